@@ -1,0 +1,218 @@
+package agentsessionexporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/session/otlprow"
+	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/store/project"
+	"github.com/otelagent/otelagent/store/sqlitestore"
+)
+
+// reasonStore counts spans that decoded well and that the store refused by themselves.
+const reasonStore = "store"
+
+// sessionExporter holds what one exporter instance needs between start and shutdown. push is
+// called from many goroutines at once, but never before start returned or after shutdown began.
+type sessionExporter struct {
+	cfg       *Config
+	logger    *zap.Logger
+	telemetry *metadata.TelemetryBuilder
+	id        attribute.KeyValue
+
+	// open opens the store; a test puts another one here.
+	open func(ctx context.Context, dsn string) (store.Store, error)
+
+	store  store.Store
+	worker *project.Worker
+}
+
+func newSessionExporter(cfg *Config, set exporter.Settings) (*sessionExporter, error) {
+	tb, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
+	if err != nil {
+		return nil, fmt.Errorf("agent_session: create metrics: %w", err)
+	}
+	return &sessionExporter{
+		cfg:       cfg,
+		logger:    set.Logger,
+		telemetry: tb,
+		id:        attribute.String("exporter", set.ID.String()),
+		open: func(ctx context.Context, dsn string) (store.Store, error) {
+			s, err := sqlitestore.Open(ctx, dsn)
+			if err != nil {
+				return nil, err // not s: a nil pointer in a non-nil interface
+			}
+			return s, nil
+		},
+	}, nil
+}
+
+// start opens the store. Whatever hinders it stops the collector here, not at the first span.
+func (e *sessionExporter) start(ctx context.Context, _ component.Host) error {
+	if e.cfg.queueLosesData() {
+		e.logger.Warn("sending_queue keeps spans in memory only: what it holds is lost when the process dies, after the sender was told that it arrived; set sending_queue::storage to a storage extension, or leave sending_queue out")
+	}
+	s, err := e.open(ctx, e.cfg.Storage)
+	if err != nil {
+		return fmt.Errorf("agent_session: open storage %q: %w", e.cfg.Storage, err)
+	}
+	e.store = s
+	e.worker = project.NewWorker(s)
+	return nil
+}
+
+// shutdown lets the projections catch up, as far as ctx allows, and closes the store. It is safe
+// without start and when called twice.
+func (e *sessionExporter) shutdown(ctx context.Context) error {
+	var errs []error
+	if e.worker != nil {
+		if err := e.worker.Close(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("agent_session: finish projections: %w", err))
+		}
+		e.worker = nil
+	}
+	if e.store != nil {
+		if err := e.store.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("agent_session: close storage %q: %w", e.cfg.Storage, err))
+		}
+		e.store = nil
+	}
+	e.telemetry.Shutdown()
+	return errors.Join(errs...)
+}
+
+// push decodes one batch and writes it in one transaction. It returns nil once everything that
+// can be stored is committed; a permanent error when the store refused all of it because of what
+// is in it; any other error when the whole batch should come again, which is safe: writes are
+// idempotent. Malformed spans are counted and left out, they fail nothing else.
+func (e *sessionExporter) push(ctx context.Context, td ptrace.Traces) error {
+	batch, report := otlprow.Decode(td)
+
+	refused, err := e.put(ctx, batch)
+	if err != nil && !consumererror.IsPermanent(err) {
+		return err // comes again whole: nothing is counted now
+	}
+	e.count(ctx, batch, report, refused)
+	e.worker.Touch(sessionKeys(batch)...)
+	return err
+}
+
+// refusal says how much of a batch the store would not take because of its content.
+type refusal struct {
+	rows, blocks int
+	err          error // one of the reasons
+}
+
+func (r refusal) add(o refusal) refusal {
+	if r.err == nil {
+		r.err = o.err
+	}
+	r.rows, r.blocks = r.rows+o.rows, r.blocks+o.blocks
+	return r
+}
+
+// put writes the batch. When the store refuses data it is halved until the bad row or block
+// stands alone, so that the good ones are stored (DESIGN: a batch with good rows is never dropped).
+func (e *sessionExporter) put(ctx context.Context, b session.Batch) (refusal, error) {
+	if len(b.Rows)+len(b.Blocks) == 0 {
+		return refusal{}, nil
+	}
+	r, err := e.putHalving(ctx, b)
+	if err != nil {
+		return refusal{}, fmt.Errorf("agent_session: write %d rows: %w", len(b.Rows), err)
+	}
+	if r.err == nil {
+		return r, nil
+	}
+	if r.rows == len(b.Rows) && r.blocks == len(b.Blocks) {
+		return r, consumererror.NewPermanent(fmt.Errorf("agent_session: write %d rows: %w", len(b.Rows), r.err))
+	}
+	e.logger.Warn("the store refused data; the rest of its batch is stored",
+		zap.Int("rows", r.rows), zap.Int("blocks", r.blocks), zap.Error(r.err))
+	return r, nil
+}
+
+func (e *sessionExporter) putHalving(ctx context.Context, b session.Batch) (refusal, error) {
+	err := e.putOnce(ctx, b)
+	if err == nil {
+		return refusal{}, nil
+	}
+	if !errors.Is(err, store.ErrData) {
+		return refusal{}, err
+	}
+	if len(b.Rows)+len(b.Blocks) == 1 {
+		return refusal{rows: len(b.Rows), blocks: len(b.Blocks), err: err}, nil
+	}
+	left, right := halve(b)
+	l, err := e.putHalving(ctx, left)
+	if err != nil {
+		return refusal{}, err
+	}
+	r, err := e.putHalving(ctx, right)
+	if err != nil {
+		return refusal{}, err
+	}
+	return l.add(r), nil
+}
+
+// halve splits a batch of at least two pieces into two that are not empty. Blocks part from rows
+// first: they refer to each other by id only.
+func halve(b session.Batch) (left, right session.Batch) {
+	switch r, k := len(b.Rows), len(b.Blocks); {
+	case r > 0 && k > 0:
+		return session.Batch{Rows: b.Rows}, session.Batch{Blocks: b.Blocks}
+	case r > 0:
+		return session.Batch{Rows: b.Rows[:r/2]}, session.Batch{Rows: b.Rows[r/2:]}
+	default:
+		return session.Batch{Blocks: b.Blocks[:k/2]}, session.Batch{Blocks: b.Blocks[k/2:]}
+	}
+}
+
+func (e *sessionExporter) putOnce(ctx context.Context, b session.Batch) error {
+	start := time.Now()
+	err := e.store.Put(ctx, b)
+	outcome := "ok"
+	switch {
+	case errors.Is(err, store.ErrData):
+		outcome = "permanent"
+	case err != nil:
+		outcome = "retryable"
+	}
+	e.telemetry.ExporterAgentSessionPutDuration.Record(ctx, time.Since(start).Seconds(),
+		metric.WithAttributes(e.id, attribute.String("outcome", outcome)))
+	return err
+}
+
+func (e *sessionExporter) count(ctx context.Context, b session.Batch, report otlprow.Report, refused refusal) {
+	id := metric.WithAttributes(e.id)
+	if n := len(b.Rows) - refused.rows; n > 0 {
+		e.telemetry.ExporterAgentSessionSpansStored.Add(ctx, int64(n), id)
+	}
+	if n := len(b.Blocks) - refused.blocks; n > 0 {
+		e.telemetry.ExporterAgentSessionBlocksStored.Add(ctx, int64(n), id)
+	}
+	if report.Foreign > 0 {
+		e.telemetry.ExporterAgentSessionSpansForeign.Add(ctx, int64(report.Foreign), id)
+	}
+	for reason, n := range report.Rejected {
+		e.telemetry.ExporterAgentSessionSpansRejected.Add(ctx, int64(n),
+			metric.WithAttributes(e.id, attribute.String("reason", reason)))
+	}
+	if refused.rows > 0 {
+		e.telemetry.ExporterAgentSessionSpansRejected.Add(ctx, int64(refused.rows),
+			metric.WithAttributes(e.id, attribute.String("reason", reasonStore)))
+	}
+}

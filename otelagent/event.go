@@ -1,0 +1,126 @@
+package otelagent
+
+import "time"
+
+// Event is one thing that happened in a loop, neutral between loops. The set is closed: a dialect turns its own events into
+// these, and what has no place among them into Other.
+//
+// Events are pointers. Whoever yields one may reuse it for the next; a Recorder keeps nothing of it.
+type Event interface {
+	meta() *Meta
+}
+
+// Meta is what all events share.
+type Meta struct {
+	// Session and Run address the run the event belongs to, as the producer named them. Session may be empty where the
+	// wire names it only at a run's start. Loops reuse run ids: the run meant is the one that is open.
+	Session, Run string
+	// Time is what the producer stated; zero for an untimed event.
+	Time time.Time
+	// Arrived is when the event reached this process, with its monotonic reading. Zero in a replay, where arrival
+	// means nothing.
+	Arrived time.Time
+	// Seq is the position of the event in its input (a line number), from 1. Zero: the recorder counts.
+	Seq int64
+}
+
+func (m *Meta) meta() *Meta { return m }
+
+// The events.
+type (
+	// RunStarted begins a run. A run of the same id that is still open is ended as aborted.
+	RunStarted struct {
+		Meta
+		RunInfo
+	}
+	// RunEnded ends a run. Without an open run of that id it makes one whose start was not seen.
+	RunEnded struct {
+		Meta
+		RunResult
+	}
+	// GroupStarted begins a parallel group. Runs that start while it is open belong to it: its members by id, one
+	// other run without a parent as its judge.
+	GroupStarted struct {
+		Meta
+		GroupInfo
+	}
+	// GroupEnded ends the group that holds its selected run.
+	GroupEnded struct {
+		Meta
+		GroupResult
+	}
+	// TurnStarted begins a turn; a turn of the same run that is still open is ended by us.
+	TurnStarted struct {
+		Meta
+		TurnInfo
+	}
+	// TurnEnded ends the open turn of its run.
+	TurnEnded struct {
+		Meta
+		TurnResult
+	}
+	// RequestPrepared tells what the model will receive.
+	RequestPrepared struct {
+		Meta
+		Request
+	}
+	// MessageAdded tells of a message other than the reply.
+	MessageAdded struct {
+		Meta
+		Message
+	}
+	// ReplyReceived tells that the model call is over. The reply itself comes with TurnEnded.
+	ReplyReceived struct {
+		Meta
+		Message
+	}
+	// ReplyDelta tells that a piece of the reply came in. Deltas are never span events.
+	ReplyDelta struct {
+		Meta
+		// Bytes is the length of the piece.
+		Bytes int
+	}
+	// ToolStarted begins a tool call in the open turn of its run, or in the run itself.
+	ToolStarted struct {
+		Meta
+		ToolCall
+	}
+	// ToolProgressed tells of a partial result or progress message of a tool call.
+	ToolProgressed struct {
+		Meta
+		CallID, Name string
+		// Type is the producer's word for the event; Body the event as JSON (content).
+		Type string
+		Body []byte
+	}
+	// ToolEnded ends a tool call. Without an open call of that id it makes one.
+	ToolEnded struct {
+		Meta
+		CallID, Name string
+		ToolResult
+	}
+	// CompactionStarted begins a compaction.
+	CompactionStarted struct {
+		Meta
+		Compaction
+	}
+	// CompactionEnded ends the open compaction of its run; without one, Compaction tells of a whole one.
+	CompactionEnded struct {
+		Meta
+		Compaction
+		CompactionResult
+	}
+	// PermissionEvaluated tells of one decision.
+	PermissionEvaluated struct {
+		Meta
+		PermissionEvaluation
+	}
+	// Other is what has no place among the events above: unknown types, and known ones that change nothing. It is kept
+	// on the innermost open span of its run.
+	Other struct {
+		Meta
+		// Type is the producer's word; Body the event as JSON (content).
+		Type string
+		Body []byte
+	}
+)

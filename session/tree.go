@@ -1,0 +1,299 @@
+package session
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// The tree. It is what Assemble makes of a set of rows, what exports are written from, and, as JSON, what
+// `otelagent show --json` prints (docs/formats.md). Order of slices is part of the shape; a nil slice is empty.
+
+// Session is everything one conversation produced.
+type Session struct {
+	Tenant string `json:"tenant,omitempty"`
+	ID     string `json:"id"`
+	// MadeUp says that the id was made by us.
+	MadeUp  bool                `json:"made_up,omitempty"`
+	Status  spans.SessionStatus `json:"status"`
+	Agent   string              `json:"agent,omitempty"`
+	AgentID string              `json:"agent_id,omitempty"`
+	Dialect string              `json:"dialect,omitempty"`
+	Service string              `json:"service,omitempty"`
+	// Start is the earliest start of a run, Last the time of the last thing seen.
+	Start time.Time `json:"start"`
+	Last  time.Time `json:"last"`
+	// Usage is the sum over all turns of all runs of this session.
+	Usage Usage `json:"usage"`
+	// Runs by start, then id; groups by start.
+	Runs    []*Run   `json:"runs"`
+	Groups  []*Group `json:"groups,omitempty"`
+	Defects []Defect `json:"defects,omitempty"`
+}
+
+// Span says which span something came from and how its times are known.
+type Span struct {
+	TraceID string `json:"trace_id,omitempty"`
+	SpanID  string `json:"span_id,omitempty"`
+	// Known is how the end is known. Missing says that the span did not arrive and the thing is inferred.
+	Known   spans.Known `json:"known,omitempty"`
+	Missing bool        `json:"missing,omitempty"`
+	Start   time.Time   `json:"start,omitzero"`
+	// End is zero while the thing is open.
+	End time.Time `json:"end,omitzero"`
+	// StartSource and EndSource are empty where the event stated the time.
+	StartSource spans.TimeSource `json:"start_source,omitempty"`
+	EndSource   spans.TimeSource `json:"end_source,omitempty"`
+	Seq         int64            `json:"seq,omitempty"`
+	EndSeq      int64            `json:"end_seq,omitempty"`
+	// Extra are attributes of the span that the tree has no field for, kept as they came.
+	Extra map[string]any `json:"extra,omitempty"`
+}
+
+// Run is one execution of an agent loop.
+type Run struct {
+	Span
+	ID      string `json:"id"`
+	Ordinal int64  `json:"ordinal,omitempty"`
+	Agent   string `json:"agent,omitempty"`
+	AgentID string `json:"agent_id,omitempty"`
+	// Model and Provider are those asked for.
+	Model    string `json:"model,omitempty"`
+	Provider string `json:"provider,omitempty"`
+	Dialect  string `json:"dialect,omitempty"`
+
+	ParentID         string             `json:"parent_id,omitempty"`
+	ParentSessionID  string             `json:"parent_session_id,omitempty"`
+	ParentToolCallID string             `json:"parent_tool_call_id,omitempty"`
+	Continuation     spans.Continuation `json:"continuation,omitempty"`
+	ContinuationTag  string             `json:"continuation_tag,omitempty"`
+	ForkParentID     string             `json:"fork_parent_id,omitempty"`
+	GroupStart       time.Time          `json:"group_start,omitzero"`
+	GroupRole        spans.GroupRole    `json:"group_role,omitempty"`
+
+	// Config is the verbatim configuration snapshot; nil when it was not captured or not there.
+	Config    RawJSON `json:"config,omitempty"`
+	ConfigID  string  `json:"config_id,omitempty"`
+	ConfigAPI string  `json:"config_api,omitempty"`
+	Metadata  *Refs   `json:"metadata,omitempty"`
+	Rules     *Refs   `json:"rules,omitempty"`
+
+	Status     spans.RunStatus `json:"status"`
+	StatusWord string          `json:"status_word,omitempty"`
+	Rejected   bool            `json:"rejected,omitempty"`
+	Rejection  string          `json:"rejection,omitempty"`
+	ErrorType  spans.ErrorType `json:"error_type,omitempty"`
+	Error      string          `json:"error,omitempty"`
+
+	// Usage is the sum over the turns that arrived; Reported is the loop's own roll-up.
+	Usage    Usage          `json:"usage"`
+	Reported *ReportedUsage `json:"reported_usage,omitempty"`
+
+	Capture spans.Capture `json:"capture,omitempty"`
+	// Turns by index, then start. ToolCalls, Compactions and Permissions are those that belong to no turn.
+	Turns       []*Turn       `json:"turns"`
+	ToolCalls   []*ToolCall   `json:"tool_calls,omitempty"`
+	Compactions []*Compaction `json:"compactions,omitempty"`
+	Permissions []*Permission `json:"permissions,omitempty"`
+	Messages    *Refs         `json:"messages,omitempty"`
+	Outside     *Refs         `json:"outside,omitempty"`
+	Events      []Note        `json:"events,omitempty"`
+	Defects     []Defect      `json:"defects,omitempty"`
+}
+
+// Group is a parallel group: runs started together, of which one is selected.
+type Group struct {
+	Span
+	Members       []string        `json:"members,omitempty"`
+	SelectedID    string          `json:"selected_id,omitempty"`
+	SelectedIndex int64           `json:"selected_index"`
+	Evaluation    *ReportedUsage  `json:"evaluation_usage,omitempty"`
+	Status        spans.RunStatus `json:"status"`
+	Defects       []Defect        `json:"defects,omitempty"`
+}
+
+// Turn is one model request, its reply, and the tool calls that reply caused.
+type Turn struct {
+	Span
+	Index    int64         `json:"index"`
+	Trigger  spans.Trigger `json:"trigger,omitempty"`
+	Model    string        `json:"model,omitempty"`
+	Answered string        `json:"answered_model,omitempty"`
+	Provider string        `json:"provider,omitempty"`
+	Variant  string        `json:"variant,omitempty"`
+	Level    string        `json:"reasoning_level,omitempty"`
+	Format   string        `json:"format,omitempty"`
+
+	MaxTokens   *int64   `json:"max_tokens,omitempty"`
+	Temperature *float64 `json:"temperature,omitempty"`
+	Attempts    int64    `json:"attempts,omitempty"`
+
+	StopReason string          `json:"stop_reason,omitempty"`
+	Failed     bool            `json:"failed,omitempty"`
+	ErrorType  spans.ErrorType `json:"error_type,omitempty"`
+	Error      string          `json:"error,omitempty"`
+
+	Usage    Usage           `json:"usage"`
+	Reported *ReportedUsage  `json:"reported_usage,omitempty"`
+	Rule     spans.UsageRule `json:"usage_rule,omitempty"`
+	Cost     *float64        `json:"cost,omitempty"`
+	Currency string          `json:"currency,omitempty"`
+	// ModelCallNS is the time of the model call alone, in ns; 0 when it is not known.
+	ModelCallNS int64 `json:"model_call_ns,omitempty"`
+
+	Capture spans.Capture `json:"capture,omitempty"`
+	// Requests by attempt.
+	Requests    []*Request    `json:"requests,omitempty"`
+	Input       *Refs         `json:"input,omitempty"`
+	Output      *Refs         `json:"output,omitempty"`
+	Results     *Refs         `json:"results,omitempty"`
+	ToolCalls   []*ToolCall   `json:"tool_calls,omitempty"`
+	Compactions []*Compaction `json:"compactions,omitempty"`
+	Permissions []*Permission `json:"permissions,omitempty"`
+	Events      []Note        `json:"events,omitempty"`
+	Defects     []Defect      `json:"defects,omitempty"`
+}
+
+// Request is what the model received in one attempt.
+type Request struct {
+	Attempt  int64 `json:"attempt"`
+	Messages *Refs `json:"messages,omitempty"`
+	Params   *Refs `json:"params,omitempty"`
+}
+
+// ToolCall is one execution of one tool.
+type ToolCall struct {
+	Span
+	ID        string          `json:"id"`
+	Name      string          `json:"name,omitempty"`
+	Type      string          `json:"type,omitempty"`
+	Ordinal   int64           `json:"ordinal,omitempty"`
+	Outcome   spans.Outcome   `json:"outcome,omitempty"`
+	ErrorType spans.ErrorType `json:"error_type,omitempty"`
+	Error     string          `json:"error,omitempty"`
+	Truncated *bool           `json:"truncated,omitempty"`
+
+	ChildRunID     string `json:"child_run_id,omitempty"`
+	ChildSessionID string `json:"child_session_id,omitempty"`
+
+	Args        *Refs         `json:"args,omitempty"`
+	Result      *Refs         `json:"result,omitempty"`
+	Progress    int64         `json:"progress,omitempty"`
+	Permissions []*Permission `json:"permissions,omitempty"`
+	Events      []Note        `json:"events,omitempty"`
+	Defects     []Defect      `json:"defects,omitempty"`
+}
+
+// Compaction replaced messages by fewer. Nil counts are not known.
+type Compaction struct {
+	Span
+	Kind               spans.CompactionKind `json:"kind"`
+	Trigger            string               `json:"trigger,omitempty"`
+	MessagesBefore     *int64               `json:"messages_before,omitempty"`
+	MessagesAfter      *int64               `json:"messages_after,omitempty"`
+	MessagesSummarized *int64               `json:"messages_summarized,omitempty"`
+	InputTokens        *int64               `json:"input_tokens,omitempty"`
+	OutputTokens       *int64               `json:"output_tokens,omitempty"`
+	RemovedTokens      *int64               `json:"removed_tokens,omitempty"`
+	Runs               *int64               `json:"runs,omitempty"`
+	Removed            []string             `json:"removed,omitempty"`
+	Applied            *bool                `json:"applied,omitempty"`
+	Category           string               `json:"category,omitempty"`
+	Target             string               `json:"target,omitempty"`
+	Reason             string               `json:"reason,omitempty"`
+	Summary            *Refs                `json:"summary,omitempty"`
+	Before             *Refs                `json:"before,omitempty"`
+	After              *Refs                `json:"after,omitempty"`
+	Events             []Note               `json:"events,omitempty"`
+	Defects            []Defect             `json:"defects,omitempty"`
+}
+
+// Permission is one decision whether something may run.
+type Permission struct {
+	Span
+	Tool      string                 `json:"tool,omitempty"`
+	CallID    string                 `json:"call_id,omitempty"`
+	Ordinal   int64                  `json:"ordinal,omitempty"`
+	Pattern   string                 `json:"pattern,omitempty"`
+	Action    spans.Action           `json:"action,omitempty"`
+	Source    spans.PermissionSource `json:"source,omitempty"`
+	Target    spans.PermissionTarget `json:"target,omitempty"`
+	Reason    string                 `json:"reason,omitempty"`
+	DecidedBy string                 `json:"decided_by,omitempty"`
+	WaitNS    int64                  `json:"wait_ns,omitempty"`
+	Derived   bool                   `json:"derived,omitempty"`
+	Defects   []Defect               `json:"defects,omitempty"`
+}
+
+// Usage are the five normalised counts in tokens: input includes cached tokens, output includes reasoning.
+type Usage struct {
+	Input      int64 `json:"input"`
+	Output     int64 `json:"output"`
+	Reasoning  int64 `json:"reasoning"`
+	CacheRead  int64 `json:"cache_read"`
+	CacheWrite int64 `json:"cache_write"`
+}
+
+// Add adds v to u.
+func (u *Usage) Add(v Usage) {
+	u.Input += v.Input
+	u.Output += v.Output
+	u.Reasoning += v.Reasoning
+	u.CacheRead += v.CacheRead
+	u.CacheWrite += v.CacheWrite
+}
+
+// ReportedUsage are the counts as the loop reported them.
+type ReportedUsage struct {
+	Input      int64 `json:"input"`
+	Output     int64 `json:"output"`
+	Reasoning  int64 `json:"reasoning"`
+	CacheRead  int64 `json:"cache_read"`
+	CacheWrite int64 `json:"cache_write"`
+	Total      int64 `json:"total"`
+}
+
+// Note is something that the five kinds do not model: an otelagent.event.
+type Note struct {
+	Time time.Time `json:"time"`
+	Type string    `json:"type"`
+	// Body names the block; nil when no content was captured.
+	Body *Ref  `json:"body,omitempty"`
+	Seq  int64 `json:"seq,omitempty"`
+}
+
+// Ref is one entry of a resolved list.
+type Ref struct {
+	// Block is the short id. A body that did not arrive is missing by this name.
+	Block string `json:"block"`
+	// Provenance and Envelope are as in spans.Item.
+	Provenance string  `json:"provenance,omitempty"`
+	Envelope   RawJSON `json:"envelope,omitempty"`
+}
+
+// Defect is one thing that the tree could not reconcile.
+type Defect struct {
+	Code spans.DefectCode `json:"code"`
+	// Detail says which, in plain words, from ids and numbers only.
+	Detail string `json:"detail,omitempty"`
+}
+
+// Refs is a list as it was resolved: the references of one request, input, output and so on. Complete is false when a
+// prefix could not be resolved; Items then holds what is known of the end of the list, and Count what it should be.
+type Refs struct {
+	Count    int64 `json:"count"`
+	Complete bool  `json:"complete"`
+	Items    []Ref `json:"items,omitempty"`
+}
+
+// RawJSON is JSON text as it came.
+type RawJSON string
+
+// MarshalJSON returns the text itself when it is valid JSON, else the text as a JSON string: bad input never makes bad output.
+func (r RawJSON) MarshalJSON() ([]byte, error) {
+	if json.Valid([]byte(r)) {
+		return []byte(r), nil
+	}
+	return json.Marshal(string(r))
+}

@@ -1,0 +1,67 @@
+package spans
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+)
+
+// BlockID is the SHA-256 of a block's body: the full name of one content-addressed piece of a request or reply.
+// The zero value names no block.
+type BlockID [sha256.Size]byte
+
+// ShortID is the part of a block id that stands in lists: its first 8 bytes. A list's digest covers the full ids, so
+// a short id that names the wrong block is noticed.
+type ShortID [8]byte
+
+// shortLen is the length of a short id in text: 8 bytes in unpadded base64url.
+const shortLen = 11
+
+// ErrEncoding is wrapped by every error of this package about text that is not what it should be.
+var ErrEncoding = errors.New("bad encoding")
+
+// BlockOf returns the id of body.
+func BlockOf(body []byte) BlockID { return sha256.Sum256(body) }
+
+// BlockOfString returns the id of body without copying it where the compiler can avoid it.
+func BlockOfString(body string) BlockID { return sha256.Sum256([]byte(body)) }
+
+// IsZero reports whether id names no block.
+func (id BlockID) IsZero() bool { return id == BlockID{} }
+
+// Short returns the part of id that stands in lists.
+func (id BlockID) Short() ShortID { return ShortID(id[:8]) }
+
+// String returns the id in hexadecimal.
+func (id BlockID) String() string { return hex.EncodeToString(id[:]) }
+
+// MarshalText returns the id in hexadecimal.
+func (id BlockID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (id *BlockID) UnmarshalText(text []byte) error {
+	if hex.DecodedLen(len(text)) != len(id) {
+		return fmt.Errorf("spans: block id of %d characters, want %d: %w", len(text), hex.EncodedLen(len(id)), ErrEncoding)
+	}
+	if _, err := hex.Decode(id[:], text); err != nil {
+		return fmt.Errorf("spans: block id: %w", errors.Join(ErrEncoding, err))
+	}
+	return nil
+}
+
+// String returns the short id as it stands in lists: 11 characters of base64url.
+func (id ShortID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]) }
+
+// ParseShortID reads what ShortID.String wrote.
+func ParseShortID(s string) (ShortID, error) {
+	var id ShortID
+	if len(s) != shortLen {
+		return id, fmt.Errorf("spans: short block id of %d characters, want %d: %w", len(s), shortLen, ErrEncoding)
+	}
+	if _, err := base64.RawURLEncoding.Strict().Decode(id[:], []byte(s)); err != nil {
+		return ShortID{}, fmt.Errorf("spans: short block id: %w", errors.Join(ErrEncoding, err))
+	}
+	return id, nil
+}
