@@ -32,15 +32,24 @@ type sessionExporter struct {
 	logger    *zap.Logger
 	telemetry *metadata.TelemetryBuilder
 	id        attribute.KeyValue
+	open      openFunc
 
-	// open opens the store; a test puts another one here.
-	open func(ctx context.Context, dsn string) (store.Store, error)
-
-	store  store.Store
-	worker *project.Worker
+	store  store.Store     // from start to shutdown
+	worker *project.Worker // likewise
 }
 
-func newSessionExporter(cfg *Config, set exporter.Settings) (*sessionExporter, error) {
+// openFunc opens the store that a DSN names.
+type openFunc func(ctx context.Context, dsn string) (store.Store, error)
+
+func openSQLite(ctx context.Context, dsn string) (store.Store, error) {
+	s, err := sqlitestore.Open(ctx, dsn)
+	if err != nil {
+		return nil, err // not s: a nil pointer in a non-nil interface
+	}
+	return s, nil
+}
+
+func newSessionExporter(cfg *Config, set exporter.Settings, open openFunc) (*sessionExporter, error) {
 	tb, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
 	if err != nil {
 		return nil, fmt.Errorf("agent_session: create metrics: %w", err)
@@ -50,13 +59,7 @@ func newSessionExporter(cfg *Config, set exporter.Settings) (*sessionExporter, e
 		logger:    set.Logger,
 		telemetry: tb,
 		id:        attribute.String("exporter", set.ID.String()),
-		open: func(ctx context.Context, dsn string) (store.Store, error) {
-			s, err := sqlitestore.Open(ctx, dsn)
-			if err != nil {
-				return nil, err // not s: a nil pointer in a non-nil interface
-			}
-			return s, nil
-		},
+		open:      open,
 	}, nil
 }
 

@@ -31,12 +31,16 @@ func createDefaultConfig() component.Config {
 }
 
 func createTraces(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Traces, error) {
-	c := cfg.(*Config)
-	e, err := newSessionExporter(c, set)
+	return newTraces(ctx, set, cfg.(*Config), openSQLite)
+}
+
+// newTraces puts the Collector's timeout, retry and queue around push.
+func newTraces(ctx context.Context, set exporter.Settings, c *Config, open openFunc) (exporter.Traces, error) {
+	e, err := newSessionExporter(c, set, open)
 	if err != nil {
 		return nil, err
 	}
-	return exporterhelper.NewTraces(ctx, set, cfg, e.push,
+	return exporterhelper.NewTraces(ctx, set, c, e.push,
 		exporterhelper.WithStart(e.start),
 		exporterhelper.WithShutdown(e.shutdown),
 		exporterhelper.WithCapabilities(consumer.Capabilities{MutatesData: false}),

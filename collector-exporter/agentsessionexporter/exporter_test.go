@@ -1,0 +1,373 @@
+package agentsessionexporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/config/configoptional"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/exporter/exporterhelper"
+	"go.opentelemetry.io/collector/exporter/exportertest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/store"
+)
+
+// hookStore is a real store whose writes a test can make fail. It is safe for concurrent use.
+type hookStore struct {
+	store.Store
+	before func(session.Batch) error // nil: nothing fails
+
+	mu   sync.Mutex
+	puts int
+	rows map[string]int // committed rows by session
+}
+
+func (s *hookStore) Put(ctx context.Context, b session.Batch) error {
+	s.mu.Lock()
+	s.puts++
+	s.mu.Unlock()
+	if s.before != nil {
+		if err := s.before(b); err != nil {
+			return err
+		}
+	}
+	if err := s.Store.Put(ctx, b); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range rowSessions(b) {
+		s.rows[k]++
+	}
+	return nil
+}
+
+func (s *hookStore) committed() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]int{}
+	for k, n := range s.rows {
+		out[k] = n
+	}
+	return out
+}
+
+type testBundle struct {
+	exp   exporter.Traces
+	store *hookStore
+	tel   *componenttest.Telemetry
+	logs  *observer.ObservedLogs
+	cfg   *Config
+
+	shutdown func() error // the helper's own panics when called twice
+}
+
+func setup(t *testing.T, before func(session.Batch) error, change ...func(*Config)) *testBundle {
+	t.Helper()
+	b := &testBundle{
+		store: &hookStore{before: before, rows: map[string]int{}},
+		tel:   componenttest.NewTelemetry(),
+		cfg:   createDefaultConfig().(*Config),
+	}
+	t.Cleanup(func() { require.NoError(t, b.tel.Shutdown(context.Background())) })
+	b.cfg.Storage = filepath.Join(t.TempDir(), "sessions.db")
+	for _, f := range change {
+		f(b.cfg)
+	}
+	core, logs := observer.New(zapcore.InfoLevel)
+	b.logs = logs
+	set := exportertest.NewNopSettings(metadata.Type)
+	set.ID = component.MustNewIDWithName("agent_session", "test")
+	set.TelemetrySettings = b.tel.NewTelemetrySettings()
+	set.Logger = zap.New(core)
+	exp, err := newTraces(t.Context(), set, b.cfg, func(ctx context.Context, dsn string) (store.Store, error) {
+		s, err := openSQLite(ctx, dsn)
+		b.store.Store = s
+		return b.store, err
+	})
+	require.NoError(t, err)
+	b.exp = exp
+	require.NoError(t, exp.Start(t.Context(), componenttest.NewNopHost()))
+	b.shutdown = sync.OnceValue(func() error { return exp.Shutdown(context.Background()) })
+	t.Cleanup(func() { require.NoError(t, b.shutdown()) })
+	return b
+}
+
+func noRetry(c *Config)   { c.RetryConfig.Enabled = false }
+func fastRetry(c *Config) { c.RetryConfig.InitialInterval = time.Millisecond }
+
+var epoch = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
+
+// traces makes one session.run span in each of the sessions, then change may spoil them.
+func traces(sessions ...string) ptrace.Traces {
+	td := ptrace.NewTraces()
+	ss := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty()
+	for i, id := range sessions {
+		s := ss.Spans().AppendEmpty()
+		s.SetName(spans.SpanRun)
+		s.SetTraceID(pcommon.TraceID{15: byte(i + 1)})
+		s.SetSpanID(pcommon.SpanID{7: byte(i + 1)})
+		s.SetStartTimestamp(pcommon.NewTimestampFromTime(epoch))
+		s.SetEndTimestamp(pcommon.NewTimestampFromTime(epoch.Add(time.Second)))
+		a := s.Attributes()
+		a.PutInt(string(spans.SchemaKey), spans.SchemaVersion)
+		a.PutStr(string(spans.SessionIDKey), id)
+		a.PutStr(string(spans.ConversationIDKey), id)
+		a.PutStr(string(spans.RunIDKey), id+".run")
+		a.PutInt(string(spans.RunStartKey), epoch.UnixNano())
+	}
+	return td
+}
+
+func appendForeign(td ptrace.Traces) {
+	s := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty()
+	s.SetName("GET /")
+	s.SetTraceID(pcommon.TraceID{1})
+	s.SetSpanID(pcommon.SpanID{1})
+}
+
+func TestPushReturnsAfterCommit(t *testing.T) {
+	b := setup(t, nil)
+	td := traces("a", "b")
+	appendForeign(td)
+	td.MarkReadOnly()
+	require.NoError(t, b.exp.ConsumeTraces(t.Context(), td))
+	require.Equal(t, map[string]int{"a": 1, "b": 1}, b.store.committed())
+
+	id := attribute.String("exporter", "agent_session/test")
+	metadatatest.AssertEqualExporterAgentSessionSpansStored(t, b.tel,
+		[]metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(id), Value: 2}}, metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
+	metadatatest.AssertEqualExporterAgentSessionSpansForeign(t, b.tel,
+		[]metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(id), Value: 1}}, metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
+	metadatatest.AssertEqualExporterAgentSessionPutDuration(t, b.tel,
+		[]metricdata.HistogramDataPoint[float64]{{Attributes: attribute.NewSet(id, attribute.String("outcome", "ok")), Count: 1}},
+		metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars(), metricdatatest.IgnoreValue())
+	_, err := b.tel.GetMetric("otelcol_exporter_agent_session_spans_rejected")
+	require.Error(t, err, "nothing was rejected")
+}
+
+func TestForeignOnlyDoesNotTouchTheStore(t *testing.T) {
+	b := setup(t, nil)
+	td := traces()
+	appendForeign(td)
+	require.NoError(t, b.exp.ConsumeTraces(t.Context(), td))
+	require.Zero(t, b.store.puts)
+}
+
+func TestStoreErrorIsRetried(t *testing.T) {
+	fails := 2
+	var mu sync.Mutex
+	b := setup(t, func(session.Batch) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if fails--; fails >= 0 {
+			return errors.New("database is locked")
+		}
+		return nil
+	}, fastRetry)
+	require.NoError(t, b.exp.ConsumeTraces(t.Context(), traces("a")))
+	require.Equal(t, 3, b.store.puts)
+	require.Equal(t, map[string]int{"a": 1}, b.store.committed())
+
+	id := attribute.String("exporter", "agent_session/test")
+	metadatatest.AssertEqualExporterAgentSessionSpansStored(t, b.tel,
+		[]metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(id), Value: 1}}, metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
+}
+
+// A store that stays away is reported to the sender as something to try again, not as bad data.
+func TestStoreErrorIsNotPermanent(t *testing.T) {
+	cause := errors.New("disk full")
+	b := setup(t, func(session.Batch) error { return cause }, noRetry)
+	err := b.exp.ConsumeTraces(t.Context(), traces("a"))
+	require.ErrorIs(t, err, cause)
+	require.False(t, consumererror.IsPermanent(err))
+	_, err = b.tel.GetMetric("otelcol_exporter_agent_session_spans_stored")
+	require.Error(t, err, "what comes again is not counted yet")
+}
+
+func refuse(ids ...string) func(session.Batch) error {
+	return func(b session.Batch) error {
+		for _, got := range rowSessions(b) {
+			for _, id := range ids {
+				if got == id {
+					return fmt.Errorf("row of %s: %w", got, store.ErrData)
+				}
+			}
+		}
+		return nil
+	}
+}
+
+// One bad row among good ones: the good ones are stored, the bad one is counted, the sender is
+// told that all is well, since sending again would change nothing.
+func TestRefusedRowLeavesTheGoodOnes(t *testing.T) {
+	for _, bad := range []string{"a", "c", "e"} {
+		t.Run(bad, func(t *testing.T) {
+			b := setup(t, refuse(bad))
+			require.NoError(t, b.exp.ConsumeTraces(t.Context(), traces("a", "b", "c", "d", "e")))
+			want := map[string]int{"a": 1, "b": 1, "c": 1, "d": 1, "e": 1}
+			delete(want, bad)
+			require.Equal(t, want, b.store.committed())
+
+			id := attribute.String("exporter", "agent_session/test")
+			metadatatest.AssertEqualExporterAgentSessionSpansStored(t, b.tel,
+				[]metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(id), Value: 4}}, metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
+			metadatatest.AssertEqualExporterAgentSessionSpansRejected(t, b.tel,
+				[]metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(id, attribute.String("reason", "store")), Value: 1}},
+				metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
+			require.Equal(t, 1, b.logs.FilterLevelExact(zapcore.WarnLevel).Len())
+		})
+	}
+}
+
+func TestAllRefusedIsPermanent(t *testing.T) {
+	b := setup(t, refuse("a", "b"))
+	err := b.exp.ConsumeTraces(t.Context(), traces("a", "b"))
+	require.ErrorIs(t, err, store.ErrData)
+	require.True(t, consumererror.IsPermanent(err))
+	require.Empty(t, b.store.committed())
+}
+
+// The store goes away while a batch is being halved: the whole batch comes again.
+func TestRefusalThenStoreError(t *testing.T) {
+	var mu sync.Mutex
+	calls := 0
+	bad := refuse("b")
+	b := setup(t, func(batch session.Batch) error {
+		mu.Lock()
+		calls++
+		n := calls
+		mu.Unlock()
+		if n == 2 {
+			return errors.New("database is locked")
+		}
+		return bad(batch)
+	}, fastRetry)
+	require.NoError(t, b.exp.ConsumeTraces(t.Context(), traces("a", "b", "c")))
+	require.Equal(t, map[string]int{"a": 1, "c": 1}, b.store.committed())
+}
+
+// A span that cannot be placed is counted and left out; the rest of its batch is stored.
+func TestMalformedSpanIsRejectedAlone(t *testing.T) {
+	b := setup(t, nil)
+	td := traces("a", "b")
+	td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetSpanID(pcommon.SpanID{})
+	require.NoError(t, b.exp.ConsumeTraces(t.Context(), td))
+	require.Equal(t, map[string]int{"b": 1}, b.store.committed())
+	m, err := b.tel.GetMetric("otelcol_exporter_agent_session_spans_rejected")
+	require.NoError(t, err)
+	points := m.Data.(metricdata.Sum[int64]).DataPoints
+	require.Len(t, points, 1)
+	require.EqualValues(t, 1, points[0].Value)
+	reason, ok := points[0].Attributes.Value("reason")
+	require.True(t, ok)
+	require.NotEmpty(t, reason.AsString())
+}
+
+func TestConcurrentPush(t *testing.T) {
+	b := setup(t, nil)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for j := range 5 {
+				require.NoError(t, b.exp.ConsumeTraces(context.Background(), traces(fmt.Sprintf("s%d.%d", i, j))))
+			}
+		})
+	}
+	wg.Wait()
+	require.Len(t, b.store.committed(), 40)
+}
+
+func TestTimeoutReachesTheStore(t *testing.T) {
+	b := setup(t, nil, noRetry, func(c *Config) { c.TimeoutConfig.Timeout = time.Nanosecond })
+	err := b.exp.ConsumeTraces(t.Context(), traces("a"))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.False(t, consumererror.IsPermanent(err))
+}
+
+func TestMemoryQueueWarnsOnce(t *testing.T) {
+	b := setup(t, nil, func(c *Config) {
+		c.QueueConfig = configoptional.Some(exporterhelper.NewDefaultQueueConfig())
+	})
+	require.NoError(t, b.exp.ConsumeTraces(t.Context(), traces("a")))
+	require.NoError(t, b.exp.ConsumeTraces(t.Context(), traces("b")))
+	require.Equal(t, 1, b.logs.FilterMessageSnippet("sending_queue").Len())
+	require.Eventually(t, func() bool { return len(b.store.committed()) == 2 }, 10*time.Second, time.Millisecond)
+}
+
+// The queue's rest is written before the store closes.
+func TestShutdownDrainsTheQueue(t *testing.T) {
+	b := setup(t, nil, func(c *Config) {
+		c.QueueConfig = configoptional.Some(exporterhelper.NewDefaultQueueConfig())
+	})
+	for i := range 20 {
+		require.NoError(t, b.exp.ConsumeTraces(t.Context(), traces(fmt.Sprint("s", i))))
+	}
+	require.NoError(t, b.shutdown())
+	require.Len(t, b.store.committed(), 20)
+}
+
+func TestStartReportsAStoreThatCannotBeOpened(t *testing.T) {
+	cfg := createDefaultConfig().(*Config)
+	cfg.Storage = filepath.Join(t.TempDir(), "no", "such", "dir", "sessions.db")
+	require.NoError(t, cfg.Validate(), "a matter of the machine, not of the configuration")
+	exp, err := NewFactory().CreateTraces(t.Context(), exportertest.NewNopSettings(metadata.Type), cfg)
+	require.NoError(t, err)
+	err = exp.Start(t.Context(), componenttest.NewNopHost())
+	require.ErrorContains(t, err, "agent_session: open storage")
+	require.ErrorContains(t, err, cfg.Storage)
+	require.NoError(t, exp.Shutdown(t.Context()))
+}
+
+func TestShutdownTwiceAndWithoutStart(t *testing.T) {
+	e, err := newSessionExporter(&Config{Storage: filepath.Join(t.TempDir(), "s.db")}, exportertest.NewNopSettings(metadata.Type), openSQLite)
+	require.NoError(t, err)
+	require.NoError(t, e.shutdown(t.Context()))
+	require.NoError(t, e.start(t.Context(), componenttest.NewNopHost()))
+	require.NoError(t, e.shutdown(t.Context()))
+	require.NoError(t, e.shutdown(t.Context()))
+}
+
+func TestHalve(t *testing.T) {
+	for rows := range 4 {
+		for blocks := range 4 {
+			if rows+blocks < 2 {
+				continue
+			}
+			l, r := halve(session.Batch{Rows: make([]session.Row, rows), Blocks: make([]session.Block, blocks)})
+			require.Equal(t, rows, len(l.Rows)+len(r.Rows))
+			require.Equal(t, blocks, len(l.Blocks)+len(r.Blocks))
+			require.NotZero(t, len(l.Rows)+len(l.Blocks))
+			require.NotZero(t, len(r.Rows)+len(r.Blocks))
+		}
+	}
+}
+
+func rowSessions(b session.Batch) []string {
+	var ids []string
+	for i := range b.Rows {
+		ids = append(ids, b.Rows[i].SessionID)
+	}
+	return ids
+}
