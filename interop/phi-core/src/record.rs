@@ -33,11 +33,21 @@ async fn generate_one(scenario: Scenario, folder: &Path) -> io::Result<()> {
         lines += &serde_json::to_string(event)?;
         lines += "\n";
     }
-    fs::write(folder.join(format!("{}.events.ndjson", scenario.name)), lines)?;
+    fs::write(
+        folder.join(format!("{}.events.ndjson", scenario.name)),
+        lines,
+    )?;
 
-    // The same form as save_session: pretty, no newline at the end.
-    let sessions = serde_json::to_string_pretty(&record(events))?;
-    fs::write(folder.join(format!("{}.sessions.json", scenario.name)), sessions)?;
+    // Between the lines of the array each session has the bytes that save_session would write.
+    let sessions: Vec<String> = record(events)
+        .iter()
+        .map(serde_json::to_string_pretty)
+        .collect::<Result<_, _>>()?;
+    let array = format!("[\n{}\n]\n", sessions.join(",\n"));
+    fs::write(
+        folder.join(format!("{}.sessions.json", scenario.name)),
+        array,
+    )?;
 
     if own_files.exists() {
         for (number, entry) in fs::read_dir(&own_files)?.enumerate() {
@@ -46,7 +56,10 @@ async fn generate_one(scenario: Scenario, folder: &Path) -> io::Result<()> {
             let kind = file.file_name().unwrap().to_string_lossy();
             let kind = kind.split_once('.').expect("{session_id}.{kind}").1;
             assert_eq!(number, 0, "one file per scenario");
-            fs::rename(&file, folder.join(format!("{}.saved.{kind}", scenario.name)))?;
+            fs::rename(
+                &file,
+                folder.join(format!("{}.saved.{kind}", scenario.name)),
+            )?;
         }
         fs::remove_dir(own_files)?;
     }

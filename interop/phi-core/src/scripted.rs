@@ -342,7 +342,11 @@ impl AgentTool for ScriptedTool {
         serde_json::json!({"type": "object", "properties": {"subject": {"type": "string"}}})
     }
 
-    async fn execute(&self, _arguments: Value, context: ToolContext) -> Result<ToolResult, ToolError> {
+    async fn execute(
+        &self,
+        _arguments: Value,
+        context: ToolContext,
+    ) -> Result<ToolResult, ToolError> {
         if let Some(hook) = &self.on_start {
             hook();
         }

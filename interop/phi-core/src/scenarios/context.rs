@@ -2,14 +2,15 @@
 
 use super::*;
 use crate::record::record;
-use crate::scripted::{call, pause, text, ScriptedTool};
+use crate::scripted::{call, text, ScriptedTool};
 use phi_core::context::{CompactionConfig, ContextConfig};
 use phi_core::session::save_session;
 use serde_json::json;
+use std::time::Duration;
 
 fn small_window() -> ContextConfig {
     ContextConfig {
-        max_context_tokens: 600,
+        max_context_tokens: 330,
         system_prompt_tokens: 20,
         compaction: CompactionConfig {
             keep_first_turns: 1,
@@ -22,7 +23,7 @@ fn small_window() -> ContextConfig {
 }
 
 fn long_log(harbour: &str) -> String {
-    (1..=24)
+    (1..=12)
         .map(|hour| format!("{harbour} watch {hour}: wind south-west, no traffic"))
         .collect::<Vec<_>>()
         .join("\n")
@@ -31,16 +32,34 @@ fn long_log(harbour: &str) -> String {
 /// The estimate passes the window after the second log; the next loop sees the compacted history.
 pub async fn compaction_in_turn(events: Events) {
     let mut agent = harbour_agent(vec![
-        Step::Answer(vec![call("call_log_east", "read_log", json!({"tower": "east tower"}))]),
-        Step::Answer(vec![call("call_log_west", "read_log", json!({"tower": "west tower"}))]),
+        Step::Answer(vec![call(
+            "call_log_east",
+            "read_log",
+            json!({"tower": "east tower"}),
+        )]),
+        Step::Answer(vec![call(
+            "call_log_west",
+            "read_log",
+            json!({"tower": "west tower"}),
+        )]),
         Step::Answer(vec![text("Both towers had a quiet day.")]),
         Step::Answer(vec![text("The wind came from the south-west.")]),
     ])
     .with_context_config(small_window())
-    .with_tools(vec![ScriptedTool::returns("read_log", long_log("Brackwater")).shared()]);
+    // The note that compaction leaves in the history must not share a millisecond with the log.
+    .on_before_compaction_start(|_, _| {
+        std::thread::sleep(Duration::from_millis(3));
+        true
+    })
+    .with_tools(vec![ScriptedTool::returns(
+        "read_log",
+        long_log("Brackwater"),
+    )
+    .shared()]);
     agent
         .prompt_with_sender("Compare the logs of both towers.", events.clone())
         .await;
+    user_types().await;
     agent.append_message(user("And where did the wind come from?"));
     agent
         .continue_loop_with_sender(events, ContinuationKind::Default)
@@ -51,11 +70,19 @@ pub async fn compaction_in_turn(events: Events) {
 /// It needs a Session for that, so it records its own events.
 pub async fn compaction_standalone(events: Events, folder: PathBuf) {
     let mut agent = harbour_agent(vec![
-        Step::Answer(vec![call("call_buoys", "read_log", json!({"tower": "buoy tender"}))]),
+        Step::Answer(vec![call(
+            "call_buoys",
+            "read_log",
+            json!({"tower": "buoy tender"}),
+        )]),
         Step::Answer(vec![text("All fourteen buoys are lit.")]),
         Step::Answer(vec![text("The last buoy was painted in spring.")]),
     ])
-    .with_tools(vec![ScriptedTool::returns("read_log", long_log("Buoy tender")).shared()]);
+    .with_tools(vec![ScriptedTool::returns(
+        "read_log",
+        long_log("Buoy tender"),
+    )
+    .shared()]);
     let (own, mut own_events) = tokio::sync::mpsc::unbounded_channel();
     agent.prompt_with_sender("Are all buoys lit?", own).await;
     let mut first_loop = vec![];
@@ -64,10 +91,12 @@ pub async fn compaction_standalone(events: Events, folder: PathBuf) {
         events.send(event).ok();
     }
     let session = record(first_loop).remove(0);
-    agent = agent.with_session(session).with_context_config(small_window());
-    pause(5).await;
+    agent = agent
+        .with_session(session)
+        .with_context_config(small_window());
+    user_types().await;
     agent.compact_context_with_sender(&events).await;
-    pause(5).await;
+    user_types().await;
     let compacted = agent.take_session().expect("the agent holds the session");
     save_session(&compacted, &folder).expect("save the compacted session");
     agent
@@ -77,7 +106,11 @@ pub async fn compaction_standalone(events: Events, folder: PathBuf) {
 
 pub async fn prun(events: Events) {
     let mut agent = harbour_agent(vec![
-        Step::Answer(vec![call("call_charts", "search_charts", json!({"area": "Skerry Sound"}))]),
+        Step::Answer(vec![call(
+            "call_charts",
+            "search_charts",
+            json!({"area": "Skerry Sound"}),
+        )]),
         Step::Answer(vec![call(
             "call_prun_memo",
             "prun_with_memo",
@@ -86,7 +119,11 @@ pub async fn prun(events: Events) {
         Step::Answer(vec![call("call_prun", "prun", json!({"tokens": 12}))]),
         Step::Answer(vec![text("One wreck is charted in Skerry Sound.")]),
     ])
-    .with_tools(vec![ScriptedTool::returns("search_charts", long_log("Skerry Sound")).shared()])
+    .with_tools(vec![ScriptedTool::returns(
+        "search_charts",
+        long_log("Skerry Sound"),
+    )
+    .shared()])
     .with_prun_tool();
     agent
         .prompt_with_sender("Which wrecks are charted in Skerry Sound?", events)
@@ -103,15 +140,35 @@ pub async fn revert(events: Events) {
         )
     };
     let mut agent = harbour_agent(vec![
-        Step::Answer(vec![call("call_survey", "survey_reef", json!({"reef": "Cormorant Reef"}))]),
+        Step::Answer(vec![call(
+            "call_survey",
+            "survey_reef",
+            json!({"reef": "Cormorant Reef"}),
+        )]),
         Step::Answer(vec![
             text("That survey is ten years old."),
             call("call_tow", "order_tow", json!({"tug": "tugboat Bravery"})),
         ]),
-        Step::Answer(vec![revert_to("call_revert_1", "failure", "n1", "towing was the wrong plan")]),
-        Step::Answer(vec![call("call_anchor", "order_anchor", json!({"anchor": "spare bow anchor"}))]),
-        Step::Answer(vec![revert_to("call_revert_2", "completion", "n99", "node is not there")]),
-        Step::Answer(vec![revert_to("call_revert_3", "completion", "n1", "anchor question settled")]),
+        Step::Answer(vec![revert_to(
+            "call_revert_1",
+            "failure",
+            "n1",
+            "towing was the wrong plan",
+        )]),
+        Step::Answer(vec![
+            call(
+                "call_anchor",
+                "order_anchor",
+                json!({"anchor": "spare bow anchor"}),
+            ),
+            revert_to("call_revert_2", "completion", "n99", "node is not there"),
+        ]),
+        Step::Answer(vec![revert_to(
+            "call_revert_3",
+            "completion",
+            "n1",
+            "anchor question settled",
+        )]),
         Step::Answer(vec![text("The Fulmar rides at anchor off the reef.")]),
     ])
     .with_tools(vec![

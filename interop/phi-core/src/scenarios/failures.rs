@@ -15,9 +15,12 @@ pub async fn before_start(events: Events) {
 
 pub async fn after_start(events: Events) {
     let broken = ProviderError::Other("stream ended inside a frame".into());
-    harbour_agent(vec![Step::FailAfter("Tonight we expect the Curlew and", broken)])
-        .prompt_with_sender("List the vessels expected this evening.", events)
-        .await;
+    harbour_agent(vec![Step::FailAfter(
+        "Tonight we expect the Curlew and",
+        broken,
+    )])
+    .prompt_with_sender("List the vessels expected this evening.", events)
+    .await;
 }
 
 /// Both forms: before anything was streamed, and after a beginning.
@@ -35,6 +38,7 @@ pub async fn in_stream(events: Events) {
     agent
         .prompt_with_sender("How many barrels are in warehouse six?", events.clone())
         .await;
+    user_types().await;
     agent
         .prompt_with_sender("How many barrels are in warehouse seven?", events)
         .await;
@@ -56,14 +60,22 @@ pub async fn retry_succeeds(events: Events) {
         Step::FailBeforeStart(ProviderError::RateLimited {
             retry_after_ms: Some(15),
         }),
-        Step::Answer(vec![text("Four hundred and six boxes of herring were landed.")]),
+        Step::Answer(vec![text(
+            "Four hundred and six boxes of herring were landed.",
+        )]),
     ])
     .prompt_with_sender("Tally the herring catch once more.", events)
     .await;
 }
 
 pub async fn execution_limit(events: Events) {
-    let weigh = |id| call(id, "weigh_crate", json!({"crate": "marked with a red anchor"}));
+    let weigh = |id| {
+        call(
+            id,
+            "weigh_crate",
+            json!({"crate": "marked with a red anchor"}),
+        )
+    };
     harbour_agent(vec![
         Step::Answer(vec![weigh("call_weigh_1")]),
         Step::Answer(vec![weigh("call_weigh_2")]),
@@ -72,7 +84,11 @@ pub async fn execution_limit(events: Events) {
         max_turns: 2,
         ..ExecutionLimits::default()
     })
-    .with_tools(vec![ScriptedTool::returns("weigh_crate", "one hundred and four kilograms").shared()])
+    .with_tools(vec![ScriptedTool::returns(
+        "weigh_crate",
+        "one hundred and four kilograms",
+    )
+    .shared()])
     .prompt_with_sender("Weigh every crate on the quay.", events)
     .await;
 }
@@ -84,13 +100,23 @@ pub async fn killed(events: Events) {
     let mut agent = harbour_agent(vec![
         Step::Answer(vec![
             text("First the lamp, then the foghorn."),
-            call("call_lamp", "test_lamp", json!({"lamp": "green starboard light"})),
+            call(
+                "call_lamp",
+                "test_lamp",
+                json!({"lamp": "green starboard light"}),
+            ),
         ]),
-        Step::Answer(vec![call("call_foghorn", "test_foghorn", json!({"blasts": "two long blasts"}))]),
+        Step::Answer(vec![call(
+            "call_foghorn",
+            "test_foghorn",
+            json!({"blasts": "two long blasts"}),
+        )]),
     ])
     .with_tools(vec![
         ScriptedTool::returns("test_lamp", "lamp burns steadily").shared(),
-        ScriptedTool::runs_until_stopped("test_foghorn").on_start(move || power_cut.cancel()).shared(),
+        ScriptedTool::runs_until_stopped("test_foghorn")
+            .on_start(move || power_cut.cancel())
+            .shared(),
     ]);
     tokio::select! {
         _ = agent.prompt_with_sender("Test the lamp and the foghorn.", events) => {

@@ -3,7 +3,6 @@
 use super::*;
 use crate::scripted::text;
 use phi_core::agent_loop::agent_loop_parallel;
-use phi_core::context::ContextConfig;
 use phi_core::{LlmJudgeEvaluation, PickFirstEvaluation, TokenEfficientEvaluation};
 
 /// The second branch answers later, so that the order of events does not depend on luck.
@@ -22,11 +21,15 @@ async fn ask(
     events: Events,
 ) {
     let stop = CancellationToken::new();
-    agent_loop_parallel(vec![user(question)], context, configs, strategy, events, stop).await;
-}
-
-fn judge() -> AgentLoopConfig {
-    loop_config(claude(), vec![Step::Answer(vec![text("2")])])
+    agent_loop_parallel(
+        vec![user(question)],
+        context,
+        configs,
+        strategy,
+        events,
+        stop,
+    )
+    .await;
 }
 
 pub async fn with_judge(events: Events) {
@@ -39,26 +42,17 @@ pub async fn with_judge(events: Events) {
         "Anchor in the lee of the island, but leave before the tide turns.",
     );
     let judge = LlmJudgeEvaluation {
-        judge_config: judge(),
+        judge_config: loop_config(claude(), vec![Step::Answer(vec![text("2")])]),
         system_prompt: Some("You compare the advice of two pilots.".into()),
     };
-    ask(context, "Where should the Dunlin anchor?", configs, Arc::new(judge), events).await;
-}
-
-/// The judge's window is too small for the answers: a ProgressMessage with an empty loop id.
-pub async fn judge_over_budget(events: Events) {
-    let mut judge_config = judge();
-    judge_config.context_config = Some(ContextConfig {
-        max_context_tokens: 30,
-        ..ContextConfig::default()
-    });
-    let advice = "Keep the spire in line with the leading light until the second buoy. ".repeat(6);
-    let configs = branches(&advice, &advice.to_uppercase());
-    let judge = LlmJudgeEvaluation {
-        judge_config,
-        system_prompt: None,
-    };
-    ask(AgentContext::default(), "How do I enter the harbour?", configs, Arc::new(judge), events).await;
+    ask(
+        context,
+        "Where should the Dunlin anchor?",
+        configs,
+        Arc::new(judge),
+        events,
+    )
+    .await;
 }
 
 /// The branches are numbered from 1 in every call, so all loop ids come twice.
@@ -69,7 +63,21 @@ pub async fn twice_one_session(events: Events) {
         ..AgentContext::default()
     };
     let configs = branches("Take the northern passage.", "Take the southern passage.");
-    ask(context(), "Which passage for the Gadwall?", configs, Arc::new(PickFirstEvaluation), events.clone()).await;
+    ask(
+        context(),
+        "Which passage for the Gadwall?",
+        configs,
+        Arc::new(PickFirstEvaluation),
+        events.clone(),
+    )
+    .await;
     let configs = branches("Wait for the flood tide.", "Sail with the ebb tide.");
-    ask(context(), "When should the Gadwall sail?", configs, Arc::new(TokenEfficientEvaluation), events).await;
+    ask(
+        context(),
+        "When should the Gadwall sail?",
+        configs,
+        Arc::new(TokenEfficientEvaluation),
+        events,
+    )
+    .await;
 }

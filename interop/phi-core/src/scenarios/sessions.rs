@@ -13,6 +13,7 @@ pub async fn two_prompts(events: Events) {
     agent
         .prompt_with_sender("Who is the harbour master?", events.clone())
         .await;
+    user_types().await;
     agent
         .prompt_with_sender("Since when is she in office?", events)
         .await;
@@ -29,6 +30,7 @@ pub async fn continue_rerun_branch(events: Events) {
         .prompt_with_sender("Which pier is free this week?", events.clone())
         .await;
 
+    user_types().await;
     agent.append_message(user("And what does it cost?"));
     agent
         .continue_loop_with_sender(events.clone(), ContinuationKind::Default)
@@ -45,6 +47,7 @@ pub async fn continue_rerun_branch(events: Events) {
 
     // Ask something else at the same point.
     history.pop();
+    user_types().await;
     history.push(user("Is there a cheaper one?"));
     agent.replace_messages(history);
     agent
@@ -55,7 +58,13 @@ pub async fn continue_rerun_branch(events: Events) {
 /// Two loops at once on one channel: one with generated ids (bare UUIDs, no dots), one whose host
 /// chose ids that have nothing to do with each other.
 pub async fn two_loops(events: Events) {
-    let tool = || vec![ScriptedTool::returns("count_gulls", "seventeen gulls on the roof").taking(40).shared()];
+    let tool = || {
+        vec![
+            ScriptedTool::returns("count_gulls", "seventeen gulls on the roof")
+                .taking(40)
+                .shared(),
+        ]
+    };
     let question = |id| call(id, "count_gulls", json!({"roof": "fish market hall"}));
 
     let generated = loop_config(
@@ -85,14 +94,29 @@ pub async fn two_loops(events: Events) {
     };
     let never = CancellationToken::new;
     tokio::join!(
-        agent_loop(vec![user("First clerk, count the gulls.")], &mut first, &generated, events.clone(), never()),
-        agent_loop(vec![user("Second clerk, count the gulls.")], &mut second, &chosen, events.clone(), never()),
+        agent_loop(
+            vec![user("First clerk, count the gulls.")],
+            &mut first,
+            &generated,
+            events.clone(),
+            never()
+        ),
+        agent_loop(
+            vec![user("Second clerk, count the gulls.")],
+            &mut second,
+            &chosen,
+            events.clone(),
+            never()
+        ),
     );
 }
 
 /// phi-core takes the text before the first dot of a loop id for the session id.
 pub async fn session_id_with_dots(events: Events) {
-    let config = loop_config(claude(), vec![Step::Answer(vec![text("The night shift begins at ten.")])]);
+    let config = loop_config(
+        claude(),
+        vec![Step::Answer(vec![text("The night shift begins at ten.")])],
+    );
     let mut context = AgentContext {
         agent_id: Some("shift-planner".into()),
         session_id: Some("pier.9.night shift".into()),
@@ -108,9 +132,15 @@ pub async fn session_id_with_dots(events: Events) {
     )
     .await;
     // A continuation: its parent looks as if it belonged to the session "pier".
-    let config = loop_config(claude(), vec![Step::Answer(vec![text("It ends at six in the morning.")])]);
-    context.parent_loop_id = context.loop_id.replace("pier.9.night shift.harbour.2".into());
+    let config = loop_config(
+        claude(),
+        vec![Step::Answer(vec![text("It ends at six in the morning.")])],
+    );
+    context.parent_loop_id = context
+        .loop_id
+        .replace("pier.9.night shift.harbour.2".into());
     context.continuation_kind = Some(ContinuationKind::Default);
+    user_types().await;
     let question = user("And when does it end?");
     context.messages.push(question.clone());
     context.user_context.push(question);

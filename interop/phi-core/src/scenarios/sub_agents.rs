@@ -10,15 +10,25 @@ fn delegating_steps() -> Vec<Step> {
     vec![
         Step::Answer(vec![
             text("The cargo inspector shall look at hold three."),
-            call("call_delegate", "cargo_inspector", json!({"task": "Inspect hold three for damp grain"})),
+            call(
+                "call_delegate",
+                "cargo_inspector",
+                json!({"task": "Inspect hold three for damp grain"}),
+            ),
         ]),
-        Step::Answer(vec![text("Hold three is dry; the inspector found nothing.")]),
+        Step::Answer(vec![text(
+            "Hold three is dry; the inspector found nothing.",
+        )]),
     ]
 }
 
 fn inspector_steps() -> Vec<Step> {
     vec![
-        Step::Answer(vec![call("call_hygrometer", "read_hygrometer", json!({"hold": "hold three aft"}))]),
+        Step::Answer(vec![call(
+            "call_hygrometer",
+            "read_hygrometer",
+            json!({"hold": "hold three aft"}),
+        )]),
         Step::Answer(vec![text("Grain in hold three is dry throughout.")]),
     ]
 }
@@ -80,7 +90,14 @@ impl AgentTool for WiredInspector {
             parent_loop_id: Some(self.parent_loop_id.clone()),
             ..AgentContext::default()
         };
-        agent_loop(vec![user(task)], &mut child, &config, self.events.clone(), call.cancel).await;
+        agent_loop(
+            vec![user(task)],
+            &mut child,
+            &config,
+            self.events.clone(),
+            call.cancel,
+        )
+        .await;
         Ok(ToolResult {
             content: vec![text("Inspector: grain in hold three is dry throughout.")],
             details: json!({"inspected_hold": "hold three aft"}),

@@ -9,23 +9,35 @@ pub async fn plain_multi_turn(events: Events) {
     let mut agent = harbour_agent(vec![
         Step::Answer(vec![
             text("I will look up the manifest of the Albatross."),
-            call("call_manifest", "read_manifest", json!({"vessel": "MV Albatross"})),
+            call(
+                "call_manifest",
+                "read_manifest",
+                json!({"vessel": "MV Albatross"}),
+            ),
         ]),
         Step::Answer(vec![call(
             "call_berth",
             "assign_berth",
             json!({"vessel": "MV Albatross", "berth": 14, "draught_m": 7.0}),
         )]),
-        Step::Answer(vec![text("The Albatross lies at berth fourteen with 212 crates of cinnamon.")]),
+        Step::Answer(vec![text(
+            "The Albatross lies at berth fourteen with 212 crates of cinnamon.",
+        )]),
     ])
     .with_tools(vec![
-        ScriptedTool::returns("read_manifest", "212 crates of cinnamon, 9 barrels of pitch")
-            .with_details(json!({"manifest_pages": 3, "customs_weight_kg": 18250.5}))
-            .shared(),
+        ScriptedTool::returns(
+            "read_manifest",
+            "212 crates of cinnamon, 9 barrels of pitch",
+        )
+        .with_details(json!({"manifest_pages": 3, "customs_weight_kg": 18250.5}))
+        .shared(),
         ScriptedTool::returns("assign_berth", "Berth 14 reserved until Thursday noon").shared(),
     ]);
     agent
-        .prompt_with_sender("Where does the Albatross moor and what does she carry?", events)
+        .prompt_with_sender(
+            "Where does the Albatross moor and what does she carry?",
+            events,
+        )
         .await;
 }
 
@@ -34,17 +46,38 @@ pub async fn parallel_tools_one_error(events: Events) {
     let mut agent = harbour_agent(vec![
         Step::Answer(vec![
             text("Checking tide, crane and customs together."),
-            call("call_tide", "read_tide_table", json!({"station": "Brackwater Bar"})),
-            call("call_crane", "inspect_crane", json!({"crane": "north gantry"})),
-            call("call_customs", "query_customs", json!({"seal": "CH-77121-X"})),
+            call(
+                "call_tide",
+                "read_tide_table",
+                json!({"station": "Brackwater Bar"}),
+            ),
+            call(
+                "call_crane",
+                "inspect_crane",
+                json!({"crane": "north gantry"}),
+            ),
+            call(
+                "call_customs",
+                "query_customs",
+                json!({"seal": "CH-77121-X"}),
+            ),
         ]),
-        Step::Answer(vec![text("Tide and customs are fine, but the north gantry is out of order.")]),
+        Step::Answer(vec![text(
+            "Tide and customs are fine, but the north gantry is out of order.",
+        )]),
     ])
     .with_tools(vec![
-        ScriptedTool::returns("read_tide_table", "High water at 04:52, 3.9 metres").taking(45).shared(),
-        ScriptedTool::fails("inspect_crane", "hydraulic pressure sensor unreachable").taking(25).shared(),
+        ScriptedTool::returns("read_tide_table", "High water at 04:52, 3.9 metres")
+            .taking(45)
+            .shared(),
+        ScriptedTool::fails("inspect_crane", "hydraulic pressure sensor unreachable")
+            .taking(25)
+            .shared(),
         ScriptedTool::returns("query_customs", "Seal CH-77121-X intact, duty paid in full")
-            .reporting("customs form 3 of 8 compared", "Waiting for the customs office")
+            .reporting(
+                "customs form 3 of 8 compared",
+                "Waiting for the customs office",
+            )
             .taking(10)
             .shared(),
     ]);
@@ -56,13 +89,25 @@ pub async fn parallel_tools_one_error(events: Events) {
 pub async fn unknown_tool_and_timeout(events: Events) {
     let mut agent = harbour_agent(vec![
         Step::Answer(vec![
-            call("call_submarine", "launch_submarine", json!({"depth": "forty fathoms"})),
-            call("call_dredger", "hail_dredger", json!({"message": "please answer on channel nine"})),
+            call(
+                "call_submarine",
+                "launch_submarine",
+                json!({"depth": "forty fathoms"}),
+            ),
+            call(
+                "call_dredger",
+                "hail_dredger",
+                json!({"message": "please answer on channel nine"}),
+            ),
         ]),
-        Step::Answer(vec![text("Neither the submarine nor the dredger could be reached.")]),
+        Step::Answer(vec![text(
+            "Neither the submarine nor the dredger could be reached.",
+        )]),
     ])
     .with_tool_timeout(Duration::from_millis(30))
-    .with_tools(vec![ScriptedTool::runs_until_stopped("hail_dredger").shared()]);
+    .with_tools(vec![
+        ScriptedTool::runs_until_stopped("hail_dredger").shared()
+    ]);
     agent
         .prompt_with_sender("Send the submarine and call the dredger.", events)
         .await;
@@ -71,20 +116,38 @@ pub async fn unknown_tool_and_timeout(events: Events) {
 pub async fn streaming(events: Events) {
     let mut agent = harbour_agent(vec![
         Step::Answer(vec![
-            thinking("The pilot needs both soundings before the ebb.", "c2lnbmF0dXJlLXNvdW5kaW5n"),
+            thinking(
+                "The pilot needs both soundings before the ebb.",
+                "c2lnbmF0dXJlLXNvdW5kaW5n",
+            ),
             text("Taking both soundings — east and west channel."),
-            call("call_east", "take_sounding", json!({"channel": "east \"inner\" channel"})),
-            call("call_west", "take_sounding", json!({"channel": "west channel, 6½ fathoms?"})),
+            call(
+                "call_east",
+                "take_sounding",
+                json!({"channel": "east \"inner\" channel"}),
+            ),
+            call(
+                "call_west",
+                "take_sounding",
+                json!({"channel": "west channel, 6½ fathoms?"}),
+            ),
         ]),
         Step::Answer(vec![
-            thinking("Both readings agree with the chart.", "c2lnbmF0dXJlLWNoYXJ0"),
+            thinking(
+                "Both readings agree with the chart.",
+                "c2lnbmF0dXJlLWNoYXJ0",
+            ),
             text("Both channels carry five fathoms.\nThe pilot may come in."),
         ]),
     ])
     .with_thinking(ThinkingLevel::High)
     .with_temperature(0.7)
     .with_max_tokens(1500)
-    .with_tools(vec![ScriptedTool::returns("take_sounding", "five fathoms over grey mud").shared()]);
+    .with_tools(vec![ScriptedTool::returns(
+        "take_sounding",
+        "five fathoms over grey mud",
+    )
+    .shared()]);
     agent
         .prompt_with_sender("Is there water enough for the Kingfisher?", events)
         .await;
@@ -129,8 +192,7 @@ pub async fn provenance_hints(events: Events) {
         tier: "long-term".into(),
         record_id: "memory-record-0042".into(),
     });
-    // The request is ordered by millisecond.
-    crate::scripted::pause(4).await;
+    user_types().await;
     let question = user("What dues does the Plover owe?");
     agent
         .prompt_messages_with_sender(vec![AgentMessage::Llm(remembered), question], events)
