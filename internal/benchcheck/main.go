@@ -1,0 +1,138 @@
+// Command benchcheck runs the benchmarks of the hot paths and holds them to their bounds (docs/hotpaths.md).
+//
+// Each bound is a ratio to a named floor measured in the same run, or a time. The median of several runs counts, and only
+// twice the bound fails: machines are noisy, and a doubled cost is what a change must not bring in unseen.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// bound is one promise of docs/hotpaths.md.
+type bound struct {
+	what  string
+	pkg   string
+	bench string
+	floor string // benchmark to divide by; empty: bench is held to most in time
+	ratio float64
+	most  time.Duration
+}
+
+var bounds = []bound{
+	{what: "turn with two tools and a permission / raw SDK calls", pkg: "./otelagent", bench: "BenchmarkTurn/adapter", floor: "BenchmarkTurn/raw", ratio: 1.25},
+	{what: "phi-core reader / encoding/json into RawMessage fields", pkg: "./otelagent/phi", bench: "BenchmarkReader/phi", floor: "BenchmarkReader/encodingjson", ratio: 0.2},
+	{what: "SQLite Put / bare insert, key only", pkg: "./store/sqlitestore", bench: "BenchmarkPut/sqlite", floor: "BenchmarkPut/bare", ratio: 2},
+	{what: "Assemble 50,000 rows in memory", pkg: "./session", bench: "BenchmarkAssemble/50000rows", most: 200 * time.Millisecond},
+	{what: "read and assemble 50,000 rows from the file", pkg: "./store/sqlitestore", bench: "BenchmarkRead/50000rows", most: 800 * time.Millisecond},
+}
+
+func main() {
+	count := flag.Int("count", 5, "runs of each benchmark; the median counts")
+	benchtime := flag.String("benchtime", "0.5s", "time or number of iterations of one run, as go test -benchtime")
+	flag.Parse()
+	if err := run(*count, *benchtime); err != nil {
+		fmt.Fprintln(os.Stderr, "benchcheck:", err)
+		os.Exit(1)
+	}
+}
+
+func run(count int, benchtime string) error {
+	measured := map[string][]float64{} // package and benchmark -> ns/op of each run
+	var pkgs []string
+	for _, b := range bounds {
+		if !slices.Contains(pkgs, b.pkg) {
+			pkgs = append(pkgs, b.pkg)
+		}
+	}
+	for _, pkg := range pkgs {
+		if err := measure(pkg, count, benchtime, measured); err != nil {
+			return err
+		}
+	}
+	var errs []error
+	for _, b := range bounds {
+		got, err := median(measured, b.pkg, b.bench)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if b.floor == "" {
+			limit := float64(b.most)
+			fmt.Printf("%-60s %10s  bound %s\n", b.what, time.Duration(got).Round(time.Microsecond), b.most)
+			if got > 2*limit {
+				errs = append(errs, fmt.Errorf("%s: %s, more than twice the bound of %s", b.what, time.Duration(got), b.most))
+			}
+			continue
+		}
+		floor, err := median(measured, b.pkg, b.floor)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		ratio := got / floor
+		fmt.Printf("%-60s %9.2fx  bound %.2fx\n", b.what, ratio, b.ratio)
+		if ratio > 2*b.ratio {
+			errs = append(errs, fmt.Errorf("%s: %.2fx, more than twice the bound of %.2fx", b.what, ratio, b.ratio))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// measure runs the benchmarks of one package that stand in bounds.
+func measure(pkg string, count int, benchtime string, into map[string][]float64) error {
+	var tops []string
+	for _, b := range bounds {
+		if b.pkg != pkg {
+			continue
+		}
+		top, _, _ := strings.Cut(b.bench, "/")
+		if !slices.Contains(tops, top) {
+			tops = append(tops, top)
+		}
+	}
+	cmd := exec.Command("go", "test", "-run=^$", "-bench=^("+strings.Join(tops, "|")+")$",
+		"-benchtime="+benchtime, "-count="+strconv.Itoa(count), pkg)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out)
+	}
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	for lines.Scan() {
+		// BenchmarkName/case-2   1234   5678 ns/op ...
+		f := strings.Fields(lines.Text())
+		if len(f) < 4 || f[3] != "ns/op" || !strings.HasPrefix(f[0], "Benchmark") {
+			continue
+		}
+		name := f[0]
+		if i := strings.LastIndexByte(name, '-'); i > 0 {
+			name = name[:i]
+		}
+		ns, err := strconv.ParseFloat(f[2], 64)
+		if err != nil {
+			return fmt.Errorf("%s: line %q: %w", pkg, lines.Text(), err)
+		}
+		into[pkg+" "+name] = append(into[pkg+" "+name], ns)
+	}
+	return lines.Err()
+}
+
+// median fails when the benchmark did not run: a bound that is not measured is no bound.
+func median(measured map[string][]float64, pkg, bench string) (float64, error) {
+	runs := slices.Clone(measured[pkg+" "+bench])
+	if len(runs) == 0 {
+		return 0, fmt.Errorf("%s in %s did not run", bench, pkg)
+	}
+	slices.Sort(runs)
+	return runs[len(runs)/2], nil
+}
