@@ -367,7 +367,17 @@ func TestHalve(t *testing.T) {
 func rowSessions(b session.Batch) []string {
 	var ids []string
 	for i := range b.Rows {
-		ids = append(ids, b.Rows[i].SessionID)
+		ids = append(ids, b.Rows[i].Session.ID)
 	}
 	return ids
+}
+
+func TestSessionKeys(t *testing.T) {
+	a, b := session.Key{ID: "a"}, session.Key{Tenant: "t", ID: "a"}
+	got := sessionKeys(session.Batch{
+		Rows:   []session.Row{{Session: a}, {Session: b}, {Session: a}, {Session: a}},
+		Blocks: []session.Block{{Session: b}, {Session: session.Key{ID: "c"}}},
+	})
+	require.Equal(t, []session.Key{a, b, {ID: "c"}}, got)
+	require.Empty(t, sessionKeys(session.Batch{}))
 }

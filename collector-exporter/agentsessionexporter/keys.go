@@ -1,26 +1,25 @@
 package agentsessionexporter
 
-import (
-	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/store"
-)
+import "github.com/otelagent/otelagent/session"
 
-// sessionKeys returns the sessions that a batch has rows of, each once, in the order of their
-// first row. Batches hold few sessions, so a map pays only for the rare long one.
-func sessionKeys(b session.Batch) []store.SessionKey {
-	var keys []store.SessionKey
-	var last store.SessionKey
-	seen := map[store.SessionKey]struct{}{}
-	for i := range b.Rows {
-		k := store.SessionKey{Tenant: b.Rows[i].Tenant, ID: b.Rows[i].SessionID}
-		if k == last && len(keys) > 0 {
-			continue // rows of one session come together
+// sessionKeys returns the sessions that a batch touches, each once, in the order met.
+func sessionKeys(b session.Batch) []session.Key {
+	var keys []session.Key
+	seen := map[session.Key]struct{}{}
+	add := func(k session.Key) {
+		if n := len(keys); n > 0 && keys[n-1] == k {
+			return // what belongs to one session mostly comes together
 		}
-		last = k
 		if _, ok := seen[k]; !ok {
 			seen[k] = struct{}{}
 			keys = append(keys, k)
 		}
+	}
+	for i := range b.Rows {
+		add(b.Rows[i].Session)
+	}
+	for i := range b.Blocks {
+		add(b.Blocks[i].Session)
 	}
 	return keys
 }

@@ -1,0 +1,107 @@
+# `make` or `make help` lists the targets. Every target that takes Go code goes over the modules below; what runs in CI,
+# and when, is in .ci/run.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Modules whose tests are part of `make test`. A test (internal/modules) compares these three lists with the go.mod
+# files found in the tree.
+MODULES := . collector-exporter/agentsessionexporter cmd/otelagent examples
+# Modules that hold slow tests only, each run by a target of its own; formatted, vetted and linted like the others.
+E2E_MODULES := collector-exporter/distribution/e2e
+# Modules that pin tools, one per tool because their requirements disagree. Never compiled by `make test`.
+TOOL_MODULES := internal/tools/lint internal/tools/mdatagen internal/tools/ocb
+
+ALL_MODULES := $(MODULES) $(E2E_MODULES)
+BIN := $(CURDIR)/bin
+GOLANGCI := $(BIN)/golangci-lint
+
+FUZZTIME ?= 5s
+BENCH ?= .
+TESTFLAGS ?=
+export CGO_ENABLED ?= 0
+
+# $(call each,MODULES,COMMAND): COMMAND with $$m set to each module in turn; stops at the first that fails.
+each = for m in $(1); do echo "--- $$m: $@"; $(2); done
+
+.PHONY: help demo build test race vet lint fmt fmt-check generate generate-check fuzz-short bench bench-check \
+	ocb-test ocb-build interop-phi-core tidy ci FORCE
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: ## play a recorded agent session through a real collector and print the rebuilt tree
+	@echo "Building bin/otelagent. The first build compiles a whole collector and takes some minutes; later ones take seconds."
+	@$(MAKE) --no-print-directory bin/otelagent
+	@bin/otelagent demo
+
+build: bin/otelagent ## build the otelagent binary into bin/
+bin/otelagent: FORCE
+	@go -C cmd/otelagent build -trimpath -o $(BIN)/otelagent .
+
+test: ## run the tests of all modules: no service, no C compiler
+	@$(call each,$(MODULES),go -C $$m test $(TESTFLAGS) ./...)
+
+race: ## the same with the race detector (needs a C compiler)
+	@$(call each,$(MODULES),CGO_ENABLED=1 go -C $$m test -race $(TESTFLAGS) ./...)
+
+vet: ## go vet in all modules
+	@$(call each,$(ALL_MODULES),go -C $$m vet ./...)
+
+lint: $(GOLANGCI) ## golangci-lint in all modules
+	@$(call each,$(ALL_MODULES),(cd $$m && $(GOLANGCI) run ./...))
+
+$(GOLANGCI): internal/tools/lint/go.mod
+	go -C internal/tools/lint build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+fmt: ## gofmt all Go files
+	@gofmt -w $$(git ls-files -co --exclude-standard '*.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done)
+
+fmt-check: ## fail if gofmt would change a file
+	@out=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done)); \
+	if [ -n "$$out" ]; then echo "run make fmt; gofmt would change:"; echo "$$out"; exit 1; fi
+
+generate: ## regenerate code and docs from registry.yaml and metadata.yaml
+	@$(call each,$(MODULES),go -C $$m generate ./...)
+
+# What is not committed yet may be there before; generating must not change anything on top of it.
+generate-check: ## fail if make generate changes anything
+	@state() { git diff; git ls-files -o --exclude-standard -z | xargs -0r sha256sum; }; \
+	before=$$(mktemp); after=$$(mktemp); trap 'rm -f $$before $$after' EXIT; \
+	state >$$before; $(MAKE) --no-print-directory generate; state >$$after; \
+	if ! diff -u $$before $$after; then echo "generated files are stale: run make generate and commit"; exit 1; fi
+
+fuzz-short: ## run every fuzz target for FUZZTIME (5s)
+	@n=0; for m in $(MODULES); do \
+	  for pkg in $$(cd $$m && grep -rlE '^func Fuzz' --include='*_test.go' . 2>/dev/null | xargs -r dirname | sort -u); do \
+	    (cd $$m && d=$$PWD && cd $$pkg && while [ ! -f go.mod ]; do cd ..; done && [ "$$PWD" = "$$d" ]) || continue; \
+	    for f in $$(go -C $$m test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+	      echo "--- $$m/$$pkg: $$f for $(FUZZTIME)"; n=$$((n+1)); \
+	      go -C $$m test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg; \
+	    done; \
+	  done; \
+	done; echo "$$n fuzz targets"
+
+bench: ## run the benchmarks that match BENCH (all)
+	@$(call each,$(MODULES),go -C $$m test -run '^$$' -bench '$(BENCH)' -benchmem ./...)
+
+bench-check: ## hold the benchmarks to the bounds in docs/hotpaths.md
+	@go run ./internal/benchcheck
+
+ocb-test: ## build the README's manifest with the Collector builder and send spans through it (minutes)
+	@go -C collector-exporter/distribution/e2e test -count=1 -v -timeout 20m ./...
+
+ocb-build: ## build the whole distribution (collector-exporter/distribution/builder.yaml)
+	@go -C internal/tools/ocb build -o $(BIN)/ocb go.opentelemetry.io/collector/cmd/builder
+	@cd collector-exporter/distribution && $(BIN)/ocb --config builder.yaml
+
+interop-phi-core: ## rebuild the phi-core recordings with the real crate and compare them with the committed ones (needs cargo)
+	@interop/phi-core/run.sh check
+
+# -e: test dependencies of dependencies that the module proxy does not serve must not stop it.
+tidy: ## go mod tidy -e in all modules
+	@$(call each,$(ALL_MODULES) $(TOOL_MODULES),go -C $$m mod tidy -e)
+
+ci: ## everything that CI may run, slow steps included
+	@CI_FULL=1 bash .ci/run

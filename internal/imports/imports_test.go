@@ -1,0 +1,194 @@
+package imports
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	root   = "../.."
+	module = "github.com/otelagent/otelagent"
+	otel   = "go.opentelemetry.io/otel"
+	pdata  = "go.opentelemetry.io/collector/pdata/..."
+)
+
+// api is the OpenTelemetry API: no SDK, no exporters. An empty program pays nearly nothing for it.
+var api = []string{
+	otel, otel + "/attribute", otel + "/baggage", otel + "/codes", otel + "/propagation",
+	otel + "/metric", otel + "/metric/noop", otel + "/trace", otel + "/trace/noop",
+}
+
+// sdk is what programs without providers of their own need.
+var sdk = []string{
+	otel + "/...", "go.opentelemetry.io/proto/otlp/...", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
+}
+
+// A room is a set of packages with the same rules. Paths are relative to the module; "x/..." is x and everything below.
+type room struct {
+	packages []string
+	own      []string // packages of this module that they may import, besides what is internal to themselves
+	other    []string // packages of other modules
+}
+
+// rooms is ordered like DESIGN: imports only point upwards. A package takes the first room that names it, and one that no
+// room names fails the test: decide where it belongs and write it here. Test files are free, but see TestApart.
+var rooms = []room{
+	{packages: []string{"internal/..."}, own: []string{"..."}, other: []string{"..."}}, // generators and checks; see TestApart
+	{packages: []string{"spans"}, other: []string{otel + "/attribute"}},
+
+	{packages: []string{"otelagent/otelsetup/..."}, own: []string{"spans", "otelagent"}, other: sdk},
+	{packages: []string{"otelagent/phi/...", "otelagent/clark/...", "otelagent/acp/...", "otelagent/guide/..."},
+		own: []string{"spans", "otelagent", "otelagent/internal/..."}},
+	{packages: []string{"otelagent/..."}, own: []string{"spans", "otelagent/internal/..."}, other: api},
+
+	{packages: []string{"session/otlprow/..."}, own: []string{"spans", "session"}, other: []string{pdata}},
+	{packages: []string{"session/export/..."}, own: []string{"spans", "session"}},
+	{packages: []string{"session/..."}, own: []string{"spans", "session"}, other: []string{otel + "/attribute"}},
+
+	{packages: []string{"store"}, own: []string{"spans", "session"}},
+	{packages: []string{"store/sqlitestore/..."}, own: []string{"spans", "session", "store"}, other: []string{"modernc.org/sqlite/..."}},
+	{packages: []string{"store/..."}, own: []string{"spans", "session", "store"}, other: []string{otel + "/attribute"}},
+
+	{packages: []string{"inspect/..."}, own: []string{"spans", "session/...", "store"}},
+	{packages: []string{"agenttest/..."},
+		own: []string{"spans", "otelagent/...", "session/...", "store/...", "inspect"}, other: sdk},
+}
+
+func match(pattern, path string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "..."); ok {
+		return strings.HasPrefix(path+"/", prefix)
+	}
+	return pattern == path
+}
+
+func matchAny(patterns []string, path string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return match(p, path) })
+}
+
+// walk calls f with the package folder (slash path below the module), the file and the import path of every import of
+// the root module's Go files. Nested modules and testdata are left out.
+func walk(t *testing.T, tests bool, f func(pkg, file, path string)) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		if d.IsDir() {
+			if rel == "." {
+				return nil
+			}
+			if name := d.Name(); name == "testdata" || name == "interop" || name[0] == '.' || name[0] == '_' {
+				return fs.SkipDir
+			}
+			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(rel, ".go") || strings.HasSuffix(rel, "_test.go") != tests {
+			return nil
+		}
+		src, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		pkg := filepath.ToSlash(filepath.Dir(rel))
+		f(pkg, rel, "")
+		for _, spec := range src.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			f(pkg, rel, imported)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func standard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
+}
+
+func TestRooms(t *testing.T) {
+	homeless := map[string]bool{}
+	walk(t, false, func(pkg, file, path string) {
+		i := slices.IndexFunc(rooms, func(r room) bool { return matchAny(r.packages, pkg) })
+		if i < 0 {
+			if !homeless[pkg] {
+				homeless[pkg] = true
+				t.Errorf("package %s has no room: decide what it may import and add it to rooms in internal/imports", pkg)
+			}
+			return
+		}
+		if path == "" || standard(path) {
+			return
+		}
+		if own, ok := strings.CutPrefix(path, module+"/"); ok {
+			if !strings.HasPrefix(own, pkg+"/internal/") && !matchAny(rooms[i].own, own) {
+				t.Errorf("%s: %s must not import %s", file, pkg, own)
+			}
+			return
+		}
+		if !matchAny(rooms[i].other, path) {
+			t.Errorf("%s: %s must not import %s", file, pkg, path)
+		}
+	})
+}
+
+// TestApart holds what is promised of all files, tests included: the adapter and the tree meet only through the
+// vocabulary, only otlprow reads pdata, and nobody's code depends on this module's generators and checks.
+func TestApart(t *testing.T) {
+	check := func(pkg, file, path string) {
+		own, ok := strings.CutPrefix(path, module+"/")
+		if !ok {
+			return
+		}
+		if match("session/...", pkg) && match("otelagent/...", own) || match("otelagent/...", pkg) && match("session/...", own) {
+			t.Errorf("%s: otelagent and session never import each other, but %s imports %s", file, pkg, own)
+		}
+	}
+	walk(t, false, func(pkg, file, path string) {
+		check(pkg, file, path)
+		if match(pdata, path) && !match("session/otlprow/...", pkg) && !match("internal/...", pkg) {
+			t.Errorf("%s: only session/otlprow imports pdata", file)
+		}
+		if own, ok := strings.CutPrefix(path, module+"/"); ok && match("internal/...", own) && !match("internal/...", pkg) {
+			t.Errorf("%s: %s is for generators and checks", file, own)
+		}
+	})
+	walk(t, true, check)
+}
+
+func TestMatch(t *testing.T) {
+	for _, tt := range []struct {
+		pattern, path string
+		want          bool
+	}{
+		{"spans", "spans", true},
+		{"spans", "spans/x", false},
+		{"session/...", "session", true},
+		{"session/...", "session/export", true},
+		{"session/...", "sessions", false},
+		{"...", "anything/at/all", true},
+	} {
+		if got := match(tt.pattern, tt.path); got != tt.want {
+			t.Errorf("match(%q, %q) = %v", tt.pattern, tt.path, got)
+		}
+	}
+}
