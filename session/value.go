@@ -1,14 +1,17 @@
 package session
 
 import (
+	"encoding/binary"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // ValueType is the type of a Value.
 type ValueType uint8
 
-// The types. Maps, byte slices and mixed lists of OTLP become their JSON text as TypeString.
+// The types. Maps, byte slices and mixed lists of OTLP become their JSON text as TypeString. The numbers are those of the
+// canonical bytes of a row.
 const (
 	TypeNone ValueType = iota
 	TypeString
@@ -18,19 +21,27 @@ const (
 	TypeStrings
 )
 
-// Value is the value of an attribute. The zero Value stands for an absent one.
+// Value is the value of an attribute: small, immutable, comparable with ==. The zero Value stands for an absent one.
+//
+// Pipelines rewrite types, so the readers below are lenient: a whole double or a decimal string counts as an int, an int or
+// a decimal string as a double, the words true and false as a bool.
 type Value struct {
-	typ  ValueType
-	num  uint64
-	str  string
-	list []string
+	// str is the text of a string, or the canonical form of a list: varint count, then varint length and bytes of each.
+	str string
+	num uint64
+	typ ValueType
 }
 
-// String, Int, Double, Bool and Strings make values. StringsValue keeps the slice.
-func StringValue(s string) Value    { return Value{typ: TypeString, str: s} }
-func IntValue(n int64) Value        { return Value{typ: TypeInt, num: uint64(n)} }
-func DoubleValue(f float64) Value   { return Value{typ: TypeDouble, num: math.Float64bits(f)} }
-func StringsValue(l []string) Value { return Value{typ: TypeStrings, list: l} }
+// StringValue returns s as a Value.
+func StringValue(s string) Value { return Value{typ: TypeString, str: s} }
+
+// IntValue returns n as a Value.
+func IntValue(n int64) Value { return Value{typ: TypeInt, num: uint64(n)} }
+
+// DoubleValue returns f as a Value.
+func DoubleValue(f float64) Value { return Value{typ: TypeDouble, num: math.Float64bits(f)} }
+
+// BoolValue returns b as a Value.
 func BoolValue(b bool) Value {
 	v := Value{typ: TypeBool}
 	if b {
@@ -39,16 +50,51 @@ func BoolValue(b bool) Value {
 	return v
 }
 
+// StringsValue returns a copy of l as a Value.
+func StringsValue(l []string) Value {
+	size := binary.MaxVarintLen32
+	for _, s := range l {
+		size += binary.MaxVarintLen32 + len(s)
+	}
+	buf := binary.AppendUvarint(make([]byte, 0, size), uint64(len(l)))
+	for _, s := range l {
+		buf = appendString(buf, s)
+	}
+	return Value{typ: TypeStrings, str: string(buf)}
+}
+
 // Type returns the type; TypeNone for an absent value.
 func (v Value) Type() ValueType { return v.typ }
 
+// IsZero reports whether the value is absent.
+func (v Value) IsZero() bool { return v.typ == TypeNone }
+
 // Str returns a string value, or "" for any other type.
-func (v Value) Str() string { return v.str }
+func (v Value) Str() string {
+	if v.typ != TypeString {
+		return ""
+	}
+	return v.str
+}
 
-// Strings returns a list of strings, or nil for any other type.
-func (v Value) Strings() []string { return v.list }
+// Strings returns a new slice with the list of strings, or nil for an empty list and any other type.
+func (v Value) Strings() []string {
+	if v.typ != TypeStrings {
+		return nil
+	}
+	p := parser{s: v.str}
+	n := p.count(1)
+	if n == 0 {
+		return nil
+	}
+	l := make([]string, n)
+	for i := range l {
+		l[i] = p.str()
+	}
+	return l
+}
 
-// Int returns an int value and true. A double without fraction counts as one: pipelines rewrite numbers.
+// Int returns an int and true, or false for what is none. See Value for what counts as one.
 func (v Value) Int() (int64, bool) {
 	switch v.typ {
 	case TypeInt:
@@ -57,6 +103,10 @@ func (v Value) Int() (int64, bool) {
 		f := math.Float64frombits(v.num)
 		if f == math.Trunc(f) && math.Abs(f) < 1<<53 {
 			return int64(f), true
+		}
+	case TypeString:
+		if n, err := strconv.ParseInt(v.str, 10, 64); err == nil {
+			return n, true
 		}
 	}
 	return 0, false
@@ -70,19 +120,31 @@ func (v Value) IntOr(other int64) int64 {
 	return other
 }
 
-// Double returns a numeric value and true.
+// Double returns a number and true, or false for what is none. See Value for what counts as one.
 func (v Value) Double() (float64, bool) {
 	switch v.typ {
 	case TypeDouble:
 		return math.Float64frombits(v.num), true
 	case TypeInt:
 		return float64(int64(v.num)), true
+	case TypeString:
+		if f, err := strconv.ParseFloat(v.str, 64); err == nil && !math.IsInf(f, 0) && !math.IsNaN(f) {
+			return f, true
+		}
 	}
 	return 0, false
 }
 
-// Bool returns the value and whether it is a bool.
-func (v Value) Bool() (value, ok bool) { return v.num == 1, v.typ == TypeBool }
+// Bool returns the value and whether it is a bool. See Value for what counts as one.
+func (v Value) Bool() (value, ok bool) {
+	switch v.typ {
+	case TypeBool:
+		return v.num == 1, true
+	case TypeString:
+		return v.str == "true", v.str == "true" || v.str == "false"
+	}
+	return false, false
+}
 
 // Text returns any value as text, for display.
 func (v Value) Text() string {
@@ -96,18 +158,29 @@ func (v Value) Text() string {
 	case TypeBool:
 		return strconv.FormatBool(v.num == 1)
 	case TypeStrings:
-		return strconv.Quote(joinComma(v.list))
+		return strings.Join(v.Strings(), ", ")
 	}
 	return ""
 }
 
-func joinComma(l []string) string {
-	out := ""
-	for i, s := range l {
-		if i > 0 {
-			out += ","
+// Any returns the value as JSON shows it: string, int64, float64, bool or []string; a double that JSON cannot hold (not a
+// number, infinite) as its text; nil for an absent value.
+func (v Value) Any() any {
+	switch v.typ {
+	case TypeString:
+		return v.str
+	case TypeInt:
+		return int64(v.num)
+	case TypeDouble:
+		f := math.Float64frombits(v.num)
+		if math.IsNaN(f) || math.IsInf(f, 0) {
+			return v.Text()
 		}
-		out += s
+		return f
+	case TypeBool:
+		return v.num == 1
+	case TypeStrings:
+		return append([]string{}, v.Strings()...)
 	}
-	return out
+	return nil
 }
