@@ -112,3 +112,39 @@ impl Drop for TemporaryFolder {
         fs::remove_dir_all(&self.0).ok();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: &str = "11111111-2222-4333-8444-555555555555";
+    const SECOND: &str = "99999999-2222-4333-8444-555555555555";
+
+    #[test]
+    fn random_ids_keep_their_identity() {
+        let mut normaliser = Normaliser::new();
+        let content = format!("{FIRST}.harbour.1 {SECOND} {FIRST}");
+        assert_eq!(
+            normaliser.normalise(&content),
+            "<id 1>.harbour.1 <id 2> <id 1>"
+        );
+        assert_eq!(normaliser.normalise(SECOND), "<id 2>", "across files");
+    }
+
+    #[test]
+    fn times_go_but_their_form_stays() {
+        let mut normaliser = Normaliser::new();
+        let content = r#"{"at":"2026-05-25T10:00:00.123Z","tag":"2026-05-25T10:00:00+00:00","timestamp":1779703200123,"input":1250}"#;
+        let expected = r#"{"at":"<timeZ>","tag":"<time+00:00>","timestamp":<ms>,"input":1250}"#;
+        assert_eq!(normaliser.normalise(content), expected);
+    }
+
+    #[test]
+    fn the_first_difference_is_reported() {
+        assert_eq!(first_difference("a\nb\n", "a\nb\n"), None);
+        let changed = first_difference("a\nb\n", "a\nc\n").unwrap();
+        assert!(changed.starts_with("line 2:"), "{changed}");
+        let missing = first_difference("a\nb\n", "a\n").unwrap();
+        assert!(missing.contains("(no line)"), "{missing}");
+    }
+}

@@ -199,7 +199,7 @@ fn stream_message(message: &Message, send: impl Fn(StreamEvent)) {
     for (content_index, block) in content.iter().enumerate() {
         match block {
             Content::Text { text } => stream_text(content_index, text, &send),
-            Content::Thinking { thinking, .. } => halves(thinking, |delta| {
+            Content::Thinking { thinking, .. } => deltas(thinking, |delta| {
                 send(StreamEvent::ThinkingDelta {
                     content_index,
                     delta,
@@ -215,7 +215,7 @@ fn stream_message(message: &Message, send: impl Fn(StreamEvent)) {
                     id: id.clone(),
                     name: name.clone(),
                 });
-                halves(&arguments.to_string(), |delta| {
+                deltas(&arguments.to_string(), |delta| {
                     send(StreamEvent::ToolCallDelta {
                         content_index,
                         delta,
@@ -232,7 +232,7 @@ fn stream_message(message: &Message, send: impl Fn(StreamEvent)) {
 }
 
 fn stream_text(content_index: usize, text: &str, send: impl Fn(StreamEvent)) {
-    halves(text, |delta| {
+    deltas(text, |delta| {
         send(StreamEvent::TextDelta {
             content_index,
             delta,
@@ -240,8 +240,11 @@ fn stream_text(content_index: usize, text: &str, send: impl Fn(StreamEvent)) {
     });
 }
 
-/// Two deltas are enough to be a stream, and keep the fixtures small.
-fn halves(text: &str, emit: impl Fn(String)) {
+/// Two deltas are enough to be a stream; a short text comes in one. This keeps the fixtures small.
+fn deltas(text: &str, emit: impl Fn(String)) {
+    if text.chars().count() < 32 {
+        return emit(text.into());
+    }
     let middle = text.chars().count() / 2;
     emit(text.chars().take(middle).collect());
     emit(text.chars().skip(middle).collect());

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 fn small_window() -> ContextConfig {
     ContextConfig {
-        max_context_tokens: 330,
+        max_context_tokens: 250,
         system_prompt_tokens: 20,
         compaction: CompactionConfig {
             keep_first_turns: 1,
@@ -23,7 +23,7 @@ fn small_window() -> ContextConfig {
 }
 
 fn long_log(harbour: &str) -> String {
-    (1..=12)
+    (1..=8)
         .map(|hour| format!("{harbour} watch {hour}: wind south-west, no traffic"))
         .collect::<Vec<_>>()
         .join("\n")
@@ -148,13 +148,13 @@ pub async fn revert(events: Events) {
         Step::Answer(vec![
             text("That survey is ten years old."),
             call("call_tow", "order_tow", json!({"tug": "tugboat Bravery"})),
+            revert_to(
+                "call_revert_1",
+                "failure",
+                "n1",
+                "towing was the wrong plan",
+            ),
         ]),
-        Step::Answer(vec![revert_to(
-            "call_revert_1",
-            "failure",
-            "n1",
-            "towing was the wrong plan",
-        )]),
         Step::Answer(vec![
             call(
                 "call_anchor",

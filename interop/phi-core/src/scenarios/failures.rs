@@ -16,7 +16,7 @@ pub async fn before_start(events: Events) {
 pub async fn after_start(events: Events) {
     let broken = ProviderError::Other("stream ended inside a frame".into());
     harbour_agent(vec![Step::FailAfter(
-        "Tonight we expect the Curlew and",
+        "Tonight we expect the Curlew from the north and",
         broken,
     )])
     .prompt_with_sender("List the vessels expected this evening.", events)

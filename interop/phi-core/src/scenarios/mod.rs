@@ -90,6 +90,7 @@ pub fn all() -> Vec<Scenario> {
         scenario("two-loops", sessions::two_loops),
         scenario("session-id-with-dots", sessions::session_id_with_dots),
         scenario("parallel-with-judge", parallel::with_judge),
+        scenario("parallel-judge-over-budget", parallel::judge_over_budget),
         scenario("parallel-twice-one-session", parallel::twice_one_session),
         scenario("sub-agent-built-in", sub_agents::built_in),
         scenario("sub-agent-host-wired", sub_agents::host_wired),

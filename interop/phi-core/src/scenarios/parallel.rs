@@ -3,6 +3,7 @@
 use super::*;
 use crate::scripted::text;
 use phi_core::agent_loop::agent_loop_parallel;
+use phi_core::context::{CompactionConfig, ContextConfig};
 use phi_core::{LlmJudgeEvaluation, PickFirstEvaluation, TokenEfficientEvaluation};
 
 /// The second branch answers later, so that the order of events does not depend on luck.
@@ -48,6 +49,36 @@ pub async fn with_judge(events: Events) {
     ask(
         context,
         "Where should the Dunlin anchor?",
+        configs,
+        Arc::new(judge),
+        events,
+    )
+    .await;
+}
+
+/// The judge's window does not hold both answers even after cutting them: phi-core cuts to 802
+/// characters each, counts 201 tokens each, and has 401. The warning has an empty loop id.
+pub async fn judge_over_budget(events: Events) {
+    let mut judge_config = loop_config(claude(), vec![Step::Answer(vec![text("1")])]);
+    judge_config.context_config = Some(ContextConfig {
+        max_context_tokens: 502,
+        compaction: CompactionConfig {
+            compact_at_pct: 100.0, // never, it would shrink the judge's only message
+            ..CompactionConfig::default()
+        },
+        ..ContextConfig::default()
+    });
+    let configs = branches(
+        &"Keep the spire in line with the leading light. ".repeat(18),
+        &"Follow the green buoys and sound every cable. ".repeat(18),
+    );
+    let judge = LlmJudgeEvaluation {
+        judge_config,
+        system_prompt: None,
+    };
+    ask(
+        AgentContext::default(),
+        "How do I enter the harbour?",
         configs,
         Arc::new(judge),
         events,
