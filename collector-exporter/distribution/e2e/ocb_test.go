@@ -1,0 +1,400 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/store/sqlitestore"
+)
+
+// repo is the root of the repository.
+var repo = func() string {
+	dir, err := filepath.Abs("../../..")
+	if err != nil {
+		panic(err)
+	}
+	return dir
+}()
+
+const (
+	manifestStart = "<!-- ocb-manifest:start -->"
+	manifestEnd   = "<!-- ocb-manifest:end -->"
+)
+
+// manifest returns the builder manifest that the README shows, letter by letter.
+func manifest(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(repo, "README.md")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), manifestStart)
+	block, _, ended := strings.Cut(rest, manifestEnd)
+	if !ok || !ended {
+		t.Fatalf("%s has no manifest between %s and %s", file, manifestStart, manifestEnd)
+	}
+	_, rest, ok = strings.Cut(block, "```yaml\n")
+	code, _, ended := strings.Cut(rest, "```")
+	if !ok || !ended {
+		t.Fatalf("%s: the manifest is not a yaml code block", file)
+	}
+	return code
+}
+
+// step logs how long a part of the test took.
+func step(t *testing.T, name string) func() {
+	start := time.Now()
+	return func() { t.Logf("%-34s %6.1fs", name, time.Since(start).Seconds()) }
+}
+
+func run(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	out, err := try(t, dir, name, args...)
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", filepath.Base(name), strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+func try(t *testing.T, dir, name string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// ocb builds the Collector builder at the version that internal/tools/ocb pins.
+var ocb = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "ocb")
+	if err != nil {
+		return "", err
+	}
+	bin := filepath.Join(dir, "ocb")
+	cmd := exec.Command("go", "build", "-o", bin, "go.opentelemetry.io/collector/cmd/builder")
+	cmd.Dir = filepath.Join(repo, "internal", "tools", "ocb")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build ocb: %w\n%s", err, out)
+	}
+	return bin, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if bin, err := ocb(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(bin))
+	}
+	os.Exit(code)
+}
+
+func build(t *testing.T, dir, config string) {
+	t.Helper()
+	done := step(t, "the builder itself")
+	bin, err := ocb()
+	if err != nil {
+		t.Fatal(err)
+	}
+	done()
+	done = step(t, "generate, resolve and compile")
+	run(t, dir, bin, "--config", config)
+	done()
+}
+
+// TestManifestOfTheReadme builds what the README shows and uses it: a stock collector with our exporter.
+func TestManifestOfTheReadme(t *testing.T) {
+	dir := t.TempDir()
+	text := manifest(t)
+	if err := os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The manifest expects a clone beside it.
+	if err := os.Symlink(repo, filepath.Join(dir, "otelagent")); err != nil {
+		t.Fatal(err)
+	}
+	build(t, dir, "manifest.yaml")
+	bin := filepath.Join(dir, "build", "otelcol-agent")
+	if out := run(t, dir, bin, "components"); !strings.Contains(out, "name: agent_session") {
+		t.Fatalf("the collector does not know agent_session:\n%s", out)
+	}
+
+	t.Run("validate", func(t *testing.T) { testValidate(t, bin) })
+	t.Run("acknowledged is stored", func(t *testing.T) { testAcknowledged(t, bin, false) })
+	t.Run("acknowledged survives kill -9", func(t *testing.T) { testAcknowledged(t, bin, true) })
+}
+
+// TestDistribution builds the whole distribution and lets it check the configurations that lie beside it.
+func TestDistribution(t *testing.T) {
+	dir := filepath.Join(repo, "collector-exporter", "distribution")
+	build(t, dir, "builder.yaml")
+	bin := filepath.Join(dir, "_build", "otelcol-agent")
+	for _, config := range []string{"config.yaml", "config.container.yaml"} {
+		run(t, dir, bin, "validate", "--config", config)
+	}
+}
+
+const configText = `
+receivers:
+  otlp:
+    protocols:
+      grpc: {endpoint: %q}
+      http: {endpoint: %q}
+exporters:
+  agent_session:
+    storage: %q
+  debug:
+service:
+  pipelines:
+    traces: {receivers: [otlp], exporters: [agent_session, debug]}
+  telemetry:
+    metrics: {level: none}
+`
+
+func writeConfig(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// testValidate: a user who gets the configuration wrong is told which key and what it may be, before anything starts.
+func testValidate(t *testing.T, bin string) {
+	good := fmt.Sprintf(configText, "127.0.0.1:1", "127.0.0.1:2", "sessions.db")
+	for _, tt := range []struct {
+		name, config string
+		want         []string // none: it is valid
+	}{
+		{name: "good", config: good},
+		{name: "no storage", config: strings.Replace(good, `storage: "sessions.db"`, "timeout: 5s", 1),
+			want: []string{"exporters::agent_session", "storage", "required"}},
+		{name: "wrong key", config: strings.Replace(good, "storage:", "storages:", 1),
+			want: []string{"agent_session", "storages"}},
+		{name: "unknown scheme", config: strings.Replace(good, "sessions.db", "postgres://localhost/x", 1),
+			want: []string{"exporters::agent_session", "storage", "postgres://localhost/x"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out, err := try(t, t.TempDir(), bin, "validate", "--config", writeConfig(t, tt.config))
+			if len(tt.want) == 0 {
+				if err != nil {
+					t.Fatalf("refused: %v\n%s", err, out)
+				}
+				return
+			}
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) {
+				t.Fatalf("accepted (%v):\n%s", err, out)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("says nothing of %q:\n%s", want, out)
+				}
+			}
+		})
+	}
+}
+
+// collector is a running one.
+type collector struct {
+	cmd  *exec.Cmd
+	http string
+	log  *lockedBuffer
+	done chan error
+}
+
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// freePort returns a loopback address that was free a moment ago.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+func start(t *testing.T, bin, db string) *collector {
+	t.Helper()
+	c := &collector{http: freePort(t), log: &lockedBuffer{}, done: make(chan error, 1)}
+	config := writeConfig(t, fmt.Sprintf(configText, freePort(t), c.http, db))
+	c.cmd = exec.Command(bin, "--config", config)
+	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { c.done <- c.cmd.Wait() }()
+	t.Cleanup(func() { _ = c.cmd.Process.Kill() })
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		conn, err := net.DialTimeout("tcp", c.http, time.Second)
+		if err == nil {
+			_ = conn.Close()
+			return c
+		}
+		select {
+		case err := <-c.done:
+			t.Fatalf("the collector ended: %v\n%s", err, c.log)
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the collector does not listen on %s: %v\n%s", c.http, err, c.log)
+		}
+	}
+}
+
+// send posts the spans as OTLP; it returns after the collector has said that it has them.
+func (c *collector) send(t *testing.T, td ptrace.Traces) {
+	t.Helper()
+	body, err := ptraceotlp.NewExportRequestFromTraces(td).MarshalProto()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.http+"/v1/traces", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/x-protobuf")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatalf("send: %v\n%s", err, c.log)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if answer, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK {
+		t.Fatalf("send: %s: %s\n%s", resp.Status, answer, c.log)
+	}
+}
+
+// stop ends the collector, with or without a chance to say goodbye.
+func (c *collector) stop(t *testing.T, kill bool) {
+	t.Helper()
+	sig := os.Interrupt
+	if kill {
+		sig = os.Kill
+	}
+	if err := c.cmd.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-c.done:
+		if err != nil && !kill {
+			t.Fatalf("the collector did not end well: %v\n%s", err, c.log)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatalf("the collector does not end\n%s", c.log)
+	}
+}
+
+var epoch = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
+
+// sessionSpans makes a run with two turns, and one span of somebody else.
+func sessionSpans(id string) ptrace.Traces {
+	td := ptrace.NewTraces()
+	rs := td.ResourceSpans().AppendEmpty()
+	rs.Resource().Attributes().PutStr("service.name", "e2e")
+	ss := rs.ScopeSpans().AppendEmpty()
+	add := func(n byte, name string, from, to time.Duration) ptrace.Span {
+		s := ss.Spans().AppendEmpty()
+		s.SetName(name)
+		trace := pcommon.TraceID{0: 1}
+		copy(trace[1:], id)
+		s.SetTraceID(trace)
+		s.SetSpanID(pcommon.SpanID{7: n})
+		s.SetStartTimestamp(pcommon.NewTimestampFromTime(epoch.Add(from)))
+		s.SetEndTimestamp(pcommon.NewTimestampFromTime(epoch.Add(to)))
+		return s
+	}
+	own := func(n byte, name string, from, to time.Duration) pcommon.Map {
+		a := add(n, name, from, to).Attributes()
+		a.PutInt(string(spans.SchemaKey), spans.SchemaVersion)
+		a.PutStr(string(spans.SessionIDKey), id)
+		a.PutStr(string(spans.ConversationIDKey), id)
+		a.PutStr(string(spans.RunIDKey), "run-1")
+		a.PutInt(string(spans.RunStartKey), epoch.UnixNano())
+		return a
+	}
+	own(1, spans.SpanRun, 0, 3*time.Second)
+	own(2, spans.SpanTurn, 0, time.Second).PutInt(string(spans.TurnIndexKey), 0)
+	own(3, spans.SpanTurn, time.Second, 3*time.Second).PutInt(string(spans.TurnIndexKey), 1)
+	add(4, "GET /", 0, time.Second)
+	return td
+}
+
+// rows counts what the store has of a session, by kind, while the collector may be writing to the same file.
+func rows(t *testing.T, db, id string) map[session.Kind]int {
+	t.Helper()
+	s, err := sqlitestore.Open(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	got := map[session.Kind]int{}
+	for row, err := range s.Rows(t.Context(), session.Key{ID: id}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[row.Kind]++
+	}
+	return got
+}
+
+func testAcknowledged(t *testing.T, bin string, kill bool) {
+	defer step(t, "start, send, stop, read")()
+	db := filepath.Join(t.TempDir(), "sessions.db")
+	c := start(t, bin, db)
+	check := func(id string) {
+		t.Helper()
+		if got := rows(t, db, id); got[session.KindRun] != 1 || got[session.KindTurn] != 2 || len(got) != 2 {
+			t.Fatalf("session %s has rows %v, want one run and two turns\n%s", id, got, c.log)
+		}
+	}
+	c.send(t, sessionSpans("one"))
+	check("one") // no waiting: it was acknowledged
+	c.send(t, sessionSpans("one"))
+	check("one") // again is not twice
+	c.send(t, sessionSpans("two"))
+	c.stop(t, kill)
+	check("one")
+	check("two")
+}
