@@ -51,15 +51,15 @@ var rooms = []room{
 		own: []string{"spans", "otelagent", "otelagent/internal/..."}},
 	{packages: []string{"otelagent/..."}, own: []string{"spans", "otelagent/internal/..."}, other: api},
 
-	{packages: []string{"session/otlprow/..."}, own: []string{"spans", "session"}, other: []string{pdata}},
-	{packages: []string{"session/export/..."}, own: []string{"spans", "session"}},
+	{packages: []string{"session/otlprow/..."}, own: []string{"spans", "session"}, other: []string{pdata, otel + "/attribute"}},
 	{packages: []string{"session/..."}, own: []string{"spans", "session"}, other: []string{otel + "/attribute"}},
 
-	{packages: []string{"store"}, own: []string{"spans", "session"}},
-	{packages: []string{"store/sqlitestore/..."}, own: []string{"spans", "session", "store"}, other: []string{"modernc.org/sqlite/..."}},
+	{packages: []string{"store"}, own: []string{"spans", "session"}, other: []string{otel + "/attribute"}},
+	{packages: []string{"store/sqlitestore/..."}, own: []string{"spans", "session", "store"},
+		other: []string{otel + "/attribute", "modernc.org/sqlite/..."}},
 	{packages: []string{"store/..."}, own: []string{"spans", "session", "store"}, other: []string{otel + "/attribute"}},
 
-	{packages: []string{"inspect/..."}, own: []string{"spans", "session/...", "store"}},
+	{packages: []string{"inspect/..."}, own: []string{"spans", "session", "session/export", "store"}, other: []string{otel + "/attribute"}},
 	{packages: []string{"agenttest/..."},
 		own: []string{"spans", "otelagent/...", "session/...", "store/...", "inspect"}, other: sdk},
 }
