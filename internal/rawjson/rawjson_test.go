@@ -1,0 +1,250 @@
+package rawjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// texts are seeds for the tests of acceptance: each also stands inside an array, an object and before blanks.
+var texts = []string{
+	`null`, `true`, `false`, `nul`, `truE`, `0`, `-0`, `01`, `-`, `1.`, `.5`, `1e`, `1e+`, `1E-7`, `12.50e3`, `+1`, `1x`,
+	`""`, `"a"`, `"a`, `"\"`, `"\n\t\\\/\b\f\r\""`, `"\x"`, `"\u12"`, `"\u00e9"`, `"\uD834\uDD1E"`, `"\ud800"`, `"\ud800\u0041"`,
+	"\"\x01\"", "\"\x1f\"", "\"\x7f\"", "\"tab\there\"", "\"\xff\"", "\"\xc3\xa9\"", "\"12345678\"", "\"1234567\x00\"", "\"12345678é\\\\\"",
+	`[]`, `[1]`, `[1,2]`, `[1,]`, `[,1]`, `[1 2]`, `[`, `]`, `[[]]`, `[{}]`,
+	`{}`, `{"a":1}`, `{"a":1,}`, `{"a"}`, `{"a":}`, `{a:1}`, `{"a":1 "b":2}`, `{"a":1,"b":{"c":[1,{"d":null}]}}`, `{`, `}`, `{"a":1,"a":2}`,
+	` 1`, "\t1\r\n", `1 2`, ``, ` `, "\x00", "{\x00", "[\x00", "{\"a\"\x00", "\ufeff1", "1\f",
+}
+
+func TestValidAcceptsWhatEncodingJSONDoes(t *testing.T) {
+	for _, text := range texts {
+		for _, s := range []string{text, "[" + text + "]", `{"k":` + text + "}", "  " + text + " \n", text + ","} {
+			same(t, []byte(s))
+		}
+	}
+}
+
+// same fails t unless every way through raw gives the verdict of encoding/json and unicode/utf8.
+func same(t *testing.T, raw []byte) {
+	t.Helper()
+	want := json.Valid(raw) && utf8.Valid(raw)
+	err := Valid(raw, 10_000)
+	if (err == nil) != want {
+		t.Fatalf("Valid(%q) = %v, encoding/json says %v", raw, err, want)
+	}
+	if err != nil {
+		var bad *SyntaxError
+		if !errors.As(err, &bad) || bad.Offset < 0 || bad.Offset > len(raw) || bad.Reason == "" {
+			t.Fatalf("Valid(%q): error %#v", raw, err)
+		}
+	}
+	if err := Valid(raw, MaxDepth); err != nil && want {
+		if err.(*SyntaxError).Reason != tooDeep {
+			t.Fatalf("Valid(%q) at MaxDepth: %v", raw, err)
+		}
+		return
+	}
+	body, envelope, err := AppendCanonical([]byte("x"), raw, []string{"k", "a"})
+	if (err == nil) != want {
+		t.Fatalf("AppendCanonical(%q): %v, encoding/json says %v", raw, err, want)
+	}
+	if err != nil {
+		if string(body) != "x" || envelope != nil {
+			t.Fatalf("AppendCanonical(%q) after an error: %q, %q", raw, body, envelope)
+		}
+		return
+	}
+	if !json.Valid(body[1:]) || envelope != nil && !json.Valid(envelope) {
+		t.Fatalf("AppendCanonical(%q) = %q, %q", raw, body, envelope)
+	}
+	whole, none, err := AppendCanonical(nil, raw, nil)
+	if err != nil || none != nil {
+		t.Fatalf("AppendCanonical(%q): %v, envelope %q", raw, err, none)
+	}
+	if !reflect.DeepEqual(decoded(t, whole), decoded(t, raw)) && !duplicates(raw) {
+		t.Fatalf("AppendCanonical(%q) = %q is another value", raw, whole)
+	}
+	again, _, err := AppendCanonical(nil, whole, nil)
+	if err != nil || !bytes.Equal(again, whole) {
+		t.Fatalf("AppendCanonical(%q) = %q (%v), not stable", whole, again, err)
+	}
+	if s, ok := String(bytes.TrimSpace(raw)); ok {
+		var want string
+		if err := json.Unmarshal(raw, &want); err != nil || s != want {
+			t.Fatalf("String(%q) = %q, want %q (%v)", raw, s, want, err)
+		}
+		if n := StringLen(bytes.TrimSpace(raw)); n != len(want) {
+			t.Fatalf("StringLen(%q) = %d, want %d", raw, n, len(want))
+		}
+		var back string
+		if err := json.Unmarshal(Quote(nil, s), &back); err != nil || back != want {
+			t.Fatalf("Quote(%q) reads as %q (%v)", s, back, err)
+		}
+	}
+}
+
+func decoded(t *testing.T, raw []byte) any {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// duplicates reports whether an object of raw has a key twice. The order of equal keys is kept, so the last one that
+// encoding/json takes is the same; only objects merged into one another by it are not.
+func duplicates(raw []byte) bool {
+	seen := map[string]bool{}
+	twice := false
+	_ = Object(bytes.TrimSpace(raw), func(key, value []byte) error {
+		twice = twice || seen[string(key)] || duplicates(value)
+		seen[string(key)] = true
+		return nil
+	})
+	_ = Array(bytes.TrimSpace(raw), func(value []byte) error {
+		twice = twice || duplicates(value)
+		return nil
+	})
+	return twice
+}
+
+func TestDepth(t *testing.T) {
+	for _, pair := range []string{"[]", "{}"} {
+		open := pair[:1]
+		if open == "{" {
+			open = `{"a":`
+		}
+		nest := func(n int) []byte {
+			return []byte(strings.Repeat(open, n-1) + pair + strings.Repeat(pair[1:], n-1))
+		}
+		if err := Valid(nest(200), 200); err != nil {
+			t.Error(err)
+		}
+		if err := Valid(nest(201), 200); err == nil || err.(*SyntaxError).Reason != tooDeep {
+			t.Errorf("depth 201: %v", err)
+		}
+		if _, _, err := AppendCanonical(nil, nest(MaxDepth), nil); err != nil {
+			t.Error(err)
+		}
+		if _, _, err := AppendCanonical(nil, nest(MaxDepth+1), nil); err == nil {
+			t.Error("AppendCanonical accepts any depth")
+		}
+	}
+}
+
+func TestErrorsTellWhereAndNotWhat(t *testing.T) {
+	for _, test := range []struct {
+		raw    string
+		offset int
+		cut    bool
+	}{
+		{`{"secret":tru`, 13, true},
+		{`{"secret":"sec`, 14, true},
+		{`{"secret":"a"`, 13, true},
+		{`{"secret"`, 9, true},
+		{`{"a":1,`, 7, true},
+		{`[1,`, 3, true},
+		{`{"secret":xyz}`, 10, false},
+		{`{"secret":"\q"}`, 11, false},
+		{"{\"secret\":\"\xffsecret\"}", 11, false},
+		{`[1] secret`, 4, false},
+	} {
+		err := Valid([]byte(test.raw), MaxDepth)
+		bad, ok := err.(*SyntaxError)
+		if !ok || bad.Offset != test.offset || bad.Cut != test.cut || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v (cut %v), want offset %d, cut %v", test.raw, err, ok && bad.Cut, test.offset, test.cut)
+		}
+	}
+}
+
+func TestAppendCanonical(t *testing.T) {
+	for _, test := range []struct{ raw, body, envelope string }{
+		{`{"b":1,"a":[ {"z":1.0,"y":"\u0041"} ]}`, `{"a":[{"y":"\u0041","z":1.0}],"b":1}`, ``},
+		{`{"turnId":{"b":1,"a":2},"role":"user","nodeId":3}`, `{"role":"user"}`, `{"nodeId":3,"turnId":{"a":2,"b":1}}`},
+		{`{"nodeId":3}`, `{}`, `{"nodeId":3}`},
+		{`{"x":{"nodeId":3}}`, `{"x":{"nodeId":3}}`, ``},
+		{`{"\u006eodeId":3,"a":1}`, `{"a":1}`, `{"\u006eodeId":3}`},
+		{`{"b":1,"\u0061":2}`, `{"\u0061":2,"b":1}`, ``},
+		{`{"a":2,"a":1}`, `{"a":2,"a":1}`, ``},
+		{` [ ] `, `[]`, ``},
+		{`"s"`, `"s"`, ``},
+		{`{}`, `{}`, ``},
+	} {
+		body, envelope, err := AppendCanonical(nil, []byte(test.raw), []string{"turnId", "nodeId"})
+		if err != nil || string(body) != test.body || string(envelope) != test.envelope {
+			t.Errorf("AppendCanonical(%s) = %s, %s, %v; want %s, %s", test.raw, body, envelope, err, test.body, test.envelope)
+		}
+	}
+	raw := []byte(`{"content":[{"text":"hi","type":"text"}],"role":"user","timestamp":1}`)
+	dst := make([]byte, 0, 1024)
+	if n := testing.AllocsPerRun(100, func() { dst, _, _ = AppendCanonical(dst[:0], raw, []string{"turnId"}) }); n != 0 {
+		t.Errorf("a message without envelope, keys in order: %v allocations", n)
+	}
+}
+
+func TestWalk(t *testing.T) {
+	var got []string
+	err := Object([]byte(` { "a" : [ 1 , "x" ] , "b\n" : {} } `), func(key, value []byte) error {
+		got = append(got, string(key)+"="+string(value))
+		return nil
+	})
+	if want := []string{`a=[ 1 , "x" ]`, "b\n={}"}; err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("Object: %q, %v", got, err)
+	}
+	got = nil
+	err = Array([]byte(`[1, [2], {"a":3}]`), func(value []byte) error {
+		got = append(got, string(value))
+		return nil
+	})
+	if want := []string{`1`, `[2]`, `{"a":3}`}; err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("Array: %q, %v", got, err)
+	}
+	stop := errors.New("stop")
+	if err := Array([]byte(`[1,2]`), func([]byte) error { return stop }); err != stop {
+		t.Errorf("Array: %v", err)
+	}
+	if Object([]byte(`[]`), nil) == nil || Array([]byte(`{}`), nil) == nil || Object(nil, nil) == nil {
+		t.Error("wrong brackets accepted")
+	}
+	if !Equal([]byte(`{"a":1,"b":2}`), []byte(`{"b":2, "a":1}`)) || Equal([]byte(`1`), []byte(`1.0`)) || Equal([]byte(`x`), []byte(`x`)) {
+		t.Error("Equal")
+	}
+}
+
+func FuzzRawJSON(f *testing.F) {
+	for _, text := range texts {
+		f.Add([]byte(text))
+		f.Add([]byte(`{"b":` + text + `,"a":[` + text + `]}`))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) { same(t, raw) })
+}
+
+func BenchmarkValid(b *testing.B) {
+	raw := fmt.Appendf(nil, `{"role":"user","content":[{"type":"text","text":%q}],"timestamp":1,"usage":{"input":12,"output":3}}`,
+		strings.Repeat("The quick brown fox\n", 20))
+	for _, bench := range []struct {
+		name string
+		fn   func() bool
+	}{
+		{"rawjson", func() bool { return Valid(raw, MaxDepth) == nil }},
+		{"encodingjson", func() bool { return json.Valid(raw) }},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			b.SetBytes(int64(len(raw)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if !bench.fn() {
+					b.Fatal("not valid")
+				}
+			}
+		})
+	}
+}
