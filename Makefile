@@ -26,7 +26,7 @@ export CGO_ENABLED ?= 0
 each = for m in $(1); do echo "--- $$m: $@"; $(2); done
 
 .PHONY: help demo build test race vet lint fmt fmt-check generate generate-check fuzz-short bench bench-check \
-	ocb-test ocb-build interop-phi-core tidy ci FORCE
+	newest ocb-test ocb-build interop-phi-core tidy ci FORCE
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -88,6 +88,11 @@ bench: ## run the benchmarks that match BENCH (all)
 
 bench-check: ## hold the benchmarks to the bounds in docs/hotpaths.md
 	@go run ./internal/benchcheck
+
+newest: ## test the exporter against the newest Collector that resolves; its go.mod is the floor
+	@dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; cd collector-exporter/agentsessionexporter; \
+	cp newest.mod $$dir/newest.mod; cp go.sum $$dir/newest.sum; \
+	go test -mod=mod -modfile=$$dir/newest.mod $(TESTFLAGS) ./...
 
 ocb-test: ## build the README's manifest with the Collector builder and send spans through it (minutes)
 	@go -C collector-exporter/distribution/e2e test -count=1 -v -timeout 20m ./...
