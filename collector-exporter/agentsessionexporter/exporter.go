@@ -210,6 +210,9 @@ func (e *sessionExporter) count(ctx context.Context, b session.Batch, report otl
 	if report.Foreign > 0 {
 		e.telemetry.ExporterAgentSessionSpansForeign.Add(ctx, int64(report.Foreign), id)
 	}
+	if report.Cut > 0 {
+		e.telemetry.ExporterAgentSessionPiecesCut.Add(ctx, int64(report.Cut), id)
+	}
 	for reason, n := range report.Rejected {
 		e.telemetry.ExporterAgentSessionSpansRejected.Add(ctx, int64(n),
 			metric.WithAttributes(e.id, attribute.String("reason", reason)))

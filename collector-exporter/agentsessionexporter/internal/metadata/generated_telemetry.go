@@ -27,6 +27,7 @@ type TelemetryBuilder struct {
 	mu                                sync.Mutex
 	registrations                     []metric.Registration
 	ExporterAgentSessionBlocksStored  metric.Int64Counter
+	ExporterAgentSessionPiecesCut     metric.Int64Counter
 	ExporterAgentSessionPutDuration   metric.Float64Histogram
 	ExporterAgentSessionSpansForeign  metric.Int64Counter
 	ExporterAgentSessionSpansRejected metric.Int64Counter
@@ -66,6 +67,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_exporter_agent_session_blocks_stored",
 		metric.WithDescription("Blocks (content-addressed pieces of requests and replies) in committed writes. [Alpha]"),
 		metric.WithUnit("{blocks}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterAgentSessionPiecesCut, err = builder.meter.Int64Counter(
+		"otelcol_exporter_agent_session_pieces_cut",
+		metric.WithDescription("Attributes, lists, events and blocks of stored spans that were left out or shortened because of a bound or because they are malformed. [Alpha]"),
+		metric.WithUnit("{pieces}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterAgentSessionPutDuration, err = builder.meter.Float64Histogram(

@@ -20,11 +20,15 @@ func TestSetupTelemetry(t *testing.T) {
 	require.NoError(t, err)
 	defer tb.Shutdown()
 	tb.ExporterAgentSessionBlocksStored.Add(context.Background(), 1)
+	tb.ExporterAgentSessionPiecesCut.Add(context.Background(), 1)
 	tb.ExporterAgentSessionPutDuration.Record(context.Background(), 1)
 	tb.ExporterAgentSessionSpansForeign.Add(context.Background(), 1)
 	tb.ExporterAgentSessionSpansRejected.Add(context.Background(), 1)
 	tb.ExporterAgentSessionSpansStored.Add(context.Background(), 1)
 	AssertEqualExporterAgentSessionBlocksStored(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterAgentSessionPiecesCut(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterAgentSessionPutDuration(t, testTel,
