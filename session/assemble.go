@@ -1,0 +1,3 @@
+package session
+
+func Assemble(rows []Row) *Session { return &Session{} }

@@ -1,0 +1,497 @@
+// Package otlprow turns OTLP spans into session rows and blocks. It is the only place that knows both.
+//
+// Decode trusts nobody: what it is given comes from any process that can reach a collector. It never panics, takes memory
+// in proportion to the spans it is given, and does not change them.
+package otlprow
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Bounds. What exceeds them is left out and counted as Cut; a span is never refused for it.
+const (
+	// maxAttrs bounds the attributes that a row keeps beside those of the registry.
+	maxAttrs = 256
+	// maxKey bounds an attribute key, the name, digest and prefix of a list, and the type of an event.
+	maxKey = 256
+	// maxID bounds an id; a longer one is replaced by its hash, as the adapter does.
+	maxID = 256
+	// maxValue bounds a string attribute (it is cut at a rune), the JSON text of a structured one, and an item of a list.
+	maxValue = 1 << 20
+	// maxBody bounds a block.
+	maxBody = 64 << 20
+	// maxEvents bounds the span events that are looked at.
+	maxEvents = 1024
+	// maxDepth bounds how deep a structured attribute may be nested.
+	maxDepth = 32
+)
+
+// Reasons for which a span is rejected: the keys of Report.Rejected.
+const (
+	ReasonNoSession = "no_session_id"
+	ReasonTraceID   = "zero_trace_id"
+	ReasonSpanID    = "zero_span_id"
+	ReasonRunStart  = "bad_run_start"
+	ReasonTurnIndex = "bad_turn_index"
+	ReasonTimes     = "bad_times"
+)
+
+// Report counts what became of the spans of one Decode. Spans = Stored + Foreign + the sum of Rejected.
+type Report struct {
+	// Spans is how many spans there were, Stored how many became rows, Foreign how many are of other kinds.
+	Spans, Stored, Foreign int
+	// Rejected counts malformed spans by reason; nil when there were none.
+	Rejected map[string]int
+	// Cut counts pieces of stored spans (attributes, lists, events, blocks) that were left out or shortened because of
+	// a bound, or because they are not what the format says.
+	Cut int
+}
+
+// DecodeProto decodes an OTLP protobuf message (ExportTraceServiceRequest or TracesData).
+func DecodeProto(b []byte) (session.Batch, Report, error) {
+	var u ptrace.ProtoUnmarshaler
+	td, err := u.UnmarshalTraces(b)
+	if err != nil {
+		return session.Batch{}, Report{}, fmt.Errorf("otlprow: decode protobuf of %d bytes: %w", len(b), err)
+	}
+	batch, report := Decode(td)
+	return batch, report, nil
+}
+
+// Decode makes one row of each span of ours, in the order of td, and one block of each body that rode on them; the same
+// block may occur more than once. Foreign spans are skipped, malformed ones left out, and all are counted. td is only
+// read; the result shares its strings.
+//
+// Types are read leniently: see session.Value. Of an attribute that occurs twice the last one counts. Text that is not
+// UTF-8 has each bad byte replaced by U+FFFD, block bodies excepted. A session.run span without otelagent.run.start takes
+// its own start, which is the same by definition.
+func Decode(td ptrace.Traces) (session.Batch, Report) {
+	d := decoder{report: Report{Spans: td.SpanCount()}}
+	if n := d.report.Spans; n > 0 {
+		d.batch.Rows = make([]session.Row, 0, min(n, 4096))
+	}
+	for _, rs := range td.ResourceSpans().All() {
+		d.resource(rs.Resource().Attributes())
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, span := range ss.Spans().All() {
+				d.span(span)
+			}
+		}
+	}
+	d.report.Stored = len(d.batch.Rows)
+	return d.batch, d.report
+}
+
+type decoder struct {
+	batch           session.Batch
+	report          Report
+	tenant, service string
+
+	// Of the span at hand: its attributes as they came, and their order by key.
+	attrs []session.Attr
+	order []int
+}
+
+func (d *decoder) reject(reason string) {
+	if d.report.Rejected == nil {
+		d.report.Rejected = make(map[string]int)
+	}
+	d.report.Rejected[reason]++
+}
+
+func (d *decoder) resource(attrs pcommon.Map) {
+	d.tenant, d.service = "", ""
+	for key, v := range attrs.All() {
+		if v.Type() != pcommon.ValueTypeStr {
+			continue
+		}
+		switch key {
+		case string(spans.TenantKey):
+			d.tenant = boundID(v.Str())
+		case "service.name":
+			d.service = cut(v.Str(), maxKey)
+		}
+	}
+}
+
+func (d *decoder) span(span ptrace.Span) {
+	kind := session.KindOf(span.Name())
+	if kind == session.KindUnknown {
+		d.report.Foreign++
+		return
+	}
+	row := session.Row{
+		Trace:   session.TraceID(span.TraceID()),
+		Span:    session.SpanID(span.SpanID()),
+		Parent:  session.SpanID(span.ParentSpanID()),
+		Session: session.Key{Tenant: d.tenant},
+		Turn:    session.NoTurn,
+		Kind:    kind,
+		Known:   spans.KnownObserved,
+		Failed:  span.Status().Code() == ptrace.StatusCodeError,
+		Service: d.service,
+	}
+	before := d.report.Cut
+	if reason := d.fill(&row, span); reason != "" {
+		d.report.Cut = before
+		d.reject(reason)
+		return
+	}
+	d.events(&row, span.Events())
+	d.batch.Rows = append(d.batch.Rows, row)
+}
+
+// fill sets what follows from the span itself and its attributes, or returns why the span cannot be kept.
+func (d *decoder) fill(row *session.Row, span ptrace.Span) string {
+	switch {
+	case row.Trace == session.TraceID{}:
+		return ReasonTraceID
+	case row.Span == session.SpanID{}:
+		return ReasonSpanID
+	case span.StartTimestamp() == 0 || span.StartTimestamp() > math.MaxInt64 || span.EndTimestamp() > math.MaxInt64:
+		return ReasonTimes
+	}
+	row.Start, row.End = int64(span.StartTimestamp()), int64(span.EndTimestamp())
+
+	var runStart, conversation session.Value
+	d.attrs = d.attrs[:0]
+	for key, pv := range span.Attributes().All() {
+		if len(key) > maxKey {
+			d.report.Cut++
+			continue
+		}
+		v := d.value(pv, key)
+		switch key {
+		case string(spans.SessionIDKey):
+			row.Session.ID = boundID(v.Text())
+		case string(spans.RunIDKey):
+			row.Run = boundID(v.Text())
+		case string(spans.RunStartKey):
+			runStart = v
+		case string(spans.TurnIndexKey):
+			row.Turn = session.NoTurn
+			if n, ok := v.Int(); ok && n >= 0 {
+				row.Turn = n
+			}
+		case string(spans.SeqKey):
+			row.Seq = v.IntOr(0)
+		case string(spans.EndSeqKey):
+			row.EndSeq = v.IntOr(0)
+		case string(spans.ConversationIDKey):
+			conversation = v
+		case string(spans.KnownAsKey):
+			switch word := spans.Known(v.Str()); word {
+			case spans.KnownLive, spans.KnownClosed, spans.KnownObserved:
+				row.Known = word
+			default: // a later version's word: not ended by the loop, as far as we understand
+				row.Known = spans.KnownClosed
+				d.attrs = append(d.attrs, session.Attr{Key: key, Value: v})
+			}
+		default:
+			d.attrs = append(d.attrs, session.Attr{Key: valid(key), Value: v})
+		}
+		if len(d.attrs) >= 4*maxAttrs { // hostile: bring it down again before it grows
+			d.settle()
+			d.boundAttrs()
+		}
+	}
+
+	if row.Session.ID == "" {
+		return ReasonNoSession
+	}
+	switch n, ok := runStart.Int(); {
+	case ok && n > 0:
+		row.RunStart = n
+	case runStart.IsZero() && row.Kind == session.KindRun:
+		row.RunStart = row.Start
+	default:
+		return ReasonRunStart
+	}
+	switch row.Kind {
+	case session.KindRun:
+		row.Turn = session.NoTurn
+	case session.KindTurn:
+		if row.Turn == session.NoTurn {
+			return ReasonTurnIndex
+		}
+	}
+	if !conversation.IsZero() && boundID(conversation.Text()) != row.Session.ID {
+		d.attrs = append(d.attrs, session.Attr{Key: string(spans.ConversationIDKey), Value: conversation})
+	}
+	d.settle()
+	d.boundAttrs()
+	if len(d.order) > 0 {
+		row.Attrs = make([]session.Attr, len(d.order))
+		for i, j := range d.order {
+			row.Attrs[i] = d.attrs[j]
+		}
+	}
+	return ""
+}
+
+// settle makes d.order the indices of d.attrs sorted by key: the last one of equal keys, and none without a value.
+func (d *decoder) settle() {
+	o := d.order[:0]
+	for i := range d.attrs {
+		o = append(o, i)
+	}
+	if l := d.attrs; len(o) <= 64 {
+		// Binary insertion: faster than a general sort for the 20 to 40 attributes of a span.
+		for i := 1; i < len(o); i++ {
+			lo, hi := 0, i
+			for lo < hi {
+				if mid := int(uint(lo+hi) >> 1); l[o[mid]].Key <= l[i].Key {
+					lo = mid + 1
+				} else {
+					hi = mid
+				}
+			}
+			copy(o[lo+1:i+1], o[lo:i])
+			o[lo] = i
+		}
+	} else {
+		slices.SortFunc(o, func(a, b int) int {
+			if c := strings.Compare(l[a].Key, l[b].Key); c != 0 {
+				return c
+			}
+			return a - b
+		})
+	}
+	kept := o[:0]
+	for i, j := range o {
+		if i+1 < len(o) && d.attrs[o[i+1]].Key == d.attrs[j].Key {
+			continue
+		}
+		if !d.attrs[j].Value.IsZero() {
+			kept = append(kept, j)
+		}
+	}
+	d.order = kept
+}
+
+// boundAttrs takes out of d.order what the registry does not know beyond maxAttrs, and brings d.attrs down to d.order when
+// it has grown large.
+func (d *decoder) boundAttrs() {
+	if len(d.attrs) <= maxAttrs {
+		return
+	}
+	known := 0
+	for _, j := range d.order {
+		if _, ok := spans.Lookup(attrKey(d.attrs[j].Key)); ok {
+			known++
+		}
+	}
+	room := max(0, maxAttrs-known)
+	l := make([]session.Attr, 0, len(d.order))
+	for _, j := range d.order {
+		if _, ok := spans.Lookup(attrKey(d.attrs[j].Key)); !ok {
+			if room == 0 {
+				d.report.Cut++
+				continue
+			}
+			room--
+		}
+		l = append(l, d.attrs[j])
+	}
+	d.attrs, d.order = l, d.order[:0]
+	for i := range l {
+		d.order = append(d.order, i)
+	}
+}
+
+func (d *decoder) value(v pcommon.Value, key string) session.Value {
+	switch v.Type() {
+	case pcommon.ValueTypeStr:
+		s := v.Str()
+		if len(s) > maxID {
+			if a, ok := spans.Lookup(attrKey(key)); ok && a.Class == spans.ClassID {
+				return session.StringValue(boundID(s))
+			}
+			if len(s) > maxValue {
+				d.report.Cut++
+			}
+		}
+		return session.StringValue(cut(s, maxValue))
+	case pcommon.ValueTypeInt:
+		return session.IntValue(v.Int())
+	case pcommon.ValueTypeDouble:
+		return session.DoubleValue(v.Double())
+	case pcommon.ValueTypeBool:
+		return session.BoolValue(v.Bool())
+	case pcommon.ValueTypeEmpty:
+		return session.Value{}
+	case pcommon.ValueTypeSlice:
+		if l, ok := d.strings(v.Slice()); ok {
+			return session.StringsValue(l)
+		}
+	}
+	text, ok := appendJSON(nil, v, 0)
+	if !ok {
+		d.report.Cut++
+		return session.Value{}
+	}
+	return session.StringValue(string(text))
+}
+
+// strings returns a slice that holds only strings, within bounds.
+func (d *decoder) strings(s pcommon.Slice) ([]string, bool) {
+	l := make([]string, 0, min(s.Len(), 64))
+	size := 0
+	for _, v := range s.All() {
+		if v.Type() != pcommon.ValueTypeStr {
+			return nil, false
+		}
+		if size += len(v.Str()); size > maxValue {
+			d.report.Cut++
+			break
+		}
+		l = append(l, valid(v.Str()))
+	}
+	return l, true
+}
+
+func (d *decoder) events(row *session.Row, events ptrace.SpanEventSlice) {
+	n := events.Len()
+	if n > maxEvents {
+		d.report.Cut += n - maxEvents
+		n = maxEvents
+	}
+	lists, others := 0, 0
+	for i := range n {
+		switch events.At(i).Name() {
+		case spans.EventList:
+			lists++
+		case spans.EventOther:
+			others++
+		}
+	}
+	if lists > 0 {
+		row.Lists = make([]session.List, 0, lists)
+	}
+	if others > 0 {
+		row.Events = make([]session.Event, 0, others)
+	}
+	for i := range n {
+		e := events.At(i)
+		switch e.Name() {
+		case spans.EventBlocks:
+			d.blocks(row, e.Attributes())
+		case spans.EventList:
+			d.list(row, e.Attributes())
+		case spans.EventOther:
+			d.other(row, e)
+		}
+	}
+}
+
+func (d *decoder) blocks(row *session.Row, attrs pcommon.Map) {
+	bodies, ok := get(attrs, string(spans.BlockBodiesKey))
+	if !ok {
+		return
+	}
+	if bodies.Type() != pcommon.ValueTypeSlice {
+		d.block(row, bodies, 0)
+		return
+	}
+	var sizes pcommon.Slice
+	has := false
+	if v, ok := get(attrs, string(spans.BlockSizesKey)); ok && v.Type() == pcommon.ValueTypeSlice {
+		sizes, has = v.Slice(), true
+	}
+	for i, body := range bodies.Slice().All() {
+		var size int64
+		if has && i < sizes.Len() {
+			size, _ = intOf(sizes.At(i))
+		}
+		d.block(row, body, max(size, 0))
+	}
+}
+
+func (d *decoder) block(row *session.Row, v pcommon.Value, size int64) {
+	var body string
+	switch v.Type() {
+	case pcommon.ValueTypeStr:
+		body = v.Str()
+	case pcommon.ValueTypeBytes:
+		body = string(v.Bytes().AsRaw())
+	default:
+		d.report.Cut++
+		return
+	}
+	if len(body) > maxBody {
+		d.report.Cut++
+		return
+	}
+	d.batch.Blocks = append(d.batch.Blocks, session.Block{
+		Session: row.Session, ID: spans.BlockOfString(body), Body: body, Size: size,
+	})
+}
+
+func (d *decoder) list(row *session.Row, attrs pcommon.Map) {
+	var l session.List
+	var items pcommon.Value
+	has := false
+	for key, v := range attrs.All() {
+		switch key {
+		case string(spans.ListNameKey):
+			l.Name = str(v)
+		case string(spans.ListAttemptKey):
+			l.Attempt, _ = intOf(v)
+		case string(spans.ListCountKey):
+			l.Count, _ = intOf(v)
+		case string(spans.ListDigestKey):
+			l.Digest = str(v)
+		case string(spans.ListPrefixKey):
+			l.Prefix = str(v)
+		case string(spans.ListItemsKey):
+			items, has = v, true
+		}
+	}
+	if l.Name == "" || len(l.Name) > maxKey || len(l.Digest) > maxKey || len(l.Prefix) > maxKey || l.Count < 0 || l.Attempt < 0 {
+		d.report.Cut++
+		return
+	}
+	if has && items.Type() == pcommon.ValueTypeSlice && items.Slice().Len() > 0 {
+		l.Items = make([]string, items.Slice().Len())
+		for i, it := range items.Slice().All() {
+			s := str(it)
+			if len(s) > maxValue {
+				d.report.Cut++ // the list stays and is broken at this item
+				s = ""
+			}
+			l.Items[i] = s
+		}
+	}
+	row.Lists = append(row.Lists, l)
+}
+
+func (d *decoder) other(row *session.Row, e ptrace.SpanEvent) {
+	var o session.Event
+	if t := e.Timestamp(); t <= math.MaxInt64 {
+		o.Time = int64(t)
+	}
+	for key, v := range e.Attributes().All() {
+		switch key {
+		case string(spans.EventTypeKey):
+			o.Type = cut(str(v), maxKey)
+		case string(spans.EventBodyKey):
+			o.Body = str(v)
+		case string(spans.EventSeqKey):
+			o.Seq, _ = intOf(v)
+		}
+	}
+	if len(o.Body) > maxKey {
+		d.report.Cut++
+		o.Body = ""
+	}
+	row.Events = append(row.Events, o)
+}
