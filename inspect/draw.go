@@ -1,0 +1,196 @@
+package inspect
+
+import (
+	"io"
+	"strings"
+)
+
+// style is how a piece of a line looks on a terminal that has colour. Without colour every style is plain, so nothing
+// may be told by style alone.
+type style uint8
+
+const (
+	plainText style = iota
+	bold
+	dim
+	red
+	green
+	yellow
+	cyan
+	magenta
+)
+
+var sgr = [...]string{bold: "1", dim: "2", red: "31", green: "32", yellow: "33", cyan: "36", magenta: "35"}
+
+// seg is a piece of a line. Its text is clean.
+type seg struct {
+	text  string
+	style style
+}
+
+// node is a line with columns, and what stands below it.
+type node struct {
+	segs  []seg
+	cols  []string // from left to right as in columns.names; nil: the line has the whole width
+	items []item
+}
+
+// item is either a branch or a line of text under a node.
+type item struct {
+	branch *node
+	label  string // of a line of text, padded to one column
+	style  style  // of the label
+	text   string
+}
+
+func (n *node) line(label string, st style, text string) {
+	n.items = append(n.items, item{label: label, style: st, text: text})
+}
+
+func (n *node) add(kid *node) { n.items = append(n.items, item{branch: kid}) }
+
+// columns are the numbers at the right of a line.
+type columns struct {
+	names []string
+	each  int // width of one with its gap
+	right int // column at which the last one ends
+}
+
+func columnsFor(width int) columns {
+	if width < 100 {
+		return columns{names: []string{"took", "in", "out"}, each: 8, right: width}
+	}
+	return columns{names: []string{"at", "took", "in", "cached", "out", "thought"}, each: 9, right: min(width, 132)}
+}
+
+// labelWidth is what a line's label is padded to.
+const labelWidth = 8
+
+type drawer struct {
+	w     io.Writer
+	width int
+	color bool
+	cols  columns
+	buf   strings.Builder
+	err   error
+}
+
+func (d *drawer) flush() {
+	line := strings.TrimRight(d.buf.String(), " ") + "\n"
+	d.buf.Reset()
+	if d.err == nil {
+		_, d.err = io.WriteString(d.w, line)
+	}
+}
+
+func (d *drawer) put(st style, text string) {
+	if d.color && st != plainText && strings.TrimSpace(text) != "" {
+		d.buf.WriteString("\x1b[" + sgr[st] + "m" + text + "\x1b[0m")
+		return
+	}
+	d.buf.WriteString(text)
+}
+
+func (d *drawer) blank() { d.flush() }
+
+// putSegs writes segs into w columns and returns how many they took.
+func (d *drawer) putSegs(segs []seg, w int) int {
+	used := 0
+	for _, s := range segs {
+		room := w - used
+		if room <= 0 {
+			break
+		}
+		t := cut(s.text, room)
+		d.put(s.style, t)
+		used += width(t)
+	}
+	return used
+}
+
+// node draws n and all below it. first goes before its own line, rest before every other.
+func (d *drawer) node(n *node, first, rest string) {
+	d.put(dim, first)
+	room := d.width - width(first)
+	if n.cols != nil {
+		room = d.cols.right - width(first) - d.cols.each*len(n.cols)
+	}
+	used := d.putSegs(n.segs, room)
+	if n.cols != nil {
+		d.buf.WriteString(strings.Repeat(" ", room-used))
+		for i, c := range n.cols {
+			st := plainText
+			if name := d.cols.names[i]; name == "at" || name == "cached" || name == "thought" {
+				st = dim
+			}
+			d.put(st, padLeft(c, d.cols.each))
+		}
+	}
+	d.flush()
+
+	last := -1
+	for i, it := range n.items {
+		if it.branch != nil {
+			last = i
+		}
+	}
+	for i, it := range n.items {
+		stem := "   "
+		if i < last {
+			stem = "│  "
+		}
+		if it.branch == nil {
+			d.put(dim, rest+stem)
+			d.put(it.style, padRight(it.label, labelWidth))
+			d.buf.WriteString(cut(it.text, d.width-width(rest+stem)-labelWidth))
+			d.flush()
+			continue
+		}
+		fork := "├─ "
+		if i == last {
+			fork = "└─ "
+		}
+		d.node(it.branch, rest+fork, rest+stem)
+	}
+}
+
+// heads draws the names of the columns, with title at the left.
+func (d *drawer) heads() {
+	d.buf.WriteString(strings.Repeat(" ", d.cols.right-d.cols.each*len(d.cols.names)))
+	for _, name := range d.cols.names {
+		d.put(dim, padLeft(name, d.cols.each))
+	}
+	d.flush()
+}
+
+// field draws a named value, wrapped between its parts.
+func (d *drawer) field(name string, parts ...string) {
+	const sep = " · "
+	var kept []string
+	for _, p := range parts {
+		if p != "" {
+			kept = append(kept, p)
+		}
+	}
+	if len(kept) == 0 {
+		return
+	}
+	d.put(dim, padRight(name, labelWidth+1))
+	used := labelWidth + 1
+	for i, p := range kept {
+		p = cut(p, d.width-labelWidth-1)
+		if i > 0 {
+			if used+len(" · ")+width(p) > d.width {
+				d.flush()
+				d.buf.WriteString(strings.Repeat(" ", labelWidth+1))
+				used = labelWidth + 1
+			} else {
+				d.put(dim, sep)
+				used += 3
+			}
+		}
+		d.buf.WriteString(p)
+		used += width(p)
+	}
+	d.flush()
+}

@@ -1,0 +1,178 @@
+package inspect
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mattn/go-runewidth"
+)
+
+// Duration returns d in at most six columns: 412µs, 159ms, 4.2s, 3m07s, 2h05m, 3d04h.
+func Duration(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-" + Duration(-d)
+	case d == 0:
+		return "0s"
+	case d < time.Microsecond:
+		return "<1µs"
+	case d < time.Millisecond:
+		return fmt.Sprintf("%dµs", d/time.Microsecond)
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d/time.Millisecond)
+	case d < 10*time.Second:
+		return fmt.Sprintf("%d.%ds", d/time.Second, d%time.Second/(100*time.Millisecond))
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	default:
+		return fmt.Sprintf("%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+	}
+}
+
+// Count returns n in at most five columns: exact below ten thousand, then 12.3k, 123k, 1.2M.
+func Count(n int64) string {
+	for _, u := range []struct {
+		from, unit int64
+		name       string
+	}{{1e9, 1e9, "G"}, {1e6, 1e6, "M"}, {1e4, 1e3, "k"}} {
+		if n < u.from {
+			continue
+		}
+		if n < 100*u.unit {
+			return fmt.Sprintf("%d.%d%s", n/u.unit, n%u.unit/(u.unit/10), u.name)
+		}
+		return strconv.FormatInt(n/u.unit, 10) + u.name
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// ago says how long before now t was, in words; "" when either is not known.
+func ago(t, now time.Time) string {
+	if t.IsZero() || now.IsZero() {
+		return ""
+	}
+	d := now.Sub(t)
+	switch {
+	case d < 0:
+		return "in the future"
+	case d < time.Second:
+		return "just now"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds ago", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm ago", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh ago", d/time.Hour)
+	default:
+		return fmt.Sprintf("%dd ago", d/(24*time.Hour))
+	}
+}
+
+func plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + one + "s"
+}
+
+// cells measures text. Ambiguous characters count as narrow, whatever the locale says: columns must not depend on it.
+var cells = func() *runewidth.Condition {
+	c := runewidth.NewCondition()
+	c.EastAsianWidth = false
+	return c
+}()
+
+func width(s string) int { return cells.StringWidth(s) }
+
+// cut shortens s to w columns, with an ellipsis where something was left out.
+func cut(s string, w int) string {
+	if w <= 0 {
+		return ""
+	}
+	if width(s) <= w {
+		return s
+	}
+	return cells.Truncate(s, w, "…")
+}
+
+// cutFront is cut that keeps the end.
+func cutFront(s string, w int) string {
+	n := width(s)
+	if n <= w || w <= 0 {
+		return s
+	}
+	return cells.TruncateLeft(s, n-w+1, "…")
+}
+
+func padRight(s string, w int) string { return s + strings.Repeat(" ", max(0, w-width(s))) }
+func padLeft(s string, w int) string  { return strings.Repeat(" ", max(0, w-width(s))) + s }
+
+// maxScan bounds how much of a body a preview looks at.
+const maxScan = 4096
+
+// Clean makes text from outside safe for one line of a terminal: runs of white space become one blank, what a terminal
+// would act on (control characters, bidirectional overrides, invisible format characters) is spelled out.
+func Clean(s string) string {
+	if len(s) > maxScan {
+		n := maxScan
+		for n > 0 && !utf8.RuneStart(s[n]) {
+			n--
+		}
+		s = s[:n] + "…"
+	}
+	if plain(s) {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s))
+	blank := false
+	for _, r := range s {
+		if unicode.IsSpace(r) && r != 0x85 {
+			blank = b.Len() > 0
+			continue
+		}
+		if blank {
+			b.WriteByte(' ')
+			blank = false
+		}
+		switch {
+		case r < 0x20 || r >= 0x7f && r < 0xa0:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		case hidden(r):
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			b.WriteRune(r) // bad bytes became U+FFFD
+		}
+	}
+	return b.String()
+}
+
+// plain says that Clean has nothing to do, which is the usual case.
+func plain(s string) bool {
+	space := true
+	for i := range len(s) {
+		c := s[i]
+		if c < 0x20 || c >= 0x7f || c == ' ' && space {
+			return false
+		}
+		space = c == ' '
+	}
+	return !space || s == ""
+}
+
+// hidden tells of characters that change how their neighbours look, or look like nothing. The joiner that emoji are made
+// with stays.
+func hidden(r rune) bool {
+	if r == 0x200d {
+		return false
+	}
+	return unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r) || r == 0x2028 || r == 0x2029
+}

@@ -1,0 +1,162 @@
+package inspect
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+)
+
+// saying is one thing that was said: who, and what in one line.
+type saying struct {
+	label string // system, user, think, reply, ...
+	text  string
+}
+
+// message is what the spellings of messages have in common.
+type message struct {
+	Role    string          `json:"role"`
+	Kind    string          `json:"kind"`
+	Content json.RawMessage `json:"content"`
+	Data    json.RawMessage `json:"data"`
+	Error   string          `json:"errorMessage"`
+}
+
+// part is one piece of a message's content. Tool calls are left out: they are in the tree.
+type part struct {
+	Type     string          `json:"type"`
+	Text     string          `json:"text"`
+	Thinking string          `json:"thinking"`
+	Content  json.RawMessage `json:"content"`
+	MimeType string          `json:"mimeType"`
+}
+
+// sayings returns the lines of a message; nothing for one that cannot be read as a message. An assistant's tool calls
+// are not among them.
+func sayings(body string) []saying {
+	var m message
+	if json.Unmarshal([]byte(body), &m) != nil {
+		return []saying{{"text", body}}
+	}
+	label := m.Role
+	switch m.Role {
+	case "assistant":
+		label = "reply"
+	case "toolResult", "tool":
+		label = "result"
+	case "":
+		label = "text"
+	}
+	if len(m.Content) == 0 {
+		if len(m.Data) > 0 { // an extension message
+			return []saying{{label, strings.TrimSpace(m.Kind + " " + compact(m.Data))}}
+		}
+		return []saying{{label, compact([]byte(body))}}
+	}
+	var out []saying
+	add := func(label, text string) {
+		if strings.TrimSpace(text) == "" {
+			return
+		}
+		if n := len(out); n > 0 && out[n-1].label == label {
+			out[n-1].text += " " + text
+			return
+		}
+		out = append(out, saying{label, text})
+	}
+	for _, p := range parts(m.Content) {
+		switch {
+		case p.Thinking != "":
+			add("think", p.Thinking)
+		case p.Type == "thinking" || p.Type == "reasoning":
+			add("think", p.Text)
+		case p.Text != "":
+			add(label, p.Text)
+		case strings.HasPrefix(strings.ToLower(p.Type), "tool"):
+		case p.Type != "" && p.Type != "text":
+			add(label, strings.TrimSpace("["+p.Type+" "+p.MimeType)+"]")
+		}
+	}
+	if m.Error != "" {
+		add("error", m.Error)
+	}
+	return out
+}
+
+// parts reads a content: a string, a list of parts, or one part.
+func parts(raw json.RawMessage) []part {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return []part{{Type: "text", Text: s}}
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		list = []json.RawMessage{raw}
+	}
+	var out []part
+	for _, e := range list {
+		var p part
+		if json.Unmarshal(e, &p) != nil {
+			if json.Unmarshal(e, &p.Text) != nil {
+				p.Text = compact(e)
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// resultText returns a tool result in one line: its texts, or its JSON.
+func resultText(body string) string {
+	var r message
+	if json.Unmarshal([]byte(body), &r) == nil && len(r.Content) > 0 {
+		var texts []string
+		for _, s := range sayings(body) {
+			texts = append(texts, s.text)
+		}
+		if len(texts) > 0 {
+			return strings.Join(texts, " ")
+		}
+	}
+	return valueText([]byte(body))
+}
+
+// argsText returns arguments as they would stand between the parentheses of a call: name: value, name: value.
+func argsText(body string) string {
+	dec := json.NewDecoder(strings.NewReader(body))
+	dec.UseNumber()
+	t, err := dec.Token()
+	if err != nil || t != json.Delim('{') {
+		return valueText([]byte(body))
+	}
+	var b strings.Builder
+	for dec.More() && b.Len() < maxScan {
+		name, err := dec.Token()
+		var value json.RawMessage
+		if err != nil || dec.Decode(&value) != nil {
+			return compact([]byte(body))
+		}
+		if b.Len() > 0 {
+			b.WriteString(", ")
+		}
+		s, _ := name.(string)
+		b.WriteString(s + ": " + valueText(value))
+	}
+	return b.String()
+}
+
+// valueText returns a JSON string as its text and anything else as compact JSON.
+func valueText(raw []byte) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return compact(raw)
+}
+
+func compact(raw []byte) string {
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return string(raw)
+	}
+	return b.String()
+}
