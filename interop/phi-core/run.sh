@@ -1,28 +1,37 @@
 #!/bin/sh
-# Builds the program on both releases of phi-core, then checks the committed fixtures (default) or
-# writes them anew (./run.sh generate).
+# Builds the program on both releases of phi-core, then lets both
+#   run.sh [check]          compare the committed fixtures with a fresh run
+#   run.sh generate         write the fixtures anew
+#   run.sh accept FILE...   read session files
 set -eu
-cd "$(dirname "$0")"
 mode=${1:-check}
-case $mode in check | generate) ;; *) echo "usage: run.sh [check|generate]" >&2; exit 2 ;; esac
+case $mode in
+check | generate | accept) ;;
+*)
+    echo "usage: run.sh [check | generate | accept FILE...]" >&2
+    exit 2
+    ;;
+esac
+[ $# -eq 0 ] || shift
 
+here=$(cd "$(dirname "$0")" && pwd)
 # Outside the repository: a build is some hundred megabytes.
 : "${CARGO_TARGET_DIR:=${TMPDIR:-/tmp}/phi-interop-target}"
 export CARGO_TARGET_DIR
-cargo build --locked
+cargo build --quiet --locked --manifest-path "$here/Cargo.toml"
 
-fixtures=../../otelagent/phi/testdata
 status=0
 for package in v0_10_0 newest; do
-    version=$(sed -n 's/^phi-core = "=\(.*\)"$/\1/p' "$package/Cargo.toml")
-    folder=$fixtures/phi-core-$version
-    if [ "$mode" = generate ]; then
-        # No leftovers of scenarios that were renamed.
-        rm -rf "$folder"
-    fi
-    if "$CARGO_TARGET_DIR/debug/phi-interop-$package" "$mode" "$folder"; then
+    program=$CARGO_TARGET_DIR/debug/phi-interop-$package
+    version=$(sed -n 's/^phi-core = "=\(.*\)"$/\1/p' "$here/$package/Cargo.toml")
+    fixtures=$here/../../otelagent/phi/testdata/phi-core-$version
+    # No leftovers of scenarios that were renamed.
+    [ "$mode" != generate ] || rm -rf "$fixtures"
+    [ "$mode" = accept ] || set -- "$fixtures"
+    if "$program" "$mode" "$@"; then
         echo "phi-core $version: $mode ok"
     else
+        echo "phi-core $version: $mode failed"
         status=1
     fi
 done

@@ -11,20 +11,27 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
-/// Every model call takes this long, so that neighbouring messages never share a millisecond:
+/// Every model and tool call takes this long, so that neighbouring messages never share a millisecond:
 /// phi-core orders a request's messages by millisecond timestamp.
 const MODEL_CALL: Duration = Duration::from_millis(6);
+const TOOL_CALL: Duration = Duration::from_millis(5);
 
 pub async fn pause(milliseconds: u64) {
     tokio::time::sleep(Duration::from_millis(milliseconds)).await;
 }
 
+/// Orders things that happen at the same time: one side cancels it, the other waits for that.
+/// Waiting for different times would not do, on a busy machine they come at once.
+pub type Signal = CancellationToken;
+
 /// What the provider does in one model call.
 pub enum Step {
     /// Streams the blocks and completes.
     Answer(Vec<Content>),
-    /// As Answer, but the call takes this many milliseconds longer.
-    SlowAnswer(u64, Vec<Content>),
+    /// As Answer, but not before the signal.
+    AnswerAfter(Signal, Vec<Content>),
+    /// As Answer, and gives the signal.
+    AnswerAndSignal(Vec<Content>, Signal),
     /// Fails before anything is streamed.
     FailBeforeStart(ProviderError),
     /// Streams a beginning, then fails.
@@ -83,15 +90,17 @@ impl StreamProvider for ScriptedProvider {
         let send = |event| {
             stream.send(event).ok();
         };
+        if let Step::AnswerAfter(signal, _) = &step {
+            signal.cancelled().await;
+        }
         tokio::time::sleep(MODEL_CALL).await;
+        if let Step::AnswerAndSignal(_, signal) = &step {
+            signal.cancel();
+        }
         match step {
-            Step::Answer(content) => {
-                let message = answer(&config, content);
-                stream_message(&message, send);
-                Ok(message)
-            }
-            Step::SlowAnswer(milliseconds, content) => {
-                pause(milliseconds).await;
+            Step::Answer(content)
+            | Step::AnswerAfter(_, content)
+            | Step::AnswerAndSignal(content, _) => {
                 let message = answer(&config, content);
                 stream_message(&message, send);
                 Ok(message)
@@ -257,7 +266,7 @@ type Hook = Arc<dyn Fn() + Send + Sync>;
 pub struct ScriptedTool {
     name: &'static str,
     outcome: Result<String, String>,
-    duration: u64,
+    after: Option<Signal>,
     details: Value,
     updates: Vec<&'static str>,
     progress: Vec<&'static str>,
@@ -271,7 +280,7 @@ impl ScriptedTool {
         Self {
             name,
             outcome: Ok(result.into()),
-            duration: 5,
+            after: None,
             details: Value::Null,
             updates: vec![],
             progress: vec![],
@@ -296,9 +305,16 @@ impl ScriptedTool {
         }
     }
 
-    pub fn taking(mut self, milliseconds: u64) -> Self {
-        self.duration = milliseconds;
+    /// Does not finish before `signal`.
+    pub fn after(mut self, signal: &Signal) -> Self {
+        self.after = Some(signal.clone());
         self
+    }
+
+    /// Gives `signal` when it finishes.
+    pub fn then(self, signal: &Signal) -> Self {
+        let signal = signal.clone();
+        self.on_finish(move || signal.cancel())
     }
 
     pub fn with_details(mut self, details: Value) -> Self {
@@ -367,7 +383,10 @@ impl AgentTool for ScriptedTool {
                 on_progress(progress.to_string());
             }
         }
-        pause(self.duration).await;
+        if let Some(signal) = &self.after {
+            signal.cancelled().await;
+        }
+        tokio::time::sleep(TOOL_CALL).await;
         if let Some(hook) = &self.on_finish {
             hook();
         }

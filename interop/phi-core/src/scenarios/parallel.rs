@@ -1,16 +1,26 @@
 //! agent_loop_parallel: several configurations answer the same prompt.
 
 use super::*;
-use crate::scripted::text;
+use crate::scripted::{text, Signal};
 use phi_core::agent_loop::agent_loop_parallel;
 use phi_core::context::{CompactionConfig, ContextConfig};
 use phi_core::{LlmJudgeEvaluation, PickFirstEvaluation, TokenEfficientEvaluation};
 
-/// The second branch answers later, so that the order of events does not depend on luck.
+/// The second branch answers when the first has.
 fn branches(first: &str, second: &str) -> Vec<AgentLoopConfig> {
-    let mut fast = loop_config(claude(), vec![Step::Answer(vec![text(first)])]);
+    let first_answered = Signal::new();
+    let mut fast = loop_config(
+        claude(),
+        vec![Step::AnswerAndSignal(
+            vec![text(first)],
+            first_answered.clone(),
+        )],
+    );
     fast.config_id = Some("fast".into());
-    let thorough = loop_config(gpt(), vec![Step::SlowAnswer(24, vec![text(second)])]);
+    let thorough = loop_config(
+        gpt(),
+        vec![Step::AnswerAfter(first_answered, vec![text(second)])],
+    );
     vec![fast, thorough]
 }
 

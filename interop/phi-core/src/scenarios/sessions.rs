@@ -1,7 +1,7 @@
 //! How loops relate to each other and to sessions.
 
 use super::*;
-use crate::scripted::{call, text, ScriptedTool};
+use crate::scripted::{call, text, ScriptedTool, Signal};
 use serde_json::json;
 
 /// Shows the history bug of 0.10.0: there the second request holds only the second prompt.
@@ -56,37 +56,45 @@ pub async fn continue_rerun_branch(events: Events) {
 }
 
 /// Two loops at once on one channel: one with generated ids (bare UUIDs, no dots), one whose host
-/// chose ids that have nothing to do with each other.
+/// chose ids that have nothing to do with each other. Their tools overlap.
 pub async fn two_loops(events: Events) {
-    let tool = || {
+    let first_tool_runs = Signal::new();
+    let second_tool_runs = Signal::new();
+    let first_answered = Signal::new();
+    let count = |id| call(id, "count_gulls", json!({"roof": "fish market hall"}));
+    let gulls = |running: &Signal, until: &Signal| {
+        let running = running.clone();
         vec![
             ScriptedTool::returns("count_gulls", "seventeen gulls on the roof")
-                .taking(40)
+                .on_start(move || running.cancel())
+                .after(until)
                 .shared(),
         ]
     };
-    let question = |id| call(id, "count_gulls", json!({"roof": "fish market hall"}));
 
     let generated = loop_config(
         claude(),
         vec![
-            Step::Answer(vec![question("call_gulls_generated")]),
-            Step::Answer(vec![text("Seventeen gulls, says the first clerk.")]),
+            Step::Answer(vec![count("call_gulls_generated")]),
+            Step::AnswerAndSignal(
+                vec![text("Seventeen gulls, says the first clerk.")],
+                first_answered.clone(),
+            ),
         ],
     );
     let mut first = AgentContext {
-        tools: tool(),
+        tools: gulls(&first_tool_runs, &second_tool_runs),
         ..AgentContext::default()
     };
     let chosen = loop_config(
         gpt(),
         vec![
-            Step::SlowAnswer(16, vec![question("call_gulls_chosen")]),
+            Step::AnswerAfter(first_tool_runs, vec![count("call_gulls_chosen")]),
             Step::Answer(vec![text("Seventeen gulls, says the second clerk.")]),
         ],
     );
     let mut second = AgentContext {
-        tools: tool(),
+        tools: gulls(&second_tool_runs, &first_answered),
         agent_id: Some("night-clerk".into()),
         session_id: Some("gull-census-spring".into()),
         loop_id: Some("roof-round-one".into()),

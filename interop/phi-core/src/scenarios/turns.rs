@@ -1,7 +1,7 @@
 //! Ordinary turns: tools, streaming, message kinds.
 
 use super::*;
-use crate::scripted::{call, text, thinking, ScriptedTool};
+use crate::scripted::{call, text, thinking, ScriptedTool, Signal};
 use serde_json::json;
 use std::time::Duration;
 
@@ -43,6 +43,7 @@ pub async fn plain_multi_turn(events: Events) {
 
 /// Three tools at once that end in another order than they were called.
 pub async fn parallel_tools_one_error(events: Events) {
+    let (customs_done, crane_done) = (Signal::new(), Signal::new());
     let mut agent = harbour_agent(vec![
         Step::Answer(vec![
             text("Checking tide, crane and customs together."),
@@ -68,17 +69,18 @@ pub async fn parallel_tools_one_error(events: Events) {
     ])
     .with_tools(vec![
         ScriptedTool::returns("read_tide_table", "High water at 04:52, 3.9 metres")
-            .taking(45)
+            .after(&crane_done)
             .shared(),
         ScriptedTool::fails("inspect_crane", "hydraulic pressure sensor unreachable")
-            .taking(25)
+            .after(&customs_done)
+            .then(&crane_done)
             .shared(),
         ScriptedTool::returns("query_customs", "Seal CH-77121-X intact, duty paid in full")
             .reporting(
                 "customs form 3 of 8 compared",
                 "Waiting for the customs office",
             )
-            .taking(10)
+            .then(&customs_done)
             .shared(),
     ]);
     agent
