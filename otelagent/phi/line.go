@@ -1,0 +1,351 @@
+package phi
+
+import (
+	"bytes"
+
+	"github.com/otelagent/otelagent/internal/rawjson"
+)
+
+// key numbers the keys that stand at the top of an AgentEvent of any variant.
+type key uint8
+
+const (
+	kType key = iota
+	kLoopID
+	kTimestamp
+	kAgentID
+	kSessionID
+	kParentLoopID
+	kContinuationKind
+	kMetadata
+	kConfigSnapshot
+	kMessages
+	kUsage
+	kRejection
+	kTurnIndex
+	kTriggeredBy
+	kPayload
+	kMessage
+	kToolResults
+	kDelta
+	kToolCallID
+	kToolName
+	kArgs
+	kPartialResult
+	kResult
+	kIsError
+	kChildLoopID
+	kText
+	kReason
+	kLoopIDs
+	kSelectedLoopID
+	kSelectedConfigIndex
+	kEvaluationUsage
+	kEstimatedTokens
+	kMessageCount
+	kMessagesBefore
+	kMessagesAfter
+	kEstimatedTokensBefore
+	kEstimatedTokensAfter
+	kLoopsCompacted
+	kTokensRemoved
+	kMessagesRemoved
+	kMemo
+	kPrunedTimestamps
+	kCategory
+	kTarget
+	kAbandonedNodeIDs
+	kSummary
+	kApplied
+	keys
+)
+
+var keyNames = [keys]string{
+	"type", "loop_id", "timestamp", "agent_id", "session_id", "parent_loop_id", "continuation_kind", "metadata",
+	"config_snapshot", "messages", "usage", "rejection", "turn_index", "triggered_by", "payload", "message", "tool_results",
+	"delta", "tool_call_id", "tool_name", "args", "partial_result", "result", "is_error", "child_loop_id", "text", "reason",
+	"loop_ids", "selected_loop_id", "selected_config_index", "evaluation_usage", "estimated_tokens", "message_count",
+	"messages_before", "messages_after", "estimated_tokens_before", "estimated_tokens_after", "loops_compacted",
+	"tokens_removed", "messages_removed", "memo", "pruned_timestamps", "category", "target", "abandoned_node_ids", "summary",
+	"applied",
+}
+
+// keyOf returns the number of a key, and whether it has one.
+func keyOf(name []byte) (key, bool) {
+	k, ok := keyNumbers[string(name)]
+	return k, ok
+}
+
+var keyNumbers = func() map[string]key {
+	m := make(map[string]key, keys)
+	for k, name := range keyNames {
+		m[name] = key(k)
+	}
+	return m
+}()
+
+// keySet is a set of keys.
+type keySet uint64
+
+func setOf(ks ...key) keySet {
+	var s keySet
+	for _, k := range ks {
+		s |= 1 << k
+	}
+	return s
+}
+
+// variants names the keys of each variant.
+var variants = map[string]keySet{
+	"AgentStart": setOf(kType, kLoopID, kTimestamp, kAgentID, kSessionID, kParentLoopID, kContinuationKind, kMetadata,
+		kConfigSnapshot),
+	"AgentEnd":            setOf(kType, kLoopID, kTimestamp, kMessages, kUsage, kRejection),
+	"TurnStart":           setOf(kType, kLoopID, kTimestamp, kTurnIndex, kTriggeredBy),
+	"TurnRequest":         setOf(kType, kLoopID, kTimestamp, kTurnIndex, kPayload),
+	"TurnEnd":             setOf(kType, kLoopID, kTimestamp, kMessage, kUsage, kToolResults),
+	"MessageStart":        setOf(kType, kLoopID, kMessage),
+	"MessageUpdate":       setOf(kType, kLoopID, kMessage, kDelta),
+	"MessageEnd":          setOf(kType, kLoopID, kMessage),
+	"ToolExecutionStart":  setOf(kType, kLoopID, kToolCallID, kToolName, kArgs),
+	"ToolExecutionUpdate": setOf(kType, kLoopID, kToolCallID, kToolName, kPartialResult),
+	"ToolExecutionEnd":    setOf(kType, kLoopID, kToolCallID, kToolName, kResult, kIsError, kChildLoopID),
+	"ProgressMessage":     setOf(kType, kLoopID, kToolCallID, kToolName, kText),
+	"InputRejected":       setOf(kType, kLoopID, kReason),
+	"ParallelLoopStart":   setOf(kType, kTimestamp, kSessionID, kLoopIDs),
+	"ParallelLoopEnd":     setOf(kType, kTimestamp, kSessionID, kSelectedLoopID, kSelectedConfigIndex, kEvaluationUsage),
+	"CompactionStarted":   setOf(kType, kLoopID, kTimestamp, kEstimatedTokens, kMessageCount),
+	"CompactionEnded": setOf(kType, kLoopID, kTimestamp, kMessagesBefore, kMessagesAfter, kEstimatedTokensBefore,
+		kEstimatedTokensAfter, kLoopsCompacted),
+	"PrunApplied":   setOf(kType, kLoopID, kTimestamp, kTokensRemoved, kMessagesRemoved, kMemo, kPrunedTimestamps),
+	"RevertApplied": setOf(kType, kLoopID, kTimestamp, kCategory, kTarget, kAbandonedNodeIDs, kSummary, kApplied, kReason),
+}
+
+// member is one member of an object as it is spelled.
+type member struct{ key, value []byte }
+
+// message is what stands at the top of a message, as it is spelled; nil where it does not.
+type message struct {
+	raw, role, content, toolCallID, isError, timestamp     []byte
+	stopReason, model, provider, usage, errorMessage, data []byte
+	kind                                                   []byte
+}
+
+// payload is what stands at the top of a TurnRequest's payload, as it is spelled; nil where it does not.
+type payload struct {
+	system, tools, model, level, maxTokens, temperature, format []byte
+	messages, provenance                                        []byte
+	// all are all its members in order; messageList and provenanceList the elements of these two.
+	all            []member
+	messageList    []message
+	provenanceList [][]byte
+}
+
+// eventLine is one AgentEvent taken apart: every value as it is spelled, and the parts of messages and payload. All of it
+// points into the line.
+type eventLine struct {
+	c       rawjson.Cursor
+	scratch []byte // for keys with escapes
+
+	raw    []byte
+	typ    []byte // value of type if that is a string, unquoted
+	event  []byte // value of event
+	has    keySet
+	twice  string // a known key that stands there twice
+	values [keys][]byte
+	others []member // unknown keys
+
+	message     message
+	messages    []message // of messages
+	toolResults []message
+	payload     payload
+}
+
+// parse takes raw apart and validates it on the way. The error is a *rawjson.SyntaxError.
+func (l *eventLine) parse(raw []byte) error {
+	l.raw, l.typ, l.event, l.has, l.twice = raw, nil, nil, 0, ""
+	l.others = l.others[:0]
+	c := &l.c
+	c.Reset(raw, maxDepth)
+	if !c.Open('{') {
+		c.Value()
+		return c.End()
+	}
+	for c.More('}') {
+		spelled := c.RawKey()
+		if spelled == nil {
+			break
+		}
+		name := l.unescaped(spelled)
+		k, known := keyOf(name)
+		if !known {
+			value := c.Value()
+			if string(name) == "event" {
+				l.event = value
+			}
+			l.others = append(l.others, member{spelled, value})
+			continue
+		}
+		if l.has&(1<<k) != 0 {
+			l.twice = keyNames[k]
+		}
+		l.has |= 1 << k
+		switch k {
+		case kMessage:
+			l.parseMessage(&l.message)
+			l.values[k] = l.message.raw
+		case kMessages:
+			l.messages, l.values[k] = l.parseMessages(l.messages[:0])
+		case kToolResults:
+			l.toolResults, l.values[k] = l.parseMessages(l.toolResults[:0])
+		case kPayload:
+			l.values[k] = l.parsePayload()
+		default:
+			l.values[k] = c.Value()
+		}
+	}
+	if err := c.End(); err != nil {
+		return err
+	}
+	if t := l.values[kType]; l.has&(1<<kType) != 0 && t[0] == '"' {
+		l.typ = l.unescaped(t)
+	}
+	return nil
+}
+
+// unescaped returns what a string says, valid until its next call.
+func (l *eventLine) unescaped(spelled []byte) []byte {
+	if inner := spelled[1 : len(spelled)-1]; bytes.IndexByte(inner, '\\') < 0 {
+		return inner
+	}
+	l.scratch = rawjson.AppendString(l.scratch[:0], spelled)
+	return l.scratch
+}
+
+func (l *eventLine) parseMessage(m *message) {
+	*m = message{}
+	c := &l.c
+	start := c.Pos()
+	if !c.Open('{') {
+		m.raw = c.Value()
+		return
+	}
+	for c.More('}') {
+		spelled := c.RawKey()
+		if spelled == nil {
+			return
+		}
+		name := l.unescaped(spelled)
+		var to *[]byte
+		switch string(name) {
+		case "role":
+			to = &m.role
+		case "content":
+			to = &m.content
+		case "timestamp":
+			to = &m.timestamp
+		case "toolCallId":
+			to = &m.toolCallID
+		case "isError":
+			to = &m.isError
+		case "stopReason":
+			to = &m.stopReason
+		case "model":
+			to = &m.model
+		case "provider":
+			to = &m.provider
+		case "usage":
+			to = &m.usage
+		case "error_message":
+			to = &m.errorMessage
+		case "kind":
+			to = &m.kind
+		case "data":
+			to = &m.data
+		default:
+			c.Value()
+			continue
+		}
+		*to = c.Value()
+	}
+	m.raw = c.Since(start)
+}
+
+func (l *eventLine) parseMessages(list []message) ([]message, []byte) {
+	c := &l.c
+	start := c.Pos()
+	if !c.Open('[') {
+		return list, c.Value()
+	}
+	for c.More(']') {
+		if len(list) == cap(list) {
+			list = append(list, message{})
+		} else {
+			list = list[:len(list)+1]
+		}
+		l.parseMessage(&list[len(list)-1])
+	}
+	return list, c.Since(start)
+}
+
+func (l *eventLine) parsePayload() []byte {
+	c, p := &l.c, &l.payload
+	*p = payload{all: p.all[:0], messageList: p.messageList[:0], provenanceList: p.provenanceList[:0]}
+	start := c.Pos()
+	if !c.Open('{') {
+		return c.Value()
+	}
+	for c.More('}') {
+		spelled := c.RawKey()
+		if spelled == nil {
+			return nil
+		}
+		name := l.unescaped(spelled)
+		var value []byte
+		var to *[]byte
+		switch string(name) {
+		case "messages":
+			p.messageList, value = l.parseMessages(p.messageList[:0])
+			to = &p.messages
+		case "provenance":
+			p.provenanceList, value = l.parseArray(p.provenanceList[:0])
+			to = &p.provenance
+		case "system_prompt":
+			to = &p.system
+		case "tools":
+			to = &p.tools
+		case "model_id":
+			to = &p.model
+		case "thinking_level":
+			to = &p.level
+		case "max_tokens":
+			to = &p.maxTokens
+		case "temperature":
+			to = &p.temperature
+		case "response_format":
+			to = &p.format
+		}
+		if to != nil && *to != nil {
+			l.twice = "payload." + string(name)
+		}
+		if value == nil {
+			value = c.Value()
+		}
+		if to != nil {
+			*to = value
+		}
+		p.all = append(p.all, member{spelled, value})
+	}
+	return c.Since(start)
+}
+
+func (l *eventLine) parseArray(list [][]byte) ([][]byte, []byte) {
+	c := &l.c
+	start := c.Pos()
+	if !c.Open('[') {
+		return list, c.Value()
+	}
+	for c.More(']') {
+		list = append(list, c.Value())
+	}
+	return list, c.Since(start)
+}

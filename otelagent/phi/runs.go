@@ -1,0 +1,144 @@
+package phi
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// run is what is remembered of a run, open or ended.
+type run struct {
+	id, session string
+	open        bool
+	// rule says how usage of the run is to be read; fixed says that its configuration told, not a message.
+	rule  spans.UsageRule
+	fixed bool
+
+	turn      bool // a turn is open, the turnIndex-th
+	turnIndex int64
+	calls     map[string]*call // of the open turn, by id
+}
+
+// call is a tool call of the open turn.
+type call struct {
+	name      string
+	args      []byte // as the assistant message has them, a copy; nil when it was not seen
+	asked     bool   // an assistant message of the turn has it
+	started   bool   // its ToolExecutionStart was seen
+	denied    bool   // a denial was told
+	nullStart bool   // its ToolExecutionStart had null arguments
+}
+
+func (r *run) call(id string) *call {
+	c := r.calls[id]
+	if c == nil {
+		if r.calls == nil {
+			r.calls = make(map[string]*call)
+		}
+		c = new(call)
+		r.calls[id] = c
+	}
+	return c
+}
+
+// endTurn forgets the open turn.
+func (r *run) endTurn() {
+	r.turn = false
+	clear(r.calls)
+}
+
+// runs are the runs met. It forgets what lies far back, never a run in use.
+type runs struct {
+	byID     recent[*run]
+	sessions recent[bool]
+	last     *run
+	open     []*run   // in order of start, the last openMost
+	groups   []string // sessions of open parallel groups
+	// endedIn and endedRule tell of the run that ended last: for a parallel group that is its judge.
+	endedIn   string
+	endedRule spans.UsageRule
+}
+
+const openMost = 1024
+
+// find returns the run of that id that was met last, or nil.
+func (rs *runs) find(id string) *run {
+	if rs.last != nil && rs.last.id == id {
+		return rs.last
+	}
+	r, _ := rs.byID.getString(id)
+	if r != nil {
+		rs.last = r
+	}
+	return r
+}
+
+// started begins a run, in place of an earlier one of its id.
+func (rs *runs) started(id, session string) *run {
+	if old := rs.find(id); old != nil {
+		rs.close(old)
+	}
+	r := &run{id: id, session: session, open: true, rule: spans.UsageRuleIncludesCache}
+	rs.byID.put(id, r)
+	if session != "" {
+		rs.sessions.put(session, true)
+	}
+	rs.last = r
+	if len(rs.open) == openMost {
+		rs.open = slices.Delete(rs.open, 0, 1)
+	}
+	rs.open = append(rs.open, r)
+	return r
+}
+
+// in returns the open run of that id; one whose start was not seen begins here.
+func (rs *runs) in(id string) *run {
+	if r := rs.find(id); r != nil && r.open {
+		return r
+	}
+	return rs.started(id, rs.sessionOf(id))
+}
+
+// close ends r.
+func (rs *runs) close(r *run) {
+	r.open = false
+	r.endTurn()
+	r.calls = nil
+	if i := slices.Index(rs.open, r); i >= 0 {
+		rs.open = slices.Delete(rs.open, i, i+1)
+	}
+}
+
+// sessionOf returns the session of a run: that of a run met under this id, else the longest session met whose id and a dot
+// begin the run's id, else what stands before the first dot, else nothing.
+func (rs *runs) sessionOf(id string) string {
+	if r := rs.find(id); r != nil {
+		return r.session
+	}
+	for i := strings.LastIndexByte(id, '.'); i > 0; i = strings.LastIndexByte(id[:i], '.') {
+		if _, met := rs.sessions.getString(id[:i]); met {
+			return id[:i]
+		}
+	}
+	session, _, dotted := strings.Cut(id, ".")
+	if !dotted {
+		return ""
+	}
+	return session
+}
+
+// place says where an event belongs that names no run: to the session of the only open group; else to the innermost open run,
+// if all open runs are of one session; else nowhere.
+func (rs *runs) place() (session, id string) {
+	if len(rs.groups) == 1 {
+		return rs.groups[0], ""
+	}
+	for _, r := range rs.open {
+		if r.session != rs.open[0].session {
+			return "", ""
+		}
+		session, id = r.session, r.id
+	}
+	return session, id
+}
