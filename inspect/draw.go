@@ -41,6 +41,15 @@ type item struct {
 	label  string // of a line of text, padded to one column
 	style  style  // of the label
 	text   string
+	wrap   bool // over up to maxWrap lines instead of being cut
+}
+
+// maxWrap bounds over how many lines a text may go.
+const maxWrap = 4
+
+// wrapped is line for what people must be able to read whole.
+func (n *node) wrapped(label string, st style, text string) {
+	n.items = append(n.items, item{label: label, style: st, text: text, wrap: true})
 }
 
 func (n *node) line(label string, st style, text string) {
@@ -140,10 +149,17 @@ func (d *drawer) node(n *node, first, rest string) {
 			stem = "│  "
 		}
 		if it.branch == nil {
-			d.put(dim, rest+stem)
-			d.put(it.style, padRight(it.label, labelWidth))
-			d.buf.WriteString(cut(it.text, d.width-width(rest+stem)-labelWidth))
-			d.flush()
+			room := d.width - width(rest+stem) - labelWidth
+			lines := []string{cut(it.text, room)}
+			if it.wrap {
+				lines = wrap(it.text, room)
+			}
+			for i, l := range lines {
+				d.put(dim, rest+stem)
+				d.put(it.style, padRight([]string{it.label, ""}[min(i, 1)], labelWidth))
+				d.buf.WriteString(l)
+				d.flush()
+			}
 			continue
 		}
 		fork := "├─ "
@@ -154,7 +170,25 @@ func (d *drawer) node(n *node, first, rest string) {
 	}
 }
 
-// heads draws the names of the columns, with title at the left.
+// wrap breaks clean text at blanks into at most maxWrap lines of w columns.
+func wrap(s string, w int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.SplitSeq(s, " ") {
+		switch {
+		case line == "":
+			line = word
+		case len(lines) < maxWrap-1 && width(line)+1+width(word) > w:
+			lines = append(lines, cut(line, w))
+			line = word
+		default:
+			line += " " + word
+		}
+	}
+	return append(lines, cut(line, w))
+}
+
+// heads draws the names of the columns.
 func (d *drawer) heads() {
 	d.buf.WriteString(strings.Repeat(" ", d.cols.right-d.cols.each*len(d.cols.names)))
 	for _, name := range d.cols.names {
@@ -178,7 +212,7 @@ func (d *drawer) field(name string, parts ...string) {
 	d.put(dim, padRight(name, labelWidth+1))
 	used := labelWidth + 1
 	for i, p := range kept {
-		p = cut(p, d.width-labelWidth-1)
+		p = cut(p, d.width-labelWidth-1) // clean already
 		if i > 0 {
 			if used+len(" · ")+width(p) > d.width {
 				d.flush()

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +16,7 @@ import (
 func Duration(d time.Duration) string {
 	switch {
 	case d < 0:
-		return "-" + Duration(-d)
+		return "-" + Duration(-max(d, -math.MaxInt64))
 	case d == 0:
 		return "0s"
 	case d < time.Microsecond:

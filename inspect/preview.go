@@ -147,7 +147,7 @@ func argsText(body string) string {
 // valueText returns a JSON string as its text and anything else as compact JSON.
 func valueText(raw []byte) string {
 	var s string
-	if json.Unmarshal(raw, &s) == nil {
+	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte{'"'}) && json.Unmarshal(raw, &s) == nil {
 		return s
 	}
 	return compact(raw)

@@ -219,7 +219,9 @@ func (r *renderer) header() {
 		}
 	}
 	for _, def := range s.Defects {
-		r.d.field("defect", defectText(def))
+		for i, line := range wrap(defectText(def), r.o.Width-labelWidth-1) {
+			r.d.field([]string{"defect", " "}[min(i, 1)], line)
+		}
 	}
 }
 
@@ -286,6 +288,7 @@ func (r *renderer) groupNode(g *session.Group) *node {
 	if e := g.Evaluation; e != nil {
 		n.line("judge", dim, fmt.Sprintf("%s in, %s out, as reported", Count(e.Input), Count(e.Output)))
 	}
+	r.defects(n, g.Defects)
 	for _, m := range members {
 		role := ""
 		switch {
@@ -296,7 +299,6 @@ func (r *renderer) groupNode(g *session.Group) *node {
 		}
 		n.add(r.run(m, role))
 	}
-	r.defects(n, g.Defects)
 	return n
 }
 
@@ -348,10 +350,10 @@ func (r *renderer) run(p place, role string) *node {
 		n.line("open", yellow, strings.TrimSuffix("no end yet; last seen "+r.clock(last)+", "+ago(last, r.o.Now), ", "))
 	}
 	if run.Rejection != "" {
-		n.line("reason", red, Clean(run.Rejection))
+		n.wrapped("reason", red, Clean(run.Rejection))
 	}
 	if run.Error != "" {
-		n.line("error", red, Clean(run.Error))
+		n.wrapped("error", red, Clean(run.Error))
 	}
 	r.messages(n, p, run.Outside)
 
@@ -381,11 +383,11 @@ func (r *renderer) run(p place, role string) *node {
 			kids = append(kids, timed{k.run.Span, r.run(k, "")})
 		}
 	}
+	r.events(n, p, run.Events)
+	r.defects(n, run.Defects)
 	for _, k := range merge(turns, kids) {
 		n.add(k.node)
 	}
-	r.events(n, p, run.Events)
-	r.defects(n, run.Defects)
 	return n
 }
 
@@ -478,17 +480,17 @@ func (r *renderer) turn(p place, t *session.Turn) *node {
 	}
 	r.messages(n, p, t.Output)
 	if t.Error != "" {
-		n.line("error", red, Clean(t.Error))
+		n.wrapped("error", red, Clean(t.Error))
 	}
 	var calls []timed
 	for _, c := range t.ToolCalls {
 		calls = append(calls, timed{c.Span, r.call(p, c)})
 	}
+	r.events(n, p, t.Events)
+	r.defects(n, t.Defects)
 	for _, k := range merge(calls, after) {
 		n.add(k.node)
 	}
-	r.events(n, p, t.Events)
-	r.defects(n, t.Defects)
 	return n
 }
 
@@ -590,7 +592,7 @@ func (r *renderer) call(p place, c *session.ToolCall) *node {
 	case c.Known == spans.KnownLive || c.End.IsZero():
 		mark, st, word = "…", yellow, "running"
 	}
-	name := cmp.Or(c.Name, "tool call "+c.ID)
+	name := cmp.Or(c.Name, "tool call")
 	n.segs = []seg{{mark + " ", st}}
 	if word != "" {
 		n.segs = append(n.segs, seg{word + " ", st})
@@ -620,7 +622,7 @@ func (r *renderer) call(p place, c *session.ToolCall) *node {
 	if result, ok := r.only(p, c.Result); ok {
 		n.line(label, lst, Clean(resultText(result)))
 	} else if c.Error != "" {
-		n.line("error", red, Clean(c.Error))
+		n.wrapped("error", red, Clean(c.Error))
 	}
 	r.defects(n, c.Defects)
 	return n
@@ -663,7 +665,7 @@ func (r *renderer) compaction(p place, c *session.Compaction) *node {
 	}
 	add(c.Trigger)
 	if c.Reason != "" {
-		n.line("reason", dim, Clean(c.Reason))
+		n.wrapped("reason", dim, Clean(c.Reason))
 	}
 	if s, ok := r.only(p, c.Summary); ok {
 		text := valueText([]byte(s))
@@ -757,7 +759,7 @@ func (r *renderer) defects(n *node, list []session.Defect) {
 		if info, ok := defectInfo(def.Code); ok && info.Observation {
 			label = "note"
 		}
-		n.line(label, yellow, defectText(def))
+		n.wrapped(label, yellow, defectText(def))
 	}
 }
 
@@ -787,7 +789,7 @@ func (r *renderer) cols(s session.Span, u *session.Usage) []string {
 	if !s.Start.IsZero() && !r.zero.IsZero() {
 		at = "+" + Duration(s.Start.Sub(r.zero))
 	}
-	if u != nil {
+	if u != nil && *u != (session.Usage{}) {
 		in, out = Count(u.Input), Count(u.Output)
 		cached, thought = Count(u.CacheRead), Count(u.Reasoning)
 	}
@@ -923,4 +925,9 @@ func prefixed(p, s string) string {
 }
 
 // words turns a word of ours into words of everybody's.
-func words(s string) string { return strings.ReplaceAll(Clean(s), "_", " ") }
+func words(s string) string {
+	if s == string(spans.TriggerSubAgent) {
+		return "sub-agent"
+	}
+	return strings.ReplaceAll(Clean(s), "_", " ")
+}

@@ -1,0 +1,231 @@
+package inspect_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mattn/go-runewidth"
+
+	"github.com/otelagent/otelagent/inspect"
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// golden compares got with testdata/name.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs; go test ./inspect -update, then look at the change\n--- got\n%s", path, got)
+	}
+}
+
+// render also holds the output to the width and to being free of control characters.
+func render(t *testing.T, tree inspect.Tree, o inspect.Options) string {
+	t.Helper()
+	var b strings.Builder
+	if err := inspect.Text(&b, tree, o); err != nil {
+		t.Fatal(err)
+	}
+	cond := runewidth.NewCondition()
+	cond.EastAsianWidth = false
+	for line := range strings.Lines(b.String()) {
+		line = strings.TrimSuffix(line, "\n")
+		if w := cond.StringWidth(line); w > o.Width {
+			t.Errorf("%d columns in a line of %d: %s", w, o.Width, line)
+		}
+		if strings.ContainsFunc(line, func(r rune) bool { return r < 0x20 || r >= 0x7f && r < 0xa0 }) {
+			t.Errorf("control character in %q", line)
+		}
+	}
+	return b.String()
+}
+
+func at(ms int) time.Time {
+	return time.Date(2026, 11, 21, 2, 15, 53, 0, time.UTC).Add(time.Duration(ms) * time.Millisecond)
+}
+
+func span(from, to int) session.Span {
+	s := session.Span{Known: spans.KnownObserved, Start: at(from)}
+	if to > 0 {
+		s.End = at(to)
+	}
+	return s
+}
+
+func p[T any](v T) *T { return &v }
+
+// odd is a session of everything that a recorded one seldom has.
+func odd() (inspect.Tree, []inspect.Tree) {
+	evil := "rm -rf / \x1b[2J\x1b]0;pwned\x07\nsecond line \u202egnp.exe"
+	bodies := map[string]string{
+		"user":   `{"role":"user","content":[{"type":"text","text":"日本語の質問です。とても長いので、この行は端末の幅で切られるはずです。そうでなければ困ります。"}]}`,
+		"ext":    `{"role":"extension","kind":"operator_notice","data":{"banner":"storm warning","severity":3}}`,
+		"reply":  `{"role":"assistant","content":[{"type":"thinking","thinking":"hm\nhm"},{"type":"text","text":"` + strings.Repeat("long ", 60) + `"}]}`,
+		"args":   `{"command":"rm -rf / \u001b[2J","depth":2}`,
+		"result": `{"content":[{"type":"text","text":"no\r\n\tsuch\u0007 thing"}]}`,
+		"prog":   `{"text":"50 %"}`,
+		"system": `"You are careful."`,
+	}
+	refs := func(names ...string) *session.Refs {
+		r := &session.Refs{Count: int64(len(names)), Complete: true}
+		for _, n := range names {
+			r.Items = append(r.Items, session.Ref{Block: n})
+		}
+		return r
+	}
+	s := &session.Session{
+		Tenant: "acme", ID: "sess-\x1b[31m1", MadeUp: true, Status: spans.SessionStatusWaitingOnApproval,
+		Agent: "coder", Dialect: "phi-core", Service: "shop", Start: at(0), Last: at(3_900_000),
+		Usage:   session.Usage{Input: 1_234_567, Output: 45_678, Reasoning: 12_000, CacheRead: 900_000, CacheWrite: 1234},
+		Defects: []session.Defect{{Code: spans.DefectRunMissing, Detail: "run 3"}},
+	}
+	call := &session.ToolCall{
+		Span: span(300, 1500), ID: "c1", Name: "bash", Outcome: spans.OutcomeError, Args: refs("args"), Result: refs("result"),
+		Truncated: p(true), Events: []session.Note{{Type: "ProgressMessage", Body: &session.Ref{Block: "prog"}}},
+		Permissions: []*session.Permission{{Span: span(300, 310), Tool: "bash", CallID: "c1", Action: spans.ActionAllow,
+			Source: spans.PermissionSourceProject, Pattern: evil, DecidedBy: "ada", WaitNS: 12e9}},
+	}
+	first := &session.Run{
+		Span: span(0, 5000), ID: "loop-1", Model: "gpt-5", Status: spans.RunStatusCompleted, StatusWord: "done",
+		Usage: session.Usage{Input: 1_200_000, Output: 45_000, Reasoning: 12_000},
+		Turns: []*session.Turn{
+			{
+				Span: span(10, 1600), Index: 0, Trigger: spans.TriggerSubAgent, Model: "gpt-5", Answered: "gpt-5-mini",
+				StopReason: "tool_use", Attempts: 3, Cost: p(0.0123), Currency: "USD",
+				Usage:    session.Usage{Input: 12_345, Output: 678, CacheRead: 9000},
+				Requests: []*session.Request{{Params: &session.Refs{Items: []session.Ref{{Block: "system", Provenance: "system"}}}}},
+				Input:    refs("user", "ext", "gone"), Output: refs("reply"),
+				ToolCalls: []*session.ToolCall{call,
+					{Span: span(300, 300), ID: "c2", Name: "write_file", Outcome: spans.OutcomeSkipped},
+					{Span: span(300, 400), ID: "c3", Name: "web", Outcome: spans.OutcomeCancelled},
+					{Span: span(300, 400), ID: "c4", Name: "odd", Outcome: "exploded"},
+					{Span: session.Span{Missing: true}, ID: "c5"},
+					{Span: span(310, 900), ID: "c6", Name: "ask_sub", Outcome: spans.OutcomeOK, ChildRunID: "loop-2"},
+				},
+				Defects: []session.Defect{{Code: spans.DefectToolCallMissing, Detail: "call c5"}},
+			},
+			{Span: session.Span{Missing: true, Start: at(2000)}, Index: 1},
+			{
+				Span: span(3000, 4000), Index: 2, Trigger: spans.TriggerContinuation, Failed: true, StopReason: "error",
+				Error: "overloaded:\n" + evil,
+			},
+		},
+		Compactions: []*session.Compaction{
+			{Span: span(2500, 2600), Kind: spans.CompactionKindPrune, Removed: []string{"a", "b"}, RemovedTokens: p(int64(900)), Applied: p(false)},
+		},
+		Events: []session.Note{{Type: "NewThing"}},
+	}
+	child := &session.Run{
+		Span: span(320, 890), ID: "loop-2", ParentID: "loop-1", ParentToolCallID: "c6", Status: spans.RunStatusVetoed,
+		Agent: "helper", Permissions: []*session.Permission{{Span: span(321, 321), Target: spans.PermissionTargetInput,
+			Action: spans.ActionAsk, Reason: "PII"}},
+	}
+	open := &session.Run{
+		Span: session.Span{Known: spans.KnownLive, Start: at(3_890_000)}, ID: "loop-3", ParentID: "loop-1",
+		Continuation: spans.ContinuationRerun, Status: spans.RunStatusOpen,
+		Turns: []*session.Turn{{Span: session.Span{Known: spans.KnownLive, Start: at(3_890_001)}, Trigger: spans.TriggerUser,
+			ToolCalls: []*session.ToolCall{{Span: session.Span{Known: spans.KnownLive, Start: at(3_900_000)}, ID: "c9", Name: "bash"}}}},
+	}
+	member := func(id string, from int, role spans.GroupRole) *session.Run {
+		return &session.Run{Span: span(from, from+500), ID: id, GroupStart: at(6000), GroupRole: role, Status: spans.RunStatusCompleted}
+	}
+	s.Runs = []*session.Run{first, child, member("m1", 6001, spans.GroupRoleMember), member("m2", 6002, spans.GroupRoleMember),
+		member("j", 6600, spans.GroupRoleJudge), open}
+	s.Groups = []*session.Group{{Span: span(6000, 7200), Members: []string{"m1", "m2"}, SelectedID: "m2", Status: spans.RunStatusCompleted,
+		Evaluation: &session.ReportedUsage{Input: 100, Output: 5}}}
+
+	// A sub-agent that names its parent run only, and claims to be its own parent besides.
+	other := &session.Session{ID: "sub", Runs: []*session.Run{{Span: span(3100, 3200), ID: "sub.1", ParentID: "loop-1",
+		ParentSessionID: s.ID, Status: spans.RunStatusError, Error: "boom", Usage: session.Usage{Input: 5}}}}
+	body := func(id string) (string, bool) { b, ok := bodies[id]; return b, ok }
+	return inspect.Tree{Session: s, Body: body}, []inspect.Tree{{Session: other}}
+}
+
+func TestOdd(t *testing.T) {
+	tree, related := odd()
+	o := inspect.Options{Width: 80, Now: at(4_000_000), Related: related}
+	golden(t, "odd-80.txt", render(t, tree, o))
+	o.Width = 160
+	golden(t, "odd-160.txt", render(t, tree, o))
+	for _, w := range []int{40, 57, 99, 100, 133, 300} {
+		o.Width = w
+		render(t, tree, o)
+	}
+}
+
+// Nothing may hang on runs that name each other.
+func TestCycle(t *testing.T) {
+	call := func(child string) []*session.ToolCall {
+		return []*session.ToolCall{{Span: span(1, 2), ID: "c", ChildRunID: child}}
+	}
+	s := &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{
+		{Span: span(0, 1), ID: "a", ToolCalls: call("b")}, {Span: span(0, 1), ID: "b", ToolCalls: call("a")}}}
+	got := render(t, inspect.Tree{Session: s}, inspect.Options{Width: 80})
+	if strings.Count(got, "run 1") != 1 || strings.Count(got, "run 2") != 1 {
+		t.Errorf("each run must stand there once:\n%s", got)
+	}
+}
+
+func TestColor(t *testing.T) {
+	tree, related := odd()
+	var plain, colored strings.Builder
+	o := inspect.Options{Width: 100, Related: related}
+	if err := inspect.Text(&plain, tree, o); err != nil {
+		t.Fatal(err)
+	}
+	o.Color = true
+	if err := inspect.Text(&colored, tree, o); err != nil {
+		t.Fatal(err)
+	}
+	stripped := colored.String()
+	for _, code := range []string{"0", "1", "2", "31", "32", "33", "35", "36"} {
+		stripped = strings.ReplaceAll(stripped, "\x1b["+code+"m", "")
+	}
+	if stripped != plain.String() {
+		t.Error("colour must change nothing but colour")
+	}
+	if colored.Len() == plain.Len() {
+		t.Error("no colour")
+	}
+}
+
+func TestList(t *testing.T) {
+	list := []session.Summary{
+		{Key: session.Key{ID: "just-arrived"}},
+		{
+			Key: session.Key{ID: "0b5cf0a5-6d0e-4f6f-9a51-2f7d8f0f7e11"}, Status: spans.SessionStatusAborted, Agent: "coder",
+			Model: "claude-sonnet-4-5", Start: at(0), Last: at(577), Runs: 4, Turns: 8, ToolCalls: 6, Errors: 1, Denied: 1,
+			Usage: session.Usage{Input: 12_345, Output: 678},
+		},
+		{
+			Key: session.Key{ID: "evil\x1b[2J"}, Status: spans.SessionStatusIdle, Agent: "日本語のエージェント\x07",
+			Start: at(-90_000_000), Last: at(-80_000_000), Runs: 1, Usage: session.Usage{Input: 1_234_567_890},
+		},
+	}
+	for _, w := range []struct {
+		width int
+		name  string
+	}{{80, "list-80.txt"}, {160, "list-160.txt"}} {
+		var b strings.Builder
+		if err := inspect.List(&b, list, inspect.Options{Width: w.width, Now: at(90_000)}); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, w.name, b.String())
+	}
+}
