@@ -86,6 +86,8 @@ type GroupInfo struct {
 	// Members are the ids of the runs among which one will be selected.
 	Members []string
 	Start   Moment
+	// Inferred marks a group of which the start was not seen.
+	Inferred bool
 }
 
 // GroupResult says how a parallel group ended.

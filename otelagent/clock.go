@@ -1,0 +1,56 @@
+package otelagent
+
+import (
+	"time"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// clock gives the events of one run their times. Timed events keep theirs to the nanosecond. An untimed one that arrived
+// live happened as long after the last timed event as it arrived after it. In a replay arrival means nothing: the time inside
+// a message counts when it does not run backwards, else the event is only known not to be earlier than what was seen before.
+type clock struct {
+	last    time.Time // the latest time given to anything of the run
+	stated  time.Time // of the last timed event
+	arrived time.Time // when that one arrived
+	seq     int64     // position of the last event in its input
+}
+
+// at returns when the event with m happened. inside is the time in the event's message, zero without one.
+func (c *clock) at(m *Meta, inside time.Time) Moment {
+	at := c.decide(m, inside)
+	if at.Time.After(c.last) {
+		c.last = at.Time
+	}
+	c.seq = m.Seq
+	at.Seq = m.Seq
+	return at
+}
+
+func (c *clock) decide(m *Meta, inside time.Time) Moment {
+	switch {
+	case !m.Time.IsZero():
+		c.stated, c.arrived = m.Time, m.Arrived
+		return Moment{Time: m.Time}
+	case !m.Arrived.IsZero():
+		t := m.Arrived
+		if !c.arrived.IsZero() {
+			t = c.stated.Add(m.Arrived.Sub(c.arrived))
+		}
+		return Moment{Time: t, Source: spans.TimeSourceArrival}
+	case inside.After(c.last):
+		return Moment{Time: inside, Source: spans.TimeSourceMessage}
+	case c.last.IsZero(): // nothing is known: any time would be invented, and the present one would differ each time
+		return Moment{Time: time.Unix(0, 0), Source: spans.TimeSourceBound}
+	default:
+		return Moment{Time: c.last, Source: spans.TimeSourceBound}
+	}
+}
+
+// end is the moment at which things are ended by us: the last time seen of the run, never now.
+func (c *clock) end() Moment {
+	return Moment{Time: c.last, Source: spans.TimeSourceBound, Seq: c.seq}
+}
+
+// replayed reports whether the event was read from a file and states no time.
+func (m *Meta) replayed() bool { return m.Time.IsZero() && m.Arrived.IsZero() }

@@ -1,0 +1,113 @@
+package otelagent
+
+import (
+	"context"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// maxIDList is the number of ids kept in an attribute that lists them.
+const maxIDList = 1024
+
+// Compacting is one open compaction: a compaction.run span. The nil Compacting does nothing. Safe for concurrent use.
+type Compacting struct {
+	handle
+	scope scope
+}
+
+// StartCompaction starts a compaction in the turn and returns a context for what it does. An empty kind is summary.
+func (t *Turn) StartCompaction(ctx context.Context, c Compaction) (context.Context, *Compacting) {
+	if t == nil {
+		return ctx, nil
+	}
+	return t.place().startCompaction(ctx, &c)
+}
+
+// StartCompaction starts a compaction that belongs to no turn; see [Turn.StartCompaction].
+func (r *Run) StartCompaction(ctx context.Context, c Compaction) (context.Context, *Compacting) {
+	if r == nil || r.off {
+		return ctx, nil
+	}
+	return r.place().startCompaction(ctx, &c)
+}
+
+func (p place) startCompaction(ctx context.Context, c *Compaction) (context.Context, *Compacting) {
+	h := &Compacting{}
+	a := startAttrs(p.origin)
+	p.under(&h.handle, a)
+	kind := cleanName(string(c.Kind))
+	if kind == "" {
+		kind = string(spans.CompactionKindSummary)
+	}
+	// Its start is part of its address, so it must be the one of the span.
+	at := c.Start.now()
+	start := startText(at.Time)
+	a.kv = append(a.kv, spans.CompactionKindKeyKey.String(kind))
+	a.name(spans.CompactionTriggerKey, c.Trigger)
+	a.known(spans.CompactionMessagesBeforeKey, c.MessagesBefore)
+	a.known(spans.CompactionInputTokensKey, c.InputTokens)
+	p.run.mu.Lock()
+	n := p.run.compactions.next(kind + " " + start)
+	p.run.mu.Unlock()
+	a.count(spans.OrdinalKey, n)
+	ctx = h.begin(ctx, p.handle, &kindCompaction, at, a, seed{turn: p.turn, call: kind, ordinal: n, at: start})
+	p.started(&h.handle, &p.counts.compactions)
+	h.scope = scope{Context: ctx, span: &h.handle, run: p.run}
+	return &h.scope, h
+}
+
+// Note tells of something that happened in the compaction and has no other place; see [Run.Note].
+func (c *Compacting) Note(typ string, body []byte, at Moment) {
+	if c != nil {
+		c.note(typ, body, at)
+	}
+}
+
+// End ends the compaction, once; later calls do nothing.
+func (c *Compacting) End(res CompactionResult) {
+	if c == nil {
+		return
+	}
+	a := endAttrs(c.origin, 16)
+	if c.recording {
+		a.known(spans.CompactionMessagesBeforeKey, res.MessagesBefore)
+		a.known(spans.CompactionMessagesAfterKey, res.MessagesAfter)
+		a.known(spans.CompactionMessagesSummarizedKey, res.MessagesSummarized)
+		a.known(spans.CompactionInputTokensKey, res.InputTokens)
+		a.known(spans.CompactionOutputTokensKey, res.OutputTokens)
+		a.known(spans.CompactionRemovedTokensKey, res.TokensGone)
+		a.known(spans.CompactionRunsKey, res.Runs)
+		a.ids(spans.CompactionRemovedKey, res.Removed, maxIDList)
+		a.flag(spans.CompactionAppliedKey, res.Applied)
+		a.name(spans.CompactionCategoryKey, res.Category)
+		a.id(spans.CompactionTargetKey, res.Target)
+		a.text(spans.CompactionReasonKey, res.Reason)
+		c.keep(&res)
+	}
+	c.finish(res.End, spans.KnownObserved, &a, "")
+}
+
+// keep takes the content of the result.
+func (c *Compacting) keep(res *CompactionResult) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended || !c.capturing() {
+		return
+	}
+	c.content.addOne(c.origin, spans.ListSummary, 0, res.Summary, "")
+	if res.Before != nil {
+		c.content.addMessages(c.origin, spans.ListBefore, 0, res.Before)
+	}
+	if res.After != nil {
+		c.content.addMessages(c.origin, spans.ListAfter, 0, res.After)
+	}
+}
+
+// Close ends the compaction for want of an end, as last seen. Once; later calls do nothing.
+func (c *Compacting) Close(at Moment) {
+	if c == nil {
+		return
+	}
+	a := endAttrs(c.origin, 4)
+	c.finish(at, spans.KnownClosed, &a, "")
+}

@@ -1,0 +1,82 @@
+package otelagent
+
+import (
+	"context"
+	"slices"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Group is one open parallel group: a session.run span of kind parallel, whose children are the runs among which one is
+// selected, and the run that judges them. The nil Group does nothing. Safe for concurrent use.
+type Group struct {
+	handle
+	own     origin
+	scope   scope
+	members []string
+}
+
+// StartGroup starts a parallel group and returns a context in which its members and its judge are to be started. The
+// session is found as [Tracer.StartRun] finds it, and the parent too.
+func (t *Tracer) StartGroup(ctx context.Context, info GroupInfo) (context.Context, *Group) {
+	if t == nil {
+		return ctx, nil
+	}
+	in := scopeOf(ctx)
+	asRun := RunInfo{SessionID: info.SessionID}
+	madeUp := placeInSession(ctx, in, &asRun)
+	at := info.Start.now()
+
+	g := &Group{members: slices.Clone(info.Members)}
+	g.own.tracer, g.own.session, g.own.start = t, cleanID(asRun.SessionID), at.Time.UnixNano()
+	g.origin = &g.own
+	address := attrs{}
+	address.sessionAddress(g.own.session, madeUp)
+	address.add(spans.RunIDKey.String(""), spans.RunStartKey.Int64(g.own.start))
+	g.own.address = address.kv
+
+	a := startAttrs(&g.own)
+	a.kv = append(a.kv, spans.RunKindKeyKey.String(string(spans.RunKindParallel)))
+	a.name(spans.DialectKey, info.Dialect)
+	a.yes(spans.RunInferredKey, info.Inferred)
+	a.ids(spans.GroupMembersKey, info.Members, maxIDList)
+	a.kv = append(a.kv, spans.CaptureLevelKey.String(t.config.capture.word()))
+	ctx = g.begin(ctx, t.parentOf(ctx, in, &asRun, a), &kindRun, at, a, seed{})
+	g.scope = scope{Context: ctx, span: &g.handle, group: g}
+	return &g.scope, g
+}
+
+// roleOf says what a run of that id is to the group.
+func (g *Group) roleOf(run string) spans.GroupRole {
+	if len(g.members) == 0 || slices.Contains(g.members, run) {
+		return spans.GroupRoleMember
+	}
+	return spans.GroupRoleJudge
+}
+
+// End ends the group, once; later calls do nothing.
+func (g *Group) End(res GroupResult) {
+	if g == nil {
+		return
+	}
+	a := endAttrs(g.origin, 14)
+	if g.recording {
+		a.kv = append(a.kv, spans.RunStatusKeyKey.String(string(spans.RunStatusCompleted)))
+		a.id(spans.GroupSelectedIDKey, res.SelectedID)
+		a.kv = append(a.kv, spans.GroupSelectedIndexKey.Int64(res.SelectedIndex))
+		if res.Evaluation != nil {
+			a.reportedUsage(res.Evaluation, &groupUsageKeys)
+		}
+	}
+	g.finish(res.End, spans.KnownObserved, &a, "")
+}
+
+// Close ends the group for want of an end, as [Run.Close] does.
+func (g *Group) Close(at Moment) {
+	if g == nil {
+		return
+	}
+	a := endAttrs(g.origin, 8)
+	a.kv = append(a.kv, spans.RunStatusKeyKey.String(string(spans.RunStatusAborted)))
+	g.finish(at, spans.KnownClosed, &a, spans.ErrorTypeAborted)
+}

@@ -1,0 +1,246 @@
+package otelagent
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// origin is what all spans of one run (or group) share: its address, and the counter that orders them.
+type origin struct {
+	tracer       *Tracer
+	session, run string
+	start        int64                // unix ns
+	address      []attribute.KeyValue // attributes that every span carries; never changed once made
+	seq          atomic.Int64
+}
+
+// next returns the position of something in the order of the run.
+func (o *origin) next(at Moment) int64 {
+	if at.Seq != 0 {
+		return at.Seq
+	}
+	return o.seq.Add(1)
+}
+
+// spanKind is a kind of span: its name and the option that goes with it, made once.
+type spanKind struct {
+	name   string
+	option trace.SpanStartOption
+}
+
+var (
+	kindRun        = spanKind{spans.SpanRun, trace.WithSpanKind(trace.SpanKindInternal)}
+	kindTurn       = spanKind{spans.SpanTurn, trace.WithSpanKind(trace.SpanKindClient)}
+	kindTool       = spanKind{spans.SpanToolCall, trace.WithSpanKind(trace.SpanKindInternal)}
+	kindCompaction = spanKind{spans.SpanCompaction, trace.WithSpanKind(trace.SpanKindInternal)}
+	kindPermission = spanKind{spans.SpanPermission, trace.WithSpanKind(trace.SpanKindInternal)}
+)
+
+// handle is one open span: what Run, Group, Turn, Tool and Compacting have in common.
+type handle struct {
+	*origin
+	span      trace.Span
+	recording bool
+	began     time.Time // start of the span
+	turn      string    // decimal turn index, empty outside a turn; only with derived ids
+	at        string    // start of the turn where its index does not name it; only with derived ids
+
+	mu      sync.Mutex
+	ended   bool
+	notes   int64
+	dropped int64
+	content content
+	counts  counts
+}
+
+// counts are the direct children of a span.
+type counts struct {
+	turns, tools, compactions, permissions int64
+}
+
+// maxNotes is the number of otelagent.event events that a span carries; the rest is counted.
+const maxNotes = 32
+
+// begin starts the span of h with the attributes of a, which it frees, and returns the context with that span. The
+// parent is parent's span; the one in ctx when parent is nil.
+func (h *handle) begin(ctx context.Context, parent *handle, kind *spanKind, at Moment, a *attrs, id seed) context.Context {
+	if parent != nil && trace.SpanFromContext(ctx) != parent.span {
+		ctx = trace.ContextWithSpan(ctx, parent.span)
+	}
+	a.add(h.address...)
+	a.int(spans.SeqKey, h.next(at))
+	a.source(spans.StartTimeKey, at.Source)
+	a.opts = append(a.opts, kind.option, trace.WithAttributes(a.kv...))
+	if !at.Time.IsZero() {
+		a.opts = append(a.opts, trace.WithTimestamp(at.Time))
+	}
+	c := &h.tracer.config
+	if c.derivedIDs || c.sessionTrace {
+		id.span, id.session, id.run, id.start = kind.name, h.session, h.run, h.start
+		id.spanID, id.wholeSession = c.derivedIDs, c.sessionTrace
+		// The seed must not stay in the context: spans of others started in it would get the same id.
+		_, h.span = h.tracer.otel.Start(context.WithValue(ctx, seedKey{}, &id), kind.name, a.opts...)
+		ctx = trace.ContextWithSpan(ctx, h.span)
+	} else {
+		ctx, h.span = h.tracer.otel.Start(ctx, kind.name, a.opts...)
+	}
+	a.free()
+	h.recording = h.span.IsRecording()
+	h.began = at.Time
+	if h.began.IsZero() {
+		h.began = time.Now() // after Start, so never before the span's own
+	}
+	return ctx
+}
+
+// started counts a direct child; one that is not recorded is not counted, or it would be missed.
+func (h *handle) started(child *handle, count *int64) {
+	if child.recording {
+		h.mu.Lock()
+		*count++
+		h.mu.Unlock()
+	}
+}
+
+// capturing reports whether content of this span is taken.
+func (h *handle) capturing() bool {
+	return h.recording && h.tracer.config.capture == CaptureContent
+}
+
+// set sets attributes on the running span.
+func (h *handle) set(a *attrs) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.ended && len(a.kv) > 0 {
+		h.span.SetAttributes(a.kv...)
+	}
+}
+
+// note adds an otelagent.event. Limits: 32 a span, the rest is counted; types are cut at 128 bytes.
+func (h *handle) note(typ string, body []byte, at Moment) {
+	if !h.recording {
+		return
+	}
+	seq := h.next(at)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ended {
+		return
+	}
+	if h.notes == maxNotes {
+		h.dropped++
+		return
+	}
+	h.notes++
+	kv := make([]attribute.KeyValue, 0, 3)
+	kv = append(kv, spans.EventTypeKey.String(cutName(typ, 128)), spans.EventSeqKey.Int64(seq))
+	if body != nil && h.capturing() {
+		id := h.content.block(h.origin, body)
+		kv = append(kv, spans.EventBodyKey.String(id.Short().String()))
+	}
+	if at.Time.IsZero() {
+		h.span.AddEvent(spans.EventOther, trace.WithAttributes(kv...))
+	} else {
+		h.span.AddEvent(spans.EventOther, trace.WithAttributes(kv...), trace.WithTimestamp(at.Time))
+	}
+}
+
+// finish ends the span with the attributes of a, once. failed is empty unless the span's status is Error. An end before
+// the start is moved to the start, and its time becomes a bound.
+func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.ErrorType) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ended {
+		return
+	}
+	h.ended = true
+	if !at.Time.IsZero() && at.Time.Before(h.began) {
+		at.Time, at.Source = h.began, spans.TimeSourceBound
+	}
+	if h.recording {
+		if !h.content.empty() {
+			at = at.now()
+		}
+		h.close(at, known, a, failed)
+	}
+	if at.Time.IsZero() {
+		h.span.End()
+	} else {
+		h.span.End(trace.WithTimestamp(at.Time))
+	}
+}
+
+// close puts on the span what it ends with.
+func (h *handle) close(at Moment, known spans.Known, a *attrs, failed spans.ErrorType) {
+	a.int(spans.EndSeqKey, h.next(at))
+	a.source(spans.EndTimeKey, at.Source)
+	if known == spans.KnownClosed {
+		a.kv = append(a.kv, spans.KnownAsKey.String(string(known)))
+	}
+	a.count(spans.CountTurnsKey, h.counts.turns)
+	a.count(spans.CountToolCallsKey, h.counts.tools)
+	a.count(spans.CountCompactionsKey, h.counts.compactions)
+	a.count(spans.CountPermissionsKey, h.counts.permissions)
+	a.count(spans.EventsDroppedKey, h.dropped)
+	if failed != "" {
+		a.kv = append(a.kv, spans.ErrorTypeKeyKey.String(string(failed)))
+		h.span.SetStatus(codes.Error, "")
+	}
+	h.span.SetAttributes(a.kv...)
+	h.content.emit(h.span, at.Time)
+}
+
+// startText is the start of something as a seed holds it.
+func startText(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
+
+// now returns at with the present time where it has none.
+func (at Moment) now() Moment {
+	if at.Time.IsZero() {
+		at.Time = time.Now()
+	}
+	return at
+}
+
+// ordinals numbers uses of the same word. The first few words need no map, so that a usual turn allocates none.
+type ordinals struct {
+	first [4]struct {
+		word string
+		n    int64
+	}
+	used int
+	rest map[string]int64
+}
+
+// maxOrdinals bounds the words that are remembered; beyond it they are forgotten and count from 0 again.
+const maxOrdinals = 1 << 14
+
+// next returns how often word was used before. The caller holds the lock.
+func (o *ordinals) next(word string) int64 {
+	for i := range o.first[:o.used] {
+		if o.first[i].word == word {
+			n := o.first[i].n
+			o.first[i].n++
+			return n
+		}
+	}
+	if o.used < len(o.first) {
+		o.first[o.used].word, o.first[o.used].n = word, 1
+		o.used++
+		return 0
+	}
+	if o.rest == nil || len(o.rest) == maxOrdinals {
+		o.rest = make(map[string]int64)
+	}
+	n := o.rest[word]
+	o.rest[word] = n + 1
+	return n
+}

@@ -1,0 +1,92 @@
+package otelagent
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// openGroup is a parallel group whose end was not seen yet.
+type openGroup struct {
+	session string
+	members []string
+	judged  bool // its judge started
+	ctx     context.Context
+	group   *Group
+	clock   clock
+}
+
+// seen moves the clock to the time of something that belongs to the group.
+func (c *clock) seen(t time.Time) {
+	if t.After(c.last) {
+		c.last = t
+	}
+}
+
+func (r *Recorder) groupStarted(ctx context.Context, ev *GroupStarted) {
+	info := ev.GroupInfo
+	if info.SessionID == "" {
+		info.SessionID = ev.Session
+	}
+	g := &openGroup{session: info.SessionID, members: slices.Clone(info.Members)}
+	g.clock.last = r.floor(&ev.Meta)
+	info.Start = stated(info.Start, g.clock.at(&ev.Meta, time.Time{}))
+	if len(r.groups) == maxOpenGroups {
+		r.groups[0].close()
+		r.groups = slices.Delete(r.groups, 0, 1)
+	}
+	g.ctx, g.group = r.tracer.StartGroup(ctx, info)
+	r.groups = append(r.groups, g)
+}
+
+// groupEnded ends the group that holds the selected run, the latest of several. Without one the group is inferred.
+func (r *Recorder) groupEnded(ctx context.Context, ev *GroupEnded) {
+	var g *openGroup
+	for _, x := range slices.Backward(r.groups) {
+		if x.session == ev.Session && slices.Contains(x.members, ev.SelectedID) {
+			g = x
+			break
+		}
+	}
+	if g == nil {
+		g = &openGroup{session: ev.Session}
+		g.clock.last = r.floor(&ev.Meta)
+		c := g.clock
+		g.ctx, g.group = r.tracer.StartGroup(ctx, GroupInfo{
+			SessionID: ev.Session, Start: c.at(&ev.Meta, time.Time{}), Inferred: true,
+		})
+	}
+	res := ev.GroupResult
+	res.End = stated(res.End, g.clock.at(&ev.Meta, time.Time{}))
+	g.group.End(res)
+	r.groups = slices.DeleteFunc(r.groups, func(x *openGroup) bool { return x == g })
+}
+
+// groupOf returns the group that a starting run belongs to, and says so in info: as a member by its id, or as the judge when
+// exactly one group is open in its session and the run has no parent.
+func (r *Recorder) groupOf(info *RunInfo) *openGroup {
+	var only *openGroup
+	open := 0
+	for _, g := range slices.Backward(r.groups) {
+		if g.session != info.SessionID {
+			continue
+		}
+		if slices.Contains(g.members, info.ID) {
+			info.GroupRole = spans.GroupRoleMember
+			return g
+		}
+		only = g
+		open++
+	}
+	if open != 1 || only.judged || info.ParentID != "" {
+		return nil
+	}
+	only.judged = true
+	info.GroupRole = spans.GroupRoleJudge
+	return only
+}
+
+// close ends the group for want of an end.
+func (g *openGroup) close() { g.group.Close(g.clock.end()) }

@@ -1,0 +1,336 @@
+package otelagent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"regexp"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/baggage"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Run is one open run: a session.run span. The nil Run does nothing. Safe for concurrent use.
+type Run struct {
+	handle
+	own    origin
+	scope  scope
+	off    bool // no SDK: nothing is started under this run
+	model  string
+	vendor string
+	header []attribute.KeyValue // what every turn repeats; never changed once made
+
+	// guarded by handle.mu
+	nextTurn    int64
+	usedTurns   map[int64]struct{} // only with derived ids
+	tools       ordinals
+	permissions ordinals
+	compactions ordinals
+}
+
+// StartRun starts a run and returns a context in which its turns, and runs that it spawns, are to be started.
+//
+// The run is a child of the span in ctx (see [WithNewRoot] and [WithSessionTrace]); without one it is a child of the W3C
+// traceparent that info.Metadata may name. Started in the context of a tool call it is that call's child, and its
+// parent run, session and tool call are taken from there where info does not say. A run that continues another one of
+// this process is linked to it.
+func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *Run) {
+	if t == nil {
+		return ctx, nil
+	}
+	r := &Run{}
+	in := scopeOf(ctx)
+	r.fillFrom(in, &info)
+	madeUp := placeInSession(ctx, in, &info)
+	if info.ID == "" {
+		info.ID = madeUpID()
+	}
+	at := info.Start.now()
+
+	r.own.tracer, r.own.session, r.own.run, r.own.start = t, cleanID(info.SessionID), cleanID(info.ID), at.Time.UnixNano()
+	r.origin = &r.own
+	r.model, r.vendor = cleanName(info.Model), cleanName(info.Provider)
+	r.own.address = r.addressOf(&info, madeUp)
+	header := runHeader(&info)
+
+	a := startAttrs(&r.own)
+	a.profileModel(operationRun, info.Provider, info.Model)
+	a.kv = append(a.kv, spans.RunKindKeyKey.String(string(spans.RunKindLoop)))
+	a.add(header...)
+	a.kv = append(a.kv, spans.CaptureLevelKey.String(t.config.capture.word()))
+	a.id(spans.RunConfigIDKey, info.ConfigID)
+	a.name(spans.RunConfigAPIKey, info.API)
+	a.yes(spans.RunInferredKey, info.Inferred)
+	if len(info.Config) > 0 {
+		a.text(spans.RunConfigKey, withoutUserinfo(info.Config))
+	}
+	parent := t.parentOf(ctx, in, &info, a)
+	above := trace.SpanContextFromContext(ctx)
+	if parent != nil {
+		above = parent.span.SpanContext()
+	}
+	ctx = r.begin(ctx, parent, &kindRun, at, a, seed{})
+
+	// Without an SDK there is no new span: what comes back is the one above, or none.
+	sc := r.span.SpanContext()
+	r.off = !sc.IsValid() || sc.Equal(above)
+	if r.recording {
+		ordinal := spans.RunOrdinalKey.Int64(t.sessions.run(r.session, r.run, sc))
+		r.span.SetAttributes(ordinal)
+		header = append(header, ordinal)
+	}
+	r.header = header
+	if r.capturing() {
+		r.mu.Lock()
+		r.content.addOne(r.origin, spans.ListMetadata, 0, info.Metadata, "")
+		if id := r.content.addOne(r.origin, spans.ListRules, 0, info.Rules, ""); !id.IsZero() {
+			r.span.SetAttributes(spans.RulesDigestKey.String(id.String()))
+		}
+		r.mu.Unlock()
+	}
+	r.scope = scope{Context: ctx, span: &r.handle, run: r}
+	return &r.scope, r
+}
+
+// fillFrom takes from the enclosing scope what info does not say of the run's parents.
+func (r *Run) fillFrom(in *scope, info *RunInfo) {
+	if in == nil {
+		return
+	}
+	if in.run != nil && info.ParentID == "" {
+		info.ParentID = in.run.run
+		if info.SessionID != "" && cleanID(info.SessionID) != in.run.session && info.ParentSessionID == "" {
+			info.ParentSessionID = in.run.session
+		}
+	}
+	if in.tool != nil && info.ParentToolCallID == "" && cleanID(info.ParentID) == in.run.run {
+		info.ParentToolCallID = in.tool.callID
+		if info.SessionID != "" && cleanID(info.SessionID) != in.run.session && info.ParentSessionID == "" {
+			info.ParentSessionID = in.run.session
+		}
+	}
+	if in.run == nil && in.group != nil && info.GroupStart.IsZero() {
+		info.GroupStart = time.Unix(0, in.group.own.start)
+		if info.GroupRole == "" {
+			info.GroupRole = in.group.roleOf(info.ID)
+		}
+	}
+}
+
+// placeInSession fills in the session and reports whether it had to be made up.
+func placeInSession(ctx context.Context, in *scope, info *RunInfo) (madeUp bool) {
+	switch {
+	case info.SessionID != "":
+	case in != nil && in.run != nil:
+		info.SessionID = in.run.session
+		return in.run.madeUp()
+	case in != nil && in.group != nil:
+		info.SessionID = in.group.session
+	default:
+		info.SessionID = baggage.FromContext(ctx).Member(string(spans.SessionIDKey)).Value()
+		if info.SessionID == "" {
+			info.SessionID = madeUpID()
+			return true
+		}
+	}
+	return false
+}
+
+// addressOf makes the attributes that place every span of the run.
+func (r *Run) addressOf(info *RunInfo, madeUp bool) []attribute.KeyValue {
+	a := attrs{kv: make([]attribute.KeyValue, 0, 8)}
+	a.sessionAddress(r.own.session, madeUp)
+	a.kv = append(a.kv, spans.RunIDKey.String(r.own.run), spans.RunStartKey.Int64(r.own.start))
+	a.name(spans.AgentNameKey, info.Agent)
+	a.id(spans.AgentIDKey, info.AgentID)
+	return a.kv
+}
+
+// sessionAddress adds what places a span in its session.
+func (a *attrs) sessionAddress(session string, madeUp bool) {
+	a.kv = append(a.kv, spans.SessionIDKey.String(session))
+	if madeUp {
+		a.kv = append(a.kv, spans.SessionMadeUpKey.Bool(true))
+	} else {
+		a.kv = append(a.kv, spans.ConversationIDKey.String(session))
+	}
+	a.kv = append(a.kv, spans.SchemaKey.Int64(spans.SchemaVersion))
+}
+
+// madeUp reports whether the session id was made up.
+func (o *origin) madeUp() bool {
+	for _, kv := range o.address {
+		if kv.Key == spans.SessionMadeUpKey {
+			return true
+		}
+	}
+	return false
+}
+
+// runHeader makes the attributes of the run that every turn repeats, but for its ordinal, which is not known yet, and
+// what the profile writes.
+func runHeader(info *RunInfo) []attribute.KeyValue {
+	a := attrs{kv: make([]attribute.KeyValue, 0, 10)}
+	a.name(spans.DialectKey, info.Dialect)
+	a.id(spans.RunParentIDKey, info.ParentID)
+	a.id(spans.RunParentSessionIDKey, info.ParentSessionID)
+	a.id(spans.RunParentToolCallIDKey, info.ParentToolCallID)
+	continuation := info.Continuation
+	if continuation == "" {
+		continuation = spans.ContinuationInitial
+	}
+	a.name(spans.RunContinuationKey, string(continuation))
+	a.id(spans.RunContinuationTagKey, info.ContinuationTag)
+	a.id(spans.RunForkParentIDKey, info.ForkParentID)
+	a.time(spans.GroupStartKey, info.GroupStart)
+	a.name(spans.GroupRoleKeyKey, string(info.GroupRole))
+	return a.kv
+}
+
+// parentOf decides whose child the run is. It adds links and root options to a, and returns the handle that is the parent,
+// nil to take the span in ctx.
+func (t *Tracer) parentOf(ctx context.Context, in *scope, info *RunInfo, a *attrs) *handle {
+	session := info.ParentSessionID
+	if session == "" {
+		session = info.SessionID
+	}
+	if info.ParentID != "" && info.Continuation != "" && info.Continuation != spans.ContinuationInitial {
+		if sc := t.sessions.contextOf(cleanID(session), cleanID(info.ParentID)); sc.IsValid() {
+			a.opts = append(a.opts, trace.WithLinks(trace.Link{SpanContext: sc}))
+		}
+	}
+	if in != nil { // inside a run or group of ours: a child
+		return in.span
+	}
+	return t.rootOf(ctx, info, a)
+}
+
+// rootOf decides whose child a top-level run is.
+func (t *Tracer) rootOf(ctx context.Context, info *RunInfo, a *attrs) *handle {
+	caller, stated := trace.SpanContextFromContext(ctx), traceparent(info.Metadata)
+	newRoot := t.config.newRoot || t.config.sessionTrace
+	if newRoot {
+		a.opts = append(a.opts, trace.WithNewRoot())
+	}
+	for _, sc := range [...]trace.SpanContext{caller, stated} {
+		if sc.IsValid() && (newRoot || (caller.IsValid() && !sc.Equal(caller))) {
+			a.opts = append(a.opts, trace.WithLinks(trace.Link{SpanContext: sc}))
+		}
+	}
+	if stated.IsValid() && !caller.IsValid() && !newRoot {
+		return &handle{span: trace.SpanFromContext(trace.ContextWithRemoteSpanContext(context.Background(), stated))}
+	}
+	return nil
+}
+
+// traceparent returns the span context that the member traceparent of a metadata object names, invalid without a valid one.
+func traceparent(metadata []byte) trace.SpanContext {
+	if !bytes.Contains(metadata, []byte(`"traceparent"`)) {
+		return trace.SpanContext{}
+	}
+	var members map[string]json.RawMessage
+	var value string
+	if json.Unmarshal(metadata, &members) != nil || json.Unmarshal(members["traceparent"], &value) != nil {
+		return trace.SpanContext{}
+	}
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": value})
+	return trace.SpanContextFromContext(ctx)
+}
+
+var userinfo = regexp.MustCompile(`://[^/?#\s"\\@]*@`)
+
+// withoutUserinfo returns JSON without the user names and passwords of its URLs.
+func withoutUserinfo(json []byte) string {
+	return string(userinfo.ReplaceAll(json, []byte("://")))
+}
+
+// AddMessage tells of a message that arrived outside any turn. It is reported only when the run ends without reporting its
+// messages itself. Limit: 4,096 messages; later ones are not kept.
+func (r *Run) AddMessage(m Message) {
+	if r == nil || !r.capturing() {
+		return
+	}
+	r.addMessage(spans.ListOutside, &m)
+}
+
+// addMessage appends to a list that grows message by message.
+func (h *handle) addMessage(list string, m *Message) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l := h.content.list(list, 0); !h.ended && len(l.items) < maxGrowing {
+		id, it := h.content.message(h.origin, m)
+		h.content.list(list, 0).add(id, it)
+	}
+}
+
+// Note tells of something that happened in the run and has no other place: typ is the producer's word (at most 128
+// bytes), body JSON (content), at when. Limit: 32 a span, the rest is counted.
+func (r *Run) Note(typ string, body []byte, at Moment) {
+	if r != nil {
+		r.note(typ, body, at)
+	}
+}
+
+// End ends the run, once; later calls do nothing.
+func (r *Run) End(res RunResult) {
+	if r == nil {
+		return
+	}
+	r.end(&res, spans.KnownObserved)
+}
+
+// Close ends the run for want of an end: its status is aborted, and the span says that we closed it. at should be the last
+// time that something was seen of the run. Once; later calls do nothing.
+func (r *Run) Close(at Moment) {
+	if r == nil {
+		return
+	}
+	r.end(&RunResult{End: at, Status: spans.RunStatusAborted}, spans.KnownClosed)
+}
+
+func (r *Run) end(res *RunResult, known spans.Known) {
+	a := endAttrs(r.origin, 28)
+	var failed spans.ErrorType
+	if r.recording {
+		failed = a.runEnd(res)
+	}
+	if res.Messages != nil && r.capturing() {
+		r.mu.Lock()
+		if !r.ended {
+			r.content.drop(spans.ListOutside)
+			r.content.addMessages(r.origin, spans.ListMessages, 0, res.Messages)
+		}
+		r.mu.Unlock()
+	}
+	r.finish(res.End, known, &a, failed)
+}
+
+// runEnd adds what a run ends with, and returns the error type if it failed.
+func (a *attrs) runEnd(res *RunResult) (failed spans.ErrorType) {
+	status := res.Status
+	if status == "" {
+		status = spans.RunStatusCompleted
+	}
+	switch status {
+	case spans.RunStatusRejected:
+		failed = spans.ErrorTypeRejected
+	case spans.RunStatusAborted:
+		failed = spans.ErrorTypeAborted
+	case spans.RunStatusError:
+		failed = spans.ErrorTypeOther
+	}
+	a.name(spans.RunStatusKeyKey, string(status))
+	a.name(spans.RunStatusWordKey, res.Word)
+	a.yes(spans.RunRejectedKey, res.Rejected)
+	a.text(spans.RunRejectionKey, res.Rejection)
+	a.text(spans.ErrorMessageKey, res.Error)
+	if res.Usage != nil {
+		a.usage(res.Usage, &runUsageKeys)
+	}
+	return failed
+}

@@ -1,0 +1,150 @@
+package otelagent
+
+import (
+	"context"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Tool is one open tool call: a tool.call span. The nil Tool does nothing. Safe for concurrent use.
+type Tool struct {
+	handle
+	scope  scope
+	callID string
+	name   string
+	place  *place
+
+	progress int64 // guarded by handle.mu
+}
+
+// place is where tool calls, permission evaluations and compactions are started: a run or a turn.
+type place struct {
+	*handle
+	run                *Run
+	tools, permissions *ordinals
+	index              int64 // of the turn; noTurn in a run
+}
+
+const noTurn = -1
+
+func (r *Run) place() place {
+	return place{handle: &r.handle, run: r, tools: &r.tools, permissions: &r.permissions, index: noTurn}
+}
+
+func (t *Turn) place() place {
+	return place{handle: &t.handle, run: t.run, tools: &t.tools, permissions: &t.permissions, index: t.index}
+}
+
+// ordinal returns the next number of word and adds it to a.
+func (p *place) ordinal(of *ordinals, word string, a *attrs) int64 {
+	p.mu.Lock()
+	n := of.next(word)
+	p.mu.Unlock()
+	a.count(spans.OrdinalKey, n)
+	return n
+}
+
+// under makes child a child of the place and adds the turn to a.
+func (p *place) under(child *handle, a *attrs) {
+	child.origin, child.turn, child.at = p.origin, p.turn, p.at
+	if p.index != noTurn {
+		a.int(spans.TurnIndexKey, p.index)
+	}
+}
+
+// StartTool starts a tool call of the turn and returns a context in which runs that it spawns are to be started. It is a
+// child of the turn, whatever span ctx holds.
+func (t *Turn) StartTool(ctx context.Context, call ToolCall) (context.Context, *Tool) {
+	if t == nil {
+		return ctx, nil
+	}
+	return t.place().startTool(ctx, &call)
+}
+
+// StartTool starts a tool call that belongs to no turn; see [Turn.StartTool].
+func (r *Run) StartTool(ctx context.Context, call ToolCall) (context.Context, *Tool) {
+	if r == nil || r.off {
+		return ctx, nil
+	}
+	return r.place().startTool(ctx, &call)
+}
+
+func (p place) startTool(ctx context.Context, call *ToolCall) (context.Context, *Tool) {
+	t := &Tool{callID: cleanID(call.ID), name: cleanName(call.Name)}
+	a := startAttrs(p.origin)
+	p.under(&t.handle, a)
+	a.profileTool(call.Name, call.Type)
+	a.id(spans.ToolCallIDKey, call.ID)
+	n := p.ordinal(p.tools, t.callID, a)
+	ctx = t.begin(ctx, p.handle, &kindTool, call.Start, a, seed{turn: p.turn, call: t.callID, ordinal: n, at: p.at})
+	p.started(&t.handle, &p.counts.tools)
+	t.place = &p
+	if t.capturing() {
+		t.mu.Lock()
+		t.content.addOne(t.origin, spans.ListArgs, 0, call.Args, "")
+		t.mu.Unlock()
+	}
+	t.scope = scope{Context: ctx, span: &t.handle, run: p.run, tool: t}
+	return &t.scope, t
+}
+
+// Progress tells of a partial result or progress message of the call: typ is the producer's word, body JSON (content).
+// All are counted, the first 32 kept.
+func (t *Tool) Progress(typ string, body []byte, at Moment) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	t.progress++
+	t.mu.Unlock()
+	t.note(typ, body, at)
+}
+
+// Note tells of something that happened in the call and is no progress of it; see [Run.Note].
+func (t *Tool) Note(typ string, body []byte, at Moment) {
+	if t != nil {
+		t.note(typ, body, at)
+	}
+}
+
+// End ends the call, once; later calls do nothing.
+func (t *Tool) End(res ToolResult) {
+	if t == nil {
+		return
+	}
+	a := endAttrs(t.origin, 12)
+	var failed spans.ErrorType
+	if t.recording {
+		outcome := res.Outcome
+		if outcome == "" {
+			outcome = spans.OutcomeOK
+		}
+		if outcome == spans.OutcomeError {
+			failed = spans.ErrorTypeTool
+		}
+		a.name(spans.ToolOutcomeKey, string(outcome))
+		a.flag(spans.ToolTruncatedKey, res.Truncated)
+		a.id(spans.ToolChildRunIDKey, res.ChildRunID)
+		a.id(spans.ToolChildSessionIDKey, res.ChildSessionID)
+		a.text(spans.ErrorMessageKey, res.Error)
+		t.mu.Lock()
+		a.count(spans.ToolProgressCountKey, t.progress)
+		if !t.ended && t.capturing() {
+			t.content.addOne(t.origin, spans.ListResult, 0, res.Result, "")
+		}
+		t.mu.Unlock()
+	}
+	t.finish(res.End, spans.KnownObserved, &a, failed)
+}
+
+// Close ends the call for want of an end, as last seen: it has no outcome. Once; later calls do nothing.
+func (t *Tool) Close(at Moment) {
+	if t == nil {
+		return
+	}
+	a := endAttrs(t.origin, 6)
+	t.mu.Lock()
+	a.count(spans.ToolProgressCountKey, t.progress)
+	t.mu.Unlock()
+	t.finish(at, spans.KnownClosed, &a, "")
+}

@@ -1,0 +1,156 @@
+package otelagent
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// ScopeName is the name of the instrumentation scope of every span that this package starts.
+const ScopeName = "github.com/otelagent/otelagent"
+
+// Capture says how much of the content class (what a model, user, tool or provider wrote) may leave the process.
+// The zero value is CaptureNone.
+type Capture uint8
+
+// The levels of capture.
+const (
+	// CaptureNone lets ids, numbers, names and words of closed lists leave, and no content.
+	CaptureNone Capture = iota
+	// CaptureContent lets everything leave: requests, replies, arguments, results, error texts.
+	CaptureContent
+)
+
+// word is the value of otelagent.capture.
+func (c Capture) word() string {
+	if c == CaptureContent {
+		return string(spans.CaptureContent)
+	}
+	return string(spans.CaptureNone)
+}
+
+// Tracer starts runs. Make one per process and keep it: it remembers which blocks of content each session has sent.
+// The nil Tracer does nothing. Safe for concurrent use.
+type Tracer struct {
+	otel     trace.Tracer
+	config   config
+	sessions *sessions
+}
+
+type config struct {
+	provider     trace.TracerProvider
+	capture      Capture
+	derivedIDs   bool
+	newRoot      bool
+	sessionTrace bool
+	maxBlockIDs  int
+}
+
+// Option configures a Tracer.
+type Option interface {
+	apply(config) config
+}
+
+type optionFunc func(config) config
+
+func (f optionFunc) apply(c config) config { return f(c) }
+
+// WithTracerProvider sets where spans go. Default, and with nil: the global provider, also one installed later.
+func WithTracerProvider(p trace.TracerProvider) Option {
+	return optionFunc(func(c config) config {
+		if p != nil {
+			c.provider = p
+		}
+		return c
+	})
+}
+
+// WithCapture sets how much content leaves the process. Default: CaptureNone. A level that this version does not know
+// is CaptureNone.
+func WithCapture(level Capture) Option {
+	return optionFunc(func(c config) config {
+		if level != CaptureContent {
+			level = CaptureNone
+		}
+		c.capture = level
+		return c
+	})
+}
+
+// WithDerivedIDs makes the ids of spans follow from their address, so that the same input sent again gives the same
+// spans. It needs a provider whose IDGenerator reads [DerivedIDs], as that of otelsetup does; others ignore it.
+func WithDerivedIDs() Option {
+	return optionFunc(func(c config) config { c.derivedIDs = true; return c })
+}
+
+// WithNewRoot starts each top-level run in a trace of its own, linked to the span in the caller's context. Default: the
+// run is a child of that span. A run started inside another run stays its child.
+func WithNewRoot() Option {
+	return optionFunc(func(c config) config { c.newRoot = true; return c })
+}
+
+// WithSessionTrace puts all top-level runs of a session into one trace whose id follows from the session, linked to the
+// span in the caller's context. It needs a provider whose IDGenerator reads [DerivedIDs]; with another one it does what
+// WithNewRoot does. Mind that backends bound the size of a trace.
+func WithSessionTrace() Option {
+	return optionFunc(func(c config) config { c.sessionTrace = true; return c })
+}
+
+// WithMaxBlockIDs bounds the ids of blocks that the Tracer remembers as sent, over all sessions; about 200 bytes
+// each. Where it is reached the sessions unused for longest are forgotten, which costs sending their blocks again.
+// Default, and below 1: 65,536.
+func WithMaxBlockIDs(n int) Option {
+	return optionFunc(func(c config) config {
+		if n < 1 {
+			n = defaultBlockIDs
+		}
+		c.maxBlockIDs = n
+		return c
+	})
+}
+
+// NewTracer returns a Tracer. It never fails and never returns nil; nil options are ignored.
+func NewTracer(opts ...Option) *Tracer {
+	c := config{maxBlockIDs: defaultBlockIDs}
+	for _, o := range opts {
+		if o != nil {
+			c = o.apply(c)
+		}
+	}
+	if c.provider == nil {
+		c.provider = otel.GetTracerProvider()
+	}
+	return &Tracer{
+		otel:     c.provider.Tracer(ScopeName),
+		config:   c,
+		sessions: newSessions(c.maxBlockIDs),
+	}
+}
+
+// scope is a context that knows what was started in it. Handles carry theirs inside them, so that it costs no
+// allocation of its own.
+type scope struct {
+	context.Context
+	span  *handle // the innermost span
+	run   *Run
+	group *Group
+	tool  *Tool
+}
+
+type scopeKey struct{}
+
+func (s *scope) Value(key any) any {
+	if key == (scopeKey{}) {
+		return s
+	}
+	return s.Context.Value(key)
+}
+
+// scopeOf returns the innermost scope of ctx, nil when there is none.
+func scopeOf(ctx context.Context) *scope {
+	s, _ := ctx.Value(scopeKey{}).(*scope)
+	return s
+}

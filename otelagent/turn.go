@@ -1,0 +1,216 @@
+package otelagent
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Turn is one open turn: a session.turn span. The nil Turn does nothing. Safe for concurrent use.
+type Turn struct {
+	handle
+	run   *Run
+	index int64
+	scope scope
+
+	// guarded by handle.mu
+	tools       ordinals
+	permissions ordinals
+	attempts    int64
+	asked       Moment // when the last request was ready
+	replied     Moment
+}
+
+// StartTurn starts a turn and returns a context in which its tool calls are to be started. The turn is a child of the run,
+// whatever span ctx holds.
+func (r *Run) StartTurn(ctx context.Context, info TurnInfo) (context.Context, *Turn) {
+	if r == nil || r.off {
+		return ctx, nil
+	}
+	t := &Turn{run: r}
+	t.origin = r.origin
+	r.placeTurn(t, &info)
+	model, provider := info.Model, info.Provider
+	if model == "" {
+		model = r.model
+	}
+	if provider == "" {
+		provider = r.vendor
+	}
+	a := startAttrs(r.origin)
+	a.profileModel(operationTurn, provider, model)
+	a.add(r.header...)
+	a.kv = append(a.kv, spans.TurnIndexKey.Int64(t.index), spans.CaptureLevelKey.String(r.tracer.config.capture.word()))
+	a.name(spans.TurnTriggerKey, string(info.Trigger))
+	a.name(spans.ModelVariantKey, info.Variant)
+	ctx = t.begin(ctx, &r.handle, &kindTurn, info.Start, a, seed{turn: t.turn, at: t.at})
+	r.started(&t.handle, &r.counts.turns)
+	t.scope = scope{Context: ctx, span: &t.handle, run: r}
+	return &t.scope, t
+}
+
+// placeTurn gives the turn its index, and with derived ids what its seed needs.
+func (r *Run) placeTurn(t *Turn, info *TurnInfo) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.index = info.Index
+	if t.index < 0 {
+		t.index = r.nextTurn
+	}
+	r.nextTurn = max(r.nextTurn, t.index+1)
+	if !r.tracer.config.derivedIDs {
+		return
+	}
+	t.turn = strconv.FormatInt(t.index, 10)
+	if _, used := r.usedTurns[t.index]; used {
+		info.Start = info.Start.now()
+		t.at = startText(info.Start.Time)
+		return
+	}
+	if r.usedTurns == nil {
+		r.usedTurns = make(map[int64]struct{})
+	}
+	r.usedTurns[t.index] = struct{}{}
+}
+
+// Request tells what the model receives, once per attempt. The standard keys of the turn are those of the last call.
+func (t *Turn) Request(req Request) {
+	if t == nil || !t.recording {
+		return
+	}
+	a := endAttrs(t.origin, 10)
+	a.profileRequest(&req)
+	a.name(spans.RequestFormatKey, req.Format)
+	a.int(spans.RequestMessagesKey, int64(len(req.Messages)))
+	a.count(spans.RequestBytesKey, req.Bytes)
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return
+	}
+	t.attempts = max(t.attempts, int64(req.Attempt)+1)
+	t.asked = req.At.now()
+	if t.capturing() {
+		c, n := &t.content, req.Attempt
+		c.addMessages(t.origin, spans.ListRequest, n, req.Messages)
+		if id := c.addOne(t.origin, spans.ListParams, n, req.System, spans.ProvenanceSystem); !id.IsZero() {
+			a.text(spans.PromptDigestKey, id.String())
+		}
+		if id := c.addOne(t.origin, spans.ListParams, n, req.Tools, spans.ProvenanceTools); !id.IsZero() {
+			a.text(spans.ToolsDigestKey, id.String())
+		}
+		c.addOne(t.origin, spans.ListParams, n, req.Rest, spans.ProvenanceRest)
+	}
+	t.span.SetAttributes(a.kv...)
+}
+
+// Replied tells that the model call is over. With the time of the request it gives the duration of the model call, unless
+// TurnResult tells it or one of the two times is only derived from others.
+func (t *Turn) Replied(at Moment) {
+	if t == nil || !t.recording {
+		return
+	}
+	t.mu.Lock()
+	t.replied = at.now()
+	t.mu.Unlock()
+}
+
+// AddInput tells of a message that arrived during the turn and is not its reply: prompts, steering, tool results,
+// extension messages, in the order of arrival. Limit: 4,096 messages; later ones are not kept.
+func (t *Turn) AddInput(m Message) {
+	if t == nil || !t.capturing() {
+		return
+	}
+	t.addMessage(spans.ListInput, &m)
+}
+
+// Note tells of something that happened in the turn and has no other place; see [Run.Note].
+func (t *Turn) Note(typ string, body []byte, at Moment) {
+	if t != nil {
+		t.note(typ, body, at)
+	}
+}
+
+// End ends the turn, once; later calls do nothing.
+func (t *Turn) End(res TurnResult) {
+	if t == nil {
+		return
+	}
+	a := endAttrs(t.origin, 32)
+	var failed spans.ErrorType
+	if t.recording {
+		a.profileReply(&res)
+		a.name(spans.TurnStopReasonKey, res.StopReason)
+		if res.Provider != "" && res.Provider != "unknown" {
+			a.name(spans.ProviderNameKey, res.Provider)
+		}
+		if res.Usage != nil {
+			a.usage(res.Usage, &turnUsageKeys)
+			a.profileUsage(res.Usage.normal())
+		}
+		if res.Cost != nil {
+			a.kv = append(a.kv, spans.TurnCostKey.Float64(*res.Cost))
+			a.name(spans.TurnCostCurrencyKey, res.Currency)
+		}
+		a.text(spans.ErrorMessageKey, res.Error)
+		switch {
+		case res.Failed && res.Cancelled:
+			failed = spans.ErrorTypeCancelled
+		case res.Failed:
+			failed = spans.ErrorTypeProvider
+		}
+		t.reply(&res, &a)
+	}
+	t.finish(res.End, spans.KnownObserved, &a, failed)
+}
+
+// reply adds what the turn knows of its model call, and the content of the result.
+func (t *Turn) reply(res *TurnResult, a *attrs) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.modelCall(res.ModelCall, a)
+	if t.ended || !t.capturing() {
+		return
+	}
+	if res.Output != nil {
+		t.content.list(spans.ListOutput, 0).add(t.content.message(t.origin, res.Output))
+	}
+	if res.Results != nil {
+		t.content.addMessages(t.origin, spans.ListResults, 0, res.Results)
+	}
+}
+
+// modelCall adds the number of attempts, where there was more than one, and the duration of the model call, where it is
+// known. The caller holds the lock.
+func (t *Turn) modelCall(known time.Duration, a *attrs) {
+	if t.attempts > 1 {
+		a.int(spans.TurnAttemptsKey, t.attempts)
+	}
+	if known == 0 && measured(t.asked) && measured(t.replied) {
+		known = t.replied.Time.Sub(t.asked.Time)
+	}
+	if known > 0 {
+		a.int(spans.TurnModelCallDurationKey, int64(known))
+	}
+}
+
+// measured reports whether a duration may be computed from at.
+func measured(at Moment) bool {
+	return !at.Time.IsZero() &&
+		(at.Source == "" || at.Source == spans.TimeSourceEvent || at.Source == spans.TimeSourceArrival)
+}
+
+// Close ends the turn for want of an end, as last seen. Once; later calls do nothing.
+func (t *Turn) Close(at Moment) {
+	if t == nil {
+		return
+	}
+	a := endAttrs(t.origin, 8)
+	t.mu.Lock()
+	t.modelCall(0, &a)
+	t.mu.Unlock()
+	t.finish(at, spans.KnownClosed, &a, "")
+}

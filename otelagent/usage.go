@@ -1,0 +1,64 @@
+package otelagent
+
+import (
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// normalUsage is usage under one rule for all providers: input includes cached tokens, output includes reasoning.
+type normalUsage struct {
+	input, output, reasoning, cacheRead, cacheWrite int64
+}
+
+func (u *Usage) normal() normalUsage {
+	n := normalUsage{u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite}
+	if u.Rule == spans.UsageRuleExcludesCache {
+		n.input += u.CacheRead + u.CacheWrite
+	}
+	return n
+}
+
+// usageKeys are the keys of one place where usage stands.
+type usageKeys struct {
+	normal   [5]attribute.Key // input, output, reasoning, cache read, cache write
+	reported [6]attribute.Key // the same and the total
+}
+
+var turnUsageKeys = usageKeys{
+	normal: [5]attribute.Key{spans.UsageInputKey, spans.UsageOutputKey, spans.UsageReasoningKey, spans.UsageCacheReadKey,
+		spans.UsageCacheWriteKey},
+	reported: [6]attribute.Key{spans.UsageReportedInputKey, spans.UsageReportedOutputKey, spans.UsageReportedReasoningKey,
+		spans.UsageReportedCacheReadKey, spans.UsageReportedCacheWriteKey, spans.UsageReportedTotalKey},
+}
+
+var runUsageKeys = usageKeys{
+	normal: [5]attribute.Key{spans.RunUsageInputKey, spans.RunUsageOutputKey, spans.RunUsageReasoningKey,
+		spans.RunUsageCacheReadKey, spans.RunUsageCacheWriteKey},
+	reported: [6]attribute.Key{spans.RunUsageReportedInputKey, spans.RunUsageReportedOutputKey,
+		spans.RunUsageReportedReasoningKey, spans.RunUsageReportedCacheReadKey, spans.RunUsageReportedCacheWriteKey,
+		spans.RunUsageReportedTotalKey},
+}
+
+var groupUsageKeys = [6]attribute.Key{spans.GroupUsageInputKey, spans.GroupUsageOutputKey, spans.GroupUsageReasoningKey,
+	spans.GroupUsageCacheReadKey, spans.GroupUsageCacheWriteKey, spans.GroupUsageTotalKey}
+
+// usage adds normalised and reported counts and the rule between them.
+func (a *attrs) usage(u *Usage, keys *usageKeys) {
+	n := u.normal()
+	for i, v := range [...]int64{n.input, n.output, n.reasoning, n.cacheRead, n.cacheWrite} {
+		a.int(keys.normal[i], v)
+	}
+	a.reportedUsage(u, &keys.reported)
+	rule := u.Rule
+	if rule == "" {
+		rule = spans.UsageRuleIncludesCache
+	}
+	a.name(spans.UsageRuleKeyKey, string(rule))
+}
+
+func (a *attrs) reportedUsage(u *Usage, keys *[6]attribute.Key) {
+	for i, v := range [...]int64{u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite, u.Total} {
+		a.int(keys[i], v)
+	}
+}
