@@ -10,8 +10,13 @@ import (
 // The tree. It is what Assemble makes of a set of rows, what exports are written from, and, as JSON, what
 // `otelagent show --json` prints (docs/formats.md). Order of slices is part of the shape; a nil slice is empty.
 
+// TreeFormat is the version of the tree's JSON form: Session.Format. Later versions add fields and never change one.
+const TreeFormat = 1
+
 // Session is everything one conversation produced.
 type Session struct {
+	// Format is TreeFormat.
+	Format int    `json:"format"`
 	Tenant string `json:"tenant,omitempty"`
 	ID     string `json:"id"`
 	// MadeUp says that the id was made by us.
@@ -47,8 +52,12 @@ type Span struct {
 	EndSource   spans.TimeSource `json:"end_source,omitempty"`
 	Seq         int64            `json:"seq,omitempty"`
 	EndSeq      int64            `json:"end_seq,omitempty"`
+	// EventsDropped is how many notes the source left out because the bound of the span was reached.
+	EventsDropped int64 `json:"events_dropped,omitempty"`
 	// Extra are attributes of the span that the tree has no field for, kept as they came.
 	Extra map[string]any `json:"extra,omitempty"`
+	// Lists are lists of names that this version does not know for the kind of span.
+	Lists map[string]*Refs `json:"lists,omitempty"`
 }
 
 // Run is one execution of an agent loop.
@@ -63,14 +72,17 @@ type Run struct {
 	Provider string `json:"provider,omitempty"`
 	Dialect  string `json:"dialect,omitempty"`
 
-	ParentID         string             `json:"parent_id,omitempty"`
-	ParentSessionID  string             `json:"parent_session_id,omitempty"`
-	ParentToolCallID string             `json:"parent_tool_call_id,omitempty"`
-	Continuation     spans.Continuation `json:"continuation,omitempty"`
-	ContinuationTag  string             `json:"continuation_tag,omitempty"`
-	ForkParentID     string             `json:"fork_parent_id,omitempty"`
-	GroupStart       time.Time          `json:"group_start,omitzero"`
-	GroupRole        spans.GroupRole    `json:"group_role,omitempty"`
+	// ParentID is the run that this one continues or was spawned by, as the loop named it; Session.Parent resolves it.
+	ParentID         string `json:"parent_id,omitempty"`
+	ParentSessionID  string `json:"parent_session_id,omitempty"`
+	ParentToolCallID string `json:"parent_tool_call_id,omitempty"`
+	// ParentCut says that runs name each other as parents and that the link of this one is not followed.
+	ParentCut       bool               `json:"parent_cut,omitempty"`
+	Continuation    spans.Continuation `json:"continuation,omitempty"`
+	ContinuationTag string             `json:"continuation_tag,omitempty"`
+	ForkParentID    string             `json:"fork_parent_id,omitempty"`
+	GroupStart      time.Time          `json:"group_start,omitzero"`
+	GroupRole       spans.GroupRole    `json:"group_role,omitempty"`
 
 	// Config is the verbatim configuration snapshot; nil when it was not captured or not there.
 	Config    RawJSON `json:"config,omitempty"`
@@ -86,9 +98,14 @@ type Run struct {
 	ErrorType  spans.ErrorType `json:"error_type,omitempty"`
 	Error      string          `json:"error,omitempty"`
 
-	// Usage is the sum over the turns that arrived; Reported is the loop's own roll-up.
-	Usage    Usage          `json:"usage"`
-	Reported *ReportedUsage `json:"reported_usage,omitempty"`
+	// Usage is the sum over the turns that arrived. RollUp and Reported are the loop's own sum, normalised and as it came.
+	Usage    Usage           `json:"usage"`
+	RollUp   *Usage          `json:"roll_up_usage,omitempty"`
+	Reported *ReportedUsage  `json:"reported_usage,omitempty"`
+	Rule     spans.UsageRule `json:"usage_rule,omitempty"`
+
+	// RulesDigest names the permission rules in force.
+	RulesDigest string `json:"rules_digest,omitempty"`
 
 	Capture spans.Capture `json:"capture,omitempty"`
 	// Turns by index, then start. ToolCalls, Compactions and Permissions are those that belong to no turn.
@@ -105,12 +122,15 @@ type Run struct {
 // Group is a parallel group: runs started together, of which one is selected.
 type Group struct {
 	Span
-	Members       []string        `json:"members,omitempty"`
-	SelectedID    string          `json:"selected_id,omitempty"`
-	SelectedIndex int64           `json:"selected_index"`
-	Evaluation    *ReportedUsage  `json:"evaluation_usage,omitempty"`
-	Status        spans.RunStatus `json:"status"`
-	Defects       []Defect        `json:"defects,omitempty"`
+	Members       []string `json:"members,omitempty"`
+	SelectedID    string   `json:"selected_id,omitempty"`
+	SelectedIndex int64    `json:"selected_index"`
+	// Evaluation is the usage of the evaluation as reported. It is the judge's own and part of no sum.
+	Evaluation *ReportedUsage  `json:"evaluation_usage,omitempty"`
+	Dialect    string          `json:"dialect,omitempty"`
+	Status     spans.RunStatus `json:"status"`
+	Events     []Note          `json:"events,omitempty"`
+	Defects    []Defect        `json:"defects,omitempty"`
 }
 
 // Turn is one model request, its reply, and the tool calls that reply caused.
@@ -139,8 +159,18 @@ type Turn struct {
 	Rule     spans.UsageRule `json:"usage_rule,omitempty"`
 	Cost     *float64        `json:"cost,omitempty"`
 	Currency string          `json:"currency,omitempty"`
-	// ModelCallNS is the time of the model call alone, in ns; 0 when it is not known.
-	ModelCallNS int64 `json:"model_call_ns,omitempty"`
+	// ModelCallNS is the time of the model call alone, FirstChunkNS the time to the first piece of the reply, in ns; 0 when
+	// it is not known.
+	ModelCallNS  int64 `json:"model_call_ns,omitempty"`
+	FirstChunkNS int64 `json:"first_chunk_ns,omitempty"`
+
+	// What is known of the request and the reply without their content.
+	ResponseID      string `json:"response_id,omitempty"`
+	RequestMessages int64  `json:"request_messages,omitempty"`
+	RequestBytes    int64  `json:"request_bytes,omitempty"`
+	RequestDigest   string `json:"request_digest,omitempty"`
+	PromptDigest    string `json:"prompt_digest,omitempty"`
+	ToolsDigest     string `json:"tools_digest,omitempty"`
 
 	Capture spans.Capture `json:"capture,omitempty"`
 	// Requests by attempt.
@@ -223,7 +253,10 @@ type Permission struct {
 	DecidedBy string                 `json:"decided_by,omitempty"`
 	WaitNS    int64                  `json:"wait_ns,omitempty"`
 	Derived   bool                   `json:"derived,omitempty"`
-	Defects   []Defect               `json:"defects,omitempty"`
+	// RulesDigest names the rule set.
+	RulesDigest string   `json:"rules_digest,omitempty"`
+	Events      []Note   `json:"events,omitempty"`
+	Defects     []Defect `json:"defects,omitempty"`
 }
 
 // Usage are the five normalised counts in tokens: input includes cached tokens, output includes reasoning.
@@ -284,7 +317,9 @@ type Defect struct {
 type Refs struct {
 	Count    int64 `json:"count"`
 	Complete bool  `json:"complete"`
-	Items    []Ref `json:"items,omitempty"`
+	// Digest is the chain digest over full block ids, which Content checks.
+	Digest string `json:"digest,omitempty"`
+	Items  []Ref  `json:"items,omitempty"`
 }
 
 // RawJSON is JSON text as it came.
