@@ -1,0 +1,12 @@
+// Package otelsetup installs an OpenTelemetry SDK that suits agent sessions, for programs that have none: OTLP over gRPC or
+// HTTP, limits that keep large span events whole, ids derived from addresses where the tracer asks for them, and a count
+// of what was delivered.
+//
+//	p, err := otelsetup.Setup(ctx, otelsetup.WithServiceName("my-agent"))
+//	if err != nil { … }
+//	defer p.Shutdown(ctx)
+//	tracer := otelagent.NewTracer()
+//
+// The OTEL_* variables of the SDK and its OTLP exporters work as documented there. A program that already has a provider
+// does not need this package.
+package otelsetup

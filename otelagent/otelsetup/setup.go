@@ -1,0 +1,313 @@
+package otelsetup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Protocol is a way to carry OTLP; the words are those of OTEL_EXPORTER_OTLP_PROTOCOL.
+type Protocol string
+
+// The protocols.
+const (
+	// GRPC is OTLP over gRPC, by default to localhost:4317 without TLS.
+	GRPC Protocol = "grpc"
+	// HTTP is OTLP as protobuf over HTTP, by default to http://localhost:4318/v1/traces.
+	HTTP Protocol = "http/protobuf"
+)
+
+// batchSize is how many spans one request carries at most. Receivers over gRPC refuse more than 4 MiB and the whole batch is
+// lost, and spans that carry requests are large.
+const batchSize = 64
+
+// Limits of a span, in number; a span of ours has at most 47 events and an event at most 5 attributes. The length of values is
+// not limited: a body cut short is not the body that its id names.
+const (
+	spanEvents     = 1024
+	spanAttributes = 512
+	spanLinks      = 1024
+)
+
+// Option configures Setup.
+type Option interface {
+	apply(config) config
+}
+
+type optionFunc func(config) config
+
+func (f optionFunc) apply(c config) config { return f(c) }
+
+type config struct {
+	protocol Protocol
+	endpoint string
+	service  string
+	tenant   string
+	exporter sdktrace.SpanExporter
+	blocking bool
+	local    bool
+	sampler  sdktrace.Sampler
+}
+
+// WithProtocol chooses how OTLP is carried. Default: OTEL_EXPORTER_OTLP_TRACES_PROTOCOL, OTEL_EXPORTER_OTLP_PROTOCOL, GRPC.
+func WithProtocol(p Protocol) Option {
+	return optionFunc(func(c config) config { c.protocol = p; return c })
+}
+
+// WithEndpoint sets where spans go: a URL, or host:port, which is taken as http://host:port. With https there is TLS. A URL
+// without a path means /v1/traces over HTTP. Default: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, OTEL_EXPORTER_OTLP_ENDPOINT, and
+// without them a collector on this machine.
+func WithEndpoint(url string) Option {
+	return optionFunc(func(c config) config { c.endpoint = url; return c })
+}
+
+// WithServiceName sets service.name. Default: OTEL_SERVICE_NAME, else what the SDK makes of the program's name.
+func WithServiceName(name string) Option {
+	return optionFunc(func(c config) config { c.service = name; return c })
+}
+
+// WithTenant sets the owner of the sessions, the resource attribute otelagent.tenant. Default: what
+// OTEL_RESOURCE_ATTRIBUTES says, else none.
+func WithTenant(tenant string) Option {
+	return optionFunc(func(c config) config { c.tenant = tenant; return c })
+}
+
+// WithExporter sends spans to e instead of over OTLP; Setup takes it over and shuts it down. Nil is ignored.
+func WithExporter(e sdktrace.SpanExporter) Option {
+	return optionFunc(func(c config) config {
+		if e != nil {
+			c.exporter = e
+		}
+		return c
+	})
+}
+
+// WithSampler sets the sampler. Default, and with nil: what OTEL_TRACES_SAMPLER says, else all traces.
+func WithSampler(s sdktrace.Sampler) Option {
+	return optionFunc(func(c config) config { c.sampler = s; return c })
+}
+
+// WithBlocking makes the end of a span wait while the queue is full, instead of dropping the span. For programs that replay
+// input and have no user waiting; never for an agent.
+func WithBlocking() Option {
+	return optionFunc(func(c config) config { c.blocking = true; return c })
+}
+
+// WithoutGlobal leaves the process-wide provider and propagator alone. Default: Setup installs its provider, and W3C trace
+// context and baggage as propagator.
+func WithoutGlobal() Option {
+	return optionFunc(func(c config) config { c.local = true; return c })
+}
+
+// Providers is an installed SDK. Safe for concurrent use.
+type Providers struct {
+	tracer *sdktrace.TracerProvider
+	counts counts
+}
+
+// Setup installs an SDK. It does not connect: a collector that is away is an error of Shutdown and Stats, not of Setup. Its
+// errors are a wrong option or OTEL_* variable. The caller ends it with Shutdown.
+//
+// OTEL_SDK_DISABLED=true and OTEL_TRACES_EXPORTER=none make a provider that sends nothing.
+func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
+	var c config
+	for _, o := range opts {
+		if o != nil {
+			c = o.apply(c)
+		}
+	}
+	res, err := c.resource(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &Providers{}
+	provider := []sdktrace.TracerProviderOption{
+		sdktrace.WithResource(res),
+		sdktrace.WithRawSpanLimits(spanLimits()),
+		sdktrace.WithIDGenerator(newIDGenerator(tenantOf(res))),
+	}
+	if c.sampler != nil {
+		provider = append(provider, sdktrace.WithSampler(c.sampler))
+	}
+	exporter, err := c.open(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case exporter == nil:
+		provider = append(provider, sdktrace.WithSampler(sdktrace.NeverSample()))
+	default:
+		provider = append(provider, sdktrace.WithSpanProcessor(&p.counts),
+			sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(p.counts.wrap(exporter), c.batch()...)))
+	}
+	p.tracer = sdktrace.NewTracerProvider(provider...)
+	if !c.local {
+		otel.SetTracerProvider(p.tracer)
+		otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
+	}
+	return p, nil
+}
+
+// TracerProvider returns the provider, for otelagent.WithTracerProvider.
+func (p *Providers) TracerProvider() *sdktrace.TracerProvider { return p.tracer }
+
+// ForceFlush sends what has ended so far. It waits for the network, at most until ctx ends.
+func (p *Providers) ForceFlush(ctx context.Context) error { return p.tracer.ForceFlush(ctx) }
+
+// Shutdown sends what has ended and lets go of everything. It waits for the network, at most until ctx ends. Spans ended
+// later are lost. A second call does nothing.
+func (p *Providers) Shutdown(ctx context.Context) error { return p.tracer.Shutdown(ctx) }
+
+// Stats returns what became of the spans so far; final after Shutdown.
+func (p *Providers) Stats() Stats { return p.counts.stats() }
+
+func (c *config) batch() []sdktrace.BatchSpanProcessorOption {
+	var opts []sdktrace.BatchSpanProcessorOption
+	if os.Getenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE") == "" {
+		opts = append(opts, sdktrace.WithMaxExportBatchSize(batchSize))
+	}
+	if c.blocking {
+		opts = append(opts, sdktrace.WithBlocking())
+	}
+	return opts
+}
+
+// spanLimits raises the limits that the environment sets, where they are lower than what spans of ours need.
+func spanLimits() sdktrace.SpanLimits {
+	l := sdktrace.NewSpanLimits()
+	raise := func(limit *int, least int) {
+		if *limit >= 0 {
+			*limit = max(*limit, least)
+		}
+	}
+	l.AttributeValueLengthLimit = -1
+	raise(&l.EventCountLimit, spanEvents)
+	raise(&l.AttributeCountLimit, spanAttributes)
+	raise(&l.AttributePerEventCountLimit, sdktrace.DefaultAttributePerEventCountLimit)
+	raise(&l.LinkCountLimit, spanLinks)
+	raise(&l.AttributePerLinkCountLimit, sdktrace.DefaultAttributePerLinkCountLimit)
+	return l
+}
+
+func (c *config) resource(ctx context.Context) (*resource.Resource, error) {
+	var own []attribute.KeyValue
+	if c.service != "" {
+		own = append(own, attribute.String("service.name", c.service))
+	}
+	if c.tenant != "" {
+		own = append(own, spans.TenantKey.String(c.tenant))
+	}
+	given, err := resource.New(ctx, resource.WithAttributes(own...))
+	if err != nil {
+		return nil, fmt.Errorf("otelsetup: resource: %w", err)
+	}
+	// The default resource is what OTEL_RESOURCE_ATTRIBUTES, OTEL_SERVICE_NAME and the SDK say.
+	res, err := resource.Merge(resource.Default(), given)
+	if err != nil && !errors.Is(err, resource.ErrSchemaURLConflict) {
+		return nil, fmt.Errorf("otelsetup: resource: %w", err)
+	}
+	return res, nil
+}
+
+func tenantOf(r *resource.Resource) string {
+	v, _ := r.Set().Value(spans.TenantKey)
+	return v.AsString()
+}
+
+// open makes the exporter; nil when nothing is to be sent.
+func (c *config) open(ctx context.Context) (sdktrace.SpanExporter, error) {
+	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
+		return nil, nil
+	}
+	if c.exporter != nil {
+		return c.exporter, nil
+	}
+	switch kind := os.Getenv("OTEL_TRACES_EXPORTER"); kind {
+	case "", "otlp":
+	case "none":
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("otelsetup: OTEL_TRACES_EXPORTER=%q: want otlp or none", kind)
+	}
+	protocol := c.protocol
+	if protocol == "" {
+		protocol = Protocol(firstEnv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"))
+	}
+	switch protocol {
+	case GRPC, "":
+		return c.openGRPC(ctx)
+	case HTTP:
+		return c.openHTTP(ctx)
+	}
+	return nil, fmt.Errorf("otelsetup: protocol %q: want %s or %s", protocol, GRPC, HTTP)
+}
+
+func (c *config) openGRPC(ctx context.Context) (sdktrace.SpanExporter, error) {
+	var opts []otlptracegrpc.Option
+	switch {
+	case c.endpoint != "":
+		opts = append(opts, otlptracegrpc.WithEndpointURL(withScheme(c.endpoint)))
+	case endpointEnv() == "":
+		opts = append(opts, otlptracegrpc.WithEndpointURL("http://localhost:4317"))
+	}
+	e, err := otlptracegrpc.New(ctx, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("otelsetup: open OTLP over gRPC: %w", err)
+	}
+	return e, nil
+}
+
+func (c *config) openHTTP(ctx context.Context) (sdktrace.SpanExporter, error) {
+	var opts []otlptracehttp.Option
+	switch {
+	case c.endpoint != "":
+		opts = append(opts, otlptracehttp.WithEndpointURL(withPath(withScheme(c.endpoint))))
+	case endpointEnv() == "":
+		opts = append(opts, otlptracehttp.WithEndpointURL("http://localhost:4318/v1/traces"))
+	}
+	e, err := otlptracehttp.New(ctx, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("otelsetup: open OTLP over HTTP: %w", err)
+	}
+	return e, nil
+}
+
+func endpointEnv() string {
+	return firstEnv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+}
+
+func firstEnv(names ...string) string {
+	for _, n := range names {
+		if v := os.Getenv(n); v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+func withScheme(endpoint string) string {
+	if strings.Contains(endpoint, "://") {
+		return endpoint
+	}
+	return "http://" + endpoint
+}
+
+// withPath adds the usual path to a URL without one.
+func withPath(url string) string {
+	_, rest, _ := strings.Cut(url, "://")
+	if _, path, found := strings.Cut(rest, "/"); found && path != "" {
+		return url
+	}
+	return strings.TrimSuffix(url, "/") + "/v1/traces"
+}
