@@ -595,9 +595,6 @@ func (a *assembler) turn(run *Run, index int64, own, rest []entry) {
 		a.turnLists(t, c.payloads[i].row)
 		t.Events = a.notes(t.Events, c.payloads[i].row)
 	}
-	if t.Results != nil && f.counted && f.counts[countToolCalls] < 0 {
-		f.counts[countToolCalls] = t.Results.Count // a reply causes at least as many calls as there are results
-	}
 	f.check(&t.Defects, &c)
 	run.Turns = append(run.Turns, t)
 }

@@ -9,20 +9,98 @@ import (
 // Summary is what a list of sessions shows of one. Stores keep it as a projection: it may lag and can be made anew.
 type Summary struct {
 	Key
-	Status    spans.SessionStatus `json:"status"`
-	Agent     string              `json:"agent,omitempty"`
-	AgentID   string              `json:"agent_id,omitempty"`
-	Model     string              `json:"model,omitempty"`
-	Dialect   string              `json:"dialect,omitempty"`
-	Start     time.Time           `json:"start"`
-	Last      time.Time           `json:"last"`
-	Runs      int64               `json:"runs"`
-	Turns     int64               `json:"turns"`
-	ToolCalls int64               `json:"tool_calls"`
+	Status  spans.SessionStatus `json:"status"`
+	Agent   string              `json:"agent,omitempty"`
+	AgentID string              `json:"agent_id,omitempty"`
+	// Model is the one that answered last, else the last one asked for.
+	Model     string    `json:"model,omitempty"`
+	Dialect   string    `json:"dialect,omitempty"`
+	Start     time.Time `json:"start"`
+	Last      time.Time `json:"last"`
+	Runs      int64     `json:"runs"`
+	Turns     int64     `json:"turns"`
+	ToolCalls int64     `json:"tool_calls"`
 	// Errors counts failed turns and tool calls, Denied denied tool calls and inputs, Defects what was not reconciled
 	// (observations left out).
 	Errors  int64 `json:"errors"`
 	Denied  int64 `json:"denied"`
 	Defects int64 `json:"defects"`
 	Usage   Usage `json:"usage"`
+}
+
+// Summarize returns what a list of sessions shows of s. Groups are not counted as runs, and observations not as defects.
+func Summarize(s *Session) Summary {
+	sum := Summary{
+		Key:    Key{Tenant: s.Tenant, ID: s.ID},
+		Status: s.Status, Agent: s.Agent, AgentID: s.AgentID, Dialect: s.Dialect,
+		Start: s.Start, Last: s.Last, Usage: s.Usage,
+		Runs: int64(len(s.Runs)),
+	}
+	observation := map[spans.DefectCode]bool{}
+	for _, d := range spans.Defects() {
+		observation[d.Code] = d.Observation
+	}
+	defects := func(l []Defect) {
+		for _, d := range l {
+			if !observation[d.Code] {
+				sum.Defects++
+			}
+		}
+	}
+	permissions := func(l []*Permission) {
+		for _, p := range l {
+			defects(p.Defects)
+			if p.Action == spans.ActionDeny && p.Target == spans.PermissionTargetInput {
+				sum.Denied++
+			}
+		}
+	}
+	tools := func(l []*ToolCall) {
+		sum.ToolCalls += int64(len(l))
+		for _, t := range l {
+			defects(t.Defects)
+			permissions(t.Permissions)
+			switch t.Outcome {
+			case spans.OutcomeError:
+				sum.Errors++
+			case spans.OutcomeDenied:
+				sum.Denied++
+			}
+		}
+	}
+	compactions := func(l []*Compaction) {
+		for _, c := range l {
+			defects(c.Defects)
+		}
+	}
+	defects(s.Defects)
+	for _, g := range s.Groups {
+		defects(g.Defects)
+	}
+	for _, r := range s.Runs {
+		defects(r.Defects)
+		tools(r.ToolCalls)
+		compactions(r.Compactions)
+		permissions(r.Permissions)
+		sum.Turns += int64(len(r.Turns))
+		if r.Model != "" {
+			sum.Model = r.Model
+		}
+		for _, t := range r.Turns {
+			defects(t.Defects)
+			tools(t.ToolCalls)
+			compactions(t.Compactions)
+			permissions(t.Permissions)
+			if t.Failed {
+				sum.Errors++
+			}
+			switch {
+			case t.Answered != "":
+				sum.Model = t.Answered
+			case t.Model != "":
+				sum.Model = t.Model
+			}
+		}
+	}
+	return sum
 }
