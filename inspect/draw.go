@@ -137,36 +137,50 @@ func (d *drawer) node(n *node, first, rest string) {
 	}
 	d.flush()
 
-	last := -1
+	last, branched := -1, false
 	for i, it := range n.items {
-		if it.branch != nil {
+		branched = branched || it.branch != nil
+		if branched { // text behind a branch becomes one, else it would seem to belong to that branch
 			last = i
 		}
 	}
+	branched = false
 	for i, it := range n.items {
-		stem := "   "
-		if i < last {
-			stem = "│  "
-		}
-		if it.branch == nil {
-			room := d.width - width(rest+stem) - labelWidth
-			lines := []string{cut(it.text, room)}
-			if it.wrap {
-				lines = wrap(it.text, room)
-			}
-			for i, l := range lines {
-				d.put(dim, rest+stem)
-				d.put(it.style, padRight([]string{it.label, ""}[min(i, 1)], labelWidth))
-				d.buf.WriteString(l)
-				d.flush()
-			}
-			continue
-		}
-		fork := "├─ "
+		fork, stem := "├─ ", "│  "
 		if i == last {
 			fork = "└─ "
 		}
-		d.node(it.branch, rest+fork, rest+stem)
+		if i >= last {
+			stem = "   "
+		}
+		branched = branched || it.branch != nil
+		switch {
+		case it.branch != nil:
+			d.node(it.branch, rest+fork, rest+stem)
+		case branched:
+			d.text(it, rest+fork, rest+stem)
+		default:
+			d.text(it, rest+stem, rest+stem)
+		}
+	}
+}
+
+// text draws a line of text, or a few.
+func (d *drawer) text(it item, first, rest string) {
+	room := d.width - width(first) - labelWidth
+	lines := []string{cut(it.text, room)}
+	if it.wrap {
+		lines = wrap(it.text, room)
+	}
+	for i, l := range lines {
+		lead, label := first, it.label
+		if i > 0 {
+			lead, label = rest, ""
+		}
+		d.put(dim, lead)
+		d.put(it.style, padRight(label, labelWidth))
+		d.buf.WriteString(l)
+		d.flush()
 	}
 }
 

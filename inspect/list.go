@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"io"
 	"strconv"
+	"time"
 
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/spans"
@@ -35,7 +36,7 @@ func List(w io.Writer, list []session.Summary, o Options) error {
 		{name: "SESSION", value: func(i int) (string, style) { return ids[i], bold }},
 		{name: "LAST", value: func(i int) (string, style) {
 			if o.Now.IsZero() && !list[i].Last.IsZero() {
-				return list[i].Last.UTC().Format("2006-01-02 15:04"), dim
+				return list[i].Last.In(cmp.Or(o.Location, time.UTC)).Format("2006-01-02 15:04"), dim
 			}
 			return ago(list[i].Last, o.Now), dim
 		}},

@@ -3,6 +3,7 @@ package inspect
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -122,26 +123,63 @@ func resultText(body string) string {
 
 // argsText returns arguments as they would stand between the parentheses of a call: name: value, name: value.
 func argsText(body string) string {
-	dec := json.NewDecoder(strings.NewReader(body))
-	dec.UseNumber()
-	t, err := dec.Token()
-	if err != nil || t != json.Delim('{') {
+	fields, ok := members(body)
+	if !ok {
 		return valueText([]byte(body))
 	}
-	var b strings.Builder
-	for dec.More() && b.Len() < maxScan {
-		name, err := dec.Token()
-		var value json.RawMessage
-		if err != nil || dec.Decode(&value) != nil {
-			return compact([]byte(body))
-		}
-		if b.Len() > 0 {
-			b.WriteString(", ")
-		}
-		s, _ := name.(string)
-		b.WriteString(s + ": " + valueText(value))
+	var out []string
+	for _, f := range fields {
+		out = append(out, f.name+": "+valueText(f.value))
 	}
-	return b.String()
+	return strings.Join(out, ", ")
+}
+
+// eventText returns what an event says beside where it belongs, which its place in the tree tells.
+func eventText(body string) string {
+	fields, ok := members(body)
+	if !ok {
+		return valueText([]byte(body))
+	}
+	fields = slices.DeleteFunc(fields, func(f member) bool {
+		switch f.name {
+		case "type", "session_id", "loop_id", "agent_id", "turn_index", "tool_call_id", "tool_name", "timestamp":
+			return true
+		}
+		return false
+	})
+	if len(fields) == 1 {
+		return resultText(string(fields[0].value))
+	}
+	var out []string
+	for _, f := range fields {
+		out = append(out, f.name+": "+valueText(f.value))
+	}
+	return strings.Join(out, ", ")
+}
+
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// members returns the first members of a JSON object, in their order; enough of them for a preview.
+func members(body string) ([]member, bool) {
+	dec := json.NewDecoder(strings.NewReader(body))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return nil, false
+	}
+	var out []member
+	for size := 0; dec.More() && size < maxScan; {
+		name, err := dec.Token()
+		m := member{}
+		if err != nil || dec.Decode(&m.value) != nil {
+			return nil, false
+		}
+		m.name, _ = name.(string)
+		size += len(m.name) + len(m.value)
+		out = append(out, m)
+	}
+	return out, true
 }
 
 // valueText returns a JSON string as its text and anything else as compact JSON.

@@ -70,9 +70,10 @@ type renderer struct {
 	spawned map[*session.Run]bool
 	// lead is the model of the run that is being built, which its turns need not repeat.
 	lead string
-	// system is the system prompt last shown in the run that is being built.
+	// system is the system prompt last shown of the session that is being built.
 	system string
 	zero   time.Time // what "at" counts from
+	bounds bool      // some time shown is only a bound
 }
 
 func (r *renderer) index() {
@@ -159,6 +160,11 @@ func (r *renderer) text() {
 		}
 		r.d.node(n, "", "")
 	}
+	if r.bounds {
+		r.d.blank()
+		r.d.put(dim, "~ between the times that the loop states; it states none for this one")
+		r.d.flush()
+	}
 }
 
 // header is what there is to know of the session before its runs.
@@ -206,7 +212,11 @@ func (r *renderer) header() {
 	if agent == "" {
 		agent = s.AgentID
 	}
-	r.d.field("agent", Clean(agent), Clean(s.Dialect), Clean(s.Service))
+	service := s.Service
+	if strings.HasPrefix(service, "unknown_service") { // what an SDK says when nobody named it
+		service = ""
+	}
+	r.d.field("agent", Clean(agent), Clean(s.Dialect), Clean(service))
 	r.d.field("time", r.period(s.Start, s.Last), took(s.Start, s.Last), ago(s.Last, r.o.Now))
 	r.d.field("tokens", usageWords(s.Usage)...)
 	if n, u := r.others(); n > 0 {
@@ -305,9 +315,13 @@ func (r *renderer) groupNode(g *session.Group) *node {
 func (r *renderer) run(p place, role string) *node {
 	run := p.run
 	r.placed[run] = true
-	outerLead, outerSystem := r.lead, r.system
-	r.lead, r.system = run.Model, ""
-	defer func() { r.lead, r.system = outerLead, outerSystem }()
+	lead, system := r.lead, r.system
+	r.lead = run.Model
+	if p.tree.Session != r.main.Session {
+		r.system = ""
+		defer func() { r.system = system }()
+	}
+	defer func() { r.lead = lead }()
 
 	n := &node{cols: r.cols(run.Span, &run.Usage)}
 	title := fmt.Sprintf("run %d", p.n)
@@ -349,7 +363,7 @@ func (r *renderer) run(p place, role string) *node {
 		last := lastOf(run)
 		n.line("open", yellow, strings.TrimSuffix("no end yet; last seen "+r.clock(last)+", "+ago(last, r.o.Now), ", "))
 	}
-	if run.Rejection != "" {
+	if run.Rejection != "" && !slices.ContainsFunc(run.Permissions, func(q *session.Permission) bool { return q.Reason == run.Rejection }) {
 		n.wrapped("reason", red, Clean(run.Rejection))
 	}
 	if run.Error != "" {
@@ -600,7 +614,7 @@ func (r *renderer) call(p place, c *session.ToolCall) *node {
 	n.segs = append(n.segs, seg{Clean(name), bold})
 	if args, ok := r.only(p, c.Args); ok {
 		n.segs = append(n.segs, seg{"(" + Clean(argsText(args)) + ")", plainText})
-	} else {
+	} else if c.ID != "" {
 		n.segs = append(n.segs, seg{" " + Clean(c.ID), dim})
 	}
 	if c.Truncated != nil && *c.Truncated {
@@ -619,10 +633,15 @@ func (r *renderer) call(p place, c *session.ToolCall) *node {
 	if c.Outcome == spans.OutcomeError {
 		label, lst = "error", red
 	}
+	text := Clean(c.Error)
 	if result, ok := r.only(p, c.Result); ok {
-		n.line(label, lst, Clean(resultText(result)))
-	} else if c.Error != "" {
-		n.wrapped("error", red, Clean(c.Error))
+		text = Clean(resultText(result))
+	} else {
+		label, lst = "error", red
+	}
+	known := slices.ContainsFunc(c.Permissions, func(q *session.Permission) bool { return Clean(q.Reason) == text })
+	if text != "" && !known {
+		n.line(label, lst, text)
 	}
 	r.defects(n, c.Defects)
 	return n
@@ -699,7 +718,7 @@ func (r *renderer) permission(q *session.Permission) *node {
 		n.segs = append(n.segs, seg{" " + what, plainText})
 	}
 	if t := permissionText(q); t != "" {
-		n.line("because", dim, t)
+		n.line("reason", dim, t)
 	}
 	r.defects(n, q.Defects)
 	return n
@@ -732,7 +751,7 @@ func permissionText(q *session.Permission) string {
 		add("waited " + Duration(time.Duration(q.WaitNS)))
 	}
 	if q.Derived {
-		add("inferred from the loop's events")
+		add("inferred")
 	}
 	return strings.Join(out, " · ")
 }
@@ -746,7 +765,7 @@ func (r *renderer) events(n *node, p place, notes []session.Note) {
 		text := Clean(e.Type)
 		if e.Body != nil {
 			if body, ok := p.tree.body(e.Body.Block); ok {
-				text += "  " + Clean(argsText(body))
+				text += "  " + Clean(eventText(body))
 			}
 		}
 		n.line("event", dim, text)
@@ -796,6 +815,7 @@ func (r *renderer) cols(s session.Span, u *session.Usage) []string {
 	t := took(s.Start, s.End)
 	if s.StartSource == spans.TimeSourceBound || s.EndSource == spans.TimeSourceBound {
 		t = prefixed("~", t)
+		r.bounds = r.bounds || t != ""
 	}
 	if len(r.d.cols.names) == 3 {
 		return []string{t, in, out}

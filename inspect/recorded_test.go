@@ -1,0 +1,138 @@
+package inspect_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/otelagent/otelagent/inspect"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/phi"
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/session/otlprow"
+)
+
+// wire takes what would go over OTLP and decodes it.
+type wire struct {
+	t      *testing.T
+	rows   []session.Row
+	bodies map[string]map[string]string // by session, by short id
+}
+
+func (*wire) Start(context.Context) error { return nil }
+func (*wire) Stop(context.Context) error  { return nil }
+
+func (w *wire) UploadTraces(_ context.Context, rs []*tracepb.ResourceSpans) error {
+	b, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: rs})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	batch, _, err := otlprow.DecodeProto(b)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.rows = append(w.rows, batch.Rows...)
+	for _, block := range batch.Blocks {
+		m := w.bodies[block.Session.ID]
+		if m == nil {
+			m = map[string]string{}
+			w.bodies[block.Session.ID] = m
+		}
+		m[block.ID.Short().String()] = block.Body
+	}
+	return nil
+}
+
+// recorded returns the trees of a recording, the main session first.
+func recorded(t *testing.T, path string, capture otelagent.Capture) []inspect.Tree {
+	t.Helper()
+	w := &wire{t: t, bodies: map[string]map[string]string{}}
+	exporter, err := otlptrace.New(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
+	rec := otelagent.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(provider), otelagent.WithCapture(capture)))
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for ev, err := range phi.Events(f) {
+		var bad *phi.LineError
+		switch {
+		case errors.As(err, &bad):
+			t.Logf("%s: %v", path, bad)
+		case err != nil:
+			t.Fatal(err)
+		default:
+			rec.Record(t.Context(), ev)
+		}
+	}
+	rec.Close(t.Context())
+	if err := provider.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var trees []inspect.Tree
+	for _, s := range session.AssembleAll(w.rows) {
+		bodies := w.bodies[s.ID]
+		trees = append(trees, inspect.Tree{Session: s, Body: func(id string) (string, bool) { b, ok := bodies[id]; return b, ok }})
+	}
+	if len(trees) == 0 {
+		t.Fatalf("%s has no session", path)
+	}
+	main := 0
+	for i, tree := range trees {
+		if len(tree.Runs) > 0 && tree.Runs[0].ParentID == "" {
+			main = i
+		}
+	}
+	trees[0], trees[main] = trees[main], trees[0]
+	return trees
+}
+
+// Session and agent ids, times and models of the recordings are fixed, so whole trees are compared.
+func TestRecorded(t *testing.T) {
+	const demo = "../cmd/otelagent/demo.ndjson"
+	trees := recorded(t, demo, otelagent.CaptureContent)
+	o := inspect.Options{Width: 80, Related: trees[1:]}
+	golden(t, "demo-80.txt", render(t, trees[0], o))
+	o.Width = 200
+	golden(t, "demo-200.txt", render(t, trees[0], o))
+	o.Width = 80
+	o.Run = trees[0].Runs[2]
+	o.Turn = o.Run.Turns[0]
+	golden(t, "demo-turn.txt", render(t, trees[0], o))
+	golden(t, "demo-child.txt", render(t, trees[1], inspect.Options{Width: 80}))
+
+	trees = recorded(t, demo, otelagent.CaptureNone)
+	golden(t, "demo-no-content.txt", render(t, trees[0], inspect.Options{Width: 80, Related: trees[1:]}))
+}
+
+// Every scenario of the real crate can be shown: in its bounds, and with nothing that a terminal acts on.
+func TestScenarios(t *testing.T) {
+	paths, err := filepath.Glob("../otelagent/phi/testdata/phi-core-*/*.events.ndjson")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, path := range paths {
+		name := filepath.Base(filepath.Dir(path)) + "/" + strings.TrimSuffix(filepath.Base(path), ".events.ndjson")
+		t.Run(name, func(t *testing.T) {
+			trees := recorded(t, path, otelagent.CaptureContent)
+			for _, width := range []int{40, 80, 200} {
+				got := render(t, trees[0], inspect.Options{Width: width, Related: trees[1:]})
+				if width == 80 {
+					t.Log("\n" + got)
+				}
+			}
+		})
+	}
+}
