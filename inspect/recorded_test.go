@@ -24,7 +24,7 @@ import (
 type wire struct {
 	t      *testing.T
 	rows   []session.Row
-	bodies map[string]map[string]string // by session, by short id
+	blocks map[string]*session.BlockSet // by session
 }
 
 func (*wire) Start(context.Context) error { return nil }
@@ -41,12 +41,10 @@ func (w *wire) UploadTraces(_ context.Context, rs []*tracepb.ResourceSpans) erro
 	}
 	w.rows = append(w.rows, batch.Rows...)
 	for _, block := range batch.Blocks {
-		m := w.bodies[block.Session.ID]
-		if m == nil {
-			m = map[string]string{}
-			w.bodies[block.Session.ID] = m
+		if w.blocks[block.Session.ID] == nil {
+			w.blocks[block.Session.ID] = &session.BlockSet{}
 		}
-		m[block.ID.Short().String()] = block.Body
+		w.blocks[block.Session.ID].Add(block)
 	}
 	return nil
 }
@@ -54,7 +52,7 @@ func (w *wire) UploadTraces(_ context.Context, rs []*tracepb.ResourceSpans) erro
 // recorded returns the trees of a recording, the main session first.
 func recorded(t *testing.T, path string, capture otelagent.Capture) []inspect.Tree {
 	t.Helper()
-	w := &wire{t: t, bodies: map[string]map[string]string{}}
+	w := &wire{t: t, blocks: map[string]*session.BlockSet{}}
 	exporter, err := otlptrace.New(t.Context(), w)
 	if err != nil {
 		t.Fatal(err)
@@ -83,8 +81,8 @@ func recorded(t *testing.T, path string, capture otelagent.Capture) []inspect.Tr
 	}
 	var trees []inspect.Tree
 	for _, s := range session.AssembleAll(w.rows) {
-		bodies := w.bodies[s.ID]
-		trees = append(trees, inspect.Tree{Session: s, Body: func(id string) (string, bool) { b, ok := bodies[id]; return b, ok }})
+		s.CheckContent(w.blocks[s.ID])
+		trees = append(trees, inspect.Tree{Session: s, Blocks: w.blocks[s.ID]})
 	}
 	if len(trees) == 0 {
 		t.Fatalf("%s has no session", path)

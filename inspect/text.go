@@ -16,8 +16,8 @@ import (
 // Tree is a session with what it takes to show its content.
 type Tree struct {
 	*session.Session
-	// Body returns the body of a block by its short id, and whether there is one. Nil: no content is shown.
-	Body func(block string) (string, bool)
+	// Blocks are the session's; nil shows no content.
+	Blocks *session.BlockSet
 }
 
 // Options say how to render. The zero value is 80 columns without colour, in UTC.
@@ -162,8 +162,10 @@ func (r *renderer) text() {
 	}
 	if r.bounds {
 		r.d.blank()
-		r.d.put(dim, "~ between the times that the loop states; it states none for this one")
-		r.d.flush()
+		for _, line := range wrap("~ a bound, from the times that the loop states; it states none for this", r.o.Width) {
+			r.d.put(dim, line)
+			r.d.flush()
+		}
 	}
 }
 
@@ -525,17 +527,10 @@ func (r *renderer) systemPrompt(n *node, p place, t *session.Turn) {
 			return
 		}
 		r.system = it.Block
-		if body, ok := p.tree.body(it.Block); ok && body != "null" && body != `""` {
+		if body, ok := p.tree.Blocks.Body(it); ok && body != "null" && body != `""` {
 			n.line("system", dim, Clean(valueText([]byte(body))))
 		}
 	}
-}
-
-func (t Tree) body(block string) (string, bool) {
-	if t.Body == nil {
-		return "", false
-	}
-	return t.Body(block)
 }
 
 // maxLines bounds how many messages or events of one thing are shown.
@@ -543,7 +538,7 @@ const maxLines = 8
 
 // messages shows what was said, without tool results: those stand at their calls.
 func (r *renderer) messages(n *node, p place, refs *session.Refs) {
-	if refs == nil || p.tree.Body == nil {
+	if refs == nil || p.tree.Blocks == nil {
 		return
 	}
 	shown := 0
@@ -552,7 +547,7 @@ func (r *renderer) messages(n *node, p place, refs *session.Refs) {
 			n.line("", dim, fmt.Sprintf("and %d more messages", len(refs.Items)-i))
 			return
 		}
-		body, ok := p.tree.body(it.Block)
+		body, ok := p.tree.Blocks.Body(it)
 		if !ok {
 			n.line("missing", yellow, "this message did not arrive (block "+Clean(it.Block)+")")
 			shown++
@@ -652,7 +647,7 @@ func (r *renderer) only(p place, refs *session.Refs) (string, bool) {
 	if refs == nil || len(refs.Items) == 0 {
 		return "", false
 	}
-	return p.tree.body(refs.Items[0].Block)
+	return p.tree.Blocks.Body(refs.Items[0])
 }
 
 func (r *renderer) compaction(p place, c *session.Compaction) *node {
@@ -764,7 +759,7 @@ func (r *renderer) events(n *node, p place, notes []session.Note) {
 		}
 		text := Clean(e.Type)
 		if e.Body != nil {
-			if body, ok := p.tree.body(e.Body.Block); ok {
+			if body, ok := p.tree.Blocks.Body(*e.Body); ok {
 				text += "  " + Clean(eventText(body))
 			}
 		}

@@ -82,13 +82,22 @@ func odd() (inspect.Tree, []inspect.Tree) {
 		"prog":   `{"text":"50 %"}`,
 		"system": `"You are careful."`,
 	}
+	blocks := &session.BlockSet{}
+	for _, b := range bodies {
+		blocks.Add(session.Block{Body: b})
+	}
+	ref := func(name string) session.Ref { // one that has no body names a block that is not there
+		return session.Ref{Block: spans.BlockOfString(bodies[name]).Short().String()}
+	}
 	refs := func(names ...string) *session.Refs {
 		r := &session.Refs{Count: int64(len(names)), Complete: true}
 		for _, n := range names {
-			r.Items = append(r.Items, session.Ref{Block: n})
+			r.Items = append(r.Items, ref(n))
 		}
 		return r
 	}
+	system, progress := ref("system"), ref("prog")
+	system.Provenance = "system"
 	s := &session.Session{
 		Tenant: "acme", ID: "sess-\x1b[31m1", MadeUp: true, Status: spans.SessionStatusWaitingOnApproval,
 		Agent: "coder", Dialect: "phi-core", Service: "shop", Start: at(0), Last: at(3_900_000),
@@ -97,7 +106,7 @@ func odd() (inspect.Tree, []inspect.Tree) {
 	}
 	call := &session.ToolCall{
 		Span: span(300, 1500), ID: "c1", Name: "bash", Outcome: spans.OutcomeError, Args: refs("args"), Result: refs("result"),
-		Truncated: p(true), Events: []session.Note{{Type: "ProgressMessage", Body: &session.Ref{Block: "prog"}}},
+		Truncated: p(true), Events: []session.Note{{Type: "ProgressMessage", Body: &progress}},
 		Permissions: []*session.Permission{{Span: span(300, 310), Tool: "bash", CallID: "c1", Action: spans.ActionAllow,
 			Source: spans.PermissionSourceProject, Pattern: evil, DecidedBy: "ada", WaitNS: 12e9}},
 	}
@@ -109,7 +118,7 @@ func odd() (inspect.Tree, []inspect.Tree) {
 				Span: span(10, 1600), Index: 0, Trigger: spans.TriggerSubAgent, Model: "gpt-5", Answered: "gpt-5-mini",
 				StopReason: "tool_use", Attempts: 3, Cost: p(0.0123), Currency: "USD",
 				Usage:    session.Usage{Input: 12_345, Output: 678, CacheRead: 9000},
-				Requests: []*session.Request{{Params: &session.Refs{Items: []session.Ref{{Block: "system", Provenance: "system"}}}}},
+				Requests: []*session.Request{{Params: &session.Refs{Items: []session.Ref{system}}}},
 				Input:    refs("user", "ext", "gone"), Output: refs("reply"),
 				ToolCalls: []*session.ToolCall{call,
 					{Span: span(300, 300), ID: "c2", Name: "write_file", Outcome: spans.OutcomeSkipped},
@@ -153,8 +162,7 @@ func odd() (inspect.Tree, []inspect.Tree) {
 	// A sub-agent that names its parent run only, and claims to be its own parent besides.
 	other := &session.Session{ID: "sub", Runs: []*session.Run{{Span: span(3100, 3200), ID: "sub.1", ParentID: "loop-1",
 		ParentSessionID: s.ID, Status: spans.RunStatusError, Error: "boom", Usage: session.Usage{Input: 5}}}}
-	body := func(id string) (string, bool) { b, ok := bodies[id]; return b, ok }
-	return inspect.Tree{Session: s, Body: body}, []inspect.Tree{{Session: other}}
+	return inspect.Tree{Session: s, Blocks: blocks}, []inspect.Tree{{Session: other}}
 }
 
 func TestOdd(t *testing.T) {
