@@ -67,11 +67,12 @@ type entry struct {
 
 // assembler holds one Assemble.
 type assembler struct {
-	s       *Session
-	entries []entry
-	hex     string // trace and span id of each entry, 48 characters each
-	index   listIndex
-	now     int64 // latest time seen
+	s        *Session
+	entries  []entry
+	hex      string // trace and span id of each entry, 48 characters each
+	index    listIndex
+	resolved int   // items that prefixes were resolved to
+	now      int64 // latest time seen
 
 	turns       []Turn
 	tools       []ToolCall
@@ -481,25 +482,37 @@ func (a *assembler) children(l []entry) children {
 
 // placePermissions hangs each permission evaluation into the tool call that it names, and returns those that have none.
 func placePermissions(l []*Permission, tools []*ToolCall) []*Permission {
-	var rest []*Permission
-next:
-	for _, p := range l {
-		if p.CallID != "" {
-			for _, t := range tools {
-				if t.ID == p.CallID {
-					t.Permissions = append(t.Permissions, p)
-					continue next
-				}
+	if len(l) == 0 {
+		return nil
+	}
+	find := func(id string) *ToolCall {
+		for _, t := range tools {
+			if t.ID == id {
+				return t
 			}
 		}
-		rest = append(rest, p)
+		return nil
+	}
+	if len(l)*len(tools) > 256 {
+		byID := make(map[string]*ToolCall, len(tools))
+		for _, t := range slices.Backward(tools) {
+			byID[t.ID] = t
+		}
+		find = func(id string) *ToolCall { return byID[id] }
+	}
+	var rest []*Permission
+	for _, p := range l {
+		if t := find(p.CallID); p.CallID != "" && t != nil {
+			t.Permissions = append(t.Permissions, p)
+		} else {
+			rest = append(rest, p)
+		}
 	}
 	return rest
 }
 
 // turnsOfIndex builds the turns of one index of a run; there is mostly one.
 func (a *assembler) turnsOfIndex(run *Run, l []entry) {
-	own, rest := l, []entry(nil)
 	starts := 0 // different starts
 	n := 0
 	for i := range l { // rows of kind run with a turn do not exist; turns come first
@@ -511,7 +524,7 @@ func (a *assembler) turnsOfIndex(run *Run, l []entry) {
 		}
 		n++
 	}
-	own, rest = l[:n], l[n:]
+	own, rest := l[:n], l[n:]
 	if starts <= 1 {
 		a.turn(run, l[0].row.Turn, own, rest)
 		return
@@ -530,13 +543,13 @@ func (a *assembler) turnsOfIndex(run *Run, l []entry) {
 		if start, ok := toolTurn[e.row.Parent]; ok {
 			return start
 		}
-		start := own[0].row.Start
-		for i := range own {
-			if own[i].row.Start <= e.row.Start {
-				start = own[i].row.Start
+		n, _ := slices.BinarySearchFunc(own, e.row.Start, func(e entry, start int64) int {
+			if e.row.Start <= start {
+				return -1
 			}
-		}
-		return start
+			return 1
+		})
+		return own[max(0, n-1)].row.Start
 	}
 	for i := range rest {
 		if rest[i].row.Kind == KindToolCall {
@@ -880,14 +893,22 @@ func parentOf(sessionID string, r *Run, candidates []*Run) *Run {
 	if r.ParentCut || r.ParentID == "" || r.ParentSessionID != "" && r.ParentSessionID != sessionID {
 		return nil
 	}
-	var found *Run
-	for _, c := range candidates {
-		if c == r || found != nil && c.Start.After(r.Start) {
-			continue
+	// n is the number of candidates that started no later than r.
+	n, _ := slices.BinarySearchFunc(candidates, r.Start, func(c *Run, start time.Time) int {
+		if c.Start.After(start) {
+			return 1
 		}
-		found = c
+		return -1
+	})
+	for i := n - 1; i >= 0; i-- {
+		if candidates[i] != r {
+			return candidates[i]
+		}
 	}
-	return found
+	if n < len(candidates) {
+		return candidates[n]
+	}
+	return nil
 }
 
 // Parent returns the run of this session that r continues or was spawned by: of the runs with the id that r names, the last

@@ -118,7 +118,11 @@ func (a *assembler) notes(dst []Note, r *Row) []Note {
 // refs resolves a list. Whatever is wrong with it is said in d.
 func (a *assembler) refs(l *List, d *[]Defect) *Refs {
 	refs := &Refs{Count: l.Count, Complete: true, Digest: l.Digest}
-	items, ok := a.index.resolve(l)
+	items, ok := l.Items, l.Prefix == ""
+	if !ok && a.resolved < maxResolved {
+		items, ok = a.index.resolve(l)
+		a.resolved += len(items)
+	}
 	if !ok {
 		refs.Complete = false
 		*d = append(*d, Defect{Code: spans.DefectListUnresolved, Detail: listName(l)})
@@ -180,6 +184,10 @@ func (r *Ref) item() spans.Item {
 	return it
 }
 
+// maxResolved bounds the items that prefixes of one session are resolved to: they are what a few bytes on the wire can
+// multiply. Lists beyond it stay unresolved.
+const maxResolved = 1 << 24
+
 // listIndex finds lists of a session by count and digest. It is nil while no list has a prefix.
 type listIndex map[listKey]*List
 
@@ -201,9 +209,6 @@ func (x listIndex) add(r *Row) {
 
 // resolve returns the items of the whole list, or those known of its end and false.
 func (x listIndex) resolve(l *List) ([]string, bool) {
-	if l.Prefix == "" {
-		return l.Items, true
-	}
 	parts := [][]string{l.Items}
 	total := len(l.Items)
 	for at := l; at.Prefix != ""; {
