@@ -66,6 +66,7 @@ type Cursor struct {
 	i      int
 	depth  int // how many more levels may be opened
 	first  bool
+	plain  bool // the last key had no escape
 	reason string
 	key    []byte // memory for keys with escapes
 }
@@ -167,12 +168,15 @@ func (c *Cursor) Key() []byte {
 		return nil
 	}
 	raw = raw[1 : len(raw)-1]
-	if !hasEscape(raw) {
+	if c.plain {
 		return raw
 	}
 	c.key = appendUnescaped(c.key[:0], raw)
 	return c.key
 }
+
+// Plain reports whether the last key was spelled without escapes, and so says what stands between its quotes.
+func (c *Cursor) Plain() bool { return c.plain }
 
 // RawKey returns the next object key as it is spelled, quotes included, and steps over its colon.
 func (c *Cursor) RawKey() []byte {
@@ -188,18 +192,28 @@ func (c *Cursor) RawKey() []byte {
 		return nil
 	}
 	start := c.i
-	end, reason := skipString(c.b, start)
-	if reason != "" {
-		c.fail(end, reason)
-		return nil
+	end := start + 1
+	for end < len(c.b) && c.b[end] != '"' && c.b[end] != '\\' && c.b[end] >= 0x20 {
+		end++
+	}
+	if c.plain = end < len(c.b) && c.b[end] == '"'; c.plain {
+		end++
+	} else {
+		var reason string
+		if end, reason = skipString(c.b, start); reason != "" {
+			c.fail(end, reason)
+			return nil
+		}
 	}
 	c.i = end
-	if c.Peek() != ':' {
-		if c.i == len(c.b) {
-			c.fail(c.i, cut)
-		} else {
-			c.fail(c.i, badColon)
-		}
+	switch {
+	case end < len(c.b) && c.b[end] == ':':
+	case c.Peek() == ':':
+	case c.i == len(c.b):
+		c.fail(c.i, cut)
+		return nil
+	default:
+		c.fail(c.i, badColon)
 		return nil
 	}
 	c.i++
@@ -379,7 +393,7 @@ func (w *canon) object(dst []byte, strip []string) []byte {
 			break
 		}
 		key := raw[1 : len(raw)-1]
-		if hasEscape(key) {
+		if !w.c.plain {
 			key = appendUnescaped(nil, key)
 		}
 		if n := len(w.members); n > base && string(w.members[n-1].key) > string(key) {
@@ -445,18 +459,17 @@ func AppendString(dst, raw []byte) []byte {
 
 // StringLen returns the number of bytes of what the JSON string raw says. Raw must be a valid JSON string.
 func StringLen(raw []byte) int {
-	n := 0
-	for inner := raw[1 : len(raw)-1]; len(inner) > 0; {
-		if inner[0] != '\\' {
-			n++
-			inner = inner[1:]
-			continue
+	inner := raw[1 : len(raw)-1]
+	n := len(inner)
+	for {
+		i := bytes.IndexByte(inner, '\\')
+		if i < 0 {
+			return n
 		}
-		r, size := unescape(inner)
-		n += utf8.RuneLen(r)
-		inner = inner[size:]
+		r, size := unescape(inner[i:])
+		n += utf8.RuneLen(r) - size
+		inner = inner[i+size:]
 	}
-	return n
 }
 
 // Quote appends text as a JSON string to dst. Bytes that are not UTF-8 become U+FFFD.
@@ -659,6 +672,9 @@ func skipString(b []byte, i int) (int, string) {
 			stops := ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*0x20)&^w) & highs
 			if stops != 0 {
 				i += bits.TrailingZeros64(stops) >> 3
+				if b[i] == '"' {
+					return i + 1, ""
+				}
 				break
 			}
 			i += 8

@@ -73,12 +73,12 @@ func (d *Decoder) decode() *LineError {
 	if f.wrong != nil {
 		return f.wrong
 	}
-	name := d.words.of(d.get(kType))
-	known, ok := variants[name]
-	if !ok {
-		d.unknown(name)
+	v := variantOf(l.typ)
+	if v == unknownVariant {
+		d.unknown(d.words.of(d.get(kType)))
 		return nil
 	}
+	name, known := variants[v].name, variants[v].keys
 	if l.twice != "" {
 		return &LineError{Type: name, Field: l.twice, Reason: "stands there twice"}
 	}
@@ -89,10 +89,15 @@ func (d *Decoder) decode() *LineError {
 	}
 	var id string
 	if known&(1<<kLoopID) != 0 {
-		f.required("loop_id", d.get(kLoopID), "a string")
-		id = f.id("loop_id", d.get(kLoopID))
-		if id == "" && f.wrong == nil && name != "ProgressMessage" {
-			f.problem("loop_id", "want a string that is not empty")
+		raw := d.get(kLoopID)
+		if last := d.runs.last; last != nil && last.plain && len(raw) == len(last.id)+2 && string(raw[1:len(raw)-1]) == last.id && raw[0] == '"' {
+			id = last.id // as nearly always
+		} else {
+			f.required("loop_id", raw, "a string")
+			id = f.id("loop_id", raw)
+			if id == "" && f.wrong == nil && v != vProgressMessage {
+				f.problem("loop_id", "want a string that is not empty")
+			}
 		}
 	}
 	m := otelagent.Meta{Run: id, Seq: d.stats.Lines, Arrived: d.arrived}
@@ -100,42 +105,42 @@ func (d *Decoder) decode() *LineError {
 		m.Time = f.time("timestamp", d.get(kTimestamp))
 	}
 	if f.wrong == nil {
-		switch name {
-		case "AgentStart":
+		switch v {
+		case vAgentStart:
 			d.agentStart(&f, m)
-		case "AgentEnd":
+		case vAgentEnd:
 			d.agentEnd(&f, m)
-		case "TurnStart":
+		case vTurnStart:
 			d.turnStart(&f, m)
-		case "TurnRequest":
+		case vTurnRequest:
 			d.turnRequest(&f, m)
-		case "TurnEnd":
+		case vTurnEnd:
 			d.turnEnd(&f, m)
-		case "MessageStart":
-			d.messageStart(&f, m)
-		case "MessageUpdate":
+		case vMessageStart:
+			d.messageStart(m)
+		case vMessageUpdate:
 			d.messageUpdate(m)
-		case "MessageEnd":
+		case vMessageEnd:
 			d.messageEnd(&f, m)
-		case "ToolExecutionStart":
+		case vToolExecutionStart:
 			d.toolStart(&f, m)
-		case "ToolExecutionUpdate", "ProgressMessage":
+		case vToolExecutionUpdate, vProgressMessage:
 			d.toolProgress(&f, m, name)
-		case "ToolExecutionEnd":
+		case vToolExecutionEnd:
 			d.toolEnd(&f, m)
-		case "InputRejected":
+		case vInputRejected:
 			d.inputRejected(&f, m)
-		case "ParallelLoopStart":
+		case vParallelLoopStart:
 			d.parallelStart(&f, m)
-		case "ParallelLoopEnd":
+		case vParallelLoopEnd:
 			d.parallelEnd(&f, m)
-		case "CompactionStarted":
+		case vCompactionStarted:
 			d.compactionStarted(&f, m)
-		case "CompactionEnded":
+		case vCompactionEnded:
 			d.compactionEnded(&f, m)
-		case "PrunApplied":
+		case vPrunApplied:
 			d.prunApplied(&f, m)
-		case "RevertApplied":
+		case vRevertApplied:
 			d.revertApplied(&f, m)
 		}
 	}
@@ -180,7 +185,7 @@ func (d *Decoder) emitOther(m otelagent.Meta, typ string, body []byte) {
 
 // keepUnknown notes the members of the line that its variant does not have.
 func (d *Decoder) keepUnknown(name string, extra keySet) {
-	if name == "MessageUpdate" {
+	if name == variants[vMessageUpdate].name {
 		for k := range keys {
 			if extra&(1<<k) != 0 {
 				d.stats.IgnoredKeys++
@@ -199,6 +204,11 @@ func (d *Decoder) keepUnknown(name string, extra keySet) {
 
 // keep notes a member that the event does not carry whole.
 func (d *Decoder) keep(k key) {
+	for _, kept := range d.out.kept {
+		if string(kept.key[1:len(kept.key)-1]) == keyNames[k] {
+			return
+		}
+	}
 	d.out.kept = append(d.out.kept, member{append(append([]byte{'"'}, keyNames[k]...), '"'), d.get(k)})
 }
 
@@ -220,6 +230,20 @@ func (d *Decoder) emitKept(m otelagent.Meta, name string) {
 
 // lenient reads a string that is an id, name or word; anything else is no string to it.
 func (d *Decoder) lenient(value []byte) string {
+	switch string(value) { // the most frequent ones without a map
+	case `"user"`:
+		return "user"
+	case `"assistant"`:
+		return "assistant"
+	case `"toolResult"`:
+		return "toolResult"
+	case `"loop-turn"`:
+		return "loop-turn"
+	case `"tool-call-result"`:
+		return "tool-call-result"
+	case `"tool-call-request"`:
+		return "tool-call-request"
+	}
 	if value == nil || value[0] != '"' {
 		return ""
 	}
@@ -659,7 +683,7 @@ func (d *Decoder) turnEnd(f *fields, m otelagent.Meta) {
 	d.emit(e)
 }
 
-func (d *Decoder) messageStart(f *fields, m otelagent.Meta) {
+func (d *Decoder) messageStart(m otelagent.Meta) {
 	d.in(&m)
 	d.emitKept(m, "MessageStart")
 }

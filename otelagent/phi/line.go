@@ -70,19 +70,106 @@ var keyNames = [keys]string{
 	"applied",
 }
 
-// keyOf returns the number of a key, and whether it has one.
+// keyOf returns the number of a key, and whether it has one. A switch takes a third of the time of a map here.
 func keyOf(name []byte) (key, bool) {
-	k, ok := keyNumbers[string(name)]
-	return k, ok
-}
-
-var keyNumbers = func() map[string]key {
-	m := make(map[string]key, keys)
-	for k, name := range keyNames {
-		m[name] = key(k)
+	switch string(name) {
+	case "type":
+		return kType, true
+	case "loop_id":
+		return kLoopID, true
+	case "timestamp":
+		return kTimestamp, true
+	case "agent_id":
+		return kAgentID, true
+	case "session_id":
+		return kSessionID, true
+	case "parent_loop_id":
+		return kParentLoopID, true
+	case "continuation_kind":
+		return kContinuationKind, true
+	case "metadata":
+		return kMetadata, true
+	case "config_snapshot":
+		return kConfigSnapshot, true
+	case "messages":
+		return kMessages, true
+	case "usage":
+		return kUsage, true
+	case "rejection":
+		return kRejection, true
+	case "turn_index":
+		return kTurnIndex, true
+	case "triggered_by":
+		return kTriggeredBy, true
+	case "payload":
+		return kPayload, true
+	case "message":
+		return kMessage, true
+	case "tool_results":
+		return kToolResults, true
+	case "delta":
+		return kDelta, true
+	case "tool_call_id":
+		return kToolCallID, true
+	case "tool_name":
+		return kToolName, true
+	case "args":
+		return kArgs, true
+	case "partial_result":
+		return kPartialResult, true
+	case "result":
+		return kResult, true
+	case "is_error":
+		return kIsError, true
+	case "child_loop_id":
+		return kChildLoopID, true
+	case "text":
+		return kText, true
+	case "reason":
+		return kReason, true
+	case "loop_ids":
+		return kLoopIDs, true
+	case "selected_loop_id":
+		return kSelectedLoopID, true
+	case "selected_config_index":
+		return kSelectedConfigIndex, true
+	case "evaluation_usage":
+		return kEvaluationUsage, true
+	case "estimated_tokens":
+		return kEstimatedTokens, true
+	case "message_count":
+		return kMessageCount, true
+	case "messages_before":
+		return kMessagesBefore, true
+	case "messages_after":
+		return kMessagesAfter, true
+	case "estimated_tokens_before":
+		return kEstimatedTokensBefore, true
+	case "estimated_tokens_after":
+		return kEstimatedTokensAfter, true
+	case "loops_compacted":
+		return kLoopsCompacted, true
+	case "tokens_removed":
+		return kTokensRemoved, true
+	case "messages_removed":
+		return kMessagesRemoved, true
+	case "memo":
+		return kMemo, true
+	case "pruned_timestamps":
+		return kPrunedTimestamps, true
+	case "category":
+		return kCategory, true
+	case "target":
+		return kTarget, true
+	case "abandoned_node_ids":
+		return kAbandonedNodeIDs, true
+	case "summary":
+		return kSummary, true
+	case "applied":
+		return kApplied, true
 	}
-	return m
-}()
+	return 0, false
+}
 
 // keySet is a set of keys.
 type keySet uint64
@@ -95,29 +182,103 @@ func setOf(ks ...key) keySet {
 	return s
 }
 
-// variants names the keys of each variant.
-var variants = map[string]keySet{
-	"AgentStart": setOf(kType, kLoopID, kTimestamp, kAgentID, kSessionID, kParentLoopID, kContinuationKind, kMetadata,
-		kConfigSnapshot),
-	"AgentEnd":            setOf(kType, kLoopID, kTimestamp, kMessages, kUsage, kRejection),
-	"TurnStart":           setOf(kType, kLoopID, kTimestamp, kTurnIndex, kTriggeredBy),
-	"TurnRequest":         setOf(kType, kLoopID, kTimestamp, kTurnIndex, kPayload),
-	"TurnEnd":             setOf(kType, kLoopID, kTimestamp, kMessage, kUsage, kToolResults),
-	"MessageStart":        setOf(kType, kLoopID, kMessage),
-	"MessageUpdate":       setOf(kType, kLoopID, kMessage, kDelta),
-	"MessageEnd":          setOf(kType, kLoopID, kMessage),
-	"ToolExecutionStart":  setOf(kType, kLoopID, kToolCallID, kToolName, kArgs),
-	"ToolExecutionUpdate": setOf(kType, kLoopID, kToolCallID, kToolName, kPartialResult),
-	"ToolExecutionEnd":    setOf(kType, kLoopID, kToolCallID, kToolName, kResult, kIsError, kChildLoopID),
-	"ProgressMessage":     setOf(kType, kLoopID, kToolCallID, kToolName, kText),
-	"InputRejected":       setOf(kType, kLoopID, kReason),
-	"ParallelLoopStart":   setOf(kType, kTimestamp, kSessionID, kLoopIDs),
-	"ParallelLoopEnd":     setOf(kType, kTimestamp, kSessionID, kSelectedLoopID, kSelectedConfigIndex, kEvaluationUsage),
-	"CompactionStarted":   setOf(kType, kLoopID, kTimestamp, kEstimatedTokens, kMessageCount),
-	"CompactionEnded": setOf(kType, kLoopID, kTimestamp, kMessagesBefore, kMessagesAfter, kEstimatedTokensBefore,
-		kEstimatedTokensAfter, kLoopsCompacted),
-	"PrunApplied":   setOf(kType, kLoopID, kTimestamp, kTokensRemoved, kMessagesRemoved, kMemo, kPrunedTimestamps),
-	"RevertApplied": setOf(kType, kLoopID, kTimestamp, kCategory, kTarget, kAbandonedNodeIDs, kSummary, kApplied, kReason),
+// variant numbers the kinds of AgentEvent.
+type variant uint8
+
+const (
+	unknownVariant variant = iota
+	vAgentStart
+	vAgentEnd
+	vTurnStart
+	vTurnRequest
+	vTurnEnd
+	vMessageStart
+	vMessageUpdate
+	vMessageEnd
+	vToolExecutionStart
+	vToolExecutionUpdate
+	vToolExecutionEnd
+	vProgressMessage
+	vInputRejected
+	vParallelLoopStart
+	vParallelLoopEnd
+	vCompactionStarted
+	vCompactionEnded
+	vPrunApplied
+	vRevertApplied
+)
+
+// variants names each variant and its keys.
+var variants = [...]struct {
+	name string
+	keys keySet
+}{
+	unknownVariant:       {},
+	vAgentStart:          {"AgentStart", setOf(kType, kLoopID, kTimestamp, kAgentID, kSessionID, kParentLoopID, kContinuationKind, kMetadata, kConfigSnapshot)},
+	vAgentEnd:            {"AgentEnd", setOf(kType, kLoopID, kTimestamp, kMessages, kUsage, kRejection)},
+	vTurnStart:           {"TurnStart", setOf(kType, kLoopID, kTimestamp, kTurnIndex, kTriggeredBy)},
+	vTurnRequest:         {"TurnRequest", setOf(kType, kLoopID, kTimestamp, kTurnIndex, kPayload)},
+	vTurnEnd:             {"TurnEnd", setOf(kType, kLoopID, kTimestamp, kMessage, kUsage, kToolResults)},
+	vMessageStart:        {"MessageStart", setOf(kType, kLoopID, kMessage)},
+	vMessageUpdate:       {"MessageUpdate", setOf(kType, kLoopID, kMessage, kDelta)},
+	vMessageEnd:          {"MessageEnd", setOf(kType, kLoopID, kMessage)},
+	vToolExecutionStart:  {"ToolExecutionStart", setOf(kType, kLoopID, kToolCallID, kToolName, kArgs)},
+	vToolExecutionUpdate: {"ToolExecutionUpdate", setOf(kType, kLoopID, kToolCallID, kToolName, kPartialResult)},
+	vToolExecutionEnd:    {"ToolExecutionEnd", setOf(kType, kLoopID, kToolCallID, kToolName, kResult, kIsError, kChildLoopID)},
+	vProgressMessage:     {"ProgressMessage", setOf(kType, kLoopID, kToolCallID, kToolName, kText)},
+	vInputRejected:       {"InputRejected", setOf(kType, kLoopID, kReason)},
+	vParallelLoopStart:   {"ParallelLoopStart", setOf(kType, kTimestamp, kSessionID, kLoopIDs)},
+	vParallelLoopEnd:     {"ParallelLoopEnd", setOf(kType, kTimestamp, kSessionID, kSelectedLoopID, kSelectedConfigIndex, kEvaluationUsage)},
+	vCompactionStarted:   {"CompactionStarted", setOf(kType, kLoopID, kTimestamp, kEstimatedTokens, kMessageCount)},
+	vCompactionEnded:     {"CompactionEnded", setOf(kType, kLoopID, kTimestamp, kMessagesBefore, kMessagesAfter, kEstimatedTokensBefore, kEstimatedTokensAfter, kLoopsCompacted)},
+	vPrunApplied:         {"PrunApplied", setOf(kType, kLoopID, kTimestamp, kTokensRemoved, kMessagesRemoved, kMemo, kPrunedTimestamps)},
+	vRevertApplied:       {"RevertApplied", setOf(kType, kLoopID, kTimestamp, kCategory, kTarget, kAbandonedNodeIDs, kSummary, kApplied, kReason)},
+}
+
+// variantOf returns the number of a variant, unknownVariant for all that are not phi-core's.
+func variantOf(name []byte) variant {
+	switch string(name) {
+	case "AgentStart":
+		return vAgentStart
+	case "AgentEnd":
+		return vAgentEnd
+	case "TurnStart":
+		return vTurnStart
+	case "TurnRequest":
+		return vTurnRequest
+	case "TurnEnd":
+		return vTurnEnd
+	case "MessageStart":
+		return vMessageStart
+	case "MessageUpdate":
+		return vMessageUpdate
+	case "MessageEnd":
+		return vMessageEnd
+	case "ToolExecutionStart":
+		return vToolExecutionStart
+	case "ToolExecutionUpdate":
+		return vToolExecutionUpdate
+	case "ToolExecutionEnd":
+		return vToolExecutionEnd
+	case "ProgressMessage":
+		return vProgressMessage
+	case "InputRejected":
+		return vInputRejected
+	case "ParallelLoopStart":
+		return vParallelLoopStart
+	case "ParallelLoopEnd":
+		return vParallelLoopEnd
+	case "CompactionStarted":
+		return vCompactionStarted
+	case "CompactionEnded":
+		return vCompactionEnded
+	case "PrunApplied":
+		return vPrunApplied
+	case "RevertApplied":
+		return vRevertApplied
+	default:
+		return unknownVariant
+	}
 }
 
 // member is one member of an object as it is spelled.
@@ -171,11 +332,10 @@ func (l *eventLine) parse(raw []byte) error {
 		return c.End()
 	}
 	for c.More('}') {
-		spelled := c.RawKey()
+		name, spelled := l.name()
 		if spelled == nil {
 			break
 		}
-		name := l.unescaped(spelled)
 		k, known := keyOf(name)
 		if !known {
 			value := c.Value()
@@ -212,6 +372,18 @@ func (l *eventLine) parse(raw []byte) error {
 	return nil
 }
 
+// name returns the next key, valid until its next call, and how it is spelled, quotes included; nil after an error.
+func (l *eventLine) name() (name, spelled []byte) {
+	switch spelled = l.c.RawKey(); {
+	case spelled == nil:
+		return nil, nil
+	case l.c.Plain():
+		return spelled[1 : len(spelled)-1], spelled
+	default:
+		return l.unescaped(spelled), spelled
+	}
+}
+
 // unescaped returns what a string says, valid until its next call.
 func (l *eventLine) unescaped(spelled []byte) []byte {
 	if inner := spelled[1 : len(spelled)-1]; bytes.IndexByte(inner, '\\') < 0 {
@@ -230,11 +402,10 @@ func (l *eventLine) parseMessage(m *message) {
 		return
 	}
 	for c.More('}') {
-		spelled := c.RawKey()
+		name, spelled := l.name()
 		if spelled == nil {
 			return
 		}
-		name := l.unescaped(spelled)
 		var to *[]byte
 		switch string(name) {
 		case "role":
@@ -295,11 +466,10 @@ func (l *eventLine) parsePayload() []byte {
 		return c.Value()
 	}
 	for c.More('}') {
-		spelled := c.RawKey()
+		name, spelled := l.name()
 		if spelled == nil {
 			return nil
 		}
-		name := l.unescaped(spelled)
 		var value []byte
 		var to *[]byte
 		switch string(name) {

@@ -10,6 +10,7 @@ import (
 // run is what is remembered of a run, open or ended.
 type run struct {
 	id, session string
+	plain       bool // id has no backslash: it is spelled as it is
 	open        bool
 	// rule says how usage of the run is to be read; fixed says that its configuration told, not a message.
 	rule  spans.UsageRule
@@ -79,7 +80,7 @@ func (rs *runs) started(id, session string) *run {
 	if old := rs.find(id); old != nil {
 		rs.close(old)
 	}
-	r := &run{id: id, session: session, open: true, rule: spans.UsageRuleIncludesCache}
+	r := &run{id: id, session: session, plain: strings.IndexByte(id, '\\') < 0, open: true, rule: spans.UsageRuleIncludesCache}
 	rs.byID.put(id, r)
 	if session != "" {
 		rs.sessions.put(session, true)
