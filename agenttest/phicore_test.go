@@ -1,0 +1,130 @@
+package agenttest_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/internal/phifixtures"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/phi"
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/session/export"
+)
+
+// The tests of this file and its neighbours run the recordings of the real phi-core crate through the whole pipeline in
+// memory. The same recordings go through a real collector in cmd/otelagent.
+
+// repository is the folder that holds testdata and docs.
+const repository = ".."
+
+var exportDir = flag.String("export-dir", "", "write the ledger of every recorded session into this folder, for phi-core's own loader")
+
+// replay plays an event stream as `otelagent send` does with a file, and returns what arrived.
+func replay(t *testing.T, events []byte, opts ...otelagent.Option) session.Batch {
+	t.Helper()
+	return play(t, events, nil, append([]otelagent.Option{otelagent.WithDerivedIDs()}, opts...)...).Batch()
+}
+
+// play plays an event stream.
+func play(t *testing.T, events []byte, reader []phi.Option, opts ...otelagent.Option) *agenttest.Pipeline {
+	t.Helper()
+	p := agenttest.New(t, opts...)
+	rec := otelagent.NewRecorder(p.Tracer())
+	for ev, err := range phi.Events(bytes.NewReader(events), reader...) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.Record(context.Background(), ev)
+	}
+	rec.Close(context.Background())
+	if r := p.Report(); len(r.Rejected) > 0 || r.Foreign > 0 || r.Cut > 0 {
+		t.Fatalf("what we send we must read: %+v", r)
+	}
+	return p
+}
+
+var content = otelagent.WithCapture(otelagent.CaptureContent)
+
+// ledgers writes the phi-core ledger of every session of the batch.
+func ledgers(t *testing.T, b session.Batch) map[string][]byte {
+	t.Helper()
+	trees := make(map[string]*session.Session)
+	for _, s := range session.AssembleAll(b.Rows) {
+		trees[s.ID] = s
+	}
+	out := make(map[string][]byte)
+	for id, s := range trees {
+		blocks, err := session.NewBlockSet(blocksOf(b, id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var buf bytes.Buffer
+		_, err = export.PhiCore(&buf, s, blocks, export.PhiCoreOptions{Session: func(id string) *session.Session { return trees[id] }})
+		if errors.Is(err, export.ErrEmpty) {
+			continue
+		}
+		if err != nil {
+			t.Errorf("session %s: %v", id, err)
+			continue
+		}
+		out[id] = buf.Bytes()
+	}
+	return out
+}
+
+func blocksOf(b session.Batch, id string) iter.Seq2[session.Block, error] {
+	return func(yield func(session.Block, error) bool) {
+		for _, block := range b.Blocks {
+			if block.Session.ID == id && !yield(block, nil) {
+				return
+			}
+		}
+	}
+}
+
+// The tree holds what phi-core's own recorder holds, in any order of arrival.
+func TestLedgersEqualThoseOfPhiCore(t *testing.T) {
+	known := phifixtures.KnownDifferences(t, repository)
+	for _, f := range phifixtures.All(t, repository) {
+		t.Run(f.String(), func(t *testing.T) {
+			b := replay(t, f.Events, content)
+			slices.Reverse(b.Rows)
+			slices.Reverse(b.Blocks)
+			ours := ledgers(t, b)
+			diffs, err := phifixtures.Compare(f, ours)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range phifixtures.Unknown(f, diffs, known) {
+				t.Error(d)
+			}
+			if *exportDir != "" {
+				writeLedgers(t, f, ours)
+			}
+		})
+	}
+	for _, k := range known {
+		if !k.Used {
+			t.Errorf("docs/fidelity.md lists a difference that no recording has: %s %s", k.Scenario, k.Path)
+		}
+	}
+}
+
+func writeLedgers(t *testing.T, f phifixtures.Fixture, ours map[string][]byte) {
+	t.Helper()
+	for id, raw := range ours {
+		name := strings.NewReplacer("/", "_", " ", "_").Replace(f.Release + "." + f.Name + "." + id + ".json")
+		if err := os.WriteFile(filepath.Join(*exportDir, name), raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
