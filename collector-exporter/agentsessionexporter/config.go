@@ -17,8 +17,8 @@ import (
 // valid. It must not be changed after the exporter was created from it.
 type Config struct {
 	// Storage says where sessions are kept: the path of a SQLite file, or "sqlite:PATH". It has
-	// no default, so that two collectors never share a file by accident. The file is created on
-	// start with mode 0600; its directory must exist.
+	// no default: where a collector runs decides where it may write. The file, mode 0600, and its
+	// directory are made on start. Several collectors may write to one file.
 	Storage string `mapstructure:"storage"`
 
 	// TimeoutConfig bounds one attempt to write a batch ("timeout"). Default 5 s; 0 is no bound.
@@ -47,7 +47,8 @@ func (c *Config) Validate() error {
 	if c.Storage == "" {
 		errs = append(errs, errors.New(`storage: got "": required; give the path of a SQLite file or sqlite:PATH`))
 	} else if _, err := sqlitestore.ParseDSN(c.Storage); err != nil {
-		errs = append(errs, fmt.Errorf("storage: got %q: want the path of a SQLite file or sqlite:PATH: %w", c.Storage, err))
+		// err names what was given and what is allowed, and leaves out what may be a password.
+		errs = append(errs, fmt.Errorf("storage: %w", err))
 	}
 	return errors.Join(errs...)
 }

@@ -70,7 +70,7 @@ func (e *sessionExporter) start(ctx context.Context, _ component.Host) error {
 	}
 	s, err := e.open(ctx, e.cfg.Storage)
 	if err != nil {
-		return fmt.Errorf("agent_session: open storage %q: %w", e.cfg.Storage, err)
+		return fmt.Errorf("agent_session: storage: %w", err)
 	}
 	e.store = s
 	e.worker = project.NewWorker(s)
@@ -89,7 +89,7 @@ func (e *sessionExporter) shutdown(ctx context.Context) error {
 	}
 	if e.store != nil {
 		if err := e.store.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("agent_session: close storage %q: %w", e.cfg.Storage, err))
+			errs = append(errs, fmt.Errorf("agent_session: close storage: %w", err))
 		}
 		e.store = nil
 	}

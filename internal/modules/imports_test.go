@@ -59,7 +59,8 @@ var rooms = []room{
 		other: []string{otel + "/attribute", "modernc.org/sqlite/..."}},
 	{packages: []string{"store/..."}, own: []string{"spans", "session", "store"}, other: []string{otel + "/attribute"}},
 
-	{packages: []string{"inspect/..."}, own: []string{"spans", "session", "session/export", "store"}, other: []string{otel + "/attribute"}},
+	{packages: []string{"inspect/..."}, own: []string{"spans", "session", "session/export", "store"},
+		other: []string{otel + "/attribute", "github.com/mattn/go-runewidth"}},
 	{packages: []string{"agenttest/..."},
 		own: []string{"spans", "otelagent/...", "session/...", "store/...", "inspect"}, other: sdk},
 }

@@ -191,7 +191,7 @@ func testValidate(t *testing.T, bin string) {
 		{name: "wrong key", config: strings.Replace(good, "storage:", "storages:", 1),
 			want: []string{"agent_session", "storages"}},
 		{name: "unknown scheme", config: strings.Replace(good, "sessions.db", "postgres://localhost/x", 1),
-			want: []string{"exporters::agent_session", "storage", "postgres://localhost/x"}},
+			want: []string{"exporters::agent_session", "storage", "postgres"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out, err := try(t, t.TempDir(), bin, "validate", "--config", writeConfig(t, tt.config))
@@ -360,7 +360,7 @@ func sessionSpans(id string) ptrace.Traces {
 // rows counts what the store has of a session, by kind, while the collector may be writing to the same file.
 func rows(t *testing.T, db, id string) map[session.Kind]int {
 	t.Helper()
-	s, err := sqlitestore.Open(t.Context(), db)
+	s, err := sqlitestore.OpenReadOnly(t.Context(), db)
 	if err != nil {
 		t.Fatal(err)
 	}
