@@ -10,48 +10,63 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// ErrData is wrapped by errors that the data caused: the same batch will fail again. Every other error of Put may go
-// away and the batch should be sent again.
-var ErrData = errors.New("bad data")
-
-// ErrNotFound is wrapped by errors about a session that is not there.
-var ErrNotFound = errors.New("not found")
+var (
+	// ErrData is wrapped by errors that the data caused: the same batch will fail again. Every other error of Put may go
+	// away and the batch should be sent again.
+	ErrData = errors.New("bad data")
+	// ErrNotFound is wrapped by errors about a session that is not there.
+	ErrNotFound = errors.New("not found")
+	// ErrClosed is wrapped by errors of every method of a store after its Close.
+	ErrClosed = errors.New("store is closed")
+	// ErrReadOnly is wrapped by errors of methods that write, of a store that was opened for reading.
+	ErrReadOnly = errors.New("store is read-only")
+)
 
 // Store keeps rows and blocks, by session. All methods are safe for concurrent use, also from several processes where the
 // implementation says so. Iterators are single-use, end at the first error, and may be left early; what they yield
-// belongs to the caller. No method retries; ctx cancels waiting and reading, and a Put that was cancelled has either
-// happened wholly or not at all.
+// belongs to the caller, who may call any method of the store meanwhile. No method retries; ctx cancels waiting and
+// reading, and a Put that was cancelled has either happened wholly or not at all.
 type Store interface {
-	// Put keeps a batch: durable when it returns nil, idempotent, all or nothing. For each row key (trace id, span id)
-	// the row that session.Supersedes prefers stays; blocks are kept once per session and id. It reads nothing back and
-	// marks every session that it touches as dirty.
+	// Put keeps a batch: durable when it returns nil, idempotent, all or nothing. For each row key (trace id, span id) of
+	// a session the row that session.Supersedes prefers stays; the same key in another session is another row, so that
+	// no tenant can replace a row of another. Blocks are kept once per session and id; of two with one id a whole one
+	// (Size 0) stays, else the greater Size. Put reads nothing back and marks every session that it touches as dirty,
+	// also when it changed nothing. A batch that CheckBatch refuses fails with ErrData. An empty batch does nothing.
 	Put(ctx context.Context, b session.Batch) error
-	// Rows yields all rows of a session, in no particular order. A session that is not there has none.
+	// Rows yields all rows of a session as one moment saw them, in no particular order. A session that is not there has
+	// none.
 	Rows(ctx context.Context, s session.Key) iter.Seq2[session.Row, error]
-	// Blocks yields those of the blocks named by ids that the session has, in no particular order; nil ids means all.
+	// Blocks yields those of the blocks named by ids that the session has, each once, in no particular order; nil ids
+	// means all, an empty list none.
 	Blocks(ctx context.Context, s session.Key, ids []spans.BlockID) iter.Seq2[session.Block, error]
-	// Sessions yields sessions by their last projection, newest first by Summary.Last, then by key. A session that was
+	// Sessions yields sessions by their last projection, newest first by Summary.Last, then by id. A session that was
 	// never projected has only its Key and zero times and comes first.
 	Sessions(ctx context.Context, q Query) iter.Seq2[session.Summary, error]
-	// Dirty yields the sessions that were Put to since their last projection.
+	// Dirty yields the sessions of all tenants that were Put to since their last projection, longest untouched first.
 	Dirty(ctx context.Context) iter.Seq2[session.Key, error]
-	// Project replaces what is derived of a session, in one transaction, and takes away its dirty mark unless it was Put
-	// to after p.Mark was taken.
-	Project(ctx context.Context, s session.Key, p Projection) error
-	// Mark returns the session's dirty mark, to be taken before the rows of a projection are read.
+	// Mark returns the session's dirty mark, to be taken before the rows of a projection are read. Fails with
+	// ErrNotFound.
 	Mark(ctx context.Context, s session.Key) (Mark, error)
+	// Project replaces what is derived of a session, in one transaction, and takes away its dirty mark unless it was Put
+	// to after p.Mark was taken. A projection older than the present one changes nothing. Fails with ErrNotFound, also
+	// when the session was deleted meanwhile; ErrData when p.Mark was never given out.
+	Project(ctx context.Context, s session.Key, p Projection) error
 	// Delete removes a session with all rows, blocks and projections. One that is not there is no error.
 	Delete(ctx context.Context, s session.Key) error
-	// Close waits for what is under way. Afterwards every method fails. Closing twice is harmless.
+	// Close waits for what is being written. Afterwards every method fails with ErrClosed, and so does the next step of an
+	// iterator. Closing twice is harmless.
 	Close() error
 }
 
-// Mark is a session's state at one moment: it grows with each Put that touches the session.
+// Mark is a session's state at one moment: it grows with each Put that touches the session, and no value is used again,
+// also not after the session was deleted. The zero Mark is before every other.
 type Mark int64
 
 // Projection is everything that is derived from a whole session.
 type Projection struct {
-	Mark    Mark
+	Mark Mark
+	// Summary is what Sessions yields. Its Key is that of the session whatever stands here; times are kept to the
+	// nanosecond and come back in UTC.
 	Summary session.Summary
 }
 
@@ -60,9 +75,9 @@ type Query struct {
 	Tenant string
 	// Prefix selects ids that begin with it.
 	Prefix string
-	// Trace and Span select sessions that hold a row with that id; zero means any.
+	// Trace and Span select sessions that hold a row with that id, with both where both are set; zero means any.
 	Trace session.TraceID
 	Span  session.SpanID
-	// Limit bounds how many are yielded; zero means no bound.
+	// Limit bounds how many are yielded; zero or less means no bound.
 	Limit int
 }

@@ -1,0 +1,210 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/store"
+)
+
+// usable tells whether a method may begin.
+func (s *Store) usable(ctx context.Context) error {
+	if s.closed.Load() {
+		return store.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// each runs a query and yields what scan makes of each of its rows.
+func each[T any](ctx context.Context, s *Store, what, query string, args []any, scan func(*sql.Rows) (T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var zero T
+		fail := func(err error) {
+			switch {
+			case s.closed.Load():
+				err = store.ErrClosed
+			case ctx.Err() != nil:
+				err = ctx.Err() // the driver says "interrupted"
+			}
+			yield(zero, fmt.Errorf("sqlitestore: %s: %w", what, err))
+		}
+		if err := s.usable(ctx); err != nil {
+			fail(err)
+			return
+		}
+		rows, err := s.readers.QueryContext(ctx, query, args...)
+		if err != nil {
+			fail(err)
+			return
+		}
+		defer func() { _ = rows.Close() }() // what matters is in rows.Err
+		for rows.Next() {
+			if err := s.usable(ctx); err != nil {
+				fail(err)
+				return
+			}
+			v, err := scan(rows)
+			if err != nil {
+				fail(err)
+				return
+			}
+			if !yield(v, nil) {
+				return
+			}
+		}
+		if err := errors.Join(rows.Err(), s.usable(ctx)); err != nil {
+			fail(err)
+		}
+	}
+}
+
+const whichSession = `(SELECT session FROM sessions WHERE tenant = ?1 AND id = ?2)`
+
+// Rows implements store.Store.
+func (s *Store) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, error] {
+	const query = `SELECT canonical FROM rows WHERE session = ` + whichSession + `
+		UNION ALL
+		SELECT canonical FROM live_rows l WHERE session = ` + whichSession + `
+		AND NOT EXISTS (SELECT 1 FROM rows r WHERE r.session = l.session AND r.span = l.span AND r.trace = l.trace)`
+	var raw sql.RawBytes
+	return each(ctx, s, "read rows", query, []any{k.Tenant, k.ID}, func(rows *sql.Rows) (session.Row, error) {
+		if err := rows.Scan(&raw); err != nil {
+			return session.Row{}, err
+		}
+		return session.ParseRow(raw)
+	})
+}
+
+// Blocks implements store.Store.
+func (s *Store) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) iter.Seq2[session.Block, error] {
+	query, args := `SELECT id, codec, size, body FROM blocks WHERE session = `+whichSession, []any{k.Tenant, k.ID}
+	if ids != nil {
+		list, err := json.Marshal(ids)
+		if err != nil {
+			return func(yield func(session.Block, error) bool) {
+				yield(session.Block{}, fmt.Errorf("sqlitestore: read blocks: %w", err))
+			}
+		}
+		query += ` AND id IN (SELECT unhex(value) FROM json_each(?3))`
+		args = append(args, string(list))
+	}
+	var id, body sql.RawBytes
+	return each(ctx, s, "read blocks", query, args, func(rows *sql.Rows) (session.Block, error) {
+		b := session.Block{Session: k}
+		var codec int64
+		if err := rows.Scan(&id, &codec, &b.Size, &body); err != nil {
+			return session.Block{}, err
+		}
+		if copy(b.ID[:], id); len(id) != len(b.ID) {
+			return session.Block{}, fmt.Errorf("block id of %d bytes, want %d", len(id), len(b.ID))
+		}
+		if codec != 0 {
+			return session.Block{}, fmt.Errorf("block %s has codec %d, which this program does not know", b.ID, codec)
+		}
+		b.Body = string(body)
+		return b, nil
+	})
+}
+
+// Sessions implements store.Store.
+func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.Summary, error] {
+	where, args := []string{"s.tenant = ?"}, []any{q.Tenant}
+	if q.Prefix != "" {
+		where, args = append(where, "s.id >= ?"), append(args, q.Prefix)
+		if end := after(q.Prefix); end != "" {
+			where, args = append(where, "s.id < ?"), append(args, end)
+		}
+	}
+	span, trace := q.Span != (session.SpanID{}), q.Trace != (session.TraceID{})
+	if trace {
+		where, args = append(where, "s.session IN (SELECT session FROM session_traces WHERE trace = ?)"), append(args, q.Trace[:])
+	}
+	if span {
+		// One step into the primary key per session: an index over all spans would cost every insert.
+		cond := "x.session = s.session AND x.span = ?"
+		one := []any{q.Span[:]}
+		if trace {
+			cond, one = cond+" AND x.trace = ?", append(one, q.Trace[:])
+		}
+		where = append(where, "(EXISTS (SELECT 1 FROM rows x WHERE "+cond+") OR EXISTS (SELECT 1 FROM live_rows x WHERE "+cond+"))")
+		args = append(append(args, one...), one...)
+	}
+	query := `SELECT s.id, ` + summaryOf("m") + ` FROM sessions s LEFT JOIN summaries m ON m.session = s.session
+		WHERE ` + strings.Join(where, " AND ") + ` ORDER BY s.last_ns DESC, s.id`
+	if q.Limit > 0 {
+		query, args = query+" LIMIT ?", append(args, q.Limit)
+	}
+	return each(ctx, s, "list sessions", query, args, func(rows *sql.Rows) (session.Summary, error) {
+		m := session.Summary{Key: session.Key{Tenant: q.Tenant}}
+		var start, last sql.Null[int64]
+		err := rows.Scan(&m.ID, &m.Status, &m.Agent, &m.AgentID, &m.Model, &m.Dialect, &start, &last,
+			&m.Runs, &m.Turns, &m.ToolCalls, &m.Errors, &m.Denied, &m.Defects,
+			&m.Usage.Input, &m.Usage.Output, &m.Usage.Reasoning, &m.Usage.CacheRead, &m.Usage.CacheWrite)
+		m.Start, m.Last = instant(start), instant(last)
+		return m, err
+	})
+}
+
+// summaryOf returns summaryColumns of a table that may have no row.
+func summaryOf(table string) string {
+	var out []string
+	for _, c := range strings.Split(summaryColumns, ",") {
+		switch c = strings.TrimSpace(c); c {
+		case "start_ns", "last_ns":
+			out = append(out, table+"."+c)
+		case "status", "agent", "agent_id", "model", "dialect":
+			out = append(out, "ifnull("+table+"."+c+", '')")
+		default:
+			out = append(out, "ifnull("+table+"."+c+", 0)")
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func instant(n sql.Null[int64]) time.Time {
+	if !n.Valid {
+		return time.Time{}
+	}
+	return time.Unix(0, n.V).UTC()
+}
+
+// after returns the least text that is greater than every text with that prefix, empty when there is none.
+func after(prefix string) string {
+	b := []byte(prefix)
+	for i := len(b) - 1; i >= 0; i-- {
+		if b[i] < 0xff {
+			b[i]++
+			return string(b[:i+1])
+		}
+	}
+	return ""
+}
+
+// Dirty implements store.Store.
+func (s *Store) Dirty(ctx context.Context) iter.Seq2[session.Key, error] {
+	return each(ctx, s, "list dirty sessions", `SELECT tenant, id FROM sessions WHERE mark > projected ORDER BY mark, tenant, id`, nil,
+		func(rows *sql.Rows) (k session.Key, err error) {
+			err = rows.Scan(&k.Tenant, &k.ID)
+			return k, err
+		})
+}
+
+// Mark implements store.Store.
+func (s *Store) Mark(ctx context.Context, k session.Key) (store.Mark, error) {
+	for mark, err := range each(ctx, s, "mark", `SELECT mark FROM sessions WHERE tenant = ? AND id = ?`, []any{k.Tenant, k.ID},
+		func(rows *sql.Rows) (m store.Mark, err error) {
+			err = rows.Scan(&m)
+			return m, err
+		}) {
+		return mark, err
+	}
+	return 0, fmt.Errorf("sqlitestore: mark: %w", store.ErrNotFound)
+}
