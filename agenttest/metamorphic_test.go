@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/internal/phifixtures"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/phi"
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/spans"
@@ -394,5 +393,3 @@ func shape(s *session.Session) []string {
 	}
 	return out
 }
-
-var _ = otelagent.CaptureNone
