@@ -235,6 +235,16 @@ func (c *Cursor) Value() []byte {
 	return c.b[start:end:end]
 }
 
+// Known steps over the next value if it is spelled like value, and reports whether it did. Value must be an array or object
+// that a cursor passed before at this depth: it is only compared, not validated again.
+func (c *Cursor) Known(value []byte) bool {
+	if c.Peek() == 0 || !bytes.HasPrefix(c.b[c.i:], value) {
+		return false
+	}
+	c.i += len(value)
+	return true
+}
+
 // ValidUTF8 returns nil, or a *SyntaxError that says where raw is not UTF-8.
 func ValidUTF8(raw []byte) error {
 	if utf8.Valid(raw) {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -476,6 +477,7 @@ func (d *Decoder) turnRequest(f *fields, m otelagent.Meta) {
 	}
 	if p.messages != nil {
 		e.Messages = d.messageList(p.messageList)
+		d.ev.history.keep(p.messageList, e.Messages)
 	}
 	aligned := p.provenance != nil && p.provenance[0] == '[' && len(p.provenanceList) == len(e.Messages)
 	if aligned {
@@ -603,6 +605,9 @@ func (d *Decoder) messageList(list []message) []otelagent.Message {
 }
 
 func (d *Decoder) messageOf(m *message) otelagent.Message {
+	if k := m.same; k != nil {
+		return otelagent.Message{Raw: m.raw, Envelope: envelope, Role: k.role, ToolCallID: k.callID, Time: k.time}
+	}
 	out := otelagent.Message{Raw: m.raw, Envelope: envelope, Role: d.lenient(m.role)}
 	if !m.llm() {
 		return out
@@ -692,9 +697,48 @@ func (d *Decoder) messageUpdate(m otelagent.Meta) {
 	r := d.in(&m)
 	e := &d.out.replyDelta
 	e.Meta = m
-	e.Bytes = deltaLen(d.get(kDelta))
-	m.Session = r.session
+	delta := d.get(kDelta)
+	e.Bytes = deltaLen(delta)
+	if len(d.ev.others) == 0 && d.ev.has&^variants[vMessageUpdate].keys == 0 {
+		d.update.keep(d.ev.raw, delta, r)
+	}
 	d.emit(e)
+}
+
+// updateHead is a MessageUpdate line up to its delta. The lines of one reply begin alike, with the same empty message.
+type updateHead struct {
+	head []byte
+	run  *run
+}
+
+// keep remembers a line whose delta comes last, as phi-core writes it.
+func (u *updateHead) keep(raw, delta []byte, r *run) {
+	u.head = u.head[:0]
+	if at := len(raw) - 1 - len(delta); len(delta) > 0 && at > 0 && &raw[at] == &delta[0] {
+		u.head, u.run = append(u.head, raw[:at]...), r
+	}
+}
+
+// updated hands out the event of a line that differs from a MessageUpdate line before only in its delta, and reports
+// whether it did.
+func (d *Decoder) updated(raw []byte) bool {
+	u := &d.update
+	if len(u.head) == 0 || !bytes.HasPrefix(raw, u.head) || !u.run.open || d.runs.find(u.run.id) != u.run {
+		return false
+	}
+	rest := raw[len(u.head):]
+	c := rawjson.NewCursor(rest, maxDepth-1)
+	delta := c.Value()
+	if delta == nil || len(rest) != len(delta)+1 || rest[len(delta)] != '}' || !utf8.Valid(delta) {
+		return false
+	}
+	d.stats.Events++
+	d.out.replyDelta = otelagent.ReplyDelta{
+		Meta:  otelagent.Meta{Session: u.run.session, Run: u.run.id, Seq: d.stats.Lines, Arrived: d.arrived},
+		Bytes: deltaLen(delta),
+	}
+	d.emit(&d.out.replyDelta)
+	return true
 }
 
 // deltaLen returns the length of the text in {"Kind":{"delta":"text"}}, or 0.

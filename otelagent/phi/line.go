@@ -2,8 +2,10 @@ package phi
 
 import (
 	"bytes"
+	"time"
 
 	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // key numbers the keys that stand at the top of an AgentEvent of any variant.
@@ -289,6 +291,41 @@ type message struct {
 	raw, role, content, toolCallID, isError, timestamp     []byte
 	stopReason, model, provider, usage, errorMessage, data []byte
 	kind                                                   []byte
+	// same is what is known of a message of a request that stood at the same place of the request before; then only raw
+	// is set.
+	same *knownMessage
+}
+
+// knownMessage is a message of the request before.
+type knownMessage struct {
+	start, end   int // in history.text
+	role, callID string
+	time         time.Time
+}
+
+// history is the messages of the last request. A request begins with those of the one before, mostly: comparing them takes
+// a twentieth of the time of reading them again.
+type history struct {
+	text     []byte
+	messages []knownMessage
+}
+
+// keep remembers the messages of a request, which were read as list.
+func (h *history) keep(list []message, read []otelagent.Message) {
+	same := 0
+	for same < len(list) && list[same].same != nil {
+		same++
+	}
+	h.messages = h.messages[:same]
+	h.text = h.text[:0]
+	if same > 0 {
+		h.text = h.text[:h.messages[same-1].end]
+	}
+	for _, m := range read[same:] {
+		start := len(h.text)
+		h.text = append(h.text, m.Raw...)
+		h.messages = append(h.messages, knownMessage{start, len(h.text), m.Role, m.ToolCallID, m.Time})
+	}
 }
 
 // payload is what stands at the top of a TurnRequest's payload, as it is spelled; nil where it does not.
@@ -319,6 +356,7 @@ type eventLine struct {
 	messages    []message // of messages
 	toolResults []message
 	payload     payload
+	history     history
 }
 
 // parse takes raw apart and validates it on the way. The error is a *rawjson.SyntaxError.
@@ -354,9 +392,9 @@ func (l *eventLine) parse(raw []byte) error {
 			l.parseMessage(&l.message)
 			l.values[k] = l.message.raw
 		case kMessages:
-			l.messages, l.values[k] = l.parseMessages(l.messages[:0])
+			l.messages, l.values[k] = l.parseMessages(l.messages[:0], nil)
 		case kToolResults:
-			l.toolResults, l.values[k] = l.parseMessages(l.toolResults[:0])
+			l.toolResults, l.values[k] = l.parseMessages(l.toolResults[:0], nil)
 		case kPayload:
 			l.values[k] = l.parsePayload()
 		default:
@@ -441,7 +479,8 @@ func (l *eventLine) parseMessage(m *message) {
 	m.raw = c.Since(start)
 }
 
-func (l *eventLine) parseMessages(list []message) ([]message, []byte) {
+// parseMessages takes an array of messages apart. Those of known are in history.text.
+func (l *eventLine) parseMessages(list []message, known []knownMessage) ([]message, []byte) {
 	c := &l.c
 	start := c.Pos()
 	if !c.Open('[') {
@@ -453,7 +492,16 @@ func (l *eventLine) parseMessages(list []message) ([]message, []byte) {
 		} else {
 			list = list[:len(list)+1]
 		}
-		l.parseMessage(&list[len(list)-1])
+		m := &list[len(list)-1]
+		if n := len(list); n <= len(known) {
+			k := &known[n-1]
+			at := c.Pos()
+			if c.Known(l.history.text[k.start:k.end]) {
+				*m = message{raw: c.Since(at), same: k}
+				continue
+			}
+		}
+		l.parseMessage(m)
 	}
 	return list, c.Since(start)
 }
@@ -474,7 +522,7 @@ func (l *eventLine) parsePayload() []byte {
 		var to *[]byte
 		switch string(name) {
 		case "messages":
-			p.messageList, value = l.parseMessages(p.messageList[:0])
+			p.messageList, value = l.parseMessages(p.messageList[:0], l.history.messages)
 			to = &p.messages
 		case "provenance":
 			p.provenanceList, value = l.parseArray(p.provenanceList[:0])

@@ -60,7 +60,8 @@ func (o option) apply(c *config) { o(c) }
 func WithLive() Option { return option(func(c *config) { c.live = true }) }
 
 // WithMaxLine sets the longest line that is read, in bytes without its end; longer ones give a *LineError. Default 64 MiB,
-// which zero or less means too. The reader holds at most one such line and a buffer's worth of the next.
+// which zero or less means too. The reader holds at most two such lines: the one it reads, and the messages of the last
+// request, to compare them with those of the next.
 func WithMaxLine(n int) Option {
 	return option(func(c *config) {
 		if n <= 0 {
@@ -122,10 +123,11 @@ type Decoder struct {
 	stopped bool
 	arrived time.Time
 
-	words names
-	runs  runs
-	ev    eventLine
-	out   outbox
+	words  names
+	runs   runs
+	ev     eventLine
+	out    outbox
+	update updateHead
 }
 
 // NewDecoder returns a Decoder that has met no runs.
@@ -196,12 +198,16 @@ func (d *Decoder) reject(e *LineError) {
 
 // line reads one line that is not blank.
 func (d *Decoder) line(raw []byte) {
+	inner, isLog := logged(raw)
+	if isLog && d.updated(inner) || !isLog && d.updated(raw) {
+		return
+	}
 	if err := rawjson.ValidUTF8(raw); err != nil {
 		d.rejectSyntax(err)
 		return
 	}
 	ev := &d.ev
-	if inner, ok := logged(raw); !ok || ev.parse(inner) != nil {
+	if !isLog || ev.parse(inner) != nil {
 		if err := ev.parse(raw); err != nil {
 			d.rejectSyntax(err)
 			return

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -249,6 +250,94 @@ func TestStopping(t *testing.T) {
 			if n++; n == stop {
 				break
 			}
+		}
+	}
+}
+
+// TestShortcuts compares lines that are read with the help of earlier ones with the same lines read alone.
+func TestShortcuts(t *testing.T) {
+	files, err := filepath.Glob("testdata/phi-core-*/*.ndjson")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, file := range append(files, "testdata/sample-session.ndjson", "testdata/traps.ndjson") {
+		text := string(read(t, file))
+		// Every line twice: a request after its like, and after that of another run.
+		lines := strings.SplitAfter(text, "\n")
+		d := NewDecoder()
+		var alone *Decoder
+		seq := int64(0)
+		for _, line := range append(lines, lines...) {
+			if !strings.Contains(line, `"type":"TurnRequest"`) && !strings.Contains(line, `"type":"MessageUpdate"`) {
+				for range d.Events(strings.NewReader(line)) {
+				}
+				continue
+			}
+			alone = NewDecoder()
+			var got, want []string
+			for ev := range d.Events(strings.NewReader(line)) {
+				got = append(got, printEvent(ev))
+			}
+			seq = d.Stats().Lines
+			alone.stats.Lines = seq - 1
+			alone.runs = d.runs
+			for ev := range alone.Events(strings.NewReader(line)) {
+				want = append(want, printEvent(ev))
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("%s: got %s\nwant %s", file, got, want)
+			}
+			n++
+		}
+	}
+	if n < 500 {
+		t.Errorf("only %d lines compared", n)
+	}
+}
+
+// TestShortcutsAreChecked changes a line that looks like the one before.
+func TestShortcutsAreChecked(t *testing.T) {
+	const head = `{"type":"MessageUpdate","loop_id":"s.1","message":{"role":"assistant"},"delta":`
+	first := head + `{"Text":{"delta":"abc"}}}` + "\n"
+	for _, test := range []struct{ rest, want string }{
+		{`{"Text":{"delta":"\u00e9"}}}`, "Bytes: 2"},
+		{` {"Text":{"delta":"de"}} } `, "Bytes: 2"},
+		{`{"Text":{"delta":"de"}},"loop_id":"t.1"}`, "loop_id: stands there twice"},
+		{`{"Text":{"delta":"de"}},"more":1}`, "Bytes: 2"},
+		{`{"Text":{"delta":"de"}}`, "JSON ends too early at byte 103"},
+		{`{"Text":{"delta":"de}}}`, "JSON ends too early at byte 103"},
+		{`{"Text":{"delta":"d` + "\xff" + `"}}}`, "text that is not UTF-8 at byte 99"},
+		{`{"Text":{"delta":"de"}}}}`, "text after the JSON value at byte 104"},
+		{`5}`, "ReplyDelta"},
+	} {
+		got := collect(first + head + test.rest)
+		if len(got) != 2 || !strings.Contains(got[1], test.want) {
+			t.Errorf("%s: %q, want %s", test.rest, got, test.want)
+		}
+	}
+	request := func(messages string) string {
+		return `{"type":"TurnRequest","loop_id":"s.1","payload":{"messages":[` + messages + `]}}` + "\n"
+	}
+	a, b := `{"role":"user","content":[],"timestamp":1}`, `{"role":"user","content":[],"timestamp":2}`
+	for _, test := range []struct {
+		messages string
+		n        int
+	}{{a + "," + b, 2}, {a + "5," + b, 0}, {a, 1}, {a + b, 0}, {b + "," + a, 2}, {a + "," + b + "," + a, 2 + 1}, {a + " , " + b, 2}, {``, 0}, {a + "," + b + "x", 0}} {
+		d := NewDecoder()
+		n := 0
+		for ev := range d.Events(strings.NewReader(request(a+","+b) + request(test.messages) + request(test.messages))) {
+			if ev, ok := ev.(*otelagent.RequestPrepared); ok && ev.Seq == 3 {
+				n = len(ev.Messages)
+				for i, m := range ev.Messages {
+					if m.Role != "user" || m.Time.UnixMilli() != int64(m.Raw[len(m.Raw)-2]-'0') {
+						t.Errorf("%s: message %d is %+v", test.messages, i, m)
+					}
+				}
+			}
+		}
+		if n != test.n {
+			t.Errorf("%s: %d messages, want %d", test.messages, n, test.n)
 		}
 	}
 }
