@@ -101,8 +101,11 @@ ocb-build: ## build the whole distribution (collector-exporter/distribution/buil
 	@go -C internal/tools/ocb build -o $(BIN)/ocb go.opentelemetry.io/collector/cmd/builder
 	@cd collector-exporter/distribution && $(BIN)/ocb --config builder.yaml
 
-interop-phi-core: ## rebuild the phi-core recordings with the real crate and compare them with the committed ones (needs cargo)
+interop-phi-core: ## rebuild the phi-core recordings with the real crate, and let it load what we write (needs cargo)
 	@interop/phi-core/run.sh check
+	@dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; \
+	go test ./agenttest -run '^TestLedgersEqualThoseOfPhiCore$$' -count=1 -args -export-dir=$$dir; \
+	interop/phi-core/run.sh accept $$dir/*.json
 
 # -e: test dependencies of dependencies that the module proxy does not serve must not stop it.
 tidy: ## go mod tidy -e in all modules
