@@ -40,8 +40,8 @@ func (c *clock) decide(m *Meta, inside time.Time) Moment {
 		return Moment{Time: t, Source: spans.TimeSourceArrival}
 	case inside.After(c.last):
 		return Moment{Time: inside, Source: spans.TimeSourceMessage}
-	case c.last.IsZero(): // nothing is known: any time would be invented, and the present one would differ each time
-		return Moment{Time: time.Unix(0, 0), Source: spans.TimeSourceBound}
+	case c.last.IsZero(): // nothing is known, and the present time would be another one each time the file is sent
+		return Moment{Time: earliest, Source: spans.TimeSourceBound}
 	default:
 		return Moment{Time: c.last, Source: spans.TimeSourceBound}
 	}

@@ -54,6 +54,13 @@ func (g *Group) roleOf(run string) spans.GroupRole {
 	return spans.GroupRoleJudge
 }
 
+// Note tells of something that happened in the group and has no other place; see [Run.Note].
+func (g *Group) Note(typ string, body []byte, at Moment) {
+	if g != nil {
+		g.note(typ, body, at)
+	}
+}
+
 // End ends the group, once; later calls do nothing.
 func (g *Group) End(res GroupResult) {
 	if g == nil {

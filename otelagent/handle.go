@@ -2,6 +2,7 @@ package otelagent
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -73,9 +74,10 @@ const maxNotes = 32
 // begin starts the span of h with the attributes of a, which it frees, and returns the context with that span. The
 // parent is parent's span; the one in ctx when parent is nil.
 func (h *handle) begin(ctx context.Context, parent *handle, kind *spanKind, at Moment, a *attrs, id seed) context.Context {
-	if parent != nil && trace.SpanFromContext(ctx) != parent.span {
+	if parent != nil && !sameSpan(trace.SpanContextFromContext(ctx), parent.span.SpanContext()) {
 		ctx = trace.ContextWithSpan(ctx, parent.span)
 	}
+	at = at.sound()
 	a.add(h.address...)
 	a.int(spans.SeqKey, h.next(at))
 	a.source(spans.StartTimeKey, at.Source)
@@ -100,6 +102,11 @@ func (h *handle) begin(ctx context.Context, parent *handle, kind *spanKind, at M
 		h.began = time.Now() // after Start, so never before the span's own
 	}
 	return ctx
+}
+
+// sameSpan compares by ids: spans themselves may be of types that cannot be compared.
+func sameSpan(a, b trace.SpanContext) bool {
+	return a.SpanID() == b.SpanID() && a.TraceID() == b.TraceID()
 }
 
 // started counts a direct child; one that is not recorded is not counted, or it would be missed.
@@ -131,6 +138,7 @@ func (h *handle) note(typ string, body []byte, at Moment) {
 		return
 	}
 	seq := h.next(at)
+	at = at.sound()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ended {
@@ -163,6 +171,7 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 		return
 	}
 	h.ended = true
+	at = at.sound()
 	if !at.Time.IsZero() && at.Time.Before(h.began) {
 		at.Time, at.Source = h.began, spans.TimeSourceBound
 	}
@@ -206,6 +215,24 @@ func startText(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) 
 func (at Moment) now() Moment {
 	if at.Time.IsZero() {
 		at.Time = time.Now()
+	}
+	return at.sound()
+}
+
+// The times that unix nanoseconds can hold, from 1970 on; 0 means none on the wire.
+var (
+	earliest = time.Unix(0, 1)
+	latest   = time.Unix(0, math.MaxInt64)
+)
+
+// sound returns at with a time that the wire can hold; one out of its range becomes a bound.
+func (at Moment) sound() Moment {
+	switch {
+	case at.Time.IsZero():
+	case at.Time.Before(earliest):
+		at.Time, at.Source = earliest, spans.TimeSourceBound
+	case at.Time.After(latest):
+		at.Time, at.Source = latest, spans.TimeSourceBound
 	}
 	return at
 }

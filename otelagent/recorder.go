@@ -84,8 +84,6 @@ func (r *Recorder) Record(ctx context.Context, ev Event) {
 		r.groupStarted(ctx, ev)
 	case *GroupEnded:
 		r.groupEnded(ctx, ev)
-	case *Other:
-		r.other(ctx, ev)
 	default:
 		r.inRun(ctx, ev)
 	}
@@ -144,6 +142,7 @@ func (r *Recorder) runStarted(ctx context.Context, ev *RunStarted) {
 		ctx = parent.ctx
 	}
 	r.start(ctx, o, info)
+	r.seen(o)
 }
 
 // start starts the run and remembers it as open.
@@ -225,15 +224,27 @@ func (r *Recorder) infer(ctx context.Context, m *Meta, inside time.Time, inferre
 // inRun takes an event that belongs to an open run; where there is none, one is inferred.
 func (r *Recorder) inRun(ctx context.Context, ev Event) {
 	m, inside := ev.meta(), timeInside(ev)
+	if m.Run == "" {
+		switch ev := ev.(type) {
+		case *Other:
+			r.homeless(m, ev.Type, ev.Body)
+		case *ToolProgressed:
+			r.homeless(m, ev.Type, ev.Body)
+		default:
+			r.lost++
+		}
+		return
+	}
 	o := r.open[m.Run]
 	if o == nil {
-		if m.Run == "" {
-			r.lost++
-			return
-		}
 		o = r.infer(ctx, m, inside, true)
 	}
 	o.take(ev, o.clock.at(m, inside))
+	r.seen(o)
+}
+
+// seen moves the time of the whole input on to that of a run.
+func (r *Recorder) seen(o *openRun) {
 	if o.clock.last.After(r.last) {
 		r.last = o.clock.last
 	}
@@ -250,19 +261,22 @@ func timeInside(ev Event) time.Time {
 	return time.Time{}
 }
 
-// other keeps an event without a place of its own on the innermost open span of its run, or of the run that started last
-// when it names none.
-func (r *Recorder) other(ctx context.Context, ev *Other) {
-	if ev.Run == "" {
-		if len(r.order) == 0 {
-			r.lost++
+// homeless keeps an event that names no run: on the run that started last, else on the group that did, of those that are open
+// in its session when it names one.
+func (r *Recorder) homeless(m *Meta, typ string, body []byte) {
+	for _, o := range slices.Backward(r.order) {
+		if m.Session == "" || m.Session == o.session {
+			o.note(typ, body, o.clock.at(m, time.Time{}))
 			return
 		}
-		o := r.order[len(r.order)-1]
-		o.note(ev.Type, ev.Body, o.clock.at(&ev.Meta, time.Time{}))
-		return
 	}
-	r.inRun(ctx, ev)
+	for _, g := range slices.Backward(r.groups) {
+		if m.Session == "" || m.Session == g.session {
+			g.group.Note(typ, body, g.clock.at(m, time.Time{}))
+			return
+		}
+	}
+	r.lost++
 }
 
 // close ends a run for want of an end.
@@ -272,9 +286,7 @@ func (r *Recorder) close(o *openRun) {
 }
 
 func (r *Recorder) forget(o *openRun) {
-	if o.clock.last.After(r.last) {
-		r.last = o.clock.last
-	}
+	r.seen(o)
 	delete(r.open, o.id)
 	r.order = slices.DeleteFunc(r.order, func(x *openRun) bool { return x == o })
 }

@@ -1,0 +1,5 @@
+//go:build race
+
+package otelagent_test
+
+const raceEnabled = true
