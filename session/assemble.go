@@ -344,7 +344,7 @@ func turnsMissing(r *Run, want int64) string {
 // ownRun builds a run from its own row.
 func (a *assembler) ownRun(e *entry, f *facts) *Run {
 	r := e.row
-	run := &Run{ID: r.Run}
+	run := &Run{ID: r.Run, Turns: []*Turn{}}
 	a.span(&run.Span, e)
 	run.Start = nsTime(r.RunStart)
 	f.reset()
@@ -387,7 +387,7 @@ func (a *assembler) inferRun(l []entry) *Run {
 			break
 		}
 	}
-	run := &Run{ID: from.Run, Status: spans.RunStatusOpen}
+	run := &Run{ID: from.Run, Turns: []*Turn{}, Status: spans.RunStatusOpen}
 	run.Missing = true
 	run.Start = nsTime(from.RunStart)
 	for i := range from.Attrs {

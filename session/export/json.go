@@ -155,7 +155,7 @@ func members(raw []byte) []member {
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return nil
 	}
-	var l []member
+	l := []member{}
 	for d.More() {
 		t, err := d.Token()
 		if err != nil {

@@ -1,0 +1,373 @@
+package session
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// testRow is a row as the files in testdata/assemble spell it. Times are milliseconds after synthStart.
+type testRow struct {
+	Kind     string         `json:"kind"`
+	Span     byte           `json:"span"`
+	Parent   byte           `json:"parent"`
+	Run      string         `json:"run"`
+	RunStart int64          `json:"run_start"`
+	Turn     *int64         `json:"turn"`
+	Start    int64          `json:"start"`
+	End      int64          `json:"end"`
+	Seq      int64          `json:"seq"`
+	EndSeq   int64          `json:"end_seq"`
+	Known    spans.Known    `json:"known"`
+	Failed   bool           `json:"failed"`
+	Service  string         `json:"service"`
+	Attrs    map[string]any `json:"attrs"`
+	Lists    []List         `json:"lists"`
+	Events   []Event        `json:"events"`
+}
+
+func (t *testRow) row(tb testing.TB) Row {
+	r := Row{
+		Trace: TraceID{15: 1}, Span: SpanID{7: t.Span}, Parent: SpanID{7: t.Parent}, Session: Key{ID: "s1"},
+		Run: t.Run, RunStart: at(t.RunStart), Turn: NoTurn, Known: t.Known,
+		Start: at(t.Start), End: at(t.End), Seq: t.Seq, EndSeq: t.EndSeq, Failed: t.Failed, Service: t.Service,
+		Lists: t.Lists, Events: t.Events,
+	}
+	if r.Kind = KindOf(t.Kind); r.Kind == KindUnknown {
+		tb.Fatalf("kind %q", t.Kind)
+	}
+	if t.Turn != nil {
+		r.Turn = *t.Turn
+	}
+	if r.Known == "" {
+		r.Known = spans.KnownObserved
+	}
+	var kv []any
+	for k, v := range t.Attrs {
+		switch x := v.(type) {
+		case json.Number:
+			if n, err := x.Int64(); err == nil {
+				v = n
+			} else {
+				v, _ = x.Float64()
+			}
+		case []any:
+			var l []string
+			for _, e := range x {
+				l = append(l, e.(string))
+			}
+			v = l
+		}
+		kv = append(kv, k, v)
+	}
+	r.Attrs = attrs(kv...)
+	for i := range r.Events {
+		r.Events[i].Time = at(r.Events[i].Time)
+	}
+	return r
+}
+
+// archive is a file of sections that begin with "-- name --", as in txtar.
+func archive(tb testing.TB, file string) (comment string, sections map[string]string) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	sections = map[string]string{}
+	name := ""
+	for line := range strings.Lines(string(raw)) {
+		if n, ok := strings.CutPrefix(line, "-- "); ok {
+			name = strings.TrimSuffix(strings.TrimSpace(n), " --")
+			sections[name] = ""
+			continue
+		}
+		if name == "" {
+			comment += line
+		} else {
+			sections[name] += line
+		}
+	}
+	return comment, sections
+}
+
+func readRows(tb testing.TB, text string) []Row {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	d.DisallowUnknownFields()
+	var rows []Row
+	for d.More() {
+		var t testRow
+		if err := d.Decode(&t); err != nil {
+			tb.Fatal(err)
+		}
+		rows = append(rows, t.row(tb))
+	}
+	return rows
+}
+
+func treeJSON(tb testing.TB, s *Session) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(s); err != nil {
+		tb.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestAssembleGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/assemble/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no golden files", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			comment, sections := archive(t, file)
+			rows := readRows(t, sections["rows"])
+			got := treeJSON(t, Assemble(rows))
+			if *update {
+				out := comment + "-- rows --\n" + sections["rows"] + "-- tree --\n" + got
+				if err := os.WriteFile(file, []byte(out), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got != sections["tree"] {
+				t.Errorf("got\n%s\nwant\n%s", got, sections["tree"])
+			}
+			disturb(t, rows, got)
+		})
+	}
+}
+
+// disturb holds Assemble to being a function of the set of rows, through the form in which stores keep them.
+func disturb(t *testing.T, rows []Row, want string) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 10 {
+		var l []Row
+		for i := range rows {
+			for range 1 + random.IntN(2) {
+				r, err := ParseRow(rows[i].AppendCanonical(nil))
+				if err != nil {
+					t.Fatal(err)
+				}
+				l = append(l, r)
+			}
+		}
+		random.Shuffle(len(l), func(i, j int) { l[i], l[j] = l[j], l[i] })
+		before := fmt.Sprint(l)
+		if got := treeJSON(t, Assemble(l)); got != want {
+			t.Fatalf("shuffled and doubled:\n%s\nwant\n%s", got, want)
+		}
+		if fmt.Sprint(l) != before {
+			t.Fatal("Assemble changed its rows")
+		}
+	}
+}
+
+func synthetic() *synth {
+	s := &synth{session: Key{Tenant: "t", ID: "s1"}}
+	s.whole("r1", 1, at(0), 3, true)
+	s.whole("r1", 2, at(1000), 2, true)
+	s.whole("r2", 3, at(2000), 1, true)
+	return s
+}
+
+func TestAssembleIsAFunctionOfTheSet(t *testing.T) {
+	s := synthetic()
+	tree := Assemble(s.rows)
+	if n := Summarize(tree).Defects; n != 0 {
+		t.Fatalf("%d defects in a whole session:\n%s", n, treeJSON(t, tree))
+	}
+	disturb(t, s.rows, treeJSON(t, tree))
+}
+
+func TestAssembleKeepsTheSupersedingRow(t *testing.T) {
+	s := synthetic()
+	want := treeJSON(t, Assemble(s.rows))
+	l := slices.Clone(s.rows)
+	for i := range s.rows {
+		live := s.rows[i]
+		live.Known, live.End, live.EndSeq = spans.KnownLive, live.Start+1, 0
+		live.Attrs = live.Attrs[:len(live.Attrs)/2]
+		l = append(l, live)
+	}
+	disturb(t, l, want)
+}
+
+// Dropping any span of a session leaves the rest as it is and is named; the last run, when it has no children, cannot be.
+func TestAssembleNamesWhatWasDropped(t *testing.T) {
+	s := synthetic()
+	whole := Assemble(s.rows)
+	for i := range s.rows {
+		got := Assemble(slices.Delete(slices.Clone(s.rows), i, i+1))
+		r := &s.rows[i]
+		if Summarize(got).Defects != 1 {
+			t.Errorf("without %s of turn %d of run %s: %d defects", r.Kind, r.Turn, r.Run, Summarize(got).Defects)
+		}
+		if len(got.Runs) != len(whole.Runs) {
+			t.Errorf("without %s: %d runs", r.Kind, len(got.Runs))
+		}
+		for j := range got.Runs {
+			if len(got.Runs[j].Turns) != len(whole.Runs[j].Turns) {
+				t.Errorf("without %s: %d turns", r.Kind, len(got.Runs[j].Turns))
+			}
+		}
+	}
+	// A whole run, between two others.
+	l := slices.DeleteFunc(slices.Clone(s.rows), func(r Row) bool { return r.RunStart == at(1000) })
+	got := Assemble(l)
+	if len(got.Defects) != 1 || got.Defects[0] != (Defect{Code: spans.DefectRunMissing, Detail: "number 2 of 3"}) {
+		t.Errorf("without a run: %+v", got.Defects)
+	}
+}
+
+func TestAssembleCountsOnceWhatWasRecordedTwice(t *testing.T) {
+	s := synthetic()
+	whole := Assemble(s.rows)
+	l := slices.Clone(s.rows)
+	for _, r := range s.rows {
+		r.Trace[0] = 9 // the same spans under other ids: live and from a file
+		r.Service = "file"
+		l = append(l, r)
+	}
+	got := Assemble(l)
+	if got.Usage != whole.Usage || len(got.Runs) != len(whole.Runs) {
+		t.Errorf("usage %+v in %d runs, want %+v in %d", got.Usage, len(got.Runs), whole.Usage, len(whole.Runs))
+	}
+	for i, r := range got.Runs {
+		n := 1 + 5*len(whole.Runs[i].Turns)
+		want := []Defect{{Code: spans.DefectRecordedTwice, Detail: fmt.Sprintf("%d spans tell what others tell too", n)}}
+		if !slices.Equal(r.Defects, want) || len(r.Turns) != len(whole.Runs[i].Turns) {
+			t.Errorf("run %d: %+v, %d turns", i, r.Defects, len(r.Turns))
+		}
+	}
+	disturb(t, l, treeJSON(t, got))
+}
+
+func TestAssembleEmptyAndSeveral(t *testing.T) {
+	if got := treeJSON(t, Assemble(nil)); !strings.Contains(got, `"format": 1`) || !strings.Contains(got, `"runs": []`) {
+		t.Error(got)
+	}
+	a, b := synthetic(), synthetic()
+	b.session = Key{Tenant: "t", ID: "s0"}
+	for i := range b.rows {
+		b.rows[i].Session = b.session
+	}
+	both := append(slices.Clone(a.rows), b.rows...)
+	if got := Assemble(both); got.ID != "s0" || len(got.Runs) != 3 {
+		t.Errorf("%s with %d runs", got.ID, len(got.Runs))
+	}
+	all := AssembleAll(both)
+	if len(all) != 2 || treeJSON(t, all[0]) != treeJSON(t, Assemble(b.rows)) || treeJSON(t, all[1]) != treeJSON(t, Assemble(a.rows)) {
+		t.Error("AssembleAll differs from Assemble of each")
+	}
+}
+
+func TestResolvePrefixes(t *testing.T) {
+	s := synth{session: Key{ID: "s1"}}
+	full := s.list("request", "a", "b", "c", "d", "e")
+	two := s.list("input", "a", "b")
+	window := List{Name: "request", Attempt: 1, Count: 4, Digest: s.list("", "a", "b", "c", "d").Digest, Prefix: "2 " + two.Digest, Items: full.Items[2:4]}
+	tail := List{Name: "request", Attempt: 2, Count: 5, Digest: full.Digest, Prefix: "4 " + window.Digest, Items: full.Items[4:]}
+	lost := List{Name: "request", Attempt: 3, Count: 9, Digest: "x", Prefix: "8 nowhere", Items: full.Items[4:]}
+	self := List{Name: "request", Attempt: 4, Count: 5, Digest: "y", Prefix: "5 y", Items: full.Items[4:]}
+	s.add(KindTurn, "r", at(0), 0, at(1), at(2)).Lists = []List{tail, lost, window, self}
+	s.add(KindTurn, "r", at(0), 1, at(2), at(3)).Lists = []List{two}
+	turn := Assemble(s.rows).Runs[0].Turns[0]
+	text := func(attempt int64) string {
+		out := ""
+		for _, q := range turn.Requests {
+			if q.Attempt != attempt {
+				continue
+			}
+			for _, r := range q.Messages.Items {
+				for _, b := range s.blocks {
+					if b.ID.Short().String() == r.Block {
+						out += b.Body
+						break
+					}
+				}
+			}
+			if !q.Messages.Complete {
+				out += "?"
+			}
+		}
+		return out
+	}
+	for attempt, want := range map[int64]string{1: "abcd", 2: "abcde", 3: "e?", 4: "e?"} {
+		if got := text(attempt); got != want {
+			t.Errorf("attempt %d: %q, want %q", attempt, got, want)
+		}
+	}
+	var blocks BlockSet
+	for _, b := range s.blocks {
+		blocks.Add(b)
+	}
+	for _, q := range turn.Requests[:2] {
+		if c := blocks.Read(q.Messages); !c.Whole() {
+			t.Errorf("attempt %d: %+v", q.Attempt, c)
+		}
+	}
+}
+
+// FuzzAssemble makes rows from numbers, so that addresses clash in every way, and holds Assemble to its promises.
+func FuzzAssemble(f *testing.F) {
+	f.Add([]byte("\x01\x00\x00\x00\x01\x02\x00\x00\x01\x02\x05\x00\x00\x01\x03\x04\x00\x00\x02\x01"))
+	f.Add([]byte("run of bytes, long enough for a good number of rows that clash with each other in many ways"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var rows []Row
+		for len(b) >= 5 && len(rows) < 200 {
+			k := Kind(b[0] % 7)
+			r := Row{
+				Trace: TraceID{15: b[0] >> 6}, Span: SpanID{7: b[1] % 64}, Parent: SpanID{7: b[2] % 64}, Session: Key{ID: "s"},
+				Run: string('a' + rune(b[1]>>6)), RunStart: at(int64(b[2]>>6) + 1), Turn: int64(b[3]%4) - 1, Kind: k,
+				Known: knownOfRank[(b[3]>>4)%3], Start: at(int64(b[4] & 15)), End: at(int64(b[4] >> 4)),
+			}
+			words := []string{"", "c1", "c2", "parallel"}
+			r.Attrs = attrs(
+				"gen_ai.tool.call.id", words[b[4]&3], "otelagent.run.kind", words[b[3]&3], "otelagent.compaction.kind", words[b[2]&3],
+				"otelagent.run.parent.id", string('a'+rune(b[4]>>6)), "otelagent.run.ordinal", int(b[2]>>5), "otelagent.count.turns", int(b[1]>>5),
+				"otelagent.group.start", at(int64(b[3]>>6)+1), "otelagent.schema", 1+int(b[4]>>7), "otelagent.tool.child.run.id", string('a'+rune(b[0]>>5)),
+			)
+			r.Lists = []List{{Name: words[b[1]&3], Count: int64(b[3] & 3), Digest: string(rune('0' + b[3]&3)), Prefix: fmt.Sprintf("%d %c", b[4]&3, '0'+b[4]&3), Items: []string{words[b[2]&3]}}}
+			rows = append(rows, r)
+			b = b[5:]
+		}
+		want, err := json.Marshal(Assemble(rows))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := append(slices.Clone(rows), rows[:len(rows)/2]...)
+		random := rand.New(rand.NewPCG(uint64(len(rows)), 7))
+		random.Shuffle(len(l), func(i, j int) { l[i], l[j] = l[j], l[i] })
+		tree := Assemble(l)
+		got, err := json.Marshal(tree)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Fatalf("order counts:\n%s\n%s", got, want)
+		}
+		for _, r := range tree.Runs { // no ring of parents
+			steps := 0
+			for at := r; at != nil; at = tree.Parent(at) {
+				if steps++; steps > len(tree.Runs) {
+					t.Fatal("ring of parents")
+				}
+			}
+		}
+		Summarize(tree)
+		tree.CheckContent(&BlockSet{})
+	})
+}

@@ -1,0 +1,168 @@
+package session
+
+import (
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+func blocksOf(l []Block) *BlockSet {
+	s := &BlockSet{}
+	for _, b := range l {
+		s.Add(b)
+	}
+	return s
+}
+
+func TestBlockSetRead(t *testing.T) {
+	s := synth{session: Key{ID: "s1"}}
+	var broken []Defect
+	refs := (&assembler{}).refs(new(s.list("request", "one", "two", "three")), &broken)
+	if len(broken) > 0 {
+		t.Fatal(broken)
+	}
+	if c := blocksOf(s.blocks).Read(refs); !c.Whole() || !slices.Equal(c.Bodies, []string{"one", "two", "three"}) {
+		t.Errorf("whole: %+v", c)
+	}
+	if c := blocksOf(s.blocks[:1]).Read(refs); !slices.Equal(c.Missing, []int{1, 2}) || c.Bodies[0] != "one" || c.Bodies[1] != "" || c.Broken {
+		t.Errorf("two missing: %+v", c)
+	}
+	if c := (*BlockSet)(nil).Read(refs); len(c.Missing) != 3 {
+		t.Errorf("no set: %+v", c)
+	}
+	if c := blocksOf(s.blocks).Read(nil); !c.Whole() || c.Bodies != nil {
+		t.Errorf("no list: %+v", c)
+	}
+	cut := slices.Clone(s.blocks)
+	cut[1].Size = 1 << 30
+	if c := blocksOf(cut).Read(refs); !slices.Equal(c.Missing, []int{1}) {
+		t.Errorf("cut at the source: %+v", c)
+	}
+
+	// Another order of the same blocks, and a list with another digest, are not the list.
+	swapped := *refs
+	swapped.Items = []Ref{refs.Items[1], refs.Items[0], refs.Items[2]}
+	if c := blocksOf(s.blocks).Read(&swapped); !c.Broken {
+		t.Errorf("swapped: %+v", c)
+	}
+	stamped := *refs
+	stamped.Items = slices.Clone(refs.Items)
+	stamped.Items[2].Provenance = "st"
+	if c := blocksOf(s.blocks).Read(&stamped); !c.Broken {
+		t.Errorf("other provenance: %+v", c)
+	}
+
+	// Two blocks that begin alike: the digest decides.
+	twins := blocksOf(s.blocks)
+	id := spans.BlockOfString("two")
+	other := id
+	other[31]++
+	twins.byShort[id.Short()] = []held{{id: other, body: "wrong"}, {id: id, body: "two"}}
+	if c := twins.Read(refs); !c.Whole() || c.Bodies[1] != "two" {
+		t.Errorf("twins: %+v", c)
+	}
+	if _, ok := twins.Body(refs.Items[1]); ok {
+		t.Error("an ambiguous id gave a body")
+	}
+	delete(twins.byShort, spans.BlockOfString("one").Short())
+	if c := twins.Read(refs); c.Bodies[1] != "" || c.Whole() {
+		t.Errorf("twins that nothing can tell apart: %+v", c)
+	}
+}
+
+func TestNewBlockSet(t *testing.T) {
+	failure := errors.New("disk")
+	seq := func(err error) iter.Seq2[Block, error] {
+		return func(yield func(Block, error) bool) { _ = yield(Block{Body: "a"}, nil) && yield(Block{Body: "a"}, err) }
+	}
+	if s, err := NewBlockSet(seq(nil)); err != nil || s.Len() != 1 {
+		t.Errorf("%d blocks, %v", s.Len(), err)
+	}
+	if _, err := NewBlockSet(seq(failure)); !errors.Is(err, failure) {
+		t.Error(err)
+	}
+}
+
+func TestCheckContent(t *testing.T) {
+	s := synthetic()
+	tree := Assemble(s.rows)
+	want := treeJSON(t, tree)
+	tree.CheckContent(blocksOf(s.blocks))
+	if got := treeJSON(t, tree); got != want {
+		t.Errorf("defects in whole content:\n%s", got)
+	}
+	var some []Block
+	for _, b := range s.blocks {
+		if b.Body != "m1" {
+			some = append(some, b)
+		}
+	}
+	for range 2 { // checking twice adds nothing
+		tree.CheckContent(blocksOf(some))
+	}
+	d := tree.Runs[0].Turns[1].Defects
+	id := spans.BlockOfString("m1").Short().String()
+	if len(d) != 1 || d[0] != (Defect{Code: spans.DefectBlockMissing, Detail: "request: 1 of 2, " + id}) {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestCheckContentNamesMissingCalls(t *testing.T) {
+	s := &synth{session: Key{ID: "s1"}}
+	s.add(KindTurn, "r", at(0), 0, at(1), at(9), "otelagent.count.tool_calls", 3).Lists = []List{
+		s.list("output", `{"content":[{"type":"text","text":"x"},{"type":"toolCall","id":"c1"},{"type":"tool_use","id":"c2"}],"tool_calls":[{"id":"c3"}]}`),
+	}
+	s.add(KindToolCall, "r", at(0), 0, at(2), at(3), "gen_ai.tool.call.id", "c2")
+	tree := Assemble(s.rows)
+	for range 2 {
+		tree.CheckContent(blocksOf(s.blocks))
+	}
+	d := tree.Runs[0].Turns[0].Defects
+	if len(d) != 1 || d[0].Detail != "1 of 3 arrived; missing: c1, c3" {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestSummarize(t *testing.T) {
+	_, sections := archive(t, "testdata/assemble/whole.txtar")
+	got := Summarize(Assemble(readRows(t, sections["rows"])))
+	want := Summary{
+		Key: Key{ID: "s1"}, Status: spans.SessionStatusAborted, Agent: "coder", AgentID: "a1", Model: "m-2026", Dialect: "phi-core",
+		Start: nsTime(at(0)), Last: nsTime(at(200)), Runs: 3, Turns: 1, ToolCalls: 2, Denied: 1,
+		Usage: Usage{Input: 110, Output: 10, Reasoning: 4, CacheRead: 10},
+	}
+	if got != want {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	_, sections = archive(t, "testdata/assemble/missing.txtar")
+	if got := Summarize(Assemble(readRows(t, sections["rows"]))); got.Defects != 10 {
+		t.Errorf("%d defects, want 10: child_not_seen is an observation", got.Defects)
+	}
+}
+
+func TestStatus(t *testing.T) {
+	f := func(want spans.SessionStatus, words ...string) {
+		t.Helper()
+		s := &synth{session: Key{ID: "s1"}}
+		for i, w := range words {
+			r := s.add(KindRun, "r", at(int64(i)), NoTurn, at(int64(i)), at(9), "otelagent.run.status", w)
+			if w == "open" {
+				r.Known = spans.KnownLive
+			}
+		}
+		if got := Assemble(s.rows).Status; got != want {
+			t.Errorf("%s: %s, want %s", strings.Join(words, ", "), got, want)
+		}
+	}
+	f(spans.SessionStatusIdle, "completed")
+	f(spans.SessionStatusIdle, "error", "rejected")
+	f(spans.SessionStatusIdle, "cancelled")
+	f(spans.SessionStatusError, "completed", "error")
+	f(spans.SessionStatusAborted, "error", "aborted")
+	f(spans.SessionStatusBusy, "open", "completed")
+	f(spans.SessionStatusIdle)
+}
