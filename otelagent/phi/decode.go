@@ -482,7 +482,7 @@ func (d *Decoder) turnRequest(f *fields, m otelagent.Meta) {
 	aligned := p.provenance != nil && p.provenance[0] == '[' && len(p.provenanceList) == len(e.Messages)
 	if aligned {
 		for i, raw := range p.provenanceList {
-			e.Messages[i].Provenance = d.provenance(raw)
+			e.Messages[i].Provenance = d.provenanceAt(i, raw)
 		}
 	}
 	e.Rest = d.rest(p.all, aligned)
@@ -529,6 +529,24 @@ func (d *Decoder) rest(all []member, aligned bool) []byte {
 	}
 	d.out.rest = append(rest, '}')
 	return d.out.rest
+}
+
+// knownProvenance is where a message of the request before came from.
+type knownProvenance struct {
+	raw   []byte // a copy
+	value spans.Provenance
+}
+
+// provenanceAt is provenance for the i-th message of a request, which mostly came from where it did in the request before.
+func (d *Decoder) provenanceAt(i int, raw []byte) spans.Provenance {
+	if i == len(d.provenances) {
+		d.provenances = append(d.provenances, knownProvenance{})
+	}
+	known := &d.provenances[i]
+	if !bytes.Equal(known.raw, raw) {
+		known.raw, known.value = append(known.raw[:0], raw...), d.provenance(raw)
+	}
+	return known.value
 }
 
 // provenance reads where a message came from. What it does not know whole is kept as it came, so that the JSON value can

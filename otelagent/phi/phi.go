@@ -128,6 +128,8 @@ type Decoder struct {
 	ev     eventLine
 	out    outbox
 	update updateHead
+
+	provenances []knownProvenance // of the last request, and behind them of longer ones
 }
 
 // NewDecoder returns a Decoder that has met no runs.
@@ -180,7 +182,7 @@ func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
 			if d.lineNo == 1 {
 				line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
 			}
-			if line = bytes.Trim(line, " \t\r"); len(line) == 0 {
+			if line = trimmed(line); len(line) == 0 {
 				continue
 			}
 			d.line(line)
@@ -194,6 +196,18 @@ func (d *Decoder) reject(e *LineError) {
 	if !d.yield(nil, e) {
 		d.stopped = true
 	}
+}
+
+// trimmed returns line without blanks around it.
+func trimmed(line []byte) []byte {
+	isBlank := func(c byte) bool { return c == ' ' || c == '\t' || c == '\r' }
+	for len(line) > 0 && isBlank(line[0]) {
+		line = line[1:]
+	}
+	for len(line) > 0 && isBlank(line[len(line)-1]) {
+		line = line[:len(line)-1]
+	}
+	return line
 }
 
 // line reads one line that is not blank.
