@@ -1,0 +1,72 @@
+// Package project keeps what is derived of sessions up to date: it reads a session's rows, assembles its tree, and puts the
+// summary back into the store.
+package project
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/store"
+)
+
+// Session projects one session now. It reads the mark first, so that a Put that comes meanwhile leaves the session dirty.
+// A session that is not there, or no more, is no error. It takes memory for the whole session.
+func Session(ctx context.Context, st store.Store, k session.Key) error {
+	err := projectSession(ctx, st, k)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("project: session %q: %w", k.ID, err)
+	}
+	return nil
+}
+
+func projectSession(ctx context.Context, st store.Store, k session.Key) error {
+	mark, err := st.Mark(ctx, k)
+	if err != nil {
+		return err
+	}
+	var rows []session.Row
+	for r, err := range st.Rows(ctx, k) {
+		if err != nil {
+			return err
+		}
+		rows = append(rows, r)
+	}
+	return st.Project(ctx, k, store.Projection{Mark: mark, Summary: session.Summarize(session.Assemble(rows))})
+}
+
+// maxErrors bounds how many errors Refresh tells of.
+const maxErrors = 8
+
+// Refresh projects all sessions that are dirty when it begins. One that fails does not keep the others from it; the error
+// joins the first few. It ends early when ctx ends or the store is closed.
+func Refresh(ctx context.Context, st store.Store) error {
+	// The keys first: a reader that stays open while we write would keep SQLite's log from being emptied.
+	var keys []session.Key
+	for k, err := range st.Dirty(ctx) {
+		if err != nil {
+			return fmt.Errorf("project: %w", err)
+		}
+		keys = append(keys, k)
+	}
+	var errs []error
+	failed := 0
+	for i, k := range keys {
+		err := Session(ctx, st, k)
+		if err == nil {
+			continue
+		}
+		if failed++; failed <= maxErrors {
+			errs = append(errs, err)
+		}
+		if ctx.Err() != nil || errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrReadOnly) {
+			errs = append(errs, fmt.Errorf("project: %d of %d dirty sessions are left", len(keys)-i, len(keys)))
+			return errors.Join(errs...)
+		}
+	}
+	if failed > maxErrors {
+		errs = append(errs, fmt.Errorf("project: and %d more sessions failed", failed-maxErrors))
+	}
+	return errors.Join(errs...)
+}
