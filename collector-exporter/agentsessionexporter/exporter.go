@@ -73,7 +73,9 @@ func (e *sessionExporter) start(ctx context.Context, _ component.Host) error {
 		return fmt.Errorf("agent_session: storage: %w", err)
 	}
 	e.store = s
-	e.worker = project.NewWorker(s)
+	e.worker = project.NewWorker(s, project.WithErrorHandler(func(err error) {
+		e.logger.Warn("a session's summary could not be brought up to date; it is tried again", zap.Error(err))
+	}))
 	return nil
 }
 
@@ -109,7 +111,7 @@ func (e *sessionExporter) push(ctx context.Context, td ptrace.Traces) error {
 		return err // comes again whole: nothing is counted now
 	}
 	e.count(ctx, batch, report, refused)
-	e.worker.Touch(sessionKeys(batch)...)
+	e.worker.TouchBatch(batch)
 	return err
 }
 

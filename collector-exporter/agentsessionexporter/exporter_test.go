@@ -371,13 +371,3 @@ func rowSessions(b session.Batch) []string {
 	}
 	return ids
 }
-
-func TestSessionKeys(t *testing.T) {
-	a, b := session.Key{ID: "a"}, session.Key{Tenant: "t", ID: "a"}
-	got := sessionKeys(session.Batch{
-		Rows:   []session.Row{{Session: a}, {Session: b}, {Session: a}, {Session: a}},
-		Blocks: []session.Block{{Session: b}, {Session: session.Key{ID: "c"}}},
-	})
-	require.Equal(t, []session.Key{a, b, {ID: "c"}}, got)
-	require.Empty(t, sessionKeys(session.Batch{}))
-}
