@@ -2,12 +2,8 @@ package phi
 
 import (
 	"bytes"
-	"errors"
 	"io"
 )
-
-// errLong says that a line was longer than allowed and passed over.
-var errLong = errors.New("line too long")
 
 // lineReader cuts a stream into lines. Its buffer grows to the longest line met.
 type lineReader struct {
@@ -15,33 +11,28 @@ type lineReader struct {
 	max        int
 	buf        []byte
 	start, end int // what of buf is read and not handed out
-	err        error
+	eof        bool
+	err        error // of r, other than its end
 }
 
-// next returns the next line without its newline, valid until the next call. The last line may lack a newline, but for one
-// after which r failed: that one is dropped. Errors: errLong for one line; io.EOF or that of r when there are no more lines.
-func (l *lineReader) next() ([]byte, error) {
+// next returns the next line without its newline, valid until the next call. Long says that a line was longer than allowed and
+// passed over. Without more there is none: r ended or failed, see err. The last line may lack a newline, but for one after
+// which r failed: that one is dropped.
+func (l *lineReader) next() (line []byte, long, more bool) {
 	scanned := l.start
-	long := false
 	for {
 		if n := bytes.IndexByte(l.buf[scanned:l.end], '\n'); n >= 0 {
-			line := l.buf[l.start : scanned+n]
+			line = l.buf[l.start : scanned+n]
 			l.start = scanned + n + 1
-			if long || len(line) > l.max {
-				return nil, errLong
-			}
-			return line, nil
+			return line, long || len(line) > l.max, true
 		}
 		if l.err != nil {
-			line := l.buf[l.start:l.end]
+			return nil, false, false
+		}
+		if l.eof {
+			line = l.buf[l.start:l.end]
 			l.start = l.end
-			switch {
-			case l.err != io.EOF || len(line) == 0 && !long:
-				return nil, l.err
-			case long || len(line) > l.max:
-				return nil, errLong
-			}
-			return line, nil
+			return line, long || len(line) > l.max, long || len(line) > 0
 		}
 		if l.end-l.start > l.max {
 			long = true
@@ -67,8 +58,13 @@ func (l *lineReader) fill() {
 	for range 100 {
 		n, err := l.r.Read(l.buf[l.end:])
 		l.end += n
-		if n > 0 || err != nil {
-			l.err = err
+		if err != nil {
+			if l.eof = err == io.EOF; !l.eof {
+				l.err = err
+			}
+			return
+		}
+		if n > 0 {
 			return
 		}
 	}

@@ -162,12 +162,11 @@ func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
 		defer func() { d.yield = nil }()
 		in := lineReader{r: r, max: d.config.maxLine}
 		for !d.stopped {
-			line, err := in.next()
-			if err == io.EOF {
-				return
-			}
-			if err != nil && err != errLong {
-				yield(nil, fmt.Errorf("phi: read: %w", err))
+			line, long, more := in.next()
+			if !more {
+				if in.err != nil {
+					yield(nil, fmt.Errorf("phi: read: %w", in.err))
+				}
 				return
 			}
 			d.lineNo++
@@ -175,7 +174,7 @@ func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
 			if d.config.live {
 				d.arrived = time.Now()
 			}
-			if err == errLong {
+			if long {
 				d.reject(&LineError{Reason: "longer than " + strconv.Itoa(d.config.maxLine) + " bytes"})
 				continue
 			}

@@ -201,7 +201,7 @@ func TestReadErrorEndsIt(t *testing.T) {
 func TestNoWaiting(t *testing.T) {
 	r, w := io.Pipe()
 	defer r.Close()
-	write := func() { go io.WriteString(w, goodLine+"\n") }
+	write := func() { go func() { _, _ = io.WriteString(w, goodLine+"\n") }() }
 	write()
 	n := 0
 	for ev, err := range Events(r, WithLive()) {
@@ -224,12 +224,16 @@ func TestNoWaiting(t *testing.T) {
 func TestSeveralInputs(t *testing.T) {
 	d := NewDecoder()
 	start := `{"type":"AgentStart","session_id":"a.b","loop_id":"a.b.1"}` + "\n"
-	for range d.Events(strings.NewReader(start)) {
+	for _, err := range d.Events(strings.NewReader(start)) {
+		_ = err
 	}
 	var got []string
 	for ev, err := range d.Events(strings.NewReader("x\n" + `{"type":"TurnStart","loop_id":"a.b.1"}`)) {
 		if err != nil {
-			bad := err.(*LineError)
+			var bad *LineError
+			if !errors.As(err, &bad) {
+				t.Fatal(err)
+			}
 			got = append(got, fmt.Sprint(bad.Line, bad.Seq))
 			continue
 		}
@@ -246,7 +250,8 @@ func TestStopping(t *testing.T) {
 	all := len(collect(text))
 	for stop := 1; stop <= all; stop++ {
 		n := 0
-		for range Events(strings.NewReader(text)) {
+		for _, err := range Events(strings.NewReader(text)) {
+			_ = err
 			if n++; n == stop {
 				break
 			}
@@ -270,19 +275,26 @@ func TestShortcuts(t *testing.T) {
 		seq := int64(0)
 		for _, line := range append(lines, lines...) {
 			if !strings.Contains(line, `"type":"TurnRequest"`) && !strings.Contains(line, `"type":"MessageUpdate"`) {
-				for range d.Events(strings.NewReader(line)) {
+				for _, err := range d.Events(strings.NewReader(line)) {
+					_ = err
 				}
 				continue
 			}
 			alone = NewDecoder()
 			var got, want []string
-			for ev := range d.Events(strings.NewReader(line)) {
+			for ev, err := range d.Events(strings.NewReader(line)) {
+				if err != nil {
+					t.Fatal(err)
+				}
 				got = append(got, printEvent(ev))
 			}
 			seq = d.Stats().Lines
 			alone.stats.Lines = seq - 1
 			alone.runs = d.runs
-			for ev := range alone.Events(strings.NewReader(line)) {
+			for ev, err := range alone.Events(strings.NewReader(line)) {
+				if err != nil {
+					t.Fatal(err)
+				}
 				want = append(want, printEvent(ev))
 			}
 			if !reflect.DeepEqual(got, want) {
@@ -326,8 +338,8 @@ func TestShortcutsAreChecked(t *testing.T) {
 	}{{a + "," + b, 2}, {a + "5," + b, 0}, {a, 1}, {a + b, 0}, {b + "," + a, 2}, {a + "," + b + "," + a, 2 + 1}, {a + " , " + b, 2}, {``, 0}, {a + "," + b + "x", 0}} {
 		d := NewDecoder()
 		n := 0
-		for ev := range d.Events(strings.NewReader(request(a+","+b) + request(test.messages) + request(test.messages))) {
-			if ev, ok := ev.(*otelagent.RequestPrepared); ok && ev.Seq == 3 {
+		for ev, err := range d.Events(strings.NewReader(request(a+","+b) + request(test.messages) + request(test.messages))) {
+			if ev, ok := ev.(*otelagent.RequestPrepared); ok && err == nil && ev.Seq == 3 {
 				n = len(ev.Messages)
 				for i, m := range ev.Messages {
 					if m.Role != "user" || m.Time.UnixMilli() != int64(m.Raw[len(m.Raw)-2]-'0') {
@@ -477,8 +489,8 @@ func FuzzEvents(f *testing.F) {
 		d := NewDecoder(WithMaxLine(1 << 20))
 		for ev, err := range d.Events(strings.NewReader(string(in))) {
 			if err != nil {
-				bad, ok := err.(*LineError)
-				if !ok || bad.Line < 1 || bad.Reason == "" || ev != nil {
+				var bad *LineError
+				if !errors.As(err, &bad) || bad.Line < 1 || bad.Reason == "" || ev != nil {
 					t.Fatalf("%#v, %v", err, ev)
 				}
 				errs++
