@@ -162,7 +162,7 @@ func (r *renderer) text() {
 	}
 	if r.bounds {
 		r.d.blank()
-		for _, line := range wrap("~ a bound, from the times that the loop states; it states none for this", r.o.Width) {
+		for _, line := range wrap("~ estimated from the times around it: the loop states none for this", r.o.Width) {
 			r.d.put(dim, line)
 			r.d.flush()
 		}
@@ -216,6 +216,9 @@ func (r *renderer) header() {
 	}
 	service := s.Service
 	if strings.HasPrefix(service, "unknown_service") { // what an SDK says when nobody named it
+		service = ""
+	}
+	if service == s.Dialect {
 		service = ""
 	}
 	r.d.field("agent", Clean(agent), Clean(s.Dialect), Clean(service))

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/otelagent/otelagent/session"
+)
+
+func parseTraceID(s string) (session.TraceID, error) {
+	var id session.TraceID
+	b, err := hex.DecodeString(s)
+	if err != nil || len(b) != len(id) {
+		return id, fmt.Errorf("trace id %q: want %d hexadecimal digits", s, 2*len(id))
+	}
+	return session.TraceID(b), nil
+}
+
+// address is SESSION[/RUN[/TURN]] in its parts; empty ones are not given.
+type address struct{ session, run, turn string }
+
+// parseAddress parts an address. A session id with slashes in it is named by a prefix before the first one.
+func parseAddress(s string) (address, error) {
+	parts := strings.Split(s, "/")
+	if len(parts) > 3 || parts[0] == "" {
+		return address{}, usagef("address %q: want SESSION[/RUN[/TURN]]", s)
+	}
+	parts = append(parts, "", "")
+	return address{parts[0], parts[1], parts[2]}, nil
+}
+
+// pick returns the run and turn that an address names; nil where it names none.
+func (a address) pick(s *session.Session) (*session.Run, *session.Turn, error) {
+	if a.run == "" {
+		return nil, nil, nil
+	}
+	var run *session.Run
+	if n, ok := strings.CutPrefix(a.run, "@"); ok {
+		i, err := strconv.Atoi(n)
+		if err != nil || i < 1 || i > len(s.Runs) {
+			return nil, nil, fmt.Errorf("no run %s: session %s has %d, @1 is the first", a.run, s.ID, len(s.Runs))
+		}
+		run = s.Runs[i-1]
+	} else {
+		for i, r := range s.Runs {
+			if r.ID != a.run {
+				continue
+			}
+			if run != nil {
+				return nil, nil, fmt.Errorf("several runs of session %s have the id %q: name one by its number, such as @%d", s.ID, a.run, i+1)
+			}
+			run = r
+		}
+		if run == nil {
+			return nil, nil, fmt.Errorf("no run %q in session %s", a.run, s.ID)
+		}
+	}
+	if a.turn == "" {
+		return run, nil, nil
+	}
+	n, err := strconv.ParseInt(a.turn, 10, 64)
+	if err != nil {
+		return nil, nil, usagef("turn %q: want a number", a.turn)
+	}
+	for _, t := range run.Turns {
+		if t.Index == n {
+			return run, t, nil
+		}
+	}
+	return nil, nil, fmt.Errorf("no turn %d in run %q of session %s", n, a.run, s.ID)
+}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/confmap/provider/envprovider"
+	"go.opentelemetry.io/collector/confmap/provider/fileprovider"
+	"go.opentelemetry.io/collector/confmap/provider/yamlprovider"
+	"go.opentelemetry.io/collector/otelcol"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// collectorOptions say which collector to run: that of a configuration, or the built-in one.
+type collectorOptions struct {
+	// Config is a file or any URI that the Collector knows (file:, env:, yaml:). Empty: the built-in configuration.
+	Config string
+	// GRPC and HTTP are addresses to listen on, and Database is where sessions go, of the built-in configuration. A
+	// port 0 takes a free one.
+	GRPC, HTTP, Database string
+	// Log takes the warnings of the built-in configuration; a configuration of the user's has its own logging.
+	Log io.Writer
+}
+
+// listener is one thing that the collector listens on.
+type listener struct{ Protocol, Addr string }
+
+// collector is a running collector.
+type collector struct {
+	listeners []listener
+	cancel    context.CancelFunc
+	done      chan struct{}
+	err       error // once done
+}
+
+// builtin is the configuration of `otelagent up`. What is acknowledged is committed: nothing stands between the receiver
+// and the exporter, and the exporter has no queue. Values are JSON strings, which are YAML too.
+const builtin = `
+receivers:
+  otlp:
+    protocols:
+      grpc: {endpoint: %s, max_recv_msg_size_mib: 64}
+      http: {endpoint: %s, max_request_body_size: 67108864}
+exporters:
+  agent_session: {storage: %s}
+service:
+  telemetry:
+    logs: {level: warn}
+    metrics: {level: none}
+  pipelines:
+    traces: {receivers: [otlp], exporters: [agent_session]}
+`
+
+func builtinConfig(o collectorOptions) string {
+	quote := func(s string) string {
+		b, _ := json.Marshal(s)                         // never fails for a string
+		return strings.ReplaceAll(string(b), "$", "$$") // the Collector expands ${...}
+	}
+	return fmt.Sprintf(builtin, quote(o.GRPC), quote(o.HTTP), quote(o.Database))
+}
+
+// startCollector returns once the collector listens, or says why it does not. It runs until ctx ends or stop is called.
+func startCollector(ctx context.Context, o collectorOptions) (*collector, error) {
+	uri := o.Config
+	watch := &watcher{}
+	if uri == "" {
+		uri = "yaml:" + builtinConfig(o)
+		watch.log = o.Log
+		if o.Log == nil {
+			watch.log = io.Discard
+		}
+	}
+	col, err := otelcol.NewCollector(otelcol.CollectorSettings{
+		Factories:               components,
+		BuildInfo:               buildInfo(),
+		DisableGracefulShutdown: true, // ctx says when to stop
+		SkipSettingGRPCLogger:   true, // it is one for the process, and senders live here too
+		LoggingOptions:          []zap.Option{zap.WrapCore(watch.wrap), zap.AddStacktrace(zapcore.DPanicLevel)},
+		ConfigProviderSettings: otelcol.ConfigProviderSettings{ResolverSettings: confmap.ResolverSettings{
+			URIs: []string{uri},
+			ProviderFactories: []confmap.ProviderFactory{
+				envprovider.NewFactory(), fileprovider.NewFactory(), yamlprovider.NewFactory(),
+			},
+			DefaultScheme: "env",
+		}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	c := &collector{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		c.err = col.Run(ctx)
+		if c.err == nil && ctx.Err() == nil { // it stopped by itself
+			c.err = firstError(watch.fatal(), errors.New("the collector stopped by itself"))
+		}
+	}()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for col.GetState() == otelcol.StateStarting {
+		select {
+		case <-c.done:
+		case <-tick.C:
+			continue
+		}
+		break
+	}
+	if col.GetState() != otelcol.StateRunning {
+		<-c.done
+		cancel()
+		return nil, startError(firstError(c.err, ctx.Err()))
+	}
+	c.listeners = watch.running()
+	return c, nil
+}
+
+// wait blocks until the collector has stopped.
+func (c *collector) wait() error {
+	<-c.done
+	return c.err
+}
+
+// stop ends the collector and waits until everything it took is stored.
+func (c *collector) stop() error {
+	c.cancel()
+	return c.wait()
+}
+
+// addr returns where the collector listens for a protocol.
+func (c *collector) addr(protocol string) string {
+	for _, l := range c.listeners {
+		if l.Protocol == protocol {
+			return l.Addr
+		}
+	}
+	return ""
+}
+
+// startError says in plain words what usually hinders a start.
+func startError(err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		where := "an address"
+		var op *net.OpError
+		if errors.As(err, &op) && op.Addr != nil {
+			where = op.Addr.String()
+		}
+		return fmt.Errorf("%s is already in use, perhaps by another collector; choose other ones with --otlp-grpc and --otlp-http", where)
+	}
+	return fmt.Errorf("the collector does not start: %w", err)
+}
+
+// firstError returns the first of errs that is one.
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watcher reads the collector's log for what it does not tell otherwise: the addresses it really listens on, and why it
+// stopped.
+type watcher struct {
+	log io.Writer // nil: the collector's own core writes
+
+	mu        sync.Mutex
+	listeners []listener
+	cause     error
+	up        bool
+	held      []string // lines of before it was up: when it never is, its error says it all
+}
+
+func (w *watcher) wrap(core zapcore.Core) zapcore.Core { return &watchCore{Core: core, w: w} }
+
+// running is called once the collector is up. It returns what it listens on.
+func (w *watcher) running() []listener {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.up = true
+	for _, line := range w.held {
+		_, _ = io.WriteString(w.log, line+"\n")
+	}
+	w.held = nil
+	return slices.Clone(w.listeners)
+}
+
+func (w *watcher) fatal() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.cause
+}
+
+// see takes note of one entry.
+func (w *watcher) see(e zapcore.Entry, fields []zapcore.Field) {
+	text, cause := map[string]string{}, error(nil)
+	for _, f := range fields {
+		switch f.Type {
+		case zapcore.StringType:
+			text[f.Key] = f.String
+		case zapcore.ErrorType:
+			cause, _ = f.Interface.(error)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch e.Message {
+	case "Starting GRPC server":
+		w.listeners = append(w.listeners, listener{"grpc", text["endpoint"]})
+	case "Starting HTTP server":
+		w.listeners = append(w.listeners, listener{"http", text["endpoint"]})
+	case "Asynchronous error received, terminating process":
+		w.cause = cause
+	}
+	if w.log != nil && e.Level >= zapcore.WarnLevel {
+		line := fmt.Sprintf("otelagent: %s: %s", strings.ToLower(e.Level.CapitalString()), e.Message)
+		if cause != nil {
+			line += ": " + cause.Error()
+		}
+		if !w.up {
+			w.held = append(w.held, line)
+			return
+		}
+		_, _ = io.WriteString(w.log, line+"\n")
+	}
+}
+
+// watchCore shows every entry to the watcher and passes on what the core would have written.
+type watchCore struct {
+	zapcore.Core
+	w *watcher
+}
+
+func (c *watchCore) Enabled(l zapcore.Level) bool { return l >= zapcore.InfoLevel || c.Core.Enabled(l) }
+
+func (c *watchCore) With(f []zapcore.Field) zapcore.Core {
+	return &watchCore{Core: c.Core.With(f), w: c.w}
+}
+
+func (c *watchCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(e.Level) {
+		return ce.AddCore(e, c)
+	}
+	return ce
+}
+
+func (c *watchCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	c.w.see(e, fields)
+	if c.w.log == nil && c.Core.Enabled(e.Level) {
+		return c.Core.Write(e, fields)
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/exporter/debugexporter"
+	"go.opentelemetry.io/collector/exporter/otlpexporter"
+	"go.opentelemetry.io/collector/exporter/otlphttpexporter"
+	"go.opentelemetry.io/collector/otelcol"
+	"go.opentelemetry.io/collector/processor"
+	"go.opentelemetry.io/collector/processor/batchprocessor"
+	"go.opentelemetry.io/collector/processor/memorylimiterprocessor"
+	"go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/collector/receiver/otlpreceiver"
+	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
+
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter"
+)
+
+// collectorVersion is the release that the components below are of. A test compares it with go.mod.
+const collectorVersion = "v0.161.0"
+
+// components is what a configuration given with --config can name. Whoever needs more builds a collector of their own with
+// the same exporter (collector-exporter/distribution).
+func components() (otelcol.Factories, error) {
+	f := otelcol.Factories{Telemetry: otelconftelemetry.NewFactory()}
+	var err error
+	if f.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](otlpreceiver.NewFactory()); err != nil {
+		return f, err
+	}
+	if f.Processors, err = otelcol.MakeFactoryMap[processor.Factory](
+		batchprocessor.NewFactory(), memorylimiterprocessor.NewFactory()); err != nil {
+		return f, err
+	}
+	f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](
+		agentsessionexporter.NewFactory(), debugexporter.NewFactory(), otlpexporter.NewFactory(), otlphttpexporter.NewFactory())
+	return f, err
+}
+
+func buildInfo() component.BuildInfo {
+	return component.BuildInfo{Command: "otelagent", Description: "Collector that keeps agent sessions", Version: versionText()}
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/otelagent/otelagent/inspect"
+)
+
+// demoEvents is a session recorded from the real phi-core crate: two sessions in fact, a main one and a sub-agent's.
+//
+//go:embed demo.ndjson
+var demoEvents []byte
+
+// demoSession is the id of the main session in demoEvents.
+const demoSession = "0b5cf0a5-6d0e-4f6f-9a51-2f7d8f0f7e11"
+
+func (a *app) demoCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "demo",
+		Short: "Play a recorded session through a real collector and show it",
+		Long: `Play a recorded session through a real collector and show it.
+
+It starts a collector on free ports of this machine, sends it the recording over
+OTLP, prints the session as rebuilt from the spans, and ends. Nothing leaves the
+machine.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context()) },
+	}
+}
+
+func (a *app) demo(ctx context.Context) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	dir, err := os.MkdirTemp("", "otelagent-demo-")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, "sessions.db")
+
+	fmt.Fprintln(a.stdout, "Starting a collector with the agent_session exporter on free ports of this machine.")
+	c, err := startCollector(ctx, collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: path, Log: a.stderr})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.stop() }()
+
+	player := &app{stdin: bytes.NewReader(demoEvents), stdout: a.stdout, stderr: a.stderr}
+	s, err := player.deliver(ctx, sendOptions{Capture: "content", Endpoint: "http://" + c.addr("grpc"), Protocol: "grpc", Replay: true})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.stdout, "Sent %d recorded events as %d spans of %d sessions to %s over OTLP/gRPC.\n", s.Events, s.Spans, len(s.Sessions), s.Target)
+	if err := c.stop(); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.stdout, "This is what the collector kept:\n\n")
+
+	db, err := (&dbFlags{db: path}).open(ctx)
+	if err != nil {
+		return err
+	}
+	defer db.close()
+	key, err := db.find(ctx, demoSession)
+	if err != nil {
+		return err
+	}
+	t, err := db.load(ctx, key)
+	if err != nil {
+		return err
+	}
+	o := look(a.stdout)
+	if o.Related, err = db.related(ctx, t); err != nil {
+		return err
+	}
+	if err := inspect.Text(a.stdout, t, o); err != nil {
+		return err
+	}
+	if err := checkDemo(append([]inspect.Tree{t}, o.Related...), s); err != nil {
+		return fmt.Errorf("this is not what was sent: %w", err)
+	}
+
+	fmt.Fprintf(a.stdout, `
+The database is %[2]s (SQLite). Look at it with
+
+  %[1]s ls --db %[2]s
+  %[1]s show last --db %[2]s
+  %[1]s show %[3]s/@1/1 --db %[2]s
+  %[1]s export last --format phi-core --db %[2]s
+
+and keep sessions of your own with
+
+  %[1]s up
+`, shellWord(os.Args[0]), shellWord(path), demoSession[:8])
+	return nil
+}
+
+// checkDemo compares the rebuilt trees with what the recording holds, counted from its lines.
+func checkDemo(trees []inspect.Tree, s *sent) error {
+	want := func(event string) int { return bytes.Count(demoEvents, []byte(`{"type":"`+event+`"`)) }
+	const denied = 1 // a tool call that the loop refused left no event of its own
+	runs, turns, calls, compactions, defects := 0, 0, 0, 0, 0
+	for _, t := range trees {
+		defects += len(t.Defects)
+		for _, r := range t.Runs {
+			runs++
+			defects += len(r.Defects)
+			compactions += len(r.Compactions)
+			calls += len(r.ToolCalls)
+			for _, turn := range r.Turns {
+				turns++
+				defects += len(turn.Defects)
+				compactions += len(turn.Compactions)
+				calls += len(turn.ToolCalls)
+			}
+		}
+	}
+	var errs []error
+	check := func(what string, got, want int) {
+		if got != want {
+			errs = append(errs, fmt.Errorf("%d %s, want %d", got, what, want))
+		}
+	}
+	check("sessions", len(trees), len(s.Sessions))
+	check("runs", runs, want("AgentStart"))
+	check("turns", turns, want("TurnStart"))
+	check("tool calls", calls, want("ToolExecutionStart")+denied)
+	check("compactions", compactions, want("CompactionStarted"))
+	check("defects", defects, 0)
+	return errors.Join(errs...)
+}
+
+// shellWord quotes s where a shell would take it apart.
+func shellWord(s string) string {
+	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:@%,"
+	if s != "" && strings.Trim(s, safe) == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

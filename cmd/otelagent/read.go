@@ -1,0 +1,208 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/otelagent/otelagent/inspect"
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/session/export"
+	"github.com/otelagent/otelagent/store"
+)
+
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+func (a *app) lsCommand() *cobra.Command {
+	var f dbFlags
+	var asJSON bool
+	var limit int
+	c := &cobra.Command{
+		Use:   "ls",
+		Short: "List sessions, the newest first",
+		Example: `  otelagent ls
+  otelagent ls --db ./sessions.db --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			db, err := f.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer db.close()
+			if err := db.refresh(cmd.Context()); err != nil {
+				return err
+			}
+			list := []session.Summary{}
+			for s, err := range db.store.Sessions(cmd.Context(), store.Query{Tenant: f.tenant, Limit: limit}) {
+				if err != nil {
+					return err
+				}
+				list = append(list, s)
+			}
+			if asJSON {
+				return writeJSON(a.stdout, struct {
+					Format   int               `json:"format"`
+					Sessions []session.Summary `json:"sessions"`
+				}{session.TreeFormat, list})
+			}
+			if len(list) == 0 {
+				a.say("no sessions in %s yet", db.path)
+				return nil
+			}
+			return inspect.List(a.stdout, list, look(a.stdout))
+		},
+	}
+	f.add(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON (docs/formats.md)")
+	c.Flags().IntVarP(&limit, "limit", "n", 0, "list at most this many (0: all)")
+	return c
+}
+
+func (a *app) showCommand() *cobra.Command {
+	var f dbFlags
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "show SESSION[/RUN[/TURN]]",
+		Short: "Show a session as a tree",
+		Long: `Show a session as a tree: its runs, turns, tool calls, compactions, permissions
+and sub-agents, with times and tokens, and what was said if it was captured.
+
+SESSION is an id, the beginning of one, 'last', or a trace or span id.
+RUN is an id or @n, the n-th run; TURN is its index.`,
+		Example: `  otelagent show last
+  otelagent show 0b5c/@1/3
+  otelagent show last --json | jq .usage`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			addr, err := parseAddress(args[0])
+			if err != nil {
+				return err
+			}
+			db, err := f.open(ctx)
+			if err != nil {
+				return err
+			}
+			defer db.close()
+			key, err := db.find(ctx, addr.session)
+			if err != nil {
+				return err
+			}
+			t, err := db.load(ctx, key)
+			if err != nil {
+				return err
+			}
+			run, turn, err := addr.pick(t.Session)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(a.stdout, narrowed(t.Session, run, turn))
+			}
+			o := look(a.stdout)
+			o.Run, o.Turn = run, turn
+			if o.Related, err = db.related(ctx, t); err != nil {
+				return err
+			}
+			return inspect.Text(a.stdout, t, o)
+		},
+	}
+	f.add(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON (docs/formats.md)")
+	return c
+}
+
+// narrowed returns s with nothing but the run and turn asked for.
+func narrowed(s *session.Session, run *session.Run, turn *session.Turn) *session.Session {
+	if run == nil {
+		return s
+	}
+	r := *run
+	if turn != nil {
+		r.Turns = []*session.Turn{turn}
+		r.ToolCalls, r.Compactions, r.Permissions = nil, nil, nil
+	}
+	out := *s
+	out.Runs = []*session.Run{&r}
+	return &out
+}
+
+func (a *app) exportCommand() *cobra.Command {
+	var f dbFlags
+	var format, out string
+	var partial bool
+	c := &cobra.Command{
+		Use:   "export SESSION --format phi-core",
+		Short: "Write a session in a format of others",
+		Long: `Write a session in a format of others.
+
+phi-core is the session file that phi-core itself saves and loads. It needs the
+content: send with --capture content. SESSION is as in 'otelagent show'.`,
+		Example: `  otelagent export last --format phi-core -o session.json
+  otelagent export 0b5c --format phi-core | jq .`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			switch format {
+			case "phi-core":
+			case "":
+				return usagef("--format is missing: want phi-core")
+			default:
+				return usagef("--format %s: want phi-core", format)
+			}
+			db, err := f.open(ctx)
+			if err != nil {
+				return err
+			}
+			defer db.close()
+			key, err := db.find(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			t, err := db.load(ctx, key)
+			if err != nil {
+				return err
+			}
+			var loadErr error
+			o := export.PhiCoreOptions{Partial: partial, Session: func(id string) *session.Session {
+				other, err := db.load(ctx, session.Key{Tenant: key.Tenant, ID: id})
+				if err != nil {
+					loadErr = err
+					return nil
+				}
+				if len(other.Runs) == 0 {
+					return nil
+				}
+				return other.Session
+			}}
+			var missing []export.Missing
+			write := func(w io.Writer) (err error) {
+				missing, err = export.PhiCore(w, t.Session, t.Blocks, o)
+				return firstError(loadErr, err)
+			}
+			if out == "" || out == "-" {
+				err = write(a.stdout)
+			} else {
+				err = writeFile(out, write)
+			}
+			if err != nil {
+				return err
+			}
+			for _, m := range missing {
+				a.say("left out: %s", m)
+			}
+			return nil
+		},
+	}
+	f.add(c)
+	c.Flags().StringVar(&format, "format", "", "what to write: phi-core")
+	c.Flags().StringVarP(&out, "output", "o", "", "file to write, replaced whole (default standard output)")
+	c.Flags().BoolVar(&partial, "partial", false, "leave out what was not captured or did not arrive, instead of refusing")
+	return c
+}

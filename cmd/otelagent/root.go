@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes. They are part of what a user gets: scripts read them.
+const (
+	exitOK      = 0
+	exitFailed  = 1 // not found, not delivered, could not start
+	exitUsage   = 2
+	exitPartial = 3 // send: lines were rejected, the rest was delivered
+)
+
+// exitError is an error that asks for an exit code. A nil Err prints nothing more.
+type exitError struct {
+	Code int
+	Err  error
+}
+
+func (e *exitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.Err }
+
+// usagef makes an error of wrong usage.
+func usagef(format string, args ...any) error {
+	return &exitError{Code: exitUsage, Err: fmt.Errorf(format, args...)}
+}
+
+// app is what a verb needs from the process.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+}
+
+// say writes one line about what goes on.
+func (a *app) say(format string, args ...any) {
+	fmt.Fprintf(a.stderr, "otelagent: "+format+"\n", args...)
+}
+
+// run is the program without the process: it returns the exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
+	root := a.root()
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	code := exitFailed
+	var e *exitError
+	if errors.As(err, &e) {
+		code = e.Code
+		if e.Err == nil {
+			return code
+		}
+	}
+	a.say("%s", strings.TrimSpace(err.Error()))
+	if code == exitUsage {
+		fmt.Fprintf(stderr, "Try '%s --help'.\n", cmd.CommandPath())
+	}
+	return code
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:                   "otelagent COMMAND",
+		DisableFlagsInUseLine: true,
+		Short:                 "Record, keep and look at agent sessions",
+		Long: `Record, keep and look at agent sessions.
+
+An agent loop's events become OpenTelemetry spans, go through any collector, and
+come back as the session they were: runs, turns, tool calls, compactions,
+permissions, and what the model was sent.`,
+		Example: `  otelagent demo                       see it all at work
+  otelagent up                         keep what arrives over OTLP
+  my-agent | otelagent send -          send a phi-core agent's events
+  otelagent ls                         what is there
+  otelagent show last                  the newest session as a tree`,
+		Args:              cobra.NoArgs,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_ = cmd.Help()
+			return &exitError{Code: exitUsage}
+		},
+	}
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", err) })
+	root.AddCommand(a.upCommand(), a.sendCommand(), a.lsCommand(), a.showCommand(), a.exportCommand(), a.demoCommand(), a.versionCommand())
+	for _, c := range root.Commands() {
+		asUsage(c)
+	}
+	asUsage(root)
+	return root
+}
+
+// asUsage makes wrong arguments a matter of usage, as wrong flags are.
+func asUsage(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usagef("%w", err)
+			}
+			return nil
+		}
+	}
+}

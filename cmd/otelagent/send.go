@@ -1,0 +1,312 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/otelsetup"
+	"github.com/otelagent/otelagent/otelagent/phi"
+	"github.com/otelagent/otelagent/session/otlprow"
+	"github.com/otelagent/otelagent/store/project"
+	"github.com/otelagent/otelagent/store/sqlitestore"
+)
+
+// sendOptions say what to send, how and where to.
+type sendOptions struct {
+	From, Capture, Endpoint, Protocol, DB, Tenant string
+	Files                                         []string
+	Replay                                        bool // standard input is a recording, whatever it looks like
+}
+
+const (
+	// flushTime bounds how long the rest may take to be delivered once everything was read.
+	flushTime = time.Minute
+	// graceTime is how long the end of a pipe is waited for after Ctrl-C, which ends its writer as well.
+	graceTime = 2 * time.Second
+	// maxRejected bounds how many rejected lines are named one by one.
+	maxRejected = 20
+)
+
+func (a *app) sendCommand() *cobra.Command {
+	var o sendOptions
+	c := &cobra.Command{
+		Use:   "send [FILE... | -]",
+		Short: "Send an agent's events, from files or a pipe",
+		Long: `Send an agent's events as spans over OTLP, or straight into a database.
+
+The input is phi-core's AgentEvents, one JSON object a line. A pipe is sent as it
+comes, and the agent never waits for the network; files are read as fast as they
+are taken. Sending the same input again changes nothing: ids follow from it.
+No content leaves unless --capture content says so. OTEL_* variables are heard.
+
+Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
+2 wrong usage, 3 lines were rejected and the rest was delivered.`,
+		Example: `  my-agent | otelagent send -
+  otelagent send --capture content events.ndjson
+  otelagent send --endpoint https://otlp.example.com --protocol http/protobuf a.ndjson b.ndjson
+  otelagent send --db ./sessions.db --capture content events.ndjson`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Files = args
+			if err := o.check(); err != nil {
+				return err
+			}
+			return a.send(cmd.Context(), o)
+		},
+	}
+	c.Flags().StringVar(&o.From, "from", phi.Dialect, "whose events they are: phi-core")
+	c.Flags().StringVar(&o.Capture, "capture", "none", "what may leave beside ids, numbers and names: none or content")
+	c.Flags().StringVar(&o.Endpoint, "endpoint", "", "URL of the collector (default $OTEL_EXPORTER_OTLP_ENDPOINT, else this machine)")
+	c.Flags().StringVar(&o.Protocol, "protocol", "", "grpc or http/protobuf (default $OTEL_EXPORTER_OTLP_PROTOCOL, else grpc)")
+	c.Flags().StringVar(&o.DB, "db", "", "database to write to instead, without a collector: PATH or sqlite:PATH")
+	c.Flags().StringVar(&o.Tenant, "tenant", "", "owner of the sessions")
+	return c
+}
+
+func (o *sendOptions) check() error {
+	if o.From != phi.Dialect {
+		return usagef("--from %s: want %s", o.From, phi.Dialect)
+	}
+	if o.Capture != "none" && o.Capture != "content" {
+		return usagef("--capture %s: want none or content", o.Capture)
+	}
+	switch otelsetup.Protocol(o.Protocol) {
+	case "", otelsetup.GRPC, otelsetup.HTTP:
+	default:
+		return usagef("--protocol %s: want %s or %s", o.Protocol, otelsetup.GRPC, otelsetup.HTTP)
+	}
+	if o.DB != "" {
+		if o.Endpoint != "" {
+			return usagef("--db and --endpoint exclude each other")
+		}
+	}
+	for _, f := range o.Files {
+		if f == "-" && len(o.Files) > 1 {
+			return usagef("- stands for standard input and cannot be mixed with files")
+		}
+	}
+	return nil
+}
+
+// input is one thing to read.
+type input struct {
+	name string
+	r    io.Reader
+}
+
+// open opens everything that is to be read, so that a name mistyped is known before anything is sent. live says that
+// it is a pipe.
+func (o *sendOptions) open(stdin io.Reader) (in []input, live bool, done func(), err error) {
+	var files []*os.File
+	done = func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}
+	if len(o.Files) == 0 || o.Files[0] == "-" {
+		live = true
+		if f, ok := stdin.(*os.File); ok {
+			if len(o.Files) == 0 && term.IsTerminal(int(f.Fd())) {
+				return nil, false, done, usagef("nothing to send: name files, or pipe events in")
+			}
+			info, err := f.Stat()
+			live = err != nil || !info.Mode().IsRegular()
+		}
+		return []input{{"standard input", stdin}}, live && !o.Replay, done, nil
+	}
+	for _, name := range o.Files {
+		f, err := os.Open(name)
+		if err != nil {
+			done()
+			return nil, false, done, err
+		}
+		files = append(files, f)
+		if info, err := f.Stat(); err == nil && info.IsDir() {
+			done()
+			return nil, false, done, fmt.Errorf("%s is a directory", name)
+		}
+		in = append(in, input{name, f})
+	}
+	return in, false, done, nil
+}
+
+// target is where spans go: the options of otelsetup for it, its name, and what is to be done at the end.
+type target struct {
+	name string
+	opts []otelsetup.Option
+	end  func(context.Context) error
+}
+
+func (o *sendOptions) target(ctx context.Context) (*target, error) {
+	if o.DB == "" {
+		t := &target{end: func(context.Context) error { return nil }}
+		if o.Protocol != "" {
+			t.opts = append(t.opts, otelsetup.WithProtocol(otelsetup.Protocol(o.Protocol)))
+		}
+		t.name = o.Endpoint
+		for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
+			if t.name == "" {
+				t.name = os.Getenv(name)
+			}
+		}
+		if t.name == "" {
+			t.name = "http://127.0.0.1:4317"
+			if otelsetup.Protocol(o.protocol()) == otelsetup.HTTP {
+				t.name = "http://127.0.0.1:4318"
+			}
+			t.opts = append(t.opts, otelsetup.WithEndpoint(t.name))
+		} else if o.Endpoint != "" {
+			t.opts = append(t.opts, otelsetup.WithEndpoint(o.Endpoint))
+		}
+		return t, nil
+	}
+	path, err := sqlitestore.ParseDSN(o.DB)
+	if err != nil {
+		return nil, usagef("--db: %w", err)
+	}
+	st, err := sqlitestore.Open(ctx, o.DB)
+	if err != nil {
+		return nil, err
+	}
+	put := func(ctx context.Context, otlp []byte) error {
+		batch, report, err := otlprow.DecodeProto(otlp)
+		if err != nil {
+			return err
+		}
+		if report.Stored != report.Spans {
+			return fmt.Errorf("%d of %d spans cannot be stored: %v", report.Spans-report.Stored, report.Spans, report.Rejected)
+		}
+		return st.Put(ctx, batch)
+	}
+	return &target{
+		name: path,
+		opts: []otelsetup.Option{otelsetup.WithExporter(otelsetup.NewFuncExporter(put))},
+		end:  func(ctx context.Context) error { return firstError(project.Refresh(ctx, st), st.Close()) },
+	}, nil
+}
+
+func (o *sendOptions) protocol() string {
+	for _, p := range []string{o.Protocol, os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")} {
+		if p != "" {
+			return p
+		}
+	}
+	return string(otelsetup.GRPC)
+}
+
+// serviceName is what service.name is unless the environment says otherwise.
+func serviceName() []otelsetup.Option {
+	if os.Getenv("OTEL_SERVICE_NAME") != "" || strings.Contains(os.Getenv("OTEL_RESOURCE_ATTRIBUTES"), "service.name=") {
+		return nil
+	}
+	return []otelsetup.Option{otelsetup.WithServiceName(phi.Dialect)}
+}
+
+// sent says what became of an input.
+type sent struct {
+	Events, Spans, Rejected int64
+	Sessions                map[string]bool
+	Target                  string
+}
+
+func (a *app) send(ctx context.Context, o sendOptions) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s, err := a.deliver(ctx, o)
+	if s == nil {
+		return err
+	}
+	spans := fmt.Sprintf("%s of %s", count(int(s.Spans), "span"), count(len(s.Sessions), "session"))
+	switch {
+	case err != nil:
+		return fmt.Errorf("not delivered: %w\nof %s, %s reached %s", err, count(int(s.Events), "event"), spans, s.Target)
+	case s.Rejected > 0:
+		a.say("sent %s as %s to %s; %s rejected", count(int(s.Events), "event"), spans, s.Target, count(int(s.Rejected), "line"))
+		return &exitError{Code: exitPartial}
+	}
+	a.say("sent %s as %s to %s", count(int(s.Events), "event"), spans, s.Target)
+	return nil
+}
+
+func count(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}
+
+// deliver reads, sends and waits until everything arrived. Its result is nil when it did not come to sending. Its error
+// says that something was not read or not delivered; rejected lines are none.
+func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
+	inputs, live, done, err := o.open(a.stdin)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	t, err := o.target(context.WithoutCancel(ctx))
+	if err != nil {
+		return nil, err
+	}
+	opts := append(t.opts, otelsetup.WithTenant(o.Tenant), otelsetup.WithoutGlobal())
+	opts = append(opts, serviceName()...)
+	if !live {
+		opts = append(opts, otelsetup.WithBlocking())
+	}
+	providers, err := otelsetup.Setup(ctx, opts...)
+	if err != nil {
+		_ = t.end(context.WithoutCancel(ctx))
+		return nil, usagef("%w", err)
+	}
+	capture := otelagent.CaptureNone
+	if o.Capture == "content" {
+		capture = otelagent.CaptureContent
+	}
+	rec := otelagent.NewRecorder(otelagent.NewTracer(
+		otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithCapture(capture), otelagent.WithDerivedIDs()))
+
+	p := &pump{app: a, rec: rec, live: live, failed: func() bool { return providers.Stats().Failed > 0 }, quit: make(chan struct{})}
+	result := make(chan error, 1)
+	go func() { result <- p.run(inputs) }()
+	var readErr error
+	select {
+	case readErr = <-result:
+	case <-ctx.Done():
+		close(p.quit)
+		select {
+		case readErr = <-result:
+		case <-time.After(graceTime): // the reader is stuck in a read; its Recorder is closed under it
+			readErr = errors.New("interrupted before the end of the input")
+		}
+	}
+	rec.Close(ctx)
+
+	// What was read is delivered also after Ctrl-C; a second one ends the process.
+	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
+	defer cancel()
+	shutErr := providers.Shutdown(flush)
+	endErr := t.end(flush)
+	stats := providers.Stats()
+	s := p.sum()
+	s.Spans, s.Target = stats.Exported, t.name
+	if n := rec.Lost(); n > 0 {
+		a.say("%s named no run that was open and left nothing", count(int(n), "event"))
+	}
+	if n := s.Rejected - maxRejected; n > 0 {
+		a.say("and %s", count(int(n), "more rejected line"))
+	}
+	if stats.Lost() > 0 && stats.LastError == nil && shutErr == nil {
+		shutErr = fmt.Errorf("%s dropped because the collector was too slow", count(int(stats.Lost()), "span"))
+	}
+	return s, firstError(readErr, stats.LastError, shutErr, endErr)
+}

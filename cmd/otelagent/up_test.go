@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// start runs the program in this process. The lines it writes to stderr come over the channel; wait returns its exit code.
+func start(ctx context.Context, stdin io.Reader, args ...string) (lines <-chan string, wait func() int) {
+	r, w := io.Pipe()
+	out := make(chan string, 1000)
+	go func() {
+		defer close(out)
+		for s := bufio.NewScanner(r); s.Scan(); {
+			out <- s.Text()
+		}
+	}()
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, args, stdin, io.Discard, w)
+		w.Close()
+	}()
+	return out, func() int {
+		c := <-code
+		for range out { //nolint:revive // until it is closed
+		}
+		return c
+	}
+}
+
+// await returns the first line that has the prefix, without it.
+func await(t *testing.T, lines <-chan string, prefix string) string {
+	t.Helper()
+	timeout := time.After(20 * time.Second)
+	for {
+		select {
+		case line, ok := <-lines:
+			if !ok {
+				t.Fatalf("ended without a line %q", prefix)
+			}
+			if rest, ok := strings.CutPrefix(line, prefix); ok {
+				return rest
+			}
+		case <-timeout:
+			t.Fatalf("no line %q", prefix)
+		}
+	}
+}
+
+func runWith(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), args, strings.NewReader(""), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// Everything of up and send is gone once they end: goroutines, ports, the database's lock.
+func TestUpLeavesNothing(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	db := filepath.Join(t.TempDir(), "s.db")
+	for range 2 {
+		ctx, cancel := context.WithCancel(t.Context())
+		lines, wait := start(ctx, nil, "up", "--db", db, "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "127.0.0.1:0")
+		grpc := await(t, lines, "otelagent: OTLP over gRPC on ")
+		http := await(t, lines, "otelagent: OTLP over HTTP on ")
+		await(t, lines, "otelagent: ready")
+
+		// Two senders at once, over both protocols.
+		var wg sync.WaitGroup
+		for _, args := range [][]string{{"--protocol", "grpc", "--endpoint", "http://" + grpc}, {"--protocol", "http/protobuf", "--endpoint", http}} {
+			wg.Go(func() {
+				var errs bytes.Buffer
+				if code := run(t.Context(), append([]string{"send", "--capture", "content"}, args...), bytes.NewReader(demoEvents), io.Discard, &errs); code != 0 {
+					t.Errorf("send %v: exit %d: %s", args, code, errs.String())
+				}
+			})
+		}
+		wg.Wait()
+		cancel()
+		if code := wait(); code != 0 {
+			t.Fatalf("up: exit %d", code)
+		}
+	}
+	code, out, errs := runWith(t, "show", "last", "--db", db)
+	if code != 0 || strings.Contains(out, "defect") || strings.Count(out, "\nrun ") != 4 {
+		t.Errorf("show: exit %d, %s\n%s", code, errs, out)
+	}
+}
+
+// Ctrl-C while a pipe is open: what came so far is delivered, and the exit code says that it was not all.
+func TestSendInterrupted(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	db := filepath.Join(t.TempDir(), "s.db")
+	r, w := io.Pipe()
+	defer w.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	lines, wait := start(ctx, r, "send", "--db", db, "--capture", "content", "-")
+	half := demoEvents[:bytes.LastIndexByte(demoEvents[:len(demoEvents)/2], '\n')+1]
+	if _, err := w.Write(half); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	await(t, lines, "otelagent: not delivered: interrupted before the end of")
+	w.Close() // lets go of the reader
+	if code := wait(); code != exitFailed {
+		t.Errorf("exit %d, want %d", code, exitFailed)
+	}
+	code, out, errs := runWith(t, "show", demoSession, "--db", db)
+	if code != 0 || !strings.Contains(out, "aborted its end was never seen") {
+		t.Errorf("show: exit %d, %s\n%s", code, errs, out)
+	}
+}
+
+// A pipe is sent as it comes: an event is in the database while the pipe is still open.
+func TestSendLive(t *testing.T) {
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+	db := filepath.Join(t.TempDir(), "s.db")
+	r, w := io.Pipe()
+	_, wait := start(t.Context(), r, "send", "--db", db, "-")
+	half := demoEvents[:bytes.LastIndexByte(demoEvents[:len(demoEvents)/2], '\n')+1]
+	if _, err := w.Write(half); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		code, out, _ := runWith(t, "show", demoSession, "--db", db)
+		if code == 0 && strings.Contains(out, "✓ read_file") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("nothing arrived while the pipe was open:\n%s", out)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	w.Close()
+	if code := wait(); code != exitOK {
+		t.Errorf("exit %d", code)
+	}
+}
+
+// Whatever is cut off, the demo must not say that all is well.
+func TestDemoChecks(t *testing.T) {
+	whole := demoEvents
+	db := filepath.Join(t.TempDir(), "s.db")
+	cut := whole[:bytes.LastIndexByte(whole[:len(whole)/2], '\n')+1]
+	player := &app{stdin: bytes.NewReader(cut), stdout: io.Discard, stderr: io.Discard}
+	s, err := player.deliver(t.Context(), sendOptions{DB: db, Capture: "content", Replay: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := (&dbFlags{db: db}).open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	key, err := d.find(t.Context(), demoSession)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := d.load(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	related, err := d.related(t.Context(), tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := checkDemo(append(related, tree), s); err == nil {
+		t.Error("half of the recording passes for the whole")
+	}
+}
+
+func TestShellWord(t *testing.T) {
+	for in, want := range map[string]string{"bin/otelagent": "bin/otelagent", "a b": "'a b'", "it's": `'it'\''s'`, "": "''"} {
+		if got := shellWord(in); got != want {
+			t.Errorf("shellWord(%q) = %s, want %s", in, got, want)
+		}
+	}
+}
