@@ -40,18 +40,26 @@ func one() (ptrace.Traces, ptrace.Span) {
 	return td, s
 }
 
+func putSlice(m pcommon.Map, key string, values ...any) {
+	if err := m.PutEmptySlice(key).FromRaw(values); err != nil {
+		panic(err)
+	}
+}
+
 func TestDecode(t *testing.T) {
 	td, s := one()
 	s.Status().SetCode(ptrace.StatusCodeError)
 	s.Attributes().PutStr("otelagent.known", "closed")
-	s.Attributes().PutEmptySlice("list").FromRaw([]any{"a", "b"})
-	s.Attributes().PutEmptySlice("mixed").FromRaw([]any{"a", 1, 2.5, nil, true, []byte("x")})
-	s.Attributes().PutEmptyMap("map").FromRaw(map[string]any{"b": 1, "a": map[string]any{"<": "\"\xff"}})
+	putSlice(s.Attributes(), "list", "a", "b")
+	putSlice(s.Attributes(), "mixed", "a", 1, 2.5, nil, true, []byte("x"))
+	if err := s.Attributes().PutEmptyMap("map").FromRaw(map[string]any{"b": 1, "a": map[string]any{"<": "\"\xff"}}); err != nil {
+		t.Fatal(err)
+	}
 
 	e := s.Events().AppendEmpty()
 	e.SetName(spans.EventBlocks)
-	e.Attributes().PutEmptySlice("otelagent.block.bodies").FromRaw([]any{"one", "tw\xffo"})
-	e.Attributes().PutEmptySlice("otelagent.block.sizes").FromRaw([]any{0, 99})
+	putSlice(e.Attributes(), "otelagent.block.bodies", "one", "tw\xffo")
+	putSlice(e.Attributes(), "otelagent.block.sizes", 0, 99)
 	e = s.Events().AppendEmpty()
 	e.SetName(spans.EventList)
 	e.Attributes().PutStr("otelagent.list.name", "request")
@@ -59,7 +67,7 @@ func TestDecode(t *testing.T) {
 	e.Attributes().PutDouble("otelagent.list.count", 2)
 	e.Attributes().PutStr("otelagent.list.digest", "D")
 	e.Attributes().PutStr("otelagent.list.prefix", "1 P")
-	e.Attributes().PutEmptySlice("otelagent.list.items").FromRaw([]any{"AAAAAAAAAAA st"})
+	putSlice(e.Attributes(), "otelagent.list.items", "AAAAAAAAAAA st")
 	e = s.Events().AppendEmpty()
 	e.SetName(spans.EventOther)
 	e.SetTimestamp(1500)
@@ -211,7 +219,7 @@ func TestDecodeBounds(t *testing.T) {
 	a.PutEmptyMap("gen_ai.response.id").PutStr("x", strings.Repeat("x", maxValue))
 	e := s.Events().AppendEmpty()
 	e.SetName(spans.EventBlocks)
-	e.Attributes().PutEmptySlice("otelagent.block.bodies").FromRaw([]any{"fine", 5, strings.Repeat("b", maxBody+1)})
+	putSlice(e.Attributes(), "otelagent.block.bodies", "fine", 5, strings.Repeat("b", maxBody+1))
 	for range maxEvents {
 		e := s.Events().AppendEmpty()
 		e.SetName(spans.EventOther)
@@ -254,11 +262,11 @@ func FuzzDecode(f *testing.F) {
 	s.Attributes().PutEmptyMap("m").PutEmptySlice("s").AppendEmpty().SetDouble(math.NaN())
 	e := s.Events().AppendEmpty()
 	e.SetName(spans.EventBlocks)
-	e.Attributes().PutEmptySlice("otelagent.block.bodies").FromRaw([]any{"one"})
+	putSlice(e.Attributes(), "otelagent.block.bodies", "one")
 	e = s.Events().AppendEmpty()
 	e.SetName(spans.EventList)
 	e.Attributes().PutStr("otelagent.list.name", "request")
-	e.Attributes().PutEmptySlice("otelagent.list.items").FromRaw([]any{"AAAAAAAAAAA st"})
+	putSlice(e.Attributes(), "otelagent.list.items", "AAAAAAAAAAA st")
 	seed(td)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		batch, report, err := DecodeProto(b)
