@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/hex"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,18 +16,14 @@ import (
 
 // AssembleAll returns the tree of every session that rows belong to, by tenant, then id.
 func AssembleAll(rows []Row) []*Session {
-	keys := map[Key]struct{}{}
+	bySession := map[Key][]*Row{}
 	for i := range rows {
-		keys[rows[i].Session] = struct{}{}
+		bySession[rows[i].Session] = append(bySession[rows[i].Session], &rows[i])
 	}
-	sorted := make([]Key, 0, len(keys))
-	for k := range keys {
-		sorted = append(sorted, k)
-	}
-	slices.SortFunc(sorted, compareKeys)
-	out := make([]*Session, len(sorted))
-	for i, k := range sorted {
-		out[i] = assemble(k, rows)
+	keys := slices.SortedFunc(maps.Keys(bySession), compareKeys)
+	out := make([]*Session, len(keys))
+	for i, k := range keys {
+		out[i] = assemble(k, slices.Values(bySession[k]), len(bySession[k]))
 	}
 	return out
 }
@@ -48,7 +46,14 @@ func Assemble(rows []Row) *Session {
 			key = rows[i].Session
 		}
 	}
-	return assemble(key, rows)
+	of := func(yield func(*Row) bool) {
+		for i := range rows {
+			if rows[i].Session == key && !yield(&rows[i]) {
+				return
+			}
+		}
+	}
+	return assemble(key, of, len(rows))
 }
 
 func compareKeys(a, b Key) int {
@@ -89,13 +94,14 @@ type assembler struct {
 	made     bool // session id made up
 }
 
-func assemble(key Key, rows []Row) *Session {
+// assemble builds the tree of the session key from its rows, which are at most n.
+func assemble(key Key, rows iter.Seq[*Row], n int) *Session {
 	a := &assembler{
 		s:       &Session{Format: TreeFormat, Tenant: key.Tenant, ID: key.ID, Runs: []*Run{}},
 		runByID: map[string][]*Run{},
 		groups:  map[int64]*Group{},
 	}
-	a.collect(key, rows)
+	a.collect(rows, n)
 	slices.SortFunc(a.entries, compareEntries)
 	if a.index != nil {
 		for i := range a.entries {
@@ -115,16 +121,15 @@ func assemble(key Key, rows []Row) *Session {
 }
 
 // collect keeps one row of each key and reads what their order needs.
-func (a *assembler) collect(key Key, rows []Row) {
+func (a *assembler) collect(rows iter.Seq[*Row], n int) {
 	type spanKey struct {
 		trace TraceID
 		span  SpanID
 	}
-	seen := make(map[spanKey]int32, len(rows))
-	a.entries = make([]entry, 0, len(rows))
-	for i := range rows {
-		r := &rows[i]
-		if r.Session != key || r.Kind == KindUnknown || r.Kind > KindPayload || r.Kind == KindTurn && r.Turn < 0 {
+	seen := make(map[spanKey]int32, n)
+	a.entries = make([]entry, 0, n)
+	for r := range rows {
+		if r.Kind == KindUnknown || r.Kind > KindPayload || r.Kind == KindTurn && r.Turn < 0 {
 			continue
 		}
 		if r.Turn != NoTurn && (r.Kind == KindRun || r.Turn < 0) {

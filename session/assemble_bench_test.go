@@ -2,30 +2,69 @@ package session
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"testing"
 )
 
+// benchRows returns the rows of one run: 5 of each turn, and that of the run.
+func benchRows(turns int, content bool) []Row {
+	s := synth{session: Key{ID: "s"}}
+	s.whole("run", 1, at(0), turns, content)
+	return s.rows
+}
+
+func benchAssemble(b *testing.B, rows []Row) *Session {
+	s := Assemble(rows)
+	if len(s.Runs) != 1 || len(s.Runs[0].Turns) != len(rows)/5 || len(s.Runs[0].Defects) > 0 {
+		b.Fatal("bad tree")
+	}
+	return s
+}
+
 func BenchmarkAssemble(b *testing.B) {
 	for _, turns := range []int{10, 10_000} {
-		s := synth{session: Key{ID: "s"}}
-		s.whole("run", 1, at(0), turns, false)
-		b.Run(fmt.Sprintf("%drows", len(s.rows)-1), func(b *testing.B) {
+		rows := benchRows(turns, false)
+		b.Run(fmt.Sprintf("%drows", len(rows)-1), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if got := Assemble(s.rows); len(got.Runs[0].Turns) != turns || len(got.Runs[0].Defects) > 0 {
-					b.Fatal("bad tree")
-				}
+				benchAssemble(b, rows)
 			}
 			b.StopTimer()
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
-			tree := Assemble(s.rows)
+			tree := benchAssemble(b, rows)
 			runtime.GC()
 			runtime.ReadMemStats(&after)
-			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(len(s.rows)), "kept-B/row")
+			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(len(rows)), "kept-B/row")
 			runtime.KeepAlive(tree)
 		})
 	}
+	rows := benchRows(10_000, true)
+	random := rand.New(rand.NewPCG(1, 2))
+	random.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+	b.Run("50000rows-shuffled-with-lists", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			benchAssemble(b, rows)
+		}
+	})
+	stored := make([][]byte, len(rows))
+	for i := range rows {
+		stored[i] = rows[i].AppendCanonical(nil)
+	}
+	b.Run("50000rows-from-canonical-bytes", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			parsed := make([]Row, len(stored))
+			for i := range stored {
+				var err error
+				if parsed[i], err = ParseRow(stored[i]); err != nil {
+					b.Fatal(err)
+				}
+			}
+			benchAssemble(b, parsed)
+		}
+	})
 }
