@@ -115,6 +115,7 @@ func WithoutGlobal() Option {
 type Providers struct {
 	tracer *sdktrace.TracerProvider
 	counts counts
+	stop   context.CancelFunc // ends exports under way
 }
 
 // Setup installs an SDK. It does not connect: a collector that is away is an error of Shutdown and Stats, not of Setup. Its
@@ -132,7 +133,8 @@ func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Providers{}
+	stopped, stop := context.WithCancel(context.Background())
+	p := &Providers{stop: stop}
 	provider := []sdktrace.TracerProviderOption{
 		sdktrace.WithResource(res),
 		sdktrace.WithRawSpanLimits(spanLimits()),
@@ -144,12 +146,14 @@ func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 	exporter, err := c.open(ctx)
 	switch {
 	case err != nil:
+		stop()
 		return nil, err
 	case exporter == nil:
 		provider = append(provider, sdktrace.WithSampler(sdktrace.NeverSample()))
 	default:
+		counted := &countingExporter{SpanExporter: exporter, counts: &p.counts, stopped: stopped}
 		provider = append(provider, sdktrace.WithSpanProcessor(&p.counts),
-			sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(p.counts.wrap(exporter), c.batch()...)))
+			sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(counted, c.batch()...)))
 	}
 	p.tracer = sdktrace.NewTracerProvider(provider...)
 	if !c.local {
@@ -167,7 +171,10 @@ func (p *Providers) ForceFlush(ctx context.Context) error { return p.tracer.Forc
 
 // Shutdown sends what has ended and lets go of everything. It waits for the network, at most until ctx ends. Spans ended
 // later are lost. A second call does nothing.
-func (p *Providers) Shutdown(ctx context.Context) error { return p.tracer.Shutdown(ctx) }
+func (p *Providers) Shutdown(ctx context.Context) error {
+	defer p.stop()
+	return p.tracer.Shutdown(ctx)
+}
 
 // Stats returns what became of the spans so far; final after Shutdown.
 func (p *Providers) Stats() Stats { return p.counts.stats() }
@@ -208,11 +215,11 @@ func (c *config) resource(ctx context.Context) (*resource.Resource, error) {
 	if c.tenant != "" {
 		own = append(own, spans.TenantKey.String(c.tenant))
 	}
-	given, err := resource.New(ctx, resource.WithAttributes(own...))
+	given, err := resource.New(ctx, resource.WithFromEnv(), resource.WithAttributes(own...))
 	if err != nil {
 		return nil, fmt.Errorf("otelsetup: resource: %w", err)
 	}
-	// The default resource is what OTEL_RESOURCE_ATTRIBUTES, OTEL_SERVICE_NAME and the SDK say.
+	// The default resource adds what the SDK says of itself and the program's name.
 	res, err := resource.Merge(resource.Default(), given)
 	if err != nil && !errors.Is(err, resource.ErrSchemaURLConflict) {
 		return nil, fmt.Errorf("otelsetup: resource: %w", err)

@@ -52,17 +52,19 @@ func (c *counts) stats() Stats {
 	return Stats{Ended: c.ended.Load(), Exported: c.exported.Load(), Failed: c.failed.Load(), LastError: c.err}
 }
 
-func (c *counts) wrap(e sdktrace.SpanExporter) sdktrace.SpanExporter {
-	return &countingExporter{SpanExporter: e, counts: c}
-}
-
+// countingExporter counts what leaves, until it is stopped.
 type countingExporter struct {
 	sdktrace.SpanExporter
 	counts *counts
+	// stopped ends exports under way: the SDK's own Shutdown leaves them running when its context ends.
+	stopped context.Context
 }
 
 // ExportSpans sends a batch and counts what became of it. A batch of which the receiver refused a part counts as failed.
 func (e *countingExporter) ExportSpans(ctx context.Context, batch []sdktrace.ReadOnlySpan) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.stopped, cancel)()
 	err := e.SpanExporter.ExportSpans(ctx, batch)
 	n := int64(len(batch))
 	if err == nil {
