@@ -70,7 +70,8 @@ const whichSession = `(SELECT session FROM sessions WHERE tenant = ?1 AND id = ?
 
 // Rows implements store.Store.
 func (s *Store) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, error] {
-	const query = `SELECT canonical FROM rows WHERE session = ` + whichSession + `
+	// By rowid, which is the order of arrival: in the order of the key every row would be on another page.
+	const query = `SELECT canonical FROM rows WHERE rowid IN (SELECT rowid FROM rows WHERE session = ` + whichSession + `)
 		UNION ALL
 		SELECT canonical FROM live_rows l WHERE session = ` + whichSession + `
 		AND NOT EXISTS (SELECT 1 FROM rows r WHERE r.session = l.session AND r.span = l.span AND r.trace = l.trace)`

@@ -31,6 +31,7 @@ import (
 // Store is a store.Store in a SQLite file. Use Open or OpenReadOnly.
 type Store struct {
 	path   string
+	busy   time.Duration
 	closed atomic.Bool
 
 	// readers opens as many connections as there are readers at once and keeps a few.
@@ -91,6 +92,8 @@ const (
 	cacheKiB = 16 << 10
 	// checkpointPages is how far the write-ahead log grows before it is copied into the file: 16 MiB.
 	checkpointPages = 2048
+	// busyStep is how long the writing connection waits for a lock before it looks whether it was cancelled.
+	busyStep = 20 * time.Millisecond
 	// idleReaders is how many connections are kept for the next reader.
 	idleReaders = 4
 )
@@ -132,7 +135,7 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 	if err := create(path); err != nil {
 		return nil, err
 	}
-	s := &Store{path: path, turn: make(chan struct{}, 1)}
+	s := &Store{path: path, busy: cfg.busy, turn: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
 			_ = s.close()
@@ -173,6 +176,9 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 		return nil, err
 	}
 	s.readers.SetMaxIdleConns(idleReaders)
+	if _, err := s.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout=%d", min(cfg.busy, busyStep).Milliseconds())); err != nil {
+		return nil, err
+	}
 	s.turn <- struct{}{}
 	return s, nil
 }
@@ -332,7 +338,7 @@ func (s *Store) transact(ctx context.Context, f func(context.Context) error) (er
 		return err
 	}
 	defer s.unlock()
-	if _, err := s.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	inner := context.WithoutCancel(ctx)
@@ -348,6 +354,22 @@ func (s *Store) transact(ctx context.Context, f func(context.Context) error) (er
 		_, _ = s.conn.ExecContext(inner, "ROLLBACK")
 	}
 	return err
+}
+
+// begin waits for other processes in short steps: the wait inside SQLite does not end with ctx.
+func (s *Store) begin(ctx context.Context) error {
+	for deadline := time.Now().Add(s.busy); ; {
+		_, err := s.conn.ExecContext(ctx, "BEGIN IMMEDIATE")
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case code(err) != sqlite3.SQLITE_BUSY || time.Now().After(deadline):
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func (s *Store) lock(ctx context.Context) error {

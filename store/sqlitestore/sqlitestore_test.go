@@ -1,16 +1,39 @@
 package sqlitestore
 
 import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/store"
 	"github.com/otelagent/otelagent/store/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// killEnv names the database that the test binary writes to until it is killed.
+const killEnv = "SQLITESTORE_TEST_KILL"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(killEnv); path != "" {
+		writeForever(path)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func newStore(t *testing.T, path string, opts ...Option) *Store {
 	t.Helper()
@@ -26,6 +49,553 @@ func newStore(t *testing.T, path string, opts ...Option) *Store {
 	return s
 }
 
+func newReader(t *testing.T, path string) *Store {
+	t.Helper()
+	s, err := OpenReadOnly(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func key(id string) session.Key { return session.Key{ID: id} }
+
+func put(t *testing.T, s *Store, k session.Key, n int) {
+	t.Helper()
+	b := session.Batch{Rows: []session.Row{storetest.Row(k, n)}, Blocks: []session.Block{storetest.Block(k, fmt.Sprint("body ", n))}}
+	if err := s.Put(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func count(t *testing.T, s *Store, k session.Key) (rows, blocks int) {
+	t.Helper()
+	for _, err := range s.Rows(t.Context(), k) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows++
+	}
+	for _, err := range s.Blocks(t.Context(), k, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks++
+	}
+	return rows, blocks
+}
+
 func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store { return newStore(t, filepath.Join(t.TempDir(), "x.db")) })
+}
+
+func TestStoreFullSync(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) store.Store {
+		return newStore(t, filepath.Join(t.TempDir(), "x.db"), WithFullSync(), WithBusyTimeout(time.Second), nil)
+	})
+}
+
+func TestParseDSN(t *testing.T) {
+	for dsn, want := range map[string]string{
+		"x.db": "x.db", "sqlite:x.db": "x.db", "/a b/x.db": "/a b/x.db", "sqlite:///a/x.db": "///a/x.db", `C:\x.db`: `C:\x.db`,
+		"sqlite:a:b.db": "a:b.db", "./what:ever": "./what:ever", "q?a=1#x.db": "q?a=1#x.db",
+	} {
+		if got, err := ParseDSN(dsn); err != nil || got != want {
+			t.Errorf("ParseDSN(%q) = %q, %v; want %q", dsn, got, err, want)
+		}
+	}
+	for dsn, want := range map[string]string{
+		"": "no path", "sqlite:": "no path", ":memory:": "in memory", "sqlite::memory:": "in memory",
+		"clickhouse://u:secret@h/db": `scheme "clickhouse" is not in this build`, "file:x.db": "URIs", "sqlite://host/x": "not a host", "a\x00b": "zero byte",
+	} {
+		_, err := ParseDSN(dsn)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), allowed) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("ParseDSN(%q): %v; want %q and what is allowed in it", dsn, err, want)
+		}
+	}
+}
+
+func TestOddPaths(t *testing.T) {
+	for _, name := range []string{"a b%20c?mode=memory#x&y.db", "ü.db", "new/dirs/x.db"} {
+		path := filepath.Join(t.TempDir(), name)
+		s := newStore(t, "sqlite:"+path)
+		put(t, s, key("a"), 1)
+		if _, err := os.Stat(path); err != nil || s.Path() != path {
+			t.Errorf("%q: path %q, %v", path, s.Path(), err)
+		}
+		if n, _ := count(t, newReader(t, path), key("a")); n != 1 {
+			t.Errorf("%q: %d rows", path, n)
+		}
+	}
+	t.Chdir(t.TempDir())
+	put(t, newStore(t, "rel.db"), key("a"), 1)
+	if _, err := os.Stat("rel.db"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestModes(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	path := filepath.Join(dir, "x.db")
+	s := newStore(t, path)
+	put(t, s, key("a"), 1)
+	for name, want := range map[string]fs.FileMode{path: 0o600, path + "-wal": 0o600, path + "-shm": 0o600, dir: 0o700, filepath.Dir(dir): 0o700} {
+		fi, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fi.Mode().Perm() != want {
+			t.Errorf("%s has mode %v, want %v", name, fi.Mode().Perm(), want)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 {
+		t.Errorf("after Close the directory holds %v, %v", left, err)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	foreign, newer := filepath.Join(dir, "foreign.db"), filepath.Join(dir, "newer.db")
+	exec1(t, foreign, "CREATE TABLE precious (x); INSERT INTO precious VALUES (1)")
+	newStore(t, newer).Close()
+	exec1(t, newer, "PRAGMA user_version=99")
+	text := write("text", strings.Repeat("this is no database ", 1000))
+	for path, want := range map[string]string{
+		foreign: errNotOurs.Error(), text: "not a database", dir: "regular file", newer: "schema version 99, this program knows up to 1",
+	} {
+		before, _ := os.ReadFile(path)
+		for name, open := range map[string]func(context.Context, string, ...Option) (*Store, error){"Open": Open, "OpenReadOnly": OpenReadOnly} {
+			_, err := open(t.Context(), path)
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s(%s): %v; want %q in it", name, path, err, want)
+			}
+			if v := (*VersionError)(nil); errors.As(err, &v) != (path == newer) {
+				t.Errorf("%s(%s): %v", name, path, err)
+			}
+		}
+		if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
+			t.Errorf("%s was changed", path)
+		}
+	}
+	for _, path := range []string{filepath.Join(dir, "none.db"), write("empty", "")} {
+		if _, err := OpenReadOnly(t.Context(), path); err == nil {
+			t.Errorf("OpenReadOnly(%s) succeeded", path)
+		}
+	}
+	if _, err := OpenReadOnly(t.Context(), filepath.Join(dir, "none.db")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	newStore(t, filepath.Join(dir, "empty")) // an empty file is a new database
+}
+
+func exec1(t *testing.T, path, text string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	w := newStore(t, path)
+	put(t, w, key("a"), 1)
+	r := newReader(t, path)
+	for name, err := range map[string]error{
+		"Put":     r.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), 2)}}),
+		"Project": r.Project(t.Context(), key("a"), store.Projection{}),
+		"Delete":  r.Delete(t.Context(), key("a")),
+	} {
+		if !errors.Is(err, store.ErrReadOnly) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := r.readers.Exec("DELETE FROM rows"); err == nil {
+		t.Error("the connection of a reader can write")
+	}
+	for n := range 10 { // sees what is written meanwhile
+		put(t, w, key("a"), n)
+		if rows, blocks := count(t, r, key("a")); rows != max(n+1, 2) && n > 0 || rows != blocks {
+			t.Errorf("after %d: %d rows, %d blocks", n, rows, blocks)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if rows, _ := count(t, r, key("a")); rows != 10 {
+		t.Errorf("%d rows after the writer went, want 10", rows)
+	}
+}
+
+func TestTwoWriters(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	const each = 100
+	errs := make(chan error)
+	for w := range 3 {
+		s := newStore(t, path)
+		go func() {
+			for n := range each {
+				if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), w*each+n)}}); err != nil {
+					errs <- err
+					return
+				}
+			}
+			errs <- nil
+		}()
+	}
+	for range 3 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if rows, _ := count(t, newReader(t, path), key("a")); rows != 3*each {
+		t.Errorf("%d rows, want %d", rows, 3*each)
+	}
+}
+
+func TestOpenTogether(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	errs := make(chan error)
+	for range 6 {
+		go func() {
+			s, err := Open(t.Context(), path)
+			if err == nil {
+				err = s.Close()
+			}
+			errs <- err
+		}()
+	}
+	for range 6 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Somebody else holds the lock: waiting ends with ctx or the busy timeout, and neither is the fault of the data.
+func TestLocked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	holder := newStore(t, path)
+	s := newStore(t, path, WithBusyTimeout(50*time.Millisecond))
+	patient := newStore(t, path)
+	if _, err := holder.conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	b := session.Batch{Rows: []session.Row{storetest.Row(key("a"), 1)}}
+	if err := s.Put(t.Context(), b); err == nil || errors.Is(err, store.ErrData) || !strings.Contains(err.Error(), "locked") {
+		t.Errorf("Put: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	if err := patient.Put(ctx, b); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > DefaultBusyTimeout/2 {
+		t.Errorf("Put: %v after %v", err, time.Since(start))
+	}
+	if _, err := holder.conn.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*Store{s, patient} {
+		if err := s.Put(t.Context(), b); err != nil {
+			t.Errorf("Put after the lock went: %v", err)
+		}
+	}
+}
+
+func TestDiskFull(t *testing.T) {
+	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
+	var pages int
+	if err := s.conn.QueryRowContext(t.Context(), "PRAGMA page_count").Scan(&pages); err != nil {
+		t.Fatal(err)
+	}
+	limit := func(n int) {
+		if _, err := s.conn.ExecContext(t.Context(), fmt.Sprint("PRAGMA max_page_count=", n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(pages + 4)
+	b := session.Batch{Blocks: []session.Block{storetest.Block(key("a"), strings.Repeat("x", 1<<20))}}
+	if err := s.Put(t.Context(), b); err == nil || errors.Is(err, store.ErrData) {
+		t.Errorf("Put on a full disk: %v, want an error that may go away", err)
+	}
+	limit(1 << 20)
+	if err := s.Put(t.Context(), b); err != nil {
+		t.Errorf("Put when there is room again: %v", err)
+	}
+}
+
+func TestConstraintIsData(t *testing.T) {
+	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
+	_, err := s.conn.ExecContext(t.Context(), "INSERT INTO sessions (tenant) VALUES (NULL)")
+	if err := classify(err); !errors.Is(err, store.ErrData) {
+		t.Errorf("%v is no ErrData", err)
+	}
+}
+
+func TestDeleteOverwrites(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	s := newStore(t, path)
+	const secret = "correct horse battery staple"
+	r := storetest.Row(key("gone"), 1)
+	r.Service = secret
+	b := session.Batch{Rows: []session.Row{r}, Blocks: []session.Block{
+		storetest.Block(key("gone"), secret), storetest.Block(key("gone"), strings.Repeat(secret, 1000)),
+	}}
+	put(t, s, key("stays"), 1)
+	if err := s.Put(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	found := func() (n int) {
+		for _, suffix := range []string{"", "-wal"} {
+			data, err := os.ReadFile(path + suffix)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += bytes.Count(data, []byte(secret[:12]))
+		}
+		return n
+	}
+	if found() == 0 {
+		t.Fatal("the test does not see what was put")
+	}
+	if err := s.Delete(t.Context(), key("gone")); err != nil {
+		t.Fatal(err)
+	}
+	if n := found(); n != 0 {
+		t.Errorf("found %d times after Delete", n)
+	}
+}
+
+// What a process did not close, because it died, is there.
+func TestReopenWithoutClose(t *testing.T) {
+	dir := t.TempDir()
+	path, copied := filepath.Join(dir, "x.db"), filepath.Join(dir, "y.db")
+	s := newStore(t, path)
+	for n := range 20 {
+		put(t, s, key("a"), n)
+	}
+	for _, suffix := range []string{"", "-wal"} { // what the disk holds at this moment
+		data, err := os.ReadFile(path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(copied+suffix, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if rows, blocks := count(t, newStore(t, copied), key("a")); rows != 20 || blocks != 20 {
+		t.Errorf("%d rows and %d blocks, want 20 each", rows, blocks)
+	}
+}
+
+// writeForever puts batches of one row and one block and says which are acknowledged.
+func writeForever(path string) {
+	s, err := Open(context.Background(), path)
+	for n := 0; err == nil; n++ {
+		err = s.Put(context.Background(), session.Batch{
+			Rows:   []session.Row{storetest.Row(key("a"), n)},
+			Blocks: []session.Block{storetest.Block(key("a"), fmt.Sprint("body ", n))},
+		})
+		if err == nil {
+			fmt.Println(n)
+		}
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+func TestKill(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	for round := range 3 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), killEnv+"="+path)
+		var out bytes.Buffer
+		pipe, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stderr = os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, 64)
+		for out.Len() < 300+round*200 {
+			n, err := pipe.Read(buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out.Write(buf[:n])
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		for n, err := pipe.Read(buf); err == nil; n, err = pipe.Read(buf) {
+			out.Write(buf[:n])
+		}
+		_ = cmd.Wait() // killed
+		acknowledged := bytes.Count(out.Bytes(), []byte("\n"))
+		s := newStore(t, path)
+		rows, blocks := count(t, s, key("a"))
+		if rows < acknowledged || rows != blocks {
+			t.Errorf("round %d: %d batches were acknowledged; %d rows and %d blocks are there", round, acknowledged, rows, blocks)
+		}
+		var check string
+		if err := s.conn.QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(&check); err != nil || check != "ok" {
+			t.Errorf("integrity check: %s, %v", check, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// fill puts what the golden database holds.
+func fill(t *testing.T, s *Store) {
+	t.Helper()
+	a, b := session.Key{Tenant: "acme", ID: "a"}, key("b")
+	live := storetest.Row(a, 3)
+	live.Known = spans.KnownLive
+	for _, batch := range []session.Batch{
+		{Rows: []session.Row{storetest.Row(a, 1), storetest.Row(a, 2), live}, Blocks: []session.Block{storetest.Block(a, "body"), {Session: a, ID: spans.BlockOfString("cut"), Size: 99}}},
+		{Rows: []session.Row{storetest.Row(b, 4)}},
+	} {
+		if err := s.Put(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := s.Mark(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Project(t.Context(), a, store.Projection{Mark: m, Summary: storetest.Summary(a)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dump returns SQL text that makes the database again.
+func dump(t *testing.T, s *Store) string {
+	t.Helper()
+	out := fmt.Sprintf("PRAGMA application_id=%d;\nPRAGMA user_version=%d;\n", applicationID, Version)
+	list := func(query string) (all []string) {
+		rows, err := s.conn.QueryContext(t.Context(), query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var v string
+			if err := rows.Scan(&v); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, v)
+		}
+		return all
+	}
+	for _, text := range list("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY rowid") {
+		out += text + ";\n"
+	}
+	for _, table := range list("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name") {
+		var cols []string
+		for _, c := range list("SELECT name FROM pragma_table_info('" + table + "')") {
+			cols = append(cols, "quote("+c+")")
+		}
+		for _, values := range list("SELECT " + strings.Join(cols, "||','||") + " FROM " + table) {
+			out += "INSERT INTO " + table + " VALUES (" + values + ");\n"
+		}
+	}
+	return out
+}
+
+// Each schema version that was ever written has a golden dump, which the present code opens and reads.
+func TestMigrations(t *testing.T) {
+	dir := t.TempDir()
+	fresh := newStore(t, filepath.Join(dir, "fresh.db"))
+	fill(t, fresh)
+	now := dump(t, fresh)
+	name := fmt.Sprintf("testdata/v%d.sql", Version)
+	if *update {
+		if err := os.WriteFile(name, []byte(now), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for v := 1; v <= Version; v++ {
+		golden, err := os.ReadFile(fmt.Sprintf("testdata/v%d.sql", v))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, fmt.Sprintf("v%d.db", v))
+		exec1(t, path, string(golden))
+		old := newStore(t, path)
+		if got := dump(t, old); got != now {
+			t.Errorf("version %d became\n%s\nwant\n%s", v, got, now)
+		}
+		a := session.Key{Tenant: "acme", ID: "a"}
+		if rows, blocks := count(t, old, a); rows != 3 || blocks != 2 {
+			t.Errorf("version %d: %d rows, %d blocks, want 3 and 2", v, rows, blocks)
+		}
+		for m, err := range old.Sessions(t.Context(), store.Query{Tenant: "acme"}) {
+			if err != nil || m != storetest.Summary(a) {
+				t.Errorf("version %d: %+v, %v", v, m, err)
+			}
+		}
+		put(t, old, a, 7)
+	}
+}
+
+// The columns are for people with a bare sqlite3.
+func TestPlainColumns(t *testing.T) {
+	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
+	rows := make([]session.Row, 5)
+	for n := range rows {
+		rows[n] = benchRow(key("a"), n)
+	}
+	if err := s.Put(t.Context(), session.Batch{Rows: rows}); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	list, err := s.conn.QueryContext(t.Context(), `SELECT kind, known, status, turn, model, tool, input, output, reasoning, cache_read, cache_write FROM rows ORDER BY start_ns`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Close()
+	for list.Next() {
+		var v [11]any
+		var p []any
+		for i := range v {
+			p = append(p, &v[i])
+		}
+		if err := list.Scan(p...); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, strings.ReplaceAll(strings.Trim(fmt.Sprint(v), "[]"), "<nil>", "-"))
+	}
+	want := []string{
+		"2 2 tool_use 0 claude-opus-4-6-20260101 - 12345 678 0 12000 300",
+		"5 2 ok 0 - bash - - - - -",
+		"5 2 ok 0 - bash - - - - -",
+		"4 2 allow 0 - bash - - - - -",
+		"1 2 completed - claude-opus-4-6 - - - - - -",
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
 }
