@@ -2,6 +2,8 @@ package otelagent_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -139,4 +141,32 @@ func BenchmarkTurn(b *testing.B) {
 			adapterTurn(ctx, run)
 		}
 	})
+}
+
+// BenchmarkRequest tells of a request of 500 messages of which 2 are new, 1 MB in all, with content capture.
+func BenchmarkRequest(b *testing.B) {
+	tracer := otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent),
+		otelagent.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{}))))
+	ctx, run := tracer.StartRun(context.Background(), otelagent.RunInfo{SessionID: "s"})
+	filler := strings.Repeat("x", 2000)
+	message := func(i int) otelagent.Message {
+		return otelagent.Message{Raw: fmt.Appendf(nil, `{"role":"user","content":[{"type":"text","text":"%d %s"}],"turnId":1}`, i, filler),
+			Envelope: []string{"turnId"}}
+	}
+	messages := make([]otelagent.Message, 500)
+	size := 0
+	for i := range messages {
+		messages[i] = message(i)
+		size += len(messages[i].Raw)
+	}
+	n := len(messages)
+	b.SetBytes(int64(size))
+	b.ReportAllocs()
+	for b.Loop() {
+		messages[498], messages[499] = message(n), message(n+1)
+		n += 2
+		_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: -1})
+		turn.Request(otelagent.Request{Messages: messages})
+		turn.End(otelagent.TurnResult{})
+	}
 }

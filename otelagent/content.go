@@ -73,26 +73,33 @@ func (c *content) list(name string, attempt int) *contentList {
 	return &c.lists[len(c.lists)-1]
 }
 
-// drop removes the lists of that name.
-func (c *content) drop(name string) {
-	c.lists = slices.DeleteFunc(c.lists, func(l contentList) bool { return l.name == name })
-}
-
 func (l *contentList) add(id spans.BlockID, it spans.Item) {
 	l.items = append(l.items, it.Encode())
 	l.digest = l.digest.Add(id, it)
 }
 
-// addMessages appends to a list; the list is there afterwards even when there are none.
-func (c *content) addMessages(o *origin, name string, attempt int, messages []Message) {
-	l := c.list(name, attempt)
+// drop removes the list of that name and attempt.
+func (c *content) drop(name string, attempt int) {
+	c.lists = slices.DeleteFunc(c.lists, func(l contentList) bool { return l.name == name && l.attempt == attempt })
+}
+
+// setMessages makes messages the list; it is there afterwards even when there are none.
+func (c *content) setMessages(o *origin, name string, attempt int, messages []Message) {
+	c.drop(name, attempt)
+	c.list(name, attempt)
 	for i := range messages {
-		l.add(c.message(o, &messages[i]))
+		c.addMessage(o, name, attempt, &messages[i])
 	}
 }
 
-// addOne appends body, as it came, to a list; nothing when it is nil.
-func (c *content) addOne(o *origin, name string, attempt int, body []byte, from spans.ProvenanceKind) spans.BlockID {
+// addMessage appends a message to a list.
+func (c *content) addMessage(o *origin, name string, attempt int, m *Message) {
+	id, it := c.message(o, m)
+	c.list(name, attempt).add(id, it)
+}
+
+// addBody appends body, as it came, to a list; nothing when it is nil. It returns the body's id.
+func (c *content) addBody(o *origin, name string, attempt int, body []byte, from spans.ProvenanceKind) spans.BlockID {
 	if body == nil {
 		return spans.BlockID{}
 	}

@@ -26,12 +26,12 @@ func (t *Tracer) StartGroup(ctx context.Context, info GroupInfo) (context.Contex
 	asRun := RunInfo{SessionID: info.SessionID}
 	madeUp := placeInSession(ctx, in, &asRun)
 	at := info.Start.now()
-
 	g := &Group{members: slices.Clone(info.Members)}
 	g.own.tracer, g.own.session, g.own.start = t, cleanID(asRun.SessionID), at.Time.UnixNano()
 	g.origin = &g.own
 	address := attrs{}
-	address.sessionAddress(g.own.session, madeUp)
+	g.own.madeUp = madeUp
+	address.sessionAddress(&g.own)
 	address.add(spans.RunIDKey.String(""), spans.RunStartKey.Int64(g.own.start))
 	g.own.address = address.kv
 

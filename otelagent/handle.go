@@ -19,6 +19,7 @@ import (
 type origin struct {
 	tracer       *Tracer
 	session, run string
+	madeUp       bool                 // the session id is ours
 	start        int64                // unix ns
 	address      []attribute.KeyValue // attributes that every span carries; never changed once made
 	seq          atomic.Int64

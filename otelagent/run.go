@@ -55,7 +55,8 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 	r.own.tracer, r.own.session, r.own.run, r.own.start = t, cleanID(info.SessionID), cleanID(info.ID), at.Time.UnixNano()
 	r.origin = &r.own
 	r.model, r.vendor = cleanName(info.Model), cleanName(info.Provider)
-	r.own.address = r.addressOf(&info, madeUp)
+	r.own.madeUp = madeUp
+	r.own.address = r.addressOf(&info)
 	header := runHeader(&info)
 
 	a := startAttrs(&r.own)
@@ -87,8 +88,8 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 	r.header = header
 	if r.capturing() {
 		r.mu.Lock()
-		r.content.addOne(r.origin, spans.ListMetadata, 0, info.Metadata, "")
-		if id := r.content.addOne(r.origin, spans.ListRules, 0, info.Rules, ""); !id.IsZero() {
+		r.content.addBody(r.origin, spans.ListMetadata, 0, info.Metadata, "")
+		if id := r.content.addBody(r.origin, spans.ListRules, 0, info.Rules, ""); !id.IsZero() {
 			r.span.SetAttributes(spans.RulesDigestKey.String(id.String()))
 		}
 		r.mu.Unlock()
@@ -128,9 +129,10 @@ func placeInSession(ctx context.Context, in *scope, info *RunInfo) (madeUp bool)
 	case info.SessionID != "":
 	case in != nil && in.run != nil:
 		info.SessionID = in.run.session
-		return in.run.madeUp()
+		return in.run.madeUp
 	case in != nil && in.group != nil:
 		info.SessionID = in.group.session
+		return in.group.madeUp
 	default:
 		info.SessionID = baggage.FromContext(ctx).Member(string(spans.SessionIDKey)).Value()
 		if info.SessionID == "" {
@@ -142,9 +144,9 @@ func placeInSession(ctx context.Context, in *scope, info *RunInfo) (madeUp bool)
 }
 
 // addressOf makes the attributes that place every span of the run.
-func (r *Run) addressOf(info *RunInfo, madeUp bool) []attribute.KeyValue {
+func (r *Run) addressOf(info *RunInfo) []attribute.KeyValue {
 	a := attrs{kv: make([]attribute.KeyValue, 0, 8)}
-	a.sessionAddress(r.own.session, madeUp)
+	a.sessionAddress(&r.own)
 	a.kv = append(a.kv, spans.RunIDKey.String(r.own.run), spans.RunStartKey.Int64(r.own.start))
 	a.name(spans.AgentNameKey, info.Agent)
 	a.id(spans.AgentIDKey, info.AgentID)
@@ -152,24 +154,14 @@ func (r *Run) addressOf(info *RunInfo, madeUp bool) []attribute.KeyValue {
 }
 
 // sessionAddress adds what places a span in its session.
-func (a *attrs) sessionAddress(session string, madeUp bool) {
-	a.kv = append(a.kv, spans.SessionIDKey.String(session))
-	if madeUp {
+func (a *attrs) sessionAddress(o *origin) {
+	a.kv = append(a.kv, spans.SessionIDKey.String(o.session))
+	if o.madeUp {
 		a.kv = append(a.kv, spans.SessionMadeUpKey.Bool(true))
 	} else {
-		a.kv = append(a.kv, spans.ConversationIDKey.String(session))
+		a.kv = append(a.kv, spans.ConversationIDKey.String(o.session))
 	}
 	a.kv = append(a.kv, spans.SchemaKey.Int64(spans.SchemaVersion))
-}
-
-// madeUp reports whether the session id was made up.
-func (o *origin) madeUp() bool {
-	for _, kv := range o.address {
-		if kv.Key == spans.SessionMadeUpKey {
-			return true
-		}
-	}
-	return false
 }
 
 // runHeader makes the attributes of the run that every turn repeats, but for its ordinal, which is not known yet, and
@@ -262,9 +254,8 @@ func (r *Run) AddMessage(m Message) {
 func (h *handle) addMessage(list string, m *Message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if l := h.content.list(list, 0); !h.ended && len(l.items) < maxGrowing {
-		id, it := h.content.message(h.origin, m)
-		h.content.list(list, 0).add(id, it)
+	if !h.ended && len(h.content.list(list, 0).items) < maxGrowing {
+		h.content.addMessage(h.origin, list, 0, m)
 	}
 }
 
@@ -302,8 +293,8 @@ func (r *Run) end(res *RunResult, known spans.Known) {
 	if res.Messages != nil && r.capturing() {
 		r.mu.Lock()
 		if !r.ended {
-			r.content.drop(spans.ListOutside)
-			r.content.addMessages(r.origin, spans.ListMessages, 0, res.Messages)
+			r.content.drop(spans.ListOutside, 0)
+			r.content.setMessages(r.origin, spans.ListMessages, 0, res.Messages)
 		}
 		r.mu.Unlock()
 	}

@@ -12,7 +12,7 @@ type Tool struct {
 	scope  scope
 	callID string
 	name   string
-	place  *place
+	place  place
 
 	progress int64 // guarded by handle.mu
 }
@@ -78,10 +78,10 @@ func (p place) startTool(ctx context.Context, call *ToolCall) (context.Context, 
 	n := p.ordinal(p.tools, t.callID, a)
 	ctx = t.begin(ctx, p.handle, &kindTool, call.Start, a, seed{turn: p.turn, call: t.callID, ordinal: n, at: p.at})
 	p.started(&t.handle, &p.counts.tools)
-	t.place = &p
+	t.place = p
 	if t.capturing() {
 		t.mu.Lock()
-		t.content.addOne(t.origin, spans.ListArgs, 0, call.Args, "")
+		t.content.addBody(t.origin, spans.ListArgs, 0, call.Args, "")
 		t.mu.Unlock()
 	}
 	t.scope = scope{Context: ctx, span: &t.handle, run: p.run, tool: t}
@@ -130,7 +130,7 @@ func (t *Tool) End(res ToolResult) {
 		t.mu.Lock()
 		a.count(spans.ToolProgressCountKey, t.progress)
 		if !t.ended && t.capturing() {
-			t.content.addOne(t.origin, spans.ListResult, 0, res.Result, "")
+			t.content.addBody(t.origin, spans.ListResult, 0, res.Result, "")
 		}
 		t.mu.Unlock()
 	}

@@ -75,7 +75,12 @@ func (r *Run) placeTurn(t *Turn, info *TurnInfo) {
 	r.usedTurns[t.index] = struct{}{}
 }
 
-// Request tells what the model receives, once per attempt. The standard keys of the turn are those of the last call.
+// maxAttempts is the number of attempts whose request is kept: 32 notes, one event of blocks, input, output, results, and two
+// lists an attempt stay below the 47 events that docs/formats.md promises.
+const maxAttempts = 5
+
+// Request tells what the model receives, once per attempt; told again of one attempt, the last counts. The standard keys of the
+// turn are those of the last call. Limit: the content of the first 5 attempts is kept.
 func (t *Turn) Request(req Request) {
 	if t == nil || !t.recording {
 		return
@@ -93,16 +98,17 @@ func (t *Turn) Request(req Request) {
 	}
 	t.attempts = max(t.attempts, int64(req.Attempt)+1)
 	t.asked = req.At.now()
-	if t.capturing() {
-		c, n := &t.content, req.Attempt
-		c.addMessages(t.origin, spans.ListRequest, n, req.Messages)
-		if id := c.addOne(t.origin, spans.ListParams, n, req.System, spans.ProvenanceSystem); !id.IsZero() {
+	if n := max(req.Attempt, 0); n < maxAttempts && t.capturing() {
+		c := &t.content
+		c.setMessages(t.origin, spans.ListRequest, n, req.Messages)
+		c.drop(spans.ListParams, n)
+		if id := c.addBody(t.origin, spans.ListParams, n, req.System, spans.ProvenanceSystem); !id.IsZero() {
 			a.text(spans.PromptDigestKey, id.String())
 		}
-		if id := c.addOne(t.origin, spans.ListParams, n, req.Tools, spans.ProvenanceTools); !id.IsZero() {
+		if id := c.addBody(t.origin, spans.ListParams, n, req.Tools, spans.ProvenanceTools); !id.IsZero() {
 			a.text(spans.ToolsDigestKey, id.String())
 		}
-		c.addOne(t.origin, spans.ListParams, n, req.Rest, spans.ProvenanceRest)
+		c.addBody(t.origin, spans.ListParams, n, req.Rest, spans.ProvenanceRest)
 	}
 	t.span.SetAttributes(a.kv...)
 }
@@ -144,9 +150,7 @@ func (t *Turn) End(res TurnResult) {
 	if t.recording {
 		a.profileReply(&res)
 		a.name(spans.TurnStopReasonKey, res.StopReason)
-		if res.Provider != "" && res.Provider != "unknown" {
-			a.name(spans.ProviderNameKey, res.Provider)
-		}
+		a.name(spans.ProviderNameKey, res.Provider)
 		if res.Usage != nil {
 			a.usage(res.Usage, &turnUsageKeys)
 			a.profileUsage(res.Usage.normal())
@@ -176,10 +180,10 @@ func (t *Turn) reply(res *TurnResult, a *attrs) {
 		return
 	}
 	if res.Output != nil {
-		t.content.list(spans.ListOutput, 0).add(t.content.message(t.origin, res.Output))
+		t.content.setMessages(t.origin, spans.ListOutput, 0, []Message{*res.Output})
 	}
 	if res.Results != nil {
-		t.content.addMessages(t.origin, spans.ListResults, 0, res.Results)
+		t.content.setMessages(t.origin, spans.ListResults, 0, res.Results)
 	}
 }
 
