@@ -393,3 +393,19 @@ func shape(s *session.Session) []string {
 	}
 	return out
 }
+
+// Sent without content first and with it later, in either order, is what was sent with content.
+func TestContentLater(t *testing.T) {
+	for _, f := range phifixtures.All(t, repository) {
+		t.Run(f.String(), func(t *testing.T) {
+			without, with := replay(t, f.Events).Rows, replay(t, f.Events, content).Rows
+			want := trees(t, with)
+			if diff := cmp.Diff(want, trees(t, append(slices.Clone(without), with...))); diff != "" {
+				t.Errorf("(-with +without, then with):\n%s", diff)
+			}
+			if diff := cmp.Diff(want, trees(t, append(slices.Clone(with), without...))); diff != "" {
+				t.Errorf("(-with +with, then without):\n%s", diff)
+			}
+		})
+	}
+}
