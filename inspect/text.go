@@ -218,7 +218,7 @@ func (r *renderer) header() {
 	if strings.HasPrefix(service, "unknown_service") { // what an SDK says when nobody named it
 		service = ""
 	}
-	if service == s.Dialect {
+	if service == s.Dialect || service == agent {
 		service = ""
 	}
 	r.d.field("agent", Clean(agent), Clean(s.Dialect), Clean(service))

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,8 +25,8 @@ type dbFlags struct {
 }
 
 func (f *dbFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.db, "db", "", "database: PATH or sqlite:PATH (default $OTELAGENT_DB, else a file per user)")
-	c.Flags().StringVar(&f.tenant, "tenant", "", "owner of the sessions, where a database holds those of several")
+	c.Flags().StringVar(&f.db, "db", "", "database `DSN`: PATH or sqlite:PATH (default $OTELAGENT_DB, else a file per user)")
+	c.Flags().StringVar(&f.tenant, "tenant", "", "`owner` of the sessions, where a database holds those of several")
 }
 
 // databaseToWrite returns the DSN to write to and the path of its file.
@@ -96,6 +97,9 @@ func (db *database) find(ctx context.Context, ref string) (session.Key, error) {
 	key, err := store.Resolve(ctx, db.store, db.tenant, ref)
 	if errors.Is(err, store.ErrNotFound) {
 		return key, fmt.Errorf("no session %q in %s; 'otelagent ls' lists what is there", ref, db.path)
+	}
+	if errors.Is(err, store.ErrAmbiguous) {
+		return key, errors.New(strings.TrimPrefix(err.Error(), "store: "))
 	}
 	return key, err
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -60,7 +62,7 @@ func (a *app) lsCommand() *cobra.Command {
 	}
 	f.add(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON (docs/formats.md)")
-	c.Flags().IntVarP(&limit, "limit", "n", 0, "list at most this many (0: all)")
+	c.Flags().IntVarP(&limit, "limit", "n", 0, "list at most `n` sessions (0: all)")
 	return c
 }
 
@@ -191,18 +193,23 @@ content: send with --capture content. SESSION is as in 'otelagent show'.`,
 			} else {
 				err = writeFile(out, write)
 			}
+			var gaps *export.MissingError
+			if errors.As(err, &gaps) {
+				return fmt.Errorf("session %s has no phi-core file: %s of content were not captured or did not arrive, the first: %s\nSend it with --capture content, or leave out what is missing with --partial",
+					key.ID, count(len(gaps.Missing), "piece"), gaps.Missing[0])
+			}
 			if err != nil {
 				return err
 			}
-			for _, m := range missing {
-				a.say("left out: %s", m)
+			if len(missing) > 0 {
+				a.say("left out: %s of content, the first: %s", count(len(missing), "piece"), missing[0])
 			}
 			return nil
 		},
 	}
 	f.add(c)
-	c.Flags().StringVar(&format, "format", "", "what to write: phi-core")
-	c.Flags().StringVarP(&out, "output", "o", "", "file to write, replaced whole (default standard output)")
+	c.Flags().StringVar(&format, "format", "", "`format` to write: phi-core")
+	c.Flags().StringVarP(&out, "output", "o", "", "`file` to write, replaced whole (default standard output)")
 	c.Flags().BoolVar(&partial, "partial", false, "leave out what was not captured or did not arrive, instead of refusing")
 	return c
 }

@@ -101,6 +101,7 @@ permissions, and what the model was sent.`,
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", err) })
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 80 "))
 	root.AddCommand(a.upCommand(), a.sendCommand(), a.lsCommand(), a.showCommand(), a.exportCommand(), a.demoCommand(), a.versionCommand())
 	for _, c := range root.Commands() {
 		asUsage(c)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel"
 	"golang.org/x/term"
 
 	"github.com/otelagent/otelagent/otelagent"
@@ -65,12 +66,12 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 			return a.send(cmd.Context(), o)
 		},
 	}
-	c.Flags().StringVar(&o.From, "from", phi.Dialect, "whose events they are: phi-core")
-	c.Flags().StringVar(&o.Capture, "capture", "none", "what may leave beside ids, numbers and names: none or content")
-	c.Flags().StringVar(&o.Endpoint, "endpoint", "", "URL of the collector (default $OTEL_EXPORTER_OTLP_ENDPOINT, else this machine)")
-	c.Flags().StringVar(&o.Protocol, "protocol", "", "grpc or http/protobuf (default $OTEL_EXPORTER_OTLP_PROTOCOL, else grpc)")
-	c.Flags().StringVar(&o.DB, "db", "", "database to write to instead, without a collector: PATH or sqlite:PATH")
-	c.Flags().StringVar(&o.Tenant, "tenant", "", "owner of the sessions")
+	c.Flags().StringVar(&o.From, "from", phi.Dialect, "`dialect` of the events: phi-core")
+	c.Flags().StringVar(&o.Capture, "capture", "none", "`what` may leave beside ids, numbers and names: none or content")
+	c.Flags().StringVar(&o.Endpoint, "endpoint", "", "`URL` of the collector (default $OTEL_EXPORTER_OTLP_ENDPOINT, else this machine)")
+	c.Flags().StringVar(&o.Protocol, "protocol", "", "`protocol`: grpc or http/protobuf (default $OTEL_EXPORTER_OTLP_PROTOCOL, else grpc)")
+	c.Flags().StringVar(&o.DB, "db", "", "database `DSN` to write to instead, without a collector: PATH or sqlite:PATH")
+	c.Flags().StringVar(&o.Tenant, "tenant", "", "`owner` of the sessions")
 	return c
 }
 
@@ -86,10 +87,11 @@ func (o *sendOptions) check() error {
 	default:
 		return usagef("--protocol %s: want %s or %s", o.Protocol, otelsetup.GRPC, otelsetup.HTTP)
 	}
-	if o.DB != "" {
-		if o.Endpoint != "" {
-			return usagef("--db and --endpoint exclude each other")
-		}
+	if o.DB != "" && o.Endpoint != "" {
+		return usagef("--db and --endpoint exclude each other")
+	}
+	if scheme, _, ok := strings.Cut(o.Endpoint, "://"); ok && scheme != "http" && scheme != "https" {
+		return usagef("--endpoint %s: want http://HOST:PORT or https://HOST:PORT", o.Endpoint)
 	}
 	for _, f := range o.Files {
 		if f == "-" && len(o.Files) > 1 {
@@ -230,13 +232,21 @@ func (a *app) send(ctx context.Context, o sendOptions) error {
 	spans := fmt.Sprintf("%s of %s", count(int(s.Spans), "span"), count(len(s.Sessions), "session"))
 	switch {
 	case err != nil:
-		return fmt.Errorf("not delivered: %w\nof %s, %s reached %s", err, count(int(s.Events), "event"), spans, s.Target)
+		return fmt.Errorf("not delivered: %w\n%s read; %s reached %s", plainly(err, s.Target), count(int(s.Events), "event"), spans, s.Target)
 	case s.Rejected > 0:
 		a.say("sent %s as %s to %s; %s rejected", count(int(s.Events), "event"), spans, s.Target, count(int(s.Rejected), "line"))
 		return &exitError{Code: exitPartial}
 	}
 	a.say("sent %s as %s to %s", count(int(s.Events), "event"), spans, s.Target)
 	return nil
+}
+
+// plainly says in plain words why nothing is delivered most often.
+func plainly(err error, target string) error {
+	if errors.Is(err, syscall.ECONNREFUSED) || strings.Contains(err.Error(), "connection refused") { // gRPC keeps the text only
+		return fmt.Errorf("nobody listens on %s; 'otelagent up' does, and --db FILE needs nobody", target)
+	}
+	return err
 }
 
 func count(n int, one string) string {
@@ -263,6 +273,7 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 	if !live {
 		opts = append(opts, otelsetup.WithBlocking())
 	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {})) // told once, at the end
 	providers, err := otelsetup.Setup(ctx, opts...)
 	if err != nil {
 		_ = t.end(context.WithoutCancel(ctx))

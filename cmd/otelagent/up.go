@@ -35,10 +35,10 @@ memory_limiter, exporters agent_session, otlp_grpc, otlp_http and debug.`,
 			return a.up(cmd.Context(), o)
 		},
 	}
-	c.Flags().StringVar(&o.Database, "db", "", "database: PATH or sqlite:PATH (default $OTELAGENT_DB, else a file per user)")
-	c.Flags().StringVar(&o.GRPC, "otlp-grpc", "127.0.0.1:4317", "address to listen on for OTLP over gRPC")
-	c.Flags().StringVar(&o.HTTP, "otlp-http", "127.0.0.1:4318", "address to listen on for OTLP over HTTP")
-	c.Flags().StringVar(&o.Config, "config", "", "Collector configuration to run instead: a file or URI")
+	c.Flags().StringVar(&o.Database, "db", "", "database `DSN`: PATH or sqlite:PATH (default $OTELAGENT_DB, else a file per user)")
+	c.Flags().StringVar(&o.GRPC, "otlp-grpc", "127.0.0.1:4317", "`address` to listen on for OTLP over gRPC")
+	c.Flags().StringVar(&o.HTTP, "otlp-http", "127.0.0.1:4318", "`address` to listen on for OTLP over HTTP")
+	c.Flags().StringVar(&o.Config, "config", "", "Collector configuration to run instead: a `file` or URI")
 	return c
 }
 
