@@ -27,12 +27,12 @@ func (t *Tracer) StartGroup(ctx context.Context, info GroupInfo) (context.Contex
 	madeUp := placeInSession(ctx, in, &asRun)
 	at := info.Start.now()
 	g := &Group{members: slices.Clone(info.Members)}
-	g.own.tracer, g.own.session, g.own.start = t, cleanID(asRun.SessionID), at.Time.UnixNano()
+	g.own.tracer, g.own.session, g.own.startNS = t, cleanID(asRun.SessionID), at.Time.UnixNano()
 	g.origin = &g.own
 	address := attrs{}
 	g.own.madeUp = madeUp
 	address.sessionAddress(&g.own)
-	address.add(spans.RunIDKey.String(""), spans.RunStartKey.Int64(g.own.start))
+	address.add(spans.RunIDKey.String(""), spans.RunStartKey.Int64(g.own.startNS))
 	g.own.address = address.kv
 
 	a := startAttrs(&g.own)

@@ -20,7 +20,7 @@ type origin struct {
 	tracer       *Tracer
 	session, run string
 	madeUp       bool                 // the session id is ours
-	start        int64                // unix ns
+	startNS      int64                // start of the run, unix ns
 	address      []attribute.KeyValue // attributes that every span carries; never changed once made
 	seq          atomic.Int64
 }
@@ -52,7 +52,7 @@ type handle struct {
 	*origin
 	span      trace.Span
 	recording bool
-	began     time.Time // start of the span
+	began     time.Time // start of the span as it was stated, else zero
 	turn      string    // decimal turn index, empty outside a turn; only with derived ids
 	at        string    // start of the turn where its index does not name it; only with derived ids
 
@@ -88,7 +88,7 @@ func (h *handle) begin(ctx context.Context, parent *handle, kind *spanKind, at M
 	}
 	c := &h.tracer.config
 	if c.derivedIDs || c.sessionTrace {
-		id.span, id.session, id.run, id.start = kind.name, h.session, h.run, h.start
+		id.span, id.session, id.run, id.start = kind.name, h.session, h.run, h.startNS
 		id.spanID, id.wholeSession = c.derivedIDs, c.sessionTrace
 		// The seed must not stay in the context: spans of others started in it would get the same id.
 		_, h.span = h.tracer.otel.Start(context.WithValue(ctx, seedKey{}, &id), kind.name, a.opts...)
@@ -99,9 +99,6 @@ func (h *handle) begin(ctx context.Context, parent *handle, kind *spanKind, at M
 	a.free()
 	h.recording = h.span.IsRecording()
 	h.began = at.Time
-	if h.began.IsZero() {
-		h.began = time.Now() // after Start, so never before the span's own
-	}
 	return ctx
 }
 
@@ -173,8 +170,10 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 	}
 	h.ended = true
 	at = at.sound()
-	if !at.Time.IsZero() && at.Time.Before(h.began) {
-		at.Time, at.Source = h.began, spans.TimeSourceBound
+	if !at.Time.IsZero() {
+		if start := h.start(); at.Time.Before(start) {
+			at.Time, at.Source = start, spans.TimeSourceBound
+		}
 	}
 	if h.recording {
 		if !h.content.empty() {
@@ -187,6 +186,14 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 	} else {
 		h.span.End(trace.WithTimestamp(at.Time))
 	}
+}
+
+// start returns the start of the span, zero when only its provider knows it.
+func (h *handle) start() time.Time {
+	if s, ok := h.span.(interface{ StartTime() time.Time }); ok && h.began.IsZero() {
+		return s.StartTime()
+	}
+	return h.began
 }
 
 // close puts on the span what it ends with.

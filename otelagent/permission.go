@@ -61,6 +61,6 @@ func (p *place) permission(ctx context.Context, parent *handle, e *PermissionEva
 	n := p.ordinal(p.permissions, call, a)
 	h.begin(ctx, parent, &kindPermission, e.Start, a, seed{turn: p.turn, call: call, ordinal: n, at: p.at})
 	parent.started(&h, &parent.counts.permissions)
-	end := endAttrs(p.origin, 4)
+	end := endAttrs(p.origin, 2)
 	h.finish(e.End, spans.KnownObserved, &end, "")
 }

@@ -52,7 +52,7 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 	}
 	at := info.Start.now()
 
-	r.own.tracer, r.own.session, r.own.run, r.own.start = t, cleanID(info.SessionID), cleanID(info.ID), at.Time.UnixNano()
+	r.own.tracer, r.own.session, r.own.run, r.own.startNS = t, cleanID(info.SessionID), cleanID(info.ID), at.Time.UnixNano()
 	r.origin = &r.own
 	r.model, r.vendor = cleanName(info.Model), cleanName(info.Provider)
 	r.own.madeUp = madeUp
@@ -116,7 +116,7 @@ func (r *Run) fillFrom(in *scope, info *RunInfo) {
 		}
 	}
 	if in.run == nil && in.group != nil && info.GroupStart.IsZero() {
-		info.GroupStart = time.Unix(0, in.group.own.start)
+		info.GroupStart = time.Unix(0, in.group.own.startNS)
 		if info.GroupRole == "" {
 			info.GroupRole = in.group.roleOf(info.ID)
 		}
@@ -147,7 +147,7 @@ func placeInSession(ctx context.Context, in *scope, info *RunInfo) (madeUp bool)
 func (r *Run) addressOf(info *RunInfo) []attribute.KeyValue {
 	a := attrs{kv: make([]attribute.KeyValue, 0, 8)}
 	a.sessionAddress(&r.own)
-	a.kv = append(a.kv, spans.RunIDKey.String(r.own.run), spans.RunStartKey.Int64(r.own.start))
+	a.kv = append(a.kv, spans.RunIDKey.String(r.own.run), spans.RunStartKey.Int64(r.own.startNS))
 	a.name(spans.AgentNameKey, info.Agent)
 	a.id(spans.AgentIDKey, info.AgentID)
 	return a.kv

@@ -112,7 +112,7 @@ func (t *Tool) End(res ToolResult) {
 	if t == nil {
 		return
 	}
-	a := endAttrs(t.origin, 12)
+	a := endAttrs(t.origin, 4)
 	var failed spans.ErrorType
 	if t.recording {
 		outcome := res.Outcome

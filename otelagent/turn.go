@@ -145,7 +145,7 @@ func (t *Turn) End(res TurnResult) {
 	if t == nil {
 		return
 	}
-	a := endAttrs(t.origin, 32)
+	a := endAttrs(t.origin, 27)
 	var failed spans.ErrorType
 	if t.recording {
 		a.profileReply(&res)
