@@ -104,15 +104,6 @@ func cut(s string, w int) string {
 	return cells.Truncate(s, w, "…")
 }
 
-// cutFront is cut that keeps the end.
-func cutFront(s string, w int) string {
-	n := width(s)
-	if n <= w || w <= 0 {
-		return s
-	}
-	return cells.TruncateLeft(s, n-w+1, "…")
-}
-
 func padRight(s string, w int) string { return s + strings.Repeat(" ", max(0, w-width(s))) }
 func padLeft(s string, w int) string  { return strings.Repeat(" ", max(0, w-width(s))) + s }
 

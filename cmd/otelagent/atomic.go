@@ -7,8 +7,16 @@ import (
 )
 
 // writeFile writes path through a file beside it: whoever looks sees the old content or the new one, never a half. Only
-// the user may read it.
+// the user may read it. What is there and is no file, such as /dev/stdout, is written to as it is.
 func writeFile(path string, write func(io.Writer) error) (err error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return write(f)
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {
 		return err

@@ -20,6 +20,8 @@ import (
 	"go.opentelemetry.io/collector/otelcol"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/otelagent/otelagent/inspect"
 )
 
 // collectorOptions say which collector to run: that of a configuration, or the built-in one.
@@ -229,6 +231,7 @@ func (w *watcher) see(e zapcore.Entry, fields []zapcore.Field) {
 		if cause != nil {
 			line += ": " + cause.Error()
 		}
+		line = inspect.Clean(line)
 		if !w.up {
 			w.held = append(w.held, line)
 			return

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/otelagent/otelagent/inspect"
 )
 
 // Exit codes. They are part of what a user gets: scripts read them.
@@ -44,9 +46,13 @@ type app struct {
 	stdout, stderr io.Writer
 }
 
-// say writes one line about what goes on.
+// say writes about what goes on. What it says may hold ids from outside, so no line holds control characters.
 func (a *app) say(format string, args ...any) {
-	fmt.Fprintf(a.stderr, "otelagent: "+format+"\n", args...)
+	var b strings.Builder
+	for line := range strings.SplitSeq(fmt.Sprintf("otelagent: "+format, args...), "\n") {
+		b.WriteString(inspect.Clean(line) + "\n")
+	}
+	_, _ = io.WriteString(a.stderr, b.String()) // at once: several goroutines talk
 }
 
 // run is the program without the process: it returns the exit code.

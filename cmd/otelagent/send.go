@@ -225,6 +225,7 @@ type sent struct {
 func (a *app) send(ctx context.Context, o sendOptions) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	s, err := a.deliver(ctx, o)
 	if s == nil {
 		return err
@@ -318,6 +319,9 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 	}
 	if stats.Lost() > 0 && stats.LastError == nil && shutErr == nil {
 		shutErr = fmt.Errorf("%s dropped because the collector was too slow", count(int(stats.Lost()), "span"))
+	}
+	if stats.Ended == 0 && len(s.Sessions) > 0 && readErr == nil {
+		readErr = errors.New("the environment switches sending off (OTEL_SDK_DISABLED, OTEL_TRACES_EXPORTER or OTEL_TRACES_SAMPLER)")
 	}
 	return s, firstError(readErr, stats.LastError, shutErr, endErr)
 }

@@ -31,7 +31,7 @@ func start(ctx context.Context, stdin io.Reader, args ...string) (lines <-chan s
 	}()
 	return out, func() int {
 		c := <-code
-		for range out { //nolint:revive // until it is closed
+		for range out { // until it is closed
 		}
 		return c
 	}
