@@ -27,7 +27,7 @@ import (
 )
 
 // TestGolden plays events into a Recorder and compares every byte of what its spans say. Each file of testdata names its
-// input in its first line (`events FILE`, a fixture, or `events` alone for those in the file) and the capture level.
+// input and the capture level in its first line: a fixture of the phi-core dialect, or `here` for events in the file itself.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -60,13 +60,13 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// goldenInput reads the first line of a golden file: `capture LEVEL, events [FILE]`.
+// goldenInput reads the first line of a golden file: `capture LEVEL events FILE`.
 func goldenInput(t *testing.T, arc *txtar.Archive) ([]byte, []otelagent.Option) {
 	t.Helper()
 	line, _, _ := strings.Cut(string(arc.Comment), "\n")
 	var level string
 	var name string
-	if _, err := fmt.Sscanf(line, "capture %s events %s", &level, &name); err != nil && err != io.ErrUnexpectedEOF {
+	if _, err := fmt.Sscanf(line, "capture %s events %s", &level, &name); err != nil {
 		t.Fatalf("first line %q: %v", line, err)
 	}
 	opts := []otelagent.Option{otelagent.WithDerivedIDs()}
@@ -187,7 +187,7 @@ func printValue(kv attribute.KeyValue) string {
 	if kv.Key == spans.BlockBodiesKey || kv.Key == spans.ListItemsKey {
 		return fmt.Sprint(len(kv.Value.AsStringSlice()))
 	}
-	return kv.Value.Emit()
+	return kv.Value.String()
 }
 
 // stamp makes a time: so many milliseconds into the day of the tests.

@@ -121,15 +121,6 @@ func (h *handle) capturing() bool {
 	return h.recording && h.tracer.config.capture == CaptureContent
 }
 
-// set sets attributes on the running span.
-func (h *handle) set(a *attrs) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.ended && len(a.kv) > 0 {
-		h.span.SetAttributes(a.kv...)
-	}
-}
-
 // note adds an otelagent.event. Limits: 32 a span, the rest is counted; types are cut at 128 bytes.
 func (h *handle) note(typ string, body []byte, at Moment) {
 	if !h.recording {

@@ -67,7 +67,7 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 	a.id(spans.RunConfigIDKey, info.ConfigID)
 	a.name(spans.RunConfigAPIKey, info.API)
 	a.yes(spans.RunInferredKey, info.Inferred)
-	if len(info.Config) > 0 {
+	if a.content && len(info.Config) > 0 {
 		a.text(spans.RunConfigKey, withoutUserinfo(info.Config))
 	}
 	parent := t.parentOf(ctx, in, &info, a)
@@ -87,15 +87,20 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 	}
 	r.header = header
 	if r.capturing() {
-		r.mu.Lock()
-		r.content.addBody(r.origin, spans.ListMetadata, 0, info.Metadata, "")
-		if id := r.content.addBody(r.origin, spans.ListRules, 0, info.Rules, ""); !id.IsZero() {
-			r.span.SetAttributes(spans.RulesDigestKey.String(id.String()))
-		}
-		r.mu.Unlock()
+		r.keep(&info)
 	}
 	r.scope = scope{Context: ctx, span: &r.handle, run: r}
 	return &r.scope, r
+}
+
+// keep takes the content that the run starts with.
+func (r *Run) keep(info *RunInfo) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.content.addBody(r.origin, spans.ListMetadata, 0, info.Metadata, "")
+	if id := r.content.addBody(r.origin, spans.ListRules, 0, info.Rules, ""); !id.IsZero() {
+		r.span.SetAttributes(spans.RulesDigestKey.String(id.String()))
+	}
 }
 
 // fillFrom takes from the enclosing scope what info does not say of the run's parents.
@@ -105,14 +110,13 @@ func (r *Run) fillFrom(in *scope, info *RunInfo) {
 	}
 	if in.run != nil && info.ParentID == "" {
 		info.ParentID = in.run.run
-		if info.SessionID != "" && cleanID(info.SessionID) != in.run.session && info.ParentSessionID == "" {
+	}
+	if in.run != nil && cleanID(info.ParentID) == in.run.run {
+		if info.ParentSessionID == "" && info.SessionID != "" && cleanID(info.SessionID) != in.run.session {
 			info.ParentSessionID = in.run.session
 		}
-	}
-	if in.tool != nil && info.ParentToolCallID == "" && cleanID(info.ParentID) == in.run.run {
-		info.ParentToolCallID = in.tool.callID
-		if info.SessionID != "" && cleanID(info.SessionID) != in.run.session && info.ParentSessionID == "" {
-			info.ParentSessionID = in.run.session
+		if info.ParentToolCallID == "" && in.tool != nil {
+			info.ParentToolCallID = in.tool.callID
 		}
 	}
 	if in.run == nil && in.group != nil && info.GroupStart.IsZero() {
