@@ -65,6 +65,8 @@ type renderer struct {
 	main   Tree
 	d      *drawer
 	runs   []place // of all sessions
+	byID   map[string][]place
+	byCall map[string][]place // by the tool call that spawned them, as they say
 	placed map[*session.Run]bool
 	// spawned are the runs that some other run's tool call, or a run of another session, claims.
 	spawned map[*session.Run]bool
@@ -77,9 +79,15 @@ type renderer struct {
 }
 
 func (r *renderer) index() {
+	r.byID, r.byCall = map[string][]place{}, map[string][]place{}
 	for _, t := range append([]Tree{r.main}, r.o.Related...) {
 		for i, run := range t.Runs {
-			r.runs = append(r.runs, place{t, run, i + 1})
+			p := place{t, run, i + 1}
+			r.runs = append(r.runs, p)
+			r.byID[run.ID] = append(r.byID[run.ID], p)
+			if run.ParentToolCallID != "" {
+				r.byCall[run.ParentToolCallID] = append(r.byCall[run.ParentToolCallID], p)
+			}
 		}
 	}
 	r.spawned = map[*session.Run]bool{}
@@ -99,16 +107,31 @@ func (r *renderer) index() {
 // kids returns the runs that call spawned.
 func (r *renderer) kids(p place, call *session.ToolCall) []place {
 	var out []place
-	for _, k := range r.runs {
-		if k.run == p.run {
-			continue
-		}
-		byCall := call.ChildRunID != "" && k.run.ID == call.ChildRunID &&
-			(call.ChildSessionID == "" || call.ChildSessionID == k.tree.ID)
-		byRun := call.ID != "" && k.run.ParentToolCallID == call.ID && k.run.ParentID == p.run.ID &&
-			(k.run.ParentSessionID == "" || k.run.ParentSessionID == p.tree.ID)
-		if byCall || byRun {
+	add := func(k place) {
+		if k.run != p.run && !slices.ContainsFunc(out, func(o place) bool { return o.run == k.run }) {
 			out = append(out, k)
+		}
+	}
+	if call.ChildRunID != "" {
+		for _, k := range r.byID[call.ChildRunID] {
+			if call.ChildSessionID == "" || call.ChildSessionID == k.tree.ID {
+				add(k)
+			}
+		}
+	}
+	if len(out) > 1 { // loops reuse ids: the one that ran meanwhile is meant
+		during := slices.DeleteFunc(slices.Clone(out), func(k place) bool {
+			return k.run.Start.Before(call.Start) || !call.End.IsZero() && k.run.Start.After(call.End)
+		})
+		if len(during) > 0 {
+			out = during
+		}
+	}
+	if call.ID != "" {
+		for _, k := range r.byCall[call.ID] {
+			if k.run.ParentID == p.run.ID && (k.run.ParentSessionID == "" || k.run.ParentSessionID == p.tree.ID) {
+				add(k)
+			}
 		}
 	}
 	return out

@@ -190,6 +190,44 @@ func TestCycle(t *testing.T) {
 	}
 }
 
+// Loops reuse run ids: each call gets the run of its own time.
+func TestReusedChildID(t *testing.T) {
+	run := &session.Run{Span: span(0, 100), ID: "main"}
+	for i := range 2 {
+		run.ToolCalls = append(run.ToolCalls, &session.ToolCall{Span: span(10+20*i, 20+20*i), ID: "c", Name: "sub", ChildRunID: "sub.1"})
+	}
+	main := &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run}}
+	sub := &session.Session{ID: "sub", Runs: []*session.Run{{Span: span(11, 12), ID: "sub.1"}, {Span: span(31, 33), ID: "sub.1"}}}
+	got := render(t, inspect.Tree{Session: main}, inspect.Options{Width: 80, Related: []inspect.Tree{{Session: sub}}})
+	first, second := strings.Index(got, "sub-agent run 1"), strings.Index(got, "sub-agent run 2")
+	calls := strings.LastIndex(got, "· sub c")
+	if first < 0 || second < 0 || first > calls || second < calls {
+		t.Errorf("each call must have its own run:\n%s", got)
+	}
+}
+
+// A session of ten thousand turns is shown in the time that it takes to look at the first page.
+func TestLarge(t *testing.T) {
+	run := &session.Run{Span: span(0, 1_000_000), ID: "main", Usage: session.Usage{Input: 1}}
+	for i := range 10_000 {
+		turn := &session.Turn{Span: span(i*10, i*10+9), Index: int64(i), StopReason: "tool_use"}
+		for range 2 {
+			turn.ToolCalls = append(turn.ToolCalls, &session.ToolCall{Span: span(i*10+1, i*10+2), ID: "c", Name: "bash", Outcome: spans.OutcomeOK})
+		}
+		run.Turns = append(run.Turns, turn)
+	}
+	start := time.Now()
+	var b strings.Builder
+	if err := inspect.Text(&b, inspect.Tree{Session: &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run}}}, inspect.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(start); d > 5*time.Second {
+		t.Errorf("took %v", d)
+	} else {
+		t.Logf("%d lines in %v", strings.Count(b.String(), "\n"), d)
+	}
+}
+
 func TestColor(t *testing.T) {
 	tree, related := odd()
 	var plain, colored strings.Builder

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -112,7 +113,8 @@ RUN is an id or @n, the n-th run; TURN is its index.`,
 			if o.Related, err = db.related(ctx, t); err != nil {
 				return err
 			}
-			return inspect.Text(a.stdout, t, o)
+			w := bufio.NewWriter(a.stdout)
+			return firstError(inspect.Text(w, t, o), w.Flush())
 		},
 	}
 	f.add(c)
