@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -184,5 +185,16 @@ func TestShellWord(t *testing.T) {
 		if got := shellWord(in); got != want {
 			t.Errorf("shellWord(%q) = %s, want %s", in, got, want)
 		}
+	}
+}
+
+// `otelagent version` names the release that is built in.
+func TestCollectorVersion(t *testing.T) {
+	mod, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(mod, []byte("go.opentelemetry.io/collector/otelcol "+collectorVersion+"\n")) {
+		t.Errorf("go.mod does not require otelcol %s", collectorVersion)
 	}
 }
