@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -45,8 +46,8 @@ func (c *content) message(o *origin, m *Message) (spans.BlockID, spans.Item) {
 	known, ok := s.recall(o.session, key)
 	if !ok {
 		raw := validBytes(m.Raw)
-		body, envelope, valid := canonical(raw, m.Envelope)
-		if !valid {
+		body, envelope, err := rawjson.AppendCanonical(make([]byte, 0, len(raw)), raw, m.Envelope)
+		if err != nil { // no JSON: as it came
 			body, envelope = raw, nil
 		}
 		known = memo{id: spans.BlockOf(body), envelope: string(envelope)}

@@ -31,6 +31,9 @@ const (
 // unknownKeys follows the variant in Other.Type where an event had keys that are not phi-core's.
 const unknownKeys = ".unknown_keys"
 
+// unknownProvider stands in the reply of a model call that failed before it began: phi-core knows no provider then.
+const unknownProvider = "unknown"
+
 // outbox holds one event of each kind, so that handing one out allocates nothing.
 type outbox struct {
 	runStarted        otelagent.RunStarted
@@ -667,6 +670,9 @@ func (d *Decoder) turnEnd(f *fields, m otelagent.Meta) {
 			return
 		}
 		e.Model, e.Provider = d.lenient(msg.model), d.lenient(msg.provider)
+		if e.Provider == unknownProvider {
+			e.Provider = ""
+		}
 		e.StopReason = d.lenient(msg.stopReason)
 		if absent(reported) {
 			reported, path = msg.usage, "message.usage"
@@ -678,7 +684,7 @@ func (d *Decoder) turnEnd(f *fields, m otelagent.Meta) {
 	if r != nil && r.open {
 		rule = r.rule
 	}
-	if !(r != nil && r.open && r.fixed) && e.Provider != "" && e.Provider != "unknown" {
+	if !(r != nil && r.open && r.fixed) && e.Provider != "" {
 		rule = ruleOf(e.Provider == "anthropic")
 	}
 	e.Usage = f.usage(path, reported, rule)
