@@ -93,6 +93,8 @@ func (p *pump) note(ev otelagent.Event, stats phi.Stats) {
 		}
 	case *otelagent.GroupStarted:
 		id = e.SessionID
+	case *otelagent.RunEnded: // a run that the host refused has nothing but its end
+		id = e.Session
 	}
 	if id != "" {
 		if p.sessions == nil {
