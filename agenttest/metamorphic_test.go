@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +16,8 @@ import (
 	"github.com/otelagent/otelagent/otelagent/phi"
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/spans"
-	"github.com/otelagent/otelagent/store/memstore"
+	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/store/sqlitestore"
 )
 
 // trees returns the JSON of all sessions of the rows, as `show --json` prints them.
@@ -36,19 +38,29 @@ func TestOrderBlind(t *testing.T) {
 			b := replay(t, f.Events)
 			want := trees(t, b.Rows)
 
-			st := memstore.New()
+			// Two exporters, each with the file open for itself.
+			file := filepath.Join(t.TempDir(), "sessions.db")
+			var exporters [2]store.Store
+			for i := range exporters {
+				st, err := sqlitestore.Open(t.Context(), file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer st.Close()
+				exporters[i] = st
+			}
 			doubled := append(slices.Clone(b.Rows), b.Rows...)
 			random.Shuffle(len(doubled), func(i, j int) { doubled[i], doubled[j] = doubled[j], doubled[i] })
 			for len(doubled) > 0 {
 				n := 1 + random.IntN(min(7, len(doubled)))
-				if err := st.Put(t.Context(), session.Batch{Rows: doubled[:n]}); err != nil {
+				if err := exporters[random.IntN(2)].Put(t.Context(), session.Batch{Rows: doubled[:n]}); err != nil {
 					t.Fatal(err)
 				}
 				doubled = doubled[n:]
 			}
 			var got []session.Row
 			for _, s := range session.AssembleAll(b.Rows) {
-				for row, err := range st.Rows(t.Context(), session.Key{Tenant: s.Tenant, ID: s.ID}) {
+				for row, err := range exporters[0].Rows(t.Context(), session.Key{Tenant: s.Tenant, ID: s.ID}) {
 					if err != nil {
 						t.Fatal(err)
 					}
