@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -33,6 +34,7 @@ type node struct {
 	segs  []seg
 	cols  []string // from left to right as in columns.names; nil: the line has the whole width
 	items []item
+	addr  string // of a turn, what `show` shows it alone by
 }
 
 // item is either a branch or a line of text under a node.
@@ -41,19 +43,19 @@ type item struct {
 	label  string // of a line of text, padded to one column
 	style  style  // of the label
 	text   string
-	wrap   bool // over up to maxWrap lines instead of being cut
+	lines  int // over how many lines it may go; it is cut behind the last
 }
 
-// maxWrap bounds over how many lines a text may go.
+// maxWrap bounds over how many lines a text goes that people should be able to read whole.
 const maxWrap = 4
 
-// wrapped is line for what people must be able to read whole.
+// wrapped is line for what people should be able to read whole.
 func (n *node) wrapped(label string, st style, text string) {
-	n.items = append(n.items, item{label: label, style: st, text: text, wrap: true})
+	n.items = append(n.items, item{label: label, style: st, text: text, lines: maxWrap})
 }
 
 func (n *node) line(label string, st style, text string) {
-	n.items = append(n.items, item{label: label, style: st, text: text})
+	n.items = append(n.items, item{label: label, style: st, text: text, lines: 1})
 }
 
 func (n *node) add(kid *node) { n.items = append(n.items, item{branch: kid}) }
@@ -66,7 +68,10 @@ type columns struct {
 }
 
 func columnsFor(width int) columns {
-	if width < 100 {
+	switch {
+	case width < 60:
+		return columns{names: []string{"took"}, each: 8, right: width}
+	case width < 100:
 		return columns{names: []string{"took", "in", "out"}, each: 8, right: width}
 	}
 	return columns{names: []string{"at", "took", "in", "cached", "out", "thought"}, each: 9, right: min(width, 132)}
@@ -81,6 +86,8 @@ type drawer struct {
 	color bool
 	cols  columns
 	buf   strings.Builder
+	addr  string // of the turn that is being drawn
+	cutAt string // of the first turn of which something was cut
 	err   error
 }
 
@@ -102,6 +109,23 @@ func (d *drawer) put(st style, text string) {
 
 func (d *drawer) blank() { d.flush() }
 
+// separator stands before every further part of a line; where the line is full it is broken there.
+const separator = " · "
+
+// breakSegs returns what of segs goes on a line of w columns, and what must go on further ones.
+func breakSegs(segs []seg, w int) (line, rest []seg) {
+	used, at := 0, 0
+	for i, s := range segs {
+		if i > 0 && strings.HasPrefix(s.text, separator) {
+			at = i
+		}
+		if used += width(s.text); used > w && at > 0 {
+			return segs[:at], segs[at:]
+		}
+	}
+	return segs, nil
+}
+
 // putSegs writes segs into w columns and returns how many they took.
 func (d *drawer) putSegs(segs []seg, w int) int {
 	used := 0
@@ -111,20 +135,34 @@ func (d *drawer) putSegs(segs []seg, w int) int {
 			break
 		}
 		t := cut(s.text, room)
+		d.note(t != s.text)
 		d.put(s.style, t)
 		used += width(t)
 	}
 	return used
 }
 
+// note remembers where something was cut.
+func (d *drawer) note(cut bool) {
+	if cut && d.cutAt == "" {
+		d.cutAt = d.addr
+	}
+}
+
 // node draws n and all below it. first goes before its own line, rest before every other.
 func (d *drawer) node(n *node, first, rest string) {
+	if n.addr != "" {
+		outer := d.addr
+		d.addr = n.addr
+		defer func() { d.addr = outer }()
+	}
 	d.put(dim, first)
 	room := d.width - width(first)
 	if n.cols != nil {
 		room = d.cols.right - width(first) - d.cols.each*len(n.cols)
 	}
-	used := d.putSegs(n.segs, room)
+	segs, more := breakSegs(n.segs, room)
+	used := d.putSegs(segs, room)
 	if n.cols != nil {
 		d.buf.WriteString(strings.Repeat(" ", room-used))
 		for i, c := range n.cols {
@@ -143,6 +181,19 @@ func (d *drawer) node(n *node, first, rest string) {
 		if branched { // text behind a branch becomes one, else it would seem to belong to that branch
 			last = i
 		}
+	}
+	for len(more) > 0 {
+		lead := rest + "   "
+		if branched {
+			lead = rest + "│  "
+		}
+		d.put(dim, lead)
+		room := d.width - width(lead)
+		more = slices.Clone(more)
+		more[0].text = strings.TrimPrefix(more[0].text, " ") // what goes on begins with the dot
+		segs, more = breakSegs(more, room)
+		d.putSegs(segs, room)
+		d.flush()
 	}
 	branched = false
 	for i, it := range n.items {
@@ -168,10 +219,8 @@ func (d *drawer) node(n *node, first, rest string) {
 // text draws a line of text, or a few.
 func (d *drawer) text(it item, first, rest string) {
 	room := d.width - width(first) - labelWidth
-	lines := []string{cut(it.text, room)}
-	if it.wrap {
-		lines = wrap(it.text, room)
-	}
+	lines := wrap(it.text, room, it.lines)
+	d.note(strings.HasSuffix(lines[len(lines)-1], "…") && !strings.HasSuffix(it.text, "…"))
 	for i, l := range lines {
 		lead, label := first, it.label
 		if i > 0 {
@@ -184,15 +233,22 @@ func (d *drawer) text(it item, first, rest string) {
 	}
 }
 
-// wrap breaks clean text at blanks into at most maxWrap lines of w columns.
-func wrap(s string, w int) []string {
+// wrap breaks clean text at blanks into at most most lines of w columns. The last one is cut.
+func wrap(s string, w, most int) []string {
 	var lines []string
 	line := ""
 	for word := range strings.SplitSeq(s, " ") {
+		for len(lines) < most-1 && line == "" && width(word) > w { // such as a path
+			head := cells.Truncate(word, w, "")
+			if head == "" {
+				break
+			}
+			lines, word = append(lines, head), word[len(head):]
+		}
 		switch {
 		case line == "":
 			line = word
-		case len(lines) < maxWrap-1 && width(line)+1+width(word) > w:
+		case len(lines) < most-1 && width(line)+1+width(word) > w:
 			lines = append(lines, cut(line, w))
 			line = word
 		default:
@@ -211,34 +267,31 @@ func (d *drawer) heads() {
 	d.flush()
 }
 
-// field draws a named value, wrapped between its parts.
+// field draws a named value, broken between its parts, and within a part where that alone is too long.
 func (d *drawer) field(name string, parts ...string) {
-	const sep = " · "
-	var kept []string
-	for _, p := range parts {
-		if p != "" {
-			kept = append(kept, p)
+	const lead = labelWidth + 1
+	room, used := d.width-lead, 0
+	for _, part := range parts {
+		if part == "" {
+			continue
 		}
-	}
-	if len(kept) == 0 {
-		return
-	}
-	d.put(dim, padRight(name, labelWidth+1))
-	used := labelWidth + 1
-	for i, p := range kept {
-		p = cut(p, d.width-labelWidth-1) // clean already
-		if i > 0 {
-			if used+len(" · ")+width(p) > d.width {
+		for i, line := range wrap(part, room, maxWrap) {
+			switch {
+			case used == 0:
+				d.put(dim, padRight(name, lead))
+			case i == 0 && used+width(separator)+width(line) <= room:
+				d.put(dim, separator)
+				used += width(separator)
+			default:
 				d.flush()
-				d.buf.WriteString(strings.Repeat(" ", labelWidth+1))
-				used = labelWidth + 1
-			} else {
-				d.put(dim, sep)
-				used += 3
+				d.buf.WriteString(strings.Repeat(" ", lead))
+				used = 0
 			}
+			d.buf.WriteString(line)
+			used += width(line)
 		}
-		d.buf.WriteString(p)
-		used += width(p)
 	}
-	d.flush()
+	if used > 0 {
+		d.flush()
+	}
 }

@@ -3,7 +3,9 @@ package inspect
 import (
 	"cmp"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/session"
@@ -32,11 +34,16 @@ func List(w io.Writer, list []session.Summary, o Options) error {
 			return Count(f(list[i])), plainText
 		}
 	}
+	zone := listZone(list, o)
 	cols := []column{
 		{name: "SESSION", value: func(i int) (string, style) { return ids[i], bold }},
-		{name: "LAST", value: func(i int) (string, style) {
+		{name: strings.TrimSuffix("LAST "+zone, " "), value: func(i int) (string, style) {
 			if o.Now.IsZero() && !list[i].Last.IsZero() {
-				return list[i].Last.In(cmp.Or(o.Location, time.UTC)).Format("2006-01-02 15:04"), dim
+				layout := "2006-01-02 15:04"
+				if zone == "" {
+					layout += " MST"
+				}
+				return list[i].Last.In(cmp.Or(o.Location, time.UTC)).Format(layout), dim
 			}
 			return ago(list[i].Last, o.Now), dim
 		}},
@@ -67,6 +74,21 @@ func List(w io.Writer, list []session.Summary, o Options) error {
 			widths[c] = max(widths[c], width(v))
 		}
 	}
+	// Where there is no room, numbers give way first, then agents.
+	for _, name := range []string{"TOOLS", "TURNS", "RUNS", "OUT", "IN", "AGENT"} {
+		used := 0
+		for c, col := range cols {
+			if col.flex {
+				used += width(col.name)
+			} else {
+				used += widths[c] + 2
+			}
+		}
+		c := slices.IndexFunc(cols, func(c column) bool { return c.name == name })
+		if used > o.Width && c >= 0 {
+			cols, widths = slices.Delete(cols, c, c+1), slices.Delete(widths, c, c+1)
+		}
+	}
 	row := func(cell func(c int) (string, style)) {
 		used := 0
 		for c, col := range cols {
@@ -90,6 +112,23 @@ func List(w io.Writer, list []session.Summary, o Options) error {
 		row(func(c int) (string, style) { return cols[c].value(i) })
 	}
 	return d.err
+}
+
+// listZone returns the zone of the times of day in a list; none when they are told as "ago" or are in several, as around
+// the change to summer time.
+func listZone(list []session.Summary, o Options) string {
+	zone := ""
+	for _, s := range list {
+		if s.Last.IsZero() || !o.Now.IsZero() {
+			continue
+		}
+		name, _ := s.Last.In(cmp.Or(o.Location, time.UTC)).Zone()
+		if zone != "" && zone != name {
+			return ""
+		}
+		zone = name
+	}
+	return zone
 }
 
 func sessionStyle(s spans.SessionStatus) style {

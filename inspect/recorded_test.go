@@ -82,7 +82,11 @@ func recorded(t *testing.T, path string, capture otelagent.Capture) []inspect.Tr
 	var trees []inspect.Tree
 	for _, s := range session.AssembleAll(w.rows) {
 		s.CheckContent(w.blocks[s.ID])
-		trees = append(trees, inspect.Tree{Session: s, Blocks: w.blocks[s.ID]})
+		blocks := w.blocks[s.ID]
+		if blocks == nil {
+			blocks = &session.BlockSet{}
+		}
+		trees = append(trees, inspect.Tree{Session: s, Blocks: blocks})
 	}
 	if len(trees) == 0 {
 		t.Fatalf("%s has no session", path)

@@ -76,6 +76,7 @@ type renderer struct {
 	system string
 	zero   time.Time // what "at" counts from
 	bounds bool      // some time shown is only a bound
+	said   bool      // some content was shown
 }
 
 func (r *renderer) index() {
@@ -183,9 +184,27 @@ func (r *renderer) text() {
 		}
 		r.d.node(n, "", "")
 	}
+	r.footer(roots)
+}
+
+// footer explains what was shown, and says what to do about what was not.
+func (r *renderer) footer(roots []*node) {
+	var notes []string
 	if r.bounds {
+		notes = append(notes, "~ estimated from the times around it: the loop states none for this")
+	}
+	switch {
+	case len(roots) == 0 || r.main.Blocks == nil:
+	case !r.said:
+		notes = append(notes, "No word of what was said is here: it was not captured. `send --capture content` and WithCapture do.")
+	case r.d.cutAt != "" && r.o.Turn == nil:
+		notes = append(notes, "… text is cut; a turn alone is shown whole: show "+r.d.cutAt)
+	}
+	if len(notes) > 0 {
 		r.d.blank()
-		for _, line := range wrap("~ estimated from the times around it: the loop states none for this", r.o.Width) {
+	}
+	for _, note := range notes {
+		for _, line := range wrap(note, r.o.Width, maxWrap) {
 			r.d.put(dim, line)
 			r.d.flush()
 		}
@@ -257,7 +276,7 @@ func (r *renderer) header() {
 		}
 	}
 	for _, def := range s.Defects {
-		for i, line := range wrap(defectText(def), r.o.Width-labelWidth-1) {
+		for i, line := range wrap(defectText(def), r.o.Width-labelWidth-1, maxWrap) {
 			r.d.field([]string{"defect", " "}[min(i, 1)], line)
 		}
 	}
@@ -386,10 +405,10 @@ func (r *renderer) run(p place, role string) *node {
 	}
 	switch {
 	case run.Known == spans.KnownClosed:
-		n.line("aborted", red, "its end was never seen; last seen "+r.clock(run.End))
+		n.wrapped("aborted", red, "its end was never seen; last seen "+r.clock(run.End))
 	case run.Status == spans.RunStatusOpen:
 		last := lastOf(run)
-		n.line("open", yellow, strings.TrimSuffix("no end yet; last seen "+r.clock(last)+", "+ago(last, r.o.Now), ", "))
+		n.wrapped("open", yellow, strings.TrimSuffix("no end yet; last seen "+r.clock(last)+", "+ago(last, r.o.Now), ", "))
 	}
 	if run.Rejection != "" && !slices.ContainsFunc(run.Permissions, func(q *session.Permission) bool { return q.Reason == run.Rejection }) {
 		n.wrapped("reason", red, Clean(run.Rejection))
@@ -463,7 +482,7 @@ func (r *renderer) continues(p place) string {
 }
 
 func (r *renderer) turn(p place, t *session.Turn) *node {
-	n := &node{cols: r.cols(t.Span, &t.Usage)}
+	n := &node{cols: r.cols(t.Span, &t.Usage), addr: turnAddress(p, t)}
 	if t.Failed {
 		n.segs = append(n.segs, seg{"✗ ", red})
 	}
@@ -536,6 +555,24 @@ func (r *renderer) turn(p place, t *session.Turn) *node {
 	return n
 }
 
+// content shows what somebody wrote: in one line, or whole where a turn alone is looked at.
+func (r *renderer) content(n *node, label string, st style, text string) {
+	it := item{label: label, style: st, text: text, lines: 1}
+	if r.o.Turn != nil {
+		it.lines = maxScan // Clean bounds it
+	}
+	n.items = append(n.items, it)
+}
+
+// turnAddress returns what `show` shows a turn alone by.
+func turnAddress(p place, t *session.Turn) string {
+	id := p.tree.ID
+	if id == "" || id != Clean(id) || strings.ContainsAny(id, "/ ") {
+		id = "SESSION"
+	}
+	return fmt.Sprintf("%s/@%d/%d", id, p.n, t.Index)
+}
+
 // systemPrompt shows the system prompt of a turn where it differs from the one before.
 func (r *renderer) systemPrompt(n *node, p place, t *session.Turn) {
 	if len(t.Requests) == 0 {
@@ -553,8 +590,8 @@ func (r *renderer) systemPrompt(n *node, p place, t *session.Turn) {
 			return
 		}
 		r.system = it.Block
-		if body, ok := p.tree.Blocks.Body(it); ok && body != "null" && body != `""` {
-			n.line("system", dim, Clean(valueText([]byte(body))))
+		if body, ok := r.body(p, it); ok && body != "null" && body != `""` {
+			r.content(n, "system", dim, Clean(valueText([]byte(body))))
 		}
 	}
 }
@@ -569,11 +606,11 @@ func (r *renderer) messages(n *node, p place, refs *session.Refs) {
 	}
 	shown := 0
 	for i, it := range refs.Items {
-		if shown >= maxLines {
-			n.line("", dim, fmt.Sprintf("and %d more messages", len(refs.Items)-i))
+		if shown >= maxLines && r.o.Turn == nil {
+			n.line("", dim, "and "+plural(len(refs.Items)-i, "more message"))
 			return
 		}
-		body, ok := p.tree.Blocks.Body(it)
+		body, ok := r.body(p, it)
 		if !ok {
 			n.line("missing", yellow, "this message did not arrive (block "+Clean(it.Block)+")")
 			shown++
@@ -594,7 +631,7 @@ func (r *renderer) messages(n *node, p place, refs *session.Refs) {
 			case "extension":
 				s.label = "ext"
 			}
-			n.line(cut(Clean(s.label), labelWidth-1), st, Clean(s.text))
+			r.content(n, cut(Clean(s.label), labelWidth-1), st, Clean(s.text))
 			shown++
 		}
 	}
@@ -633,7 +670,9 @@ func (r *renderer) call(p place, c *session.ToolCall) *node {
 		n.segs = append(n.segs, seg{word + " ", st})
 	}
 	n.segs = append(n.segs, seg{Clean(name), bold})
-	if args, ok := r.only(p, c.Args); ok {
+	if args, ok := r.only(p, c.Args); ok && r.o.Turn != nil {
+		r.content(n, "args", dim, Clean(argsText(args)))
+	} else if ok {
 		n.segs = append(n.segs, seg{"(" + Clean(argsText(args)) + ")", plainText})
 	} else if c.ID != "" {
 		n.segs = append(n.segs, seg{" " + Clean(c.ID), dim})
@@ -642,7 +681,7 @@ func (r *renderer) call(p place, c *session.ToolCall) *node {
 		n.line("note", yellow, "the result was cut before the model saw it")
 	}
 	for _, q := range c.Permissions {
-		n.line(decision(q), decisionStyle(q), permissionText(q))
+		n.wrapped(decision(q), decisionStyle(q), permissionText(q))
 	}
 	r.events(n, p, c.Events)
 	for _, k := range r.kids(p, c) {
@@ -662,10 +701,17 @@ func (r *renderer) call(p place, c *session.ToolCall) *node {
 	}
 	known := slices.ContainsFunc(c.Permissions, func(q *session.Permission) bool { return Clean(q.Reason) == text })
 	if text != "" && !known {
-		n.line(label, lst, text)
+		r.content(n, label, lst, text)
 	}
 	r.defects(n, c.Defects)
 	return n
+}
+
+// body returns what a reference stands for.
+func (r *renderer) body(p place, ref session.Ref) (string, bool) {
+	body, ok := p.tree.Blocks.Body(ref)
+	r.said = r.said || ok
+	return body, ok
 }
 
 // only returns the body of a list's one item.
@@ -673,7 +719,7 @@ func (r *renderer) only(p place, refs *session.Refs) (string, bool) {
 	if refs == nil || len(refs.Items) == 0 {
 		return "", false
 	}
-	return p.tree.Blocks.Body(refs.Items[0])
+	return r.body(p, refs.Items[0])
 }
 
 func (r *renderer) compaction(p place, c *session.Compaction) *node {
@@ -712,7 +758,7 @@ func (r *renderer) compaction(p place, c *session.Compaction) *node {
 		if said := sayings(s); len(said) > 0 {
 			text = said[0].text
 		}
-		n.line("summary", dim, Clean(text))
+		r.content(n, "summary", dim, Clean(text))
 	}
 	r.events(n, p, c.Events)
 	r.defects(n, c.Defects)
@@ -739,7 +785,7 @@ func (r *renderer) permission(q *session.Permission) *node {
 		n.segs = append(n.segs, seg{" " + what, plainText})
 	}
 	if t := permissionText(q); t != "" {
-		n.line("reason", dim, t)
+		n.wrapped("reason", dim, t)
 	}
 	r.defects(n, q.Defects)
 	return n
@@ -779,17 +825,17 @@ func permissionText(q *session.Permission) string {
 
 func (r *renderer) events(n *node, p place, notes []session.Note) {
 	for i, e := range notes {
-		if i == maxLines {
-			n.line("", dim, fmt.Sprintf("and %d more events", len(notes)-i))
+		if i == maxLines && r.o.Turn == nil {
+			n.line("", dim, "and "+plural(len(notes)-i, "more event"))
 			return
 		}
 		text := Clean(e.Type)
 		if e.Body != nil {
-			if body, ok := p.tree.Blocks.Body(*e.Body); ok {
+			if body, ok := r.body(p, *e.Body); ok {
 				text += "  " + Clean(eventText(body))
 			}
 		}
-		n.line("event", dim, text)
+		r.content(n, "event", dim, text)
 	}
 }
 
@@ -838,7 +884,10 @@ func (r *renderer) cols(s session.Span, u *session.Usage) []string {
 		t = prefixed("~", t)
 		r.bounds = r.bounds || t != ""
 	}
-	if len(r.d.cols.names) == 3 {
+	switch len(r.d.cols.names) {
+	case 1:
+		return []string{t}
+	case 3:
 		return []string{t, in, out}
 	}
 	return []string{at, t, in, cached, out, thought}
@@ -855,7 +904,11 @@ func (r *renderer) clock(t time.Time) string {
 	if t.IsZero() {
 		return "at no known time"
 	}
-	return t.In(r.o.Location).Format("15:04:05.000")
+	layout := "15:04:05.000 MST"
+	if t.In(r.o.Location).Format(time.DateOnly) != r.main.Start.In(r.o.Location).Format(time.DateOnly) {
+		layout = "2006-01-02 " + layout // not the day that the header names
+	}
+	return t.In(r.o.Location).Format(layout)
 }
 
 // lastOf is the time of the last thing seen of a run.

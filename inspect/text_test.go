@@ -171,6 +171,8 @@ func TestOdd(t *testing.T) {
 	golden(t, "odd-80.txt", render(t, tree, o))
 	o.Width = 160
 	golden(t, "odd-160.txt", render(t, tree, o))
+	o.Width = 40
+	golden(t, "odd-40.txt", render(t, tree, o))
 	for _, w := range []int{40, 57, 99, 100, 133, 300} {
 		o.Width = w
 		render(t, tree, o)
@@ -267,11 +269,38 @@ func TestList(t *testing.T) {
 	for _, w := range []struct {
 		width int
 		name  string
-	}{{80, "list-80.txt"}, {160, "list-160.txt"}} {
+	}{{40, "list-40.txt"}, {80, "list-80.txt"}, {160, "list-160.txt"}} {
 		var b strings.Builder
 		if err := inspect.List(&b, list, inspect.Options{Width: w.width, Now: at(90_000)}); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, w.name, b.String())
+	}
+}
+
+// Times of day say in which zone they are.
+func TestListZone(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Skip(err)
+	}
+	summer := session.Summary{Key: session.Key{ID: "a"}, Last: time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)}
+	winter := session.Summary{Key: session.Key{ID: "b"}, Last: at(0)}
+	for _, test := range []struct {
+		list []session.Summary
+		want []string
+	}{
+		{[]session.Summary{summer}, []string{"LAST CEST  ", "2026-07-01 14:00\n"}},
+		{[]session.Summary{summer, winter}, []string{"LAST   ", "2026-07-01 14:00 CEST\n", "2026-11-21 03:15 CET\n"}},
+	} {
+		var b strings.Builder
+		if err := inspect.List(&b, test.list, inspect.Options{Width: 80, Location: berlin}); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range test.want {
+			if !strings.Contains(b.String(), want) {
+				t.Errorf("no %q in\n%s", want, b.String())
+			}
+		}
 	}
 }

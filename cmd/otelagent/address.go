@@ -54,7 +54,7 @@ func (a address) pick(s *session.Session) (*session.Run, *session.Turn, error) {
 			run = r
 		}
 		if run == nil {
-			return nil, nil, fmt.Errorf("no run %q in session %s", a.run, s.ID)
+			return nil, nil, fmt.Errorf("no run %q in session %s; @1 is the first of its %s", a.run, s.ID, count(len(s.Runs), "run"))
 		}
 	}
 	if a.turn == "" {
@@ -69,5 +69,9 @@ func (a address) pick(s *session.Session) (*session.Run, *session.Turn, error) {
 			return run, t, nil
 		}
 	}
-	return nil, nil, fmt.Errorf("no turn %d in run %q of session %s", n, a.run, s.ID)
+	has := "it has none"
+	if n := len(run.Turns); n > 0 {
+		has = fmt.Sprintf("it has %s, from %d to %d", count(n, "turn"), run.Turns[0].Index, run.Turns[n-1].Index)
+	}
+	return nil, nil, fmt.Errorf("no turn %d in run %s of session %s: %s", n, a.run, s.ID, has)
 }

@@ -160,7 +160,11 @@ func startError(err error) error {
 		}
 		return fmt.Errorf("%s is already in use, perhaps by another collector; choose other ones with --otlp-grpc and --otlp-http", where)
 	}
-	return fmt.Errorf("the collector does not start: %w", err)
+	text := err.Error()
+	for _, noise := range []string{"cannot start pipelines: ", `failed to start "agent_session" exporter: `, "agent_session: storage: "} {
+		text = strings.Replace(text, noise, "", 1)
+	}
+	return fmt.Errorf("the collector does not start: %s", text)
 }
 
 // firstError returns the first of errs that is one.

@@ -60,7 +60,9 @@ func (f *dbFlags) open(ctx context.Context) (*database, error) {
 	if err != nil {
 		return nil, usagef("--db: %w", err)
 	}
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%s is a directory, want the file of a database", path)
+	} else if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no database %s\nRun 'otelagent up' and send spans to it, or 'otelagent send --db %s FILE', or name another one with --db", path, path)
 	} else if err != nil {
 		return nil, err
@@ -72,10 +74,20 @@ func (f *dbFlags) open(ctx context.Context) (*database, error) {
 	}
 	st, err := sqlitestore.OpenReadOnly(ctx, dsn) // a file of somebody else's
 	if err != nil {
-		return nil, err
+		return nil, accessError(path, os.O_RDONLY, err)
 	}
 	db.store = st
 	return db, nil
+}
+
+// accessError returns what the system says of a file, which is plainer than what SQLite makes of it; err if it says nothing.
+func accessError(path string, flag int, err error) error {
+	f, openErr := os.OpenFile(path, flag, 0)
+	if openErr != nil {
+		return openErr
+	}
+	_ = f.Close()
+	return err
 }
 
 func (db *database) close() { _ = db.store.Close() }

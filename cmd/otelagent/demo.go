@@ -34,7 +34,7 @@ func (a *app) demoCommand() *cobra.Command {
 It starts a collector on free ports of this machine, sends it the recording over
 OTLP, prints the session as rebuilt from the spans, and ends. Nothing leaves the
 machine.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context()) },
 	}
 }

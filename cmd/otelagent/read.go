@@ -31,8 +31,11 @@ func (a *app) lsCommand() *cobra.Command {
 		Short: "List sessions, the newest first",
 		Example: `  otelagent ls
   otelagent ls --db ./sessions.db --json`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 0 {
+				return usagef("--limit %d: want a number from 0", limit)
+			}
 			db, err := f.open(cmd.Context())
 			if err != nil {
 				return err
@@ -55,7 +58,11 @@ func (a *app) lsCommand() *cobra.Command {
 				}{session.TreeFormat, list})
 			}
 			if len(list) == 0 {
-				a.say("no sessions in %s yet", db.path)
+				whose := ""
+				if f.tenant != "" {
+					whose = fmt.Sprintf(" of %q", f.tenant)
+				}
+				a.say("no sessions%s in %s yet", whose, db.path)
 				return nil
 			}
 			return inspect.List(a.stdout, list, look(a.stdout))
@@ -77,11 +84,12 @@ func (a *app) showCommand() *cobra.Command {
 and sub-agents, with times and tokens, and what was said if it was captured.
 
 SESSION is an id, the beginning of one, 'last', or a trace or span id.
-RUN is an id or @n, the n-th run; TURN is its index.`,
+RUN is an id or @n, the n-th run; TURN is its index. What is said is cut to the
+width of the screen, but shown whole for a TURN.`,
 		Example: `  otelagent show last
   otelagent show 0b5c/@1/3
   otelagent show last --json | jq .usage`,
-		Args: cobra.ExactArgs(1),
+		Args: oneSession,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			addr, err := parseAddress(args[0])
@@ -150,7 +158,7 @@ phi-core is the session file that phi-core itself saves and loads. It needs the
 content: send with --capture content. SESSION is as in 'otelagent show'.`,
 		Example: `  otelagent export last --format phi-core -o session.json
   otelagent export 0b5c --format phi-core | jq .`,
-		Args: cobra.ExactArgs(1),
+		Args: oneSession,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			switch format {
@@ -160,12 +168,19 @@ content: send with --capture content. SESSION is as in 'otelagent show'.`,
 			default:
 				return usagef("--format %s: want phi-core", format)
 			}
+			addr, err := parseAddress(args[0])
+			if err != nil {
+				return err
+			}
+			if addr.run != "" {
+				return usagef("export writes whole sessions: want %s, not %s", addr.session, args[0])
+			}
 			db, err := f.open(ctx)
 			if err != nil {
 				return err
 			}
 			defer db.close()
-			key, err := db.find(ctx, args[0])
+			key, err := db.find(ctx, addr.session)
 			if err != nil {
 				return err
 			}

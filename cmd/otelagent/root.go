@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/otelagent/otelagent/inspect"
 )
@@ -72,7 +73,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			return code
 		}
 	}
-	a.say("%s", strings.TrimSpace(err.Error()))
+	a.say("%s", strings.ReplaceAll(strings.TrimSpace(err.Error()), "sqlitestore: ", ""))
 	if code == exitUsage {
 		fmt.Fprintf(stderr, "Try '%s --help'.\n", cmd.CommandPath())
 	}
@@ -94,10 +95,11 @@ permissions, and what the model was sent.`,
   my-agent | otelagent send -          send a phi-core agent's events
   otelagent ls                         what is there
   otelagent show last                  the newest session as a tree`,
-		Args:              cobra.NoArgs,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Args:                       knownCommand,
+		SuggestionsMinimumDistance: 2,
+		SilenceErrors:              true,
+		SilenceUsage:               true,
+		CompletionOptions:          cobra.CompletionOptions{HiddenDefaultCmd: true},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_ = cmd.Help()
 			return &exitError{Code: exitUsage}
@@ -106,14 +108,51 @@ permissions, and what the model was sent.`,
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", err) })
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 80 "))
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		var bad *pflag.InvalidValueError
+		if errors.As(err, &bad) { // it tells of Go's parser
+			return usagef("--%s %s: want %s", bad.GetFlag().Name, bad.GetValue(), map[string]string{"int": "a number", "bool": "true or false"}[bad.GetFlag().Value.Type()])
+		}
+		return usagef("%w", err)
+	})
+	root.SetUsageTemplate(strings.NewReplacer(
+		".FlagUsages ", ".FlagUsagesWrapped 80 ",
+		"\n  {{.CommandPath}} [command]", "", // the use line of the root says so
+		"{{.CommandPath}} [command] --help", "{{.CommandPath}} COMMAND --help",
+	).Replace(root.UsageTemplate()))
 	root.AddCommand(a.upCommand(), a.sendCommand(), a.lsCommand(), a.showCommand(), a.exportCommand(), a.demoCommand(), a.versionCommand())
 	for _, c := range root.Commands() {
 		asUsage(c)
 	}
 	asUsage(root)
 	return root
+}
+
+// knownCommand refuses what is no verb, and names those that it may be meant for.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+		return fmt.Errorf("unknown command %q: did you mean %s?", args[0], strings.Join(like, " or "))
+	}
+	return fmt.Errorf("unknown command %q", args[0])
+}
+
+// noArgs refuses arguments of a verb that takes flags only.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%s takes no arguments, only flags: %q", cmd.Name(), args[0])
+	}
+	return nil
+}
+
+// oneSession wants the one argument of the verbs that look at a session.
+func oneSession(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("%s wants one SESSION: an id, the beginning of one, or 'last'; %d given", cmd.Name(), len(args))
+	}
+	return nil
 }
 
 // asUsage makes wrong arguments a matter of usage, as wrong flags are.

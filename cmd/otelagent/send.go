@@ -7,7 +7,9 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -179,7 +181,7 @@ func (o *sendOptions) target(ctx context.Context) (*target, error) {
 	}
 	st, err := sqlitestore.Open(ctx, o.DB)
 	if err != nil {
-		return nil, err
+		return nil, accessError(path, os.O_RDWR, err)
 	}
 	put := func(ctx context.Context, otlp []byte) error {
 		batch, report, err := otlprow.DecodeProto(otlp)
@@ -218,6 +220,7 @@ func serviceName() []otelsetup.Option {
 // sent says what became of an input.
 type sent struct {
 	Events, Spans, Rejected int64
+	Lost                    int64 // events that belong to no run
 	Sessions                map[string]bool
 	Target                  string
 }
@@ -234,6 +237,13 @@ func (a *app) send(ctx context.Context, o sendOptions) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("not delivered: %w\n%s read; %s reached %s", plainly(err, s.Target), count(int(s.Events), "event"), spans, s.Target)
+	case s.Events == 0 && s.Rejected > 0:
+		return fmt.Errorf("nothing was sent: no line is an event of %s, which are one JSON object a line, in UTF-8", o.From)
+	case s.Events == 0:
+		a.say("nothing was sent: the input is empty")
+		return nil
+	case s.Lost == s.Events:
+		return fmt.Errorf("nothing was sent: none of the %s belongs to a run; is this %s, from its beginning?", count(int(s.Events), "event"), o.From)
 	case s.Rejected > 0:
 		a.say("sent %s as %s to %s; %s rejected", count(int(s.Events), "event"), spans, s.Target, count(int(s.Rejected), "line"))
 		return &exitError{Code: exitPartial}
@@ -242,12 +252,54 @@ func (a *app) send(ctx context.Context, o sendOptions) error {
 	return nil
 }
 
-// plainly says in plain words why nothing is delivered most often.
+// plainly says in plain words why nothing is delivered most often. Of these errors the text alone is kept by gRPC.
 func plainly(err error, target string) error {
-	if errors.Is(err, syscall.ECONNREFUSED) || strings.Contains(err.Error(), "connection refused") { // gRPC keeps the text only
+	text := err.Error()
+	has := func(signs ...string) bool {
+		return slices.ContainsFunc(signs, func(sign string) bool { return strings.Contains(text, sign) })
+	}
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED) || has("connection refused"):
 		return fmt.Errorf("nobody listens on %s; 'otelagent up' does, and --db FILE needs nobody", target)
+	case has("produced zero addresses", "no such host"):
+		return fmt.Errorf("the host of %s is not known", target)
+	case has("first record does not look like a TLS handshake", "server gave HTTP response to HTTPS client"):
+		return fmt.Errorf("%s speaks no TLS: want http:// in place of https://", target)
+	case has("looked like an HTTP/1.1 header"):
+		return fmt.Errorf("%s does not speak gRPC: give --protocol http/protobuf, or the port for gRPC, mostly 4317", target)
+	case has("malformed HTTP response", "use of closed network connection"):
+		return fmt.Errorf("%s does not speak HTTP: give --protocol grpc, or the port for HTTP, mostly 4318", target)
 	}
 	return err
+}
+
+// noticeTime is how long a receiver may take before somebody who watches is told what is waited for.
+const noticeTime = 2 * time.Second
+
+// notice tells meanwhile, once, what would otherwise be known at the end only: that nobody answers, and that what a live
+// agent sends gets lost. It ends with ctx.
+func (a *app) notice(ctx context.Context, target string, stats func() otelsetup.Stats, waiting *atomic.Bool) {
+	tick := time.NewTicker(noticeTime / 4)
+	defer tick.Stop()
+	silent := 0
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		s := stats()
+		switch {
+		case s.Failed > 0 && !waiting.Load():
+			a.say("spans are being lost: %v", plainly(s.LastError, target))
+			return
+		case waiting.Load() && s.Failed == 0 && s.Exported == 0 && s.Ended > 0:
+			if silent++; silent == 4 {
+				a.say("waiting for %s to answer; Ctrl-C twice gives up", target)
+				return
+			}
+		}
+	}
 }
 
 func count(n int, one string) string {
@@ -287,6 +339,15 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 	rec := otelagent.NewRecorder(otelagent.NewTracer(
 		otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithCapture(capture), otelagent.WithDerivedIDs()))
 
+	if f, ok := a.stdin.(*os.File); ok && live && term.IsTerminal(int(f.Fd())) {
+		a.say("reading events from the terminal; Ctrl-D ends")
+	}
+	var waiting atomic.Bool // for the receiver, with nothing else to do
+	waiting.Store(!live)
+	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))
+	defer unwatch()
+	go a.notice(watching, t.name, providers.Stats, &waiting)
+
 	p := &pump{app: a, rec: rec, live: live, failed: func() bool { return providers.Stats().Failed > 0 }, quit: make(chan struct{})}
 	result := make(chan error, 1)
 	go func() { result <- p.run(inputs) }()
@@ -302,6 +363,7 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 		}
 	}
 	rec.Close(ctx)
+	waiting.Store(true)
 
 	// What was read is delivered also after Ctrl-C; a second one ends the process.
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
@@ -311,8 +373,8 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 	stats := providers.Stats()
 	s := p.sum()
 	s.Spans, s.Target = stats.Exported, t.name
-	if n := rec.Lost(); n > 0 {
-		a.say("%s named no run that was open and left nothing", count(int(n), "event"))
+	if s.Lost = rec.Lost(); s.Lost > 0 && s.Lost < s.Events {
+		a.say("%s belong to no run that was open; nothing of them was sent", count(int(s.Lost), "event"))
 	}
 	if n := s.Rejected - maxRejected; n > 0 {
 		a.say("and %s", count(int(n), "more rejected line"))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -23,7 +24,7 @@ memory_limiter, exporters agent_session, otlp_grpc, otlp_http and debug.`,
 		Example: `  otelagent up
   otelagent up --db ./sessions.db --otlp-grpc 127.0.0.1:14317
   otelagent up --config collector.yaml`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Config != "" {
 				for _, name := range []string{"db", "otlp-grpc", "otlp-http"} {
@@ -47,7 +48,13 @@ func (a *app) up(ctx context.Context, o collectorOptions) error {
 	defer stop()
 
 	path := ""
+	defaulted, _ := chooseDSN("") // what the verbs look at that are given no --db
 	if o.Config == "" {
+		for _, flag := range [][2]string{{"--otlp-grpc", o.GRPC}, {"--otlp-http", o.HTTP}} {
+			if _, err := net.ResolveTCPAddr("tcp", flag[1]); err != nil {
+				return usagef("%s %s: want HOST:PORT, such as 127.0.0.1:4317 (%w)", flag[0], flag[1], err)
+			}
+		}
 		var err error
 		if o.Database, path, err = databaseToWrite(o.Database); err != nil {
 			return err
@@ -75,6 +82,13 @@ func (a *app) up(ctx context.Context, o collectorOptions) error {
 		a.say("running %s", o.Config)
 	}
 	a.say("ready; Ctrl-C stops")
+	if path != "" {
+		where := ""
+		if path != defaulted {
+			where = " --db " + shellWord(path)
+		}
+		a.say("look at what comes with 'otelagent ls%[1]s' and 'otelagent show last%[1]s'", where)
+	}
 
 	select {
 	case <-ctx.Done():

@@ -30,7 +30,7 @@ func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		Run: func(*cobra.Command, []string) {
 			fmt.Fprintf(a.stdout, "otelagent %s (collector %s, %s, %s/%s)\n",
 				versionText(), collectorVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH)
