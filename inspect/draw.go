@@ -220,7 +220,7 @@ func (d *drawer) node(n *node, first, rest string) {
 func (d *drawer) text(it item, first, rest string) {
 	room := d.width - width(first) - labelWidth
 	lines := wrap(it.text, room, it.lines)
-	d.note(strings.HasSuffix(lines[len(lines)-1], "…") && !strings.HasSuffix(it.text, "…"))
+	d.note(!strings.HasSuffix(it.text, lines[len(lines)-1]) || len(it.text) > maxScan) // here, or by Clean
 	for i, l := range lines {
 		lead, label := first, it.label
 		if i > 0 {

@@ -3,6 +3,7 @@ package inspect
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/mattn/go-runewidth"
+
+	"github.com/otelagent/otelagent/spans"
 )
 
 // Duration returns d in at most six columns: 412µs, 159ms, 4.2s, 3m07s, 2h05m, 3d04h.
@@ -84,6 +87,63 @@ func plural(n int, one string) string {
 	return strconv.Itoa(n) + " " + one + "s"
 }
 
+func took(from, to time.Time) string {
+	if from.IsZero() || to.IsZero() {
+		return ""
+	}
+	return Duration(to.Sub(from))
+}
+
+func count(n int64, what string) string {
+	if n == 0 {
+		return ""
+	}
+	return Count(n) + " " + what
+}
+
+func some(n int, one string) string {
+	if n == 0 {
+		return ""
+	}
+	return plural(n, one)
+}
+
+// among puts what there is into brackets.
+func among(parts ...string) string {
+	parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}
+
+func fromTo(a, b *int64, one string) string {
+	switch {
+	case a != nil && b != nil:
+		return Count(*a) + " → " + Count(*b) + " " + one + "s"
+	case a != nil:
+		return Count(*a) + " " + one + "s before"
+	case b != nil:
+		return Count(*b) + " " + one + "s after"
+	}
+	return ""
+}
+
+func prefixed(p, s string) string {
+	if s == "" {
+		return ""
+	}
+	return p + s
+}
+
+// words turns a word of ours into words of everybody's.
+func words(s string) string {
+	if s == string(spans.TriggerSubAgent) {
+		return "sub-agent"
+	}
+	return strings.ReplaceAll(Clean(s), "_", " ")
+}
+
 // cells measures text. Ambiguous characters count as narrow, whatever the locale says: columns must not depend on it.
 var cells = func() *runewidth.Condition {
 	c := runewidth.NewCondition()
@@ -112,9 +172,12 @@ const maxScan = 4096
 
 // Clean makes text from outside safe for one line of a terminal: runs of white space become one blank, what a terminal
 // would act on (control characters, bidirectional overrides, invisible format characters) is spelled out.
-func Clean(s string) string {
-	if len(s) > maxScan {
-		n := maxScan
+func Clean(s string) string { return clean(s, maxScan) }
+
+// clean is Clean of the first limit bytes.
+func clean(s string, limit int) string {
+	if len(s) > limit {
+		n := limit
 		for n > 0 && !utf8.RuneStart(s[n]) {
 			n--
 		}

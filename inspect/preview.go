@@ -124,7 +124,7 @@ func resultText(body string) string {
 // argsText returns arguments as they would stand between the parentheses of a call: name: value, name: value.
 func argsText(body string) string {
 	fields, ok := members(body)
-	if !ok {
+	if !ok || len(body) > maxScan { // of a long one members finds the first only
 		return valueText([]byte(body))
 	}
 	var out []string

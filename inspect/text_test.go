@@ -2,6 +2,7 @@ package inspect_test
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -176,6 +177,33 @@ func TestOdd(t *testing.T) {
 	for _, w := range []int{40, 57, 99, 100, 133, 300} {
 		o.Width = w
 		render(t, tree, o)
+	}
+}
+
+// A turn alone is shown with the whole of what was said.
+func TestTurnWhole(t *testing.T) {
+	body := func(text string) string { return `{"role":"user","content":"` + text + `"}` }
+	blocks, refs := &session.BlockSet{}, &session.Refs{Complete: true}
+	for i := range 20 {
+		b := body(fmt.Sprint(i) + strings.Repeat(" word", 2000) + " last" + fmt.Sprint(i) + "!")
+		blocks.Add(session.Block{Body: b})
+		refs.Items = append(refs.Items, session.Ref{Block: spans.BlockOfString(b).Short().String()})
+	}
+	turn := &session.Turn{Span: span(0, 1), Input: refs}
+	run := &session.Run{Span: span(0, 1), ID: "r", Turns: []*session.Turn{turn}}
+	tree := inspect.Tree{Session: &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run}}, Blocks: blocks}
+	all := render(t, tree, inspect.Options{Width: 80})
+	if strings.Contains(all, "last0!") || !strings.Contains(all, "and 12 more messages") || !strings.Contains(all, "shown whole: show s/@1/0") {
+		t.Errorf("a session shows what fits:\n%s", all)
+	}
+	whole := render(t, tree, inspect.Options{Width: 80, Run: run, Turn: turn})
+	for i := range 20 {
+		if !strings.Contains(whole, fmt.Sprintf(" last%d!", i)) {
+			t.Errorf("the end of message %d is not shown", i)
+		}
+	}
+	if strings.Contains(whole, "…") {
+		t.Error("something was cut")
 	}
 }
 

@@ -1,0 +1,123 @@
+package inspect
+
+import (
+	"math"
+
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// maxWhole bounds how much of a text is shown where it is shown whole.
+const maxWhole = 1 << 20
+
+// clean is Clean for what content shows.
+func (r *renderer) clean(text string) string {
+	if r.o.Turn != nil {
+		return clean(text, maxWhole)
+	}
+	return Clean(text)
+}
+
+// content shows what somebody wrote: in one line, or whole where a turn alone is looked at.
+func (r *renderer) content(n *node, label string, st style, text string) {
+	it := item{label: label, style: st, text: text, lines: 1}
+	if r.o.Turn != nil {
+		it.lines = math.MaxInt // clean bounds it
+	}
+	n.items = append(n.items, it)
+}
+
+// systemPrompt shows the system prompt of a turn where it differs from the one before.
+func (r *renderer) systemPrompt(n *node, p place, t *session.Turn) {
+	if len(t.Requests) == 0 {
+		return
+	}
+	params := t.Requests[len(t.Requests)-1].Params
+	if params == nil {
+		return
+	}
+	for _, it := range params.Items {
+		if it.Provenance != string(spans.ProvenanceSystem) {
+			continue
+		}
+		if it.Block == r.system {
+			return
+		}
+		r.system = it.Block
+		if body, ok := r.body(p, it); ok && body != "null" && body != `""` {
+			r.content(n, "system", dim, r.clean(valueText([]byte(body))))
+		}
+	}
+}
+
+// maxLines bounds how many messages or events of one thing are shown.
+const maxLines = 8
+
+// messages shows what was said, without tool results: those stand at their calls.
+func (r *renderer) messages(n *node, p place, refs *session.Refs) {
+	if refs == nil || p.tree.Blocks == nil {
+		return
+	}
+	shown := 0
+	for i, it := range refs.Items {
+		if shown >= maxLines && r.o.Turn == nil {
+			n.line("", dim, "and "+plural(len(refs.Items)-i, "more message"))
+			return
+		}
+		body, ok := r.body(p, it)
+		if !ok {
+			n.line("missing", yellow, "this message did not arrive (block "+Clean(it.Block)+")")
+			shown++
+			continue
+		}
+		for _, s := range sayings(body) {
+			if s.label == "result" {
+				continue
+			}
+			st := dim
+			switch s.label {
+			case "user":
+				st = cyan
+			case "reply":
+				st = green
+			case "error":
+				st = red
+			case "extension":
+				s.label = "ext"
+			}
+			r.content(n, cut(Clean(s.label), labelWidth-1), st, r.clean(s.text))
+			shown++
+		}
+	}
+}
+
+// body returns what a reference stands for.
+func (r *renderer) body(p place, ref session.Ref) (string, bool) {
+	body, ok := p.tree.Blocks.Body(ref)
+	r.said = r.said || ok
+	return body, ok
+}
+
+// only returns the body of a list's one item.
+func (r *renderer) only(p place, refs *session.Refs) (string, bool) {
+	if refs == nil || len(refs.Items) == 0 {
+		return "", false
+	}
+	return r.body(p, refs.Items[0])
+}
+
+func (r *renderer) events(n *node, p place, notes []session.Note) {
+	for i, e := range notes {
+		if i == maxLines && r.o.Turn == nil {
+			n.line("", dim, "and "+plural(len(notes)-i, "more event"))
+			return
+		}
+		text := Clean(e.Type)
+		if e.Body != nil {
+			if body, ok := r.body(p, *e.Body); ok {
+				text += "  " + r.clean(eventText(body))
+			}
+		}
+		r.content(n, "event", dim, text)
+	}
+}

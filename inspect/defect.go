@@ -1,0 +1,38 @@
+package inspect
+
+import (
+	"strings"
+
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+func (r *renderer) defects(n *node, list []session.Defect) {
+	for _, def := range list {
+		label := "defect"
+		if info, ok := defectInfo(def.Code); ok && info.Observation {
+			label = "note"
+		}
+		n.wrapped(label, yellow, defectText(def))
+	}
+}
+
+func defectInfo(code spans.DefectCode) (spans.Defect, bool) {
+	for _, d := range spans.Defects() {
+		if d.Code == code {
+			return d, true
+		}
+	}
+	return spans.Defect{}, false
+}
+
+func defectText(def session.Defect) string {
+	text := Clean(string(def.Code))
+	if info, ok := defectInfo(def.Code); ok {
+		text = info.Brief
+	}
+	if def.Detail != "" {
+		text = strings.TrimSuffix(text, ".") + ": " + Clean(def.Detail)
+	}
+	return text
+}

@@ -1,0 +1,117 @@
+package inspect
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// header is what there is to know of the session before its runs.
+func (r *renderer) header() {
+	s := r.main.Session
+	turns, calls, failed, denied, compactions := 0, 0, 0, 0, 0
+	statuses := map[spans.RunStatus]int64{}
+	for _, run := range s.Runs {
+		turns += len(run.Turns)
+		compactions += len(run.Compactions)
+		for _, t := range run.Turns {
+			compactions += len(t.Compactions)
+		}
+		for _, c := range allCalls(run) {
+			calls++
+			switch c.Outcome {
+			case spans.OutcomeError:
+				failed++
+			case spans.OutcomeDenied:
+				denied++
+			}
+		}
+		if run.Status != spans.RunStatusCompleted && run.Status != "" {
+			statuses[run.Status]++
+		}
+	}
+	var unfinished []string
+	for _, st := range slices.Sorted(maps.Keys(statuses)) {
+		unfinished = append(unfinished, count(statuses[st], Clean(string(st))))
+	}
+	id := Clean(s.ID)
+	if s.MadeUp {
+		id += " (made up: the producer named none)"
+	}
+	r.d.put(dim, padRight("session", labelWidth+1))
+	r.d.put(bold, cut(id, r.o.Width-labelWidth-1))
+	r.d.flush()
+	if s.Tenant != "" {
+		r.d.field("tenant", Clean(s.Tenant))
+	}
+	r.d.field("status", words(string(s.Status)), plural(len(s.Runs), "run")+among(unfinished...),
+		plural(turns, "turn"), plural(calls, "tool call")+among(count(int64(failed), "failed"), count(int64(denied), "denied")),
+		some(compactions, "compaction"))
+	agent := s.Agent
+	if agent == "" {
+		agent = s.AgentID
+	}
+	service := s.Service
+	if strings.HasPrefix(service, "unknown_service") { // what an SDK says when nobody named it
+		service = ""
+	}
+	if service == s.Dialect || service == agent {
+		service = ""
+	}
+	r.d.field("agent", Clean(agent), Clean(s.Dialect), Clean(service))
+	r.d.field("time", r.period(s.Start, s.Last), took(s.Start, s.Last), ago(s.Last, r.o.Now))
+	r.d.field("tokens", usageWords(s.Usage)...)
+	if n, u := r.others(); n > 0 {
+		r.d.field("", append([]string{"and in " + plural(n, "sub-agent session")}, usageWords(u)...)...)
+	}
+	for _, run := range s.Runs {
+		if run.ParentSessionID != "" && run.ParentSessionID != s.ID {
+			r.d.field("parent", "session "+Clean(run.ParentSessionID), prefixed("run ", Clean(run.ParentID)))
+			break
+		}
+	}
+	for _, def := range s.Defects {
+		for i, line := range wrap(defectText(def), r.o.Width-labelWidth-1, maxWrap) {
+			r.d.field([]string{"defect", " "}[min(i, 1)], line)
+		}
+	}
+}
+
+// others counts the sessions shown in place, and what they used.
+func (r *renderer) others() (int, session.Usage) {
+	var u session.Usage
+	seen := map[*session.Session]bool{}
+	for _, p := range r.runs {
+		if p.tree.Session != r.main.Session && r.placed[p.run] {
+			seen[p.tree.Session] = true
+			u.Add(p.run.Usage)
+		}
+	}
+	return len(seen), u
+}
+
+func (r *renderer) period(from, to time.Time) string {
+	if from.IsZero() {
+		return ""
+	}
+	from, to = from.In(r.o.Location), to.In(r.o.Location)
+	s := from.Format("2006-01-02 15:04:05")
+	switch {
+	case to.IsZero() || from.Format(time.DateTime) == to.Format(time.DateTime):
+	case from.Format(time.DateOnly) == to.Format(time.DateOnly):
+		s += to.Format(" – 15:04:05")
+	default:
+		s += to.Format(" – 2006-01-02 15:04:05")
+	}
+	return s + from.Format(" MST")
+}
+
+func usageWords(u session.Usage) []string {
+	in := Count(u.Input) + " in" + among(count(u.CacheRead, "cache read"), count(u.CacheWrite, "cache write"))
+	out := Count(u.Output) + " out" + among(count(u.Reasoning, "reasoning"))
+	return []string{in, out}
+}

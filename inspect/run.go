@@ -1,0 +1,241 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// group returns the parallel group that a run belongs to.
+func (r *renderer) group(run *session.Run) *session.Group {
+	if run.GroupStart.IsZero() {
+		return nil
+	}
+	for _, g := range r.main.Groups {
+		if g.Start.Equal(run.GroupStart) {
+			return g
+		}
+	}
+	return nil
+}
+
+func (r *renderer) members(g *session.Group) []place {
+	var out []place
+	for i, run := range r.main.Runs {
+		if !r.spawned[run] && r.group(run) == g {
+			out = append(out, place{r.main, run, i + 1})
+		}
+	}
+	return out
+}
+
+func (r *renderer) groupNode(g *session.Group) *node {
+	members := r.members(g)
+	n := &node{segs: []seg{{"∥ parallel", bold}, {" · " + plural(len(members), "run"), plainText}}}
+	n.segs = append(n.segs, statusSeg(g.Status, "")...)
+	n.cols = r.cols(g.Span, nil)
+	if g.Missing {
+		n.line("defect", yellow, "what was said of the group as a whole did not arrive")
+	}
+	if e := g.Evaluation; e != nil {
+		n.line("judge", dim, fmt.Sprintf("%s in, %s out, as reported", Count(e.Input), Count(e.Output)))
+	}
+	r.defects(n, g.Defects)
+	for _, m := range members {
+		role := ""
+		switch {
+		case m.run.GroupRole == spans.GroupRoleJudge:
+			role = "judge"
+		case g.SelectedID != "" && m.run.ID == g.SelectedID:
+			role = "selected"
+		}
+		n.add(r.run(m, role))
+	}
+	return n
+}
+
+func (r *renderer) run(p place, role string) *node {
+	run := p.run
+	r.placed[run] = true
+	lead, system := r.lead, r.system
+	r.lead = run.Model
+	if p.tree.Session != r.main.Session {
+		r.system = ""
+		defer func() { r.system = system }()
+	}
+	defer func() { r.lead = lead }()
+
+	n := &node{cols: r.cols(run.Span, &run.Usage)}
+	title := fmt.Sprintf("run %d", p.n)
+	if p.tree.Session != r.main.Session {
+		title = "sub-agent"
+		if len(p.tree.Runs) > 1 {
+			title += fmt.Sprintf(" run %d", p.n)
+		}
+	} else if r.spawned[run] && role == "" {
+		title = "sub-agent " + title
+	}
+	n.segs = append(n.segs, seg{title, bold})
+	if role != "" {
+		n.segs = append(n.segs, seg{" · " + role, cyan})
+	}
+	n.segs = append(n.segs, statusSeg(run.Status, run.StatusWord)...)
+	if c := r.continues(p); c != "" {
+		n.segs = append(n.segs, seg{" · " + c, plainText})
+	}
+	if run.Model != "" {
+		n.segs = append(n.segs, seg{" · " + Clean(run.Model), dim})
+	}
+
+	if p.tree.Session != r.main.Session {
+		n.line("session", dim, Clean(p.tree.ID))
+	}
+	if short, ok := strings.CutPrefix(run.ID, p.tree.ID); ok && strings.HasPrefix(short, ".") {
+		n.line("id", dim, "…"+Clean(short))
+	} else {
+		n.line("id", dim, Clean(run.ID))
+	}
+	if agent := cmp.Or(run.Agent, run.AgentID); agent != "" && agent != cmp.Or(r.main.Agent, r.main.AgentID) {
+		n.line("agent", dim, Clean(agent))
+	}
+	switch {
+	case run.Known == spans.KnownClosed:
+		n.wrapped("aborted", red, "its end was never seen; last seen "+r.clock(run.End))
+	case run.Status == spans.RunStatusOpen:
+		last := lastOf(run)
+		n.wrapped("open", yellow, strings.TrimSuffix("no end yet; last seen "+r.clock(last)+", "+ago(last, r.o.Now), ", "))
+	}
+	if run.Rejection != "" && !slices.ContainsFunc(run.Permissions, func(q *session.Permission) bool { return q.Reason == run.Rejection }) {
+		n.wrapped("reason", red, Clean(run.Rejection))
+	}
+	if run.Error != "" {
+		n.wrapped("error", red, Clean(run.Error))
+	}
+	r.messages(n, p, run.Outside)
+
+	body := func(t *session.Turn) bool { return r.o.Run != run || r.o.Turn == nil || r.o.Turn == t }
+	var kids []timed
+	if r.o.Run != run || r.o.Turn == nil {
+		for _, c := range run.ToolCalls {
+			kids = append(kids, timed{c.Span, r.call(p, c)})
+		}
+		for _, c := range run.Compactions {
+			kids = append(kids, timed{c.Span, r.compaction(p, c)})
+		}
+		for _, q := range run.Permissions {
+			kids = append(kids, timed{q.Span, r.permission(q)})
+		}
+	}
+	var turns []timed
+	for _, t := range run.Turns {
+		if body(t) {
+			turns = append(turns, timed{t.Span, r.turn(p, t)})
+		}
+	}
+	// Runs of other sessions that name this one and no tool call of it.
+	for _, k := range r.runs {
+		if k.tree.Session != p.tree.Session && !r.placed[k.run] && k.run.ParentID == run.ID && run.ID != "" &&
+			(k.run.ParentSessionID == "" || k.run.ParentSessionID == p.tree.ID) {
+			kids = append(kids, timed{k.run.Span, r.run(k, "")})
+		}
+	}
+	r.events(n, p, run.Events)
+	r.defects(n, run.Defects)
+	for _, k := range merge(turns, kids) {
+		n.add(k.node)
+	}
+	return n
+}
+
+// continues says how a run relates to an earlier one of its session.
+func (r *renderer) continues(p place) string {
+	word := ""
+	switch p.run.Continuation {
+	case "", spans.ContinuationInitial:
+		return ""
+	case spans.ContinuationDefault:
+		word = "continues"
+	case spans.ContinuationRerun:
+		word = "rerun of"
+	case spans.ContinuationBranch:
+		word = "branch of"
+	case spans.ContinuationCompaction:
+		word = "compaction of"
+	default:
+		word = Clean(string(p.run.Continuation)) + " of"
+	}
+	n := 0
+	for i, other := range p.tree.Runs {
+		if other != p.run && other.ID == p.run.ParentID && !other.Start.After(p.run.Start) {
+			n = i + 1 // the last one of that id before
+		}
+	}
+	if n == 0 {
+		return word + " another run"
+	}
+	return fmt.Sprintf("%s run %d", word, n)
+}
+
+// lastOf is the time of the last thing seen of a run.
+func lastOf(run *session.Run) time.Time {
+	last := run.Start
+	see := func(s session.Span) {
+		for _, t := range []time.Time{s.Start, s.End} {
+			if t.After(last) {
+				last = t
+			}
+		}
+	}
+	for _, t := range run.Turns {
+		see(t.Span)
+	}
+	for _, c := range allCalls(run) {
+		see(c.Span)
+	}
+	return last
+}
+
+// timed is a node with the times it is ordered by.
+type timed struct {
+	span session.Span
+	node *node
+}
+
+// merge puts others, by start, between what is ordered already.
+func merge(ordered, others []timed) []timed {
+	others = slices.Clone(others)
+	slices.SortStableFunc(others, func(a, b timed) int {
+		return cmp.Or(a.span.Start.Compare(b.span.Start), cmp.Compare(a.span.Seq, b.span.Seq))
+	})
+	var out []timed
+	for _, t := range ordered {
+		for len(others) > 0 && others[0].span.Start.Before(t.span.Start) {
+			out, others = append(out, others[0]), others[1:]
+		}
+		out = append(out, t)
+	}
+	return append(out, others...)
+}
+
+func statusSeg(s spans.RunStatus, word string) []seg {
+	if s == "" {
+		return nil
+	}
+	st := red
+	switch s {
+	case spans.RunStatusCompleted:
+		st = green
+	case spans.RunStatusOpen:
+		st = yellow
+	}
+	segs := []seg{{" · ", dim}, {Clean(string(s)), st}}
+	if word != "" && !strings.EqualFold(word, string(s)) {
+		segs = append(segs, seg{" (" + Clean(word) + ")", dim})
+	}
+	return segs
+}
