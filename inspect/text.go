@@ -194,7 +194,7 @@ func (r *renderer) footer(roots []*node) {
 	case !r.said:
 		notes = append(notes, "No word of what was said is here: it was not captured. `send --capture content` and WithCapture do.")
 	case r.d.cutAt != "" && r.o.Turn == nil:
-		notes = append(notes, "… text is cut; a turn alone is shown whole: show "+r.d.cutAt)
+		notes = append(notes, "… cut here, whole with: show "+r.d.cutAt)
 	}
 	if len(notes) > 0 {
 		r.d.blank()

@@ -193,7 +193,7 @@ func TestTurnWhole(t *testing.T) {
 	run := &session.Run{Span: span(0, 1), ID: "r", Turns: []*session.Turn{turn}}
 	tree := inspect.Tree{Session: &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run}}, Blocks: blocks}
 	all := render(t, tree, inspect.Options{Width: 80})
-	if strings.Contains(all, "last0!") || !strings.Contains(all, "and 12 more messages") || !strings.Contains(all, "shown whole: show s/@1/0") {
+	if strings.Contains(all, "last0!") || !strings.Contains(all, "and 12 more messages") || !strings.Contains(all, "cut here, whole with: show s/@1/0") {
 		t.Errorf("a session shows what fits:\n%s", all)
 	}
 	whole := render(t, tree, inspect.Options{Width: 80, Run: run, Turn: turn})

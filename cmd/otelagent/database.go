@@ -66,6 +66,8 @@ func (f *dbFlags) open(ctx context.Context) (*database, error) {
 		return nil, fmt.Errorf("there is no database %s\nRun 'otelagent up' and send spans to it, or 'otelagent send --db %s FILE', or name another one with --db", path, path)
 	} else if err != nil {
 		return nil, err
+	} else if info.Size() == 0 { // which SQLite would make one of
+		return nil, fmt.Errorf("%s is empty, want the file of a database", path)
 	}
 	db := &database{path: path, tenant: f.tenant}
 	if st, err := sqlitestore.Open(ctx, dsn); err == nil {
