@@ -13,6 +13,7 @@ const maxIDList = 1024
 type Compacting struct {
 	handle
 	scope scope
+	kind  string
 }
 
 // StartCompaction starts a compaction in the turn and returns a context for what it does. An empty kind is summary.
@@ -32,25 +33,24 @@ func (r *Run) StartCompaction(ctx context.Context, c Compaction) (context.Contex
 }
 
 func (p place) startCompaction(ctx context.Context, c *Compaction) (context.Context, *Compacting) {
-	h := &Compacting{}
+	h := &Compacting{kind: cleanName(string(c.Kind))}
+	if h.kind == "" {
+		h.kind = string(spans.CompactionKindSummary)
+	}
 	a := startAttrs(p.origin)
 	p.under(&h.handle, a)
-	kind := cleanName(string(c.Kind))
-	if kind == "" {
-		kind = string(spans.CompactionKindSummary)
-	}
 	// Its start is part of its address, so it must be the one of the span.
 	at := c.Start.now()
 	start := startText(at.Time)
-	a.kv = append(a.kv, spans.CompactionKindKeyKey.String(kind))
+	a.kv = append(a.kv, spans.CompactionKindKeyKey.String(h.kind))
 	a.name(spans.CompactionTriggerKey, c.Trigger)
 	a.known(spans.CompactionMessagesBeforeKey, c.MessagesBefore)
 	a.known(spans.CompactionInputTokensKey, c.InputTokens)
 	p.run.mu.Lock()
-	n := p.run.compactions.next(kind + " " + start)
+	n := p.run.compactions.next(h.kind + " " + start)
 	p.run.mu.Unlock()
 	a.count(spans.OrdinalKey, n)
-	ctx = h.begin(ctx, p.handle, &kindCompaction, at, a, seed{turn: p.turn, call: kind, ordinal: n, at: start})
+	ctx = h.begin(ctx, p.handle, &kindCompaction, at, a, seed{turn: p.turn, call: h.kind, ordinal: n, at: start})
 	p.started(&h.handle, &p.counts.compactions)
 	h.scope = scope{Context: ctx, span: &h.handle, run: p.run}
 	return &h.scope, h

@@ -13,7 +13,8 @@ type Event interface {
 // Meta is what all events share.
 type Meta struct {
 	// Session and Run address the run the event belongs to, as the producer named them. Session may be empty where the
-	// wire names it only at a run's start. Loops reuse run ids: the run meant is the one that is open.
+	// wire names it only at a run's start. Loops reuse run ids: the run meant is the one that is open, the last to start of
+	// several.
 	Session, Run string
 	// Time is what the producer stated; zero for an untimed event.
 	Time time.Time
@@ -33,13 +34,14 @@ type (
 		Meta
 		RunInfo
 	}
-	// RunEnded ends a run. Without an open run of that id it makes one whose start was not seen.
+	// RunEnded ends a run. Without an open run of that id it makes one whose start was not seen, or, with status vetoed, one
+	// that never began.
 	RunEnded struct {
 		Meta
 		RunResult
 	}
-	// GroupStarted begins a parallel group. Runs that start while it is open belong to it: its members by id, one
-	// other run without a parent as its judge.
+	// GroupStarted begins a parallel group. Runs that start while it is open belong to it: its members by id, and as its judge
+	// the first other run without a parent that starts when those members that started are over.
 	GroupStarted struct {
 		Meta
 		GroupInfo
@@ -93,7 +95,8 @@ type (
 		Type string
 		Body []byte
 	}
-	// ToolEnded ends a tool call. Without an open call of that id it makes one.
+	// ToolEnded ends a tool call, of several open ones of that id the last to start, by name if names differ. Without an open
+	// call of that id it makes one.
 	ToolEnded struct {
 		Meta
 		CallID, Name string
@@ -104,7 +107,8 @@ type (
 		Meta
 		Compaction
 	}
-	// CompactionEnded ends the open compaction of its run; without one, Compaction tells of a whole one.
+	// CompactionEnded ends the open compaction of its run, if that is of its kind or it names none; else Compaction tells of
+	// a whole one.
 	CompactionEnded struct {
 		Meta
 		Compaction

@@ -15,33 +15,50 @@ const (
 	maxOpenRuns   = 4096
 	maxOpenGroups = 256
 	maxOpenTools  = 1024 // of one run
+	maxEnded      = 256
 )
 
 // Recorder turns the events of any number of runs into spans, by driving the handles of a Tracer. The nil Recorder does
 // nothing. Safe for concurrent use; the events of one run must come in their order.
 //
-// Limits: 4,096 open runs and 256 open groups, and 1,024 open tool calls a run; beyond them the oldest is ended by us.
+// What comes for a run that has ended is late: it is counted as lost and changes nothing, unless it begins something, which
+// only another run of that id can have done.
+//
+// Limits: 4,096 open runs and 256 open groups, and 1,024 open tool calls a run; beyond them the oldest is ended by us. The last
+// 256 runs that ended are known as such.
 type Recorder struct {
 	tracer *Tracer
 
 	mu     sync.Mutex
 	closed bool
-	open   map[string]*openRun // by run id
-	order  []*openRun          // by start
-	groups []*openGroup        // by start
-	last   time.Time           // the latest time of any run
+	open   map[string][]*openRun // by run id, which sessions may share; by start
+	order  []*openRun            // by start
+	ended  []runName             // by end
+	groups []*openGroup          // by start
+	last   time.Time             // the latest time of any run
 	lost   int64
 }
 
+// runName is how a producer names a run. Session is empty where it is not told.
+type runName struct{ session, id string }
+
+// is reports whether two names may be of one run.
+func (n runName) is(other runName) bool {
+	return n.id == other.id && (n.session == other.session || n.session == "" || other.session == "")
+}
+
+func (m *Meta) name() runName { return runName{m.Session, m.Run} }
+
 // openRun is a run whose end was not seen yet.
 type openRun struct {
-	id, session string
-	ctx         context.Context
-	run         *Run
-	clock       clock
-	turn        *openTurn
-	tools       []*openTool // by start
-	compaction  *Compacting
+	runName
+	ctx        context.Context
+	run        *Run
+	group      *openGroup // that it is a member or the judge of, or nil
+	clock      clock
+	turn       *openTurn
+	tools      []*openTool // by start
+	compaction *Compacting
 }
 
 type openTurn struct {
@@ -50,10 +67,10 @@ type openTurn struct {
 }
 
 type openTool struct {
-	id    string
-	ctx   context.Context
-	tool  *Tool
-	start time.Time
+	id, name string
+	ctx      context.Context
+	tool     *Tool
+	start    time.Time
 	// ended is the result of a call that is over at a time yet to be learned from its message; nil before.
 	ended *ToolResult
 }
@@ -61,7 +78,7 @@ type openTool struct {
 // NewRecorder returns a Recorder that writes with t. It never fails and never returns nil; with a nil Tracer it does
 // nothing.
 func NewRecorder(t *Tracer) *Recorder {
-	return &Recorder{tracer: t, open: make(map[string]*openRun)}
+	return &Recorder{tracer: t, open: make(map[string][]*openRun)}
 }
 
 // Record takes one event. It keeps nothing of it. A run is started as a child of the span in ctx as [Tracer.StartRun] does
@@ -110,7 +127,7 @@ func (r *Recorder) Close(context.Context) {
 	r.open, r.order, r.groups = nil, nil, nil
 }
 
-// Lost returns how many events had no place: they named no run, and none was open.
+// Lost returns how many events had no place: they named no run and none was open, or they named one that had ended.
 func (r *Recorder) Lost() int64 {
 	if r == nil {
 		return 0
@@ -128,16 +145,15 @@ func (r *Recorder) runStarted(ctx context.Context, ev *RunStarted) {
 	if info.SessionID == "" {
 		info.SessionID = ev.Session
 	}
-	if o := r.open[info.ID]; o != nil {
-		r.close(o)
+	o := &openRun{runName: runName{info.SessionID, info.ID}}
+	if old := r.find(o.runName); old != nil {
+		r.close(old)
 	}
-	o := &openRun{id: info.ID, session: info.SessionID}
 	o.clock.last = r.floor(&ev.Meta)
 	at := o.clock.at(&ev.Meta, time.Time{})
 	info.Start = stated(info.Start, at)
-	if g := r.groupOf(&info); g != nil {
-		ctx = g.ctx
-		g.clock.seen(info.Start.Time)
+	if o.group = r.groupOf(&info); o.group != nil {
+		ctx = o.group.ctx
 	} else if parent := r.spawner(&info); parent != nil {
 		ctx = parent.ctx
 	}
@@ -151,9 +167,23 @@ func (r *Recorder) start(ctx context.Context, o *openRun, info RunInfo) {
 		r.close(r.order[0])
 	}
 	o.ctx, o.run = r.tracer.StartRun(ctx, info)
-	r.open[o.id] = o
+	r.open[o.id] = append(r.open[o.id], o)
 	r.order = append(r.order, o)
+	r.ended = slices.DeleteFunc(r.ended, o.is)
 }
+
+// find returns the open run of that name, the last to start of several, or nil.
+func (r *Recorder) find(n runName) *openRun {
+	for _, o := range slices.Backward(r.open[n.id]) {
+		if o.is(n) {
+			return o
+		}
+	}
+	return nil
+}
+
+// late reports whether the run of that name has ended, as its loop told. It is only asked where no such run is open.
+func (r *Recorder) late(n runName) bool { return slices.ContainsFunc(r.ended, n.is) }
 
 // floor is the time that an untimed first event of a run is known not to precede.
 func (r *Recorder) floor(m *Meta) time.Time {
@@ -168,7 +198,11 @@ func (r *Recorder) spawner(info *RunInfo) *openTool {
 	if info.Continuation != "" && info.Continuation != spans.ContinuationInitial {
 		return nil
 	}
-	parent := r.open[info.ParentID]
+	session := info.ParentSessionID
+	if session == "" {
+		session = info.SessionID
+	}
+	parent := r.find(runName{session, info.ParentID})
 	if info.ParentID == "" || parent == nil {
 		return nil
 	}
@@ -187,12 +221,14 @@ func (r *Recorder) spawner(info *RunInfo) *openTool {
 
 func (r *Recorder) runEnded(ctx context.Context, ev *RunEnded) {
 	res := ev.RunResult
-	o := r.open[ev.Run]
+	o := r.find(ev.name())
 	if o == nil {
-		if vetoed(&res) {
-			res.Status = spans.RunStatusVetoed
+		vetoed := res.Status == spans.RunStatusVetoed // an end is all that there is of such a run
+		if !vetoed && r.late(ev.name()) {
+			r.lost++
+			return
 		}
-		o = r.infer(ctx, &ev.Meta, time.Time{}, res.Status != spans.RunStatusVetoed)
+		o = r.infer(ctx, &ev.Meta, time.Time{}, !vetoed)
 	}
 	at := o.clock.at(&ev.Meta, time.Time{})
 	o.endTurn(o.clock.end())
@@ -204,24 +240,22 @@ func (r *Recorder) runEnded(ctx context.Context, ev *RunEnded) {
 	res.End = stated(res.End, at)
 	o.run.End(res)
 	r.forget(o)
-}
-
-// vetoed reports whether an end without a start is all that there was of the run.
-func vetoed(res *RunResult) bool {
-	return (res.Status == "" || res.Status == spans.RunStatusCompleted) && !res.Rejected && len(res.Messages) == 0 &&
-		(res.Usage == nil || res.Usage.normal() == normalUsage{} && res.Usage.Total == 0)
+	if len(r.ended) == maxEnded {
+		r.ended = slices.Delete(r.ended, 0, 1)
+	}
+	r.ended = append(r.ended, o.runName)
 }
 
 // infer starts a run of which the start was not seen, or which never began.
 func (r *Recorder) infer(ctx context.Context, m *Meta, inside time.Time, inferred bool) *openRun {
-	o := &openRun{id: m.Run, session: m.Session}
+	o := &openRun{runName: m.name()}
 	o.clock.last = r.floor(m)
 	c := o.clock
 	r.start(ctx, o, RunInfo{SessionID: m.Session, ID: m.Run, Start: c.at(m, inside), Inferred: inferred})
 	return o
 }
 
-// inRun takes an event that belongs to an open run; where there is none, one is inferred.
+// inRun takes an event that belongs to an open run; where there is none, one is inferred, unless the event is late.
 func (r *Recorder) inRun(ctx context.Context, ev Event) {
 	m, inside := ev.meta(), timeInside(ev)
 	if m.Run == "" {
@@ -235,18 +269,34 @@ func (r *Recorder) inRun(ctx context.Context, ev Event) {
 		}
 		return
 	}
-	o := r.open[m.Run]
+	o := r.find(m.name())
 	if o == nil {
+		if !begins(ev) && r.late(m.name()) {
+			r.lost++
+			return
+		}
 		o = r.infer(ctx, m, inside, true)
 	}
 	o.take(ev, o.clock.at(m, inside))
 	r.seen(o)
 }
 
-// seen moves the time of the whole input on to that of a run.
+// begins reports whether the event begins something, as late ones do not.
+func begins(ev Event) bool {
+	switch ev.(type) {
+	case *TurnStarted, *RequestPrepared, *ToolStarted, *CompactionStarted:
+		return true
+	}
+	return false
+}
+
+// seen moves the time of the whole input on to that of a run, and that of its group.
 func (r *Recorder) seen(o *openRun) {
 	if o.clock.last.After(r.last) {
 		r.last = o.clock.last
+	}
+	if o.group != nil {
+		o.group.clock.seen(o.clock.last)
 	}
 }
 
@@ -267,6 +317,7 @@ func (r *Recorder) homeless(m *Meta, typ string, body []byte) {
 	for _, o := range slices.Backward(r.order) {
 		if m.Session == "" || m.Session == o.session {
 			o.note(typ, body, o.clock.at(m, time.Time{}))
+			r.seen(o)
 			return
 		}
 	}
@@ -287,8 +338,11 @@ func (r *Recorder) close(o *openRun) {
 
 func (r *Recorder) forget(o *openRun) {
 	r.seen(o)
-	delete(r.open, o.id)
-	r.order = slices.DeleteFunc(r.order, func(x *openRun) bool { return x == o })
+	same := func(x *openRun) bool { return x == o }
+	if r.open[o.id] = slices.DeleteFunc(r.open[o.id], same); len(r.open[o.id]) == 0 {
+		delete(r.open, o.id)
+	}
+	r.order = slices.DeleteFunc(r.order, same)
 }
 
 // stated returns at unless the producer's own moment is known.
@@ -328,7 +382,7 @@ func (o *openRun) take(ev Event, at Moment) {
 		call.Start = stated(call.Start, at)
 		o.startTool(call)
 	case *ToolProgressed:
-		if t := o.tool(ev.CallID); t != nil {
+		if t := o.running(ev.CallID, ev.Name); t != nil {
 			t.tool.Progress(ev.Type, ev.Body, at)
 		} else {
 			o.note(ev.Type, ev.Body, at)
@@ -339,7 +393,7 @@ func (o *openRun) take(ev Event, at Moment) {
 		o.endCompaction()
 		c := ev.Compaction
 		c.Start = stated(c.Start, at)
-		o.startCompaction(c)
+		o.compaction = o.startCompaction(c)
 	case *CompactionEnded:
 		o.compactionEnded(ev, at)
 	case *PermissionEvaluated:
@@ -386,7 +440,7 @@ func (o *openRun) endTurn(at Moment) {
 }
 
 func (o *openRun) messageAdded(ev *MessageAdded, at Moment) {
-	if t := o.tool(ev.ToolCallID); t != nil && t.ended != nil {
+	if t := o.answered(ev.ToolCallID); t != nil {
 		end := Moment{Time: ev.Message.Time, Source: spans.TimeSourceMessage}
 		if end.Time.Before(t.start) { // also when the message has none
 			end = at
@@ -401,13 +455,10 @@ func (o *openRun) messageAdded(ev *MessageAdded, at Moment) {
 }
 
 func (o *openRun) startTool(call ToolCall) *openTool {
-	if t := o.tool(call.ID); t != nil {
-		o.closeTool(t)
-	}
 	if len(o.tools) == maxOpenTools {
 		o.closeTool(o.tools[0])
 	}
-	t := &openTool{id: call.ID, start: call.Start.Time}
+	t := &openTool{id: call.ID, name: call.Name, start: call.Start.Time}
 	if o.turn != nil {
 		t.ctx, t.tool = o.turn.turn.StartTool(o.turn.ctx, call)
 	} else {
@@ -417,10 +468,25 @@ func (o *openRun) startTool(call ToolCall) *openTool {
 	return t
 }
 
-// tool returns the open call of that id, nil when there is none.
-func (o *openRun) tool(id string) *openTool {
+// running returns the call of that id whose end was not told; nil when there is none. Where loops use an id again before its
+// call is over, it is the last to start, of those with that name if there are any.
+func (o *openRun) running(id, name string) (found *openTool) {
+	for _, t := range slices.Backward(o.tools) {
+		switch {
+		case t.id != id || t.ended != nil:
+		case t.name == name:
+			return t
+		case found == nil:
+			found = t
+		}
+	}
+	return found
+}
+
+// answered returns the first call of that id which is over at a time yet to be learned; nil when there is none.
+func (o *openRun) answered(id string) *openTool {
 	for _, t := range o.tools {
-		if t.id == id {
+		if t.id == id && t.ended != nil {
 			return t
 		}
 	}
@@ -428,11 +494,7 @@ func (o *openRun) tool(id string) *openTool {
 }
 
 func (o *openRun) toolEnded(ev *ToolEnded, at Moment) {
-	t := o.tool(ev.CallID)
-	if t != nil && t.ended != nil { // the id is used again, without a start
-		o.finish(t, t.ended.End)
-		t = nil
-	}
+	t := o.running(ev.CallID, ev.Name)
 	if t == nil {
 		start := at
 		if start.Source != "" {
@@ -448,6 +510,9 @@ func (o *openRun) toolEnded(ev *ToolEnded, at Moment) {
 		return
 	}
 	res.Result = bytes.Clone(res.Result)
+	if res.Truncated != nil {
+		res.Truncated = new(*res.Truncated)
+	}
 	t.ended = &res
 }
 
@@ -479,18 +544,20 @@ func (o *openRun) drop(t *openTool) {
 	o.tools = slices.DeleteFunc(o.tools, func(x *openTool) bool { return x == t })
 }
 
-func (o *openRun) startCompaction(c Compaction) *Compacting {
+func (o *openRun) startCompaction(c Compaction) (started *Compacting) {
 	if o.turn != nil {
-		_, o.compaction = o.turn.turn.StartCompaction(o.turn.ctx, c)
+		_, started = o.turn.turn.StartCompaction(o.turn.ctx, c)
 	} else {
-		_, o.compaction = o.run.StartCompaction(o.ctx, c)
+		_, started = o.run.StartCompaction(o.ctx, c)
 	}
-	return o.compaction
+	return started
 }
 
 func (o *openRun) compactionEnded(ev *CompactionEnded, at Moment) {
 	c := o.compaction
-	if c == nil {
+	if c != nil && (ev.Kind == "" || c.kind == cleanName(string(ev.Kind))) {
+		o.compaction = nil
+	} else {
 		whole := ev.Compaction
 		whole.Start = stated(whole.Start, at)
 		c = o.startCompaction(whole)
@@ -498,7 +565,6 @@ func (o *openRun) compactionEnded(ev *CompactionEnded, at Moment) {
 	res := ev.CompactionResult
 	res.End = stated(res.End, at)
 	c.End(res)
-	o.compaction = nil
 }
 
 func (o *openRun) endCompaction() {
@@ -514,7 +580,7 @@ func (o *openRun) permission(ev *PermissionEvaluated, at Moment) {
 		start.Time = start.Time.Add(-e.Wait)
 	}
 	e.Start = stated(e.Start, start)
-	switch t := o.tool(e.CallID); {
+	switch t := o.running(e.CallID, e.Tool); {
 	case t != nil && e.CallID != "":
 		t.tool.Permission(t.ctx, e)
 	case o.turn != nil:

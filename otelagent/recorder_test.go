@@ -75,7 +75,7 @@ func TestEndWithoutStart(t *testing.T) {
 		status spans.RunStatus
 		defect bool
 	}{
-		{"vetoed", otelagent.RunResult{Usage: &otelagent.Usage{}}, spans.RunStatusVetoed, false},
+		{"vetoed", otelagent.RunResult{Status: spans.RunStatusVetoed}, spans.RunStatusVetoed, false},
 		{"completed", otelagent.RunResult{Usage: usage}, spans.RunStatusCompleted, true},
 		{"rejected", otelagent.RunResult{Rejected: true}, spans.RunStatusRejected, true},
 		{"failed", otelagent.RunResult{Status: spans.RunStatusError}, spans.RunStatusError, true},
@@ -241,5 +241,163 @@ func TestOpenRunsAreBounded(t *testing.T) {
 	rec.Close(t.Context())
 	if n := len(p.Batch().Rows); n != 4096+10 {
 		t.Errorf("%d runs in all", n)
+	}
+}
+
+// in addresses a run at so many milliseconds; negative: untimed.
+func in(session, run string, ms int) otelagent.Meta {
+	m := meta(ms)
+	m.Session, m.Run = session, run
+	return m
+}
+
+func TestLateEventsMakeNoRun(t *testing.T) {
+	usage := &otelagent.Usage{Input: 1}
+	p := agenttest.New(t)
+	rec := otelagent.NewRecorder(p.Tracer())
+	late := []otelagent.Event{
+		&otelagent.ToolProgressed{Meta: meta(-1), CallID: "c", Type: "progress"},
+		&otelagent.Other{Meta: meta(30), Type: "heartbeat"},
+		&otelagent.ToolEnded{Meta: meta(31), CallID: "c"},
+		&otelagent.TurnEnded{Meta: meta(32)},
+		&otelagent.RunEnded{Meta: meta(33), RunResult: otelagent.RunResult{Usage: usage}},
+	}
+	for _, ev := range append([]otelagent.Event{started(0), turnStarted(1, 0),
+		&otelagent.RunEnded{Meta: meta(20), RunResult: otelagent.RunResult{Usage: usage}}}, late...) {
+		rec.Record(t.Context(), ev)
+	}
+	if rec.Lost() != int64(len(late)) {
+		t.Errorf("%d events lost, want %d", rec.Lost(), len(late))
+	}
+	rec.Close(t.Context())
+	s := p.Session()
+	if len(s.Runs) != 1 || s.Runs[0].Status != spans.RunStatusCompleted || !s.Runs[0].End.Equal(stamp(20)) {
+		t.Errorf("runs %+v", s.Runs)
+	}
+}
+
+func TestLateEventsAreNotABeginning(t *testing.T) {
+	s := recorded(t, started(0), ended(20), turnStarted(30, 0), ended(40),
+		&otelagent.RunEnded{Meta: meta(50), RunResult: otelagent.RunResult{Status: spans.RunStatusVetoed}}).Session()
+	if len(s.Runs) != 3 || !hasDefect(s.Runs[1].Defects, spans.DefectStartNotSeen) || s.Runs[2].Status != spans.RunStatusVetoed {
+		t.Errorf("runs %+v: want one, one of which the start was not seen, and one that never began", s.Runs)
+	}
+}
+
+func TestOneRunIDInTwoSessions(t *testing.T) {
+	all := recorded(t,
+		&otelagent.RunStarted{Meta: in("a", "1", 0)}, &otelagent.RunStarted{Meta: in("b", "1", 1)},
+		&otelagent.TurnStarted{Meta: in("a", "1", 2)}, &otelagent.TurnStarted{Meta: in("b", "1", 3)},
+		&otelagent.TurnEnded{Meta: in("b", "1", 4)}, &otelagent.RunEnded{Meta: in("b", "1", 5)},
+		&otelagent.TurnEnded{Meta: in("", "1", 6)}, &otelagent.RunEnded{Meta: in("a", "1", 7)}).Sessions()
+	if len(all) != 2 {
+		t.Fatalf("%d sessions, want 2", len(all))
+	}
+	for i, end := range []int{7, 5} {
+		s := all[i]
+		if len(s.Runs) != 1 || s.Runs[0].Status != spans.RunStatusCompleted || len(s.Runs[0].Turns) != 1 || !s.Runs[0].End.Equal(stamp(end)) {
+			t.Errorf("session %s: runs %+v", s.ID, s.Runs)
+		}
+	}
+}
+
+func TestJudgeIsWhoComesAfterTheMembers(t *testing.T) {
+	group := &otelagent.GroupStarted{Meta: in("s", "", 0), GroupInfo: otelagent.GroupInfo{Members: []string{"m1", "m2"}}}
+	start := func(run string, ms int) otelagent.Event { return &otelagent.RunStarted{Meta: in("s", run, ms)} }
+	end := func(run string, ms int) otelagent.Event { return &otelagent.RunEnded{Meta: in("s", run, ms)} }
+	s := recorded(t, start("before", 0), group, start("early", 1), end("early", 2), start("m1", 2), start("m2", 3), end("m1", 4),
+		start("sub", 5), end("sub", 6), end("m2", 7), start("judge", 8), end("judge", 9), start("after", 10),
+		&otelagent.GroupEnded{Meta: in("s", "", 20), GroupResult: otelagent.GroupResult{SelectedID: "m2"}}).Session()
+	want := map[string]spans.GroupRole{"m1": spans.GroupRoleMember, "m2": spans.GroupRoleMember, "judge": spans.GroupRoleJudge}
+	for _, r := range s.Runs {
+		if r.GroupRole != want[r.ID] {
+			t.Errorf("%s is %q to the group, want %q", r.ID, r.GroupRole, want[r.ID])
+		}
+	}
+}
+
+func TestGroupIsClosedAtTheLastTimeOfItsRuns(t *testing.T) {
+	s := recorded(t, &otelagent.GroupStarted{Meta: in("s", "", 0), GroupInfo: otelagent.GroupInfo{Members: []string{"m"}}},
+		&otelagent.RunStarted{Meta: in("s", "m", 1)}, &otelagent.TurnStarted{Meta: in("s", "m", 50)}).Session()
+	if g := s.Groups[0]; g.Known != spans.KnownClosed || !g.End.Equal(stamp(50)) {
+		t.Errorf("the group ends at %v (%s), want %v", g.End, g.Known, stamp(50))
+	}
+}
+
+func TestOneCallIDOpenTwice(t *testing.T) {
+	start := func(name string, ms int) otelagent.Event {
+		return &otelagent.ToolStarted{Meta: meta(ms), ToolCall: otelagent.ToolCall{ID: "c", Name: name}}
+	}
+	end := func(name string, ms int) otelagent.Event {
+		return &otelagent.ToolEnded{Meta: meta(ms), CallID: "c", Name: name}
+	}
+	for _, tt := range []struct {
+		name   string
+		events []otelagent.Event
+		ends   []int // of the calls by start; negative: closed
+	}{
+		{"by name", []otelagent.Event{start("read", 2), start("write", 3), end("read", 4), end("write", 5)}, []int{4, 5}},
+		{"by name, other order", []otelagent.Event{start("read", 2), start("write", 3), end("write", 4), end("read", 5)}, []int{5, 4}},
+		{"of one name", []otelagent.Event{start("read", 2), start("read", 3), end("read", 4), end("read", 5)}, []int{5, 4}},
+		{"of which one has no end", []otelagent.Event{start("read", 2), start("read", 3), end("read", 4)}, []int{-6, 4}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			events := append([]otelagent.Event{started(0), turnStarted(1, 0)}, tt.events...)
+			run := recorded(t, append(events, &otelagent.TurnEnded{Meta: meta(6)}, ended(7))...).Session().Runs[0]
+			calls := run.Turns[0].ToolCalls
+			if len(calls) != len(tt.ends) || len(run.Defects) > 0 {
+				t.Fatalf("calls %+v, defects %v", calls, run.Defects)
+			}
+			for i, end := range tt.ends {
+				known := spans.KnownObserved
+				if end < 0 {
+					end, known = -end, spans.KnownClosed
+				}
+				if c := calls[i]; !c.End.Equal(stamp(end)) || c.Known != known {
+					t.Errorf("call %d ends at %v (%s), want %v (%s)", i, c.End, c.Known, stamp(end), known)
+				}
+			}
+		})
+	}
+}
+
+func TestCompactionEndsThatOfItsKind(t *testing.T) {
+	turn := recorded(t, started(0), turnStarted(1, 0),
+		&otelagent.CompactionStarted{Meta: meta(2), Compaction: otelagent.Compaction{Kind: spans.CompactionKindSummary}},
+		&otelagent.CompactionEnded{Meta: meta(3), Compaction: otelagent.Compaction{Kind: spans.CompactionKindPrune},
+			CompactionResult: otelagent.CompactionResult{TokensGone: 5}},
+		&otelagent.CompactionEnded{Meta: meta(4), CompactionResult: otelagent.CompactionResult{OutputTokens: 7}},
+		&otelagent.TurnEnded{Meta: meta(5)}, ended(6)).Session().Runs[0].Turns[0]
+	c := turn.Compactions
+	if len(c) != 2 || c[0].Kind != spans.CompactionKindSummary || !c[0].End.Equal(stamp(4)) ||
+		c[1].Kind != spans.CompactionKindPrune || !c[1].Start.Equal(stamp(3)) {
+		t.Errorf("compactions %+v", c)
+	}
+}
+
+func TestRunOfTwoFilesLeavesNoGap(t *testing.T) {
+	run := func(id string, ms int) []otelagent.Event {
+		return []otelagent.Event{&otelagent.RunStarted{Meta: in("s", id, ms)}, &otelagent.RunEnded{Meta: in("s", id, ms+1)}}
+	}
+	var events []otelagent.Event
+	for range 2 {
+		events = append(append(events, run("a", 0)...), run("b", 2)...)
+	}
+	s := recorded(t, events...).Session()
+	if len(s.Runs) != 2 || s.Runs[0].Ordinal != 1 || s.Runs[1].Ordinal != 2 {
+		t.Errorf("runs %+v", s.Runs)
+	}
+}
+
+func TestRecorderKeepsNoFlag(t *testing.T) {
+	p := agenttest.New(t)
+	rec := otelagent.NewRecorder(p.Tracer())
+	truncated := true
+	rec.Record(t.Context(), started(0))
+	rec.Record(t.Context(), &otelagent.ToolEnded{Meta: meta(-1), CallID: "c", ToolResult: otelagent.ToolResult{Truncated: &truncated}})
+	truncated = false
+	rec.Record(t.Context(), ended(1))
+	if c := p.Session().Runs[0].ToolCalls[0]; c.Truncated == nil || !*c.Truncated {
+		t.Errorf("truncated is %v, want true", c.Truncated)
 	}
 }

@@ -12,6 +12,7 @@ import (
 type openGroup struct {
 	session string
 	members []string
+	begun   bool // a member started
 	judged  bool // its judge started
 	ctx     context.Context
 	group   *Group
@@ -64,28 +65,36 @@ func (r *Recorder) groupEnded(ctx context.Context, ev *GroupEnded) {
 	r.groups = slices.DeleteFunc(r.groups, func(x *openGroup) bool { return x == g })
 }
 
-// groupOf returns the group that a starting run belongs to, and says so in info: as a member by its id, or as the judge when
-// exactly one group is open in its session and the run has no parent.
+// groupOf returns the group that a starting run belongs to, and says so in info: as a member by its id, or as the judge when it
+// has no parent and exactly one group of its session waits for a judge.
 func (r *Recorder) groupOf(info *RunInfo) *openGroup {
 	var only *openGroup
-	open := 0
+	waiting := 0
 	for _, g := range slices.Backward(r.groups) {
 		if g.session != info.SessionID {
 			continue
 		}
 		if slices.Contains(g.members, info.ID) {
 			info.GroupRole = spans.GroupRoleMember
+			g.begun = true
 			return g
 		}
-		only = g
-		open++
+		if g.begun && !g.judged && !r.anyOpen(g) {
+			only = g
+			waiting++
+		}
 	}
-	if open != 1 || only.judged || info.ParentID != "" {
+	if waiting != 1 || info.ParentID != "" {
 		return nil
 	}
 	only.judged = true
 	info.GroupRole = spans.GroupRoleJudge
 	return only
+}
+
+// anyOpen reports whether a member is still at work: nothing can be judged before.
+func (r *Recorder) anyOpen(g *openGroup) bool {
+	return slices.ContainsFunc(g.members, func(id string) bool { return r.find(runName{g.session, id}) != nil })
 }
 
 // close ends the group for want of an end.

@@ -81,7 +81,7 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 	sc := r.span.SpanContext()
 	r.off = !sc.IsValid() || sc.Equal(above)
 	if r.recording {
-		ordinal := spans.RunOrdinalKey.Int64(t.sessions.run(r.session, r.run, sc))
+		ordinal := spans.RunOrdinalKey.Int64(t.sessions.run(r.origin, sc))
 		r.span.SetAttributes(ordinal)
 		header = append(header, ordinal)
 	}

@@ -33,9 +33,14 @@ type sessions struct {
 type sessionMemory struct {
 	id      string
 	ordinal int64
-	runs    map[string]trace.SpanContext
+	runs    map[string]rememberedRun // by id, the last of each
 	sent    map[spans.BlockID]struct{}
 	memo    map[memoKey]memo
+}
+
+type rememberedRun struct {
+	startNS, ordinal int64
+	span             trace.SpanContext
 }
 
 // memoKey names bytes seen before. The hash is seeded, since what tools return may be hostile, and long enough that two
@@ -91,17 +96,23 @@ func (s *sessions) makeRoom(m *sessionMemory) {
 	s.ids++
 }
 
-// run counts a run of session and returns its number, from 1. It remembers the run's span context.
-func (s *sessions) run(session, run string, sc trace.SpanContext) int64 {
+// run counts a run of its session and returns its number, from 1: for one told again, as by a file that is read twice, the
+// number that it had. It remembers the run's span context.
+func (s *sessions) run(o *origin, sc trace.SpanContext) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.use(session)
-	m.ordinal++
-	if m.runs == nil || len(m.runs) == maxRunsPerSession {
-		m.runs = make(map[string]trace.SpanContext)
+	m := s.use(o.session)
+	r, known := m.runs[o.run]
+	if !known || r.startNS != o.startNS {
+		m.ordinal++
+		r = rememberedRun{startNS: o.startNS, ordinal: m.ordinal}
 	}
-	m.runs[run] = sc
-	return m.ordinal
+	r.span = sc
+	if m.runs == nil || !known && len(m.runs) == maxRunsPerSession {
+		m.runs = make(map[string]rememberedRun)
+	}
+	m.runs[o.run] = r
+	return r.ordinal
 }
 
 // contextOf returns the span context of the last run of that id, invalid when it is not remembered.
@@ -109,7 +120,7 @@ func (s *sessions) contextOf(session, run string) trace.SpanContext {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e, ok := s.byID[session]; ok {
-		return e.Value.(*sessionMemory).runs[run]
+		return e.Value.(*sessionMemory).runs[run].span
 	}
 	return trace.SpanContext{}
 }

@@ -235,10 +235,10 @@ func (c *Cursor) Value() []byte {
 	return c.b[start:end:end]
 }
 
-// Known steps over the next value if it is spelled like value, and reports whether it did. Value must be an array or object
-// that a cursor passed before at this depth: it is only compared, not validated again.
+// Known steps over the next value if it is an array or object spelled like value, and reports whether it did. A cursor must
+// have passed value before at this depth: it is only compared, not validated again.
 func (c *Cursor) Known(value []byte) bool {
-	if c.Peek() == 0 || !bytes.HasPrefix(c.b[c.i:], value) {
+	if b := c.Peek(); b != '{' && b != '[' || !bytes.HasPrefix(c.b[c.i:], value) {
 		return false
 	}
 	c.i += len(value)

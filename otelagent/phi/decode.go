@@ -162,9 +162,16 @@ func (d *Decoder) get(k key) []byte {
 	return d.ev.values[k]
 }
 
-// in sets the session of m to that of its run, which is open from now on.
+// in sets the session of m to that of its run.
 func (d *Decoder) in(m *otelagent.Meta) *run {
 	r := d.runs.in(m.Run)
+	m.Session = r.session
+	return r
+}
+
+// opened is in for an event that begins something: its run is open from now on.
+func (d *Decoder) opened(m *otelagent.Meta) *run {
+	r := d.runs.opened(m.Run)
 	m.Session = r.session
 	return r
 }
@@ -176,7 +183,8 @@ func (d *Decoder) unknown(name string) {
 		m.Time, _ = parseTime(v)
 	}
 	m.Run = d.lenient(d.get(kLoopID))
-	if m.Session = d.lenient(d.get(kSessionID)); m.Session == "" && m.Run != "" {
+	m.Session = d.lenient(d.get(kSessionID))
+	if m.Run != "" && (m.Session == "" || d.runs.find(m.Run) != nil) {
 		m.Session = d.runs.sessionOf(m.Run)
 	}
 	d.emitOther(m, name, d.ev.raw)
@@ -442,7 +450,7 @@ func (d *Decoder) turnStart(f *fields, m otelagent.Meta) {
 	default:
 		e.Trigger = spans.Trigger(word)
 	}
-	r := d.in(&m)
+	r := d.opened(&m)
 	r.endTurn()
 	r.turn, r.turnIndex = true, e.Index
 	e.Meta = m
@@ -489,13 +497,27 @@ func (d *Decoder) turnRequest(f *fields, m otelagent.Meta) {
 		}
 	}
 	e.Rest = d.rest(p.all, aligned)
-	r := d.in(&m)
-	if r.turn && index >= 0 && index != r.turnIndex {
+	r := d.opened(&m)
+	switch {
+	case !r.turn && index >= 0: // a turn whose start was not seen
+		d.turnUnderWay(m, r, index)
+	case index >= 0 && index != r.turnIndex:
 		d.keep(kTurnIndex)
 	}
 	e.Meta = m
 	d.emit(e)
 	d.emitKept(m, "TurnRequest")
+}
+
+// turnUnderWay tells of a turn whose start was not seen: it is known from m that it had started.
+func (d *Decoder) turnUnderWay(m otelagent.Meta, r *run, index int64) {
+	r.turn, r.turnIndex = true, index
+	e := &d.out.turnStarted
+	*e = otelagent.TurnStarted{Meta: m, TurnInfo: otelagent.TurnInfo{Index: index}}
+	if !m.Time.IsZero() {
+		e.Start = otelagent.Moment{Time: m.Time, Source: spans.TimeSourceBound}
+	}
+	d.emit(e)
 }
 
 // format returns the kind of a response format.
@@ -799,7 +821,9 @@ func (d *Decoder) messageEnd(f *fields, m otelagent.Meta) {
 	}
 	r := d.in(&m)
 	if msg.reply() {
-		d.noteCalls(r, msg.content)
+		if r.turn {
+			d.noteCalls(r, msg.content)
+		}
 		e := &d.out.replyReceived
 		*e = otelagent.ReplyReceived{Meta: m, Message: d.messageOf(msg)}
 		d.emit(e)
@@ -818,7 +842,7 @@ func (d *Decoder) messageEnd(f *fields, m otelagent.Meta) {
 	d.emitKept(m, "MessageEnd")
 }
 
-// noteCalls remembers the tool calls of an assistant message.
+// noteCalls remembers the tool calls of an assistant message of the open turn.
 func (d *Decoder) noteCalls(r *run, content []byte) {
 	c := rawjson.NewCursor(content, maxDepth)
 	for c.Open('['); c.More(']'); {
@@ -843,8 +867,9 @@ func (d *Decoder) noteCalls(r *run, content []byte) {
 			continue
 		}
 		if id := d.lenient(id); id != "" {
-			call := r.call(id)
-			call.asked, call.name, call.args = true, d.lenient(name), bytes.Clone(args)
+			if call := r.call(id); call != nil {
+				call.asked, call.name, call.args = true, d.lenient(name), bytes.Clone(args)
+			}
 		}
 	}
 }
@@ -905,10 +930,11 @@ func (d *Decoder) toolStart(f *fields, m otelagent.Meta) {
 		return
 	}
 	args := d.get(kArgs)
-	r := d.in(&m)
+	r := d.opened(&m)
 	if r.turn {
-		c := r.call(id)
-		c.started, c.nullStart = true, args != nil && args[0] == 'n'
+		if c := r.call(id); c != nil {
+			c.started, c.nullStart = true, args != nil && args[0] == 'n'
+		}
 	}
 	d.out.toolStarted = otelagent.ToolStarted{Meta: m, ToolCall: otelagent.ToolCall{ID: id, Name: name, Args: args}}
 	d.emit(&d.out.toolStarted)
@@ -966,10 +992,10 @@ func (d *Decoder) toolEnd(f *fields, m otelagent.Meta) {
 		d.runs.last = r
 	}
 	d.emitKept(m, "ToolExecutionEnd")
+	c := r.calls[id]
 	if isError != nil && *isError {
 		e.Outcome = spans.OutcomeError
 		e.Error = contentText(content)
-		c := r.calls[id]
 		switch {
 		case e.Error == textSkipped && (c == nil || !c.started || c.nullStart):
 			e.Outcome = spans.OutcomeSkipped
@@ -985,6 +1011,9 @@ func (d *Decoder) toolEnd(f *fields, m otelagent.Meta) {
 			e.Outcome = spans.OutcomeDenied
 			d.emitPermission(m, otelagent.PermissionEvaluation{Tool: name, CallID: id, Source: sourceConfirm, Reason: e.Error})
 		}
+	}
+	if c != nil {
+		c.started = true // its start may be on a line that could not be read
 	}
 	e.Meta = m
 	d.emit(e)
@@ -1078,7 +1107,7 @@ func (d *Decoder) compactionStarted(f *fields, m otelagent.Meta) {
 	if f.wrong != nil {
 		return
 	}
-	d.in(&m)
+	d.opened(&m)
 	e.Meta = m
 	d.emit(e)
 	d.emitKept(m, "CompactionStarted")

@@ -535,3 +535,115 @@ func FuzzEvents(f *testing.F) {
 		}
 	})
 }
+
+// kinds returns the types of the events that lines give, as Go spells them.
+func kinds(t *testing.T, lines ...string) []string {
+	t.Helper()
+	var got []string
+	for ev, err := range Events(strings.NewReader(strings.Join(lines, "\n"))) {
+		if err != nil {
+			got = append(got, err.Error())
+			continue
+		}
+		got = append(got, strings.TrimPrefix(fmt.Sprintf("%T", ev), "*otelagent."))
+	}
+	return got
+}
+
+func TestMessagesThatAreNone(t *testing.T) {
+	request := `{"type":"TurnRequest","loop_id":"l","turn_index":0,"payload":{"messages":[%s]}}`
+	got := kinds(t, `{"type":"TurnStart","loop_id":"l","turn_index":0}`,
+		fmt.Sprintf(request, `1`), fmt.Sprintf(request, `12`), fmt.Sprintf(request, `"a"`), fmt.Sprintf(request, `"a","b"`))
+	if want := []string{"TurnStarted", "RequestPrepared", "RequestPrepared", "RequestPrepared", "RequestPrepared"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+const (
+	replyWithCall = `{"type":"MessageEnd","loop_id":"l","message":{"role":"assistant","content":[{"type":"toolCall","id":"c","name":"bash","arguments":{}}]}}`
+	failedResult  = `{"type":"MessageEnd","loop_id":"l","message":{"role":"toolResult","content":[],"toolCallId":"c","isError":true}}`
+	toolStartLine = `{"type":"ToolExecutionStart","loop_id":"l","tool_call_id":"c","tool_name":"bash","args":{}}`
+	toolEndLine   = `{"type":"ToolExecutionEnd","loop_id":"l","tool_call_id":"c","tool_name":"bash","result":{"content":[]},"is_error":true}`
+)
+
+func TestFailureIsNoDenial(t *testing.T) {
+	turn := `{"type":"TurnStart","loop_id":"l","turn_index":0}`
+	for _, tt := range []struct {
+		name        string
+		lines, want []string
+	}{
+		{"the stream begins within a turn", []string{replyWithCall, toolStartLine, toolEndLine, failedResult},
+			[]string{"ReplyReceived", "ToolStarted", "ToolEnded", "MessageAdded"}},
+		{"the start of the call is lost", []string{turn, replyWithCall, toolEndLine, failedResult},
+			[]string{"TurnStarted", "ReplyReceived", "ToolEnded", "MessageAdded"}},
+		{"denied", []string{turn, replyWithCall, failedResult},
+			[]string{"TurnStarted", "ReplyReceived", "ToolStarted", "PermissionEvaluated", "ToolEnded", "MessageAdded"}},
+	} {
+		if got := kinds(t, tt.lines...); !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestCallsOfATurnAreBounded(t *testing.T) {
+	d := NewDecoder()
+	r := d.runs.started("l", "")
+	r.turn = true
+	for i := range 3 * maxCalls {
+		d.noteCalls(r, fmt.Appendf(nil, `[{"type":"toolCall","id":"c%d"}]`, i))
+	}
+	if len(r.calls) > maxCalls {
+		t.Errorf("%d calls are remembered", len(r.calls))
+	}
+}
+
+func TestLateLineOpensNoRun(t *testing.T) {
+	d := NewDecoder()
+	lines := []string{
+		`{"type":"AgentStart","session_id":"s","loop_id":"s.1"}`,
+		`{"type":"AgentEnd","loop_id":"s.1"}`,
+		`{"type":"ProgressMessage","loop_id":"s.1","tool_call_id":"c","tool_name":"x","text":"late"}`,
+		`{"type":"ProgressMessage","loop_id":"","tool_call_id":"c","tool_name":"x","text":"of whom?"}`,
+		`{"type":"AgentEnd","loop_id":"s.1","messages":[]}`,
+	}
+	var status spans.RunStatus
+	for ev, err := range d.Events(strings.NewReader(strings.Join(lines, "\n"))) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch ev := ev.(type) {
+		case *otelagent.Other:
+			if ev.Run != "" {
+				t.Errorf("an event without a run was put into %q", ev.Run)
+			}
+		case *otelagent.RunEnded:
+			status = ev.Status
+		}
+	}
+	if status != spans.RunStatusVetoed {
+		t.Errorf("the second end says %q, want vetoed: nothing began before it", status)
+	}
+}
+
+func TestUnknownEventIsInTheSessionOfItsRun(t *testing.T) {
+	for ev, err := range Events(strings.NewReader(`{"type":"AgentStart","session_id":"s","loop_id":"l"}` + "\n" +
+		`{"type":"New","session_id":"elsewhere","loop_id":"l"}`)) {
+		if other, ok := ev.(*otelagent.Other); ok && other.Session != "s" || err != nil {
+			t.Errorf("%+v, %v", ev, err)
+		}
+	}
+}
+
+func TestRequestTellsTheTurn(t *testing.T) {
+	request := `{"type":"TurnRequest","loop_id":"l","turn_index":7,"payload":{},"timestamp":"2026-05-25T10:00:00Z"}`
+	for ev, err := range Events(strings.NewReader(request)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		turn, ok := ev.(*otelagent.TurnStarted)
+		if !ok || turn.Index != 7 || turn.Start.Source != spans.TimeSourceBound || turn.Start.Time.IsZero() {
+			t.Errorf("%+v, want turn 7, started no later than its request", ev)
+		}
+		break
+	}
+}

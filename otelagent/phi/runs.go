@@ -31,9 +31,13 @@ type call struct {
 	nullStart bool   // its ToolExecutionStart had null arguments
 }
 
+// call returns what is remembered of a call of the open turn; nil when there is no room for it.
 func (r *run) call(id string) *call {
 	c := r.calls[id]
 	if c == nil {
+		if len(r.calls) == maxCalls {
+			return nil
+		}
 		if r.calls == nil {
 			r.calls = make(map[string]*call)
 		}
@@ -61,7 +65,11 @@ type runs struct {
 	endedRule spans.UsageRule
 }
 
-const openMost = 1024
+const (
+	openMost = 1024
+	// maxCalls bounds the tool calls of one turn that are remembered; of later ones no denial is told.
+	maxCalls = 1024
+)
 
 // find returns the run of that id that was met last, or nil.
 func (rs *runs) find(id string) *run {
@@ -93,9 +101,18 @@ func (rs *runs) started(id, session string) *run {
 	return r
 }
 
-// in returns the open run of that id; one whose start was not seen begins here.
+// in returns the run of that id that was met last, also when it has ended: what comes then is late. One whose start was not
+// seen begins here.
 func (rs *runs) in(id string) *run {
-	if r := rs.find(id); r != nil && r.open {
+	if r := rs.find(id); r != nil {
+		return r
+	}
+	return rs.started(id, rs.sessionOf(id))
+}
+
+// opened is in for what only an open run does: another run of that id began, where one has ended.
+func (rs *runs) opened(id string) *run {
+	if r := rs.in(id); r.open {
 		return r
 	}
 	return rs.started(id, rs.sessionOf(id))
