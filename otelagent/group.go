@@ -22,6 +22,7 @@ func (t *Tracer) StartGroup(ctx context.Context, info GroupInfo) (context.Contex
 	if t == nil {
 		return ctx, nil
 	}
+	ctx = orBackground(ctx)
 	in := scopeOf(ctx)
 	asRun := RunInfo{SessionID: info.SessionID}
 	madeUp := placeInSession(ctx, in, &asRun)
@@ -43,6 +44,9 @@ func (t *Tracer) StartGroup(ctx context.Context, info GroupInfo) (context.Contex
 	a.kv = append(a.kv, spans.CaptureLevelKey.String(t.config.capture.word()))
 	ctx = g.begin(ctx, t.parentOf(ctx, in, &asRun, a), &kindRun, at, a, seed{})
 	g.scope = scope{Context: ctx, span: &g.handle, group: g}
+	if in != nil {
+		g.scope.run, g.scope.tool = in.run, in.tool
+	}
 	return &g.scope, g
 }
 

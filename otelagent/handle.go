@@ -52,6 +52,7 @@ type handle struct {
 	*origin
 	span      trace.Span
 	recording bool
+	sent      bool      // recorded, and sampled: it leaves the process
 	began     time.Time // start of the span as it was stated, else zero
 	turn      string    // decimal turn index, empty outside a turn; only with derived ids
 	at        string    // start of the turn where its index does not name it; only with derived ids
@@ -75,6 +76,7 @@ const maxNotes = 32
 // begin starts the span of h with the attributes of a, which it frees, and returns the context with that span. The
 // parent is parent's span; the one in ctx when parent is nil.
 func (h *handle) begin(ctx context.Context, parent *handle, kind *spanKind, at Moment, a *attrs, id seed) context.Context {
+	ctx = orBackground(ctx)
 	if parent != nil && !sameSpan(trace.SpanContextFromContext(ctx), parent.span.SpanContext()) {
 		ctx = trace.ContextWithSpan(ctx, parent.span)
 	}
@@ -98,7 +100,16 @@ func (h *handle) begin(ctx context.Context, parent *handle, kind *spanKind, at M
 	}
 	a.free()
 	h.recording = h.span.IsRecording()
+	h.sent = h.recording && h.span.SpanContext().IsSampled()
 	h.began = at.Time
+	return ctx
+}
+
+// orBackground returns ctx, or an empty context instead of none.
+func orBackground(ctx context.Context) context.Context {
+	if ctx == nil {
+		return context.Background()
+	}
 	return ctx
 }
 
@@ -107,9 +118,9 @@ func sameSpan(a, b trace.SpanContext) bool {
 	return a.SpanID() == b.SpanID() && a.TraceID() == b.TraceID()
 }
 
-// started counts a direct child; one that is not recorded is not counted, or it would be missed.
+// started counts a direct child; one that is not sent is not counted, or it would be missed.
 func (h *handle) started(child *handle, count *int64) {
-	if child.recording {
+	if child.sent {
 		h.mu.Lock()
 		*count++
 		h.mu.Unlock()
@@ -118,7 +129,7 @@ func (h *handle) started(child *handle, count *int64) {
 
 // capturing reports whether content of this span is taken.
 func (h *handle) capturing() bool {
-	return h.recording && h.tracer.config.capture == CaptureContent
+	return h.sent && h.tracer.config.capture == CaptureContent
 }
 
 // note adds an otelagent.event. Limits: 32 a span, the rest is counted; types are cut at 128 bytes.
@@ -161,15 +172,15 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 	}
 	h.ended = true
 	at = at.sound()
+	if !h.content.empty() || !h.began.IsZero() {
+		at = at.now()
+	}
 	if !at.Time.IsZero() {
-		if start := h.start(); at.Time.Before(start) {
+		if start := h.start().Round(0); at.Time.Before(start) { // by the wall clock, as they go out
 			at.Time, at.Source = start, spans.TimeSourceBound
 		}
 	}
 	if h.recording {
-		if !h.content.empty() {
-			at = at.now()
-		}
 		h.close(at, known, a, failed)
 	}
 	if at.Time.IsZero() {

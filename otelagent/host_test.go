@@ -19,6 +19,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
+	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -313,3 +314,72 @@ func (f samplerFunc) ShouldSample(trace.SamplingParameters) trace.SamplingResult
 	return trace.SamplingResult{Decision: trace.Drop}
 }
 func (samplerFunc) Description() string { return "test" }
+
+func TestNilContext(t *testing.T) {
+	p := agenttest.New(t, otelagent.WithDerivedIDs())
+	var none context.Context
+	_, group := p.Tracer().StartGroup(none, otelagent.GroupInfo{SessionID: "s"})
+	_, run := p.Tracer().StartRun(none, otelagent.RunInfo{SessionID: "s"})
+	useEverything(none, run, group)
+	rec := otelagent.NewRecorder(p.Tracer())
+	rec.Record(none, &otelagent.RunStarted{Meta: meta(0)})
+	rec.Close(none)
+	if n := len(p.Session().Runs); n != 2 {
+		t.Errorf("%d runs, want 2", n)
+	}
+}
+
+// recordOnly records the spans it is told to, and sends none of them.
+type recordOnly struct{ send func() bool }
+
+func (s recordOnly) ShouldSample(trace.SamplingParameters) trace.SamplingResult {
+	if s.send() {
+		return trace.SamplingResult{Decision: trace.RecordAndSample}
+	}
+	return trace.SamplingResult{Decision: trace.RecordOnly}
+}
+func (recordOnly) Description() string { return "test" }
+
+func TestRecordedButNotSentTakesNoContent(t *testing.T) {
+	exp := tracetest.NewInMemoryExporter()
+	var send bool
+	p := trace.NewTracerProvider(trace.WithSyncer(exp), trace.WithSampler(recordOnly{func() bool { return send }}))
+	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p), otelagent.WithCapture(otelagent.CaptureContent))
+	for _, send = range []bool{false, true} {
+		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", Metadata: []byte(`{"k":"v"}`)})
+		kept := send
+		send = false
+		_, tool := run.StartTool(ctx, otelagent.ToolCall{ID: "c"})
+		tool.End(otelagent.ToolResult{})
+		send = kept
+		run.End(otelagent.RunResult{})
+	}
+	got := exp.GetSpans()
+	if len(got) != 1 {
+		t.Fatalf("%d spans, want 1", len(got))
+	}
+	if e := got[0].Events; len(e) == 0 || e[0].Name != spans.EventBlocks {
+		t.Errorf("the block was taken as sent by a span that never left: events %v", e)
+	}
+	if n := intOf(got[0], spans.RunOrdinalKey); n != 1 {
+		t.Errorf("ordinal %d, want 1", n)
+	}
+	if n := intOf(got[0], spans.CountToolCallsKey); n != 0 {
+		t.Errorf("%d tool calls are counted that never left", n)
+	}
+}
+
+func TestEndIsNeverBeforeStart(t *testing.T) {
+	p := agenttest.New(t)
+	future := otelagent.Moment{Time: time.Now().Add(time.Hour)}
+	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", Start: future})
+	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Start: future})
+	turn.End(otelagent.TurnResult{})
+	run.End(otelagent.RunResult{})
+	r := p.Session().Runs[0]
+	for name, s := range map[string]session.Span{"run": r.Span, "turn": r.Turns[0].Span} {
+		if s.End.Before(s.Start) || s.EndSource != spans.TimeSourceBound {
+			t.Errorf("the %s lasts from %v to %v (%s)", name, s.Start, s.End, s.EndSource)
+		}
+	}
+}

@@ -46,7 +46,8 @@ type RunInfo struct {
 	// ForkParentID is the session from which this session was forked.
 	ForkParentID string
 
-	// Config is the loop's configuration as JSON. It is content; ConfigID and API are not.
+	// Config is the loop's configuration as JSON; users and passwords are taken off its URLs. It is content; ConfigID and API
+	// are not.
 	Config        []byte
 	ConfigID, API string
 	// Metadata is what the caller attached to the run, as JSON. Content.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"regexp"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -44,9 +43,10 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 		return ctx, nil
 	}
 	r := &Run{}
+	ctx = orBackground(ctx)
 	in := scopeOf(ctx)
-	r.fillFrom(in, &info)
 	madeUp := placeInSession(ctx, in, &info)
+	info.fillFrom(in)
 	if info.ID == "" {
 		info.ID = madeUpID()
 	}
@@ -68,7 +68,7 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 	a.name(spans.RunConfigAPIKey, info.API)
 	a.yes(spans.RunInferredKey, info.Inferred)
 	if a.content && len(info.Config) > 0 {
-		a.text(spans.RunConfigKey, withoutUserinfo(info.Config))
+		a.text(spans.RunConfigKey, string(withoutUserinfo(info.Config)))
 	}
 	parent := t.parentOf(ctx, in, &info, a)
 	above := trace.SpanContextFromContext(ctx)
@@ -80,7 +80,7 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 	// Without an SDK there is no new span: what comes back is the one above, or none.
 	sc := r.span.SpanContext()
 	r.off = !sc.IsValid() || sc.Equal(above)
-	if r.recording {
+	if r.sent {
 		ordinal := spans.RunOrdinalKey.Int64(t.sessions.run(r.origin, sc))
 		r.span.SetAttributes(ordinal)
 		header = append(header, ordinal)
@@ -103,8 +103,8 @@ func (r *Run) keep(info *RunInfo) {
 	}
 }
 
-// fillFrom takes from the enclosing scope what info does not say of the run's parents.
-func (r *Run) fillFrom(in *scope, info *RunInfo) {
+// fillFrom takes from the enclosing scope what info does not say of the run's parents and group.
+func (info *RunInfo) fillFrom(in *scope) {
 	if in == nil {
 		return
 	}
@@ -112,14 +112,14 @@ func (r *Run) fillFrom(in *scope, info *RunInfo) {
 		info.ParentID = in.run.run
 	}
 	if in.run != nil && cleanID(info.ParentID) == in.run.run {
-		if info.ParentSessionID == "" && info.SessionID != "" && cleanID(info.SessionID) != in.run.session {
+		if info.ParentSessionID == "" && cleanID(info.SessionID) != in.run.session {
 			info.ParentSessionID = in.run.session
 		}
 		if info.ParentToolCallID == "" && in.tool != nil {
 			info.ParentToolCallID = in.tool.callID
 		}
 	}
-	if in.run == nil && in.group != nil && info.GroupStart.IsZero() {
+	if in.group != nil && info.GroupStart.IsZero() {
 		info.GroupStart = time.Unix(0, in.group.own.startNS)
 		if info.GroupRole == "" {
 			info.GroupRole = in.group.roleOf(info.ID)
@@ -131,12 +131,9 @@ func (r *Run) fillFrom(in *scope, info *RunInfo) {
 func placeInSession(ctx context.Context, in *scope, info *RunInfo) (madeUp bool) {
 	switch {
 	case info.SessionID != "":
-	case in != nil && in.run != nil:
-		info.SessionID = in.run.session
-		return in.run.madeUp
-	case in != nil && in.group != nil:
-		info.SessionID = in.group.session
-		return in.group.madeUp
+	case in != nil:
+		info.SessionID = in.span.session
+		return in.span.madeUp
 	default:
 		info.SessionID = baggage.FromContext(ctx).Member(string(spans.SessionIDKey)).Value()
 		if info.SessionID == "" {
@@ -236,13 +233,6 @@ func traceparent(metadata []byte) trace.SpanContext {
 	}
 	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": value})
 	return trace.SpanContextFromContext(ctx)
-}
-
-var userinfo = regexp.MustCompile(`://[^/?#\s"\\@]*@`)
-
-// withoutUserinfo returns JSON without the user names and passwords of its URLs.
-func withoutUserinfo(json []byte) string {
-	return string(userinfo.ReplaceAll(json, []byte("://")))
 }
 
 // AddMessage tells of a message that arrived outside any turn. It is reported only when the run ends without reporting its

@@ -135,9 +135,9 @@ func NewTracer(opts ...Option) *Tracer {
 type scope struct {
 	context.Context
 	span  *handle // the innermost span
-	run   *Run
-	group *Group
+	run   *Run    // the innermost run and its tool call, also around a group
 	tool  *Tool
+	group *Group // only where no run was started in it
 }
 
 type scopeKey struct{}

@@ -333,3 +333,33 @@ func TestUserinfoIsTakenOffConfig(t *testing.T) {
 		t.Errorf("config %s, want %s", got, want)
 	}
 }
+
+func TestGroupInsideAToolCall(t *testing.T) {
+	got := traced(t, nil, func(tracer *otelagent.Tracer, _ api.Tracer) {
+		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
+		ctx, tool := run.StartTool(ctx, otelagent.ToolCall{ID: "call"})
+		ctx, group := tracer.StartGroup(ctx, otelagent.GroupInfo{SessionID: "s2", Members: []string{"m"}})
+		ctx, m := tracer.StartRun(ctx, otelagent.RunInfo{ID: "m"})
+		_, sub := tracer.StartRun(ctx, otelagent.RunInfo{ID: "sub"})
+		sub.End(otelagent.RunResult{})
+		m.End(otelagent.RunResult{})
+		group.End(otelagent.GroupResult{})
+		tool.End(otelagent.ToolResult{})
+		run.End(otelagent.RunResult{})
+	})
+	for _, s := range got[spans.SpanRun] {
+		var parent, call, from, role string
+		switch strOf(s, spans.RunIDKey) {
+		case "m":
+			parent, call, from, role = "r", "call", "s", "member"
+		case "sub":
+			parent = "m"
+		default:
+			continue
+		}
+		if strOf(s, spans.SessionIDKey) != "s2" || strOf(s, spans.RunParentIDKey) != parent || strOf(s, spans.GroupRoleKeyKey) != role ||
+			strOf(s, spans.RunParentToolCallIDKey) != call || strOf(s, spans.RunParentSessionIDKey) != from {
+			t.Errorf("%s: %v", strOf(s, spans.RunIDKey), s.Attributes)
+		}
+	}
+}

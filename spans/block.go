@@ -46,7 +46,7 @@ func (id *BlockID) UnmarshalText(text []byte) error {
 		return fmt.Errorf("spans: block id of %d characters, want %d: %w", len(text), hex.EncodedLen(len(id)), ErrEncoding)
 	}
 	if _, err := hex.Decode(id[:], text); err != nil {
-		return fmt.Errorf("spans: block id: %w", errors.Join(ErrEncoding, err))
+		return fmt.Errorf("spans: block id: %w: %w", ErrEncoding, err)
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func ParseShortID(s string) (ShortID, error) {
 		return id, fmt.Errorf("spans: short block id of %d characters, want %d: %w", len(s), shortLen, ErrEncoding)
 	}
 	if _, err := base64.RawURLEncoding.Strict().Decode(id[:], []byte(s)); err != nil {
-		return ShortID{}, fmt.Errorf("spans: short block id: %w", errors.Join(ErrEncoding, err))
+		return ShortID{}, fmt.Errorf("spans: short block id: %w: %w", ErrEncoding, err)
 	}
 	return id, nil
 }

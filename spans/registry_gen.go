@@ -32,6 +32,8 @@ const (
 	EventBlocks = "otelagent.blocks"
 	// EventList: One ordered list of block references.
 	EventList = "otelagent.list"
+	// EventFact: Reserved: a fact about the session that arose later, on session.payload. A reader that does not know it leaves it.
+	EventFact = "otelagent.fact"
 	// EventOther: What the five kinds do not model: progress, partial results, unknown types. At most 32 a span; the rest is counted.
 	EventOther = "otelagent.event"
 )
@@ -114,8 +116,10 @@ const (
 	DialectKey = attribute.Key("otelagent.dialect")
 	// RunKindKeyKey (string; enum; on session.run): loop or parallel.
 	RunKindKeyKey = attribute.Key("otelagent.run.kind")
-	// RunOrdinalKey (int; number; on session.run, session.turn): Number of this run among the runs of its session in one process, from 1. A gap names a run that was lost.
+	// RunOrdinalKey (int; number; on session.run, session.turn): Number of this run among the runs of its session in one process, from 1. A gap names a run that was lost, or is still open.
 	RunOrdinalKey = attribute.Key("otelagent.run.ordinal")
+	// RunOrdinalFromKey (int, ns; number; on session.run, session.turn): Start of the run that has number 1 in that process: numbers of different processes are told apart by it.
+	RunOrdinalFromKey = attribute.Key("otelagent.run.ordinal.from")
 	// RunParentIDKey (string; id; on session.run, session.turn): Run that this one continues or was spawned by, as the loop named it.
 	RunParentIDKey = attribute.Key("otelagent.run.parent.id")
 	// RunParentSessionIDKey (string; id; on session.run, session.turn): Session of the parent run when it is another one.
@@ -234,7 +238,7 @@ const (
 	RequestMessagesKey = attribute.Key("otelagent.request.messages")
 	// RequestBytesKey (int, By; number; on session.turn): Size of the request as the loop emitted it.
 	RequestBytesKey = attribute.Key("otelagent.request.bytes")
-	// RequestDigestKey (string; content; on session.turn): SHA-256 of the request as the loop emitted it.
+	// RequestDigestKey (string; content; on session.turn): SHA-256 over the chain digests of its params and request lists: equal digests, equal requests.
 	RequestDigestKey = attribute.Key("otelagent.request.digest")
 	// PromptDigestKey (string; content; on session.turn): SHA-256 of the system prompt.
 	PromptDigestKey = attribute.Key("otelagent.prompt.digest")
@@ -621,13 +625,13 @@ type DefectCode string
 
 // Defect codes.
 const (
-	// DefectRunSpanMissing: The run's own span did not arrive; the run is inferred from its children.
+	// DefectRunSpanMissing: The run's own span has not arrived, because the run is still open or the span was lost; the run is inferred from its children.
 	DefectRunSpanMissing DefectCode = "run_span_missing"
-	// DefectRunMissing: A number is missing among the runs of the session: a run of which nothing arrived.
+	// DefectRunMissing: A number is missing among the runs of the session: a run of which nothing has arrived, because it is still open or was lost.
 	DefectRunMissing DefectCode = "run_missing"
 	// DefectGroupSpanMissing: A parallel group is known only from its members.
 	DefectGroupSpanMissing DefectCode = "group_span_missing"
-	// DefectTurnSpanMissing: The turn's own span did not arrive; the turn is inferred from its children.
+	// DefectTurnSpanMissing: The turn's own span did not arrive although its run is over; the turn is inferred from its children.
 	DefectTurnSpanMissing DefectCode = "turn_span_missing"
 	// DefectTurnsMissing: The run started more turns than arrived.
 	DefectTurnsMissing DefectCode = "turns_missing"
@@ -655,7 +659,7 @@ const (
 	DefectParentCycle DefectCode = "parent_cycle"
 	// DefectChildNotSeen: A tool call names a child run of which nothing arrived. Usual where the loop does not forward the events of sub-agents.
 	DefectChildNotSeen DefectCode = "child_not_seen"
-	// DefectEventLost: The source says that it lost events.
+	// DefectEventLost: The source says that it lost events. Reserved: no dialect says so yet.
 	DefectEventLost DefectCode = "event_lost"
 	// DefectTimeBackwards: A span ends before it starts.
 	DefectTimeBackwards DefectCode = "time_backwards"
@@ -684,7 +688,8 @@ var attributes = []Attribute{
 	{Key: RequestModelKey, Type: "string", Class: ClassName, Brief: "The model asked for."},
 	{Key: DialectKey, Type: "string", Class: ClassName, Brief: "The loop or wire this came from: phi-core, ...; absent for the Go API."},
 	{Key: RunKindKeyKey, Type: "string", Class: ClassEnum, Brief: "loop or parallel."},
-	{Key: RunOrdinalKey, Type: "int", Class: ClassNumber, Brief: "Number of this run among the runs of its session in one process, from 1. A gap names a run that was lost."},
+	{Key: RunOrdinalKey, Type: "int", Class: ClassNumber, Brief: "Number of this run among the runs of its session in one process, from 1. A gap names a run that was lost, or is still open."},
+	{Key: RunOrdinalFromKey, Type: "int", Class: ClassNumber, Brief: "Start of the run that has number 1 in that process: numbers of different processes are told apart by it."},
 	{Key: RunParentIDKey, Type: "string", Class: ClassID, Brief: "Run that this one continues or was spawned by, as the loop named it."},
 	{Key: RunParentSessionIDKey, Type: "string", Class: ClassID, Brief: "Session of the parent run when it is another one."},
 	{Key: RunParentToolCallIDKey, Type: "string", Class: ClassID, Brief: "Tool call that spawned this run."},
@@ -744,7 +749,7 @@ var attributes = []Attribute{
 	{Key: RequestFormatKey, Type: "string", Class: ClassName, Brief: "The response format asked for, in the loop's word."},
 	{Key: RequestMessagesKey, Type: "int", Class: ClassNumber, Brief: "Messages in the request."},
 	{Key: RequestBytesKey, Type: "int", Class: ClassNumber, Brief: "Size of the request as the loop emitted it."},
-	{Key: RequestDigestKey, Type: "string", Class: ClassContent, Brief: "SHA-256 of the request as the loop emitted it."},
+	{Key: RequestDigestKey, Type: "string", Class: ClassContent, Brief: "SHA-256 over the chain digests of its params and request lists: equal digests, equal requests."},
 	{Key: PromptDigestKey, Type: "string", Class: ClassContent, Brief: "SHA-256 of the system prompt."},
 	{Key: ToolsDigestKey, Type: "string", Class: ClassContent, Brief: "SHA-256 of the tool catalogue."},
 	{Key: UsageInputKey, Type: "int", Class: ClassNumber, Brief: "Input including cached tokens."},
@@ -812,10 +817,10 @@ var attributes = []Attribute{
 }
 
 var defects = []Defect{
-	{Code: DefectRunSpanMissing, Brief: "The run's own span did not arrive; the run is inferred from its children.", Observation: false},
-	{Code: DefectRunMissing, Brief: "A number is missing among the runs of the session: a run of which nothing arrived.", Observation: false},
+	{Code: DefectRunSpanMissing, Brief: "The run's own span has not arrived, because the run is still open or the span was lost; the run is inferred from its children.", Observation: true},
+	{Code: DefectRunMissing, Brief: "A number is missing among the runs of the session: a run of which nothing has arrived, because it is still open or was lost.", Observation: true},
 	{Code: DefectGroupSpanMissing, Brief: "A parallel group is known only from its members.", Observation: false},
-	{Code: DefectTurnSpanMissing, Brief: "The turn's own span did not arrive; the turn is inferred from its children.", Observation: false},
+	{Code: DefectTurnSpanMissing, Brief: "The turn's own span did not arrive although its run is over; the turn is inferred from its children.", Observation: false},
 	{Code: DefectTurnsMissing, Brief: "The run started more turns than arrived.", Observation: false},
 	{Code: DefectToolCallMissing, Brief: "A tool call that the reply asked for, or that was counted, did not arrive.", Observation: false},
 	{Code: DefectCompactionMissing, Brief: "More compactions were counted than arrived.", Observation: false},
@@ -829,6 +834,6 @@ var defects = []Defect{
 	{Code: DefectStartNotSeen, Brief: "The end of a run arrived without its start.", Observation: false},
 	{Code: DefectParentCycle, Brief: "Runs name each other as parents; the link was cut.", Observation: false},
 	{Code: DefectChildNotSeen, Brief: "A tool call names a child run of which nothing arrived. Usual where the loop does not forward the events of sub-agents.", Observation: true},
-	{Code: DefectEventLost, Brief: "The source says that it lost events.", Observation: false},
+	{Code: DefectEventLost, Brief: "The source says that it lost events. Reserved: no dialect says so yet.", Observation: false},
 	{Code: DefectTimeBackwards, Brief: "A span ends before it starts.", Observation: false},
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -209,6 +210,9 @@ func spanLimits() sdktrace.SpanLimits {
 
 func (c *config) resource(ctx context.Context) (*resource.Resource, error) {
 	var own []attribute.KeyValue
+	if !utf8.ValidString(c.service) || !utf8.ValidString(c.tenant) { // no batch could be sent
+		return nil, errors.New("otelsetup: service name or tenant is not UTF-8")
+	}
 	if c.service != "" {
 		own = append(own, attribute.String("service.name", c.service))
 	}

@@ -290,3 +290,12 @@ func (k keep) ExportSpans(_ context.Context, l []sdktrace.ReadOnlySpan) error {
 	return nil
 }
 func (keep) Shutdown(context.Context) error { return nil }
+
+func TestNamesThatAreNotUTF8(t *testing.T) {
+	for name, o := range map[string]otelsetup.Option{"service": otelsetup.WithServiceName("a\xff"), "tenant": otelsetup.WithTenant("a\xff")} {
+		if p, err := otelsetup.Setup(t.Context(), o, otelsetup.WithoutGlobal()); err == nil {
+			_ = p.Shutdown(t.Context())
+			t.Errorf("a %s that is not UTF-8 is taken: no batch could be sent", name)
+		}
+	}
+}

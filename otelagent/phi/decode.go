@@ -319,7 +319,7 @@ func (d *Decoder) agentStart(f *fields, m otelagent.Meta) {
 		return
 	}
 	if config != nil {
-		e.Config = withoutUserinfo(config)
+		e.Config = config
 	}
 	if e.SessionID == "" {
 		e.SessionID = d.runs.sessionOf(m.Run)

@@ -1,4 +1,4 @@
-package phi
+package otelagent
 
 import (
 	"bytes"
@@ -13,9 +13,12 @@ func withoutUserinfo(raw []byte) []byte {
 	if bytes.IndexByte(raw, '@') < 0 && bytes.IndexByte(raw, '\\') < 0 {
 		return raw
 	}
-	c := rawjson.NewCursor(raw, maxDepth)
+	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
 	masked, found := appendMasked(nil, &c, false)
-	if !found {
+	switch {
+	case c.End() != nil: // no JSON
+		return []byte(maskURLs(string(raw), false))
+	case !found:
 		return raw
 	}
 	return masked
