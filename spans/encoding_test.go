@@ -1,0 +1,130 @@
+package spans
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestBlockID(t *testing.T) {
+	id := BlockOf([]byte("a body"))
+	if id != BlockOfString("a body") || id.IsZero() || !(BlockID{}).IsZero() {
+		t.Fatal("a block's id is the hash of its body")
+	}
+	text, err := id.MarshalText()
+	var back BlockID
+	if err != nil || back.UnmarshalText(text) != nil || back != id {
+		t.Errorf("%s reads back as %s", text, back)
+	}
+	if short, err := ParseShortID(id.Short().String()); err != nil || short != id.Short() {
+		t.Errorf("short id %s reads back as %s: %v", id.Short(), short, err)
+	}
+	for _, bad := range []string{"", "abc", strings.Repeat("x", 64), string(text) + "00"} {
+		if err := back.UnmarshalText([]byte(bad)); !errors.Is(err, ErrEncoding) {
+			t.Errorf("UnmarshalText(%q) = %v", bad, err)
+		}
+	}
+	for _, bad := range []string{"", "AAAAAAAAAA", "AAAAAAAAAAAA", "AAAAAAAAAA*", "AAAAAAAAAAB"} {
+		if _, err := ParseShortID(bad); !errors.Is(err, ErrEncoding) {
+			t.Errorf("ParseShortID(%q) = %v", bad, err)
+		}
+	}
+}
+
+func TestItem(t *testing.T) {
+	id := BlockOfString("x").Short()
+	for _, it := range []Item{
+		{Block: id},
+		{Block: id, Provenance: "st"},
+		{Block: id, Envelope: `{"a":"b c"}`},
+		{Block: id, Provenance: "t:1:u:0", Envelope: `{"turnId":{"loopId":"l 1"}}`},
+	} {
+		got, err := ParseItem(it.Encode())
+		if err != nil || got != it {
+			t.Errorf("%q reads back as %+v: %v", it.Encode(), got, err)
+		}
+	}
+	for _, bad := range []string{"", "short", id.String() + "  {}", id.String() + " st x", id.String() + " "} {
+		if it, err := ParseItem(bad); !errors.Is(err, ErrEncoding) {
+			t.Errorf("ParseItem(%q) = %+v, %v", bad, it, err)
+		}
+	}
+}
+
+// The chain covers full ids, order, provenance and envelope. Its value is a format: it must never change.
+func TestChain(t *testing.T) {
+	a, b := BlockOfString("a"), BlockOfString("b")
+	chain := Chain{}.Add(a, Item{Block: a.Short(), Provenance: "st"}).Add(b, Item{Block: b.Short(), Envelope: `{"k":1}`})
+	const want = "IloOUUneiSyAfvnkgr8Eb_WRUUJXEb0BYLnBq0Zbn1k"
+	if got := chain.String(); got != want {
+		t.Errorf("chain %s, want %s", got, want)
+	}
+	if back, err := ParseChain(chain.String()); err != nil || back != chain {
+		t.Errorf("reads back as %s: %v", back, err)
+	}
+	if other := (Chain{}).Add(b, Item{}).Add(a, Item{}); other == (Chain{}).Add(a, Item{}).Add(b, Item{}) {
+		t.Error("order does not count")
+	}
+	for _, bad := range []string{"", "x", strings.Repeat("*", 43), strings.Repeat("A", 42) + "B"} {
+		if _, err := ParseChain(bad); !errors.Is(err, ErrEncoding) {
+			t.Errorf("ParseChain(%q) = %v", bad, err)
+		}
+	}
+}
+
+func TestProvenance(t *testing.T) {
+	for want, p := range map[string]Provenance{
+		"":                      {},
+		"st":                    {Kind: ProvenanceSteering},
+		"fu":                    {Kind: ProvenanceFollowUp},
+		"un":                    {Kind: ProvenanceUnknown},
+		"sp":                    {Kind: ProvenanceSystemPrompt},
+		"system":                {Kind: ProvenanceSystem},
+		"tools":                 {Kind: ProvenanceTools},
+		"rest":                  {Kind: ProvenanceRest},
+		"t:3:r:1":               {Kind: ProvenanceLoopTurn, TurnIndex: 3, Role: "tool-call-result", MessageIndex: 1},
+		"t:0:=odd%3A+role:-1":   {Kind: ProvenanceLoopTurn, Role: "odd: role", MessageIndex: -1},
+		"ib:The+Agent:-2":       {Kind: ProvenanceIdentityBlock, Name: "The Agent", Order: -2},
+		"mt:long-term:mem%2F7":  {Kind: ProvenanceMemoryTier, Tier: "long-term", RecordID: "mem/7"},
+		"?%7B%22kind%22%3A1%7D": {Raw: `{"kind":1}`},
+	} {
+		if got := p.Encode(); got != want {
+			t.Errorf("%+v encodes as %q, want %q", p, got, want)
+		}
+		if got, err := ParseProvenance(want); err != nil || got != p {
+			t.Errorf("%q reads as %+v: %v", want, got, err)
+		}
+	}
+	if got := (Provenance{Kind: "new-kind"}).Encode(); got != "?%7B%22kind%22%3A%22new-kind%22%7D" {
+		t.Errorf("a kind of its own encodes as %q", got)
+	}
+	for _, bad := range []string{"nope", "t:1", "t:x:u:0", "t:1:zz:0", "ib:%zz:1", "?", "?%zz", "st:1"} {
+		if p, err := ParseProvenance(bad); !errors.Is(err, ErrEncoding) {
+			t.Errorf("ParseProvenance(%q) = %+v, %v", bad, p, err)
+		}
+	}
+}
+
+// What is read can be written again and reads the same.
+func FuzzItem(f *testing.F) {
+	id := BlockOfString("x").Short().String()
+	for _, s := range []string{id, id + " st", id + ` {"a":1}`, id + ` mt:a:b {"a":1}`, id + " ?%7B", ""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		it, err := ParseItem(s)
+		if err != nil {
+			return
+		}
+		if got := it.Encode(); got != s {
+			t.Fatalf("%q is written as %q", s, got)
+		}
+		p, err := ParseProvenance(it.Provenance)
+		if err != nil {
+			return
+		}
+		if again, err := ParseProvenance(p.Encode()); err != nil || again != p {
+			t.Fatalf("provenance %q: %+v, then %+v: %v", it.Provenance, p, again, err)
+		}
+	})
+}
