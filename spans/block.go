@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // BlockID is the SHA-256 of a block's body: the full name of one content-addressed piece of a request or reply.
@@ -15,9 +16,6 @@ type BlockID [sha256.Size]byte
 // ShortID is the part of a block id that stands in lists: its first 8 bytes. A list's digest covers the full ids, so
 // a short id that names the wrong block is noticed.
 type ShortID [8]byte
-
-// shortLen is the length of a short id in text: 8 bytes in unpadded base64url.
-const shortLen = 11
 
 // ErrEncoding is wrapped by every error of this package about text that is not what it should be.
 var ErrEncoding = errors.New("bad encoding")
@@ -57,11 +55,22 @@ func (id ShortID) String() string { return base64.RawURLEncoding.EncodeToString(
 // ParseShortID reads what ShortID.String wrote.
 func ParseShortID(s string) (ShortID, error) {
 	var id ShortID
-	if len(s) != shortLen {
-		return id, fmt.Errorf("spans: short block id of %d characters, want %d: %w", len(s), shortLen, ErrEncoding)
-	}
-	if _, err := base64.RawURLEncoding.Strict().Decode(id[:], []byte(s)); err != nil {
-		return ShortID{}, fmt.Errorf("spans: short block id: %w: %w", ErrEncoding, err)
+	if err := decodeBase64(id[:], s); err != nil {
+		return ShortID{}, fmt.Errorf("spans: short block id: %w", err)
 	}
 	return id, nil
+}
+
+// decodeBase64 fills dst from exactly its unpadded base64url text. encoding/base64 alone passes over line ends.
+func decodeBase64(dst []byte, s string) error {
+	if want := base64.RawURLEncoding.EncodedLen(len(dst)); len(s) != want {
+		return fmt.Errorf("%d characters, want %d: %w", len(s), want, ErrEncoding)
+	}
+	if strings.ContainsAny(s, "\r\n") {
+		return fmt.Errorf("a line end: %w", ErrEncoding)
+	}
+	if _, err := base64.RawURLEncoding.Strict().Decode(dst, []byte(s)); err != nil {
+		return errors.Join(ErrEncoding, err)
+	}
+	return nil
 }

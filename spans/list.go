@@ -88,11 +88,8 @@ func (c Chain) String() string { return base64.RawURLEncoding.EncodeToString(c[:
 // ParseChain reads what Chain.String wrote.
 func ParseChain(s string) (Chain, error) {
 	var c Chain
-	if len(s) != base64.RawURLEncoding.EncodedLen(len(c)) {
-		return c, fmt.Errorf("spans: list digest of %d characters: %w", len(s), ErrEncoding)
-	}
-	if _, err := base64.RawURLEncoding.Strict().Decode(c[:], []byte(s)); err != nil {
-		return Chain{}, fmt.Errorf("spans: list digest: %w: %w", ErrEncoding, err)
+	if err := decodeBase64(c[:], s); err != nil {
+		return Chain{}, fmt.Errorf("spans: list digest: %w", err)
 	}
 	return c, nil
 }
