@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/internal/phifixtures"
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/phi"
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/spans"
@@ -20,64 +21,106 @@ import (
 	"github.com/otelagent/otelagent/store/sqlitestore"
 )
 
-// trees returns the JSON of all sessions of the rows, as `show --json` prints them.
-func trees(t *testing.T, rows []session.Row) string {
+// assemble makes the trees of a batch as `otelagent show` does: from the rows, checked against the blocks.
+func assemble(t *testing.T, b session.Batch) []*session.Session {
 	t.Helper()
-	raw, err := json.MarshalIndent(session.AssembleAll(rows), "", "  ")
+	all := session.AssembleAll(b.Rows)
+	for _, s := range all {
+		blocks, err := session.NewBlockSet(blocksOf(b, s.ID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.CheckContent(blocks)
+	}
+	return all
+}
+
+// trees returns the JSON of all sessions of the batch, as `show --json` prints them.
+func trees(t *testing.T, b session.Batch) string {
+	t.Helper()
+	raw, err := json.MarshalIndent(assemble(t, b), "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(raw)
 }
 
+// join is what several deliveries come to.
+func join(batches ...session.Batch) (b session.Batch) {
+	for _, x := range batches {
+		b.Rows = append(b.Rows, x.Rows...)
+		b.Blocks = append(b.Blocks, x.Blocks...)
+	}
+	return b
+}
+
+// eachCapture runs f for every recording, without content and with it.
+func eachCapture(t *testing.T, f func(t *testing.T, f phifixtures.Fixture, capture otelagent.Option)) {
+	for _, fixture := range phifixtures.All(t, repository) {
+		for _, level := range []otelagent.Capture{otelagent.CaptureNone, otelagent.CaptureContent} {
+			t.Run(fmt.Sprintf("%s/capture-%d", fixture, level), func(t *testing.T) {
+				f(t, fixture, otelagent.WithCapture(level))
+			})
+		}
+	}
+}
+
 // Order, duplicates, batches and the number of exporters that write into one store change nothing.
 func TestOrderBlind(t *testing.T) {
-	for _, f := range phifixtures.All(t, repository) {
-		t.Run(f.String(), func(t *testing.T) {
-			random := rand.New(rand.NewPCG(1, uint64(len(f.Events))))
-			b := replay(t, f.Events)
-			want := trees(t, b.Rows)
+	eachCapture(t, func(t *testing.T, f phifixtures.Fixture, capture otelagent.Option) {
+		random := rand.New(rand.NewPCG(1, uint64(len(f.Events))))
+		once := replay(t, f.Events, capture)
+		want := trees(t, once)
 
-			// Two exporters, each with the file open for itself.
-			file := filepath.Join(t.TempDir(), "sessions.db")
-			var exporters [2]store.Store
-			for i := range exporters {
-				st, err := sqlitestore.Open(t.Context(), file)
+		twice := join(once, once)
+		random.Shuffle(len(twice.Rows), func(i, j int) { twice.Rows[i], twice.Rows[j] = twice.Rows[j], twice.Rows[i] })
+		random.Shuffle(len(twice.Blocks), func(i, j int) { twice.Blocks[i], twice.Blocks[j] = twice.Blocks[j], twice.Blocks[i] })
+		if diff := cmp.Diff(want, trees(t, twice)); diff != "" {
+			t.Errorf("without a store (-in order +shuffled):\n%s", diff)
+		}
+
+		// Two exporters, each with the file open for itself.
+		file := filepath.Join(t.TempDir(), "sessions.db")
+		var exporters [2]store.Store
+		for i := range exporters {
+			st, err := sqlitestore.Open(t.Context(), file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer st.Close()
+			exporters[i] = st
+		}
+		for rest := twice; len(rest.Rows)+len(rest.Blocks) > 0; {
+			n, m := random.IntN(min(7, len(rest.Rows)+1)), random.IntN(min(7, len(rest.Blocks)+1))
+			part := session.Batch{Rows: rest.Rows[:n], Blocks: rest.Blocks[:m]}
+			rest = session.Batch{Rows: rest.Rows[n:], Blocks: rest.Blocks[m:]}
+			if n+m == 0 && len(rest.Rows) <= 1 && len(rest.Blocks) <= 1 {
+				part, rest = rest, session.Batch{}
+			}
+			if err := exporters[random.IntN(2)].Put(t.Context(), part); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var kept session.Batch
+		for _, s := range session.AssembleAll(once.Rows) {
+			key := session.Key{Tenant: s.Tenant, ID: s.ID}
+			for row, err := range exporters[0].Rows(t.Context(), key) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer st.Close()
-				exporters[i] = st
+				kept.Rows = append(kept.Rows, row)
 			}
-			doubled := append(slices.Clone(b.Rows), b.Rows...)
-			random.Shuffle(len(doubled), func(i, j int) { doubled[i], doubled[j] = doubled[j], doubled[i] })
-			for len(doubled) > 0 {
-				n := 1 + random.IntN(min(7, len(doubled)))
-				if err := exporters[random.IntN(2)].Put(t.Context(), session.Batch{Rows: doubled[:n]}); err != nil {
+			for block, err := range exporters[1].Blocks(t.Context(), key, nil) {
+				if err != nil {
 					t.Fatal(err)
 				}
-				doubled = doubled[n:]
+				kept.Blocks = append(kept.Blocks, block)
 			}
-			var got []session.Row
-			for _, s := range session.AssembleAll(b.Rows) {
-				for row, err := range exporters[0].Rows(t.Context(), session.Key{Tenant: s.Tenant, ID: s.ID}) {
-					if err != nil {
-						t.Fatal(err)
-					}
-					got = append(got, row)
-				}
-			}
-			if diff := cmp.Diff(want, trees(t, got)); diff != "" {
-				t.Errorf("from the store (-in order +shuffled):\n%s", diff)
-			}
-
-			twice := append(slices.Clone(b.Rows), b.Rows...)
-			random.Shuffle(len(twice), func(i, j int) { twice[i], twice[j] = twice[j], twice[i] })
-			if diff := cmp.Diff(want, trees(t, twice)); diff != "" {
-				t.Errorf("without a store (-in order +shuffled):\n%s", diff)
-			}
-		})
-	}
+		}
+		if diff := cmp.Diff(want, trees(t, kept)); diff != "" {
+			t.Errorf("from the store (-in order +shuffled):\n%s", diff)
+		}
+	})
 }
 
 // things flattens a tree into its things by address, each without its children, sums and defects.
@@ -180,46 +223,51 @@ func defects(all []*session.Session) map[spans.DefectCode]int {
 	return n
 }
 
-// A span that is lost never breaks the rest, and is named, but for what docs/fidelity.md lists.
+// namedBy are the defects that may name a lost span of each kind.
+var namedBy = map[session.Kind][]spans.DefectCode{
+	session.KindRun:        {spans.DefectRunSpanMissing, spans.DefectRunMissing, spans.DefectGroupSpanMissing},
+	session.KindTurn:       {spans.DefectTurnSpanMissing, spans.DefectTurnsMissing},
+	session.KindToolCall:   {spans.DefectToolCallMissing},
+	session.KindCompaction: {spans.DefectCompactionMissing},
+	session.KindPermission: {spans.DefectPermissionMissing},
+}
+
+// A span that is lost, with the blocks that it alone carried, never breaks the rest, and is named by a defect of its kind, but
+// for what docs/fidelity.md lists.
 func TestDropAnySpan(t *testing.T) {
 	unnamed := make(map[string]bool)
 	for _, cells := range phifixtures.Table(t, repository, "unnamed") {
 		unnamed[strings.Trim(cells[0], "`")] = false
 	}
-	for _, f := range phifixtures.All(t, repository) {
-		t.Run(f.String(), func(t *testing.T) {
-			rows := replay(t, f.Events).Rows
-			whole := session.AssembleAll(rows)
-			for i := range rows {
-				lost := &rows[i]
-				rest := session.AssembleAll(slices.Delete(slices.Clone(rows), i, i+1))
-				name := fmt.Sprintf("without %s of run %q, turn %d, span %s", lost.Kind, lost.Run, lost.Turn, lost.Span)
+	eachCapture(t, func(t *testing.T, f phifixtures.Fixture, capture otelagent.Option) {
+		rows := replay(t, f.Events, capture).Rows
+		whole := session.AssembleAll(rows)
+		for i := range rows {
+			lost := &rows[i]
+			rest := session.AssembleAll(slices.Delete(slices.Clone(rows), i, i+1))
+			name := fmt.Sprintf("without %s of run %q, turn %d, span %s", lost.Kind, lost.Run, lost.Turn, lost.Span)
 
-				wholeThings, restThings := things(whole), things(rest)
-				for addr, want := range wholeThings {
-					if spanOf(want) == lost.Span.String() {
-						continue // the lost one itself: absent, or inferred and so another
-					}
-					if diff := cmp.Diff(want, restThings[addr]); diff != "" {
-						t.Errorf("%s: %s is another (-whole +rest):\n%s", name, addr, diff)
-					}
+			wholeThings, restThings := things(whole), things(rest)
+			for addr, want := range wholeThings {
+				if spanOf(want) == lost.Span.String() {
+					continue // the lost one itself: absent, or inferred and so another
 				}
-				before, after := defects(whole), defects(rest)
-				named := false
-				for code, n := range after {
-					named = named || n > before[code]
+				if diff := cmp.Diff(want, restThings[addr]); diff != "" {
+					t.Errorf("%s: %s is another (-whole +rest):\n%s", name, addr, diff)
 				}
-				if named {
-					continue
-				}
-				reason := whyUnnamed(rows, lost)
-				if _, listed := unnamed[reason]; !listed {
-					t.Errorf("%s: nothing names it, and docs/fidelity.md does not list %q", name, reason)
-				}
-				unnamed[reason] = true
 			}
-		})
-	}
+			before, after := defects(whole), defects(rest)
+			named := slices.ContainsFunc(namedBy[lost.Kind], func(code spans.DefectCode) bool { return after[code] > before[code] })
+			if named {
+				continue
+			}
+			reason := whyUnnamed(rows, lost)
+			if _, listed := unnamed[reason]; !listed {
+				t.Errorf("%s: nothing names it, and docs/fidelity.md does not list %q; defects %v", name, reason, after)
+			}
+			unnamed[reason] = true
+		}
+	})
 	for reason, used := range unnamed {
 		if !used {
 			t.Errorf("docs/fidelity.md says that %q cannot be named, and no recording shows it", reason)
@@ -269,36 +317,76 @@ func spanOf(thing any) string {
 	return ""
 }
 
-// A stream that is cut after any line gives a tree whose finished parts are those of the whole, and whose unfinished parts
-// are open or aborted.
+// A stream that is cut after any line gives a tree whose finished parts are those of the whole, none of them lost, and whose
+// unfinished parts are open or aborted.
 func TestCutAnywhere(t *testing.T) {
-	for _, f := range phifixtures.All(t, repository) {
-		t.Run(f.String(), func(t *testing.T) {
-			whole := things(session.AssembleAll(replay(t, f.Events).Rows))
-			lines := f.Lines()
-			for n := range lines {
-				cut := bytes.Join(lines[:n], []byte("\n"))
-				for addr, part := range things(session.AssembleAll(replay(t, cut).Rows)) {
-					want, ok := whole[addr]
-					if !ok {
-						t.Errorf("cut after line %d: %s is not in the whole", n, addr)
-						continue
+	eachCapture(t, func(t *testing.T, f phifixtures.Fixture, capture otelagent.Option) {
+		whole := things(session.AssembleAll(replay(t, f.Events, capture).Rows))
+		lines := f.Lines()
+		finished := endings{}
+		for n := range lines {
+			cut := things(session.AssembleAll(replay(t, bytes.Join(lines[:n], []byte("\n")), capture).Rows))
+			got := endings{}
+			for addr, part := range cut {
+				want, ok := whole[addr]
+				if !ok {
+					t.Errorf("cut after line %d: %s is not in the whole", n, addr)
+					continue
+				}
+				if r, ok := part.(session.Run); ok && r.Known != spans.KnownObserved {
+					if r.Status != spans.RunStatusOpen && r.Status != spans.RunStatusAborted {
+						t.Errorf("cut after line %d: %s has no end and is %s", n, addr, r.Status)
 					}
-					if r, ok := part.(session.Run); ok && r.Known != spans.KnownObserved {
-						if r.Status != spans.RunStatusOpen && r.Status != spans.RunStatusAborted {
-							t.Errorf("cut after line %d: %s has no end and is %s", n, addr, r.Status)
-						}
-						continue
-					}
-					if knownOf(part) != spans.KnownObserved {
-						continue
-					}
-					if diff := cmp.Diff(settled(want), settled(part)); diff != "" {
-						t.Errorf("cut after line %d: %s is finished and another (-whole +cut):\n%s", n, addr, diff)
-					}
+					continue
+				}
+				if knownOf(part) != spans.KnownObserved {
+					continue
+				}
+				got.count(part)
+				if diff := cmp.Diff(settled(want, part), settled(part, part)); diff != "" {
+					t.Errorf("cut after line %d: %s is finished and another (-whole +cut):\n%s", n, addr, diff)
 				}
 			}
-		})
+			if got != finished {
+				t.Errorf("cut after line %d: finished are %+v, the lines before it end %+v", n, got, finished)
+			}
+			finished.line(t, lines[n])
+		}
+	})
+}
+
+// endings counts what is over: as the lines of a stream tell it, and as a tree shows it. Denied and skipped calls and
+// permission evaluations have no line of their own and are left out.
+type endings struct{ runs, turns, tools int }
+
+func (e *endings) line(t *testing.T, line []byte) {
+	t.Helper()
+	var ev struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(line, &ev); err != nil {
+		t.Fatal(err)
+	}
+	switch ev.Type {
+	case "AgentEnd":
+		e.runs++
+	case "TurnEnd":
+		e.turns++
+	case "ToolExecutionEnd":
+		e.tools++
+	}
+}
+
+func (e *endings) count(thing any) {
+	switch x := thing.(type) {
+	case session.Run:
+		e.runs++
+	case session.Turn:
+		e.turns++
+	case session.ToolCall:
+		if x.Outcome != spans.OutcomeDenied {
+			e.tools++
+		}
 	}
 }
 
@@ -320,9 +408,10 @@ func knownOf(thing any) spans.Known {
 	return ""
 }
 
-// settled takes off a tool call's end when it is a bound: the next line of the stream, the tool's message, may tell it better.
-func settled(thing any) any {
-	if c, ok := thing.(session.ToolCall); ok {
+// settled takes off a tool call's end where the cut stream only bounds it: the next line, the tool's message, tells it better.
+func settled(thing, cut any) any {
+	c, ok := thing.(session.ToolCall)
+	if ok && cut.(session.ToolCall).EndSource == spans.TimeSourceBound {
 		c.End, c.EndSource = c.Start, ""
 		return c
 	}
@@ -331,19 +420,17 @@ func settled(thing any) any {
 
 // The same stream sent from a growing file again and again is one run each, usage once, and nothing else.
 func TestSentAgainAfterItGrew(t *testing.T) {
-	for _, f := range phifixtures.All(t, repository) {
-		t.Run(f.String(), func(t *testing.T) {
-			lines := f.Lines()
-			want := trees(t, replay(t, f.Events).Rows)
-			var rows []session.Row
-			for _, n := range []int{len(lines) / 3, len(lines) / 2, len(lines) - 1, len(lines), len(lines)} {
-				rows = append(rows, replay(t, bytes.Join(lines[:n], []byte("\n"))).Rows...)
-			}
-			if diff := cmp.Diff(want, trees(t, rows)); diff != "" {
-				t.Errorf("(-once +five times):\n%s", diff)
-			}
-		})
-	}
+	eachCapture(t, func(t *testing.T, f phifixtures.Fixture, capture otelagent.Option) {
+		lines := f.Lines()
+		want := trees(t, replay(t, f.Events, capture))
+		var sent []session.Batch
+		for _, n := range []int{len(lines) / 3, len(lines) / 2, len(lines) - 1, len(lines), len(lines)} {
+			sent = append(sent, replay(t, bytes.Join(lines[:n], []byte("\n")), capture))
+		}
+		if diff := cmp.Diff(want, trees(t, join(sent...))); diff != "" {
+			t.Errorf("(-once +five times):\n%s", diff)
+		}
+	})
 }
 
 // The same stream sent live under the SDK's own ids, and again from a file, is one run each, usage once, and one defect a run.
@@ -410,12 +497,12 @@ func shape(s *session.Session) []string {
 func TestContentLater(t *testing.T) {
 	for _, f := range phifixtures.All(t, repository) {
 		t.Run(f.String(), func(t *testing.T) {
-			without, with := replay(t, f.Events).Rows, replay(t, f.Events, content).Rows
+			without, with := replay(t, f.Events), replay(t, f.Events, content)
 			want := trees(t, with)
-			if diff := cmp.Diff(want, trees(t, append(slices.Clone(without), with...))); diff != "" {
+			if diff := cmp.Diff(want, trees(t, join(without, with))); diff != "" {
 				t.Errorf("(-with +without, then with):\n%s", diff)
 			}
-			if diff := cmp.Diff(want, trees(t, append(slices.Clone(with), without...))); diff != "" {
+			if diff := cmp.Diff(want, trees(t, join(with, without))); diff != "" {
 				t.Errorf("(-with +with, then without):\n%s", diff)
 			}
 		})
