@@ -166,8 +166,8 @@ func (h *handle) note(typ string, body []byte, at Moment) {
 // the start is moved to the start, and its time becomes a bound.
 func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.ErrorType) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	if h.ended {
+		h.mu.Unlock()
 		return
 	}
 	h.ended = true
@@ -183,6 +183,7 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 	if h.recording {
 		h.close(at, known, a, failed)
 	}
+	h.mu.Unlock() // what the host hears of the end may use the handle
 	if at.Time.IsZero() {
 		h.span.End()
 	} else {

@@ -383,3 +383,25 @@ func TestEndIsNeverBeforeStart(t *testing.T) {
 		}
 	}
 }
+
+// listener uses a handle while its span ends.
+type listener struct {
+	trace.SpanProcessor
+	heard func()
+}
+
+func (l listener) OnEnd(trace.ReadOnlySpan) { l.heard() }
+
+func TestHandleIsUsedWhileItEnds(t *testing.T) {
+	var run *otelagent.Run
+	l := listener{trace.NewSimpleSpanProcessor(tracetest.NewInMemoryExporter()), func() { run.Note("late", nil, otelagent.Moment{}) }}
+	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(l))))
+	_, run = tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+	ended := make(chan struct{})
+	go func() { run.End(otelagent.RunResult{}); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Second):
+		t.Fatal("a processor that uses the handle in OnEnd hangs")
+	}
+}

@@ -124,7 +124,7 @@ func (r *Recorder) Close(context.Context) {
 	for _, g := range r.groups {
 		g.close()
 	}
-	r.open, r.order, r.groups = nil, nil, nil
+	r.open, r.order, r.ended, r.groups = nil, nil, nil, nil
 }
 
 // Lost returns how many events had no place: they named no run and none was open, or they named one that had ended.

@@ -46,7 +46,7 @@ func (r *Recorder) groupStarted(ctx context.Context, ev *GroupStarted) {
 func (r *Recorder) groupEnded(ctx context.Context, ev *GroupEnded) {
 	var g *openGroup
 	for _, x := range slices.Backward(r.groups) {
-		if x.session == ev.Session && slices.Contains(x.members, ev.SelectedID) {
+		if (ev.Session == "" || x.session == ev.Session) && slices.Contains(x.members, ev.SelectedID) {
 			g = x
 			break
 		}

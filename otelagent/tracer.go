@@ -100,7 +100,8 @@ func WithSessionTrace() Option {
 }
 
 // WithMaxBlockIDs bounds the ids of blocks that the Tracer remembers as sent, over all sessions; about 200 bytes
-// each. Where it is reached the sessions unused for longest are forgotten, which costs sending their blocks again.
+// each. Where it is reached the sessions unused for longest are forgotten whole: their blocks are sent again, their runs
+// counted from 1 again, and not linked to those before.
 // Default, and below 1: 65,536.
 func WithMaxBlockIDs(n int) Option {
 	return optionFunc(func(c config) config {

@@ -33,19 +33,17 @@ func (e *SyntaxError) Error() string {
 }
 
 const (
-	cut         = "JSON ends too early"
-	badValue    = "no JSON value"
-	badString   = "control character in a JSON string"
-	badEscape   = "bad escape in a JSON string"
-	badNumber   = "bad JSON number"
-	badKey      = "object key is no JSON string"
-	badColon    = "no colon after an object key"
-	badComma    = "no comma or end after a JSON value"
-	tooDeep     = "JSON nested too deeply"
-	trailing    = "text after the JSON value"
-	notUTF8     = "text that is not UTF-8"
-	notAnObject = "no JSON object"
-	notAnArray  = "no JSON array"
+	cut       = "JSON ends too early"
+	badValue  = "no JSON value"
+	badString = "control character in a JSON string"
+	badEscape = "bad escape in a JSON string"
+	badNumber = "bad JSON number"
+	badKey    = "object key is no JSON string"
+	badColon  = "no colon after an object key"
+	badComma  = "no comma or end after a JSON value"
+	tooDeep   = "JSON nested too deeply"
+	trailing  = "text after the JSON value"
+	notUTF8   = "text that is not UTF-8"
 )
 
 // Cursor walks over JSON text once, front to back, and validates what it passes. It is a value: copies go on
@@ -268,59 +266,6 @@ func Valid(raw []byte, maxDepth int) error {
 	c := NewCursor(raw, maxDepth)
 	c.Value()
 	return c.End()
-}
-
-// Object calls fn for each member of the object raw, in order, with its unescaped key and its value as it is spelled. Key
-// is valid until fn returns. The first error of fn ends it and is returned.
-func Object(raw []byte, fn func(key, value []byte) error) error {
-	c := NewCursor(raw, MaxDepth)
-	if !c.Open('{') {
-		return c.not(notAnObject)
-	}
-	for c.More('}') {
-		key := c.Key()
-		value := c.Value()
-		if c.reason != "" {
-			break
-		}
-		if err := fn(key, value); err != nil {
-			return err
-		}
-	}
-	return c.End()
-}
-
-// Array calls fn for each element of the array raw, in order. The first error of fn ends it and is returned.
-func Array(raw []byte, fn func(value []byte) error) error {
-	c := NewCursor(raw, MaxDepth)
-	if !c.Open('[') {
-		return c.not(notAnArray)
-	}
-	for c.More(']') {
-		value := c.Value()
-		if c.reason != "" {
-			break
-		}
-		if err := fn(value); err != nil {
-			return err
-		}
-	}
-	return c.End()
-}
-
-func (c *Cursor) not(reason string) error {
-	if c.reason == "" {
-		c.reason = reason
-	}
-	return c.Err()
-}
-
-// Equal reports whether the JSON values a and b have the same canonical form: equal but for blanks and the order of keys.
-// Text that is no JSON equals nothing.
-func Equal(a, b []byte) bool {
-	ca, _, errA := AppendCanonical(nil, a, nil)
-	cb, _, errB := AppendCanonical(nil, b, nil)
-	return errA == nil && errB == nil && string(ca) == string(cb)
 }
 
 // AppendCanonical appends the canonical form of the JSON value raw to dst: keys sorted at every depth (by the bytes of the

@@ -113,15 +113,19 @@ func decoded(t *testing.T, raw []byte) any {
 func duplicates(raw []byte) bool {
 	seen := map[string]bool{}
 	twice := false
-	_ = Object(bytes.TrimSpace(raw), func(key, value []byte) error {
-		twice = twice || seen[string(key)] || duplicates(value)
-		seen[string(key)] = true
-		return nil
-	})
-	_ = Array(bytes.TrimSpace(raw), func(value []byte) error {
-		twice = twice || duplicates(value)
-		return nil
-	})
+	c := NewCursor(raw, MaxDepth)
+	if c.Open('{') {
+		for c.More('}') {
+			key := string(c.Key())
+			twice = twice || seen[key]
+			seen[key] = true
+			twice = duplicates(c.Value()) || twice
+		}
+	} else if c.Open('[') {
+		for c.More(']') {
+			twice = duplicates(c.Value()) || twice
+		}
+	}
 	return twice
 }
 
@@ -200,32 +204,40 @@ func TestAppendCanonical(t *testing.T) {
 	}
 }
 
-func TestWalk(t *testing.T) {
+func TestCursor(t *testing.T) {
 	var got []string
-	err := Object([]byte(` { "a" : [ 1 , "x" ] , "b\n" : {} } `), func(key, value []byte) error {
-		got = append(got, string(key)+"="+string(value))
-		return nil
-	})
-	if want := []string{`a=[ 1 , "x" ]`, "b\n={}"}; err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("Object: %q, %v", got, err)
+	c := NewCursor([]byte(` { "a" : [ 1 , "x" ] , "b\n" : {} } `), MaxDepth)
+	for c.Open('{'); c.More('}'); {
+		got = append(got, string(c.Key()), string(c.Value()))
+	}
+	if want := []string{"a", `[ 1 , "x" ]`, "b\n", "{}"}; c.End() != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("members %q, %v", got, c.Err())
 	}
 	got = nil
-	err = Array([]byte(`[1, [2], {"a":3}]`), func(value []byte) error {
-		got = append(got, string(value))
-		return nil
-	})
-	if want := []string{`1`, `[2]`, `{"a":3}`}; err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("Array: %q, %v", got, err)
+	c = NewCursor([]byte(`[1, [2], {"a":3}]`), MaxDepth)
+	for c.Open('['); c.More(']'); {
+		got = append(got, string(c.Value()))
 	}
-	stop := errors.New("stop")
-	if err := Array([]byte(`[1,2]`), func([]byte) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("Array: %v", err)
+	if want := []string{`1`, `[2]`, `{"a":3}`}; c.End() != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("elements %q, %v", got, c.Err())
 	}
-	if Object([]byte(`[]`), nil) == nil || Array([]byte(`{}`), nil) == nil || Object(nil, nil) == nil {
-		t.Error("wrong brackets accepted")
+	if c = NewCursor([]byte(`[]`), MaxDepth); c.Open('{') {
+		t.Error("an array was opened as an object")
 	}
-	if !Equal([]byte(`{"a":1,"b":2}`), []byte(`{"b":2, "a":1}`)) || Equal([]byte(`1`), []byte(`1.0`)) || Equal([]byte(`x`), []byte(`x`)) {
-		t.Error("Equal")
+}
+
+func TestKnown(t *testing.T) {
+	for _, test := range []struct {
+		raw, value string
+		want       bool
+	}{
+		{` {"a":1},2`, `{"a":1}`, true}, {`[1]`, `[1]`, true}, {`{"a":12}`, `{"a":1}`, false},
+		{`12`, `1`, false}, {`"ab"`, `"ab"`, false}, {``, ``, false}, // only brackets say where a value ends
+	} {
+		c := NewCursor([]byte(test.raw), MaxDepth)
+		if got := c.Known([]byte(test.value)); got != test.want {
+			t.Errorf("Known(%s) at %s is %t", test.value, test.raw, got)
+		}
 	}
 }
 

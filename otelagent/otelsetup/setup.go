@@ -210,9 +210,6 @@ func spanLimits() sdktrace.SpanLimits {
 
 func (c *config) resource(ctx context.Context) (*resource.Resource, error) {
 	var own []attribute.KeyValue
-	if !utf8.ValidString(c.service) || !utf8.ValidString(c.tenant) { // no batch could be sent
-		return nil, errors.New("otelsetup: service name or tenant is not UTF-8")
-	}
 	if c.service != "" {
 		own = append(own, attribute.String("service.name", c.service))
 	}
@@ -227,6 +224,11 @@ func (c *config) resource(ctx context.Context) (*resource.Resource, error) {
 	res, err := resource.Merge(resource.Default(), given)
 	if err != nil && !errors.Is(err, resource.ErrSchemaURLConflict) {
 		return nil, fmt.Errorf("otelsetup: resource: %w", err)
+	}
+	for _, kv := range res.Attributes() {
+		if kv.Value.Type() == attribute.STRING && !utf8.ValidString(kv.Value.AsString()) { // no batch could be sent
+			return nil, fmt.Errorf("otelsetup: resource: %s is not UTF-8", kv.Key)
+		}
 	}
 	return res, nil
 }

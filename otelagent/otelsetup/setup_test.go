@@ -298,4 +298,9 @@ func TestNamesThatAreNotUTF8(t *testing.T) {
 			t.Errorf("a %s that is not UTF-8 is taken: no batch could be sent", name)
 		}
 	}
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "team=a%ff")
+	if p, err := otelsetup.Setup(t.Context(), otelsetup.WithoutGlobal()); err == nil {
+		_ = p.Shutdown(t.Context())
+		t.Error("a resource attribute that is not UTF-8 is taken")
+	}
 }
