@@ -122,7 +122,7 @@ type Providers struct {
 // Setup installs an SDK. It does not connect: a collector that is away is an error of Shutdown and Stats, not of Setup. Its
 // errors are a wrong option or OTEL_* variable. The caller ends it with Shutdown.
 //
-// OTEL_SDK_DISABLED=true and OTEL_TRACES_EXPORTER=none make a provider that sends nothing.
+// OTEL_SDK_DISABLED=true makes a provider that sends nothing, as does OTEL_TRACES_EXPORTER=none without WithExporter.
 func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 	var c config
 	for _, o := range opts {
@@ -241,6 +241,12 @@ func tenantOf(r *resource.Resource) string {
 // open makes the exporter; nil when nothing is to be sent.
 func (c *config) open(ctx context.Context) (sdktrace.SpanExporter, error) {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
+		if c.exporter == nil {
+			return nil, nil
+		}
+		if err := c.exporter.Shutdown(ctx); err != nil {
+			return nil, fmt.Errorf("otelsetup: shut down the exporter that is not used: %w", err)
+		}
 		return nil, nil
 	}
 	if c.exporter != nil {

@@ -304,3 +304,21 @@ func TestNamesThatAreNotUTF8(t *testing.T) {
 		t.Error("a resource attribute that is not UTF-8 is taken")
 	}
 }
+
+// given is an exporter that says whether it was shut down.
+type given struct{ down bool }
+
+func (*given) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error { return nil }
+func (g *given) Shutdown(context.Context) error                           { g.down = true; return nil }
+
+func TestGivenExporterIsShutDownAlsoWhenUnused(t *testing.T) {
+	t.Setenv("OTEL_SDK_DISABLED", "true")
+	g := new(given)
+	p, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(g), otelsetup.WithoutGlobal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Shutdown(t.Context()); err != nil || !g.down {
+		t.Errorf("shut down: %t, %v", g.down, err)
+	}
+}

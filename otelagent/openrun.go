@@ -1,0 +1,313 @@
+package otelagent
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// runName is how a producer names a run. Session is empty where it is not told.
+type runName struct{ session, id string }
+
+// is reports whether two names may be of one run.
+func (n runName) is(other runName) bool {
+	return n.id == other.id && (n.session == other.session || n.session == "" || other.session == "")
+}
+
+func (m *Meta) name() runName { return runName{m.Session, m.Run} }
+
+// openRun is a run whose end was not seen yet.
+type openRun struct {
+	runName
+	ctx        context.Context
+	run        *Run
+	group      *openGroup // that it is a member or the judge of, or nil
+	clock      clock
+	turn       *openTurn
+	tools      []*openTool // by start
+	compaction *Compacting
+}
+
+type openTurn struct {
+	ctx  context.Context
+	turn *Turn
+}
+
+type openTool struct {
+	id, name string
+	ctx      context.Context
+	tool     *Tool
+	start    time.Time
+	// ended is the result of a call that is over at a time yet to be learned from its message; nil before.
+	ended *ToolResult
+}
+
+// stated returns at unless the producer's own moment is known.
+func stated(own, at Moment) Moment {
+	if own.Time.IsZero() {
+		return at
+	}
+	if own.Seq == 0 {
+		own.Seq = at.Seq
+	}
+	return own
+}
+
+// take takes one event of the run, which happened at at.
+func (o *openRun) take(ev Event, at Moment) {
+	switch ev := ev.(type) {
+	case *TurnStarted:
+		o.endTurn(o.clock.end())
+		info := ev.TurnInfo
+		info.Start = stated(info.Start, at)
+		o.startTurn(info)
+	case *TurnEnded:
+		o.turnEnded(ev, at)
+	case *RequestPrepared:
+		req := ev.Request
+		req.At = stated(req.At, at)
+		o.openTurn().Request(req)
+	case *MessageAdded:
+		o.messageAdded(ev, at)
+	case *ReplyReceived:
+		if o.turn != nil {
+			o.turn.turn.Replied(at)
+		}
+	case *ReplyDelta: // only moves the clock
+	case *ToolStarted:
+		call := ev.ToolCall
+		call.Start = stated(call.Start, at)
+		o.startTool(call)
+	case *ToolProgressed:
+		if t := o.running(ev.CallID, ev.Name); t != nil {
+			t.tool.Progress(ev.Type, ev.Body, at)
+		} else {
+			o.note(ev.Type, ev.Body, at)
+		}
+	case *ToolEnded:
+		o.toolEnded(ev, at)
+	case *CompactionStarted:
+		o.endCompaction()
+		c := ev.Compaction
+		c.Start = stated(c.Start, at)
+		o.compaction = o.startCompaction(c)
+	case *CompactionEnded:
+		o.compactionEnded(ev, at)
+	case *PermissionEvaluated:
+		o.permission(ev, at)
+	case *Other:
+		o.note(ev.Type, ev.Body, at)
+	}
+}
+
+func (o *openRun) startTurn(info TurnInfo) *openTurn {
+	t := &openTurn{}
+	t.ctx, t.turn = o.run.StartTurn(o.ctx, info)
+	o.turn = t
+	return t
+}
+
+// openTurn returns the open turn of the run; one of which the start was not seen is the run's next.
+func (o *openRun) openTurn() *Turn {
+	if o.turn == nil {
+		o.startTurn(TurnInfo{Index: -1, Start: o.clock.end()})
+	}
+	return o.turn.turn
+}
+
+func (o *openRun) turnEnded(ev *TurnEnded, at Moment) {
+	turn := o.openTurn()
+	o.endTools()
+	o.endCompaction()
+	res := ev.TurnResult
+	res.End = stated(res.End, at)
+	turn.End(res)
+	o.turn = nil
+}
+
+// endTurn ends what is open of a turn for want of an end.
+func (o *openRun) endTurn(at Moment) {
+	if o.turn == nil {
+		return
+	}
+	o.endTools()
+	o.endCompaction()
+	o.turn.turn.Close(at)
+	o.turn = nil
+}
+
+func (o *openRun) messageAdded(ev *MessageAdded, at Moment) {
+	if t := o.answered(ev.ToolCallID); t != nil {
+		end := Moment{Time: ev.Message.Time, Source: spans.TimeSourceMessage}
+		if end.Time.Before(t.start) { // also when the message has none
+			end = at
+		}
+		o.finish(t, end)
+	}
+	if o.turn != nil {
+		o.turn.turn.AddInput(ev.Message)
+	} else {
+		o.run.AddMessage(ev.Message)
+	}
+}
+
+func (o *openRun) startTool(call ToolCall) *openTool {
+	if len(o.tools) == maxOpenTools {
+		o.closeTool(o.tools[0])
+	}
+	t := &openTool{id: call.ID, name: call.Name, start: call.Start.Time}
+	if o.turn != nil {
+		t.ctx, t.tool = o.turn.turn.StartTool(o.turn.ctx, call)
+	} else {
+		t.ctx, t.tool = o.run.StartTool(o.ctx, call)
+	}
+	o.tools = append(o.tools, t)
+	return t
+}
+
+// running returns the call of that id whose end was not told; nil when there is none. Where loops use an id again before its
+// call is over, it is the last to start, of those with that name if there are any.
+func (o *openRun) running(id, name string) (found *openTool) {
+	for _, t := range slices.Backward(o.tools) {
+		switch {
+		case t.id != id || t.ended != nil:
+		case t.name == name:
+			return t
+		case found == nil:
+			found = t
+		}
+	}
+	return found
+}
+
+// answered returns the first call of that id which is over at a time yet to be learned; nil when there is none.
+func (o *openRun) answered(id string) *openTool {
+	for _, t := range o.tools {
+		if t.id == id && t.ended != nil {
+			return t
+		}
+	}
+	return nil
+}
+
+func (o *openRun) toolEnded(ev *ToolEnded, at Moment) {
+	t := o.running(ev.CallID, ev.Name)
+	if t == nil {
+		start := at
+		if start.Source != "" {
+			start = o.clock.end()
+		}
+		t = o.startTool(ToolCall{ID: ev.CallID, Name: ev.Name, Start: start})
+	}
+	res := ev.ToolResult
+	res.End = stated(res.End, at)
+	if !ev.replayed() || !ev.ToolResult.End.Time.IsZero() {
+		t.tool.End(res)
+		o.drop(t)
+		return
+	}
+	res.Result = bytes.Clone(res.Result)
+	if res.Truncated != nil {
+		res.Truncated = new(*res.Truncated)
+	}
+	t.ended = &res
+}
+
+// finish ends a call whose result came before its time was known.
+func (o *openRun) finish(t *openTool, end Moment) {
+	end.Seq = t.ended.End.Seq
+	t.ended.End = end
+	t.tool.End(*t.ended)
+	o.drop(t)
+}
+
+// closeTool ends a call at the last time seen: as it was told, else for want of an end.
+func (o *openRun) closeTool(t *openTool) {
+	if t.ended != nil {
+		o.finish(t, t.ended.End)
+		return
+	}
+	t.tool.Close(o.clock.end())
+	o.drop(t)
+}
+
+func (o *openRun) endTools() {
+	for len(o.tools) > 0 {
+		o.closeTool(o.tools[0])
+	}
+}
+
+func (o *openRun) drop(t *openTool) {
+	o.tools = slices.DeleteFunc(o.tools, func(x *openTool) bool { return x == t })
+}
+
+func (o *openRun) startCompaction(c Compaction) (started *Compacting) {
+	if o.turn != nil {
+		_, started = o.turn.turn.StartCompaction(o.turn.ctx, c)
+	} else {
+		_, started = o.run.StartCompaction(o.ctx, c)
+	}
+	return started
+}
+
+func (o *openRun) compactionEnded(ev *CompactionEnded, at Moment) {
+	c := o.compaction
+	if c != nil && (ev.Kind == "" || c.kind == cleanName(string(ev.Kind))) {
+		o.compaction = nil
+	} else {
+		whole := ev.Compaction
+		whole.Start = stated(whole.Start, at)
+		c = o.startCompaction(whole)
+	}
+	res := ev.CompactionResult
+	res.End = stated(res.End, at)
+	c.End(res)
+}
+
+func (o *openRun) endCompaction() {
+	o.compaction.Close(o.clock.end())
+	o.compaction = nil
+}
+
+func (o *openRun) permission(ev *PermissionEvaluated, at Moment) {
+	e := ev.PermissionEvaluation
+	e.End = stated(e.End, at)
+	start := at
+	if e.Wait > 0 {
+		start.Time = start.Time.Add(-e.Wait)
+	}
+	e.Start = stated(e.Start, start)
+	switch t := o.running(e.CallID, e.Tool); {
+	case t != nil && e.CallID != "":
+		t.tool.Permission(t.ctx, e)
+	case o.turn != nil:
+		o.turn.turn.Permission(o.turn.ctx, e)
+	default:
+		o.run.Permission(o.ctx, e)
+	}
+}
+
+// note keeps an event on the innermost open span: the compaction, the only open tool call, the turn, the run.
+func (o *openRun) note(typ string, body []byte, at Moment) {
+	switch {
+	case o.compaction != nil:
+		o.compaction.Note(typ, body, at)
+	case len(o.tools) == 1 && o.tools[0].ended == nil:
+		o.tools[0].tool.Note(typ, body, at)
+	case o.turn != nil:
+		o.turn.turn.Note(typ, body, at)
+	default:
+		o.run.Note(typ, body, at)
+	}
+}
+
+// close ends the run and what is open of it for want of an end.
+func (o *openRun) close() {
+	o.endTurn(o.clock.end())
+	o.endTools()
+	o.endCompaction()
+	o.run.Close(o.clock.end())
+}
