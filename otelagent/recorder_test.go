@@ -381,7 +381,7 @@ func TestRunOfTwoFilesLeavesNoGap(t *testing.T) {
 	}
 	var events []otelagent.Event
 	for range 2 {
-		events = append(append(events, run("a", 0)...), run("b", 2)...)
+		events = append(append(events, run("a", 0)...), run("a", 2)...)
 	}
 	s := recorded(t, events...).Session()
 	if len(s.Runs) != 2 || s.Runs[0].Ordinal != 1 || s.Runs[1].Ordinal != 2 {

@@ -33,14 +33,16 @@ type sessions struct {
 type sessionMemory struct {
 	id      string
 	ordinal int64
-	runs    map[string]rememberedRun // by id, the last of each
+	numbers map[runStart]int64           // of runs
+	runs    map[string]trace.SpanContext // by id, the last of each
 	sent    map[spans.BlockID]struct{}
 	memo    map[memoKey]memo
 }
 
-type rememberedRun struct {
-	startNS, ordinal int64
-	span             trace.SpanContext
+// runStart tells the runs of a session apart.
+type runStart struct {
+	id string
+	ns int64
 }
 
 // memoKey names bytes seen before. The hash is seeded, since what tools return may be hostile, and long enough that two
@@ -102,17 +104,18 @@ func (s *sessions) run(o *origin, sc trace.SpanContext) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.use(o.session)
-	r, known := m.runs[o.run]
-	if !known || r.startNS != o.startNS {
+	start := runStart{o.run, o.startNS}
+	n, known := m.numbers[start]
+	if !known {
+		if m.runs == nil || len(m.numbers) == maxRunsPerSession {
+			m.numbers, m.runs = make(map[runStart]int64), make(map[string]trace.SpanContext)
+		}
 		m.ordinal++
-		r = rememberedRun{startNS: o.startNS, ordinal: m.ordinal}
+		n = m.ordinal
+		m.numbers[start] = n
 	}
-	r.span = sc
-	if m.runs == nil || !known && len(m.runs) == maxRunsPerSession {
-		m.runs = make(map[string]rememberedRun)
-	}
-	m.runs[o.run] = r
-	return r.ordinal
+	m.runs[o.run] = sc
+	return n
 }
 
 // contextOf returns the span context of the last run of that id, invalid when it is not remembered.
@@ -120,7 +123,7 @@ func (s *sessions) contextOf(session, run string) trace.SpanContext {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e, ok := s.byID[session]; ok {
-		return e.Value.(*sessionMemory).runs[run].span
+		return e.Value.(*sessionMemory).runs[run]
 	}
 	return trace.SpanContext{}
 }
