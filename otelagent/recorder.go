@@ -214,7 +214,11 @@ func (r *Recorder) infer(ctx context.Context, m *Meta, inside time.Time, inferre
 	o := &openRun{runName: m.name()}
 	o.clock.last = r.floor(m)
 	c := o.clock
-	r.start(ctx, o, RunInfo{SessionID: m.Session, ID: m.Run, Start: c.at(m, inside), Inferred: inferred})
+	info := RunInfo{SessionID: m.Session, ID: m.Run, Start: c.at(m, inside), Inferred: inferred}
+	if o.group = r.memberOf(&info); o.group != nil {
+		ctx = o.group.ctx
+	}
+	r.start(ctx, o, info)
 	return o
 }
 

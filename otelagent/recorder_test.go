@@ -401,3 +401,15 @@ func TestRecorderKeepsNoFlag(t *testing.T) {
 		t.Errorf("truncated is %v, want true", c.Truncated)
 	}
 }
+
+func TestMemberWhoseStartWasNotSeen(t *testing.T) {
+	s := recorded(t, &otelagent.GroupStarted{Meta: in("s", "", 0), GroupInfo: otelagent.GroupInfo{Members: []string{"m"}}},
+		&otelagent.TurnStarted{Meta: in("s", "m", 2)}, &otelagent.RunStarted{Meta: in("s", "early", 3)},
+		&otelagent.RunEnded{Meta: in("s", "m", 4)}, &otelagent.RunStarted{Meta: in("s", "judge", 5)}).Session()
+	want := map[string]spans.GroupRole{"m": spans.GroupRoleMember, "judge": spans.GroupRoleJudge}
+	for _, r := range s.Runs {
+		if r.GroupRole != want[r.ID] {
+			t.Errorf("%s is %q to the group, want %q", r.ID, r.GroupRole, want[r.ID])
+		}
+	}
+}

@@ -68,18 +68,13 @@ func (r *Recorder) groupEnded(ctx context.Context, ev *GroupEnded) {
 // groupOf returns the group that a starting run belongs to, and says so in info: as a member by its id, or as the judge when it
 // has no parent and exactly one group of its session waits for a judge.
 func (r *Recorder) groupOf(info *RunInfo) *openGroup {
+	if g := r.memberOf(info); g != nil {
+		return g
+	}
 	var only *openGroup
 	waiting := 0
-	for _, g := range slices.Backward(r.groups) {
-		if g.session != info.SessionID {
-			continue
-		}
-		if slices.Contains(g.members, info.ID) {
-			info.GroupRole = spans.GroupRoleMember
-			g.begun = true
-			return g
-		}
-		if g.begun && !g.judged && !r.anyOpen(g) {
+	for _, g := range r.groups {
+		if g.session == info.SessionID && g.begun && !g.judged && !r.anyOpen(g) {
 			only = g
 			waiting++
 		}
@@ -90,6 +85,18 @@ func (r *Recorder) groupOf(info *RunInfo) *openGroup {
 	only.judged = true
 	info.GroupRole = spans.GroupRoleJudge
 	return only
+}
+
+// memberOf returns the last group of which a starting run is a member by its id, and says so in info; else nil.
+func (r *Recorder) memberOf(info *RunInfo) *openGroup {
+	for _, g := range slices.Backward(r.groups) {
+		if g.session == info.SessionID && slices.Contains(g.members, info.ID) {
+			info.GroupRole = spans.GroupRoleMember
+			g.begun = true
+			return g
+		}
+	}
+	return nil
 }
 
 // anyOpen reports whether a member is still at work: nothing can be judged before.
