@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/internal/phifixtures"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/phi"
@@ -506,5 +507,28 @@ func TestContentLater(t *testing.T) {
 				t.Errorf("(-with +with, then without):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Two processes that count the runs of one session each from 1 do not hide what one of them lost.
+func TestLostRunOfOneOfTwoProcesses(t *testing.T) {
+	var rows []session.Row
+	for process := range 2 {
+		p := agenttest.New(t)
+		for n := range 3 {
+			_, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: fmt.Sprintf("p%d.r%d", process, n)})
+			run.End(otelagent.RunResult{})
+		}
+		rows = append(rows, p.Batch().Rows...)
+	}
+	if n := defects(session.AssembleAll(rows)); len(n) != 0 {
+		t.Fatalf("nothing is lost, and yet: %v", n)
+	}
+	for i := range rows {
+		n := rows[i].Attr(spans.RunOrdinalKey).IntOr(0)
+		rest := slices.Delete(slices.Clone(rows), i, i+1)
+		if got := defects(session.AssembleAll(rest))[spans.DefectRunMissing]; (got == 1) != (n < 3) {
+			t.Errorf("without run %s, the %dth of its process: %d defects run_missing", rows[i].Run, n, got)
+		}
 	}
 }

@@ -81,9 +81,9 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 	sc := r.span.SpanContext()
 	r.off = !sc.IsValid() || sc.Equal(above)
 	if r.sent {
-		ordinal := spans.RunOrdinalKey.Int64(t.sessions.run(r.origin, sc))
-		r.span.SetAttributes(ordinal)
-		header = append(header, ordinal)
+		n, from := t.sessions.run(r.origin, sc)
+		header = append(header, spans.RunOrdinalKey.Int64(n), spans.RunOrdinalFromKey.Int64(from))
+		r.span.SetAttributes(header[len(header)-2:]...)
 	}
 	r.header = header
 	if r.capturing() {

@@ -33,6 +33,7 @@ type sessions struct {
 type sessionMemory struct {
 	id      string
 	ordinal int64
+	from    int64                        // start of the run that has number 1, unix ns
 	numbers map[runStart]int64           // of runs
 	runs    map[string]trace.SpanContext // by id, the last of each
 	sent    map[spans.BlockID]struct{}
@@ -99,14 +100,17 @@ func (s *sessions) makeRoom(m *sessionMemory) {
 }
 
 // run counts a run of its session and returns its number, from 1: for one told again, as by a file that is read twice, the
-// number that it had. It remembers the run's span context.
-func (s *sessions) run(o *origin, sc trace.SpanContext) int64 {
+// number that it had; and the start of the run that has number 1. It remembers the run's span context.
+func (s *sessions) run(o *origin, sc trace.SpanContext) (n, from int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.use(o.session)
 	start := runStart{o.run, o.startNS}
 	n, known := m.numbers[start]
 	if !known {
+		if m.ordinal == 0 {
+			m.from = o.startNS
+		}
 		if m.runs == nil || len(m.numbers) == maxRunsPerSession {
 			m.numbers, m.runs = make(map[runStart]int64), make(map[string]trace.SpanContext)
 		}
@@ -115,7 +119,7 @@ func (s *sessions) run(o *origin, sc trace.SpanContext) int64 {
 		m.numbers[start] = n
 	}
 	m.runs[o.run] = sc
-	return n
+	return n, m.from
 }
 
 // contextOf returns the span context of the last run of that id, invalid when it is not remembered.

@@ -70,6 +70,9 @@ type entry struct {
 	hex       int // index into assembler.hex
 }
 
+// ordinal is the number of a run, and the start of the run that has number 1 in its process.
+type ordinal struct{ from, n int64 }
+
 // assembler holds one Assemble.
 type assembler struct {
 	s        *Session
@@ -88,7 +91,7 @@ type assembler struct {
 
 	runByID  map[string][]*Run
 	groups   map[int64]*Group
-	ordinals []int64
+	ordinals []ordinal
 	twice    int  // rows of one address beyond the first, of the run at hand
 	sink     Run  // takes header attributes that are not needed
 	made     bool // session id made up
@@ -189,9 +192,9 @@ func (a *assembler) collect(rows iter.Seq[*Row], n int) {
 }
 
 func (a *assembler) ordinal(r *Row) {
-	n := r.Attr(spans.RunOrdinalKey).IntOr(0)
-	if n > 0 && (len(a.ordinals) == 0 || a.ordinals[len(a.ordinals)-1] != n) {
-		a.ordinals = append(a.ordinals, n)
+	o := ordinal{r.Attr(spans.RunOrdinalFromKey).IntOr(0), r.Attr(spans.RunOrdinalKey).IntOr(0)}
+	if o.n > 0 && (len(a.ordinals) == 0 || a.ordinals[len(a.ordinals)-1] != o) {
+		a.ordinals = append(a.ordinals, o)
 	}
 }
 
@@ -604,7 +607,9 @@ func (a *assembler) turn(run *Run, index int64, own, rest []entry) {
 		if !open {
 			t.End = nsTime(last)
 		}
-		t.Defects = append(t.Defects, Defect{Code: spans.DefectTurnSpanMissing})
+		if !run.Missing { // else both may still be open
+			t.Defects = append(t.Defects, Defect{Code: spans.DefectTurnSpanMissing})
+		}
 	}
 	c := a.children(rest)
 	t.ToolCalls, t.Compactions = c.tools, c.compactions
@@ -845,22 +850,21 @@ func (a *assembler) service() {
 	}
 }
 
-// missingRuns names the gaps among the numbers of runs. Each process counts from 1, so a number that no run of the session
-// has is a run that was lost.
+// missingRuns names the gaps among the numbers of runs. Each process counts its own from 1.
 func (a *assembler) missingRuns() {
-	slices.Sort(a.ordinals)
-	var gaps ranges
-	next := int64(1)
-	for _, n := range a.ordinals {
-		if n > next {
-			gaps.add(next, n-1)
+	slices.SortFunc(a.ordinals, func(x, y ordinal) int { return cmp.Or(cmp.Compare(x.from, y.from), cmp.Compare(x.n, y.n)) })
+	for l := a.ordinals; len(l) > 0; {
+		var gaps ranges
+		from, next := l[0].from, int64(1)
+		for ; len(l) > 0 && l[0].from == from; l = l[1:] {
+			if l[0].n > next {
+				gaps.add(next, l[0].n-1)
+			}
+			next = max(next, l[0].n+1)
 		}
-		if n >= next {
-			next = n + 1
+		if gaps.total > 0 {
+			a.s.Defects = append(a.s.Defects, Defect{Code: spans.DefectRunMissing, Detail: "number " + gaps.String() + " of " + strconv.FormatInt(next-1, 10)})
 		}
-	}
-	if gaps.total > 0 {
-		a.s.Defects = append(a.s.Defects, Defect{Code: spans.DefectRunMissing, Detail: "number " + gaps.String() + " of " + strconv.FormatInt(next-1, 10)})
 	}
 }
 

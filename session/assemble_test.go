@@ -212,8 +212,12 @@ func TestAssembleNamesWhatWasDropped(t *testing.T) {
 	for i := range s.rows {
 		got := Assemble(slices.Delete(slices.Clone(s.rows), i, i+1))
 		r := &s.rows[i]
-		if Summarize(got).Defects != 1 {
-			t.Errorf("without %s of turn %d of run %s: %d defects", r.Kind, r.Turn, r.Run, Summarize(got).Defects)
+		named := strings.Count(treeJSON(t, got), `"code":`)
+		if named != 1 {
+			t.Errorf("without %s of turn %d of run %s: %d defects", r.Kind, r.Turn, r.Run, named)
+		}
+		if damage := Summarize(got).Defects; (damage == 0) != (r.Kind == KindRun) {
+			t.Errorf("without %s: %d defects that are no observation; only a run may still be open", r.Kind, damage)
 		}
 		if len(got.Runs) != len(whole.Runs) {
 			t.Errorf("without %s: %d runs", r.Kind, len(got.Runs))

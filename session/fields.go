@@ -25,6 +25,12 @@ func (r *Run) setHeader(key string, v Value) bool {
 		r.Provider = v.Text()
 	case string(spans.RunOrdinalKey):
 		return setInt(&r.Ordinal, v)
+	case string(spans.RunOrdinalFromKey):
+		n, ok := v.Int()
+		if !ok {
+			return false
+		}
+		r.OrdinalFrom = nsTime(n)
 	case string(spans.RunParentIDKey):
 		r.ParentID = v.Text()
 	case string(spans.RunParentSessionIDKey):

@@ -63,10 +63,12 @@ type Span struct {
 // Run is one execution of an agent loop.
 type Run struct {
 	Span
-	ID      string `json:"id"`
-	Ordinal int64  `json:"ordinal,omitempty"`
-	Agent   string `json:"agent,omitempty"`
-	AgentID string `json:"agent_id,omitempty"`
+	ID string `json:"id"`
+	// Ordinal is the run's number in its process, OrdinalFrom the start of the run that has number 1 there.
+	Ordinal     int64     `json:"ordinal,omitempty"`
+	OrdinalFrom time.Time `json:"ordinal_from,omitzero"`
+	Agent       string    `json:"agent,omitempty"`
+	AgentID     string    `json:"agent_id,omitempty"`
 	// Model and Provider are those asked for.
 	Model    string `json:"model,omitempty"`
 	Provider string `json:"provider,omitempty"`

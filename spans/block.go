@@ -70,7 +70,7 @@ func decodeBase64(dst []byte, s string) error {
 		return fmt.Errorf("a line end: %w", ErrEncoding)
 	}
 	if _, err := base64.RawURLEncoding.Strict().Decode(dst, []byte(s)); err != nil {
-		return errors.Join(ErrEncoding, err)
+		return fmt.Errorf("%w: %w", ErrEncoding, err)
 	}
 	return nil
 }
