@@ -24,6 +24,7 @@ type contentList struct {
 	attempt int
 	items   []string
 	digest  spans.Chain
+	left    int // items left out: the count says so, and the reader finds the list broken
 }
 
 // maxGrowing bounds the lists that grow message by message.
@@ -110,6 +111,21 @@ func (c *content) addBody(o *origin, name string, attempt int, body []byte, from
 	return id
 }
 
+// requestDigest names the whole request of an attempt by the digests of its two lists.
+func (c *content) requestDigest(attempt int) string {
+	var both []byte
+	for _, name := range []string{spans.ListParams, spans.ListRequest} {
+		var d spans.Chain
+		for i := range c.lists {
+			if c.lists[i].name == name && c.lists[i].attempt == attempt {
+				d = c.lists[i].digest
+			}
+		}
+		both = append(both, d[:]...)
+	}
+	return spans.BlockOf(both).String()
+}
+
 // empty reports whether there is nothing to emit.
 func (c *content) empty() bool { return len(c.bodies) == 0 && len(c.lists) == 0 }
 
@@ -126,7 +142,7 @@ func (c *content) emit(span trace.Span, end time.Time) {
 		kv := make([]attribute.KeyValue, 0, 5)
 		kv = append(kv,
 			spans.ListNameKey.String(l.name),
-			spans.ListCountKey.Int64(int64(len(l.items))),
+			spans.ListCountKey.Int64(int64(len(l.items)+l.left)),
 			spans.ListDigestKey.String(l.digest.String()),
 			spans.ListItemsKey.StringSlice(l.items))
 		if l.attempt != 0 {

@@ -236,7 +236,7 @@ func traceparent(metadata []byte) trace.SpanContext {
 }
 
 // AddMessage tells of a message that arrived outside any turn. It is reported only when the run ends without reporting its
-// messages itself. Limit: 4,096 messages; later ones are not kept.
+// messages itself. Limit: 4,096 messages; later ones are only counted, and the reader is told.
 func (r *Run) AddMessage(m Message) {
 	if r == nil || !r.capturing() {
 		return
@@ -248,9 +248,14 @@ func (r *Run) AddMessage(m Message) {
 func (h *handle) addMessage(list string, m *Message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.ended && len(h.content.list(list, 0).items) < maxGrowing {
-		h.content.addMessage(h.origin, list, 0, m)
+	if h.ended {
+		return
 	}
+	if l := h.content.list(list, 0); len(l.items) == maxGrowing {
+		l.left++
+		return
+	}
+	h.content.addMessage(h.origin, list, 0, m)
 }
 
 // Note tells of something that happened in the run and has no other place: typ is the producer's word (at most 128

@@ -109,6 +109,7 @@ func (t *Turn) Request(req Request) {
 			a.text(spans.ToolsDigestKey, id.String())
 		}
 		c.addBody(t.origin, spans.ListParams, n, req.Rest, spans.ProvenanceRest)
+		a.text(spans.RequestDigestKey, c.requestDigest(n))
 	}
 	t.span.SetAttributes(a.kv...)
 }
@@ -125,7 +126,7 @@ func (t *Turn) Replied(at Moment) {
 }
 
 // AddInput tells of a message that arrived during the turn and is not its reply: prompts, steering, tool results,
-// extension messages, in the order of arrival. Limit: 4,096 messages; later ones are not kept.
+// extension messages, in the order of arrival. Limit: 4,096 messages; later ones are only counted, and the reader is told.
 func (t *Turn) AddInput(m Message) {
 	if t == nil || !t.capturing() {
 		return
