@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -30,9 +31,11 @@ const (
 	HTTP Protocol = "http/protobuf"
 )
 
-// batchSize is how many spans one request carries at most. Receivers over gRPC refuse more than 4 MiB and the whole batch is
-// lost, and spans that carry requests are large.
+// batchSize is how many spans are taken from the queue at once. How many bytes a request carries is bounded by requestBytes.
 const batchSize = 64
+
+// DefaultMaxQueueBytes is how many bytes of spans wait at most to be sent, unless WithMaxQueueBytes says otherwise.
+const DefaultMaxQueueBytes = 256 << 20
 
 // Limits of a span, in number; a span of ours has at most 47 events and an event at most 5 attributes. The length of values is
 // not limited: a body cut short is not the body that its id names.
@@ -60,6 +63,9 @@ type config struct {
 	blocking bool
 	local    bool
 	sampler  sdktrace.Sampler
+
+	queueBytes int64
+	queueSpans int
 }
 
 // WithProtocol chooses how OTLP is carried. Default: OTEL_EXPORTER_OTLP_TRACES_PROTOCOL, OTEL_EXPORTER_OTLP_PROTOCOL, GRPC.
@@ -104,6 +110,20 @@ func WithSampler(s sdktrace.Sampler) Option {
 // input and have no user waiting; never for an agent.
 func WithBlocking() Option {
 	return optionFunc(func(c config) config { c.blocking = true; return c })
+}
+
+// WithMaxQueueBytes bounds how many bytes of spans wait to be sent, those under way included; DefaultMaxQueueBytes unless n is
+// positive. A span that would exceed the bound is dropped as it ends, so the newest are lost, and counted in Stats. With
+// WithBlocking its end waits instead, and a span larger than n goes through alone. Bytes are those of the span as OTLP,
+// estimated, never too low; what is being sent takes its encoding on top, which is one request.
+func WithMaxQueueBytes(n int64) Option {
+	return optionFunc(func(c config) config { c.queueBytes = n; return c })
+}
+
+// WithMaxQueueSpans bounds how many spans wait to be sent, those under way included. Default, and unless n is positive:
+// OTEL_BSP_MAX_QUEUE_SIZE, else 2048. What exceeds it is treated as in WithMaxQueueBytes.
+func WithMaxQueueSpans(n int) Option {
+	return optionFunc(func(c config) config { c.queueSpans = n; return c })
 }
 
 // WithoutGlobal leaves the process-wide provider and propagator alone. Default: Setup installs its provider, and W3C trace
@@ -152,9 +172,10 @@ func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 	case exporter == nil:
 		provider = append(provider, sdktrace.WithSampler(sdktrace.NeverSample()))
 	default:
-		counted := &countingExporter{SpanExporter: exporter, counts: &p.counts, stopped: stopped}
-		provider = append(provider, sdktrace.WithSpanProcessor(&p.counts),
-			sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(counted, c.batch()...)))
+		q := c.queue(&p.counts)
+		sender := &sender{SpanExporter: exporter, counts: &p.counts, queue: q, stopped: stopped}
+		q.SpanProcessor = sdktrace.NewBatchSpanProcessor(sender, c.batch(q)...)
+		provider = append(provider, sdktrace.WithSpanProcessor(&p.counts), sdktrace.WithSpanProcessor(q))
 	}
 	p.tracer = sdktrace.NewTracerProvider(provider...)
 	if !c.local {
@@ -180,8 +201,23 @@ func (p *Providers) Shutdown(ctx context.Context) error {
 // Stats returns what became of the spans so far; final after Shutdown.
 func (p *Providers) Stats() Stats { return p.counts.stats() }
 
-func (c *config) batch() []sdktrace.BatchSpanProcessorOption {
-	var opts []sdktrace.BatchSpanProcessorOption
+// queue returns the bounds of what waits.
+func (c *config) queue(n *counts) *queue {
+	q := &queue{counts: n, maxBytes: c.queueBytes, maxSpans: int64(c.queueSpans), blocking: c.blocking}
+	if q.maxBytes <= 0 {
+		q.maxBytes = DefaultMaxQueueBytes
+	}
+	if q.maxSpans <= 0 {
+		q.maxSpans = sdktrace.DefaultMaxQueueSize
+		if n, err := strconv.Atoi(os.Getenv("OTEL_BSP_MAX_QUEUE_SIZE")); err == nil && n > 0 {
+			q.maxSpans = int64(n)
+		}
+	}
+	return q
+}
+
+func (c *config) batch(q *queue) []sdktrace.BatchSpanProcessorOption {
+	opts := []sdktrace.BatchSpanProcessorOption{sdktrace.WithMaxQueueSize(int(q.maxSpans) + queueSlack)}
 	if os.Getenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE") == "" {
 		opts = append(opts, sdktrace.WithMaxExportBatchSize(batchSize))
 	}
