@@ -104,7 +104,7 @@ ocb-build: ## build the whole distribution (collector-exporter/distribution/buil
 interop-phi-core: ## rebuild the phi-core recordings with the real crate, and let it load what we write (needs cargo)
 	@interop/phi-core/run.sh check
 	@dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; \
-	go test ./agenttest -run '^TestLedgersEqualThoseOfPhiCore$$' -count=1 -args -export-dir=$$dir; \
+	go test ./agenttest -run '^(TestLedgersEqualThoseOfPhiCore|TestForeignWordsAreRefusedOrLeftOut)$$' -count=1 -args -export-dir=$$dir; \
 	interop/phi-core/run.sh accept $$dir/*.json
 
 # -e: test dependencies of dependencies that the module proxy does not serve must not stop it.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"io"
 	"iter"
 	"os"
 	"path/filepath"
@@ -117,6 +118,61 @@ func TestLedgersEqualThoseOfPhiCore(t *testing.T) {
 			t.Errorf("docs/fidelity.md lists a difference that no recording has: %s %s", k.Scenario, k.Path)
 		}
 	}
+}
+
+// Streams with words, keys and types that phi-core does not have are refused, or written without them: phi-core loads whatever
+// we write. The real loader is asked by `make interop-phi-core`.
+func TestForeignWordsAreRefusedOrLeftOut(t *testing.T) {
+	for name, foreign := range map[string]bool{"traps": true, "sample-variants": false} {
+		events, err := os.ReadFile(filepath.Join(repository, "otelagent", "phi", "testdata", name+".ndjson"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := playLenient(t, events)
+		refused := 0
+		for _, s := range session.AssembleAll(b.Rows) {
+			blocks, err := session.NewBlockSet(blocksOf(b, s.ID))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var strict *export.MissingError
+			if _, err := export.PhiCore(io.Discard, s, blocks, export.PhiCoreOptions{}); errors.As(err, &strict) {
+				refused++
+			}
+			var buf bytes.Buffer
+			_, err = export.PhiCore(&buf, s, blocks, export.PhiCoreOptions{Partial: true})
+			if errors.Is(err, export.ErrEmpty) {
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s, session %s: %v", name, s.ID, err)
+			}
+			if *exportDir != "" {
+				writeLedgers(t, phifixtures.Fixture{Release: "partial", Name: name}, map[string][]byte{s.ID: buf.Bytes()})
+			}
+		}
+		if (refused > 0) != foreign {
+			t.Errorf("%s: %d sessions refused", name, refused)
+		}
+	}
+}
+
+// playLenient plays a stream of which some lines are bad.
+func playLenient(t *testing.T, events []byte) session.Batch {
+	t.Helper()
+	p := agenttest.New(t, content, otelagent.WithDerivedIDs())
+	rec := otelagent.NewRecorder(p.Tracer())
+	for ev, err := range phi.Events(bytes.NewReader(events)) {
+		var bad *phi.LineError
+		if err != nil && !errors.As(err, &bad) {
+			t.Fatal(err)
+		}
+		if err == nil {
+			rec.Record(context.Background(), ev)
+		}
+	}
+	rec.Close(context.Background())
+	return p.Batch()
 }
 
 func writeLedgers(t *testing.T, f phifixtures.Fixture, ours map[string][]byte) {

@@ -64,15 +64,18 @@ type PhiCoreOptions struct {
 	// Session returns the tree of another session, or nil. It is asked for the parent of a session that a tool call
 	// spawned, which fills parent_spawn_ref.
 	Session func(id string) *session.Session
-	// Partial writes what is there: messages whose blocks are missing are left out, and so are turns whose reply is
-	// missing. What was left out is returned.
+	// Partial writes what is there: messages whose blocks are missing, or which phi-core could not read, are left out,
+	// and so are turns whose reply is missing. What was left out is returned.
 	Partial bool
 }
 
 // PhiCore writes s as the saved session that phi-core's own recorder would have left, in the form of phi-core 0.10.0 which
 // every later release reads too: `events` is always there and empty. phi-core's rules hold: a run without an end is Aborted
 // and has neither messages nor usage, turns without an end are left out, loops stand in the order of their ends, a run of
-// which only the end was seen is not there. Words that phi-core does not have are written as they came.
+// which only the end was seen is not there.
+//
+// phi-core refuses a file for one word or shape that it does not know. What it would refuse counts as missing, is named, and
+// is left out or replaced by the nearest word when opts.Partial allows it: whatever is written, phi-core loads.
 //
 // Nothing is guessed. Without opts.Partial an error of type *MissingError names what is missing and nothing is written; with
 // it, the file is written and the same list is returned. A session without any run to write gives ErrEmpty.
@@ -277,14 +280,14 @@ func (p *phiCore) loop(r *session.Run, children []string) []byte {
 	o.str("session_id", p.s.ID)
 	o.str("agent_id", cmp.Or(r.AgentID, r.Agent))
 	o.optional("parent_loop_id", r.ParentID)
-	o.raw("continuation_kind", continuation(r))
+	o.raw("continuation_kind", p.continuation(where, r))
 	o.time("started_at", r.Start)
 	if over {
 		o.time("ended_at", r.End)
 	} else {
 		o.raw("ended_at", null)
 	}
-	o.str("status", status(r, over))
+	o.str("status", p.status(where, r, over))
 	if over && (r.Rejected || r.Rejection != "") {
 		o.str("rejection", r.Rejection)
 	} else {
@@ -312,7 +315,7 @@ func (p *phiCore) loop(r *session.Run, children []string) []byte {
 		p.miss(where, "messages: not captured")
 	}
 
-	o.raw("config", p.config(r, append(replies, messages...)))
+	o.raw("config", p.config(where, r, append(replies, messages...)))
 	o.raw("messages", list(messages))
 	o.raw("turns", turns.bytes())
 	switch {
@@ -351,74 +354,10 @@ func byStart(l []*session.Turn) []*session.Turn {
 	return l
 }
 
-func continuation(r *session.Run) []byte {
-	tagged := func(word string) []byte {
-		tag := object{}
-		tag.str("tag", r.ContinuationTag)
-		o := object{}
-		o.raw(word, tag.bytes())
-		return o.bytes()
-	}
-	switch r.Continuation {
-	case "", spans.ContinuationInitial:
-		return quote("Initial")
-	case spans.ContinuationDefault:
-		return quote("Default")
-	case spans.ContinuationCompaction:
-		return quote("Compaction")
-	case spans.ContinuationRerun:
-		return tagged("Rerun")
-	case spans.ContinuationBranch:
-		return tagged("Branch")
-	default:
-		return quote(string(r.Continuation))
-	}
-}
-
-func status(r *session.Run, over bool) string {
-	if !over {
-		return "Aborted"
-	}
-	switch r.StatusWord {
-	case "Pending", "Running", "Completed", "Rejected", "Aborted":
-		return r.StatusWord
-	}
-	switch r.Status {
-	case spans.RunStatusRejected:
-		return "Rejected"
-	case spans.RunStatusAborted:
-		return "Aborted"
-	case spans.RunStatusCompleted, spans.RunStatusError, spans.RunStatusCancelled, spans.RunStatusVetoed:
-		return "Completed" // phi-core has no words for the others: its loops end as Completed then
-	default:
-		return cmp.Or(r.StatusWord, string(r.Status))
-	}
-}
-
-func trigger(t *session.Turn) string {
-	switch t.Trigger {
-	case spans.TriggerUser:
-		return "User"
-	case spans.TriggerSubAgent:
-		return "SubAgent"
-	case spans.TriggerBranch:
-		return "Branch"
-	case spans.TriggerContinuation:
-		return "Continuation"
-	case "":
-		if t.Index == 0 {
-			return "User"
-		}
-		return "Continuation"
-	default:
-		return string(t.Trigger)
-	}
-}
-
 // config returns the configuration as the loop gave it, else what the first reply tells of it.
-func (p *phiCore) config(r *session.Run, messages [][]byte) []byte {
+func (p *phiCore) config(where string, r *session.Run, messages [][]byte) []byte {
 	if r.Config != "" && json.Valid([]byte(r.Config)) {
-		return []byte(r.Config)
+		return p.knownConfig(where, []byte(r.Config))
 	}
 	for _, raw := range messages {
 		var m struct {
@@ -517,7 +456,7 @@ func (p *phiCore) turn(where string, r *session.Run, t *session.Turn) (raw, repl
 
 	o := object{}
 	o.raw("turn_id", id.bytes())
-	o.str("triggered_by", trigger(t))
+	o.str("triggered_by", p.trigger(where, t))
 	if t.Reported != nil {
 		o.raw("usage", usage(t.Reported))
 	} else {
@@ -558,8 +497,16 @@ func (p *phiCore) payload(where string, t *session.Turn) []byte {
 	var messages, provenance array
 	known := 0
 	for _, b := range p.bodies(where, spans.ListRequest, q.Messages) {
-		messages.raw(merge(b.body, []byte(b.ref.Envelope)))
+		m := merge(b.body, []byte(b.ref.Envelope))
+		if why := unloadable(m, false); why != "" {
+			p.miss(where, "request: "+why)
+			return nil
+		}
+		messages.raw(m)
 		raw, ok := blockProvenance(b.ref.Provenance)
+		if !p.knownProvenance(where, raw) {
+			return nil
+		}
 		if ok {
 			known++
 		}
@@ -574,6 +521,9 @@ func (p *phiCore) payload(where string, t *session.Turn) []byte {
 	}
 	o.raw("messages", messages.bytes())
 	if own := find(rest, "provenance"); own != nil && known == 0 {
+		if !p.knownRest(where, "provenance", own) {
+			return nil
+		}
 		o.raw("provenance", own)
 	} else {
 		o.raw("provenance", provenance.bytes())
@@ -585,6 +535,9 @@ func (p *phiCore) payload(where string, t *session.Turn) []byte {
 	}
 	for _, key := range []string{"model_id", "thinking_level", "max_tokens", "temperature", "response_format"} {
 		if v := find(rest, key); v != nil {
+			if !p.knownRest(where, key, v) {
+				return nil
+			}
 			o.raw(key, v)
 			have[key] = true
 		}
@@ -668,7 +621,12 @@ func (p *phiCore) bodies(where, name string, refs *session.Refs) []body {
 func (p *phiCore) messages(where, name string, refs *session.Refs) [][]byte {
 	var l [][]byte
 	for _, b := range p.bodies(where, name, refs) {
-		l = append(l, merge(b.body, []byte(b.ref.Envelope)))
+		m := merge(b.body, []byte(b.ref.Envelope))
+		if why := unloadable(m, name != spans.ListResults); why != "" {
+			p.miss(where, name+": "+why)
+			continue
+		}
+		l = append(l, m)
 	}
 	return l
 }

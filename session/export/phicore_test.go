@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,7 +72,7 @@ func sessions() (parent, child *session.Session, m *made) {
 					{
 						Attempt: 1,
 						Messages: m.refs(part{user, "st", ""}, part{user, "t:3:r:1", ""}, part{user, "ib:me:2", ""}, part{user, "mt:long:r%3A1", ""},
-							part{user, "?%7B%22kind%22%3A%22new%22%7D", ""}, part{user, "", ""}),
+							part{user, "?%7B%22kind%22%3A%22unknown%22%7D", ""}, part{user, "", ""}),
 						Params: m.refs(part{`"sys"`, "system", ""}, part{`[{"name":"sub"}]`, "tools", ""},
 							part{`{"temperature":null,"model_id":"m","max_tokens":5,"response_format":{"kind":"text"},"thinking_level":"off","later":1}`, "rest", ""}),
 					},
@@ -245,4 +246,61 @@ func TestMerge(t *testing.T) {
 	f(`{"a":1,"b":2}`, `{"a":3}`, `{"a":3,"b":2}`)
 	f(`[1]`, `{"a":3}`, `[1]`)
 	f(`{}`, `{"a":3}`, `{"a":3}`)
+}
+
+// phi-core refuses a file for one foreign word: none is written. They are named, and with Partial replaced or left out.
+func TestPhiCoreWritesNoForeignWord(t *testing.T) {
+	parent, _, m := sessions()
+	parent.Runs[0].Continuation = "weird"
+	parent.Runs[0].Turns[0].Trigger = "cron"
+	parent.Runs[0].Config = `{"model":"m","provider":"p","api":"new_api","thinking_level":"huge","context_window":1}`
+	var out bytes.Buffer
+	missing, err := PhiCore(&out, parent, &m.blocks, PhiCoreOptions{})
+	var refused *MissingError
+	if !errors.As(err, &refused) || out.Len() > 0 {
+		t.Fatalf("err %v, %d bytes written", err, out.Len())
+	}
+	for _, word := range []string{"weird", "cron", "new_api", "huge"} {
+		if !slices.ContainsFunc(missing, func(m Missing) bool { return strings.Contains(m.What, `"`+word+`" is no word of phi-core`) }) {
+			t.Errorf("%s is not named in %v", word, missing)
+		}
+	}
+	if _, err := PhiCore(&out, parent, &m.blocks, PhiCoreOptions{Partial: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range []string{"weird", "cron", "new_api", "huge"} {
+		if strings.Contains(out.String(), word) {
+			t.Errorf("%s is written", word)
+		}
+	}
+}
+
+func TestUnloadable(t *testing.T) {
+	const usage = `"usage":{"input":1,"output":2}`
+	for _, tt := range []struct {
+		name, raw string
+		want      string // part of the reason; empty: phi-core loads it
+	}{
+		{"user", `{"role":"user","content":[{"type":"text","text":"x"}],"timestamp":1}`, ""},
+		{"image", `{"role":"user","content":[{"type":"image","data":"AA","mimeType":"image/png"}],"timestamp":1}`, ""},
+		{"assistant", `{"role":"assistant","content":[],"timestamp":1,"stopReason":"stop","model":"m","provider":"p",` + usage + `}`, ""},
+		{"tool result", `{"role":"toolResult","content":[],"timestamp":1,"toolCallId":"c","toolName":"n","isError":false}`, ""},
+		{"extension", `{"role":"extension","kind":"k","data":null}`, ""},
+		{"unknown role", `{"role":"system","content":[],"timestamp":1}`, `"system"`},
+		{"no role", `{"content":[]}`, "without role"},
+		{"no time", `{"role":"user","content":[]}`, "all keys"},
+		{"negative time", `{"role":"user","content":[],"timestamp":-1}`, "other types"},
+		{"no usage", `{"role":"assistant","content":[],"timestamp":1,"stopReason":"stop","model":"m","provider":"p"}`, "all keys"},
+		{"stop reason", `{"role":"assistant","content":[],"timestamp":1,"stopReason":"mind","model":"m","provider":"p",` + usage + `}`, `"mind"`},
+		{"content type", `{"role":"user","content":[{"type":"video"}],"timestamp":1}`, `"video"`},
+		{"half a content", `{"role":"user","content":[{"type":"text"}],"timestamp":1}`, "content of type text"},
+	} {
+		got := unloadable([]byte(tt.raw), true)
+		if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	if unloadable([]byte(`{"role":"extension","kind":"k","data":1}`), false) == "" {
+		t.Error("an extension message cannot stand where a bare message must")
+	}
 }
