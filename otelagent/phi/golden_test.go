@@ -42,3 +42,18 @@ func TestGolden(t *testing.T) {
 		})
 	}
 }
+
+// TestEventLog reads phi-core's own durable event log, as 0.15.2 wrote it, and the same events as they came from the channel.
+func TestEventLog(t *testing.T) {
+	read := func(suffix string) []string {
+		in, err := os.ReadFile(filepath.Join("testdata", "phi-core-0.15.2", "durable-event-log."+suffix))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return collect(string(in))
+	}
+	channel, log := read("events.ndjson"), read("saved.events.jsonl")
+	if len(channel) == 0 || strings.Join(log, "\n") != strings.Join(channel, "\n") {
+		t.Errorf("%d events from the log, %d from the channel, or others", len(log), len(channel))
+	}
+}
