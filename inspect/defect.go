@@ -9,12 +9,25 @@ import (
 
 func (r *renderer) defects(n *node, list []session.Defect) {
 	for _, def := range list {
-		label := "defect"
-		if info, ok := defectInfo(def.Code); ok && info.Observation {
-			label = "note"
+		st := yellow
+		if isNote(def) {
+			st = dim
 		}
-		n.wrapped(label, yellow, defectText(def))
+		n.wrapped(defectLabel(def), st, defectText(def))
 	}
+}
+
+// isNote says that nothing need be wrong.
+func isNote(def session.Defect) bool {
+	info, ok := defectInfo(def.Code)
+	return ok && info.Observation
+}
+
+func defectLabel(def session.Defect) string {
+	if isNote(def) {
+		return "note"
+	}
+	return "defect"
 }
 
 func defectInfo(code spans.DefectCode) (spans.Defect, bool) {

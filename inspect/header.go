@@ -13,16 +13,26 @@ import (
 // header is what there is to know of the session before its runs.
 func (r *renderer) header() {
 	s := r.main.Session
-	turns, calls, failed, denied, compactions := 0, 0, 0, 0, 0
+	turns, calls, failed, denied, inputs, compactions := 0, 0, 0, 0, 0, 0
+	permissions := func(l []*session.Permission) {
+		for _, q := range l {
+			if q.Action == spans.ActionDeny && q.Target == spans.PermissionTargetInput {
+				inputs++
+			}
+		}
+	}
 	statuses := map[spans.RunStatus]int64{}
 	for _, run := range s.Runs {
 		turns += len(run.Turns)
+		permissions(run.Permissions)
 		compactions += len(run.Compactions)
 		for _, t := range run.Turns {
 			compactions += len(t.Compactions)
+			permissions(t.Permissions)
 		}
 		for _, c := range allCalls(run) {
 			calls++
+			permissions(c.Permissions)
 			switch c.Outcome {
 			case spans.OutcomeError:
 				failed++
@@ -50,7 +60,7 @@ func (r *renderer) header() {
 	}
 	r.d.field("status", words(string(s.Status)), plural(len(s.Runs), "run")+among(unfinished...),
 		plural(turns, "turn"), plural(calls, "tool call")+among(count(int64(failed), "failed"), count(int64(denied), "denied")),
-		some(compactions, "compaction"))
+		suffixed(some(inputs, "input"), " denied"), some(compactions, "compaction"))
 	agent := s.Agent
 	if agent == "" {
 		agent = s.AgentID
@@ -76,7 +86,7 @@ func (r *renderer) header() {
 	}
 	for _, def := range s.Defects {
 		for i, line := range wrap(defectText(def), r.o.Width-labelWidth-1, maxWrap) {
-			r.d.field([]string{"defect", " "}[min(i, 1)], line)
+			r.d.field([]string{defectLabel(def), " "}[min(i, 1)], line)
 		}
 	}
 }

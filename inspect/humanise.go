@@ -136,6 +136,13 @@ func prefixed(p, s string) string {
 	return p + s
 }
 
+func suffixed(s, end string) string {
+	if s == "" {
+		return ""
+	}
+	return s + end
+}
+
 // words turns a word of ours into words of everybody's.
 func words(s string) string {
 	if s == string(spans.TriggerSubAgent) {

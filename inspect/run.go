@@ -108,7 +108,11 @@ func (r *renderer) run(p place, role string) *node {
 		n.wrapped("aborted", red, "its end was never seen; last seen "+r.clock(run.End))
 	case run.Status == spans.RunStatusOpen:
 		last := lastOf(run)
-		n.wrapped("open", yellow, strings.TrimSuffix("no end yet; last seen "+r.clock(last)+", "+ago(last, r.o.Now), ", "))
+		what := "no end yet"
+		if run.Missing { // it may be over, and its span lost
+			what = "its end was not seen yet"
+		}
+		n.wrapped("open", yellow, strings.TrimSuffix(what+"; last seen "+r.clock(last)+", "+ago(last, r.o.Now), ", "))
 	}
 	if run.Rejection != "" && !slices.ContainsFunc(run.Permissions, func(q *session.Permission) bool { return q.Reason == run.Rejection }) {
 		n.wrapped("reason", red, Clean(run.Rejection))

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bytes"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -90,6 +93,80 @@ func TestComposeFile(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(root, from)); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
+		}
+	}
+}
+
+// What users of a persistent queue write starts, and takes spans.
+func TestConfigWithPersistentQueue(t *testing.T) {
+	dir := t.TempDir()
+	health, err := freeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(dir, "c.yaml")
+	if err := os.WriteFile(config, []byte(`
+extensions:
+  file_storage: {directory: `+dir+`}
+  health_check: {endpoint: "`+health+`"}
+receivers:
+  otlp: {protocols: {grpc: {endpoint: "127.0.0.1:0"}}}
+exporters:
+  agent_session:
+    storage: `+filepath.Join(dir, "s.db")+`
+    sending_queue: {enabled: true, storage: file_storage}
+service:
+  extensions: [file_storage, health_check]
+  telemetry: {logs: {level: error}, metrics: {level: none}}
+  pipelines:
+    traces: {receivers: [otlp], exporters: [agent_session]}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := startCollector(t.Context(), collectorOptions{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp, err := http.Get("http://" + health); err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("health check: %v %v", resp, err)
+	} else {
+		resp.Body.Close()
+	}
+	var stderr bytes.Buffer
+	if code := run(t.Context(), []string{"send", "--endpoint", c.addr("grpc"), "-"}, bytes.NewReader(demoEvents), io.Discard, &stderr); code != exitOK {
+		t.Errorf("send: exit %d: %s", code, &stderr)
+	}
+	if err := c.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := runWith(t, "show", demoSession, "--db", filepath.Join(dir, "s.db")); code != exitOK {
+		t.Errorf("show: exit %d, %s\n%s", code, errs, out)
+	}
+}
+
+// The help of up names every component that there is.
+func TestHelpListsComponents(t *testing.T) {
+	_, out, _ := runWith(t, "up", "--help")
+	f, err := components()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for n := range f.Receivers {
+		names = append(names, n.String())
+	}
+	for n := range f.Processors {
+		names = append(names, n.String())
+	}
+	for n := range f.Exporters {
+		names = append(names, n.String())
+	}
+	for n := range f.Extensions {
+		names = append(names, n.String())
+	}
+	for _, n := range names {
+		if !strings.Contains(strings.ReplaceAll(out, "_", ""), strings.ReplaceAll(n, "_", "")) { // some have an older name too
+			t.Errorf("up --help does not name %s", n)
 		}
 	}
 }

@@ -21,6 +21,7 @@ type pump struct {
 	mu       sync.Mutex // an interrupted pump may still run while it is summed up
 	sessions map[string]bool
 	rejected int64
+	held     []string // lines about what was rejected, until an event is seen: when there is none, the verdict says it all
 	stats    phi.Stats
 }
 
@@ -77,13 +78,19 @@ func (p *pump) reject(name string, bad *phi.LineError) {
 	if bad.Field != "" {
 		where += bad.Field + ": "
 	}
-	p.app.say("%s:%d: %s%s", name, bad.Line, where, bad.Reason)
+	p.held = append(p.held, fmt.Sprintf("%s:%d: %s%s", name, bad.Line, where, bad.Reason))
 }
 
 func (p *pump) note(ev otelagent.Event, stats phi.Stats) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stats = stats
+	if stats.Events > 0 {
+		for _, line := range p.held {
+			p.app.say("%s", line)
+		}
+		p.held = nil
+	}
 	id := ""
 	switch e := ev.(type) {
 	case *otelagent.RunStarted:
@@ -107,5 +114,9 @@ func (p *pump) note(ev otelagent.Event, stats phi.Stats) {
 func (p *pump) sum() *sent {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return &sent{Events: p.stats.Events, Rejected: p.rejected, Sessions: p.sessions}
+	s := &sent{Events: p.stats.Events, Rejected: p.rejected, Sessions: p.sessions}
+	if len(p.held) > 0 {
+		s.FirstRejected = p.held[0]
+	}
+	return s
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/signal"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"go.opentelemetry.io/otel"
 	"golang.org/x/term"
@@ -39,6 +41,8 @@ const (
 	graceTime = 2 * time.Second
 	// maxRejected bounds how many rejected lines are named one by one.
 	maxRejected = 20
+	// pipeQueue is how many spans of a pipe wait at most to be sent; a writer in a hurry makes thousands in a moment.
+	pipeQueue = 65536
 )
 
 func (a *app) sendCommand() *cobra.Command {
@@ -49,14 +53,18 @@ func (a *app) sendCommand() *cobra.Command {
 		Long: `Send an agent's events as spans over OTLP, or straight into a database.
 
 The input is phi-core's AgentEvents, one JSON object a line. A pipe is sent as it
-comes, and the agent never waits for the network; files are read as fast as they
-are taken. Sending the same input again changes nothing: ids follow from it.
+comes, and the agent never waits for the network: what a collector that is away
+for long makes wait is dropped and counted. Files are read as fast as they are
+taken. Sending the same input again changes nothing: ids follow from it.
+With --replay a pipe is read as a file is, for recordings that are unpacked on
+the way: nothing is dropped, and times are those of the recording.
 No content leaves unless --capture content says so. OTEL_* variables are heard.
 
 Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 2 wrong usage, 3 lines were rejected and the rest was delivered.`,
 		Example: `  my-agent | otelagent send -
   otelagent send --capture content events.ndjson
+  zcat events.ndjson.gz | otelagent send --replay -
   otelagent send --endpoint https://otlp.example.com --protocol http/protobuf a.ndjson b.ndjson
   otelagent send --db ./sessions.db --capture content events.ndjson`,
 		Args: cobra.ArbitraryArgs,
@@ -73,6 +81,7 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 	c.Flags().StringVar(&o.Endpoint, "endpoint", "", "`URL` of the collector (default $OTEL_EXPORTER_OTLP_ENDPOINT, else this machine)")
 	c.Flags().StringVar(&o.Protocol, "protocol", "", "`protocol`: grpc or http/protobuf (default $OTEL_EXPORTER_OTLP_PROTOCOL, else grpc)")
 	c.Flags().StringVar(&o.DB, "db", "", "database `DSN` to write to instead, without a collector: PATH or sqlite:PATH")
+	c.Flags().BoolVar(&o.Replay, "replay", false, "standard input is a recording, not an agent at work")
 	c.Flags().StringVar(&o.Tenant, "tenant", "", "`owner` of the sessions")
 	return c
 }
@@ -91,6 +100,9 @@ func (o *sendOptions) check() error {
 	}
 	if o.DB != "" && o.Endpoint != "" {
 		return usagef("--db and --endpoint exclude each other")
+	}
+	if o.Replay && len(o.Files) > 0 && o.Files[0] != "-" {
+		return usagef("--replay is for standard input; files are recordings anyway")
 	}
 	if scheme, _, ok := strings.Cut(o.Endpoint, "://"); ok && scheme != "http" && scheme != "https" {
 		return usagef("--endpoint %s: want http://HOST:PORT or https://HOST:PORT", o.Endpoint)
@@ -160,8 +172,12 @@ func (o *sendOptions) target(ctx context.Context) (*target, error) {
 		}
 		t.name = o.Endpoint
 		for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
-			if t.name == "" {
-				t.name = os.Getenv(name)
+			if t.name != "" || os.Getenv(name) == "" {
+				continue
+			}
+			t.name = os.Getenv(name)
+			if u, err := url.Parse(t.name); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+				return nil, usagef("%s=%s: want http://HOST:PORT or https://HOST:PORT", name, t.name)
 			}
 		}
 		if t.name == "" {
@@ -223,6 +239,7 @@ type sent struct {
 	Lost                    int64 // events that belong to no run
 	Sessions                map[string]bool
 	Target                  string
+	FirstRejected           string // when all were
 }
 
 func (a *app) send(ctx context.Context, o sendOptions) error {
@@ -238,7 +255,7 @@ func (a *app) send(ctx context.Context, o sendOptions) error {
 	case err != nil:
 		return fmt.Errorf("not delivered: %w\n%s read; %s reached %s", plainly(err, s.Target), count(int(s.Events), "event"), spans, s.Target)
 	case s.Events == 0 && s.Rejected > 0:
-		return fmt.Errorf("nothing was sent: no line is an event of %s, which are one JSON object a line, in UTF-8", o.From)
+		return fmt.Errorf("nothing was sent: no line is an event of %s, which are one JSON object a line, in UTF-8\n%s", o.From, s.FirstRejected)
 	case s.Events == 0:
 		a.say("nothing was sent: the input is empty")
 		return nil
@@ -323,10 +340,13 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 	}
 	opts := append(t.opts, otelsetup.WithTenant(o.Tenant), otelsetup.WithoutGlobal())
 	opts = append(opts, serviceName()...)
-	if !live {
-		opts = append(opts, otelsetup.WithBlocking())
+	if live && o.DB == "" {
+		opts = append(opts, otelsetup.WithMaxQueueSpans(pipeQueue))
+	} else {
+		opts = append(opts, otelsetup.WithBlocking()) // a file is waited for, it is no network
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {})) // told once, at the end
+	otel.SetLogger(logr.Discard())                              // errors are told in our words
 	providers, err := otelsetup.Setup(ctx, opts...)
 	if err != nil {
 		_ = t.end(context.WithoutCancel(ctx))
@@ -355,6 +375,7 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 	select {
 	case readErr = <-result:
 	case <-ctx.Done():
+		a.say("stopping; Ctrl-C again gives up the rest")
 		close(p.quit)
 		select {
 		case readErr = <-result:
@@ -366,6 +387,9 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 	waiting.Store(true)
 
 	// What was read is delivered also after Ctrl-C; a second one ends the process.
+	if ctx.Err() == nil {
+		defer context.AfterFunc(ctx, func() { a.say("stopping; Ctrl-C again gives up the rest") })()
+	}
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()
 	shutErr := providers.Shutdown(flush)
@@ -376,11 +400,11 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 	if s.Lost = rec.Lost(); s.Lost > 0 && s.Lost < s.Events {
 		a.say("%s belong to no run that was open; nothing of them was sent", count(int(s.Lost), "event"))
 	}
-	if n := s.Rejected - maxRejected; n > 0 {
+	if n := s.Rejected - maxRejected; n > 0 && s.Events > 0 {
 		a.say("and %s", count(int(n), "more rejected line"))
 	}
 	if stats.Lost() > 0 && stats.LastError == nil && shutErr == nil {
-		shutErr = fmt.Errorf("%s dropped because the collector was too slow", count(int(stats.Lost()), "span"))
+		shutErr = fmt.Errorf("%s lost: %s does not take them as fast as they come; for a recording give --replay", count(int(stats.Lost()), "span"), t.name)
 	}
 	if stats.Ended == 0 && len(s.Sessions) > 0 && readErr == nil {
 		readErr = errors.New("the environment switches sending off (OTEL_SDK_DISABLED, OTEL_TRACES_EXPORTER or OTEL_TRACES_SAMPLER)")

@@ -18,9 +18,13 @@ func (a *app) upCommand() *cobra.Command {
 		Long: `Run a collector that takes OTLP and keeps sessions.
 
 It listens on loopback only unless told otherwise. What it acknowledged is on
-disk. Ctrl-C or SIGTERM stops it. With --config it runs any Collector
-configuration instead of the built-in one: receiver otlp, processors batch and
-memory_limiter, exporters agent_session, otlp_grpc, otlp_http and debug.`,
+disk. Ctrl-C or SIGTERM stops it. With --config it runs a Collector
+configuration instead of the built-in one, made of these components:
+  receiver    otlp
+  processors  batch, memory_limiter
+  exporters   agent_session, otlp_grpc, otlp_http, debug
+  extensions  file_storage, health_check
+With others, build a collector of your own with the agent_session exporter.`,
 		Example: `  otelagent up
   otelagent up --db ./sessions.db --otlp-grpc 127.0.0.1:14317
   otelagent up --config collector.yaml`,
