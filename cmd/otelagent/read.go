@@ -212,14 +212,14 @@ content: send with --capture content. SESSION is as in 'otelagent show'.`,
 			}
 			var gaps *export.MissingError
 			if errors.As(err, &gaps) {
-				return fmt.Errorf("session %s has no phi-core file: %s of content were not captured or did not arrive, the first: %s\nSend it with --capture content, or leave out what is missing with --partial",
+				return fmt.Errorf("session %s has no phi-core file: %s would be missing in it, the first: %s\nSend it with --capture content, or leave out what was not captured, did not arrive, or phi-core cannot read, with --partial",
 					key.ID, count(len(gaps.Missing), "piece"), gaps.Missing[0])
 			}
 			if err != nil {
 				return err
 			}
 			if len(missing) > 0 {
-				a.say("left out: %s of content, the first: %s", count(len(missing), "piece"), missing[0])
+				a.say("left out or replaced: %s, the first: %s", count(len(missing), "piece"), missing[0])
 			}
 			return nil
 		},
@@ -227,6 +227,6 @@ content: send with --capture content. SESSION is as in 'otelagent show'.`,
 	f.add(c)
 	c.Flags().StringVar(&format, "format", "", "`format` to write: phi-core")
 	c.Flags().StringVarP(&out, "output", "o", "", "`file` to write, replaced whole (default standard output)")
-	c.Flags().BoolVar(&partial, "partial", false, "leave out what was not captured or did not arrive, instead of refusing")
+	c.Flags().BoolVar(&partial, "partial", false, "leave out what was not captured, did not arrive, or phi-core cannot read, instead of refusing")
 	return c
 }
