@@ -39,8 +39,9 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// version returns the schema version; 0 for an empty database. It refuses databases of other programs and newer ones.
-func version(ctx context.Context, q querier) (int, error) {
+// version returns the schema version; 0 for an empty database. It refuses databases of other programs and those of a
+// version above newest.
+func version(ctx context.Context, q querier, newest int) (int, error) {
 	var app, user, tables int
 	err := q.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version), (SELECT count(*) FROM sqlite_schema)`).
 		Scan(&app, &user, &tables)
@@ -51,26 +52,27 @@ func version(ctx context.Context, q querier) (int, error) {
 		return 0, nil
 	case app != applicationID:
 		return 0, errNotOurs
-	case user > Version:
-		return 0, &VersionError{Have: user, Want: Version}
+	case user > newest:
+		return 0, &VersionError{Have: user, Want: newest}
 	}
 	return user, nil
 }
 
-// migrate brings the database to Version, each step in a transaction of its own, beside other processes that may do the same.
-func migrate(ctx context.Context, c *sql.Conn) error {
+// migrate takes the database through all steps that it has not had, each in a transaction of its own, beside other processes
+// that may do the same. A step that fails leaves the database as the step before left it.
+func migrate(ctx context.Context, c *sql.Conn, steps []string) error {
 	for {
-		v, err := version(ctx, c)
-		if err != nil || v == Version {
+		v, err := version(ctx, c, len(steps))
+		if err != nil || v == len(steps) {
 			return err
 		}
-		if err := migrateOne(ctx, c); err != nil {
+		if err := migrateOne(ctx, c, steps); err != nil {
 			return err
 		}
 	}
 }
 
-func migrateOne(ctx context.Context, c *sql.Conn) (err error) {
+func migrateOne(ctx context.Context, c *sql.Conn, steps []string) (err error) {
 	if _, err := c.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
@@ -79,12 +81,12 @@ func migrateOne(ctx context.Context, c *sql.Conn) (err error) {
 			_, _ = c.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 		}
 	}()
-	v, err := version(ctx, c)
+	v, err := version(ctx, c, len(steps))
 	if err != nil {
 		return err
 	}
-	if v < Version { // else another process was faster
-		if _, err := c.ExecContext(ctx, migrations[v]); err != nil {
+	if v < len(steps) { // else another process was faster
+		if _, err := c.ExecContext(ctx, steps[v]); err != nil {
 			return fmt.Errorf("migrate from schema version %d: %w", v, err)
 		}
 		if _, err := c.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id=%d; PRAGMA user_version=%d", applicationID, v+1)); err != nil {

@@ -151,7 +151,7 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 		return nil, err
 	}
 	// Refuse what is not ours before anything is changed in it.
-	if _, err := version(ctx, s.conn); err != nil {
+	if _, err := version(ctx, s.conn, Version); err != nil {
 		return nil, err
 	}
 	sync := "NORMAL"
@@ -166,7 +166,7 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 	if err := s.walMode(ctx, cfg.busy); err != nil {
 		return nil, err
 	}
-	if err := migrate(ctx, s.conn); err != nil {
+	if err := migrate(ctx, s.conn, migrations); err != nil {
 		return nil, err
 	}
 	if err := s.stmts.prepare(ctx, s.conn); err != nil {
@@ -222,14 +222,14 @@ func openReadOnly(ctx context.Context, path string, cfg config) (_ *Store, err e
 		return nil, err
 	}
 	s.readers.SetMaxIdleConns(idleReaders)
-	v, err := version(ctx, s.readers)
+	v, err := version(ctx, s.readers, Version)
 	if code(err) == sqlite3.SQLITE_CANTOPEN && !exists(path+"-wal") {
 		// A directory that cannot be written to, and nobody who writes: the file is all there is.
 		_ = s.readers.Close()
 		if s.readers, err = sql.Open("sqlite", uri(path, "ro", cfg)+"&immutable=1"); err != nil {
 			return nil, err
 		}
-		v, err = version(ctx, s.readers)
+		v, err = version(ctx, s.readers, Version)
 	}
 	switch {
 	case err != nil:

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -558,6 +559,64 @@ func TestMigrations(t *testing.T) {
 			}
 		}
 		put(t, old, a, 7)
+	}
+}
+
+// A file of an older version takes the steps that it lacks, by several processes at once as well; a step that fails changes
+// nothing. The second step is of this test only.
+func TestMigrationSteps(t *testing.T) {
+	if len(migrations) != Version {
+		t.Fatalf("%d migrations lead to version %d", len(migrations), Version)
+	}
+	golden, err := os.ReadFile("testdata/v1.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "old.db")
+	exec1(t, path, string(golden))
+	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	step := func(steps []string) error {
+		c, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return migrate(t.Context(), c, steps)
+	}
+	at := func(newest int) int {
+		v, err := version(t.Context(), db, newest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+
+	const added = "CREATE TABLE added (x INTEGER) STRICT;"
+	if err := step([]string{schema1, added + "SELECT nonsense;"}); err == nil {
+		t.Error("a step that cannot be taken gives no error")
+	}
+	if v := at(2); v != 1 {
+		t.Errorf("a failed step leaves version %d", v)
+	}
+	var wait sync.WaitGroup
+	for range 4 {
+		wait.Go(func() {
+			if err := step([]string{schema1, added}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	if v := at(2); v != 2 {
+		t.Errorf("version %d, want 2", v)
+	}
+	var old *VersionError
+	if _, err := version(t.Context(), db, Version); !errors.As(err, &old) || old.Have != 2 {
+		t.Errorf("this program opens the file of a newer one: %v", err)
 	}
 }
 
