@@ -170,7 +170,7 @@ func (m *phiMessage) unloadable() string {
 		if c.Type == nil {
 			return "content without type"
 		}
-		complete := true
+		var complete bool
 		switch *c.Type {
 		case "text":
 			complete = c.Text != nil
