@@ -73,12 +73,13 @@ func migrate(ctx context.Context, c *sql.Conn, steps []string) error {
 }
 
 func migrateOne(ctx context.Context, c *sql.Conn, steps []string) (err error) {
+	ctx = context.WithoutCancel(ctx) // a cancelled BEGIN may have begun
 	if _, err := c.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			_, _ = c.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+			_, _ = c.ExecContext(ctx, "ROLLBACK")
 		}
 	}()
 	v, err := version(ctx, c, len(steps))

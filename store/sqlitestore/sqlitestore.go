@@ -338,10 +338,10 @@ func (s *Store) transact(ctx context.Context, f func(context.Context) error) (er
 		return err
 	}
 	defer s.unlock()
-	if err := s.begin(ctx); err != nil {
+	inner := context.WithoutCancel(ctx)
+	if err := s.begin(ctx, inner); err != nil {
 		return err
 	}
-	inner := context.WithoutCancel(ctx)
 	err = f(inner)
 	if err == nil {
 		err = ctx.Err()
@@ -356,16 +356,16 @@ func (s *Store) transact(ctx context.Context, f func(context.Context) error) (er
 	return err
 }
 
-// begin waits for other processes in short steps: the wait inside SQLite does not end with ctx.
-func (s *Store) begin(ctx context.Context) error {
+// begin waits for other processes in short steps, until ctx ends: the wait inside SQLite does not end with it. The statement
+// itself runs with inner, which does not end: the driver reports a BEGIN that succeeded while its context ended as failed,
+// and a transaction that nobody knows of would stay open.
+func (s *Store) begin(ctx, inner context.Context) error {
 	for deadline := time.Now().Add(s.busy); ; {
-		_, err := s.conn.ExecContext(ctx, "BEGIN IMMEDIATE")
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return ctx.Err()
-		case code(err) != sqlite3.SQLITE_BUSY || time.Now().After(deadline):
+		}
+		_, err := s.conn.ExecContext(inner, "BEGIN IMMEDIATE")
+		if code(err) != sqlite3.SQLITE_BUSY || time.Now().After(deadline) {
 			return err
 		}
 		time.Sleep(time.Millisecond)

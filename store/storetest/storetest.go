@@ -55,6 +55,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"iterators left early", leftEarly},
 		{"calls inside iterators", callsInside},
 		{"cancelled", cancelled},
+		{"cancelled at any moment, then used", cancelledThenUsed},
 		{"concurrent", concurrent},
 		{"closed", closed},
 		{"closed while iterating", closedIterating},
@@ -837,6 +838,21 @@ func cancelled(t *testing.T, s store.Store) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// cancelledThenUsed cancels writes while they begin, where a store that notes its transaction too late would keep it.
+func cancelledThenUsed(t *testing.T, s store.Store) {
+	k := key("a")
+	for i := range 500 {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Duration(i%100)*time.Microsecond, cancel)
+		err := s.Put(ctx, session.Batch{Rows: []session.Row{Row(k, i)}})
+		cancel()
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatalf("Put %d: %v", i, err)
+		}
+	}
+	put(t, s, []session.Row{Row(k, 0)})
 }
 
 func concurrent(t *testing.T, s store.Store) {
