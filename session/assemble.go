@@ -73,6 +73,12 @@ type entry struct {
 // ordinal is the number of a run, and the start of the run that has number 1 in its process.
 type ordinal struct{ from, n int64 }
 
+// spanKey names a span: senders choose span ids, which are unique in a trace at most.
+type spanKey struct {
+	trace TraceID
+	span  SpanID
+}
+
 // assembler holds one Assemble.
 type assembler struct {
 	s        *Session
@@ -87,7 +93,8 @@ type assembler struct {
 	compactions []Compaction
 	permissions []Permission
 
-	toolPermissions int64 // counts.permissions of the tool calls at hand
+	toolPermissions int64              // counts.permissions of the tool calls at hand
+	requests        map[int64]*Request // of the turn at hand, by attempt
 
 	runByID  map[string][]*Run
 	groups   map[int64]*Group
@@ -125,10 +132,6 @@ func assemble(key Key, rows iter.Seq[*Row], n int) *Session {
 
 // collect keeps one row of each key and reads what their order needs.
 func (a *assembler) collect(rows iter.Seq[*Row], n int) {
-	type spanKey struct {
-		trace TraceID
-		span  SpanID
-	}
 	seen := make(map[spanKey]int32, n)
 	a.entries = make([]entry, 0, n)
 	for r := range rows {
@@ -332,16 +335,12 @@ func twiceDefect(n int) Defect {
 // turnsMissing says which indices are missing where that follows, else how many.
 func turnsMissing(r *Run, want int64) string {
 	detail := fmt.Sprintf("%d of %d turns arrived", len(r.Turns), want)
-	var gaps ranges
-	next := int64(0)
+	gaps := ranges{last: -1}
 	for _, t := range r.Turns {
-		if t.Index > next {
-			gaps.add(next, t.Index-1)
-		}
-		next = t.Index + 1
+		gaps.seen(t.Index)
 	}
-	if next < want {
-		gaps.add(next, want-1)
+	if gaps.last < want {
+		gaps.seen(want) // as if a turn stood behind the last
 	}
 	if gaps.total == want-int64(len(r.Turns)) {
 		detail += "; missing: " + gaps.String()
@@ -454,38 +453,30 @@ func (a *assembler) children(l []entry) children {
 	var c children
 	var part []entry
 	part, l = take(l, KindCompaction)
-	if part = a.things(part); len(part) > 0 {
-		c.compactions = make([]*Compaction, len(part))
-		for i := range part {
-			c.compactions[i] = a.compaction(&part[i])
-		}
-		slices.SortStableFunc(c.compactions, func(x, y *Compaction) int {
-			return cmp.Or(x.Start.Compare(y.Start), cmp.Compare(x.Seq, y.Seq))
-		})
-	}
+	c.compactions = siblings(a.things(part), a.compaction, func(c *Compaction) *Span { return &c.Span })
 	part, l = take(l, KindPermission)
-	if part = a.things(part); len(part) > 0 {
-		c.permissions = make([]*Permission, len(part))
-		for i := range part {
-			c.permissions[i] = a.permission(&part[i])
-		}
-		slices.SortStableFunc(c.permissions, func(x, y *Permission) int {
-			return cmp.Or(x.Start.Compare(y.Start), cmp.Compare(x.Seq, y.Seq))
-		})
-	}
+	c.permissions = siblings(a.things(part), a.permission, func(p *Permission) *Span { return &p.Span })
 	part, l = take(l, KindToolCall)
-	if part = a.things(part); len(part) > 0 {
-		c.tools = make([]*ToolCall, len(part))
-		for i := range part {
-			c.tools[i] = a.tool(&part[i])
-		}
-		slices.SortStableFunc(c.tools, func(x, y *ToolCall) int {
-			return cmp.Or(x.Start.Compare(y.Start), cmp.Compare(x.Seq, y.Seq))
-		})
-	}
+	c.tools = siblings(a.things(part), a.tool, func(t *ToolCall) *Span { return &t.Span })
 	c.counted, a.toolPermissions = a.toolPermissions, 0
 	c.payloads, _ = take(l, KindPayload)
 	return c
+}
+
+// siblings builds one thing of each entry and puts them in order: by start, then seq, then address.
+func siblings[T any](l []entry, build func(*entry) *T, span func(*T) *Span) []*T {
+	if len(l) == 0 {
+		return nil
+	}
+	out := make([]*T, len(l))
+	for i := range l {
+		out[i] = build(&l[i])
+	}
+	slices.SortStableFunc(out, func(x, y *T) int {
+		a, b := span(x), span(y)
+		return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(a.Seq, b.Seq))
+	})
+	return out
 }
 
 // placePermissions hangs each permission evaluation into the tool call that it names, and returns those that have none.
@@ -537,37 +528,39 @@ func (a *assembler) turnsOfIndex(run *Run, l []entry) {
 		a.turn(run, l[0].row.Turn, own, rest)
 		return
 	}
-	// Whose child a row is follows from its parent, else from its start.
-	bySpan := map[SpanID]int64{}
+	// Whose child a row is follows from its parent, else from its start. A permission can be the child of a tool call.
+	turnOf := map[spanKey]int64{} // turns and tool calls -> start of the turn
 	for i := range own {
-		bySpan[own[i].row.Span] = own[i].row.Start
 		own[i].turnStart = own[i].row.Start
+		turnOf[spanKey{own[i].row.Trace, own[i].row.Span}] = own[i].turnStart
 	}
-	toolTurn := map[SpanID]int64{} // a permission can be the child of a tool call
-	assign := func(e *entry) int64 {
-		if start, ok := bySpan[e.row.Parent]; ok {
-			return start
+	assign := func(e *entry) {
+		if start, ok := turnOf[spanKey{e.row.Trace, e.row.Parent}]; ok {
+			e.turnStart = start
+			return
 		}
-		if start, ok := toolTurn[e.row.Parent]; ok {
-			return start
-		}
-		n, _ := slices.BinarySearchFunc(own, e.row.Start, func(e entry, start int64) int {
-			if e.row.Start <= start {
+		after, _ := slices.BinarySearchFunc(own, e.row.Start, func(turn entry, start int64) int {
+			if turn.row.Start <= start {
 				return -1
 			}
 			return 1
 		})
-		return own[max(0, n-1)].row.Start
+		e.turnStart = own[max(0, after-1)].row.Start
 	}
+	isTool := func(e *entry) bool { return e.row.Kind == KindToolCall }
 	for i := range rest {
-		if rest[i].row.Kind == KindToolCall {
-			rest[i].turnStart = assign(&rest[i])
-			toolTurn[rest[i].row.Span] = rest[i].turnStart
+		if isTool(&rest[i]) {
+			assign(&rest[i])
 		}
 	}
 	for i := range rest {
-		if rest[i].row.Kind != KindToolCall {
-			rest[i].turnStart = assign(&rest[i])
+		if isTool(&rest[i]) {
+			turnOf[spanKey{rest[i].row.Trace, rest[i].row.Span}] = rest[i].turnStart
+		}
+	}
+	for i := range rest {
+		if !isTool(&rest[i]) {
+			assign(&rest[i])
 		}
 	}
 	slices.SortFunc(rest, compareEntries)
@@ -590,6 +583,7 @@ func (a *assembler) turn(run *Run, index int64, own, rest []entry) {
 	var t *Turn
 	var f facts
 	f.reset()
+	a.requests = nil
 	if own = a.things(own); len(own) > 0 {
 		a.turns = append(a.turns, Turn{Index: index})
 		t = &a.turns[len(a.turns)-1]
@@ -618,6 +612,7 @@ func (a *assembler) turn(run *Run, index int64, own, rest []entry) {
 		a.turnLists(t, c.payloads[i].row)
 		t.Events = a.notes(t.Events, c.payloads[i].row)
 	}
+	slices.SortFunc(t.Requests, func(x, y *Request) int { return cmp.Compare(x.Attempt, y.Attempt) })
 	f.check(&t.Defects, &c)
 	run.Turns = append(run.Turns, t)
 }
@@ -855,15 +850,12 @@ func (a *assembler) missingRuns() {
 	slices.SortFunc(a.ordinals, func(x, y ordinal) int { return cmp.Or(cmp.Compare(x.from, y.from), cmp.Compare(x.n, y.n)) })
 	for l := a.ordinals; len(l) > 0; {
 		var gaps ranges
-		from, next := l[0].from, int64(1)
+		from := l[0].from
 		for ; len(l) > 0 && l[0].from == from; l = l[1:] {
-			if l[0].n > next {
-				gaps.add(next, l[0].n-1)
-			}
-			next = max(next, l[0].n+1)
+			gaps.seen(l[0].n)
 		}
 		if gaps.total > 0 {
-			a.s.Defects = append(a.s.Defects, Defect{Code: spans.DefectRunMissing, Detail: "number " + gaps.String() + " of " + strconv.FormatInt(next-1, 10)})
+			a.s.Defects = append(a.s.Defects, Defect{Code: spans.DefectRunMissing, Detail: "number " + gaps.String() + " of " + strconv.FormatInt(gaps.last, 10)})
 		}
 	}
 }
@@ -996,11 +988,19 @@ func (s *Session) status() spans.SessionStatus {
 	return spans.SessionStatusIdle
 }
 
-// ranges says which numbers are missing.
+// ranges says which numbers are missing among those seen, which ascend.
 type ranges struct {
+	last  int64 // greatest number seen; at first the one before the first that there should be
 	text  []byte
 	n     int
-	total int64
+	total int64 // how many numbers are missing
+}
+
+func (r *ranges) seen(n int64) {
+	if r.last < n-1 { // n is not negative
+		r.add(r.last+1, n-1)
+	}
+	r.last = max(r.last, n)
 }
 
 func (r *ranges) add(from, to int64) {

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/otelagent/otelagent/spans"
 )
@@ -322,6 +324,61 @@ func TestResolvePrefixes(t *testing.T) {
 		if c := blocks.Read(q.Messages); !c.Whole() {
 			t.Errorf("attempt %d: %+v", q.Attempt, c)
 		}
+	}
+}
+
+// A parent is one of the same trace: the same span id in another trace is another span.
+func TestParentsAreOfTheSameTrace(t *testing.T) {
+	s := &synth{session: Key{ID: "s1"}}
+	for i := range int64(2) {
+		turn := s.add(KindTurn, "r", at(0), 0, at(10*i), at(10*i+5))
+		turn.Trace, turn.Span = TraceID{15: byte(i + 1)}, SpanID{7: 99}
+		tool := s.add(KindToolCall, "r", at(0), 0, at(10*i+1), at(10*i+2), "gen_ai.tool.call.id", fmt.Sprint("c", i))
+		tool.Trace, tool.Span, tool.Parent = turn.Trace, SpanID{7: 98}, turn.Span
+		p := s.add(KindPermission, "r", at(0), 0, at(30), at(31), "gen_ai.tool.call.id", fmt.Sprint("c", i))
+		p.Trace, p.Parent = tool.Trace, tool.Span
+	}
+	run := Assemble(s.rows).Runs[0]
+	for i, turn := range run.Turns {
+		if len(turn.ToolCalls) != 1 || turn.ToolCalls[0].ID != fmt.Sprint("c", i) || len(turn.ToolCalls[0].Permissions) != 1 {
+			t.Errorf("turn that began as number %d:\n%s", i, treeJSON(t, Assemble(s.rows)))
+		}
+	}
+	disturb(t, s.rows, treeJSON(t, Assemble(s.rows)))
+}
+
+// Numbers at the ends of their range give ranges that are true.
+func TestGapsOfGreatNumbers(t *testing.T) {
+	const most = math.MaxInt64
+	s := &synth{session: Key{ID: "s1"}}
+	s.add(KindTurn, "r", at(0), most, at(1), at(2))
+	s.add(KindRun, "r", at(0), NoTurn, at(0), at(2), "otelagent.count.turns", 5, "otelagent.run.ordinal", int64(most))
+	s.add(KindRun, "q", at(1), NoTurn, at(1), at(2), "otelagent.run.ordinal", int64(most))
+	tree := Assemble(s.rows)
+	if d := tree.Runs[0].Defects; len(d) != 1 || d[0].Detail != "1 of 5 turns arrived" {
+		t.Errorf("%+v", d)
+	}
+	want := Defect{Code: spans.DefectRunMissing, Detail: fmt.Sprintf("number 1-%d of %d", most-1, most)}
+	if d := tree.Defects; len(d) != 1 || d[0] != want {
+		t.Errorf("%+v", d)
+	}
+}
+
+// A turn may carry any number of attempts without costing their square.
+func TestManyAttempts(t *testing.T) {
+	const n = 200_000
+	s := &synth{session: Key{ID: "s1"}}
+	turn := s.add(KindTurn, "r", at(0), 0, at(1), at(2))
+	for i := range int64(n) {
+		turn.Lists = append(turn.Lists, List{Name: "request", Attempt: n - i}, List{Name: "params", Attempt: n - i})
+	}
+	start := time.Now()
+	l := Assemble(s.rows).Runs[0].Turns[0].Requests
+	if len(l) != n || l[0].Attempt != 1 || l[n-1].Attempt != n || l[5].Messages == nil || l[5].Params == nil {
+		t.Errorf("%d requests", len(l))
+	}
+	if d := time.Since(start); d > 5*time.Second {
+		t.Errorf("took %v", d)
 	}
 }
 

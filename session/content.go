@@ -34,11 +34,14 @@ func NewBlockSet(blocks iter.Seq2[Block, error]) (*BlockSet, error) {
 	return s, nil
 }
 
-// Add adds a block; one that is there already changes nothing. The id is computed from the body, never believed.
+// Add adds a block. Of two with one body a whole one (Size 0) stays, whichever came first. The id is computed from the
+// body, never believed.
 func (s *BlockSet) Add(b Block) {
 	id := spans.BlockOfString(b.Body)
-	for _, h := range s.byShort[id.Short()] {
-		if h.id == id {
+	l := s.byShort[id.Short()]
+	for i := range l {
+		if l[i].id == id {
+			l[i].cut = l[i].cut && b.Size > 0
 			return
 		}
 	}

@@ -74,6 +74,18 @@ func TestBlockSetRead(t *testing.T) {
 	}
 }
 
+// Withheld bodies are empty, and so can a whole one be: the order in which they come changes nothing.
+func TestBlockSetKeepsTheWhole(t *testing.T) {
+	whole, cut := Block{Body: "x"}, Block{Body: "x", Size: 9}
+	ref := Ref{Block: spans.BlockOfString("x").Short().String()}
+	for _, l := range [][]Block{{whole, cut}, {cut, whole}, {cut, whole, cut}} {
+		s := blocksOf(l)
+		if body, ok := s.Body(ref); !ok || body != "x" || s.Len() != 1 {
+			t.Errorf("%+v: %q, %v, %d blocks", l, body, ok, s.Len())
+		}
+	}
+}
+
 func TestNewBlockSet(t *testing.T) {
 	failure := errors.New("disk")
 	seq := func(err error) iter.Seq2[Block, error] {

@@ -44,9 +44,9 @@ func (a *assembler) turnLists(t *Turn, r *Row) {
 		case spans.ListResults:
 			dst = &t.Results
 		case spans.ListRequest:
-			dst = &t.request(l.Attempt).Messages
+			dst = &a.request(t, l.Attempt).Messages
 		case spans.ListParams:
-			dst = &t.request(l.Attempt).Params
+			dst = &a.request(t, l.Attempt).Params
 		default:
 			a.unknownList(&t.Span, &t.Defects, l)
 			continue
@@ -57,22 +57,17 @@ func (a *assembler) turnLists(t *Turn, r *Row) {
 	}
 }
 
-// request returns the request of an attempt, made when it is not there.
-func (t *Turn) request(attempt int64) *Request {
-	at := len(t.Requests)
-	for i, r := range t.Requests {
-		if r.Attempt == attempt {
-			return r
-		}
-		if r.Attempt > attempt {
-			at = i
-			break
-		}
+// request returns the request of an attempt of the turn at hand, made when it is not there.
+func (a *assembler) request(t *Turn, attempt int64) *Request {
+	if r := a.requests[attempt]; r != nil {
+		return r
+	}
+	if a.requests == nil {
+		a.requests = map[int64]*Request{}
 	}
 	r := &Request{Attempt: attempt}
-	t.Requests = append(t.Requests, nil)
-	copy(t.Requests[at+1:], t.Requests[at:])
-	t.Requests[at] = r
+	a.requests[attempt] = r
+	t.Requests = append(t.Requests, r)
 	return r
 }
 
