@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/otelagent/otelagent/spans"
@@ -157,7 +158,8 @@ func (s *BlockSet) Read(refs *Refs) Content {
 
 // CheckContent adds to s what only the blocks of the session can tell: block_missing where a list names blocks that are
 // not in the set, list_broken where a list is not made of the blocks that it names, and which tool calls of a reply are
-// missing where some are. Lists of spans that were captured without bodies are passed over. Checking twice adds nothing.
+// missing where some are. Lists of spans that were captured without bodies are passed over. What an earlier check found
+// missing or broken is forgotten first.
 func (s *Session) CheckContent(blocks *BlockSet) {
 	check := func(d *[]Defect, capture spans.Capture, name string, refs *Refs) {
 		if refs == nil || capture == spans.CaptureDigests {
@@ -165,7 +167,7 @@ func (s *Session) CheckContent(blocks *BlockSet) {
 		}
 		switch c := blocks.Read(refs); {
 		case c.Broken:
-			addDefect(d, Defect{Code: spans.DefectListBroken, Detail: name + ": digest"})
+			*d = append(*d, Defect{Code: spans.DefectListBroken, Detail: name + brokenDigest})
 		case len(c.Missing) > 0:
 			ids := make([]string, 0, 4)
 			for _, i := range c.Missing {
@@ -176,23 +178,26 @@ func (s *Session) CheckContent(blocks *BlockSet) {
 				ids = append(ids, clip(refs.Items[i].Block))
 			}
 			detail := fmt.Sprintf("%s: %d of %d, %s", name, len(c.Missing), len(refs.Items), strings.Join(ids, " "))
-			addDefect(d, Defect{Code: spans.DefectBlockMissing, Detail: detail})
+			*d = append(*d, Defect{Code: spans.DefectBlockMissing, Detail: detail})
 		}
 	}
 	tools := func(l []*ToolCall, capture spans.Capture) {
 		for _, t := range l {
+			forgetContent(&t.Defects)
 			check(&t.Defects, capture, spans.ListArgs, t.Args)
 			check(&t.Defects, capture, spans.ListResult, t.Result)
 		}
 	}
 	compactions := func(l []*Compaction, capture spans.Capture) {
 		for _, c := range l {
+			forgetContent(&c.Defects)
 			check(&c.Defects, capture, spans.ListSummary, c.Summary)
 			check(&c.Defects, capture, spans.ListBefore, c.Before)
 			check(&c.Defects, capture, spans.ListAfter, c.After)
 		}
 	}
 	for _, r := range s.Runs {
+		forgetContent(&r.Defects)
 		check(&r.Defects, r.Capture, spans.ListMetadata, r.Metadata)
 		check(&r.Defects, r.Capture, spans.ListRules, r.Rules)
 		check(&r.Defects, r.Capture, spans.ListMessages, r.Messages)
@@ -200,6 +205,7 @@ func (s *Session) CheckContent(blocks *BlockSet) {
 		tools(r.ToolCalls, r.Capture)
 		compactions(r.Compactions, r.Capture)
 		for _, t := range r.Turns {
+			forgetContent(&t.Defects)
 			for _, q := range t.Requests {
 				at := ""
 				if q.Attempt != 0 {
@@ -218,18 +224,22 @@ func (s *Session) CheckContent(blocks *BlockSet) {
 	}
 }
 
-func addDefect(d *[]Defect, add Defect) {
-	for _, have := range *d {
-		if have == add {
-			return
-		}
-	}
-	*d = append(*d, add)
+// brokenDigest ends the detail of a list_broken that CheckContent adds; those of Assemble end otherwise.
+const brokenDigest = ": digest"
+
+// forgetContent takes out what CheckContent adds.
+func forgetContent(d *[]Defect) {
+	*d = slices.DeleteFunc(*d, func(x Defect) bool {
+		return x.Code == spans.DefectBlockMissing || x.Code == spans.DefectListBroken && strings.HasSuffix(x.Detail, brokenDigest)
+	})
 }
 
 // nameMissingCalls completes the defect tool_call_missing of a turn with the ids of calls that the reply asked for.
 func (t *Turn) nameMissingCalls(blocks *BlockSet) {
-	const naming = "; missing: "
+	const (
+		naming = "; missing: "
+		most   = 16 // names
+	)
 	for i := range t.Defects {
 		d := &t.Defects[i]
 		if d.Code != spans.DefectToolCallMissing || strings.Contains(d.Detail, naming) || t.Output == nil {
@@ -246,6 +256,9 @@ func (t *Turn) nameMissingCalls(blocks *BlockSet) {
 					missing = append(missing, clip(id))
 				}
 			}
+		}
+		if len(missing) > most {
+			missing = append(missing[:most], "...")
 		}
 		if len(missing) > 0 {
 			d.Detail += naming + strings.Join(missing, ", ")

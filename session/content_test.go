@@ -118,6 +118,12 @@ func TestCheckContent(t *testing.T) {
 	}
 	d := tree.Runs[0].Turns[1].Defects
 	id := spans.BlockOfString("m1").Short().String()
+	defer func() { // what came later is no longer missing
+		tree.CheckContent(blocksOf(s.blocks))
+		if got := treeJSON(t, tree); got != want {
+			t.Errorf("defects in content that is whole by now:\n%s", got)
+		}
+	}()
 	if len(d) != 1 || d[0] != (Defect{Code: spans.DefectBlockMissing, Detail: "request: 1 of 2, " + id}) {
 		t.Errorf("%+v", d)
 	}

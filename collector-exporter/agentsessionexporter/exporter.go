@@ -26,7 +26,8 @@ import (
 const reasonStore = "store"
 
 // sessionExporter holds what one exporter instance needs between start and shutdown. push is
-// called from many goroutines at once, but never before start returned or after shutdown began.
+// called from many goroutines at once, but never before start returned. One that is late for shutdown
+// fails as a closed store does.
 type sessionExporter struct {
 	cfg       *Config
 	logger    *zap.Logger
@@ -34,7 +35,7 @@ type sessionExporter struct {
 	id        attribute.KeyValue
 	open      openFunc
 
-	store  store.Store     // from start to shutdown
+	store  store.Store     // from start on; closed by shutdown
 	worker *project.Worker // likewise
 }
 
@@ -87,13 +88,11 @@ func (e *sessionExporter) shutdown(ctx context.Context) error {
 		if err := e.worker.Close(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("agent_session: finish projections: %w", err))
 		}
-		e.worker = nil
 	}
 	if e.store != nil {
 		if err := e.store.Close(); err != nil {
 			errs = append(errs, fmt.Errorf("agent_session: close storage: %w", err))
 		}
-		e.store = nil
 	}
 	e.telemetry.Shutdown()
 	return errors.Join(errs...)

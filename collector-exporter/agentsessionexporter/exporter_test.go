@@ -347,6 +347,10 @@ func TestShutdownTwiceAndWithoutStart(t *testing.T) {
 	require.NoError(t, e.start(t.Context(), componenttest.NewNopHost()))
 	require.NoError(t, e.shutdown(t.Context()))
 	require.NoError(t, e.shutdown(t.Context()))
+
+	err = e.push(t.Context(), traces("late"))
+	require.ErrorIs(t, err, store.ErrClosed)
+	require.False(t, consumererror.IsPermanent(err), "nothing is wrong with the spans")
 }
 
 func TestHalve(t *testing.T) {
