@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -320,11 +321,11 @@ func (p *phiCore) loop(r *session.Run, children []string) []byte {
 	o.raw("turns", turns.bytes())
 	switch {
 	case !over:
-		o.raw("usage", usage(&session.ReportedUsage{}))
+		o.raw("usage", p.usage(where, &session.ReportedUsage{}))
 	case r.Reported != nil:
-		o.raw("usage", usage(r.Reported))
+		o.raw("usage", p.usage(where, r.Reported))
 	default:
-		o.raw("usage", usage(reported(r.Usage)))
+		o.raw("usage", p.usage(where, reported(r.Usage)))
 	}
 	o.raw("metadata", p.metadata(where, r))
 	o.raw("events", []byte("[]"))
@@ -343,7 +344,7 @@ func (p *phiCore) loop(r *session.Run, children []string) []byte {
 		refs.raw(ref.bytes())
 	}
 	o.raw("child_loop_refs", refs.bytes())
-	o.raw("parallel_group", p.group(r))
+	o.raw("parallel_group", p.group(where, r))
 	return o.bytes()
 }
 
@@ -356,7 +357,7 @@ func byStart(l []*session.Turn) []*session.Turn {
 
 // config returns the configuration as the loop gave it, else what the first reply tells of it.
 func (p *phiCore) config(where string, r *session.Run, messages [][]byte) []byte {
-	if r.Config != "" && json.Valid([]byte(r.Config)) {
+	if r.Config != "" && loadable([]byte(r.Config)) {
 		return p.knownConfig(where, []byte(r.Config))
 	}
 	for _, raw := range messages {
@@ -386,13 +387,17 @@ func (p *phiCore) metadata(where string, r *session.Run) []byte {
 
 // group returns the run's entry of the parallel group of which it was one of the candidates. The recorder knows a group
 // only once it ended.
-func (p *phiCore) group(r *session.Run) []byte {
+func (p *phiCore) group(where string, r *session.Run) []byte {
 	if r.GroupStart.IsZero() {
 		return null
 	}
 	for _, g := range p.s.Groups {
 		if !g.Start.Equal(r.GroupStart) || g.Missing || g.Known != spans.KnownObserved || !slices.Contains(g.Members, r.ID) {
 			continue
+		}
+		if g.SelectedIndex < 0 {
+			p.miss(where, "parallel_group: a negative index")
+			return null
 		}
 		var ids array
 		for _, id := range g.Members {
@@ -406,7 +411,7 @@ func (p *phiCore) group(r *session.Run) []byte {
 		if evaluation == nil {
 			evaluation = &session.ReportedUsage{}
 		}
-		o.raw("evaluation_usage", usage(evaluation))
+		o.raw("evaluation_usage", p.usage(where, evaluation))
 		o.bool("is_selected", g.SelectedID == r.ID)
 		return o.bytes()
 	}
@@ -419,7 +424,11 @@ func reported(u session.Usage) *session.ReportedUsage {
 	}
 }
 
-func usage(u *session.ReportedUsage) []byte {
+func (p *phiCore) usage(where string, u *session.ReportedUsage) []byte {
+	if min(u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite, u.Total) < 0 {
+		p.miss(where, "usage: a negative count")
+		u = &session.ReportedUsage{}
+	}
 	o := object{}
 	o.int("input", u.Input)
 	o.int("output", u.Output)
@@ -443,6 +452,10 @@ func (p *phiCore) turn(where string, r *session.Run, t *session.Turn) (raw, repl
 		p.miss(where, "the turn's span")
 		return nil, nil
 	}
+	if t.Index > math.MaxUint32 {
+		p.miss(where, "turn_index: greater than phi-core's")
+		return nil, nil
+	}
 	output := p.messages(where, spans.ListOutput, t.Output)
 	if len(output) != 1 {
 		if t.Output == nil || t.Output.Count == 0 {
@@ -458,9 +471,9 @@ func (p *phiCore) turn(where string, r *session.Run, t *session.Turn) (raw, repl
 	o.raw("turn_id", id.bytes())
 	o.str("triggered_by", p.trigger(where, t))
 	if t.Reported != nil {
-		o.raw("usage", usage(t.Reported))
+		o.raw("usage", p.usage(where, t.Reported))
 	} else {
-		o.raw("usage", usage(reported(t.Usage)))
+		o.raw("usage", p.usage(where, reported(t.Usage)))
 	}
 	o.raw("input_messages", list(p.messages(where, spans.ListInput, t.Input)))
 	o.raw("output_message", output[0])
@@ -605,8 +618,8 @@ func (p *phiCore) bodies(where, name string, refs *session.Refs) []body {
 		switch {
 		case slices.Contains(c.Missing, i):
 			lost = append(lost, ref.Block)
-		case !json.Valid([]byte(c.Bodies[i])):
-			p.miss(where, fmt.Sprintf("%s: block %s is not JSON", name, ref.Block))
+		case !loadable([]byte(c.Bodies[i])):
+			p.miss(where, fmt.Sprintf("%s: block %s is no JSON that phi-core reads", name, ref.Block))
 		default:
 			l = append(l, body{ref, []byte(c.Bodies[i])})
 		}

@@ -275,6 +275,52 @@ func TestPhiCoreWritesNoForeignWord(t *testing.T) {
 	}
 }
 
+// Numbers and texts that phi-core's types do not hold are named, and never written.
+func TestPhiCoreWritesNoForeignNumber(t *testing.T) {
+	parent, _, m := sessions()
+	run := parent.Runs[0]
+	run.Turns[0].Index = 1 << 32
+	run.Reported.Input = -1
+	run.Metadata = m.refs(part{`"\ud800"`, "", ""})
+	var out bytes.Buffer
+	missing, err := PhiCore(&out, parent, &m.blocks, PhiCoreOptions{Partial: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"turn_index", "negative", "metadata: block"} {
+		if !slices.ContainsFunc(missing, func(m Missing) bool { return strings.Contains(m.What, want) }) {
+			t.Errorf("%s is not named in %v", want, missing)
+		}
+	}
+	for _, bad := range []string{"4294967296", ": -1", "ud800"} {
+		if strings.Contains(out.String(), bad) {
+			t.Errorf("%s is written", bad)
+		}
+	}
+}
+
+func TestLoadable(t *testing.T) {
+	for _, tt := range []struct {
+		raw  string
+		want bool
+	}{
+		{`{"a":[1.0,"x\\\"{[",null]}`, true},
+		{`"\ud83d\ude00\u00e9\ud83d\ude00"`, true},
+		{`"\\ud800"`, true},
+		{`"\ud800"`, false},
+		{`"\ude00\ud83d"`, false},
+		{`"\ud83dx"`, false},
+		{"\"\xff\"", false},
+		{`{`, false},
+		{strings.Repeat("[", 100) + strings.Repeat("]", 100), true},
+		{strings.Repeat("[", 101) + strings.Repeat("]", 101), false},
+	} {
+		if got := loadable([]byte(tt.raw)); got != tt.want {
+			t.Errorf("%.40q: %v", tt.raw, got)
+		}
+	}
+}
+
 func TestUnloadable(t *testing.T) {
 	const usage = `"usage":{"input":1,"output":2}`
 	for _, tt := range []struct {

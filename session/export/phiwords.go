@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/spans"
@@ -98,6 +101,52 @@ func (p *phiCore) trigger(where string, t *session.Turn) string {
 		return "User"
 	}
 	return "Continuation"
+}
+
+// loadable reports whether raw is JSON that serde_json reads: of valid UTF-8, without half a surrogate pair, and not nested
+// deeper than its limit of 128, of which the ledger around raw takes a few.
+func loadable(raw []byte) bool {
+	const mostDepth = 100
+	if !json.Valid(raw) || !utf8.Valid(raw) {
+		return false
+	}
+	depth, inString := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case c == '"':
+			inString = !inString
+		case !inString && (c == '{' || c == '['):
+			if depth++; depth > mostDepth {
+				return false
+			}
+		case !inString && (c == '}' || c == ']'):
+			depth--
+		case c == '\\' && raw[i+1] == 'u':
+			first := escaped(raw[i:])
+			if i += 5; !utf16.IsSurrogate(first) {
+				continue
+			}
+			if utf16.DecodeRune(first, escaped(raw[i+1:])) == utf8.RuneError {
+				return false
+			}
+			i += 6
+		case c == '\\':
+			i++
+		}
+	}
+	return true
+}
+
+// escaped returns the number of the escape \uXXXX that raw begins with, -1 when it begins with something else.
+func escaped(raw []byte) rune {
+	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
+		return -1
+	}
+	n, err := strconv.ParseUint(string(raw[2:6]), 16, 16)
+	if err != nil {
+		return -1
+	}
+	return rune(n)
 }
 
 // phiMessage holds what phi-core demands of a message, an AgentMessage or a bare Message.
