@@ -56,7 +56,9 @@ type Report struct {
 	Cut int
 }
 
-// DecodeProto decodes an OTLP protobuf message (ExportTraceServiceRequest or TracesData).
+// DecodeProto decodes an OTLP protobuf message (ExportTraceServiceRequest or TracesData). Unlike Decode it wants bytes of a
+// program that is trusted, or at most 4 MiB of them: pdata reads nested values by recursion without a bound, and some MiB of
+// nothing but nesting end the process.
 func DecodeProto(b []byte) (session.Batch, Report, error) {
 	var u ptrace.ProtoUnmarshaler
 	td, err := u.UnmarshalTraces(b)
