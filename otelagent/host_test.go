@@ -14,7 +14,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	api "go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/otelagent"
@@ -256,28 +255,6 @@ func TestHangingCollectorBlocksNoCall(t *testing.T) {
 	}
 	if s := p.Stats(); s.Ended != 10000 || s.Lost() == 0 {
 		t.Errorf("stats %+v: want 10,000 spans ended and some lost", s)
-	}
-}
-
-func TestAllocations(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector allocates")
-	}
-	measure := func(p api.TracerProvider) float64 {
-		ctx, run := startBenchRun(p)
-		return testing.AllocsPerRun(200, func() { adapterTurn(ctx, run) })
-	}
-	if n := measure(noop.NewTracerProvider()); n != 0 {
-		t.Errorf("a turn without an SDK makes %v allocations, want 0", n)
-	}
-	told := record(t)
-	tracer := trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})).Tracer("raw")
-	ctx, _ := tracer.Start(t.Context(), spans.SpanRun)
-	raw := testing.AllocsPerRun(200, func() { rawTurn(ctx, tracer, told) })
-	ours := measure(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})))
-	t.Logf("allocations of a turn: adapter %v, raw SDK %v", ours, raw)
-	if ours > raw+8 {
-		t.Errorf("a turn makes %v allocations, raw SDK calls %v: more than 8 above", ours, raw)
 	}
 }
 

@@ -1,5 +1,0 @@
-//go:build !race
-
-package otelagent_test
-
-const raceEnabled = false
