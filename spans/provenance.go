@@ -6,13 +6,15 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // ProvenanceKind says where a block of a request came from.
 type ProvenanceKind string
 
-// The kinds of provenance; the words are phi-core's (src/types/provenance.rs), except the first three, which are
-// ours for the parts of a request that are no messages.
+// The kinds of provenance; the words are phi-core's (src/types/provenance.rs), except the first six, which are ours for what
+// a request holds beside its messages.
 const (
 	// ProvenanceSystem is the system prompt as a part of the params list.
 	ProvenanceSystem ProvenanceKind = "system"
@@ -20,6 +22,12 @@ const (
 	ProvenanceTools ProvenanceKind = "tools"
 	// ProvenanceRest is every other parameter of a request as a part of the params list.
 	ProvenanceRest ProvenanceKind = "rest"
+	// ProvenanceFrame says, in the params list, how the request is put together again byte for byte: see Frame.
+	ProvenanceFrame ProvenanceKind = "frame"
+	// ProvenancePayload is, in the params list, the whole request as one block, where a Frame cannot say it.
+	ProvenancePayload ProvenanceKind = "payload"
+	// ProvenanceSection is a section of the system prompt, in the sections list: Name.
+	ProvenanceSection ProvenanceKind = "section"
 	// ProvenanceSystemPrompt is a message that carries a system prompt.
 	ProvenanceSystemPrompt ProvenanceKind = "system-prompt"
 	// ProvenanceIdentityBlock is a message stamped by an identity loader: Name, Order.
@@ -39,7 +47,7 @@ const (
 // Provenance says where a block of a request came from. The zero value means that nothing is known.
 type Provenance struct {
 	Kind ProvenanceKind
-	// Name and Order belong to an identity block.
+	// Name and Order belong to an identity block; Name to a section too.
 	Name  string
 	Order int64
 	// Tier and RecordID belong to a memory tier.
@@ -55,6 +63,9 @@ var provenanceShort = map[ProvenanceKind]string{
 	ProvenanceSystem:        "system",
 	ProvenanceTools:         "tools",
 	ProvenanceRest:          "rest",
+	ProvenanceFrame:         "frame",
+	ProvenancePayload:       "payload",
+	ProvenanceSection:       "section",
 	ProvenanceSystemPrompt:  "sp",
 	ProvenanceIdentityBlock: "ib",
 	ProvenanceMemoryTier:    "mt",
@@ -105,6 +116,8 @@ func (p Provenance) Encode() string {
 		return fmt.Sprintf("%s:%s:%d", short, url.QueryEscape(p.Name), p.Order)
 	case ProvenanceMemoryTier:
 		return fmt.Sprintf("%s:%s:%s", short, url.QueryEscape(p.Tier), url.QueryEscape(p.RecordID))
+	case ProvenanceSection:
+		return short + ":" + url.QueryEscape(p.Name)
 	case ProvenanceLoopTurn:
 		role, known := roleShort[p.Role]
 		if !known {
@@ -114,6 +127,34 @@ func (p Provenance) Encode() string {
 	default:
 		return short
 	}
+}
+
+// AppendJSON appends p as the JSON value that phi-core writes of it (src/types/provenance.rs: the kind first, then its fields
+// in order), or Raw where it is set; null for the zero value. What p was read from may be spelled otherwise: who promises
+// bytes compares.
+func (p Provenance) AppendJSON(dst []byte) []byte {
+	switch {
+	case p.Raw != "":
+		return append(dst, p.Raw...)
+	case p.Kind == "":
+		return append(dst, "null"...)
+	}
+	dst = rawjson.Quote(append(dst, `{"kind":`...), string(p.Kind))
+	switch p.Kind {
+	case ProvenanceIdentityBlock:
+		dst = rawjson.Quote(append(dst, `,"name":`...), p.Name)
+		dst = strconv.AppendInt(append(dst, `,"order":`...), p.Order, 10)
+	case ProvenanceMemoryTier:
+		dst = rawjson.Quote(append(dst, `,"tier":`...), p.Tier)
+		dst = rawjson.Quote(append(dst, `,"record_id":`...), p.RecordID)
+	case ProvenanceLoopTurn:
+		dst = strconv.AppendInt(append(dst, `,"turn_index":`...), p.TurnIndex, 10)
+		dst = rawjson.Quote(append(dst, `,"role":`...), p.Role)
+		dst = strconv.AppendInt(append(dst, `,"message_index":`...), p.MessageIndex, 10)
+	case ProvenanceSection:
+		dst = rawjson.Quote(append(dst, `,"name":`...), p.Name)
+	}
+	return append(dst, '}')
 }
 
 // ParseProvenance reads what Provenance.Encode wrote. Text that it does not know gives an error that wraps ErrEncoding;
@@ -146,6 +187,8 @@ func ParseProvenance(s string) (Provenance, error) {
 		want = 3
 	case ProvenanceLoopTurn:
 		want = 4
+	case ProvenanceSection:
+		want = 2
 	}
 	if len(fields) != want {
 		return bad(nil)
@@ -167,6 +210,8 @@ func ParseProvenance(s string) (Provenance, error) {
 	switch kind {
 	case ProvenanceIdentityBlock:
 		p.Name, p.Order = text(fields[1]), number(fields[2])
+	case ProvenanceSection:
+		p.Name = text(fields[1])
 	case ProvenanceMemoryTier:
 		p.Tier, p.RecordID = text(fields[1]), text(fields[2])
 	case ProvenanceLoopTurn:

@@ -27,7 +27,7 @@ const (
 // Attribute describes one key of the registry.
 type Attribute struct {
 	Key   attribute.Key
-	Type  string // string, int, double, bool, string[] or int[]
+	Type  string // string, int, double, bool, bytes, string[] or int[]
 	Class Class
 	Brief string
 }

@@ -30,8 +30,12 @@ const (
 const (
 	// EventBlocks: New blocks that lists and events refer to.
 	EventBlocks = "otelagent.blocks"
-	// EventList: One ordered list of block references.
+	// EventList: One ordered list of block references. Written by the first build only; otelagent.lists took its place.
 	EventList = "otelagent.list"
+	// EventEcho: A stretch of blocks sent once more.
+	EventEcho = "otelagent.echo"
+	// EventDetails: The whole request and reply in the standard form, with the encoding `full`.
+	EventDetails = "gen_ai.client.inference.operation.details"
 	// EventFact: Reserved: a fact about the session that arose later, on session.payload. A reader that does not know it leaves it.
 	EventFact = "otelagent.fact"
 	// EventOther: What the five kinds do not model: progress, partial results, unknown types. At most 32 a span; the rest is counted.
@@ -42,8 +46,10 @@ const (
 const (
 	// ListRequest (on session.turn): Messages of the request in its own order, with provenance.
 	ListRequest = "request"
-	// ListParams (on session.turn): What else the request held: items with provenance `system`, `tools` and `rest`.
+	// ListParams (on session.turn): What else the request held: items with provenance `system`, `tools`, `rest`, `frame` and `payload`.
 	ListParams = "params"
+	// ListSections (on session.turn): The sections of the system prompt where the loop tells them.
+	ListSections = "sections"
 	// ListInput (on session.turn): Messages that arrived during the turn except the reply, in arrival order; tool results and extension messages too.
 	ListInput = "input"
 	// ListOutput (on session.turn): The reply.
@@ -104,6 +110,14 @@ const (
 	SessionMadeUpKey = attribute.Key("otelagent.session.made_up")
 	// CaptureLevelKey (string; enum; on session.run, session.turn): How much content this span was allowed to carry.
 	CaptureLevelKey = attribute.Key("otelagent.capture")
+	// CaptureBytesKey (int, By; number; on all): Bytes of content that this span was the first of its session to carry.
+	CaptureBytesKey = attribute.Key("otelagent.capture.bytes")
+	// CaptureKnownBytesKey (int, By; number; on all): Bytes of content that this span refers to and that were sent before.
+	CaptureKnownBytesKey = attribute.Key("otelagent.capture.known_bytes")
+	// CaptureWithheldKey (int; number; on all): Bodies that a bound on size cut or left out.
+	CaptureWithheldKey = attribute.Key("otelagent.capture.withheld")
+	// RedactedKey (int; number; on all): Places that the redactor changed in what this span was the first to carry.
+	RedactedKey = attribute.Key("otelagent.redacted")
 	// EventsDroppedKey (int; number; on all): otelagent.event span events left out because the bound of this span was reached.
 	EventsDroppedKey = attribute.Key("otelagent.events.dropped")
 	// OperationNameKey (string; enum; on session.run, session.turn, tool.call): invoke_agent, chat or execute_tool.
@@ -284,6 +298,18 @@ const (
 	ErrorMessageKey = attribute.Key("otelagent.error.message")
 	// ToolNameKey (string; name; on tool.call, permission.evaluate): The tool.
 	ToolNameKey = attribute.Key("gen_ai.tool.name")
+	// InputMessagesKey (string; content; on session.turn): Preview for eyes: the messages that are new on this turn, as standard JSON, cut to a bound; the whole of it is in the blocks. Whole on the event of the encoding `full`.
+	InputMessagesKey = attribute.Key("gen_ai.input.messages")
+	// OutputMessagesKey (string; content; on session.turn): Preview for eyes: the reply, likewise.
+	OutputMessagesKey = attribute.Key("gen_ai.output.messages")
+	// SystemInstructionsKey (string; content; on event): The system prompt as standard JSON, on the event of the encoding `full`.
+	SystemInstructionsKey = attribute.Key("gen_ai.system_instructions")
+	// ToolDefinitionsKey (string; content; on event): The tool catalogue as standard JSON, on the event of the encoding `full`.
+	ToolDefinitionsKey = attribute.Key("gen_ai.tool.definitions")
+	// ToolCallArgumentsKey (string; content; on tool.call): Preview for eyes: the arguments, cut to a bound.
+	ToolCallArgumentsKey = attribute.Key("gen_ai.tool.call.arguments")
+	// ToolCallResultKey (string; content; on tool.call): Preview for eyes: the result, cut to a bound.
+	ToolCallResultKey = attribute.Key("gen_ai.tool.call.result")
 	// ToolCallIDKey (string; id; on tool.call, permission.evaluate): The call.
 	ToolCallIDKey = attribute.Key("gen_ai.tool.call.id")
 	// ToolTypeKey (string; enum; on tool.call): function, extension or datastore, where the loop tells.
@@ -348,7 +374,7 @@ const (
 	BlockBodiesKey = attribute.Key("otelagent.block.bodies")
 	// BlockSizesKey (int[], By; number; on event): Original size of each body that was cut or withheld, else 0. Absent when none was.
 	BlockSizesKey = attribute.Key("otelagent.block.sizes")
-	// BlockPartsKey (string[]; id; on event): Reserved: how a body is put together from several. A reader that does not know it keeps the bodies as they are.
+	// BlockPartsKey (string[]; id; on event): Recipes: how blocks that are not among the bodies are made of others, and which were withheld.
 	BlockPartsKey = attribute.Key("otelagent.block.parts")
 	// ListNameKey (string; enum; on event): The list.
 	ListNameKey = attribute.Key("otelagent.list.name")
@@ -362,6 +388,10 @@ const (
 	ListPrefixKey = attribute.Key("otelagent.list.prefix")
 	// ListAttemptKey (int; number; on event): Attempt that a request or params list belongs to, from 0; absent when 0.
 	ListAttemptKey = attribute.Key("otelagent.list.attempt")
+	// ListsKey (string[]; content; on event): The lists of the span, one string each: a head line and one line an item.
+	ListsKey = attribute.Key("otelagent.lists")
+	// EchoBlocksKey (bytes; content; on event): Blocks that were sent some turns before, once more, as one zstd frame.
+	EchoBlocksKey = attribute.Key("otelagent.echo.blocks")
 	// EventTypeKey (string; name; on event): The producer's word for the event, at most 128 bytes.
 	EventTypeKey = attribute.Key("otelagent.event.type")
 	// EventBodyKey (string; content; on event): Short block id of its body; absent when no content is captured.
@@ -643,6 +673,8 @@ const (
 	DefectPermissionMissing DefectCode = "permission_missing"
 	// DefectBlockMissing: A list names a block that did not arrive.
 	DefectBlockMissing DefectCode = "block_missing"
+	// DefectBlockWithheld: A body was cut or left out where it was captured, by a bound on size; its size and digest are kept.
+	DefectBlockWithheld DefectCode = "block_withheld"
 	// DefectListUnresolved: The list that a prefix refers to did not arrive.
 	DefectListUnresolved DefectCode = "list_unresolved"
 	// DefectListBroken: A list does not have the count or digest that it states.
@@ -682,6 +714,10 @@ var attributes = []Attribute{
 	{Key: TenantKey, Type: "string", Class: ClassID, Brief: "Owner of the session; empty by default. First part of every store key."},
 	{Key: SessionMadeUpKey, Type: "bool", Class: ClassEnum, Brief: "The session id was made by us because none was given."},
 	{Key: CaptureLevelKey, Type: "string", Class: ClassEnum, Brief: "How much content this span was allowed to carry."},
+	{Key: CaptureBytesKey, Type: "int", Class: ClassNumber, Brief: "Bytes of content that this span was the first of its session to carry."},
+	{Key: CaptureKnownBytesKey, Type: "int", Class: ClassNumber, Brief: "Bytes of content that this span refers to and that were sent before."},
+	{Key: CaptureWithheldKey, Type: "int", Class: ClassNumber, Brief: "Bodies that a bound on size cut or left out."},
+	{Key: RedactedKey, Type: "int", Class: ClassNumber, Brief: "Places that the redactor changed in what this span was the first to carry."},
 	{Key: EventsDroppedKey, Type: "int", Class: ClassNumber, Brief: "otelagent.event span events left out because the bound of this span was reached."},
 	{Key: OperationNameKey, Type: "string", Class: ClassEnum, Brief: "invoke_agent, chat or execute_tool."},
 	{Key: ProviderNameKey, Type: "string", Class: ClassName, Brief: "The provider as the loop names it."},
@@ -772,6 +808,12 @@ var attributes = []Attribute{
 	{Key: ErrorTypeKeyKey, Type: "string", Class: ClassEnum, Brief: "Set with status Error: run error, rejected or aborted; turn whose reply is an error; tool outcome error."},
 	{Key: ErrorMessageKey, Type: "string", Class: ClassContent, Brief: "What the loop said about the failure."},
 	{Key: ToolNameKey, Type: "string", Class: ClassName, Brief: "The tool."},
+	{Key: InputMessagesKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the messages that are new on this turn, as standard JSON, cut to a bound; the whole of it is in the blocks. Whole on the event of the encoding `full`."},
+	{Key: OutputMessagesKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the reply, likewise."},
+	{Key: SystemInstructionsKey, Type: "string", Class: ClassContent, Brief: "The system prompt as standard JSON, on the event of the encoding `full`."},
+	{Key: ToolDefinitionsKey, Type: "string", Class: ClassContent, Brief: "The tool catalogue as standard JSON, on the event of the encoding `full`."},
+	{Key: ToolCallArgumentsKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the arguments, cut to a bound."},
+	{Key: ToolCallResultKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the result, cut to a bound."},
 	{Key: ToolCallIDKey, Type: "string", Class: ClassID, Brief: "The call."},
 	{Key: ToolTypeKey, Type: "string", Class: ClassEnum, Brief: "function, extension or datastore, where the loop tells."},
 	{Key: OrdinalKey, Type: "int", Class: ClassNumber, Brief: "Number of this span among those with the same address, from 0; absent when 0."},
@@ -804,13 +846,15 @@ var attributes = []Attribute{
 	{Key: DerivedKey, Type: "bool", Class: ClassEnum, Brief: "Inferred from other events, not reported by the loop."},
 	{Key: BlockBodiesKey, Type: "string[]", Class: ClassContent, Brief: "Block bodies. Their ids are their SHA-256."},
 	{Key: BlockSizesKey, Type: "int[]", Class: ClassNumber, Brief: "Original size of each body that was cut or withheld, else 0. Absent when none was."},
-	{Key: BlockPartsKey, Type: "string[]", Class: ClassID, Brief: "Reserved: how a body is put together from several. A reader that does not know it keeps the bodies as they are."},
+	{Key: BlockPartsKey, Type: "string[]", Class: ClassID, Brief: "Recipes: how blocks that are not among the bodies are made of others, and which were withheld."},
 	{Key: ListNameKey, Type: "string", Class: ClassEnum, Brief: "The list."},
 	{Key: ListCountKey, Type: "int", Class: ClassNumber, Brief: "Items of the whole list."},
 	{Key: ListDigestKey, Type: "string", Class: ClassContent, Brief: "Chain digest over full block ids and what stands behind them."},
 	{Key: ListItemsKey, Type: "string[]", Class: ClassContent, Brief: "Short block ids with provenance and envelope."},
 	{Key: ListPrefixKey, Type: "string", Class: ClassContent, Brief: "`p digest`: the list starts with the first p items of any list that has that chain digest at p. Absent on a complete list."},
 	{Key: ListAttemptKey, Type: "int", Class: ClassNumber, Brief: "Attempt that a request or params list belongs to, from 0; absent when 0."},
+	{Key: ListsKey, Type: "string[]", Class: ClassContent, Brief: "The lists of the span, one string each: a head line and one line an item."},
+	{Key: EchoBlocksKey, Type: "bytes", Class: ClassContent, Brief: "Blocks that were sent some turns before, once more, as one zstd frame."},
 	{Key: EventTypeKey, Type: "string", Class: ClassName, Brief: "The producer's word for the event, at most 128 bytes."},
 	{Key: EventBodyKey, Type: "string", Class: ClassContent, Brief: "Short block id of its body; absent when no content is captured."},
 	{Key: EventSeqKey, Type: "int", Class: ClassNumber, Brief: "Its position in the counter of otelagent.seq."},
@@ -826,6 +870,7 @@ var defects = []Defect{
 	{Code: DefectCompactionMissing, Brief: "More compactions were counted than arrived.", Observation: false},
 	{Code: DefectPermissionMissing, Brief: "More permission evaluations were counted than arrived.", Observation: false},
 	{Code: DefectBlockMissing, Brief: "A list names a block that did not arrive.", Observation: false},
+	{Code: DefectBlockWithheld, Brief: "A body was cut or left out where it was captured, by a bound on size; its size and digest are kept.", Observation: true},
 	{Code: DefectListUnresolved, Brief: "The list that a prefix refers to did not arrive.", Observation: false},
 	{Code: DefectListBroken, Brief: "A list does not have the count or digest that it states.", Observation: false},
 	{Code: DefectListUnknown, Brief: "A list of a name this version does not know; kept and shown.", Observation: false},

@@ -135,9 +135,9 @@ func (r registry) validate() error {
 			bad("attribute %q: class %q; allowed: id, number, enum, name, content", a.Key, a.Class)
 		}
 		switch a.Type {
-		case "string", "int", "double", "bool", "string[]", "int[]":
+		case "string", "int", "double", "bool", "bytes", "string[]", "int[]":
 		default:
-			bad("attribute %q: type %q; allowed: string, int, double, bool, string[], int[]", a.Key, a.Type)
+			bad("attribute %q: type %q; allowed: string, int, double, bool, bytes, string[], int[]", a.Key, a.Type)
 		}
 		if a.Enum != "" && !enums[a.Enum] {
 			bad("attribute %q: enum %q is not declared", a.Key, a.Enum)

@@ -1,0 +1,181 @@
+package spans
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/otelagent/otelagent/internal/rawjson"
+)
+
+// Frame says how a request is put together again byte for byte from its blocks: the order of the keys of the payload, what
+// stands under which of them, and in which order the loop spells the keys of the objects inside messages, whose blocks
+// have sorted keys. It stands in the params list as JSON, with provenance `frame`.
+//
+// A payload is `{KEY:VALUE,...}` without blanks. Under the key System stands the body of `system`, under Tools that of
+// `tools`, under Messages the array of messages, under Provenance the array of their provenances (Provenance.AppendJSON),
+// under any other key its value in `rest`.
+type Frame struct {
+	// Keys of the payload in order, as they are spelled between their quotes.
+	Keys []string `json:"keys"`
+	// The keys that have a meaning; empty where there is none.
+	System     string `json:"system,omitempty"`
+	Messages   string `json:"messages,omitempty"`
+	Provenance string `json:"provenance,omitempty"`
+	Tools      string `json:"tools,omitempty"`
+	// Shapes are the orders of keys inside messages: an object whose keys are exactly those of a shape has them in its order,
+	// any other has them sorted.
+	Shapes Shapes `json:"shapes,omitempty"`
+}
+
+// Bounds of a frame.
+const (
+	maxFrame     = 64 << 10
+	maxShapes    = 64
+	maxShapeKeys = 64
+)
+
+// Encode returns the JSON of the frame.
+func (f *Frame) Encode() []byte {
+	b, _ := json.Marshal(f) // strings only
+	return b
+}
+
+// ParseFrame reads what Encode wrote. Errors wrap ErrEncoding.
+func ParseFrame(body string) (*Frame, error) {
+	if len(body) > maxFrame {
+		return nil, fmt.Errorf("spans: frame of %d bytes, at most %d: %w", len(body), maxFrame, ErrEncoding)
+	}
+	var f Frame
+	if err := json.Unmarshal([]byte(body), &f); err != nil {
+		return nil, fmt.Errorf("spans: frame: %w: %w", ErrEncoding, err)
+	}
+	return &f, nil
+}
+
+// Shapes are orders of keys, as they are spelled between their quotes. The zero value is empty.
+type Shapes [][]string
+
+// Learn adds the orders of keys of all objects in the JSON value raw that are not sorted, and reports whether s grew. An
+// object whose keys are known in another order adds nothing, nor does one with a key twice, nor what goes beyond 64 shapes
+// of 64 keys: AppendSpelled then gives other bytes, and the caller compares.
+func (s *Shapes) Learn(raw []byte) bool {
+	before := len(*s)
+	s.learn(raw, 0)
+	return len(*s) > before
+}
+
+func (s *Shapes) learn(raw []byte, depth int) {
+	if depth > rawjson.MaxDepth || len(raw) == 0 || raw[0] != '{' && raw[0] != '[' {
+		return
+	}
+	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
+	if raw[0] == '[' {
+		for c.Open('['); c.More(']'); {
+			s.learn(c.Value(), depth+1)
+		}
+		return
+	}
+	var fixed [maxShapeKeys][]byte
+	keys := fixed[:0]
+	for c.Open('{'); c.More('}'); {
+		key := c.RawKey()
+		keys = append(keys, key[1:len(key)-1])
+		s.learn(c.Value(), depth+1)
+	}
+	if len(keys) > maxShapeKeys || slices.IsSortedFunc(keys, bytes.Compare) || s.find(keys) >= 0 || len(*s) == maxShapes {
+		return
+	}
+	shape := make([]string, len(keys))
+	for i, k := range keys {
+		if slices.Contains(shape[:i], string(k)) {
+			return
+		}
+		shape[i] = string(k)
+	}
+	*s = append(*s, shape)
+}
+
+// find returns the index of the shape with exactly these keys, or -1.
+func (s Shapes) find(keys [][]byte) int {
+next:
+	for i, shape := range s {
+		if len(shape) != len(keys) {
+			continue
+		}
+		for _, k := range shape {
+			if !slices.ContainsFunc(keys, func(b []byte) bool { return string(b) == k }) {
+				continue next
+			}
+		}
+		return i
+	}
+	return -1
+}
+
+// member is one member of an object.
+type member struct{ key, value []byte } // key between its quotes
+
+// AppendSpelled appends the JSON value body, with the members of the object envelope (which may be empty) added at its top
+// level, in the orders of s: what a loop wrote before it was made canonical, if s fits. Bodies that are no JSON come as they are.
+func (s Shapes) AppendSpelled(dst, body, envelope []byte) []byte {
+	if rawjson.Valid(body, rawjson.MaxDepth) != nil || len(envelope) > 0 && rawjson.Valid(envelope, rawjson.MaxDepth) != nil {
+		return append(dst, body...)
+	}
+	return s.spell(dst, body, envelope)
+}
+
+func (s Shapes) spell(dst, body, envelope []byte) []byte {
+	switch {
+	case len(body) > 0 && body[0] == '[':
+		c := rawjson.NewCursor(body, rawjson.MaxDepth)
+		dst = append(dst, '[')
+		for first, _ := true, c.Open('['); c.More(']'); first = false {
+			if !first {
+				dst = append(dst, ',')
+			}
+			dst = s.spell(dst, c.Value(), nil)
+		}
+		return append(dst, ']')
+	case len(body) == 0 || body[0] != '{':
+		return append(dst, body...)
+	}
+	var fixed [16]member
+	members := appendMembers(appendMembers(fixed[:0], body), envelope)
+	if len(envelope) > 0 {
+		slices.SortStableFunc(members, func(a, b member) int { return bytes.Compare(a.key, b.key) })
+	}
+	var few [16][]byte
+	keys := few[:0]
+	for _, m := range members {
+		keys = append(keys, m.key)
+	}
+	dst = append(dst, '{')
+	put := func(i int, m member) {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(append(append(dst, '"'), m.key...), `":`...)
+		dst = s.spell(dst, m.value, nil)
+	}
+	if i := s.find(keys); i >= 0 {
+		for n, key := range s[i] {
+			put(n, members[slices.IndexFunc(members, func(m member) bool { return string(m.key) == key })])
+		}
+	} else {
+		for n, m := range members {
+			put(n, m)
+		}
+	}
+	return append(dst, '}')
+}
+
+func appendMembers(members []member, object []byte) []member {
+	c := rawjson.NewCursor(object, rawjson.MaxDepth)
+	for c.Open('{'); c.More('}'); {
+		key := c.RawKey()
+		members = append(members, member{key[1 : len(key)-1], c.Value()})
+	}
+	return members
+}
