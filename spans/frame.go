@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
@@ -32,6 +33,7 @@ type Frame struct {
 // Bounds of a frame.
 const (
 	maxFrame     = 64 << 10
+	maxFrameKeys = 1024
 	maxShapes    = 64
 	maxShapeKeys = 64
 )
@@ -42,7 +44,8 @@ func (f *Frame) Encode() []byte {
 	return b
 }
 
-// ParseFrame reads what Encode wrote. Errors wrap ErrEncoding.
+// ParseFrame reads what Encode wrote. A frame that names a key twice, or a shape that Learn would not make, is refused: it could
+// give bytes that nobody sent. Errors wrap ErrEncoding.
 func ParseFrame(body string) (*Frame, error) {
 	if len(body) > maxFrame {
 		return nil, fmt.Errorf("spans: frame of %d bytes, at most %d: %w", len(body), maxFrame, ErrEncoding)
@@ -51,6 +54,14 @@ func ParseFrame(body string) (*Frame, error) {
 	if err := json.Unmarshal([]byte(body), &f); err != nil {
 		return nil, fmt.Errorf("spans: frame: %w: %w", ErrEncoding, err)
 	}
+	if len(f.Shapes) > maxShapes || slices.ContainsFunc(f.Shapes, func(s []string) bool { return !validShape(s) }) {
+		return nil, fmt.Errorf("spans: frame: shapes: %w", ErrEncoding)
+	}
+	for i, k := range f.Keys {
+		if slices.Contains(f.Keys[:i], k) || len(f.Keys) > maxFrameKeys {
+			return nil, fmt.Errorf("spans: frame: keys: %w", ErrEncoding)
+		}
+	}
 	return &f, nil
 }
 
@@ -58,8 +69,8 @@ func ParseFrame(body string) (*Frame, error) {
 type Shapes [][]string
 
 // Learn adds the orders of keys of all objects in the JSON value raw that are not sorted, and reports whether s grew. An
-// object whose keys are known in another order adds nothing, nor does one with a key twice, nor what goes beyond 64 shapes
-// of 64 keys: AppendSpelled then gives other bytes, and the caller compares.
+// object whose keys are known in another order adds nothing, nor does one with a key twice or with escapes in a key, nor what
+// goes beyond 64 shapes of 64 keys, nor what is no JSON: AppendSpelled then gives other bytes, and the caller compares.
 func (s *Shapes) Learn(raw []byte) bool {
 	before := len(*s)
 	s.learn(raw, 0)
@@ -81,6 +92,9 @@ func (s *Shapes) learn(raw []byte, depth int) {
 	keys := fixed[:0]
 	for c.Open('{'); c.More('}'); {
 		key := c.RawKey()
+		if key == nil {
+			return
+		}
 		keys = append(keys, key[1:len(key)-1])
 		s.learn(c.Value(), depth+1)
 	}
@@ -89,12 +103,25 @@ func (s *Shapes) learn(raw []byte, depth int) {
 	}
 	shape := make([]string, len(keys))
 	for i, k := range keys {
-		if slices.Contains(shape[:i], string(k)) {
-			return
-		}
 		shape[i] = string(k)
 	}
-	*s = append(*s, shape)
+	if validShape(shape) {
+		*s = append(*s, shape)
+	}
+}
+
+// validShape reports whether a shape says one order of an object's keys and nothing else: few keys, none of them twice. Keys
+// with escapes are left out, since two spellings can be one key and bodies are sorted by what keys say.
+func validShape(shape []string) bool {
+	if len(shape) > maxShapeKeys {
+		return false
+	}
+	for i, k := range shape {
+		if strings.Contains(k, "\\") || slices.Contains(shape[:i], k) {
+			return false
+		}
+	}
+	return true
 }
 
 // find returns the index of the shape with exactly these keys, or -1.
@@ -131,8 +158,9 @@ func (s Shapes) spell(dst, body, envelope []byte) []byte {
 	case len(body) > 0 && body[0] == '[':
 		c := rawjson.NewCursor(body, rawjson.MaxDepth)
 		dst = append(dst, '[')
-		for first, _ := true, c.Open('['); c.More(']'); first = false {
-			if !first {
+		c.Open('[')
+		for n := 0; c.More(']'); n++ {
+			if n > 0 {
 				dst = append(dst, ',')
 			}
 			dst = s.spell(dst, c.Value(), nil)

@@ -77,8 +77,12 @@ func isIndex(s string) bool {
 	return err == nil && n >= 0 && strconv.FormatInt(n, 10) == s
 }
 
-// ParsePackedList reads what Encode wrote for a span of that run. Items are not looked into but for @N. Errors wrap
-// ErrEncoding and hold nothing of s.
+// maxWrittenOut bounds how much longer a list may grow when its turn ids are written out: the longest run id of printed
+// characters, on items that say nothing else, comes to 21.
+const maxWrittenOut = 24
+
+// ParsePackedList reads what Encode wrote for a span of that run. Items are not looked into but for @N; a list that grows to
+// more than 24 times its length by that is refused. Errors wrap ErrEncoding and hold nothing of s.
 func ParsePackedList(s, run string) (PackedList, error) {
 	var l PackedList
 	bad := func(what string) (PackedList, error) {
@@ -114,6 +118,7 @@ func ParsePackedList(s, run string) (PackedList, error) {
 	}
 	l.Items = make([]string, 0, strings.Count(rest, "\n")+1)
 	var before, after string
+	written := 0
 	for more {
 		var it string
 		it, rest, more = strings.Cut(rest, "\n")
@@ -122,6 +127,9 @@ func ParsePackedList(s, run string) (PackedList, error) {
 				before, after = turnIDParts(run)
 			}
 			it = it[:i] + before + it[i+2:] + after
+			if written += len(it); written > maxWrittenOut*len(s) {
+				return bad("turn ids")
+			}
 		}
 		l.Items = append(l.Items, it)
 	}
