@@ -7,6 +7,8 @@
 //	defer p.Shutdown(ctx)
 //	tracer := otelagent.NewTracer()
 //
-// The OTEL_* variables of the SDK and its OTLP exporters work as documented there. A program that already has a provider
-// does not need this package.
+// The OTEL_* variables of the SDK and its OTLP exporters work as documented there. A program that has a provider of its own
+// keeps it and wraps the exporter, because content makes batches larger than receivers take:
+//
+//	exporter = otelsetup.WrapExporter(exporter)
 package otelsetup

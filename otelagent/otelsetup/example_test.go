@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // Most programs need this and one line more: the exporter here takes the place of a collector.
@@ -34,4 +37,25 @@ func ExampleSetup() {
 	s := p.Stats()
 	fmt.Println("spans ended:", s.Ended, "delivered:", s.Exported, "lost:", s.Lost(), "bytes:", received > 0)
 	// Output: spans ended: 1 delivered: 1 lost: 0 bytes: true
+}
+
+// A program with an SDK of its own wraps its exporter, and changes nothing else.
+func ExampleWrapExporter() {
+	ctx := context.Background()
+	exporter := otelsetup.NewFuncExporter(func(context.Context, []byte) error { return nil })
+
+	wrapped := otelsetup.WrapExporter(exporter)
+	wrapped.OnLost(func(session string, blocks []spans.BlockID) {
+		fmt.Println("to be sent again in", session, len(blocks))
+	})
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(wrapped))
+
+	_, run := otelagent.NewTracer(otelagent.WithTracerProvider(provider)).StartRun(ctx, otelagent.RunInfo{SessionID: "s1"})
+	run.End(otelagent.RunResult{})
+
+	if err := provider.Shutdown(ctx); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println("lost:", wrapped.Stats().Lost())
+	// Output: lost: 0
 }

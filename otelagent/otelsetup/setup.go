@@ -134,9 +134,10 @@ func WithoutGlobal() Option {
 
 // Providers is an installed SDK. Safe for concurrent use.
 type Providers struct {
-	tracer *sdktrace.TracerProvider
-	counts counts
-	stop   context.CancelFunc // ends exports under way
+	tracer   *sdktrace.TracerProvider
+	queue    *queue             // nil when nothing is sent, and so is exporter
+	exporter *Exporter          // behind the queue
+	stop     context.CancelFunc // ends exports under way
 }
 
 // Setup installs an SDK. It does not connect: a collector that is away is an error of Shutdown and Stats, not of Setup. Its
@@ -172,10 +173,10 @@ func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 	case exporter == nil:
 		provider = append(provider, sdktrace.WithSampler(sdktrace.NeverSample()))
 	default:
-		q := c.queue(&p.counts)
-		sender := &sender{SpanExporter: exporter, counts: &p.counts, queue: q, stopped: stopped}
-		q.SpanProcessor = sdktrace.NewBatchSpanProcessor(sender, c.batch(q)...)
-		provider = append(provider, sdktrace.WithSpanProcessor(&p.counts), sdktrace.WithSpanProcessor(q))
+		p.exporter = WrapExporter(exporter)
+		p.queue = c.queue(&p.exporter.lost)
+		p.queue.SpanProcessor = sdktrace.NewBatchSpanProcessor(&sender{p.exporter, p.queue, stopped}, c.batch(p.queue)...)
+		provider = append(provider, sdktrace.WithSpanProcessor(p.queue))
 	}
 	p.tracer = sdktrace.NewTracerProvider(provider...)
 	if !c.local {
@@ -188,22 +189,43 @@ func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 // TracerProvider returns the provider, for otelagent.WithTracerProvider.
 func (p *Providers) TracerProvider() *sdktrace.TracerProvider { return p.tracer }
 
-// ForceFlush sends what has ended so far. It waits for the network, at most until ctx ends.
-func (p *Providers) ForceFlush(ctx context.Context) error { return p.tracer.ForceFlush(ctx) }
+// ForceFlush sends what has ended so far. It waits for the network, and for those who hear of what is lost, at most until ctx ends.
+func (p *Providers) ForceFlush(ctx context.Context) error {
+	err := p.tracer.ForceFlush(ctx)
+	if p.exporter != nil {
+		p.exporter.lost.wait(ctx)
+	}
+	return err
+}
 
-// Shutdown sends what has ended and lets go of everything. It waits for the network, at most until ctx ends. Spans ended
-// later are lost. A second call does nothing.
+// Shutdown sends what has ended and lets go of everything. It waits for the network, and for those who hear of what is lost, at
+// most until ctx ends. Spans ended later are lost. A second call does nothing.
 func (p *Providers) Shutdown(ctx context.Context) error {
 	defer p.stop()
 	return p.tracer.Shutdown(ctx)
 }
 
 // Stats returns what became of the spans so far; final after Shutdown.
-func (p *Providers) Stats() Stats { return p.counts.stats() }
+func (p *Providers) Stats() Stats {
+	if p.exporter == nil {
+		return Stats{}
+	}
+	s := p.exporter.Stats()
+	s.Ended, s.Dropped = p.queue.ended.Load(), p.queue.dropped.Load()
+	return s
+}
+
+// OnLost is [Exporter.OnLost] of what Setup sends with. It also hears of spans that were dropped because the queue was full. The
+// ids of their blocks are computed as they end, on the goroutine that ends them; f is called on another one.
+func (p *Providers) OnLost(f func(session string, blocks []spans.BlockID)) {
+	if p.exporter != nil {
+		p.exporter.OnLost(f)
+	}
+}
 
 // queue returns the bounds of what waits.
-func (c *config) queue(n *counts) *queue {
-	q := &queue{counts: n, maxBytes: c.queueBytes, maxSpans: int64(c.queueSpans), blocking: c.blocking}
+func (c *config) queue(l *lost) *queue {
+	q := &queue{lost: l, maxBytes: c.queueBytes, maxSpans: int64(c.queueSpans), blocking: c.blocking}
 	if q.maxBytes <= 0 {
 		q.maxBytes = DefaultMaxQueueBytes
 	}

@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,17 +24,46 @@ import (
 
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
+	"github.com/otelagent/otelagent/spans"
 )
 
 func TestMain(m *testing.M) {
-	// Errors of exporters belong to the tests that look at them.
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
+	if program := os.Getenv(programEnv); program != "" {
+		os.Exit(runProgram(program))
+	}
+	silence()
 	goleak.VerifyTestMain(m)
 }
+
+// silence is the state between tests: errors of exporters belong to the tests that look at them.
+func silence() { otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {})) }
+
+// hear returns what the error handler hears from now on until the test ends.
+func hear(t *testing.T) func() []string {
+	var mu sync.Mutex
+	var heard []string
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		heard = append(heard, err.Error())
+	}))
+	t.Cleanup(silence)
+	return func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(heard)
+	}
+}
+
+// httpLimit is what a collector takes over HTTP unless told otherwise; over gRPC it is the library's default of 4 MiB, as here.
+const httpLimit = 20 << 20
 
 // receiver is a collector that keeps what it is sent.
 type receiver struct {
 	coltracepb.UnimplementedTraceServiceServer
+	// answer decides about a request, nil takes it. A request that is answered with an error is not kept.
+	answer func(*coltracepb.ExportTraceServiceRequest) (*coltracepb.ExportTracePartialSuccess, error)
+
 	mu       sync.Mutex
 	requests []*coltracepb.ExportTraceServiceRequest
 	paths    []string
@@ -41,12 +72,23 @@ type receiver struct {
 func (r *receiver) Export(_ context.Context, req *coltracepb.ExportTraceServiceRequest) (*coltracepb.ExportTraceServiceResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	resp := &coltracepb.ExportTraceServiceResponse{}
+	if r.answer != nil {
+		var err error
+		if resp.PartialSuccess, err = r.answer(req); err != nil {
+			return nil, err
+		}
+	}
 	r.requests = append(r.requests, req)
-	return &coltracepb.ExportTraceServiceResponse{}, nil
+	return resp, nil
 }
 
 func (r *receiver) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
-	body, err := io.ReadAll(hr.Body)
+	body, err := io.ReadAll(http.MaxBytesReader(w, hr.Body, httpLimit))
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		http.Error(w, "request body too large", http.StatusRequestEntityTooLarge)
+		return
+	}
 	req := &coltracepb.ExportTraceServiceRequest{}
 	if err != nil || proto.Unmarshal(body, req) != nil {
 		http.Error(w, "bad request", http.StatusBadRequest)
@@ -55,7 +97,46 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	r.mu.Lock()
 	r.paths = append(r.paths, hr.URL.Path)
 	r.mu.Unlock()
-	_, _ = r.Export(hr.Context(), req)
+	resp, err := r.Export(hr.Context(), req)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-protobuf")
+	b, _ := proto.Marshal(resp)
+	_, _ = w.Write(b)
+}
+
+// bodies returns how often each body arrived.
+func (r *receiver) bodies() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	got := map[string]int{}
+	for _, req := range r.requests {
+		for _, b := range bodiesOf(req) {
+			got[b]++
+		}
+	}
+	return got
+}
+
+func bodiesOf(req *coltracepb.ExportTraceServiceRequest) (list []string) {
+	for _, rs := range req.ResourceSpans {
+		for _, ss := range rs.ScopeSpans {
+			for _, s := range ss.Spans {
+				for _, e := range s.Events {
+					for _, kv := range e.Attributes {
+						if kv.Key == string(spans.BlockBodiesKey) {
+							for _, v := range kv.Value.GetArrayValue().GetValues() {
+								list = append(list, v.GetStringValue())
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	return list
 }
 
 // sum returns the number of spans, the most in one request, and the tenant of the last.

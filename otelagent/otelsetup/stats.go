@@ -1,23 +1,20 @@
 package otelsetup
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
-
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
 // Stats says what became of spans.
 type Stats struct {
-	// Ended is the number of sampled spans that ended.
+	// Ended is the number of sampled spans that ended; of an Exporter, those that it was given.
 	Ended int64
 	// Exported is the number of spans in requests that the receiver took, Failed of those in requests that it did not take.
 	Exported, Failed int64
 	// Dropped is the number of spans that were not even queued, because too much waited already (WithMaxQueueBytes,
 	// WithMaxQueueSpans).
 	Dropped int64
-	// LastError is the error of the last request that failed, nil when none did.
+	// LastError is why the last batch failed of which something did: its first error. Nil when none did.
 	LastError error
 }
 
@@ -25,32 +22,22 @@ type Stats struct {
 // After Shutdown it is final; before, spans still under way count as well.
 func (s Stats) Lost() int64 { return s.Ended - s.Exported }
 
-// counts counts spans where they end and where they leave. As a span processor it does nothing else.
+// counts counts the spans that an exporter is given, and those that leave it.
 type counts struct {
-	ended, exported, failed, dropped atomic.Int64
+	given, exported, failed atomic.Int64
 
 	mu  sync.Mutex
 	err error
 }
 
-// OnStart does nothing.
-func (*counts) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
-
-// OnEnd counts a span that is going to be exported.
-func (c *counts) OnEnd(s sdktrace.ReadOnlySpan) {
-	if s.SpanContext().IsSampled() {
-		c.ended.Add(1)
-	}
+func (c *counts) setError(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
 }
-
-// Shutdown does nothing.
-func (*counts) Shutdown(context.Context) error { return nil }
-
-// ForceFlush does nothing.
-func (*counts) ForceFlush(context.Context) error { return nil }
 
 func (c *counts) stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Stats{Ended: c.ended.Load(), Exported: c.exported.Load(), Failed: c.failed.Load(), Dropped: c.dropped.Load(), LastError: c.err}
+	return Stats{Ended: c.given.Load(), Exported: c.exported.Load(), Failed: c.failed.Load(), LastError: c.err}
 }

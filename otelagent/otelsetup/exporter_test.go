@@ -1,0 +1,377 @@
+package otelsetup_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	coltracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/otelagent/otelagent/otelagent/otelsetup"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// transport is a way to a receiver as a program without Setup builds it.
+type transport struct {
+	name  string
+	start func(*testing.T) (*receiver, string)
+	open  func(ctx context.Context, addr string) (sdktrace.SpanExporter, error)
+}
+
+var transports = []transport{
+	{"grpc", startGRPC, func(ctx context.Context, addr string) (sdktrace.SpanExporter, error) {
+		return otlptracegrpc.New(ctx, otlptracegrpc.WithInsecure(), otlptracegrpc.WithEndpoint(addr))
+	}},
+	{"http", startHTTP, func(ctx context.Context, url string) (sdktrace.SpanExporter, error) {
+		return otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(url+"/v1/traces"))
+	}},
+}
+
+func (tr transport) connect(t *testing.T) (*receiver, sdktrace.SpanExporter) {
+	t.Helper()
+	r, addr := tr.start(t)
+	e, err := tr.open(t.Context(), addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, e
+}
+
+// end ends a span of a session with these bodies on it, and anything else.
+func end(p trace.TracerProvider, session string, bodies []string, more ...attribute.KeyValue) {
+	_, span := p.Tracer("host").Start(context.Background(), "session.turn", trace.WithAttributes(spans.SessionIDKey.String(session)))
+	if bodies != nil {
+		more = append(more, spans.BlockBodiesKey.StringSlice(bodies))
+	}
+	span.AddEvent(spans.EventBlocks, trace.WithAttributes(more...))
+	span.End()
+}
+
+// body is a text of its own of that size.
+func body(i, size int) string { return fmt.Sprintf("%d %s", i, strings.Repeat("b", size)) }
+
+// With the SDK's own batcher 20 turns with 1 MiB of content are one batch, which no stock receiver takes. This is the trap; the
+// wrapped exporter brings every byte.
+func TestWrappedExporterBringsWhatIsLostWithoutIt(t *testing.T) {
+	const n, size = 20, 1 << 20
+	for _, tr := range transports {
+		t.Run(tr.name, func(t *testing.T) {
+			send := func(e sdktrace.SpanExporter) error {
+				p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(e))
+				for i := range n {
+					end(p, "s", []string{body(i, size)})
+				}
+				return errors.Join(p.ForceFlush(t.Context()), p.Shutdown(t.Context()))
+			}
+
+			r, e := tr.connect(t)
+			err := send(e)
+			if got := r.bodies(); err == nil || len(got) != 0 {
+				t.Errorf("without the wrapper %d of %d bodies arrived, error %v: where is the trap?", len(got), n, err)
+			}
+			t.Logf("without: %.120s", err)
+
+			r, e = tr.connect(t)
+			w := otelsetup.WrapExporter(e)
+			if err := send(w); err != nil {
+				t.Error(err)
+			}
+			want := map[string]int{}
+			for i := range n {
+				want[body(i, size)] = 1
+			}
+			if got := r.bodies(); !cmp.Equal(want, got) {
+				t.Errorf("%d bodies arrived, not all as they were sent", len(got))
+			}
+			if s := w.Stats(); s != (otelsetup.Stats{Ended: n, Exported: n}) {
+				t.Errorf("stats %+v", s)
+			}
+			t.Logf("with: %d requests", len(r.requests))
+		})
+	}
+}
+
+// lostBlocks collects what OnLost is called with.
+type lostBlocks struct {
+	mu    sync.Mutex
+	calls []lostCall
+}
+
+type lostCall struct {
+	Session string
+	Blocks  []spans.BlockID
+}
+
+func (l *lostBlocks) add(session string, blocks []spans.BlockID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls = append(l.calls, lostCall{session, blocks})
+}
+
+func (l *lostBlocks) all() []lostCall {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.calls
+}
+
+// waitFor waits until there are n calls.
+func (l *lostBlocks) waitFor(t *testing.T, n int) []lostCall {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		if got := l.all(); len(got) >= n || time.Now().After(deadline) {
+			if len(got) != n {
+				t.Fatalf("OnLost was called %d times, want %d", len(got), n)
+			}
+			return got
+		}
+	}
+}
+
+func blocksOf(bodies ...string) []spans.BlockID {
+	list := make([]spans.BlockID, len(bodies))
+	for i, b := range bodies {
+		list[i] = spans.BlockOfString(b)
+	}
+	return list
+}
+
+// A receiver that refuses some requests, wholly or in part: exactly what was on those is reported, once each.
+func TestOnLostNamesWhatTheReceiverRefused(t *testing.T) {
+	for _, tr := range transports {
+		for _, partial := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, in part: %t", tr.name, partial), func(t *testing.T) {
+				r, e := tr.connect(t)
+				r.answer = func(req *coltracepb.ExportTraceServiceRequest) (*coltracepb.ExportTracePartialSuccess, error) {
+					for _, b := range bodiesOf(req) {
+						if strings.HasPrefix(b, "3 ") {
+							if partial {
+								return &coltracepb.ExportTracePartialSuccess{RejectedSpans: 1, ErrorMessage: "no"}, nil
+							}
+							return nil, status.Error(codes.InvalidArgument, "no")
+						}
+					}
+					return nil, nil
+				}
+				w := otelsetup.WrapExporter(e)
+				var got, second lostBlocks
+				w.OnLost(got.add)
+				w.OnLost(second.add)
+				w.OnLost(nil)
+				p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(w))
+				const size = 1_500_000 // two a request
+				for i := range 6 {
+					end(p, fmt.Sprint("s", i), []string{body(i, size), "same"})
+				}
+				err := p.ForceFlush(t.Context())
+				if err == nil || !strings.HasPrefix(err.Error(), "otelsetup: 2 of 6 spans were not delivered, in 1 of 3 requests: ") {
+					t.Errorf("ForceFlush: %v", err)
+				}
+				if err := p.Shutdown(t.Context()); err != nil {
+					t.Error(err)
+				}
+				// Shutdown has waited for the callbacks.
+				want := []lostCall{{"s2", blocksOf(body(2, size), "same")}, {"s3", blocksOf(body(3, size), "same")}}
+				if d := cmp.Diff(want, got.all()); d != "" {
+					t.Error(d)
+				}
+				if d := cmp.Diff(want, second.all()); d != "" {
+					t.Error(d)
+				}
+				if s := w.Stats(); s.Ended != 6 || s.Exported != 4 || s.Failed != 2 || s.Lost() != 2 || s.LastError == nil {
+					t.Errorf("stats %+v", s)
+				}
+			})
+		}
+	}
+}
+
+var errAway = errors.New("away")
+
+func away(context.Context, []byte) error { return errAway }
+
+// What is on a span decides whether and how it is reported.
+func TestOnLostKnowsWhatRodeOnASpan(t *testing.T) {
+	made := spans.BlockOfString("made of pieces")
+	short := (&spans.Recipe{ID: made, Size: 14, Pieces: []spans.Piece{{Text: "made of "}, {Text: "pieces"}}}).Encode()
+	full := (&spans.Recipe{ID: made, Full: true, Size: 14}).Encode()
+	list := spans.ListsKey.StringSlice([]string{"request 1 " + strings.Repeat("d", 24)})
+
+	var got lostBlocks
+	w := otelsetup.WrapExporter(otelsetup.NewFuncExporter(away))
+	w.OnLost(got.add)
+	p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(w))
+	end(p, "recipes", []string{"a"}, spans.BlockPartsKey.StringSlice([]string{short, full, "no recipe"}))
+	end(p, "lists only", nil, list)
+	end(p, "lists and bodies", []string{"b"}, list)
+	end(p, "neither", nil)
+	end(p, "empty lists", []string{}, spans.ListsKey.StringSlice(nil))
+	_, noSession := p.Tracer("host").Start(t.Context(), "GET /")
+	noSession.AddEvent(spans.EventBlocks, trace.WithAttributes(spans.BlockBodiesKey.StringSlice([]string{"c"})))
+	noSession.End()
+	_, foreign := p.Tracer("host").Start(t.Context(), "GET /", trace.WithAttributes(spans.SessionIDKey.String("s")))
+	foreign.AddEvent("e", trace.WithAttributes(spans.BlockBodiesKey.StringSlice([]string{"d"})))
+	foreign.End()
+	if err := p.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := []lostCall{
+		{"recipes", append([]spans.BlockID{spans.RecipeID(made, short), spans.RecipeID(made, full)}, blocksOf("a")...)},
+		{"lists only", nil},
+		{"lists and bodies", blocksOf("b")},
+	}
+	if d := cmp.Diff(want, got.all()); d != "" {
+		t.Error(d)
+	}
+	if s := w.Stats(); s.Failed != 7 || !errors.Is(s.LastError, errAway) {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+// A callback is the adapter's: it takes locks that the end of a span may hold, and ends spans itself. Without a batcher the export
+// happens at the end of a span, which must still not wait for it.
+func TestOnLostNeverRunsWhereASpanEnds(t *testing.T) {
+	for name, provider := range map[string]func(*otelsetup.Exporter) sdktrace.TracerProviderOption{
+		"batcher": func(e *otelsetup.Exporter) sdktrace.TracerProviderOption { return sdktrace.WithBatcher(e) },
+		"syncer":  func(e *otelsetup.Exporter) sdktrace.TracerProviderOption { return sdktrace.WithSyncer(e) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := otelsetup.WrapExporter(otelsetup.NewFuncExporter(away))
+			p := sdktrace.NewTracerProvider(provider(w))
+			var adapter sync.Mutex
+			var got lostBlocks
+			w.OnLost(func(session string, blocks []spans.BlockID) {
+				adapter.Lock()
+				defer adapter.Unlock()
+				got.add(session, blocks)
+				if session == "s" {
+					end(p, "from the callback", []string{"b"})
+				}
+				_ = w.Stats()
+				w.OnLost(nil)
+			})
+			adapter.Lock()
+			end(p, "s", []string{"a"})
+			_ = p.ForceFlush(t.Context())
+			adapter.Unlock()
+			got.waitFor(t, map[string]int{"batcher": 1, "syncer": 2}[name])
+			_ = p.ForceFlush(t.Context())
+			if err := p.Shutdown(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			want := []lostCall{{"s", blocksOf("a")}, {"from the callback", blocksOf("b")}}
+			if d := cmp.Diff(want, got.all()); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+// One exporter may serve several providers, at the same time and in one batch.
+func TestExporterServesSeveralProviders(t *testing.T) {
+	const providers, spansEach, size = 4, 20, 300_000
+	r, e := transports[0].connect(t)
+	w := otelsetup.WrapExporter(e)
+	batcher := sdktrace.NewBatchSpanProcessor(w)
+	var own []sdktrace.SpanProcessor
+	var wg sync.WaitGroup
+	for i := range providers {
+		res := resource.NewSchemaless(attribute.String("service.name", body(i, 400_000)))
+		mine := sdktrace.NewBatchSpanProcessor(w)
+		own = append(own, mine)
+		both := sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithSpanProcessor(batcher), sdktrace.WithSpanProcessor(mine))
+		wg.Go(func() {
+			for j := range spansEach {
+				end(both, "s", []string{body(i*spansEach+j, size)})
+			}
+		})
+	}
+	wg.Wait()
+	for _, b := range append(own, batcher) {
+		wg.Go(func() {
+			if err := b.ForceFlush(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, b := range append(own, batcher) {
+		_ = b.Shutdown(t.Context()) // all but the first find the exporter shut down
+	}
+	got := r.bodies()
+	for b, n := range got {
+		if n != 2 {
+			t.Errorf("%.10q arrived %d times", b, n)
+		}
+	}
+	if s := w.Stats(); len(got) != providers*spansEach || s.Exported != 2*providers*spansEach || s.Lost() != 0 {
+		t.Errorf("%d bodies arrived, stats %+v", len(got), s)
+	}
+}
+
+// A span that is larger than a request goes alone, and takes nothing else with it.
+func TestSpanLargerThanARequestGoesAlone(t *testing.T) {
+	r, e := transports[0].connect(t)
+	w := otelsetup.WrapExporter(e)
+	var got lostBlocks
+	w.OnLost(got.add)
+	p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(w))
+	end(p, "s", []string{body(0, 10)})
+	end(p, "s", []string{body(1, 5_000_000)})
+	end(p, "s", []string{body(2, 10)})
+	_ = p.Shutdown(t.Context())
+	if d := cmp.Diff(map[string]int{body(0, 10): 1, body(2, 10): 1}, r.bodies()); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([]lostCall{{"s", blocksOf(body(1, 5_000_000))}}, got.all()); d != "" {
+		t.Error(d)
+	}
+}
+
+// The time that the batcher allows is for all requests of a batch. What it does not suffice for is not tried, and reported.
+func TestExportEndsWithItsContext(t *testing.T) {
+	w := otelsetup.WrapExporter(hanging{})
+	var got lostBlocks
+	w.OnLost(got.add)
+	p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(w, sdktrace.WithExportTimeout(20*time.Millisecond)))
+	for i := range 10 {
+		end(p, "s", []string{body(i, 2_000_000)})
+	}
+	start := time.Now()
+	if err := p.ForceFlush(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("ForceFlush: %v", err)
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("took %v", took)
+	}
+	if err := p.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := len(got.all()); n != 10 {
+		t.Errorf("%d reported", n)
+	}
+}
+
+func TestWrapExporterOfNothing(t *testing.T) {
+	w := otelsetup.WrapExporter(nil)
+	p := sdktrace.NewTracerProvider(sdktrace.WithSyncer(w))
+	end(p, "s", []string{"a"})
+	if err := p.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if s := w.Stats(); s.Failed != 1 || s.LastError == nil {
+		t.Errorf("stats %+v", s)
+	}
+}
