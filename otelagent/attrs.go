@@ -13,9 +13,11 @@ import (
 // attrs collects the attributes of a span. There is one method per class of the registry, so that what may leave the
 // process is decided here and nowhere else. Empty strings add nothing.
 type attrs struct {
-	kv      []attribute.KeyValue
-	content bool // content may leave
-	opts    []trace.SpanStartOption
+	kv     []attribute.KeyValue
+	origin *origin
+	// redacted counts the places that the redactor changed.
+	redacted int64
+	opts     []trace.SpanStartOption
 }
 
 var attrsPool = sync.Pool{New: func() any {
@@ -26,21 +28,21 @@ var attrsPool = sync.Pool{New: func() any {
 // trace.WithAttributes is given, so that begin can put it back.
 func startAttrs(o *origin) *attrs {
 	a := attrsPool.Get().(*attrs)
-	a.content = o.tracer.config.capture == CaptureContent
+	a.origin = o
 	return a
 }
 
 func (a *attrs) free() {
 	clear(a.kv)
 	clear(a.opts)
-	a.kv, a.opts = a.kv[:0], a.opts[:0]
+	a.kv, a.opts, a.origin, a.redacted = a.kv[:0], a.opts[:0], nil, 0
 	attrsPool.Put(a)
 }
 
 // endAttrs returns a collector for attributes that are set on a running span. It is not pooled: nothing says that a
 // provider copies what SetAttributes is given.
 func endAttrs(o *origin, size int) attrs {
-	return attrs{kv: make([]attribute.KeyValue, 0, size), content: o.tracer.config.capture == CaptureContent}
+	return attrs{kv: make([]attribute.KeyValue, 0, size), origin: o}
 }
 
 func (a *attrs) add(kvs ...attribute.KeyValue) { a.kv = append(a.kv, kvs...) }
@@ -58,8 +60,22 @@ func (a *attrs) name(k attribute.Key, v string) {
 }
 
 func (a *attrs) text(k attribute.Key, v string) {
-	if v != "" && a.content {
-		a.kv = append(a.kv, k.String(cleanText(v)))
+	if v != "" && a.origin.capture == CaptureContent {
+		a.piece(k, Piece{Body: []byte(v), Place: placeText})
+	}
+}
+
+// piece adds what may leave of p.
+func (a *attrs) piece(k attribute.Key, p Piece) {
+	body, changed := a.origin.tracer.config.redact(p)
+	a.redacted += int64(changed)
+	a.kv = append(a.kv, k.String(cleanText(string(body))))
+}
+
+// digest adds a hash of content.
+func (a *attrs) digest(k attribute.Key, v string) {
+	if a.origin.capture != CaptureNone {
+		a.kv = append(a.kv, k.String(v))
 	}
 }
 

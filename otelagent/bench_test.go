@@ -2,7 +2,9 @@ package otelagent_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -143,30 +145,88 @@ func BenchmarkTurn(b *testing.B) {
 	})
 }
 
-// BenchmarkRequest tells of a request of 500 messages of which 2 are new, 1 MB in all, with content capture.
-func BenchmarkRequest(b *testing.B) {
-	tracer := otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent),
-		otelagent.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{}))))
-	ctx, run := tracer.StartRun(context.Background(), otelagent.RunInfo{SessionID: "s"})
-	filler := strings.Repeat("x", 2000)
-	message := func(i int) otelagent.Message {
-		return otelagent.Message{Raw: fmt.Appendf(nil, `{"role":"user","content":[{"type":"text","text":"%d %s"}],"turnId":1}`, i, filler),
-			Envelope: []string{"turnId"}}
+// history is a session that grows by two messages, 4 KB, a turn.
+type history struct {
+	messages []otelagent.Message
+	bytes    int
+	frame    spans.Frame
+	random   *rand.Rand
+}
+
+func newHistory() *history {
+	return &history{random: rand.New(rand.NewPCG(1, 2)), frame: spans.Frame{
+		Keys: []string{"system_prompt", "messages", "tools", "model_id"}, System: "system_prompt", Messages: "messages", Tools: "tools",
+	}}
+}
+
+func (h *history) turn() {
+	text := func(n int) string {
+		const letters = "etaoin shrdlu cmfwyp vbgkqj xz .,\\n"
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = letters[h.random.IntN(len(letters)-2)]
+		}
+		return string(b)
 	}
-	messages := make([]otelagent.Message, 500)
-	size := 0
-	for i := range messages {
-		messages[i] = message(i)
-		size += len(messages[i].Raw)
+	for _, raw := range [][]byte{
+		fmt.Appendf(nil, `{"role":"assistant","content":[{"type":"text","text":"%s"},{"type":"toolCall","id":"c","name":"bash","arguments":{"command":"ls"}}],"stopReason":"toolUse","timestamp":%d}`, text(1000), len(h.messages)),
+		fmt.Appendf(nil, `{"role":"toolResult","toolCallId":"c","toolName":"bash","content":[{"type":"text","text":"%s"}],"isError":false,"timestamp":%d}`, text(2800), len(h.messages)),
+	} {
+		h.messages = append(h.messages, otelagent.Message{Raw: raw, Envelope: phiEnvelope, Provenance: spans.Provenance{
+			Kind: spans.ProvenanceLoopTurn, TurnIndex: int64(len(h.messages) / 2), Role: "tool-call-result", MessageIndex: int64(len(h.messages) % 2),
+		}})
+		h.bytes += len(raw)
 	}
-	n := len(messages)
-	b.SetBytes(int64(size))
-	b.ReportAllocs()
-	for b.Loop() {
-		messages[498], messages[499] = message(n), message(n+1)
-		n += 2
-		_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: -1})
-		turn.Request(otelagent.Request{Messages: messages})
-		turn.End(otelagent.TurnResult{})
-	}
+}
+
+var phiEnvelope = []string{"turnId", "nodeId", "parentId", "tags", "provenanceHint"}
+
+// BenchmarkCapture tells of requests of 1.0 to 1.2 MB of which 4 KB are new, with their exact bytes; sha256 hashes the same
+// requests whole. docs/hotpaths.md names the bound of the ratio.
+func BenchmarkCapture(b *testing.B) {
+	prompt, tools := []byte(`"`+strings.Repeat("Be careful. ", 3000)+`"`), []byte(`[{"name":"`+strings.Repeat("bash", 5000)+`"}]`)
+	b.Run("adapter", func(b *testing.B) {
+		provider := trace.NewTracerProvider(trace.WithSpanProcessor(dropped{}))
+		var h *history
+		var run *otelagent.Run
+		var ctx context.Context
+		ask := func() {
+			_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: -1})
+			turn.Request(otelagent.Request{
+				Payload: prompt, Frame: &h.frame, Messages: h.messages, System: prompt, Tools: tools, Rest: []byte(`{"model_id":"m"}`), Model: "m",
+			})
+			turn.End(otelagent.TurnResult{})
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			b.StopTimer()
+			if h == nil || h.bytes > 1_200_000 {
+				h = newHistory()
+				for h.bytes < 1_000_000 {
+					h.turn()
+				}
+				tracer := otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(provider))
+				ctx, run = tracer.StartRun(context.Background(), otelagent.RunInfo{SessionID: "s"})
+				ask()
+			}
+			h.turn()
+			b.StartTimer()
+			ask()
+		}
+		b.SetBytes(1_100_000)
+	})
+	b.Run("sha256", func(b *testing.B) {
+		h := newHistory()
+		for h.bytes < 1_100_000 {
+			h.turn()
+		}
+		var payload []byte
+		for _, m := range h.messages {
+			payload = append(payload, m.Raw...)
+		}
+		b.SetBytes(int64(len(payload)))
+		for b.Loop() {
+			sha256.Sum256(payload)
+		}
+	})
 }

@@ -94,12 +94,12 @@ func (c *Compacting) keep(res *CompactionResult) {
 	if c.ended || !c.capturing() {
 		return
 	}
-	c.content.addBody(c.origin, spans.ListSummary, 0, res.Summary, "")
+	c.content.addBody(c.origin, spans.ListSummary, res.Summary)
 	if res.Before != nil {
-		c.content.setMessages(c.origin, spans.ListBefore, 0, res.Before)
+		c.content.setMessages(c.origin, spans.ListBefore, res.Before)
 	}
 	if res.After != nil {
-		c.content.setMessages(c.origin, spans.ListAfter, 0, res.After)
+		c.content.setMessages(c.origin, spans.ListAfter, res.After)
 	}
 }
 

@@ -1,67 +1,250 @@
 package otelagent
 
 import (
+	"bytes"
+	"context"
 	"slices"
+	"strconv"
 	"time"
 	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/otelagent/otelagent/internal/exportsize"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// content is what a span carries in otelagent.blocks and otelagent.list events until it ends: bodies that its session
-// has not sent before, and lists of references. See docs/formats.md, section 2.
+// content is what a span carries in span events until it ends: bodies that its session has not sent before, recipes for others,
+// and lists of references. See docs/formats.md, section 2.
 type content struct {
-	bodies []string
-	lists  []contentList
+	bodies, recipes []string
+	lists           []contentList
+	echoes          [][]byte
+	details         []attribute.KeyValue // of the encoding full
+
+	bytes    int   // of what is new
+	known    int64 // bytes of what was sent before
+	withheld int64
+	redacted int64
 }
 
 type contentList struct {
 	name    string
 	attempt int
 	items   []string
+	prefix  string
+	count   int64
 	digest  spans.Chain
-	left    int // items left out: the count says so, and the reader finds the list broken
 }
 
 // maxGrowing bounds the lists that grow message by message.
 const maxGrowing = 4096
 
-// block refers to body as it came and keeps it to be sent when the session has not sent it.
-func (c *content) block(o *origin, body []byte) spans.BlockID {
-	text := validBytes(body)
+// Places of pieces, beside the names of lists.
+const (
+	placeMessage = "message"
+	placeSystem  = "system"
+	placeTools   = "tools"
+	placeRest    = "rest"
+	placeSection = "section"
+	placeEvent   = "event"
+	placeConfig  = "config"
+	placeText    = "text"
+)
+
+// claim refers to text and keeps it to be sent when it was not sent before.
+func (c *content) claim(m *memory, o *origin, text []byte, old bool) spans.BlockID {
 	id := spans.BlockOf(text)
-	if o.tracer.sessions.claim(o.session, id) {
-		c.bodies = append(c.bodies, string(text))
+	if m.claim(id) {
+		c.carry(m, o, id, text, old)
+	} else {
+		c.known += int64(len(text))
 	}
 	return id
 }
 
-// message refers to m by its canonical form and keeps that to be sent when the session has not sent it.
-func (c *content) message(o *origin, m *Message) (spans.BlockID, spans.Item) {
-	s := o.tracer.sessions
-	key := s.key(m.Raw, m.Envelope)
-	known, ok := s.recall(o.session, key)
-	if !ok {
-		raw := validBytes(m.Raw)
-		body, envelope, err := rawjson.AppendCanonical(make([]byte, 0, len(raw)), raw, m.Envelope)
-		if err != nil { // no JSON: as it came
-			body, envelope = raw, nil
-		}
-		known = memo{id: spans.BlockOf(body), envelope: string(envelope)}
-		if s.claim(o.session, known.id) {
-			c.bodies = append(c.bodies, string(body))
-		}
-		s.remember(o.session, key, known)
+// carry adds a new block to what the span sends. Old says that it is beyond the window of a request.
+func (c *content) carry(m *memory, o *origin, id spans.BlockID, text []byte, old bool) {
+	cfg := &o.tracer.config
+	switch {
+	case o.capture == CaptureDigests:
+		c.recipe(m, o, withheld(id, len(text), nil))
+		return
+	case old || cfg.maxTurn > 0 && c.bytes+len(text) > cfg.maxTurn:
+		c.withheld++
+		c.recipe(m, o, withheld(id, len(text), nil))
+		return
+	case cfg.maxBlock > 0 && len(text) > cfg.maxBlock:
+		c.withheld++
+		n := runeStart(string(text[:min(len(text), cfg.maxBlock+utf8.UTFMax)]), cfg.maxBlock)
+		c.recipe(m, o, withheld(id, len(text), text[:n]))
+		return
+	case len(text) > pieceBytes:
+		c.pieces(m, o, id, string(text))
+		return
 	}
-	return known.id, spans.Item{
-		Block:      known.id.Short(),
-		Provenance: cleanText(m.Provenance.Encode()),
-		Envelope:   known.envelope,
+	if r := m.recipe(id, text); r != "" {
+		m.sent[id] = asRecipe
+		c.recipe(m, o, r)
+		return
 	}
+	c.body(m, o, string(text))
+}
+
+func (c *content) body(m *memory, o *origin, text string) {
+	c.bodies = append(c.bodies, text)
+	c.added(m, o, text, false)
+}
+
+func (c *content) recipe(m *memory, o *origin, text string) {
+	c.recipes = append(c.recipes, text)
+	c.added(m, o, text, true)
+}
+
+func (c *content) added(m *memory, o *origin, text string, recipe bool) {
+	c.bytes += len(text)
+	m.request.earn(len(text))
+	if o.tracer.config.echo {
+		m.echo.add(text, recipe)
+	}
+}
+
+// pieces sends a body that is too large for one event as blocks of its own, and a recipe that puts them together.
+func (c *content) pieces(m *memory, o *origin, id spans.BlockID, text string) {
+	r := spans.Recipe{ID: id, Size: int64(len(text))}
+	for _, p := range pieces(text) {
+		part := spans.BlockOfString(p)
+		if m.claim(part) {
+			c.body(m, o, p)
+		}
+		r.Pieces = append(r.Pieces, spans.Piece{Block: part.Short(), To: -1})
+	}
+	m.sent[id] = asRecipe
+	c.recipe(m, o, r.Encode())
+}
+
+// withheld is the recipe of a body of which at most the beginning leaves.
+func withheld(id spans.BlockID, size int, beginning []byte) string {
+	r := spans.Recipe{ID: id, Full: true, Size: int64(size)}
+	if len(beginning) > 0 {
+		r.Pieces = []spans.Piece{{Text: string(beginning)}}
+	}
+	return r.Encode()
+}
+
+// block refers to a body as it came, and keeps it to be sent when it was not sent before.
+// Parts are blocks that it may be made of, in order.
+func (c *content) block(m *memory, o *origin, p Piece, parts ...part) spans.BlockID {
+	var by []string
+	if o.tracer.config.redactor != nil { // rules may go by it
+		by = []string{p.Place}
+	}
+	key := m.of.keyOf('b', p.Body, by)
+	if known, ok := m.memos[key]; ok {
+		c.known += int64(len(p.Body))
+		return known.id
+	}
+	id := c.madeOf(m, o, c.redact(o, p), parts)
+	m.remember(key, memo{id: id})
+	return id
+}
+
+// part is a block that stands in others.
+type part struct {
+	text []byte
+	id   spans.BlockID
+}
+
+// madeOf is claim for a body in which parts stand, in that order.
+func (c *content) madeOf(m *memory, o *origin, text []byte, parts []part) spans.BlockID {
+	if len(parts) == 0 || o.capture == CaptureDigests {
+		return c.claim(m, o, text, false)
+	}
+	id := spans.BlockOf(text)
+	if !m.claim(id) {
+		c.known += int64(len(text))
+		return id
+	}
+	r := spans.Recipe{ID: id, Size: int64(len(text))}
+	rest, made := text, 0
+	for _, p := range parts {
+		at := bytes.Index(rest, p.text)
+		if at < 0 || len(p.text) < valueLeast {
+			continue
+		}
+		if at > 0 {
+			r.Pieces = append(r.Pieces, spans.Piece{Text: string(rest[:at])})
+		}
+		r.Pieces = append(r.Pieces, spans.Piece{Block: p.id.Short(), To: -1})
+		rest = rest[at+len(p.text):]
+		made += len(p.text)
+	}
+	if made < len(text)/2 {
+		c.carry(m, o, id, text, false)
+		return id
+	}
+	r.Pieces = append(r.Pieces, spans.Piece{Text: string(rest)})
+	m.sent[id] = asRecipe
+	c.recipe(m, o, r.Encode())
+	return id
+}
+
+// redact returns what may leave of p, in UTF-8.
+func (c *content) redact(o *origin, p Piece) []byte {
+	body, changed := o.tracer.config.redact(p)
+	c.redacted += int64(changed)
+	return validBytes(body)
+}
+
+// message refers to msg by its canonical form and keeps that to be sent when it was not sent before.
+func (c *content) message(m *memory, o *origin, msg *Message, old bool) (memo, memoKey) {
+	kind := byte('m')
+	if o.tracer.config.redactor != nil && msg.Provenance.Kind != "" {
+		kind = provenanceByte(msg.Provenance.Kind) // rules may go by it
+	}
+	key := m.of.keyOf(kind, msg.Raw, msg.Envelope)
+	known, ok := m.memos[key]
+	if ok {
+		c.known += int64(len(msg.Raw))
+		return known, key
+	}
+	raw := c.redact(o, msg.piece())
+	body, envelope, err := rawjson.AppendCanonical(m.text[:0], raw, msg.Envelope)
+	m.text = body[:0]
+	if err != nil { // no JSON: as it came
+		body, envelope = raw, nil
+	}
+	known = memo{id: c.claim(m, o, body, old), envelope: string(envelope)}
+	if o.capture == CaptureDigests {
+		known.envelope = ""
+	}
+	m.remember(key, known)
+	return known, key
+}
+
+// piece is a message as a redactor sees it.
+func (msg *Message) piece() Piece {
+	return Piece{Body: msg.Raw, JSON: true, Place: placeMessage, Role: msg.Role, Provenance: msg.Provenance.Kind}
+}
+
+func provenanceByte(k spans.ProvenanceKind) byte {
+	switch k {
+	case spans.ProvenanceIdentityBlock:
+		return 1
+	case spans.ProvenanceMemoryTier:
+		return 2
+	case spans.ProvenanceLoopTurn:
+		return 3
+	case spans.ProvenanceSteering:
+		return 4
+	case spans.ProvenanceFollowUp:
+		return 5
+	case spans.ProvenanceSystemPrompt:
+		return 6
+	}
+	return 7
 }
 
 // list returns the list of that name and attempt, which is made when it is not there.
@@ -77,6 +260,7 @@ func (c *content) list(name string, attempt int) *contentList {
 
 func (l *contentList) add(id spans.BlockID, it spans.Item) {
 	l.items = append(l.items, it.Encode())
+	l.count++
 	l.digest = l.digest.Add(id, it)
 }
 
@@ -86,71 +270,163 @@ func (c *content) drop(name string, attempt int) {
 }
 
 // setMessages makes messages the list; it is there afterwards even when there are none.
-func (c *content) setMessages(o *origin, name string, attempt int, messages []Message) {
-	c.drop(name, attempt)
-	c.list(name, attempt)
+func (c *content) setMessages(o *origin, name string, messages []Message) {
+	c.drop(name, 0)
+	c.list(name, 0)
+	m := o.tracer.memories.open(o)
+	defer m.close()
 	for i := range messages {
-		c.addMessage(o, name, attempt, &messages[i])
+		c.addMessage(m, o, name, &messages[i])
 	}
 }
 
 // addMessage appends a message to a list.
-func (c *content) addMessage(o *origin, name string, attempt int, m *Message) {
-	id, it := c.message(o, m)
-	c.list(name, attempt).add(id, it)
+func (c *content) addMessage(m *memory, o *origin, name string, msg *Message) {
+	known, _ := c.message(m, o, msg, false)
+	it := spans.Item{Block: known.id.Short(), Provenance: provenanceText(o, &msg.Provenance), Envelope: known.envelope}
+	c.list(name, 0).add(known.id, it)
+}
+
+// provenanceText is the short form of p; with digests none of what has no short form, since a producer wrote it.
+func provenanceText(o *origin, p *spans.Provenance) string {
+	if o.capture == CaptureDigests && p.Raw != "" {
+		return ""
+	}
+	return cleanText(p.Encode())
 }
 
 // addBody appends body, as it came, to a list; nothing when it is nil. It returns the body's id.
-func (c *content) addBody(o *origin, name string, attempt int, body []byte, from spans.ProvenanceKind) spans.BlockID {
+func (c *content) addBody(o *origin, name string, body []byte) spans.BlockID {
 	if body == nil {
 		return spans.BlockID{}
 	}
-	id := c.block(o, body)
-	it := spans.Item{Block: id.Short(), Provenance: spans.Provenance{Kind: from}.Encode()}
-	c.list(name, attempt).add(id, it)
+	m := o.tracer.memories.open(o)
+	defer m.close()
+	id := c.block(m, o, Piece{Body: body, JSON: true, Place: name})
+	c.list(name, 0).add(id, spans.Item{Block: id.Short()})
 	return id
 }
 
-// requestDigest names the whole request of an attempt by the digests of its two lists.
-func (c *content) requestDigest(attempt int) string {
-	var both []byte
-	for _, name := range []string{spans.ListParams, spans.ListRequest} {
-		var d spans.Chain
-		for i := range c.lists {
-			if c.lists[i].name == name && c.lists[i].attempt == attempt {
-				d = c.lists[i].digest
-			}
-		}
-		both = append(both, d[:]...)
-	}
-	return spans.BlockOf(both).String()
+// empty reports whether there is nothing to emit.
+func (c *content) empty() bool {
+	return len(c.bodies)+len(c.recipes)+len(c.lists)+len(c.echoes)+len(c.details) == 0
 }
 
-// empty reports whether there is nothing to emit.
-func (c *content) empty() bool { return len(c.bodies) == 0 && len(c.lists) == 0 }
+// carrier is what one span carries of content.
+type carrier struct {
+	size                   int
+	bodies, recipes, lists []string
+	echoes                 [][]byte
+	details                []attribute.KeyValue
+}
 
-// emit adds the events to the span at the time of its end and lets go of the bodies.
-func (c *content) emit(span trace.Span, end time.Time) {
+// carriers divides what there is so that none takes more than most bytes, if it can: a body of more than that goes alone.
+// The first is for the span itself.
+func (c *content) carriers(run string, most int) []carrier {
+	list := make([]carrier, 1, 2)
+	room := most
+	into := func(n int) *carrier {
+		const overhead = 16 // of one string in an attribute
+		if n += overhead; n > room && room < most {
+			list = append(list, carrier{})
+			room = most
+		}
+		room -= n
+		list[len(list)-1].size += n
+		return &list[len(list)-1]
+	}
+	if n := 0; len(c.details) > 0 {
+		for _, kv := range c.details {
+			n += len(kv.Value.AsString())
+		}
+		into(n).details = c.details
+	}
+	for i := range c.lists {
+		l := &c.lists[i]
+		packed := spans.PackedList{
+			Name: l.name, Attempt: int64(l.attempt), Count: l.count, Digest: l.digest.Short(), Prefix: l.prefix, Items: l.items,
+		}
+		text := packed.Encode(run)
+		k := into(len(text))
+		k.lists = append(k.lists, text)
+	}
+	for _, text := range c.recipes {
+		k := into(len(text))
+		k.recipes = append(k.recipes, text)
+	}
+	if len(list) == 1 && c.bytes <= room {
+		list[0].bodies = c.bodies
+		list[0].size += c.bytes
+	} else {
+		for _, text := range c.bodies {
+			k := into(len(text))
+			k.bodies = append(k.bodies, text)
+		}
+	}
+	for _, frame := range c.echoes {
+		k := into(len(frame))
+		k.echoes = append(k.echoes, frame)
+	}
+	return list
+}
+
+// emit adds the events to span at the time of its end.
+func (k *carrier) emit(span trace.Span, end time.Time) {
+	at := trace.WithTimestamp(end)
+	kv := make([]attribute.KeyValue, 0, 3)
+	if len(k.bodies) > 0 {
+		kv = append(kv, spans.BlockBodiesKey.StringSlice(k.bodies))
+	}
+	if len(k.recipes) > 0 {
+		kv = append(kv, spans.BlockPartsKey.StringSlice(k.recipes))
+	}
+	if len(k.lists) > 0 {
+		kv = append(kv, spans.ListsKey.StringSlice(k.lists))
+	}
+	if len(kv) > 0 {
+		span.AddEvent(spans.EventBlocks, at, trace.WithAttributes(kv...))
+	}
+	for _, frame := range k.echoes {
+		span.AddEvent(spans.EventEcho, at, trace.WithAttributes(spans.EchoBlocksKey.ByteSlice(frame)))
+	}
+	if len(k.details) > 0 {
+		span.AddEvent(spans.EventDetails, at, trace.WithAttributes(k.details...))
+	}
+}
+
+// emit puts the content of h on its span and, where it is too much for one, on children of it. The caller holds the lock.
+func (h *handle) emit(end time.Time) {
+	c := &h.content
 	if c.empty() {
 		return
 	}
-	at := trace.WithTimestamp(end)
-	if len(c.bodies) > 0 {
-		span.AddEvent(spans.EventBlocks, at, trace.WithAttributes(spans.BlockBodiesKey.StringSlice(c.bodies)))
-	}
-	for _, l := range c.lists {
-		kv := make([]attribute.KeyValue, 0, 5)
-		kv = append(kv,
-			spans.ListNameKey.String(l.name),
-			spans.ListCountKey.Int64(int64(len(l.items)+l.left)),
-			spans.ListDigestKey.String(l.digest.String()),
-			spans.ListItemsKey.StringSlice(l.items))
-		if l.attempt != 0 {
-			kv = append(kv, spans.ListAttemptKey.Int64(int64(l.attempt)))
+	for i, k := range c.carriers(h.run, h.tracer.config.maxSpan) {
+		exportsize.Ended(k.size, h.session, h.run)
+		if i == 0 {
+			k.emit(h.span, end)
+			continue
 		}
-		span.AddEvent(spans.EventList, at, trace.WithAttributes(kv...))
+		child := h.payload(i, end)
+		k.emit(child, end)
+		child.End(trace.WithTimestamp(end))
 	}
 	*c = content{}
+}
+
+// payload starts the n-th zero-length child of h that carries content.
+func (h *handle) payload(n int, at time.Time) trace.Span {
+	a := startAttrs(h.origin)
+	a.add(h.address...)
+	if h.index != noTurn {
+		a.int(spans.TurnIndexKey, h.index)
+	}
+	a.int(spans.SeqKey, h.next(Moment{}))
+	a.opts = append(a.opts, kindPayload.option, trace.WithAttributes(a.kv...), trace.WithTimestamp(at))
+	id := h.id
+	id.call += "/" + strconv.Itoa(n)
+	_, span := h.startSpan(trace.ContextWithSpan(context.Background(), h.span), &kindPayload, &id, a.opts)
+	a.free()
+	return span
 }
 
 // validBytes returns b, or a copy with U+FFFD for each byte that is not UTF-8.

@@ -30,6 +30,8 @@ func (t *Tracer) StartGroup(ctx context.Context, info GroupInfo) (context.Contex
 	g := &Group{members: slices.Clone(info.Members)}
 	g.own.tracer, g.own.session, g.own.startNS = t, cleanID(asRun.SessionID), at.Time.UnixNano()
 	g.origin = &g.own
+	g.index = noTurn
+	g.own.capture = t.captureOf(&asRun)
 	address := attrs{}
 	g.own.madeUp = madeUp
 	address.sessionAddress(&g.own)
@@ -41,7 +43,7 @@ func (t *Tracer) StartGroup(ctx context.Context, info GroupInfo) (context.Contex
 	a.name(spans.DialectKey, info.Dialect)
 	a.yes(spans.RunInferredKey, info.Inferred)
 	a.ids(spans.GroupMembersKey, info.Members, maxIDList)
-	a.kv = append(a.kv, spans.CaptureLevelKey.String(t.config.capture.word()))
+	a.kv = append(a.kv, spans.CaptureLevelKey.String(g.own.capture.word()))
 	ctx = g.begin(ctx, t.parentOf(ctx, in, &asRun, a), &kindRun, at, a, seed{})
 	g.scope = scope{Context: ctx, span: &g.handle, group: g}
 	if in != nil {

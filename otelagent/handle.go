@@ -19,8 +19,9 @@ import (
 type origin struct {
 	tracer       *Tracer
 	session, run string
-	madeUp       bool                 // the session id is ours
-	startNS      int64                // start of the run, unix ns
+	madeUp       bool  // the session id is ours
+	startNS      int64 // start of the run, unix ns
+	capture      Capture
 	address      []attribute.KeyValue // attributes that every span carries; never changed once made
 	seq          atomic.Int64
 }
@@ -45,6 +46,7 @@ var (
 	kindTool       = spanKind{spans.SpanToolCall, trace.WithSpanKind(trace.SpanKindInternal)}
 	kindCompaction = spanKind{spans.SpanCompaction, trace.WithSpanKind(trace.SpanKindInternal)}
 	kindPermission = spanKind{spans.SpanPermission, trace.WithSpanKind(trace.SpanKindInternal)}
+	kindPayload    = spanKind{spans.SpanPayload, trace.WithSpanKind(trace.SpanKindInternal)}
 )
 
 // handle is one open span: what Run, Group, Turn, Tool and Compacting have in common.
@@ -54,8 +56,10 @@ type handle struct {
 	recording bool
 	sent      bool      // recorded, and sampled: it leaves the process
 	began     time.Time // start of the span as it was stated, else zero
+	index     int64     // of the turn; noTurn outside
 	turn      string    // decimal turn index, empty outside a turn; only with derived ids
 	at        string    // start of the turn where its index does not name it; only with derived ids
+	id        seed      // of the span; only with derived ids
 
 	mu      sync.Mutex
 	ended   bool
@@ -84,25 +88,31 @@ func (h *handle) begin(ctx context.Context, parent *handle, kind *spanKind, at M
 	a.add(h.address...)
 	a.int(spans.SeqKey, h.next(at))
 	a.source(spans.StartTimeKey, at.Source)
+	h.content.redacted = a.redacted
 	a.opts = append(a.opts, kind.option, trace.WithAttributes(a.kv...))
 	if !at.Time.IsZero() {
 		a.opts = append(a.opts, trace.WithTimestamp(at.Time))
 	}
-	c := &h.tracer.config
-	if c.derivedIDs || c.sessionTrace {
-		id.span, id.session, id.run, id.start = kind.name, h.session, h.run, h.startNS
-		id.spanID, id.wholeSession = c.derivedIDs, c.sessionTrace
-		// The seed must not stay in the context: spans of others started in it would get the same id.
-		_, h.span = h.tracer.otel.Start(context.WithValue(ctx, seedKey{}, &id), kind.name, a.opts...)
-		ctx = trace.ContextWithSpan(ctx, h.span)
-	} else {
-		ctx, h.span = h.tracer.otel.Start(ctx, kind.name, a.opts...)
-	}
+	ctx, h.span = h.startSpan(ctx, kind, &id, a.opts)
+	h.id = id
 	a.free()
 	h.recording = h.span.IsRecording()
 	h.sent = h.recording && h.span.SpanContext().IsSampled()
 	h.began = at.Time
 	return ctx
+}
+
+// startSpan starts a span under that of ctx, with the ids that follow from id where they are to be derived.
+func (h *handle) startSpan(ctx context.Context, kind *spanKind, id *seed, opts []trace.SpanStartOption) (context.Context, trace.Span) {
+	c := &h.tracer.config
+	if !c.derivedIDs && !c.sessionTrace {
+		return h.tracer.otel.Start(ctx, kind.name, opts...)
+	}
+	id.span, id.session, id.run, id.start = kind.name, h.session, h.run, h.startNS
+	id.spanID, id.wholeSession = c.derivedIDs, c.sessionTrace
+	// The seed must not stay in the context: spans of others started in it would get the same id.
+	_, span := h.tracer.otel.Start(context.WithValue(ctx, seedKey{}, id), kind.name, opts...)
+	return trace.ContextWithSpan(ctx, span), span
 }
 
 // orBackground returns ctx, or an empty context instead of none.
@@ -129,7 +139,7 @@ func (h *handle) started(child *handle, count *int64) {
 
 // capturing reports whether content of this span is taken.
 func (h *handle) capturing() bool {
-	return h.sent && h.tracer.config.capture == CaptureContent
+	return h.sent && h.capture != CaptureNone
 }
 
 // note adds an otelagent.event. Limits: 32 a span, the rest is counted; types are cut at 128 bytes.
@@ -152,7 +162,9 @@ func (h *handle) note(typ string, body []byte, at Moment) {
 	kv := make([]attribute.KeyValue, 0, 3)
 	kv = append(kv, spans.EventTypeKey.String(cutName(typ, 128)), spans.EventSeqKey.Int64(seq))
 	if body != nil && h.capturing() {
-		id := h.content.block(h.origin, body)
+		m := h.tracer.memories.open(h.origin)
+		id := h.content.block(m, h.origin, Piece{Body: body, JSON: true, Place: placeEvent})
+		m.close()
 		kv = append(kv, spans.EventBodyKey.String(id.Short().String()))
 	}
 	if at.Time.IsZero() {
@@ -211,12 +223,17 @@ func (h *handle) close(at Moment, known spans.Known, a *attrs, failed spans.Erro
 	a.count(spans.CountCompactionsKey, h.counts.compactions)
 	a.count(spans.CountPermissionsKey, h.counts.permissions)
 	a.count(spans.EventsDroppedKey, h.dropped)
+	c := &h.content
+	a.count(spans.CaptureBytesKey, int64(c.bytes))
+	a.count(spans.CaptureKnownBytesKey, c.known)
+	a.count(spans.CaptureWithheldKey, c.withheld)
+	a.count(spans.RedactedKey, c.redacted+a.redacted)
 	if failed != "" {
 		a.kv = append(a.kv, spans.ErrorTypeKeyKey.String(string(failed)))
 		h.span.SetStatus(codes.Error, "")
 	}
 	h.span.SetAttributes(a.kv...)
-	h.content.emit(h.span, at.Time)
+	h.emit(at.Time)
 }
 
 // startText is the start of something as a seed holds it.

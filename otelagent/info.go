@@ -162,22 +162,38 @@ type Message struct {
 	Provenance spans.Provenance
 }
 
-// Request is what the model received in one attempt of a turn.
+// Request is what the model received in one attempt of a turn. A request of which only At, Attempt and Payload are set is
+// read by ParseRequest. Byte slices are copied before the call returns, as far as they are kept.
 type Request struct {
 	// At is when it was ready.
 	At Moment
 	// Attempt counts from 0.
 	Attempt int
+	// Payload is the request as the loop emitted it, nil when it did not. With it the request can be given back byte for byte.
+	Payload []byte
+	// Frame says how Payload is made of what follows, which then are pieces of it as they stand there, Rest excepted; Shapes are
+	// found by the tracer. Nil when Payload has blanks between its tokens, or a key twice.
+	Frame *spans.Frame
 	// Messages in the order of the request, with provenance.
 	Messages []Message
 	// System and Tools are the raw JSON of system prompt and tool catalogue; Rest is a JSON object of everything else.
 	System, Tools, Rest []byte
+	// Sections are those of the system prompt, in order, where the loop tells them; so a prompt of which a section changes (the date,
+	// the state of a repository) costs that section. They may leave out text between them.
+	Sections []Section
 	// Model asked for, Level of reasoning, Format asked for; zero when not stated.
 	Model, Level, Format string
 	MaxTokens            *int64
 	Temperature          *float64
-	// Bytes is the size of the request as the loop emitted it.
+	// Bytes is the size of the request as the loop emitted it; zero takes that of Payload.
 	Bytes int64
+}
+
+// Section is a part of a system prompt.
+type Section struct {
+	// Name says what it is: instructions, skills, environment.
+	Name string
+	Text string
 }
 
 // ToolCall says what is known of a tool call when it starts.

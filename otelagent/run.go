@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -17,12 +18,14 @@ import (
 // Run is one open run: a session.run span. The nil Run does nothing. Safe for concurrent use.
 type Run struct {
 	handle
-	own    origin
-	scope  scope
-	off    bool // no SDK: nothing is started under this run
-	model  string
-	vendor string
-	header []attribute.KeyValue // what every turn repeats; never changed once made
+	own origin
+	// history is the list of the last request, for its end.
+	history atomic.Pointer[history]
+	scope   scope
+	off     bool // no SDK: nothing is started under this run
+	model   string
+	vendor  string
+	header  []attribute.KeyValue // what every turn repeats; never changed once made
 
 	// guarded by handle.mu
 	nextTurn    int64
@@ -54,6 +57,8 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 
 	r.own.tracer, r.own.session, r.own.run, r.own.startNS = t, cleanID(info.SessionID), cleanID(info.ID), at.Time.UnixNano()
 	r.origin = &r.own
+	r.index = noTurn
+	r.own.capture = t.captureOf(&info)
 	r.model, r.vendor = cleanName(info.Model), cleanName(info.Provider)
 	r.own.madeUp = madeUp
 	r.own.address = r.addressOf(&info)
@@ -63,12 +68,12 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 	a.profileModel(operationRun, info.Provider, info.Model)
 	a.kv = append(a.kv, spans.RunKindKeyKey.String(string(spans.RunKindLoop)))
 	a.add(header...)
-	a.kv = append(a.kv, spans.CaptureLevelKey.String(t.config.capture.word()))
+	a.kv = append(a.kv, spans.CaptureLevelKey.String(r.own.capture.word()))
 	a.id(spans.RunConfigIDKey, info.ConfigID)
 	a.name(spans.RunConfigAPIKey, info.API)
 	a.yes(spans.RunInferredKey, info.Inferred)
-	if a.content && len(info.Config) > 0 {
-		a.text(spans.RunConfigKey, string(withoutUserinfo(info.Config)))
+	if r.own.capture == CaptureContent && len(info.Config) > 0 {
+		a.piece(spans.RunConfigKey, Piece{Body: withoutUserinfo(info.Config), JSON: true, Place: placeConfig})
 	}
 	parent := t.parentOf(ctx, in, &info, a)
 	above := trace.SpanContextFromContext(ctx)
@@ -97,8 +102,8 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 func (r *Run) keep(info *RunInfo) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.content.addBody(r.origin, spans.ListMetadata, 0, info.Metadata, "")
-	if id := r.content.addBody(r.origin, spans.ListRules, 0, info.Rules, ""); !id.IsZero() {
+	r.content.addBody(r.origin, spans.ListMetadata, info.Metadata)
+	if id := r.content.addBody(r.origin, spans.ListRules, info.Rules); !id.IsZero() {
 		r.span.SetAttributes(spans.RulesDigestKey.String(id.String()))
 	}
 }
@@ -252,10 +257,12 @@ func (h *handle) addMessage(list string, m *Message) {
 		return
 	}
 	if l := h.content.list(list, 0); len(l.items) == maxGrowing {
-		l.left++
+		l.count++ // the reader finds the list broken
 		return
 	}
-	h.content.addMessage(h.origin, list, 0, m)
+	mem := h.tracer.memories.open(h.origin)
+	defer mem.close()
+	h.content.addMessage(mem, h.origin, list, m)
 }
 
 // Note tells of something that happened in the run and has no other place: typ is the producer's word (at most 128
@@ -293,11 +300,33 @@ func (r *Run) end(res *RunResult, known spans.Known) {
 		r.mu.Lock()
 		if !r.ended {
 			r.content.drop(spans.ListOutside, 0)
-			r.content.setMessages(r.origin, spans.ListMessages, 0, res.Messages)
+			r.content.setMessages(r.origin, spans.ListMessages, res.Messages)
 		}
 		r.mu.Unlock()
 	}
+	r.rest()
 	r.finish(res.End, known, &a, failed)
+}
+
+// rest takes what is still to be sent when a run ends: the complete list of its last request, and what is to be sent once more.
+func (r *Run) rest() {
+	if !r.capturing() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return
+	}
+	m := r.tracer.memories.open(r.origin)
+	defer m.close()
+	if l, ok := m.last(r.history.Load()); ok {
+		l.name = spans.ListHistory
+		r.content.lists = append(r.content.lists, l)
+	}
+	if c := &r.tracer.config; c.echo {
+		r.content.echoes = append(r.content.echoes, m.echo.runEnded(r.counts.turns, c.scope == BlockScopeRun)...)
+	}
 }
 
 // runEnd adds what a run ends with, and returns the error type if it failed.

@@ -22,17 +22,16 @@ type place struct {
 	*handle
 	run                *Run
 	tools, permissions *ordinals
-	index              int64 // of the turn; noTurn in a run
 }
 
 const noTurn = -1
 
 func (r *Run) place() place {
-	return place{handle: &r.handle, run: r, tools: &r.tools, permissions: &r.permissions, index: noTurn}
+	return place{handle: &r.handle, run: r, tools: &r.tools, permissions: &r.permissions}
 }
 
 func (t *Turn) place() place {
-	return place{handle: &t.handle, run: t.run, tools: &t.tools, permissions: &t.permissions, index: t.index}
+	return place{handle: &t.handle, run: t.run, tools: &t.tools, permissions: &t.permissions}
 }
 
 // ordinal returns the next number of word and adds it to a.
@@ -46,7 +45,7 @@ func (p *place) ordinal(of *ordinals, word string, a *attrs) int64 {
 
 // under makes child a child of the place and adds the turn to a.
 func (p *place) under(child *handle, a *attrs) {
-	child.origin, child.turn, child.at = p.origin, p.turn, p.at
+	child.origin, child.index, child.turn, child.at = p.origin, p.index, p.turn, p.at
 	if p.index != noTurn {
 		a.int(spans.TurnIndexKey, p.index)
 	}
@@ -81,8 +80,13 @@ func (p place) startTool(ctx context.Context, call *ToolCall) (context.Context, 
 	t.place = p
 	if t.capturing() {
 		t.mu.Lock()
-		t.content.addBody(t.origin, spans.ListArgs, 0, call.Args, "")
+		t.content.addBody(t.origin, spans.ListArgs, call.Args)
 		t.mu.Unlock()
+		if t.previews() && call.Args != nil {
+			view := endAttrs(t.origin, 1)
+			t.valueView(spans.ToolCallArgumentsKey, spans.ListArgs, call.Args, &view)
+			t.span.SetAttributes(view.kv...)
+		}
 	}
 	t.scope = scope{Context: ctx, span: &t.handle, run: p.run, tool: t}
 	return &t.scope, t
@@ -130,7 +134,8 @@ func (t *Tool) End(res ToolResult) {
 		t.mu.Lock()
 		a.count(spans.ToolProgressCountKey, t.progress)
 		if !t.ended && t.capturing() {
-			t.content.addBody(t.origin, spans.ListResult, 0, res.Result, "")
+			t.content.addBody(t.origin, spans.ListResult, res.Result)
+			t.valueView(spans.ToolCallResultKey, spans.ListResult, res.Result, &a)
 		}
 		t.mu.Unlock()
 	}

@@ -5,32 +5,10 @@ import (
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
-
-	"github.com/otelagent/otelagent/spans"
 )
 
 // ScopeName is the name of the instrumentation scope of every span that this package starts.
 const ScopeName = "github.com/otelagent/otelagent"
-
-// Capture says how much of the content class (what a model, user, tool or provider wrote) may leave the process.
-// The zero value is CaptureNone.
-type Capture uint8
-
-// The levels of capture.
-const (
-	// CaptureNone lets ids, numbers, names and words of closed lists leave, and no content.
-	CaptureNone Capture = iota
-	// CaptureContent lets everything leave: requests, replies, arguments, results, error texts.
-	CaptureContent
-)
-
-// word is the value of otelagent.capture.
-func (c Capture) word() string {
-	if c == CaptureContent {
-		return string(spans.CaptureContent)
-	}
-	return string(spans.CaptureNone)
-}
 
 // Tracer starts runs. Make one per process and keep it: it remembers which blocks of content each session has sent.
 // The nil Tracer does nothing. Safe for concurrent use.
@@ -38,15 +16,28 @@ type Tracer struct {
 	otel     trace.Tracer
 	config   config
 	sessions *sessions
+	memories *memories
 }
 
 type config struct {
 	provider     trace.TracerProvider
-	capture      Capture
 	derivedIDs   bool
 	newRoot      bool
 	sessionTrace bool
 	maxBlockIDs  int
+
+	capture    Capture
+	captureFor func(RunInfo) Capture
+	redactor   Redactor
+	scope      BlockScope
+	encoding   Encoding
+	maxBlock   int
+	maxTurn    int
+	window     int
+	maxSpan    int
+	preview    int
+	echo       bool
+	delivery   Delivery
 }
 
 // Option configures a Tracer.
@@ -64,18 +55,6 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 		if p != nil {
 			c.provider = p
 		}
-		return c
-	})
-}
-
-// WithCapture sets how much content leaves the process. Default: CaptureNone. A level that this version does not know
-// is CaptureNone.
-func WithCapture(level Capture) Option {
-	return optionFunc(func(c config) config {
-		if level != CaptureContent {
-			level = CaptureNone
-		}
-		c.capture = level
 		return c
 	})
 }
@@ -99,9 +78,9 @@ func WithSessionTrace() Option {
 	return optionFunc(func(c config) config { c.sessionTrace = true; return c })
 }
 
-// WithMaxBlockIDs bounds the ids of blocks that the Tracer remembers as sent, over all sessions; about 200 bytes
-// each. Where it is reached the sessions unused for longest are forgotten whole: their blocks are sent again, their runs
-// counted from 1 again, and not linked to those before.
+// WithMaxBlockIDs bounds what the Tracer remembers of content that was sent (ids of blocks, hashes of what they were made of,
+// lists), in units of about 200 bytes, over all sessions. Where it is reached the sessions unused for longest are forgotten
+// whole: their blocks are sent again.
 // Default, and below 1: 65,536.
 func WithMaxBlockIDs(n int) Option {
 	return optionFunc(func(c config) config {
@@ -115,7 +94,7 @@ func WithMaxBlockIDs(n int) Option {
 
 // NewTracer returns a Tracer. It never fails and never returns nil; nil options are ignored.
 func NewTracer(opts ...Option) *Tracer {
-	c := config{maxBlockIDs: defaultBlockIDs}
+	c := config{maxBlockIDs: defaultBlockIDs, maxSpan: DefaultMaxSpanBytes, preview: DefaultPreviewBytes}
 	for _, o := range opts {
 		if o != nil {
 			c = o.apply(c)
@@ -124,11 +103,16 @@ func NewTracer(opts ...Option) *Tracer {
 	if c.provider == nil {
 		c.provider = otel.GetTracerProvider()
 	}
-	return &Tracer{
+	t := &Tracer{
 		otel:     c.provider.Tracer(ScopeName),
 		config:   c,
-		sessions: newSessions(c.maxBlockIDs),
+		sessions: newSessions(),
+		memories: newMemories(c.maxBlockIDs),
 	}
+	if c.delivery != nil {
+		c.delivery.OnLost(t.memories.lost)
+	}
+	return t
 }
 
 // scope is a context that knows what was started in it. Handles carry theirs inside them, so that it costs no

@@ -12,7 +12,6 @@ import (
 type Turn struct {
 	handle
 	run   *Run
-	index int64
 	scope scope
 
 	// guarded by handle.mu
@@ -42,7 +41,7 @@ func (r *Run) StartTurn(ctx context.Context, info TurnInfo) (context.Context, *T
 	a := startAttrs(r.origin)
 	a.profileModel(operationTurn, provider, model)
 	a.add(r.header...)
-	a.kv = append(a.kv, spans.TurnIndexKey.Int64(t.index), spans.CaptureLevelKey.String(r.tracer.config.capture.word()))
+	a.kv = append(a.kv, spans.TurnIndexKey.Int64(t.index), spans.CaptureLevelKey.String(r.capture.word()))
 	a.name(spans.TurnTriggerKey, string(info.Trigger))
 	a.name(spans.ModelVariantKey, info.Variant)
 	ctx = t.begin(ctx, &r.handle, &kindTurn, info.Start, a, seed{turn: t.turn, at: t.at})
@@ -75,17 +74,20 @@ func (r *Run) placeTurn(t *Turn, info *TurnInfo) {
 	r.usedTurns[t.index] = struct{}{}
 }
 
-// maxAttempts is the number of attempts whose request is kept: 32 notes, one event of blocks, input, output, results, and two
-// lists an attempt stay below the 47 events that docs/formats.md promises.
-const maxAttempts = 5
+// maxAttempts is the number of attempts whose request is kept.
+const maxAttempts = 16
 
 // Request tells what the model receives, once per attempt; told again of one attempt, the last counts. The standard keys of the
-// turn are those of the last call. Limit: the content of the first 5 attempts is kept.
+// turn are those of the last call. A request with a Payload and no messages is read with ParseRequest. Limit: the content of the
+// first 16 attempts is kept.
 func (t *Turn) Request(req Request) {
 	if t == nil || !t.recording {
 		return
 	}
-	a := endAttrs(t.origin, 10)
+	if req.Payload != nil && req.Messages == nil {
+		req.fill()
+	}
+	a := endAttrs(t.origin, 14)
 	a.profileRequest(&req)
 	a.name(spans.RequestFormatKey, req.Format)
 	a.int(spans.RequestMessagesKey, int64(len(req.Messages)))
@@ -99,17 +101,7 @@ func (t *Turn) Request(req Request) {
 	t.attempts = max(t.attempts, int64(req.Attempt)+1)
 	t.asked = req.At.now()
 	if n := max(req.Attempt, 0); n < maxAttempts && t.capturing() {
-		c := &t.content
-		c.setMessages(t.origin, spans.ListRequest, n, req.Messages)
-		c.drop(spans.ListParams, n)
-		if id := c.addBody(t.origin, spans.ListParams, n, req.System, spans.ProvenanceSystem); !id.IsZero() {
-			a.text(spans.PromptDigestKey, id.String())
-		}
-		if id := c.addBody(t.origin, spans.ListParams, n, req.Tools, spans.ProvenanceTools); !id.IsZero() {
-			a.text(spans.ToolsDigestKey, id.String())
-		}
-		c.addBody(t.origin, spans.ListParams, n, req.Rest, spans.ProvenanceRest)
-		a.text(spans.RequestDigestKey, c.requestDigest(n))
+		t.ask(n, &req, &a)
 	}
 	t.span.SetAttributes(a.kv...)
 }
@@ -168,6 +160,7 @@ func (t *Turn) End(res TurnResult) {
 			failed = spans.ErrorTypeProvider
 		}
 		t.reply(&res, &a)
+		t.echo()
 	}
 	t.finish(res.End, spans.KnownObserved, &a, failed)
 }
@@ -181,11 +174,27 @@ func (t *Turn) reply(res *TurnResult, a *attrs) {
 		return
 	}
 	if res.Output != nil {
-		t.content.setMessages(t.origin, spans.ListOutput, 0, []Message{*res.Output})
+		t.content.setMessages(t.origin, spans.ListOutput, []Message{*res.Output})
+		t.replyViews(res, a)
 	}
 	if res.Results != nil {
-		t.content.setMessages(t.origin, spans.ListResults, 0, res.Results)
+		t.content.setMessages(t.origin, spans.ListResults, res.Results)
 	}
+}
+
+// echo takes what is to be sent once more with the end of the turn.
+func (t *Turn) echo() {
+	if !t.tracer.config.echo || !t.capturing() {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return
+	}
+	m := t.tracer.memories.open(t.origin)
+	defer m.close()
+	t.content.echoes = append(t.content.echoes, m.echo.turnEnded()...)
 }
 
 // modelCall adds the number of attempts, where there was more than one, and the duration of the model call, where it is
@@ -217,5 +226,6 @@ func (t *Turn) Close(at Moment) {
 	t.mu.Lock()
 	t.modelCall(0, &a)
 	t.mu.Unlock()
+	t.echo()
 	t.finish(at, spans.KnownClosed, &a, "")
 }

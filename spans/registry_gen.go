@@ -58,6 +58,8 @@ const (
 	ListResults = "results"
 	// ListMessages (on session.run): Everything the run added, as the loop reported it at its end.
 	ListMessages = "messages"
+	// ListHistory (on session.run): The whole list of the run's last request, where costs allow it: lists that begin with a prefix are resolved by it.
+	ListHistory = "history"
 	// ListOutside (on session.run): Messages that arrived outside any turn of a run whose loop reported no messages at its end.
 	ListOutside = "outside"
 	// ListMetadata (on session.run): One item: what the caller attached to the run.

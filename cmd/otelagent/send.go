@@ -29,9 +29,10 @@ import (
 
 // sendOptions say what to send, how and where to.
 type sendOptions struct {
-	From, Capture, Endpoint, Protocol, DB, Tenant string
-	Files                                         []string
-	Replay                                        bool // standard input is a recording, whatever it looks like
+	From, Endpoint, Protocol, DB, Tenant string
+	Files                                []string
+	Replay                               bool // standard input is a recording, whatever it looks like
+	Capture                              captureOptions
 }
 
 const (
@@ -58,7 +59,8 @@ for long makes wait is dropped and counted. Files are read as fast as they are
 taken. Sending the same input again changes nothing: ids follow from it.
 With --replay a pipe is read as a file is, for recordings that are unpacked on
 the way: nothing is dropped, and times are those of the recording.
-No content leaves unless --capture content says so. OTEL_* variables are heard.
+No content leaves unless --capture content says so; --capture digests sends sizes
+and hashes of it (docs/requests.md). OTEL_* variables are heard.
 
 Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 2 wrong usage, 3 lines were rejected and the rest was delivered.`,
@@ -77,7 +79,7 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 		},
 	}
 	c.Flags().StringVar(&o.From, "from", phi.Dialect, "`dialect` of the events: phi-core")
-	c.Flags().StringVar(&o.Capture, "capture", "none", "`what` may leave beside ids, numbers and names: none or content")
+	o.Capture.flags(c.Flags())
 	c.Flags().StringVar(&o.Endpoint, "endpoint", "", "`URL` of the collector (default $OTEL_EXPORTER_OTLP_ENDPOINT, else this machine)")
 	c.Flags().StringVar(&o.Protocol, "protocol", "", "`protocol`: grpc or http/protobuf (default $OTEL_EXPORTER_OTLP_PROTOCOL, else grpc)")
 	c.Flags().StringVar(&o.DB, "db", "", "database `DSN` to write to instead, without a collector: PATH or sqlite:PATH")
@@ -90,8 +92,8 @@ func (o *sendOptions) check() error {
 	if o.From != phi.Dialect {
 		return usagef("--from %s: want %s", o.From, phi.Dialect)
 	}
-	if o.Capture != "none" && o.Capture != "content" {
-		return usagef("--capture %s: want none or content", o.Capture)
+	if err := o.Capture.check(); err != nil {
+		return err
 	}
 	switch otelsetup.Protocol(o.Protocol) {
 	case "", otelsetup.GRPC, otelsetup.HTTP:
@@ -329,6 +331,10 @@ func count(n int, one string) string {
 // deliver reads, sends and waits until everything arrived. Its result is nil when it did not come to sending. Its error
 // says that something was not read or not delivered; rejected lines are none.
 func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
+	capture, err := o.Capture.options()
+	if err != nil {
+		return nil, err
+	}
 	inputs, live, done, err := o.open(a.stdin)
 	if err != nil {
 		return nil, err
@@ -352,12 +358,8 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 		_ = t.end(context.WithoutCancel(ctx))
 		return nil, usagef("%w", err)
 	}
-	capture := otelagent.CaptureNone
-	if o.Capture == "content" {
-		capture = otelagent.CaptureContent
-	}
-	rec := otelagent.NewRecorder(otelagent.NewTracer(
-		otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithCapture(capture), otelagent.WithDerivedIDs()))
+	rec := otelagent.NewRecorder(otelagent.NewTracer(append(capture,
+		otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithDerivedIDs(), otelagent.WithDelivery(providers))...))
 
 	if f, ok := a.stdin.(*os.File); ok && live && term.IsTerminal(int(f.Fd())) {
 		a.say("reading events from the terminal; Ctrl-D ends")

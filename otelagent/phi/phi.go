@@ -29,6 +29,7 @@ import (
 
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // Dialect is the name of this dialect in RunInfo.Dialect and GroupInfo.Dialect.
@@ -130,6 +131,8 @@ type Decoder struct {
 	update updateHead
 
 	provenances []knownProvenance // of the last request, and behind them of longer ones
+	framed      *spans.Frame      // of the last request that had one
+	spelled     []byte            // scratch
 }
 
 // NewDecoder returns a Decoder that has met no runs.

@@ -364,7 +364,9 @@ func TestProvenanceComesBack(t *testing.T) {
 		{`{"kind":"steering"}`, false},
 		{`{"kind":"follow-up"}`, false},
 		{`{"kind":"unknown"}`, false},
-		{`{"order":3,"kind":"identity-block","name":"a\"\u00e9"}`, false},
+		{`{"kind":"identity-block","name":"a\"é","order":3}`, false},
+		{`{"order":3,"kind":"identity-block","name":"a"}`, true}, // another order
+		{`{"kind":"identity-block","name":"\u00e9","order":3}`, true},
 		{`{"kind":"memory-tier","tier":"long","record_id":""}`, false},
 		{`{"kind":"loop-turn","turn_index":0,"role":"brand-new","message_index":7}`, false},
 		{`{"kind":"loop-turn","turn_index":0,"role":"user-message"}`, true},

@@ -2,6 +2,7 @@ package phi
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -49,6 +50,7 @@ func (d *Decoder) turnRequest(f *fields, m otelagent.Meta) {
 		}
 	}
 	e.Rest = d.rest(p.all, aligned)
+	e.Payload, e.Frame = raw, d.frame(raw, aligned)
 	r := d.opened(&m)
 	switch {
 	case !r.turn && index >= 0: // a turn whose start was not seen
@@ -106,6 +108,59 @@ func (d *Decoder) rest(all []member, aligned bool) []byte {
 	}
 	d.out.rest = append(rest, '}')
 	return d.out.rest
+}
+
+// frame says how the payload is put together again; nil when it has blanks between its tokens or a key twice. Frames are
+// shared by requests that are spelled alike.
+func (d *Decoder) frame(raw []byte, aligned bool) *spans.Frame {
+	p := &d.ev.payload
+	length := 1 + max(1, len(p.all))
+	for i, m := range p.all {
+		length += len(m.key) + 1 + len(m.value)
+		for _, before := range p.all[:i] {
+			if string(before.key) == string(m.key) {
+				return nil
+			}
+		}
+	}
+	if length != len(raw) || p.messages != nil && !compact(len(p.messages), len(p.messageList), func(i int) []byte { return p.messageList[i].raw }) ||
+		aligned && !compact(len(p.provenance), len(p.provenanceList), func(i int) []byte { return p.provenanceList[i] }) {
+		return nil
+	}
+	if f := d.framed; f != nil && (f.Provenance != "") == aligned && slices.EqualFunc(f.Keys, p.all, func(k string, m member) bool { return k == string(m.key[1:len(m.key)-1]) }) {
+		return f
+	}
+	f := &spans.Frame{}
+	for _, m := range p.all {
+		key := string(m.key[1 : len(m.key)-1])
+		f.Keys = append(f.Keys, key)
+		switch key {
+		case "system_prompt":
+			f.System = key
+		case "messages":
+			f.Messages = key
+		case "tools":
+			f.Tools = key
+		case "provenance":
+			if aligned {
+				f.Provenance = key
+			}
+		}
+	}
+	if p.messages != nil && f.Messages == "" || p.system != nil && f.System == "" || p.tools != nil && f.Tools == "" || aligned && f.Provenance == "" {
+		return nil // a key spelled with escapes
+	}
+	d.framed = f
+	return f
+}
+
+// compact reports whether an array of n elements has no blanks between them, being length bytes long.
+func compact(length, n int, element func(int) []byte) bool {
+	length -= 1 + max(1, n)
+	for i := range n {
+		length -= len(element(i))
+	}
+	return length == 0
 }
 
 // knownProvenance is where a message of the request before came from.
@@ -180,7 +235,7 @@ func (d *Decoder) provenance(raw []byte) spans.Provenance {
 	case spans.ProvenanceLoopTurn:
 		want = kind | turn | role | message
 	}
-	if bad || seen != want {
+	if d.spelled = p.AppendJSON(d.spelled[:0]); bad || seen != want || !bytes.Equal(d.spelled, raw) {
 		return spans.Provenance{Raw: string(raw)}
 	}
 	return p

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/redact"
+)
+
+// captureOptions say what content leaves, and how.
+type captureOptions struct {
+	Level, Redact, Encoding, Scope           string
+	For                                      []string
+	MaxBlock, MaxTurn, Window, Preview, Span int
+	Echo                                     bool
+}
+
+func (o *captureOptions) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.Level, "capture", "none", "`what` may leave beside ids, numbers and names: none, digests or content")
+	f.StringArrayVar(&o.For, "capture-for", nil, "another level for an agent or session: `agent=NAME:LEVEL` or session=ID:LEVEL; may be repeated, the first that fits counts")
+	f.StringVar(&o.Redact, "redact", "", "`file` of rules for what is taken out of content before it leaves, or the word default for the built-in ones")
+	f.StringVar(&o.Encoding, "encoding", "blocks", "how requests are written: blocks (each piece once), or full (the standard event, whole every turn)")
+	f.StringVar(&o.Scope, "block-scope", "session", "for how long a piece is not sent again: session, or run (each run can be read without the others)")
+	f.IntVar(&o.MaxBlock, "max-block-bytes", 0, "cut longer pieces after `n` bytes; size and digest are kept (0: no bound)")
+	f.IntVar(&o.MaxTurn, "max-turn-bytes", 0, "new content a turn, beyond which only size and digest leave, in `n` bytes (0: no bound)")
+	f.IntVar(&o.Window, "request-window", 0, "of each request, content of the last `n` messages only (0: all)")
+	f.IntVar(&o.Preview, "preview-bytes", otelagent.DefaultPreviewBytes, "bound of the previews in span attributes, in `n` bytes (0: none)")
+	f.IntVar(&o.Span, "max-span-bytes", otelagent.DefaultMaxSpanBytes, "content of one span, beyond which it goes on in session.payload spans, in `n` bytes")
+	f.BoolVar(&o.Echo, "echo", false, "send everything once more, compressed, some turns later: for pipelines that drop spans")
+}
+
+var captureLevels = map[string]otelagent.Capture{
+	"none": otelagent.CaptureNone, "digests": otelagent.CaptureDigests, "content": otelagent.CaptureContent,
+}
+
+// check names everything that is wrong with the flags.
+func (o *captureOptions) check() error {
+	var wrong []string
+	if _, ok := captureLevels[o.Level]; !ok {
+		wrong = append(wrong, fmt.Sprintf("--capture %s: want none, digests or content", o.Level))
+	}
+	if o.Encoding != "blocks" && o.Encoding != "full" {
+		wrong = append(wrong, fmt.Sprintf("--encoding %s: want blocks or full", o.Encoding))
+	}
+	if o.Scope != "session" && o.Scope != "run" {
+		wrong = append(wrong, fmt.Sprintf("--block-scope %s: want session or run", o.Scope))
+	}
+	for _, n := range []struct {
+		flag  string
+		value int
+	}{{"max-block-bytes", o.MaxBlock}, {"max-turn-bytes", o.MaxTurn}, {"request-window", o.Window}, {"preview-bytes", o.Preview}} {
+		if n.value < 0 {
+			wrong = append(wrong, fmt.Sprintf("--%s %d: want 0 or more", n.flag, n.value))
+		}
+	}
+	if o.Span < 64<<10 || o.Span > 3<<20 {
+		wrong = append(wrong, fmt.Sprintf("--max-span-bytes %d: want 65536 to 3145728", o.Span))
+	}
+	if o.Preview > 0 && o.Preview < 200 {
+		wrong = append(wrong, fmt.Sprintf("--preview-bytes %d: want 0, or 200 and more", o.Preview))
+	}
+	for _, rule := range o.For {
+		if _, err := parseCaptureFor(rule); err != nil {
+			wrong = append(wrong, err.Error())
+		}
+	}
+	if len(wrong) > 0 {
+		return usagef("%s", strings.Join(wrong, "\n"))
+	}
+	return nil
+}
+
+// captureFor is one --capture-for.
+type captureFor struct {
+	agent, session string
+	level          otelagent.Capture
+}
+
+func parseCaptureFor(rule string) (captureFor, error) {
+	what, name, found := strings.Cut(rule, "=")
+	at := strings.LastIndexByte(name, ':')
+	if found && at > 0 {
+		level, known := captureLevels[name[at+1:]]
+		switch {
+		case !known:
+		case what == "agent":
+			return captureFor{agent: name[:at], level: level}, nil
+		case what == "session":
+			return captureFor{session: name[:at], level: level}, nil
+		}
+	}
+	return captureFor{}, fmt.Errorf("--capture-for %s: want agent=NAME:LEVEL or session=ID:LEVEL, LEVEL none, digests or content", rule)
+}
+
+// options makes the options of a tracer. The flags must have been checked; what may fail is reading the rules.
+func (o *captureOptions) options() ([]otelagent.Option, error) {
+	opts := []otelagent.Option{
+		otelagent.WithCapture(captureLevels[o.Level]), otelagent.WithMaxBlockBytes(o.MaxBlock), otelagent.WithMaxTurnBytes(o.MaxTurn),
+		otelagent.WithRequestWindow(o.Window), otelagent.WithPreviewBytes(o.Preview), otelagent.WithMaxSpanBytes(o.Span),
+	}
+	if o.Encoding == "full" {
+		opts = append(opts, otelagent.WithEncoding(otelagent.EncodingFull))
+	}
+	if o.Scope == "run" {
+		opts = append(opts, otelagent.WithBlockScope(otelagent.BlockScopeRun))
+	}
+	if o.Echo {
+		opts = append(opts, otelagent.WithEcho())
+	}
+	if len(o.For) > 0 {
+		rules := make([]captureFor, len(o.For))
+		for i, rule := range o.For {
+			rules[i], _ = parseCaptureFor(rule)
+		}
+		level := captureLevels[o.Level]
+		opts = append(opts, otelagent.WithCaptureFor(func(run otelagent.RunInfo) otelagent.Capture {
+			for _, r := range rules {
+				if r.agent != "" && (run.Agent == r.agent || run.AgentID == r.agent) || r.session != "" && run.SessionID == r.session {
+					return r.level
+				}
+			}
+			return level
+		}))
+	}
+	switch o.Redact {
+	case "":
+	case "default":
+		opts = append(opts, otelagent.WithRedactor(redact.Defaults()))
+	default:
+		f, err := os.Open(o.Redact)
+		if err != nil {
+			return nil, usagef("--redact: %w", err)
+		}
+		defer f.Close()
+		rules, err := redact.Load(f)
+		if err != nil {
+			return nil, usagef("--redact %s: %w", o.Redact, err)
+		}
+		opts = append(opts, otelagent.WithRedactor(rules))
+	}
+	return opts, nil
+}

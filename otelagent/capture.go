@@ -1,0 +1,218 @@
+package otelagent
+
+import (
+	"unicode/utf8"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Capture says how much of the content class (what a model, user, tool or provider wrote) may leave the process.
+// The zero value is CaptureNone.
+type Capture uint8
+
+// The levels of capture.
+const (
+	// CaptureNone lets ids, numbers, names and words of closed lists leave, and no content.
+	CaptureNone Capture = iota
+	// CaptureContent lets everything leave: requests, replies, arguments, results, error texts.
+	CaptureContent
+	// CaptureDigests lets the skeleton of requests and replies leave: the order of their messages with provenance, and of
+	// each piece its size and SHA-256, but no content. Mind that a short text can be guessed from its hash.
+	CaptureDigests
+)
+
+// word is the value of otelagent.capture.
+func (c Capture) word() string {
+	switch c {
+	case CaptureContent:
+		return string(spans.CaptureContent)
+	case CaptureDigests:
+		return string(spans.CaptureDigests)
+	}
+	return string(spans.CaptureNone)
+}
+
+// sound returns c, or CaptureNone when this version does not know it.
+func (c Capture) sound() Capture {
+	if c > CaptureDigests {
+		return CaptureNone
+	}
+	return c
+}
+
+// BlockScope says for how long a block that was sent is not sent again. The zero value is BlockScopeSession.
+type BlockScope uint8
+
+// The scopes of blocks.
+const (
+	// BlockScopeSession sends a block once for a session in this process: least is sent.
+	BlockScopeSession BlockScope = iota
+	// BlockScopeRun sends a block once for each run, which so can be read without the others: for pipelines that keep or drop
+	// whole traces. Where every prompt is a run it costs a multiple, up to the history of the session with each run.
+	BlockScopeRun
+)
+
+// Encoding says how the request of a turn is written. The zero value is EncodingBlocks.
+type Encoding uint8
+
+// The encodings of requests.
+const (
+	// EncodingBlocks sends each block once and refers to it afterwards; the request can be given back byte for byte.
+	EncodingBlocks Encoding = iota
+	// EncodingFull sends the whole request with each turn, as the standard event gen_ai.client.inference.operation.details,
+	// for backends that read that. It costs the whole history on every turn, and is what the standard form can say of the
+	// request, not its bytes. Messages, arguments and results of the session are blocks as before.
+	EncodingFull
+)
+
+// Piece is content that is about to leave the process.
+type Piece struct {
+	// Body must be neither changed nor kept.
+	Body []byte
+	// JSON says that Body is JSON; else it is text.
+	JSON bool
+	// Place says what it is: message, system, tools, rest, section, args, result, summary, metadata, rules, config, event (what an
+	// event without a place of its own carried) or text (error texts, reasons, patterns).
+	Place string
+	// Role is that of a message: user, assistant, toolResult, or what the loop says.
+	Role string
+	// Provenance says where a message of a request came from. The same message told of elsewhere has none.
+	Provenance spans.ProvenanceKind
+}
+
+// Redactor takes out of content what must not leave the process. It sees every piece before it is hashed, once as long as the
+// piece is remembered, from any goroutine. otelagent/redact has one that works by rules.
+type Redactor interface {
+	// Redact returns what may leave and in how many places that differs from p.Body; p.Body itself when it is none. Of JSON it
+	// should return JSON. A panic withholds the piece.
+	Redact(p Piece) (body []byte, changed int)
+}
+
+// WithCapture sets how much content leaves the process. Default: CaptureNone. A level that this version does not know
+// is CaptureNone.
+func WithCapture(level Capture) Option {
+	return optionFunc(func(c config) config { c.capture = level.sound(); return c })
+}
+
+// WithCaptureFor decides for each run how much content leaves, by its session, agent or whatever RunInfo says: decide is called
+// as the run starts, with the session filled in, and its answer holds for everything in the run. Default, and with nil: the
+// level of WithCapture. A panic of decide is CaptureNone.
+func WithCaptureFor(decide func(RunInfo) Capture) Option {
+	return optionFunc(func(c config) config { c.captureFor = decide; return c })
+}
+
+// captureOf returns the level of a run.
+func (t *Tracer) captureOf(info *RunInfo) (level Capture) {
+	if t.config.captureFor == nil {
+		return t.config.capture
+	}
+	defer func() {
+		if recover() != nil {
+			level = CaptureNone
+		}
+	}()
+	return t.config.captureFor(*info).sound()
+}
+
+// WithRedactor lets r see every piece of content before it leaves, and before it is hashed. Default, and with nil: none.
+func WithRedactor(r Redactor) Option {
+	return optionFunc(func(c config) config { c.redactor = r; return c })
+}
+
+// WithBlockScope sets for how long a block is not sent again. Default: BlockScopeSession.
+func WithBlockScope(s BlockScope) Option {
+	return optionFunc(func(c config) config { c.scope = s; return c })
+}
+
+// WithEncoding sets how requests are written. Default: EncodingBlocks.
+func WithEncoding(e Encoding) Option {
+	return optionFunc(func(c config) config { c.encoding = e; return c })
+}
+
+// WithMaxBlockBytes cuts every body over n bytes: its first n bytes leave, with its size and SHA-256, and readers show the cut.
+// A request with such a body cannot be given back byte for byte. Default, and below 1: no bound.
+func WithMaxBlockBytes(n int) Option {
+	return optionFunc(func(c config) config { c.maxBlock = max(n, 0); return c })
+}
+
+// WithMaxTurnBytes bounds the new content that one span (of a turn, a tool call, a run) brings: of bodies beyond only size and
+// SHA-256 leave. Default, and below 1: no bound.
+func WithMaxTurnBytes(n int) Option {
+	return optionFunc(func(c config) config { c.maxTurn = max(n, 0); return c })
+}
+
+// WithRequestWindow sends of each request the bodies of its last n messages; of older ones that were not sent before only size and
+// SHA-256 leave, as when a session is taken up again with a long history. Default, and below 1: no bound.
+func WithRequestWindow(n int) Option {
+	return optionFunc(func(c config) config { c.window = max(n, 0); return c })
+}
+
+// DefaultMaxSpanBytes bounds the content of one span unless WithMaxSpanBytes says otherwise.
+const DefaultMaxSpanBytes = 1 << 20
+
+// WithMaxSpanBytes bounds the content that one span carries, in bytes; what is beyond goes on in zero-length children, spans
+// named session.payload. Default, and below 64 KiB: DefaultMaxSpanBytes, a quarter of what receivers over gRPC take.
+func WithMaxSpanBytes(n int) Option {
+	return optionFunc(func(c config) config {
+		if n < 64<<10 {
+			n = DefaultMaxSpanBytes
+		}
+		c.maxSpan = n
+		return c
+	})
+}
+
+// DefaultPreviewBytes bounds a preview unless WithPreviewBytes says otherwise: Tempo cuts attributes at 2,048 bytes.
+const DefaultPreviewBytes = 2000
+
+// WithPreviewBytes bounds the previews that spans carry as attributes with CaptureContent, for views that read nothing else:
+// gen_ai.input.messages (what is new on the turn) and gen_ai.output.messages on turns, gen_ai.tool.call.arguments and
+// gen_ai.tool.call.result on tool calls. Each is valid JSON of at most n bytes that says what was cut. Default:
+// DefaultPreviewBytes; 0 or less turns previews off, below 200 is 200.
+func WithPreviewBytes(n int) Option {
+	return optionFunc(func(c config) config {
+		if n > 0 {
+			n = max(n, 200)
+		}
+		c.preview = max(n, 0)
+		return c
+	})
+}
+
+// WithEcho sends each stretch of blocks once more, compressed, some turns after it was first sent: every request is whole
+// again within 27 turns of a loss of up to 11 turns in a row, for about a third more on the wire. For pipelines that may drop
+// spans behind the first collector. It keeps up to 8 MiB a session.
+func WithEcho() Option {
+	return optionFunc(func(c config) config { c.echo = true; return c })
+}
+
+// Delivery tells which blocks did not arrive. The Providers and the Exporter of otelsetup do.
+type Delivery interface {
+	// OnLost registers f, which is then called with a session and the ids of blocks that could not be delivered; without ids
+	// when only lists were lost.
+	OnLost(f func(session string, blocks []spans.BlockID))
+}
+
+// WithDelivery sends blocks again that d reports as lost. Default, and with nil: what left the tracer counts as sent.
+func WithDelivery(d Delivery) Option {
+	return optionFunc(func(c config) config { c.delivery = d; return c })
+}
+
+// withheldByPanic stands for a piece at which the redactor failed.
+const withheldByPanic = `"[redacted: the redactor failed]"`
+
+// redact returns what may leave of p, and in how many places it was changed.
+func (c *config) redact(p Piece) (body []byte, changed int) {
+	if c.redactor == nil {
+		return p.Body, 0
+	}
+	defer func() {
+		if recover() != nil {
+			body, changed = []byte(withheldByPanic), 1
+		}
+	}()
+	if !utf8.Valid(p.Body) {
+		p.Body = validBytes(p.Body)
+	}
+	return c.redactor.Redact(p)
+}

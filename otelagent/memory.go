@@ -1,0 +1,234 @@
+package otelagent
+
+import (
+	"container/list"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Bounds of what is remembered of content.
+const (
+	defaultBlockIDs = 1 << 16
+	maxMemoEnvelope = 1 << 10
+)
+
+// memories holds what was sent of each session (or run), so that it is not sent again. It is bounded; what was unused for
+// longest is forgotten first, whole.
+type memories struct {
+	max          int64
+	seedA, seedB maphash.Seed
+	total        atomic.Int64 // entries over all memories
+
+	mu    sync.Mutex
+	byKey map[memoryKey]*list.Element // of *memory
+	order *list.List                  // most recently used first
+}
+
+// memoryKey is a session, and the run with BlockScopeRun.
+type memoryKey struct {
+	session, run string
+	start        int64
+}
+
+// memory is what was sent of one session.
+type memory struct {
+	of  *memories
+	key memoryKey
+
+	mu      sync.Mutex
+	gone    bool // forgotten: what is still done with it counts no more
+	entries int64
+	sent    map[spans.BlockID]form
+	memos   map[memoKey]memo
+	values  map[memoKey]value
+
+	request requests
+	echo    echo
+
+	text  []byte // scratch for canonical forms
+	found []found
+}
+
+// form is how a block was sent.
+type form uint8
+
+const (
+	asBody   form = iota
+	asRecipe      // of other blocks: it goes when any of them does
+)
+
+// memoKey names bytes seen before. The hash is seeded, since what tools return may be hostile, and long enough that two
+// pieces with the same key will not be met.
+type memoKey struct {
+	a, b uint64
+	n    int
+}
+
+// memo is what became of those bytes: their block and what was taken off them.
+type memo struct {
+	id       spans.BlockID
+	envelope string
+	// spelled is the number of shapes by which the bytes were made again from the block and compared; 0: never.
+	spelled int
+}
+
+func newMemories(most int) *memories {
+	return &memories{
+		max: int64(most), seedA: maphash.MakeSeed(), seedB: maphash.MakeSeed(),
+		byKey: make(map[memoryKey]*list.Element), order: list.New(),
+	}
+}
+
+// open returns what is remembered for o, locked. The caller ends with close.
+func (s *memories) open(o *origin) *memory {
+	key := memoryKey{session: o.session}
+	if o.tracer.config.scope == BlockScopeRun {
+		key.run, key.start = o.run, o.startNS
+	}
+	s.mu.Lock()
+	var m *memory
+	if e, ok := s.byKey[key]; ok {
+		s.order.MoveToFront(e)
+		m = e.Value.(*memory)
+	} else {
+		m = &memory{of: s, key: key}
+		s.byKey[key] = s.order.PushFront(m)
+		if len(s.byKey) > maxSessions {
+			s.forget(s.order.Back())
+		}
+	}
+	s.mu.Unlock()
+	m.mu.Lock()
+	return m
+}
+
+// maxScratch bounds what is kept between calls.
+const maxScratch = 64 << 10
+
+// close unlocks m and keeps the number of entries in its bound.
+func (m *memory) close() {
+	if cap(m.text) > maxScratch {
+		m.text = nil
+	}
+	m.mu.Unlock()
+	s := m.of
+	if s.total.Load() <= s.max {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.total.Load() > s.max && s.order.Len() > 0 {
+		s.forget(s.order.Back())
+	}
+}
+
+// forget drops a memory. The caller holds the lock of s.
+func (s *memories) forget(e *list.Element) {
+	m := s.order.Remove(e).(*memory)
+	delete(s.byKey, m.key)
+	m.mu.Lock()
+	m.gone = true
+	s.total.Add(-m.entries)
+	m.mu.Unlock()
+}
+
+// count adds n entries.
+func (m *memory) count(n int64) {
+	m.entries += n
+	if !m.gone {
+		m.of.total.Add(n)
+	}
+}
+
+// claim reports whether the block has yet to be sent, and marks it as sent.
+func (m *memory) claim(id spans.BlockID) bool {
+	if _, sent := m.sent[id]; sent {
+		return false
+	}
+	if m.sent == nil {
+		m.sent = make(map[spans.BlockID]form)
+	}
+	m.sent[id] = asBody
+	m.count(1)
+	return true
+}
+
+// keyOf hashes a piece of content and what is to be taken off it. kind keeps pieces apart that are treated differently.
+func (s *memories) keyOf(kind byte, raw []byte, strip []string) memoKey {
+	var h [2]maphash.Hash
+	h[0].SetSeed(s.seedA)
+	h[1].SetSeed(s.seedB)
+	for i := range h {
+		_ = h[i].WriteByte(kind)
+		for _, k := range strip {
+			_, _ = h[i].WriteString(k)
+			_ = h[i].WriteByte(0)
+		}
+		_, _ = h[i].Write(raw)
+	}
+	return memoKey{h[0].Sum64(), h[1].Sum64(), len(raw)}
+}
+
+// remember keeps what became of the bytes of key.
+func (m *memory) remember(key memoKey, v memo) {
+	if len(v.envelope) > maxMemoEnvelope {
+		return
+	}
+	if m.memos == nil {
+		m.memos = make(map[memoKey]memo)
+	}
+	if _, known := m.memos[key]; !known {
+		m.count(1)
+	}
+	m.memos[key] = v
+}
+
+// lost forgets blocks that did not arrive, those that were made of others, and sends complete lists next.
+func (s *memories) lost(session string, blocks []spans.BlockID) {
+	s.mu.Lock()
+	var found []*memory
+	for e := s.order.Front(); e != nil; e = e.Next() {
+		if m := e.Value.(*memory); m.key.session == session {
+			found = append(found, m)
+		}
+	}
+	s.mu.Unlock()
+	for _, m := range found {
+		m.mu.Lock()
+		m.lost(blocks)
+		m.mu.Unlock()
+	}
+}
+
+func (m *memory) lost(blocks []spans.BlockID) {
+	m.request.complete()
+	if len(blocks) == 0 {
+		return
+	}
+	gone := make(map[spans.ShortID]bool, len(blocks))
+	for _, id := range blocks {
+		gone[id.Short()] = true // of a recipe too: its id begins like that of the block it makes
+	}
+	for id, form := range m.sent {
+		if gone[id.Short()] || form == asRecipe {
+			gone[id.Short()] = true
+			delete(m.sent, id)
+			m.count(-1)
+		}
+	}
+	for key, v := range m.memos {
+		if gone[v.id.Short()] {
+			delete(m.memos, key)
+			m.count(-1)
+		}
+	}
+	for key, v := range m.values {
+		if gone[v.block] {
+			delete(m.values, key)
+			m.count(-1)
+		}
+	}
+}

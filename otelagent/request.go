@@ -1,0 +1,287 @@
+package otelagent
+
+import (
+	"strconv"
+	"sync"
+
+	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// ParseRequest reads a request as a provider or loop spells it: a JSON object with messages (or input, contents), a system prompt (system,
+// system_prompt, instructions, systemInstruction), tools, model, and what else it has. The result refers to payload and is
+// valid as long as that is not changed. Of what is no such object only Payload and Bytes are set. It never fails.
+func ParseRequest(payload []byte) Request {
+	r := Request{Payload: payload}
+	r.fill()
+	return r
+}
+
+// fill reads r.Payload into the fields that are not set.
+func (r *Request) fill() {
+	if r.Bytes == 0 {
+		r.Bytes = int64(len(r.Payload))
+	}
+	if rawjson.Valid(r.Payload, rawjson.MaxDepth) != nil || rawjson.ValidUTF8(r.Payload) != nil {
+		return
+	}
+	c := rawjson.NewCursor(r.Payload, rawjson.MaxDepth)
+	if !c.Open('{') {
+		return
+	}
+	f := spans.Frame{}
+	seen := map[string]bool{}
+	length, twice := 2, false // of the payload without blanks; a key is there twice, or blanks between messages
+	rest := []byte{'{'}
+	for c.More('}') {
+		raw := c.RawKey()
+		key := string(raw[1 : len(raw)-1])
+		value := c.Value()
+		twice = twice || seen[key]
+		seen[key] = true
+		f.Keys = append(f.Keys, key)
+		length += len(raw) + 1 + len(value)
+		switch key {
+		case "messages", "input", "contents":
+			if f.Messages == "" && value[0] == '[' {
+				f.Messages = key
+				twice = !r.messages(value) || twice
+				continue
+			}
+		case "system", "system_prompt", "instructions", "systemInstruction":
+			if f.System == "" {
+				f.System, r.System = key, value
+				continue
+			}
+		case "tools":
+			f.Tools, r.Tools = key, value
+			continue
+		case "model", "model_id":
+			r.Model = textOf(value, r.Model)
+		case "temperature":
+			if t, err := strconv.ParseFloat(string(value), 64); err == nil && r.Temperature == nil {
+				r.Temperature = &t
+			}
+		case "max_tokens", "max_completion_tokens", "max_output_tokens":
+			if n, err := strconv.ParseInt(string(value), 10, 64); err == nil && r.MaxTokens == nil {
+				r.MaxTokens = &n
+			}
+		case "reasoning_effort", "thinking_level":
+			r.Level = textOf(value, r.Level)
+		}
+		if len(rest) > 1 {
+			rest = append(rest, ',')
+		}
+		rest = append(append(append(rest, raw...), ':'), value...)
+	}
+	r.Rest = append(rest, '}')
+	if length += max(0, len(f.Keys)-1); !twice && length == len(r.Payload) {
+		r.Frame = &f
+	}
+}
+
+// messages takes the elements of an array, and reports whether there are no blanks between them.
+func (r *Request) messages(array []byte) (compact bool) {
+	length := 2
+	c := rawjson.NewCursor(array, rawjson.MaxDepth)
+	r.Messages = []Message{}
+	for c.Open('['); c.More(']'); {
+		raw := c.Value()
+		if length += len(raw); len(r.Messages) > 0 {
+			length++
+		}
+		msg := Message{Raw: raw}
+		if raw[0] == '{' {
+			m := rawjson.NewCursor(raw, rawjson.MaxDepth)
+			for m.Open('{'); m.More('}'); {
+				switch key, value := m.RawKey(), m.Value(); string(key) {
+				case `"role"`:
+					msg.Role = textOf(value, "")
+				case `"tool_call_id"`:
+					msg.ToolCallID = textOf(value, "")
+				}
+			}
+		}
+		r.Messages = append(r.Messages, msg)
+	}
+	return length == len(array)
+}
+
+// textOf returns what a JSON string says, or otherwise.
+func textOf(value []byte, otherwise string) string {
+	if s, ok := rawjson.String(value); ok {
+		return s
+	}
+	return otherwise
+}
+
+// scratch is memory for the items of a request.
+type scratch struct {
+	items []listItem
+	keys  []memoKey
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+func (s *scratch) free() {
+	clear(s.items)
+	s.items, s.keys = s.items[:0], s.keys[:0]
+	scratches.Put(s)
+}
+
+// ask takes the content of the request of attempt n. The caller holds the lock.
+func (t *Turn) ask(n int, req *Request, a *attrs) {
+	c, o := &t.content, t.origin
+	for _, name := range []string{spans.ListRequest, spans.ListParams, spans.ListSections} {
+		c.drop(name, n)
+	}
+	if o.tracer.config.encoding == EncodingFull && o.capture == CaptureContent {
+		t.askFull(req)
+		return
+	}
+	s := scratches.Get().(*scratch)
+	defer s.free()
+	m := o.tracer.memories.open(o)
+	defer m.close()
+
+	t.items(m, s, req)
+	exact := req.Frame != nil && o.capture == CaptureContent && t.spelled(m, s, req)
+	list, history, same := m.requestList(s.items)
+	list.name, list.attempt = spans.ListRequest, n
+	t.run.history.Store(history)
+	c.lists = append(c.lists, list)
+
+	params := contentList{name: spans.ListParams, attempt: n}
+	add := func(kind spans.ProvenanceKind, place string, body []byte, parts ...part) {
+		if body == nil {
+			return
+		}
+		id := c.block(m, o, Piece{Body: body, JSON: true, Place: place}, parts...)
+		params.add(id, spans.Item{Block: id.Short(), Provenance: spans.Provenance{Kind: kind}.Encode()})
+		switch kind {
+		case spans.ProvenanceSystem:
+			a.digest(spans.PromptDigestKey, id.String())
+		case spans.ProvenanceTools:
+			a.digest(spans.ToolsDigestKey, id.String())
+		}
+	}
+	add(spans.ProvenanceSystem, placeSystem, req.System, t.sections(m, n, req)...)
+	add(spans.ProvenanceTools, placeTools, req.Tools)
+	add(spans.ProvenanceRest, placeRest, req.Rest)
+	switch {
+	case exact:
+		f := *req.Frame
+		f.Shapes = m.request.shapes
+		body := f.Encode()
+		id := c.claim(m, o, body, false)
+		params.add(id, spans.Item{Block: id.Short(), Provenance: string(spans.ProvenanceFrame)})
+	case req.Payload != nil && o.capture == CaptureContent && o.tracer.config.redactor == nil:
+		id := t.payloadBlock(m, req)
+		params.add(id, spans.Item{Block: id.Short(), Provenance: string(spans.ProvenancePayload)})
+	}
+	c.lists = append(c.lists, params)
+
+	both := append(append(make([]byte, 0, 64), params.digest[:]...), list.digest[:]...)
+	a.digest(spans.RequestDigestKey, spans.BlockOf(both).String())
+	t.inputViews(req, same, a)
+}
+
+// items fills s with the items of the request's list.
+func (t *Turn) items(m *memory, s *scratch, req *Request) {
+	c, o := &t.content, t.origin
+	window := o.tracer.config.window
+	for i := range req.Messages {
+		msg := &req.Messages[i]
+		known, key := c.message(m, o, msg, window > 0 && i < len(req.Messages)-window)
+		it := listItem{id: known.id, from: &msg.Provenance, item: spans.Item{Block: known.id.Short(), Envelope: known.envelope}}
+		if o.capture == CaptureDigests && it.from.Raw != "" {
+			it.from = new(spans.Provenance) // a producer wrote it
+		}
+		it.hash = m.of.itemHash(key, &it)
+		s.items, s.keys = append(s.items, it), append(s.keys, key)
+	}
+}
+
+// spelled makes sure that each message can be given back as the loop spelled it: from its canonical form and the shapes, else as it
+// came. It reports whether all can. With a redactor what counts is what it left.
+func (t *Turn) spelled(m *memory, s *scratch, req *Request) bool {
+	shapes := &m.request.shapes
+	for {
+		before, ok := len(*shapes), true
+		for i := range req.Messages {
+			if known, remembered := m.memos[s.keys[i]]; remembered && known.spelled == before+1 {
+				continue
+			}
+			ok = t.spell(m, s, req, i) && ok
+		}
+		if !ok || len(*shapes) == before {
+			return ok
+		}
+		// The shapes grew: what fitted before is looked at again.
+	}
+}
+
+// spell is spelled for one message.
+func (t *Turn) spell(m *memory, s *scratch, req *Request, i int) bool {
+	c, o := &t.content, t.origin
+	msg, it := &req.Messages[i], &s.items[i]
+	raw, _ := o.tracer.config.redact(msg.piece())
+	raw = validBytes(raw)
+	shapes := &m.request.shapes
+	shapes.Learn(raw)
+	body, envelope, err := rawjson.AppendCanonical(m.text[:0], raw, msg.Envelope)
+	if err != nil {
+		return false
+	}
+	n := len(body)
+	m.text = shapes.AppendSpelled(body, body, envelope)
+	switch {
+	case string(m.text[n:]) == string(raw) && it.id == spans.BlockOf(body):
+	case string(shapes.AppendSpelled(nil, raw, nil)) == string(raw): // kept as it came as well
+		it.id = c.claim(m, o, raw, false)
+		it.item.Block, it.item.Envelope = it.id.Short(), ""
+		it.hash = m.of.itemHash(s.keys[i], it)
+		known := memo{id: it.id, spelled: len(*shapes) + 1}
+		m.remember(s.keys[i], known)
+		return true
+	default:
+		return false
+	}
+	known, remembered := m.memos[s.keys[i]]
+	if remembered {
+		known.spelled = len(*shapes) + 1
+		m.remember(s.keys[i], known)
+	}
+	return true
+}
+
+// payloadBlock keeps the payload as it came, made of its messages as they stand in it.
+func (t *Turn) payloadBlock(m *memory, req *Request) spans.BlockID {
+	parts := make([]part, len(req.Messages))
+	for i := range req.Messages {
+		parts[i] = part{req.Messages[i].Raw, t.content.claim(m, t.origin, req.Messages[i].Raw, false)}
+	}
+	return t.content.madeOf(m, t.origin, req.Payload, parts)
+}
+
+// sections keeps the sections of the system prompt, each as its text stands inside the JSON string, so that the prompt can be made
+// of them.
+func (t *Turn) sections(m *memory, n int, req *Request) []part {
+	if len(req.Sections) == 0 {
+		return nil
+	}
+	parts := make([]part, 0, len(req.Sections))
+	c, o := &t.content, t.origin
+	l := contentList{name: spans.ListSections, attempt: n}
+	for _, s := range req.Sections {
+		text := rawjson.Quote(nil, s.Text)
+		p := Piece{Body: text[1 : len(text)-1], Place: placeSection}
+		id := c.block(m, o, p)
+		if o.tracer.config.redactor == nil {
+			parts = append(parts, part{p.Body, id})
+		}
+		l.add(id, spans.Item{Block: id.Short(), Provenance: cleanText(spans.Provenance{Kind: spans.ProvenanceSection, Name: s.Name}.Encode())})
+	}
+	c.lists = append(c.lists, l)
+	return parts
+}
