@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/google/go-cmp v0.7.0
+	github.com/klauspost/compress v1.20.3
 	github.com/mattn/go-runewidth v0.0.31
 	go.opentelemetry.io/collector/pdata v1.67.0
 	go.opentelemetry.io/otel v1.47.0

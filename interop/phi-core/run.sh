@@ -35,4 +35,19 @@ for package in v0_10_0 newest; do
         status=1
     fi
 done
+if [ "$mode" != accept ]; then
+    # The long sessions quote the sources of crates; cargo knows where they are.
+    metadata=$CARGO_TARGET_DIR/phi-interop-metadata.json
+    cargo metadata --quiet --locked --format-version 1 --manifest-path "$here/Cargo.toml" \
+        --filter-platform "$(rustc -vV | sed -n 's/^host: //p')" >"$metadata"
+    long=$here/../../otelagent/phi/testdata/long
+    [ "$mode" != generate ] || rm -f "$long"/*.zst
+    # Left: $program and $version of the newest release.
+    if "$program" "$mode-long" "$metadata" "$long"; then
+        echo "phi-core $version: $mode of long sessions ok"
+    else
+        echo "phi-core $version: $mode of long sessions failed"
+        status=1
+    fi
+fi
 exit $status

@@ -48,7 +48,7 @@ fn file_names(folder: &Path) -> io::Result<BTreeSet<String>> {
 }
 
 /// Takes out what differs between two runs of the same code.
-struct Normaliser {
+pub struct Normaliser {
     uuid: Regex,
     time: Regex,
     milliseconds: Regex,
@@ -56,7 +56,7 @@ struct Normaliser {
 }
 
 impl Normaliser {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let regex = |pattern| Regex::new(pattern).expect("constant pattern");
         Self {
             uuid: regex(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"),
@@ -67,7 +67,7 @@ impl Normaliser {
     }
 
     /// Random ids become numbers in order of appearance; times are only known to be there.
-    fn normalise(&mut self, content: &str) -> String {
+    pub fn normalise(&mut self, content: &str) -> String {
         let names = &mut self.names;
         let content = self.uuid.replace_all(content, |found: &regex::Captures| {
             let next = format!("<id {}>", names.len() + 1);

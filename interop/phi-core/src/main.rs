@@ -2,6 +2,8 @@
 
 mod accept;
 mod check;
+#[cfg(feature = "long")]
+mod long;
 mod record;
 mod release;
 mod scenarios;
@@ -10,7 +12,8 @@ mod scripted;
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: phi-interop generate DIR | check DIR | accept FILE...";
+const USAGE: &str = "usage: phi-interop generate DIR | check DIR | accept FILE...
+       phi-interop generate-long METADATA DIR | check-long METADATA DIR";
 
 /// One thread: concurrent loops then take turns in a fixed order.
 #[tokio::main(flavor = "current_thread")]
@@ -20,6 +23,15 @@ async fn main() -> ExitCode {
     let outcome = match arguments.as_slice() {
         ["generate", folder] => record::generate(Path::new(folder)).await.map(|()| true),
         ["check", folder] => check::check(Path::new(folder)).await,
+        #[cfg(feature = "long")]
+        ["generate-long", metadata, folder] => {
+            let (metadata, folder) = (Path::new(metadata), Path::new(folder));
+            long::generate(metadata, folder).await.map(|()| true)
+        }
+        #[cfg(feature = "long")]
+        ["check-long", metadata, folder] => {
+            long::check(Path::new(metadata), Path::new(folder)).await
+        }
         ["accept", files @ ..] if !files.is_empty() => Ok(accept_all(files)),
         _ => {
             eprintln!("{USAGE}");

@@ -133,7 +133,7 @@ impl StreamProvider for ScriptedProvider {
     }
 }
 
-fn answer(config: &StreamConfig, content: Vec<Content>) -> Message {
+pub fn answer(config: &StreamConfig, content: Vec<Content>) -> Message {
     let calls_tool = content
         .iter()
         .any(|block| matches!(block, Content::ToolCall { .. }));
@@ -200,7 +200,7 @@ fn size(block: &Content) -> u64 {
     }
 }
 
-fn stream_message(message: &Message, send: impl Fn(StreamEvent)) {
+pub fn stream_message(message: &Message, send: impl Fn(StreamEvent)) {
     let Message::Assistant { content, .. } = message else {
         unreachable!("a provider answers with an assistant message")
     };

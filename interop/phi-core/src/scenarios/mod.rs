@@ -108,7 +108,7 @@ pub fn all() -> Vec<Scenario> {
 
 const SYSTEM_PROMPT: &str = "You keep the cargo ledger of the Brackwater harbour office.";
 
-fn claude() -> ModelConfig {
+pub fn claude() -> ModelConfig {
     ModelConfig::anthropic("claude-sonnet-4-5", "Claude Sonnet 4.5", "unused-key")
 }
 
