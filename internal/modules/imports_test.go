@@ -30,7 +30,7 @@ var sdk = []string{
 }
 
 // leaves know nothing of this project and need the standard library only; every package may use them.
-var leaves = []string{"internal/rawjson"}
+var leaves = []string{"internal/rawjson", "internal/genaijson"}
 
 // exportsize is what the adapter and its set-up tell each other, and nobody else.
 const exportsize = "internal/exportsize"
@@ -53,6 +53,8 @@ var rooms = []room{
 	{packages: []string{"otelagent/otelsetup/..."}, own: []string{"spans", "otelagent", exportsize}, other: sdk},
 	{packages: []string{"otelagent/phi/...", "otelagent/clark/...", "otelagent/acp/...", "otelagent/guide/..."},
 		own: []string{"spans", "otelagent", "otelagent/internal/..."}},
+	{packages: []string{"otelagent/redact"}, own: []string{"spans"},
+		other: []string{"go.yaml.in/yaml/v3", "gopkg.in/yaml.v3", "github.com/speakeasy-api/jsonpath/pkg/jsonpath"}},
 	{packages: []string{"otelagent/..."}, own: []string{"spans", "otelagent/internal/...", exportsize}, other: api},
 
 	{packages: []string{"session/otlprow/..."}, own: []string{"spans", "session"}, other: []string{pdata, otel + "/attribute"}},

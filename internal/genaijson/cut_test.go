@@ -1,0 +1,388 @@
+package genaijson
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/internal/rawjson"
+)
+
+// quoted returns text as JSON.
+func quoted(text string) string { return string(rawjson.Quote(nil, text)) }
+
+func user(text string) []byte { return []byte(`{"role":"user","content":` + quoted(text) + `}`) }
+
+var update = flag.Bool("update", false, "write testdata/cut.golden")
+
+// TestCut compares what is left of things that are too large with testdata/cut.golden.
+func TestCut(t *testing.T) {
+	long := strings.Repeat("word ", 1000)
+	numbers := "[" + strings.Repeat("1234567,", 999) + "1]"
+	image := `{"role":"user","content":[{"type":"text","text":"look"},{"type":"image","mimeType":"image/png","data":"` + strings.Repeat("aB3/", 4000) + `aA=="}]}`
+	var few [][]byte
+	for i := range 9 {
+		few = append(few, user(strconv.Itoa(i)))
+	}
+	messages := func(messages ...[]byte) func(max int) []byte {
+		return func(max int) []byte { return AppendMessages(nil, messages, max) }
+	}
+	raws := func(raws ...string) func(max int) []byte {
+		var all [][]byte
+		for _, raw := range raws {
+			all = append(all, []byte(raw))
+		}
+		return messages(all...)
+	}
+	value := func(raw string) func(max int) []byte {
+		return func(max int) []byte { return AppendValue(nil, []byte(raw), max) }
+	}
+	tools := func(n int) func(max int) []byte {
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf(`{"name":"tool%d","description":%s,"parameters":{"type":"object"}}`, i, quoted(long[:500])))
+		}
+		return func(max int) []byte { return AppendTools(nil, []byte("["+strings.Join(all, ",")+"]"), max) }
+	}
+	var got []byte
+	for _, tt := range []struct {
+		name string
+		max  int
+		f    func(max int) []byte
+	}{
+		{"messages: one long text", 400, messages(user("hi"), user(long), user("bye"))},
+		{"messages: an image", 400, raws(image)},
+		{"messages: more than fit", 400, messages(few...)},
+		{"messages: more parts than fit", 320, raws(`"0"`, `["`+strings.Repeat(`x","`, 20)+`y"]`)},
+		{"messages: not one fits", 320, raws(`"0"`, `{"role":"tool","tool_call_id":`+quoted(long)+`,"tool_name":`+quoted(long)+`,"content":`+quoted(long)+`}`)},
+		{"messages: arguments", 320, raws(`{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"write","input":{"path":"/a/b","text":` + quoted(long) + `,"mode":644}}]}`)},
+		{"messages: a block of unknown type", 320, raws(`[{"x":` + quoted(long) + `,"type":"new"}]`)},
+		{"messages: no JSON", 320, raws(`{"` + long)},
+		{"messages: a long role and id", 400, raws(`{"role":` + quoted(long) + `,"content":[{"type":"tool_use","name":"f","id":` + quoted(long) + `,"input":{}}]}`)},
+		{"output", 320, func(max int) []byte { return AppendOutput(nil, user(long), "stop", max) }},
+		{"system", 320, func(max int) []byte { return AppendSystem(nil, []byte(quoted(long)), max) }},
+		{"value: string", 320, value(quoted(long))},
+		{"value: escapes", 320, value(`"` + strings.Repeat(`\n`, 1000) + `"`)},
+		{"value: pairs of escapes", 320, value(`"` + strings.Repeat(`\ud83d\ude00`, 100) + `"`)},
+		{"value: characters", 320, value(`"` + strings.Repeat("é", 500) + `"`)},
+		{"value: fair", 320, value(`{"a":"short","b":` + quoted(long) + `,"c":[` + quoted(long) + `]}`)},
+		{"value: base64", 320, value(`{"data":"` + strings.Repeat("aB3/", 1000) + `","text":` + quoted(long[:230]) + `}`)},
+		{"value: many numbers", 320, value(numbers)},
+		{"value: lists before words", 500, value(`{"rows":` + numbers + `,"more":` + numbers + `,"ok":true}`)},
+		{"value: many members", 320, value(`{` + strings.Repeat(`"key":"some text",`, 50) + `"ok":true}`)},
+		{"value: deep", 1000, value(strings.Repeat(`{"k":`, 199) + quoted(long) + strings.Repeat(`}`, 199))},
+		{"value: a very long number", 320, value(strings.Repeat("7", 1000))},
+		{"value: no JSON", 320, value(`{` + long)},
+		{"tools: one", 320, tools(1)},
+		{"tools: two", 700, tools(2)},
+		{"tools: names only", 700, tools(8)},
+		{"tools: more than fit", 400, tools(20)},
+	} {
+		out := tt.f(tt.max)
+		if !json.Valid(out) || len(out) > tt.max {
+			t.Errorf("%s: %d bytes, max %d: %s", tt.name, len(out), tt.max, out)
+		}
+		got = fmt.Appendf(got, "%s (%d of %d)\n%s\n\n", tt.name, len(out), tt.max, out)
+		// A max that is just enough cuts nothing, and one byte less does.
+		whole := tt.f(0)
+		if exact := tt.f(len(whole)); !bytes.Equal(exact, whole) && !strings.Contains(tt.name, "long role") && !strings.Contains(tt.name, "not one") {
+			t.Errorf("%s: %d bytes fit, but were cut: %s", tt.name, len(whole), exact)
+		}
+		if less := tt.f(len(whole) - 1); len(less) >= len(whole) {
+			t.Errorf("%s: %d bytes, max %d", tt.name, len(less), len(whole)-1)
+		}
+	}
+	const golden = "testdata/cut.golden"
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(golden, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), string(got)); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+// check fails t unless all functions keep their promises for raw, which is anything.
+func check(t *testing.T, raw []byte, max int) {
+	t.Helper()
+	messages := [][]byte{raw, raw[:len(raw)/2], raw, raw}
+	for name, f := range map[string]func(dst []byte, max int) []byte{
+		"AppendMessages": func(dst []byte, max int) []byte { return AppendMessages(dst, messages, max) },
+		"AppendOutput":   func(dst []byte, max int) []byte { return AppendOutput(dst, raw, string(raw), max) },
+		"AppendSystem":   func(dst []byte, max int) []byte { return AppendSystem(dst, raw, max) },
+		"AppendTools":    func(dst []byte, max int) []byte { return AppendTools(dst, raw, max) },
+		"AppendValue":    func(dst []byte, max int) []byte { return AppendValue(dst, raw, max) },
+	} {
+		whole := f([]byte("x"), 0)
+		got := f([]byte("x"), max)
+		for _, b := range [][]byte{whole, got} {
+			if b[0] != 'x' || !json.Valid(b[1:]) || !utf8.Valid(b) {
+				t.Fatalf("%s of %q, max %d: not JSON: %s", name, raw, max, b)
+			}
+		}
+		if most := limit(max); max > 0 && len(got)-1 > most {
+			t.Fatalf("%s of %q: %d bytes, max %d: %s", name, raw, len(got)-1, most, got)
+		}
+		// No role, reason or id can be too long in so little.
+		if len(whole)-1 <= max && !bytes.Equal(got, whole) && len(quoted(string(raw))) <= maxWord {
+			t.Fatalf("%s of %q, max %d: %s would fit, got %s", name, raw, max, whole, got)
+		}
+		if name == "AppendMessages" || name == "AppendOutput" {
+			checkMessages(t, got[1:])
+		}
+	}
+}
+
+// checkMessages fails t unless raw is what the schemas of the standard ask for.
+func checkMessages(t *testing.T, raw []byte) {
+	t.Helper()
+	var messages []struct {
+		Role  *string            `json:"role"`
+		Parts *[]json.RawMessage `json:"parts"`
+	}
+	if err := json.Unmarshal(raw, &messages); err != nil {
+		t.Fatalf("%v: %s", err, raw)
+	}
+	required := map[string][]string{
+		"text": {"content"}, "reasoning": {"content"}, "tool_call": {"name"}, "tool_call_response": {"response"},
+		"blob": {"modality", "content"}, "uri": {"modality", "uri"}, "file": {"modality", "file_id"},
+	}
+	for _, m := range messages {
+		if m.Role == nil || m.Parts == nil {
+			t.Fatalf("a message without role or parts: %s", raw)
+		}
+		for _, raw := range *m.Parts {
+			var part map[string]json.RawMessage
+			if err := json.Unmarshal(raw, &part); err != nil {
+				t.Fatalf("%v: %s", err, raw)
+			}
+			if typ := part["type"]; len(typ) == 0 || typ[0] != '"' {
+				t.Fatalf("a part without type: %s", raw)
+			}
+			for _, key := range required[strings.Trim(string(part["type"]), `"`)] {
+				if part[key] == nil {
+					t.Fatalf("a part without %s: %s", key, raw)
+				}
+			}
+		}
+	}
+}
+
+var seeds = []string{
+	`{"role":"user","content":[{"type":"image","data":"aGk=","mimeType":"image/png"},{"type":"tool_result","tool_use_id":"1","content":[{"type":"text","text":"x"}]}]}`,
+	`{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"f","arguments":"{\"a\":1}"}}],"refusal":"no","audio":{}}`,
+	`{"role":"user","kind":"k","data":[1,2,{"a":"\ud83d\ude00\n"}]}`,
+	`{"type":"function_call","call_id":"1","name":"f","arguments":"[1]"}`,
+	`[{"name":"f","description":"d","input_schema":{}},{"type":"x","name":"y"},{"function":{"name":"f"}}]`,
+	`{"content":[{"type":"file","file":{"file_data":"data:a;base64,aa"}},{"type":"image","source":{"source":{}}}],"role":"a"}`,
+	`"text"`, `[`, ``, `null`, "\xff", `{"role":"user","content":"\ud800"}`, `{"type":"x"}`, `[[[[["a"]]]]]`,
+}
+
+func FuzzAll(f *testing.F) {
+	for i, s := range seeds {
+		f.Add([]byte(s), i*100, uint8(i), "x")
+	}
+	f.Fuzz(func(t *testing.T, raw []byte, max int, times uint8, text string) {
+		check(t, raw, max)
+		// The same with long strings and lists.
+		if text != "" && len(raw)*int(times) < 1<<16 {
+			check(t, bytes.ReplaceAll(raw, []byte(text), bytes.Repeat([]byte(text), int(times))), max)
+		}
+		check(t, []byte("["+strings.Repeat(string(raw)+",", int(times)%32)+string(raw)+"]"), max)
+	})
+}
+
+func TestSizes(t *testing.T) {
+	longs := []string{
+		"longword", strings.Repeat("longword ", 100), strings.Repeat("é\n\\\"\x01", 200), strings.Repeat("aB3/", 400),
+	}
+	for _, seed := range seeds {
+		for _, long := range longs {
+			inner := strings.Trim(quoted(long), `"`)
+			for _, old := range []string{"user", "text", "x", "1", "f", "k", "a", "aGk=", "image/png", "d"} {
+				raw := []byte(strings.ReplaceAll(seed, old, inner))
+				for max := 1; max < 4000; max = max*5/4 + 7 {
+					check(t, raw, max)
+				}
+			}
+		}
+	}
+}
+
+// TestRecordings converts what phi-core sent to models: every text must be found in the source, whole.
+func TestRecordings(t *testing.T) {
+	files, err := filepath.Glob("../../otelagent/phi/testdata/*/*.ndjson")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	count := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range bytes.Lines(text) {
+			var event struct {
+				Type    string
+				Payload struct {
+					SystemPrompt json.RawMessage `json:"system_prompt"`
+					Messages     []json.RawMessage
+					Tools        json.RawMessage
+				}
+			}
+			if json.Unmarshal(line, &event) != nil || event.Type != "TurnRequest" {
+				continue
+			}
+			messages := make([][]byte, 0, len(event.Payload.Messages))
+			for _, m := range event.Payload.Messages {
+				messages = append(messages, m)
+			}
+			count += len(messages)
+			for _, max := range []int{0, 1 << 20, 2000, 500} {
+				got := AppendMessages(nil, messages, max)
+				checkMessages(t, got)
+				if max > 0 && len(got) > max {
+					t.Fatalf("%s: %d bytes, max %d", file, len(got), max)
+				}
+				if max == 0 {
+					checkSource(t, got, messages)
+				}
+				for _, raw := range [][]byte{AppendSystem(nil, event.Payload.SystemPrompt, max), AppendTools(nil, event.Payload.Tools, max)} {
+					if !json.Valid(raw) || max > 0 && len(raw) > max {
+						t.Fatalf("%s: max %d: %s", file, max, raw)
+					}
+				}
+			}
+		}
+	}
+	if count < 100 {
+		t.Errorf("only %d messages in %d files", count, len(files))
+	}
+}
+
+// checkSource fails t unless got has a message for each of messages, and all their text and nothing else.
+func checkSource(t *testing.T, got []byte, messages [][]byte) {
+	t.Helper()
+	var converted []struct {
+		Role  string
+		Parts []struct {
+			Type, ID, Name               string
+			Content, Arguments, Response json.RawMessage
+		}
+	}
+	if err := json.Unmarshal(got, &converted); err != nil || len(converted) != len(messages) {
+		t.Fatalf("%d messages became %d (%v)", len(messages), len(converted), err)
+	}
+	roles := map[string]string{"user": "user", "assistant": "assistant", "toolResult": "tool"}
+	for i, m := range converted {
+		var source struct {
+			Role    string
+			Content []struct{ Type string }
+		}
+		if err := json.Unmarshal(messages[i], &source); err != nil {
+			t.Fatal(err)
+		}
+		if roles[source.Role] != m.Role || m.Role != "tool" && len(source.Content) > len(m.Parts) {
+			t.Errorf("%s became %+v", messages[i], m)
+		}
+		for _, p := range m.Parts {
+			switch p.Type {
+			case "text", "reasoning", "error", "tool_call", "tool_call_response", "blob":
+			default:
+				t.Errorf("part of type %s from %s", p.Type, messages[i])
+			}
+			for _, value := range []json.RawMessage{p.Content, p.Arguments, p.Response, json.RawMessage(quoted(p.ID)), json.RawMessage(quoted(p.Name))} {
+				if string(value) != `""` && !bytes.Contains(messages[i], value) {
+					t.Errorf("%s is not in %s", value, messages[i])
+				}
+			}
+		}
+	}
+}
+
+// TestHostile feeds inputs that are dear to code whose cost is not linear: twice as much must not take much more than twice as long.
+func TestHostile(t *testing.T) {
+	const n = 1 << 19
+	nested := strings.Repeat(`{"content":[`, 90) + "%s" + strings.Repeat(`]}`, 90)
+	for name, raw := range map[string]string{
+		"blocks":    `{"role":"user","content":[` + strings.Repeat(`{},`, n) + `1]}`,
+		"escapes":   `{"role":"user","content":"` + strings.Repeat(`\u00e9`, n) + `"}`,
+		"nesting":   fmt.Sprintf(nested, strings.Repeat(`{},`, n)+`1`),
+		"brackets":  strings.Repeat(`[`, n),
+		"numbers":   `[{"role":"tool","content":[` + strings.Repeat(`1,`, n) + `1]}]`,
+		"calls":     `{"role":"assistant","tool_calls":[` + strings.Repeat(`{"function":{"name":"f","arguments":"{}"}},`, n/8) + `1]}`,
+		"arguments": `{"role":"assistant","function_call":{"name":"f","arguments":"` + strings.Repeat(`[`, n) + `"}}`,
+	} {
+		for _, max := range []int{0, 2000, 1 << 19} {
+			start := time.Now()
+			AppendMessages(nil, [][]byte{[]byte(raw), []byte(raw)}, max)
+			AppendValue(nil, []byte(raw), max)
+			AppendTools(nil, []byte(raw), max)
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("%s, max %d: %v for %d bytes", name, max, took, len(raw))
+			} else {
+				t.Logf("%s, max %d: %v for %d bytes", name, max, took, len(raw))
+			}
+		}
+	}
+}
+
+func benchmarkMessages() [][]byte {
+	result := strings.Repeat("func main() {\n\tfmt.Println(\"hi\")\n}\n", 120)[:4000]
+	reply := strings.Repeat("A sentence of the reply. ", 41)
+	return [][]byte{
+		[]byte(`{"role":"toolResult","toolCallId":"toolu_01","toolName":"read_file","content":[{"type":"text","text":` + quoted(result) + `}],"isError":false,"timestamp":1}`),
+		[]byte(`{"role":"assistant","content":[{"type":"text","text":` + quoted(reply) + `}],"stopReason":"stop","model":"m","provider":"p","usage":{"input":1,"output":2},"timestamp":2}`),
+	}
+}
+
+func BenchmarkAppendMessages(b *testing.B) {
+	messages := benchmarkMessages()
+	for _, max := range []int{0, 2000, 100_000} {
+		b.Run(fmt.Sprintf("max=%d", max), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(len(messages[0]) + len(messages[1])))
+			var dst []byte
+			for b.Loop() {
+				dst = AppendMessages(dst[:0], messages, max)
+			}
+		})
+	}
+}
+
+func BenchmarkAppendOutput(b *testing.B) {
+	message := benchmarkMessages()[1]
+	b.ReportAllocs()
+	var dst []byte
+	for b.Loop() {
+		dst = AppendOutput(dst[:0], message, "stop", 2000)
+	}
+}
+
+func BenchmarkAppendValue(b *testing.B) {
+	value := []byte(`{"path":"/a/b/c.go","content":` + quoted(strings.Repeat("func main() {\n\tfmt.Println(\"hi\")\n}\n", 120)) + `,"rows":[1,2,3]}`)
+	b.ReportAllocs()
+	b.SetBytes(int64(len(value)))
+	var dst []byte
+	for b.Loop() {
+		dst = AppendValue(dst[:0], value, 2000)
+	}
+}
