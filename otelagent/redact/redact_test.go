@@ -1,0 +1,224 @@
+package redact
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+func mustNew(t testing.TB, rules ...Rule) *Rules {
+	t.Helper()
+	r, err := New(WithRules(rules...), WithoutDefaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestApplyJSON(t *testing.T) {
+	customers := Rule{Name: "customers", Regexp: `CUST-\d{6}`}
+	for _, tt := range []struct {
+		name     string
+		rules    []Rule
+		in, want string
+		n        int
+	}{
+		{"spelling of the rest stays", []Rule{customers},
+			" {\"b\" : 1.50e+1,\t\"a\":\"\\u00e9 \\/ CUST-123456 \\ud83d\\ude00 é\\n\", \"a\":[ ] }\n",
+			" {\"b\" : 1.50e+1,\t\"a\":\"\\u00e9 \\/ [redacted:customers] \\ud83d\\ude00 é\\n\", \"a\":[ ] }\n", 1},
+		{"escapes are seen through", []Rule{customers},
+			`["\u0043UST-12345\u0036x","\ud83d\ude00\ud83dCUST-123456\t"]`,
+			`["[redacted:customers]x","\ud83d\ude00\ud83d[redacted:customers]\t"]`, 2},
+		{"keys", []Rule{customers}, `{"CUST-123456":{"CUST-12345\u0036":1}}`, `{"[redacted:customers]":{"[redacted:customers]":1}}`, 2},
+		{"numbers and structure are no text", []Rule{{Name: "x", Regexp: `\d+|[{,:]`}}, `{"a":12,"b":true}`, `{"a":12,"b":true}`, 0},
+		{"a group named secret", []Rule{{Name: "x", Regexp: `pin (?P<secret>\d+)|code \d+`}}, `"pin 1234, code 12"`, `"pin [redacted:x], [redacted:x]"`, 2},
+		{"the mark is escaped", []Rule{{Name: `a"\b`, Regexp: `x`}}, `"axb"`, `"a[redacted:a\"\\b]b"`, 1},
+		{"overlap is one place, of the first rule", []Rule{{Name: "one", Regexp: `bcd`}, {Name: "two", Regexp: `abc|de`}},
+			`"xabcdex"`, `"x[redacted:one]x"`, 1},
+		{"JSON in a string is text", []Rule{{Name: "x", Regexp: `"pin":\d+`}}, `{"arguments":"{\"pin\":12}"}`, `{"arguments":"{[redacted:x]}"}`, 1},
+		{"no JSON after all", []Rule{customers, {Name: "p", Path: "$.a"}}, `{"a":"CUST-123456"`, `{"a":"[redacted:customers]"`, 1},
+		{"deep", []Rule{customers}, strings.Repeat("[", 5000) + `"CUST-123456"` + strings.Repeat("]", 5000),
+			strings.Repeat("[", 5000) + `"[redacted:customers]"` + strings.Repeat("]", 5000), 1},
+
+		{"path", []Rule{{Name: "p", Path: "$..password"}},
+			`{"password": {"x":1} ,"a":[{"password":12.0},{"passwords":1}],"p\u0061ssword" : null}`,
+			`{"password": "[redacted:p]" ,"a":[{"password":"[redacted:p]"},{"passwords":1}],"p\u0061ssword" : "[redacted:p]"}`, 3},
+		{"path to nothing", []Rule{{Name: "p", Path: "$.b"}}, `{"a":1}`, `{"a":1}`, 0},
+		{"path to all", []Rule{{Name: "p", Path: "$"}}, ` {"a":1} `, ` "[redacted:p]" `, 1},
+		{"path with a filter", []Rule{{Name: "p", Path: `$.headers[?@.name == 'key' || match(@.name, 'x-.*')].value`}},
+			`{"headers":[{"name":"key","value":1},{"name":"a","value":2},{"name":"x-b","value":3}]}`,
+			`{"headers":[{"name":"key","value":"[redacted:p]"},{"name":"a","value":2},{"name":"x-b","value":"[redacted:p]"}]}`, 2},
+		{"path by number", []Rule{{Name: "p", Path: `$[?@.n > 10 && @.n < 1e3 && @.b == false && @.z == null].v`}},
+			`[{"n":99999999999999999999,"b":false,"z":null,"v":1},{"n":11.5,"b":false,"z":null,"v":1},{"n":9,"b":false,"z":null,"v":1},{"n":12,"b":true,"z":null,"v":1}]`,
+			`[{"n":99999999999999999999,"b":false,"z":null,"v":1},{"n":11.5,"b":false,"z":null,"v":"[redacted:p]"},{"n":9,"b":false,"z":null,"v":1},{"n":12,"b":true,"z":null,"v":1}]`, 1},
+		{"index and slice", []Rule{{Name: "p", Path: `$[-1,0:2]`}}, `[1,2,3,4]`, `["[redacted:p]","[redacted:p]",3,"[redacted:p]"]`, 3},
+		{"a key more than once", []Rule{{Name: "p", Path: "$.a.b"}},
+			`{"a":{"b":1,"b":2,"b":3},"a":{"b":4},"c":{"b":5}}`,
+			`{"a":{"b":"[redacted:p]","b":"[redacted:p]","b":"[redacted:p]"},"a":{"b":"[redacted:p]"},"c":{"b":5}}`, 4},
+		{"the outer value counts", []Rule{{Name: "x", Regexp: "x"}, {Name: "in", Path: "$.a.b"}, {Name: "out", Path: "$.a"}},
+			`{"a":{"b":"x"},"c":"x"}`, `{"a":"[redacted:out]","c":"[redacted:x]"}`, 2},
+		{"once is enough", []Rule{{Name: "p", Path: "$.a"}}, `{"a":"[redacted:p]"}`, `{"a":"[redacted:p]"}`, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := []byte(tt.in)
+			got, n := mustNew(t, tt.rules...).Apply("args", "", "", true, in)
+			if diff := cmp.Diff(tt.want, string(got)); diff != "" || n != tt.n {
+				t.Errorf("%d places, want %d (-want +got):\n%s", n, tt.n, diff)
+			}
+			if string(in) != tt.in {
+				t.Error("the input was changed")
+			}
+			if n == 0 && &got[0] != &in[0] {
+				t.Error("nothing was found, but the body is another one")
+			}
+		})
+	}
+}
+
+func TestApplyMessages(t *testing.T) {
+	memory := Rule{Name: "memory", Provenance: []spans.ProvenanceKind{spans.ProvenanceMemoryTier, spans.ProvenanceIdentityBlock}}
+	for _, tt := range []struct {
+		name           string
+		rule           Rule
+		place, role    string
+		provenance     spans.ProvenanceKind
+		in, want       string
+		isText, stands bool
+	}{
+		{name: "blocks", rule: memory, provenance: spans.ProvenanceMemoryTier,
+			in: `{"role":"user","content": [{"text":"a"},{"text":"b"}] ,"timestamp":1}`, want: `{"role":"user","content": [{"type":"text","text":"[redacted:memory]"}] ,"timestamp":1}`},
+		{name: "text", rule: memory, provenance: spans.ProvenanceIdentityBlock,
+			in: `{"c\u006fntent":"a","id":"b"}`, want: `{"c\u006fntent":"[redacted:memory]","id":"b"}`},
+		{name: "object", rule: memory, provenance: spans.ProvenanceIdentityBlock, in: `{"content":{"a":1}}`, want: `{"content":"[redacted:memory]"}`},
+		{name: "null", rule: memory, provenance: spans.ProvenanceIdentityBlock, in: `{"content":null,"a":1}`, stands: true},
+		{name: "no content", rule: memory, provenance: spans.ProvenanceIdentityBlock, in: `{"data":{"content":1}}`, want: `"[redacted:memory]"`},
+		{name: "an array", rule: memory, provenance: spans.ProvenanceIdentityBlock, in: ` [1] `, want: ` [{"type":"text","text":"[redacted:memory]"}] `},
+		{name: "a string", rule: memory, provenance: spans.ProvenanceIdentityBlock, in: `"a"`, want: `"[redacted:memory]"`},
+		{name: "no JSON", rule: memory, provenance: spans.ProvenanceIdentityBlock, in: `{"content":"a`, want: `"[redacted:memory]"`},
+		{name: "plain text", rule: memory, provenance: spans.ProvenanceIdentityBlock, isText: true, in: `a`, want: `[redacted:memory]`},
+		{name: "other provenance", rule: memory, provenance: spans.ProvenanceSteering, in: `{"content":"a"}`, stands: true},
+		{name: "no provenance", rule: memory, in: `{"content":"a"}`, stands: true},
+		{name: "role", rule: Rule{Name: "r", Role: []string{"toolResult"}}, role: "toolResult", in: `{"content":"a"}`, want: `{"content":"[redacted:r]"}`},
+		{name: "other role", rule: Rule{Name: "r", Role: []string{"toolResult"}}, role: "user", in: `{"content":"a"}`, stands: true},
+		{name: "both", rule: Rule{Name: "r", Role: []string{"user"}, Provenance: memory.Provenance}, role: "user", in: `{"content":"a"}`, stands: true},
+		{name: "expression for a role", rule: Rule{Name: "r", Regexp: "a", Role: []string{"user"}}, role: "user", in: `{"content":"abc"}`, want: `{"content":"[redacted:r]bc"}`},
+		{name: "expression for another role", rule: Rule{Name: "r", Regexp: "a", Role: []string{"user"}}, role: "assistant", in: `{"content":"abc"}`, stands: true},
+		{name: "place", rule: Rule{Name: "r", Regexp: "b", Place: []string{"args", "result"}}, place: "result", in: `{"content":"abc"}`, want: `{"content":"a[redacted:r]c"}`},
+		{name: "other place", rule: Rule{Name: "r", Path: "$", Place: []string{"args", "result"}}, place: "message", in: `{"content":"abc"}`, stands: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			want, places := tt.want, 1
+			if tt.stands {
+				want, places = tt.in, 0
+			}
+			got, n := mustNew(t, tt.rule).Apply(tt.place, tt.role, tt.provenance, !tt.isText, []byte(tt.in))
+			if diff := cmp.Diff(want, string(got)); diff != "" || n != places {
+				t.Errorf("%d places, want %d (-want +got):\n%s", n, places, diff)
+			}
+			again, n := mustNew(t, tt.rule).Apply(tt.place, tt.role, tt.provenance, !tt.isText, got)
+			if n != 0 && tt.rule.Regexp == "" {
+				t.Errorf("once more: %d places, %s", n, again)
+			}
+		})
+	}
+}
+
+func TestApplyNothing(t *testing.T) {
+	var none *Rules
+	for _, r := range []*Rules{none, mustNew(t), Defaults()} {
+		for _, body := range [][]byte{nil, {}, []byte(`"a"`)} {
+			got, n := r.Apply("", "", "", true, body)
+			if n != 0 || string(got) != string(body) || (got == nil) != (body == nil) {
+				t.Errorf("Apply(%q) = %q, %d", body, got, n)
+			}
+		}
+	}
+}
+
+// TestSecretThroughEscapes holds that the default set sees what JSON says, not how it is spelled.
+func TestSecretThroughEscapes(t *testing.T) {
+	in := spell(`{"text":"\u0073k-`, "proj-", alnum, `\nPASS`, `WORD=hunter\u0032\n"}`)
+	got, n := Defaults().Apply("message", "user", "", true, []byte(in))
+	want := `{"text":"[redacted:api-key]\nPASSWORD=[redacted:secret]\n"}`
+	if diff := cmp.Diff(want, string(got)); diff != "" || n != 2 {
+		t.Errorf("%d places (-want +got):\n%s", n, diff)
+	}
+}
+
+func TestRulesComeBeforeDefaults(t *testing.T) {
+	r, err := New(nil, WithRules(Rule{Name: "mine", Regexp: `[a-z]+@corp\.example`}), WithRules(Rule{Name: "path", Path: "$.password"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, n := r.Apply("args", "", "", true, []byte(`{"a":"x@corp.example y@b.example","password":"x"}`))
+	want := `{"a":"[redacted:mine] [redacted:email]","password":"[redacted:path]"}`
+	if diff := cmp.Diff(want, string(got)); diff != "" || n != 3 {
+		t.Errorf("%d places (-want +got):\n%s", n, diff)
+	}
+}
+
+func TestConcurrent(t *testing.T) {
+	r := mustNew(t, Rule{Name: "x", Regexp: "x+"}, Rule{Name: "p", Path: `$..[?search(@.k, 'a+')].v`})
+	r.defaults = true
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			in := fmt.Sprintf(`[{"k":"aa","v":%d},{"k":"b","v":"xx%d a@b.org"}]`, i, i)
+			want := fmt.Sprintf(`[{"k":"aa","v":"[redacted:p]"},{"k":"b","v":"[redacted:x]%d [redacted:email]"}]`, i)
+			for range 100 {
+				if got, n := r.Apply("args", "", "", true, []byte(in)); string(got) != want || n != 3 {
+					t.Errorf("%d places: %s", n, got)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func FuzzApply(f *testing.F) {
+	for _, seed := range []string{
+		`{"content":[{"text":"a@b.example","type":"text"}],"password":"x","password":1}`,
+		`{"a":"\u0073k-0123456789abcdefghijkl\ud83d\ude00\ud83d\n"}`, `"-----BEGIN PRIVATE KEY-----\nMIIEowIBAAKCAQEA7abcd"`,
+		`{"a":"password=\"hunter2\" https://u:p@h/ Bearer 0123456789abcdef0"}`, `[[[`, "\xff\xfe", `{"a":"\ud83dx"}`, `"token=x\\"`,
+		`{"content":null}`, `{"x":{"v":1,"k":[1,2]},"x":{"v":2}}`, `:// @ eyJ basic authorization:`,
+	} {
+		f.Add([]byte(seed), true)
+		f.Add([]byte(seed), false)
+	}
+	r, err := New(WithRules(
+		Rule{Name: "é\"", Regexp: `x(?P<secret>.?)|\PL{3}`},
+		Rule{Name: "p", Path: `$..[?@.v == 1 || length(@.k) > 1].v`},
+		Rule{Name: "q", Path: `$..password`},
+		Rule{Name: "role", Role: []string{"toolResult"}},
+	))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, body []byte, isJSON bool) {
+		before := string(body)
+		for _, role := range []string{"user", "toolResult"} {
+			for _, rules := range []*Rules{r, Defaults()} {
+				got, n := rules.Apply("message", role, "", isJSON, body)
+				if string(body) != before {
+					t.Fatal("the input was changed")
+				}
+				if n == 0 && string(got) != before {
+					t.Fatalf("no places, but %q became %q", body, got)
+				}
+				if n > 0 && string(got) == before {
+					t.Fatalf("%d places, but nothing changed", n)
+				}
+				if isJSON && json.Valid(body) && !json.Valid(got) {
+					t.Fatalf("%q became %q, which is no JSON", body, got)
+				}
+			}
+		}
+	})
+}
