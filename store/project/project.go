@@ -11,7 +11,7 @@ import (
 	"github.com/otelagent/otelagent/store"
 )
 
-// Session projects one session now. It reads the mark first, so that a Put that comes meanwhile leaves the session dirty.
+// Session projects one session now and lets a store.Maintainer tidy it up. It reads the mark first, so that a Put that comes meanwhile leaves the session dirty.
 // A session that is not there, or no more, is no error. It takes memory for the whole session.
 func Session(ctx context.Context, st store.Store, k session.Key) error {
 	err := projectSession(ctx, st, k)
@@ -33,7 +33,13 @@ func projectSession(ctx context.Context, st store.Store, k session.Key) error {
 		}
 		rows = append(rows, r)
 	}
-	return st.Project(ctx, k, store.Projection{Mark: mark, Summary: session.Summarize(session.Assemble(rows))})
+	if err := st.Project(ctx, k, store.Projection{Mark: mark, Summary: session.Summarize(session.Assemble(rows))}); err != nil {
+		return err
+	}
+	if m, ok := st.(store.Maintainer); ok {
+		return m.Maintain(ctx, k)
+	}
+	return nil
 }
 
 // maxErrors bounds how many errors Refresh tells of.

@@ -76,17 +76,25 @@ func (s *Store) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, 
 		SELECT canonical FROM live_rows l WHERE session = ` + whichSession + `
 		AND NOT EXISTS (SELECT 1 FROM rows r WHERE r.session = l.session AND r.span = l.span AND r.trace = l.trace)`
 	var raw sql.RawBytes
+	var buf []byte
 	return each(ctx, s, "read rows", query, []any{k.Tenant, k.ID}, func(rows *sql.Rows) (session.Row, error) {
 		if err := rows.Scan(&raw); err != nil {
 			return session.Row{}, err
 		}
-		return session.ParseRow(raw)
+		canonical, err := unpackRow(buf, raw)
+		if err != nil {
+			return session.Row{}, err
+		}
+		if cap(canonical) > cap(buf) && raw[0] != rowPlain {
+			buf = canonical // ParseRow keeps nothing of it
+		}
+		return session.ParseRow(canonical)
 	})
 }
 
 // Blocks implements store.Store.
 func (s *Store) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) iter.Seq2[session.Block, error] {
-	query, args := `SELECT id, codec, size, body FROM blocks WHERE session = `+whichSession, []any{k.Tenant, k.ID}
+	where, args := `session = `+whichSession, []any{k.Tenant, k.ID}
 	if ids != nil {
 		list, err := json.Marshal(ids)
 		if err != nil {
@@ -94,23 +102,41 @@ func (s *Store) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) 
 				yield(session.Block{}, fmt.Errorf("sqlitestore: read blocks: %w", err))
 			}
 		}
-		query += ` AND id IN (SELECT unhex(value) FROM json_each(?3))`
+		where += ` AND id IN (SELECT unhex(value) FROM json_each(?3))`
 		args = append(args, string(list))
 	}
+	// Pack after pack, of which the first block brings the body: the inner query sorts nothing but places.
+	query := `SELECT b.id, b.recipe, b.size, b.pack, b.start, b.length,
+			CASE WHEN b.first THEN (SELECT raw FROM packs p WHERE p.pack = b.pack) END,
+			CASE WHEN b.first THEN (SELECT body FROM packs p WHERE p.pack = b.pack) END
+		FROM (SELECT *, row_number() OVER (PARTITION BY pack ORDER BY start) = 1 AS first FROM blocks WHERE ` + where + `) b`
 	var id, body sql.RawBytes
+	var at int64 // the pack that raw is of; 0: the empty one
+	var raw []byte
 	return each(ctx, s, "read blocks", query, args, func(rows *sql.Rows) (session.Block, error) {
 		b := session.Block{Session: k}
-		var codec int64
-		if err := rows.Scan(&id, &codec, &b.Size, &body); err != nil {
+		var pack, start, length int64
+		var size sql.Null[int64]
+		if err := rows.Scan(&id, &b.Recipe, &b.Size, &pack, &start, &length, &size, &body); err != nil {
 			return session.Block{}, err
 		}
 		if copy(b.ID[:], id); len(id) != len(b.ID) {
 			return session.Block{}, fmt.Errorf("block id of %d bytes, want %d", len(id), len(b.ID))
 		}
-		if codec != 0 {
-			return session.Block{}, fmt.Errorf("block %s has codec %d, which this program does not know", b.ID, codec)
+		if pack != at {
+			if !size.Valid {
+				return session.Block{}, fmt.Errorf("block %s: %w: pack %d is not there", b.ID, errPack, pack)
+			}
+			out, err := unpack(raw, body, size.V)
+			if err != nil {
+				return session.Block{}, fmt.Errorf("block %s: pack %d: %w", b.ID, pack, err)
+			}
+			at, raw = pack, out
 		}
-		b.Body = string(body)
+		if start < 0 || length < 0 || start > int64(len(raw)) || length > int64(len(raw))-start {
+			return session.Block{}, fmt.Errorf("block %s: %w: pack %d has %d bytes, the body is said to be %d at %d", b.ID, errPack, pack, len(raw), length, start)
+		}
+		b.Body = string(raw[start : start+length])
 		return b, nil
 	})
 }

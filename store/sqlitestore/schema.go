@@ -10,15 +10,32 @@ import (
 // applicationID stands in the header of every database of ours ("otag"), so that no other one is written to by mistake.
 const applicationID = 0x6f746167
 
+// A migration takes a database from one version to the next, in as many transactions as it likes: it is called in one of its
+// own until it says that it is done, which also sets the version. Between two calls the program may die or another process
+// may go on, so that what is left to do must stand in the database.
+type migration func(ctx context.Context, c *sql.Conn) (done bool, err error)
+
 // migrations[i] takes a database from version i to i+1. Never edit one that was released: add another, and a golden
 // database of the version before it to testdata.
-var migrations = []string{schema1}
+var migrations = []migration{statement(schema1), toPacks}
 
 // Version is the schema version that this code writes: PRAGMA user_version of the file.
-const Version = 1
+const Version = 2
 
-//go:embed schema1.sql
-var schema1 string
+var (
+	//go:embed schema1.sql
+	schema1 string
+	//go:embed schema2.sql
+	schema2 string
+)
+
+// statement is a migration by SQL alone, in one transaction.
+func statement(text string) migration {
+	return func(ctx context.Context, c *sql.Conn) (bool, error) {
+		_, err := c.ExecContext(ctx, text)
+		return true, err
+	}
+}
 
 // VersionError says that a database has a schema that this code cannot use.
 type VersionError struct {
@@ -58,13 +75,16 @@ func version(ctx context.Context, q querier, newest int) (int, error) {
 	return user, nil
 }
 
-// migrate takes the database through all steps that it has not had, each in a transaction of its own, beside other processes
-// that may do the same. A step that fails leaves the database as the step before left it.
-func migrate(ctx context.Context, c *sql.Conn, steps []string) error {
+// migrate takes the database through all steps that it has not had, in transactions, beside other processes that may do the
+// same. A transaction that fails leaves the database as the one before left it.
+func migrate(ctx context.Context, c *sql.Conn, steps []migration) error {
 	for {
 		v, err := version(ctx, c, len(steps))
 		if err != nil || v == len(steps) {
 			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		if err := migrateOne(ctx, c, steps); err != nil {
 			return err
@@ -72,7 +92,7 @@ func migrate(ctx context.Context, c *sql.Conn, steps []string) error {
 	}
 }
 
-func migrateOne(ctx context.Context, c *sql.Conn, steps []string) (err error) {
+func migrateOne(ctx context.Context, c *sql.Conn, steps []migration) (err error) {
 	ctx = context.WithoutCancel(ctx) // a cancelled BEGIN may have begun
 	if _, err := c.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
@@ -87,11 +107,14 @@ func migrateOne(ctx context.Context, c *sql.Conn, steps []string) (err error) {
 		return err
 	}
 	if v < len(steps) { // else another process was faster
-		if _, err := c.ExecContext(ctx, steps[v]); err != nil {
+		done, err := steps[v](ctx, c)
+		if err != nil {
 			return fmt.Errorf("migrate from schema version %d: %w", v, err)
 		}
-		if _, err := c.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id=%d; PRAGMA user_version=%d", applicationID, v+1)); err != nil {
-			return err
+		if done {
+			if _, err := c.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id=%d; PRAGMA user_version=%d", applicationID, v+1)); err != nil {
+				return err
+			}
 		}
 	}
 	_, err = c.ExecContext(ctx, "COMMIT")

@@ -21,7 +21,7 @@ const checkEvery = 256
 
 // statements are those of the writing connection, prepared once.
 type statements struct {
-	mark, session, trace, row, live, block *sql.Stmt
+	mark, session, trace, row, live, block, newest, pack *sql.Stmt
 }
 
 // columns of rows and live_rows, in the order in which writer.args gives them.
@@ -33,7 +33,8 @@ var columns = []string{
 // keyColumns is how many of columns are the primary key.
 const keyColumns = 3
 
-// insertRow keeps the row that session.Supersedes prefers: blobs compare as Go compares bytes.
+// insertRow keeps the row that session.Supersedes prefers: blobs compare as Go compares bytes. Canonical bytes are
+// unpacked only where all before them is equal.
 func insertRow(table string) string {
 	var set []string
 	for _, c := range columns[keyColumns:] {
@@ -41,7 +42,9 @@ func insertRow(table string) string {
 	}
 	return "INSERT INTO " + table + " (" + strings.Join(columns, ",") + ") VALUES (?" + strings.Repeat(",?", len(columns)-1) + ")" +
 		" ON CONFLICT DO UPDATE SET " + strings.Join(set, ",") +
-		" WHERE (excluded.known, excluded.end_ns, excluded.canonical) > (" + table + ".known, " + table + ".end_ns, " + table + ".canonical)"
+		" WHERE (excluded.known, excluded.end_ns) > (" + table + ".known, " + table + ".end_ns)" +
+		" OR (excluded.known, excluded.end_ns) = (" + table + ".known, " + table + ".end_ns)" +
+		" AND " + canonicalFunc + "(excluded.canonical) > " + canonicalFunc + "(" + table + ".canonical)"
 }
 
 func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
@@ -57,9 +60,11 @@ func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
 		{&s.trace, `INSERT INTO session_traces (trace, session) VALUES (?, ?) ON CONFLICT DO NOTHING`},
 		{&s.row, insertRow("rows")},
 		{&s.live, insertRow("live_rows")},
-		{&s.block, `INSERT INTO blocks (session, id, codec, size, body) VALUES (?, ?, 0, ?, ?)
-			ON CONFLICT DO UPDATE SET codec = excluded.codec, size = excluded.size, body = excluded.body
+		{&s.block, `INSERT INTO blocks (session, id, recipe, size, pack, start, length) VALUES (?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT DO UPDATE SET recipe = excluded.recipe, size = excluded.size, pack = excluded.pack, start = excluded.start, length = excluded.length
 			WHERE (excluded.size = 0, excluded.size) > (blocks.size = 0, blocks.size)`},
+		{&s.newest, `SELECT ifnull(max(pack), 0) FROM packs`},
+		{&s.pack, `INSERT INTO packs (pack, session, raw, body) VALUES (?, ?, ?, ?)`},
 	} {
 		var err error
 		if *p.stmt, err = c.PrepareContext(ctx, p.text); err != nil {
@@ -70,7 +75,7 @@ func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
 }
 
 func (s *statements) close() {
-	for _, st := range []*sql.Stmt{s.mark, s.session, s.trace, s.row, s.live, s.block} {
+	for _, st := range []*sql.Stmt{s.mark, s.session, s.trace, s.row, s.live, s.block, s.newest, s.pack} {
 		if st != nil {
 			_ = st.Close() // the connection is closed next
 		}
@@ -89,7 +94,8 @@ func (s *Store) Put(ctx context.Context, b session.Batch) error {
 		return nil
 	}
 	return s.write(ctx, "put", func(inner context.Context) error {
-		w := putter{ctx: inner, stmts: &s.stmts, sessions: map[session.Key]int64{}, traces: map[sessionTrace]struct{}{}}
+		w := putter{ctx: inner, stmts: &s.stmts, sessions: map[session.Key]int64{}, traces: map[sessionTrace]struct{}{},
+			packs: packer{ctx: inner, stmts: &s.stmts}}
 		if err := s.stmts.mark.QueryRowContext(inner).Scan(&w.mark); err != nil {
 			return err
 		}
@@ -109,7 +115,7 @@ func (s *Store) Put(ctx context.Context, b session.Batch) error {
 				return fmt.Errorf("block %d: %w", i, err)
 			}
 		}
-		return nil
+		return w.packs.flush()
 	})
 }
 
@@ -126,8 +132,10 @@ type putter struct {
 	traces    map[sessionTrace]struct{}
 	lastTrace sessionTrace
 
-	args  []any
-	bytes []byte
+	packs packer
+
+	args          []any
+	bytes, packed []byte
 }
 
 type sessionTrace struct {
@@ -176,7 +184,8 @@ func (w *putter) row(r *session.Row) error {
 	if len(w.bytes) > store.MaxValue {
 		return fmt.Errorf("%d bytes, at most %d: %w", len(w.bytes), store.MaxValue, store.ErrData)
 	}
-	w.args = appendArgs(w.args[:0], r, id, w.bytes)
+	w.packed = packRow(w.packed[:0], w.bytes)
+	w.args = appendArgs(w.args[:0], r, id, w.packed)
 	st := w.stmts.row
 	if r.Known == spans.KnownLive {
 		st = w.stmts.live
@@ -254,9 +263,7 @@ func (w *putter) block(b *session.Block) error {
 	if err != nil {
 		return err
 	}
-	w.bytes = append(w.bytes[:0], b.Body...)
-	_, err = w.stmts.block.ExecContext(w.ctx, id, b.ID[:], b.Size, w.bytes)
-	return err
+	return w.packs.add(id, b)
 }
 
 // Project implements store.Store. It also removes live rows that are superseded.
@@ -317,7 +324,7 @@ func (s *Store) Delete(ctx context.Context, k session.Key) error {
 		if err != nil {
 			return err
 		}
-		for _, table := range []string{"rows", "live_rows", "session_traces", "blocks", "summaries"} {
+		for _, table := range []string{"rows", "live_rows", "session_traces", "blocks", "packs", "summaries"} {
 			if _, err := s.conn.ExecContext(ctx, `DELETE FROM `+table+` WHERE session = ?`, id); err != nil {
 				return err
 			}

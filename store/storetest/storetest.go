@@ -42,6 +42,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"blocks once per session", blocksOnce},
 		{"blocks by ids", blocksByIDs},
 		{"blocks that were cut", blocksCut},
+		{"recipes", recipes},
+		{"maintained", maintained},
 		{"dirty", dirty},
 		{"project replaces", projectReplaces},
 		{"project stale", projectStale},
@@ -98,6 +100,13 @@ func Row(s session.Key, n int) session.Row {
 // Block returns a whole block of a session.
 func Block(s session.Key, body string) session.Block {
 	return session.Block{Session: s, ID: spans.BlockOfString(body), Body: body}
+}
+
+// Recipe returns one of a session that makes body, with those pieces in their wire form.
+func Recipe(s session.Key, body string, pieces ...string) session.Block {
+	made := spans.BlockOfString(body)
+	text := strings.Join(append([]string{made.Short().String(), strconv.Itoa(len(body))}, pieces...), " ")
+	return session.Block{Session: s, ID: spans.RecipeID(made, text), Body: text, Recipe: true}
 }
 
 func key(id string) session.Key { return session.Key{ID: id} }
@@ -366,6 +375,12 @@ func refuses(t *testing.T, s store.Store) {
 		"block of no session":  block(func(b *session.Block) { b.Session.ID = "" }),
 		"negative size":        block(func(b *session.Block) { b.Size = -1 }),
 		"body too large":       block(func(b *session.Block) { b.Body = strings.Repeat("x", store.MaxValue+1) }),
+		"no recipe":            block(func(b *session.Block) { b.Recipe = true }),
+		"id of another recipe": block(func(b *session.Block) { *b = Recipe(k, "xy", "=1:x"); b.ID = Recipe(k, "xy").ID }),
+		"recipe with a size":   block(func(b *session.Block) { *b = Recipe(k, "xy", "=1:x"); b.Size = 2 }),
+		"recipe too large": block(func(b *session.Block) {
+			*b = Recipe(k, "x", fmt.Sprintf("=%d:%s", store.MaxRecipe, strings.Repeat("x", store.MaxRecipe)))
+		}),
 	} {
 		wantErr(t, name, s.Put(t.Context(), b), store.ErrData)
 	}
@@ -528,6 +543,89 @@ func blocksCut(t *testing.T, s store.Store) {
 			t.Errorf("order %d: size %d, want %d", i, got.Size, want.Size)
 		}
 	}
+}
+
+func recipes(t *testing.T, s store.Store) {
+	k := key("a")
+	body, other := Block(k, "made"), Block(k, "other")
+	one, two := Recipe(k, "made", "=2:ma", "=2:de"), Recipe(k, "made", "=4:made")
+	want := map[spans.BlockID]session.Block{body.ID: body, other.ID: other, one.ID: one, two.ID: two}
+	for _, order := range [][]session.Block{{one, body, two, other}, {other, two, two, body}, {one}} {
+		put(t, s, nil, order...)
+	}
+	equal(t, "all", len(want), 4)
+	for id, b := range blocks(t, s, k, nil) {
+		equal(t, "block "+id.String(), b, want[id])
+	}
+	equal(t, "by ids", blocks(t, s, k, []spans.BlockID{two.ID, body.ID, spans.BlockOfString("none")}), map[spans.BlockID]session.Block{two.ID: two, body.ID: body})
+	equal(t, "of another session", len(blocks(t, s, key("b"), []spans.BlockID{one.ID})), 0)
+	if err := s.Delete(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "deleted", len(blocks(t, s, k, nil)), 0)
+}
+
+// maintained holds stores that tidy up to what readers saw before. The others have nothing to do.
+func maintained(t *testing.T, s store.Store) {
+	k, other := key("a"), key("b")
+	maintain := func(k session.Key) {
+		t.Helper()
+		if m, ok := s.(store.Maintainer); ok {
+			if err := m.Maintain(t.Context(), k); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	maintain(k) // not there
+	want := map[spans.BlockID]session.Block{}
+	add := func(list ...session.Block) {
+		for _, b := range list {
+			want[b.ID] = b
+		}
+		put(t, s, []session.Row{Row(k, len(want))}, list...)
+		put(t, s, nil, Block(other, fmt.Sprint(len(want))))
+	}
+	check := func(what string) {
+		t.Helper()
+		got := blocks(t, s, k, nil)
+		equal(t, what+": blocks", len(got), len(want))
+		var some []spans.BlockID
+		for id, b := range want {
+			if got[id] != b {
+				t.Errorf("%s: block %s is not the same", what, id)
+			}
+			if id[0]%7 == 0 {
+				some = append(some, id)
+			}
+		}
+		equal(t, what+": by ids", len(blocks(t, s, k, some)), len(some))
+	}
+	for n := range 150 {
+		add(Block(k, strings.Repeat(fmt.Sprint("text ", n, " "), 1+n*5)), Block(k, fmt.Sprint("x", n)), Recipe(k, fmt.Sprint("made of ", n), "=1:x"))
+		if n%40 == 20 {
+			maintain(k)
+			check(fmt.Sprint("after ", n))
+		}
+	}
+	cut := Block(k, "whole in the end")
+	cut.Body, cut.Size = "who", 16
+	add(cut, Block(k, ""), Block(k, strings.Repeat("large", 100_000)))
+	maintain(k)
+	check("with a block that was cut")
+	add(Block(k, "whole in the end"))
+	check("before the last time")
+	for range 3 {
+		maintain(k)
+		maintain(other)
+	}
+	check("in the end")
+	equal(t, "dirty", dirtyKeys(t, s), "a b")
+	if err := s.Delete(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	maintain(k)
+	equal(t, "deleted", len(blocks(t, s, k, nil)), 0)
+	equal(t, "the other session", len(blocks(t, s, other, nil)), 151)
 }
 
 func dirty(t *testing.T, s store.Store) {
