@@ -36,7 +36,7 @@ func (r *renderer) systemPrompt(n *node, p place, t *session.Turn) {
 	if params == nil {
 		return
 	}
-	for _, it := range params.Items {
+	for _, it := range params.Items() {
 		if it.Provenance != string(spans.ProvenanceSystem) {
 			continue
 		}
@@ -59,9 +59,9 @@ func (r *renderer) messages(n *node, p place, refs *session.Refs) {
 		return
 	}
 	shown := 0
-	for i, it := range refs.Items {
+	for i, it := range refs.Items() {
 		if shown >= maxLines && r.o.Turn == nil {
-			n.line("", dim, "and "+plural(len(refs.Items)-i, "more message"))
+			n.line("", dim, "and "+plural(refs.Len()-i, "more message"))
 			return
 		}
 		body, ok := r.body(p, it)
@@ -100,10 +100,10 @@ func (r *renderer) body(p place, ref session.Ref) (string, bool) {
 
 // only returns the body of a list's one item.
 func (r *renderer) only(p place, refs *session.Refs) (string, bool) {
-	if refs == nil || len(refs.Items) == 0 {
+	if refs.Len() == 0 {
 		return "", false
 	}
-	return r.body(p, refs.Items[0])
+	return r.body(p, refs.Items()[0])
 }
 
 func (r *renderer) events(n *node, p place, notes []session.Note) {

@@ -92,11 +92,11 @@ func odd() (inspect.Tree, []inspect.Tree) {
 		return session.Ref{Block: spans.BlockOfString(bodies[name]).Short().String()}
 	}
 	refs := func(names ...string) *session.Refs {
-		r := &session.Refs{Count: int64(len(names)), Complete: true}
+		var items []session.Ref
 		for _, n := range names {
-			r.Items = append(r.Items, ref(n))
+			items = append(items, ref(n))
 		}
-		return r
+		return session.NewRefs(items...)
 	}
 	system, progress := ref("system"), ref("prog")
 	system.Provenance = "system"
@@ -120,7 +120,7 @@ func odd() (inspect.Tree, []inspect.Tree) {
 				Span: span(10, 1600), Index: 0, Trigger: spans.TriggerSubAgent, Model: "gpt-5", Answered: "gpt-5-mini",
 				StopReason: "tool_use", Attempts: 3, Cost: p(0.0123), Currency: "USD",
 				Usage:    session.Usage{Input: 12_345, Output: 678, CacheRead: 9000},
-				Requests: []*session.Request{{Params: &session.Refs{Items: []session.Ref{system}}}},
+				Requests: []*session.Request{{Params: session.NewRefs(system)}},
 				Input:    refs("user", "ext", "gone"), Output: refs("reply"),
 				ToolCalls: []*session.ToolCall{call,
 					{Span: span(300, 300), ID: "c2", Name: "write_file", Outcome: spans.OutcomeSkipped},
@@ -184,13 +184,13 @@ func TestOdd(t *testing.T) {
 // A turn alone is shown with the whole of what was said.
 func TestTurnWhole(t *testing.T) {
 	body := func(text string) string { return `{"role":"user","content":"` + text + `"}` }
-	blocks, refs := &session.BlockSet{}, &session.Refs{Complete: true}
+	blocks, items := &session.BlockSet{}, []session.Ref{}
 	for i := range 20 {
 		b := body(fmt.Sprint(i) + strings.Repeat(" word", 2000) + " last" + fmt.Sprint(i) + "!")
 		blocks.Add(session.Block{Body: b})
-		refs.Items = append(refs.Items, session.Ref{Block: spans.BlockOfString(b).Short().String()})
+		items = append(items, session.Ref{Block: spans.BlockOfString(b).Short().String()})
 	}
-	turn := &session.Turn{Span: span(0, 1), Input: refs}
+	turn := &session.Turn{Span: span(0, 1), Input: session.NewRefs(items...)}
 	run := &session.Run{Span: span(0, 1), ID: "r", Turns: []*session.Turn{turn}}
 	tree := inspect.Tree{Session: &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run}}, Blocks: blocks}
 	all := render(t, tree, inspect.Options{Width: 80})

@@ -86,8 +86,9 @@ type assembler struct {
 	s        *Session
 	entries  []entry
 	hex      string // trace and span id of each entry, 48 characters each
-	index    listIndex
-	resolved int   // items that prefixes were resolved to
+	prefixed bool   // some list has a prefix
+	index    *listIndex
+	resolved int64 // items shown beyond those on the wire
 	now      int64 // latest time seen
 
 	turns       []Turn
@@ -115,10 +116,8 @@ func assemble(key Key, rows iter.Seq[*Row], n int) *Session {
 	}
 	a.collect(rows, n)
 	slices.SortFunc(a.entries, compareEntries)
-	if a.index != nil {
-		for i := range a.entries {
-			a.index.add(a.entries[i].row)
-		}
+	if a.prefixed {
+		a.index = newListIndex(a.entries)
 	}
 	for l := a.entries; len(l) > 0; {
 		n := 1
@@ -184,9 +183,7 @@ func (a *assembler) collect(rows iter.Seq[*Row], n int) {
 			a.now = max(a.now, r.Events[j].Time)
 		}
 		for j := range r.Lists {
-			if r.Lists[j].Prefix != "" && a.index == nil {
-				a.index = listIndex{}
-			}
+			a.prefixed = a.prefixed || r.Lists[j].Prefix != ""
 		}
 	}
 	a.hex = string(buf)
@@ -525,6 +522,12 @@ func (a *assembler) turn(run *Run, index int64, own, rest []entry) {
 		t.Events = a.notes(t.Events, c.payloads[i].row)
 	}
 	slices.SortFunc(t.Requests, func(x, y *Request) int { return cmp.Compare(x.Attempt, y.Attempt) })
+	for i, q := range t.Requests {
+		q.redacted = t.Redacted > 0
+		if i == len(t.Requests)-1 {
+			q.stated = t.RequestBytes
+		}
+	}
 	f.check(&t.Defects, &c)
 	run.Turns = append(run.Turns, t)
 }

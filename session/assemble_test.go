@@ -297,7 +297,7 @@ func TestResolvePrefixes(t *testing.T) {
 			if q.Attempt != attempt {
 				continue
 			}
-			for _, r := range q.Messages.Items {
+			for _, r := range q.Messages.Items() {
 				for _, b := range s.blocks {
 					if b.ID.Short().String() == r.Block {
 						out += b.Body

@@ -10,10 +10,11 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// BlockSet holds blocks of one session by their short ids. The zero value is empty. It must not be changed while it is
-// read.
+// BlockSet holds blocks of one session by their short ids, and makes bodies by recipes when they are asked for. The zero value
+// is empty. It may be read concurrently, but not while something is added, and must not be copied.
 type BlockSet struct {
 	byShort map[spans.ShortID][]held
+	recipes recipes
 }
 
 // held is a block whose body is known to have its id.
@@ -21,6 +22,7 @@ type held struct {
 	id   spans.BlockID
 	body string
 	cut  bool
+	size int64 // of what was cut
 }
 
 // NewBlockSet returns a set of blocks, or the first error of the sequence.
@@ -36,39 +38,94 @@ func NewBlockSet(blocks iter.Seq2[Block, error]) (*BlockSet, error) {
 }
 
 // Add adds a block. Of two with one body a whole one (Size 0) stays, whichever came first. The id is computed from the
-// body, never believed.
+// body, never believed. A recipe that spans.ParseRecipe refuses is left out.
 func (s *BlockSet) Add(b Block) {
+	s.recipes.settled = false
+	if b.Recipe {
+		s.recipes.add(b.Body)
+		return
+	}
 	id := spans.BlockOfString(b.Body)
 	l := s.byShort[id.Short()]
 	for i := range l {
 		if l[i].id == id {
 			l[i].cut = l[i].cut && b.Size > 0
+			l[i].size = max(l[i].size, b.Size)
 			return
 		}
 	}
 	if s.byShort == nil {
 		s.byShort = map[spans.ShortID][]held{}
 	}
-	s.byShort[id.Short()] = append(s.byShort[id.Short()], held{id: id, body: b.Body, cut: b.Size > 0})
+	s.byShort[id.Short()] = append(s.byShort[id.Short()], held{id: id, body: b.Body, cut: b.Size > 0, size: b.Size})
 }
 
-// Len returns the number of blocks.
+// Len returns the number of bodies and recipes.
 func (s *BlockSet) Len() int {
-	n := 0
-	if s != nil {
-		for _, l := range s.byShort {
-			n += len(l)
-		}
+	if s == nil {
+		return 0
+	}
+	n := len(s.recipes.all)
+	for _, l := range s.byShort {
+		n += len(l)
 	}
 	return n
 }
 
+// state says what is there of a block.
+type state uint8
+
+const (
+	missing  state = iota // nothing
+	whole                 // its body
+	twins                 // bodies of several blocks that begin alike
+	withheld              // that it was cut or withheld at the source
+)
+
+// found is what is there of a block that a reference names.
+type found struct {
+	state state
+	id    spans.BlockID // of a body, and of one that was withheld where known
+	known bool
+	body  string
+	twins []held
+}
+
+// look finds the block of ref; want says whether its body is wanted.
+func (s *BlockSet) look(ref *Ref, want bool) found {
+	if s == nil {
+		return found{}
+	}
+	short, err := spans.ParseShortID(ref.Block)
+	if err != nil {
+		return found{}
+	}
+	switch l := s.byShort[short]; {
+	case len(l) > 1:
+		return found{state: twins, twins: l}
+	case len(l) == 1 && !l[0].cut:
+		return found{state: whole, id: l[0].id, known: true, body: l[0].body}
+	}
+	if len(s.recipes.all) == 0 {
+		return found{}
+	}
+	switch m, body := s.maker(short, want); {
+	case m == nil:
+	case m.good != nil:
+		return found{state: whole, id: m.id, known: true, body: body}
+	case m.cut != nil:
+		return found{state: withheld, id: m.cut.ID, known: m.cut.Full}
+	}
+	return found{}
+}
+
 // Content is what a list refers to.
 type Content struct {
-	// Bodies of the items of the list, in order; empty where the body is missing.
+	// Bodies of the items of the list, in order; empty where the body is not there.
 	Bodies []string
-	// Missing are the positions whose block did not arrive, or was cut or withheld at the source.
-	Missing []int
+	// Missing are the positions whose block did not arrive, or arrived as something else. Withheld are those that were cut or
+	// withheld at the source, which says so: see BlockSet.Cut.
+	Missing, Withheld []int
 	// Broken says that the blocks are there but are not those the list was made of: its digest does not fit. Bodies
 	// must not be used.
 	Broken bool
@@ -76,29 +133,42 @@ type Content struct {
 
 // Whole reports whether all bodies are there and are what the list was made of. It is never true of a list that is not
 // complete itself; see Refs.Complete.
-func (c *Content) Whole() bool { return len(c.Missing) == 0 && !c.Broken }
+func (c *Content) Whole() bool { return len(c.Missing) == 0 && len(c.Withheld) == 0 && !c.Broken }
 
-// Body returns the body of a single reference. That of an ambiguous short id (two blocks that begin alike) is not given.
+// Body returns the body of a single reference. That of an ambiguous short id (two blocks that begin alike) is not given, nor
+// one that was cut.
 func (s *BlockSet) Body(ref Ref) (string, bool) {
-	l := s.find(ref)
-	if len(l) != 1 || l[0].cut {
-		return "", false
-	}
-	return l[0].body, true
+	f := s.look(&ref, true)
+	return f.body, f.state == whole
 }
 
-func (s *BlockSet) find(ref Ref) []held {
-	if s == nil {
-		return nil
-	}
+// Cut returns what is there of a body that was cut or withheld at the source: its beginning, which may be empty and which nothing
+// confirms, and the size of the whole; ok is false for any other block.
+func (s *BlockSet) Cut(ref Ref) (beginning string, size int64, ok bool) {
 	short, err := spans.ParseShortID(ref.Block)
-	if err != nil {
-		return nil
+	if s == nil || err != nil {
+		return "", 0, false
 	}
-	return s.byShort[short]
+	if l := s.byShort[short]; len(l) == 1 && l[0].cut {
+		return l[0].body, l[0].size, true
+	}
+	if f := s.look(&ref, false); f.state != withheld {
+		return "", 0, false
+	}
+	s.recipes.mu.Lock()
+	defer s.recipes.mu.Unlock()
+	m := s.recipes.makers[short]
+	if beginning, ok = s.put(m.cut); !ok {
+		beginning = ""
+	}
+	return beginning, m.cut.Size, true
 }
 
-// Read returns what a list refers to and checks its digest where all is there. Of nil it returns empty content.
+// maxRead bounds the bodies of one list that Read gives. Recipes can make much of little.
+const maxRead = 1 << 30
+
+// Read returns what a list refers to and checks its digest where all is there. Of nil it returns empty content. Bodies come to
+// 1 GiB at most, what is beyond that counts as missing.
 //
 // A short id that several blocks have is decided by the digest, which covers full ids.
 func (s *BlockSet) Read(refs *Refs) Content {
@@ -106,49 +176,52 @@ func (s *BlockSet) Read(refs *Refs) Content {
 	if refs == nil {
 		return c
 	}
-	c.Bodies = make([]string, len(refs.Items))
-	picked := make([]held, len(refs.Items))
-	ambiguous := -1
-	for i, ref := range refs.Items {
-		l := s.find(ref)
-		if len(l) == 0 || len(l) == 1 && l[0].cut {
-			c.Missing = append(c.Missing, i)
-			continue
+	items := refs.Items()
+	c.Bodies = make([]string, len(items))
+	ids := make([]spans.BlockID, len(items))
+	candidates := []held{{}}
+	ambiguous, unknown, size := -1, false, 0
+	for i := range items {
+		f := s.look(&items[i], true)
+		if size += len(f.body); size > maxRead {
+			f = found{}
 		}
-		if len(l) > 1 {
+		ids[i], c.Bodies[i] = f.id, f.body
+		switch f.state {
+		case missing:
+			c.Missing = append(c.Missing, i)
+		case withheld:
+			c.Withheld = append(c.Withheld, i)
+			unknown = unknown || !f.known
+		case twins:
 			if ambiguous >= 0 {
 				c.Broken = true // two at once do not happen by chance
 			}
-			ambiguous = i
+			ambiguous, candidates = i, f.twins
 		}
-		picked[i] = l[0]
-		c.Bodies[i] = l[0].body
 	}
-	if c.Broken || len(c.Missing) > 0 && ambiguous < 0 || !refs.Complete || refs.Digest == "" {
-		c.Broken = c.Broken || ambiguous >= 0
+	switch {
+	case c.Broken:
 		return c
-	}
-	if len(c.Missing) > 0 {
-		c.Missing = append(c.Missing, ambiguous) // nothing can decide
-		c.Bodies[ambiguous] = ""
+	case ambiguous >= 0 && (len(c.Missing) > 0 || unknown): // nothing can decide
+		c.Missing = append(c.Missing, ambiguous)
+		slices.Sort(c.Missing)
 		return c
-	}
-	candidates := picked[:0:0]
-	if ambiguous >= 0 {
-		candidates = s.find(refs.Items[ambiguous])
-	} else {
-		candidates = append(candidates, held{})
+	case len(c.Missing) > 0 || unknown:
+		return c
+	case !refs.Complete || refs.Digest == "":
+		c.Broken = ambiguous >= 0
+		return c
 	}
 	for _, h := range candidates {
 		if ambiguous >= 0 {
-			picked[ambiguous] = h
-			c.Bodies[ambiguous] = h.body
+			ids[ambiguous], c.Bodies[ambiguous] = h.id, h.body
 		}
 		var chain spans.Chain
-		for i := range refs.Items {
-			chain = chain.Add(picked[i].id, refs.Items[i].item())
+		for i := range items {
+			chain = chain.Add(ids[i], items[i].item())
 		}
-		if chain.String() == refs.Digest {
+		if chain.Fits(refs.Digest) {
 			return c
 		}
 	}
@@ -156,31 +229,107 @@ func (s *BlockSet) Read(refs *Refs) Content {
 	return c
 }
 
-// CheckContent adds to s what only the blocks of the session can tell: block_missing where a list names blocks that are
-// not in the set, list_broken where a list is not made of the blocks that it names, and which tool calls of a reply are
-// missing where some are. Lists of spans that were captured without bodies are passed over. What an earlier check found
-// missing or broken is forgotten first.
-func (s *Session) CheckContent(blocks *BlockSet) {
-	check := func(d *[]Defect, capture spans.Capture, name string, refs *Refs) {
-		if refs == nil || capture == spans.CaptureDigests {
-			return
+// checker is one CheckContent. Lists share their beginnings, so what was found of one node holds for all.
+type checker struct {
+	blocks *BlockSet
+	nodes  map[*node]*tally
+}
+
+// tally is what was found of the items of a list up to one of them.
+type tally struct {
+	chain                       spans.Chain
+	missing, withheld, doubtful int // doubtful: several blocks begin alike, or the full id is not known
+	names                       []string
+}
+
+func (t *tally) add(blocks *BlockSet, ref *Ref) {
+	const most = 4 // names
+	switch f := blocks.look(ref, false); f.state {
+	case missing:
+		t.missing++
+		if t.missing <= most {
+			t.names = append(slices.Clip(t.names), clip(ref.Block))
 		}
-		switch c := blocks.Read(refs); {
-		case c.Broken:
-			*d = append(*d, Defect{Code: spans.DefectListBroken, Detail: name + brokenDigest})
-		case len(c.Missing) > 0:
-			ids := make([]string, 0, 4)
-			for _, i := range c.Missing {
-				if len(ids) == 4 {
-					ids = append(ids, "...")
-					break
-				}
-				ids = append(ids, clip(refs.Items[i].Block))
-			}
-			detail := fmt.Sprintf("%s: %d of %d, %s", name, len(c.Missing), len(refs.Items), strings.Join(ids, " "))
-			*d = append(*d, Defect{Code: spans.DefectBlockMissing, Detail: detail})
+	case withheld:
+		t.withheld++
+		if !f.known {
+			t.doubtful++
+		}
+		t.chain = t.chain.Add(f.id, ref.item())
+	case twins:
+		t.doubtful++
+	default:
+		t.chain = t.chain.Add(f.id, ref.item())
+	}
+}
+
+// upTo returns the tally of n, which is resolved.
+func (c *checker) upTo(n *node) *tally {
+	var path []*node
+	for c.nodes[n] == nil && n.pos > 0 {
+		path = append(path, n)
+		n = n.parent
+	}
+	t := c.nodes[n]
+	if t == nil {
+		t = &tally{}
+	}
+	for _, n := range slices.Backward(path) {
+		next := *t
+		ref, _ := parseRef(n.item)
+		next.add(c.blocks, &ref)
+		t = &next
+		c.nodes[n] = t
+	}
+	return t
+}
+
+func (c *checker) check(d *[]Defect, capture spans.Capture, name string, refs *Refs) {
+	if refs == nil || capture == spans.CaptureDigests {
+		return
+	}
+	var t *tally
+	if refs.end != nil && refs.known == refs.end.pos {
+		t = c.upTo(refs.end)
+	} else {
+		t = &tally{}
+		for _, ref := range refs.Items() {
+			t.add(c.blocks, &ref)
 		}
 	}
+	broken := false
+	if t.doubtful > 0 {
+		content := c.blocks.Read(refs)
+		broken = content.Broken
+	} else if t.missing == 0 && refs.Complete && refs.Digest != "" {
+		broken = !t.chain.Fits(refs.Digest)
+	}
+	if broken {
+		*d = append(*d, Defect{Code: spans.DefectListBroken, Detail: name + brokenDigest})
+		return
+	}
+	if t.missing > 0 {
+		names := strings.Join(t.names, " ")
+		if t.missing > len(t.names) {
+			names += " ..."
+		}
+		detail := fmt.Sprintf("%s: %d of %d, %s", name, t.missing, refs.Len(), names)
+		*d = append(*d, Defect{Code: spans.DefectBlockMissing, Detail: detail})
+	}
+	if t.withheld > 0 {
+		*d = append(*d, Defect{Code: spans.DefectBlockWithheld, Detail: fmt.Sprintf("%s: %d of %d", name, t.withheld, refs.Len())})
+	}
+}
+
+// CheckContent adds to s what only the blocks of the session can tell: block_missing where a list names blocks that are
+// not in the set, block_withheld where its blocks were cut or withheld at the source, list_broken where a list is not made of the
+// blocks that it names, and which tool calls of a reply are missing where some are. Lists of spans that were captured without bodies
+// are passed over. What an earlier check found is forgotten first.
+//
+// It costs what came over the wire, not the lists written out.
+func (s *Session) CheckContent(blocks *BlockSet) {
+	checks := checker{blocks: blocks, nodes: map[*node]*tally{}}
+	check := checks.check
 	tools := func(l []*ToolCall, capture spans.Capture) {
 		for _, t := range l {
 			forgetContent(&t.Defects)
@@ -207,12 +356,9 @@ func (s *Session) CheckContent(blocks *BlockSet) {
 		for _, t := range r.Turns {
 			forgetContent(&t.Defects)
 			for _, q := range t.Requests {
-				at := ""
-				if q.Attempt != 0 {
-					at = fmt.Sprintf(" of attempt %d", q.Attempt)
-				}
-				check(&t.Defects, t.Capture, spans.ListRequest+at, q.Messages)
-				check(&t.Defects, t.Capture, spans.ListParams+at, q.Params)
+				check(&t.Defects, t.Capture, requestName(spans.ListRequest, q.Attempt), q.Messages)
+				check(&t.Defects, t.Capture, requestName(spans.ListParams, q.Attempt), q.Params)
+				check(&t.Defects, t.Capture, requestName(spans.ListSections, q.Attempt), q.Sections)
 			}
 			check(&t.Defects, t.Capture, spans.ListInput, t.Input)
 			check(&t.Defects, t.Capture, spans.ListOutput, t.Output)
@@ -230,7 +376,7 @@ const brokenDigest = ": digest"
 // forgetContent takes out what CheckContent adds.
 func forgetContent(d *[]Defect) {
 	*d = slices.DeleteFunc(*d, func(x Defect) bool {
-		return x.Code == spans.DefectBlockMissing || x.Code == spans.DefectListBroken && strings.HasSuffix(x.Detail, brokenDigest)
+		return x.Code == spans.DefectBlockMissing || x.Code == spans.DefectBlockWithheld || x.Code == spans.DefectListBroken && strings.HasSuffix(x.Detail, brokenDigest)
 	})
 }
 

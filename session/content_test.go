@@ -44,14 +44,15 @@ func TestBlockSetRead(t *testing.T) {
 	}
 
 	// Another order of the same blocks, and a list with another digest, are not the list.
+	items := refs.Items()
 	swapped := *refs
-	swapped.Items = []Ref{refs.Items[1], refs.Items[0], refs.Items[2]}
+	swapped.items = []Ref{items[1], items[0], items[2]}
 	if c := blocksOf(s.blocks).Read(&swapped); !c.Broken {
 		t.Errorf("swapped: %+v", c)
 	}
 	stamped := *refs
-	stamped.Items = slices.Clone(refs.Items)
-	stamped.Items[2].Provenance = "st"
+	stamped.items = slices.Clone(items)
+	stamped.items[2].Provenance = "st"
 	if c := blocksOf(s.blocks).Read(&stamped); !c.Broken {
 		t.Errorf("other provenance: %+v", c)
 	}
@@ -65,7 +66,7 @@ func TestBlockSetRead(t *testing.T) {
 	if c := twins.Read(refs); !c.Whole() || c.Bodies[1] != "two" {
 		t.Errorf("twins: %+v", c)
 	}
-	if _, ok := twins.Body(refs.Items[1]); ok {
+	if _, ok := twins.Body(items[1]); ok {
 		t.Error("an ambiguous id gave a body")
 	}
 	delete(twins.byShort, spans.BlockOfString("one").Short())

@@ -1,6 +1,10 @@
 package session
 
 import (
+	"bytes"
+	"cmp"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,6 +25,8 @@ func (a *assembler) runLists(run *Run, r *Row) {
 			dst = &run.Metadata
 		case spans.ListRules:
 			dst = &run.Rules
+		case spans.ListHistory:
+			continue // only there so that other lists are resolved by it
 		default:
 			a.unknownList(&run.Span, &run.Defects, l)
 			continue
@@ -47,6 +53,8 @@ func (a *assembler) turnLists(t *Turn, r *Row) {
 			dst = &a.request(t, l.Attempt).Messages
 		case spans.ListParams:
 			dst = &a.request(t, l.Attempt).Params
+		case spans.ListSections:
+			dst = &a.request(t, l.Attempt).Sections
 		default:
 			a.unknownList(&t.Span, &t.Defects, l)
 			continue
@@ -113,37 +121,86 @@ func (a *assembler) notes(dst []Note, r *Row) []Note {
 // refs resolves a list. Whatever is wrong with it is said in d.
 func (a *assembler) refs(l *List, d *[]Defect) *Refs {
 	refs := &Refs{Count: l.Count, Complete: true, Digest: l.Digest}
-	items, ok := l.Items, l.Prefix == ""
-	if !ok && a.resolved < maxResolved {
-		items, ok = a.index.resolve(l)
-		a.resolved += len(items)
-	}
-	if !ok {
-		refs.Complete = false
-		*d = append(*d, Defect{Code: spans.DefectListUnresolved, Detail: listName(l)})
-	}
-	bad := 0
-	if len(items) > 0 {
-		refs.Items = make([]Ref, len(items))
-		for i, it := range items {
-			if refs.Items[i], ok = parseRef(it); !ok {
+	bad := int64(0)
+	if end := a.index.end(l); end == nil {
+		if len(l.Items) > 0 {
+			refs.items = make([]Ref, len(l.Items))
+		}
+		for i, it := range l.Items {
+			var ok bool
+			if refs.items[i], ok = parseRef(it); !ok {
 				bad++
 			}
 		}
+	} else {
+		refs.end, refs.known, refs.own = end, end.pos, int64(len(l.Items))
+		// What a request repeats is looked at once all are there.
+		whole := end.resolve() && (l.Name == spans.ListRequest || a.affords(end.pos-int64(len(l.Items))))
+		if !whole {
+			refs.known = int64(len(l.Items))
+			a.unresolved(refs, listName(l), d)
+		}
+		bad = end.bad
 	}
-	if refs.Complete && (int64(len(items)) != l.Count || bad > 0) {
+	if n := int64(refs.Len()); refs.Complete && (n != l.Count || bad > 0) {
 		refs.Complete = false
-		detail := listName(l) + ": " + strconv.Itoa(len(items)-bad) + " of " + strconv.FormatInt(l.Count, 10) + " items"
+		detail := listName(l) + ": " + strconv.FormatInt(n-bad, 10) + " of " + strconv.FormatInt(l.Count, 10) + " items"
 		*d = append(*d, Defect{Code: spans.DefectListBroken, Detail: detail})
 	}
 	return refs
 }
 
-func listName(l *List) string {
-	if l.Attempt == 0 {
-		return clip(l.Name)
+func (a *assembler) unresolved(refs *Refs, name string, d *[]Defect) {
+	refs.Complete = false
+	*d = append(*d, Defect{Code: spans.DefectListUnresolved, Detail: name})
+}
+
+// maxResolved bounds the items that the tree shows beyond those that came over the wire: a few bytes can multiply them.
+// Lists beyond it stay unresolved.
+const maxResolved = 1 << 24
+
+// affords reports whether n more items than came over the wire may be shown.
+func (a *assembler) affords(n int64) bool {
+	if n > maxResolved-a.resolved {
+		return false
 	}
-	return clip(l.Name) + " of attempt " + strconv.FormatInt(l.Attempt, 10)
+	a.resolved += n
+	return true
+}
+
+// repeated finds, for each request, what it repeats of the one before it in the tree.
+func (a *assembler) repeated() {
+	var before *Request
+	for _, r := range a.s.Runs {
+		for _, t := range r.Turns {
+			for _, q := range t.Requests {
+				m := q.Messages
+				if m == nil {
+					continue
+				}
+				if m.Complete && before != nil {
+					q.before, m.Same = before, shared(before.Messages, m)
+				}
+				if m.end != nil && m.known > m.own && !a.affords(max(0, m.known-m.Same-m.own)) {
+					m.known, m.Same = m.own, 0
+					a.unresolved(m, requestName(spans.ListRequest, q.Attempt), &t.Defects)
+				}
+				if m.Complete {
+					before = q
+				}
+			}
+		}
+	}
+}
+
+func listName(l *List) string { return requestName(clip(l.Name), l.Attempt) }
+
+// requestName names a list of a request.
+func requestName(list string, attempt int64) string {
+	if attempt == 0 {
+		return list
+	}
+	return list + " of attempt " + strconv.FormatInt(attempt, 10)
 }
 
 // parseRef reads the wire form of an item. One that is not in that form comes whole as the name of its block.
@@ -179,59 +236,177 @@ func (r *Ref) item() spans.Item {
 	return it
 }
 
-// maxResolved bounds the items that prefixes of one session are resolved to: they are what a few bytes on the wire can
-// multiply. Lists beyond it stay unresolved.
-const maxResolved = 1 << 24
+// node is the beginning of a list: one item, and what stands before it. Lists that begin alike share their nodes, so a
+// session takes as many nodes as items came over the wire at most, however long its lists grow.
+type node struct {
+	parent *node // nil: what stands before is not known
+	item   string
+	pos    int64 // items up to and with this one
+	mark   spans.Mark
 
-// listIndex finds lists of a session by count and digest. It is nil while no list has a prefix.
-type listIndex map[listKey]*List
+	// Of what resolve walked over: whether the walk came to the beginning, the items in bad form on it, and an earlier node
+	// that makes longer steps.
+	walked, whole bool
+	bad           int64
+	jump          *node
+}
+
+// resolve reports whether everything up to n is known.
+func (n *node) resolve() bool {
+	var path []*node
+	at := n
+	for ; !at.walked && at.parent != nil; at = at.parent {
+		path = append(path, at)
+	}
+	at.walked = true // a beginning, or nowhere
+	for _, p := range slices.Backward(path) {
+		q := p.parent
+		p.walked, p.whole, p.bad = true, q.whole, q.bad
+		if _, ok := parseRef(p.item); !ok {
+			p.bad++
+		}
+		if !p.whole {
+			continue
+		}
+		// The steps of a skew-binary list: any earlier position is a logarithmic number of jumps and steps away.
+		p.jump = q
+		if q.pos-q.jump.pos == q.jump.pos-q.jump.jump.pos {
+			p.jump = q.jump.jump
+		}
+	}
+	return n.whole
+}
+
+// upTo returns the node at position pos before n, which is resolved.
+func (n *node) upTo(pos int64) *node {
+	for n.pos > pos {
+		if n.jump.pos >= pos {
+			n = n.jump
+		} else {
+			n = n.parent
+		}
+	}
+	return n
+}
+
+// shared returns how many first items two complete lists of one session have in common.
+func shared(a, b *Refs) int64 {
+	if a.end == nil {
+		n := 0
+		for n < min(len(a.items), len(b.items)) && a.items[n] == b.items[n] {
+			n++
+		}
+		return int64(n)
+	}
+	pos := min(a.end.pos, b.end.pos)
+	x, y := a.end.upTo(pos), b.end.upTo(pos)
+	for x != y { // they stand at one position, and so do their jumps
+		if x.jump != y.jump {
+			x, y = x.jump, y.jump
+		} else {
+			x, y = x.parent, y.parent
+		}
+	}
+	return x.pos
+}
+
+// listIndex finds the beginnings of the lists of a session. It is nil while no list has a prefix.
+type listIndex struct {
+	nodes map[nodeKey]*node
+	ends  map[*List]*node
+	// Lists whose prefix is `P DIGEST`, and all lists by what such prefixes name.
+	older []*List
+	named map[listKey]*List
+}
+
+type nodeKey struct {
+	pos  int64
+	mark spans.Mark
+}
 
 type listKey struct {
 	count  int64
 	digest string
 }
 
-func (x listIndex) add(r *Row) {
-	for i := range r.Lists {
-		l := &r.Lists[i]
-		k := listKey{l.Count, l.Digest}
-		// A complete list is preferred, else any: lists of one count and digest have the same items.
-		if old := x[k]; old == nil || old.Prefix != "" && (l.Prefix == "" || len(l.Items) > len(old.Items)) {
-			x[k] = l
+// newListIndex makes nodes of all lists. Which of two items a node has when both come to one mark does not depend on the
+// order of the lists; the digest tells whether it was the right one.
+func newListIndex(entries []entry) *listIndex {
+	x := &listIndex{nodes: map[nodeKey]*node{}, ends: map[*List]*node{}}
+	root := x.at(nodeKey{})
+	root.whole, root.jump = true, root
+	for i := range entries {
+		lists := entries[i].row.Lists
+		for j := range lists {
+			l := &lists[j]
+			if l.Prefix == "" {
+				x.extend(root, l)
+			} else if p, mark, err := spans.ParsePrefix(l.Prefix); err == nil {
+				x.extend(x.at(nodeKey{min(p, math.MaxInt64/2), mark}), l)
+			} else {
+				x.older = append(x.older, l)
+			}
 		}
 	}
+	if len(x.older) > 0 {
+		x.resolveOlder(entries)
+	}
+	return x
 }
 
-// resolve returns the items of the whole list, or those known of its end and false.
-func (x listIndex) resolve(l *List) ([]string, bool) {
-	parts := [][]string{l.Items}
-	total := len(l.Items)
-	for at := l; at.Prefix != ""; {
-		text, digest, ok := strings.Cut(at.Prefix, " ")
+// end returns the node of the last item of l.
+func (x *listIndex) end(l *List) *node {
+	if x == nil {
+		return nil
+	}
+	return x.ends[l]
+}
+
+func (x *listIndex) at(k nodeKey) *node {
+	n := x.nodes[k]
+	if n == nil {
+		n = &node{pos: k.pos, mark: k.mark}
+		x.nodes[k] = n
+	}
+	return n
+}
+
+func (x *listIndex) extend(n *node, l *List) {
+	for _, it := range l.Items {
+		next := x.at(nodeKey{n.pos + 1, n.mark.Add(it)})
+		if next.parent == nil || cmp.Or(strings.Compare(it, next.item), bytes.Compare(n.mark[:], next.parent.mark[:])) < 0 {
+			next.parent, next.item = n, it
+		}
+		n = next
+	}
+	x.ends[l] = n
+}
+
+// resolveOlder extends the lists that `P DIGEST` names.
+func (x *listIndex) resolveOlder(entries []entry) {
+	x.named = map[listKey]*List{}
+	for i := range entries {
+		lists := entries[i].row.Lists
+		for j := range lists {
+			l := &lists[j]
+			k := listKey{l.Count, l.Digest}
+			// A complete list is preferred, else any: lists of one count and digest have the same items.
+			if old := x.named[k]; old == nil || old.Prefix != "" && (l.Prefix == "" || len(l.Items) > len(old.Items)) {
+				x.named[k] = l
+			}
+		}
+	}
+	// A prefix is shorter than the list that refers to it, so it stands before it here.
+	slices.SortStableFunc(x.older, func(a, b *List) int { return cmp.Compare(a.Count, b.Count) })
+	for _, l := range x.older {
+		text, digest, _ := strings.Cut(l.Prefix, " ")
 		n, err := strconv.ParseInt(text, 10, 64)
-		next := x[listKey{n, digest}]
-		// A prefix is shorter than the list that refers to it, so this ends.
-		if !ok || err != nil || next == nil || n >= at.Count || n+int64(len(at.Items)) != at.Count {
-			at, next = nil, nil
+		from := x.at(nodeKey{min(max(n, 0), math.MaxInt64/2), spans.Mark{}.Add(l.Prefix)}) // nowhere
+		if named := x.named[listKey{n, digest}]; err == nil && named != nil && n < l.Count && n+int64(len(l.Items)) == l.Count {
+			if end := x.ends[named]; end != nil && end.pos == n {
+				from = end
+			}
 		}
-		if next == nil {
-			return join(parts, total), false
-		}
-		parts = append(parts, next.Items)
-		total += len(next.Items)
-		at = next
+		x.extend(from, l)
 	}
-	return join(parts, total), true
-}
-
-// join returns parts, last one first, as one slice.
-func join(parts [][]string, total int) []string {
-	if len(parts) == 1 {
-		return parts[0]
-	}
-	out := make([]string, 0, total)
-	for i := len(parts) - 1; i >= 0; i-- {
-		out = append(out, parts[i]...)
-	}
-	return out
 }

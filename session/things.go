@@ -226,6 +226,11 @@ func (a *assembler) common(s *Span, at *Attr) {
 			s.EventsDropped = n
 			return
 		}
+	case string(spans.RedactedKey):
+		if n, ok := at.Value.Int(); ok {
+			s.Redacted = n
+			return
+		}
 	case string(spans.SessionMadeUpKey):
 		if b, ok := at.Value.Bool(); ok {
 			a.made = a.made || b

@@ -1,7 +1,9 @@
 package session
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/otelagent/otelagent/spans"
@@ -54,6 +56,8 @@ type Span struct {
 	EndSeq      int64            `json:"end_seq,omitempty"`
 	// EventsDropped is how many notes the source left out because the bound of the span was reached.
 	EventsDropped int64 `json:"events_dropped,omitempty"`
+	// Redacted counts places that a redactor changed in what this span was the first to carry.
+	Redacted int64 `json:"redacted,omitempty"`
 	// Extra are attributes of the span that the tree has no field for, kept as they came.
 	Extra map[string]any `json:"extra,omitempty"`
 	// Lists are lists of names that this version does not know for the kind of span.
@@ -192,7 +196,25 @@ type Request struct {
 	Attempt  int64 `json:"attempt"`
 	Messages *Refs `json:"messages,omitempty"`
 	Params   *Refs `json:"params,omitempty"`
+	// Sections are those of the system prompt, where the loop tells them.
+	Sections *Refs `json:"sections,omitempty"`
+
+	before   *Request
+	stated   int64 // bytes of the request as the loop emitted it, 0 when that is not known
+	redacted bool  // something of it was changed before it left
 }
+
+// Equal reports whether r and o say the same.
+func (r *Request) Equal(o *Request) bool {
+	if r == nil || o == nil {
+		return r == o
+	}
+	return r.Attempt == o.Attempt && r.Messages.Equal(o.Messages) && r.Params.Equal(o.Params) && r.Sections.Equal(o.Sections)
+}
+
+// Before returns the last request before r in the tree whose messages are complete: by runs, turns and attempts in their order. It is
+// nil of the first one, and of one whose messages are not complete.
+func (r *Request) Before() *Request { return r.before }
 
 // ToolCall is one execution of one tool.
 type ToolCall struct {
@@ -314,14 +336,88 @@ type Defect struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// Refs is a list as it was resolved: the references of one request, input, output and so on. Complete is false when a
-// prefix could not be resolved; Items then holds what is known of the end of the list, and Count what it should be.
+// Refs is a list as it was resolved: the references of one request, input, output and so on. Lists of one session that begin
+// alike share memory, so a session of long requests holds what came over the wire and not its lists written out.
 type Refs struct {
-	Count    int64 `json:"count"`
-	Complete bool  `json:"complete"`
-	// Digest is the chain digest over full block ids, which Content checks.
-	Digest string `json:"digest,omitempty"`
-	Items  []Ref  `json:"items,omitempty"`
+	// Count is the length of the list, as the wire says.
+	Count int64
+	// Complete is false when a prefix could not be resolved (Items are then those that came with the list itself: its end),
+	// and when items are bad or not Count.
+	Complete bool
+	// Digest is the chain digest over full block ids, or its beginning, which Content checks.
+	Digest string
+	// Same is how many first items a list of messages of a request has in common with the last complete one before it in the tree
+	// (Request.Before). The JSON form leaves them out.
+	Same int64
+
+	items []Ref // where no list of the session has a prefix
+	// Else: the node of the last item, how many items before and with it are known, and how many came with the list itself.
+	end        *node
+	known, own int64
+}
+
+// NewRefs returns a complete list without a digest.
+func NewRefs(items ...Ref) *Refs {
+	return &Refs{Count: int64(len(items)), Complete: true, items: items}
+}
+
+// Len returns the number of items that are known.
+func (r *Refs) Len() int {
+	if r == nil {
+		return 0
+	}
+	if r.end != nil {
+		return int(r.known)
+	}
+	return len(r.items)
+}
+
+// Items returns the items that are known. It may be the list's own slice, which must not be changed, or one that was made for this
+// call: a caller keeps it while it needs it.
+func (r *Refs) Items() []Ref { return r.From(0) }
+
+// From returns the items that are known but for the first n, like Items, at the cost of what it returns.
+func (r *Refs) From(n int64) []Ref {
+	left := int64(r.Len()) - max(n, 0)
+	if left <= 0 {
+		return nil
+	}
+	if r.end == nil {
+		return r.items[max(n, 0):]
+	}
+	l := make([]Ref, left)
+	at := r.end
+	for i := range slices.Backward(l) {
+		if at == nil { // marks were made to clash
+			break
+		}
+		l[i], _ = parseRef(at.item)
+		at = at.parent
+	}
+	return l
+}
+
+// Equal reports whether r and o say the same: what is known of the lists, and not how they came or what another list shares.
+func (r *Refs) Equal(o *Refs) bool {
+	if r == nil || o == nil {
+		return r == o
+	}
+	return r.Count == o.Count && r.Complete == o.Complete && r.Digest == o.Digest && slices.Equal(r.Items(), o.Items())
+}
+
+// MarshalJSON writes the list as docs/formats.md section 4 says: of a request, what it repeats of the one before is left out.
+func (r *Refs) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // the encoder that asked decides
+	err := e.Encode(struct {
+		Count    int64  `json:"count"`
+		Complete bool   `json:"complete"`
+		Digest   string `json:"digest,omitempty"`
+		Same     int64  `json:"same,omitempty"`
+		Items    []Ref  `json:"items,omitempty"`
+	}{r.Count, r.Complete, r.Digest, r.Same, r.From(r.Same)})
+	return b.Bytes(), err
 }
 
 // RawJSON is JSON text as it came.

@@ -47,6 +47,7 @@ func (a *assembler) finish() {
 		}
 	}
 	slices.SortFunc(s.Groups, func(x, y *Group) int { return x.Start.Compare(y.Start) })
+	a.repeated()
 	a.service()
 	a.missingRuns()
 	a.cutCycles()

@@ -29,7 +29,7 @@ var sdk = []string{
 	otel + "/...", "go.opentelemetry.io/proto/otlp/...", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
 }
 
-// leaves know nothing of this project and need the standard library only; every package may use them.
+// leaves know nothing of this project and need the standard library and each other only; every package may use them.
 var leaves = []string{"internal/rawjson", "internal/genaijson"}
 
 // exportsize is what the adapter and its set-up tell each other, and nobody else.
@@ -57,7 +57,7 @@ var rooms = []room{
 		other: []string{"go.yaml.in/yaml/v3", "gopkg.in/yaml.v3", "github.com/speakeasy-api/jsonpath/pkg/jsonpath"}},
 	{packages: []string{"otelagent/..."}, own: []string{"spans", "otelagent/internal/...", exportsize}, other: api},
 
-	{packages: []string{"session/otlprow/..."}, own: []string{"spans", "session"}, other: []string{pdata, otel + "/attribute"}},
+	{packages: []string{"session/otlprow/..."}, own: []string{"spans", "session"}, other: []string{pdata, otel + "/attribute", "github.com/klauspost/compress/zstd"}},
 	{packages: []string{"session/..."}, own: []string{"spans", "session"}, other: []string{otel + "/attribute"}},
 
 	{packages: []string{"store"}, own: []string{"spans", "session"}, other: []string{otel + "/attribute"}},

@@ -610,14 +610,16 @@ func (p *phiCore) bodies(where, name string, refs *session.Refs) []body {
 		return nil
 	}
 	if !refs.Complete {
-		p.miss(where, fmt.Sprintf("%s: %d of %d items", name, len(refs.Items), refs.Count))
+		p.miss(where, fmt.Sprintf("%s: %d of %d items", name, refs.Len(), refs.Count))
 	}
 	var l []body
-	var lost []string
-	for i, ref := range refs.Items {
+	var lost, withheld []string
+	for i, ref := range refs.Items() {
 		switch {
-		case slices.Contains(c.Missing, i):
+		case len(c.Missing) > len(lost) && c.Missing[len(lost)] == i:
 			lost = append(lost, ref.Block)
+		case len(c.Withheld) > len(withheld) && c.Withheld[len(withheld)] == i:
+			withheld = append(withheld, ref.Block)
 		case !loadable([]byte(c.Bodies[i])):
 			p.miss(where, fmt.Sprintf("%s: block %s is no JSON that phi-core reads", name, ref.Block))
 		default:
@@ -626,6 +628,9 @@ func (p *phiCore) bodies(where, name string, refs *session.Refs) []body {
 	}
 	if len(lost) > 0 {
 		p.miss(where, name+": blocks "+strings.Join(lost, " "))
+	}
+	if len(withheld) > 0 {
+		p.miss(where, name+": withheld at the source: blocks "+strings.Join(withheld, " "))
 	}
 	return l
 }

@@ -25,14 +25,15 @@ type made struct {
 type part struct{ body, provenance, envelope string }
 
 func (m *made) refs(parts ...part) *session.Refs {
-	refs := &session.Refs{Count: int64(len(parts)), Complete: true}
+	var items []session.Ref
 	var c spans.Chain
 	for _, p := range parts {
 		id := spans.BlockOfString(p.body)
 		m.blocks.Add(session.Block{Body: p.body})
 		c = c.Add(id, spans.Item{Block: id.Short(), Provenance: p.provenance, Envelope: p.envelope})
-		refs.Items = append(refs.Items, session.Ref{Block: id.Short().String(), Provenance: p.provenance, Envelope: session.RawJSON(p.envelope)})
+		items = append(items, session.Ref{Block: id.Short().String(), Provenance: p.provenance, Envelope: session.RawJSON(p.envelope)})
 	}
+	refs := session.NewRefs(items...)
 	refs.Digest = c.String()
 	return refs
 }
@@ -185,7 +186,8 @@ func TestPhiCoreNamesWhatIsMissing(t *testing.T) {
 	}
 
 	// A list of other blocks than it says is not used.
-	parent.Runs[0].Messages.Items[0], parent.Runs[0].Messages.Items[1] = parent.Runs[0].Messages.Items[1], parent.Runs[0].Messages.Items[0]
+	l := parent.Runs[0].Messages.Items()
+	l[0], l[1] = l[1], l[0]
 	if _, err := PhiCore(&out, parent, &m.blocks, PhiCoreOptions{}); !errors.Is(err, ErrContent) || !strings.Contains(err.Error(), "not those") {
 		t.Error(err)
 	}

@@ -1,17 +1,21 @@
-// Package otlprow turns OTLP spans into session rows and blocks. It is the only place that knows both.
+// Package otlprow turns OTLP spans and log records into session rows and blocks. It is the only place that knows both.
 //
-// Decode trusts nobody: what it is given comes from any process that can reach a collector. It never panics, takes memory
-// in proportion to the spans it is given, and does not change them.
+// It trusts nobody: what it is given comes from any process that can reach a collector. It never panics, takes memory
+// in proportion to what it is given, and does not change that.
 package otlprow
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strings"
+	"sync"
 
+	"github.com/klauspost/compress/zstd"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/spans"
@@ -25,10 +29,12 @@ const (
 	maxKey = 256
 	// maxID bounds an id; a longer one is replaced by its hash, as the adapter does.
 	maxID = 256
-	// maxValue bounds a string attribute (it is cut at a rune), the JSON text of a structured one, and an item of a list.
+	// maxValue bounds a string attribute (it is cut at a rune), the JSON text of a structured one, a recipe, and an item of a list.
 	maxValue = 1 << 20
-	// maxBody bounds a block.
+	// maxBody bounds a block, a list, and what all echoes of one Decode come to.
 	maxBody = 64 << 20
+	// maxMessages bounds the messages of one attribute of the encoding full.
+	maxMessages = 1 << 16
 	// maxEvents bounds the span events that are looked at.
 	maxEvents = 1024
 	// maxDepth bounds how deep a structured attribute may be nested.
@@ -45,11 +51,11 @@ const (
 	ReasonTimes     = "bad_times"
 )
 
-// Report counts what became of the spans of one Decode. Spans = Stored + Foreign + the sum of Rejected.
+// Report counts what became of the spans, or log records, of one call. Spans = Stored + Foreign + the sum of Rejected.
 type Report struct {
-	// Spans is how many spans there were, Stored how many became rows, Foreign how many are of other kinds.
+	// Spans is how many there were, Stored how many became rows, Foreign how many are of other kinds.
 	Spans, Stored, Foreign int
-	// Rejected counts malformed spans by reason; nil when there were none.
+	// Rejected counts malformed ones by reason; nil when there were none.
 	Rejected map[string]int
 	// Cut counts pieces of stored spans (attributes, lists, events, blocks) that were left out or shortened because of
 	// a bound, or because they are not what the format says.
@@ -69,15 +75,15 @@ func DecodeProto(b []byte) (session.Batch, Report, error) {
 	return batch, report, nil
 }
 
-// Decode makes one row of each span of ours, in the order of td, and one block of each body that rode on them; the same
-// block may occur more than once. Foreign spans are skipped, malformed ones left out, and all are counted. td is only
+// Decode makes one row of each span of ours, in the order of td, and one block of each body and recipe that rode on them; the same
+// block may occur more than once. Previews of content (attributes for eyes) are left out of a span that has lists. Foreign spans are skipped, malformed ones left out, and all are counted. td is only
 // read; the result shares its strings.
 //
 // Types are read leniently: see session.Value. Of an attribute that occurs twice the last one counts. Text that is not
 // UTF-8 has each bad byte replaced by U+FFFD, block bodies excepted. A session.run span without otelagent.run.start takes
 // its own start, which is the same by definition.
 func Decode(td ptrace.Traces) (session.Batch, Report) {
-	d := decoder{report: Report{Spans: td.SpanCount()}}
+	d := decoder{report: Report{Spans: td.SpanCount()}, echo: maxBody}
 	if n := d.report.Spans; n > 0 {
 		d.batch.Rows = make([]session.Row, 0, min(n, 4096))
 	}
@@ -97,6 +103,7 @@ type decoder struct {
 	batch           session.Batch
 	report          Report
 	tenant, service string
+	echo            int // bytes that echoes may still come to
 
 	// Of the span at hand: its attributes as they came, and their order by key.
 	attrs []session.Attr
@@ -143,7 +150,7 @@ func (d *decoder) span(span ptrace.Span) {
 		Service: d.service,
 	}
 	before := d.report.Cut
-	if reason := d.fill(&row, span); reason != "" {
+	if reason := d.fill(&row, span.Attributes(), span.StartTimestamp(), span.EndTimestamp()); reason != "" {
 		d.report.Cut = before
 		d.reject(reason)
 		return
@@ -152,21 +159,21 @@ func (d *decoder) span(span ptrace.Span) {
 	d.batch.Rows = append(d.batch.Rows, row)
 }
 
-// fill sets what follows from the span itself and its attributes, or returns why the span cannot be kept.
-func (d *decoder) fill(row *session.Row, span ptrace.Span) string {
+// fill sets what follows from times and attributes, or returns why the row cannot be kept.
+func (d *decoder) fill(row *session.Row, attrs pcommon.Map, start, end pcommon.Timestamp) string {
 	switch {
 	case row.Trace == session.TraceID{}:
 		return ReasonTraceID
 	case row.Span == session.SpanID{}:
 		return ReasonSpanID
-	case span.StartTimestamp() == 0 || span.StartTimestamp() > math.MaxInt64 || span.EndTimestamp() > math.MaxInt64:
+	case start == 0 || start > math.MaxInt64 || end > math.MaxInt64:
 		return ReasonTimes
 	}
-	row.Start, row.End = int64(span.StartTimestamp()), int64(span.EndTimestamp())
+	row.Start, row.End = int64(start), int64(end)
 
 	var runStart, conversation session.Value
 	d.attrs = d.attrs[:0]
-	for key, pv := range span.Attributes().All() {
+	for key, pv := range attrs.All() {
 		if len(key) > maxKey {
 			d.report.Cut++
 			continue
@@ -367,35 +374,49 @@ func (d *decoder) events(row *session.Row, events ptrace.SpanEventSlice) {
 		d.report.Cut += n - maxEvents
 		n = maxEvents
 	}
-	lists, others := 0, 0
 	for i := range n {
-		switch events.At(i).Name() {
-		case spans.EventList:
-			lists++
-		case spans.EventOther:
-			others++
+		if e := events.At(i); e.Name() != spans.EventDetails {
+			d.event(row, e.Name(), e.Timestamp(), e.Attributes())
 		}
 	}
-	if lists > 0 {
-		row.Lists = make([]session.List, 0, lists)
-	}
-	if others > 0 {
-		row.Events = make([]session.Event, 0, others)
-	}
 	for i := range n {
-		e := events.At(i)
-		switch e.Name() {
-		case spans.EventBlocks:
-			d.blocks(row, e.Attributes())
-		case spans.EventList:
-			d.list(row, e.Attributes())
-		case spans.EventOther:
-			d.other(row, e)
+		if e := events.At(i); e.Name() == spans.EventDetails { // these stand in for lists that are not there
+			d.event(row, e.Name(), e.Timestamp(), e.Attributes())
 		}
+	}
+	if len(row.Lists) > 0 {
+		row.Attrs = slices.DeleteFunc(row.Attrs, func(a session.Attr) bool { return slices.Contains(previews, a.Key) })
+	}
+}
+
+// previews are the attributes that show, for eyes, what is in the blocks.
+var previews = []string{
+	string(spans.InputMessagesKey), string(spans.OutputMessagesKey), string(spans.ToolCallArgumentsKey), string(spans.ToolCallResultKey),
+}
+
+// event takes one event of ours, and passes over any other.
+func (d *decoder) event(row *session.Row, name string, at pcommon.Timestamp, attrs pcommon.Map) {
+	switch name {
+	case spans.EventBlocks:
+		d.blocks(row, attrs)
+	case spans.EventList:
+		d.list(row, attrs)
+	case spans.EventEcho:
+		d.echoes(row, attrs)
+	case spans.EventDetails:
+		d.details(row, attrs)
+	case spans.EventOther:
+		d.other(row, at, attrs)
 	}
 }
 
 func (d *decoder) blocks(row *session.Row, attrs pcommon.Map) {
+	for text := range d.texts(attrs, spans.BlockPartsKey) {
+		d.recipe(row, text)
+	}
+	for text := range d.texts(attrs, spans.ListsKey) {
+		d.packedList(row, text)
+	}
 	bodies, ok := get(attrs, string(spans.BlockBodiesKey))
 	if !ok {
 		return
@@ -418,6 +439,102 @@ func (d *decoder) blocks(row *session.Row, attrs pcommon.Map) {
 	}
 }
 
+// texts yields the strings of a list, or one string alone. What is neither is counted.
+func (d *decoder) texts(attrs pcommon.Map, key attribute.Key) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		v, ok := get(attrs, string(key))
+		switch {
+		case !ok:
+		case v.Type() == pcommon.ValueTypeStr:
+			yield(v.Str())
+		case v.Type() == pcommon.ValueTypeSlice:
+			for _, e := range v.Slice().All() {
+				if e.Type() != pcommon.ValueTypeStr {
+					d.report.Cut++
+				} else if !yield(e.Str()) {
+					return
+				}
+			}
+		default:
+			d.report.Cut++
+		}
+	}
+}
+
+func (d *decoder) recipe(row *session.Row, text string) {
+	if len(text) > maxValue {
+		d.report.Cut++
+		return
+	}
+	r, err := spans.ParseRecipe(text)
+	if err != nil {
+		d.report.Cut++
+		return
+	}
+	d.batch.Blocks = append(d.batch.Blocks, session.Block{Session: row.Session, ID: spans.RecipeID(r.ID, text), Body: text, Recipe: true})
+}
+
+func (d *decoder) packedList(row *session.Row, text string) {
+	if len(text) > maxBody {
+		d.report.Cut++
+		return
+	}
+	p, err := spans.ParsePackedList(valid(text), row.Run)
+	if err != nil || len(p.Name) > maxKey || len(p.Digest) > maxKey {
+		d.report.Cut++
+		return
+	}
+	for i, it := range p.Items {
+		if len(it) > maxValue {
+			d.report.Cut++ // the list stays and is broken at this item
+			p.Items[i] = ""
+		}
+	}
+	row.Lists = append(row.Lists, session.List{
+		Name: p.Name, Attempt: p.Attempt, Count: p.Count, Digest: p.Digest, Prefix: p.Prefix, Items: p.Items,
+	})
+}
+
+// unzip are decoders of echoes.
+var unzip = sync.Pool{New: func() any {
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBody))
+	if err != nil { // cannot happen: the options are good
+		return nil
+	}
+	return d
+}}
+
+// echoes takes blocks that were sent before. All of them are elsewhere too, so what is beyond the bound may be left out.
+func (d *decoder) echoes(row *session.Row, attrs pcommon.Map) {
+	v, ok := get(attrs, string(spans.EchoBlocksKey))
+	if !ok || v.Type() != pcommon.ValueTypeBytes || d.echo <= 0 {
+		d.report.Cut++
+		return
+	}
+	z, _ := unzip.Get().(*zstd.Decoder)
+	if z == nil {
+		d.report.Cut++
+		return
+	}
+	defer unzip.Put(z)
+	stretch, err := z.DecodeAll(v.Bytes().AsRaw(), nil)
+	if err != nil || len(stretch) > d.echo {
+		d.report.Cut++
+		return
+	}
+	d.echo -= len(stretch)
+	err = spans.Echo(stretch, func(text []byte, recipe bool) {
+		if recipe {
+			d.recipe(row, string(text))
+		} else {
+			d.body(row, string(text), 0)
+		}
+	})
+	if err != nil {
+		d.report.Cut++
+	}
+}
+
 func (d *decoder) block(row *session.Row, v pcommon.Value, size int64) {
 	var body string
 	switch v.Type() {
@@ -429,6 +546,10 @@ func (d *decoder) block(row *session.Row, v pcommon.Value, size int64) {
 		d.report.Cut++
 		return
 	}
+	d.body(row, body, size)
+}
+
+func (d *decoder) body(row *session.Row, body string, size int64) {
 	if len(body) > maxBody {
 		d.report.Cut++
 		return
@@ -476,12 +597,12 @@ func (d *decoder) list(row *session.Row, attrs pcommon.Map) {
 	row.Lists = append(row.Lists, l)
 }
 
-func (d *decoder) other(row *session.Row, e ptrace.SpanEvent) {
+func (d *decoder) other(row *session.Row, at pcommon.Timestamp, attrs pcommon.Map) {
 	var o session.Event
-	if t := e.Timestamp(); t <= math.MaxInt64 {
-		o.Time = int64(t)
+	if at <= math.MaxInt64 {
+		o.Time = int64(at)
 	}
-	for key, v := range e.Attributes().All() {
+	for key, v := range attrs.All() {
 		switch key {
 		case string(spans.EventTypeKey):
 			o.Type = cut(str(v), maxKey)
