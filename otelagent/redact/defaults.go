@@ -371,7 +371,7 @@ func classOf(key []byte) class {
 		return sureSecret
 	case is("pagetoken", "nexttoken", "continuationtoken", "synctoken"):
 		return noSecret
-	case is("token", "apikey", "accesskey", "accountkey", "privatekey", "encryptionkey", "signingkey", "authkey"):
+	case is("token", "apikey", "accesskey", "accountkey", "privatekey", "encryptionkey", "signingkey", "authkey", "authorization"):
 		return maybeSecret
 	default:
 		return noSecret

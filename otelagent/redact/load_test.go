@@ -166,9 +166,7 @@ func TestDocument(t *testing.T) {
 	for _, p := range provenances {
 		words = append(words, string(p))
 	}
-	for _, n := range names {
-		words = append(words, n)
-	}
+	words = append(words, names...)
 	for _, k := range keys {
 		words = append(words, k.prefix)
 	}
