@@ -12,6 +12,7 @@
 //	images, files ...   blob, uri or file; a data URL is a blob
 //	extension messages  {type: extension, name, data}
 //	an error message    {type: error, content}
+//	hidden reasoning    {type: encrypted_reasoning, value} if there is no text of it
 //	other blocks        as they are, if they have a type: a part of that type
 //	anything else       a text part that holds it as it is spelled
 //
@@ -117,7 +118,7 @@ type frame struct {
 	finish      []byte // finish reason of messages, a JSON string, or nil
 }
 
-// size returns the size of a message with that role without parts, where all parts and the message have a comma before them but its first part.
+// size returns the size of a message with that role without parts. It takes no comma: parts count one each, and its first has none.
 func (f *frame) size(role []byte) int {
 	if !f.messages {
 		return 0

@@ -36,8 +36,18 @@ type fields struct {
 // readFields returns the members of the JSON object raw, and whether it is one.
 func readFields(raw []byte) (f fields, ok bool) {
 	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
-	if !c.Open('{') {
+	if c.Peek() != '{' {
 		return f, false
+	}
+	f = fieldsAt(&c)
+	return f, c.End() == nil
+}
+
+// fieldsAt steps over the next value and returns its members if it is an object.
+func fieldsAt(c *rawjson.Cursor) (f fields) {
+	if !c.Open('{') {
+		c.Value()
+		return f
 	}
 	for c.More('}') {
 		key := c.Key()
@@ -108,7 +118,7 @@ func readFields(raw []byte) (f fields, ok bool) {
 			f.fmt = v
 		}
 	}
-	return f, c.End() == nil
+	return f
 }
 
 func isString(v []byte) bool { return len(v) > 0 && v[0] == '"' }
@@ -135,12 +145,15 @@ func firstOf(values ...[]byte) []byte {
 	return nil
 }
 
-// each calls f with every element of the valid JSON array raw.
-func each(raw []byte, f func(v []byte)) {
+// each calls f with every element v of the valid JSON array raw and its members g, which f must not keep.
+func each(raw []byte, f func(g *fields, v []byte)) {
 	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
+	var g fields
 	if c.Open('[') {
 		for c.More(']') {
-			f(c.Value())
+			start := c.Pos()
+			g = fieldsAt(&c)
+			f(&g, c.Since(start))
 		}
 	}
 }
@@ -217,13 +230,7 @@ func (r *reader) object(f *fields, raw []byte) {
 	}
 	switch {
 	case isArray(f.toolCalls):
-		each(f.toolCalls, func(v []byte) {
-			if call, ok := readFields(v); ok {
-				r.call(&call, v)
-			} else {
-				r.plain(v)
-			}
-		})
+		each(f.toolCalls, r.call)
 	case f.toolCalls != nil:
 		r.plain(f.toolCalls)
 	}
@@ -277,24 +284,19 @@ func (r *reader) contents(raw []byte) {
 	switch {
 	case raw == nil || string(raw) == `""` || string(raw) == "null":
 	case isArray(raw):
-		each(raw, r.content)
+		each(raw, r.block)
 	default:
-		r.content(raw)
-	}
-}
-
-func (r *reader) content(raw []byte) {
-	if isString(raw) {
-		r.add(part{typ: typeText, key: "content", content: raw})
-	} else if f, ok := readFields(raw); ok {
+		f, _ := readFields(raw)
 		r.block(&f, raw)
-	} else {
-		r.plain(raw)
 	}
 }
 
 // block reads one block of content, raw.
 func (r *reader) block(f *fields, raw []byte) {
+	if isString(raw) {
+		r.add(part{typ: typeText, key: "content", content: raw})
+		return
+	}
 	switch string(f.typ) {
 	case `"text"`, `"input_text"`, `"output_text"`, `"summary_text"`:
 		if text := firstString(f.text, f.content); text != nil {
@@ -375,8 +377,8 @@ func (r *reader) reasoning(f *fields) bool {
 	found := false
 	for _, list := range [][]byte{f.summary, f.content} {
 		if isArray(list) {
-			each(list, func(v []byte) {
-				if b, ok := readFields(v); ok && isString(b.text) {
+			each(list, func(b *fields, _ []byte) {
+				if isString(b.text) {
 					r.add(part{typ: typeReasoning, key: "content", content: b.text})
 					found = true
 				}
@@ -443,12 +445,8 @@ func loneText(result []byte) []byte {
 	if !c.Open('[') || !c.More(']') {
 		return result
 	}
-	block := c.Value()
-	if c.More(']') {
-		return result
-	}
-	f, ok := readFields(block)
-	if !ok || !isString(f.text) {
+	f := fieldsAt(&c)
+	if !isString(f.text) || c.More(']') {
 		return result
 	}
 	switch string(f.typ) {

@@ -39,7 +39,10 @@ func AppendTools(dst, raw []byte, max int) []byte {
 			add(appendPlain(nil, raw, room))
 		}
 	case isArray(value):
-		each(value, add)
+		c := rawjson.NewCursor(value, rawjson.MaxDepth)
+		for c.Open('['); c.More(']'); {
+			add(c.Value())
+		}
 	case value[0] != 'n':
 		add(value)
 	}
