@@ -53,7 +53,7 @@ var rooms = []room{
 	{packages: []string{"otelagent/otelsetup/..."}, own: []string{"spans", "otelagent", exportsize}, other: sdk},
 	{packages: []string{"otelagent/phi/...", "otelagent/clark/...", "otelagent/acp/...", "otelagent/guide/..."},
 		own: []string{"spans", "otelagent", "otelagent/internal/..."}},
-	{packages: []string{"otelagent/redact"}, own: []string{"spans"},
+	{packages: []string{"otelagent/redact"}, own: []string{"spans", "otelagent"},
 		other: []string{"go.yaml.in/yaml/v3", "gopkg.in/yaml.v3", "github.com/speakeasy-api/jsonpath/pkg/jsonpath"}},
 	{packages: []string{"otelagent/..."}, own: []string{"spans", "otelagent/internal/...", exportsize}, other: api},
 
