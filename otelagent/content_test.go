@@ -164,8 +164,8 @@ func TestTooManyMessagesAreToldOf(t *testing.T) {
 	run.End(otelagent.RunResult{})
 
 	got := p.Session().Runs[0].Turns[0]
-	if got.Input.Count != told || len(got.Input.Items) != 4096 {
-		t.Errorf("%d items of a list of %d", len(got.Input.Items), got.Input.Count)
+	if got.Input.Count != told || len(got.Input.Items()) != 4096 {
+		t.Errorf("%d items of a list of %d", len(got.Input.Items()), got.Input.Count)
 	}
 	if len(got.Defects) != 1 || got.Defects[0].Code != spans.DefectListBroken {
 		t.Errorf("defects %+v, want one list_broken", got.Defects)

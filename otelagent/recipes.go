@@ -10,7 +10,7 @@ import (
 // What is looked for in new bodies: values that were sent as part of others, such as the text of a tool's result in the message
 // that reports it, or arguments in the reply that asked for the call.
 const (
-	valueLeast     = 256 // bytes of a value that is worth it
+	valueLeast     = 128 // bytes of a value that is worth it
 	valuesMost     = 32  // of one body
 	valueDepth     = 5   // message, content, part, arguments, member
 	valueMostBytes = 8 << 20

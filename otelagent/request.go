@@ -179,6 +179,7 @@ func (t *Turn) ask(n int, req *Request, a *attrs) {
 		id := t.payloadBlock(m, req)
 		params.add(id, spans.Item{Block: id.Short(), Provenance: string(spans.ProvenancePayload)})
 	}
+	history.sameParams(&params)
 	c.lists = append(c.lists, params)
 
 	both := append(append(make([]byte, 0, 64), params.digest[:]...), list.digest[:]...)
@@ -210,6 +211,9 @@ func (t *Turn) spelled(m *memory, s *scratch, req *Request) bool {
 		before, ok := len(*shapes), true
 		for i := range req.Messages {
 			if known, remembered := m.memos[s.keys[i]]; remembered && known.spelled == before+1 {
+				if s.items[i].id != known.id { // the same message stood further up, and was kept as it came
+					m.take(s, i, known)
+				}
 				continue
 			}
 			ok = t.spell(m, s, req, i) && ok
@@ -238,11 +242,9 @@ func (t *Turn) spell(m *memory, s *scratch, req *Request, i int) bool {
 	switch {
 	case string(m.text[n:]) == string(raw) && it.id == spans.BlockOf(body):
 	case string(shapes.AppendSpelled(nil, raw, nil)) == string(raw): // kept as it came as well
-		it.id = c.claim(m, o, raw, false)
-		it.item.Block, it.item.Envelope = it.id.Short(), ""
-		it.hash = m.of.itemHash(s.keys[i], it)
-		known := memo{id: it.id, spelled: len(*shapes) + 1}
+		known := memo{id: c.claim(m, o, raw, false), spelled: len(*shapes) + 1}
 		m.remember(s.keys[i], known)
+		m.take(s, i, known)
 		return true
 	default:
 		return false
@@ -253,6 +255,13 @@ func (t *Turn) spell(m *memory, s *scratch, req *Request, i int) bool {
 		m.remember(s.keys[i], known)
 	}
 	return true
+}
+
+// take makes the i-th item refer to what known says.
+func (m *memory) take(s *scratch, i int, known memo) {
+	it := &s.items[i]
+	it.id, it.item.Block, it.item.Envelope = known.id, known.id.Short(), known.envelope
+	it.hash = m.of.itemHash(s.keys[i], it)
 }
 
 // payloadBlock keeps the payload as it came, made of its messages as they stand in it.

@@ -14,7 +14,9 @@ const (
 	windowLeast = 24
 	windowMost  = 256
 	// completeShare is the part of new bytes that complete lists may cost, one in completeShare.
-	completeShare = 20
+	completeShare = 40
+	// paramsTurns is how often a list of params is sent whole that stays the same.
+	paramsTurns = 8
 	itemBytes     = 24 // of an item on the wire, about
 	maxHistories  = 8
 	chainsApart   = 64
@@ -42,6 +44,9 @@ type history struct {
 	starts []int
 	used   int64
 	whole  bool // the list that was sent last was complete
+
+	params      spans.Chain // of the request before
+	paramsSince int         // requests since they were sent whole
 }
 
 // sentItem is one item: a seeded hash that tells it from others, its wire form, and the mark of the list up to and with it.
@@ -80,7 +85,12 @@ func (s *memories) itemHash(key memoKey, it *listItem) uint64 {
 }
 
 // complete makes the next two lists complete.
-func (r *requests) complete() { r.due = 2 }
+func (r *requests) complete() {
+	r.due = 2
+	for _, h := range r.histories {
+		h.params = spans.Chain{}
+	}
+}
 
 // earn adds what new content allows complete lists to cost.
 func (r *requests) earn(bytes int) { r.credit += int64(bytes) / completeShare }
@@ -196,6 +206,20 @@ func (m *memory) requestList(items []listItem) (l contentList, h *history, same 
 	}
 	h.whole = start == 0
 	return h.list(start), h, same
+}
+
+// sameParams makes of a list of params that is the one of the request before a reference to that, most of the time.
+func (h *history) sameParams(l *contentList) {
+	if l.digest != h.params || h.paramsSince == paramsTurns || len(l.items) == 0 {
+		h.params, h.paramsSince = l.digest, 1
+		return
+	}
+	h.paramsSince++
+	var mark spans.Mark
+	for _, text := range l.items {
+		mark = mark.Add(text)
+	}
+	l.prefix, l.items = spans.EncodePrefix(l.count, mark), nil
 }
 
 // cost is how many bytes the complete list takes, about.

@@ -19,7 +19,9 @@ import (
 //
 // The lines are parted by line feeds, without one at the end. DIGEST is Chain.Short of the whole list. With P, the items
 // are those behind the first P, which are the first P items of any list that has Mark MARK there. An envelope of an item
-// that is just phi-core's turn id of the span's own run, {"turnId":{"loopId":RUN,"turnIndex":N}}, is written @N.
+// that is just phi-core's turn id of the span's own run, {"turnId":{"loopId":RUN,"turnIndex":N}}, is written @N. A provenance
+// t:TURN:ROLE:INDEX is written .ROLE where the last such one of the list has the same turn and the index before, and ,ROLE
+// where it has the turn before and INDEX is 0.
 type PackedList struct {
 	Name    string
 	Attempt int64
@@ -53,8 +55,9 @@ func (l *PackedList) Encode(run string) string {
 		dst = append(append(dst, ' '), l.Prefix...)
 	}
 	var before, after string
+	var last loopTurn
 	for _, it := range l.Items {
-		dst = append(dst, '\n')
+		dst, it = last.shorten(append(dst, '\n'), it)
 		if strings.HasSuffix(it, "}}") {
 			if before == "" {
 				before, after = turnIDParts(run)
@@ -69,6 +72,67 @@ func (l *PackedList) Encode(run string) string {
 		dst = append(dst, it...)
 	}
 	return string(dst)
+}
+
+// loopTurn is the place of the last item of a list that came from a turn.
+type loopTurn struct {
+	known       bool
+	turn, index int64
+}
+
+// follow takes over the place of an item whose provenance is t:TURN:ROLE:INDEX. It returns the role, and how the place follows
+// from the one before: '.', ',' or 0.
+func (l *loopTurn) follow(provenance string) (role string, how byte) {
+	rest, ok := strings.CutPrefix(provenance, "t:")
+	turn, rest, ok1 := strings.Cut(rest, ":")
+	role, index, ok2 := strings.Cut(rest, ":")
+	if !ok || !ok1 || !ok2 || !isIndex(turn) || !isIndex(index) {
+		return "", 0
+	}
+	next := loopTurn{known: true}
+	next.turn, _ = strconv.ParseInt(turn, 10, 64)
+	next.index, _ = strconv.ParseInt(index, 10, 64)
+	switch {
+	case l.known && next.turn == l.turn && next.index == l.index+1:
+		how = '.'
+	case l.known && next.turn == l.turn+1 && next.index == 0:
+		how = ','
+	}
+	*l = next
+	return role, how
+}
+
+// shorten appends the block id and provenance of an item, if that is shorter, and returns what is left of it.
+func (l *loopTurn) shorten(dst []byte, it string) (_ []byte, rest string) {
+	id, tail, ok := strings.Cut(it, " ")
+	if !ok {
+		return dst, it
+	}
+	provenance, _, _ := strings.Cut(tail, " ")
+	role, how := l.follow(provenance)
+	if how == 0 {
+		return dst, it
+	}
+	return append(append(append(dst, id...), ' ', how), role...), tail[len(provenance):]
+}
+
+// widen is the reverse of shorten for a whole item.
+func (l *loopTurn) widen(it string) string {
+	id, tail, ok := strings.Cut(it, " ")
+	if !ok {
+		return it
+	}
+	provenance, _, _ := strings.Cut(tail, " ")
+	if l.known && provenance != "" && (provenance[0] == '.' || provenance[0] == ',') {
+		next := loopTurn{known: true, turn: l.turn, index: l.index + 1}
+		if provenance[0] == ',' {
+			next.turn, next.index = l.turn+1, 0
+		}
+		*l = next
+		return id + " t:" + strconv.FormatInt(next.turn, 10) + ":" + provenance[1:] + ":" + strconv.FormatInt(next.index, 10) + tail[len(provenance):]
+	}
+	l.follow(provenance)
+	return it
 }
 
 // isIndex reports whether s is a decimal number as strconv writes it.
@@ -119,9 +183,11 @@ func ParsePackedList(s, run string) (PackedList, error) {
 	l.Items = make([]string, 0, strings.Count(rest, "\n")+1)
 	var before, after string
 	written := 0
+	var last loopTurn
 	for more {
 		var it string
 		it, rest, more = strings.Cut(rest, "\n")
+		it = last.widen(it)
 		if i := strings.LastIndexByte(it, ' '); i >= 0 && i+1 < len(it) && it[i+1] == '@' && isIndex(it[i+2:]) {
 			if before == "" {
 				before, after = turnIDParts(run)
