@@ -16,11 +16,11 @@ const (
 	// completeShare is the part of new bytes that complete lists may cost, one in completeShare.
 	completeShare = 40
 	// paramsTurns is how often a list of params is sent whole that stays the same.
-	paramsTurns = 8
-	itemBytes     = 24 // of an item on the wire, about
-	maxHistories  = 8
-	chainsApart   = 64
-	itemsAnEntry  = 4 // of a history, in what WithMaxBlockIDs counts
+	paramsTurns  = 8
+	itemBytes    = 24 // of an item on the wire, about
+	maxHistories = 8
+	chainsApart  = 64
+	itemsAnEntry = 4 // of a history, in what WithMaxBlockIDs counts
 )
 
 // requests is what is remembered of the requests of a session: the last histories, to be told which items are new, and
