@@ -64,6 +64,8 @@ func FuzzUnpackRow(f *testing.F) {
 	r := storetest.Row(key("a"), 1)
 	f.Add(packRow(nil, r.AppendCanonical(nil)))
 	f.Add([]byte{rowS2, 0xff, 0xff, 0xff, 0xff, 0x0f})
+	r.Service = strings.Repeat("service ", rowLarge/8)
+	f.Add(packRow(nil, r.AppendCanonical(nil)))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, value []byte) {
 		canonical, err := unpackRow(nil, value)
@@ -99,6 +101,13 @@ func TestSupersedeCompressed(t *testing.T) {
 	k, other := key("a"), 0
 	for n := range 300 {
 		a, b := storetest.Row(k, n), storetest.Row(k, n)
+		if n%3 == 0 { // large ones take another form
+			long := strings.Repeat("list ", rowLarge/5)
+			a.Run, b.Run = long, long
+			if n%2 == 0 {
+				b.Run = "" // one of each form
+			}
+		}
 		a.Service, b.Service = fmt.Sprint("service ", n*7919%1000), strings.Repeat("service ", n%5)+fmt.Sprint(n*104729%1000)
 		packedA, packedB := packRow(nil, a.AppendCanonical(nil)), packRow(nil, b.AppendCanonical(nil))
 		if session.Supersedes(&a, &b) != (bytes.Compare(packedA, packedB) > 0) {
@@ -171,7 +180,7 @@ func TestDamaged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := newStore(t, path)
 	put(t, s, key("a"), 1)
-	for _, damage := range []string{"zeroblob(5)", "x'0205'", "x'02ffffffffff'", "substr(canonical, 1, 30)", "x'ff'", "x''"} {
+	for _, damage := range []string{"zeroblob(5)", "x'0205'", "x'02ffffffffff'", "x'0328b52ffd'", "x'0328b52ffda0ffffff7f0000'", "substr(canonical, 1, 30)", "x'ff'", "x''"} {
 		exec1(t, path, "UPDATE rows SET canonical = "+damage)
 		for _, err := range s.Rows(t.Context(), key("a")) {
 			if err == nil {

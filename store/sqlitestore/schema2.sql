@@ -1,8 +1,9 @@
 -- Version 2: bodies are compressed in stretches (docs/adr/0007-compression.md says why). What stood in blocks is moved into
 -- packs when the file is opened for writing, in steps; until the last of them the table is called blocks_v1.
 --
--- The column canonical of rows and live_rows holds canonical bytes as they are (the first byte is 1) or, behind a byte 2, as an
--- S2 block with the dictionary rows.dict2. Rows of version 1 stay as they were written.
+-- The column canonical of rows and live_rows holds canonical bytes as they are (the first byte is 1) or compressed with the
+-- dictionary rows.dict2: behind a byte 2 as an S2 block, behind a byte 3 as a zstd frame. Rows of version 1 stay as they were
+-- written.
 ALTER TABLE blocks RENAME TO blocks_v1;
 
 -- Bodies of one session, one behind the other, as one zstd frame.
