@@ -55,10 +55,10 @@ var rooms = []room{
 		own: []string{"spans", "otelagent", "otelagent/internal/..."}},
 	{packages: []string{"otelagent/redact"}, own: []string{"spans", "otelagent"},
 		other: []string{"go.yaml.in/yaml/v3", "gopkg.in/yaml.v3", "github.com/speakeasy-api/jsonpath/pkg/jsonpath"}},
-	{packages: []string{"otelagent/..."}, own: []string{"spans", "otelagent/internal/...", exportsize}, other: api},
+	{packages: []string{"otelagent/..."}, own: []string{"spans", "otelagent/internal/...", exportsize}, other: append([]string{"github.com/klauspost/compress/zstd"}, api...)},
 
 	{packages: []string{"session/otlprow/..."}, own: []string{"spans", "session"}, other: []string{pdata, otel + "/attribute", "github.com/klauspost/compress/zstd"}},
-	{packages: []string{"session/..."}, own: []string{"spans", "session"}, other: []string{otel + "/attribute"}},
+	{packages: []string{"session/..."}, own: []string{"spans", "session"}, other: []string{otel + "/attribute", "github.com/aymanbagabas/go-udiff/..."}},
 
 	{packages: []string{"store"}, own: []string{"spans", "session"}, other: []string{otel + "/attribute"}},
 	{packages: []string{"store/sqlitestore/..."}, own: []string{"spans", "session", "store"},
