@@ -3,6 +3,7 @@ package otelagent
 import (
 	"unicode/utf8"
 
+	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -168,11 +169,11 @@ const DefaultPreviewBytes = 2000
 // WithPreviewBytes bounds the previews that spans carry as attributes with CaptureContent, for views that read nothing else:
 // gen_ai.input.messages (what is new on the turn) and gen_ai.output.messages on turns, gen_ai.tool.call.arguments and
 // gen_ai.tool.call.result on tool calls. Each is valid JSON of at most n bytes that says what was cut. Default:
-// DefaultPreviewBytes; 0 or less turns previews off, below 200 is 200.
+// DefaultPreviewBytes; 0 or less turns previews off, below 320 is 320.
 func WithPreviewBytes(n int) Option {
 	return optionFunc(func(c config) config {
 		if n > 0 {
-			n = max(n, 200)
+			n = max(n, genaijson.Min)
 		}
 		c.preview = max(n, 0)
 		return c

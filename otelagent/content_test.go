@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/phi"
-	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -19,8 +21,33 @@ import (
 func TestListsAddUp(t *testing.T) {
 	for _, file := range fixtures(t) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".events.ndjson"), func(t *testing.T) {
-			checkLists(t, playFixture(t, file, otelagent.WithCapture(otelagent.CaptureContent)).Batch())
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, exp := collect(t)
+			playInto(t, p, raw, otelagent.WithCapture(otelagent.CaptureContent))
+			checkLists(t, readWire(t, exp.GetSpans()))
 		})
+	}
+}
+
+func checkLists(t *testing.T, w *wire) {
+	t.Helper()
+	for b, n := range w.sent {
+		if n > 1 {
+			t.Errorf("block %s was sent %d times: %.80s", b.id, n, w.bodies[b.id])
+		}
+	}
+	for i := range w.lists {
+		if _, _, err := w.read(&w.lists[i]); err != nil {
+			t.Errorf("list %s of turn %d: %v", w.lists[i].Name, w.lists[i].turn, err)
+		}
+	}
+	for _, id := range w.notes {
+		if _, ok := w.body(id, 8); !ok {
+			t.Errorf("the body %s of an event was not sent", id)
+		}
 	}
 }
 
@@ -52,57 +79,11 @@ func playFixture(t *testing.T, file string, opts ...otelagent.Option) *agenttest
 	return p
 }
 
-func checkLists(t *testing.T, b session.Batch) {
-	t.Helper()
-	type key struct {
-		session string
-		id      spans.ShortID
-	}
-	sent := map[key]spans.BlockID{}
-	for _, block := range b.Blocks {
-		k := key{block.Session.ID, block.ID.Short()}
-		if _, twice := sent[k]; twice {
-			t.Errorf("block %s was sent twice: %.80s", block.ID, block.Body)
-		}
-		sent[k] = block.ID
-	}
-	for _, row := range b.Rows {
-		for _, l := range row.Lists {
-			var digest spans.Chain
-			for _, s := range l.Items {
-				it, err := spans.ParseItem(s)
-				if err != nil {
-					t.Fatal(err)
-				}
-				id, ok := sent[key{row.Session.ID, it.Block}]
-				if !ok {
-					t.Errorf("%s %s: block %s was not sent", row.Kind, l.Name, it.Block)
-				}
-				digest = digest.Add(id, it)
-			}
-			if digest.String() != l.Digest || int64(len(l.Items)) != l.Count || l.Prefix != "" {
-				t.Errorf("%s %s: count %d and digest %s do not fit", row.Kind, l.Name, l.Count, l.Digest)
-			}
-		}
-		for _, e := range row.Events {
-			if e.Body == "" {
-				continue
-			}
-			id, err := spans.ParseShortID(e.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, ok := sent[key{row.Session.ID, id}]; !ok {
-				t.Errorf("%s event %s: body %s was not sent", row.Kind, e.Type, e.Body)
-			}
-		}
-	}
-}
-
 // TestTwoSpellingsAreOneBlock: events and payloads of phi-core hold the same message with keys in another order.
 func TestTwoSpellingsAreOneBlock(t *testing.T) {
-	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
-	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+	p, exp := collect(t)
+	tracer := otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(p))
+	ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
 	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
 	envelope := []string{"turnId"}
 	turn.AddInput(otelagent.Message{Raw: []byte(`{"content":[{"text":"hi","type":"text"}],"role":"user","turnId":{"t":0}}`), Envelope: envelope})
@@ -113,15 +94,20 @@ func TestTwoSpellingsAreOneBlock(t *testing.T) {
 	}})
 	turn.End(otelagent.TurnResult{})
 	run.End(otelagent.RunResult{})
-	b := p.Batch()
-	checkLists(t, b)
+	w := readWire(t, exp.GetSpans())
+	checkLists(t, w)
 	var got []string
-	for _, block := range b.Blocks {
-		got = append(got, block.Body)
+	for _, body := range w.bodies {
+		got = append(got, body)
 	}
-	want := "{\"content\":[{\"text\":\"hi\",\"type\":\"text\"}],\"role\":\"user\"}|{\"content\":\"not \uFFFD UTF-8\",\"role\":\"user\"}|not JSON"
-	if s := strings.Join(got, "|"); s != want {
-		t.Errorf("blocks %s, want %s", s, want)
+	slices.Sort(got)
+	want := []string{
+		`not JSON`,
+		"{\"content\":\"not \uFFFD UTF-8\",\"role\":\"user\"}",
+		`{"content":[{"text":"hi","type":"text"}],"role":"user"}`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("blocks (-want +got):\n%s", diff)
 	}
 }
 

@@ -173,18 +173,22 @@ func printSpan(b *strings.Builder, s tracetest.SpanStub, indent string) {
 		fmt.Fprintf(b, "%s  * %s %s\n", indent, e.Name, e.Time.UTC().Format(clock))
 		for _, kv := range e.Attributes {
 			fmt.Fprintf(b, "%s    %s = %s\n", indent, kv.Key, printValue(kv))
-			if kv.Key == spans.BlockBodiesKey || kv.Key == spans.ListItemsKey {
-				for _, body := range kv.Value.AsStringSlice() {
-					fmt.Fprintf(b, "%s      %s\n", indent, body)
+			if inLines(kv.Key) {
+				for _, text := range kv.Value.AsStringSlice() {
+					fmt.Fprintf(b, "%s      %s\n", indent, strings.ReplaceAll(text, "\n", "\n"+indent+"        "))
 				}
 			}
 		}
 	}
 }
 
-// printValue prints a value; the strings of bodies and items follow on lines of their own.
+// inLines reports whether the strings of an attribute follow on lines of their own.
+func inLines(k attribute.Key) bool {
+	return k == spans.BlockBodiesKey || k == spans.BlockPartsKey || k == spans.ListsKey
+}
+
 func printValue(kv attribute.KeyValue) string {
-	if kv.Key == spans.BlockBodiesKey || kv.Key == spans.ListItemsKey {
+	if inLines(kv.Key) {
 		return fmt.Sprint(len(kv.Value.AsStringSlice()))
 	}
 	return kv.Value.String()

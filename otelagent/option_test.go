@@ -24,7 +24,7 @@ func TestOptions(t *testing.T) {
 		{"memory", []Option{WithMaxBlockIDs(7)}, config{maxBlockIDs: 7, maxSpan: 1 << 20, preview: 2000}},
 		{"digests", []Option{WithCapture(CaptureDigests)}, config{maxBlockIDs: 65536, maxSpan: 1 << 20, preview: 2000, capture: CaptureDigests}},
 		{"bounds", []Option{WithMaxBlockBytes(-1), WithMaxTurnBytes(5), WithRequestWindow(-3), WithMaxSpanBytes(1), WithPreviewBytes(1)},
-			config{maxBlockIDs: 65536, maxSpan: 1 << 20, preview: 200, maxTurn: 5}},
+			config{maxBlockIDs: 65536, maxSpan: 1 << 20, preview: 320, maxTurn: 5}},
 		{"no previews", []Option{WithPreviewBytes(0), WithEcho(), WithBlockScope(BlockScopeRun), WithEncoding(EncodingFull), WithMaxSpanBytes(1 << 21)},
 			config{maxBlockIDs: 65536, maxSpan: 1 << 21, echo: true, scope: BlockScopeRun, encoding: EncodingFull}},
 		{"no memory", []Option{WithMaxBlockIDs(0)}, config{maxBlockIDs: 65536, maxSpan: 1 << 20, preview: 2000}},

@@ -20,7 +20,14 @@ type wire struct {
 	bodies  map[spans.ShortID]string
 	recipes map[spans.ShortID][]spans.Recipe
 	lists   []wireList
-	size    int // bytes of bodies, recipes, lists and echoes
+	sent    map[sentBody]int // how often, echoes not counted
+	notes   []spans.ShortID  // bodies of otelagent.event
+	size    int              // bytes of bodies, recipes, lists and echoes
+}
+
+type sentBody struct {
+	session string
+	id      spans.ShortID
 }
 
 type wireList struct {
@@ -31,7 +38,7 @@ type wireList struct {
 
 func readWire(t testing.TB, stubs tracetest.SpanStubs) *wire {
 	t.Helper()
-	w := &wire{bodies: map[spans.ShortID]string{}, recipes: map[spans.ShortID][]spans.Recipe{}}
+	w := &wire{bodies: map[spans.ShortID]string{}, recipes: map[spans.ShortID][]spans.Recipe{}, sent: map[sentBody]int{}}
 	body := func(text string) { w.bodies[spans.BlockOfString(text).Short()] = text }
 	recipe := func(text string) {
 		r, err := spans.ParseRecipe(text)
@@ -41,9 +48,11 @@ func readWire(t testing.TB, stubs tracetest.SpanStubs) *wire {
 		w.recipes[r.ID.Short()] = append(w.recipes[r.ID.Short()], r)
 	}
 	for _, s := range stubs {
-		run, turn := "", int64(-1)
+		session, run, turn := "", "", int64(-1)
 		for _, kv := range s.Attributes {
 			switch kv.Key {
+			case spans.SessionIDKey:
+				session = kv.Value.AsString()
 			case spans.RunIDKey:
 				run = kv.Value.AsString()
 			case spans.TurnIndexKey:
@@ -56,6 +65,7 @@ func readWire(t testing.TB, stubs tracetest.SpanStubs) *wire {
 				case spans.BlockBodiesKey:
 					for _, text := range kv.Value.AsStringSlice() {
 						w.size += len(text)
+						w.sent[sentBody{session, spans.BlockOfString(text).Short()}]++
 						body(text)
 					}
 				case spans.BlockPartsKey:
@@ -72,6 +82,12 @@ func readWire(t testing.TB, stubs tracetest.SpanStubs) *wire {
 						}
 						w.lists = append(w.lists, wireList{l, turn, run})
 					}
+				case spans.EventBodyKey:
+					id, err := spans.ParseShortID(kv.Value.AsString())
+					if err != nil {
+						t.Fatal(err)
+					}
+					w.notes = append(w.notes, id)
 				case spans.EchoBlocksKey:
 					frame := kv.Value.AsByteSlice()
 					w.size += len(frame)

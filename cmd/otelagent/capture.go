@@ -60,8 +60,8 @@ func (o *captureOptions) check() error {
 	if o.Span < 64<<10 || o.Span > 3<<20 {
 		wrong = append(wrong, fmt.Sprintf("--max-span-bytes %d: want 65536 to 3145728", o.Span))
 	}
-	if o.Preview > 0 && o.Preview < 200 {
-		wrong = append(wrong, fmt.Sprintf("--preview-bytes %d: want 0, or 200 and more", o.Preview))
+	if o.Preview > 0 && o.Preview < 320 {
+		wrong = append(wrong, fmt.Sprintf("--preview-bytes %d: want 0, or 320 and more", o.Preview))
 	}
 	for _, rule := range o.For {
 		if _, err := parseCaptureFor(rule); err != nil {
