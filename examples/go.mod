@@ -5,6 +5,7 @@ go 1.26.0
 require github.com/otelagent/otelagent v0.0.0-00010101000000-000000000000
 
 require (
+	github.com/aymanbagabas/go-udiff v0.4.1 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect

@@ -19,6 +19,11 @@ type captureOptions struct {
 	Echo                                     bool
 }
 
+// captureOf returns the options of a level with the defaults of the flags.
+func captureOf(level string) captureOptions {
+	return captureOptions{Level: level, Encoding: "blocks", Scope: "session", Preview: otelagent.DefaultPreviewBytes, Span: otelagent.DefaultMaxSpanBytes}
+}
+
 func (o *captureOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.Level, "capture", "none", "`what` may leave beside ids, numbers and names: none, digests or content")
 	f.StringArrayVar(&o.For, "capture-for", nil, "another level for an agent or session: `agent=NAME:LEVEL` or session=ID:LEVEL; may be repeated, the first that fits counts")

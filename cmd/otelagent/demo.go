@@ -56,7 +56,7 @@ func (a *app) demo(ctx context.Context) error {
 	defer func() { _ = c.stop() }()
 
 	player := &app{stdin: bytes.NewReader(demoEvents), stdout: a.stdout, stderr: a.stderr}
-	s, err := player.deliver(ctx, sendOptions{Capture: "content", Endpoint: "http://" + c.addr("grpc"), Protocol: "grpc", Replay: true})
+	s, err := player.deliver(ctx, sendOptions{Capture: captureOf("content"), Endpoint: "http://" + c.addr("grpc"), Protocol: "grpc", Replay: true})
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,7 @@ require (
 )
 
 require (
+	github.com/aymanbagabas/go-udiff v0.4.1 // indirect
 	github.com/speakeasy-api/jsonpath v0.6.3 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 )
