@@ -16,11 +16,13 @@ import (
 const (
 	// packSize is how many bytes of bodies are compressed together; a larger body has a pack of its own. Reading one block
 	// decompresses this much.
-	packSize = 256 << 10
+	packSize = 512 << 10
 	// packWindow is how far back in a large body the compressor looks.
 	packWindow = 1 << 20
-	// mergePacks bounds how many packs become one in a step.
-	mergePacks = 256
+	// mergePacks bounds how many packs become one in a step, mergeBlocks how many blocks move then, unless two packs alone
+	// have more: while they move the writing connection is taken.
+	mergePacks  = 256
+	mergeBlocks = 4096
 )
 
 // packer writes blocks of one batch, inside a transaction.
@@ -205,11 +207,17 @@ func (s *Store) merge(ctx context.Context, k session.Key) (bool, error) {
 	if err != nil || len(from) < 2 {
 		return false, err
 	}
-	var numbers []int64
-	for _, p := range from {
-		numbers = append(numbers, p.pack)
+	for len(from) > 2 {
+		var n int
+		if n, err = s.countBlocks(ctx, from); err != nil {
+			return false, err
+		}
+		if n <= mergeBlocks {
+			break
+		}
+		from = from[:max(2, len(from)/2)]
 	}
-	list, err := json.Marshal(numbers)
+	list, err := json.Marshal(numbersOf(from))
 	if err != nil {
 		return false, err
 	}
@@ -256,6 +264,33 @@ func (s *Store) merge(ctx context.Context, k session.Key) (bool, error) {
 		return false, nil // they go on
 	}
 	return err == nil, err
+}
+
+// countBlocks returns how many blocks packs of one session hold.
+func (s *Store) countBlocks(ctx context.Context, packs []smallPack) (int, error) {
+	list, err := json.Marshal(numbersOf(packs))
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for v, err := range each(ctx, s, "count blocks", `SELECT count(*) FROM blocks WHERE session = ? AND pack IN (SELECT value FROM json_each(?))`,
+		[]any{packs[0].session, string(list)}, func(rows *sql.Rows) (n int, err error) {
+			err = rows.Scan(&n)
+			return n, err
+		}) {
+		if err != nil {
+			return 0, err
+		}
+		n = v
+	}
+	return n, nil
+}
+
+func numbersOf(packs []smallPack) (numbers []int64) {
+	for _, p := range packs {
+		numbers = append(numbers, p.pack)
+	}
+	return numbers
 }
 
 // movedBlock is one that goes to another place in another pack.
@@ -310,11 +345,11 @@ func (s *Store) gather(ctx context.Context, session int64, packs string) (raw []
 
 var errOthers = errors.New("somebody else was faster")
 
-// smallPacks returns those that are worth merging: together no more than packSize, and each no more than twice what stands
-// before it, so that a byte is not compressed again and again.
+// smallPacks returns the packs of a session that are worth merging: as many of the smallest as fit into one, the largest of them
+// at most twice all others, so that a byte is not compressed again and again.
 func (s *Store) smallPacks(ctx context.Context, k session.Key) ([]smallPack, error) {
 	var out []smallPack
-	sum := int64(0)
+	sum, worth := int64(0), 0
 	for p, err := range each(ctx, s, "read packs", `SELECT session, pack, raw FROM packs WHERE session = `+whichSession+` ORDER BY raw, pack LIMIT ?3`,
 		[]any{k.Tenant, k.ID, mergePacks}, func(rows *sql.Rows) (p smallPack, err error) {
 			err = rows.Scan(&p.session, &p.pack, &p.raw)
@@ -323,11 +358,14 @@ func (s *Store) smallPacks(ctx context.Context, k session.Key) ([]smallPack, err
 		if err != nil {
 			return nil, err
 		}
-		if sum += p.raw; sum > packSize || len(out) > 0 && p.raw > 2*(sum-p.raw) {
+		if sum += p.raw; sum > packSize {
 			break
 		}
-		out = append(out, p)
+		if out = append(out, p); p.raw <= 2*(sum-p.raw) {
+			worth = len(out)
+		}
 	}
+	out = out[:worth]
 	slices.SortFunc(out, func(a, b smallPack) int { return int(a.pack - b.pack) }) // in the order of arrival
 	return out, nil
 }
