@@ -20,7 +20,9 @@ func recipeFor(body string, full bool, pieces ...spans.Piece) Block {
 	return Block{ID: spans.RecipeID(r.ID, text), Body: text, Recipe: true}
 }
 
-func of(body string) spans.Piece { return spans.Piece{Block: spans.BlockOfString(body).Short(), To: -1} }
+func of(body string) spans.Piece {
+	return spans.Piece{Block: spans.BlockOfString(body).Short(), To: -1}
+}
 
 func cutOf(body string, from, to int64) spans.Piece {
 	return spans.Piece{Block: spans.BlockOfString(body).Short(), From: from, To: to}

@@ -268,6 +268,12 @@ func FuzzDecode(f *testing.F) {
 	e.Attributes().PutStr("otelagent.list.name", "request")
 	putSlice(e.Attributes(), "otelagent.list.items", "AAAAAAAAAAA st")
 	seed(td)
+	a := event(s, spans.EventBlocks)
+	putSlice(a, "otelagent.block.parts", "AAAAAAAAAAA 3 =1:x AAAAAAAAAAE:0:2")
+	putSlice(a, "otelagent.lists", "request.1 2 AAAAAAAAAAAAAAAAAAAAAAAA 1 BBBBBBBBBBA\nAAAAAAAAAAA st @3")
+	event(s, spans.EventEcho).PutEmptyBytes("otelagent.echo.blocks").FromRaw(zip(f, spans.AppendEcho(nil, "again", false)))
+	event(s, spans.EventDetails).PutStr("gen_ai.input.messages", `[{"role":"user"}]`)
+	seed(td)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		batch, report, err := DecodeProto(b)
 		if err != nil {
@@ -291,8 +297,16 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 		for i := range batch.Blocks {
-			if batch.Blocks[i].ID != spans.BlockOfString(batch.Blocks[i].Body) {
-				t.Fatal("block id is not the hash of its body")
+			want := spans.BlockOfString(batch.Blocks[i].Body)
+			if batch.Blocks[i].Recipe {
+				r, err := spans.ParseRecipe(batch.Blocks[i].Body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want = spans.RecipeID(r.ID, batch.Blocks[i].Body)
+			}
+			if batch.Blocks[i].ID != want {
+				t.Fatal("block id is not that of its body")
 			}
 		}
 		session.Assemble(batch.Rows)
