@@ -50,6 +50,20 @@ func BenchmarkAssemble(b *testing.B) {
 			benchAssemble(b, rows)
 		}
 	})
+	long, blocks := longSession(10_000)
+	b.Run("10000turns-to-20000-messages", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			Assemble(long)
+		}
+	})
+	b.Run("10000turns-to-20000-messages-checked", func(b *testing.B) {
+		tree := Assemble(long)
+		b.ReportAllocs()
+		for b.Loop() {
+			tree.CheckContent(blocks)
+		}
+	})
 	stored := make([][]byte, len(rows))
 	for i := range rows {
 		stored[i] = rows[i].AppendCanonical(nil)

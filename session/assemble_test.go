@@ -402,6 +402,15 @@ func FuzzAssemble(f *testing.F) {
 				"otelagent.group.start", at(int64(b[3]>>6)+1), "otelagent.schema", 1+int(b[4]>>7), "otelagent.tool.child.run.id", string('a'+rune(b[0]>>5)),
 			)
 			r.Lists = []List{{Name: words[b[1]&3], Count: int64(b[3] & 3), Digest: string(rune('0' + b[3]&3)), Prefix: fmt.Sprintf("%d %c", b[4]&3, '0'+b[4]&3), Items: []string{words[b[2]&3]}}}
+			// Marks of lists of one item over and over, so that prefixes meet.
+			var mark spans.Mark
+			for range b[4] & 3 {
+				mark = mark.Add("AAAAAAAAAAE")
+			}
+			r.Lists = append(r.Lists, List{
+				Name: "request", Attempt: int64(b[1] & 1), Count: int64(b[4]&3 + b[3]&3), Prefix: spans.EncodePrefix(int64(b[4]&3), mark),
+				Items: slices.Repeat([]string{"AAAAAAAAAAE"}, int(b[3]&3)),
+			})
 			rows = append(rows, r)
 			b = b[5:]
 		}
@@ -430,5 +439,20 @@ func FuzzAssemble(f *testing.F) {
 		}
 		Summarize(tree)
 		tree.CheckContent(&BlockSet{})
+		for _, r := range tree.Runs {
+			for _, turn := range r.Turns {
+				for _, q := range turn.Requests {
+					if p := q.Payload(nil); p.Bytes != nil && q.Messages.Len() > 0 {
+						t.Fatalf("%s without blocks", p.Bytes)
+					}
+					if n := len(q.ReadMessages(nil)); n != q.Messages.Len() {
+						t.Fatalf("%d messages of %d", n, q.Messages.Len())
+					}
+					if q.Before() != nil {
+						tree.DiffRequests(q.Before(), q, nil)
+					}
+				}
+			}
+		}
 	})
 }

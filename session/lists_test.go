@@ -317,7 +317,7 @@ func TestResolvedItemsAreBounded(t *testing.T) {
 	}
 	items, unresolved := 0, 0
 	for _, turn := range Assemble(s.rows).Runs[0].Turns {
-		items += len(turn.Requests[0].Messages.From(turn.Requests[0].Messages.Same))
+		items += turn.Requests[0].Messages.Len() - int(turn.Requests[0].Messages.Same)
 		unresolved += len(turn.Defects)
 	}
 	if items > maxResolved+3*long || unresolved < turns/8 || unresolved == turns {
