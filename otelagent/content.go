@@ -37,6 +37,18 @@ type contentList struct {
 	prefix  string
 	count   int64
 	digest  spans.Chain
+	packed  string // its wire form, when it is final
+}
+
+// pack makes the wire form of the list and lets go of the items.
+func (l *contentList) pack(run string) string {
+	if l.packed == "" {
+		p := spans.PackedList{
+			Name: l.name, Attempt: int64(l.attempt), Count: l.count, Digest: l.digest.Short(), Prefix: l.prefix, Items: l.items,
+		}
+		l.packed, l.items = p.Encode(run), nil
+	}
+	return l.packed
 }
 
 // maxGrowing bounds the lists that grow message by message.
@@ -323,7 +335,7 @@ type carrier struct {
 // carriers divides what there is so that none takes more than most bytes, if it can: a body of more than that goes alone.
 // The first is for the span itself.
 func (c *content) carriers(run string, most int) []carrier {
-	list := make([]carrier, 1, 2)
+	list := make([]carrier, 1)
 	room := most
 	into := func(n int) *carrier {
 		const overhead = 16 // of one string in an attribute
@@ -342,11 +354,7 @@ func (c *content) carriers(run string, most int) []carrier {
 		into(n).details = c.details
 	}
 	for i := range c.lists {
-		l := &c.lists[i]
-		packed := spans.PackedList{
-			Name: l.name, Attempt: int64(l.attempt), Count: l.count, Digest: l.digest.Short(), Prefix: l.prefix, Items: l.items,
-		}
-		text := packed.Encode(run)
+		text := c.lists[i].pack(run)
 		k := into(len(text))
 		k.lists = append(k.lists, text)
 	}

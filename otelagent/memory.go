@@ -21,6 +21,7 @@ type memories struct {
 	max          int64
 	seedA, seedB maphash.Seed
 	total        atomic.Int64 // entries over all memories
+	scratches    scratches
 
 	mu    sync.Mutex
 	byKey map[memoryKey]*list.Element // of *memory
@@ -50,6 +51,7 @@ type memory struct {
 
 	text  []byte // scratch for canonical forms
 	found []found
+	texts []string
 }
 
 // form is how a block was sent.
@@ -78,7 +80,7 @@ type memo struct {
 func newMemories(most int) *memories {
 	return &memories{
 		max: int64(most), seedA: maphash.MakeSeed(), seedB: maphash.MakeSeed(),
-		byKey: make(map[memoryKey]*list.Element), order: list.New(),
+		byKey: make(map[memoryKey]*list.Element), order: list.New(), scratches: make(scratches, 2),
 	}
 }
 

@@ -2,7 +2,6 @@ package otelagent
 
 import (
 	"strconv"
-	"sync"
 
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
@@ -121,12 +120,31 @@ type scratch struct {
 	keys  []memoKey
 }
 
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
+// scratches keeps a few of them; a sync.Pool would lose them to the collector between two turns.
+type scratches chan *scratch
 
-func (s *scratch) free() {
+// maxScratchItems bounds what is kept between requests.
+const maxScratchItems = 1 << 13
+
+func (c scratches) get() *scratch {
+	select {
+	case s := <-c:
+		return s
+	default:
+		return new(scratch)
+	}
+}
+
+func (c scratches) put(s *scratch) {
+	if cap(s.items) > maxScratchItems {
+		return
+	}
 	clear(s.items)
 	s.items, s.keys = s.items[:0], s.keys[:0]
-	scratches.Put(s)
+	select {
+	case c <- s:
+	default:
+	}
 }
 
 // ask takes the content of the request of attempt n. The caller holds the lock.
@@ -139,8 +157,8 @@ func (t *Turn) ask(n int, req *Request, a *attrs) {
 		t.askFull(req)
 		return
 	}
-	s := scratches.Get().(*scratch)
-	defer s.free()
+	s := o.tracer.memories.scratches.get()
+	defer o.tracer.memories.scratches.put(s)
 	m := o.tracer.memories.open(o)
 	defer m.close()
 
@@ -148,6 +166,7 @@ func (t *Turn) ask(n int, req *Request, a *attrs) {
 	exact := req.Frame != nil && o.capture == CaptureContent && t.spelled(m, s, req)
 	list, history, same := m.requestList(s.items)
 	list.name, list.attempt = spans.ListRequest, n
+	list.pack(o.run)
 	t.run.history.Store(history)
 	c.lists = append(c.lists, list)
 
@@ -170,10 +189,7 @@ func (t *Turn) ask(n int, req *Request, a *attrs) {
 	add(spans.ProvenanceRest, placeRest, req.Rest)
 	switch {
 	case exact:
-		f := *req.Frame
-		f.Shapes = m.request.shapes
-		body := f.Encode()
-		id := c.claim(m, o, body, false)
+		id := c.claim(m, o, m.request.frame(req.Frame), false)
 		params.add(id, spans.Item{Block: id.Short(), Provenance: string(spans.ProvenanceFrame)})
 	case req.Payload != nil && o.capture == CaptureContent && o.tracer.config.redactor == nil:
 		id := t.payloadBlock(m, req)

@@ -31,6 +31,21 @@ type requests struct {
 	credit    int64 // bytes that complete lists may take
 	due       int   // this many complete lists come next, whatever they cost
 	shapes    spans.Shapes
+
+	framed spans.Frame // the last frame, and its block
+	body   []byte
+}
+
+// frame returns the block of a frame with the shapes of the session. It is shared: nobody may change it.
+func (r *requests) frame(of *spans.Frame) []byte {
+	f := &r.framed
+	if len(f.Shapes) != len(r.shapes) || f.System != of.System || f.Messages != of.Messages || f.Provenance != of.Provenance ||
+		f.Tools != of.Tools || !slices.Equal(f.Keys, of.Keys) {
+		*f = *of
+		f.Keys, f.Shapes = slices.Clone(of.Keys), slices.Clone(r.shapes)
+		r.body = f.Encode()
+	}
+	return r.body
 }
 
 // history is the list of a request as it was last sent, and what later ones are compared with. Parallel runs, sub-agents and
@@ -205,7 +220,7 @@ func (m *memory) requestList(items []listItem) (l contentList, h *history, same 
 		}
 	}
 	h.whole = start == 0
-	return h.list(start), h, same
+	return m.list(h, start), h, same
 }
 
 // sameParams makes of a list of params that is the one of the request before a reference to that, most of the time.
@@ -225,14 +240,18 @@ func (h *history) sameParams(l *contentList) {
 // cost is how many bytes the complete list takes, about.
 func (h *history) cost() int64 { return int64(len(h.items)) * itemBytes }
 
-// list returns the list with the items from start on.
-func (h *history) list(start int) contentList {
-	l := contentList{count: int64(len(h.items)), digest: h.chain, items: make([]string, 0, len(h.items)-start)}
+// list returns the list with the items from start on, which are valid until the next call: it is to be packed at once.
+func (m *memory) list(h *history, start int) contentList {
+	l := contentList{count: int64(len(h.items)), digest: h.chain}
 	if start > 0 {
 		l.prefix = spans.EncodePrefix(int64(start), h.items[start-1].mark)
 	}
+	m.texts = m.texts[:0]
 	for _, it := range h.items[start:] {
-		l.items = append(l.items, it.text)
+		m.texts = append(m.texts, it.text)
+	}
+	if l.items = m.texts; cap(m.texts) > maxScratchItems {
+		m.texts = nil
 	}
 	return l
 }
@@ -246,7 +265,7 @@ func (m *memory) last(h *history) (contentList, bool) {
 	}
 	r.credit -= h.cost()
 	h.whole = true
-	return h.list(0), true
+	return m.list(h, 0), true
 }
 
 // window returns the first item that is sent.

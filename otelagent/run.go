@@ -322,6 +322,7 @@ func (r *Run) rest() {
 	defer m.close()
 	if l, ok := m.last(r.history.Load()); ok {
 		l.name = spans.ListHistory
+		l.pack(r.origin.run)
 		r.content.lists = append(r.content.lists, l)
 	}
 	if c := &r.tracer.config; c.echo {

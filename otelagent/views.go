@@ -1,6 +1,8 @@
 package otelagent
 
 import (
+	"sync"
+
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelagent/otelagent/internal/genaijson"
@@ -23,8 +25,19 @@ func (t *Turn) inputViews(req *Request, same int, a *attrs) {
 	if !t.previews() || same >= len(req.Messages) {
 		return
 	}
-	a.kv = append(a.kv, spans.InputMessagesKey.String(string(
-		genaijson.AppendMessages(nil, t.redacted(req.Messages[same:]), t.tracer.config.preview))))
+	a.view(spans.InputMessagesKey, func(dst []byte) []byte {
+		return genaijson.AppendMessages(dst, t.redacted(req.Messages[same:]), t.tracer.config.preview)
+	})
+}
+
+var viewBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// view adds what write appends.
+func (a *attrs) view(key attribute.Key, write func(dst []byte) []byte) {
+	b := viewBuffers.Get().(*[]byte)
+	*b = write((*b)[:0])
+	a.kv = append(a.kv, key.String(string(*b)))
+	viewBuffers.Put(b)
 }
 
 // replyViews adds the preview of the reply, and completes the standard event with it.
@@ -34,8 +47,9 @@ func (t *Turn) replyViews(res *TurnResult, a *attrs) {
 	}
 	raw := t.redacted([]Message{*res.Output})[0]
 	if t.previews() {
-		a.kv = append(a.kv, spans.OutputMessagesKey.String(string(
-			genaijson.AppendOutput(nil, raw, finishReason(res), t.tracer.config.preview))))
+		a.view(spans.OutputMessagesKey, func(dst []byte) []byte {
+			return genaijson.AppendOutput(dst, raw, finishReason(res), t.tracer.config.preview)
+		})
 	}
 	if len(t.content.details) > 0 {
 		t.content.details = append(t.content.details, spans.OutputMessagesKey.String(string(
@@ -79,5 +93,5 @@ func (h *handle) valueView(key attribute.Key, place string, raw []byte, a *attrs
 		return
 	}
 	body, _ := h.tracer.config.redact(Piece{Body: raw, JSON: true, Place: place})
-	a.kv = append(a.kv, key.String(string(genaijson.AppendValue(nil, validBytes(body), h.tracer.config.preview))))
+	a.view(key, func(dst []byte) []byte { return genaijson.AppendValue(dst, validBytes(body), h.tracer.config.preview) })
 }

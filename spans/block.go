@@ -33,7 +33,11 @@ func (id BlockID) IsZero() bool { return id == BlockID{} }
 func (id BlockID) Short() ShortID { return ShortID(id[:8]) }
 
 // String returns the id in hexadecimal.
-func (id BlockID) String() string { return hex.EncodeToString(id[:]) }
+func (id BlockID) String() string {
+	var b [2 * len(id)]byte
+	hex.Encode(b[:], id[:])
+	return string(b[:])
+}
 
 // MarshalText returns the id in hexadecimal.
 func (id BlockID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
@@ -50,7 +54,11 @@ func (id *BlockID) UnmarshalText(text []byte) error {
 }
 
 // String returns the short id as it stands in lists: 11 characters of base64url.
-func (id ShortID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]) }
+func (id ShortID) String() string {
+	var b [11]byte
+	base64.RawURLEncoding.Encode(b[:], id[:])
+	return string(b[:])
+}
 
 // ParseShortID reads what ShortID.String wrote.
 func ParseShortID(s string) (ShortID, error) {

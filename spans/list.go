@@ -23,12 +23,17 @@ type Item struct {
 
 // Encode returns the wire form of the item.
 func (it Item) Encode() string {
-	return it.Block.String() + it.tail()
+	var id [11]byte
+	base64.RawURLEncoding.Encode(id[:], it.Block[:])
+	var b strings.Builder
+	b.Grow(len(id) + 2 + len(it.Provenance) + len(it.Envelope))
+	b.Write(id[:])
+	it.writeTail(&b)
+	return b.String()
 }
 
-// tail is what the chain digest covers beside the full block id.
-func (it Item) tail() string {
-	var b strings.Builder
+// writeTail writes what the chain digest covers beside the full block id.
+func (it *Item) writeTail(b *strings.Builder) {
 	if it.Provenance != "" {
 		b.WriteByte(' ')
 		b.WriteString(it.Provenance)
@@ -37,7 +42,6 @@ func (it Item) tail() string {
 		b.WriteByte(' ')
 		b.WriteString(it.Envelope)
 	}
-	return b.String()
 }
 
 // ParseItem reads the wire form of an item. The result's strings share memory with s.
@@ -74,16 +78,27 @@ type Chain [sha256.Size]byte
 
 // Add appends one item whose full block id is id and returns the new digest.
 func (c Chain) Add(id BlockID, it Item) Chain {
-	tail := it.tail()
-	buf := make([]byte, 0, len(c)+len(id)+len(tail))
-	buf = append(buf, c[:]...)
-	buf = append(buf, id[:]...)
-	buf = append(buf, tail...)
+	var fixed [256]byte
+	buf := append(append(fixed[:0], c[:]...), id[:]...)
+	if it.Provenance != "" {
+		buf = append(append(buf, ' '), it.Provenance...)
+	}
+	if it.Envelope != "" {
+		buf = append(append(buf, ' '), it.Envelope...)
+	}
 	return sha256.Sum256(buf)
 }
 
 // String returns the digest as it stands on the wire: 43 characters of base64url.
-func (c Chain) String() string { return base64.RawURLEncoding.EncodeToString(c[:]) }
+func (c Chain) String() string {
+	b := c.text()
+	return string(b[:])
+}
+
+func (c Chain) text() (b [43]byte) {
+	base64.RawURLEncoding.Encode(b[:], c[:])
+	return b
+}
 
 // ParseChain reads what Chain.String wrote.
 func ParseChain(s string) (Chain, error) {

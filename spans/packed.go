@@ -45,33 +45,43 @@ func (l *PackedList) Encode(run string) string {
 	for _, it := range l.Items {
 		n += len(it) + 1
 	}
-	dst := append(make([]byte, 0, n), l.Name...)
+	var dst strings.Builder
+	dst.Grow(n)
+	dst.WriteString(l.Name)
+	var number [20]byte
 	if l.Attempt != 0 {
-		dst = strconv.AppendInt(append(dst, '.'), l.Attempt, 10)
+		dst.WriteByte('.')
+		dst.Write(strconv.AppendInt(number[:0], l.Attempt, 10))
 	}
-	dst = strconv.AppendInt(append(dst, ' '), l.Count, 10)
-	dst = append(append(dst, ' '), l.Digest...)
+	dst.WriteByte(' ')
+	dst.Write(strconv.AppendInt(number[:0], l.Count, 10))
+	dst.WriteByte(' ')
+	dst.WriteString(l.Digest)
 	if l.Prefix != "" {
-		dst = append(append(dst, ' '), l.Prefix...)
+		dst.WriteByte(' ')
+		dst.WriteString(l.Prefix)
 	}
 	var before, after string
 	var last loopTurn
 	for _, it := range l.Items {
-		dst, it = last.shorten(append(dst, '\n'), it)
+		dst.WriteByte('\n')
+		it = last.shorten(&dst, it)
 		if strings.HasSuffix(it, "}}") {
 			if before == "" {
 				before, after = turnIDParts(run)
 			}
 			if i := strings.Index(it, before); i >= 0 {
 				if n := strings.TrimSuffix(it[i+len(before):], after); isIndex(n) {
-					dst = append(append(append(dst, it[:i]...), " @"...), n...)
+					dst.WriteString(it[:i])
+					dst.WriteString(" @")
+					dst.WriteString(n)
 					continue
 				}
 			}
 		}
-		dst = append(dst, it...)
+		dst.WriteString(it)
 	}
-	return string(dst)
+	return dst.String()
 }
 
 // loopTurn is the place of the last item of a list that came from a turn.
@@ -102,18 +112,22 @@ func (l *loopTurn) follow(provenance string) (role string, how byte) {
 	return role, how
 }
 
-// shorten appends the block id and provenance of an item, if that is shorter, and returns what is left of it.
-func (l *loopTurn) shorten(dst []byte, it string) (_ []byte, rest string) {
+// shorten writes the block id and provenance of an item, if that is shorter, and returns what is left of it.
+func (l *loopTurn) shorten(dst *strings.Builder, it string) (rest string) {
 	id, tail, ok := strings.Cut(it, " ")
 	if !ok {
-		return dst, it
+		return it
 	}
 	provenance, _, _ := strings.Cut(tail, " ")
 	role, how := l.follow(provenance)
 	if how == 0 {
-		return dst, it
+		return it
 	}
-	return append(append(append(dst, id...), ' ', how), role...), tail[len(provenance):]
+	dst.WriteString(id)
+	dst.WriteByte(' ')
+	dst.WriteByte(how)
+	dst.WriteString(role)
+	return tail[len(provenance):]
 }
 
 // widen is the reverse of shorten for a whole item.
@@ -242,7 +256,10 @@ func ParsePrefix(s string) (p int64, m Mark, err error) {
 const shortChain = 24
 
 // Short returns the part of the digest that stands in packed lists: its first 24 characters.
-func (c Chain) Short() string { return c.String()[:shortChain] }
+func (c Chain) Short() string {
+	b := c.text()
+	return string(b[:shortChain])
+}
 
 // Fits reports whether digest, as it stood on the wire, is that of the list: the whole of it or Short.
 func (c Chain) Fits(digest string) bool {
