@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/otelagent/otelagent/session"
@@ -54,9 +55,9 @@ func (r *renderer) systemPrompt(n *node, p place, t *session.Turn) {
 const maxLines = 8
 
 // messages shows what was said, without tool results: those stand at their calls.
-func (r *renderer) messages(n *node, p place, refs *session.Refs) {
-	if refs == nil || p.tree.Blocks == nil {
-		return
+func (r *renderer) messages(n *node, p place, capture spans.Capture, refs *session.Refs) {
+	if refs == nil || p.tree.Blocks == nil || capture == spans.CaptureDigests {
+		return // of digests there is nothing to be seen
 	}
 	shown := 0
 	for i, it := range refs.Items() {
@@ -65,6 +66,11 @@ func (r *renderer) messages(n *node, p place, refs *session.Refs) {
 			return
 		}
 		body, ok := r.body(p, it)
+		if text, size, cut := p.tree.Blocks.Cut(it); !ok && cut {
+			r.withheld(n, text, size)
+			shown++
+			continue
+		}
 		if !ok {
 			n.line("missing", yellow, "this message did not arrive (block "+Clean(it.Block)+")")
 			shown++
@@ -89,6 +95,15 @@ func (r *renderer) messages(n *node, p place, refs *session.Refs) {
 			shown++
 		}
 	}
+}
+
+// withheld shows what is there of a body that was cut or withheld at the source.
+func (r *renderer) withheld(n *node, text string, size int64) {
+	if text == "" {
+		n.line("cut", dim, "all of "+Bytes(size)+", withheld at the source")
+		return
+	}
+	r.content(n, "cut", dim, fmt.Sprintf("%s of %s: %s", Bytes(int64(len(text))), Bytes(size), r.clean(text)))
 }
 
 // body returns what a reference stands for.

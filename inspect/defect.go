@@ -39,6 +39,9 @@ func defectInfo(code spans.DefectCode) (spans.Defect, bool) {
 	return spans.Defect{}, false
 }
 
+// Defect returns what a defect says, in one line for people.
+func Defect(def session.Defect) string { return defectText(def) }
+
 func defectText(def session.Defect) string {
 	text := Clean(string(def.Code))
 	if info, ok := defectInfo(def.Code); ok {

@@ -58,6 +58,23 @@ func Count(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
+// Bytes returns n bytes in at most seven columns: exact below ten thousand, then 12.3 kB, 123 kB, 1.2 MB.
+func Bytes(n int64) string {
+	for _, u := range []struct {
+		unit int64
+		name string
+	}{{1e9, " GB"}, {1e6, " MB"}, {1e3, " kB"}} {
+		if n < u.unit || n < 1e4 {
+			continue
+		}
+		if n < 100*u.unit {
+			return fmt.Sprintf("%d.%d%s", n/u.unit, n%u.unit/(u.unit/10), u.name)
+		}
+		return strconv.FormatInt(n/u.unit, 10) + u.name
+	}
+	return strconv.FormatInt(n, 10) + " B"
+}
+
 // ago says how long before now t was, in words; "" when either is not known.
 func ago(t, now time.Time) string {
 	if t.IsZero() || now.IsZero() {

@@ -62,11 +62,11 @@ func (r *renderer) groupNode(g *session.Group) *node {
 func (r *renderer) run(p place, role string) *node {
 	run := p.run
 	r.placed[run] = true
-	lead, system := r.lead, r.system
+	lead, system, prompt, tools := r.lead, r.system, r.prompt, r.tools
 	r.lead = run.Model
 	if p.tree.Session != r.main.Session {
-		r.system = ""
-		defer func() { r.system = system }()
+		r.system, r.prompt, r.tools = "", "", ""
+		defer func() { r.system, r.prompt, r.tools = system, prompt, tools }()
 	}
 	defer func() { r.lead = lead }()
 
@@ -120,7 +120,7 @@ func (r *renderer) run(p place, role string) *node {
 	if run.Error != "" {
 		n.wrapped("error", red, Clean(run.Error))
 	}
-	r.messages(n, p, run.Outside)
+	r.messages(n, p, run.Capture, run.Outside)
 
 	body := func(t *session.Turn) bool { return r.o.Run != run || r.o.Turn == nil || r.o.Turn == t }
 	var kids []timed

@@ -70,6 +70,11 @@ type renderer struct {
 	lead string
 	// system is the system prompt last shown of the session that is being built.
 	system string
+	// prompt and tools are the digests last seen of that session, and seen are the messages of its request seenIn.
+	prompt, tools string
+	seen          map[string]bool
+	seenIn        *session.Request
+
 	zero   time.Time // what "at" counts from
 	bounds bool      // some time shown is only a bound
 	said   bool      // some content was shown

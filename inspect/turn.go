@@ -42,8 +42,9 @@ func (r *renderer) turn(p place, t *session.Turn) *node {
 		add(fmt.Sprintf("%.4g %s", *t.Cost, t.Currency), dim)
 	}
 
+	r.request(n, t)
 	r.systemPrompt(n, p, t)
-	r.messages(n, p, t.Input)
+	r.messages(n, p, t.Capture, t.Input)
 
 	var before, after []timed
 	var firstCall time.Time
@@ -68,7 +69,7 @@ func (r *renderer) turn(p place, t *session.Turn) *node {
 	for _, k := range merge(nil, before) {
 		n.add(k.node)
 	}
-	r.messages(n, p, t.Output)
+	r.messages(n, p, t.Capture, t.Output)
 	if t.Error != "" {
 		n.wrapped("error", red, Clean(t.Error))
 	}
@@ -82,6 +83,83 @@ func (r *renderer) turn(p place, t *session.Turn) *node {
 		n.add(k.node)
 	}
 	return n
+}
+
+// request says in one line what the model was sent, how much of it is new, whether prompt and tools changed, and what was kept back.
+func (r *renderer) request(n *node, t *session.Turn) {
+	var out []string
+	add := func(text string) {
+		if text != "" {
+			out = append(out, text)
+		}
+	}
+	if t.RequestMessages > 0 {
+		add(plural(int(t.RequestMessages), "message"))
+	}
+	if t.RequestBytes > 0 {
+		add(Bytes(t.RequestBytes))
+	}
+	if k := len(t.Requests); k > 0 {
+		if m := t.Requests[k-1].Messages; m != nil && m.Complete {
+			add(fmt.Sprintf("%d new", r.news(t.Requests[k-1])))
+		}
+	}
+	changed := func(what, digest string, last *string) {
+		switch {
+		case digest == "":
+			return
+		case *last == "":
+			if t.Capture == spans.CaptureDigests { // else it is shown itself
+				add(what + " " + short(digest))
+			}
+		case *last != digest:
+			add(what + " " + short(digest) + " (changed)")
+		}
+		*last = digest
+	}
+	changed("prompt", t.PromptDigest, &r.prompt)
+	changed("tools", t.ToolsDigest, &r.tools)
+	if t.Capture == spans.CaptureDigests {
+		add("digests only")
+	}
+	if t.Redacted > 0 {
+		add(fmt.Sprintf("%d redacted", t.Redacted))
+	}
+	if withheld, ok := t.Extra[string(spans.CaptureWithheldKey)].(int64); ok && withheld > 0 {
+		add(fmt.Sprintf("%d withheld", withheld))
+	}
+	if len(out) > 0 {
+		n.line("request", dim, strings.Join(out, separator))
+	}
+}
+
+// short is what people compare a digest by.
+func short(digest string) string { return Clean(prefix(digest, 8)) }
+
+// news returns how many messages of a request stand nowhere in the request before it.
+func (r *renderer) news(q *session.Request) int {
+	before := q.Before()
+	if before == nil || r.seenIn != before {
+		r.seen = map[string]bool{}
+		if before != nil {
+			for _, ref := range before.Messages.Items() {
+				r.seen[ref.Block] = true
+			}
+		}
+	}
+	fresh, news := q.Messages.From(q.Messages.Same), 0
+	for _, ref := range fresh {
+		if !r.seen[ref.Block] {
+			news++
+		}
+	}
+	if r.seenIn = nil; before == nil || int64(before.Messages.Len()) == q.Messages.Same { // nothing left it: a long session costs what is new
+		for _, ref := range fresh {
+			r.seen[ref.Block] = true
+		}
+		r.seenIn = q
+	}
+	return news
 }
 
 // turnAddress returns what `show` shows a turn alone by.

@@ -44,14 +44,14 @@ func (a address) pick(s *session.Session) (*session.Run, *session.Turn, error) {
 		}
 		run = s.Runs[i-1]
 	} else {
+		var numbers []string
 		for i, r := range s.Runs {
-			if r.ID != a.run {
-				continue
+			if r.ID == a.run {
+				run, numbers = r, append(numbers, "@"+strconv.Itoa(i+1))
 			}
-			if run != nil {
-				return nil, nil, fmt.Errorf("several runs of session %s have the id %q: name one by its number, such as @%d", s.ID, a.run, i+1)
-			}
-			run = r
+		}
+		if len(numbers) > 1 {
+			return nil, nil, fmt.Errorf("%d runs of session %s have the id %q: name one by its number: %s", len(numbers), s.ID, a.run, some(numbers))
 		}
 		if run == nil {
 			return nil, nil, fmt.Errorf("no run %q in session %s; @1 is the first of its %s", a.run, s.ID, count(len(s.Runs), "run"))
@@ -69,9 +69,14 @@ func (a address) pick(s *session.Session) (*session.Run, *session.Turn, error) {
 			return run, t, nil
 		}
 	}
+	return nil, nil, noTurn(n, a.run, run, s)
+}
+
+// noTurn says which turns a run has.
+func noTurn(n int64, name string, run *session.Run, s *session.Session) error {
 	has := "it has none"
 	if n := len(run.Turns); n > 0 {
 		has = fmt.Sprintf("it has %s, from %d to %d", count(n, "turn"), run.Turns[0].Index, run.Turns[n-1].Index)
 	}
-	return nil, nil, fmt.Errorf("no turn %d in run %s of session %s: %s", n, a.run, s.ID, has)
+	return fmt.Errorf("no turn %d in run %s of session %s: %s", n, name, s.ID, has)
 }

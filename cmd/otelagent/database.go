@@ -118,8 +118,17 @@ func (db *database) find(ctx context.Context, ref string) (session.Key, error) {
 	return key, err
 }
 
-// load returns a session's tree with its blocks.
+// load returns a session's tree with its blocks, and with the defects that only these can tell.
 func (db *database) load(ctx context.Context, key session.Key) (inspect.Tree, error) {
+	t, err := db.read(ctx, key)
+	if err == nil {
+		t.CheckContent(t.Blocks)
+	}
+	return t, err
+}
+
+// read returns a session's tree with its blocks.
+func (db *database) read(ctx context.Context, key session.Key) (inspect.Tree, error) {
 	var rows []session.Row
 	for row, err := range db.store.Rows(ctx, key) {
 		if err != nil {
@@ -131,9 +140,7 @@ func (db *database) load(ctx context.Context, key session.Key) (inspect.Tree, er
 	if err != nil {
 		return inspect.Tree{}, err
 	}
-	s := session.Assemble(rows)
-	s.CheckContent(blocks)
-	return inspect.Tree{Session: s, Blocks: blocks}, nil
+	return inspect.Tree{Session: session.Assemble(rows), Blocks: blocks}, nil
 }
 
 // related returns the sessions that share a trace with t, and those that share one with them: sub-agents run in the

@@ -16,7 +16,7 @@ import (
 // Exit codes. They are part of what a user gets: scripts read them.
 const (
 	exitOK      = 0
-	exitFailed  = 1 // not found, not delivered, could not start
+	exitFailed  = 1 // not found, not whole, not delivered, could not start
 	exitUsage   = 2
 	exitPartial = 3 // send: lines were rejected, the rest was delivered
 )
@@ -94,7 +94,8 @@ permissions, and what the model was sent.`,
   otelagent up                         keep what arrives over OTLP
   my-agent | otelagent send -          send a phi-core agent's events
   otelagent ls                         what is there
-  otelagent show last                  the newest session as a tree`,
+  otelagent show last                  the newest session as a tree
+  otelagent request last/0             what the model was sent on its turn 0`,
 		Args:                       knownCommand,
 		SuggestionsMinimumDistance: 2,
 		SilenceErrors:              true,
@@ -120,7 +121,7 @@ permissions, and what the model was sent.`,
 		"\n  {{.CommandPath}} [command]", "", // the use line of the root says so
 		"{{.CommandPath}} [command] --help", "{{.CommandPath}} COMMAND --help",
 	).Replace(root.UsageTemplate()))
-	root.AddCommand(a.upCommand(), a.sendCommand(), a.lsCommand(), a.showCommand(), a.exportCommand(), a.demoCommand(), a.versionCommand())
+	root.AddCommand(a.upCommand(), a.sendCommand(), a.lsCommand(), a.showCommand(), a.requestCommand(), a.exportCommand(), a.demoCommand(), a.versionCommand())
 	for _, c := range root.Commands() {
 		asUsage(c)
 	}
