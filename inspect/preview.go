@@ -18,6 +18,7 @@ type message struct {
 	Role    string          `json:"role"`
 	Kind    string          `json:"kind"`
 	Content json.RawMessage `json:"content"`
+	Parts   json.RawMessage `json:"parts"` // of the GenAI convention
 	Data    json.RawMessage `json:"data"`
 	Error   string          `json:"errorMessage"`
 }
@@ -28,6 +29,7 @@ type part struct {
 	Text     string          `json:"text"`
 	Thinking string          `json:"thinking"`
 	Content  json.RawMessage `json:"content"`
+	Response json.RawMessage `json:"response"`
 	MimeType string          `json:"mimeType"`
 }
 
@@ -48,6 +50,9 @@ func sayings(body string) []saying {
 		label = "text"
 	}
 	if len(m.Content) == 0 {
+		m.Content = m.Parts
+	}
+	if len(m.Content) == 0 {
 		if len(m.Data) > 0 { // an extension message
 			return []saying{{label, strings.TrimSpace(m.Kind + " " + compact(m.Data))}}
 		}
@@ -65,11 +70,16 @@ func sayings(body string) []saying {
 		out = append(out, saying{label, text})
 	}
 	for _, p := range parts(m.Content) {
+		if p.Text == "" {
+			_ = json.Unmarshal(p.Content, &p.Text) // the GenAI convention has text there
+		}
 		switch {
 		case p.Thinking != "":
 			add("think", p.Thinking)
 		case p.Type == "thinking" || p.Type == "reasoning":
 			add("think", p.Text)
+		case len(p.Response) > 0:
+			add(label, valueText(p.Response))
 		case p.Text != "":
 			add(label, p.Text)
 		case strings.HasPrefix(strings.ToLower(p.Type), "tool"):

@@ -62,8 +62,8 @@ type Request struct {
 
 // RequestPart is a message of a request, its system prompt, one section of that, its tools, or its other parameters.
 type RequestPart struct {
-	// Index among the messages or sections.
-	Index int `json:"index"`
+	// Index among the messages; nil of anything else.
+	Index *int `json:"index,omitempty"`
 	// Name of a section.
 	Name string `json:"name,omitempty"`
 	// Provenance of a message, as phi-core writes it; a string where that is not known.
@@ -159,7 +159,23 @@ func NewRequest(t Tree, run *session.Run, turn *session.Turn, q *session.Request
 	r.params(t.Blocks, redacts)
 	r.sections(t.Blocks, redacts)
 	r.messages(t.Blocks, redacts)
+	r.missingMessages()
 	return r
+}
+
+// missingMessages completes what is missing: where a part beside the messages is, Payload does not come to these.
+func (r *Request) missingMessages() {
+	if len(r.Missing) == 0 || slices.ContainsFunc(r.Missing, func(m MissingPart) bool { return m.Part == "message" }) {
+		return
+	}
+	for _, p := range r.Messages {
+		if p.State == "" {
+			continue
+		}
+		m := MissingPart{Bytes: p.Bytes, Have: int64(len(p.text))}
+		m.Part, m.Position, m.Block, m.Withheld = "message", *p.Index, p.Block, p.State != StateMissing
+		r.Missing = append(r.Missing, m)
+	}
 }
 
 // redacts reports whether a redactor changed something of the session: only then a mark in a text is taken for one.
@@ -264,8 +280,8 @@ func (r *Request) sections(blocks *session.BlockSet, redacts bool) {
 			seen[ref] = true
 		}
 	}
-	for i, ref := range r.request.Sections.Items() {
-		p := RequestPart{Index: i, New: r.isNew(!seen[ref])}
+	for _, ref := range r.request.Sections.Items() {
+		p := RequestPart{New: r.isNew(!seen[ref])}
 		if pv, err := spans.ParseProvenance(ref.Provenance); err == nil {
 			p.Name = pv.Name
 		}
@@ -285,7 +301,7 @@ func (r *Request) messages(blocks *session.BlockSet, redacts bool) {
 	r.Count = r.request.Messages.Count
 	placed := false
 	for _, m := range r.request.ReadMessages(blocks) {
-		p := RequestPart{Index: m.Position, Role: m.Role, Envelope: m.Envelope, New: r.isNew(m.New), from: source(&m)}
+		p := RequestPart{Index: &m.Position, Role: m.Role, Envelope: m.Envelope, New: r.isNew(m.New), from: source(&m)}
 		switch {
 		case m.Source != (spans.Provenance{}):
 			p.Provenance = session.RawJSON(m.Source.AppendJSON(nil))
@@ -373,7 +389,7 @@ func (r *Request) Provenance(w io.Writer, o Options) error {
 		add("", "parameters", r.Params)
 	}
 	for i := range r.Messages {
-		add(strconv.Itoa(r.Messages[i].Index), r.Messages[i].from, &r.Messages[i])
+		add(strconv.Itoa(*r.Messages[i].Index), r.Messages[i].from, &r.Messages[i])
 	}
 	const gap = 2
 	var widths [6]int

@@ -48,6 +48,12 @@ func CompareRequests(t Tree, a, b *Request) *RequestChanges {
 		}
 	}
 	d := &c.RequestDiff
+	for i := range d.Added {
+		d.Added[i].New = true
+	}
+	for i := range d.Changed {
+		d.Changed[i].After.New = d.Changed[i].After.Block != d.Changed[i].Before.Block
+	}
 	c.Equal = len(d.Added)+len(d.Removed)+len(d.Changed)+len(d.Moved)+len(d.System)+len(d.Tools)+len(d.Params)+len(d.Unknown) == 0
 	return c
 }
@@ -132,6 +138,9 @@ func (c *RequestChanges) counts() []string {
 		return nil
 	}
 	out := []string{fmt.Sprintf("the first %d are the same", c.Same)}
+	if c.Same == 0 {
+		out[0] = "another beginning"
+	}
 	for _, n := range []struct {
 		n    int
 		what string
@@ -164,7 +173,7 @@ func (c *RequestChanges) messages(d *drawer) {
 		m := &c.Changed[i]
 		was, is := messageText(&m.Before), messageText(&m.After)
 		if m.Before.Block == m.After.Block { // what the loop says about the message changed
-			was, is = beside(&m.Before), beside(&m.After)
+			was, is = beside(m)
 		}
 		add(1, "-", red, &m.Before, was)
 		lines[len(lines)-1].index = m.After.Position // the two stand together
@@ -221,9 +230,16 @@ func messageText(m *session.Message) string {
 	return strings.Join(out, separator)
 }
 
-// beside is what a loop says of a message and not in it.
-func beside(m *session.Message) string {
-	return strings.Join([]string{cmp.Or(source(m), "no provenance"), Clean(cmp.Or(string(m.Envelope), "no envelope"))}, separator)
+// beside is what a loop says of a message and not in it, as it was and as it is.
+func beside(m *session.MessageChange) (was, is string) {
+	var before, after []string
+	if x, y := source(&m.Before), source(&m.After); x != y {
+		before, after = append(before, cmp.Or(x, "no provenance")), append(after, cmp.Or(y, "no provenance"))
+	}
+	if x, y := string(m.Before.Envelope), string(m.After.Envelope); x != y {
+		before, after = append(before, Clean(cmp.Or(x, "no envelope"))), append(after, Clean(cmp.Or(y, "no envelope")))
+	}
+	return strings.Join(before, separator), strings.Join(after, separator)
 }
 
 // texts draws changes of texts that have names.

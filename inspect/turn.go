@@ -105,22 +105,17 @@ func (r *renderer) request(n *node, t *session.Turn) {
 		}
 	}
 	changed := func(what, digest string, last *string) {
-		switch {
-		case digest == "":
-			return
-		case *last == "":
-			if t.Capture == spans.CaptureDigests { // else it is shown itself
-				add(what + " " + short(digest))
-			}
-		case *last != digest:
-			add(what + " " + short(digest) + " (changed)")
+		is := digest != "" && *last != "" && digest != *last
+		if t.Capture == spans.CaptureDigests && digest != "" && digest != *last { // else the prompt itself is shown
+			what += " " + Clean(prefix(digest, 8))
+			add(what + map[bool]string{true: " (changed)"}[is])
+		} else if is {
+			add(what + " changed")
 		}
-		*last = digest
+		*last = cmp.Or(digest, *last)
 	}
-	changed("prompt", t.PromptDigest, &r.prompt)
-	changed("tools", t.ToolsDigest, &r.tools)
 	if t.Capture == spans.CaptureDigests {
-		add("digests only")
+		add("digests")
 	}
 	if t.Redacted > 0 {
 		add(fmt.Sprintf("%d redacted", t.Redacted))
@@ -128,13 +123,12 @@ func (r *renderer) request(n *node, t *session.Turn) {
 	if withheld, ok := t.Extra[string(spans.CaptureWithheldKey)].(int64); ok && withheld > 0 {
 		add(fmt.Sprintf("%d withheld", withheld))
 	}
+	changed("prompt", t.PromptDigest, &r.prompt)
+	changed("tools", t.ToolsDigest, &r.tools)
 	if len(out) > 0 {
 		n.line("request", dim, strings.Join(out, separator))
 	}
 }
-
-// short is what people compare a digest by.
-func short(digest string) string { return Clean(prefix(digest, 8)) }
 
 // news returns how many messages of a request stand nowhere in the request before it.
 func (r *renderer) news(q *session.Request) int {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/otelagent/otelagent/otelagent"
@@ -24,26 +25,35 @@ func captureOf(level string) captureOptions {
 	return captureOptions{Level: level, Encoding: "blocks", Scope: "session", Preview: otelagent.DefaultPreviewBytes, Span: otelagent.DefaultMaxSpanBytes}
 }
 
-func (o *captureOptions) flags(f *pflag.FlagSet) {
+// flags adds the flags to c, in groups of their own in its help.
+func (o *captureOptions) flags(c *cobra.Command) {
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.StringVar(&o.Level, "capture", "none", "`what` may leave beside ids, numbers and names: none, digests or content")
-	f.StringArrayVar(&o.For, "capture-for", nil, "another level for an agent or session: `agent=NAME:LEVEL` or session=ID:LEVEL; may be repeated, the first that fits counts")
-	f.StringVar(&o.Redact, "redact", "", "`file` of rules for what is taken out of content before it leaves, or the word default for the built-in ones")
-	f.StringVar(&o.Encoding, "encoding", "blocks", "how requests are written: blocks (each piece once), or full (the standard event, whole every turn)")
-	f.StringVar(&o.Scope, "block-scope", "session", "for how long a piece is not sent again: session, or run (each run can be read without the others)")
-	f.IntVar(&o.MaxBlock, "max-block-bytes", 0, "cut longer pieces after `n` bytes; size and digest are kept (0: no bound)")
-	f.IntVar(&o.MaxTurn, "max-turn-bytes", 0, "new content a turn, beyond which only size and digest leave, in `n` bytes (0: no bound)")
-	f.IntVar(&o.Window, "request-window", 0, "of each request, content of the last `n` messages only (0: all)")
-	f.IntVar(&o.Preview, "preview-bytes", otelagent.DefaultPreviewBytes, "bound of the previews in span attributes, in `n` bytes (0: none)")
-	f.IntVar(&o.Span, "max-span-bytes", otelagent.DefaultMaxSpanBytes, "content of one span, beyond which it goes on in session.payload spans, in `n` bytes")
-	f.BoolVar(&o.Echo, "echo", false, "send everything once more, compressed, some turns later: for pipelines that drop spans")
+	f.StringArrayVar(&o.For, "capture-for", nil, "another level by `rule`: agent=NAME:LEVEL or session=ID:LEVEL; may be repeated, the first that fits counts")
+	f.StringVar(&o.Redact, "redact", "", "rules for what is taken out of content: a `file` (docs/redaction.md), or default for the built-in set")
+	addGroup(c, "Flags for content", f)
+
+	f = pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.IntVar(&o.MaxBlock, "max-block-bytes", 0, "longer pieces leave cut to `n` bytes, with size and digest (0: no bound)")
+	f.IntVar(&o.MaxTurn, "max-turn-bytes", 0, "new content of a turn beyond `n` bytes leaves as size and digest (0: no bound)")
+	f.IntVar(&o.Window, "request-window", 0, "of a request the last `n` messages leave, older ones not sent before as size and digest (0: all)")
+	f.IntVar(&o.Preview, "preview-bytes", otelagent.DefaultPreviewBytes, "previews in span attributes have `n` bytes at most (0: none)")
+	f.IntVar(&o.Span, "max-span-bytes", otelagent.DefaultMaxSpanBytes, "content of a span beyond `n` bytes goes on in session.payload spans")
+	addGroup(c, "Flags for size bounds", f)
+
+	f = pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.StringVar(&o.Encoding, "encoding", "blocks", "`form` of requests: blocks (each piece once) or full (the standard event, whole on every turn)")
+	f.StringVar(&o.Scope, "block-scope", "session", "a piece is sent once a `scope`: session, or run (each run can be read without the others)")
+	f.BoolVar(&o.Echo, "echo", false, "send all pieces once more, compressed, some turns later, for pipelines that drop spans")
+	addGroup(c, "Flags for the wire", f)
 }
 
 var captureLevels = map[string]otelagent.Capture{
 	"none": otelagent.CaptureNone, "digests": otelagent.CaptureDigests, "content": otelagent.CaptureContent,
 }
 
-// check names everything that is wrong with the flags.
-func (o *captureOptions) check() error {
+// wrong names everything that is wrong with the flags.
+func (o *captureOptions) wrong() []string {
 	var wrong []string
 	if _, ok := captureLevels[o.Level]; !ok {
 		wrong = append(wrong, fmt.Sprintf("--capture %s: want none, digests or content", o.Level))
@@ -73,10 +83,7 @@ func (o *captureOptions) check() error {
 			wrong = append(wrong, err.Error())
 		}
 	}
-	if len(wrong) > 0 {
-		return usagef("%s", strings.Join(wrong, "\n"))
-	}
-	return nil
+	return wrong
 }
 
 // captureFor is one --capture-for.
@@ -143,7 +150,16 @@ func (o *captureOptions) options() ([]otelagent.Option, error) {
 		defer f.Close()
 		rules, err := redact.Load(f)
 		if err != nil {
-			return nil, usagef("--redact %s: %w", o.Redact, err)
+			var lines []string
+			for line := range strings.SplitSeq(err.Error(), "\n") {
+				line = strings.TrimPrefix(line, "redact: ")
+				if at, ok := strings.CutPrefix(line, "line "); ok {
+					lines = append(lines, o.Redact+":"+at)
+				} else {
+					lines = append(lines, o.Redact+": "+line)
+				}
+			}
+			return nil, usagef("--redact: %s", strings.Join(lines, "\n"))
 		}
 		opts = append(opts, otelagent.WithRedactor(rules))
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -116,7 +117,9 @@ permissions, and what the model was sent.`,
 		}
 		return usagef("%w", err)
 	})
+	cobra.AddTemplateFunc("flagGroups", flagGroups)
 	root.SetUsageTemplate(strings.NewReplacer(
+		"Flags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", "{{flagGroups .}}",
 		".FlagUsages ", ".FlagUsagesWrapped 80 ",
 		"\n  {{.CommandPath}} [command]", "", // the use line of the root says so
 		"{{.CommandPath}} [command] --help", "{{.CommandPath}} COMMAND --help",
@@ -127,6 +130,42 @@ permissions, and what the model was sent.`,
 	}
 	asUsage(root)
 	return root
+}
+
+// flagGroup is the annotation of a flag that stands in a group of its own in help.
+const flagGroup = "otelagent_group"
+
+// addGroup adds flags to c that stand under a title in its help.
+func addGroup(c *cobra.Command, title string, flags *pflag.FlagSet) {
+	flags.VisitAll(func(f *pflag.Flag) { f.Annotations = map[string][]string{flagGroup: {title}} })
+	c.Flags().AddFlagSet(flags)
+}
+
+// flagGroups returns the flags of a verb for its help: those of no group first, then each group under its title.
+func flagGroups(c *cobra.Command) string {
+	groups := map[string]*pflag.FlagSet{}
+	titles := []string{"Flags"}
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		title := titles[0]
+		if g := f.Annotations[flagGroup]; len(g) > 0 {
+			title = g[0]
+		}
+		if groups[title] == nil {
+			groups[title] = pflag.NewFlagSet("", pflag.ContinueOnError)
+			if title != titles[0] {
+				titles = append(titles, title)
+			}
+		}
+		groups[title].AddFlag(f)
+	})
+	slices.Sort(titles[1:])
+	var b strings.Builder
+	for _, title := range titles {
+		if g := groups[title]; g != nil {
+			b.WriteString("\n" + title + ":\n" + g.FlagUsagesWrapped(80))
+		}
+	}
+	return strings.Trim(b.String(), "\n")
 }
 
 // knownCommand refuses what is no verb, and names those that it may be meant for.

@@ -53,21 +53,21 @@ func (a *app) sendCommand() *cobra.Command {
 		Short: "Send an agent's events, from files or a pipe",
 		Long: `Send an agent's events as spans over OTLP, or straight into a database.
 
-The input is phi-core's AgentEvents, one JSON object a line. A pipe is sent as it
-comes, and the agent never waits for the network: what a collector that is away
-for long makes wait is dropped and counted. Files are read as fast as they are
-taken. Sending the same input again changes nothing: ids follow from it.
+The input is phi-core's AgentEvents, one JSON object a line. A pipe is sent as
+it comes, and the agent never waits for the network: what a collector that is
+away for long makes wait is dropped and counted. Files are read as fast as they
+are taken. Sending the same input again changes nothing: ids follow from it.
 With --replay a pipe is read as a file is, for recordings that are unpacked on
 the way: nothing is dropped, and times are those of the recording.
-No content leaves unless --capture content says so; --capture digests sends sizes
-and hashes of it (docs/requests.md). OTEL_* variables are heard.
+No content leaves unless --capture content says so; --capture digests sends its
+sizes and hashes (docs/requests.md). OTEL_* variables are heard.
 
 Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 2 wrong usage, 3 lines were rejected and the rest was delivered.`,
 		Example: `  my-agent | otelagent send -
   otelagent send --capture content events.ndjson
   zcat events.ndjson.gz | otelagent send --replay -
-  otelagent send --endpoint https://otlp.example.com --protocol http/protobuf a.ndjson b.ndjson
+  otelagent send --endpoint https://otlp.example.com --protocol http/protobuf a.ndjson
   otelagent send --db ./sessions.db --capture content events.ndjson`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -79,7 +79,7 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 		},
 	}
 	c.Flags().StringVar(&o.From, "from", phi.Dialect, "`dialect` of the events: phi-core")
-	o.Capture.flags(c.Flags())
+	o.Capture.flags(c)
 	c.Flags().StringVar(&o.Endpoint, "endpoint", "", "`URL` of the collector (default $OTEL_EXPORTER_OTLP_ENDPOINT, else this machine)")
 	c.Flags().StringVar(&o.Protocol, "protocol", "", "`protocol`: grpc or http/protobuf (default $OTEL_EXPORTER_OTLP_PROTOCOL, else grpc)")
 	c.Flags().StringVar(&o.DB, "db", "", "database `DSN` to write to instead, without a collector: PATH or sqlite:PATH")
@@ -88,31 +88,32 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 	return c
 }
 
+// check names everything that is wrong with the flags.
 func (o *sendOptions) check() error {
+	wrong := o.Capture.wrong()
+	add := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	if o.From != phi.Dialect {
-		return usagef("--from %s: want %s", o.From, phi.Dialect)
-	}
-	if err := o.Capture.check(); err != nil {
-		return err
+		add("--from %s: want %s", o.From, phi.Dialect)
 	}
 	switch otelsetup.Protocol(o.Protocol) {
 	case "", otelsetup.GRPC, otelsetup.HTTP:
 	default:
-		return usagef("--protocol %s: want %s or %s", o.Protocol, otelsetup.GRPC, otelsetup.HTTP)
+		add("--protocol %s: want %s or %s", o.Protocol, otelsetup.GRPC, otelsetup.HTTP)
 	}
 	if o.DB != "" && o.Endpoint != "" {
-		return usagef("--db and --endpoint exclude each other")
+		add("--db and --endpoint exclude each other")
 	}
 	if o.Replay && len(o.Files) > 0 && o.Files[0] != "-" {
-		return usagef("--replay is for standard input; files are recordings anyway")
+		add("--replay is for standard input; files are recordings anyway")
 	}
 	if scheme, _, ok := strings.Cut(o.Endpoint, "://"); ok && scheme != "http" && scheme != "https" {
-		return usagef("--endpoint %s: want http://HOST:PORT or https://HOST:PORT", o.Endpoint)
+		add("--endpoint %s: want http://HOST:PORT or https://HOST:PORT", o.Endpoint)
 	}
-	for _, f := range o.Files {
-		if f == "-" && len(o.Files) > 1 {
-			return usagef("- stands for standard input and cannot be mixed with files")
-		}
+	if len(o.Files) > 1 && slices.Contains(o.Files, "-") {
+		add("- stands for standard input and cannot be mixed with files")
+	}
+	if len(wrong) > 0 {
+		return usagef("%s", strings.Join(wrong, "\n"))
 	}
 	return nil
 }
