@@ -28,7 +28,7 @@ type Config struct {
 	// default, with the Collector's usual intervals. Data that the store refuses is never retried.
 	RetryConfig configretry.BackOffConfig `mapstructure:"retry_on_failure"`
 
-	// QueueConfig is off by default: ConsumeTraces then returns after the commit, and what a
+	// QueueConfig is off by default: a Consume then returns after the commit, and what a
 	// receiver acknowledged is in the store. A queue without its own storage extension gives
 	// that promise up, and the exporter warns about it once at start.
 	QueueConfig configoptional.Optional[exporterhelper.QueueBatchConfig] `mapstructure:"sending_queue"`
@@ -53,7 +53,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// queueLosesData says whether the configuration acknowledges spans before they are durable.
+// queueLosesData says whether the configuration acknowledges data before they are durable.
 func (c *Config) queueLosesData() bool {
 	q := c.QueueConfig.Get()
 	return q != nil && q.StorageID == nil && !q.WaitForResult

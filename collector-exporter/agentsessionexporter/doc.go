@@ -1,9 +1,9 @@
 // Package agentsessionexporter is the Collector exporter "agent_session": it turns spans of the
-// otelagent vocabulary into rows and blocks and writes them to a store, from which the session
-// tree is rebuilt.
+// otelagent vocabulary, and log records that are their events, into rows and blocks and writes
+// them to a store, from which the session tree is rebuilt.
 //
 // It is glue only: package otlprow decodes, package store keeps, package project keeps the
-// projections current. ConsumeTraces returns nil only after the store has committed, unless the
+// projections current. ConsumeTraces and ConsumeLogs return nil only after the store has committed, unless the
 // user switches a sending queue on.
 //
 // Its API is NewFactory and Config, for the Collector builder and for programs that build a

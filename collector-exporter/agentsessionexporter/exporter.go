@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -18,14 +19,12 @@ import (
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/session/otlprow"
 	"github.com/otelagent/otelagent/store"
-	"github.com/otelagent/otelagent/store/project"
-	"github.com/otelagent/otelagent/store/sqlitestore"
 )
 
-// reasonStore counts spans that decoded well and that the store refused by themselves.
+// reasonStore counts spans and log records that decoded well and that the store refused by themselves.
 const reasonStore = "store"
 
-// sessionExporter holds what one exporter instance needs between start and shutdown. push is
+// sessionExporter holds what the exporter of one signal needs between start and shutdown. push is
 // called from many goroutines at once, but never before start returned. One that is late for shutdown
 // fails as a closed store does.
 type sessionExporter struct {
@@ -33,24 +32,13 @@ type sessionExporter struct {
 	logger    *zap.Logger
 	telemetry *metadata.TelemetryBuilder
 	id        attribute.KeyValue
-	open      openFunc
+	stores    *stores
 
-	store  store.Store     // from start on; closed by shutdown
-	worker *project.Worker // likewise
+	shared   *sharedStore // from start on; let go of by shutdown
+	released bool
 }
 
-// openFunc opens the store that a DSN names.
-type openFunc func(ctx context.Context, dsn string) (store.Store, error)
-
-func openSQLite(ctx context.Context, dsn string) (store.Store, error) {
-	s, err := sqlitestore.Open(ctx, dsn)
-	if err != nil {
-		return nil, err // not s: a nil pointer in a non-nil interface
-	}
-	return s, nil
-}
-
-func newSessionExporter(cfg *Config, set exporter.Settings, open openFunc) (*sessionExporter, error) {
+func newSessionExporter(cfg *Config, set exporter.Settings, all *stores) (*sessionExporter, error) {
 	tb, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
 	if err != nil {
 		return nil, fmt.Errorf("agent_session: create metrics: %w", err)
@@ -60,57 +48,58 @@ func newSessionExporter(cfg *Config, set exporter.Settings, open openFunc) (*ses
 		logger:    set.Logger,
 		telemetry: tb,
 		id:        attribute.String("exporter", set.ID.String()),
-		open:      open,
+		stores:    all,
 	}, nil
 }
 
-// start opens the store. Whatever hinders it stops the collector here, not at the first span.
+// start opens the store, unless the exporter of another signal with the same configuration did. Whatever hinders it stops
+// the collector here, not at the first batch.
 func (e *sessionExporter) start(ctx context.Context, _ component.Host) error {
-	if e.cfg.queueLosesData() {
-		e.logger.Warn("sending_queue keeps spans in memory only: what it holds is lost when the process dies, after the sender was told that it arrived; set sending_queue::storage to a storage extension, or leave sending_queue out")
-	}
-	s, err := e.open(ctx, e.cfg.Storage)
+	shared, first, err := e.stores.acquire(ctx, e.cfg, e.logger)
 	if err != nil {
 		return fmt.Errorf("agent_session: storage: %w", err)
 	}
-	e.store = s
-	e.worker = project.NewWorker(s, project.WithErrorHandler(func(err error) {
-		e.logger.Warn("a session's summary could not be brought up to date; it is tried again", zap.Error(err))
-	}))
+	e.shared, e.released = shared, false
+	if first && e.cfg.queueLosesData() {
+		e.logger.Warn("sending_queue is kept in memory only: what it holds is lost when the process dies, after the sender was told that it arrived; set sending_queue::storage to a storage extension, or leave sending_queue out")
+	}
 	return nil
 }
 
-// shutdown lets the projections catch up, as far as ctx allows, and closes the store. It is safe
-// without start and when called twice.
+// shutdown lets go of the store; the last signal lets the projections catch up, as far as ctx allows, and closes it. It is
+// safe without start and when called twice.
 func (e *sessionExporter) shutdown(ctx context.Context) error {
-	var errs []error
-	if e.worker != nil {
-		if err := e.worker.Close(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("agent_session: finish projections: %w", err))
-		}
-	}
-	if e.store != nil {
-		if err := e.store.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("agent_session: close storage: %w", err))
-		}
+	var err error
+	if e.shared != nil && !e.released {
+		e.released = true
+		err = e.stores.release(ctx, e.cfg, e.shared)
 	}
 	e.telemetry.Shutdown()
-	return errors.Join(errs...)
+	return err
 }
 
-// push decodes one batch and writes it in one transaction. It returns nil once everything that
-// can be stored is committed; a permanent error when the store refused all of it because of what
-// is in it; any other error when the whole batch should come again, which is safe: writes are
-// idempotent. Malformed spans are counted and left out, they fail nothing else.
-func (e *sessionExporter) push(ctx context.Context, td ptrace.Traces) error {
+// pushTraces takes one batch of spans; see push.
+func (e *sessionExporter) pushTraces(ctx context.Context, td ptrace.Traces) error {
 	batch, report := otlprow.Decode(td)
+	return e.push(ctx, e.spanCounters(), batch, report)
+}
 
+// pushLogs takes one batch of log records; see push.
+func (e *sessionExporter) pushLogs(ctx context.Context, ld plog.Logs) error {
+	batch, report := otlprow.DecodeLogs(ld)
+	return e.push(ctx, e.recordCounters(), batch, report)
+}
+
+// push writes one decoded batch in one transaction. It returns nil once everything that can be stored is committed; a
+// permanent error when the store refused all of it because of what is in it; any other error when the whole batch should
+// come again, which is safe: writes are idempotent. What is malformed is counted and left out, it fails nothing else.
+func (e *sessionExporter) push(ctx context.Context, c counters, batch session.Batch, report otlprow.Report) error {
 	refused, err := e.put(ctx, batch)
 	if err != nil && !consumererror.IsPermanent(err) {
 		return err // comes again whole: nothing is counted now
 	}
-	e.count(ctx, batch, report, refused)
-	e.worker.TouchBatch(batch)
+	e.count(ctx, c, batch, report, refused)
+	e.shared.worker.TouchBatch(batch)
 	return err
 }
 
@@ -187,7 +176,7 @@ func halve(b session.Batch) (left, right session.Batch) {
 
 func (e *sessionExporter) putOnce(ctx context.Context, b session.Batch) error {
 	start := time.Now()
-	err := e.store.Put(ctx, b)
+	err := e.shared.store.Put(ctx, b)
 	outcome := "ok"
 	switch {
 	case errors.Is(err, store.ErrData):
@@ -200,26 +189,41 @@ func (e *sessionExporter) putOnce(ctx context.Context, b session.Batch) error {
 	return err
 }
 
-func (e *sessionExporter) count(ctx context.Context, b session.Batch, report otlprow.Report, refused refusal) {
+// counters are the metrics that each signal has of its own.
+type counters struct{ stored, foreign, rejected metric.Int64Counter }
+
+func (e *sessionExporter) spanCounters() counters {
+	t := e.telemetry
+	return counters{t.ExporterAgentSessionSpansStored, t.ExporterAgentSessionSpansForeign, t.ExporterAgentSessionSpansRejected}
+}
+
+func (e *sessionExporter) recordCounters() counters {
+	t := e.telemetry
+	return counters{t.ExporterAgentSessionLogRecordsStored, t.ExporterAgentSessionLogRecordsForeign, t.ExporterAgentSessionLogRecordsRejected}
+}
+
+// count counts one batch that will not come again.
+func (e *sessionExporter) count(ctx context.Context, c counters, b session.Batch, report otlprow.Report, refused refusal) {
 	id := metric.WithAttributes(e.id)
 	if n := len(b.Rows) - refused.rows; n > 0 {
-		e.telemetry.ExporterAgentSessionSpansStored.Add(ctx, int64(n), id)
+		c.stored.Add(ctx, int64(n), id)
 	}
 	if n := len(b.Blocks) - refused.blocks; n > 0 {
 		e.telemetry.ExporterAgentSessionBlocksStored.Add(ctx, int64(n), id)
 	}
 	if report.Foreign > 0 {
-		e.telemetry.ExporterAgentSessionSpansForeign.Add(ctx, int64(report.Foreign), id)
+		c.foreign.Add(ctx, int64(report.Foreign), id)
 	}
 	if report.Cut > 0 {
 		e.telemetry.ExporterAgentSessionPiecesCut.Add(ctx, int64(report.Cut), id)
 	}
+	reject := func(n int, reason string) {
+		if n > 0 {
+			c.rejected.Add(ctx, int64(n), metric.WithAttributes(e.id, attribute.String("reason", reason)))
+		}
+	}
 	for reason, n := range report.Rejected {
-		e.telemetry.ExporterAgentSessionSpansRejected.Add(ctx, int64(n),
-			metric.WithAttributes(e.id, attribute.String("reason", reason)))
+		reject(n, reason)
 	}
-	if refused.rows > 0 {
-		e.telemetry.ExporterAgentSessionSpansRejected.Add(ctx, int64(refused.rows),
-			metric.WithAttributes(e.id, attribute.String("reason", reasonStore)))
-	}
+	reject(refused.rows, reasonStore)
 }

@@ -73,12 +73,15 @@ func (s *hookStore) committed() map[string]int {
 	return out
 }
 
+// testBundle is one configured exporter, of both signals, and what they share.
 type testBundle struct {
-	exp   exporter.Traces
-	store *hookStore
-	tel   *componenttest.Telemetry
-	logs  *observer.ObservedLogs
-	cfg   *Config
+	exp     exporter.Traces
+	logsExp exporter.Logs
+	store   *hookStore
+	opened  int
+	tel     *componenttest.Telemetry
+	logs    *observer.ObservedLogs
+	cfg     *Config
 
 	shutdown func() error // the helper's own panics when called twice
 }
@@ -101,15 +104,22 @@ func setup(t *testing.T, before func(session.Batch) error, change ...func(*Confi
 	set.ID = component.MustNewIDWithName("agent_session", "test")
 	set.TelemetrySettings = b.tel.NewTelemetrySettings()
 	set.Logger = zap.New(core)
-	exp, err := newTraces(t.Context(), set, b.cfg, func(ctx context.Context, dsn string) (store.Store, error) {
+	f := newFactory(func(ctx context.Context, dsn string) (store.Store, error) {
+		b.opened++
 		s, err := openSQLite(ctx, dsn)
 		b.store.Store = s
 		return b.store, err
 	})
+	var err error
+	b.exp, err = f.CreateTraces(t.Context(), set, b.cfg)
 	require.NoError(t, err)
-	b.exp = exp
-	require.NoError(t, exp.Start(t.Context(), componenttest.NewNopHost()))
-	b.shutdown = sync.OnceValue(func() error { return exp.Shutdown(context.Background()) })
+	b.logsExp, err = f.CreateLogs(t.Context(), set, b.cfg)
+	require.NoError(t, err)
+	require.NoError(t, b.exp.Start(t.Context(), componenttest.NewNopHost()))
+	require.NoError(t, b.logsExp.Start(t.Context(), componenttest.NewNopHost()))
+	b.shutdown = sync.OnceValue(func() error {
+		return errors.Join(b.exp.Shutdown(context.Background()), b.logsExp.Shutdown(context.Background()))
+	})
 	t.Cleanup(func() { require.NoError(t, b.shutdown()) })
 	return b
 }
@@ -341,14 +351,14 @@ func TestStartReportsAStoreThatCannotBeOpened(t *testing.T) {
 }
 
 func TestShutdownTwiceAndWithoutStart(t *testing.T) {
-	e, err := newSessionExporter(&Config{Storage: filepath.Join(t.TempDir(), "s.db")}, exportertest.NewNopSettings(metadata.Type), openSQLite)
+	e, err := newSessionExporter(&Config{Storage: filepath.Join(t.TempDir(), "s.db")}, exportertest.NewNopSettings(metadata.Type), newStores(openSQLite))
 	require.NoError(t, err)
 	require.NoError(t, e.shutdown(t.Context()))
 	require.NoError(t, e.start(t.Context(), componenttest.NewNopHost()))
 	require.NoError(t, e.shutdown(t.Context()))
 	require.NoError(t, e.shutdown(t.Context()))
 
-	err = e.push(t.Context(), traces("late"))
+	err = e.pushTraces(t.Context(), traces("late"))
 	require.ErrorIs(t, err, store.ErrClosed)
 	require.False(t, consumererror.IsPermanent(err), "nothing is wrong with the spans")
 }

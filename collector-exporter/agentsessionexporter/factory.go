@@ -13,14 +13,24 @@ import (
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
 )
 
-// NewFactory returns the factory of the agent_session exporter. It makes trace exporters only.
+// NewFactory returns the factory of the agent_session exporter. It makes exporters of traces and of logs; those of one
+// configuration write to one store.
 func NewFactory() exporter.Factory {
+	return newFactory(openSQLite)
+}
+
+func newFactory(open openFunc) exporter.Factory {
+	f := factory{newStores(open)}
 	return exporter.NewFactory(
 		metadata.Type,
 		createDefaultConfig,
-		exporter.WithTraces(createTraces, metadata.TracesStability),
+		exporter.WithTraces(f.createTraces, metadata.TracesStability),
+		exporter.WithLogs(f.createLogs, metadata.LogsStability),
 	)
 }
+
+// factory is what the exporters that it makes share.
+type factory struct{ stores *stores }
 
 func createDefaultConfig() component.Config {
 	return &Config{
@@ -30,22 +40,32 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-func createTraces(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Traces, error) {
-	return newTraces(ctx, set, cfg.(*Config), openSQLite)
-}
-
-// newTraces puts the Collector's timeout, retry and queue around push.
-func newTraces(ctx context.Context, set exporter.Settings, c *Config, open openFunc) (exporter.Traces, error) {
-	e, err := newSessionExporter(c, set, open)
+func (f factory) createTraces(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Traces, error) {
+	c := cfg.(*Config)
+	e, err := newSessionExporter(c, set, f.stores)
 	if err != nil {
 		return nil, err
 	}
-	return exporterhelper.NewTraces(ctx, set, c, e.push,
+	return exporterhelper.NewTraces(ctx, set, c, e.pushTraces, e.options()...)
+}
+
+func (f factory) createLogs(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Logs, error) {
+	c := cfg.(*Config)
+	e, err := newSessionExporter(c, set, f.stores)
+	if err != nil {
+		return nil, err
+	}
+	return exporterhelper.NewLogs(ctx, set, c, e.pushLogs, e.options()...)
+}
+
+// options put the Collector's timeout, retry and queue around push.
+func (e *sessionExporter) options() []exporterhelper.Option {
+	return []exporterhelper.Option{
 		exporterhelper.WithStart(e.start),
 		exporterhelper.WithShutdown(e.shutdown),
 		exporterhelper.WithCapabilities(consumer.Capabilities{MutatesData: false}),
-		exporterhelper.WithTimeout(c.TimeoutConfig),
-		exporterhelper.WithRetry(c.RetryConfig),
-		exporterhelper.WithQueue(c.QueueConfig),
-	)
+		exporterhelper.WithTimeout(e.cfg.TimeoutConfig),
+		exporterhelper.WithRetry(e.cfg.RetryConfig),
+		exporterhelper.WithQueue(e.cfg.QueueConfig),
+	}
 }

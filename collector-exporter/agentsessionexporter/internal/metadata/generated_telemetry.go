@@ -23,15 +23,18 @@ func Tracer(settings component.TelemetrySettings) trace.Tracer {
 // TelemetryBuilder provides an interface for components to report telemetry
 // as defined in metadata and user config.
 type TelemetryBuilder struct {
-	meter                             metric.Meter
-	mu                                sync.Mutex
-	registrations                     []metric.Registration
-	ExporterAgentSessionBlocksStored  metric.Int64Counter
-	ExporterAgentSessionPiecesCut     metric.Int64Counter
-	ExporterAgentSessionPutDuration   metric.Float64Histogram
-	ExporterAgentSessionSpansForeign  metric.Int64Counter
-	ExporterAgentSessionSpansRejected metric.Int64Counter
-	ExporterAgentSessionSpansStored   metric.Int64Counter
+	meter                                  metric.Meter
+	mu                                     sync.Mutex
+	registrations                          []metric.Registration
+	ExporterAgentSessionBlocksStored       metric.Int64Counter
+	ExporterAgentSessionLogRecordsForeign  metric.Int64Counter
+	ExporterAgentSessionLogRecordsRejected metric.Int64Counter
+	ExporterAgentSessionLogRecordsStored   metric.Int64Counter
+	ExporterAgentSessionPiecesCut          metric.Int64Counter
+	ExporterAgentSessionPutDuration        metric.Float64Histogram
+	ExporterAgentSessionSpansForeign       metric.Int64Counter
+	ExporterAgentSessionSpansRejected      metric.Int64Counter
+	ExporterAgentSessionSpansStored        metric.Int64Counter
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -69,9 +72,27 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{blocks}"),
 	)
 	errs = errors.Join(errs, err)
+	builder.ExporterAgentSessionLogRecordsForeign, err = builder.meter.Int64Counter(
+		"otelcol_exporter_agent_session_log_records_foreign",
+		metric.WithDescription("Log records that are not events of the vocabulary, skipped. [Alpha]"),
+		metric.WithUnit("{records}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterAgentSessionLogRecordsRejected, err = builder.meter.Int64Counter(
+		"otelcol_exporter_agent_session_log_records_rejected",
+		metric.WithDescription("Log records of the vocabulary that could not be stored because of what is in them. [Alpha]"),
+		metric.WithUnit("{records}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterAgentSessionLogRecordsStored, err = builder.meter.Int64Counter(
+		"otelcol_exporter_agent_session_log_records_stored",
+		metric.WithDescription("Log records in committed writes; a record that is sent again counts again. [Alpha]"),
+		metric.WithUnit("{records}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ExporterAgentSessionPiecesCut, err = builder.meter.Int64Counter(
 		"otelcol_exporter_agent_session_pieces_cut",
-		metric.WithDescription("Attributes, lists, events and blocks of stored spans that were left out or shortened because of a bound or because they are malformed. [Alpha]"),
+		metric.WithDescription("Attributes, lists, events and blocks of stored spans and log records that were left out or shortened because of a bound or because they are malformed. [Alpha]"),
 		metric.WithUnit("{pieces}"),
 	)
 	errs = errors.Join(errs, err)

@@ -20,12 +20,24 @@ func TestSetupTelemetry(t *testing.T) {
 	require.NoError(t, err)
 	defer tb.Shutdown()
 	tb.ExporterAgentSessionBlocksStored.Add(context.Background(), 1)
+	tb.ExporterAgentSessionLogRecordsForeign.Add(context.Background(), 1)
+	tb.ExporterAgentSessionLogRecordsRejected.Add(context.Background(), 1)
+	tb.ExporterAgentSessionLogRecordsStored.Add(context.Background(), 1)
 	tb.ExporterAgentSessionPiecesCut.Add(context.Background(), 1)
 	tb.ExporterAgentSessionPutDuration.Record(context.Background(), 1)
 	tb.ExporterAgentSessionSpansForeign.Add(context.Background(), 1)
 	tb.ExporterAgentSessionSpansRejected.Add(context.Background(), 1)
 	tb.ExporterAgentSessionSpansStored.Add(context.Background(), 1)
 	AssertEqualExporterAgentSessionBlocksStored(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterAgentSessionLogRecordsForeign(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterAgentSessionLogRecordsRejected(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterAgentSessionLogRecordsStored(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterAgentSessionPiecesCut(t, testTel,

@@ -1,0 +1,545 @@
+package agentsessionexporter
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/config/configoptional"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/exporter/exporterhelper"
+	"go.opentelemetry.io/collector/exporter/exportertest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
+	"github.com/otelagent/otelagent/internal/phifixtures"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/phi"
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/session/otlprow"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/store"
+)
+
+// records makes a log record with one block in each of the sessions, of the spans that traces makes.
+func records(sessions ...string) plog.Logs {
+	ld := plog.NewLogs()
+	sl := ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty()
+	for i, id := range sessions {
+		r := sl.LogRecords().AppendEmpty()
+		r.SetEventName(spans.EventBlocks)
+		r.SetTraceID(pcommon.TraceID{15: byte(i + 1)})
+		r.SetSpanID(pcommon.SpanID{7: byte(i + 1)})
+		r.SetTimestamp(pcommon.NewTimestampFromTime(epoch.Add(time.Second)))
+		a := r.Attributes()
+		a.PutStr(string(spans.SessionIDKey), id)
+		a.PutStr(string(spans.RunIDKey), id+".run")
+		a.PutInt(string(spans.RunStartKey), epoch.UnixNano())
+		a.PutEmptySlice(string(spans.BlockBodiesKey)).AppendEmpty().SetStr("body of " + id)
+	}
+	return ld
+}
+
+func TestPushLogsReturnsAfterCommit(t *testing.T) {
+	b := setup(t, nil)
+	ld := records("a", "b", "c")
+	l := ld.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords()
+	l.At(2).Attributes().Remove(string(spans.SessionIDKey))
+	l.AppendEmpty().Body().SetStr("a line of somebody else's")
+	ld.MarkReadOnly()
+	require.NoError(t, b.logsExp.ConsumeLogs(t.Context(), ld))
+	require.Equal(t, map[string]int{"a": 1, "b": 1}, b.store.committed())
+
+	id := attribute.String("exporter", "agent_session/test")
+	ignore := []metricdatatest.Option{metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars()}
+	point := func(n int64, more ...attribute.KeyValue) []metricdata.DataPoint[int64] {
+		return []metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(append(more, id)...), Value: n}}
+	}
+	metadatatest.AssertEqualExporterAgentSessionLogRecordsStored(t, b.tel, point(2), ignore...)
+	metadatatest.AssertEqualExporterAgentSessionLogRecordsForeign(t, b.tel, point(1), ignore...)
+	metadatatest.AssertEqualExporterAgentSessionLogRecordsRejected(t, b.tel, point(1, attribute.String("reason", otlprow.ReasonNoSession)), ignore...)
+	metadatatest.AssertEqualExporterAgentSessionBlocksStored(t, b.tel, point(2), ignore...)
+	for _, name := range []string{"stored", "foreign", "rejected"} {
+		_, err := b.tel.GetMetric("otelcol_exporter_agent_session_spans_" + name)
+		require.Error(t, err, "log records are no spans")
+	}
+}
+
+// Errors mean the same for log records as for spans.
+func TestPushLogsErrors(t *testing.T) {
+	t.Run("store", func(t *testing.T) {
+		cause := errors.New("disk full")
+		b := setup(t, func(session.Batch) error { return cause }, noRetry)
+		err := b.logsExp.ConsumeLogs(t.Context(), records("a"))
+		require.ErrorIs(t, err, cause)
+		require.False(t, consumererror.IsPermanent(err))
+		_, err = b.tel.GetMetric("otelcol_exporter_agent_session_log_records_stored")
+		require.Error(t, err, "what comes again is not counted yet")
+	})
+	t.Run("some refused", func(t *testing.T) {
+		b := setup(t, refuse("b"))
+		require.NoError(t, b.logsExp.ConsumeLogs(t.Context(), records("a", "b", "c")))
+		require.Equal(t, map[string]int{"a": 1, "c": 1}, b.store.committed())
+		metadatatest.AssertEqualExporterAgentSessionLogRecordsRejected(t, b.tel, []metricdata.DataPoint[int64]{{
+			Attributes: attribute.NewSet(attribute.String("exporter", "agent_session/test"), attribute.String("reason", "store")), Value: 1,
+		}}, metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
+	})
+	t.Run("all refused", func(t *testing.T) {
+		b := setup(t, func(session.Batch) error { return store.ErrData })
+		err := b.logsExp.ConsumeLogs(t.Context(), records("a", "b"))
+		require.ErrorIs(t, err, store.ErrData)
+		require.True(t, consumererror.IsPermanent(err))
+	})
+	t.Run("foreign only", func(t *testing.T) {
+		b := setup(t, nil)
+		ld := plog.NewLogs()
+		ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty().SetEventName("foreign")
+		require.NoError(t, b.logsExp.ConsumeLogs(t.Context(), ld))
+		require.Zero(t, b.store.puts)
+	})
+}
+
+// Whatever stands in a record, it is counted and its neighbours are stored.
+func TestBadRecordsAreCounted(t *testing.T) {
+	deep := func(v pcommon.Value) {
+		for range 100 {
+			v = v.SetEmptySlice().AppendEmpty()
+		}
+	}
+	key := func(k string, set func(pcommon.Value)) func(plog.LogRecord) {
+		return func(r plog.LogRecord) { set(r.Attributes().PutEmpty(k)) }
+	}
+	rejected := map[string]func(plog.LogRecord){
+		"zero trace id":   func(r plog.LogRecord) { r.SetTraceID(pcommon.TraceID{}) },
+		"zero span id":    func(r plog.LogRecord) { r.SetSpanID(pcommon.SpanID{}) },
+		"no session":      func(r plog.LogRecord) { r.Attributes().Remove(string(spans.SessionIDKey)) },
+		"no run start":    func(r plog.LogRecord) { r.Attributes().Remove(string(spans.RunStartKey)) },
+		"run start words": key(string(spans.RunStartKey), func(v pcommon.Value) { v.SetStr("soon") }),
+		"no time":         func(r plog.LogRecord) { r.SetTimestamp(0) },
+		"far away":        func(r plog.LogRecord) { r.SetTimestamp(1 << 63) },
+		"no attributes":   func(r plog.LogRecord) { r.Attributes().Clear() },
+	}
+	stored := map[string]func(plog.LogRecord){
+		"deep attribute":   key("x", deep),
+		"deep session":     key(string(spans.ConversationIDKey), deep),
+		"deep bodies":      key(string(spans.BlockBodiesKey), deep),
+		"bodies of no use": key(string(spans.BlockBodiesKey), func(v pcommon.Value) { v.SetEmptyMap().PutStr("a", "b") }),
+		"lists of no use":  key(string(spans.ListsKey), func(v pcommon.Value) { v.SetEmptySlice().AppendEmpty().SetStr("request x\nrubbish \xff") }),
+		"parts of no use":  key(string(spans.BlockPartsKey), func(v pcommon.Value) { v.SetStr("AAAAAAAAAAA -1 :::") }),
+		"a turn of no use": key(string(spans.TurnIndexKey), func(v pcommon.Value) { v.SetInt(-7) }),
+		"echo of no use": func(r plog.LogRecord) {
+			r.SetEventName(spans.EventEcho)
+			r.Attributes().PutEmptyBytes(string(spans.EchoBlocksKey)).FromRaw([]byte{0x28, 0xb5, 0x2f, 0xfd, 0xff, 0xff})
+		},
+		"details of no use": func(r plog.LogRecord) {
+			r.SetEventName(spans.EventDetails)
+			r.Attributes().PutStr(string(spans.InputMessagesKey), `[{"a":`)
+			deep(r.Attributes().PutEmpty(string(spans.ToolDefinitionsKey)))
+		},
+		"many attributes": func(r plog.LogRecord) {
+			for i := range 2000 {
+				r.Attributes().PutInt(fmt.Sprint("k", i), int64(i))
+			}
+		},
+	}
+	run := func(cases map[string]func(plog.LogRecord), want map[string]int) {
+		for name, spoil := range cases {
+			t.Run(name, func(t *testing.T) {
+				b := setup(t, nil)
+				ld := records("a", "spoilt", "c")
+				spoil(ld.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(1))
+				require.NoError(t, b.logsExp.ConsumeLogs(t.Context(), ld))
+				require.Equal(t, want, b.store.committed())
+				_, err := b.tel.GetMetric("otelcol_exporter_agent_session_log_records_rejected")
+				require.Equal(t, len(want) == 2, err == nil)
+				_, tree := read(t, b.store)
+				require.NotEmpty(t, tree)
+			})
+		}
+	}
+	run(rejected, map[string]int{"a": 1, "c": 1})
+	run(stored, map[string]int{"a": 1, "spoilt": 1, "c": 1})
+}
+
+// Both signals of one configured exporter open its file once, and the last one that stops closes it.
+func TestSignalsShareAStore(t *testing.T) {
+	b := setup(t, nil)
+	require.Equal(t, 1, b.opened)
+	require.NoError(t, b.exp.ConsumeTraces(t.Context(), traces("a")))
+	require.NoError(t, b.logsExp.ConsumeLogs(t.Context(), records("a")))
+	require.Equal(t, map[string]int{"a": 2}, b.store.committed())
+
+	opened, closed := 0, 0
+	f := newFactory(func(ctx context.Context, dsn string) (store.Store, error) {
+		opened++
+		s, err := openSQLite(ctx, dsn)
+		return closeCounter{s, &closed}, err
+	})
+	host, set := componenttest.NewNopHost(), exportertest.NewNopSettings(metadata.Type)
+	cfg := createDefaultConfig().(*Config)
+	cfg.Storage = filepath.Join(t.TempDir(), "s.db")
+	other := createDefaultConfig().(*Config)
+	other.Storage = filepath.Join(t.TempDir(), "other.db")
+	for round := range 2 { // as a Collector does that reads its configuration again
+		tr, err := f.CreateTraces(t.Context(), set, cfg)
+		require.NoError(t, err)
+		lg, err := f.CreateLogs(t.Context(), set, cfg)
+		require.NoError(t, err)
+		third, err := f.CreateLogs(t.Context(), set, other)
+		require.NoError(t, err)
+		require.NoError(t, lg.Start(t.Context(), host))
+		require.NoError(t, tr.Start(t.Context(), host))
+		require.NoError(t, third.Start(t.Context(), host))
+		require.Equal(t, 2*(round+1), opened, "one for each configuration")
+
+		require.NoError(t, tr.Shutdown(t.Context()))
+		require.Equal(t, 2*round, closed)
+		require.NoError(t, lg.ConsumeLogs(t.Context(), records("a")), "the other one still runs")
+		require.NoError(t, lg.Shutdown(t.Context()))
+		require.Equal(t, 2*round+1, closed)
+		require.NoError(t, third.ConsumeLogs(t.Context(), records("a")))
+		require.NoError(t, third.Shutdown(t.Context()))
+		require.Equal(t, 2*round+2, closed)
+	}
+}
+
+type closeCounter struct {
+	store.Store
+	n *int
+}
+
+func (c closeCounter) Close() error { *c.n++; return c.Store.Close() }
+
+// One signal that never started, or could not, keeps nothing of the other.
+func TestSignalsStartApart(t *testing.T) {
+	host, set := componenttest.NewNopHost(), exportertest.NewNopSettings(metadata.Type)
+	away := errors.New("away")
+	fail := true
+	f := newFactory(func(ctx context.Context, dsn string) (store.Store, error) {
+		if fail {
+			return nil, away
+		}
+		return openSQLite(ctx, dsn)
+	})
+	cfg := createDefaultConfig().(*Config)
+	cfg.Storage = filepath.Join(t.TempDir(), "s.db")
+	tr, err := f.CreateTraces(t.Context(), set, cfg)
+	require.NoError(t, err)
+	lg, err := f.CreateLogs(t.Context(), set, cfg)
+	require.NoError(t, err)
+	never, err := f.CreateLogs(t.Context(), set, cfg)
+	require.NoError(t, err)
+	require.ErrorIs(t, tr.Start(t.Context(), host), away)
+	require.ErrorIs(t, lg.Start(t.Context(), host), away)
+	require.NoError(t, tr.Shutdown(t.Context()))
+	fail = false
+	require.NoError(t, never.Shutdown(t.Context()))
+
+	lg, err = f.CreateLogs(t.Context(), set, cfg)
+	require.NoError(t, err)
+	require.NoError(t, lg.Start(t.Context(), host))
+	require.NoError(t, lg.ConsumeLogs(t.Context(), records("a")))
+	require.NoError(t, lg.Shutdown(t.Context()))
+	require.NoFileExists(t, cfg.Storage+"-wal", "the file is closed")
+}
+
+// Each signal has a queue of its own. The store stays open until the last of them is empty.
+func TestShutdownDrainsTheQueueOfBothSignals(t *testing.T) {
+	b := setup(t, nil, func(c *Config) {
+		c.QueueConfig = configoptional.Some(exporterhelper.NewDefaultQueueConfig())
+	})
+	require.Equal(t, 1, b.logs.FilterMessageSnippet("sending_queue").Len())
+	for i := range 20 {
+		require.NoError(t, b.logsExp.ConsumeLogs(t.Context(), records(fmt.Sprint("s", i))))
+		require.NoError(t, b.exp.ConsumeTraces(t.Context(), traces(fmt.Sprint("s", i))))
+	}
+	require.NoError(t, b.shutdown()) // traces first
+	got := b.store.committed()
+	require.Len(t, got, 20)
+	for id, n := range got {
+		require.Equal(t, 2, n, id)
+	}
+}
+
+// The rest sends what the adapter makes of the recordings of the real loop, over gRPC: once as it is, and once with the
+// content of its spans as log records.
+
+// listen serves OTLP over gRPC in front of the exporters, as a receiver does, and returns a connection to it.
+func listen(t *testing.T, b *testBundle) *grpc.ClientConn {
+	t.Helper()
+	s := grpc.NewServer(grpc.MaxRecvMsgSize(64 << 20))
+	ptraceotlp.RegisterGRPCServer(s, &traceReceiver{b: b})
+	plogotlp.RegisterGRPCServer(s, &logReceiver{b: b})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, conn.Close())
+		s.GracefulStop()
+		require.NoError(t, <-served)
+	})
+	return conn
+}
+
+type traceReceiver struct {
+	ptraceotlp.UnimplementedGRPCServer
+	b *testBundle
+}
+
+func (r *traceReceiver) Export(ctx context.Context, req ptraceotlp.ExportRequest) (ptraceotlp.ExportResponse, error) {
+	return ptraceotlp.NewExportResponse(), r.b.exp.ConsumeTraces(ctx, req.Traces())
+}
+
+type logReceiver struct {
+	plogotlp.UnimplementedGRPCServer
+	b *testBundle
+}
+
+func (r *logReceiver) Export(ctx context.Context, req plogotlp.ExportRequest) (plogotlp.ExportResponse, error) {
+	return plogotlp.NewExportResponse(), r.b.logsExp.ConsumeLogs(ctx, req.Logs())
+}
+
+// recorded returns the spans of an event stream.
+func recorded(t *testing.T, events []byte, opts ...otelagent.Option) ptrace.Traces {
+	t.Helper()
+	ended := tracetest.NewSpanRecorder()
+	p := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(ended))
+	rec := otelagent.NewRecorder(otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p),
+		otelagent.WithDerivedIDs(), otelagent.WithCapture(otelagent.CaptureContent))...))
+	for ev, err := range phi.Events(bytes.NewReader(events)) {
+		require.NoError(t, err)
+		rec.Record(t.Context(), ev)
+	}
+	rec.Close(t.Context())
+	require.NoError(t, p.Shutdown(t.Context()))
+
+	td := ptrace.NewTraces()
+	rs := td.ResourceSpans().AppendEmpty()
+	rs.Resource().Attributes().PutStr("service.name", "test")
+	ss := rs.ScopeSpans().AppendEmpty()
+	for _, from := range ended.Ended() {
+		s := ss.Spans().AppendEmpty()
+		s.SetName(from.Name())
+		s.SetTraceID(pcommon.TraceID(from.SpanContext().TraceID()))
+		s.SetSpanID(pcommon.SpanID(from.SpanContext().SpanID()))
+		s.SetParentSpanID(pcommon.SpanID(from.Parent().SpanID()))
+		s.SetStartTimestamp(pcommon.NewTimestampFromTime(from.StartTime()))
+		s.SetEndTimestamp(pcommon.NewTimestampFromTime(from.EndTime()))
+		if from.Status().Code.String() == "Error" {
+			s.Status().SetCode(ptrace.StatusCodeError)
+		}
+		put(t, s.Attributes(), from.Attributes())
+		for _, e := range from.Events() {
+			to := s.Events().AppendEmpty()
+			to.SetName(e.Name)
+			to.SetTimestamp(pcommon.NewTimestampFromTime(e.Time))
+			put(t, to.Attributes(), e.Attributes)
+		}
+	}
+	return td
+}
+
+func put(t *testing.T, m pcommon.Map, attrs []attribute.KeyValue) {
+	t.Helper()
+	for _, a := range attrs {
+		v := m.PutEmpty(string(a.Key))
+		if a.Value.Type() == attribute.STRINGSLICE {
+			l := v.SetEmptySlice()
+			for _, s := range a.Value.AsStringSlice() {
+				l.AppendEmpty().SetStr(s)
+			}
+			continue
+		}
+		require.NoError(t, v.FromRaw(a.Value.AsInterface()), a.Key)
+	}
+}
+
+// address are the attributes of a span that its log records need.
+var address = []string{
+	string(spans.SessionIDKey), string(spans.RunIDKey), string(spans.RunStartKey), string(spans.TurnIndexKey),
+	string(spans.ToolCallIDKey), string(spans.OrdinalKey),
+}
+
+// previews are the attributes that show content for eyes. A row leaves them out when its own span brought lists.
+var previews = []string{
+	string(spans.InputMessagesKey), string(spans.OutputMessagesKey), string(spans.ToolCallArgumentsKey), string(spans.ToolCallResultKey),
+}
+
+// part returns the spans of td without the events that move names, and those as log records, each with its address.
+func part(td ptrace.Traces, move func(ptrace.Span) bool) (ptrace.Traces, plog.Logs) {
+	bare := ptrace.NewTraces()
+	td.CopyTo(bare)
+	ld := plog.NewLogs()
+	for _, rs := range bare.ResourceSpans().All() {
+		rl := ld.ResourceLogs().AppendEmpty()
+		rs.Resource().CopyTo(rl.Resource())
+		to := rl.ScopeLogs().AppendEmpty().LogRecords()
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, s := range ss.Spans().All() {
+				if !move(s) {
+					continue
+				}
+				for _, k := range previews {
+					s.Attributes().Remove(k)
+				}
+				s.Events().RemoveIf(func(e ptrace.SpanEvent) bool {
+					if !strings.HasPrefix(e.Name(), "otelagent.") && e.Name() != spans.EventDetails {
+						return false
+					}
+					r := to.AppendEmpty()
+					r.SetEventName(e.Name())
+					r.SetTimestamp(e.Timestamp())
+					r.SetTraceID(s.TraceID())
+					r.SetSpanID(s.SpanID())
+					e.Attributes().CopyTo(r.Attributes())
+					for _, k := range address {
+						if v, ok := s.Attributes().Get(k); ok {
+							v.CopyTo(r.Attributes().PutEmpty(k))
+						}
+					}
+					return true
+				})
+			}
+		}
+	}
+	return bare, ld
+}
+
+// read returns the requests of all sessions by run, turn and attempt, and the trees as JSON.
+func read(t *testing.T, st store.Store) (requests map[string]string, trees string) {
+	t.Helper()
+	requests = map[string]string{}
+	var all []string
+	for sum, err := range st.Sessions(t.Context(), store.Query{}) {
+		require.NoError(t, err)
+		var rows []session.Row
+		for row, err := range st.Rows(t.Context(), sum.Key) {
+			require.NoError(t, err)
+			rows = append(rows, row)
+		}
+		blocks, err := session.NewBlockSet(st.Blocks(t.Context(), sum.Key, nil))
+		require.NoError(t, err)
+		tree := session.Assemble(rows)
+		raw, err := json.MarshalIndent(tree, "", " ")
+		require.NoError(t, err)
+		all = append(all, string(raw))
+		for _, run := range tree.Runs {
+			for _, turn := range run.Turns {
+				for _, q := range turn.Requests {
+					p := q.Payload(blocks)
+					requests[fmt.Sprintf("%s/%s/%d/%d", tree.ID, run.ID, turn.Index, q.Attempt)] = fmt.Sprintf("%v %v %v %s", p.Exact, p.Missing, p.Defects, p.Bytes)
+				}
+			}
+		}
+	}
+	slices.Sort(all) // sessions come by their last projection
+	return requests, strings.Join(all, "\n")
+}
+
+// clients are those of both services of one server.
+type clients struct {
+	tc ptraceotlp.GRPCClient
+	lc plogotlp.GRPCClient
+}
+
+func (c clients) traces(t *testing.T, td ptrace.Traces) {
+	_, err := c.tc.Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(td))
+	require.NoError(t, err)
+}
+
+func (c clients) logs(t *testing.T, ld plog.Logs) {
+	_, err := c.lc.Export(t.Context(), plogotlp.NewExportRequestFromLogs(ld))
+	require.NoError(t, err)
+}
+
+// deliver sends spans and log records over gRPC and returns what the store then holds.
+func deliver(t *testing.T, send func(clients)) (requests map[string]string, trees string) {
+	t.Helper()
+	b := setup(t, nil)
+	conn := listen(t, b)
+	send(clients{ptraceotlp.NewGRPCClient(conn), plogotlp.NewGRPCClient(conn)})
+	return read(t, b.store)
+}
+
+// A session whose content arrives as log records gives the same requests, byte for byte, and the same tree as one with span
+// events, whatever arrives first.
+func TestContentAsLogRecords(t *testing.T) {
+	all, requests, moved := phifixtures.All(t, "../.."), 0, 0
+	for _, f := range all {
+		t.Run(f.String(), func(t *testing.T) {
+			td := recorded(t, f.Events)
+			wantRequests, wantTree := deliver(t, func(c clients) { c.traces(t, td) })
+			for key, q := range wantRequests {
+				require.True(t, strings.HasPrefix(q, "true [] [] {"), "%s: %.200s", key, q)
+			}
+			requests += len(wantRequests)
+
+			bare, ld := part(td, func(ptrace.Span) bool { return true })
+			moved += ld.LogRecordCount()
+			for name, send := range map[string]func(clients){
+				"spans first":   func(c clients) { c.traces(t, bare); c.logs(t, ld) },
+				"records first": func(c clients) { c.logs(t, ld); c.traces(t, bare) },
+				"twice":         func(c clients) { c.logs(t, ld); c.traces(t, bare); c.logs(t, ld); c.traces(t, bare) },
+			} {
+				got, _ := deliver(t, send)
+				require.Equal(t, wantRequests, got, name)
+			}
+
+			// The tree places the lists and events of a log record on its run or turn; those of a tool call, a compaction or
+			// a parallel group have to ride on the span.
+			bare, ld = part(td, func(s ptrace.Span) bool {
+				kind, _ := s.Attributes().Get(string(spans.RunKindKeyKey))
+				return s.Name() == spans.SpanTurn || s.Name() == spans.SpanRun && kind.AsString() != string(spans.RunKindParallel)
+			})
+			for name, send := range map[string]func(clients){
+				"spans first":   func(c clients) { c.traces(t, bare); c.logs(t, ld) },
+				"records first": func(c clients) { c.logs(t, ld); c.traces(t, bare) },
+			} {
+				got, tree := deliver(t, send)
+				require.Equal(t, wantRequests, got, name)
+				if tree != wantTree {
+					t.Errorf("%s: %s", name, difference(wantTree, tree))
+				}
+			}
+		})
+	}
+	require.NotZero(t, requests)
+	require.NotZero(t, moved)
+	t.Logf("%d recordings, %d requests, %d events moved", len(all), requests, moved)
+}
+
+// difference returns the first lines that differ, with some before them.
+func difference(want, got string) string {
+	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
+	i := 0
+	for i < len(w) && i < len(g) && w[i] == g[i] {
+		i++
+	}
+	around := func(l []string) string { return strings.Join(l[max(0, i-8):min(len(l), i+8)], "\n") }
+	return fmt.Sprintf("line %d, want\n%s\ngot\n%s", i, around(w), around(g))
+}
