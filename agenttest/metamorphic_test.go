@@ -250,7 +250,7 @@ func TestDropAnySpan(t *testing.T) {
 				if spanOf(want).SpanID == lost.Span.String() {
 					continue // the lost one itself: absent, or inferred and so another
 				}
-				if diff := cmp.Diff(want, restThings[addr]); diff != "" {
+				if diff := cmp.Diff(want, restThings[addr], cmp.Comparer(sameOrUnresolved)); diff != "" {
 					t.Errorf("%s: %s is another (-whole +rest):\n%s", name, addr, diff)
 				}
 			}
@@ -271,6 +271,15 @@ func TestDropAnySpan(t *testing.T) {
 			t.Errorf("docs/fidelity.md says that %q cannot be named, and no recording shows it", reason)
 		}
 	}
+}
+
+// sameOrUnresolved reports whether requests say the same, but for lists that refer to one that only the lost span had and are said to be
+// unresolved.
+func sameOrUnresolved(a, b *session.Request) bool {
+	list := func(a, b *session.Refs) bool {
+		return a.Equal(b) || a != nil && b != nil && a.Digest == b.Digest && a.Complete != b.Complete
+	}
+	return a.Attempt == b.Attempt && list(a.Messages, b.Messages) && list(a.Params, b.Params) && list(a.Sections, b.Sections)
 }
 
 // whyUnnamed says which rule of docs/fidelity.md a lost span falls under.

@@ -284,9 +284,10 @@ func (m *memory) take(s *scratch, i int, known memo) {
 func (t *Turn) payloadBlock(m *memory, req *Request) spans.BlockID {
 	parts := make([]part, len(req.Messages))
 	for i := range req.Messages {
-		parts[i] = part{req.Messages[i].Raw, t.content.claim(m, t.origin, req.Messages[i].Raw, false)}
+		raw := validBytes(req.Messages[i].Raw)
+		parts[i] = part{raw, t.content.claim(m, t.origin, raw, false)}
 	}
-	return t.content.madeOf(m, t.origin, req.Payload, parts)
+	return t.content.madeOf(m, t.origin, validBytes(req.Payload), parts)
 }
 
 // sections keeps the sections of the system prompt, each as its text stands inside the JSON string, so that the prompt can be made

@@ -39,7 +39,7 @@ type requests struct {
 // frame returns the block of a frame with the shapes of the session. It is shared: nobody may change it.
 func (r *requests) frame(of *spans.Frame) []byte {
 	f := &r.framed
-	if len(f.Shapes) != len(r.shapes) || f.System != of.System || f.Messages != of.Messages || f.Provenance != of.Provenance ||
+	if r.body == nil || len(f.Shapes) != len(r.shapes) || f.System != of.System || f.Messages != of.Messages || f.Provenance != of.Provenance ||
 		f.Tools != of.Tools || !slices.Equal(f.Keys, of.Keys) {
 		*f = *of
 		f.Keys, f.Shapes = slices.Clone(of.Keys), slices.Clone(r.shapes)
