@@ -353,8 +353,8 @@ func TestLargeBodiesStayWhole(t *testing.T) {
 	if err := p.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(got.Events()); n != 12 {
-		t.Fatalf("%d events, want 12", n)
+	if n := len(got.Events()); n != 11 {
+		t.Fatalf("%d events, want 11", n)
 	}
 	if n := len(got.Events()[10].Attributes[0].Value.AsStringSlice()[0]); n != 5000 {
 		t.Errorf("the body was cut to %d bytes", n)
