@@ -62,6 +62,7 @@ service:
     metrics: {level: none}
   pipelines:
     traces: {receivers: [otlp], exporters: [agent_session]}
+    logs: {receivers: [otlp], exporters: [agent_session]}
 `
 
 func builtinConfig(o collectorOptions) string {

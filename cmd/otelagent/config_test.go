@@ -120,6 +120,7 @@ service:
   telemetry: {logs: {level: error}, metrics: {level: none}}
   pipelines:
     traces: {receivers: [otlp], exporters: [agent_session]}
+    logs: {receivers: [otlp], exporters: [agent_session]}
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -141,6 +142,60 @@ service:
 	}
 	if code, out, errs := runWith(t, "show", demoSession, "--db", filepath.Join(dir, "s.db")); code != exitOK {
 		t.Errorf("show: exit %d, %s\n%s", code, errs, out)
+	}
+}
+
+// The built-in configuration takes log records beside spans, and both are kept in one place.
+func TestBuiltinTakesLogRecords(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "s.db")
+	c, err := startCollector(t.Context(), collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: db})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.listeners) != 2 {
+		t.Errorf("listens on %v", c.listeners)
+	}
+	const ids = `"traceId": "0102030405060708090a0b0c0d0e0f10", "spanId": "0102030405060708"`
+	const address = `{"key": "session.id", "value": {"stringValue": "told-by-records"}},
+		{"key": "otelagent.run.id", "value": {"stringValue": "r1"}},
+		{"key": "otelagent.run.start", "value": {"intValue": "1000"}}`
+	for path, body := range map[string]string{
+		"/v1/traces": `{"resourceSpans": [{"scopeSpans": [{"spans": [{"name": "session.run", ` + ids + `,
+			"startTimeUnixNano": "1000", "endTimeUnixNano": "2000", "attributes": [` + address + `]}]}]}]}`,
+		"/v1/logs": `{"resourceLogs": [{"scopeLogs": [{"logRecords": [
+			{"eventName": "otelagent.event", ` + ids + `, "timeUnixNano": "1500", "attributes": [` + address + `,
+				{"key": "otelagent.event.type", "value": {"stringValue": "Tide"}}]},
+			{"eventName": "otelagent.event", "timeUnixNano": "1500"},
+			{"timeUnixNano": "1500", "body": {"stringValue": "a line"}}]}]}]}`,
+	} {
+		resp, err := http.Post("http://"+c.addr("http")+path, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s: %s", path, resp.Status, answer)
+		}
+	}
+	if err := c.stop(); err != nil {
+		t.Fatal(err)
+	}
+	d, err := (&dbFlags{db: db}).open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	key, err := d.find(t.Context(), "told-by-records")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := d.load(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runs := tree.Session.Runs; len(runs) != 1 || len(runs[0].Events) != 1 || runs[0].Events[0].Type != "Tide" {
+		t.Errorf("%d runs: %+v", len(runs), runs)
 	}
 }
 
