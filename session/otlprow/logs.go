@@ -60,14 +60,8 @@ func (d *decoder) record(r plog.LogRecord) {
 		Known:   spans.KnownObserved,
 		Service: d.service,
 	}
-	address := pcommon.NewMap()
-	for key, v := range r.Attributes().All() {
-		if !slices.Contains(contentKeys, key) {
-			v.CopyTo(address.PutEmpty(key))
-		}
-	}
 	before := d.report.Cut
-	if reason := d.fill(&row, address, at, at); reason != "" {
+	if reason := d.fill(&row, r.Attributes(), contentKeys, at, at); reason != "" {
 		d.report.Cut = before
 		d.reject(reason)
 		return

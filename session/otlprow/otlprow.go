@@ -150,7 +150,7 @@ func (d *decoder) span(span ptrace.Span) {
 		Service: d.service,
 	}
 	before := d.report.Cut
-	if reason := d.fill(&row, span.Attributes(), span.StartTimestamp(), span.EndTimestamp()); reason != "" {
+	if reason := d.fill(&row, span.Attributes(), nil, span.StartTimestamp(), span.EndTimestamp()); reason != "" {
 		d.report.Cut = before
 		d.reject(reason)
 		return
@@ -159,8 +159,8 @@ func (d *decoder) span(span ptrace.Span) {
 	d.batch.Rows = append(d.batch.Rows, row)
 }
 
-// fill sets what follows from times and attributes, or returns why the row cannot be kept.
-func (d *decoder) fill(row *session.Row, attrs pcommon.Map, start, end pcommon.Timestamp) string {
+// fill sets what follows from times and attributes but those without, or returns why the row cannot be kept.
+func (d *decoder) fill(row *session.Row, attrs pcommon.Map, without []string, start, end pcommon.Timestamp) string {
 	switch {
 	case row.Trace == session.TraceID{}:
 		return ReasonTraceID
@@ -176,6 +176,9 @@ func (d *decoder) fill(row *session.Row, attrs pcommon.Map, start, end pcommon.T
 	for key, pv := range attrs.All() {
 		if len(key) > maxKey {
 			d.report.Cut++
+			continue
+		}
+		if slices.Contains(without, key) {
 			continue
 		}
 		v := d.value(pv, key)

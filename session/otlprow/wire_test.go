@@ -1,8 +1,10 @@
 package otlprow
 
 import (
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
@@ -265,6 +267,27 @@ func TestDecodeLogsRejects(t *testing.T) {
 		if diff := cmp.Diff(Report{Spans: 1, Rejected: map[string]int{c.reason: 1}}, report); diff != "" || len(batch.Blocks) > 0 {
 			t.Errorf("%s: %d blocks, -want +got:\n%s", c.reason, len(batch.Blocks), diff)
 		}
+	}
+}
+
+// A record of nothing but attributes costs time in proportion to them: 0.2 s here, and half a minute if each looked at all others.
+func TestDecodeLogsManyAttributes(t *testing.T) {
+	const n = 100_000
+	ld, r := oneRecord()
+	raw := r.Attributes().AsRaw()
+	for i := range n {
+		raw[strconv.Itoa(i)] = i
+	}
+	if err := r.Attributes().FromRaw(raw); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	batch, report := DecodeLogs(ld)
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("took %v", took)
+	}
+	if report.Stored != 1 || report.Cut != n+1-maxAttrs || len(batch.Blocks) != 1 {
+		t.Errorf("%+v, %d blocks", report, len(batch.Blocks))
 	}
 }
 
