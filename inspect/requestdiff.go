@@ -108,13 +108,12 @@ func (c *RequestChanges) Text(w io.Writer, o Options) error {
 	c.messages(d)
 	for _, p := range c.Digests {
 		d.blank()
-		d.put(bold, partName(p.Part))
-		d.put(dim, " changed; its text is not here")
+		d.putSegs([]seg{{partName(p.Part), bold}, {" changed; the text is not here", dim}}, d.width)
 		d.flush()
 		d.part("-", red, p.Before)
 		d.part("+", green, p.After)
 	}
-	c.texts(d, "system prompt", "section", c.System)
+	c.texts(d, "system prompt", "section of the system prompt", c.System)
 	c.texts(d, "tools", "tool", c.Tools)
 	if len(c.Params) > 0 {
 		d.blank()
@@ -248,11 +247,11 @@ func (c *RequestChanges) texts(d *drawer, title, one string, changes []session.T
 		if i == 0 {
 			d.blank()
 		}
-		d.put(bold, title)
+		head := []seg{{title + " " + t.Change, bold}}
 		if t.Name != "" {
-			d.put(plainText, separator+one+" "+Clean(t.Name))
+			head = []seg{{one + " " + t.Change, bold}, {" " + Clean(t.Name), plainText}}
 		}
-		d.put(plainText, " "+t.Change)
+		d.putSegs(head, d.width)
 		d.flush()
 		heads := 2 // the names of both sides, which say nothing here
 		for l := range strings.Lines(t.Lines) {

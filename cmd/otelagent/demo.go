@@ -96,6 +96,8 @@ The database is %[2]s (SQLite). Look at it with
   %[1]s ls --db %[2]s
   %[1]s show last --db %[2]s
   %[1]s show %[3]s/@1/1 --db %[2]s
+  %[1]s request %[3]s/@1/2 --provenance --db %[2]s
+  %[1]s request %[3]s/@1/2 --diff %[3]s/@1/1 --db %[2]s
   %[1]s export last --format phi-core --db %[2]s
 
 and keep sessions of your own with
