@@ -48,6 +48,9 @@ func (r *Request) Payload(blocks *BlockSet) Payload {
 	p := payload{blocks: blocks, out: Payload{Stated: r.stated, Redacted: r.redacted}}
 	params := p.params(r)
 	if p.failed() {
+		if _, ok := params[spans.ProvenancePayload]; !ok {
+			p.messages(r) // what is missing of these is told as well
+		}
 		return p.out
 	}
 	framed := true
