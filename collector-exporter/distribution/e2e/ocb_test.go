@@ -140,6 +140,7 @@ func TestManifestOfTheReadme(t *testing.T) {
 	t.Run("validate", func(t *testing.T) { testValidate(t, bin) })
 	t.Run("acknowledged is stored", func(t *testing.T) { testAcknowledged(t, bin, false) })
 	t.Run("acknowledged survives kill -9", func(t *testing.T) { testAcknowledged(t, bin, true) })
+	t.Run("log records", func(t *testing.T) { testLogRecords(t, bin) })
 }
 
 // TestDistribution builds the whole distribution and lets it check the configurations that lie beside it.
@@ -147,9 +148,9 @@ func TestDistribution(t *testing.T) {
 	dir := filepath.Join(repo, "collector-exporter", "distribution")
 	build(t, dir, "builder.yaml")
 	bin := filepath.Join(dir, "_build", "otelcol-agent")
-	for _, config := range []string{"config.yaml", "config.container.yaml"} {
-		run(t, dir, bin, "validate", "--config", config)
-	}
+	run(t, dir, bin, "validate", "--config", "config.yaml")
+	run(t, dir, bin, "validate", "--config", "config.container.yaml")
+	run(t, dir, bin, "validate", "--config", "config.container.yaml", "--config", "config.jaeger.yaml") // as docker-compose.yaml does
 }
 
 const configText = `
@@ -165,6 +166,7 @@ exporters:
 service:
   pipelines:
     traces: {receivers: [otlp], exporters: [agent_session, debug]}
+    logs: {receivers: [otlp], exporters: [agent_session]}
   telemetry:
     metrics: {level: none}
 `
@@ -216,10 +218,10 @@ func testValidate(t *testing.T, bin string) {
 
 // collector is a running one.
 type collector struct {
-	cmd  *exec.Cmd
-	http string
-	log  *lockedBuffer
-	done chan error
+	cmd        *exec.Cmd
+	grpc, http string
+	log        *lockedBuffer
+	done       chan error
 }
 
 type lockedBuffer struct {
@@ -252,8 +254,8 @@ func freePort(t *testing.T) string {
 
 func start(t *testing.T, bin, db string) *collector {
 	t.Helper()
-	c := &collector{http: freePort(t), log: &lockedBuffer{}, done: make(chan error, 1)}
-	config := writeConfig(t, fmt.Sprintf(configText, freePort(t), c.http, db))
+	c := &collector{grpc: freePort(t), http: freePort(t), log: &lockedBuffer{}, done: make(chan error, 1)}
+	config := writeConfig(t, fmt.Sprintf(configText, c.grpc, c.http, db))
 	c.cmd = exec.Command(bin, "--config", config)
 	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
 	if err := c.cmd.Start(); err != nil {
