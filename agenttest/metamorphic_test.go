@@ -55,10 +55,10 @@ func join(batches ...session.Batch) (b session.Batch) {
 	return b
 }
 
-// eachCapture runs f for every recording, without content and with it.
+// eachCapture runs f for every recording, without content, with digests of it, and with it.
 func eachCapture(t *testing.T, f func(t *testing.T, f phifixtures.Fixture, capture otelagent.Option)) {
 	for _, fixture := range phifixtures.All(t, repository) {
-		for _, level := range []otelagent.Capture{otelagent.CaptureNone, otelagent.CaptureContent} {
+		for _, level := range []otelagent.Capture{otelagent.CaptureNone, otelagent.CaptureContent, otelagent.CaptureDigests} {
 			t.Run(fmt.Sprintf("%s/capture-%d", fixture, level), func(t *testing.T) {
 				f(t, fixture, otelagent.WithCapture(level))
 			})

@@ -55,6 +55,8 @@ func play(t *testing.T, events []byte, reader []phi.Option, opts ...otelagent.Op
 
 var content = otelagent.WithCapture(otelagent.CaptureContent)
 
+var digests = otelagent.WithCapture(otelagent.CaptureDigests)
+
 // ledgers writes the phi-core ledger of every session of the batch.
 func ledgers(t *testing.T, b session.Batch) map[string][]byte {
 	t.Helper()

@@ -3,6 +3,7 @@ package agenttest_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -47,8 +48,8 @@ func contentOf(v any, secret, public map[string]bool, open bool) {
 	}
 }
 
-// With capture none, which is the default, no content of any recording is in any byte that leaves: not from a file, not
-// live, not with the names of things that are content.
+// With capture none, which is the default, and with digests, no content of any recording is in any byte that leaves: not from a
+// file, not live, not with the names of things that are content.
 func TestNothingLeavesWithoutCapture(t *testing.T) {
 	// Shorter strings stand in names and ids by chance.
 	const shortest = 6
@@ -66,6 +67,9 @@ func TestNothingLeavesWithoutCapture(t *testing.T) {
 			sent := bytes.Join(append(
 				play(t, f.Events, nil, otelagent.WithDerivedIDs()).OTLP(),
 				play(t, f.Events, []phi.Option{phi.WithLive()}).OTLP()...), nil)
+			hashed := bytes.Join(append(
+				play(t, f.Events, nil, otelagent.WithDerivedIDs(), digests).OTLP(),
+				play(t, f.Events, nil, digests, otelagent.WithEncoding(otelagent.EncodingFull), otelagent.WithEcho()).OTLP()...), nil)
 			captured := bytes.Join(play(t, f.Events, nil, content).OTLP(), nil)
 			for s := range secret {
 				if len(s) < shortest || public[s] || partOfAKey(s) {
@@ -77,6 +81,10 @@ func TestNothingLeavesWithoutCapture(t *testing.T) {
 				}
 				if bytes.Contains(sent, []byte(s)) {
 					t.Errorf("leaves: %q", s)
+				}
+				// Digests come with provenance, which names records of memory.
+				if bytes.Contains(hashed, []byte(s)) && !bytes.Contains(f.Events, fmt.Appendf(nil, `"record_id":%q`, s)) && !bytes.Contains(f.Events, fmt.Appendf(nil, `"tier":%q`, s)) {
+					t.Errorf("leaves with digests: %q", s)
 				}
 			}
 		})
