@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -22,7 +23,7 @@ type RequestDiff struct {
 	Removed []Message       `json:"removed,omitempty"`
 	Changed []MessageChange `json:"changed,omitempty"`
 	Moved   []MessageChange `json:"moved,omitempty"`
-	// Compactions lie between the two turns: they are why messages were removed.
+	// Compactions lie between the two turns and may be why messages are gone or others; none where every message stayed.
 	Compactions []*Compaction `json:"compactions,omitempty"`
 	// System says how the system prompt changed: by its sections where both requests name them, else by lines.
 	System []TextChange `json:"system,omitempty"`
@@ -68,7 +69,9 @@ const (
 func (s *Session) DiffRequests(a, b *Request, blocks *BlockSet) RequestDiff {
 	var d RequestDiff
 	d.messages(a, b, blocks)
-	d.Compactions = s.compactionsBetween(a, b)
+	if len(d.Removed)+len(d.Changed)+len(d.Moved) > 0 {
+		d.Compactions = s.compactionsBetween(a, b)
+	}
 	d.system(a, b, blocks)
 	d.tools(a, b, blocks)
 	d.params(a, b, blocks)
@@ -300,10 +303,19 @@ func tools(raw string) []namedText {
 			name = member(member(value, "function"), "name")
 		}
 		if text, ok := rawjson.String(name); ok {
-			l = append(l, namedText{text, string(value)})
+			l = append(l, namedText{text, indented(value)})
 		}
 	}
 	return l
+}
+
+// indented spreads JSON over lines, so that a diff shows what changed in it.
+func indented(value []byte) string {
+	var b bytes.Buffer
+	if json.Indent(&b, value, "", "  ") != nil {
+		return string(value)
+	}
+	return b.String()
 }
 
 // member returns the value of a member of a JSON object, or nil.
