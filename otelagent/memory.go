@@ -28,10 +28,12 @@ type memories struct {
 	order *list.List                  // most recently used first
 }
 
-// memoryKey is a session, and the run with BlockScopeRun.
+// memoryKey is a session, and the run with BlockScopeRun. What left with digests has no bodies, so that runs of each level have
+// their own.
 type memoryKey struct {
 	session, run string
 	start        int64
+	level        Capture
 }
 
 // memory is what was sent of one session.
@@ -86,7 +88,7 @@ func newMemories(most int) *memories {
 
 // open returns what is remembered for o, locked. The caller ends with close.
 func (s *memories) open(o *origin) *memory {
-	key := memoryKey{session: o.session}
+	key := memoryKey{session: o.session, level: o.capture}
 	if o.tracer.config.scope == BlockScopeRun {
 		key.run, key.start = o.run, o.startNS
 	}
