@@ -276,9 +276,11 @@ func (l *contentList) add(id spans.BlockID, it spans.Item) {
 	l.digest = l.digest.Add(id, it)
 }
 
-// drop removes the list of that name and attempt.
-func (c *content) drop(name string, attempt int) {
+// drop removes the list of that name and attempt, and reports whether there was one.
+func (c *content) drop(name string, attempt int) bool {
+	before := len(c.lists)
 	c.lists = slices.DeleteFunc(c.lists, func(l contentList) bool { return l.name == name && l.attempt == attempt })
+	return len(c.lists) < before
 }
 
 // setMessages makes messages the list; it is there afterwards even when there are none.

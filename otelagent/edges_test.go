@@ -1,9 +1,11 @@
 package otelagent_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // What an agent with digests referred to is sent in full by one with content in the same session.
@@ -23,5 +25,53 @@ func TestLevelsShareNoMemory(t *testing.T) {
 	}
 	if got, err := readWire(t, exp.GetSpans()).payload("coder", 0, 0, 0); err != nil || got != payload {
 		t.Errorf("got %s, %v", got, err)
+	}
+}
+
+// A request told again of the same attempt leaves no list that nobody sends, and nothing refers to one.
+func TestRequestToldTwice(t *testing.T) {
+	run, exp := start(t)
+	var history []string
+	for i := range 100 {
+		history = append(history, user(fmt.Sprint(i)))
+	}
+	payload := payloadOf(`"s"`, history...)
+	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{Index: -1})
+	for range 3 {
+		turn.Request(otelagent.ParseRequest([]byte(payload)))
+	}
+	turn.End(otelagent.TurnResult{})
+	w := readWire(t, exp.GetSpans())
+	if got, err := w.payload("r", 0, 0, 0); err != nil || got != payload {
+		t.Errorf("got %.100s, %v", got, err)
+	}
+	if n := attr(exp.GetSpans()[0], spans.RequestBytesKey).AsInt64(); n != int64(len(payload)) {
+		t.Errorf("a request of %d bytes, want %d", n, len(payload))
+	}
+}
+
+// What was lost is told again in each of several histories, whichever asks first.
+func TestLostIsToldInEachHistory(t *testing.T) {
+	d := &lossy{}
+	run, exp := start(t, otelagent.WithDelivery(d))
+	histories := make([][]string, 3)
+	for range 40 {
+		for i := range histories {
+			histories[i] = append(histories[i], user(fmt.Sprint("branch ", i, " message ", len(histories[i]))))
+			ask(t, run, payloadOf(`"s"`, histories[i]...))
+		}
+	}
+	d.f("s", nil)
+	exp.Reset()
+	for range 3 {
+		ask(t, run, payloadOf(`"s"`, histories[0]...))
+	}
+	for i := range histories {
+		ask(t, run, payloadOf(`"s"`, histories[i]...))
+	}
+	for _, l := range readWire(t, exp.GetSpans()).lists {
+		if l.turn > 123 && l.Name == spans.ListRequest && l.Prefix != "" {
+			t.Errorf("turn %d begins behind %s, and nothing before it arrived", l.turn, l.Prefix)
+		}
 	}
 }

@@ -150,9 +150,9 @@ func (c scratches) put(s *scratch) {
 // ask takes the content of the request of attempt n. The caller holds the lock.
 func (t *Turn) ask(n int, req *Request, a *attrs) {
 	c, o := &t.content, t.origin
-	for _, name := range []string{spans.ListRequest, spans.ListParams, spans.ListSections} {
-		c.drop(name, n)
-	}
+	again := c.drop(spans.ListRequest, n)
+	c.drop(spans.ListParams, n)
+	c.drop(spans.ListSections, n)
 	if o.tracer.config.encoding == EncodingFull && o.capture == CaptureContent {
 		t.askFull(req)
 		return
@@ -161,6 +161,9 @@ func (t *Turn) ask(n int, req *Request, a *attrs) {
 	defer o.tracer.memories.scratches.put(s)
 	m := o.tracer.memories.open(o)
 	defer m.close()
+	if again { // what was dropped is not there to be referred to
+		m.request.complete()
+	}
 
 	t.items(m, s, req)
 	exact := req.Frame != nil && o.capture == CaptureContent && t.spelled(m, s, req)

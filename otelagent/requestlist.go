@@ -29,7 +29,6 @@ type requests struct {
 	histories []*history
 	used      int64
 	credit    int64 // bytes that complete lists may take
-	due       int   // this many complete lists come next, whatever they cost
 	shapes    spans.Shapes
 
 	framed spans.Frame // the last frame, and its block
@@ -59,6 +58,7 @@ type history struct {
 	starts []int
 	used   int64
 	whole  bool // the list that was sent last was complete
+	due    int  // this many complete lists come next, whatever they cost
 
 	params      spans.Chain // of the request before
 	paramsSince int         // requests since they were sent whole
@@ -99,13 +99,15 @@ func (s *memories) itemHash(key memoKey, it *listItem) uint64 {
 	return h.Sum64()
 }
 
-// complete makes the next two lists complete.
+// complete makes the next two lists of every history complete.
 func (r *requests) complete() {
-	r.due = 2
 	for _, h := range r.histories {
-		h.params = spans.Chain{}
+		h.complete()
 	}
 }
+
+// complete makes the next two lists complete: nothing they could refer to may have arrived.
+func (h *history) complete() { h.due, h.params = 2, spans.Chain{} }
 
 // earn adds what new content allows complete lists to cost.
 func (r *requests) earn(bytes int) { r.credit += int64(bytes) / completeShare }
@@ -162,6 +164,7 @@ func (h *history) fork(n int) *history {
 		items:  slices.Clone(h.items[:n]),
 		chains: slices.Clone(h.chains[:min(len(h.chains), n/chainsApart)]),
 		starts: slices.Clone(h.starts),
+		due:    h.due,
 	}
 	for i := range f.starts {
 		f.starts[i] = min(f.starts[i], n)
@@ -204,16 +207,16 @@ func (m *memory) requestList(items []listItem) (l contentList, h *history, same 
 
 	start := h.window()
 	if start > same { // not all that is new would be told
-		r.complete()
+		h.complete()
 	}
 	if h.starts = append(h.starts, len(items)); len(h.starts) > windowTurns {
 		h.starts = slices.Delete(h.starts, 0, len(h.starts)-windowTurns)
 	}
 	if start > 0 {
 		switch {
-		case r.due > 0:
+		case h.due > 0:
 			start = 0
-			r.due--
+			h.due--
 		case r.credit >= h.cost():
 			start = 0
 			r.credit -= h.cost()
