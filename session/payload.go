@@ -53,6 +53,7 @@ func (r *Request) Payload(blocks *BlockSet) Payload {
 		}
 		return p.out
 	}
+	p.buf = make([]byte, 0, min(max(p.out.Stated, 0), 4<<20)) // as stated, within reason
 	framed := true
 	if whole, ok := params[spans.ProvenancePayload]; ok {
 		p.buf = []byte(whole)

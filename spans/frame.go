@@ -141,69 +141,123 @@ next:
 	return -1
 }
 
-// member is one member of an object.
-type member struct{ key, value []byte } // key between its quotes
-
 // AppendSpelled appends the JSON value body, with the members of the object envelope (which may be empty) added at its top
 // level, in the orders of s: what a loop wrote before it was made canonical, if s fits. Bodies that are no JSON come as they are.
 func (s Shapes) AppendSpelled(dst, body, envelope []byte) []byte {
-	if rawjson.Valid(body, rawjson.MaxDepth) != nil || len(envelope) > 0 && rawjson.Valid(envelope, rawjson.MaxDepth) != nil {
-		return append(dst, body...)
+	start := len(dst)
+	w := speller{shapes: s}
+	c := rawjson.NewCursor(body, rawjson.MaxDepth)
+	dst = w.value(dst, &c, envelope)
+	if w.bad || c.End() != nil {
+		return append(dst[:start], body...)
 	}
-	return s.spell(dst, body, envelope)
+	return dst
 }
 
-func (s Shapes) spell(dst, body, envelope []byte) []byte {
-	switch {
-	case len(body) > 0 && body[0] == '[':
-		c := rawjson.NewCursor(body, rawjson.MaxDepth)
-		dst = append(dst, '[')
+// speller spells one body, in one pass.
+type speller struct {
+	shapes  Shapes
+	members []span // of the objects that are open, outermost first
+	bad     bool   // the envelope is no object
+}
+
+// span is one member of an open object as it stands in what was written: its key without quotes, and where it ends.
+type span struct{ key, keyEnd, end int }
+
+func (w *speller) value(dst []byte, c *rawjson.Cursor, envelope []byte) []byte {
+	switch c.Peek() {
+	case '[':
 		c.Open('[')
+		dst = append(dst, '[')
 		for n := 0; c.More(']'); n++ {
 			if n > 0 {
 				dst = append(dst, ',')
 			}
-			dst = s.spell(dst, c.Value(), nil)
+			dst = w.value(dst, c, nil)
 		}
 		return append(dst, ']')
-	case len(body) == 0 || body[0] != '{':
-		return append(dst, body...)
+	case '{':
+		return w.object(dst, c, envelope)
 	}
-	var fixed [16]member
-	members := appendMembers(appendMembers(fixed[:0], body), envelope)
-	if len(envelope) > 0 {
-		slices.SortStableFunc(members, func(a, b member) int { return bytes.Compare(a.key, b.key) })
-	}
-	var few [16][]byte
-	keys := few[:0]
-	for _, m := range members {
-		keys = append(keys, m.key)
-	}
+	return append(dst, c.Value()...)
+}
+
+func (w *speller) object(dst []byte, c *rawjson.Cursor, envelope []byte) []byte {
+	start, first := len(dst), len(w.members)
 	dst = append(dst, '{')
-	put := func(i int, m member) {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(append(append(dst, '"'), m.key...), `":`...)
-		dst = s.spell(dst, m.value, nil)
+	dst = w.add(dst, c, first)
+	if len(envelope) > 0 {
+		e := rawjson.NewCursor(envelope, rawjson.MaxDepth)
+		dst = w.add(dst, &e, first)
+		w.bad = w.bad || e.End() != nil
+		members := w.members[first:]
+		slices.SortStableFunc(members, func(a, b span) int { return bytes.Compare(dst[a.key:a.keyEnd], dst[b.key:b.keyEnd]) })
+		dst = w.arrange(dst, start, first, nil)
 	}
-	if i := s.find(keys); i >= 0 {
-		for n, key := range s[i] {
-			put(n, members[slices.IndexFunc(members, func(m member) bool { return string(m.key) == key })])
-		}
-	} else {
-		for n, m := range members {
-			put(n, m)
-		}
+	if shape := w.shapes.of(dst, w.members[first:]); shape != nil {
+		dst = w.arrange(dst, start, first, shape)
 	}
+	w.members = w.members[:first]
 	return append(dst, '}')
 }
 
-func appendMembers(members []member, object []byte) []member {
-	c := rawjson.NewCursor(object, rawjson.MaxDepth)
-	for c.Open('{'); c.More('}'); {
-		key := c.RawKey()
-		members = append(members, member{key[1 : len(key)-1], c.Value()})
+// add writes the members of the next object.
+func (w *speller) add(dst []byte, c *rawjson.Cursor, first int) []byte {
+	if !c.Open('{') {
+		w.bad = true
+		return dst
 	}
-	return members
+	for c.More('}') {
+		if len(w.members) > first {
+			dst = append(dst, ',')
+		}
+		m := span{key: len(dst) + 1}
+		dst = append(dst, c.RawKey()...)
+		m.keyEnd = len(dst) - 1
+		dst = append(dst, ':')
+		at := len(w.members)
+		w.members = append(w.members, m)
+		dst = w.value(dst, c, nil)
+		w.members[at].end = len(dst)
+	}
+	return dst
+}
+
+// arrange writes the members from first on, which stand behind start, in the order of shape; nil: in theirs.
+func (w *speller) arrange(dst []byte, start, first int, shape []string) []byte {
+	members, end := w.members[first:], len(dst)
+	for i := range members {
+		m := &members[i]
+		if shape != nil {
+			m = &members[slices.IndexFunc(members, func(m span) bool { return string(dst[m.key:m.keyEnd]) == shape[i] })]
+		}
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, dst[m.key-1:m.end]...)
+	}
+	moved := copy(dst[start+1:], dst[end:])
+	if shape == nil { // others may follow
+		at := start + 1
+		for i := range members {
+			m := &members[i]
+			n := m.end - m.key + 1
+			*m = span{at + 1, at + 1 + m.keyEnd - m.key, at + n}
+			at += n + 1
+		}
+	}
+	return dst[:start+1+moved]
+}
+
+// of returns the shape of an object with these members, nil when there is none.
+func (s Shapes) of(dst []byte, members []span) []string {
+	var fixed [16][]byte
+	keys := fixed[:0]
+	for _, m := range members {
+		keys = append(keys, dst[m.key:m.keyEnd])
+	}
+	if i := s.find(keys); i >= 0 {
+		return s[i]
+	}
+	return nil
 }
