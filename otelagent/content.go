@@ -404,7 +404,7 @@ func (k *carrier) emit(span trace.Span, end time.Time) {
 	}
 }
 
-// emit puts the content of h on its span and, where it is too much for one, on children of it. The caller holds the lock.
+// emit puts the content of h on its span and, where it is too much for one, on children of it. The handle has ended.
 func (h *handle) emit(end time.Time) {
 	c := &h.content
 	if c.empty() {

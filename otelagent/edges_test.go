@@ -1,8 +1,13 @@
 package otelagent_test
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -73,5 +78,81 @@ func TestLostIsToldInEachHistory(t *testing.T) {
 		if l.turn > 123 && l.Name == spans.ListRequest && l.Prefix != "" {
 			t.Errorf("turn %d begins behind %s, and nothing before it arrived", l.turn, l.Prefix)
 		}
+	}
+}
+
+// slowly is a redactor that waits.
+type slowly struct{ in, out chan struct{} }
+
+func (s slowly) Redact(p otelagent.Piece) ([]byte, int) {
+	if p.Place == "rules" {
+		s.in <- struct{}{}
+		<-s.out
+	}
+	return p.Body, 0
+}
+
+// A redactor that is slow with one session keeps no other one waiting, whatever is forgotten meanwhile.
+func TestSlowRedactorHoldsItsSessionOnly(t *testing.T) {
+	s := slowly{make(chan struct{}), make(chan struct{})}
+	p, _ := collect(t)
+	d := &lossy{}
+	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p), otelagent.WithCapture(otelagent.CaptureContent),
+		otelagent.WithRedactor(s), otelagent.WithMaxBlockIDs(1), otelagent.WithDelivery(d))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tracer.StartRun(context.Background(), otelagent.RunInfo{SessionID: "slow", Metadata: []byte(`{}`), Rules: []byte(`[]`)})
+	}()
+	<-s.in
+	others := make(chan struct{})
+	go func() {
+		defer close(others)
+		for i := range 3 {
+			_, run := tracer.StartRun(context.Background(), otelagent.RunInfo{SessionID: fmt.Sprint(i)})
+			run.Note("x", []byte(`{"a":1}`), otelagent.Moment{})
+			d.f(fmt.Sprint(i), nil)
+			run.End(otelagent.RunResult{})
+		}
+	}()
+	select {
+	case <-others:
+	case <-time.After(10 * time.Second):
+		t.Error("other sessions wait")
+	}
+	close(s.out)
+	<-done
+}
+
+// noting is a span processor of a host that uses the handle of the turn whose children end.
+type noting struct{ turn *otelagent.Turn }
+
+func (n *noting) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+func (n *noting) Shutdown(context.Context) error                  { return nil }
+func (n *noting) ForceFlush(context.Context) error                { return nil }
+func (n *noting) OnEnd(s sdktrace.ReadOnlySpan) {
+	if s.Name() == spans.SpanPayload {
+		n.turn.Note("ended", nil, otelagent.Moment{})
+	}
+}
+
+// What the host hears of the children that carry content may use the handle.
+func TestEndsAreToldWithoutLocks(t *testing.T) {
+	n := &noting{}
+	p := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(n))
+	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p), otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithMaxSpanBytes(64<<10))
+	_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{})
+	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{})
+	n.turn = turn
+	turn.Request(otelagent.ParseRequest([]byte(payloadOf(`"s"`, user(strings.Repeat("x", 100_000))))))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		turn.End(otelagent.TurnResult{})
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("End does not return")
 	}
 }

@@ -195,7 +195,9 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 	if h.recording {
 		h.close(at, known, a, failed)
 	}
-	h.mu.Unlock() // what the host hears of the end may use the handle
+	h.mu.Unlock()
+	// What the host hears of ends may use the handle. Its content is changed by nobody any more.
+	h.emit(at.Time)
 	if at.Time.IsZero() {
 		h.span.End()
 	} else {
@@ -233,7 +235,6 @@ func (h *handle) close(at Moment, known spans.Known, a *attrs, failed spans.Erro
 		h.span.SetStatus(codes.Error, "")
 	}
 	h.span.SetAttributes(a.kv...)
-	h.emit(at.Time)
 }
 
 // startText is the start of something as a seed holds it.

@@ -4,7 +4,6 @@ import (
 	"container/list"
 	"hash/maphash"
 	"sync"
-	"sync/atomic"
 
 	"github.com/otelagent/otelagent/spans"
 )
@@ -20,12 +19,13 @@ const (
 type memories struct {
 	max          int64
 	seedA, seedB maphash.Seed
-	total        atomic.Int64 // entries over all memories
 	scratches    scratches
 
+	// mu is held for moments only, and never while a memory is waited for: that may be in the hands of a slow redactor.
 	mu    sync.Mutex
 	byKey map[memoryKey]*list.Element // of *memory
 	order *list.List                  // most recently used first
+	total int64                       // entries over all memories
 }
 
 // memoryKey is a session, and the run with BlockScopeRun. What left with digests has no bodies, so that runs of each level have
@@ -41,12 +41,15 @@ type memory struct {
 	of  *memories
 	key memoryKey
 
-	mu      sync.Mutex
+	// guarded by memories.mu
 	gone    bool // forgotten: what is still done with it counts no more
 	entries int64
-	sent    map[spans.BlockID]form
-	memos   map[memoKey]memo
-	values  map[memoKey]value
+
+	mu     sync.Mutex
+	grown  int64 // entries since it was opened
+	sent   map[spans.BlockID]form
+	memos  map[memoKey]memo
+	values map[memoKey]value
 
 	request requests
 	echo    echo
@@ -117,14 +120,21 @@ func (m *memory) close() {
 	if cap(m.text) > maxScratch {
 		m.text = nil
 	}
+	n := m.grown
+	m.grown = 0
 	m.mu.Unlock()
-	s := m.of
-	if s.total.Load() <= s.max {
+	if n == 0 {
 		return
 	}
+	s := m.of
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.total.Load() > s.max && s.order.Len() > 0 {
+	if m.gone {
+		return
+	}
+	m.entries += n
+	s.total += n
+	for s.total > s.max && s.order.Len() > 0 {
 		s.forget(s.order.Back())
 	}
 }
@@ -133,19 +143,12 @@ func (m *memory) close() {
 func (s *memories) forget(e *list.Element) {
 	m := s.order.Remove(e).(*memory)
 	delete(s.byKey, m.key)
-	m.mu.Lock()
 	m.gone = true
-	s.total.Add(-m.entries)
-	m.mu.Unlock()
+	s.total -= m.entries
 }
 
 // count adds n entries.
-func (m *memory) count(n int64) {
-	m.entries += n
-	if !m.gone {
-		m.of.total.Add(n)
-	}
-}
+func (m *memory) count(n int64) { m.grown += n }
 
 // claim reports whether the block has yet to be sent, and marks it as sent.
 func (m *memory) claim(id spans.BlockID) bool {
@@ -203,7 +206,7 @@ func (s *memories) lost(session string, blocks []spans.BlockID) {
 	for _, m := range found {
 		m.mu.Lock()
 		m.lost(blocks)
-		m.mu.Unlock()
+		m.close()
 	}
 }
 

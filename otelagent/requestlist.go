@@ -50,6 +50,7 @@ func (r *requests) frame(of *spans.Frame) []byte {
 // history is the list of a request as it was last sent, and what later ones are compared with. Parallel runs, sub-agents and
 // branches have their own.
 type history struct {
+	of    *memory // guards it
 	items []sentItem
 	chain spans.Chain // of all items
 	// chains[i] is the chain digest of the first (i+1)*chainsApart items.
@@ -136,7 +137,7 @@ func (m *memory) nearest(items []listItem) (*history, int) {
 		best.used = r.used
 		return best, most
 	}
-	best = &history{used: r.used}
+	best = &history{of: m, used: r.used}
 	m.keepHistory(best)
 	return best, 0
 }
@@ -161,6 +162,7 @@ func (m *memory) keepHistory(h *history) {
 // fork returns a copy of the first n items, as a history that was edited there.
 func (h *history) fork(n int) *history {
 	f := &history{
+		of:     h.of,
 		items:  slices.Clone(h.items[:n]),
 		chains: slices.Clone(h.chains[:min(len(h.chains), n/chainsApart)]),
 		starts: slices.Clone(h.starts),
@@ -263,7 +265,7 @@ func (m *memory) list(h *history, start int) contentList {
 // take what is yet to be earned.
 func (m *memory) last(h *history) (contentList, bool) {
 	r := &m.request
-	if h == nil || h.whole || r.credit <= 0 {
+	if h == nil || h.of != m || h.whole || r.credit <= 0 { // of another one: that was forgotten since
 		return contentList{}, false
 	}
 	r.credit -= h.cost()

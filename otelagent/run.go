@@ -320,7 +320,7 @@ func (r *Run) rest() {
 	}
 	m := r.tracer.memories.open(r.origin)
 	defer m.close()
-	if l, ok := m.last(r.history.Load()); ok {
+	if l, ok := m.last(r.history.Swap(nil)); ok {
 		l.name = spans.ListHistory
 		l.pack(r.origin.run)
 		r.content.lists = append(r.content.lists, l)
