@@ -154,6 +154,7 @@ func (a *assembler) collect(rows iter.Seq[*Row], n int) {
 		seen[k] = int32(len(a.entries))
 		a.entries = append(a.entries, entry{row: r})
 	}
+	a.fold(seen)
 	clear(seen)
 
 	buf := make([]byte, 0, 48*len(a.entries))

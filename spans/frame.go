@@ -186,7 +186,7 @@ func (w *speller) object(dst []byte, c *rawjson.Cursor, envelope []byte) []byte 
 	start, first := len(dst), len(w.members)
 	dst = append(dst, '{')
 	dst = w.add(dst, c, first)
-	if len(envelope) > 0 {
+	if len(envelope) > 0 && !w.bad {
 		e := rawjson.NewCursor(envelope, rawjson.MaxDepth)
 		dst = w.add(dst, &e, first)
 		w.bad = w.bad || e.End() != nil
@@ -194,7 +194,7 @@ func (w *speller) object(dst []byte, c *rawjson.Cursor, envelope []byte) []byte 
 		slices.SortStableFunc(members, func(a, b span) int { return bytes.Compare(dst[a.key:a.keyEnd], dst[b.key:b.keyEnd]) })
 		dst = w.arrange(dst, start, first, nil)
 	}
-	if shape := w.shapes.of(dst, w.members[first:]); shape != nil {
+	if shape := w.shapes.of(dst, w.members[first:]); shape != nil && !w.bad {
 		dst = w.arrange(dst, start, first, shape)
 	}
 	w.members = w.members[:first]
@@ -211,8 +211,13 @@ func (w *speller) add(dst []byte, c *rawjson.Cursor, first int) []byte {
 		if len(w.members) > first {
 			dst = append(dst, ',')
 		}
+		key := c.RawKey()
+		if key == nil { // no JSON
+			w.bad = true
+			return dst
+		}
 		m := span{key: len(dst) + 1}
-		dst = append(dst, c.RawKey()...)
+		dst = append(dst, key...)
 		m.keyEnd = len(dst) - 1
 		dst = append(dst, ':')
 		at := len(w.members)

@@ -390,8 +390,8 @@ var previews = []string{
 	string(spans.InputMessagesKey), string(spans.OutputMessagesKey), string(spans.ToolCallArgumentsKey), string(spans.ToolCallResultKey),
 }
 
-// part returns the spans of td without the events that move names, and those as log records, each with its address.
-func part(td ptrace.Traces, move func(ptrace.Span) bool) (ptrace.Traces, plog.Logs) {
+// part returns the spans of td without their content, and that as log records, each with its address.
+func part(td ptrace.Traces) (ptrace.Traces, plog.Logs) {
 	bare := ptrace.NewTraces()
 	td.CopyTo(bare)
 	ld := plog.NewLogs()
@@ -401,9 +401,6 @@ func part(td ptrace.Traces, move func(ptrace.Span) bool) (ptrace.Traces, plog.Lo
 		to := rl.ScopeLogs().AppendEmpty().LogRecords()
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, s := range ss.Spans().All() {
-				if !move(s) {
-					continue
-				}
 				for _, k := range previews {
 					s.Attributes().Remove(k)
 				}
@@ -499,26 +496,12 @@ func TestContentAsLogRecords(t *testing.T) {
 			}
 			requests += len(wantRequests)
 
-			bare, ld := part(td, func(ptrace.Span) bool { return true })
+			bare, ld := part(td)
 			moved += ld.LogRecordCount()
 			for name, send := range map[string]func(clients){
 				"spans first":   func(c clients) { c.traces(t, bare); c.logs(t, ld) },
 				"records first": func(c clients) { c.logs(t, ld); c.traces(t, bare) },
 				"twice":         func(c clients) { c.logs(t, ld); c.traces(t, bare); c.logs(t, ld); c.traces(t, bare) },
-			} {
-				got, _ := deliver(t, send)
-				require.Equal(t, wantRequests, got, name)
-			}
-
-			// The tree places the lists and events of a log record on its run or turn; those of a tool call, a compaction or
-			// a parallel group have to ride on the span.
-			bare, ld = part(td, func(s ptrace.Span) bool {
-				kind, _ := s.Attributes().Get(string(spans.RunKindKeyKey))
-				return s.Name() == spans.SpanTurn || s.Name() == spans.SpanRun && kind.AsString() != string(spans.RunKindParallel)
-			})
-			for name, send := range map[string]func(clients){
-				"spans first":   func(c clients) { c.traces(t, bare); c.logs(t, ld) },
-				"records first": func(c clients) { c.logs(t, ld); c.traces(t, bare) },
 			} {
 				got, tree := deliver(t, send)
 				require.Equal(t, wantRequests, got, name)
