@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -40,7 +41,7 @@ func asked(t testing.TB, name string) (requests map[turnKey]spans.BlockID) {
 	var line []byte
 	for {
 		part, err := in.ReadSlice('\n')
-		if line = append(line, part...); err == bufio.ErrBufferFull {
+		if line = append(line, part...); errors.Is(err, bufio.ErrBufferFull) {
 			continue
 		}
 		if bytes.HasPrefix(line, []byte(`{"type":"TurnRequest"`)) {

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"testing"
 
@@ -160,7 +161,7 @@ func distinct(t testing.TB, events io.Reader) (d, payloads int) {
 	for {
 		part, err := in.ReadSlice('\n')
 		line = append(line, part...)
-		if err == bufio.ErrBufferFull {
+		if errors.Is(err, bufio.ErrBufferFull) {
 			continue
 		}
 		if bytes.HasPrefix(line, []byte(`{"type":"MessageEnd"`)) || bytes.HasPrefix(line, []byte(`{"type":"TurnRequest"`)) {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -55,7 +55,11 @@ func used(tb testing.TB, path string) map[string]int64 {
 func goText(tb testing.TB, n int) string {
 	tb.Helper()
 	var b strings.Builder
-	err := filepath.WalkDir(filepath.Join(runtime.GOROOT(), "src", "net"), func(path string, d fs.DirEntry, err error) error {
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	err = filepath.WalkDir(filepath.Join(strings.TrimSpace(string(root)), "src", "net"), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
 			return err
 		}
