@@ -66,10 +66,10 @@ const (
 	placeText    = "text"
 )
 
-// claim refers to text and keeps it to be sent when it was not sent before.
+// claim refers to text and keeps it to be sent when it was not sent before. Old says that it is beyond the window of a request.
 func (c *content) claim(m *memory, o *origin, text []byte, old bool) spans.BlockID {
 	id := spans.BlockOf(text)
-	if m.claim(id) {
+	if m.claim(id, old) {
 		c.carry(m, o, id, text, old)
 	} else {
 		c.known += int64(len(text))
@@ -77,32 +77,43 @@ func (c *content) claim(m *memory, o *origin, text []byte, old bool) spans.Block
 	return id
 }
 
-// carry adds a new block to what the span sends. Old says that it is beyond the window of a request.
+// carry adds a new block to what the span sends: as a body, made of others, or what bounds leave of it.
 func (c *content) carry(m *memory, o *origin, id spans.BlockID, text []byte, old bool) {
 	cfg := &o.tracer.config
 	switch {
 	case o.capture == CaptureDigests:
-		c.recipe(m, o, withheld(id, len(text), nil))
+		c.withhold(m, o, id, text, 0, asWithheld)
 		return
-	case old || cfg.maxTurn > 0 && c.bytes+len(text) > cfg.maxTurn:
+	case old:
 		c.withheld++
-		c.recipe(m, o, withheld(id, len(text), nil))
+		c.withhold(m, o, id, text, 0, asOld)
 		return
 	case cfg.maxBlock > 0 && len(text) > cfg.maxBlock:
 		c.withheld++
-		n := runeStart(string(text[:min(len(text), cfg.maxBlock+utf8.UTFMax)]), cfg.maxBlock)
-		c.recipe(m, o, withheld(id, len(text), text[:n]))
-		return
-	case len(text) > pieceBytes:
-		c.pieces(m, o, id, string(text))
+		c.withhold(m, o, id, text, cfg.maxBlock, asWithheld)
 		return
 	}
-	if r := m.recipe(id, text); r != "" {
+	recipe, values := m.recipe(id, text)
+	switch {
+	case recipe != "" && c.fits(o, len(recipe)):
 		m.sent[id] = asRecipe
-		c.recipe(m, o, r)
-		return
+		c.recipe(m, o, recipe)
+	case !c.fits(o, len(text)):
+		c.withheld++
+		c.withhold(m, o, id, text, 0, asWithheld)
+	case len(text) > pieceBytes:
+		m.sent[id] = asRecipe
+		c.pieces(m, o, spans.Recipe{ID: id, Size: int64(len(text))}, string(text))
+	default:
+		m.learn(id, values)
+		c.body(m, o, string(text))
 	}
-	c.body(m, o, string(text))
+}
+
+// fits reports whether n bytes more are within the bound of a span's new content.
+func (c *content) fits(o *origin, n int) bool {
+	most := o.tracer.config.maxTurn
+	return most == 0 || c.bytes+n <= most
 }
 
 func (c *content) body(m *memory, o *origin, text string) {
@@ -123,27 +134,34 @@ func (c *content) added(m *memory, o *origin, text string, recipe bool) {
 	}
 }
 
-// pieces sends a body that is too large for one event as blocks of its own, and a recipe that puts them together.
-func (c *content) pieces(m *memory, o *origin, id spans.BlockID, text string) {
-	r := spans.Recipe{ID: id, Size: int64(len(text))}
+// pieces sends text as blocks of its own where it is too large for one event, and r, which puts them together.
+func (c *content) pieces(m *memory, o *origin, r spans.Recipe, text string) {
+	if len(text) <= pieceBytes {
+		r.Pieces = []spans.Piece{{Text: text}}
+		c.recipe(m, o, r.Encode())
+		return
+	}
 	for _, p := range pieces(text) {
 		part := spans.BlockOfString(p)
-		if m.claim(part) {
+		if m.claim(part, false) || !m.whole(part) {
+			m.sent[part] = asBody
 			c.body(m, o, p)
 		}
 		r.Pieces = append(r.Pieces, spans.Piece{Block: part.Short(), To: -1})
 	}
-	m.sent[id] = asRecipe
 	c.recipe(m, o, r.Encode())
 }
 
-// withheld is the recipe of a body of which at most the beginning leaves.
-func withheld(id spans.BlockID, size int, beginning []byte) string {
-	r := spans.Recipe{ID: id, Full: true, Size: int64(size)}
-	if len(beginning) > 0 {
-		r.Pieces = []spans.Piece{{Text: string(beginning)}}
+// withhold sends size and digest of a body, and the first n bytes of it.
+func (c *content) withhold(m *memory, o *origin, id spans.BlockID, text []byte, n int, as form) {
+	m.sent[id] = as
+	r := spans.Recipe{ID: id, Full: true, Size: int64(len(text))}
+	beginning := string(text[:min(len(text), n+utf8.UTFMax)])
+	if n = runeStart(beginning, n); n == 0 {
+		c.recipe(m, o, r.Encode())
+		return
 	}
-	return r.Encode()
+	c.pieces(m, o, r, beginning[:n])
 }
 
 // block refers to a body as it came, and keeps it to be sent when it was not sent before.
@@ -158,7 +176,8 @@ func (c *content) block(m *memory, o *origin, p Piece, parts ...part) spans.Bloc
 		c.known += int64(len(p.Body))
 		return known.id
 	}
-	id := c.madeOf(m, o, c.redact(o, p), parts)
+	text := c.redact(o, p)
+	id := c.madeOf(m, o, text, standing(text, parts))
 	m.remember(key, memo{id: id})
 	return id
 }
@@ -167,39 +186,68 @@ func (c *content) block(m *memory, o *origin, p Piece, parts ...part) spans.Bloc
 type part struct {
 	text []byte
 	id   spans.BlockID
+	old  bool
+	at   int // where it stands in the one that is made
 }
 
-// madeOf is claim for a body in which parts stand, in that order.
+// mostMissed is how many parts may not be found before the search ends: each costs a look at all the text.
+const mostMissed = 8
+
+// standing returns those of parts that stand in text, in that order, and are worth it.
+func standing(text []byte, parts []part) []part {
+	var list []part
+	at, missed := 0, 0
+	for _, p := range parts {
+		if len(p.text) < valueLeast {
+			continue
+		}
+		i := bytes.Index(text[at:], p.text)
+		if i < 0 {
+			if missed++; missed == mostMissed {
+				break
+			}
+			continue
+		}
+		p.at = at + i
+		list = append(list, p)
+		at = p.at + len(p.text)
+	}
+	return list
+}
+
+// madeOf is claim for a body in which blocks stand that the session has sent, in order and none in another. What bounds hold for
+// bodies they hold for its recipe.
 func (c *content) madeOf(m *memory, o *origin, text []byte, parts []part) spans.BlockID {
 	if len(parts) == 0 || o.capture == CaptureDigests {
 		return c.claim(m, o, text, false)
 	}
 	id := spans.BlockOf(text)
-	if !m.claim(id) {
+	if !m.claim(id, false) {
 		c.known += int64(len(text))
 		return id
 	}
 	r := spans.Recipe{ID: id, Size: int64(len(text))}
-	rest, made := text, 0
+	at := 0
 	for _, p := range parts {
-		at := bytes.Index(rest, p.text)
-		if at < 0 || len(p.text) < valueLeast {
+		if !m.whole(p.id) {
 			continue
 		}
-		if at > 0 {
-			r.Pieces = append(r.Pieces, spans.Piece{Text: string(rest[:at])})
+		if p.at > at {
+			r.Pieces = append(r.Pieces, spans.Piece{Text: string(text[at:p.at])})
 		}
 		r.Pieces = append(r.Pieces, spans.Piece{Block: p.id.Short(), To: -1})
-		rest = rest[at+len(p.text):]
-		made += len(p.text)
+		at = p.at + len(p.text)
 	}
-	if made < len(text)/2 {
+	if at < len(text) {
+		r.Pieces = append(r.Pieces, spans.Piece{Text: string(text[at:])})
+	}
+	recipe, most := r.Encode(), o.tracer.config.maxBlock
+	if len(recipe) > len(text) || len(recipe) > pieceBytes || most > 0 && len(recipe) > most || !c.fits(o, len(recipe)) {
 		c.carry(m, o, id, text, false)
 		return id
 	}
-	r.Pieces = append(r.Pieces, spans.Piece{Text: string(rest)})
 	m.sent[id] = asRecipe
-	c.recipe(m, o, r.Encode())
+	c.recipe(m, o, recipe)
 	return id
 }
 
@@ -218,7 +266,7 @@ func (c *content) message(m *memory, o *origin, msg *Message, old bool) (memo, m
 	}
 	key := m.of.keyOf(kind, msg.Raw, msg.Envelope)
 	known, ok := m.memos[key]
-	if ok {
+	if ok && (old || !known.old) {
 		c.known += int64(len(msg.Raw))
 		return known, key
 	}
@@ -229,6 +277,7 @@ func (c *content) message(m *memory, o *origin, msg *Message, old bool) (memo, m
 		body, envelope = raw, nil
 	}
 	known = memo{id: c.claim(m, o, body, old), envelope: string(envelope)}
+	known.old = old && m.sent[known.id] == asOld
 	if o.capture == CaptureDigests {
 		known.envelope = ""
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -154,5 +155,142 @@ func TestEndsAreToldWithoutLocks(t *testing.T) {
 	case <-done:
 	case <-time.After(10 * time.Second):
 		t.Fatal("End does not return")
+	}
+}
+
+// What was withheld for its age is sent when it comes to stand in the window of a request.
+func TestWindowMoves(t *testing.T) {
+	run, exp := start(t, otelagent.WithRequestWindow(3))
+	ask(t, run, payloadOf(`"s"`, user("yes"), user("no"), user("1"), user("2"), user("3")))
+	for _, payload := range []string{
+		payloadOf(`"s"`, user("2"), user("3"), user("yes")), // said again
+		payloadOf(`"s"`, user("no"), user("3")),             // compacted
+	} {
+		ask(t, run, payload)
+		all := exp.GetSpans()
+		if got, err := readWire(t, all).payload("r", int64(len(all)-1), 0, 0); err != nil || got != payload {
+			t.Errorf("got %s, %v, want %s", got, err, payload)
+		}
+	}
+	// Also where no frame can say it, nothing beyond the window leaves.
+	old := user(strings.Repeat("beyond the window ", 20))
+	ask(t, run, strings.Replace(payloadOf(`"s"`, old, user("4"), user("5"), user("6")), ",", ", ", 1))
+	if strings.Contains(fmt.Sprintf("%+v", exp.GetSpans()), "beyond the window") {
+		t.Error("an old message left")
+	}
+}
+
+// Nothing is made of what was withheld.
+func TestRecipesOfWholeBlocks(t *testing.T) {
+	run, exp := start(t, otelagent.WithMaxTurnBytes(2000), otelagent.WithPreviewBytes(0))
+	rules := strings.Repeat("rule ", 200)
+	prompt := func(date string) (string, func(*otelagent.Request)) {
+		payload := payloadOf(string(quoted(rules+date)), user("x"))
+		return payload, func(r *otelagent.Request) {
+			r.Sections = []otelagent.Section{{Name: "rules", Text: rules}, {Name: "date", Text: date}}
+		}
+	}
+	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{Index: -1})
+	turn.AddInput(otelagent.Message{Raw: []byte(user(strings.Repeat("y", 1500)))})
+	payload, sections := prompt("Monday")
+	req := otelagent.ParseRequest([]byte(payload))
+	sections(&req)
+	turn.Request(req)
+	turn.End(otelagent.TurnResult{})
+	payload, sections = prompt("Tuesday")
+	ask(t, run, payload, sections)
+	if got, err := readWire(t, exp.GetSpans()).payload("r", 1, 0, 0); err != nil || got != payload {
+		t.Errorf("got %.50s, %v", got, err)
+	}
+}
+
+// A frame that does not make the payload of the other fields is not taken for one.
+func TestFrameThatDoesNotFit(t *testing.T) {
+	payload := payloadOf(`"s"`, user("1"), user("2"))
+	for i, change := range []func(*otelagent.Request){
+		func(r *otelagent.Request) { r.Messages = r.Messages[1:] },
+		func(r *otelagent.Request) { r.Messages[0].Raw = []byte(user("changed")) },
+		func(r *otelagent.Request) { r.System = []byte(`"t"`) },
+		func(r *otelagent.Request) { r.Rest = []byte(`{"model":"m"}`) },
+		func(r *otelagent.Request) { r.Frame.Keys = r.Frame.Keys[1:] },
+	} {
+		run, exp := start(t)
+		ask(t, run, payload, change)
+		if got, err := readWire(t, exp.GetSpans()).payload("r", 0, 0, 0); err != nil || got != payload {
+			t.Errorf("change %d: got %s, %v", i, got, err)
+		}
+	}
+}
+
+// A payload in another spelling than its messages is searched for them, but not for ever.
+func TestForeignMessagesAreSoonGivenUp(t *testing.T) {
+	const n = 20_000
+	var own []otelagent.Message
+	var theirs []string
+	for i := range n {
+		own = append(own, otelagent.Message{Raw: []byte(user(fmt.Sprint(i, strings.Repeat(" own", 40))))})
+		theirs = append(theirs, user(fmt.Sprint(i, strings.Repeat(" their", 40))))
+	}
+	payload := payloadOf(`"s"`, theirs...)
+	run, exp := start(t)
+	began := time.Now()
+	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{Index: -1})
+	turn.Request(otelagent.Request{Payload: []byte(payload), Messages: own})
+	turn.End(otelagent.TurnResult{})
+	if d := time.Since(began); d > 5*time.Second {
+		t.Errorf("%v for a payload of %d bytes", d, len(payload))
+	}
+	all := exp.GetSpans()
+	if got, err := readWire(t, all).payload("r", 0, 0, 0); err != nil || got != payload {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if n := attr(all[len(all)-1], spans.RequestBytesKey).AsInt64(); n != int64(len(payload)) {
+		t.Errorf("a request of %d bytes, want %d", n, len(payload))
+	}
+}
+
+// carried returns the largest text and the most bytes that a span carries in events, and the most events.
+func carried(all tracetest.SpanStubs) (text, span, events int) {
+	for _, s := range all {
+		n := 0
+		for _, e := range s.Events {
+			for _, kv := range e.Attributes {
+				n += len(kv.Value.AsByteSlice()) + len(kv.Value.AsString())
+				for _, v := range kv.Value.AsStringSlice() {
+					n += len(v)
+					text = max(text, len(v))
+				}
+			}
+		}
+		span, events = max(span, n), max(events, len(s.Events))
+	}
+	return text, span, events
+}
+
+// Whatever is asked, no span carries more than its bound.
+func TestSpanBoundOfRecipesAndCuts(t *testing.T) {
+	large := strings.Repeat("large ", 400_000)
+	var many []string
+	for i := range 60_000 {
+		many = append(many, user(fmt.Sprint(i, strings.Repeat("m", 110))))
+	}
+	for name, test := range map[string]struct {
+		payload string
+		opts    []otelagent.Option
+	}{
+		"cut":           {payload: payloadOf(`"s"`, user(large)), opts: []otelagent.Option{otelagent.WithMaxBlockBytes(2 << 20)}},
+		"text between":  {payload: payloadOf(`"`+large+`"`, user(large+"!")) + "\n"},
+		"many messages": {payload: strings.Replace(payloadOf(`"s"`, many...), ",", ", ", 1)},
+		"full":          {payload: payloadOf(`"`+large+`"`, user(large)), opts: []otelagent.Option{otelagent.WithEncoding(otelagent.EncodingFull)}},
+	} {
+		run, exp := start(t, test.opts...)
+		ask(t, run, test.payload)
+		all := exp.GetSpans()
+		if text, span, _ := carried(all); name != "many messages" && span > otelagent.DefaultMaxSpanBytes || text > 2<<20 {
+			t.Errorf("%s: a text of %d bytes, a span of %d", name, text, span)
+		}
+		if got, err := readWire(t, all).payload("r", 0, 0, 0); len(test.opts) == 0 && (err != nil || got != test.payload) {
+			t.Errorf("%s: %d bytes of %d, %v", name, len(got), len(test.payload), err)
+		}
 	}
 }

@@ -63,8 +63,10 @@ type memory struct {
 type form uint8
 
 const (
-	asBody   form = iota
-	asRecipe      // of other blocks: it goes when any of them does
+	asBody     form = iota
+	asRecipe        // of other blocks: it goes when any of them does
+	asWithheld      // at most its beginning left, and so it stays
+	asOld           // withheld for being beyond the window of a request; sent when it comes to stand in one
 )
 
 // memoKey names bytes seen before. The hash is seeded, since what tools return may be hostile, and long enough that two
@@ -78,6 +80,7 @@ type memoKey struct {
 type memo struct {
 	id       spans.BlockID
 	envelope string
+	old      bool // the block is withheld as asOld
 	// spelled is the number of shapes by which the bytes were made again from the block and compared; 0: never.
 	spelled int
 }
@@ -150,17 +153,26 @@ func (s *memories) forget(e *list.Element) {
 // count adds n entries.
 func (m *memory) count(n int64) { m.grown += n }
 
-// claim reports whether the block has yet to be sent, and marks it as sent.
-func (m *memory) claim(id spans.BlockID) bool {
-	if _, sent := m.sent[id]; sent {
+// claim reports whether the block has yet to be sent, and marks it as sent. Old says that it may be withheld for its age.
+func (m *memory) claim(id spans.BlockID, old bool) bool {
+	as, sent := m.sent[id]
+	if sent && (as != asOld || old) {
 		return false
 	}
 	if m.sent == nil {
 		m.sent = make(map[spans.BlockID]form)
 	}
 	m.sent[id] = asBody
-	m.count(1)
+	if !sent {
+		m.count(1)
+	}
 	return true
+}
+
+// whole reports whether the block was sent so that others can be made of it.
+func (m *memory) whole(id spans.BlockID) bool {
+	as, sent := m.sent[id]
+	return sent && as <= asRecipe
 }
 
 // keyOf hashes a piece of content and what is to be taken off it. kind keeps pieces apart that are treated differently.

@@ -10,10 +10,9 @@ import (
 // What is looked for in new bodies: values that were sent as part of others, such as the text of a tool's result in the message
 // that reports it, or arguments in the reply that asked for the call.
 const (
-	valueLeast     = 128 // bytes of a value that is worth it
-	valuesMost     = 32  // of one body
-	valueDepth     = 5   // message, content, part, arguments, member
-	valueMostBytes = 8 << 20
+	valueLeast = 128 // bytes of a value that is worth it
+	valuesMost = 32  // of one body
+	valueDepth = 5   // message, content, part, arguments, member
 	// Bodies over pieceBytes are sent in pieces, so that they fit into spans.
 	pieceBytes = 512 << 10
 )
@@ -34,7 +33,7 @@ type found struct {
 
 // valuesIn returns the large values in body in order, none within another; until the next call.
 func (m *memory) valuesIn(body []byte) []found {
-	if len(body) < valueLeast || len(body) > valueMostBytes || body[0] != '{' && body[0] != '[' {
+	if len(body) < valueLeast || len(body) > pieceBytes || body[0] != '{' && body[0] != '[' {
 		return nil
 	}
 	m.found = m.found[:0]
@@ -73,8 +72,8 @@ func (m *memory) lookAt(raw []byte, to, depth int) {
 	}
 }
 
-// recipe returns a recipe for body, if it is mostly made of what was sent before. Else it remembers the values of body.
-func (m *memory) recipe(id spans.BlockID, body []byte) string {
+// recipe returns a recipe for body, if enough of it was sent before, and the values in body, until the next call.
+func (m *memory) recipe(id spans.BlockID, body []byte) (string, []found) {
 	list := m.valuesIn(body)
 	r := spans.Recipe{ID: id, Size: int64(len(body))}
 	at, saved := 0, 0
@@ -91,13 +90,12 @@ func (m *memory) recipe(id spans.BlockID, body []byte) string {
 		saved += f.to - f.from
 	}
 	if saved < valueLeast {
-		m.learn(id, list)
-		return ""
+		return "", list
 	}
 	if at < len(body) {
 		r.Pieces = append(r.Pieces, spans.Piece{Text: string(body[at:])})
 	}
-	return r.Encode()
+	return r.Encode(), list
 }
 
 // learn remembers where the values of a body stand.

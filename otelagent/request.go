@@ -1,6 +1,7 @@
 package otelagent
 
 import (
+	"bytes"
 	"strconv"
 
 	"github.com/otelagent/otelagent/internal/rawjson"
@@ -11,16 +12,13 @@ import (
 // system_prompt, instructions, systemInstruction), tools, model, and what else it has. The result refers to payload and is
 // valid as long as that is not changed. Of what is no such object only Payload and Bytes are set. It never fails.
 func ParseRequest(payload []byte) Request {
-	r := Request{Payload: payload}
+	r := Request{Payload: payload, Bytes: int64(len(payload))}
 	r.fill()
 	return r
 }
 
 // fill reads r.Payload into the fields that are not set.
 func (r *Request) fill() {
-	if r.Bytes == 0 {
-		r.Bytes = int64(len(r.Payload))
-	}
 	if rawjson.Valid(r.Payload, rawjson.MaxDepth) != nil || rawjson.ValidUTF8(r.Payload) != nil {
 		return
 	}
@@ -166,7 +164,7 @@ func (t *Turn) ask(n int, req *Request, a *attrs) {
 	}
 
 	t.items(m, s, req)
-	exact := req.Frame != nil && o.capture == CaptureContent && t.spelled(m, s, req)
+	exact := o.capture == CaptureContent && req.framed() && t.spelled(m, s, req)
 	list, history, same := m.requestList(s.items)
 	list.name, list.attempt = spans.ListRequest, n
 	list.pack(o.run)
@@ -195,8 +193,9 @@ func (t *Turn) ask(n int, req *Request, a *attrs) {
 		id := c.claim(m, o, m.request.frame(req.Frame), false)
 		params.add(id, spans.Item{Block: id.Short(), Provenance: string(spans.ProvenanceFrame)})
 	case req.Payload != nil && o.capture == CaptureContent && o.tracer.config.redactor == nil:
-		id := t.payloadBlock(m, req)
-		params.add(id, spans.Item{Block: id.Short(), Provenance: string(spans.ProvenancePayload)})
+		if id, ok := t.payloadBlock(m, req); ok {
+			params.add(id, spans.Item{Block: id.Short(), Provenance: string(spans.ProvenancePayload)})
+		}
 	}
 	history.sameParams(&params)
 	c.lists = append(c.lists, params)
@@ -209,10 +208,9 @@ func (t *Turn) ask(n int, req *Request, a *attrs) {
 // items fills s with the items of the request's list.
 func (t *Turn) items(m *memory, s *scratch, req *Request) {
 	c, o := &t.content, t.origin
-	window := o.tracer.config.window
 	for i := range req.Messages {
 		msg := &req.Messages[i]
-		known, key := c.message(m, o, msg, window > 0 && i < len(req.Messages)-window)
+		known, key := c.message(m, o, msg, t.old(req, i))
 		it := listItem{id: known.id, from: &msg.Provenance, item: spans.Item{Block: known.id.Short(), Envelope: known.envelope}}
 		if o.capture == CaptureDigests && it.from.Raw != "" {
 			it.from = new(spans.Provenance) // a producer wrote it
@@ -220,6 +218,12 @@ func (t *Turn) items(m *memory, s *scratch, req *Request) {
 		it.hash = m.of.itemHash(key, &it)
 		s.items, s.keys = append(s.items, it), append(s.keys, key)
 	}
+}
+
+// old reports whether the i-th message is beyond the window of the request.
+func (t *Turn) old(req *Request, i int) bool {
+	window := t.tracer.config.window
+	return window > 0 && i < len(req.Messages)-window
 }
 
 // spelled makes sure that each message can be given back as the loop spelled it: from its canonical form and the shapes, else as it
@@ -261,7 +265,8 @@ func (t *Turn) spell(m *memory, s *scratch, req *Request, i int) bool {
 	switch {
 	case string(m.text[n:]) == string(raw) && it.id == spans.BlockOf(body):
 	case string(shapes.AppendSpelled(nil, raw, nil)) == string(raw): // kept as it came as well
-		known := memo{id: c.claim(m, o, raw, false), spelled: len(*shapes) + 1}
+		known := memo{id: c.claim(m, o, raw, t.old(req, i)), spelled: len(*shapes) + 1}
+		known.old = m.sent[known.id] == asOld
 		m.remember(s.keys[i], known)
 		m.take(s, i, known)
 		return true
@@ -283,14 +288,72 @@ func (m *memory) take(s *scratch, i int, known memo) {
 	it.hash = m.of.itemHash(s.keys[i], it)
 }
 
-// payloadBlock keeps the payload as it came, made of its messages as they stand in it.
-func (t *Turn) payloadBlock(m *memory, req *Request) spans.BlockID {
+// payloadBlock keeps the payload as it came, made of its pieces as they stand in it. It does not where a bound kept one of them
+// back: the payload could not be whole.
+func (t *Turn) payloadBlock(m *memory, req *Request) (id spans.BlockID, ok bool) {
+	c, text := &t.content, validBytes(req.Payload)
 	parts := make([]part, len(req.Messages))
 	for i := range req.Messages {
-		raw := validBytes(req.Messages[i].Raw)
-		parts[i] = part{raw, t.content.claim(m, t.origin, raw, false)}
+		parts[i].text, parts[i].old = validBytes(req.Messages[i].Raw), t.old(req, i)
 	}
-	return t.content.madeOf(m, t.origin, validBytes(req.Payload), parts)
+	list := standing(text, parts)
+	for i := range list {
+		list[i].id = c.claim(m, t.origin, list[i].text, list[i].old)
+		if !m.whole(list[i].id) {
+			return id, false
+		}
+	}
+	return c.madeOf(m, t.origin, text, list), true
+}
+
+// framed reports whether the frame makes the payload of the other fields: who told them may have changed some since they were read.
+// Of provenances and what stands behind them it takes the word of who made the frame. Pieces of the payload itself cost nothing.
+func (r *Request) framed() bool {
+	f, left := r.Frame, r.Payload
+	if f == nil || left == nil {
+		return false
+	}
+	ok := true
+	next := func(text []byte) {
+		if ok = ok && bytes.HasPrefix(left, text); ok {
+			left = left[len(text):]
+		}
+	}
+	rest := rawjson.NewCursor(r.Rest, rawjson.MaxDepth)
+	rest.Open('{')
+	next([]byte{'{'})
+	for i, key := range f.Keys {
+		if i > 0 {
+			next([]byte{','})
+		}
+		next([]byte(`"` + key + `":`))
+		switch {
+		case key != "" && key == f.Provenance:
+			return ok
+		case key != "" && key == f.System:
+			next(r.System)
+		case key != "" && key == f.Tools:
+			next(r.Tools)
+		case key != "" && key == f.Messages:
+			next([]byte{'['})
+			for j := range r.Messages {
+				if j > 0 {
+					next([]byte{','})
+				}
+				next(r.Messages[j].Raw)
+			}
+			next([]byte{']'})
+		default:
+			name := []byte(nil)
+			if rest.More('}') {
+				name = rest.RawKey()
+			}
+			ok = ok && name != nil && string(name[1:len(name)-1]) == key
+			next(rest.Value())
+		}
+	}
+	next([]byte{'}'})
+	return ok && len(left) == 0
 }
 
 // sections keeps the sections of the system prompt, each as its text stands inside the JSON string, so that the prompt can be made
@@ -307,7 +370,7 @@ func (t *Turn) sections(m *memory, n int, req *Request) []part {
 		p := Piece{Body: text[1 : len(text)-1], Place: placeSection}
 		id := c.block(m, o, p)
 		if o.tracer.config.redactor == nil {
-			parts = append(parts, part{p.Body, id})
+			parts = append(parts, part{text: p.Body, id: id})
 		}
 		l.add(id, spans.Item{Block: id.Short(), Provenance: cleanText(spans.Provenance{Kind: spans.ProvenanceSection, Name: s.Name}.Encode())})
 	}

@@ -87,6 +87,9 @@ func (t *Turn) Request(req Request) {
 	if req.Payload != nil && req.Messages == nil {
 		req.fill()
 	}
+	if req.Bytes == 0 {
+		req.Bytes = int64(len(req.Payload))
+	}
 	a := endAttrs(t.origin, 14)
 	a.profileRequest(&req)
 	a.name(spans.RequestFormatKey, req.Format)

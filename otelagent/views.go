@@ -12,9 +12,6 @@ import (
 // What views show that read nothing but the standard keys: bounded previews as attributes, and with the encoding full the whole
 // request and reply as the standard event. The tree is never made of previews.
 
-// maxDetails bounds one value of the standard event: a request over gRPC takes 4 MiB in all.
-const maxDetails = 1 << 20
-
 // previews reports whether previews are wanted.
 func (h *handle) previews() bool {
 	return h.capture == CaptureContent && h.tracer.config.preview > 0
@@ -22,6 +19,9 @@ func (h *handle) previews() bool {
 
 // inputViews adds the preview of what is new in a request whose first same messages were in one before.
 func (t *Turn) inputViews(req *Request, same int, a *attrs) {
+	if window := t.tracer.config.window; window > 0 {
+		same = max(same, len(req.Messages)-window)
+	}
 	if !t.previews() || same >= len(req.Messages) {
 		return
 	}
@@ -53,28 +53,46 @@ func (t *Turn) replyViews(res *TurnResult, a *attrs) {
 	}
 	if len(t.content.details) > 0 {
 		t.content.details = append(t.content.details, spans.OutputMessagesKey.String(string(
-			genaijson.AppendOutput(nil, raw, finishReason(res), maxDetails))))
+			genaijson.AppendOutput(nil, raw, finishReason(res), t.content.detailsLeft(t.origin)))))
 	}
 }
 
-// askFull keeps the request as the standard event. Of several attempts the last one stays.
-func (t *Turn) askFull(req *Request) {
-	c := &t.content
-	put := func(key attribute.Key, value []byte) {
-		c.bytes += len(value)
-		c.details = append(c.details, key.String(string(value)))
+// detailsLeft is how many bytes more the standard event may take: it stands on one span.
+func (c *content) detailsLeft(o *origin) int {
+	left := o.tracer.config.maxSpan
+	for _, kv := range c.details {
+		left -= len(kv.Value.AsString()) + attributeRoom
 	}
+	return max(left, genaijson.Min)
+}
+
+// attributeRoom is kept for the name of an attribute.
+const attributeRoom = 64
+
+// askFull keeps the request as the standard event. Of several attempts the last one stays. System prompt and tools may take a quarter
+// of a span each, and the messages leave one to the reply.
+func (t *Turn) askFull(req *Request) {
+	c, quarter := &t.content, t.tracer.config.maxSpan/4
 	c.details = append(c.details[:0], spans.OperationNameKey.String(operationTurn))
 	if req.Model != "" {
 		c.details = append(c.details, spans.RequestModelKey.String(cleanName(req.Model)))
 	}
-	put(spans.InputMessagesKey, genaijson.AppendMessages(nil, t.redacted(req.Messages), maxDetails))
+	var system, tools []byte
 	if req.System != nil {
-		put(spans.SystemInstructionsKey, genaijson.AppendSystem(nil, c.redact(t.origin, Piece{Body: req.System, JSON: true, Place: placeSystem}), maxDetails))
+		system = genaijson.AppendSystem(nil, c.redact(t.origin, Piece{Body: req.System, JSON: true, Place: placeSystem}), quarter)
 	}
 	if req.Tools != nil {
-		put(spans.ToolDefinitionsKey, genaijson.AppendTools(nil, c.redact(t.origin, Piece{Body: req.Tools, JSON: true, Place: placeTools}), maxDetails))
+		tools = genaijson.AppendTools(nil, c.redact(t.origin, Piece{Body: req.Tools, JSON: true, Place: placeTools}), quarter)
 	}
+	put := func(key attribute.Key, value []byte) {
+		if value != nil {
+			c.bytes += len(value)
+			c.details = append(c.details, key.String(string(value)))
+		}
+	}
+	put(spans.InputMessagesKey, genaijson.AppendMessages(nil, t.redacted(req.Messages), c.detailsLeft(t.origin)-len(system)-len(tools)-quarter))
+	put(spans.SystemInstructionsKey, system)
+	put(spans.ToolDefinitionsKey, tools)
 }
 
 // redacted returns messages as they may leave. What the redactor changes is counted where they become blocks.
