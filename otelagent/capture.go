@@ -81,11 +81,12 @@ type Piece struct {
 	Provenance spans.ProvenanceKind
 }
 
-// Redactor takes out of content what must not leave the process. It sees every piece before it is hashed, once as long as the
-// piece is remembered, from any goroutine. otelagent/redact has one that works by rules.
+// Redactor takes out of content what must not leave the process. It sees every piece before it is hashed, from any goroutine, and
+// not again as long as the piece is remembered; when it is new it may see it several times. It must not use this package: calls for
+// the same session wait for it. otelagent/redact has one that works by rules.
 type Redactor interface {
-	// Redact returns what may leave and in how many places that differs from p.Body; p.Body itself when it is none. Of JSON it
-	// should return JSON. A panic withholds the piece.
+	// Redact returns what may leave and in how many places that differs from p.Body; p.Body itself when it is none. It gives
+	// the same for the same piece, and of JSON JSON. A panic withholds the piece.
 	Redact(p Piece) (body []byte, changed int)
 }
 
@@ -137,13 +138,13 @@ func WithMaxBlockBytes(n int) Option {
 }
 
 // WithMaxTurnBytes bounds the new content that one span (of a turn, a tool call, a run) brings: of bodies beyond only size and
-// SHA-256 leave. Default, and below 1: no bound.
+// SHA-256 leave, also later. Default, and below 1: no bound.
 func WithMaxTurnBytes(n int) Option {
 	return optionFunc(func(c config) config { c.maxTurn = max(n, 0); return c })
 }
 
 // WithRequestWindow sends of each request the bodies of its last n messages; of older ones that were not sent before only size and
-// SHA-256 leave, as when a session is taken up again with a long history. Default, and below 1: no bound.
+// SHA-256 leave, as when a session is taken up again with a long history. They are sent when they come to stand among the last n. Default, and below 1: no bound.
 func WithRequestWindow(n int) Option {
 	return optionFunc(func(c config) config { c.window = max(n, 0); return c })
 }

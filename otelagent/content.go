@@ -51,8 +51,14 @@ func (l *contentList) pack(run string) string {
 	return l.packed
 }
 
-// maxGrowing bounds the lists that grow message by message.
-const maxGrowing = 4096
+const (
+	// maxGrowing bounds the lists that grow message by message.
+	maxGrowing = 4096
+	// maxEnvelope bounds what stands in a list beside a block, in bytes: lists are sent again, and remembered.
+	maxEnvelope = 1 << 10
+	// maxEchoes bounds the events of one span that send blocks once more.
+	maxEchoes = 13
+)
 
 // Places of pieces, beside the names of lists.
 const (
@@ -167,11 +173,11 @@ func (c *content) withhold(m *memory, o *origin, id spans.BlockID, text []byte, 
 // block refers to a body as it came, and keeps it to be sent when it was not sent before.
 // Parts are blocks that it may be made of, in order.
 func (c *content) block(m *memory, o *origin, p Piece, parts ...part) spans.BlockID {
-	var by []string
+	by := ""
 	if o.tracer.config.redactor != nil { // rules may go by it
-		by = []string{p.Place}
+		by = p.Place
 	}
-	key := m.of.keyOf('b', p.Body, by)
+	key := m.of.keyOf('b', p.Body, nil, by)
 	if known, ok := m.memos[key]; ok {
 		c.known += int64(len(p.Body))
 		return known.id
@@ -260,11 +266,13 @@ func (c *content) redact(o *origin, p Piece) []byte {
 
 // message refers to msg by its canonical form and keeps that to be sent when it was not sent before.
 func (c *content) message(m *memory, o *origin, msg *Message, old bool) (memo, memoKey) {
-	kind := byte('m')
-	if o.tracer.config.redactor != nil && msg.Provenance.Kind != "" {
-		kind = provenanceByte(msg.Provenance.Kind) // rules may go by it
+	kind, role := byte('m'), ""
+	if o.tracer.config.redactor != nil { // rules may go by them
+		if role = msg.Role; msg.Provenance.Kind != "" {
+			kind = provenanceByte(msg.Provenance.Kind)
+		}
 	}
-	key := m.of.keyOf(kind, msg.Raw, msg.Envelope)
+	key := m.of.keyOf(kind, msg.Raw, msg.Envelope, role)
 	known, ok := m.memos[key]
 	if ok && (old || !known.old) {
 		c.known += int64(len(msg.Raw))
@@ -273,7 +281,7 @@ func (c *content) message(m *memory, o *origin, msg *Message, old bool) (memo, m
 	raw := c.redact(o, msg.piece())
 	body, envelope, err := rawjson.AppendCanonical(m.text[:0], raw, msg.Envelope)
 	m.text = body[:0]
-	if err != nil { // no JSON: as it came
+	if err != nil || len(envelope) > maxEnvelope { // no JSON, or too much for a list: as it came
 		body, envelope = raw, nil
 	}
 	known = memo{id: c.claim(m, o, body, old), envelope: string(envelope)}
@@ -346,16 +354,28 @@ func (c *content) setMessages(o *origin, name string, messages []Message) {
 // addMessage appends a message to a list.
 func (c *content) addMessage(m *memory, o *origin, name string, msg *Message) {
 	known, _ := c.message(m, o, msg, false)
-	it := spans.Item{Block: known.id.Short(), Provenance: provenanceText(o, &msg.Provenance), Envelope: known.envelope}
+	from, _ := c.provenance(o, &msg.Provenance)
+	it := spans.Item{Block: known.id.Short(), Provenance: cleanText(from.Encode()), Envelope: known.envelope}
 	c.list(name, 0).add(known.id, it)
 }
 
-// provenanceText is the short form of p; with digests none of what has no short form, since a producer wrote it.
-func provenanceText(o *origin, p *spans.Provenance) string {
-	if o.capture == CaptureDigests && p.Raw != "" {
-		return ""
+var noProvenance spans.Provenance
+
+// provenance returns what may leave of p, and whether that is all of it. What has no short form a producer wrote: it is content.
+// Limit: 1 KiB; longer ones are left out.
+func (c *content) provenance(o *origin, p *spans.Provenance) (*spans.Provenance, bool) {
+	switch {
+	case len(p.Kind)+len(p.Name)+len(p.Tier)+len(p.RecordID)+len(p.Role)+len(p.Raw) > maxEnvelope:
+		return &noProvenance, false
+	case p.Raw == "":
+		return p, true
+	case o.capture == CaptureDigests:
+		return &noProvenance, false
 	}
-	return cleanText(p.Encode())
+	if body, _ := o.tracer.config.redact(Piece{Body: []byte(p.Raw), JSON: true, Place: placeMessage}); string(body) != p.Raw {
+		return &noProvenance, false
+	}
+	return p, true
 }
 
 // addBody appends body, as it came, to a list; nothing when it is nil. It returns the body's id.
@@ -422,7 +442,10 @@ func (c *content) carriers(run string, most int) []carrier {
 			k.bodies = append(k.bodies, text)
 		}
 	}
-	for _, frame := range c.echoes {
+	for i, frame := range c.echoes {
+		if i%maxEchoes == maxEchoes-1 {
+			room = 0
+		}
 		k := into(len(frame))
 		k.echoes = append(k.echoes, frame)
 	}

@@ -294,3 +294,102 @@ func TestSpanBoundOfRecipesAndCuts(t *testing.T) {
 		}
 	}
 }
+
+// The redactor sees what stands in lists and frames, too, and is asked again of a message that another rule may hit.
+func TestRedactorSeesListsAndFrames(t *testing.T) {
+	run, exp := start(t, otelagent.WithRedactor(&shout{}))
+	ask(t, run, `{"SECRET":1,"messages":[`+user("x")+`]}`)
+	ask(t, run, payloadOf(`"s"`, user("y")), func(r *otelagent.Request) {
+		r.Messages[0].Provenance.Raw = `{"kind":"SECRET"}`
+	})
+	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{Index: -1})
+	turn.AddInput(otelagent.Message{Raw: []byte(user("z")), Provenance: spans.Provenance{Raw: `{"kind":"SECRET"}`}})
+	turn.End(otelagent.TurnResult{})
+	if strings.Contains(fmt.Sprintf("%+v", exp.GetSpans()), "SECRET") {
+		t.Error("the secret left")
+	}
+	byRole := redactorFunc(func(p otelagent.Piece) ([]byte, int) {
+		if p.Role == "user" {
+			return []byte(`"gone"`), 1
+		}
+		return p.Body, 0
+	})
+	run, exp = start(t, otelagent.WithRedactor(byRole))
+	_, turn = run.StartTurn(t.Context(), otelagent.TurnInfo{})
+	turn.AddInput(otelagent.Message{Raw: []byte(user("x"))})
+	turn.AddInput(otelagent.Message{Raw: []byte(user("x")), Role: "user"})
+	turn.End(otelagent.TurnResult{})
+	if w := readWire(t, exp.GetSpans()); w.bodies[spans.BlockOfString(`"gone"`).Short()] == "" {
+		t.Error("what was known of another role was taken for redacted")
+	}
+}
+
+type redactorFunc func(otelagent.Piece) ([]byte, int)
+
+func (f redactorFunc) Redact(p otelagent.Piece) ([]byte, int) { return f(p) }
+
+// What stands beside a block is bounded, and the request comes back all the same.
+func TestLargeEnvelopes(t *testing.T) {
+	run, exp := start(t)
+	tags := strings.Repeat("tag ", 100_000)
+	payload := payloadOf(`"s"`, `{"role":"user","tags":"`+tags+`","content":"x"}`, user("y"))
+	ask(t, run, payload, func(r *otelagent.Request) {
+		r.Messages[0].Envelope = []string{"tags"}
+		r.Messages[1].Provenance = spans.Provenance{Kind: spans.ProvenanceIdentityBlock, Name: tags}
+	})
+	w := readWire(t, exp.GetSpans())
+	for _, l := range w.lists {
+		if n := len(strings.Join(l.Items, "")); n > 4<<10 {
+			t.Errorf("%s takes %d bytes", l.Name, n)
+		}
+	}
+	if got, err := w.payload("r", 0, 0, 0); err != nil || got != payload {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
+// A frame that readers would refuse is not sent: the payload comes back as it came.
+func TestFramesThatReadersRefuse(t *testing.T) {
+	var keys, shapes []string
+	for i := range 2000 {
+		keys = append(keys, fmt.Sprintf(`"k%d":1`, i))
+	}
+	for i := range 60 {
+		shapes = append(shapes, fmt.Sprintf(`{"z%d%s":1,"a":2}`, i, strings.Repeat("k", 2000)))
+	}
+	for _, payload := range []string{`{` + strings.Join(keys, ",") + `}`, payloadOf(`"s"`, shapes...)} {
+		run, exp := start(t)
+		ask(t, run, payload)
+		if got, err := readWire(t, exp.GetSpans()).payload("r", 0, 0, 0); err != nil || got != payload {
+			t.Errorf("%d bytes of %d, %v", len(got), len(payload), err)
+		}
+	}
+}
+
+// However much is sent once more, the SDK drops no event for their number.
+func TestManyEchoes(t *testing.T) {
+	run, exp := start(t, otelagent.WithEcho(), otelagent.WithMaxSpanBytes(32<<20))
+	var messages []string
+	for i := range 200 {
+		messages = append(messages, user(fmt.Sprint(i, strings.Repeat("x", 300_000))))
+	}
+	ask(t, run, payloadOf(`"s"`, messages...))
+	for range 20 {
+		ask(t, run, payloadOf(`"s"`))
+	}
+	run.End(otelagent.RunResult{})
+	echoes := 0
+	for _, s := range exp.GetSpans() {
+		if len(s.Events) > 47-32 || s.DroppedEvents > 0 {
+			t.Errorf("%d events", len(s.Events))
+		}
+		for _, e := range s.Events {
+			if e.Name == spans.EventEcho {
+				echoes++
+			}
+		}
+	}
+	if echoes < 200 {
+		t.Errorf("%d stretches", echoes)
+	}
+}

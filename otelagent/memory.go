@@ -8,11 +8,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Bounds of what is remembered of content.
-const (
-	defaultBlockIDs = 1 << 16
-	maxMemoEnvelope = 1 << 10
-)
+// defaultBlockIDs bounds what is remembered of content, in entries.
+const defaultBlockIDs = 1 << 16
 
 // memories holds what was sent of each session (or run), so that it is not sent again. It is bounded; what was unused for
 // longest is forgotten first, whole.
@@ -175,8 +172,8 @@ func (m *memory) whole(id spans.BlockID) bool {
 	return sent && as <= asRecipe
 }
 
-// keyOf hashes a piece of content and what is to be taken off it. kind keeps pieces apart that are treated differently.
-func (s *memories) keyOf(kind byte, raw []byte, strip []string) memoKey {
+// keyOf hashes a piece of content and what is to be taken off it. kind and by keep pieces apart that are treated differently.
+func (s *memories) keyOf(kind byte, raw []byte, strip []string, by string) memoKey {
 	var h [2]maphash.Hash
 	h[0].SetSeed(s.seedA)
 	h[1].SetSeed(s.seedB)
@@ -186,6 +183,8 @@ func (s *memories) keyOf(kind byte, raw []byte, strip []string) memoKey {
 			_, _ = h[i].WriteString(k)
 			_ = h[i].WriteByte(0)
 		}
+		_, _ = h[i].WriteString(by)
+		_ = h[i].WriteByte(0)
 		_, _ = h[i].Write(raw)
 	}
 	return memoKey{h[0].Sum64(), h[1].Sum64(), len(raw)}
@@ -193,9 +192,6 @@ func (s *memories) keyOf(kind byte, raw []byte, strip []string) memoKey {
 
 // remember keeps what became of the bytes of key.
 func (m *memory) remember(key memoKey, v memo) {
-	if len(v.envelope) > maxMemoEnvelope {
-		return
-	}
 	if m.memos == nil {
 		m.memos = make(map[memoKey]memo)
 	}

@@ -61,7 +61,7 @@ func (m *memory) lookAt(raw []byte, to, depth int) {
 	if len(raw) < valueLeast || len(m.found) == valuesMost {
 		return
 	}
-	f := found{from: to - len(raw), to: to, key: m.of.keyOf('v', raw, nil)}
+	f := found{from: to - len(raw), to: to, key: m.of.keyOf('v', raw, nil, "")}
 	f.known, f.isKnown = m.values[f.key]
 	n := len(m.found)
 	if !f.isKnown && depth < valueDepth && (raw[0] == '{' || raw[0] == '[') {

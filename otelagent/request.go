@@ -163,8 +163,8 @@ func (t *Turn) ask(n int, req *Request, a *attrs) {
 		m.request.complete()
 	}
 
-	t.items(m, s, req)
-	exact := o.capture == CaptureContent && req.framed() && t.spelled(m, s, req)
+	told := t.items(m, s, req)
+	exact := o.capture == CaptureContent && req.framed() && (told || req.Frame.Provenance == "") && t.spelled(m, s, req)
 	list, history, same := m.requestList(s.items)
 	list.name, list.attempt = spans.ListRequest, n
 	list.pack(o.run)
@@ -188,9 +188,13 @@ func (t *Turn) ask(n int, req *Request, a *attrs) {
 	add(spans.ProvenanceSystem, placeSystem, req.System, t.sections(m, n, req)...)
 	add(spans.ProvenanceTools, placeTools, req.Tools)
 	add(spans.ProvenanceRest, placeRest, req.Rest)
+	var frame []byte
+	if exact {
+		frame = m.request.frame(req.Frame, &o.tracer.config)
+	}
 	switch {
-	case exact:
-		id := c.claim(m, o, m.request.frame(req.Frame), false)
+	case len(frame) > 0:
+		id := c.claim(m, o, frame, false)
 		params.add(id, spans.Item{Block: id.Short(), Provenance: string(spans.ProvenanceFrame)})
 	case req.Payload != nil && o.capture == CaptureContent && o.tracer.config.redactor == nil:
 		if id, ok := t.payloadBlock(m, req); ok {
@@ -205,19 +209,20 @@ func (t *Turn) ask(n int, req *Request, a *attrs) {
 	t.inputViews(req, same, a)
 }
 
-// items fills s with the items of the request's list.
-func (t *Turn) items(m *memory, s *scratch, req *Request) {
+// items fills s with the items of the request's list. It reports whether they tell all of where the messages came from.
+func (t *Turn) items(m *memory, s *scratch, req *Request) bool {
 	c, o := &t.content, t.origin
+	whole := true
 	for i := range req.Messages {
 		msg := &req.Messages[i]
 		known, key := c.message(m, o, msg, t.old(req, i))
-		it := listItem{id: known.id, from: &msg.Provenance, item: spans.Item{Block: known.id.Short(), Envelope: known.envelope}}
-		if o.capture == CaptureDigests && it.from.Raw != "" {
-			it.from = new(spans.Provenance) // a producer wrote it
-		}
+		from, all := c.provenance(o, &msg.Provenance)
+		whole = whole && all
+		it := listItem{id: known.id, from: from, item: spans.Item{Block: known.id.Short(), Envelope: known.envelope}}
 		it.hash = m.of.itemHash(key, &it)
 		s.items, s.keys = append(s.items, it), append(s.keys, key)
 	}
+	return whole
 }
 
 // old reports whether the i-th message is beyond the window of the request.
@@ -372,7 +377,7 @@ func (t *Turn) sections(m *memory, n int, req *Request) []part {
 		if o.tracer.config.redactor == nil {
 			parts = append(parts, part{text: p.Body, id: id})
 		}
-		l.add(id, spans.Item{Block: id.Short(), Provenance: cleanText(spans.Provenance{Kind: spans.ProvenanceSection, Name: s.Name}.Encode())})
+		l.add(id, spans.Item{Block: id.Short(), Provenance: cleanText(spans.Provenance{Kind: spans.ProvenanceSection, Name: cleanName(s.Name)}.Encode())})
 	}
 	c.lists = append(c.lists, l)
 	return parts

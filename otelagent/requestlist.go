@@ -32,17 +32,25 @@ type requests struct {
 	shapes    spans.Shapes
 
 	framed spans.Frame // the last frame, and its block
-	body   []byte
+	body   []byte      // empty when it cannot leave
 }
 
-// frame returns the block of a frame with the shapes of the session. It is shared: nobody may change it.
-func (r *requests) frame(of *spans.Frame) []byte {
+// frame returns the block of a frame with the shapes of the session, empty when readers would refuse it or the redactor has
+// something against it. It is shared: nobody may change it.
+func (r *requests) frame(of *spans.Frame, c *config) []byte {
 	f := &r.framed
 	if r.body == nil || len(f.Shapes) != len(r.shapes) || f.System != of.System || f.Messages != of.Messages || f.Provenance != of.Provenance ||
 		f.Tools != of.Tools || !slices.Equal(f.Keys, of.Keys) {
 		*f = *of
 		f.Keys, f.Shapes = slices.Clone(of.Keys), slices.Clone(r.shapes)
 		r.body = f.Encode()
+		read, err := spans.ParseFrame(string(r.body))
+		if err != nil || !slices.Equal(read.Keys, f.Keys) {
+			r.body = []byte{}
+		}
+		if body, _ := c.redact(Piece{Body: r.body, JSON: true, Place: placeRest}); string(body) != string(r.body) {
+			r.body = []byte{}
+		}
 	}
 	return r.body
 }
@@ -85,16 +93,18 @@ type listItem struct {
 func (s *memories) itemHash(key memoKey, it *listItem) uint64 {
 	var h maphash.Hash
 	h.SetSeed(s.seedA)
-	var b [8 * 4]byte
+	var b [8 * 5]byte
 	binary.LittleEndian.PutUint64(b[:], key.a)
 	binary.LittleEndian.PutUint64(b[8:], key.b)
 	p := it.from
 	binary.LittleEndian.PutUint64(b[16:], uint64(p.TurnIndex))
-	binary.LittleEndian.PutUint64(b[24:], uint64(p.MessageIndex)^uint64(p.Order)<<32)
+	binary.LittleEndian.PutUint64(b[24:], uint64(p.MessageIndex))
+	binary.LittleEndian.PutUint64(b[32:], uint64(p.Order))
 	_, _ = h.Write(b[:])
 	for _, text := range [...]string{string(p.Kind), p.Role, p.Name, p.Tier, p.RecordID, p.Raw} {
+		binary.LittleEndian.PutUint64(b[:], uint64(len(text)))
+		_, _ = h.Write(b[:4])
 		_, _ = h.WriteString(text)
-		_ = h.WriteByte(0)
 	}
 	_, _ = h.Write(it.id[:8])
 	return h.Sum64()

@@ -32,8 +32,8 @@ type Frame struct {
 
 // Bounds of a frame.
 const (
-	maxFrame     = 64 << 10
-	maxFrameKeys = 1024
+	maxFrame     = 64 << 10 // bytes
+	MaxFrameKeys = 1024 // of the payload
 	maxShapes    = 64
 	maxShapeKeys = 64
 )
@@ -58,7 +58,7 @@ func ParseFrame(body string) (*Frame, error) {
 		return nil, fmt.Errorf("spans: frame: shapes: %w", ErrEncoding)
 	}
 	for i, k := range f.Keys {
-		if slices.Contains(f.Keys[:i], k) || len(f.Keys) > maxFrameKeys {
+		if slices.Contains(f.Keys[:i], k) || len(f.Keys) > MaxFrameKeys {
 			return nil, fmt.Errorf("spans: frame: keys: %w", ErrEncoding)
 		}
 	}

@@ -33,7 +33,7 @@ func TestFrame(t *testing.T) {
 	for _, bad := range []string{
 		"", "x", "[]", `{"keys":"a"}`, `{"keys":["a","b","a"]}`, `{"shapes":[["b","a","b"]]}`, `{"shapes":[["b\\u0061","a"]]}`,
 		`{"keys":["` + strings.Repeat("x", maxFrame) + `"]}`, string((&Frame{Shapes: many}).Encode()),
-		string((&Frame{Keys: strings.Split(strings.Repeat("x", maxFrameKeys)+"y", "")}).Encode()),
+		string((&Frame{Keys: strings.Split(strings.Repeat("x", MaxFrameKeys)+"y", "")}).Encode()),
 	} {
 		if got, err := ParseFrame(bad); !errors.Is(err, ErrEncoding) {
 			t.Errorf("ParseFrame(%.40q) = %+v, %v", bad, got, err)

@@ -114,6 +114,9 @@ func (d *Decoder) rest(all []member, aligned bool) []byte {
 // shared by requests that are spelled alike.
 func (d *Decoder) frame(raw []byte, aligned bool) *spans.Frame {
 	p := &d.ev.payload
+	if len(p.all) > spans.MaxFrameKeys {
+		return nil
+	}
 	length := 1 + max(1, len(p.all))
 	for i, m := range p.all {
 		length += len(m.key) + 1 + len(m.value)
