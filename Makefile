@@ -43,8 +43,8 @@ bin/otelagent: FORCE
 test: ## run the tests of all modules: no service, no C compiler
 	@$(call each,$(MODULES),go -C $$m test $(TESTFLAGS) ./...)
 
-race: ## the same with the race detector (needs a C compiler)
-	@$(call each,$(MODULES),CGO_ENABLED=1 go -C $$m test -race $(TESTFLAGS) ./...)
+race: ## the same with the race detector, but for the longest recordings (needs a C compiler)
+	@$(call each,$(MODULES),CGO_ENABLED=1 go -C $$m test -race -short $(TESTFLAGS) ./...)
 
 vet: ## go vet in all modules
 	@$(call each,$(ALL_MODULES),go -C $$m vet ./...)
