@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 
@@ -33,7 +34,7 @@ type Frame struct {
 // Bounds of a frame.
 const (
 	maxFrame     = 64 << 10 // bytes
-	MaxFrameKeys = 1024 // of the payload
+	MaxFrameKeys = 1024     // of the payload
 	maxShapes    = 64
 	maxShapeKeys = 64
 )
@@ -73,32 +74,37 @@ type Shapes [][]string
 // goes beyond 64 shapes of 64 keys, nor what is no JSON: AppendSpelled then gives other bytes, and the caller compares.
 func (s *Shapes) Learn(raw []byte) bool {
 	before := len(*s)
-	s.learn(raw, 0)
+	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
+	f := finder{shapes: *s}
+	f.learn(&c)
+	*s = f.shapes
 	return len(*s) > before
 }
 
-func (s *Shapes) learn(raw []byte, depth int) {
-	if depth > rawjson.MaxDepth || len(raw) == 0 || raw[0] != '{' && raw[0] != '[' {
-		return
-	}
-	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
-	if raw[0] == '[' {
-		for c.Open('['); c.More(']'); {
-			s.learn(c.Value(), depth+1)
+func (f *finder) learn(c *rawjson.Cursor) {
+	if c.Open('[') {
+		for c.More(']') {
+			f.learn(c)
 		}
 		return
 	}
-	var fixed [maxShapeKeys][]byte
+	if !c.Open('{') {
+		c.Value()
+		return
+	}
+	var fixed [16][]byte
 	keys := fixed[:0]
-	for c.Open('{'); c.More('}'); {
+	for c.More('}') {
 		key := c.RawKey()
 		if key == nil {
 			return
 		}
-		keys = append(keys, key[1:len(key)-1])
-		s.learn(c.Value(), depth+1)
+		if len(keys) <= maxShapeKeys {
+			keys = append(keys, key[1:len(key)-1])
+		}
+		f.learn(c)
 	}
-	if len(keys) > maxShapeKeys || slices.IsSortedFunc(keys, bytes.Compare) || s.find(keys) >= 0 || len(*s) == maxShapes {
+	if len(keys) > maxShapeKeys || slices.IsSortedFunc(keys, bytes.Compare) || len(f.shapes) == maxShapes || c.Err() != nil || f.find(keys) >= 0 {
 		return
 	}
 	shape := make([]string, len(keys))
@@ -106,7 +112,7 @@ func (s *Shapes) learn(raw []byte, depth int) {
 		shape[i] = string(k)
 	}
 	if validShape(shape) {
-		*s = append(*s, shape)
+		f.shapes = append(f.shapes, shape)
 	}
 }
 
@@ -124,11 +130,34 @@ func validShape(shape []string) bool {
 	return true
 }
 
+// finder looks for the shape of an object. Keys are compared only with those of a shape that has the same sum of hashes, so that
+// what many objects cost is bounded by what there is to read.
+type finder struct {
+	shapes Shapes
+	sums   [maxShapes]uint64
+	summed int
+}
+
+// shapeSeed makes sums that nobody can foresee.
+var shapeSeed = maphash.MakeSeed()
+
 // find returns the index of the shape with exactly these keys, or -1.
-func (s Shapes) find(keys [][]byte) int {
+func (f *finder) find(keys [][]byte) int {
+	if len(f.shapes) == 0 || len(keys) > maxShapeKeys {
+		return -1
+	}
+	for ; f.summed < min(len(f.shapes), maxShapes); f.summed++ {
+		for _, k := range f.shapes[f.summed] {
+			f.sums[f.summed] += maphash.String(shapeSeed, k)
+		}
+	}
+	sum := uint64(0)
+	for _, k := range keys {
+		sum += maphash.Bytes(shapeSeed, k)
+	}
 next:
-	for i, shape := range s {
-		if len(shape) != len(keys) {
+	for i, shape := range f.shapes[:f.summed] {
+		if f.sums[i] != sum || len(shape) != len(keys) {
 			continue
 		}
 		for _, k := range shape {
@@ -145,7 +174,7 @@ next:
 // level, in the orders of s: what a loop wrote before it was made canonical, if s fits. Bodies that are no JSON come as they are.
 func (s Shapes) AppendSpelled(dst, body, envelope []byte) []byte {
 	start := len(dst)
-	w := speller{shapes: s}
+	w := speller{finder: finder{shapes: s}}
 	c := rawjson.NewCursor(body, rawjson.MaxDepth)
 	dst = w.value(dst, &c, envelope)
 	if w.bad || c.End() != nil {
@@ -156,7 +185,7 @@ func (s Shapes) AppendSpelled(dst, body, envelope []byte) []byte {
 
 // speller spells one body, in one pass.
 type speller struct {
-	shapes  Shapes
+	finder
 	members []span // of the objects that are open, outermost first
 	bad     bool   // the envelope is no object
 }
@@ -194,7 +223,7 @@ func (w *speller) object(dst []byte, c *rawjson.Cursor, envelope []byte) []byte 
 		slices.SortStableFunc(members, func(a, b span) int { return bytes.Compare(dst[a.key:a.keyEnd], dst[b.key:b.keyEnd]) })
 		dst = w.arrange(dst, start, first, nil)
 	}
-	if shape := w.shapes.of(dst, w.members[first:]); shape != nil && !w.bad {
+	if shape := w.of(dst, w.members[first:]); shape != nil && !w.bad {
 		dst = w.arrange(dst, start, first, shape)
 	}
 	w.members = w.members[:first]
@@ -255,14 +284,14 @@ func (w *speller) arrange(dst []byte, start, first int, shape []string) []byte {
 }
 
 // of returns the shape of an object with these members, nil when there is none.
-func (s Shapes) of(dst []byte, members []span) []string {
+func (w *speller) of(dst []byte, members []span) []string {
 	var fixed [16][]byte
 	keys := fixed[:0]
 	for _, m := range members {
 		keys = append(keys, dst[m.key:m.keyEnd])
 	}
-	if i := s.find(keys); i >= 0 {
-		return s[i]
+	if i := w.find(keys); i >= 0 {
+		return w.shapes[i]
 	}
 	return nil
 }

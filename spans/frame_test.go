@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -125,4 +126,34 @@ func FuzzFrame(f *testing.F) {
 			t.Fatalf("%s with %s is spelled %s, which says %s with %s: %v", stripped, envelope, spelled, again, e, err)
 		}
 	})
+}
+
+// What hostile JSON costs grows with its size and nothing else: neither with the number of shapes that are nearly its own, nor with
+// its depth.
+func TestShapesOfHostileJSON(t *testing.T) {
+	object := func(n int) string { // one key of 64 tells them apart, the last in order
+		var b strings.Builder
+		b.WriteByte('{')
+		for k := range maxShapeKeys - 1 {
+			fmt.Fprintf(&b, `"k%02d":0,`, maxShapeKeys-k)
+		}
+		fmt.Fprintf(&b, `"a%d":0}`, n)
+		return b.String()
+	}
+	var many []string
+	for n := range 20_000 {
+		many = append(many, object(n))
+	}
+	deep := strings.Repeat("[", rawjson.MaxDepth) + `"` + strings.Repeat(`\n`, 5<<20) + `"` + strings.Repeat("]", rawjson.MaxDepth)
+	for name, raw := range map[string]string{"many": "[" + strings.Join(many, ",") + "]", "deep": deep} {
+		var s Shapes
+		began := time.Now()
+		s.Learn([]byte(raw))
+		if got := s.AppendSpelled(nil, []byte(raw), nil); len(got) != len(raw) {
+			t.Errorf("%s: %d bytes of %d", name, len(got), len(raw))
+		}
+		if d := time.Since(began); d > 5*time.Second {
+			t.Errorf("%s: %v for %d bytes", name, d, len(raw))
+		}
+	}
 }
