@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/otelagent/otelagent/internal/exportsize"
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 )
 
@@ -40,7 +40,7 @@ var programs = map[string]func(context.Context) (*sdktrace.TracerProvider, error
 	},
 }
 
-// runProgram sends 20 turns of 1 MiB as the adapter does and prints what the error handler hears.
+// runProgram tells of 20 turns with half a megabyte each and prints what the error handler hears.
 func runProgram(name string) int {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { fmt.Println(strings.ReplaceAll(err.Error(), "\n", " ")) }))
 	ctx := context.Background()
@@ -49,11 +49,14 @@ func runProgram(name string) int {
 		fmt.Println(err)
 		return 1
 	}
+	tracer := otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(p))
+	ctx, run := tracer.StartRun(ctx, otelagent.RunInfo{SessionID: "s1", ID: "r1"})
 	for i := range 20 {
-		b := body(i, 1<<20)
-		exportsize.Ended(len(b), "s1", "r1")
-		end(p, "s1", []string{b})
+		_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: int64(i)})
+		turn.AddInput(otelagent.Message{Raw: fmt.Appendf(nil, "%q", body(i, 500_000))})
+		turn.End(otelagent.TurnResult{})
 	}
+	run.End(otelagent.RunResult{})
 	if err := p.Shutdown(ctx); err != nil {
 		fmt.Println(err)
 		return 1
