@@ -148,6 +148,7 @@ func BenchmarkTurn(b *testing.B) {
 // history is a session that grows by two messages, 4 KB, a turn.
 type history struct {
 	messages []otelagent.Message
+	payload  []byte
 	bytes    int
 	frame    spans.Frame
 	random   *rand.Rand
@@ -179,6 +180,25 @@ func (h *history) turn() {
 	}
 }
 
+// emit makes the payload, of which the messages become pieces, as with a dialect.
+func (h *history) emit(prompt, tools []byte) {
+	b := append(append(make([]byte, 0, h.bytes+128<<10), `{"system_prompt":`...), prompt...)
+	b = append(b, `,"messages":[`...)
+	ends := make([]int, 0, len(h.messages))
+	for i := range h.messages {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, h.messages[i].Raw...)
+		ends = append(ends, len(b))
+	}
+	b = append(append(b, `],"tools":`...), tools...)
+	h.payload = append(b, `,"model_id":"m"}`...)
+	for i, end := range ends {
+		h.messages[i].Raw = h.payload[end-len(h.messages[i].Raw) : end]
+	}
+}
+
 var phiEnvelope = []string{"turnId", "nodeId", "parentId", "tags", "provenanceHint"}
 
 // BenchmarkCapture tells of requests of 1.0 to 1.2 MB of which 4 KB are new, with their exact bytes; sha256 hashes the same
@@ -193,7 +213,7 @@ func BenchmarkCapture(b *testing.B) {
 		ask := func() {
 			_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: -1})
 			turn.Request(otelagent.Request{
-				Payload: prompt, Frame: &h.frame, Messages: h.messages, System: prompt, Tools: tools, Rest: []byte(`{"model_id":"m"}`), Model: "m",
+				Payload: h.payload, Frame: &h.frame, Messages: h.messages, System: prompt, Tools: tools, Rest: []byte(`{"model_id":"m"}`), Model: "m",
 			})
 			turn.End(otelagent.TurnResult{})
 		}
@@ -207,9 +227,11 @@ func BenchmarkCapture(b *testing.B) {
 				}
 				tracer := otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(provider))
 				ctx, run = tracer.StartRun(context.Background(), otelagent.RunInfo{SessionID: "s"})
+				h.emit(prompt, tools)
 				ask()
 			}
 			h.turn()
+			h.emit(prompt, tools)
 			b.StartTimer()
 			ask()
 		}
