@@ -324,14 +324,21 @@ func (r *Request) framed() bool {
 			left = left[len(text):]
 		}
 	}
+	token := func(text string) {
+		if ok = ok && len(left) >= len(text) && string(left[:len(text)]) == text; ok {
+			left = left[len(text):]
+		}
+	}
 	rest := rawjson.NewCursor(r.Rest, rawjson.MaxDepth)
 	rest.Open('{')
-	next([]byte{'{'})
+	token("{")
 	for i, key := range f.Keys {
 		if i > 0 {
-			next([]byte{','})
+			token(",")
 		}
-		next([]byte(`"` + key + `":`))
+		token(`"`)
+		token(key)
+		token(`":`)
 		switch {
 		case key != "" && key == f.Provenance:
 			return ok
@@ -340,16 +347,16 @@ func (r *Request) framed() bool {
 		case key != "" && key == f.Tools:
 			next(r.Tools)
 		case key != "" && key == f.Messages:
-			next([]byte{'['})
+			token("[")
 			for j := range r.Messages {
 				if j > 0 {
-					next([]byte{','})
+					token(",")
 				}
 				next(r.Messages[j].Raw)
 			}
-			next([]byte{']'})
+			token("]")
 		default:
-			name := []byte(nil)
+			var name []byte
 			if rest.More('}') {
 				name = rest.RawKey()
 			}
@@ -357,7 +364,7 @@ func (r *Request) framed() bool {
 			next(rest.Value())
 		}
 	}
-	next([]byte{'}'})
+	token("}")
 	return ok && len(left) == 0
 }
 

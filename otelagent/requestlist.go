@@ -86,7 +86,6 @@ type listItem struct {
 	item spans.Item // Provenance is not filled in
 	from *spans.Provenance
 	hash uint64
-	size int // bytes of the message as it came
 }
 
 // itemHash tells items apart by the message (its key), where it came from, and what it was taken for.
