@@ -149,6 +149,7 @@ func BenchmarkTurn(b *testing.B) {
 type history struct {
 	messages []otelagent.Message
 	payload  []byte
+	spare    []byte // what the payload before stood in
 	bytes    int
 	frame    spans.Frame
 	random   *rand.Rand
@@ -182,7 +183,7 @@ func (h *history) turn() {
 
 // emit makes the payload, of which the messages become pieces, as with a dialect.
 func (h *history) emit(prompt, tools []byte) {
-	b := append(append(make([]byte, 0, h.bytes+128<<10), `{"system_prompt":`...), prompt...)
+	b := append(append(h.spare[:0], `{"system_prompt":`...), prompt...)
 	b = append(b, `,"messages":[`...)
 	ends := make([]int, 0, len(h.messages))
 	for i := range h.messages {
@@ -193,7 +194,7 @@ func (h *history) emit(prompt, tools []byte) {
 		ends = append(ends, len(b))
 	}
 	b = append(append(b, `],"tools":`...), tools...)
-	h.payload = append(b, `,"model_id":"m"}`...)
+	h.payload, h.spare = append(b, `,"model_id":"m"}`...), h.payload
 	for i, end := range ends {
 		h.messages[i].Raw = h.payload[end-len(h.messages[i].Raw) : end]
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // defaultBlockIDs bounds what is remembered of content, in entries.
-const defaultBlockIDs = 1 << 16
+const defaultBlockIDs = 1 << 18
 
 // memories holds what was sent of each session (or run), so that it is not sent again. It is bounded; what was unused for
 // longest is forgotten first, whole.

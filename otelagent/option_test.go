@@ -14,20 +14,20 @@ func TestOptions(t *testing.T) {
 		opts []Option
 		want config
 	}{
-		{"none", nil, config{maxBlockIDs: 65536, maxSpan: 1 << 20, preview: 2000}},
-		{"nil options and values", []Option{nil, WithTracerProvider(nil)}, config{maxBlockIDs: 65536, maxSpan: 1 << 20, preview: 2000}},
-		{"provider", []Option{WithTracerProvider(p)}, config{maxBlockIDs: 65536, maxSpan: 1 << 20, preview: 2000, provider: p}},
-		{"content", []Option{WithCapture(CaptureContent)}, config{maxBlockIDs: 65536, maxSpan: 1 << 20, preview: 2000, capture: CaptureContent}},
-		{"a level that is not known", []Option{WithCapture(99)}, config{maxBlockIDs: 65536, maxSpan: 1 << 20, preview: 2000}},
+		{"none", nil, config{maxBlockIDs: 1 << 18, maxSpan: 1 << 20, preview: 2000}},
+		{"nil options and values", []Option{nil, WithTracerProvider(nil)}, config{maxBlockIDs: 1 << 18, maxSpan: 1 << 20, preview: 2000}},
+		{"provider", []Option{WithTracerProvider(p)}, config{maxBlockIDs: 1 << 18, maxSpan: 1 << 20, preview: 2000, provider: p}},
+		{"content", []Option{WithCapture(CaptureContent)}, config{maxBlockIDs: 1 << 18, maxSpan: 1 << 20, preview: 2000, capture: CaptureContent}},
+		{"a level that is not known", []Option{WithCapture(99)}, config{maxBlockIDs: 1 << 18, maxSpan: 1 << 20, preview: 2000}},
 		{"ids and roots", []Option{WithDerivedIDs(), WithNewRoot(), WithSessionTrace()},
-			config{maxBlockIDs: 65536, maxSpan: 1 << 20, preview: 2000, derivedIDs: true, newRoot: true, sessionTrace: true}},
+			config{maxBlockIDs: 1 << 18, maxSpan: 1 << 20, preview: 2000, derivedIDs: true, newRoot: true, sessionTrace: true}},
 		{"memory", []Option{WithMaxBlockIDs(7)}, config{maxBlockIDs: 7, maxSpan: 1 << 20, preview: 2000}},
-		{"digests", []Option{WithCapture(CaptureDigests)}, config{maxBlockIDs: 65536, maxSpan: 1 << 20, preview: 2000, capture: CaptureDigests}},
+		{"digests", []Option{WithCapture(CaptureDigests)}, config{maxBlockIDs: 1 << 18, maxSpan: 1 << 20, preview: 2000, capture: CaptureDigests}},
 		{"bounds", []Option{WithMaxBlockBytes(-1), WithMaxTurnBytes(5), WithRequestWindow(-3), WithMaxSpanBytes(1), WithPreviewBytes(1)},
-			config{maxBlockIDs: 65536, maxSpan: 1 << 20, preview: 320, maxTurn: 5}},
+			config{maxBlockIDs: 1 << 18, maxSpan: 1 << 20, preview: 320, maxTurn: 5}},
 		{"no previews", []Option{WithPreviewBytes(0), WithEcho(), WithBlockScope(BlockScopeRun), WithEncoding(EncodingFull), WithMaxSpanBytes(1 << 21)},
-			config{maxBlockIDs: 65536, maxSpan: 1 << 21, echo: true, scope: BlockScopeRun, encoding: EncodingFull}},
-		{"no memory", []Option{WithMaxBlockIDs(0)}, config{maxBlockIDs: 65536, maxSpan: 1 << 20, preview: 2000}},
+			config{maxBlockIDs: 1 << 18, maxSpan: 1 << 21, echo: true, scope: BlockScopeRun, encoding: EncodingFull}},
+		{"no memory", []Option{WithMaxBlockIDs(0)}, config{maxBlockIDs: 1 << 18, maxSpan: 1 << 20, preview: 2000}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := NewTracer(tt.opts...).config

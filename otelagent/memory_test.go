@@ -1,0 +1,52 @@
+package otelagent
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// What is remembered is bounded, whatever the length of a session and however many there are.
+func TestMemoryIsBounded(t *testing.T) {
+	const limit = 3000
+	tracer := NewTracer(WithCapture(CaptureContent), WithMaxBlockIDs(limit), WithEcho(), WithTracerProvider(sdktrace.NewTracerProvider()))
+	var messages []string
+	text := strings.Repeat("some text ", 100)
+	most := int64(0)
+	for i := range 400 {
+		_, run := tracer.StartRun(t.Context(), RunInfo{SessionID: fmt.Sprint("s", i%3), ID: fmt.Sprint(i)})
+		_, turn := run.StartTurn(t.Context(), TurnInfo{Index: -1})
+		messages = append(messages, fmt.Sprintf(`{"role":"user","content":"%d %s"}`, i, text))
+		turn.Request(Request{Payload: []byte(`{"messages":[` + strings.Join(messages, ",") + `]}`)})
+		turn.End(TurnResult{})
+		run.End(RunResult{})
+		most = max(most, tracer.memories.total)
+		for e := tracer.memories.order.Front(); e != nil; e = e.Next() {
+			m := e.Value.(*memory)
+			if m.echo.bytes > echoPending || cap(m.echo.stretch) > 3*echoBytes || len(m.request.histories) > maxHistories {
+				t.Fatalf("turn %d: %d bytes of echo, %d in the stretch, %d histories", i, m.echo.bytes, cap(m.echo.stretch), len(m.request.histories))
+			}
+		}
+	}
+	if most > limit || most < limit/2 {
+		t.Errorf("%d entries of %d", most, limit)
+	}
+	// What is counted is what there is.
+	var total int64
+	for e := tracer.memories.order.Front(); e != nil; e = e.Next() {
+		m := e.Value.(*memory)
+		n := int64(len(m.sent) + len(m.memos) + len(m.values))
+		for _, h := range m.request.histories {
+			n += int64(len(h.items) / itemsAnEntry)
+		}
+		if d := m.entries - n; d < -8 || d > 8 {
+			t.Errorf("%d entries counted, %d there", m.entries, n)
+		}
+		total += m.entries
+	}
+	if total != tracer.memories.total {
+		t.Errorf("%d in all, %d counted", total, tracer.memories.total)
+	}
+}
