@@ -147,7 +147,7 @@ func TestBounds(t *testing.T) {
 		if _, err := w.payload("r", 0, 0, 0); err == nil {
 			t.Error("the request is whole")
 		}
-		if n := attr(exp.GetSpans()[0], spans.CaptureWithheldKey).AsInt64(); n != 2 { // the message, and the frame
+		if n := attr(exp.GetSpans()[0], spans.CaptureWithheldKey).AsInt64(); n != 1 {
 			t.Errorf("%d withheld", n)
 		}
 	})

@@ -194,7 +194,12 @@ func (t *Turn) ask(n int, req *Request, a *attrs) {
 	}
 	switch {
 	case len(frame) > 0:
-		id := c.claim(m, o, frame, false)
+		id := spans.BlockOf(frame)
+		if m.claim(id, false) { // ours, and small: no bound holds for it
+			c.body(m, o, string(frame))
+		} else {
+			c.known += int64(len(frame))
+		}
 		params.add(id, spans.Item{Block: id.Short(), Provenance: string(spans.ProvenanceFrame)})
 	case req.Payload != nil && o.capture == CaptureContent && o.tracer.config.redactor == nil:
 		if id, ok := t.payloadBlock(m, req); ok {
