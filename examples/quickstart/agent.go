@@ -44,7 +44,7 @@ func turn(ctx context.Context, run *otelagent.Run, ask model, trigger spans.Trig
 	if trigger == spans.TriggerUser {
 		t.AddInput((*messages)[0])
 	}
-	t.Request(otelagent.Request{Messages: *messages, System: []byte(`"Answer in one sentence."`)})
+	t.Request(otelagent.Request{Payload: body(*messages)}) // the bytes that go to the provider
 
 	r, err := ask(*messages)
 	if err != nil {
@@ -61,6 +61,20 @@ func turn(ctx context.Context, run *otelagent.Run, ask model, trigger spans.Trig
 	}
 	t.End(result)
 	return r.tool != "", nil
+}
+
+// body is what a provider would be sent.
+func body(messages []otelagent.Message) []byte {
+	raw := make([]json.RawMessage, len(messages))
+	for i := range messages {
+		raw[i] = messages[i].Raw
+	}
+	b, _ := json.Marshal(struct {
+		Model    string            `json:"model"`
+		System   string            `json:"system"`
+		Messages []json.RawMessage `json:"messages"`
+	}{"scripted-1", "Answer in one sentence.", raw}) // never fails: messages are JSON
+	return b
 }
 
 // callTool asks for permission and runs the tool.

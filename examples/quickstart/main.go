@@ -38,6 +38,8 @@ func run(ctx context.Context) (err error) {
 	}()
 
 	// Without WithCapture no word of prompts, replies or tool results would leave this process.
-	tracer := otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent))
+	tracer := otelagent.NewTracer(
+		otelagent.WithCapture(otelagent.CaptureContent), // nothing that anybody wrote leaves without this
+		otelagent.WithDelivery(providers))               // what did not arrive is sent again
 	return chat(ctx, tracer, scriptedModel(), "Which day is it?")
 }

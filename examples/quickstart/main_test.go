@@ -38,6 +38,14 @@ func TestChat(t *testing.T) {
 	if n := s.Runs[0].Turns[1].Requests[0].Messages.Count; n != 3 {
 		t.Errorf("the second request has %d messages, want 3", n)
 	}
+	var blocks session.BlockSet
+	for _, b := range p.Batch().Blocks {
+		blocks.Add(b)
+	}
+	const want = `{"model":"scripted-1","system":"Answer in one sentence.","messages":[{"role":"user","content":"Which day is it?"}]}`
+	if got := first.Requests[0].Payload(&blocks); string(got.Bytes) != want || !got.Exact {
+		t.Errorf("the first request is %s, %+v", got.Bytes, got)
+	}
 }
 
 func TestChatFails(t *testing.T) {
