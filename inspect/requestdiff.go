@@ -137,8 +137,11 @@ func (c *RequestChanges) counts() []string {
 		return nil
 	}
 	out := []string{fmt.Sprintf("the first %d are the same", c.Same)}
-	if c.Same == 0 {
+	switch c.Same {
+	case 0:
 		out[0] = "another beginning"
+	case 1:
+		out[0] = "the first is the same"
 	}
 	for _, n := range []struct {
 		n    int
