@@ -2,6 +2,7 @@ package otelagent
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 
 	"github.com/otelagent/otelagent/internal/rawjson"
@@ -169,7 +170,7 @@ func (t *Turn) ask(n int, req *Request, a *attrs) {
 	list.name, list.attempt = spans.ListRequest, n
 	list.pack(o.run)
 	t.run.history.Store(history)
-	c.lists = append(c.lists, list)
+	c.lists = append(slices.Grow(c.lists, 2), list)
 
 	params := contentList{name: spans.ListParams, attempt: n}
 	add := func(kind spans.ProvenanceKind, place string, body []byte, parts ...part) {

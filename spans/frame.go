@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
@@ -174,7 +175,9 @@ next:
 // level, in the orders of s: what a loop wrote before it was made canonical, if s fits. Bodies that are no JSON come as they are.
 func (s Shapes) AppendSpelled(dst, body, envelope []byte) []byte {
 	start := len(dst)
-	w := speller{finder: finder{shapes: s}}
+	w := spellers.Get().(*speller)
+	w.finder, w.bad = finder{shapes: s}, false
+	defer w.free()
 	c := rawjson.NewCursor(body, rawjson.MaxDepth)
 	dst = w.value(dst, &c, envelope)
 	if w.bad || c.End() != nil {
@@ -188,6 +191,15 @@ type speller struct {
 	finder
 	members []span // of the objects that are open, outermost first
 	bad     bool   // the envelope is no object
+}
+
+var spellers = sync.Pool{New: func() any { return new(speller) }}
+
+func (w *speller) free() {
+	w.finder = finder{}
+	if w.members = w.members[:0]; cap(w.members) <= 1024 {
+		spellers.Put(w)
+	}
 }
 
 // span is one member of an open object as it stands in what was written: its key without quotes, and where it ends.
