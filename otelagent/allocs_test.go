@@ -5,12 +5,14 @@
 package otelagent_test
 
 import (
+	"runtime"
 	"testing"
 
 	"go.opentelemetry.io/otel/sdk/trace"
 	api "go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -30,5 +32,44 @@ func TestAllocations(t *testing.T) {
 	t.Logf("allocations of a turn: adapter %v, raw SDK %v", ours, raw)
 	if ours > raw+8 {
 		t.Errorf("a turn makes %v allocations, raw SDK calls %v: more than 8 above", ours, raw)
+	}
+}
+
+// Capturing a request allocates in proportion to what is new in it, not to the history: docs/hotpaths.md says how much.
+func TestCaptureAllocatesForWhatIsNew(t *testing.T) {
+	perTurn := func(level otelagent.Capture) (allocated, fresh float64) {
+		tracer := otelagent.NewTracer(otelagent.WithCapture(level), otelagent.WithPreviewBytes(0),
+			otelagent.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{}))))
+		_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+		h := newHistory()
+		prompt, tools := []byte(`"Be careful."`), []byte(`[]`)
+		var before, after runtime.MemStats
+		var sum uint64
+		const turns = 200
+		start := 0
+		for i := range 2 * turns { // the first half warms up
+			h.turn()
+			h.emit(prompt, tools)
+			if i == turns {
+				start = h.bytes
+			}
+			runtime.ReadMemStats(&before)
+			_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{Index: -1})
+			turn.Request(otelagent.Request{
+				Payload: h.payload, Frame: &h.frame, Messages: h.messages, System: prompt, Tools: tools, Rest: []byte(`{"model_id":"m"}`),
+			})
+			turn.End(otelagent.TurnResult{})
+			if runtime.ReadMemStats(&after); i >= turns {
+				sum += after.TotalAlloc - before.TotalAlloc
+			}
+		}
+		return float64(sum) / turns, float64(h.bytes-start) / turns
+	}
+	bare, _ := perTurn(otelagent.CaptureNone)
+	captured, fresh := perTurn(otelagent.CaptureContent)
+	ratio := (captured - bare) / fresh
+	t.Logf("%.0f new bytes a turn, %.0f allocated for them: %.2f times", fresh, captured-bare, ratio)
+	if ratio > 3 || ratio < 1 {
+		t.Errorf("%.2f times the new bytes", ratio)
 	}
 }

@@ -172,7 +172,7 @@ func (t *Turn) ask(n int, req *Request, a *attrs) {
 	t.run.history.Store(history)
 	c.lists = append(slices.Grow(c.lists, 2), list)
 
-	params := contentList{name: spans.ListParams, attempt: n}
+	params := contentList{name: spans.ListParams, attempt: n, items: m.texts[:0]} // packed below
 	add := func(kind spans.ProvenanceKind, place string, body []byte, parts ...part) {
 		if body == nil {
 			return
@@ -181,9 +181,9 @@ func (t *Turn) ask(n int, req *Request, a *attrs) {
 		params.add(id, spans.Item{Block: id.Short(), Provenance: spans.Provenance{Kind: kind}.Encode()})
 		switch kind {
 		case spans.ProvenanceSystem:
-			a.digest(spans.PromptDigestKey, id.String())
+			a.digest(spans.PromptDigestKey, m.request.prompt.text(id))
 		case spans.ProvenanceTools:
-			a.digest(spans.ToolsDigestKey, id.String())
+			a.digest(spans.ToolsDigestKey, m.request.tools.text(id))
 		}
 	}
 	add(spans.ProvenanceSystem, placeSystem, req.System, t.sections(m, n, req)...)
@@ -208,6 +208,7 @@ func (t *Turn) ask(n int, req *Request, a *attrs) {
 		}
 	}
 	history.sameParams(&params)
+	params.pack(o.run)
 	c.lists = append(c.lists, params)
 
 	both := append(append(make([]byte, 0, 64), params.digest[:]...), list.digest[:]...)

@@ -31,8 +31,23 @@ type requests struct {
 	credit    int64 // bytes that complete lists may take
 	shapes    spans.Shapes
 
+	prompt, tools namedID
+
 	framed spans.Frame // the last frame, and its block
 	body   []byte      // empty when it cannot leave
+}
+
+// namedID is an id that mostly stays the same, with its text.
+type namedID struct {
+	id   spans.BlockID
+	name string
+}
+
+func (n *namedID) text(id spans.BlockID) string {
+	if n.id != id || n.name == "" {
+		n.id, n.name = id, id.String()
+	}
+	return n.name
 }
 
 // frame returns the block of a frame with the shapes of the session, empty when readers would refuse it or the redactor has
