@@ -55,10 +55,13 @@ func join(batches ...session.Batch) (b session.Batch) {
 	return b
 }
 
-// eachCapture runs f for every recording, without content, with digests of it, and with it.
+// eachCapture runs f for every recording, with content, and unless -short with digests of it and without.
 func eachCapture(t *testing.T, f func(t *testing.T, f phifixtures.Fixture, capture otelagent.Option)) {
 	for _, fixture := range phifixtures.All(t, repository) {
-		for _, level := range []otelagent.Capture{otelagent.CaptureNone, otelagent.CaptureContent, otelagent.CaptureDigests} {
+		for _, level := range []otelagent.Capture{otelagent.CaptureContent, otelagent.CaptureNone, otelagent.CaptureDigests} {
+			if testing.Short() && level != otelagent.CaptureContent {
+				continue
+			}
 			t.Run(fmt.Sprintf("%s/capture-%d", fixture, level), func(t *testing.T) {
 				f(t, fixture, otelagent.WithCapture(level))
 			})

@@ -156,7 +156,11 @@ func (l *loop) play(n int) {
 // Whatever becomes of the history, each request comes back byte for byte; and whatever is lost, duplicated or reordered, none
 // comes back with a wrong byte.
 func TestRandomHistories(t *testing.T) {
-	for seed := range uint64(30) {
+	seeds := uint64(30)
+	if testing.Short() {
+		seeds = 8
+	}
+	for seed := range seeds {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
 			p, exp := collect(t)

@@ -26,10 +26,10 @@ import (
 func TestLongSessions(t *testing.T) {
 	events := map[string]float64{} // payload events by session, in D of that session
 	for _, test := range []struct {
-		name       string
-		echo       bool
-		most       float64 // events / D
-		slow, full bool
+		name string
+		echo bool
+		most float64 // events / D
+		full bool
 	}{
 		{name: "long-200", most: 1.30},
 		{name: "long-200", echo: true, most: 1.65},
@@ -39,8 +39,8 @@ func TestLongSessions(t *testing.T) {
 		{name: "long-200x1", echo: true, most: 1.65},
 		{name: "long-mixed", most: 1.30},
 		{name: "long-mixed", echo: true, most: 1.65},
-		{name: "long-400", most: 1.30, slow: true},
-		{name: "long-200", full: true, most: 130, slow: true},
+		{name: "long-400", most: 1.30},
+		{name: "long-200", full: true, most: 130},
 	} {
 		name, opts := test.name, []otelagent.Option(nil)
 		if test.echo {
@@ -50,8 +50,8 @@ func TestLongSessions(t *testing.T) {
 			name, opts = name+" in full", append(opts, otelagent.WithEncoding(otelagent.EncodingFull))
 		}
 		t.Run(name, func(t *testing.T) {
-			if test.slow && testing.Short() {
-				t.Skip("-short: half a gigabyte of events")
+			if testing.Short() && name != "long-mixed with echo" {
+				t.Skip("-short: hundreds of megabytes of events")
 			}
 			d, payloads := distinct(t, phifixtures.Long(t, "..", test.name))
 			s := sizesOf(t, phifixtures.Long(t, "..", test.name), opts...)
