@@ -25,6 +25,14 @@ import (
 	"github.com/otelagent/otelagent/store/sqlitestore"
 )
 
+// notShort skips tests that play hundreds of megabytes of events.
+func notShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: hundreds of megabytes of events")
+	}
+}
+
 // turnKey names a turn of a long session; run ids are used once there.
 type turnKey struct {
 	run   string
@@ -96,9 +104,7 @@ func onlySession(t testing.TB, b session.Batch) (*session.Session, *session.Bloc
 func TestRequestsOfLongSessions(t *testing.T) {
 	for _, name := range phifixtures.LongNames() {
 		t.Run(name, func(t *testing.T) {
-			if testing.Short() {
-				t.Skip("-short: up to half a gigabyte of requests")
-			}
+			notShort(t)
 			want := asked(t, name)
 			s, blocks := onlySession(t, playLong(t, name).Batch())
 			read := 0
@@ -164,20 +170,15 @@ func without(all []piece, first, last int64) (b session.Batch) {
 }
 
 // bursts are losses of turns in a row, the first turn with prompt and tools included.
-func bursts() [][2]int64 {
-	all := [][2]int64{{0, 10}, {95, 105}, {0, 0}, {1, 1}, {40, 40}, {150, 156}, {188, 198}}
-	if testing.Short() {
-		return all[:2]
-	}
-	return all
-}
+var bursts = [][2]int64{{0, 0}, {0, 10}, {1, 1}, {40, 40}, {95, 105}, {150, 156}, {188, 198}}
 
 // Without echo exactly the lost blocks are missing, each named by its position in every request that holds it, and every list is
 // whole again.
 func TestLossWithoutEcho(t *testing.T) {
+	notShort(t)
 	want := asked(t, "long-200")
 	all := pieces(t, playLong(t, "long-200"))
-	for _, lost := range bursts() {
+	for _, lost := range bursts {
 		t.Run(fmt.Sprint(lost), func(t *testing.T) {
 			s, blocks := onlySession(t, without(all, lost[0], lost[1]))
 			r := s.Runs[0]
@@ -231,9 +232,10 @@ func TestLossWithoutEcho(t *testing.T) {
 
 // With echo every request is whole again within 27 turns of any loss of up to 11 turns in a row, and at the end of the run.
 func TestLossWithEcho(t *testing.T) {
+	notShort(t)
 	want := asked(t, "long-200")
 	all := pieces(t, playLong(t, "long-200", otelagent.WithEcho()))
-	for _, lost := range bursts() {
+	for _, lost := range bursts {
 		t.Run(fmt.Sprint(lost), func(t *testing.T) {
 			// What had arrived by then: the turns up to 27 after the loss, and at the end everything.
 			for _, last := range []int64{lost[1] + 27, 200} {
@@ -269,9 +271,7 @@ func TestLossWithEcho(t *testing.T) {
 func TestLongSessionsOnDisk(t *testing.T) {
 	for _, name := range []string{"long-200", "long-20x10", "long-200x1", "long-mixed"} {
 		t.Run(name, func(t *testing.T) {
-			if testing.Short() && name != "long-mixed" {
-				t.Skip("-short: hundreds of megabytes of events")
-			}
+			notShort(t)
 			p := playLong(t, name)
 			d := distinctBytes(t, name)
 			path := filepath.Join(t.TempDir(), "s.db")

@@ -50,7 +50,7 @@ func TestLongSessions(t *testing.T) {
 			name, opts = name+" in full", append(opts, otelagent.WithEncoding(otelagent.EncodingFull))
 		}
 		t.Run(name, func(t *testing.T) {
-			if testing.Short() && name != "long-mixed with echo" {
+			if testing.Short() {
 				t.Skip("-short: hundreds of megabytes of events")
 			}
 			d, payloads := distinct(t, phifixtures.Long(t, "..", test.name))

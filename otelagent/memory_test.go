@@ -10,12 +10,12 @@ import (
 
 // What is remembered is bounded, whatever the length of a session and however many there are.
 func TestMemoryIsBounded(t *testing.T) {
-	const limit = 3000
+	const limit = 1000
 	tracer := NewTracer(WithCapture(CaptureContent), WithMaxBlockIDs(limit), WithEcho(), WithTracerProvider(sdktrace.NewTracerProvider()))
 	var messages []string
 	text := strings.Repeat("some text ", 100)
 	most := int64(0)
-	for i := range 400 {
+	for i := range 150 {
 		_, run := tracer.StartRun(t.Context(), RunInfo{SessionID: fmt.Sprint("s", i%3), ID: fmt.Sprint(i)})
 		_, turn := run.StartTurn(t.Context(), TurnInfo{Index: -1})
 		messages = append(messages, fmt.Sprintf(`{"role":"user","content":"%d %s"}`, i, text))
