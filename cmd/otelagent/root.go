@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -117,7 +118,7 @@ permissions, and what the model was sent.`,
 		}
 		return usagef("%w", err)
 	})
-	cobra.AddTemplateFunc("flagGroups", flagGroups)
+	addTemplateFuncs()
 	root.SetUsageTemplate(strings.NewReplacer(
 		"Flags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", "{{flagGroups .}}",
 		".FlagUsages ", ".FlagUsagesWrapped 80 ",
@@ -131,6 +132,9 @@ permissions, and what the model was sent.`,
 	asUsage(root)
 	return root
 }
+
+// addTemplateFuncs tells cobra, once: it keeps them for the whole process.
+var addTemplateFuncs = sync.OnceFunc(func() { cobra.AddTemplateFunc("flagGroups", flagGroups) })
 
 // flagGroup is the annotation of a flag that stands in a group of its own in help.
 const flagGroup = "otelagent_group"
