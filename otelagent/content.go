@@ -505,7 +505,7 @@ func (h *handle) payload(n int, at time.Time) trace.Span {
 	a.int(spans.SeqKey, h.next(Moment{}))
 	a.opts = append(a.opts, kindPayload.option, trace.WithAttributes(a.kv...), trace.WithTimestamp(at))
 	id := h.id
-	id.call += "/" + strconv.Itoa(n)
+	id.call = id.span + "/" + id.call + "/" + strconv.Itoa(n) // a call without an id is not its turn
 	_, span := h.startSpan(trace.ContextWithSpan(context.Background(), h.span), &kindPayload, &id, a.opts)
 	a.free()
 	return span

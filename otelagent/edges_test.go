@@ -10,6 +10,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -391,5 +392,30 @@ func TestManyEchoes(t *testing.T) {
 	}
 	if echoes < 200 {
 		t.Errorf("%d stretches", echoes)
+	}
+}
+
+// A call without an id and its turn may both overflow: what carries the rest of each has an id of its own, also when ids are derived.
+func TestPayloadsOfACallAndItsTurn(t *testing.T) {
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
+	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
+	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+	_, call := turn.StartTool(ctx, otelagent.ToolCall{Name: "read"})
+	call.End(otelagent.ToolResult{Result: []byte(`"` + strings.Repeat("a", 2<<20) + `"`)})
+	turn.AddInput(otelagent.Message{Raw: []byte(`"` + strings.Repeat("b", 2<<20) + `"`)})
+	turn.End(otelagent.TurnResult{})
+	run.End(otelagent.RunResult{})
+	seen, payloads := map[string]bool{}, 0
+	for _, row := range p.Batch().Rows {
+		if seen[row.Span.String()] {
+			t.Errorf("two spans are %s", row.Span)
+		}
+		seen[row.Span.String()] = true
+		if row.Kind.String() == spans.SpanPayload {
+			payloads++
+		}
+	}
+	if payloads < 2 {
+		t.Errorf("%d payloads", payloads)
 	}
 }

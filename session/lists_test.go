@@ -237,7 +237,7 @@ func TestListsOfNonsense(t *testing.T) {
 // A session of 10,000 turns whose requests grow to 20,000 messages comes to what was sent, not to 10^8 items.
 func TestLongSession(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes a second")
+		t.Skip("-short: takes a second")
 	}
 	rows, blocks := longSession(10_000)
 	var before, after runtime.MemStats

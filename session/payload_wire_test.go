@@ -115,7 +115,7 @@ func TestRequestsComeBack(t *testing.T) {
 // Of a long session likewise. When spans and blocks are lost, what comes back is what the loop emitted, or is named and nothing.
 func TestRequestsOfALongSession(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes seconds")
+		t.Skip("-short: takes seconds")
 	}
 	events := phifixtures.Long(t, "..", "long-mixed")
 	want := told(t, events)

@@ -154,7 +154,7 @@ func TestRedact(t *testing.T) {
 // --echo sends more, and changes nothing of what is read.
 func TestEcho(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes seconds")
+		t.Skip("-short: takes seconds")
 	}
 	var requests, wires [2]string
 	for i, args := range [][]string{{"--capture", "content"}, {"--capture", "content", "--echo"}} {

@@ -113,7 +113,7 @@ func randomText(n int) string {
 // over both protocols, and also when the collector is another one after every turn.
 func TestBigRequests(t *testing.T) {
 	if testing.Short() {
-		t.Skip("sends 20 MB a few times")
+		t.Skip("-short: sends 20 MB a few times")
 	}
 	start, turns := bigTurns()
 	want := told(t, strings.NewReader(start+turns[0]+turns[1]+turns[2]))

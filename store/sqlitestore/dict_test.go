@@ -66,7 +66,7 @@ func blank(r session.Row) *session.Row {
 
 func TestMakeDict(t *testing.T) {
 	if *makeDict == "" {
-		t.Skip("no -make-dict")
+		t.Skip("writes the dictionary, with -make-dict only")
 	}
 	var rows []session.Row
 	for _, f := range phifixtures.All(t, "../..") {
