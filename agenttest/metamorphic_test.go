@@ -15,7 +15,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/internal/phifixtures"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/phi"
+	"github.com/otelagent/otelagent/otelagent/input"
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/store"
@@ -431,7 +431,7 @@ func TestLiveAndFromFileIsOnce(t *testing.T) {
 	for _, f := range phifixtures.All(t, repository) {
 		t.Run(f.String(), func(t *testing.T) {
 			file := replay(t, f.Events).Rows
-			live := play(t, f.Events, []phi.Option{phi.WithLive()}).Batch().Rows
+			live := play(t, f.Events, []input.Option{input.WithLive()}).Batch().Rows
 			once := session.AssembleAll(file)
 			both := session.AssembleAll(append(slices.Clone(file), live...))
 			if len(once) != len(both) {

@@ -16,6 +16,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/internal/phifixtures"
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/input"
 	"github.com/otelagent/otelagent/otelagent/phi"
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/session/export"
@@ -36,7 +37,7 @@ func replay(t *testing.T, events []byte, opts ...otelagent.Option) session.Batch
 }
 
 // play plays an event stream.
-func play(t *testing.T, events []byte, reader []phi.Option, opts ...otelagent.Option) *agenttest.Pipeline {
+func play(t *testing.T, events []byte, reader []input.Option, opts ...otelagent.Option) *agenttest.Pipeline {
 	t.Helper()
 	p := agenttest.New(t, opts...)
 	rec := otelagent.NewRecorder(p.Tracer())
@@ -165,7 +166,7 @@ func playLenient(t *testing.T, events []byte) session.Batch {
 	p := agenttest.New(t, content, otelagent.WithDerivedIDs())
 	rec := otelagent.NewRecorder(p.Tracer())
 	for ev, err := range phi.Events(bytes.NewReader(events)) {
-		var bad *phi.LineError
+		var bad *input.LineError
 		if err != nil && !errors.As(err, &bad) {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/otelagent/otelagent/internal/phifixtures"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/phi"
+	"github.com/otelagent/otelagent/otelagent/input"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -66,7 +66,7 @@ func TestNothingLeavesWithoutCapture(t *testing.T) {
 			}
 			sent := bytes.Join(append(
 				play(t, f.Events, nil, otelagent.WithDerivedIDs()).OTLP(),
-				play(t, f.Events, []phi.Option{phi.WithLive()}).OTLP()...), nil)
+				play(t, f.Events, []input.Option{input.WithLive()}).OTLP()...), nil)
 			hashed := bytes.Join(append(
 				play(t, f.Events, nil, otelagent.WithDerivedIDs(), digests).OTLP(),
 				play(t, f.Events, nil, digests, otelagent.WithEncoding(otelagent.EncodingFull), otelagent.WithEcho()).OTLP()...), nil)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/otelagent/otelagent/inspect"
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/input"
 	"github.com/otelagent/otelagent/otelagent/phi"
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/session/otlprow"
@@ -65,7 +66,7 @@ func recorded(t *testing.T, path string, capture otelagent.Capture) []inspect.Tr
 	}
 	defer f.Close()
 	for ev, err := range phi.Events(f) {
-		var bad *phi.LineError
+		var bad *input.LineError
 		switch {
 		case errors.As(err, &bad):
 			t.Logf("%s: %v", path, bad)

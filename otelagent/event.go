@@ -1,6 +1,10 @@
 package otelagent
 
-import "time"
+import (
+	"time"
+
+	"github.com/otelagent/otelagent/spans"
+)
 
 // Event is one thing that happened in a loop, neutral between loops. The set is closed: a dialect turns its own events into
 // these, and what has no place among them into Other.
@@ -14,7 +18,8 @@ type Event interface {
 type Meta struct {
 	// Session and Run address the run the event belongs to, as the producer named them. Session may be empty where the
 	// wire names it only at a run's start. Loops reuse run ids: the run meant is the one that is open, the last to start of
-	// several.
+	// several. An empty Run means the run that is open, the innermost one where the open runs spawned each other; where that
+	// is not certain the event is lost, and counted.
 	Session, Run string
 	// Time is what the producer stated; zero for an untimed event.
 	Time time.Time
@@ -114,10 +119,31 @@ type (
 		Compaction
 		CompactionResult
 	}
+	// AttemptDiscarded tells of an attempt of the open turn whose reply the loop threw away to ask again.
+	AttemptDiscarded struct {
+		Meta
+		DiscardedAttempt
+	}
 	// PermissionEvaluated tells of one decision.
 	PermissionEvaluated struct {
 		Meta
 		PermissionEvaluation
+	}
+	// FactStated tells of facts about the session or a thing in it that arose outside any run, or later than the thing: a title,
+	// a rewind, the rows of a format that are to be given back as they were. Run is not used.
+	FactStated struct {
+		Meta
+		// Dialect is that of the input; empty for the Go API.
+		Dialect string
+		Facts   []Fact
+	}
+	// DefectFound tells of something that the source of the events says, or shows, to be wrong with them: events that it lost,
+	// lines that cannot be attributed. It is kept on the run, and on the last one that started when it names none.
+	DefectFound struct {
+		Meta
+		Code spans.DefectCode
+		// Detail says which, in plain words, from ids and numbers only. At most 256 bytes are kept.
+		Detail string
 	}
 	// Other is what has no place among the events above: unknown types, and known ones that change nothing. It is kept
 	// on the innermost open span of its run.

@@ -59,6 +59,11 @@ type RunInfo struct {
 	GroupStart time.Time
 	GroupRole  spans.GroupRole
 
+	// Recording says what the run is told from; empty means the events of its loop. What is told from a ledger has ids of its
+	// own, and where the same thing is known from events those are preferred (docs/formats.md, section 4).
+	Recording spans.Recording
+	// Copied marks a run that this session took over from the one it was forked from. It is shown, and its usage is part of no sum.
+	Copied bool
 	// Inferred marks a run of which the start was not seen.
 	Inferred bool
 }
@@ -196,6 +201,32 @@ type Section struct {
 	Text string
 }
 
+// DiscardedAttempt is an attempt of a turn whose reply was thrown away. Its tokens were billed, so they are kept, apart from those of
+// the turn; its reply is no part of the conversation.
+type DiscardedAttempt struct {
+	At Moment
+	// Attempt counts from 0.
+	Attempt int
+	// Reason is the loop's own word for why, such as max_tokens.
+	Reason string
+	// Usage as reported; nil when it is not known.
+	Usage *Usage
+	// Reply is the message thrown away; nil when it is not known.
+	Reply *Message
+}
+
+// Fact is one thing that is true of a session, or of a thing in it, from a time on.
+type Fact struct {
+	// Subject is what it is about: "session", or a kind and an id as the source has them: "message/msg_1". At most 256 bytes.
+	Subject string
+	// Key is what it says of it: "title", "archived_at". At most 128 bytes.
+	Key string
+	// Value is JSON (content). Null takes the fact back.
+	Value []byte
+	// At is since when. Of facts of one subject and key the latest counts; all are kept.
+	At Moment
+}
+
 // ToolCall says what is known of a tool call when it starts.
 type ToolCall struct {
 	ID, Name string
@@ -263,6 +294,10 @@ type PermissionEvaluation struct {
 	Reason, DecidedBy string
 	// Wait is how long somebody was waited for.
 	Wait time.Duration
+	// Options are the answers that were offered, as JSON (content). Option is the id of the one that was chosen, Outcome the
+	// loop's own word for how it ended.
+	Options         []byte
+	Option, Outcome string
 	// RulesDigest names the rule set (content).
 	RulesDigest string
 	// Derived says that it was inferred from other events.

@@ -36,7 +36,7 @@ const (
 	EventEcho = "otelagent.echo"
 	// EventDetails: The whole request and reply in the standard form, with the encoding `full`.
 	EventDetails = "gen_ai.client.inference.operation.details"
-	// EventFact: Reserved: a fact about the session that arose later, on session.payload. A reader that does not know it leaves it.
+	// EventFact: A fact about the session, or a thing in it, that is true from the time of the event on; on session.payload. The latest of one subject and key counts.
 	EventFact = "otelagent.fact"
 	// EventOther: What the five kinds do not model: progress, partial results, unknown types. At most 32 a span; the rest is counted.
 	EventOther = "otelagent.event"
@@ -70,6 +70,8 @@ const (
 	ListArgs = "args"
 	// ListResult (on tool.call): One item: the result.
 	ListResult = "result"
+	// ListOptions (on permission.evaluate): One item: the answers that were offered.
+	ListOptions = "options"
 	// ListSummary (on compaction.run): One item: what replaced the messages.
 	ListSummary = "summary"
 	// ListBefore (on compaction.run): Messages before.
@@ -122,6 +124,8 @@ const (
 	RedactedKey = attribute.Key("otelagent.redacted")
 	// EventsDroppedKey (int; number; on all): otelagent.event span events left out because the bound of this span was reached.
 	EventsDroppedKey = attribute.Key("otelagent.events.dropped")
+	// RecordingKindKey (string; enum; on all): What this span is told from; absent for the events of its loop.
+	RecordingKindKey = attribute.Key("otelagent.recording")
 	// OperationNameKey (string; enum; on session.run, session.turn, tool.call): invoke_agent, chat or execute_tool.
 	OperationNameKey = attribute.Key("gen_ai.operation.name")
 	// ProviderNameKey (string; name; on session.run, session.turn): The provider as the loop names it.
@@ -154,6 +158,8 @@ const (
 	RunConfigIDKey = attribute.Key("otelagent.run.config.id")
 	// RunConfigAPIKey (string; name; on session.run): Wire protocol of the provider, as the loop names it.
 	RunConfigAPIKey = attribute.Key("otelagent.run.config.api")
+	// RunCopiedKey (bool; enum; on session.run, session.turn): This session took the run over from the one it was forked from: its usage is part of no sum, and gen_ai.usage.* is left out.
+	RunCopiedKey = attribute.Key("otelagent.run.copied")
 	// RunInferredKey (bool; enum; on session.run): The start of the run was not seen.
 	RunInferredKey = attribute.Key("otelagent.run.inferred")
 	// RunStatusKeyKey (string; enum; on session.run): How the run ended.
@@ -186,6 +192,8 @@ const (
 	RunUsageReportedCacheWriteKey = attribute.Key("otelagent.run.usage.reported.cache_write")
 	// RunUsageReportedTotalKey (int, {token}; number; on session.run): Roll-up as reported.
 	RunUsageReportedTotalKey = attribute.Key("otelagent.run.usage.reported.total")
+	// RunDefectsKey (string[]; name; on session.run): What the source of the events said, or showed, to be wrong with them: a code of a defect, and behind a space which. At most 64.
+	RunDefectsKey = attribute.Key("otelagent.run.defects")
 	// RulesDigestKey (string; content; on session.run, permission.evaluate): Digest of the permission rules in force.
 	RulesDigestKey = attribute.Key("otelagent.rules.digest")
 	// GroupStartKey (int, ns; number; on session.run, session.turn): Start of the parallel group that this run belongs to; with the session it names the group.
@@ -224,6 +232,18 @@ const (
 	TurnStopReasonKey = attribute.Key("otelagent.turn.stop_reason")
 	// TurnAttemptsKey (int; number; on session.turn): Model calls made for this turn as far as they were seen; absent when the loop does not tell.
 	TurnAttemptsKey = attribute.Key("otelagent.turn.attempts")
+	// AttemptsDiscardedKey (int; number; on session.turn): Attempts of this turn whose reply was thrown away, as far as the loop told of it.
+	AttemptsDiscardedKey = attribute.Key("otelagent.attempts.discarded")
+	// DiscardedUsageInputKey (int, {token}; number; on session.turn): Tokens of the discarded attempts, normalised like otelagent.usage.* and not part of it: they were billed and are no part of the conversation.
+	DiscardedUsageInputKey = attribute.Key("otelagent.discarded.usage.input_tokens")
+	// DiscardedUsageOutputKey (int, {token}; number; on session.turn): As above.
+	DiscardedUsageOutputKey = attribute.Key("otelagent.discarded.usage.output_tokens")
+	// DiscardedUsageReasoningKey (int, {token}; number; on session.turn): As above.
+	DiscardedUsageReasoningKey = attribute.Key("otelagent.discarded.usage.reasoning_tokens")
+	// DiscardedUsageCacheReadKey (int, {token}; number; on session.turn): As above.
+	DiscardedUsageCacheReadKey = attribute.Key("otelagent.discarded.usage.cache_read_tokens")
+	// DiscardedUsageCacheWriteKey (int, {token}; number; on session.turn): As above.
+	DiscardedUsageCacheWriteKey = attribute.Key("otelagent.discarded.usage.cache_write_tokens")
 	// TurnModelCallDurationKey (int, ns; number; on session.turn): Time of the model call alone, where known; the turn's own duration contains its tools.
 	TurnModelCallDurationKey = attribute.Key("otelagent.turn.model_call.duration")
 	// TurnCostKey (double; number; on session.turn): Cost of the turn as the loop reported it.
@@ -370,6 +390,10 @@ const (
 	PermissionDecidedByKey = attribute.Key("otelagent.permission.decided_by")
 	// PermissionWaitKey (int, ns; number; on permission.evaluate): How long somebody was waited for.
 	PermissionWaitKey = attribute.Key("otelagent.permission.wait")
+	// PermissionOptionKey (string; id; on permission.evaluate): The answer that was chosen among those offered.
+	PermissionOptionKey = attribute.Key("otelagent.permission.option")
+	// PermissionOutcomeKey (string; name; on permission.evaluate): How it ended, in the loop's word.
+	PermissionOutcomeKey = attribute.Key("otelagent.permission.outcome")
 	// DerivedKey (bool; enum; on permission.evaluate): Inferred from other events, not reported by the loop.
 	DerivedKey = attribute.Key("otelagent.derived")
 	// BlockBodiesKey (string[]; content; on event): Block bodies. Their ids are their SHA-256.
@@ -394,6 +418,12 @@ const (
 	ListsKey = attribute.Key("otelagent.lists")
 	// EchoBlocksKey (bytes; content; on event): Blocks that were sent some turns before, once more, as one zstd frame.
 	EchoBlocksKey = attribute.Key("otelagent.echo.blocks")
+	// FactSubjectKey (string; id; on event): What the fact is about: `session`, or a kind and an id as the source has them, such as `message/msg_1`.
+	FactSubjectKey = attribute.Key("otelagent.fact.subject")
+	// FactKeyKey (string; name; on event): What it says of it.
+	FactKeyKey = attribute.Key("otelagent.fact.key")
+	// FactValueKey (string; content; on event): Short block id of the value; absent when no content is captured.
+	FactValueKey = attribute.Key("otelagent.fact.value")
 	// EventTypeKey (string; name; on event): The producer's word for the event, at most 128 bytes.
 	EventTypeKey = attribute.Key("otelagent.event.type")
 	// EventBodyKey (string; content; on event): Short block id of its body; absent when no content is captured.
@@ -558,6 +588,8 @@ const (
 	UsageRuleIncludesCache UsageRule = "includes_cache"
 	// UsageRuleExcludesCache: Reported input leaves cached tokens out; cache read and cache write were added.
 	UsageRuleExcludesCache UsageRule = "excludes_cache"
+	// UsageRuleExcludesCacheAndReasoning: Reported input leaves cached tokens out and reported output leaves reasoning out; all three were added.
+	UsageRuleExcludesCacheAndReasoning UsageRule = "excludes_cache_and_reasoning"
 )
 
 // Outcome: How a tool call ended.
@@ -590,6 +622,18 @@ const (
 	CompactionKindPrune CompactionKind = "prune"
 	// CompactionKindRevert: A stretch of history was abandoned.
 	CompactionKindRevert CompactionKind = "revert"
+)
+
+// Recording: What something is told from.
+// Words outside this list are kept as they came.
+type Recording string
+
+// Values of Recording.
+const (
+	// RecordingEvents: The events of its loop. The key is absent then.
+	RecordingEvents Recording = "events"
+	// RecordingLedger: What a loop or host saved of the session. Ids are derived apart, and the same thing told from events is preferred.
+	RecordingLedger Recording = "ledger"
 )
 
 // Action: What a permission evaluation decided.
@@ -693,8 +737,10 @@ const (
 	DefectParentCycle DefectCode = "parent_cycle"
 	// DefectChildNotSeen: A tool call names a child run of which nothing arrived. Usual where the loop does not forward the events of sub-agents.
 	DefectChildNotSeen DefectCode = "child_not_seen"
-	// DefectEventLost: The source says that it lost events. Reserved: no dialect says so yet.
+	// DefectEventLost: The source says that it lost events.
 	DefectEventLost DefectCode = "event_lost"
+	// DefectRunsMixed: Lines of several runs stand in one stream and do not say whose they are; those that cannot be attributed are kept where they came, and nothing is guessed.
+	DefectRunsMixed DefectCode = "runs_mixed"
 	// DefectTimeBackwards: A span ends before it starts.
 	DefectTimeBackwards DefectCode = "time_backwards"
 )
@@ -721,6 +767,7 @@ var attributes = []Attribute{
 	{Key: CaptureWithheldKey, Type: "int", Class: ClassNumber, Brief: "Bodies that a bound on size cut or left out."},
 	{Key: RedactedKey, Type: "int", Class: ClassNumber, Brief: "Places that the redactor changed in what this span was the first to carry."},
 	{Key: EventsDroppedKey, Type: "int", Class: ClassNumber, Brief: "otelagent.event span events left out because the bound of this span was reached."},
+	{Key: RecordingKindKey, Type: "string", Class: ClassEnum, Brief: "What this span is told from; absent for the events of its loop."},
 	{Key: OperationNameKey, Type: "string", Class: ClassEnum, Brief: "invoke_agent, chat or execute_tool."},
 	{Key: ProviderNameKey, Type: "string", Class: ClassName, Brief: "The provider as the loop names it."},
 	{Key: RequestModelKey, Type: "string", Class: ClassName, Brief: "The model asked for."},
@@ -737,6 +784,7 @@ var attributes = []Attribute{
 	{Key: RunConfigKey, Type: "string", Class: ClassContent, Brief: "The loop's configuration snapshot, verbatim JSON without userinfo in URLs."},
 	{Key: RunConfigIDKey, Type: "string", Class: ClassID, Brief: "The loop's name for its configuration."},
 	{Key: RunConfigAPIKey, Type: "string", Class: ClassName, Brief: "Wire protocol of the provider, as the loop names it."},
+	{Key: RunCopiedKey, Type: "bool", Class: ClassEnum, Brief: "This session took the run over from the one it was forked from: its usage is part of no sum, and gen_ai.usage.* is left out."},
 	{Key: RunInferredKey, Type: "bool", Class: ClassEnum, Brief: "The start of the run was not seen."},
 	{Key: RunStatusKeyKey, Type: "string", Class: ClassEnum, Brief: "How the run ended."},
 	{Key: RunStatusWordKey, Type: "string", Class: ClassName, Brief: "The loop's own word for it."},
@@ -753,6 +801,7 @@ var attributes = []Attribute{
 	{Key: RunUsageReportedCacheReadKey, Type: "int", Class: ClassNumber, Brief: "Roll-up as reported."},
 	{Key: RunUsageReportedCacheWriteKey, Type: "int", Class: ClassNumber, Brief: "Roll-up as reported."},
 	{Key: RunUsageReportedTotalKey, Type: "int", Class: ClassNumber, Brief: "Roll-up as reported."},
+	{Key: RunDefectsKey, Type: "string[]", Class: ClassName, Brief: "What the source of the events said, or showed, to be wrong with them: a code of a defect, and behind a space which. At most 64."},
 	{Key: RulesDigestKey, Type: "string", Class: ClassContent, Brief: "Digest of the permission rules in force."},
 	{Key: GroupStartKey, Type: "int", Class: ClassNumber, Brief: "Start of the parallel group that this run belongs to; with the session it names the group."},
 	{Key: GroupRoleKeyKey, Type: "string", Class: ClassEnum, Brief: "What this run is to its group."},
@@ -772,6 +821,12 @@ var attributes = []Attribute{
 	{Key: TurnTriggerKey, Type: "string", Class: ClassEnum, Brief: "What made the turn begin."},
 	{Key: TurnStopReasonKey, Type: "string", Class: ClassName, Brief: "Why the model stopped, in the loop's word."},
 	{Key: TurnAttemptsKey, Type: "int", Class: ClassNumber, Brief: "Model calls made for this turn as far as they were seen; absent when the loop does not tell."},
+	{Key: AttemptsDiscardedKey, Type: "int", Class: ClassNumber, Brief: "Attempts of this turn whose reply was thrown away, as far as the loop told of it."},
+	{Key: DiscardedUsageInputKey, Type: "int", Class: ClassNumber, Brief: "Tokens of the discarded attempts, normalised like otelagent.usage.* and not part of it: they were billed and are no part of the conversation."},
+	{Key: DiscardedUsageOutputKey, Type: "int", Class: ClassNumber, Brief: "As above."},
+	{Key: DiscardedUsageReasoningKey, Type: "int", Class: ClassNumber, Brief: "As above."},
+	{Key: DiscardedUsageCacheReadKey, Type: "int", Class: ClassNumber, Brief: "As above."},
+	{Key: DiscardedUsageCacheWriteKey, Type: "int", Class: ClassNumber, Brief: "As above."},
 	{Key: TurnModelCallDurationKey, Type: "int", Class: ClassNumber, Brief: "Time of the model call alone, where known; the turn's own duration contains its tools."},
 	{Key: TurnCostKey, Type: "double", Class: ClassNumber, Brief: "Cost of the turn as the loop reported it."},
 	{Key: TurnCostCurrencyKey, Type: "string", Class: ClassName, Brief: "Its ISO 4217 currency."},
@@ -845,6 +900,8 @@ var attributes = []Attribute{
 	{Key: PermissionReasonKey, Type: "string", Class: ClassContent, Brief: "Why."},
 	{Key: PermissionDecidedByKey, Type: "string", Class: ClassContent, Brief: "Who decided."},
 	{Key: PermissionWaitKey, Type: "int", Class: ClassNumber, Brief: "How long somebody was waited for."},
+	{Key: PermissionOptionKey, Type: "string", Class: ClassID, Brief: "The answer that was chosen among those offered."},
+	{Key: PermissionOutcomeKey, Type: "string", Class: ClassName, Brief: "How it ended, in the loop's word."},
 	{Key: DerivedKey, Type: "bool", Class: ClassEnum, Brief: "Inferred from other events, not reported by the loop."},
 	{Key: BlockBodiesKey, Type: "string[]", Class: ClassContent, Brief: "Block bodies. Their ids are their SHA-256."},
 	{Key: BlockSizesKey, Type: "int[]", Class: ClassNumber, Brief: "Original size of each body that was cut or withheld, else 0. Absent when none was."},
@@ -857,6 +914,9 @@ var attributes = []Attribute{
 	{Key: ListAttemptKey, Type: "int", Class: ClassNumber, Brief: "Attempt that a request or params list belongs to, from 0; absent when 0."},
 	{Key: ListsKey, Type: "string[]", Class: ClassContent, Brief: "The lists of the span, one string each: a head line and one line an item."},
 	{Key: EchoBlocksKey, Type: "bytes", Class: ClassContent, Brief: "Blocks that were sent some turns before, once more, as one zstd frame."},
+	{Key: FactSubjectKey, Type: "string", Class: ClassID, Brief: "What the fact is about: `session`, or a kind and an id as the source has them, such as `message/msg_1`."},
+	{Key: FactKeyKey, Type: "string", Class: ClassName, Brief: "What it says of it."},
+	{Key: FactValueKey, Type: "string", Class: ClassContent, Brief: "Short block id of the value; absent when no content is captured."},
 	{Key: EventTypeKey, Type: "string", Class: ClassName, Brief: "The producer's word for the event, at most 128 bytes."},
 	{Key: EventBodyKey, Type: "string", Class: ClassContent, Brief: "Short block id of its body; absent when no content is captured."},
 	{Key: EventSeqKey, Type: "int", Class: ClassNumber, Brief: "Its position in the counter of otelagent.seq."},
@@ -881,6 +941,7 @@ var defects = []Defect{
 	{Code: DefectStartNotSeen, Brief: "The end of a run arrived without its start.", Observation: false},
 	{Code: DefectParentCycle, Brief: "Runs name each other as parents; the link was cut.", Observation: false},
 	{Code: DefectChildNotSeen, Brief: "A tool call names a child run of which nothing arrived. Usual where the loop does not forward the events of sub-agents.", Observation: true},
-	{Code: DefectEventLost, Brief: "The source says that it lost events. Reserved: no dialect says so yet.", Observation: false},
+	{Code: DefectEventLost, Brief: "The source says that it lost events.", Observation: false},
+	{Code: DefectRunsMixed, Brief: "Lines of several runs stand in one stream and do not say whose they are; those that cannot be attributed are kept where they came, and nothing is guessed.", Observation: false},
 	{Code: DefectTimeBackwards, Brief: "A span ends before it starts.", Observation: false},
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/input"
 	"github.com/otelagent/otelagent/otelagent/phi"
 )
 
@@ -22,13 +23,13 @@ type pump struct {
 	sessions map[string]bool
 	rejected int64
 	held     []string // lines about what was rejected, until an event is seen: when there is none, the verdict says it all
-	stats    phi.Stats
+	stats    input.Stats
 }
 
-func (p *pump) run(inputs []input) error {
-	var opts []phi.Option
+func (p *pump) run(inputs []source) error {
+	var opts []input.Option
 	if p.live {
-		opts = append(opts, phi.WithLive())
+		opts = append(opts, input.WithLive())
 	}
 	dec := phi.NewDecoder(opts...)
 	for _, in := range inputs {
@@ -39,9 +40,9 @@ func (p *pump) run(inputs []input) error {
 	return nil
 }
 
-func (p *pump) read(dec *phi.Decoder, in input) error {
+func (p *pump) read(dec *phi.Decoder, in source) error {
 	for ev, err := range dec.Events(in.r) {
-		var bad *phi.LineError
+		var bad *input.LineError
 		switch {
 		case errors.As(err, &bad):
 			p.reject(in.name, bad)
@@ -65,7 +66,7 @@ func (p *pump) read(dec *phi.Decoder, in input) error {
 }
 
 // reject names a line that was not read.
-func (p *pump) reject(name string, bad *phi.LineError) {
+func (p *pump) reject(name string, bad *input.LineError) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.rejected++; p.rejected > maxRejected {
@@ -81,7 +82,7 @@ func (p *pump) reject(name string, bad *phi.LineError) {
 	p.held = append(p.held, fmt.Sprintf("%s:%d: %s%s", name, bad.Line, where, bad.Reason))
 }
 
-func (p *pump) note(ev otelagent.Event, stats phi.Stats) {
+func (p *pump) note(ev otelagent.Event, stats input.Stats) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stats = stats

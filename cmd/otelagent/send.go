@@ -118,15 +118,15 @@ func (o *sendOptions) check() error {
 	return nil
 }
 
-// input is one thing to read.
-type input struct {
+// source is one thing to read.
+type source struct {
 	name string
 	r    io.Reader
 }
 
 // open opens everything that is to be read, so that a name mistyped is known before anything is sent. live says that
 // it is a pipe.
-func (o *sendOptions) open(stdin io.Reader) (in []input, live bool, done func(), err error) {
+func (o *sendOptions) open(stdin io.Reader) (in []source, live bool, done func(), err error) {
 	var files []*os.File
 	done = func() {
 		for _, f := range files {
@@ -142,7 +142,7 @@ func (o *sendOptions) open(stdin io.Reader) (in []input, live bool, done func(),
 			info, err := f.Stat()
 			live = err != nil || !info.Mode().IsRegular()
 		}
-		return []input{{"standard input", stdin}}, live && !o.Replay, done, nil
+		return []source{{"standard input", stdin}}, live && !o.Replay, done, nil
 	}
 	for _, name := range o.Files {
 		f, err := os.Open(name)
@@ -155,7 +155,7 @@ func (o *sendOptions) open(stdin io.Reader) (in []input, live bool, done func(),
 			done()
 			return nil, false, done, fmt.Errorf("%s is a directory", name)
 		}
-		in = append(in, input{name, f})
+		in = append(in, source{name, f})
 	}
 	return in, false, done, nil
 }

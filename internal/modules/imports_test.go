@@ -51,8 +51,12 @@ var rooms = []room{
 	{packages: []string{"spans"}, other: []string{otel + "/attribute"}},
 
 	{packages: []string{"otelagent/otelsetup/..."}, own: []string{"spans", "otelagent", exportsize}, other: sdk},
+	{packages: []string{"otelagent/input"}, own: []string{"spans", "otelagent"}},
+	{packages: []string{"otelagent/ndjson"}, own: []string{"spans", "otelagent", "otelagent/input"}},
 	{packages: []string{"otelagent/phi/...", "otelagent/clark/...", "otelagent/acp/...", "otelagent/guide/..."},
-		own: []string{"spans", "otelagent", "otelagent/internal/..."}},
+		own: []string{"spans", "otelagent", "otelagent/input", "otelagent/ndjson"}},
+	{packages: []string{"otelagent/dialects"},
+		own: []string{"otelagent", "otelagent/input", "otelagent/ndjson", "otelagent/phi", "otelagent/clark", "otelagent/acp", "otelagent/guide"}},
 	{packages: []string{"otelagent/redact"}, own: []string{"spans", "otelagent"},
 		other: []string{"go.yaml.in/yaml/v3", "gopkg.in/yaml.v3", "github.com/speakeasy-api/jsonpath/pkg/jsonpath"}},
 	{packages: []string{"otelagent/..."}, own: []string{"spans", "otelagent/internal/...", exportsize}, other: append([]string{"github.com/klauspost/compress/zstd"}, api...)},

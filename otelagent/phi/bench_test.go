@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/otelagent/otelagent/otelagent/input"
 )
 
 // rawEvent is what a reader by encoding/json would begin with: the keys of all variants, values as they came.
@@ -86,7 +88,7 @@ func BenchmarkReader(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			lines := bufio.NewScanner(bytes.NewReader(in))
-			lines.Buffer(make([]byte, firstBuffer), defaultMaxLine)
+			lines.Buffer(make([]byte, 64<<10), input.DefaultMaxLine)
 			for lines.Scan() {
 				var ev rawEvent
 				if err := json.Unmarshal(lines.Bytes(), &ev); err != nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/input"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -59,7 +60,7 @@ type outbox struct {
 }
 
 // decode hands out what the parsed line tells. It decides about errors before it hands out anything.
-func (d *Decoder) decode() *LineError {
+func (d *Decoder) decode() *input.LineError {
 	l := &d.ev
 	f := fields{words: &d.words}
 	if l.raw[0] != '{' {
@@ -80,7 +81,7 @@ func (d *Decoder) decode() *LineError {
 	}
 	name, known := variants[v].name, variants[v].keys
 	if l.twice != "" {
-		return &LineError{Type: name, Field: l.twice, Reason: "stands there twice"}
+		return &input.LineError{Type: name, Field: l.twice, Reason: "stands there twice"}
 	}
 	d.out.kept = d.out.kept[:0]
 	extra := l.has &^ known

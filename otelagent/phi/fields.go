@@ -7,6 +7,7 @@ import (
 
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/input"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -14,12 +15,12 @@ import (
 // told; one of another type is a problem.
 type fields struct {
 	words *names
-	wrong *LineError
+	wrong *input.LineError
 }
 
 func (f *fields) problem(path, reason string) {
 	if f.wrong == nil {
-		f.wrong = &LineError{Field: path, Reason: reason}
+		f.wrong = &input.LineError{Field: path, Reason: reason}
 	}
 }
 

@@ -5,8 +5,8 @@
 // `{"ordinal":n,"event":{…}}`. What it makes of each field is told in docs/dialects.md.
 //
 //	rec := otelagent.NewRecorder(tracer)
-//	for ev, err := range phi.Events(os.Stdin, phi.WithLive()) {
-//		var bad *phi.LineError
+//	for ev, err := range phi.Events(os.Stdin, input.WithLive()) {
+//		var bad *input.LineError
 //		switch {
 //		case errors.As(err, &bad):
 //			log.Print(bad) // this line is lost, the rest goes on
@@ -29,6 +29,7 @@ import (
 
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/input"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -36,89 +37,21 @@ import (
 const Dialect = "phi-core"
 
 const (
-	// defaultMaxLine is the longest line that is read, in bytes, unless told. A TurnRequest holds a whole request.
-	defaultMaxLine = 64 << 20
 	// maxDepth is the depth of nesting that is accepted. phi-core's own reader stops at 128.
 	maxDepth = 200
-	// firstBuffer is the size of the reading buffer at first; it doubles up to the longest line.
-	firstBuffer = 64 << 10
 )
 
-// An Option changes how a Decoder reads. Nil is ignored.
-type Option interface{ apply(*config) }
-
-type config struct {
-	live    bool
-	maxLine int
-}
-
-type option func(*config)
-
-func (o option) apply(c *config) { o(c) }
-
-// WithLive says that the input is a pipe from a loop that runs now: events get Meta.Arrived, the time at which their line
-// was read. Without it the input is a recording and Arrived is zero.
-func WithLive() Option { return option(func(c *config) { c.live = true }) }
-
-// WithMaxLine sets the longest line that is read, in bytes without its end; longer ones give a *LineError. Default 64 MiB,
-// which zero or less means too. The reader holds at most two such lines: the one it reads, and the messages of the last
-// request, to compare them with those of the next.
-func WithMaxLine(n int) Option {
-	return option(func(c *config) {
-		if n <= 0 {
-			n = defaultMaxLine
-		}
-		c.maxLine = n
-	})
-}
-
-// LineError says why a line was not read. It never holds a piece of the line: lines are content.
-type LineError struct {
-	// Line is the number of the line in its input, from 1. Seq is the number that its events would have had as Meta.Seq;
-	// it differs from Line only where one Decoder read several inputs.
-	Line, Seq int64
-	// Type is the variant, if it is one of phi-core's and came before what is wrong.
-	Type string
-	// Field is the path of the key that is wrong, such as payload.messages; empty where the line as a whole is.
-	Field string
-	// Reason is what is wrong, in a few words, and what would be right.
-	Reason string
-	// Cut says that the line ended too early, as the last line of a file does whose writer died or still writes.
-	Cut bool
-}
-
-// Error returns "phi: line N: [TYPE: ][FIELD: ]REASON".
-func (e *LineError) Error() string {
-	b := append(strconv.AppendInt([]byte("phi: line "), e.Line, 10), ": "...)
-	for _, s := range []string{e.Type, e.Field} {
-		if s != "" {
-			b = append(append(b, s...), ": "...)
-		}
-	}
-	return string(append(b, e.Reason...))
-}
-
-// Stats counts what a Decoder read.
-type Stats struct {
-	// Lines counts all lines, blank ones included; Rejected those that gave a *LineError.
-	Lines, Rejected int64
-	// Events counts AgentEvents read, also those of which nothing is kept.
-	Events int64
-	// IgnoredKeys counts unknown keys of MessageUpdate lines, the only ones that are not kept.
-	IgnoredKeys int64
-}
-
 // Events reads AgentEvents from r until its end. It is NewDecoder(opts...).Events(r).
-func Events(r io.Reader, opts ...Option) iter.Seq2[otelagent.Event, error] {
+func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error] {
 	return NewDecoder(opts...).Events(r)
 }
 
 // A Decoder reads one stream of AgentEvents from any number of inputs, such as the files of one recording: it remembers the
 // runs it met. Not safe for concurrent use.
 type Decoder struct {
-	config config
-	stats  Stats
-	lineNo int64
+	settings input.Settings
+	stats    input.Stats
+	lineNo   int64
 
 	yield   func(otelagent.Event, error) bool
 	stopped bool
@@ -136,25 +69,19 @@ type Decoder struct {
 }
 
 // NewDecoder returns a Decoder that has met no runs.
-func NewDecoder(opts ...Option) *Decoder {
-	d := &Decoder{config: config{maxLine: defaultMaxLine}}
-	for _, o := range opts {
-		if o != nil {
-			o.apply(&d.config)
-		}
-	}
-	return d
+func NewDecoder(opts ...input.Option) *Decoder {
+	return &Decoder{settings: input.SettingsOf(opts...)}
 }
 
 // Stats returns what was read so far.
-func (d *Decoder) Stats() Stats { return d.stats }
+func (d *Decoder) Stats() input.Stats { return d.stats }
 
 // Events reads AgentEvents from r until its end. Line numbers in errors begin at 1; Meta.Seq goes on from earlier inputs.
 //
 // An event is valid until the next iteration: it and all its slices are reused. Strings may be kept. One line gives no event
 // (MessageStart), one, or several.
 //
-// An error that is a *LineError is about one line, and reading goes on behind it; its event is nil. Any other error is one of
+// An error that is a *input.LineError is about one line, and reading goes on behind it; its event is nil. Any other error is one of
 // r, wrapped, and the last. Blank lines, a byte order mark and carriage returns before line ends are passed over.
 //
 // It reads from r only when all complete lines it holds were handed out, so events of a pipe come as soon as their line ends.
@@ -163,53 +90,48 @@ func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
 	return func(yield func(otelagent.Event, error) bool) {
 		d.yield, d.stopped, d.lineNo = yield, false, 0
 		defer func() { d.yield = nil }()
-		in := lineReader{r: r, max: d.config.maxLine}
-		for !d.stopped {
-			line, long, more := in.next()
-			if !more {
-				if in.err != nil {
-					yield(nil, fmt.Errorf("phi: read: %w", in.err))
-				}
-				return
+		in := input.NewScanner(r, d.settings)
+		before := d.stats.Lines
+		for !d.stopped && in.Scan() {
+			line := in.Line()
+			d.lineNo, d.arrived = line.Number, line.Arrived
+			d.stats.Lines = before + line.Number
+			switch missed, lagged := line.Lagged(); {
+			case line.TooLong:
+				d.reject(&input.LineError{Reason: "longer than " + strconv.Itoa(d.settings.MaxLine) + " bytes"})
+			case lagged:
+				d.lagged(missed)
+			default:
+				d.line(line.Text)
 			}
-			d.lineNo++
-			d.stats.Lines++
-			if d.config.live {
-				d.arrived = time.Now()
-			}
-			if long {
-				d.reject(&LineError{Reason: "longer than " + strconv.Itoa(d.config.maxLine) + " bytes"})
-				continue
-			}
-			if d.lineNo == 1 {
-				line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
-			}
-			if line = trimmed(line); len(line) == 0 {
-				continue
-			}
-			d.line(line)
+		}
+		if d.stopped {
+			return
+		}
+		d.stats.Lines = before + in.Lines()
+		if err := in.Err(); err != nil {
+			yield(nil, fmt.Errorf("phi: %w", err))
 		}
 	}
 }
 
-func (d *Decoder) reject(e *LineError) {
-	e.Line, e.Seq = d.lineNo, d.stats.Lines
+func (d *Decoder) reject(e *input.LineError) {
+	e.Dialect, e.Line, e.Seq = Dialect, d.lineNo, d.stats.Lines
 	d.stats.Rejected++
 	if !d.yield(nil, e) {
 		d.stopped = true
 	}
 }
 
-// trimmed returns line without blanks around it.
-func trimmed(line []byte) []byte {
-	isBlank := func(c byte) bool { return c == ' ' || c == '\t' || c == '\r' }
-	for len(line) > 0 && isBlank(line[0]) {
-		line = line[1:]
+// lagged tells of events that a feed left out because we were slow.
+func (d *Decoder) lagged(missed int64) {
+	m := otelagent.Meta{Seq: d.stats.Lines, Arrived: d.arrived}
+	m.Session, m.Run = d.runs.place()
+	detail := ""
+	if missed > 0 {
+		detail = strconv.FormatInt(missed, 10) + " events"
 	}
-	for len(line) > 0 && isBlank(line[len(line)-1]) {
-		line = line[:len(line)-1]
-	}
-	return line
+	d.emit(&otelagent.DefectFound{Meta: m, Code: spans.DefectEventLost, Detail: detail})
 }
 
 // line reads one line that is not blank.
@@ -257,7 +179,7 @@ func logged(raw []byte) ([]byte, bool) {
 }
 
 func (d *Decoder) rejectSyntax(err error) {
-	e := &LineError{Reason: err.Error()}
+	e := &input.LineError{Reason: err.Error()}
 	var syntax *rawjson.SyntaxError
 	if errors.As(err, &syntax) {
 		e.Reason = syntax.Reason + " at byte " + strconv.Itoa(syntax.Offset+1)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/input"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -66,7 +67,7 @@ func TestBadLines(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			d := NewDecoder()
 			var seqs []int64
-			var bad *LineError
+			var bad *input.LineError
 			for ev, err := range d.Events(strings.NewReader(goodLine + "\n" + test.line + "\n" + goodLine + "\n")) {
 				if err == nil {
 					seqs = append(seqs, ev.(*otelagent.TurnStarted).Seq)
@@ -79,7 +80,7 @@ func TestBadLines(t *testing.T) {
 			if !reflect.DeepEqual(seqs, []int64{1, 3}) || bad == nil {
 				t.Fatalf("good lines %v, error %v", seqs, bad)
 			}
-			if got, want := bad.Error(), "phi: line 2: "+test.want; got != want {
+			if got, want := bad.Error(), "phi-core: line 2: "+test.want; got != want {
 				t.Errorf("got  %s\nwant %s", got, want)
 			}
 			if strings.Contains(bad.Error(), "SECRET") {
@@ -88,7 +89,7 @@ func TestBadLines(t *testing.T) {
 			if bad.Cut != strings.Contains(test.want, "too early") {
 				t.Errorf("Cut = %v", bad.Cut)
 			}
-			if got, want := d.Stats(), (Stats{Lines: 3, Rejected: 1, Events: 2}); got != want {
+			if got, want := d.Stats(), (input.Stats{Lines: 3, Rejected: 1, Events: 2}); got != want {
 				t.Errorf("Stats = %+v, want %+v", got, want)
 			}
 		})
@@ -134,7 +135,7 @@ func TestMissingFields(t *testing.T) {
 }
 
 func TestLines(t *testing.T) {
-	events := func(text string, opts ...Option) (n int, errs []string) {
+	events := func(text string, opts ...input.Option) (n int, errs []string) {
 		for _, err := range Events(iotest.HalfReader(strings.NewReader(text)), opts...) {
 			if err != nil {
 				errs = append(errs, err.Error())
@@ -154,16 +155,16 @@ func TestLines(t *testing.T) {
 		{"empty", "", 0, 0, nil},
 		{"no newline at the end", goodLine, 0, 1, nil},
 		{"byte order mark", "\xef\xbb\xbf" + goodLine + "\n" + goodLine, 0, 2, nil},
-		{"byte order mark later", goodLine + "\n\xef\xbb\xbf" + goodLine, 0, 1, []string{"phi: line 2: want an object, got text"}},
+		{"byte order mark later", goodLine + "\n\xef\xbb\xbf" + goodLine, 0, 1, []string{"phi-core: line 2: want an object, got text"}},
 		{"carriage returns and blanks", "\r\n  " + goodLine + " \r\n\n\t\n" + goodLine + "\r\n", 0, 2, nil},
 		{"a long line", long + "\n" + goodLine + "\n", 0, 2, nil},
-		{"a line too long", goodLine + "\n" + long + "\n" + goodLine + "\n", 1000, 2, []string{"phi: line 2: longer than 1000 bytes"}},
-		{"the last line too long", goodLine + "\n" + long, 1000, 1, []string{"phi: line 2: longer than 1000 bytes"}},
+		{"a line too long", goodLine + "\n" + long + "\n" + goodLine + "\n", 1000, 2, []string{"phi-core: line 2: longer than 1000 bytes"}},
+		{"the last line too long", goodLine + "\n" + long, 1000, 1, []string{"phi-core: line 2: longer than 1000 bytes"}},
 		{"as long as may be", goodLine + "\n" + goodLine, len(goodLine), 2, nil},
-		{"one too long", goodLine + "\n" + goodLine + " \n" + goodLine, len(goodLine), 2, []string{fmt.Sprintf("phi: line 2: longer than %d bytes", len(goodLine))}},
+		{"one too long", goodLine + "\n" + goodLine + " \n" + goodLine, len(goodLine), 2, []string{fmt.Sprintf("phi-core: line 2: longer than %d bytes", len(goodLine))}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			n, errs := events(test.text, nil, WithMaxLine(test.max))
+			n, errs := events(test.text, nil, input.WithMaxLine(test.max))
 			if test.name == "byte order mark later" {
 				if n != 1 || len(errs) != 1 {
 					t.Fatalf("%d events, errors %q", n, errs)
@@ -192,7 +193,7 @@ func TestReadErrorEndsIt(t *testing.T) {
 		}
 		n++
 	}
-	if n != 1 || !errors.Is(last, broken) || errors.As(last, new(*LineError)) {
+	if n != 1 || !errors.Is(last, broken) || errors.As(last, new(*input.LineError)) {
 		t.Errorf("%d events, error %v", n, last)
 	}
 }
@@ -204,7 +205,7 @@ func TestNoWaiting(t *testing.T) {
 	write := func() { go func() { _, _ = io.WriteString(w, goodLine+"\n") }() }
 	write()
 	n := 0
-	for ev, err := range Events(r, WithLive()) {
+	for ev, err := range Events(r, input.WithLive()) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -230,7 +231,7 @@ func TestSeveralInputs(t *testing.T) {
 	var got []string
 	for ev, err := range d.Events(strings.NewReader("x\n" + `{"type":"TurnStart","loop_id":"a.b.1"}`)) {
 		if err != nil {
-			var bad *LineError
+			var bad *input.LineError
 			if !errors.As(err, &bad) {
 				t.Fatal(err)
 			}
@@ -473,10 +474,10 @@ func FuzzEvents(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		lines, errs := int64(0), int64(0)
-		d := NewDecoder(WithMaxLine(1 << 20))
+		d := NewDecoder(input.WithMaxLine(1 << 20))
 		for ev, err := range d.Events(strings.NewReader(string(in))) {
 			if err != nil {
-				var bad *LineError
+				var bad *input.LineError
 				if !errors.As(err, &bad) || bad.Line < 1 || bad.Reason == "" || ev != nil {
 					t.Fatalf("%#v, %v", err, ev)
 				}

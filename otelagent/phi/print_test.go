@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/input"
 )
 
 // printEvent returns an event as text that depends on nothing but its fields: its type, and one line for each field that is
@@ -74,7 +75,7 @@ func printValue(b *strings.Builder, name string, v reflect.Value, indent string)
 }
 
 // collect reads all of text and returns its events and errors as text, one after the other.
-func collect(text string, opts ...Option) []string {
+func collect(text string, opts ...input.Option) []string {
 	var out []string
 	for ev, err := range Events(strings.NewReader(text), opts...) {
 		if err != nil {

@@ -1,9 +1,12 @@
-package phi
+package input
 
 import (
 	"bytes"
 	"io"
 )
+
+// firstBuffer is the size of the reading buffer at first; it doubles up to the longest line.
+const firstBuffer = 64 << 10
 
 // lineReader cuts a stream into lines. Its buffer grows to the longest line met.
 type lineReader struct {

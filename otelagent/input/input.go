@@ -1,0 +1,142 @@
+// Package input holds what all dialects share: settings for what a wire lacks, the cutting of a stream into lines or server-sent
+// events, and errors that say where.
+//
+// A dialect is a package whose Decoder turns bytes into the events of package otelagent:
+//
+//	for ev, err := range phi.Events(os.Stdin, input.WithLive()) {
+//		var bad *input.LineError
+//		switch {
+//		case errors.As(err, &bad):
+//			log.Print(bad) // this line is lost, the rest goes on
+//		case err != nil:
+//			return err
+//		default:
+//			rec.Record(ctx, ev)
+//		}
+//	}
+package input
+
+import (
+	"io"
+	"iter"
+	"strconv"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// DefaultMaxLine is the longest line that is read, in bytes, unless told otherwise. A line may hold a whole request.
+const DefaultMaxLine = 64 << 20
+
+// Decoder reads one dialect. It remembers what it met, so that one Decoder reads all files of one recording. Not safe for
+// concurrent use.
+type Decoder interface {
+	// Events reads r until its end. Line numbers in errors begin at 1; Meta.Seq goes on from earlier inputs.
+	//
+	// An event is valid until the next iteration: it and all its slices may be reused. Strings may be kept.
+	//
+	// An error that is a *LineError is about one line (or one place of a document), and reading goes on behind it; its event is
+	// nil. Any other error is the last: one of r, wrapped, or that r is not what the dialect reads. The iterator may be used once.
+	Events(r io.Reader) iter.Seq2[otelagent.Event, error]
+	// Stats returns what was read so far.
+	Stats() Stats
+}
+
+// Stats counts what a Decoder read.
+type Stats struct {
+	// Lines counts all lines, blank ones included; of a document its places (messages, rows). Rejected counts those that gave a
+	// *LineError.
+	Lines, Rejected int64
+	// Events counts events of the dialect that were read, also those of which nothing is kept.
+	Events int64
+	// IgnoredKeys counts unknown keys that are not kept, where a dialect does not keep all.
+	IgnoredKeys int64
+}
+
+// LineError says why a line, or a place of a document, was not read. It never holds a piece of it: lines are content.
+type LineError struct {
+	// Dialect is the name of the dialect that read it.
+	Dialect string
+	// Line is the number of the line in its input, from 1; 0 in a document, where Field says the place. Seq is the number that its
+	// events would have had as Meta.Seq; it differs from Line only where one Decoder read several inputs.
+	Line, Seq int64
+	// Type is the variant, if it is one of the dialect's and came before what is wrong.
+	Type string
+	// Field is the path of the key that is wrong, such as payload.messages; empty where the line as a whole is.
+	Field string
+	// Reason is what is wrong, in a few words, and what would be right.
+	Reason string
+	// Cut says that the line ended too early, as the last line of a file does whose writer died or still writes.
+	Cut bool
+}
+
+// Error returns "DIALECT: [line N: ][TYPE: ][FIELD: ]REASON".
+func (e *LineError) Error() string {
+	b := append([]byte(e.Dialect), ": "...)
+	if e.Line > 0 {
+		b = append(strconv.AppendInt(append(b, "line "...), e.Line, 10), ": "...)
+	}
+	for _, s := range []string{e.Type, e.Field} {
+		if s != "" {
+			b = append(append(b, s...), ": "...)
+		}
+	}
+	return string(append(b, e.Reason...))
+}
+
+// Settings are what options come to, for those who write a dialect.
+type Settings struct {
+	// Live says that the input is a pipe from a loop that runs now.
+	Live bool
+	// MaxLine is the longest line in bytes without its end.
+	MaxLine int
+	// Session, Agent and Provider are used where the input names none.
+	Session, Agent, Provider string
+	// Rule says how usage is to be read where the input does not tell; empty leaves it to the dialect.
+	Rule spans.UsageRule
+}
+
+// An Option changes how a Decoder reads. Nil is ignored.
+type Option interface{ apply(*Settings) }
+
+type option func(*Settings)
+
+func (o option) apply(s *Settings) { o(s) }
+
+// SettingsOf returns what the options come to; the defaults without any.
+func SettingsOf(opts ...Option) Settings {
+	s := Settings{MaxLine: DefaultMaxLine}
+	for _, o := range opts {
+		if o != nil {
+			o.apply(&s)
+		}
+	}
+	return s
+}
+
+// WithLive says that the input is a pipe from a loop that runs now: events get Meta.Arrived, the time at which their line
+// was read. Without it the input is a recording and Arrived is zero.
+func WithLive() Option { return option(func(s *Settings) { s.Live = true }) }
+
+// WithMaxLine sets the longest line that is read, in bytes without its end; longer ones give a *LineError. Of a document it bounds the
+// whole. Default 64 MiB, which zero or less means too.
+func WithMaxLine(n int) Option {
+	return option(func(s *Settings) {
+		if n <= 0 {
+			n = DefaultMaxLine
+		}
+		s.MaxLine = n
+	})
+}
+
+// WithSession names the session of runs for which the input names none. Default: what the dialect makes of it.
+func WithSession(id string) Option { return option(func(s *Settings) { s.Session = id }) }
+
+// WithAgent names the agent of runs for which the input names none.
+func WithAgent(name string) Option { return option(func(s *Settings) { s.Agent = name }) }
+
+// WithProvider names the provider of runs for which the input names none.
+func WithProvider(name string) Option { return option(func(s *Settings) { s.Provider = name }) }
+
+// WithUsageRule says how usage is to be read where the input does not tell. Default, and empty: what the dialect says.
+func WithUsageRule(r spans.UsageRule) Option { return option(func(s *Settings) { s.Rule = r }) }

@@ -1,0 +1,57 @@
+package input
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/otelagent/otelagent/internal/rawjson"
+)
+
+// Key is the key that any line of any dialect may have to say when its event happened: see Time.
+const Key = "ts"
+
+// Time reads a JSON value that says when something happened: a string in RFC 3339, or a number of nanoseconds, microseconds,
+// milliseconds or seconds since 1970, told apart by its size (a time from 1973 to 2262 in one unit is before 1973 in the next larger
+// one); seconds and milliseconds may have a fraction. It reports whether value is such a time.
+func Time(value []byte) (time.Time, bool) {
+	if len(value) == 0 {
+		return time.Time{}, false
+	}
+	if value[0] == '"' {
+		s, ok := rawjson.String(value)
+		if !ok {
+			return time.Time{}, false
+		}
+		t, err := time.Parse(time.RFC3339Nano, s)
+		return t.UTC(), err == nil && inNanoseconds(t)
+	}
+	if n, err := strconv.ParseInt(string(value), 10, 64); err == nil {
+		var t time.Time
+		switch {
+		case n < 0:
+			return time.Time{}, false
+		case n >= 1e17:
+			t = time.Unix(0, n)
+		case n >= 1e14:
+			t = time.UnixMicro(n)
+		case n >= 1e11:
+			t = time.UnixMilli(n)
+		default:
+			t = time.Unix(n, 0)
+		}
+		return t.UTC(), inNanoseconds(t)
+	}
+	f, err := strconv.ParseFloat(string(value), 64)
+	if err != nil || f < 0 || f >= 1e14 {
+		return time.Time{}, false
+	}
+	if f >= 1e11 {
+		return time.UnixMicro(int64(f * 1e3)).UTC(), true
+	}
+	return time.UnixMicro(int64(f * 1e6)).UTC(), true
+}
+
+// inNanoseconds reports whether t is later than 1970 and can be told in unix nanoseconds.
+func inNanoseconds(t time.Time) bool {
+	return t.After(time.Unix(0, 0)) && t.Before(time.Unix(1<<63/1_000_000_000-1, 0))
+}
