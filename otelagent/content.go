@@ -68,6 +68,7 @@ const (
 	placeRest    = "rest"
 	placeSection = "section"
 	placeEvent   = "event"
+	placeFact    = "fact"
 	placeConfig  = "config"
 	placeText    = "text"
 )

@@ -133,9 +133,10 @@ type (
 	// a rewind, the rows of a format that are to be given back as they were. Run is not used.
 	FactStated struct {
 		Meta
-		// Dialect is that of the input; empty for the Go API.
-		Dialect string
-		Facts   []Fact
+		// Dialect is that of the input; empty for the Go API. Recording is what it is told from; empty means events.
+		Dialect   string
+		Recording spans.Recording
+		Facts     []Fact
 	}
 	// DefectFound tells of something that the source of the events says, or shows, to be wrong with them: events that it lost,
 	// lines that cannot be attributed. It is kept on the run, and on the last one that started when it names none.

@@ -19,8 +19,9 @@ import (
 type origin struct {
 	tracer       *Tracer
 	session, run string
-	madeUp       bool  // the session id is ours
-	startNS      int64 // start of the run, unix ns
+	recording    string // what the run is told from; empty for events
+	madeUp       bool   // the session id is ours
+	startNS      int64  // start of the run, unix ns
 	capture      Capture
 	address      []attribute.KeyValue // attributes that every span carries; never changed once made
 	seq          atomic.Int64
@@ -108,7 +109,7 @@ func (h *handle) startSpan(ctx context.Context, kind *spanKind, id *seed, opts [
 	if !c.derivedIDs && !c.sessionTrace {
 		return h.tracer.otel.Start(ctx, kind.name, opts...)
 	}
-	id.span, id.session, id.run, id.start = kind.name, h.session, h.run, h.startNS
+	id.span, id.session, id.run, id.start, id.recording = kind.name, h.session, h.run, h.startNS, h.origin.recording
 	id.spanID, id.wholeSession = c.derivedIDs, c.sessionTrace
 	// The seed must not stay in the context: spans of others started in it would get the same id.
 	_, span := h.tracer.otel.Start(context.WithValue(ctx, seedKey{}, id), kind.name, opts...)

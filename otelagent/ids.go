@@ -18,6 +18,7 @@ type seed struct {
 	call         string // call id or compaction kind
 	ordinal      int64
 	at           string // start of turn or compaction where the address needs it
+	recording    string // what the run is told from; empty for events
 	// spanID is false when only the trace id is derived; wholeSession is true when it is derived from the session alone.
 	spanID, wholeSession bool
 }
@@ -39,8 +40,11 @@ func DerivedIDs(ctx context.Context, tenant string) (traceID trace.TraceID, span
 		traceID = trace.TraceID(hashed("trace", tenant, s.session, s.run, start)[:16])
 	}
 	if s.spanID {
-		sum := hashed("span", s.span, tenant, s.session, s.run, start, s.turn, s.call, strconv.FormatInt(s.ordinal, 10), s.at)
-		spanID = trace.SpanID(sum[:8])
+		fields := []string{"span", s.span, tenant, s.session, s.run, start, s.turn, s.call, strconv.FormatInt(s.ordinal, 10), s.at}
+		if s.recording != "" {
+			fields = append(fields, s.recording)
+		}
+		spanID = trace.SpanID(hashed(fields...)[:8])
 	}
 	return traceID, spanID, true
 }

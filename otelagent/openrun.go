@@ -22,13 +22,15 @@ func (m *Meta) name() runName { return runName{m.Session, m.Run} }
 // openRun is a run whose end was not seen yet.
 type openRun struct {
 	runName
-	ctx        context.Context
-	run        *Run
-	group      *openGroup // that it is a member or the judge of, or nil
-	clock      clock
-	turn       *openTurn
-	tools      []*openTool // by start
-	compaction *Compacting
+	// parent is the run that it names as its parent, and the session of that where it is another one.
+	parent, parentSession string
+	ctx                   context.Context
+	run                   *Run
+	group                 *openGroup // that it is a member or the judge of, or nil
+	clock                 clock
+	turn                  *openTurn
+	tools                 []*openTool // by start
+	compaction            *Compacting
 }
 
 type openTurn struct {
@@ -98,6 +100,12 @@ func (o *openRun) take(ev Event, at Moment) {
 		o.compactionEnded(ev, at)
 	case *PermissionEvaluated:
 		o.permission(ev, at)
+	case *AttemptDiscarded:
+		d := ev.DiscardedAttempt
+		d.At = stated(d.At, at)
+		o.openTurn().Discard(d)
+	case *DefectFound:
+		o.run.Defect(ev.Code, ev.Detail)
 	case *Other:
 		o.note(ev.Type, ev.Body, at)
 	}

@@ -56,11 +56,16 @@ func (p *place) permission(ctx context.Context, parent *handle, e *PermissionEva
 	if e.Wait > 0 {
 		a.int(spans.PermissionWaitKey, int64(e.Wait))
 	}
+	a.id(spans.PermissionOptionKey, e.Option)
+	a.name(spans.PermissionOutcomeKey, e.Outcome)
 	a.yes(spans.DerivedKey, e.Derived)
 	call := cleanID(e.CallID)
 	n := p.ordinal(p.permissions, call, a)
 	h.begin(ctx, parent, &kindPermission, e.Start, a, seed{turn: p.turn, call: call, ordinal: n, at: p.at})
 	parent.started(&h, &parent.counts.permissions)
+	if e.Options != nil && h.capturing() {
+		h.content.addBody(h.origin, spans.ListOptions, e.Options)
+	}
 	end := endAttrs(p.origin, 2)
 	h.finish(e.End, spans.KnownObserved, &end, "")
 }

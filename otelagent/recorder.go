@@ -1,6 +1,7 @@
 package otelagent
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -64,6 +65,8 @@ func (r *Recorder) Record(ctx context.Context, ev Event) {
 		r.groupStarted(ctx, ev)
 	case *GroupEnded:
 		r.groupEnded(ctx, ev)
+	case *FactStated:
+		r.factStated(ctx, ev)
 	default:
 		r.inRun(ctx, ev)
 	}
@@ -108,7 +111,7 @@ func (r *Recorder) runStarted(ctx context.Context, ev *RunStarted) {
 	if info.SessionID == "" {
 		info.SessionID = ev.Session
 	}
-	o := &openRun{runName: runName{info.SessionID, info.ID}}
+	o := &openRun{runName: runName{info.SessionID, info.ID}, parent: info.ParentID, parentSession: info.ParentSessionID}
 	if old := r.find(o.runName); old != nil {
 		r.close(old)
 	}
@@ -226,14 +229,7 @@ func (r *Recorder) infer(ctx context.Context, m *Meta, inside time.Time, inferre
 func (r *Recorder) inRun(ctx context.Context, ev Event) {
 	m, inside := ev.meta(), timeInside(ev)
 	if m.Run == "" {
-		switch ev := ev.(type) {
-		case *Other:
-			r.homeless(m, ev.Type, ev.Body)
-		case *ToolProgressed:
-			r.homeless(m, ev.Type, ev.Body)
-		default:
-			r.lost++
-		}
+		r.unnamed(ev, inside)
 		return
 	}
 	o := r.find(m.name())
@@ -246,6 +242,94 @@ func (r *Recorder) inRun(ctx context.Context, ev Event) {
 	}
 	o.take(ev, o.clock.at(m, inside))
 	r.seen(o)
+}
+
+// unnamed takes an event that names no run: it belongs to the run that is open, the innermost one where the open runs of its session
+// spawned each other. Where that is not certain only what needs no certainty is kept, on the last run or group that started.
+func (r *Recorder) unnamed(ev Event, inside time.Time) {
+	m := ev.meta()
+	if o := r.innermost(m.Session, callOf(ev)); o != nil {
+		o.take(ev, o.clock.at(m, inside))
+		r.seen(o)
+		return
+	}
+	switch ev := ev.(type) {
+	case *Other:
+		r.homeless(m, ev.Type, ev.Body)
+	case *ToolProgressed:
+		r.homeless(m, ev.Type, ev.Body)
+	case *DefectFound:
+		for _, o := range slices.Backward(r.order) {
+			if m.Session == "" || m.Session == o.session {
+				o.run.Defect(ev.Code, ev.Detail)
+				return
+			}
+		}
+		r.lost++
+	default:
+		r.lost++
+	}
+}
+
+// callOf is the tool call that an event names, empty when it names none.
+func callOf(ev Event) string {
+	switch ev := ev.(type) {
+	case *ToolProgressed:
+		return ev.CallID
+	case *ToolEnded:
+		return ev.CallID
+	case *PermissionEvaluated:
+		return ev.CallID
+	case *MessageAdded:
+		return ev.ToolCallID
+	}
+	return ""
+}
+
+// innermost returns the open run that an event belongs to which names none: the only one with that call open; else the last one to
+// start, if every other one is among those that it continues or was spawned by. Nil where that is not certain.
+func (r *Recorder) innermost(session, call string) *openRun {
+	var last, owner *openRun
+	owners, n := 0, 0
+	for _, o := range r.order {
+		if session != "" && o.session != session {
+			continue
+		}
+		n++
+		last = o
+		if call != "" && o.running(call, "") != nil {
+			owner = o
+			owners++
+		}
+	}
+	if owners == 1 {
+		return owner
+	}
+	if n <= 1 {
+		return last
+	}
+	above := 1
+	for at := last; above <= n; above++ {
+		if at = r.find(runName{cmp.Or(at.parentSession, at.session), at.parent}); at == nil {
+			break
+		}
+	}
+	if above == n {
+		return last
+	}
+	return nil
+}
+
+// factStated states facts at their own times, else at that of the event, else when it arrived or after all that was seen.
+func (r *Recorder) factStated(ctx context.Context, ev *FactStated) {
+	facts := slices.Clone(ev.Facts)
+	var c clock
+	c.last = r.floor(&ev.Meta)
+	for i := range facts {
+		facts[i].At = stated(facts[i].At, c.at(&ev.Meta, time.Time{}))
+	}
+	info := SessionInfo{SessionID: ev.Session, Dialect: ev.Dialect, Recording: ev.Recording}
+	r.tracer.StateFacts(ctx, info, facts...)
 }
 
 // begins reports whether the event begins something, as late ones do not.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -23,11 +24,13 @@ type Run struct {
 	history atomic.Pointer[history]
 	scope   scope
 	off     bool // no SDK: nothing is started under this run
+	copied  bool
 	model   string
 	vendor  string
 	header  []attribute.KeyValue // what every turn repeats; never changed once made
 
 	// guarded by handle.mu
+	defects     []string
 	nextTurn    int64
 	usedTurns   map[int64]struct{} // only with derived ids
 	tools       ordinals
@@ -59,6 +62,8 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 	r.origin = &r.own
 	r.index = noTurn
 	r.own.capture = t.captureOf(&info)
+	r.own.recording = recordingWord(info.Recording)
+	r.copied = info.Copied
 	r.model, r.vendor = cleanName(info.Model), cleanName(info.Provider)
 	r.own.madeUp = madeUp
 	r.own.address = r.addressOf(&info)
@@ -153,6 +158,7 @@ func placeInSession(ctx context.Context, in *scope, info *RunInfo) (madeUp bool)
 func (r *Run) addressOf(info *RunInfo) []attribute.KeyValue {
 	a := attrs{kv: make([]attribute.KeyValue, 0, 8)}
 	a.sessionAddress(&r.own)
+	a.name(spans.RecordingKindKey, r.own.recording)
 	a.kv = append(a.kv, spans.RunIDKey.String(r.own.run), spans.RunStartKey.Int64(r.own.startNS))
 	a.name(spans.AgentNameKey, info.Agent)
 	a.id(spans.AgentIDKey, info.AgentID)
@@ -168,6 +174,14 @@ func (a *attrs) sessionAddress(o *origin) {
 		a.kv = append(a.kv, spans.ConversationIDKey.String(o.session))
 	}
 	a.kv = append(a.kv, spans.SchemaKey.Int64(spans.SchemaVersion))
+}
+
+// recordingWord is the recording as the wire has it: events are not told.
+func recordingWord(r spans.Recording) string {
+	if r == spans.RecordingEvents {
+		return ""
+	}
+	return cleanName(string(r))
 }
 
 // runHeader makes the attributes of the run that every turn repeats, but for its ordinal, which is not known yet, and
@@ -187,6 +201,7 @@ func runHeader(info *RunInfo) []attribute.KeyValue {
 	a.id(spans.RunForkParentIDKey, info.ForkParentID)
 	a.time(spans.GroupStartKey, info.GroupStart)
 	a.name(spans.GroupRoleKeyKey, string(info.GroupRole))
+	a.yes(spans.RunCopiedKey, info.Copied)
 	return a.kv
 }
 
@@ -273,6 +288,26 @@ func (r *Run) Note(typ string, body []byte, at Moment) {
 	}
 }
 
+// maxSourceDefects bounds what a run keeps of them.
+const maxSourceDefects = 64
+
+// Defect tells of something that is wrong with what the run is told from: events lost, lines that cannot be attributed. Detail says which,
+// from ids and numbers only; 256 bytes of it are kept. Limit: 64 a run, later ones are left out; the same one twice is kept once.
+func (r *Run) Defect(code spans.DefectCode, detail string) {
+	if r == nil || !r.recording {
+		return
+	}
+	text := cleanName(string(code))
+	if detail != "" {
+		text += " " + cleanName(detail)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended && len(r.defects) < maxSourceDefects && !slices.Contains(r.defects, text) {
+		r.defects = append(r.defects, text)
+	}
+}
+
 // End ends the run, once; later calls do nothing.
 func (r *Run) End(res RunResult) {
 	if r == nil {
@@ -305,6 +340,11 @@ func (r *Run) end(res *RunResult, known spans.Known) {
 		r.mu.Unlock()
 	}
 	r.rest()
+	r.mu.Lock()
+	if len(r.defects) > 0 {
+		a.kv = append(a.kv, spans.RunDefectsKey.StringSlice(r.defects))
+	}
+	r.mu.Unlock()
 	r.finish(res.End, known, &a, failed)
 }
 

@@ -2,9 +2,12 @@ package otelagent
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"strconv"
 	"time"
 
+	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -18,7 +21,9 @@ type Turn struct {
 	tools       ordinals
 	permissions ordinals
 	attempts    int64
-	asked       Moment // when the last request was ready
+	discarded   int64
+	wasted      normalUsage // of the discarded attempts
+	asked       Moment      // when the last request was ready
 	replied     Moment
 }
 
@@ -120,6 +125,52 @@ func (t *Turn) Replied(at Moment) {
 	t.mu.Unlock()
 }
 
+// noteDiscarded is the type of the note that keeps what is known of a discarded attempt.
+const noteDiscarded = "attempt.discarded"
+
+// Discard tells of an attempt whose reply the loop threw away to ask again. Its usage is summed up apart from that of the turn, and its
+// reply is kept as a note.
+func (t *Turn) Discard(d DiscardedAttempt) {
+	if t == nil || !t.recording {
+		return
+	}
+	t.mu.Lock()
+	if !t.ended {
+		t.discarded++
+		t.attempts = max(t.attempts, int64(d.Attempt)+1)
+		if d.Usage != nil {
+			t.wasted.add(d.Usage.normal())
+		}
+	}
+	t.mu.Unlock()
+	t.note(noteDiscarded, d.body(), d.At)
+}
+
+// body is what is known of the attempt, as JSON.
+func (d *DiscardedAttempt) body() []byte {
+	b := strconv.AppendInt([]byte(`{"attempt":`), int64(d.Attempt), 10)
+	if d.Reason != "" {
+		word, _ := json.Marshal(cleanName(d.Reason))
+		b = append(append(b, `,"reason":`...), word...)
+	}
+	if u := d.Usage; u != nil {
+		b = fmt.Appendf(b, `,"usage":{"input":%d,"output":%d,"reasoning":%d,"cache_read":%d,"cache_write":%d,"total":%d}`,
+			u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite, u.Total)
+	}
+	if d.Reply != nil && rawjson.Valid(d.Reply.Raw, rawjson.MaxDepth) == nil {
+		b = append(append(b, `,"reply":`...), d.Reply.Raw...)
+	}
+	return append(b, '}')
+}
+
+// thrownAway adds what is known of discarded attempts. The caller holds the lock.
+func (t *Turn) thrownAway(a *attrs) {
+	if t.discarded > 0 {
+		a.int(spans.AttemptsDiscardedKey, t.discarded)
+		a.normalUsage(t.wasted, &discardedUsageKeys)
+	}
+}
+
 // AddInput tells of a message that arrived during the turn and is not its reply: prompts, steering, tool results,
 // extension messages, in the order of arrival. Limit: 4,096 messages; later ones are only counted, and the reader is told.
 func (t *Turn) AddInput(m Message) {
@@ -149,7 +200,9 @@ func (t *Turn) End(res TurnResult) {
 		a.name(spans.ProviderNameKey, res.Provider)
 		if res.Usage != nil {
 			a.usage(res.Usage, &turnUsageKeys)
-			a.profileUsage(res.Usage.normal())
+			if !t.run.copied { // its tokens are counted where it came from
+				a.profileUsage(res.Usage.normal())
+			}
 		}
 		if res.Cost != nil {
 			a.kv = append(a.kv, spans.TurnCostKey.Float64(*res.Cost))
@@ -173,6 +226,7 @@ func (t *Turn) reply(res *TurnResult, a *attrs) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.modelCall(res.ModelCall, a)
+	t.thrownAway(a)
 	if t.ended || !t.capturing() {
 		return
 	}
@@ -228,6 +282,7 @@ func (t *Turn) Close(at Moment) {
 	a := endAttrs(t.origin, 8)
 	t.mu.Lock()
 	t.modelCall(0, &a)
+	t.thrownAway(&a)
 	t.mu.Unlock()
 	t.echo()
 	t.finish(at, spans.KnownClosed, &a, "")

@@ -13,10 +13,22 @@ type normalUsage struct {
 
 func (u *Usage) normal() normalUsage {
 	n := normalUsage{u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite}
-	if u.Rule == spans.UsageRuleExcludesCache {
+	switch u.Rule {
+	case spans.UsageRuleExcludesCacheAndReasoning:
+		n.output += u.Reasoning
+		fallthrough
+	case spans.UsageRuleExcludesCache:
 		n.input += u.CacheRead + u.CacheWrite
 	}
 	return n
+}
+
+func (n *normalUsage) add(m normalUsage) {
+	n.input += m.input
+	n.output += m.output
+	n.reasoning += m.reasoning
+	n.cacheRead += m.cacheRead
+	n.cacheWrite += m.cacheWrite
 }
 
 // usageKeys are the keys of one place where usage stands.
@@ -40,21 +52,27 @@ var runUsageKeys = usageKeys{
 		spans.RunUsageReportedTotalKey},
 }
 
+var discardedUsageKeys = [5]attribute.Key{spans.DiscardedUsageInputKey, spans.DiscardedUsageOutputKey, spans.DiscardedUsageReasoningKey,
+	spans.DiscardedUsageCacheReadKey, spans.DiscardedUsageCacheWriteKey}
+
 var groupUsageKeys = [6]attribute.Key{spans.GroupUsageInputKey, spans.GroupUsageOutputKey, spans.GroupUsageReasoningKey,
 	spans.GroupUsageCacheReadKey, spans.GroupUsageCacheWriteKey, spans.GroupUsageTotalKey}
 
 // usage adds normalised and reported counts and the rule between them.
 func (a *attrs) usage(u *Usage, keys *usageKeys) {
-	n := u.normal()
-	for i, v := range [...]int64{n.input, n.output, n.reasoning, n.cacheRead, n.cacheWrite} {
-		a.int(keys.normal[i], v)
-	}
+	a.normalUsage(u.normal(), &keys.normal)
 	a.reportedUsage(u, &keys.reported)
 	rule := u.Rule
 	if rule == "" {
 		rule = spans.UsageRuleIncludesCache
 	}
 	a.name(spans.UsageRuleKeyKey, string(rule))
+}
+
+func (a *attrs) normalUsage(n normalUsage, keys *[5]attribute.Key) {
+	for i, v := range [...]int64{n.input, n.output, n.reasoning, n.cacheRead, n.cacheWrite} {
+		a.int(keys[i], v)
+	}
 }
 
 func (a *attrs) reportedUsage(u *Usage, keys *[6]attribute.Key) {

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -131,6 +133,36 @@ func assemble(key Key, rows iter.Seq[*Row], n int) *Session {
 	return a.s
 }
 
+// facts takes the facts of the session, and takes the rows that state them out of the entries: they belong to no run.
+func (a *assembler) facts() {
+	a.entries = slices.DeleteFunc(a.entries, func(e entry) bool {
+		r := e.row
+		for i := range r.Facts {
+			f := &r.Facts[i]
+			fact := Fact{Subject: f.Subject, Key: f.Key, At: nsTime(f.Time), Seq: f.Seq}
+			if f.Value != "" {
+				fact.Value = &Ref{Block: f.Value}
+			}
+			a.s.Facts = append(a.s.Facts, fact)
+		}
+		return r.Kind == KindPayload && r.Run == "" && r.RunStart == 0
+	})
+	value := func(f *Fact) string {
+		if f.Value == nil {
+			return ""
+		}
+		return f.Value.Block
+	}
+	slices.SortFunc(a.s.Facts, func(x, y Fact) int {
+		return cmp.Or(strings.Compare(x.Subject, y.Subject), strings.Compare(x.Key, y.Key), x.At.Compare(y.At), cmp.Compare(x.Seq, y.Seq),
+			strings.Compare(value(&x), value(&y)))
+	})
+	// The same fact from several spans, or stated again, is one.
+	a.s.Facts = slices.CompactFunc(a.s.Facts, func(x, y Fact) bool {
+		return x.Subject == y.Subject && x.Key == y.Key && x.At.Equal(y.At) && value(&x) == value(&y)
+	})
+}
+
 // collect keeps one row of each key and reads what their order needs.
 func (a *assembler) collect(rows iter.Seq[*Row], n int) {
 	seen := make(map[spanKey]int32, n)
@@ -156,6 +188,7 @@ func (a *assembler) collect(rows iter.Seq[*Row], n int) {
 	}
 	a.fold(seen)
 	clear(seen)
+	a.facts()
 
 	buf := make([]byte, 0, 48*len(a.entries))
 	var count [KindPayload + 1]int
@@ -219,13 +252,27 @@ func compareEntries(a, b entry) int {
 		}
 	}
 	switch {
-	case Supersedes(x, y):
+	case preferred(x, y):
 		return -1
-	case Supersedes(y, x):
+	case preferred(y, x):
 		return 1
 	}
 	return 0
 }
+
+// preferred reports whether x is the row that a thing is made of where both tell of it: as Supersedes says, but of two whose ends are
+// known alike the one that is told from events.
+func preferred(x, y *Row) bool {
+	if knownRank(x.Known) == knownRank(y.Known) {
+		if a, b := saved(x), saved(y); a != b {
+			return b
+		}
+	}
+	return Supersedes(x, y)
+}
+
+// saved reports whether the row tells what a loop or host saved, rather than the events.
+func saved(r *Row) bool { return !r.Attr(spans.RecordingKindKey).IsZero() }
 
 // compareThings compares what tells apart things of one kind in one turn or run.
 func compareThings(a, b *entry) int {
@@ -247,12 +294,83 @@ func (e *entry) isGroup() bool {
 	return e.row.Kind == KindRun && e.word == string(spans.RunKindParallel)
 }
 
+// fill adds to the thing what only another row of the same address tells: lists, and attributes that say nothing of its end. A ledger
+// without requests is completed by the events of a run that was cut off, and the other way round.
+func (e *entry) fill(other *Row) {
+	r := e.row
+	var whole *Row
+	own := func() *Row {
+		if whole == nil {
+			whole = new(*r)
+			whole.Attrs, whole.Lists = slices.Clone(r.Attrs), slices.Clone(r.Lists)
+			e.row = whole
+		}
+		return whole
+	}
+	for i := range other.Lists {
+		l := &other.Lists[i]
+		if !slices.ContainsFunc(r.Lists, func(have List) bool { return have.Name == l.Name && have.Attempt == l.Attempt }) {
+			own().Lists = append(own().Lists, *l)
+		}
+	}
+	for i := range other.Attrs {
+		at := &other.Attrs[i]
+		if r.Attr(attribute.Key(at.Key)).IsZero() && !ofOneTelling[at.Key] {
+			own().Attrs = append(own().Attrs, *at)
+		}
+	}
+	if whole != nil {
+		slices.SortFunc(whole.Attrs, func(x, y Attr) int { return strings.Compare(x.Key, y.Key) })
+	}
+}
+
+// ofOneTelling are attributes that belong to how a row tells of a thing, or to the end that it saw: they are not taken from others.
+var ofOneTelling = func() map[string]bool {
+	m := map[string]bool{}
+	for _, k := range []attribute.Key{
+		spans.StartTimeKey, spans.EndTimeKey, spans.RecordingKindKey, spans.RunInferredKey, spans.RunCopiedKey,
+		spans.RunOrdinalKey, spans.RunOrdinalFromKey, spans.EventsDroppedKey, spans.RunDefectsKey,
+		spans.ErrorTypeKeyKey, spans.ErrorMessageKey, spans.RunStatusKeyKey, spans.RunStatusWordKey, spans.RunRejectedKey, spans.RunRejectionKey,
+		spans.CountTurnsKey, spans.CountToolCallsKey, spans.CountCompactionsKey, spans.CountPermissionsKey,
+		spans.CaptureLevelKey, spans.CaptureBytesKey, spans.CaptureKnownBytesKey, spans.CaptureWithheldKey, spans.RedactedKey,
+	} {
+		m[string(k)] = true
+	}
+	return m
+}()
+
+// alike reports whether the rows of turns with two starts tell of one turn, once from events and once from what was saved. Each of a kind
+// has one start then.
+func alike(own []entry) bool {
+	starts := map[bool]int64{}
+	for i := range own {
+		r := own[i].row
+		if start, ok := starts[saved(r)]; ok && start != r.Start {
+			return false
+		}
+		starts[saved(r)] = r.Start
+	}
+	if len(starts) != 2 {
+		return false
+	}
+	for i := range own {
+		if r := own[i].row; saved(r) {
+			moved := *r
+			moved.Start = starts[false]
+			own[i].row = &moved
+		}
+	}
+	slices.SortFunc(own, compareEntries)
+	return true
+}
+
 // things returns the preferred row of each address in l, which is of one kind, sorted. Payload rows are all kept.
 func (a *assembler) things(l []entry) []entry {
 	out := l[:0]
 	for i := range l {
 		if i > 0 && l[i].row.Kind != KindPayload && compareThings(&out[len(out)-1], &l[i]) == 0 {
 			a.twice++
+			out[len(out)-1].fill(l[i].row)
 			continue
 		}
 		out = append(out, l[i])
@@ -276,7 +394,7 @@ func (a *assembler) run(l []entry) {
 	own, rest := take(l, KindRun)
 	var run *Run
 	var group *Group
-	var f facts
+	var f aside
 	f.reset()
 	for _, e := range a.things(own) {
 		if e.isGroup() {
@@ -317,14 +435,27 @@ func (a *assembler) run(l []entry) {
 		a.turnsOfIndex(run, rest[:n])
 		rest = rest[n:]
 	}
-	for _, t := range run.Turns {
-		run.Usage.Add(t.Usage)
-	}
+	a.sum(run)
 	if want := f.counts[countTurns]; f.counted && want > int64(len(run.Turns)) {
 		run.Defects = append(run.Defects, Defect{Code: spans.DefectTurnsMissing, Detail: turnsMissing(run, want)})
 	}
 	if a.twice > 0 {
 		run.Defects = append(run.Defects, twiceDefect(a.twice))
+	}
+}
+
+// sum adds up the usage of a run's turns. Where none reports any the loop's own sum is all that is known.
+func (a *assembler) sum(run *Run) {
+	reported := false
+	for _, t := range run.Turns {
+		run.Usage.Add(t.Usage)
+		reported = reported || t.Reported != nil || t.Usage != Usage{}
+		if t.Discarded != nil {
+			need(&run.Discarded).Add(*t.Discarded)
+		}
+	}
+	if !reported && run.RollUp != nil {
+		run.Usage = *run.RollUp
 	}
 }
 
@@ -434,6 +565,9 @@ func (a *assembler) turnsOfIndex(run *Run, l []entry) {
 		n++
 	}
 	own, rest := l[:n], l[n:]
+	if starts == 2 && alike(own) {
+		starts = 1
+	}
 	if starts <= 1 {
 		a.turn(run, l[0].row.Turn, own, rest)
 		return
@@ -491,7 +625,7 @@ func (a *assembler) turnsOfIndex(run *Run, l []entry) {
 // turn builds one turn from its own rows, of which there may be none, and those of its children.
 func (a *assembler) turn(run *Run, index int64, own, rest []entry) {
 	var t *Turn
-	var f facts
+	var f aside
 	f.reset()
 	a.requests = nil
 	if own = a.things(own); len(own) > 0 {

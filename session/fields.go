@@ -3,6 +3,7 @@ package session
 import (
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/otelagent/otelagent/spans"
 )
@@ -51,6 +52,8 @@ func (r *Run) setHeader(key string, v Value) bool {
 		r.GroupStart = nsTime(n)
 	case string(spans.GroupRoleKeyKey):
 		r.GroupRole = spans.GroupRole(v.Text())
+	case string(spans.RunCopiedKey):
+		return setBool(&r.Copied, v)
 	case string(spans.CaptureLevelKey):
 		r.Capture = spans.Capture(v.Text())
 	default:
@@ -64,6 +67,8 @@ func (r *Run) set(key string, v Value) bool {
 	switch key {
 	case string(spans.RunConfigKey):
 		r.Config = RawJSON(v.Text())
+	case string(spans.RunDefectsKey):
+		return r.setDefects(v)
 	case string(spans.RunConfigIDKey):
 		r.ConfigID = v.Text()
 	case string(spans.RunConfigAPIKey):
@@ -110,6 +115,20 @@ func (r *Run) set(key string, v Value) bool {
 		return setInt(&need(&r.Reported).Total, v)
 	default:
 		return false
+	}
+	return true
+}
+
+// setDefects takes what the source said to be wrong with its events. Words that this version does not know as defects are kept as they
+// came.
+func (r *Run) setDefects(v Value) bool {
+	var l []string
+	if !setStrings(&l, v) {
+		return false
+	}
+	for _, text := range l[:min(len(l), 64)] {
+		code, detail, _ := strings.Cut(text, " ")
+		r.Defects = append(r.Defects, Defect{Code: spans.DefectCode(code), Detail: detail})
 	}
 	return true
 }
@@ -200,6 +219,18 @@ func (t *Turn) set(key string, v Value) bool {
 		return setInt(&need(&t.Reported).CacheWrite, v)
 	case string(spans.UsageReportedTotalKey):
 		return setInt(&need(&t.Reported).Total, v)
+	case string(spans.AttemptsDiscardedKey):
+		return setInt(&t.DiscardedAttempts, v)
+	case string(spans.DiscardedUsageInputKey):
+		return setInt(&need(&t.Discarded).Input, v)
+	case string(spans.DiscardedUsageOutputKey):
+		return setInt(&need(&t.Discarded).Output, v)
+	case string(spans.DiscardedUsageReasoningKey):
+		return setInt(&need(&t.Discarded).Reasoning, v)
+	case string(spans.DiscardedUsageCacheReadKey):
+		return setInt(&need(&t.Discarded).CacheRead, v)
+	case string(spans.DiscardedUsageCacheWriteKey):
+		return setInt(&need(&t.Discarded).CacheWrite, v)
 	case string(spans.TurnCostKey):
 		return setDoublePtr(&t.Cost, v)
 	case string(spans.TurnCostCurrencyKey):
@@ -331,8 +362,8 @@ const (
 	countKinds
 )
 
-// facts are attributes that Assemble uses and the tree does not show.
-type facts struct {
+// aside are attributes that Assemble uses and the tree does not show.
+type aside struct {
 	// counts is how many children of each kind the source says there were, -1 when it does not. counted says that the
 	// span is over, so that the counts are final.
 	counts   [countKinds]int64
@@ -341,11 +372,11 @@ type facts struct {
 	schema   int64
 }
 
-func (f *facts) reset() {
-	*f = facts{counts: [countKinds]int64{-1, -1, -1, -1}, schema: spans.SchemaVersion}
+func (f *aside) reset() {
+	*f = aside{counts: [countKinds]int64{-1, -1, -1, -1}, schema: spans.SchemaVersion}
 }
 
-func (f *facts) set(key string, v Value) bool {
+func (f *aside) set(key string, v Value) bool {
 	switch key {
 	case string(spans.SchemaKey):
 		return setInt(&f.schema, v)
@@ -363,7 +394,7 @@ func (f *facts) set(key string, v Value) bool {
 	return false
 }
 
-func (f *facts) schemaDefect(d *[]Defect) {
+func (f *aside) schemaDefect(d *[]Defect) {
 	if f.schema != spans.SchemaVersion {
 		*d = append(*d, Defect{Code: spans.DefectSchemaUnknown, Detail: strconv.FormatInt(f.schema, 10)})
 	}
@@ -371,7 +402,7 @@ func (f *facts) schemaDefect(d *[]Defect) {
 
 // check names children that were counted and did not arrive. A permission evaluation hangs in a turn or run or in one of
 // its tool calls; both count it, each its own.
-func (f *facts) check(d *[]Defect, c *children) {
+func (f *aside) check(d *[]Defect, c *children) {
 	if !f.counted {
 		return
 	}
@@ -380,7 +411,7 @@ func (f *facts) check(d *[]Defect, c *children) {
 	f.short(d, spans.DefectPermissionMissing, len(c.permissions), max(0, f.counts[countPermissions])+c.counted)
 }
 
-func (f *facts) short(d *[]Defect, code spans.DefectCode, got int, want int64) {
+func (f *aside) short(d *[]Defect, code spans.DefectCode, got int, want int64) {
 	if int64(got) < want {
 		*d = append(*d, Defect{Code: code, Detail: strconv.Itoa(got) + " of " + strconv.FormatInt(want, 10) + " arrived"})
 	}

@@ -98,6 +98,16 @@ type Row struct {
 	// Lists and Events are what rode in span events, in the order of the span.
 	Lists  []List
 	Events []Event
+	// Facts are those that a session.payload row states.
+	Facts []RowFact
+}
+
+// RowFact is one otelagent.fact event.
+type RowFact struct {
+	Time         int64 // unix ns
+	Subject, Key string
+	Value        string // short block id; empty when no content was captured
+	Seq          int64
 }
 
 // Attr is one attribute.

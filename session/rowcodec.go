@@ -117,6 +117,18 @@ func (r *Row) AppendCanonical(dst []byte) []byte {
 		dst = appendString(dst, e.Body)
 		dst = binary.AppendVarint(dst, e.Seq)
 	}
+	if len(r.Facts) == 0 { // rows of before facts have none
+		return dst
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(r.Facts)))
+	for i := range r.Facts {
+		f := &r.Facts[i]
+		dst = binary.AppendVarint(dst, f.Time)
+		dst = appendString(dst, f.Subject)
+		dst = appendString(dst, f.Key)
+		dst = appendString(dst, f.Value)
+		dst = binary.AppendVarint(dst, f.Seq)
+	}
 	return dst
 }
 
@@ -182,6 +194,21 @@ func ParseRow(b []byte) (Row, error) {
 			e.Type = p.str()
 			e.Body = p.str()
 			e.Seq = p.varint()
+		}
+	}
+	if p.err == "" && p.pos != len(p.s) {
+		n := p.count(5)
+		if n == 0 { // AppendCanonical writes nothing then
+			p.fail("facts")
+		}
+		r.Facts = make([]RowFact, n)
+		for i := range r.Facts {
+			f := &r.Facts[i]
+			f.Time = p.varint()
+			f.Subject = p.str()
+			f.Key = p.str()
+			f.Value = p.str()
+			f.Seq = p.varint()
 		}
 	}
 	if p.err == "" && p.pos != len(p.s) {

@@ -7,7 +7,7 @@ import (
 )
 
 // ownRun builds a run from its own row.
-func (a *assembler) ownRun(e *entry, f *facts) *Run {
+func (a *assembler) ownRun(e *entry, f *aside) *Run {
 	r := e.row
 	run := &Run{ID: r.Run, Turns: []*Turn{}}
 	a.span(&run.Span, e)
@@ -67,7 +67,7 @@ func (a *assembler) group(e *entry) *Group {
 	g := &Group{}
 	a.span(&g.Span, e)
 	g.Start = nsTime(r.RunStart)
-	var f facts
+	var f aside
 	f.reset()
 	a.sink = Run{}
 	for i := range r.Attrs {
@@ -96,7 +96,7 @@ func (a *assembler) group(e *entry) *Group {
 	return g
 }
 
-func (a *assembler) ownTurn(t *Turn, e *entry, f *facts) {
+func (a *assembler) ownTurn(t *Turn, e *entry, f *aside) {
 	r := e.row
 	a.span(&t.Span, e)
 	a.sink = Run{}
@@ -119,7 +119,7 @@ func (a *assembler) tool(e *entry) *ToolCall {
 	a.tools = append(a.tools, ToolCall{ID: e.word, Ordinal: e.ordinal})
 	t := &a.tools[len(a.tools)-1]
 	a.span(&t.Span, e)
-	var f facts
+	var f aside
 	f.reset()
 	for i := range r.Attrs {
 		at := &r.Attrs[i]
@@ -151,7 +151,7 @@ func (a *assembler) compaction(e *entry) *Compaction {
 	a.compactions = append(a.compactions, Compaction{Kind: spans.CompactionKind(e.word)})
 	c := &a.compactions[len(a.compactions)-1]
 	a.span(&c.Span, e)
-	var f facts
+	var f aside
 	f.reset()
 	for i := range r.Attrs {
 		at := &r.Attrs[i]
@@ -182,7 +182,7 @@ func (a *assembler) permission(e *entry) *Permission {
 	a.permissions = append(a.permissions, Permission{CallID: e.word, Ordinal: e.ordinal})
 	p := &a.permissions[len(a.permissions)-1]
 	a.span(&p.Span, e)
-	var f facts
+	var f aside
 	f.reset()
 	for i := range r.Attrs {
 		at := &r.Attrs[i]
@@ -191,7 +191,11 @@ func (a *assembler) permission(e *entry) *Permission {
 		}
 	}
 	for i := range r.Lists {
-		a.unknownList(&p.Span, &p.Defects, &r.Lists[i])
+		if l := &r.Lists[i]; l.Name == spans.ListOptions {
+			p.Options = a.refs(l, &p.Defects)
+		} else {
+			a.unknownList(&p.Span, &p.Defects, l)
+		}
 	}
 	p.Events = a.notes(nil, r)
 	f.schemaDefect(&p.Defects)
@@ -220,6 +224,9 @@ func (a *assembler) common(s *Span, at *Attr) {
 		return
 	case string(spans.EndTimeKey):
 		s.EndSource = spans.TimeSource(at.Value.Text())
+		return
+	case string(spans.RecordingKindKey):
+		s.Recording = spans.Recording(at.Value.Text())
 		return
 	case string(spans.EventsDroppedKey):
 		if n, ok := at.Value.Int(); ok {

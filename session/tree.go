@@ -2,8 +2,10 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/spans"
@@ -31,12 +33,44 @@ type Session struct {
 	// Start is the earliest start of a run, Last the time of the last thing seen.
 	Start time.Time `json:"start"`
 	Last  time.Time `json:"last"`
-	// Usage is the sum over all turns of all runs of this session.
-	Usage Usage `json:"usage"`
+	// Usage is the sum over the runs of this session, but for those that it took over from another one. Discarded is what attempts
+	// cost besides whose replies were thrown away: both together were billed.
+	Usage     Usage  `json:"usage"`
+	Discarded *Usage `json:"discarded_usage,omitempty"`
 	// Runs by start, then id; groups by start.
-	Runs    []*Run   `json:"runs"`
-	Groups  []*Group `json:"groups,omitempty"`
+	Runs   []*Run   `json:"runs"`
+	Groups []*Group `json:"groups,omitempty"`
+	// Facts by subject, key and time; see Session.Fact.
+	Facts   []Fact   `json:"facts,omitempty"`
 	Defects []Defect `json:"defects,omitempty"`
+}
+
+// Fact is one thing that is true of the session, or of a thing in it, from a time on, until a later fact of the same subject and key.
+type Fact struct {
+	// Subject is "session", or a kind and an id as the source has them.
+	Subject string    `json:"subject"`
+	Key     string    `json:"key"`
+	At      time.Time `json:"at"`
+	// Value names the block that holds it, as JSON; nil when no content was captured.
+	Value *Ref  `json:"value,omitempty"`
+	Seq   int64 `json:"seq,omitempty"`
+}
+
+// Fact returns the fact of that subject and key that counts, the latest; nil when there is none.
+func (s *Session) Fact(subject, key string) *Fact {
+	after, _ := slices.BinarySearchFunc(s.Facts, Fact{Subject: subject, Key: key}, func(f, want Fact) int {
+		if c := cmp.Or(strings.Compare(f.Subject, want.Subject), strings.Compare(f.Key, want.Key)); c != 0 {
+			return c
+		}
+		return -1
+	})
+	if after == 0 {
+		return nil
+	}
+	if f := &s.Facts[after-1]; f.Subject == subject && f.Key == key {
+		return f
+	}
+	return nil
 }
 
 // Span says which span something came from and how its times are known.
@@ -54,6 +88,8 @@ type Span struct {
 	EndSource   spans.TimeSource `json:"end_source,omitempty"`
 	Seq         int64            `json:"seq,omitempty"`
 	EndSeq      int64            `json:"end_seq,omitempty"`
+	// Recording is empty where the thing is told from the events of its loop.
+	Recording spans.Recording `json:"recording,omitempty"`
 	// EventsDropped is how many notes the source left out because the bound of the span was reached.
 	EventsDropped int64 `json:"events_dropped,omitempty"`
 	// Redacted counts places that a redactor changed in what this span was the first to carry.
@@ -104,11 +140,15 @@ type Run struct {
 	ErrorType  spans.ErrorType `json:"error_type,omitempty"`
 	Error      string          `json:"error,omitempty"`
 
-	// Usage is the sum over the turns that arrived. RollUp and Reported are the loop's own sum, normalised and as it came.
-	Usage    Usage           `json:"usage"`
-	RollUp   *Usage          `json:"roll_up_usage,omitempty"`
-	Reported *ReportedUsage  `json:"reported_usage,omitempty"`
-	Rule     spans.UsageRule `json:"usage_rule,omitempty"`
+	// Copied says that the session took the run over from the one it was forked from.
+	Copied bool `json:"copied,omitempty"`
+	// Usage is the sum over the turns that arrived; where none of them reports any, the loop's own sum. Discarded sums up the
+	// attempts whose replies were thrown away and is not part of it. RollUp and Reported are the loop's own sum, normalised and as it came.
+	Usage     Usage           `json:"usage"`
+	Discarded *Usage          `json:"discarded_usage,omitempty"`
+	RollUp    *Usage          `json:"roll_up_usage,omitempty"`
+	Reported  *ReportedUsage  `json:"reported_usage,omitempty"`
+	Rule      spans.UsageRule `json:"usage_rule,omitempty"`
 
 	// RulesDigest names the permission rules in force.
 	RulesDigest string `json:"rules_digest,omitempty"`
@@ -163,8 +203,11 @@ type Turn struct {
 	Usage    Usage           `json:"usage"`
 	Reported *ReportedUsage  `json:"reported_usage,omitempty"`
 	Rule     spans.UsageRule `json:"usage_rule,omitempty"`
-	Cost     *float64        `json:"cost,omitempty"`
-	Currency string          `json:"currency,omitempty"`
+	// DiscardedAttempts is how many replies were thrown away, Discarded what they cost besides, no part of Usage.
+	DiscardedAttempts int64    `json:"discarded_attempts,omitempty"`
+	Discarded         *Usage   `json:"discarded_usage,omitempty"`
+	Cost              *float64 `json:"cost,omitempty"`
+	Currency          string   `json:"currency,omitempty"`
 	// ModelCallNS is the time of the model call alone, FirstChunkNS the time to the first piece of the reply, in ns; 0 when
 	// it is not known.
 	ModelCallNS  int64 `json:"model_call_ns,omitempty"`
@@ -276,7 +319,11 @@ type Permission struct {
 	Reason    string                 `json:"reason,omitempty"`
 	DecidedBy string                 `json:"decided_by,omitempty"`
 	WaitNS    int64                  `json:"wait_ns,omitempty"`
-	Derived   bool                   `json:"derived,omitempty"`
+	// Options names the answers that were offered, Option the one that was chosen, Outcome is the loop's own word.
+	Options *Refs  `json:"options,omitempty"`
+	Option  string `json:"option,omitempty"`
+	Outcome string `json:"outcome,omitempty"`
+	Derived bool   `json:"derived,omitempty"`
 	// RulesDigest names the rule set.
 	RulesDigest string   `json:"rules_digest,omitempty"`
 	Events      []Note   `json:"events,omitempty"`

@@ -19,7 +19,12 @@ func (a *assembler) finish() {
 		a.runByID[r.ID] = append(a.runByID[r.ID], r)
 	}
 	for _, r := range s.Runs {
-		s.Usage.Add(r.Usage)
+		if !r.Copied { // counted where it came from
+			s.Usage.Add(r.Usage)
+			if r.Discarded != nil {
+				need(&s.Discarded).Add(*r.Discarded)
+			}
+		}
 		if s.Agent == "" {
 			s.Agent = r.Agent
 		}

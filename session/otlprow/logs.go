@@ -41,7 +41,7 @@ func (d *decoder) record(r plog.LogRecord) {
 		name = str(v)
 	}
 	switch name {
-	case spans.EventBlocks, spans.EventList, spans.EventEcho, spans.EventDetails, spans.EventOther:
+	case spans.EventBlocks, spans.EventList, spans.EventEcho, spans.EventDetails, spans.EventOther, spans.EventFact:
 	default:
 		d.report.Foreign++
 		return
@@ -78,6 +78,7 @@ var contentKeys = []string{
 	string(spans.ListNameKey), string(spans.ListAttemptKey), string(spans.ListCountKey), string(spans.ListDigestKey),
 	string(spans.ListPrefixKey), string(spans.ListItemsKey),
 	string(spans.EventTypeKey), string(spans.EventBodyKey), string(spans.EventSeqKey),
+	string(spans.FactSubjectKey), string(spans.FactKeyKey), string(spans.FactValueKey),
 	string(spans.InputMessagesKey), string(spans.OutputMessagesKey), string(spans.SystemInstructionsKey), string(spans.ToolDefinitionsKey),
 }
 

@@ -225,6 +225,7 @@ func (d *decoder) fill(row *session.Row, attrs pcommon.Map, without []string, st
 		row.RunStart = n
 	case runStart.IsZero() && row.Kind == session.KindRun:
 		row.RunStart = row.Start
+	case runStart.IsZero() && row.Kind == session.KindPayload && row.Run == "": // it belongs to the session itself
 	default:
 		return ReasonRunStart
 	}
@@ -410,6 +411,8 @@ func (d *decoder) event(row *session.Row, name string, at pcommon.Timestamp, att
 		d.details(row, attrs)
 	case spans.EventOther:
 		d.other(row, at, attrs)
+	case spans.EventFact:
+		d.fact(row, at, attrs)
 	}
 }
 
@@ -620,4 +623,30 @@ func (d *decoder) other(row *session.Row, at pcommon.Timestamp, attrs pcommon.Ma
 		o.Body = ""
 	}
 	row.Events = append(row.Events, o)
+}
+
+// fact takes one fact of a session.payload span; on other spans it has no meaning and is counted.
+func (d *decoder) fact(row *session.Row, at pcommon.Timestamp, attrs pcommon.Map) {
+	if row.Kind != session.KindPayload || at > math.MaxInt64 {
+		d.report.Cut++
+		return
+	}
+	f := session.RowFact{Time: int64(at)}
+	for key, v := range attrs.All() {
+		switch key {
+		case string(spans.FactSubjectKey):
+			f.Subject = boundID(str(v))
+		case string(spans.FactKeyKey):
+			f.Key = cut(str(v), maxKey)
+		case string(spans.FactValueKey):
+			f.Value = str(v)
+		case string(spans.EventSeqKey):
+			f.Seq, _ = intOf(v)
+		}
+	}
+	if len(f.Value) > maxKey {
+		d.report.Cut++
+		f.Value = ""
+	}
+	row.Facts = append(row.Facts, f)
 }

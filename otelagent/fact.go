@@ -1,0 +1,113 @@
+package otelagent
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// SessionInfo says which session facts are about. An empty SessionID is found as [Tracer.StartRun] finds it. Dialect and Recording are
+// as in RunInfo.
+type SessionInfo struct {
+	SessionID string
+	Dialect   string
+	Recording spans.Recording
+}
+
+// maxFacts bounds the facts of one span; more take more spans.
+const maxFacts = 64
+
+// StateFacts tells of facts about a session, or about things in it, that arise outside any run: a title, a rewind, that it was archived.
+// They leave as span events of a session.payload span of their own. A fact without a time is true from now on. Facts of one subject
+// and key replace each other by time; stating one twice changes nothing.
+func (t *Tracer) StateFacts(ctx context.Context, info SessionInfo, facts ...Fact) {
+	if t == nil {
+		return
+	}
+	for part := range slices.Chunk(facts, maxFacts) {
+		t.stateFacts(ctx, info, part)
+	}
+}
+
+func (t *Tracer) stateFacts(ctx context.Context, info SessionInfo, facts []Fact) {
+	ctx = orBackground(ctx)
+	in := scopeOf(ctx)
+	asRun := RunInfo{SessionID: info.SessionID, Dialect: info.Dialect}
+	madeUp := placeInSession(ctx, in, &asRun)
+
+	own := &origin{tracer: t, session: cleanID(asRun.SessionID), madeUp: madeUp, recording: recordingWord(info.Recording)}
+	own.capture = t.captureOf(&asRun)
+	address := attrs{}
+	address.sessionAddress(own)
+	address.name(spans.RecordingKindKey, own.recording)
+	address.name(spans.DialectKey, info.Dialect)
+	own.address = address.kv
+
+	h := &handle{origin: own, index: noTurn}
+	var parent *handle
+	if in != nil {
+		parent = in.span
+	}
+	start := facts[0].At.now()
+	h.begin(ctx, parent, &kindPayload, start, startAttrs(own), seed{call: h.factsID(facts)})
+	end := start
+	for i := range facts {
+		at := facts[i].At
+		if at.Time.IsZero() {
+			at.Time = start.Time
+		}
+		at = at.sound()
+		h.fact(&facts[i], at)
+		if at.Time.After(end.Time) {
+			end = at
+		}
+	}
+	a := endAttrs(own, 8)
+	h.finish(end, spans.KnownObserved, &a, "")
+}
+
+// factsID names facts by what they say, as far as that may leave.
+func (h *handle) factsID(facts []Fact) string {
+	var fields []string
+	for i := range facts {
+		f := &facts[i]
+		at := ""
+		if !f.At.Time.IsZero() {
+			at = startText(f.At.Time)
+		}
+		fields = append(fields, f.Subject, f.Key, at)
+		if h.capture != CaptureNone {
+			fields = append(fields, string(f.Value))
+		}
+	}
+	return "facts/" + strconv.FormatUint(firstEight(hashed(fields...)), 16)
+}
+
+func firstEight(sum []byte) (n uint64) {
+	for _, b := range sum[:8] {
+		n = n<<8 | uint64(b)
+	}
+	return n
+}
+
+// fact adds one fact as an event.
+func (h *handle) fact(f *Fact, at Moment) {
+	if !h.recording {
+		return
+	}
+	kv := make([]attribute.KeyValue, 0, 4)
+	kv = append(kv, spans.FactSubjectKey.String(cleanID(f.Subject)), spans.FactKeyKey.String(cutName(f.Key, 128)),
+		spans.EventSeqKey.Int64(h.next(at)))
+	if f.Value != nil && h.capturing() {
+		m := h.tracer.memories.open(h.origin)
+		id := h.content.block(m, h.origin, Piece{Body: f.Value, JSON: true, Place: placeFact})
+		m.close()
+		kv = append(kv, spans.FactValueKey.String(id.Short().String()))
+	}
+	h.span.AddEvent(spans.EventFact, trace.WithAttributes(kv...), trace.WithTimestamp(at.Time))
+}
