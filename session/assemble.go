@@ -139,6 +139,7 @@ func (a *assembler) facts() {
 		r := e.row
 		for i := range r.Facts {
 			f := &r.Facts[i]
+			a.now = max(a.now, f.Time)
 			fact := Fact{Subject: f.Subject, Key: f.Key, At: nsTime(f.Time), Seq: f.Seq}
 			if f.Value != "" {
 				fact.Value = &Ref{Block: f.Value}

@@ -34,6 +34,9 @@ type testRow struct {
 	Attrs    map[string]any `json:"attrs"`
 	Lists    []List         `json:"lists"`
 	Events   []Event        `json:"events"`
+	Facts    []RowFact      `json:"facts"`
+	// OfSession says that the row belongs to no run.
+	OfSession bool `json:"of_session"`
 }
 
 func (t *testRow) row(tb testing.TB) Row {
@@ -41,7 +44,10 @@ func (t *testRow) row(tb testing.TB) Row {
 		Trace: TraceID{15: 1}, Span: SpanID{7: t.Span}, Parent: SpanID{7: t.Parent}, Session: Key{ID: "s1"},
 		Run: t.Run, RunStart: at(t.RunStart), Turn: NoTurn, Known: t.Known,
 		Start: at(t.Start), End: at(t.End), Seq: t.Seq, EndSeq: t.EndSeq, Failed: t.Failed, Service: t.Service,
-		Lists: t.Lists, Events: t.Events,
+		Lists: t.Lists, Events: t.Events, Facts: t.Facts,
+	}
+	if t.OfSession {
+		r.RunStart = 0
 	}
 	if r.Kind = KindOf(t.Kind); r.Kind == KindUnknown {
 		tb.Fatalf("kind %q", t.Kind)
@@ -73,6 +79,9 @@ func (t *testRow) row(tb testing.TB) Row {
 	r.Attrs = attrs(kv...)
 	for i := range r.Events {
 		r.Events[i].Time = at(r.Events[i].Time)
+	}
+	for i := range r.Facts {
+		r.Facts[i].Time = at(r.Facts[i].Time)
 	}
 	return r
 }

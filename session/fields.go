@@ -343,6 +343,10 @@ func (p *Permission) set(key string, v Value) bool {
 		p.DecidedBy = v.Text()
 	case string(spans.PermissionWaitKey):
 		return setInt(&p.WaitNS, v)
+	case string(spans.PermissionOptionKey):
+		p.Option = v.Text()
+	case string(spans.PermissionOutcomeKey):
+		p.Outcome = v.Text()
 	case string(spans.DerivedKey):
 		return setBool(&p.Derived, v)
 	case string(spans.RulesDigestKey):

@@ -39,8 +39,17 @@ func fullRow() Row {
 	}
 }
 
+// factsRow is a row that states facts.
+func factsRow() Row {
+	return Row{
+		Trace: TraceID{1}, Span: SpanID{2}, Session: Key{ID: "s"}, Turn: NoTurn, Kind: KindPayload, Known: spans.KnownObserved,
+		Start: 5, End: 6,
+		Facts: []RowFact{{Time: 5, Subject: "message/msg_1", Key: "hidden_at", Value: "DDDDDDDDDDD", Seq: 3}, {}},
+	}
+}
+
 func TestRowGolden(t *testing.T) {
-	rows := []Row{fullRow(), {Turn: NoTurn, Known: spans.KnownObserved}}
+	rows := []Row{fullRow(), {Turn: NoTurn, Known: spans.KnownObserved}, factsRow()}
 	var got strings.Builder
 	for i := range rows {
 		got.WriteString(hex.Dump(rows[i].AppendCanonical(nil)))
@@ -74,9 +83,27 @@ func TestRowGolden(t *testing.T) {
 }
 
 func TestParseRowIsStrict(t *testing.T) {
-	r := fullRow()
+	for _, r := range []Row{fullRow(), factsRow()} {
+		testStrict(t, r)
+	}
+	unsorted := fullRow()
+	unsorted.Attrs[0], unsorted.Attrs[1] = unsorted.Attrs[1], unsorted.Attrs[0]
+	if _, err := ParseRow(unsorted.AppendCanonical(nil)); !errors.Is(err, ErrRow) {
+		t.Errorf("unsorted attributes: %v", err)
+	}
+}
+
+func testStrict(t *testing.T, r Row) {
+	t.Helper()
 	good := r.AppendCanonical(nil)
+	// Without its facts a row is a row too.
+	bare := r
+	bare.Facts = nil
+	whole := len(bare.AppendCanonical(nil))
 	for n := range good {
+		if n == whole {
+			continue
+		}
 		if _, err := ParseRow(good[:n]); !errors.Is(err, ErrRow) {
 			t.Fatalf("the first %d of %d bytes: %v", n, len(good), err)
 		}
@@ -92,11 +119,6 @@ func TestParseRowIsStrict(t *testing.T) {
 				t.Fatalf("byte %d as %#x: accepted but not canonical", i, c)
 			}
 		}
-	}
-	unsorted := fullRow()
-	unsorted.Attrs[0], unsorted.Attrs[1] = unsorted.Attrs[1], unsorted.Attrs[0]
-	if _, err := ParseRow(unsorted.AppendCanonical(nil)); !errors.Is(err, ErrRow) {
-		t.Errorf("unsorted attributes: %v", err)
 	}
 }
 
