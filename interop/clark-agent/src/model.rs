@@ -174,7 +174,9 @@ impl Attempt {
                 result_text: None,
                 outcome: Outcome::Unfinished,
                 executed: false,
+                child_run: None,
                 child_run_id: None,
+                unreported: false,
                 fate: *fate,
             }),
             Part::Block(_) => None,
@@ -239,8 +241,11 @@ impl StreamFn for ScriptedModel {
             .map(|count| count(&tokens(&request, &content)));
         let (stop_reason, error) = match &attempt.ending {
             Ending::Done(stop, error) => (Some(*stop), *error),
-            Ending::Error(_, error) => (None, Some(*error)),
-            Ending::Nothing => (None, None),
+            Ending::Error(StreamErrorKind::Aborted, error) => {
+                (Some(StopReason::Aborted), Some(*error))
+            }
+            Ending::Error(_, error) => (Some(StopReason::Error), Some(*error)),
+            Ending::Nothing => (Some(StopReason::Error), None),
         };
         self.truth.model_called(
             first,

@@ -1,7 +1,7 @@
 //! Scripted plugins: fixed decisions, and what they did in the run's record.
 
 use crate::tools::text_of;
-use crate::truth::{Outcome, Truth};
+use crate::truth::{Conflict, Outcome, Truth};
 use async_trait::async_trait;
 use clark_agent::plugin::*;
 use clark_agent::*;
@@ -73,12 +73,44 @@ impl AfterToolCall for Censor {
 
 /// Allows a list of tools at each model call: the first list at the first call and so on, the last for all others.
 pub struct Gate {
-    pub name: &'static str,
-    pub lists: Vec<Option<Vec<&'static str>>>,
-    pub priority: i32,
-    pub denial: Option<&'static str>,
-    pub calls: Mutex<usize>,
-    pub truth: Truth,
+    name: &'static str,
+    lists: Vec<Option<Vec<&'static str>>>,
+    priority: i32,
+    denial: Option<&'static str>,
+    conflict: Option<Conflict>,
+    calls: Mutex<usize>,
+    truth: Truth,
+}
+
+impl Gate {
+    pub fn new(name: &'static str, lists: Vec<Option<Vec<&'static str>>>, truth: &Truth) -> Self {
+        Self {
+            name,
+            lists,
+            priority: 0,
+            denial: None,
+            conflict: None,
+            calls: Mutex::new(0),
+            truth: truth.clone(),
+        }
+    }
+
+    pub fn of_priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Has a reason for a call outside its list.
+    pub fn explaining(mut self, denial: &'static str) -> Self {
+        self.denial = Some(denial);
+        self
+    }
+
+    /// After this gate's first word nothing is allowed by all, and the loop has to choose, in this way.
+    pub fn conflicting(mut self, conflict: Conflict) -> Self {
+        self.conflict = Some(conflict);
+        self
+    }
 }
 
 impl Plugin for Gate {
@@ -90,17 +122,20 @@ impl Plugin for Gate {
 #[async_trait]
 impl ToolGate for Gate {
     async fn next_turn_tool_allowlist(&self, _: ToolGateContext<'_>) -> Option<HashSet<String>> {
-        let list = {
+        let call = {
             let mut calls = self.calls.lock().unwrap();
-            let list = self.lists[(*calls).min(self.lists.len() - 1)].clone();
             *calls += 1;
-            list
+            *calls - 1
         };
+        let list = self.lists[call.min(self.lists.len() - 1)].clone();
         let sorted = list.clone().map(|mut list| {
             list.sort_unstable();
             list.into_iter().map(String::from).collect::<Vec<_>>()
         });
         self.truth.gate(self.name, sorted);
+        if let Some(conflict) = self.conflict.as_ref().filter(|_| call == 0) {
+            self.truth.conflict(conflict.clone());
+        }
         list.map(|list| list.into_iter().map(String::from).collect())
     }
 

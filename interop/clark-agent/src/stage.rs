@@ -10,6 +10,7 @@ use clark_agent::event::EventSink;
 use clark_agent::*;
 use serde_json::{json, Value};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 pub const MODEL: &str = "estuary/large-2";
@@ -44,9 +45,24 @@ impl Stage {
 
     /// A sink of events. The main stream has no name. A stream that serves one run only knows its run.
     pub fn stream(&self, name: &str, identity: Option<&RunIdentity>) -> Arc<EventStream> {
+        self.new_stream(name, identity, Duration::ZERO)
+    }
+
+    /// A main stream that takes its time over updates of tools.
+    pub fn slow_stream(&self, identity: &RunIdentity) -> Arc<EventStream> {
+        self.new_stream("", Some(identity), Duration::from_millis(20))
+    }
+
+    fn new_stream(
+        &self,
+        name: &str,
+        identity: Option<&RunIdentity>,
+        slowness: Duration,
+    ) -> Arc<EventStream> {
         let stream = Arc::new(EventStream {
             name: name.into(),
             run_id: identity.map(|identity| identity.run_id.clone()),
+            slowness,
             lines: Mutex::new(vec![]),
             envelopes: self.inner.envelopes.clone(),
         });
@@ -63,7 +79,19 @@ impl Stage {
         self.inner.stop.clone()
     }
 
-    /// An identity of a top-level run in a conversation. The id looks as the random ones of the crate.
+    /// A top-level run with an identity, in the scenario's conversation, on the main stream.
+    pub fn main_run(&self) -> RunPlan {
+        let identity = self.identity(&self.conversation());
+        let stream = self.stream("", Some(&identity));
+        self.run(Some(identity), &stream)
+    }
+
+    /// Named after the scenario.
+    pub fn conversation(&self) -> String {
+        format!("conv-{}", self.scenario)
+    }
+
+    /// An identity of a top-level run in a conversation.
     pub fn identity(&self, conversation: &str) -> RunIdentity {
         *self.inner.session.lock().unwrap() = Some(conversation.into());
         RunIdentity::root()
@@ -85,7 +113,7 @@ impl Stage {
         let mut ids = self.inner.ids.lock().unwrap();
         *ids += 1;
         let mut hash = 0xcbf2_9ce4_8422_2325_u64; // FNV-1a
-        for byte in format!("{} {}", self.scenario, *ids).bytes() {
+        for byte in format!("{} {}", *ids, self.scenario).bytes() {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
         let (left, right) = (hash >> 32, hash & 0xffff_ffff);
@@ -112,8 +140,10 @@ impl Stage {
         identity: Option<RunIdentity>,
         stream: &Arc<EventStream>,
     ) -> RunPlan {
-        let truth = Truth::new(identity.as_ref(), entry, &stream.name);
-        self.inner.runs.lock().unwrap().push(truth.clone());
+        let mut runs = self.inner.runs.lock().unwrap();
+        let truth = Truth::new(runs.len(), identity.as_ref(), entry, &stream.name);
+        runs.push(truth.clone());
+        drop(runs);
         let mut builder = AgentBuilder::new().event_sink(stream.clone());
         if let Some(conversation) = identity
             .as_ref()
@@ -155,7 +185,7 @@ impl Stage {
         let runs = self.inner.runs.lock().unwrap();
         let tree = Tree {
             session: self.inner.session.lock().unwrap().clone(),
-            runs: runs.iter().map(Truth::finished).collect(),
+            runs: runs.iter().map(Truth::so_far).collect(),
         };
         let mut tree = serde_json::to_string_pretty(&tree).expect("JSON");
         tree.push('\n');
@@ -168,6 +198,7 @@ impl Stage {
 pub struct EventStream {
     name: String,
     run_id: Option<String>,
+    slowness: Duration,
     lines: Mutex<Vec<String>>,
     /// Of all streams of the scenario together, in the order of time.
     envelopes: Arc<Mutex<Vec<String>>>,
@@ -176,6 +207,9 @@ pub struct EventStream {
 #[async_trait]
 impl EventSink for EventStream {
     async fn emit(&self, event: AgentEvent) {
+        if matches!(event, AgentEvent::ToolExecutionUpdate { .. }) && !self.slowness.is_zero() {
+            tokio::time::sleep(self.slowness).await;
+        }
         let event = serde_json::to_string(&event).expect("JSON");
         let mut lines = self.lines.lock().unwrap();
         lines.push(format!("{event}\n"));
@@ -219,6 +253,10 @@ pub struct RunPlan {
 }
 
 impl RunPlan {
+    pub fn identity(&self) -> RunIdentity {
+        self.identity.clone().expect("a run with an identity")
+    }
+
     pub fn configure(
         mut self,
         configure: impl FnOnce(AgentBuilder, &Truth) -> AgentBuilder,

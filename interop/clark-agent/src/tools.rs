@@ -21,7 +21,7 @@ enum Act {
     Fails(&'static str),
     FailsFatally(&'static str),
     /// The user presses stop while it runs.
-    IsStopped,
+    IsStopped(CancellationToken),
     /// It watches for stop, as a long running tool should.
     WaitsForStop,
     Works(Work),
@@ -56,8 +56,8 @@ pub fn fails_fatally(name: &'static str, error: &'static str) -> Tool {
     Tool::new(name, Act::FailsFatally(error))
 }
 
-pub fn is_stopped(name: &'static str) -> Tool {
-    Tool::new(name, Act::IsStopped)
+pub fn is_stopped(name: &'static str, stop: CancellationToken) -> Tool {
+    Tool::new(name, Act::IsStopped(stop))
 }
 
 pub fn waits_for_stop(name: &'static str) -> Tool {
@@ -111,7 +111,7 @@ impl Tool {
         self
     }
 
-    #[cfg(feature = "newest")]
+    /// Its failure stops the other calls of the batch.
     pub fn aborting_siblings(mut self) -> Self {
         self.aborts_siblings = true;
         self
@@ -187,7 +187,10 @@ impl AgentTool for Tool {
                 return Err(error);
             }
             Act::FailsFatally(error) => return Err(ToolError::Fatal((*error).into())),
-            Act::IsStopped => return Err(ToolError::Aborted),
+            Act::IsStopped(stop) => {
+                stop.cancel();
+                return Err(ToolError::Aborted);
+            }
             Act::WaitsForStop => {
                 signal.cancelled().await;
                 return Err(ToolError::Aborted);

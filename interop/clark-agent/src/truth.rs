@@ -29,6 +29,9 @@ pub struct Run {
     /// Messages that arrived after the last turn: no model saw them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub late_inputs: Vec<String>,
+    /// Its place in the tree's list.
+    #[serde(skip)]
+    number: usize,
     #[serde(skip)]
     ahead: Ahead,
 }
@@ -86,8 +89,14 @@ pub struct ToolCall {
     pub result_text: Option<String>,
     pub outcome: Outcome,
     pub executed: bool,
+    /// The run that the tool started: its place in the list, and its id if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub child_run: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub child_run_id: Option<String>,
+    /// The tool ended, but the run ended before the loop said so.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unreported: bool,
     #[serde(skip)]
     pub fate: Fate,
 }
@@ -109,6 +118,8 @@ pub enum Fate {
     Runs,
     /// There is no such tool, or the arguments are refused.
     Unusable,
+    /// It runs until the failure of a sibling stops it.
+    CutShort,
     /// A plugin blocks it, and tells so by itself.
     Blocked,
     /// It was not offered, because of these gates.
@@ -153,7 +164,12 @@ pub struct Permission {
 pub struct Truth(Arc<Mutex<Run>>);
 
 impl Truth {
-    pub fn new(identity: Option<&RunIdentity>, entry: &'static str, stream: &str) -> Self {
+    pub fn new(
+        number: usize,
+        identity: Option<&RunIdentity>,
+        entry: &'static str,
+        stream: &str,
+    ) -> Self {
         Self(Arc::new(Mutex::new(Run {
             run_id: identity.map(|identity| identity.run_id.clone()),
             parent_run_id: identity.and_then(|identity| identity.parent_run_id.clone()),
@@ -164,6 +180,7 @@ impl Truth {
             error: None,
             turns: vec![],
             late_inputs: vec![],
+            number,
             ahead: Ahead::default(),
         })))
     }
@@ -172,7 +189,7 @@ impl Truth {
         self.0.lock().unwrap()
     }
 
-    pub fn finished(&self) -> Run {
+    pub fn so_far(&self) -> Run {
         self.run().clone()
     }
 
@@ -269,8 +286,13 @@ impl Truth {
         call.outcome = outcome;
     }
 
-    pub fn child_run(&self, call_id: &str, run_id: &str) {
-        self.with_open_call(call_id, |call, _| call.child_run_id = Some(run_id.into()));
+    /// A tool starts a run.
+    pub fn child_run(&self, call_id: &str, child: &Truth) {
+        let child = child.so_far();
+        self.with_open_call(call_id, |call, _| {
+            call.child_run = Some(child.number);
+            call.child_run_id = child.run_id;
+        });
     }
 
     /// A plugin blocked a call.
@@ -334,7 +356,7 @@ impl Truth {
             assert!(*is_error, "no tool ran {}", call.id);
             match call.fate {
                 Fate::Runs => panic!("{} did not run", call.id),
-                Fate::Unusable => call.outcome = Outcome::Error,
+                Fate::Unusable | Fate::CutShort => call.outcome = Outcome::Error,
                 Fate::Skipped => call.outcome = Outcome::Skipped,
                 Fate::Blocked => assert!(call.outcome == Outcome::Denied, "{}", call.id),
                 Fate::Hidden(gate) => {
@@ -353,9 +375,26 @@ impl Truth {
         }
     }
 
+    /// The run broke off while a batch of tools ran at once: the loop reports none of them.
+    pub fn lost_batch(&self) {
+        let run = &mut *self.run();
+        let turn = run.turns.last_mut().expect("a model call");
+        for call in &mut turn.tool_calls {
+            call.unreported = call.result_text.is_some();
+        }
+    }
+
     /// The loop returned to the host.
     pub fn returned(&self, status: &'static str, error: Option<String>) {
         let run = &mut *self.run();
+        if let Some(turn) = run.turns.last_mut() {
+            // A turn that never got its answer has what was there of it.
+            if turn.stop_reason.is_none() {
+                let attempt = turn.attempts.last().expect("a model call");
+                turn.stop_reason = attempt.stop_reason;
+                turn.text = attempt.text.clone();
+            }
+        }
         run.status = status;
         run.error = error;
         run.late_inputs = std::mem::take(&mut run.ahead.inputs);

@@ -1,6 +1,7 @@
 //! Tools that run, fail, or are never reached.
 
 use crate::model::*;
+use crate::plugins::Censor;
 
 use crate::stage::*;
 use crate::tools::*;
@@ -10,10 +11,8 @@ use clark_agent::ToolResult;
 use serde_json::json;
 
 pub async fn multi_turn(stage: Stage) {
-    let identity = stage.identity("conv-multi-turn-tools");
-    let stream = stage.stream("", Some(&identity));
     stage
-        .run(Some(identity), &stream)
+        .main_run()
         .configure(|builder, _| builder.temperature(0.2))
         .tools(vec![
             returns("read_gauge", "gauge at the bar: 2.31 m, rising"),
@@ -49,10 +48,8 @@ pub async fn multi_turn(stage: Stage) {
 
 /// Three calls at once that end in another order than they began; one reports while it works.
 pub async fn parallel(stage: Stage) {
-    let identity = stage.identity("conv-parallel-tools");
-    let stream = stage.stream("", Some(&identity));
     stage
-        .run(Some(identity), &stream)
+        .main_run()
         .tools(vec![
             returns("read_gauge", "1.02 m").taking(60),
             returns("read_wind", "south-west, six").taking(10),
@@ -74,10 +71,8 @@ pub async fn parallel(stage: Stage) {
 
 /// The same tool twice and another, one after the other because one of them wants the place for itself.
 pub async fn sequential(stage: Stage) {
-    let identity = stage.identity("conv-sequential-tools");
-    let stream = stage.stream("", Some(&identity));
     stage
-        .run(Some(identity), &stream)
+        .main_run()
         .tools(vec![
             returns("open_gate", "gate moves").taking(40).exclusive(),
             returns("read_gauge", "1.40 m").taking(5),
@@ -96,10 +91,8 @@ pub async fn sequential(stage: Stage) {
 
 /// A tool that fails, one that reports an error, an unknown one, arguments that are no JSON, and arguments that lack a key.
 pub async fn errors(stage: Stage) {
-    let identity = stage.identity("conv-tool-errors");
-    let stream = stage.stream("", Some(&identity));
     stage
-        .run(Some(identity), &stream)
+        .main_run()
         .tools(vec![
             fails("read_gauge", "the float is stuck in the mud"),
             returns_result(
@@ -130,5 +123,109 @@ pub async fn errors(stage: Stage) {
             vec![answer(vec![text("Nothing works today.")])],
         ])
         .play(vec![user("Log the level at the bar.")])
+        .await;
+}
+
+/// The host takes its time over a tool's reports: the last ones come behind the end.
+pub async fn late_updates(stage: Stage) {
+    let identity = stage.identity(&stage.conversation());
+    let stream = stage.slow_stream(&identity);
+    stage
+        .run(Some(identity), &stream)
+        .tools(vec![returns("scan_radar", "nothing").reporting(&[
+            "sweep 1 of 3",
+            "sweep 2 of 3",
+            "sweep 3 of 3",
+        ])])
+        .script(vec![
+            vec![answer(vec![call("call_scan", "scan_radar", json!({}))])],
+            vec![answer(vec![text("Nothing on the radar.")])],
+        ])
+        .play(vec![user("Scan.")])
+        .await;
+}
+
+/// Three calls where one is allowed: the first runs, the second is passed over, the third is unknown and costs nothing.
+pub async fn over_the_limit(stage: Stage) {
+    stage
+        .main_run()
+        .configure(|builder, _| builder.max_tool_calls_per_turn(1))
+        .tools(vec![returns("read_gauge", "1.10 m")])
+        .script(vec![
+            vec![answer(vec![
+                call("call_first", "read_gauge", json!({"where": "bar"})),
+                call("call_second", "read_gauge", json!({"where": "quay"})).fate(Fate::Skipped),
+                call("call_unknown", "read_barometer", json!({})).fate(Fate::Unusable),
+            ])],
+            vec![answer(vec![text("One at a time, then.")])],
+        ])
+        .play(vec![user("Read everything.")])
+        .await;
+}
+
+/// The failure of one tool stops its sibling, which runs at the same time and watches for that.
+pub async fn sibling_cut_short(stage: Stage) {
+    stage
+        .main_run()
+        .tools(vec![
+            fails("start_pump", "the fuse is blown").aborting_siblings(),
+            waits_for_stop("watch_pump").taking(1),
+        ])
+        .script(vec![
+            vec![answer(vec![
+                call("call_start", "start_pump", json!({})),
+                call("call_watch", "watch_pump", json!({})).fate(Fate::CutShort),
+            ])],
+            vec![answer(vec![text("The pump has a blown fuse.")])],
+        ])
+        .play(vec![user("Start the pump and watch it.")])
+        .await;
+}
+
+/// The same one after the other: the sibling never begins.
+#[cfg(feature = "newest")]
+pub async fn sibling_skipped(stage: Stage) {
+    stage
+        .main_run()
+        .tools(vec![
+            fails("start_pump", "the fuse is blown")
+                .aborting_siblings()
+                .exclusive(),
+            returns("read_gauge", "never reached"),
+        ])
+        .script(vec![
+            vec![answer(vec![
+                call("call_start", "start_pump", json!({})),
+                call("call_read", "read_gauge", json!({})).fate(Fate::Skipped),
+            ])],
+            vec![answer(vec![text("The pump has a blown fuse.")])],
+        ])
+        .play(vec![user("Start the pump, then read the gauge.")])
+        .await;
+}
+
+/// A hook replaces a tool's result by an error.
+pub async fn result_rewritten(stage: Stage) {
+    stage
+        .main_run()
+        .configure(|builder, truth| {
+            builder.after_tool_call(Censor {
+                tool: "read_crew_list",
+                result: ToolResult::error("crew lists are not for models"),
+                truth: truth.clone(),
+            })
+        })
+        .tools(vec![
+            returns("read_crew_list", "A. Mariner, B. Boatswain"),
+            returns("read_gauge", "1.10 m"),
+        ])
+        .script(vec![
+            vec![answer(vec![
+                call("call_list", "read_crew_list", json!({})),
+                call("call_read", "read_gauge", json!({})),
+            ])],
+            vec![answer(vec![text("I may not see the list.")])],
+        ])
+        .play(vec![user("Who is on board, and how deep is it?")])
         .await;
 }
