@@ -78,9 +78,9 @@ func (s *Scanner) Scan() bool {
 		if text = trimmed(text); len(text) == 0 && !long {
 			continue
 		}
-		if s.mode == undecided {
+		if s.mode == undecided && !long {
 			s.mode = plainLines
-			if !long && looksServerSent(text) {
+			if looksServerSent(text) {
 				s.mode = serverSent
 				s.field(text, false)
 				continue

@@ -42,7 +42,7 @@ func Time(value []byte) (time.Time, bool) {
 		return t.UTC(), inNanoseconds(t)
 	}
 	f, err := strconv.ParseFloat(string(value), 64)
-	if err != nil || f < 0 || f >= 1e14 {
+	if err != nil || !(f > 0 && f < 1e14) {
 		return time.Time{}, false
 	}
 	if f >= 1e11 {
