@@ -352,7 +352,7 @@ func (r *reader) maybe(key string, p **bool, _ string) {
 
 func (r *reader) nanos(key string, p *time.Duration, _ string) { r.count(key, (*int64)(p), "") }
 
-const wantTime = "a time in RFC 3339, or a number of nanoseconds, microseconds, milliseconds or seconds since 1970"
+const wantTime = "a time from 1970 to 2262: RFC 3339, or a number of nanoseconds, microseconds, milliseconds or seconds since 1970"
 
 // instant reads a time.
 func (r *reader) instant(key string, value []byte, want string) time.Time {
@@ -365,9 +365,9 @@ func (r *reader) instant(key string, value []byte, want string) time.Time {
 	case ok:
 		return t
 	case value[0] == '"':
-		r.problem(key, "want "+want+" between 1970 and 2262, got another string")
+		r.problem(key, "want "+want+", got another string")
 	default:
-		r.problem(key, "want "+want+" between 1970 and 2262, got another number")
+		r.problem(key, "want "+want+", got another number")
 	}
 	return time.Time{}
 }
@@ -390,32 +390,33 @@ func (r *reader) moment(key string, p *otelagent.Moment, _ string) {
 			r.leave()
 		}
 	default:
-		*p = otelagent.Moment{Time: r.instant(key, value, wantTime+", or an object")}
+		*p = otelagent.Moment{Time: r.instant(key, value, wantTime+"; or an object")}
 	}
 }
 
 func (r *reader) json(key string, p *[]byte, null bool, _ string) {
 	value := r.find(key)
-	if value != nil && value[0] == 'n' && !null {
-		value = nil
-	}
 	*p = value
+	if value != nil && value[0] == 'n' && !null {
+		*p = nil
+	}
 	for i := r.base; i < len(r.members); i++ {
 		m := &r.members[i]
 		if len(m.key) != len(key)+len(asText) || string(m.key[:len(key)]) != key || string(m.key[len(key):]) != asText {
 			continue
 		}
 		switch m.used = true; {
+		case value != nil:
+			r.problem(key+asText, "stands beside "+key+" or twice, want one of them")
 		case m.value[0] == 'n':
 		case m.value[0] != '"':
 			r.mismatch(key+asText, m.value, "a string")
-		case *p != nil:
-			r.problem(key+asText, "stands beside "+key+" or twice, want one of them")
 		default:
 			if *p = rawjson.AppendString(nil, m.value); len(*p) == 0 {
 				*p = nil
 			}
 		}
+		value = m.value
 	}
 }
 
