@@ -172,6 +172,9 @@ func permissionText(q *session.Permission) string {
 	add(prefixed("rule ", Clean(q.Pattern)))
 	add(prefixed("from ", Clean(string(q.Source))))
 	add(prefixed("by ", Clean(q.DecidedBy)))
+	if q.Outcome != "" || q.Option != "" {
+		add("answer " + strings.TrimSpace(Clean(q.Outcome)+" "+Clean(q.Option)))
+	}
 	if q.WaitNS > 0 {
 		add("waited " + Duration(time.Duration(q.WaitNS)))
 	}

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -55,6 +56,9 @@ func (r *renderer) header() {
 	r.d.put(dim, padRight("session", labelWidth+1))
 	r.d.put(bold, cut(id, r.o.Width-labelWidth-1))
 	r.d.flush()
+	if title := r.fact("title"); title != "" {
+		r.d.field("title", cut(Clean(title), r.o.Width-labelWidth-1))
+	}
 	if s.Tenant != "" {
 		r.d.field("tenant", Clean(s.Tenant))
 	}
@@ -75,6 +79,9 @@ func (r *renderer) header() {
 	r.d.field("agent", Clean(agent), Clean(s.Dialect), Clean(service))
 	r.d.field("time", r.period(s.Start, s.Last), took(s.Start, s.Last), ago(s.Last, r.o.Now))
 	r.d.field("tokens", usageWords(s.Usage)...)
+	if s.Discarded != nil {
+		r.d.field("", append([]string{"and in discarded attempts"}, usageWords(*s.Discarded)...)...)
+	}
 	if n, u := r.others(); n > 0 {
 		r.d.field("", append([]string{"and in " + plural(n, "sub-agent session")}, usageWords(u)...)...)
 	}
@@ -89,6 +96,23 @@ func (r *renderer) header() {
 			r.d.field([]string{defectLabel(def), " "}[min(i, 1)], line)
 		}
 	}
+}
+
+// fact returns what a fact of the session says, a string as it reads; empty when it was not stated, or not captured.
+func (r *renderer) fact(key string) string {
+	f := r.main.Fact("session", key)
+	if f == nil || f.Value == nil {
+		return ""
+	}
+	body, ok := r.main.Blocks.Body(*f.Value)
+	if !ok || body == "null" {
+		return ""
+	}
+	var text string
+	if json.Unmarshal([]byte(body), &text) != nil {
+		return body
+	}
+	return text
 }
 
 // others counts the sessions shown in place, and what they used.

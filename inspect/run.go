@@ -85,6 +85,12 @@ func (r *renderer) run(p place, role string) *node {
 		n.segs = append(n.segs, seg{" · " + role, cyan})
 	}
 	n.segs = append(n.segs, statusSeg(run.Status, run.StatusWord)...)
+	if run.Copied {
+		n.segs = append(n.segs, seg{" · taken over by the fork, counted where it came from", dim})
+	}
+	if run.Recording != "" {
+		n.segs = append(n.segs, seg{" · from a " + Clean(string(run.Recording)), dim})
+	}
 	if c := r.continues(p); c != "" {
 		n.segs = append(n.segs, seg{" · " + c, plainText})
 	}

@@ -34,6 +34,9 @@ func (r *renderer) turn(p place, t *session.Turn) *node {
 	if t.Attempts > 1 {
 		add(fmt.Sprintf("%d attempts", t.Attempts), yellow)
 	}
+	if t.DiscardedAttempts > 0 {
+		add(fmt.Sprintf("%d discarded", t.DiscardedAttempts), yellow)
+	}
 	model := cmp.Or(t.Answered, t.Model)
 	if model != r.lead {
 		add(model, dim)

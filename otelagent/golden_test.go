@@ -21,6 +21,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/ndjson"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/otelagent/phi"
 	"github.com/otelagent/otelagent/spans"
@@ -98,7 +99,15 @@ func play(t testing.TB, events io.Reader, opts ...otelagent.Option) tracetest.Sp
 		t.Fatal(err)
 	}
 	rec := otelagent.NewRecorder(otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p.TracerProvider()))...))
-	for ev, err := range phi.Events(events) {
+	text, err := io.ReadAll(events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decode := phi.Events
+	if ndjson.Own(text) {
+		decode = ndjson.Events
+	}
+	for ev, err := range decode(bytes.NewReader(text)) {
 		if err != nil {
 			t.Logf("input: %v", err)
 			continue

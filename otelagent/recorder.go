@@ -187,7 +187,15 @@ func (r *Recorder) spawner(info *RunInfo) *openTool {
 
 func (r *Recorder) runEnded(ctx context.Context, ev *RunEnded) {
 	res := ev.RunResult
-	o := r.find(ev.name())
+	var o *openRun
+	if ev.Run == "" {
+		if o = r.innermost(ev.Session, ""); o == nil {
+			r.lost++
+			return
+		}
+	} else {
+		o = r.find(ev.name())
+	}
 	if o == nil {
 		vetoed := res.Status == spans.RunStatusVetoed // an end is all that there is of such a run
 		if !vetoed && r.late(ev.name()) {
