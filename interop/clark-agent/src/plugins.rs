@@ -76,6 +76,8 @@ pub struct Gate {
     name: &'static str,
     lists: Vec<Option<Vec<&'static str>>>,
     priority: i32,
+    advisory: bool,
+    suppressing: bool,
     denial: Option<&'static str>,
     conflict: Option<Conflict>,
     calls: Mutex<usize>,
@@ -88,6 +90,8 @@ impl Gate {
             name,
             lists,
             priority: 0,
+            advisory: false,
+            suppressing: false,
             denial: None,
             conflict: None,
             calls: Mutex::new(0),
@@ -97,6 +101,17 @@ impl Gate {
 
     pub fn of_priority(mut self, priority: i32) -> Self {
         self.priority = priority;
+        self
+    }
+
+    /// Only advises: a suppressing gate of higher priority silences it.
+    pub fn advisory(mut self) -> Self {
+        self.advisory = true;
+        self
+    }
+
+    pub fn suppressing(mut self) -> Self {
+        self.suppressing = true;
         self
     }
 
@@ -145,6 +160,18 @@ impl ToolGate for Gate {
 
     fn conflict_priority(&self) -> i32 {
         self.priority
+    }
+
+    fn tool_gate_class(&self) -> ToolGateClass {
+        if self.advisory {
+            ToolGateClass::Advisory
+        } else {
+            ToolGateClass::Required
+        }
+    }
+
+    fn suppresses_advisory_gates(&self, _: ToolGateContext<'_>) -> bool {
+        self.suppressing
     }
 }
 

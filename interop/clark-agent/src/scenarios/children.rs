@@ -225,6 +225,20 @@ pub async fn parallel_shared_sink(stage: Stage) {
     play_two_at_once(run, wiring).await;
 }
 
+/// The same with one recorder for all three: the records get the id of whoever began last.
+pub async fn parallel_shared_recorder(stage: Stage) {
+    let (run, stream) = parent(&stage, true);
+    let recorder = stage.recorder();
+    let wiring = Wiring {
+        stage: stage.clone(),
+        parent: Parent::of(&run),
+        stream: Some(stream),
+        recorder: Some(recorder.clone()),
+        details: false,
+    };
+    play_two_at_once(run.recorder(&recorder), wiring).await;
+}
+
 /// Two children at the same time, each with its own sink.
 pub async fn parallel_own_sinks(stage: Stage) {
     let (run, _) = parent(&stage, false);

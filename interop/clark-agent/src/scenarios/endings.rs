@@ -2,6 +2,7 @@
 
 use crate::model::*;
 use crate::plugins::Mailbox;
+use crate::release;
 use crate::stage::*;
 use crate::tools::*;
 use clark_agent::stream::StreamErrorKind;
@@ -80,6 +81,31 @@ pub async fn abort_during_tool(stage: Stage) {
         ])]])
         .play(vec![user("Tow the barge away.")])
         .await;
+}
+
+/// The user presses stop while a tool runs that does not watch for it: the turn ends, and no other begins.
+pub async fn abort_between_turns(stage: Stage) {
+    let stop = stage.stop();
+    let tool = works("read_gauge", move |_, _| {
+        stop.cancel();
+        async { ToolResult::text("1.10 m") }
+    });
+    stage
+        .main_run()
+        .tools(vec![tool])
+        .script(vec![vec![answer(vec![call(
+            "call_read",
+            "read_gauge",
+            json!({}),
+        )])]])
+        .play(vec![user("How deep?")])
+        .await;
+}
+
+/// The user pressed stop before the first model call.
+pub async fn abort_before_model(stage: Stage) {
+    stage.stop().cancel();
+    stage.main_run().play(vec![user("Never mind.")]).await;
 }
 
 /// The user presses stop while the second of three tools runs, one after the other.
@@ -184,7 +210,38 @@ pub async fn plain_text_nudged(stage: Stage) {
         .await;
 }
 
-/// The same without telling: the loop makes a tool result of the text, of a call that was never made.
+/// Three times talk. 0.2.0 then gives up and delivers the first of the texts, 0.4.0 goes on telling.
+pub async fn plain_text_three_times(stage: Stage) {
+    let mut script = vec![
+        vec![answer(vec![text("High water is at 04:12.")])],
+        vec![answer(vec![text("As I said.")])],
+        vec![answer(vec![text("At 04:12!")])],
+    ];
+    if release::NUDGES_FOREVER {
+        script.push(vec![answer(vec![call(
+            "call_deliver",
+            "deliver",
+            json!({}),
+        )])]);
+    }
+    stage
+        .main_run()
+        .configure(|builder, _| {
+            builder
+                .plain_text_terminal_fallback_tool("deliver")
+                .plain_text_terminal_fallback_eager(true)
+                .plain_text_terminal_fallback_eager_nudge(true)
+        })
+        .tools(vec![returns_result(
+            "deliver",
+            ToolResult::terminal("delivered"),
+        )])
+        .script(script)
+        .play(vec![user("When is high water?")])
+        .await;
+}
+
+/// No telling at all: the loop makes a tool result of the text, of a call that was never made.
 pub async fn plain_text_delivered(stage: Stage) {
     stage
         .main_run()

@@ -94,6 +94,25 @@ pub async fn conflicting_gates(stage: Stage) {
         .await;
 }
 
+/// An advisory gate is silenced by another; the wire shows both lists and not which of them counts.
+pub async fn silenced_gate(stage: Stage) {
+    stage
+        .main_run()
+        .configure(|builder, truth| {
+            let advice =
+                Gate::new("thrifty_gate", vec![Some(vec!["read_gauge"])], truth).advisory();
+            let phase = vec![Some(vec!["sound_horn", "read_gauge"])];
+            let phase = Gate::new("phase_gate", phase, truth)
+                .of_priority(3)
+                .suppressing();
+            gated(gated(builder, advice), phase)
+        })
+        .tools(station())
+        .script(vec![vec![answer(vec![text("Standing by.")])]])
+        .play(vec![user("Stand by.")])
+        .await;
+}
+
 /// Both gates allow nothing. The loop then offers everything.
 pub async fn gates_that_allow_nothing(stage: Stage) {
     stage

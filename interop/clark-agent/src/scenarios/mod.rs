@@ -45,10 +45,12 @@ pub fn all() -> Vec<Scenario> {
         scenario("late-tool-updates", tool_calls::late_updates),
         scenario("over-the-call-limit", tool_calls::over_the_limit),
         scenario("sibling-cut-short", tool_calls::sibling_cut_short),
+        scenario("sibling-skipped", tool_calls::sibling_skipped),
         scenario("result-rewritten", tool_calls::result_rewritten),
         scenario("one-gate", gates::one_gate),
         scenario("agreeing-gates", gates::agreeing_gates),
         scenario("conflicting-gates", gates::conflicting_gates),
+        scenario("silenced-gate", gates::silenced_gate),
         scenario("gates-allow-nothing", gates::gates_that_allow_nothing),
         scenario("call-outside-list", gates::call_outside_the_list),
         scenario(
@@ -80,11 +82,14 @@ pub fn all() -> Vec<Scenario> {
         ),
         scenario("abort-during-stream", endings::abort_during_stream),
         scenario("abort-during-tool", endings::abort_during_tool),
+        scenario("abort-between-turns", endings::abort_between_turns),
+        scenario("abort-before-model", endings::abort_before_model),
         scenario("abort-in-sequence", endings::abort_in_sequence),
         scenario("abort-in-parallel", endings::abort_in_parallel),
         scenario("fatal-tool", endings::fatal_tool),
         scenario("terminal-tool", endings::terminal_tool),
         scenario("plain-text-nudged", endings::plain_text_nudged),
+        scenario("plain-text-three-times", endings::plain_text_three_times),
         scenario("plain-text-delivered", endings::plain_text_delivered),
         scenario("child-shared-sink", children::shared_sink),
         scenario(
@@ -96,6 +101,10 @@ pub fn all() -> Vec<Scenario> {
         scenario(
             "parallel-children-shared-sink",
             children::parallel_shared_sink,
+        ),
+        scenario(
+            "parallel-children-shared-recorder",
+            children::parallel_shared_recorder,
         ),
         scenario("parallel-children-own-sinks", children::parallel_own_sinks),
         scenario("dying-child", children::dying_child),
@@ -121,6 +130,5 @@ fn of_this_release() -> Vec<Scenario> {
     vec![
         scenario("context-overflow", context::context_overflow),
         scenario("unique-call-ids", context::unique_call_ids),
-        scenario("sibling-skipped", tool_calls::sibling_skipped),
     ]
 }
