@@ -143,16 +143,13 @@ func fieldOf(t *testing.T, root, at any) string {
 	t.Helper()
 	var find func(path string, v reflect.Value) string
 	find = func(path string, v reflect.Value) string {
-		if v.Addr().Pointer() == reflect.ValueOf(at).Pointer() && v.Kind() == reflect.TypeOf(at).Elem().Kind() {
+		// Words are visited as strings, durations as they are.
+		if typ := reflect.TypeOf(at).Elem(); v.Addr().Pointer() == reflect.ValueOf(at).Pointer() && (v.Type() == typ || v.Kind() == reflect.String && typ.Kind() == reflect.String) {
 			return path
 		}
 		if v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[time.Time]() {
 			for i := range v.NumField() {
-				inner := path
-				if f := v.Type().Field(i); !f.Anonymous || f.Name == "Meta" {
-					inner = strings.TrimPrefix(path+"."+f.Name, ".")
-				}
-				if found := find(inner, v.Field(i)); found != "" {
+				if found := find(strings.TrimPrefix(path+"."+v.Type().Field(i).Name, "."), v.Field(i)); found != "" {
 					return found
 				}
 			}
@@ -162,6 +159,15 @@ func fieldOf(t *testing.T, root, at any) string {
 	found := find("", reflect.ValueOf(root).Elem())
 	if found == "" {
 		t.Fatalf("no field of %T is visited", root)
+	}
+	// Go needs no name of an embedded struct where that is clear.
+	if outer, inner, ok := strings.Cut(found, "."); ok && outer != "Meta" {
+		typ := reflect.TypeOf(root).Elem()
+		if f, _ := typ.FieldByName(outer); f.Anonymous {
+			if _, clear := typ.FieldByName(inner); clear {
+				return inner
+			}
+		}
 	}
 	return found
 }
@@ -243,7 +249,7 @@ func properties(rows []row) ordered {
 
 // plain is text without what makes it Markdown.
 func plain(brief string) string {
-	return strings.NewReplacer("`", "", "[otelagent.frame](#lists)", "the frame in the documentation of the formats").Replace(brief)
+	return strings.NewReplacer("`", "", "[lists](#lists)", "lists in docs/formats.md").Replace(brief)
 }
 
 // schema returns the JSON Schema of a line, made from the shapes.

@@ -196,7 +196,7 @@ func requestPrepared(v visitor, e *otelagent.RequestPrepared) {
 	v.json("tools", &e.Tools, false, "the tool catalogue (content)")
 	v.json("rest", &e.Rest, false, "an object of every other parameter (content)")
 	v.messages("messages", &e.Messages, "the messages; absent: those of payload")
-	v.frame("frame", &e.Frame, "how payload is made of the others: see [otelagent.frame](#lists)")
+	v.frame("frame", &e.Frame, "how payload is made of the others: `frame` under [lists](#lists)")
 }
 
 func messageAdded(v visitor, e *otelagent.MessageAdded) {
