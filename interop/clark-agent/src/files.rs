@@ -68,7 +68,7 @@ fn play(scenario: Scenario) -> Vec<(String, String)> {
 }
 
 fn first_difference(committed: &str, regenerated: &str) -> Option<String> {
-    let (mut left, mut right) = (committed.lines(), regenerated.lines());
+    let (mut left, mut right) = (committed.split('\n'), regenerated.split('\n'));
     for number in 1.. {
         match (left.next(), right.next()) {
             (None, None) => break,
@@ -92,9 +92,11 @@ mod tests {
     #[test]
     fn the_first_difference_is_reported() {
         assert_eq!(first_difference("a\nb\n", "a\nb\n"), None);
+        assert!(first_difference("a\r\n", "a\n").is_some());
+        assert!(first_difference("a", "a\n").is_some());
         let changed = first_difference("a\nb\n", "a\nc\n").unwrap();
         assert!(changed.starts_with("line 2:"), "{changed}");
-        let missing = first_difference("a\nb\n", "a\n").unwrap();
+        let missing = first_difference("a\nb", "a").unwrap();
         assert!(missing.contains("(no line)"), "{missing}");
     }
 

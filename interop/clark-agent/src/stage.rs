@@ -31,7 +31,7 @@ struct Inner {
     session: Mutex<Option<String>>,
     runs: Mutex<Vec<Truth>>,
     ids: Mutex<usize>,
-    pub stop: CancellationToken,
+    stop: CancellationToken,
 }
 
 impl Stage {

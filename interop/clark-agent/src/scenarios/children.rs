@@ -363,3 +363,46 @@ pub async fn without_identities(stage: Stage) {
         .play(vec![user("How deep is it?")])
         .await;
 }
+
+/// A tool starts a run that names no parent: the host made a fresh identity. The lines nest all the same.
+pub async fn nameless_parent(stage: Stage) {
+    let (run, stream) = parent(&stage, true);
+    let (inner, truth) = (stage.clone(), run.truth.clone());
+    let tool = works(SOUNDING.name, move |call_id, _| {
+        let (stage, parent, stream) = (inner.clone(), truth.clone(), stream.clone());
+        async move {
+            let identity = stage.identity(&stage.conversation());
+            let child = stage.run(Some(identity), &stream);
+            parent.child_run(&call_id, &child.truth);
+            child
+                .system_prompt(CREW)
+                .tools(SOUNDING.tools())
+                .script(SOUNDING.script())
+                .play(vec![user("Sound the depth.")])
+                .await;
+            ToolResult::text(SOUNDING.report)
+        }
+    });
+    run.tools(vec![tool])
+        .script(vec![
+            vec![answer(vec![send("call_send", SOUNDING)])],
+            vec![answer(vec![text("Seven fathoms.")])],
+        ])
+        .play(vec![user("How deep is it?")])
+        .await;
+}
+
+/// Two runs that have nothing to do with each other share a sink.
+pub async fn strangers(stage: Stage) {
+    let stream = stage.stream("", None);
+    let play = |errand: Errand| {
+        let identity = stage.lone_identity();
+        stage
+            .run(Some(identity), &stream)
+            .system_prompt(CREW)
+            .tools(errand.tools())
+            .script(errand.script())
+            .play(vec![user(errand.name)])
+    };
+    futures::join!(play(SOUNDING), play(LOOKOUT));
+}

@@ -107,6 +107,8 @@ pub fn all() -> Vec<Scenario> {
             children::parallel_shared_recorder,
         ),
         scenario("parallel-children-own-sinks", children::parallel_own_sinks),
+        scenario("strangers-shared-sink", children::strangers),
+        scenario("nameless-parent", children::nameless_parent),
         scenario("dying-child", children::dying_child),
         scenario("grandchild", children::grandchild),
         scenario("child-without-identities", children::without_identities),
