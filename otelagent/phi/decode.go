@@ -1,11 +1,14 @@
 package phi
 
 import (
+	"reflect"
 	"strconv"
+	"time"
 
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/input"
+	"github.com/otelagent/otelagent/otelagent/ndjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -76,15 +79,29 @@ func (d *Decoder) decode() *input.LineError {
 	}
 	v := variantOf(l.typ)
 	if v == unknownVariant {
-		d.unknown(d.words.of(d.get(kType)))
+		if d.doc == nil && ndjson.Own(l.raw) {
+			d.ownLine(l.raw)
+		} else {
+			d.unknown(d.words.of(d.get(kType)))
+		}
 		return nil
 	}
+	return d.variant(v)
+}
+
+// variant hands out what an event of that variant tells.
+func (d *Decoder) variant(v variant) *input.LineError {
+	l := &d.ev
+	f := fields{words: &d.words}
 	name, known := variants[v].name, variants[v].keys
 	if l.twice != "" {
 		return &input.LineError{Type: name, Field: l.twice, Reason: "stands there twice"}
 	}
 	d.out.kept = d.out.kept[:0]
-	extra := l.has &^ known
+	stamp, extra := d.stamp(), l.has&^known
+	if !stamp.IsZero() {
+		extra &^= 1 << kTS
+	}
 	if extra != 0 || len(l.others) > 0 {
 		d.keepUnknown(name, extra)
 	}
@@ -101,9 +118,12 @@ func (d *Decoder) decode() *input.LineError {
 			}
 		}
 	}
-	m := otelagent.Meta{Run: id, Seq: d.stats.Lines, Arrived: d.arrived}
+	m := otelagent.Meta{Run: id, Seq: d.seq, Arrived: d.arrived}
 	if known&(1<<kTimestamp) != 0 {
 		m.Time = f.time("timestamp", d.get(kTimestamp))
+	}
+	if !stamp.IsZero() {
+		m.Time = stamp
 	}
 	if f.wrong == nil {
 		switch v {
@@ -159,6 +179,16 @@ func (d *Decoder) get(k key) []byte {
 	return d.ev.values[k]
 }
 
+// stamp returns the time that the line says its event happened at, whatever its variant; zero when it says none that we can read.
+func (d *Decoder) stamp() time.Time {
+	if d.ev.has&(1<<kTS) != 0 {
+		if t, ok := input.Time(d.ev.values[kTS]); ok {
+			return t
+		}
+	}
+	return d.stamped
+}
+
 // in sets the session of m to that of its run.
 func (d *Decoder) in(m *otelagent.Meta) *run {
 	r := d.runs.in(m.Run)
@@ -175,16 +205,50 @@ func (d *Decoder) opened(m *otelagent.Meta) *run {
 
 // unknown hands out an event of a type that is not phi-core's, as far as we know it.
 func (d *Decoder) unknown(name string) {
-	m := otelagent.Meta{Seq: d.stats.Lines, Arrived: d.arrived}
+	m := otelagent.Meta{Seq: d.seq, Arrived: d.arrived}
 	if v := d.get(kTimestamp); v != nil && v[0] == '"' {
 		m.Time, _ = parseTime(v)
+	}
+	if stamp := d.stamp(); !stamp.IsZero() {
+		m.Time = stamp
 	}
 	m.Run = d.lenient(d.get(kLoopID))
 	m.Session = d.lenient(d.get(kSessionID))
 	if m.Run != "" && (m.Session == "" || d.runs.find(m.Run) != nil) {
-		m.Session = d.runs.sessionOf(m.Run)
+		m.Session = d.runs.home(m.Run)
 	}
 	d.emitOther(m, name, d.ev.raw)
+}
+
+// ownLine reads a line of package ndjson, which tells what phi-core has no words for. One that names no run is of the run that is open,
+// if that is certain.
+func (d *Decoder) ownLine(raw []byte) {
+	line := input.Line{Text: raw, Number: d.lineNo, Arrived: d.arrived}
+	d.own.Line(line, d.seq, func(ev otelagent.Event, err error) bool {
+		if err != nil {
+			d.stats.Events--
+			d.stats.Rejected++
+			d.stopped = !d.yield(nil, err)
+			return !d.stopped
+		}
+		d.place(ev)
+		d.emit(ev)
+		return !d.stopped
+	})
+}
+
+// place fills in the run of an event in the middle of a run that names none.
+func (d *Decoder) place(ev otelagent.Event) {
+	switch ev.(type) {
+	case *otelagent.RunStarted, *otelagent.GroupStarted, *otelagent.GroupEnded, *otelagent.FactStated:
+		return
+	}
+	// All events embed their Meta; there is no other way to it from here, and such lines are rare.
+	m := reflect.ValueOf(ev).Elem().FieldByName("Meta").Addr().Interface().(*otelagent.Meta)
+	r := d.runs.innermost()
+	if m.Run == "" && r != nil && (m.Session == "" || m.Session == r.session) {
+		m.Run, m.Session = r.id, r.session
+	}
 }
 
 func (d *Decoder) emitOther(m otelagent.Meta, typ string, body []byte) {
@@ -319,13 +383,21 @@ func (d *Decoder) agentStart(f *fields, m otelagent.Meta) {
 		e.Config = config
 	}
 	if e.SessionID == "" {
-		e.SessionID = d.runs.sessionOf(m.Run)
+		e.SessionID = d.runs.home(m.Run)
 	}
 	r := d.runs.started(m.Run, e.SessionID)
+	r.told = true
 	if e.API != "" || e.Provider != "" {
 		r.fixed = e.API != ""
-		r.rule = ruleOf(e.API == "anthropic_messages" || e.API == "" && e.Provider == "anthropic")
+		r.rule = d.ruleOf(e.API, e.Provider)
 	}
+	if e.AgentID == "" {
+		e.Agent = d.settings.Agent
+	}
+	if e.Provider == "" {
+		e.Provider = d.settings.Provider
+	}
+	r.parent = e.ParentID
 	if e.ParentID != "" {
 		if s := d.runs.sessionOf(e.ParentID); s != e.SessionID {
 			e.ParentSessionID = s
@@ -338,11 +410,15 @@ func (d *Decoder) agentStart(f *fields, m otelagent.Meta) {
 	d.emitKept(m, "AgentStart")
 }
 
-func ruleOf(anthropic bool) spans.UsageRule {
-	if anthropic {
+// ruleOf returns the usage rule that follows from the name of a protocol, or of a provider where none is told.
+func (d *Decoder) ruleOf(api, provider string) spans.UsageRule {
+	switch {
+	case api == "anthropic_messages" || api == "" && provider == "anthropic":
 		return spans.UsageRuleExcludesCache
+	case api != "":
+		return spans.UsageRuleIncludesCache
 	}
-	return spans.UsageRuleIncludesCache
+	return d.runs.rule
 }
 
 func (d *Decoder) continuation(f *fields) (spans.Continuation, string) {
@@ -387,14 +463,14 @@ func (d *Decoder) agentEnd(f *fields, m otelagent.Meta) {
 	rejection := d.get(kRejection)
 	e.Rejection = f.text("rejection", rejection)
 	r := d.runs.find(m.Run)
-	rule := spans.UsageRuleIncludesCache
+	rule := d.runs.rule
 	switch {
 	case r != nil && (r.open || r.fixed):
 		rule = r.rule
 	default:
 		for i := range d.ev.messages {
 			if p := d.ev.messages[i].provider; messages != nil && p != nil {
-				rule = ruleOf(string(p) == `"anthropic"`)
+				rule = d.ruleOf("", d.lenient(p))
 			}
 		}
 	}
@@ -414,7 +490,7 @@ func (d *Decoder) agentEnd(f *fields, m otelagent.Meta) {
 		// The end of a run that never began and did nothing is what a veto before the loop leaves.
 		e.Status = spans.RunStatusVetoed
 	}
-	m.Session = d.runs.sessionOf(m.Run)
+	m.Session = d.runs.home(m.Run)
 	e.Meta = m
 	d.emitKept(m, "AgentEnd")
 	if r != nil {
@@ -450,6 +526,9 @@ func (d *Decoder) turnStart(f *fields, m otelagent.Meta) {
 	r := d.opened(&m)
 	r.endTurn()
 	r.turn, r.turnIndex = true, e.Index
+	if !r.told {
+		e.Provider = d.settings.Provider
+	}
 	e.Meta = m
 	d.emit(e)
 	d.emitKept(m, "TurnStart")
@@ -479,12 +558,12 @@ func (d *Decoder) turnEnd(f *fields, m otelagent.Meta) {
 		e.Error = f.text("message.error_message", msg.errorMessage)
 	}
 	r := d.runs.find(m.Run)
-	rule := spans.UsageRuleIncludesCache
+	rule := d.runs.rule
 	if r != nil && r.open {
 		rule = r.rule
 	}
 	if !(r != nil && r.open && r.fixed) && e.Provider != "" {
-		rule = ruleOf(e.Provider == "anthropic")
+		rule = d.ruleOf("", e.Provider)
 	}
 	e.Usage = f.usage(path, reported, rule)
 	if f.wrong != nil {
@@ -533,7 +612,7 @@ func (d *Decoder) parallelStart(f *fields, m otelagent.Meta) {
 	}
 	e.Members = d.out.ids
 	if e.SessionID == "" && len(e.Members) > 0 {
-		e.SessionID = d.runs.sessionOf(e.Members[0])
+		e.SessionID = d.runs.home(e.Members[0])
 	}
 	if len(d.runs.groups) < openMost {
 		d.runs.groups = append(d.runs.groups, e.SessionID)
@@ -558,9 +637,9 @@ func (d *Decoder) parallelEnd(f *fields, m otelagent.Meta) {
 		return
 	}
 	if m.Session == "" {
-		m.Session = d.runs.sessionOf(e.SelectedID)
+		m.Session = d.runs.home(e.SelectedID)
 	}
-	rule := spans.UsageRuleIncludesCache
+	rule := d.runs.rule
 	if d.runs.endedIn == m.Session && d.runs.endedRule != "" {
 		rule = d.runs.endedRule // the judge's, which ends last
 	}

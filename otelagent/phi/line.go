@@ -6,6 +6,7 @@ import (
 
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/input"
 )
 
 // key numbers the keys that stand at the top of an AgentEvent of any variant.
@@ -59,6 +60,7 @@ const (
 	kAbandonedNodeIDs
 	kSummary
 	kApplied
+	kTS // of no variant and of all
 	keys
 )
 
@@ -69,7 +71,7 @@ var keyNames = [keys]string{
 	"loop_ids", "selected_loop_id", "selected_config_index", "evaluation_usage", "estimated_tokens", "message_count",
 	"messages_before", "messages_after", "estimated_tokens_before", "estimated_tokens_after", "loops_compacted",
 	"tokens_removed", "messages_removed", "memo", "pruned_timestamps", "category", "target", "abandoned_node_ids", "summary",
-	"applied",
+	"applied", input.Key,
 }
 
 // keyOf returns the number of a key, and whether it has one. A switch takes a third of the time of a map here.
@@ -169,6 +171,8 @@ func keyOf(name []byte) (key, bool) {
 		return kSummary, true
 	case "applied":
 		return kApplied, true
+	case input.Key:
+		return kTS, true
 	}
 	return 0, false
 }

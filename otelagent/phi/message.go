@@ -100,7 +100,7 @@ func (d *Decoder) updated(raw []byte) bool {
 	}
 	d.stats.Events++
 	d.out.replyDelta = otelagent.ReplyDelta{
-		Meta:  otelagent.Meta{Session: u.run.session, Run: u.run.id, Seq: d.stats.Lines, Arrived: d.arrived},
+		Meta:  otelagent.Meta{Session: u.run.session, Run: u.run.id, Seq: d.seq, Arrived: d.arrived},
 		Bytes: deltaLen(delta),
 	}
 	d.emit(&d.out.replyDelta)

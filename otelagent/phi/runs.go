@@ -15,6 +15,9 @@ type run struct {
 	// rule says how usage of the run is to be read; fixed says that its configuration told, not a message.
 	rule  spans.UsageRule
 	fixed bool
+	told  bool // its AgentStart was seen
+	// parent is the id of the run that it names as its parent.
+	parent string
 
 	turn      bool // a turn is open, the turnIndex-th
 	turnIndex int64
@@ -60,6 +63,9 @@ type runs struct {
 	last     *run
 	open     []*run   // in order of start, the last openMost
 	groups   []string // sessions of open parallel groups
+	// session is that of runs for which the input names none, rule how their usage is to be read where it does not tell.
+	session string
+	rule    spans.UsageRule
 	// endedIn and endedRule tell of the run that ended last: for a parallel group that is its judge.
 	endedIn   string
 	endedRule spans.UsageRule
@@ -88,7 +94,7 @@ func (rs *runs) started(id, session string) *run {
 	if old := rs.find(id); old != nil {
 		rs.close(old)
 	}
-	r := &run{id: id, session: session, plain: strings.IndexByte(id, '\\') < 0, open: true, rule: spans.UsageRuleIncludesCache}
+	r := &run{id: id, session: session, plain: strings.IndexByte(id, '\\') < 0, open: true, rule: rs.rule}
 	rs.byID.put(id, r)
 	if session != "" {
 		rs.sessions.put(session, true)
@@ -107,7 +113,7 @@ func (rs *runs) in(id string) *run {
 	if r := rs.find(id); r != nil {
 		return r
 	}
-	return rs.started(id, rs.sessionOf(id))
+	return rs.started(id, rs.home(id))
 }
 
 // opened is in for what only an open run does: another run of that id began, where one has ended.
@@ -115,7 +121,7 @@ func (rs *runs) opened(id string) *run {
 	if r := rs.in(id); r.open {
 		return r
 	}
-	return rs.started(id, rs.sessionOf(id))
+	return rs.started(id, rs.home(id))
 }
 
 // close ends r.
@@ -128,22 +134,41 @@ func (rs *runs) close(r *run) {
 	}
 }
 
-// sessionOf returns the session of a run: that of a run met under this id, else the longest session met whose id and a dot
-// begin the run's id, else what stands before the first dot, else nothing.
+// sessionOf returns the session of a run that another one names: that of a run met under this id, else the longest session met
+// whose id and a dot begin the run's id, else what stands before the first dot, else nothing.
 func (rs *runs) sessionOf(id string) string {
-	if r := rs.find(id); r != nil {
-		return r.session
-	}
-	for i := strings.LastIndexByte(id, '.'); i > 0; i = strings.LastIndexByte(id[:i], '.') {
-		if _, met := rs.sessions.getString(id[:i]); met {
-			return id[:i]
-		}
+	if session, met := rs.met(id); met {
+		return session
 	}
 	session, _, dotted := strings.Cut(id, ".")
 	if !dotted {
 		return ""
 	}
 	return session
+}
+
+// home is sessionOf for a run of the input itself: the session that the settings name goes before what stands before the first dot.
+func (rs *runs) home(id string) string {
+	if rs.session == "" {
+		return rs.sessionOf(id)
+	}
+	if session, met := rs.met(id); met {
+		return session
+	}
+	return rs.session
+}
+
+// met returns the session of a run as far as runs or sessions that were met tell it.
+func (rs *runs) met(id string) (session string, met bool) {
+	if r := rs.find(id); r != nil {
+		return r.session, true
+	}
+	for i := strings.LastIndexByte(id, '.'); i > 0; i = strings.LastIndexByte(id[:i], '.') {
+		if _, met := rs.sessions.getString(id[:i]); met {
+			return id[:i], true
+		}
+	}
+	return "", false
 }
 
 // place says where an event belongs that names no run: to the session of the only open group; else to the innermost open run,
@@ -159,4 +184,18 @@ func (rs *runs) place() (session, id string) {
 		session, id = r.session, r.id
 	}
 	return session, id
+}
+
+// innermost returns the open run that an event without a run certainly belongs to: the only one, or the last of a chain in which
+// each names the one before as its parent.
+func (rs *runs) innermost() *run {
+	for i, r := range rs.open {
+		if i > 0 && r.parent != rs.open[i-1].id {
+			return nil
+		}
+	}
+	if len(rs.open) == 0 {
+		return nil
+	}
+	return rs.open[len(rs.open)-1]
 }

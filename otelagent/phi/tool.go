@@ -9,36 +9,47 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// noteCalls remembers the tool calls of an assistant message of the open turn.
-func (d *Decoder) noteCalls(r *run, content []byte) {
+// askedCall is a tool call as an assistant message asks for it, as it is spelled; nil where it is not there.
+type askedCall struct{ id, name, args []byte }
+
+// eachCall calls fn for each tool call that the content of an assistant message asks for by an id.
+func (d *Decoder) eachCall(content []byte, fn func(id string, c askedCall)) {
 	c := rawjson.NewCursor(content, maxDepth)
 	for c.Open('['); c.More(']'); {
 		if c.Peek() != '{' {
 			c.Value()
 			continue
 		}
-		var typ, id, name, args []byte
+		var typ []byte
+		var call askedCall
 		for c.Open('{'); c.More('}'); {
 			switch key, value := c.RawKey(), c.Value(); string(key) {
 			case `"type"`:
 				typ = value
 			case `"id"`:
-				id = value
+				call.id = value
 			case `"name"`:
-				name = value
+				call.name = value
 			case `"arguments"`:
-				args = value
+				call.args = value
 			}
 		}
 		if string(typ) != `"toolCall"` {
 			continue
 		}
-		if id := d.lenient(id); id != "" {
-			if call := r.call(id); call != nil {
-				call.asked, call.name, call.args = true, d.lenient(name), bytes.Clone(args)
-			}
+		if id := d.lenient(call.id); id != "" {
+			fn(id, call)
 		}
 	}
+}
+
+// noteCalls remembers the tool calls of an assistant message of the open turn.
+func (d *Decoder) noteCalls(r *run, content []byte) {
+	d.eachCall(content, func(id string, asked askedCall) {
+		if call := r.call(id); call != nil {
+			call.asked, call.name, call.args = true, d.lenient(asked.name), bytes.Clone(asked.args)
+		}
+	})
 }
 
 // deny tells of a tool call that was refused before it began, of which phi-core only writes the result.
