@@ -296,16 +296,21 @@ func (p *phiCore) loop(r *session.Run, children []string) []byte {
 	}
 
 	var turns array
-	var replies [][]byte
+	var replies, messages [][]byte
 	for _, t := range byStart(r.Turns) {
-		if raw, reply := p.turn(where, r, t); raw != nil {
-			turns.raw(raw)
-			replies = append(replies, reply)
+		raw, reply, all := p.turn(where, r, t)
+		if raw == nil {
+			continue
+		}
+		turns.raw(raw)
+		replies = append(replies, reply)
+		if over {
+			messages = append(messages, all...)
 		}
 	}
-	var messages [][]byte
 	switch {
 	case !over:
+	case !native(r) && len(messages) > 0:
 	case r.Messages != nil || r.Outside != nil:
 		refs := r.Messages
 		if refs == nil {
@@ -316,7 +321,7 @@ func (p *phiCore) loop(r *session.Run, children []string) []byte {
 		p.miss(where, "messages: not captured")
 	}
 
-	o.raw("config", p.config(where, r, append(replies, messages...)))
+	o.raw("config", p.config(where, r, append(replies[:len(replies):len(replies)], messages...)))
 	o.raw("messages", list(messages))
 	o.raw("turns", turns.bytes())
 	switch {
@@ -439,10 +444,14 @@ func (p *phiCore) usage(where string, u *session.ReportedUsage) []byte {
 	return o.bytes()
 }
 
-// turn returns a turn and its reply; nil when it has no end, or no reply is known.
-func (p *phiCore) turn(where string, r *session.Run, t *session.Turn) (raw, reply []byte) {
+// native reports whether the messages of a run are phi-core's own.
+func native(r *session.Run) bool { return r.Dialect == phiDialect }
+
+// turn returns a turn and its reply; nil when it has no end, or no reply is known. Of a run of another dialect it returns the turn's
+// messages too.
+func (p *phiCore) turn(where string, r *session.Run, t *session.Turn) (raw, reply []byte, all [][]byte) {
 	if t.Known != spans.KnownObserved && !t.Missing {
-		return nil, nil // phi-core cannot say it, and its recorder does not
+		return nil, nil, nil // phi-core cannot say it, and its recorder does not
 	}
 	where = fmt.Sprintf("%s/%d", where, t.Index)
 	if c := t.Capture; c != "" && c != spans.CaptureContent {
@@ -450,18 +459,28 @@ func (p *phiCore) turn(where string, r *session.Run, t *session.Turn) (raw, repl
 	}
 	if t.Missing {
 		p.miss(where, "the turn's span")
-		return nil, nil
+		return nil, nil, nil
 	}
 	if t.Index > math.MaxUint32 {
 		p.miss(where, "turn_index: greater than phi-core's")
-		return nil, nil
+		return nil, nil, nil
 	}
-	output := p.messages(where, spans.ListOutput, t.Output)
-	if len(output) != 1 {
+	var f foreignTurn
+	if native(r) {
+		if output := p.messages(where, spans.ListOutput, t.Output); len(output) == 1 {
+			f.reply = output[0]
+		}
+	} else {
+		f = p.foreignTurn(where, r, t)
+	}
+	if f.reply == nil {
 		if t.Output == nil || t.Output.Count == 0 {
 			p.miss(where, "output: the reply was not captured")
 		}
-		return nil, nil
+		return nil, nil, nil
+	}
+	if native(r) {
+		f.input, f.results = p.messages(where, spans.ListInput, t.Input), p.messages(where, spans.ListResults, t.Results)
 	}
 	id := object{}
 	id.str("loopId", r.ID)
@@ -475,20 +494,24 @@ func (p *phiCore) turn(where string, r *session.Run, t *session.Turn) (raw, repl
 	} else {
 		o.raw("usage", p.usage(where, reported(t.Usage)))
 	}
-	o.raw("input_messages", list(p.messages(where, spans.ListInput, t.Input)))
-	o.raw("output_message", output[0])
+	o.raw("input_messages", list(f.input))
+	o.raw("output_message", f.reply)
 	var results array
-	for _, m := range p.messages(where, spans.ListResults, t.Results) {
+	for _, m := range f.results {
 		// The recorder puts the place of the turn on each result.
 		results.raw(merge(m, id.only("turnId")))
 	}
 	o.raw("tool_results", results.bytes())
 	o.time("started_at", t.Start)
 	o.time("ended_at", t.End)
-	if payload := p.payload(where, t); payload != nil {
-		o.raw("request_payload", payload)
+	if native(r) { // phi-core's payload is its own form, which that of another loop is not
+		if payload := p.payload(where, t); payload != nil {
+			o.raw("request_payload", payload)
+		}
+	} else {
+		all = f.all()
 	}
-	return o.bytes(), output[0]
+	return o.bytes(), f.reply, all
 }
 
 // payload returns the request of the last attempt, as the recorder keeps it.

@@ -58,7 +58,7 @@ func sessions() (parent, child *session.Session, m *made) {
 	started.End = started.End.Add(1000)
 	turnID := `{"turnId":{"loopId":"s.cfg.1","turnIndex":0}}`
 	first := &session.Run{
-		Span: started, ID: "s.cfg.1", AgentID: "agent", Status: spans.RunStatusCompleted, StatusWord: "Completed",
+		Span: started, ID: "s.cfg.1", Dialect: phiDialect, AgentID: "agent", Status: spans.RunStatusCompleted, StatusWord: "Completed",
 		Config:   `{"model":"m","provider":"p","config_id":null,"temperature":0.7}`,
 		Reported: &session.ReportedUsage{Input: 1, Output: 2, Total: 3},
 		Messages: m.refs(part{user, "", ""}, part{assistant, "", turnID}), Capture: spans.CaptureContent,
@@ -90,14 +90,14 @@ func sessions() (parent, child *session.Session, m *made) {
 	group := ms(100)
 	member := func(id string, from, to int64) *session.Run {
 		return &session.Run{
-			Span: observed(from, to), ID: id, AgentID: "agent", Status: spans.RunStatusCompleted, ParentID: "s.cfg.1",
+			Span: observed(from, to), ID: id, Dialect: phiDialect, AgentID: "agent", Status: spans.RunStatusCompleted, ParentID: "s.cfg.1",
 			Continuation: spans.ContinuationBranch, ContinuationTag: "t", GroupStart: group, GroupRole: spans.GroupRoleMember,
 			Usage: session.Usage{Input: 5, Output: 6}, Messages: m.refs(part{assistant, "", ""}),
 		}
 	}
 	parent = &session.Session{ID: "s", Runs: []*session.Run{
 		first,
-		{Span: session.Span{Known: spans.KnownClosed, Start: ms(95), End: ms(96)}, ID: "s.cut.1", AgentID: "agent", Status: spans.RunStatusAborted},
+		{Span: session.Span{Known: spans.KnownClosed, Start: ms(95), End: ms(96)}, ID: "s.cut.1", Dialect: phiDialect, AgentID: "agent", Status: spans.RunStatusAborted},
 		member("s.slow.1", 101, 190),
 		member("s.fast.2", 102, 150),
 		{Span: observed(150, 160), ID: "j", GroupStart: group, GroupRole: spans.GroupRoleJudge, Status: spans.RunStatusVetoed, Continuation: spans.ContinuationDefault},
@@ -112,7 +112,7 @@ func sessions() (parent, child *session.Session, m *made) {
 	}}}
 	parent.Groups[0].Start = group
 	child = &session.Session{ID: "kid", Runs: []*session.Run{{
-		Span: observed(15, 19), ID: "kid.sub.1", AgentID: "sub", ParentID: "s.cfg.1", ParentSessionID: "s", Status: spans.RunStatusCompleted,
+		Span: observed(15, 19), ID: "kid.sub.1", Dialect: phiDialect, AgentID: "sub", ParentID: "s.cfg.1", ParentSessionID: "s", Status: spans.RunStatusCompleted,
 		Reported: &session.ReportedUsage{}, Messages: m.refs(),
 	}}}
 	return parent, child, m
@@ -195,7 +195,7 @@ func TestPhiCoreNamesWhatIsMissing(t *testing.T) {
 
 func TestPhiCoreWithoutContent(t *testing.T) {
 	s := &session.Session{ID: "s", Runs: []*session.Run{{
-		Span: observed(0, 9), ID: "s.1", Status: spans.RunStatusCompleted, Capture: spans.CaptureNone,
+		Span: observed(0, 9), ID: "s.1", Dialect: phiDialect, Status: spans.RunStatusCompleted, Capture: spans.CaptureNone,
 		Turns: []*session.Turn{{Span: observed(1, 8), Capture: spans.CaptureNone}},
 	}}}
 	var out bytes.Buffer
