@@ -1,0 +1,346 @@
+package guide
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// This file gives back the runs and turns that otelagent wrote beside the rows, under the key otelagent of metadata_json.
+
+// extension is that key: of a message of the assistant its run and turns, of one of user or system its run and turn.
+type extension struct {
+	run        ownInfo
+	turn       int64 // noTurn when the message stands outside turns
+	provenance []byte
+	turns      []ownTurn
+}
+
+// noTurn is the turn of what belongs to none.
+const noTurn = -1
+
+// ownInfo is a run. Times are unix nanoseconds; zero is not known.
+type ownInfo struct {
+	ID               string          `json:"id"`
+	Start            int64           `json:"start"`
+	End              int64           `json:"end"`
+	Status           string          `json:"status"`
+	Word             string          `json:"word"`
+	Rejected         bool            `json:"rejected"`
+	Rejection        string          `json:"rejection"`
+	Error            string          `json:"error"`
+	ParentID         string          `json:"parent_id"`
+	ParentSessionID  string          `json:"parent_session_id"`
+	ParentToolCallID string          `json:"parent_tool_call_id"`
+	ForkParentID     string          `json:"fork_parent_id"`
+	Continuation     string          `json:"continuation"`
+	Tag              string          `json:"tag"`
+	Dialect          string          `json:"dialect"`
+	Agent            string          `json:"agent"`
+	AgentID          string          `json:"agent_id"`
+	Model            string          `json:"model"`
+	Provider         string          `json:"provider"`
+	ConfigID         string          `json:"config_id"`
+	API              string          `json:"api"`
+	Config           json.RawMessage `json:"config"`
+	Metadata         json.RawMessage `json:"metadata"`
+	Rules            json.RawMessage `json:"rules"`
+	Usage            *ownUsage       `json:"usage"`
+	Copied           bool            `json:"copied"`
+}
+
+// ownTurn is a turn; steps are the parts of it, from up to to.
+type ownTurn struct {
+	Index        int64     `json:"index"`
+	Start        int64     `json:"start"`
+	End          int64     `json:"end"`
+	Trigger      string    `json:"trigger"`
+	Model        string    `json:"model"`
+	Answered     string    `json:"answered_model"`
+	Provider     string    `json:"provider"`
+	Variant      string    `json:"variant"`
+	StopReason   string    `json:"stop_reason"`
+	Failed       bool      `json:"failed"`
+	Error        string    `json:"error"`
+	Temperature  *float64  `json:"temperature"`
+	MaxTokens    *int64    `json:"max_tokens"`
+	Level        string    `json:"reasoning_level"`
+	Format       string    `json:"format"`
+	Attempts     int64     `json:"attempts"`
+	Usage        *ownUsage `json:"usage"`
+	Discarded    *counts   `json:"discarded"`
+	Cost         *float64  `json:"cost"`
+	Currency     string    `json:"currency"`
+	ModelCallNS  int64     `json:"model_call_ns"`
+	FirstChunkNS int64     `json:"first_chunk_ns"`
+	ResponseID   string    `json:"response_id"`
+	Steps        [2]int    `json:"steps"`
+}
+
+// ownUsage is usage as it was reported, and the rule that normalises it.
+type ownUsage struct {
+	Reported counts `json:"reported"`
+	Rule     string `json:"rule"`
+}
+
+type counts struct {
+	Input      int64 `json:"input"`
+	Output     int64 `json:"output"`
+	Reasoning  int64 `json:"reasoning"`
+	CacheRead  int64 `json:"cache_read"`
+	CacheWrite int64 `json:"cache_write"`
+	Total      int64 `json:"total"`
+}
+
+func (u *ownUsage) usage() *otelagent.Usage {
+	if u == nil {
+		return nil
+	}
+	return u.Reported.usage(spans.UsageRule(u.Rule))
+}
+
+func (c *counts) usage(rule spans.UsageRule) *otelagent.Usage {
+	return &otelagent.Usage{Input: c.Input, Output: c.Output, Reasoning: c.Reasoning, CacheRead: c.CacheRead, CacheWrite: c.CacheWrite,
+		Total: c.Total, Rule: rule}
+}
+
+// extensionOf reads the key otelagent of metadata; nil when it is not as we write it.
+func (c *columns) extensionOf(object []byte) *extension {
+	var in struct {
+		Run        ownInfo         `json:"run"`
+		Turn       *int64          `json:"turn"`
+		Provenance json.RawMessage `json:"provenance"`
+		Turns      []ownTurn       `json:"turns"`
+	}
+	if err := json.Unmarshal(object, &in); err != nil {
+		field := "metadata.otelagent"
+		var typ *json.UnmarshalTypeError
+		if errors.As(err, &typ) && typ.Field != "" {
+			field += "." + typ.Field
+		}
+		c.d.reject(c.typ, field, "not as otelagent writes it")
+		return nil
+	}
+	e := &extension{run: in.Run, turn: noTurn, provenance: in.Provenance, turns: in.Turns}
+	if in.Turn != nil {
+		e.turn = *in.Turn
+	}
+	return e
+}
+
+// ownRun is a run of ours while it is told.
+type ownRun struct {
+	run
+	info    ownInfo
+	started bool
+	waiting []*message // of user and system
+	turns   map[int64]bool
+}
+
+// ownRuns are the runs of ours that have not ended, by their first row.
+type ownRuns []*ownRun
+
+// maxOwnRuns bounds them: further ones end the oldest.
+const maxOwnRuns = 256
+
+// find returns the run that a message names.
+func (rs *ownRuns) find(d *Decoder, m *message) *ownRun {
+	info := m.meta.own.run
+	for _, r := range *rs {
+		if r.id == info.ID && r.info.Start == info.Start {
+			return r
+		}
+	}
+	if len(*rs) == maxOwnRuns {
+		d.endOwn((*rs)[0])
+		*rs = (*rs)[1:]
+	}
+	r := &ownRun{run: run{id: info.ID, session: d.session.id, start: nanos(info.Start), seq: m.seq}, info: info, turns: map[int64]bool{}}
+	*rs = append(*rs, r)
+	return r
+}
+
+// endBefore ends the runs that were over before t: rows stand in the order of created_at, so nothing of them can follow.
+func (rs *ownRuns) endBefore(d *Decoder, t time.Time) {
+	*rs = slices.DeleteFunc(*rs, func(r *ownRun) bool {
+		over := r.info.End > 0 && t.UnixMilli() > r.info.End/1e6
+		if over {
+			d.endOwn(r)
+		}
+		return over
+	})
+}
+
+func (rs *ownRuns) endAll(d *Decoder) {
+	for _, r := range *rs {
+		d.endOwn(r)
+	}
+	*rs = nil
+}
+
+func nanos(ns int64) time.Time {
+	if ns <= 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns).UTC()
+}
+
+func exactly(ns int64) otelagent.Moment { return otelagent.Moment{Time: nanos(ns)} }
+
+// ownMessage takes a message that says which run of ours it belongs to.
+func (d *Decoder) ownMessage(m *message) {
+	r := d.runs.find(d, m)
+	if m.role != "assistant" {
+		if len(r.waiting) == maxStretch {
+			d.startOwn(r)
+			d.leftOver(r)
+		}
+		r.waiting = append(r.waiting, m)
+		return
+	}
+	if info := m.meta.own.run; !r.started || info.End > 0 || info.Status != "" {
+		r.info = info
+	}
+	d.startOwn(r)
+	told := make([]bool, len(m.parts))
+	turns := m.meta.own.turns
+	if len(turns) == 0 { // a compaction, or calls outside any turn
+		d.tellRest(r, m, told, len(m.parts))
+	}
+	for i := range turns {
+		t := &turns[i]
+		from, to := min(max(t.Steps[0], 0), len(m.parts)), min(max(t.Steps[1], 0), len(m.parts))
+		if from > to {
+			from = to
+		}
+		d.tellRest(r, m, told, from)
+		d.tellTurn(r, m, t, m.parts[from:to])
+		for k := from; k < to; k++ {
+			told[k] = true
+		}
+	}
+	d.tellRest(r, m, told, len(m.parts))
+	if len(m.parts) == 0 {
+		d.tellLines(m, 0, m.all())
+	}
+}
+
+// tellRest tells of the parts before to that belong to no turn.
+func (d *Decoder) tellRest(r *ownRun, m *message, told []bool, to int) {
+	for k := range m.parts[:to] {
+		if !told[k] {
+			d.tellParts(&r.run, m, m.parts[k:k+1])
+			told[k] = true
+		}
+	}
+}
+
+// startOwn tells that the run starts, once.
+func (d *Decoder) startOwn(r *ownRun) {
+	if r.started {
+		return
+	}
+	r.started = true
+	in, s := &r.info, d.session
+	info := otelagent.RunInfo{SessionID: s.id, ID: in.ID, Agent: in.Agent, AgentID: in.AgentID, Model: in.Model, Provider: in.Provider,
+		Dialect: in.Dialect, Start: exactly(in.Start), ParentID: in.ParentID, ParentSessionID: in.ParentSessionID,
+		ParentToolCallID: in.ParentToolCallID, ForkParentID: in.ForkParentID, Continuation: spans.Continuation(in.Continuation),
+		ContinuationTag: in.Tag, ConfigID: in.ConfigID, API: in.API, Config: in.Config, Metadata: in.Metadata, Rules: in.Rules,
+		Recording: spans.RecordingLedger, Copied: in.Copied}
+	if info.Agent == "" {
+		info.Agent = s.agent
+	}
+	if info.Model == "" {
+		info.Model, info.Provider = s.model.id, s.model.provider
+	}
+	if info.Dialect == "" {
+		info.Dialect = Dialect
+	}
+	if info.Rules == nil {
+		info.Rules = s.rulesAt(r.start)
+	}
+	d.emit(&otelagent.RunStarted{Meta: r.meta(r.start, r.seq), RunInfo: info})
+}
+
+// tellTurn tells of one turn of ours: the messages that waited for it, its parts, its end.
+func (d *Decoder) tellTurn(r *ownRun, m *message, t *ownTurn, parts []*part) {
+	d.outsideTurns(r)
+	r.turns[t.Index] = true
+	d.emit(&otelagent.TurnStarted{Meta: r.meta(nanos(t.Start), m.seq), TurnInfo: otelagent.TurnInfo{Index: t.Index,
+		Trigger: spans.Trigger(t.Trigger), Model: t.Model, Provider: t.Provider, Variant: t.Variant, Start: exactly(t.Start)}})
+	r.waiting = slices.DeleteFunc(r.waiting, func(w *message) bool {
+		if w.meta.own.turn != t.Index {
+			return false
+		}
+		d.tellOwnMessage(r, w)
+		return true
+	})
+	if t.Discarded != nil {
+		rule := spans.UsageRule("")
+		if t.Usage != nil {
+			rule = spans.UsageRule(t.Usage.Rule)
+		}
+		d.emit(&otelagent.AttemptDiscarded{Meta: r.meta(nanos(t.Start), m.seq), DiscardedAttempt: otelagent.DiscardedAttempt{
+			At: exactly(t.Start), Usage: t.Discarded.usage(rule)}})
+	}
+	d.tellParts(&r.run, m, parts)
+	res := otelagent.TurnResult{End: exactly(t.End), Model: t.Answered, StopReason: t.StopReason, Failed: t.Failed, Error: t.Error,
+		Usage: t.Usage.usage(), Cost: t.Cost, Currency: t.Currency, ModelCall: time.Duration(t.ModelCallNS),
+		FirstChunk: time.Duration(t.FirstChunkNS), ResponseID: t.ResponseID}
+	if len(parts) > 0 {
+		res.Output = m.output(parts)
+	}
+	r.seq = m.endSeq(parts)
+	d.emit(&otelagent.TurnEnded{Meta: r.meta(nanos(t.End), r.seq), TurnResult: res})
+}
+
+// outsideTurns tells of the messages that waited and belong to no turn.
+func (d *Decoder) outsideTurns(r *ownRun) {
+	r.waiting = slices.DeleteFunc(r.waiting, func(w *message) bool {
+		if w.meta.own.turn != noTurn {
+			return false
+		}
+		d.tellOwnMessage(r, w)
+		return true
+	})
+}
+
+func (d *Decoder) tellOwnMessage(r *ownRun, m *message) {
+	msg := m.message(m.parts)
+	if p := m.meta.own.provenance; len(p) > 0 && p[0] == '{' {
+		msg.Provenance = spans.Provenance{Raw: string(p)}
+	}
+	d.emit(&otelagent.MessageAdded{Meta: r.meta(m.created, m.seq), Message: msg})
+	d.tellLines(m, 0, m.all())
+}
+
+// leftOver tells of the messages that still wait: in turns of which there is nothing else, or in none.
+func (d *Decoder) leftOver(r *ownRun) {
+	d.outsideTurns(r)
+	for len(r.waiting) > 0 {
+		w := r.waiting[0]
+		if t := w.meta.own.turn; !r.turns[t] {
+			r.turns[t] = true
+			d.emit(&otelagent.TurnStarted{Meta: r.meta(w.created, w.seq), TurnInfo: otelagent.TurnInfo{Index: t, Start: bound(w.created)}})
+		}
+		d.tellOwnMessage(r, w)
+		r.waiting = r.waiting[1:]
+	}
+}
+
+// endOwn tells the end of a run of ours, if it had one.
+func (d *Decoder) endOwn(r *ownRun) {
+	d.startOwn(r)
+	d.leftOver(r)
+	if r.info.End == 0 {
+		return
+	}
+	in := &r.info
+	d.emit(&otelagent.RunEnded{Meta: r.meta(nanos(in.End), r.seq), RunResult: otelagent.RunResult{End: exactly(in.End),
+		Status: spans.RunStatus(in.Status), Word: in.Word, Rejected: in.Rejected, Rejection: in.Rejection, Error: in.Error,
+		Usage: in.Usage.usage()}})
+}
