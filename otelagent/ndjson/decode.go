@@ -559,6 +559,14 @@ func (r *reader) frame(key string, p **spans.Frame, _ string) {
 			r.problem(key, "want a frame")
 		}
 		*p = f
+		c := rawjson.NewCursor(value, maxDepth)
+		for c.Open('{'); c.More('}'); c.Value() {
+			switch string(c.Key()) {
+			case "keys", "system", "messages", "provenance", "tools", "shapes":
+			default: // kept whole, as every object that says more
+				r.members[r.top(key)].used = false
+			}
+		}
 	}
 }
 
