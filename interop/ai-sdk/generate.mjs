@@ -18,6 +18,10 @@ function streamOf(chunks) {
 
 // The message after the reducer saw chunks.
 async function reduce({ ai }, message, { chunks, errors = [] }) {
+  for (const chunk of chunks) {
+    const { success, error } = await ai.uiMessageChunkSchema().validate(chunk);
+    if (!success) throw new Error(`the SDK has no such chunk: ${JSON.stringify(chunk)}: ${error.message}`);
+  }
   const seen = [];
   for await (const state of ai.readUIMessageStream({
     message,

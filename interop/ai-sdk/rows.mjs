@@ -19,10 +19,12 @@ function isJSONL(content) {
 
 function fromJSONL(file, content) {
   const messages = new Map();
+  let session;
   content.split("\n").forEach((line, i) => {
     if (!line) return;
     const where = `${file}:${i + 1}`;
     const { type, data } = JSON.parse(line);
+    session ||= type === "session";
     if (type === "message") messages.set(data.id, messageOf(where, data));
     if (type === "part") {
       const message = messages.get(data.message_id);
@@ -30,17 +32,19 @@ function fromJSONL(file, content) {
       message.parts.push(partOf(where, data));
     }
   });
+  if (!session) throw new Error("no line of type session");
   return [...messages.values()];
 }
 
 function fromJSON(file, content) {
   const sessions = [JSON.parse(content)].flat();
-  return sessions.flatMap((session, s) =>
-    session.messages.map(({ message, parts }, m) => {
+  return sessions.flatMap((session, s) => {
+    if (!session.session || !session.messages) throw new Error("no session with messages");
+    return session.messages.map(({ message, parts }, m) => {
       const where = `${file}: ${sessions.length > 1 ? `session ${s} ` : ""}message ${m}`;
       return { ...messageOf(where, message), parts: parts.map((row, p) => partOf(`${where} part ${p}`, row)) };
-    }),
-  );
+    });
+  });
 }
 
 function messageOf(where, row) {

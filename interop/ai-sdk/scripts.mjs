@@ -255,7 +255,7 @@ export const scripts = [
           {
             type: "text-end",
             id: "t3",
-            citations: [{ startIndex: 0, endIndex: 5, source: { sourceType: "url", id: "s1", url: "https://example.org/", title: "Example" } }],
+            citations: [{ startIndex: 0, endIndex: 5, source: { type: "source", sourceType: "url", id: "s1", url: "https://example.org/", title: "Example" } }],
           },
           ...close(usage(90, 9), "interrupted"),
         ],
