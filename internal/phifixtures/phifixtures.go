@@ -127,6 +127,20 @@ func Compare(f Fixture, ours map[string][]byte) ([]Difference, error) {
 	return diffs, nil
 }
 
+// Differences returns every difference between two JSON texts, with session as that of each.
+func Differences(session string, got, want []byte) ([]Difference, error) {
+	var g, w any
+	if err := decode(got, &g); err != nil {
+		return nil, err
+	}
+	if err := decode(want, &w); err != nil {
+		return nil, err
+	}
+	diffs := walk(session, "", g, w)
+	slices.SortFunc(diffs, func(a, b Difference) int { return strings.Compare(a.Path, b.Path) })
+	return diffs, nil
+}
+
 func dropEvents(session any) {
 	s, _ := session.(map[string]any)
 	loops, _ := s["loops"].([]any)
@@ -195,8 +209,14 @@ type Known struct {
 // KnownDifferences reads the table behind the marker "differences" in docs/fidelity.md.
 func KnownDifferences(tb testing.TB, root string) []*Known {
 	tb.Helper()
+	return KnownIn(tb, root, "differences")
+}
+
+// KnownIn reads the table of differences behind the marker of that name in docs/fidelity.md.
+func KnownIn(tb testing.TB, root, name string) []*Known {
+	tb.Helper()
 	var known []*Known
-	for _, cells := range Table(tb, root, "differences") {
+	for _, cells := range Table(tb, root, name) {
 		known = append(known, &Known{Scenario: code(cells[0]), Path: code(cells[1]), Reason: cells[2]})
 	}
 	return known
