@@ -2,7 +2,10 @@ module github.com/otelagent/otelagent/examples
 
 go 1.26.0
 
-require github.com/otelagent/otelagent v0.0.0-00010101000000-000000000000
+require (
+	github.com/google/go-cmp v0.7.0
+	github.com/otelagent/otelagent v0.0.0-00010101000000-000000000000
+)
 
 require (
 	github.com/aymanbagabas/go-udiff v0.4.1 // indirect

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// agent is a loop: it asks the model, calls the tools that it wants, and goes on until it wants none.
+type agent struct {
+	tracer *otelagent.Tracer
+	client client
+	model  string
+	root   *os.Root
+	rules  []rule
+	most   int // messages in a request; beyond it the oldest are compacted
+
+	messages []known
+}
+
+// known is a message as the provider spells it, and where it came from.
+type known struct {
+	raw  json.RawMessage
+	from spans.Provenance
+}
+
+const system = "You look after a folder of notes. Use the tools; answer in one sentence."
+
+// maxTurns ends a run that goes in circles.
+const maxTurns = 20
+
+func (a *agent) run(ctx context.Context, question string) (answer string, err error) {
+	rules, err := json.Marshal(a.rules)
+	if err != nil {
+		return "", err
+	}
+	ctx, run := a.tracer.StartRun(ctx, otelagent.RunInfo{Agent: "notes", Model: a.model, Provider: "openai", Rules: rules})
+	defer func() {
+		switch {
+		case errors.Is(err, context.Canceled):
+			run.End(otelagent.RunResult{Status: spans.RunStatusCancelled, Error: err.Error()})
+		case err != nil:
+			run.End(otelagent.RunResult{Status: spans.RunStatusError, Error: err.Error()})
+		default:
+			run.End(otelagent.RunResult{})
+		}
+	}()
+	asked := a.add(message("user", question), spans.Provenance{Kind: spans.ProvenanceLoopTurn, Role: "user-message"})
+	run.AddMessage(asked)
+	trigger := spans.TriggerUser
+	for n := range maxTurns {
+		reply, err := a.turn(ctx, run, n, trigger)
+		if err != nil {
+			return "", err
+		}
+		if len(reply.ToolCalls) == 0 {
+			return reply.Content, nil
+		}
+		trigger = spans.TriggerContinuation
+	}
+	return "", fmt.Errorf("no answer after %d turns", maxTurns)
+}
+
+// turn asks the model once and calls the tools that it wants.
+func (a *agent) turn(ctx context.Context, run *otelagent.Run, n int, trigger spans.Trigger) (reply answer, err error) {
+	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: int64(n), Trigger: trigger})
+	if len(a.messages) > a.most {
+		a.compact(ctx, turn)
+	}
+
+	// What the provider is sent is what is told: the same bytes, with where each message came from.
+	body := a.request()
+	request := otelagent.ParseRequest(body)
+	for i := range request.Messages {
+		if i > 0 { // the first is the system prompt
+			request.Messages[i].Provenance = a.messages[i-1].from
+		}
+	}
+	turn.Request(request)
+	got, err := a.client.ask(ctx, body)
+	turn.Replied(otelagent.Moment{})
+	if err != nil {
+		turn.End(otelagent.TurnResult{Failed: true, Cancelled: ctx.Err() != nil, Error: err.Error()})
+		return answer{}, err
+	}
+	output := a.add(got.raw, spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: int64(n), Role: "assistant-response"})
+
+	result := otelagent.TurnResult{
+		Model: got.model, ResponseID: got.id, StopReason: got.stop, Usage: &got.usage, Output: &output,
+	}
+	for i, call := range got.answer.ToolCalls {
+		m := a.add(a.call(ctx, turn, call), spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: int64(n), Role: "tool-call-result", MessageIndex: int64(i)})
+		m.ToolCallID = call.ID
+		result.Results = append(result.Results, m)
+	}
+	turn.End(result)
+	return got.answer, nil
+}
+
+// call evaluates the rules and runs the tool, or refuses to.
+func (a *agent) call(ctx context.Context, turn *otelagent.Turn, c toolCall) json.RawMessage {
+	args := json.RawMessage(c.Function.Arguments)
+	if !json.Valid(args) {
+		args, _ = json.Marshal(c.Function.Arguments)
+	}
+	ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: c.ID, Name: c.Function.Name, Type: "function", Args: args})
+	decided := decide(a.rules, c.Function.Name, target(args))
+	call.Permission(ctx, otelagent.PermissionEvaluation{
+		Action: decided.Action, Source: decided.Source, Pattern: decided.Pattern, Reason: decided.why(),
+	})
+	if decided.Action != spans.ActionAllow {
+		text := "refused: " + decided.why()
+		call.End(otelagent.ToolResult{Outcome: spans.OutcomeDenied, Error: text})
+		return toolMessage(c.ID, text)
+	}
+	text, cut, err := runTool(a.root, c.Function.Name, args)
+	if err != nil {
+		call.End(otelagent.ToolResult{Outcome: spans.OutcomeError, Error: err.Error()})
+		return toolMessage(c.ID, "error: "+err.Error())
+	}
+	call.End(otelagent.ToolResult{Result: quoted(text), Truncated: &cut})
+	return toolMessage(c.ID, text)
+}
+
+// compact replaces all but the last messages by a summary of them. It never parts a tool result from the call that it answers.
+func (a *agent) compact(ctx context.Context, turn *otelagent.Turn) {
+	keep := len(a.messages) - a.most/2
+	for keep > 0 && role(a.messages[keep].raw) == "tool" {
+		keep--
+	}
+	if keep < 2 {
+		return
+	}
+	gone := a.messages[:keep]
+	before := int64(len(a.messages))
+	_, compaction := turn.StartCompaction(ctx, otelagent.Compaction{
+		Kind: spans.CompactionKindSummary, Trigger: "message_count", MessagesBefore: before, InputTokens: -1,
+	})
+	summary := message("user", summarise(gone))
+	a.messages = append([]known{{summary, spans.Provenance{Kind: spans.ProvenanceMemoryTier, Tier: "summary", RecordID: fmt.Sprint(keep)}}}, a.messages[keep:]...)
+	compaction.End(otelagent.CompactionResult{
+		MessagesBefore: before, MessagesAfter: int64(len(a.messages)), MessagesSummarized: int64(keep),
+		InputTokens: -1, OutputTokens: -1, TokensGone: -1, Runs: -1, Summary: summary,
+	})
+}
+
+// add appends a message to the conversation.
+func (a *agent) add(raw json.RawMessage, from spans.Provenance) otelagent.Message {
+	a.messages = append(a.messages, known{raw, from})
+	return otelagent.Message{Raw: raw, Role: role(raw)}
+}
+
+// request is what the provider is sent.
+func (a *agent) request() []byte {
+	messages := []json.RawMessage{message("system", system)}
+	for _, m := range a.messages {
+		messages = append(messages, m.raw)
+	}
+	body, _ := json.Marshal(struct { // never fails: messages are JSON
+		Model    string            `json:"model"`
+		Messages []json.RawMessage `json:"messages"`
+		Tools    json.RawMessage   `json:"tools"`
+	}{a.model, messages, catalogue})
+	return body
+}

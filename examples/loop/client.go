@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// client asks an endpoint for chat completions.
+type client struct {
+	endpoint, key string
+}
+
+// answer is what the model says.
+type answer struct {
+	Content   string     `json:"content"`
+	ToolCalls []toolCall `json:"tool_calls"`
+}
+
+type toolCall struct {
+	ID       string `json:"id"`
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
+}
+
+// completion is one reply of the endpoint.
+type completion struct {
+	answer          answer
+	raw             json.RawMessage // of the message
+	id, model, stop string
+	usage           otelagent.Usage
+}
+
+// maxReply bounds a reply.
+const maxReply = 16 << 20
+
+func (c *client) ask(ctx context.Context, body []byte) (completion, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.endpoint, "/")+"/chat/completions", bytes.NewReader(body))
+	if err != nil {
+		return completion{}, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if c.key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return completion{}, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxReply))
+	if err != nil {
+		return completion{}, err
+	}
+	if res.StatusCode != http.StatusOK {
+		return completion{}, fmt.Errorf("the endpoint says %s", res.Status)
+	}
+	var got struct {
+		ID      string
+		Model   string
+		Choices []struct {
+			Message      json.RawMessage
+			FinishReason string `json:"finish_reason"`
+		}
+		Usage struct {
+			Prompt  int64 `json:"prompt_tokens"`
+			Reply   int64 `json:"completion_tokens"`
+			Total   int64 `json:"total_tokens"`
+			Details struct {
+				Cached int64 `json:"cached_tokens"`
+			} `json:"prompt_tokens_details"`
+			ReplyDetails struct {
+				Reasoning int64 `json:"reasoning_tokens"`
+			} `json:"completion_tokens_details"`
+		}
+	}
+	if err := json.Unmarshal(text, &got); err != nil || len(got.Choices) == 0 {
+		return completion{}, fmt.Errorf("the endpoint's reply is no chat completion: %w", cmp.Or(err, io.ErrUnexpectedEOF))
+	}
+	out := completion{raw: got.Choices[0].Message, id: got.ID, model: got.Model, stop: got.Choices[0].FinishReason}
+	// OpenAI's input includes what was read from cache, and its output the reasoning.
+	out.usage = otelagent.Usage{
+		Input: got.Usage.Prompt, Output: got.Usage.Reply, Total: got.Usage.Total, CacheRead: got.Usage.Details.Cached,
+		Reasoning: got.Usage.ReplyDetails.Reasoning, Rule: spans.UsageRuleIncludesCache,
+	}
+	return out, json.Unmarshal(out.raw, &out.answer)
+}
+
+func message(role, text string) json.RawMessage {
+	return fmt.Appendf(nil, `{"role":%s,"content":%s}`, quoted(role), quoted(text))
+}
+
+func toolMessage(id, text string) json.RawMessage {
+	return fmt.Appendf(nil, `{"role":"tool","tool_call_id":%s,"content":%s}`, quoted(id), quoted(text))
+}
+
+func quoted(s string) json.RawMessage {
+	b, _ := json.Marshal(s) // never fails for a string
+	return b
+}
+
+func role(raw json.RawMessage) string {
+	var m struct{ Role string }
+	_ = json.Unmarshal(raw, &m) // a message without a role has none
+	return m.Role
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+)
+
+// script is what the model says, turn by turn.
+var script = []string{
+	`{"role":"assistant","content":"Let me see what there is.","tool_calls":[{"id":"call_1","type":"function","function":{"name":"list_files","arguments":"{}"}}]}`,
+	`{"role":"assistant","content":null,"tool_calls":[
+		{"id":"call_2","type":"function","function":{"name":"read_file","arguments":"{\"path\":\"spring.md\"}"}},
+		{"id":"call_3","type":"function","function":{"name":"read_file","arguments":"{\"path\":\"autumn.md\"}"}},
+		{"id":"call_4","type":"function","function":{"name":"read_file","arguments":"{\"path\":\".secrets\"}"}}]}`,
+	`{"role":"assistant","content":null,"tool_calls":[{"id":"call_5","type":"function","function":{"name":"read_file","arguments":"{\"path\":\"winter.md\"}"}}]}`,
+	`{"role":"assistant","content":"Spring has an open question.","tool_calls":[{"id":"call_6","type":"function","function":{"name":"write_file","arguments":"{\"path\":\"spring.md\",\"text\":\"# Spring (needs work)\\n\\nTODO: when do the swallows come?\\n\"}"}}]}`,
+	`{"role":"assistant","content":"spring.md needs work: it asks when the swallows come."}`,
+}
+
+// scripted is an endpoint that plays the script. It looks at no more of a request than that it is JSON.
+func scripted() http.Handler {
+	var turn atomic.Int64
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) {
+		var body json.RawMessage
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		n := int(turn.Add(1)) - 1
+		if n >= len(script) {
+			http.Error(w, "the script is over", http.StatusServiceUnavailable)
+			return
+		}
+		stop := "tool_calls"
+		if n == len(script)-1 {
+			stop = "stop"
+		}
+		in, cached := len(body)/4, 0
+		if n > 0 {
+			cached = in / 2
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"id":"chatcmpl-%d","object":"chat.completion","model":"scripted-1","choices":[{"index":0,"message":%s,"finish_reason":%q}],`+
+			`"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d}}}`,
+			n, script[n], stop, in, len(script[n])/4, in+len(script[n])/4, cached)
+	})
+	return mux
+}
