@@ -291,6 +291,9 @@ func (n *node) upTo(pos int64) *node {
 
 // shared returns how many first items two complete lists of one session have in common.
 func shared(a, b *Refs) int64 {
+	if a.Len() == 0 || b.Len() == 0 { // an empty list has no end to begin from
+		return 0
+	}
 	if a.end == nil {
 		n := 0
 		for n < min(len(a.items), len(b.items)) && a.items[n] == b.items[n] {
