@@ -4,12 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -225,13 +224,10 @@ func appendValue(b []byte, v any) []byte {
 		return append(b, "null"...)
 	case int64:
 		return strconv.AppendInt(b, v, 10)
-	case float64:
-		if math.IsNaN(v) || math.IsInf(v, 0) {
+	case float64: // as JavaScript spells it
+		text, err := json.Marshal(v)
+		if err != nil { // not finite
 			return append(b, "null"...)
-		}
-		text := strconv.FormatFloat(v, 'g', -1, 64)
-		if !strings.ContainsAny(text, ".e") {
-			text += ".0"
 		}
 		return append(b, text...)
 	case bool:

@@ -28,7 +28,7 @@ func (d *Decoder) documents(r io.Reader) error {
 		if in.err != nil {
 			return fmt.Errorf("read: %w", in.err)
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		d.broken(err, in)
@@ -47,7 +47,7 @@ func (d *Decoder) broken(err error, in *bounded) {
 	case errors.As(err, &syntax):
 		bad.Reason = "no JSON at byte " + strconv.FormatInt(syntax.Offset, 10)
 		bad.Cut = errors.Is(err, io.ErrUnexpectedEOF)
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+	case errors.Is(err, io.ErrUnexpectedEOF):
 		bad.Reason, bad.Cut = "JSON ends too early", true
 	case errors.Is(err, errNoObject):
 		bad.Reason = "want an object with session and messages"
@@ -114,7 +114,7 @@ func (d *Decoder) stream(dec *json.Decoder) error {
 
 // unexpected is err within a document, where there must be more.
 func unexpected(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err
@@ -135,14 +135,15 @@ func (d *Decoder) streamMessages(dec *json.Decoder) error {
 		return nil
 	}
 	for i := 0; dec.More() && !d.stopped; i++ {
+		d.at.path = "messages[" + strconv.Itoa(i) + "]"
 		var value json.RawMessage
 		if err := dec.Decode(&value); err != nil {
 			return unexpected(err)
 		}
-		d.at.path = "messages[" + strconv.Itoa(i) + "]"
 		if d.valid(value) {
 			d.element(value)
 		}
+		d.at.path = "messages"
 	}
 	if d.stopped {
 		return nil

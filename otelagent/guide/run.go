@@ -228,8 +228,8 @@ func (m *message) status() spans.RunStatus {
 		case p.tool():
 			t := p.call()
 			switch {
-			case t.state == "approval-requested":
-				waits = true
+			case t.state == "approval-requested" || t.state == "approval-responded":
+				waits = true // the turn is suspended, and resumed on this very message
 			case !t.over():
 				return spans.RunStatusAborted
 			}
