@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strconv"
 	"time"
 
@@ -120,6 +121,22 @@ func (d *Decoder) Message(line input.Line, dir Direction) iter.Seq2[otelagent.Ev
 		defer func() { d.yield = nil }()
 		d.lineNo, d.stats.Lines = line.Number, line.Number
 		d.line(line, dir)
+	}
+}
+
+// Rest tells of the replies that are not complete, when it is certain that nothing more will come, as when the agent's process has ended:
+// each open turn ends where it was last seen, with what there is of its reply. Their runs stay open. Nothing more may be read afterwards.
+// A file is not known to be at its end, since it may grow, so Events does not tell of them. The iterator may be used once.
+func (d *Decoder) Rest() iter.Seq2[otelagent.Event, error] {
+	return func(yield func(otelagent.Event, error) bool) {
+		d.yield, d.stopped = yield, false
+		defer func() { d.yield = nil }()
+		for _, s := range d.sessions.order {
+			for _, r := range slices.Clone(s.open) {
+				d.endTurn(r, r.last, otelagent.TurnResult{})
+				d.abandon(r)
+			}
+		}
 	}
 }
 

@@ -28,7 +28,7 @@ func (d *Decoder) update(f *frame, s *session, params object) *fields {
 		if s.history == nil {
 			s.history = &history{}
 		}
-		if typ == "usage_update" {
+		if typ == "usage_update" && s.cost == (money{}) { // what was spent before
 			s.spent(readMoney(o.object("cost")))
 		}
 		s.history.add(d, raw)
@@ -237,10 +237,14 @@ func (d *Decoder) compaction(w *fields, at otelagent.Meta, s *session, o object,
 	if !c.started {
 		res.InputTokens = s.used
 	}
-	if body, more := o.without("sessionUpdate", "compactionId", "status", "summary", "error"); more && c.started {
-		d.emit(&otelagent.Other{Meta: m, Type: "compaction_update.unknown_keys", Body: body})
+	// Its id, the word for its end, and what is not read.
+	if body, _ := o.without("sessionUpdate", "summary", "error"); c.started {
+		d.emit(&otelagent.Other{Meta: m, Type: "compaction_update." + status, Body: body})
 	}
 	d.emit(&otelagent.CompactionEnded{Meta: m, Compaction: before, CompactionResult: res})
+	if body, _ := o.without("sessionUpdate", "summary", "error"); !c.started {
+		d.emit(&otelagent.Other{Meta: m, Type: "compaction_update." + status, Body: body})
+	}
 	d.held -= len(c.chunks)
 	c.chunks = nil
 	if r == s.between {
