@@ -15,8 +15,12 @@ import (
 // asText follows the key of content where that stands as a string because it is no JSON in one line.
 const asText = "_text"
 
-// maxProblems bounds how much of what is wrong with a line is told.
-const maxProblems = 8
+// Bounds of a line.
+const (
+	maxProblems = 8       // that are told
+	maxKeys     = 1 << 10 // of the line, and of an object that is not content
+	maxElements = 1 << 18 // of an array that is not content
+)
 
 // member is one member of an object, its key unescaped, its value as it is spelled.
 type member struct {
@@ -68,20 +72,32 @@ func (r *reader) begin(line []byte) error {
 		}
 		return c.End()
 	}
-	r.take()
+	if !r.take() {
+		r.problem("", tooManyKeys)
+	}
 	return c.End()
 }
 
-// take appends the members of the object at the cursor.
-func (r *reader) take() {
-	c := &r.cursor
-	for c.Open('{'); c.More('}'); {
+var (
+	tooManyKeys     = "more than " + strconv.Itoa(maxKeys) + " keys"
+	tooManyElements = "more than " + strconv.Itoa(maxElements) + " elements"
+)
+
+// take appends the members of the object at the cursor, and reports whether there are not too many.
+func (r *reader) take() bool {
+	c, n := &r.cursor, 0
+	for c.Open('{'); c.More('}'); n++ {
 		key := c.Key()
+		if n >= maxKeys {
+			c.Value()
+			continue
+		}
 		if !c.Plain() {
 			key = append([]byte(nil), key...)
 		}
 		r.members = append(r.members, member{key: key, value: c.Value()})
 	}
+	return n <= maxKeys
 }
 
 // typ returns the type of the line.
@@ -158,10 +174,13 @@ func (r *reader) enter(key string, index int, value []byte) bool {
 		r.mismatch(r.element(key, index), value, "an object")
 		return false
 	}
-	r.path = append(r.path, step{key: key, index: index, base: r.base, top: r.top(key)})
-	r.base = len(r.members)
+	inner := len(r.members)
 	r.cursor.Reset(value, maxDepth)
-	r.take()
+	if !r.take() {
+		r.problem(r.element(key, index), tooManyKeys)
+	}
+	r.path = append(r.path, step{key: key, index: index, base: r.base, top: r.top(key)})
+	r.base = inner
 	return true
 }
 
@@ -298,10 +317,14 @@ func (r *reader) integer(key string, value []byte) int64 {
 const digits = "-0123456789"
 
 func (r *reader) known(key string, p *int64, absent int64, _ string) {
-	*p = absent
-	if value := r.find(key); value != nil && value[0] == 'n' {
+	switch value := r.find(key); {
+	case value == nil:
+		*p = absent
+	case value[0] == 'n':
 		*p = -1
-	} else if value := r.of(key, digits, wantCount); value != nil {
+	case strings.IndexByte(digits, value[0]) < 0:
+		r.mismatch(key, value, wantCount)
+	default:
 		*p = r.integer(key, value)
 	}
 }
@@ -429,6 +452,10 @@ func (r *reader) elements(key string, fn func(i int, value []byte)) bool {
 	c := rawjson.NewCursor(value, maxDepth) // another one: what is read of an element may reset ours
 	i := 0
 	for c.Open('['); c.More(']'); i++ {
+		if i == maxElements {
+			r.problem(key, tooManyElements)
+			break
+		}
 		fn(i, c.Value())
 	}
 	return true

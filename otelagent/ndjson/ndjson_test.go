@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -242,6 +243,65 @@ func TestInputs(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestBounds reads lines that are small and would take much memory.
+func TestBounds(t *testing.T) {
+	keys := func(n int) string { return strings.TrimSuffix(strings.Repeat(`"":1,`, n), ",") }
+	items := func(n int) string { return strings.TrimSuffix(strings.Repeat(`0,`, n), ",") }
+	for name, c := range map[string]struct{ line, want string }{
+		"keys":            {`{"type":"otelagent.other",` + keys(1024) + `}`, "otelagent: line 1: more than 1024 keys"},
+		"keys inside":     {`{"type":"otelagent.run_ended","usage":{` + keys(1025) + `}}`, "otelagent: line 1: otelagent.run_ended: usage: more than 1024 keys"},
+		"keys of a fact":  {`{"type":"otelagent.fact_stated","facts":[{},{` + keys(1025) + `}]}`, "otelagent: line 1: otelagent.fact_stated: facts[1]: more than 1024 keys"},
+		"messages":        {`{"type":"otelagent.run_ended","messages":[` + items(1<<18+1) + `]}`, "otelagent: line 1: otelagent.run_ended: messages: more than 262144 elements"},
+		"bad words":       {`{"type":"otelagent.group_started","members":[` + items(12) + `]}`, "otelagent: line 1: otelagent.group_started: members[0]: want a string, got a number" + badWords(1, 8) + "; and more"},
+		"just keys":       {`{"type":"otelagent.other",` + keys(1023) + `}`, ""},
+		"just messages":   {`{"type":"otelagent.run_ended","messages":[` + items(1<<18) + `]}`, ""},
+		"keys of content": {`{"type":"otelagent.other","body":{` + keys(5000) + `}}`, ""},
+	} {
+		got := ""
+		for _, err := range Events(strings.NewReader(c.line)) {
+			if err != nil {
+				got += err.Error()
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func badWords(from, to int) (s string) {
+	for i := from; i < to; i++ {
+		s += fmt.Sprintf("; members[%d]: want a string, got a number", i)
+	}
+	return s
+}
+
+// TestWhatALineCannotHold writes what JSON has no place for: it is left out or replaced as told, and the line stays one.
+func TestWhatALineCannotHold(t *testing.T) {
+	m := otelagent.Meta{Seq: 1}
+	nan, inf := math.NaN(), math.Inf(1)
+	for _, c := range []struct {
+		ev   otelagent.Event
+		want string
+	}{
+		{&otelagent.TurnEnded{Meta: m, TurnResult: otelagent.TurnResult{Cost: &nan, Model: "a\xffb"}}, `{"type":"otelagent.turn_ended","seq":1,"model":"a�b"}`},
+		{&otelagent.RequestPrepared{Meta: m, Request: otelagent.Request{Temperature: &inf, Rest: []byte("null"), Payload: []byte("{}\n")}},
+			`{"type":"otelagent.request_prepared","seq":1,"payload_text":"{}\n","rest_text":"null"}`},
+		{&otelagent.ToolEnded{Meta: m, ToolResult: otelagent.ToolResult{Result: []byte("\xff")}}, `{"type":"otelagent.tool_ended","seq":1,"result_text":"�"}`},
+		{&otelagent.ToolStarted{Meta: m, ToolCall: otelagent.ToolCall{Args: []byte(" 1")}}, `{"type":"otelagent.tool_started","seq":1,"args_text":" 1"}`},
+		{&otelagent.MessageAdded{Meta: m, Message: otelagent.Message{Raw: []byte("hi"), Role: "user", Provenance: spans.Provenance{Raw: "no JSON"}}},
+			`{"type":"otelagent.message_added","seq":1,"message":{"raw_text":"hi","role":"user","provenance":"no JSON"}}`},
+	} {
+		line := string(AppendEvent(nil, c.ev))
+		if line != c.want {
+			t.Errorf("got %s, want %s", line, c.want)
+		}
+		if again := string(AppendEvent(nil, read(t, line))); again != line {
+			t.Errorf("again: got %s, want %s", again, line)
+		}
 	}
 }
 
