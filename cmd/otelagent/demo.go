@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/otelagent/otelagent/inspect"
+	"github.com/otelagent/otelagent/otelagent/phi"
 )
 
 // demoEvents is a session recorded from the real phi-core crate: two sessions in fact, a main one and a sub-agent's.
@@ -56,7 +57,7 @@ func (a *app) demo(ctx context.Context) error {
 	defer func() { _ = c.stop() }()
 
 	player := &app{stdin: bytes.NewReader(demoEvents), stdout: a.stdout, stderr: a.stderr}
-	s, err := player.deliver(ctx, sendOptions{Capture: captureOf("content"), Endpoint: "http://" + c.addr("grpc"), Protocol: "grpc", Replay: true})
+	s, err := player.deliver(ctx, sendOptions{From: phi.Dialect, Capture: captureOf("content"), Endpoint: "http://" + c.addr("grpc"), Protocol: "grpc", Replay: true})
 	if err != nil {
 		return err
 	}

@@ -4,64 +4,95 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync"
 
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/input"
-	"github.com/otelagent/otelagent/otelagent/phi"
 )
 
-// pump moves events from inputs into a Recorder.
+// pump moves events from sources into a Recorder.
 type pump struct {
-	app    *app
-	rec    *otelagent.Recorder
-	live   bool
-	failed func() bool   // whether delivery failed already
-	quit   chan struct{} // closed to stop after the event at hand
+	app     *app
+	rec     *otelagent.Recorder
+	live    bool
+	follow  bool
+	options []input.Option
+	failed  func() bool   // whether delivery failed already
+	quit    chan struct{} // closed to stop after the event at hand
+
+	decoders map[string]input.Decoder // by dialect: one reads all files of a recording
 
 	mu       sync.Mutex // an interrupted pump may still run while it is summed up
 	sessions map[string]bool
 	rejected int64
 	held     []string // lines about what was rejected, until an event is seen: when there is none, the verdict says it all
-	stats    input.Stats
+	stats    map[string]input.Stats
 }
 
-func (p *pump) run(inputs []source) error {
-	var opts []input.Option
-	if p.live {
-		opts = append(opts, input.WithLive())
-	}
-	dec := phi.NewDecoder(opts...)
-	for _, in := range inputs {
-		if err := p.read(dec, in); err != nil {
+func (p *pump) run(list []source) error {
+	p.decoders = map[string]input.Decoder{}
+	for _, s := range list {
+		if err := p.read(s); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *pump) read(dec *phi.Decoder, in source) error {
-	for ev, err := range dec.Events(in.r) {
+// eventsOf yields what a source tells, and tells what was read of it.
+func (p *pump) eventsOf(s source) (iter.Seq2[otelagent.Event, error], func() input.Stats) {
+	if s.database != "" {
+		n := input.Stats{}
+		counted := func(yield func(otelagent.Event, error) bool) {
+			for ev, err := range readDatabase(s.database, p.follow, p.quit, p.options) {
+				if err == nil {
+					n.Events++
+				}
+				if !yield(ev, err) {
+					return
+				}
+			}
+		}
+		return counted, func() input.Stats { return n }
+	}
+	dec := p.decoders[s.dialect.Name]
+	if dec == nil {
+		dec = s.dialect.New(p.options...)
+		p.decoders[s.dialect.Name] = dec
+	}
+	return dec.Events(s.r), dec.Stats
+}
+
+func (p *pump) read(s source) error {
+	key := s.dialect.Name
+	if s.database != "" {
+		key = s.database
+	}
+	events, stats := p.eventsOf(s)
+	for ev, err := range events {
 		var bad *input.LineError
 		switch {
 		case errors.As(err, &bad):
-			p.reject(in.name, bad)
+			p.reject(s.name, bad)
 		case err != nil:
-			return fmt.Errorf("read %s: %w", in.name, err)
+			return fmt.Errorf("read %s: %w", s.name, err)
 		default:
 			p.rec.Record(context.Background(), ev)
 		}
-		p.note(ev, dec.Stats())
+		p.note(ev, key, stats())
 		select {
 		case <-p.quit:
-			return fmt.Errorf("interrupted before the end of %s", in.name)
+			if !p.follow {
+				return fmt.Errorf("interrupted before the end of %s", s.name)
+			}
 		default:
 		}
 		if !p.live && p.failed() {
 			return nil // nobody waits for the rest, and its failure is told already
 		}
 	}
-	p.note(nil, dec.Stats())
+	p.note(nil, key, stats())
 	return nil
 }
 
@@ -72,6 +103,9 @@ func (p *pump) reject(name string, bad *input.LineError) {
 	if p.rejected++; p.rejected > maxRejected {
 		return
 	}
+	if bad.Line > 0 {
+		name = fmt.Sprintf("%s:%d", name, bad.Line)
+	}
 	where := ""
 	if bad.Type != "" {
 		where += bad.Type + ": "
@@ -79,13 +113,16 @@ func (p *pump) reject(name string, bad *input.LineError) {
 	if bad.Field != "" {
 		where += bad.Field + ": "
 	}
-	p.held = append(p.held, fmt.Sprintf("%s:%d: %s%s", name, bad.Line, where, bad.Reason))
+	p.held = append(p.held, fmt.Sprintf("%s: %s%s", name, where, bad.Reason))
 }
 
-func (p *pump) note(ev otelagent.Event, stats input.Stats) {
+func (p *pump) note(ev otelagent.Event, key string, stats input.Stats) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stats = stats
+	if p.stats == nil {
+		p.stats = map[string]input.Stats{}
+	}
+	p.stats[key] = stats
 	if stats.Events > 0 {
 		for _, line := range p.held {
 			p.app.say("%s", line)
@@ -101,6 +138,8 @@ func (p *pump) note(ev otelagent.Event, stats input.Stats) {
 		}
 	case *otelagent.GroupStarted:
 		id = e.SessionID
+	case *otelagent.FactStated:
+		id = e.Session
 	case *otelagent.RunEnded: // a run that the host refused has nothing but its end
 		id = e.Session
 	}
@@ -115,7 +154,10 @@ func (p *pump) note(ev otelagent.Event, stats input.Stats) {
 func (p *pump) sum() *sent {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := &sent{Events: p.stats.Events, Rejected: p.rejected, Sessions: p.sessions}
+	s := &sent{Rejected: p.rejected, Sessions: p.sessions}
+	for _, n := range p.stats {
+		s.Events += n.Events
+	}
 	if len(p.held) > 0 {
 		s.FirstRejected = p.held[0]
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"os/signal"
@@ -17,22 +16,25 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"go.opentelemetry.io/otel"
-	"golang.org/x/term"
 
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/otelagent/input"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
-	"github.com/otelagent/otelagent/otelagent/phi"
 	"github.com/otelagent/otelagent/session/otlprow"
+	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/store/project"
 	"github.com/otelagent/otelagent/store/sqlitestore"
 )
 
 // sendOptions say what to send, how and where to.
 type sendOptions struct {
-	From, Endpoint, Protocol, DB, Tenant string
-	Files                                []string
-	Replay                               bool // standard input is a recording, whatever it looks like
-	Capture                              captureOptions
+	From, Endpoint, Protocol, DB, Tenant  string
+	Files                                 []string
+	Session, Agent, Provider, InputTokens string // what a wire lacks
+	Replay                                bool   // standard input is a recording, whatever it looks like
+	Follow                                bool   // files grow
+	Capture                               captureOptions
 }
 
 const (
@@ -53,12 +55,21 @@ func (a *app) sendCommand() *cobra.Command {
 		Short: "Send an agent's events, from files or a pipe",
 		Long: `Send an agent's events as spans over OTLP, or straight into a database.
 
-The input is phi-core's AgentEvents, one JSON object a line. A pipe is sent as
-it comes, and the agent never waits for the network: what a collector that is
-away for long makes wait is dropped and counted. Files are read as fast as they
-are taken. Sending the same input again changes nothing: ids follow from it.
-With --replay a pipe is read as a file is, for recordings that are unpacked on
-the way: nothing is dropped, and times are those of the recording.
+The input is the events of phi-core or clark-agent, a capture of ACP messages,
+a saved session of phi-core or of the agent guide, or our own event lines
+(docs/dialects.md). Which of them is found out from its beginning, and told;
+--from says it instead. Our own lines may stand between lines of any other.
+
+A pipe is sent as it comes, and the agent never waits for the network: what a
+collector that is away for long makes wait is dropped and counted. Files are
+read as fast as they are taken; with -f they are followed as they grow, until
+Ctrl-C. Sending the same input again, or more of it, changes nothing that is
+there: ids follow from it. With --replay a pipe is read as a file is, for
+recordings that are unpacked on the way: nothing is dropped, and times are those
+of the recording.
+
+What an input does not say is given by --session, --agent, --provider and
+--input-tokens, and never replaces what it says.
 No content leaves unless --capture content says so; --capture digests sends its
 sizes and hashes (docs/requests.md). OTEL_* variables are heard.
 
@@ -66,6 +77,7 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 2 wrong usage, 3 lines were rejected and the rest was delivered.`,
 		Example: `  my-agent | otelagent send -
   otelagent send --capture content events.ndjson
+  otelagent send -f --session nightly --agent coder run.ndjson
   zcat events.ndjson.gz | otelagent send --replay -
   otelagent send --endpoint https://otlp.example.com --protocol http/protobuf a.ndjson
   otelagent send --db ./sessions.db --capture content events.ndjson`,
@@ -78,7 +90,9 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 			return a.send(cmd.Context(), o)
 		},
 	}
-	c.Flags().StringVar(&o.From, "from", phi.Dialect, "`dialect` of the events: phi-core")
+	c.Flags().StringVar(&o.From, "from", auto, "`dialect` of the input: "+auto+", "+strings.Join(dialects.Names(), ", "))
+	c.Flags().BoolVarP(&o.Follow, "follow", "f", false, "wait for more at the end of files, until Ctrl-C")
+	o.lackFlags(c)
 	o.Capture.flags(c)
 	c.Flags().StringVar(&o.Endpoint, "endpoint", "", "`URL` of the collector (default $OTEL_EXPORTER_OTLP_ENDPOINT, else this machine)")
 	c.Flags().StringVar(&o.Protocol, "protocol", "", "`protocol`: grpc or http/protobuf (default $OTEL_EXPORTER_OTLP_PROTOCOL, else grpc)")
@@ -92,9 +106,13 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 func (o *sendOptions) check() error {
 	wrong := o.Capture.wrong()
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
-	if o.From != phi.Dialect {
-		add("--from %s: want %s", o.From, phi.Dialect)
+	if _, known := dialects.Named(o.From); !known && o.From != auto {
+		add("--from %s: want %s or %s", o.From, auto, strings.Join(dialects.Names(), ", "))
 	}
+	if o.Follow && (len(o.Files) != 1 || o.Files[0] == "-") {
+		add("--follow wants one file")
+	}
+	wrong = append(wrong, o.wrongLack()...)
 	switch otelsetup.Protocol(o.Protocol) {
 	case "", otelsetup.GRPC, otelsetup.HTTP:
 	default:
@@ -118,46 +136,41 @@ func (o *sendOptions) check() error {
 	return nil
 }
 
-// source is one thing to read.
-type source struct {
-	name string
-	r    io.Reader
+// lackFlags adds the flags for what a wire lacks.
+func (o *sendOptions) lackFlags(c *cobra.Command) {
+	c.Flags().StringVar(&o.Session, "session", "", "`id` of the session, where the input names none")
+	c.Flags().StringVar(&o.Agent, "agent", "", "`name` of the agent, where the input names none")
+	c.Flags().StringVar(&o.Provider, "provider", "", "`name` of the provider, where the input names none")
+	c.Flags().StringVar(&o.InputTokens, "input-tokens", "", "whether reported input tokens hold cached ones, where the input does not tell: "+includesCache+" or "+excludesCache)
 }
 
-// open opens everything that is to be read, so that a name mistyped is known before anything is sent. live says that
-// it is a pipe.
-func (o *sendOptions) open(stdin io.Reader) (in []source, live bool, done func(), err error) {
-	var files []*os.File
-	done = func() {
-		for _, f := range files {
-			f.Close()
-		}
+// The values of --input-tokens.
+const (
+	includesCache = "includes-cache"
+	excludesCache = "excludes-cache"
+)
+
+func (o *sendOptions) wrongLack() []string {
+	switch o.InputTokens {
+	case "", includesCache, excludesCache:
+		return nil
 	}
-	if len(o.Files) == 0 || o.Files[0] == "-" {
-		live = true
-		if f, ok := stdin.(*os.File); ok {
-			if len(o.Files) == 0 && term.IsTerminal(int(f.Fd())) {
-				return nil, false, done, usagef("nothing to send: name files, or pipe events in")
-			}
-			info, err := f.Stat()
-			live = err != nil || !info.Mode().IsRegular()
-		}
-		return []source{{"standard input", stdin}}, live && !o.Replay, done, nil
+	return []string{fmt.Sprintf("--input-tokens %s: want %s or %s", o.InputTokens, includesCache, excludesCache)}
+}
+
+// inputOptions are what a decoder is told.
+func (o *sendOptions) inputOptions(live bool) []input.Option {
+	opts := []input.Option{input.WithSession(o.Session), input.WithAgent(o.Agent), input.WithProvider(o.Provider)}
+	switch o.InputTokens {
+	case includesCache:
+		opts = append(opts, input.WithUsageRule(spans.UsageRuleIncludesCache))
+	case excludesCache:
+		opts = append(opts, input.WithUsageRule(spans.UsageRuleExcludesCache))
 	}
-	for _, name := range o.Files {
-		f, err := os.Open(name)
-		if err != nil {
-			done()
-			return nil, false, done, err
-		}
-		files = append(files, f)
-		if info, err := f.Stat(); err == nil && info.IsDir() {
-			done()
-			return nil, false, done, fmt.Errorf("%s is a directory", name)
-		}
-		in = append(in, source{name, f})
+	if live {
+		opts = append(opts, input.WithLive())
 	}
-	return in, false, done, nil
+	return opts
 }
 
 // target is where spans go: the options of otelsetup for it, its name, and what is to be done at the end.
@@ -229,11 +242,11 @@ func (o *sendOptions) protocol() string {
 }
 
 // serviceName is what service.name is unless the environment says otherwise.
-func serviceName() []otelsetup.Option {
+func serviceName(name string) []otelsetup.Option {
 	if os.Getenv("OTEL_SERVICE_NAME") != "" || strings.Contains(os.Getenv("OTEL_RESOURCE_ATTRIBUTES"), "service.name=") {
 		return nil
 	}
-	return []otelsetup.Option{otelsetup.WithServiceName(phi.Dialect)}
+	return []otelsetup.Option{otelsetup.WithServiceName(name)}
 }
 
 // sent says what became of an input.
@@ -241,7 +254,7 @@ type sent struct {
 	Events, Spans, Rejected int64
 	Lost                    int64 // events that belong to no run
 	Sessions                map[string]bool
-	Target                  string
+	Target, Dialect         string
 	FirstRejected           string // when all were
 }
 
@@ -253,22 +266,22 @@ func (a *app) send(ctx context.Context, o sendOptions) error {
 	if s == nil {
 		return err
 	}
-	spans := fmt.Sprintf("%s of %s", count(int(s.Spans), "span"), count(len(s.Sessions), "session"))
+	went := fmt.Sprintf("%s of %s", count(int(s.Spans), "span"), count(len(s.Sessions), "session"))
 	switch {
 	case err != nil:
-		return fmt.Errorf("not delivered: %w\n%s read; %s reached %s", plainly(err, s.Target), count(int(s.Events), "event"), spans, s.Target)
+		return fmt.Errorf("not delivered: %w\n%s read; %s reached %s", plainly(err, s.Target), count(int(s.Events), "event"), went, s.Target)
 	case s.Events == 0 && s.Rejected > 0:
-		return fmt.Errorf("nothing was sent: no line is an event of %s, which are one JSON object a line, in UTF-8\n%s", o.From, s.FirstRejected)
+		return fmt.Errorf("nothing was sent: nothing in the input could be read as %s\n%s", s.Dialect, s.FirstRejected)
 	case s.Events == 0:
 		a.say("nothing was sent: the input is empty")
 		return nil
 	case s.Lost == s.Events:
-		return fmt.Errorf("nothing was sent: none of the %s belongs to a run; is this %s, from its beginning?", count(int(s.Events), "event"), o.From)
+		return fmt.Errorf("nothing was sent: none of the %s belongs to a run; is this %s, from its beginning?", count(int(s.Events), "event"), s.Dialect)
 	case s.Rejected > 0:
-		a.say("sent %s as %s to %s; %s rejected", count(int(s.Events), "event"), spans, s.Target, count(int(s.Rejected), "line"))
+		a.say("sent %s as %s to %s; %s rejected", count(int(s.Events), "event"), went, s.Target, count(int(s.Rejected), "line"))
 		return &exitError{Code: exitPartial}
 	}
-	a.say("sent %s as %s to %s", count(int(s.Events), "event"), spans, s.Target)
+	a.say("sent %s as %s to %s", count(int(s.Events), "event"), went, s.Target)
 	return nil
 }
 
@@ -336,17 +349,21 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 	if err != nil {
 		return nil, err
 	}
-	inputs, live, done, err := o.open(a.stdin)
+	if o.From == "" {
+		o.From = auto
+	}
+	in, err := o.open(ctx, a)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer in.close()
+	live := in.live
 	t, err := o.target(context.WithoutCancel(ctx))
 	if err != nil {
 		return nil, err
 	}
 	opts := append(t.opts, otelsetup.WithTenant(o.Tenant), otelsetup.WithoutGlobal())
-	opts = append(opts, serviceName()...)
+	opts = append(opts, serviceName(in.serviceOf())...)
 	if live && o.DB == "" {
 		opts = append(opts, otelsetup.WithMaxQueueSpans(pipeQueue))
 	} else {
@@ -362,18 +379,16 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 	rec := otelagent.NewRecorder(otelagent.NewTracer(append(capture,
 		otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithDerivedIDs(), otelagent.WithDelivery(providers))...))
 
-	if f, ok := a.stdin.(*os.File); ok && live && term.IsTerminal(int(f.Fd())) {
-		a.say("reading events from the terminal; Ctrl-D ends")
-	}
 	var waiting atomic.Bool // for the receiver, with nothing else to do
 	waiting.Store(!live)
 	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))
 	defer unwatch()
 	go a.notice(watching, t.name, providers.Stats, &waiting)
 
-	p := &pump{app: a, rec: rec, live: live, failed: func() bool { return providers.Stats().Failed > 0 }, quit: make(chan struct{})}
+	p := &pump{app: a, rec: rec, live: live, follow: o.Follow, options: o.inputOptions(live),
+		failed: func() bool { return providers.Stats().Failed > 0 }, quit: make(chan struct{})}
 	result := make(chan error, 1)
-	go func() { result <- p.run(inputs) }()
+	go func() { result <- p.run(in.list) }()
 	var readErr error
 	select {
 	case readErr = <-result:
@@ -399,7 +414,7 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 	endErr := t.end(flush)
 	stats := providers.Stats()
 	s := p.sum()
-	s.Spans, s.Target = stats.Exported, t.name
+	s.Spans, s.Target, s.Dialect = stats.Exported, t.name, in.list[0].dialect.Name
 	if s.Lost = rec.Lost(); s.Lost > 0 && s.Lost < s.Events {
 		a.say("%s belong to no run that was open; nothing of them was sent", count(int(s.Lost), "event"))
 	}

@@ -154,7 +154,7 @@ func TestDemoChecks(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "s.db")
 	cut := whole[:bytes.LastIndexByte(whole[:len(whole)/2], '\n')+1]
 	player := &app{stdin: bytes.NewReader(cut), stdout: io.Discard, stderr: io.Discard}
-	s, err := player.deliver(t.Context(), sendOptions{DB: db, Capture: captureOf("content"), Replay: true})
+	s, err := player.deliver(t.Context(), sendOptions{From: "phi-core", DB: db, Capture: captureOf("content"), Replay: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/url"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/otelagent/guide"
+	"github.com/otelagent/otelagent/otelagent/input"
+)
+
+// source is one thing to read, and the dialect that it speaks.
+type source struct {
+	name    string
+	r       io.Reader
+	dialect dialects.Dialect
+	// database is the path of an SQLite file, which is not read as a stream.
+	database string
+	empty    bool
+}
+
+// sources are all that is to be read.
+type sources struct {
+	list []source
+	// live says that it is a pipe from an agent at work.
+	live  bool
+	files []*os.File
+}
+
+func (s *sources) close() {
+	for _, f := range s.files {
+		_ = f.Close()
+	}
+}
+
+// auto is the value of --from that leaves it to the input.
+const auto = "auto"
+
+// open opens everything that is to be read and finds out which dialects are spoken, so that a name mistyped and a file of another kind
+// are known before anything is sent.
+func (o *sendOptions) open(ctx context.Context, a *app) (_ *sources, err error) {
+	s := &sources{}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if len(o.Files) == 0 || o.Files[0] == "-" {
+		s.live = true
+		if f, ok := a.stdin.(*os.File); ok {
+			if len(o.Files) == 0 && term.IsTerminal(int(f.Fd())) {
+				return nil, usagef("nothing to send: name files, or pipe events in")
+			}
+			info, err := f.Stat()
+			s.live = err != nil || !info.Mode().IsRegular()
+			if s.live && term.IsTerminal(int(f.Fd())) {
+				a.say("reading events from the terminal; Ctrl-D ends")
+			}
+		}
+		s.live = s.live && !o.Replay
+		s.list = []source{{name: "standard input", r: a.stdin}}
+	}
+	for _, name := range o.Files {
+		if name == "-" {
+			continue
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		s.files = append(s.files, f)
+		if info, err := f.Stat(); err == nil && info.IsDir() {
+			return nil, fmt.Errorf("%s is a directory", name)
+		}
+		s.list = append(s.list, source{name: name, r: f})
+	}
+	for i := range s.list {
+		if err := s.list[i].recognise(ctx, o, a); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// sqliteMagic begins every SQLite file.
+const sqliteMagic = "SQLite format 3\x00"
+
+// recognise finds out which dialect is spoken, where that is not told. It waits for the first line of a pipe.
+func (s *source) recognise(ctx context.Context, o *sendOptions, a *app) error {
+	if f, ok := s.r.(*os.File); ok && f != a.stdin {
+		head := make([]byte, len(sqliteMagic))
+		if n, _ := f.ReadAt(head, 0); string(head[:n]) == sqliteMagic {
+			if o.From != auto && o.From != guide.Dialect {
+				return fmt.Errorf("%s is an SQLite file; of those %s is read, not %s", s.name, guide.Dialect, o.From)
+			}
+			s.database = s.name
+			s.dialect, _ = dialects.Named(guide.Dialect)
+			a.say("%s: %s (an SQLite file)", s.name, s.dialect.Name)
+			return nil
+		}
+		if o.Follow {
+			s.r = &follower{f: f, name: s.name, quit: ctx.Done()}
+		}
+	}
+	if o.From != auto {
+		s.dialect, _ = dialects.Named(o.From)
+		return nil
+	}
+	type found struct {
+		d   dialects.Dialect
+		why string
+		r   io.Reader
+		err error
+	}
+	result := make(chan found, 1)
+	go func() {
+		d, why, r, err := dialects.Open(s.r)
+		result <- found{d, why, r, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("interrupted before the first line of %s", s.name)
+	case f := <-result:
+		var unknown *dialects.UnknownError
+		switch {
+		case errors.As(f.err, &unknown) && unknown.Empty:
+			s.empty = true
+			s.dialect, _ = dialects.Named(dialects.Names()[0])
+		case unknown != nil:
+			return fmt.Errorf("%s: %w\nSay which with --from", s.name, f.err)
+		case f.err != nil:
+			return fmt.Errorf("%s: %w", s.name, f.err)
+		default:
+			s.dialect = f.d
+			a.say("%s: %s (%s)", s.name, f.d.Name, f.why)
+		}
+		s.r = f.r
+		return nil
+	}
+}
+
+// pollTime is how long a growing file is left alone between two looks at it.
+const pollTime = 200 * time.Millisecond
+
+// follower reads a file that grows, until quit is closed.
+type follower struct {
+	f    *os.File
+	name string
+	quit <-chan struct{}
+	read int64
+}
+
+// Read waits at the end of the file for more of it.
+func (w *follower) Read(p []byte) (int, error) {
+	for {
+		n, err := w.f.Read(p)
+		w.read += int64(n)
+		if n > 0 || err != io.EOF {
+			return n, err
+		}
+		if info, err := w.f.Stat(); err == nil && info.Size() < w.read {
+			return 0, fmt.Errorf("%s became shorter: it was written anew", w.name)
+		}
+		select {
+		case <-w.quit:
+			return 0, io.EOF
+		case <-time.After(pollTime):
+		}
+	}
+}
+
+// rereadTime is how long a database is left alone between two looks at it.
+const rereadTime = 2 * time.Second
+
+// readDatabase yields what an SQLite file of the guide's tables tells; with follow again each time that it has changed, until quit is
+// closed.
+func readDatabase(path string, follow bool, quit <-chan struct{}, opts []input.Option) iter.Seq2[otelagent.Event, error] {
+	return func(yield func(otelagent.Event, error) bool) {
+		u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: "mode=ro&_pragma=busy_timeout(5000)"}
+		db, err := sql.Open("sqlite", u.String())
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer db.Close()
+		db.SetMaxOpenConns(1) // data_version is one of a connection
+		ctx := context.Background()
+		version := func() (n int64) {
+			_ = db.QueryRowContext(ctx, "PRAGMA data_version").Scan(&n)
+			return n
+		}
+		for {
+			seen := version()
+			for ev, err := range guide.ReadDB(ctx, db, opts...) {
+				if !yield(ev, err) {
+					return
+				}
+			}
+			for follow && version() == seen {
+				select {
+				case <-quit:
+					return
+				case <-time.After(rereadTime):
+				}
+			}
+			if !follow {
+				return
+			}
+		}
+	}
+}
+
+// serviceOf is the dialect of the sources if they have one in common, else our own name.
+func (s *sources) serviceOf() string {
+	name := s.list[0].dialect.Name
+	if slices.ContainsFunc(s.list, func(x source) bool { return x.dialect.Name != name }) {
+		return "otelagent"
+	}
+	return name
+}
