@@ -38,7 +38,7 @@ func ExampleEvents() {
 	// bash {"command":"ls"}
 	// otelagent: line 2: otelagent.tool_ended: truncated: want a boolean, got a string
 	// otelagent.tool_ended.unknown_keys {"exit_code":0}
-	// -> a.go
+	// -> "a.go"
 }
 
 func ExampleAppendEvent() {
