@@ -120,7 +120,7 @@ func (d *Decoder) array(c *rawjson.Cursor, text []byte) {
 		if i == 0 {
 			kind = kindOfElement(*c)
 		}
-		if kind == sessionElement && c.Peek() == '{' {
+		if kind == sessionElement && c.Peek() == '{' && (i == 0 || kindOfElement(*c) != messageElement) {
 			back := d.at(elementAt("", i))
 			d.session(c, text)
 			back()
@@ -138,7 +138,8 @@ func (d *Decoder) array(c *rawjson.Cursor, text []byte) {
 		case kind == messageElement:
 			d.problem(elementAt("", i), "want a message, got "+kindOf(value))
 		default:
-			d.problem(elementAt("", i), "want a session or a message, got "+strings.Replace(kindOf(value), "an object", "another object", 1))
+			want := map[element]string{otherElement: "a session or a message", sessionElement: "a session"}[kind]
+			d.problem(elementAt("", i), "want "+want+", got "+strings.Replace(kindOf(value), "an object", "another object", 1))
 		}
 	}
 	if len(messages) > 0 && !d.stopped {

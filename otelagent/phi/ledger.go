@@ -131,6 +131,7 @@ type childRef struct {
 	raw                []byte
 	call, run, session string
 	used               bool
+	more               bool // it has keys that we do not know
 }
 
 // sessionRecord is a session of a ledger.
@@ -149,6 +150,8 @@ type loopPlace struct {
 	id    string
 	group []byte
 	told  bool
+	// grouped says that its parallel group was told, and all of it.
+	grouped bool
 }
 
 // fields takes the object at c apart: values by the number of their names. It ends where c fails. Arrays that open says true for are
@@ -201,10 +204,16 @@ func (d *Decoder) session(c *rawjson.Cursor, text []byte) {
 	if v := s.values[sLoops]; !absent(v) {
 		f.mismatch("loops", v, "an array")
 	}
+	if s.values[sSessionID] == nil && len(s.loops) == 0 && c.Err() == nil {
+		f.required("session_id", nil, "a string")
+	}
 	if f.wrong != nil {
 		d.reject(f.wrong)
 	} else {
 		d.stats.Events++
+	}
+	if id == "" {
+		s.values[sSessionID] = nil
 	}
 	if id != "" {
 		d.runs.sessions.put(id, true)
@@ -246,7 +255,7 @@ func (d *Decoder) loopPlaces(c *rawjson.Cursor) (places []loopPlace) {
 				d.problem(elementAt("loops", i), tooMany(maxLoops, "loops"))
 			}
 			continue
-		case len(raw) == 0:
+		case len(raw) == 0, raw[0] != '{' && c.Err() != nil: // cut: told at the end
 			continue
 		case raw[0] != '{':
 			d.problem(elementAt("loops", i), "want an object, got "+kindOf(raw))
@@ -338,7 +347,7 @@ func (d *Decoder) group(s *sessionRecord, places []loopPlace) bool {
 	}
 	var values [groupKeys][]byte
 	c := rawjson.NewCursor(withoutBlanks(nil, first.group), maxDepth)
-	d.fields(&c, groupFields, values[:], nil)
+	others := d.fields(&c, groupFields, values[:], nil)
 	if absent(values[gMembers]) || values[gMembers][0] != '[' || absent(values[gSelected]) || values[gSelected][0] != '"' {
 		return false
 	}
@@ -366,6 +375,7 @@ func (d *Decoder) group(s *sessionRecord, places []loopPlace) bool {
 			continue
 		}
 		members = slices.Delete(members, at, at+1)
+		p.grouped = len(others) == 0
 		d.loop(s, p)
 	}
 	d.doc.record, d.doc.names = "ParallelGroupRecord", nil
@@ -439,6 +449,9 @@ func (d *Decoder) loop(s *sessionRecord, p *loopPlace) {
 	if values[lAgentID] == nil {
 		values[lAgentID] = s.values[sAgentID]
 	}
+	if v := values[lGroup]; !absent(v) && !p.grouped {
+		others = append(others, member{quoted(loopFields[lGroup]), v})
+	}
 	d.wholeLoop(values[:], others, whole)
 }
 
@@ -472,6 +485,9 @@ func (d *Decoder) wholeLoop(values [][]byte, others []member, whole bool) {
 	l.running = !whole || absent(values[lEndedAt]) && l.status != "Completed" && l.status != "Rejected"
 	d.childRefs(values[lRefs])
 	messages := d.readMessages(nil, values[lMessages])
+	if !whole && (l.id == nil || absent(values[lStartedAt])) {
+		return // cut before anything is known of it
+	}
 	if absent(values[lStartedAt]) {
 		l.start = d.otherStart(messages)
 		if l.start.Time.IsZero() {

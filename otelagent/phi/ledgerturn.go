@@ -37,9 +37,9 @@ func (d *Decoder) childRefs(raw []byte) {
 		}
 		var values [refKeys][]byte
 		in := rawjson.NewCursor(value, maxDepth)
-		d.fields(&in, refFields, values[:], nil)
+		others := d.fields(&in, refFields, values[:], nil)
 		l.refs = append(l.refs, childRef{
-			raw: value, call: d.lenient(values[rCall]), run: d.lenient(values[rLoop]), session: d.lenient(values[rSession]),
+			raw: value, call: d.lenient(values[rCall]), run: d.lenient(values[rLoop]), session: d.lenient(values[rSession]), more: len(others) > 0,
 		})
 	}
 }
@@ -195,7 +195,7 @@ func (d *Decoder) beforeEnd() {
 	}
 	var refs [][]byte
 	for i := range l.refs {
-		if !l.refs[i].used {
+		if !l.refs[i].used || l.refs[i].more {
 			refs = append(refs, l.refs[i].raw)
 		}
 	}
@@ -457,6 +457,9 @@ func (doc *document) amend(ev otelagent.Event) {
 			e.Status, e.Rejected = spans.RunStatusRejected, true
 		case "Aborted":
 			e.Status = spans.RunStatusAborted
+		case "", "Pending", "Running": // it has ended all the same
+		default:
+			e.Status = spans.RunStatus(l.status)
 		}
 	case *otelagent.GroupStarted:
 		e.Start, e.Meta.Time = otelagent.Moment{Time: l.groupStart, Source: spans.TimeSourceBound}, l.groupStart
