@@ -19,7 +19,7 @@ const asText = "_text"
 const (
 	maxProblems = 8       // that are told
 	maxKeys     = 1 << 10 // of the line, and of an object that is not content
-	maxElements = 1 << 18 // of an array that is not content
+	maxElements = 1 << 16 // of an array that is not content
 )
 
 // member is one member of an object, its key unescaped, its value as it is spelled.

@@ -89,7 +89,7 @@ func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error]
 }
 
 // A Decoder reads lines. It remembers nothing of one line for the next; what it keeps is memory for one event of each type, which grows to
-// the largest met. A line, and an object in it that is not content, has 1,024 keys at most, an array that is not content 262,144 elements. Not
+// the largest met. A line, and an object in it that is not content, has 1,024 keys at most, an array that is not content 65,536 elements. Not
 // safe for concurrent use.
 type Decoder struct {
 	settings input.Settings

@@ -254,10 +254,10 @@ func TestBounds(t *testing.T) {
 		"keys":            {`{"type":"otelagent.other",` + keys(1024) + `}`, "otelagent: line 1: more than 1024 keys"},
 		"keys inside":     {`{"type":"otelagent.run_ended","usage":{` + keys(1025) + `}}`, "otelagent: line 1: otelagent.run_ended: usage: more than 1024 keys"},
 		"keys of a fact":  {`{"type":"otelagent.fact_stated","facts":[{},{` + keys(1025) + `}]}`, "otelagent: line 1: otelagent.fact_stated: facts[1]: more than 1024 keys"},
-		"messages":        {`{"type":"otelagent.run_ended","messages":[` + items(1<<18+1) + `]}`, "otelagent: line 1: otelagent.run_ended: messages: more than 262144 elements"},
+		"messages":        {`{"type":"otelagent.run_ended","messages":[` + items(1<<16+1) + `]}`, "otelagent: line 1: otelagent.run_ended: messages: more than 65536 elements"},
 		"bad words":       {`{"type":"otelagent.group_started","members":[` + items(12) + `]}`, "otelagent: line 1: otelagent.group_started: members[0]: want a string, got a number" + badWords(1, 8) + "; and more"},
 		"just keys":       {`{"type":"otelagent.other",` + keys(1023) + `}`, ""},
-		"just messages":   {`{"type":"otelagent.run_ended","messages":[` + items(1<<18) + `]}`, ""},
+		"just messages":   {`{"type":"otelagent.run_ended","messages":[` + items(1<<16) + `]}`, ""},
 		"keys of content": {`{"type":"otelagent.other","body":{` + keys(5000) + `}}`, ""},
 	} {
 		got := ""
