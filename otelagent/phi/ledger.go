@@ -496,7 +496,7 @@ func (d *Decoder) wholeLoop(values [][]byte, others []member, whole bool) {
 			return
 		}
 	}
-	if l.running && l.status != "" && l.status != "Aborted" {
+	if whole && l.running && l.status != "" && l.status != "Aborted" {
 		others = append(others, member{quoted("status"), values[lStatus]})
 	}
 
