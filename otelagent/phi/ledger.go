@@ -518,7 +518,7 @@ func (d *Decoder) wholeLoop(values [][]byte, others []member, whole bool) {
 			return
 		}
 		d.stats.Events++
-		d.turns(values, messages)
+		d.turns(values, messages, whole)
 		d.loopEnd(values, messages)
 	} else {
 		d.stats.Events++

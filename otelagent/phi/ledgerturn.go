@@ -207,10 +207,12 @@ func (d *Decoder) beforeEnd() {
 }
 
 // turns tells of the turns of a record without events. Records from before there were turns have messages only.
-func (d *Decoder) turns(values [][]byte, messages []message) {
+func (d *Decoder) turns(values [][]byte, messages []message, whole bool) {
 	l := &d.doc.ledger
 	if values[lTurns] == nil {
-		d.conversation(messages, true)
+		if whole { // else its turns may be behind the cut, and start at other times
+			d.conversation(messages, true)
+		}
 		return
 	}
 	inputs, results := []message{}, []message{}
