@@ -375,7 +375,7 @@ func (r *reader) maybe(key string, p **bool, _ string) {
 
 func (r *reader) nanos(key string, p *time.Duration, _ string) { r.count(key, (*int64)(p), "") }
 
-const wantTime = "a time from 1970 to 2262: RFC 3339, or a number of nanoseconds, microseconds, milliseconds or seconds since 1970"
+const wantTime = "a time from 1678 to 2261: RFC 3339, or a number of nanoseconds, microseconds, milliseconds or seconds since 1970"
 
 // instant reads a time.
 func (r *reader) instant(key string, value []byte, want string) time.Time {
@@ -384,6 +384,13 @@ func (r *reader) instant(key string, value []byte, want string) time.Time {
 		return time.Time{}
 	}
 	t, ok := input.Time(value)
+	if !ok && value[0] == '"' { // messages of loops say that it is 1970 where they do not know
+		s, _ := rawjson.String(value)
+		var err error
+		t, err = time.Parse(time.RFC3339Nano, s)
+		ok = err == nil && t.Year() >= 1678 && t.Year() < 2262
+		t = t.UTC()
+	}
 	switch {
 	case ok:
 		return t

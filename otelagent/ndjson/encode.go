@@ -16,7 +16,7 @@ import (
 // AppendEvent appends ev as one line, without its end, to dst. The order of keys is fixed; zero values are left out (of counts for which
 // negative means unknown, those). A Decoder without settings reads the same event from it, but for Meta.Arrived, empty slices where nil means
 // the same, and what JSON cannot hold: text that is not UTF-8 gets U+FFFD, a cost or temperature that is not finite is left out, a provenance that
-// is no JSON becomes a string. Times before 1970 or after 2262 and negative counts are written, and refused when they are read.
+// is no JSON becomes a string. Times before 1678 or after 2261 and negative counts are written, and refused when they are read.
 //
 // Content that is JSON on one line, without blanks around it and nested no deeper than 200, stands there as it is. Any other stands as a string
 // under KEY_text, byte for byte. A nil event appends nothing.
