@@ -143,10 +143,7 @@ func (d *Decoder) turnEnded(r *run, m otelagent.Meta, l *line) {
 		r.meet(results[i].raw)
 		d.emit(&otelagent.MessageAdded{Meta: m, Message: results[i].event()})
 	}
-	if l.msg.raw != nil && (r.reply.raw == nil || !bytes.Equal(r.reply.raw, l.msg.raw)) {
-		if r.reply.raw != nil && !sameMessage(messageOf(r.reply.raw), l.msg) {
-			d.mixedRuns(r, m, "the reply of its turn is another one than was streamed")
-		}
+	if l.msg.raw != nil && !bytes.Equal(r.reply.raw, l.msg.raw) {
 		r.meet(l.msg.raw)
 	}
 	e := d.turnEnd(r, m, l.msg, d.usage(l, keyNames[kMessage]+".usage", l.msg.usage))
@@ -214,8 +211,11 @@ func (d *Decoder) messageEnd(r *run, m otelagent.Meta, l *line) {
 		d.emit(&otelagent.MessageAdded{Meta: m, Message: l.msg.event()})
 		return
 	}
-	d.within(r, m, -1)
-	if r.reply.raw != nil && !r.thrown { // a reply without a request of its own
+	if !r.open { // late, or all before it is lost; the end of its turn has it once more
+		d.emit(&otelagent.ReplyReceived{Meta: m, Message: l.msg.event()})
+		return
+	}
+	if r.reply.raw != nil && !r.thrown { // to a request that is lost
 		d.discard(r, m, "")
 	}
 	r.thrown = false

@@ -30,6 +30,7 @@ type run struct {
 	start    place
 	startAt  time.Time
 	inferred bool
+	passed   bool // another run began while a call of it was open, and does not name it
 	identity []byte // as it was spelled, a copy
 	callID   string // that certainly spawned it
 	stated   bool   // some of its lines had a time
@@ -100,6 +101,12 @@ func (r *run) openCalls() (n int, one *call) {
 		}
 	}
 	return n, one
+}
+
+// calling reports whether a call runs.
+func (r *run) calling() bool {
+	n, _ := r.openCalls()
+	return n > 0
 }
 
 // call returns the first call of that id that is not over; nil when there is none.

@@ -48,11 +48,23 @@ type kept struct {
 
 // mixture is what runs that go on side by side on one stream have in common: their lines do not say which is whose.
 type mixture struct {
-	parent *run
-	runs   []*run          // children of parent, open as far as is known
+	parent *run            // nil when they have none in common
+	runs   []*run          // open as far as is known
+	told   bool            // the trajectory tells them apart
 	ends   int             // agent_end lines that are of one of them
 	calls  map[string]bool // ids of calls that began in one of them
 }
+
+// all are the runs of which a line may be.
+func (m *mixture) all() []*run {
+	if m.parent == nil {
+		return m.runs
+	}
+	return append([]*run{m.parent}, m.runs...)
+}
+
+// keeper is the run that keeps what cannot be attributed.
+func (m *mixture) keeper() *run { return m.all()[0] }
 
 type streams struct {
 	list []*stream
@@ -94,7 +106,7 @@ func (s *streams) announceAll(d *Decoder) {
 // neverTwice are the variants of which two lines in a row that are spelled alike are one line written twice.
 func neverTwice(v variant) bool {
 	switch v {
-	case vRunIdentified, vTurnStart, vTurnEnd, vMessageStart, vMessageEnd, vAgentEnd:
+	case vRunIdentified, vTurnStart, vTurnEnd, vMessageEnd, vAgentEnd:
 		return true
 	}
 	return false
@@ -124,7 +136,7 @@ func (d *Decoder) again(l *line) *input.LineError {
 		s.seqN = min(s.seqN+1, maxSeqs)
 		return nil
 	}
-	if !neverTwice(l.variant) {
+	if !neverTwice(l.variant) || s.mixture != nil || len(s.starts) > 1 {
 		s.before = 0
 		return nil
 	}
@@ -165,18 +177,25 @@ func (d *Decoder) deliver(s *stream, l *line) {
 	if r == nil {
 		return
 	}
-	if s.mixture == nil || !l.recordable() {
+	if s.mixture == nil || !s.mixture.told || !l.recordable() {
 		d.timeOf(r, l)
 	}
 	if d.early(s, r, l) {
 		return
 	}
 	d.announce(r, otelagent.Moment{})
+	if s.mixture == nil && r.strange(l) {
+		s.stack = slices.DeleteFunc(s.stack, func(o *run) bool { return o == r })
+		s.mixture = &mixture{runs: []*run{r}, calls: map[string]bool{}}
+		d.sort(s, l)
+		return
+	}
+	r.passed = false
 	d.handle(r, l)
 	if r.ended {
 		d.remove(s, r)
 	}
-	if m := s.mixture; m != nil && l.variant == vTurnEnd && r == m.parent {
+	if m := s.mixture; m != nil && l.variant == vTurnEnd && r == m.parent && r != nil {
 		d.unmix(s, l)
 	}
 }
@@ -249,10 +268,15 @@ func (d *Decoder) push(s *stream, r *run, l *line) {
 	d.flushEarly(s, otelagent.Moment{})
 	at := slices.IndexFunc(s.stack, func(o *run) bool { return r.identified && o.id == r.parentID && r.parentID != "" })
 	switch {
-	case s.mixture != nil && r.identified && r.parentID == s.mixture.parent.id:
+	case s.mixture != nil && r.identified && (s.mixture.parent == nil && s.mixture.ends == 0 || s.mixture.parent != nil && r.parentID == s.mixture.parent.id) && len(s.mixture.runs) < maxOpen:
 		d.begun(r, l)
 		s.mixture.runs = append(s.mixture.runs, r)
 		return
+	case s.mixture != nil:
+		s.stack, s.mixture = append(s.stack, s.mixture.runs...), nil
+		at = slices.IndexFunc(s.stack, func(o *run) bool { return r.identified && o.id == r.parentID && r.parentID != "" })
+	}
+	switch {
 	case at >= 0:
 		if n, one := s.stack[at].openCalls(); n == 1 {
 			r.callID = one.id
@@ -263,6 +287,12 @@ func (d *Decoder) push(s *stream, r *run, l *line) {
 		}
 	case r.identified:
 		for len(s.stack) > 0 && !s.mayGoOn(r) {
+			if top := s.stack[len(s.stack)-1]; top.id != r.id && d.goesOn(top, r) {
+				d.begun(r, l)
+				s.mixture = &mixture{runs: append(slices.Clone(s.stack), r), told: true, calls: map[string]bool{}}
+				s.stack = s.stack[:0]
+				return
+			}
 			d.abandon(s.stack[len(s.stack)-1])
 			d.pop(s)
 		}
@@ -272,14 +302,13 @@ func (d *Decoder) push(s *stream, r *run, l *line) {
 			}
 		}
 	default: // it may be nested in a run whose call is open, and end before that goes on
-		for len(s.stack) > 0 {
-			top := s.stack[len(s.stack)-1]
-			if n, _ := top.openCalls(); n > 0 {
-				break
-			}
-			d.abandon(top)
+		for len(s.stack) > 0 && !s.mayGoOn(r) {
+			d.abandon(s.stack[len(s.stack)-1])
 			d.pop(s)
 		}
+	}
+	if at < 0 && len(s.stack) > 0 {
+		s.stack[len(s.stack)-1].passed = true
 	}
 	if len(s.stack) == maxOpen {
 		d.abandon(s.stack[0])
@@ -292,12 +321,12 @@ func (d *Decoder) push(s *stream, r *run, l *line) {
 	}
 }
 
-// mayGoOn reports whether the innermost run of s may go on behind r, which names no parent: a host that made a fresh identity in a tool
-// looks like one that began anew after it stopped a tool. In one conversation it is the latter.
+// mayGoOn reports whether the innermost run of s may go on behind r, which does not name it: a host that made a fresh identity in a tool
+// looks like one that began anew after it stopped a tool. Two such runs in a row are the latter.
 func (s *stream) mayGoOn(r *run) bool {
 	top := s.stack[len(s.stack)-1]
 	n, _ := top.openCalls()
-	return n > 0 && top.id != r.id && top.session != r.session
+	return n > 0 && top.id != r.id && !top.passed
 }
 
 // begun remembers a run, and the time of its start as the trajectory has it.
@@ -314,6 +343,9 @@ func (d *Decoder) begun(r *run, l *line) {
 	}
 	d.runs.put(r)
 	if l.variant != vRunIdentified {
+		if q := d.merge.byRun[""]; !r.identified && q != nil && q.told && len(q.records) > 0 {
+			r.startAt = q.records[0].time
+		}
 		return
 	}
 	if l.matched {
@@ -337,6 +369,21 @@ func (d *Decoder) pop(s *stream) {
 	s.stack = s.stack[:len(s.stack)-1]
 }
 
+// strange reports whether l cannot be of r, though nothing but the order of the lines says whose it is: a second reply to one request, or the
+// end of a turn with another reply.
+func (r *run) strange(l *line) bool {
+	if l.matched || r.reply.raw == nil || r.thrown || r.attempt < 0 {
+		return false
+	}
+	switch l.variant {
+	case vMessageEnd:
+		return l.msg.assistant() && r.open
+	case vTurnEnd:
+		return l.msg.raw != nil && !sameMessage(messageOf(r.reply.raw), l.msg)
+	}
+	return false
+}
+
 // remove takes a run that has ended off s.
 func (d *Decoder) remove(s *stream, r *run) {
 	if i := slices.Index(s.stack, r); i >= 0 {
@@ -351,6 +398,7 @@ func (d *Decoder) remove(s *stream, r *run) {
 		switch {
 		case r == m.parent:
 			s.mixture = nil
+		case m.parent == nil && !m.told && len(m.runs) > 0:
 		case len(m.runs) <= 1 && m.ends == 0 && len(s.starts) == 0: // what comes now is certain again
 			s.stack = append(s.stack, m.runs...)
 			s.mixture = nil
@@ -365,7 +413,8 @@ func (d *Decoder) mix(s *stream, parent *run, l *line) {
 	m.runs = append(m.runs, s.stack[at+1:]...)
 	s.stack = s.stack[:at+1]
 	s.mixture = m
-	if d.merge.has(m) {
+	if n := len(m.runs); n > 1 && d.goesOn(m.runs[n-2], m.runs[n-1]) {
+		m.told = true
 		return
 	}
 	d.mixedRuns(parent, parent.meta(l), "the lines of several of its children are mixed")
@@ -455,9 +504,11 @@ func begins(v variant) bool { return v == vTurnStart || v == vRequest || v == vT
 // its turn. Else the line is kept on the parent, pieces and beginnings of messages excepted.
 func (d *Decoder) sort(s *stream, l *line) *run {
 	m := s.mixture
-	all := append([]*run{m.parent}, m.runs...)
-	if r := d.takeOf(all, l); r != nil {
-		return r
+	all := m.all()
+	if m.told {
+		if r := d.takeOf(all, l); r != nil {
+			return r
+		}
 	}
 	var found []*run
 	switch l.variant {
@@ -485,9 +536,10 @@ func (d *Decoder) sort(s *stream, l *line) *run {
 	if len(found) == 1 {
 		return found[0]
 	}
-	d.announce(m.parent, otelagent.Moment{})
-	d.mixedRuns(m.parent, m.parent.meta(l), "the lines of several of its children are mixed")
-	d.other(m.parent.meta(l), l)
+	keeper := m.keeper()
+	d.announce(keeper, otelagent.Moment{})
+	d.mixedRuns(keeper, keeper.meta(l), "its lines are mixed with those of other runs")
+	d.other(keeper.meta(l), l)
 	return nil
 }
 

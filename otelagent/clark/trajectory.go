@@ -55,14 +55,18 @@ type queue struct {
 	seen    []mark
 	lost    bool  // marks were forgotten: records are not waited for any more
 	done    int64 // number of the last record that was met
+	began   int64 // that of its run_started, 0 without one
+	latest  int64 // that of the last record
 
-	told   bool // its records were told as events of their own
-	ledger *run // as told from records
+	told   bool   // its records were told as events of their own
+	ledger *run   // as told from records
+	outer  []*run // without run ids: runs in which that one is nested
 
 	// For the repair of a recorder that parent and child share: behind the child its records carry the child's id.
 	parent string
 	ended  bool
 	calls  map[string]bool
+	mixed  bool   // its records are those of several runs
 	callID string // of the parent, that certainly spawned the run
 }
 
@@ -138,12 +142,23 @@ func (m *merge) told(id string) bool {
 	return q != nil && q.told
 }
 
-// has reports whether there may be records for the runs of a mixture, which tell them apart.
-func (m *merge) has(mix *mixture) bool {
-	if m.source != nil {
-		return true
+// goesOn reports whether the trajectory has a record of r behind the start of other: then r goes on, and the recorder tells both apart. One
+// that they share would give all records the id of other.
+func (d *Decoder) goesOn(r, other *run) bool {
+	q := d.merge.queueOf(r)
+	for n := 0; ; n++ {
+		if o := d.merge.queueOf(other); o.began > 0 && (q.latest > o.began) {
+			return true
+		}
+		if n == ahead || !d.pull() {
+			return false
+		}
 	}
-	return slices.ContainsFunc(mix.runs, func(r *run) bool { return len(m.queueOf(r).records) > 0 })
+}
+
+// sibling reports whether another run of the parent of r is told from records and has not ended.
+func (m *merge) sibling(r *run) bool {
+	return r.parentID != "" && slices.ContainsFunc(m.open(), func(o *run) bool { return o != r && o.parentID == r.parentID })
 }
 
 // open returns the runs that are told from records and have not ended.
@@ -159,6 +174,16 @@ func (m *merge) open() (list []*run) {
 // find returns the position of the first record like m, of those that come next; -1 when there is none.
 func (q *queue) find(m mark) int {
 	return slices.IndexFunc(q.records[:min(len(q.records), window)], func(w waiting) bool { return w.mark == m })
+}
+
+// count numbers the record l of q.
+func (m *merge) count(q *queue, l *line) waiting {
+	m.number++
+	q.latest = m.number
+	if l.variant == vRunIdentified {
+		q.began = m.number
+	}
+	return waiting{l.mark(), l.time, m.number, nil}
 }
 
 func (d *Decoder) drop(q *queue, i int) waiting {
@@ -295,8 +320,7 @@ func (d *Decoder) record(l *line) {
 	}
 	id := m.repair(l)
 	q := m.queue(id)
-	m.number++
-	w := waiting{l.mark(), l.time, m.number, nil}
+	w := m.count(q, l)
 	if !d.known(id) && !d.streams.pending() && (m.held == nil || l.variant != vRunIdentified) {
 		d.play(q, id, l)
 		q.told = true
@@ -412,8 +436,11 @@ func (d *Decoder) play(q *queue, id string, l *line) {
 		r = d.newRun(id, l.get(kIdentity))
 		d.beginLedger(q, r, l)
 		return
-	case r == nil || r.ended && id == "":
+	case r == nil || id == "" && (r.ended || l.variant == vTurnStart && r.open && r.calling()):
 		if id == "" {
+			if r != nil && !r.ended && len(q.outer) < maxOpen {
+				q.outer = append(q.outer, r)
+			}
 			d.merge.made++
 			r = d.nameless(&stream{made: d.merge.made - 1})
 		} else {
@@ -427,7 +454,21 @@ func (d *Decoder) play(q *queue, id string, l *line) {
 		}
 		d.beginLedger(q, r, l)
 	}
+	if id != "" && (q.mixed || l.variant == vTurnStart && r.open && d.merge.sibling(r)) {
+		// Runs at once shared a recorder: its records carry the id of the one that began last.
+		keeper := r
+		if p := d.merge.byRun[r.parentID]; p != nil && p.ledger != nil && !p.ledger.ended {
+			keeper = p.ledger
+		}
+		q.mixed = true
+		d.mixedRuns(keeper, keeper.meta(l), "the records of several of its children are mixed")
+		d.other(keeper.meta(l), l)
+		return
+	}
 	d.handle(r, l)
+	if n := len(q.outer); r.ended && n > 0 {
+		q.ledger, q.outer = q.outer[n-1], q.outer[:n-1]
+	}
 }
 
 func (d *Decoder) beginLedger(q *queue, r *run, l *line) {
@@ -465,14 +506,13 @@ func (d *Decoder) pull() bool {
 		}
 		d.stats.Events++
 		m.line.place = d.at
-		id := m.repair(&m.line)
-		m.number++
-		w := waiting{m.line.mark(), m.line.time, m.number, nil}
+		q := m.queue(m.repair(&m.line))
+		w := m.count(q, &m.line)
 		if m.text+len(at.Text) <= maxWaitText {
 			w.line = &kept{bytes.Clone(at.Text), d.at}
 			m.text += len(at.Text)
 		}
-		d.wait(m.queue(id), w)
+		d.wait(q, w)
 		return true
 	}
 	return false
@@ -520,6 +560,9 @@ func (d *Decoder) tell() {
 		d.replay([]kept{*o.w.line}, func(l *line) {
 			if !d.known(o.id) {
 				d.play(o.q, o.id, l)
+				o.q.told = true
+				o.w.line = nil
+				d.wait(o.q, o.w)
 				return
 			}
 			d.goOn(o.id, o.q, o.w.number, l)
