@@ -99,7 +99,7 @@ const app = agent({ name: "interop-agent" })
     const session = ledger.session(params.sessionId);
     const prompt = newPrompt(params);
     session.prompts.push(prompt);
-    const turn = new Turn(client, session, prompt, params, signal);
+    const turn = new Turn(client, session, prompt, params, signal, write);
     running.set(session.id, turn);
     try {
       open(session.id);
@@ -145,12 +145,11 @@ const noteInput = tee(".in");
 const noteOutput = tee(".out");
 process.stdin.on("data", noteInput);
 const input = Readable.toWeb(process.stdin);
-const output = new WritableStream({
-  write(chunk) {
-    noteOutput(chunk);
-    return new Promise((resolve) => process.stdout.write(chunk, resolve));
-  },
-});
+function write(chunk) {
+  noteOutput(chunk);
+  return new Promise((resolve) => process.stdout.write(chunk, resolve));
+}
+const output = new WritableStream({ write });
 const connection = app.connect(ndJsonStream(output, input));
 await connection.closed;
 process.exit(0);

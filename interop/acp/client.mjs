@@ -23,7 +23,7 @@ const { values: flags, positionals: prefix } = parseArgs({
   },
 });
 
-// Plays one scenario. Returns the files of its capture, and problems found in itself.
+// Plays one scenario. Returns the files of its capture, and the problems that it shows by itself.
 async function play(scenario, directory) {
   const tree = join(directory, scenario.name + ".tree.json");
   const bytes = join(directory, scenario.name);
@@ -36,26 +36,30 @@ async function play(scenario, directory) {
   const [command, ...args] = [...prefix, ...agent];
   const child = spawn(command, args, { stdio: "pipe" });
   child.stdin.on("error", () => {}); // the agent may be gone
-  const exit = new Promise((resolve, reject) => {
-    child.on("error", reject);
+  const problems = [];
+  const exit = new Promise((resolve) => {
+    child.on("error", (error) => problems.push(error.message)); // it could not be started
     child.on("close", (code, signal) => resolve({ code, signal }));
   });
   const deadline = setTimeout(() => {
-    console.error(`${scenario.name}: stuck after ${patience / 1000} seconds`);
+    problems.push(`stuck after ${patience / 1000} seconds`);
     child.kill();
-    process.exitCode = 1;
   }, patience);
 
   const wire = new Wire(child);
   const editor = new Editor(wire, scenario.client.extensions);
   Object.assign(editor, scenario.client.holds);
-  await editor.initialize();
-  await scenario.client.play(editor);
+  try {
+    await editor.initialize();
+    await scenario.client.play(editor);
+  } catch (error) {
+    problems.push(`${error.message}; stderr: ${wire.stderr}`);
+  }
   child.stdin.end();
   const { code, signal } = await exit;
   clearTimeout(deadline);
+  if (problems.length) return { problems, files: {} };
 
-  const problems = [];
   const same = (what, got, want) => {
     if (!isDeepStrictEqual(got, want)) problems.push(`${what}: ${JSON.stringify(got)}, want ${JSON.stringify(want)}`);
   };
@@ -73,9 +77,10 @@ async function play(scenario, directory) {
     const done = session.prompts.map(({ stop_reason, error }) => ({ session: session.id, stop_reason, error }));
     same(`ends of the prompts of ${session.id}`, seen, done);
   }
-  const sent = wire.raw(toClient).split("\n").filter((line) => line.includes('"method":"session/update"')).length;
-  same("updates that the SDK's client let through", editor.updates.length, sent);
+  const sent = wire.messages().filter(({ message }) => message.method === "session/update");
+  same("updates that the SDK's client let through", editor.updates.length, sent.length);
 
+  if (scenario.uncommitted) return { problems, files: {} };
   return {
     problems,
     files: {
@@ -102,9 +107,10 @@ function committed(file) {
 }
 
 const directory = mkdtempSync(join(tmpdir(), "acp-interop-"));
+const chosen = flags.scenario?.map(find) ?? scenarios;
 let failed = 0;
 try {
-  for (const scenario of flags.scenario?.map(find) ?? scenarios) {
+  for (const scenario of chosen) {
     const { problems, files } = await play(scenario, directory);
     for (const [file, content] of Object.entries(files)) {
       if (flags.tee) {
@@ -121,4 +127,5 @@ try {
 } finally {
   rmSync(directory, { recursive: true });
 }
+console.log(`${chosen.length - failed} of ${chosen.length} scenarios ok${prefix.length ? ` through ${prefix.join(" ")}` : ""}`);
 if (failed) process.exitCode = 1;

@@ -683,6 +683,35 @@ export const scenarios = [
     },
   },
   {
+    name: "spelling",
+    what: "updates with spaces, escapes, another order of keys, blank lines and CRLF, as other agents than this SDK's write them",
+    agent: {
+      prompts: {
+        "Spell it.": async (turn) => {
+          const id = turn.session.id;
+          await turn.sayRaw(
+            `{ "method" : "session/update", "params" : { "update" : { "content" : {"text":"\\u0041\\/b ", "type":"text"}, "sessionUpdate" : "agent_message_chunk" }, "sessionId" : "${id}" }, "jsonrpc" : "2.0" }\r\n`,
+            "A/b ",
+          );
+          await turn.write(Buffer.from("\n  \r\n"));
+          await turn.sayRaw(
+            `\t{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"${id}","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\\ud83e\\udd80"}}}}  \n`,
+            "🦀",
+          );
+          return "end_turn";
+        },
+      },
+    },
+    client: { play: prompts("Spell it.") },
+  },
+  {
+    name: "large",
+    what: "a prompt of 1 MiB and a message of 3 MiB in one line each",
+    uncommitted: true,
+    agent: { prompts: { ["x".repeat(1 << 20)]: answer("Ü".repeat(3 << 19)) } },
+    client: { play: prompts("x".repeat(1 << 20)) },
+  },
+  {
     name: "agent-dies",
     what: "the agent's process ends with code 7 in the middle of a prompt, with a tool running and a message begun",
     agent: {

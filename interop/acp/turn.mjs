@@ -20,12 +20,13 @@ export class Turn {
   #cancel;
   #last = null;
 
-  constructor(client, session, prompt, params, signal) {
+  constructor(client, session, prompt, params, signal, write) {
     this.client = client;
     this.session = session;
     this.prompt = prompt;
     this.params = params;
     this.signal = signal;
+    this.write = write; // bytes to stdout, around the SDK
     this.cancelled = new Promise((resolve) => (this.#cancel = resolve));
   }
 
@@ -68,6 +69,13 @@ export class Turn {
     for (const content of [contents].flat()) {
       await this.#chunk(kind, role, typeof content === "string" ? text(content) : content, messageId);
     }
+  }
+
+  // A chunk as another agent might spell it; line has to mean what say(value, messageId) would send.
+  async sayRaw(line, value, messageId) {
+    this.update = () => this.write(Buffer.from(line));
+    await this.say(value, messageId);
+    delete this.update;
   }
 
   // One chunk for each of contents: strings or content blocks.

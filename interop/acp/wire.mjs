@@ -34,12 +34,18 @@ export class Wire {
     return wanted.map((line) => line.text + "\n").join("");
   }
 
-  // The lines in the envelope, with the times of a made-up clock.
+  // What the lines say: {direction, message}.
+  messages() {
+    return this.lines
+      .filter(({ text }) => text.trim() !== "")
+      .map(({ direction, text }) => ({ direction, message: JSON.parse(text) }));
+  }
+
+  // The messages in the envelope, with the times of a made-up clock.
   envelopes() {
     let now = Date.parse("2026-01-05T10:00:00Z");
-    return this.lines
-      .map(({ direction, text }) => {
-        const message = JSON.parse(text);
+    return this.messages()
+      .map(({ direction, message }) => {
         now += pause(message);
         return JSON.stringify({ ts: new Date(now).toISOString(), direction, message }) + "\n";
       })
