@@ -141,7 +141,7 @@ func (o *sendOptions) lackFlags(c *cobra.Command) {
 	c.Flags().StringVar(&o.Session, "session", "", "`id` of the session, where the input names none")
 	c.Flags().StringVar(&o.Agent, "agent", "", "`name` of the agent, where the input names none")
 	c.Flags().StringVar(&o.Provider, "provider", "", "`name` of the provider, where the input names none")
-	c.Flags().StringVar(&o.InputTokens, "input-tokens", "", "whether reported input tokens hold cached ones, where the input does not tell: "+includesCache+" or "+excludesCache)
+	c.Flags().StringVar(&o.InputTokens, "input-tokens", "", "`rule` for reported input tokens, where the input does not tell: "+includesCache+" or "+excludesCache)
 }
 
 // The values of --input-tokens.

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A file is followed as it grows: what comes later is sent, half lines wait for their rest, and the whole file sent at once gives the same.
+func TestFollow(t *testing.T) {
+	dir := t.TempDir()
+	path, followed, whole := filepath.Join(dir, "events.ndjson"), filepath.Join(dir, "followed.db"), filepath.Join(dir, "whole.db")
+	lines := bytes.SplitAfter(demoEvents, []byte("\n"))
+	first := bytes.Join(lines[:40], nil)
+	if err := os.WriteFile(path, append(first, lines[40][:20]...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	var said bytes.Buffer
+	a := &app{stdin: strings.NewReader(""), stdout: &said, stderr: &said}
+	go func() {
+		_, err := a.deliver(ctx, sendOptions{From: auto, Files: []string{path}, Follow: true, DB: followed, Capture: captureOf("content")})
+		done <- err
+	}()
+	time.Sleep(2 * pollTime)
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, piece := range [][]byte{lines[40][20:], bytes.Join(lines[41:], nil)} {
+		if _, err := f.Write(piece); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * pollTime)
+	}
+	f.Close()
+	stop()
+	if err := <-done; err != nil {
+		t.Fatalf("%v\n%s", err, said.String())
+	}
+	if _, err := a.deliver(t.Context(), sendOptions{Files: []string{path}, DB: whole, Capture: captureOf("content")}); err != nil {
+		t.Fatal(err)
+	}
+	got, want := shown(t, followed), shown(t, whole)
+	if got != want || !strings.Contains(got, "0b5cf0a5") {
+		t.Errorf("followed:\n%s\nwhole:\n%s", got, want)
+	}
+}
+
+// shown is the last session of a database as JSON.
+func shown(t *testing.T, db string) string {
+	t.Helper()
+	var out bytes.Buffer
+	a := &app{stdin: strings.NewReader(""), stdout: &out, stderr: &out}
+	c := a.root()
+	c.SetArgs([]string{"show", "--db", db, "--json", "last"})
+	if err := c.ExecuteContext(t.Context()); err != nil {
+		t.Fatalf("%v: %s", err, out.String())
+	}
+	return out.String()
+}
+
+// A file that is written anew while it is followed is an error: its beginning was sent already.
+func TestFollowTruncated(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "events.ndjson")
+	if err := os.WriteFile(path, demoEvents, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := &app{stdin: strings.NewReader(""), stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
+	done := make(chan error, 1)
+	go func() {
+		_, err := a.deliver(t.Context(), sendOptions{Files: []string{path}, Follow: true, DB: filepath.Join(dir, "x.db")})
+		done <- err
+	}()
+	time.Sleep(2 * pollTime)
+	if err := os.Truncate(path, 10); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-done:
+		if err == nil || !strings.Contains(err.Error(), "became shorter") {
+			t.Errorf("%v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("it goes on")
+	}
+}
+
+// chatTables is the agent guide's schema as far as it is read.
+const chatTables = `
+CREATE TABLE chat_sessions(id TEXT PRIMARY KEY, agent TEXT, workspace_root TEXT, model_json TEXT, parent_id TEXT, parent_message_id TEXT,
+	permissions_json TEXT, metadata_json TEXT, prompt_tokens INTEGER, completion_tokens INTEGER, reasoning_tokens INTEGER, cache_read INTEGER,
+	cache_write INTEGER, total_tokens INTEGER, cost_usd REAL, created_at INTEGER, updated_at INTEGER, archived_at INTEGER);
+CREATE TABLE chat_messages(id TEXT PRIMARY KEY, session_id TEXT, role TEXT, metadata_json TEXT, created_at INTEGER, updated_at INTEGER);
+CREATE TABLE chat_parts(id TEXT PRIMARY KEY, message_id TEXT, session_id TEXT, "index" INTEGER, type TEXT, data_json TEXT, tool_call_id TEXT,
+	tool_state TEXT, created_at INTEGER, updated_at INTEGER);
+INSERT INTO chat_sessions VALUES('ses_1','code',NULL,'{"provider_id":"p","model_id":"m"}',NULL,NULL,'[]','{}',0,0,0,0,0,0,0,1795255200000,1795255200000,NULL);
+INSERT INTO chat_messages VALUES('msg_1','ses_1','user','{}',1795255200000,1795255200000);
+INSERT INTO chat_parts VALUES('prt_1','msg_1','ses_1',0,'text','{"type":"text","text":"hi"}',NULL,NULL,1795255200000,1795255200000);`
+
+// A database of the guide's tables is read, and with -f again when it has changed.
+func TestSendDatabase(t *testing.T) {
+	dir := t.TempDir()
+	path, to := filepath.Join(dir, "chat.sqlite"), filepath.Join(dir, "to.db")
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(chatTables); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	a := &app{stdin: strings.NewReader(""), stdout: &said, stderr: &said}
+	send := func(ctx context.Context, o sendOptions) error {
+		o.Files, o.Capture = []string{path}, captureOf("content")
+		_, err := a.deliver(ctx, o)
+		return err
+	}
+	if err := send(t.Context(), sendOptions{From: "acp", DB: to}); err == nil || !strings.Contains(err.Error(), "is an SQLite file; of those guide is read, not acp") {
+		t.Errorf("%v", err)
+	}
+	if err := send(t.Context(), sendOptions{DB: to}); err != nil {
+		t.Fatal(err)
+	}
+	before := shown(t, to)
+	if !strings.Contains(before, "ses_1") || !strings.Contains(said.String(), "guide (an SQLite file)") {
+		t.Errorf("%s\n%s", before, said.String())
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- send(ctx, sendOptions{DB: to, Follow: true}) }()
+	time.Sleep(rereadTime / 4)
+	if _, err := db.Exec(`INSERT INTO chat_messages VALUES('msg_2','ses_1','assistant','{"usage":{"input":3,"output":4,"reasoning":0,"cache_read":0,"cache_write":0}}',1795255201000,1795255201000);
+		INSERT INTO chat_parts VALUES('prt_2','msg_2','ses_1',0,'text','{"type":"text","text":"ho"}',NULL,NULL,1795255201000,1795255201000)`); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * rereadTime)
+	stop()
+	if err := <-done; err != nil {
+		t.Fatalf("%v\n%s", err, said.String())
+	}
+	if after := shown(t, to); !strings.Contains(after, `"output": 4`) {
+		t.Errorf("what came later is not there:\n%s", after)
+	}
+}
