@@ -204,3 +204,131 @@ func asJSON(t *testing.T, s *session.Session) []byte {
 	}
 	return raw
 }
+
+// ledgerFile returns a file of testdata/ledgers of the reader.
+func ledgerFile(t *testing.T, name string) []byte {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(repository, "otelagent", "phi", "testdata", "ledgers", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// TestSampleFromEventsAndLedgers sends the sample's stream and the ledgers of its two sessions: a session that spawned another, a branch
+// that was cut off, a denied tool, a compaction.
+func TestSampleFromEventsAndLedgers(t *testing.T) {
+	events, err := os.ReadFile(filepath.Join(repository, "otelagent", "phi", "testdata", "sample-session.ndjson"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := replay(t, events, content)
+	alone := treesOf(b)
+	for _, name := range []string{"sample-session.json", "sample-session-child.json"} {
+		b.Rows = append(b.Rows, replay(t, ledgerFile(t, name), content).Rows...)
+	}
+	both := treesOf(b)
+	if len(both) != 2 || len(alone) != 2 {
+		t.Fatalf("%d sessions, %d of the events", len(both), len(alone))
+	}
+	for id, got := range both {
+		if got, want := outline(got), outline(alone[id]); got != want {
+			t.Errorf("session %s: got\n%swant\n%s", id, got, want)
+		}
+		if got.Usage != alone[id].Usage {
+			t.Errorf("session %s: usage %+v, of the events %+v", id, got.Usage, alone[id].Usage)
+		}
+	}
+}
+
+// TestLedgerSentAgain sends every ledger after it was sent before, whole and as far as it was written: nothing that is there changes.
+func TestLedgerSentAgain(t *testing.T) {
+	for _, f := range phifixtures.All(t, repository) {
+		t.Run(f.String(), func(t *testing.T) {
+			ledger := withoutEvents(savedLedger(t, f))
+			once := replay(t, ledger, content)
+			want := treesOf(once)
+			again := replay(t, ledger, content)
+			again.Rows = append(again.Rows, once.Rows...)
+			for id, got := range treesOf(again) {
+				if !bytes.Equal(asJSON(t, got), asJSON(t, want[id])) {
+					t.Errorf("session %s sent twice is another", id)
+				}
+			}
+			for _, part := range []int{3, 5, 7, 9} {
+				cut := playLenient(t, ledger[:len(ledger)*part/10])
+				cut.Rows = append(cut.Rows, once.Rows...)
+				for id, got := range treesOf(cut) {
+					if want[id] == nil {
+						t.Errorf("session %s is only in %d tenths of the file", id, part)
+						continue
+					}
+					if got, want := outline(got), outline(want[id]); got != want {
+						t.Errorf("session %s after %d tenths of the file: got\n%swant\n%s", id, part, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestMessageArrayThatGrows sends an array of messages when it had its first reply, and when it had all.
+func TestMessageArrayThatGrows(t *testing.T) {
+	early, late := replay(t, ledgerFile(t, "messages-asking.json"), content), replay(t, ledgerFile(t, "messages.json"), content)
+	first, want := treesOf(early), treesOf(late)
+	early.Rows = append(early.Rows, late.Rows...)
+	both := treesOf(early)
+	if len(both) != 1 || len(first) != 1 || len(want) != 1 {
+		t.Fatalf("%d, %d and %d sessions", len(both), len(first), len(want))
+	}
+	for id, got := range both {
+		if first[id] == nil || first[id].Runs[0].Status != spans.RunStatusAborted {
+			t.Errorf("a run that asks for tools has no end: %s", asJSON(t, first[id]))
+		}
+		if got, want := outline(got), outline(want[id]); got != want {
+			t.Errorf("got\n%swant\n%s", got, want)
+		}
+		r := got.Runs[0]
+		if len(got.Runs) != 1 || len(r.Turns) != 3 || r.Status != spans.RunStatusCompleted || r.Recording != spans.RecordingLedger {
+			t.Errorf("%s", asJSON(t, got))
+		}
+		if calls := r.Turns[0].ToolCalls; len(calls) != 3 || calls[1].Outcome != spans.OutcomeError || calls[0].Args == nil || calls[0].Result == nil {
+			t.Errorf("%s", asJSON(t, got))
+		}
+	}
+}
+
+// TestOldLedgers are those of before April 2026: null as continuation, no turns, with the events of the runs or without, an extension message.
+// What they tell of a session is what a later ledger of it does, as far as they have it.
+func TestOldLedgers(t *testing.T) {
+	outlines := map[string]string{}
+	for name, file := range map[string][]byte{
+		"with events":    ledgerFile(t, "before-2026-04.json"),
+		"without events": ledgerFile(t, "before-2026-04-without-events.json"),
+	} {
+		trees := treesOf(replay(t, file, content))
+		if len(trees) != 1 {
+			t.Fatalf("%s: %d sessions", name, len(trees))
+		}
+		for _, s := range trees {
+			r := s.Runs[0]
+			if len(s.Runs) != 1 || r.Continuation != spans.ContinuationInitial || r.Status != spans.RunStatusCompleted || len(r.Turns) != 2 || r.Usage != *r.RollUp {
+				t.Errorf("%s: %s", name, asJSON(t, s))
+			}
+			if text := string(asJSON(t, s)); strings.Contains(text, "SECRET") {
+				t.Errorf("%s: a key that a model configuration held", name)
+			}
+			var b strings.Builder
+			for _, turn := range r.Turns {
+				fmt.Fprintf(&b, "%d %+v %s\n", turn.Index, turn.Usage, turn.StopReason)
+				for _, c := range turn.ToolCalls {
+					fmt.Fprintf(&b, "  %s %s\n", c.ID, c.Outcome)
+				}
+			}
+			outlines[name] = b.String()
+		}
+	}
+	if outlines["with events"] != outlines["without events"] || strings.Count(outlines["with events"], "call_") != 3 {
+		t.Errorf("with events\n%swithout\n%s", outlines["with events"], outlines["without events"])
+	}
+}

@@ -124,7 +124,7 @@ func TestCutDocument(t *testing.T) {
 		text := bytes.TrimSpace(read(t, file))
 		whole := strings.Split(string(lined(text)), "\n")
 		turns := 0
-		step := 1 + len(text)/4000
+		step := 1 + len(text)/1500
 		for n := 1; n < len(text); n += step {
 			if shapeOf(text[:n]) != aDocument {
 				continue // not yet known from a line

@@ -95,7 +95,7 @@ const byteOrderMark = "\xef\xbb\xbf"
 
 // Recognise reports whether head, the beginning of an input of at most 64 KiB, is of this dialect, and by what; why holds nothing of
 // the input. Head may be cut anywhere. Lines are recognised by the first one that is an AgentEvent, so lines of others may stand
-// before it.
+// before it. An array of messages of which the first is longer than head is not recognised.
 func Recognise(head []byte) (why string, ok bool) {
 	switch shapeOf(head) {
 	case aDocument:
