@@ -37,8 +37,8 @@ func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error]
 // A Decoder reads one recording from any number of inputs: it remembers the runs it met. Not safe for concurrent use.
 //
 // Limits of what it remembers, beyond which the oldest is forgotten: 64 open runs of one stream, 1,024 streams, 4,096 runs, 1,024 calls
-// of a turn, 4,096 runs of a trajectory, and of each run 65,536 records of the trajectory whose events did not come, 65,536 events
-// whose records did not, and 65,536 messages.
+// of a turn, 4,096 runs of a trajectory, and of each run 65,536 records of the trajectory whose events did not come and as many
+// events whose records did not.
 type Decoder struct {
 	settings input.Settings
 	stats    input.Stats

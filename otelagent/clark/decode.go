@@ -87,18 +87,11 @@ func (d *Decoder) extras(m otelagent.Meta, l *line) {
 func (d *Decoder) agentEnd(r *run, m otelagent.Meta, l *line) {
 	d.endTurn(r)
 	list := messagesOf(l.get(kMessages))
-	left := make(map[uint64]int, len(list))
-	for i := range list {
-		h := hashOf(list[i].raw)
-		if left[h]++; left[h] > r.met[h] && len(r.met) < maxMessages {
-			d.emit(&otelagent.MessageAdded{Meta: m, Message: list[i].event()})
-		}
-	}
 	e := &otelagent.RunEnded{Meta: m}
 	e.Status = spans.RunStatusCompleted
 	e.Word = stringOf(l.get(kOutcome))
 	e.Messages = eventsOf(list, l.get(kMessages) != nil)
-	r.ended, r.calls, r.met = true, nil, nil
+	r.ended, r.calls = true, nil
 	d.emit(e)
 }
 
@@ -140,11 +133,7 @@ func (d *Decoder) turnEnded(r *run, m otelagent.Meta, l *line) {
 	d.within(r, m, -1)
 	results := messagesOf(l.get(kToolResults))
 	for i := range results {
-		r.meet(results[i].raw)
 		d.emit(&otelagent.MessageAdded{Meta: m, Message: results[i].event()})
-	}
-	if l.msg.raw != nil && !bytes.Equal(r.reply.raw, l.msg.raw) {
-		r.meet(l.msg.raw)
 	}
 	e := d.turnEnd(r, m, l.msg, d.usage(l, keyNames[kMessage]+".usage", l.msg.usage))
 	e.Results = eventsOf(results, l.get(kToolResults) != nil)
@@ -206,7 +195,6 @@ func deltaLen(chunk []byte) (n int) {
 }
 
 func (d *Decoder) messageEnd(r *run, m otelagent.Meta, l *line) {
-	r.meet(l.msg.raw)
 	if !l.msg.assistant() {
 		d.emit(&otelagent.MessageAdded{Meta: m, Message: l.msg.event()})
 		return

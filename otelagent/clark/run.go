@@ -14,7 +14,6 @@ import (
 const (
 	maxRuns     = 4096
 	maxCalls    = 1024 // of a turn
-	maxMessages = 1 << 16
 	maxChildren = 256
 )
 
@@ -30,7 +29,7 @@ type run struct {
 	start    place
 	startAt  time.Time
 	inferred bool
-	passed   bool // another run began while a call of it was open, and does not name it
+	passed   bool   // another run began while a call of it was open, and does not name it
 	identity []byte // as it was spelled, a copy
 	callID   string // that certainly spawned it
 	stated   bool   // some of its lines had a time
@@ -54,9 +53,8 @@ type run struct {
 	batch    bool    // two calls of the turn were open at once
 	children []string
 
-	met   map[uint64]int // messages by hash: how often they were met
-	mixed bool           // a defect was told that its lines are mixed with those of other runs
-	odd   bool           // a defect was told that turns are missing
+	mixed bool // a defect was told that its lines are mixed with those of other runs
+	odd   bool // a defect was told that turns are missing
 }
 
 // moment is the time of a line: stated, else of its arrival.
@@ -154,16 +152,6 @@ func hashOf(parts ...[]byte) uint64 {
 		_ = h.WriteByte(0)
 	}
 	return h.Sum64()
-}
-
-// meet remembers that a message of the run was told of.
-func (r *run) meet(raw []byte) {
-	if r.met == nil {
-		r.met = map[uint64]int{}
-	}
-	if len(r.met) < maxMessages {
-		r.met[hashOf(raw)]++
-	}
 }
 
 // runs are the runs met, by id: that which started last of each.

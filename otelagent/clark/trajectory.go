@@ -65,6 +65,8 @@ type queue struct {
 	// For the repair of a recorder that parent and child share: behind the child its records carry the child's id.
 	parent string
 	ended  bool
+	turn   bool // a turn is open
+	asked  bool // a request waits for its reply
 	calls  map[string]bool
 	mixed  bool   // its records are those of several runs
 	callID string // of the parent, that certainly spawned the run
@@ -154,11 +156,6 @@ func (d *Decoder) goesOn(r, other *run) bool {
 			return false
 		}
 	}
-}
-
-// sibling reports whether another run of the parent of r is told from records and has not ended.
-func (m *merge) sibling(r *run) bool {
-	return r.parentID != "" && slices.ContainsFunc(m.open(), func(o *run) bool { return o != r && o.parentID == r.parentID })
 }
 
 // open returns the runs that are told from records and have not ended.
@@ -383,7 +380,7 @@ func (m *merge) repair(l *line) string {
 	id := l.stream
 	q := m.queue(id)
 	if l.variant == vRunIdentified {
-		q.ended, q.parent, q.calls, q.callID = false, l.parent, nil, ""
+		q.ended, q.turn, q.asked, q.mixed, q.parent, q.calls, q.callID = false, false, false, false, l.parent, nil, ""
 		if p := m.byRun[l.parent]; l.parent != "" && p != nil && len(p.calls) == 1 {
 			for call := range p.calls {
 				q.callID = stringOf([]byte(call))
@@ -418,10 +415,29 @@ func (m *merge) repair(l *line) string {
 		}
 	case vToolEnd:
 		delete(q.calls, call)
+	case vTurnStart:
+		q.mixed = q.mixed || q.turn && m.siblings(q)
+		q.turn = true
+	case vRequest:
+		q.asked = true
+	case vMessageEnd:
+		if l.msg.assistant() {
+			q.mixed = q.mixed || !q.asked && m.siblings(q)
+			q.asked = false
+		}
+	case vTurnEnd:
+		q.turn = false
 	case vAgentEnd:
-		q.ended = true
+		q.ended = !q.mixed
 	}
 	return id
+}
+
+// siblings reports whether the run of q may run beside another one of its parent. A recorder that both share gives all records the id of the
+// one that began last, which shows when a turn begins in another or a reply comes that was not asked for.
+func (m *merge) siblings(q *queue) bool {
+	p := m.byRun[q.parent]
+	return q.parent != "" && p != nil && len(p.calls) > 1
 }
 
 // play tells a record as an event of its own.
@@ -454,13 +470,11 @@ func (d *Decoder) play(q *queue, id string, l *line) {
 		}
 		d.beginLedger(q, r, l)
 	}
-	if id != "" && (q.mixed || l.variant == vTurnStart && r.open && d.merge.sibling(r)) {
-		// Runs at once shared a recorder: its records carry the id of the one that began last.
+	if id != "" && q.mixed {
 		keeper := r
 		if p := d.merge.byRun[r.parentID]; p != nil && p.ledger != nil && !p.ledger.ended {
 			keeper = p.ledger
 		}
-		q.mixed = true
 		d.mixedRuns(keeper, keeper.meta(l), "the records of several of its children are mixed")
 		d.other(keeper.meta(l), l)
 		return

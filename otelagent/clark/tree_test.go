@@ -350,10 +350,13 @@ func (m mapper) run(r *session.Run) treeRun {
 	if out.Status == string(spans.RunStatusCancelled) {
 		out.Status = "aborted" // the loop's word
 	}
-	for _, text := range m.bodies(r.Outside) {
-		if s, ok := inputText(text); ok {
-			out.Late = append(out.Late, s)
+	// What arrived behind the last turn stands at the end of what the run says it added.
+	for _, text := range slices.Backward(m.bodies(r.Messages)) {
+		s, ok := inputText(text)
+		if !ok {
+			break
 		}
+		out.Late = append([]string{s}, out.Late...)
 	}
 	for _, turn := range r.Turns {
 		out.Turns = append(out.Turns, m.turn(r, turn))
@@ -536,6 +539,20 @@ func expect(name string, old bool, f form, want *tree) {
 	case "abort-before-model": // a turn began on the wire, with the prompt
 		want.Runs[0].Turns = []treeTurn{{Inputs: want.Runs[0].Late}}
 		want.Runs[0].Late = nil
+	case "answer-marked-failed", "empty-outcome-budget": // the loop reported its end
+		want.Runs[0].Status = "completed"
+	case "blocked-by-hooks", "blocked-in-sequence":
+		if old { // a refused call had a start as well: only a refusal without a reason can be told from a failure
+			for i := range want.Runs[0].Turns {
+				turn := &want.Runs[0].Turns[i]
+				for j := range turn.Calls {
+					if c := &turn.Calls[j]; c.Outcome == "denied" && !strings.HasPrefix(c.Result, textBlockedBy) {
+						c.Outcome = "error"
+					}
+				}
+				turn.Permissions = slices.DeleteFunc(turn.Permissions, func(p treePermission) bool { return !strings.HasPrefix(p.Why, textBlockedBy) })
+			}
+		}
 	case "fatal-tool": // the wire just stops
 		want.Runs[0].Status = "aborted"
 	case "nameless-parent": // which call began it stands nowhere
