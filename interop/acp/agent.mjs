@@ -1,6 +1,6 @@
 // agent.mjs SCENARIO [--tree FILE] [--wire FILE]
-// Plays the agent's half of a scenario on stdin and stdout until stdin ends. At the end FILE of --tree has what the
-// agent did, and FILE of --wire.in and --wire.out the bytes it read and wrote.
+// Plays the agent's half of a scenario on stdin and stdout until stdin ends. Then the FILE of --tree has what the agent
+// did; the bytes that it read and wrote are in FILE.in and FILE.out of --wire.
 
 import { appendFileSync, writeFileSync } from "node:fs";
 import { Readable } from "node:stream";
