@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -16,7 +17,7 @@ type dialectRow struct {
 	met   bool
 }
 
-// dialectTables reads the tables of docs/dialects.md: by heading, then by field.
+// dialectTables reads the tables of phi-core's part of docs/dialects.md: by heading, then by field.
 func dialectTables(t *testing.T) map[string]map[string]*dialectRow {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/dialects.md")
@@ -24,9 +25,15 @@ func dialectTables(t *testing.T) map[string]map[string]*dialectRow {
 		t.Fatal(err)
 	}
 	tables := map[string]map[string]*dialectRow{}
-	heading := ""
+	heading, ours := "", false
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "# ") {
+			ours = line == "# phi-core"
+		}
+		if !ours {
+			continue
+		}
 		if strings.HasPrefix(line, "#") {
 			heading = ""
 		}
@@ -61,6 +68,80 @@ func TestDialectsHasARowForEveryField(t *testing.T) {
 				t.Errorf("docs/dialects.md: %s.%s: row %v, read %v", v.name, name, row != nil, has)
 			}
 		}
+	}
+}
+
+// TestDialectsHasARowForEveryLedgerField compares the tables of ledgers with the fields that the reader knows.
+func TestDialectsHasARowForEveryLedgerField(t *testing.T) {
+	tables := dialectTables(t)
+	for shape, fields := range map[string][]string{
+		"Session": sessionFields, "LoopRecord": loopFields, "Turn": turnFields, "ChildLoopRef": refFields, "ParallelGroupRecord": groupFields,
+	} {
+		for _, field := range fields {
+			if tables[shape][field] == nil {
+				t.Errorf("docs/dialects.md: no row for %s.%s", shape, field)
+			}
+		}
+		for field := range tables[shape] {
+			if !slices.Contains(fields, field) {
+				t.Errorf("docs/dialects.md: %s.%s is not read", shape, field)
+			}
+		}
+	}
+}
+
+// TestDialectsHasARowForEveryLedgerPath walks every JSON path of every ledger, stored events included. A path without a row fails.
+func TestDialectsHasARowForEveryLedgerPath(t *testing.T) {
+	tables := dialectTables(t)
+	missing := map[string]string{}
+	files := 0
+	for _, pattern := range []string{"testdata/phi-core-*/*.sessions.json", "testdata/phi-core-*/*.saved.json", "testdata/ledgers/*.json"} {
+		list, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range list {
+			base := filepath.Base(file)
+			if base == "traps.json" { // full of unknown things, on purpose
+				continue
+			}
+			files++
+			miss := func(path string) {
+				// These two were fields for five days and are kept like unknown ones.
+				if path != "Session.thinking_level" && path != "Session.temperature" {
+					missing[path] = file
+				}
+			}
+			var document any
+			if err := json.Unmarshal(read(t, file), &document); err != nil {
+				t.Fatal(file, err)
+			}
+			shape := "Session"
+			if strings.HasPrefix(base, "messages") {
+				shape = "Message"
+			}
+			list, isList := document.([]any)
+			if !isList {
+				list = []any{document}
+			}
+			for _, item := range list {
+				walk(tables, shape, "", item.(map[string]any), miss)
+				loops, _ := item.(map[string]any)["loops"].([]any)
+				for _, l := range loops {
+					events, _ := l.(map[string]any)["events"].([]any)
+					for _, e := range events {
+						event := e.(map[string]any)["event"].(map[string]any)
+						walk(tables, event["type"].(string), "", event, miss)
+					}
+				}
+			}
+		}
+	}
+	if files < 50 {
+		t.Errorf("%d ledgers", files)
+	}
+	for path, file := range missing {
+		t.Errorf("docs/dialects.md has no row for %s (%s)", path, file)
 	}
 }
 
