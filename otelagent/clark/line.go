@@ -278,7 +278,8 @@ type line struct {
 	name    string // type of the event, kind of the record
 
 	enveloped, record bool
-	matched           bool // its record was met
+	matched           bool   // its record was met
+	owner             string // run of its record, where that came right behind it
 
 	// What the envelope or record says.
 	time     time.Time
@@ -303,7 +304,7 @@ func (l *line) parse(raw []byte) *input.LineError {
 		return bad
 	}
 	envelope := &l.inner
-	l.record, l.enveloped, l.matched = false, false, false
+	l.record, l.enveloped, l.matched, l.owner = false, false, false, ""
 	typ := l.inner.get(kType)
 	if typ == nil || typ[0] != '"' {
 		l.outer, l.inner, l.enveloped = l.inner, l.outer, true

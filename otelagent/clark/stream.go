@@ -369,10 +369,13 @@ func (d *Decoder) pop(s *stream) {
 	s.stack = s.stack[:len(s.stack)-1]
 }
 
-// strange reports whether l cannot be of r, though nothing but the order of the lines says whose it is: a second reply to one request, or the
-// end of a turn with another reply.
+// strange reports whether l cannot be of r, though the order of the lines says so: its record is of another run, it is a second reply to one
+// request, or the end of a turn with another reply.
 func (r *run) strange(l *line) bool {
-	if l.matched || r.reply.raw == nil || r.thrown || r.attempt < 0 {
+	switch {
+	case l.owner != "" && r.identified && l.owner != r.id:
+		return true
+	case l.matched && l.owner == "" || r.reply.raw == nil || r.thrown || r.attempt < 0:
 		return false
 	}
 	switch l.variant {

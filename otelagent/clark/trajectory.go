@@ -329,7 +329,7 @@ func (d *Decoder) record(l *line) {
 		m.held = nil
 		d.replay([]kept{*held}, func(e *line) {
 			if met = e.mark() == w.mark; met {
-				e.time, e.matched = l.time, true
+				e.time, e.matched, e.owner = l.time, true, id
 			}
 			d.deliver(m.heldFor, e)
 		})

@@ -5,8 +5,7 @@ import (
 	stdcmp "cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"math"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -114,8 +113,8 @@ type (
 // form is a way to give a recording.
 type form struct {
 	name       string
-	files      func(base string) []string // in the order in which one Decoder reads them
-	trajectory bool                       // given by WithTrajectory
+	inputs     func(t *testing.T, base string) [][]byte // in the order in which one Decoder reads them
+	trajectory bool                                     // given by WithTrajectory
 }
 
 func glob(t *testing.T, pattern string) []string {
@@ -127,24 +126,74 @@ func glob(t *testing.T, pattern string) []string {
 	return files
 }
 
-func bareFiles(base string) []string {
-	more, _ := filepath.Glob(base + ".*.events.ndjson") // the pattern is good
-	return append([]string{base + ".events.ndjson"}, more...)
+func bare(t *testing.T, base string) [][]byte {
+	list := [][]byte{readFile(t, base+".events.ndjson")}
+	more, err := filepath.Glob(base + ".*.events.ndjson")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range more {
+		list = append(list, readFile(t, file))
+	}
+	return list
 }
 
-func envelopedFile(base string) []string { return []string{base + ".enveloped.ndjson"} }
+func enveloped(t *testing.T, base string) [][]byte {
+	return [][]byte{readFile(t, base+".enveloped.ndjson")}
+}
+
+func trajectory(t *testing.T, base string) [][]byte {
+	return [][]byte{readFile(t, base+".trajectory.jsonl")}
+}
+
+// then reads what one gives and then what the other does.
+func then(one, other func(t *testing.T, base string) [][]byte) func(t *testing.T, base string) [][]byte {
+	return func(t *testing.T, base string) [][]byte { return append(one(t, base), other(t, base)...) }
+}
+
+// together are the lines of both in one input: each event without its envelope and its record, in the order of time.
+func together(recordFirst bool) func(t *testing.T, base string) [][]byte {
+	return func(t *testing.T, base string) [][]byte {
+		records := bytes.SplitAfter(trajectory(t, base)[0], []byte("\n"))
+		var out []byte
+		for text := range bytes.Lines(enveloped(t, base)[0]) {
+			var l line
+			if bad := l.parse(bytes.TrimSpace(text)); bad != nil {
+				t.Fatal(bad)
+			}
+			event := append(bytes.Clone(l.inner.raw), '\n')
+			if l.stream != "" { // one of several
+				event = fmt.Appendf(nil, "{\"run_id\":%q,\"event\":%s}\n", l.stream, l.inner.raw)
+			}
+			if !l.recordable() {
+				out = append(out, event...)
+				continue
+			}
+			if recordFirst {
+				out = append(append(out, records[0]...), event...)
+			} else {
+				out = append(append(out, event...), records[0]...)
+			}
+			records = records[1:]
+		}
+		if len(bytes.Join(records, nil)) > 0 {
+			t.Fatalf("%d records have no event", len(records))
+		}
+		return [][]byte{out}
+	}
+}
 
 var forms = []form{
-	{"bare", bareFiles, false},
-	{"enveloped", envelopedFile, false},
-	{"bare+trajectory", bareFiles, true},
-	{"enveloped+trajectory", envelopedFile, true},
-	{"bare,trajectory", func(base string) []string { return append(bareFiles(base), base+".trajectory.jsonl") }, false},
-	{"enveloped,trajectory", func(base string) []string { return append(envelopedFile(base), base+".trajectory.jsonl") }, false},
-	{"trajectory,bare", func(base string) []string { return append([]string{base + ".trajectory.jsonl"}, bareFiles(base)...) }, false},
-	{"trajectory,enveloped", func(base string) []string {
-		return append([]string{base + ".trajectory.jsonl"}, envelopedFile(base)...)
-	}, false},
+	{"bare", bare, false},
+	{"enveloped", enveloped, false},
+	{"bare+trajectory", bare, true},
+	{"enveloped+trajectory", enveloped, true},
+	{"bare,trajectory", then(bare, trajectory), false},
+	{"enveloped,trajectory", then(enveloped, trajectory), false},
+	{"trajectory,bare", then(trajectory, bare), false},
+	{"trajectory,enveloped", then(trajectory, enveloped), false},
+	{"trajectory in bare", together(true), false},
+	{"bare in trajectory", together(false), false},
 }
 
 // TestTree compares what becomes of every recording, in every form, with what those say who did it.
@@ -187,10 +236,10 @@ func record(t *testing.T, base string, f form) (*tree, *agenttest.Pipeline) {
 	}
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
 	rec := otelagent.NewRecorder(p.Tracer())
-	for _, file := range f.files(base) {
-		for ev, err := range d.Events(bytes.NewReader(readFile(t, file))) {
+	for i, in := range f.inputs(t, base) {
+		for ev, err := range d.Events(bytes.NewReader(in)) {
 			if err != nil {
-				t.Errorf("%s: %v", file, err)
+				t.Errorf("input %d: %v", i, err)
 				continue
 			}
 			rec.Record(context.Background(), ev)
@@ -575,7 +624,7 @@ func mixes(name string, f form) bool {
 	case "parallel-children-shared-recorder":
 		return true
 	case "parallel-children-shared-sink", "strangers-shared-sink":
-		return !f.trajectory && !strings.HasPrefix(f.name, "trajectory")
+		return !f.trajectory && !strings.HasPrefix(f.name, "trajectory,")
 	}
 	return false
 }
@@ -613,7 +662,3 @@ func unlink(t *tree) {
 		}
 	}
 }
-
-var _ = math.MaxInt64
-var _ = errors.New
-var _ input.LineError
