@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -16,8 +17,9 @@ import (
 type extension struct {
 	run        ownInfo
 	turn       int64 // noTurn when the message stands outside turns
-	provenance []byte
+	envelope   []byte
 	turns      []ownTurn
+	compaction *ownCompaction
 }
 
 // noTurn is the turn of what belongs to none.
@@ -28,6 +30,7 @@ type ownInfo struct {
 	ID               string          `json:"id"`
 	Start            int64           `json:"start"`
 	End              int64           `json:"end"`
+	Known            string          `json:"known"`
 	Status           string          `json:"status"`
 	Word             string          `json:"word"`
 	Rejected         bool            `json:"rejected"`
@@ -51,13 +54,17 @@ type ownInfo struct {
 	Rules            json.RawMessage `json:"rules"`
 	Usage            *ownUsage       `json:"usage"`
 	Copied           bool            `json:"copied"`
+	GroupStart       int64           `json:"group_start"`
+	GroupRole        string          `json:"group_role"`
 }
 
-// ownTurn is a turn; steps are the parts of it, from up to to.
+// ownTurn is a turn; steps are the parts of it, from up to to. Parameters and digests of its request stay in the row: without the
+// request there is no event that could tell them.
 type ownTurn struct {
 	Index        int64     `json:"index"`
 	Start        int64     `json:"start"`
 	End          int64     `json:"end"`
+	Known        string    `json:"known"`
 	Trigger      string    `json:"trigger"`
 	Model        string    `json:"model"`
 	Answered     string    `json:"answered_model"`
@@ -66,19 +73,82 @@ type ownTurn struct {
 	StopReason   string    `json:"stop_reason"`
 	Failed       bool      `json:"failed"`
 	Error        string    `json:"error"`
-	Temperature  *float64  `json:"temperature"`
-	MaxTokens    *int64    `json:"max_tokens"`
-	Level        string    `json:"reasoning_level"`
-	Format       string    `json:"format"`
-	Attempts     int64     `json:"attempts"`
 	Usage        *ownUsage `json:"usage"`
 	Discarded    *counts   `json:"discarded"`
+	Discards     int64     `json:"discarded_attempts"`
 	Cost         *float64  `json:"cost"`
 	Currency     string    `json:"currency"`
 	ModelCallNS  int64     `json:"model_call_ns"`
 	FirstChunkNS int64     `json:"first_chunk_ns"`
 	ResponseID   string    `json:"response_id"`
 	Steps        [2]int    `json:"steps"`
+	Calls        []ownCall `json:"calls"`
+}
+
+// ownCall is what the part of a tool call does not say.
+type ownCall struct {
+	ID             string `json:"id"`
+	Name           string `json:"name"`
+	Start          int64  `json:"start"`
+	End            int64  `json:"end"`
+	Outcome        string `json:"outcome"`
+	Truncated      *bool  `json:"truncated"`
+	ChildRunID     string `json:"child_run_id"`
+	ChildSessionID string `json:"child_session_id"`
+	used           bool
+}
+
+// callOf returns what is said of the next call of that id; nil when nothing is.
+func (t *ownTurn) callOf(id, name string) *ownCall {
+	if t == nil {
+		return nil
+	}
+	for i := range t.Calls {
+		if c := &t.Calls[i]; !c.used && c.ID == id && (c.Name == name || c.Name == "") {
+			c.used = true
+			return c
+		}
+	}
+	return nil
+}
+
+// ownCompaction is what the part of a compaction does not say; nil counts are not known.
+type ownCompaction struct {
+	Kind               string `json:"kind"`
+	Start              int64  `json:"start"`
+	End                int64  `json:"end"`
+	MessagesBefore     *int64 `json:"messages_before"`
+	MessagesAfter      *int64 `json:"messages_after"`
+	MessagesSummarized *int64 `json:"messages_summarized"`
+	InputTokens        *int64 `json:"input_tokens"`
+	OutputTokens       *int64 `json:"output_tokens"`
+	RemovedTokens      *int64 `json:"removed_tokens"`
+	Trigger            string `json:"trigger"`
+	Reason             string `json:"reason"`
+}
+
+// tell puts what is said into an event.
+func (c *ownCompaction) tell(ev *otelagent.CompactionEnded) {
+	if c == nil {
+		return
+	}
+	known := func(n *int64) int64 {
+		if n == nil {
+			return -1
+		}
+		return *n
+	}
+	if c.Start > 0 {
+		ev.Compaction.Start, ev.CompactionResult.End = exactly(c.Start), exactly(c.End)
+		ev.Time = nanos(c.Start)
+	}
+	if c.Kind != "" {
+		ev.Kind = spans.CompactionKind(c.Kind)
+	}
+	ev.Trigger, ev.Reason = c.Trigger, c.Reason
+	ev.CompactionResult.MessagesBefore, ev.CompactionResult.MessagesAfter = known(c.MessagesBefore), known(c.MessagesAfter)
+	ev.CompactionResult.InputTokens, ev.OutputTokens = known(c.InputTokens), known(c.OutputTokens)
+	ev.MessagesSummarized, ev.TokensGone = known(c.MessagesSummarized), known(c.RemovedTokens)
 }
 
 // ownUsage is usage as it was reported, and the rule that normalises it.
@@ -113,8 +183,9 @@ func (c *columns) extensionOf(object []byte) *extension {
 	var in struct {
 		Run        ownInfo         `json:"run"`
 		Turn       *int64          `json:"turn"`
-		Provenance json.RawMessage `json:"provenance"`
+		Envelope   json.RawMessage `json:"envelope"`
 		Turns      []ownTurn       `json:"turns"`
+		Compaction *ownCompaction  `json:"compaction"`
 	}
 	if err := json.Unmarshal(object, &in); err != nil {
 		field := "metadata.otelagent"
@@ -125,7 +196,7 @@ func (c *columns) extensionOf(object []byte) *extension {
 		c.d.reject(c.typ, field, "not as otelagent writes it")
 		return nil
 	}
-	e := &extension{run: in.Run, turn: noTurn, provenance: in.Provenance, turns: in.Turns}
+	e := &extension{run: in.Run, turn: noTurn, envelope: in.Envelope, turns: in.Turns, compaction: in.Compaction}
 	if in.Turn != nil {
 		e.turn = *in.Turn
 	}
@@ -144,6 +215,9 @@ type ownRun struct {
 // ownRuns are the runs of ours that have not ended, by their first row.
 type ownRuns []*ownRun
 
+// maxDiscards bounds the discarded attempts of a turn that are told.
+const maxDiscards = 64
+
 // maxOwnRuns bounds them: further ones end the oldest.
 const maxOwnRuns = 256
 
@@ -155,6 +229,13 @@ func (rs *ownRuns) find(d *Decoder, m *message) *ownRun {
 			return r
 		}
 	}
+	*rs = slices.DeleteFunc(*rs, func(r *ownRun) bool { // a loop that uses an id again has ended the run that had it
+		again := r.id == info.ID
+		if again {
+			d.endOwn(r)
+		}
+		return again
+	})
 	if len(*rs) == maxOwnRuns {
 		d.endOwn((*rs)[0])
 		*rs = (*rs)[1:]
@@ -194,6 +275,9 @@ func exactly(ns int64) otelagent.Moment { return otelagent.Moment{Time: nanos(ns
 // ownMessage takes a message that says which run of ours it belongs to.
 func (d *Decoder) ownMessage(m *message) {
 	r := d.runs.find(d, m)
+	if info := m.meta.own.run; info.Status != "" { // all that is known of the run
+		r.info = info
+	}
 	if m.role != "assistant" {
 		if len(r.waiting) == maxStretch {
 			d.startOwn(r)
@@ -201,9 +285,6 @@ func (d *Decoder) ownMessage(m *message) {
 		}
 		r.waiting = append(r.waiting, m)
 		return
-	}
-	if info := m.meta.own.run; !r.started || info.End > 0 || info.Status != "" {
-		r.info = info
 	}
 	d.startOwn(r)
 	told := make([]bool, len(m.parts))
@@ -233,7 +314,7 @@ func (d *Decoder) ownMessage(m *message) {
 func (d *Decoder) tellRest(r *ownRun, m *message, told []bool, to int) {
 	for k := range m.parts[:to] {
 		if !told[k] {
-			d.tellParts(&r.run, m, m.parts[k:k+1])
+			d.tellParts(&r.run, m, m.parts[k:k+1], nil)
 			told[k] = true
 		}
 	}
@@ -250,15 +331,12 @@ func (d *Decoder) startOwn(r *ownRun) {
 		Dialect: in.Dialect, Start: exactly(in.Start), ParentID: in.ParentID, ParentSessionID: in.ParentSessionID,
 		ParentToolCallID: in.ParentToolCallID, ForkParentID: in.ForkParentID, Continuation: spans.Continuation(in.Continuation),
 		ContinuationTag: in.Tag, ConfigID: in.ConfigID, API: in.API, Config: in.Config, Metadata: in.Metadata, Rules: in.Rules,
-		Recording: spans.RecordingLedger, Copied: in.Copied}
+		GroupStart: nanos(in.GroupStart), GroupRole: spans.GroupRole(in.GroupRole), Recording: spans.RecordingLedger, Copied: in.Copied}
 	if info.Agent == "" {
 		info.Agent = s.agent
 	}
 	if info.Model == "" {
 		info.Model, info.Provider = s.model.id, s.model.provider
-	}
-	if info.Dialect == "" {
-		info.Dialect = Dialect
 	}
 	if info.Rules == nil {
 		info.Rules = s.rulesAt(r.start)
@@ -279,22 +357,24 @@ func (d *Decoder) tellTurn(r *ownRun, m *message, t *ownTurn, parts []*part) {
 		d.tellOwnMessage(r, w)
 		return true
 	})
-	if t.Discarded != nil {
-		rule := spans.UsageRule("")
-		if t.Usage != nil {
-			rule = spans.UsageRule(t.Usage.Rule)
+	for n := range min(t.Discards, maxDiscards) {
+		attempt := otelagent.DiscardedAttempt{At: exactly(t.Start), Attempt: int(n)}
+		if n == 0 && t.Discarded != nil { // the sum of all, normalised
+			attempt.Usage = t.Discarded.usage(spans.UsageRuleIncludesCache)
 		}
-		d.emit(&otelagent.AttemptDiscarded{Meta: r.meta(nanos(t.Start), m.seq), DiscardedAttempt: otelagent.DiscardedAttempt{
-			At: exactly(t.Start), Usage: t.Discarded.usage(rule)}})
+		d.emit(&otelagent.AttemptDiscarded{Meta: r.meta(nanos(t.Start), m.seq), DiscardedAttempt: attempt})
 	}
-	d.tellParts(&r.run, m, parts)
+	d.tellParts(&r.run, m, parts, t)
+	r.seq = m.endSeq(parts)
+	if t.Known == string(spans.KnownClosed) { // it had no end
+		return
+	}
 	res := otelagent.TurnResult{End: exactly(t.End), Model: t.Answered, StopReason: t.StopReason, Failed: t.Failed, Error: t.Error,
 		Usage: t.Usage.usage(), Cost: t.Cost, Currency: t.Currency, ModelCall: time.Duration(t.ModelCallNS),
 		FirstChunk: time.Duration(t.FirstChunkNS), ResponseID: t.ResponseID}
 	if len(parts) > 0 {
 		res.Output = m.output(parts)
 	}
-	r.seq = m.endSeq(parts)
 	d.emit(&otelagent.TurnEnded{Meta: r.meta(nanos(t.End), r.seq), TurnResult: res})
 }
 
@@ -311,11 +391,30 @@ func (d *Decoder) outsideTurns(r *ownRun) {
 
 func (d *Decoder) tellOwnMessage(r *ownRun, m *message) {
 	msg := m.message(m.parts)
-	if p := m.meta.own.provenance; len(p) > 0 && p[0] == '{' {
-		msg.Provenance = spans.Provenance{Raw: string(p)}
-	}
+	m.meta.own.wrap(&msg)
 	d.emit(&otelagent.MessageAdded{Meta: r.meta(m.created, m.seq), Message: msg})
 	d.tellLines(m, 0, m.all())
+}
+
+// wrap puts what its source had around a message back around it.
+func (e *extension) wrap(msg *otelagent.Message) {
+	c := rawjson.NewCursor(e.envelope, maxDepth)
+	if e.envelope == nil || !c.Open('{') {
+		return
+	}
+	names := slices.Clone(msg.Envelope)
+	raw := msg.Raw[:len(msg.Raw)-1]
+	for c.More('}') {
+		key := string(c.Key())
+		value := c.Value()
+		switch key {
+		case "id", "createdAt", "role", "parts": // it has them
+			continue
+		}
+		raw = append(append(rawjson.Quote(append(raw, ','), key), ':'), value...)
+		names = append(names, key)
+	}
+	msg.Raw, msg.Envelope = append(raw, '}'), names
 }
 
 // leftOver tells of the messages that still wait: in turns of which there is nothing else, or in none.
@@ -336,7 +435,7 @@ func (d *Decoder) leftOver(r *ownRun) {
 func (d *Decoder) endOwn(r *ownRun) {
 	d.startOwn(r)
 	d.leftOver(r)
-	if r.info.End == 0 {
+	if r.info.End == 0 || r.info.Known == string(spans.KnownClosed) { // it had none
 		return
 	}
 	in := &r.info

@@ -113,7 +113,7 @@ func (d *Decoder) tellRun(a *message, over bool) {
 				Variant: a.meta.model.variant, Start: bound(s.start()),
 			}})
 		}
-		d.tellParts(r, a, s.parts)
+		d.tellParts(r, a, s.parts, nil)
 		end := otelagent.TurnResult{Output: a.output(s.parts)}
 		at := s.end()
 		if s.last {
@@ -308,15 +308,15 @@ func (d *Decoder) tellLines(m *message, from, to int) {
 	}
 }
 
-// tellParts tells of what happened in a turn, part by part.
-func (d *Decoder) tellParts(r *run, m *message, parts []*part) {
+// tellParts tells of what happened in a turn, part by part. Own is what otelagent says of the turn; nil when it says nothing.
+func (d *Decoder) tellParts(r *run, m *message, parts []*part, own *ownTurn) {
 	for _, p := range parts {
 		if p == m.parts[0] {
 			d.tellLines(m, 0, 1)
 		}
 		switch {
 		case p.tool():
-			d.tellCall(r, p)
+			d.tellCall(r, p, own)
 		case p.kind == "data-compaction":
 			d.tellCompaction(r, m, p)
 		default:
@@ -389,6 +389,9 @@ func (d *Decoder) tellCompaction(r *run, m *message, p *part) {
 	}
 	if n, ok := count(f.get("summary_tokens")); ok {
 		ev.OutputTokens = n
+	}
+	if m.meta.own != nil {
+		m.meta.own.compaction.tell(ev)
 	}
 	d.emit(ev)
 	r.last = later(r.last, p.latest)

@@ -133,11 +133,18 @@ func (r *result) measured(metadata []byte) {
 }
 
 // tellCall tells of a tool part: the call, what was decided about it, and its end if it has one.
-func (d *Decoder) tellCall(r *run, p *part) {
+func (d *Decoder) tellCall(r *run, p *part, turn *ownTurn) {
 	t := p.call()
 	res := resultOf(t.output)
 	start, end := bound(p.created), bound(p.latest)
-	if t.over() && res.took > 0 && !p.latest.IsZero() {
+	own := turn.callOf(t.id, t.name)
+	switch {
+	case own != nil:
+		start, end = exactly(own.Start), exactly(own.End)
+		if own.Truncated != nil {
+			res.truncated = own.Truncated
+		}
+	case t.over() && res.took > 0 && !p.latest.IsZero():
 		// The duration is stated, so it counts; the row was written when the call was over.
 		start, end = stamped(p.latest.Add(-res.took)), stamped(p.latest)
 	}
@@ -148,11 +155,11 @@ func (d *Decoder) tellCall(r *run, p *part) {
 		d.emit(&otelagent.ToolProgressed{Meta: r.meta(p.latest, p.seq), CallID: t.id, Name: t.name, Type: "preliminary", Body: t.output})
 		return
 	}
-	if !t.over() {
+	if !t.over() || own != nil && own.Outcome == "" {
 		r.last = later(r.last, p.latest)
 		return
 	}
-	ev := &otelagent.ToolEnded{Meta: r.meta(p.latest, p.seq), CallID: t.id, Name: t.name,
+	ev := &otelagent.ToolEnded{Meta: r.meta(end.Time, p.seq), CallID: t.id, Name: t.name,
 		ToolResult: otelagent.ToolResult{End: end, Outcome: spans.OutcomeOK, Result: t.output, Truncated: res.truncated}}
 	switch {
 	case t.state == "output-denied":
@@ -161,6 +168,9 @@ func (d *Decoder) tellCall(r *run, p *part) {
 		ev.Outcome, ev.ToolResult.Error = spans.OutcomeError, t.errorText
 	case res.failed:
 		ev.Outcome, ev.ToolResult.Error = spans.OutcomeError, res.error
+	}
+	if own != nil {
+		ev.Outcome, ev.ChildRunID, ev.ChildSessionID = spans.Outcome(own.Outcome), own.ChildRunID, own.ChildSessionID
 	}
 	if t.name == taskTool {
 		if child := childOf(t.output); child != "" && child != d.session.id {
