@@ -213,15 +213,41 @@ func (d *Decoder) badText() *input.LineError {
 	return nil
 }
 
-// readMessages takes an array of messages apart. The slice is used again.
-func (d *Decoder) readMessages(list []message, raw []byte) []message {
+// readMessages takes the array of messages under that name apart. The slice is used again.
+func (d *Decoder) readMessages(list []message, name string, raw []byte) []message {
 	list = list[:0]
 	if raw == nil || raw[0] != '[' {
 		return list
 	}
 	d.ev.c.Reset(raw, maxDepth)
 	list, _ = d.ev.parseMessages(list, nil)
-	return list
+	if !d.doc.ledger.dirty {
+		return list
+	}
+	n := 0
+	for i := range list {
+		if utf8.Valid(list[i].raw) {
+			list[n] = list[i]
+			n++
+		} else {
+			d.problem(elementAt(name, i), notUTF8)
+		}
+	}
+	return list[:n]
+}
+
+// cleaned returns members without those that are not UTF-8, which are reported.
+func (d *Decoder) cleaned(members []member) []member {
+	if !d.doc.ledger.dirty {
+		return members
+	}
+	return slices.DeleteFunc(members, func(m member) bool {
+		bad := !utf8.Valid(m.key) || !utf8.Valid(m.value)
+		if bad {
+			d.problem("", notUTF8+" under an unknown key")
+		}
+		return bad
+	})
 }
 
 // messageArray tells of the conversation that an array of messages is. It has no name and no run: both follow from its first message,

@@ -203,7 +203,7 @@ func TestBadDocuments(t *testing.T) {
 		{"too long", `{"session_id":"SECRET","loops":[` + good + `]}`, 100, 0, []string{"longer than 100 bytes"}},
 		{"too deep", `{"session_id":"s","loops":[` + good + `,` + strings.Repeat("[", 300), 0, 1, []string{"JSON nested too deeply at byte 348"}},
 		{"not UTF-8", `{"session_id":"s","loops":[` + good + `,` + strings.ReplaceAll(good, `"turns":[]`, "\"turns\":[{\"turn_id\":{\"turnIndex\":0},\"started_at\":\"2026-05-25T10:00:00Z\",\"input_messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"SECRET\xff\"}]}]}]") + `]}`,
-			0, 2, []string{"Turn: loops[1].turns[0].message: text that is not UTF-8"}},
+			0, 2, []string{"loops[1].turns[0].input_messages[0]: text that is not UTF-8"}},
 		{"twice", `{"session_id":"s","session_id":"SECRET","loops":[` + good + `]}`, 0, 1, []string{"session_id: stands there twice"}},
 		{"no id", `{"session_id":"s","loops":[{"started_at":"2026-05-25T10:00:00Z"},` + good + `]}`, 0, 1, []string{"LoopRecord: loops[0].loop_id: missing, want a string"}},
 		{"messages without a time", `[{"role":"user","kind":"SECRET","data":1}]`, 0, 0, []string{"no message has a timestamp"}},

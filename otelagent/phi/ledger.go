@@ -467,13 +467,14 @@ func (d *Decoder) wholeLoop(values [][]byte, others []member, whole bool) {
 				values[field] = nil
 			}
 		}
-		others = slices.DeleteFunc(others, func(m member) bool {
-			bad := !utf8.Valid(m.key) || !utf8.Valid(m.value)
-			if bad {
-				d.problem("", notUTF8+" under an unknown key")
+		others = d.cleaned(others)
+		for i, event := range l.events {
+			if !utf8.Valid(event) {
+				d.problem(elementAt("events", i), notUTF8)
+				l.events[i] = nil
 			}
-			return bad
-		})
+		}
+		l.events = slices.DeleteFunc(l.events, func(event []byte) bool { return event == nil })
 	}
 	l.id, l.block = values[lLoopID], values[lBlock]
 	if v := values[lStatus]; !absent(v) && v[0] == '"' {
@@ -484,7 +485,7 @@ func (d *Decoder) wholeLoop(values [][]byte, others []member, whole bool) {
 	}
 	l.running = !whole || absent(values[lEndedAt]) && l.status != "Completed" && l.status != "Rejected"
 	d.childRefs(values[lRefs])
-	messages := d.readMessages(nil, values[lMessages])
+	messages := d.readMessages(nil, "messages", values[lMessages])
 	if !whole && (l.id == nil || absent(values[lStartedAt])) {
 		return // cut before anything is known of it
 	}

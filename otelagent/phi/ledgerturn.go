@@ -3,6 +3,7 @@ package phi
 import (
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -229,13 +230,13 @@ func (d *Decoder) turns(values [][]byte, messages []message, whole bool) {
 		}
 		var v [turnKeys][]byte
 		c := rawjson.NewCursor(raw, maxDepth)
-		t := turnRecord{others: d.fields(&c, turnFields, v[:], nil)}
+		t := turnRecord{others: d.cleaned(d.fields(&c, turnFields, v[:], nil))}
 		t.trigger, t.start, t.end, t.usage, t.payload = v[tTrigger], v[tStartedAt], v[tEndedAt], v[tUsage], v[tPayload]
 		t.index = memberOf(v[tID], "turnIndex")
-		if loop := memberOf(v[tID], "loopId"); v[tID] != nil && string(loop) != string(l.id) {
+		if loop := memberOf(v[tID], "loopId"); v[tID] != nil && string(loop) != string(l.id) && utf8.Valid(v[tID]) {
 			t.others = append(t.others, member{quoted("turn_id"), v[tID]})
 		}
-		inputs, results = d.readMessages(inputs, v[tInputs]), d.readMessages(results, v[tResults])
+		inputs, results = d.readMessages(inputs, "input_messages", v[tInputs]), d.readMessages(results, "tool_results", v[tResults])
 		if t.inputs = inputs; !absent(v[tResults]) {
 			t.results = results
 		}
@@ -433,6 +434,9 @@ func (d *Decoder) loopEnd(values [][]byte, messages []message) {
 	d.put(kRejection, values[lRejection])
 	if v := values[lMessages]; v != nil {
 		d.ev.messages = append(d.ev.messages[:0], messages...)
+		if l.dirty && v[0] == '[' {
+			v = emptyArray // those that could not be read are left out
+		}
 		d.put(kMessages, v)
 	}
 	d.tell(vAgentEnd)

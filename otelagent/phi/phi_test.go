@@ -1,6 +1,7 @@
 package phi
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -463,8 +464,8 @@ func TestMessageUpdateAllocatesNothing(t *testing.T) {
 	}
 }
 
-// FuzzEvents looks for panics, events that are not JSON, and content in errors.
-func FuzzEvents(f *testing.F) {
+// FuzzDecoder looks for panics, events that are not JSON, errors without a place, and documents that are told differently when read again.
+func FuzzDecoder(f *testing.F) {
 	for _, file := range []string{"testdata/sample-variants.ndjson", "testdata/traps.ndjson"} {
 		text := string(read(f, file))
 		for line := range strings.Lines(text) {
@@ -472,13 +473,28 @@ func FuzzEvents(f *testing.F) {
 		}
 		f.Add([]byte(text))
 	}
+	for _, pattern := range []string{"testdata/ledgers/[!s]*.json", "testdata/phi-core-0.10.0/[kpt]*.sessions.json", "testdata/phi-core-0.10.0/*.saved.json"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			f.Fatal(pattern, err)
+		}
+		for _, file := range files {
+			f.Add(read(f, file))
+			f.Add(withoutBlanks(nil, read(f, file)))
+		}
+	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		lines, errs := int64(0), int64(0)
+		isDocument := shapeOf(in[:min(len(in), mostHead)]) == aDocument
+		Recognise(in)
+		if isDocument && !bytes.Equal(lined(in), lined(in)) {
+			t.Fatal("read twice it is another")
+		}
 		d := NewDecoder(input.WithMaxLine(1 << 20))
 		for ev, err := range d.Events(strings.NewReader(string(in))) {
 			if err != nil {
 				var bad *input.LineError
-				if !errors.As(err, &bad) || bad.Line < 1 || bad.Reason == "" || ev != nil {
+				if !errors.As(err, &bad) || (bad.Line == 0) != isDocument || bad.Reason == "" || ev != nil {
 					t.Fatalf("%#v, %v", err, ev)
 				}
 				errs++
@@ -509,16 +525,24 @@ func FuzzEvents(f *testing.F) {
 				raws = append(raws, ev.Summary)
 			case *otelagent.Other:
 				raws = append(raws, ev.Body)
+			case *otelagent.RunEnded:
+				for _, m := range ev.Messages {
+					raws = append(raws, m.Raw)
+				}
+			case *otelagent.FactStated:
+				for _, fact := range ev.Facts {
+					raws = append(raws, fact.Value)
+				}
 			}
 			for _, raw := range raws {
 				if raw != nil && rawjson.Valid(raw, maxDepth+1) != nil {
-					t.Fatalf("%T holds %q", ev, raw)
+					t.Fatalf("%T holds %.200q", ev, raw)
 				}
 			}
 			_ = printEvent(ev)
 			lines++
 		}
-		if got := d.Stats(); got.Rejected != errs || got.Events+got.Rejected > got.Lines {
+		if got := d.Stats(); got.Rejected != errs || !isDocument && got.Events+got.Rejected > got.Lines {
 			t.Fatalf("%+v, %d errors", got, errs)
 		}
 	})
