@@ -155,9 +155,11 @@ func (d *Decoder) read(at input.Line) {
 
 // complain reports what of a line that was read could not be.
 func (d *Decoder) complain(l *line) {
-	for _, bad := range l.wrong {
+	for i, bad := range l.wrong {
 		bad.Type = l.name
-		d.reject(bad)
+		if d.reject(bad); i > 0 {
+			d.stats.Rejected-- // lines count
+		}
 	}
 	l.wrong = l.wrong[:0]
 }

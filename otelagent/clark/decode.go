@@ -66,22 +66,18 @@ func (d *Decoder) extras(m otelagent.Meta, l *line) {
 	if l.variant == vRequest && !l.record {
 		return // they are in its payload
 	}
-	list := l.extras()
-	if len(list) == 0 {
-		return
-	}
 	if l.variant == vMessageUpdate {
-		d.stats.IgnoredKeys += int64(len(list))
+		d.stats.IgnoredKeys += l.unknown()
 		return
 	}
-	body := []byte{'{'}
-	for i, kept := range list {
-		if i > 0 {
-			body = append(body, ',')
-		}
-		body = append(append(append(body, kept.key...), ':'), kept.value...)
+	d.keep(m, l.name, l.extras())
+}
+
+// keep tells of members that an event of a variant has and should not have.
+func (d *Decoder) keep(m otelagent.Meta, name string, extra []byte) {
+	if extra != nil {
+		d.emit(&otelagent.Other{Meta: m, Type: name + unknownKeys, Body: extra})
 	}
-	d.emit(&otelagent.Other{Meta: m, Type: l.name + unknownKeys, Body: append(body, '}')})
 }
 
 func (d *Decoder) agentEnd(r *run, m otelagent.Meta, l *line) {

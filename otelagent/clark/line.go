@@ -453,20 +453,48 @@ func (l *line) miss(path, reason string) {
 	l.wrong = append(l.wrong, &input.LineError{Field: path, Reason: reason})
 }
 
-// extras returns the members that the variant does not have, and are not the envelope's.
-func (l *line) extras() (list []member) {
-	v := &variants[l.variant]
+// extras returns the members that the variant does not have, and are not the envelope's, as an object; nil without any.
+func (l *line) extras() (object []byte) {
+	if l.unknown() == 0 {
+		return nil
+	}
+	object = []byte{'{'}
 	for _, m := range l.inner.all {
-		name, _ := rawjson.String(m.key)
-		k, known := keyOf[name]
-		if known && (k == kType && !l.record || k == kKind && l.record || k == kTs || !l.enveloped && envelopeKeys&(1<<k) != 0) {
+		if l.known(m.key) {
 			continue
 		}
-		if !known || !holds(v.fields, k) && !(l.record && holds(v.more, k)) {
-			list = append(list, m)
+		if len(object) > 1 {
+			object = append(object, ',')
+		}
+		object = append(append(append(object, m.key...), ':'), m.value...)
+	}
+	return append(object, '}')
+}
+
+// unknown returns how many members extras returns.
+func (l *line) unknown() (n int64) {
+	for _, m := range l.inner.all {
+		if !l.known(m.key) {
+			n++
 		}
 	}
-	return list
+	return n
+}
+
+// known reports whether the event has a member of that key.
+func (l *line) known(spelled []byte) bool {
+	k, known := keyOf[string(spelled[1:len(spelled)-1])]
+	if !known {
+		return false
+	}
+	switch {
+	case k == kTs, k == kType && !l.record, k == kKind && l.record:
+		return true
+	case !l.enveloped && envelopeKeys&(1<<k) != 0:
+		return true
+	}
+	v := &variants[l.variant]
+	return holds(v.fields, k) || l.record && holds(v.more, k)
 }
 
 func holds(fields []field, k key) bool {

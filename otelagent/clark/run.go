@@ -32,7 +32,9 @@ type run struct {
 	passed   bool   // another run began while a call of it was open, and does not name it
 	identity []byte // as it was spelled, a copy
 	callID   string // that certainly spawned it
-	stated   bool   // some of its lines had a time
+
+	startExtra, identityExtra []byte // what the lines of its start have that is not clark-agent's
+	stated                    bool   // some of its lines had a time
 
 	turns  int64 // that began
 	open   bool  // a turn is open: the last one
@@ -249,6 +251,9 @@ func (d *Decoder) announce(r *run, hint otelagent.Moment) {
 	}
 	d.runs.startedAt(r.id, r.startAt, e.Start.Time)
 	d.emit(e)
+	d.keep(e.Meta, variants[vAgentStart].name, r.startExtra)
+	d.keep(e.Meta, variants[vRunIdentified].name, r.identityExtra)
+	r.startExtra, r.identityExtra = nil, nil
 }
 
 // apart moves the start of a run that is not stated behind that of an earlier one of its id: both would be one.

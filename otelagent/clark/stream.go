@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -28,16 +29,22 @@ type stream struct {
 
 	stack   []*run  // open runs, the innermost last
 	last    *run    // to end
-	starts  []place // of agent_start lines whose run is not known yet, with their times
-	times   []moment
-	early   []kept // lines of the innermost run, which has no start time yet
-	made    int64  // runs without an identity so far
+	starts  []start // agent_start lines whose run is not known yet
+	early   []kept  // lines of the innermost run, which has no start time yet
+	made    int64   // runs without an identity so far
 	mixture *mixture
 
 	seqs   [maxSeqs]int64 // the last ones, in a ring
 	seqAt  int
 	seqN   int
 	before uint64 // hash of the line before, of a kind that never comes twice in a row
+}
+
+// start is what an agent_start tells.
+type start struct {
+	at    place
+	time  time.Time
+	extra []byte // what it has that is not clark-agent's
 }
 
 // kept is a line that is read later.
@@ -204,19 +211,16 @@ func (d *Decoder) agentStart(s *stream, l *line) {
 	if len(s.starts) == maxOpen {
 		d.push(s, d.nameless(s), l)
 	}
-	s.starts = append(s.starts, l.place)
-	s.times = append(s.times, moment{stated: l.time})
-	if extra := l.extras(); len(extra) > 0 {
-		d.stats.IgnoredKeys += int64(len(extra))
-	}
+	s.starts = append(s.starts, start{l.place, l.time, l.extras()})
 }
 
 // begin gives r the start that came first of those that wait; that of l where none does.
 func (s *stream) begin(r *run, l *line) {
 	r.start, r.startAt = l.place, l.time
 	if len(s.starts) > 0 {
-		r.start, r.startAt = s.starts[0], s.times[0].stated
-		s.starts, s.times = s.starts[1:], s.times[1:]
+		first := s.starts[0]
+		r.start, r.startAt, r.startExtra = first.at, first.time, first.extra
+		s.starts = s.starts[1:]
 	}
 }
 
@@ -251,14 +255,12 @@ func (d *Decoder) identified(s *stream, l *line) {
 	}
 	several := len(s.starts) > 1
 	r := d.newRun(id, identity)
+	r.identityExtra = l.extras()
 	d.push(s, r, l)
 	if m := s.mixture; several && m == nil {
 		if parent := d.runs.find(r.parentID); parent != nil && slices.Contains(s.stack, parent) {
 			d.mix(s, parent, l)
 		}
-	}
-	if l.inner.has&^(1<<kType|1<<kIdentity) != 0 || len(l.inner.all) > 2 {
-		d.stats.IgnoredKeys += int64(len(l.extras()))
 	}
 }
 

@@ -227,6 +227,47 @@ func TestTree(t *testing.T) {
 	}
 }
 
+// TestTrajectoryAlone compares what becomes of the trajectory alone: the runs, turns, calls and usage of the truth, without requests and
+// what takes a whole list of messages to know.
+func TestTrajectoryAlone(t *testing.T) {
+	for _, file := range glob(t, "testdata/clark-agent-*/*.tree.json") {
+		base := strings.TrimSuffix(file, ".tree.json")
+		t.Run(filepath.Base(filepath.Dir(base))+"/"+filepath.Base(base), func(t *testing.T) {
+			f := form{"trajectory", trajectory, false}
+			want := readTree(t, file)
+			got, p := record(t, base, f)
+			name := filepath.Base(base)
+			expect(name, strings.HasSuffix(filepath.Dir(base), "0.2.0"), f, want)
+			if name == "parallel-children-shared-recorder" {
+				if !mixedDefect(p) {
+					t.Error("no defect says that the records are mixed")
+				}
+				certain(name, want)
+				certain(name, got)
+			}
+			for _, s := range p.Sessions() {
+				for _, r := range s.Runs {
+					for _, turn := range r.Turns {
+						if len(turn.Requests) > 0 {
+							t.Errorf("run %s, turn %d: a record has no request", r.ID, turn.Index)
+						}
+					}
+				}
+			}
+			for i := range want.Runs {
+				for j := range want.Runs[i].Turns {
+					turn := &want.Runs[i].Turns[j]
+					turn.Attempts = nil
+					turn.Compactions = slices.DeleteFunc(turn.Compactions, func(c treeCompaction) bool { return c.Before == c.After })
+				}
+			}
+			if diff := cmp.Diff(want.Runs, got.Runs, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("(-truth +tree):\n%s", diff)
+			}
+		})
+	}
+}
+
 // record sends a recording through the whole pipeline and returns what is in the tree.
 func record(t *testing.T, base string, f form) (*tree, *agenttest.Pipeline) {
 	t.Helper()
