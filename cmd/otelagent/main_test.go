@@ -17,7 +17,11 @@ import (
 var update = flag.Bool("update", false, "write what the scripts print into the scripts")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"otelagent": main})
+	if os.Getenv(testAgent) != "" {
+		agentMain()
+		return
+	}
+	testscript.Main(m, map[string]func(){"otelagent": main, "acp-agent": agentMain})
 }
 
 // freeAddr returns an address on which nobody listens.

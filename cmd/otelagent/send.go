@@ -94,11 +94,8 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 	c.Flags().BoolVarP(&o.Follow, "follow", "f", false, "wait for more at the end of files, until Ctrl-C")
 	o.lackFlags(c)
 	o.Capture.flags(c)
-	c.Flags().StringVar(&o.Endpoint, "endpoint", "", "`URL` of the collector (default $OTEL_EXPORTER_OTLP_ENDPOINT, else this machine)")
-	c.Flags().StringVar(&o.Protocol, "protocol", "", "`protocol`: grpc or http/protobuf (default $OTEL_EXPORTER_OTLP_PROTOCOL, else grpc)")
-	c.Flags().StringVar(&o.DB, "db", "", "database `DSN` to write to instead, without a collector: PATH or sqlite:PATH")
+	o.targetFlags(c)
 	c.Flags().BoolVar(&o.Replay, "replay", false, "standard input is a recording, not an agent at work")
-	c.Flags().StringVar(&o.Tenant, "tenant", "", "`owner` of the sessions")
 	return c
 }
 
@@ -134,6 +131,14 @@ func (o *sendOptions) check() error {
 		return usagef("%s", strings.Join(wrong, "\n"))
 	}
 	return nil
+}
+
+// targetFlags adds the flags for where spans go.
+func (o *sendOptions) targetFlags(c *cobra.Command) {
+	c.Flags().StringVar(&o.Endpoint, "endpoint", "", "`URL` of the collector (default $OTEL_EXPORTER_OTLP_ENDPOINT, else this machine)")
+	c.Flags().StringVar(&o.Protocol, "protocol", "", "`protocol`: grpc or http/protobuf (default $OTEL_EXPORTER_OTLP_PROTOCOL, else grpc)")
+	c.Flags().StringVar(&o.DB, "db", "", "database `DSN` to write to instead, without a collector: PATH or sqlite:PATH")
+	c.Flags().StringVar(&o.Tenant, "tenant", "", "`owner` of the sessions")
 }
 
 // lackFlags adds the flags for what a wire lacks.
@@ -342,6 +347,38 @@ func count(n int, one string) string {
 	return fmt.Sprintf("%d %ss", n, one)
 }
 
+// delivery is what records events and where they go.
+type delivery struct {
+	target    *target
+	providers *otelsetup.Providers
+	rec       *otelagent.Recorder
+}
+
+// delivery sets up a recorder and all that is behind it. Live says that an agent at work must not be made to wait.
+func (o *sendOptions) delivery(ctx context.Context, capture []otelagent.Option, service string, live bool) (*delivery, error) {
+	t, err := o.target(ctx)
+	if err != nil {
+		return nil, err
+	}
+	opts := append(t.opts, otelsetup.WithTenant(o.Tenant), otelsetup.WithoutGlobal())
+	opts = append(opts, serviceName(service)...)
+	if live && o.DB == "" {
+		opts = append(opts, otelsetup.WithMaxQueueSpans(pipeQueue))
+	} else {
+		opts = append(opts, otelsetup.WithBlocking()) // a file is waited for, it is no network
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {})) // told once, at the end
+	otel.SetLogger(logr.Discard())                              // errors are told in our words
+	providers, err := otelsetup.Setup(ctx, opts...)
+	if err != nil {
+		_ = t.end(ctx)
+		return nil, usagef("%w", err)
+	}
+	rec := otelagent.NewRecorder(otelagent.NewTracer(append(capture,
+		otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithDerivedIDs(), otelagent.WithDelivery(providers))...))
+	return &delivery{t, providers, rec}, nil
+}
+
 // deliver reads, sends and waits until everything arrived. Its result is nil when it did not come to sending. Its error
 // says that something was not read or not delivered; rejected lines are none.
 func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
@@ -358,26 +395,11 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 	}
 	defer in.close()
 	live := in.live
-	t, err := o.target(context.WithoutCancel(ctx))
+	to, err := o.delivery(context.WithoutCancel(ctx), capture, in.serviceOf(), live)
 	if err != nil {
 		return nil, err
 	}
-	opts := append(t.opts, otelsetup.WithTenant(o.Tenant), otelsetup.WithoutGlobal())
-	opts = append(opts, serviceName(in.serviceOf())...)
-	if live && o.DB == "" {
-		opts = append(opts, otelsetup.WithMaxQueueSpans(pipeQueue))
-	} else {
-		opts = append(opts, otelsetup.WithBlocking()) // a file is waited for, it is no network
-	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {})) // told once, at the end
-	otel.SetLogger(logr.Discard())                              // errors are told in our words
-	providers, err := otelsetup.Setup(ctx, opts...)
-	if err != nil {
-		_ = t.end(context.WithoutCancel(ctx))
-		return nil, usagef("%w", err)
-	}
-	rec := otelagent.NewRecorder(otelagent.NewTracer(append(capture,
-		otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithDerivedIDs(), otelagent.WithDelivery(providers))...))
+	t, providers, rec := to.target, to.providers, to.rec
 
 	var waiting atomic.Bool // for the receiver, with nothing else to do
 	waiting.Store(!live)

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/otelagent/otelagent/otelagent/acp"
+)
+
+const (
+	// acpFlushTime bounds how long the end waits for the receiver: an editor waits for the end of its agent.
+	acpFlushTime = 3 * time.Second
+	// acpIdleTime is how long after the agent's end something is waited for that a child of it may still write, acpRestTime how long in all.
+	acpIdleTime = 200 * time.Millisecond
+	acpRestTime = 5 * time.Second
+)
+
+// Exit codes for an agent that cannot be started, as shells have them.
+const (
+	exitCannotRun = 126
+	exitNotFound  = 127
+)
+
+func (a *app) acpCommand() *cobra.Command {
+	var o sendOptions
+	var verbose bool
+	c := &cobra.Command{
+		Use:   "acp [flags] -- AGENT [ARG...]",
+		Short: "Trace an agent of the Agent Client Protocol",
+		Long: `Start an agent of the Agent Client Protocol and trace what it and the editor say
+to each other. In the editor's settings it stands before the agent's command.
+
+Every byte passes through untouched and at once, in both directions, whatever it
+is. Neither side ever waits for tracing: what a receiver that is away or slow
+makes wait is dropped, counted, and told in the session. Prompts become runs;
+a traceparent in the _meta of a prompt is heard (docs/dialects.md).
+No content leaves unless --capture content says so. OTEL_* variables are heard.
+
+Nothing but the agent's output goes to standard output. Standard error is the
+agent's, and ours only when something is wrong, or with --verbose.
+
+The exit code is the agent's, 128 and the number of the signal that ended it,
+127 if it is not found, 126 if it cannot be started; 2 is wrong usage. Signals
+are passed on to it.`,
+		Example: `  otelagent acp -- my-agent --stdio
+  otelagent acp --db ./sessions.db --capture content -- my-agent
+  otelagent acp --endpoint http://127.0.0.1:4317 --agent coder -- npx my-agent`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("acp wants the command of an agent: otelagent acp -- AGENT [ARG...]")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.From = acp.Dialect
+			if err := o.check(); err != nil {
+				return err
+			}
+			return a.acp(cmd.Context(), &o, args, verbose)
+		},
+	}
+	c.Flags().SetInterspersed(false) // what follows the agent's name is the agent's
+	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "say at the end what was traced")
+	o.lackFlags(c)
+	o.targetFlags(c)
+	o.Capture.flags(c)
+	return c
+}
+
+// acp runs the agent between the editor and us. Its error carries the agent's exit code.
+func (a *app) acp(ctx context.Context, o *sendOptions, command []string, verbose bool) error {
+	inR, inW, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		return errors.Join(err, inR.Close(), inW.Close())
+	}
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, a.stderr
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, passedOn...)
+	defer signal.Stop(signals)
+	err = cmd.Start()
+	_, _ = inR.Close(), outW.Close()
+	if err != nil {
+		_, _ = inW.Close(), outR.Close()
+		code := exitCannotRun
+		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+			code = exitNotFound
+		}
+		return &exitError{Code: code, Err: err}
+	}
+
+	tr := &wireTap{arrived: make(chan struct{}, 1), done: make(chan struct{})}
+	go tr.trace(ctx, a, o)
+	go func() { // from the editor
+		_ = passOn(inW, a.stdin, func(b []byte) { tr.take(acp.ToAgent, b) })
+		_ = inW.Close()
+		if f, ok := a.stdin.(*os.File); ok {
+			_ = f.Close() // the agent hears no more; the editor is to know
+		}
+	}()
+	ended := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case s := <-signals:
+				if forwards(s) {
+					_ = cmd.Process.Signal(s)
+				}
+			case <-ended:
+				return
+			}
+		}
+	}()
+	var exited atomic.Bool
+	out := make(chan struct{})
+	go func() { // from the agent
+		defer close(out)
+		_ = passOn(a.stdout, &lastWords{f: outR, exited: &exited}, func(b []byte) { tr.take(acp.ToClient, b) })
+		_ = outR.Close()
+	}()
+	waitErr := cmd.Wait()
+	exited.Store(true)
+	_ = outR.SetReadDeadline(time.Now().Add(acpIdleTime))
+	<-out
+	close(ended)
+	signal.Stop(signals) // from now on Ctrl-C ends us
+	if f, ok := a.stdout.(*os.File); ok {
+		_ = f.Close() // the editor need not wait for what we have still to send
+	}
+	tr.end(a, verbose)
+
+	var exit *exec.ExitError
+	switch {
+	case errors.As(waitErr, &exit):
+		return &exitError{Code: codeOf(exit.ProcessState)}
+	case waitErr != nil:
+		return waitErr
+	}
+	return nil
+}
+
+// passOn copies from r to w as it comes, until one of them ends, and shows every piece to tap before it is written: so that nothing is seen
+// before what it answers.
+func passOn(w io.Writer, r io.Reader, tap func([]byte)) error {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := r.Read(buf)
+		if n > 0 {
+			tap(buf[:n])
+			if _, err := w.Write(buf[:n]); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// lastWords reads the output of an agent. When that has ended, children of it may still hold its output open: it is read until nothing
+// comes for a while.
+type lastWords struct {
+	f      *os.File
+	exited *atomic.Bool
+	until  time.Time
+}
+
+func (l *lastWords) Read(p []byte) (int, error) {
+	for {
+		if l.exited.Load() {
+			if l.until.IsZero() {
+				l.until = time.Now().Add(acpRestTime)
+			}
+			_ = l.f.SetReadDeadline(time.Now().Add(acpIdleTime))
+		}
+		fresh := !l.until.IsZero()
+		n, err := l.f.Read(p)
+		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		if fresh || time.Now().After(l.until) && !l.until.IsZero() {
+			return 0, io.EOF
+		}
+	}
+}
+
+// end delivers the rest, and says what was not delivered.
+func (t *delivery) end(ctx context.Context) error {
+	t.rec.Close(ctx)
+	shutErr := t.providers.Shutdown(ctx)
+	endErr := t.target.end(ctx)
+	stats := t.providers.Stats()
+	var lost error
+	if n := stats.Lost(); n > 0 && stats.LastError == nil && shutErr == nil {
+		lost = fmt.Errorf("%s lost", count(int(n), "span"))
+	}
+	return firstError(stats.LastError, shutErr, endErr, lost)
+}

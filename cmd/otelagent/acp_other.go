@@ -1,0 +1,14 @@
+//go:build !unix
+
+package main
+
+import "os"
+
+// passedOn are the signals that an agent gets from us.
+var passedOn = []os.Signal{os.Interrupt}
+
+// forwards reports whether a signal is to be passed on. The console tells all its processes of Ctrl-C.
+func forwards(os.Signal) bool { return false }
+
+// codeOf is the exit code that tells how a process ended.
+func codeOf(p *os.ProcessState) int { return p.ExitCode() }
