@@ -94,7 +94,7 @@ func (d *Decoder) agentEnd(r *run, m otelagent.Meta, l *line) {
 // endTurn ends the open turn of r for want of an end, as its reply tells; the Recorder does where there is none.
 func (d *Decoder) endTurn(r *run) {
 	d.endFromReply(r)
-	r.open = false
+	r.open, r.reply = false, reply{}
 }
 
 func (d *Decoder) turnStart(r *run, m otelagent.Meta) {
@@ -126,6 +126,14 @@ func (d *Decoder) within(r *run, m otelagent.Meta, index int64) {
 }
 
 func (d *Decoder) turnEnded(r *run, m otelagent.Meta, l *line) {
+	if l.msg.raw != nil && r.reply.raw == nil && bytes.Equal(l.msg.raw, r.before) { // it comes behind the start of the next turn
+		d.other(m, l)
+		return
+	}
+	if r.ended { // late; what it tells is the run's no more
+		d.other(m, l)
+		return
+	}
 	d.within(r, m, -1)
 	results := messagesOf(l.get(kToolResults))
 	for i := range results {

@@ -29,6 +29,7 @@ type run struct {
 	start    place
 	startAt  time.Time
 	inferred bool
+	headless bool // its agent_start was not seen
 	passed   bool   // another run began while a call of it was open, and does not name it
 	identity []byte // as it was spelled, a copy
 	callID   string // that certainly spawned it
@@ -46,6 +47,7 @@ type run struct {
 	asked     moment
 	first     time.Duration // from the request to the first piece of its reply
 	reply     reply         // of the last attempt
+	before    []byte        // the reply by which the turn before ended, for want of an end
 
 	gates     []gate // of the attempt that is prepared
 	catalogue []string
@@ -308,6 +310,6 @@ func (d *Decoder) endFromReply(r *run) {
 	if !r.open || r.closed || r.reply.raw == nil {
 		return
 	}
-	r.closed = true
+	r.closed, r.before = true, r.reply.raw
 	d.emit(d.turnEnd(r, d.timeless(r), messageOf(r.reply.raw), r.reply.usage))
 }

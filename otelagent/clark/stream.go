@@ -211,6 +211,11 @@ func (d *Decoder) agentStart(s *stream, l *line) {
 	if len(s.starts) == maxOpen {
 		d.push(s, d.nameless(s), l)
 	}
+	if n := len(s.stack); n > 0 && s.stack[n-1].headless && s.stack[n-1].turns == 0 {
+		s.stack[n-1].headless = false
+		l.miss("type", "stands behind the run_identified of its run")
+		return
+	}
 	s.starts = append(s.starts, start{l.place, l.time, l.extras()})
 }
 
@@ -221,7 +226,9 @@ func (s *stream) begin(r *run, l *line) {
 		first := s.starts[0]
 		r.start, r.startAt, r.startExtra = first.at, first.time, first.extra
 		s.starts = s.starts[1:]
+		return
 	}
+	r.headless = true
 }
 
 // nameless makes the run of an agent_start that no identity follows: its id is made of the name of its stream, else of the session as set,
@@ -621,7 +628,8 @@ func (d *Decoder) replay(list []kept, take func(l *line)) {
 	at := d.at
 	for _, k := range list {
 		var l line
-		if l.parse(k.text) == nil { // as it was before
+		if l.parse(k.text) == nil { // as it was before, and what is wrong was reported
+			l.wrong = l.wrong[:0]
 			d.at, l.place = k.at, k.at
 			take(&l)
 			d.complain(&l)
