@@ -97,6 +97,9 @@ func (d *Decoder) variant(v variant) *input.LineError {
 	if l.twice != "" {
 		return &input.LineError{Type: name, Field: l.twice, Reason: "stands there twice"}
 	}
+	if l.crowded {
+		return &input.LineError{Type: name, Reason: tooMany(maxItems, "messages in a list")}
+	}
 	d.out.kept = d.out.kept[:0]
 	stamp, extra := d.stamp(), l.has&^known
 	if !stamp.IsZero() {

@@ -94,12 +94,12 @@ func (d *Decoder) document(r io.Reader) {
 		text = text[len(byteOrderMark):]
 	}
 	c := rawjson.NewCursor(text, maxDepth)
-	for n := 0; !d.stopped && c.Peek() != 0; n++ { // documents may stand one behind the other
+	for !d.stopped && c.Peek() != 0 { // documents may stand one behind the other
 		switch c.Peek() {
 		case '{':
-			d.session(&c, text)
+			d.session(&c)
 		case '[':
-			d.array(&c, text)
+			d.array(&c)
 		default:
 			if value := c.Value(); value != nil {
 				d.problem("", "want an object or an array, got "+kindOf(value))
@@ -112,7 +112,7 @@ func (d *Decoder) document(r io.Reader) {
 }
 
 // array reads an array of sessions or messages. What its first element is decides about all.
-func (d *Decoder) array(c *rawjson.Cursor, text []byte) {
+func (d *Decoder) array(c *rawjson.Cursor) {
 	var messages [][]byte
 	kind := otherElement
 	c.Open('[')
@@ -122,7 +122,7 @@ func (d *Decoder) array(c *rawjson.Cursor, text []byte) {
 		}
 		if kind == sessionElement && c.Peek() == '{' && (i == 0 || kindOfElement(*c) != messageElement) {
 			back := d.at(elementAt("", i))
-			d.session(c, text)
+			d.session(c)
 			back()
 			continue
 		}
@@ -170,7 +170,7 @@ func withoutBlanks(dst, raw []byte) []byte {
 // begin makes room for an event that we write.
 func (d *Decoder) begin() {
 	l := &d.ev
-	l.has, l.twice, l.others = 0, "", l.others[:0]
+	l.has, l.twice, l.others, l.crowded = 0, "", l.others[:0], false
 }
 
 // put adds a member to the event that we write.
@@ -221,7 +221,10 @@ func (d *Decoder) readMessages(list []message, name string, raw []byte) []messag
 	}
 	d.ev.c.Reset(raw, maxDepth)
 	list, _ = d.ev.parseMessages(list, nil)
-	if !d.doc.ledger.dirty {
+	if d.ev.crowded {
+		d.problem(name, tooMany(maxItems, "messages"))
+	}
+	if d.ev.crowded = false; !d.doc.ledger.dirty {
 		return list
 	}
 	n := 0

@@ -272,7 +272,10 @@ func TestDocumentBounds(t *testing.T) {
 	}
 	for stop := 1; stop < 12; stop++ {
 		n := 0
-		for range Events(strings.NewReader(loops(20))) {
+		for _, err := range Events(strings.NewReader(loops(20))) {
+			if err != nil {
+				t.Fatal(err)
+			}
 			if n++; n == stop {
 				break
 			}

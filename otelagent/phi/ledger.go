@@ -3,6 +3,7 @@ package phi
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -115,7 +116,9 @@ type ledger struct {
 	start   otelagent.Moment
 	spawn   *spawnRef
 	refs    []childRef
-	block   []byte
+	// unused are the numbers of the references of a call that no tool call took yet.
+	unused map[string][]int
+	block  []byte
 	// groupStart is the start of the parallel group that is told.
 	groupStart time.Time
 	// turns and events are those of the record, each as it is spelled. Used again.
@@ -140,6 +143,14 @@ type sessionRecord struct {
 	others []member
 	loops  []loopPlace
 	spawn  *spawnRef
+	// groups are the numbers of the loops by the group that they tell of, and by their id.
+	groups map[groupMember][]int
+}
+
+// groupMember is a run as one of a parallel group.
+type groupMember struct {
+	group [sha256.Size]byte
+	id    string
 }
 
 // loopPlace is where a run stands in a ledger, and what decides its place among the others.
@@ -180,8 +191,20 @@ func (d *Decoder) fields(c *rawjson.Cursor, names []string, values [][]byte, ope
 	return others
 }
 
+// typed reports those of values that are of another type than the first byte of it in want says, and takes them off.
+func (d *Decoder) typed(names []string, values [][]byte, want map[int]byte) {
+	for field, name := range names {
+		v, first := values[field], want[field]
+		if first == 0 || absent(v) || v[0] == first {
+			continue
+		}
+		d.problem(name, "want "+kindOf([]byte{first})+", got "+kindOf(v))
+		values[field] = nil
+	}
+}
+
 // session reads a ledger. Its runs are told in the order of their starts.
-func (d *Decoder) session(c *rawjson.Cursor, text []byte) {
+func (d *Decoder) session(c *rawjson.Cursor) {
 	var s sessionRecord
 	d.stats.Lines++
 	s.others = d.fields(c, sessionFields, s.values[:], func(field int) bool {
@@ -222,11 +245,18 @@ func (d *Decoder) session(c *rawjson.Cursor, text []byte) {
 	slices.SortStableFunc(s.loops, func(a, b loopPlace) int {
 		return cmp.Or(cmp.Compare(boolInt(a.start.IsZero()), boolInt(b.start.IsZero())), a.start.Compare(b.start))
 	})
+	s.groups = make(map[groupMember][]int)
+	for i := range s.loops {
+		if p := &s.loops[i]; p.group != nil {
+			m := groupMember{groupOf(p.group), p.id}
+			s.groups[m] = append(s.groups[m], i)
+		}
+	}
 	for i := range s.loops {
 		if d.stopped {
 			return
 		}
-		if p := &s.loops[i]; !p.told && !d.group(&s, s.loops[i:]) {
+		if p := &s.loops[i]; !p.told && !d.group(&s, p) {
 			d.loop(&s, p)
 		}
 	}
@@ -338,10 +368,9 @@ func (d *Decoder) sessionFacts(s *sessionRecord, id string) {
 	}
 }
 
-// group tells of the parallel group whose first run is the first of places, with all its runs, and reports whether there is one.
+// group tells of the parallel group of which first is the first run, with all its runs, and reports whether there is one.
 // A ledger does not say when it started: not later than its first run.
-func (d *Decoder) group(s *sessionRecord, places []loopPlace) bool {
-	first := &places[0]
+func (d *Decoder) group(s *sessionRecord, first *loopPlace) bool {
 	if first.group == nil || first.start.IsZero() || !utf8.Valid(first.group) {
 		return false
 	}
@@ -364,19 +393,22 @@ func (d *Decoder) group(s *sessionRecord, places []loopPlace) bool {
 	if !told {
 		return false
 	}
-	members := slices.Clone(d.out.ids)
-	for i := range places {
-		p := &places[i]
+	var members []int
+	met := make(map[string]bool, len(d.out.ids))
+	for _, id := range d.out.ids {
+		if m := (groupMember{groupOf(first.group), id}); !met[id] && len(s.groups[m]) > 0 {
+			members = append(members, s.groups[m][0])
+			s.groups[m] = s.groups[m][1:] // a later run of that id is of another group
+		}
+		met[id] = true
+	}
+	slices.Sort(members)
+	for _, i := range members {
 		if d.stopped {
 			return true
 		}
-		at := slices.Index(members, p.id)
-		if p.told || at < 0 || p.group == nil || !sameGroup(p.group, first.group) {
-			continue
-		}
-		members = slices.Delete(members, at, at+1)
-		p.grouped = len(others) == 0
-		d.loop(s, p)
+		s.loops[i].grouped = len(others) == 0
+		d.loop(s, &s.loops[i])
 	}
 	d.doc.record, d.doc.names = "ParallelGroupRecord", nil
 	defer d.at(elementAt("loops", first.index) + ".parallel_group")()
@@ -395,14 +427,13 @@ func (d *Decoder) group(s *sessionRecord, places []loopPlace) bool {
 	return true
 }
 
-// sameGroup reports whether two runs tell of one group.
-func sameGroup(a, b []byte) bool {
+// groupOf names the group that a record of it tells of: its members and which of them was selected.
+func groupOf(record []byte) [sha256.Size]byte {
+	var text []byte
 	for _, field := range []int{gMembers, gSelected, gIndex} {
-		if x, y := memberOf(a, groupFields[field]), memberOf(b, groupFields[field]); !bytes.Equal(withoutBlanks(nil, x), withoutBlanks(nil, y)) {
-			return false
-		}
+		text = append(withoutBlanks(text, memberOf(record, groupFields[field])), ';')
 	}
-	return true
+	return sha256.Sum256(text)
 }
 
 // loop tells of one run.
@@ -476,8 +507,9 @@ func (d *Decoder) wholeLoop(values [][]byte, others []member, whole bool) {
 		}
 		l.events = slices.DeleteFunc(l.events, func(event []byte) bool { return event == nil })
 	}
+	d.typed(loopFields, values, map[int]byte{lStatus: '"', lTurns: '[', lEvents: '[', lRefs: '[', lGroup: '{', lBlock: '{'})
 	l.id, l.block = values[lLoopID], values[lBlock]
-	if v := values[lStatus]; !absent(v) && v[0] == '"' {
+	if v := values[lStatus]; !absent(v) {
 		l.status = d.lenient(v)
 	}
 	if absent(l.block) {

@@ -27,13 +27,15 @@ type turnRecord struct {
 // childRefs reads which tool calls of the run spawned which runs.
 func (d *Decoder) childRefs(raw []byte) {
 	l := &d.doc.ledger
-	if absent(raw) || raw[0] != '[' {
+	if absent(raw) {
 		return
 	}
+	l.unused = make(map[string][]int)
 	c := rawjson.NewCursor(raw, maxDepth)
 	for c.Open('['); c.More(']'); {
 		value := c.Value()
 		if value[0] != '{' {
+			d.problem(loopFields[lRefs], "want objects, got "+kindOf(value))
 			continue
 		}
 		var values [refKeys][]byte
@@ -42,15 +44,15 @@ func (d *Decoder) childRefs(raw []byte) {
 		l.refs = append(l.refs, childRef{
 			raw: value, call: d.lenient(values[rCall]), run: d.lenient(values[rLoop]), session: d.lenient(values[rSession]), more: len(others) > 0,
 		})
+		last := len(l.refs) - 1
+		l.unused[l.refs[last].call] = append(l.unused[l.refs[last].call], last)
 	}
 }
 
 // child returns the first reference of a call that was not used yet, nil when there is none.
 func (l *ledger) child(call string) *childRef {
-	for i := range l.refs {
-		if r := &l.refs[i]; r.call == call && !r.used {
-			return r
-		}
+	if unused := l.unused[call]; len(unused) > 0 {
+		return &l.refs[unused[0]]
 	}
 	return nil
 }
@@ -231,6 +233,7 @@ func (d *Decoder) turns(values [][]byte, messages []message, whole bool) {
 		var v [turnKeys][]byte
 		c := rawjson.NewCursor(raw, maxDepth)
 		t := turnRecord{others: d.cleaned(d.fields(&c, turnFields, v[:], nil))}
+		d.typed(turnFields, v[:], map[int]byte{tID: '{', tInputs: '[', tOutput: '{', tResults: '['})
 		t.trigger, t.start, t.end, t.usage, t.payload = v[tTrigger], v[tStartedAt], v[tEndedAt], v[tUsage], v[tPayload]
 		t.index = memberOf(v[tID], "turnIndex")
 		if loop := memberOf(v[tID], "loopId"); v[tID] != nil && string(loop) != string(l.id) && utf8.Valid(v[tID]) {
@@ -240,7 +243,7 @@ func (d *Decoder) turns(values [][]byte, messages []message, whole bool) {
 		if t.inputs = inputs; !absent(v[tResults]) {
 			t.results = results
 		}
-		if out := v[tOutput]; !absent(out) && out[0] == '{' {
+		if out := v[tOutput]; !absent(out) {
 			d.ev.c.Reset(out, maxDepth)
 			d.ev.parseMessage(&t.output)
 		}
@@ -472,6 +475,7 @@ func (doc *document) amend(ev otelagent.Event) {
 	case *otelagent.ToolEnded:
 		if ref := l.child(e.CallID); ref != nil && ref.run == e.ChildRunID {
 			ref.used = true
+			l.unused[e.CallID] = l.unused[e.CallID][1:]
 			if ref.session != "" {
 				e.ChildSessionID = ref.session
 			}

@@ -348,13 +348,15 @@ type eventLine struct {
 	c       rawjson.Cursor
 	scratch []byte // for keys with escapes
 
-	raw    []byte
-	typ    []byte // value of type if that is a string, unquoted
-	event  []byte // value of event
-	has    keySet
-	twice  string // a known key that stands there twice
-	values [keys][]byte
-	others []member // unknown keys
+	raw   []byte
+	typ   []byte // value of type if that is a string, unquoted
+	event []byte // value of event
+	has   keySet
+	twice string // a known key that stands there twice
+	// crowded says that a list of messages has more than maxItems.
+	crowded bool
+	values  [keys][]byte
+	others  []member // unknown keys
 
 	message     message
 	messages    []message // of messages
@@ -365,7 +367,7 @@ type eventLine struct {
 
 // parse takes raw apart and validates it on the way. The error is a *rawjson.SyntaxError.
 func (l *eventLine) parse(raw []byte) error {
-	l.raw, l.typ, l.event, l.has, l.twice = raw, nil, nil, 0, ""
+	l.raw, l.typ, l.event, l.has, l.twice, l.crowded = raw, nil, nil, 0, "", false
 	l.others = l.others[:0]
 	c := &l.c
 	c.Reset(raw, maxDepth)
@@ -491,6 +493,11 @@ func (l *eventLine) parseMessages(list []message, known []knownMessage) ([]messa
 		return list, c.Value()
 	}
 	for c.More(']') {
+		if len(list) == maxItems {
+			l.crowded = true
+			c.Value()
+			continue
+		}
 		if len(list) == cap(list) {
 			list = append(list, message{})
 		} else {

@@ -178,7 +178,7 @@ func (d *Decoder) reject(e *input.LineError) {
 		d.doc.locate(e)
 	}
 	d.stats.Rejected++
-	if !d.yield(nil, e) {
+	if !d.stopped && !d.yield(nil, e) {
 		d.stopped = true
 	}
 }

@@ -2,6 +2,7 @@ package phi
 
 import (
 	"bytes"
+	"errors"
 	"io"
 
 	"github.com/otelagent/otelagent/internal/rawjson"
@@ -212,6 +213,6 @@ func kindOfElement(c rawjson.Cursor) element {
 
 // cut reports whether err says that JSON text ended too early.
 func cut(err error) bool {
-	syntax, ok := err.(*rawjson.SyntaxError)
-	return ok && syntax.Cut
+	var syntax *rawjson.SyntaxError
+	return errors.As(err, &syntax) && syntax.Cut
 }
