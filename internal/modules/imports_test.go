@@ -65,9 +65,9 @@ var rooms = []room{
 	{packages: []string{"session/..."}, own: []string{"spans", "session"}, other: []string{otel + "/attribute", "github.com/aymanbagabas/go-udiff/..."}},
 
 	{packages: []string{"store"}, own: []string{"spans", "session"}, other: []string{otel + "/attribute"}},
-	{packages: []string{"store/sqlitestore/..."}, own: []string{"spans", "session", "store"},
+	{packages: []string{"store/sqlitestore/..."}, own: []string{"spans", "session", "session/export", "store"},
 		other: []string{otel + "/attribute", "modernc.org/sqlite/...", "github.com/klauspost/compress/..."}},
-	{packages: []string{"store/..."}, own: []string{"spans", "session", "store"}, other: []string{otel + "/attribute"}},
+	{packages: []string{"store/..."}, own: []string{"spans", "session", "session/export", "store"}, other: []string{otel + "/attribute"}},
 
 	{packages: []string{"inspect/..."}, own: []string{"spans", "session", "session/export", "store"},
 		other: []string{otel + "/attribute", "github.com/mattn/go-runewidth"}},

@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/session/export"
 	"github.com/otelagent/otelagent/store"
 )
 
-// Session projects one session now and lets a store.Maintainer tidy it up. It reads the mark first, so that a Put that comes meanwhile leaves the session dirty.
+// Session projects one session now, fills the tables of the agent guide where the store keeps them, and lets a store.Maintainer tidy it up. It reads the mark first, so that a Put that comes meanwhile leaves the session dirty.
 // A session that is not there, or no more, is no error. It takes memory for the whole session.
 func Session(ctx context.Context, st store.Store, k session.Key) error {
 	err := projectSession(ctx, st, k)
@@ -33,13 +35,44 @@ func projectSession(ctx context.Context, st store.Store, k session.Key) error {
 		}
 		rows = append(rows, r)
 	}
-	if err := st.Project(ctx, k, store.Projection{Mark: mark, Summary: session.Summarize(session.Assemble(rows))}); err != nil {
+	tree := session.Assemble(rows)
+	if c, ok := st.(chatTables); ok && c.ChatTables() {
+		// First: what takes the dirty mark away comes last.
+		if err := projectChat(ctx, st, c, k, mark, tree); err != nil {
+			return err
+		}
+	}
+	if err := st.Project(ctx, k, store.Projection{Mark: mark, Summary: session.Summarize(tree)}); err != nil {
 		return err
 	}
 	if m, ok := st.(store.Maintainer); ok {
 		return m.Maintain(ctx, k)
 	}
 	return nil
+}
+
+// chatTables is what a Store may be beside: one that keeps the rows of the agent guide, such as sqlitestore.Store.
+type chatTables interface {
+	// ChatTables says whether it does.
+	ChatTables() bool
+	// ProjectChat replaces those of a session, in one transaction, unless the present ones are of a later mark. It reads rows once.
+	ProjectChat(ctx context.Context, k session.Key, mark store.Mark, rows iter.Seq2[export.Row, error]) error
+}
+
+// projectChat writes what an export of the session would write, with what is there. Content is read a stretch at a time.
+func projectChat(ctx context.Context, st store.Store, c chatTables, k session.Key, mark store.Mark, tree *session.Session) error {
+	bodies, err := store.NewBodies(ctx, st, k)
+	if err != nil {
+		return err
+	}
+	g, err := export.NewGuide(ctx, tree, bodies, export.Options{Partial: true})
+	switch {
+	case errors.Is(err, export.ErrEmpty):
+		return c.ProjectChat(ctx, k, mark, func(func(export.Row, error) bool) {})
+	case err != nil:
+		return err
+	}
+	return c.ProjectChat(ctx, k, mark, g.Rows(ctx))
 }
 
 // maxErrors bounds how many errors Refresh tells of.

@@ -17,16 +17,18 @@ type migration func(ctx context.Context, c *sql.Conn) (done bool, err error)
 
 // migrations[i] takes a database from version i to i+1. Never edit one that was released: add another, and a golden
 // database of the version before it to testdata.
-var migrations = []migration{statement(schema1), toPacks}
+var migrations = []migration{statement(schema1), toPacks, statement(schema3)}
 
 // Version is the schema version that this code writes: PRAGMA user_version of the file.
-const Version = 2
+const Version = 3
 
 var (
 	//go:embed schema1.sql
 	schema1 string
 	//go:embed schema2.sql
 	schema2 string
+	//go:embed schema3.sql
+	schema3 string
 )
 
 // statement is a migration by SQL alone, in one transaction.

@@ -6,7 +6,7 @@
 // WithFullSync closes that gap at the price of one disk flush per Put.
 //
 // Files are made with mode 0600, directories that are missing with 0700; what exists keeps its mode. What was deleted is
-// overwritten in the file. A bare sqlite3 reads the tables; schema1.sql in this package describes them.
+// overwritten in the file. A bare sqlite3 reads the tables; schema1.sql and those behind it in this package describe them.
 package sqlitestore
 
 import (
@@ -30,9 +30,10 @@ import (
 
 // Store is a store.Store in a SQLite file. Use Open or OpenReadOnly.
 type Store struct {
-	path   string
-	busy   time.Duration
-	closed atomic.Bool
+	path       string
+	busy       time.Duration
+	chatTables bool
+	closed     atomic.Bool
 
 	// readers opens as many connections as there are readers at once and keeps a few.
 	readers *sql.DB
@@ -54,8 +55,9 @@ var _ store.Store = (*Store)(nil)
 type Option interface{ apply(*config) }
 
 type config struct {
-	busy     time.Duration
-	fullSync bool
+	busy       time.Duration
+	fullSync   bool
+	chatTables bool
 }
 
 type optionFunc func(*config)
@@ -135,7 +137,7 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 	if err := create(path); err != nil {
 		return nil, err
 	}
-	s := &Store{path: path, busy: cfg.busy, turn: make(chan struct{}, 1)}
+	s := &Store{path: path, busy: cfg.busy, chatTables: cfg.chatTables, turn: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
 			_ = s.close()
@@ -171,6 +173,11 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 	}
 	if err := s.stmts.prepare(ctx, s.conn); err != nil {
 		return nil, err
+	}
+	if cfg.chatTables {
+		if _, err := s.conn.ExecContext(ctx, chatBehind); err != nil {
+			return nil, err
+		}
 	}
 	if s.readers, err = sql.Open("sqlite", uri(path, "ro", cfg)); err != nil {
 		return nil, err

@@ -181,7 +181,7 @@ func TestOpenRefuses(t *testing.T) {
 	exec1(t, newer, "PRAGMA user_version=99")
 	text := write("text", strings.Repeat("this is no database ", 1000))
 	for path, want := range map[string]string{
-		foreign: errNotOurs.Error(), text: "not a database", dir: "regular file", newer: "schema version 99, this program knows up to 2",
+		foreign: errNotOurs.Error(), text: "not a database", dir: "regular file", newer: "schema version 99, this program knows up to 3",
 	} {
 		before, _ := os.ReadFile(path)
 		for name, open := range map[string]func(context.Context, string, ...Option) (*Store, error){"Open": Open, "OpenReadOnly": OpenReadOnly} {
@@ -510,6 +510,9 @@ func fill(t *testing.T, s *Store) {
 	if err := s.Project(t.Context(), a, store.Projection{Mark: m, Summary: storetest.Summary(a)}); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.ProjectChat(t.Context(), b, m, chatRows("b", "hi")); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // dump returns SQL text that makes the database again.
@@ -537,7 +540,7 @@ func dump(t *testing.T, s *Store) string {
 	for _, table := range list("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name") {
 		var cols []string
 		for _, c := range list("SELECT name FROM pragma_table_info('" + table + "')") {
-			cols = append(cols, "quote("+c+")")
+			cols = append(cols, `quote("`+c+`")`)
 		}
 		for _, values := range list("SELECT " + strings.Join(cols, "||','||") + " FROM " + table) {
 			out += "INSERT INTO " + table + " VALUES (" + values + ");\n"

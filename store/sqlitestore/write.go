@@ -329,7 +329,7 @@ func (s *Store) Delete(ctx context.Context, k session.Key) error {
 				return err
 			}
 		}
-		return nil
+		return s.deleteChat(ctx, k, id)
 	})
 	if err != nil {
 		return err
