@@ -29,7 +29,7 @@ type run struct {
 	start    place
 	startAt  time.Time
 	inferred bool
-	headless bool // its agent_start was not seen
+	headless bool   // its agent_start was not seen
 	passed   bool   // another run began while a call of it was open, and does not name it
 	identity []byte // as it was spelled, a copy
 	callID   string // that certainly spawned it

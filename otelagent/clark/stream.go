@@ -70,6 +70,14 @@ func (m *mixture) all() []*run {
 	return append([]*run{m.parent}, m.runs...)
 }
 
+// admits reports whether r, which begins, is one more of them.
+func (m *mixture) admits(r *run) bool {
+	if m.parent == nil {
+		return m.ends == 0 && len(m.runs) < maxOpen
+	}
+	return r.parentID == m.parent.id && len(m.runs) < maxOpen
+}
+
 // keeper is the run that keeps what cannot be attributed.
 func (m *mixture) keeper() *run { return m.all()[0] }
 
@@ -275,10 +283,10 @@ func (d *Decoder) identified(s *stream, l *line) {
 func (d *Decoder) push(s *stream, r *run, l *line) {
 	s.begin(r, l)
 	d.flushEarly(s, otelagent.Moment{})
+	d.begun(r, l)
 	at := slices.IndexFunc(s.stack, func(o *run) bool { return r.identified && o.id == r.parentID && r.parentID != "" })
 	switch {
-	case s.mixture != nil && r.identified && (s.mixture.parent == nil && s.mixture.ends == 0 || s.mixture.parent != nil && r.parentID == s.mixture.parent.id) && len(s.mixture.runs) < maxOpen:
-		d.begun(r, l)
+	case s.mixture != nil && r.identified && s.mixture.admits(r):
 		s.mixture.runs = append(s.mixture.runs, r)
 		return
 	case s.mixture != nil:
@@ -297,8 +305,7 @@ func (d *Decoder) push(s *stream, r *run, l *line) {
 	case r.identified:
 		for len(s.stack) > 0 && !s.mayGoOn(r) {
 			if top := s.stack[len(s.stack)-1]; top.id != r.id && d.goesOn(top, r) {
-				d.begun(r, l)
-				s.mixture = &mixture{runs: append(slices.Clone(s.stack), r), told: true, calls: map[string]bool{}}
+						s.mixture = &mixture{runs: append(slices.Clone(s.stack), r), told: true, calls: map[string]bool{}}
 				s.stack = s.stack[:0]
 				return
 			}
@@ -323,7 +330,6 @@ func (d *Decoder) push(s *stream, r *run, l *line) {
 		d.abandon(s.stack[0])
 		s.stack = slices.Delete(s.stack, 0, 1)
 	}
-	d.begun(r, l)
 	s.stack = append(s.stack, r)
 	if at >= 0 && len(s.stack) > at+2 {
 		d.mix(s, s.stack[at], l)
@@ -362,9 +368,7 @@ func (d *Decoder) begun(r *run, l *line) {
 	} else if w, ok := d.take(r, l); ok && (r.startAt.IsZero() || d.merge.told(r.id)) {
 		r.startAt = w.time
 	}
-	if r.callID == "" && r.identified {
-		r.callID = d.merge.queueOf(r).callID
-	}
+	r.callID = d.merge.queueOf(r).callID
 	if d.settings.Live {
 		return
 	}
