@@ -77,7 +77,9 @@ func builtinConfig(o collectorOptions) string {
 func startCollector(ctx context.Context, o collectorOptions) (*collector, error) {
 	uri := o.Config
 	watch := &watcher{}
+	factories := components
 	if uri == "" {
+		factories = builtinComponents
 		uri = "yaml:" + builtinConfig(o)
 		watch.log = o.Log
 		if o.Log == nil {
@@ -85,7 +87,7 @@ func startCollector(ctx context.Context, o collectorOptions) (*collector, error)
 		}
 	}
 	col, err := otelcol.NewCollector(otelcol.CollectorSettings{
-		Factories:               components,
+		Factories:               factories,
 		BuildInfo:               buildInfo(),
 		DisableGracefulShutdown: true, // ctx says when to stop
 		SkipSettingGRPCLogger:   true, // it is one for the process, and senders live here too

@@ -216,7 +216,7 @@ func (o *sendOptions) target(ctx context.Context) (*target, error) {
 	if err != nil {
 		return nil, usagef("--db: %w", err)
 	}
-	st, err := sqlitestore.Open(ctx, o.DB)
+	st, err := sqlitestore.Open(ctx, o.DB, sqlitestore.WithChatTables())
 	if err != nil {
 		return nil, accessError(path, os.O_RDWR, err)
 	}

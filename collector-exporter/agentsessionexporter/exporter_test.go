@@ -351,7 +351,7 @@ func TestStartReportsAStoreThatCannotBeOpened(t *testing.T) {
 }
 
 func TestShutdownTwiceAndWithoutStart(t *testing.T) {
-	e, err := newSessionExporter(&Config{Storage: filepath.Join(t.TempDir(), "s.db")}, exportertest.NewNopSettings(metadata.Type), newStores(openSQLite))
+	e, err := newSessionExporter(&Config{Storage: filepath.Join(t.TempDir(), "s.db")}, exportertest.NewNopSettings(metadata.Type), newStores(func(ctx context.Context, dsn string) (store.Store, error) { return openSQLite(ctx, dsn) }))
 	require.NoError(t, err)
 	require.NoError(t, e.shutdown(t.Context()))
 	require.NoError(t, e.start(t.Context(), componenttest.NewNopHost()))

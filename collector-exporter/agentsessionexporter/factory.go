@@ -11,12 +11,32 @@ import (
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
+	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/store/sqlitestore"
 )
+
+// FactoryOption is an option of NewFactory, for programs that make the factory themselves.
+type FactoryOption interface{ apply(*[]sqlitestore.Option) }
+
+type factoryOption func(*[]sqlitestore.Option)
+
+func (f factoryOption) apply(o *[]sqlitestore.Option) { f(o) }
+
+// WithChatTables makes SQLite stores keep the tables of the agent guide too; see sqlitestore.WithChatTables. They are off unless set.
+func WithChatTables() FactoryOption {
+	return factoryOption(func(o *[]sqlitestore.Option) { *o = append(*o, sqlitestore.WithChatTables()) })
+}
 
 // NewFactory returns the factory of the agent_session exporter. It makes exporters of traces and of logs; those of one
 // configuration write to one store.
-func NewFactory() exporter.Factory {
-	return newFactory(openSQLite)
+func NewFactory(opts ...FactoryOption) exporter.Factory {
+	var storeOpts []sqlitestore.Option
+	for _, o := range opts {
+		if o != nil {
+			o.apply(&storeOpts)
+		}
+	}
+	return newFactory(func(ctx context.Context, dsn string) (store.Store, error) { return openSQLite(ctx, dsn, storeOpts...) })
 }
 
 func newFactory(open openFunc) exporter.Factory {

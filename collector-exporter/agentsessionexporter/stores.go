@@ -16,8 +16,8 @@ import (
 // openFunc opens the store that a DSN names.
 type openFunc func(ctx context.Context, dsn string) (store.Store, error)
 
-func openSQLite(ctx context.Context, dsn string) (store.Store, error) {
-	s, err := sqlitestore.Open(ctx, dsn)
+func openSQLite(ctx context.Context, dsn string, opts ...sqlitestore.Option) (store.Store, error) {
+	s, err := sqlitestore.Open(ctx, dsn, opts...)
 	if err != nil {
 		return nil, err // not s: a nil pointer in a non-nil interface
 	}

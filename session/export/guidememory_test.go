@@ -121,6 +121,9 @@ func TestGuideMemory(t *testing.T) {
 
 type countingWriter int64
 
-func (w *countingWriter) Write(b []byte) (int, error) { *w += countingWriter(len(b)); return len(b), nil }
+func (w *countingWriter) Write(b []byte) (int, error) {
+	*w += countingWriter(len(b))
+	return len(b), nil
+}
 
 var _ io.Writer = (*countingWriter)(nil)
