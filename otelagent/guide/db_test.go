@@ -95,7 +95,7 @@ func insert(t testing.TB, db *sql.DB, text []byte) {
 
 func TestDatabaseAndLinesAgree(t *testing.T) {
 	for _, file := range fixtures(t) {
-		if filepath.Ext(file) != ".jsonl" || strings.Contains(file, "own") {
+		if filepath.Ext(file) != ".jsonl" || strings.Contains(file, "own-") || strings.Contains(file, "hosts") { // of other columns
 			continue
 		}
 		t.Run(file, func(t *testing.T) {

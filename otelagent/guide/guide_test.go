@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -275,6 +276,62 @@ func TestOwnLinesOfABadKind(t *testing.T) {
 	got := told(t, sessionRow("")+messageRow("u", "user", 1001, `{}`)+`{"type":"otelagent.turn_started","index":"SECRET"}`+"\n"+messageRow("u2", "user", 1002, `{}`))
 	if len(got) != 5 || !strings.HasPrefix(got[3], "error: otelagent: line 3: ") || strings.Contains(got[3], "SECRET") {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestOwnRuns reads what otelagent writes beside the rows.
+func TestOwnRuns(t *testing.T) {
+	own := func(s string) string { return `{"otelagent":` + s + `}` }
+	call := `{"type":"tool-x","toolCallId":"c","state":"output-available","input":{},"output":1}`
+	for _, test := range []struct {
+		name, in string
+		keys     []string
+		want     []string
+	}{
+		{"runs that ran at the same time", sessionRow("") +
+			messageRow("u1", "user", 1001, own(`{"run":{"id":"A","start":1001000001},"turn":3}`)) + messageRow("u2", "user", 1002, own(`{"run":{"id":"B","start":1002000002},"turn":0}`)) +
+			messageRow("a1", "assistant", 1003, own(`{"run":{"id":"A","start":1001000001,"end":1009000009,"status":"completed","word":"w","parent_id":"P","continuation":"rerun","tag":"T","dialect":"phi-core"},"turns":[{"index":3,"start":1001500000,"end":1004000000,"stop_reason":"stop","usage":{"reported":{"input":5},"rule":"includes_cache"},"steps":[0,1]}]}`)) + partRow("p", "a1", 0, 1003, text) +
+			messageRow("a2", "assistant", 1004, own(`{"run":{"id":"B","start":1002000002,"end":1005000000,"status":"error"},"turns":[{"index":0,"start":1002500000,"end":1005000000,"cost":0.5,"currency":"EUR","steps":[0,1]}]}`)) + partRow("q", "a2", 0, 1004, text) +
+			messageRow("u3", "user", 1006, own(`{"run":{"id":"A","start":1001000001},"turn":4}`)),
+			[]string{"index", "status", "status_word", "parent_id", "continuation", "continuation_tag", "dialect", "stop_reason", "usage", "cost", "currency", "start", "end"},
+			[]string{`run_started A parent_id="P" continuation="rerun" continuation_tag="T" dialect="phi-core" start="1970-01-01T00:00:01.001000001Z"`, `turn_started A index=3 start="1970-01-01T00:00:01.0015Z"`, "message_added A",
+				`turn_ended A stop_reason="stop" usage={"input":5,"rule":"includes_cache"} end="1970-01-01T00:00:01.004Z"`,
+				`run_started B dialect="" start="1970-01-01T00:00:01.002000002Z"`, `turn_started B index=0 start="1970-01-01T00:00:01.0025Z"`, "message_added B", `turn_ended B cost=0.5 currency="EUR" end="1970-01-01T00:00:01.005Z"`,
+				`run_ended B status="error" end="1970-01-01T00:00:01.005Z"`,
+				`turn_started A index=4 start={"time":"1970-01-01T00:00:01.006Z","source":"bound"}`, "message_added A", `run_ended A status="completed" status_word="w" end="1970-01-01T00:00:01.009000009Z"`}},
+		{"an id used again ends the run that had it", sessionRow("") + messageRow("a1", "assistant", 1001, own(`{"run":{"id":"A","start":1001000001,"end":1001000005,"status":"completed"}}`)) +
+			messageRow("a2", "assistant", 1001, own(`{"run":{"id":"A","start":1001000007,"end":1001000008,"status":"completed"}}`)), nil,
+			[]string{"run_started A", "run_ended A", "run_started A", "run_ended A"}},
+		{"what had no end has none", sessionRow("") + messageRow("a1", "assistant", 1001, own(`{"run":{"id":"A","start":1001000001,"end":1002000000,"known":"closed","status":"aborted"},"turns":[{"index":0,"start":1001000002,"known":"closed","steps":[0,1],"calls":[{"id":"c","start":1001000003,"end":1001000004}]}]}`)) +
+			partRow("p", "a1", 0, 1001, call), []string{"start"},
+			[]string{`run_started A start="1970-01-01T00:00:01.001000001Z"`, `turn_started A start="1970-01-01T00:00:01.001000002Z"`, `tool_started A start="1970-01-01T00:00:01.001000003Z"`}},
+		{"calls", sessionRow("") + messageRow("a1", "assistant", 1001, own(`{"run":{"id":"A","start":1001000001},"turns":[{"index":0,"start":1001000002,"steps":[0,2],"calls":[{"id":"c","name":"x","start":1001000003,"end":1001000004,"outcome":"cancelled","truncated":true,"child_run_id":"R","child_session_id":"S"},{"id":"c","name":"x","start":1001000005,"end":1001000006,"outcome":"ok"}]}]}`)) +
+			partRow("p", "a1", 0, 1001, call) + partRow("q", "a1", 1, 1001, call), []string{"outcome", "truncated", "child_run_id", "child_session_id", "start", "end"},
+			[]string{`run_started A start="1970-01-01T00:00:01.001000001Z"`, `turn_started A start="1970-01-01T00:00:01.001000002Z"`,
+				`tool_started A start="1970-01-01T00:00:01.001000003Z"`, `tool_ended A outcome="cancelled" truncated=true child_run_id="R" child_session_id="S" end="1970-01-01T00:00:01.001000004Z"`,
+				`tool_started A start="1970-01-01T00:00:01.001000005Z"`, `tool_ended A outcome="ok" end="1970-01-01T00:00:01.001000006Z"`, "turn_ended A"}},
+		{"discarded attempts", sessionRow("") + messageRow("a1", "assistant", 1001, own(`{"run":{"id":"A","start":1001000001},"turns":[{"index":0,"discarded":{"input":7},"discarded_attempts":2,"steps":[0,0]}]}`)), []string{"attempt", "usage"},
+			[]string{"run_started A", "turn_started A", `attempt_discarded A usage={"input":7,"rule":"includes_cache"}`, "attempt_discarded A attempt=1", "turn_ended A"}},
+		{"a compaction, and calls of no turn", sessionRow("") + messageRow("k", "assistant", 1001, `{"compaction":true,"otelagent":{"run":{"id":"A","start":1001000001},"compaction":{"kind":"prune","start":1001000002,"end":1001000003,"messages_before":9,"removed_tokens":4,"trigger":"limit","reason":"R"}}}`) +
+			partRow("p", "k", 0, 1001, `{"type":"data-compaction","data":{"summary":"","tail_start_id":null}}`) + partRow("q", "k", 1, 1001, call), []string{"kind", "messages_before", "removed_tokens", "trigger", "reason", "summary", "start", "end"},
+			[]string{`run_started A start="1970-01-01T00:00:01.001000001Z"`,
+				`compaction_ended A kind="prune" messages_before=9 removed_tokens=4 trigger="limit" reason="R" start="1970-01-01T00:00:01.001000002Z" end="1970-01-01T00:00:01.001000003Z"`,
+				`tool_started A start={"time":"1970-01-01T00:00:01.001Z","source":"bound"}`, `tool_ended A end={"time":"1970-01-01T00:00:01.002Z","source":"bound"}`}},
+		{"envelope", sessionRow("") + messageRow("u", "user", 1001, own(`{"run":{"id":"A","start":1001000001},"envelope":{"nodeId":7,"id":"x","role":"y"}}`)), []string{"message"},
+			[]string{"run_started A", `message_added A message={"raw":{"id":"u","role":"user","createdAt":1001,"parts":[],"nodeId":7},"envelope":["id","createdAt","nodeId"],"role":"user","time":"1970-01-01T00:00:01.001Z"}`}},
+		{"steps that cannot be", sessionRow("") + messageRow("a1", "assistant", 1001, own(`{"run":{"id":"A","start":1},"turns":[{"index":0,"steps":[-5,99]},{"index":1,"steps":[7,3]},{"index":2}]}`)) + partRow("p", "a1", 0, 1001, call), nil,
+			[]string{"run_started A", "turn_started A", "tool_started A", "tool_ended A", "turn_ended A", "turn_started A", "turn_ended A", "turn_started A", "turn_ended A"}},
+	} {
+		t.Run(test.name, func(t *testing.T) { equal(t, told(t, test.in, test.keys...), test.want...) })
+	}
+	var many strings.Builder
+	many.WriteString(sessionRow(""))
+	for i := range 300 {
+		many.WriteString(messageRow(fmt.Sprint("a", i), "assistant", 1001, own(fmt.Sprintf(`{"run":{"id":"r%d","start":1001000001,"end":1009000000,"status":"completed"}}`, i))))
+	}
+	got := told(t, many.String())
+	if n := slices.Index(got, "run_ended r0"); n < 0 || n > 300 {
+		t.Errorf("the first of 300 open runs ends as event %d", n)
 	}
 }
 

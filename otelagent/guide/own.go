@@ -132,6 +132,9 @@ func (c *ownCompaction) tell(ev *otelagent.CompactionEnded) {
 	if c == nil {
 		return
 	}
+	if string(ev.Summary) == `""` { // the guide has no other word for none
+		ev.Summary = nil
+	}
 	known := func(n *int64) int64 {
 		if n == nil {
 			return -1
@@ -332,14 +335,8 @@ func (d *Decoder) startOwn(r *ownRun) {
 		ParentToolCallID: in.ParentToolCallID, ForkParentID: in.ForkParentID, Continuation: spans.Continuation(in.Continuation),
 		ContinuationTag: in.Tag, ConfigID: in.ConfigID, API: in.API, Config: in.Config, Metadata: in.Metadata, Rules: in.Rules,
 		GroupStart: nanos(in.GroupStart), GroupRole: spans.GroupRole(in.GroupRole), Recording: spans.RecordingLedger, Copied: in.Copied}
-	if info.Agent == "" {
-		info.Agent = s.agent
-	}
-	if info.Model == "" {
-		info.Model, info.Provider = s.model.id, s.model.provider
-	}
-	if info.Rules == nil {
-		info.Rules = s.rulesAt(r.start)
+	if in.Status == "" { // no row that says all of the run is there yet
+		info.Agent, info.Model, info.Provider, info.Rules = s.agent, s.model.id, s.model.provider, s.rulesAt(r.start)
 	}
 	d.emit(&otelagent.RunStarted{Meta: r.meta(r.start, r.seq), RunInfo: info})
 }
@@ -348,7 +345,11 @@ func (d *Decoder) startOwn(r *ownRun) {
 func (d *Decoder) tellTurn(r *ownRun, m *message, t *ownTurn, parts []*part) {
 	d.outsideTurns(r)
 	r.turns[t.Index] = true
-	d.emit(&otelagent.TurnStarted{Meta: r.meta(nanos(t.Start), m.seq), TurnInfo: otelagent.TurnInfo{Index: t.Index,
+	seq := m.seq
+	if len(parts) > 0 {
+		seq = parts[0].seq
+	}
+	d.emit(&otelagent.TurnStarted{Meta: r.meta(nanos(t.Start), seq), TurnInfo: otelagent.TurnInfo{Index: t.Index,
 		Trigger: spans.Trigger(t.Trigger), Model: t.Model, Provider: t.Provider, Variant: t.Variant, Start: exactly(t.Start)}})
 	r.waiting = slices.DeleteFunc(r.waiting, func(w *message) bool {
 		if w.meta.own.turn != t.Index {
