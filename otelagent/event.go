@@ -130,7 +130,8 @@ type (
 		PermissionEvaluation
 	}
 	// FactStated tells of facts about the session or a thing in it that arose outside any run, or later than the thing: a title,
-	// a rewind, the rows of a format that are to be given back as they were. Run is not used.
+	// a rewind, the rows of a format that are to be given back as they were. Run is not used. An empty Session is that of the run
+	// that started last; without one they are lost, and counted.
 	FactStated struct {
 		Meta
 		// Dialect is that of the input; empty for the Go API. Recording is what it is told from; empty means events.

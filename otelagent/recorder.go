@@ -336,7 +336,22 @@ func (r *Recorder) factStated(ctx context.Context, ev *FactStated) {
 	for i := range facts {
 		facts[i].At = stated(facts[i].At, c.at(&ev.Meta, time.Time{}))
 	}
-	info := SessionInfo{SessionID: ev.Session, Dialect: ev.Dialect, Recording: ev.Recording}
+	session := ev.Session
+	if session == "" { // that of the run that started last, of those that are open
+		for _, o := range r.order {
+			session = o.session
+		}
+	}
+	if session == "" {
+		if n := len(r.ended); n > 0 {
+			session = r.ended[n-1].session
+		}
+	}
+	if session == "" {
+		r.lost++
+		return
+	}
+	info := SessionInfo{SessionID: session, Dialect: ev.Dialect, Recording: ev.Recording}
 	r.tracer.StateFacts(ctx, info, facts...)
 }
 

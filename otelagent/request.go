@@ -11,7 +11,8 @@ import (
 
 // ParseRequest reads a request as a provider or loop spells it: a JSON object with messages (or input, contents), a system prompt (system,
 // system_prompt, instructions, systemInstruction), tools, model, and what else it has. The result refers to payload and is
-// valid as long as that is not changed. Of what is no such object only Payload and Bytes are set. It never fails.
+// valid as long as that is not changed. Of what is no such object only Payload and Bytes are set. Limit: 131,072 messages; a longer array of
+// them is part of Rest. It never fails.
 func ParseRequest(payload []byte) Request {
 	r := Request{Payload: payload, Bytes: int64(len(payload))}
 	r.fill()
@@ -41,7 +42,7 @@ func (r *Request) fill() {
 		length += len(raw) + 1 + len(value)
 		switch key {
 		case "messages", "input", "contents":
-			if f.Messages == "" && value[0] == '[' {
+			if f.Messages == "" && value[0] == '[' && !crowded(value) {
 				f.Messages = key
 				twice = !r.messages(value) || twice
 				continue
@@ -76,6 +77,22 @@ func (r *Request) fill() {
 	if length += max(0, len(f.Keys)-1); !twice && length == len(r.Payload) {
 		r.Frame = &f
 	}
+}
+
+// maxRequestMessages bounds the messages of a request that are told apart; one with more is kept as its payload alone.
+const maxRequestMessages = 1 << 17
+
+// crowded reports whether an array has more elements than are told apart.
+func crowded(array []byte) bool {
+	if len(array) < 2*maxRequestMessages {
+		return false
+	}
+	c := rawjson.NewCursor(array, rawjson.MaxDepth)
+	n := 0
+	for c.Open('['); c.More(']') && n <= maxRequestMessages; n++ {
+		c.Value()
+	}
+	return n > maxRequestMessages
 }
 
 // messages takes the elements of an array, and reports whether there are no blanks between them.

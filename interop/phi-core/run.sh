@@ -15,8 +15,10 @@ esac
 [ $# -eq 0 ] || shift
 
 here=$(cd "$(dirname "$0")" && pwd)
-# Outside the repository: a build is some hundred megabytes.
-: "${CARGO_TARGET_DIR:=${TMPDIR:-/tmp}/phi-interop-target}"
+# Outside the repository: a build is some hundred megabytes. A folder for each checkout: cargo takes the same package in
+# two checkouts for one, and would not notice that the sources of the second differ.
+checkout=$(printf %s "$here" | cksum | cut -d ' ' -f 1)
+CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-${TMPDIR:-/tmp}}/phi-interop-target-$checkout
 export CARGO_TARGET_DIR
 cargo build --quiet --locked --manifest-path "$here/Cargo.toml"
 

@@ -28,7 +28,7 @@ func Time(value []byte) (time.Time, bool) {
 	if n, err := strconv.ParseInt(string(value), 10, 64); err == nil {
 		var t time.Time
 		switch {
-		case n < 0:
+		case n <= 0:
 			return time.Time{}, false
 		case n >= 1e17:
 			t = time.Unix(0, n)
@@ -51,7 +51,7 @@ func Time(value []byte) (time.Time, bool) {
 	return time.UnixMicro(int64(f * 1e6)).UTC(), true
 }
 
-// inNanoseconds reports whether t is later than 1970 and can be told in unix nanoseconds.
+// inNanoseconds reports whether t can be told in unix nanoseconds.
 func inNanoseconds(t time.Time) bool {
-	return t.After(time.Unix(0, 0)) && t.Before(time.Unix(1<<63/1_000_000_000-1, 0))
+	return t.Year() >= 1678 && t.Year() < 2262
 }
