@@ -1,4 +1,4 @@
-package ndjson
+package ndjson_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"github.com/otelagent/otelagent/inspect"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/input"
+	"github.com/otelagent/otelagent/otelagent/ndjson"
 	"github.com/otelagent/otelagent/session"
 )
 
@@ -25,7 +26,7 @@ func recorded(t *testing.T, name string, opts ...input.Option) (*session.Session
 	if err != nil {
 		t.Fatal(err)
 	}
-	for ev, err := range Events(bytes.NewReader(text), opts...) {
+	for ev, err := range ndjson.Events(bytes.NewReader(text), opts...) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +57,7 @@ func payloads(t *testing.T, name string) (all []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	evs, _ := readAll(string(text))
+	evs, _ := ndjson.ReadAll(string(text))
 	for _, ev := range evs {
 		if req, ok := ev.(*otelagent.RequestPrepared); ok {
 			all = append(all, string(req.Payload))
@@ -80,7 +81,7 @@ func TestProducers(t *testing.T) {
 			if err := inspect.Text(&text, inspect.Tree{Session: s, Blocks: blocks}, inspect.Options{Width: 120}); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, filepath.Join("testdata", "producers", name+".tree"), []byte(text.String()))
+			ndjson.Golden(t, filepath.Join("testdata", "producers", name+".tree"), []byte(text.String()))
 
 			var got []string
 			for _, run := range s.Runs {
