@@ -241,6 +241,51 @@ func TestSampleFromEventsAndLedgers(t *testing.T) {
 	}
 }
 
+// TestCompactionBlock sends a session that its host saved with the block that a compaction left on a run: the run has a compaction more, at
+// the time of the block, and the block is its summary.
+func TestCompactionBlock(t *testing.T) {
+	for _, f := range phifixtures.All(t, repository) {
+		if f.Name != "compaction-standalone" {
+			continue
+		}
+		saved, err := os.ReadFile(filepath.Join(repository, "otelagent", "phi", "testdata", "phi-core-"+f.Release, f.Name+".saved.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ledger struct {
+			Loops []struct {
+				Block json.RawMessage `json:"compaction_block"`
+			}
+		}
+		if err := json.Unmarshal(saved, &ledger); err != nil {
+			t.Fatal(err)
+		}
+		var block bytes.Buffer
+		if err := json.Compact(&block, ledger.Loops[0].Block); err != nil {
+			t.Fatal(err)
+		}
+		events, fromLedger := replay(t, f.Events, content), replay(t, saved, content)
+		alone := treesOf(events)
+		events.Rows, events.Blocks = append(events.Rows, fromLedger.Rows...), append(events.Blocks, fromLedger.Blocks...)
+		for id, s := range treesOf(events) {
+			if got, want := outline(s), outline(alone[id]); got != want {
+				t.Errorf("%s: got\n%swant\n%s", f, got, want)
+			}
+			c := s.Runs[0].Compactions
+			if len(c) != 1 || c[0].Kind != spans.CompactionKindSummary || c[0].Recording != spans.RecordingLedger {
+				t.Fatalf("%s: %s", f, asJSON(t, s))
+			}
+			blocks, err := session.NewBlockSet(blocksOf(events, id))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := blocks.Read(c[0].Summary).Bodies; len(got) != 1 || got[0] != block.String() {
+				t.Errorf("%s: got %q, want %s", f, got, block.String())
+			}
+		}
+	}
+}
+
 // TestLedgerSentAgain sends every ledger after it was sent before, whole and as far as it was written: nothing that is there changes.
 func TestLedgerSentAgain(t *testing.T) {
 	for _, f := range phifixtures.All(t, repository) {

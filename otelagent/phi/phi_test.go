@@ -155,6 +155,7 @@ func TestLines(t *testing.T) {
 	}{
 		{"empty", "", 0, 0, nil},
 		{"no newline at the end", goodLine, 0, 1, nil},
+		{"a log before it", "[2026-05-25 INFO] up\n" + goodLine, 0, 1, []string{"phi-core: line 1: no comma or end after a JSON value at byte 6"}},
 		{"byte order mark", "\xef\xbb\xbf" + goodLine + "\n" + goodLine, 0, 2, nil},
 		{"byte order mark later", goodLine + "\n\xef\xbb\xbf" + goodLine, 0, 1, []string{"phi-core: line 2: want an object, got text"}},
 		{"carriage returns and blanks", "\r\n  " + goodLine + " \r\n\n\t\n" + goodLine + "\r\n", 0, 2, nil},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strings"
 
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent/input"
@@ -65,7 +66,7 @@ const (
 	aDocument
 )
 
-// shapeOf tells lines from a document. Lines are whole objects with a key that only events have; a document begins as an array,
+// shapeOf tells lines from a document. Lines are whole objects with a key that only events have; a document begins as an array of objects,
 // or with a key that only a session has.
 func shapeOf(head []byte) shape {
 	head = bytes.TrimLeft(bytes.TrimPrefix(head, []byte(byteOrderMark)), " \t\r\n")
@@ -73,7 +74,7 @@ func shapeOf(head []byte) shape {
 	case len(head) == 0 || bytes.HasPrefix([]byte(byteOrderMark), head):
 		return unclear
 	case head[0] == '[':
-		return aDocument
+		return shapeOfArray(head[1:])
 	case head[0] != '{':
 		return ofLines
 	}
@@ -90,6 +91,23 @@ func shapeOf(head []byte) shape {
 		return unclear
 	}
 	return ofLines
+}
+
+// shapeOfArray tells an array of objects, of which what stands behind its bracket is rest, from a line of a log that begins with one.
+func shapeOfArray(rest []byte) shape {
+	for i, follows := range []string{"{]", "\"}"} {
+		rest = bytes.TrimLeft(rest, " \t\r\n")
+		switch {
+		case len(rest) == 0:
+			return unclear
+		case strings.IndexByte(follows, rest[0]) < 0:
+			return ofLines
+		case i == 0 && rest[0] == ']':
+			return aDocument
+		}
+		rest = rest[1:]
+	}
+	return aDocument
 }
 
 const byteOrderMark = "\xef\xbb\xbf"
