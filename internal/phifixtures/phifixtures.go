@@ -269,9 +269,11 @@ func Unknown(f Fixture, diffs []Difference, known []*Known) []Difference {
 	})
 }
 
+// plain takes off what path.Match would read as more than itself.
+var plain = strings.NewReplacer("[", "(", "]", ")", "/", ":")
+
 // match reports whether name matches pattern, in which brackets stand for themselves.
 func match(pattern, name string) bool {
-	plain := strings.NewReplacer("[", "(", "]", ")", "/", ":")
 	ok, err := path.Match(plain.Replace(pattern), plain.Replace(name))
 	return err == nil && ok
 }
