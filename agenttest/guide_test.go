@@ -348,6 +348,43 @@ func TestGuideUsageCountsOnce(t *testing.T) {
 	}
 }
 
+// TestGuideHosts looks at what hosts write beside the guide: a sub-agent, a fork, a queue, a line of package ndjson.
+func TestGuideHosts(t *testing.T) {
+	all := treesOf(importGuide(t, guideFile(t, "hosts.jsonl")))
+	parent, child, fork := all["ses_parent"], all["ses_child"], all["ses_fork"]
+	if parent == nil || child == nil || fork == nil || len(all) != 3 {
+		t.Fatalf("%d sessions", len(all))
+	}
+	if len(parent.Runs) != 1 || len(child.Runs) != 1 || len(fork.Runs) != 2 {
+		t.Fatalf("%d, %d and %d runs: what is queued is none", len(parent.Runs), len(child.Runs), len(fork.Runs))
+	}
+	call := parent.Runs[0].Turns[0].ToolCalls[0]
+	if call.ChildSessionID != "ses_child" || call.End.Sub(call.Start).Milliseconds() != 30 || call.Truncated == nil || *call.Truncated {
+		t.Errorf("%+v", call)
+	}
+	if len(call.Permissions) != 1 || call.Permissions[0].Source != "manifest" || call.Permissions[0].Action != "allow" {
+		t.Errorf("permissions %+v", call.Permissions)
+	}
+	if r := child.Runs[0]; r.ParentID != parent.Runs[0].ID || r.ParentSessionID != "ses_parent" || r.ParentToolCallID != call.ID {
+		t.Errorf("child %+v", r)
+	}
+	if r := fork.Runs[0]; !r.Copied || r.ForkParentID != "ses_parent" || r.Usage.Input != 5 || fork.Usage != (session.Usage{}) {
+		t.Errorf("fork %+v, usage %+v", r, fork.Usage)
+	}
+	if fork.Runs[1].Copied || fork.Runs[1].ForkParentID != "ses_parent" {
+		t.Errorf("fork %+v", fork.Runs[1])
+	}
+	for _, f := range []struct {
+		s            *session.Session
+		subject, key string
+	}{{parent, "session", "title"}, {parent, "session", "archived_at"}, {parent, "message/msg_q", "queued_at"}, {parent, "message/msg_c", "queue_canceled_at"},
+		{fork, "message/msg_f3", "hidden_at"}, {parent, "system_prompt/d1", "guide.line"}} {
+		if f.s.Fact(f.subject, f.key) == nil {
+			t.Errorf("no fact %s %s", f.subject, f.key)
+		}
+	}
+}
+
 // exported writes the only session of a batch.
 func exported(t *testing.T, b session.Batch, lines bool) []byte {
 	t.Helper()

@@ -75,13 +75,21 @@ func (d *Decoder) of(typ, id string) bool {
 
 // messageRow takes a row of chat_messages.
 func (d *Decoder) messageRow(row []byte, further []member, stated time.Time) {
-	d.endMessage()
+	before := d.message
+	if before != nil && !before.named(row) {
+		d.endMessage()
+		before = nil
+	}
 	c, ok := d.columnsOf("message", row)
 	if !ok {
 		return
 	}
 	id, ok := c.id("id")
 	if !ok || !d.of("message", c.text("session_id")) {
+		return
+	}
+	if before == nil && d.session.has(id) {
+		d.reject("message", "id", "of a message that was there before")
 		return
 	}
 	d.stats.Events++
@@ -93,7 +101,43 @@ func (d *Decoder) messageRow(row []byte, further []member, stated time.Time) {
 	m.row = compact(row)
 	m.own(further)
 	d.size += len(m.row)
+	if before != nil { // its row was written again: the last one counts
+		m.parts, m.lines = before.parts, before.lines
+	}
 	d.message = m
+}
+
+// named reports whether the row of a message has the id of m.
+func (m *message) named(row []byte) bool {
+	c := rawjson.NewCursor(row, maxDepth)
+	if len(row) == 0 || !c.Open('{') {
+		return false
+	}
+	id := ""
+	for c.More('}') {
+		if key, value := string(c.Key()), c.Value(); key == "id" {
+			id, _ = rawjson.String(value)
+		}
+	}
+	return id == m.id
+}
+
+// maxMessages bounds the messages of a session that are known when they come again.
+const maxMessages = 4096
+
+// has reports whether a message was told, as far as that is remembered.
+func (s *session) has(id string) bool { return s.ids[id] }
+
+func (s *session) tell(id string) {
+	if s.ids == nil {
+		s.ids = map[string]bool{}
+	}
+	if len(s.order) == maxMessages {
+		delete(s.ids, s.order[0])
+		s.order = s.order[1:]
+	}
+	s.ids[id] = true
+	s.order = append(s.order, id)
 }
 
 // own makes what m keeps of its row its own.
@@ -207,6 +251,7 @@ func (d *Decoder) endMessage() {
 		return
 	}
 	d.message = nil
+	d.session.tell(m.id)
 	slices.SortStableFunc(m.parts, func(a, b *part) int { return cmp.Compare(a.index, b.index) })
 	d.stateMessage(m)
 	if m.meta.digest != "" {
@@ -240,12 +285,6 @@ func (d *Decoder) join(m *message) {
 		gone := !last.hidden.IsZero() && !last.hidden.After(m.created) // it was rewound before this one came
 		if gone || n == maxStretch || d.size > d.settings.MaxLine {
 			d.tellRun(nil, true)
-		}
-	}
-	for i, before := range d.stretch {
-		if before.id == m.id { // written again
-			d.stretch[i] = m
-			return
 		}
 	}
 	d.stretch = append(d.stretch, m)

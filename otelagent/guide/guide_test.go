@@ -150,6 +150,12 @@ func TestRunsAndTurns(t *testing.T) {
 			messageRow("a1", "assistant", 1003, `{}`) + partRow("p", "a1", 0, 1003, text) + messageRow("a2", "assistant", 1004, `{}`) + partRow("q", "a2", 0, 1004, text), []string{"trigger", "status"},
 			[]string{"run_started s1", "turn_started s1", "message_added s1", "message_added s1", "message_added s1", "turn_ended s1", `run_ended s1 status="completed"`,
 				"run_started a2", "turn_started a2", "turn_ended a2", `run_ended a2 status="completed"`}},
+		{"rows that come again", sessionRow("") + messageRow("u", "user", 1001, `{}`) + messageRow("a", "assistant", 1002, `{}`) + partRow("p", "a", 0, 1002, text) +
+			messageRow("a", "assistant", 1002, `{"usage":{"input":3}}`) + partRow("q", "a", 1, 1003, text) + messageRow("u", "user", 1001, `{}`) + partRow("r", "u", 0, 1001, text) + messageRow("u2", "user", 1009, `{}`),
+			[]string{"usage"},
+			[]string{"run_started u", "turn_started u", "message_added u", `turn_ended u usage={"input":3,"rule":"excludes_cache"}`, "run_ended u",
+				"error: guide: line 7: message: id: of a message that was there before", "error: guide: line 8: part: message_id: of no message: its row has to stand before those of its parts",
+				"run_started u2", "turn_started u2", "message_added u2"}},
 		{"queued and cancelled messages are no part of the transcript", sessionRow("") + messageRow("q", "user", 1001, `{"queued_at":1001}`) + messageRow("c", "user", 1002, `{"queue_canceled_at":1003,"queued_at":1001}`) +
 			messageRow("u", "user", 1004, `{"queue_enqueued_at":1001,"queued_at":null}`), nil,
 			[]string{"run_started u", "turn_started u", "message_added u"}},
@@ -202,6 +208,11 @@ func TestParents(t *testing.T) {
 			sessionRow(parent) + messageRow("u", "user", 1001, `{}`),
 			[]string{"run_started u0", `turn_started u0 trigger="user"`, "message_added u0", "tool_started u0", `tool_ended u0 child_session_id="ses_1"`, "turn_ended u0", "run_ended u0",
 				`run_started u parent_id="u0" parent_session_id="ses_0" parent_tool_call_id="c"`, `turn_started u trigger="sub_agent"`, "message_added u"}},
+		{"sessions that name each other", sessionRow(`,"parent_id":"ses_2"`) + messageRow("u", "user", 1001, `{}`) + messageRow("a", "assistant", 1002, `{}`) +
+			partRow("p", "a", 0, 1002, `{"type":"tool-task","toolCallId":"c","state":"output-available","output":{"session_id":"ses_2"}}`) +
+			`{"type":"session","data":{"id":"ses_2","parent_id":"ses_1","created_at":1}}` + "\n" + `{"type":"message","data":{"id":"v","role":"user","created_at":2}}` + "\n",
+			[]string{`run_started u parent_session_id="ses_2"`, `turn_started u trigger="user"`, "message_added u", "tool_started u", `tool_ended u child_session_id="ses_2"`, "turn_ended u", "run_ended u",
+				`run_started v parent_id="u" parent_session_id="ses_1" parent_tool_call_id="c"`, `turn_started v trigger="sub_agent"`, "message_added v"}},
 		{"of another only the parent is known", sessionRow(parent) + messageRow("u", "user", 1001, `{}`), []string{`run_started u parent_session_id="ses_0"`, `turn_started u trigger="user"`, "message_added u"}},
 		{"a session that is its own parent", sessionRow(`,"parent_id":"ses_1"`) + messageRow("u", "user", 900, `{}`),
 			[]string{"error: guide: line 1: session: parent_id: names the session itself", "run_started u", `turn_started u trigger="user"`, "message_added u"}},

@@ -23,8 +23,10 @@ type session struct {
 	title    []byte // as it came
 	rules    []rule
 	rulesRaw []byte
-	digests  []string  // of system prompts, as messages name them; at most maxDigests
-	first    time.Time // created_at of its first message
+	digests  []string        // of system prompts, as messages name them; at most maxDigests
+	first    time.Time       // created_at of its first message
+	ids      map[string]bool // of messages that were told, at most maxMessages
+	order    []string
 }
 
 // model is {provider_id, model_id, variant}.
