@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// The guide's tables are current after every clean stop of up, and after send --db; a collector with a configuration of its own
+// does not fill them.
+func TestChatTables(t *testing.T) {
+	count := func(db string) (sessions, parts int) {
+		t.Helper()
+		c, err := sql.Open("sqlite", db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.QueryRowContext(t.Context(), `SELECT (SELECT count(*) FROM chat_sessions), (SELECT count(*) FROM chat_parts)`).Scan(&sessions, &parts); err != nil {
+			t.Fatal(err)
+		}
+		return sessions, parts
+	}
+	file := filepath.Join(t.TempDir(), "events.ndjson")
+	if err := os.WriteFile(file, demoEvents, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	sent := filepath.Join(t.TempDir(), "sent.db")
+	if code, _, errs := runWith(t, "send", "--db", sent, "--capture", "content", file); code != 0 {
+		t.Fatalf("send: exit %d: %s", code, errs)
+	}
+	wantSessions, wantParts := count(sent)
+	if wantSessions < 1 || wantParts < 5 {
+		t.Errorf("after send: %d sessions, %d parts", wantSessions, wantParts)
+	}
+
+	for _, own := range []bool{false, true} {
+		db := filepath.Join(t.TempDir(), "up.db")
+		args := []string{"up", "--db", db, "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "127.0.0.1:0"}
+		endpoint := ""
+		if own {
+			grpc, err := freeAddr()
+			if err != nil {
+				t.Fatal(err)
+			}
+			args = []string{"up", "--config", "yaml:" + builtinConfig(collectorOptions{Database: db, GRPC: grpc, HTTP: "127.0.0.1:0"})}
+			endpoint = "http://" + grpc
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		lines, wait := start(ctx, nil, args...)
+		if !own {
+			endpoint = "http://" + await(t, lines, "otelagent: OTLP over gRPC on ")
+		}
+		await(t, lines, "otelagent: ready")
+		if code, _, errs := runWith(t, "send", "--endpoint", endpoint, "--protocol", "grpc", "--capture", "content", file); code != 0 {
+			t.Errorf("send: exit %d: %s", code, errs)
+		}
+		cancel()
+		if code := wait(); code != 0 {
+			t.Fatalf("up: exit %d", code)
+		}
+		sessions, parts := count(db)
+		if want := [2]int{wantSessions, wantParts}; own {
+			if sessions+parts != 0 {
+				t.Errorf("with a configuration: %d sessions, %d parts", sessions, parts)
+			}
+		} else if got := [2]int{sessions, parts}; got != want {
+			t.Errorf("after up: %v, want %v", got, want)
+		}
+	}
+}
