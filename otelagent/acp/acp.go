@@ -48,6 +48,8 @@ const (
 	maxRunIDs      = 4096     // ids of ended runs of one session, to tell one that is used again
 	maxCalls       = 1024     // tool calls of one session
 	maxTerms       = 256      // terminals of one session
+	maxItems       = 1 << 16  // pieces of one reply
+	maxBack        = 256      // pieces of a reply that are looked back for the beginning of a message
 	maxCompactions = 256      // compactions of one session, of which updates are told from new ones
 	maxLoose       = 256      // updates between two prompts of one session that are kept as facts
 	maxHeld        = 64 << 20 // bytes of replies, histories and requests that wait for their end, of all sessions
@@ -62,7 +64,8 @@ func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error]
 // A Decoder reads captures of ACP from any number of inputs, such as the files of one recording: it remembers the sessions it met. It
 // remembers at most 64 connections, 4,096 unanswered requests of each, 1,024 sessions, and of a session 16 unanswered prompts, 1,024 tool
 // calls and 256 terminals, and forgets the oldest beyond that; and it holds at most 64 MiB of replies and histories that are not complete
-// yet, beyond which their rest is left out and a defect says so. Not safe for concurrent use.
+// yet, and of a reply 65,536 pieces and 1,024 tool
+// calls, beyond which their rest is left out and a defect says so. Not safe for concurrent use.
 type Decoder struct {
 	settings input.Settings
 	stats    input.Stats

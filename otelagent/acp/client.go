@@ -106,7 +106,7 @@ func (d *Decoder) workDone(s *session, f *frame, p *pending) {
 
 // worked tells of work, or holds it until the call of its terminal is known.
 func (d *Decoder) worked(p *pending, w work) {
-	if p.term != nil && p.term.call == nil && p.term.run == p.run && d.held+len(w.body) <= maxHeld && len(p.term.held) < maxTerms {
+	if p.term != nil && p.term.call == nil && p.term.run == p.run && slices.Contains(p.run.s.terms, p.term) && d.held+len(w.body) <= maxHeld && len(p.term.held) < maxTerms {
 		d.held += len(w.body)
 		p.term.held = append(p.term.held, w)
 		return
@@ -169,7 +169,7 @@ func (d *Decoder) settleTerminals(s *session, all bool) {
 			d.settle(t)
 		}
 	}
-	s.terms = slices.DeleteFunc(s.terms, func(t *terminal) bool { return t.gone })
+	s.terms = slices.DeleteFunc(s.terms, func(t *terminal) bool { return t.gone && t.held == nil })
 }
 
 func (d *Decoder) settle(t *terminal) {

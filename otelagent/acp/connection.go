@@ -32,7 +32,10 @@ type pending struct {
 func (d *Decoder) connOf(name string) *conn {
 	c := d.conns[name]
 	if c == nil {
-		if len(d.conns) == maxConns {
+		if len(d.conns) == maxConns { // they are told apart by name only, so none is known to be older
+			for _, old := range d.conns {
+				d.met(old)
+			}
 			clear(d.conns)
 		}
 		c = &conn{}

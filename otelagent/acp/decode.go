@@ -72,13 +72,13 @@ func (d *Decoder) asked(c *conn, f *frame) *input.LineError {
 		}
 	}
 	p := &pending{}
-	if f.id != nil {
-		defer func() {
-			if w.wrong == nil {
-				d.ask(c, f, p)
-			}
-		}()
-	}
+	defer func() {
+		if f.id != nil && w.wrong == nil {
+			d.ask(c, f, p)
+		} else {
+			d.free(p)
+		}
+	}()
 	if c.later {
 		s := d.sessionOf(w, params, false)
 		if w.wrong == nil {
@@ -100,7 +100,7 @@ func (d *Decoder) asked(c *conn, f *frame) *input.LineError {
 	switch {
 	case f.method == mUpdate:
 		w = d.update(f, s, params)
-	case f.method == mPrompt && f.id == nil:
+	case (f.method == mPrompt || f.method == mPermission) && f.id == nil:
 		w.problem("id", "missing, want a number or a string")
 	case f.method == mPrompt:
 		w = d.prompt(c, f, p, params, s)

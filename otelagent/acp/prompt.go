@@ -145,6 +145,13 @@ func (d *Decoder) chunk(r *run, at otelagent.Meta, kind, messageID string, conte
 		plain = !more
 	}
 	d.emit(&otelagent.ReplyDelta{Meta: m, Bytes: size})
+	if t.cut {
+		return
+	}
+	if size += len(messageID); d.held+size > maxHeld || len(t.items) >= maxItems {
+		d.cutShort(r, m)
+		return
+	}
 	if messageID != "" {
 		if t.messages == nil {
 			t.messages = map[string]bool{}
@@ -153,15 +160,6 @@ func (d *Decoder) chunk(r *run, at otelagent.Meta, kind, messageID string, conte
 		if t.messageID == "" && kind == kindText {
 			t.messageID = messageID
 		}
-	}
-	if t.cut {
-		return
-	}
-	if d.held+size > maxHeld {
-		t.cut = true
-		d.emit(&otelagent.DefectFound{Meta: m, Code: spans.DefectEventLost, Detail: "the end of a reply: replies that wait for their end are larger than " +
-			strconv.Itoa(maxHeld>>20) + " MiB"})
-		return
 	}
 	d.held += size
 	t.bytes += size
@@ -177,10 +175,17 @@ func (d *Decoder) chunk(r *run, at otelagent.Meta, kind, messageID string, conte
 	t.items[i].text = rawjson.AppendString(t.items[i].text, text)
 }
 
+// cutShort leaves out what comes of a reply from now on.
+func (d *Decoder) cutShort(r *run, m otelagent.Meta) {
+	r.turn.cut = true
+	d.emit(&otelagent.DefectFound{Meta: m, Code: spans.DefectEventLost, Detail: "the end of a reply, which is too large: more than " +
+		strconv.Itoa(maxHeld>>20) + " MiB wait for their end, or it has more than " + strconv.Itoa(maxItems) + " pieces or " + strconv.Itoa(maxCalls) + " tool calls"})
+}
+
 // sameMessage finds the item that a chunk of text goes on with: the last of its kind and message id if there is one, else the last item if
 // it is of that kind and nothing came between.
 func (t *turn) sameMessage(kind, messageID string) int {
-	for i := len(t.items) - 1; i >= 0; i-- {
+	for i := len(t.items) - 1; i >= max(len(t.items)-maxBack, 0); i-- {
 		it := &t.items[i]
 		same := it.kind == kind && it.messageID == messageID && it.call == nil
 		switch {

@@ -28,6 +28,7 @@ type call struct {
 	first   otelagent.Meta // when it was first told of
 	started bool           // its start was handed out
 	ended   bool
+	beyond  bool   // it is one too many for its turn: nothing of it is held
 	size    int    // bytes held
 	option  string // kind of the permission option chosen last, cancelled when the question was
 }
@@ -114,7 +115,7 @@ func (d *Decoder) merge(c *call, u *callUpdate) {
 		to  *[]byte
 		raw []byte
 	}{{&c.rawInput, u.rawInput}, {&c.content, u.content}, {&c.locations, u.locations}, {&c.rawOutput, u.rawOutput}} {
-		if f.raw != nil && d.held-len(*f.to)+len(f.raw) <= maxHeld {
+		if f.raw != nil && !c.beyond && d.held-len(*f.to)+len(f.raw) <= maxHeld {
 			d.held += len(f.raw) - len(*f.to)
 			c.size += len(f.raw) - len(*f.to)
 			*f.to = append([]byte{}, f.raw...)
@@ -138,9 +139,19 @@ func (d *Decoder) meet(r *run, at otelagent.Meta, id string) *call {
 	s.calls[id] = c
 	s.order = append(s.order, c)
 	r.cut()
-	r.turn.items = append(r.turn.items, item{call: c})
-	r.turn.calls = append(r.turn.calls, c)
-	r.turn.open++
+	t := &r.turn
+	t.open++
+	switch {
+	case len(t.calls) < maxCalls && len(t.items) < maxItems:
+		t.items = append(t.items, item{call: c})
+		t.calls = append(t.calls, c)
+	case !t.cut:
+		d.cutShort(r, c.first)
+		fallthrough
+	default:
+		c.beyond = true
+		d.start(c) // nobody will do it at the turn's end
+	}
 	return c
 }
 

@@ -249,6 +249,7 @@ func (d *Decoder) compaction(w *fields, at otelagent.Meta, s *session, o object,
 	c.chunks = nil
 	if r == s.between {
 		d.emit(&otelagent.RunEnded{Meta: m, RunResult: otelagent.RunResult{Status: spans.RunStatusCompleted, Word: status}})
+		d.abandon(r)
 		s.between = nil
 	}
 	return true
@@ -257,6 +258,9 @@ func (d *Decoder) compaction(w *fields, at otelagent.Meta, s *session, o object,
 // compacts begins a compaction in the open prompt. One between two prompts is a run of its own, which only compacts.
 func (d *Decoder) compacts(s *session, at otelagent.Meta, id string) (*run, *compacting) {
 	r := s.prompt()
+	if r == nil {
+		r = s.between
+	}
 	if r == nil {
 		r = &run{id: "compaction-" + id, s: s}
 		s.between = r
