@@ -34,7 +34,9 @@ func (t *Tracer) StartGroup(ctx context.Context, info GroupInfo) (context.Contex
 	g.own.capture = t.captureOf(&asRun)
 	address := attrs{}
 	g.own.madeUp = madeUp
+	g.own.recording = recordingWord(info.Recording)
 	address.sessionAddress(&g.own)
+	address.name(spans.RecordingKindKey, g.own.recording)
 	address.add(spans.RunIDKey.String(""), spans.RunStartKey.Int64(g.own.startNS))
 	g.own.address = address.kv
 

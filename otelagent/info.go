@@ -92,6 +92,8 @@ type GroupInfo struct {
 	// Members are the ids of the runs among which one will be selected.
 	Members []string
 	Start   Moment
+	// Recording is as in RunInfo.
+	Recording spans.Recording
 	// Inferred marks a group of which the start was not seen.
 	Inferred bool
 }

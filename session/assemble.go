@@ -297,12 +297,16 @@ func (e *entry) isGroup() bool {
 
 // fill adds to the thing what only another row of the same address tells: lists, and attributes that say nothing of its end. A ledger
 // without requests is completed by the events of a run that was cut off, and the other way round.
-func (e *entry) fill(other *Row) {
+func (a *assembler) fill(e *entry, other *Row) {
 	r := e.row
+	var from []*List // of r and other, as the index knows them
 	var whole *Row
 	own := func() *Row {
 		if whole == nil {
 			whole = new(*r)
+			for i := range r.Lists {
+				from = append(from, &r.Lists[i])
+			}
 			whole.Attrs, whole.Lists = slices.Clone(r.Attrs), slices.Clone(r.Lists)
 			e.row = whole
 		}
@@ -312,6 +316,7 @@ func (e *entry) fill(other *Row) {
 		l := &other.Lists[i]
 		if !slices.ContainsFunc(r.Lists, func(have List) bool { return have.Name == l.Name && have.Attempt == l.Attempt }) {
 			own().Lists = append(own().Lists, *l)
+			from = append(from, l)
 		}
 	}
 	for i := range other.Attrs {
@@ -322,6 +327,9 @@ func (e *entry) fill(other *Row) {
 	}
 	if whole != nil {
 		slices.SortFunc(whole.Attrs, func(x, y Attr) int { return strings.Compare(x.Key, y.Key) })
+		for i := range whole.Lists {
+			a.index.same(&whole.Lists[i], from[i])
+		}
 	}
 }
 
@@ -371,7 +379,7 @@ func (a *assembler) things(l []entry) []entry {
 	for i := range l {
 		if i > 0 && l[i].row.Kind != KindPayload && compareThings(&out[len(out)-1], &l[i]) == 0 {
 			a.twice++
-			out[len(out)-1].fill(l[i].row)
+			a.fill(&out[len(out)-1], l[i].row)
 			continue
 		}
 		out = append(out, l[i])

@@ -322,6 +322,16 @@ type listIndex struct {
 	named map[listKey]*List
 }
 
+// same makes copied, a copy of list, known as list is.
+func (x *listIndex) same(copied, list *List) {
+	if x == nil {
+		return
+	}
+	if end, ok := x.ends[list]; ok {
+		x.ends[copied] = end
+	}
+}
+
 type nodeKey struct {
 	pos  int64
 	mark spans.Mark

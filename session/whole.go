@@ -52,6 +52,7 @@ func (a *assembler) finish() {
 		}
 	}
 	slices.SortFunc(s.Groups, func(x, y *Group) int { return x.Start.Compare(y.Start) })
+	a.savedGroups()
 	a.repeated()
 	a.service()
 	a.missingRuns()
@@ -69,6 +70,40 @@ func (a *assembler) finish() {
 		s.Last = nsTime(a.now)
 	}
 	s.Status = s.status()
+}
+
+// savedGroups takes out the groups that a ledger tells of and events too: what is saved does not tell when a group began, so they have
+// another address, but the same members and the same one selected. Of several that do, the one next in time is meant.
+func (a *assembler) savedGroups() {
+	s := a.s
+	for _, g := range s.Groups {
+		if g.Recording == "" {
+			continue
+		}
+		var of *Group
+		for _, x := range s.Groups {
+			if x.Recording != "" || x.Missing || x.SelectedID != g.SelectedID || !slices.Equal(x.Members, g.Members) {
+				continue
+			}
+			if of == nil || x.Start.Sub(g.Start).Abs() < of.Start.Sub(g.Start).Abs() {
+				of = x
+			}
+		}
+		if of == nil {
+			continue
+		}
+		for _, r := range s.Runs {
+			if r.GroupStart.Equal(g.Start) {
+				r.GroupStart = of.Start
+			}
+		}
+		if !slices.ContainsFunc(of.Defects, func(d Defect) bool { return d.Code == spans.DefectRecordedTwice }) {
+			of.Defects = append(of.Defects, twiceDefect(1))
+		}
+		g.Members = nil // gone
+		g.Missing = true
+	}
+	s.Groups = slices.DeleteFunc(s.Groups, func(g *Group) bool { return g.Recording != "" && g.Missing && g.Members == nil })
 }
 
 func compareRuns(x, y *Run) int {

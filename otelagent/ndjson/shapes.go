@@ -332,6 +332,7 @@ func groupStarted(v visitor, e *otelagent.GroupStarted) {
 	v.text("dialect", &e.Dialect, Dialect, "the loop or wire that the group comes from; absent: `otelagent`")
 	v.words("members", &e.Members, "the runs among which one will be selected")
 	v.moment("start", &e.Start, startBrief)
+	v.text("recording", (*string)(&e.Recording), "", "what the group is told from: events or ledger; absent: events")
 	v.flag("inferred", &e.Inferred, "its start was not seen")
 }
 

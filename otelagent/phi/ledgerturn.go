@@ -471,6 +471,7 @@ func (doc *document) amend(ev otelagent.Event) {
 			e.Status = spans.RunStatus(l.status)
 		}
 	case *otelagent.GroupStarted:
+		e.Recording = spans.RecordingLedger
 		e.Start, e.Meta.Time = otelagent.Moment{Time: l.groupStart, Source: spans.TimeSourceBound}, l.groupStart
 	case *otelagent.ToolEnded:
 		if ref := l.child(e.CallID); ref != nil && ref.run == e.ChildRunID {

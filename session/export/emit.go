@@ -258,11 +258,12 @@ func (g *Guide) loadLone(st *step) error {
 // compactionParts makes the one part of a summary.
 func (g *Guide) compactionParts(u *unit) ([]builtPart, error) {
 	c := u.compaction
-	if err := g.window.load(g.ctx, appendIDs(nil, c.Summary), nil); err != nil {
+	texts, err := g.readAside(u.run, spans.ListSummary, c.Summary)
+	if err != nil {
 		return nil, err
 	}
 	summary := ""
-	for i, in := range g.read(u.run, nil, spans.ListSummary, c.Summary) {
+	for i, in := range texts {
 		if i > 0 {
 			summary += "\n"
 		}
@@ -688,15 +689,11 @@ func (g *Guide) runValue(r *session.Run, name string, refs *session.Refs) (json.
 	if refs.Len() != 1 || r.Capture != "" && r.Capture != spans.CaptureContent {
 		return nil, nil
 	}
-	if err := g.window.load(g.ctx, appendIDs(nil, refs), nil); err != nil {
+	l, err := g.readAside(r, name, refs)
+	if err != nil || len(l) == 0 || !json.Valid(l[0].body) {
 		return nil, err
 	}
-	for _, in := range g.read(r, nil, name, refs) {
-		if json.Valid(in.body) {
-			return in.body, nil
-		}
-	}
-	return nil, nil
+	return l[0].body, nil
 }
 
 // sessionRules returns those of an array of rules that are the session's own; nil for what is no array.

@@ -192,11 +192,11 @@ func (e *emitter) texts(x *texts, typ RowType, read func(string) string) {
 		if !e.going() {
 			return
 		}
-		if err := e.g.window.load(e.g.ctx, appendID(nil, ref), nil); err != nil {
+		if err := e.g.aside.load(e.g.ctx, appendID(nil, ref), nil); err != nil {
 			e.fail(err)
 			return
 		}
-		body, ok := e.g.window.set.Body(ref)
+		body, ok := e.g.aside.set.Body(ref)
 		if !ok {
 			continue
 		}

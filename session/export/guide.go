@@ -32,7 +32,8 @@ type Guide struct {
 	s      *session.Session
 	opts   Options
 	ctx    context.Context //nolint:containedctx // of the one call of NewGuide or step of Rows that is going on
-	window window
+	window window // what goes with turns and messages
+	aside  window // single things, which must not take its place
 
 	runs     map[*session.Run]*runPlan
 	units    []unit
@@ -64,7 +65,7 @@ func newGuide(ctx context.Context, s *session.Session, bodies Bodies, opts Optio
 		return nil, fmt.Errorf("export: session %s: no run: %w", s.ID, ErrEmpty)
 	}
 	g := &Guide{
-		s: s, opts: opts, ctx: ctx, window: window{bodies: bodies},
+		s: s, opts: opts, ctx: ctx, window: window{bodies: bodies}, aside: window{bodies: bodies},
 		runs: map[*session.Run]*runPlan{}, uncaptured: map[*session.Run]spans.Capture{},
 	}
 	if verbatim {
@@ -118,6 +119,18 @@ func (g *Guide) miss(where, what string) {
 
 // read returns the bodies of a list that are there with their references. What is not there is noted, while the plan is made.
 func (g *Guide) read(r *session.Run, t *session.Turn, name string, refs *session.Refs) []body {
+	return g.readIn(&g.window, r, t, name, refs)
+}
+
+// readAside is read for what is not loaded yet.
+func (g *Guide) readAside(r *session.Run, name string, refs *session.Refs) ([]body, error) {
+	if err := g.aside.load(g.ctx, appendIDs(nil, refs), nil); err != nil {
+		return nil, err
+	}
+	return g.readIn(&g.aside, r, nil, name, refs), nil
+}
+
+func (g *Guide) readIn(w *window, r *session.Run, t *session.Turn, name string, refs *session.Refs) []body {
 	if refs == nil {
 		return nil
 	}
@@ -125,7 +138,7 @@ func (g *Guide) read(r *session.Run, t *session.Turn, name string, refs *session
 	if t != nil {
 		capture = t.Capture
 	}
-	c := g.window.set.Read(refs)
+	c := w.set.Read(refs)
 	note := func(what string) {
 		switch {
 		case g.planned: // told already

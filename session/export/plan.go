@@ -408,10 +408,9 @@ func (b *runUnits) compactions(l []*session.Compaction) error {
 		at := latest(c.Start, c.End)
 		switch c.Kind {
 		case spans.CompactionKindSummary: // it does not end a reply that goes on behind it
-			if err := b.g.window.load(b.g.ctx, appendIDs(nil, c.Summary), nil); err != nil {
+			if _, err := b.g.readAside(b.r, spans.ListSummary, c.Summary); err != nil { // which notes what is missing
 				return err
 			}
-			b.g.read(b.r, nil, spans.ListSummary, c.Summary) // which notes what is missing
 			b.units = append(b.units, unit{
 				kind: unitCompaction, run: b.r, at: b.place(at), role: "assistant", compaction: c,
 				address: fmt.Sprintf("compaction %s %d %d", c.Kind, c.Start.UnixNano(), c.Seq),
@@ -464,10 +463,10 @@ func (g *Guide) fact(f *session.Fact) (json.RawMessage, error) {
 	if f == nil || f.Value == nil {
 		return nil, nil
 	}
-	if err := g.window.load(g.ctx, appendID(nil, *f.Value), nil); err != nil {
+	if err := g.aside.load(g.ctx, appendID(nil, *f.Value), nil); err != nil {
 		return nil, err
 	}
-	if v, ok := g.window.set.Body(*f.Value); ok && json.Valid([]byte(v)) {
+	if v, ok := g.aside.set.Body(*f.Value); ok && json.Valid([]byte(v)) {
 		return json.RawMessage(v), nil
 	}
 	return nil, nil
