@@ -169,7 +169,10 @@ func TestStop(t *testing.T) {
 	for stop := range all {
 		n := 0
 		d := NewDecoder().WithTrajectory(bytes.NewReader(readFile(t, "testdata/sample.trajectory.jsonl")))
-		for range d.Events(bytes.NewReader(text)) {
+		for _, err := range d.Events(bytes.NewReader(text)) {
+			if err != nil {
+				t.Error(err)
+			}
 			if n++; n > stop {
 				break
 			}

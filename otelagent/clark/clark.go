@@ -93,7 +93,8 @@ func (d *Decoder) Stats() input.Stats { return d.stats }
 // and the last.
 //
 // At the end of r what a run's reply said is told as the end of its turn, and a run whose last reply failed has ended; all other open runs
-// stay open. The iterator may be used once.
+// stay open. An agent_start at the end waits for what the next input says of its run: alone it would be a run without a name, and another one
+// when r has grown. The iterator may be used once.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
 	return func(yield func(otelagent.Event, error) bool) {
 		d.yield, d.stopped = yield, false

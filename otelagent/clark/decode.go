@@ -151,6 +151,9 @@ func (d *Decoder) turnEnded(r *run, m otelagent.Meta, l *line) {
 
 // sameMessage reports whether two messages may be one that was spelled twice.
 func sameMessage(a, b message) bool {
+	if bytes.Equal(a.raw, b.raw) {
+		return true
+	}
 	x, _, errX := rawjson.AppendCanonical(nil, a.raw, nil)
 	y, _, errY := rawjson.AppendCanonical(nil, b.raw, nil)
 	return errX == nil && errY == nil && bytes.Equal(x, y)

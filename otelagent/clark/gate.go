@@ -1,7 +1,6 @@
 package clark
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 
@@ -167,11 +166,10 @@ func (d *Decoder) transform(r *run, m otelagent.Meta, l *line) {
 		e.CompactionResult.MessagesBefore, e.MessagesAfter = before, after
 		e.Kind = spans.CompactionKindPrune
 	} else {
-		before, after := l.get(kBefore), l.get(kAfter)
-		if bytes.Equal(before, after) || before != nil && after != nil && sameMessage(message{raw: before}, message{raw: after}) {
+		b, a := messagesOf(l.get(kBefore)), messagesOf(l.get(kAfter))
+		if slices.EqualFunc(b, a, sameMessage) {
 			return
 		}
-		b, a := messagesOf(before), messagesOf(after)
 		e.Before, e.After = eventsOf(b, true), eventsOf(a, true)
 		e.CompactionResult.MessagesBefore, e.MessagesAfter = int64(len(b)), int64(len(a))
 		fresh := freshOf(b, a)
@@ -195,13 +193,22 @@ func (d *Decoder) transform(r *run, m otelagent.Meta, l *line) {
 
 // freshOf returns the messages of after that are not in before.
 func freshOf(before, after []message) (fresh []message) {
-	known := make(map[uint64]int, len(before))
+	spelled := make(map[uint64]bool, len(before))
 	for i := range before {
-		known[canonicalHash(before[i].raw)]++
+		spelled[hashOf(before[i].raw)] = true
 	}
+	var canonical map[uint64]bool // made when a message is spelled in a new way
 	for i := range after {
-		h := canonicalHash(after[i].raw)
-		if known[h]--; known[h] < 0 {
+		if spelled[hashOf(after[i].raw)] {
+			continue
+		}
+		if canonical == nil {
+			canonical = make(map[uint64]bool, len(before))
+			for j := range before {
+				canonical[canonicalHash(before[j].raw)] = true
+			}
+		}
+		if !canonical[canonicalHash(after[i].raw)] {
 			fresh = append(fresh, after[i])
 		}
 	}

@@ -51,7 +51,7 @@ const (
 	kToolCount
 
 	// of envelopes, and of events that carry them beside their own
-	kTs
+	kTS
 	kTime
 	kTimestamp
 	kSeq
@@ -100,7 +100,7 @@ func setOf(ks ...key) (s keySet) {
 }
 
 // envelopeKeys may stand beside an event or at the top of an event.
-var envelopeKeys = setOf(kTs, kTime, kTimestamp, kSeq, kSequence, kRunID, kRun, kStream)
+var envelopeKeys = setOf(kTS, kTime, kTimestamp, kSeq, kSequence, kRunID, kRun, kStream)
 
 // variant numbers what an event or record tells.
 type variant uint8
@@ -400,16 +400,16 @@ func (l *line) check(f *field) *input.LineError {
 func (l *line) readEnvelope(m *members) {
 	l.time, l.sequence, l.stream, l.parent, l.named = time.Time{}, -1, "", "", false
 	if m.has&(envelopeKeys|1<<kRecordedAt) == 0 {
-		l.readTime(&l.inner, kTs)
+		l.readTime(&l.inner, kTS)
 		return
 	}
 	if l.record {
 		l.readTime(m, kRecordedAt)
 	}
-	for _, k := range []key{kTs, kTime, kTimestamp} {
+	for _, k := range []key{kTS, kTime, kTimestamp} {
 		l.readTime(m, k)
 	}
-	l.readTime(&l.inner, kTs)
+	l.readTime(&l.inner, kTS)
 	for _, k := range []key{kSeq, kSequence} {
 		if v := m.get(k); v != nil && l.sequence < 0 {
 			if n, err := strconv.ParseInt(string(v), 10, 64); err == nil && n >= 0 {
@@ -488,7 +488,7 @@ func (l *line) known(spelled []byte) bool {
 		return false
 	}
 	switch {
-	case k == kTs, k == kType && !l.record, k == kKind && l.record:
+	case k == kTS, k == kType && !l.record, k == kKind && l.record:
 		return true
 	case !l.enveloped && envelopeKeys&(1<<k) != 0:
 		return true

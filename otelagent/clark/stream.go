@@ -305,7 +305,7 @@ func (d *Decoder) push(s *stream, r *run, l *line) {
 	case r.identified:
 		for len(s.stack) > 0 && !s.mayGoOn(r) {
 			if top := s.stack[len(s.stack)-1]; top.id != r.id && d.goesOn(top, r) {
-						s.mixture = &mixture{runs: append(slices.Clone(s.stack), r), told: true, calls: map[string]bool{}}
+				s.mixture = &mixture{runs: append(slices.Clone(s.stack), r), told: true, calls: map[string]bool{}}
 				s.stack = s.stack[:0]
 				return
 			}
@@ -645,11 +645,6 @@ func (d *Decoder) replay(list []kept, take func(l *line)) {
 // finish tells what is known at the end of an input.
 func (d *Decoder) finish() {
 	d.flushHeld()
-	for _, s := range d.streams.list {
-		for len(s.starts) > 0 && s.mixture == nil {
-			d.push(s, d.nameless(s), &line{})
-		}
-	}
 	d.streams.announceAll(d)
 	d.drain()
 	for _, s := range d.streams.list {
