@@ -129,6 +129,45 @@ func TestDatabaseOfManyRows(t *testing.T) {
 	}
 }
 
+// TestDatabaseGrows reads a file that its host goes on writing, opened for reading alone: each reading gives what the one before gave, and what is new.
+func TestDatabaseGrows(t *testing.T) {
+	text := read(t, "testdata/ai-sdk/v7.jsonl")
+	dir := filepath.Join(t.TempDir(), "grows.db")
+	host, err := sql.Open("sqlite", dir+"?_pragma=journal_mode(WAL)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	host.SetMaxOpenConns(1)
+	exec(t, host, ddl)
+	reader, err := sql.Open("sqlite", "file:"+dir+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	told := ""
+	readings, pending := 0, []byte(nil)
+	for line := range bytes.Lines(text) {
+		if bytes.HasPrefix(line, []byte(`{"type":"message"`)) && bytes.Contains(line, []byte(`"role":"user"`)) && len(pending) > 0 {
+			insert(t, host, pending)
+			pending = nil
+			got := string(printed(guide.ReadDB(context.Background(), reader)))
+			if !strings.HasPrefix(got, told) {
+				t.Fatalf("reading %d does not begin as the one before: %s", readings, cmp.Diff(told, got[:min(len(got), len(told))]))
+			}
+			if readings > 0 && len(got) == len(told) {
+				t.Errorf("reading %d has nothing new", readings)
+			}
+			told = got
+			readings++
+		}
+		pending = append(pending, line...)
+	}
+	if readings < 10 {
+		t.Errorf("only %d readings", readings)
+	}
+}
+
 func TestDatabaseWithFurtherColumns(t *testing.T) {
 	db := database(t, read(t, "testdata/session.jsonl"))
 	exec(t, db, `ALTER TABLE chat_messages ADD COLUMN hidden_at INTEGER`)

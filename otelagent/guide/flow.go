@@ -40,13 +40,13 @@ func (d *Decoder) sessionRow(row []byte, further []member, stated time.Time) {
 	d.stats.Events++
 	s.updated = later(s.updated, stated)
 	row = compact(row)
-	s.own()
+	s.keep()
 	d.session = s
 	d.stateSession(row, further)
 }
 
-// own makes what s keeps of its row its own: the row is gone with its line.
-func (s *session) own() {
+// keep makes what s keeps of its row its own: the row is gone with its line.
+func (s *session) keep() {
 	s.archived, s.title, s.rulesRaw = bytes.Clone(s.archived), bytes.Clone(s.title), bytes.Clone(s.rulesRaw)
 	for i := range s.rules {
 		s.rules[i].raw = bytes.Clone(s.rules[i].raw)
@@ -99,7 +99,7 @@ func (d *Decoder) messageRow(row []byte, further []member, stated time.Time) {
 		m.updated, m.latest = stated, later(m.latest, stated)
 	}
 	m.row = compact(row)
-	m.own(further)
+	m.keep(further)
 	d.size += len(m.row)
 	if before != nil { // its row was written again: the last one counts
 		m.parts, m.lines = before.parts, before.lines
@@ -140,8 +140,8 @@ func (s *session) tell(id string) {
 	s.order = append(s.order, id)
 }
 
-// own makes what m keeps of its row its own.
-func (m *message) own(further []member) {
+// keep makes what m keeps of its row its own.
+func (m *message) keep(further []member) {
 	m.hiddenAt = bytes.Clone(m.hiddenAt)
 	m.meta.trigger = bytes.Clone(m.meta.trigger)
 	m.meta.queuedAt, m.meta.canceledAt = bytes.Clone(m.meta.queuedAt), bytes.Clone(m.meta.canceledAt)
@@ -293,10 +293,19 @@ func (d *Decoder) join(m *message) {
 
 func (d *Decoder) sizeOfStretch() (n int) {
 	for _, m := range d.stretch {
-		n += len(m.row)
-		for _, p := range m.parts {
-			n += len(p.row) + len(p.data)
-		}
+		n += m.bytes()
+	}
+	return n
+}
+
+// bytes is how much of its input m holds.
+func (m *message) bytes() int {
+	n := len(m.row)
+	for _, p := range m.parts {
+		n += len(p.row) + len(p.data)
+	}
+	for _, l := range m.lines {
+		n += len(l.line.Text)
 	}
 	return n
 }
@@ -309,7 +318,7 @@ func (d *Decoder) endSession() {
 	}
 	d.runs.endAll(d)
 	d.session, d.recent = nil, nil
-	d.size = 0
+	d.size, d.waiting = 0, 0
 	clear(d.kinds)
 }
 

@@ -19,10 +19,11 @@
 //
 // # Limits
 //
-// A line, a document and a message with its parts are at most MaxLine bytes long (64 MiB unless input.WithMaxLine says otherwise); JSON may
-// be nested 200 deep; a message has at most 16,384 parts; a stretch has at most 1,024 messages, after which another run begins; 256 runs that otelagent
-// wrote are open at a time, 4,096 child sessions are remembered, and of a session 4,096 messages, so that one that comes again is not told twice, and 1,024 system prompts. What is beyond is reported as a *input.LineError,
-// or said here. Memory is that of one stretch; of a document whose messages stand before its session, that of the document.
+// A line, a document and a message with its parts are at most MaxLine bytes long (64 MiB unless input.WithMaxLine says otherwise); JSON
+// may be nested 200 deep. A message has at most 16,384 parts, a stretch at most 1,024 messages, after which another run begins. 256 runs
+// that otelagent wrote are open at a time. 4,096 child sessions are remembered; of a session 4,096 messages, so that one that comes again
+// is not told twice, and 1,024 system prompts. What is beyond is reported as a *input.LineError, or said here. Memory is that of one
+// stretch; of a document whose messages stand before its session, that of the document.
 package guide
 
 import (
@@ -77,6 +78,7 @@ type Decoder struct {
 	stretch  []*message // of user and system, waiting for the assistant's
 	size     int        // bytes of message and stretch
 	runs     ownRuns
+	waiting  int // bytes of messages that wait in runs
 	recent   []recentRun
 	children children
 	kinds    map[string]int64 // lines of each further type, of the session

@@ -692,7 +692,7 @@ func TestRecognise(t *testing.T) {
 
 // FuzzDecoder looks for panics, events that are not JSON, and content in errors.
 func FuzzDecoder(f *testing.F) {
-	for _, file := range []string{"testdata/session.jsonl", "testdata/session.canonical.json", "testdata/ai-sdk/v7.jsonl"} {
+	for _, file := range []string{"testdata/session.jsonl", "testdata/session.canonical.json", "testdata/hosts.jsonl", "testdata/own-compaction-in-turn.jsonl", "testdata/ai-sdk/v7.jsonl"} {
 		in := read(f, file)
 		f.Add(in)
 		for l := range bytes.Lines(in) {
@@ -702,6 +702,7 @@ func FuzzDecoder(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
+		guide.Recognise(in)
 		d := guide.NewDecoder(input.WithMaxLine(1 << 20))
 		errs := int64(0)
 		for ev, err := range d.Events(bytes.NewReader(in)) {

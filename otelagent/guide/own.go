@@ -212,7 +212,7 @@ type ownRun struct {
 	info    ownInfo
 	started bool
 	waiting []*message // of user and system
-	turns   map[int64]bool
+	turns   int64      // behind the last that was told
 }
 
 // ownRuns are the runs of ours that have not ended, by their first row.
@@ -243,7 +243,7 @@ func (rs *ownRuns) find(d *Decoder, m *message) *ownRun {
 		d.endOwn((*rs)[0])
 		*rs = (*rs)[1:]
 	}
-	r := &ownRun{run: run{id: info.ID, session: d.session.id, start: nanos(info.Start), seq: m.seq}, info: info, turns: map[int64]bool{}}
+	r := &ownRun{run: run{id: info.ID, session: d.session.id, start: nanos(info.Start), seq: m.seq}, info: info}
 	*rs = append(*rs, r)
 	return r
 }
@@ -282,11 +282,12 @@ func (d *Decoder) ownMessage(m *message) {
 		r.info = info
 	}
 	if m.role != "assistant" {
-		if len(r.waiting) == maxStretch {
+		if len(r.waiting) == maxStretch || d.waiting > d.settings.MaxLine {
 			d.startOwn(r)
 			d.leftOver(r)
 		}
 		r.waiting = append(r.waiting, m)
+		d.waiting += m.bytes()
 		return
 	}
 	d.startOwn(r)
@@ -344,7 +345,7 @@ func (d *Decoder) startOwn(r *ownRun) {
 // tellTurn tells of one turn of ours: the messages that waited for it, its parts, its end.
 func (d *Decoder) tellTurn(r *ownRun, m *message, t *ownTurn, parts []*part) {
 	d.outsideTurns(r)
-	r.turns[t.Index] = true
+	r.turns = max(r.turns, t.Index+1)
 	seq := m.seq
 	if len(parts) > 0 {
 		seq = parts[0].seq
@@ -391,6 +392,7 @@ func (d *Decoder) outsideTurns(r *ownRun) {
 }
 
 func (d *Decoder) tellOwnMessage(r *ownRun, m *message) {
+	d.waiting -= m.bytes()
 	msg := m.message(m.parts)
 	m.meta.own.wrap(&msg)
 	d.emit(&otelagent.MessageAdded{Meta: r.meta(m.created, m.seq), Message: msg})
@@ -423,8 +425,8 @@ func (d *Decoder) leftOver(r *ownRun) {
 	d.outsideTurns(r)
 	for len(r.waiting) > 0 {
 		w := r.waiting[0]
-		if t := w.meta.own.turn; !r.turns[t] {
-			r.turns[t] = true
+		if t := w.meta.own.turn; t >= r.turns {
+			r.turns = t + 1
 			d.emit(&otelagent.TurnStarted{Meta: r.meta(w.created, w.seq), TurnInfo: otelagent.TurnInfo{Index: t, Start: bound(w.created)}})
 		}
 		d.tellOwnMessage(r, w)
