@@ -32,8 +32,8 @@ type Guide struct {
 	s      *session.Session
 	opts   Options
 	ctx    context.Context //nolint:containedctx // of the one call of NewGuide or step of Rows that is going on
-	window window // what goes with turns and messages
-	aside  window // single things, which must not take its place
+	window window          // what goes with turns and messages
+	aside  window          // single things, which must not take its place
 
 	runs     map[*session.Run]*runPlan
 	units    []unit

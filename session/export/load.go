@@ -18,19 +18,30 @@ func (g *Guide) loadTurn(p *runPlan, i int) error {
 		for j := i + 1; j < len(p.turns) && len(ids) < aheadMost; j++ {
 			ids = p.appendTurn(ids, j)
 		}
+		for _, r := range g.s.Runs[p.n+1:] {
+			for _, t := range r.Turns {
+				if len(ids) >= aheadMost {
+					return ids
+				}
+				ids = appendTurn(ids, t)
+			}
+		}
 		return ids
 	})
 }
 
 // appendTurn appends the blocks that the rows of a turn are made of.
 func (p *runPlan) appendTurn(ids []spans.ShortID, i int) []spans.ShortID {
-	t := p.turns[i]
+	for _, ref := range p.outside[i] {
+		ids = appendID(ids, ref)
+	}
+	return appendTurn(ids, p.turns[i])
+}
+
+func appendTurn(ids []spans.ShortID, t *session.Turn) []spans.ShortID {
 	ids = appendIDs(ids, t.Input, t.Output, t.Results)
 	for _, c := range t.ToolCalls {
 		ids = appendIDs(ids, c.Args, c.Result)
-	}
-	for _, ref := range p.outside[i] {
-		ids = appendID(ids, ref)
 	}
 	for _, kind := range []spans.ProvenanceKind{spans.ProvenanceSystem, spans.ProvenanceTools} {
 		if ref := requestText(t, kind); ref != nil {
@@ -60,11 +71,8 @@ type texts struct {
 	seen   map[string]bool
 }
 
-// add adds what a block says. It returns its digest.
+// add adds what a block says.
 func (x *texts) add(ref session.Ref, body string) {
-	if _, ok := x.digest[ref.Block]; ok {
-		return
-	}
 	if x.digest == nil {
 		x.digest, x.seen = map[string]string{}, map[string]bool{}
 	}
@@ -88,16 +96,20 @@ func promptText(body string) string {
 // requestTexts notes the system prompt and the catalogue of a turn, whose content is loaded.
 func (g *Guide) requestTexts(r *session.Run, t *session.Turn) {
 	for _, kind := range []spans.ProvenanceKind{spans.ProvenanceSystem, spans.ProvenanceTools} {
+		texts := &g.prompts
+		if kind == spans.ProvenanceTools {
+			texts = &g.catalogs
+		}
 		ref := requestText(t, kind)
-		if ref == nil {
+		if ref == nil || texts.digest[ref.Block] != "" {
 			continue
 		}
 		body, ok := g.window.set.Body(*ref)
 		switch {
 		case ok && kind == spans.ProvenanceSystem:
-			g.prompts.add(*ref, promptText(body))
+			texts.add(*ref, promptText(body))
 		case ok:
-			g.catalogs.add(*ref, body)
+			texts.add(*ref, body)
 		case t.Capture == spans.CaptureContent || t.Capture == "":
 			g.miss(whereTurn(r, t), spans.ListParams+": "+string(kind)+": block "+ref.Block)
 		}

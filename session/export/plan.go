@@ -17,6 +17,7 @@ import (
 
 // runPlan is what is known of a run once its content was looked at.
 type runPlan struct {
+	n     int             // among the runs of the session
 	turns []*session.Turn // as they ran
 	// outside are messages that came in no turn, by the turn before them: -1, before the first.
 	outside map[int][]session.Ref
@@ -69,8 +70,8 @@ type step struct {
 
 // plan finds out which message rows there are.
 func (g *Guide) plan() error {
-	for _, r := range g.s.Runs {
-		if err := g.planRun(r); err != nil {
+	for n, r := range g.s.Runs {
+		if err := g.planRun(n, r); err != nil {
 			return err
 		}
 	}
@@ -153,8 +154,8 @@ func (b *runUnits) place(t time.Time) int64 {
 	return b.last
 }
 
-func (g *Guide) planRun(r *session.Run) error {
-	p := &runPlan{turns: byStart(r.Turns), rest: r.Usage}
+func (g *Guide) planRun(n int, r *session.Run) error {
+	p := &runPlan{n: n, turns: byStart(r.Turns), rest: r.Usage}
 	for _, t := range p.turns {
 		p.rest.Input -= t.Usage.Input
 		p.rest.Output -= t.Usage.Output
