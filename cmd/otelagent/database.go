@@ -127,20 +127,29 @@ func (db *database) load(ctx context.Context, key session.Key) (inspect.Tree, er
 	return t, err
 }
 
-// read returns a session's tree with its blocks.
-func (db *database) read(ctx context.Context, key session.Key) (inspect.Tree, error) {
+// tree returns a session's tree without its blocks.
+func (db *database) tree(ctx context.Context, key session.Key) (*session.Session, error) {
 	var rows []session.Row
 	for row, err := range db.store.Rows(ctx, key) {
 		if err != nil {
-			return inspect.Tree{}, err
+			return nil, err
 		}
 		rows = append(rows, row)
+	}
+	return session.Assemble(rows), nil
+}
+
+// read returns a session's tree with its blocks.
+func (db *database) read(ctx context.Context, key session.Key) (inspect.Tree, error) {
+	s, err := db.tree(ctx, key)
+	if err != nil {
+		return inspect.Tree{}, err
 	}
 	blocks, err := session.NewBlockSet(db.store.Blocks(ctx, key, nil))
 	if err != nil {
 		return inspect.Tree{}, err
 	}
-	return inspect.Tree{Session: session.Assemble(rows), Blocks: blocks}, nil
+	return inspect.Tree{Session: s, Blocks: blocks}, nil
 }
 
 // related returns the sessions that share a trace with t, and those that share one with them: sub-agents run in the

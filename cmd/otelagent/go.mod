@@ -8,6 +8,7 @@ require (
 	github.com/otelagent/otelagent v0.0.0
 	github.com/otelagent/otelagent/collector-exporter/agentsessionexporter v0.0.0-00010101000000-000000000000
 	github.com/rogpeppe/go-internal v1.16.0
+	github.com/schollz/progressbar/v3 v3.19.1
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	go.opentelemetry.io/collector/component v1.67.0
@@ -37,6 +38,8 @@ require (
 
 require (
 	github.com/aymanbagabas/go-udiff v0.4.1 // indirect
+	github.com/mitchellh/colorstring v0.0.0-20190213212951-d06e56a500db // indirect
+	github.com/rivo/uniseg v0.4.7 // indirect
 	github.com/speakeasy-api/jsonpath v0.6.3 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 )

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 
@@ -11,7 +10,6 @@ import (
 
 	"github.com/otelagent/otelagent/inspect"
 	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/session/export"
 	"github.com/otelagent/otelagent/store"
 )
 
@@ -143,90 +141,4 @@ func narrowed(s *session.Session, run *session.Run, turn *session.Turn) *session
 	out := *s
 	out.Runs = []*session.Run{&r}
 	return &out
-}
-
-func (a *app) exportCommand() *cobra.Command {
-	var f dbFlags
-	var format, out string
-	var partial bool
-	c := &cobra.Command{
-		Use:   "export SESSION --format phi-core",
-		Short: "Write a session in a format of others",
-		Long: `Write a session in a format of others.
-
-phi-core is the session file that phi-core itself saves and loads. It needs the
-content: send with --capture content. SESSION is as in 'otelagent show'.`,
-		Example: `  otelagent export last --format phi-core -o session.json
-  otelagent export 0b5c --format phi-core | jq .`,
-		Args: oneSession,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			switch format {
-			case "phi-core":
-			case "":
-				return usagef("--format is missing: want phi-core")
-			default:
-				return usagef("--format %s: want phi-core", format)
-			}
-			addr, err := parseAddress(args[0])
-			if err != nil {
-				return err
-			}
-			if addr.run != "" {
-				return usagef("export writes whole sessions: want %s, not %s", addr.session, args[0])
-			}
-			db, err := f.open(ctx)
-			if err != nil {
-				return err
-			}
-			defer db.close()
-			key, err := db.find(ctx, addr.session)
-			if err != nil {
-				return err
-			}
-			t, err := db.load(ctx, key)
-			if err != nil {
-				return err
-			}
-			var loadErr error
-			o := export.PhiCoreOptions{Partial: partial, Session: func(id string) *session.Session {
-				other, err := db.load(ctx, session.Key{Tenant: key.Tenant, ID: id})
-				if err != nil {
-					loadErr = err
-					return nil
-				}
-				if len(other.Runs) == 0 {
-					return nil
-				}
-				return other.Session
-			}}
-			var missing []export.Missing
-			write := func(w io.Writer) (err error) {
-				missing, err = export.PhiCore(w, t.Session, t.Blocks, o)
-				return firstError(loadErr, err)
-			}
-			if out == "" || out == "-" {
-				err = write(a.stdout)
-			} else {
-				err = writeFile(out, write)
-			}
-			var gaps *export.MissingError
-			if errors.As(err, &gaps) {
-				return fmt.Errorf("session %s has no phi-core file: %s would be missing in it, the first: %s\nSend it with --capture content, or leave out what was not captured, did not arrive, or phi-core cannot read, with --partial",
-					key.ID, count(len(gaps.Missing), "piece"), gaps.Missing[0])
-			}
-			if err != nil {
-				return err
-			}
-			if len(missing) > 0 {
-				a.say("left out or replaced: %s, the first: %s", count(len(missing), "piece"), missing[0])
-			}
-			return nil
-		},
-	}
-	f.add(c)
-	c.Flags().StringVar(&format, "format", "", "`format` to write: phi-core")
-	c.Flags().StringVarP(&out, "output", "o", "", "`file` to write, replaced whole (default standard output)")
-	c.Flags().BoolVar(&partial, "partial", false, "leave out what was not captured, did not arrive, or phi-core cannot read, instead of refusing")
-	return c
 }

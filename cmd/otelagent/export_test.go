@@ -1,0 +1,45 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/otelagent/otelagent/session"
+)
+
+func TestParseSince(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for in, want := range map[string]time.Time{
+		"90m": now.Add(-90 * time.Minute), "24h": now.Add(-24 * time.Hour), "7d": now.Add(-7 * 24 * time.Hour), "1.5d": now.Add(-36 * time.Hour),
+		"2026-11-20T09:00:00Z": time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC),
+		"2026-11-20":           time.Date(2026, 11, 20, 0, 0, 0, 0, time.Local),
+		"soon":                 {}, "": {}, "-3h": {}, "d": {}, "2026-13-01": {},
+	} {
+		got, err := parseSince(in, now)
+		if (err != nil) != want.IsZero() || err == nil && !got.Equal(want) {
+			t.Errorf("%q: %v, %v; want %v", in, got, err, want)
+		}
+	}
+}
+
+// No session gets out of the folder or takes the file of another.
+func TestFileName(t *testing.T) {
+	names := map[string]session.Key{}
+	for _, key := range []session.Key{
+		{ID: "plain-1.x"}, {ID: "../../etc/passwd"}, {ID: "..-..-etc-passwd"}, {ID: "a/b"}, {ID: "a_b"}, {ID: "a b"}, {ID: ".hidden"}, {ID: "."}, {ID: ".."}, {ID: ""},
+		{ID: strings.Repeat("x", 300)}, {ID: strings.Repeat("x", 299)}, {ID: "ünï"}, {ID: "unï"}, {ID: "b", Tenant: "a"}, {ID: "a.b"}, {ID: "con\x00trol\n"},
+	} {
+		name := fileName(key, "json")
+		if other, taken := names[name]; taken {
+			t.Errorf("%q and %q are both %s", key, other, name)
+		}
+		names[name] = key
+		if strings.ContainsAny(name, "/\\\x00\n ") || name[0] == '.' || len(name) > 120 || !strings.HasSuffix(name, ".json") {
+			t.Errorf("%q becomes %q", key, name)
+		}
+	}
+	if got := fileName(session.Key{ID: "plain-1.x"}, "csv"); got != "plain-1.x.csv" {
+		t.Errorf("a plain id becomes %s", got)
+	}
+}
