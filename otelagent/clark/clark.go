@@ -81,7 +81,11 @@ func (d *Decoder) WithTrajectory(r io.Reader) *Decoder {
 }
 
 // Stats returns what was read so far. Lines of a trajectory given by WithTrajectory are in it.
-func (d *Decoder) Stats() input.Stats { return d.stats }
+func (d *Decoder) Stats() input.Stats {
+	s := d.stats
+	s.Lines += d.merge.lines
+	return s
+}
 
 // Events reads r until its end. Line numbers in errors begin at 1; Meta.Seq goes on from earlier inputs.
 //

@@ -31,6 +31,7 @@ type merge struct {
 	order []string
 
 	source *input.Scanner // of WithTrajectory, until its end
+	lines  int64          // of it
 	line   line
 	number int64 // of records, from 1
 	marks  int
@@ -505,7 +506,7 @@ func (d *Decoder) pull() bool {
 			return false
 		}
 		at := m.source.Line()
-		d.stats.Lines++
+		m.lines++
 		bad := &input.LineError{Reason: "longer than " + strconv.Itoa(d.settings.MaxLine) + " bytes"}
 		if !at.TooLong {
 			bad = m.line.parse(at.Text)
