@@ -145,10 +145,10 @@ type runUnits struct {
 	n       int
 }
 
-// place returns when a row is said to have been made: never before the one before it in its run.
+// place returns when a row is said to have been made: never before its run, nor before the row before it there.
 func (b *runUnits) place(t time.Time) int64 {
 	if len(b.units) == 0 {
-		b.last = t.UnixMilli()
+		b.last = b.r.Start.UnixMilli()
 	}
 	b.last = max(b.last, t.UnixMilli())
 	return b.last

@@ -5,7 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"iter"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +19,9 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/internal/phifixtures"
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/acp"
+	"github.com/otelagent/otelagent/otelagent/input"
+	"github.com/otelagent/otelagent/otelagent/ndjson"
 	"github.com/otelagent/otelagent/otelagent/phi"
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/session/export"
@@ -280,5 +287,84 @@ func TestGuideWithoutContent(t *testing.T) {
 				t.Errorf("capture %v: %s", capture, d)
 			}
 		}
+	}
+}
+
+// The rules of rows hold for the other dialects' fixtures as well, and every tool call of the tree is one part.
+func TestGuideRowsOfOtherDialects(t *testing.T) {
+	type dialect struct {
+		files  string
+		events func(io.Reader, ...input.Option) iter.Seq2[otelagent.Event, error]
+	}
+	files := 0
+	for _, d := range []dialect{
+		{"../../otelagent/acp/testdata/*.ndjson", acp.Events},
+		{"../../otelagent/acp/testdata/sdk/*.ndjson", acp.Events},
+		{"../../otelagent/clark/testdata/golden/*.ndjson", ndjson.Events},
+	} {
+		names, err := filepath.Glob(d.files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			files++
+			t.Run(filepath.ToSlash(strings.TrimPrefix(name, "../../otelagent/")), func(t *testing.T) {
+				raw, err := os.ReadFile(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
+				rec := otelagent.NewRecorder(p.Tracer())
+				for ev, err := range d.events(bytes.NewReader(raw)) {
+					if err == nil { // bad lines are the matter of their reader
+						rec.Record(context.Background(), ev)
+					}
+				}
+				rec.Close(context.Background())
+				for _, s := range arrived(t, p) {
+					checkOther(t, &s)
+				}
+			})
+		}
+	}
+	if files < 40 {
+		t.Errorf("%d files", files)
+	}
+}
+
+func checkOther(t *testing.T, s *export.Recorded) {
+	t.Helper()
+	raw := s.Write(t, export.AsJSONL, export.Options{})
+	l := export.LinesOf(t, raw)
+	export.CheckOrder(t, l)
+	export.CheckSums(t, s.Session, s.Write(t, export.AsCSV, export.Options{}))
+	checkDocument(t, s.Write(t, export.AsJSON, export.Options{}), l)
+	want, got := map[string]int{}, map[string]int{}
+	for _, r := range s.Runs {
+		for _, turn := range r.Turns {
+			for _, c := range turn.ToolCalls {
+				want[c.ID]++
+			}
+		}
+		for _, c := range r.ToolCalls {
+			want[c.ID]++
+		}
+	}
+	for i := range l {
+		if typ := l[i].Str("type"); l[i].Type == "part" && (strings.HasPrefix(typ, "tool-") || typ == "dynamic-tool") {
+			got[l[i].Str("tool_call_id")]++
+		}
+	}
+	for id, n := range want {
+		if got[id] < n {
+			t.Errorf("session %s: call %q is %d parts, and %d spans", s.ID, id, got[id], n)
+		}
+	}
+	back := imported(t, raw)
+	if len(back) != 1 {
+		t.Fatalf("session %s: %d sessions came back", s.ID, len(back))
+	}
+	if d := gocmp.Diff(string(raw), string(back[0].Write(t, export.AsJSONL, export.Options{}))); d != "" {
+		t.Errorf("session %s: export, import, export: -want +got:\n%s", s.ID, d)
 	}
 }
