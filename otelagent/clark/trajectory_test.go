@@ -1,0 +1,63 @@
+package clark
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestTrajectoryGoesOn cuts the events of a recording behind each line: the trajectory tells the rest of each run, once.
+func TestTrajectoryGoesOn(t *testing.T) {
+	lines := strings.SplitAfter(string(readFile(t, "testdata/sample.events.ndjson")), "\n")
+	records := readFile(t, "testdata/sample.trajectory.jsonl")
+	count := func(events []string) map[string]int {
+		n := map[string]int{}
+		for _, ev := range events {
+			for _, kind := range []string{"run_started", "run_ended", "turn_started", "turn_ended", "tool_started", "tool_ended", "attempt_discarded", "compaction_ended", "error"} {
+				if strings.HasPrefix(ev, `{"type":"otelagent.`+kind+`"`) || strings.HasPrefix(ev, kind+":") {
+					n[kind]++
+				}
+			}
+		}
+		return n
+	}
+	want := map[string]int{"run_started": 2, "run_ended": 2, "turn_started": 4, "turn_ended": 4, "tool_started": 4, "tool_ended": 4, "attempt_discarded": 1, "compaction_ended": 1}
+	for i := 2; i <= len(lines); i++ {
+		d := NewDecoder().WithTrajectory(bytes.NewReader(records))
+		if diff := cmp.Diff(want, count(collect(d, strings.Join(lines[:i], "")))); diff != "" {
+			t.Errorf("cut behind line %d (-want +got):\n%s", i, diff)
+		}
+	}
+}
+
+// TestTrajectoryTellsWhatIsLost takes off a line that has a record: a defect says so at the end of its run.
+func TestTrajectoryTellsWhatIsLost(t *testing.T) {
+	lines := strings.SplitAfter(string(readFile(t, "testdata/sample.events.ndjson")), "\n")
+	records := readFile(t, "testdata/sample.trajectory.jsonl")
+	tested := 0
+	for i := range lines[:len(lines)-1] {
+		var l line
+		if bad := l.parse([]byte(strings.TrimSpace(lines[i]))); bad != nil {
+			t.Fatal(bad)
+		}
+		switch l.variant {
+		case vMessageEnd, vToolEnd, vToolStart, vTransform, vGate:
+		default:
+			continue
+		}
+		tested++
+		d := NewDecoder().WithTrajectory(bytes.NewReader(records))
+		events := strings.Join(collect(d, strings.Join(lines[:i], "")+strings.Join(lines[i+1:], "")), "\n")
+		if !strings.Contains(events, `"code":"event_lost","detail":"1 records of the trajectory have no event"`) {
+			t.Errorf("without line %d, %s: no defect", i+1, l.name)
+		}
+		if strings.Contains(events, "error:") {
+			t.Errorf("without line %d, %s: an error", i+1, l.name)
+		}
+	}
+	if tested < 20 {
+		t.Errorf("only %d lines", tested)
+	}
+}
