@@ -164,7 +164,10 @@ func (e *emitter) steps(i int, w *partWriter, rest *cells) {
 			t := p.turns[st.turn]
 			c.model = modelOf(u.run, t)
 			if !u.run.Copied {
-				c.usage, c.cost, c.currency = &t.Usage, t.Cost, t.Currency
+				c.cost, c.currency = t.Cost, t.Currency
+				if told(t) {
+					c.usage = &t.Usage
+				}
 			}
 		}
 		if rest.usage != nil {
@@ -194,6 +197,8 @@ type partWriter struct {
 }
 
 func (w *partWriter) put(p *builtPart, c *cells) bool {
+	p.created = max(p.created, w.m.CreatedAt) // no part before its message
+	p.updated = max(p.updated, p.created)
 	if p.created != w.at {
 		w.at, w.counter = p.created, 0
 	} else {
@@ -457,26 +462,32 @@ func (o *object) notEmpty(k, v string) {
 	}
 }
 
-// replyUsage sums up what a reply used.
-func (g *Guide) replyUsage(u *unit) session.Usage {
+// told reports whether the loop said what a turn used.
+func told(t *session.Turn) bool { return t.Reported != nil || t.Usage != session.Usage{} }
+
+// replyUsage sums up what a reply used; known is false when nobody said.
+func (g *Guide) replyUsage(u *unit) (sum session.Usage, known bool) {
 	p := g.runs[u.run]
-	var sum session.Usage
 	for k := range u.steps {
 		if st := &u.steps[k]; st.lone == nil {
 			sum.Add(p.turns[st.turn].Usage)
+			known = known || told(p.turns[st.turn])
 		}
 	}
 	if u.full {
 		sum.Add(p.rest)
+		known = known || p.rest != session.Usage{}
 	}
-	return sum
+	return sum, known
 }
 
 // replyMeta returns the metadata of a reply.
 func (g *Guide) replyMeta(u *unit) (string, error) {
 	p := g.runs[u.run]
 	var o, x object
-	o.raw("usage", usageObject(guideUsage(g.replyUsage(u))))
+	if usage, ok := g.replyUsage(u); ok {
+		o.raw("usage", usageObject(guideUsage(usage)))
+	}
 	var last *session.Turn
 	digest := ""
 	var turns array
