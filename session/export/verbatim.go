@@ -66,10 +66,10 @@ func producers(s *session.Session) bool {
 
 // readVerbatim finds the rows of the producer, where the session is its.
 func (g *Guide) readVerbatim() error {
-	if !producers(g.s) {
+	v := &verbatim{session: g.s.Fact("session", factRow)}
+	if !producers(g.s) || v.session.Value == nil { // without capture there are only the facts that there are rows
 		return nil
 	}
-	v := &verbatim{session: g.s.Fact("session", factRow)}
 	var latest []*session.Fact // of each subject and key
 	for i := range g.s.Facts {
 		f := &g.s.Facts[i]
@@ -87,32 +87,29 @@ func (g *Guide) readVerbatim() error {
 	}
 	var parts []orphan
 	for i, f := range latest {
-		kind, id, _ := strings.Cut(f.Subject, "/")
-		switch {
+		if err := g.ctx.Err(); err != nil {
+			return fmt.Errorf("export: %w", err)
+		}
+		if err := g.loadFact(f, latest[i:]); err != nil {
+			return err
+		}
+		row, ok := g.factBody(f)
+		if !ok {
+			continue
+		}
+		switch kind, id, _ := strings.Cut(f.Subject, "/"); {
 		case f.Key == factLine:
 			v.lines = append(v.lines, verbatimLine{RowType(kind), f})
 		case f.Subject == "document":
 			v.document = append(v.document, verbatimMember{strings.TrimPrefix(f.Key, factFurther), f})
-		case f.Key != factRow || kind != "message" && kind != "part":
-		default:
-			if err := g.loadFact(f, latest[i:]); err != nil {
-				return err
-			}
-			row, ok := g.factBody(f)
-			if !ok {
-				continue
-			}
+		case f.Key != factRow:
+		case kind == "message":
+			byID[id] = len(v.messages)
+			v.messages = append(v.messages, verbatimMessage{id: id, created: placeOf(row).created, fact: f})
+		case kind == "part":
 			at := placeOf(row)
-			if kind == "message" {
-				byID[id] = len(v.messages)
-				v.messages = append(v.messages, verbatimMessage{id: id, created: at.created, fact: f})
-			} else {
-				parts = append(parts, orphan{verbatimPart{id, at.index, f}, at.message})
-			}
+			parts = append(parts, orphan{verbatimPart{id, at.index, f}, at.message})
 		}
-	}
-	if _, ok := g.factBodyLoaded(v.session); !ok {
-		return nil
 	}
 	for _, p := range parts {
 		i, ok := byID[p.message]
@@ -193,14 +190,6 @@ func (g *Guide) factBody(f *session.Fact) ([]byte, bool) {
 	return nil, false
 }
 
-// factBodyLoaded is loadFact and factBody.
-func (g *Guide) factBodyLoaded(f *session.Fact) ([]byte, bool) {
-	if err := g.loadFact(f, nil); err != nil {
-		return nil, false
-	}
-	return g.factBody(f)
-}
-
 // verbatim puts the rows of the producer.
 func (e *emitter) verbatim() {
 	g, v := e.g, e.g.verbatim
@@ -223,7 +212,9 @@ func (e *emitter) verbatim() {
 		if r.JSON, ok = oneLine(raw); !ok {
 			return e.going()
 		}
-		r.Further = g.furtherOf(f)
+		if r.Further, ok = e.furtherOf(f); !ok {
+			return false
+		}
 		return e.put(r)
 	}
 	if !put(RowSession, v.session, nil) {
@@ -257,29 +248,49 @@ func (e *emitter) verbatim() {
 	if g.opts.Strict {
 		return
 	}
+	var next []*session.Fact
 	for _, l := range v.lines {
-		if raw, ok := g.factBodyLoaded(l.fact); ok {
-			raw, _ = oneLine(raw)
-			cols := columns(members(raw))
-			if !e.put(Row{Type: l.typ, JSON: raw, Digest: cols.text("digest"), Body: cols.text("body")}) {
-				return
-			}
+		next = append(next, l.fact)
+	}
+	for i, l := range v.lines {
+		raw, ok := e.factLine(l.fact, next[i:])
+		if !ok {
+			return
+		}
+		cols := columns(members(raw))
+		if raw != nil && !e.put(Row{Type: l.typ, JSON: raw, Digest: cols.text("digest"), Body: cols.text("body")}) {
+			return
 		}
 	}
 	for _, m := range v.document {
-		if raw, ok := g.factBodyLoaded(m.fact); ok {
-			raw, _ = oneLine(raw)
-			if !e.put(Row{Type: rowDocument, JSON: raw, Digest: m.key}) {
-				return
-			}
+		raw, ok := e.factLine(m.fact, nil)
+		if !ok {
+			return
+		}
+		if raw != nil && !e.put(Row{Type: rowDocument, JSON: raw, Digest: m.key}) {
+			return
 		}
 	}
 }
 
-// furtherOf returns what stood beside a row on its line.
-func (g *Guide) furtherOf(f *session.Fact) []byte {
+// factLine returns the value of a fact on one line, nil where it is not there; ok is false when it cannot be read.
+func (e *emitter) factLine(f *session.Fact, next []*session.Fact) (raw []byte, ok bool) {
+	if err := e.g.loadFact(f, next); err != nil {
+		e.fail(err)
+		return nil, false
+	}
+	if raw, ok = e.g.factBody(f); !ok {
+		return nil, true
+	}
+	raw, _ = oneLine(raw)
+	return raw, true
+}
+
+// furtherOf returns what stood beside a row on its line; ok is false when that cannot be read.
+func (e *emitter) furtherOf(f *session.Fact) (further []byte, ok bool) {
+	g := e.g
 	if g.opts.Strict {
-		return nil
+		return nil, true
 	}
 	var o object
 	at, _ := slices.BinarySearchFunc(g.s.Facts, f.Subject, func(f session.Fact, subject string) int { return strings.Compare(f.Subject, subject) })
@@ -289,11 +300,16 @@ func (g *Guide) furtherOf(f *session.Fact) []byte {
 		if x != &g.s.Facts[at] || !ok || x.Key == factRow || x.Value == nil {
 			continue
 		}
-		if body, ok := g.factBodyLoaded(x); ok {
+		body, err := g.fact(x)
+		if err != nil {
+			e.fail(err)
+			return nil, false
+		}
+		if body != nil {
 			o.raw(key, body)
 		}
 	}
-	return o.buf
+	return o.buf, true
 }
 
 // oneLine returns JSON without blanks between its tokens.

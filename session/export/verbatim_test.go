@@ -3,9 +3,12 @@ package export_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -14,6 +17,7 @@ import (
 	"github.com/otelagent/otelagent/internal/phifixtures"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/guide"
+	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/session/export"
 )
 
@@ -138,5 +142,51 @@ func TestFurtherRowsComeBack(t *testing.T) {
 	if len(rows) != 3 || g.Messages() != 1 || rows[0].Session.ModelJSON != `{"provider_id":"p","model_id":"m"}` || rows[2].Part.DataJSON != `{"type":"text","text":"hi"}` ||
 		rows[1].Message.MetadataJSON != `{"k":1}` {
 		t.Errorf("%d rows: %+v", len(rows), rows)
+	}
+}
+
+// Of a file that was read without capture there are the rows that the tree gives; what was lost of one read with it is named.
+func TestProducersRowsThatAreNotThere(t *testing.T) {
+	file, err := os.ReadFile("../../otelagent/guide/testdata/session.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := agenttest.New(t, otelagent.WithDerivedIDs())
+	rec := otelagent.NewRecorder(p.Tracer())
+	for ev, err := range guide.Events(bytes.NewReader(file)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.Record(context.Background(), ev)
+	}
+	rec.Close(context.Background())
+	s := arrived(t, p)[0]
+	var out bytes.Buffer
+	missing, err := export.JSONL(t.Context(), &out, s.Session, export.Held(s.Blocks), export.Options{})
+	if err != nil || len(missing) == 0 {
+		t.Errorf("%v, %v", missing, err)
+	}
+	export.CheckOrder(t, export.LinesOf(t, out.Bytes()))
+
+	s = imported(t, file)[0]
+	var some session.BlockSet
+	lost := *s.Fact("message/msg_1fbd5df60000DdO9eGzMcNU77s", "guide.row").Value
+	for _, f := range s.Facts {
+		if body, ok := s.Blocks.Body(*f.Value); ok && f.Value.Block != lost.Block {
+			some.Add(session.Block{Body: body})
+		}
+	}
+	out.Reset()
+	_, err = export.JSONL(t.Context(), &out, s.Session, export.Held(&some), export.Options{})
+	var named *export.MissingError
+	if !errors.As(err, &named) || out.Len() > 0 {
+		t.Fatalf("%d bytes, %v", out.Len(), err)
+	}
+	if what := fmt.Sprint(named.Missing); !strings.Contains(what, "message/msg_1fbd5df60000DdO9eGzMcNU77s: block "+lost.Block) || !strings.Contains(what, "its message") {
+		t.Error(what)
+	}
+	missing, err = export.JSONL(t.Context(), &out, s.Session, export.Held(&some), export.Options{Partial: true})
+	if n := len(export.LinesOf(t, out.Bytes())); err != nil || len(missing) != 2 || n != bytes.Count(file, []byte("\n"))-2 {
+		t.Errorf("%d lines, %v, %v", n, missing, err)
 	}
 }
