@@ -84,7 +84,7 @@ const maxAttempts = 16
 
 // Request tells what the model receives, once per attempt; told again of one attempt, the last counts. The standard keys of the
 // turn are those of the last call. A request with a Payload and no messages is read with ParseRequest. Limit: the content of the
-// first 16 attempts is kept.
+// first 16 attempts is kept. Of a request that tells neither its payload nor messages, prompt, tools or rest, only parameters are kept.
 func (t *Turn) Request(req Request) {
 	if t == nil || !t.recording {
 		return
@@ -98,7 +98,9 @@ func (t *Turn) Request(req Request) {
 	a := endAttrs(t.origin, 14)
 	a.profileRequest(&req)
 	a.name(spans.RequestFormatKey, req.Format)
-	a.int(spans.RequestMessagesKey, int64(len(req.Messages)))
+	if req.told() {
+		a.int(spans.RequestMessagesKey, int64(len(req.Messages)))
+	}
 	a.count(spans.RequestBytesKey, req.Bytes)
 
 	t.mu.Lock()
@@ -108,10 +110,15 @@ func (t *Turn) Request(req Request) {
 	}
 	t.attempts = max(t.attempts, int64(req.Attempt)+1)
 	t.asked = req.At.now()
-	if n := max(req.Attempt, 0); n < maxAttempts && t.capturing() {
+	if n := max(req.Attempt, 0); n < maxAttempts && t.capturing() && req.told() {
 		t.ask(n, &req, &a)
 	}
 	t.span.SetAttributes(a.kv...)
+}
+
+// told reports whether anything of the request itself is known, and not only what was asked for beside it.
+func (req *Request) told() bool {
+	return req.Payload != nil || req.Messages != nil || req.System != nil || req.Tools != nil || req.Rest != nil || req.Sections != nil
 }
 
 // Replied tells that the model call is over. With the time of the request it gives the duration of the model call, unless

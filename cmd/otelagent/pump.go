@@ -37,6 +37,19 @@ func (p *pump) run(list []source) error {
 			return err
 		}
 	}
+	if p.live { // a pipe that ended will not grow, as a file may
+		for _, dec := range p.decoders {
+			if d, ok := dec.(interface {
+				Rest() iter.Seq2[otelagent.Event, error]
+			}); ok {
+				for ev, err := range d.Rest() {
+					if err == nil {
+						p.rec.Record(context.Background(), ev)
+					}
+				}
+			}
+		}
+	}
 	return nil
 }
 

@@ -301,6 +301,12 @@ type aiPart struct {
 	MediaType  string          `json:"mediaType"`
 	URL        *string         `json:"url"`
 	FileName   string          `json:"filename"`
+	Approval   struct {
+		Reason string `json:"reason"`
+	} `json:"approval"`
+	Provider map[string]struct {
+		Signature string `json:"signature"`
+	} `json:"providerMetadata"`
 	// Of the standard form.
 	Content  json.RawMessage `json:"content"`
 	MimeType json.RawMessage `json:"mime_type"`
@@ -329,6 +335,9 @@ func readAIPart(block []byte) ([]messagePart, bool) {
 		p.kind, p.text = partText, *a.Text
 		if typ == "reasoning" {
 			p.kind = partReasoning
+			for _, of := range a.Provider { // there is one
+				p.signature = of.Signature
+			}
 		}
 	case typ == "file" || typ == "reasoning-file":
 		if a.URL == nil {
@@ -357,6 +366,9 @@ func readAIPart(block []byte) ([]messagePart, bool) {
 			result.isError, result.content = true, quote(a.ErrorText)
 		case "output-denied":
 			result.isError = true
+			if a.Approval.Reason != "" {
+				result.content = quote(a.Approval.Reason)
+			}
 		default:
 			return []messagePart{p}, true
 		}

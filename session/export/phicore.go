@@ -310,7 +310,9 @@ func (p *phiCore) loop(r *session.Run, children []string) []byte {
 	}
 	switch {
 	case !over:
-	case !native(r) && len(messages) > 0:
+	case !p.native(r) && (len(messages) > 0 || r.Outside != nil):
+		before, after := p.outside(where, r)
+		messages = slices.Concat(before, messages, after)
 	case r.Messages != nil || r.Outside != nil:
 		refs := r.Messages
 		if refs == nil {
@@ -444,8 +446,27 @@ func (p *phiCore) usage(where string, u *session.ReportedUsage) []byte {
 	return o.bytes()
 }
 
-// native reports whether the messages of a run are phi-core's own.
-func native(r *session.Run) bool { return r.Dialect == phiDialect }
+// native reports whether the messages of a run are phi-core's own. Those of a run that came back from the guide's rows are not.
+func (p *phiCore) native(r *session.Run) bool {
+	if r.Dialect != phiDialect {
+		return false
+	}
+	lists := []*session.Refs{r.Messages, r.Outside}
+	for _, t := range r.Turns {
+		lists = append(lists, t.Output, t.Input)
+	}
+	for _, refs := range lists {
+		if refs == nil {
+			continue
+		}
+		for _, ref := range refs.Items() {
+			if body, ok := p.blocks.Body(ref); ok {
+				return find(members([]byte(body)), "parts") == nil
+			}
+		}
+	}
+	return true
+}
 
 // turn returns a turn and its reply; nil when it has no end, or no reply is known. Of a run of another dialect it returns the turn's
 // messages too.
@@ -465,8 +486,8 @@ func (p *phiCore) turn(where string, r *session.Run, t *session.Turn) (raw, repl
 		p.miss(where, "turn_index: greater than phi-core's")
 		return nil, nil, nil
 	}
-	var f foreignTurn
-	if native(r) {
+	var f turnMessages
+	if p.native(r) {
 		if output := p.messages(where, spans.ListOutput, t.Output); len(output) == 1 {
 			f.reply = output[0]
 		}
@@ -479,7 +500,7 @@ func (p *phiCore) turn(where string, r *session.Run, t *session.Turn) (raw, repl
 		}
 		return nil, nil, nil
 	}
-	if native(r) {
+	if p.native(r) {
 		f.input, f.results = p.messages(where, spans.ListInput, t.Input), p.messages(where, spans.ListResults, t.Results)
 	}
 	id := object{}
@@ -504,12 +525,12 @@ func (p *phiCore) turn(where string, r *session.Run, t *session.Turn) (raw, repl
 	o.raw("tool_results", results.bytes())
 	o.time("started_at", t.Start)
 	o.time("ended_at", t.End)
-	if native(r) { // phi-core's payload is its own form, which that of another loop is not
+	if p.native(r) { // phi-core's payload is its own form, which that of another loop is not
 		if payload := p.payload(where, t); payload != nil {
 			o.raw("request_payload", payload)
 		}
 	} else {
-		all = f.all()
+		all = f.all
 	}
 	return o.bytes(), f.reply, all
 }

@@ -3,6 +3,7 @@ package export
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,26 +14,20 @@ import (
 // phiDialect is the dialect whose messages stand in a ledger as they are. Those of others are said in phi-core's words.
 const phiDialect = "phi-core"
 
-// foreignTurn is a turn of another dialect in phi-core's messages.
-type foreignTurn struct {
-	input   [][]byte // what came before the reply, results of tools left out
-	reply   []byte   // nil when none is known
+// turnMessages are the messages of a turn.
+type turnMessages struct {
+	// input is what arrived during the turn but for the reply, in that order: prompts, and the results of its calls.
+	input   [][]byte
+	reply   []byte // nil when none is known
 	results [][]byte
+	// all are the messages of the turn in their order; only of a run of another dialect.
+	all [][]byte
 }
 
-// all are the messages of the turn in their order.
-func (f *foreignTurn) all() [][]byte {
-	l := append([][]byte{}, f.input...)
-	if f.reply != nil {
-		l = append(l, f.reply)
-	}
-	return append(l, f.results...)
-}
-
-// foreign turns a turn of another dialect into phi-core's messages. What these have no place for is noted as missing: files other than
+// foreignTurn says a turn of another dialect in phi-core's messages. What these have no place for is noted as missing: files other than
 // images, and parts of which nobody here knows what they say.
-func (p *phiCore) foreignTurn(where string, r *session.Run, t *session.Turn) foreignTurn {
-	var f foreignTurn
+func (p *phiCore) foreignTurn(where string, r *session.Run, t *session.Turn) turnMessages {
+	var f turnMessages
 	names := map[string]string{}
 	for _, c := range t.ToolCalls {
 		names[c.ID] = c.Name
@@ -59,7 +54,7 @@ func (p *phiCore) foreignTurn(where string, r *session.Run, t *session.Turn) for
 	c.at = cmp.Or(t.End, t.Start)
 	for _, b := range p.bodies(where, spans.ListResults, t.Results) {
 		m := readMessage(string(b.body), string(b.ref.Envelope))
-		for _, raw := range c.results(&m, b.body) {
+		for _, raw := range c.results(&m, b) {
 			if id := callID(raw); !answered[id] {
 				answered[id] = true
 				f.results = append(f.results, raw)
@@ -77,7 +72,45 @@ func (p *phiCore) foreignTurn(where string, r *session.Run, t *session.Turn) for
 			f.results = append(f.results, c.result(&part, cmp.Or(call.End, c.at)))
 		}
 	}
+	// phi-core puts the place of the turn on the reply and on the results.
+	id := object{}
+	id.str("loopId", r.ID)
+	id.int("turnIndex", t.Index)
+	place := id.only("turnId")
+	f.all = append(f.all, f.input...)
+	if f.reply != nil {
+		f.reply = merge(f.reply, place)
+		f.all = append(f.all, f.reply)
+	}
+	ends := map[string]time.Time{}
+	for _, c := range t.ToolCalls {
+		ends[c.ID] = c.End
+	}
+	for _, m := range f.results {
+		f.all = append(f.all, merge(m, place))
+	}
+	arrived := slices.Clone(f.results)
+	slices.SortStableFunc(arrived, func(a, b []byte) int { return ends[callID(a)].Compare(ends[callID(b)]) })
+	f.input = append(f.input, arrived...)
 	return f
+}
+
+// outside returns the messages of a run of another dialect that arrived outside its turns: those before the first turn, and the others.
+func (p *phiCore) outside(where string, r *session.Run) (before, after [][]byte) {
+	first := r.End
+	if len(r.Turns) > 0 {
+		first = r.Turns[0].Start
+	}
+	c := phiConversion{p: p, where: where, at: r.Start}
+	for _, b := range p.bodies(where, spans.ListOutside, r.Outside) {
+		m := readMessage(string(b.body), string(b.ref.Envelope))
+		if raw := c.said(&m, b); c.stamp(b) <= first.UnixMilli() {
+			before = append(before, raw)
+		} else {
+			after = append(after, raw)
+		}
+	}
+	return before, after
 }
 
 func callID(raw []byte) string {
@@ -97,12 +130,15 @@ type phiConversion struct {
 }
 
 // stamp is the time of a message in milliseconds.
-func (c *phiConversion) stamp(body []byte) int64 {
-	var m struct {
-		Timestamp json.Number `json:"timestamp"`
-		CreatedAt json.Number `json:"createdAt"`
-	}
-	if json.Unmarshal(body, &m) == nil {
+func (c *phiConversion) stamp(b body) int64 {
+	for _, raw := range [][]byte{[]byte(b.ref.Envelope), b.body} {
+		var m struct {
+			Timestamp json.Number `json:"timestamp"`
+			CreatedAt json.Number `json:"createdAt"`
+		}
+		if json.Unmarshal(raw, &m) != nil {
+			continue
+		}
 		if n, err := cmp.Or(m.Timestamp, m.CreatedAt).Int64(); err == nil && n >= 0 {
 			return n
 		}
@@ -169,7 +205,7 @@ func (c *phiConversion) said(m *message, b body) []byte {
 	if m.role == "user" || m.role == "" {
 		o.raw("content", content)
 		o.str("role", "user")
-		o.int("timestamp", c.stamp(b.body))
+		o.int("timestamp", c.stamp(b))
 		return o.bytes()
 	}
 	o.raw("data", content)
@@ -190,7 +226,7 @@ func asItIs(b body) []byte {
 func (c *phiConversion) reply(b body, r *session.Run, t *session.Turn) (reply []byte, results [][]byte) {
 	m := readMessage(string(b.body), string(b.ref.Envelope))
 	if raw := asItIs(b); raw != nil {
-		return raw, c.results(&m, b.body)
+		return raw, c.results(&m, b)
 	}
 	content, failure := c.content(&m)
 	usage := t.Reported
@@ -207,9 +243,9 @@ func (c *phiConversion) reply(b body, r *session.Run, t *session.Turn) (reply []
 	o.str("provider", cmp.Or(t.Provider, r.Provider))
 	o.str("role", "assistant")
 	o.str("stopReason", c.stopReason(t))
-	o.int("timestamp", c.stamp(b.body))
+	o.int("timestamp", c.stamp(b))
 	o.raw("usage", c.p.usage(c.where, usage))
-	return o.bytes(), c.results(&m, b.body)
+	return o.bytes(), c.results(&m, b)
 }
 
 // stopReason is the turn's stop reason in phi-core's words.
@@ -245,8 +281,8 @@ func (c *phiConversion) stopReason(t *session.Turn) string {
 }
 
 // results are the results that stand in a message.
-func (c *phiConversion) results(m *message, body []byte) (l [][]byte) {
-	at := time.UnixMilli(c.stamp(body))
+func (c *phiConversion) results(m *message, b body) (l [][]byte) {
+	at := time.UnixMilli(c.stamp(b))
 	for i := range m.parts {
 		if m.parts[i].kind == partResult {
 			l = append(l, c.result(&m.parts[i], at))
@@ -283,9 +319,21 @@ func (c *phiConversion) resultContent(content json.RawMessage) []byte {
 		return l.bytes()
 	}
 	blocks := content
-	var result struct{ Content json.RawMessage }
-	if json.Unmarshal(content, &result) == nil && result.Content != nil {
-		blocks = result.Content
+	var result struct {
+		Content, Data json.RawMessage
+		Type          string
+		ErrorText     *string `json:"error_text"`
+	}
+	if json.Unmarshal(content, &result) == nil {
+		switch {
+		case result.Content != nil:
+			blocks = result.Content
+		case result.Type == "output" && result.Data != nil: // the envelope of the agent guide
+			return c.resultContent(result.Data)
+		case result.Type == "error" && result.ErrorText != nil:
+			add(*result.ErrorText)
+			return l.bytes()
+		}
 	}
 	if len(blocks) > 0 && blocks[0] == '[' {
 		wrapped := object{}
