@@ -294,18 +294,31 @@ func (t *trace) capabilities() (params, result []byte) {
 		}
 		client.raw("session", of.bytes())
 	}
+	info.str("name", cmp.Or(sessionAgent(t.g.s), "unknown"))
+	info.str("version", "0")
+	agentInfo, clientInfo := info.bytes(), []byte(nil)
+	for _, run := range t.g.s.Runs {
+		if config := members([]byte(run.Config)); run.Dialect == acpDialect && config != nil {
+			clientInfo = find(config, "clientInfo")
+			if v := find(config, "agentInfo"); v != nil {
+				agentInfo = v
+			}
+			break
+		}
+	}
 	p.int("protocolVersion", 1)
 	p.raw("clientCapabilities", client.bytes())
+	if clientInfo != nil {
+		p.raw("clientInfo", clientInfo)
+	}
 	for _, what := range []string{"image", "audio", "embeddedContext"} {
 		prompts.bool(what, true)
 	}
 	agent.bool("loadSession", t.fromACP)
 	agent.raw("promptCapabilities", prompts.bytes())
-	info.str("name", cmp.Or(sessionAgent(t.g.s), "unknown"))
-	info.str("version", "0")
 	r.int("protocolVersion", 1)
 	r.raw("agentCapabilities", agent.bytes())
-	r.raw("agentInfo", info.bytes())
+	r.raw("agentInfo", agentInfo)
 	r.raw("authMethods", []byte("[]"))
 	return p.bytes(), r.bytes()
 }

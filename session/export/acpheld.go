@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/spans"
@@ -158,6 +159,10 @@ func (t *trace) heldTurn(r *session.Run, p *runPlan, turn *session.Turn) {
 	if turn.Index > 0 {
 		x.at, x.atSeq = turn.Start, turn.Seq // it begins with its first piece
 	}
+	x.begun = x.at
+	if x.begun.IsZero() {
+		x.begun = turn.Start
+	}
 	calls := slices.Clone(turn.ToolCalls)
 	indexOf := func(id string) int {
 		return slices.IndexFunc(calls, func(c *session.ToolCall) bool { return c.ID == id })
@@ -182,7 +187,26 @@ func (t *trace) heldTurn(r *session.Run, p *runPlan, turn *session.Turn) {
 		}
 		return nil
 	}
+	cuts := t.cuts(turn)
+	var pieces []int // in the queue
 	for i, item := range items {
+		at, seq := time.Time{}, int64(0)
+		if item.text("type") != "toolCall" {
+			at, seq = x.piece(next(i))
+			if i > 0 && apart(items[i-1], item) && len(cuts) > 0 { // something came between the two
+				if cut := cuts[0]; cmp.Or(at.Compare(cut.at), cmp.Compare(seq, cut.seq)) <= 0 {
+					at, seq = cut.at, cut.seq+1
+				}
+				cuts = cuts[1:]
+			}
+			if i+1 < len(items) && apart(item, items[i+1]) {
+				cuts = slices.DeleteFunc(cuts, func(cut wire) bool { return !x.begun.IsZero() && cut.at.Before(x.begun) })
+				if len(cuts) > 0 && cmp.Or(at.Compare(cuts[0].at), cmp.Compare(seq, cuts[0].seq)) > 0 {
+					at, seq = cuts[0].at, cuts[0].seq
+				}
+			}
+			pieces = append(pieces, len(t.queue))
+		}
 		switch item.text("type") {
 		case "toolCall":
 			var c *session.ToolCall
@@ -196,7 +220,6 @@ func (t *trace) heldTurn(r *session.Run, p *runPlan, turn *session.Turn) {
 			if content == nil {
 				content = textBlock(item.text("thinking"))
 			}
-			at, seq := x.piece(next(i))
 			t.queue = append(t.queue, t.chunk(at, seq, thoughtChunk, item.text("messageId"), content))
 		default:
 			var o object
@@ -205,8 +228,12 @@ func (t *trace) heldTurn(r *session.Run, p *runPlan, turn *session.Turn) {
 					o.raw(m.key, m.value)
 				}
 			}
-			at, seq := x.piece(next(i))
 			t.queue = append(t.queue, t.chunk(at, seq, messageChunk, item.text("messageId"), o.bytes()))
+		}
+	}
+	for k := len(pieces) - 2; k >= 0; k-- { // none came after the one behind it
+		if m, after := &t.queue[pieces[k]], &t.queue[pieces[k+1]]; cmp.Or(m.at.Compare(after.at), cmp.Compare(m.seq, after.seq)) > 0 {
+			m.at, m.seq = after.at, after.seq
 		}
 	}
 	for _, c := range calls { // of which no content was captured
@@ -226,12 +253,43 @@ func (t *trace) heldTurn(r *session.Run, p *runPlan, turn *session.Turn) {
 		t.heldNotes(r, c.Events, "")
 	}
 	for _, x := range permissions {
-		q := questionOf(x)
-		for _, in := range t.g.read(r, turn, spans.ListOptions, x.Options) {
-			q.options = in.body
+		q := t.questionOf(r, x)
+		for _, c := range turn.ToolCalls {
+			if c.ID == x.CallID && c.Start.Equal(q.asked) {
+				q.seq = c.Seq // that of x is of the answer
+			}
 		}
 		t.question(r, x.CallID, q)
 	}
+}
+
+// apart reports whether two pieces of a reply that stand next to each other would be one, had nothing come between them.
+func apart(a, b columns) bool {
+	kind := a.text("type")
+	return kind == b.text("type") && (kind == "text" || kind == "thinking") && a.text("messageId") == "" && b.text("messageId") == "" &&
+		find(a, "block") == nil && find(b, "block") == nil
+}
+
+// cuts returns when things came that end a message without an id, in their order.
+func (t *trace) cuts(turn *session.Turn) []wire {
+	var l []wire
+	add := func(notes []session.Note, all bool) {
+		for i := range notes {
+			n := &notes[i]
+			if method := strings.TrimSuffix(n.Type, ".response"); !strings.HasPrefix(n.Type, "acp.") && (all || isWork(method)) {
+				l = append(l, wire{at: n.Time, seq: t.seqOf(n.Seq)})
+			}
+		}
+	}
+	add(turn.Events, true)
+	for _, c := range turn.Compactions {
+		add(c.Events, true)
+	}
+	for _, c := range turn.ToolCalls {
+		add(c.Events, false)
+	}
+	slices.SortStableFunc(l, func(a, b wire) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.seq, b.seq)) })
+	return l
 }
 
 // heldCall queues the messages of a tool call.
@@ -243,18 +301,9 @@ func (t *trace) heldCall(r *session.Run, item columns, c *session.ToolCall, x *p
 		x.prev = c
 	}
 	over := c != nil && !c.End.IsZero() && c.Known == spans.KnownObserved && c.Outcome != ""
-	status, working := "pending", false
-	if c != nil {
-		for i := range c.Events {
-			typ := strings.TrimSuffix(c.Events[i].Type, ".response")
-			working = working || isWork(typ)
-			if strings.HasSuffix(typ, ".in_progress") {
-				break
-			}
-			if working { // it must have been: else the work would not be known to be its
-				status = "in_progress"
-			}
-		}
+	status := "pending"
+	if c != nil && t.worked(r, c) {
+		status = "in_progress"
 	}
 	var o object
 	if title == "" { // then it was met in an update, or in a question
@@ -270,7 +319,13 @@ func (t *trace) heldCall(r *session.Run, item columns, c *session.ToolCall, x *p
 	}
 	o.notEmpty("kind", kind)
 	o.str("status", status)
-	if input := find(item, "arguments"); input != nil {
+	input := find(item, "arguments")
+	if c != nil {
+		for _, in := range t.g.read(r, nil, spans.ListArgs, c.Args) {
+			input = in.body
+		}
+	}
+	if input != nil {
 		o.raw("rawInput", input)
 	}
 	t.queue = append(t.queue, t.update(at, seq, o.bytes()))
@@ -295,6 +350,37 @@ func (t *trace) heldCall(r *session.Run, item columns, c *session.ToolCall, x *p
 	t.queue = append(t.queue, t.update(latest(c.Start, c.End), t.seqOf(c.EndSeq), end.bytes()))
 }
 
+// worked reports whether a call must have been in progress from the first, for all that is known: the agent asked for files before any update,
+// or for a terminal that no update names. Else such work would not be known to be its.
+func (t *trace) worked(r *session.Run, c *session.ToolCall) bool {
+	files, terminals, named := false, false, false
+	for _, in := range t.g.read(r, nil, spans.ListResult, c.Result) {
+		named = named || namesTerminal(in.body)
+	}
+	progress := false
+	for i := range c.Events {
+		n := &c.Events[i]
+		progress = progress || strings.HasSuffix(n.Type, ".in_progress")
+		files = files || !progress && strings.HasPrefix(n.Type, "fs/")
+		terminals = terminals || !progress && strings.HasPrefix(n.Type, "terminal/")
+		if n.Body != nil && strings.HasPrefix(n.Type, "tool_call") {
+			if body, ok := t.g.window.set.Body(*n.Body); ok {
+				named = named || namesTerminal([]byte(body))
+			}
+		}
+	}
+	return files || terminals && !named
+}
+
+// namesTerminal reports whether the content of a call, or of an update of it, names a terminal.
+func namesTerminal(update []byte) bool {
+	var content []json.RawMessage
+	if json.Unmarshal(find(members(update), "content"), &content) != nil {
+		return false
+	}
+	return slices.ContainsFunc(content, func(item json.RawMessage) bool { return columns(members(item)).text("type") == "terminal" })
+}
+
 // heldNotes queues what notes tell.
 func (t *trace) heldNotes(r *session.Run, notes []session.Note, callID string) {
 	for i := range notes {
@@ -315,6 +401,11 @@ func (t *trace) heldNotes(r *session.Run, notes []session.Note, callID string) {
 			if meta := find(members(body), "_meta"); members(meta) != nil && t.open != nil {
 				t.open.meta = meta
 			}
+		case n.Type == "$/cancel_request" && r.ID == "prompt-"+strings.Trim(string(find(members(body), "requestId")), `"`):
+			var o object
+			o.int("requestId", t.waiting[toAgent]["session/prompt"])
+			m.dir, m.method, m.params = toAgent, n.Type, o.bytes()
+			t.queue = append(t.queue, m)
 		case body == nil && strings.HasPrefix(n.Type, "tool_call_update.") && callID != "":
 			t.queue = append(t.queue, t.update(m.at, m.seq, statusUpdate(callID, strings.TrimPrefix(n.Type, "tool_call_update.")).bytes()))
 		default:

@@ -15,7 +15,7 @@ import (
 
 // What the parts of rows become in a trace of ACP.
 
-// content makes a content block of text.
+// textBlock and linkBlock make content blocks.
 func textBlock(s string) []byte {
 	var o object
 	o.str("type", "text")
@@ -167,11 +167,11 @@ func (t *trace) step(u *unit, p *runPlan, st *step) error {
 // came, and when tools were called: a piece came before the call that follows it, and before the model was done.
 type places struct {
 	at    time.Time // of the first piece; zero: not known
+	begun time.Time // no piece came before it
 	atSeq int64
 	last  time.Time // of those behind which no call comes
 	seq   int64
-	calls []*session.ToolCall
-	prev  *session.ToolCall
+	prev  *session.ToolCall // the last one before the piece
 	seqOf func(int64) int64
 }
 
@@ -196,7 +196,7 @@ func (x *places) piece(next *session.ToolCall) (time.Time, int64) {
 	switch {
 	case x.prev != nil:
 		return x.prev.Start, x.seqOf(x.prev.Seq)
-	case next != nil && next.Start.Before(at):
+	case next != nil && !next.Start.After(at):
 		at, seq = next.Start, x.seqOf(next.Seq)
 	}
 	if !first.IsZero() && first.Before(at) {
@@ -292,10 +292,10 @@ func (t *trace) tool(u *unit, p *builtPart, at time.Time) {
 
 	begun := at
 	approval := columns(members(find(data, "approval")))
-	for _, x := range questions(u.run, c, approval, p.state, at, end) {
-		t.question(u.run, id, x)
-		if !x.answered.IsZero() {
-			begun = latest(begun, x.answered)
+	for _, q := range t.questions(u.run, c, approval, p.state, at, end) {
+		t.question(u.run, id, q)
+		if !q.answered.IsZero() {
+			begun = latest(begun, q.answered)
 		}
 	}
 	end = latest(end, begun)
@@ -321,7 +321,9 @@ func (t *trace) tool(u *unit, p *builtPart, at time.Time) {
 		}
 		put(end, o.bytes())
 	case "input-available":
-		progress()
+		if c != nil { // else it was asked for and never called
+			progress()
+		}
 	case "approval-responded":
 		if string(find(approval, "approved")) == "false" {
 			put(end, statusUpdate(id, "failed").bytes())
@@ -395,13 +397,13 @@ func asked(x *session.Permission) bool {
 }
 
 // questions returns what was asked about a call: its evaluations, and the approval that the guide keeps in a part.
-func questions(r *session.Run, c *session.ToolCall, approval columns, state string, at, end time.Time) []question {
+func (t *trace) questions(r *session.Run, c *session.ToolCall, approval columns, state string, at, end time.Time) []question {
 	var l []question
 	verbatim := len(approval) > 0 && r.Recording == spans.RecordingLedger || strings.HasPrefix(state, "approval-")
 	if c != nil {
 		for _, x := range c.Permissions {
 			if asked(x) || verbatim {
-				l = append(l, questionOf(x))
+				l = append(l, t.questionOf(r, x))
 			}
 		}
 	}
@@ -418,7 +420,8 @@ func questions(r *session.Run, c *session.ToolCall, approval columns, state stri
 	return append(l, q)
 }
 
-func questionOf(x *session.Permission) question {
+// questionOf reads an evaluation, whose options are loaded.
+func (t *trace) questionOf(r *session.Run, x *session.Permission) question {
 	q := question{
 		asked: x.Start, answered: latest(x.Start, x.End), seq: x.Seq, answerSeq: x.EndSeq, option: x.Option, outcome: x.Outcome,
 		action: x.Action, always: x.Source == spans.PermissionSourceSession, reason: x.Reason,
@@ -430,6 +433,9 @@ func questionOf(x *session.Permission) question {
 	}
 	if x.Action == spans.ActionAsk && x.Outcome == "" {
 		q.answered = time.Time{}
+	}
+	for _, in := range t.g.read(r, nil, spans.ListOptions, x.Options) {
+		q.options = in.body
 	}
 	return q
 }
@@ -443,7 +449,7 @@ var standardOptions = [][2]string{
 func (t *trace) question(r *session.Run, callID string, q question) {
 	options, option := q.options, q.option
 	if !offered(options, option) {
-		options, option = nil, ""
+		option = ""
 		var l array
 		for _, s := range standardOptions {
 			var o object
