@@ -55,7 +55,8 @@ func projectSession(ctx context.Context, st store.Store, k session.Key) error {
 type chatTables interface {
 	// ChatTables says whether it does.
 	ChatTables() bool
-	// ProjectChat replaces those of a session, in one transaction, unless the present ones are of a later mark. It reads rows once.
+	// ProjectChat replaces those of a session, in one transaction, unless the present ones are of a later mark. It may read rows
+	// several times.
 	ProjectChat(ctx context.Context, k session.Key, mark store.Mark, rows iter.Seq2[export.Row, error]) error
 }
 

@@ -49,13 +49,22 @@ type chatRow struct {
 }
 
 // ProjectChat replaces what the tables hold of a session by rows, in one transaction: rows that are there already are left alone, and
-// what is no more is deleted. rows are read once, their contents before anything is locked, but for what exceeds 4 MiB of changes. A projection
-// older than the present one changes nothing. Sessions of a tenant are left out. Fails with store.ErrNotFound when the session is not there,
+// what is no more is deleted. rows are read before anything is locked, but for what exceeds 4 MiB of changes, and again where another process
+// was faster. A projection older than the present one changes nothing. Sessions of a tenant are left out. Fails with store.ErrNotFound when the session is not there,
 // and with what rows fail with.
 func (s *Store) ProjectChat(ctx context.Context, k session.Key, mark store.Mark, rows iter.Seq2[export.Row, error]) error {
 	if k.Tenant != "" {
 		return nil
 	}
+	for {
+		err := s.projectChat(ctx, k, mark, rows)
+		if !errors.Is(err, errOthersProject) { // who projected an older state: each time a newer one
+			return err
+		}
+	}
+}
+
+func (s *Store) projectChat(ctx context.Context, k session.Key, mark store.Mark, rows iter.Seq2[export.Row, error]) error {
 	w := chatWriter{s: s, ctx: ctx, key: k, mark: mark, seed: maphash.MakeSeed(), renamed: map[string]string{}}
 	next, stop := iter.Pull2(rows)
 	defer stop()
@@ -247,8 +256,8 @@ func (w *chatWriter) write(ctx context.Context) (err error) {
 		return store.ErrNotFound // or deleted and begun again
 	case err != nil:
 		return err
-	case mark.Valid && mark.V > int64(w.mark):
-		return nil
+	case mark.Valid && mark.V > int64(w.mark), mark != w.before && mark.V >= int64(w.mark):
+		return nil // what another process wrote meanwhile is as new
 	case mark != w.before:
 		return errOthersProject
 	}

@@ -196,6 +196,37 @@ func TestChatTablesEdges(t *testing.T) {
 	}
 }
 
+// Another process that projects meanwhile: what it wrote of as new a state stays, what it wrote of an older state does not.
+func TestChatTablesOfTwoProcesses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.db")
+	s, other := newStore(t, path, WithChatTables()), newStore(t, path, WithChatTables())
+	putSessions(t, s, "a")
+	k := key("a")
+	old := markOf(t, s, k)
+	putSessions(t, s, "a")
+	for _, tt := range []struct {
+		ours, theirs store.Mark
+		want         string
+		reads        int
+	}{{markOf(t, s, k), old, "ours", 2}, {markOf(t, s, k), markOf(t, s, k), "theirs", 1}, {old, markOf(t, s, k), "theirs", 1}} {
+		reads := 0
+		err := s.ProjectChat(t.Context(), k, tt.ours, func(yield func(export.Row, error) bool) {
+			if reads++; reads == 1 {
+				if err := other.ProjectChat(t.Context(), k, tt.theirs, chatRows("a", "theirs")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			chatRows("a", "ours")(yield)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := column(t, s, `SELECT data_json FROM chat_parts`); !slices.Equal(got, []string{tt.want}) || reads != tt.reads {
+			t.Errorf("ours %d, theirs %d: %q after %d reads", tt.ours, tt.theirs, got, reads)
+		}
+	}
+}
+
 // The query of the guide is answered by an index, and the foreign keys hold.
 func TestChatIndexes(t *testing.T) {
 	s := newStore(t, filepath.Join(t.TempDir(), "s.db"), WithChatTables())
