@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"slices"
 	"strings"
@@ -183,3 +184,33 @@ func TestNamer(t *testing.T) {
 }
 
 func flip(id string, at int64) (string, int64) { return id, at }
+
+// fullDisk takes some bytes and no more.
+type fullDisk struct{ room int }
+
+var errFull = errors.New("disk full")
+
+func (w *fullDisk) Write(b []byte) (int, error) {
+	if w.room -= len(b); w.room < 0 {
+		return 0, errFull
+	}
+	return len(b), nil
+}
+
+func TestGuideWriterErrors(t *testing.T) {
+	parent, _, m := sessions()
+	for name, write := range map[string]func(context.Context, io.Writer, *session.Session, Bodies, Options) ([]Missing, error){"json": JSON, "jsonl": JSONL, "csv": CSV} {
+		if _, err := write(t.Context(), &fullDisk{room: 100}, parent, Held(&m.blocks), Options{}); !errors.Is(err, errFull) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := write(t.Context(), io.Discard, parent, lostBodies{}, Options{}); !errors.Is(err, errFull) {
+			t.Errorf("%s, content that cannot be read: %v", name, err)
+		}
+	}
+}
+
+type lostBodies struct{}
+
+func (lostBodies) Load(context.Context, []spans.ShortID, int) (*session.BlockSet, int, error) {
+	return nil, 0, errFull
+}
