@@ -40,7 +40,9 @@ func ACP(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, op
 		waiting: map[direction]map[string]int64{toAgent: {}, toClient: {}}, next: map[direction]int64{},
 	}
 	t.fromACP = slices.ContainsFunc(s.Runs, func(r *session.Run) bool { return r.Dialect == acpDialect })
-	t.plan()
+	if err := t.plan(); err != nil {
+		return nil, err
+	}
 	if err := t.check(); err != nil {
 		return missingOf(err), err
 	}
@@ -89,7 +91,9 @@ type trace struct {
 	waiting map[direction]map[string]int64 // requests without a response, by their name
 	queue   []wire                         // of the step that is put together
 	calls   map[string]bool                // ids of tool calls that were given out
+	decided []*session.Permission          // those of the turn of the step, that no call has
 
+	skip    []bool               // by unit: it is not part of the conversation as it stands
 	last    map[*session.Run]int // the last unit of each run
 	byID    map[*session.Compaction]int
 	written map[*session.Compaction]bool
@@ -126,16 +130,31 @@ type prompt struct {
 	meta  []byte // of its response, likewise
 }
 
-// plan finds out what is last of each run, and which facts there are to tell.
-func (t *trace) plan() {
+// plan finds out what is part of the conversation, what is last of each run, and which facts there are to tell.
+func (t *trace) plan() error {
 	g := t.g
 	t.last, t.byID, t.asked = map[*session.Run]int{}, map[*session.Compaction]int{}, map[factPlace]bool{}
+	t.skip = make([]bool, len(g.units))
 	for i := range g.units {
 		u := &g.units[i]
-		if u.kind == unitCompaction {
+		var err error
+		if t.skip[i], err = t.skips(u); err != nil {
+			return err
+		}
+		switch {
+		case u.kind == unitCompaction:
 			t.byID[u.compaction] = i
-		} else if !t.skips(u) {
+		case !t.skip[i]:
 			t.last[u.run] = i
+		case u.role == "system" && u.hidden == 0:
+			t.lacks("messages of the role system")
+		}
+	}
+	for _, r := range g.s.Runs {
+		for _, x := range r.Permissions {
+			if asked(x) && r.Dialect != acpDialect {
+				t.lacks(noCall)
+			}
 		}
 	}
 	for i := range g.s.Facts {
@@ -158,30 +177,32 @@ func (t *trace) plan() {
 	slices.SortStableFunc(t.facts, func(a, b *session.Fact) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Seq, b.Seq), strings.Compare(a.Key, b.Key))
 	})
+	return nil
 }
+
+const noCall = "questions that are about no tool call"
 
 func placeOfFact(f *session.Fact) factPlace { return factPlace{f.At.UnixNano(), f.Seq} }
 
 // skips reports whether a row is not part of the conversation as it stands: rewound, queued or taken off the queue. Of a run that only compacts
 // there is nothing else to tell.
-func (t *trace) skips(u *unit) bool {
-	if u.hidden > 0 {
-		return true
-	}
-	if u.kind == unitReply && len(u.steps) == 0 && (len(u.run.Compactions) > 0 || u.run.Continuation == spans.ContinuationCompaction) {
-		return true
-	}
-	if u.kind == unitMessage {
-		if u.role == "system" {
-			return true
-		}
+func (t *trace) skips(u *unit) (bool, error) {
+	switch {
+	case u.hidden > 0, u.kind == unitMessage && u.role == "system", t.compacts(u):
+		return true, nil
+	case u.kind == unitMessage:
 		for _, key := range []string{"queued_at", "queue_canceled_at"} {
-			if at, known, err := t.g.timeFact(u, key); err == nil && known && at > 0 {
-				return true
+			if at, known, err := t.g.timeFact(u, key); err != nil || known && at > 0 {
+				return true, err
 			}
 		}
 	}
-	return false
+	return false, nil
+}
+
+// compacts reports whether a row is that of a run that does nothing else.
+func (t *trace) compacts(u *unit) bool {
+	return u.kind == unitReply && len(u.steps) == 0 && (len(u.run.Compactions) > 0 || u.run.Continuation == spans.ContinuationCompaction)
 }
 
 // lacks counts something that ACP has no place for.
@@ -234,6 +255,9 @@ func (t *trace) all() error {
 func (t *trace) begin() error {
 	s := t.g.s
 	at := s.Start
+	if len(s.Runs) > 0 && s.Runs[0].Start.Before(at) {
+		at = s.Runs[0].Start // it was taken over from another session
+	}
 	var first *session.Fact
 	opens := false
 	for _, f := range t.facts {
@@ -245,7 +269,11 @@ func (t *trace) begin() error {
 		}
 		switch f.Key {
 		case "acp.session/new", "acp.session/load", "acp.session/resume":
-			opens = opens || len(s.Runs) == 0 || !f.At.After(s.Runs[0].Start)
+			if v, err := t.g.fact(f); err != nil {
+				return err
+			} else if find(members(v), "result") != nil && (len(s.Runs) == 0 || !f.At.After(s.Runs[0].Start)) {
+				opens = true
+			}
 		}
 	}
 	var params, result []byte
@@ -378,13 +406,12 @@ func (t *trace) unit(i int) error {
 		}
 		return t.compactions(u.run, []*session.Compaction{u.compaction}, time.Time{})
 	}
-	if t.skips(u) {
-		if u.role == "system" {
-			t.lacks("messages of the role system")
-		}
+	switch {
+	case t.compacts(u) && u.hidden == 0:
 		return t.compactions(u.run, u.run.Compactions, time.Time{})
-	}
-	if u.kind == unitMessage {
+	case t.skip[i]:
+		return nil
+	case u.kind == unitMessage:
 		return t.message(i)
 	}
 	return t.reply(i)
@@ -569,7 +596,7 @@ func (t *trace) usage(u *unit, p *runPlan) error {
 		}
 	}
 	window := columns(members([]byte(u.run.Config))).int("context_window")
-	if window <= 0 || len(u.steps) == 0 {
+	if _, known := t.g.replyUsage(u); window <= 0 || !known {
 		return nil
 	}
 	var o object
@@ -717,6 +744,12 @@ func stopReason(p *prompt, final bool) (word, failed string) {
 
 // write writes a message and numbers requests. A response whose request is not there is left out.
 func (t *trace) write(m *wire) {
+	for _, v := range [][]byte{m.params, m.result, m.error} {
+		if v != nil && !json.Valid(v) { // a body that is not what its place says
+			t.lacks("a message that is no JSON")
+			return
+		}
+	}
 	var o object
 	o.str("jsonrpc", "2.0")
 	switch {
@@ -750,10 +783,7 @@ func (t *trace) write(m *wire) {
 	line.str("direction", string(m.dir))
 	line.raw("message", o.bytes())
 	var one bytes.Buffer
-	if json.Compact(&one, line.bytes()) != nil { // cannot be: all that is put in was JSON
-		t.lacks("a message that is no JSON")
-		return
-	}
+	_ = json.Compact(&one, line.bytes()) // which is JSON, since all that is put in was
 	_, _ = t.w.Write(bytes.ToValidUTF8(one.Bytes(), []byte("\uFFFD")))
 	_ = t.w.WriteByte('\n')
 }

@@ -338,6 +338,43 @@ func TestACPOfEveryRecording(t *testing.T) {
 	}
 }
 
+// What was never captured is not in the trace; what is known without content is.
+func TestACPWithoutContent(t *testing.T) {
+	sample := readFile(t, "../../otelagent/acp/testdata/sample.ndjson")
+	for capture, with := range map[string]otelagent.Capture{"none": otelagent.CaptureNone, "digests": otelagent.CaptureDigests} {
+		for _, s := range recorded(t, acp.Events(bytes.NewReader(sample)), with) {
+			trace, missing := asTrace(t, &s, export.Options{})
+			lines := checkTrace(t, trace)
+			for _, content := range []string{"failing test", "range.rs", "cargo", "off by one", "Always allow edits"} {
+				if bytes.Contains(trace, []byte(content)) {
+					t.Errorf("%s: %q is in the trace", capture, content)
+				}
+			}
+			var prompts, calls, over, questions int
+			for _, l := range lines {
+				switch u := l.Message.Params.Update; {
+				case l.Message.Method == "session/prompt":
+					prompts++
+				case l.Message.Method == "session/request_permission":
+					questions++
+				case u.Status == "pending":
+					calls++
+				case u.ToolCallID != "" && (u.Status == "completed" || u.Status == "failed"):
+					over++
+				}
+			}
+			if prompts != 2 || calls != 4 || over != 4 || questions != 2 || len(missing) == 0 {
+				t.Errorf("%s: %d prompts, %d calls, %d over, %d questions, missing %v", capture, prompts, calls, over, questions, missing)
+			}
+			if dir := os.Getenv("ACP_TRACES"); dir != "" {
+				if err := os.WriteFile(filepath.Join(dir, capture+".ndjson"), trace, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
 // callsOf returns the tool calls that are part of the conversation as it stands, and how they ended, in the words that ACP has.
 func callsOf(t *testing.T, s *export.Recorded) []string {
 	t.Helper()

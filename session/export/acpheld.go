@@ -129,8 +129,9 @@ func (t *trace) check() error {
 			}
 		}
 	}
+	captured := len(g.s.Runs) == 0 || slices.ContainsFunc(g.s.Runs, func(r *session.Run) bool { return r.Capture == "" || r.Capture == spans.CaptureContent })
 	for _, f := range t.facts {
-		if f.Value == nil {
+		if f.Value == nil || !captured {
 			continue
 		}
 		if err := g.window.load(g.ctx, appendID(nil, *f.Value), func(ids []spans.ShortID) []spans.ShortID {
@@ -363,13 +364,21 @@ func (t *trace) worked(r *session.Run, c *session.ToolCall) bool {
 		progress = progress || strings.HasSuffix(n.Type, ".in_progress")
 		files = files || !progress && strings.HasPrefix(n.Type, "fs/")
 		terminals = terminals || !progress && strings.HasPrefix(n.Type, "terminal/")
-		if n.Body != nil && strings.HasPrefix(n.Type, "tool_call") {
-			if body, ok := t.g.window.set.Body(*n.Body); ok {
-				named = named || namesTerminal([]byte(body))
-			}
+		if strings.HasPrefix(n.Type, "tool_call") {
+			body, ok := t.noteBody(n)
+			named = named || !ok || namesTerminal(body)
 		}
 	}
 	return files || terminals && !named
+}
+
+// noteBody returns the content of a note that is loaded.
+func (t *trace) noteBody(n *session.Note) ([]byte, bool) {
+	if n.Body == nil {
+		return nil, false
+	}
+	body, ok := t.g.window.set.Body(*n.Body)
+	return []byte(body), ok
 }
 
 // namesTerminal reports whether the content of a call, or of an update of it, names a terminal.
@@ -385,11 +394,9 @@ func namesTerminal(update []byte) bool {
 func (t *trace) heldNotes(r *session.Run, notes []session.Note, callID string) {
 	for i := range notes {
 		n := &notes[i]
-		var body []byte
-		if n.Body != nil {
-			if b, ok := t.g.window.set.Body(*n.Body); ok {
-				body = []byte(b)
-			}
+		body, ok := t.noteBody(n)
+		if !ok {
+			body = nil
 		}
 		m := wire{at: n.Time, seq: t.seqOf(n.Seq)}
 		switch {
@@ -462,16 +469,16 @@ func (t *trace) heldCompaction(r *session.Run, turn *session.Turn, c *session.Co
 	end := latest(c.Start, c.End)
 	for i := range notes {
 		n := &notes[i]
-		if !strings.HasPrefix(n.Type, "compaction_update.") || n.Body == nil || !n.Time.Equal(end) || c.EndSeq != n.Seq {
+		if !strings.HasPrefix(n.Type, "compaction_update.") || !n.Time.Equal(end) || c.EndSeq != n.Seq {
 			continue
 		}
-		body, ok := t.g.window.set.Body(*n.Body)
+		body, ok := t.noteBody(n)
 		if !ok {
 			continue
 		}
 		var o object
 		o.str("sessionUpdate", "compaction_update")
-		for _, m := range members([]byte(body)) {
+		for _, m := range members(body) {
 			o.raw(m.key, m.value)
 		}
 		for _, in := range t.g.read(r, turn, spans.ListSummary, c.Summary) {

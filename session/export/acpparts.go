@@ -146,10 +146,13 @@ func (t *trace) step(u *unit, p *runPlan, st *step) error {
 	if fromACP {
 		t.heldTurn(u.run, p, turn)
 	} else {
-		t.parts(u, g.turnParts(u.run, p, st).parts, placesOf(turn, t.seqOf))
+		made := g.turnParts(u.run, p, st)
+		t.decided = turn.Permissions
+		t.parts(u, made.parts, placesOf(turn, t.seqOf))
+		t.decided = nil
 		for _, x := range turn.Permissions {
-			if asked(x) && (x.CallID == "" || !slices.ContainsFunc(turn.ToolCalls, func(c *session.ToolCall) bool { return c.ID == x.CallID })) {
-				t.lacks("questions that are about no tool call")
+			if asked(x) && !made.calls[x.CallID] {
+				t.lacks(noCall)
 			}
 		}
 	}
@@ -276,7 +279,15 @@ func (t *trace) tool(u *unit, p *builtPart, at time.Time) {
 		at = c.Start
 		end = latest(c.Start, c.End)
 	}
+	begun := at
 	put := func(at time.Time, update []byte) { t.queue = append(t.queue, t.update(at, 0, update)) }
+	approval := columns(members(find(data, "approval")))
+	questions := t.questions(u.run, p, approval, at, end)
+	for _, q := range questions { // nobody is asked about a call that was not told of
+		if q.asked.Before(at) {
+			at = q.asked
+		}
+	}
 
 	var o object
 	o.str("sessionUpdate", "tool_call")
@@ -290,9 +301,7 @@ func (t *trace) tool(u *unit, p *builtPart, at time.Time) {
 	}
 	put(at, o.bytes())
 
-	begun := at
-	approval := columns(members(find(data, "approval")))
-	for _, q := range t.questions(u.run, c, approval, p.state, at, end) {
+	for _, q := range questions {
 		t.question(u.run, id, q)
 		if !q.answered.IsZero() {
 			begun = latest(begun, q.answered)
@@ -314,21 +323,25 @@ func (t *trace) tool(u *unit, p *builtPart, at time.Time) {
 		if p.state == "output-error" {
 			progress()
 		}
-		text := cmp.Or(data.text("errorText"), approval.text("reason"))
-		o := statusUpdate(id, "failed")
-		if text != "" {
-			o.raw("content", toolContent(text))
-		}
-		put(end, o.bytes())
+		put(end, failure(id, cmp.Or(data.text("errorText"), approval.text("reason"))))
 	case "input-available":
 		if c != nil { // else it was asked for and never called
 			progress()
 		}
 	case "approval-responded":
 		if string(find(approval, "approved")) == "false" {
-			put(end, statusUpdate(id, "failed").bytes())
+			put(end, failure(id, approval.text("reason")))
 		}
 	}
+}
+
+// failure makes the update that ends a call as failed.
+func failure(id, why string) []byte {
+	o := statusUpdate(id, "failed")
+	if why != "" {
+		o.raw("content", toolContent(why))
+	}
+	return o.bytes()
 }
 
 // toolContent is the content of a call that is a text.
@@ -396,15 +409,22 @@ func asked(x *session.Permission) bool {
 	return !x.Derived && (x.Options != nil || x.Outcome != "" || x.Action == spans.ActionAsk)
 }
 
-// questions returns what was asked about a call: its evaluations, and the approval that the guide keeps in a part.
-func (t *trace) questions(r *session.Run, c *session.ToolCall, approval columns, state string, at, end time.Time) []question {
+// questions returns what was asked about a call: its evaluations, and those of its turn, and the approval that the guide keeps in a part.
+func (t *trace) questions(r *session.Run, p *builtPart, approval columns, at, end time.Time) []question {
+	verbatim := len(approval) > 0 && r.Recording == spans.RecordingLedger || strings.HasPrefix(p.state, "approval-")
+	var all []*session.Permission
+	for _, x := range t.decided {
+		if x.CallID == p.callID && p.callID != "" {
+			all = append(all, x)
+		}
+	}
+	if p.call != nil {
+		all = append(all, p.call.Permissions...)
+	}
 	var l []question
-	verbatim := len(approval) > 0 && r.Recording == spans.RecordingLedger || strings.HasPrefix(state, "approval-")
-	if c != nil {
-		for _, x := range c.Permissions {
-			if asked(x) || verbatim {
-				l = append(l, t.questionOf(r, x))
-			}
+	for _, x := range all {
+		if asked(x) || verbatim && !x.Derived {
+			l = append(l, t.questionOf(r, x))
 		}
 	}
 	if len(l) > 0 || !verbatim {
@@ -581,7 +601,7 @@ func (t *trace) compaction(r *session.Run, turn *session.Turn, c *session.Compac
 	in := false
 	for j := range t.g.units[:t.now] {
 		u := &t.g.units[j]
-		if in = in || u.id == tail; in && u.kind == unitReply && !t.skips(u) {
+		if in = in || u.id == tail; in && u.kind == unitReply && !t.skip[j] {
 			sum := guideUsage(t.g.visibleUsage(u))
 			t.used += sum.Input + sum.Output + sum.Reasoning + sum.CacheRead + sum.CacheWrite
 		}

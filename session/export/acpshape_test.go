@@ -147,8 +147,9 @@ func TestACPOfOneRun(t *testing.T) {
 	}
 	second := &session.Run{
 		Span: observed(100, 190), ID: "r2", Status: spans.RunStatusCompleted, Capture: spans.CaptureContent, ParentID: "r1", Config: `{"context_window":1000}`,
+		Usage: session.Usage{Input: 5},
 		Turns: []*session.Turn{{
-			Span: observed(101, 110), Capture: spans.CaptureContent, Cost: float(0.25), Currency: "USD",
+			Span: observed(101, 110), Capture: spans.CaptureContent, Cost: float(0.25), Currency: "USD", Usage: session.Usage{Input: 5},
 			Output: m.refs(part{`{"role":"assistant","content":[{"type":"toolCall","id":"a","name":"bash","arguments":{}}]}`, "", `{"id":"m2"}`}),
 		}},
 	}
@@ -191,7 +192,7 @@ func TestACPOfOneRun(t *testing.T) {
 		`= {"stopReason":"end_turn"}`,
 		`prompt []{"otelagent":{"no_message":true}}`,
 		pending("a.2", "bash", "execute", `{}`),
-		`{"sessionUpdate":"usage_update","used":110,"size":1000,"cost":{"amount":0.75,"currency":"USD"}}`,
+		`{"sessionUpdate":"usage_update","used":115,"size":1000,"cost":{"amount":0.75,"currency":"USD"}}`,
 		`= {"stopReason":"end_turn"}`,
 	}
 	if d := gocmp.Diff(want, traceOf(t, s, m, Options{})); d != "" {
@@ -209,6 +210,58 @@ func TestACPOfOneRun(t *testing.T) {
 	}
 	if _, err := ACP(t.Context(), failingWriter{}, s, Held(&m.blocks), Options{}); !errors.Is(err, errNoSpace) {
 		t.Error(err)
+	}
+}
+
+// The states of approval that the guide keeps in parts, and questions that stand in the turn and not in the call.
+func TestACPApprovals(t *testing.T) {
+	m := &made{}
+	options := m.refs(part{`["yes","no"]`, "", ""})
+	run := &session.Run{Span: observed(0, 90), ID: "r", Status: spans.RunStatusCompleted, Capture: spans.CaptureContent, Turns: []*session.Turn{{
+		Span: observed(1, 60), Capture: spans.CaptureContent,
+		Output: m.refs(part{`{"role":"assistant","parts":[` +
+			`{"type":"tool-bash","toolCallId":"a","state":"approval-requested","input":{},"approval":{"id":"1"}},` +
+			`{"type":"tool-bash","toolCallId":"b","state":"approval-responded","input":{},"approval":{"id":"2","approved":false,"reason":"no"}},` +
+			`{"type":"tool-bash","toolCallId":"c","state":"approval-responded","input":{},"approval":{"id":"3","approved":true}},` +
+			`{"type":"tool-bash","toolCallId":"d","state":"input-streaming","input":{}},` +
+			`{"type":"source-url","url":"https://example.org/x"},{"type":"file","mediaType":"audio/wav","url":"data:audio/wav;base64,AA=="},` +
+			`{"type":"file","mediaType":"application/pdf","filename":"a.pdf","url":"data:application/pdf;base64,AA=="},{"type":"file","mediaType":"image/png","url":"https://example.org/a.png"}]}`, "", `{"id":"m1"}`}),
+		Permissions: []*session.Permission{
+			{Span: observed(50, 55), Action: spans.ActionDeny, Source: spans.PermissionSourceSession, Options: options, CallID: "d"},
+			{Span: observed(50, 55), Action: spans.ActionAsk, CallID: "elsewhere"},
+		},
+	}}}
+	var out bytes.Buffer
+	missing, err := ACP(t.Context(), &out, &session.Session{ID: "s", Start: ms(0), Runs: []*session.Run{run}}, Held(&m.blocks), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pending := func(id string) string {
+		return `{"sessionUpdate":"tool_call","toolCallId":"` + id + `","title":"bash","name":"bash","kind":"execute","status":"pending","rawInput":{}}`
+	}
+	said := func(block string) string {
+		return `{"sessionUpdate":"agent_message_chunk","messageId":"m1","content":` + block + `}`
+	}
+	want := []string{
+		`prompt []{"otelagent":{"no_message":true}}`,
+		pending("d"),
+		`permission {"toolCallId":"d"}`,
+		`= {"outcome":{"outcome":"selected","optionId":"reject_always"}}`,
+		pending("a"), `permission {"toolCallId":"a"}`,
+		pending("b"), `permission {"toolCallId":"b"}`, `= {"outcome":{"outcome":"selected","optionId":"reject_once"}}`,
+		`{"sessionUpdate":"tool_call_update","toolCallId":"b","status":"failed","content":[{"type":"content","content":{"type":"text","text":"no"}}]}`,
+		pending("c"), `permission {"toolCallId":"c"}`, `= {"outcome":{"outcome":"selected","optionId":"allow_once"}}`,
+		said(`{"type":"resource_link","uri":"https://example.org/x","name":"https://example.org/x"}`),
+		said(`{"type":"audio","data":"AA==","mimeType":"audio/wav"}`),
+		said(`{"type":"resource","resource":{"uri":"attachment:a.pdf","blob":"AA==","mimeType":"application/pdf"}}`),
+		said(`{"type":"resource_link","uri":"https://example.org/a.png","name":"a.png","mimeType":"image/png"}`),
+		`= {"stopReason":"end_turn"}`,
+	}
+	if d := gocmp.Diff(want, short(t, out.Bytes())); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+	if l := []Missing{{Where: "s", What: "ACP has no place for questions that are about no tool call (1)"}}; !slices.Equal(missing, l) {
+		t.Errorf("missing %v", missing)
 	}
 }
 
