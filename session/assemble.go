@@ -295,42 +295,67 @@ func (e *entry) isGroup() bool {
 	return e.row.Kind == KindRun && e.word == string(spans.RunKindParallel)
 }
 
-// fill adds to the thing what only another row of the same address tells: lists, and attributes that say nothing of its end. A ledger
-// without requests is completed by the events of a run that was cut off, and the other way round.
-func (a *assembler) fill(e *entry, other *Row) {
+// fill adds to the thing what only other rows of the same address tell, the preferred one first: lists, and attributes that say nothing of
+// its end. A ledger without requests is completed by the events of a run that was cut off, and the other way round.
+func (a *assembler) fill(e *entry, others []entry) {
 	r := e.row
-	var from []*List // of r and other, as the index knows them
-	var whole *Row
-	own := func() *Row {
-		if whole == nil {
-			whole = new(*r)
-			for i := range r.Lists {
-				from = append(from, &r.Lists[i])
+	type name struct {
+		list    string
+		attempt int64
+	}
+	var (
+		attrs []Attr
+		lists []*List
+		told  map[name]bool // lists that an earlier row has
+	)
+	for i := range others {
+		other := others[i].row
+		for j := range other.Attrs {
+			at := &other.Attrs[j]
+			if r.Attr(attribute.Key(at.Key)).IsZero() && !ofOneTelling[at.Key] {
+				attrs = append(attrs, *at)
 			}
-			whole.Attrs, whole.Lists = slices.Clone(r.Attrs), slices.Clone(r.Lists)
-			e.row = whole
 		}
-		return whole
-	}
-	for i := range other.Lists {
-		l := &other.Lists[i]
-		if !slices.ContainsFunc(r.Lists, func(have List) bool { return have.Name == l.Name && have.Attempt == l.Attempt }) {
-			own().Lists = append(own().Lists, *l)
-			from = append(from, l)
+		if told == nil && len(other.Lists) > 0 {
+			told = make(map[name]bool, len(r.Lists)+len(other.Lists))
+			for j := range r.Lists {
+				told[name{r.Lists[j].Name, r.Lists[j].Attempt}] = true
+			}
+		}
+		before := len(lists)
+		for j := range other.Lists {
+			if l := &other.Lists[j]; !told[name{l.Name, l.Attempt}] {
+				lists = append(lists, l)
+			}
+		}
+		for _, l := range lists[before:] {
+			told[name{l.Name, l.Attempt}] = true
 		}
 	}
-	for i := range other.Attrs {
-		at := &other.Attrs[i]
-		if r.Attr(attribute.Key(at.Key)).IsZero() && !ofOneTelling[at.Key] {
-			own().Attrs = append(own().Attrs, *at)
-		}
+	if len(attrs) == 0 && len(lists) == 0 {
+		return
 	}
-	if whole != nil {
+	whole := *r
+	if len(attrs) > 0 {
+		slices.SortStableFunc(attrs, func(x, y Attr) int { return strings.Compare(x.Key, y.Key) })
+		attrs = slices.CompactFunc(attrs, func(x, y Attr) bool { return x.Key == y.Key })
+		whole.Attrs = slices.Concat(r.Attrs, attrs)
 		slices.SortFunc(whole.Attrs, func(x, y Attr) int { return strings.Compare(x.Key, y.Key) })
-		for i := range whole.Lists {
-			a.index.same(&whole.Lists[i], from[i])
+	}
+	if len(lists) > 0 {
+		whole.Lists = append(make([]List, 0, len(r.Lists)+len(lists)), r.Lists...)
+		for _, l := range lists {
+			whole.Lists = append(whole.Lists, *l)
+		}
+		for i := range whole.Lists { // the index knows lists by where they are
+			if i < len(r.Lists) {
+				a.index.same(&whole.Lists[i], &r.Lists[i])
+			} else {
+				a.index.same(&whole.Lists[i], lists[i-len(r.Lists)])
+			}
 		}
 	}
+	e.row = &whole
 }
 
 // ofOneTelling are attributes that belong to how a row tells of a thing, or to the end that it saw: they are not taken from others.
@@ -376,13 +401,17 @@ func alike(own []entry) bool {
 // things returns the preferred row of each address in l, which is of one kind, sorted. Payload rows are all kept.
 func (a *assembler) things(l []entry) []entry {
 	out := l[:0]
-	for i := range l {
-		if i > 0 && l[i].row.Kind != KindPayload && compareThings(&out[len(out)-1], &l[i]) == 0 {
-			a.twice++
-			a.fill(&out[len(out)-1], l[i].row)
-			continue
+	for i := 0; i < len(l); {
+		first, n := l[i], 1
+		for first.row.Kind != KindPayload && i+n < len(l) && compareThings(&first, &l[i+n]) == 0 {
+			n++
 		}
-		out = append(out, l[i])
+		if n > 1 {
+			a.twice += n - 1
+			a.fill(&first, l[i+1:i+n])
+		}
+		out = append(out, first)
+		i += n
 	}
 	return out
 }

@@ -391,6 +391,47 @@ func TestManyAttempts(t *testing.T) {
 	}
 }
 
+// Many rows of one address, each with something that no other has, take a time that grows with them, not with their square.
+func TestManyTellingsOfOneThing(t *testing.T) {
+	const n = 20_000
+	var s synth
+	for i := range n {
+		call := s.add(KindToolCall, "r", at(0), 0, at(1), at(2), "gen_ai.tool.call.id", "c", fmt.Sprint("x.", i), i)
+		call.Lists = []List{{Name: fmt.Sprint("list ", i)}}
+	}
+	start := time.Now()
+	call := Assemble(s.rows).Runs[0].Turns[0].ToolCalls
+	if len(call) != 1 || len(call[0].Extra) != n || len(call[0].Lists) != n {
+		t.Errorf("%d calls, the first with %d attributes and %d lists", len(call), len(call[0].Extra), len(call[0].Lists))
+	}
+	if d := time.Since(start); d > 5*time.Second {
+		t.Errorf("took %v", d)
+	}
+}
+
+// The same of parallel groups that are told from events and from a ledger.
+func TestManySavedGroups(t *testing.T) {
+	const n = 20_000
+	var s synth
+	for i := range int64(n) {
+		for j, recording := range []any{"", "ledger"} {
+			kv := []any{"otelagent.run.kind", "parallel", "otelagent.group.members", []string{"a", "b"}, "otelagent.group.selected.id", fmt.Sprint(i)}
+			if recording != "" {
+				kv = append(kv, "otelagent.recording", recording)
+			}
+			s.add(KindRun, "", at(10*i+int64(j)), NoTurn, at(1), at(2), kv...)
+		}
+	}
+	start := time.Now()
+	groups := Assemble(s.rows).Groups
+	if len(groups) != n || slices.ContainsFunc(groups, func(g *Group) bool { return g.Recording != "" || len(g.Defects) == 0 }) {
+		t.Errorf("%d groups", len(groups))
+	}
+	if d := time.Since(start); d > 5*time.Second {
+		t.Errorf("took %v", d)
+	}
+}
+
 // FuzzAssemble makes rows from numbers, so that addresses clash in every way, and holds Assemble to its promises.
 func FuzzAssemble(f *testing.F) {
 	f.Add([]byte("\x01\x00\x00\x00\x01\x02\x00\x00\x01\x02\x05\x00\x00\x01\x03\x04\x00\x00\x02\x01"))

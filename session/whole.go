@@ -76,34 +76,54 @@ func (a *assembler) finish() {
 // another address, but the same members and the same one selected. Of several that do, the one next in time is meant.
 func (a *assembler) savedGroups() {
 	s := a.s
+	if !slices.ContainsFunc(s.Groups, func(g *Group) bool { return g.Recording != "" }) {
+		return
+	}
+	content := func(g *Group) string {
+		b := strconv.AppendQuote(nil, g.SelectedID)
+		for _, m := range g.Members {
+			b = strconv.AppendQuote(b, m)
+		}
+		return string(b)
+	}
+	seen := map[string][]*Group{} // those told from events, by start
 	for _, g := range s.Groups {
+		if g.Recording == "" && !g.Missing {
+			seen[content(g)] = append(seen[content(g)], g)
+		}
+	}
+	moved := map[int64]time.Time{} // start in the ledger -> start in the events
+	s.Groups = slices.DeleteFunc(s.Groups, func(g *Group) bool {
 		if g.Recording == "" {
-			continue
+			return false
 		}
-		var of *Group
-		for _, x := range s.Groups {
-			if x.Recording != "" || x.Missing || x.SelectedID != g.SelectedID || !slices.Equal(x.Members, g.Members) {
-				continue
-			}
-			if of == nil || x.Start.Sub(g.Start).Abs() < of.Start.Sub(g.Start).Abs() {
-				of = x
-			}
-		}
+		of := nearest(seen[content(g)], g.Start)
 		if of == nil {
-			continue
+			return false
 		}
-		for _, r := range s.Runs {
-			if r.GroupStart.Equal(g.Start) {
-				r.GroupStart = of.Start
-			}
-		}
+		moved[g.Start.UnixNano()] = of.Start
 		if !slices.ContainsFunc(of.Defects, func(d Defect) bool { return d.Code == spans.DefectRecordedTwice }) {
 			of.Defects = append(of.Defects, twiceDefect(1))
 		}
-		g.Members = nil // gone
-		g.Missing = true
+		return true
+	})
+	for _, r := range s.Runs {
+		if start, ok := moved[r.GroupStart.UnixNano()]; ok && !r.GroupStart.IsZero() {
+			r.GroupStart = start
+		}
 	}
-	s.Groups = slices.DeleteFunc(s.Groups, func(g *Group) bool { return g.Recording != "" && g.Missing && g.Members == nil })
+}
+
+// nearest returns the group of l, which is sorted by start, that started next to at, the earlier of two; nil when there is none.
+func nearest(l []*Group, at time.Time) *Group {
+	n, _ := slices.BinarySearchFunc(l, at, func(g *Group, at time.Time) int { return g.Start.Compare(at) })
+	switch {
+	case len(l) == 0:
+		return nil
+	case n == len(l), n > 0 && at.Sub(l[n-1].Start) <= l[n].Start.Sub(at):
+		return l[n-1]
+	}
+	return l[n]
 }
 
 func compareRuns(x, y *Run) int {
