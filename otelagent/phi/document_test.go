@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/input"
@@ -288,6 +289,29 @@ func TestDocumentBounds(t *testing.T) {
 		if n != stop {
 			t.Errorf("stopped at %d", n)
 		}
+	}
+}
+
+// TestWideGroup reads a parallel group of many members in a time that grows with them, not with their square.
+func TestWideGroup(t *testing.T) {
+	const n = 40_000
+	var members strings.Builder
+	for i := range n {
+		members.WriteString(`,"s.` + strconv.Itoa(i) + `"`)
+	}
+	text := `{"session_id":"s","loops":[{"loop_id":"s.0","started_at":"2026-05-25T10:00:00Z","status":"Aborted",` +
+		`"parallel_group":{"all_loop_ids":[` + members.String()[1:] + `],"selected_loop_id":"s.0","selected_config_index":0}}]}`
+	start, met := time.Now(), 0
+	for ev, err := range Events(strings.NewReader(text)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g, ok := ev.(*otelagent.GroupStarted); ok {
+			met = len(g.Members)
+		}
+	}
+	if d := time.Since(start); met != n || d > 5*time.Second {
+		t.Errorf("%d members in %v", met, d)
 	}
 }
 

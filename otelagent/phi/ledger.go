@@ -394,9 +394,9 @@ func (d *Decoder) group(s *sessionRecord, first *loopPlace) bool {
 		return false
 	}
 	var members []int
-	met := make(map[string]bool, len(d.out.ids))
+	met, group := make(map[string]bool, len(d.out.ids)), groupOf(first.group)
 	for _, id := range d.out.ids {
-		if m := (groupMember{groupOf(first.group), id}); !met[id] && len(s.groups[m]) > 0 {
+		if m := (groupMember{group, id}); !met[id] && len(s.groups[m]) > 0 {
 			members = append(members, s.groups[m][0])
 			s.groups[m] = s.groups[m][1:] // a later run of that id is of another group
 		}
