@@ -11,6 +11,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -643,8 +644,12 @@ func (t *trace) end(final bool) error {
 	case p.error != nil:
 		m.error = p.error
 	case failed != "":
+		code := int64(-32603)
+		if n, err := strconv.ParseInt(p.run.StatusWord, 10, 32); err == nil && p.run.Dialect == acpDialect {
+			code = n // its word is the code
+		}
 		var e object
-		e.int("code", -32603)
+		e.int("code", code)
 		e.str("message", failed)
 		m.error = e.bytes()
 	default:

@@ -413,7 +413,7 @@ func (t *trace) heldNotes(r *session.Run, notes []session.Note, callID string) {
 			o.int("requestId", t.waiting[toAgent]["session/prompt"])
 			m.dir, m.method, m.params = toAgent, n.Type, o.bytes()
 			t.queue = append(t.queue, m)
-		case body == nil && strings.HasPrefix(n.Type, "tool_call_update.") && callID != "":
+		case body == nil && callID != "" && (n.Type == "tool_call_update.pending" || n.Type == "tool_call_update.in_progress"):
 			t.queue = append(t.queue, t.update(m.at, m.seq, statusUpdate(callID, strings.TrimPrefix(n.Type, "tool_call_update.")).bytes()))
 		default:
 			t.held(&m, n.Type, body)

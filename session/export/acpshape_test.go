@@ -66,6 +66,7 @@ func TestACPStopReasons(t *testing.T) {
 	for _, c := range []struct {
 		status     spans.RunStatus
 		word, stop string
+		dialect    string
 		err        string
 		want       []string
 	}{
@@ -82,11 +83,13 @@ func TestACPStopReasons(t *testing.T) {
 		{status: spans.RunStatusCancelled, want: []string{"session/cancel", `= {"stopReason":"cancelled"}`}},
 		{status: spans.RunStatusError, err: "no credit", want: []string{`= {"code":-32603,"message":"no credit"}`}},
 		{status: spans.RunStatusError, want: []string{`= {"code":-32603,"message":"internal error"}`}},
+		{status: spans.RunStatusError, word: "-32002", err: "not found", want: []string{`= {"code":-32603,"message":"not found"}`}},
+		{status: spans.RunStatusError, dialect: acpDialect, word: "-32002", err: "not found", want: []string{`= {"code":-32002,"message":"not found"}`}},
 		{status: spans.RunStatusOpen},
 	} {
-		t.Run(fmt.Sprint(c.status, c.word, c.stop), func(t *testing.T) {
+		t.Run(fmt.Sprint(c.status, c.word, c.stop, c.dialect), func(t *testing.T) {
 			m := &made{}
-			r := &session.Run{Span: observed(0, 50), ID: "r", Status: c.status, StatusWord: c.word, Capture: spans.CaptureContent}
+			r := &session.Run{Span: observed(0, 50), ID: "r", Dialect: c.dialect, Status: c.status, StatusWord: c.word, Capture: spans.CaptureContent}
 			if c.status == spans.RunStatusOpen {
 				r.Span = session.Span{Known: spans.KnownLive, Start: ms(0)}
 			}
@@ -95,6 +98,10 @@ func TestACPStopReasons(t *testing.T) {
 				Input:  m.refs(part{`{"role":"user","content":"go"}`, "", ""}),
 				Output: m.refs(part{`{"role":"assistant","content":"gone"}`, "", `{"id":"m1"}`}),
 			}}
+			if c.dialect == acpDialect { // whose messages are those of its wire
+				r.Turns[0].Input = m.refs(part{`{"role":"user","content":[{"type":"text","text":"go"}]}`, "", ""})
+				r.Turns[0].Output = m.refs(part{`{"role":"assistant","content":[{"type":"text","text":"gone","messageId":"m1"}]}`, "", ""})
+			}
 			got := traceOf(t, &session.Session{ID: "s", Start: ms(0), Runs: []*session.Run{r}}, m, Options{})
 			want := append([]string{
 				`prompt [{"type":"text","text":"go"}]`,
