@@ -294,13 +294,15 @@ func callOf(ev Event) string {
 	return ""
 }
 
-// innermost returns the open run that an event belongs to which names none: the only one with that call open; else the last one to
-// start, if every other one is among those that it continues or was spawned by. Nil where that is not certain.
+// innermost returns the open run that an event belongs to which names none: the only one with that call open; else, if every other one is
+// among those that the last one to start continues or was spawned by, the last of those with that call, or the last. Nil where that is
+// not certain.
 func (r *Recorder) innermost(session, call string) *openRun {
+	in := func(o *openRun) bool { return session == "" || o.session == session }
 	var last, owner *openRun
 	owners, n := 0, 0
 	for _, o := range r.order {
-		if session != "" && o.session != session {
+		if !in(o) {
 			continue
 		}
 		n++
@@ -310,22 +312,30 @@ func (r *Recorder) innermost(session, call string) *openRun {
 			owners++
 		}
 	}
-	if owners == 1 {
+	switch {
+	case owners == 1:
 		return owner
-	}
-	if n <= 1 {
+	case n <= 1:
 		return last
 	}
-	above := 1
-	for at := last; above <= n; above++ {
-		if at = r.find(runName{cmp.Or(at.parentSession, at.session), at.parent}); at == nil {
+	chain := map[*openRun]bool{}
+	for at := last; at != nil && !chain[at]; {
+		chain[at] = true
+		if in(at) {
+			n--
+		}
+		if at.parent == "" { // runs may have no id: that is not one of them
 			break
 		}
+		at = r.find(runName{cmp.Or(at.parentSession, at.session), at.parent})
 	}
-	if above == n {
-		return last
+	switch {
+	case n > 0:
+		return nil
+	case owner != nil:
+		return owner
 	}
-	return nil
+	return last
 }
 
 // factStated states facts at their own times, else at that of the event, else when it arrived or after all that was seen.

@@ -1,6 +1,7 @@
 package otelagent_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -224,6 +225,67 @@ func TestEventsWithoutARun(t *testing.T) {
 	rec.Close(t.Context())
 	if e := p.Session().Runs[0].Events; len(e) != 1 || e[0].Type != "heartbeat" || rec.Lost() != 1 {
 		t.Errorf("events %+v, %d lost", e, rec.Lost())
+	}
+}
+
+// An event that names no run belongs to the innermost one, where that is certain.
+func TestInnermostRun(t *testing.T) {
+	start := func(session, id, parentSession, parent string) otelagent.Event {
+		return &otelagent.RunStarted{Meta: otelagent.Meta{Session: session, Run: id, Time: stamp(0)}, RunInfo: otelagent.RunInfo{
+			ParentSessionID: parentSession, ParentID: parent, Continuation: spans.ContinuationDefault,
+		}}
+	}
+	call := func(session, run, id string) otelagent.Event {
+		return &otelagent.ToolStarted{Meta: otelagent.Meta{Session: session, Run: run, Time: stamp(1)}, ToolCall: otelagent.ToolCall{ID: id}}
+	}
+	for _, test := range []struct {
+		name   string
+		before []otelagent.Event
+		call   string
+		want   string // the run; empty: the event is lost
+	}{
+		{"the only one", []otelagent.Event{start("s", "a", "", "")}, "", "a"},
+		{"a chain", []otelagent.Event{start("s", "a", "", ""), start("s", "b", "", "a"), start("s", "c", "", "b")}, "", "c"},
+		{"one that is no part of it", []otelagent.Event{start("s", "a", "", ""), start("s", "b", "", ""), start("s", "c", "", "b")}, "", ""},
+		{"a parent in another session is none of these", []otelagent.Event{start("t", "p", "", ""), start("s", "a", "", ""), start("s", "b", "t", "p")}, "", ""},
+		{"a chain through another session", []otelagent.Event{start("s", "a", "", ""), start("t", "p", "s", "a"), start("s", "b", "t", "p")}, "", "b"},
+		{"a run without an id is nobody's parent", []otelagent.Event{start("s", "", "", ""), start("s", "b", "", "")}, "", ""},
+		{"a ring beside another", []otelagent.Event{start("s", "x", "", ""), start("s", "a", "", "b"), start("s", "b", "", "a")}, "", ""},
+		{"by its call", []otelagent.Event{start("s", "a", "", ""), start("s", "b", "", ""), call("s", "a", "c1")}, "c1", "a"},
+		{"a call of two that have nothing in common", []otelagent.Event{start("s", "a", "", ""), start("s", "b", "", ""), call("s", "a", "c1"), call("s", "b", "c1")}, "c1", ""},
+		{"a call of two in a chain", []otelagent.Event{
+			start("s", "a", "", ""), start("s", "b", "", "a"), start("s", "c", "", "b"), call("s", "a", "c1"), call("s", "b", "c1"),
+		}, "c1", "b"},
+	} {
+		p := agenttest.New(t)
+		rec := otelagent.NewRecorder(p.Tracer())
+		for _, ev := range test.before {
+			rec.Record(t.Context(), ev)
+		}
+		evaluated := &otelagent.PermissionEvaluated{
+			Meta: otelagent.Meta{Session: "s", Time: stamp(2)}, PermissionEvaluation: otelagent.PermissionEvaluation{CallID: test.call, Action: spans.ActionAllow},
+		}
+		rec.Record(t.Context(), evaluated)
+		rec.Close(t.Context())
+		var got []string
+		for _, s := range p.Sessions() {
+			for _, r := range s.Runs {
+				n := len(r.Permissions)
+				for _, c := range r.ToolCalls {
+					n += len(c.Permissions)
+				}
+				for range n {
+					got = append(got, r.ID)
+				}
+			}
+		}
+		want := []string{test.want}
+		if test.want == "" {
+			want = nil
+		}
+		if !slices.Equal(got, want) || rec.Lost() != int64(1-len(want)) {
+			t.Errorf("%s: it is in %q, %d lost, want %q", test.name, got, rec.Lost(), want)
+		}
 	}
 }
 
