@@ -296,7 +296,7 @@ func (t *trace) tool(u *unit, p *builtPart, at time.Time) {
 	o.str("name", name)
 	o.str("kind", cmp.Or(toolKinds[name], "other"))
 	o.str("status", "pending")
-	if input := find(data, "input"); input != nil {
+	if input := valueOf(find(data, "input")); input != nil { // null stands for what is not known
 		o.raw("rawInput", input)
 	}
 	put(at, o.bytes())
