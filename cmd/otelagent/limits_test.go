@@ -92,9 +92,9 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 // What is no event stream gets a verdict, not a list of lines.
 func TestNoEventStream(t *testing.T) {
 	var errs bytes.Buffer
-	code := run(t.Context(), []string{"send", "--db", filepath.Join(t.TempDir(), "s.db"), "-"},
+	code := run(t.Context(), []string{"send", "--from", "phi-core", "--db", filepath.Join(t.TempDir(), "s.db"), "-"},
 		strings.NewReader(strings.Repeat("no event\n", 50)), io.Discard, &errs)
-	if code != exitFailed || strings.Count(errs.String(), "\n") != 2 || !strings.Contains(errs.String(), "no line is an event") ||
+	if code != exitFailed || strings.Count(errs.String(), "\n") != 2 || !strings.Contains(errs.String(), "nothing in the input could be read as phi-core") ||
 		!strings.Contains(errs.String(), "standard input:1:") {
 		t.Errorf("exit %d: %s", code, &errs)
 	}

@@ -27,7 +27,6 @@ type source struct {
 	dialect dialects.Dialect
 	// database is the path of an SQLite file, which is not read as a stream.
 	database string
-	empty    bool
 }
 
 // sources are all that is to be read.
@@ -128,27 +127,34 @@ func (s *source) recognise(ctx context.Context, o *sendOptions, a *app) error {
 		d, why, r, err := dialects.Open(s.r)
 		result <- found{d, why, r, err}
 	}()
+	var f found
 	select {
+	case f = <-result:
 	case <-ctx.Done():
-		return fmt.Errorf("interrupted before the first line of %s", s.name)
-	case f := <-result:
-		var unknown *dialects.UnknownError
-		switch {
-		case errors.As(f.err, &unknown) && unknown.Empty:
-			s.empty = true
-			s.dialect, _ = dialects.Named(dialects.Names()[0])
-		case unknown != nil:
-			return fmt.Errorf("%s: %w\nSay which with --from", s.name, f.err)
-		case f.err != nil:
-			return fmt.Errorf("%s: %w", s.name, f.err)
-		default:
-			s.dialect = f.d
-			a.say("%s: %s (%s)", s.name, f.d.Name, f.why)
+		select {
+		case f = <-result: // what was read already is sent
+		case <-time.After(headTime):
+			return fmt.Errorf("interrupted before the first line of %s", s.name)
 		}
-		s.r = f.r
-		return nil
 	}
+	var unknown *dialects.UnknownError
+	switch {
+	case errors.As(f.err, &unknown) && unknown.Empty:
+		s.dialect, _ = dialects.Named(dialects.Names()[0])
+	case unknown != nil:
+		return fmt.Errorf("%s: %w\nSay which with --from", s.name, f.err)
+	case f.err != nil:
+		return fmt.Errorf("%s: %w", s.name, f.err)
+	default:
+		s.dialect = f.d
+		a.say("%s: %s (%s)", s.name, f.d.Name, f.why)
+	}
+	s.r = f.r
+	return nil
 }
+
+// headTime is how long the dialect of what was read is waited for after Ctrl-C.
+const headTime = 200 * time.Millisecond
 
 // pollTime is how long a growing file is left alone between two looks at it.
 const pollTime = 200 * time.Millisecond

@@ -418,7 +418,9 @@ func (t *toolPart) build() builtPart {
 	}
 	o.str("toolCallId", t.id)
 	o.str("state", p.state)
-	if t.input != nil { // what is not known is left out
+	if t.input == nil { // the AI SDK demands the key
+		o.raw("input", null)
+	} else {
 		o.raw("input", t.input)
 	}
 	switch p.state {
