@@ -26,7 +26,7 @@ export CGO_ENABLED ?= 0
 each = for m in $(1); do echo "--- $$m: $@"; $(2); done
 
 .PHONY: help demo build test race vet lint fmt fmt-check generate generate-check fuzz-short bench bench-check \
-	newest ocb-test ocb-build interop-phi-core tidy ci FORCE
+	newest ocb-test ocb-build interop-phi-core interop-clark-agent interop-ndjson interop-acp interop-ai-sdk tidy ci FORCE
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -106,8 +106,37 @@ ocb-build: ## build the whole distribution (collector-exporter/distribution/buil
 interop-phi-core: ## rebuild the phi-core recordings with the real crate, and let it load what we write (needs cargo)
 	@interop/phi-core/run.sh check
 	@dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; \
-	go test ./agenttest -run '^(TestLedgersEqualThoseOfPhiCore|TestForeignWordsAreRefusedOrLeftOut)$$' -count=1 -args -export-dir=$$dir; \
+	go test ./agenttest -run '^(TestLedgersEqualThoseOfPhiCore|TestForeignWordsAreRefusedOrLeftOut|TestForeignLedgers)$$' -count=1 -args -export-dir=$$dir; \
 	interop/phi-core/run.sh accept $$dir/*.json
+
+interop-clark-agent: ## rebuild the clark-agent recordings with the real crate (needs cargo)
+	@interop/clark-agent/run.sh check
+
+interop-ndjson: ## let the producers of event lines write theirs again (needs python3 and cargo)
+	@interop/ndjson/run.sh check
+
+interop-acp: bin/otelagent ## the official SDK's agent and client, directly and through otelagent acp; let it judge our traces (needs node)
+	@interop/acp/run.sh check
+	@dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; \
+	interop/acp/run.sh through $(BIN)/otelagent acp --db $$dir/through.db --capture content --; \
+	interop/acp/run.sh validate session/export/testdata/acp/*.ndjson; \
+	interop/acp/run.sh replay session/export/testdata/acp/*.ndjson
+
+interop-ai-sdk: bin/otelagent ## the AI SDK writes guide sessions, judges ours, and finds its own unchanged (needs node)
+	@interop/ai-sdk/run.sh check
+	@dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; \
+	for v in v6 v7; do \
+		bin/otelagent send --db $$dir/$$v.db --capture content otelagent/guide/testdata/ai-sdk/$$v.jsonl; \
+		for f in json jsonl; do \
+			bin/otelagent export last --db $$dir/$$v.db --format $$f -o $$dir/$$v.$$f; \
+			interop/ai-sdk/run.sh same otelagent/guide/testdata/ai-sdk/$$v.$$f $$dir/$$v.$$f; \
+		done; \
+	done; \
+	for d in otelagent/phi/testdata/phi-core-*/*.events.ndjson otelagent/clark/testdata/clark-agent-*/*.enveloped.ndjson otelagent/acp/testdata/sdk/*.ndjson; do \
+		bin/otelagent send --db $$dir/all.db --capture content $$d 2>>$$dir/send.log || { cat $$dir/send.log; exit 1; }; \
+	done; \
+	bin/otelagent export --all --partial --db $$dir/all.db --format jsonl -d $$dir/all; \
+	interop/ai-sdk/run.sh validate $$dir/all/*.jsonl
 
 # -e: test dependencies of dependencies that the module proxy does not serve must not stop it.
 tidy: ## go mod tidy -e in all modules
