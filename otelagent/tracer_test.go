@@ -185,6 +185,31 @@ func TestContinuationIsLinked(t *testing.T) {
 	}
 }
 
+// Ids that hold the byte between the fields of an address do not come to the ids of another address.
+func TestDerivedIDsOfNames(t *testing.T) {
+	type ids struct {
+		trace api.TraceID
+		span  api.SpanID
+	}
+	met := map[ids]bool{}
+	for _, name := range [][2]string{{"a\x00b", "c"}, {"a", "b\x00c"}, {"a\x00", "b\x00c"}, {"a", "\x00b\x00c"}} {
+		all := traced(t, []otelagent.Option{otelagent.WithDerivedIDs()}, func(tracer *otelagent.Tracer, _ api.Tracer) {
+			_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: name[0], ID: name[1], Start: otelagent.Moment{Time: stamp(0)}})
+			run.End(otelagent.RunResult{End: otelagent.Moment{Time: stamp(1)}})
+		})
+		for _, s := range all[spans.SpanRun] {
+			id := ids{s.SpanContext.TraceID(), s.SpanContext.SpanID()}
+			if met[id] {
+				t.Errorf("session %q, run %q has the ids of another", name[0], name[1])
+			}
+			met[id] = true
+		}
+	}
+	if len(met) != 4 {
+		t.Errorf("%d runs", len(met))
+	}
+}
+
 func TestDerivedIDsAreTheSameEachTime(t *testing.T) {
 	record := func(opts ...otelagent.Option) (ids []string, trace string) {
 		all := traced(t, append(opts, otelagent.WithDerivedIDs()), func(tracer *otelagent.Tracer, caller api.Tracer) {
