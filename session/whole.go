@@ -261,8 +261,10 @@ func (s *Session) status() spans.SessionStatus {
 			continue
 		}
 		open = true
-		waits := func(l []*Permission) bool {
-			return slices.ContainsFunc(l, func(p *Permission) bool { return p.Known == spans.KnownLive })
+		waits := func(l []*Permission) bool { // for somebody who was asked and has not answered
+			return slices.ContainsFunc(l, func(p *Permission) bool {
+				return p.Known == spans.KnownLive || p.Action == spans.ActionAsk && p.Outcome == ""
+			})
 		}
 		if waits(r.Permissions) {
 			return spans.SessionStatusWaitingOnApproval

@@ -48,7 +48,7 @@ var exportFormats = []exportFormat{
 	guideFormat("json", "json", export.JSON),
 	guideFormat("jsonl", "jsonl", export.JSONL),
 	guideFormat("csv", "csv", export.CSV),
-	// guideFormat("acp", "acp.ndjson", export.ACP),
+	guideFormat("acp", "acp.ndjson", export.ACP),
 }
 
 func exportFormatNames() string {

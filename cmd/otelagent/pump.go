@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/clark"
 	"github.com/otelagent/otelagent/otelagent/input"
 )
 
@@ -72,6 +73,9 @@ func (p *pump) eventsOf(s source) (iter.Seq2[otelagent.Event, error], func() inp
 	dec := p.decoders[s.dialect.Name]
 	if dec == nil {
 		dec = s.dialect.New(p.options...)
+		if d, ok := dec.(*clark.Decoder); ok && s.records != nil {
+			d.WithTrajectory(s.records)
+		}
 		p.decoders[s.dialect.Name] = dec
 	}
 	return dec.Events(s.r), dec.Stats

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"database/sql"
 	"errors"
@@ -10,11 +11,13 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/term"
 
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/clark"
 	"github.com/otelagent/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/otelagent/guide"
 	"github.com/otelagent/otelagent/otelagent/input"
@@ -27,6 +30,9 @@ type source struct {
 	dialect dialects.Dialect
 	// database is the path of an SQLite file, which is not read as a stream.
 	database string
+	// trajectory says that it holds records of clark-agent's trajectory, which tell the times of events that stand elsewhere.
+	trajectory bool
+	records    io.Reader // the trajectories of these events; nil without any
 }
 
 // sources are all that is to be read.
@@ -89,8 +95,42 @@ func (o *sendOptions) open(ctx context.Context, a *app) (_ *sources, err error) 
 			return nil, err
 		}
 	}
+	s.pair()
 	return s, nil
 }
+
+// pair puts the trajectories of clark-agent behind the first of its event files where there are both: it is read with them, and they
+// are no recordings of their own.
+func (s *sources) pair() {
+	if s.live {
+		return
+	}
+	var records []io.Reader
+	events := -1
+	for i := range s.list {
+		x := &s.list[i]
+		if x.dialect.Name != clark.Dialect {
+			continue
+		}
+		head := bufio.NewReaderSize(x.r, trajectoryHead)
+		first, _ := head.Peek(trajectoryHead)
+		x.r, x.trajectory = head, clark.IsTrajectory(first)
+		switch {
+		case x.trajectory:
+			records = append(records, x.r, strings.NewReader("\n"))
+		case events < 0:
+			events = i
+		}
+	}
+	if events < 0 || len(records) == 0 {
+		return
+	}
+	s.list[events].records = io.MultiReader(records...)
+	s.list = slices.DeleteFunc(s.list, func(x source) bool { return x.trajectory })
+}
+
+// trajectoryHead is how much of a file is looked at to tell a trajectory from events.
+const trajectoryHead = 64 << 10
 
 // sqliteMagic begins every SQLite file.
 const sqliteMagic = "SQLite format 3\x00"
