@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -31,6 +32,9 @@ type part struct {
 	Content  json.RawMessage `json:"content"`
 	Response json.RawMessage `json:"response"`
 	MimeType string          `json:"mimeType"`
+	Name     string          `json:"name"`
+	Path     string          `json:"path"`
+	URI      string          `json:"uri"`
 }
 
 // sayings returns the lines of a message; nothing for one that cannot be read as a message. An assistant's tool calls
@@ -44,7 +48,7 @@ func sayings(body string) []saying {
 	switch m.Role {
 	case "assistant":
 		label = "reply"
-	case "toolResult", "tool":
+	case "toolResult", "tool_result", "tool":
 		label = "result"
 	case "":
 		label = "text"
@@ -73,6 +77,12 @@ func sayings(body string) []saying {
 		if p.Text == "" {
 			_ = json.Unmarshal(p.Content, &p.Text) // the GenAI convention has text there
 		}
+		if p.Text == "" && len(p.Content) > 0 { // and ACP a block
+			var inner part
+			if json.Unmarshal(p.Content, &inner) == nil {
+				p.Text = inner.Text
+			}
+		}
 		switch {
 		case p.Thinking != "":
 			add("think", p.Thinking)
@@ -82,7 +92,11 @@ func sayings(body string) []saying {
 			add(label, valueText(p.Response))
 		case p.Text != "":
 			add(label, p.Text)
-		case strings.HasPrefix(strings.ToLower(p.Type), "tool"):
+		case strings.HasPrefix(strings.ToLower(p.Type), "tool"), p.Type == "dynamic-tool", p.Type == "step-start":
+		case p.Type == "resource_link" || p.Type == "file-ref":
+			add(label, "["+strings.TrimSpace(p.Type+" "+cmp.Or(p.Name, p.Path, p.URI))+"]")
+		case p.Type == "diff":
+			add(label, "["+strings.TrimSpace("diff "+p.Path)+"]")
 		case p.Type != "" && p.Type != "text":
 			add(label, strings.TrimSpace("["+p.Type+" "+p.MimeType)+"]")
 		}
