@@ -30,7 +30,7 @@ type sums struct {
 type usageCase struct {
 	name, dialect string
 	text          string // or a file below otelagent/
-	file          string
+	file, then    string // then is a second file, told as lines of the same input
 	opts          []input.Option
 	want          map[string]sums // by session
 	copied        bool            // the tree also has a run that is counted nowhere
@@ -111,6 +111,9 @@ func usageCases() []usageCase {
 		{name: "roll-up of every loop of phi-core", dialect: "phi-core", file: phi + "continue-rerun-branch.events.ndjson",
 			want: map[string]sums{"e77e5ff5-a044-4734-b8c3-cb95e577b66f": {Usage: session.Usage{Input: (151 + 96) + (213+96)*3, Output: 16 + 16 + 18 + 18, CacheRead: 96 * 3, CacheWrite: 96}, Rules: excludes}}},
 
+		{name: "events of clark-agent and their trajectory", dialect: "clark-agent", file: clark + "child-shared-sink.events.ndjson", then: clark + "child-shared-sink.trajectory.jsonl",
+			want: map[string]sums{"conv-child-shared-sink": {Usage: session.Usage{Input: (151 + 213 + 275) + (151 + 213), Output: (39 + 22 + 16) + (25 + 17), CacheRead: 96*2 + 96, CacheWrite: 96 + 96}, Rules: includes}}},
+
 		// Judges and parallel groups.
 		{name: "evaluation of a group", dialect: "otelagent", text: own(reply("01", `{"input":7,"output":2}`),
 			`{"type":"otelagent.group_started","ts":"2026-11-21T09:00:40Z","session":"s","members":["r"]}`,
@@ -181,6 +184,13 @@ func TestUsageIsCountedOnce(t *testing.T) {
 				if text, err = os.ReadFile(filepath.Join(repository, "otelagent", filepath.FromSlash(c.file))); err != nil {
 					t.Fatal(err)
 				}
+			}
+			if c.then != "" {
+				more, err := os.ReadFile(filepath.Join(repository, "otelagent", filepath.FromSlash(c.then)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				text = append(text, more...)
 			}
 			once := playAs(t, c, string(text), otelagent.WithDerivedIDs())
 			if diff := cmp.Diff(c.want, sumsOf(once)); diff != "" {

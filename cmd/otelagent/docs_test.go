@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -19,7 +21,7 @@ func files(t *testing.T, suffix string, see func(path, text string)) {
 		switch {
 		case err != nil:
 			return err
-		case e.IsDir() && (e.Name() == ".git" || e.Name() == "bin" || e.Name() == "testdata" || e.Name() == "target"):
+		case e.IsDir() && (e.Name() == ".git" || e.Name() == "bin" || e.Name() == "testdata" || e.Name() == "target" || e.Name() == "node_modules"):
 			return filepath.SkipDir
 		case e.IsDir() || !strings.HasSuffix(path, suffix):
 			return nil
@@ -35,14 +37,21 @@ func files(t *testing.T, suffix string, see func(path, text string)) {
 	}
 }
 
-// TestDocumentsNameRealTests holds docs/architecture.md to naming checks that are there.
-func TestDocumentsNameRealTests(t *testing.T) {
+// knownTests are the names of all tests and fuzz targets of the repository.
+func knownTests(t *testing.T) map[string]bool {
+	t.Helper()
 	known := map[string]bool{}
 	files(t, "_test.go", func(_, text string) {
 		for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`).FindAllStringSubmatch(text, -1) {
 			known[m[1]] = true
 		}
 	})
+	return known
+}
+
+// TestDocumentsNameRealTests holds docs/architecture.md to naming checks that are there.
+func TestDocumentsNameRealTests(t *testing.T) {
+	known := knownTests(t)
 	makefile, err := os.ReadFile(filepath.Join(repository, "Makefile"))
 	if err != nil {
 		t.Fatal(err)
@@ -98,5 +107,98 @@ func TestLinks(t *testing.T) {
 	})
 	if n < 20 {
 		t.Errorf("only %d links found", n)
+	}
+}
+
+// TestGuideConformance reads docs/guide-conformance.md: every requirement of the guide stands there once, with one of three statuses, and what is
+// named as its proof is there.
+func TestGuideConformance(t *testing.T) {
+	const requirements = 82
+	tests := knownTests(t)
+	others := []string{ // commands, flags and keys
+		"otelagent export", "otelagent show", "otelagent ls", "otelagent request", "otelagent request --diff", "otelagent acp", "--max-block-bytes", "--strict-guide",
+		"--redact default", "archived_at", "updated_at", "type", "data", "task", "truncated", "<client>_<tool>",
+	}
+	doc, err := os.ReadFile(filepath.Join(repository, "docs", "guide-conformance.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := 1
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \|(.*)\|$`).FindAllStringSubmatch(string(doc), -1) {
+		if want := strconv.Itoa(next); row[1] != want {
+			t.Fatalf("row %s where %s should be", row[1], want)
+		}
+		next++
+		cells := strings.Split(row[2], " | ")
+		if len(cells) != 5 {
+			t.Fatalf("row %s has %d columns behind its number, want 5", row[1], len(cells))
+		}
+		status, proof := cells[3], cells[4]
+		if !slices.Contains([]string{"**met**", "**host's duty**", "**not met**"}, status) {
+			t.Errorf("row %s has status %s", row[1], status)
+		}
+		proofs := 0
+		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[2], -1) {
+			name := m[1]
+			path := filepath.Join(repository, filepath.FromSlash(name))
+			if strings.HasSuffix(name, ".txtar") {
+				path = filepath.Join("testdata", "script", name)
+			}
+			_, statErr := os.Stat(path)
+			switch {
+			case tests[name], (strings.HasSuffix(name, ".txtar") || strings.HasPrefix(name, "interop/")) && statErr == nil:
+				proofs++
+			case !slices.Contains(others, name):
+				t.Errorf("row %s names %s, which is no test, no script and no known word", row[1], name)
+			}
+		}
+		if status == "**met**" && proofs == 0 {
+			t.Errorf("row %s is met by no test", row[1])
+		}
+		if status != "**met**" && len(proof) < 40 {
+			t.Errorf("row %s does not say why", row[1])
+		}
+	}
+	if next != requirements+1 {
+		t.Errorf("%d requirements, want %d", next-1, requirements)
+	}
+}
+
+// TestUsageDocument holds docs/usage.md to naming cases of TestUsageIsCountedOnce, and tests, that are there.
+func TestUsageDocument(t *testing.T) {
+	tests := knownTests(t)
+	doc, err := os.ReadFile(filepath.Join(repository, "docs", "usage.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile(filepath.Join(repository, "agenttest", "usage_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]bool{}
+	prose := regexp.MustCompile("`[^`]*`").ReplaceAllString(string(doc), "")
+	for _, m := range regexp.MustCompile(`"([a-z][^"]*)"`).FindAllStringSubmatch(prose, -1) {
+		start, open := strings.CutSuffix(m[1], "…")
+		quote := `"`
+		if open {
+			quote = ""
+		}
+		cases := regexp.MustCompile(`\{name: "(`+regexp.QuoteMeta(start)+`[^"]*)`+quote).FindAllStringSubmatch(string(source), -1)
+		if !open && (len(cases) == 0 || cases[0][1] != start) || len(cases) == 0 {
+			t.Errorf("docs/usage.md names the case %q, which is not there", m[1])
+		}
+		for _, c := range cases {
+			named[c[1]] = true
+		}
+	}
+	for _, m := range regexp.MustCompile(`\{name: "([^"]*)"`).FindAllStringSubmatch(string(source), -1) {
+		if !named[m[1]] {
+			t.Errorf("docs/usage.md does not name the case %q", m[1])
+		}
+	}
+	for _, m := range regexp.MustCompile("`((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(string(doc), -1) {
+		if !tests[m[1]] {
+			t.Errorf("docs/usage.md names %s, which is no test", m[1])
+		}
 	}
 }
