@@ -81,6 +81,11 @@ type ownTurn struct {
 	ModelCallNS  int64     `json:"model_call_ns"`
 	FirstChunkNS int64     `json:"first_chunk_ns"`
 	ResponseID   string    `json:"response_id"`
+	Temperature  *float64  `json:"temperature"`
+	MaxTokens    *int64    `json:"max_tokens"`
+	Level        string    `json:"reasoning_level"`
+	Format       string    `json:"format"`
+	Attempts     int64     `json:"attempts"`
 	Steps        [2]int    `json:"steps"`
 	Calls        []ownCall `json:"calls"`
 }
@@ -352,6 +357,11 @@ func (d *Decoder) tellTurn(r *ownRun, m *message, t *ownTurn, parts []*part) {
 	}
 	d.emit(&otelagent.TurnStarted{Meta: r.meta(nanos(t.Start), seq), TurnInfo: otelagent.TurnInfo{Index: t.Index,
 		Trigger: spans.Trigger(t.Trigger), Model: t.Model, Provider: t.Provider, Variant: t.Variant, Start: exactly(t.Start)}})
+	if t.Temperature != nil || t.MaxTokens != nil || t.Level != "" || t.Format != "" || t.Attempts > 1 { // what was asked for, without the request
+		d.emit(&otelagent.RequestPrepared{Meta: r.meta(nanos(t.Start), seq), Request: otelagent.Request{At: otelagent.Moment{Time: nanos(t.Start), Source: spans.TimeSourceBound},
+			Attempt: int(min(max(t.Attempts, 1), maxDiscards)) - 1, Model: t.Model, Level: t.Level, Format: t.Format,
+			MaxTokens: t.MaxTokens, Temperature: t.Temperature}})
+	}
 	r.waiting = slices.DeleteFunc(r.waiting, func(w *message) bool {
 		if w.meta.own.turn != t.Index {
 			return false
