@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"strings"
 
@@ -127,16 +128,17 @@ func Open(r io.Reader) (d Dialect, why string, whole io.Reader, err error) {
 	}
 }
 
-// lines yields the first whole lines of head that are not blank, the data of server-sent events among them.
-func lines(head []byte) func(func([]byte) bool) {
-	return func(yield func([]byte) bool) {
+// lines yields the first whole lines of head that are not blank, the data of server-sent events among them, with their numbers from 1.
+func lines(head []byte) iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
 		rest := bytes.TrimPrefix(head, []byte("\xef\xbb\xbf"))
-		for n := 0; n < headLines; {
+		for n, number := 0, 0; n < headLines; {
 			line, more, found := bytes.Cut(rest, []byte("\n"))
 			if !found {
 				return
 			}
 			rest = more
+			number++
 			line = bytes.TrimSpace(line)
 			if data, ok := bytes.CutPrefix(line, []byte("data:")); ok {
 				line = bytes.TrimSpace(data)
@@ -147,7 +149,7 @@ func lines(head []byte) func(func([]byte) bool) {
 				continue
 			}
 			n++
-			if !yield(line) {
+			if !yield(number, line) {
 				return
 			}
 		}
@@ -170,7 +172,7 @@ func Recognise(head []byte) (d Dialect, why string, err error) {
 	}
 	n := 0
 	reasons := make([]string, len(all))
-	for line := range lines(head) {
+	for number, line := range lines(head) {
 		if rawjson.Valid(line, rawjson.MaxDepth) != nil || line[0] != '{' {
 			if n == 0 {
 				break // a document
@@ -183,7 +185,7 @@ func Recognise(head []byte) (d Dialect, why string, err error) {
 				continue
 			}
 			if why, ok := all[i].recognise(append(bytes.Clone(line), '\n')); ok {
-				tried[i].Line, reasons[i] = n, why
+				tried[i].Line, reasons[i] = number, why
 				break
 			}
 		}

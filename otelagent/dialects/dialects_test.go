@@ -128,6 +128,8 @@ func TestUnknown(t *testing.T) {
 		{"other JSON", `{"a":1}` + "\n", "speaks no dialect", false},
 		{"a number", "1\n2\n", "speaks no dialect", false},
 		{"two dialects", phi + own + clark, "several dialects: line 1 is phi-core, line 3 is clark-agent", false},
+		{"two dialects, and lines of none", "\n" + phi + "\nhello\n{\"a\":1}\n" + clark, "several dialects: line 2 is phi-core, line 6 is clark-agent", false},
+		{"two dialects in events of a feed", "event: x\ndata: " + phi + "\ndata: " + clark + "\n", "several dialects: line 2 is phi-core, line 4 is clark-agent", false},
 		{"binary", "\x00\x01\x02{}\n", "speaks no dialect", false},
 	} {
 		_, _, _, err := dialects.Open(strings.NewReader(test.in))

@@ -143,12 +143,10 @@ func (s *Scanner) field(text []byte, long bool) bool {
 	case string(name) == "data":
 		if s.first == 0 {
 			s.first = s.number
-		} else {
+		} else if !s.long {
 			s.data = append(s.data, '\n')
 		}
-		if len(s.data)+len(value) > s.in.max {
-			s.long = true
-		} else {
+		if s.long = s.long || len(s.data)+len(value) > s.in.max; !s.long {
 			s.data = append(s.data, value...)
 		}
 	case string(name) == "event":

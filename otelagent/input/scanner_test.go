@@ -3,6 +3,7 @@ package input_test
 import (
 	"errors"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -79,6 +80,33 @@ func TestScannerFails(t *testing.T) {
 	if !errors.Is(s.Err(), broken) {
 		t.Errorf("Err = %v", s.Err())
 	}
+}
+
+// An event of which the end never comes holds no more than a line may.
+func TestScannerEndlessEvent(t *testing.T) {
+	var before, after runtime.MemStats
+	in := input.NewScanner(io.MultiReader(strings.NewReader("data: x\n"), io.LimitReader(endless("data:\n"), 12<<20)), input.SettingsOf(input.WithMaxLine(1000)))
+	runtime.ReadMemStats(&before)
+	for in.Scan() {
+		if l := in.Line(); !l.TooLong || l.Number != 1 {
+			t.Errorf("line %d of %d bytes", l.Number, len(l.Text))
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 || in.Lines() < 1<<20 {
+		t.Errorf("%d bytes for %d lines", n, in.Lines())
+	}
+}
+
+// endless is a text over and over.
+type endless string
+
+func (e endless) Read(p []byte) (int, error) {
+	n := 0
+	for len(p)-n >= len(e) {
+		n += copy(p[n:], e)
+	}
+	return n, nil
 }
 
 func TestScannerLive(t *testing.T) {
