@@ -280,7 +280,7 @@ func (a *app) send(ctx context.Context, o sendOptions) error {
 	case s.Events == 0:
 		a.say("nothing was sent: the input is empty")
 		return nil
-	case s.Lost == s.Events:
+	case s.Spans == 0 && s.Lost >= s.Events:
 		return fmt.Errorf("nothing was sent: none of the %s belongs to a run; is this %s, from its beginning?", count(int(s.Events), "event"), s.Dialect)
 	case s.Rejected > 0:
 		a.say("sent %s as %s to %s; %s rejected", count(int(s.Events), "event"), went, s.Target, count(int(s.Rejected), "line"))
@@ -437,7 +437,7 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 	stats := providers.Stats()
 	s := p.sum()
 	s.Spans, s.Target, s.Dialect = stats.Exported, t.name, in.list[0].dialect.Name
-	if s.Lost = rec.Lost(); s.Lost > 0 && s.Lost < s.Events {
+	if s.Lost = rec.Lost(); s.Lost > 0 && (s.Spans > 0 || s.Lost < s.Events) {
 		a.say("%s belong to no run that was open; nothing of them was sent", count(int(s.Lost), "event"))
 	}
 	if n := s.Rejected - maxRejected; n > 0 && s.Events > 0 {

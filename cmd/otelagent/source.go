@@ -215,7 +215,7 @@ func (w *follower) Read(p []byte) (int, error) {
 		if n > 0 || err != io.EOF {
 			return n, err
 		}
-		if info, err := w.f.Stat(); err == nil && info.Size() < w.read {
+		if info, err := w.f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() < w.read {
 			return 0, fmt.Errorf("%s became shorter: it was written anew", w.name)
 		}
 		select {
@@ -246,22 +246,25 @@ func readDatabase(path string, follow bool, quit <-chan struct{}, opts []input.O
 			_ = db.QueryRowContext(ctx, "PRAGMA data_version").Scan(&n)
 			return n
 		}
-		for {
+		for last := !follow; ; {
 			seen := version()
 			for ev, err := range guide.ReadDB(ctx, db, opts...) {
 				if !yield(ev, err) {
 					return
 				}
 			}
-			for follow && version() == seen {
-				select {
-				case <-quit:
+			if last {
+				return
+			}
+			for changed := false; !changed; changed = version() != seen {
+				if last {
 					return
+				}
+				select { // also where it changes all the time: it is read whole
+				case <-quit:
+					last = true // and what came since the last look is read still
 				case <-time.After(rereadTime):
 				}
-			}
-			if !follow {
-				return
 			}
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // A file is followed as it grows: what comes later is sent, half lines wait for their rest, and the whole file sent at once gives the same.
@@ -149,5 +151,39 @@ func TestSendDatabase(t *testing.T) {
 	}
 	if after := shown(t, to); !strings.Contains(after, `"output": 4`) {
 		t.Errorf("what came later is not there:\n%s", after)
+	}
+}
+
+// A database that changes all the time is read again from time to time, not without a break, and after the end of following once more.
+func TestFollowBusyDatabase(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "chat.sqlite")
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(chatTables); err != nil {
+		t.Fatal(err)
+	}
+	passes, quit := 0, make(chan struct{})
+	change := func() {
+		if _, err := db.Exec(`UPDATE chat_sessions SET updated_at = updated_at + 1`); err != nil {
+			t.Error(err)
+		}
+	}
+	for ev, err := range readDatabase(path, true, quit, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := ev.(*otelagent.RunStarted); !ok {
+			continue
+		}
+		if passes++; passes == 1 {
+			time.AfterFunc(rereadTime/4, func() { close(quit) })
+		}
+		change()
+	}
+	if passes != 2 {
+		t.Errorf("read %d times, want twice: at the beginning and at the end", passes)
 	}
 }
