@@ -340,7 +340,7 @@ func fileName(key session.Key, ending string) string {
 	if key.Tenant != "" {
 		name = key.Tenant + "." + name
 	}
-	if strings.Trim(name, safe) != "" || len(name) > 100 || name == "" || name[0] == '.' || key.Tenant != "" {
+	if strings.Trim(name, safe) != "" || len(name) > 100 || name == "" || strings.Contains(".-", name[:1]) || key.Tenant != "" {
 		sum := sha256.Sum256([]byte(key.Tenant + "\x00" + key.ID))
 		name = strings.Map(func(r rune) rune {
 			if strings.ContainsRune(safe, r) {
@@ -348,7 +348,8 @@ func fileName(key session.Key, ending string) string {
 			}
 			return '_'
 		}, name)
-		name = strings.TrimLeft(name[:min(len(name), 80)], ".") + "-" + hex.EncodeToString(sum[:6])
+		// A name that begins with a point is hidden, and one that begins with a dash is an option to programs.
+		name = strings.TrimLeft(name[:min(len(name), 80)]+"-"+hex.EncodeToString(sum[:6]), ".-")
 	}
 	return name + "." + ending
 }

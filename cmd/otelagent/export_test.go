@@ -29,13 +29,14 @@ func TestFileName(t *testing.T) {
 	for _, key := range []session.Key{
 		{ID: "plain-1.x"}, {ID: "../../etc/passwd"}, {ID: "..-..-etc-passwd"}, {ID: "a/b"}, {ID: "a_b"}, {ID: "a b"}, {ID: ".hidden"}, {ID: "."}, {ID: ".."}, {ID: ""},
 		{ID: strings.Repeat("x", 300)}, {ID: strings.Repeat("x", 299)}, {ID: "ünï"}, {ID: "unï"}, {ID: "b", Tenant: "a"}, {ID: "a.b"}, {ID: "con\x00trol\n"},
+		{ID: "-rf"}, {ID: "rf"}, {ID: "--"}, {ID: "-."},
 	} {
 		name := fileName(key, "json")
 		if other, taken := names[name]; taken {
 			t.Errorf("%q and %q are both %s", key, other, name)
 		}
 		names[name] = key
-		if strings.ContainsAny(name, "/\\\x00\n ") || name[0] == '.' || len(name) > 120 || !strings.HasSuffix(name, ".json") {
+		if strings.ContainsAny(name, "/\\\x00\n ") || strings.Contains(".-", name[:1]) || len(name) > 120 || !strings.HasSuffix(name, ".json") {
 			t.Errorf("%q becomes %q", key, name)
 		}
 	}
