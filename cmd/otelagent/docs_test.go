@@ -202,3 +202,28 @@ func TestUsageDocument(t *testing.T) {
 		}
 	}
 }
+
+// TestReadmeLines sends the lines of our own that README.md shows.
+func TestReadmeLines(t *testing.T) {
+	doc, err := os.ReadFile(filepath.Join(repository, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(doc), "<<'EOF'\n")
+	lines, _, found := strings.Cut(rest, "\nEOF\n")
+	if !found || strings.Count(lines, "\n") != 4 {
+		t.Fatalf("no five lines of our own:\n%s", lines)
+	}
+	file := filepath.Join(t.TempDir(), "own.ndjson")
+	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db := filepath.Join(t.TempDir(), "sessions.db")
+	if code, _, errs := runWith(t, "send", "--capture", "content", "--db", db, file); code != exitOK || !strings.Contains(errs, "otelagent (lines with a type") {
+		t.Fatalf("send: exit %d: %s", code, errs)
+	}
+	code, out, errs := runWith(t, "show", "s1", "--db", db)
+	if code != exitOK || !strings.Contains(out, "Hello.") || !strings.Contains(out, "1 run · 1 turn") {
+		t.Errorf("show: exit %d: %s\n%s", code, errs, out)
+	}
+}
