@@ -67,7 +67,13 @@ func (d *decoder) record(r plog.LogRecord) {
 		return
 	}
 	row.Span = recordID(r, name, at)
+	blocks := len(d.batch.Blocks)
 	d.event(&row, name, at, r.Attributes())
+	if !d.placed(&row) {
+		d.report.Cut, d.batch.Blocks = before, d.batch.Blocks[:blocks]
+		d.reject(ReasonRunStart)
+		return
+	}
 	d.batch.Rows = append(d.batch.Rows, row)
 }
 

@@ -155,8 +155,29 @@ func (d *decoder) span(span ptrace.Span) {
 		d.reject(reason)
 		return
 	}
+	blocks := len(d.batch.Blocks)
 	d.events(&row, span.Events())
+	if !d.placed(&row) {
+		d.report.Cut, d.batch.Blocks = before, d.batch.Blocks[:blocks]
+		d.reject(ReasonRunStart)
+		return
+	}
 	d.batch.Rows = append(d.batch.Rows, row)
+}
+
+// placed reports whether what the row carries has a place: one of no run belongs to the session itself, which has facts, and blocks for
+// them, but neither lists nor events.
+func (d *decoder) placed(row *session.Row) bool {
+	if row.Kind != session.KindPayload || row.Run != "" || row.RunStart != 0 {
+		return true
+	}
+	homeless := len(row.Lists) + len(row.Events)
+	if homeless > 0 && len(row.Facts) == 0 {
+		return false
+	}
+	d.report.Cut += homeless
+	row.Lists, row.Events = nil, nil
+	return true
 }
 
 // fill sets what follows from times and attributes but those without, or returns why the row cannot be kept.

@@ -135,6 +135,17 @@ func TestDecodeRejects(t *testing.T) {
 		s.SetName(spans.SpanRun)
 		s.Attributes().PutStr("otelagent.run.start", "soon")
 	})
+	f(ReasonRunStart, func(s ptrace.Span) { // content of no run
+		s.SetName(spans.SpanPayload)
+		s.Attributes().Remove("otelagent.run.start")
+		s.Attributes().Remove("otelagent.run.id")
+		e := s.Events().AppendEmpty()
+		e.SetName(spans.EventBlocks)
+		e.Attributes().PutEmptySlice("otelagent.block.bodies").AppendEmpty().SetStr("body")
+		e = s.Events().AppendEmpty()
+		e.SetName(spans.EventList)
+		e.Attributes().PutStr("otelagent.list.name", "input")
+	})
 	f(ReasonTurnIndex, func(s ptrace.Span) { s.Attributes().Remove("otelagent.turn.index") })
 	f(ReasonTurnIndex, func(s ptrace.Span) {
 		s.Attributes().PutInt("otelagent.turn.index", -1)
@@ -142,6 +153,37 @@ func TestDecodeRejects(t *testing.T) {
 		e.SetName(spans.EventBlocks)
 		e.Attributes().PutEmptySlice("otelagent.block.bodies").AppendEmpty().SetStr("body")
 	})
+}
+
+// A span of no run holds the facts of its session and blocks for them. What else is on it is counted.
+func TestDecodeFacts(t *testing.T) {
+	td, s := one()
+	s.SetName(spans.SpanPayload)
+	s.Attributes().Remove("otelagent.run.start")
+	s.Attributes().Remove("otelagent.run.id")
+	s.Attributes().Remove("otelagent.turn.index")
+	for _, name := range []string{spans.EventFact, spans.EventBlocks, spans.EventList, spans.EventOther} {
+		e := s.Events().AppendEmpty()
+		e.SetName(name)
+		e.SetTimestamp(1500)
+		switch name {
+		case spans.EventFact:
+			e.Attributes().PutStr("otelagent.fact.subject", "session")
+			e.Attributes().PutStr("otelagent.fact.key", "title")
+		case spans.EventBlocks:
+			e.Attributes().PutEmptySlice("otelagent.block.bodies").AppendEmpty().SetStr("body")
+		case spans.EventList:
+			e.Attributes().PutStr("otelagent.list.name", "input")
+		}
+	}
+	batch, report := Decode(td)
+	if want := (Report{Spans: 1, Stored: 1, Cut: 2}); !reflect.DeepEqual(report, want) || len(batch.Blocks) != 1 {
+		t.Fatalf("%+v, %d blocks", report, len(batch.Blocks))
+	}
+	r := batch.Rows[0]
+	if want := []session.RowFact{{Time: 1500, Subject: "session", Key: "title"}}; !reflect.DeepEqual(r.Facts, want) || r.Lists != nil || r.Events != nil {
+		t.Errorf("%+v", r)
+	}
 }
 
 func TestDecodeIsLenient(t *testing.T) {
