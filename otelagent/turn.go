@@ -117,8 +117,8 @@ func (t *Turn) Request(req Request) {
 }
 
 // told reports whether anything of the request itself is known, and not only what was asked for beside it.
-func (req *Request) told() bool {
-	return req.Payload != nil || req.Messages != nil || req.System != nil || req.Tools != nil || req.Rest != nil || req.Sections != nil
+func (r *Request) told() bool {
+	return r.Payload != nil || r.Messages != nil || r.System != nil || r.Tools != nil || r.Rest != nil || r.Sections != nil
 }
 
 // Replied tells that the model call is over. With the time of the request it gives the duration of the model call, unless

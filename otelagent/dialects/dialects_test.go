@@ -174,7 +174,10 @@ func FuzzAll(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, d := range dialects.All() {
 			n := 0
-			for range d.New(input.WithMaxLine(1 << 16)).Events(bytes.NewReader(b)) {
+			for ev, err := range d.New(input.WithMaxLine(1 << 16)).Events(bytes.NewReader(b)) {
+				if ev == nil && err == nil {
+					t.Fatalf("%s yields nothing", d.Name)
+				}
 				if n++; n > 1<<20 {
 					t.Fatalf("%s does not end", d.Name)
 				}
