@@ -1,6 +1,7 @@
 package otelagent_test
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -225,6 +226,20 @@ func TestEventsWithoutARun(t *testing.T) {
 	rec.Close(t.Context())
 	if e := p.Session().Runs[0].Events; len(e) != 1 || e[0].Type != "heartbeat" || rec.Lost() != 1 {
 		t.Errorf("events %+v, %d lost", e, rec.Lost())
+	}
+}
+
+// Counts beyond all bounds do not become negative ones.
+func TestUsageBeyondAllBounds(t *testing.T) {
+	much := otelagent.Usage{Input: math.MaxInt64, Output: math.MaxInt64, Reasoning: 5, CacheRead: math.MaxInt64, CacheWrite: 2, Rule: spans.UsageRuleExcludesCacheAndReasoning}
+	discarded := &otelagent.AttemptDiscarded{Meta: meta(2), DiscardedAttempt: otelagent.DiscardedAttempt{Usage: &much}}
+	turn := recorded(t, started(0), turnStarted(1, 0), discarded, discarded,
+		&otelagent.TurnEnded{Meta: meta(3), TurnResult: otelagent.TurnResult{Usage: &much}}, ended(4)).Session().Runs[0].Turns[0]
+	if want := (session.Usage{Input: math.MaxInt64, Output: math.MaxInt64, Reasoning: 5, CacheRead: math.MaxInt64, CacheWrite: 2}); turn.Usage != want {
+		t.Errorf("%+v", turn.Usage)
+	}
+	if want := (session.Usage{Input: math.MaxInt64, Output: math.MaxInt64, Reasoning: 10, CacheRead: math.MaxInt64, CacheWrite: 4}); *turn.Discarded != want {
+		t.Errorf("%+v", *turn.Discarded)
 	}
 }
 

@@ -1,6 +1,8 @@
 package otelagent
 
 import (
+	"math"
+
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelagent/otelagent/spans"
@@ -15,20 +17,28 @@ func (u *Usage) normal() normalUsage {
 	n := normalUsage{u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite}
 	switch u.Rule {
 	case spans.UsageRuleExcludesCacheAndReasoning:
-		n.output += u.Reasoning
+		n.output = plus(n.output, u.Reasoning)
 		fallthrough
 	case spans.UsageRuleExcludesCache:
-		n.input += u.CacheRead + u.CacheWrite
+		n.input = plus(n.input, plus(u.CacheRead, u.CacheWrite))
 	}
 	return n
 }
 
 func (n *normalUsage) add(m normalUsage) {
-	n.input += m.input
-	n.output += m.output
-	n.reasoning += m.reasoning
-	n.cacheRead += m.cacheRead
-	n.cacheWrite += m.cacheWrite
+	n.input = plus(n.input, m.input)
+	n.output = plus(n.output, m.output)
+	n.reasoning = plus(n.reasoning, m.reasoning)
+	n.cacheRead = plus(n.cacheRead, m.cacheRead)
+	n.cacheWrite = plus(n.cacheWrite, m.cacheWrite)
+}
+
+// plus adds counts, up to the greatest there is: what a source says to be nonsense does not become a negative count.
+func plus(a, b int64) int64 {
+	if b > 0 && a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
 }
 
 // usageKeys are the keys of one place where usage stands.

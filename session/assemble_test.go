@@ -432,6 +432,18 @@ func TestManySavedGroups(t *testing.T) {
 	}
 }
 
+// Sums of usage do not run over into negative counts.
+func TestUsageBeyondAllBounds(t *testing.T) {
+	var s synth
+	for i := range int64(3) {
+		s.add(KindTurn, "r", at(0), i, at(i), at(i), "otelagent.usage.input_tokens", math.MaxInt64-1, "otelagent.usage.output_tokens", 1)
+	}
+	tree := Assemble(s.rows)
+	if want := (Usage{Input: math.MaxInt64, Output: 3}); tree.Usage != want || tree.Runs[0].Usage != want {
+		t.Errorf("%+v, %+v", tree.Usage, tree.Runs[0].Usage)
+	}
+}
+
 // FuzzAssemble makes rows from numbers, so that addresses clash in every way, and holds Assemble to its promises.
 func FuzzAssemble(f *testing.F) {
 	f.Add([]byte("\x01\x00\x00\x00\x01\x02\x00\x00\x01\x02\x05\x00\x00\x01\x03\x04\x00\x00\x02\x01"))

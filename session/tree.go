@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -341,11 +342,19 @@ type Usage struct {
 
 // Add adds v to u.
 func (u *Usage) Add(v Usage) {
-	u.Input += v.Input
-	u.Output += v.Output
-	u.Reasoning += v.Reasoning
-	u.CacheRead += v.CacheRead
-	u.CacheWrite += v.CacheWrite
+	u.Input = plus(u.Input, v.Input)
+	u.Output = plus(u.Output, v.Output)
+	u.Reasoning = plus(u.Reasoning, v.Reasoning)
+	u.CacheRead = plus(u.CacheRead, v.CacheRead)
+	u.CacheWrite = plus(u.CacheWrite, v.CacheWrite)
+}
+
+// plus adds counts, up to the greatest there is: what a source says to be nonsense does not become a negative count.
+func plus(a, b int64) int64 {
+	if b > 0 && a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
 }
 
 // ReportedUsage are the counts as the loop reported them.
