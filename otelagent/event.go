@@ -140,7 +140,8 @@ type (
 		Facts     []Fact
 	}
 	// DefectFound tells of something that the source of the events says, or shows, to be wrong with them: events that it lost,
-	// lines that cannot be attributed. It is kept on the run, and on the last one that started when it names none.
+	// lines that cannot be attributed. It is kept on the run; when it names none, on the innermost of those that are open, or on the last
+	// of them to start. Where none is open it is lost, and counted.
 	DefectFound struct {
 		Meta
 		Code spans.DefectCode

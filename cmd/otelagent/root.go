@@ -94,7 +94,7 @@ come back as the session they were: runs, turns, tool calls, compactions,
 permissions, and what the model was sent.`,
 		Example: `  otelagent demo                       see it all at work
   otelagent up                         keep what arrives over OTLP
-  my-agent | otelagent send -          send a phi-core agent's events
+  my-agent | otelagent send -          send an agent's events
   otelagent ls                         what is there
   otelagent show last                  the newest session as a tree
   otelagent request last/0             what the model was sent on its turn 0`,
