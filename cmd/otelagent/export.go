@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -186,15 +187,18 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	unit := time.Duration(1)
 	if days, ok := strings.CutSuffix(s, "d"); ok {
-		s, unit = days+"h", 24
+		n, err := strconv.ParseFloat(days, 64)
+		if err != nil || !(n >= 0 && n < 1e5) {
+			return time.Time{}, errors.New("no number of days")
+		}
+		return now.Add(-time.Duration(n * float64(24*time.Hour))), nil
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {
 		return time.Time{}, errors.New("no time")
 	}
-	return now.Add(-d * unit), nil
+	return now.Add(-d), nil
 }
 
 // exporting writes sessions of one database.

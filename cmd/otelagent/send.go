@@ -405,7 +405,9 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 	waiting.Store(!live)
 	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))
 	defer unwatch()
-	go a.notice(watching, t.name, providers.Stats, &waiting)
+	if o.DB == "" { // a database answers, or fails at once
+		go a.notice(watching, t.name, providers.Stats, &waiting)
+	}
 
 	p := &pump{app: a, rec: rec, live: live, follow: o.Follow, options: o.inputOptions(live),
 		failed: func() bool { return providers.Stats().Failed > 0 }, quit: make(chan struct{})}

@@ -46,6 +46,8 @@ func recogniseLine(text []byte) (string, bool) {
 		return "lines with type, from and to, as a conductor traces", true
 	case (o.word("direction") != "" || o.word("dir") != "") && firstMessage(o) != nil && rpc:
 		return "lines with direction and message", true
+	case o.raw("message") != nil && bytes.Contains(o.raw("message"), []byte(`"jsonrpc"`)):
+		return "lines with a message of jsonrpc", true
 	}
 	for _, m := range o {
 		if directionOf(m.key) != Unknown && m.value[0] == '{' && rpc {
