@@ -318,9 +318,11 @@ func (r *Recorder) innermost(session, call string) *openRun {
 	case n <= 1:
 		return last
 	}
-	chain := map[*openRun]bool{}
-	for at := last; at != nil && !chain[at]; {
-		chain[at] = true
+	steps := 0
+	for at := last; at != nil; steps++ {
+		if steps == len(r.order) { // a ring
+			return nil
+		}
 		if in(at) {
 			n--
 		}

@@ -266,6 +266,7 @@ func TestInnermostRun(t *testing.T) {
 		{"a chain through another session", []otelagent.Event{start("s", "a", "", ""), start("t", "p", "s", "a"), start("s", "b", "t", "p")}, "", "b"},
 		{"a run without an id is nobody's parent", []otelagent.Event{start("s", "", "", ""), start("s", "b", "", "")}, "", ""},
 		{"a ring beside another", []otelagent.Event{start("s", "x", "", ""), start("s", "a", "", "b"), start("s", "b", "", "a")}, "", ""},
+		{"a ring", []otelagent.Event{start("s", "a", "", "b"), start("s", "b", "", "a")}, "", ""},
 		{"by its call", []otelagent.Event{start("s", "a", "", ""), start("s", "b", "", ""), call("s", "a", "c1")}, "c1", "a"},
 		{"a call of two that have nothing in common", []otelagent.Event{start("s", "a", "", ""), start("s", "b", "", ""), call("s", "a", "c1"), call("s", "b", "c1")}, "c1", ""},
 		{"a call of two in a chain", []otelagent.Event{
