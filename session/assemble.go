@@ -391,6 +391,9 @@ func alike(own []entry) bool {
 		if r := own[i].row; saved(r) {
 			moved := *r
 			moved.Start = starts[false]
+			if r.End >= r.Start { // saved times are coarser: the end of a short turn may be said to be before its start in the events
+				moved.End = max(r.End, moved.Start)
+			}
 			own[i].row = &moved
 		}
 	}

@@ -432,6 +432,17 @@ func TestManySavedGroups(t *testing.T) {
 	}
 }
 
+// A ledger has milliseconds: the end that it tells of a turn may be before the start that the events tell.
+func TestSavedEndBeforeStart(t *testing.T) {
+	var s synth
+	s.add(KindTurn, "r", at(0), 0, at(1)+900_000, 0).Known = spans.KnownLive
+	s.add(KindTurn, "r", at(0), 0, at(1), at(1), "otelagent.recording", "ledger")
+	turns := Assemble(s.rows).Runs[0].Turns
+	if len(turns) != 1 || turns[0].Defects != nil || !turns[0].Start.Equal(nsTime(at(1)+900_000)) || !turns[0].End.Equal(turns[0].Start) {
+		t.Errorf("%d turns, the first %+v", len(turns), turns[0])
+	}
+}
+
 // Sums of usage do not run over into negative counts.
 func TestUsageBeyondAllBounds(t *testing.T) {
 	var s synth
