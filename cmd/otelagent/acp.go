@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +24,8 @@ const (
 	// acpIdleTime is how long after the agent's end something is waited for that a child of it may still write, acpRestTime how long in all.
 	acpIdleTime = 200 * time.Millisecond
 	acpRestTime = 5 * time.Second
+	// acpRestBytes is more than what an agent can leave behind in its pipe.
+	acpRestBytes = 1 << 20
 )
 
 // Exit codes for an agent that cannot be started, as shells have them.
@@ -89,7 +93,8 @@ func (a *app) acp(ctx context.Context, o *sendOptions, command []string, verbose
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, a.stderr
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, passedOn...)
+	// Who started us may have had signals ignored, as nohup does: they stay so, for the agent too.
+	signal.Notify(signals, slices.DeleteFunc(slices.Clone(passedOn), signal.Ignored)...)
 	defer signal.Stop(signals)
 	err = cmd.Start()
 	_, _ = inR.Close(), outW.Close()
@@ -111,13 +116,17 @@ func (a *app) acp(ctx context.Context, o *sendOptions, command []string, verbose
 			_ = f.Close() // the agent hears no more; the editor is to know
 		}
 	}()
-	ended := make(chan struct{})
+	ended, told := make(chan struct{}), make(chan struct{}) // told: to end
 	go func() {
+		tellOnce := sync.OnceFunc(func() { close(told) })
 		for {
 			select {
 			case s := <-signals:
 				if forwards(s) {
 					_ = cmd.Process.Signal(s)
+				}
+				if ends(s) {
+					tellOnce()
 				}
 			case <-ended:
 				return
@@ -128,13 +137,20 @@ func (a *app) acp(ctx context.Context, o *sendOptions, command []string, verbose
 	out := make(chan struct{})
 	go func() { // from the agent
 		defer close(out)
-		_ = passOn(a.stdout, &lastWords{f: outR, exited: &exited}, func(b []byte) { tr.take(acp.ToClient, b) })
+		_ = passOn(a.stdout, &lastWords{f: outR, exited: &exited, rest: acpRestTime}, func(b []byte) { tr.take(acp.ToClient, b) })
 		_ = outR.Close()
 	}()
 	waitErr := cmd.Wait()
 	exited.Store(true)
 	_ = outR.SetReadDeadline(time.Now().Add(acpIdleTime))
-	<-out
+	select {
+	case <-out:
+	case <-told: // who wants an end may not read any more, and wait for ours
+		select {
+		case <-out:
+		case <-time.After(acpRestTime):
+		}
+	}
 	close(ended)
 	signal.Stop(signals) // from now on Ctrl-C ends us
 	if f, ok := a.stdout.(*os.File); ok {
@@ -174,27 +190,40 @@ func passOn(w io.Writer, r io.Reader, tap func([]byte)) error {
 }
 
 // lastWords reads the output of an agent. When that has ended, children of it may still hold its output open: it is read until nothing
-// comes for a while.
+// comes for a while, or they do not stop. What the agent left behind is read whole, however long the editor takes for it.
 type lastWords struct {
 	f      *os.File
 	exited *atomic.Bool
+	rest   time.Duration // how long children are heard
+
+	// Since the end was noticed:
 	until  time.Time
+	waited time.Duration // for something to come
+	bytes  int
 }
 
 func (l *lastWords) Read(p []byte) (int, error) {
 	for {
-		if l.exited.Load() {
+		exited := l.exited.Load()
+		start := time.Now()
+		if exited {
 			if l.until.IsZero() {
-				l.until = time.Now().Add(acpRestTime)
+				l.until = start.Add(l.rest)
 			}
-			_ = l.f.SetReadDeadline(time.Now().Add(acpIdleTime))
+			if l.waited > l.rest || l.bytes > acpRestBytes && start.After(l.until) {
+				return 0, io.EOF
+			}
+			_ = l.f.SetReadDeadline(start.Add(acpIdleTime))
 		}
-		fresh := !l.until.IsZero()
 		n, err := l.f.Read(p)
+		if exited {
+			l.waited += time.Since(start)
+			l.bytes += n
+		}
 		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}
-		if fresh || time.Now().After(l.until) && !l.until.IsZero() {
+		if exited {
 			return 0, io.EOF
 		}
 	}

@@ -10,5 +10,8 @@ var passedOn = []os.Signal{os.Interrupt}
 // forwards reports whether a signal is to be passed on. The console tells all its processes of Ctrl-C.
 func forwards(os.Signal) bool { return false }
 
+// ends reports whether a signal asks for an end.
+func ends(os.Signal) bool { return true }
+
 // codeOf is the exit code that tells how a process ended.
 func codeOf(p *os.ProcessState) int { return p.ExitCode() }

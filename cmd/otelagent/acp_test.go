@@ -11,8 +11,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/otelagent/otelagent/otelagent/acp"
 )
@@ -129,16 +131,103 @@ func TestACPAgentIsKilled(t *testing.T) {
 	}
 }
 
+// TestWireTapCountsPieces: bytes that come one by one cost more than bytes.
+func TestWireTapCountsPieces(t *testing.T) {
+	tap := &wireTap{arrived: make(chan struct{}, 1), done: make(chan struct{})}
+	const sent = tapQueue / tapPiece * 2
+	for range sent {
+		tap.take(acp.ToClient, []byte("x"))
+	}
+	pieces, _ := tap.next()
+	tap.take(acp.ToClient, []byte("x"))
+	rest, _ := tap.next()
+	if held, lost := len(pieces), rest[0].lost; held > tapQueue/tapPiece || int64(held)+lost != sent {
+		t.Errorf("%d pieces are held and %d were lost, of %d", held, lost, sent)
+	}
+}
+
+// TestLastWords reads on behind the end of an agent: what it left behind, whenever that is asked for, and what its children write, for a
+// while.
+func TestLastWords(t *testing.T) {
+	const rest = 300 * time.Millisecond
+	for name, every := range map[string]time.Duration{"children that write now and then": 20 * time.Millisecond, "without a break": 0} {
+		t.Run(name, func(t *testing.T) {
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			if _, err := io.WriteString(w, "left behind"); err != nil {
+				t.Fatal(err)
+			}
+			var exited atomic.Bool
+			exited.Store(true)
+			l := &lastWords{f: r, exited: &exited, rest: rest}
+			first := make([]byte, 4)
+			if _, err := io.ReadFull(l, first); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(rest * 2) // the editor is slow
+			left := make([]byte, 7)
+			if _, err := io.ReadFull(l, left); err != nil || string(first)+string(left) != "left behind" {
+				t.Fatalf("%q%q, %v", first, left, err)
+			}
+			written := make(chan struct{})
+			go func() {
+				defer close(written)
+				for piece := bytes.Repeat([]byte("x"), 4096); ; time.Sleep(every) {
+					if _, err := w.Write(piece); err != nil {
+						return
+					}
+				}
+			}()
+			start := time.Now()
+			if _, err := io.Copy(io.Discard, l); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(start); took > 10*time.Second {
+				t.Errorf("children were heard for %v", took)
+			}
+			_ = r.Close()
+			<-written
+		})
+	}
+}
+
+// TestACPEndsWhenTold ends although nobody reads what the agent said.
+func TestACPEndsWhenTold(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for the editor for seconds")
+	}
+	_, out, _, code := between(t, []string{"--db", filepath.Join(t.TempDir(), "s.db")}, "flood")
+	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(500 * time.Millisecond) // until all pipes are full
+	if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case c := <-code:
+		if c != 128+int(syscall.SIGTERM) {
+			t.Errorf("exit %d, want 143", c)
+		}
+	case <-time.After(4 * acpRestTime):
+		t.Error("it waits for a reader")
+	}
+}
+
 // TestWireTapNeverWaits fills the queue while nobody reads it, and finds out how much did not fit.
 func TestWireTapNeverWaits(t *testing.T) {
 	tap := &wireTap{arrived: make(chan struct{}, 1), done: make(chan struct{})}
 	big := make([]byte, 1<<20)
 	const more = 5
-	for range tapQueue/len(big) + more {
+	fit := tapQueue / (len(big) + tapPiece)
+	for range fit + more {
 		tap.take(acp.ToAgent, big)
 	}
-	if pieces, _ := tap.next(); len(pieces) != tapQueue/len(big) {
-		t.Errorf("%d pieces are held, want %d", len(pieces), tapQueue/len(big))
+	if pieces, _ := tap.next(); len(pieces) != fit {
+		t.Errorf("%d pieces are held, want %d", len(pieces), fit)
 	}
 	tap.take(acp.ToAgent, []byte("\n{}\n"))
 	pieces, _ := tap.next()

@@ -20,6 +20,12 @@ func agentMain() {
 	switch mode := strings.Join(os.Args[1:], " "); mode {
 	case "echo": // every byte back, as it comes
 		_, _ = io.Copy(os.Stdout, os.Stdin)
+	case "flood":
+		for {
+			if _, err := os.Stdout.WriteString(strings.Repeat("x", 1<<20)); err != nil {
+				return
+			}
+		}
 	case "exit":
 		fmt.Fprintln(os.Stderr, "agent: giving up")
 		os.Exit(7)

@@ -19,6 +19,8 @@ import (
 const (
 	// tapQueue is how many bytes of the wire wait at most to be read by us; what does not fit is not traced.
 	tapQueue = 32 << 20
+	// tapPiece is what a piece costs beside its bytes: an agent may write them one by one.
+	tapPiece = 128
 	// tapLine is the longest line that is traced.
 	tapLine = 16 << 20
 )
@@ -55,11 +57,11 @@ func (t *wireTap) take(dir acp.Direction, b []byte) {
 	t.mu.Lock()
 	switch {
 	case t.ended:
-	case t.queued+len(b) > tapQueue:
+	case t.queued+len(b)+tapPiece > tapQueue:
 		t.lost[dir] += int64(len(b))
 	default:
 		t.queue = append(t.queue, piece{dir, bytes.Clone(b), time.Now(), t.lost[dir]})
-		t.queued += len(b)
+		t.queued += len(b) + tapPiece
 		t.lost[dir] = 0
 	}
 	t.mu.Unlock()
