@@ -52,6 +52,7 @@ func TestBadLines(t *testing.T) {
 		{"identity without id", `{"type":"run_identified","identity":{"run_id":5}}`, `run_identified: identity.run_id: want a string that is not empty; the run is one without identity`, true},
 		{"time", `{"ts":"SECRET","event":{"type":"turn_start"}}`, `turn_start: ts: want a time: RFC 3339, or a number of seconds, milliseconds, microseconds or nanoseconds since 1970`, true},
 		{"sequence", `{"seq":-1,"event":{"type":"turn_start"}}`, `turn_start: seq: want an integer that is not negative`, true},
+		{"sequence of an unknown type", `{"type":"SECRET","seq":-1}`, `seq: want an integer that is not negative`, true},
 		{"usage", `{"type":"turn_end","message":{"role":"assistant","content":[],"usage":{"input_tokens":-1,"output_tokens":2}}}`, `turn_end: message.usage.input_tokens: want an integer from 0 to 9223372036854775807; the usage is unknown`, true},
 		{"usage of another type", `{"type":"turn_end","message":{"role":"assistant","content":[],"usage":"SECRET"}}`, `turn_end: message.usage: want an object, got a string`, true},
 		{"usage beyond", `{"type":"turn_end","message":{"role":"assistant","content":[],"usage":{"input_tokens":9223372036854775808}}}`, `turn_end: message.usage.input_tokens: want an integer from 0 to 9223372036854775807; the usage is unknown`, true},

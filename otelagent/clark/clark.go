@@ -161,7 +161,7 @@ func (d *Decoder) read(at input.Line) {
 // complain reports what of a line that was read could not be.
 func (d *Decoder) complain(l *line) {
 	for i, bad := range l.wrong {
-		bad.Type = l.name
+		bad.Type = l.variantName()
 		if d.reject(bad); i > 0 {
 			d.stats.Rejected-- // lines count
 		}

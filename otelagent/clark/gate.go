@@ -36,13 +36,14 @@ func (d *Decoder) gate(r *run, m otelagent.Meta, l *line) {
 		d.other(m, l)
 		return
 	}
-	g := gate{stringOf(l.get(kPlugin)), stringsOf(allow)}
+	names := stringsOf(allow)
+	g := gate{stringOf(l.get(kPlugin)), setOfNames(names)}
 	if len(r.gates) < maxCatalogue {
 		r.gates = append(r.gates, g)
 	}
-	r.learn(g.allow)
+	r.learn(names)
 	p := derived(spans.ActionAllow)
-	if len(g.allow) == 0 {
+	if len(names) == 0 {
 		p.Action = spans.ActionDeny
 	}
 	p.Pattern, p.DecidedBy = string(allow), g.plugin
@@ -54,12 +55,20 @@ func (d *Decoder) conflict(r *run, m otelagent.Meta, l *line) {
 	d.within(r, m, intOf(l.get(kIteration), -1))
 	allow := stringsOf(l.get(kAllow))
 	r.learn(allow)
-	r.gates = append(r.gates[:0], gate{stringOf(l.get(kChosenPlugin)), allow})
+	r.gates = append(r.gates[:0], gate{stringOf(l.get(kChosenPlugin)), setOfNames(allow)})
 	p := derived(spans.ActionAllow)
 	p.Pattern, p.Reason, p.Outcome = string(l.get(kAllow)), stringOf(l.get(kReason)), outcomeResolved
 	p.Options, p.Option = l.get(kPlugins), stringOf(l.get(kChosenPlugin))
 	p.DecidedBy = p.Option
 	d.permission(m, p)
+}
+
+func setOfNames(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
 }
 
 // learn adds names to the tools that the run is known to have.
@@ -95,7 +104,7 @@ func (d *Decoder) offered(r *run, m otelagent.Meta, l *line) {
 		return
 	}
 	outside := func(name string) bool {
-		return slices.ContainsFunc(gates, func(g gate) bool { return !slices.Contains(g.allow, name) })
+		return slices.ContainsFunc(gates, func(g gate) bool { return !g.allow[name] })
 	}
 	p := derived(spans.ActionAllow)
 	p.Outcome = outcomeOffered
@@ -141,7 +150,7 @@ func (d *Decoder) offered(r *run, m otelagent.Meta, l *line) {
 		p.Tool = name
 		var by []string
 		for _, g := range gates {
-			if !slices.Contains(g.allow, name) {
+			if !g.allow[name] {
 				by = append(by, g.plugin)
 			}
 		}

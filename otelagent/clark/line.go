@@ -448,6 +448,14 @@ func (l *line) readTime(m *members, k key) {
 	l.time = t
 }
 
+// variantName is name where that is one of ours: any other is the producer's, and no part of an error.
+func (l *line) variantName() string {
+	if l.variant == unknownVariant {
+		return ""
+	}
+	return l.name
+}
+
 // miss notes a part of the line that is left out because it is wrong.
 func (l *line) miss(path, reason string) {
 	l.wrong = append(l.wrong, &input.LineError{Field: path, Reason: reason})

@@ -28,9 +28,9 @@ func (m *mixture) all() []*run {
 // admits reports whether r, which begins, is one more of them.
 func (m *mixture) admits(r *run) bool {
 	if m.parent == nil {
-		return m.ends == 0 && len(m.runs) < maxOpen
+		return m.ends == 0
 	}
-	return r.parentID == m.parent.id && len(m.runs) < maxOpen
+	return r.parentID == m.parent.id
 }
 
 // keeper is the run that keeps what cannot be attributed.

@@ -92,7 +92,7 @@ type call struct {
 // gate is one gate's word on an attempt.
 type gate struct {
 	plugin string
-	allow  []string
+	allow  map[string]bool
 }
 
 // openCalls returns how many calls run, and one of them.
@@ -172,16 +172,22 @@ func (rs *runs) put(r *run) {
 		rs.byID, rs.times = map[string]*run{}, map[string]time.Time{}
 	}
 	if rs.byID[r.id] == nil {
-		if len(rs.order) == maxRuns {
-			gone := slices.IndexFunc(rs.order, func(id string) bool { return rs.byID[id].ended })
-			gone = max(gone, 0)
+		if len(rs.order) == maxRuns { // one that has ended, if one of the oldest has
+			gone := max(slices.IndexFunc(rs.order[:window], func(id string) bool { return rs.byID[id].ended }), 0)
 			delete(rs.byID, rs.order[gone])
 			delete(rs.times, rs.order[gone])
-			rs.order = slices.Delete(rs.order, gone, gone+1)
+			rs.order = without(rs.order, gone)
 		}
 		rs.order = append(rs.order, r.id)
 	}
 	rs.byID[r.id] = r
+}
+
+// without takes the i-th element off list. It costs what stands before it, which is little where the list is long.
+func without[T any](list []T, i int) []T {
+	copy(list[1:i+1], list[:i])
+	clear(list[:1])
+	return list[1:]
 }
 
 // newRun makes a run of an identity; nil identity: of one that has none.

@@ -114,7 +114,7 @@ func (d *Decoder) again(l *line) *input.LineError {
 		case l.variant == vAgentStart && seen != latest: // a run counts anew
 			s.seqN, s.seqAt = 0, 0
 		default:
-			return &input.LineError{Type: l.name, Field: "seq", Reason: "the same as of a line before; the line is passed over"}
+			return &input.LineError{Type: l.variantName(), Field: "seq", Reason: "the same as of a line before; the line is passed over"}
 		}
 		s.seqs[s.seqAt] = l.sequence
 		s.seqAt = (s.seqAt + 1) % maxSeqs
@@ -257,6 +257,10 @@ func (d *Decoder) push(s *stream, r *run, l *line) {
 	at := slices.IndexFunc(s.stack, func(o *run) bool { return r.identified && o.id == r.parentID && r.parentID != "" })
 	switch {
 	case s.mixture != nil && r.identified && s.mixture.admits(r):
+		if m := s.mixture; len(m.runs) == maxOpen {
+			d.abandon(m.runs[0])
+			m.runs = slices.Delete(m.runs, 0, 1)
+		}
 		s.mixture.runs = append(s.mixture.runs, r)
 		return
 	case s.mixture != nil:
@@ -296,9 +300,10 @@ func (d *Decoder) push(s *stream, r *run, l *line) {
 	if at < 0 && len(s.stack) > 0 {
 		s.stack[len(s.stack)-1].passed = true
 	}
-	if len(s.stack) == maxOpen {
+	for len(s.stack) >= maxOpen {
 		d.abandon(s.stack[0])
 		s.stack = slices.Delete(s.stack, 0, 1)
+		at--
 	}
 	s.stack = append(s.stack, r)
 	if at >= 0 && len(s.stack) > at+2 {

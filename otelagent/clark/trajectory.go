@@ -36,6 +36,7 @@ type merge struct {
 	number int64 // of records, from 1
 	marks  int
 	text   int // bytes of records that wait
+	copies int // of records that wait
 
 	nameless bool   // runs without an identity are known from events
 	made     int64  // runs without an identity, told from records
@@ -53,6 +54,7 @@ type merge struct {
 // queue is what of one run was not brought together yet. At most one of both lists is long.
 type queue struct {
 	records []waiting
+	copies  int // records that have a copy
 	seen    []mark
 	lost    bool  // marks were forgotten: records are not waited for any more
 	done    int64 // number of the last record that was met
@@ -118,10 +120,15 @@ func (m *merge) queue(id string) *queue {
 	if m.byRun == nil {
 		m.byRun = map[string]*queue{}
 	}
-	if len(m.order) == maxQueues {
-		m.marks -= len(m.byRun[m.order[0]].seen)
-		delete(m.byRun, m.order[0])
-		m.order = slices.Delete(m.order, 0, 1)
+	if len(m.order) == maxQueues { // one whose records were told, if there is one
+		gone := max(slices.IndexFunc(m.order, func(id string) bool { return m.byRun[id].copies == 0 }), 0)
+		old := m.byRun[m.order[gone]]
+		m.marks -= len(old.seen)
+		for _, w := range old.records {
+			m.forget(old, w)
+		}
+		delete(m.byRun, m.order[gone])
+		m.order = without(m.order, gone)
 	}
 	q = &queue{}
 	m.byRun[id] = q
@@ -184,16 +191,20 @@ func (m *merge) count(q *queue, l *line) waiting {
 	return waiting{l.mark(), l.time, m.number, nil}
 }
 
+// forget says that the copy of a record of q is not held any more.
+func (m *merge) forget(q *queue, w waiting) {
+	if w.line != nil {
+		m.text -= len(w.line.text)
+		m.copies--
+		q.copies--
+	}
+}
+
+// drop takes the i-th record off q.
 func (d *Decoder) drop(q *queue, i int) waiting {
 	w := q.records[i]
-	if w.line != nil {
-		d.merge.text -= len(w.line.text)
-	}
-	if i == 0 {
-		q.records = q.records[1:]
-	} else {
-		q.records = slices.Delete(q.records, i, i+1)
-	}
+	d.merge.forget(q, w)
+	q.records = without(q.records, i)
 	q.done = max(q.done, w.number)
 	return w
 }
@@ -526,6 +537,8 @@ func (d *Decoder) pull() bool {
 		if m.text+len(at.Text) <= maxWaitText {
 			w.line = &kept{bytes.Clone(at.Text), d.at}
 			m.text += len(at.Text)
+			m.copies++
+			q.copies++
 		}
 		d.wait(q, w)
 		return true
@@ -541,7 +554,7 @@ func (d *Decoder) drain() {
 	}
 	for more := true; more; {
 		more = d.pull()
-		if len(m.order) < maxQueues && more && m.text < maxWaitText/2 {
+		if more && m.text < maxWaitText/2 && (len(m.order) < maxQueues || m.copies < maxQueues/2) {
 			continue // the order counts: the more is known of it the better
 		}
 		d.tell()
@@ -558,10 +571,13 @@ func (d *Decoder) tell() {
 	var list []one
 	for _, id := range d.merge.order {
 		q := d.merge.byRun[id]
+		if q.copies == 0 {
+			continue
+		}
 		for _, w := range q.records {
 			if w.line != nil {
 				list = append(list, one{id, q, w})
-				d.merge.text -= len(w.line.text)
+				d.merge.forget(q, w)
 			}
 		}
 		q.records = slices.DeleteFunc(q.records, func(w waiting) bool { return w.line != nil })
