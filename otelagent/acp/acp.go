@@ -47,6 +47,7 @@ const (
 	maxPrompts     = 16       // prompts of one session without a response
 	maxRunIDs      = 4096     // ids of ended runs of one session, to tell one that is used again
 	maxCalls       = 1024     // tool calls of one session
+	maxAsked       = 1024     // permission requests of one prompt without a response
 	maxTerms       = 256      // terminals of one session
 	maxItems       = 1 << 16  // pieces of one reply
 	maxBack        = 256      // pieces of a reply that are looked back for the beginning of a message
@@ -63,7 +64,7 @@ func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error]
 
 // A Decoder reads captures of ACP from any number of inputs, such as the files of one recording: it remembers the sessions it met. It
 // remembers at most 64 connections, 4,096 unanswered requests of each, 1,024 sessions, and of a session 16 unanswered prompts, 1,024 tool
-// calls and 256 terminals, and forgets the oldest beyond that; and it holds at most 64 MiB of replies and histories that are not complete
+// calls, 1,024 permission requests and 256 terminals, and forgets the oldest beyond that; and it holds at most 64 MiB of replies and histories that are not complete
 // yet, and of a reply 65,536 pieces and 1,024 tool
 // calls, beyond which their rest is left out and a defect says so. Not safe for concurrent use.
 type Decoder struct {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/input"
@@ -174,6 +175,8 @@ func TestReaderFails(t *testing.T) {
 
 // TestBounds fills everything that is remembered.
 func TestBounds(t *testing.T) {
+	t.Run("ids that are used again", testIDsUsedAgain)
+	t.Run("questions without an answer", testQuestionsWithoutAnswer)
 	var b bytes.Buffer
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	update := func(session string, format string, args ...any) {
@@ -262,5 +265,83 @@ func TestLargeReply(t *testing.T) {
 	}
 	if defects != 1 || size < maxHeld || size > maxHeld+1000 || d.held != 0 {
 		t.Errorf("%d defects, a reply of %d bytes, %d held", defects, size, d.held)
+	}
+}
+
+// Agents that are started anew count from 0 again: each prompt is a run all the same, and none costs more than the one before.
+func testIDsUsedAgain(t *testing.T) {
+	var b strings.Builder
+	for range maxRunIDs {
+		b.WriteString(`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}` + "\n" +
+			`{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}` + "\n")
+	}
+	b.WriteString(`{"jsonrpc":"2.0","id":"1.2","method":"session/prompt","params":{"sessionId":"s","prompt":[]}}` + "\n")
+	start := time.Now()
+	ids := map[string]bool{}
+	for ev, err := range NewDecoder().Events(strings.NewReader(b.String())) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := ev.(*otelagent.RunStarted); ok {
+			ids[e.ID] = true
+		}
+		if time.Since(start) > 5*time.Second { // it takes a tenth of one
+			t.Fatalf("%d prompts took 5 seconds", len(ids))
+		}
+	}
+	if len(ids) != maxRunIDs+1 || !ids["prompt-1"] || !ids["prompt-1.2"] || !ids[fmt.Sprint("prompt-1.", maxRunIDs)] || !ids["prompt-1.2.2"] {
+		t.Errorf("%d ids of %d runs", len(ids), maxRunIDs+1)
+	}
+}
+
+// Of more questions than are remembered the oldest are told as not answered, once.
+func testQuestionsWithoutAnswer(t *testing.T) {
+	const more = 10
+	var b strings.Builder
+	b.WriteString(`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}` + "\n")
+	for i := range maxAsked + more {
+		fmt.Fprintf(&b, `{"jsonrpc":"2.0","id":"p%d","method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"c%[1]d"},"options":[]}}`+"\n", i)
+	}
+	count := func(text string, d *Decoder) (n int) {
+		for ev, err := range d.Events(strings.NewReader(text)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, ok := ev.(*otelagent.PermissionEvaluated); ok {
+				n++
+			}
+		}
+		return n
+	}
+	d := NewDecoder()
+	if n := count(b.String(), d); n != more {
+		t.Errorf("%d questions were told before their end, want %d", n, more)
+	}
+	answers := `{"jsonrpc":"2.0","id":"p0","result":{"outcome":{"outcome":"cancelled"}}}` + "\n" + `{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}` + "\n"
+	if n := count(answers, d); n != maxAsked {
+		t.Errorf("%d questions were told at the end, want %d", n, maxAsked)
+	}
+}
+
+// The code of an error is a number; whatever else stands there is content, and no word for how a run ended.
+func TestCodeOfAnErrorIsANumber(t *testing.T) {
+	for code, want := range map[string]string{`-32603`: "-32603", `"SECRET"`: "", `{"SECRET":1}`: "", `1e3`: ""} {
+		text := `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}` + "\n" +
+			`{"jsonrpc":"2.0","id":1,"error":{"code":` + code + `,"message":"m"}}` + "\n"
+		ended := false
+		for ev, err := range Events(strings.NewReader(text)) {
+			if e, ok := ev.(*otelagent.RunEnded); ok {
+				ended = true
+				if e.Word != want || e.Error != "m" {
+					t.Errorf("code %s: word %q, error %q", code, e.Word, e.Error)
+				}
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if !ended {
+			t.Errorf("code %s: the run did not end", code)
+		}
 	}
 }

@@ -112,9 +112,6 @@ func (d *Decoder) asked(c *conn, f *frame) *input.LineError {
 	case isWork(f.method):
 		w = d.work(s, f, p, params)
 	case f.method == mCancel:
-		if r := s.prompt(); r != nil {
-			r.cancelled = true
-		}
 		d.keep(s, f.meta, f.method, orEmpty(f.params))
 	case f.method == mLoad:
 		p.params = d.copied(f.params)

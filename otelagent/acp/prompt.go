@@ -11,13 +11,12 @@ import (
 
 // run is one prompt without a response.
 type run struct {
-	id        string
-	s         *session
-	last      otelagent.Meta // of the last thing that was seen of it
-	cancelled bool           // session/cancel was seen
-	mixed     bool           // a defect says that another prompt was open
-	asked     []*pending     // permission requests without a response
-	compacts  []*compacting
+	id       string
+	s        *session
+	last     otelagent.Meta // of the last thing that was seen of it
+	mixed    bool           // a defect says that another prompt was open
+	asked    []*pending     // permission requests without a response, at most maxAsked
+	compacts []*compacting
 
 	turn turn
 }
@@ -292,7 +291,9 @@ func (d *Decoder) answer(f *frame, r *run) *fields {
 	if f.err != nil {
 		e, _ := members(f.err)
 		res.Error, turn.Failed = e.word("message"), true
-		res.Word = string(e.get("code"))
+		if _, err := strconv.ParseInt(string(e.get("code")), 10, 64); err == nil {
+			res.Word = string(e.get("code"))
+		}
 		status = spans.RunStatusError
 		if res.Word == "-32800" { // request cancelled
 			status, turn.Cancelled = spans.RunStatusCancelled, true

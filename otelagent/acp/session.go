@@ -22,6 +22,8 @@ type session struct {
 	// last is the id of the run that started last; ended are those of runs that have ended, the last maxRunIDs.
 	last  string
 	ended []string
+	taken map[string]bool // the ids in ended, and of open
+	again map[string]int  // of an id that was used again, the number given last
 
 	calls map[string]*call
 	order []*call // by start
@@ -97,14 +99,18 @@ func (s *session) prompt() *run {
 
 // left takes a prompt off those that are open.
 func (s *session) left(r *run) {
-	s.open = slices.DeleteFunc(s.open, func(x *run) bool { return x == r })
-	if i := slices.Index(s.ended, r.id); i < 0 {
-		if len(s.ended) == maxRunIDs {
-			s.ended = slices.Delete(s.ended, 0, 1)
-		}
-		s.ended = append(s.ended, r.id)
-	}
 	s.loose = 0
+	at := slices.Index(s.open, r)
+	if at < 0 {
+		return
+	}
+	s.open = slices.Delete(s.open, at, at+1)
+	if len(s.ended) == maxRunIDs {
+		delete(s.taken, s.ended[0])
+		delete(s.again, s.ended[0])
+		s.ended = s.ended[1:]
+	}
+	s.ended = append(s.ended, r.id)
 }
 
 // runID names a prompt by the id of its request. An id that was used before, as it is when an agent starts anew, gets a number.
@@ -112,15 +118,17 @@ func (s *session) runID(request string) string {
 	if len(request) > 1 && request[0] == '"' {
 		request, _ = rawjson.String([]byte(request))
 	}
-	id := "prompt-" + request
-	for n := 2; s.knows(id); n++ {
-		id = "prompt-" + request + "." + strconv.Itoa(n)
+	if s.taken == nil {
+		s.taken, s.again = map[string]bool{}, map[string]int{}
 	}
+	first := "prompt-" + request
+	id := first
+	for n := max(s.again[first], 1) + 1; s.taken[id]; n++ {
+		id = first + "." + strconv.Itoa(n)
+		s.again[first] = n
+	}
+	s.taken[id] = true
 	return id
-}
-
-func (s *session) knows(id string) bool {
-	return slices.Contains(s.ended, id) || slices.ContainsFunc(s.open, func(r *run) bool { return r.id == id })
 }
 
 // in returns the meta of an event that happened at at in the session, in its open prompt if there is one.

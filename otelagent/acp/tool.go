@@ -322,8 +322,14 @@ func (d *Decoder) askPermission(s *session, f *frame, p *pending, params object)
 		d.start(c)
 	}
 	p.call = c
-	r.asked = append(r.asked, p)
 	m := r.at(f.meta)
+	if len(r.asked) == maxAsked { // told as one without an answer
+		oldest := r.asked[0]
+		d.permission(oldest, m, otelagent.PermissionEvaluation{Action: spans.ActionAsk})
+		oldest.call = nil
+		r.asked = r.asked[1:]
+	}
+	r.asked = append(r.asked, p)
 	d.moreOf(c, m, mPermission+".toolCall", &u)
 	if body, more := params.without("sessionId", "toolCall", "options"); more {
 		d.emit(&otelagent.Other{Meta: m, Type: mPermission + ".unknown_keys", Body: body})
