@@ -91,10 +91,42 @@ func (r *renderer) header() {
 			break
 		}
 	}
+	r.facts()
 	for _, def := range s.Defects {
 		for i, line := range wrap(defectText(def), r.o.Width-labelWidth-1, maxWrap) {
 			r.d.field([]string{defectLabel(def), " "}[min(i, 1)], line)
 		}
+	}
+}
+
+// mostFacts bounds the facts that are shown.
+const mostFacts = 8
+
+// facts are the facts that count, but for the title and for the rows of a producer, which exports give back.
+func (r *renderer) facts() {
+	s, n := r.main.Session, 0
+	for i := range s.Facts {
+		f := &s.Facts[i]
+		if f.Key == "title" || strings.HasPrefix(f.Key, "guide.") || s.Fact(f.Subject, f.Key) != f {
+			continue
+		}
+		if n++; n > mostFacts {
+			continue
+		}
+		subject := ""
+		if f.Subject != "session" {
+			subject = f.Subject + " "
+		}
+		value := ""
+		if f.Value != nil {
+			if body, ok := r.main.Blocks.Body(*f.Value); ok {
+				value = " " + body
+			}
+		}
+		r.d.field("fact", cut(Clean(subject+f.Key+value), r.o.Width-labelWidth-1))
+	}
+	if n > mostFacts {
+		r.d.field("", "and "+plural(n-mostFacts, "more fact"))
 	}
 }
 
