@@ -86,7 +86,7 @@ func (d *Decoder) stream(dec *json.Decoder) error {
 		if err := dec.Decode(&value); err != nil {
 			return unexpected(err)
 		}
-		d.at.path = key
+		d.at.path = pathOf(key)
 		if !d.valid(value) {
 			continue
 		}

@@ -93,7 +93,7 @@ func (d *Decoder) stateMessage(m *message) {
 // Value is valid JSON.
 func (d *Decoder) furtherLine(kind string, value []byte) {
 	d.endMessage()
-	if d.session == nil && !d.of(kind, "") {
+	if d.session == nil && !d.of("", "") { // the type is the producer's word, and no part of an error
 		return
 	}
 	d.stats.Events++
@@ -143,11 +143,19 @@ func (d *Decoder) furtherKey(m member) {
 	if d.session == nil && !d.of("document", "") {
 		return
 	}
-	d.nextRow(m.key)
+	d.nextRow(pathOf(m.key))
 	d.stats.Events++
 	var f facts
 	f.add("document", factFurther+m.key, compact(m.value), d.session.updated, d.at.seq)
 	d.state(f, d.session.updated, d.at.seq)
+}
+
+// pathOf is the place of a member of a document: its key where that is one of ours. Any other is no part of an error.
+func pathOf(key string) string {
+	if _, list := listsOfDocument[key]; list || key == "session" || key == "messages" {
+		return key
+	}
+	return "document"
 }
 
 // listsOfDocument are the keys whose elements are lines in the other form, with their type there.

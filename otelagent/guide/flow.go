@@ -100,9 +100,9 @@ func (d *Decoder) messageRow(row []byte, further []member, stated time.Time) {
 	}
 	m.row = compact(row)
 	m.keep(further)
-	d.size += len(m.row)
+	d.size += len(m.row) + sizeOf(m.further)
 	if before != nil { // its row was written again: the last one counts
-		m.parts, m.lines = before.parts, before.lines
+		m.parts, m.partAt, m.lines = before.parts, before.partAt, before.lines
 	}
 	d.message = m
 }
@@ -178,7 +178,7 @@ func (d *Decoder) partRow(row []byte, further []member, stated time.Time) {
 	case len(m.parts) == maxParts:
 		d.reject("part", "", "a message of more than "+strconv.Itoa(maxParts)+" parts")
 		return
-	case d.size+len(row) > d.settings.MaxLine:
+	case d.size+len(row)+sizeOf(further) > d.settings.MaxLine:
 		d.reject("part", "", "a message with its parts longer than "+strconv.Itoa(d.settings.MaxLine)+" bytes")
 		return
 	}
@@ -190,14 +190,17 @@ func (d *Decoder) partRow(row []byte, further []member, stated time.Time) {
 	if p.index < 0 {
 		p.index = int64(p.position)
 	}
-	d.size += len(p.row) + len(p.data)
-	for i, before := range m.parts {
-		if before.id == id { // written again: the last one counts
-			p.position = before.position
-			m.parts[i] = p
-			return
-		}
+	d.size += p.bytes()
+	if i, again := m.partAt[id]; again { // written again: the last one counts
+		d.size -= m.parts[i].bytes()
+		p.position = m.parts[i].position
+		m.parts[i] = p
+		return
 	}
+	if m.partAt == nil {
+		m.partAt = map[string]int{}
+	}
+	m.partAt[id] = len(m.parts)
 	m.parts = append(m.parts, p)
 }
 
@@ -250,7 +253,7 @@ func (d *Decoder) endMessage() {
 	if m == nil {
 		return
 	}
-	d.message = nil
+	d.message, m.partAt = nil, nil
 	d.session.tell(m.id)
 	slices.SortStableFunc(m.parts, func(a, b *part) int { return cmp.Compare(a.index, b.index) })
 	d.stateMessage(m)
@@ -264,10 +267,10 @@ func (d *Decoder) endMessage() {
 	switch {
 	case m.waits():
 		d.tellLines(m, 0, m.all())
-		d.size = d.sizeOfStretch()
+		d.size = d.joined
 	case m.meta.own != nil && m.meta.own.run.ID != "":
 		d.ownMessage(m)
-		d.size = d.sizeOfStretch()
+		d.size = d.joined
 	case m.marker() && len(d.stretch) == 0:
 		d.tellCompactionRun(m)
 		d.size = 0
@@ -288,24 +291,27 @@ func (d *Decoder) join(m *message) {
 		}
 	}
 	d.stretch = append(d.stretch, m)
-	d.size = d.sizeOfStretch()
-}
-
-func (d *Decoder) sizeOfStretch() (n int) {
-	for _, m := range d.stretch {
-		n += m.bytes()
-	}
-	return n
+	d.joined += m.bytes()
+	d.size = d.joined
 }
 
 // bytes is how much of its input m holds.
 func (m *message) bytes() int {
-	n := len(m.row)
+	n := len(m.row) + sizeOf(m.further)
 	for _, p := range m.parts {
-		n += len(p.row) + len(p.data)
+		n += p.bytes()
 	}
 	for _, l := range m.lines {
 		n += len(l.line.Text)
+	}
+	return n
+}
+
+func (p *part) bytes() int { return len(p.row) + len(p.data) + sizeOf(p.further) }
+
+func sizeOf(members []member) (n int) {
+	for _, m := range members {
+		n += len(m.key) + len(m.value)
 	}
 	return n
 }
@@ -318,7 +324,7 @@ func (d *Decoder) endSession() {
 	}
 	d.runs.endAll(d)
 	d.session, d.recent = nil, nil
-	d.size, d.waiting = 0, 0
+	d.size, d.joined, d.waiting = 0, 0, 0
 	clear(d.kinds)
 }
 

@@ -77,6 +77,7 @@ type Decoder struct {
 	message  *message   // whose parts are being read
 	stretch  []*message // of user and system, waiting for the assistant's
 	size     int        // bytes of message and stretch
+	joined   int        // bytes of stretch
 	runs     ownRuns
 	waiting  int // bytes of messages that wait in runs
 	recent   []recentRun

@@ -556,6 +556,9 @@ func TestBounds(t *testing.T) {
 	equal(t, errorsOf(parts.String()), "guide: line 16387: part: a message of more than 16384 parts", "guide: line 16388: part: a message of more than 16384 parts")
 	equal(t, errorsOf(sessionRow("")+messageRow("u", "user", 1001, `{}`)+partRow("p", "u", 0, 1001, text)+partRow("q", "u", 1, 1001, `{"type":"text","text":"`+strings.Repeat("x", 300)+`"}`), input.WithMaxLine(500)),
 		"guide: line 4: part: a message with its parts longer than 500 bytes")
+	beside := strings.Replace(partRow("q", "u", 1, 1001, text), `"type":"part"`, `"type":"part","x":"`+strings.Repeat("x", 300)+`"`, 1)
+	equal(t, errorsOf(sessionRow("")+messageRow("u", "user", 1001, `{}`)+beside, input.WithMaxLine(500)),
+		"guide: line 3: part: a message with its parts longer than 500 bytes")
 	var users strings.Builder
 	users.WriteString(sessionRow(""))
 	for i := range 1500 {
@@ -569,6 +572,39 @@ func TestBounds(t *testing.T) {
 	}
 	if runs != 2 {
 		t.Errorf("1,500 messages make %d runs, want 2", runs)
+	}
+}
+
+// TestErrorsNameNoKeys: keys and types that are not the guide's are content.
+func TestErrorsNameNoKeys(t *testing.T) {
+	deep := strings.Repeat("[", 250) + strings.Repeat("]", 250)
+	equal(t, errorsOf(`{"type":"SECRET","data":{}}`), "guide: line 1: session_id: missing, want a string")
+	equal(t, errorsOf(`{"session":{"id":"s"},"SECRET":`+deep+`}`), "guide: document: JSON nested too deeply at byte 201")
+}
+
+// TestTurnsShareNoParts: what a file says of its turns makes no call more than once, however often it says so.
+func TestTurnsShareNoParts(t *testing.T) {
+	const turns, parts = 1000, 50
+	var b strings.Builder
+	b.WriteString(sessionRow("") + messageRow("a", "assistant", 1001, `{"otelagent":{"run":{"id":"r","start":1001000000},"turns":[{"steps":[0,`+
+		fmt.Sprint(parts)+`]}`+strings.Repeat(`,{"index":1,"steps":[0,`+fmt.Sprint(parts)+`]}`, turns-1)+`]}}`))
+	for i := range parts {
+		b.WriteString(partRow(fmt.Sprint("p", i), "a", i, 1001, fmt.Sprintf(`{"type":"tool-x","toolCallId":"c%d","state":"output-available","input":{},"output":1}`, i)))
+	}
+	calls, started := 0, 0
+	for ev, err := range guide.Events(strings.NewReader(b.String())) {
+		switch ev.(type) {
+		case *otelagent.ToolStarted:
+			calls++
+		case *otelagent.TurnStarted:
+			started++
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if calls != parts || started != turns {
+		t.Errorf("%d calls of %d in %d turns of %d", calls, parts, started, turns)
 	}
 }
 

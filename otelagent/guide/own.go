@@ -88,6 +88,8 @@ type ownTurn struct {
 	Attempts     int64     `json:"attempts"`
 	Steps        [2]int    `json:"steps"`
 	Calls        []ownCall `json:"calls"`
+
+	byID map[string][]int // calls that were not told, by id; made when one is asked for
 }
 
 // ownCall is what the part of a tool call does not say.
@@ -100,7 +102,6 @@ type ownCall struct {
 	Truncated      *bool  `json:"truncated"`
 	ChildRunID     string `json:"child_run_id"`
 	ChildSessionID string `json:"child_session_id"`
-	used           bool
 }
 
 // callOf returns what is said of the next call of that id; nil when nothing is.
@@ -108,14 +109,25 @@ func (t *ownTurn) callOf(id, name string) *ownCall {
 	if t == nil {
 		return nil
 	}
-	for i := range t.Calls {
-		if c := &t.Calls[i]; !c.used && c.ID == id && (c.Name == name || c.Name == "") {
-			c.used = true
+	if t.byID == nil {
+		t.byID = make(map[string][]int, len(t.Calls))
+		for i := range t.Calls {
+			t.byID[t.Calls[i].ID] = append(t.byID[t.Calls[i].ID], i)
+		}
+	}
+	rest := t.byID[id]
+	for k, i := range rest[:min(len(rest), maxSameID)] {
+		if c := &t.Calls[i]; c.Name == name || c.Name == "" {
+			copy(rest[1:k+1], rest[:k])
+			t.byID[id] = rest[1:]
 			return c
 		}
 	}
 	return nil
 }
+
+// maxSameID bounds the calls of one id among which one of a name is looked for.
+const maxSameID = 64
 
 // ownCompaction is what the part of a compaction does not say; nil counts are not known.
 type ownCompaction struct {
@@ -296,36 +308,18 @@ func (d *Decoder) ownMessage(m *message) {
 		return
 	}
 	d.startOwn(r)
-	told := make([]bool, len(m.parts))
-	turns := m.meta.own.turns
-	if len(turns) == 0 { // a compaction, or calls outside any turn
-		d.tellRest(r, m, told, len(m.parts))
-	}
+	turns, rest := m.meta.own.turns, 0 // parts from rest on were not told
 	for i := range turns {
 		t := &turns[i]
-		from, to := min(max(t.Steps[0], 0), len(m.parts)), min(max(t.Steps[1], 0), len(m.parts))
-		if from > to {
-			from = to
-		}
-		d.tellRest(r, m, told, from)
+		from := min(max(t.Steps[0], rest), len(m.parts)) // turns do not share parts
+		to := min(max(t.Steps[1], from), len(m.parts))
+		d.tellParts(&r.run, m, m.parts[rest:from], nil)
 		d.tellTurn(r, m, t, m.parts[from:to])
-		for k := from; k < to; k++ {
-			told[k] = true
-		}
+		rest = to
 	}
-	d.tellRest(r, m, told, len(m.parts))
+	d.tellParts(&r.run, m, m.parts[rest:], nil) // a compaction, or calls outside any turn
 	if len(m.parts) == 0 {
 		d.tellLines(m, 0, m.all())
-	}
-}
-
-// tellRest tells of the parts before to that belong to no turn.
-func (d *Decoder) tellRest(r *ownRun, m *message, told []bool, to int) {
-	for k := range m.parts[:to] {
-		if !told[k] {
-			d.tellParts(&r.run, m, m.parts[k:k+1], nil)
-			told[k] = true
-		}
 	}
 }
 

@@ -51,7 +51,8 @@ type message struct {
 	hidden   time.Time // since when it is rewound; zero when it is not
 	hiddenAt []byte    // as it came, null included; nil without such a key
 	parts    []*part
-	lines    []ownLine // of package ndjson that came with it
+	partAt   map[string]int // where in parts, by id, until the message is whole
+	lines    []ownLine      // of package ndjson that came with it
 }
 
 // metadata is what is read of metadata_json.

@@ -68,7 +68,7 @@ func (m *message) stepsOf() (steps []step) {
 // follows, so that one without an assistant's message has ended too.
 func (d *Decoder) tellRun(a *message, over bool) {
 	users := d.stretch
-	d.stretch, d.size = nil, 0
+	d.stretch, d.size, d.joined = nil, 0, 0
 	first := a
 	if len(users) > 0 {
 		first = users[0]
