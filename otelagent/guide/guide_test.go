@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -572,6 +573,45 @@ func TestBounds(t *testing.T) {
 	}
 	if runs != 2 {
 		t.Errorf("1,500 messages make %d runs, want 2", runs)
+	}
+}
+
+// TestMessageThatGrows reads a message at every stage of its growth. A turn that was told must not end later than when more of the message is
+// known: the later end of two counts, and it would be that of the turn which was seen first.
+func TestMessageThatGrows(t *testing.T) {
+	in := func(parts int, updated int) string {
+		b := sessionRow("") + messageRow("u", "user", 1000, `{}`) +
+			strings.Replace(messageRow("a", "assistant", 1001, `{}`), `"updated_at":1002`, fmt.Sprintf(`"updated_at":%d`, updated), 1)
+		for i := range parts {
+			kind := `{"type":"step-start"}`
+			if i%3 > 0 {
+				kind = fmt.Sprintf(`{"type":"text","text":"%d","state":"done"}`, i)
+			}
+			b += partRow(fmt.Sprint("p", i), "a", i, 1010+10*i, kind)
+		}
+		return b
+	}
+	ends := func(in string) (list []time.Time) {
+		for ev, err := range guide.Events(strings.NewReader(in)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e, ok := ev.(*otelagent.TurnEnded); ok {
+				list = append(list, e.End.Time)
+			}
+		}
+		return list
+	}
+	whole := ends(in(9, 5000))
+	if len(whole) != 3 {
+		t.Fatalf("%d turns", len(whole))
+	}
+	for parts := range 9 {
+		for i, end := range ends(in(parts, 1010+10*parts+5)) {
+			if parts > 0 && end.After(whole[i]) {
+				t.Errorf("of %d parts turn %d ends %v, of 9 %v", parts, i, end, whole[i])
+			}
+		}
 	}
 }
 

@@ -43,7 +43,6 @@ func stamped(t time.Time) otelagent.Moment {
 // step is one turn of a message of the assistant: the parts from a step-start up to the next.
 type step struct {
 	parts []*part
-	last  bool // of its message
 }
 
 // stepsOf divides the parts of a message. Those before the first step-start belong to the first step.
@@ -57,9 +56,6 @@ func (m *message) stepsOf() (steps []step) {
 		started = started || begins
 		s := &steps[len(steps)-1]
 		s.parts = append(s.parts, p)
-	}
-	if n := len(steps); n > 0 {
-		steps[n-1].last = true
 	}
 	return steps
 }
@@ -116,8 +112,8 @@ func (d *Decoder) tellRun(a *message, over bool) {
 		d.tellParts(r, a, s.parts, nil)
 		end := otelagent.TurnResult{Output: a.output(s.parts)}
 		at := s.end()
-		if s.last {
-			at = later(at, a.updated)
+		if at.IsZero() { // else not: that of a message which grows is later than a turn of it that is not the last any more
+			at = a.updated
 		}
 		end.End = bound(at)
 		if len(steps) == 1 && !s.calls() { // nothing makes the loop go on: usage of the message is that of this one call
