@@ -32,6 +32,8 @@ type bound struct {
 var bounds = []bound{
 	{what: "turn with two tools and a permission / raw SDK calls", pkg: "./otelagent", bench: "BenchmarkTurn/adapter", floor: "BenchmarkTurn/raw", ratio: 1.25},
 	{what: "phi-core reader / encoding/json into RawMessage fields", pkg: "./otelagent/phi", bench: "BenchmarkReader/phi", floor: "BenchmarkReader/encodingjson", ratio: 0.2},
+	{what: "clark-agent reader / encoding/json", pkg: "./otelagent/clark", bench: "BenchmarkReader/clark", floor: "BenchmarkReader/encodingjson", ratio: 1.0},
+	{what: "own lines / encoding/json into a struct", pkg: "./otelagent/ndjson", bench: "BenchmarkDecoder", floor: "BenchmarkUnmarshal", ratio: 0.2},
 	{what: "capture of a request of 1 MB, 4 KB new / SHA-256 of it", pkg: "./otelagent", bench: "BenchmarkCapture/adapter", floor: "BenchmarkCapture/sha256", ratio: 1.0},
 	{what: "request of turn 200 back from the file", mod: "cmd/otelagent", pkg: ".", bench: "BenchmarkRequest/reconstruct", most: 20 * time.Millisecond},
 	{what: "SQLite Put / bare insert, key only", pkg: "./store/sqlitestore", bench: "BenchmarkPut/sqlite", floor: "BenchmarkPut/bare", ratio: 2},
@@ -99,9 +101,10 @@ func measure(mod, pkg string, count int, benchtime string, into map[string][]flo
 		if b.mod != mod || b.pkg != pkg {
 			continue
 		}
-		top, _, _ := strings.Cut(b.bench, "/")
-		if !slices.Contains(tops, top) {
-			tops = append(tops, top)
+		for _, name := range []string{b.bench, b.floor} {
+			if top, _, _ := strings.Cut(name, "/"); top != "" && !slices.Contains(tops, top) {
+				tops = append(tops, top)
+			}
 		}
 	}
 	cmd := exec.Command("go", "test", "-run=^$", "-bench=^("+strings.Join(tops, "|")+")$",
