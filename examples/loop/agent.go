@@ -110,9 +110,11 @@ func (a *agent) call(ctx context.Context, turn *otelagent.Turn, c toolCall) json
 	}
 	ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: c.ID, Name: c.Function.Name, Type: "function", Args: args})
 	decided := decide(a.rules, c.Function.Name, target(args))
-	call.Permission(ctx, otelagent.PermissionEvaluation{
-		Action: decided.Action, Source: decided.Source, Pattern: decided.Pattern, Reason: decided.why(),
-	})
+	evaluation := otelagent.PermissionEvaluation{Action: decided.Action, Source: decided.Source, Pattern: decided.Pattern}
+	if !decided.found {
+		evaluation.Reason = decided.why()
+	}
+	call.Permission(ctx, evaluation)
 	if decided.Action != spans.ActionAllow {
 		text := "refused: " + decided.why()
 		call.End(otelagent.ToolResult{Outcome: spans.OutcomeDenied, Error: text})
