@@ -43,6 +43,9 @@ func (d *Decoder) mix(s *stream, parent *run, l *line) {
 	m.runs = append(m.runs, s.stack[at+1:]...)
 	s.stack = s.stack[:at+1]
 	s.mixture = m
+	for _, r := range m.runs {
+		d.announceMixed(r)
+	}
 	if n := len(m.runs); n > 1 && d.goesOn(m.runs[n-2], m.runs[n-1]) {
 		m.told = true
 		return

@@ -262,6 +262,7 @@ func (d *Decoder) push(s *stream, r *run, l *line) {
 			m.runs = slices.Delete(m.runs, 0, 1)
 		}
 		s.mixture.runs = append(s.mixture.runs, r)
+		d.announceMixed(r)
 		return
 	case s.mixture != nil:
 		s.stack, s.mixture = append(s.stack, s.mixture.runs...), nil
@@ -308,6 +309,14 @@ func (d *Decoder) push(s *stream, r *run, l *line) {
 	s.stack = append(s.stack, r)
 	if at >= 0 && len(s.stack) > at+2 {
 		d.mix(s, s.stack[at], l)
+	}
+}
+
+// announceMixed tells of the start of a run of a mixture whose time is known, while the calls that may have spawned it are open: later it
+// would look like a child of the last of them.
+func (d *Decoder) announceMixed(r *run) {
+	if !r.startAt.IsZero() {
+		d.announce(r, otelagent.Moment{})
 	}
 }
 
