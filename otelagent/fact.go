@@ -2,8 +2,11 @@ package otelagent
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 	"strconv"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -80,7 +83,7 @@ func (h *handle) factsID(facts []Fact) string {
 		if !f.At.Time.IsZero() {
 			at = startText(f.At.Time)
 		}
-		fields = append(fields, f.Subject, f.Key, at)
+		fields = append(fields, h.subject(f.Subject), f.Key, at)
 		if h.capture != CaptureNone {
 			fields = append(fields, string(f.Value))
 		}
@@ -95,13 +98,23 @@ func firstEight(sum []byte) (n uint64) {
 	return n
 }
 
+// subject is what a fact is about, as far as that may leave: where no content does, the digest that names a text does not either.
+func (h *handle) subject(s string) string {
+	if kind, id, ok := strings.Cut(s, "/"); ok && h.capture == CaptureNone {
+		if b, err := hex.DecodeString(id); err == nil && len(b) == sha256.Size {
+			return cleanID(kind)
+		}
+	}
+	return cleanID(s)
+}
+
 // fact adds one fact as an event.
 func (h *handle) fact(f *Fact, at Moment) {
 	if !h.recording {
 		return
 	}
 	kv := make([]attribute.KeyValue, 0, 4)
-	kv = append(kv, spans.FactSubjectKey.String(cleanID(f.Subject)), spans.FactKeyKey.String(cutName(f.Key, 128)),
+	kv = append(kv, spans.FactSubjectKey.String(h.subject(f.Subject)), spans.FactKeyKey.String(cutName(f.Key, 128)),
 		spans.EventSeqKey.Int64(h.next(at)))
 	if f.Value != nil && h.capturing() {
 		m := h.tracer.memories.open(h.origin)

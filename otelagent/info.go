@@ -219,7 +219,8 @@ type DiscardedAttempt struct {
 
 // Fact is one thing that is true of a session, or of a thing in it, from a time on.
 type Fact struct {
-	// Subject is what it is about: "session", or a kind and an id as the source has them: "message/msg_1". At most 256 bytes.
+	// Subject is what it is about: "session", or a kind and an id as the source has them: "message/msg_1". At most 256 bytes. An id that is
+	// a SHA-256 in hexadecimal names content, and leaves only with it.
 	Subject string
 	// Key is what it says of it: "title", "archived_at". At most 128 bytes.
 	Key string
