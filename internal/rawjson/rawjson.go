@@ -734,3 +734,23 @@ func blank(b []byte, i int) int {
 	}
 	return i
 }
+
+// KindOf names the type of a JSON value in words, for errors: "an object", "a string". Of no bytes it is "nothing".
+func KindOf(value []byte) string {
+	if len(value) == 0 {
+		return "nothing"
+	}
+	switch value[0] {
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case '"':
+		return "a string"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return "null"
+	}
+	return "a number"
+}

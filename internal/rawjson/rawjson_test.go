@@ -265,3 +265,13 @@ func BenchmarkValid(b *testing.B) {
 		})
 	}
 }
+
+func TestKindOf(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "nothing", "{}": "an object", "[1]": "an array", `"x"`: "a string", "true": "a boolean", "false": "a boolean", "null": "null", "-1": "a number",
+	} {
+		if got := KindOf([]byte(in)); got != want {
+			t.Errorf("%q is %s, want %s", in, got, want)
+		}
+	}
+}

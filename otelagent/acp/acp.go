@@ -234,7 +234,7 @@ func parseLine(text []byte) (object, *input.LineError) {
 	}
 	o, ok := members(text)
 	if !ok {
-		return nil, &input.LineError{Reason: "want an object, got " + kindOf(text)}
+		return nil, &input.LineError{Reason: "want an object, got " + rawjson.KindOf(text)}
 	}
 	return o, nil
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/input"
 	"github.com/otelagent/otelagent/spans"
@@ -62,7 +63,7 @@ func (d *Decoder) asked(c *conn, f *frame) *input.LineError {
 	}
 	params, isObject := members(f.params)
 	if known && f.params != nil && !isObject {
-		w.problem("params", "want an object, got "+kindOf(f.params))
+		w.problem("params", "want an object, got "+rawjson.KindOf(f.params))
 		return w.wrong
 	}
 	if f.method == mInitialize || f.method == mProxyInitialize {

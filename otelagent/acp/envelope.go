@@ -135,7 +135,7 @@ func (f *frame) read(o object, around ...string) *input.LineError {
 	}
 	f.id = o.raw("id")
 	if f.id != nil && strings.IndexByte(`"n`+numbers, f.id[0]) < 0 {
-		p.problem("id", "want a number, a string or null, got "+kindOf(f.id))
+		p.problem("id", "want a number, a string or null, got "+rawjson.KindOf(f.id))
 	}
 	f.params = o.get("params")
 	f.result = o.raw("result")

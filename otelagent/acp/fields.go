@@ -112,7 +112,7 @@ func (f *fields) want(path string, value []byte, first, what string) []byte {
 		return nil
 	}
 	if strings.IndexByte(first, value[0]) < 0 {
-		f.problem(path, "want "+what+", got "+kindOf(value))
+		f.problem(path, "want "+what+", got "+rawjson.KindOf(value))
 		return nil
 	}
 	return value
@@ -164,22 +164,4 @@ func (f *fields) count(path string, value []byte) int64 {
 		return -1
 	}
 	return n
-}
-
-// kindOf names the JSON type of a valid value.
-func kindOf(value []byte) string {
-	switch value[0] {
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	case '"':
-		return "a string"
-	case 't', 'f':
-		return "a boolean"
-	case 'n':
-		return "null"
-	default:
-		return "a number"
-	}
 }

@@ -212,7 +212,7 @@ func (m *members) parse(c *rawjson.Cursor, raw []byte) *input.LineError {
 		if err := c.End(); err != nil {
 			return syntax(err)
 		}
-		return &input.LineError{Reason: "want an object, got " + kindOf(raw)}
+		return &input.LineError{Reason: "want an object, got " + rawjson.KindOf(raw)}
 	}
 	for c.More('}') {
 		spelled := c.RawKey()
@@ -248,24 +248,6 @@ func (m *members) get(k key) []byte {
 		return nil
 	}
 	return m.values[k]
-}
-
-// kindOf names the JSON type of a valid value.
-func kindOf(value []byte) string {
-	switch value[0] {
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	case '"':
-		return "a string"
-	case 't', 'f':
-		return "a boolean"
-	case 'n':
-		return "null"
-	default:
-		return "a number"
-	}
 }
 
 // line is one line taken apart. All of it points into the line.
@@ -327,7 +309,7 @@ func (l *line) parse(raw []byte) *input.LineError {
 // open parses what is inside an envelope or record.
 func (l *line) open(typ []byte) *input.LineError {
 	if typ != nil {
-		return &input.LineError{Field: "type", Reason: "want a string, got " + kindOf(typ)}
+		return &input.LineError{Field: "type", Reason: "want a string, got " + rawjson.KindOf(typ)}
 	}
 	for _, k := range []key{kEvent, kPayload, kData} {
 		inside := l.outer.get(k)
@@ -390,8 +372,8 @@ func (l *line) check(f *field) *input.LineError {
 		return nil
 	case value == nil:
 		return &input.LineError{Type: l.name, Field: keyNames[f.key], Reason: "missing, want " + typeNames[f.holds]}
-	case f.holds != anything && typeNames[f.holds] != kindOf(value):
-		return &input.LineError{Type: l.name, Field: keyNames[f.key], Reason: "want " + typeNames[f.holds] + ", got " + kindOf(value)}
+	case f.holds != anything && typeNames[f.holds] != rawjson.KindOf(value):
+		return &input.LineError{Type: l.name, Field: keyNames[f.key], Reason: "want " + typeNames[f.holds] + ", got " + rawjson.KindOf(value)}
 	}
 	return nil
 }
@@ -427,7 +409,7 @@ func (l *line) readEnvelope(m *members) {
 		if s, ok := rawjson.String(v); ok {
 			l.stream, l.named = s, k != kStream
 		} else {
-			l.miss(keyNames[k], "want a string, got "+kindOf(v))
+			l.miss(keyNames[k], "want a string, got "+rawjson.KindOf(v))
 		}
 	}
 	if v := m.get(kParentRunID); v != nil {

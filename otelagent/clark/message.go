@@ -155,7 +155,7 @@ func (d *Decoder) usage(l *line, path string, raw []byte) *otelagent.Usage {
 		return nil
 	}
 	if raw[0] != '{' {
-		l.miss(path, "want an object, got "+kindOf(raw))
+		l.miss(path, "want an object, got "+rawjson.KindOf(raw))
 		return nil
 	}
 	u := &otelagent.Usage{Rule: d.rule()}

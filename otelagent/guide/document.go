@@ -205,7 +205,7 @@ func (d *Decoder) release(held *[]member) {
 		c := rawjson.NewCursor(m.value, maxDepth)
 		if !c.Open('[') {
 			d.at.path = "messages"
-			d.reject("", "", "want an array, got "+kindOf(m.value))
+			d.reject("", "", "want an array, got "+rawjson.KindOf(m.value))
 			continue
 		}
 		for i := 0; c.More(']'); i++ {
@@ -223,7 +223,7 @@ func (d *Decoder) release(held *[]member) {
 func (d *Decoder) element(value []byte) {
 	c := rawjson.NewCursor(value, maxDepth)
 	if !c.Open('{') {
-		d.reject("", "", "want an object, got "+kindOf(value))
+		d.reject("", "", "want an object, got "+rawjson.KindOf(value))
 		return
 	}
 	var message, parts []byte
@@ -260,7 +260,7 @@ func (d *Decoder) rowsOf(message, parts []byte, further []member) {
 	c := rawjson.NewCursor(parts, maxDepth)
 	if !c.Open('[') {
 		d.at.path = path
-		d.reject("", "parts", "want an array, got "+kindOf(parts))
+		d.reject("", "parts", "want an array, got "+rawjson.KindOf(parts))
 		return
 	}
 	for i := 0; c.More(']'); i++ {

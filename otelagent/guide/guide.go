@@ -176,7 +176,7 @@ func (d *Decoder) line(text []byte) {
 	named := false
 	c := rawjson.NewCursor(text, maxDepth)
 	if !c.Open('{') {
-		d.reject("", "", "want an object, got "+kindOf(text))
+		d.reject("", "", "want an object, got "+rawjson.KindOf(text))
 		return
 	}
 	for c.More('}') {
@@ -287,24 +287,4 @@ func compact(raw []byte) []byte {
 		return bytes.Clone(raw)
 	}
 	return b.Bytes()
-}
-
-// kindOf names the type of a JSON value.
-func kindOf(value []byte) string {
-	if len(value) == 0 {
-		return "nothing"
-	}
-	switch value[0] {
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	case '"':
-		return "a string"
-	case 't', 'f':
-		return "a boolean"
-	case 'n':
-		return "null"
-	}
-	return "a number"
 }

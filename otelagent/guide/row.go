@@ -98,7 +98,7 @@ func (d *Decoder) columnsOf(typ string, row []byte) (columns, bool) {
 	if len(row) == 0 || !c.Open('{') {
 		reason := "missing, want an object"
 		if len(row) > 0 {
-			reason = "want an object, got " + kindOf(row)
+			reason = "want an object, got " + rawjson.KindOf(row)
 		}
 		d.reject(typ, "data", reason)
 		return columns{}, false
@@ -117,7 +117,7 @@ func (c *columns) bad(name, want string) {
 
 // describe says what a value is that is not what it should be.
 func describe(value []byte) string {
-	switch kind := kindOf(value); kind {
+	switch kind := rawjson.KindOf(value); kind {
 	case "a string":
 		return "another string"
 	case "a number":
@@ -142,7 +142,7 @@ func (c *columns) text(name string) string {
 	}
 	s, ok := rawjson.String(v)
 	if !ok {
-		c.d.reject(c.typ, name, "want a string, got "+kindOf(v))
+		c.d.reject(c.typ, name, "want a string, got "+rawjson.KindOf(v))
 	}
 	return s
 }
@@ -155,7 +155,7 @@ func (c *columns) id(name string) (string, bool) {
 	case v == nil:
 		c.d.reject(c.typ, name, "missing, want a string")
 	case !ok:
-		c.d.reject(c.typ, name, "want a string, got "+kindOf(v))
+		c.d.reject(c.typ, name, "want a string, got "+rawjson.KindOf(v))
 	case s == "":
 		c.d.reject(c.typ, name, "want a string that is not empty")
 	}
@@ -227,7 +227,7 @@ func trimmed(value []byte) []byte {
 func (c *columns) object(name string) []byte {
 	v := c.json(name)
 	if v != nil && v[0] != '{' {
-		c.d.reject(c.typ, name, "want an object, got "+kindOf(v))
+		c.d.reject(c.typ, name, "want an object, got "+rawjson.KindOf(v))
 		return nil
 	}
 	return v
@@ -267,7 +267,7 @@ func (f *fields) text(name string) string {
 	v := f.get(name)
 	s, ok := rawjson.String(v)
 	if v != nil && !ok {
-		f.c.d.reject(f.c.typ, f.path+"."+name, "want a string, got "+kindOf(v))
+		f.c.d.reject(f.c.typ, f.path+"."+name, "want a string, got "+rawjson.KindOf(v))
 	}
 	return s
 }
@@ -287,7 +287,7 @@ func (f *fields) millis(name string) time.Time {
 func (f *fields) object(name string) []byte {
 	v := f.get(name)
 	if v != nil && v[0] != '{' {
-		f.c.d.reject(f.c.typ, f.path+"."+name, "want an object, got "+kindOf(v))
+		f.c.d.reject(f.c.typ, f.path+"."+name, "want an object, got "+rawjson.KindOf(v))
 		return nil
 	}
 	return v
@@ -394,7 +394,7 @@ func (c *columns) rulesOf(list []byte) (rules []rule) {
 		return nil
 	}
 	if !cur.Open('[') {
-		c.d.reject(c.typ, "permissions", "want an array, got "+kindOf(list))
+		c.d.reject(c.typ, "permissions", "want an array, got "+rawjson.KindOf(list))
 		return nil
 	}
 	for cur.More(']') {

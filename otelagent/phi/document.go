@@ -102,7 +102,7 @@ func (d *Decoder) document(r io.Reader) {
 			d.array(&c)
 		default:
 			if value := c.Value(); value != nil {
-				d.problem("", "want an object or an array, got "+kindOf(value))
+				d.problem("", "want an object or an array, got "+rawjson.KindOf(value))
 			}
 		}
 	}
@@ -136,10 +136,10 @@ func (d *Decoder) array(c *rawjson.Cursor) {
 		case kind == messageElement && value[0] == '{':
 			messages = append(messages, value)
 		case kind == messageElement:
-			d.problem(elementAt("", i), "want a message, got "+kindOf(value))
+			d.problem(elementAt("", i), "want a message, got "+rawjson.KindOf(value))
 		default:
 			want := map[element]string{otherElement: "a session or a message", sessionElement: "a session"}[kind]
-			d.problem(elementAt("", i), "want "+want+", got "+strings.Replace(kindOf(value), "an object", "another object", 1))
+			d.problem(elementAt("", i), "want "+want+", got "+strings.Replace(rawjson.KindOf(value), "an object", "another object", 1))
 		}
 	}
 	if len(messages) > 0 && !d.stopped {

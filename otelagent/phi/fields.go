@@ -25,7 +25,7 @@ func (f *fields) problem(path, reason string) {
 }
 
 func (f *fields) mismatch(path string, value []byte, want string) {
-	f.problem(path, "want "+want+", got "+kindOf(value))
+	f.problem(path, "want "+want+", got "+rawjson.KindOf(value))
 }
 
 // required reports a problem if value is absent or null.
@@ -35,24 +35,6 @@ func (f *fields) required(path string, value []byte, want string) {
 		f.problem(path, "missing, want "+want)
 	case value[0] == 'n':
 		f.mismatch(path, value, want)
-	}
-}
-
-// kindOf names the JSON type of a valid value.
-func kindOf(value []byte) string {
-	switch value[0] {
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	case '"':
-		return "a string"
-	case 't', 'f':
-		return "a boolean"
-	case 'n':
-		return "null"
-	default:
-		return "a number"
 	}
 }
 

@@ -198,7 +198,7 @@ func (d *Decoder) typed(names []string, values [][]byte, want map[int]byte) {
 		if first == 0 || absent(v) || v[0] == first {
 			continue
 		}
-		d.problem(name, "want "+kindOf([]byte{first})+", got "+kindOf(v))
+		d.problem(name, "want "+rawjson.KindOf([]byte{first})+", got "+rawjson.KindOf(v))
 		values[field] = nil
 	}
 }
@@ -288,7 +288,7 @@ func (d *Decoder) loopPlaces(c *rawjson.Cursor) (places []loopPlace) {
 		case len(raw) == 0, raw[0] != '{' && c.Err() != nil: // cut: told at the end
 			continue
 		case raw[0] != '{':
-			d.problem(elementAt("loops", i), "want an object, got "+kindOf(raw))
+			d.problem(elementAt("loops", i), "want an object, got "+rawjson.KindOf(raw))
 			continue
 		}
 		p := loopPlace{raw: raw, index: i}

@@ -35,7 +35,7 @@ func (d *Decoder) childRefs(raw []byte) {
 	for c.Open('['); c.More(']'); {
 		value := c.Value()
 		if value[0] != '{' {
-			d.problem(loopFields[lRefs], "want objects, got "+kindOf(value))
+			d.problem(loopFields[lRefs], "want objects, got "+rawjson.KindOf(value))
 			continue
 		}
 		var values [refKeys][]byte
@@ -226,7 +226,7 @@ func (d *Decoder) turns(values [][]byte, messages []message, whole bool) {
 		d.stats.Lines++
 		back := d.at(elementAt("turns", i))
 		if raw[0] != '{' {
-			d.problem("", "want an object, got "+kindOf(raw))
+			d.problem("", "want an object, got "+rawjson.KindOf(raw))
 			back()
 			continue
 		}
