@@ -91,7 +91,7 @@ func sampleFolder() (string, error) {
 		return "", err
 	}
 	for name, text := range map[string]string{
-		"spring.md": "# Spring\n\nTODO: when do the swallows come?\n",
+		"spring.md": "# Spring\n\nOpen: when do the swallows come?\n",
 		"autumn.md": "# Autumn\n\nThe cranes leave in October.\n",
 		".secrets":  "nothing that a model should read\n",
 	} {

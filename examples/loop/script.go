@@ -15,7 +15,7 @@ var script = []string{
 		{"id":"call_3","type":"function","function":{"name":"read_file","arguments":"{\"path\":\"autumn.md\"}"}},
 		{"id":"call_4","type":"function","function":{"name":"read_file","arguments":"{\"path\":\".secrets\"}"}}]}`,
 	`{"role":"assistant","content":null,"tool_calls":[{"id":"call_5","type":"function","function":{"name":"read_file","arguments":"{\"path\":\"winter.md\"}"}}]}`,
-	`{"role":"assistant","content":"Spring has an open question.","tool_calls":[{"id":"call_6","type":"function","function":{"name":"write_file","arguments":"{\"path\":\"spring.md\",\"text\":\"# Spring (needs work)\\n\\nTODO: when do the swallows come?\\n\"}"}}]}`,
+	`{"role":"assistant","content":"Spring has an open question.","tool_calls":[{"id":"call_6","type":"function","function":{"name":"write_file","arguments":"{\"path\":\"spring.md\",\"text\":\"# Spring (needs work)\\n\\nOpen: when do the swallows come?\\n\"}"}}]}`,
 	`{"role":"assistant","content":"spring.md needs work: it asks when the swallows come."}`,
 }
 
