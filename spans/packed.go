@@ -41,6 +41,15 @@ func turnIDParts(run string) (before, after string) {
 
 // Encode returns the wire form; run is the id of the span's run. Names hold no blank, dot or line feed.
 func (l *PackedList) Encode(run string) string {
+	text, written := l.encode(run, true)
+	if written > maxWrittenOut*len(text) { // a reader would take it for an attack: a long run id of control characters, and items of nothing else
+		text, _ = l.encode(run, false)
+	}
+	return text
+}
+
+// encode returns the wire form, with @N for turn ids if shorten says so, and how long the items with @N are when written out.
+func (l *PackedList) encode(run string, shorten bool) (text string, written int) {
 	n := 64
 	for _, it := range l.Items {
 		n += len(it) + 1
@@ -63,10 +72,10 @@ func (l *PackedList) Encode(run string) string {
 	}
 	var before, after string
 	var last loopTurn
-	for _, it := range l.Items {
+	for _, whole := range l.Items {
 		dst.WriteByte('\n')
-		it = last.shorten(&dst, it)
-		if strings.HasSuffix(it, "}}") {
+		it := last.shorten(&dst, whole)
+		if shorten && strings.HasSuffix(it, "}}") {
 			if before == "" {
 				before, after = turnIDParts(run)
 			}
@@ -75,13 +84,14 @@ func (l *PackedList) Encode(run string) string {
 					dst.WriteString(it[:i])
 					dst.WriteString(" @")
 					dst.WriteString(n)
+					written += len(whole)
 					continue
 				}
 			}
 		}
 		dst.WriteString(it)
 	}
-	return dst.String()
+	return dst.String(), written
 }
 
 // loopTurn is the place of the last item of a list that came from a turn.
