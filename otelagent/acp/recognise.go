@@ -57,6 +57,22 @@ func recogniseLine(text []byte) (string, bool) {
 	return "", false
 }
 
+// closed returns what there is of a value that is cut: of a string a string, without an escape that is cut too.
+func closed(value []byte) []byte {
+	if len(value) == 0 || value[0] != '"' {
+		return value
+	}
+	const pair = len(`\ud83d\ude00`) // the longest thing that must not be parted
+	if i := bytes.IndexByte(value[max(1, len(value)-pair):], '\\'); i >= 0 {
+		value = value[:max(1, len(value)-pair)+i]
+	}
+	value = append(bytes.Clone(value), '"')
+	if rawjson.Valid(value, maxDepth) != nil {
+		return []byte(`""`)
+	}
+	return value
+}
+
 // beginning returns the members of an object that may be cut, the last one with what there is of its value.
 func beginning(text []byte) (o object) {
 	c := rawjson.NewCursor(text, maxDepth)
@@ -71,7 +87,7 @@ func beginning(text []byte) (o object) {
 		}
 		value := c.Value()
 		if c.Err() != nil {
-			value = bytes.TrimLeft(text[start:], " \t:")
+			value = closed(bytes.TrimLeft(text[start:], " \t:"))
 		}
 		if len(value) == 0 {
 			break
