@@ -185,3 +185,21 @@ func FuzzAll(f *testing.F) {
 		}
 	})
 }
+
+// The beginning of any bytes, cut anywhere, is looked at without a panic.
+func FuzzRecognise(f *testing.F) {
+	for _, paths := range fixtures(f) {
+		for _, path := range paths[:min(len(paths), 8)] {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(text[:min(len(text), 1000)])
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if d, why, err := dialects.Recognise(b); err == nil && (d.Name == "" || why == "") {
+			t.Fatalf("%q, %q", d.Name, why)
+		}
+	})
+}
