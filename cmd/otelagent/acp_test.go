@@ -197,7 +197,7 @@ func TestLastWords(t *testing.T) {
 // TestACPEndsWhenTold ends although nobody reads what the agent said.
 func TestACPEndsWhenTold(t *testing.T) {
 	if testing.Short() {
-		t.Skip("waits for the editor for seconds")
+		t.Skip("-short: waits for the editor for seconds")
 	}
 	_, out, _, code := between(t, []string{"--db", filepath.Join(t.TempDir(), "s.db")}, "flood")
 	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {

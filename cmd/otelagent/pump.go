@@ -44,7 +44,13 @@ func (p *pump) run(list []source) error {
 				Rest() iter.Seq2[otelagent.Event, error]
 			}); ok {
 				for ev, err := range d.Rest() {
-					if err == nil {
+					var bad *input.LineError
+					switch {
+					case errors.As(err, &bad):
+						p.reject(list[len(list)-1].name, bad)
+					case err != nil:
+						return err
+					default:
 						p.rec.Record(context.Background(), ev)
 					}
 				}

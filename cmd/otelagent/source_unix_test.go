@@ -15,7 +15,7 @@ import (
 func TestFollowNamedPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Skip(err)
+		t.Skipf("this file system takes no named pipes: %v", err)
 	}
 	go func() {
 		for range 2 {

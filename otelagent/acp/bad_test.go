@@ -246,7 +246,7 @@ func TestBounds(t *testing.T) {
 // TestLargeReply leaves out what does not fit, and says so once.
 func TestLargeReply(t *testing.T) {
 	if testing.Short() {
-		t.Skip("reads 70 MB")
+		t.Skip("-short: reads 70 MB")
 	}
 	chunk := fmt.Sprintf(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":%q}}}}`+"\n", strings.Repeat("x", 1<<20))
 	text := `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}` + "\n" + strings.Repeat(chunk, 70) + `{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}`

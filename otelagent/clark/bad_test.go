@@ -203,7 +203,7 @@ func sent(t *testing.T, text []byte) (got *tree, bad int) {
 // TestLostLines takes each line off a recording in turn: the runs and their order stay, and so does each turn that the line is not of.
 func TestLostLines(t *testing.T) {
 	if testing.Short() {
-		t.Skip("sends 200 recordings")
+		t.Skip("-short: sends 200 recordings")
 	}
 	for _, name := range []string{"multi-turn-tools", "child-shared-sink", "output-tokens-escalation"} {
 		text := readFile(t, "testdata/clark-agent-0.4.0/"+name+".enveloped.ndjson")
@@ -272,7 +272,7 @@ func TestRepeatedLines(t *testing.T) {
 // TestSwappedLines swaps neighbours: nothing is lost without a word, and usage is not counted twice.
 func TestSwappedLines(t *testing.T) {
 	if testing.Short() {
-		t.Skip("sends 100 recordings")
+		t.Skip("-short: sends 100 recordings")
 	}
 	text := readFile(t, "testdata/clark-agent-0.4.0/multi-turn-tools.enveloped.ndjson")
 	lines := bytes.SplitAfter(text, []byte("\n"))

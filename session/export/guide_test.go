@@ -21,7 +21,7 @@ import (
 func TestGuideRecipes(t *testing.T) {
 	jq, err := exec.LookPath("jq")
 	if err != nil {
-		t.Skip("jq is not installed")
+		t.Skip("jq is not installed; CI installs it")
 	}
 	parent, _, m := sessions()
 	var lines, document bytes.Buffer
