@@ -9,6 +9,8 @@ import (
 // Summary is what a list of sessions shows of one. Stores keep it as a projection: it may lag and can be made anew.
 type Summary struct {
 	Key
+	// Parent is the session whose run spawned this one, empty for none: that of the first run that names another session.
+	Parent  string              `json:"parent,omitempty"`
 	Status  spans.SessionStatus `json:"status"`
 	Agent   string              `json:"agent,omitempty"`
 	AgentID string              `json:"agent_id,omitempty"`
@@ -35,6 +37,12 @@ func Summarize(s *Session) Summary {
 		Status: s.Status, Agent: s.Agent, AgentID: s.AgentID, Dialect: s.Dialect,
 		Start: s.Start, Last: s.Last, Usage: s.Usage,
 		Runs: int64(len(s.Runs)),
+	}
+	for _, r := range s.Runs {
+		if r.ParentSessionID != "" && r.ParentSessionID != s.ID {
+			sum.Parent = r.ParentSessionID
+			break
+		}
 	}
 	observation := map[spans.DefectCode]bool{}
 	for _, d := range spans.Defects() {

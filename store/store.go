@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"time"
 
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/spans"
@@ -20,6 +21,11 @@ var (
 	ErrClosed = errors.New("store is closed")
 	// ErrReadOnly is wrapped by errors of methods that write, of a store that was opened for reading.
 	ErrReadOnly = errors.New("store is read-only")
+	// ErrUnusable is wrapped by errors of opening a store that no waiting mends: a DSN that makes no sense, a file that is not
+	// ours, a schema that this program does not know, access that is denied. Every other error of opening may go away.
+	ErrUnusable = errors.New("store cannot be used")
+	// ErrFull is wrapped by errors of Put of a store that has reached its limit. It may go away, by deleting.
+	ErrFull = errors.New("store is full")
 )
 
 // Store keeps rows and blocks, by session. All methods are safe for concurrent use, also from several processes where the
@@ -40,8 +46,10 @@ type Store interface {
 	// means all, an empty list none.
 	Blocks(ctx context.Context, s session.Key, ids []spans.BlockID) iter.Seq2[session.Block, error]
 	// Sessions yields sessions by their last projection, newest first by Summary.Last, then by id. A session that was
-	// never projected has only its Key and zero times and comes first.
+	// never projected has only its Key and zero times and comes first; with Query.Oldest the order is reversed.
 	Sessions(ctx context.Context, q Query) iter.Seq2[session.Summary, error]
+	// Tenants yields the tenants that have sessions, in order.
+	Tenants(ctx context.Context) iter.Seq2[string, error]
 	// Dirty yields the sessions of all tenants that were Put to since their last projection, longest untouched first.
 	Dirty(ctx context.Context) iter.Seq2[session.Key, error]
 	// Mark returns the session's dirty mark, to be taken before the rows of a projection are read. Fails with
@@ -51,7 +59,11 @@ type Store interface {
 	// to after p.Mark was taken. A projection older than the present one changes nothing. Fails with ErrNotFound, also
 	// when the session was deleted meanwhile; ErrData when p.Mark was never given out.
 	Project(ctx context.Context, s session.Key, p Projection) error
-	// Delete removes a session with all rows, blocks and projections. One that is not there is no error.
+	// Delete removes a session with all rows, blocks and projections, and with what of other tables no other session of the
+	// store needs. At once nobody sees it any more; what it held is then erased in small steps, between which others Put,
+	// and is gone from the disk when Delete returns nil. One that was left half way, by ctx or by the death of the process,
+	// is finished by the next Delete or by the next program that opens the store for writing. What is Put to the same key
+	// meanwhile is a new session and stays. A session that is not there is no error.
 	Delete(ctx context.Context, s session.Key) error
 	// Close waits for what is being written. Afterwards every method fails with ErrClosed, and so does the next step of an
 	// iterator. Closing twice is harmless.
@@ -63,6 +75,54 @@ type Maintainer interface {
 	// Maintain brings a session into its small form. Nothing changes for readers; it may be called at any time, by several
 	// at once, and left at any moment. It does not block Put for long. A session that is not there is no error.
 	Maintain(ctx context.Context, s session.Key) error
+}
+
+// Counts is what a store counted since it was opened, of blocks in Puts that it committed. Body bytes are counted as they
+// were given to it, before any compression.
+type Counts struct {
+	// BlocksNew and BytesNew are those that were written, BlocksKnown and BytesKnown those that the store had, or had just
+	// been given, and did not write again.
+	BlocksNew, BlocksKnown, BytesNew, BytesKnown int64
+}
+
+// Counter is what a Store may be beside: one that counts. Counts does not block and reads nothing.
+type Counter interface{ Counts() Counts }
+
+// Sizer is what a Store may be beside: one that knows how large it is.
+type Sizer interface {
+	// Size returns the bytes that the store takes, all tenants and all that belongs to it counted in (logs, indexes). Free
+	// space inside that will be used again does not count.
+	Size(ctx context.Context) (int64, error)
+	// SessionSize returns about how many bytes a session takes: its rows and bodies as they came, before compression. It is
+	// one quick look-up. 0 for a session that is not there.
+	SessionSize(ctx context.Context, s session.Key) (int64, error)
+}
+
+// MaxRejects is how many rejects a store keeps; older ones go first.
+const MaxRejects = 10_000
+
+// Reject is a span or log record that was not stored, as far as it says what it is. It holds no content.
+type Reject struct {
+	Time time.Time `json:"time"`
+	// Reason is one of those of package otlprow, or of whoever rejected it.
+	Reason string `json:"reason"`
+	// Signal is "span" or "log".
+	Signal string `json:"signal"`
+	// Name of the span or the event, and service.name of its resource; at most 256 bytes each.
+	Name    string `json:"name,omitempty"`
+	Service string `json:"service,omitempty"`
+	// Session is empty where it does not say.
+	Session session.Key     `json:"session"`
+	Trace   session.TraceID `json:"-"`
+	Span    session.SpanID  `json:"-"`
+}
+
+// Rejecter is what a Store may be beside: one that keeps the newest rejects, MaxRejects of them.
+type Rejecter interface {
+	// PutRejects keeps rejects, durable when it returns nil.
+	PutRejects(ctx context.Context, l []Reject) error
+	// Rejects yields those of all tenants, newest first, at most limit of them; no bound with zero or less.
+	Rejects(ctx context.Context, limit int) iter.Seq2[Reject, error]
 }
 
 // Mark is a session's state at one moment: it grows with each Put that touches the session, and no value is used again,
@@ -85,6 +145,12 @@ type Query struct {
 	// Trace and Span select sessions that hold a row with that id, with both where both are set; zero means any.
 	Trace session.TraceID
 	Span  session.SpanID
+	// Parent selects sessions whose Summary.Parent it is: sub-agents of that session; empty means any.
+	Parent string
+	// Before selects sessions that were projected and whose Summary.Last is before it; zero means any.
+	Before time.Time
+	// Oldest yields the oldest first: by Summary.Last, then by id, both as in Sessions but backwards.
+	Oldest bool
 	// Limit bounds how many are yielded; zero or less means no bound.
 	Limit int
 }

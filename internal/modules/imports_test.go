@@ -70,6 +70,9 @@ var rooms = []room{
 	{packages: []string{"store"}, own: []string{"spans", "session"}, other: []string{otel + "/attribute"}},
 	{packages: []string{"store/sqlitestore/..."}, own: []string{"spans", "session", "session/export", "store"},
 		other: []string{otel + "/attribute", "modernc.org/sqlite/...", "github.com/klauspost/compress/..."}},
+	{packages: []string{"store/dsn"}, own: []string{"store", "store/sqlitestore", "store/clickhousestore"}},
+	{packages: []string{"store/clickhousestore/..."}, own: []string{"spans", "session", "store"},
+		other: []string{otel + "/attribute", "github.com/klauspost/compress/..."}},
 	{packages: []string{"store/..."}, own: []string{"spans", "session", "session/export", "store"}, other: []string{otel + "/attribute"}},
 
 	{packages: []string{"inspect/..."}, own: []string{"spans", "session", "session/export", "store"},

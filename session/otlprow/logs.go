@@ -21,7 +21,7 @@ const eventName = "event.name"
 // DecodeLogs makes one row of kind session.payload of each log record that is one of our events, in the order of ld, and blocks like
 // Decode. A record stands for an event of the span whose trace and span id it has; its row has an id of its own that follows from what
 // it says, so that one that comes twice is one row. Other records are foreign. ld is only read; the result shares its strings.
-func DecodeLogs(ld plog.Logs) (session.Batch, Report) {
+func DecodeLogs(ld plog.Logs, opts ...Option) (session.Batch, Report) {
 	d := decoder{report: Report{Spans: ld.LogRecordCount()}, echo: maxBody}
 	for _, rl := range ld.ResourceLogs().All() {
 		d.resource(rl.Resource().Attributes())

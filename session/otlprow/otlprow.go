@@ -49,6 +49,8 @@ const (
 	ReasonRunStart  = "bad_run_start"
 	ReasonTurnIndex = "bad_turn_index"
 	ReasonTimes     = "bad_times"
+	// ReasonForeign is that of foreign spans and records in Rejections; they are not rejected.
+	ReasonForeign = "foreign"
 )
 
 // Report counts what became of the spans, or log records, of one call. Spans = Stored + Foreign + the sum of Rejected.
@@ -60,18 +62,34 @@ type Report struct {
 	// Cut counts pieces of stored spans (attributes, lists, events, blocks) that were left out or shortened because of
 	// a bound, or because they are not what the format says.
 	Cut int
+	// Rejections are the first MaxRejections of what Rejected counts, and of Foreign with WithForeign, in the order of the input.
+	Rejections []Rejection
+}
+
+// MaxRejections is how many rejections a Report describes.
+const MaxRejections = 100
+
+// Rejection says of a span or log record that was not stored what it is, as far as it says so. It holds no content.
+type Rejection struct {
+	Reason string
+	// Name is that of the span, or of the record's event; Service that of its resource. At most 256 bytes each.
+	Name, Service string
+	Trace         session.TraceID
+	Span          session.SpanID
+	// Session has an empty ID where there is none.
+	Session session.Key
 }
 
 // DecodeProto decodes an OTLP protobuf message (ExportTraceServiceRequest or TracesData). Unlike Decode it wants bytes of a
 // program that is trusted, or at most 4 MiB of them: pdata reads nested values by recursion without a bound, and some MiB of
 // nothing but nesting end the process.
-func DecodeProto(b []byte) (session.Batch, Report, error) {
+func DecodeProto(b []byte, opts ...Option) (session.Batch, Report, error) {
 	var u ptrace.ProtoUnmarshaler
 	td, err := u.UnmarshalTraces(b)
 	if err != nil {
 		return session.Batch{}, Report{}, fmt.Errorf("otlprow: decode protobuf of %d bytes: %w", len(b), err)
 	}
-	batch, report := Decode(td)
+	batch, report := Decode(td, opts...)
 	return batch, report, nil
 }
 
@@ -82,7 +100,7 @@ func DecodeProto(b []byte) (session.Batch, Report, error) {
 // Types are read leniently: see session.Value. Of an attribute that occurs twice the last one counts. Text that is not
 // UTF-8 has each bad byte replaced by U+FFFD, block bodies excepted. A session.run span without otelagent.run.start takes
 // its own start, which is the same by definition.
-func Decode(td ptrace.Traces) (session.Batch, Report) {
+func Decode(td ptrace.Traces, opts ...Option) (session.Batch, Report) {
 	d := decoder{report: Report{Spans: td.SpanCount()}, echo: maxBody}
 	if n := d.report.Spans; n > 0 {
 		d.batch.Rows = make([]session.Row, 0, min(n, 4096))

@@ -166,11 +166,17 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 			if e.summary != nil {
 				sum = *e.summary
 			}
+			if q.Parent != "" && sum.Parent != q.Parent || !q.Before.IsZero() && (e.summary == nil || !sum.Last.Before(q.Before)) {
+				continue
+			}
 			out = append(out, sum)
 		}
 		slices.SortFunc(out, func(a, b session.Summary) int {
 			return cmp.Or(cmp.Compare(s.last(b.Key), s.last(a.Key)), cmp.Compare(a.ID, b.ID))
 		})
+		if q.Oldest {
+			slices.Reverse(out)
+		}
 		if q.Limit > 0 && len(out) > q.Limit {
 			out = out[:q.Limit]
 		}
@@ -200,6 +206,17 @@ func (e *entry) holds(trace session.TraceID, span session.SpanID) bool {
 		}
 	}
 	return false
+}
+
+// Tenants implements store.Store.
+func (s *Store) Tenants(ctx context.Context) iter.Seq2[string, error] {
+	return each(ctx, s, "list tenants", func() []string {
+		seen := map[string]struct{}{}
+		for k := range s.sessions {
+			seen[k.Tenant] = struct{}{}
+		}
+		return slices.Sorted(maps.Keys(seen))
+	})
 }
 
 // Dirty implements store.Store.

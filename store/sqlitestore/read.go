@@ -215,6 +215,14 @@ func after(prefix string) string {
 	return ""
 }
 
+// Tenants implements store.Store.
+func (s *Store) Tenants(ctx context.Context) iter.Seq2[string, error] {
+	return each(ctx, s, "list tenants", `SELECT DISTINCT tenant FROM sessions ORDER BY tenant`, nil, func(rows *sql.Rows) (t string, err error) {
+		err = rows.Scan(&t)
+		return t, err
+	})
+}
+
 // Dirty implements store.Store.
 func (s *Store) Dirty(ctx context.Context) iter.Seq2[session.Key, error] {
 	return each(ctx, s, "list dirty sessions", `SELECT tenant, id FROM sessions WHERE mark > projected ORDER BY mark, tenant, id`, nil,
