@@ -59,8 +59,8 @@ type Store interface {
 	// to after p.Mark was taken. A projection older than the present one changes nothing. Fails with ErrNotFound, also
 	// when the session was deleted meanwhile; ErrData when p.Mark was never given out.
 	Project(ctx context.Context, s session.Key, p Projection) error
-	// Delete removes a session with all rows, blocks and projections, and with what of other tables no other session of the
-	// store needs. At once nobody sees it any more; what it held is then erased in small steps, between which others Put,
+	// Delete removes a session with all rows, blocks, projections and rejects, and with what of other tables no other session of
+	// the store needs. At once nobody sees it any more; what it held is then erased in small steps, between which others Put,
 	// and is gone from the disk when Delete returns nil. One that was left half way, by ctx or by the death of the process,
 	// is finished by the next Delete or by the next program that opens the store for writing. What is Put to the same key
 	// meanwhile is a new session and stays. A session that is not there is no error.

@@ -25,6 +25,8 @@ type Store struct {
 	closed   bool
 	mark     store.Mark
 	sessions map[session.Key]*entry
+	counts   store.Counts
+	rejects  []store.Reject // oldest first
 }
 
 type rowKey struct {
@@ -37,9 +39,15 @@ type entry struct {
 	blocks          map[spans.BlockID]session.Block
 	mark, projected store.Mark
 	summary         *session.Summary // nil: never projected
+	size            int64            // of rows in canonical bytes, and of bodies
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store    = (*Store)(nil)
+	_ store.Counter  = (*Store)(nil)
+	_ store.Sizer    = (*Store)(nil)
+	_ store.Rejecter = (*Store)(nil)
+)
 
 // New returns an empty store.
 func New() *Store { return &Store{sessions: map[session.Key]*entry{}} }
@@ -76,16 +84,29 @@ func (s *Store) Put(ctx context.Context, b session.Batch) error {
 			if r.Known == "" {
 				r.Known = spans.KnownObserved
 			}
-			rows, k := s.touch(r.Session).rows, rowKey{r.Trace, r.Span}
-			if old, ok := rows[k]; !ok || session.Supersedes(&r, &old) {
-				rows[k] = r
+			e, k := s.touch(r.Session), rowKey{r.Trace, r.Span}
+			old, ok := e.rows[k]
+			if ok && !session.Supersedes(&r, &old) {
+				continue
 			}
+			if ok {
+				e.size -= int64(len(old.AppendCanonical(nil)))
+			}
+			e.rows[k] = r
+			e.size += int64(len(r.AppendCanonical(nil)))
 		}
 		for _, k := range b.Blocks {
-			blocks := s.touch(k.Session).blocks
-			if old, ok := blocks[k.ID]; !ok || old.Size != 0 && (k.Size == 0 || k.Size > old.Size) {
-				blocks[k.ID] = k
+			e, size := s.touch(k.Session), int64(len(k.Body))
+			old, ok := e.blocks[k.ID]
+			if ok && (old.Size == 0 || k.Size != 0 && k.Size <= old.Size) {
+				s.counts.BlocksKnown++
+				s.counts.BytesKnown += size
+				continue
 			}
+			e.blocks[k.ID] = k
+			e.size += size - int64(len(old.Body))
+			s.counts.BlocksNew++
+			s.counts.BytesNew += size
 		}
 		return nil
 	})
@@ -279,7 +300,63 @@ func utc(t time.Time) time.Time {
 func (s *Store) Delete(ctx context.Context, k session.Key) error {
 	return s.locked(ctx, "delete", func() error {
 		delete(s.sessions, k)
+		s.rejects = slices.DeleteFunc(s.rejects, func(r store.Reject) bool { return r.Session == k })
 		return nil
+	})
+}
+
+// Counts implements store.Counter. Nothing is shared between sessions: a body that two have is new in each.
+func (s *Store) Counts() store.Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts
+}
+
+// Size implements store.Sizer: the sum of SessionSize. What Go needs beside it is not counted, nor are rejects.
+func (s *Store) Size(ctx context.Context) (n int64, err error) {
+	err = s.locked(ctx, "size", func() error {
+		for _, e := range s.sessions {
+			n += e.size
+		}
+		return nil
+	})
+	return n, err
+}
+
+// SessionSize implements store.Sizer: the canonical bytes of the rows, and the bodies.
+func (s *Store) SessionSize(ctx context.Context, k session.Key) (n int64, err error) {
+	err = s.locked(ctx, "size of a session", func() error {
+		if e := s.sessions[k]; e != nil {
+			n = e.size
+		}
+		return nil
+	})
+	return n, err
+}
+
+// PutRejects implements store.Rejecter.
+func (s *Store) PutRejects(ctx context.Context, l []store.Reject) error {
+	return s.locked(ctx, "put rejects", func() error {
+		for _, r := range l {
+			r.Time = utc(r.Time)
+			s.rejects = append(s.rejects, r)
+		}
+		if over := len(s.rejects) - store.MaxRejects; over > 0 {
+			s.rejects = slices.Delete(s.rejects, 0, over)
+		}
+		return nil
+	})
+}
+
+// Rejects implements store.Rejecter.
+func (s *Store) Rejects(ctx context.Context, limit int) iter.Seq2[store.Reject, error] {
+	return each(ctx, s, "list rejects", func() []store.Reject {
+		out := slices.Clone(s.rejects)
+		slices.Reverse(out)
+		if limit > 0 && len(out) > limit {
+			out = out[:limit]
+		}
+		return out
 	})
 }
 
@@ -287,6 +364,6 @@ func (s *Store) Delete(ctx context.Context, k session.Key) error {
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed, s.sessions = true, nil
+	s.closed, s.sessions, s.rejects = true, nil, nil
 	return nil
 }
