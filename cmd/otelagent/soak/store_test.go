@@ -1,0 +1,35 @@
+//go:build linux
+
+package soak
+
+import (
+	"database/sql"
+	"errors"
+	"net/url"
+	"os"
+	"testing"
+)
+
+// look opens a database as another program would.
+func look(t *testing.T, path string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path}).String()+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// storedSpans counts rows as another program would. A file that is not there has none.
+func storedSpans(t *testing.T, path string) (n int) {
+	t.Helper()
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		return 0
+	}
+	db := look(t, path)
+	defer db.Close()
+	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM (SELECT session, trace, span FROM rows UNION SELECT session, trace, span FROM live_rows)").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
