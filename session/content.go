@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -17,7 +18,7 @@ type BlockSet struct {
 	recipes recipes
 }
 
-// held is a block whose body is known to have its id.
+// held is a block whose body is known to have its id, or one that was cut, of which the id is what somebody said.
 type held struct {
 	id   spans.BlockID
 	body string
@@ -37,27 +38,32 @@ func NewBlockSet(blocks iter.Seq2[Block, error]) (*BlockSet, error) {
 	return s, nil
 }
 
-// Add adds a block. Of two with one body a whole one (Size 0) stays, whichever came first. The id is computed from the
-// body, never believed. A recipe that spans.ParseRecipe refuses is left out.
+// Add adds a block. Of two with one id a whole one (Size 0) stays, whichever came first, else the one of the greater Size. The id of
+// a whole one is computed from the body, never believed; one that was cut (Size > 0) is known by the id that it has, or by that of its
+// body where it has none. A recipe that spans.ParseRecipe refuses is left out.
 func (s *BlockSet) Add(b Block) {
 	s.recipes.settled = false
 	if b.Recipe {
 		s.recipes.add(b.Body)
 		return
 	}
-	id := spans.BlockOfString(b.Body)
-	l := s.byShort[id.Short()]
+	h := held{id: b.ID, body: b.Body, cut: b.Size > 0, size: b.Size}
+	if !h.cut || h.id == (spans.BlockID{}) {
+		h.id = spans.BlockOfString(b.Body)
+	}
+	l := s.byShort[h.id.Short()]
 	for i := range l {
-		if l[i].id == id {
-			l[i].cut = l[i].cut && b.Size > 0
-			l[i].size = max(l[i].size, b.Size)
+		if old := &l[i]; old.id == h.id {
+			if old.cut && (!h.cut || cmp.Or(cmp.Compare(h.size, old.size), strings.Compare(h.body, old.body)) > 0) {
+				*old = h
+			}
 			return
 		}
 	}
 	if s.byShort == nil {
 		s.byShort = map[spans.ShortID][]held{}
 	}
-	s.byShort[id.Short()] = append(s.byShort[id.Short()], held{id: id, body: b.Body, cut: b.Size > 0, size: b.Size})
+	s.byShort[h.id.Short()] = append(l, h)
 }
 
 // Len returns the number of bodies and recipes.
@@ -100,23 +106,26 @@ func (s *BlockSet) look(ref *Ref, want bool) found {
 	if err != nil {
 		return found{}
 	}
+	var cut found
 	switch l := s.byShort[short]; {
 	case len(l) > 1:
 		return found{state: twins, twins: l}
 	case len(l) == 1 && !l[0].cut:
 		return found{state: whole, id: l[0].id, known: true, body: l[0].body}
+	case len(l) == 1:
+		cut = found{state: withheld, id: l[0].id, known: true}
 	}
 	if len(s.recipes.all) == 0 {
-		return found{}
+		return cut
 	}
 	switch m, body := s.maker(short, want); {
 	case m == nil:
 	case m.good != nil:
 		return found{state: whole, id: m.id, known: true, body: body}
-	case m.cut != nil:
+	case m.cut != nil && cut.state == missing:
 		return found{state: withheld, id: m.cut.ID, known: m.cut.Full}
 	}
-	return found{}
+	return cut
 }
 
 // Content is what a list refers to.
@@ -222,6 +231,11 @@ func (s *BlockSet) Read(refs *Refs) Content {
 			chain = chain.Add(ids[i], items[i].item())
 		}
 		if chain.Fits(refs.Digest) {
+			if h.cut {
+				c.Bodies[ambiguous] = ""
+				c.Withheld = append(c.Withheld, ambiguous)
+				slices.Sort(c.Withheld)
+			}
 			return c
 		}
 	}

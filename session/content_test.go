@@ -39,8 +39,16 @@ func TestBlockSetRead(t *testing.T) {
 	}
 	cut := slices.Clone(s.blocks)
 	cut[1].Size = 1 << 30
-	if c := blocksOf(cut).Read(refs); !slices.Equal(c.Missing, []int{1}) {
-		t.Errorf("cut at the source: %+v", c)
+	// With no bytes left too, when the id that it is kept by is the only thing that tells which one it is.
+	for _, body := range []string{"two", "tw", ""} {
+		cut[1].ID, cut[1].Body = spans.BlockOfString("two"), body
+		set := blocksOf(cut)
+		if c := set.Read(refs); c.Missing != nil || !slices.Equal(c.Withheld, []int{1}) || c.Bodies[1] != "" || c.Broken {
+			t.Errorf("cut at the source to %q: %+v", body, c)
+		}
+		if beginning, size, ok := set.Cut(refs.Items()[1]); beginning != body || size != 1<<30 || !ok {
+			t.Errorf("cut at the source to %q: %q of %d, %v", body, beginning, size, ok)
+		}
 	}
 
 	// Another order of the same blocks, and a list with another digest, are not the list.
@@ -68,6 +76,10 @@ func TestBlockSetRead(t *testing.T) {
 	}
 	if _, ok := twins.Body(items[1]); ok {
 		t.Error("an ambiguous id gave a body")
+	}
+	twins.byShort[id.Short()] = []held{{id: other, body: "wrong"}, {id: id, cut: true, size: 3}}
+	if c := twins.Read(refs); c.Broken || !slices.Equal(c.Withheld, []int{1}) || c.Bodies[1] != "" {
+		t.Errorf("twins, and the one that is meant was cut: %+v", c)
 	}
 	delete(twins.byShort, spans.BlockOfString("one").Short())
 	if c := twins.Read(refs); c.Bodies[1] != "" || c.Whole() {

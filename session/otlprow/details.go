@@ -76,7 +76,7 @@ func (d *decoder) messages(row *session.Row, name string, v pcommon.Value) {
 	}
 	if v.Type() == pcommon.ValueTypeSlice {
 		for _, e := range v.Slice().All() {
-			raw, ok := appendJSON(nil, e, 0)
+			raw, ok := appendJSON(nil, e, 0, maxValue)
 			if !ok {
 				raw = nil // add counts it
 			}
@@ -106,7 +106,7 @@ func (d *decoder) json(v pcommon.Value) ([]byte, bool) {
 		if len(raw) <= maxBody && rawjson.Valid(raw, rawjson.MaxDepth) == nil {
 			return raw, true
 		}
-	} else if raw, ok := appendJSON(nil, v, 0); ok {
+	} else if raw, ok := appendJSON(nil, v, 0, maxValue); ok {
 		return raw, true
 	}
 	d.report.Cut++

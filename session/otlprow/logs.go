@@ -22,7 +22,7 @@ const eventName = "event.name"
 // Decode. A record stands for an event of the span whose trace and span id it has; its row has an id of its own that follows from what
 // it says, so that one that comes twice is one row. Other records are foreign. ld is only read; the result shares its strings.
 func DecodeLogs(ld plog.Logs, opts ...Option) (session.Batch, Report) {
-	d := decoder{report: Report{Spans: ld.LogRecordCount()}, echo: maxBody}
+	d := newDecoder(ld.LogRecordCount(), opts)
 	for _, rl := range ld.ResourceLogs().All() {
 		d.resource(rl.Resource().Attributes())
 		for _, sl := range rl.ScopeLogs().All() {
@@ -43,7 +43,7 @@ func (d *decoder) record(r plog.LogRecord) {
 	switch name {
 	case spans.EventBlocks, spans.EventList, spans.EventEcho, spans.EventDetails, spans.EventOther, spans.EventFact:
 	default:
-		d.report.Foreign++
+		d.foreign(name, r.TraceID(), r.SpanID(), r.Attributes())
 		return
 	}
 	at := r.Timestamp()
@@ -63,17 +63,20 @@ func (d *decoder) record(r plog.LogRecord) {
 	before := d.report.Cut
 	if reason := d.fill(&row, r.Attributes(), contentKeys, at, at); reason != "" {
 		d.report.Cut = before
-		d.reject(reason)
+		d.reject(reason, name, &row, r.Attributes())
 		return
 	}
 	row.Span = recordID(r, name, at)
 	blocks := len(d.batch.Blocks)
+	d.brought.begin()
 	d.event(&row, name, at, r.Attributes())
 	if !d.placed(&row) {
 		d.report.Cut, d.batch.Blocks = before, d.batch.Blocks[:blocks]
-		d.reject(ReasonRunStart)
+		d.brought.forget()
+		d.reject(ReasonRunStart, name, &row, r.Attributes())
 		return
 	}
+	d.brought.end(len(d.batch.Rows), &row)
 	d.batch.Rows = append(d.batch.Rows, row)
 }
 

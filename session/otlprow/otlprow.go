@@ -29,10 +29,19 @@ const (
 	maxKey = 256
 	// maxID bounds an id; a longer one is replaced by its hash, as the adapter does.
 	maxID = 256
-	// maxValue bounds a string attribute (it is cut at a rune), the JSON text of a structured one, a recipe, and an item of a list.
+	// maxValue bounds a recipe and an item of a list. It is the default and the most of Limits.Attribute.
 	maxValue = 1 << 20
-	// maxBody bounds a block, a list, and what all echoes of one Decode come to.
+	// maxBody bounds what all echoes of one Decode come to. It is the default and the most of Limits.Block.
 	maxBody = 64 << 20
+	// echoStart is what the echoes of one Decode may always come to, and echoRatio how many times their length beyond it. What a
+	// program sends again are stretches of 256 KiB.
+	echoStart = 8 << 20
+	echoRatio = 64
+	// echoCost is what an echo counts for at least, unsizedEcho what one may come to that does not say its size.
+	echoCost    = 16 << 10
+	unsizedEcho = 8 << 20
+	// maxTurn is the default and the most of Limits.Turn.
+	maxTurn = 256 << 20
 	// maxMessages bounds the messages of one attribute of the encoding full.
 	maxMessages = 1 << 16
 	// maxEvents bounds the span events that are looked at.
@@ -76,7 +85,7 @@ type Rejection struct {
 	Name, Service string
 	Trace         session.TraceID
 	Span          session.SpanID
-	// Session has an empty ID where there is none.
+	// Session has an empty ID where there is none. An id that is no string is none here.
 	Session session.Key
 }
 
@@ -101,7 +110,7 @@ func DecodeProto(b []byte, opts ...Option) (session.Batch, Report, error) {
 // UTF-8 has each bad byte replaced by U+FFFD, block bodies excepted. A session.run span without otelagent.run.start takes
 // its own start, which is the same by definition.
 func Decode(td ptrace.Traces, opts ...Option) (session.Batch, Report) {
-	d := decoder{report: Report{Spans: td.SpanCount()}, echo: maxBody}
+	d := newDecoder(td.SpanCount(), opts)
 	if n := d.report.Spans; n > 0 {
 		d.batch.Rows = make([]session.Row, 0, min(n, 4096))
 	}
@@ -118,32 +127,70 @@ func Decode(td ptrace.Traces, opts ...Option) (session.Batch, Report) {
 }
 
 type decoder struct {
+	config
 	batch           session.Batch
 	report          Report
 	tenant, service string
-	echo            int // bytes that echoes may still come to
+	echoRoom        int // bytes that echoes may still come to
+	echoed          int // bytes that they came to
+	brought         brought
 
 	// Of the span at hand: its attributes as they came, and their order by key.
 	attrs []session.Attr
 	order []int
 }
 
-func (d *decoder) reject(reason string) {
+func newDecoder(n int, opts []Option) decoder {
+	d := decoder{report: Report{Spans: n}, echoRoom: echoStart}
+	for _, o := range opts {
+		o(&d.config)
+	}
+	d.limits = d.limits.bounded()
+	d.fixed = boundID(d.fixed)
+	return d
+}
+
+// reject counts a span or record that is not stored, and says what it is.
+func (d *decoder) reject(reason, name string, row *session.Row, attrs pcommon.Map) {
 	if d.report.Rejected == nil {
 		d.report.Rejected = make(map[string]int)
 	}
 	d.report.Rejected[reason]++
+	d.describe(reason, name, row.Trace, row.Span, attrs)
+}
+
+// foreign counts one that is of another kind.
+func (d *decoder) foreign(name string, trace pcommon.TraceID, span pcommon.SpanID, attrs pcommon.Map) {
+	d.report.Foreign++
+	if d.listForeign {
+		d.describe(ReasonForeign, name, session.TraceID(trace), session.SpanID(span), attrs)
+	}
+}
+
+func (d *decoder) describe(reason, name string, trace session.TraceID, span session.SpanID, attrs pcommon.Map) {
+	if len(d.report.Rejections) == MaxRejections {
+		return
+	}
+	r := Rejection{
+		Reason: reason, Name: cut(name, maxKey), Service: d.service, Trace: trace, Span: span, Session: session.Key{Tenant: d.tenant},
+	}
+	if v, ok := get(attrs, string(spans.SessionIDKey)); ok {
+		r.Session.ID = boundID(str(v))
+	}
+	d.report.Rejections = append(d.report.Rejections, r)
 }
 
 func (d *decoder) resource(attrs pcommon.Map) {
-	d.tenant, d.service = "", ""
+	d.tenant, d.service = d.fixed, ""
 	for key, v := range attrs.All() {
 		if v.Type() != pcommon.ValueTypeStr {
 			continue
 		}
 		switch key {
 		case string(spans.TenantKey):
-			d.tenant = boundID(v.Str())
+			if !d.isFixed {
+				d.tenant = boundID(v.Str())
+			}
 		case "service.name":
 			d.service = cut(v.Str(), maxKey)
 		}
@@ -153,7 +200,7 @@ func (d *decoder) resource(attrs pcommon.Map) {
 func (d *decoder) span(span ptrace.Span) {
 	kind := session.KindOf(span.Name())
 	if kind == session.KindUnknown {
-		d.report.Foreign++
+		d.foreign(span.Name(), span.TraceID(), span.SpanID(), span.Attributes())
 		return
 	}
 	row := session.Row{
@@ -170,16 +217,19 @@ func (d *decoder) span(span ptrace.Span) {
 	before := d.report.Cut
 	if reason := d.fill(&row, span.Attributes(), nil, span.StartTimestamp(), span.EndTimestamp()); reason != "" {
 		d.report.Cut = before
-		d.reject(reason)
+		d.reject(reason, span.Name(), &row, span.Attributes())
 		return
 	}
 	blocks := len(d.batch.Blocks)
+	d.brought.begin()
 	d.events(&row, span.Events())
 	if !d.placed(&row) {
 		d.report.Cut, d.batch.Blocks = before, d.batch.Blocks[:blocks]
-		d.reject(ReasonRunStart)
+		d.brought.forget()
+		d.reject(ReasonRunStart, span.Name(), &row, span.Attributes())
 		return
 	}
+	d.brought.end(len(d.batch.Rows), &row)
 	d.batch.Rows = append(d.batch.Rows, row)
 }
 
@@ -368,11 +418,11 @@ func (d *decoder) value(v pcommon.Value, key string) session.Value {
 			if a, ok := spans.Lookup(attrKey(key)); ok && a.Class == spans.ClassID {
 				return session.StringValue(boundID(s))
 			}
-			if len(s) > maxValue {
-				d.report.Cut++
-			}
 		}
-		return session.StringValue(cut(s, maxValue))
+		if len(s) > d.limits.Attribute {
+			d.report.Cut++
+		}
+		return session.StringValue(cut(s, d.limits.Attribute))
 	case pcommon.ValueTypeInt:
 		return session.IntValue(v.Int())
 	case pcommon.ValueTypeDouble:
@@ -386,7 +436,7 @@ func (d *decoder) value(v pcommon.Value, key string) session.Value {
 			return session.StringsValue(l)
 		}
 	}
-	text, ok := appendJSON(nil, v, 0)
+	text, ok := appendJSON(nil, v, 0, d.limits.Attribute)
 	if !ok {
 		d.report.Cut++
 		return session.Value{}
@@ -402,7 +452,7 @@ func (d *decoder) strings(s pcommon.Slice) ([]string, bool) {
 		if v.Type() != pcommon.ValueTypeStr {
 			return nil, false
 		}
-		if size += len(v.Str()); size > maxValue {
+		if size += len(v.Str()); size > d.limits.Attribute {
 			d.report.Cut++
 			break
 		}
@@ -507,22 +557,39 @@ func (d *decoder) texts(attrs pcommon.Map, key attribute.Key) iter.Seq[string] {
 }
 
 func (d *decoder) recipe(row *session.Row, text string) {
-	if len(text) > maxValue {
-		d.report.Cut++
+	r, ok := d.parsed(text)
+	if !ok {
 		return
 	}
-	r, err := spans.ParseRecipe(text)
-	if err != nil {
+	if len(r.Pieces) > 0 && !d.affords(row, len(text)) {
 		d.report.Cut++
-		return
+		if !r.Full {
+			return // nothing can be said of a block of which the id is not known
+		}
+		r.Pieces = nil
+		text = r.Encode()
 	}
+	d.keepRecipe(row, &r, text)
+}
+
+func (d *decoder) parsed(text string) (spans.Recipe, bool) {
+	if len(text) <= maxValue {
+		if r, err := spans.ParseRecipe(text); err == nil {
+			return r, true
+		}
+	}
+	d.report.Cut++
+	return spans.Recipe{}, false
+}
+
+func (d *decoder) keepRecipe(row *session.Row, r *spans.Recipe, text string) {
 	d.batch.Blocks = append(d.batch.Blocks, session.Block{Session: row.Session, ID: spans.RecipeID(r.ID, text), Body: text, Recipe: true})
 }
 
 func (d *decoder) packedList(row *session.Row, text string) {
-	if len(text) > maxBody {
-		d.report.Cut++
-		return
+	if len(text) > d.limits.list() {
+		d.report.Cut++ // the list stays and is broken
+		text, _, _ = strings.Cut(text, "\n")
 	}
 	p, err := spans.ParsePackedList(valid(text), row.Run)
 	if err != nil || len(p.Name) > maxKey || len(p.Digest) > maxKey {
@@ -542,17 +609,33 @@ func (d *decoder) packedList(row *session.Row, text string) {
 
 // unzip are decoders of echoes.
 var unzip = sync.Pool{New: func() any {
-	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBody))
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBody), zstd.WithDecodeAllCapLimit(true))
 	if err != nil { // cannot happen: the options are good
 		return nil
 	}
 	return d
 }}
 
-// echoes takes blocks that were sent before. All of them are elsewhere too, so what is beyond the bound may be left out.
+// echoes takes blocks that were sent before. All of them are elsewhere too, so what is beyond a bound may be left out. An attempt counts
+// whether it works or not.
 func (d *decoder) echoes(row *session.Row, attrs pcommon.Map) {
 	v, ok := get(attrs, string(spans.EchoBlocksKey))
-	if !ok || v.Type() != pcommon.ValueTypeBytes || d.echo <= 0 {
+	if !ok || v.Type() != pcommon.ValueTypeBytes {
+		d.report.Cut++
+		return
+	}
+	frame := v.Bytes().AsRaw()
+	d.echoRoom = min(d.echoRoom+echoRatio*len(frame), maxBody-d.echoed)
+	var head zstd.Header
+	if head.Decode(frame) != nil {
+		d.report.Cut++
+		return
+	}
+	size := min(d.echoRoom, unsizedEcho) // of a frame that does not say it
+	if head.HasFCS {
+		size = int(min(head.FrameContentSize, maxBody+1))
+	}
+	if size > d.echoRoom {
 		d.report.Cut++
 		return
 	}
@@ -562,17 +645,24 @@ func (d *decoder) echoes(row *session.Row, attrs pcommon.Map) {
 		return
 	}
 	defer unzip.Put(z)
-	stretch, err := z.DecodeAll(v.Bytes().AsRaw(), nil)
-	if err != nil || len(stretch) > d.echo {
+	cost := max(size, echoCost)
+	d.echoRoom -= cost
+	d.echoed += cost
+	stretch, err := z.DecodeAll(frame, make([]byte, 0, size))
+	if err != nil {
 		d.report.Cut++
 		return
 	}
-	d.echo -= len(stretch)
 	err = spans.Echo(stretch, func(text []byte, recipe bool) {
-		if recipe {
-			d.recipe(row, string(text))
-		} else {
-			d.body(row, string(text), 0)
+		switch {
+		case recipe:
+			if r, ok := d.parsed(string(text)); ok {
+				d.keepRecipe(row, &r, string(text))
+			}
+		case len(text) > d.limits.Block:
+			d.report.Cut++
+		default:
+			d.keep(row, string(text), 0)
 		}
 	})
 	if err != nil {
@@ -594,11 +684,19 @@ func (d *decoder) block(row *session.Row, v pcommon.Value, size int64) {
 	d.body(row, body, size)
 }
 
+// body takes a body; one that a limit does not allow without its bytes.
 func (d *decoder) body(row *session.Row, body string, size int64) {
-	if len(body) > maxBody {
-		d.report.Cut++
+	if len(body) <= d.limits.Block && d.affords(row, len(body)) {
+		d.keep(row, body, size)
 		return
 	}
+	d.report.Cut++
+	d.batch.Blocks = append(d.batch.Blocks, session.Block{
+		Session: row.Session, ID: spans.BlockOfString(body), Size: max(size, int64(len(body))),
+	})
+}
+
+func (d *decoder) keep(row *session.Row, body string, size int64) {
 	d.batch.Blocks = append(d.batch.Blocks, session.Block{
 		Session: row.Session, ID: spans.BlockOfString(body), Body: body, Size: size,
 	})
@@ -607,7 +705,7 @@ func (d *decoder) body(row *session.Row, body string, size int64) {
 func (d *decoder) list(row *session.Row, attrs pcommon.Map) {
 	var l session.List
 	var items pcommon.Value
-	has := false
+	has, size := false, 0
 	for key, v := range attrs.All() {
 		switch key {
 		case string(spans.ListNameKey):
@@ -632,7 +730,7 @@ func (d *decoder) list(row *session.Row, attrs pcommon.Map) {
 		l.Items = make([]string, items.Slice().Len())
 		for i, it := range items.Slice().All() {
 			s := str(it)
-			if len(s) > maxValue {
+			if size += len(s); len(s) > maxValue || size > d.limits.list() {
 				d.report.Cut++ // the list stays and is broken at this item
 				s = ""
 			}

@@ -109,6 +109,14 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+// first returns the value of key, which is empty where there is none.
+func first(m pcommon.Map, key string) pcommon.Value {
+	if v, ok := m.Get(key); ok {
+		return v
+	}
+	return pcommon.NewValueEmpty()
+}
+
 func TestDecodeRejects(t *testing.T) {
 	f := func(reason string, spoil func(ptrace.Span)) {
 		t.Helper()
@@ -117,7 +125,11 @@ func TestDecodeRejects(t *testing.T) {
 		s.CopyTo(good)
 		spoil(s)
 		batch, report := Decode(td)
-		want := Report{Spans: 2, Stored: 1, Rejected: map[string]int{reason: 1}}
+		id := str(first(s.Attributes(), "session.id"))
+		want := Report{Spans: 2, Stored: 1, Rejected: map[string]int{reason: 1}, Rejections: []Rejection{{
+			Reason: reason, Name: s.Name(), Service: "coder", Trace: session.TraceID(s.TraceID()), Span: session.SpanID(s.SpanID()),
+			Session: session.Key{Tenant: "acme", ID: id},
+		}}}
 		if !reflect.DeepEqual(report, want) || len(batch.Rows) != 1 || len(batch.Blocks) != 0 {
 			t.Errorf("%s: report %+v, %d rows, %d blocks", reason, report, len(batch.Rows), len(batch.Blocks))
 		}
@@ -273,8 +285,11 @@ func TestDecodeBounds(t *testing.T) {
 		t.Fatalf("%+v", report)
 	}
 	r := batch.Rows[0]
-	if len(r.Attrs) > maxAttrs || len(batch.Blocks) != 1 || len(r.Events) != maxEvents-1 {
+	if len(r.Attrs) > maxAttrs || len(batch.Blocks) != 2 || len(r.Events) != maxEvents-1 {
 		t.Errorf("%d attributes, %d blocks, %d events", len(r.Attrs), len(batch.Blocks), len(r.Events))
+	}
+	if b := batch.Blocks[1]; b.Body != "" || b.Size != maxBody+1 || b.ID != spans.BlockOfString(strings.Repeat("b", maxBody+1)) {
+		t.Errorf("the body that is too long: %d bytes, size %d", len(b.Body), b.Size)
 	}
 	if m := r.Attr(spans.ResponseModelKey).Str(); len(m) != maxValue {
 		t.Errorf("long value of %d bytes", len(m))

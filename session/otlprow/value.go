@@ -78,30 +78,30 @@ func get(m pcommon.Map, key string) (found pcommon.Value, ok bool) {
 	return found, ok
 }
 
-// appendJSON appends a structured value as JSON with sorted keys. It fails when the value is nested deeper or longer than
-// the bounds allow.
-func appendJSON(dst []byte, v pcommon.Value, depth int) ([]byte, bool) {
-	if depth > maxDepth || len(dst) > maxValue {
+// appendJSON appends a structured value as JSON with sorted keys. It fails when the value is nested deeper than maxDepth or its text is
+// longer than most.
+func appendJSON(dst []byte, v pcommon.Value, depth, most int) ([]byte, bool) {
+	if depth > maxDepth || len(dst) > most {
 		return nil, false
 	}
 	switch v.Type() {
 	case pcommon.ValueTypeStr:
-		dst = appendQuoted(dst, v.Str())
+		dst = appendQuoted(dst, v.Str(), most)
 	case pcommon.ValueTypeInt:
 		dst = strconv.AppendInt(dst, v.Int(), 10)
 	case pcommon.ValueTypeDouble:
 		if f := v.Double(); math.IsNaN(f) || math.IsInf(f, 0) {
-			dst = appendQuoted(dst, strconv.FormatFloat(f, 'g', -1, 64))
+			dst = appendQuoted(dst, strconv.FormatFloat(f, 'g', -1, 64), most)
 		} else {
 			dst = strconv.AppendFloat(dst, f, 'g', -1, 64)
 		}
 	case pcommon.ValueTypeBool:
 		dst = strconv.AppendBool(dst, v.Bool())
 	case pcommon.ValueTypeBytes:
-		if v.Bytes().Len() > maxValue {
+		if v.Bytes().Len() > most {
 			return nil, false
 		}
-		dst = appendQuoted(dst, base64.StdEncoding.EncodeToString(v.Bytes().AsRaw()))
+		dst = appendQuoted(dst, base64.StdEncoding.EncodeToString(v.Bytes().AsRaw()), 2*most)
 	case pcommon.ValueTypeSlice:
 		dst = append(dst, '[')
 		for i, e := range v.Slice().All() {
@@ -109,7 +109,7 @@ func appendJSON(dst []byte, v pcommon.Value, depth int) ([]byte, bool) {
 				dst = append(dst, ',')
 			}
 			var ok bool
-			if dst, ok = appendJSON(dst, e, depth+1); !ok {
+			if dst, ok = appendJSON(dst, e, depth+1, most); !ok {
 				return nil, false
 			}
 		}
@@ -134,12 +134,12 @@ func appendJSON(dst []byte, v pcommon.Value, depth int) ([]byte, bool) {
 				dst = append(dst, ',')
 			}
 			first = false
-			if dst = appendQuoted(dst, e.key); len(dst) > maxValue {
+			if dst = appendQuoted(dst, e.key, most); len(dst) > most {
 				return nil, false
 			}
 			dst = append(dst, ':')
 			var ok bool
-			if dst, ok = appendJSON(dst, e.value, depth+1); !ok {
+			if dst, ok = appendJSON(dst, e.value, depth+1, most); !ok {
 				return nil, false
 			}
 		}
@@ -147,12 +147,12 @@ func appendJSON(dst []byte, v pcommon.Value, depth int) ([]byte, bool) {
 	default:
 		dst = append(dst, "null"...)
 	}
-	return dst, len(dst) <= maxValue
+	return dst, len(dst) <= most
 }
 
-func appendQuoted(dst []byte, s string) []byte {
-	if len(s) > maxValue {
-		return append(dst, make([]byte, maxValue+1)...) // the caller sees that it is too long
+func appendQuoted(dst []byte, s string, most int) []byte {
+	if len(s) > most {
+		return append(dst, make([]byte, most+1)...) // the caller sees that it is too long
 	}
 	b, err := json.Marshal(valid(s))
 	if err != nil { // cannot happen: s is a string

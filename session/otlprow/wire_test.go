@@ -1,6 +1,9 @@
 package otlprow
 
 import (
+	"math/rand/v2"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -100,13 +103,47 @@ func TestDecodePacked(t *testing.T) {
 // Echoes make much of little, and all they hold is elsewhere too.
 func TestEchoesAreBounded(t *testing.T) {
 	td, s := one()
-	big := zip(t, spans.AppendEcho(nil, strings.Repeat("x", maxBody*2/3), false))
+	send := func(frame []byte) { event(s, spans.EventEcho).PutEmptyBytes("otelagent.echo.blocks").FromRaw(frame) }
+	half := zip(t, spans.AppendEcho(nil, strings.Repeat("x", echoStart/2), false))
 	for range 10 {
-		event(s, spans.EventEcho).PutEmptyBytes("otelagent.echo.blocks").FromRaw(big)
+		send(half)
 	}
-	event(s, spans.EventEcho).PutEmptyBytes("otelagent.echo.blocks").FromRaw(zip(t, make([]byte, maxBody+1)))
-	if batch, report := Decode(td); len(batch.Blocks) != 1 || report.Cut != 10 {
+	send(zip(t, make([]byte, maxBody+1)))
+	// Frames that say they are large and are not, also behind one that is good.
+	lies := []byte{0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0, 0, 0x80, 0, 1, 0, 0}
+	good := zip(t, spans.AppendEcho(nil, "good", false))
+	send(lies)
+	send(append(slices.Clone(good), lies...))
+	send(good)
+	batch, report := Decode(td)
+	if report.Cut != 8+3 || len(batch.Blocks) != 2+1 {
 		t.Errorf("%d blocks, %+v", len(batch.Blocks), report)
+	}
+
+	// What does not compress may be as much as a message holds.
+	td, s = one()
+	random := make([]byte, echoStart)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(random)
+	for range 7 {
+		send(zip(t, spans.AppendEcho(nil, string(random), false)))
+	}
+	if batch, report := Decode(td); report.Cut != 0 || len(batch.Blocks) != 7 {
+		t.Errorf("%d blocks, %+v", len(batch.Blocks), report)
+	}
+}
+
+// Attempts cost something: a message of nothing but bad frames takes no time and no memory to speak of.
+func TestBadEchoesAreCheap(t *testing.T) {
+	td, s := one()
+	for range maxEvents {
+		event(s, spans.EventEcho).PutEmptyBytes("otelagent.echo.blocks").FromRaw([]byte{0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0, 0, 0x70, 0, 1, 0, 0})
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, report := Decode(td)
+	runtime.ReadMemStats(&after)
+	if grown := after.TotalAlloc - before.TotalAlloc; report.Cut != maxEvents || grown > 4*echoStart {
+		t.Errorf("cut %d, %d bytes", report.Cut, grown)
 	}
 }
 
@@ -264,7 +301,11 @@ func TestDecodeLogsRejects(t *testing.T) {
 		ld, r := oneRecord()
 		c.spoil(r)
 		batch, report := DecodeLogs(ld)
-		if diff := cmp.Diff(Report{Spans: 1, Rejected: map[string]int{c.reason: 1}}, report); diff != "" || len(batch.Blocks) > 0 {
+		want := Report{Spans: 1, Rejected: map[string]int{c.reason: 1}, Rejections: []Rejection{{
+			Reason: c.reason, Name: spans.EventBlocks, Service: "coder", Trace: session.TraceID(r.TraceID()), Span: session.SpanID(r.SpanID()),
+			Session: session.Key{Tenant: "acme", ID: str(first(r.Attributes(), "session.id"))},
+		}}}
+		if diff := cmp.Diff(want, report); diff != "" || len(batch.Blocks) > 0 {
 			t.Errorf("%s: %d blocks, -want +got:\n%s", c.reason, len(batch.Blocks), diff)
 		}
 	}
