@@ -78,6 +78,15 @@ func (s *Store) Put(ctx context.Context, b session.Batch) error {
 		if len(b.Rows)+len(b.Blocks) == 0 {
 			return nil
 		}
+		sizes := make([]int64, len(b.Rows))
+		var buf []byte
+		for i := range b.Rows {
+			buf = b.Rows[i].AppendCanonical(buf[:0])
+			if len(buf) > store.MaxValue {
+				return fmt.Errorf("row %d: %d bytes, at most %d: %w", i, len(buf), store.MaxValue, store.ErrData)
+			}
+			sizes[i] = int64(len(buf))
+		}
 		s.mark++
 		for i := range b.Rows {
 			r := b.Rows[i]
@@ -93,7 +102,7 @@ func (s *Store) Put(ctx context.Context, b session.Batch) error {
 				e.size -= int64(len(old.AppendCanonical(nil)))
 			}
 			e.rows[k] = r
-			e.size += int64(len(r.AppendCanonical(nil)))
+			e.size += sizes[i]
 		}
 		for _, k := range b.Blocks {
 			e, size := s.touch(k.Session), int64(len(k.Body))

@@ -52,7 +52,23 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"sessions in order", sessionsOrder},
 		{"sessions by prefix", sessionsPrefix},
 		{"sessions by trace and span", sessionsTraceSpan},
+		{"sessions by parent", sessionsParent},
+		{"sessions by age, oldest first", sessionsBefore},
+		{"times of summaries", summaryTimes},
+		{"tenants", tenants},
 		{"delete leaves nothing", deleteAll},
+		{"delete and others", deleteOthers},
+		{"delete cancelled, then finished", deleteCancelled},
+		{"delete while it is put to", deleteWhilePut},
+		{"blocks that sessions share", sharedBlocks},
+		{"blocks that sessions share, by chance", sharedByChance},
+		{"poisoned blocks", poisoned},
+		{"hostile ids", hostileIDs},
+		{"far times", farTimes},
+		{"huge rows", hugeRows},
+		{"counts", counts},
+		{"sizes", sizes},
+		{"rejects", rejects},
 		{"resolve", resolve},
 		{"iterators left early", leftEarly},
 		{"calls inside iterators", callsInside},
@@ -89,12 +105,16 @@ func Row(s session.Key, n int) session.Row {
 		Lists:  []session.List{{Name: "request", Count: 1, Digest: "digest", Items: []string{"AAAAAAAAAAA st"}}},
 		Events: []session.Event{{Time: 1, Type: "Mystery", Body: "BBBBBBBBBBB", Seq: 2}},
 	}
-	slices.SortFunc(r.Attrs, func(a, b session.Attr) int { return strings.Compare(a.Key, b.Key) })
+	sortAttrs(r.Attrs)
 	id := spans.BlockOfString(fmt.Sprint("span ", n))
 	r.Span = session.SpanID(id[:8])
 	id = spans.BlockOfString(fmt.Sprint("trace ", n/100))
 	r.Trace = session.TraceID(id[:16])
 	return r
+}
+
+func sortAttrs(l []session.Attr) {
+	slices.SortFunc(l, func(a, b session.Attr) int { return strings.Compare(a.Key, b.Key) })
 }
 
 // Block returns a whole block of a session.
@@ -653,7 +673,7 @@ func dirty(t *testing.T, s store.Store) {
 // Summary returns one with every field set.
 func Summary(k session.Key) session.Summary {
 	return session.Summary{
-		Key: k, Status: "idle", Agent: "coder", AgentID: "c1", Model: "m", Dialect: "phi-core",
+		Key: k, Parent: "p1", Status: "idle", Agent: "coder", AgentID: "c1", Model: "m", Dialect: "phi-core",
 		Start: time.Unix(1_700_000_000, 1).UTC(), Last: time.Unix(1_700_000_100, 999_999_999).UTC(),
 		Runs: 1, Turns: 2, ToolCalls: 3, Errors: 4, Denied: 5, Defects: 6,
 		Usage: session.Usage{Input: 7, Output: 8, Reasoning: 9, CacheRead: 10, CacheWrite: 11},
