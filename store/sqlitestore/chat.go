@@ -58,7 +58,13 @@ func (s *Store) ProjectChat(ctx context.Context, k session.Key, mark store.Mark,
 	}
 	for {
 		err := s.projectChat(ctx, k, mark, rows)
-		if !errors.Is(err, errOthersProject) { // who projected an older state: each time a newer one
+		switch {
+		case errors.Is(err, errOthersProject): // who projected an older state: each time a newer one
+		case errors.Is(err, errErasing):
+			if err := s.erase(ctx, 0, false); !errors.Is(err, ErrReaders) && err != nil {
+				return fmt.Errorf("sqlitestore: project chat tables: %w", atRest(err))
+			}
+		default:
 			return err
 		}
 	}
@@ -70,7 +76,7 @@ func (s *Store) projectChat(ctx context.Context, k session.Key, mark store.Mark,
 	defer stop()
 	w.next = next
 	if err := w.compare(); err != nil {
-		return fmt.Errorf("sqlitestore: project chat tables: %w", classify(err))
+		return fmt.Errorf("sqlitestore: project chat tables: %w", atRest(err))
 	}
 	return s.write(ctx, "project chat tables", w.write)
 }
@@ -248,6 +254,14 @@ func (w *chatWriter) pull() (*chatRow, error) {
 
 // write is the transaction.
 func (w *chatWriter) write(ctx context.Context) (err error) {
+	// Rows of a deleted session with this id would be taken for this one's, and this one's for that.
+	var erasing bool
+	if err := w.s.conn.QueryRowContext(ctx, `SELECT count(*) FROM erasing WHERE chat = ?`, w.key.ID).Scan(&erasing); err != nil {
+		return err
+	}
+	if erasing {
+		return errErasing
+	}
 	var id, mark sql.Null[int64]
 	err = w.s.conn.QueryRowContext(ctx, `SELECT session, (SELECT mark FROM chat_projected c WHERE c.session = s.session) FROM sessions s WHERE tenant = ? AND id = ?`,
 		w.key.Tenant, w.key.ID).Scan(&id, &mark)
@@ -288,6 +302,8 @@ func (w *chatWriter) write(ctx context.Context) (err error) {
 	_, err = w.s.conn.ExecContext(ctx, `INSERT OR REPLACE INTO chat_projected (session, mark) VALUES (?, ?)`, w.session, int64(w.mark))
 	return err
 }
+
+var errErasing = errors.New("a deleted session of the same name is being erased")
 
 var errOthersProject = errors.New("another process projects the session")
 
@@ -407,29 +423,6 @@ func chatInsert(table, columns string, owned bool) string {
 		q += " WHERE " + table + ".session_id = excluded.session_id"
 	}
 	return q
-}
-
-// deleteChat deletes what the tables hold of a session, in the transaction at hand.
-func (s *Store) deleteChat(ctx context.Context, k session.Key, id int64) error {
-	if k.Tenant == "" {
-		for _, q := range []string{
-			`DELETE FROM chat_parts WHERE session_id = ?`, `DELETE FROM chat_messages WHERE session_id = ?`, `DELETE FROM chat_sessions WHERE id = ?`,
-		} {
-			if _, err := s.conn.ExecContext(ctx, q, k.ID); err != nil {
-				return err
-			}
-		}
-	}
-	for _, q := range []string{
-		`DELETE FROM system_prompts WHERE digest IN (SELECT digest FROM chat_prompts c WHERE session = ?1
-			AND NOT EXISTS (SELECT 1 FROM chat_prompts o WHERE o.digest = c.digest AND o.session <> ?1))`,
-		`DELETE FROM chat_prompts WHERE session = ?1`, `DELETE FROM chat_projected WHERE session = ?1`,
-	} {
-		if _, err := s.conn.ExecContext(ctx, q, id); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // chatBehind marks sessions as dirty whose rows in the tables are missing or behind.

@@ -25,10 +25,25 @@ const (
 	mergeBlocks = 4096
 )
 
+// packStatements are those that a packer needs, of schema version 2.
+type packStatements struct{ block, newest, pack *sql.Stmt }
+
+func (s *packStatements) prepare(ctx context.Context, c *sql.Conn) error {
+	return prepareAll(ctx, c, []statementText{
+		{&s.block, `INSERT INTO blocks (session, id, recipe, size, pack, start, length) VALUES (?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT DO UPDATE SET recipe = excluded.recipe, size = excluded.size, pack = excluded.pack, start = excluded.start, length = excluded.length
+			WHERE (excluded.size = 0, excluded.size) > (blocks.size = 0, blocks.size)`},
+		{&s.newest, `SELECT ifnull(max(pack), 0) FROM packs`},
+		{&s.pack, `INSERT INTO packs (pack, session, raw, body) VALUES (?, ?, ?, ?)`},
+	})
+}
+
+func (s *packStatements) close() { closeAll(s.block, s.newest, s.pack) }
+
 // packer writes blocks of one batch, inside a transaction.
 type packer struct {
 	ctx    context.Context
-	stmts  *statements
+	stmts  *packStatements
 	newest int64 // pack number, 0: not asked for yet
 	open   map[int64]*openPack
 	body   []byte
@@ -40,22 +55,21 @@ type openPack struct {
 	raw           []byte
 }
 
-// add keeps a block unless one with its id that is as good is there.
-func (p *packer) add(session int64, b *session.Block) error {
+// add keeps a block unless one with its id that is as good is there, and tells whether it did.
+func (p *packer) add(session int64, b *session.Block) (bool, error) {
 	if b.Body == "" {
-		_, err := p.place(session, b, 0, 0)
-		return err
+		return p.place(session, b, 0, 0)
 	}
 	o := p.open[session]
 	if o == nil || len(o.raw)+len(b.Body) > packSize {
 		if o != nil {
 			if err := p.write(o); err != nil {
-				return err
+				return false, err
 			}
 		}
 		pack, err := p.number()
 		if err != nil {
-			return err
+			return false, err
 		}
 		o = &openPack{pack: pack, session: session}
 		if p.open == nil {
@@ -67,7 +81,7 @@ func (p *packer) add(session int64, b *session.Block) error {
 	if kept {
 		o.raw = append(o.raw, b.Body...)
 	}
-	return err
+	return kept, err
 }
 
 // number returns one for a new pack, above all that are there.
@@ -127,7 +141,7 @@ func toPacks(ctx context.Context, c *sql.Conn) (bool, error) {
 		_, err := c.ExecContext(ctx, schema2)
 		return false, err
 	}
-	var stmts statements
+	var stmts packStatements
 	defer stmts.close()
 	if err := stmts.prepare(ctx, c); err != nil {
 		return false, err
@@ -156,7 +170,7 @@ func toPacks(ctx context.Context, c *sql.Conn) (bool, error) {
 				return fmt.Errorf("block %s has codec %d, which this program does not know", b.ID, codec)
 			}
 			b.Body = string(body)
-			if err := p.add(in, &b); err != nil {
+			if _, err := p.add(in, &b); err != nil {
 				return err
 			}
 			moved++
@@ -187,7 +201,7 @@ func (s *Store) Maintain(ctx context.Context, k session.Key) error {
 	for {
 		more, err := s.merge(ctx, k)
 		if err != nil {
-			return fmt.Errorf("sqlitestore: maintain: %w", classify(err))
+			return fmt.Errorf("sqlitestore: maintain: %w", atRest(err))
 		}
 		if !more {
 			return nil
@@ -228,8 +242,12 @@ func (s *Store) merge(ctx context.Context, k session.Key) (bool, error) {
 	}
 	body := packEncoder().EncodeAll(raw, nil)
 	err = s.transact(ctx, func(ctx context.Context) error {
-		// Somebody else may have merged them, or deleted the session, whose number is not used again. Within a session
+		// Somebody else may have deleted the session, whose number is not used again, or merged them. Within a session
 		// numbers of packs only grow, so that these are the packs that were read.
+		var there bool
+		if err := s.conn.QueryRowContext(ctx, `SELECT count(*) FROM sessions WHERE session = ?`, session).Scan(&there); err != nil || !there {
+			return errors.Join(err, errOthers)
+		}
 		res, err := s.conn.ExecContext(ctx, `DELETE FROM packs WHERE session = ? AND pack IN (SELECT value FROM json_each(?))`, session, string(list))
 		if err != nil {
 			return err
@@ -238,12 +256,12 @@ func (s *Store) merge(ctx context.Context, k session.Key) (bool, error) {
 			return errors.Join(err, errOthers)
 		}
 		var newest int64
-		if err := s.stmts.newest.QueryRowContext(ctx).Scan(&newest); err != nil {
+		if err := s.stmts.packs.newest.QueryRowContext(ctx).Scan(&newest); err != nil {
 			return err
 		}
 		to := max(newest, from[len(from)-1].pack) + 1
 		if len(raw) > 0 { // else nothing of them is used any more
-			if _, err := s.stmts.pack.ExecContext(ctx, to, session, len(raw), body); err != nil {
+			if _, err := s.stmts.packs.pack.ExecContext(ctx, to, session, len(raw), body); err != nil {
 				return err
 			}
 		}

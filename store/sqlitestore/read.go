@@ -33,6 +33,8 @@ func each[T any](ctx context.Context, s *Store, what, query string, args []any, 
 				err = store.ErrClosed
 			case ctx.Err() != nil:
 				err = ctx.Err() // the driver says "interrupted"
+			default:
+				err = atRest(err)
 			}
 			yield(zero, fmt.Errorf("sqlitestore: %s: %w", what, err))
 		}
@@ -66,6 +68,43 @@ func each[T any](ctx context.Context, s *Store, what, query string, args []any, 
 	}
 }
 
+// listed is how many things an iterator over a list reads before it yields the first.
+const listed = 1024
+
+// list is each for lists, which are usually short: one that is holds no reader, so that whoever is inside of it may Delete.
+func list[T any](ctx context.Context, s *Store, what, query string, args []any, scan func(*sql.Rows) (T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var first []T
+		begin := func() bool {
+			for _, v := range first {
+				if err := s.usable(ctx); err != nil {
+					yield(*new(T), fmt.Errorf("sqlitestore: %s: %w", what, err))
+					return false
+				}
+				if !yield(v, nil) {
+					return false
+				}
+			}
+			return true
+		}
+		n := 0
+		for v, err := range each(ctx, s, what, query, args, scan) {
+			if n++; n <= listed && err == nil {
+				first = append(first, v)
+				continue
+			}
+			if first != nil && !begin() {
+				return
+			}
+			first = nil
+			if !yield(v, err) {
+				return
+			}
+		}
+		begin()
+	}
+}
+
 const whichSession = `(SELECT session FROM sessions WHERE tenant = ?1 AND id = ?2)`
 
 // Rows implements store.Store.
@@ -88,7 +127,11 @@ func (s *Store) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, 
 		if cap(canonical) > cap(buf) && raw[0] != rowPlain {
 			buf = canonical // ParseRow keeps nothing of it
 		}
-		return session.ParseRow(canonical)
+		r, err := session.ParseRow(canonical)
+		if err != nil {
+			return session.Row{}, fmt.Errorf("%w: %w", store.ErrData, err)
+		}
+		return r, nil
 	})
 }
 
@@ -107,8 +150,10 @@ func (s *Store) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) 
 	}
 	// Pack after pack, of which the first block brings the body: the inner query sorts nothing but places.
 	query := `SELECT b.id, b.recipe, b.size, b.pack, b.start, b.length,
-			CASE WHEN b.first THEN (SELECT raw FROM packs p WHERE p.pack = b.pack) END,
-			CASE WHEN b.first THEN (SELECT body FROM packs p WHERE p.pack = b.pack) END
+			CASE WHEN b.first THEN CASE WHEN b.pack > 0 THEN (SELECT raw FROM packs p WHERE p.pack = b.pack AND p.session = b.session)
+				ELSE (SELECT raw FROM shared_bodies h WHERE h.shared = -b.pack AND h.id = b.id) END END,
+			CASE WHEN b.first THEN CASE WHEN b.pack > 0 THEN (SELECT body FROM packs p WHERE p.pack = b.pack AND p.session = b.session)
+				ELSE (SELECT body FROM shared_bodies h WHERE h.shared = -b.pack AND h.id = b.id) END END
 		FROM (SELECT *, row_number() OVER (PARTITION BY pack ORDER BY start) = 1 AS first FROM blocks WHERE ` + where + `) b`
 	var id, body sql.RawBytes
 	var at int64 // the pack that raw is of; 0: the empty one
@@ -121,9 +166,12 @@ func (s *Store) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) 
 			return session.Block{}, err
 		}
 		if copy(b.ID[:], id); len(id) != len(b.ID) {
-			return session.Block{}, fmt.Errorf("block id of %d bytes, want %d", len(id), len(b.ID))
+			return session.Block{}, fmt.Errorf("%w: block id of %d bytes, want %d", errPack, len(id), len(b.ID))
 		}
-		if pack != at {
+		switch {
+		case pack == 0:
+			at, raw = 0, raw[:0]
+		case pack != at:
 			if !size.Valid {
 				return session.Block{}, fmt.Errorf("block %s: %w: pack %d is not there", b.ID, errPack, pack)
 			}
@@ -144,15 +192,22 @@ func (s *Store) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) 
 // Sessions implements store.Store.
 func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.Summary, error] {
 	where, args := []string{"s.tenant = ?"}, []any{q.Tenant}
+	and := func(cond string, values ...any) { where, args = append(where, cond), append(args, values...) }
 	if q.Prefix != "" {
-		where, args = append(where, "s.id >= ?"), append(args, q.Prefix)
+		and("s.id >= ?", q.Prefix)
 		if end := after(q.Prefix); end != "" {
-			where, args = append(where, "s.id < ?"), append(args, end)
+			and("s.id < ?", end)
 		}
+	}
+	if q.Parent != "" {
+		and("s.session IN (SELECT session FROM summaries WHERE parent = ? AND parent <> '')", q.Parent)
+	}
+	if !q.Before.IsZero() {
+		and("s.last_ns < ?", lastOf(q.Before)) // one that was never projected has the greatest of all
 	}
 	span, trace := q.Span != (session.SpanID{}), q.Trace != (session.TraceID{})
 	if trace {
-		where, args = append(where, "s.session IN (SELECT session FROM session_traces WHERE trace = ?)"), append(args, q.Trace[:])
+		and("s.session IN (SELECT session FROM session_traces WHERE trace = ?)", q.Trace[:])
 	}
 	if span {
 		// One step into the primary key per session: an index over all spans would cost every insert.
@@ -161,18 +216,21 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 		if trace {
 			cond, one = cond+" AND x.trace = ?", append(one, q.Trace[:])
 		}
-		where = append(where, "(EXISTS (SELECT 1 FROM rows x WHERE "+cond+") OR EXISTS (SELECT 1 FROM live_rows x WHERE "+cond+"))")
-		args = append(append(args, one...), one...)
+		and("(EXISTS (SELECT 1 FROM rows x WHERE "+cond+") OR EXISTS (SELECT 1 FROM live_rows x WHERE "+cond+"))", append(one, one...)...)
+	}
+	order := "s.last_ns DESC, s.id"
+	if q.Oldest {
+		order = "s.last_ns, s.id DESC"
 	}
 	query := `SELECT s.id, ` + summaryOf("m") + ` FROM sessions s LEFT JOIN summaries m ON m.session = s.session
-		WHERE ` + strings.Join(where, " AND ") + ` ORDER BY s.last_ns DESC, s.id`
+		WHERE ` + strings.Join(where, " AND ") + ` ORDER BY ` + order
 	if q.Limit > 0 {
 		query, args = query+" LIMIT ?", append(args, q.Limit)
 	}
-	return each(ctx, s, "list sessions", query, args, func(rows *sql.Rows) (session.Summary, error) {
+	return list(ctx, s, "list sessions", query, args, func(rows *sql.Rows) (session.Summary, error) {
 		m := session.Summary{Key: session.Key{Tenant: q.Tenant}}
 		var start, last sql.Null[int64]
-		err := rows.Scan(&m.ID, &m.Status, &m.Agent, &m.AgentID, &m.Model, &m.Dialect, &start, &last,
+		err := rows.Scan(&m.ID, &m.Parent, &m.Status, &m.Agent, &m.AgentID, &m.Model, &m.Dialect, &start, &last,
 			&m.Runs, &m.Turns, &m.ToolCalls, &m.Errors, &m.Denied, &m.Defects,
 			&m.Usage.Input, &m.Usage.Output, &m.Usage.Reasoning, &m.Usage.CacheRead, &m.Usage.CacheWrite)
 		m.Start, m.Last = instant(start), instant(last)
@@ -187,7 +245,7 @@ func summaryOf(table string) string {
 		switch c = strings.TrimSpace(c); c {
 		case "start_ns", "last_ns":
 			out = append(out, table+"."+c)
-		case "status", "agent", "agent_id", "model", "dialect":
+		case "parent", "status", "agent", "agent_id", "model", "dialect":
 			out = append(out, "ifnull("+table+"."+c+", '')")
 		default:
 			out = append(out, "ifnull("+table+"."+c+", 0)")
@@ -215,9 +273,14 @@ func after(prefix string) string {
 	return ""
 }
 
+// listTenants steps from one tenant to the next, however many sessions each has.
+const listTenants = `WITH RECURSIVE t (tenant) AS (SELECT min(tenant) FROM sessions
+		UNION ALL SELECT (SELECT min(tenant) FROM sessions s WHERE s.tenant > t.tenant) FROM t WHERE t.tenant IS NOT NULL)
+	SELECT tenant FROM t WHERE tenant IS NOT NULL`
+
 // Tenants implements store.Store.
 func (s *Store) Tenants(ctx context.Context) iter.Seq2[string, error] {
-	return each(ctx, s, "list tenants", `SELECT DISTINCT tenant FROM sessions ORDER BY tenant`, nil, func(rows *sql.Rows) (t string, err error) {
+	return list(ctx, s, "list tenants", listTenants, nil, func(rows *sql.Rows) (t string, err error) {
 		err = rows.Scan(&t)
 		return t, err
 	})
@@ -225,7 +288,7 @@ func (s *Store) Tenants(ctx context.Context) iter.Seq2[string, error] {
 
 // Dirty implements store.Store.
 func (s *Store) Dirty(ctx context.Context) iter.Seq2[session.Key, error] {
-	return each(ctx, s, "list dirty sessions", `SELECT tenant, id FROM sessions WHERE mark > projected ORDER BY mark, tenant, id`, nil,
+	return list(ctx, s, "list dirty sessions", `SELECT tenant, id FROM sessions WHERE mark > projected ORDER BY mark, tenant, id`, nil,
 		func(rows *sql.Rows) (k session.Key, err error) {
 			err = rows.Scan(&k.Tenant, &k.ID)
 			return k, err

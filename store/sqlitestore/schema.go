@@ -17,10 +17,10 @@ type migration func(ctx context.Context, c *sql.Conn) (done bool, err error)
 
 // migrations[i] takes a database from version i to i+1. Never edit one that was released: add another, and a golden
 // database of the version before it to testdata.
-var migrations = []migration{statement(schema1), toPacks, statement(schema3)}
+var migrations = []migration{statement(schema1), toPacks, statement(schema3), toSizes}
 
 // Version is the schema version that this code writes: PRAGMA user_version of the file.
-const Version = 3
+const Version = 4
 
 var (
 	//go:embed schema1.sql
@@ -29,6 +29,8 @@ var (
 	schema2 string
 	//go:embed schema3.sql
 	schema3 string
+	//go:embed schema4.sql
+	schema4 string
 )
 
 // statement is a migration by SQL alone, in one transaction.
@@ -37,6 +39,43 @@ func statement(text string) migration {
 		_, err := c.ExecContext(ctx, text)
 		return true, err
 	}
+}
+
+// countRows is about how many rows are looked at in one transaction.
+const countRows = 20_000
+
+// toSizes is the migration to version 4: after the statements it counts the bytes of the sessions that are there.
+func toSizes(ctx context.Context, c *sql.Conn) (bool, error) {
+	var begun bool
+	if err := c.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = 'sessions_uncounted'`).Scan(&begun); err != nil {
+		return false, err
+	}
+	if !begun {
+		_, err := c.ExecContext(ctx, schema4+`CREATE INDEX sessions_uncounted ON sessions (session) WHERE bytes IS NULL;`)
+		return false, err
+	}
+	for n := 0; n < countRows; {
+		var id sql.Null[int64]
+		if err := c.QueryRowContext(ctx, `SELECT min(session) FROM sessions WHERE bytes IS NULL`).Scan(&id); err != nil {
+			return false, err
+		}
+		if !id.Valid {
+			_, err := c.ExecContext(ctx, `DROP INDEX sessions_uncounted`)
+			return true, err
+		}
+		var rows, bytes int
+		if err := c.QueryRowContext(ctx, `SELECT sum(n), sum(b) FROM (
+			SELECT count(*) AS n, ifnull(sum(length(`+canonicalFunc+`(canonical))), 0) AS b FROM rows WHERE session = ?1
+			UNION ALL SELECT count(*), ifnull(sum(length(`+canonicalFunc+`(canonical))), 0) FROM live_rows WHERE session = ?1
+			UNION ALL SELECT count(*), ifnull(sum(length), 0) FROM blocks WHERE session = ?1)`, id.V).Scan(&rows, &bytes); err != nil {
+			return false, err
+		}
+		if _, err := c.ExecContext(ctx, `UPDATE sessions SET bytes = ? WHERE session = ?`, bytes, id.V); err != nil {
+			return false, err
+		}
+		n += rows + 1
+	}
+	return false, nil
 }
 
 // VersionError says that a database has a schema that this code cannot use.

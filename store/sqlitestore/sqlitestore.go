@@ -22,7 +22,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/otelagent/otelagent/store"
@@ -44,6 +43,9 @@ type Store struct {
 	turn   chan struct{}
 	conn   *sql.Conn
 	stmts  statements
+	eraser chan struct{} // holds one thing while somebody erases
+
+	counts counts
 
 	closing sync.Once
 	err     error // of Close
@@ -101,7 +103,9 @@ const (
 )
 
 // Open opens the database that dsn names (see ParseDSN) for reading and writing, makes it when it is not there, and brings
-// its schema up to date. A file of a newer schema fails with a *VersionError.
+// its schema up to date. What no waiting mends fails with store.ErrUnusable: a DSN that makes no sense, no regular file, a database
+// that is not ours, access that is denied, and with a *VersionError a newer schema. Every other error may go away. A session whose
+// deletion was left half way is erased first.
 func Open(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 	path, err := ParseDSN(dsn)
 	if err != nil {
@@ -109,14 +113,14 @@ func Open(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 	}
 	s, err := open(ctx, path, newConfig(opts))
 	if err != nil {
-		return nil, fmt.Errorf("sqlitestore: open %q: %w", path, err)
+		return nil, fmt.Errorf("sqlitestore: open %q: %w", path, unusable(path, err))
 	}
 	return s, nil
 }
 
 // OpenReadOnly opens the database that dsn names for reading, also while another process writes it. It never writes to
 // the database; methods that write fail with store.ErrReadOnly. A file that is not there fails with fs.ErrNotExist, one
-// of another schema version with a *VersionError.
+// of another schema version with a *VersionError, and what no waiting mends with store.ErrUnusable, as of Open.
 func OpenReadOnly(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 	path, err := ParseDSN(dsn)
 	if err != nil {
@@ -124,7 +128,7 @@ func OpenReadOnly(ctx context.Context, dsn string, opts ...Option) (*Store, erro
 	}
 	s, err := openReadOnly(ctx, path, newConfig(opts))
 	if err != nil {
-		return nil, fmt.Errorf("sqlitestore: open %q for reading: %w", path, err)
+		return nil, fmt.Errorf("sqlitestore: open %q for reading: %w", path, unusable(path, err))
 	}
 	return s, nil
 }
@@ -137,7 +141,7 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 	if err := create(path); err != nil {
 		return nil, err
 	}
-	s := &Store{path: path, busy: cfg.busy, chatTables: cfg.chatTables, turn: make(chan struct{}, 1)}
+	s := &Store{path: path, busy: cfg.busy, chatTables: cfg.chatTables, turn: make(chan struct{}, 1), eraser: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
 			_ = s.close()
@@ -187,6 +191,10 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 		return nil, err
 	}
 	s.turn <- struct{}{}
+	// What goes wrong here goes wrong for the next Delete as well, which tells; a full disk or a damaged page must not keep others out.
+	if err := s.erase(ctx, 0, false); err != nil && ctx.Err() != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -287,10 +295,12 @@ func isFile(path string) error {
 	case err != nil:
 		return err
 	case !fi.Mode().IsRegular():
-		return fmt.Errorf("%s, want a regular file", fi.Mode().Type())
+		return fmt.Errorf("%s: %w", fi.Mode().Type(), errNotRegular)
 	}
 	return nil
 }
+
+var errNotRegular = errors.New("want a regular file")
 
 func exists(path string) bool {
 	_, err := os.Stat(path)
@@ -400,21 +410,3 @@ func (s *Store) lock(ctx context.Context) error {
 }
 
 func (s *Store) unlock() { s.turn <- struct{}{} }
-
-// code returns the primary result code of an error of SQLite, else 0.
-func code(err error) int {
-	if e := (*sqlite.Error)(nil); errors.As(err, &e) {
-		return e.Code() & 0xff
-	}
-	return 0
-}
-
-// classify wraps errors that the data caused in store.ErrData. Everything else (disk full, locked, input and output) may go
-// away.
-func classify(err error) error {
-	switch code(err) {
-	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH:
-		return fmt.Errorf("%w: %w", store.ErrData, err)
-	}
-	return err
-}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -181,7 +182,7 @@ func TestOpenRefuses(t *testing.T) {
 	exec1(t, newer, "PRAGMA user_version=99")
 	text := write("text", strings.Repeat("this is no database ", 1000))
 	for path, want := range map[string]string{
-		foreign: errNotOurs.Error(), text: "not a database", dir: "regular file", newer: "schema version 99, this program knows up to 3",
+		foreign: errNotOurs.Error(), text: "not a database", dir: "regular file", newer: "schema version 99, this program knows up to 4",
 	} {
 		before, _ := os.ReadFile(path)
 		for name, open := range map[string]func(context.Context, string, ...Option) (*Store, error){"Open": Open, "OpenReadOnly": OpenReadOnly} {
@@ -488,7 +489,26 @@ func TestKill(t *testing.T) {
 // goldenKey is the session that the golden databases hold.
 var goldenKey = session.Key{Tenant: "acme", ID: "a"}
 
-// fill puts what the golden database holds. That of version 1 has no recipe.
+// goldenShared is the prompt in the golden databases since version 4, goldenReject the reject.
+var (
+	goldenShared = strings.Repeat("prompt ", 200)
+	goldenReject = store.Reject{
+		Time: time.Unix(0, 1_700_000_000_000_000_000).UTC(), Reason: "no_session", Signal: "span", Name: "session.turn", Service: "coder",
+		Session: goldenKey, Trace: session.TraceID{1}, Span: session.SpanID{2},
+	}
+)
+
+// fixed makes a row name blocks as the fixed parts of its request.
+func fixed(r session.Row, blocks ...session.Block) session.Row {
+	l := session.List{Name: spans.ListParams, Count: int64(len(blocks)), Digest: "digest"}
+	for _, b := range blocks {
+		l.Items = append(l.Items, spans.Item{Block: b.ID.Short(), Provenance: string(spans.ProvenanceSystem)}.Encode())
+	}
+	r.Lists = append(slices.Clone(r.Lists), l)
+	return r
+}
+
+// fill puts what the golden database holds. That of version 1 has no recipe, those before version 4 no shared body, parent and reject.
 func fill(t *testing.T, s *Store) {
 	t.Helper()
 	a, b := goldenKey, key("b")
@@ -497,6 +517,7 @@ func fill(t *testing.T, s *Store) {
 	for _, batch := range []session.Batch{
 		{Rows: []session.Row{storetest.Row(a, 1), storetest.Row(a, 2), live}, Blocks: []session.Block{storetest.Block(a, "body"), {Session: a, ID: spans.BlockOfString("cut"), Size: 99}}},
 		{Rows: []session.Row{storetest.Row(b, 4)}},
+		{Rows: []session.Row{fixed(storetest.Row(a, 5), storetest.Block(a, goldenShared))}, Blocks: []session.Block{storetest.Block(a, goldenShared)}},
 		{Blocks: []session.Block{storetest.Recipe(a, "a body", "=2:a "), storetest.Block(a, strings.Repeat("long ", 50))}},
 	} {
 		if err := s.Put(t.Context(), batch); err != nil {
@@ -507,12 +528,21 @@ func fill(t *testing.T, s *Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Project(t.Context(), a, store.Projection{Mark: m, Summary: storetest.Summary(a)}); err != nil {
+	if err := s.Project(t.Context(), a, store.Projection{Mark: m, Summary: goldenSummary()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.PutRejects(t.Context(), []store.Reject{goldenReject}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.ProjectChat(t.Context(), b, m, chatRows("b", "hi")); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func goldenSummary() session.Summary {
+	m := storetest.Summary(goldenKey)
+	m.Parent = "parent"
+	return m
 }
 
 // dump returns SQL text that makes the database again.
@@ -582,13 +612,40 @@ func TestMigrations(t *testing.T) {
 		if v >= 2 {
 			want.Blocks = append(want.Blocks, storetest.Recipe(a, "a body", "=2:a "), storetest.Block(a, strings.Repeat("long ", 50)))
 		}
+		if v >= 4 {
+			want.Rows = append(want.Rows, fixed(storetest.Row(a, 5), storetest.Block(a, goldenShared)))
+			want.Blocks = append(want.Blocks, storetest.Block(a, goldenShared))
+		}
 		if diff := cmp.Diff(want, content(t, old, a), byContent); diff != "" {
 			t.Errorf("version %d (-want +got):\n%s", v, diff)
 		}
+		summary, size, rejects := goldenSummary(), 0, []store.Reject{goldenReject}
+		if v < 4 {
+			summary.Parent, rejects = "", nil
+		}
 		for m, err := range old.Sessions(t.Context(), store.Query{Tenant: "acme"}) {
-			if err != nil || m != storetest.Summary(a) {
+			if err != nil || m != summary {
 				t.Errorf("version %d: %+v, %v", v, m, err)
 			}
+		}
+		for _, r := range want.Rows {
+			size += len(r.AppendCanonical(nil))
+		}
+		for _, b := range want.Blocks {
+			size += len(b.Body)
+		}
+		if n, err := old.SessionSize(t.Context(), a); err != nil || n != int64(size) {
+			t.Errorf("version %d: session of %d bytes, %v; want %d", v, n, err, size)
+		}
+		var got []store.Reject
+		for r, err := range old.Rejects(t.Context(), 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, r)
+		}
+		if diff := cmp.Diff(rejects, got); diff != "" {
+			t.Errorf("version %d, rejects (-want +got):\n%s", v, diff)
 		}
 		for k, err := range old.Dirty(t.Context()) {
 			if err != nil || k != key("b") {

@@ -21,7 +21,11 @@ const checkEvery = 256
 
 // statements are those of the writing connection, prepared once.
 type statements struct {
-	mark, session, trace, row, live, block, newest, pack *sql.Stmt
+	mark, session, grow, trace, row, live *sql.Stmt
+
+	has, shared, share *sql.Stmt
+	packs              packStatements
+	erase              eraseStatements
 }
 
 // columns of rows and live_rows, in the order in which writer.args gives them.
@@ -48,24 +52,33 @@ func insertRow(table string) string {
 }
 
 func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
-	for _, p := range []struct {
-		stmt **sql.Stmt
-		text string
-	}{
+	err := prepareAll(ctx, c, []statementText{
 		{&s.mark, `UPDATE marks SET last = last + 1 RETURNING last`},
 		// A new session counts as projected just before this batch, so that a projection made of a deleted session of the
 		// same name is too old for it.
 		{&s.session, `INSERT INTO sessions (tenant, id, mark, projected, last_ns) VALUES (?1, ?2, ?3, ?3 - 1, 9223372036854775807)
 			ON CONFLICT DO UPDATE SET mark = excluded.mark RETURNING session`},
+		{&s.grow, `UPDATE sessions SET bytes = ifnull(bytes, 0) + ? WHERE session = ?`},
 		{&s.trace, `INSERT INTO session_traces (trace, session) VALUES (?, ?) ON CONFLICT DO NOTHING`},
 		{&s.row, insertRow("rows")},
 		{&s.live, insertRow("live_rows")},
-		{&s.block, `INSERT INTO blocks (session, id, recipe, size, pack, start, length) VALUES (?, ?, ?, ?, ?, ?, ?)
-			ON CONFLICT DO UPDATE SET recipe = excluded.recipe, size = excluded.size, pack = excluded.pack, start = excluded.start, length = excluded.length
-			WHERE (excluded.size = 0, excluded.size) > (blocks.size = 0, blocks.size)`},
-		{&s.newest, `SELECT ifnull(max(pack), 0) FROM packs`},
-		{&s.pack, `INSERT INTO packs (pack, session, raw, body) VALUES (?, ?, ?, ?)`},
-	} {
+		{&s.has, `SELECT size = 0 FROM blocks WHERE session = ? AND id = ?`},
+		{&s.shared, `SELECT shared FROM shared_bodies WHERE tenant = ? AND id = ?`},
+		{&s.share, `INSERT INTO shared_bodies (tenant, id, raw, body) VALUES (?, ?, ?, ?) RETURNING shared`},
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.packs.prepare(ctx, c), s.erase.prepare(ctx, c))
+}
+
+type statementText struct {
+	stmt **sql.Stmt
+	text string
+}
+
+func prepareAll(ctx context.Context, c *sql.Conn, list []statementText) error {
+	for _, p := range list {
 		var err error
 		if *p.stmt, err = c.PrepareContext(ctx, p.text); err != nil {
 			return err
@@ -75,7 +88,13 @@ func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
 }
 
 func (s *statements) close() {
-	for _, st := range []*sql.Stmt{s.mark, s.session, s.trace, s.row, s.live, s.block, s.newest, s.pack} {
+	closeAll(s.mark, s.session, s.grow, s.trace, s.row, s.live, s.has, s.shared, s.share)
+	s.packs.close()
+	s.erase.close()
+}
+
+func closeAll(list ...*sql.Stmt) {
+	for _, st := range list {
 		if st != nil {
 			_ = st.Close() // the connection is closed next
 		}
@@ -93,9 +112,10 @@ func (s *Store) Put(ctx context.Context, b session.Batch) error {
 		}
 		return nil
 	}
-	return s.write(ctx, "put", func(inner context.Context) error {
-		w := putter{ctx: inner, stmts: &s.stmts, sessions: map[session.Key]int64{}, traces: map[sessionTrace]struct{}{},
-			packs: packer{ctx: inner, stmts: &s.stmts}}
+	var counts store.Counts
+	err := s.write(ctx, "put", func(inner context.Context) error {
+		w := putter{ctx: inner, stmts: &s.stmts, sessions: map[session.Key]*touched{}, traces: map[sessionTrace]struct{}{},
+			packs: packer{ctx: inner, stmts: &s.stmts.packs}}
 		if err := s.stmts.mark.QueryRowContext(inner).Scan(&w.mark); err != nil {
 			return err
 		}
@@ -115,8 +135,13 @@ func (s *Store) Put(ctx context.Context, b session.Batch) error {
 				return fmt.Errorf("block %d: %w", i, err)
 			}
 		}
-		return w.packs.flush()
+		counts = w.counts
+		return w.flush()
 	})
+	if err == nil {
+		s.counts.add(counts)
+	}
+	return err
 }
 
 // putter writes one batch, inside a transaction.
@@ -125,17 +150,25 @@ type putter struct {
 	stmts *statements
 	mark  int64
 
-	sessions map[session.Key]int64
+	sessions map[session.Key]*touched
 	lastKey  session.Key
-	lastID   int64
+	last     *touched
 
 	traces    map[sessionTrace]struct{}
 	lastTrace sessionTrace
 
-	packs packer
+	fixed  map[sessionBlock]struct{} // blocks that rows name as the fixed parts of requests
+	packs  packer
+	counts store.Counts
 
 	args          []any
 	bytes, packed []byte
+}
+
+// touched is a session that the batch has something for.
+type touched struct {
+	id    int64 // in the file
+	bytes int   // that it grew by
 }
 
 type sessionTrace struct {
@@ -143,20 +176,39 @@ type sessionTrace struct {
 	session int64
 }
 
-// session marks the session as dirty, once a batch, and returns the integer it has in the file.
-func (w *putter) session(k session.Key) (int64, error) {
-	if k == w.lastKey {
-		return w.lastID, nil
+type sessionBlock struct {
+	session int64
+	id      spans.ShortID
+}
+
+// session marks the session as dirty, once a batch.
+func (w *putter) session(k session.Key) (*touched, error) {
+	if w.last != nil && k == w.lastKey {
+		return w.last, nil
 	}
-	id, ok := w.sessions[k]
+	t, ok := w.sessions[k]
 	if !ok {
-		if err := w.stmts.session.QueryRowContext(w.ctx, k.Tenant, k.ID, w.mark).Scan(&id); err != nil {
-			return 0, err
+		t = &touched{}
+		if err := w.stmts.session.QueryRowContext(w.ctx, k.Tenant, k.ID, w.mark).Scan(&t.id); err != nil {
+			return nil, err
 		}
-		w.sessions[k] = id
+		w.sessions[k] = t
 	}
-	w.lastKey, w.lastID = k, id
-	return id, nil
+	w.lastKey, w.last = k, t
+	return t, nil
+}
+
+// flush writes what was gathered.
+func (w *putter) flush() error {
+	for _, t := range w.sessions {
+		if t.bytes == 0 {
+			continue
+		}
+		if _, err := w.stmts.grow.ExecContext(w.ctx, t.bytes, t.id); err != nil {
+			return err
+		}
+	}
+	return w.packs.flush()
 }
 
 func (w *putter) trace(t sessionTrace) error {
@@ -173,11 +225,11 @@ func (w *putter) trace(t sessionTrace) error {
 }
 
 func (w *putter) row(r *session.Row) error {
-	id, err := w.session(r.Session)
+	t, err := w.session(r.Session)
 	if err != nil {
 		return err
 	}
-	if err := w.trace(sessionTrace{r.Trace, id}); err != nil {
+	if err := w.trace(sessionTrace{r.Trace, t.id}); err != nil {
 		return err
 	}
 	w.bytes = r.AppendCanonical(w.bytes[:0])
@@ -185,13 +237,22 @@ func (w *putter) row(r *session.Row) error {
 		return fmt.Errorf("%d bytes, at most %d: %w", len(w.bytes), store.MaxValue, store.ErrData)
 	}
 	w.packed = packRow(w.packed[:0], w.bytes)
-	w.args = appendArgs(w.args[:0], r, id, w.packed)
+	w.args = appendArgs(w.args[:0], r, t.id, w.packed)
 	st := w.stmts.row
 	if r.Known == spans.KnownLive {
 		st = w.stmts.live
 	}
-	_, err = st.ExecContext(w.ctx, w.args...)
-	return err
+	res, err := st.ExecContext(w.ctx, w.args...)
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); err != nil {
+		return err
+	} else if n > 0 {
+		t.bytes += len(w.bytes)
+	}
+	w.nameFixed(t.id, r)
+	return nil
 }
 
 // statusKeys names what the status column holds of each kind.
@@ -259,11 +320,31 @@ func number(v session.Value) any {
 }
 
 func (w *putter) block(b *session.Block) error {
-	id, err := w.session(b.Session)
+	t, err := w.session(b.Session)
 	if err != nil {
 		return err
 	}
-	return w.packs.add(id, b)
+	kept, wrote := false, false
+	if w.shareable(t.id, b) {
+		kept, wrote, err = w.share(t.id, b)
+	} else {
+		kept, err = w.packs.add(t.id, b)
+		wrote = kept
+	}
+	if err != nil {
+		return err
+	}
+	if kept {
+		t.bytes += len(b.Body)
+	}
+	if wrote {
+		w.counts.BlocksNew++
+		w.counts.BytesNew += int64(len(b.Body))
+	} else {
+		w.counts.BlocksKnown++
+		w.counts.BytesKnown += int64(len(b.Body))
+	}
+	return nil
 }
 
 // Project implements store.Store. It also removes live rows that are superseded.
@@ -283,66 +364,40 @@ func (s *Store) Project(ctx context.Context, k session.Key, p store.Projection) 
 			return nil
 		}
 		m := &p.Summary
-		last := int64(math.MinInt64)
-		if !m.Last.IsZero() {
-			last = m.Last.UnixNano()
-		}
-		if _, err := s.conn.ExecContext(ctx, `UPDATE sessions SET projected = ?, last_ns = ? WHERE session = ?`, int64(p.Mark), last, id); err != nil {
+		if _, err := s.conn.ExecContext(ctx, `UPDATE sessions SET projected = ?, last_ns = ? WHERE session = ?`, int64(p.Mark), lastOf(m.Last), id); err != nil {
 			return err
 		}
 		if _, err := s.conn.ExecContext(ctx, `DELETE FROM live_rows WHERE session = ? AND EXISTS (SELECT 1 FROM rows r
 				WHERE r.session = live_rows.session AND r.span = live_rows.span AND r.trace = live_rows.trace)`, id); err != nil {
 			return err
 		}
-		_, err = s.conn.ExecContext(ctx, `INSERT OR REPLACE INTO summaries (session, `+summaryColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
-			id, string(m.Status), m.Agent, m.AgentID, m.Model, m.Dialect, nanos(m.Start), nanos(m.Last),
+		_, err = s.conn.ExecContext(ctx, `INSERT OR REPLACE INTO summaries (session, `+summaryColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+			id, m.Parent, string(m.Status), m.Agent, m.AgentID, m.Model, m.Dialect, nanos(m.Start), nanos(m.Last),
 			m.Runs, m.Turns, m.ToolCalls, m.Errors, m.Denied, m.Defects,
 			m.Usage.Input, m.Usage.Output, m.Usage.Reasoning, m.Usage.CacheRead, m.Usage.CacheWrite)
 		return err
 	})
 }
 
-const summaryColumns = `status, agent, agent_id, model, dialect, start_ns, last_ns, runs, turns, tool_calls, errors, denied, defects,
+const summaryColumns = `parent, status, agent, agent_id, model, dialect, start_ns, last_ns, runs, turns, tool_calls, errors, denied, defects,
 	input, output, reasoning, cache_read, cache_write`
+
+// lastOf is the column last_ns of sessions: no time is before every other.
+func lastOf(t time.Time) int64 {
+	switch {
+	case t.IsZero():
+		return math.MinInt64
+	case t.After(time.Unix(0, math.MaxInt64)):
+		return math.MaxInt64
+	case t.Before(time.Unix(0, math.MinInt64+1)):
+		return math.MinInt64 + 1
+	}
+	return t.UnixNano()
+}
 
 func nanos(t time.Time) any {
 	if t.IsZero() {
 		return nil
 	}
 	return t.UnixNano()
-}
-
-// Delete implements store.Store. The content is overwritten in the file, and in the log beside it unless somebody is reading
-// just then; it is gone from there after the next checkpoint.
-func (s *Store) Delete(ctx context.Context, k session.Key) error {
-	err := s.write(ctx, "delete", func(ctx context.Context) error {
-		var id int64
-		err := s.conn.QueryRowContext(ctx, `DELETE FROM sessions WHERE tenant = ? AND id = ? RETURNING session`, k.Tenant, k.ID).Scan(&id)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		for _, table := range []string{"rows", "live_rows", "session_traces", "blocks", "packs", "summaries"} {
-			if _, err := s.conn.ExecContext(ctx, `DELETE FROM `+table+` WHERE session = ?`, id); err != nil {
-				return err
-			}
-		}
-		return s.deleteChat(ctx, k, id)
-	})
-	if err != nil {
-		return err
-	}
-	if s.lock(ctx) == nil {
-		defer s.unlock()
-		ctx := context.WithoutCancel(ctx)
-		var busy int64
-		if s.conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&busy) == nil {
-			_, _ = s.conn.ExecContext(ctx, "PRAGMA busy_timeout=0")
-			_, _ = s.conn.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
-			_, _ = s.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout=%d", busy))
-		}
-	}
-	return nil
 }
