@@ -143,11 +143,31 @@ func TestManifestOfTheReadme(t *testing.T) {
 	t.Run("log records", func(t *testing.T) { testLogRecords(t, bin) })
 }
 
-// TestDistribution builds the whole distribution and lets it check the configurations that lie beside it.
-func TestDistribution(t *testing.T) {
+// distribution builds the whole distribution.
+var distribution = sync.OnceValues(func() (string, error) {
+	bin, err := ocb()
+	if err != nil {
+		return "", err
+	}
 	dir := filepath.Join(repo, "collector-exporter", "distribution")
-	build(t, dir, "builder.yaml")
-	bin := filepath.Join(dir, "_build", "otelcol-agent")
+	cmd := exec.Command(bin, "--config", "builder.yaml")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the distribution: %w\n%s", err, out)
+	}
+	return filepath.Join(dir, "_build", "otelcol-agent"), nil
+})
+
+// TestDistribution lets the distribution check the configurations that lie beside it, and runs those of the examples.
+func TestDistribution(t *testing.T) {
+	done := step(t, "build the distribution")
+	bin, err := distribution()
+	if err != nil {
+		t.Fatal(err)
+	}
+	done()
+	dir := filepath.Join(repo, "collector-exporter", "distribution")
 	run(t, dir, bin, "validate", "--config", "config.yaml")
 	run(t, dir, bin, "validate", "--config", "config.container.yaml")
 	run(t, dir, bin, "validate", "--config", "config.container.yaml", "--config", "config.jaeger.yaml") // as docker-compose.yaml does
@@ -243,7 +263,7 @@ func (b *lockedBuffer) String() string {
 }
 
 // freePort returns a loopback address that was free a moment ago.
-func freePort(t *testing.T) string {
+func freePort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
