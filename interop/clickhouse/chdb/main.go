@@ -1,0 +1,357 @@
+// Command chdb serves a part of ClickHouse's HTTP interface in front of libchdb, the engine as a library: statements and
+// their data in, results and errors out, as a server of that version would answer. It is a test double for the network
+// side only; parser, types, storage and merges are the engine's own.
+//
+//	chdb -library libchdb.so -listen 127.0.0.1:18123 FOLDER
+//
+// One statement runs at a time and its result is in memory before the first byte of it leaves. The data of an INSERT has
+// arrived wholly before it begins. There are no users, no sessions, no compression but gzip on the way in, no cluster.
+// It may be killed at any moment: what it answered with 200 is in FOLDER.
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// maxBody bounds the data of one statement.
+const maxBody = 1 << 30
+
+func main() {
+	library := flag.String("library", "libchdb.so", "`file` of libchdb")
+	listen := flag.String("listen", "127.0.0.1:0", "`address` to listen on")
+	flag.Parse()
+	if flag.NArg() != 1 {
+		fmt.Fprintln(os.Stderr, "usage: chdb [-library FILE] [-listen ADDRESS] FOLDER")
+		os.Exit(2)
+	}
+	if err := run(*library, *listen, flag.Arg(0)); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(library, listen, folder string) error {
+	// The engine computes on threads that Go's scheduler must not interrupt with signals. This can be set from outside only.
+	if debug := os.Getenv("GODEBUG"); !strings.Contains(debug, "asyncpreemptoff=1") {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		return syscall.Exec(self, os.Args, append(os.Environ(), "GODEBUG="+strings.TrimPrefix(debug+",asyncpreemptoff=1", ",")))
+	}
+	l, err := net.Listen("tcp", listen) // first, so that two never open one folder through one address
+	if err != nil {
+		return err
+	}
+	e, err := open(library, folder)
+	if err != nil {
+		return err
+	}
+	h := &handler{engine: e}
+	e.do(func() {
+		// What the library has on because it is a command line's engine: a statement without SELECT is none on a server.
+		if _, err = e.exec("SET implicit_select=0", "Null"); err != nil {
+			return
+		}
+		var r result
+		if r, err = e.exec("SELECT version(), timezone()", "TSV"); err == nil {
+			h.version, h.zone, _ = strings.Cut(strings.TrimSpace(string(r.body)), "\t")
+		}
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("ClickHouse %s on http://%s\n", h.version, l.Addr())
+	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	_ = server.Shutdown(ctx) // what still runs after that is lost like in a crash
+	os.Exit(0)               // the engine with its background threads is left as it is; a folder survives worse
+	return nil
+}
+
+type handler struct {
+	engine        *engine
+	version, zone string
+}
+
+// notSettings are the parameters of ClickHouse's HTTP interface that are no settings of a statement.
+var notSettings = []string{
+	"query", "database", "default_format", "query_id", "user", "password", "quota_key", "stacktrace", "buffer_size",
+	"wait_end_of_query", "compress", "session_timeout", "session_check",
+}
+
+// An exception is what the engine says is wrong, or what a server would say before it asks the engine.
+type exception struct {
+	code int
+	text string
+}
+
+func (e *exception) Error() string { return e.text }
+
+func (h *handler) fail(code int, name, format string, args ...any) error {
+	return &exception{code, fmt.Sprintf("Code: %d. DB::Exception: %s. (%s)", code, fmt.Sprintf(format, args...), name)}
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.URL.Path == "/ping", r.URL.Path == "/" && r.Method == http.MethodGet && r.URL.RawQuery == "":
+		_, _ = io.WriteString(w, "Ok.\n")
+		return
+	case r.URL.Path != "/":
+		http.Error(w, "There is no handle "+r.URL.Path, http.StatusNotFound)
+		return
+	case r.Method != http.MethodGet && r.Method != http.MethodPost:
+		http.Error(w, "", http.StatusNotImplemented)
+		return
+	}
+	begin := time.Now()
+	s, err := h.statement(r)
+	var out result
+	if err == nil {
+		h.engine.do(func() {
+			if err = r.Context().Err(); err == nil { // who waits for nothing any more gets nothing done
+				out, err = h.run(s)
+			}
+		})
+	}
+	head := w.Header()
+	head.Set("X-ClickHouse-Server-Display-Name", "chdb")
+	head.Set("X-ClickHouse-Timezone", h.zone)
+	head.Set("X-ClickHouse-Query-Id", s.id)
+	if err != nil {
+		h.answerError(w, err)
+		return
+	}
+	head.Set("Content-Type", contentType(s.format))
+	head.Set("X-ClickHouse-Format", s.format)
+	head.Set("X-ClickHouse-Summary", fmt.Sprintf(`{"read_rows":"%d","written_rows":"%d","result_bytes":"%d","elapsed_ns":"%d"}`,
+		out.read, out.written, len(out.body), time.Since(begin).Nanoseconds()))
+	_, _ = w.Write(out.body)
+}
+
+func contentType(format string) string {
+	switch {
+	case strings.HasPrefix(format, "JSON"):
+		return "application/json; charset=UTF-8"
+	case strings.HasPrefix(format, "RowBinary"), format == "Native":
+		return "application/octet-stream"
+	}
+	return "text/tab-separated-values; charset=UTF-8"
+}
+
+var codeOf = regexp.MustCompile(`Code: (\d+)\.`)
+
+func (h *handler) answerError(w http.ResponseWriter, err error) {
+	e := &exception{code: 1002, text: err.Error()} // UNKNOWN_EXCEPTION
+	if !errors.As(err, &e) {
+		if m := codeOf.FindStringSubmatch(e.text); m != nil {
+			_, _ = fmt.Sscan(m[1], &e.code)
+		}
+	}
+	text := strings.TrimSpace(e.text)
+	if !strings.Contains(text, "(version ") {
+		text += fmt.Sprintf(" (version %s (official build))", h.version)
+	}
+	w.Header().Set("X-ClickHouse-Exception-Code", fmt.Sprint(e.code))
+	w.Header().Set("Content-Type", "text/plain; charset=UTF-8")
+	w.WriteHeader(status(e.code))
+	_, _ = io.WriteString(w, text+"\n")
+}
+
+// status is the HTTP status that a server of this version answers an exception with.
+func status(code int) int {
+	switch code {
+	case 6, 25, 26, 27, 33, 38, 41, 53, 62, 72, 117, 167, 168, 178, 190, 376, 441:
+		return http.StatusBadRequest // does not parse, or is too deep to
+	case 46, 47, 50, 56, 60, 63, 73, 78, 81, 115, 391:
+		return http.StatusNotFound // unknown function, identifier, type, storage, table, ...
+	case 194:
+		return http.StatusUnauthorized
+	case 192, 193, 497, 516:
+		return http.StatusForbidden
+	case 159:
+		return http.StatusRequestTimeout
+	case 48:
+		return http.StatusNotImplemented
+	case 209, 439:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+// A statement is one request to the engine.
+type statement struct {
+	id, database string
+	settings     []string // name=value as SET takes them
+	names        []string // names alone
+	sql, format  string
+	data         []byte // of an INSERT that has a FORMAT
+	insert       bool
+}
+
+var (
+	// insertHead is an INSERT whose data follows: outside of the statement, or behind the first line end after the format.
+	insertHead = regexp.MustCompile(`(?is)^\s*(INSERT\s+INTO\s.*?)\s+FORMAT\s+(\w+)[ \t;]*(?:\r?\n|$)`)
+	valuesHead = regexp.MustCompile(`(?is)^\s*(INSERT\s+INTO\s.*?)\s+VALUES\s*;?\s*$`)
+	isInsert   = regexp.MustCompile(`(?i)^\s*INSERT\s`)
+	readsOnly  = regexp.MustCompile(`(?i)^\s*\(?\s*(SELECT|SHOW|DESC|DESCRIBE|EXISTS|WITH|EXPLAIN)\b`)
+	formatTail = regexp.MustCompile(`(?is)\sFORMAT\s+(\w+)(?:\s+SETTINGS\s.*)?\s*;?\s*$`)
+)
+
+func (h *handler) statement(r *http.Request) (statement, error) {
+	params := r.URL.Query()
+	s := statement{
+		id: params.Get("query_id"), database: first(params.Get("database"), r.Header.Get("X-ClickHouse-Database"), "default"),
+		format: first(params.Get("default_format"), r.Header.Get("X-ClickHouse-Format"), "TabSeparated"),
+	}
+	if err := h.admit(r, params); err != nil {
+		return s, err
+	}
+	for _, name := range sorted(params) {
+		if !slices.Contains(notSettings, name) {
+			s.names = append(s.names, name)
+			s.settings = append(s.settings, name+"="+quote(params.Get(name)))
+		}
+	}
+	body, err := readBody(r)
+	if err != nil {
+		return s, h.fail(33, "CANNOT_READ_ALL_DATA", "the body did not arrive: %v", err)
+	}
+	s.sql = params.Get("query")
+	if isInsert.MatchString(s.sql) {
+		s.data = body
+	} else {
+		if s.sql != "" {
+			s.sql += "\n"
+		}
+		s.sql += string(body)
+	}
+	if strings.TrimSpace(s.sql) == "" {
+		return s, h.fail(62, "SYNTAX_ERROR", "Syntax error: Empty query")
+	}
+	if m := insertHead.FindStringSubmatchIndex(s.sql); m != nil {
+		// What follows on the lines below the format belongs to the data, before what came apart from the statement.
+		s.insert, s.format = true, s.sql[m[4]:m[5]]
+		if rest := s.sql[m[1]:]; rest != "" {
+			s.data = append([]byte(rest), s.data...)
+		}
+		s.sql = s.sql[m[2]:m[3]]
+	} else if m := valuesHead.FindStringSubmatch(s.sql); m != nil {
+		s.insert, s.format, s.sql = true, "Values", m[1]
+	} else if m := formatTail.FindStringSubmatch(s.sql); m != nil {
+		s.format = m[1]
+	}
+	if r.Method == http.MethodGet && !readsOnly.MatchString(s.sql) {
+		return s, h.fail(164, "READONLY", "Cannot execute query in readonly mode. For queries over HTTP, method GET implies readonly. You should use method POST for modifying queries")
+	}
+	return s, nil
+}
+
+// admit refuses what this program would have to ignore.
+func (h *handler) admit(r *http.Request, params url.Values) error {
+	user, password, _ := r.BasicAuth()
+	user = first(r.Header.Get("X-ClickHouse-User"), params.Get("user"), user)
+	password = first(r.Header.Get("X-ClickHouse-Key"), params.Get("password"), password)
+	switch {
+	case user != "" && user != "default" || password != "":
+		return h.fail(516, "AUTHENTICATION_FAILED", "%s: Authentication failed: password is incorrect, or there is no user with such name", user)
+	case params.Has("session_id"):
+		return h.fail(48, "NOT_IMPLEMENTED", "chdb has no sessions")
+	case params.Get("decompress") == "1":
+		return h.fail(48, "NOT_IMPLEMENTED", "chdb takes no compressed blocks")
+	}
+	return nil
+}
+
+func readBody(r *http.Request) ([]byte, error) {
+	body := io.Reader(r.Body)
+	switch encoding := r.Header.Get("Content-Encoding"); encoding {
+	case "", "identity":
+	case "gzip":
+		z, err := gzip.NewReader(body)
+		if err != nil {
+			return nil, err
+		}
+		body = z
+	default:
+		return nil, fmt.Errorf("content encoding %q is not known", encoding)
+	}
+	var b bytes.Buffer
+	if n, err := b.ReadFrom(io.LimitReader(body, maxBody+1)); err != nil {
+		return nil, err
+	} else if n > maxBody {
+		return nil, fmt.Errorf("it has more than %d bytes", maxBody)
+	}
+	return b.Bytes(), nil
+}
+
+// run runs a statement with its database and settings; on the engine's thread only.
+func (h *handler) run(s statement) (result, error) {
+	e := h.engine
+	if _, err := e.exec("USE "+identifier(s.database), "Null"); err != nil {
+		return result{}, err
+	}
+	if len(s.settings) > 0 {
+		// Also after a failure: SET takes them one by one.
+		defer func() { _, _ = e.exec("SET "+strings.Join(s.names, "=DEFAULT, ")+"=DEFAULT", "Null") }()
+		if _, err := e.exec("SET "+strings.Join(s.settings, ", "), "Null"); err != nil {
+			return result{}, err
+		}
+	}
+	if s.insert {
+		return e.insertBody(s.sql, s.format, s.data)
+	}
+	return e.exec(s.sql, s.format)
+}
+
+func first(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+func sorted(v url.Values) []string {
+	names := make([]string, 0, len(v))
+	for name := range v {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func quote(s string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
+}
+
+func identifier(s string) string {
+	return "`" + strings.NewReplacer(`\`, `\\`, "`", "\\`").Replace(s) + "`"
+}
