@@ -55,7 +55,7 @@ receivers:
       grpc: {endpoint: %s, max_recv_msg_size_mib: 64}
       http: {endpoint: %s, max_request_body_size: 67108864}
 exporters:
-  agent_session: {storage: %s}
+  agent_session: {storage: %s, chat_tables: true}
 service:
   telemetry:
     logs: {level: warn}
@@ -77,9 +77,7 @@ func builtinConfig(o collectorOptions) string {
 func startCollector(ctx context.Context, o collectorOptions) (*collector, error) {
 	uri := o.Config
 	watch := &watcher{}
-	factories := components
 	if uri == "" {
-		factories = builtinComponents
 		uri = "yaml:" + builtinConfig(o)
 		watch.log = o.Log
 		if o.Log == nil {
@@ -87,7 +85,7 @@ func startCollector(ctx context.Context, o collectorOptions) (*collector, error)
 		}
 	}
 	col, err := otelcol.NewCollector(otelcol.CollectorSettings{
-		Factories:               factories,
+		Factories:               components,
 		BuildInfo:               buildInfo(),
 		DisableGracefulShutdown: true, // ctx says when to stop
 		SkipSettingGRPCLogger:   true, // it is one for the process, and senders live here too

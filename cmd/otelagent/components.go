@@ -25,14 +25,7 @@ const collectorVersion = "v0.161.0"
 
 // components is what a configuration given with --config can name. Whoever needs more builds a collector of their own with
 // the same exporter (collector-exporter/distribution).
-func components() (otelcol.Factories, error) { return componentsWith() }
-
-// builtinComponents is what the built-in configuration runs: its database has the guide's tables.
-func builtinComponents() (otelcol.Factories, error) {
-	return componentsWith(agentsessionexporter.WithChatTables())
-}
-
-func componentsWith(opts ...agentsessionexporter.FactoryOption) (otelcol.Factories, error) {
+func components() (otelcol.Factories, error) {
 	f := otelcol.Factories{Telemetry: otelconftelemetry.NewFactory()}
 	var err error
 	if f.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](otlpreceiver.NewFactory()); err != nil {
@@ -46,7 +39,7 @@ func componentsWith(opts ...agentsessionexporter.FactoryOption) (otelcol.Factori
 		return f, err
 	}
 	f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](
-		agentsessionexporter.NewFactory(opts...), debugexporter.NewFactory(), otlpexporter.NewFactory(), otlphttpexporter.NewFactory())
+		agentsessionexporter.NewFactory(), debugexporter.NewFactory(), otlpexporter.NewFactory(), otlphttpexporter.NewFactory())
 	return f, err
 }
 

@@ -3,23 +3,56 @@ package agentsessionexporter
 import (
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/configopaque"
 	"go.opentelemetry.io/collector/config/configoptional"
 	"go.opentelemetry.io/collector/config/configretry"
+	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 
-	"github.com/otelagent/otelagent/store/sqlitestore"
+	"github.com/otelagent/otelagent/session/otlprow"
+	"github.com/otelagent/otelagent/store/dsn"
+	"github.com/otelagent/otelagent/store/retention"
 )
 
 // Config is the configuration of the agent_session exporter. README.md describes every key for
 // users; the defaults are those of NewFactory's CreateDefaultConfig, and the zero Config is not
 // valid. It must not be changed after the exporter was created from it.
 type Config struct {
-	// Storage says where sessions are kept: the path of a SQLite file, or "sqlite:PATH". It has
-	// no default: where a collector runs decides where it may write. The file, mode 0600, and its
-	// directory are made on start. Several collectors may write to one file.
+	// Storage is the DSN of the store: the path of a SQLite file, sqlite:PATH, or what else package store/dsn knows. It has
+	// no default: where a collector runs decides where it may write. Several collectors may write to one store.
 	Storage string `mapstructure:"storage"`
+
+	// Password is for a store that wants one. It is shown nowhere. Default none.
+	Password configopaque.String `mapstructure:"password"`
+
+	// Tenant is whose all sessions are, whatever a resource says. Empty, the default: the resource attribute otelagent.tenant says.
+	Tenant string `mapstructure:"tenant"`
+
+	// ChatTables makes a SQLite store keep the tables of the agent guide too. Default false.
+	ChatTables bool `mapstructure:"chat_tables"`
+
+	// Retention says which sessions are deleted. Default none.
+	Retention RetentionConfig `mapstructure:"retention"`
+
+	// Limits bound what one sender can make the store keep.
+	Limits LimitsConfig `mapstructure:"limits"`
+
+	// ForeignSpans is "skip", the default, or "record": foreign spans and log records are listed among the rejects.
+	ForeignSpans string `mapstructure:"foreign_spans"`
+
+	// Redaction takes out what the producer did not. Default off.
+	Redaction RedactionConfig `mapstructure:"redaction"`
+
+	// Rejects keeps a bounded table of what was not stored and why, without content. Default true.
+	Rejects bool `mapstructure:"rejects"`
 
 	// TimeoutConfig bounds one attempt to write a batch ("timeout"). Default 5 s; 0 is no bound.
 	TimeoutConfig exporterhelper.TimeoutConfig `mapstructure:",squash"`
@@ -37,24 +70,203 @@ type Config struct {
 	_ struct{}
 }
 
+// RetentionConfig is the section "retention". Its zero bounds keep everything.
+type RetentionConfig struct {
+	// MaxAge deletes sessions whose last span is older. At least a minute.
+	MaxAge time.Duration `mapstructure:"max_age"`
+	// MaxSessions keeps the newest of each tenant.
+	MaxSessions int64 `mapstructure:"max_sessions"`
+	// MaxSizeMiB deletes the oldest sessions of all tenants until the store is smaller.
+	MaxSizeMiB int64 `mapstructure:"max_size_mib"`
+	// Families keeps sub-agents as long as their parents, and the other way round. Default true.
+	Families bool `mapstructure:"families"`
+	// Interval is the time from one sweep to the next. At least a second. Default 10 minutes.
+	Interval time.Duration `mapstructure:"interval"`
+
+	// prevent unkeyed literal initialization
+	_ struct{}
+}
+
+// Unmarshal implements confmap.Unmarshaler: max_age may be given in days, such as 30d, which Go's durations do not know.
+func (r *RetentionConfig) Unmarshal(conf *confmap.Conf) error {
+	if text, ok := conf.Get("max_age").(string); ok {
+		age, err := parseAge(text)
+		if err != nil {
+			return err
+		}
+		if err := conf.Merge(confmap.NewFromStringMap(map[string]any{"max_age": age.String()})); err != nil {
+			return err
+		}
+	}
+	return conf.Unmarshal(r)
+}
+
+func parseAge(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseInt(days, 10, 64); err == nil && n >= 0 && n <= int64(math.MaxInt64/day) {
+			return time.Duration(n) * day, nil
+		}
+	} else if d, err := time.ParseDuration(text); err == nil {
+		return d, nil
+	}
+	return 0, fmt.Errorf("max_age: got %.64q: want a duration, such as 30d or 720h", text)
+}
+
+// LimitsConfig is the section "limits".
+type LimitsConfig struct {
+	// AttributeBytes bounds the value of an attribute; it is cut. 256 to 1 MiB, the default.
+	AttributeBytes int `mapstructure:"attribute_bytes"`
+	// BlockBytes bounds a body; one above it is kept with its size alone. 1 KiB to 64 MiB, the default.
+	BlockBytes int `mapstructure:"block_bytes"`
+	// TurnBytes bounds the bodies of one turn in one batch; those beyond are kept with their size alone. 1 KiB to 256 MiB, the default.
+	TurnBytes int `mapstructure:"turn_bytes"`
+	// SessionMiB bounds a session: what comes to one above it is rejected. Default 0, no bound.
+	SessionMiB int64 `mapstructure:"session_mib"`
+	// StoreMiB bounds the store: above it every write fails, to be tried again. Default 0, no bound.
+	StoreMiB int64 `mapstructure:"store_mib"`
+
+	// prevent unkeyed literal initialization
+	_ struct{}
+}
+
+// RedactionConfig is the section "redaction".
+type RedactionConfig struct {
+	// Enabled switches it on. Default false.
+	Enabled bool `mapstructure:"enabled"`
+	// Rules is the path of a file of rules as docs/redaction.md describes it; empty or "default" is the built-in set alone.
+	Rules string `mapstructure:"rules"`
+
+	// prevent unkeyed literal initialization
+	_ struct{}
+}
+
+// Values of ForeignSpans.
+const (
+	foreignSkip   = "skip"
+	foreignRecord = "record"
+)
+
+// builtinRules is the value of redaction::rules that names the built-in set.
+const builtinRules = "default"
+
+const (
+	mebi = 1 << 20
+
+	minAttributeBytes, maxAttributeBytes = 256, 1 << 20
+	minBlockBytes, maxBlockBytes         = 1 << 10, 64 << 20
+	maxTurnBytes                         = 256 << 20
+	maxMiB                               = math.MaxInt64 / mebi
+	maxTenant                            = 256
+
+	day             = 24 * time.Hour
+	minMaxAge       = time.Minute
+	minInterval     = time.Second
+	defaultInterval = 10 * time.Minute
+)
+
 var _ component.Config = (*Config)(nil)
 
 // Validate reports every problem of the exporter's own keys at once; each error names the key,
 // the value found and what is allowed. It touches no file. The Collector validates the nested
-// sections with their own rules.
+// sections that are its own with their own rules.
 func (c *Config) Validate() error {
 	var errs []error
-	if c.Storage == "" {
-		errs = append(errs, errors.New(`storage: got "": required; give the path of a SQLite file or sqlite:PATH`))
-	} else if _, err := sqlitestore.ParseDSN(c.Storage); err != nil {
+	wrong := func(key, format string, args ...any) { errs = append(errs, fmt.Errorf(key+": "+format, args...)) }
+	between := func(key string, got, least, most int64) {
+		if got < least || got > most {
+			wrong(key, "got %d: want %d to %d", got, least, most)
+		}
+	}
+	bound := func(key string, got, most int64) {
+		if got < 0 || got > most {
+			wrong(key, "got %d: want 0 (no bound) to %d", got, most)
+		}
+	}
+
+	if err := dsn.Check(c.Storage); err != nil {
+		what := "storage"
+		if c.Storage == "" {
+			what += ": required"
+		}
 		// err names what was given and what is allowed, and leaves out what may be a password.
-		errs = append(errs, fmt.Errorf("storage: %w", err))
+		errs = append(errs, fmt.Errorf("%s: %w", what, err))
+	}
+	if len(c.Tenant) > maxTenant || !utf8.ValidString(c.Tenant) || strings.ContainsFunc(c.Tenant, unicode.IsControl) {
+		wrong("tenant", "got %.64q: want at most %d bytes of UTF-8 without control characters, or nothing for what the resource attribute otelagent.tenant says", c.Tenant, maxTenant)
+	}
+
+	r := &c.Retention
+	if r.MaxAge != 0 && r.MaxAge < minMaxAge {
+		wrong("retention::max_age", "got %s: want 0s (no bound) or at least %s", r.MaxAge, minMaxAge)
+	}
+	bound("retention::max_sessions", r.MaxSessions, math.MaxInt64)
+	bound("retention::max_size_mib", r.MaxSizeMiB, maxMiB)
+	if r.Interval < minInterval {
+		wrong("retention::interval", "got %s: want at least %s", r.Interval, minInterval)
+	}
+
+	l := &c.Limits
+	between("limits::attribute_bytes", int64(l.AttributeBytes), minAttributeBytes, maxAttributeBytes)
+	between("limits::block_bytes", int64(l.BlockBytes), minBlockBytes, maxBlockBytes)
+	between("limits::turn_bytes", int64(l.TurnBytes), minBlockBytes, maxTurnBytes)
+	bound("limits::session_mib", l.SessionMiB, maxMiB)
+	bound("limits::store_mib", l.StoreMiB, maxMiB)
+	if l.StoreMiB > 0 && r.MaxSizeMiB >= l.StoreMiB {
+		wrong("retention::max_size_mib", "got %d: want less than limits::store_mib (%d), or the store fills up before anything is deleted", r.MaxSizeMiB, l.StoreMiB)
+	}
+
+	switch c.ForeignSpans {
+	case foreignSkip:
+	case foreignRecord:
+		if !c.Rejects {
+			wrong("foreign_spans", "got %q with rejects: false: want %q, or rejects: true, where they are recorded", foreignRecord, foreignSkip)
+		}
+	default:
+		wrong("foreign_spans", "got %.64q: want %q or %q", c.ForeignSpans, foreignSkip, foreignRecord)
+	}
+	if strings.ContainsRune(c.Redaction.Rules, 0) {
+		wrong("redaction::rules", "got %.64q: want the path of a file of rules, or %q", c.Redaction.Rules, builtinRules)
 	}
 	return errors.Join(errs...)
 }
 
-// queueLosesData says whether the configuration acknowledges data before they are durable.
-func (c *Config) queueLosesData() bool {
+// warnings says what is legal and loses data all the same.
+func (c *Config) warnings() []string {
 	q := c.QueueConfig.Get()
-	return q != nil && q.StorageID == nil && !q.WaitForResult
+	if q == nil {
+		return nil
+	}
+	var w []string
+	if q.StorageID == nil && !q.WaitForResult {
+		w = append(w, "sending_queue is kept in memory only: what it holds is lost when the process dies, after the sender was told that it arrived; set sending_queue::storage to a storage extension, or leave sending_queue out")
+	}
+	switch {
+	case q.WaitForResult: // the sender hears of it
+	case !c.RetryConfig.Enabled:
+		w = append(w, "sending_queue with retry_on_failure::enabled: false: a batch whose first write fails is dropped, after the sender was told that it arrived; leave retry_on_failure on")
+	case c.RetryConfig.MaxElapsedTime > 0:
+		w = append(w, fmt.Sprintf("sending_queue with retry_on_failure::max_elapsed_time: %s: a batch is dropped when the store is away for longer, after the sender was told that it arrived; set it to 0s, which never gives up", c.RetryConfig.MaxElapsedTime))
+	}
+	return w
+}
+
+// policy returns what retention keeps, and whether anything is to be deleted at all.
+func (c *Config) policy() (retention.Policy, bool) {
+	r := &c.Retention
+	return retention.Policy{MaxAge: r.MaxAge, MaxSessions: r.MaxSessions, MaxBytes: r.MaxSizeMiB * mebi, Families: r.Families},
+		r.MaxAge > 0 || r.MaxSessions > 0 || r.MaxSizeMiB > 0
+}
+
+// decoding returns how spans and log records are read.
+func (c *Config) decoding() []otlprow.Option {
+	opts := []otlprow.Option{otlprow.WithLimits(otlprow.Limits{
+		Attribute: c.Limits.AttributeBytes, Block: c.Limits.BlockBytes, Turn: c.Limits.TurnBytes,
+	})}
+	if c.Tenant != "" {
+		opts = append(opts, otlprow.WithTenant(c.Tenant))
+	}
+	if c.ForeignSpans == foreignRecord {
+		opts = append(opts, otlprow.WithForeign())
+	}
+	return opts
 }

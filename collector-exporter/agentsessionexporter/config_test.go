@@ -1,12 +1,21 @@
 package agentsessionexporter
 
 import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/config/configoptional"
 	"go.opentelemetry.io/collector/config/configretry"
 	"go.opentelemetry.io/collector/confmap"
@@ -14,11 +23,14 @@ import (
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
+	"github.com/otelagent/otelagent/store/dsn"
 )
 
-func load(t *testing.T, name string) (*Config, error) {
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func load(t *testing.T, file, name string) (*Config, error) {
 	t.Helper()
-	cm, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
+	cm, err := confmaptest.LoadConf(filepath.Join("testdata", file))
 	require.NoError(t, err)
 	sub, err := cm.Sub(component.NewIDWithName(metadata.Type, name).String())
 	require.NoError(t, err)
@@ -26,10 +38,28 @@ func load(t *testing.T, name string) (*Config, error) {
 	return cfg, sub.Unmarshal(cfg)
 }
 
+func names(t *testing.T, file string) []string {
+	t.Helper()
+	cm, err := confmaptest.LoadConf(filepath.Join("testdata", file))
+	require.NoError(t, err)
+	var l []string
+	for _, id := range slices.Sorted(maps.Keys(cm.ToStringMap())) {
+		l = append(l, strings.TrimPrefix(strings.TrimPrefix(id, "agent_session"), "/"))
+	}
+	return l
+}
+
+// exported lets cmp look into the guards and optionals of the Collector's own sections.
+var exported = cmp.Exporter(func(reflect.Type) bool { return true })
+
 func TestConfig(t *testing.T) {
 	with := func(change func(*Config)) *Config {
 		cfg := &Config{
 			Storage:       "sessions.db",
+			Retention:     RetentionConfig{Families: true, Interval: 10 * time.Minute},
+			Limits:        LimitsConfig{AttributeBytes: 1 << 20, BlockBytes: 64 << 20, TurnBytes: 256 << 20},
+			ForeignSpans:  "skip",
+			Rejects:       true,
 			TimeoutConfig: exporterhelper.TimeoutConfig{Timeout: 5 * time.Second},
 			RetryConfig:   configretry.NewDefaultBackOffConfig(),
 			QueueConfig:   configoptional.Default(exporterhelper.NewDefaultQueueConfig()),
@@ -37,83 +67,188 @@ func TestConfig(t *testing.T) {
 		change(cfg)
 		return cfg
 	}
+	queue := func(change func(*exporterhelper.QueueBatchConfig)) configoptional.Optional[exporterhelper.QueueBatchConfig] {
+		q := exporterhelper.NewDefaultQueueConfig()
+		change(&q)
+		return configoptional.Some(q)
+	}
 	fileStorage := component.MustNewID("file_storage")
-	tests := []struct {
-		name string
-		want *Config
+	tests := map[string]struct {
+		want     *Config
+		warnings []string // what each begins with
 	}{
-		{name: "", want: with(func(*Config) {})},
-		{name: "scheme", want: with(func(c *Config) { c.Storage = "sqlite:/var/lib/otelagent/sessions.db" })},
-		{name: "all", want: with(func(c *Config) {
-			c.TimeoutConfig.Timeout = 30 * time.Second
-			c.RetryConfig.InitialInterval = time.Second
-			c.RetryConfig.MaxInterval = 10 * time.Second
-			c.RetryConfig.MaxElapsedTime = 0
-			q := exporterhelper.NewDefaultQueueConfig()
-			q.StorageID = &fileStorage
-			q.Sizer = exporterhelper.RequestSizerTypeBytes
-			q.QueueSize = 268435456
-			q.NumConsumers = 2
-			q.BlockOnOverflow = true
-			c.QueueConfig = configoptional.Some(q)
+		"": {want: with(func(*Config) {})},
+		"all": {want: &Config{
+			Storage:    "sqlite:/var/lib/otelagent/sessions.db",
+			Password:   "swordfish",
+			Tenant:     "acme",
+			ChatTables: true,
+			Retention: RetentionConfig{
+				MaxAge: 30 * 24 * time.Hour, MaxSessions: 100_000, MaxSizeMiB: 10_240, Families: false, Interval: time.Minute,
+			},
+			Limits: LimitsConfig{
+				AttributeBytes: 64 << 10, BlockBytes: 1 << 20, TurnBytes: 4 << 20, SessionMiB: 256, StoreMiB: 20_480,
+			},
+			ForeignSpans:  "record",
+			Redaction:     RedactionConfig{Enabled: true, Rules: "/etc/otelagent/redact.yaml"},
+			Rejects:       true,
+			TimeoutConfig: exporterhelper.TimeoutConfig{Timeout: 30 * time.Second},
+			RetryConfig: configretry.BackOffConfig{
+				Enabled: true, InitialInterval: time.Second, MaxInterval: 10 * time.Second, Multiplier: 2, RandomizationFactor: 0.1,
+			},
+			QueueConfig: queue(func(q *exporterhelper.QueueBatchConfig) {
+				q.StorageID = &fileStorage
+				q.Sizer = exporterhelper.RequestSizerTypeBytes
+				q.QueueSize = 268435456
+				q.NumConsumers = 2
+				q.BlockOnOverflow = true
+				batch := q.Batch.GetOrInsertDefault()
+				batch.FlushTimeout = time.Second
+				batch.Sizer = exporterhelper.RequestSizerTypeBytes
+				batch.MinSize, batch.MaxSize = 1<<20, 4<<20
+			}),
+		}},
+		"memory_queue": {
+			want:     with(func(c *Config) { c.QueueConfig = queue(func(q *exporterhelper.QueueBatchConfig) { q.QueueSize = 10 }) }),
+			warnings: []string{"sending_queue is kept in memory only", "sending_queue with retry_on_failure::max_elapsed_time: 5m0s"},
+		},
+		"memory_queue_no_retry": {
+			want: with(func(c *Config) {
+				c.QueueConfig = queue(func(q *exporterhelper.QueueBatchConfig) { q.QueueSize = 10 })
+				c.RetryConfig.Enabled = false
+			}),
+			warnings: []string{"sending_queue is kept in memory only", "sending_queue with retry_on_failure::enabled: false"},
+		},
+		"queue_gives_up": {
+			want: with(func(c *Config) {
+				c.QueueConfig = queue(func(q *exporterhelper.QueueBatchConfig) { q.StorageID = &fileStorage })
+			}),
+			warnings: []string{"sending_queue with retry_on_failure::max_elapsed_time: 5m0s"},
+		},
+		"queue_waits": {want: with(func(c *Config) {
+			c.QueueConfig = queue(func(q *exporterhelper.QueueBatchConfig) { q.WaitForResult = true })
 		})},
-		{name: "memory_queue", want: with(func(c *Config) {
-			q := exporterhelper.NewDefaultQueueConfig()
-			q.QueueSize = 10
-			c.QueueConfig = configoptional.Some(q)
-		})},
-		{name: "queue_off", want: with(func(c *Config) {
+		"queue_off": {want: with(func(c *Config) {
 			c.QueueConfig = configoptional.None[exporterhelper.QueueBatchConfig]()
 		})},
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			got, err := load(t, tt.name)
+	require.Equal(t, slices.Sorted(maps.Keys(tests)), names(t, "config.yaml"))
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := load(t, "config.yaml", name)
 			require.NoError(t, err)
 			require.NoError(t, confmap.Validate(got))
-			require.Equal(t, tt.want, got)
+			if diff := cmp.Diff(tt.want, got, exported); diff != "" {
+				t.Error(diff)
+			}
+			warnings := got.warnings()
+			require.Len(t, warnings, len(tt.warnings), "%q", warnings)
+			for i, w := range tt.warnings {
+				require.True(t, strings.HasPrefix(warnings[i], w), "%q", warnings[i])
+			}
 		})
 	}
 }
 
-// The promise "acknowledged is committed" rests on these.
-func TestDefaultsKeepThePromise(t *testing.T) {
+// keys returns the keys of a configuration, as errors spell them.
+func keys(of reflect.Type, before string) (l []string) {
+	for f := range of.Fields() {
+		if !f.IsExported() {
+			continue
+		}
+		key, opts, _ := strings.Cut(f.Tag.Get("mapstructure"), ",")
+		switch {
+		case strings.Contains(opts, "squash"):
+			l = append(l, keys(f.Type, before)...)
+		case strings.HasPrefix(f.Type.String(), "configoptional.Optional["):
+			get, _ := reflect.PointerTo(f.Type).MethodByName("Get")
+			l = append(l, before+key)
+			l = append(l, keys(get.Type.Out(0).Elem(), before+key+"::")...)
+		case f.Type.Kind() == reflect.Struct && f.Type.NumField() > 1:
+			l = append(l, keys(f.Type, before+key+"::")...)
+		default:
+			l = append(l, before+key)
+		}
+	}
+	return l
+}
+
+// Every key stands in the example that has all of them, and has a row in README.md.
+func TestEveryKeyIsDocumented(t *testing.T) {
+	cm, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
+	require.NoError(t, err)
+	all, err := cm.Sub("agent_session/all")
+	require.NoError(t, err)
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	// Of the partitioner, which helps exporters that talk to many, there is nothing to say here.
+	other := []string{"sending_queue::batch::partition::metadata_keys", "sending_queue::batch::partition"}
+	found := keys(reflect.TypeFor[Config](), "")
+	require.Greater(t, len(found), 30)
+	for _, key := range found {
+		if slices.ContainsFunc(other, func(o string) bool { return strings.HasPrefix(key, o) }) {
+			continue
+		}
+		require.True(t, all.IsSet(key), "testdata/config.yaml: agent_session/all lacks %s", key)
+		require.True(t, strings.Contains(string(readme), "| `"+key+"` |"), "README.md lacks a row of %s", key)
+	}
+}
+
+// What is wrong is said with its key, the value and what is allowed, all of it at once.
+func TestConfigErrors(t *testing.T) {
+	var b strings.Builder
+	for _, name := range names(t, "invalid.yaml") {
+		cfg, err := load(t, "invalid.yaml", name)
+		if err == nil {
+			err = confmap.Validate(cfg)
+		}
+		require.Error(t, err, name)
+		text := err.Error()
+		if wrong := dsn.Check(cfg.Storage); wrong != nil { // whose words are not ours
+			require.Contains(t, wrong.Error(), "sqlite:PATH")
+			text = strings.Replace(text, wrong.Error(), "(what package dsn says)", 1)
+		}
+		fmt.Fprintf(&b, "-- %s --\n%s\n", name, text)
+	}
+	require.NotContains(t, b.String(), "hunter2")
+	golden(t, "errors.golden", b.String())
+}
+
+// golden compares text with a file in testdata.
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", file)
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s, write it anew with -update:\n%s", path, diff)
+	}
+}
+
+// A password is in no dump, log or error.
+func TestPasswordIsOpaque(t *testing.T) {
+	cfg, err := load(t, "config.yaml", "all")
+	require.NoError(t, err)
+	require.Equal(t, "swordfish", string(cfg.Password))
+	dump := confmap.New()
+	require.NoError(t, dump.Marshal(cfg))
+	for _, text := range []string{fmt.Sprint(dump.ToStringMap()), fmt.Sprintf("%v %+v %#v %s", cfg, cfg, cfg, cfg.Password)} {
+		require.NotContains(t, text, "swordfish")
+		require.Contains(t, text, "[REDACTED]")
+	}
+}
+
+// The promise "acknowledged is committed", and that nothing is deleted that nobody asked to, rest on these.
+func TestDefaultsAreSafe(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
+	require.NoError(t, componenttest.CheckConfigStruct(cfg))
 	require.False(t, cfg.QueueConfig.HasValue(), "sending_queue must be off unless the user writes it")
 	require.True(t, cfg.RetryConfig.Enabled)
 	require.Empty(t, cfg.Storage, "storage has no default")
-}
-
-func TestConfigErrors(t *testing.T) {
-	tests := []struct {
-		name string
-		want []string
-	}{
-		{name: "no_storage", want: []string{`storage: got ""`, "required", "sqlite:PATH"}},
-		{name: "other_database", want: []string{"storage: ", "postgres", "sqlite:PATH"}},
-		{name: "typo", want: []string{"storages"}},
-		// all of them at once
-		{name: "several", want: []string{"storage: got", "timeout", "sending_queue: `queue_size` must be positive"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			cfg, err := load(t, tt.name)
-			if err == nil {
-				err = confmap.Validate(cfg)
-			}
-			require.Error(t, err)
-			for _, want := range tt.want {
-				require.ErrorContains(t, err, want)
-			}
-			require.NotContains(t, err.Error(), "secret")
-		})
-	}
-}
-
-func TestQueueLosesData(t *testing.T) {
-	for name, want := range map[string]bool{"": false, "all": false, "memory_queue": true, "queue_off": false} {
-		cfg, err := load(t, name)
-		require.NoError(t, err)
-		require.Equal(t, want, cfg.queueLosesData(), "agent_session/%s", name)
-	}
+	_, some := cfg.policy()
+	require.False(t, some, "nothing is deleted unless the user says what")
+	require.ErrorContains(t, confmap.Validate(cfg), "storage", "and nothing else is missing")
 }

@@ -2,7 +2,6 @@ package agentsessionexporter
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -21,18 +20,24 @@ import (
 	"github.com/otelagent/otelagent/store"
 )
 
-// reasonStore counts spans and log records that decoded well and that the store refused by themselves.
-const reasonStore = "store"
+// Reasons for which spans and log records are rejected that decoded well.
+const (
+	// reasonStore is that the store refused one by itself.
+	reasonStore = "store"
+	// reasonSession is that its session is above limits::session_mib.
+	reasonSession = "session_limit"
+)
 
 // sessionExporter holds what the exporter of one signal needs between start and shutdown. push is
 // called from many goroutines at once, but never before start returned. One that is late for shutdown
 // fails as a closed store does.
 type sessionExporter struct {
 	cfg       *Config
-	logger    *zap.Logger
+	set       exporter.Settings
 	telemetry *metadata.TelemetryBuilder
 	id        attribute.KeyValue
 	stores    *stores
+	decoding  []otlprow.Option
 
 	shared   *sharedStore // from start on; let go of by shutdown
 	released bool
@@ -45,23 +50,26 @@ func newSessionExporter(cfg *Config, set exporter.Settings, all *stores) (*sessi
 	}
 	return &sessionExporter{
 		cfg:       cfg,
-		logger:    set.Logger,
+		set:       set,
 		telemetry: tb,
 		id:        attribute.String("exporter", set.ID.String()),
 		stores:    all,
+		decoding:  cfg.decoding(),
 	}, nil
 }
 
-// start opens the store, unless the exporter of another signal with the same configuration did. Whatever hinders it stops
-// the collector here, not at the first batch.
-func (e *sessionExporter) start(ctx context.Context, _ component.Host) error {
-	shared, first, err := e.stores.acquire(ctx, e.cfg, e.logger)
+// start opens the store, unless the exporter of another signal with the same configuration did. What no waiting mends stops
+// the collector here, not at the first batch; a store that is away does not.
+func (e *sessionExporter) start(ctx context.Context, host component.Host) error {
+	shared, first, err := e.stores.acquire(ctx, e.cfg, e.set, host)
 	if err != nil {
-		return fmt.Errorf("agent_session: storage: %w", err)
+		return fmt.Errorf("agent_session: %w", err)
 	}
 	e.shared, e.released = shared, false
-	if first && e.cfg.queueLosesData() {
-		e.logger.Warn("sending_queue is kept in memory only: what it holds is lost when the process dies, after the sender was told that it arrived; set sending_queue::storage to a storage extension, or leave sending_queue out")
+	if first {
+		for _, w := range e.cfg.warnings() {
+			e.set.Logger.Warn(w)
+		}
 	}
 	return nil
 }
@@ -80,150 +88,176 @@ func (e *sessionExporter) shutdown(ctx context.Context) error {
 
 // pushTraces takes one batch of spans; see push.
 func (e *sessionExporter) pushTraces(ctx context.Context, td ptrace.Traces) error {
-	batch, report := otlprow.Decode(td)
-	return e.push(ctx, e.spanCounters(), batch, report)
+	batch, report := otlprow.Decode(td, e.decoding...)
+	return e.push(ctx, e.spanSignal(), batch, report)
 }
 
 // pushLogs takes one batch of log records; see push.
 func (e *sessionExporter) pushLogs(ctx context.Context, ld plog.Logs) error {
-	batch, report := otlprow.DecodeLogs(ld)
-	return e.push(ctx, e.recordCounters(), batch, report)
+	batch, report := otlprow.DecodeLogs(ld, e.decoding...)
+	return e.push(ctx, e.recordSignal(), batch, report)
 }
 
 // push writes one decoded batch in one transaction. It returns nil once everything that can be stored is committed; a
-// permanent error when the store refused all of it because of what is in it; any other error when the whole batch should
+// permanent error when all of it was refused because of what is in it; any other error when the whole batch should
 // come again, which is safe: writes are idempotent. What is malformed is counted and left out, it fails nothing else.
-func (e *sessionExporter) push(ctx context.Context, c counters, batch session.Batch, report otlprow.Report) error {
-	refused, err := e.put(ctx, batch)
-	if err != nil && !consumererror.IsPermanent(err) {
-		return err // comes again whole: nothing is counted now
-	}
-	e.count(ctx, c, batch, report, refused)
-	e.shared.worker.TouchBatch(batch)
-	return err
-}
-
-// refusal says how much of a batch the store would not take because of its content.
-type refusal struct {
-	rows, blocks int
-	err          error // one of the reasons
-}
-
-func (r refusal) add(o refusal) refusal {
-	if r.err == nil {
-		r.err = o.err
-	}
-	r.rows, r.blocks = r.rows+o.rows, r.blocks+o.blocks
-	return r
-}
-
-// put writes the batch. When the store refuses data it is halved until the bad row or block
-// stands alone, so that the good ones are stored (DESIGN: a batch with good rows is never dropped).
-func (e *sessionExporter) put(ctx context.Context, b session.Batch) (refusal, error) {
-	if len(b.Rows)+len(b.Blocks) == 0 {
-		return refusal{}, nil
-	}
-	r, err := e.putHalving(ctx, b)
-	if err != nil {
-		return refusal{}, fmt.Errorf("agent_session: write %d rows: %w", len(b.Rows), err)
-	}
-	if r.err == nil {
-		return r, nil
-	}
-	if r.rows == len(b.Rows) && r.blocks == len(b.Blocks) {
-		return r, consumererror.NewPermanent(fmt.Errorf("agent_session: write %d rows: %w", len(b.Rows), r.err))
-	}
-	e.logger.Warn("the store refused data; the rest of its batch is stored",
-		zap.Int("rows", r.rows), zap.Int("blocks", r.blocks), zap.Error(r.err))
-	return r, nil
-}
-
-func (e *sessionExporter) putHalving(ctx context.Context, b session.Batch) (refusal, error) {
-	err := e.putOnce(ctx, b)
-	if err == nil {
-		return refusal{}, nil
-	}
-	if !errors.Is(err, store.ErrData) {
-		return refusal{}, err
-	}
-	if len(b.Rows)+len(b.Blocks) == 1 {
-		return refusal{rows: len(b.Rows), blocks: len(b.Blocks), err: err}, nil
-	}
-	left, right := halve(b)
-	l, err := e.putHalving(ctx, left)
-	if err != nil {
-		return refusal{}, err
-	}
-	r, err := e.putHalving(ctx, right)
-	if err != nil {
-		return refusal{}, err
-	}
-	return l.add(r), nil
-}
-
-// halve splits a batch of at least two pieces into two that are not empty. Blocks part from rows
-// first: they refer to each other by id only.
-func halve(b session.Batch) (left, right session.Batch) {
-	switch r, k := len(b.Rows), len(b.Blocks); {
-	case r > 0 && k > 0:
-		return session.Batch{Rows: b.Rows}, session.Batch{Blocks: b.Blocks}
-	case r > 0:
-		return session.Batch{Rows: b.Rows[:r/2]}, session.Batch{Rows: b.Rows[r/2:]}
-	default:
-		return session.Batch{Blocks: b.Blocks[:k/2]}, session.Batch{Blocks: b.Blocks[k/2:]}
-	}
-}
-
-func (e *sessionExporter) putOnce(ctx context.Context, b session.Batch) error {
-	start := time.Now()
-	err := e.shared.store.Put(ctx, b)
-	outcome := "ok"
-	switch {
-	case errors.Is(err, store.ErrData):
-		outcome = "permanent"
-	case err != nil:
-		outcome = "retryable"
-	}
-	e.telemetry.ExporterAgentSessionPutDuration.Record(ctx, time.Since(start).Seconds(),
-		metric.WithAttributes(e.id, attribute.String("outcome", outcome)))
-	return err
-}
-
-// counters are the metrics that each signal has of its own.
-type counters struct{ stored, foreign, rejected metric.Int64Counter }
-
-func (e *sessionExporter) spanCounters() counters {
-	t := e.telemetry
-	return counters{t.ExporterAgentSessionSpansStored, t.ExporterAgentSessionSpansForeign, t.ExporterAgentSessionSpansRejected}
-}
-
-func (e *sessionExporter) recordCounters() counters {
-	t := e.telemetry
-	return counters{t.ExporterAgentSessionLogRecordsStored, t.ExporterAgentSessionLogRecordsForeign, t.ExporterAgentSessionLogRecordsRejected}
-}
-
-// count counts one batch that will not come again.
-func (e *sessionExporter) count(ctx context.Context, c counters, b session.Batch, report otlprow.Report, refused refusal) {
-	id := metric.WithAttributes(e.id)
-	if n := len(b.Rows) - refused.rows; n > 0 {
-		c.stored.Add(ctx, int64(n), id)
-	}
-	if n := len(b.Blocks) - refused.blocks; n > 0 {
-		e.telemetry.ExporterAgentSessionBlocksStored.Add(ctx, int64(n), id)
-	}
-	if report.Foreign > 0 {
-		c.foreign.Add(ctx, int64(report.Foreign), id)
-	}
-	if report.Cut > 0 {
-		e.telemetry.ExporterAgentSessionPiecesCut.Add(ctx, int64(report.Cut), id)
-	}
-	reject := func(n int, reason string) {
-		if n > 0 {
-			c.rejected.Add(ctx, int64(n), metric.WithAttributes(e.id, attribute.String("reason", reason)))
+func (e *sessionExporter) push(ctx context.Context, sig signal, batch session.Batch, report otlprow.Report) error {
+	d := delivery{report: report, finds: e.shared.redact.batch(&batch), rows: len(batch.Rows), blocks: len(batch.Blocks)}
+	if d.rows+d.blocks > 0 {
+		if err := e.write(ctx, &d, batch); err != nil {
+			return fmt.Errorf("agent_session: write %d rows: %w", d.rows, err) // comes again whole: nothing is counted now
 		}
 	}
-	for reason, n := range report.Rejected {
-		reject(n, reason)
+	e.count(ctx, sig, &d)
+	if d.rows+d.blocks > 0 && len(d.refused.rows) == d.rows && d.refused.blockCount() == d.blocks {
+		return consumererror.NewPermanent(fmt.Errorf("agent_session: write %d rows: %w", d.rows, d.refused.err))
 	}
-	reject(refused.rows, reasonStore)
+	if d.refused.err != nil {
+		e.set.Logger.Warn("a part of a batch was refused; the rest is stored",
+			zap.Int("rows", len(d.refused.rows)), zap.Int("blocks", d.refused.blockCount()), zap.Error(d.refused.err))
+	}
+	return nil
+}
+
+// write puts the batch into the store and says in d what became of it.
+func (e *sessionExporter) write(ctx context.Context, d *delivery, batch session.Batch) error {
+	st, err := e.shared.use()
+	if err != nil {
+		return err
+	}
+	err = e.put(ctx, st, d, batch)
+	if ctx.Err() == nil || err == nil { // a write that was cancelled says nothing of the store
+		e.shared.health(err)
+	}
+	return err
+}
+
+func (e *sessionExporter) put(ctx context.Context, st *openStore, d *delivery, batch session.Batch) error {
+	if err := st.sizes.full(ctx); err != nil {
+		return err
+	}
+	in, over, err := st.sizes.admit(ctx, batch)
+	if err != nil {
+		return err
+	}
+	d.refused.add(reasonSession, over, errSessionLimit)
+	p := putter{put: func(ctx context.Context, b session.Batch) error { return e.putOnce(ctx, st, b) }}
+	if err := p.all(ctx, in, &d.refused); err != nil {
+		return err
+	}
+	d.stored = p.stored
+	st.sizes.wrote(d.stored)
+	st.worker.TouchBatch(d.stored)
+	return nil
+}
+
+func (e *sessionExporter) putOnce(ctx context.Context, st store.Store, b session.Batch) error {
+	start := time.Now()
+	err := st.Put(ctx, b)
+	e.telemetry.ExporterAgentSessionPutDuration.Record(ctx, time.Since(start).Seconds(),
+		metric.WithAttributes(e.id, attribute.String("outcome", outcome(err))))
+	return err
+}
+
+// delivery is one batch and what became of it.
+type delivery struct {
+	report       otlprow.Report
+	finds        finds
+	rows, blocks int // decoded
+	refused      refused
+	stored       session.Batch
+}
+
+// signal is what each signal has of its own.
+type signal struct {
+	name                      string // as store.Reject has it
+	stored, foreign, rejected metric.Int64Counter
+}
+
+func (e *sessionExporter) spanSignal() signal {
+	t := e.telemetry
+	return signal{"span", t.ExporterAgentSessionSpansStored, t.ExporterAgentSessionSpansForeign, t.ExporterAgentSessionSpansRejected}
+}
+
+func (e *sessionExporter) recordSignal() signal {
+	t := e.telemetry
+	return signal{"log", t.ExporterAgentSessionLogRecordsStored, t.ExporterAgentSessionLogRecordsForeign, t.ExporterAgentSessionLogRecordsRejected}
+}
+
+// count counts one batch that will not come again, and lists what was rejected of it.
+func (e *sessionExporter) count(ctx context.Context, sig signal, d *delivery) {
+	t := e.telemetry
+	add := func(c metric.Int64Counter, n int, attrs ...attribute.KeyValue) {
+		if n > 0 {
+			c.Add(ctx, int64(n), metric.WithAttributes(append(attrs, e.id)...))
+		}
+	}
+	add(sig.stored, len(d.stored.Rows))
+	add(t.ExporterAgentSessionBlocksStored, len(d.stored.Blocks))
+	add(t.ExporterAgentSessionSessionsTouched, touched(d.stored))
+	add(sig.foreign, d.report.Foreign)
+	add(t.ExporterAgentSessionPiecesCut, d.report.Cut)
+	for reason, n := range d.report.Rejected {
+		add(sig.rejected, n, attribute.String("reason", reason))
+	}
+	for reason, n := range d.refused.rowCounts() {
+		add(sig.rejected, n, attribute.String("reason", reason))
+	}
+	for reason, n := range d.refused.blocks {
+		add(t.ExporterAgentSessionBlocksRejected, n, attribute.String("reason", reason))
+	}
+	for where, n := range map[string]int{"attribute": d.finds.attribute, "block": d.finds.block, "item": d.finds.item, "recipe": d.finds.recipe} {
+		add(t.ExporterAgentSessionRedactions, n, attribute.String("where", where))
+	}
+	if e.cfg.Rejects {
+		e.shared.rejects.add(e.rejectsOf(sig, d))
+	}
+}
+
+// rejectsOf describes what was rejected, and says of how many more that only the number is known.
+func (e *sessionExporter) rejectsOf(sig signal, d *delivery) (l []store.Reject, more int) {
+	for _, n := range d.report.Rejected {
+		more += n
+	}
+	if e.cfg.ForeignSpans == foreignRecord {
+		more += d.report.Foreign
+	}
+	if more+len(d.refused.rows) == 0 {
+		return nil, 0
+	}
+	now := time.Now()
+	for i := range d.report.Rejections {
+		r := &d.report.Rejections[i]
+		l = append(l, store.Reject{
+			Time: now, Reason: r.Reason, Signal: sig.name, Name: r.Name, Service: r.Service, Session: r.Session, Trace: r.Trace, Span: r.Span,
+		})
+	}
+	more = max(0, more-len(l))
+	for i := range d.refused.rows {
+		if i == otlprow.MaxRejections {
+			more += len(d.refused.rows) - i
+			break
+		}
+		r := &d.refused.rows[i]
+		l = append(l, store.Reject{
+			Time: now, Reason: r.reason, Signal: sig.name, Name: r.Kind.String(), Service: r.Service, Session: r.Session, Trace: r.Trace, Span: r.Span,
+		})
+	}
+	return l, more
+}
+
+// touched returns how many sessions a batch is of.
+func touched(b session.Batch) int {
+	seen := map[session.Key]struct{}{}
+	for i := range b.Rows {
+		if i == 0 || b.Rows[i].Session != b.Rows[i-1].Session {
+			seen[b.Rows[i].Session] = struct{}{}
+		}
+	}
+	for i := range b.Blocks {
+		if i == 0 || b.Blocks[i].Session != b.Blocks[i-1].Session {
+			seen[b.Blocks[i].Session] = struct{}{}
+		}
+	}
+	return len(seen)
 }

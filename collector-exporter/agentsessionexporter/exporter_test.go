@@ -104,12 +104,14 @@ func setup(t *testing.T, before func(session.Batch) error, change ...func(*Confi
 	set.ID = component.MustNewIDWithName("agent_session", "test")
 	set.TelemetrySettings = b.tel.NewTelemetrySettings()
 	set.Logger = zap.New(core)
-	f := newFactory(func(ctx context.Context, dsn string) (store.Store, error) {
+	all := newStores(func(ctx context.Context, cfg *Config) (store.Store, error) {
 		b.opened++
-		s, err := openSQLite(ctx, dsn)
+		s, err := openDSN(ctx, cfg)
 		b.store.Store = s
 		return b.store, err
 	})
+	all.timing = quickTiming
+	f := newFactory(all)
 	var err error
 	b.exp, err = f.CreateTraces(t.Context(), set, b.cfg)
 	require.NoError(t, err)
@@ -122,6 +124,12 @@ func setup(t *testing.T, before func(session.Batch) error, change ...func(*Confi
 	})
 	t.Cleanup(func() { require.NoError(t, b.shutdown()) })
 	return b
+}
+
+// quickTiming lets nothing wait.
+var quickTiming = timing{
+	openTimeout: 10 * time.Second, openRetry: time.Millisecond, openRetryMax: 10 * time.Millisecond,
+	measure: 10 * time.Millisecond, measureDirty: 10 * time.Millisecond, rejects: 10 * time.Millisecond,
 }
 
 func noRetry(c *Config)   { c.RetryConfig.Enabled = false }
@@ -322,7 +330,9 @@ func TestMemoryQueueWarnsOnce(t *testing.T) {
 	})
 	require.NoError(t, b.exp.ConsumeTraces(t.Context(), traces("a")))
 	require.NoError(t, b.exp.ConsumeTraces(t.Context(), traces("b")))
-	require.Equal(t, 1, b.logs.FilterMessageSnippet("sending_queue").Len())
+	for _, w := range []string{"sending_queue is kept in memory only", "retry_on_failure::max_elapsed_time"} {
+		require.Equal(t, 1, b.logs.FilterMessageSnippet(w).Len(), w)
+	}
 	require.Eventually(t, func() bool { return len(b.store.committed()) == 2 }, 10*time.Second, time.Millisecond)
 }
 
@@ -338,20 +348,10 @@ func TestShutdownDrainsTheQueue(t *testing.T) {
 	require.Len(t, b.store.committed(), 20)
 }
 
-func TestStartReportsAStoreThatCannotBeOpened(t *testing.T) {
-	cfg := createDefaultConfig().(*Config)
-	cfg.Storage = t.TempDir() // a folder
-	require.NoError(t, cfg.Validate(), "a matter of the machine, not of the configuration")
-	exp, err := NewFactory().CreateTraces(t.Context(), exportertest.NewNopSettings(metadata.Type), cfg)
-	require.NoError(t, err)
-	err = exp.Start(t.Context(), componenttest.NewNopHost())
-	require.ErrorContains(t, err, "agent_session: storage: ")
-	require.ErrorContains(t, err, cfg.Storage)
-	require.NoError(t, exp.Shutdown(t.Context()))
-}
-
 func TestShutdownTwiceAndWithoutStart(t *testing.T) {
-	e, err := newSessionExporter(&Config{Storage: filepath.Join(t.TempDir(), "s.db")}, exportertest.NewNopSettings(metadata.Type), newStores(func(ctx context.Context, dsn string) (store.Store, error) { return openSQLite(ctx, dsn) }))
+	cfg := createDefaultConfig().(*Config)
+	cfg.Storage = filepath.Join(t.TempDir(), "s.db")
+	e, err := newSessionExporter(cfg, exportertest.NewNopSettings(metadata.Type), newStores(openDSN))
 	require.NoError(t, err)
 	require.NoError(t, e.shutdown(t.Context()))
 	require.NoError(t, e.start(t.Context(), componenttest.NewNopHost()))
@@ -361,21 +361,6 @@ func TestShutdownTwiceAndWithoutStart(t *testing.T) {
 	err = e.pushTraces(t.Context(), traces("late"))
 	require.ErrorIs(t, err, store.ErrClosed)
 	require.False(t, consumererror.IsPermanent(err), "nothing is wrong with the spans")
-}
-
-func TestHalve(t *testing.T) {
-	for rows := range 4 {
-		for blocks := range 4 {
-			if rows+blocks < 2 {
-				continue
-			}
-			l, r := halve(session.Batch{Rows: make([]session.Row, rows), Blocks: make([]session.Block, blocks)})
-			require.Equal(t, rows, len(l.Rows)+len(r.Rows))
-			require.Equal(t, blocks, len(l.Blocks)+len(r.Blocks))
-			require.NotZero(t, len(l.Rows)+len(l.Blocks))
-			require.NotZero(t, len(r.Rows)+len(r.Blocks))
-		}
-	}
 }
 
 func rowSessions(b session.Batch) []string {

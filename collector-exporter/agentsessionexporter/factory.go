@@ -11,36 +11,14 @@ import (
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
-	"github.com/otelagent/otelagent/store"
-	"github.com/otelagent/otelagent/store/sqlitestore"
 )
-
-// FactoryOption is an option of NewFactory, for programs that make the factory themselves.
-type FactoryOption interface{ apply(*[]sqlitestore.Option) }
-
-type factoryOption func(*[]sqlitestore.Option)
-
-func (f factoryOption) apply(o *[]sqlitestore.Option) { f(o) }
-
-// WithChatTables makes SQLite stores keep the tables of the agent guide too; see sqlitestore.WithChatTables. They are off unless set.
-func WithChatTables() FactoryOption {
-	return factoryOption(func(o *[]sqlitestore.Option) { *o = append(*o, sqlitestore.WithChatTables()) })
-}
 
 // NewFactory returns the factory of the agent_session exporter. It makes exporters of traces and of logs; those of one
 // configuration write to one store.
-func NewFactory(opts ...FactoryOption) exporter.Factory {
-	var storeOpts []sqlitestore.Option
-	for _, o := range opts {
-		if o != nil {
-			o.apply(&storeOpts)
-		}
-	}
-	return newFactory(func(ctx context.Context, dsn string) (store.Store, error) { return openSQLite(ctx, dsn, storeOpts...) })
-}
+func NewFactory() exporter.Factory { return newFactory(newStores(openDSN)) }
 
-func newFactory(open openFunc) exporter.Factory {
-	f := factory{newStores(open)}
+func newFactory(s *stores) exporter.Factory {
+	f := factory{s}
 	return exporter.NewFactory(
 		metadata.Type,
 		createDefaultConfig,
@@ -54,6 +32,10 @@ type factory struct{ stores *stores }
 
 func createDefaultConfig() component.Config {
 	return &Config{
+		Retention:     RetentionConfig{Families: true, Interval: defaultInterval},
+		Limits:        LimitsConfig{AttributeBytes: maxAttributeBytes, BlockBytes: maxBlockBytes, TurnBytes: maxTurnBytes},
+		ForeignSpans:  foreignSkip,
+		Rejects:       true,
 		TimeoutConfig: exporterhelper.NewDefaultTimeoutConfig(),
 		RetryConfig:   configretry.NewDefaultBackOffConfig(),
 		QueueConfig:   configoptional.Default(exporterhelper.NewDefaultQueueConfig()),
@@ -61,21 +43,19 @@ func createDefaultConfig() component.Config {
 }
 
 func (f factory) createTraces(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Traces, error) {
-	c := cfg.(*Config)
-	e, err := newSessionExporter(c, set, f.stores)
+	e, err := newSessionExporter(cfg.(*Config), set, f.stores)
 	if err != nil {
 		return nil, err
 	}
-	return exporterhelper.NewTraces(ctx, set, c, e.pushTraces, e.options()...)
+	return exporterhelper.NewTraces(ctx, set, cfg, e.pushTraces, e.options()...)
 }
 
 func (f factory) createLogs(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Logs, error) {
-	c := cfg.(*Config)
-	e, err := newSessionExporter(c, set, f.stores)
+	e, err := newSessionExporter(cfg.(*Config), set, f.stores)
 	if err != nil {
 		return nil, err
 	}
-	return exporterhelper.NewLogs(ctx, set, c, e.pushLogs, e.options()...)
+	return exporterhelper.NewLogs(ctx, set, cfg, e.pushLogs, e.options()...)
 }
 
 // options put the Collector's timeout, retry and queue around push.

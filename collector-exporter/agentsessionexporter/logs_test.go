@@ -72,11 +72,6 @@ func TestPushLogsReturnsAfterCommit(t *testing.T) {
 	require.NoError(t, b.logsExp.ConsumeLogs(t.Context(), ld))
 	require.Equal(t, map[string]int{"a": 1, "b": 1}, b.store.committed())
 
-	id := attribute.String("exporter", "agent_session/test")
-	ignore := []metricdatatest.Option{metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars()}
-	point := func(n int64, more ...attribute.KeyValue) []metricdata.DataPoint[int64] {
-		return []metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(append(more, id)...), Value: n}}
-	}
 	metadatatest.AssertEqualExporterAgentSessionLogRecordsStored(t, b.tel, point(2), ignore...)
 	metadatatest.AssertEqualExporterAgentSessionLogRecordsForeign(t, b.tel, point(1), ignore...)
 	metadatatest.AssertEqualExporterAgentSessionLogRecordsRejected(t, b.tel, point(1, attribute.String("reason", otlprow.ReasonNoSession)), ignore...)
@@ -192,11 +187,11 @@ func TestSignalsShareAStore(t *testing.T) {
 	require.Equal(t, map[string]int{"a": 2}, b.store.committed())
 
 	opened, closed := 0, 0
-	f := newFactory(func(ctx context.Context, dsn string) (store.Store, error) {
+	f := newFactory(newStores(func(ctx context.Context, cfg *Config) (store.Store, error) {
 		opened++
-		s, err := openSQLite(ctx, dsn)
+		s, err := openDSN(ctx, cfg)
 		return closeCounter{s, &closed}, err
-	})
+	}))
 	host, set := componenttest.NewNopHost(), exportertest.NewNopSettings(metadata.Type)
 	cfg := createDefaultConfig().(*Config)
 	cfg.Storage = filepath.Join(t.TempDir(), "s.db")
@@ -235,14 +230,14 @@ func (c closeCounter) Close() error { *c.n++; return c.Store.Close() }
 // One signal that never started, or could not, keeps nothing of the other.
 func TestSignalsStartApart(t *testing.T) {
 	host, set := componenttest.NewNopHost(), exportertest.NewNopSettings(metadata.Type)
-	away := errors.New("away")
+	unusable := fmt.Errorf("no file of ours: %w", store.ErrUnusable)
 	fail := true
-	f := newFactory(func(ctx context.Context, dsn string) (store.Store, error) {
+	f := newFactory(newStores(func(ctx context.Context, cfg *Config) (store.Store, error) {
 		if fail {
-			return nil, away
+			return nil, unusable
 		}
-		return openSQLite(ctx, dsn)
-	})
+		return openDSN(ctx, cfg)
+	}))
 	cfg := createDefaultConfig().(*Config)
 	cfg.Storage = filepath.Join(t.TempDir(), "s.db")
 	tr, err := f.CreateTraces(t.Context(), set, cfg)
@@ -251,8 +246,8 @@ func TestSignalsStartApart(t *testing.T) {
 	require.NoError(t, err)
 	never, err := f.CreateLogs(t.Context(), set, cfg)
 	require.NoError(t, err)
-	require.ErrorIs(t, tr.Start(t.Context(), host), away)
-	require.ErrorIs(t, lg.Start(t.Context(), host), away)
+	require.ErrorIs(t, tr.Start(t.Context(), host), unusable)
+	require.ErrorIs(t, lg.Start(t.Context(), host), unusable)
 	require.NoError(t, tr.Shutdown(t.Context()))
 	fail = false
 	require.NoError(t, never.Shutdown(t.Context()))
@@ -270,7 +265,7 @@ func TestShutdownDrainsTheQueueOfBothSignals(t *testing.T) {
 	b := setup(t, nil, func(c *Config) {
 		c.QueueConfig = configoptional.Some(exporterhelper.NewDefaultQueueConfig())
 	})
-	require.Equal(t, 1, b.logs.FilterMessageSnippet("sending_queue").Len())
+	require.Equal(t, 1, b.logs.FilterMessageSnippet("sending_queue is kept in memory only").Len(), "once for both signals")
 	for i := range 20 {
 		require.NoError(t, b.logsExp.ConsumeLogs(t.Context(), records(fmt.Sprint("s", i))))
 		require.NoError(t, b.exp.ConsumeTraces(t.Context(), traces(fmt.Sprint("s", i))))

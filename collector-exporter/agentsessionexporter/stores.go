@@ -5,60 +5,82 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/cenkalti/backoff/v7"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
 	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/store/dsn"
 	"github.com/otelagent/otelagent/store/project"
-	"github.com/otelagent/otelagent/store/sqlitestore"
 )
 
-// openFunc opens the store that a DSN names.
-type openFunc func(ctx context.Context, dsn string) (store.Store, error)
+// openFunc opens the store of a configuration.
+type openFunc func(context.Context, *Config) (store.Store, error)
 
-func openSQLite(ctx context.Context, dsn string, opts ...sqlitestore.Option) (store.Store, error) {
-	s, err := sqlitestore.Open(ctx, dsn, opts...)
-	if err != nil {
-		return nil, err // not s: a nil pointer in a non-nil interface
+func openDSN(ctx context.Context, cfg *Config) (store.Store, error) {
+	var opts []dsn.Option
+	if cfg.ChatTables {
+		opts = append(opts, dsn.WithChatTables())
 	}
-	return s, nil
+	if cfg.Password != "" {
+		opts = append(opts, dsn.WithPassword(string(cfg.Password)))
+	}
+	return dsn.Open(ctx, cfg.Storage, opts...)
 }
 
-// stores are the open stores of one factory. The Collector makes an exporter for each signal of a configured one and gives
-// all of them the same *Config; they share one store. It is open from the first start to the last shutdown: the exporter
+// timing is what tests shorten.
+type timing struct {
+	// openTimeout bounds one attempt to open the store; openRetry and openRetryMax are the first and the longest wait between two.
+	openTimeout, openRetry, openRetryMax time.Duration
+	// measure is the time between two looks at the store's size, measureDirty between two at its unprojected sessions.
+	measure, measureDirty time.Duration
+	// rejects is the time between two writes of rejects.
+	rejects time.Duration
+}
+
+var defaultTiming = timing{
+	openTimeout: 10 * time.Second, openRetry: time.Second, openRetryMax: 30 * time.Second,
+	measure: 5 * time.Second, measureDirty: 30 * time.Second,
+	rejects: 2 * time.Second,
+}
+
+// stores are the stores of one factory. The Collector makes an exporter for each signal of a configured one and gives
+// all of them the same *Config; they share one store. It is there from the first start to the last shutdown: the exporter
 // that stops last may still have a queue to write.
 type stores struct {
-	open openFunc
+	open   openFunc
+	timing timing
 
-	mu  sync.Mutex // held while a store opens or closes
+	mu  sync.Mutex // held while a store starts or closes
 	all map[*Config]*sharedStore
 }
 
-// sharedStore is a store and what keeps its projections current.
-type sharedStore struct {
-	store  store.Store
-	worker *project.Worker
-	users  int // started and not yet shut down
-}
-
 func newStores(open openFunc) *stores {
-	return &stores{open: open, all: map[*Config]*sharedStore{}}
+	return &stores{open: open, timing: defaultTiming, all: map[*Config]*sharedStore{}}
 }
 
-// acquire returns the store of cfg; first says that it was opened by this call.
-func (s *stores) acquire(ctx context.Context, cfg *Config, logger *zap.Logger) (_ *sharedStore, first bool, _ error) {
+// acquire returns the store of cfg; first says that it was made by this call. Only what no waiting mends is an error: a store
+// that is away is opened later.
+func (s *stores) acquire(ctx context.Context, cfg *Config, set exporter.Settings, host component.Host) (_ *sharedStore, first bool, _ error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	shared := s.all[cfg]
 	if shared == nil {
-		st, err := s.open(ctx, cfg.Storage)
-		if err != nil {
+		var err error
+		if shared, err = startStore(ctx, s.open, s.timing, cfg, set, host); err != nil {
 			return nil, false, err
 		}
-		shared = &sharedStore{store: st, worker: project.NewWorker(st, project.WithErrorHandler(func(err error) {
-			logger.Warn("a session's summary could not be brought up to date; it is tried again", zap.Error(err))
-		}))}
 		s.all[cfg] = shared
+	} else {
+		shared.addHost(host)
 	}
 	shared.users++
 	return shared, shared.users == 1, nil
@@ -72,11 +94,202 @@ func (s *stores) release(ctx context.Context, cfg *Config, shared *sharedStore) 
 		return nil
 	}
 	delete(s.all, cfg)
+	return shared.close(ctx)
+}
+
+// sharedStore is the store of one configuration, whether it is open or not, and all that runs beside it.
+type sharedStore struct {
+	cfg       *Config
+	open      openFunc
+	timing    timing
+	logger    *zap.Logger
+	telemetry *metadata.TelemetryBuilder
+	id        attribute.KeyValue
+	redact    *redactor // nil: off
+	rejects   *rejects
+	users     int // started and not yet shut down; under stores.mu
+
+	opened              atomic.Pointer[openStore] // nil until it is
+	seenSize, seenDirty atomic.Int64              // measured last; 0 and -1: not yet
+
+	mu      sync.Mutex
+	hosts   []component.Host
+	failing error // of the last opening or write; nil when that was good
+	closed  bool
+
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+// openStore is a store that is open.
+type openStore struct {
+	store.Store
+	worker *project.Worker
+	sizes  *sizes
+}
+
+// errAway is wrapped by errors of writes while the store was never open.
+var errAway = errors.New("the store is away; it is opened in the background")
+
+func startStore(ctx context.Context, open openFunc, t timing, cfg *Config, set exporter.Settings, host component.Host) (*sharedStore, error) {
+	red, err := newRedactor(&cfg.Redaction)
+	if err != nil {
+		return nil, err
+	}
+	s := &sharedStore{
+		cfg: cfg, open: open, timing: t, logger: set.Logger, redact: red,
+		id: attribute.String("exporter", set.ID.String()), hosts: []component.Host{host},
+	}
+	s.seenDirty.Store(-1)
+	if s.telemetry, err = metadata.NewTelemetryBuilder(set.TelemetrySettings); err != nil {
+		return nil, fmt.Errorf("create metrics: %w", err)
+	}
+	if err := s.observe(); err != nil {
+		s.telemetry.Shutdown()
+		return nil, fmt.Errorf("create metrics: %w", err)
+	}
+	s.rejects = newRejects(func(n int) {
+		s.telemetry.ExporterAgentSessionRejectsDropped.Add(context.Background(), int64(n), metric.WithAttributes(s.id))
+	})
+
+	run, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	err = s.tryOpen(ctx, run)
+	switch {
+	case errors.Is(err, store.ErrUnusable):
+		cancel()
+		s.telemetry.Shutdown()
+		return nil, fmt.Errorf("storage: %w", err)
+	case err != nil:
+		s.logger.Warn("the store is away; senders are told to come again, and it is opened in the background", zap.Error(err))
+		s.health(err)
+		s.running.Go(func() { s.openLater(run) })
+	}
+	return s, nil
+}
+
+// tryOpen opens the store once and starts what belongs to it, which runs until run ends.
+func (s *sharedStore) tryOpen(ctx, run context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timing.openTimeout)
+	defer cancel()
+	st, err := s.open(ctx, s.cfg)
+	if err != nil {
+		return err
+	}
+	sz, err := newSizes(st, s.cfg)
+	if err != nil {
+		return errors.Join(err, st.Close())
+	}
+	o := &openStore{Store: st, sizes: sz, worker: project.NewWorker(st, project.WithErrorHandler(func(err error) {
+		s.telemetry.ExporterAgentSessionProjectionFailures.Add(run, 1, metric.WithAttributes(s.id))
+		s.logger.Warn("a session's summary could not be brought up to date; it is tried again", zap.Error(err))
+	}))}
+	s.opened.Store(o)
+	s.running.Go(func() { s.measure(run, o) })
+	if p, some := s.cfg.policy(); some {
+		s.running.Go(func() { s.retain(run, o, p) })
+	}
+	if r, ok := st.(store.Rejecter); ok && s.cfg.Rejects {
+		s.running.Go(func() { s.rejects.run(run, r, s.timing.rejects) })
+	}
+	return nil
+}
+
+// openLater opens the store as soon as that is possible. It tells once when it has become unusable, which an operator can mend
+// without a restart.
+func (s *sharedStore) openLater(run context.Context) {
+	wait := backoff.NewExponentialBackOff()
+	wait.InitialInterval, wait.MaxInterval = s.timing.openRetry, s.timing.openRetryMax
+	wait.Reset()
+	told := false
+	for {
+		timer := time.NewTimer(wait.NextBackOff())
+		select {
+		case <-run.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		err := s.tryOpen(run, run)
+		if err == nil {
+			s.logger.Info("the store is open now")
+			s.health(nil)
+			return
+		}
+		s.health(err)
+		if errors.Is(err, store.ErrUnusable) && !told {
+			told = true
+			s.logger.Error("the store cannot be used as it is; it is tried again all the same", zap.Error(err))
+		}
+	}
+}
+
+// use returns the open store.
+func (s *sharedStore) use() (*openStore, error) {
+	if o := s.opened.Load(); o != nil {
+		return o, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, store.ErrClosed
+	}
+	return nil, fmt.Errorf("%w: %w", errAway, s.failing)
+}
+
+func (s *sharedStore) addHost(h component.Host) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hosts = append(s.hosts, h)
+	if s.failing != nil {
+		componentstatus.ReportStatus(h, componentstatus.NewEvent(componentstatus.StatusRecoverableError, componentstatus.WithError(s.failing)))
+	}
+}
+
+// health tells the Collector, whose health check may ask for it, when the store begins to fail and when it is well again.
+func (s *sharedStore) health(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	was := s.failing
+	s.failing = err
+	var event *componentstatus.Event
+	switch {
+	case err != nil && was == nil:
+		event = componentstatus.NewEvent(componentstatus.StatusRecoverableError, componentstatus.WithError(err))
+	case err == nil && was != nil:
+		event = componentstatus.NewEvent(componentstatus.StatusOK)
+	default:
+		return
+	}
+	for _, h := range s.hosts {
+		componentstatus.ReportStatus(h, event)
+	}
+}
+
+// close ends what runs, lets the projections catch up as far as ctx allows, and closes the store.
+func (s *sharedStore) close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.running.Wait()
+	defer s.telemetry.Shutdown()
+	o := s.opened.Load()
+	if o == nil {
+		s.rejects.drop()
+		return nil
+	}
+	if r, ok := o.Store.(store.Rejecter); ok && s.cfg.Rejects {
+		s.rejects.flush(ctx, r)
+	}
 	var errs []error
-	if err := shared.worker.Close(ctx); err != nil {
+	if err := o.worker.Close(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("agent_session: finish projections: %w", err))
 	}
-	if err := shared.store.Close(); err != nil {
+	if err := o.Close(); err != nil {
 		errs = append(errs, fmt.Errorf("agent_session: close storage: %w", err))
 	}
 	return errors.Join(errs...)

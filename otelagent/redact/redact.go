@@ -264,3 +264,9 @@ func (a *applier) find(text []byte) []found {
 	a.found = all
 	return all
 }
+
+// Narrow reports whether a rule counts in some places, or for messages of some roles or provenance, only: then Apply must be told
+// what a body is. Else it finds the same whatever it is told.
+func (r *Rules) Narrow() bool {
+	return r != nil && slices.ContainsFunc(r.rules, func(r *rule) bool { return len(r.places)+len(r.roles)+len(r.provenance) > 0 })
+}

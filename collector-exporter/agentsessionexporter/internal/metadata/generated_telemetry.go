@@ -3,10 +3,12 @@
 package metadata
 
 import (
+	"context"
 	"errors"
 	"sync"
 
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/embedded"
 	"go.opentelemetry.io/otel/trace"
 
 	"go.opentelemetry.io/collector/component"
@@ -23,18 +25,31 @@ func Tracer(settings component.TelemetrySettings) trace.Tracer {
 // TelemetryBuilder provides an interface for components to report telemetry
 // as defined in metadata and user config.
 type TelemetryBuilder struct {
-	meter                                  metric.Meter
-	mu                                     sync.Mutex
-	registrations                          []metric.Registration
-	ExporterAgentSessionBlocksStored       metric.Int64Counter
-	ExporterAgentSessionLogRecordsForeign  metric.Int64Counter
-	ExporterAgentSessionLogRecordsRejected metric.Int64Counter
-	ExporterAgentSessionLogRecordsStored   metric.Int64Counter
-	ExporterAgentSessionPiecesCut          metric.Int64Counter
-	ExporterAgentSessionPutDuration        metric.Float64Histogram
-	ExporterAgentSessionSpansForeign       metric.Int64Counter
-	ExporterAgentSessionSpansRejected      metric.Int64Counter
-	ExporterAgentSessionSpansStored        metric.Int64Counter
+	meter                                        metric.Meter
+	mu                                           sync.Mutex
+	registrations                                []metric.Registration
+	ExporterAgentSessionBlockBytesDeduplicated   metric.Int64ObservableCounter
+	ExporterAgentSessionBlockBytesStored         metric.Int64ObservableCounter
+	ExporterAgentSessionBlocksDeduplicated       metric.Int64ObservableCounter
+	ExporterAgentSessionBlocksRejected           metric.Int64Counter
+	ExporterAgentSessionBlocksStored             metric.Int64Counter
+	ExporterAgentSessionLogRecordsForeign        metric.Int64Counter
+	ExporterAgentSessionLogRecordsRejected       metric.Int64Counter
+	ExporterAgentSessionLogRecordsStored         metric.Int64Counter
+	ExporterAgentSessionPiecesCut                metric.Int64Counter
+	ExporterAgentSessionProjectionFailures       metric.Int64Counter
+	ExporterAgentSessionPutDuration              metric.Float64Histogram
+	ExporterAgentSessionRedactions               metric.Int64Counter
+	ExporterAgentSessionRejectsDropped           metric.Int64Counter
+	ExporterAgentSessionRetentionFailures        metric.Int64Counter
+	ExporterAgentSessionRetentionSessionsDeleted metric.Int64Counter
+	ExporterAgentSessionSessionsTouched          metric.Int64Counter
+	ExporterAgentSessionSessionsUnprojected      metric.Int64ObservableGauge
+	ExporterAgentSessionSpansForeign             metric.Int64Counter
+	ExporterAgentSessionSpansRejected            metric.Int64Counter
+	ExporterAgentSessionSpansStored              metric.Int64Counter
+	ExporterAgentSessionStoreOpen                metric.Int64ObservableGauge
+	ExporterAgentSessionStoreSize                metric.Int64ObservableGauge
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -46,6 +61,106 @@ type telemetryBuilderOptionFunc func(mb *TelemetryBuilder)
 
 func (tbof telemetryBuilderOptionFunc) apply(mb *TelemetryBuilder) {
 	tbof(mb)
+}
+
+// RegisterExporterAgentSessionBlockBytesDeduplicatedCallback sets callback for observable ExporterAgentSessionBlockBytesDeduplicated metric.
+func (builder *TelemetryBuilder) RegisterExporterAgentSessionBlockBytesDeduplicatedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ExporterAgentSessionBlockBytesDeduplicated, obs: o})
+		return nil
+	}, builder.ExporterAgentSessionBlockBytesDeduplicated)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterExporterAgentSessionBlockBytesStoredCallback sets callback for observable ExporterAgentSessionBlockBytesStored metric.
+func (builder *TelemetryBuilder) RegisterExporterAgentSessionBlockBytesStoredCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ExporterAgentSessionBlockBytesStored, obs: o})
+		return nil
+	}, builder.ExporterAgentSessionBlockBytesStored)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterExporterAgentSessionBlocksDeduplicatedCallback sets callback for observable ExporterAgentSessionBlocksDeduplicated metric.
+func (builder *TelemetryBuilder) RegisterExporterAgentSessionBlocksDeduplicatedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ExporterAgentSessionBlocksDeduplicated, obs: o})
+		return nil
+	}, builder.ExporterAgentSessionBlocksDeduplicated)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterExporterAgentSessionSessionsUnprojectedCallback sets callback for observable ExporterAgentSessionSessionsUnprojected metric.
+func (builder *TelemetryBuilder) RegisterExporterAgentSessionSessionsUnprojectedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ExporterAgentSessionSessionsUnprojected, obs: o})
+		return nil
+	}, builder.ExporterAgentSessionSessionsUnprojected)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterExporterAgentSessionStoreOpenCallback sets callback for observable ExporterAgentSessionStoreOpen metric.
+func (builder *TelemetryBuilder) RegisterExporterAgentSessionStoreOpenCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ExporterAgentSessionStoreOpen, obs: o})
+		return nil
+	}, builder.ExporterAgentSessionStoreOpen)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterExporterAgentSessionStoreSizeCallback sets callback for observable ExporterAgentSessionStoreSize metric.
+func (builder *TelemetryBuilder) RegisterExporterAgentSessionStoreSizeCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ExporterAgentSessionStoreSize, obs: o})
+		return nil
+	}, builder.ExporterAgentSessionStoreSize)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+type observerInt64 struct {
+	embedded.Int64Observer
+	inst metric.Int64Observable
+	obs  metric.Observer
+}
+
+func (oi *observerInt64) Observe(value int64, opts ...metric.ObserveOption) {
+	oi.obs.ObserveInt64(oi.inst, value, opts...)
 }
 
 // Shutdown unregister all registered callbacks for async instruments.
@@ -66,9 +181,33 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	}
 	builder.meter = Meter(settings)
 	var err, errs error
+	builder.ExporterAgentSessionBlockBytesDeduplicated, err = builder.meter.Int64ObservableCounter(
+		"otelcol_exporter_agent_session_block_bytes_deduplicated",
+		metric.WithDescription("Bytes of block bodies that the store had already and did not write again, before compression. [Alpha]"),
+		metric.WithUnit("By"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterAgentSessionBlockBytesStored, err = builder.meter.Int64ObservableCounter(
+		"otelcol_exporter_agent_session_block_bytes_stored",
+		metric.WithDescription("Bytes of block bodies that the store wrote, before compression. [Alpha]"),
+		metric.WithUnit("By"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterAgentSessionBlocksDeduplicated, err = builder.meter.Int64ObservableCounter(
+		"otelcol_exporter_agent_session_blocks_deduplicated",
+		metric.WithDescription("Blocks of committed writes that the store had already and did not write again. [Alpha]"),
+		metric.WithUnit("{blocks}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterAgentSessionBlocksRejected, err = builder.meter.Int64Counter(
+		"otelcol_exporter_agent_session_blocks_rejected",
+		metric.WithDescription("Blocks that could not be stored, because of what is in them or of a limit. [Alpha]"),
+		metric.WithUnit("{blocks}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ExporterAgentSessionBlocksStored, err = builder.meter.Int64Counter(
 		"otelcol_exporter_agent_session_blocks_stored",
-		metric.WithDescription("Blocks (content-addressed pieces of requests and replies) in committed writes. [Alpha]"),
+		metric.WithDescription("Blocks (content-addressed pieces of requests and replies) in committed writes, those that the store had already included. [Alpha]"),
 		metric.WithUnit("{blocks}"),
 	)
 	errs = errors.Join(errs, err)
@@ -96,11 +235,53 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{pieces}"),
 	)
 	errs = errors.Join(errs, err)
+	builder.ExporterAgentSessionProjectionFailures, err = builder.meter.Int64Counter(
+		"otelcol_exporter_agent_session_projection_failures",
+		metric.WithDescription("Attempts to bring the summary of a session up to date that failed; they are repeated. [Alpha]"),
+		metric.WithUnit("{attempts}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ExporterAgentSessionPutDuration, err = builder.meter.Float64Histogram(
 		"otelcol_exporter_agent_session_put_duration",
 		metric.WithDescription("Time of one write to the store, waiting for the commit included. [Alpha]"),
 		metric.WithUnit("s"),
 		metric.WithExplicitBucketBoundaries([]float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}...),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterAgentSessionRedactions, err = builder.meter.Int64Counter(
+		"otelcol_exporter_agent_session_redactions",
+		metric.WithDescription("Places in which `redaction` found what the producer did not take out. [Alpha]"),
+		metric.WithUnit("{places}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterAgentSessionRejectsDropped, err = builder.meter.Int64Counter(
+		"otelcol_exporter_agent_session_rejects_dropped",
+		metric.WithDescription("Rejects (see `otelagent rejects`) that were not kept, because more of them came than are kept in a second or because the store did not take them. [Alpha]"),
+		metric.WithUnit("{rejects}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterAgentSessionRetentionFailures, err = builder.meter.Int64Counter(
+		"otelcol_exporter_agent_session_retention_failures",
+		metric.WithDescription("Sweeps of `retention` that ended with an error; the next one goes on. [Alpha]"),
+		metric.WithUnit("{sweeps}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterAgentSessionRetentionSessionsDeleted, err = builder.meter.Int64Counter(
+		"otelcol_exporter_agent_session_retention_sessions_deleted",
+		metric.WithDescription("Sessions that `retention` deleted. [Alpha]"),
+		metric.WithUnit("{sessions}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterAgentSessionSessionsTouched, err = builder.meter.Int64Counter(
+		"otelcol_exporter_agent_session_sessions_touched",
+		metric.WithDescription("Sessions in committed writes, each once a write. [Alpha]"),
+		metric.WithUnit("{sessions}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterAgentSessionSessionsUnprojected, err = builder.meter.Int64ObservableGauge(
+		"otelcol_exporter_agent_session_sessions_unprojected",
+		metric.WithDescription("Sessions whose summary is behind what is stored, 10,000 for more of them. Measured every 30 seconds. [Alpha]"),
+		metric.WithUnit("{sessions}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterAgentSessionSpansForeign, err = builder.meter.Int64Counter(
@@ -119,6 +300,18 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_exporter_agent_session_spans_stored",
 		metric.WithDescription("Spans in committed writes; a span that is sent again counts again. [Alpha]"),
 		metric.WithUnit("{spans}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterAgentSessionStoreOpen, err = builder.meter.Int64ObservableGauge(
+		"otelcol_exporter_agent_session_store_open",
+		metric.WithDescription("1 when the store is open, 0 while it is away. [Alpha]"),
+		metric.WithUnit("1"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterAgentSessionStoreSize, err = builder.meter.Int64ObservableGauge(
+		"otelcol_exporter_agent_session_store_size",
+		metric.WithDescription("Size of the store, all that belongs to it included. Measured every 5 seconds. [Alpha]"),
+		metric.WithUnit("By"),
 	)
 	errs = errors.Join(errs, err)
 	return &builder, errs

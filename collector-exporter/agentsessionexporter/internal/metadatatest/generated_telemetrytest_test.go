@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
 
@@ -19,15 +20,58 @@ func TestSetupTelemetry(t *testing.T) {
 	tb, err := metadata.NewTelemetryBuilder(testTel.NewTelemetrySettings())
 	require.NoError(t, err)
 	defer tb.Shutdown()
+	require.NoError(t, tb.RegisterExporterAgentSessionBlockBytesDeduplicatedCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
+	require.NoError(t, tb.RegisterExporterAgentSessionBlockBytesStoredCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
+	require.NoError(t, tb.RegisterExporterAgentSessionBlocksDeduplicatedCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
+	require.NoError(t, tb.RegisterExporterAgentSessionSessionsUnprojectedCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
+	require.NoError(t, tb.RegisterExporterAgentSessionStoreOpenCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
+	require.NoError(t, tb.RegisterExporterAgentSessionStoreSizeCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
+	tb.ExporterAgentSessionBlocksRejected.Add(context.Background(), 1)
 	tb.ExporterAgentSessionBlocksStored.Add(context.Background(), 1)
 	tb.ExporterAgentSessionLogRecordsForeign.Add(context.Background(), 1)
 	tb.ExporterAgentSessionLogRecordsRejected.Add(context.Background(), 1)
 	tb.ExporterAgentSessionLogRecordsStored.Add(context.Background(), 1)
 	tb.ExporterAgentSessionPiecesCut.Add(context.Background(), 1)
+	tb.ExporterAgentSessionProjectionFailures.Add(context.Background(), 1)
 	tb.ExporterAgentSessionPutDuration.Record(context.Background(), 1)
+	tb.ExporterAgentSessionRedactions.Add(context.Background(), 1)
+	tb.ExporterAgentSessionRejectsDropped.Add(context.Background(), 1)
+	tb.ExporterAgentSessionRetentionFailures.Add(context.Background(), 1)
+	tb.ExporterAgentSessionRetentionSessionsDeleted.Add(context.Background(), 1)
+	tb.ExporterAgentSessionSessionsTouched.Add(context.Background(), 1)
 	tb.ExporterAgentSessionSpansForeign.Add(context.Background(), 1)
 	tb.ExporterAgentSessionSpansRejected.Add(context.Background(), 1)
 	tb.ExporterAgentSessionSpansStored.Add(context.Background(), 1)
+	AssertEqualExporterAgentSessionBlockBytesDeduplicated(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterAgentSessionBlockBytesStored(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterAgentSessionBlocksDeduplicated(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterAgentSessionBlocksRejected(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterAgentSessionBlocksStored(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
@@ -43,8 +87,29 @@ func TestSetupTelemetry(t *testing.T) {
 	AssertEqualExporterAgentSessionPiecesCut(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterAgentSessionProjectionFailures(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterAgentSessionPutDuration(t, testTel,
 		[]metricdata.HistogramDataPoint[float64]{{}}, metricdatatest.IgnoreValue(),
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterAgentSessionRedactions(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterAgentSessionRejectsDropped(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterAgentSessionRetentionFailures(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterAgentSessionRetentionSessionsDeleted(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterAgentSessionSessionsTouched(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterAgentSessionSessionsUnprojected(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterAgentSessionSpansForeign(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
@@ -53,6 +118,12 @@ func TestSetupTelemetry(t *testing.T) {
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterAgentSessionSpansStored(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterAgentSessionStoreOpen(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterAgentSessionStoreSize(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 

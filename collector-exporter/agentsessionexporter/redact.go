@@ -1,0 +1,355 @@
+package agentsessionexporter
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelagent/otelagent/otelagent/redact"
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// redactor takes out of decoded batches what rules find and the producer left in. It is safe for concurrent use.
+//
+// Ids are hashes of what the producer sent, and do not change with what is taken out. So a block in which something was found
+// stays under its id with what is left of it and the size that it had: readers tell it from a whole one by that, and give back a request
+// that names it as one with a piece withheld, never with other bytes.
+type redactor struct {
+	rules *redact.Rules
+	// narrow says that rules go by what a body is.
+	narrow bool
+}
+
+// finds counts the places in which something was found, by what held it. It is the metric's attribute "where".
+type finds struct{ attribute, block, item, recipe int }
+
+// newRedactor returns nil when redaction is off.
+func newRedactor(c *RedactionConfig) (*redactor, error) {
+	if !c.Enabled {
+		return nil, nil
+	}
+	rules := redact.Defaults()
+	if c.Rules != "" && c.Rules != builtinRules {
+		f, err := os.Open(c.Rules)
+		if err != nil {
+			return nil, fmt.Errorf("redaction::rules: %w", err)
+		}
+		rules, err = redact.Load(f)
+		_ = f.Close() // it was only read
+		if err != nil {
+			return nil, fmt.Errorf("redaction::rules: %s: %w", c.Rules, err)
+		}
+	}
+	return &redactor{rules: rules, narrow: rules.Narrow()}, nil
+}
+
+// batch redacts b in place. It changes nothing that rows share with others.
+func (r *redactor) batch(b *session.Batch) finds {
+	if r == nil {
+		return finds{}
+	}
+	run := redaction{redactor: r}
+	if r.narrow {
+		run.uses = usesOf(b.Rows)
+	}
+	for i := range b.Rows {
+		run.attrs(&b.Rows[i])
+		run.items(&b.Rows[i])
+	}
+	kept := b.Blocks[:0]
+	for _, k := range b.Blocks {
+		if run.blockOf(&k) {
+			kept = append(kept, k)
+		}
+	}
+	clear(b.Blocks[len(kept):])
+	b.Blocks = kept
+	return run.finds
+}
+
+// redaction is one call of batch.
+type redaction struct {
+	*redactor
+	finds
+	uses map[blockRef][]use // when rules are narrow
+}
+
+// use is what a block is in one place, as package redact wants to know it.
+type use struct {
+	place      string
+	provenance spans.ProvenanceKind
+}
+
+type blockRef struct {
+	session session.Key
+	id      spans.ShortID
+}
+
+// Places of package redact that are not named like a list.
+const (
+	placeMessage = "message"
+	placeSystem  = "system"
+	placeTools   = "tools"
+	placeRest    = "rest"
+	placeSection = "section"
+	placeEvent   = "event"
+	placeFact    = "fact"
+	placeConfig  = "config"
+	placeText    = "text"
+)
+
+// anywhere is how a block is looked at of which the batch does not say what it is: as everything that it may be.
+var anywhere = []use{
+	{place: placeMessage}, {place: placeSystem}, {place: placeTools}, {place: placeRest}, {place: placeSection},
+	{place: spans.ListArgs}, {place: spans.ListResult}, {place: spans.ListMetadata}, {place: spans.ListRules}, {place: spans.ListSummary},
+	{place: placeConfig}, {place: placeEvent}, {place: placeText},
+}
+
+// usesOf returns what the rows say about blocks.
+func usesOf(rows []session.Row) map[blockRef][]use {
+	uses := map[blockRef][]use{}
+	add := func(r *session.Row, id spans.ShortID, u use) {
+		ref := blockRef{r.Session, id}
+		if l := uses[ref]; len(l) < len(anywhere) && !slices.Contains(l, u) {
+			uses[ref] = append(l, u)
+		}
+	}
+	for i := range rows {
+		r := &rows[i]
+		for _, l := range r.Lists {
+			for _, text := range l.Items {
+				if it, err := spans.ParseItem(text); err == nil {
+					add(r, it.Block, useOf(l.Name, it.Provenance))
+				}
+			}
+		}
+		for _, e := range r.Events {
+			if id, err := spans.ParseShortID(e.Body); err == nil {
+				add(r, id, use{place: placeEvent})
+			}
+		}
+		for _, f := range r.Facts {
+			if id, err := spans.ParseShortID(f.Value); err == nil {
+				add(r, id, use{place: placeFact})
+			}
+		}
+	}
+	return uses
+}
+
+// useOf says what an item of a list is.
+func useOf(list, provenance string) use {
+	from, err := spans.ParseProvenance(provenance)
+	if err != nil {
+		from = spans.Provenance{}
+	}
+	switch list {
+	case spans.ListRequest, spans.ListInput, spans.ListOutput, spans.ListResults, spans.ListMessages, spans.ListHistory, spans.ListOutside,
+		spans.ListBefore, spans.ListAfter:
+		return use{placeMessage, from.Kind}
+	case spans.ListParams:
+		switch from.Kind {
+		case spans.ProvenanceSystem:
+			return use{place: placeSystem}
+		case spans.ProvenanceTools:
+			return use{place: placeTools}
+		}
+		return use{place: placeRest}
+	case spans.ListSections:
+		return use{place: placeSection}
+	}
+	return use{place: list}
+}
+
+// apply looks at text in all of its uses, one after the other.
+func (r *redaction) apply(uses []use, role string, isJSON bool, text string) (string, int) {
+	body, found := []byte(text), 0
+	for _, u := range uses {
+		var n int
+		body, n = r.rules.Apply(u.place, role, u.provenance, isJSON, body)
+		found += n
+	}
+	if found == 0 {
+		return text, 0
+	}
+	return string(body), found
+}
+
+var (
+	asText   = []use{{place: placeText}}
+	asConfig = []use{{place: placeConfig}}
+)
+
+// attrs redacts the attributes that may hold content: those of that class, and those that the vocabulary does not know.
+func (r *redaction) attrs(row *session.Row) {
+	copied := false
+	for i, a := range row.Attrs {
+		if known, ok := spans.Lookup(attribute.Key(a.Key)); ok && known.Class != spans.ClassContent {
+			continue
+		}
+		uses := asText
+		if a.Key == string(spans.RunConfigKey) {
+			uses = asConfig
+		}
+		value, found := a.Value, 0
+		switch a.Value.Type() {
+		case session.TypeString:
+			var s string
+			if s, found = r.apply(uses, "", looksLikeJSON(a.Value.Str()), a.Value.Str()); found > 0 {
+				value = session.StringValue(s)
+			}
+		case session.TypeStrings:
+			l := a.Value.Strings()
+			for j, s := range l {
+				var n int
+				l[j], n = r.apply(uses, "", looksLikeJSON(s), s)
+				found += n
+			}
+			if found > 0 {
+				value = session.StringsValue(l)
+			}
+		}
+		if found == 0 {
+			continue
+		}
+		if !copied {
+			row.Attrs, copied = slices.Clone(row.Attrs), true
+		}
+		row.Attrs[i].Value = value
+		r.attribute += found
+	}
+}
+
+// items redacts what stands in lists beside the ids of blocks. An item in which something was found keeps its id alone: the digest
+// of the list does not fit then, and readers say that it was changed.
+func (r *redaction) items(row *session.Row) {
+	copied := false
+	for i, l := range row.Lists {
+		items := l.Items
+		for j, text := range items {
+			if len(text) <= len("AAAAAAAAAAA") { // an id alone
+				continue
+			}
+			left, found := "", 0
+			if it, err := spans.ParseItem(text); err != nil {
+				_, found = r.apply(asText, "", false, text)
+			} else {
+				left = it.Block.String()
+				_, in := r.apply(asText, "", true, it.Envelope)
+				found = in
+				if from, err := spans.ParseProvenance(it.Provenance); err != nil {
+					_, in = r.apply(asText, "", false, it.Provenance)
+				} else {
+					_, in = r.apply(asText, "", true, string(from.AppendJSON(nil)))
+				}
+				found += in
+			}
+			if found == 0 {
+				continue
+			}
+			if !copied {
+				row.Lists, copied = slices.Clone(row.Lists), true
+			}
+			if &row.Lists[i].Items[0] == &l.Items[0] {
+				row.Lists[i].Items = slices.Clone(l.Items)
+			}
+			row.Lists[i].Items[j] = left
+			r.item += found
+		}
+	}
+}
+
+// blockOf redacts a block, and reports whether anything is left to be kept.
+func (r *redaction) blockOf(b *session.Block) bool {
+	if b.Recipe {
+		return r.recipeOf(b)
+	}
+	uses := asText
+	role := ""
+	if r.narrow {
+		if uses = r.uses[blockRef{b.Session, b.ID.Short()}]; uses == nil {
+			uses = anywhere
+		}
+		role = roleOf(b.Body)
+	}
+	body, found := r.apply(uses, role, looksLikeJSON(b.Body), b.Body)
+	if found == 0 {
+		return true
+	}
+	r.block += found
+	if b.Size == 0 {
+		b.Size = int64(len(b.Body))
+	}
+	b.Body = body
+	return true
+}
+
+// recipeOf looks at the text that a recipe brings. One in which something was found says from then on that its block was
+// withheld, where it names that in full, and is left out where it does not.
+func (r *redaction) recipeOf(b *session.Block) bool {
+	recipe, err := spans.ParseRecipe(b.Body)
+	if err != nil {
+		return true // the store refuses it
+	}
+	found := 0
+	for _, p := range recipe.Pieces {
+		if p.Text != "" {
+			_, n := r.apply(r.usesOfRecipe(b.Session, recipe.ID), "", looksLikeJSON(p.Text), p.Text)
+			found += n
+		}
+	}
+	if found == 0 {
+		return true
+	}
+	r.recipe += found
+	if !recipe.Full || recipe.Size == 0 {
+		return false
+	}
+	recipe.Pieces = nil
+	b.Body = recipe.Encode()
+	b.ID = spans.RecipeID(recipe.ID, b.Body)
+	return true
+}
+
+func (r *redaction) usesOfRecipe(k session.Key, id spans.BlockID) []use {
+	if !r.narrow {
+		return asText
+	}
+	if uses := r.uses[blockRef{k, id.Short()}]; uses != nil {
+		return uses
+	}
+	return anywhere
+}
+
+// looksLikeJSON tells what the producer knew and did not say. Numbers and words count as text, which rules see more of.
+func looksLikeJSON(s string) bool {
+	for i := range len(s) {
+		switch s[i] {
+		case ' ', '\t', '\n', '\r':
+		case '{', '[', '"':
+			return true
+		default:
+			return false
+		}
+	}
+	return false
+}
+
+// roleOf returns the role of a body that is a message.
+func roleOf(body string) string {
+	if !looksLikeJSON(body) {
+		return ""
+	}
+	var m struct {
+		Role string `json:"role"`
+	}
+	if json.NewDecoder(bytes.NewReader([]byte(body))).Decode(&m) != nil {
+		return ""
+	}
+	return m.Role
+}
