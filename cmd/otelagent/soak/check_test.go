@@ -201,3 +201,50 @@ func integrity(t *testing.T, path string) string {
 	}
 	return strings.Join(out, "\n")
 }
+
+// readRequests reads what can be read of a database that may be damaged: how many requests are byte for byte what was sent,
+// how many are anything else (which must never be), and how many say that something is missing or cannot be read at all.
+func readRequests(t *testing.T, db string, l *ledger) (whole, wrong, unreadable int) {
+	t.Helper()
+	st, err := sqlitestore.OpenReadOnly(t.Context(), db)
+	if err != nil {
+		return 0, 0, len(l.scripts)
+	}
+	defer func() { _ = st.Close() }()
+	for _, s := range l.scripts {
+		k := session.Key{ID: s.ID}
+		var rows []session.Row
+		for r, err := range st.Rows(t.Context(), k) {
+			if err != nil {
+				break
+			}
+			rows = append(rows, r)
+		}
+		blocks, err := session.NewBlockSet(st.Blocks(t.Context(), k, nil))
+		if err != nil {
+			unreadable++
+			continue
+		}
+		want := make([]string, 0, s.Turns)
+		for c := s.conversation(); len(want) < s.Turns; {
+			want = append(want, string(c.request()))
+			c.add("assistant")
+			c.add("toolResult")
+		}
+		for _, run := range session.Assemble(rows).Runs {
+			for _, turn := range run.Turns {
+				for _, q := range turn.Requests {
+					switch p := q.Payload(blocks); {
+					case p.Bytes == nil:
+						unreadable++
+					case turn.Index < int64(len(want)) && string(p.Bytes) == want[turn.Index]:
+						whole++
+					default:
+						wrong++
+					}
+				}
+			}
+		}
+	}
+	return whole, wrong, unreadable
+}

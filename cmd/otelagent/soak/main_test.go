@@ -50,6 +50,7 @@ func runTests(m *testing.M) int {
 			return 1
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
+		_ = os.Chmod(dir, 0o755) // one test runs it as another user
 		bin = filepath.Join(dir, "otelagent")
 		if out, err := exec.Command("go", "build", "-o", bin, "..").CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "build otelagent: %v\n%s", err, out)

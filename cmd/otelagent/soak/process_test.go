@@ -121,6 +121,21 @@ func (p *process) await(text string) {
 	}
 }
 
+// ready waits until a collector listens, or has ended instead.
+func (p *process) ready() bool {
+	p.t.Helper()
+	for !strings.Contains(p.log(), "otelagent: ready") {
+		select {
+		case <-p.news:
+		case <-p.done:
+			return false
+		case <-time.After(60 * time.Second):
+			p.t.Fatalf("the collector neither starts nor ends:\n%s", p.log())
+		}
+	}
+	return true
+}
+
 // kill ends the process as kill -9 does, and waits until it is gone.
 func (p *process) kill() {
 	_ = p.cmd.Process.Signal(syscall.SIGKILL)
@@ -195,7 +210,8 @@ type collector struct {
 	t      *testing.T
 	addr   addresses
 	db     string
-	config string // a file as the documents show it; empty: the built-in configuration
+	config string   // a file as the documents show it; empty: the built-in configuration
+	edits  []string // of the configuration, old and new in turn, for what cannot be measured as it is shown
 	flags  []string
 	launch launch
 }
@@ -221,7 +237,8 @@ func (c *collector) run() *process {
 // queue is the folder of a persistent queue.
 func (c *collector) queue() string { return filepath.Join(filepath.Dir(c.db), "queue") }
 
-// placed writes the configuration with the addresses of this collector in place of those it has, and nothing else changed.
+// placed writes the configuration with the addresses of this collector in place of those it has, and nothing else changed but
+// edits.
 func (c *collector) placed() string {
 	c.t.Helper()
 	text, err := os.ReadFile(c.config)
@@ -229,8 +246,13 @@ func (c *collector) placed() string {
 		c.t.Fatal(err)
 	}
 	_, port, _ := net.SplitHostPort(c.addr.metrics)
-	out := strings.NewReplacer("127.0.0.1:4317", c.addr.grpc, "127.0.0.1:4318", c.addr.http, "127.0.0.1:13133", c.addr.health,
-		"port: 8888", "port: "+port).Replace(string(text))
+	for i := 0; i < len(c.edits); i += 2 {
+		if !strings.Contains(string(text), c.edits[i]) {
+			c.t.Fatalf("%s does not say %q", c.config, c.edits[i])
+		}
+	}
+	out := strings.NewReplacer(append(c.edits, "127.0.0.1:4317", c.addr.grpc, "127.0.0.1:4318", c.addr.http, "127.0.0.1:13133", c.addr.health,
+		"port: 8888", "port: "+port)...).Replace(string(text))
 	path := filepath.Join(c.t.TempDir(), filepath.Base(c.config))
 	if err := os.WriteFile(path, []byte(out), 0o600); err != nil {
 		c.t.Fatal(err)

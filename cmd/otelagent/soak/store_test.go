@@ -3,11 +3,14 @@
 package soak
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"net/url"
 	"os"
+	"sync"
 	"testing"
+	"time"
 )
 
 // look opens a database as another program would.
@@ -29,6 +32,47 @@ func storedSpans(t *testing.T, path string) (n int) {
 	db := look(t, path)
 	defer db.Close()
 	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM (SELECT session, trace, span FROM rows UNION SELECT session, trace, span FROM live_rows)").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// lock makes a database busy for all others who want to write, as long as it is not unlocked.
+func lock(t *testing.T, path string) (unlock func()) {
+	t.Helper()
+	db := look(t, path)
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		_, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE")
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("lock the database: %v", err)
+		}
+	}
+	return sync.OnceFunc(func() {
+		_, _ = conn.ExecContext(context.WithoutCancel(t.Context()), "ROLLBACK")
+		_ = conn.Close()
+		_ = db.Close()
+	})
+}
+
+// rejectsIn counts the rejects that a database holds; -1 when it has no place for them.
+func rejectsIn(t *testing.T, path string) (n int) {
+	t.Helper()
+	db := look(t, path)
+	defer db.Close()
+	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM sqlite_schema WHERE name = 'rejects'").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	if n == 0 {
+		return -1
+	}
+	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM rejects").Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n

@@ -1,0 +1,389 @@
+//go:build linux
+
+package soak
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// impatient is the recommended pipeline with short waits.
+const impatient = "testdata/impatient.yaml"
+
+// until waits for something that must come about.
+func until(t *testing.T, what string, within time.Duration, f func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(within); !f(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("within %v not seen: %s", within, what)
+		}
+	}
+}
+
+// needRoot skips what only root can bring about; CI is root.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root can mount a file system")
+	}
+}
+
+// smallDisk mounts a file system of some MiB.
+func smallDisk(t *testing.T, mib int) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=700", mib)); err != nil {
+		t.Skipf("mount a file system: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Errorf("unmount %s: %v", dir, err)
+		}
+	})
+	return dir
+}
+
+// fill writes a file until the disk is full.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for size := 1 << 20; size >= 1; {
+		if _, err := f.Write(make([]byte, size)); errors.Is(err, syscall.ENOSPC) {
+			size /= 2
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// limitFiles makes writes of a process beyond n bytes of a file fail; unlimited with n < 0.
+func limitFiles(t *testing.T, p *process, n int64) {
+	t.Helper()
+	limit := unix.Rlimit{Cur: uint64(n), Max: unix.RLIM_INFINITY}
+	if n < 0 {
+		limit.Cur = unix.RLIM_INFINITY
+	}
+	if err := unix.Prlimit(p.cmd.Process.Pid, unix.RLIMIT_FSIZE, &limit, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A store that fails while spans come, and is mended later: what it cannot take is not acknowledged, senders are told to come
+// again, memory does not grow, and all goes on once it is mended, in the same process.
+func TestStoreFails(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		edits []string
+		disk  int // MiB of a file system of its own
+		fails func(t *testing.T, c *collector, p *process) (mend func())
+	}{
+		{name: "disk full", disk: 24, fails: func(t *testing.T, c *collector, _ *process) func() {
+			filler := filepath.Join(filepath.Dir(c.db), "filler")
+			fill(t, filler)
+			return func() {
+				if err := os.Remove(filler); err != nil {
+					t.Error(err)
+				}
+			}
+		}},
+		{name: "files cannot grow", fails: func(t *testing.T, _ *collector, p *process) func() {
+			limitFiles(t, p, 64<<10)
+			return func() { limitFiles(t, p, -1) }
+		}},
+		{name: "locked by another program", fails: func(t *testing.T, c *collector, _ *process) func() { return lock(t, c.db) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rng := begin(t)
+			c := newCollector(t, impatient)
+			if tt.disk > 0 {
+				needRoot(t)
+				c.db = filepath.Join(smallDisk(t, tt.disk), "sessions.db")
+			}
+			t.Parallel()
+			p := c.up()
+			l := newLoad(t, script{Turns: 12, Bytes: 2000})
+			l.wait = 5 * time.Millisecond // so that what comes fits on a small disk
+			l.start(rng, []wire{newHTTPWire(c.addr.http)}, []wire{newGRPCWire(t, c.addr.grpc)})
+			until(t, "spans are acknowledged", 20*time.Second, func() bool { return l.ledger.spans() > 100 })
+
+			mend := sync.OnceFunc(tt.fails(t, c, p))
+			defer mend()
+			until(t, "both senders are told to come again", 30*time.Second, func() bool {
+				return l.ledger.toldOf("HTTP 503") > 1 && l.ledger.toldOf("gRPC Unavailable") > 1
+			})
+			before := l.ledger.spans()
+			time.Sleep(lasting(time.Second, 1))
+			during := l.ledger.spans() - before
+			p.alive()
+			now, _ := p.memory()
+			mend()
+			until(t, "spans are acknowledged again", 20*time.Second, func() bool { return l.ledger.spans() > before+during+100 })
+			took := l.finish(time.Minute)
+			p.alive()
+			_, peak := p.memory()
+			p.stop()
+			f := check(t, c.db, l.ledger, nil)
+			figure(t, "seed %d: %v, %d while it failed, %.0f spans/s, memory %d MiB while it failed, peak %d MiB; senders were told: %s",
+				seed, f, during, float64(f.acked)/took.Seconds(), now, peak, l.ledger.answers())
+			if during > 0 && tt.name != "disk full" { // what fits into the room that a log has already may still be written
+				t.Errorf("%d spans were acknowledged while the store could not be written", during)
+			}
+			if peak > 300 {
+				t.Errorf("the collector took %d MiB", peak)
+			}
+			if l.ledger.refusals() > 0 {
+				t.Errorf("of %d spans senders were told never to send them again: %s", l.ledger.refusals(), l.ledger.answers())
+			}
+		})
+	}
+}
+
+// The store is away for longer than a persistent queue can hold: a full queue makes senders wait, as long as they like to, and
+// nothing of what it acknowledged is lost.
+func TestStoreAwayForLongerThanTheQueue(t *testing.T) {
+	rng := begin(t)
+	t.Parallel()
+	c := newCollector(t, queuePersistent)
+	const room = 3 << 20
+	c.edits = []string{"queue_size: 268435456", fmt.Sprint("queue_size: ", room), "max_size: 8388608", "max_size: 1048576", "min_size: 1048576", "min_size: 262144"}
+	p := c.up()
+	l := newLoad(t, script{Turns: 12, Bytes: 4000})
+	l.patient = time.Second
+	unlock := lock(t, c.db)
+	defer unlock()
+	l.start(rng, []wire{newHTTPWire(c.addr.http)}, []wire{newGRPCWire(t, c.addr.grpc)}, []wire{newHTTPWire(c.addr.http)})
+	until(t, "a full queue makes senders wait", 30*time.Second, func() bool { return l.ledger.toldOf("no answer in time")+l.ledger.toldOf("DeadlineExceeded") > 3 })
+	held := l.ledger.spans()
+	time.Sleep(lasting(2*time.Second, 2))
+	more := l.ledger.spans() - held
+	now, _ := p.memory()
+	p.alive()
+	if n := storedSpans(t, c.db); n != 0 {
+		t.Errorf("%d spans were stored while the store was away", n)
+	}
+	unlock()
+	until(t, "spans are acknowledged again", 30*time.Second, func() bool { return l.ledger.spans() > held+more+500 })
+	l.finish(time.Minute)
+	settle(t, c.db, l.ledger, time.Minute)
+	_, peak := p.memory()
+	p.stop()
+	f := check(t, c.db, l.ledger, nil)
+	figure(t, "seed %d: a queue of %d MiB held %d spans, then %d more; %v; memory %d MiB while it was full, peak %d MiB; senders were told: %s",
+		seed, room>>20, held, more, f, now, peak, l.ledger.answers())
+	if held == 0 {
+		t.Error("the queue took nothing")
+	}
+	if peak > 300 {
+		t.Errorf("the collector took %d MiB", peak)
+	}
+}
+
+// A file that may not be written, and one that is no database: the collector says so and does not start, and the file is as it
+// was.
+func TestUnusableAtStart(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		make func(t *testing.T, path string)
+		as   *syscall.Credential
+		says string
+	}{
+		{name: "no database", make: func(t *testing.T, path string) {
+			writeFile(t, path, bytes.Repeat([]byte("some letter of mine "), 1000), 0o600)
+		}, says: "not a database"},
+		{name: "a header of noise", make: func(t *testing.T, path string) {
+			seedDatabase(t, path)
+			overwrite(t, path, 0, bytes.Repeat([]byte{0x5a}, 100))
+		}, says: "not a database"},
+		{name: "read-only file", as: &syscall.Credential{Uid: 65534, Gid: 65534}, make: func(t *testing.T, path string) {
+			seedDatabase(t, path)
+			for _, err := range []error{os.Chmod(path, 0o444), os.Chmod(filepath.Dir(path), 0o555)} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, says: ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			begin(t)
+			t.Parallel()
+			c := newCollector(t, "")
+			if tt.as != nil { // root may write everything
+				if os.Getuid() == 0 {
+					c.launch.as = tt.as
+				}
+				c.db = filepath.Join(publicDir(t), "sessions.db")
+			}
+			tt.make(t, c.db)
+			before := readFile(t, c.db)
+			p := c.run()
+			if code := p.exit(); code != 1 {
+				t.Errorf("exit code %d, want 1", code)
+			}
+			if !strings.Contains(p.log(), "the collector does not start") && !strings.Contains(p.log(), "may not be") && !strings.Contains(p.log(), tt.says) {
+				t.Errorf("it does not say why: %s", p.log())
+			}
+			if !bytes.Equal(before, readFile(t, c.db)) {
+				t.Error("the file was changed")
+			}
+			figure(t, "exit 1: %s", strings.TrimSpace(p.log()))
+		})
+	}
+}
+
+// seedDatabase makes a database with some sessions in it, by a collector of its own.
+func seedDatabase(t *testing.T, path string) *ledger {
+	t.Helper()
+	c := newCollector(t, "")
+	c.db = path
+	p := c.up()
+	l := newLoad(t, script{Turns: 12, Bytes: 2000})
+	l.name = "old"
+	l.start(rand.New(rand.NewPCG(seed, 7)), []wire{newHTTPWire(c.addr.http)})
+	until(t, "spans are acknowledged", 20*time.Second, func() bool { return l.ledger.spans() > 1000 })
+	l.finish(time.Minute)
+	p.stop()
+	return l.ledger
+}
+
+// Bytes of the file change, before a collector starts and while it runs. It neither dies nor panics, and whatever can still be
+// read of any session, no request comes back with a wrong byte.
+func TestDamagedFile(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		running bool
+		every   int // of how many pages one is damaged
+	}{
+		{"a few pages before the start", false, 20},
+		{"a few pages while it runs", true, 20},
+		{"every page while it runs", true, 1},
+		{"every page before the start", false, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rng := begin(t)
+			t.Parallel()
+			c := newCollector(t, impatient)
+			old := seedDatabase(t, c.db)
+			damage := func() {
+				pages := int(sizeOf(t, c.db) / pageSize)
+				for page := 1; page < pages; page++ { // without the first, which the next test destroys
+					if rng.IntN(tt.every) == 0 {
+						overwrite(t, c.db, int64(page*pageSize+rng.IntN(pageSize-64)), []byte(noise(rng, 64)))
+					}
+				}
+			}
+			if !tt.running {
+				damage()
+			}
+			p := c.run()
+			if !p.ready() {
+				if code := p.exit(); tt.running || code != 1 || !strings.Contains(p.log(), "does not start") {
+					t.Errorf("exit code %d: %s", code, p.log())
+				}
+				figure(t, "seed %d: it does not start: %.200s", seed, p.log())
+				return
+			}
+			l := newLoad(t, script{Turns: 12, Bytes: 2000})
+			l.wait = 2 * time.Millisecond
+			l.start(rng, []wire{newHTTPWire(c.addr.http)}, []wire{newGRPCWire(t, c.addr.grpc)})
+			time.Sleep(500 * time.Millisecond)
+			if tt.running {
+				damage()
+			}
+			time.Sleep(lasting(1500*time.Millisecond, 1))
+			p.alive()
+			// What cannot be written any more cannot be delivered: the senders, who were told so, give up on it.
+			l.stop()
+			time.Sleep(time.Second)
+			l.giveUp()
+			l.wg.Wait()
+			_ = p.cmd.Process.Signal(syscall.SIGTERM)
+			p.exit()
+			if strings.Contains(p.log(), "panic") || strings.Contains(p.log(), "goroutine ") {
+				t.Errorf("the collector panicked:\n%s", p.log())
+			}
+
+			all := newLedger()
+			all.scripts = append(append([]script{}, old.scripts...), l.ledger.scripts...)
+			whole, wrong, unreadable := readRequests(t, c.db, all)
+			if wrong > 0 {
+				t.Errorf("%d requests come back with wrong bytes", wrong)
+			}
+			check := integrity(t, c.db)
+			if check == "ok" && unreadable > 0 {
+				t.Errorf("integrity_check is content, and %d requests cannot be read", unreadable)
+			}
+			figure(t, "seed %d: integrity_check says %.50q; of the requests %d whole, %d wrong, %d not readable; senders were told: %s",
+				seed, check, whole, wrong, unreadable, l.ledger.answers())
+		})
+	}
+}
+
+// pageSize is that of our files.
+const pageSize = 8192
+
+func sizeOf(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+func writeFile(t *testing.T, path string, text []byte, mode os.FileMode) {
+	t.Helper()
+	if err := os.WriteFile(path, text, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readFile(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// overwrite changes bytes of a file in place.
+func overwrite(t *testing.T, path string, at int64, text []byte) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(text, at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// publicDir is a folder that another user reaches; those of the test are root's alone.
+func publicDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "otelagent-soak-public-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(dir, 0o700); _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

@@ -1,0 +1,203 @@
+//go:build linux
+
+package soak
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+
+	"github.com/otelagent/otelagent/store"
+)
+
+// spansOf makes a request of n spans, each as shape makes it.
+func spansOf(t *testing.T, rng *rand.Rand, n int, shape func(i int, s ptrace.Span)) []byte {
+	t.Helper()
+	td := ptrace.NewTraces()
+	rs := td.ResourceSpans().AppendEmpty()
+	rs.Resource().Attributes().PutStr("service.name", "flood")
+	ss := rs.ScopeSpans().AppendEmpty().Spans()
+	now := time.Now()
+	for i := range n {
+		s := ss.AppendEmpty()
+		var trace pcommon.TraceID
+		var span pcommon.SpanID
+		for j := range trace {
+			trace[j] = byte(rng.Uint32())
+		}
+		for j := range span {
+			span[j] = byte(rng.Uint32())
+		}
+		s.SetTraceID(trace)
+		s.SetSpanID(span)
+		s.SetStartTimestamp(pcommon.NewTimestampFromTime(now))
+		s.SetEndTimestamp(pcommon.NewTimestampFromTime(now.Add(time.Millisecond)))
+		shape(i, s)
+	}
+	b, err := ptraceotlp.NewExportRequestFromTraces(td).MarshalProto()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// pour sends requests that make yields as fast as they are taken, from several senders at once, for a while, and returns how
+// many were taken and how many not.
+func pour(t *testing.T, rng *rand.Rand, c *collector, senders int, d time.Duration, request func(rng *rand.Rand) []byte) (taken, told, bytes int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	var wg sync.WaitGroup
+	var ok, bad, size atomic.Int64
+	for i := range senders {
+		own := rand.New(rand.NewPCG(rng.Uint64(), uint64(i)))
+		w := wire(newHTTPWire(c.addr.http))
+		if i%2 == 1 {
+			w = newGRPCWire(t, c.addr.grpc)
+		}
+		wg.Go(func() {
+			defer w.close()
+			for ctx.Err() == nil {
+				b := request(own)
+				switch answer, permanent, err := w.send(ctx, b); {
+				case err == nil:
+					ok.Add(1)
+					size.Add(int64(len(b)))
+				case ctx.Err() != nil:
+				case permanent:
+					t.Errorf("%s: %v", answer, err)
+				default:
+					bad.Add(1)
+					time.Sleep(20 * time.Millisecond)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return ok.Load(), bad.Load(), size.Load()
+}
+
+// Many senders push large turns as fast as they can. Memory stays within bounds, by memory_limiter or by our own, whoever is
+// not served is told, and afterwards all goes on.
+func TestFloodOfContent(t *testing.T) {
+	for _, tt := range []struct {
+		name, config string
+		mib          int // at most
+	}{
+		{"built-in", "", 1500},
+		{"no queue", noQueue, 1200},
+		{"queue that waits", queueWait, 1200},
+		{"persistent queue", queuePersistent, 1500},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rng := begin(t)
+			c := newCollector(t, tt.config)
+			p := c.up()
+			const senders, turns, each = 24, 16, 512 << 10
+			ready := make([][]byte, 12) // made before, so that senders cost little
+			for n := range ready {
+				body := noise(rng, each)
+				ready[n] = spansOf(t, rng, turns, func(i int, s ptrace.Span) {
+					s.SetName("session.turn")
+					s.Attributes().PutStr("session.id", fmt.Sprint("flood-", n))
+					s.Attributes().PutStr("otelagent.run.id", "run")
+					s.Attributes().PutInt("otelagent.run.start", 1)
+					s.Attributes().PutInt("otelagent.turn.index", int64(i))
+					e := s.Events().AppendEmpty()
+					e.SetName("otelagent.blocks")
+					e.Attributes().PutEmptySlice("otelagent.block.bodies").AppendEmpty().SetStr(fmt.Sprint(i, body))
+				})
+			}
+			start := time.Now()
+			taken, told, size := pour(t, rng, c, senders, lasting(3*time.Second, 4), func(rng *rand.Rand) []byte { return ready[rng.IntN(len(ready))] })
+			took := time.Since(start)
+			p.alive()
+			now, peak := p.memory()
+			// A small sender is served again.
+			l := newLoad(t, script{Turns: 5, Bytes: 200})
+			l.name = "after"
+			l.start(rng, []wire{newHTTPWire(c.addr.http)})
+			until(t, "a small sender is served", 60*time.Second, func() bool { return l.ledger.spans() > 20 })
+			l.finish(time.Minute)
+			if tt.config == queuePersistent {
+				p.kill() // writing the rest of the flood is not what is tested
+			} else {
+				p.stop()
+			}
+			figure(t, "seed %d: %d senders, requests of %d MiB, %d taken, %d told to come again, %.0f MiB/s; memory %d MiB, peak %d MiB; database %d MiB",
+				seed, senders, turns*each>>20, taken, told, float64(size)/(1<<20)/took.Seconds(), now, peak, sizeOf(t, c.db)>>20)
+			if taken == 0 {
+				t.Error("nothing was taken")
+			}
+			if peak > tt.mib {
+				t.Errorf("the collector took %d MiB, more than %d", peak, tt.mib)
+			}
+		})
+	}
+}
+
+// Floods of what costs little to send: sessions of one span, spans of others, spans that cannot be stored. What is kept in
+// memory for each, and what is kept on disk of what is not stored, has a bound.
+func TestFloodOfSpans(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		shape func(n int64, s ptrace.Span)
+		rows  bool // they are stored
+	}{
+		{"sessions", func(n int64, s ptrace.Span) {
+			s.SetName("session.run")
+			s.Attributes().PutStr("session.id", fmt.Sprint("s", n))
+			s.Attributes().PutStr("otelagent.run.id", "r")
+			s.Attributes().PutInt("otelagent.run.start", int64(s.StartTimestamp()))
+		}, true},
+		{"foreign spans", func(n int64, s ptrace.Span) {
+			s.SetName(fmt.Sprint("GET /", n))
+			s.Attributes().PutStr("http.request.method", "GET")
+		}, false},
+		{"rejected spans", func(n int64, s ptrace.Span) {
+			s.SetName("session.turn") // without a session
+			s.Attributes().PutStr("gen_ai.agent.name", fmt.Sprint("agent", n))
+		}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rng := begin(t)
+			t.Parallel()
+			c := newCollector(t, "")
+			p := c.up()
+			const batch = 500
+			var number atomic.Int64
+			start := time.Now()
+			taken, told, _ := pour(t, rng, c, 8, lasting(3*time.Second, 2), func(rng *rand.Rand) []byte {
+				return spansOf(t, rng, batch, func(_ int, s ptrace.Span) { tt.shape(number.Add(1), s) })
+			})
+			took := time.Since(start)
+			p.alive()
+			now, peak := p.memory()
+			rejects := rejectsIn(t, c.db)
+			stored := int64(storedSpans(t, c.db))
+			p.kill() // the summaries of all these sessions are not what is tested
+			if got := integrity(t, c.db); got != "ok" {
+				t.Errorf("integrity_check: %.300s", got)
+			}
+			figure(t, "seed %d: %d spans taken, %d requests told to come again, %.0f spans/s; %d stored, %d kept as rejects; memory %d MiB, peak %d MiB; database %d MiB",
+				seed, taken*batch, told, float64(taken*batch)/took.Seconds(), stored, rejects, now, peak, sizeOf(t, c.db)>>20)
+			if taken == 0 || tt.rows && stored < taken*batch || !tt.rows && stored != 0 {
+				t.Errorf("%d spans taken, %d stored", taken*batch, stored)
+			}
+			if rejects > store.MaxRejects {
+				t.Errorf("%d rejects are kept, at most %d", rejects, store.MaxRejects)
+			}
+			if peak > 500 {
+				t.Errorf("the collector took %d MiB", peak)
+			}
+		})
+	}
+}
