@@ -30,7 +30,7 @@ var sdk = []string{
 }
 
 // leaves know nothing of this project and need the standard library and each other only; every package may use them.
-var leaves = []string{"internal/rawjson", "internal/genaijson"}
+var leaves = []string{"internal/rawjson", "internal/genaijson", "internal/otlpnesting"}
 
 // dialects turn what others write into events.
 var dialects = []string{"otelagent/phi/...", "otelagent/clark/...", "otelagent/acp/...", "otelagent/guide/..."}
@@ -71,8 +71,10 @@ var rooms = []room{
 	{packages: []string{"store/sqlitestore/..."}, own: []string{"spans", "session", "session/export", "store"},
 		other: []string{otel + "/attribute", "modernc.org/sqlite/...", "github.com/klauspost/compress/..."}},
 	{packages: []string{"store/dsn"}, own: []string{"store", "store/sqlitestore", "store/clickhousestore"}},
+	{packages: []string{"store/copy"}, own: []string{"spans", "session", "store", "store/project"}},
 	{packages: []string{"store/clickhousestore/..."}, own: []string{"spans", "session", "store"},
 		other: []string{otel + "/attribute", "github.com/klauspost/compress/..."}},
+	{packages: []string{"store/retention"}, own: []string{"session", "store", "store/project"}},
 	{packages: []string{"store/..."}, own: []string{"spans", "session", "session/export", "store"}, other: []string{otel + "/attribute"}},
 
 	{packages: []string{"inspect/..."}, own: []string{"spans", "session", "session/export", "store"},
