@@ -140,28 +140,40 @@ func (o *captureOptions) options() ([]otelagent.Option, error) {
 	}
 	switch o.Redact {
 	case "":
-	case "default":
+	case redactDefault:
 		opts = append(opts, otelagent.WithRedactor(redact.Defaults()))
 	default:
-		f, err := os.Open(o.Redact)
+		rules, err := loadRules(o.Redact)
 		if err != nil {
-			return nil, usagef("--redact: %w", err)
-		}
-		defer f.Close()
-		rules, err := redact.Load(f)
-		if err != nil {
-			var lines []string
-			for line := range strings.SplitSeq(err.Error(), "\n") {
-				line = strings.TrimPrefix(line, "redact: ")
-				if at, ok := strings.CutPrefix(line, "line "); ok {
-					lines = append(lines, o.Redact+":"+at)
-				} else {
-					lines = append(lines, o.Redact+": "+line)
-				}
-			}
-			return nil, usagef("--redact: %s", strings.Join(lines, "\n"))
+			return nil, err
 		}
 		opts = append(opts, otelagent.WithRedactor(rules))
 	}
 	return opts, nil
+}
+
+// redactDefault is the value of --redact that names the built-in rules.
+const redactDefault = "default"
+
+// loadRules reads the file that --redact names. Its errors are about usage, and say where in it they are.
+func loadRules(path string) (*redact.Rules, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, usagef("--redact: %w", err)
+	}
+	defer f.Close()
+	rules, err := redact.Load(f)
+	if err == nil {
+		return rules, nil
+	}
+	var lines []string
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		line = strings.TrimPrefix(line, "redact: ")
+		if at, ok := strings.CutPrefix(line, "line "); ok {
+			lines = append(lines, path+":"+at)
+		} else {
+			lines = append(lines, path+": "+line)
+		}
+	}
+	return nil, usagef("--redact: %s", strings.Join(lines, "\n"))
 }

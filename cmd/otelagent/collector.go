@@ -31,6 +31,15 @@ type collectorOptions struct {
 	// GRPC and HTTP are addresses to listen on, and Database is where sessions go, of the built-in configuration. A
 	// port 0 takes a free one.
 	GRPC, HTTP, Database string
+	// Password is that of the database, where it wants one.
+	Password string
+	// Tenant owns whatever comes; empty: whom its sender says.
+	Tenant string
+	// What is kept of all that comes; 0: everything.
+	MaxAge                  time.Duration
+	MaxSessions, MaxSizeMiB int64
+	// Redact is a file of rules, or redactDefault; empty: nothing is taken out.
+	Redact string
 	// Log takes the warnings of the built-in configuration; a configuration of the user's has its own logging.
 	Log io.Writer
 }
@@ -55,7 +64,7 @@ receivers:
       grpc: {endpoint: %s, max_recv_msg_size_mib: 64}
       http: {endpoint: %s, max_request_body_size: 67108864}
 exporters:
-  agent_session: {storage: %s, chat_tables: true}
+  agent_session: %s
 service:
   telemetry:
     logs: {level: warn}
@@ -66,11 +75,43 @@ service:
 `
 
 func builtinConfig(o collectorOptions) string {
-	quote := func(s string) string {
-		b, _ := json.Marshal(s)                         // never fails for a string
+	quote := func(v any) string {
+		b, _ := json.Marshal(v)                         // never fails for these
 		return strings.ReplaceAll(string(b), "$", "$$") // the Collector expands ${...}
 	}
-	return fmt.Sprintf(builtin, quote(o.GRPC), quote(o.HTTP), quote(o.Database))
+	return fmt.Sprintf(builtin, quote(o.GRPC), quote(o.HTTP), quote(exporterConfig(o)))
+}
+
+// exporterConfig is the configuration of the exporter: nothing but what is told, so that its defaults hold, and the guide's tables.
+func exporterConfig(o collectorOptions) map[string]any {
+	c := map[string]any{"storage": o.Database, "chat_tables": true}
+	if o.Password != "" {
+		c["password"] = o.Password
+	}
+	if o.Tenant != "" {
+		c["tenant"] = o.Tenant
+	}
+	keep := map[string]any{}
+	if o.MaxAge > 0 {
+		keep["max_age"] = o.MaxAge.String()
+	}
+	if o.MaxSessions > 0 {
+		keep["max_sessions"] = o.MaxSessions
+	}
+	if o.MaxSizeMiB > 0 {
+		keep["max_size_mib"] = o.MaxSizeMiB
+	}
+	if len(keep) > 0 {
+		c["retention"] = keep
+	}
+	switch o.Redact {
+	case "":
+	case redactDefault:
+		c["redaction"] = map[string]any{"enabled": true}
+	default:
+		c["redaction"] = map[string]any{"enabled": true, "rules": o.Redact}
+	}
+	return c
 }
 
 // startCollector returns once the collector listens, or says why it does not. It runs until ctx ends or stop is called.

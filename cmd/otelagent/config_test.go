@@ -181,7 +181,7 @@ func TestBuiltinTakesLogRecords(t *testing.T) {
 	if err := c.stop(); err != nil {
 		t.Fatal(err)
 	}
-	d, err := (&dbFlags{db: db}).open(t.Context())
+	d, err := (&dbFlags{db: db}).open(t.Context(), quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

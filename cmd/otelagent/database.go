@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
 	"os"
 	"slices"
@@ -15,8 +14,8 @@ import (
 	"github.com/otelagent/otelagent/inspect"
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/store/dsn"
 	"github.com/otelagent/otelagent/store/project"
-	"github.com/otelagent/otelagent/store/sqlitestore"
 )
 
 // dbFlags are what the verbs share that look into a database.
@@ -25,82 +24,86 @@ type dbFlags struct {
 }
 
 func (f *dbFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.db, "db", "", "database `DSN`: PATH or sqlite:PATH (default $OTELAGENT_DB, else a file per user)")
+	c.Flags().StringVar(&f.db, "db", "", "database `DSN`: "+databaseHelp+" (default $OTELAGENT_DB, else a file per user)")
 	c.Flags().StringVar(&f.tenant, "tenant", "", "`owner` of the sessions, where a database holds those of several")
-}
-
-// databaseToWrite returns the DSN to write to and the path of its file.
-func databaseToWrite(flag string) (dsn, path string, err error) {
-	dsn, err = chooseDSN(flag)
-	if err != nil {
-		return "", "", err
-	}
-	path, err = sqlitestore.ParseDSN(dsn)
-	if err != nil {
-		return "", "", usagef("--db: %w", err)
-	}
-	return dsn, path, nil
 }
 
 // database is an open database and whose sessions of it are looked at.
 type database struct {
+	app    *app
+	at     location
 	store  store.Store
-	path   string
 	tenant string
 }
 
-// open opens a database to look into. It makes none. Writing it is for summaries only; where that is not allowed they may
-// be behind.
-func (f *dbFlags) open(ctx context.Context) (*database, error) {
-	dsn, err := chooseDSN(f.db)
+// open opens a database to look into. It makes none, and nothing is written through it.
+func (f *dbFlags) open(ctx context.Context, a *app) (*database, error) {
+	at, err := chooseDatabase(f.db)
 	if err != nil {
 		return nil, err
 	}
-	path, err := sqlitestore.ParseDSN(dsn)
-	if err != nil {
-		return nil, usagef("--db: %w", err)
-	}
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return nil, fmt.Errorf("%s is a directory, want the file of a database", path)
-	} else if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no database %s\nRun 'otelagent up' and send spans to it, or 'otelagent send --db %s FILE', or name another one with --db", path, path)
-	} else if err != nil {
-		return nil, err
-	} else if info.Size() == 0 { // which SQLite would make one of
-		return nil, fmt.Errorf("%s is empty, want the file of a database", path)
-	}
-	db := &database{path: path, tenant: f.tenant}
-	if st, err := sqlitestore.Open(ctx, dsn); err == nil {
-		db.store = st
-		return db, nil
-	}
-	st, err := sqlitestore.OpenReadOnly(ctx, dsn) // a file of somebody else's
-	if err != nil {
-		return nil, accessError(path, os.O_RDONLY, err)
-	}
-	db.store = st
-	return db, nil
+	return openToRead(ctx, a, at, f.tenant)
 }
 
-// accessError returns what the system says of a file, which is plainer than what SQLite makes of it; err if it says nothing.
-func accessError(path string, flag int, err error) error {
-	f, openErr := os.OpenFile(path, flag, 0)
-	if openErr != nil {
-		return openErr
+func openToRead(ctx context.Context, a *app, at location, tenant string) (*database, error) {
+	if err := at.there(); err != nil {
+		return nil, err
 	}
-	_ = f.Close()
-	return err
+	st, err := at.open(ctx, dsn.WithReadOnly())
+	if have, want, older := dsn.Older(err); older {
+		return nil, fmt.Errorf("%s was written by an older otelagent: it has schema version %d, this one reads %d\n"+
+			"What writes brings it up to date when it opens it: 'otelagent up' or 'otelagent send --db'. Older programs cannot read it then (docs/upgrade.md)", at.name, have, want)
+	}
+	if err != nil {
+		return nil, at.plainly(os.O_RDONLY, err)
+	}
+	return &database{a, at, st, tenant}, nil
+}
+
+// openToErase opens a database to take away from it. It makes none.
+func (f *dbFlags) openToErase(ctx context.Context, a *app) (*database, error) {
+	at, err := chooseDatabase(f.db)
+	if err != nil {
+		return nil, err
+	}
+	if err := at.there(); err != nil {
+		return nil, err
+	}
+	st, err := at.open(ctx)
+	if err != nil {
+		return nil, at.plainly(os.O_RDWR, err)
+	}
+	return &database{a, at, st, f.tenant}, nil
 }
 
 func (db *database) close() { _ = db.store.Close() }
 
-// refresh brings summaries up to date, which lag behind what was sent: `last` and lists are made from them.
+// refresh brings summaries up to date, which lag behind what was sent: `last` and lists are made from them. This alone
+// opens the database for writing, and only where something is behind. Where it may not be written they stay behind.
 func (db *database) refresh(ctx context.Context) error {
-	err := project.Refresh(ctx, db.store)
-	if errors.Is(err, store.ErrReadOnly) {
-		return nil
+	behind, err := anyDirty(ctx, db.store)
+	if err != nil || !behind {
+		return err
 	}
-	return err
+	st, err := db.at.open(ctx)
+	if err != nil {
+		return ctx.Err() // a file of somebody else's, or a full disk
+	}
+	defer st.Close()
+	if err := project.Refresh(ctx, st); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		db.app.say("some summaries are behind: %v", err)
+	}
+	return nil
+}
+
+func anyDirty(ctx context.Context, st store.Store) (bool, error) {
+	for _, err := range st.Dirty(ctx) {
+		return err == nil, err
+	}
+	return false, nil
 }
 
 // find returns the session that ref names.
@@ -108,14 +111,52 @@ func (db *database) find(ctx context.Context, ref string) (session.Key, error) {
 	if err := db.refresh(ctx); err != nil {
 		return session.Key{}, err
 	}
+	return db.resolve(ctx, ref)
+}
+
+// resolve is find where summaries are current.
+func (db *database) resolve(ctx context.Context, ref string) (session.Key, error) {
 	key, err := store.Resolve(ctx, db.store, db.tenant, ref)
 	if errors.Is(err, store.ErrNotFound) {
-		return key, fmt.Errorf("no session %q in %s; 'otelagent ls' lists what is there", ref, db.path)
+		return key, fmt.Errorf("no session %q in %s; 'otelagent ls' lists what is there", ref, db.at.name)
 	}
 	if errors.Is(err, store.ErrAmbiguous) {
 		return key, errors.New(strings.TrimPrefix(err.Error(), "store: "))
 	}
 	return key, err
+}
+
+// withSubAgents returns the sessions that refs name, and the sub-agents of them.
+func (db *database) withSubAgents(ctx context.Context, refs []string, only bool) ([]session.Key, error) {
+	if err := db.refresh(ctx); err != nil {
+		return nil, err
+	}
+	var keys []session.Key
+	var missing []string
+	for _, ref := range refs {
+		key, err := db.resolve(ctx, ref)
+		if err != nil {
+			missing = append(missing, err.Error())
+			continue
+		}
+		if keys = append(keys, key); only {
+			continue
+		}
+		below, err := store.Descendants(ctx, db.store, key)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, below...)
+	}
+	if len(missing) > 0 {
+		return nil, errors.New(strings.Join(missing, "\n"))
+	}
+	seen := map[session.Key]bool{}
+	return slices.DeleteFunc(keys, func(k session.Key) bool {
+		was := seen[k]
+		seen[k] = true
+		return was
+	}), nil
 }
 
 // load returns a session's tree with its blocks, and with the defects that only these can tell.

@@ -67,7 +67,7 @@ func (a *app) demo(ctx context.Context) error {
 	}
 	fmt.Fprintf(a.stdout, "This is what the collector kept:\n\n")
 
-	db, err := (&dbFlags{db: path}).open(ctx)
+	db, err := (&dbFlags{db: path}).open(ctx, a)
 	if err != nil {
 		return err
 	}

@@ -15,9 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/session/export"
@@ -187,18 +185,27 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	if days, ok := strings.CutSuffix(s, "d"); ok {
-		n, err := strconv.ParseFloat(days, 64)
-		if err != nil || !(n >= 0 && n < 1e5) {
-			return time.Time{}, errors.New("no number of days")
-		}
-		return now.Add(-time.Duration(n * float64(24*time.Hour))), nil
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d < 0 {
+	d, err := parseAge(s)
+	if err != nil {
 		return time.Time{}, errors.New("no time")
 	}
 	return now.Add(-d), nil
+}
+
+// parseAge reads a duration that is not negative, of which a day is 24 hours.
+func parseAge(s string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		n, err := strconv.ParseFloat(days, 64)
+		if err != nil || !(n >= 0 && n < 1e5) {
+			return 0, errors.New("no number of days")
+		}
+		return time.Duration(n * float64(24*time.Hour)), nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 {
+		return 0, errors.New("no time")
+	}
+	return d, nil
 }
 
 // exporting writes sessions of one database.
@@ -210,7 +217,7 @@ type exporting struct {
 }
 
 func (a *app) export(ctx context.Context, o *exportOptions, format exportFormat, since time.Time) error {
-	db, err := o.db.open(ctx)
+	db, err := o.db.open(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -275,7 +282,7 @@ func (e *exporting) one(ctx context.Context, key session.Key) error {
 func (e *exporting) many(ctx context.Context, keys []session.Key) error {
 	var failed []error
 	written, pieces := 0, 0
-	bar := e.bar(len(keys), "sessions")
+	bar := e.app.bar(len(keys), "sessions")
 	for _, key := range keys {
 		s, err := e.db.tree(ctx, key)
 		if err == nil {
@@ -317,7 +324,7 @@ func (e *exporting) options() export.Options {
 	var bar *progress
 	o.Progress = func(done, total int) {
 		if bar == nil {
-			bar = e.bar(total, "messages")
+			bar = e.app.bar(total, "messages")
 		}
 		bar.to(done)
 		if done == total {
@@ -356,40 +363,4 @@ func fileName(key session.Key, ending string) string {
 		name = strings.TrimLeft(name[:min(len(name), 80)]+"-"+hex.EncodeToString(sum[:6]), ".-")
 	}
 	return name + "." + ending
-}
-
-// progress is a bar on a terminal; the nil progress shows nothing.
-type progress struct{ bar *progressbar.ProgressBar }
-
-// progressLeast is how many things there must be for a bar to be worth it.
-const progressLeast = 200
-
-// bar returns a bar on standard error, nil when that is no terminal or there is not much to do.
-func (e *exporting) bar(total int, what string) *progress {
-	f, ok := e.app.stderr.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) || total < progressLeast {
-		return nil
-	}
-	return &progress{progressbar.NewOptions(total,
-		progressbar.OptionSetWriter(f), progressbar.OptionSetDescription(what), progressbar.OptionShowCount(),
-		progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
-		progressbar.OptionSetPredictTime(true), progressbar.OptionUseANSICodes(true))}
-}
-
-func (p *progress) add(n int) {
-	if p != nil {
-		_ = p.bar.Add(n)
-	}
-}
-
-func (p *progress) to(n int) {
-	if p != nil {
-		_ = p.bar.Set(n)
-	}
-}
-
-func (p *progress) end() {
-	if p != nil {
-		_ = p.bar.Finish()
-	}
 }

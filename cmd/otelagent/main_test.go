@@ -4,10 +4,12 @@ import (
 	"errors"
 	"flag"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,7 +46,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			for k, v := range map[string]string{
 				"HOME": env.WorkDir, "XDG_DATA_HOME": filepath.Join(env.WorkDir, "data"), "TZ": "UTC", "TMPDIR": env.WorkDir,
-				"GOCOVERDIR": os.Getenv("GOCOVERDIR"), "COLUMNS": "", "OTELAGENT_DB": "",
+				"GOCOVERDIR": os.Getenv("GOCOVERDIR"), "COLUMNS": "", "OTELAGENT_DB": "", "OTELAGENT_DB_PASSWORD": "",
 			} {
 				env.Setenv(k, v)
 			}
@@ -84,6 +86,15 @@ func TestScripts(t *testing.T) {
 					time.Sleep(5 * time.Millisecond)
 				}
 				ts.Fatalf("nobody listens on %s", args[0])
+			},
+			// post URL FILE: sends a file of JSON, and wants a 200.
+			"post": func(ts *testscript.TestScript, _ bool, args []string) {
+				resp, err := http.Post(args[0], "application/json", strings.NewReader(ts.ReadFile(args[1])))
+				ts.Check(err)
+				defer resp.Body.Close()
+				if resp.StatusCode != http.StatusOK {
+					ts.Fatalf("%s", resp.Status)
+				}
 			},
 			// mode FILE OCTAL: the permission bits of a file.
 			"mode": func(ts *testscript.TestScript, _ bool, args []string) {

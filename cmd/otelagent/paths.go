@@ -1,14 +1,86 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+
+	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/store/dsn"
 )
 
-// envDB names the variable that stands in for --db.
-const envDB = "OTELAGENT_DB"
+const (
+	// envDB names the variable that stands in for --db.
+	envDB = "OTELAGENT_DB"
+	// envPassword names the variable that holds the password of a database that wants one. It stands nowhere else: a DSN is
+	// seen by everybody who sees the list of processes.
+	envPassword = "OTELAGENT_DB_PASSWORD"
+)
+
+// databaseHelp says what --db takes.
+const databaseHelp = "PATH, sqlite:PATH or clickhouse://HOST/DATABASE"
+
+// location is where a database is.
+type location struct {
+	dsn string
+	// name is what people are told: the path of a file, else the DSN, which holds no password.
+	name string
+	// file says that it is a file of this machine.
+	file bool
+}
+
+// locate reads a DSN. What it comes from is named when it makes no sense.
+func locate(from, text string) (location, error) {
+	if err := dsn.Check(text); err != nil {
+		return location{}, usagef("%s: %w", from, err)
+	}
+	if path, ok := dsn.File(text); ok {
+		return location{text, path, true}, nil
+	}
+	return location{text, text, false}, nil
+}
+
+// open opens the database. One that is a file is made when it is not there, unless opts say that it is for reading.
+func (l location) open(ctx context.Context, opts ...dsn.Option) (store.Store, error) {
+	return dsn.Open(ctx, l.dsn, append(opts, dsn.WithPassword(os.Getenv(envPassword)))...)
+}
+
+// there fails when the database is a file that is not there, or none that can be one of ours.
+func (l location) there() error {
+	if !l.file {
+		return nil
+	}
+	info, err := os.Stat(l.name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no database %[1]s\nRun 'otelagent up' and send spans to it, or 'otelagent send --db %[1]s FILE', or name another one with --db", l.name)
+	case err != nil:
+		return err
+	case info.IsDir():
+		return fmt.Errorf("%s is a directory, want the file of a database", l.name)
+	case info.Size() == 0: // which SQLite would make one of
+		return fmt.Errorf("%s is empty, want the file of a database", l.name)
+	}
+	return nil
+}
+
+// plainly returns what the system says of a file, which is plainer than what SQLite makes of it; err if it says nothing.
+// flag is how the file was to be opened.
+func (l location) plainly(flag int, err error) error {
+	if !l.file {
+		return err
+	}
+	f, openErr := os.OpenFile(l.name, flag, 0)
+	if openErr != nil {
+		return openErr
+	}
+	_ = f.Close()
+	return err
+}
 
 // defaultPath is where sessions are kept unless told otherwise: one file a user.
 func defaultPath() (string, error) {
@@ -30,13 +102,17 @@ func defaultPath() (string, error) {
 	return filepath.Join(dir, "otelagent", "sessions.db"), nil
 }
 
-// chooseDSN returns the database to use: the flag, else the environment, else the default.
-func chooseDSN(flag string) (string, error) {
+// chooseDatabase returns the database to use: the flag, else the environment, else the default.
+func chooseDatabase(flag string) (location, error) {
 	if flag != "" {
-		return flag, nil
+		return locate("--db", flag)
 	}
 	if env := os.Getenv(envDB); env != "" {
-		return env, nil
+		return locate("$"+envDB, env)
 	}
-	return defaultPath()
+	path, err := defaultPath()
+	if err != nil {
+		return location{}, err
+	}
+	return locate("--db", path)
 }

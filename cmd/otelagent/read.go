@@ -34,7 +34,7 @@ func (a *app) lsCommand() *cobra.Command {
 			if limit < 0 {
 				return usagef("--limit %d: want a number from 0", limit)
 			}
-			db, err := f.open(cmd.Context())
+			db, err := f.open(cmd.Context(), a)
 			if err != nil {
 				return err
 			}
@@ -60,7 +60,7 @@ func (a *app) lsCommand() *cobra.Command {
 				if f.tenant != "" {
 					whose = fmt.Sprintf(" of %q", f.tenant)
 				}
-				a.say("no sessions%s in %s yet", whose, db.path)
+				a.say("no sessions%s in %s yet", whose, db.at.name)
 				return nil
 			}
 			return inspect.List(a.stdout, list, look(a.stdout))
@@ -94,7 +94,7 @@ width of the screen, but shown whole for a TURN.`,
 			if err != nil {
 				return err
 			}
-			db, err := f.open(ctx)
+			db, err := f.open(ctx, a)
 			if err != nil {
 				return err
 			}

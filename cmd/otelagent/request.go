@@ -108,7 +108,7 @@ func (f *requestFlags) check(arg string) (addr, other requestAddress, err error)
 }
 
 func (a *app) request(ctx context.Context, f *requestFlags, addr, other requestAddress) error {
-	db, err := f.db.open(ctx)
+	db, err := f.db.open(ctx, a)
 	if err != nil {
 		return err
 	}

@@ -219,7 +219,7 @@ func BenchmarkRequest(b *testing.B) {
 			}
 		}
 	})
-	d, err := (&dbFlags{db: db}).open(b.Context())
+	d, err := (&dbFlags{db: db}).open(b.Context(), quiet)
 	if err != nil {
 		b.Fatal(err)
 	}

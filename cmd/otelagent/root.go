@@ -75,12 +75,15 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			return code
 		}
 	}
-	a.say("%s", strings.ReplaceAll(strings.TrimSpace(err.Error()), "sqlitestore: ", ""))
+	a.say("%s", plainText.Replace(strings.TrimSpace(err.Error())))
 	if code == exitUsage {
 		fmt.Fprintf(stderr, "Try '%s --help'.\n", cmd.CommandPath())
 	}
 	return code
 }
+
+// plainText takes the names of packages out of errors: nobody who types a command knows them.
+var plainText = strings.NewReplacer("sqlitestore: ", "", "clickhousestore: ", "")
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
@@ -114,7 +117,7 @@ permissions, and what the model was sent.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		var bad *pflag.InvalidValueError
 		if errors.As(err, &bad) { // it tells of Go's parser
-			return usagef("--%s %s: want %s", bad.GetFlag().Name, bad.GetValue(), map[string]string{"int": "a number", "bool": "true or false"}[bad.GetFlag().Value.Type()])
+			return usagef("--%s %s: want %s", bad.GetFlag().Name, bad.GetValue(), map[string]string{"int": "a number", "int64": "a number", "bool": "true or false"}[bad.GetFlag().Value.Type()])
 		}
 		return usagef("%w", err)
 	})
@@ -125,7 +128,7 @@ permissions, and what the model was sent.`,
 		"\n  {{.CommandPath}} [command]", "", // the use line of the root says so
 		"{{.CommandPath}} [command] --help", "{{.CommandPath}} COMMAND --help",
 	).Replace(root.UsageTemplate()))
-	root.AddCommand(a.upCommand(), a.sendCommand(), a.acpCommand(), a.lsCommand(), a.showCommand(), a.requestCommand(), a.exportCommand(), a.demoCommand(), a.versionCommand())
+	root.AddCommand(a.upCommand(), a.sendCommand(), a.acpCommand(), a.lsCommand(), a.showCommand(), a.requestCommand(), a.exportCommand(), a.rmCommand(), a.copyCommand(), a.rejectsCommand(), a.demoCommand(), a.versionCommand())
 	for _, c := range root.Commands() {
 		asUsage(c)
 	}

@@ -23,8 +23,8 @@ import (
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/session/otlprow"
 	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/store/dsn"
 	"github.com/otelagent/otelagent/store/project"
-	"github.com/otelagent/otelagent/store/sqlitestore"
 )
 
 // sendOptions say what to send, how and where to.
@@ -137,7 +137,7 @@ func (o *sendOptions) check() error {
 func (o *sendOptions) targetFlags(c *cobra.Command) {
 	c.Flags().StringVar(&o.Endpoint, "endpoint", "", "`URL` of the collector (default $OTEL_EXPORTER_OTLP_ENDPOINT, else this machine)")
 	c.Flags().StringVar(&o.Protocol, "protocol", "", "`protocol`: grpc or http/protobuf (default $OTEL_EXPORTER_OTLP_PROTOCOL, else grpc)")
-	c.Flags().StringVar(&o.DB, "db", "", "database `DSN` to write to instead, without a collector: PATH or sqlite:PATH")
+	c.Flags().StringVar(&o.DB, "db", "", "database `DSN` to write to instead, without a collector: "+databaseHelp)
 	c.Flags().StringVar(&o.Tenant, "tenant", "", "`owner` of the sessions")
 }
 
@@ -181,6 +181,7 @@ func (o *sendOptions) inputOptions(live bool) []input.Option {
 // target is where spans go: the options of otelsetup for it, its name, and what is to be done at the end.
 type target struct {
 	name string
+	file bool // of this machine: it is waited for, it is no network
 	opts []otelsetup.Option
 	end  func(context.Context) error
 }
@@ -212,13 +213,13 @@ func (o *sendOptions) target(ctx context.Context) (*target, error) {
 		}
 		return t, nil
 	}
-	path, err := sqlitestore.ParseDSN(o.DB)
+	at, err := locate("--db", o.DB)
 	if err != nil {
-		return nil, usagef("--db: %w", err)
+		return nil, err
 	}
-	st, err := sqlitestore.Open(ctx, o.DB, sqlitestore.WithChatTables())
+	st, err := at.open(ctx, dsn.WithChatTables())
 	if err != nil {
-		return nil, accessError(path, os.O_RDWR, err)
+		return nil, at.plainly(os.O_RDWR, err)
 	}
 	put := func(ctx context.Context, otlp []byte) error {
 		batch, report, err := otlprow.DecodeProto(otlp)
@@ -231,7 +232,8 @@ func (o *sendOptions) target(ctx context.Context) (*target, error) {
 		return st.Put(ctx, batch)
 	}
 	return &target{
-		name: path,
+		name: at.name,
+		file: at.file,
 		opts: []otelsetup.Option{otelsetup.WithExporter(otelsetup.NewFuncExporter(put))},
 		end:  func(ctx context.Context) error { return firstError(project.Refresh(ctx, st), st.Close()) },
 	}, nil
@@ -362,10 +364,10 @@ func (o *sendOptions) delivery(ctx context.Context, capture []otelagent.Option, 
 	}
 	opts := append(t.opts, otelsetup.WithTenant(o.Tenant), otelsetup.WithoutGlobal())
 	opts = append(opts, serviceName(service)...)
-	if live && o.DB == "" {
+	if live && !t.file {
 		opts = append(opts, otelsetup.WithMaxQueueSpans(pipeQueue))
 	} else {
-		opts = append(opts, otelsetup.WithBlocking()) // a file is waited for, it is no network
+		opts = append(opts, otelsetup.WithBlocking())
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {})) // told once, at the end
 	otel.SetLogger(logr.Discard())                              // errors are told in our words
@@ -405,7 +407,7 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 	waiting.Store(!live)
 	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))
 	defer unwatch()
-	if o.DB == "" { // a database answers, or fails at once
+	if !t.file { // which answers, or fails at once
 		go a.notice(watching, t.name, providers.Stats, &waiting)
 	}
 

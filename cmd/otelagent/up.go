@@ -2,24 +2,39 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math"
 	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func (a *app) upCommand() *cobra.Command {
-	o := collectorOptions{}
+	var o collectorOptions
+	var keep keepFlags
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Run a collector that keeps sessions",
 		Long: `Run a collector that takes OTLP and keeps sessions.
 
 It listens on loopback only unless told otherwise. What it acknowledged is on
-disk. Ctrl-C or SIGTERM stops it. With --config it runs a Collector
-configuration instead of the built-in one, made of these components:
+disk. Ctrl-C or SIGTERM stops it.
+
+Sessions are kept for ever unless --max-age, --max-sessions or --max-size say
+otherwise: then whole ones go, the oldest first, sub-agents with the session
+that spawned them, every few minutes. --redact takes out of what arrives what
+no sender should have sent (docs/redaction.md). Who may send and read:
+docs/security.md.
+
+With --config it runs a Collector configuration instead of the built-in one,
+which may name these components:
   receiver    otlp
   processors  batch, memory_limiter
   exporters   agent_session, otlp_grpc, otlp_http, debug
@@ -27,32 +42,89 @@ configuration instead of the built-in one, made of these components:
 With others, build a collector of your own with the agent_session exporter.`,
 		Example: `  otelagent up
   otelagent up --db ./sessions.db --otlp-grpc 127.0.0.1:14317
+  otelagent up --max-age 30d --max-size 10GiB --redact default
   otelagent up --config collector.yaml`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Config != "" {
-				for _, name := range []string{"db", "otlp-grpc", "otlp-http"} {
-					if cmd.Flags().Changed(name) {
-						return usagef("--%s says what the configuration given with --config says itself", name)
+				var given []string
+				cmd.Flags().Visit(func(f *pflag.Flag) {
+					if f.Name != "config" {
+						given = append(given, "--"+f.Name)
 					}
+				})
+				if len(given) > 0 {
+					return usagef("%s: the configuration given with --config says it itself", strings.Join(given, ", "))
 				}
+			}
+			if err := keep.into(&o); err != nil {
+				return err
 			}
 			return a.up(cmd.Context(), o)
 		},
 	}
-	c.Flags().StringVar(&o.Database, "db", "", "database `DSN`: PATH or sqlite:PATH (default $OTELAGENT_DB, else a file per user)")
+	c.Flags().StringVar(&o.Database, "db", "", "database `DSN`: "+databaseHelp+" (default $OTELAGENT_DB, else a file per user)")
 	c.Flags().StringVar(&o.GRPC, "otlp-grpc", "127.0.0.1:4317", "`address` to listen on for OTLP over gRPC")
 	c.Flags().StringVar(&o.HTTP, "otlp-http", "127.0.0.1:4318", "`address` to listen on for OTLP over HTTP")
 	c.Flags().StringVar(&o.Config, "config", "", "Collector configuration to run instead: a `file` or URI")
+	c.Flags().StringVar(&o.Tenant, "tenant", "", "`owner` of what comes, whatever its sender says")
+	c.Flags().StringVar(&o.Redact, "redact", "", "rules for what is taken out of content that arrives: a `file` (docs/redaction.md), or default for the built-in set")
+	keep.add(c)
 	return c
+}
+
+// keepFlags say how much is kept.
+type keepFlags struct {
+	age, size string
+	sessions  int64
+}
+
+func (f *keepFlags) add(c *cobra.Command) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.StringVar(&f.age, "max-age", "", "sessions go of which nothing was seen for this `time`: 30d, 720h (default: never)")
+	flags.Int64Var(&f.sessions, "max-sessions", 0, "of each owner the newest `n` are kept (0: all)")
+	flags.StringVar(&f.size, "max-size", "", "the oldest sessions go until the database takes no more than this `size`: 10GiB, 500MiB (default: no bound)")
+	addGroup(c, "Flags for how much is kept", flags)
+}
+
+// into puts what the flags say into o, and names everything that is wrong with them.
+func (f *keepFlags) into(o *collectorOptions) error {
+	var wrong []string
+	var err error
+	if f.age != "" {
+		if o.MaxAge, err = parseAge(f.age); err != nil || o.MaxAge == 0 {
+			wrong = append(wrong, fmt.Sprintf("--max-age %s: want a time above 0: 30d, 720h", f.age))
+		}
+	}
+	if o.MaxSessions = f.sessions; f.sessions < 0 {
+		wrong = append(wrong, fmt.Sprintf("--max-sessions %d: want a number from 0", f.sessions))
+	}
+	if f.size != "" {
+		if o.MaxSizeMiB, err = parseMiB(f.size); err != nil {
+			wrong = append(wrong, fmt.Sprintf("--max-size %s: want at least 1MiB: 10GiB, 500MiB", f.size))
+		}
+	}
+	if len(wrong) > 0 {
+		return usagef("%s", strings.Join(wrong, "\n"))
+	}
+	return nil
+}
+
+// parseMiB reads a size, and returns it in whole MiB.
+func parseMiB(s string) (int64, error) {
+	n, err := humanize.ParseBytes(s)
+	if err != nil || n < 1<<20 || n > math.MaxInt64 {
+		return 0, errors.New("no size")
+	}
+	return int64(n >> 20), nil
 }
 
 func (a *app) up(ctx context.Context, o collectorOptions) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
-	path := ""
-	defaulted, _ := chooseDSN("") // what the verbs look at that are given no --db
+	var at location
+	defaulted, _ := chooseDatabase("") // what the verbs look at that are given no --db
 	if o.Config == "" {
 		for _, flag := range [][2]string{{"--otlp-grpc", o.GRPC}, {"--otlp-http", o.HTTP}} {
 			if _, err := net.ResolveTCPAddr("tcp", flag[1]); err != nil {
@@ -60,9 +132,15 @@ func (a *app) up(ctx context.Context, o collectorOptions) error {
 			}
 		}
 		var err error
-		if o.Database, path, err = databaseToWrite(o.Database); err != nil {
+		if at, err = chooseDatabase(o.Database); err != nil {
 			return err
 		}
+		if o.Redact != "" && o.Redact != redactDefault {
+			if _, err := loadRules(o.Redact); err != nil { // before anything listens
+				return err
+			}
+		}
+		o.Database, o.Password = at.dsn, os.Getenv(envPassword)
 		o.Log = a.stderr
 	}
 	c, err := startCollector(ctx, o)
@@ -80,16 +158,16 @@ func (a *app) up(ctx context.Context, o collectorOptions) error {
 			a.say("OTLP over HTTP on http://%s", l.Addr)
 		}
 	}
-	if path != "" {
-		a.say("sessions are kept in %s", path)
+	if o.Config == "" {
+		a.say("sessions are kept in %s", at.name)
 	} else {
 		a.say("running %s", o.Config)
 	}
 	a.say("ready; Ctrl-C stops")
-	if path != "" {
+	if o.Config == "" {
 		where := ""
-		if path != defaulted {
-			where = " --db " + shellWord(path)
+		if at != defaulted {
+			where = " --db " + shellWord(at.name)
 		}
 		a.say("look at what comes with 'otelagent ls%[1]s' and 'otelagent show last%[1]s'", where)
 	}

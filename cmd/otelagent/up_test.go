@@ -158,7 +158,7 @@ func TestDemoChecks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := (&dbFlags{db: db}).open(t.Context())
+	d, err := (&dbFlags{db: db}).open(t.Context(), quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,3 +198,6 @@ func TestCollectorVersion(t *testing.T) {
 		t.Errorf("go.mod does not require otelcol %s", collectorVersion)
 	}
 }
+
+// quiet says nothing.
+var quiet = &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
