@@ -61,11 +61,14 @@ const builtin = `
 receivers:
   otlp:
     protocols:
-      grpc: {endpoint: %s, max_recv_msg_size_mib: 64}
-      http: {endpoint: %s, max_request_body_size: 67108864}
+      grpc: {endpoint: %s, max_recv_msg_size_mib: 64, middlewares: [id: otlp_nesting]}
+      http: {endpoint: %s, max_request_body_size: 67108864, middlewares: [id: otlp_nesting]}
+extensions:
+  otlp_nesting:
 exporters:
   agent_session: %s
 service:
+  extensions: [otlp_nesting]
   telemetry:
     logs: {level: warn}
     metrics: {level: none}

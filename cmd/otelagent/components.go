@@ -35,7 +35,8 @@ func components() (otelcol.Factories, error) {
 		batchprocessor.NewFactory(), memorylimiterprocessor.NewFactory()); err != nil {
 		return f, err
 	}
-	if f.Extensions, err = otelcol.MakeFactoryMap[extension.Factory](filestorage.NewFactory(), healthcheckextension.NewFactory()); err != nil {
+	if f.Extensions, err = otelcol.MakeFactoryMap[extension.Factory](
+		filestorage.NewFactory(), healthcheckextension.NewFactory(), newNestingFactory()); err != nil {
 		return f, err
 	}
 	f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](

@@ -38,7 +38,7 @@ which may name these components:
   receiver    otlp
   processors  batch, memory_limiter
   exporters   agent_session, otlp_grpc, otlp_http, debug
-  extensions  file_storage, health_check
+  extensions  file_storage, health_check, otlp_nesting
 With others, build a collector of your own with the agent_session exporter.`,
 		Example: `  otelagent up
   otelagent up --db ./sessions.db --otlp-grpc 127.0.0.1:14317

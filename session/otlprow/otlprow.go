@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelagent/otelagent/internal/otlpnesting"
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -89,12 +90,15 @@ type Rejection struct {
 	Session session.Key
 }
 
-// DecodeProto decodes an OTLP protobuf message (ExportTraceServiceRequest or TracesData). Unlike Decode it wants bytes of a
-// program that is trusted, or at most 4 MiB of them: pdata reads nested values by recursion without a bound, and some MiB of
-// nothing but nesting end the process.
+// DecodeProto decodes an OTLP protobuf message (ExportTraceServiceRequest or TracesData). One that is nested so deep that decoding it
+// would take memory without measure, or end the process, is refused; Decode cannot do that for what somebody else decoded.
 func DecodeProto(b []byte, opts ...Option) (session.Batch, Report, error) {
 	var u ptrace.ProtoUnmarshaler
-	td, err := u.UnmarshalTraces(b)
+	err := otlpnesting.Check(b)
+	var td ptrace.Traces
+	if err == nil {
+		td, err = u.UnmarshalTraces(b)
+	}
 	if err != nil {
 		return session.Batch{}, Report{}, fmt.Errorf("otlprow: decode protobuf of %d bytes: %w", len(b), err)
 	}

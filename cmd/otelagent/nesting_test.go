@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"net/http"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// bytesCodec sends bytes as they are.
+type bytesCodec struct{}
+
+func (bytesCodec) Name() string { return "proto" }
+func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
+}
+func (bytesCodec) Unmarshal(mem.BufferSlice, any) error { return nil }
+
+// nestedSpan is a message with a span of one attribute of n lists in each other, in protobuf.
+func nestedSpan(n int) []byte {
+	const levels = 12 // bytes that a level takes at most
+	b := make([]byte, levels*n+100)
+	at := len(b)
+	put := func(field protowire.Number) {
+		head := protowire.AppendVarint(protowire.AppendTag(nil, field, protowire.BytesType), uint64(len(b)-at))
+		at -= len(head)
+		copy(b[at:], head)
+	}
+	for range n {
+		put(1) // ArrayValue.values
+		put(5) // AnyValue.array_value
+	}
+	for _, field := range []protowire.Number{2, 9, 2, 2, 1} { // value of an attribute of a span of a scope of a resource
+		put(field)
+	}
+	return b[at:]
+}
+
+// A message of nothing but nesting, which would end the process, is refused by whatever way it comes, and who sends at the same time is
+// not harmed.
+func TestNestingBomb(t *testing.T) {
+	const levels = 1_400_000 // more than a stack has room for
+	db := filepath.Join(t.TempDir(), "s.db")
+	c, err := startCollector(t.Context(), collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: db, Log: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.stop() }()
+
+	honest := make(chan string, 1)
+	go func() {
+		var out bytes.Buffer
+		for range 3 {
+			if code := run(t.Context(), []string{"send", "--endpoint", "http://" + c.addr("grpc"), "-"}, bytes.NewReader(demoEvents), &out, &out); code != exitOK {
+				honest <- out.String()
+				return
+			}
+		}
+		honest <- ""
+	}()
+
+	bomb := nestedSpan(levels)
+	json := `{"resourceSpans":[{"scopeSpans":[{"spans":[{"attributes":[{"key":"k","value":` + strings.Repeat(`{"arrayValue":{"values":[`, 100_000)
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, _ = z.Write(bomb)
+	_ = z.Close()
+
+	conn, err := grpc.NewClient(c.addr("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{}), grpc.MaxCallSendMsgSize(64<<20)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for _, service := range []string{"trace.v1.TraceService", "logs.v1.LogsService"} {
+		err := conn.Invoke(t.Context(), "/opentelemetry.proto.collector."+service+"/Export", bomb, &[]byte{})
+		if status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "nested deeper") {
+			t.Errorf("gRPC, %s: %v", service, err)
+		}
+	}
+	if err := conn.Invoke(t.Context(), "/opentelemetry.proto.collector.trace.v1.TraceService/Export", nestedSpan(50), &[]byte{}); err != nil {
+		t.Errorf("gRPC, 50 lists in each other: %v", err)
+	}
+	post := func(path, kind, packing string, body []byte) (int, string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+c.addr("http")+path, bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", kind)
+		if packing != "" {
+			r.Header.Set("Content-Encoding", packing)
+		}
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		text, _ := io.ReadAll(res.Body)
+		return res.StatusCode, string(text)
+	}
+	for _, path := range []string{"/v1/traces", "/v1/logs"} {
+		for name, got := range map[string]func() (int, string){
+			"protobuf":         func() (int, string) { return post(path, "application/x-protobuf", "", bomb) },
+			"protobuf, packed": func() (int, string) { return post(path, "application/x-protobuf", "gzip", packed.Bytes()) },
+			"JSON":             func() (int, string) { return post(path, "application/json; charset=utf-8", "", []byte(json)) },
+		} {
+			if code, text := got(); code != http.StatusBadRequest || !strings.Contains(text, "nested deeper") {
+				t.Errorf("HTTP, %s, %s: %d %s", path, name, code, text)
+			}
+		}
+	}
+	if code, text := post("/v1/traces", "application/x-protobuf", "", nestedSpan(50)); code != http.StatusOK {
+		t.Errorf("HTTP, 50 lists in each other: %d %s", code, text)
+	}
+	if code, text := post("/v1/traces", "application/json", "", []byte(`{"resourceSpans":[]}`)); code != http.StatusOK {
+		t.Errorf("HTTP, JSON: %d %s", code, text)
+	}
+	runtime.ReadMemStats(&after)
+	// Refused before they are decoded: a stack for one of them takes 1 GiB.
+	if grown := int64(after.StackSys) - int64(before.StackSys); grown > 64<<20 {
+		t.Errorf("%d bytes of stack more", grown)
+	}
+	if told := <-honest; told != "" {
+		t.Errorf("another sender was harmed: %s", told)
+	}
+	if _, err := conn.NewStream(t.Context(), &grpc.StreamDesc{}, "/none"); err != nil {
+		t.Errorf("the collector is gone: %v", err)
+	}
+	var out bytes.Buffer
+	if code := run(t.Context(), []string{"ls", "--db", db, "--json"}, nil, &out, &out); code != exitOK || !strings.Contains(out.String(), `"id"`) {
+		t.Errorf("ls: exit %d: %s", code, &out)
+	}
+}
