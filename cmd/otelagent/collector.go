@@ -56,7 +56,7 @@ type collector struct {
 }
 
 // builtin is the configuration of `otelagent up`. What is acknowledged is committed: nothing stands between the receiver
-// and the exporter, and the exporter has no queue. Values are JSON strings, which are YAML too.
+// and the exporter but a look at how much memory is taken, and the exporter has no queue. Values are JSON strings, which are YAML too.
 const builtin = `
 receivers:
   otlp:
@@ -65,6 +65,8 @@ receivers:
       http: {endpoint: %s, max_request_body_size: 67108864, middlewares: [id: otlp_nesting]}
 extensions:
   otlp_nesting:
+processors:
+  memory_limiter: {check_interval: 200ms, limit_mib: 1024, spike_limit_mib: 256}
 exporters:
   agent_session: %s
 service:
@@ -73,8 +75,8 @@ service:
     logs: {level: warn}
     metrics: {level: none}
   pipelines:
-    traces: {receivers: [otlp], exporters: [agent_session]}
-    logs: {receivers: [otlp], exporters: [agent_session]}
+    traces: {receivers: [otlp], processors: [memory_limiter], exporters: [agent_session]}
+    logs: {receivers: [otlp], processors: [memory_limiter], exporters: [agent_session]}
 `
 
 func builtinConfig(o collectorOptions) string {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -88,7 +89,6 @@ func limitFiles(t *testing.T, p *process, n int64) {
 func TestStoreFails(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		edits []string
 		disk  int // MiB of a file system of its own
 		fails func(t *testing.T, c *collector, p *process) (mend func())
 	}{
@@ -153,6 +153,50 @@ func TestStoreFails(t *testing.T) {
 	}
 }
 
+// A store that has reached limits::store_mib: senders are told to come again, and are served once something was erased.
+func TestStoreFull(t *testing.T) {
+	rng := begin(t)
+	t.Parallel()
+	c := newCollector(t, impatient)
+	c.edits = []string{"    storage: ", "    limits: {store_mib: 2}\n    storage: "}
+	p := c.up()
+	old := newLoad(t, script{Turns: 12, Bytes: 4000})
+	old.name = "old"
+	old.start(rng, []wire{newHTTPWire(c.addr.http)}, []wire{newGRPCWire(t, c.addr.grpc)})
+	until(t, "both senders are told to come again", time.Minute, func() bool {
+		return old.ledger.toldOf("HTTP 503") > 2 && old.ledger.toldOf("gRPC Unavailable") > 2
+	})
+	old.giveUp() // these senders never get rid of their last batch
+	old.stop()
+	old.wg.Wait()
+	full := sizeOf(t, c.db) + sizeOf(t, c.db+"-wal")
+	if have := old.ledger.spans(); storedSpans(t, c.db) < have {
+		t.Errorf("%d of %d acknowledged spans are there", storedSpans(t, c.db), have)
+	}
+
+	l := newLoad(t, script{Turns: 5, Bytes: 200})
+	l.start(rng, []wire{newHTTPWire(c.addr.http)}, []wire{newGRPCWire(t, c.addr.grpc)})
+	until(t, "others are told to come again too", time.Minute, func() bool { return l.ledger.toldOf("HTTP 503") > 1 && l.ledger.toldOf("gRPC Unavailable") > 1 })
+	if n := l.ledger.spans(); n > 0 {
+		t.Errorf("%d spans were acknowledged by a store that is full", n)
+	}
+	for _, id := range ids(t, c.db) {
+		if out, err := exec.Command(bin, "rm", id, "--yes", "--db", c.db).CombinedOutput(); err != nil {
+			t.Errorf("rm %s: %v\n%s", id, err, out)
+		}
+	}
+	until(t, "spans are acknowledged again", time.Minute, func() bool { return l.ledger.spans() > 20 })
+	l.finish(time.Minute)
+	p.alive()
+	p.stop()
+	f := check(t, c.db, l.ledger, nil)
+	figure(t, "seed %d: full at %.1f MiB of 2 allowed, the log counted in, after %d spans; %v; senders were told: %s",
+		seed, float64(full)/(1<<20), old.ledger.spans(), f, l.ledger.answers())
+	if full > 6<<20 {
+		t.Errorf("the store takes %d bytes, 2 MiB are allowed", full)
+	}
+}
+
 // The store is away for longer than a persistent queue can hold: a full queue makes senders wait, as long as they like to, and
 // nothing of what it acknowledged is lost.
 func TestStoreAwayForLongerThanTheQueue(t *testing.T) {
@@ -190,6 +234,77 @@ func TestStoreAwayForLongerThanTheQueue(t *testing.T) {
 	}
 	if peak > 300 {
 		t.Errorf("the collector took %d MiB", peak)
+	}
+}
+
+// A store that is away when the collector starts: the collector starts, tells senders to come again, and opens the store as soon
+// as that is possible.
+func TestStoreAwayAtStart(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		disk int // MiB of a file system of its own
+		away func(t *testing.T, c *collector) (back func())
+	}{
+		{name: "folder not mounted yet", away: func(t *testing.T, c *collector) func() {
+			dir := filepath.Dir(c.db)
+			c.db = filepath.Join(dir, "mnt", "sessions.db")
+			if err := os.Symlink(filepath.Join(dir, "volume"), filepath.Dir(c.db)); err != nil {
+				t.Fatal(err)
+			}
+			return func() {
+				if err := os.Mkdir(filepath.Join(dir, "volume"), 0o700); err != nil {
+					t.Error(err)
+				}
+			}
+		}},
+		{name: "locked by another program", away: func(t *testing.T, c *collector) func() {
+			writeFile(t, c.db, nil, 0o600)
+			db := look(t, c.db)
+			db.SetMaxOpenConns(1)
+			if _, err := db.ExecContext(t.Context(), "BEGIN EXCLUSIVE"); err != nil {
+				t.Fatal(err)
+			}
+			return func() { _ = db.Close() }
+		}},
+		{name: "disk full", disk: 8, away: func(t *testing.T, c *collector) func() {
+			filler := filepath.Join(filepath.Dir(c.db), "filler")
+			fill(t, filler)
+			return func() {
+				if err := os.Remove(filler); err != nil {
+					t.Error(err)
+				}
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rng := begin(t)
+			c := newCollector(t, impatient)
+			if tt.disk > 0 {
+				needRoot(t)
+				c.db = filepath.Join(smallDisk(t, tt.disk), "sessions.db")
+			}
+			t.Parallel()
+			back := sync.OnceFunc(tt.away(t, c))
+			defer back()
+			p := c.up()
+			l := newLoad(t, script{Turns: 12, Bytes: 400})
+			l.wait = 5 * time.Millisecond
+			l.start(rng, []wire{newHTTPWire(c.addr.http)}, []wire{newGRPCWire(t, c.addr.grpc)})
+			until(t, "both senders are told to come again", 30*time.Second, func() bool {
+				return l.ledger.toldOf("HTTP 503") > 1 && l.ledger.toldOf("gRPC Unavailable") > 1
+			})
+			if n := l.ledger.spans(); n > 0 {
+				t.Errorf("%d spans were acknowledged while there was no store", n)
+			}
+			back()
+			start := time.Now()
+			until(t, "spans are acknowledged", time.Minute, func() bool { return l.ledger.spans() > 100 })
+			took := time.Since(start)
+			l.finish(time.Minute)
+			p.stop()
+			f := check(t, c.db, l.ledger, nil)
+			figure(t, "seed %d: served %v after the store was back; %v; senders were told: %s", seed, took.Round(10*time.Millisecond), f, l.ledger.answers())
+		})
 	}
 }
 

@@ -39,6 +39,7 @@ func runTests(m *testing.M) int {
 	if testing.Short() {
 		return m.Run() // all of them skip
 	}
+	_ = flag.Set("test.parallel", "4") // they wait more than they compute; what measures time is not parallel
 	if seed = *seedFlag; seed == 0 {
 		seed = uint64(time.Now().UnixNano()) % 1_000_000
 	}

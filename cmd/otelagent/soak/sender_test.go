@@ -253,6 +253,9 @@ type load struct {
 	wait    time.Duration // after each turn
 	patient time.Duration // how long a request may take; 10 s, as SDKs do, unless set
 	name    string        // sessions' ids begin with it
+	exact   bool          // sessions have as many turns as shape says, not at most as many
+
+	sessions int // of each sender; 0: until it is told to stop
 
 	stopping context.Context
 	stop     context.CancelFunc
@@ -296,8 +299,11 @@ func (l *load) sender(ctx context.Context, number int, own uint64, wires []wire)
 		return
 	}
 	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDelivery(providers))
-	for n := 0; l.stopping.Err() == nil; n++ {
+	for n := 0; l.stopping.Err() == nil && (l.sessions == 0 || n < l.sessions); n++ {
 		s := script{ID: fmt.Sprintf("%s-%d-%d", l.name, number, n), Turns: 1 + rng.IntN(l.shape.Turns), Bytes: l.shape.Bytes, Seed: rng.Uint64()}
+		if l.exact {
+			s.Turns = l.shape.Turns
+		}
 		l.ledger.begin(s)
 		s.play(l.stopping, tracer, l.wait)
 		_ = providers.ForceFlush(ctx) // fails only when the test gives up
