@@ -226,7 +226,10 @@ func rejects(t *testing.T, s store.Store) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%d rejects, want the newest %d", len(got), store.MaxRejects)
 	}
-	for v := range r.Rejects(t.Context(), 0) {
+	for v, err := range r.Rejects(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		equal(t, "left early", v, want[0])
 		break
 	}
