@@ -3,15 +3,20 @@
 package sqlitestore
 
 import (
-	"errors"
 	"io/fs"
 	"path/filepath"
 	"syscall"
 )
 
-// denied tells whether this process may not write path or not read the directory that it is in. It opens neither: closing a file
-// would take away the locks that this process has on it.
-func denied(path string) bool {
+// writable tells why this process cannot write path, or make files beside it. SQLite would open the file for reading instead. It opens
+// nothing: closing a file would take away the locks that this process has on it.
+func writable(path string) error {
 	const read, write, search = 4, 2, 1
-	return errors.Is(syscall.Access(path, read|write), fs.ErrPermission) || errors.Is(syscall.Access(filepath.Dir(path), write|search), fs.ErrPermission)
+	if err := syscall.Access(path, read|write); err != nil {
+		return &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	if err := syscall.Access(filepath.Dir(path), write|search); err != nil {
+		return &fs.PathError{Op: "write into", Path: filepath.Dir(path), Err: err}
+	}
+	return nil
 }

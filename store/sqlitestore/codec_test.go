@@ -239,8 +239,8 @@ func TestMigrateLarge(t *testing.T) {
 		var on *VersionError
 		if r, err := OpenReadOnly(t.Context(), path); err == nil {
 			_ = r.Close() // it stopped after the last step
-		} else if !errors.As(err, &on) || on.Have != 1 {
-			t.Fatalf("a file on its way to version 2: %v", err)
+		} else if !errors.As(err, &on) || on.Have < 1 || on.Have >= Version || errors.Is(err, store.ErrUnusable) {
+			t.Fatalf("a file on its way: %v", err)
 		}
 	}
 	t.Logf("stopped %d times", stopped)

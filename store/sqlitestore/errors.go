@@ -41,9 +41,9 @@ func atRest(err error) error {
 	return classify(err)
 }
 
-// unusable wraps errors of opening path that no waiting mends in store.ErrUnusable. A file system that is read-only as a whole, a full
+// unusable wraps errors of opening that no waiting mends in store.ErrUnusable. A file system that is read-only as a whole, a full
 // disk, a lock, a damaged file, an old schema that a program that writes brings up to date: these may go away.
-func unusable(path string, err error) error {
+func unusable(err error) error {
 	newer := (*VersionError)(nil)
 	hopeless := errors.Is(err, errNotOurs) || errors.Is(err, errNotRegular) ||
 		errors.As(err, &newer) && newer.Have > newer.Want ||
@@ -51,8 +51,6 @@ func unusable(path string, err error) error {
 	switch code(err) {
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
 		hopeless = true
-	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN:
-		hopeless = denied(path)
 	}
 	if hopeless {
 		return fmt.Errorf("%w: %w", store.ErrUnusable, err)

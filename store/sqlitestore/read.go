@@ -42,6 +42,10 @@ func each[T any](ctx context.Context, s *Store, what, query string, args []any, 
 			fail(err)
 			return
 		}
+		if err := s.there(); err != nil {
+			fail(err)
+			return
+		}
 		rows, err := s.readers.QueryContext(ctx, query, args...)
 		if err != nil {
 			fail(err)

@@ -30,6 +30,7 @@ import (
 // Store is a store.Store in a SQLite file. Use Open or OpenReadOnly.
 type Store struct {
 	path       string
+	file       os.FileInfo // what path named when it was opened
 	busy       time.Duration
 	chatTables bool
 	closed     atomic.Bool
@@ -113,7 +114,7 @@ func Open(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 	}
 	s, err := open(ctx, path, newConfig(opts))
 	if err != nil {
-		return nil, fmt.Errorf("sqlitestore: open %q: %w", path, unusable(path, err))
+		return nil, fmt.Errorf("sqlitestore: open %q: %w", path, unusable(err))
 	}
 	return s, nil
 }
@@ -128,7 +129,7 @@ func OpenReadOnly(ctx context.Context, dsn string, opts ...Option) (*Store, erro
 	}
 	s, err := openReadOnly(ctx, path, newConfig(opts))
 	if err != nil {
-		return nil, fmt.Errorf("sqlitestore: open %q for reading: %w", path, unusable(path, err))
+		return nil, fmt.Errorf("sqlitestore: open %q for reading: %w", path, unusable(err))
 	}
 	return s, nil
 }
@@ -139,6 +140,9 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 		return nil, err
 	}
 	if err := create(path); err != nil {
+		return nil, err
+	}
+	if err := writable(path); err != nil {
 		return nil, err
 	}
 	s := &Store{path: path, busy: cfg.busy, chatTables: cfg.chatTables, turn: make(chan struct{}, 1), eraser: make(chan struct{}, 1)}
@@ -158,6 +162,9 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 	}
 	// Refuse what is not ours before anything is changed in it.
 	if _, err := version(ctx, s.conn, Version); err != nil {
+		return nil, err
+	}
+	if s.file, err = os.Stat(path); err != nil {
 		return nil, err
 	}
 	sync := "NORMAL"
@@ -228,6 +235,9 @@ func openReadOnly(ctx context.Context, path string, cfg config) (_ *Store, err e
 		return nil, err
 	}
 	s := &Store{path: path}
+	if s.file, err = os.Stat(path); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			_ = s.close()
@@ -302,6 +312,18 @@ func isFile(path string) error {
 
 var errNotRegular = errors.New("want a regular file")
 
+// there tells whether the path still names the file that was opened. SQLite would go on with one that was deleted or replaced, and what
+// it acknowledges would be gone with the last program that has it open.
+func (s *Store) there() error {
+	fi, err := os.Stat(s.path)
+	if err == nil && !os.SameFile(fi, s.file) {
+		err = errReplaced
+	}
+	return err
+}
+
+var errReplaced = errors.New("another file stands in the place of the one that was opened: close the store and open it again")
+
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
@@ -355,6 +377,9 @@ func (s *Store) transact(ctx context.Context, f func(context.Context) error) (er
 		return err
 	}
 	defer s.unlock()
+	if err := s.there(); err != nil {
+		return err
+	}
 	inner := context.WithoutCancel(ctx)
 	if err := s.begin(ctx, inner); err != nil {
 		return err

@@ -37,6 +37,12 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(killEnv); path != "" {
 		writeForever(path)
 	}
+	if path := os.Getenv(holdEnv); path != "" {
+		holdLock(path)
+	}
+	if path := os.Getenv(openEnv); path != "" {
+		openOnce(path)
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -119,7 +125,7 @@ func TestParseDSN(t *testing.T) {
 		"clickhouse://u:secret@h/db": `scheme "clickhouse" is not in this build`, "file:x.db": "URIs", "sqlite://host/x": "not a host", "a\x00b": "zero byte",
 	} {
 		_, err := ParseDSN(dsn)
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), allowed) || strings.Contains(err.Error(), "secret") {
+		if !errors.Is(err, store.ErrUnusable) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), allowed) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("ParseDSN(%q): %v; want %q and what is allowed in it", dsn, err, want)
 		}
 	}
@@ -190,6 +196,9 @@ func TestOpenRefuses(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 				t.Errorf("%s(%s): %v; want %q in it", name, path, err, want)
 			}
+			if !errors.Is(err, store.ErrUnusable) {
+				t.Errorf("%s(%s): %v is no ErrUnusable", name, path, err)
+			}
 			if v := (*VersionError)(nil); errors.As(err, &v) != (path == newer) {
 				t.Errorf("%s(%s): %v", name, path, err)
 			}
@@ -203,7 +212,7 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("OpenReadOnly(%s) succeeded", path)
 		}
 	}
-	if _, err := OpenReadOnly(t.Context(), filepath.Join(dir, "none.db")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := OpenReadOnly(t.Context(), filepath.Join(dir, "none.db")); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrUnusable) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 	newStore(t, filepath.Join(dir, "empty")) // an empty file is a new database
@@ -685,6 +694,45 @@ func content(t *testing.T, s *Store, k session.Key) (b session.Batch) {
 		b.Blocks = append(b.Blocks, block)
 	}
 	return b
+}
+
+// Sizes of the sessions that are there are counted in bounded steps; one that stopped goes on where it was.
+func TestMigrateSizes(t *testing.T) {
+	golden, err := os.ReadFile("testdata/v3.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "old.db")
+	exec1(t, path, string(golden))
+	exec1(t, path, fmt.Sprintf(`INSERT INTO sessions (tenant, id, mark, projected, last_ns)
+		WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < %d) SELECT 't', n, 1, 1, 0 FROM n`, countRows+100))
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	c, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var at, left []int
+	for v := 3; v < Version; {
+		if err := migrateOne(t.Context(), c, migrations); err != nil {
+			t.Fatal(err)
+		}
+		if v, err = version(t.Context(), c, Version); err != nil {
+			t.Fatal(err)
+		}
+		var n int
+		if err := c.QueryRowContext(t.Context(), "SELECT count(*) FROM sessions WHERE bytes IS NULL").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		at, left = append(at, v), append(left, n)
+	}
+	if len(left) != 3 || left[0] != countRows+102 || left[1] < 80 || left[1] > 110 || left[2] != 0 || fmt.Sprint(at) != "[3 3 4]" {
+		t.Errorf("versions %v, sessions that were not counted %v", at, left)
+	}
 }
 
 // A file of an older version takes the steps that it lacks, by several processes at once as well; a step that fails changes
