@@ -109,7 +109,7 @@ func (l location) same(o location) bool {
 	return errA == nil && errB == nil && os.SameFile(a, b) || l.name == o.name
 }
 
-func (a *app) copy(ctx context.Context, o *copyOptions) error {
+func (a *app) copy(ctx context.Context, o *copyOptions) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
@@ -117,6 +117,11 @@ func (a *app) copy(ctx context.Context, o *copyOptions) error {
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if errors.Is(err, context.Canceled) { // before anything was read
+			err = errors.New("interrupted; run it again to go on")
+		}
+	}()
 	src, err := openToRead(ctx, a, from, o.tenant)
 	if err != nil {
 		return err

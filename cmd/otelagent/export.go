@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -345,13 +346,17 @@ func (e *exporting) plainly(key session.Key, err error) error {
 }
 
 // fileName is the name of a session's file: its id, with what a file name cannot hold, or would read as another, replaced by its hash.
+// Capital letters read as small ones on many disks, and some words as devices on Windows.
 func fileName(key session.Key, ending string) string {
-	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.@+="
+	const (
+		small = "abcdefghijklmnopqrstuvwxyz0123456789_-.@+="
+		safe  = small + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	)
 	name := key.ID
 	if key.Tenant != "" {
 		name = key.Tenant + "." + name
 	}
-	if strings.Trim(name, safe) != "" || len(name) > 100 || name == "" || strings.Contains(".-", name[:1]) || key.Tenant != "" {
+	if strings.Trim(name, small) != "" || device.MatchString(name) || len(name) > 100 || name == "" || strings.Contains(".-", name[:1]) || key.Tenant != "" {
 		sum := sha256.Sum256([]byte(key.Tenant + "\x00" + key.ID))
 		name = strings.Map(func(r rune) rune {
 			if strings.ContainsRune(safe, r) {
@@ -359,8 +364,14 @@ func fileName(key session.Key, ending string) string {
 			}
 			return '_'
 		}, name)
+		if device.MatchString(name) {
+			name = "_" + name
+		}
 		// A name that begins with a point is hidden, and one that begins with a dash is an option to programs.
 		name = strings.TrimLeft(name[:min(len(name), 80)]+"-"+hex.EncodeToString(sum[:6]), ".-")
 	}
 	return name + "." + ending
 }
+
+// device is what Windows takes for a device, whatever stands behind a point.
+var device = regexp.MustCompile(`^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)

@@ -30,12 +30,16 @@ func TestFileName(t *testing.T) {
 		{ID: "plain-1.x"}, {ID: "../../etc/passwd"}, {ID: "..-..-etc-passwd"}, {ID: "a/b"}, {ID: "a_b"}, {ID: "a b"}, {ID: ".hidden"}, {ID: "."}, {ID: ".."}, {ID: ""},
 		{ID: strings.Repeat("x", 300)}, {ID: strings.Repeat("x", 299)}, {ID: "ünï"}, {ID: "unï"}, {ID: "b", Tenant: "a"}, {ID: "a.b"}, {ID: "con\x00trol\n"},
 		{ID: "-rf"}, {ID: "rf"}, {ID: "--"}, {ID: "-."},
+		{ID: "Plain-1.x"}, {ID: "PLAIN-1.X"}, {ID: "A", Tenant: "t"}, {ID: "a", Tenant: "t"}, {ID: "a", Tenant: "T"}, {ID: "con"}, {ID: "nul.x"},
 	} {
 		name := fileName(key, "json")
-		if other, taken := names[name]; taken {
+		if device.MatchString(name) {
+			t.Errorf("%q becomes a device: %s", key, name)
+		}
+		if other, taken := names[strings.ToLower(name)]; taken { // also on a disk that does not tell letters apart
 			t.Errorf("%q and %q are both %s", key, other, name)
 		}
-		names[name] = key
+		names[strings.ToLower(name)] = key
 		if strings.ContainsAny(name, "/\\\x00\n ") || strings.Contains(".-", name[:1]) || len(name) > 120 || !strings.HasSuffix(name, ".json") {
 			t.Errorf("%q becomes %q", key, name)
 		}

@@ -93,9 +93,16 @@ func (p *pump) read(s source) error {
 		key = s.database
 	}
 	events, stats := p.eventsOf(s)
+	var half *input.LineError // a line that ended too early, until it is known whether it is the last one
 	for ev, err := range events {
+		if half != nil {
+			p.reject(s.name, half)
+			half = nil
+		}
 		var bad *input.LineError
 		switch {
+		case errors.As(err, &bad) && bad.Cut && s.grows != nil:
+			half = bad
 		case errors.As(err, &bad):
 			p.reject(s.name, bad)
 		case err != nil:
@@ -114,6 +121,11 @@ func (p *pump) read(s source) error {
 		if !p.live && p.failed() {
 			return nil // nobody waits for the rest, and its failure is told already
 		}
+	}
+	if half != nil && !s.grows.cut() {
+		p.reject(s.name, half)
+	} else if half != nil { // it comes when the file is sent again
+		p.app.say("%s ends inside a line that is still being written; it was left out", s.name)
 	}
 	p.note(nil, key, stats())
 	return nil

@@ -33,6 +33,7 @@ type source struct {
 	// trajectory says that it holds records of clark-agent's trajectory, which tell the times of events that stand elsewhere.
 	trajectory bool
 	records    io.Reader // the trajectories of these events; nil without any
+	grows      *follower // what r reads from, when it is followed
 }
 
 // sources are all that is to be read.
@@ -149,7 +150,8 @@ func (s *source) recognise(ctx context.Context, o *sendOptions, a *app) error {
 			return nil
 		}
 		if o.Follow {
-			s.r = &follower{f: f, name: s.name, quit: ctx.Done()}
+			s.grows = &follower{f: f, name: s.name, quit: ctx.Done()}
+			s.r = s.grows
 		}
 	}
 	if o.From != auto {
@@ -205,13 +207,19 @@ type follower struct {
 	name string
 	quit <-chan struct{}
 	read int64
+	last byte // that was read
 }
+
+// cut tells, once it ended, whether it did so inside a line, which its writer is still at. nil: no.
+func (w *follower) cut() bool { return w != nil && w.read > 0 && w.last != '\n' }
 
 // Read waits at the end of the file for more of it.
 func (w *follower) Read(p []byte) (int, error) {
 	for {
 		n, err := w.f.Read(p)
-		w.read += int64(n)
+		if w.read += int64(n); n > 0 {
+			w.last = p[n-1]
+		}
 		if n > 0 || err != io.EOF {
 			return n, err
 		}

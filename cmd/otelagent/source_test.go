@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,6 +53,37 @@ func TestFollow(t *testing.T) {
 	got, want := shown(t, followed), shown(t, whole)
 	if got != want || !strings.Contains(got, "0b5cf0a5") {
 		t.Errorf("followed:\n%s\nwhole:\n%s", got, want)
+	}
+}
+
+// Whoever stops following while a line is being written has missed nothing: that line is not there yet. One that was written wrong is.
+func TestFollowEndsInsideALine(t *testing.T) {
+	lines := bytes.SplitAfter(demoEvents, []byte("\n"))
+	whole, half := bytes.Join(lines[:40], nil), lines[40][:20]
+	for _, test := range []struct {
+		name, says string
+		content    [][]byte
+		want       int
+	}{
+		{"inside a line", "ends inside a line that is still being written", [][]byte{whole, half}, exitOK},
+		{"behind one that was cut", "1 line rejected", [][]byte{whole, half, []byte("\n")}, exitPartial},
+		{"both", "1 line rejected", [][]byte{whole, half, []byte("\n"), half}, exitPartial},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "events.ndjson")
+			if err := os.WriteFile(path, bytes.Join(test.content, nil), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			var errs bytes.Buffer
+			time.AfterFunc(3*pollTime, stop)
+			code := run(ctx, []string{"send", "-f", path, "--db", filepath.Join(dir, "s.db")}, strings.NewReader(""), io.Discard, &errs)
+			if code != test.want || !strings.Contains(errs.String(), test.says) || !strings.Contains(errs.String(), "sent 40 events") {
+				t.Errorf("exit %d: %s", code, &errs)
+			}
+		})
 	}
 }
 

@@ -201,3 +201,48 @@ func TestCollectorVersion(t *testing.T) {
 
 // quiet says nothing.
 var quiet = &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
+
+// What the flags of up say is what the exporter is told.
+func TestBuiltinConfiguration(t *testing.T) {
+	got := builtinConfig(collectorOptions{
+		GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: `sqlite:a "b" $c.db`, Password: `p"${env:HOME}$$`, Tenant: "acme",
+		MaxAge: 30 * 24 * time.Hour, MaxSessions: 5, MaxSizeMiB: 10240, Redact: "rules.yaml",
+	})
+	const want = `  agent_session: {"chat_tables":true,"password":"p\"$${env:HOME}$$$$","redaction":{"enabled":true,"rules":"rules.yaml"},` +
+		`"retention":{"max_age":"720h0m0s","max_sessions":5,"max_size_mib":10240},"storage":"sqlite:a \"b\" $$c.db","tenant":"acme"}` + "\n"
+	if !strings.Contains(got, want) {
+		t.Errorf("no\n%s in\n%s", want, got)
+	}
+	if got := builtinConfig(collectorOptions{Database: "s.db", Redact: redactDefault}); !strings.Contains(got, `{"chat_tables":true,"redaction":{"enabled":true},"storage":"s.db"}`) {
+		t.Errorf("with defaults:\n%s", got)
+	}
+}
+
+// All flags at once, with a collector behind them: whose sessions they are, and what is taken out of them.
+func TestUpFlags(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	t.Setenv(envPassword, "$unused")
+	dir := t.TempDir()
+	db, rules := filepath.Join(t.TempDir(), "s.db"), filepath.Join(dir, "rules.yaml")
+	if err := os.WriteFile(rules, []byte("rules: [{name: care, regexp: careful}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	lines, wait := start(ctx, nil, "up", "--db", db, "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "127.0.0.1:0", "--tenant", "acme", "--redact", rules,
+		"--max-age", "36500d", "--max-sessions", "1000", "--max-size", "1GiB")
+	endpoint := "http://" + await(t, lines, "otelagent: OTLP over gRPC on ")
+	await(t, lines, "otelagent: ready")
+	var errs bytes.Buffer
+	args := []string{"send", "--endpoint", endpoint, "--protocol", "grpc", "--capture", "content", "--tenant", "somebody", "-"}
+	if code := run(t.Context(), args, bytes.NewReader(demoEvents), io.Discard, &errs); code != exitOK {
+		t.Errorf("send: exit %d: %s", code, &errs)
+	}
+	cancel()
+	if code := wait(); code != exitOK {
+		t.Errorf("up: exit %d", code)
+	}
+	code, out, text := runWith(t, "show", "0b5c", "--tenant", "acme", "--db", db)
+	if code != exitOK || strings.Contains(out, "careful") || !strings.Contains(out, "its size and digest are kept: params: 1 of 4") || bytes.Contains(onDisk(t, db), []byte("careful")) {
+		t.Errorf("show: exit %d: %s%s", code, out, text)
+	}
+}
