@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -182,6 +183,120 @@ func TestRetry(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// rotten fails to give the rows of some sessions, and counts how often it was asked for them.
+type rotten struct {
+	store.Store
+	bad   map[session.Key]error
+	asked atomic.Int64
+}
+
+func (r *rotten) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, error] {
+	err := r.bad[k]
+	if err == nil {
+		return r.Store.Rows(ctx, k)
+	}
+	r.asked.Add(1)
+	return func(yield func(session.Row, error) bool) { yield(session.Row{}, err) }
+}
+
+func (r *rotten) want(t *testing.T, when string, n int64) {
+	t.Helper()
+	synctest.Wait()
+	if got := r.asked.Load(); got != n {
+		t.Errorf("%s: read %d times, want %d", when, got, n)
+	}
+}
+
+// TestBadData tries a session whose data is bad once, and again when it is touched, and not while the worker asks for all that are dirty.
+func TestBadData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &rotten{Store: memstore.New(), bad: map[session.Key]error{key("bad"): fmt.Errorf("pack 7: %w", store.ErrData)}}
+		var told atomic.Int64
+		w := NewWorker(st, WithErrorHandler(func(err error) {
+			told.Add(1)
+			if !errors.Is(err, store.ErrData) || !strings.Contains(err.Error(), `"bad"`) {
+				t.Errorf("told of %v", err)
+			}
+		}))
+		synctest.Wait()
+		w.TouchBatch(put(t, st, row("bad", 1, session.KindRun), row("good", 1, session.KindRun)))
+		time.Sleep(time.Hour)
+		st.want(t, "an hour later", 1)
+		if n := dirty(t, st); n != 1 {
+			t.Errorf("%d dirty, want the bad one", n)
+		}
+		w.mu.Lock()
+		w.sweepAt = time.Now() // as after more sessions than it remembers
+		w.mu.Unlock()
+		w.Touch(put(t, st, row("good", 2, session.KindRun)).Rows[0].Session)
+		time.Sleep(time.Hour)
+		st.want(t, "after it asked for all", 1)
+		w.Touch(put(t, st, row("bad", 2, session.KindTurn)).Rows[0].Session)
+		time.Sleep(time.Hour)
+		st.want(t, "touched", 2)
+		if told.Load() != 2 {
+			t.Errorf("told of %d errors, want 2", told.Load())
+		}
+		put(t, st, row("last", 1, session.KindRun))
+		err := w.Close(t.Context())
+		if !errors.Is(err, store.ErrData) || !strings.Contains(err.Error(), `"bad"`) {
+			t.Errorf("Close: %v, want one that names the bad session", err)
+		}
+		if n := dirty(t, st); n != 1 {
+			t.Errorf("%d dirty after Close, want the bad one alone", n)
+		}
+	})
+}
+
+// TestBackOff tries a session that fails for another reason less and less often.
+func TestBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &rotten{Store: memstore.New(), bad: map[session.Key]error{key("a"): errors.New("disk")}}
+		w := NewWorker(st)
+		synctest.Wait()
+		w.TouchBatch(put(t, st, row("a", 1, session.KindRun)))
+		// At 0, 10, 30, 70, 150, 310, 630 s, then every 600 s; each a little later.
+		time.Sleep(DefaultQuiet)
+		st.want(t, "at first", 1)
+		time.Sleep(5 * time.Minute)
+		st.want(t, "after 5 min", 5)
+		time.Sleep(2 * time.Hour)
+		if n := st.asked.Load(); n < 16 || n > 19 {
+			t.Errorf("read %d times in two hours, want about 18", n)
+		}
+		before := st.asked.Load()
+		w.TouchBatch(put(t, st, row("a", 1, session.KindRun)))
+		time.Sleep(DefaultQuiet)
+		st.want(t, "touched", before+1)
+		if err := w.Close(t.Context()); err == nil {
+			t.Error("Close returned no error of a session that fails")
+		}
+	})
+}
+
+// TestRefreshOfBadData brings all others up to date, before and behind those that fail.
+func TestRefreshOfBadData(t *testing.T) {
+	st := &rotten{Store: memstore.New(), bad: map[session.Key]error{}}
+	for n := range 30 {
+		put(t, st, row(fmt.Sprint(n), 1, session.KindTurn))
+		if n%3 == 0 {
+			st.bad[key(fmt.Sprint(n))] = store.ErrData
+		}
+	}
+	err := Refresh(t.Context(), st)
+	if !errors.Is(err, store.ErrData) || !strings.Contains(err.Error(), "and 2 more") {
+		t.Errorf("Refresh: %v", err)
+	}
+	for k, err := range st.Dirty(t.Context()) {
+		if err != nil || st.bad[k] == nil {
+			t.Errorf("session %q is dirty, %v", k.ID, err)
+		}
+	}
+	if n := dirty(t, st); n != 10 {
+		t.Errorf("%d dirty, want those 10 that are bad", n)
+	}
 }
 
 func TestBounded(t *testing.T) {

@@ -17,8 +17,11 @@ const (
 	DefaultQuiet = 2 * time.Second
 	// DefaultMaxLag is after how long a session is projected although it is touched all the time.
 	DefaultMaxLag = 30 * time.Second
-	// retryAfter is when a session that failed is tried again.
-	retryAfter = 10 * time.Second
+	// retryAfter is when a session that failed is tried again; each time twice as long, up to maxRetryAfter.
+	retryAfter    = 10 * time.Second
+	maxRetryAfter = 10 * time.Minute
+	// badData stands for a time to wait: until the session is touched.
+	badData = -1
 	// maxPending bounds the sessions a worker remembers; beyond it the store's own dirty marks are asked instead. A
 	// session takes about 200 bytes: 2 MB.
 	maxPending = 10_000
@@ -33,7 +36,8 @@ type Worker struct {
 
 	mu      sync.Mutex
 	pending map[session.Key]due
-	sweepAt time.Time // when to ask the store for all dirty sessions; zero: not
+	failed  map[session.Key]time.Duration // how long those that failed last wait; at most maxPending
+	sweepAt time.Time                     // when to ask the store for all dirty sessions; zero: not
 	closed  bool
 
 	wake   chan struct{} // holds one
@@ -61,8 +65,9 @@ func WithQuiet(d time.Duration) Option {
 	})
 }
 
-// WithErrorHandler sets what is told of each projection that failed; it will be tried again. Called from the worker's
-// goroutine, which waits for it. Nothing is told unless set.
+// WithErrorHandler sets what is told of each projection that failed. It is tried again after 10 s, then after twice as long each
+// time, up to 10 min, and whenever the session is touched; one that failed because of its data (store.ErrData) only when it is touched.
+// Called from the worker's goroutine, which waits for it. Nothing is told unless set.
 func WithErrorHandler(f func(error)) Option {
 	return optionFunc(func(w *Worker) {
 		if f != nil {
@@ -77,7 +82,7 @@ func NewWorker(st store.Store, opts ...Option) *Worker {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &Worker{
 		st: st, quiet: DefaultQuiet, maxLag: DefaultMaxLag, onError: func(error) {},
-		pending: map[session.Key]due{}, sweepAt: time.Now(),
+		pending: map[session.Key]due{}, failed: map[session.Key]time.Duration{}, sweepAt: time.Now(),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}), cancel: cancel,
 	}
 	for _, o := range opts {
@@ -126,6 +131,9 @@ func (w *Worker) touch(k session.Key, now time.Time, wait time.Duration) {
 	if w.closed {
 		return
 	}
+	if w.failed[k] == badData {
+		delete(w.failed, k) // what came may mend it
+	}
 	d, ok := w.pending[k]
 	switch {
 	case !ok && len(w.pending) >= maxPending:
@@ -154,7 +162,7 @@ func (w *Worker) wakeUp() {
 }
 
 // Close stops the worker and brings every dirty session of the store up to date, so that after it returned nil all
-// projections are current. When ctx ends before that it gives up with an error; what is left stays dirty. Closing twice is
+// projections are current; those that fail keep no other from it, and the error tells of them. When ctx ends before that it gives up with an error; what is left stays dirty. Closing twice is
 // harmless.
 func (w *Worker) Close(ctx context.Context) error {
 	w.mu.Lock()
@@ -227,6 +235,7 @@ func (w *Worker) round(ctx context.Context) {
 		}
 		w.mu.Lock()
 		_, waits := w.pending[k]
+		waits = waits || w.failed[k] == badData
 		w.mu.Unlock()
 		if !waits { // else its time will come
 			keys = append(keys, k)
@@ -243,20 +252,33 @@ func (w *Worker) project(ctx context.Context, keys []session.Key) {
 			return
 		default:
 		}
-		err := Session(ctx, w.st, k)
-		if err == nil {
-			continue
-		}
+		w.settle(k, Session(ctx, w.st, k))
+	}
+}
+
+// settle tells of an error and says when the session is tried again.
+func (w *Worker) settle(k session.Key, err error) {
+	if err != nil {
 		w.onError(err)
-		if errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrReadOnly) || errors.Is(err, store.ErrData) {
-			continue // trying again would not help
-		}
-		again := time.Now().Add(retryAfter)
-		w.mu.Lock()
-		if _, ok := w.pending[k]; !ok && len(w.pending) < maxPending {
-			w.pending[k] = due{again, again}
-		}
-		w.mu.Unlock()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, touched := w.pending[k] // meanwhile
+	wait := min(max(retryAfter, 2*w.failed[k]), maxRetryAfter)
+	switch {
+	case err == nil, errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrReadOnly): // trying again would not help
+		delete(w.failed, k)
+		return
+	case errors.Is(err, store.ErrData) && touched:
+		return
+	case errors.Is(err, store.ErrData):
+		wait = badData
+	case !touched && len(w.pending) < maxPending:
+		again := time.Now().Add(wait)
+		w.pending[k] = due{again, again}
+	}
+	if _, ok := w.failed[k]; ok || len(w.failed) < maxPending {
+		w.failed[k] = wait
 	}
 }
 
