@@ -195,14 +195,16 @@ func (s *Store) erase(ctx context.Context, d deletion) error {
 			return err
 		}
 	}
-	// The id of the session goes last.
+	// The id of the session goes last. This table is small; nobody waits for it.
 	wctx, stop := writing(ctx)
 	defer stop()
 	if err := s.writeDeletion(wctx, d, true); err != nil {
 		return err
 	}
 	key := keyOf(d.key)
-	return s.mutate(ctx, map[*table]string{&deletionTable: fmt.Sprintf("tenant = %s AND key = %s AND version <= toUInt64(%d)", literal(d.key.Tenant), fixed(key[:]), d.version)})
+	return s.alter(wctx, map[*table]string{
+		&deletionTable: fmt.Sprintf("tenant = %s AND key = %s AND version <= toUInt64(%d)", literal(d.key.Tenant), fixed(key[:]), d.version),
+	}, "otelagent")
 }
 
 // forget forgets what is remembered of a session's blocks.
@@ -240,10 +242,8 @@ func (s *Store) count(ctx context.Context, where map[*table]string) ([]*table, e
 func (s *Store) mutate(ctx context.Context, where map[*table]string) error {
 	// Conditions stand in system.mutations as they are: this is how ours are found there.
 	sign := fmt.Sprintf("otelagent %016x", rand.Uint64())
-	for t, w := range where {
-		if err := s.client.exec(ctx, "ALTER TABLE "+s.layout.local(t)+" DELETE WHERE "+w+" AND notEmpty('"+sign+"')"); err != nil {
-			return fmt.Errorf("delete from %s: %w", t.name, err)
-		}
+	if err := s.alter(ctx, where, sign); err != nil {
+		return err
 	}
 	from, err := s.mutations(ctx)
 	if err != nil {
@@ -269,6 +269,27 @@ func (s *Store) mutate(ctx context.Context, where map[*table]string) error {
 			return store.ErrClosed
 		}
 	}
+}
+
+// alter tells the engine to delete rows of those conditions.
+func (s *Store) alter(ctx context.Context, where map[*table]string, sign string) error {
+	errs := make(chan error, len(where))
+	for t, w := range where {
+		go func() {
+			err := s.client.exec(ctx, "ALTER TABLE "+s.layout.local(t)+" DELETE WHERE "+w+" AND notEmpty('"+sign+"')")
+			if err != nil {
+				err = fmt.Errorf("delete from %s: %w", t.name, err)
+			}
+			errs <- err
+		}()
+	}
+	var first error
+	for range where {
+		if err := <-errs; first == nil {
+			first = err
+		}
+	}
+	return first
 }
 
 // mutations is the table of mutations of all servers.

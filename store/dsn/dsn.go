@@ -3,8 +3,10 @@ package dsn
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/store/clickhousestore"
 	"github.com/otelagent/otelagent/store/sqlitestore"
 )
 
@@ -28,12 +30,21 @@ func WithPassword(p string) Option { return func(c *config) { c.password = p } }
 // Check tells whether dsn makes sense, without touching what it names. The error names the value, but nothing of it that may be a password,
 // and says what is allowed.
 func Check(dsn string) error {
-	_, err := sqlitestore.ParseDSN(dsn)
-	return err
+	if clickhousestore.IsDSN(dsn) {
+		_, err := clickhousestore.ParseDSN(dsn)
+		return err
+	}
+	if _, err := sqlitestore.ParseDSN(dsn); err != nil {
+		return fmt.Errorf("%w, or clickhouse://[USER@]HOST[:8123]/DATABASE", err)
+	}
+	return nil
 }
 
 // File returns the path of the file that dsn names; false for a store that is not one file.
 func File(dsn string) (string, bool) {
+	if clickhousestore.IsDSN(dsn) {
+		return "", false
+	}
 	path, err := sqlitestore.ParseDSN(dsn)
 	return path, err == nil
 }
@@ -43,6 +54,12 @@ func Open(ctx context.Context, dsn string, opts ...Option) (store.Store, error) 
 	var c config
 	for _, o := range opts {
 		o(&c)
+	}
+	if err := Check(dsn); err != nil {
+		return nil, fmt.Errorf("%w: %w", store.ErrUnusable, err)
+	}
+	if clickhousestore.IsDSN(dsn) {
+		return openClickHouse(ctx, dsn, c)
 	}
 	var so []sqlitestore.Option
 	if c.chatTables {
@@ -55,6 +72,18 @@ func Open(ctx context.Context, dsn string, opts ...Option) (store.Store, error) 
 	s, err := open(ctx, dsn, so...)
 	if err != nil {
 		return nil, err // not s: a nil pointer in a non-nil interface
+	}
+	return s, nil
+}
+
+func openClickHouse(ctx context.Context, dsn string, c config) (store.Store, error) {
+	open := clickhousestore.Open
+	if c.readOnly {
+		open = clickhousestore.OpenReadOnly
+	}
+	s, err := open(ctx, dsn, clickhousestore.WithPassword(c.password))
+	if err != nil {
+		return nil, err
 	}
 	return s, nil
 }
