@@ -179,7 +179,7 @@ func (a *app) copied(res storecopy.Result, to location, verify bool, err error) 
 	if verify {
 		a.say("compared %s: %d the same on both sides", count(res.Verified+len(res.Different), "session"), res.Verified)
 	}
-	a.differ("not taken", res.Refused)
+	a.differ("not copied whole", res.Refused)
 	a.differ("not the same", res.Different)
 	if len(res.Refused)+len(res.Different) > 0 {
 		return &exitError{Code: exitFailed}

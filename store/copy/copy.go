@@ -66,7 +66,8 @@ type Result struct {
 	Rows, Blocks, Bytes int64
 	// Moving were still being written to at the end: what came to them last may not be copied.
 	Moving []session.Key
-	// Refused are sessions of which the destination took a part or nothing, by errors that wrap store.ErrData.
+	// Refused are sessions of which the destination has a part or nothing, because of errors that wrap store.ErrData: it did not take
+	// them, or the source, whose file may be damaged, could not be read there.
 	Refused []Difference
 	// Verified were compared and are alike, Different are not.
 	Verified  int
@@ -226,7 +227,7 @@ func (c *copier) session(ctx context.Context, k session.Key) error {
 	e.fresh = have == nil
 	for row, err := range c.src.Rows(ctx, k) {
 		if err != nil {
-			return err
+			return c.unread(e, err)
 		}
 		c.buf = row.AppendCanonical(c.buf[:0])
 		if have != nil && have.rows[rowKey{row.Trace, row.Span}] == sha256.Sum256(c.buf) {
@@ -240,7 +241,7 @@ func (c *copier) session(ctx context.Context, k session.Key) error {
 	}
 	for b, err := range c.src.Blocks(ctx, k, nil) {
 		if err != nil {
-			return err
+			return c.unread(e, err)
 		}
 		if have != nil {
 			if size, ok := have.blocks[b.ID]; ok && (size == 0 || b.Size != 0 && b.Size <= size) {
@@ -258,6 +259,24 @@ func (c *copier) session(ctx context.Context, k session.Key) error {
 		return c.flush(ctx)
 	}
 	return nil
+}
+
+// unread is told what ended the reading of a session. Where its data did, what was read of it stays, and the others are copied.
+func (c *copier) unread(e end, err error) error {
+	if !errors.Is(err, store.ErrData) {
+		return err
+	}
+	c.refuse(e.key, err)
+	c.marks[e.key] = e.mark
+	c.done++
+	return nil
+}
+
+func (c *copier) refuse(k session.Key, err error) {
+	if !c.refused[k] {
+		c.refused[k] = true
+		c.res.Refused = append(c.res.Refused, Difference{k, err.Error()})
+	}
 }
 
 type rowKey struct {
@@ -372,10 +391,7 @@ func (c *copier) put(ctx context.Context, b session.Batch) error {
 		part := sessions[k]
 		switch err := c.dst.Put(ctx, part); {
 		case errors.Is(err, store.ErrData):
-			if !c.refused[k] {
-				c.refused[k] = true
-				c.res.Refused = append(c.res.Refused, Difference{k, err.Error()})
-			}
+			c.refuse(k, err)
 		case err != nil:
 			return err
 		default:

@@ -136,12 +136,13 @@ func equal(t *testing.T, src, dst store.Store) {
 // watched is a store whose Puts and reads are looked at.
 type watched struct {
 	store.Store
-	put       func(session.Batch) error // before it; an error takes its place
-	blocks    func(session.Key)         // after all of a session were read
-	rows      int                       // that came through
-	puts      int
-	mostBytes int
-	mostParts int
+	put        func(session.Batch) error // before it; an error takes its place
+	blocks     func(session.Key)         // after all of a session were read
+	unreadable func(session.Key) error   // an error takes the place of its blocks
+	rows       int                       // that came through
+	puts       int
+	mostBytes  int
+	mostParts  int
 }
 
 func (w *watched) Put(ctx context.Context, b session.Batch) error {
@@ -162,6 +163,12 @@ func (w *watched) Put(ctx context.Context, b session.Batch) error {
 
 func (w *watched) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) iter.Seq2[session.Block, error] {
 	return func(yield func(session.Block, error) bool) {
+		if w.unreadable != nil {
+			if err := w.unreadable(k); err != nil {
+				yield(session.Block{}, err)
+				return
+			}
+		}
 		for b, err := range w.Store.Blocks(ctx, k, ids) {
 			if !yield(b, err) {
 				return
@@ -448,6 +455,29 @@ func TestRefused(t *testing.T) {
 		Refused: []storecopy.Difference{{Session: small, What: "no room: bad data"}}}
 	if diff := cmp.Diff(want, res); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
+	}
+}
+
+// One session that cannot be read, because the source is damaged there, does not keep the others from the destination, and what was
+// read of it comes along.
+func TestUnreadable(t *testing.T) {
+	src, dst := &watched{Store: openMemory(t)}, openMemory(t)
+	fill(t, src)
+	src.unreadable = func(k session.Key) error {
+		if k == small {
+			return fmt.Errorf("damaged: %w", store.ErrData)
+		}
+		return nil
+	}
+	res, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{Verify: true})
+	res.Bytes = 0
+	want := storecopy.Result{Sessions: 4, Copied: 3, Rows: 713, Blocks: 713, Verified: 3,
+		Refused: []storecopy.Difference{{Session: small, What: "damaged: bad data"}}}
+	if diff := cmp.Diff(want, res); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	if res, err = storecopy.Run(t.Context(), src, dst, storecopy.Options{}); err != nil || len(res.Refused) != 1 || res.Rows != 0 {
+		t.Errorf("again: %+v, %v", res, err)
 	}
 }
 
