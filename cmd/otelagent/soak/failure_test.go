@@ -442,8 +442,21 @@ func TestDamagedFile(t *testing.T) {
 			if check == "ok" && unreadable > 0 {
 				t.Errorf("integrity_check is content, and %d requests cannot be read", unreadable)
 			}
-			figure(t, "seed %d: integrity_check says %.50q; of the requests %d whole, %d wrong, %d not readable; senders were told: %s",
-				seed, check, whole, wrong, unreadable, l.ledger.answers())
+			// What docs/reliability.md says to do: what can be read is copied, and the rest is named.
+			rescued := filepath.Join(filepath.Dir(c.db), "rescued.db")
+			out, err := exec.Command(bin, "copy", c.db, rescued).CombinedOutput()
+			kept, wrong, _ := readRequests(t, rescued, all)
+			if wrong > 0 || kept > whole || tt.every > 1 && kept < whole/2 {
+				t.Errorf("the copy gives %d requests with wrong bytes, and %d whole ones of %d: %v\n%s", wrong, kept, whole, err, out)
+			}
+			if unreadable > 0 && err == nil {
+				t.Errorf("the copy does not say that something is missing:\n%s", out)
+			}
+			if got := integrity(t, rescued); got != "ok" && kept > 0 {
+				t.Errorf("integrity_check of the copy: %.300s", got)
+			}
+			figure(t, "seed %d: integrity_check says %.50q; of the requests %d whole, %d wrong, %d not readable; a copy has %d; senders were told: %s",
+				seed, check, whole, wrong, unreadable, kept, l.ledger.answers())
 		})
 	}
 }

@@ -49,14 +49,22 @@ func spansOf(t *testing.T, rng *rand.Rand, n int, shape func(i int, s ptrace.Spa
 	return b
 }
 
-// pour sends requests that make yields as fast as they are taken, from several senders at once, for a while, and returns how
-// many were taken and how many not.
+// pour sends requests that request makes as fast as they are taken, from several senders at once, for a while, but until a few
+// were answered, and returns how many were taken and how many not.
 func pour(t *testing.T, rng *rand.Rand, c *collector, senders int, d time.Duration, request func(rng *rand.Rand) []byte) (taken, told, bytes int64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
+	const few = 10
+	ctx, cancel := context.WithTimeout(t.Context(), d+time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup
 	var ok, bad, size atomic.Int64
+	end := time.Now().Add(d)
+	wg.Go(func() {
+		for ctx.Err() == nil && (time.Now().Before(end) || ok.Load()+bad.Load() < few) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		cancel()
+	})
 	for i := range senders {
 		own := rand.New(rand.NewPCG(rng.Uint64(), uint64(i)))
 		w := wire(newHTTPWire(c.addr.http))
@@ -101,7 +109,10 @@ func TestFloodOfContent(t *testing.T) {
 			rng := begin(t)
 			c := newCollector(t, tt.config)
 			p := c.up()
-			const senders, turns, each = 24, 16, 512 << 10
+			senders, turns, each := 12, 16, 256<<10
+			if *soakTime > 0 {
+				senders, each = 32, 512<<10
+			}
 			ready := make([][]byte, 12) // made before, so that senders cost little
 			for n := range ready {
 				body := noise(rng, each)
@@ -183,6 +194,9 @@ func TestFloodOfSpans(t *testing.T) {
 			took := time.Since(start)
 			p.alive()
 			now, peak := p.memory()
+			if tt.rejected { // they are written now and then
+				until(t, "rejects", 30*time.Second, func() bool { return rejectsIn(t, c.db) > 0 })
+			}
 			rejects := rejectsIn(t, c.db)
 			stored := int64(storedSpans(t, c.db))
 			p.kill() // the summaries of all these sessions are not what is tested
