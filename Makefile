@@ -18,6 +18,8 @@ BIN := $(CURDIR)/bin
 GOLANGCI := $(BIN)/golangci-lint
 
 FUZZTIME ?= 5s
+SOAKTIME ?= 10m
+SOAKFLAGS ?= -strict
 BENCH ?= .
 TESTFLAGS ?=
 export CGO_ENABLED ?= 0
@@ -26,7 +28,7 @@ export CGO_ENABLED ?= 0
 each = for m in $(1); do echo "--- $$m: $@"; $(2); done
 
 .PHONY: help demo build test race vet lint fmt fmt-check generate generate-check fuzz-short bench bench-check \
-	newest ocb-test ocb-build interop-phi-core interop-clark-agent interop-ndjson interop-acp interop-ai-sdk tidy ci FORCE
+	newest ocb-test ocb-build interop-phi-core interop-clark-agent interop-ndjson interop-acp interop-ai-sdk soak tidy ci FORCE
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -90,6 +92,10 @@ bench: ## run the benchmarks that match BENCH (all)
 
 bench-check: ## hold the benchmarks to the bounds in docs/hotpaths.md
 	@go run ./internal/benchcheck
+
+# SOAKFLAGS="-seed=N -run NAME" repeats what failed; -strict holds times to docs/reliability.md, which wants a machine of its own.
+soak: ## kill, fill, lock, damage and flood the real binary for SOAKTIME (10m), and print figures
+	@go -C cmd/otelagent test -count=1 -v -timeout 24h ./soak -for $(SOAKTIME) $(SOAKFLAGS) | grep -v '^=== '
 
 newest: ## test the exporter against the newest Collector that resolves; its go.mod is the floor
 	@dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; cd collector-exporter/agentsessionexporter; \
