@@ -158,10 +158,9 @@ const (
 	maxMiB                               = math.MaxInt64 / mebi
 	maxTenant                            = 256
 
-	day             = 24 * time.Hour
-	minMaxAge       = time.Minute
-	minInterval     = time.Second
-	defaultInterval = 10 * time.Minute
+	day         = 24 * time.Hour
+	minMaxAge   = time.Minute
+	minInterval = time.Second
 )
 
 var _ component.Config = (*Config)(nil)

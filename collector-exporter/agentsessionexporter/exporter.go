@@ -2,6 +2,7 @@ package agentsessionexporter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -102,10 +103,10 @@ func (e *sessionExporter) pushLogs(ctx context.Context, ld plog.Logs) error {
 // permanent error when all of it was refused because of what is in it; any other error when the whole batch should
 // come again, which is safe: writes are idempotent. What is malformed is counted and left out, it fails nothing else.
 func (e *sessionExporter) push(ctx context.Context, sig signal, batch session.Batch, report otlprow.Report) error {
-	d := delivery{report: report, finds: e.shared.redact.batch(&batch), rows: len(batch.Rows), blocks: len(batch.Blocks)}
-	if d.rows+d.blocks > 0 {
+	d := delivery{report: report}
+	if len(batch.Rows)+len(batch.Blocks) > 0 {
 		if err := e.write(ctx, &d, batch); err != nil {
-			return fmt.Errorf("agent_session: write %d rows: %w", d.rows, err) // comes again whole: nothing is counted now
+			return fmt.Errorf("agent_session: write %d rows: %w", len(batch.Rows), err) // comes again whole: nothing is counted now
 		}
 	}
 	e.count(ctx, sig, &d)
@@ -119,14 +120,16 @@ func (e *sessionExporter) push(ctx context.Context, sig signal, batch session.Ba
 	return nil
 }
 
-// write puts the batch into the store and says in d what became of it.
+// write redacts the batch, puts it into the store and says in d what became of it.
 func (e *sessionExporter) write(ctx context.Context, d *delivery, batch session.Batch) error {
 	st, err := e.shared.use()
 	if err != nil {
 		return err
 	}
+	d.finds = e.shared.redact.batch(&batch)
+	d.rows, d.blocks = len(batch.Rows), len(batch.Blocks)
 	err = e.put(ctx, st, d, batch)
-	if ctx.Err() == nil || err == nil { // a write that was cancelled says nothing of the store
+	if err == nil || !errors.Is(ctx.Err(), context.Canceled) { // a write that was cancelled says nothing of the store
 		e.shared.health(err)
 	}
 	return err
@@ -163,7 +166,7 @@ func (e *sessionExporter) putOnce(ctx context.Context, st store.Store, b session
 type delivery struct {
 	report       otlprow.Report
 	finds        finds
-	rows, blocks int // decoded
+	rows, blocks int // that were to be written
 	refused      refused
 	stored       session.Batch
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -41,6 +42,8 @@ type hookStore struct {
 	mu   sync.Mutex
 	puts int
 	rows map[string]int // committed rows by session
+
+	deleteErr, projectErr error
 }
 
 func (s *hookStore) Put(ctx context.Context, b session.Batch) error {
@@ -61,6 +64,24 @@ func (s *hookStore) Put(ctx context.Context, b session.Batch) error {
 		s.rows[k]++
 	}
 	return nil
+}
+
+// The rest of what a SQLite store is, which embedding hides.
+
+func (s *hookStore) Counts() store.Counts { return s.Store.(store.Counter).Counts() }
+
+func (s *hookStore) Size(ctx context.Context) (int64, error) { return s.Store.(store.Sizer).Size(ctx) }
+
+func (s *hookStore) SessionSize(ctx context.Context, k session.Key) (int64, error) {
+	return s.Store.(store.Sizer).SessionSize(ctx, k)
+}
+
+func (s *hookStore) PutRejects(ctx context.Context, l []store.Reject) error {
+	return s.Store.(store.Rejecter).PutRejects(ctx, l)
+}
+
+func (s *hookStore) Rejects(ctx context.Context, limit int) iter.Seq2[store.Reject, error] {
+	return s.Store.(store.Rejecter).Rejects(ctx, limit)
 }
 
 func (s *hookStore) committed() map[string]int {
@@ -84,6 +105,14 @@ type testBundle struct {
 	cfg     *Config
 
 	shutdown func() error // the helper's own panics when called twice
+	last     *sharedStore
+}
+
+// shared is what the exporters of both signals share.
+func (b *testBundle) shared(t *testing.T) *sharedStore {
+	t.Helper()
+	require.NotNil(t, b.last)
+	return b.last
 }
 
 func setup(t *testing.T, before func(session.Batch) error, change ...func(*Config)) *testBundle {
@@ -119,6 +148,7 @@ func setup(t *testing.T, before func(session.Batch) error, change ...func(*Confi
 	require.NoError(t, err)
 	require.NoError(t, b.exp.Start(t.Context(), componenttest.NewNopHost()))
 	require.NoError(t, b.logsExp.Start(t.Context(), componenttest.NewNopHost()))
+	b.last = all.all[b.cfg]
 	b.shutdown = sync.OnceValue(func() error {
 		return errors.Join(b.exp.Shutdown(context.Background()), b.logsExp.Shutdown(context.Background()))
 	})

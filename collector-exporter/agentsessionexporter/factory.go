@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
+	"github.com/otelagent/otelagent/store/retention"
 )
 
 // NewFactory returns the factory of the agent_session exporter. It makes exporters of traces and of logs; those of one
@@ -32,7 +33,7 @@ type factory struct{ stores *stores }
 
 func createDefaultConfig() component.Config {
 	return &Config{
-		Retention:     RetentionConfig{Families: true, Interval: defaultInterval},
+		Retention:     RetentionConfig{Families: true, Interval: retention.DefaultInterval},
 		Limits:        LimitsConfig{AttributeBytes: maxAttributeBytes, BlockBytes: maxBlockBytes, TurnBytes: maxTurnBytes},
 		ForeignSpans:  foreignSkip,
 		Rejects:       true,

@@ -16,6 +16,8 @@ const (
 	// case.
 	storeAge, storeLeast = 5 * time.Second, time.Second
 	sessionAge           = 30 * time.Second
+	// lookTimeout bounds one look at the size of the store.
+	lookTimeout = 5 * time.Second
 	// maxSessionSizes bounds the sessions whose size is remembered.
 	maxSessionSizes = 10_000
 )
@@ -83,6 +85,8 @@ func (z *sizes) measure(ctx context.Context) (n int64, ok bool, err error) {
 
 // look is called under the lock.
 func (z *sizes) look(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout) // who writes may wait for it
+	defer cancel()
 	n, err := z.sizer.Size(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("size of the store: %w", err)

@@ -2,7 +2,6 @@ package agentsessionexporter
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -12,24 +11,18 @@ import (
 	"github.com/otelagent/otelagent/store/retention"
 )
 
-// retain sweeps at once and then every retention::interval until ctx ends.
-func (s *sharedStore) retain(ctx context.Context, o *openStore, p retention.Policy) {
-	tick := time.NewTicker(s.cfg.Retention.Interval)
-	defer tick.Stop()
-	for {
-		s.sweep(ctx, o, p)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+// retain starts what deletes, or returns nil when everything is kept. It runs until close; run bounds what it tells.
+func (s *sharedStore) retain(run context.Context, o *openStore) *retention.Sweeper {
+	p, some := s.cfg.policy()
+	if !some {
+		return nil
 	}
+	return retention.NewSweeper(o.Store, p, retention.WithInterval(s.cfg.Retention.Interval),
+		retention.WithHandler(func(done retention.Result, took time.Duration, err error) { s.swept(run, o, done, took, err) }))
 }
 
-// sweep deletes what p does not keep, counts it and tells of it.
-func (s *sharedStore) sweep(ctx context.Context, o *openStore, p retention.Policy) {
-	start := time.Now()
-	done, err := retention.Apply(ctx, o.Store, start, p)
+// swept counts what one sweep did and tells of it.
+func (s *sharedStore) swept(ctx context.Context, o *openStore, done retention.Result, took time.Duration, err error) {
 	for _, c := range []struct {
 		cause string
 		n     int
@@ -40,10 +33,10 @@ func (s *sharedStore) sweep(ctx context.Context, o *openStore, p retention.Polic
 	}
 	if done.Sessions > 0 {
 		s.logger.Info("retention deleted sessions", zap.Int("sessions", done.Sessions), zap.Int("by_age", done.ByAge),
-			zap.Int("by_sessions", done.BySessions), zap.Int("by_size", done.ByBytes), zap.Duration("took", time.Since(start)))
+			zap.Int("by_sessions", done.BySessions), zap.Int("by_size", done.ByBytes), zap.Duration("took", took))
 		s.measureSize(ctx, o)
 	}
-	if err != nil && !errors.Is(err, context.Canceled) {
+	if err != nil && ctx.Err() == nil {
 		s.telemetry.ExporterAgentSessionRetentionFailures.Add(ctx, 1, metric.WithAttributes(s.id))
 		s.logger.Warn("retention could not delete all that it should; the next sweep goes on", zap.Error(err))
 	}

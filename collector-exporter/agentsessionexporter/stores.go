@@ -20,6 +20,7 @@ import (
 	"github.com/otelagent/otelagent/store"
 	"github.com/otelagent/otelagent/store/dsn"
 	"github.com/otelagent/otelagent/store/project"
+	"github.com/otelagent/otelagent/store/retention"
 )
 
 // openFunc opens the store of a configuration.
@@ -124,8 +125,9 @@ type sharedStore struct {
 // openStore is a store that is open.
 type openStore struct {
 	store.Store
-	worker *project.Worker
-	sizes  *sizes
+	sizes   *sizes
+	worker  *project.Worker
+	sweeper *retention.Sweeper // nil: everything is kept
 }
 
 // errAway is wrapped by errors of writes while the store was never open.
@@ -184,11 +186,9 @@ func (s *sharedStore) tryOpen(ctx, run context.Context) error {
 		s.telemetry.ExporterAgentSessionProjectionFailures.Add(run, 1, metric.WithAttributes(s.id))
 		s.logger.Warn("a session's summary could not be brought up to date; it is tried again", zap.Error(err))
 	}))}
+	o.sweeper = s.retain(run, o)
 	s.opened.Store(o)
 	s.running.Go(func() { s.measure(run, o) })
-	if p, some := s.cfg.policy(); some {
-		s.running.Go(func() { s.retain(run, o, p) })
-	}
 	if r, ok := st.(store.Rejecter); ok && s.cfg.Rejects {
 		s.running.Go(func() { s.rejects.run(run, r, s.timing.rejects) })
 	}
@@ -286,6 +286,11 @@ func (s *sharedStore) close(ctx context.Context) error {
 		s.rejects.flush(ctx, r)
 	}
 	var errs []error
+	if o.sweeper != nil {
+		if err := o.sweeper.Close(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("agent_session: stop retention: %w", err))
+		}
+	}
 	if err := o.worker.Close(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("agent_session: finish projections: %w", err))
 	}

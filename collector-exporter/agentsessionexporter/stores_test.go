@@ -246,3 +246,6 @@ func TestStartErrors(t *testing.T) {
 		})
 	}
 }
+
+func where(w string) attribute.KeyValue  { return attribute.String("where", w) }
+func reason(r string) attribute.KeyValue { return attribute.String("reason", r) }

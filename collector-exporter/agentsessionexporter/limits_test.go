@@ -1,0 +1,198 @@
+package agentsessionexporter
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/store/memstore"
+)
+
+// heavy makes traces each of whose spans brings a body of n bytes that no other has.
+func heavy(n int, sessions ...string) ptrace.Traces {
+	td := traces(sessions...)
+	l := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+	for i := range l.Len() {
+		e := l.At(i).Events().AppendEmpty()
+		e.SetName(spans.EventBlocks)
+		body := sessions[i] + time.Now().String()
+		e.Attributes().PutEmptySlice(string(spans.BlockBodiesKey)).AppendEmpty().SetStr(body + strings.Repeat("x", n-len(body)))
+	}
+	return td
+}
+
+// What comes to a session above its limit is rejected; the other sessions of the batch are stored.
+func TestSessionLimit(t *testing.T) {
+	b := setup(t, nil, func(c *Config) { c.Limits.SessionMiB = 1 })
+	require.NoError(t, b.exp.ConsumeTraces(t.Context(), heavy(mebi*3/4, "large", "small")))
+	require.NoError(t, b.exp.ConsumeTraces(t.Context(), heavy(mebi/2, "large")), "it was below")
+	require.NoError(t, b.exp.ConsumeTraces(t.Context(), heavy(100, "large", "small", "large")))
+	require.Equal(t, map[string]int{"large": 2, "small": 2}, b.store.committed())
+	metadatatest.AssertEqualExporterAgentSessionSpansRejected(t, b.tel, point(2, reason("session_limit")), ignore...)
+	metadatatest.AssertEqualExporterAgentSessionBlocksRejected(t, b.tel, point(2, reason("session_limit")), ignore...)
+	metadatatest.AssertEqualExporterAgentSessionSpansStored(t, b.tel, point(4), ignore...)
+
+	err := b.exp.ConsumeTraces(t.Context(), heavy(100, "large"))
+	require.True(t, consumererror.IsPermanent(err), "nothing of it was taken, and would not be another time")
+	require.ErrorContains(t, err, "limits::session_mib")
+	require.NotContains(t, err.Error(), "large")
+
+	require.NoError(t, b.shutdown())
+	st, err := openDSN(t.Context(), b.cfg)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, st.Close()) }()
+	var got []store.Reject
+	for r, err := range st.(store.Rejecter).Rejects(t.Context(), 0) {
+		require.NoError(t, err)
+		got = append(got, r)
+	}
+	want := store.Reject{Reason: "session_limit", Signal: "span", Name: spans.SpanRun, Session: session.Key{ID: "large"}}
+	if diff := cmp.Diff([]store.Reject{want, want, want}, got, cmpopts.IgnoreFields(store.Reject{}, "Time", "Trace", "Span")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A store at its limit makes senders come again, and takes what they bring once there is room.
+func TestStoreLimit(t *testing.T) {
+	b := setup(t, nil, noRetry, func(c *Config) { c.Limits.StoreMiB = 4 })
+	var err error
+	n := 0
+	for err == nil && n < 100 {
+		err = b.exp.ConsumeTraces(t.Context(), randomTraces(n))
+		n++
+	}
+	require.ErrorIs(t, err, store.ErrFull)
+	require.False(t, consumererror.IsPermanent(err))
+	require.ErrorContains(t, err, "limits::store_mib is 4")
+	size, err := b.store.Size(t.Context())
+	require.NoError(t, err)
+	require.Less(t, size, int64(6*mebi))
+	_, err = b.tel.GetMetric("otelcol_exporter_agent_session_spans_rejected")
+	require.Error(t, err, "what comes again is not counted")
+
+	for s, err := range b.store.Sessions(t.Context(), store.Query{}) {
+		require.NoError(t, err)
+		require.NoError(t, b.store.Delete(t.Context(), s.Key))
+	}
+	require.Eventually(t, func() bool { return b.exp.ConsumeTraces(t.Context(), randomTraces(n)) == nil }, 20*time.Second, 50*time.Millisecond)
+}
+
+// randomTraces brings half a MiB that does not compress.
+func randomTraces(n int) ptrace.Traces {
+	td := traces("s")
+	s := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
+	s.SetSpanID([8]byte{byte(n), 1})
+	var id [32]byte
+	var b strings.Builder
+	id[0] = byte(n)
+	for b.Len() < mebi/2 {
+		id = spans.BlockOf(id[:])
+		b.WriteString(spans.BlockID(id).String())
+	}
+	e := s.Events().AppendEmpty()
+	e.SetName(spans.EventBlocks)
+	e.Attributes().PutEmptySlice(string(spans.BlockBodiesKey)).AppendEmpty().SetStr(b.String())
+	return td
+}
+
+// sized says what sizes the test wants, and counts how often it is asked.
+type sized struct {
+	store.Store
+	mu              sync.Mutex
+	whole, one      int64
+	err             error
+	wholes, lookups int
+}
+
+func (s *sized) Size(context.Context) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wholes++
+	return s.whole, s.err
+}
+
+func (s *sized) SessionSize(context.Context, session.Key) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lookups++
+	return s.one, s.err
+}
+
+func TestSizesAreRemembered(t *testing.T) {
+	st := &sized{}
+	cfg := &Config{Limits: LimitsConfig{SessionMiB: 1, StoreMiB: 10}}
+	z, err := newSizes(st, cfg)
+	require.NoError(t, err)
+	b := batchOf(10)
+	for range 5 {
+		require.NoError(t, z.full(t.Context()))
+		in, over, err := z.admit(t.Context(), b)
+		require.NoError(t, err)
+		require.Len(t, in.Rows, 10)
+		require.Empty(t, over.Rows)
+		z.wrote(in)
+	}
+	require.Equal(t, 1, st.wholes)
+	require.Equal(t, 10, st.lookups, "one for each session")
+
+	// What was written since is added, so that a flood is noticed; it is looked up again before anything is refused for it.
+	big := session.Batch{Rows: b.Rows[:1], Blocks: []session.Block{{Session: b.Rows[0].Session, Body: strings.Repeat("x", mebi)}}}
+	z.wrote(big)
+	in, over, err := z.admit(t.Context(), big)
+	require.NoError(t, err)
+	require.Len(t, in.Rows, 1)
+	require.Empty(t, over.Rows)
+	require.Equal(t, 11, st.lookups, "it had it already, the store says")
+	st.one = 1 << 20
+	z.wrote(big)
+	in, over, err = z.admit(t.Context(), b)
+	require.NoError(t, err)
+	require.Len(t, in.Rows, 9)
+	require.Len(t, over.Rows, 1)
+
+	for range 10 {
+		z.wrote(big)
+	}
+	require.ErrorIs(t, z.full(t.Context()), store.ErrFull)
+	z.store.at = z.store.at.Add(-2 * storeLeast)
+	require.NoError(t, z.full(t.Context()))
+	require.Equal(t, 2, st.wholes)
+
+	st.err = errors.New("away")
+	z.store.at = time.Time{}
+	require.ErrorIs(t, z.full(t.Context()), st.err)
+	clear(z.sessions)
+	_, _, err = z.admit(t.Context(), b)
+	require.ErrorIs(t, err, st.err)
+}
+
+func TestSizesAreBounded(t *testing.T) {
+	z, err := newSizes(&sized{}, &Config{Limits: LimitsConfig{SessionMiB: 1}})
+	require.NoError(t, err)
+	_, _, err = z.admit(t.Context(), batchOf(maxSessionSizes+100))
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(z.sessions), maxSessionSizes)
+}
+
+// Limits that a store cannot be held to stop the collector.
+func TestLimitsNeedASizer(t *testing.T) {
+	blind := struct{ store.Store }{memstore.New()}
+	_, err := newSizes(blind, &Config{Limits: LimitsConfig{StoreMiB: 1}})
+	require.ErrorIs(t, err, store.ErrUnusable)
+	require.ErrorContains(t, err, "limits::store_mib")
+	_, err = newSizes(blind, &Config{})
+	require.NoError(t, err)
+}

@@ -1,0 +1,335 @@
+package agentsessionexporter
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
+	"github.com/otelagent/otelagent/internal/phifixtures"
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/session/otlprow"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/store"
+)
+
+// secret has the form of a key that the default set knows.
+const secret = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+
+func redacting(rules string) func(*Config) {
+	return func(c *Config) { c.Redaction = RedactionConfig{Enabled: true, Rules: rules} }
+}
+
+func redactorOf(t *testing.T, rules string) *redactor {
+	t.Helper()
+	cfg := RedactionConfig{Enabled: true}
+	if rules != "" {
+		cfg.Rules = filepath.Join(t.TempDir(), "rules.yaml")
+		require.NoError(t, os.WriteFile(cfg.Rules, []byte(rules), 0o600))
+	}
+	r, err := newRedactor(&cfg)
+	require.NoError(t, err)
+	return r
+}
+
+// everything returns all that readers can get of a store, unpacked.
+func everything(t *testing.T, st store.Store) string {
+	t.Helper()
+	var b strings.Builder
+	for sum, err := range st.Sessions(t.Context(), store.Query{}) {
+		require.NoError(t, err)
+		for row, err := range st.Rows(t.Context(), sum.Key) {
+			require.NoError(t, err)
+			b.Write(row.AppendCanonical(nil))
+		}
+		for block, err := range st.Blocks(t.Context(), sum.Key, nil) {
+			require.NoError(t, err)
+			b.WriteString(block.Body)
+		}
+	}
+	return b.String()
+}
+
+// A secret that the producer left in the recordings of the real loop is in no byte of the file, plain or packed, and not in the
+// tables of the agent guide. A request that held it is given back as one that is not whole; every other one byte for byte.
+func TestLateFinds(t *testing.T) {
+	held := 0
+	for i, f := range phifixtures.All(t, "../..") {
+		if testing.Short() && i%4 != 0 {
+			continue
+		}
+		// Behind the beginning of every text that a user, a model or a tool wrote.
+		events := bytes.ReplaceAll(f.Events, []byte(`"text":"`), []byte(`"text":"the key is `+secret+`, `))
+		if bytes.Equal(events, f.Events) {
+			continue
+		}
+		t.Run(f.String(), func(t *testing.T) {
+			td := recorded(t, events)
+			plain := setup(t, nil)
+			require.NoError(t, plain.exp.ConsumeTraces(t.Context(), td))
+			require.Contains(t, everything(t, plain.store), secret, "the secret gets as far as here")
+			want, _ := read(t, plain.store)
+
+			b := setup(t, nil, redacting(""), func(c *Config) { c.ChatTables = true })
+			require.NoError(t, b.exp.ConsumeTraces(t.Context(), td))
+			require.NotContains(t, everything(t, b.store), secret)
+			got, _ := read(t, b.store)
+			require.Len(t, got, len(want))
+			for key, w := range want {
+				if !strings.Contains(w, secret) {
+					require.Equal(t, w, got[key], key)
+					continue
+				}
+				held++
+				require.False(t, strings.HasPrefix(got[key], "true"), "%s: %.300s", key, got[key])
+				require.NotContains(t, got[key], secret[4:])
+			}
+			finds, err := b.tel.GetMetric("otelcol_exporter_agent_session_redactions")
+			require.NoError(t, err)
+			require.NotEmpty(t, finds.Data.(metricdata.Sum[int64]).DataPoints)
+
+			require.NoError(t, b.shutdown()) // the guide's tables are current then
+			files, err := filepath.Glob(b.cfg.Storage + "*")
+			require.NoError(t, err)
+			require.NotEmpty(t, files)
+			for _, name := range files {
+				raw, err := os.ReadFile(name)
+				require.NoError(t, err)
+				require.NotContains(t, string(raw), secret, name)
+			}
+		})
+	}
+	require.NotZero(t, held, "requests that held the secret")
+}
+
+// Wherever content can stand on a span or a log record, it is looked at and counted.
+func TestEveryPlaceIsRedacted(t *testing.T) {
+	text := "use " + secret + " for it"
+	left := "use [redacted:api-key] for it"
+	blocks := func(s ptrace.Span, key, value string) {
+		e := s.Events().AppendEmpty()
+		e.SetName(spans.EventBlocks)
+		e.Attributes().PutEmptySlice(key).AppendEmpty().SetStr(value)
+	}
+	id := spans.BlockOfString(text)
+	full := spans.Recipe{ID: id, Full: true, Size: int64(len(text)), Pieces: []spans.Piece{{Text: text}}}
+	short := spans.Recipe{ID: id, Size: int64(len(text)), Pieces: []spans.Piece{{Text: text}}}
+	for name, tt := range map[string]struct {
+		put   func(ptrace.Span)
+		where string
+		check func(*testing.T, session.Batch)
+	}{
+		"attribute of content": {
+			func(s ptrace.Span) { s.Attributes().PutStr(string(spans.ErrorMessageKey), text) }, "attribute",
+			func(t *testing.T, b session.Batch) {
+				require.Equal(t, left, b.Rows[0].Attr(spans.ErrorMessageKey).Str())
+			},
+		},
+		"attribute that nobody knows": {
+			func(s ptrace.Span) { s.Attributes().PutStr("acme.note", `{"a":"`+text+`"}`) }, "attribute",
+			func(t *testing.T, b session.Batch) {
+				require.Equal(t, `{"a":"`+left+`"}`, b.Rows[0].Attr("acme.note").Str())
+			},
+		},
+		"list of strings": {
+			func(s ptrace.Span) {
+				l := s.Attributes().PutEmptySlice("acme.notes")
+				l.AppendEmpty().SetStr("fine")
+				l.AppendEmpty().SetStr(text)
+			}, "attribute",
+			func(t *testing.T, b session.Batch) {
+				require.Equal(t, []string{"fine", left}, b.Rows[0].Attr("acme.notes").Strings())
+			},
+		},
+		"structured attribute": {
+			func(s ptrace.Span) { s.Attributes().PutEmptyMap("acme.map").PutStr("deep", text) }, "attribute",
+			func(t *testing.T, b session.Batch) {
+				require.Equal(t, `{"deep":"`+left+`"}`, b.Rows[0].Attr("acme.map").Str())
+			},
+		},
+		"block": {
+			func(s ptrace.Span) { blocks(s, string(spans.BlockBodiesKey), text) }, "block",
+			func(t *testing.T, b session.Batch) {
+				require.Equal(t, []session.Block{{Session: b.Rows[0].Session, ID: id, Body: left, Size: int64(len(text))}}, b.Blocks)
+			},
+		},
+		"block of JSON": {
+			func(s ptrace.Span) { blocks(s, string(spans.BlockBodiesKey), `{"role":"user","content":"`+text+`"}`) }, "block",
+			func(t *testing.T, b session.Batch) {
+				require.Equal(t, `{"role":"user","content":"`+left+`"}`, b.Blocks[0].Body)
+			},
+		},
+		"recipe with a full id": {
+			func(s ptrace.Span) { blocks(s, string(spans.BlockPartsKey), full.Encode()) }, "recipe",
+			func(t *testing.T, b session.Batch) {
+				withheld := spans.Recipe{ID: id, Full: true, Size: int64(len(text))}
+				require.Equal(t, []session.Block{{
+					Session: b.Rows[0].Session, ID: spans.RecipeID(id, withheld.Encode()), Body: withheld.Encode(), Recipe: true,
+				}}, b.Blocks)
+				require.NoError(t, store.CheckBatch(b))
+			},
+		},
+		"recipe with a short id": {
+			func(s ptrace.Span) { blocks(s, string(spans.BlockPartsKey), short.Encode()) }, "recipe",
+			func(t *testing.T, b session.Batch) { require.Empty(t, b.Blocks) },
+		},
+		"envelope of an item": {
+			func(s ptrace.Span) {
+				e := s.Events().AppendEmpty()
+				e.SetName(spans.EventList)
+				e.Attributes().PutStr(string(spans.ListNameKey), spans.ListRequest)
+				e.Attributes().PutInt(string(spans.ListCountKey), 1)
+				e.Attributes().PutEmptySlice(string(spans.ListItemsKey)).AppendEmpty().SetStr(
+					spans.Item{Block: id.Short(), Provenance: "st", Envelope: `{"tags":["` + text + `"]}`}.Encode())
+			}, "item",
+			func(t *testing.T, b session.Batch) {
+				require.Equal(t, []string{id.Short().String()}, b.Rows[0].Lists[0].Items)
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			td := traces("a")
+			tt.put(td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0))
+			batch, _ := otlprow.Decode(td)
+			before, _ := otlprow.Decode(td)
+			finds := redactorOf(t, "").batch(&batch)
+			tt.check(t, batch)
+			require.NotEqual(t, before, batch)
+			require.Equal(t, map[string]int{"attribute": 0, "block": 0, "item": 0, "recipe": 0, tt.where: 1},
+				map[string]int{"attribute": finds.attribute, "block": finds.block, "item": finds.item, "recipe": finds.recipe})
+
+			ex := setup(t, nil, redacting("default"))
+			td.MarkReadOnly()
+			require.NoError(t, ex.exp.ConsumeTraces(t.Context(), td))
+			metadatatest.AssertEqualExporterAgentSessionRedactions(t, ex.tel, point(1, where(tt.where)), ignore...)
+			require.NotContains(t, everything(t, ex.store), secret)
+		})
+	}
+	t.Run("log record", func(t *testing.T) {
+		ld := records("a")
+		ld.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes().PutEmptySlice(string(spans.BlockBodiesKey)).AppendEmpty().SetStr(text)
+		ex := setup(t, nil, redacting(""))
+		require.NoError(t, ex.logsExp.ConsumeLogs(t.Context(), ld))
+		metadatatest.AssertEqualExporterAgentSessionRedactions(t, ex.tel, point(1, where("block")), ignore...)
+		require.NotContains(t, everything(t, ex.store), secret)
+	})
+}
+
+// What is clean, and what is an id, number or name, stays as it is.
+func TestRedactionLeavesTheRest(t *testing.T) {
+	td := traces(secret, "b")
+	s := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(1)
+	s.Attributes().PutStr(string(spans.ToolNameKey), secret)
+	s.Attributes().PutInt("acme.pin", 1234)
+	got, _ := otlprow.Decode(td)
+	want, _ := otlprow.Decode(td)
+	require.Equal(t, finds{}, redactorOf(t, "").batch(&got))
+	require.Equal(t, want, got)
+
+	var off *redactor
+	require.Equal(t, finds{}, off.batch(&got))
+}
+
+// Rules that count in some places only: what a block is the lists of its batch say; of one that no list names every rule counts.
+func TestNarrowRules(t *testing.T) {
+	r := redactorOf(t, `
+defaults: false
+rules:
+- {name: pin, regexp: 'PIN \d+', place: [args]}
+- {name: tools, role: [toolResult]}
+- {name: memory, provenance: [memory-tier]}
+`)
+	require.True(t, r.narrow)
+	key := session.Key{ID: "a"}
+	item := func(body, provenance string) string {
+		return spans.Item{Block: spans.BlockOfString(body).Short(), Provenance: provenance}.Encode()
+	}
+	const (
+		args     = `{"x":"PIN 1"}`
+		result   = `{"x":"PIN 2"}`
+		orphan   = `{"x":"PIN 3"}`
+		memory   = `{"role":"user","content":"remember"}`
+		said     = `{"role":"user","content":"PIN 4"}`
+		toolSaid = `{"role":"toolResult","content":"all of it"}`
+	)
+	b := session.Batch{Rows: []session.Row{{Session: key, Lists: []session.List{
+		{Name: spans.ListArgs, Items: []string{item(args, "")}},
+		{Name: spans.ListResult, Items: []string{item(result, "")}},
+		{Name: spans.ListRequest, Items: []string{item(memory, "mt:long:7"), item(said, "st"), item(toolSaid, "t:1:r:0")}},
+	}}}}
+	want := map[string]string{
+		args: `{"x":"[redacted:pin]"}`, result: result, orphan: `{"x":"[redacted:pin]"}`, said: said,
+		memory: `{"role":"user","content":"[redacted:memory]"}`, toolSaid: `{"role":"toolResult","content":"[redacted:tools]"}`,
+	}
+	for body := range want {
+		b.Blocks = append(b.Blocks, session.Block{Session: key, ID: spans.BlockOfString(body), Body: body})
+	}
+	bodies := map[spans.BlockID]string{}
+	for body := range want {
+		bodies[spans.BlockOfString(body)] = body
+	}
+	require.Equal(t, finds{block: 4}, r.batch(&b))
+	for _, k := range b.Blocks {
+		body := bodies[k.ID]
+		require.Equal(t, want[body], k.Body)
+		if k.Body == body {
+			require.Zero(t, k.Size)
+		} else {
+			require.EqualValues(t, len(body), k.Size)
+		}
+	}
+}
+
+// Nothing of a row that somebody else may hold is changed.
+func TestRedactionCopies(t *testing.T) {
+	attrs := []session.Attr{{Key: "acme.note", Value: session.StringValue(secret)}}
+	lists := []session.List{{Name: spans.ListRequest, Items: []string{
+		spans.Item{Block: spans.ShortID{1}, Envelope: `{"a":"` + secret + `"}`}.Encode(),
+		spans.Item{Block: spans.ShortID{2}, Envelope: `{"a":"` + secret + `"}`}.Encode(),
+		"no item " + secret,
+	}}}
+	item := lists[0].Items[0]
+	b := session.Batch{Rows: []session.Row{{Attrs: attrs, Lists: lists}}}
+	require.Equal(t, finds{attribute: 1, item: 3}, redactorOf(t, "").batch(&b))
+	require.Equal(t, secret, attrs[0].Value.Str())
+	require.Equal(t, item, lists[0].Items[0])
+	require.Equal(t, []string{spans.ShortID{1}.String(), spans.ShortID{2}.String(), ""}, b.Rows[0].Lists[0].Items)
+}
+
+func FuzzRedaction(f *testing.F) {
+	f.Add("use " + secret)
+	f.Add(`{"role":"user","content":"` + secret + `"}`)
+	f.Add("AAAAAAAAAAA st {\"a\":1}")
+	full := spans.Recipe{ID: spans.BlockID{1}, Full: true, Size: 40, Pieces: []spans.Piece{{Text: secret}}}
+	f.Add(full.Encode())
+	rules, err := newRedactor(&RedactionConfig{Enabled: true})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		ld := plog.NewLogs()
+		r := ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
+		records("a").ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).CopyTo(r)
+		a := r.Attributes()
+		a.PutStr("acme.note", text)
+		for _, key := range []string{string(spans.BlockBodiesKey), string(spans.BlockPartsKey), string(spans.ListsKey)} {
+			a.PutEmptySlice(key).AppendEmpty().SetStr(text)
+		}
+		batch, _ := otlprow.DecodeLogs(ld)
+		rules.batch(&batch)
+		if err := store.CheckBatch(batch); err != nil {
+			t.Fatal(err)
+		}
+		again := batch
+		if n := rules.batch(&again); n != (finds{}) {
+			t.Fatalf("found again: %+v", n)
+		}
+	})
+}
