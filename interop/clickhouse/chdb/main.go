@@ -187,7 +187,7 @@ func (h *handler) answerError(w http.ResponseWriter, err error) {
 // status is the HTTP status that a server of this version answers an exception with.
 func status(code int) int {
 	switch code {
-	case 6, 25, 26, 27, 33, 38, 41, 53, 62, 72, 117, 167, 168, 178, 190, 376, 441:
+	case 6, 25, 26, 27, 38, 41, 53, 62, 72, 117, 167, 168, 178, 190, 376, 441:
 		return http.StatusBadRequest // does not parse, or is too deep to
 	case 46, 47, 50, 56, 60, 63, 73, 78, 81, 115, 391:
 		return http.StatusNotFound // unknown function, identifier, type, storage, table, ...
