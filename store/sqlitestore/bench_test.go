@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/binary"
 	"fmt"
 	"path/filepath"
@@ -113,13 +114,7 @@ func BenchmarkPut(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		from := strings.Index(schema1, "CREATE TABLE rows")
-		table := schema1[from : from+strings.Index(schema1[from:], ";")]
-		exec(strings.Replace(table, "CREATE TABLE rows", "CREATE TABLE bare", 1))
-		st, err := s.conn.PrepareContext(ctx, "INSERT INTO bare ("+strings.Join(columns, ",")+") VALUES (?"+strings.Repeat(",?", len(columns)-1)+")")
-		if err != nil {
-			b.Fatal(err)
-		}
+		st := bareRows(b, s)
 		defer st.Close()
 		n := 0
 		for b.Loop() {
@@ -141,6 +136,21 @@ func BenchmarkPut(b *testing.B) {
 		}
 		report(b)
 	})
+}
+
+// bareRows makes a table with the columns of rows and nothing but its primary key, and returns a plain insert into it.
+func bareRows(b *testing.B, s *Store) *sql.Stmt {
+	b.Helper()
+	from := strings.Index(schema1, "CREATE TABLE rows")
+	table := schema1[from : from+strings.Index(schema1[from:], ";")]
+	if _, err := s.conn.ExecContext(b.Context(), strings.Replace(table, "CREATE TABLE rows", "CREATE TABLE bare", 1)); err != nil {
+		b.Fatal(err)
+	}
+	st, err := s.conn.PrepareContext(b.Context(), "INSERT INTO bare ("+strings.Join(columns, ",")+") VALUES (?"+strings.Repeat(",?", len(columns)-1)+")")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return st
 }
 
 func report(b *testing.B) {

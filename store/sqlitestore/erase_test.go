@@ -104,6 +104,9 @@ func (n needles) take(t *testing.T, s *Store, what, query string, args ...any) {
 	}
 }
 
+// everywhereBatches is how many batches everywhere puts.
+const everywhereBatches = 101
+
 // everywhere puts a session that has something in every table, in batches between those of others, and returns what it consists of.
 // Without gone it puts the others only.
 func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
@@ -121,7 +124,7 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 		return v
 	}
 	var turn session.Batch
-	for i := range 300 {
+	for i := range everywhereBatches {
 		var b session.Batch
 		for o := range 7 {
 			k := session.Key{Tenant: gone.Tenant, ID: fmt.Sprint("other ", o)}
@@ -247,12 +250,58 @@ func TestDeleteErases(t *testing.T) {
 			}
 			checkWhole(t, s)
 			for o := range 7 {
-				if rows, blocks := count(t, s, session.Key{Tenant: gone.Tenant, ID: fmt.Sprint("other ", o)}); rows != 300 || blocks != 300 {
-					t.Errorf("another session has %d rows and %d blocks, want 300", rows, blocks)
+				if rows, blocks := count(t, s, session.Key{Tenant: gone.Tenant, ID: fmt.Sprint("other ", o)}); rows != everywhereBatches || blocks != everywhereBatches {
+					t.Errorf("another session has %d rows and %d blocks, want %d", rows, blocks, everywhereBatches)
 				}
 			}
 		})
 	}
+}
+
+// SQLite's secure_delete leaves copies of keys that it moved to another page; looking through unused space takes them away.
+func TestDeleteErasesUnusedSpace(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	s := newStore(t, path)
+	gone := key("gone")
+	n := needles{}
+	for i := range 60 {
+		var b session.Batch
+		for j := range 20 {
+			if j < 10 {
+				r := storetest.Row(gone, 50*i+j)
+				n.add("span id", r.Span[:])
+				b.Rows = append(b.Rows, r)
+			}
+			for o := range 7 {
+				b.Rows = append(b.Rows, storetest.Row(key(fmt.Sprint("other ", o)), 100_000+10_000*o+50*i+j))
+			}
+		}
+		if err := s.Put(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// All of Delete but that.
+	if err := s.write(t.Context(), "hide", func(ctx context.Context) error { return s.hide(ctx, gone) }); err != nil {
+		t.Fatal(err)
+	}
+	marks, err := s.marks(t.Context())
+	if err != nil || len(marks) != 1 {
+		t.Fatal(marks, err)
+	}
+	pieces, err := s.pieces(t.Context(), marks[0])
+	if err := errors.Join(err, s.inSteps(t.Context(), pieces), s.emptyLog(t.Context(), 0)); err != nil {
+		t.Fatal(err)
+	}
+	if left := n.in(t, path); len(left) == 0 {
+		t.Error("SQLite leaves nothing: looking through unused space is not needed any more, or this test shows nothing")
+	}
+	if err := s.Delete(t.Context(), gone); err != nil { // finishes what is marked
+		t.Fatal(err)
+	}
+	if left := n.in(t, path); len(left) > 0 {
+		t.Errorf("%v are left", left)
+	}
+	checkWhole(t, s)
 }
 
 // checkWhole holds the file to SQLite's own check, and to what refers to what.

@@ -95,8 +95,8 @@ func TestLockedByProcess(t *testing.T) {
 	}
 }
 
-// damaged makes a database of many sessions and overwrites the pages of a table, as far as which says so, with the program closed.
-func damaged(t *testing.T, which string, bytesAt func(page []byte)) string {
+// sound makes a database of 20 sessions.
+func sound(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := newStore(t, path)
@@ -111,38 +111,36 @@ func damaged(t *testing.T, which string, bytesAt func(page []byte)) string {
 			t.Fatal(err)
 		}
 	}
-	if err := s.emptyLog(t.Context(), 0); err != nil {
+	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	rows, err := s.readers.QueryContext(t.Context(), `SELECT pageno FROM dbstat WHERE `+which)
-	if err != nil {
-		t.Fatal(err)
-	}
+	return path
+}
+
+// damaged returns a copy of a database in which the pages that dbstat has under which were changed.
+func damaged(t *testing.T, from, which string, damage func(page []byte)) string {
+	t.Helper()
 	var pages []int64
-	for rows.Next() {
-		var n int64
-		if err := rows.Scan(&n); err != nil {
+	s := newReader(t, from)
+	for n, err := range each(t.Context(), s, "find pages", `SELECT pageno FROM dbstat WHERE `+which, nil, scanInt) {
+		if err != nil {
 			t.Fatal(err)
 		}
 		pages = append(pages, n)
 	}
-	if err := errors.Join(rows.Err(), rows.Close(), s.Close()); err != nil || len(pages) == 0 {
-		t.Fatal(len(pages), err)
+	if len(pages) == 0 {
+		t.Fatalf("no page %s", which)
 	}
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	data, err := os.ReadFile(from)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	page := make([]byte, pageSize)
 	for _, n := range pages {
-		if _, err := f.ReadAt(page, (n-1)*pageSize); err != nil {
-			t.Fatal(err)
-		}
-		bytesAt(page)
-		if _, err := f.WriteAt(page, (n-1)*pageSize); err != nil {
-			t.Fatal(err)
-		}
+		damage(data[(n-1)*pageSize : n*pageSize])
+	}
+	path := filepath.Join(t.TempDir(), "damaged.db")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	return path
 }
@@ -150,6 +148,7 @@ func damaged(t *testing.T, which string, bytesAt func(page []byte)) string {
 // Pages that were damaged are told of, by reading as bad data that no waiting mends, by Put as what may be mended; nothing panics, and
 // sessions that stand elsewhere are read.
 func TestDamagedFile(t *testing.T) {
+	from := sound(t)
 	junk := func(page []byte) { copy(page, bytes.Repeat([]byte{0xa5}, len(page))) }
 	zero := func(page []byte) { clear(page) }
 	content := func(page []byte) { copy(page[len(page)/2:], bytes.Repeat([]byte{0x5a}, len(page)/2)) }
@@ -168,7 +167,7 @@ func TestDamagedFile(t *testing.T) {
 	} {
 		for how, damage := range map[string]func([]byte){"junk": junk, "zero": zero, "content": content, "pointers": pointers} {
 			t.Run(name+"/"+how, func(t *testing.T) {
-				path := damaged(t, which, damage)
+				path := damaged(t, from, which, damage)
 				s, err := Open(t.Context(), path, WithBusyTimeout(100*time.Millisecond))
 				if err != nil {
 					if errors.Is(err, store.ErrUnusable) {

@@ -43,7 +43,12 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(openEnv); path != "" {
 		openOnce(path)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if largeDir != "" {
+			_ = os.RemoveAll(largeDir)
+		}
+		os.Exit(code)
+	}))
 }
 
 func newStore(t *testing.T, path string, opts ...Option) *Store {
