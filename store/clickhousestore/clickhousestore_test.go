@@ -2,12 +2,16 @@ package clickhousestore
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"io"
+	"log"
 	"math/rand/v2"
 	"net/url"
 	"os"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/otelagent/otelagent/store"
@@ -61,4 +65,24 @@ func TestStore(t *testing.T) {
 		}
 		return s
 	})
+}
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+var quiet = log.New(io.Discard, "", 0)
+
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s:\n%s", path, diff)
+	}
 }

@@ -78,7 +78,7 @@ func (d *reader) end() error {
 	if got := d.u64(); d.err == nil && got != d.stamp {
 		d.err = errNoRow
 	}
-	if errors.Is(d.err, errNoRow) || errors.Is(d.err, io.ErrUnexpectedEOF) {
+	if errors.Is(d.err, errNoRow) {
 		// What is left is short: the exception ends the result.
 		_, _ = io.CopyN(io.Discard, d.r, 1<<20)
 		if code := exceptionCode(d.tail.last); code != 0 {
@@ -96,11 +96,19 @@ func (d *reader) full(b []byte) {
 		return
 	}
 	if _, err := io.ReadFull(d.r, b); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		d.err = err
+		d.err = d.short(err)
 	}
+}
+
+// short returns what it means that a row ends before its end: the result is whole, and none; or it was cut on the way.
+func (d *reader) short(err error) error {
+	if d.tail.ended {
+		return errNoRow
+	}
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 func (d *reader) u8() uint8 {
@@ -126,8 +134,8 @@ func (d *reader) length() int {
 	}
 	n, err := binary.ReadUvarint(d.r)
 	switch {
-	case errors.Is(err, io.EOF):
-		d.err = io.ErrUnexpectedEOF
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		d.err = d.short(err)
 	case err != nil || n > maxString:
 		d.err = errNoRow
 	}
@@ -169,12 +177,14 @@ func (d *reader) u64s() []uint64 {
 
 // tailReader keeps the last bytes that went through it.
 type tailReader struct {
-	r    io.Reader
-	last []byte
+	r     io.Reader
+	last  []byte
+	ended bool // as it should
 }
 
 func (t *tailReader) Read(p []byte) (int, error) {
 	n, err := t.r.Read(p)
+	t.ended = t.ended || err == io.EOF //nolint:errorlint // readers give this very one
 	keep := p[:n]
 	if len(keep) > tailSize {
 		keep = keep[len(keep)-tailSize:]

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
@@ -258,6 +259,9 @@ var serverVersion = regexp.MustCompile(`^(\d{1,4})\.\d+`)
 func (s *Store) connect(ctx context.Context) error {
 	version := ""
 	for v, err := range each(ctx, s, "connect", "version()", "", func(r *reader) string { return r.str() }) {
+		if errors.Is(err, errNoRow) {
+			err = &ServerError{Status: http.StatusOK}
+		}
 		if err != nil {
 			return err
 		}
@@ -265,11 +269,11 @@ func (s *Store) connect(ctx context.Context) error {
 	}
 	m := serverVersion.FindStringSubmatch(version)
 	if m == nil {
-		return &ServerError{Status: 200}
+		return &ServerError{Status: http.StatusOK}
 	}
 	major, err := strconv.Atoi(m[1])
 	if err != nil {
-		return &ServerError{Status: 200}
+		return &ServerError{Status: http.StatusOK}
 	}
 	s.layout = layout{database: s.dsn.Database, cluster: s.dsn.Cluster, modern: major >= modernFrom, ttl: s.dsn.TTL}
 	if s.layout.ttl > 0 && !s.layout.modern {

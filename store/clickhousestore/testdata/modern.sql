@@ -1,0 +1,190 @@
+CREATE TABLE IF NOT EXISTS `db`.`otelagent_schema` (
+  `version` UInt32,
+  `profile` String,
+  `at` UInt64)
+ENGINE = ReplacingMergeTree(at)
+ORDER BY (version)
+SETTINGS index_granularity = 8192;
+
+CREATE TABLE IF NOT EXISTS `db`.`rows` (
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `session` String CODEC(ZSTD(1)),
+  `start_ns` Int64 CODEC(Delta, ZSTD(1)),
+  `span` FixedString(8),
+  `trace` FixedString(16) CODEC(ZSTD(1)),
+  `content` UInt64,
+  `parent` FixedString(8),
+  `kind` UInt8 CODEC(ZSTD(1)),
+  `known` UInt8 CODEC(ZSTD(1)),
+  `end_ns` Int64 CODEC(Delta, ZSTD(1)),
+  `failed` UInt8 CODEC(ZSTD(1)),
+  `status` LowCardinality(String) CODEC(ZSTD(1)),
+  `run` String CODEC(ZSTD(1)),
+  `run_start_ns` Int64 CODEC(ZSTD(1)),
+  `turn` Int64 CODEC(ZSTD(1)),
+  `model` LowCardinality(String) CODEC(ZSTD(1)),
+  `tool` LowCardinality(String) CODEC(ZSTD(1)),
+  `input` Int64 CODEC(ZSTD(1)),
+  `output` Int64 CODEC(ZSTD(1)),
+  `reasoning` Int64 CODEC(ZSTD(1)),
+  `cache_read` Int64 CODEC(ZSTD(1)),
+  `cache_write` Int64 CODEC(ZSTD(1)),
+  `bytes` UInt32 CODEC(ZSTD(1)),
+  `canonical` String CODEC(ZSTD(1)),
+  `writer` UInt64 CODEC(ZSTD(1)),
+  `n` UInt64 CODEC(ZSTD(1)),
+  `at` UInt64 CODEC(ZSTD(1)),
+  INDEX by_trace trace TYPE bloom_filter(0.01) GRANULARITY 4,
+  INDEX by_span span TYPE bloom_filter(0.01) GRANULARITY 4)
+ENGINE = ReplacingMergeTree()
+PARTITION BY if(start_ns < 1577836800000000000 OR start_ns >= 2840140800000000000, 0, 1 + intDiv(start_ns - 1577836800000000000, 2629746000000000) % 60)
+ORDER BY (tenant, session, start_ns, span, trace, content)
+TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 7776000 SECOND
+SETTINGS index_granularity = 8192;
+
+CREATE TABLE IF NOT EXISTS `db`.`live_rows` (
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `session` String CODEC(ZSTD(1)),
+  `start_ns` Int64 CODEC(Delta, ZSTD(1)),
+  `span` FixedString(8),
+  `trace` FixedString(16) CODEC(ZSTD(1)),
+  `content` UInt64,
+  `parent` FixedString(8),
+  `kind` UInt8 CODEC(ZSTD(1)),
+  `known` UInt8 CODEC(ZSTD(1)),
+  `end_ns` Int64 CODEC(Delta, ZSTD(1)),
+  `failed` UInt8 CODEC(ZSTD(1)),
+  `status` LowCardinality(String) CODEC(ZSTD(1)),
+  `run` String CODEC(ZSTD(1)),
+  `run_start_ns` Int64 CODEC(ZSTD(1)),
+  `turn` Int64 CODEC(ZSTD(1)),
+  `model` LowCardinality(String) CODEC(ZSTD(1)),
+  `tool` LowCardinality(String) CODEC(ZSTD(1)),
+  `input` Int64 CODEC(ZSTD(1)),
+  `output` Int64 CODEC(ZSTD(1)),
+  `reasoning` Int64 CODEC(ZSTD(1)),
+  `cache_read` Int64 CODEC(ZSTD(1)),
+  `cache_write` Int64 CODEC(ZSTD(1)),
+  `bytes` UInt32 CODEC(ZSTD(1)),
+  `canonical` String CODEC(ZSTD(1)),
+  `writer` UInt64 CODEC(ZSTD(1)),
+  `n` UInt64 CODEC(ZSTD(1)),
+  `at` UInt64 CODEC(ZSTD(1)),
+  INDEX by_trace trace TYPE bloom_filter(0.01) GRANULARITY 4,
+  INDEX by_span span TYPE bloom_filter(0.01) GRANULARITY 4)
+ENGINE = ReplacingMergeTree()
+PARTITION BY intDiv(at, 86400000000000)
+ORDER BY (tenant, session, start_ns, span, trace, content)
+TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 604800 SECOND
+SETTINGS index_granularity = 8192;
+
+CREATE TABLE IF NOT EXISTS `db`.`blocks` (
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `session` String CODEC(ZSTD(1)),
+  `id` FixedString(32),
+  `size` Int64 CODEC(ZSTD(1)),
+  `recipe` UInt8 CODEC(ZSTD(1)),
+  `bytes` UInt32 CODEC(ZSTD(1)),
+  `body` String CODEC(ZSTD(3)),
+  `writer` UInt64 CODEC(ZSTD(1)),
+  `n` UInt64 CODEC(ZSTD(1)),
+  `at` UInt64 CODEC(ZSTD(1)))
+ENGINE = ReplacingMergeTree()
+ORDER BY (tenant, session, id, size)
+TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 7776000 SECOND
+SETTINGS index_granularity = 256;
+
+CREATE TABLE IF NOT EXISTS `db`.`refs` (
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `session` String CODEC(ZSTD(1)),
+  `id` FixedString(32),
+  `bytes` UInt32 CODEC(ZSTD(1)),
+  `writer` UInt64 CODEC(ZSTD(1)),
+  `n` UInt64 CODEC(ZSTD(1)),
+  `at` UInt64 CODEC(ZSTD(1)))
+ENGINE = ReplacingMergeTree()
+ORDER BY (tenant, session, id)
+TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 7776000 SECOND
+SETTINGS index_granularity = 1024;
+
+CREATE TABLE IF NOT EXISTS `db`.`shared` (
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `id` FixedString(32),
+  `at` UInt64,
+  `body` String CODEC(ZSTD(3)))
+ENGINE = ReplacingMergeTree(at)
+ORDER BY (tenant, id)
+SETTINGS index_granularity = 256;
+
+CREATE TABLE IF NOT EXISTS `db`.`touches` (
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `session` String CODEC(ZSTD(1)),
+  `key` FixedString(16),
+  `writer` UInt64 CODEC(ZSTD(1)),
+  `n` UInt64 CODEC(ZSTD(1)),
+  `at` UInt64 CODEC(ZSTD(1)))
+ENGINE = ReplacingMergeTree(n)
+ORDER BY (tenant, session, writer)
+TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 7776000 SECOND
+SETTINGS index_granularity = 8192;
+
+CREATE TABLE IF NOT EXISTS `db`.`summaries` (
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `session` String CODEC(ZSTD(1)),
+  `key` FixedString(16),
+  `mark` UInt64,
+  `at` UInt64,
+  `parent` String CODEC(ZSTD(1)),
+  `status` LowCardinality(String) CODEC(ZSTD(1)),
+  `agent` LowCardinality(String) CODEC(ZSTD(1)),
+  `agent_id` String CODEC(ZSTD(1)),
+  `model` LowCardinality(String) CODEC(ZSTD(1)),
+  `dialect` LowCardinality(String) CODEC(ZSTD(1)),
+  `start_ns` Int64 CODEC(ZSTD(1)),
+  `last_ns` Int64 CODEC(ZSTD(1)),
+  `runs` Int64 CODEC(ZSTD(1)),
+  `turns` Int64 CODEC(ZSTD(1)),
+  `tool_calls` Int64 CODEC(ZSTD(1)),
+  `errors` Int64 CODEC(ZSTD(1)),
+  `denied` Int64 CODEC(ZSTD(1)),
+  `defects` Int64 CODEC(ZSTD(1)),
+  `input` Int64 CODEC(ZSTD(1)),
+  `output` Int64 CODEC(ZSTD(1)),
+  `reasoning` Int64 CODEC(ZSTD(1)),
+  `cache_read` Int64 CODEC(ZSTD(1)),
+  `cache_write` Int64 CODEC(ZSTD(1)))
+ENGINE = ReplacingMergeTree(mark)
+ORDER BY (tenant, session)
+TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 7776000 SECOND
+SETTINGS index_granularity = 1024;
+
+CREATE TABLE IF NOT EXISTS `db`.`deletions` (
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `key` FixedString(16),
+  `version` UInt64,
+  `mark` UInt64,
+  `session` String,
+  `writers` Array(UInt64),
+  `ns` Array(UInt64),
+  `done` UInt8,
+  `at` UInt64)
+ENGINE = ReplacingMergeTree(version)
+ORDER BY (tenant, key)
+TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 604800 SECOND
+SETTINGS index_granularity = 1024;
+
+CREATE TABLE IF NOT EXISTS `db`.`rejects` (
+  `seq` UInt64,
+  `time_ns` Int64,
+  `reason` LowCardinality(String) CODEC(ZSTD(1)),
+  `signal` LowCardinality(String) CODEC(ZSTD(1)),
+  `name` LowCardinality(String) CODEC(ZSTD(1)),
+  `service` LowCardinality(String) CODEC(ZSTD(1)),
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `session` String CODEC(ZSTD(1)),
+  `trace` FixedString(16),
+  `span` FixedString(8))
+ENGINE = MergeTree()
+ORDER BY (seq)
+SETTINGS index_granularity = 8192;
+
