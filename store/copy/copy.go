@@ -108,28 +108,33 @@ type copier struct {
 	buf   []byte
 }
 
-// end is a session that was read wholly.
+// end is a session that is to be read, or was read, wholly.
 type end struct {
 	key          session.Key
-	mark         store.Mark
+	mark         store.Mark // before it was read
 	fresh, wrote bool // the destination did not have it; something of it was to be written
 }
 
 func (c *copier) run(ctx context.Context) error {
-	var keys []session.Key
-	for range maxPasses {
-		var err error
-		if keys, err = c.moved(ctx); err != nil {
+	for pass := 0; ; pass++ {
+		todo, err := c.moved(ctx)
+		if err != nil {
 			return err
 		}
-		if len(keys) == 0 {
+		if pass == maxPasses {
+			for _, e := range todo {
+				c.res.Moving = append(c.res.Moving, e.key)
+			}
 			break
 		}
-		c.total += len(keys)
+		if len(todo) == 0 {
+			break
+		}
+		c.total += len(todo)
 		c.tell(false)
-		for _, k := range keys {
-			if err := c.session(ctx, k); err != nil {
-				return fmt.Errorf("session %q: %w", k.ID, err)
+		for _, e := range todo {
+			if err := c.session(ctx, e); err != nil {
+				return fmt.Errorf("session %q: %w", e.key.ID, err)
 			}
 		}
 		if err := c.flush(ctx); err != nil {
@@ -140,10 +145,6 @@ func (c *copier) run(ctx context.Context) error {
 	if err := project.Refresh(ctx, c.dst); err != nil {
 		return err
 	}
-	var err error
-	if c.res.Moving, err = c.moved(ctx); err != nil {
-		return err
-	}
 	c.res.Sessions = len(c.marks)
 	c.res.Same = c.res.Sessions - c.res.Copied - len(c.res.Refused)
 	if c.o.Verify {
@@ -152,13 +153,13 @@ func (c *copier) run(ctx context.Context) error {
 	return nil
 }
 
-// moved returns the sessions that are to be copied and were written to since they were, or never were.
-func (c *copier) moved(ctx context.Context) ([]session.Key, error) {
+// moved returns the sessions that are to be copied and were written to since they were, or never were, with their marks.
+func (c *copier) moved(ctx context.Context) ([]end, error) {
 	keys, err := c.selected(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var out []session.Key
+	var out []end
 	for _, k := range keys {
 		mark, err := c.src.Mark(ctx, k)
 		switch was, seen := c.marks[k]; {
@@ -166,7 +167,7 @@ func (c *copier) moved(ctx context.Context) ([]session.Key, error) {
 		case err != nil:
 			return nil, err
 		case (!seen || was != mark) && !c.refused[k]:
-			out = append(out, k)
+			out = append(out, end{key: k, mark: mark})
 		}
 	}
 	return out, nil
@@ -210,16 +211,8 @@ func (c *copier) selected(ctx context.Context) ([]session.Key, error) {
 }
 
 // session reads a session and adds what the destination lacks of it.
-func (c *copier) session(ctx context.Context, k session.Key) error {
-	e := end{key: k}
-	var err error
-	if e.mark, err = c.src.Mark(ctx, k); errors.Is(err, store.ErrNotFound) {
-		c.res.Gone++
-		c.done++
-		return nil
-	} else if err != nil {
-		return err
-	}
+func (c *copier) session(ctx context.Context, e end) error {
+	k := e.key
 	have, err := c.index(ctx, k)
 	if err != nil {
 		return err
