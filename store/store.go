@@ -93,8 +93,8 @@ type Sizer interface {
 	// Size returns the bytes that the store takes, all tenants and all that belongs to it counted in (logs, indexes). Free
 	// space inside that will be used again does not count.
 	Size(ctx context.Context) (int64, error)
-	// SessionSize returns about how many bytes a session takes: its rows and bodies as they came, before compression. It is
-	// one quick look-up. 0 for a session that is not there.
+	// SessionSize returns about how many bytes a session takes: its rows and bodies as they came, before compression; those that
+	// were replaced may count too. It is one quick look-up. 0 for a session that is not there.
 	SessionSize(ctx context.Context, s session.Key) (int64, error)
 }
 

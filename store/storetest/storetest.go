@@ -64,6 +64,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"blocks that sessions share, by chance", sharedByChance},
 		{"poisoned blocks", poisoned},
 		{"hostile ids", hostileIDs},
+		{"one id in two services and two tenants", sameIDTwice},
 		{"far times", farTimes},
 		{"huge rows", hugeRows},
 		{"counts", counts},
