@@ -6,7 +6,7 @@
 // projections current. ConsumeTraces and ConsumeLogs return nil only after the store has committed, unless the
 // user switches a sending queue on.
 //
-// Its API is NewFactory and Config, for the Collector builder and for programs that build a
+// Its API is NewFactory and Config with its sections, for the Collector builder and for programs that build a
 // collector themselves; nothing else of it is meant to be imported.
 package agentsessionexporter
 

@@ -209,9 +209,10 @@ func (e *sessionExporter) count(ctx context.Context, sig signal, d *delivery) {
 	for reason, n := range d.refused.blocks {
 		add(t.ExporterAgentSessionBlocksRejected, n, attribute.String("reason", reason))
 	}
-	for where, n := range map[string]int{"attribute": d.finds.attribute, "block": d.finds.block, "item": d.finds.item, "recipe": d.finds.recipe} {
-		add(t.ExporterAgentSessionRedactions, n, attribute.String("where", where))
-	}
+	add(t.ExporterAgentSessionRedactions, d.finds.attribute, attribute.String("where", "attribute"))
+	add(t.ExporterAgentSessionRedactions, d.finds.block, attribute.String("where", "block"))
+	add(t.ExporterAgentSessionRedactions, d.finds.item, attribute.String("where", "item"))
+	add(t.ExporterAgentSessionRedactions, d.finds.recipe, attribute.String("where", "recipe"))
 	if e.cfg.Rejects {
 		e.shared.rejects.add(e.rejectsOf(sig, d))
 	}

@@ -22,8 +22,8 @@ const (
 	maxSessionSizes = 10_000
 )
 
-// errSessionLimit is wrapped by the error of a batch of nothing but sessions above their limit.
-var errSessionLimit = errors.New("all of its sessions are above limits::session_mib")
+// errSessionLimit is why pieces of sessions above their limit are refused.
+var errSessionLimit = errors.New("the session is above limits::session_mib")
 
 // sizes holds a store to limits::session_mib and limits::store_mib. Sizes are looked up now and then; in between what was written
 // is added, which is too much rather than too little: the store may have had it already.

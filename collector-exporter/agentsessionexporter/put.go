@@ -162,6 +162,9 @@ func (r *refused) blockCount() int {
 }
 
 func (r *refused) rowCounts() map[string]int {
+	if len(r.rows) == 0 {
+		return nil
+	}
 	n := map[string]int{}
 	for i := range r.rows {
 		n[r.rows[i].reason]++

@@ -222,3 +222,28 @@ func FuzzApply(f *testing.F) {
 		}
 	})
 }
+
+func TestNarrow(t *testing.T) {
+	for name, tt := range map[string]struct {
+		rule Rule
+		want bool
+	}{
+		"everywhere": {Rule{Name: "x", Regexp: "a+"}, false},
+		"path":       {Rule{Name: "x", Path: "$.a"}, false},
+		"place":      {Rule{Name: "x", Regexp: "a+", Place: []string{"args"}}, true},
+		"role":       {Rule{Name: "x", Role: []string{"user"}}, true},
+		"provenance": {Rule{Name: "x", Provenance: []spans.ProvenanceKind{spans.ProvenanceMemoryTier}}, true},
+	} {
+		r, err := New(WithRules(Rule{Name: "first", Regexp: "b+"}, tt.rule))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Narrow(); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	var none *Rules
+	if none.Narrow() || Defaults().Narrow() {
+		t.Error("no rules are narrow")
+	}
+}
