@@ -217,6 +217,14 @@ func TestStoreAwayForLongerThanTheQueue(t *testing.T) {
 	more := l.ledger.spans() - held
 	now, _ := p.memory()
 	p.alive()
+	onDisk := int64(0)
+	files, err := os.ReadDir(c.queue())
+	if err != nil {
+		t.Error(err)
+	}
+	for _, f := range files {
+		onDisk += sizeOf(t, filepath.Join(c.queue(), f.Name()))
+	}
 	if n := storedSpans(t, c.db); n != 0 {
 		t.Errorf("%d spans were stored while the store was away", n)
 	}
@@ -227,8 +235,8 @@ func TestStoreAwayForLongerThanTheQueue(t *testing.T) {
 	_, peak := p.memory()
 	p.stop()
 	f := check(t, c.db, l.ledger, nil)
-	figure(t, "seed %d: a queue of %d MiB held %d spans, then %d more; %v; memory %d MiB while it was full, peak %d MiB; senders were told: %s",
-		seed, room>>20, held, more, f, now, peak, l.ledger.answers())
+	figure(t, "seed %d: a queue of %d MiB held %d spans, then %d more, in a file of %.1f MiB; %v; memory %d MiB while it was full, peak %d MiB; senders were told: %s",
+		seed, room>>20, held, more, float64(onDisk)/(1<<20), f, now, peak, l.ledger.answers())
 	if held == 0 {
 		t.Error("the queue took nothing")
 	}

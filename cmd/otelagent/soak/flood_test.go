@@ -136,7 +136,7 @@ func TestFloodOfContent(t *testing.T) {
 			l := newLoad(t, script{Turns: 5, Bytes: 200})
 			l.name = "after"
 			l.start(rng, []wire{newHTTPWire(c.addr.http)})
-			until(t, "a small sender is served", 60*time.Second, func() bool { return l.ledger.spans() > 20 })
+			until(t, "a small sender is served", 2*time.Minute, func() bool { return l.ledger.spans() > 20 })
 			l.finish(time.Minute)
 			if tt.config == queuePersistent {
 				p.kill() // writing the rest of the flood is not what is tested
