@@ -60,8 +60,9 @@ const (
 // that comes between the last look and Delete, one step apart, goes with the session. One whose rows cannot be read
 // (store.ErrData) is judged by the summary that it has.
 //
-// A session that cannot be deleted because of its data keeps no other one from it; the error joins the first few. Any other error ends
-// Apply.
+// A session that cannot be deleted because of its data keeps no other one from it; the error joins the first few. So does one that is
+// deleted although Delete failed, since not everything of it could be erased yet; it counts, and after 8 of these Apply ends. Any
+// other error ends it at once.
 func Apply(ctx context.Context, st store.Store, now time.Time, p Policy) (Result, error) {
 	a := &applier{st: st, policy: p, now: now, kin: kin{}}
 	err := a.apply(ctx)
@@ -82,7 +83,8 @@ type applier struct {
 	kin    kin
 	result Result
 	errs   []error
-	failed int
+	// failed counts sessions, of which unfinished are deleted although Delete failed.
+	failed, unfinished int
 }
 
 func (a *applier) apply(ctx context.Context) error {
@@ -318,20 +320,36 @@ func (a *applier) deleteGroup(ctx context.Context, r *rule, g *group, marks map[
 	for _, m := range g.members {
 		k := g.key(m)
 		mark, err := a.st.Mark(ctx, k)
-		if err == nil && mark == marks[k] {
-			if err = a.st.Delete(ctx, k); err == nil {
-				a.result.Sessions++
-				r.gone()
-			}
-		}
-		switch {
-		case err == nil, errors.Is(err, store.ErrNotFound): // stays, or went before
-		case errors.Is(err, store.ErrData):
-			if a.failed++; a.failed <= maxErrors {
-				a.errs = append(a.errs, fmt.Errorf("session %q: %w", k.ID, err))
-			}
-		default:
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
+		}
+		if err != nil || mark != marks[k] { // it went before, or stays
+			continue
+		}
+		err = a.st.Delete(ctx, k)
+		gone := err == nil
+		if err != nil && ctx.Err() == nil {
+			_, e := a.st.Mark(ctx, k)
+			gone = errors.Is(e, store.ErrNotFound)
+		}
+		if gone {
+			a.result.Sessions++
+			r.gone()
+		}
+		if err == nil {
+			continue
+		}
+		err = fmt.Errorf("session %q: %w", k.ID, err)
+		if gone {
+			a.unfinished++
+		} else if !errors.Is(err, store.ErrData) {
+			return err
+		}
+		if a.failed++; a.failed <= maxErrors {
+			a.errs = append(a.errs, err)
+		}
+		if a.unfinished == maxErrors {
+			return errors.New("too many sessions were deleted and not erased: the next time goes on")
 		}
 	}
 	return nil

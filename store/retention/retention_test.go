@@ -328,11 +328,12 @@ func TestLag(t *testing.T) {
 	}
 }
 
-// hooked calls f before a session is deleted, or marked.
+// hooked calls functions where they are set. What afterDelete returns Delete fails with.
 type hooked struct {
 	store.Store
 	beforeMark   func(session.Key)
 	beforeDelete func(session.Key) error
+	afterDelete  func(session.Key) error
 }
 
 func (h *hooked) Mark(ctx context.Context, k session.Key) (store.Mark, error) {
@@ -348,7 +349,11 @@ func (h *hooked) Delete(ctx context.Context, k session.Key) error {
 			return err
 		}
 	}
-	return h.Store.Delete(ctx, k)
+	err := h.Store.Delete(ctx, k)
+	if err == nil && h.afterDelete != nil {
+		err = h.afterDelete(k)
+	}
+	return err
 }
 
 // TestPutMeanwhile puts new rows to an old session at each moment at which Apply looks at it, by its nth Mark: it stays, with its family.
@@ -445,6 +450,26 @@ func TestErrors(t *testing.T) {
 	if r.ByAge != 9 || !errors.Is(err, disk) {
 		t.Errorf("%+v, %v: want those before the error", r, err)
 	}
+	// Deleted and not erased yet, for instance because somebody reads: counted, told, and not for ever.
+	readers := errors.New("readers")
+	st = fill()
+	st.afterDelete = func(k session.Key) error {
+		if k.ID < "s03" {
+			return readers
+		}
+		return nil
+	}
+	r, err = retention.Apply(t.Context(), st, now, p)
+	if r.ByAge != 30 || !errors.Is(err, readers) || strings.Count(err.Error(), "readers") != 3 {
+		t.Errorf("%+v, %v: want all, and three errors", r, err)
+	}
+	st = fill()
+	st.afterDelete = func(session.Key) error { return readers }
+	r, err = retention.Apply(t.Context(), st, now, p)
+	if r.ByAge != 8 || len(strings.Fields(left(t, st))) != 22 || !errors.Is(err, readers) || !strings.Contains(err.Error(), "too many") {
+		t.Errorf("%+v, %v: want the first 8", r, err)
+	}
+
 	st = fill()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
