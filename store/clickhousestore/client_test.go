@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -121,7 +123,7 @@ func TestOpenErrors(t *testing.T) {
 		{name: "wrong password", answer: func(w http.ResponseWriter, _ *http.Request, _ string, _ []byte) bool { return code(w, 500, 193) }, unusable: true, says: "193 (WRONG_PASSWORD)"},
 		{name: "authentication", answer: func(w http.ResponseWriter, _ *http.Request, _ string, _ []byte) bool {
 			w.Header().Set("X-ClickHouse-Exception-Code", "516")
-			w.WriteHeader(403)
+			w.WriteHeader(http.StatusForbidden)
 			return true
 		}, unusable: true, says: "516 (AUTHENTICATION_FAILED)"},
 		{name: "a redirect", answer: func(w http.ResponseWriter, r *http.Request, _ string, _ []byte) bool {
@@ -132,8 +134,14 @@ func TestOpenErrors(t *testing.T) {
 			_, _ = io.WriteString(w, "<html>hello</html>")
 			return true
 		}, unusable: true, says: "not what a ClickHouse server gives"},
-		{name: "a page that is not there", answer: func(w http.ResponseWriter, _ *http.Request, _ string, _ []byte) bool { w.WriteHeader(404); return true }, unusable: true, says: "status 404"},
-		{name: "a proxy whose server is away", answer: func(w http.ResponseWriter, _ *http.Request, _ string, _ []byte) bool { w.WriteHeader(502); return true }, says: "status 502"},
+		{name: "a page that is not there", answer: func(w http.ResponseWriter, _ *http.Request, _ string, _ []byte) bool {
+			w.WriteHeader(http.StatusNotFound)
+			return true
+		}, unusable: true, says: "status 404"},
+		{name: "a proxy whose server is away", answer: func(w http.ResponseWriter, _ *http.Request, _ string, _ []byte) bool {
+			w.WriteHeader(http.StatusBadGateway)
+			return true
+		}, says: "status 502"},
 		{name: "too many queries", answer: func(w http.ResponseWriter, _ *http.Request, _ string, _ []byte) bool { return code(w, 500, 202) }, says: "202"},
 		{name: "a database of others", answer: func(w http.ResponseWriter, _ *http.Request, sql string, _ []byte) bool {
 			if !strings.Contains(sql, "system.tables") {
@@ -263,7 +271,10 @@ func TestPutErrors(t *testing.T) {
 		{"read-only replica", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 500, 242) }, nil, "242 (TABLE_IS_READ_ONLY)"},
 		{"a value too large", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 500, 131) }, []error{store.ErrData}, "131"},
 		{"an exception after the status", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 200, 241) }, nil, "241 (MEMORY_LIMIT_EXCEEDED)"},
-		{"a proxy", func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(503); return true }, nil, "status 503"},
+		{"a proxy", func(w http.ResponseWriter, _ *http.Request) bool {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return true
+		}, nil, "status 503"},
 		{"a connection that is cut", func(w http.ResponseWriter, _ *http.Request) bool { return hijack(w, "") }, nil, "EOF"},
 		{"an answer that is cut", func(w http.ResponseWriter, _ *http.Request) bool {
 			return hijack(w, "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nCode")
@@ -285,10 +296,7 @@ func TestPutErrors(t *testing.T) {
 				}
 				noSecrets(t, err)
 				for _, e := range []error{store.ErrData, store.ErrFull, store.ErrUnusable} {
-					want := false
-					for _, is := range c.is {
-						want = want || is == e
-					}
+					want := slices.Contains(c.is, e)
 					if errors.Is(err, e) != want {
 						t.Errorf("%s: error %v is %v: %v", table, err, e, !want)
 					}
@@ -506,13 +514,23 @@ func TestReadOnly(t *testing.T) {
 			t.Errorf("%s: %v, want ErrReadOnly", name, err)
 		}
 	}
-	for range s.Sessions(t.Context(), store.Query{}) {
-	}
+	all(t, s.Sessions(t.Context(), store.Query{}))
 	for _, sql := range f.statements {
 		if !strings.HasPrefix(sql, "SELECT ") {
 			t.Errorf("a store for reading sent %.40q", sql)
 		}
 	}
+}
+
+func all[T any](t *testing.T, seq iter.Seq2[T, error]) (out []T) {
+	t.Helper()
+	for v, err := range seq {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, v)
+	}
+	return out
 }
 
 // TestNoSQL puts what looks like SQL wherever a caller may, and finds nothing of it in a statement.
@@ -522,12 +540,9 @@ func TestNoSQL(t *testing.T) {
 	s := f.open(t)
 	k := session.Key{Tenant: hostile, ID: hostile}
 	_ = s.Delete(t.Context(), k)
-	for range s.Rows(t.Context(), k) {
-	}
-	for range s.Blocks(t.Context(), k, []spans.BlockID{{1}}) {
-	}
-	for range s.Sessions(t.Context(), store.Query{Tenant: hostile, Prefix: hostile, Parent: hostile, Span: session.SpanID{1}}) {
-	}
+	all(t, s.Rows(t.Context(), k))
+	all(t, s.Blocks(t.Context(), k, []spans.BlockID{{1}}))
+	all(t, s.Sessions(t.Context(), store.Query{Tenant: hostile, Prefix: hostile, Parent: hostile, Span: session.SpanID{1}}))
 	_, _ = s.SessionSize(t.Context(), k)
 	for _, sql := range f.statements {
 		if strings.Contains(sql, "DROP") || strings.Contains(sql, "'1'") {

@@ -149,7 +149,7 @@ func (s *Store) insertAll(ctx context.Context, w *putter, stage []tableRows) err
 	stage = slices.DeleteFunc(stage, func(t tableRows) bool { return len(t.rows) == 0 })
 	one := func(t tableRows) error {
 		// Each Put has its own token: one made of the content alone would drop what is sent again after its session was deleted.
-		token := fmt.Sprintf("%x-%x-%x-%s", w.writer, w.n, sha256.Sum256(t.rows), t.table.name)
+		token := fmt.Sprintf("%x-%x-%s", w.writer, w.n, t.table.name)
 		if err := s.client.insert(ctx, s.layout.into(t.table), t.rows, token); err != nil {
 			return fmt.Errorf("insert into %s: %w", t.table.name, err)
 		}

@@ -184,7 +184,7 @@ type tailReader struct {
 
 func (t *tailReader) Read(p []byte) (int, error) {
 	n, err := t.r.Read(p)
-	t.ended = t.ended || err == io.EOF //nolint:errorlint // readers give this very one
+	t.ended = t.ended || errors.Is(err, io.EOF)
 	keep := p[:n]
 	if len(keep) > tailSize {
 		keep = keep[len(keep)-tailSize:]

@@ -53,7 +53,7 @@ const (
 	deltaZSTD  = " CODEC(Delta, ZSTD(1))"
 	words      = "LowCardinality(String)" + zstd
 	bySession  = "cityHash64(tenant, session)"
-	liveDays   = 7
+	liveFor    = 30 * 24 * time.Hour
 	deletedFor = 7 * 24 * time.Hour
 )
 
@@ -110,7 +110,7 @@ var schemaTable = table{
 
 var (
 	rowTable  = table{name: "rows", columns: rowColumns, partition: rowPartition, order: rowOrder, indexes: rowIndexes, granularity: 8192, shard: bySession, ttl: true}
-	liveTable = table{name: "live_rows", columns: rowColumns, partition: "intDiv(at, 86400000000000)", order: rowOrder, indexes: rowIndexes, granularity: 8192, shard: bySession, keep: liveDays * 24 * time.Hour}
+	liveTable = table{name: "live_rows", columns: rowColumns, partition: "intDiv(at, 86400000000000)", order: rowOrder, indexes: rowIndexes, granularity: 8192, shard: bySession, keep: liveFor}
 	// Bodies, by session: reading those of one session reads nothing else.
 	blockTable = table{name: "blocks", order: "tenant, session, id, size", granularity: 256, shard: bySession, ttl: true, columns: slices.Concat([]column{
 		{"tenant", "String", words}, {"session", "String", "String" + zstd}, {"id", "FixedString(32)", ""},
