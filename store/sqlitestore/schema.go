@@ -44,7 +44,8 @@ func statement(text string) migration {
 // countRows is about how many rows are looked at in one transaction.
 const countRows = 20_000
 
-// toSizes is the migration to version 4: after the statements it counts the bytes of the sessions that are there.
+// toSizes is the migration to version 4: after the statements it counts the bytes of the sessions that are there, and has them projected
+// again.
 func toSizes(ctx context.Context, c *sql.Conn) (bool, error) {
 	var begun bool
 	if err := c.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = 'sessions_uncounted'`).Scan(&begun); err != nil {
@@ -70,7 +71,8 @@ func toSizes(ctx context.Context, c *sql.Conn) (bool, error) {
 			UNION ALL SELECT count(*), ifnull(sum(length), 0) FROM blocks WHERE session = ?1)`, id.V).Scan(&rows, &bytes); err != nil {
 			return false, err
 		}
-		if _, err := c.ExecContext(ctx, `UPDATE sessions SET bytes = ? WHERE session = ?`, bytes, id.V); err != nil {
+		// Dirty, since only a projection tells whose sub-agent it is.
+		if _, err := c.ExecContext(ctx, `UPDATE sessions SET bytes = ?, projected = min(projected, mark - 1) WHERE session = ?`, bytes, id.V); err != nil {
 			return false, err
 		}
 		n += rows + 1

@@ -1,5 +1,6 @@
 -- Version 4: what many sessions have alike is kept once, sizes, rejects, sub-agents, and deletion in steps. docs/adr/0013-shared-blocks.md
--- says why. Rows and bodies stay where they are; steps after this one count the bytes of sessions that are there.
+-- says why. Rows and bodies stay where they are; steps after this one count the bytes of sessions that are
+-- there, and mark them as dirty, so that projections find their parents.
 
 -- Bodies that many sessions of a tenant have alike, each as one zstd frame: blocks with a negative pack refer to them. A body goes with
 -- the last block that does.
