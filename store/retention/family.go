@@ -80,6 +80,8 @@ const maxKin = 100_000
 
 var errTooLarge = errors.New("family is too large")
 
+var maxFamily = MaxFamily // less in tests
+
 // family returns the members of the family of k, oldest first, or errTooLarge.
 func (a *applier) family(ctx context.Context, by age, k session.Key) ([]place, error) {
 	seen := map[string]struct{}{k.ID: {}} // also parents that are not there
@@ -117,12 +119,12 @@ func (a *applier) family(ctx context.Context, by age, k session.Key) ([]place, e
 				if add(&down, s.ID) {
 					members = append(members, by.place(&s))
 				}
-				if tooLarge = len(seen) > MaxFamily; tooLarge {
+				if tooLarge = len(seen) > maxFamily; tooLarge {
 					break
 				}
 			}
 		}
-		tooLarge = tooLarge || len(seen) > MaxFamily || a.kin[session.Key{Tenant: k.Tenant, ID: id}].tooLarge
+		tooLarge = tooLarge || len(seen) > maxFamily || a.kin[session.Key{Tenant: k.Tenant, ID: id}].tooLarge
 	}
 	found := kinship{tooLarge: tooLarge}
 	if len(members) > 0 {

@@ -277,33 +277,46 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// TestLargeFamilies deletes a family that is as large as one may be, and one that is larger, of which each is judged alone.
+// TestLargeFamilies keeps a family that is as large as one may be together, and judges each session of a larger one alone.
 func TestLargeFamilies(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: puts 20,000 sessions")
-	}
-	st := memstore.New()
-	fill := func(prefix string, n int) {
-		var b session.Batch
-		for i := range n {
-			end := hours(100)
-			if i == n/2 {
-				end = hours(1)
+	const most = 150
+	retention.SetMaxFamily(t, most)
+	for _, shape := range []struct {
+		name   string
+		parent func(i int) int
+	}{
+		{"star", func(int) int { return 0 }},
+		{"chain", func(i int) int { return max(i-1, 0) }},
+		{"chain of which the first is not there", func(i int) int { return i - 1 }},
+		{"tree", func(i int) int { return i / 3 }},
+	} {
+		t.Run(shape.name, func(t *testing.T) {
+			check := func(t *testing.T, st store.Store) {
+				fill := func(prefix string, n int) {
+					for i := range n {
+						end := hours(100 + i)
+						if i == n/2 {
+							end = hours(1)
+						}
+						add(t, st, key(fmt.Sprint(prefix, i)), end, fmt.Sprint(prefix, shape.parent(i)))
+					}
+				}
+				p := retention.Policy{MaxAge: 10 * time.Hour, Families: true}
+				fill("s", most-1)
+				want(t, "one young one keeps all", apply(t, st, p), retention.Result{})
+				fill("x", most+1)
+				want(t, "too large to be a family", apply(t, st, p).ByAge, most)
+				want(t, "left", len(strings.Fields(left(t, st))), most)
+				p.MaxAge = time.Minute
+				want(t, "all are old", apply(t, st, p).ByAge, most)
 			}
-			b.Rows = append(b.Rows, row(key(fmt.Sprint(prefix, i)), 1, end, prefix+"0"))
-		}
-		if err := st.Put(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
-		if err := project.Refresh(t.Context(), st); err != nil {
-			t.Fatal(err)
-		}
+			if shape.name == "star" {
+				each(t, check)
+			} else {
+				check(t, memstore.New())
+			}
+		})
 	}
-	fill("s", retention.MaxFamily/10)
-	want(t, "one young one keeps all", apply(t, st, retention.Policy{MaxAge: 10 * time.Hour, Families: true}), retention.Result{})
-	fill("x", retention.MaxFamily+1)
-	want(t, "too large to be a family", apply(t, st, retention.Policy{MaxAge: 10 * time.Hour, Families: true}).ByAge, retention.MaxFamily)
-	want(t, "left", len(strings.Fields(left(t, st))), 1+retention.MaxFamily/10)
 }
 
 // TestLag deletes nothing because its summary lags.
