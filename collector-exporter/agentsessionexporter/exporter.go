@@ -233,7 +233,7 @@ func (e *sessionExporter) rejectsOf(sig signal, d *delivery) (l []store.Reject, 
 	for i := range d.report.Rejections {
 		r := &d.report.Rejections[i]
 		l = append(l, store.Reject{
-			Time: now, Reason: r.Reason, Signal: sig.name, Name: r.Name, Service: r.Service, Session: r.Session, Trace: r.Trace, Span: r.Span,
+			Time: now, Reason: r.Reason, Signal: sig.name, Name: e.shared.redact.name(r.Name), Service: r.Service, Session: r.Session, Trace: r.Trace, Span: r.Span,
 		})
 	}
 	more = max(0, more-len(l))

@@ -320,7 +320,7 @@ func (r *logReceiver) Export(ctx context.Context, req plogotlp.ExportRequest) (p
 }
 
 // recorded returns the spans of an event stream.
-func recorded(t *testing.T, events []byte, opts ...otelagent.Option) ptrace.Traces {
+func recorded(t testing.TB, events []byte, opts ...otelagent.Option) ptrace.Traces {
 	t.Helper()
 	ended := tracetest.NewSpanRecorder()
 	p := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(ended))
@@ -359,7 +359,7 @@ func recorded(t *testing.T, events []byte, opts ...otelagent.Option) ptrace.Trac
 	return td
 }
 
-func put(t *testing.T, m pcommon.Map, attrs []attribute.KeyValue) {
+func put(t testing.TB, m pcommon.Map, attrs []attribute.KeyValue) {
 	t.Helper()
 	for _, a := range attrs {
 		v := m.PutEmpty(string(a.Key))

@@ -333,3 +333,33 @@ func FuzzRedaction(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkRedaction is what redaction costs beside the decoding that comes before it: the same spans with and without.
+func BenchmarkRedaction(b *testing.B) {
+	var all []ptrace.Traces
+	for _, f := range phifixtures.All(b, "../..") {
+		all = append(all, recorded(b, f.Events))
+	}
+	r, err := newRedactor(&RedactionConfig{Enabled: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, r := range map[string]*redactor{"off": nil, "default": r} {
+		b.Run(name, func(b *testing.B) {
+			rows, bytes := 0, 0
+			for b.Loop() {
+				rows, bytes = 0, 0
+				for _, td := range all {
+					batch, _ := otlprow.Decode(td)
+					rows += len(batch.Rows)
+					for i := range batch.Blocks {
+						bytes += len(batch.Blocks[i].Body)
+					}
+					r.batch(&batch)
+				}
+			}
+			b.SetBytes(int64(bytes))
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*rows), "ns/span")
+		})
+	}
+}

@@ -68,6 +68,17 @@ func TestRejectsAreKept(t *testing.T) {
 	require.Error(t, err)
 }
 
+// The name of a foreign span is whatever somebody made it.
+func TestRejectsAreRedacted(t *testing.T) {
+	b := setup(t, nil, redacting(""), func(c *Config) { c.ForeignSpans = "record" })
+	td := traces()
+	appendForeign(td)
+	td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetName("GET /?key=" + secret)
+	require.NoError(t, b.exp.ConsumeTraces(t.Context(), td))
+	require.Eventually(t, func() bool { return len(rejectsIn(t, b.store)) == 1 }, 10*time.Second, 5*time.Millisecond)
+	require.Equal(t, "GET /?key=[redacted:api-key]", rejectsIn(t, b.store)[0].Name)
+}
+
 func TestRejectsOff(t *testing.T) {
 	b := setup(t, refuse("b"), func(c *Config) { c.Rejects = false })
 	require.NoError(t, b.exp.ConsumeTraces(t.Context(), traces("a", "b")))
