@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -96,7 +97,8 @@ func inspectDatabase(t *testing.T, db string, l *ledger, unfinished partly) (f f
 		tree := session.Assemble(rows)
 		blocks, err := session.NewBlockSet(st.Blocks(t.Context(), sum.Key, nil))
 		if err != nil {
-			t.Fatal(err)
+			wrong("session %s: %v", sum.ID, err)
+			continue
 		}
 		part := unfinished != nil && unfinished(sum.ID)
 		checkTree(s, tree, blocks, part, &f, wrong)
@@ -247,4 +249,38 @@ func readRequests(t *testing.T, db string, l *ledger) (whole, wrong, unreadable 
 		}
 	}
 	return whole, wrong, unreadable
+}
+
+// The check sees what it is for: spans that were acknowledged and are not there, turns that are missing, sessions that nobody
+// sent, and requests that cannot be read.
+func TestCheckSees(t *testing.T) {
+	begin(t)
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "sessions.db")
+	l := seedDatabase(t, path)
+	if f, bad := inspectDatabase(t, path, l, nil); len(bad) > 0 || f.acked != f.stored || f.requests != f.turns || f.turns == 0 {
+		t.Fatalf("%v: %q", f, bad)
+	}
+	db := look(t, path)
+	defer db.Close()
+	for _, query := range []string{
+		"DELETE FROM rows WHERE rowid = (SELECT min(rowid) FROM rows WHERE kind = 2)",
+		"DELETE FROM packs WHERE session = (SELECT max(session) FROM packs)",
+	} {
+		if _, err := db.ExecContext(t.Context(), query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.scripts = l.scripts[1:]
+	l.ack([]spanKey{{1}}, 0)
+	f, bad := inspectDatabase(t, path, l, nil)
+	if f.lost != 2 {
+		t.Errorf("%d spans are lost, not 2", f.lost)
+	}
+	all := strings.Join(bad, "\n")
+	for _, want := range []string{"2 of ", "was never sent", "read blocks"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("nothing says %q:\n%.2000s", want, all)
+		}
+	}
 }

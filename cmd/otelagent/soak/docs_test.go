@@ -39,6 +39,7 @@ func TestReliabilityDocument(t *testing.T) {
 		}
 	}
 	delete(here, "TestReliabilityDocument")
+	delete(here, "TestCheckSees")
 	delete(here, "TestShownQueues")
 	for _, m := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(text, -1) {
 		if !here[m[1]] {

@@ -40,8 +40,8 @@ func settle(t *testing.T, db string, l *ledger, within time.Duration) {
 	t.Errorf("after %v only %d of %d acknowledged spans are in the database", within, storedSpans(t, db), l.spans())
 }
 
-// kill -9 of a collector at random moments, under load of several senders over both protocols, in each configuration that is
-// recommended.
+// kill -9 of a collector at random moments, and now and then a clean stop, under load of several senders over both protocols, in
+// each configuration that is recommended.
 func TestKillCollector(t *testing.T) {
 	for _, tt := range []struct {
 		name, config string
@@ -60,14 +60,20 @@ func TestKillCollector(t *testing.T) {
 			l := newLoad(t, script{Turns: 12, Bytes: 400})
 			p := c.up()
 			l.start(rng, []wire{newHTTPWire(c.addr.http)}, []wire{newGRPCWire(t, c.addr.grpc)}, []wire{newHTTPWire(c.addr.http)})
-			kills := 0
-			for end := time.Now().Add(lasting(4*time.Second, tt.percent)); time.Now().Before(end); kills++ {
+			kills, stops := 0, 0
+			for end := time.Now().Add(lasting(4*time.Second, tt.percent)); kills < 2 || stops < 1 || time.Now().Before(end); {
 				time.Sleep(between(rng, 20, 700))
 				p.alive()
-				p.kill()
+				if kills > 0 && rng.IntN(4) == 0 || kills > 3 && stops == 0 {
+					p.stop() // with senders at it, as a restart of the service does
+					stops++
+				} else {
+					p.kill()
+					kills++
+				}
 				if kills%4 == 3 && !tt.queued { // else it is the next collector that recovers the log
 					if got := integrity(t, c.db); got != "ok" {
-						t.Fatalf("after kill %d: %s", kills+1, got)
+						t.Fatalf("after kill %d: %s", kills, got)
 					}
 				}
 				p = c.up()
@@ -78,7 +84,7 @@ func TestKillCollector(t *testing.T) {
 			}
 			p.stop()
 			f := check(t, c.db, l.ledger, nil)
-			figure(t, "seed %d: %d kills, %v, %.0f spans/s; senders were told: %s", seed, kills, f, float64(f.acked)/took.Seconds(), l.ledger.answers())
+			figure(t, "seed %d: %d kills, %d stops, %v, %.0f spans/s; senders were told: %s", seed, kills, stops, f, float64(f.acked)/took.Seconds(), l.ledger.answers())
 			if kills < 2 || f.acked == 0 || l.ledger.toldOf("no connection")+l.ledger.toldOf("connection cut")+l.ledger.toldOf("gRPC Unavailable") == 0 {
 				t.Errorf("%d kills of which senders saw nothing: the test tests nothing", kills)
 			}
