@@ -102,17 +102,19 @@ type copier struct {
 	total   int
 	done    int
 
-	batch session.Batch
-	bytes int
-	ends  []end // sessions that the batch, or those before it, hold wholly
-	buf   []byte
+	batch   session.Batch
+	batchNo int // how many there were before
+	again   int // rows of the batch that were written before, for their blocks
+	bytes   int
+	ends    []end // sessions that the batch, or those before it, hold wholly
+	buf     []byte
 }
 
 // end is a session that is to be read, or was read, wholly.
 type end struct {
 	key          session.Key
 	mark         store.Mark // before it was read
-	fresh, wrote bool // the destination did not have it; something of it was to be written
+	fresh, wrote bool       // the destination did not have it; something of it was to be written
 }
 
 func (c *copier) run(ctx context.Context) error {
@@ -218,14 +220,17 @@ func (c *copier) session(ctx context.Context, e end) error {
 		return err
 	}
 	e.fresh = have == nil
+	names := naming{}
 	for row, err := range c.src.Rows(ctx, k) {
 		if err != nil {
 			return c.unread(e, err)
 		}
 		c.buf = row.AppendCanonical(c.buf[:0])
 		if have != nil && have.rows[rowKey{row.Trace, row.Span}] == sha256.Sum256(c.buf) {
+			names.note(row, -1)
 			continue
 		}
+		names.note(row, c.batchNo)
 		e.wrote = true
 		c.batch.Rows = append(c.batch.Rows, row)
 		if err := c.grown(ctx, len(c.buf)); err != nil {
@@ -242,6 +247,11 @@ func (c *copier) session(ctx context.Context, e end) error {
 			}
 		}
 		e.wrote = true
+		if n := names[b.ID.Short()]; n != nil && n.batch != c.batchNo {
+			n.batch = c.batchNo
+			c.batch.Rows = append(c.batch.Rows, n.row)
+			c.again++
+		}
 		c.batch.Blocks = append(c.batch.Blocks, b)
 		if err := c.grown(ctx, len(b.Body)); err != nil {
 			return err
@@ -269,6 +279,37 @@ func (c *copier) refuse(k session.Key, err error) {
 	if !c.refused[k] {
 		c.refused[k] = true
 		c.res.Refused = append(c.res.Refused, Difference{k, err.Error()})
+	}
+}
+
+// naming tells which rows of a session name the fixed parts of its requests. Stores keep such a part once for many sessions when it comes
+// in one batch with a row that names it: where that went before, it goes again.
+type naming map[spans.ShortID]*namingRow
+
+type namingRow struct {
+	row   session.Row
+	batch int // that it was in last; -1: none
+}
+
+// maxNamed bounds how many parts a naming holds; what exceeds it is copied too, and takes its own room.
+const maxNamed = 256
+
+func (n naming) note(row session.Row, batch int) {
+	var r *namingRow
+	for i := range row.Lists {
+		if row.Lists[i].Name != spans.ListParams {
+			continue
+		}
+		for _, text := range row.Lists[i].Items {
+			it, err := spans.ParseItem(text)
+			if err != nil || n[it.Block] != nil || len(n) >= maxNamed {
+				continue
+			}
+			if r == nil {
+				r = &namingRow{row, batch}
+			}
+			n[it.Block] = r
+		}
 	}
 }
 
@@ -321,7 +362,9 @@ func (c *copier) flush(ctx context.Context) error {
 	if err := c.put(ctx, c.batch); err != nil {
 		return err
 	}
-	c.batch, c.bytes = session.Batch{Rows: c.batch.Rows[:0], Blocks: c.batch.Blocks[:0]}, 0
+	c.batch = session.Batch{Rows: c.batch.Rows[:0], Blocks: c.batch.Blocks[:0]}
+	c.bytes, c.again = 0, 0
+	c.batchNo++
 	for _, e := range c.ends {
 		if err := c.finish(ctx, e); err != nil {
 			return fmt.Errorf("session %q: %w", e.key.ID, err)
@@ -362,7 +405,7 @@ func (c *copier) put(ctx context.Context, b session.Batch) error {
 	err := c.dst.Put(ctx, b)
 	switch {
 	case err == nil:
-		c.res.Rows += int64(len(b.Rows))
+		c.res.Rows += int64(len(b.Rows) - c.again)
 		c.res.Blocks += int64(len(b.Blocks))
 		c.res.Bytes += int64(c.bytes)
 		return nil

@@ -258,9 +258,9 @@ func TestSinceOfDirtySessions(t *testing.T) {
 func giant(t *testing.T) store.Store {
 	src := openMemory(t)
 	fill(t, src)
-	put(t, src, contentOf(session.Key{ID: "giant"}, 7000))
+	put(t, src, contentOf(session.Key{ID: "giant"}, 300))
 	body := strings.Repeat("x", 3<<20)
-	for n := range 6 {
+	for n := range 16 {
 		put(t, src, session.Batch{Blocks: []session.Block{storetest.Block(session.Key{ID: "giant"}, fmt.Sprint(n, body))}})
 	}
 	if err := project.Refresh(t.Context(), src); err != nil {
@@ -270,7 +270,7 @@ func giant(t *testing.T) store.Store {
 }
 
 // However often it is interrupted, running it again goes on: nothing is written twice, and nothing is missing. No batch is
-// larger than its bounds.
+// larger than its bound.
 func TestInterruptedAndResumed(t *testing.T) {
 	src := giant(t)
 	away := errors.New("away")
@@ -306,14 +306,96 @@ func TestInterruptedAndResumed(t *testing.T) {
 			if runs < 3 {
 				t.Errorf("only %d interruptions", runs)
 			}
-			if want := 713 + 7000; dst.rows != want {
+			if want := 713 + 300; dst.rows != want {
 				t.Errorf("%d rows written in %d runs, want %d", dst.rows, runs+1, want)
 			}
-			if dst.mostBytes > 12<<20 || dst.mostParts > 5000 {
-				t.Errorf("a batch of %d bytes and %d parts", dst.mostBytes, dst.mostParts)
+			if dst.mostBytes > 12<<20 {
+				t.Errorf("a batch of %d bytes", dst.mostBytes)
 			}
 			equal(t, src, dst)
 		})
+	}
+}
+
+// Small pieces are bounded by how many they are.
+func TestManyPieces(t *testing.T) {
+	src, dst := openMemory(t), &watched{Store: openMemory(t)}
+	put(t, src, contentOf(big, 6000))
+	if _, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if dst.puts != 3 || dst.mostParts != 5000 {
+		t.Errorf("%d batches, of %d pieces at most", dst.puts, dst.mostParts)
+	}
+}
+
+// What stores share between sessions stays shared: a prompt goes with a row that names it, also where rows and blocks are of several
+// batches and after an interruption.
+func TestSharedPartsStayShared(t *testing.T) {
+	src := openSQLite(t)
+	prompt := strings.Repeat("You are a careful coding agent. ", 4000)
+	var keys []session.Key
+	for n := range 4 {
+		k := session.Key{ID: fmt.Sprint("s", n)}
+		keys = append(keys, k)
+		b := session.Batch{}
+		for i := range 3 {
+			row, own := storetest.Row(k, i), storetest.Block(k, fmt.Sprint(n, i, strings.Repeat("x", 3<<20)))
+			row.Lists = []session.List{{Name: spans.ListParams, Count: 2, Digest: "d", Items: []string{
+				spans.BlockOfString(prompt).Short().String() + " sy", own.ID.Short().String() + " sy"}}}
+			b.Rows, b.Blocks = append(b.Rows, row), append(b.Blocks, own)
+		}
+		b.Blocks = append(b.Blocks, storetest.Block(k, prompt))
+		put(t, src, b)
+	}
+	if err := project.Refresh(t.Context(), src); err != nil {
+		t.Fatal(err)
+	}
+	away := errors.New("away")
+	dst := &watched{Store: openSQLite(t)}
+	for runs := 0; ; runs++ {
+		puts := 0
+		dst.put = func(b session.Batch) error {
+			named := map[string]bool{}
+			for _, r := range b.Rows {
+				for _, item := range r.Lists[0].Items {
+					named[r.Session.ID+strings.Fields(item)[0]] = true
+				}
+			}
+			for _, k := range b.Blocks {
+				if !named[k.Session.ID+k.ID.Short().String()] {
+					t.Errorf("block %s of %q without a row that names it", k.ID, k.Session.ID)
+				}
+			}
+			if puts++; puts > 1 {
+				return away
+			}
+			return nil
+		}
+		res, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{})
+		if err == nil {
+			if res.Rows > 12 || runs < 3 {
+				t.Errorf("%+v after %d runs", res, runs)
+			}
+			break
+		}
+		if !errors.Is(err, away) || runs > 20 {
+			t.Fatal(err)
+		}
+	}
+	if dst.rows <= 12 {
+		t.Errorf("no row went twice")
+	}
+	dst.put = nil
+	equal(t, src, dst)
+	for _, k := range keys {
+		want, err := src.(store.Sizer).SessionSize(t.Context(), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := dst.Store.(store.Sizer).SessionSize(t.Context(), k); err != nil || got != want {
+			t.Errorf("%s takes %d bytes, in the source %d: %v", k.ID, got, want, err)
+		}
 	}
 }
 
