@@ -78,7 +78,10 @@ func (s *Store) projectChat(ctx context.Context, k session.Key, mark store.Mark,
 	if err := w.compare(); err != nil {
 		return fmt.Errorf("sqlitestore: project chat tables: %w", atRest(err))
 	}
-	return s.write(ctx, "project chat tables", w.write)
+	if err := s.transact(ctx, w.write); err != nil {
+		return fmt.Errorf("sqlitestore: project chat tables: %w", atRest(err))
+	}
+	return nil
 }
 
 // chatWriter is one ProjectChat.
@@ -105,7 +108,7 @@ type chatWriter struct {
 // compare reads what is there and the rows up to the end, or until what changed is too much to keep.
 func (w *chatWriter) compare() error {
 	w.have = map[string]uint64{}
-	for v, err := range each(w.ctx, w.s, "read chat tables", `SELECT session, (SELECT mark FROM chat_projected c WHERE c.session = s.session)
+	for v, err := range fetch(w.ctx, w.s, `SELECT session, (SELECT mark FROM chat_projected c WHERE c.session = s.session)
 		FROM sessions s WHERE tenant = ? AND id = ?`, []any{w.key.Tenant, w.key.ID}, func(rows *sql.Rows) (v struct {
 		session int64
 		mark    sql.Null[int64]
@@ -129,7 +132,7 @@ func (w *chatWriter) compare() error {
 		t := chatColumns[typ]
 		var hash maphash.Hash
 		hash.SetSeed(w.seed)
-		for row, err := range each(w.ctx, w.s, "read chat tables", `SELECT `+t.columns+` FROM `+t.table+` WHERE `+where+` = ?`, []any{w.key.ID},
+		for row, err := range fetch(w.ctx, w.s, `SELECT `+t.columns+` FROM `+t.table+` WHERE `+where+` = ?`, []any{w.key.ID},
 			func(rows *sql.Rows) (chatRow, error) { return scanChatRow(typ, rows) }) {
 			if err != nil {
 				return err

@@ -53,7 +53,7 @@ func (s *Store) deleteRejects(ctx context.Context, k session.Key) (bool, error) 
 		return false, store.ErrReadOnly
 	}
 	var pieces []piece
-	for n, err := range each(ctx, s, "find rejects", `SELECT reject FROM rejects WHERE tenant = ? AND id = ? ORDER BY reject`, []any{k.Tenant, k.ID}, scanInt) {
+	for n, err := range fetch(ctx, s, `SELECT reject FROM rejects WHERE tenant = ? AND id = ? ORDER BY reject`, []any{k.Tenant, k.ID}, scanInt) {
 		if err != nil {
 			return false, err
 		}
@@ -141,7 +141,7 @@ type erasing struct {
 }
 
 func (s *Store) marks(ctx context.Context) (all []erasing, err error) {
-	for m, err := range each(ctx, s, "find deleted sessions", `SELECT session, chat, erased FROM erasing ORDER BY session`, nil, func(rows *sql.Rows) (m erasing, err error) {
+	for m, err := range fetch(ctx, s, `SELECT session, chat, erased FROM erasing ORDER BY session`, nil, func(rows *sql.Rows) (m erasing, err error) {
 		err = rows.Scan(&m.session, &m.chat, &m.erased)
 		return m, err
 	}) {
@@ -199,7 +199,7 @@ func (s *Store) pieces(ctx context.Context, m erasing) (all []piece, err error) 
 		if err != nil {
 			return
 		}
-		for n, failed := range each(ctx, s, "find rows of a deleted session", `SELECT rowid FROM `+table+` WHERE `+column+` = ? ORDER BY rowid`, []any{value}, scanInt) {
+		for n, failed := range fetch(ctx, s, `SELECT rowid FROM `+table+` WHERE `+column+` = ? ORDER BY rowid`, []any{value}, scanInt) {
 			if failed != nil {
 				err = failed
 				return
@@ -211,7 +211,7 @@ func (s *Store) pieces(ctx context.Context, m erasing) (all []piece, err error) 
 		if err != nil {
 			return
 		}
-		for key, failed := range each(ctx, s, "find rows of a deleted session", `SELECT `+column+` FROM `+table+` WHERE session = ?`, []any{m.session},
+		for key, failed := range fetch(ctx, s, `SELECT `+column+` FROM `+table+` WHERE session = ?`, []any{m.session},
 			func(rows *sql.Rows) (key any, err error) {
 				err = rows.Scan(&key)
 				return key, err
@@ -285,7 +285,7 @@ func (s *Store) inSteps(ctx context.Context, pieces []piece) error {
 		if pieces = pieces[done:]; len(pieces) == 0 {
 			return nil
 		}
-		budget = min(max(budget*eraseHold/held, eraseLeast), 2*budget, eraseMost)
+		budget = min(max(time.Duration(float64(budget)*float64(eraseHold)/float64(held)), eraseLeast), 2*budget, eraseMost)
 		free := time.Now()
 		if _, err := db.ExecContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)"); err != nil && ctx.Err() != nil {
 			return ctx.Err() // other errors the next transaction meets as well

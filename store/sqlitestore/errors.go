@@ -25,6 +25,9 @@ func code(err error) int {
 // classify wraps errors that the data caused in store.ErrData. Everything else (disk full, locked, input and output, a file that is
 // damaged and may be restored) may go away.
 func classify(err error) error {
+	if errors.Is(err, store.ErrData) {
+		return err
+	}
 	switch code(err) {
 	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH:
 		return fmt.Errorf("%w: %w", store.ErrData, err)
@@ -32,8 +35,11 @@ func classify(err error) error {
 	return err
 }
 
-// atRest is classify for what reads: where the file is damaged, reading it again gives the same.
+// atRest is classify for what reads and for projections, which can be made again: where the file is damaged, trying again gives the same.
 func atRest(err error) error {
+	if errors.Is(err, store.ErrData) {
+		return err
+	}
 	switch code(err) {
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return fmt.Errorf("%w: %w", store.ErrData, err)

@@ -165,7 +165,7 @@ func TestDenied(t *testing.T) {
 		if err := os.Chmod(theirs, 0); err != nil {
 			t.Fatal(err)
 		}
-		defer os.Chmod(theirs, 0o700) //nolint:errcheck // so that it can be removed
+		defer os.Chmod(theirs, 0o700) // so that it can be removed
 	}
 	for _, path := range []string{
 		filepath.Join(theirs, "x.db"), filepath.Join(theirs, "deeper", "x.db"), filepath.Join(mine, "unreadable.db"), filepath.Join(mine, "readable.db"),

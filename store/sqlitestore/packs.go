@@ -291,7 +291,7 @@ func (s *Store) countBlocks(ctx context.Context, packs []smallPack) (int, error)
 		return 0, err
 	}
 	n := 0
-	for v, err := range each(ctx, s, "count blocks", `SELECT count(*) FROM blocks WHERE session = ? AND pack IN (SELECT value FROM json_each(?))`,
+	for v, err := range fetch(ctx, s, `SELECT count(*) FROM blocks WHERE session = ? AND pack IN (SELECT value FROM json_each(?))`,
 		[]any{packs[0].session, string(list)}, func(rows *sql.Rows) (n int, err error) {
 			err = rows.Scan(&n)
 			return n, err
@@ -321,7 +321,7 @@ type movedBlock struct {
 // went meanwhile are left out: the caller finds out.
 func (s *Store) gather(ctx context.Context, session int64, packs string) (raw []byte, moves []movedBlock, err error) {
 	bodies := map[int64][]byte{}
-	for _, err := range each(ctx, s, "read packs", `SELECT pack, raw, body FROM packs WHERE session = ? AND pack IN (SELECT value FROM json_each(?))`,
+	for _, err := range fetch(ctx, s, `SELECT pack, raw, body FROM packs WHERE session = ? AND pack IN (SELECT value FROM json_each(?))`,
 		[]any{session, packs}, func(rows *sql.Rows) (none struct{}, err error) {
 			var pack, size int64
 			var body sql.RawBytes
@@ -338,7 +338,7 @@ func (s *Store) gather(ctx context.Context, session int64, packs string) (raw []
 		}
 	}
 	// After the packs: blocks only ever leave a pack, so that none is missed.
-	for m, err := range each(ctx, s, "read blocks", `SELECT id, pack, start, length FROM blocks WHERE session = ? AND pack IN (SELECT value FROM json_each(?)) ORDER BY pack, start`,
+	for m, err := range fetch(ctx, s, `SELECT id, pack, start, length FROM blocks WHERE session = ? AND pack IN (SELECT value FROM json_each(?)) ORDER BY pack, start`,
 		[]any{session, packs}, func(rows *sql.Rows) (m movedBlock, err error) {
 			var id sql.RawBytes
 			var start, length int64
@@ -368,7 +368,7 @@ var errOthers = errors.New("somebody else was faster")
 func (s *Store) smallPacks(ctx context.Context, k session.Key) ([]smallPack, error) {
 	var out []smallPack
 	sum, worth := int64(0), 0
-	for p, err := range each(ctx, s, "read packs", `SELECT session, pack, raw FROM packs WHERE session = `+whichSession+` ORDER BY raw, pack LIMIT ?3`,
+	for p, err := range fetch(ctx, s, `SELECT session, pack, raw FROM packs WHERE session = `+whichSession+` ORDER BY raw, pack LIMIT ?3`,
 		[]any{k.Tenant, k.ID, mergePacks}, func(rows *sql.Rows) (p smallPack, err error) {
 			err = rows.Scan(&p.session, &p.pack, &p.raw)
 			return p, err

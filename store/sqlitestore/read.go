@@ -23,8 +23,22 @@ func (s *Store) usable(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// each runs a query and yields what scan makes of each of its rows.
+// each is fetch with errors that say what was to be done.
 func each[T any](ctx context.Context, s *Store, what, query string, args []any, scan func(*sql.Rows) (T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for v, err := range fetch(ctx, s, query, args, scan) {
+			if err != nil {
+				err = fmt.Errorf("sqlitestore: %s: %w", what, err)
+			}
+			if !yield(v, err) {
+				return
+			}
+		}
+	}
+}
+
+// fetch runs a query and yields what scan makes of each of its rows.
+func fetch[T any](ctx context.Context, s *Store, query string, args []any, scan func(*sql.Rows) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var zero T
 		fail := func(err error) {
@@ -36,7 +50,7 @@ func each[T any](ctx context.Context, s *Store, what, query string, args []any, 
 			default:
 				err = atRest(err)
 			}
-			yield(zero, fmt.Errorf("sqlitestore: %s: %w", what, err))
+			yield(zero, err)
 		}
 		if err := s.usable(ctx); err != nil {
 			fail(err)

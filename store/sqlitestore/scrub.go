@@ -78,7 +78,7 @@ func (s *Store) scrub(ctx context.Context) error {
 		text string
 		to   *int64
 	}{{`PRAGMA page_count`, &pages}, {`PRAGMA auto_vacuum`, &vacuum}} {
-		for n, err := range each(ctx, s, "look through the file", q.text, nil, scanInt) {
+		for n, err := range fetch(ctx, s, q.text, nil, scanInt) {
 			if err != nil {
 				return err
 			}
@@ -90,7 +90,7 @@ func (s *Store) scrub(ctx context.Context) error {
 	}
 	for first := int64(1); first <= pages; first += scrubPages {
 		var pieces []piece
-		for n, err := range each(ctx, s, "look through the file", `WITH RECURSIVE n (n) AS (SELECT ?1 UNION ALL SELECT n + 1 FROM n WHERE n < ?2)
+		for n, err := range fetch(ctx, s, `WITH RECURSIVE n (n) AS (SELECT ?1 UNION ALL SELECT n + 1 FROM n WHERE n < ?2)
 			SELECT n FROM n CROSS JOIN sqlite_dbpage p ON p.pgno = n WHERE `+unusedFunc+`(n, p.data)`, []any{first, min(first+scrubPages-1, pages)}, scanInt) {
 			if err != nil {
 				return err

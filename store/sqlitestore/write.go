@@ -349,7 +349,7 @@ func (w *putter) block(b *session.Block) error {
 
 // Project implements store.Store. It also removes live rows that are superseded.
 func (s *Store) Project(ctx context.Context, k session.Key, p store.Projection) error {
-	return s.write(ctx, "project", func(ctx context.Context) error {
+	err := s.transact(ctx, func(ctx context.Context) error {
 		var id, projected, newest int64
 		err := s.conn.QueryRowContext(ctx, `SELECT session, projected, (SELECT last FROM marks) FROM sessions WHERE tenant = ? AND id = ?`, k.Tenant, k.ID).
 			Scan(&id, &projected, &newest)
@@ -377,6 +377,10 @@ func (s *Store) Project(ctx context.Context, k session.Key, p store.Projection) 
 			m.Usage.Input, m.Usage.Output, m.Usage.Reasoning, m.Usage.CacheRead, m.Usage.CacheWrite)
 		return err
 	})
+	if err != nil {
+		return fmt.Errorf("sqlitestore: project: %w", atRest(err))
+	}
+	return nil
 }
 
 const summaryColumns = `parent, status, agent, agent_id, model, dialect, start_ns, last_ns, runs, turns, tool_calls, errors, denied, defects,
