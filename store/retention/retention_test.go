@@ -279,7 +279,7 @@ func TestFamilies(t *testing.T) {
 
 // TestLargeFamilies keeps a family that is as large as one may be together, and judges each session of a larger one alone.
 func TestLargeFamilies(t *testing.T) {
-	const most = 150
+	const most = 60
 	retention.SetMaxFamily(t, most)
 	for _, shape := range []struct {
 		name   string

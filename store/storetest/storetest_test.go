@@ -4,11 +4,15 @@ import (
 	"path/filepath"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/otelagent/otelagent/store"
 	"github.com/otelagent/otelagent/store/memstore"
 	"github.com/otelagent/otelagent/store/sqlitestore"
 	"github.com/otelagent/otelagent/store/storetest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestRoundRobin opens one file three times, as three collectors would.
 func TestRoundRobin(t *testing.T) {
