@@ -1,0 +1,299 @@
+package clickhousestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/store/storetest"
+)
+
+// openAt opens a store whose clock is off by some time.
+func openAt(t *testing.T, dsn string, off *time.Duration) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), dsn, func(c *config) { c.now = func() time.Time { return time.Now().Add(*off) } })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func put(t *testing.T, s store.Store, b session.Batch) {
+	t.Helper()
+	if err := s.Put(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// left returns how many rows of each table there are, of those that it holds any of. Of a deletion that is done a note stays.
+func left(t *testing.T, s *Store) map[string]uint64 {
+	t.Helper()
+	out := map[string]uint64{}
+	for _, table := range tables {
+		for _, n := range all(t, each(t.Context(), s, "count", "count()", "FROM "+s.layout.of(table), func(r *reader) uint64 { return r.u64() })) {
+			if n > 0 {
+				out[table.name] = n
+			}
+		}
+	}
+	return out
+}
+
+// TestSkewedClocks puts from collectors whose clocks are hours apart: each Put moves the mark, and none is behind a projection that did
+// not see it.
+func TestSkewedClocks(t *testing.T) {
+	dsn := fresh(t)
+	k := session.Key{ID: "s"}
+	var stores []*Store
+	for _, off := range []time.Duration{0, 3 * time.Hour, -5 * time.Hour} {
+		stores = append(stores, openAt(t, dsn, &off))
+	}
+	last := store.Mark(0)
+	for n := range 12 {
+		s := stores[n%3]
+		put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, n)}})
+		m, err := stores[(n+1)%3].Mark(t.Context(), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m <= last {
+			t.Fatalf("mark %d after %d", m, last)
+		}
+		if n > 0 {
+			if err := s.Project(t.Context(), k, store.Projection{Mark: last}); err != nil {
+				t.Fatal(err)
+			}
+			if d := all(t, s.Dirty(t.Context())); len(d) != 1 {
+				t.Fatalf("after Put %d and a projection that did not see it: dirty %v", n, d)
+			}
+		}
+		last = m
+	}
+	if err := stores[2].Delete(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	put(t, stores[2], session.Batch{Rows: []session.Row{storetest.Row(k, 1)}}) // five hours before the deletion, it says
+	if m, err := stores[0].Mark(t.Context(), k); err != nil || m <= last {
+		t.Errorf("mark %d of a session made anew, was %d before: %v", m, last, err)
+	}
+	if n := len(all(t, stores[1].Rows(t.Context(), k))); n != 1 {
+		t.Errorf("%d rows of a session made anew, want 1", n)
+	}
+}
+
+// TestErased looks into every table after a deletion, and for the id of the session in the notes.
+func TestErased(t *testing.T) {
+	s := openAt(t, fresh(t), new(time.Duration))
+	k := session.Key{Tenant: "t", ID: "the name of the session"}
+	body := strings.Repeat("the prompt; ", 200)
+	row := storetest.Row(k, 1)
+	row.Lists = append(row.Lists, session.List{Name: spans.ListParams, Count: 1, Items: []string{spans.Item{Block: spans.BlockOfString(body).Short(), Provenance: "system"}.Encode()}})
+	live := storetest.Row(k, 2)
+	live.Known = spans.KnownLive
+	put(t, s, session.Batch{Rows: []session.Row{row, live}, Blocks: []session.Block{storetest.Block(k, body), storetest.Block(k, "own")}})
+	m, err := s.Mark(t.Context(), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Project(t.Context(), k, store.Projection{Mark: m, Summary: storetest.Summary(k)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.PutRejects(t.Context(), []store.Reject{{Time: time.Now(), Session: k}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"rows", "live_rows", "blocks", "refs", "shared", "touches", "summaries", "rejects"} {
+		if left(t, s)[want] == 0 {
+			t.Fatalf("nothing in %s: %v", want, left(t, s))
+		}
+	}
+	if err := s.Delete(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		got := left(t, s)
+		ids := all(t, each(t.Context(), s, "names", "session", "FROM "+s.layout.of(&deletionTable)+" WHERE session != ''", func(r *reader) string { return r.str() }))
+		// The shared body is younger than an hour.
+		if len(got) == 2 && got["shared"] == 1 && got["deletions"] == 1 && len(ids) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("left %v, and names %q", got, ids)
+		}
+	}
+}
+
+// TestCollect lets shared bodies go an hour after they were last put, and not while a session has them.
+func TestCollect(t *testing.T) {
+	var off time.Duration
+	dsn := fresh(t)
+	s := openAt(t, dsn, &off)
+	body := strings.Repeat("the prompt of all; ", 100)
+	batch := func(id string) session.Batch {
+		k := session.Key{ID: id}
+		row := storetest.Row(k, 1)
+		row.Lists = append(row.Lists, session.List{Name: spans.ListParams, Count: 1, Items: []string{spans.Item{Block: spans.BlockOfString(body).Short(), Provenance: "system"}.Encode()}})
+		return session.Batch{Rows: []session.Row{row}, Blocks: []session.Block{storetest.Block(k, body)}}
+	}
+	check := func(what, id string, want uint64) {
+		t.Helper()
+		if err := s.keepOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := left(t, s)["shared"]; (got > 0) != (want > 0) {
+			t.Errorf("%s: %d shared bodies, want %d", what, got, want)
+		}
+		if want > 0 && id != "" {
+			if got := all(t, s.Blocks(t.Context(), session.Key{ID: id}, nil)); len(got) != 1 || got[0].Body != body {
+				t.Errorf("%s: session %s has %d blocks", what, id, len(got))
+			}
+		}
+	}
+	put(t, s, batch("a"))
+	put(t, s, batch("b"))
+	if got := left(t, s)["shared"]; got != 1 {
+		t.Errorf("%d bodies, want 1", got)
+	}
+	check("at first", "a", 1)
+	off = 2 * time.Hour
+	check("old and needed", "b", 1)
+	if err := s.Delete(t.Context(), session.Key{ID: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	check("old and needed by one", "b", 1)
+	put(t, s, batch("c"))
+	for _, id := range []string{"b", "c"} {
+		if err := s.Delete(t.Context(), session.Key{ID: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("young and not needed", "", 1)
+	off = 4 * time.Hour
+	check("old and not needed", "", 0)
+	put(t, s, batch("d"))
+	check("put again", "d", 1)
+}
+
+// TestLeftHalfWay notes a deletion and does not do it: nobody sees the session, and the next program finishes it.
+func TestLeftHalfWay(t *testing.T) {
+	var off time.Duration
+	dsn := fresh(t)
+	s := openAt(t, dsn, &off)
+	k, other := session.Key{ID: "s"}, session.Key{ID: "other"}
+	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 1), storetest.Row(other, 2)}})
+	if err := s.note(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(all(t, s.Rows(t.Context(), k))); n != 0 || left(t, s)["rows"] != 2 {
+		t.Errorf("%d rows seen, tables %v", n, left(t, s))
+	}
+	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 3)}}) // a new session
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	off = 2 * leftFor // so that it counts as left
+	s = openAt(t, dsn, &off)
+	for deadline := time.Now().Add(30 * time.Second); left(t, s)["rows"] != 2 || left(t, s)["touches"] != 2; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not finished: %v", left(t, s))
+		}
+	}
+	got := all(t, s.Rows(t.Context(), k))
+	if len(got) != 1 || got[0].Span != storetest.Row(k, 3).Span {
+		t.Errorf("%d rows of the new session", len(got))
+	}
+}
+
+// TestTwice opens one database from several programs at once, and again.
+func TestTwice(t *testing.T) {
+	dsn := fresh(t)
+	errs := make(chan error)
+	for range 4 {
+		go func() {
+			s, err := Open(t.Context(), dsn)
+			if err == nil {
+				err = errors.Join(s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(session.Key{ID: "s"}, 1)}}), s.Close())
+			}
+			errs <- err
+		}()
+	}
+	for range 4 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	s, err := OpenReadOnly(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if n := len(all(t, s.Rows(t.Context(), session.Key{ID: "s"}))); n != 1 {
+		t.Errorf("%d rows", n)
+	}
+}
+
+// TestWildTimes puts rows of all times in one batch: an insert into too many partitions would fail for ever.
+func TestWildTimes(t *testing.T) {
+	s := openAt(t, fresh(t), new(time.Duration))
+	k := session.Key{ID: "s"}
+	var b session.Batch
+	for n := range 3500 { // a month each, from 1970 to 2262
+		r := storetest.Row(k, n)
+		r.Start = int64(n) * 2_630_000_000_000_000
+		b.Rows = append(b.Rows, r)
+	}
+	put(t, s, b)
+	if n := len(all(t, s.Rows(t.Context(), k))); n != len(b.Rows) {
+		t.Errorf("%d rows, want %d", n, len(b.Rows))
+	}
+}
+
+// TestExceptionInResult makes the server fail in the middle of a result.
+func TestExceptionInResult(t *testing.T) {
+	s := openAt(t, fresh(t), new(time.Duration))
+	n := 0
+	var failed error
+	for v, err := range each(t.Context(), s, "test", "number + toUInt64(throwIf(number = 3000000) AS x)", "FROM system.numbers LIMIT 4000000", func(r *reader) uint64 { return r.u64() }) {
+		if err != nil {
+			failed = err
+			break
+		}
+		if v != uint64(n) {
+			t.Fatalf("row %d is %d", n, v)
+		}
+		n++
+	}
+	if e := (*ServerError)(nil); !errors.As(failed, &e) || e.Code == 0 {
+		t.Errorf("after %d rows: %v, want the server's code", n, failed)
+	}
+	t.Logf("%d rows came before", n)
+}
+
+// TestManyIDs asks for more blocks than one statement takes.
+func TestManyIDs(t *testing.T) {
+	s := openAt(t, fresh(t), new(time.Duration))
+	k := session.Key{ID: "s"}
+	var b session.Batch
+	var ids []spans.BlockID
+	for n := range 2*idsAtOnce + 10 {
+		block := storetest.Block(k, fmt.Sprint("block ", n))
+		b.Blocks, ids = append(b.Blocks, block), append(ids, block.ID, block.ID)
+	}
+	put(t, s, b)
+	if n := len(all(t, s.Blocks(t.Context(), k, ids))); n != len(b.Blocks) {
+		t.Errorf("%d blocks, want %d", n, len(b.Blocks))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, err := range s.Blocks(ctx, k, []spans.BlockID{}) {
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+}
