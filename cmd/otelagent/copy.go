@@ -35,7 +35,8 @@ func (a *app) copyCommand() *cobra.Command {
 		Short: "Copy sessions into another database",
 		Long: `Copy sessions into another database, of the same kind or another: all of all
 owners, or those that --tenant, --since and SESSION choose, SESSION with its
-sub-agents unless --only. What DST has stays.
+sub-agents unless --only. What DST has stays. The list of what was refused is
+not copied.
 
 It may be stopped at any time: run again, it goes on. What is on both sides is
 compared and only what differs is written, so that running it again later also

@@ -115,6 +115,11 @@ func (o *sendOptions) check() error {
 	default:
 		add("--protocol %s: want %s or %s", o.Protocol, otelsetup.GRPC, otelsetup.HTTP)
 	}
+	if o.DB != "" {
+		if _, err := locate("--db", o.DB); err != nil {
+			add("%v", err)
+		}
+	}
 	if o.DB != "" && o.Endpoint != "" {
 		add("--db and --endpoint exclude each other")
 	}

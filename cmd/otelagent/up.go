@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -92,8 +93,8 @@ func (f *keepFlags) into(o *collectorOptions) error {
 	var wrong []string
 	var err error
 	if f.age != "" {
-		if o.MaxAge, err = parseAge(f.age); err != nil || o.MaxAge == 0 {
-			wrong = append(wrong, fmt.Sprintf("--max-age %s: want a time above 0: 30d, 720h", f.age))
+		if o.MaxAge, err = parseAge(f.age); err != nil || o.MaxAge < time.Minute {
+			wrong = append(wrong, fmt.Sprintf("--max-age %s: want at least 1m: 30d, 720h", f.age))
 		}
 	}
 	if o.MaxSessions = f.sessions; f.sessions < 0 {
