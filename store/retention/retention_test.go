@@ -567,7 +567,7 @@ func TestModel(t *testing.T) {
 			rounds *= 10
 		}
 		if testing.Short() {
-			rounds /= 4
+			rounds /= 8
 		}
 		for round := range rounds {
 			var l []thing

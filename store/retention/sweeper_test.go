@@ -137,7 +137,7 @@ func TestPutsGoOn(t *testing.T) {
 	}()
 	large, small := 15_000, 100
 	if testing.Short() {
-		large, small = 1_500, 15
+		large, small = 600, 8
 	}
 	shared := strings.Repeat("the tool catalogue of everybody; ", 2000)
 	text := func(n, size int) string {
