@@ -55,9 +55,11 @@ func (s *Store) keepOnce(ctx context.Context) error {
 	for _, t := range tables {
 		if t.keep > 0 {
 			where[t] = fmt.Sprintf("at < toUInt64(%d)", s.now().Add(-t.keep).UnixNano())
+			if t.keepIf != "" {
+				where[t] += " AND " + t.keepIf
+			}
 		}
 	}
-	where[&deletionTable] += " AND done = 1"
 	left, err := s.count(ctx, where)
 	if err != nil {
 		return err

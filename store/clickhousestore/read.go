@@ -273,14 +273,6 @@ func (s *Store) present(touched, deleted string) string {
 // unknown is the time that is not known, in columns: the least integer.
 const unknown = "toInt64('-9223372036854775808')"
 
-// texts and numbers are the columns of a summary beside tenant, session, key, mark and at.
-var (
-	texts   = []string{"parent", "status", "agent", "agent_id", "model", "dialect"}
-	numbers = []string{
-		"start_ns", "last_ns", "runs", "turns", "tool_calls", "errors", "denied", "defects", "input", "output", "reasoning", "cache_read", "cache_write",
-	}
-)
-
 // Sessions implements store.Store.
 func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.Summary, error] {
 	tenant := "WHERE tenant = " + literal(q.Tenant)
@@ -304,17 +296,13 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 			s.layout.of(&rowTable), where, s.layout.of(&liveTable), where)
 	}
 
-	// Three unions, for want of joins that all servers understand alike: each column has its value in one of the rows that come
-	// together, and the least there is in the others.
-	cols := slices.Concat(texts, numbers)
-	none := make([]string, len(cols)) // as the other side of a union has them
-	best := make([]string, len(cols))
-	for i, c := range cols {
-		none[i] = "'' AS " + c + "1"
-		if i >= len(texts) {
-			none[i] = unknown + " AS " + c + "1"
-		}
-		best[i] = "max(" + c + "1) AS " + c + "2"
+	// Which sessions, in order; then what there is to say of them, a page at a time: it would be carried through all of this for
+	// sessions that the limit cuts.
+	cols := []string{"last_ns"}
+	none := []string{unknown + " AS last_ns1"} // as the other side of a union has them
+	best := []string{"max(last_ns1) AS last_ns2"}
+	if q.Parent != "" {
+		cols, none, best = append(cols, "parent"), append(none, "'' AS parent1"), append(best, "max(parent1) AS parent2")
 	}
 	as := func(from, to string) string {
 		out := make([]string, len(cols))
@@ -324,6 +312,8 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 		return strings.Join(out, ", ")
 	}
 	noneOf := strings.Join(none, ", ")
+	// Unions, for want of joins that all servers understand alike: each column has its value in one of the rows that come together, and the
+	// least there is in the others.
 	last := fmt.Sprintf(`SELECT k0, r0, %s FROM (
 			SELECT key AS k0, mark AS m0, at AS w0, toUInt8(1) AS r0, %s FROM %s %s
 			UNION ALL
@@ -351,14 +341,81 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 	if q.Limit > 0 {
 		rest += fmt.Sprintf(" LIMIT %d", q.Limit)
 	}
-	columns := make([]string, len(cols))
-	for i, c := range cols {
-		columns[i] = c + "2"
+	return s.summaries(ctx, q.Tenant, each(ctx, s, "list sessions", "id, projected", rest, func(r *reader) listed { return listed{r.str(), r.u8() == 1} }))
+}
+
+// listed is a session of a list, and whether there is a summary of it.
+type listed struct {
+	id        string
+	projected bool
+}
+
+const (
+	// pageSessions and pageBytes bound a page of summaries, by how many and by their ids.
+	pageSessions = 500
+	pageBytes    = 64 << 10
+)
+
+// summaries yields the summaries of a list. One that was deleted meanwhile is left out.
+func (s *Store) summaries(ctx context.Context, tenant string, list iter.Seq2[listed, error]) iter.Seq2[session.Summary, error] {
+	return func(yield func(session.Summary, error) bool) {
+		var page []listed
+		size := 0
+		flush := func() bool {
+			found, err := s.page(ctx, tenant, page)
+			if err != nil {
+				yield(session.Summary{}, err)
+				return false
+			}
+			for _, l := range page {
+				m, ok := found[l.id]
+				if !ok && l.projected {
+					continue
+				}
+				m.Key = session.Key{Tenant: tenant, ID: l.id}
+				if err := s.usable(ctx); err != nil {
+					yield(session.Summary{}, s.failed(ctx, "list sessions", err))
+					return false
+				}
+				if !yield(m, nil) {
+					return false
+				}
+			}
+			page, size = page[:0], 0
+			return true
+		}
+		for l, err := range list {
+			if err != nil {
+				yield(session.Summary{}, err)
+				return
+			}
+			page, size = append(page, l), size+len(l.id)
+			if (len(page) == pageSessions || size > pageBytes) && !flush() {
+				return
+			}
+		}
+		flush()
 	}
-	return each(ctx, s, "list sessions", "id, projected, "+strings.Join(columns, ", "), rest, func(r *reader) session.Summary {
-		m := session.Summary{Key: session.Key{Tenant: q.Tenant, ID: r.str()}}
-		projected := r.u8() == 1
-		m.Parent = r.str()
+}
+
+// page reads the summaries of those sessions that have one.
+func (s *Store) page(ctx context.Context, tenant string, page []listed) (map[string]session.Summary, error) {
+	var ids []string
+	for _, l := range page {
+		if l.projected {
+			ids = append(ids, literal(l.id))
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	out := make(map[string]session.Summary, len(ids))
+	rest := fmt.Sprintf("FROM %s WHERE tenant = %s AND session IN (%s) ORDER BY mark DESC, at DESC LIMIT 1 BY session",
+		s.layout.of(&summaryTable), literal(tenant), strings.Join(ids, ", "))
+	columns := "session, parent, status, agent, agent_id, model, dialect, start_ns, last_ns, runs, turns, tool_calls, errors, denied, defects, " +
+		"input, output, reasoning, cache_read, cache_write"
+	for m, err := range each(ctx, s, "list sessions", columns, rest, func(r *reader) (m session.Summary) {
+		m.ID, m.Parent = r.str(), r.str()
 		m.Status = spans.SessionStatus(r.str())
 		m.Agent, m.AgentID, m.Model, m.Dialect = r.str(), r.str(), r.str(), r.str()
 		m.Start, m.Last = instant(r.i64()), instant(r.i64())
@@ -368,11 +425,14 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 		} {
 			*n = r.i64()
 		}
-		if !projected {
-			return session.Summary{Key: m.Key}
-		}
 		return m
-	})
+	}) {
+		if err != nil {
+			return nil, err
+		}
+		out[m.ID] = m
+	}
+	return out, nil
 }
 
 // nanos is a time as a column has it.

@@ -19,7 +19,7 @@ import (
 const Version = 1
 
 // modernFrom is the first major version of servers that get what old ones do not know: CODEC, LowCardinality, skip indexes and TTL.
-const modernFrom = 22
+const modernFrom = 23
 
 // A column has a type that every server knows, and what newer ones get instead.
 type column struct {
@@ -44,6 +44,8 @@ type table struct {
 	shard string
 	// keep is how long a row stays behind its column at, in nanoseconds; 0: as long as the session, or DSN.TTL.
 	keep time.Duration
+	// keepIf is what of a table alone goes after keep; empty: all.
+	keepIf string
 	// ttl says that DSN.TTL goes for it.
 	ttl bool
 }
@@ -140,7 +142,7 @@ var (
 		{"reasoning", "Int64", "Int64" + zstd}, {"cache_read", "Int64", "Int64" + zstd}, {"cache_write", "Int64", "Int64" + zstd},
 	}}
 	// Which Puts were deleted: of each writer those up to n. session is empty when the deletion is done.
-	deletionTable = table{name: "deletions", version: "version", order: "tenant, key", granularity: 1024, shard: "cityHash64(tenant, key)", keep: deletedFor, columns: []column{
+	deletionTable = table{name: "deletions", version: "version", order: "tenant, key", granularity: 1024, shard: "cityHash64(tenant, key)", keep: deletedFor, keepIf: "done = 1", columns: []column{
 		{"tenant", "String", words}, {"key", "FixedString(16)", ""}, {"version", "UInt64", ""}, {"mark", "UInt64", ""}, {"session", "String", ""},
 		{"writers", "Array(UInt64)", ""}, {"ns", "Array(UInt64)", ""}, {"done", "UInt8", ""}, {"at", "UInt64", ""},
 	}}
@@ -207,6 +209,9 @@ func (l layout) create(t *table) []string {
 	}
 	if l.modern && keep > 0 {
 		fmt.Fprintf(&b, " TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL %d SECOND", int64(keep/time.Second))
+		if t.keepIf != "" {
+			b.WriteString(" DELETE WHERE " + t.keepIf)
+		}
 	}
 	fmt.Fprintf(&b, " SETTINGS index_granularity = %d", t.granularity)
 	out := []string{b.String()}

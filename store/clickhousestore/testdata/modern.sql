@@ -75,7 +75,7 @@ CREATE TABLE IF NOT EXISTS `db`.`live_rows` (
 ENGINE = ReplacingMergeTree()
 PARTITION BY intDiv(at, 86400000000000)
 ORDER BY (tenant, session, start_ns, span, trace, content)
-TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 604800 SECOND
+TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 2592000 SECOND
 SETTINGS index_granularity = 8192;
 
 CREATE TABLE IF NOT EXISTS `db`.`blocks` (
@@ -170,7 +170,7 @@ CREATE TABLE IF NOT EXISTS `db`.`deletions` (
   `at` UInt64)
 ENGINE = ReplacingMergeTree(version)
 ORDER BY (tenant, key)
-TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 604800 SECOND
+TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 604800 SECOND DELETE WHERE done = 1
 SETTINGS index_granularity = 1024;
 
 CREATE TABLE IF NOT EXISTS `db`.`rejects` (
