@@ -166,6 +166,8 @@ func (c *copier) moved(ctx context.Context) ([]end, error) {
 		mark, err := c.src.Mark(ctx, k)
 		switch was, seen := c.marks[k]; {
 		case errors.Is(err, store.ErrNotFound):
+		case errors.Is(err, store.ErrData):
+			c.refuse(k, err)
 		case err != nil:
 			return nil, err
 		case (!seen || was != mark) && !c.refused[k]:
@@ -270,14 +272,15 @@ func (c *copier) unread(e end, err error) error {
 		return err
 	}
 	c.refuse(e.key, err)
-	c.marks[e.key] = e.mark
 	c.done++
 	return nil
 }
 
+// refuse notes a session that is not copied, or not wholly. It counts among those that were looked at.
 func (c *copier) refuse(k session.Key, err error) {
 	if !c.refused[k] {
 		c.refused[k] = true
+		c.marks[k] = 0
 		c.res.Refused = append(c.res.Refused, Difference{k, err.Error()})
 	}
 }

@@ -139,6 +139,7 @@ type watched struct {
 	put        func(session.Batch) error // before it; an error takes its place
 	blocks     func(session.Key)         // after all of a session were read
 	unreadable func(session.Key) error   // an error takes the place of its blocks
+	unmarked   session.Key               // its mark cannot be read
 	rows       int                       // that came through
 	puts       int
 	mostBytes  int
@@ -159,6 +160,13 @@ func (w *watched) Put(ctx context.Context, b session.Batch) error {
 	w.rows += len(b.Rows)
 	w.mostBytes, w.mostParts = max(w.mostBytes, bytes), max(w.mostParts, len(b.Rows)+len(b.Blocks))
 	return w.Store.Put(ctx, b)
+}
+
+func (w *watched) Mark(ctx context.Context, k session.Key) (store.Mark, error) {
+	if k == w.unmarked && k.ID != "" {
+		return 0, fmt.Errorf("mark: %w", store.ErrData)
+	}
+	return w.Store.Mark(ctx, k)
 }
 
 func (w *watched) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) iter.Seq2[session.Block, error] {
@@ -558,8 +566,18 @@ func TestUnreadable(t *testing.T) {
 	if diff := cmp.Diff(want, res); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
-	if res, err = storecopy.Run(t.Context(), src, dst, storecopy.Options{}); err != nil || len(res.Refused) != 1 || res.Rows != 0 {
+	if res, err = storecopy.Run(t.Context(), src, dst, storecopy.Options{}); err != nil || len(res.Refused) != 1 || res.Rows != 0 || res.Same != 3 {
 		t.Errorf("again: %+v, %v", res, err)
+	}
+
+	src.unreadable, src.unmarked = nil, small
+	dst = openMemory(t)
+	res, err = storecopy.Run(t.Context(), src, dst, storecopy.Options{Verify: true})
+	res.Bytes = 0
+	want = storecopy.Result{Sessions: 4, Copied: 3, Rows: 708, Blocks: 713, Verified: 3,
+		Refused: []storecopy.Difference{{Session: small, What: "mark: bad data"}}}
+	if diff := cmp.Diff(want, res); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
 	}
 }
 
