@@ -64,6 +64,7 @@ func (s *BlockSet) Add(b Block) {
 		s.byShort = map[spans.ShortID][]held{}
 	}
 	s.byShort[h.id.Short()] = append(l, h)
+	s.recipes.held += int64(len(h.body))
 }
 
 // Len returns the number of bodies and recipes.

@@ -232,7 +232,12 @@ func (t *Turn) set(key string, v Value) bool {
 	case string(spans.DiscardedUsageCacheWriteKey):
 		return setInt(&need(&t.Discarded).CacheWrite, v)
 	case string(spans.TurnCostKey):
-		return setDoublePtr(&t.Cost, v)
+		// Sums of what is kept stay finite.
+		f, ok := v.Double()
+		if ok = ok && math.Abs(f) < 1e15; ok {
+			t.Cost = &f
+		}
+		return ok
 	case string(spans.TurnCostCurrencyKey):
 		t.Currency = v.Text()
 	case string(spans.TurnModelCallDurationKey):
@@ -412,7 +417,7 @@ func (f *aside) check(d *[]Defect, c *children) {
 	}
 	f.short(d, spans.DefectToolCallMissing, len(c.tools), f.counts[countToolCalls])
 	f.short(d, spans.DefectCompactionMissing, len(c.compactions), f.counts[countCompactions])
-	f.short(d, spans.DefectPermissionMissing, len(c.permissions), max(0, f.counts[countPermissions])+c.counted)
+	f.short(d, spans.DefectPermissionMissing, len(c.permissions), plus(max(0, f.counts[countPermissions]), c.counted))
 }
 
 func (f *aside) short(d *[]Defect, code spans.DefectCode, got int, want int64) {

@@ -15,11 +15,17 @@ const (
 	maxLevel = 8
 	// maxMade bounds one body.
 	maxMade = 64 << 20
+	// maxWork bounds the bytes that are put together for a set in all, and workRatio adds so many times what the set holds: a few bytes can
+	// ask for many, over and over. What is beyond counts as not there.
+	maxWork   = 4 << 30
+	workRatio = 64
+	// pieceWork is what a piece counts for at least.
+	pieceWork = 64
 	// maxKept bounds the bodies of a set that are kept once they were made; others are made again when they are asked for.
 	maxKept = 64 << 20
 )
 
-// recipes are those of a BlockSet. What they come to depends on the set alone, not on what was asked for before.
+// recipes are those of a BlockSet. What they come to depends on the set alone, not on what was asked for before, until maxWork is reached.
 type recipes struct {
 	mu      sync.Mutex
 	seen    map[spans.BlockID]struct{} // by spans.RecipeID
@@ -27,6 +33,8 @@ type recipes struct {
 	makers  map[spans.ShortID]*maker
 	settled bool
 	kept    int64
+	held    int64 // bytes of all bodies and recipes of the set
+	work    int64
 }
 
 type recipe struct {
@@ -63,6 +71,7 @@ func (x *recipes) add(text string) {
 		x.seen = map[spans.BlockID]struct{}{}
 	}
 	x.seen[id] = struct{}{}
+	x.held += int64(len(text))
 	x.all = append(x.all, recipe{r, text})
 }
 
@@ -196,8 +205,13 @@ func (s *BlockSet) make(m *maker) string {
 // put puts the pieces of r together.
 func (s *BlockSet) put(r *recipe) (string, bool) {
 	var b strings.Builder
+	x := &s.recipes
 	for i := range r.Pieces {
 		p := &r.Pieces[i]
+		if x.work += pieceWork; x.work > maxWork+workRatio*x.held {
+			return "", false
+		}
+		x.work += int64(len(p.Text))
 		if p.Block == (spans.ShortID{}) {
 			b.WriteString(p.Text)
 			continue
@@ -219,6 +233,7 @@ func (s *BlockSet) put(r *recipe) (string, bool) {
 			}
 			body = body[p.From:p.To]
 		}
+		x.work += int64(len(body))
 		if b.Len()+len(body) > maxMade {
 			return "", false
 		}

@@ -128,7 +128,7 @@ func (a *assembler) tool(e *entry) *ToolCall {
 		}
 	}
 	if r.Known != spans.KnownLive {
-		a.toolPermissions += max(0, f.counts[countPermissions])
+		a.toolPermissions = plus(a.toolPermissions, max(0, f.counts[countPermissions]))
 	}
 	for i := range r.Lists {
 		switch l := &r.Lists[i]; l.Name {

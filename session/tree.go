@@ -349,10 +349,18 @@ func (u *Usage) Add(v Usage) {
 	u.CacheWrite = plus(u.CacheWrite, v.CacheWrite)
 }
 
-// plus adds counts, up to the greatest there is: what a source says to be nonsense does not become a negative count.
+// All returns the sum of the five counts, within the bounds of an int64.
+func (u Usage) All() int64 {
+	return plus(plus(plus(plus(u.Input, u.Output), u.Reasoning), u.CacheRead), u.CacheWrite)
+}
+
+// plus adds counts, up to the greatest and down to the least there is: what a source says to be nonsense does not change its sign.
 func plus(a, b int64) int64 {
-	if b > 0 && a > math.MaxInt64-b {
+	switch {
+	case b > 0 && a > math.MaxInt64-b:
 		return math.MaxInt64
+	case b < 0 && a < math.MinInt64-b:
+		return math.MinInt64
 	}
 	return a + b
 }

@@ -23,7 +23,9 @@ var nestingType = component.MustNewType("otlp_nesting")
 
 func newNestingFactory() extension.Factory {
 	return extension.NewFactory(nestingType, func() component.Config { return &struct{}{} },
-		func(context.Context, extension.Settings, component.Config) (extension.Extension, error) { return nesting{}, nil },
+		func(context.Context, extension.Settings, component.Config) (extension.Extension, error) {
+			return nesting{}, nil
+		},
 		component.StabilityLevelBeta)
 }
 

@@ -18,6 +18,16 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
+// Unless its flags say otherwise, up listens on loopback only.
+func TestListensOnLoopback(t *testing.T) {
+	_, out, _ := runWith(t, "up", "--help")
+	for _, addr := range []string{"127.0.0.1:4317", "127.0.0.1:4318"} {
+		if !strings.Contains(out, "(default \""+addr+"\")") && !strings.Contains(out, "(default "+addr+")") {
+			t.Errorf("%s is no default:\n%s", addr, out)
+		}
+	}
+}
+
 // bytesCodec sends bytes as they are.
 type bytesCodec struct{}
 

@@ -603,7 +603,7 @@ func (t *trace) compaction(r *session.Run, turn *session.Turn, c *session.Compac
 		u := &t.g.units[j]
 		if in = in || u.id == tail; in && u.kind == unitReply && !t.skip[j] {
 			sum := guideUsage(t.g.visibleUsage(u))
-			t.used += sum.Input + sum.Output + sum.Reasoning + sum.CacheRead + sum.CacheWrite
+			t.used = session.Usage{Input: t.used, Output: sum.All()}.All()
 		}
 	}
 }

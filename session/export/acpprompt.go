@@ -208,7 +208,7 @@ func (t *trace) usage(u *unit, p *runPlan) error {
 		return nil // it told
 	}
 	sum := guideUsage(t.g.visibleUsage(u))
-	t.used += sum.Input + sum.Output + sum.Reasoning + sum.CacheRead + sum.CacheWrite
+	t.used = session.Usage{Input: t.used, Output: sum.All()}.All()
 	for k := range u.steps {
 		if st := &u.steps[k]; st.lone == nil && !u.run.Copied {
 			turn := p.turns[st.turn]

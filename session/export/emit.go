@@ -560,7 +560,7 @@ func (g *Guide) sessionRow() (*SessionRow, error) {
 	context := g.context()
 	row.PromptTokens, row.CompletionTokens, row.ReasoningTokens = context.Input, context.Output, context.Reasoning
 	row.CacheRead, row.CacheWrite = context.CacheRead, context.CacheWrite
-	row.TotalTokens = context.Input + context.Output + context.Reasoning + context.CacheRead + context.CacheWrite
+	row.TotalTokens = context.All()
 	rules, err := g.rules()
 	if err != nil {
 		return nil, err
@@ -648,7 +648,7 @@ func (g *Guide) context() session.Usage {
 		in = in || u.id == tail
 		switch {
 		case u == summary && u.compaction.OutputTokens != nil:
-			sum.Input += *u.compaction.OutputTokens
+			sum.Add(session.Usage{Input: *u.compaction.OutputTokens})
 		case u.kind != unitReply || u.hidden > 0 || !in && !g.after(u, summary.at):
 		default:
 			sum.Add(guideUsage(g.visibleUsage(u)))

@@ -34,6 +34,7 @@ type Guide struct {
 	ctx    context.Context //nolint:containedctx // of the one call of NewGuide or step of Rows that is going on
 	window window          // what goes with turns and messages
 	aside  window          // single things, which must not take its place
+	loaded loaded          // the turn that was read last
 
 	runs     map[*session.Run]*runPlan
 	units    []unit

@@ -10,6 +10,24 @@ import (
 
 // loadTurn makes the content of a turn readable, and what is needed of its neighbours.
 func (g *Guide) loadTurn(p *runPlan, i int) error {
+	if at := (loaded{p, i, g.window.set}); at.set != nil && at == g.loaded { // asked for once for each message of a turn
+		return nil
+	}
+	if err := g.readTurn(p, i); err != nil {
+		return err
+	}
+	g.loaded = loaded{p, i, g.window.set}
+	return nil
+}
+
+// loaded is a turn of which everything is in a set.
+type loaded struct {
+	p   *runPlan
+	i   int
+	set *session.BlockSet
+}
+
+func (g *Guide) readTurn(p *runPlan, i int) error {
 	need := p.appendTurn(nil, i)
 	if i+1 < len(p.turns) { // where results may be
 		need = appendIDs(need, p.turns[i+1].Input)

@@ -427,7 +427,7 @@ func (p *phiCore) group(where string, r *session.Run) []byte {
 
 func reported(u session.Usage) *session.ReportedUsage {
 	return &session.ReportedUsage{
-		Input: u.Input, Output: u.Output, Reasoning: u.Reasoning, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite, Total: u.Input + u.Output,
+		Input: u.Input, Output: u.Output, Reasoning: u.Reasoning, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite, Total: session.Usage{Input: u.Input, Output: u.Output}.All(),
 	}
 }
 

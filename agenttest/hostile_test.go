@@ -1,0 +1,772 @@
+package agenttest_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"golang.org/x/tools/txtar"
+
+	"github.com/otelagent/otelagent/inspect"
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/session/export"
+	"github.com/otelagent/otelagent/session/otlprow"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/store/memstore"
+	"github.com/otelagent/otelagent/store/project"
+	"github.com/otelagent/otelagent/store/sqlitestore"
+)
+
+var updateHostile = flag.Bool("update-hostile", false, "write testdata/hostile.txtar anew")
+
+// sender makes OTLP of whatever it likes.
+type sender struct {
+	td  ptrace.Traces
+	at  ptrace.SpanSlice
+	sum uint32
+}
+
+func newSender() *sender {
+	s := &sender{td: ptrace.NewTraces()}
+	s.resource("coder", "")
+	return s
+}
+
+// resource begins another service.
+func (s *sender) resource(service, tenant string) {
+	rs := s.td.ResourceSpans().AppendEmpty()
+	rs.Resource().Attributes().PutStr("service.name", service)
+	if tenant != "" {
+		rs.Resource().Attributes().PutStr(string(spans.TenantKey), tenant)
+	}
+	s.at = rs.ScopeSpans().AppendEmpty().Spans()
+}
+
+// span adds a span of a session that has a place. Its ids are its own.
+func (s *sender) span(name, session string) ptrace.Span {
+	s.sum++
+	sp := s.at.AppendEmpty()
+	sp.SetName(name)
+	sp.SetTraceID(pcommon.TraceID{1})
+	sp.SetSpanID(pcommon.SpanID{1, byte(s.sum >> 24), byte(s.sum >> 16), byte(s.sum >> 8), byte(s.sum)})
+	sp.SetStartTimestamp(1_000_000_000)
+	sp.SetEndTimestamp(2_000_000_000)
+	a := sp.Attributes()
+	a.PutStr(string(spans.SessionIDKey), session)
+	a.PutStr(string(spans.RunIDKey), "r")
+	a.PutInt(string(spans.RunStartKey), 1_000_000_000)
+	a.PutInt(string(spans.SchemaKey), spans.SchemaVersion)
+	return sp
+}
+
+func (s *sender) turn(session string, index int64) ptrace.Span {
+	sp := s.span(spans.SpanTurn, session)
+	sp.Attributes().PutInt(string(spans.TurnIndexKey), index)
+	return sp
+}
+
+// blocks adds an event with bodies, recipes and lists.
+func blocksOn(sp ptrace.Span, bodies, recipes, lists []string) {
+	e := sp.Events().AppendEmpty()
+	e.SetName(spans.EventBlocks)
+	for key, l := range map[string][]string{string(spans.BlockBodiesKey): bodies, string(spans.BlockPartsKey): recipes, string(spans.ListsKey): lists} {
+		if len(l) > 0 {
+			to := e.Attributes().PutEmptySlice(key)
+			for _, t := range l {
+				to.AppendEmpty().SetStr(t)
+			}
+		}
+	}
+}
+
+func short(body string) string { return spans.BlockOfString(body).Short().String() }
+
+// listOf is a list of bodies in its wire form.
+func listOf(name string, bodies ...string) string {
+	l := spans.PackedList{Name: name, Count: int64(len(bodies))}
+	var chain spans.Chain
+	for _, b := range bodies {
+		id := spans.BlockOfString(b)
+		it := spans.Item{Block: id.Short()}
+		chain = chain.Add(id, it)
+		l.Items = append(l.Items, it.Encode())
+	}
+	l.Digest = chain.Short()
+	return l.Encode("r")
+}
+
+// hostile are senders: each says what it sends beside a span of a session that is honest, which must not be harmed.
+var hostile = []struct {
+	name string
+	send func(*sender)
+	// opts are what the receiver is told; long leaves the case out of short tests.
+	opts []otlprow.Option
+	long bool
+}{
+	{name: "attributes of every wrong type", send: func(s *sender) {
+		values := []func(pcommon.Value){
+			func(v pcommon.Value) {},
+			func(v pcommon.Value) { v.SetStr("word") },
+			func(v pcommon.Value) { v.SetStr("-1") },
+			func(v pcommon.Value) { v.SetStr("\xff\x00\x1b[31m") },
+			func(v pcommon.Value) { v.SetInt(math.MinInt64) },
+			func(v pcommon.Value) { v.SetInt(math.MaxInt64) },
+			func(v pcommon.Value) { v.SetDouble(math.NaN()) },
+			func(v pcommon.Value) { v.SetDouble(math.Inf(-1)) },
+			func(v pcommon.Value) { v.SetDouble(math.MaxFloat64) },
+			func(v pcommon.Value) { v.SetBool(true) },
+			func(v pcommon.Value) { v.SetEmptyBytes().FromRaw([]byte{0, 255}) },
+			func(v pcommon.Value) { v.SetEmptyMap().PutInt("k", 1) },
+			func(v pcommon.Value) { v.SetEmptySlice().AppendEmpty().SetEmptySlice().AppendEmpty().SetStr("x") },
+			func(v pcommon.Value) { v.SetEmptySlice() },
+		}
+		names := []string{spans.SpanRun, spans.SpanTurn, spans.SpanToolCall, spans.SpanCompaction, spans.SpanPermission, spans.SpanPayload}
+		for i, a := range spans.Attributes() {
+			for j, set := range values {
+				sp := s.span(names[(i+j)%len(names)], "types")
+				sp.Attributes().PutStr(string(spans.RunIDKey), fmt.Sprint("r", i%7))
+				sp.Attributes().PutInt(string(spans.TurnIndexKey), int64(j))
+				v, _ := sp.Attributes().GetOrPutEmpty(string(a.Key))
+				set(v)
+				v, _ = sp.Events().AppendEmpty().Attributes().GetOrPutEmpty(string(a.Key))
+				set(v)
+				sp.Events().At(0).SetName([]string{
+					spans.EventBlocks, spans.EventList, spans.EventEcho, spans.EventDetails, spans.EventOther, spans.EventFact,
+				}[(i/len(names)+j)%6])
+			}
+		}
+	}},
+	{name: "ids", send: func(s *sender) {
+		for _, id := range []string{
+			"", "\x00", "nul\x00", "\xff\xfe", "x'; DROP TABLE rows; --", "\x1b]0;title\a\x1b[2J", "a\nb\tc", "../../etc/passwd", "%s%n", "{}", "🜚",
+			"Case", "case", "caf\u00e9", "cafe\u0301", "case ", strings.Repeat("long", 1<<18), "\u202egnol",
+		} {
+			s.turn(id, 0).Attributes().PutStr(string(spans.AgentNameKey), id)
+			sp := s.span(spans.SpanToolCall, "ids")
+			sp.Attributes().PutStr(string(spans.RunIDKey), id)
+			sp.Attributes().PutStr(string(spans.ToolCallIDKey), id)
+			sp.Attributes().PutStr(string(spans.ToolNameKey), id)
+			sp.Attributes().PutStr(id, id)
+		}
+		s.turn("zero trace", 0).SetTraceID(pcommon.TraceID{})
+		s.turn("zero span", 0).SetSpanID(pcommon.SpanID{})
+		s.turn("none", 0).Attributes().Remove(string(spans.SessionIDKey))
+	}},
+	{name: "10 MB attributes", send: func(s *sender) {
+		sp := s.turn("large", 0)
+		long := strings.Repeat("é", 5<<20)
+		sp.Attributes().PutStr(string(spans.ErrorMessageKey), long)
+		sp.Attributes().PutStr(string(spans.RequestModelKey), long)
+		sp.Attributes().PutStr("custom", long)
+		sp.Attributes().PutStr(long[:1000], "a key")
+		sp.Attributes().PutEmptyBytes("bytes").FromRaw([]byte(long))
+		sp.Attributes().PutEmptyMap("map").PutStr(long, long)
+	}},
+	{name: "a million attributes", long: true, send: func(s *sender) {
+		a := s.turn("many", 0).Attributes()
+		raw := a.AsRaw()
+		for i := range 1_000_000 { // Put looks for a key before it adds it
+			raw[fmt.Sprint("k", i)] = i
+		}
+		raw[string(spans.RequestModelKey)] = "kept"
+		if err := a.FromRaw(raw); err != nil {
+			panic(err)
+		}
+	}},
+	{name: "100,000 events", send: func(s *sender) {
+		sp := s.turn("events", 0)
+		for i := range 100_000 {
+			e := sp.Events().AppendEmpty()
+			e.SetName(spans.EventOther)
+			e.Attributes().PutStr(string(spans.EventTypeKey), fmt.Sprint("note ", i))
+			e.Attributes().PutStr(string(spans.EventBodyKey), strings.Repeat("x", 300))
+		}
+	}},
+	{name: "nesting", send: func(s *sender) {
+		a := s.turn("nested", 0).Attributes()
+		list, m := a.PutEmpty("lists"), a.PutEmpty("maps")
+		for range 70 {
+			list, m = list.SetEmptySlice().AppendEmpty(), m.SetEmptyMap().PutEmpty("k")
+		}
+		a.PutEmptyMap("fits").PutEmptySlice("list").AppendEmpty().SetInt(1)
+	}},
+	{name: "rings of parents", send: func(s *sender) {
+		for i, parent := range []string{"a", "c", "b", "x", "a"} { // a names itself, b and c each other
+			sp := s.span(spans.SpanRun, "rings")
+			sp.SetParentSpanID(sp.SpanID())
+			sp.Attributes().PutStr(string(spans.RunIDKey), []string{"a", "b", "c", "d", "e"}[i])
+			sp.Attributes().PutStr(string(spans.RunParentIDKey), parent)
+		}
+		for _, pair := range [][2]string{{"left", "right"}, {"right", "left"}, {"self", "self"}} {
+			sp := s.span(spans.SpanRun, pair[0])
+			sp.Attributes().PutStr(string(spans.RunParentSessionIDKey), pair[1])
+			sp.Attributes().PutStr(string(spans.RunParentIDKey), "r")
+			sp.Attributes().PutStr(string(spans.RunParentToolCallIDKey), "call")
+			tool := s.span(spans.SpanToolCall, pair[0])
+			tool.Attributes().PutStr(string(spans.ToolCallIDKey), "call")
+			tool.Attributes().PutStr(string(spans.ToolChildSessionIDKey), pair[1])
+			tool.Attributes().PutStr(string(spans.ToolChildRunIDKey), "r")
+		}
+	}},
+	{name: "times", send: func(s *sender) {
+		for i, t := range [][2]uint64{
+			{1, 2}, {0, 5}, {math.MaxInt64 - 1, math.MaxInt64}, {math.MaxInt64, math.MaxInt64 + 1}, {math.MaxUint64, 1}, {5_000_000_000, 1}, {1, math.MaxInt64},
+			{1_000_000_000, 0},
+		} {
+			sp := s.turn("times", int64(i))
+			sp.SetStartTimestamp(pcommon.Timestamp(t[0]))
+			sp.SetEndTimestamp(pcommon.Timestamp(t[1]))
+		}
+		for i, start := range []int64{0, -1, math.MinInt64, 1, math.MaxInt64} {
+			sp := s.turn("starts", int64(i))
+			sp.Attributes().PutInt(string(spans.RunStartKey), start)
+			sp.Attributes().PutInt(string(spans.RunOrdinalFromKey), start)
+			sp.Attributes().PutInt(string(spans.RunOrdinalKey), start)
+			sp.Attributes().PutInt(string(spans.GroupStartKey), start)
+			e := sp.Events().AppendEmpty()
+			e.SetName(spans.EventOther)
+			e.SetTimestamp(pcommon.Timestamp(start))
+		}
+	}},
+	{name: "indices and counts", send: func(s *sender) {
+		for _, n := range []int64{0, math.MaxInt64, math.MaxInt64 - 1, -1, math.MinInt64} {
+			sp := s.turn("counts", n)
+			for _, k := range []string{string(spans.CountToolCallsKey), string(spans.CountPermissionsKey), string(spans.CountCompactionsKey)} {
+				sp.Attributes().PutInt(k, n)
+			}
+			sp = s.span(spans.SpanToolCall, "counts")
+			sp.Attributes().PutInt(string(spans.CountPermissionsKey), math.MaxInt64)
+			sp.Attributes().PutInt(string(spans.TurnIndexKey), 0)
+			sp.Attributes().PutInt(string(spans.OrdinalKey), n)
+			run := s.span(spans.SpanRun, "counts")
+			run.Attributes().PutStr(string(spans.RunIDKey), fmt.Sprint("of ", n))
+			run.Attributes().PutInt(string(spans.CountTurnsKey), n)
+		}
+	}},
+	{name: "one id in two services and two tenants", send: func(s *sender) {
+		s.turn("same", 0)
+		s.resource("other service", "")
+		s.turn("same", 1)
+		s.resource("coder", "other tenant")
+		sp := s.turn("same", 2)
+		blocksOn(sp, []string{"of the other tenant"}, nil, nil)
+	}},
+	{name: "a receiver that knows the tenant", opts: []otlprow.Option{otlprow.WithTenant("known")}, send: func(s *sender) {
+		s.turn("same", 0)
+		s.resource("coder", "victim")
+		s.turn("same", 1)
+	}},
+	{name: "schema versions", send: func(s *sender) {
+		for i, v := range []func(pcommon.Value){
+			func(v pcommon.Value) { v.SetInt(2) },
+			func(v pcommon.Value) { v.SetInt(999) },
+			func(v pcommon.Value) { v.SetInt(-1) },
+			func(v pcommon.Value) { v.SetStr("next") },
+			func(v pcommon.Value) { v.SetEmptyMap() },
+		} {
+			sp := s.turn("schema", int64(i))
+			to, _ := sp.Attributes().GetOrPutEmpty(string(spans.SchemaKey))
+			v(to)
+			sp.Attributes().PutStr("otelagent.unheard.of", "kept")
+			blocksOn(sp, []string{"x"}, nil, []string{"unheard.of 1 D\n" + short("x") + " zz:? {}"})
+			sp.Events().AppendEmpty().SetName("otelagent.unheard.of")
+		}
+		s.span("session.unheard_of", "schema")
+	}},
+	{name: "one span id with several contents", send: func(s *sender) {
+		for i := range 5 {
+			sp := s.turn("twice", 0)
+			sp.SetSpanID(pcommon.SpanID{9})
+			sp.Attributes().PutStr(string(spans.RequestModelKey), fmt.Sprint("model ", i))
+			if i == 3 {
+				sp.Attributes().PutInt(string(spans.TurnIndexKey), 7)
+			}
+		}
+	}},
+	{name: "100,000 spans of one session", long: true, send: func(s *sender) {
+		for i := range 25_000 {
+			s.turn("crowd", int64(i))
+			s.turn("crowd", 3)
+			sp := s.span(spans.SpanToolCall, "crowd")
+			sp.Attributes().PutStr(string(spans.ToolCallIDKey), fmt.Sprint(i%100))
+			sp = s.span(spans.SpanPermission, "crowd")
+			sp.Attributes().PutStr(string(spans.ToolCallIDKey), fmt.Sprint(i))
+			sp.Attributes().PutInt(string(spans.TurnIndexKey), int64(i))
+		}
+	}},
+	{name: "lists", send: func(s *sender) {
+		sp := s.turn("lists", 0)
+		blocksOn(sp, []string{"one"}, nil, []string{
+			"request 9223372036854775807 D\n" + short("one"),
+			"request.9223372036854775807 1 D 9223372036854775806 AAAAAAAAAAA\n" + short("one"),
+			"input 0 D\n" + strings.Repeat("\n", 10_000),
+			"output 1 D\n" + short("one") + " t:9223372036854775807:u:9223372036854775807\n" + short("one") + " .u\n" + short("one") + " ,u",
+			"results 1 D 1 AAAAAAAAAAA",
+			strings.Repeat("n", 300) + " 1 D",
+			"no list", "", "\n", "x -1 D", "params 1",
+		})
+		for i := range int64(300) { // each a prefix of the next, and none known
+			sp := s.turn("prefixes", i)
+			blocksOn(sp, nil, nil, []string{fmt.Sprintf("request %d D %d AAAAAAAAAAA\n%s", i+1, i, short("one"))})
+		}
+	}},
+	{name: "lists that double", long: true, send: func(s *sender) {
+		// Every request repeats all before it: a session of few bytes with very many items.
+		var mark spans.Mark
+		item := short("one")
+		for i := range int64(8000) {
+			prefix := ""
+			if i > 0 {
+				prefix = " " + fmt.Sprint(i) + " " + mark.String()
+			}
+			blocksOn(s.turn("double", i), nil, nil, []string{fmt.Sprintf("request %d D%s\n%s", i+1, prefix, item)})
+			mark = mark.Add(item)
+		}
+	}},
+	{name: "recipes", send: func(s *sender) {
+		id := func(text string) string { return spans.BlockOfString(text).String() }
+		sp := s.turn("recipes", 0)
+		blocksOn(sp, []string{"body"}, []string{
+			id("self") + " 4 " + short("self"),
+			id("a") + " 4 " + short("b"), id("b") + " 4 " + short("a"), // each other
+			id("wrong") + " 4 " + short("body"), // of other bytes than its id says
+			id("body") + " 3 =3:fak",            // of a body that is there
+			id("body") + " 9999",                // said to be withheld
+			id("range") + " 4294967296 " + short("body") + ":0:4294967296",
+			id("backwards") + " 1 " + short("body") + ":3:1",
+			"AAAAAAAAAAA 99999999999", "no recipe", "",
+		}, []string{listOf("input", "self", "a", "b", "wrong", "body", "range")})
+	}},
+	{name: "recipes that make gigabytes", long: true, send: func(s *sender) {
+		sp := s.turn("bomb", 0)
+		base := strings.Repeat("x", 512<<10)
+		made := func(n int) string { return strings.Repeat(base, n) }
+		recipe := func(body string, pieces ...string) string {
+			return spans.BlockOfString(body).String() + " " + fmt.Sprint(len(body)) + " " + strings.Join(pieces, " ")
+		}
+		of := func(n int) []string { return slices.Repeat([]string{short(base)}, n) }
+		first, second := made(100), made(101) // one of them is not kept once it was made
+		ids := []string{short(first), short(second)}
+		l := []string{recipe(first, of(100)...), recipe(second, of(101)...)}
+		var items []string
+		for i := range 200 { // each asks 20,000 times for a byte of it
+			body := strings.Repeat("x", 20_000) + fmt.Sprint(i)
+			l = append(l, recipe(body, append(slices.Repeat([]string{ids[i%2] + ":0:1"}, 20_000), fmt.Sprintf("=%d:%d", len(fmt.Sprint(i)), i))...))
+			items = append(items, body)
+		}
+		blocksOn(sp, []string{base}, l, []string{listOf("input", items...)})
+	}},
+	{name: "echoes", long: true, send: func(s *sender) {
+		sp := s.turn("echoes", 0)
+		z, err := zstd.NewWriter(nil)
+		if err != nil {
+			panic(err)
+		}
+		defer z.Close()
+		add := func(stretch []byte) {
+			e := sp.Events().AppendEmpty()
+			e.SetName(spans.EventEcho)
+			e.Attributes().PutEmptyBytes(string(spans.EchoBlocksKey)).FromRaw(z.EncodeAll(stretch, nil))
+		}
+		add(spans.AppendEcho(nil, "fine", false))
+		for range 20 {
+			add(spans.AppendEcho(nil, strings.Repeat("x", 60<<20), false))
+		}
+		add([]byte{9, 9, 9})
+		for range 500 {
+			e := sp.Events().AppendEmpty()
+			e.SetName(spans.EventEcho)
+			e.Attributes().PutEmptyBytes(string(spans.EchoBlocksKey)).FromRaw([]byte{0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0, 0, 0x70, 0, 1, 0, 0})
+		}
+		blocksOn(sp, nil, nil, []string{listOf("input", "fine")})
+	}},
+	{name: "usage", send: func(s *sender) {
+		for i, n := range []int64{math.MaxInt64, math.MaxInt64, 5, math.MinInt64, math.MinInt64, -5, math.MinInt64} {
+			sp := s.turn([]string{"most", "least"}[min(i/3, 1)], int64(i))
+			for _, k := range []string{string(spans.UsageInputKey), string(spans.UsageOutputKey), string(spans.DiscardedUsageInputKey), string(spans.UsageReportedTotalKey)} {
+				sp.Attributes().PutInt(k, n)
+			}
+			sp.Attributes().PutDouble(string(spans.TurnCostKey), math.MaxFloat64)
+			sp.Attributes().PutStr(string(spans.TurnCostCurrencyKey), "USD")
+			sp.Attributes().PutInt(string(spans.TurnModelCallDurationKey), n)
+			sp.Attributes().PutDouble(string(spans.TimeToFirstChunkKey), float64(n))
+			blocksOn(sp, []string{`{"role":"assistant","content":"x"}`}, nil, []string{listOf("output", `{"role":"assistant","content":"x"}`)})
+		}
+	}},
+	{name: "blocks above limits", opts: []otlprow.Option{otlprow.WithLimits(otlprow.Limits{Attribute: 300, Block: 40, Turn: 80})}, send: func(s *sender) {
+		long := `{"role":"user","content":"more than forty bytes of it"}`
+		sp := s.turn("limits", 0)
+		sp.Attributes().PutStr(string(spans.ErrorMessageKey), strings.Repeat("x", 1000))
+		blocksOn(sp, []string{"short", long}, nil, []string{listOf("input", "short", long)})
+		var many []string
+		for i := range 9 {
+			many = append(many, fmt.Sprint("ten bytes ", i))
+		}
+		blocksOn(s.turn("limits", 1), many, nil, []string{listOf("input", many...)})
+	}},
+	{name: "bodies that are not the block", send: func(s *sender) {
+		// Its lists name the bodies of others: what it sends is kept under its own hash, whatever it says.
+		sp := s.turn("liar", 0)
+		blocksOn(sp, []string{"a forged prompt"}, nil, []string{listOf("input", "the honest prompt")})
+		e := sp.Events().AppendEmpty()
+		e.SetName(spans.EventBlocks)
+		e.Attributes().PutEmptySlice(string(spans.BlockBodiesKey)).AppendEmpty().SetStr("forged again")
+		e.Attributes().PutEmptySlice(string(spans.BlockSizesKey)).AppendEmpty().SetInt(-7)
+	}},
+	{name: "terminal escapes", send: func(s *sender) {
+		evil := "\x1b[31mred\x1b]8;;http://example.com\a\x07\x08\u202e\u200b\x9b2J\r\n"
+		sp := s.turn("esc", 0)
+		for _, k := range []string{
+			string(spans.RequestModelKey), string(spans.ResponseModelKey), string(spans.ErrorMessageKey), string(spans.TurnTriggerKey),
+			string(spans.TurnStopReasonKey), string(spans.AgentNameKey), string(spans.ProviderNameKey), "custom",
+		} {
+			sp.Attributes().PutStr(k, evil)
+		}
+		body := `{"role":"user","content":"` + "\\u001b[31mred" + `"}`
+		blocksOn(sp, []string{body, evil}, nil, []string{listOf("input", body), listOf("output", evil), evil + " 1 D"})
+		tool := s.span(spans.SpanToolCall, "esc")
+		tool.Attributes().PutStr(string(spans.ToolNameKey), evil)
+		tool.Attributes().PutStr(string(spans.ToolOutcomeKey), evil)
+		s.at.At(s.at.Len() - 1).SetName(spans.SpanToolCall)
+		s.resource(evil, "")
+		s.turn("esc", 1)
+	}},
+}
+
+// honestly adds a whole small session.
+func honestly(s *sender) {
+	s.resource("honest", "")
+	run := s.span(spans.SpanRun, "honest")
+	run.Attributes().PutStr(string(spans.RunStatusKeyKey), "completed")
+	run.Attributes().PutInt(string(spans.CountTurnsKey), 1)
+	turn := s.turn("honest", 0)
+	turn.Attributes().PutInt(string(spans.UsageInputKey), 7)
+	in, out := `{"role":"user","content":"the honest prompt"}`, `{"role":"assistant","content":"an answer"}`
+	blocksOn(turn, []string{in, out}, nil, []string{listOf("input", in), listOf("output", out)})
+	for _, sp := range []ptrace.Span{run, turn} { // ids that nobody else has, and that do not depend on what else there is
+		sp.SetTraceID(pcommon.TraceID{0xee})
+		sp.SetSpanID(pcommon.SpanID{byte(len(sp.Name())), 0xee})
+	}
+}
+
+// bounded is what a case may take. A figure of a machine that does other things too.
+const (
+	boundedTime   = 3 * time.Minute
+	boundedOutput = 64 << 20
+)
+
+// shown is everything that a reader can make of a store: what is listed, the trees with what is wrong with them, and what is exported.
+type shown struct {
+	sessions []string // one line each
+	trees    map[session.Key]*session.Session
+	text     map[session.Key]string
+}
+
+type counter struct {
+	io.Writer
+	n int
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.n += len(p)
+	return c.Writer.Write(p)
+}
+
+// show reads a store like the verbs do.
+func show(t *testing.T, st store.Store) shown {
+	t.Helper()
+	ctx := t.Context()
+	if err := project.Refresh(ctx, st); err != nil {
+		t.Errorf("project: %v", err)
+	}
+	out := shown{trees: map[session.Key]*session.Session{}, text: map[session.Key]string{}}
+	var tenants []string
+	for tenant, err := range st.Tenants(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		tenants = append(tenants, tenant)
+	}
+	for _, tenant := range tenants {
+		for sum, err := range st.Sessions(ctx, store.Query{Tenant: tenant}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			line, err := json.Marshal(sum)
+			if err != nil {
+				t.Errorf("summary: %v", err)
+			}
+			out.sessions = append(out.sessions, string(line))
+			out.trees[sum.Key], out.text[sum.Key] = showSession(t, st, sum.Key)
+			if _, err := store.Descendants(ctx, st, sum.Key); err != nil {
+				t.Errorf("descendants: %v", err)
+			}
+		}
+	}
+	slices.Sort(out.sessions)
+	return out
+}
+
+// showSession reads one session and runs whatever is made of one.
+func showSession(t testing.TB, st store.Store, k session.Key) (*session.Session, string) {
+	t.Helper()
+	ctx := context.Background()
+	var rows []session.Row
+	for r, err := range st.Rows(ctx, k) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, r)
+	}
+	blocks, err := session.NewBlockSet(st.Blocks(ctx, k, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return showRows(t, rows, blocks)
+}
+
+func showRows(t testing.TB, rows []session.Row, blocks *session.BlockSet) (*session.Session, string) {
+	t.Helper()
+	ctx := context.Background()
+	tree := session.Assemble(rows)
+	tree.CheckContent(blocks)
+	var text strings.Builder
+	full := &counter{Writer: &text}
+	whole := inspect.Tree{Session: tree, Blocks: blocks}
+	if err := inspect.Text(full, whole, inspect.Options{Width: 100}); err != nil {
+		t.Errorf("text: %v", err)
+	}
+	requests := 0
+	for _, r := range tree.Runs {
+		for _, turn := range r.Turns {
+			for _, q := range turn.Requests {
+				if requests++; requests <= 100 {
+					q.Payload(blocks)
+					inspect.NewRequest(whole, r, turn, q)
+				}
+			}
+		}
+	}
+	rest := &counter{Writer: io.Discard}
+	bodies := export.Held(blocks)
+	for name, write := range map[string]func() ([]export.Missing, error){
+		"json": func() ([]export.Missing, error) {
+			return export.JSON(ctx, rest, tree, bodies, export.Options{Partial: true})
+		},
+		"csv": func() ([]export.Missing, error) {
+			return export.CSV(ctx, rest, tree, bodies, export.Options{Partial: true})
+		},
+		"acp": func() ([]export.Missing, error) {
+			return export.ACP(ctx, rest, tree, bodies, export.Options{Partial: true})
+		},
+		"phicore": func() ([]export.Missing, error) {
+			return export.PhiCore(rest, tree, blocks, export.PhiCoreOptions{Partial: true})
+		},
+		"tree": func() ([]export.Missing, error) {
+			if requests > 1000 { // all items of all requests, written out
+				return nil, nil
+			}
+			return nil, json.NewEncoder(rest).Encode(tree)
+		},
+	} {
+		if _, err := write(); err != nil && !errors.Is(err, export.ErrEmpty) {
+			t.Errorf("export %s: %v", name, err)
+		}
+	}
+	if full.n > boundedOutput || rest.n > 16*boundedOutput {
+		t.Errorf("%d bytes of text, %d of exports", full.n, rest.n)
+	}
+	return tree, text.String()
+}
+
+// controls are the characters that a terminal could take for more than text.
+func controls(s string) string {
+	for _, r := range s {
+		if r != '\n' && (r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0x200e || r == 0x200f) {
+			return fmt.Sprintf("%U", r)
+		}
+	}
+	return ""
+}
+
+// defectsOf counts what is wrong in a tree, by code.
+func defectsOf(s *session.Session) string {
+	n := map[spans.DefectCode]int{}
+	add := func(l []session.Defect) {
+		for _, d := range l {
+			n[d.Code]++
+		}
+	}
+	add(s.Defects)
+	things := func(tools []*session.ToolCall, compactions []*session.Compaction, permissions []*session.Permission) {
+		for _, t := range tools {
+			add(t.Defects)
+			for _, p := range t.Permissions {
+				add(p.Defects)
+			}
+		}
+		for _, c := range compactions {
+			add(c.Defects)
+		}
+		for _, p := range permissions {
+			add(p.Defects)
+		}
+	}
+	for _, g := range s.Groups {
+		add(g.Defects)
+	}
+	for _, r := range s.Runs {
+		add(r.Defects)
+		things(r.ToolCalls, r.Compactions, r.Permissions)
+		for _, t := range r.Turns {
+			add(t.Defects)
+			things(t.ToolCalls, t.Compactions, t.Permissions)
+		}
+	}
+	var l []string
+	for _, code := range slices.Sorted(maps.Keys(n)) {
+		l = append(l, fmt.Sprintf("%s %d", code, n[code]))
+	}
+	return strings.Join(l, ", ")
+}
+
+// What nobody would send is stored as far as it can be, and counted where it cannot: from the bytes of OTLP to what is shown and exported,
+// alike in both stores, whatever the order. A span of somebody else in the same message is not harmed. testdata/hostile.txtar says
+// what becomes of each case.
+func TestHostile(t *testing.T) {
+	golden := filepath.Join("testdata", "hostile.txtar")
+	want := map[string]string{}
+	if a, err := txtar.ParseFile(golden); err == nil {
+		for _, f := range a.Files {
+			want[f.Name] = string(f.Data)
+		}
+	} else if !*updateHostile {
+		t.Fatal(err)
+	}
+	var archive txtar.Archive
+	alone := newSender()
+	honestly(alone)
+	honestBatch, _, err := otlprow.DecodeProto(alone.bytes(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, c := range hostile {
+		t.Run(c.name, func(t *testing.T) {
+			if c.long && testing.Short() && !*updateHostile {
+				t.Skip("takes seconds")
+			}
+			s := newSender()
+			honestly(s)
+			s.resource("coder", "")
+			c.send(s)
+			otlp := s.bytes(t)
+			began := time.Now()
+
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			batch, report, err := otlprow.DecodeProto(otlp, c.opts...)
+			runtime.ReadMemStats(&after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if grown := after.TotalAlloc - before.TotalAlloc; grown > uint64(30*len(otlp)+128<<20) {
+				t.Errorf("decoding %d bytes allocates %d", len(otlp), grown)
+			}
+
+			file, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"), sqlitestore.WithChatTables())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer file.Close()
+			if err := file.Put(t.Context(), batch); err != nil {
+				t.Fatalf("sqlite: %v", err)
+			}
+			backwards := batch
+			backwards.Rows, backwards.Blocks = slices.Clone(batch.Rows), slices.Clone(batch.Blocks)
+			slices.Reverse(backwards.Rows)
+			slices.Reverse(backwards.Blocks)
+			mem := memstore.New()
+			for _, b := range []session.Batch{backwards, backwards} {
+				if err := mem.Put(t.Context(), b); err != nil {
+					t.Fatalf("memory: %v", err)
+				}
+			}
+			got, other := show(t, file), show(t, mem)
+			if diff := cmp.Diff(got.sessions, other.sessions); diff != "" {
+				t.Errorf("other sessions in memory:\n%s", diff)
+			}
+			for k, text := range got.text {
+				if text != other.text[k] {
+					t.Errorf("session %.40q is shown otherwise from memory:\n%s", k.ID, cmp.Diff(text, other.text[k]))
+				}
+				if c := controls(text); c != "" {
+					t.Errorf("session %.40q: %s goes to the terminal", k.ID, c)
+				}
+			}
+			honest := session.Key{ID: "honest", Tenant: batch.Rows[0].Session.Tenant}
+			for i := range honestBatch.Rows {
+				honestBatch.Rows[i].Session = honest
+			}
+			blocks := &session.BlockSet{}
+			for _, b := range honestBatch.Blocks {
+				blocks.Add(b)
+			}
+			if _, text := showRows(t, honestBatch.Rows, blocks); text != got.text[honest] && len(c.opts) == 0 {
+				t.Errorf("the honest session was harmed:\n%s", cmp.Diff(text, got.text[honest]))
+			}
+			if took := time.Since(began); took > boundedTime {
+				t.Errorf("took %s", took)
+			}
+
+			var b strings.Builder
+			fmt.Fprintf(&b, "spans %d, stored %d, foreign %d, rejected %v, cut %d\n", report.Spans, report.Stored, report.Foreign, report.Rejected, report.Cut)
+			for _, line := range got.sessions {
+				if !strings.Contains(line, `"id":"honest"`) {
+					fmt.Fprintf(&b, "%.400s\n", line)
+				}
+			}
+			for _, k := range slices.SortedFunc(maps.Keys(got.trees), func(a, b session.Key) int { return strings.Compare(a.Tenant+"\x00"+a.ID, b.Tenant+"\x00"+b.ID) }) {
+				if d := defectsOf(got.trees[k]); d != "" {
+					fmt.Fprintf(&b, "%q %.60q: %s\n", k.Tenant, k.ID, d)
+				}
+			}
+			archive.Files = append(archive.Files, txtar.File{Name: c.name, Data: []byte(b.String())})
+			if diff := cmp.Diff(want[c.name], b.String()); diff != "" && !*updateHostile {
+				t.Errorf("-want +got (-update-hostile writes it anew):\n%s", diff)
+			}
+		})
+	}
+	if *updateHostile {
+		if err := os.WriteFile(golden, txtar.Format(&archive), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (s *sender) bytes(t testing.TB) []byte {
+	t.Helper()
+	b, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(s.td)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Clone(b)
+}

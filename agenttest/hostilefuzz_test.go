@@ -1,0 +1,167 @@
+package agenttest_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/session/otlprow"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/store/memstore"
+)
+
+// Whatever bytes come as OTLP, what is stored of them can be shown and exported, shows the same in any order and when it comes twice, and
+// everything that was stored is there.
+func FuzzOTLPToShow(f *testing.F) {
+	files, err := filepath.Glob(filepath.Join("testdata", "earlier", "*.otlp"))
+	if err != nil || len(files) == 0 {
+		f.Fatal(files, err)
+	}
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	for _, c := range hostile {
+		if c.long || len(c.opts) > 0 {
+			continue
+		}
+		s := newSender()
+		honestly(s)
+		c.send(s)
+		if b := s.bytes(f); len(b) < 64<<10 {
+			f.Add(b)
+		}
+	}
+	f.Fuzz(func(t *testing.T, otlp []byte) {
+		if len(otlp) > 1<<18 {
+			return
+		}
+		batch, report, err := otlprow.DecodeProto(otlp)
+		if err != nil {
+			return
+		}
+		st, other := memstore.New(), memstore.New()
+		put := func(st store.Store, b session.Batch) {
+			if err := st.Put(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put(st, batch)
+		slices.Reverse(batch.Rows)
+		slices.Reverse(batch.Blocks)
+		put(other, batch)
+		put(other, batch)
+		keys, stored := map[session.Key]bool{}, map[session.Key]map[[24]byte]bool{}
+		for _, r := range batch.Rows {
+			keys[r.Session] = true
+			if stored[r.Session] == nil {
+				stored[r.Session] = map[[24]byte]bool{}
+			}
+			stored[r.Session][[24]byte(append(r.Trace[:], r.Span[:]...))] = true
+		}
+		if len(batch.Rows) != report.Stored {
+			t.Fatalf("%d rows, %+v", len(batch.Rows), report)
+		}
+		for k := range keys {
+			tree, text := showSession(t, st, k)
+			n := 0
+			for r, err := range st.Rows(t.Context(), k) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n++; r.Kind == session.KindRun && !slices.ContainsFunc(tree.Runs, func(x *session.Run) bool { return x.ID == r.Run }) && len(tree.Groups) == 0 {
+					t.Errorf("run %q is not in the tree", r.Run)
+				}
+				if r.Kind == session.KindTurn && !slices.ContainsFunc(tree.Runs, func(x *session.Run) bool {
+					return x.ID == r.Run && slices.ContainsFunc(x.Turns, func(y *session.Turn) bool { return y.Index == r.Turn })
+				}) {
+					t.Errorf("turn %d of run %q is not in the tree", r.Turn, r.Run)
+				}
+				if r.Kind == session.KindToolCall && !strings.Contains(treeText(t, tree), r.Span.String()) && !strings.Contains(treeText(t, tree), string(spans.DefectRecordedTwice)) {
+					t.Errorf("tool call %s is not in the tree", r.Span)
+				}
+			}
+			if n != len(stored[k]) {
+				t.Errorf("%d rows of %d are stored", n, len(stored[k]))
+			}
+			if _, again := showSession(t, other, k); again != text {
+				t.Errorf("another order shows otherwise:\n%s", cmp.Diff(text, again))
+			}
+			if c := controls(text); c != "" {
+				t.Errorf("%s goes to the terminal", c)
+			}
+		}
+	})
+}
+
+// treeText is the tree as JSON.
+func treeText(t testing.TB, s *session.Session) string {
+	t.Helper()
+	b, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// One sender says what another says, of the same session: the bytes of the honest one stay, whichever comes first, and what the other
+// says of a block without its bytes takes nothing away. What it can do in that session is to add to it.
+func TestNobodyPoisonsBlocks(t *testing.T) {
+	const prompt = `{"role":"user","content":"the honest prompt"}`
+	honest, liar := newSender(), newSender()
+	honestly(honest)
+	liar.resource("liar", "")
+	sp := liar.turn("honest", 5)
+	id := spans.BlockOfString(prompt).String()
+	blocksOn(sp, []string{"forged"}, []string{id + " 6 =6:forged", id + " 99999", spans.BlockOfString(prompt).Short().String() + " 6 " + short("forged")}, nil)
+	tenants := newSender()
+	tenants.resource("liar", "other tenant")
+	stolen := tenants.turn("honest", 0)
+	stolen.SetTraceID([16]byte{0xee})
+	stolen.SetSpanID([8]byte{byte(len(spans.SpanTurn)), 0xee}) // the key of the honest row
+	blocksOn(stolen, nil, nil, []string{listOf("input", prompt)})
+
+	decode := func(s *sender) session.Batch {
+		b, _, err := otlprow.DecodeProto(s.bytes(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	first, second, third := decode(honest), decode(liar), decode(tenants)
+	for _, order := range [][]session.Batch{{first, second, third}, {third, second, first}, {second, third, first, second}} {
+		st := memstore.New()
+		for _, b := range order {
+			if err := st.Put(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		k := session.Key{ID: "honest"}
+		blocks, err := session.NewBlockSet(st.Blocks(t.Context(), k, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, ok := blocks.Body(session.Ref{Block: short(prompt)}); !ok || body != prompt {
+			t.Errorf("the honest block: %q, %v", body, ok)
+		}
+		tree, text := showSession(t, st, k)
+		if turns := tree.Runs[0].Turns; len(turns) != 2 || turns[0].Usage.Input != 7 || !strings.Contains(text, "the honest prompt") {
+			t.Errorf("%d turns:\n%s", len(turns), text)
+		}
+		// The other tenant named the block and the row, and has neither the bytes nor the place.
+		theirs, text := showSession(t, st, session.Key{Tenant: "other tenant", ID: "honest"})
+		if strings.Contains(text, "honest prompt") || len(theirs.Runs[0].Turns) != 1 || theirs.Usage.Input != 0 {
+			t.Errorf("another tenant sees:\n%s", text)
+		}
+	}
+}
