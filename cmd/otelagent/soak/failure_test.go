@@ -377,7 +377,7 @@ func seedDatabase(t *testing.T, path string) *ledger {
 	l := newLoad(t, script{Turns: 12, Bytes: 2000})
 	l.name = "old"
 	l.start(rand.New(rand.NewPCG(seed, 7)), []wire{newHTTPWire(c.addr.http)})
-	until(t, "spans are acknowledged", 20*time.Second, func() bool { return l.ledger.spans() > 1000 })
+	until(t, "spans are acknowledged", 20*time.Second, func() bool { return l.ledger.spans() > 400 })
 	l.finish(time.Minute)
 	p.stop()
 	return l.ledger
@@ -421,7 +421,7 @@ func TestDamagedFile(t *testing.T) {
 				return
 			}
 			l := newLoad(t, script{Turns: 12, Bytes: 2000})
-			l.wait = 2 * time.Millisecond
+			l.wait = 5 * time.Millisecond
 			l.start(rng, []wire{newHTTPWire(c.addr.http)}, []wire{newGRPCWire(t, c.addr.grpc)})
 			time.Sleep(500 * time.Millisecond)
 			if tt.running {
@@ -454,7 +454,8 @@ func TestDamagedFile(t *testing.T) {
 			rescued := filepath.Join(filepath.Dir(c.db), "rescued.db")
 			out, err := exec.Command(bin, "copy", c.db, rescued).CombinedOutput()
 			kept, wrong, _ := readRequests(t, rescued, all)
-			if wrong > 0 || kept > whole || tt.every > 1 && kept < whole/2 {
+			listed := err == nil || strings.Contains(string(out), "not copied whole") // else not even the list of sessions can be read
+			if wrong > 0 || kept > whole || listed && kept < whole/2 {
 				t.Errorf("the copy gives %d requests with wrong bytes, and %d whole ones of %d: %v\n%s", wrong, kept, whole, err, out)
 			}
 			if unreadable > 0 && err == nil {
