@@ -143,8 +143,8 @@ func (a *app) copy(ctx context.Context, o *copyOptions) (err error) {
 	}
 	defer func() { err = firstError(err, dst.Close()) }()
 
-	bar := a.newBar(1, "sessions")
-	opts.Progress = bar.copied
+	bar := &copyBar{app: a}
+	opts.Progress = bar.show
 	res, err := storecopy.Run(ctx, src.store, dst, opts)
 	bar.end()
 	return a.copied(res, to, o.verify, err)

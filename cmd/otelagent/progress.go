@@ -22,17 +22,17 @@ func (a *app) bar(total int, what string) *progress {
 	if total < progressLeast {
 		return nil
 	}
-	return a.newBar(total, what)
+	return a.newBar(total, what, 30)
 }
 
-func (a *app) newBar(total int, what string) *progress {
+func (a *app) newBar(total int, what string, width int) *progress {
 	f, ok := a.stderr.(*os.File)
 	if !ok || !isTerminal(f) {
 		return nil
 	}
 	return &progress{bar: progressbar.NewOptions(total,
 		progressbar.OptionSetWriter(f), progressbar.OptionSetDescription(what), progressbar.OptionShowCount(),
-		progressbar.OptionSetWidth(20), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
+		progressbar.OptionSetWidth(width), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
 		progressbar.OptionSetPredictTime(true), progressbar.OptionUseANSICodes(true))}
 }
 
@@ -54,16 +54,34 @@ func (p *progress) end() {
 	}
 }
 
-// copied shows how far a copy is.
-func (p *progress) copied(now storecopy.Progress) {
-	if p == nil {
+// copyBar shows how far a copy is: a bar for copying, and then one for comparing.
+type copyBar struct {
+	app       *app
+	bar       *progress
+	comparing bool
+}
+
+func (b *copyBar) show(now storecopy.Progress) {
+	if b.bar == nil || now.Verifying != b.comparing {
+		b.end()
+		b.comparing = now.Verifying
+		what := "sessions"
+		if b.comparing {
+			what = "comparing sessions"
+		}
+		b.bar = b.app.newBar(max(now.Total, 1), what, 10) // with counts of any size in 80 columns
+	}
+	if b.bar == nil {
 		return
 	}
-	p.bar.ChangeMax(max(now.Total, 1))
-	what := "comparing sessions"
+	b.bar.bar.ChangeMax(max(now.Total, 1))
 	if !now.Verifying {
-		what = fmt.Sprintf("sessions (%s rows, %s)", inspect.Count(now.Rows), inspect.Bytes(now.Bytes))
+		b.bar.bar.Describe(fmt.Sprintf("sessions (%s rows, %s)", inspect.Count(now.Rows), inspect.Bytes(now.Bytes)))
 	}
-	p.bar.Describe(what)
-	_ = p.bar.Set(now.Done)
+	b.bar.to(now.Done)
+}
+
+func (b *copyBar) end() {
+	b.bar.end()
+	b.bar = nil
 }
