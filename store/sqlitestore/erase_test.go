@@ -481,6 +481,41 @@ func TestDeleteAndPutAnew(t *testing.T) {
 	checkWhole(t, s)
 }
 
+// Several sessions at once leave as little behind as one.
+func TestDeleteAll(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	s := newStore(t, path)
+	n, keys := needles{}, []session.Key{key("never there")}
+	put(t, s, key("stays"), 1)
+	for i := range 20 {
+		k := session.Key{Tenant: []string{"", "t"}[i%2], ID: noise(fmt.Sprint("session ", i), 40)}
+		body := noise(fmt.Sprint("body ", i), 3000)
+		n.add("session id", []byte(k.ID))
+		n.add("body", []byte(body))
+		b := session.Batch{Rows: []session.Row{storetest.Row(k, 100+i)}, Blocks: []session.Block{storetest.Block(k, body)}}
+		if err := s.Put(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, k)
+	}
+	if before := n.in(t, path); before["session id"]+before["session id-wal"] == 0 {
+		t.Error("the test does not see session ids")
+	}
+	if err := s.DeleteAll(t.Context(), keys); err != nil {
+		t.Fatal(err)
+	}
+	if left := n.in(t, path); len(left) > 0 {
+		t.Errorf("%v are left", left)
+	}
+	checkWhole(t, s)
+	if rows, blocks := count(t, s, key("stays")); tableCount(t, s, "sessions") != 1 || rows != 1 || blocks != 1 {
+		t.Errorf("another session has %d rows and %d blocks", rows, blocks)
+	}
+	if err := s.DeleteAll(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
 // Several programs delete the same sessions while others write.
 func TestDeleteTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
