@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -29,14 +30,19 @@ func look(t *testing.T, dsn string) (view, error) {
 		return nil, err
 	}
 	v := view{}
-	for line := range strings.Lines(list) {
-		var s struct {
+	v["ls"] = list
+	var sessions struct {
+		Sessions []struct {
 			ID string `json:"id"`
-		}
-		if err := json.Unmarshal([]byte(line), &s); err != nil || s.ID == "" {
-			return nil, fmt.Errorf("ls --json: %q: %w", line, err)
-		}
-		v["ls "+s.ID] = line
+		} `json:"sessions"`
+	}
+	if err := json.Unmarshal([]byte(list), &sessions); err != nil {
+		return nil, fmt.Errorf("ls --json: %w", err)
+	}
+	if len(sessions.Sessions) == 0 {
+		return nil, errors.New("ls --json: no sessions")
+	}
+	for _, s := range sessions.Sessions {
 		if v["show "+s.ID], err = run(t, "show", s.ID, "--db", dsn, "--json"); err != nil {
 			return nil, err
 		}

@@ -84,7 +84,7 @@ func newCollector(t *testing.T, dsn string) *collector {
 exporters:
   agent_session:
     storage: %q
-    retry_on_failure: {max_elapsed_time: 5s}
+    retry_on_failure: {initial_interval: 100ms, max_interval: 1s, max_elapsed_time: 5s}
 service:
   telemetry:
     metrics: {level: none}

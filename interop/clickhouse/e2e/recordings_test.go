@@ -5,7 +5,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -13,22 +15,33 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 )
 
-// recordings are real agents' sessions, of several producers.
+// recordings are real agents' sessions, of several producers: with $OTELAGENT_ALL_RECORDINGS all of them, else the larger ones of each.
 func recordings(t *testing.T) []string {
 	t.Helper()
-	var files []string
-	for _, pattern := range []string{
-		"otelagent/phi/testdata/phi-core-0.15.2/*.events.ndjson",
-		"otelagent/clark/testdata/clark-agent-0.4.0/*.enveloped.ndjson",
-		"otelagent/acp/testdata/sdk/*.ndjson",
+	patterns := []string{
+		"otelagent/phi/testdata/phi-core-0.15.2/parallel-*.events.ndjson",
+		"otelagent/phi/testdata/phi-core-0.15.2/compaction-*.events.ndjson",
+		"otelagent/phi/testdata/phi-core-0.15.2/continue-*.events.ndjson",
+		"otelagent/clark/testdata/clark-agent-0.4.0/abort-*.enveloped.ndjson",
+		"otelagent/acp/testdata/sdk/messages.ndjson",
 		"otelagent/guide/testdata/session.jsonl",
-	} {
+	}
+	if os.Getenv("OTELAGENT_ALL_RECORDINGS") != "" {
+		patterns = []string{
+			"otelagent/phi/testdata/phi-core-0.15.2/*.events.ndjson",
+			"otelagent/clark/testdata/clark-agent-0.4.0/*.enveloped.ndjson",
+			"otelagent/acp/testdata/sdk/*.ndjson",
+			"otelagent/guide/testdata/session.jsonl",
+		}
+	}
+	var files []string
+	for _, pattern := range patterns {
 		found, err := filepath.Glob(filepath.Join(repository, pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("no recordings: %s: %v", pattern, err)
 		}
 		for _, f := range found {
-			if filepath.Ext(filepath.Base(f[:len(f)-len(filepath.Ext(f))])) != ".raw" { // what a wire carried, not a recording
+			if !strings.HasSuffix(f, ".raw.ndjson") { // what a wire carried, not a recording
 				files = append(files, f)
 			}
 		}

@@ -164,7 +164,7 @@ func (s *Server) wait(ctx context.Context) error {
 // client is for questions of tests, none of which may take longer.
 var client = &http.Client{Timeout: 30 * time.Second}
 
-// Query runs a statement on the server, settings and database as ClickHouse's HTTP parameters, and returns its output.
+// Query runs a statement on the server, settings and database as ClickHouse's HTTP parameters, and returns its output as it came.
 func (s *Server) Query(ctx context.Context, sql string, params url.Values) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address(s.Port)+"/?"+params.Encode(), strings.NewReader(sql))
 	if err != nil {
@@ -182,7 +182,7 @@ func (s *Server) Query(ctx context.Context, sql string, params url.Values) (stri
 	if resp.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("%s: HTTP %d: %s", s.Name, resp.StatusCode, strings.TrimSpace(string(out)))
 	}
-	return strings.TrimSuffix(string(out), "\n"), nil
+	return string(out), nil
 }
 
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
