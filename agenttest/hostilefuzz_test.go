@@ -38,12 +38,12 @@ func FuzzOTLPToShow(f *testing.F) {
 		s := newSender()
 		honestly(s)
 		c.send(s)
-		if b := s.bytes(f); len(b) < 64<<10 {
+		if b := s.bytes(f); len(b) < 16<<10 {
 			f.Add(b)
 		}
 	}
 	f.Fuzz(func(t *testing.T, otlp []byte) {
-		if len(otlp) > 1<<18 {
+		if len(otlp) > 1<<16 {
 			return
 		}
 		batch, report, err := otlprow.DecodeProto(otlp)
@@ -74,7 +74,7 @@ func FuzzOTLPToShow(f *testing.F) {
 		}
 		for k := range keys {
 			tree, text := showSession(t, st, k)
-			n := 0
+			n, all := 0, treeText(t, tree)
 			for r, err := range st.Rows(t.Context(), k) {
 				if err != nil {
 					t.Fatal(err)
@@ -87,7 +87,7 @@ func FuzzOTLPToShow(f *testing.F) {
 				}) {
 					t.Errorf("turn %d of run %q is not in the tree", r.Turn, r.Run)
 				}
-				if r.Kind == session.KindToolCall && !strings.Contains(treeText(t, tree), r.Span.String()) && !strings.Contains(treeText(t, tree), string(spans.DefectRecordedTwice)) {
+				if r.Kind == session.KindToolCall && !strings.Contains(all, r.Span.String()) && !strings.Contains(all, string(spans.DefectRecordedTwice)) {
 					t.Errorf("tool call %s is not in the tree", r.Span)
 				}
 			}
