@@ -278,8 +278,13 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 	tenant := "WHERE tenant = " + literal(q.Tenant)
 	touched := tenant
 	if q.Prefix != "" {
-		touched += " AND session >= " + literal(q.Prefix)
-		if end := after(q.Prefix); end != "" {
+		touched += " AND startsWith(session, " + literal(q.Prefix) + ")"
+		// For the index. Servers of 2018 compare texts up to their first zero byte.
+		from, _, _ := strings.Cut(q.Prefix, "\x00")
+		if from != "" {
+			touched += " AND session >= " + literal(from)
+		}
+		if end := after(from); end != "" {
 			touched += " AND session < " + literal(end)
 		}
 	}
