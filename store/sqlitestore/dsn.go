@@ -11,6 +11,14 @@ import (
 // allowed is what error texts about a DSN end with.
 const allowed = "give the path of a SQLite file or sqlite:PATH"
 
+// dsnError is a store.ErrUnusable whose text ends with what is allowed, so that whoever knows more kinds of stores can go on.
+type dsnError string
+
+func (e dsnError) Error() string { return string(e) }
+
+// Is makes it a store.ErrUnusable.
+func (e dsnError) Is(target error) bool { return target == store.ErrUnusable }
+
 // scheme has at least two letters, so that a drive letter is none.
 var scheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]+:`)
 
@@ -21,17 +29,17 @@ func ParseDSN(dsn string) (path string, err error) {
 	s := scheme.FindString(path)
 	switch {
 	case path == "":
-		return "", fmt.Errorf("sqlitestore: store %q: no path: %s: %w", dsn, allowed, store.ErrUnusable)
+		return "", dsnError(fmt.Sprintf("sqlitestore: store %q: no path: %s", dsn, allowed))
 	case strings.ContainsRune(path, 0):
-		return "", fmt.Errorf("sqlitestore: store %q: zero byte in a path: %s: %w", dsn, allowed, store.ErrUnusable)
+		return "", dsnError(fmt.Sprintf("sqlitestore: store %q: zero byte in a path: %s", dsn, allowed))
 	case path == ":memory:":
-		return "", fmt.Errorf("sqlitestore: store %q: databases in memory are not supported: %s: %w", dsn, allowed, store.ErrUnusable)
+		return "", dsnError(fmt.Sprintf("sqlitestore: store %q: databases in memory are not supported: %s", dsn, allowed))
 	case ours && strings.HasPrefix(path, "//") && !strings.HasPrefix(path, "///"):
-		return "", fmt.Errorf("sqlitestore: store %q: sqlite: takes a path, not a host: %s: %w", dsn, allowed, store.ErrUnusable)
+		return "", dsnError(fmt.Sprintf("sqlitestore: store %q: sqlite: takes a path, not a host: %s", dsn, allowed))
 	case !ours && s == "file:":
-		return "", fmt.Errorf("sqlitestore: store %q: SQLite URIs are not supported: %s: %w", dsn, allowed, store.ErrUnusable)
+		return "", dsnError(fmt.Sprintf("sqlitestore: store %q: SQLite URIs are not supported: %s", dsn, allowed))
 	case !ours && s != "":
-		return "", fmt.Errorf("sqlitestore: store %s...: scheme %q is not in this build: %s: %w", s, strings.TrimSuffix(s, ":"), allowed, store.ErrUnusable)
+		return "", dsnError(fmt.Sprintf("sqlitestore: store %s...: scheme %q is not in this build: %s", s, strings.TrimSuffix(s, ":"), allowed))
 	}
 	return path, nil
 }
