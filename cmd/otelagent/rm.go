@@ -200,38 +200,70 @@ func (db *database) chosen(ctx context.Context, o *rmOptions) ([]doomed, error) 
 	return r.list, err
 }
 
+// eraseBatch is how many sessions are deleted together: a store may have to look through all of its file each time.
+const eraseBatch = 256
+
 // erase deletes sessions, and tells each that is gone. Ctrl-C stops it in between.
 func (a *app) erase(ctx context.Context, db *database, list []doomed) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var gone []doomed
 	stayed := 0
-	var err error
-	for _, s := range list {
-		if s.mark != 0 {
-			now, markErr := db.store.Mark(ctx, s.Key)
-			if errors.Is(markErr, store.ErrNotFound) || markErr == nil && now != s.mark {
-				stayed++
-				continue
+	for batch := range slices.Chunk(list, eraseBatch) {
+		still, err := unchanged(ctx, db.store, batch)
+		stayed += len(batch) - len(still)
+		if err == nil {
+			var keys []session.Key
+			for _, s := range still {
+				keys = append(keys, s.Key)
 			}
-			if err = markErr; err != nil {
-				break
+			err = store.DeleteAll(ctx, db.store, keys)
+		}
+		if err != nil {
+			hidden := 0
+			for _, s := range still {
+				if _, e := db.store.Mark(context.WithoutCancel(ctx), s.Key); errors.Is(e, store.ErrNotFound) {
+					hidden++
+				}
 			}
+			return fmt.Errorf("%w\n%s of %d were erased from %s; run it again for the rest%s", err, count(len(gone), "session"), len(list), db.at.name, halfErased(hidden))
 		}
-		if err = db.store.Delete(ctx, s.Key); err != nil {
-			break
+		for _, s := range still {
+			gone = append(gone, s)
+			fmt.Fprintf(a.stdout, "erased %s\n", inspect.Clean(s.ID))
 		}
-		gone = append(gone, s)
-		fmt.Fprintf(a.stdout, "erased %s\n", inspect.Clean(s.ID))
 	}
 	if stayed > 0 {
 		a.say("%s stayed: written to, or erased, meanwhile", count(stayed, "session"))
 	}
-	if err != nil {
-		return fmt.Errorf("%w\n%s of %d were erased from %s; run it again for the rest", err, count(len(gone), "session"), len(list), db.at.name)
-	}
 	a.say("erased %s from %s", howMany(gone), db.at.name)
 	return nil
+}
+
+// halfErased tells of sessions that nobody sees any more and that may be on the disk still.
+func halfErased(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\n%s more cannot be seen any more, but may be on the disk still: the next 'otelagent rm', or 'otelagent up' when it starts, finishes that", count(n, "session"))
+}
+
+// unchanged returns those that are still what they were when they were chosen.
+func unchanged(ctx context.Context, st store.Store, list []doomed) ([]doomed, error) {
+	var out []doomed
+	for _, s := range list {
+		if s.mark != 0 {
+			now, err := st.Mark(ctx, s.Key)
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				return nil, err
+			}
+			if err != nil || now != s.mark {
+				continue
+			}
+		}
+		out = append(out, s)
+	}
+	return out, nil
 }
 
 // howMany counts sessions, and says how many of them are sub-agents.

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/store/memstore"
+	"github.com/otelagent/otelagent/store/storetest"
+)
+
+// failing deletes the first of the sessions that it is given the second time, and then fails.
+type failing struct {
+	store.Store
+	batches []int
+}
+
+func (f *failing) DeleteAll(ctx context.Context, keys []session.Key) error {
+	f.batches = append(f.batches, len(keys))
+	if len(f.batches) > 1 {
+		return errors.Join(f.Delete(ctx, keys[0]), errors.New("the disk went away"))
+	}
+	for _, k := range keys {
+		if err := f.Delete(ctx, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Many sessions go in batches. Nothing is told to be erased that may be on the disk still, and what was written to since it was chosen
+// stays.
+func TestErase(t *testing.T) {
+	const n = 300
+	st := &failing{Store: memstore.New()}
+	defer st.Close()
+	var list []doomed
+	put := func(k session.Key, row int) {
+		t.Helper()
+		if err := st.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(k, row)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range n {
+		k := session.Key{ID: fmt.Sprintf("s%03d", i)}
+		put(k, 1)
+		mark, err := st.Mark(t.Context(), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, doomed{session.Summary{Key: k}, mark})
+	}
+	put(list[5].Key, 2) // written to
+	if err := st.Delete(t.Context(), list[6].Key); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	a := &app{stdin: strings.NewReader(""), stdout: &out, stderr: &errs}
+	db := &database{app: a, at: location{name: "s.db"}, store: st}
+	err := a.erase(t.Context(), db, list)
+	want := "the disk went away\n254 sessions of 300 were erased from s.db; run it again for the rest\n1 session more cannot be seen any more, but may be on the disk still"
+	if err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v", err)
+	}
+	if strings.Count(out.String(), "erased s") != 254 || strings.Contains(out.String(), "s005") || strings.Contains(out.String(), "s256") {
+		t.Errorf("%s", &out)
+	}
+	if got := fmt.Sprint(st.batches); got != "[254 44]" {
+		t.Errorf("batches of %s", got)
+	}
+
+	st.batches = nil
+	out.Reset()
+	if err := a.erase(t.Context(), db, list[250:]); err != nil || !strings.Contains(errs.String(), "7 sessions stayed: written to, or erased, meanwhile") {
+		t.Errorf("%v, %s", err, &errs)
+	}
+	if _, err := st.Mark(t.Context(), list[5].Key); err != nil {
+		t.Errorf("what was written to is gone: %v", err)
+	}
+}
