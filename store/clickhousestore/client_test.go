@@ -64,18 +64,33 @@ func newFake(t *testing.T) *fake {
 		}
 		f.mu.Lock()
 		f.statements = append(f.statements, sql)
+		answer := f.answer
 		if m := insertOf.FindStringSubmatch(sql); m != nil {
 			f.bodies[m[1]] = body
 		}
 		f.mu.Unlock()
 		switch {
-		case f.answer != nil && f.answer(w, r, sql, body):
+		case answer != nil && answer(w, r, sql, body):
 		case strings.HasPrefix(sql, "SELECT version()"):
 			_, _ = w.Write(append(appendString(nil, f.version), stamped(sql)...))
 		}
 	}))
 	t.Cleanup(f.Close)
 	return f
+}
+
+// set sets what answers from now on; what runs beside a store asks too.
+func (f *fake) set(answer func(w http.ResponseWriter, r *http.Request, sql string, data []byte) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answer = answer
+}
+
+// sent returns all statements.
+func (f *fake) sent() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.statements)
 }
 
 func (f *fake) dsn(more string) string {
@@ -168,7 +183,7 @@ func TestOpenErrors(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFake(t)
-			f.answer = c.answer
+			f.set(c.answer)
 			dsn := f.dsn("")
 			if c.url != "" {
 				dsn = strings.Replace(dsn, strings.TrimPrefix(f.URL, "http://"), strings.TrimPrefix(c.url, "http://"), 1)
@@ -198,7 +213,7 @@ func noSecrets(t *testing.T, err error) {
 func TestPassword(t *testing.T) {
 	f := newFake(t)
 	var bad atomic.Value
-	f.answer = func(_ http.ResponseWriter, r *http.Request, _ string, data []byte) bool {
+	f.set(func(_ http.ResponseWriter, r *http.Request, _ string, data []byte) bool {
 		if r.Header.Get("X-ClickHouse-User") != "me" || r.Header.Get("X-ClickHouse-Key") != "geheim" {
 			bad.Store("a request without user and password")
 		}
@@ -206,7 +221,7 @@ func TestPassword(t *testing.T) {
 			bad.Store("the password outside of its header")
 		}
 		return false
-	}
+	})
 	s := f.open(t)
 	if err := s.Put(t.Context(), oneRow()); err != nil {
 		t.Fatal(err)
@@ -286,10 +301,10 @@ func TestPutErrors(t *testing.T) {
 			for _, table := range []string{"blocks", "rows", "touches"} {
 				f := newFake(t)
 				s := f.open(t)
-				f.answer = func(w http.ResponseWriter, r *http.Request, sql string, _ []byte) bool {
+				f.set(func(w http.ResponseWriter, r *http.Request, sql string, _ []byte) bool {
 					m := insertOf.FindStringSubmatch(sql)
 					return m != nil && m[1] == table && c.answer(w, r)
-				}
+				})
 				err := s.Put(t.Context(), oneRow())
 				if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "insert into "+table) {
 					t.Errorf("%s: error %v, want one that says %q", table, err, c.says)
@@ -375,7 +390,7 @@ func TestResultErrors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFake(t)
 			s := f.open(t)
-			f.answer = func(w http.ResponseWriter, _ *http.Request, sql string, _ []byte) bool {
+			f.set(func(w http.ResponseWriter, _ *http.Request, sql string, _ []byte) bool {
 				switch {
 				case strings.HasPrefix(sql, "SELECT kind"):
 					_, _ = w.Write(append(appendU64(appendU64(appendU64([]byte{0}, 7), 1), 1), stamped(sql)...))
@@ -385,7 +400,7 @@ func TestResultErrors(t *testing.T) {
 					return false
 				}
 				return true
-			}
+			})
 			n, failed := 0, error(nil)
 			for r, err := range s.Rows(t.Context(), row.Session) {
 				if err != nil {
@@ -411,7 +426,7 @@ func TestSlowCaller(t *testing.T) {
 	row.Service = strings.Repeat("x", 200_000) // more than any buffer holds
 	f := newFake(t)
 	s := f.open(t)
-	f.answer = func(w http.ResponseWriter, _ *http.Request, sql string, _ []byte) bool {
+	f.set(func(w http.ResponseWriter, _ *http.Request, sql string, _ []byte) bool {
 		switch {
 		case strings.HasPrefix(sql, "SELECT kind"):
 			_, _ = w.Write(append(appendU64(appendU64(appendU64([]byte{0}, 7), 1), 1), stamped(sql)...))
@@ -423,7 +438,7 @@ func TestSlowCaller(t *testing.T) {
 			return false
 		}
 		return true
-	}
+	})
 	n := 0
 	for _, err := range s.Rows(t.Context(), row.Session) {
 		if err != nil {
@@ -443,11 +458,11 @@ func TestPutIsNotCut(t *testing.T) {
 	f := newFake(t)
 	s := f.open(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	f.answer = func(http.ResponseWriter, *http.Request, string, []byte) bool {
+	f.set(func(http.ResponseWriter, *http.Request, string, []byte) bool {
 		cancel()
 		time.Sleep(20 * time.Millisecond)
 		return false
-	}
+	})
 	if err := s.Put(ctx, oneRow()); err != nil {
 		t.Errorf("a Put that had begun: %v", err)
 	}
@@ -465,14 +480,14 @@ func TestConnections(t *testing.T) {
 	s := f.open(t)
 	from := map[string]bool{}
 	var mu sync.Mutex
-	f.answer = func(_ http.ResponseWriter, r *http.Request, sql string, _ []byte) bool {
+	f.set(func(_ http.ResponseWriter, r *http.Request, sql string, _ []byte) bool {
 		if insertOf.MatchString(sql) {
 			mu.Lock()
 			from[r.RemoteAddr] = true
 			mu.Unlock()
 		}
 		return false
-	}
+	})
 	for range 20 {
 		if err := s.Put(t.Context(), oneRow()); err != nil {
 			t.Fatal(err)
@@ -489,7 +504,7 @@ func TestReadOnly(t *testing.T) {
 	if _, err := OpenReadOnly(t.Context(), f.dsn("")); err == nil || errors.Is(err, store.ErrUnusable) {
 		t.Errorf("a database that is not there: %v", err)
 	}
-	f.answer = func(w http.ResponseWriter, _ *http.Request, sql string, _ []byte) bool {
+	f.set(func(w http.ResponseWriter, _ *http.Request, sql string, _ []byte) bool {
 		switch {
 		case strings.Contains(sql, "system.tables"):
 			_, _ = w.Write(append(appendString(nil, schemaTable.name), stamped(sql)...))
@@ -499,7 +514,7 @@ func TestReadOnly(t *testing.T) {
 			return false
 		}
 		return true
-	}
+	})
 	s, err := OpenReadOnly(t.Context(), f.dsn(""))
 	if err != nil {
 		t.Fatal(err)
@@ -515,7 +530,7 @@ func TestReadOnly(t *testing.T) {
 		}
 	}
 	all(t, s.Sessions(t.Context(), store.Query{}))
-	for _, sql := range f.statements {
+	for _, sql := range f.sent() {
 		if !strings.HasPrefix(sql, "SELECT ") {
 			t.Errorf("a store for reading sent %.40q", sql)
 		}
@@ -544,13 +559,13 @@ func TestNoSQL(t *testing.T) {
 	all(t, s.Blocks(t.Context(), k, []spans.BlockID{{1}}))
 	all(t, s.Sessions(t.Context(), store.Query{Tenant: hostile, Prefix: hostile, Parent: hostile, Span: session.SpanID{1}}))
 	_, _ = s.SessionSize(t.Context(), k)
-	for _, sql := range f.statements {
+	for _, sql := range f.sent() {
 		if strings.Contains(sql, "DROP") || strings.Contains(sql, "'1'") {
 			t.Errorf("statement %q", sql)
 		}
 	}
-	if len(f.statements) < 6 {
-		t.Errorf("%d statements", len(f.statements))
+	if n := len(f.sent()); n < 6 {
+		t.Errorf("%d statements", n)
 	}
 }
 
