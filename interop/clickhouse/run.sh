@@ -45,7 +45,7 @@ with() { # RING COMMAND...
     "$here/bin/clickhouse" -home "$here" "$@"
 }
 conformance() { # RING
-    (cd "$root" && with "$1" go test -count=1 ./store/clickhousestore)
+    (cd "$root" && with "$1" go test -count=1 -timeout 5m ./store/clickhousestore)
 }
 faults() {
     need cluster
