@@ -122,7 +122,7 @@ func TestNobodyPoisonsBlocks(t *testing.T) {
 	honestly(honest)
 	liar.resource("liar", "")
 	sp := liar.turn("honest", 5)
-	id := spans.BlockOfString(prompt).String()
+	id := fullID(prompt)
 	blocksOn(sp, []string{"forged"}, []string{id + " 6 =6:forged", id + " 99999", spans.BlockOfString(prompt).Short().String() + " 6 " + short("forged")}, nil)
 	tenants := newSender()
 	tenants.resource("liar", "other tenant")
@@ -137,6 +137,9 @@ func TestNobodyPoisonsBlocks(t *testing.T) {
 			t.Fatal(err)
 		}
 		return b
+	}
+	if recipes := decode(liar).Blocks; len(recipes) != 4 || !recipes[0].Recipe {
+		t.Fatalf("the liar's blocks: %v", recipes)
 	}
 	first, second, third := decode(honest), decode(liar), decode(tenants)
 	for _, order := range [][]session.Batch{{first, second, third}, {third, second, first}, {second, third, first, second}} {
