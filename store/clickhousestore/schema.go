@@ -287,6 +287,8 @@ func (s *Store) connect(ctx context.Context) error {
 	if s.layout.modern {
 		// A profile may have it on, and then nothing would be durable when an insert returns.
 		s.client.inserts.Set("async_insert", "0")
+		// Merges collapse; an insert need not look for equal rows in itself.
+		s.client.inserts.Set("optimize_on_insert", "0")
 	}
 	if n := s.dsn.Quorum; n > 0 {
 		s.client.inserts.Set("insert_quorum", strconv.Itoa(n))
