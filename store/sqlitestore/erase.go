@@ -33,33 +33,58 @@ const (
 // Other sessions are written to meanwhile: a step holds the write lock for about 15 ms, longer only where one row or body takes more than
 // a few MiB in the file. Puts of the same process come between two steps, and other processes get as much time as the steps take.
 //
-// It reads all of the file once, to see whether copies are left in unused space: about a second per GiB. DeleteAll does it once for many.
+// It reads all of the file once, to see whether copies are left in unused space: about a second per GiB. Hide and Erase do it once for
+// many sessions.
 func (s *Store) Delete(ctx context.Context, k session.Key) error {
-	return s.DeleteAll(ctx, []session.Key{k})
+	if _, err := s.Hide(ctx, k, 0); err != nil {
+		return err
+	}
+	return s.Erase(ctx)
 }
 
-// DeleteAll is Delete of several sessions, which reads the file once for all of them. With an error, those of them that are not seen any
-// more are deleted, and the next Delete finishes them.
-func (s *Store) DeleteAll(ctx context.Context, keys []session.Key) error {
-	if err := s.deleteAll(ctx, keys); err != nil {
+// Hide implements store.Store.
+func (s *Store) Hide(ctx context.Context, k session.Key, m store.Mark) (bool, error) {
+	hidden, err := s.hide(ctx, k, m)
+	if err != nil {
+		return false, fmt.Errorf("sqlitestore: delete: %w", classify(err))
+	}
+	return hidden, nil
+}
+
+// Erase implements store.Store; see Delete.
+func (s *Store) Erase(ctx context.Context) error {
+	if s.turn == nil {
+		return fmt.Errorf("sqlitestore: delete: %w", store.ErrReadOnly)
+	}
+	log := s.rejectsGone.Swap(false)
+	if err := s.erase(ctx, s.busy, log); err != nil {
+		s.rejectsGone.CompareAndSwap(false, log)
 		return fmt.Errorf("sqlitestore: delete: %w", classify(err))
 	}
 	return nil
 }
 
-func (s *Store) deleteAll(ctx context.Context, keys []session.Key) error {
-	log := false
-	for _, k := range keys {
-		rejects, err := s.deleteRejects(ctx, k)
-		if err == nil {
-			err = s.transact(ctx, func(ctx context.Context) error { return s.hide(ctx, k) })
+func (s *Store) hide(ctx context.Context, k session.Key, m store.Mark) (hidden bool, err error) {
+	if m != 0 {
+		switch now, err := s.Mark(ctx, k); {
+		case errors.Is(err, store.ErrNotFound):
+			return false, nil
+		case err != nil || now != m:
+			return false, err
 		}
-		if err != nil {
-			return err
-		}
-		log = log || rejects
 	}
-	return s.erase(ctx, s.busy, log)
+	rejects, err := s.deleteRejects(ctx, k)
+	if err != nil {
+		return false, err
+	}
+	if rejects {
+		s.rejectsGone.Store(true)
+	}
+	err = s.transact(ctx, func(ctx context.Context) error {
+		hidden, err = s.hideNow(ctx, k, m)
+		return err
+	})
+	return hidden && err == nil, err
 }
 
 // deleteRejects deletes those of a session and tells whether there were any. It comes first: while the session is seen, somebody can
@@ -78,30 +103,35 @@ func (s *Store) deleteRejects(ctx context.Context, k session.Key) (bool, error) 
 	return len(pieces) > 0, s.inSteps(ctx, pieces)
 }
 
-// hide is the transaction after which nobody finds the session. What is left has its number only, which is never used again.
-func (s *Store) hide(ctx context.Context, k session.Key) error {
-	if _, err := s.conn.ExecContext(ctx, `DELETE FROM rejects WHERE tenant = ? AND id = ?`, k.Tenant, k.ID); err != nil { // the few that came since
-		return err
-	}
+// hideNow is the transaction after which nobody finds the session. What is left has its number only, which is never used again.
+func (s *Store) hideNow(ctx context.Context, k session.Key, m store.Mark) (bool, error) {
 	var id int64
-	switch err := s.conn.QueryRowContext(ctx, `DELETE FROM sessions WHERE tenant = ? AND id = ? RETURNING session`, k.Tenant, k.ID).Scan(&id); {
+	switch err := s.conn.QueryRowContext(ctx, `DELETE FROM sessions WHERE tenant = ?1 AND id = ?2 AND (?3 = 0 OR mark = ?3) RETURNING session`, k.Tenant, k.ID, int64(m)).Scan(&id); {
 	case errors.Is(err, sql.ErrNoRows):
-		return nil
+		if m != 0 {
+			return false, nil
+		}
 	case err != nil:
-		return err
+		return false, err
+	}
+	if _, err := s.conn.ExecContext(ctx, `DELETE FROM rejects WHERE tenant = ? AND id = ?`, k.Tenant, k.ID); err != nil { // the few that came since
+		return false, err
+	}
+	if id == 0 {
+		return false, nil
 	}
 	if _, err := s.conn.ExecContext(ctx, `DELETE FROM summaries WHERE session = ?`, id); err != nil {
-		return err
+		return false, err
 	}
 	var chat any
 	if k.Tenant == "" { // sessions of a tenant are not in the tables of the agent guide
 		chat = k.ID
 		if _, err := s.conn.ExecContext(ctx, `DELETE FROM chat_sessions WHERE id = ?`, k.ID); err != nil {
-			return err
+			return false, err
 		}
 	}
 	_, err := s.conn.ExecContext(ctx, `INSERT INTO erasing (session, chat, erased) VALUES (?, ?, 0)`, id, chat)
-	return err
+	return true, err
 }
 
 // erase erases all sessions that were deleted, by whomever, empties the log, waiting for readers, and takes their marks away. With log it

@@ -563,8 +563,8 @@ const longWait = 100 * time.Millisecond
 
 // Others are written to while a large session is deleted: no Put waits for long.
 func TestDeleteLetsOthersWrite(t *testing.T) {
-	if testing.Short() {
-		t.Skip("deletes sessions of 10,000 turns")
+	if testing.Short() || raceEnabled {
+		t.Skip("measures times, of deleting sessions of 10,000 turns")
 	}
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := newStore(t, path)

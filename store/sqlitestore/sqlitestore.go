@@ -45,6 +45,8 @@ type Store struct {
 	conn   *sql.Conn
 	stmts  statements
 	eraser chan struct{} // holds one thing while somebody erases
+	// rejectsGone says that rejects were deleted whose copies are still in the log.
+	rejectsGone atomic.Bool
 
 	counts counts
 
