@@ -281,7 +281,7 @@ func TestDeleteErasesUnusedSpace(t *testing.T) {
 		}
 	}
 	// All of Delete but that.
-	if err := s.write(t.Context(), "hide", func(ctx context.Context) error { return s.hide(ctx, gone) }); err != nil {
+	if _, err := s.Hide(t.Context(), gone, 0); err != nil {
 		t.Fatal(err)
 	}
 	marks, err := s.marks(t.Context())
@@ -454,7 +454,7 @@ func TestDeleteAndPutAnew(t *testing.T) {
 	k := erasedKey()
 	everywhere(t, s, k, true)
 	// The first transaction of Delete, and no more.
-	if err := s.write(t.Context(), "hide", func(ctx context.Context) error { return s.hide(ctx, k) }); err != nil {
+	if _, err := s.Hide(t.Context(), k, 0); err != nil {
 		t.Fatal(err)
 	}
 	want := session.Batch{Rows: []session.Row{storetest.Row(k, 3)}, Blocks: []session.Block{storetest.Block(k, "new")}}
@@ -481,8 +481,8 @@ func TestDeleteAndPutAnew(t *testing.T) {
 	checkWhole(t, s)
 }
 
-// Several sessions at once leave as little behind as one.
-func TestDeleteAll(t *testing.T) {
+// Several sessions that are hidden and then erased at once leave as little behind as one.
+func TestHideAndErase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := newStore(t, path)
 	n, keys := needles{}, []session.Key{key("never there")}
@@ -501,7 +501,12 @@ func TestDeleteAll(t *testing.T) {
 	if before := n.in(t, path); before["session id"]+before["session id-wal"] == 0 {
 		t.Error("the test does not see session ids")
 	}
-	if err := s.DeleteAll(t.Context(), keys); err != nil {
+	for i, k := range keys {
+		if hidden, err := s.Hide(t.Context(), k, 0); err != nil || hidden != (i > 0) {
+			t.Fatal(i, hidden, err)
+		}
+	}
+	if err := s.Erase(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if left := n.in(t, path); len(left) > 0 {
@@ -511,8 +516,13 @@ func TestDeleteAll(t *testing.T) {
 	if rows, blocks := count(t, s, key("stays")); tableCount(t, s, "sessions") != 1 || rows != 1 || blocks != 1 {
 		t.Errorf("another session has %d rows and %d blocks", rows, blocks)
 	}
-	if err := s.DeleteAll(t.Context(), nil); err != nil {
-		t.Error(err)
+	m, err := s.Mark(t.Context(), key("stays"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, key("stays"), 2)
+	if hidden, err := s.Hide(t.Context(), key("stays"), m); hidden || err != nil {
+		t.Errorf("a session that was put to meanwhile: hidden %v, %v", hidden, err)
 	}
 }
 

@@ -313,7 +313,7 @@ func TestReadersDoNotWrite(t *testing.T) {
 		"Project":     r.Project(t.Context(), key("a"), store.Projection{}),
 		"ProjectChat": r.ProjectChat(t.Context(), key("a"), 1, chatRows("a", "x")),
 		"Delete":      r.Delete(t.Context(), key("a")),
-		"DeleteAll":   r.DeleteAll(t.Context(), nil),
+		"Erase":       r.Erase(t.Context()),
 		"Maintain":    r.Maintain(t.Context(), key("a")),
 		"PutRejects":  r.PutRejects(t.Context(), make([]store.Reject, 1)),
 	} {

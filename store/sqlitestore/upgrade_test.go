@@ -153,7 +153,7 @@ func TestDownToVersion3(t *testing.T) {
 	for _, k := range []session.Key{goldenKey, key("b"), key("shares 0"), key("shares 1")} {
 		want[k] = content(t, s, k)
 	}
-	if err := s.write(t.Context(), "hide", func(ctx context.Context) error { return s.hide(ctx, key("shares 2")) }); err != nil {
+	if _, err := s.Hide(t.Context(), key("shares 2"), 0); err != nil {
 		t.Fatal(err)
 	}
 	const states = `SELECT (SELECT last FROM marks) || ' ' || group_concat(tenant || id || mark || last_ns) FROM sessions`
