@@ -87,29 +87,31 @@ type RetentionConfig struct {
 	_ struct{}
 }
 
-// Unmarshal implements confmap.Unmarshaler: max_age may be given in days, such as 30d, which Go's durations do not know.
+// Unmarshal implements confmap.Unmarshaler: durations may be given in days, such as 30d, which Go's do not know.
 func (r *RetentionConfig) Unmarshal(conf *confmap.Conf) error {
-	if text, ok := conf.Get("max_age").(string); ok {
-		age, err := parseAge(text)
-		if err != nil {
-			return err
+	for key, example := range map[string]string{"max_age": "30d or 720h", "interval": "10m or 1d"} {
+		text, ok := conf.Get(key).(string)
+		if !ok {
+			continue
 		}
-		if err := conf.Merge(confmap.NewFromStringMap(map[string]any{"max_age": age.String()})); err != nil {
+		d, ok := parseDays(text)
+		if !ok {
+			return fmt.Errorf("%s: got %.64q: want a duration, such as %s", key, text, example)
+		}
+		if err := conf.Merge(confmap.NewFromStringMap(map[string]any{key: d.String()})); err != nil {
 			return err
 		}
 	}
 	return conf.Unmarshal(r)
 }
 
-func parseAge(text string) (time.Duration, error) {
+func parseDays(text string) (time.Duration, bool) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.ParseInt(days, 10, 64); err == nil && n >= 0 && n <= int64(math.MaxInt64/day) {
-			return time.Duration(n) * day, nil
-		}
-	} else if d, err := time.ParseDuration(text); err == nil {
-		return d, nil
+		n, err := strconv.ParseInt(days, 10, 64)
+		return time.Duration(n) * day, err == nil && n >= 0 && n <= int64(math.MaxInt64/day)
 	}
-	return 0, fmt.Errorf("max_age: got %.64q: want a duration, such as 30d or 720h", text)
+	d, err := time.ParseDuration(text)
+	return d, err == nil
 }
 
 // LimitsConfig is the section "limits".
@@ -158,6 +160,7 @@ const (
 	maxMiB                               = math.MaxInt64 / mebi
 	maxTenant                            = 256
 
+	minTimeout  = 10 * time.Millisecond
 	day         = 24 * time.Hour
 	minMaxAge   = time.Minute
 	minInterval = time.Second
@@ -222,6 +225,10 @@ func (c *Config) Validate() error {
 		}
 	default:
 		wrong("foreign_spans", "got %.64q: want %q or %q", c.ForeignSpans, foreignSkip, foreignRecord)
+	}
+	// A number without a unit is nanoseconds, in which nothing was ever written. Less than nothing the Collector refuses.
+	if t := c.TimeoutConfig.Timeout; t > 0 && t < minTimeout {
+		wrong("timeout", "got %s: want 0s (no bound) or at least %s", t, minTimeout)
 	}
 	if strings.ContainsRune(c.Redaction.Rules, 0) {
 		wrong("redaction::rules", "got %.64q: want the path of a file of rules, or %q", c.Redaction.Rules, builtinRules)
