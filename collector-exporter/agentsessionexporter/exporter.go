@@ -106,6 +106,7 @@ func (e *sessionExporter) push(ctx context.Context, sig signal, batch session.Ba
 	d := delivery{report: report}
 	if len(batch.Rows)+len(batch.Blocks) > 0 {
 		if err := e.write(ctx, &d, batch); err != nil {
+			e.telemetry.ExporterAgentSessionWriteFailures.Add(ctx, 1, metric.WithAttributes(e.id, attribute.String("reason", failure(err))))
 			return fmt.Errorf("agent_session: write %d rows: %w", len(batch.Rows), err) // comes again whole: nothing is counted now
 		}
 	}

@@ -77,6 +77,8 @@ func TestStoreLimit(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrFull)
 	require.False(t, consumererror.IsPermanent(err))
 	require.ErrorContains(t, err, "limits::store_mib is 4")
+	metadatatest.AssertEqualExporterAgentSessionWriteFailures(t, b.tel, point(1, reason("full")), ignore...)
+	metadatatest.AssertEqualExporterAgentSessionStoreOpen(t, b.tel, point(0), ignore...)
 	size, err := b.store.Size(t.Context())
 	require.NoError(t, err)
 	require.Less(t, size, int64(6*mebi))

@@ -36,7 +36,7 @@ func (s *sharedStore) observe() error {
 		{s.telemetry.RegisterExporterAgentSessionBlockBytesStoredCallback, counter(func(c store.Counts) int64 { return c.BytesNew })},
 		{s.telemetry.RegisterExporterAgentSessionStoreOpenCallback, func(_ context.Context, o metric.Int64Observer) error {
 			n := int64(0)
-			if s.opened.Load() != nil {
+			if s.well() {
 				n = 1
 			}
 			o.Observe(n, attrs)

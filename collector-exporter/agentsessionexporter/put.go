@@ -183,3 +183,15 @@ func outcome(err error) string {
 		return "retryable"
 	}
 }
+
+// failure names why the store did not take a batch, for metrics.
+func failure(err error) string {
+	switch {
+	case errors.Is(err, errAway):
+		return "away"
+	case errors.Is(err, store.ErrFull):
+		return "full"
+	default:
+		return "store"
+	}
+}

@@ -269,6 +269,13 @@ func (s *sharedStore) health(err error) {
 	}
 }
 
+// well tells whether the store is open and took what was last written.
+func (s *sharedStore) well() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.opened.Load() != nil && s.failing == nil
+}
+
 // close ends what runs, lets the projections catch up as far as ctx allows, and closes the store.
 func (s *sharedStore) close(ctx context.Context) error {
 	s.mu.Lock()

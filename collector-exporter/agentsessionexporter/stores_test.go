@@ -153,8 +153,20 @@ func TestStoreComesAndGoes(t *testing.T) {
 	d.set(full)
 	go func() { done <- exp.ConsumeTraces(context.Background(), traces("goes")) }()
 	require.Eventually(t, func() bool { return len(host.seen()) == 3 }, 10*time.Second, time.Millisecond)
+	metadatatest.AssertEqualExporterAgentSessionStoreOpen(t, tel, point(0), ignore...)
 	d.set(nil)
 	require.NoError(t, <-done)
+	metadatatest.AssertEqualExporterAgentSessionStoreOpen(t, tel, point(1), ignore...)
+	failures, err := tel.GetMetric("otelcol_exporter_agent_session_write_failures")
+	require.NoError(t, err)
+	seen := map[string]int64{}
+	for _, p := range failures.Data.(metricdata.Sum[int64]).DataPoints {
+		why, _ := p.Attributes.Value("reason")
+		seen[why.AsString()] += p.Value
+	}
+	require.Len(t, seen, 2, "%v", seen)
+	require.Greater(t, seen["away"], int64(1), "each attempt counts")
+	require.Positive(t, seen["store"])
 	n, _ := d.state()
 	require.Equal(t, opened, n, "it is opened once")
 

@@ -50,6 +50,7 @@ type TelemetryBuilder struct {
 	ExporterAgentSessionSpansStored              metric.Int64Counter
 	ExporterAgentSessionStoreOpen                metric.Int64ObservableGauge
 	ExporterAgentSessionStoreSize                metric.Int64ObservableGauge
+	ExporterAgentSessionWriteFailures            metric.Int64Counter
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -304,7 +305,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterAgentSessionStoreOpen, err = builder.meter.Int64ObservableGauge(
 		"otelcol_exporter_agent_session_store_open",
-		metric.WithDescription("1 when the store is open, 0 while it is away. [Alpha]"),
+		metric.WithDescription("1 when the store is open and the last write did not fail, else 0. [Alpha]"),
 		metric.WithUnit("1"),
 	)
 	errs = errors.Join(errs, err)
@@ -312,6 +313,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_exporter_agent_session_store_size",
 		metric.WithDescription("Size of the store, all that belongs to it included. Measured every 5 seconds. [Alpha]"),
 		metric.WithUnit("By"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterAgentSessionWriteFailures, err = builder.meter.Int64Counter(
+		"otelcol_exporter_agent_session_write_failures",
+		metric.WithDescription("Attempts to write a batch that failed because of the store. Unless the queue or the sender gives up, the batch comes again. [Alpha]"),
+		metric.WithUnit("{attempts}"),
 	)
 	errs = errors.Join(errs, err)
 	return &builder, errs

@@ -341,7 +341,7 @@ func AssertEqualExporterAgentSessionSpansStored(t *testing.T, tt *componenttest.
 func AssertEqualExporterAgentSessionStoreOpen(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_agent_session_store_open",
-		Description: "1 when the store is open, 0 while it is away. [Alpha]",
+		Description: "1 when the store is open and the last write did not fail, else 0. [Alpha]",
 		Unit:        "1",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -362,6 +362,22 @@ func AssertEqualExporterAgentSessionStoreSize(t *testing.T, tt *componenttest.Te
 		},
 	}
 	got, err := tt.GetMetric("otelcol_exporter_agent_session_store_size")
+	require.NoError(t, err)
+	metricdatatest.AssertEqual(t, want, got, opts...)
+}
+
+func AssertEqualExporterAgentSessionWriteFailures(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
+	want := metricdata.Metrics{
+		Name:        "otelcol_exporter_agent_session_write_failures",
+		Description: "Attempts to write a batch that failed because of the store. Unless the queue or the sender gives up, the batch comes again. [Alpha]",
+		Unit:        "{attempts}",
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: true,
+			DataPoints:  dps,
+		},
+	}
+	got, err := tt.GetMetric("otelcol_exporter_agent_session_write_failures")
 	require.NoError(t, err)
 	metricdatatest.AssertEqual(t, want, got, opts...)
 }

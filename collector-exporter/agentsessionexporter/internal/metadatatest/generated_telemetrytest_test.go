@@ -60,6 +60,7 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ExporterAgentSessionSpansForeign.Add(context.Background(), 1)
 	tb.ExporterAgentSessionSpansRejected.Add(context.Background(), 1)
 	tb.ExporterAgentSessionSpansStored.Add(context.Background(), 1)
+	tb.ExporterAgentSessionWriteFailures.Add(context.Background(), 1)
 	AssertEqualExporterAgentSessionBlockBytesDeduplicated(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
@@ -124,6 +125,9 @@ func TestSetupTelemetry(t *testing.T) {
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterAgentSessionStoreSize(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterAgentSessionWriteFailures(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 
