@@ -60,11 +60,17 @@ type Store interface {
 	// when the session was deleted meanwhile; ErrData when p.Mark was never given out.
 	Project(ctx context.Context, s session.Key, p Projection) error
 	// Delete removes a session with all rows, blocks, projections and rejects, and with what of other tables no other session of
-	// the store needs. At once nobody sees it any more; what it held is then erased in small steps, between which others Put,
-	// and is gone from the disk when Delete returns nil. One that was left half way, by ctx or by the death of the process,
-	// is finished by the next Delete or by the next program that opens the store for writing. What is Put to the same key
-	// meanwhile is a new session and stays. A session that is not there is no error.
+	// the store needs: Hide, whatever its mark, then Erase. When it returns nil all of it is gone from the disk. What is Put to
+	// the same key meanwhile is a new session and stays. A session that is not there is no error.
 	Delete(ctx context.Context, s session.Key) error
+	// Hide is the first part of Delete: at once nobody sees the session any more. It reports false and does nothing when the
+	// session is not there, or was Put to after m was taken; the zero Mark is any. A store without transactions may hide one
+	// that is Put to in the same moment; what was Put then is a new session.
+	Hide(ctx context.Context, s session.Key, m Mark) (bool, error)
+	// Erase is the second part, for all sessions that were hidden: in small steps, between which others Put. It may cost a look
+	// through the whole store, so that many sessions are best hidden first. What was left half way, by ctx or by the death
+	// of the process, the next Erase finishes, or the next program that opens the store for writing.
+	Erase(ctx context.Context) error
 	// Close waits for what is being written. Afterwards every method fails with ErrClosed, and so does the next step of an
 	// iterator. Closing twice is harmless.
 	Close() error

@@ -210,25 +210,26 @@ func (a *app) erase(ctx context.Context, db *database, list []doomed) error {
 	var gone []doomed
 	stayed := 0
 	for batch := range slices.Chunk(list, eraseBatch) {
-		still, err := unchanged(ctx, db.store, batch)
-		stayed += len(batch) - len(still)
-		if err == nil {
-			var keys []session.Key
-			for _, s := range still {
-				keys = append(keys, s.Key)
+		var hidden []doomed
+		var err error
+		for _, s := range batch {
+			var ok bool
+			if ok, err = db.store.Hide(ctx, s.Key, s.mark); err != nil {
+				break
 			}
-			err = store.DeleteAll(ctx, db.store, keys)
+			if ok {
+				hidden = append(hidden, s)
+			} else {
+				stayed++
+			}
+		}
+		if err == nil {
+			err = db.store.Erase(ctx)
 		}
 		if err != nil {
-			hidden := 0
-			for _, s := range still {
-				if _, e := db.store.Mark(context.WithoutCancel(ctx), s.Key); errors.Is(e, store.ErrNotFound) {
-					hidden++
-				}
-			}
-			return fmt.Errorf("%w\n%s of %d were erased from %s; run it again for the rest%s", err, count(len(gone), "session"), len(list), db.at.name, halfErased(hidden))
+			return fmt.Errorf("%w\n%s of %d were erased from %s; run it again for the rest%s", err, count(len(gone), "session"), len(list), db.at.name, halfErased(len(hidden)))
 		}
-		for _, s := range still {
+		for _, s := range hidden {
 			gone = append(gone, s)
 			fmt.Fprintf(a.stdout, "erased %s\n", inspect.Clean(s.ID))
 		}
@@ -246,24 +247,6 @@ func halfErased(n int) string {
 		return ""
 	}
 	return fmt.Sprintf("\n%s more cannot be seen any more, but may be on the disk still: the next 'otelagent rm', or 'otelagent up' when it starts, finishes that", count(n, "session"))
-}
-
-// unchanged returns those that are still what they were when they were chosen.
-func unchanged(ctx context.Context, st store.Store, list []doomed) ([]doomed, error) {
-	var out []doomed
-	for _, s := range list {
-		if s.mark != 0 {
-			now, err := st.Mark(ctx, s.Key)
-			if err != nil && !errors.Is(err, store.ErrNotFound) {
-				return nil, err
-			}
-			if err != nil || now != s.mark {
-				continue
-			}
-		}
-		out = append(out, s)
-	}
-	return out, nil
 }
 
 // howMany counts sessions, and says how many of them are sub-agents.
@@ -369,22 +352,24 @@ func (r *rehearsal) Sessions(ctx context.Context, q store.Query) iter.Seq2[sessi
 	}
 }
 
-func (r *rehearsal) Delete(ctx context.Context, k session.Key) error {
+func (r *rehearsal) Hide(ctx context.Context, k session.Key, m store.Mark) (bool, error) {
 	mark, err := r.Mark(ctx, k)
-	if errors.Is(err, store.ErrNotFound) || r.gone[k] {
-		return nil
+	if errors.Is(err, store.ErrNotFound) || r.gone[k] || err == nil && m != 0 && mark != m {
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	s, err := summary(ctx, r.Store, k)
 	if err != nil {
-		return err
+		return false, err
 	}
 	r.gone[k] = true
 	r.list = append(r.list, doomed{s, mark})
-	return nil
+	return true, nil
 }
+
+func (r *rehearsal) Erase(context.Context) error { return nil }
 
 // canAsk tells whether somebody sits at the other end of stdin.
 func canAsk(stdin io.Reader) bool {

@@ -100,14 +100,14 @@ func (s *hookStore) projects(err error) {
 	s.projectErr = err
 }
 
-func (s *hookStore) Delete(ctx context.Context, k session.Key) error {
+func (s *hookStore) Hide(ctx context.Context, k session.Key, m store.Mark) (bool, error) {
 	s.mu.Lock()
 	err := s.deleteErr
 	s.mu.Unlock()
 	if err != nil {
-		return err
+		return false, err
 	}
-	return s.Store.Delete(ctx, k)
+	return s.Store.Hide(ctx, k, m)
 }
 
 func (s *hookStore) Project(ctx context.Context, k session.Key, p store.Projection) error {

@@ -2,6 +2,7 @@ package clickhousestore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -36,10 +37,42 @@ type deletion struct {
 // the server unlinks them after its old_parts_lifetime, 8 minutes unless configured. In a cluster all replicas have done so when Delete
 // returns; it fails while one is away. A shared body without references stays for up to an hour after it was last put.
 func (s *Store) Delete(ctx context.Context, k session.Key) error {
-	return s.failed(ctx, "delete", s.delete(ctx, k))
+	if _, err := s.Hide(ctx, k, 0); err != nil {
+		return err
+	}
+	return s.Erase(ctx)
 }
 
-func (s *Store) delete(ctx context.Context, k session.Key) error {
+// Hide implements store.Store: it notes the deletion. What another collector puts between the look at the mark and the note goes with
+// the session; what it puts later stays.
+func (s *Store) Hide(ctx context.Context, k session.Key, m store.Mark) (bool, error) {
+	hidden, err := s.hide(ctx, k, m)
+	return hidden, s.failed(ctx, "delete", err)
+}
+
+func (s *Store) hide(ctx context.Context, k session.Key, m store.Mark) (bool, error) {
+	if err := s.writable(ctx); err != nil {
+		return false, err
+	}
+	if m != 0 {
+		switch now, err := s.Mark(ctx, k); {
+		case errors.Is(err, store.ErrNotFound):
+			return false, nil
+		case err != nil || now != m:
+			return false, err
+		}
+	}
+	if err := s.lockDeletes(ctx); err != nil {
+		return false, err
+	}
+	defer func() { s.deletes <- struct{}{} }()
+	return s.note(ctx, k)
+}
+
+// Erase implements store.Store: one mutation a table for all sessions that were hidden, by whatever collector.
+func (s *Store) Erase(ctx context.Context) error { return s.failed(ctx, "delete", s.erase(ctx)) }
+
+func (s *Store) erase(ctx context.Context) error {
 	if err := s.writable(ctx); err != nil {
 		return err
 	}
@@ -47,9 +80,6 @@ func (s *Store) delete(ctx context.Context, k session.Key) error {
 		return err
 	}
 	defer func() { s.deletes <- struct{}{} }()
-	if err := s.note(ctx, k); err != nil {
-		return err
-	}
 	return s.finish(ctx, 0)
 }
 
@@ -64,8 +94,8 @@ func (s *Store) lockDeletes(ctx context.Context) error {
 	}
 }
 
-// note writes down that what there is of a session is deleted.
-func (s *Store) note(ctx context.Context, k session.Key) error {
+// note writes down that what there is of a session is deleted, and tells whether there is anything.
+func (s *Store) note(ctx context.Context, k session.Key) (bool, error) {
 	deleted := map[uint64]uint64{0: 0} // so that the list is never empty
 	seen, sum := false, uint64(0)
 	var from []string
@@ -76,7 +106,7 @@ func (s *Store) note(ctx context.Context, k session.Key) error {
 	for p, err := range each(ctx, s, "look for what to delete", "writer, max(m) AS n", "FROM ("+strings.Join(from, " UNION ALL ")+") GROUP BY writer",
 		func(r *reader) [2]uint64 { return [2]uint64{r.u64(), r.u64()} }) {
 		if err != nil {
-			return err
+			return false, err
 		}
 		seen = seen || p[1] > 0
 		if p[0] != 0 {
@@ -85,11 +115,11 @@ func (s *Store) note(ctx context.Context, k session.Key) error {
 		}
 	}
 	if !seen {
-		return nil
+		return false, nil
 	}
 	st, err := s.state(ctx, k)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if st.pending { // nothing may be forgotten of it
 		for w, n := range st.deleted {
@@ -101,7 +131,7 @@ func (s *Store) note(ctx context.Context, k session.Key) error {
 	mark = max(mark, store.Mark(s.clock())) + store.Mark(sum) + store.Mark(time.Second)
 	wctx, stop := writing(ctx)
 	defer stop()
-	return s.writeDeletion(wctx, deletion{key: k, state: state{deleted: deleted, dead: mark}, version: 2 * uint64(mark)}, false)
+	return true, s.writeDeletion(wctx, deletion{key: k, state: state{deleted: deleted, dead: mark}, version: 2 * uint64(mark)}, false)
 }
 
 func (s *Store) writeDeletion(ctx context.Context, d deletion, done bool) error {
@@ -155,22 +185,32 @@ func (s *Store) finish(ctx context.Context, age time.Duration) error {
 	if err != nil {
 		return err
 	}
-	for _, d := range list {
-		if err := s.erase(ctx, d); err != nil {
+	for some := range slices.Chunk(list, together) {
+		if err := s.eraseAll(ctx, some); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// erase does one deletion.
-func (s *Store) erase(ctx context.Context, d deletion) error {
-	s.forget(d.key)
-	gone := of(d.key) + " AND " + d.state.gone()
-	where := map[*table]string{
-		&rowTable: gone, &liveTable: gone, &blockTable: gone, &refTable: gone, &touchTable: gone,
-		&summaryTable: of(d.key) + fmt.Sprintf(" AND mark <= toUInt64(%d)", d.state.dead),
-		&rejectTable:  of(d.key) + fmt.Sprintf(" AND seq <= toUInt64(%d)", d.at),
+// together is how many deletions are erased at once: a mutation rewrites whole parts, however little of them goes.
+const together = 64
+
+// eraseAll does deletions.
+func (s *Store) eraseAll(ctx context.Context, list []deletion) error {
+	conditions := map[*table][]string{}
+	for _, d := range list {
+		s.forget(d.key)
+		gone := of(d.key) + " AND " + d.state.gone()
+		for _, t := range []*table{&rowTable, &liveTable, &blockTable, &refTable, &touchTable} {
+			conditions[t] = append(conditions[t], gone)
+		}
+		conditions[&summaryTable] = append(conditions[&summaryTable], of(d.key)+fmt.Sprintf(" AND mark <= toUInt64(%d)", d.state.dead))
+		conditions[&rejectTable] = append(conditions[&rejectTable], of(d.key)+fmt.Sprintf(" AND seq <= toUInt64(%d)", d.at))
+	}
+	where := map[*table]string{}
+	for t, l := range conditions {
+		where[t] = "(" + strings.Join(l, ") OR (") + ")"
 	}
 	shares := false
 	for range rounds {
@@ -191,20 +231,30 @@ func (s *Store) erase(ctx context.Context, d deletion) error {
 		}
 	}
 	if shares {
-		if err := s.collect(ctx, d.key.Tenant); err != nil {
-			return err
+		var tenants []string
+		for _, d := range list {
+			if !slices.Contains(tenants, d.key.Tenant) {
+				tenants = append(tenants, d.key.Tenant)
+			}
+		}
+		for _, t := range tenants {
+			if err := s.collect(ctx, t); err != nil {
+				return err
+			}
 		}
 	}
-	// The id of the session goes last. This table is small; nobody waits for it.
+	// The ids of the sessions go last. This table is small; nobody waits for it.
 	wctx, stop := writing(ctx)
 	defer stop()
-	if err := s.writeDeletion(wctx, d, true); err != nil {
-		return err
+	var done []string
+	for _, d := range list {
+		if err := s.writeDeletion(wctx, d, true); err != nil {
+			return err
+		}
+		key := keyOf(d.key)
+		done = append(done, fmt.Sprintf("(tenant = %s AND key = %s AND version <= toUInt64(%d))", literal(d.key.Tenant), fixed(key[:]), d.version))
 	}
-	key := keyOf(d.key)
-	return s.alter(wctx, map[*table]string{
-		&deletionTable: fmt.Sprintf("tenant = %s AND key = %s AND version <= toUInt64(%d)", literal(d.key.Tenant), fixed(key[:]), d.version),
-	}, "otelagent")
+	return s.alter(wctx, map[*table]string{&deletionTable: strings.Join(done, " OR ")}, "otelagent")
 }
 
 // forget forgets what is remembered of a session's blocks.

@@ -189,7 +189,7 @@ func TestLeftHalfWay(t *testing.T) {
 	s := openAt(t, dsn, &off)
 	k, other := session.Key{ID: "s"}, session.Key{ID: "other"}
 	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 1), storetest.Row(other, 2)}})
-	if err := s.note(t.Context(), k); err != nil {
+	if _, err := s.note(t.Context(), k); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(all(t, s.Rows(t.Context(), k))); n != 0 || left(t, s)["rows"] != 2 {

@@ -307,11 +307,28 @@ func utc(t time.Time) time.Time {
 
 // Delete implements store.Store.
 func (s *Store) Delete(ctx context.Context, k session.Key) error {
-	return s.locked(ctx, "delete", func() error {
+	_, err := s.Hide(ctx, k, 0)
+	return err
+}
+
+// Hide implements store.Store. Nothing is left to be erased.
+func (s *Store) Hide(ctx context.Context, k session.Key, m store.Mark) (hidden bool, err error) {
+	err = s.locked(ctx, "delete", func() error {
+		e := s.sessions[k]
+		if m != 0 && (e == nil || e.mark != m) {
+			return nil
+		}
+		hidden = e != nil
 		delete(s.sessions, k)
 		s.rejects = slices.DeleteFunc(s.rejects, func(r store.Reject) bool { return r.Session == k })
 		return nil
 	})
+	return hidden, err
+}
+
+// Erase implements store.Store.
+func (s *Store) Erase(ctx context.Context) error {
+	return s.locked(ctx, "erase", func() error { return nil })
 }
 
 // Counts implements store.Counter. Nothing is shared between sessions: a body that two have is new in each.

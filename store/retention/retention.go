@@ -52,20 +52,18 @@ const (
 )
 
 // Apply deletes what p does not keep, the oldest first, and returns what it did, also with an error. now is what ages count from. It
-// deletes one session at a time and holds nothing open between two, so that others Put meanwhile; it may be left at any moment, by ctx,
-// and be called from several processes at once. It takes a few MB of memory, however many sessions there are.
+// hides one session at a time and erases all of them together, in the store's small steps, so that others Put meanwhile; it may be left at
+// any moment, by ctx, and be called from several processes at once. It takes a few MB of memory, however many sessions there are.
 //
 // Summaries lag, and sessions are Put to meanwhile. So a session that is about to go is first brought up to date where it is dirty
-// (project.Session) and judged anew, and one that is Put to after that is spared: the next Apply sees how old it is then. Only a Put
-// that comes between the last look and Delete, one step apart, goes with the session. One whose rows cannot be read
-// (store.ErrData) is judged by the summary that it has.
+// (project.Session) and judged anew, and one that is Put to after that is spared (store.Hide): the next Apply sees how old it is then.
+// One whose rows cannot be read (store.ErrData) is judged by the summary that it has.
 //
-// A session that cannot be deleted because of its data keeps no other one from it; the error joins the first few. So does one that is
-// deleted although Delete failed, since not everything of it could be erased yet; it counts, and after 8 of these Apply ends. Any
-// other error ends it at once.
+// A session that cannot be hidden because of its data keeps no other one from it; the error joins the first few. Any other error
+// ends Apply, once it has erased what it hid. Sessions that are hidden and could not be erased yet count as deleted.
 func Apply(ctx context.Context, st store.Store, now time.Time, p Policy) (Result, error) {
 	a := &applier{st: st, policy: p, now: now, kin: kin{}}
-	err := a.apply(ctx)
+	err := errors.Join(a.apply(ctx), a.erase(ctx))
 	if over := a.failed - maxErrors; over > 0 {
 		a.errs = append(a.errs, fmt.Errorf("and %d more sessions failed", over))
 	}
@@ -83,8 +81,8 @@ type applier struct {
 	kin    kin
 	result Result
 	errs   []error
-	// failed counts sessions, of which unfinished are deleted although Delete failed.
-	failed, unfinished int
+	failed int  // sessions
+	hidden bool // some are, and not erased
 }
 
 func (a *applier) apply(ctx context.Context) error {
@@ -155,6 +153,7 @@ func (a *applier) byBytes(ctx context.Context, tenants []string) error {
 		return err
 	}
 	deleted := int64(0) // as it came, since the size was begin
+	sure := false       // begin has nothing in it that the first Erase frees anyway, as a log
 	return a.delete(ctx, &rule{
 		next: a.merge(tenants).next,
 		age:  a.age,
@@ -164,11 +163,20 @@ func (a *applier) byBytes(ctx context.Context, tenants []string) error {
 			if err != nil || size <= a.policy.MaxBytes {
 				return false, err
 			}
-			if deleted >= begin-a.policy.MaxBytes {
-				if size >= begin {
+			if enough := deleted >= begin-a.policy.MaxBytes; enough || !sure && deleted > 0 {
+				sure = true
+				if err := a.erase(ctx); err != nil {
+					return false, err
+				}
+				if size, err = sizer.Size(ctx); err != nil || size <= a.policy.MaxBytes {
+					return false, err
+				}
+				switch {
+				case size < begin:
+					begin, deleted = size, 0
+				case enough:
 					return false, nil // what was deleted is freed later
 				}
-				begin, deleted = size, 0
 			}
 			for _, m := range g.members {
 				n, err := sizer.SessionSize(ctx, session.Key{Tenant: g.tenant, ID: m.id})
@@ -243,7 +251,7 @@ func (a *applier) delete(ctx context.Context, r *rule) error {
 			case !ok:
 				return nil
 			}
-			if err := a.deleteGroup(ctx, r, now, marks); err != nil {
+			if err := a.hideGroup(ctx, r, now, marks); err != nil {
 				return err
 			}
 		}
@@ -315,42 +323,38 @@ func (a *applier) refresh(ctx context.Context, groups []*group) (map[session.Key
 	return marks, nil
 }
 
-// deleteGroup deletes a group, the oldest first. A session that was Put to since marks stays.
-func (a *applier) deleteGroup(ctx context.Context, r *rule, g *group, marks map[session.Key]store.Mark) error {
+// hideGroup hides a group, the oldest first, to be erased with others. A session that was Put to since marks stays.
+func (a *applier) hideGroup(ctx context.Context, r *rule, g *group, marks map[session.Key]store.Mark) error {
 	for _, m := range g.members {
 		k := g.key(m)
-		mark, err := a.st.Mark(ctx, k)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return err
-		}
-		if err != nil || mark != marks[k] { // it went before, or stays
+		mark, ok := marks[k]
+		if !ok { // it went before
 			continue
 		}
-		err = a.st.Delete(ctx, k)
-		gone := err == nil
-		if err != nil && ctx.Err() == nil {
-			_, e := a.st.Mark(ctx, k)
-			gone = errors.Is(e, store.ErrNotFound)
-		}
-		if gone {
+		hidden, err := a.st.Hide(ctx, k, mark)
+		if hidden {
+			a.hidden = true
 			a.result.Sessions++
 			r.gone()
 		}
 		if err == nil {
 			continue
 		}
-		err = fmt.Errorf("session %q: %w", k.ID, err)
-		if gone {
-			a.unfinished++
-		} else if !errors.Is(err, store.ErrData) {
+		if err = fmt.Errorf("session %q: %w", k.ID, err); !errors.Is(err, store.ErrData) {
 			return err
 		}
 		if a.failed++; a.failed <= maxErrors {
 			a.errs = append(a.errs, err)
 		}
-		if a.unfinished == maxErrors {
-			return errors.New("too many sessions were deleted and not erased: the next time goes on")
-		}
 	}
 	return nil
+}
+
+// erase erases what was hidden.
+func (a *applier) erase(ctx context.Context) error {
+	if !a.hidden {
+		return nil
+	}
+	a.hidden = false
+	return a.st.Erase(ctx)
 }

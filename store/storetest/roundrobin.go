@@ -55,6 +55,12 @@ func (r *roundRobin) Project(ctx context.Context, k session.Key, p store.Project
 
 func (r *roundRobin) Delete(ctx context.Context, k session.Key) error { return r.next().Delete(ctx, k) }
 
+func (r *roundRobin) Hide(ctx context.Context, k session.Key, m store.Mark) (bool, error) {
+	return r.next().Hide(ctx, k, m)
+}
+
+func (r *roundRobin) Erase(ctx context.Context) error { return r.next().Erase(ctx) }
+
 func (r *roundRobin) Close() error {
 	var errs []error
 	for _, s := range r.stores {
