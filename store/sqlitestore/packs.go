@@ -44,7 +44,8 @@ func (s *packStatements) close() { closeAll(s.block, s.newest, s.pack) }
 type packer struct {
 	ctx    context.Context
 	stmts  *packStatements
-	newest int64 // pack number, 0: not asked for yet
+	frames map[int64][]frame // by session: what was compressed beforehand
+	newest int64             // pack number, 0: not asked for yet
 	open   map[int64]*openPack
 	body   []byte
 }
@@ -109,8 +110,12 @@ func (p *packer) write(o *openPack) error {
 	if len(o.raw) == 0 {
 		return nil // everything was there
 	}
-	p.body = packEncoder().EncodeAll(o.raw, p.body[:0])
-	_, err := p.stmts.pack.ExecContext(p.ctx, o.pack, o.session, len(o.raw), p.body)
+	body, ok := find(p.frames[o.session], o.raw)
+	if !ok {
+		p.body = packEncoder().EncodeAll(o.raw, p.body[:0])
+		body = p.body
+	}
+	_, err := p.stmts.pack.ExecContext(p.ctx, o.pack, o.session, len(o.raw), body)
 	return err
 }
 

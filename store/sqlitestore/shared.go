@@ -14,8 +14,14 @@ import (
 // sharedMin is from how many bytes on a body is shared: below, the reference and a frame of its own cost what is saved.
 const sharedMin = 1 << 10
 
+// blockRef names a block of a session as lists do.
+type blockRef struct {
+	session session.Key
+	id      spans.ShortID
+}
+
 // nameFixed notes which blocks a row names as fixed parts of its request.
-func (w *putter) nameFixed(id int64, r *session.Row) {
+func nameFixed(fixed map[blockRef]struct{}, r *session.Row) {
 	for i := range r.Lists {
 		if r.Lists[i].Name != spans.ListParams {
 			continue
@@ -25,21 +31,18 @@ func (w *putter) nameFixed(id int64, r *session.Row) {
 			if err != nil || it.Provenance == string(spans.ProvenancePayload) {
 				continue // an item that cannot be read, of which readers tell, or a whole request, which is like no other
 			}
-			if w.fixed == nil {
-				w.fixed = map[sessionBlock]struct{}{}
-			}
-			w.fixed[sessionBlock{id, it.Block}] = struct{}{}
+			fixed[blockRef{r.Session, it.Block}] = struct{}{}
 		}
 	}
 }
 
-// shareable tells whether a block is one that others may have too: a whole body that a row of this batch names, and whose id is its
+// shareable tells whether a block is one that others may have too: a whole body that a row of its batch names, and whose id is its
 // SHA-256. That is computed here, so that nobody can give others a body that is not theirs, or get the body of others by its id.
-func (w *putter) shareable(id int64, b *session.Block) bool {
+func shareable(fixed map[blockRef]struct{}, b *session.Block) bool {
 	if b.Recipe || b.Size != 0 || len(b.Body) < sharedMin {
 		return false
 	}
-	if _, ok := w.fixed[sessionBlock{id, b.ID.Short()}]; !ok {
+	if _, ok := fixed[blockRef{b.Session, b.ID.Short()}]; !ok {
 		return false
 	}
 	return spans.BlockOfString(b.Body) == b.ID

@@ -112,10 +112,15 @@ func (s *Store) Put(ctx context.Context, b session.Batch) error {
 		}
 		return nil
 	}
+	p, err := prepare(ctx, b)
+	if err != nil {
+		return fmt.Errorf("sqlitestore: put: %w", err)
+	}
+	defer p.free()
 	var counts store.Counts
-	err := s.write(ctx, "put", func(inner context.Context) error {
-		w := putter{ctx: inner, stmts: &s.stmts, sessions: map[session.Key]*touched{}, traces: map[sessionTrace]struct{}{},
-			packs: packer{ctx: inner, stmts: &s.stmts.packs}}
+	err = s.write(ctx, "put", func(inner context.Context) error {
+		w := putter{ctx: inner, stmts: &s.stmts, prepared: &p, sessions: map[session.Key]*touched{}, traces: map[sessionTrace]struct{}{},
+			packs: packer{ctx: inner, stmts: &s.stmts.packs, frames: map[int64][]frame{}}}
 		if err := s.stmts.mark.QueryRowContext(inner).Scan(&w.mark); err != nil {
 			return err
 		}
@@ -123,7 +128,7 @@ func (s *Store) Put(ctx context.Context, b session.Batch) error {
 			if i%checkEvery == 0 && ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if err := w.row(&b.Rows[i]); err != nil {
+			if err := w.row(i, &b.Rows[i]); err != nil {
 				return fmt.Errorf("row %d: %w", i, err)
 			}
 		}
@@ -131,7 +136,7 @@ func (s *Store) Put(ctx context.Context, b session.Batch) error {
 			if i%checkEvery == 0 && ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if err := w.block(&b.Blocks[i]); err != nil {
+			if err := w.block(i, &b.Blocks[i]); err != nil {
 				return fmt.Errorf("block %d: %w", i, err)
 			}
 		}
@@ -146,9 +151,10 @@ func (s *Store) Put(ctx context.Context, b session.Batch) error {
 
 // putter writes one batch, inside a transaction.
 type putter struct {
-	ctx   context.Context
-	stmts *statements
-	mark  int64
+	ctx      context.Context
+	stmts    *statements
+	prepared *prepared
+	mark     int64
 
 	sessions map[session.Key]*touched
 	lastKey  session.Key
@@ -157,12 +163,10 @@ type putter struct {
 	traces    map[sessionTrace]struct{}
 	lastTrace sessionTrace
 
-	fixed  map[sessionBlock]struct{} // blocks that rows name as the fixed parts of requests
 	packs  packer
 	counts store.Counts
 
-	args          []any
-	bytes, packed []byte
+	args []any
 }
 
 // touched is a session that the batch has something for.
@@ -174,11 +178,6 @@ type touched struct {
 type sessionTrace struct {
 	trace   session.TraceID
 	session int64
-}
-
-type sessionBlock struct {
-	session int64
-	id      spans.ShortID
 }
 
 // session marks the session as dirty, once a batch.
@@ -193,6 +192,9 @@ func (w *putter) session(k session.Key) (*touched, error) {
 			return nil, err
 		}
 		w.sessions[k] = t
+		if f := w.prepared.framesOf(k); f != nil {
+			w.packs.frames[t.id] = f
+		}
 	}
 	w.lastKey, w.last = k, t
 	return t, nil
@@ -224,7 +226,7 @@ func (w *putter) trace(t sessionTrace) error {
 	return err
 }
 
-func (w *putter) row(r *session.Row) error {
+func (w *putter) row(i int, r *session.Row) error {
 	t, err := w.session(r.Session)
 	if err != nil {
 		return err
@@ -232,12 +234,7 @@ func (w *putter) row(r *session.Row) error {
 	if err := w.trace(sessionTrace{r.Trace, t.id}); err != nil {
 		return err
 	}
-	w.bytes = r.AppendCanonical(w.bytes[:0])
-	if len(w.bytes) > store.MaxValue {
-		return fmt.Errorf("%d bytes, at most %d: %w", len(w.bytes), store.MaxValue, store.ErrData)
-	}
-	w.packed = packRow(w.packed[:0], w.bytes)
-	w.args = appendArgs(w.args[:0], r, t.id, w.packed)
+	w.args = appendArgs(w.args[:0], r, t.id, w.prepared.row(i))
 	st := w.stmts.row
 	if r.Known == spans.KnownLive {
 		st = w.stmts.live
@@ -249,9 +246,8 @@ func (w *putter) row(r *session.Row) error {
 	if n, err := res.RowsAffected(); err != nil {
 		return err
 	} else if n > 0 {
-		t.bytes += len(w.bytes)
+		t.bytes += w.prepared.rows[i].size
 	}
-	w.nameFixed(t.id, r)
 	return nil
 }
 
@@ -319,13 +315,13 @@ func number(v session.Value) any {
 	return nil
 }
 
-func (w *putter) block(b *session.Block) error {
+func (w *putter) block(i int, b *session.Block) error {
 	t, err := w.session(b.Session)
 	if err != nil {
 		return err
 	}
 	kept, wrote := false, false
-	if w.shareable(t.id, b) {
+	if w.prepared.shared[i] {
 		kept, wrote, err = w.share(t.id, b)
 	} else {
 		kept, err = w.packs.add(t.id, b)

@@ -86,6 +86,49 @@ func deleteOthers(t *testing.T, s store.Store) {
 	}
 }
 
+// hide hides sessions that nobody put to since their marks were taken, and erases them together.
+func hide(t *testing.T, s store.Store) {
+	quiet, busy, whatever := session.Key{ID: "quiet"}, session.Key{ID: "busy"}, session.Key{Tenant: "t", ID: "whatever"}
+	for _, k := range []session.Key{quiet, busy, whatever} {
+		put(t, s, []session.Row{Row(k, 1)}, Block(k, "body of "+k.ID))
+	}
+	marks := map[session.Key]store.Mark{quiet: mark(t, s, quiet), busy: mark(t, s, busy)}
+	put(t, s, []session.Row{Row(busy, 2)})
+	for _, c := range []struct {
+		what string
+		key  session.Key
+		mark store.Mark
+		want bool
+	}{
+		{"put to since", busy, marks[busy], false},
+		{"not there", session.Key{ID: "never"}, 0, false},
+		{"not there, with a mark", session.Key{ID: "never"}, marks[quiet], false},
+		{"as it was", quiet, marks[quiet], true},
+		{"hidden already", quiet, marks[quiet], false},
+		{"whatever its mark", whatever, 0, true},
+	} {
+		switch got, err := s.Hide(t.Context(), c.key, c.mark); {
+		case err != nil:
+			t.Fatalf("Hide of a session that is %s: %v", c.what, err)
+		case got != c.want:
+			t.Errorf("Hide of a session that is %s: %v", c.what, got)
+		}
+	}
+	gone(t, s, quiet)
+	gone(t, s, whatever)
+	put(t, s, []session.Row{Row(quiet, 3)}) // a new session, before the old one is erased
+	for range 2 {
+		if err := s.Erase(t.Context()); err != nil {
+			t.Fatalf("Erase: %v", err)
+		}
+	}
+	equal(t, "rows of what was put to", len(rows(t, s, busy)), 2)
+	equal(t, "blocks of what was put to", len(blocks(t, s, busy, nil)), 1)
+	equal(t, "rows of the new session", len(rows(t, s, quiet)), 1)
+	equal(t, "blocks of the new session", len(blocks(t, s, quiet, nil)), 0)
+	gone(t, s, whatever)
+}
+
 // deleteCancelled leaves a Delete at every stage: the session is then there or not, and nothing between.
 func deleteCancelled(t *testing.T, s store.Store) {
 	k, other := key("big"), key("other")

@@ -58,6 +58,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"tenants", tenants},
 		{"delete leaves nothing", deleteAll},
 		{"delete and others", deleteOthers},
+		{"hide, then erase", hide},
 		{"delete cancelled, then finished", deleteCancelled},
 		{"delete while it is put to", deleteWhilePut},
 		{"blocks that sessions share", sharedBlocks},
