@@ -144,7 +144,7 @@ func (e *sessionExporter) put(ctx context.Context, st *openStore, d *delivery, b
 	if err != nil {
 		return err
 	}
-	d.refused.add(reasonSession, over, errSessionLimit)
+	d.refused.add(reasonSession, over, fmt.Errorf("%w, which is %d", errSessionLimit, e.cfg.Limits.SessionMiB))
 	p := putter{put: func(ctx context.Context, b session.Batch) error { return e.putOnce(ctx, st, b) }}
 	if err := p.all(ctx, in, &d.refused); err != nil {
 		return err
