@@ -44,7 +44,7 @@ func startPipeline(t *testing.T, bin, file string, env ...string) *collector {
 	t.Helper()
 	c := &collector{grpc: freePort(t), http: freePort(t), log: &lockedBuffer{}, done: make(chan error, 1)}
 	c.cmd = exec.Command(bin, "--config", filepath.Join(repo, "examples", "pipelines", file))
-	c.cmd.Env = append(append(os.Environ(), "OTLP_GRPC="+c.grpc, "OTLP_HTTP="+c.http), env...)
+	c.cmd.Env = append(append(os.Environ(), "OTLP_GRPC="+c.grpc, "OTLP_HTTP="+c.http, "METRICS_LEVEL=none"), env...) // several of them, one port
 	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
