@@ -21,7 +21,7 @@ func parseTraceID(s string) (session.TraceID, error) {
 // address is SESSION[/RUN[/TURN]] in its parts; empty ones are not given.
 type address struct{ session, run, turn string }
 
-// parseAddress parts an address. A session id with slashes in it is named by a prefix before the first one.
+// parseAddress parts an address whose SESSION has no slashes in it; database.locate knows those that have.
 func parseAddress(s string) (address, error) {
 	parts := strings.Split(s, "/")
 	if len(parts) > 3 || parts[0] == "" {

@@ -118,12 +118,42 @@ func (db *database) find(ctx context.Context, ref string) (session.Key, error) {
 func (db *database) resolve(ctx context.Context, ref string) (session.Key, error) {
 	key, err := store.Resolve(ctx, db.store, db.tenant, ref)
 	if errors.Is(err, store.ErrNotFound) {
-		return key, fmt.Errorf("no session %q in %s; 'otelagent ls' lists what is there", ref, db.at.name)
+		whole := ""
+		if strings.Contains(ref, "/") { // which ids may have too
+			whole = ", and whole sessions are wanted here, without RUN and TURN"
+		}
+		return key, fmt.Errorf("no session %q in %s%s; 'otelagent ls' lists what is there", ref, db.at.name, whole)
 	}
 	if errors.Is(err, store.ErrAmbiguous) {
 		return key, errors.New(strings.TrimPrefix(err.Error(), "store: "))
 	}
 	return key, err
+}
+
+// locate returns the session that SESSION[/RUN[/TURN]] names, and what of it. Ids may have slashes in them: what is the id of a session as
+// it stands is that, before anything is taken for a RUN.
+func (db *database) locate(ctx context.Context, text string) (session.Key, address, error) {
+	id, rest := text, []string{"", ""}
+	for range 3 {
+		key := session.Key{Tenant: db.tenant, ID: id}
+		switch _, err := db.store.Mark(ctx, key); {
+		case err == nil:
+			return key, address{id, rest[0], rest[1]}, db.refresh(ctx)
+		case !errors.Is(err, store.ErrNotFound):
+			return key, address{}, err
+		}
+		i := strings.LastIndexByte(id, '/')
+		if i < 0 {
+			break
+		}
+		id, rest = id[:i], []string{id[i+1:], rest[0]}
+	}
+	addr, err := parseAddress(text)
+	if err != nil {
+		return session.Key{}, addr, err
+	}
+	key, err := db.find(ctx, addr.session)
+	return key, addr, err
 }
 
 // withSubAgents returns the sessions that refs name, and the sub-agents of them.

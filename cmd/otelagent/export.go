@@ -165,14 +165,6 @@ func (o *exportOptions) check() (f exportFormat, since time.Time, err error) {
 	if o.strict && i >= 0 && !slices.Contains([]string{"json", "jsonl", "csv"}, o.format) {
 		add("--strict-guide is for json, jsonl and csv")
 	}
-	if o.session != "" {
-		addr, err := parseAddress(o.session)
-		if err != nil {
-			add("%v", err)
-		} else if addr.run != "" {
-			add("export writes whole sessions: want %s, not %s", addr.session, o.session)
-		}
-	}
 	if len(wrong) > 0 {
 		return f, since, usagef("%s", strings.Join(wrong, "\n"))
 	}

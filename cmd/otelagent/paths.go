@@ -57,7 +57,7 @@ func (l location) there() error {
 	info, err := os.Stat(l.name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no database %[1]s\nRun 'otelagent up' and send spans to it, or 'otelagent send --db %[1]s FILE', or name another one with --db", l.name)
+		return fmt.Errorf("there is no database %[1]s\nRun 'otelagent up' and send spans to it, or 'otelagent send --db %[1]s FILE', or name another one", l.name)
 	case err != nil:
 		return err
 	case info.IsDir():

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -56,12 +58,7 @@ func (a *app) lsCommand() *cobra.Command {
 				}{session.TreeFormat, list})
 			}
 			if len(list) == 0 {
-				whose := ""
-				if f.tenant != "" {
-					whose = fmt.Sprintf(" of %q", f.tenant)
-				}
-				a.say("no sessions%s in %s yet", whose, db.at.name)
-				return nil
+				return a.sayNone(cmd.Context(), db)
 			}
 			return inspect.List(a.stdout, list, look(a.stdout))
 		},
@@ -70,6 +67,32 @@ func (a *app) lsCommand() *cobra.Command {
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON (docs/formats.md)")
 	c.Flags().IntVarP(&limit, "limit", "n", 0, "list at most `n` sessions (0: all)")
 	return c
+}
+
+// sayNone says that there is nothing to list, and of whom there is something.
+func (a *app) sayNone(ctx context.Context, db *database) error {
+	const most = 8
+	var others []string
+	for t, err := range db.store.Tenants(ctx) {
+		if err != nil {
+			return err
+		}
+		if len(others) == most {
+			others = append(others, "...")
+			break
+		}
+		others = append(others, fmt.Sprintf("%q", t))
+	}
+	whose := ""
+	if db.tenant != "" {
+		whose = fmt.Sprintf(" of %q", db.tenant)
+	}
+	if len(others) == 0 {
+		a.say("no sessions in %s yet", db.at.name)
+		return nil
+	}
+	a.say("no sessions%s in %s; there are some of --tenant %s", whose, db.at.name, strings.Join(others, ", "))
+	return nil
 }
 
 func (a *app) showCommand() *cobra.Command {
@@ -90,16 +113,12 @@ width of the screen, but shown whole for a TURN.`,
 		Args: oneSession,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			addr, err := parseAddress(args[0])
-			if err != nil {
-				return err
-			}
 			db, err := f.open(ctx, a)
 			if err != nil {
 				return err
 			}
 			defer db.close()
-			key, err := db.find(ctx, addr.session)
+			key, addr, err := db.locate(ctx, args[0])
 			if err != nil {
 				return err
 			}

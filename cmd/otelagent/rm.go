@@ -102,14 +102,8 @@ func (o *rmOptions) check(keep, tenant, canAsk bool) error {
 	if o.tenants && (!byRule || tenant) {
 		add("--all-tenants is for --older-than and --keep, without --tenant")
 	}
-	for _, ref := range o.sessions {
-		addr, err := parseAddress(ref)
-		switch {
-		case err != nil:
-			add("%v", err)
-		case addr.run != "":
-			add("rm erases whole sessions: want %s, not %s", addr.session, ref)
-		}
+	if slices.Contains(o.sessions, "") {
+		add("SESSION is given, but empty")
 	}
 	if !o.yes && !o.dry && !canAsk {
 		add("nobody can be asked here: give --yes to erase, or --dry-run to see what would go")
@@ -231,7 +225,7 @@ func (a *app) erase(ctx context.Context, db *database, list []doomed) error {
 		}
 		for _, s := range hidden {
 			gone = append(gone, s)
-			fmt.Fprintf(a.stdout, "erased %s\n", inspect.Clean(s.ID))
+			fmt.Fprintf(a.stdout, "erased %s%s\n", inspect.Clean(s.ID), ofOwner(s.Tenant))
 		}
 	}
 	if stayed > 0 {
@@ -239,6 +233,14 @@ func (a *app) erase(ctx context.Context, db *database, list []doomed) error {
 	}
 	a.say("erased %s from %s", howMany(gone), db.at.name)
 	return nil
+}
+
+// ofOwner says whose a session is; nothing where its owner has no name.
+func ofOwner(tenant string) string {
+	if tenant == "" {
+		return ""
+	}
+	return " of " + inspect.Clean(tenant)
 }
 
 // halfErased tells of sessions that nobody sees any more and that may be on the disk still.
@@ -261,6 +263,8 @@ func howMany(list []doomed) string {
 	switch {
 	case n == 0:
 		return all
+	case len(list) == 1:
+		return all + ", a sub-agent,"
 	case n == 1:
 		return all + ", 1 of them a sub-agent,"
 	}

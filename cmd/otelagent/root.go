@@ -204,12 +204,31 @@ func oneSession(cmd *cobra.Command, args []string) error {
 
 // asUsage makes wrong arguments a matter of usage, as wrong flags are.
 func asUsage(c *cobra.Command) {
-	if check := c.Args; check != nil {
-		c.Args = func(cmd *cobra.Command, args []string) error {
+	check := c.Args
+	c.Args = func(cmd *cobra.Command, args []string) error {
+		if check != nil {
 			if err := check(cmd, args); err != nil {
 				return usagef("%w", err)
 			}
-			return nil
 		}
+		return noneEmpty(cmd)
 	}
+}
+
+// mayBeEmpty are flags for which nothing is a value: the owner that has no name, and what an input does not say.
+var mayBeEmpty = []string{"tenant", "session", "agent", "provider"}
+
+// noneEmpty refuses flags that are given nothing, as --redact "$RULES" is where the variable is not set: what they were to do would be
+// left out without a word.
+func noneEmpty(c *cobra.Command) error {
+	var wrong []string
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if f.Value.Type() == "string" && f.Value.String() == "" && !slices.Contains(mayBeEmpty, f.Name) {
+			wrong = append(wrong, fmt.Sprintf("--%s is given, but empty", f.Name))
+		}
+	})
+	if len(wrong) > 0 {
+		return usagef("%s", strings.Join(wrong, "\n"))
+	}
+	return nil
 }

@@ -58,6 +58,9 @@ With others, build a collector of your own with the agent_session exporter.`,
 					return usagef("%s: the configuration given with --config says it itself", strings.Join(given, ", "))
 				}
 			}
+			if cmd.Flags().Changed("tenant") && o.Tenant == "" {
+				return usagef("--tenant is given, but empty: the owner would be what each sender says")
+			}
 			if err := keep.into(&o); err != nil {
 				return err
 			}
