@@ -90,7 +90,7 @@ type RequestPart struct {
 const (
 	// StateMissing: the body did not arrive.
 	StateMissing = "missing"
-	// StateCut: the body was cut at the source by a bound on size.
+	// StateCut: the body was cut by a bound on size, or redacted by the collector.
 	StateCut = "cut"
 	// StateWithheld: size and digest are all that left the source.
 	StateWithheld = "withheld"
@@ -122,7 +122,7 @@ func (m MissingPart) String() string {
 	case !m.Withheld:
 		return what + " did not arrive"
 	case m.Have > 0:
-		return fmt.Sprintf("%s was cut at the source: %s of %s bytes are there", what, exact(m.Have), exact(m.Bytes))
+		return fmt.Sprintf("%s was cut or redacted: %s of %s bytes are there", what, exact(m.Have), exact(m.Bytes))
 	}
 	return fmt.Sprintf("%s was withheld at the source: %s bytes", what, exact(m.Bytes))
 }

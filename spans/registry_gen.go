@@ -719,7 +719,7 @@ const (
 	DefectPermissionMissing DefectCode = "permission_missing"
 	// DefectBlockMissing: A list names a block that did not arrive.
 	DefectBlockMissing DefectCode = "block_missing"
-	// DefectBlockWithheld: A body was cut or left out where it was captured, by a bound on size; its size and digest are kept.
+	// DefectBlockWithheld: A body was cut, left out or redacted on its way, by a bound on size or a rule of the collector; its size and digest are kept.
 	DefectBlockWithheld DefectCode = "block_withheld"
 	// DefectListUnresolved: The list that a prefix refers to did not arrive.
 	DefectListUnresolved DefectCode = "list_unresolved"
@@ -932,7 +932,7 @@ var defects = []Defect{
 	{Code: DefectCompactionMissing, Brief: "More compactions were counted than arrived.", Observation: false},
 	{Code: DefectPermissionMissing, Brief: "More permission evaluations were counted than arrived.", Observation: false},
 	{Code: DefectBlockMissing, Brief: "A list names a block that did not arrive.", Observation: false},
-	{Code: DefectBlockWithheld, Brief: "A body was cut or left out where it was captured, by a bound on size; its size and digest are kept.", Observation: true},
+	{Code: DefectBlockWithheld, Brief: "A body was cut, left out or redacted on its way, by a bound on size or a rule of the collector; its size and digest are kept.", Observation: true},
 	{Code: DefectListUnresolved, Brief: "The list that a prefix refers to did not arrive.", Observation: false},
 	{Code: DefectListBroken, Brief: "A list does not have the count or digest that it states.", Observation: false},
 	{Code: DefectListUnknown, Brief: "A list of a name this version does not know; kept and shown.", Observation: false},
