@@ -138,6 +138,9 @@ func (e *sessionExporter) write(ctx context.Context, d *delivery, batch session.
 
 func (e *sessionExporter) put(ctx context.Context, st *openStore, d *delivery, batch session.Batch) error {
 	if err := st.sizes.full(ctx); err != nil {
+		if st.sweeper != nil && errors.Is(err, store.ErrFull) {
+			st.sweeper.Wake()
+		}
 		return err
 	}
 	in, over, err := st.sizes.admit(ctx, batch)

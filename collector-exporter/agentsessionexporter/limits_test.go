@@ -92,6 +92,22 @@ func TestStoreLimit(t *testing.T) {
 	require.Eventually(t, func() bool { return b.exp.ConsumeTraces(t.Context(), randomTraces(n)) == nil }, 20*time.Second, 50*time.Millisecond)
 }
 
+// A full store makes retention come soon, however long its interval.
+func TestFullStoreIsSwept(t *testing.T) {
+	b := setup(t, nil, noRetry, func(c *Config) {
+		c.Limits.StoreMiB, c.Retention.MaxSizeMiB, c.Retention.Interval = 4, 2, time.Hour
+	})
+	full := func(n int) error { return b.exp.ConsumeTraces(t.Context(), randomTraces(n)) }
+	var err error
+	n := 0
+	for ; err == nil && n < 100; n++ {
+		err = full(n)
+	}
+	require.ErrorIs(t, err, store.ErrFull)
+	require.Eventually(t, func() bool { return full(n) == nil }, 20*time.Second, 50*time.Millisecond)
+	require.Positive(t, deleted(b))
+}
+
 // randomTraces brings half a MiB that does not compress.
 func randomTraces(n int) ptrace.Traces {
 	td := traces("s")

@@ -19,6 +19,7 @@ type Sweeper struct {
 
 	cancel context.CancelFunc
 	done   chan struct{}
+	wake   chan struct{}
 }
 
 // Option is an option of NewSweeper.
@@ -52,7 +53,7 @@ func NewSweeper(st store.Store, p Policy, opts ...Option) *Sweeper {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Sweeper{
 		st: st, policy: p, interval: DefaultInterval, onSweep: func(Result, time.Duration, error) {},
-		cancel: cancel, done: make(chan struct{}),
+		cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1),
 	}
 	for _, o := range opts {
 		if o != nil {
@@ -70,15 +71,37 @@ func (s *Sweeper) run(ctx context.Context) {
 	for {
 		start := time.Now()
 		result, err := Apply(ctx, s.st, start, s.policy)
+		took := time.Since(start)
 		if ctx.Err() == nil || result != (Result{}) {
-			s.onSweep(result, time.Since(start), err)
+			s.onSweep(result, took, err)
 		}
 		timer.Reset(s.interval)
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+			continue
+		case <-s.wake:
 		}
+		// Not at once: whoever wakes may do so with every write.
+		timer.Reset(min(s.interval, max(wakeAfter, 4*took)))
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// wakeAfter is how long a sweeper that is woken rests after a sweep, and four times as long as that took where that is more.
+const wakeAfter = time.Second
+
+// Wake makes the next sweep come soon, for instance because the store is full. It does not block, and may be called at any time, any
+// number of times.
+func (s *Sweeper) Wake() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
 	}
 }
 

@@ -39,6 +39,34 @@ func (x *told) handler() retention.Option {
 	})
 }
 
+// TestWake: a sweeper that is woken sweeps soon, not at once and not for every call.
+func TestWake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var x told
+		st := memstore.New()
+		s := retention.NewSweeper(st, retention.Policy{MaxAge: time.Hour}, x.handler(), retention.WithInterval(time.Hour))
+		synctest.Wait()
+		add(t, st, key("a"), time.Now().Add(-2*time.Hour), "")
+		for range 100 {
+			s.Wake()
+		}
+		synctest.Wait()
+		want(t, "not at once", left(t, st), "a")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		want(t, "soon", left(t, st), "")
+		time.Sleep(10 * time.Minute)
+		x.mu.Lock()
+		if n := len(x.results); n > 3 {
+			t.Errorf("%d sweeps, want at most 3: the first, and two for all who woke it", n)
+		}
+		x.mu.Unlock()
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 func TestSweeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var x told
