@@ -220,6 +220,9 @@ func (a *app) erase(ctx context.Context, db *database, list []doomed) error {
 		if err == nil {
 			err = db.store.Erase(ctx)
 		}
+		if errors.Is(err, context.Canceled) {
+			err = errors.New("interrupted")
+		}
 		if err != nil {
 			return fmt.Errorf("%w\n%s of %d were erased from %s; run it again for the rest%s", err, count(len(gone), "session"), len(list), db.at.name, halfErased(len(hidden)))
 		}

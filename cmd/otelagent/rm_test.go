@@ -80,6 +80,11 @@ func TestErase(t *testing.T) {
 	}
 
 	st.erased = nil
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if err := a.erase(stopped, db, list[256:]); err == nil || !strings.HasPrefix(err.Error(), "interrupted\n0 sessions of 44 were erased from s.db; run it again for the rest") {
+		t.Errorf("stopped: %v", err)
+	}
 	out.Reset()
 	if err := a.erase(t.Context(), db, list[250:]); err != nil || !strings.Contains(errs.String(), "7 sessions stayed: written to, or erased, meanwhile") {
 		t.Errorf("%v, %s", err, &errs)
