@@ -699,3 +699,21 @@ func FuzzReader(f *testing.F) {
 		}
 	})
 }
+
+// TestTogether holds the statements of a deletion below what servers take, however long ids are and however many writers there were.
+func TestTogether(t *testing.T) {
+	of := func(id, writers int) deletion {
+		d := deletion{key: session.Key{ID: strings.Repeat("x", id)}, state: state{deleted: map[uint64]uint64{}}}
+		for w := range writers {
+			d.state.deleted[1<<62+uint64(w)] = 1 << 40
+		}
+		return d
+	}
+	for _, c := range []struct{ deletions, id, writers, want int }{
+		{0, 36, 1, 0}, {1, 36, 1, 1}, {64, 36, 1, 64}, {65, 36, 1, 64}, {64, 36, 8, 56}, {64, 4096, 8, 2}, {2, 4096, 1000, 1},
+	} {
+		if got := together(slices.Repeat([]deletion{of(c.id, c.writers)}, c.deletions)); got != c.want {
+			t.Errorf("%d deletions of ids of %d bytes with %d writers: %d at once, want %d", c.deletions, c.id, c.writers, got, c.want)
+		}
+	}
+}

@@ -94,7 +94,8 @@ func (s *Store) lockDeletes(ctx context.Context) error {
 	}
 }
 
-// note writes down that what there is of a session is deleted, and tells whether there is anything.
+// note writes down that what there is of a session is deleted, rejects and the remains of a Put that failed too, and tells whether the
+// session is there.
 func (s *Store) note(ctx context.Context, k session.Key) (bool, error) {
 	deleted := map[uint64]uint64{0: 0} // so that the list is never empty
 	seen, sum := false, uint64(0)
@@ -127,11 +128,11 @@ func (s *Store) note(ctx context.Context, k session.Key) (bool, error) {
 		}
 	}
 	// Above every mark that was given out of these Puts, those included that ended since we looked.
-	mark, _ := st.mark()
+	mark, there := st.mark()
 	mark = max(mark, store.Mark(s.clock())) + store.Mark(sum) + store.Mark(time.Second)
 	wctx, stop := writing(ctx)
 	defer stop()
-	return true, s.writeDeletion(wctx, deletion{key: k, state: state{deleted: deleted, dead: mark}, version: 2 * uint64(mark)}, false)
+	return there, s.writeDeletion(wctx, deletion{key: k, state: state{deleted: deleted, dead: mark}, version: 2 * uint64(mark)}, false)
 }
 
 func (s *Store) writeDeletion(ctx context.Context, d deletion, done bool) error {
@@ -185,23 +186,38 @@ func (s *Store) finish(ctx context.Context, age time.Duration) error {
 	if err != nil {
 		return err
 	}
-	for some := range slices.Chunk(list, together) {
-		if err := s.eraseAll(ctx, some); err != nil {
+	for len(list) > 0 {
+		n := together(list)
+		if err := s.eraseAll(ctx, list[:n]); err != nil {
 			return err
 		}
+		list = list[n:]
 	}
 	return nil
 }
 
-// together is how many deletions are erased at once: a mutation rewrites whole parts, however little of them goes.
-const together = 64
+// together returns how many of the first deletions to erase at once. Many, since a mutation rewrites whole parts however little of
+// them goes; but servers take statements of 256 KiB, and the one that counts names each seven times.
+func together(list []deletion) int {
+	const most, bytes = 64, 24 << 10
+	size := 0
+	for n, d := range list {
+		if size += len(d.gone()); n > 0 && size > bytes || n == most {
+			return n
+		}
+	}
+	return len(list)
+}
+
+// gone is the condition that selects what is deleted.
+func (d deletion) gone() string { return of(d.key) + " AND " + d.state.gone() }
 
 // eraseAll does deletions.
 func (s *Store) eraseAll(ctx context.Context, list []deletion) error {
 	conditions := map[*table][]string{}
 	for _, d := range list {
 		s.forget(d.key)
-		gone := of(d.key) + " AND " + d.state.gone()
+		gone := d.gone()
 		for _, t := range []*table{&rowTable, &liveTable, &blockTable, &refTable, &touchTable} {
 			conditions[t] = append(conditions[t], gone)
 		}
