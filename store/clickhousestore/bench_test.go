@@ -99,7 +99,7 @@ func report(b *testing.B) {
 
 func benchOpen(b *testing.B) *Store {
 	b.Helper()
-	s, err := Open(b.Context(), fresh(b))
+	s, err := Open(b.Context(), missing(b))
 	if err != nil {
 		b.Fatal(err)
 	}

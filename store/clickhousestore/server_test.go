@@ -214,7 +214,7 @@ func TestLeftHalfWay(t *testing.T) {
 
 // TestTwice opens one database from several programs at once, and again.
 func TestTwice(t *testing.T) {
-	dsn := fresh(t)
+	dsn := missing(t)
 	errs := make(chan error)
 	for range 4 {
 		go func() {

@@ -106,6 +106,7 @@ func hide(t *testing.T, s store.Store) {
 		{"as it was", quiet, marks[quiet], true},
 		{"hidden already", quiet, marks[quiet], false},
 		{"whatever its mark", whatever, 0, true},
+		{"hidden already, whatever its mark", whatever, 0, false},
 	} {
 		switch got, err := s.Hide(t.Context(), c.key, c.mark); {
 		case err != nil:
@@ -130,7 +131,7 @@ func hide(t *testing.T, s store.Store) {
 }
 
 // deleteCancelled leaves a Delete at every stage: the session is then there or not, and nothing between.
-func deleteCancelled(t *testing.T, s store.Store) {
+func (u suite) deleteCancelled(t *testing.T, s store.Store) {
 	k, other := key("big"), key("other")
 	shared := strings.Repeat("a system prompt that two sessions share ", 100)
 	var list []session.Row
@@ -144,7 +145,8 @@ func deleteCancelled(t *testing.T, s store.Store) {
 	put(t, s, []session.Row{withParams(Row(other, 1), Block(other, shared))}, Block(other, shared), Block(other, noise(1, 500)))
 
 	stopped := 0
-	for i := range 12 {
+	times := u.times(12, 4)
+	for i := range times {
 		put(t, s, list, bl...)
 		ctx, cancel := context.WithCancel(t.Context())
 		timer := time.AfterFunc(time.Duration(i*i)*100*time.Microsecond, cancel)
@@ -182,13 +184,13 @@ func deleteCancelled(t *testing.T, s store.Store) {
 			t.Fatalf("the other session has %d blocks, want its 2", len(got))
 		}
 	}
-	t.Logf("%d of 12 were cancelled", stopped)
+	t.Logf("%d of %d were cancelled", stopped, times)
 }
 
 // deleteWhilePut deletes a session over and over while another puts to it, batch after batch: what is there at any time is
 // what was Put since some moment, whole batches, and what was Put after the last Delete stays.
-func deleteWhilePut(t *testing.T, s store.Store) {
-	const batches, each = 60, 5
+func (u suite) deleteWhilePut(t *testing.T, s store.Store) {
+	batches, each := u.times(60, 15), 5
 	k := key("a")
 	shared := strings.Repeat("a tool catalogue that all batches name ", 100)
 	batch := func(n int) ([]session.Row, []session.Block) {

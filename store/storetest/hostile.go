@@ -13,7 +13,7 @@ import (
 )
 
 // hostileIDs uses what breaks programs as every name that a row has: each comes back as it was and reaches nothing else.
-func hostileIDs(t *testing.T, s store.Store) {
+func (u suite) hostileIDs(t *testing.T, s store.Store) {
 	hostile := []string{
 		"'; DROP TABLE sessions; --", `") OR 1=1 --`, "a' UNION SELECT id FROM sessions --", "{p:String}", "$1", "?1", ":name", "@x", `\'`, `\x00`, `\N`, "NULL",
 		"\x00", "\x00\x00a", "\xff", "\xc3\x28", "\xed\xa0\x80", "\xf4\x90\x80\x80", "new\nline", "tab\there", "\r", "\x1b[2J", "\u202eback", "e\u0301", "é",
@@ -34,9 +34,14 @@ func hostileIDs(t *testing.T, s store.Store) {
 		return m
 	}
 	var keys []session.Key
+	untenanted := 0
 	for i, id := range hostile {
 		tenant := hostile[(i*7+3)%len(hostile)]
-		keys = append(keys, session.Key{Tenant: tenant, ID: id}, session.Key{ID: id})
+		keys = append(keys, session.Key{Tenant: tenant, ID: id})
+		if !u.fewer || i%8 == 0 {
+			keys = append(keys, session.Key{ID: id})
+			untenanted++
+		}
 	}
 	for _, k := range keys {
 		put(t, s, []session.Row{full(k.Tenant, k.ID)}, Block(k, k.ID))
@@ -58,9 +63,16 @@ func hostileIDs(t *testing.T, s store.Store) {
 			equal(t, fmt.Sprintf("sessions %q by %+v", k, q), found, 1)
 		}
 	}
-	equal(t, "sessions of no tenant", len(collect(t, s.Sessions(t.Context(), store.Query{}))), len(hostile))
+	equal(t, "sessions of no tenant", len(collect(t, s.Sessions(t.Context(), store.Query{}))), untenanted)
 	for i, k := range keys {
-		remove(t, s, k)
+		if hidden, err := s.Hide(t.Context(), k, 0); err != nil || !hidden {
+			t.Fatalf("Hide %q: %v, %v", k, hidden, err)
+		}
+		if !u.fewer || i == len(keys)/2 || i+1 == len(keys) {
+			if err := s.Erase(t.Context()); err != nil {
+				t.Fatalf("Erase: %v", err)
+			}
+		}
 		gone(t, s, k)
 		if i+1 < len(keys) {
 			equal(t, "the next one", len(rows(t, s, keys[i+1])), 1)
@@ -99,7 +111,7 @@ func sameIDTwice(t *testing.T, s store.Store) {
 }
 
 // farTimes keeps rows with every time that a row can name, and which of two wins.
-func farTimes(t *testing.T, s store.Store) {
+func (u suite) farTimes(t *testing.T, s store.Store) {
 	k := key("a")
 	times := []int64{0, 1, -1, math.MaxInt64, math.MaxInt64 - 1, math.MinInt64, math.MinInt64 + 1, 1_700_000_000_000_000_000, math.MaxInt32, math.MaxUint32}
 	var list []session.Row
@@ -116,7 +128,7 @@ func farTimes(t *testing.T, s store.Store) {
 
 	for i, end := range times { // the later end wins, whatever the start
 		for j, later := range times {
-			if later <= end {
+			if later <= end || u.fewer && (i+j)%4 != 0 {
 				continue
 			}
 			k := key(fmt.Sprintf("%d-%d", i, j))

@@ -223,10 +223,10 @@ func (m model) check(t *testing.T, s store.Store, k session.Key, rnd *rand.Rand,
 
 // sharedByChance lets sessions of two tenants share bodies at random (whole, cut, withheld, made by recipes, named as prompts or
 // not, lied about by some) and deletes and makes them anew at random: each gives back what it was given and nothing else.
-func sharedByChance(t *testing.T, s store.Store) {
-	rounds := 600
+func (u suite) sharedByChance(t *testing.T, s store.Store) {
+	rounds := u.times(600, 20)
 	if testing.Short() {
-		rounds = 150
+		rounds = u.times(150, 20)
 	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

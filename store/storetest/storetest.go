@@ -19,8 +19,31 @@ import (
 	"github.com/otelagent/otelagent/store"
 )
 
-// Run runs the suite. open returns a new, empty store each time it is called; the suite closes it.
-func Run(t *testing.T, open func(t *testing.T) store.Store) {
+// An Option is an option of Run.
+type Option func(*suite)
+
+// Fewer repeats less often what is repeated to meet chances and races: for stores behind a network, where each call takes some
+// 10 ms. No case is left out.
+func Fewer() Option { return func(u *suite) { u.fewer = true } }
+
+// suite has the cases that repeat something as methods.
+type suite struct{ fewer bool }
+
+// times returns how often to repeat.
+func (u suite) times(often, fewer int) int {
+	if u.fewer {
+		return fewer
+	}
+	return often
+}
+
+// Run runs the suite. open returns a new, empty store each time it is called; the suite closes it. It may call t.Parallel when the
+// stores it returns have nothing in common.
+func Run(t *testing.T, open func(t *testing.T) store.Store, opts ...Option) {
+	var u suite
+	for _, o := range opts {
+		o(&u)
+	}
 	for _, c := range []struct {
 		name string
 		run  func(t *testing.T, s store.Store)
@@ -28,7 +51,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"empty", empty},
 		{"put and read", putAndRead},
 		{"idempotent", idempotent},
-		{"supersede in any order", supersede},
+		{"supersede in any order", u.supersede},
 		{"start may change", startMayChange},
 		{"live rows", liveRows},
 		{"all or nothing", allOrNothing},
@@ -39,11 +62,11 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"many sessions in a batch", manySessions},
 		{"tenants apart", tenantsApart},
 		{"same span in two sessions", sameSpan},
-		{"blocks once per session", blocksOnce},
+		{"blocks once per session", u.blocksOnce},
 		{"blocks by ids", blocksByIDs},
 		{"blocks that were cut", blocksCut},
 		{"recipes", recipes},
-		{"maintained", maintained},
+		{"maintained", u.maintained},
 		{"dirty", dirty},
 		{"project replaces", projectReplaces},
 		{"project stale", projectStale},
@@ -59,24 +82,24 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"delete leaves nothing", deleteAll},
 		{"delete and others", deleteOthers},
 		{"hide, then erase", hide},
-		{"delete cancelled, then finished", deleteCancelled},
-		{"delete while it is put to", deleteWhilePut},
+		{"delete cancelled, then finished", u.deleteCancelled},
+		{"delete while it is put to", u.deleteWhilePut},
 		{"blocks that sessions share", sharedBlocks},
-		{"blocks that sessions share, by chance", sharedByChance},
+		{"blocks that sessions share, by chance", u.sharedByChance},
 		{"poisoned blocks", poisoned},
-		{"hostile ids", hostileIDs},
+		{"hostile ids", u.hostileIDs},
 		{"one id in two services and two tenants", sameIDTwice},
-		{"far times", farTimes},
+		{"far times", u.farTimes},
 		{"huge rows", hugeRows},
 		{"counts", counts},
 		{"sizes", sizes},
 		{"rejects", rejects},
 		{"resolve", resolve},
-		{"iterators left early", leftEarly},
+		{"iterators left early", u.leftEarly},
 		{"calls inside iterators", callsInside},
 		{"cancelled", cancelled},
-		{"cancelled at any moment, then used", cancelledThenUsed},
-		{"concurrent", concurrent},
+		{"cancelled at any moment, then used", u.cancelledThenUsed},
+		{"concurrent", u.concurrent},
 		{"closed", closed},
 		{"closed while iterating", closedIterating},
 	} {
@@ -300,7 +323,7 @@ func versions(k session.Key) []session.Row {
 	}
 }
 
-func supersede(t *testing.T, s store.Store) {
+func (u suite) supersede(t *testing.T, s store.Store) {
 	for i, r := range versions(key("x")) {
 		for j, o := range versions(key("x")) {
 			if session.Supersedes(&r, &o) != (i > j) {
@@ -309,7 +332,7 @@ func supersede(t *testing.T, s store.Store) {
 		}
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
-	for n := range 40 {
+	for n := range u.times(40, 8) {
 		k := key(fmt.Sprintf("s%02d", n))
 		list := versions(k)
 		best := list[len(list)-1:]
@@ -513,9 +536,9 @@ func sameSpan(t *testing.T, s store.Store) {
 	equal(t, "b", rows(t, s, key("b")), canonical([]session.Row{b}))
 }
 
-func blocksOnce(t *testing.T, s store.Store) {
+func (u suite) blocksOnce(t *testing.T, s store.Store) {
 	a, b := key("a"), key("b")
-	for range 50 {
+	for range u.times(50, 5) {
 		put(t, s, nil, Block(a, "same"), Block(b, "same"), Block(a, "same"))
 	}
 	for _, k := range []session.Key{a, b} {
@@ -588,7 +611,7 @@ func recipes(t *testing.T, s store.Store) {
 }
 
 // maintained holds stores that tidy up to what readers saw before. The others have nothing to do.
-func maintained(t *testing.T, s store.Store) {
+func (u suite) maintained(t *testing.T, s store.Store) {
 	k, other := key("a"), key("b")
 	maintain := func(k session.Key) {
 		t.Helper()
@@ -622,7 +645,8 @@ func maintained(t *testing.T, s store.Store) {
 		}
 		equal(t, what+": by ids", len(blocks(t, s, k, some)), len(some))
 	}
-	for n := range 150 {
+	rounds := u.times(150, 25)
+	for n := range rounds {
 		add(Block(k, strings.Repeat(fmt.Sprint("text ", n, " "), 1+n*5)), Block(k, fmt.Sprint("x", n)), Recipe(k, fmt.Sprint("made of ", n), "=1:x"))
 		if n%40 == 20 {
 			maintain(k)
@@ -647,7 +671,7 @@ func maintained(t *testing.T, s store.Store) {
 	}
 	maintain(k)
 	equal(t, "deleted", len(blocks(t, s, k, nil)), 0)
-	equal(t, "the other session", len(blocks(t, s, other, nil)), 151)
+	equal(t, "the other session", len(blocks(t, s, other, nil)), rounds+1)
 }
 
 func dirty(t *testing.T, s store.Store) {
@@ -850,12 +874,12 @@ func resolve(t *testing.T, s store.Store) {
 	}
 }
 
-func leftEarly(t *testing.T, s store.Store) {
+func (u suite) leftEarly(t *testing.T, s store.Store) {
 	k := key("a")
-	for n := range 50 {
+	for n := range u.times(50, 5) {
 		put(t, s, []session.Row{Row(k, n), Row(key(fmt.Sprint("x", n)), n)}, Block(k, fmt.Sprint(n)))
 	}
-	for range 100 {
+	for range u.times(100, 20) {
 		for _, err := range s.Rows(t.Context(), k) {
 			if err != nil {
 				t.Fatal(err)
@@ -961,9 +985,9 @@ func cancelled(t *testing.T, s store.Store) {
 }
 
 // cancelledThenUsed cancels writes while they begin, where a store that notes its transaction too late would keep it.
-func cancelledThenUsed(t *testing.T, s store.Store) {
+func (u suite) cancelledThenUsed(t *testing.T, s store.Store) {
 	k := key("a")
-	for i := range 500 {
+	for i := range u.times(500, 50) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Duration(i%100)*time.Microsecond, cancel)
 		err := s.Put(ctx, session.Batch{Rows: []session.Row{Row(k, i)}})
@@ -975,8 +999,8 @@ func cancelledThenUsed(t *testing.T, s store.Store) {
 	put(t, s, []session.Row{Row(k, 0)})
 }
 
-func concurrent(t *testing.T, s store.Store) {
-	const workers, batches = 8, 20
+func (u suite) concurrent(t *testing.T, s store.Store) {
+	workers, batches := u.times(8, 4), u.times(20, 4)
 	k := key("shared")
 	var wg sync.WaitGroup
 	for w := range workers {
@@ -1015,7 +1039,7 @@ func concurrent(t *testing.T, s store.Store) {
 	var want []session.Row
 	for n := range batches {
 		r := Row(k, n)
-		r.End += workers - 1
+		r.End += int64(workers) - 1
 		want = append(want, r)
 	}
 	equal(t, "rows of the shared session", rows(t, s, k), canonical(want))
