@@ -44,30 +44,44 @@ with() { # RING COMMAND...
     CGO_ENABLED=0 go -C "$here" build -o bin/ . ./chdb
     "$here/bin/clickhouse" -home "$here" "$@"
 }
+# Servers of 18.16 stop taking ON CLUSTER statements for good when two replicas of a shard finish one ALTER in the same moment
+# (README.md, "Traps"), about one ALTER in some hundred on a busy machine. So cases that delete over and over stay off the cluster.
+many_deletes='TestStore/(hostile_ids|blocks_that_sessions_share|delete_and_others|delete_cancelled|delete_while|odd_ids|sessions_by_age|poisoned|calls_inside|^tenants$|^cancelled$|cancelled_at)'
+
 conformance() { # RING [FLAG...]
     ring=$1
     shift
-    (cd "$root" && with "$ring" go test -count=1 -timeout 10m "$@" ./store/clickhousestore)
+    (cd "$root" && with "$ring" go test -count=1 -timeout 4m -parallel 4 "$@" ./store/clickhousestore)
 }
 faults() {
     need cluster
     need chdb
     CGO_ENABLED=0 go -C "$here" build -o bin/ ./chdb
-    (cd "$here" && go test -count=1 -v -timeout 10m ./...)
+    (cd "$here" && go test -count=1 -v -timeout 4m ./...)
 }
 mkdir -p "$here/bin"
+# An insert is some dozens of small files. In memory they take a third of the time, and survive the kills of processes as well.
+if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ] && [ "$(df -Pk /dev/shm | awk 'NR == 2 { print $4 }')" -gt 4000000 ]; then
+    export TMPDIR=/dev/shm
+fi
 case $mode in
 single | chdb | cluster)
     [ $# -gt 0 ] || { echo "$mode needs a command" >&2; exit 2; }
     with "$mode" "$@"
     ;;
-test) for ring in "$@"; do conformance "$ring"; done ;;
+test)
+    for ring in "$@"; do
+        case $ring in
+        cluster) conformance cluster -parallel 2 -short -skip "$many_deletes" ;;
+        *) conformance "$ring" -timeout 15m ;;
+        esac
+    done
+    ;;
 faults) faults ;;
 check)
-    # Where each table costs a statement on four servers, or one statement waits for the other, long tests are left to `test`.
-    conformance single
+    conformance single -short
     conformance chdb -short
-    conformance cluster -short
+    conformance cluster -parallel 2 -short -skip "$many_deletes"
     faults
     ;;
 *)
