@@ -844,3 +844,41 @@ func TestPlainColumns(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
+
+// TestFewAreLookedUp: a query that names few sessions uses the index that has them, and does not look through the whole list.
+func TestFewAreLookedUp(t *testing.T) {
+	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
+	for _, c := range []struct {
+		q    store.Query
+		want string
+	}{
+		{store.Query{}, "sessions_by_last"},
+		{store.Query{Limit: 50, Oldest: true}, "sessions_by_last"},
+		{store.Query{Prefix: "0b5c"}, "sqlite_autoindex_sessions_1 (tenant=? AND id>? AND id<?)"},
+		{store.Query{Prefix: "0b5c", Oldest: true}, "sqlite_autoindex_sessions_1 (tenant=? AND id>? AND id<?)"},
+		{store.Query{Parent: "p"}, "SEARCH s USING INTEGER PRIMARY KEY"},
+		{store.Query{Trace: session.TraceID{1}}, "SEARCH s USING INTEGER PRIMARY KEY"},
+		{store.Query{Trace: session.TraceID{1}, Span: session.SpanID{1}, Prefix: "0"}, "SEARCH s USING INTEGER PRIMARY KEY"},
+	} {
+		query, args := sessionsQuery(c.q)
+		rows, err := s.conn.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var plan []string
+		for rows.Next() {
+			var a, b, n int
+			var text string
+			if err := rows.Scan(&a, &b, &n, &text); err != nil {
+				t.Fatal(err)
+			}
+			plan = append(plan, text)
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(plan, "\n"); !strings.Contains(got, c.want) {
+			t.Errorf("%+v: want %s\n%s", c.q, c.want, got)
+		}
+	}
+}
