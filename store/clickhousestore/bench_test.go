@@ -75,7 +75,9 @@ func BenchmarkPut(b *testing.B) {
 			for n := 0; b.Loop(); n++ {
 				b.StopTimer()
 				e := encoder{s: s, w: w, at: s.clock(), b: &w.bodies}
-				if err := e.encode(benchBatches(n, bodies)); err != nil {
+				batch := benchBatches(n, bodies)
+				e.encodeBlocks(batch)
+				if err := e.encodeRows(batch.Rows); err != nil {
 					b.Fatal(err)
 				}
 				b.StartTimer()
@@ -160,7 +162,8 @@ func BenchmarkEncode(b *testing.B) {
 	batch := benchBatches(0, false)
 	for b.Loop() {
 		e := encoder{s: s, w: w, at: 1, b: &w.bodies}
-		if err := e.encode(batch); err != nil {
+		e.encodeBlocks(batch)
+		if err := e.encodeRows(batch.Rows); err != nil {
 			b.Fatal(err)
 		}
 	}

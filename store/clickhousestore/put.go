@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -21,7 +22,9 @@ const (
 	// maxPuts is how many Puts of one store run at once; others wait.
 	maxPuts = 8
 	// maxKept bounds the buffers that a putter keeps for the next Put.
-	maxKept = 8 << 20
+	maxKept = 32 << 20
+	// splitRows is from how many rows on two goroutines encode them.
+	splitRows = 2048
 	// shareFrom is the least body that is shared, in bytes.
 	shareFrom = 1024
 	// sharedFor is how long a shared body that was written is not written again. It is far below collectAfter.
@@ -116,8 +119,12 @@ func (s *Store) put(ctx context.Context, b session.Batch) error {
 	defer s.putters.put(w)
 	w.n++
 	e := encoder{s: s, w: w, at: s.clock(), b: &w.bodies}
-	if err := e.encode(b); err != nil {
-		return err
+	e.encodeBlocks(b)
+	encoded := slices.ContainsFunc(b.Rows, large)
+	if encoded { // one of them may be refused, and then nothing of the batch is written
+		if err := e.encodeRows(b.Rows); err != nil {
+			return err
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -125,9 +132,18 @@ func (s *Store) put(ctx context.Context, b session.Batch) error {
 	wctx, stop := writing(ctx)
 	defer stop()
 	// What a reader sees of half of it: nothing of a new session, blocks that no row names, rows that no projection shows yet. A
-	// mark is counted only when all rows are there that it stands for.
+	// mark is counted only when all rows are there that it stands for. Rows are encoded while the server writes blocks.
+	blocks := make(chan error, 1)
+	go func() {
+		blocks <- s.insertAll(wctx, w, []tableRows{{&sharedTable, e.b.shared}, {&refTable, e.b.refs}, {&blockTable, e.b.blocks}})
+	}()
+	if !encoded {
+		err = e.encodeRows(b.Rows)
+	}
+	if err := errors.Join(<-blocks, err); err != nil {
+		return err
+	}
 	for _, stage := range [][]tableRows{
-		{{&sharedTable, e.b.shared}, {&refTable, e.b.refs}, {&blockTable, e.b.blocks}},
 		{{&liveTable, e.b.live}, {&rowTable, e.b.rows}},
 		{{&touchTable, e.b.touches}},
 	} {
@@ -183,24 +199,15 @@ type encoder struct {
 	bodies   []sharedBody // that go into shared
 }
 
-func (e *encoder) encode(b session.Batch) error {
+// encodeBlocks encodes all but rows, of which it touches the sessions.
+func (e *encoder) encodeBlocks(b session.Batch) {
 	*e.b = buffers{e.b.rows[:0], e.b.live[:0], e.b.blocks[:0], e.b.refs[:0], e.b.shared[:0], e.b.touches[:0]}
 	e.sessions = map[session.Key]struct{}{}
 	for i := range b.Rows {
-		r := &b.Rows[i]
-		e.touch(r.Session)
-		e.w.bytes = r.AppendCanonical(e.w.bytes[:0])
-		if len(e.w.bytes) > store.MaxValue {
-			return fmt.Errorf("row %d: %d bytes, at most %d: %w", i, len(e.w.bytes), store.MaxValue, store.ErrData)
-		}
-		if r.Known == spans.KnownLive {
-			e.b.live = e.row(e.b.live, r, e.w.bytes)
-		} else {
-			e.b.rows = e.row(e.b.rows, r, e.w.bytes)
-		}
+		e.touch(b.Rows[i].Session)
 	}
 	if len(b.Blocks) == 0 {
-		return nil
+		return
 	}
 	shared := sharable(b.Rows)
 	sent := make(map[knownBlock]int64, len(b.Blocks))
@@ -217,6 +224,59 @@ func (e *encoder) encode(b session.Batch) error {
 			continue
 		}
 		e.b.blocks = e.block(e.b.blocks, k)
+	}
+}
+
+// encodeRows encodes rows, many of them by two goroutines.
+func (e *encoder) encodeRows(list []session.Row) error {
+	if len(list) < splitRows {
+		return e.someRows(&e.b.rows, &e.b.live, &e.w.bytes, list, 0)
+	}
+	half := len(list) / 2
+	var rows, live, scratch []byte
+	later := make(chan error, 1)
+	go func() {
+		rows = make([]byte, 0, 512*(len(list)-half))
+		later <- e.someRows(&rows, &live, &scratch, list[half:], half)
+	}()
+	err := e.someRows(&e.b.rows, &e.b.live, &e.w.bytes, list[:half], 0)
+	if err = errors.Join(err, <-later); err != nil {
+		return err
+	}
+	e.b.rows, e.b.live = append(e.b.rows, rows...), append(e.b.live, live...)
+	return nil
+}
+
+// large tells whether the canonical bytes of a row may come anywhere near store.MaxValue.
+func large(r session.Row) bool {
+	n := len(r.Run) + len(r.Service)
+	for i := range r.Attrs {
+		n += len(r.Attrs[i].Key) + len(r.Attrs[i].Value.Str())
+		for _, s := range r.Attrs[i].Value.Strings() {
+			n += len(s)
+		}
+	}
+	for i := range r.Lists {
+		for _, s := range r.Lists[i].Items {
+			n += len(s)
+		}
+	}
+	return n+64*(len(r.Events)+len(r.Facts)) > store.MaxValue/8
+}
+
+// someRows appends rows and live rows, of which the first is number from of the batch.
+func (e *encoder) someRows(rows, live, scratch *[]byte, list []session.Row, from int) error {
+	for i := range list {
+		r := &list[i]
+		*scratch = r.AppendCanonical((*scratch)[:0])
+		if len(*scratch) > store.MaxValue {
+			return fmt.Errorf("row %d: %d bytes, at most %d: %w", from+i, len(*scratch), store.MaxValue, store.ErrData)
+		}
+		if r.Known == spans.KnownLive {
+			*live = e.row(*live, r, *scratch)
+		} else {
+			*rows = e.row(*rows, r, *scratch)
+		}
 	}
 	return nil
 }
