@@ -46,7 +46,7 @@ test: ## run the tests of all modules: no service, no C compiler
 	@$(call each,$(MODULES),go -C $$m test $(TESTFLAGS) ./...)
 
 race: ## the same with the race detector, but for the longest recordings (needs a C compiler)
-	@$(call each,$(MODULES),CGO_ENABLED=1 go -C $$m test -race -short $(TESTFLAGS) ./...)
+	@$(call each,$(MODULES),CGO_ENABLED=1 go -C $$m test -race -short -timeout 20m $(TESTFLAGS) ./...)
 
 vet: ## go vet in all modules
 	@$(call each,$(ALL_MODULES),go -C $$m vet ./...)

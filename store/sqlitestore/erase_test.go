@@ -231,6 +231,9 @@ func erasedKey() session.Key { return session.Key{ID: noise("the id of a session
 
 // After Delete no piece of the session is in any of the files: not as it came, not as it was compressed.
 func TestDeleteErases(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long, and one goroutine: the race detector has nothing to find in it")
+	}
 	for name, gone := range map[string]session.Key{"": erasedKey(), " of a tenant": {Tenant: noise("tenant", 40), ID: noise("id", 60)}} {
 		t.Run("session"+name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "x.db")
@@ -626,6 +629,9 @@ func TestDeleteLetsOthersWrite(t *testing.T) {
 
 // The unused space of pages is found by what SQLite says of them, and nothing else is touched.
 func TestUnused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long, and one goroutine: the race detector has nothing to find in it")
+	}
 	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
 	everywhere(t, s, erasedKey(), true)
 	rows, err := s.readers.QueryContext(t.Context(), `SELECT p.pgno, p.data, d.pagetype, d.unused, d.ncell FROM sqlite_dbpage p LEFT JOIN dbstat d ON d.pageno = p.pgno`)

@@ -148,6 +148,9 @@ func damaged(t *testing.T, from, which string, damage func(page []byte)) string 
 // Pages that were damaged are told of, by reading as bad data that no waiting mends, by Put as what may be mended; nothing panics, and
 // sessions that stand elsewhere are read.
 func TestDamagedFile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long, and one goroutine: the race detector has nothing to find in it")
+	}
 	from := sound(t)
 	junk := func(page []byte) { copy(page, bytes.Repeat([]byte{0xa5}, len(page))) }
 	zero := func(page []byte) { clear(page) }
