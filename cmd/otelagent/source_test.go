@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -77,7 +78,7 @@ func TestFollowEndsInsideALine(t *testing.T) {
 			}
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
-			var errs bytes.Buffer
+			var errs lockedBuffer
 			time.AfterFunc(3*pollTime, stop)
 			code := run(ctx, []string{"send", "-f", path, "--db", filepath.Join(dir, "s.db")}, strings.NewReader(""), io.Discard, &errs)
 			if code != test.want || !strings.Contains(errs.String(), test.says) || !strings.Contains(errs.String(), "sent 40 events") {
@@ -85,6 +86,24 @@ func TestFollowEndsInsideALine(t *testing.T) {
 			}
 		})
 	}
+}
+
+// lockedBuffer is what several goroutines write to, as they may to the standard error of a process.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
 }
 
 // shown is the last session of a database as JSON.
