@@ -61,7 +61,7 @@ func (a *attrs) name(k attribute.Key, v string) {
 
 func (a *attrs) text(k attribute.Key, v string) {
 	if v != "" && a.origin.capture == CaptureContent {
-		a.piece(k, Piece{Body: []byte(v), Place: placeText})
+		a.piece(k, Piece{Body: []byte(v), Place: PlaceText})
 	}
 }
 

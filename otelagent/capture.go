@@ -72,14 +72,27 @@ type Piece struct {
 	Body []byte
 	// JSON says that Body is JSON; else it is text.
 	JSON bool
-	// Place says what it is: message, system, tools, rest, section, args, result, summary, metadata, rules, config, event (what an
-	// event without a place of its own carried) or text (error texts, reasons, patterns).
+	// Place says what it is: one of the words below, or the name of the list that it is alone in (spans.ListArgs, ListResult,
+	// ListSummary, ListMetadata, ListRules).
 	Place string
 	// Role is that of a message: user, assistant, toolResult, or what the loop says.
 	Role string
 	// Provenance says where a message of a request came from. The same message told of elsewhere has none.
 	Provenance spans.ProvenanceKind
 }
+
+// Values of Piece.Place that are not names of lists.
+const (
+	PlaceMessage = "message" // of a request, a reply or an input
+	PlaceSystem  = "system"  // the system prompt
+	PlaceTools   = "tools"   // the tool catalogue
+	PlaceRest    = "rest"    // of a request
+	PlaceSection = "section" // of a system prompt
+	PlaceEvent   = "event"   // what an event without a place of its own carried
+	PlaceFact    = "fact"    // the value of a fact
+	PlaceConfig  = "config"  // of a run
+	PlaceText    = "text"    // error texts, reasons, patterns
+)
 
 // Redactor takes out of content what must not leave the process. It sees every piece before it is hashed, from any goroutine, and
 // not again as long as the piece is remembered; when it is new it may see it several times. It must not use this package: calls for

@@ -60,19 +60,6 @@ const (
 	maxEchoes = 13
 )
 
-// Places of pieces, beside the names of lists.
-const (
-	placeMessage = "message"
-	placeSystem  = "system"
-	placeTools   = "tools"
-	placeRest    = "rest"
-	placeSection = "section"
-	placeEvent   = "event"
-	placeFact    = "fact"
-	placeConfig  = "config"
-	placeText    = "text"
-)
-
 // claim refers to text and keeps it to be sent when it was not sent before. Old says that it is beyond the window of a request.
 func (c *content) claim(m *memory, o *origin, text []byte, old bool) spans.BlockID {
 	id := spans.BlockOf(text)
@@ -296,7 +283,7 @@ func (c *content) message(m *memory, o *origin, msg *Message, old bool) (memo, m
 
 // piece is a message as a redactor sees it.
 func (msg *Message) piece() Piece {
-	return Piece{Body: msg.Raw, JSON: true, Place: placeMessage, Role: msg.Role, Provenance: msg.Provenance.Kind}
+	return Piece{Body: msg.Raw, JSON: true, Place: PlaceMessage, Role: msg.Role, Provenance: msg.Provenance.Kind}
 }
 
 func provenanceByte(k spans.ProvenanceKind) byte {
@@ -373,7 +360,7 @@ func (c *content) provenance(o *origin, p *spans.Provenance) (*spans.Provenance,
 	case o.capture == CaptureDigests:
 		return &noProvenance, false
 	}
-	if body, _ := o.tracer.config.redact(Piece{Body: []byte(p.Raw), JSON: true, Place: placeMessage}); string(body) != p.Raw {
+	if body, _ := o.tracer.config.redact(Piece{Body: []byte(p.Raw), JSON: true, Place: PlaceMessage}); string(body) != p.Raw {
 		return &noProvenance, false
 	}
 	return p, true

@@ -118,7 +118,7 @@ func (h *handle) fact(f *Fact, at Moment) {
 		spans.EventSeqKey.Int64(h.next(at)))
 	if f.Value != nil && h.capturing() {
 		m := h.tracer.memories.open(h.origin)
-		id := h.content.block(m, h.origin, Piece{Body: f.Value, JSON: true, Place: placeFact})
+		id := h.content.block(m, h.origin, Piece{Body: f.Value, JSON: true, Place: PlaceFact})
 		m.close()
 		kv = append(kv, spans.FactValueKey.String(id.Short().String()))
 	}

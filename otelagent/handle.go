@@ -164,7 +164,7 @@ func (h *handle) note(typ string, body []byte, at Moment) {
 	kv = append(kv, spans.EventTypeKey.String(cutName(typ, 128)), spans.EventSeqKey.Int64(seq))
 	if body != nil && h.capturing() {
 		m := h.tracer.memories.open(h.origin)
-		id := h.content.block(m, h.origin, Piece{Body: body, JSON: true, Place: placeEvent})
+		id := h.content.block(m, h.origin, Piece{Body: body, JSON: true, Place: PlaceEvent})
 		m.close()
 		kv = append(kv, spans.EventBodyKey.String(id.Short().String()))
 	}

@@ -203,9 +203,9 @@ func (t *Turn) ask(n int, req *Request, a *attrs) {
 			a.digest(spans.ToolsDigestKey, m.request.tools.text(id))
 		}
 	}
-	add(spans.ProvenanceSystem, placeSystem, req.System, t.sections(m, n, req)...)
-	add(spans.ProvenanceTools, placeTools, req.Tools)
-	add(spans.ProvenanceRest, placeRest, req.Rest)
+	add(spans.ProvenanceSystem, PlaceSystem, req.System, t.sections(m, n, req)...)
+	add(spans.ProvenanceTools, PlaceTools, req.Tools)
+	add(spans.ProvenanceRest, PlaceRest, req.Rest)
 	var frame []byte
 	if exact {
 		frame = m.request.frame(req.Frame, &o.tracer.config)
@@ -403,7 +403,7 @@ func (t *Turn) sections(m *memory, n int, req *Request) []part {
 	l := contentList{name: spans.ListSections, attempt: n}
 	for _, s := range req.Sections {
 		text := rawjson.Quote(nil, s.Text)
-		p := Piece{Body: text[1 : len(text)-1], Place: placeSection}
+		p := Piece{Body: text[1 : len(text)-1], Place: PlaceSection}
 		id := c.block(m, o, p)
 		if o.tracer.config.redactor == nil {
 			parts = append(parts, part{text: p.Body, id: id})

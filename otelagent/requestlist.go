@@ -63,7 +63,7 @@ func (r *requests) frame(of *spans.Frame, c *config) []byte {
 		if err != nil || !slices.Equal(read.Keys, f.Keys) {
 			r.body = []byte{}
 		}
-		if body, _ := c.redact(Piece{Body: r.body, JSON: true, Place: placeRest}); string(body) != string(r.body) {
+		if body, _ := c.redact(Piece{Body: r.body, JSON: true, Place: PlaceRest}); string(body) != string(r.body) {
 			r.body = []byte{}
 		}
 	}

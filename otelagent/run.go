@@ -78,7 +78,7 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 	a.name(spans.RunConfigAPIKey, info.API)
 	a.yes(spans.RunInferredKey, info.Inferred)
 	if r.own.capture == CaptureContent && len(info.Config) > 0 {
-		a.piece(spans.RunConfigKey, Piece{Body: withoutUserinfo(info.Config), JSON: true, Place: placeConfig})
+		a.piece(spans.RunConfigKey, Piece{Body: withoutUserinfo(info.Config), JSON: true, Place: PlaceConfig})
 	}
 	parent := t.parentOf(ctx, in, &info, a)
 	above := trace.SpanContextFromContext(ctx)

@@ -79,10 +79,10 @@ func (t *Turn) askFull(req *Request) {
 	}
 	var system, tools []byte
 	if req.System != nil {
-		system = genaijson.AppendSystem(nil, c.redact(t.origin, Piece{Body: req.System, JSON: true, Place: placeSystem}), quarter)
+		system = genaijson.AppendSystem(nil, c.redact(t.origin, Piece{Body: req.System, JSON: true, Place: PlaceSystem}), quarter)
 	}
 	if req.Tools != nil {
-		tools = genaijson.AppendTools(nil, c.redact(t.origin, Piece{Body: req.Tools, JSON: true, Place: placeTools}), quarter)
+		tools = genaijson.AppendTools(nil, c.redact(t.origin, Piece{Body: req.Tools, JSON: true, Place: PlaceTools}), quarter)
 	}
 	put := func(key attribute.Key, value []byte) {
 		if value != nil {

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -178,27 +177,11 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	d, err := parseAge(s)
+	d, err := store.ParseAge(s)
 	if err != nil {
 		return time.Time{}, errors.New("no time")
 	}
 	return now.Add(-d), nil
-}
-
-// parseAge reads a duration that is not negative, of which a day is 24 hours.
-func parseAge(s string) (time.Duration, error) {
-	if days, ok := strings.CutSuffix(s, "d"); ok {
-		n, err := strconv.ParseFloat(days, 64)
-		if err != nil || !(n >= 0 && n < 1e5) {
-			return 0, errors.New("no number of days")
-		}
-		return time.Duration(n * float64(24*time.Hour)), nil
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d < 0 {
-		return 0, errors.New("no time")
-	}
-	return d, nil
 }
 
 // exporting writes sessions of one database.

@@ -89,7 +89,7 @@ func (o *rmOptions) check(keep, tenant, canAsk bool) error {
 		add("nothing to erase: name a SESSION, or give --older-than or --keep")
 	}
 	if o.olderThan != "" {
-		age, err := parseAge(o.olderThan)
+		age, err := store.ParseAge(o.olderThan)
 		if err != nil || age == 0 {
 			add("--older-than %s: want a time above 0: 30d, 720h", o.olderThan)
 		}

@@ -15,6 +15,8 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/otelagent/otelagent/store"
 )
 
 func (a *app) upCommand() *cobra.Command {
@@ -96,7 +98,7 @@ func (f *keepFlags) into(o *collectorOptions) error {
 	var wrong []string
 	var err error
 	if f.age != "" {
-		if o.MaxAge, err = parseAge(f.age); err != nil || o.MaxAge < time.Minute {
+		if o.MaxAge, err = store.ParseAge(f.age); err != nil || o.MaxAge < time.Minute {
 			wrong = append(wrong, fmt.Sprintf("--max-age %s: want at least 1m: 30d, 720h", f.age))
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -18,6 +17,7 @@ import (
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 
 	"github.com/otelagent/otelagent/session/otlprow"
+	"github.com/otelagent/otelagent/store"
 	"github.com/otelagent/otelagent/store/dsn"
 	"github.com/otelagent/otelagent/store/retention"
 )
@@ -91,11 +91,11 @@ type RetentionConfig struct {
 func (r *RetentionConfig) Unmarshal(conf *confmap.Conf) error {
 	for key, example := range map[string]string{"max_age": "30d or 720h", "interval": "10m or 1d"} {
 		text, ok := conf.Get(key).(string)
-		if !ok {
+		if _, err := time.ParseDuration(text); !ok || err == nil {
 			continue
 		}
-		d, ok := parseDays(text)
-		if !ok {
+		d, err := store.ParseAge(text)
+		if err != nil {
 			return fmt.Errorf("%s: got %.64q: want a duration, such as %s", key, text, example)
 		}
 		if err := conf.Merge(confmap.NewFromStringMap(map[string]any{key: d.String()})); err != nil {
@@ -103,15 +103,6 @@ func (r *RetentionConfig) Unmarshal(conf *confmap.Conf) error {
 		}
 	}
 	return conf.Unmarshal(r)
-}
-
-func parseDays(text string) (time.Duration, bool) {
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		n, err := strconv.ParseInt(days, 10, 64)
-		return time.Duration(n) * day, err == nil && n >= 0 && n <= int64(math.MaxInt64/day)
-	}
-	d, err := time.ParseDuration(text)
-	return d, err == nil
 }
 
 // LimitsConfig is the section "limits".

@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/redact"
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/spans"
@@ -77,7 +78,7 @@ func (r *redactor) name(s string) string {
 	if r == nil {
 		return s
 	}
-	out, _ := r.rules.Apply(placeText, "", "", false, []byte(s))
+	out, _ := r.rules.Apply(otelagent.PlaceText, "", "", false, []byte(s))
 	return string(out)
 }
 
@@ -99,24 +100,11 @@ type blockRef struct {
 	id      spans.ShortID
 }
 
-// Places of package redact that are not named like a list.
-const (
-	placeMessage = "message"
-	placeSystem  = "system"
-	placeTools   = "tools"
-	placeRest    = "rest"
-	placeSection = "section"
-	placeEvent   = "event"
-	placeFact    = "fact"
-	placeConfig  = "config"
-	placeText    = "text"
-)
-
 // anywhere is how a block is looked at of which the batch does not say what it is: as everything that it may be.
 var anywhere = []use{
-	{place: placeMessage}, {place: placeSystem}, {place: placeTools}, {place: placeRest}, {place: placeSection},
+	{place: otelagent.PlaceMessage}, {place: otelagent.PlaceSystem}, {place: otelagent.PlaceTools}, {place: otelagent.PlaceRest}, {place: otelagent.PlaceSection},
 	{place: spans.ListArgs}, {place: spans.ListResult}, {place: spans.ListMetadata}, {place: spans.ListRules}, {place: spans.ListSummary},
-	{place: placeConfig}, {place: placeEvent}, {place: placeText},
+	{place: otelagent.PlaceConfig}, {place: otelagent.PlaceEvent}, {place: otelagent.PlaceText},
 }
 
 // usesOf returns what the rows say about blocks.
@@ -139,12 +127,12 @@ func usesOf(rows []session.Row) map[blockRef][]use {
 		}
 		for _, e := range r.Events {
 			if id, err := spans.ParseShortID(e.Body); err == nil {
-				add(r, id, use{place: placeEvent})
+				add(r, id, use{place: otelagent.PlaceEvent})
 			}
 		}
 		for _, f := range r.Facts {
 			if id, err := spans.ParseShortID(f.Value); err == nil {
-				add(r, id, use{place: placeFact})
+				add(r, id, use{place: otelagent.PlaceFact})
 			}
 		}
 	}
@@ -160,17 +148,17 @@ func useOf(list, provenance string) use {
 	switch list {
 	case spans.ListRequest, spans.ListInput, spans.ListOutput, spans.ListResults, spans.ListMessages, spans.ListHistory, spans.ListOutside,
 		spans.ListBefore, spans.ListAfter:
-		return use{placeMessage, from.Kind}
+		return use{otelagent.PlaceMessage, from.Kind}
 	case spans.ListParams:
 		switch from.Kind {
 		case spans.ProvenanceSystem:
-			return use{place: placeSystem}
+			return use{place: otelagent.PlaceSystem}
 		case spans.ProvenanceTools:
-			return use{place: placeTools}
+			return use{place: otelagent.PlaceTools}
 		}
-		return use{place: placeRest}
+		return use{place: otelagent.PlaceRest}
 	case spans.ListSections:
-		return use{place: placeSection}
+		return use{place: otelagent.PlaceSection}
 	}
 	return use{place: list}
 }
@@ -190,8 +178,8 @@ func (r *redaction) apply(uses []use, role string, isJSON bool, text string) (st
 }
 
 var (
-	asText   = []use{{place: placeText}}
-	asConfig = []use{{place: placeConfig}}
+	asText   = []use{{place: otelagent.PlaceText}}
+	asConfig = []use{{place: otelagent.PlaceConfig}}
 )
 
 // attrs redacts the attributes that may hold content: those of that class, and those that the vocabulary does not know.

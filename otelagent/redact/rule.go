@@ -12,6 +12,7 @@ import (
 
 	"github.com/speakeasy-api/jsonpath/pkg/jsonpath"
 
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -34,7 +35,10 @@ type Rule struct {
 }
 
 // places are the kinds of content that Rule.Place and Apply know.
-var places = []string{"message", "system", "tools", "rest", "section", "args", "result", "metadata", "rules", "config", "summary", "event", "text"}
+var places = []string{
+	otelagent.PlaceMessage, otelagent.PlaceSystem, otelagent.PlaceTools, otelagent.PlaceRest, otelagent.PlaceSection, spans.ListArgs, spans.ListResult,
+	spans.ListMetadata, spans.ListRules, otelagent.PlaceConfig, spans.ListSummary, otelagent.PlaceEvent, otelagent.PlaceText,
+}
 
 // provenances are the kinds that a message can have. The other kinds are of what a request holds beside its messages.
 var provenances = []spans.ProvenanceKind{

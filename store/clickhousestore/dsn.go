@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/otelagent/otelagent/store"
 )
 
 // allowed is what error texts about a DSN end with.
@@ -130,7 +132,7 @@ func ParseDSN(dsn string) (DSN, error) {
 				bad("timeout %q, want a duration from %v to %v", v, minTimeout, maxTimeout)
 			}
 		case "ttl":
-			if d.TTL, err = days(v); err != nil || d.TTL < minTTL || d.TTL > maxTTL {
+			if d.TTL, err = store.ParseAge(v); err != nil || d.TTL < minTTL || d.TTL > maxTTL {
 				bad("ttl %q, want 1d to 36500d, or hours (720h)", v)
 			}
 		case "user", "password":
@@ -157,15 +159,6 @@ func keys(q url.Values) func(func(string) bool) {
 			}
 		}
 	}
-}
-
-// days reads a duration that may be given in days.
-func days(v string) (time.Duration, error) {
-	if n, ok := strings.CutSuffix(v, "d"); ok {
-		d, err := strconv.ParseUint(n, 10, 16)
-		return time.Duration(d) * 24 * time.Hour, err
-	}
-	return time.ParseDuration(v)
 }
 
 // base returns the URL that all statements go to.
