@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
@@ -42,8 +41,8 @@ type Run struct {
 //
 // The run is a child of the span in ctx (see [WithNewRoot] and [WithSessionTrace]); without one it is a child of the W3C
 // traceparent that info.Metadata may name. Started in the context of a tool call it is that call's child, and its
-// parent run, session and tool call are taken from there where info does not say. A run that continues another one of
-// this process is linked to it.
+// parent run, session and tool call are taken from there where info does not say; where no run of this process encloses it, from
+// the baggage that [ContextWithBaggage] writes. A run that continues another one of this process is linked to it.
 func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *Run) {
 	if t == nil {
 		return ctx, nil
@@ -137,21 +136,19 @@ func (info *RunInfo) fillFrom(in *scope) {
 	}
 }
 
-// placeInSession fills in the session and reports whether it had to be made up.
+// placeInSession fills in the session, and what baggage names above a run that no run of this process encloses. It reports whether the session
+// had to be made up.
 func placeInSession(ctx context.Context, in *scope, info *RunInfo) (madeUp bool) {
-	switch {
-	case info.SessionID != "":
-	case in != nil:
-		info.SessionID = in.span.session
-		return in.span.madeUp
-	default:
-		info.SessionID = baggage.FromContext(ctx).Member(string(spans.SessionIDKey)).Value()
-		if info.SessionID == "" {
-			info.SessionID = madeUpID()
-			return true
-		}
+	if in != nil && info.SessionID == "" {
+		info.SessionID, madeUp = in.span.session, in.span.madeUp
 	}
-	return false
+	if in == nil || in.run == nil { // a group alone is no run
+		madeUp = info.fillFromBaggage(ctx) || madeUp
+	}
+	if info.SessionID == "" {
+		info.SessionID, madeUp = madeUpID(), true
+	}
+	return madeUp
 }
 
 // addressOf makes the attributes that place every span of the run.
