@@ -2,7 +2,7 @@ package otelagent
 
 import "github.com/otelagent/otelagent/spans"
 
-// The keys of OpenTelemetry's GenAI conventions (spans.Profile) are written in this file and nowhere else, but for
+// The keys of OpenTelemetry's GenAI conventions (spans.Profile202608 and later) are written in this file and nowhere else, but for
 // those that are part of an address (session.id, gen_ai.conversation.id, gen_ai.agent.name, gen_ai.tool.call.id).
 
 // Operation names.
@@ -81,5 +81,5 @@ func (a *attrs) profileUsage(u normalUsage) {
 	a.int(spans.GenAIUsageOutputKey, u.output)
 	a.int(spans.GenAIUsageReasoningKey, u.reasoning)
 	a.int(spans.GenAIUsageCacheReadKey, u.cacheRead)
-	a.int(spans.GenAIUsageCacheWriteKey, u.cacheWrite)
+	a.int(spans.GenAIUsageCacheCreationKey, u.cacheWrite)
 }

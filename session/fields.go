@@ -205,7 +205,7 @@ func (t *Turn) set(key string, v Value) bool {
 		return setInt(&t.Usage.Reasoning, v)
 	case string(spans.UsageCacheReadKey), string(spans.GenAIUsageCacheReadKey):
 		return setInt(&t.Usage.CacheRead, v)
-	case string(spans.UsageCacheWriteKey), string(spans.GenAIUsageCacheWriteKey):
+	case string(spans.UsageCacheWriteKey), string(spans.GenAIUsageCacheWriteKey), string(spans.GenAIUsageCacheCreationKey):
 		return setInt(&t.Usage.CacheWrite, v)
 	case string(spans.UsageReportedInputKey):
 		return setInt(&need(&t.Reported).Input, v)

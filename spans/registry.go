@@ -30,6 +30,8 @@ type Attribute struct {
 	Type  string // string, int, double, bool, bytes, string[] or int[]
 	Class Class
 	Brief string
+	// Profiles that write it; nil means all.
+	Profiles []Profile
 }
 
 // Attributes returns a copy of all keys in the order of registry.yaml.

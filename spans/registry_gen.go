@@ -7,8 +7,18 @@ import "go.opentelemetry.io/otel/attribute"
 // SchemaVersion is the version of the formats that this module writes, the value of otelagent.schema.
 const SchemaVersion = 1
 
-// Profile names the dated state of the OpenTelemetry GenAI conventions that the standard keys follow.
-const Profile = "genai-2026-08"
+// The profiles.
+const (
+	// Profile202608: As of 2026-08-03, what most backends know today.
+	Profile202608 Profile = "genai-2026-08"
+	// Profile202610: As of October 2026: token counters instead of the token histogram, metrics of the model call under `gen_ai.client.inference`, cache_write instead of cache_creation.
+	Profile202610 Profile = "genai-2026-10"
+)
+
+// DefaultProfile is the profile that is written unless something else is asked for.
+const DefaultProfile = Profile202608
+
+var profiles = []Profile{Profile202608, Profile202610}
 
 // Names of the spans.
 const (
@@ -312,8 +322,10 @@ const (
 	GenAIUsageReasoningKey = attribute.Key("gen_ai.usage.reasoning.output_tokens")
 	// GenAIUsageCacheReadKey (int, {token}; number; on session.turn): Same as otelagent.usage.cache_read_tokens.
 	GenAIUsageCacheReadKey = attribute.Key("gen_ai.usage.cache_read.input_tokens")
+	// GenAIUsageCacheCreationKey (int, {token}; number; on session.turn): Same as otelagent.usage.cache_write_tokens.
+	GenAIUsageCacheCreationKey = attribute.Key("gen_ai.usage.cache_creation.input_tokens")
 	// GenAIUsageCacheWriteKey (int, {token}; number; on session.turn): Same as otelagent.usage.cache_write_tokens.
-	GenAIUsageCacheWriteKey = attribute.Key("gen_ai.usage.cache_creation.input_tokens")
+	GenAIUsageCacheWriteKey = attribute.Key("gen_ai.usage.cache_write.input_tokens")
 	// ErrorTypeKeyKey (string; enum; on session.run, session.turn, tool.call): Set with status Error: run error, rejected or aborted; turn whose reply is an error; tool outcome error.
 	ErrorTypeKeyKey = attribute.Key("error.type")
 	// ErrorMessageKey (string; content; on session.run, session.turn, tool.call): What the loop said about the failure.
@@ -430,6 +442,82 @@ const (
 	EventBodyKey = attribute.Key("otelagent.event.body")
 	// EventSeqKey (int; number; on event): Its position in the counter of otelagent.seq.
 	EventSeqKey = attribute.Key("otelagent.event.seq")
+	// TokenTypeKeyKey (string; enum; on metric): Whether the tokens are input or output.
+	TokenTypeKeyKey = attribute.Key("gen_ai.token.type")
+	// TokenModalityKeyKey (string; enum; on metric): What the tokens stand for; always unknown.
+	TokenModalityKeyKey = attribute.Key("gen_ai.token.modality")
+	// TokenClassKeyKey (string; enum; on metric): Which of the five normalised counts.
+	TokenClassKeyKey = attribute.Key("otelagent.token.class")
+	// DroppedKindKeyKey (string; enum; on metric): What was dropped.
+	DroppedKindKeyKey = attribute.Key("otelagent.dropped.kind")
+)
+
+// Names of the metrics.
+const (
+	// MetricTokenUsage ({token} histogram; profiles: genai-2026-08): Tokens of one turn. A sample is one turn and type.
+	MetricTokenUsage = "gen_ai.client.token.usage"
+	// MetricOperationDuration (s histogram; profiles: genai-2026-08): Time of the model call of one turn alone. No sample where it is not known.
+	MetricOperationDuration = "gen_ai.client.operation.duration"
+	// MetricOperationFirstChunk (s histogram; profiles: genai-2026-08): Time to the first piece of a reply, where the loop tells it.
+	MetricOperationFirstChunk = "gen_ai.client.operation.time_to_first_chunk"
+	// MetricInferenceUsageInput ({token} counter; profiles: genai-2026-10): Input tokens used, cached ones included.
+	MetricInferenceUsageInput = "gen_ai.client.inference.usage.input_tokens"
+	// MetricInferenceUsageOutput ({token} counter; profiles: genai-2026-10): Output tokens used, reasoning included.
+	MetricInferenceUsageOutput = "gen_ai.client.inference.usage.output_tokens"
+	// MetricInferenceUsageCacheRead ({token} counter; profiles: genai-2026-10): Input tokens read from cache, part of input.
+	MetricInferenceUsageCacheRead = "gen_ai.client.inference.usage.cache_read.input_tokens"
+	// MetricInferenceUsageCacheWrite ({token} counter; profiles: genai-2026-10): Input tokens written to cache, part of input.
+	MetricInferenceUsageCacheWrite = "gen_ai.client.inference.usage.cache_write.input_tokens"
+	// MetricInferenceUsageReasoning ({token} counter; profiles: genai-2026-10): Output tokens spent on reasoning, part of output.
+	MetricInferenceUsageReasoning = "gen_ai.client.inference.usage.reasoning.output_tokens"
+	// MetricInferenceInput ({token} histogram; profiles: genai-2026-10): Input tokens of one turn, cached ones included. A sample is one turn.
+	MetricInferenceInput = "gen_ai.client.inference.operation.input_tokens"
+	// MetricInferenceOutput ({token} histogram; profiles: genai-2026-10): Output tokens of one turn, reasoning included. A sample is one turn.
+	MetricInferenceOutput = "gen_ai.client.inference.operation.output_tokens"
+	// MetricInferenceDuration (s histogram; profiles: genai-2026-10): Time of the model call of one turn alone. No sample where it is not known.
+	MetricInferenceDuration = "gen_ai.client.inference.duration"
+	// MetricInferenceFirstChunk (s histogram; profiles: genai-2026-10): Time to the first piece of a reply, where the loop tells it.
+	MetricInferenceFirstChunk = "gen_ai.client.inference.time_to_first_chunk"
+	// MetricToolDuration (s histogram; profiles: all): Time of one tool call. No sample where its start or end is only bounded.
+	MetricToolDuration = "gen_ai.execute_tool.duration"
+	// MetricAgentDuration (s histogram; profiles: all): Time of one run, sub-agents apart. No sample where its start or end is only bounded.
+	MetricAgentDuration = "gen_ai.invoke_agent.duration"
+	// MetricAgentInferenceCalls ({inference_call} histogram; profiles: all): Model calls of one run, attempts included as far as the loop tells them.
+	MetricAgentInferenceCalls = "gen_ai.invoke_agent.inference_calls"
+	// MetricAgentToolCalls ({tool_call} histogram; profiles: all): Tool calls of one run.
+	MetricAgentToolCalls = "gen_ai.invoke_agent.tool_calls"
+	// MetricTurnTokens ({token} histogram; profiles: all): Tokens of one turn by class. A sample is one turn and class; input includes both cache classes and output includes reasoning, so only input and output may be added. A turn that reports no usage gives none.
+	MetricTurnTokens = "otelagent.turn.tokens"
+	// MetricTurnDuration (s histogram; profiles: all): Time of one turn, its tools included. No sample where its start or end is only bounded.
+	MetricTurnDuration = "otelagent.turn.duration"
+	// MetricTurnCost ({cost} counter; profiles: all): Money, in the currency of the label, as the loop reported it; nothing is computed here.
+	MetricTurnCost = "otelagent.turn.cost"
+	// MetricTurnRetries ({attempt} counter; profiles: all): Model calls beyond the first of a turn, as far as the loop tells them.
+	MetricTurnRetries = "otelagent.turn.retries"
+	// MetricRunActive ({run} updowncounter; profiles: all): Runs that have started and not ended.
+	MetricRunActive = "otelagent.run.active"
+	// MetricRunTurns ({turn} histogram; profiles: all): Turns of one run.
+	MetricRunTurns = "otelagent.run.turns"
+	// MetricToolCalls ({tool_call} counter; profiles: all): Tool calls that ended; without an outcome where no end was seen.
+	MetricToolCalls = "otelagent.tool.calls"
+	// MetricCompactions ({compaction} counter; profiles: all): Compactions that ended and were not refused.
+	MetricCompactions = "otelagent.compactions"
+	// MetricCompactionInput ({token} histogram; profiles: all): Tokens before one compaction, as the loop estimates them.
+	MetricCompactionInput = "otelagent.compaction.input_tokens"
+	// MetricCompactionOutput ({token} histogram; profiles: all): Tokens after one compaction, as the loop estimates them.
+	MetricCompactionOutput = "otelagent.compaction.output_tokens"
+	// MetricPermissionEvaluations ({evaluation} counter; profiles: all): Permission evaluations.
+	MetricPermissionEvaluations = "otelagent.permission.evaluations"
+	// MetricPermissionWaiting (s histogram; profiles: all): How long somebody was waited for. A sample is one evaluation that waited.
+	MetricPermissionWaiting = "otelagent.permission.wait"
+	// MetricCaptureNew (By counter; profiles: all): Bytes of content that were sent.
+	MetricCaptureNew = "otelagent.capture.new_bytes"
+	// MetricCaptureKnown (By counter; profiles: all): Bytes of content that were referred to, having been sent before.
+	MetricCaptureKnown = "otelagent.capture.known_bytes"
+	// MetricCaptureWithheldBodies ({body} counter; profiles: all): Bodies that a bound on size cut or left out.
+	MetricCaptureWithheldBodies = "otelagent.capture.withheld"
+	// MetricDropped ({thing} counter; profiles: all): What the adapter dropped, or could not deliver.
+	MetricDropped = "otelagent.dropped"
 )
 
 // RunKind: What a session.run span stands for.
@@ -676,6 +764,64 @@ const (
 	PermissionTargetInput PermissionTarget = "input"
 )
 
+// TokenType: What tokens were used for, in the words of the conventions.
+// Words outside this list are kept as they came.
+type TokenType string
+
+// Values of TokenType.
+const (
+	// TokenTypeInput: The request, cached tokens included.
+	TokenTypeInput TokenType = "input"
+	// TokenTypeOutput: The reply, reasoning included.
+	TokenTypeOutput TokenType = "output"
+)
+
+// TokenClass: One of the five normalised counts of otelagent.usage.*
+// Words outside this list are kept as they came.
+type TokenClass string
+
+// Values of TokenClass.
+const (
+	// TokenClassInput: The request, cached tokens included.
+	TokenClassInput TokenClass = "input"
+	// TokenClassOutput: The reply, reasoning included.
+	TokenClassOutput TokenClass = "output"
+	// TokenClassReasoning: Reasoning, part of output.
+	TokenClassReasoning TokenClass = "reasoning"
+	// TokenClassCacheRead: Read from cache, part of input.
+	TokenClassCacheRead TokenClass = "cache_read"
+	// TokenClassCacheWrite: Written to cache, part of input.
+	TokenClassCacheWrite TokenClass = "cache_write"
+)
+
+// TokenModality: What tokens stand for. Loops report sums over all of them.
+// Words outside this list are kept as they came.
+type TokenModality string
+
+// Values of TokenModality.
+const (
+	// TokenModalityUnknown: Not told.
+	TokenModalityUnknown TokenModality = "unknown"
+)
+
+// DroppedKind: What was dropped.
+// Words outside this list are kept as they came.
+type DroppedKind string
+
+// Values of DroppedKind.
+const (
+	// DroppedKindEvent: An otelagent.event beyond the 32 that a span carries.
+	DroppedKindEvent DroppedKind = "event"
+	// DroppedKindMessage: A message beyond the 4,096 that a list which grows message by message carries.
+	DroppedKindMessage DroppedKind = "message"
+	// DroppedKindRequest: The content of a request beyond the 16 attempts of a turn whose requests are kept.
+	DroppedKindRequest DroppedKind = "request"
+	// DroppedKindLate: An event of a stream that had no place: it named no run while none was open, or a run that had ended.
+	DroppedKindLate DroppedKind = "late"
+	// DroppedKindSpan: A span that could not be delivered, or did not fit into the queue.
+	DroppedKindSpan DroppedKind = "span"
+)
+
 // ErrorType: The closed list of error.type.
 // Words outside this list are kept as they came.
 type ErrorType string
@@ -861,7 +1007,8 @@ var attributes = []Attribute{
 	{Key: GenAIUsageOutputKey, Type: "int", Class: ClassNumber, Brief: "Same as otelagent.usage.output_tokens."},
 	{Key: GenAIUsageReasoningKey, Type: "int", Class: ClassNumber, Brief: "Same as otelagent.usage.reasoning_tokens."},
 	{Key: GenAIUsageCacheReadKey, Type: "int", Class: ClassNumber, Brief: "Same as otelagent.usage.cache_read_tokens."},
-	{Key: GenAIUsageCacheWriteKey, Type: "int", Class: ClassNumber, Brief: "Same as otelagent.usage.cache_write_tokens."},
+	{Key: GenAIUsageCacheCreationKey, Type: "int", Class: ClassNumber, Brief: "Same as otelagent.usage.cache_write_tokens.", Profiles: []Profile{Profile202608}},
+	{Key: GenAIUsageCacheWriteKey, Type: "int", Class: ClassNumber, Brief: "Same as otelagent.usage.cache_write_tokens.", Profiles: []Profile{Profile202610}},
 	{Key: ErrorTypeKeyKey, Type: "string", Class: ClassEnum, Brief: "Set with status Error: run error, rejected or aborted; turn whose reply is an error; tool outcome error."},
 	{Key: ErrorMessageKey, Type: "string", Class: ClassContent, Brief: "What the loop said about the failure."},
 	{Key: ToolNameKey, Type: "string", Class: ClassName, Brief: "The tool."},
@@ -920,6 +1067,10 @@ var attributes = []Attribute{
 	{Key: EventTypeKey, Type: "string", Class: ClassName, Brief: "The producer's word for the event, at most 128 bytes."},
 	{Key: EventBodyKey, Type: "string", Class: ClassContent, Brief: "Short block id of its body; absent when no content is captured."},
 	{Key: EventSeqKey, Type: "int", Class: ClassNumber, Brief: "Its position in the counter of otelagent.seq."},
+	{Key: TokenTypeKeyKey, Type: "string", Class: ClassEnum, Brief: "Whether the tokens are input or output.", Profiles: []Profile{Profile202608}},
+	{Key: TokenModalityKeyKey, Type: "string", Class: ClassEnum, Brief: "What the tokens stand for; always unknown.", Profiles: []Profile{Profile202610}},
+	{Key: TokenClassKeyKey, Type: "string", Class: ClassEnum, Brief: "Which of the five normalised counts."},
+	{Key: DroppedKindKeyKey, Type: "string", Class: ClassEnum, Brief: "What was dropped."},
 }
 
 var defects = []Defect{
@@ -944,4 +1095,257 @@ var defects = []Defect{
 	{Code: DefectEventLost, Brief: "The source says that it lost events.", Observation: false},
 	{Code: DefectRunsMixed, Brief: "Lines of several runs stand in one stream and do not say whose they are; those that cannot be attributed are kept where they came, and nothing is guessed.", Observation: false},
 	{Code: DefectTimeBackwards, Brief: "A span ends before it starts.", Observation: false},
+}
+
+var metrics = []Metric{
+	{
+		Name: MetricTokenUsage, Instrument: InstrumentHistogram, Integer: true, Unit: "{token}",
+		Boundaries: []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1.048576e+06, 4.194304e+06, 1.6777216e+07, 6.7108864e+07},
+		Attributes: []attribute.Key{OperationNameKey, ProviderNameKey, TokenTypeKeyKey, RequestModelKey, ResponseModelKey},
+		Profiles:   []Profile{Profile202608},
+		Prometheus: "gen_ai_client_token_usage",
+		Brief:      "Tokens of one turn. A sample is one turn and type.",
+		Question:   "How many tokens do turns take, by model?",
+	},
+	{
+		Name: MetricOperationDuration, Instrument: InstrumentHistogram, Integer: false, Unit: "s",
+		Boundaries: []float64{0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92},
+		Attributes: []attribute.Key{OperationNameKey, ProviderNameKey, RequestModelKey, ResponseModelKey, ErrorTypeKeyKey},
+		Profiles:   []Profile{Profile202608},
+		Prometheus: "gen_ai_client_operation_duration_seconds",
+		Brief:      "Time of the model call of one turn alone. No sample where it is not known.",
+		Question:   "How long do models take to answer?",
+	},
+	{
+		Name: MetricOperationFirstChunk, Instrument: InstrumentHistogram, Integer: false, Unit: "s",
+		Boundaries: []float64{0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92},
+		Attributes: []attribute.Key{OperationNameKey, ProviderNameKey, RequestModelKey, ResponseModelKey},
+		Profiles:   []Profile{Profile202608},
+		Prometheus: "gen_ai_client_operation_time_to_first_chunk_seconds",
+		Brief:      "Time to the first piece of a reply, where the loop tells it.",
+		Question:   "How long until something is to be seen?",
+	},
+	{
+		Name: MetricInferenceUsageInput, Instrument: InstrumentCounter, Integer: true, Unit: "{token}",
+		Attributes: []attribute.Key{OperationNameKey, ProviderNameKey, RequestModelKey, ResponseModelKey, TokenModalityKeyKey},
+		Profiles:   []Profile{Profile202610},
+		Prometheus: "gen_ai_client_inference_usage_input_tokens_total",
+		Brief:      "Input tokens used, cached ones included.",
+		Question:   "How many input tokens are used, by model?",
+	},
+	{
+		Name: MetricInferenceUsageOutput, Instrument: InstrumentCounter, Integer: true, Unit: "{token}",
+		Attributes: []attribute.Key{OperationNameKey, ProviderNameKey, RequestModelKey, ResponseModelKey, TokenModalityKeyKey},
+		Profiles:   []Profile{Profile202610},
+		Prometheus: "gen_ai_client_inference_usage_output_tokens_total",
+		Brief:      "Output tokens used, reasoning included.",
+		Question:   "How many output tokens are used, by model?",
+	},
+	{
+		Name: MetricInferenceUsageCacheRead, Instrument: InstrumentCounter, Integer: true, Unit: "{token}",
+		Attributes: []attribute.Key{OperationNameKey, ProviderNameKey, RequestModelKey, ResponseModelKey, TokenModalityKeyKey},
+		Profiles:   []Profile{Profile202610},
+		Prometheus: "gen_ai_client_inference_usage_cache_read_input_tokens_total",
+		Brief:      "Input tokens read from cache, part of input.",
+		Question:   "What share of input comes from cache?",
+	},
+	{
+		Name: MetricInferenceUsageCacheWrite, Instrument: InstrumentCounter, Integer: true, Unit: "{token}",
+		Attributes: []attribute.Key{OperationNameKey, ProviderNameKey, RequestModelKey, ResponseModelKey, TokenModalityKeyKey},
+		Profiles:   []Profile{Profile202610},
+		Prometheus: "gen_ai_client_inference_usage_cache_write_input_tokens_total",
+		Brief:      "Input tokens written to cache, part of input.",
+		Question:   "What share of input is written to cache?",
+	},
+	{
+		Name: MetricInferenceUsageReasoning, Instrument: InstrumentCounter, Integer: true, Unit: "{token}",
+		Attributes: []attribute.Key{OperationNameKey, ProviderNameKey, RequestModelKey, ResponseModelKey, TokenModalityKeyKey},
+		Profiles:   []Profile{Profile202610},
+		Prometheus: "gen_ai_client_inference_usage_reasoning_output_tokens_total",
+		Brief:      "Output tokens spent on reasoning, part of output.",
+		Question:   "What share of output is reasoning?",
+	},
+	{
+		Name: MetricInferenceInput, Instrument: InstrumentHistogram, Integer: true, Unit: "{token}",
+		Boundaries: []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1.048576e+06, 4.194304e+06, 1.6777216e+07, 6.7108864e+07},
+		Attributes: []attribute.Key{OperationNameKey, ProviderNameKey, RequestModelKey, ResponseModelKey},
+		Profiles:   []Profile{Profile202610},
+		Prometheus: "gen_ai_client_inference_operation_input_tokens",
+		Brief:      "Input tokens of one turn, cached ones included. A sample is one turn.",
+		Question:   "How large are requests, by model?",
+	},
+	{
+		Name: MetricInferenceOutput, Instrument: InstrumentHistogram, Integer: true, Unit: "{token}",
+		Boundaries: []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1.048576e+06, 4.194304e+06, 1.6777216e+07, 6.7108864e+07},
+		Attributes: []attribute.Key{OperationNameKey, ProviderNameKey, RequestModelKey, ResponseModelKey},
+		Profiles:   []Profile{Profile202610},
+		Prometheus: "gen_ai_client_inference_operation_output_tokens",
+		Brief:      "Output tokens of one turn, reasoning included. A sample is one turn.",
+		Question:   "How large are replies, by model?",
+	},
+	{
+		Name: MetricInferenceDuration, Instrument: InstrumentHistogram, Integer: false, Unit: "s",
+		Boundaries: []float64{0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92},
+		Attributes: []attribute.Key{OperationNameKey, ProviderNameKey, RequestModelKey, ResponseModelKey, ErrorTypeKeyKey},
+		Profiles:   []Profile{Profile202610},
+		Prometheus: "gen_ai_client_inference_duration_seconds",
+		Brief:      "Time of the model call of one turn alone. No sample where it is not known.",
+		Question:   "How long do models take to answer?",
+	},
+	{
+		Name: MetricInferenceFirstChunk, Instrument: InstrumentHistogram, Integer: false, Unit: "s",
+		Boundaries: []float64{0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92},
+		Attributes: []attribute.Key{OperationNameKey, ProviderNameKey, RequestModelKey, ResponseModelKey},
+		Profiles:   []Profile{Profile202610},
+		Prometheus: "gen_ai_client_inference_time_to_first_chunk_seconds",
+		Brief:      "Time to the first piece of a reply, where the loop tells it.",
+		Question:   "How long until something is to be seen?",
+	},
+	{
+		Name: MetricToolDuration, Instrument: InstrumentHistogram, Integer: false, Unit: "s",
+		Boundaries: []float64{0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92},
+		Attributes: []attribute.Key{ToolNameKey, ToolTypeKey, AgentNameKey, ErrorTypeKeyKey},
+		Prometheus: "gen_ai_execute_tool_duration_seconds",
+		Brief:      "Time of one tool call. No sample where its start or end is only bounded.",
+		Question:   "Which tools are slow, and which fail?",
+	},
+	{
+		Name: MetricAgentDuration, Instrument: InstrumentHistogram, Integer: false, Unit: "s",
+		Boundaries: []float64{0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6},
+		Attributes: []attribute.Key{AgentNameKey, RequestModelKey, ErrorTypeKeyKey},
+		Prometheus: "gen_ai_invoke_agent_duration_seconds",
+		Brief:      "Time of one run, sub-agents apart. No sample where its start or end is only bounded.",
+		Question:   "How long do agents work?",
+	},
+	{
+		Name: MetricAgentInferenceCalls, Instrument: InstrumentHistogram, Integer: true, Unit: "{inference_call}",
+		Boundaries: []float64{1, 2, 4, 8, 16, 32, 64, 128},
+		Attributes: []attribute.Key{AgentNameKey},
+		Prometheus: "gen_ai_invoke_agent_inference_calls",
+		Brief:      "Model calls of one run, attempts included as far as the loop tells them.",
+		Question:   "How often does an agent ask its model?",
+	},
+	{
+		Name: MetricAgentToolCalls, Instrument: InstrumentHistogram, Integer: true, Unit: "{tool_call}",
+		Boundaries: []float64{1, 2, 4, 8, 16, 32, 64, 128},
+		Attributes: []attribute.Key{AgentNameKey},
+		Prometheus: "gen_ai_invoke_agent_tool_calls",
+		Brief:      "Tool calls of one run.",
+		Question:   "How often does an agent use its tools?",
+	},
+	{
+		Name: MetricTurnTokens, Instrument: InstrumentHistogram, Integer: true, Unit: "{token}",
+		Boundaries: []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1.048576e+06, 4.194304e+06, 1.6777216e+07, 6.7108864e+07},
+		Attributes: []attribute.Key{TokenClassKeyKey, ProviderNameKey, RequestModelKey, AgentNameKey},
+		Prometheus: "otelagent_turn_tokens",
+		Brief:      "Tokens of one turn by class. A sample is one turn and class; input includes both cache classes and output includes reasoning, so only input and output may be added. A turn that reports no usage gives none.",
+		Question:   "How many tokens does a turn take, and how many of them come from cache?",
+	},
+	{
+		Name: MetricTurnDuration, Instrument: InstrumentHistogram, Integer: false, Unit: "s",
+		Boundaries: []float64{0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6},
+		Attributes: []attribute.Key{ProviderNameKey, RequestModelKey, AgentNameKey, ErrorTypeKeyKey},
+		Prometheus: "otelagent_turn_duration_seconds",
+		Brief:      "Time of one turn, its tools included. No sample where its start or end is only bounded.",
+		Question:   "How long do turns take, and how many fail?",
+	},
+	{
+		Name: MetricTurnCost, Instrument: InstrumentCounter, Integer: false, Unit: "{cost}",
+		Attributes: []attribute.Key{TurnCostCurrencyKey, ProviderNameKey, RequestModelKey, AgentNameKey},
+		Prometheus: "otelagent_turn_cost_total",
+		Brief:      "Money, in the currency of the label, as the loop reported it; nothing is computed here.",
+		Question:   "What does it cost?",
+	},
+	{
+		Name: MetricTurnRetries, Instrument: InstrumentCounter, Integer: true, Unit: "{attempt}",
+		Attributes: []attribute.Key{ProviderNameKey, RequestModelKey},
+		Prometheus: "otelagent_turn_retries_total",
+		Brief:      "Model calls beyond the first of a turn, as far as the loop tells them.",
+		Question:   "How often must a model be asked again?",
+	},
+	{
+		Name: MetricRunActive, Instrument: InstrumentUpdowncounter, Integer: true, Unit: "{run}",
+		Attributes: []attribute.Key{AgentNameKey},
+		Prometheus: "otelagent_run_active",
+		Brief:      "Runs that have started and not ended.",
+		Question:   "How many agents are at work now?",
+	},
+	{
+		Name: MetricRunTurns, Instrument: InstrumentHistogram, Integer: true, Unit: "{turn}",
+		Boundaries: []float64{1, 2, 4, 8, 16, 32, 64, 128},
+		Attributes: []attribute.Key{AgentNameKey, RunStatusKeyKey},
+		Prometheus: "otelagent_run_turns",
+		Brief:      "Turns of one run.",
+		Question:   "How many turns does a run take, and how do runs end?",
+	},
+	{
+		Name: MetricToolCalls, Instrument: InstrumentCounter, Integer: true, Unit: "{tool_call}",
+		Attributes: []attribute.Key{ToolNameKey, AgentNameKey, ToolOutcomeKey},
+		Prometheus: "otelagent_tool_calls_total",
+		Brief:      "Tool calls that ended; without an outcome where no end was seen.",
+		Question:   "Which tools are called, and which calls fail or are denied?",
+	},
+	{
+		Name: MetricCompactions, Instrument: InstrumentCounter, Integer: true, Unit: "{compaction}",
+		Attributes: []attribute.Key{CompactionKindKeyKey, CompactionTriggerKey, AgentNameKey},
+		Prometheus: "otelagent_compactions_total",
+		Brief:      "Compactions that ended and were not refused.",
+		Question:   "How often is history compacted?",
+	},
+	{
+		Name: MetricCompactionInput, Instrument: InstrumentHistogram, Integer: true, Unit: "{token}",
+		Boundaries: []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1.048576e+06, 4.194304e+06, 1.6777216e+07, 6.7108864e+07},
+		Attributes: []attribute.Key{CompactionKindKeyKey, AgentNameKey},
+		Prometheus: "otelagent_compaction_input_tokens",
+		Brief:      "Tokens before one compaction, as the loop estimates them.",
+		Question:   "How large is history when it is compacted?",
+	},
+	{
+		Name: MetricCompactionOutput, Instrument: InstrumentHistogram, Integer: true, Unit: "{token}",
+		Boundaries: []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1.048576e+06, 4.194304e+06, 1.6777216e+07, 6.7108864e+07},
+		Attributes: []attribute.Key{CompactionKindKeyKey, AgentNameKey},
+		Prometheus: "otelagent_compaction_output_tokens",
+		Brief:      "Tokens after one compaction, as the loop estimates them.",
+		Question:   "How much is left after a compaction?",
+	},
+	{
+		Name: MetricPermissionEvaluations, Instrument: InstrumentCounter, Integer: true, Unit: "{evaluation}",
+		Attributes: []attribute.Key{PermissionActionKey, PermissionSourceKeyKey, ToolNameKey},
+		Prometheus: "otelagent_permission_evaluations_total",
+		Brief:      "Permission evaluations.",
+		Question:   "What is allowed, denied and asked about, and by which rules?",
+	},
+	{
+		Name: MetricPermissionWaiting, Instrument: InstrumentHistogram, Integer: false, Unit: "s",
+		Boundaries: []float64{0.1, 0.5, 1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200},
+		Attributes: []attribute.Key{PermissionActionKey, PermissionSourceKeyKey},
+		Prometheus: "otelagent_permission_wait_seconds",
+		Brief:      "How long somebody was waited for. A sample is one evaluation that waited.",
+		Question:   "How long do agents wait for people?",
+	},
+	{
+		Name: MetricCaptureNew, Instrument: InstrumentCounter, Integer: true, Unit: "By",
+		Prometheus: "otelagent_capture_new_bytes_total",
+		Brief:      "Bytes of content that were sent.",
+		Question:   "How much content leaves?",
+	},
+	{
+		Name: MetricCaptureKnown, Instrument: InstrumentCounter, Integer: true, Unit: "By",
+		Prometheus: "otelagent_capture_known_bytes_total",
+		Brief:      "Bytes of content that were referred to, having been sent before.",
+		Question:   "How much does deduplication save?",
+	},
+	{
+		Name: MetricCaptureWithheldBodies, Instrument: InstrumentCounter, Integer: true, Unit: "{body}",
+		Prometheus: "otelagent_capture_withheld_total",
+		Brief:      "Bodies that a bound on size cut or left out.",
+		Question:   "Is content lost to a bound?",
+	},
+	{
+		Name: MetricDropped, Instrument: InstrumentCounter, Integer: true, Unit: "{thing}",
+		Attributes: []attribute.Key{DroppedKindKeyKey},
+		Prometheus: "otelagent_dropped_total",
+		Brief:      "What the adapter dropped, or could not deliver.",
+		Question:   "Is anything lost?",
+	},
 }

@@ -15,17 +15,22 @@ var update = flag.Bool("update", false, "write testdata/words.golden anew")
 
 // registry is what the tests look at in registry.yaml.
 type registry struct {
-	Schema  int
-	Profile string
-	Spans   []struct{ Name, Kind string }
-	Enums   []struct {
+	Schema   int
+	Profiles []struct{ Name string }
+	Spans    []struct{ Name, Kind string }
+	Enums    []struct {
 		Name   string
 		Values []struct{ Value string }
 	}
 	Attributes []struct{ Key, Type, Unit, Class, On, Floor string }
 	Events     []struct{ Name string }
 	Lists      []struct{ Name, On string }
-	Defects    []struct {
+	Metrics    []struct {
+		Name, Instrument, Type, Unit string
+		Boundaries                   []float64
+		Attributes, Profiles         []string
+	}
+	Defects []struct {
 		Code        string
 		Observation bool
 	}
@@ -48,7 +53,10 @@ func load(t *testing.T) (r registry) {
 func TestWordsAreFrozen(t *testing.T) {
 	r := load(t)
 	var b strings.Builder
-	fmt.Fprintf(&b, "schema %d\nprofile %s\n", r.Schema, r.Profile)
+	fmt.Fprintf(&b, "schema %d\n", r.Schema)
+	for _, p := range r.Profiles {
+		fmt.Fprintf(&b, "profile %s\n", p.Name)
+	}
 	for _, s := range r.Spans {
 		fmt.Fprintf(&b, "span %s %s\n", s.Name, s.Kind)
 	}
@@ -60,6 +68,9 @@ func TestWordsAreFrozen(t *testing.T) {
 	}
 	for _, l := range r.Lists {
 		fmt.Fprintf(&b, "list %s on %s\n", l.Name, l.On)
+	}
+	for _, m := range r.Metrics {
+		fmt.Fprintf(&b, "metric %s %s %s %s %v %v %v\n", m.Name, m.Instrument, m.Type, m.Unit, m.Boundaries, m.Attributes, m.Profiles)
 	}
 	for _, e := range r.Enums {
 		for _, v := range e.Values {

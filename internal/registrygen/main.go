@@ -1,5 +1,6 @@
-// Command registrygen turns spans/registry.yaml into spans/registry_gen.go and docs/spans.md.
-// It is run by `go generate ./spans` and refuses a registry with a duplicate or dangling name.
+// Command registrygen turns spans/registry.yaml into spans/registry_gen.go, docs/spans.md and docs/metrics.md.
+// It is run by `go generate ./spans` and refuses a registry with a duplicate or dangling name, or with a label that could have too
+// many values.
 package main
 
 import (
@@ -10,6 +11,8 @@ import (
 	"go/format"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"text/template"
 
@@ -18,13 +21,18 @@ import (
 
 type registry struct {
 	Schema     int         `yaml:"schema"`
-	Profile    string      `yaml:"profile"`
+	Profiles   []profile   `yaml:"profiles"`
 	Spans      []span      `yaml:"spans"`
 	Enums      []enum      `yaml:"enums"`
 	Attributes []attribute `yaml:"attributes"`
 	Events     []named     `yaml:"events"`
 	Lists      []named     `yaml:"lists"`
+	Metrics    []metric    `yaml:"metrics"`
 	Defects    []defect    `yaml:"defects"`
+}
+
+type profile struct {
+	Name, Const, Brief string
 }
 
 type span struct {
@@ -39,10 +47,17 @@ type enum struct {
 type attribute struct {
 	Key, Const, Type, Unit, Class, On, Enum, Floor, Brief string
 	Standard                                              bool
+	Profiles                                              []string
 }
 
 type named struct {
 	Name, Const, On, Brief string
+}
+
+type metric struct {
+	Name, Const, Instrument, Type, Unit, Brief, Question string
+	Boundaries                                           []float64
+	Attributes, Profiles                                 []string
 }
 
 type defect struct {
@@ -54,7 +69,10 @@ type defect struct {
 var goTemplate string
 
 //go:embed spans.md.tmpl
-var docTemplate string
+var spansTemplate string
+
+//go:embed metrics.md.tmpl
+var metricsTemplate string
 
 // letters of the `on` column in registry.yaml.
 var carriers = map[rune]string{
@@ -94,68 +112,163 @@ func run(root string) error {
 	if code, err = format.Source(code); err != nil {
 		return err
 	}
-	doc, err := render("spans.md", docTemplate, reg)
+	spansDoc, err := render("spans.md", spansTemplate, reg)
+	if err != nil {
+		return err
+	}
+	metricsDoc, err := render("metrics.md", metricsTemplate, reg)
 	if err != nil {
 		return err
 	}
 	return errors.Join(
 		os.WriteFile(filepath.Join(root, "spans", "registry_gen.go"), code, 0o644),
-		os.WriteFile(filepath.Join(root, "docs", "spans.md"), doc, 0o644),
+		os.WriteFile(filepath.Join(root, "docs", "spans.md"), spansDoc, 0o644),
+		os.WriteFile(filepath.Join(root, "docs", "metrics.md"), metricsDoc, 0o644),
 	)
 }
 
 // validate reports every problem at once.
 func (r registry) validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	seen := map[string]bool{}
-	once := func(what, name string) {
-		if name == "" {
-			bad("%s without a name", what)
-		}
-		if seen[what+name] {
-			bad("%s %q stands twice", what, name)
-		}
-		seen[what+name] = true
+	c := check{seen: map[string]bool{}}
+	for _, p := range r.Profiles {
+		c.once("profile", p.Name)
+		c.once("constant", "Profile"+p.Const)
 	}
-	enums := map[string]bool{}
+	if len(r.Profiles) == 0 {
+		c.bad("no profile")
+	}
 	for _, e := range r.Enums {
-		once("enum", e.Name)
-		enums[e.Name] = true
+		c.once("enum", e.Name)
 		for _, v := range e.Values {
-			once("constant", e.Name+v.Const)
+			c.once("constant", e.Name+v.Const)
 		}
 	}
+	attributes := make(map[string]attribute)
 	for _, a := range r.Attributes {
-		once("attribute", a.Key)
-		once("constant", a.Const+"Key")
-		switch a.Class {
-		case "id", "number", "enum", "name", "content":
-		default:
-			bad("attribute %q: class %q; allowed: id, number, enum, name, content", a.Key, a.Class)
-		}
-		switch a.Type {
-		case "string", "int", "double", "bool", "bytes", "string[]", "int[]":
-		default:
-			bad("attribute %q: type %q; allowed: string, int, double, bool, bytes, string[], int[]", a.Key, a.Type)
-		}
-		if a.Enum != "" && !enums[a.Enum] {
-			bad("attribute %q: enum %q is not declared", a.Key, a.Enum)
-		}
-		if a.Brief == "" {
-			bad("attribute %q has no brief", a.Key)
-		}
+		c.attribute(a)
+		attributes[a.Key] = a
 	}
 	for _, e := range r.Events {
-		once("event", e.Name)
+		c.once("event", e.Name)
 	}
 	for _, l := range r.Lists {
-		once("list", l.Name)
+		c.once("list", l.Name)
+	}
+	for _, m := range r.Metrics {
+		c.metric(m, attributes)
 	}
 	for _, d := range r.Defects {
-		once("defect", d.Code)
+		c.once("defect", d.Code)
 	}
-	return errors.Join(errs...)
+	return errors.Join(c.errs...)
+}
+
+// check collects what is wrong with a registry.
+type check struct {
+	errs []error
+	seen map[string]bool
+}
+
+func (c *check) bad(format string, args ...any) { c.errs = append(c.errs, fmt.Errorf(format, args...)) }
+
+// once refuses a name that is empty or stands twice.
+func (c *check) once(what, name string) {
+	if name == "" {
+		c.bad("%s without a name", what)
+	}
+	if c.seen[what+" "+name] {
+		c.bad("%s %q stands twice", what, name)
+	}
+	c.seen[what+" "+name] = true
+}
+
+// profiles refuses names of profiles that are not declared.
+func (c *check) profiles(of string, names []string) {
+	for _, p := range names {
+		if !c.seen["profile "+p] {
+			c.bad("%s: profile %q is not declared", of, p)
+		}
+	}
+}
+
+func (c *check) attribute(a attribute) {
+	c.once("attribute", a.Key)
+	c.once("constant", a.Const+"Key")
+	switch a.Class {
+	case "id", "number", "enum", "name", "content":
+	default:
+		c.bad("attribute %q: class %q; allowed: id, number, enum, name, content", a.Key, a.Class)
+	}
+	switch a.Type {
+	case "string", "int", "double", "bool", "bytes", "string[]", "int[]":
+	default:
+		c.bad("attribute %q: type %q; allowed: string, int, double, bool, bytes, string[], int[]", a.Key, a.Type)
+	}
+	if a.Enum != "" && !c.seen["enum "+a.Enum] {
+		c.bad("attribute %q: enum %q is not declared", a.Key, a.Enum)
+	}
+	if a.Brief == "" {
+		c.bad("attribute %q has no brief", a.Key)
+	}
+	c.profiles(fmt.Sprintf("attribute %q", a.Key), a.Profiles)
+}
+
+func (c *check) metric(m metric, attributes map[string]attribute) {
+	c.once("metric", m.Name)
+	c.once("constant", "Metric"+m.Const)
+	switch m.Instrument {
+	case "histogram", "counter", "updowncounter":
+	default:
+		c.bad("metric %q: instrument %q; allowed: histogram, counter, updowncounter", m.Name, m.Instrument)
+	}
+	if m.Type != "int" && m.Type != "double" {
+		c.bad("metric %q: type %q; allowed: int, double", m.Name, m.Type)
+	}
+	if m.Unit == "" || m.Brief == "" || m.Question == "" {
+		c.bad("metric %q lacks a unit, a brief or a question", m.Name)
+	}
+	if (m.Instrument == "histogram") != (len(m.Boundaries) > 0) {
+		c.bad("metric %q: a histogram, and nothing else, has boundaries", m.Name)
+	}
+	if !slices.IsSorted(m.Boundaries) || len(slices.Compact(slices.Clone(m.Boundaries))) != len(m.Boundaries) {
+		c.bad("metric %q: boundaries do not grow", m.Name)
+	}
+	c.profiles(fmt.Sprintf("metric %q", m.Name), m.Profiles)
+	for i, key := range m.Attributes {
+		a, known := attributes[key]
+		switch {
+		case !known:
+			c.bad("metric %q: label %q is no attribute of the registry", m.Name, key)
+		case slices.Contains(m.Attributes[:i], key):
+			c.bad("metric %q: label %q stands twice", m.Name, key)
+		case a.Class != "name" && a.Class != "enum":
+			c.bad("metric %q: label %q is of class %s; a label has few values: allowed are name and enum", m.Name, key, a.Class)
+		case a.Type != "string":
+			c.bad("metric %q: label %q is of type %s; allowed: string", m.Name, key, a.Type)
+		}
+	}
+}
+
+// unitSuffixes are the words that Prometheus has for units; a unit in braces has none.
+var unitSuffixes = map[string]string{"s": "seconds", "By": "bytes"}
+
+// prometheus is the name of the metric in Prometheus, as OpenTelemetry's compatibility document makes it of name, unit and
+// instrument. Of a histogram it is the part before _bucket, _sum and _count.
+func (m metric) prometheus() string {
+	words := strings.FieldsFunc(m.Name, func(c rune) bool { return c == '.' || c == '_' })
+	if unit := unitSuffixes[m.Unit]; unit != "" && !slices.Contains(words, unit) {
+		words = append(words, unit)
+	}
+	if m.Instrument == "counter" {
+		words = append(words, "total")
+	}
+	return strings.Join(words, "_")
+}
+
+// buckets are boundaries and the metrics that have them.
+type buckets struct {
+	Boundaries []float64
+	Metrics    []string
 }
 
 func render(name, text string, reg registry) ([]byte, error) {
@@ -164,7 +277,7 @@ func render(name, text string, reg registry) ([]byte, error) {
 			switch s {
 			case "A":
 				return "all"
-			case "resource", "event":
+			case "resource", "event", "metric":
 				return s
 			}
 			var names []string
@@ -172,6 +285,37 @@ func render(name, text string, reg registry) ([]byte, error) {
 				names = append(names, carriers[c])
 			}
 			return strings.Join(names, ", ")
+		},
+		"profiles": func(names []string) string {
+			if len(names) == 0 {
+				return "all"
+			}
+			return strings.Join(names, ", ")
+		},
+		"constOf": func(key string) string {
+			i := slices.IndexFunc(reg.Attributes, func(a attribute) bool { return a.Key == key })
+			return reg.Attributes[i].Const + "Key"
+		},
+		"profileOf": func(name string) string {
+			i := slices.IndexFunc(reg.Profiles, func(p profile) bool { return p.Name == name })
+			return "Profile" + reg.Profiles[i].Const
+		},
+		"number":     func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) },
+		"title":      func(s string) string { return strings.ToUpper(s[:1]) + s[1:] },
+		"prometheus": metric.prometheus,
+		"buckets": func() []buckets {
+			var all []buckets
+			for _, m := range reg.Metrics {
+				i := slices.IndexFunc(all, func(b buckets) bool { return slices.Equal(b.Boundaries, m.Boundaries) })
+				switch {
+				case len(m.Boundaries) == 0:
+				case i < 0:
+					all = append(all, buckets{m.Boundaries, []string{m.Name}})
+				default:
+					all[i].Metrics = append(all[i].Metrics, m.Name)
+				}
+			}
+			return all
 		},
 		"cell": func(s string) string { return strings.ReplaceAll(s, "|", `\|`) },
 		"class": func(s string) string {
