@@ -1,0 +1,447 @@
+package backends
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelagent/otelagent/internal/backends"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// startJaeger starts the real server, and returns where it takes OTLP over gRPC and where it answers queries.
+func startJaeger(t *testing.T) (otlp, query string) {
+	t.Helper()
+	program := built(t, "JAEGER", "bin/jaeger", "interop/backends/run.sh jaeger")
+	free := addresses(t, 4)
+	cmd := exec.Command(program, "--config", filepath.Join("jaeger", "config.yaml"))
+	for i, name := range []string{"JAEGER_OTLP_GRPC", "JAEGER_OTLP_HTTP", "JAEGER_QUERY_HTTP", "JAEGER_QUERY_GRPC"} {
+		cmd.Env = append(cmd.Env, name+"="+free[i])
+	}
+	query = "http://" + free[2]
+	serve(t, query+"/api/services", cmd)
+	return free[0], query
+}
+
+// Recordings of other producers that are sent beside the Go loop.
+var recordings = []string{
+	"otelagent/phi/testdata/phi-core-0.15.2/sub-agent-built-in.events.ndjson",
+	"otelagent/phi/testdata/phi-core-0.15.2/compaction-in-turn.events.ndjson",
+	"otelagent/clark/testdata/clark-agent-0.4.0/agreeing-gates.enveloped.ndjson",
+	"otelagent/acp/testdata/sdk/permissions.ndjson",
+}
+
+// TestJaeger sends sessions through our collector to a real Jaeger and reads everything back through its query API.
+func TestJaeger(t *testing.T) {
+	otlp, query := startJaeger(t)
+	copies := newSink(t)
+	endpoint, db := collector(t, map[string]string{
+		"otlp_grpc/jaeger": fmt.Sprintf("{endpoint: %q, tls: {insecure: true}}", otlp),
+		"otlp_http/copies": fmt.Sprintf("{endpoint: %q, compression: none}", "http://"+copies.addr),
+	})
+	sendLoop(t, endpoint)
+	for _, file := range recordings {
+		run(t, "send", "--endpoint", endpoint, "--protocol", "http/protobuf", "--capture", "content", filepath.Join(repository, file))
+	}
+	j := &jaeger{query: query, sent: copies.sent(t)}
+
+	t.Run("everything", j.testEverything)
+	t.Run("services and operations", j.testServices)
+	t.Run("by tag", j.testTags)
+	t.Run("GenAI view", j.testGenAI)
+	t.Run("golden", j.testGolden)
+	t.Run("same in both", func(t *testing.T) { j.testBoth(t, db) })
+}
+
+// jaeger is a Jaeger and what was sent to it.
+type jaeger struct {
+	query string
+	sent  map[pcommon.TraceID]ptrace.Traces
+}
+
+// span is everything that OTLP says of a span, in a form that can be compared.
+type span struct {
+	ID, Parent, Name, Kind, Status, Message, State string
+	Start, End                                     int64
+	Attributes, Resource, Scope                    map[string]any
+	Events                                         []event
+	Links                                          []link
+	Dropped                                        [3]uint32 // attributes, events, links
+}
+
+type event struct {
+	Name       string
+	At         int64
+	Attributes map[string]any
+}
+
+type link struct {
+	Trace, Span string
+	Attributes  map[string]any
+}
+
+// raw is what a map holds, empty or not.
+func raw(m pcommon.Map) map[string]any {
+	if m.Len() == 0 {
+		return nil
+	}
+	return m.AsRaw()
+}
+
+func plain(td ptrace.Traces) []span {
+	var list []span
+	for _, p := range spansOf(td) {
+		s := p.span
+		one := span{
+			ID: s.SpanID().String(), Parent: s.ParentSpanID().String(), Name: s.Name(), Kind: s.Kind().String(),
+			Status: s.Status().Code().String(), Message: s.Status().Message(), State: s.TraceState().AsRaw(),
+			Start: int64(s.StartTimestamp()), End: int64(s.EndTimestamp()),
+			Attributes: raw(s.Attributes()), Resource: raw(p.resource.Attributes()), Scope: raw(p.scope.Attributes()),
+			Dropped: [3]uint32{s.DroppedAttributesCount(), s.DroppedEventsCount(), s.DroppedLinksCount()},
+		}
+		for _, e := range s.Events().All() {
+			one.Events = append(one.Events, event{e.Name(), int64(e.Timestamp()), raw(e.Attributes())})
+		}
+		for _, l := range s.Links().All() {
+			one.Links = append(one.Links, link{l.TraceID().String(), l.SpanID().String(), raw(l.Attributes())})
+		}
+		list = append(list, one)
+	}
+	slices.SortFunc(list, func(a, b span) int { return strings.Compare(a.ID, b.ID) })
+	return list
+}
+
+// testEverything asks for each trace as OTLP, and finds every span, attribute, type, event and link that was sent, and no other.
+func (j *jaeger) testEverything(t *testing.T) {
+	longest := 0
+	for id, td := range j.sent {
+		want := plain(td)
+		eventually(t, func() error {
+			var answer struct {
+				Result json.RawMessage `json:"result"`
+			}
+			if err := read(t, http.MethodGet, j.query+"/api/v3/traces/"+id.String(), nil, &answer); err != nil {
+				return err
+			}
+			kept, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(answer.Result)
+			if err != nil {
+				return err
+			}
+			if diff := gocmp.Diff(want, plain(kept)); diff != "" {
+				return fmt.Errorf("trace %s (-sent +kept):\n%s", id, diff)
+			}
+			return nil
+		})
+		for _, s := range want {
+			for _, e := range s.Events {
+				for _, v := range e.Attributes {
+					longest = max(longest, len(fmt.Sprint(v)))
+				}
+			}
+		}
+	}
+	if longest < 20000 {
+		t.Errorf("the longest attribute of a span event has %d bytes, want 20,000: nothing shows that Jaeger keeps them whole", longest)
+	}
+}
+
+// testServices finds what the search form offers.
+func (j *jaeger) testServices(t *testing.T) {
+	want := map[string][]string{} // operations by service
+	for _, td := range j.sent {
+		for _, p := range spansOf(td) {
+			service, _ := p.resource.Attributes().Get("service.name")
+			if !slices.Contains(want[service.Str()], p.span.Name()) {
+				want[service.Str()] = append(want[service.Str()], p.span.Name())
+			}
+		}
+	}
+	eventually(t, func() error {
+		got := map[string][]string{}
+		var services struct{ Data []string }
+		if err := read(t, http.MethodGet, j.query+"/api/services", nil, &services); err != nil {
+			return err
+		}
+		for _, service := range services.Data {
+			var operations struct{ Data []string }
+			if err := read(t, http.MethodGet, j.query+"/api/services/"+url.PathEscape(service)+"/operations", nil, &operations); err != nil {
+				return err
+			}
+			got[service] = operations.Data
+		}
+		if diff := gocmp.Diff(want, got, cmpopts.SortSlices(strings.Compare)); diff != "" {
+			return fmt.Errorf("operations by service (-sent +kept):\n%s", diff)
+		}
+		return nil
+	})
+	for _, name := range []string{spans.SpanRun, spans.SpanTurn, spans.SpanToolCall, spans.SpanCompaction, spans.SpanPermission} {
+		if !slices.Contains(want["loop"], name) {
+			t.Errorf("no %s was sent", name)
+		}
+	}
+}
+
+// testTags finds sessions, and single spans, by what people search for.
+func (j *jaeger) testTags(t *testing.T) {
+	for _, c := range []struct {
+		service string
+		tags    string
+		traces  int
+	}{
+		{"loop", `{"session.id":"` + backends.LoopSession + `"}`, 1},
+		{"loop", `{"gen_ai.conversation.id":"` + backends.LoopSession + `"}`, 1},
+		{"loop", `{"gen_ai.tool.name":"radio","error":"true"}`, 1},
+		{"loop", `{"otelagent.permission.action":"deny"}`, 1},
+		{"loop", `{"gen_ai.usage.output_tokens":"80"}`, 1},
+		{"loop", `{"session.id":"another"}`, 0},
+	} {
+		var found struct {
+			Data []struct{ TraceID string }
+		}
+		// The times of the loop lie in the future or the past of whoever runs this.
+		at := "/api/traces?service=" + c.service + "&limit=20&start=0&end=4000000000000000&tags=" + url.QueryEscape(c.tags)
+		if err := read(t, http.MethodGet, j.query+at, nil, &found); err != nil {
+			t.Error(err)
+		} else if len(found.Data) != c.traces {
+			t.Errorf("%s: %d traces, want %d", c.tags, len(found.Data), c.traces)
+		}
+	}
+}
+
+// A legacy trace is what Jaeger's UI reads.
+type legacyTrace struct {
+	Spans []struct {
+		SpanID, OperationName string
+		References            []struct{ RefType, TraceID, SpanID string }
+		StartTime, Duration   json.Number
+		Tags                  []tag
+		Logs                  []struct {
+			Timestamp json.Number
+			Fields    []tag
+		}
+		ProcessID string
+		Warnings  []string
+	}
+	Processes map[string]struct {
+		ServiceName string
+		Tags        []tag
+	}
+}
+
+type tag struct {
+	Key, Type string
+	Value     json.RawMessage
+}
+
+// legacy asks for a trace as the UI does.
+func (j *jaeger) legacy(t *testing.T, id string) *legacyTrace {
+	t.Helper()
+	var answer struct{ Data []legacyTrace }
+	if err := read(t, http.MethodGet, j.query+"/api/traces/"+id, nil, &answer); err != nil {
+		t.Fatal(err)
+	}
+	if len(answer.Data) != 1 {
+		t.Fatalf("%d traces have the id %s", len(answer.Data), id)
+	}
+	return &answer.Data[0]
+}
+
+// testGenAI finds on turns and tools what the UI's GenAI view reads, in the types and shapes in which it reads it.
+func (j *jaeger) testGenAI(t *testing.T) {
+	seen := map[string]int{}
+	for id := range j.sent {
+		for _, s := range j.legacy(t, id.String()).Spans {
+			for _, g := range s.Tags {
+				if err := genAITag(g); err != nil {
+					t.Errorf("%s %s: %v", s.OperationName, g.Key, err)
+				}
+				seen[s.OperationName+" "+g.Key]++
+			}
+		}
+	}
+	for _, want := range []string{
+		"session.run gen_ai.operation.name", "session.run gen_ai.agent.name", "session.run gen_ai.request.model",
+		"session.turn gen_ai.operation.name", "session.turn gen_ai.provider.name", "session.turn gen_ai.request.model",
+		"session.turn gen_ai.response.model", "session.turn gen_ai.usage.input_tokens", "session.turn gen_ai.usage.output_tokens",
+		"session.turn gen_ai.usage.cache_read.input_tokens", "session.turn gen_ai.usage.cache_creation.input_tokens",
+		"session.turn gen_ai.usage.reasoning.output_tokens", "session.turn gen_ai.input.messages", "session.turn gen_ai.output.messages",
+		"tool.call gen_ai.operation.name", "tool.call gen_ai.tool.name", "tool.call gen_ai.tool.call.id",
+		"tool.call gen_ai.tool.call.arguments", "tool.call gen_ai.tool.call.result",
+	} {
+		if seen[want] == 0 {
+			t.Errorf("no %s", want)
+		}
+	}
+}
+
+// genAITag says what is wrong with a tag for the UI's GenAI view, which reads the counts as numbers, the operation as one of its
+// own words and messages as a list of {role, parts: [{type, ...}]}.
+func genAITag(g tag) error {
+	var text string
+	if g.Type == "string" {
+		if err := json.Unmarshal(g.Value, &text); err != nil {
+			return err
+		}
+	}
+	switch {
+	case strings.HasPrefix(g.Key, "gen_ai.usage."):
+		if g.Type != "int64" {
+			return fmt.Errorf("a %s, want int64", g.Type)
+		}
+	case g.Key == "gen_ai.operation.name":
+		if !slices.Contains([]string{"chat", "execute_tool", "invoke_agent"}, text) {
+			return fmt.Errorf("%q is no word of the view", text)
+		}
+	case g.Key == "gen_ai.input.messages" || g.Key == "gen_ai.output.messages":
+		var messages []struct {
+			Role  string
+			Parts []map[string]any
+		}
+		if err := json.Unmarshal([]byte(text), &messages); err != nil {
+			return err
+		}
+		for _, m := range messages {
+			if !slices.Contains([]string{"system", "user", "assistant", "tool"}, m.Role) || len(m.Parts) == 0 {
+				return fmt.Errorf("a message of role %q with %d parts", m.Role, len(m.Parts))
+			}
+			for _, part := range m.Parts {
+				if word, _ := part["type"].(string); word == "" {
+					return errors.New("a part without a type")
+				}
+			}
+		}
+	case g.Key == "gen_ai.tool.call.arguments" || g.Key == "gen_ai.tool.call.result":
+		if !json.Valid([]byte(text)) {
+			return errors.New("no JSON")
+		}
+	}
+	return nil
+}
+
+// testGolden compares the whole trace of the Go loop, as the UI gets it, with a file.
+func (j *jaeger) testGolden(t *testing.T) {
+	for id, td := range j.sent {
+		for _, p := range spansOf(td) {
+			if v, _ := p.span.Attributes().Get(string(spans.SessionIDKey)); v.Str() != backends.LoopSession || !p.span.ParentSpanID().IsEmpty() {
+				continue
+			}
+			golden(t, filepath.Join("testdata", "jaeger.golden"), printed(j.legacy(t, id.String())))
+			return
+		}
+	}
+	t.Fatal("the Go loop was not sent")
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-golden +got); run.sh test -update writes it anew:\n%s", file, diff)
+	}
+}
+
+// printed is a trace as a tree, every span with all of its tags.
+func printed(trace *legacyTrace) string {
+	var b strings.Builder
+	children := map[string][]int{}
+	for i, s := range trace.Spans {
+		parent := ""
+		for _, r := range s.References {
+			if r.RefType == "CHILD_OF" {
+				parent = r.SpanID
+			}
+		}
+		children[parent] = append(children[parent], i)
+	}
+	written := 0
+	var write func(parent, indent string)
+	write = func(parent, indent string) {
+		list := children[parent]
+		slices.SortFunc(list, func(x, y int) int {
+			a, c := &trace.Spans[x], &trace.Spans[y]
+			return cmp.Or(strings.Compare(string(a.StartTime), string(c.StartTime)), strings.Compare(seqOf(a.Tags), seqOf(c.Tags)))
+		})
+		for _, i := range list {
+			s := &trace.Spans[i]
+			p := trace.Processes[s.ProcessID]
+			fmt.Fprintf(&b, "%s%s of %s at %s for %s µs\n", indent, s.OperationName, p.ServiceName, s.StartTime, s.Duration)
+			writeTags(&b, indent+"  ", s.Tags)
+			for _, l := range s.Logs {
+				fmt.Fprintf(&b, "%s  log at %s\n", indent, l.Timestamp)
+				writeTags(&b, indent+"    ", l.Fields)
+			}
+			for _, w := range s.Warnings {
+				fmt.Fprintf(&b, "%s  warning: %s\n", indent, w)
+			}
+			for _, r := range s.References {
+				if r.RefType != "CHILD_OF" {
+					fmt.Fprintf(&b, "%s  %s\n", indent, r.RefType)
+				}
+			}
+			written++
+			write(s.SpanID, indent+"    ")
+		}
+	}
+	write("", "")
+	fmt.Fprintf(&b, "%d spans, %d of them in the tree\n", len(trace.Spans), written)
+	return b.String()
+}
+
+// seqOf is where a span stands among those of its run.
+func seqOf(tags []tag) string {
+	for _, g := range tags {
+		if g.Key == string(spans.SeqKey) {
+			return fmt.Sprintf("%8s", g.Value)
+		}
+	}
+	return ""
+}
+
+func writeTags(b *strings.Builder, indent string, tags []tag) {
+	slices.SortFunc(tags, func(x, y tag) int { return strings.Compare(x.Key, y.Key) })
+	for _, g := range tags {
+		v := string(g.Value)
+		if len(v) > 200 {
+			v = fmt.Sprintf("%.60s... (%d bytes, SHA-256 %.6x)", v, len(v), sha256.Sum256([]byte(v)))
+		}
+		fmt.Fprintf(b, "%s%s %s %s\n", indent, g.Key, g.Type, v)
+	}
+}
+
+// testBoth finds in our own store the sessions whose spans Jaeger has, by the trace id that Jaeger shows.
+func (j *jaeger) testBoth(t *testing.T, db string) {
+	for id, td := range j.sent {
+		v, _ := spansOf(td)[0].span.Attributes().Get(string(spans.SessionIDKey))
+		var shown struct{ ID string }
+		if err := json.Unmarshal([]byte(run(t, "show", id.String(), "--db", db, "--json")), &shown); err != nil {
+			t.Fatal(err)
+		}
+		if shown.ID != v.Str() {
+			t.Errorf("otelagent show %s: session %q, Jaeger has %q", id, shown.ID, v.Str())
+		}
+	}
+}
