@@ -16,52 +16,73 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Whoever runs a configuration of ours, or copies one out of a document, has receivers that a message of nothing but nesting
-// does not end (docs/security.md): both bounds are 10 MiB at most, or otlp_nesting looks first.
-func TestShippedReceiversAreBounded(t *testing.T) {
+// shipped calls f with every YAML text of this repository: files, and blocks of documents.
+func shipped(t *testing.T, f func(path string, text []byte)) {
+	t.Helper()
 	const root = "../.."
-	receivers := 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if name := d.Name(); d.IsDir() && path != root {
-			if strings.HasPrefix(name, ".") || slices.Contains([]string{"bin", "_build", "node_modules", "target"}, name) {
+		if name := d.Name(); d.IsDir() {
+			if path != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"bin", "_build", "node_modules", "target"}, name)) {
 				return filepath.SkipDir
 			}
 			return nil
 		}
-		var texts [][]byte
-		switch filepath.Ext(path) {
-		case ".yaml", ".yml":
-			text, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			texts = [][]byte{text}
-		case ".md":
-			text, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			for _, m := range regexp.MustCompile("(?s)```ya?ml\n(.*?)```").FindAllSubmatch(text, -1) {
-				texts = append(texts, m[1])
-			}
+		ext := filepath.Ext(path)
+		if !slices.Contains([]string{".yaml", ".yml", ".md"}, ext) {
+			return nil
 		}
-		for _, text := range texts {
-			n, err := checkReceivers(text)
-			if err != nil {
-				t.Errorf("%s: %v", path, err)
-			}
-			receivers += n
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if ext != ".md" {
+			f(path, text)
+			return nil
+		}
+		for _, m := range regexp.MustCompile("(?s)```ya?ml\n(.*?)```").FindAllSubmatch(text, -1) {
+			f(path, m[1])
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Whoever runs a configuration of ours, or copies one out of a document, has receivers that a message of nothing but nesting
+// does not end (docs/security.md): both bounds are 10 MiB at most, or otlp_nesting looks first.
+func TestShippedReceiversAreBounded(t *testing.T) {
+	receivers := 0
+	shipped(t, func(path string, text []byte) {
+		n, err := checkReceivers(text)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		receivers += n
+	})
 	if receivers < 15 {
 		t.Errorf("%d receivers were found: the test looks in the wrong place", receivers)
+	}
+}
+
+// Nor has a queue that can stop for ever (docs/reliability.md, "How large a queue").
+func TestShippedQueuesDoNotBlock(t *testing.T) {
+	const decoded = "../../collector-exporter/agentsessionexporter/testdata/config.yaml" // has every key
+	queues := 0
+	shipped(t, func(path string, text []byte) {
+		if path == decoded {
+			return
+		}
+		queues += bytes.Count(text, []byte("sending_queue:"))
+		if bytes.Contains(text, []byte("block_on_overflow:")) {
+			t.Errorf("%s: block_on_overflow", path)
+		}
+	})
+	if queues < 8 {
+		t.Errorf("%d queues were found: the test looks in the wrong place", queues)
 	}
 }
 

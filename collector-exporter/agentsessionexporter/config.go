@@ -227,7 +227,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// warnings says what is legal and loses data all the same.
+// warnings says what is legal and loses data, or stops, all the same.
 func (c *Config) warnings() []string {
 	q := c.QueueConfig.Get()
 	if q == nil {
@@ -236,6 +236,9 @@ func (c *Config) warnings() []string {
 	var w []string
 	if q.StorageID == nil && !q.WaitForResult {
 		w = append(w, "sending_queue is kept in memory only: what it holds is lost when the process dies, after the sender was told that it arrived; set sending_queue::storage to a storage extension, or leave sending_queue out")
+	}
+	if q.BlockOnOverflow {
+		w = append(w, "sending_queue with block_on_overflow: true: when requests give up while they wait for room, the queue can stop for ever, with all that it holds (github.com/open-telemetry/opentelemetry-collector/issues/15700); leave it out, so that a full queue tells senders to come again")
 	}
 	switch {
 	case q.WaitForResult: // the sender hears of it

@@ -106,7 +106,7 @@ func TestConfig(t *testing.T) {
 				batch.Sizer = exporterhelper.RequestSizerTypeBytes
 				batch.MinSize, batch.MaxSize = 1<<20, 4<<20
 			}),
-		}},
+		}, warnings: []string{"sending_queue with block_on_overflow: true"}},
 		"memory_queue": {
 			want:     with(func(c *Config) { c.QueueConfig = queue(func(q *exporterhelper.QueueBatchConfig) { q.QueueSize = 10 }) }),
 			warnings: []string{"sending_queue is kept in memory only", "sending_queue with retry_on_failure::max_elapsed_time: 5m0s"},

@@ -197,8 +197,8 @@ func TestStoreFull(t *testing.T) {
 	}
 }
 
-// The store is away for longer than a persistent queue can hold: a full queue makes senders wait, as long as they like to, and
-// nothing of what it acknowledged is lost.
+// The store is away for longer than a persistent queue can hold: a full queue tells senders to come again, at once, and nothing of
+// what it acknowledged is lost.
 func TestStoreAwayForLongerThanTheQueue(t *testing.T) {
 	rng := begin(t)
 	t.Parallel()
@@ -211,7 +211,9 @@ func TestStoreAwayForLongerThanTheQueue(t *testing.T) {
 	unlock := lock(t, c.db)
 	defer unlock()
 	l.start(rng, []wire{newHTTPWire(c.addr.http)}, []wire{newGRPCWire(t, c.addr.grpc)}, []wire{newHTTPWire(c.addr.http)})
-	until(t, "a full queue makes senders wait", 30*time.Second, func() bool { return l.ledger.toldOf("no answer in time")+l.ledger.toldOf("DeadlineExceeded") > 3 })
+	until(t, "a full queue tells both senders to come again", 30*time.Second, func() bool {
+		return l.ledger.toldOf("HTTP 503") > 2 && l.ledger.toldOf("gRPC Unavailable") > 2
+	})
 	held := l.ledger.spans()
 	time.Sleep(lasting(2*time.Second, 2))
 	more := l.ledger.spans() - held
@@ -239,6 +241,9 @@ func TestStoreAwayForLongerThanTheQueue(t *testing.T) {
 		seed, room>>20, held, more, float64(onDisk)/(1<<20), f, now, peak, l.ledger.answers())
 	if held == 0 {
 		t.Error("the queue took nothing")
+	}
+	if n := l.ledger.refusals(); n > 0 {
+		t.Errorf("of %d spans senders were told never to send them again: %s", n, l.ledger.answers())
 	}
 	if peak > 300 {
 		t.Errorf("the collector took %d MiB", peak)
