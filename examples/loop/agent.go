@@ -13,6 +13,7 @@ import (
 
 // agent is a loop: it asks the model, calls the tools that it wants, and goes on until it wants none.
 type agent struct {
+	role
 	tracer *otelagent.Tracer
 	client client
 	model  string
@@ -29,7 +30,16 @@ type known struct {
 	from spans.Provenance
 }
 
-const system = "You look after a folder of notes. Use the tools; answer in one sentence."
+// role is what an agent is there for.
+type role struct {
+	name, system string
+	tools        json.RawMessage // as the provider wants them
+}
+
+var (
+	keeper   = role{"notes", "You look after a folder of notes. Use the tools; answer in one sentence.", keeperTools}
+	reviewer = role{"reviewer", "You review one note. Read it, then say in one sentence whether it is ready.", reviewerTools}
+)
 
 // maxTurns ends a run that goes in circles.
 const maxTurns = 20
@@ -39,7 +49,7 @@ func (a *agent) run(ctx context.Context, question string) (answer string, err er
 	if err != nil {
 		return "", err
 	}
-	ctx, run := a.tracer.StartRun(ctx, otelagent.RunInfo{Agent: "notes", Model: a.model, Provider: "openai", Rules: rules})
+	ctx, run := a.tracer.StartRun(ctx, otelagent.RunInfo{Agent: a.name, Model: a.model, Provider: "openai", Rules: rules})
 	defer func() {
 		switch {
 		case errors.Is(err, context.Canceled):
@@ -120,7 +130,7 @@ func (a *agent) call(ctx context.Context, turn *otelagent.Turn, c toolCall) json
 		call.End(otelagent.ToolResult{Outcome: spans.OutcomeDenied, Error: text})
 		return toolMessage(c.ID, text)
 	}
-	text, cut, err := runTool(a.root, c.Function.Name, args)
+	text, cut, err := a.runTool(ctx, c.Function.Name, args)
 	if err != nil {
 		call.End(otelagent.ToolResult{Outcome: spans.OutcomeError, Error: err.Error()})
 		return toolMessage(c.ID, "error: "+err.Error())
@@ -129,10 +139,21 @@ func (a *agent) call(ctx context.Context, turn *otelagent.Turn, c toolCall) json
 	return toolMessage(c.ID, text)
 }
 
+// runTool runs a tool in the context of its call.
+func (a *agent) runTool(ctx context.Context, name string, args json.RawMessage) (result string, cut bool, err error) {
+	if name != "review" {
+		return fileTool(a.root, name, args)
+	}
+	// A sub-agent is an agent that is run in the context of a tool call; its run finds whose child it is.
+	sub := &agent{role: reviewer, tracer: a.tracer, client: a.client, model: a.model, root: a.root, rules: a.rules, most: a.most}
+	result, err = sub.run(ctx, "Is "+target(args)+" ready?")
+	return result, false, err
+}
+
 // compact replaces all but the last messages by a summary of them. It never parts a tool result from the call that it answers.
 func (a *agent) compact(ctx context.Context, turn *otelagent.Turn) {
 	keep := len(a.messages) - a.most/2
-	for keep > 0 && role(a.messages[keep].raw) == "tool" {
+	for keep > 0 && roleOf(a.messages[keep].raw) == "tool" {
 		keep--
 	}
 	if keep < 2 {
@@ -154,12 +175,12 @@ func (a *agent) compact(ctx context.Context, turn *otelagent.Turn) {
 // add appends a message to the conversation.
 func (a *agent) add(raw json.RawMessage, from spans.Provenance) otelagent.Message {
 	a.messages = append(a.messages, known{raw, from})
-	return otelagent.Message{Raw: raw, Role: role(raw)}
+	return otelagent.Message{Raw: raw, Role: roleOf(raw)}
 }
 
 // request is what the provider is sent.
 func (a *agent) request() []byte {
-	messages := []json.RawMessage{message("system", system)}
+	messages := []json.RawMessage{message("system", a.system)}
 	for _, m := range a.messages {
 		messages = append(messages, m.raw)
 	}
@@ -167,6 +188,6 @@ func (a *agent) request() []byte {
 		Model    string            `json:"model"`
 		Messages []json.RawMessage `json:"messages"`
 		Tools    json.RawMessage   `json:"tools"`
-	}{a.model, messages, catalogue})
+	}{a.model, messages, a.tools})
 	return body
 }

@@ -109,7 +109,7 @@ func quoted(s string) json.RawMessage {
 	return b
 }
 
-func role(raw json.RawMessage) string {
+func roleOf(raw json.RawMessage) string {
 	var m struct{ Role string }
 	_ = json.Unmarshal(raw, &m) // a message without a role has none
 	return m.Role

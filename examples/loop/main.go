@@ -1,5 +1,5 @@
-// Command loop is an agent that works on the files of a folder: a real loop with real tools, permission rules and compaction, traced with
-// otelagent by its handles alone. The model is any endpoint that speaks OpenAI's chat completions; without one a script plays it:
+// Command loop is an agent that works on the files of a folder: a real loop with real tools, permission rules, compaction and a sub-agent, traced
+// with otelagent by its handles alone. The model is any endpoint that speaks OpenAI's chat completions; without one a script plays it:
 //
 //	otelagent up
 //	go run ./loop
@@ -72,6 +72,7 @@ func work(ctx context.Context, endpoint, model, dir, question string) (err error
 		}
 	}()
 	a := &agent{
+		role:   keeper,
 		tracer: otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDelivery(providers)),
 		client: client{endpoint: endpoint, key: os.Getenv("OPENAI_API_KEY")},
 		model:  model, root: root, rules: defaultRules, most: 8,

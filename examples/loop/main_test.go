@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,7 +35,7 @@ func played(t *testing.T, endpoint http.Handler, rules []rule) (s *session.Sessi
 	server := httptest.NewServer(endpoint)
 	t.Cleanup(server.Close)
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
-	a := &agent{tracer: p.Tracer(), client: client{endpoint: server.URL + "/v1"}, model: "scripted-1", root: root, rules: rules, most: 8}
+	a := &agent{role: keeper, tracer: p.Tracer(), client: client{endpoint: server.URL + "/v1"}, model: "scripted-1", root: root, rules: rules, most: 8}
 	answer, err = a.run(t.Context(), "Which of my notes need work?")
 	blocks = &session.BlockSet{}
 	for _, b := range p.Batch().Blocks {
@@ -79,17 +80,26 @@ func TestLoop(t *testing.T) {
 		}
 	}
 	want := []string{
-		"list_files allow * ok", "read_file allow * ok", "read_file allow * ok", "read_file deny .* denied", "read_file allow * error",
+		"list_files allow * ok", "read_file allow * ok", "read_file deny .* denied", "read_file allow * error", "review allow *.md ok",
 		"compaction summary", "write_file allow *.md ok", "compaction summary",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
-	// What the model was sent comes back byte for byte, with where each message came from.
-	if len(run.Turns) != len(sent) || len(sent) != len(script) {
-		t.Fatalf("%d turns, %d requests, %d in the script", len(run.Turns), len(sent), len(script))
+	// The sub-agent is a run of the same session, under the call that asked for it.
+	if len(s.Runs) != 2 {
+		t.Fatalf("%d runs, want the keeper's and the reviewer's", len(s.Runs))
 	}
-	for i, turn := range run.Turns {
+	if sub := s.Runs[1]; sub.Agent != "reviewer" || sub.ParentID != run.ID || sub.ParentToolCallID != "call_5" || len(sub.Turns) != len(reviewerScript) {
+		t.Errorf("sub-agent %s under run %s and call %s, %d turns", sub.Agent, sub.ParentID, sub.ParentToolCallID, len(sub.Turns))
+	}
+	// What the models were sent comes back byte for byte, with where each message came from.
+	turns := slices.Concat(run.Turns, s.Runs[1].Turns)
+	slices.SortFunc(turns, func(a, b *session.Turn) int { return a.Start.Compare(b.Start) })
+	if len(turns) != len(sent) || len(run.Turns) != len(script) {
+		t.Fatalf("%d turns, %d requests, %d in the script", len(turns), len(sent), len(script))
+	}
+	for i, turn := range turns {
 		payload := turn.Requests[0].Payload(blocks)
 		if !payload.Exact || string(payload.Bytes) != string(sent[i]) {
 			t.Errorf("turn %d: exact %v\n%s\nsent\n%s", i, payload.Exact, payload.Bytes, sent[i])

@@ -20,6 +20,7 @@ var defaultRules = []rule{
 	{"read_file", "*", spans.ActionAllow, spans.PermissionSourceManifest},
 	{"read_file", ".*", spans.ActionDeny, spans.PermissionSourceManifest},
 	{"write_file", "*.md", spans.ActionAllow, spans.PermissionSourceProject},
+	{"review", "*.md", spans.ActionAllow, spans.PermissionSourceProject},
 }
 
 // decision is the rule that decided, the zero rule and a refusal when none did.

@@ -8,18 +8,24 @@ import (
 	"strings"
 )
 
-// catalogue are the tools, as the provider wants them.
-var catalogue = json.RawMessage(`[
+// The tools of each role, as the provider wants them.
+var (
+	keeperTools = json.RawMessage(`[
 {"type":"function","function":{"name":"list_files","description":"Lists the files of the folder.","parameters":{"type":"object","properties":{}}}},
 {"type":"function","function":{"name":"read_file","description":"Reads a file.","parameters":{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}}},
-{"type":"function","function":{"name":"write_file","description":"Writes a file.","parameters":{"type":"object","properties":{"path":{"type":"string"},"text":{"type":"string"}},"required":["path","text"]}}}
+{"type":"function","function":{"name":"write_file","description":"Writes a file.","parameters":{"type":"object","properties":{"path":{"type":"string"},"text":{"type":"string"}},"required":["path","text"]}}},
+{"type":"function","function":{"name":"review","description":"Asks a reviewer about a file.","parameters":{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}}}
 ]`)
+	reviewerTools = json.RawMessage(`[
+{"type":"function","function":{"name":"read_file","description":"Reads a file.","parameters":{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}}}
+]`)
+)
 
 // maxResult bounds what a tool gives back, in bytes.
 const maxResult = 2000
 
-// runTool runs a tool in the folder. Cut says that the result was longer.
-func runTool(root *os.Root, name string, args json.RawMessage) (result string, cut bool, err error) {
+// fileTool runs a tool that works on the folder. Cut says that the result was longer.
+func fileTool(root *os.Root, name string, args json.RawMessage) (result string, cut bool, err error) {
 	var a struct{ Path, Text string }
 	if err := json.Unmarshal(args, &a); err != nil {
 		return "", false, fmt.Errorf("arguments: %w", err)
@@ -62,7 +68,7 @@ func summarise(gone []known) string {
 		if json.Unmarshal(m.raw, &a) != nil {
 			continue
 		}
-		switch role(m.raw) {
+		switch roleOf(m.raw) {
 		case "user":
 			fmt.Fprintf(&b, "\nThe user asked: %s", a.Content)
 		case "assistant":

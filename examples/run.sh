@@ -1,0 +1,44 @@
+#!/bin/sh
+# run.sh NAME [ARG...] runs an example and shows what came of it. It starts a collector of its own on free loopback ports; the sessions stay
+# in bin/examples/NAME.db. OTELAGENT names the binary, by default the one that `make build` makes, which is built if need be.
+set -eu
+names='quickstart loop service phi-core-pipe clark-agent-pipe acp-proxy'
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(dirname "$here")
+name=${1:-}
+case " $names " in
+*" $name "*) [ -n "$name" ] && shift ;;
+*) name= ;;
+esac
+if [ -z "$name" ]; then
+    echo "usage: run.sh NAME [ARG...], where NAME is one of: $names" >&2
+    exit 2
+fi
+
+if [ -z "${OTELAGENT:-}" ]; then
+    OTELAGENT=$root/bin/otelagent
+    [ -x "$OTELAGENT" ] || echo "building bin/otelagent, which takes a few minutes the first time" >&2
+    make --no-print-directory -C "$root" build
+fi
+db=$root/bin/examples/$name.db
+mkdir -p "$root/bin/examples"
+rm -f "$db" "$db-wal" "$db-shm"
+
+log=$(mktemp)
+trap 'kill "$up" 2>/dev/null && wait "$up" 2>/dev/null || true; rm -f "$log"' EXIT
+"$OTELAGENT" up --db "$db" --otlp-grpc 127.0.0.1:0 --otlp-http 127.0.0.1:0 2>"$log" &
+up=$!
+until grep -q ready "$log"; do
+    kill -0 "$up" 2>/dev/null || { cat "$log" >&2; exit 1; }
+    sleep 0.1
+done
+OTEL_EXPORTER_OTLP_PROTOCOL=grpc
+OTEL_EXPORTER_OTLP_ENDPOINT=http://$(sed -n 's/.*gRPC on //p' "$log")
+export OTELAGENT OTEL_EXPORTER_OTLP_ENDPOINT OTEL_EXPORTER_OTLP_PROTOCOL
+
+case $name in
+quickstart | loop | service) go -C "$here" run "./$name" "$@" ;;
+*) "$here/$name/run.sh" "$@" ;;
+esac
+echo
+"$OTELAGENT" show last --db "$db"
