@@ -679,7 +679,7 @@ func TestHostile(t *testing.T) {
 	for _, c := range hostile {
 		t.Run(c.name, func(t *testing.T) {
 			if c.long && testing.Short() && !*updateHostile {
-				t.Skip("takes seconds")
+				t.Skip("-short: takes seconds")
 			}
 			s := newSender()
 			honestly(s)

@@ -98,7 +98,7 @@ func FuzzUnpack(f *testing.F) {
 // in whose compressed form the order is another.
 func TestSupersedeCompressed(t *testing.T) {
 	if testing.Short() {
-		t.Skip("long, and one goroutine: the race detector has nothing to find in it")
+		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
 	}
 	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
 	k, other := key("a"), 0
@@ -196,7 +196,7 @@ func TestDamaged(t *testing.T) {
 // A file of version 1 with some content is taken over in steps; one that stopped in between goes on.
 func TestMigrateLarge(t *testing.T) {
 	if testing.Short() {
-		t.Skip("long, and one goroutine: the race detector has nothing to find in it")
+		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
 	}
 	path := filepath.Join(t.TempDir(), "x.db")
 	exec1(t, path, schema1+fmt.Sprintf("; PRAGMA application_id=%d; PRAGMA user_version=1; PRAGMA journal_mode=WAL", applicationID))

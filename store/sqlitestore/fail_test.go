@@ -149,7 +149,7 @@ func damaged(t *testing.T, from, which string, damage func(page []byte)) string 
 // sessions that stand elsewhere are read.
 func TestDamagedFile(t *testing.T) {
 	if testing.Short() {
-		t.Skip("long, and one goroutine: the race detector has nothing to find in it")
+		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
 	}
 	from := sound(t)
 	junk := func(page []byte) { copy(page, bytes.Repeat([]byte{0xa5}, len(page))) }

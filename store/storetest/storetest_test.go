@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestRoundRobin opens one file three times, as three collectors would.
 func TestRoundRobin(t *testing.T) {
 	if testing.Short() {
-		t.Skip("short: runs the whole suite over three stores of one SQLite file")
+		t.Skip("-short: runs the whole suite over three stores of one SQLite file")
 	}
 	storetest.Run(t, func(t *testing.T) store.Store {
 		path := filepath.Join(t.TempDir(), "s.db")

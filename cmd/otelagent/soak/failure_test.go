@@ -32,11 +32,11 @@ func until(t *testing.T, what string, within time.Duration, f func() bool) {
 	}
 }
 
-// needRoot skips what only root can bring about; CI is root.
+// needRoot skips what only root can bring about; CI is root. What covers it elsewhere is named.
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("only root can mount a file system")
+		t.Skip("only root can mount a file system: see TestStoreFails/files_cannot_grow (RLIMIT_FSIZE) and sqlitestore.TestDiskFull")
 	}
 }
 
@@ -45,7 +45,7 @@ func smallDisk(t *testing.T, mib int) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=700", mib)); err != nil {
-		t.Skipf("mount a file system: %v", err)
+		t.Skipf("no file system can be mounted here (%v): see TestStoreFails/files_cannot_grow (RLIMIT_FSIZE) and sqlitestore.TestDiskFull", err)
 	}
 	t.Cleanup(func() {
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {

@@ -67,7 +67,7 @@ func runTests(m *testing.M) int {
 func begin(t *testing.T) *rand.Rand {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("runs real processes for seconds")
+		t.Skip("-short: runs real processes for seconds")
 	}
 	var h uint64 = 14695981039346656037
 	for _, c := range []byte(t.Name()) {
