@@ -14,6 +14,9 @@ type Compacting struct {
 	handle
 	scope scope
 	kind  string
+	// For its metrics.
+	trigger     string
+	inputTokens int64
 }
 
 // StartCompaction starts a compaction in the turn and returns a context for what it does. An empty kind is summary.
@@ -33,7 +36,7 @@ func (r *Run) StartCompaction(ctx context.Context, c Compaction) (context.Contex
 }
 
 func (p place) startCompaction(ctx context.Context, c *Compaction) (context.Context, *Compacting) {
-	h := &Compacting{kind: cleanName(string(c.Kind))}
+	h := &Compacting{kind: cleanName(string(c.Kind)), trigger: c.Trigger, inputTokens: c.InputTokens}
 	if h.kind == "" {
 		h.kind = string(spans.CompactionKindSummary)
 	}
@@ -84,7 +87,9 @@ func (c *Compacting) End(res CompactionResult) {
 		a.text(spans.CompactionReasonKey, res.Reason)
 		c.keep(&res)
 	}
-	c.finish(res.End, spans.KnownObserved, &a, "")
+	if _, measure := c.finish(res.End, spans.KnownObserved, &a, ""); measure {
+		c.measureEnd(&res)
+	}
 }
 
 // keep takes the content of the result.

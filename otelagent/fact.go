@@ -32,12 +32,17 @@ func (t *Tracer) StateFacts(ctx context.Context, info SessionInfo, facts ...Fact
 	if t == nil {
 		return
 	}
+	t.stateFacts(ctx, info, facts, false)
+}
+
+// stateFacts tells of facts; replayed is as for startRun.
+func (t *Tracer) stateFacts(ctx context.Context, info SessionInfo, facts []Fact, replayed bool) {
 	for part := range slices.Chunk(facts, maxFacts) {
-		t.stateFacts(ctx, info, part)
+		t.factSpan(ctx, info, part, replayed)
 	}
 }
 
-func (t *Tracer) stateFacts(ctx context.Context, info SessionInfo, facts []Fact) {
+func (t *Tracer) factSpan(ctx context.Context, info SessionInfo, facts []Fact, replayed bool) {
 	ctx = orBackground(ctx)
 	in := scopeOf(ctx)
 	asRun := RunInfo{SessionID: info.SessionID, Dialect: info.Dialect}
@@ -45,6 +50,7 @@ func (t *Tracer) stateFacts(ctx context.Context, info SessionInfo, facts []Fact)
 
 	own := &origin{tracer: t, session: cleanID(asRun.SessionID), madeUp: madeUp, recording: recordingWord(info.Recording)}
 	own.capture = t.captureOf(&asRun)
+	own.measures(ctx, &asRun, replayed)
 	address := attrs{}
 	address.sessionAddress(own)
 	address.name(spans.RecordingKindKey, own.recording)

@@ -22,6 +22,11 @@ func (t *Tracer) StartGroup(ctx context.Context, info GroupInfo) (context.Contex
 	if t == nil {
 		return ctx, nil
 	}
+	return t.startGroup(ctx, info, false)
+}
+
+// startGroup starts a group; replayed is as for startRun.
+func (t *Tracer) startGroup(ctx context.Context, info GroupInfo, replayed bool) (context.Context, *Group) {
 	ctx = orBackground(ctx)
 	in := scopeOf(ctx)
 	asRun := RunInfo{SessionID: info.SessionID}
@@ -35,6 +40,7 @@ func (t *Tracer) StartGroup(ctx context.Context, info GroupInfo) (context.Contex
 	address := attrs{}
 	g.own.madeUp = madeUp
 	g.own.recording = recordingWord(info.Recording)
+	g.own.measures(ctx, &asRun, replayed)
 	address.sessionAddress(&g.own)
 	address.name(spans.RecordingKindKey, g.own.recording)
 	address.add(spans.RunIDKey.String(""), spans.RunStartKey.Int64(g.own.startNS))

@@ -25,6 +25,7 @@ type origin struct {
 	capture      Capture
 	address      []attribute.KeyValue // attributes that every span carries; never changed once made
 	seq          atomic.Int64
+	figures
 }
 
 // next returns the position of something in the order of the run.
@@ -57,6 +58,8 @@ type handle struct {
 	recording bool
 	sent      bool      // recorded, and sampled: it leaves the process
 	began     time.Time // start of the span as it was stated, else zero
+	since     time.Time // the same, else when it began; only where metrics are taken
+	vague     bool      // its start is only a bound
 	index     int64     // of the turn; noTurn outside
 	turn      string    // decimal turn index, empty outside a turn; only with derived ids
 	at        string    // start of the turn where its index does not name it; only with derived ids
@@ -100,6 +103,12 @@ func (h *handle) begin(ctx context.Context, parent *handle, kind *spanKind, at M
 	h.recording = h.span.IsRecording()
 	h.sent = h.recording && h.span.SpanContext().IsSampled()
 	h.began = at.Time
+	if h.measured {
+		h.since, h.vague = at.Time, at.Source == spans.TimeSourceBound
+		if h.since.IsZero() {
+			h.since = time.Now()
+		}
+	}
 	return ctx
 }
 
@@ -157,6 +166,7 @@ func (h *handle) note(typ string, body []byte, at Moment) {
 	}
 	if h.notes == maxNotes {
 		h.dropped++
+		h.drop(spans.DroppedKindEvent)
 		return
 	}
 	h.notes++
@@ -176,12 +186,13 @@ func (h *handle) note(typ string, body []byte, at Moment) {
 }
 
 // finish ends the span with the attributes of a, once. failed is empty unless the span's status is Error. An end before
-// the start is moved to the start, and its time becomes a bound.
-func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.ErrorType) {
+// the start is moved to the start, and its time becomes a bound. It returns the end (zero for now), and whether metrics are to be
+// taken of what ended.
+func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.ErrorType) (end Moment, measure bool) {
 	h.mu.Lock()
 	if h.ended {
 		h.mu.Unlock()
-		return
+		return Moment{}, false
 	}
 	h.ended = true
 	at = at.sound()
@@ -204,6 +215,8 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 	} else {
 		h.span.End(trace.WithTimestamp(at.Time))
 	}
+	h.measureContent()
+	return at, h.measured
 }
 
 // start returns the start of the span, zero when only its provider knows it.

@@ -4,11 +4,14 @@ import (
 	"reflect"
 	"testing"
 
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/otelagent/otelagent/spans"
 )
 
 func TestOptions(t *testing.T) {
-	p := noop.NewTracerProvider()
+	p, m := noop.NewTracerProvider(), metricnoop.NewMeterProvider()
 	for _, tt := range []struct {
 		name string
 		opts []Option
@@ -27,12 +30,21 @@ func TestOptions(t *testing.T) {
 			config{maxBlockIDs: 1 << 18, maxSpan: 1 << 20, preview: 320, maxTurn: 5}},
 		{"no previews", []Option{WithPreviewBytes(0), WithEcho(), WithBlockScope(BlockScopeRun), WithEncoding(EncodingFull), WithMaxSpanBytes(1 << 21)},
 			config{maxBlockIDs: 1 << 18, maxSpan: 1 << 21, echo: true, scope: BlockScopeRun, encoding: EncodingFull}},
+		{"metrics", []Option{WithMeterProvider(m), WithProfile(spans.Profile202610), WithReplayMetrics(), WithMeterProvider(nil), WithProfile("x")},
+			config{maxBlockIDs: 1 << 18, maxSpan: 1 << 20, preview: 2000, meters: m, profile: spans.Profile202610, measuring: measureReplays}},
+		{"no metrics", []Option{WithoutMetrics()}, config{maxBlockIDs: 1 << 18, maxSpan: 1 << 20, preview: 2000, measuring: measureNothing}},
 		{"no memory", []Option{WithMaxBlockIDs(0)}, config{maxBlockIDs: 1 << 18, maxSpan: 1 << 20, preview: 2000}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := NewTracer(tt.opts...).config
 			if tt.want.provider == nil {
 				got.provider = nil // the global one
+			}
+			if tt.want.meters == nil {
+				got.meters = nil
+			}
+			if tt.want.profile == "" {
+				tt.want.profile = spans.DefaultProfile
 			}
 			if !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("config %+v, want %+v", got, tt.want)

@@ -61,11 +61,13 @@ func (p *place) permission(ctx context.Context, parent *handle, e *PermissionEva
 	a.yes(spans.DerivedKey, e.Derived)
 	call := cleanID(e.CallID)
 	n := p.ordinal(p.permissions, call, a)
-	h.begin(ctx, parent, &kindPermission, e.Start, a, seed{turn: p.turn, call: call, ordinal: n, at: p.at})
+	ctx = h.begin(ctx, parent, &kindPermission, e.Start, a, seed{turn: p.turn, call: call, ordinal: n, at: p.at})
 	parent.started(&h, &parent.counts.permissions)
 	if e.Options != nil && h.capturing() {
 		h.content.addBody(h.origin, spans.ListOptions, e.Options)
 	}
 	end := endAttrs(p.origin, 2)
-	h.finish(e.End, spans.KnownObserved, &end, "")
+	if _, measure := h.finish(e.End, spans.KnownObserved, &end, ""); measure {
+		h.tracer.metrics.permission(ctx, e)
+	}
 }

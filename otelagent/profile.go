@@ -1,8 +1,12 @@
 package otelagent
 
-import "github.com/otelagent/otelagent/spans"
+import (
+	"go.opentelemetry.io/otel/attribute"
 
-// The keys of OpenTelemetry's GenAI conventions (spans.Profile202608 and later) are written in this file and nowhere else, but for
+	"github.com/otelagent/otelagent/spans"
+)
+
+// The keys of OpenTelemetry's GenAI conventions (spans.Profile) are written in this file and nowhere else, but for
 // those that are part of an address (session.id, gen_ai.conversation.id, gen_ai.agent.name, gen_ai.tool.call.id).
 
 // Operation names.
@@ -75,11 +79,17 @@ func finishReason(res *TurnResult) string {
 	return cleanName(res.StopReason)
 }
 
+// cacheWriteKeys are the names of tokens written to cache.
+var cacheWriteKeys = map[spans.Profile]attribute.Key{
+	spans.Profile202608: spans.GenAIUsageCacheCreationKey,
+	spans.Profile202610: spans.GenAIUsageCacheWriteKey,
+}
+
 // profileUsage repeats the normalised counts under their standard keys.
 func (a *attrs) profileUsage(u normalUsage) {
 	a.int(spans.GenAIUsageInputKey, u.input)
 	a.int(spans.GenAIUsageOutputKey, u.output)
 	a.int(spans.GenAIUsageReasoningKey, u.reasoning)
 	a.int(spans.GenAIUsageCacheReadKey, u.cacheRead)
-	a.int(spans.GenAIUsageCacheCreationKey, u.cacheWrite)
+	a.int(cacheWriteKeys[a.origin.tracer.config.profile], u.cacheWrite)
 }

@@ -103,6 +103,14 @@ func (r *Recorder) Lost() int64 {
 	return r.lost
 }
 
+// lose counts an event that has no place.
+func (r *Recorder) lose(m *Meta) {
+	r.lost++
+	if r.tracer.metrics.takes(context.Background(), "", m.Arrived.IsZero()) {
+		r.tracer.metrics.dropped(spans.DroppedKindLate)
+	}
+}
+
 func (r *Recorder) runStarted(ctx context.Context, ev *RunStarted) {
 	info := ev.RunInfo
 	if info.ID == "" {
@@ -123,16 +131,16 @@ func (r *Recorder) runStarted(ctx context.Context, ev *RunStarted) {
 	} else if parent := r.spawner(&info); parent != nil {
 		ctx = parent.ctx
 	}
-	r.start(ctx, o, info)
+	r.start(ctx, o, info, ev.Arrived.IsZero())
 	r.seen(o)
 }
 
 // start starts the run and remembers it as open.
-func (r *Recorder) start(ctx context.Context, o *openRun, info RunInfo) {
+func (r *Recorder) start(ctx context.Context, o *openRun, info RunInfo, replayed bool) {
 	if len(r.order) == maxOpenRuns {
 		r.close(r.order[0])
 	}
-	o.ctx, o.run = r.tracer.StartRun(ctx, info)
+	o.ctx, o.run = r.tracer.startRun(ctx, info, replayed)
 	r.open[o.id] = append(r.open[o.id], o)
 	r.order = append(r.order, o)
 	r.ended = slices.DeleteFunc(r.ended, o.is)
@@ -190,7 +198,7 @@ func (r *Recorder) runEnded(ctx context.Context, ev *RunEnded) {
 	var o *openRun
 	if ev.Run == "" {
 		if o = r.innermost(ev.Session, ""); o == nil {
-			r.lost++
+			r.lose(&ev.Meta)
 			return
 		}
 	} else {
@@ -199,7 +207,7 @@ func (r *Recorder) runEnded(ctx context.Context, ev *RunEnded) {
 	if o == nil {
 		vetoed := res.Status == spans.RunStatusVetoed // an end is all that there is of such a run
 		if !vetoed && r.late(ev.name()) {
-			r.lost++
+			r.lose(&ev.Meta)
 			return
 		}
 		o = r.infer(ctx, &ev.Meta, time.Time{}, !vetoed)
@@ -229,7 +237,7 @@ func (r *Recorder) infer(ctx context.Context, m *Meta, inside time.Time, inferre
 	if o.group = r.memberOf(&info); o.group != nil {
 		ctx = o.group.ctx
 	}
-	r.start(ctx, o, info)
+	r.start(ctx, o, info, m.Arrived.IsZero())
 	return o
 }
 
@@ -243,7 +251,7 @@ func (r *Recorder) inRun(ctx context.Context, ev Event) {
 	o := r.find(m.name())
 	if o == nil {
 		if !begins(ev) && r.late(m.name()) {
-			r.lost++
+			r.lose(m)
 			return
 		}
 		o = r.infer(ctx, m, inside, true)
@@ -273,9 +281,9 @@ func (r *Recorder) unnamed(ev Event, inside time.Time) {
 				return
 			}
 		}
-		r.lost++
+		r.lose(m)
 	default:
-		r.lost++
+		r.lose(m)
 	}
 }
 
@@ -360,11 +368,11 @@ func (r *Recorder) factStated(ctx context.Context, ev *FactStated) {
 		}
 	}
 	if session == "" {
-		r.lost++
+		r.lose(&ev.Meta)
 		return
 	}
 	info := SessionInfo{SessionID: session, Dialect: ev.Dialect, Recording: ev.Recording}
-	r.tracer.StateFacts(ctx, info, facts...)
+	r.tracer.stateFacts(ctx, info, facts, ev.Arrived.IsZero())
 }
 
 // begins reports whether the event begins something, as late ones do not.
@@ -413,7 +421,7 @@ func (r *Recorder) homeless(m *Meta, typ string, body []byte) {
 			return
 		}
 	}
-	r.lost++
+	r.lose(m)
 }
 
 // close ends a run for want of an end.

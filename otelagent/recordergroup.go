@@ -38,7 +38,7 @@ func (r *Recorder) groupStarted(ctx context.Context, ev *GroupStarted) {
 		r.groups[0].close()
 		r.groups = slices.Delete(r.groups, 0, 1)
 	}
-	g.ctx, g.group = r.tracer.StartGroup(ctx, info)
+	g.ctx, g.group = r.tracer.startGroup(ctx, info, ev.Arrived.IsZero())
 	r.groups = append(r.groups, g)
 }
 
@@ -55,9 +55,9 @@ func (r *Recorder) groupEnded(ctx context.Context, ev *GroupEnded) {
 		g = &openGroup{session: ev.Session}
 		g.clock.last = r.floor(&ev.Meta)
 		c := g.clock
-		g.ctx, g.group = r.tracer.StartGroup(ctx, GroupInfo{
+		g.ctx, g.group = r.tracer.startGroup(ctx, GroupInfo{
 			SessionID: ev.Session, Start: c.at(&ev.Meta, time.Time{}), Inferred: true,
-		})
+		}, ev.Arrived.IsZero())
 	}
 	res := ev.GroupResult
 	res.End = stated(res.End, g.clock.at(&ev.Meta, time.Time{}))

@@ -24,9 +24,11 @@ type Run struct {
 	scope   scope
 	off     bool // no SDK: nothing is started under this run
 	copied  bool
-	model   string
-	vendor  string
-	header  []attribute.KeyValue // what every turn repeats; never changed once made
+	// inferred says that its start was not seen.
+	inferred bool
+	model    string
+	vendor   string
+	header   []attribute.KeyValue // what every turn repeats; never changed once made
 
 	// guarded by handle.mu
 	defects     []string
@@ -47,6 +49,11 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 	if t == nil {
 		return ctx, nil
 	}
+	return t.startRun(ctx, info, false)
+}
+
+// startRun starts a run. Replayed says that it is told from events that did not arrive now.
+func (t *Tracer) startRun(ctx context.Context, info RunInfo, replayed bool) (context.Context, *Run) {
 	r := &Run{}
 	ctx = orBackground(ctx)
 	in := scopeOf(ctx)
@@ -62,10 +69,11 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 	r.index = noTurn
 	r.own.capture = t.captureOf(&info)
 	r.own.recording = recordingWord(info.Recording)
-	r.copied = info.Copied
+	r.copied, r.inferred = info.Copied, info.Inferred
 	r.model, r.vendor = cleanName(info.Model), cleanName(info.Provider)
 	r.own.madeUp = madeUp
 	r.own.address = r.addressOf(&info)
+	r.own.measures(ctx, &info, replayed)
 	header := runHeader(&info)
 
 	a := startAttrs(&r.own)
@@ -88,7 +96,7 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 
 	// Without an SDK there is no new span: what comes back is the one above, or none.
 	sc := r.span.SpanContext()
-	r.off = !sc.IsValid() || sc.Equal(above)
+	r.off = (!sc.IsValid() || sc.Equal(above)) && !r.measured
 	if r.sent {
 		n, from := t.sessions.run(r.origin, sc)
 		header = append(header, spans.RunOrdinalKey.Int64(n), spans.RunOrdinalFromKey.Int64(from))
@@ -99,6 +107,7 @@ func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *
 		r.keep(&info)
 	}
 	r.scope = scope{Context: ctx, span: &r.handle, run: r}
+	r.measureStart()
 	return &r.scope, r
 }
 
@@ -270,6 +279,7 @@ func (h *handle) addMessage(list string, m *Message) {
 	}
 	if l := h.content.list(list, 0); len(l.items) == maxGrowing {
 		l.count++ // the reader finds the list broken
+		h.drop(spans.DroppedKindMessage)
 		return
 	}
 	mem := h.tracer.memories.open(h.origin)
@@ -324,9 +334,9 @@ func (r *Run) Close(at Moment) {
 
 func (r *Run) end(res *RunResult, known spans.Known) {
 	a := endAttrs(r.origin, 28)
-	var failed spans.ErrorType
+	status, failed := res.status()
 	if r.recording {
-		failed = a.runEnd(res)
+		a.runEnd(res, status)
 	}
 	if res.Messages != nil && r.capturing() {
 		r.mu.Lock()
@@ -342,7 +352,9 @@ func (r *Run) end(res *RunResult, known spans.Known) {
 		a.kv = append(a.kv, spans.RunDefectsKey.StringSlice(r.defects))
 	}
 	r.mu.Unlock()
-	r.finish(res.End, known, &a, failed)
+	if end, measure := r.finish(res.End, known, &a, failed); measure {
+		r.measureEnd(status, failed, end, known)
+	}
 }
 
 // rest takes what is still to be sent when a run ends: the complete list of its last request, and what is to be sent once more.
@@ -367,13 +379,11 @@ func (r *Run) rest() {
 	}
 }
 
-// runEnd adds what a run ends with, and returns the error type if it failed.
-func (a *attrs) runEnd(res *RunResult) (failed spans.ErrorType) {
-	status := res.Status
-	if status == "" {
-		status = spans.RunStatusCompleted
-	}
-	switch status {
+// status is how the run stands, and the error type if it failed.
+func (res *RunResult) status() (status spans.RunStatus, failed spans.ErrorType) {
+	switch res.Status {
+	case "":
+		return spans.RunStatusCompleted, ""
 	case spans.RunStatusRejected:
 		failed = spans.ErrorTypeRejected
 	case spans.RunStatusAborted:
@@ -381,6 +391,11 @@ func (a *attrs) runEnd(res *RunResult) (failed spans.ErrorType) {
 	case spans.RunStatusError:
 		failed = spans.ErrorTypeOther
 	}
+	return res.Status, failed
+}
+
+// runEnd adds what a run ends with.
+func (a *attrs) runEnd(res *RunResult, status spans.RunStatus) {
 	a.name(spans.RunStatusKeyKey, string(status))
 	a.name(spans.RunStatusWordKey, res.Word)
 	a.yes(spans.RunRejectedKey, res.Rejected)
@@ -389,5 +404,4 @@ func (a *attrs) runEnd(res *RunResult) (failed spans.ErrorType) {
 	if res.Usage != nil {
 		a.usage(res.Usage, &runUsageKeys)
 	}
-	return failed
 }

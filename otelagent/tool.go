@@ -12,6 +12,7 @@ type Tool struct {
 	scope  scope
 	callID string
 	name   string
+	kind   string // function, extension or datastore
 	place  place
 
 	progress int64 // guarded by handle.mu
@@ -69,7 +70,7 @@ func (r *Run) StartTool(ctx context.Context, call ToolCall) (context.Context, *T
 }
 
 func (p place) startTool(ctx context.Context, call *ToolCall) (context.Context, *Tool) {
-	t := &Tool{callID: cleanID(call.ID), name: cleanName(call.Name)}
+	t := &Tool{callID: cleanID(call.ID), name: cleanName(call.Name), kind: call.Type}
 	a := startAttrs(p.origin)
 	p.under(&t.handle, a)
 	a.profileTool(call.Name, call.Type)
@@ -89,6 +90,9 @@ func (p place) startTool(ctx context.Context, call *ToolCall) (context.Context, 
 		}
 	}
 	t.scope = scope{Context: ctx, span: &t.handle, run: p.run, tool: t}
+	if t.measured {
+		t.figures.tools.Add(1)
+	}
 	return &t.scope, t
 }
 
@@ -118,14 +122,14 @@ func (t *Tool) End(res ToolResult) {
 	}
 	a := endAttrs(t.origin, 4)
 	var failed spans.ErrorType
+	outcome := res.Outcome
+	if outcome == "" {
+		outcome = spans.OutcomeOK
+	}
+	if outcome == spans.OutcomeError {
+		failed = spans.ErrorTypeTool
+	}
 	if t.recording {
-		outcome := res.Outcome
-		if outcome == "" {
-			outcome = spans.OutcomeOK
-		}
-		if outcome == spans.OutcomeError {
-			failed = spans.ErrorTypeTool
-		}
 		a.name(spans.ToolOutcomeKey, string(outcome))
 		a.flag(spans.ToolTruncatedKey, res.Truncated)
 		a.id(spans.ToolChildRunIDKey, res.ChildRunID)
@@ -139,7 +143,9 @@ func (t *Tool) End(res ToolResult) {
 		}
 		t.mu.Unlock()
 	}
-	t.finish(res.End, spans.KnownObserved, &a, failed)
+	if end, measure := t.finish(res.End, spans.KnownObserved, &a, failed); measure {
+		t.measureEnd(outcome, failed, end, spans.KnownObserved)
+	}
 }
 
 // Close ends the call for want of an end, as last seen: it has no outcome. Once; later calls do nothing.
@@ -151,5 +157,7 @@ func (t *Tool) Close(at Moment) {
 	t.mu.Lock()
 	a.count(spans.ToolProgressCountKey, t.progress)
 	t.mu.Unlock()
-	t.finish(at, spans.KnownClosed, &a, "")
+	if end, measure := t.finish(at, spans.KnownClosed, &a, ""); measure {
+		t.measureEnd("", "", end, spans.KnownClosed)
+	}
 }

@@ -4,16 +4,20 @@ import (
 	"context"
 
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelagent/otelagent/spans"
 )
 
-// ScopeName is the name of the instrumentation scope of every span that this package starts.
+// ScopeName is the name of the instrumentation scope of every span that this package starts, and of every metric.
 const ScopeName = "github.com/otelagent/otelagent"
 
 // Tracer starts runs. Make one per process and keep it: it remembers which blocks of content each session has sent.
 // The nil Tracer does nothing. Safe for concurrent use.
 type Tracer struct {
 	otel     trace.Tracer
+	metrics  *metrics
 	config   config
 	sessions *sessions
 	memories *memories
@@ -25,6 +29,9 @@ type config struct {
 	newRoot      bool
 	sessionTrace bool
 	maxBlockIDs  int
+	profile      spans.Profile
+	meters       metric.MeterProvider
+	measuring    measuring
 
 	capture    Capture
 	captureFor func(RunInfo) Capture
@@ -95,7 +102,7 @@ func WithMaxBlockIDs(n int) Option {
 
 // NewTracer returns a Tracer. It never fails and never returns nil; nil options are ignored.
 func NewTracer(opts ...Option) *Tracer {
-	c := config{maxBlockIDs: defaultBlockIDs, maxSpan: DefaultMaxSpanBytes, preview: DefaultPreviewBytes}
+	c := config{profile: spans.DefaultProfile, maxBlockIDs: defaultBlockIDs, maxSpan: DefaultMaxSpanBytes, preview: DefaultPreviewBytes}
 	for _, o := range opts {
 		if o != nil {
 			c = o.apply(c)
@@ -104,8 +111,12 @@ func NewTracer(opts ...Option) *Tracer {
 	if c.provider == nil {
 		c.provider = otel.GetTracerProvider()
 	}
+	if c.meters == nil {
+		c.meters = otel.GetMeterProvider()
+	}
 	t := &Tracer{
 		otel:     c.provider.Tracer(ScopeName),
+		metrics:  newMetrics(&c),
 		config:   c,
 		sessions: newSessions(),
 		memories: newMemories(c.maxBlockIDs),

@@ -17,6 +17,8 @@ type Turn struct {
 	run   *Run
 	scope scope
 
+	provider, model string // labels of its metrics; the model guarded by handle.mu
+
 	// guarded by handle.mu
 	tools       ordinals
 	permissions ordinals
@@ -25,6 +27,7 @@ type Turn struct {
 	wasted      normalUsage // of the discarded attempts
 	asked       Moment      // when the last request was ready
 	replied     Moment
+	called      time.Duration // of the model call; zero where it is not known
 }
 
 // StartTurn starts a turn and returns a context in which its tool calls are to be started. The turn is a child of the run,
@@ -52,6 +55,7 @@ func (r *Run) StartTurn(ctx context.Context, info TurnInfo) (context.Context, *T
 	ctx = t.begin(ctx, &r.handle, &kindTurn, info.Start, a, seed{turn: t.turn, at: t.at})
 	r.started(&t.handle, &r.counts.turns)
 	t.scope = scope{Context: ctx, span: &t.handle, run: r}
+	t.measureStart(&info)
 	return &t.scope, t
 }
 
@@ -86,10 +90,11 @@ const maxAttempts = 16
 // turn are those of the last call. A request with a Payload and no messages is read with ParseRequest. Limit: the content of the
 // first 16 attempts is kept. Of a request that tells neither its payload nor messages, prompt, tools or rest, only parameters are kept.
 func (t *Turn) Request(req Request) {
-	if t == nil || !t.recording {
+	if t == nil || !t.recording && !t.measured {
 		return
 	}
-	if req.Payload != nil && req.Messages == nil {
+	stated := req.Model
+	if t.recording && req.Payload != nil && req.Messages == nil {
 		req.fill()
 	}
 	if req.Bytes == 0 {
@@ -108,10 +113,20 @@ func (t *Turn) Request(req Request) {
 	if t.ended {
 		return
 	}
-	t.attempts = max(t.attempts, int64(req.Attempt)+1)
+	t.attempted(req.Attempt)
 	t.asked = req.At.now()
-	if n := max(req.Attempt, 0); n < maxAttempts && t.capturing() && req.told() {
-		t.ask(n, &req, &a)
+	if t.measured && stated != "" {
+		t.model = t.tracer.metrics.values.bound(spans.RequestModelKey, stated)
+	}
+	if !t.recording {
+		return
+	}
+	if n := max(req.Attempt, 0); t.capturing() && req.told() {
+		if n < maxAttempts {
+			t.ask(n, &req, &a)
+		} else {
+			t.drop(spans.DroppedKindRequest)
+		}
 	}
 	t.span.SetAttributes(a.kv...)
 }
@@ -124,7 +139,7 @@ func (r *Request) told() bool {
 // Replied tells that the model call is over. With the time of the request it gives the duration of the model call, unless
 // TurnResult tells it or one of the two times is only derived from others.
 func (t *Turn) Replied(at Moment) {
-	if t == nil || !t.recording {
+	if t == nil || !t.recording && !t.measured {
 		return
 	}
 	t.mu.Lock()
@@ -138,19 +153,21 @@ const noteDiscarded = "attempt.discarded"
 // Discard tells of an attempt whose reply the loop threw away to ask again. Its usage is summed up apart from that of the turn, and its
 // reply is kept as a note.
 func (t *Turn) Discard(d DiscardedAttempt) {
-	if t == nil || !t.recording {
+	if t == nil || !t.recording && !t.measured {
 		return
 	}
 	t.mu.Lock()
 	if !t.ended {
 		t.discarded++
-		t.attempts = max(t.attempts, int64(d.Attempt)+1)
+		t.attempted(d.Attempt)
 		if d.Usage != nil {
 			t.wasted.add(d.Usage.normal())
 		}
 	}
 	t.mu.Unlock()
-	t.note(noteDiscarded, d.body(), d.At)
+	if t.recording {
+		t.note(noteDiscarded, d.body(), d.At)
+	}
 }
 
 // body is what is known of the attempt, as JSON.
@@ -201,6 +218,13 @@ func (t *Turn) End(res TurnResult) {
 	}
 	a := endAttrs(t.origin, 27)
 	var failed spans.ErrorType
+	switch {
+	case res.Failed && res.Cancelled:
+		failed = spans.ErrorTypeCancelled
+	case res.Failed:
+		failed = spans.ErrorTypeProvider
+	}
+	t.learnCall(res.ModelCall)
 	if t.recording {
 		a.profileReply(&res)
 		a.name(spans.TurnStopReasonKey, res.StopReason)
@@ -216,23 +240,29 @@ func (t *Turn) End(res TurnResult) {
 			a.name(spans.TurnCostCurrencyKey, res.Currency)
 		}
 		a.text(spans.ErrorMessageKey, res.Error)
-		switch {
-		case res.Failed && res.Cancelled:
-			failed = spans.ErrorTypeCancelled
-		case res.Failed:
-			failed = spans.ErrorTypeProvider
-		}
 		t.reply(&res, &a)
 		t.echo()
 	}
-	t.finish(res.End, spans.KnownObserved, &a, failed)
+	if end, measure := t.finish(res.End, spans.KnownObserved, &a, failed); measure {
+		t.measureEnd(&res, failed, end, spans.KnownObserved)
+	}
+}
+
+// attempted takes note of an attempt, which counts from 0. The caller holds the lock.
+func (t *Turn) attempted(n int) {
+	if made := int64(n) + 1; made > t.attempts {
+		if t.measured {
+			t.calls.Add(made - max(t.attempts, 1))
+		}
+		t.attempts = made
+	}
 }
 
 // reply adds what the turn knows of its model call, and the content of the result.
 func (t *Turn) reply(res *TurnResult, a *attrs) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.modelCall(res.ModelCall, a)
+	t.modelCall(a)
 	t.thrownAway(a)
 	if t.ended || !t.capturing() {
 		return
@@ -261,17 +291,27 @@ func (t *Turn) echo() {
 	t.content.echoes = append(t.content.echoes, m.echo.turnEnded()...)
 }
 
-// modelCall adds the number of attempts, where there was more than one, and the duration of the model call, where it is
-// known. The caller holds the lock.
-func (t *Turn) modelCall(known time.Duration, a *attrs) {
-	if t.attempts > 1 {
-		a.int(spans.TurnAttemptsKey, t.attempts)
+// learnCall learns how long the model call took, from what the loop knows of it, else from the times of request and reply.
+func (t *Turn) learnCall(known time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return
 	}
 	if known == 0 && measured(t.asked) && measured(t.replied) {
 		known = t.replied.Time.Sub(t.asked.Time)
 	}
-	if known > 0 {
-		a.int(spans.TurnModelCallDurationKey, int64(known))
+	t.called = max(known, 0)
+}
+
+// modelCall adds the number of attempts, where there was more than one, and the duration of the model call, where it is
+// known. The caller holds the lock.
+func (t *Turn) modelCall(a *attrs) {
+	if t.attempts > 1 {
+		a.int(spans.TurnAttemptsKey, t.attempts)
+	}
+	if t.called > 0 {
+		a.int(spans.TurnModelCallDurationKey, int64(t.called))
 	}
 }
 
@@ -287,10 +327,13 @@ func (t *Turn) Close(at Moment) {
 		return
 	}
 	a := endAttrs(t.origin, 8)
+	t.learnCall(0)
 	t.mu.Lock()
-	t.modelCall(0, &a)
+	t.modelCall(&a)
 	t.thrownAway(&a)
 	t.mu.Unlock()
 	t.echo()
-	t.finish(at, spans.KnownClosed, &a, "")
+	if end, measure := t.finish(at, spans.KnownClosed, &a, ""); measure {
+		t.measureEnd(&TurnResult{}, spans.ErrorTypeAborted, end, spans.KnownClosed)
+	}
 }

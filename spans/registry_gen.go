@@ -470,17 +470,17 @@ const (
 	MetricInferenceUsageCacheWrite = "gen_ai.client.inference.usage.cache_write.input_tokens"
 	// MetricInferenceUsageReasoning ({token} counter; profiles: genai-2026-10): Output tokens spent on reasoning, part of output.
 	MetricInferenceUsageReasoning = "gen_ai.client.inference.usage.reasoning.output_tokens"
-	// MetricInferenceInput ({token} histogram; profiles: genai-2026-10): Input tokens of one turn, cached ones included. A sample is one turn.
+	// MetricInferenceInput ({token} histogram; profiles: genai-2026-10): Input tokens of one turn, cached ones included. A sample is one turn; one that failed without usage is 0, as the conventions ask.
 	MetricInferenceInput = "gen_ai.client.inference.operation.input_tokens"
-	// MetricInferenceOutput ({token} histogram; profiles: genai-2026-10): Output tokens of one turn, reasoning included. A sample is one turn.
+	// MetricInferenceOutput ({token} histogram; profiles: genai-2026-10): Output tokens of one turn, reasoning included. A sample is one turn; one that failed without usage is 0, as the conventions ask.
 	MetricInferenceOutput = "gen_ai.client.inference.operation.output_tokens"
 	// MetricInferenceDuration (s histogram; profiles: genai-2026-10): Time of the model call of one turn alone. No sample where it is not known.
 	MetricInferenceDuration = "gen_ai.client.inference.duration"
 	// MetricInferenceFirstChunk (s histogram; profiles: genai-2026-10): Time to the first piece of a reply, where the loop tells it.
 	MetricInferenceFirstChunk = "gen_ai.client.inference.time_to_first_chunk"
-	// MetricToolDuration (s histogram; profiles: all): Time of one tool call. No sample where its start or end is only bounded.
+	// MetricToolDuration (s histogram; profiles: all): Time of one tool call that ran. No sample where it was denied or skipped, or where its start or end is not known.
 	MetricToolDuration = "gen_ai.execute_tool.duration"
-	// MetricAgentDuration (s histogram; profiles: all): Time of one run, sub-agents apart. No sample where its start or end is only bounded.
+	// MetricAgentDuration (s histogram; profiles: all): Time of one run, a sub-agent being a run of its own. No sample where its start or end is not known.
 	MetricAgentDuration = "gen_ai.invoke_agent.duration"
 	// MetricAgentInferenceCalls ({inference_call} histogram; profiles: all): Model calls of one run, attempts included as far as the loop tells them.
 	MetricAgentInferenceCalls = "gen_ai.invoke_agent.inference_calls"
@@ -488,7 +488,7 @@ const (
 	MetricAgentToolCalls = "gen_ai.invoke_agent.tool_calls"
 	// MetricTurnTokens ({token} histogram; profiles: all): Tokens of one turn by class. A sample is one turn and class; input includes both cache classes and output includes reasoning, so only input and output may be added. A turn that reports no usage gives none.
 	MetricTurnTokens = "otelagent.turn.tokens"
-	// MetricTurnDuration (s histogram; profiles: all): Time of one turn, its tools included. No sample where its start or end is only bounded.
+	// MetricTurnDuration (s histogram; profiles: all): Time of one turn, its tools included. No sample where its start or end is not known.
 	MetricTurnDuration = "otelagent.turn.duration"
 	// MetricTurnCost ({cost} counter; profiles: all): Money, in the currency of the label, as the loop reported it; nothing is computed here.
 	MetricTurnCost = "otelagent.turn.cost"
@@ -1168,19 +1168,19 @@ var metrics = []Metric{
 	{
 		Name: MetricInferenceInput, Instrument: InstrumentHistogram, Integer: true, Unit: "{token}",
 		Boundaries: []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1.048576e+06, 4.194304e+06, 1.6777216e+07, 6.7108864e+07},
-		Attributes: []attribute.Key{OperationNameKey, ProviderNameKey, RequestModelKey, ResponseModelKey},
+		Attributes: []attribute.Key{OperationNameKey, ProviderNameKey, RequestModelKey, ResponseModelKey, ErrorTypeKeyKey},
 		Profiles:   []Profile{Profile202610},
 		Prometheus: "gen_ai_client_inference_operation_input_tokens",
-		Brief:      "Input tokens of one turn, cached ones included. A sample is one turn.",
+		Brief:      "Input tokens of one turn, cached ones included. A sample is one turn; one that failed without usage is 0, as the conventions ask.",
 		Question:   "How large are requests, by model?",
 	},
 	{
 		Name: MetricInferenceOutput, Instrument: InstrumentHistogram, Integer: true, Unit: "{token}",
 		Boundaries: []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1.048576e+06, 4.194304e+06, 1.6777216e+07, 6.7108864e+07},
-		Attributes: []attribute.Key{OperationNameKey, ProviderNameKey, RequestModelKey, ResponseModelKey},
+		Attributes: []attribute.Key{OperationNameKey, ProviderNameKey, RequestModelKey, ResponseModelKey, ErrorTypeKeyKey},
 		Profiles:   []Profile{Profile202610},
 		Prometheus: "gen_ai_client_inference_operation_output_tokens",
-		Brief:      "Output tokens of one turn, reasoning included. A sample is one turn.",
+		Brief:      "Output tokens of one turn, reasoning included. A sample is one turn; one that failed without usage is 0, as the conventions ask.",
 		Question:   "How large are replies, by model?",
 	},
 	{
@@ -1206,7 +1206,7 @@ var metrics = []Metric{
 		Boundaries: []float64{0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92},
 		Attributes: []attribute.Key{ToolNameKey, ToolTypeKey, AgentNameKey, ErrorTypeKeyKey},
 		Prometheus: "gen_ai_execute_tool_duration_seconds",
-		Brief:      "Time of one tool call. No sample where its start or end is only bounded.",
+		Brief:      "Time of one tool call that ran. No sample where it was denied or skipped, or where its start or end is not known.",
 		Question:   "Which tools are slow, and which fail?",
 	},
 	{
@@ -1214,7 +1214,7 @@ var metrics = []Metric{
 		Boundaries: []float64{0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6},
 		Attributes: []attribute.Key{AgentNameKey, RequestModelKey, ErrorTypeKeyKey},
 		Prometheus: "gen_ai_invoke_agent_duration_seconds",
-		Brief:      "Time of one run, sub-agents apart. No sample where its start or end is only bounded.",
+		Brief:      "Time of one run, a sub-agent being a run of its own. No sample where its start or end is not known.",
 		Question:   "How long do agents work?",
 	},
 	{
@@ -1246,7 +1246,7 @@ var metrics = []Metric{
 		Boundaries: []float64{0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6},
 		Attributes: []attribute.Key{ProviderNameKey, RequestModelKey, AgentNameKey, ErrorTypeKeyKey},
 		Prometheus: "otelagent_turn_duration_seconds",
-		Brief:      "Time of one turn, its tools included. No sample where its start or end is only bounded.",
+		Brief:      "Time of one turn, its tools included. No sample where its start or end is not known.",
 		Question:   "How long do turns take, and how many fail?",
 	},
 	{
