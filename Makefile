@@ -109,14 +109,19 @@ ocb-build: ## build the whole distribution (collector-exporter/distribution/buil
 	@go -C internal/tools/ocb build -o $(BIN)/ocb go.opentelemetry.io/collector/cmd/builder
 	@cd collector-exporter/distribution && $(BIN)/ocb --config builder.yaml
 
-interop-phi-core: ## rebuild the phi-core recordings with the real crate, and let it load what we write (needs cargo)
+# $(call example,NAME): an example that `make test` leaves out, run by its one command.
+example = OTELAGENT=$(BIN)/otelagent EXAMPLES=$(1) go -C examples test -count=1 -run '^TestRun$$' .
+
+interop-phi-core: bin/otelagent ## rebuild the phi-core recordings with the real crate, and let it load what we write (needs cargo)
 	@interop/phi-core/run.sh check
 	@dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; \
 	go test ./agenttest -run '^(TestLedgersEqualThoseOfPhiCore|TestForeignWordsAreRefusedOrLeftOut|TestForeignLedgers)$$' -count=1 -args -export-dir=$$dir; \
 	interop/phi-core/run.sh accept $$dir/*.json
+	@CARGO_TARGET_DIR=$$(interop/phi-core/run.sh target) $(call example,phi-core-pipe)
 
-interop-clark-agent: ## rebuild the clark-agent recordings with the real crate (needs cargo)
+interop-clark-agent: bin/otelagent ## rebuild the clark-agent recordings with the real crate (needs cargo)
 	@interop/clark-agent/run.sh check
+	@CARGO_TARGET_DIR=$$(interop/clark-agent/run.sh target) $(call example,clark-agent-pipe)
 
 interop-ndjson: ## let the producers of event lines write theirs again (needs python3 and cargo)
 	@interop/ndjson/run.sh check
@@ -127,6 +132,7 @@ interop-acp: bin/otelagent ## the official SDK's agent and client, directly and 
 	interop/acp/run.sh through $(BIN)/otelagent acp --db $$dir/through.db --capture content --; \
 	interop/acp/run.sh validate session/export/testdata/acp/*.ndjson; \
 	interop/acp/run.sh replay session/export/testdata/acp/*.ndjson
+	@$(call example,acp-proxy)
 
 interop-ai-sdk: bin/otelagent ## the AI SDK writes guide sessions, judges ours, and finds its own unchanged (needs node)
 	@interop/ai-sdk/run.sh check

@@ -2,12 +2,14 @@
 # Builds the program on both releases of clark-agent, then lets both
 #   run.sh [check]     compare the committed fixtures with a fresh run, to the byte
 #   run.sh generate    write the fixtures anew
+# or, without building:
+#   run.sh target      tell where the build goes
 set -eu
 mode=${1:-check}
 case $mode in
-check | generate) ;;
+check | generate | target) ;;
 *)
-    echo "usage: run.sh [check | generate]" >&2
+    echo "usage: run.sh [check | generate | target]" >&2
     exit 2
     ;;
 esac
@@ -18,6 +20,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 checkout=$(printf %s "$here" | cksum | cut -d ' ' -f 1)
 CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-${TMPDIR:-/tmp}}/clark-interop-target-$checkout
 export CARGO_TARGET_DIR
+if [ "$mode" = target ]; then
+    echo "$CARGO_TARGET_DIR"
+    exit
+fi
 nice cargo build --quiet --locked --manifest-path "$here/Cargo.toml"
 
 status=0

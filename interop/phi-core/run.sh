@@ -3,12 +3,14 @@
 #   run.sh [check]          compare the committed fixtures with a fresh run
 #   run.sh generate         write the fixtures anew
 #   run.sh accept FILE...   read session files
+# or, without building:
+#   run.sh target           tell where the build goes
 set -eu
 mode=${1:-check}
 case $mode in
-check | generate | accept) ;;
+check | generate | accept | target) ;;
 *)
-    echo "usage: run.sh [check | generate | accept FILE...]" >&2
+    echo "usage: run.sh [check | generate | accept FILE... | target]" >&2
     exit 2
     ;;
 esac
@@ -20,6 +22,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 checkout=$(printf %s "$here" | cksum | cut -d ' ' -f 1)
 CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-${TMPDIR:-/tmp}}/phi-interop-target-$checkout
 export CARGO_TARGET_DIR
+if [ "$mode" = target ]; then
+    echo "$CARGO_TARGET_DIR"
+    exit
+fi
 cargo build --quiet --locked --manifest-path "$here/Cargo.toml"
 
 status=0
