@@ -48,6 +48,8 @@ type Store interface {
 	// Sessions yields sessions by their last projection, newest first by Summary.Last, then by id. A session that was
 	// never projected has only its Key and zero times and comes first; with Query.Oldest the order is reversed.
 	Sessions(ctx context.Context, q Query) iter.Seq2[session.Summary, error]
+	// Figures reads what projections told of turns, tool calls, compactions and permission evaluations.
+	Figures
 	// Tenants yields the tenants that have sessions, in order.
 	Tenants(ctx context.Context) iter.Seq2[string, error]
 	// Dirty yields the sessions of all tenants that were Put to since their last projection, longest untouched first.
@@ -141,6 +143,8 @@ type Projection struct {
 	// Summary is what Sessions yields. Its Key is that of the session whatever stands here; times are kept to the
 	// nanosecond and come back in UTC.
 	Summary session.Summary
+	// Figures are what the methods of Figures yield. Their Session is the id of the session whatever stands here.
+	Figures session.Figures
 }
 
 // Query selects sessions. The zero value selects all of the empty tenant.

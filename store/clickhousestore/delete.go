@@ -197,9 +197,9 @@ func (s *Store) finish(ctx context.Context, age time.Duration) error {
 }
 
 // together returns how many of the first deletions to erase at once. Many, since a mutation rewrites whole parts however little of
-// them goes; but servers take statements of 256 KiB, and the one that counts names each seven times.
+// them goes; but servers take statements of 256 KiB, and the one that counts names each eleven times.
 func together(list []deletion) int {
-	const most, bytes = 64, 24 << 10
+	const most, bytes = 64, 22 << 10
 	size := 0
 	for n, d := range list {
 		if size += len(d.gone()); n > 0 && size > bytes || n == most {
@@ -221,7 +221,9 @@ func (s *Store) eraseAll(ctx context.Context, list []deletion) error {
 		for _, t := range []*table{&rowTable, &liveTable, &blockTable, &refTable, &touchTable} {
 			conditions[t] = append(conditions[t], gone)
 		}
-		conditions[&summaryTable] = append(conditions[&summaryTable], of(d.key)+fmt.Sprintf(" AND mark <= toUInt64(%d)", d.state.dead))
+		for _, t := range append([]*table{&summaryTable}, figureTables...) {
+			conditions[t] = append(conditions[t], of(d.key)+fmt.Sprintf(" AND mark <= toUInt64(%d)", d.state.dead))
+		}
 		conditions[&rejectTable] = append(conditions[&rejectTable], of(d.key)+fmt.Sprintf(" AND seq <= toUInt64(%d)", d.at))
 	}
 	where := map[*table]string{}

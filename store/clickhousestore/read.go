@@ -499,7 +499,8 @@ func (s *Store) Mark(ctx context.Context, k session.Key) (store.Mark, error) {
 	return m, nil
 }
 
-// Project implements store.Store: it inserts, and the greatest mark wins.
+// Project implements store.Store: it inserts, and the greatest mark wins. Of figures it inserts those that changed; it is done for one table
+// after the other, the summary last.
 func (s *Store) Project(ctx context.Context, k session.Key, p store.Projection) error {
 	return s.failed(ctx, "project", s.project(ctx, k, p))
 }
@@ -520,6 +521,12 @@ func (s *Store) project(ctx context.Context, k session.Key, p store.Projection) 
 	case p.Mark <= st.dead: // of the session that was deleted, or none
 		return nil
 	}
+	wctx, stop := writing(ctx)
+	defer stop()
+	// First: the summary takes the dirty mark away.
+	if err := s.projectFigures(wctx, projectAt{key: k, mark: uint64(p.Mark), at: s.clock(), dead: st.dead}, &p.Figures); err != nil {
+		return err
+	}
 	key := keyOf(k)
 	m := &p.Summary
 	b := append(appendString(appendString(nil, k.Tenant), k.ID), key[:]...)
@@ -533,8 +540,6 @@ func (s *Store) project(ctx context.Context, k session.Key, p store.Projection) 
 	} {
 		b = appendI64(b, n)
 	}
-	wctx, stop := writing(ctx)
-	defer stop()
 	return s.client.insert(wctx, s.layout.into(&summaryTable), b, fmt.Sprintf("project-%x-%d-%d", key, p.Mark, s.clock()))
 }
 

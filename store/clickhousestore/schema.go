@@ -15,8 +15,9 @@ import (
 	"github.com/otelagent/otelagent/store"
 )
 
-// Version is the schema that this package writes. One that is released is never edited: a further version adds to it.
-const Version = 1
+// Version is the schema that this package writes. One that is released is never edited: a further version adds to it. Version 2 added the
+// tables of figures.
+const Version = 2
 
 // modernFrom is the first major version of servers that get what old ones do not know: CODEC, LowCardinality, skip indexes and TTL.
 const modernFrom = 23
@@ -151,7 +152,7 @@ var (
 		{"tenant", "String", words}, {"session", "String", "String" + zstd}, {"trace", "FixedString(16)", ""}, {"span", "FixedString(8)", ""},
 	}}
 
-	tables = []*table{&rowTable, &liveTable, &blockTable, &refTable, &sharedTable, &touchTable, &summaryTable, &deletionTable, &rejectTable}
+	tables = append([]*table{&rowTable, &liveTable, &blockTable, &refTable, &sharedTable, &touchTable, &summaryTable, &deletionTable, &rejectTable}, figureTables...)
 )
 
 // layout is how tables are made and named on a server.
@@ -253,6 +254,9 @@ type VersionError struct{ Have, Want int }
 
 // Error says what to do.
 func (e *VersionError) Error() string {
+	if e.Have < e.Want {
+		return fmt.Sprintf("database has schema version %d, want %d: open it once for writing", e.Have, e.Want)
+	}
 	return fmt.Sprintf("database has schema version %d, this program knows up to %d: use a newer program", e.Have, e.Want)
 }
 
@@ -312,7 +316,8 @@ func (s *Store) have(ctx context.Context) (map[string]bool, error) {
 	return out, nil
 }
 
-// check tells whether the tables are ours and of a version that we know; fs.ErrNotExist when there are none.
+// check tells whether the tables are ours and of the version that we know; fs.ErrNotExist when there are none, and a *VersionError that is not
+// store.ErrUnusable when they are of an older one.
 func (s *Store) check(ctx context.Context) error {
 	have, err := s.have(ctx)
 	switch {
@@ -336,22 +341,35 @@ func (s *Store) check(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", store.ErrUnusable, &VersionError{Have: version, Want: Version})
 	case version == 0:
 		return fmt.Errorf("the tables are not complete: %w", fs.ErrNotExist)
+	case version < Version:
+		return &VersionError{Have: version, Want: Version}
 	}
 	return nil
 }
 
-// create makes what is not there. Several programs may do so at once.
+// create makes what is not there, and brings tables of an older version up to date. Several programs may do so at once, and one may go on where
+// another died: the version is written last.
 func (s *Store) create(ctx context.Context) error {
 	err := s.check(ctx)
-	if !errors.Is(err, fs.ErrNotExist) {
+	var older *VersionError
+	upgrade := errors.As(err, &older) && older.Have < older.Want
+	if !upgrade && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	statements := []string{"CREATE DATABASE IF NOT EXISTS `" + s.layout.database + "`" + s.layout.onCluster()}
 	for _, t := range append([]*table{&schemaTable}, tables...) {
 		statements = append(statements, s.layout.create(t)...)
 	}
+	for _, view := range figureViews {
+		statements = append(statements, view(s))
+	}
 	for _, sql := range statements {
 		if err := s.client.exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	if upgrade { // a session without a summary is projected again, figures and all
+		if err := s.mutate(ctx, map[*table]string{&summaryTable: "1"}); err != nil {
 			return err
 		}
 	}
@@ -360,5 +378,5 @@ func (s *Store) create(ctx context.Context) error {
 		profile = "modern"
 	}
 	row := appendU64(appendString([]byte{Version, 0, 0, 0}, profile), s.clock())
-	return s.client.insert(ctx, s.layout.into(&schemaTable), row, "schema")
+	return s.client.insert(ctx, s.layout.into(&schemaTable), row, fmt.Sprintf("schema-%d", Version))
 }

@@ -104,13 +104,13 @@ func TestErased(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Project(t.Context(), k, store.Projection{Mark: m, Summary: storetest.Summary(k)}); err != nil {
+	if err := s.Project(t.Context(), k, store.Projection{Mark: m, Summary: storetest.Summary(k), Figures: storetest.FiguresFor(k, 3)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.PutRejects(t.Context(), []store.Reject{{Time: time.Now(), Session: k}}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"rows", "live_rows", "blocks", "refs", "shared", "touches", "summaries", "rejects"} {
+	for _, want := range []string{"rows", "live_rows", "blocks", "refs", "shared", "touches", "summaries", "rejects", "turns_raw", "tool_calls_raw", "compactions_raw", "permission_evaluations_raw"} {
 		if left(t, s)[want] == 0 {
 			t.Fatalf("nothing in %s: %v", want, left(t, s))
 		}
@@ -315,5 +315,68 @@ func TestPrefix(t *testing.T) {
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("prefix %q: %s", p, d)
 		}
+	}
+}
+
+// TestUpgrade opens tables of version 1, which has no figures.
+func TestUpgrade(t *testing.T) {
+	dsn := unused(t)
+	if d, err := ParseDSN(dsn); err != nil || d.Cluster != "" {
+		t.Skip("a cluster drops tables in its own time")
+	}
+	defer func() { _ = drop(context.WithoutCancel(t.Context()), dsn) }()
+	s := openAt(t, dsn, new(time.Duration))
+	k := session.Key{Tenant: "t", ID: "s"}
+	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 1)}})
+	m, err := s.Mark(t.Context(), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := store.Projection{Mark: m, Summary: storetest.Summary(k), Figures: storetest.FiguresFor(k, 3)}
+	if err := s.Project(t.Context(), k, p); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(all(t, s.Dirty(t.Context()))); n != 0 {
+		t.Fatalf("%d sessions are dirty", n)
+	}
+	for _, f := range figureTables {
+		for _, sql := range []string{"DROP TABLE " + s.layout.of(&table{name: strings.TrimSuffix(f.name, "_raw")}), "DROP TABLE " + s.layout.of(f)} {
+			if err := s.client.exec(t.Context(), sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := s.client.exec(t.Context(), "TRUNCATE TABLE "+s.layout.of(&schemaTable)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.client.insert(t.Context(), s.layout.into(&schemaTable), appendU64(appendString([]byte{1, 0, 0, 0}, "modern"), s.clock()), "old"); err != nil {
+		t.Fatal(err)
+	}
+
+	var older *VersionError
+	if _, err := OpenReadOnly(t.Context(), dsn); !errors.As(err, &older) || older.Have != 1 || errors.Is(err, store.ErrUnusable) || !strings.Contains(err.Error(), "open it once for writing") {
+		t.Errorf("version 1 opened for reading: %v", err)
+	}
+	for range 2 {
+		again := openAt(t, dsn, new(time.Duration))
+		if got := all(t, again.Dirty(t.Context())); len(got) != 1 || got[0] != k {
+			t.Errorf("dirty: %v, want the session that has no figures", got)
+		}
+		if n := len(all(t, again.Rows(t.Context(), k))); n != 1 {
+			t.Errorf("%d rows, want 1", n)
+		}
+	}
+	if err := s.Project(t.Context(), k, p); err != nil {
+		t.Fatal(err)
+	}
+	if got := all(t, s.Turns(t.Context(), store.FigureQuery{Tenant: "t"})); len(got) != 3 {
+		t.Errorf("figures of %d turns, want 3", len(got))
+	}
+	r, err := OpenReadOnly(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

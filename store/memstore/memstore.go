@@ -39,7 +39,8 @@ type entry struct {
 	blocks          map[spans.BlockID]session.Block
 	mark, projected store.Mark
 	summary         *session.Summary // nil: never projected
-	size            int64            // of rows in canonical bytes, and of bodies
+	figures         session.Figures
+	size            int64 // of rows in canonical bytes, and of bodies
 }
 
 var (
@@ -294,6 +295,10 @@ func (s *Store) Project(ctx context.Context, k session.Key, p store.Projection) 
 		sum.Key = k
 		sum.Start, sum.Last = utc(sum.Start), utc(sum.Last)
 		e.summary, e.projected = &sum, p.Mark
+		e.figures = session.Figures{
+			Turns: of(&store.TurnTable, k, p.Figures.Turns), ToolCalls: of(&store.ToolCallTable, k, p.Figures.ToolCalls),
+			Compactions: of(&store.CompactionTable, k, p.Figures.Compactions), Permissions: of(&store.PermissionTable, k, p.Figures.Permissions),
+		}
 		return nil
 	})
 }

@@ -42,7 +42,7 @@ func projectSession(ctx context.Context, st store.Store, k session.Key) error {
 			return err
 		}
 	}
-	if err := st.Project(ctx, k, store.Projection{Mark: mark, Summary: session.Summarize(tree)}); err != nil {
+	if err := st.Project(ctx, k, store.Projection{Mark: mark, Summary: session.Summarize(tree), Figures: session.FiguresOf(tree)}); err != nil {
 		return err
 	}
 	if m, ok := st.(store.Maintainer); ok {

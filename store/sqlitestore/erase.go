@@ -204,7 +204,7 @@ func (s *Store) marks(ctx context.Context) (all []erasing, err error) {
 
 // eraseStatements erase one thing each. Rowids are used again, so that the session says that it is the one.
 type eraseStatements struct {
-	reject, part, message, prompt, promptBody, row, live, trace, block, body, pack, done, page, setPage *sql.Stmt
+	reject, part, message, prompt, promptBody, row, live, trace, block, body, pack, turn, call, compaction, permission, done, page, setPage *sql.Stmt
 }
 
 func (s *eraseStatements) prepare(ctx context.Context, c *sql.Conn) error {
@@ -220,6 +220,10 @@ func (s *eraseStatements) prepare(ctx context.Context, c *sql.Conn) error {
 		{&s.block, `DELETE FROM blocks WHERE session = ? AND id = ? RETURNING pack`},
 		{&s.body, `DELETE FROM shared_bodies WHERE shared = -?1 AND NOT EXISTS (SELECT 1 FROM blocks WHERE pack = ?1 AND pack < 0)`},
 		{&s.pack, `DELETE FROM packs WHERE pack = ? AND session = ?`},
+		{&s.turn, `DELETE FROM turns WHERE rowid = ? AND session = ?`},
+		{&s.call, `DELETE FROM tool_calls WHERE rowid = ? AND session = ?`},
+		{&s.compaction, `DELETE FROM compactions WHERE rowid = ? AND session = ?`},
+		{&s.permission, `DELETE FROM permission_evaluations WHERE rowid = ? AND session = ?`},
 		{&s.done, `UPDATE erasing SET erased = 1, chat = NULL WHERE session = ?`},
 		{&s.page, `SELECT data FROM sqlite_dbpage WHERE pgno = ?`},
 		{&s.setPage, `UPDATE sqlite_dbpage SET data = ? WHERE pgno = ?`},
@@ -227,7 +231,8 @@ func (s *eraseStatements) prepare(ctx context.Context, c *sql.Conn) error {
 }
 
 func (s *eraseStatements) close() {
-	closeAll(s.reject, s.part, s.message, s.prompt, s.promptBody, s.row, s.live, s.trace, s.block, s.body, s.pack, s.done, s.page, s.setPage)
+	closeAll(s.reject, s.part, s.message, s.prompt, s.promptBody, s.row, s.live, s.trace, s.block, s.body, s.pack,
+		s.turn, s.call, s.compaction, s.permission, s.done, s.page, s.setPage)
 }
 
 // piece erases one thing, inside a transaction.
@@ -294,6 +299,10 @@ func (s *Store) pieces(ctx context.Context, m erasing) (all []piece, err error) 
 		return err
 	})
 	rowids("packs", "session", m.session, st.pack)
+	rowids("turns", "session", m.session, st.turn)
+	rowids("tool_calls", "session", m.session, st.call)
+	rowids("compactions", "session", m.session, st.compaction)
+	rowids("permission_evaluations", "session", m.session, st.permission)
 	all = append(all, func(ctx context.Context) error {
 		if _, err := s.conn.ExecContext(ctx, `DELETE FROM chat_projected WHERE session = ?`, m.session); err != nil {
 			return err

@@ -124,6 +124,7 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 		return v
 	}
 	var turn session.Batch
+	var last session.Figures
 	for i := range everywhereBatches {
 		var b session.Batch
 		for o := range 7 {
@@ -172,6 +173,24 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 			}
 			put(turn)
 		}
+		if i%10 == 9 { // figures that grow and change, of all of them
+			for o := range 7 {
+				k := session.Key{Tenant: gone.Tenant, ID: fmt.Sprint("other ", o)}
+				projectFigures(t, s, k, storetest.FiguresFor(k, i))
+			}
+		}
+		if with && i%10 == 9 {
+			f := storetest.FiguresFor(gone, i)
+			for j := range f.Turns {
+				f.Turns[j].Run, f.Turns[j].Model = secret(fmt.Sprint("run of figures ", j), 40), secret(fmt.Sprint("model of figures ", i, j), 40)
+			}
+			for j := range 2 {
+				f.ToolCalls[j].Call, f.ToolCalls[j].Tool = secret("call of figures", 40), secret(fmt.Sprint("tool of figures ", i), 40)
+				f.Compactions[j].Trigger, f.Permissions[j].Source = secret(fmt.Sprint("trigger of figures ", i), 40), secret("source of figures", 40)
+			}
+			projectFigures(t, s, gone, f)
+			last = f
+		}
 		if with && i%50 == 49 {
 			if err := s.Maintain(t.Context(), gone); err != nil {
 				t.Fatal(err)
@@ -187,7 +206,7 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 	}
 	m := storetest.Summary(gone)
 	m.Parent, m.Agent, m.Model = secret("parent", 40), secret("agent", 40), secret("model", 40)
-	if err := s.Project(t.Context(), gone, store.Projection{Mark: mark, Summary: m}); err != nil {
+	if err := s.Project(t.Context(), gone, store.Projection{Mark: mark, Summary: m, Figures: last}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.ProjectChat(t.Context(), gone, mark, chatRows(gone.ID, secret("chat text", 30_000), secret("chat text", 300))); err != nil {
@@ -202,7 +221,7 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 	if err := s.readers.QueryRowContext(t.Context(), `SELECT session FROM sessions WHERE tenant = ? AND id = ?`, gone.Tenant, gone.ID).Scan(&id); err != nil {
 		t.Fatal(err)
 	}
-	for _, table := range []string{"sessions", "rows", "live_rows", "session_traces", "blocks", "packs", "summaries"} {
+	for _, table := range []string{"sessions", "rows", "live_rows", "session_traces", "blocks", "packs", "summaries", "turns", "tool_calls", "compactions", "permission_evaluations"} {
 		n.take(t, s, table, "SELECT * FROM "+table+" WHERE session = ?", id)
 	}
 	n.take(t, s, "shared_bodies", `SELECT * FROM shared_bodies WHERE shared IN (SELECT -pack FROM blocks WHERE session = ?)`, id)
@@ -227,12 +246,23 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 	return n
 }
 
+func projectFigures(t *testing.T, s *Store, k session.Key, f session.Figures) {
+	t.Helper()
+	mark, err := s.Mark(t.Context(), k)
+	if err == nil {
+		err = s.Project(t.Context(), k, store.Projection{Mark: mark, Figures: f})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func erasedKey() session.Key { return session.Key{ID: noise("the id of a session", 60)} }
 
 // After Delete no piece of the session is in any of the files: not as it came, not as it was compressed.
 func TestDeleteErases(t *testing.T) {
 	if testing.Short() {
-		t.Skip("long, and one goroutine: the race detector has nothing to find in it")
+		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
 	}
 	for name, gone := range map[string]session.Key{"": erasedKey(), " of a tenant": {Tenant: noise("tenant", 40), ID: noise("id", 60)}} {
 		t.Run("session"+name, func(t *testing.T) {
@@ -240,7 +270,7 @@ func TestDeleteErases(t *testing.T) {
 			s := newStore(t, path)
 			n := everywhere(t, s, gone, true)
 			before := n.in(t, path)
-			for _, what := range []string{"rows.canonical", "packs.body", "shared_bodies.body", "rows.span", "blocks.id"} {
+			for _, what := range []string{"rows.canonical", "packs.body", "shared_bodies.body", "rows.span", "blocks.id", "turns.run", "tool_calls.call", "compactions.trigger", "permission_evaluations.source"} {
 				if before[what]+before[what+"-wal"] == 0 {
 					t.Errorf("the test does not see %s in the file", what)
 				}
@@ -315,18 +345,22 @@ func checkWhole(t *testing.T, s *Store) {
 		t.Errorf("integrity check: %s, %v", check, err)
 	}
 	for what, query := range map[string]string{
-		"rows of no session":      `SELECT count(*) FROM rows WHERE session NOT IN (SELECT session FROM sessions)`,
-		"live rows of no session": `SELECT count(*) FROM live_rows WHERE session NOT IN (SELECT session FROM sessions)`,
-		"blocks of no session":    `SELECT count(*) FROM blocks WHERE session NOT IN (SELECT session FROM sessions)`,
-		"packs of no session":     `SELECT count(*) FROM packs WHERE session NOT IN (SELECT session FROM sessions)`,
-		"traces of no session":    `SELECT count(*) FROM session_traces WHERE session NOT IN (SELECT session FROM sessions)`,
-		"summaries of no session": `SELECT count(*) FROM summaries WHERE session NOT IN (SELECT session FROM sessions)`,
-		"parts of no session":     `SELECT count(*) FROM chat_parts WHERE session_id NOT IN (SELECT id FROM chat_sessions)`,
-		"messages of no session":  `SELECT count(*) FROM chat_messages WHERE session_id NOT IN (SELECT id FROM chat_sessions)`,
-		"prompts of no session":   `SELECT count(*) FROM system_prompts WHERE digest NOT IN (SELECT digest FROM chat_prompts)`,
-		"shared bodies of nobody": `SELECT count(*) FROM shared_bodies WHERE shared NOT IN (SELECT -pack FROM blocks)`,
-		"references to nothing":   `SELECT count(*) FROM blocks WHERE pack < 0 AND -pack NOT IN (SELECT shared FROM shared_bodies)`,
-		"marks of the deleted":    `SELECT count(*) FROM erasing`,
+		"rows of no session":        `SELECT count(*) FROM rows WHERE session NOT IN (SELECT session FROM sessions)`,
+		"live rows of no session":   `SELECT count(*) FROM live_rows WHERE session NOT IN (SELECT session FROM sessions)`,
+		"blocks of no session":      `SELECT count(*) FROM blocks WHERE session NOT IN (SELECT session FROM sessions)`,
+		"packs of no session":       `SELECT count(*) FROM packs WHERE session NOT IN (SELECT session FROM sessions)`,
+		"traces of no session":      `SELECT count(*) FROM session_traces WHERE session NOT IN (SELECT session FROM sessions)`,
+		"summaries of no session":   `SELECT count(*) FROM summaries WHERE session NOT IN (SELECT session FROM sessions)`,
+		"turns of no session":       `SELECT count(*) FROM turns WHERE session NOT IN (SELECT session FROM sessions)`,
+		"tool calls of no session":  `SELECT count(*) FROM tool_calls WHERE session NOT IN (SELECT session FROM sessions)`,
+		"compactions of no session": `SELECT count(*) FROM compactions WHERE session NOT IN (SELECT session FROM sessions)`,
+		"evaluations of no session": `SELECT count(*) FROM permission_evaluations WHERE session NOT IN (SELECT session FROM sessions)`,
+		"parts of no session":       `SELECT count(*) FROM chat_parts WHERE session_id NOT IN (SELECT id FROM chat_sessions)`,
+		"messages of no session":    `SELECT count(*) FROM chat_messages WHERE session_id NOT IN (SELECT id FROM chat_sessions)`,
+		"prompts of no session":     `SELECT count(*) FROM system_prompts WHERE digest NOT IN (SELECT digest FROM chat_prompts)`,
+		"shared bodies of nobody":   `SELECT count(*) FROM shared_bodies WHERE shared NOT IN (SELECT -pack FROM blocks)`,
+		"references to nothing":     `SELECT count(*) FROM blocks WHERE pack < 0 AND -pack NOT IN (SELECT shared FROM shared_bodies)`,
+		"marks of the deleted":      `SELECT count(*) FROM erasing`,
 	} {
 		var n int
 		if err := s.conn.QueryRowContext(t.Context(), query).Scan(&n); err != nil || n != 0 {
@@ -577,7 +611,7 @@ const longWait = 100 * time.Millisecond
 // Others are written to while a large session is deleted: no Put waits for long.
 func TestDeleteLetsOthersWrite(t *testing.T) {
 	if testing.Short() || raceEnabled {
-		t.Skip("measures times, of deleting sessions of 10,000 turns")
+		t.Skip("-short: measures times, of deleting sessions of 10,000 turns")
 	}
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := newStore(t, path)
@@ -630,7 +664,7 @@ func TestDeleteLetsOthersWrite(t *testing.T) {
 // The unused space of pages is found by what SQLite says of them, and nothing else is touched.
 func TestUnused(t *testing.T) {
 	if testing.Short() {
-		t.Skip("long, and one goroutine: the race detector has nothing to find in it")
+		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
 	}
 	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
 	everywhere(t, s, erasedKey(), true)

@@ -17,10 +17,10 @@ type migration func(ctx context.Context, c *sql.Conn) (done bool, err error)
 
 // migrations[i] takes a database from version i to i+1. Never edit one that was released: add another, and a golden
 // database of the version before it to testdata.
-var migrations = []migration{statement(schema1), toPacks, statement(schema3), toSizes}
+var migrations = []migration{statement(schema1), toPacks, statement(schema3), toSizes, toFigures}
 
 // Version is the schema version that this code writes: PRAGMA user_version of the file.
-const Version = 4
+const Version = 5
 
 var (
 	//go:embed schema1.sql
@@ -31,6 +31,8 @@ var (
 	schema3 string
 	//go:embed schema4.sql
 	schema4 string
+	//go:embed schema5.sql
+	schema5 string
 )
 
 // statement is a migration by SQL alone, in one transaction.
@@ -78,6 +80,27 @@ func toSizes(ctx context.Context, c *sql.Conn) (bool, error) {
 		n += rows + 1
 	}
 	return false, nil
+}
+
+// dirtyRows is how many sessions are marked as dirty in one transaction.
+const dirtyRows = 20_000
+
+// toFigures is the migration to version 5: after the statements it has all sessions projected again.
+func toFigures(ctx context.Context, c *sql.Conn) (bool, error) {
+	var begun bool
+	if err := c.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = 'turns'`).Scan(&begun); err != nil {
+		return false, err
+	}
+	if !begun {
+		_, err := c.ExecContext(ctx, schema5)
+		return false, err
+	}
+	res, err := c.ExecContext(ctx, `UPDATE sessions SET projected = mark - 1 WHERE session IN (SELECT session FROM sessions WHERE mark <= projected LIMIT ?)`, dirtyRows)
+	if err != nil {
+		return false, err
+	}
+	n, err := res.RowsAffected()
+	return n < dirtyRows, err
 }
 
 // VersionError says that a database has a schema that this code cannot use.

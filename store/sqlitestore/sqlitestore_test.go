@@ -193,7 +193,7 @@ func TestOpenRefuses(t *testing.T) {
 	exec1(t, newer, "PRAGMA user_version=99")
 	text := write("text", strings.Repeat("this is no database ", 1000))
 	for path, want := range map[string]string{
-		foreign: errNotOurs.Error(), text: "not a database", dir: "regular file", newer: "schema version 99, this program knows up to 4",
+		foreign: errNotOurs.Error(), text: "not a database", dir: "regular file", newer: "schema version 99, this program knows up to 5",
 	} {
 		before, _ := os.ReadFile(path)
 		for name, open := range map[string]func(context.Context, string, ...Option) (*Store, error){"Open": Open, "OpenReadOnly": OpenReadOnly} {
@@ -522,7 +522,8 @@ func fixed(r session.Row, blocks ...session.Block) session.Row {
 	return r
 }
 
-// fill puts what the golden database holds. That of version 1 has no recipe, those before version 4 no shared body, parent and reject.
+// fill puts what the golden database holds. That of version 1 has no recipe, those before version 4 no shared body, parent and
+// reject, those before version 5 no figures.
 func fill(t *testing.T, s *Store) {
 	t.Helper()
 	a, b := goldenKey, key("b")
@@ -542,7 +543,7 @@ func fill(t *testing.T, s *Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Project(t.Context(), a, store.Projection{Mark: m, Summary: goldenSummary()}); err != nil {
+	if err := s.Project(t.Context(), a, store.Projection{Mark: m, Summary: goldenSummary(), Figures: storetest.FiguresFor(a, 2)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.PutRejects(t.Context(), []store.Reject{goldenReject}); err != nil {
@@ -662,8 +663,18 @@ func TestMigrations(t *testing.T) {
 			t.Errorf("version %d, rejects (-want +got):\n%s", v, diff)
 		}
 		dirty, wantDirty := map[session.Key]bool{}, map[session.Key]bool{key("b"): true}
-		if v < 4 {
-			wantDirty[a] = true // since only a projection tells its parent
+		if v < 5 {
+			wantDirty[a] = true // since only a projection tells its parent and its figures
+		}
+		turns := 0
+		for f, err := range old.Turns(t.Context(), store.FigureQuery{Tenant: "acme"}) {
+			if err != nil || v < 5 || f != storetest.FiguresFor(a, 2).Turns[f.Turn] {
+				t.Errorf("version %d: figures of a turn %+v, %v", v, f, err)
+			}
+			turns++
+		}
+		if turns != 2*(v/5) {
+			t.Errorf("version %d: figures of %d turns", v, turns)
 		}
 		for k, err := range old.Dirty(t.Context()) {
 			if err != nil {
@@ -730,8 +741,8 @@ func TestMigrateSizes(t *testing.T) {
 	}
 	defer c.Close()
 	var at, left []int
-	for v := 3; v < Version; {
-		if err := migrateOne(t.Context(), c, migrations); err != nil {
+	for v := 3; v < 4; {
+		if err := migrateOne(t.Context(), c, migrations[:4]); err != nil {
 			t.Fatal(err)
 		}
 		if v, err = version(t.Context(), c, Version); err != nil {
@@ -745,6 +756,45 @@ func TestMigrateSizes(t *testing.T) {
 	}
 	if len(left) != 3 || left[0] != countRows+102 || left[1] < 80 || left[1] > 110 || left[2] != 0 || fmt.Sprint(at) != "[3 3 4]" {
 		t.Errorf("versions %v, sessions that were not counted %v", at, left)
+	}
+}
+
+// All sessions become dirty in bounded steps.
+func TestMigrateFigures(t *testing.T) {
+	golden, err := os.ReadFile("testdata/v4.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "old.db")
+	exec1(t, path, string(golden))
+	exec1(t, path, fmt.Sprintf(`INSERT INTO sessions (tenant, id, mark, projected, last_ns)
+		WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < %d) SELECT 't', n, 5, 5, 0 FROM n`, dirtyRows+100))
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	c, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var left []int
+	for v := 4; v < 5; {
+		if err := migrateOne(t.Context(), c, migrations); err != nil {
+			t.Fatal(err)
+		}
+		if v, err = version(t.Context(), c, Version); err != nil {
+			t.Fatal(err)
+		}
+		var n int
+		if err := c.QueryRowContext(t.Context(), "SELECT count(*) FROM sessions WHERE mark <= projected").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		left = append(left, n)
+	}
+	if fmt.Sprint(left) != fmt.Sprint([]int{dirtyRows + 101, 101, 0}) {
+		t.Errorf("sessions that were not dirty after each step: %v", left)
 	}
 }
 

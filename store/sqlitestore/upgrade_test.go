@@ -23,6 +23,9 @@ import (
 //go:embed down4.sql
 var down4 string
 
+//go:embed down5.sql
+var down5 string
+
 // A program of any older version refuses a file of this one and leaves it alone; this one reads no file of an older version that nobody has
 // opened for writing, and leaves that alone as well.
 func TestOtherVersions(t *testing.T) {
@@ -137,8 +140,8 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// The way back to version 3 and up again loses nothing of rows and blocks, and leaves nothing behind of what was being deleted.
-func TestDownToVersion3(t *testing.T) {
+// The way back to version 4, from there to version 3, and up again loses nothing of rows and blocks, and leaves nothing behind of what was being deleted.
+func TestDown(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := newStore(t, path)
 	fill(t, s)
@@ -165,21 +168,6 @@ func TestDownToVersion3(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	exec1(t, path, down4)
-	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if v, err := version(t.Context(), db, 3); v != 3 || err != nil {
-		t.Fatalf("version %d, %v", v, err)
-	}
-	golden, err := os.ReadFile("testdata/v3.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := filepath.Join(t.TempDir(), "v3.db")
-	exec1(t, old, string(golden))
 	columnsOf := func(path string) string {
 		db, err := sql.Open("sqlite", path)
 		if err != nil {
@@ -193,11 +181,34 @@ func TestDownToVersion3(t *testing.T) {
 		}
 		return out
 	}
-	if diff := cmp.Diff(columnsOf(old), columnsOf(path)); diff != "" {
-		t.Errorf("schema (-version 3 +got):\n%s", diff)
-	}
-	if err := exec2(path, down4); err == nil {
-		t.Error("the way back from version 4 can be taken from version 3")
+	for _, step := range []struct {
+		to          int
+		down, other string
+	}{{4, down5, down4}, {3, down4, down5}} {
+		if err := exec2(path, step.other); err == nil {
+			t.Errorf("another way back can be taken where that to version %d is the right one", step.to)
+		}
+		exec1(t, path, step.down)
+		if err := exec2(path, step.down); err == nil {
+			t.Errorf("the way back to version %d can be taken from there", step.to)
+		}
+		db, err := sql.Open("sqlite", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err := version(t.Context(), db, step.to); v != step.to || err != nil {
+			t.Fatalf("version %d, %v", v, err)
+		}
+		_ = db.Close()
+		golden, err := os.ReadFile(fmt.Sprintf("testdata/v%d.sql", step.to))
+		if err != nil {
+			t.Fatal(err)
+		}
+		old := filepath.Join(t.TempDir(), "old.db")
+		exec1(t, old, string(golden))
+		if diff := cmp.Diff(columnsOf(old), columnsOf(path)); diff != "" {
+			t.Errorf("schema (-version %d +got):\n%s", step.to, diff)
+		}
 	}
 
 	s = newStore(t, path)

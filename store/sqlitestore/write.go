@@ -343,40 +343,81 @@ func (w *putter) block(i int, b *session.Block) error {
 	return nil
 }
 
-// Project implements store.Store. It also removes live rows that are superseded.
+// Project implements store.Store. It also removes live rows that are superseded. Figures are compared before anything is locked, and only
+// those that changed are written.
 func (s *Store) Project(ctx context.Context, k session.Key, p store.Projection) error {
-	err := s.transact(ctx, func(ctx context.Context) error {
-		var id, projected, newest int64
-		err := s.conn.QueryRowContext(ctx, `SELECT session, projected, (SELECT last FROM marks) FROM sessions WHERE tenant = ? AND id = ?`, k.Tenant, k.ID).
-			Scan(&id, &projected, &newest)
+	for {
+		err := s.project(ctx, k, p)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, errOthersProject): // else who projected an older state, or the same: it does so once
+			return fmt.Errorf("sqlitestore: project: %w", atRest(err))
+		}
+	}
+}
+
+func (s *Store) project(ctx context.Context, k session.Key, p store.Projection) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	if s.turn == nil {
+		return store.ErrReadOnly
+	}
+	const find = `SELECT session, projected, (SELECT last FROM marks) FROM sessions WHERE tenant = ? AND id = ?`
+	var before, now struct{ id, projected, newest int64 }
+	for v, err := range fetch(ctx, s, find, []any{k.Tenant, k.ID}, func(rows *sql.Rows) (v struct{ id, projected, newest int64 }, err error) {
+		err = rows.Scan(&v.id, &v.projected, &v.newest)
+		return v, err
+	}) {
+		if err != nil {
+			return err
+		}
+		before = v
+	}
+	switch {
+	case before.id == 0:
+		return store.ErrNotFound
+	case int64(p.Mark) > before.newest:
+		return fmt.Errorf("mark %d was never given out: %w", p.Mark, store.ErrData)
+	case int64(p.Mark) < before.projected:
+		return nil
+	}
+	changes := figureChanges(&p.Figures)
+	for _, c := range changes {
+		if err := c.compare(ctx, s, before.id); err != nil {
+			return err
+		}
+	}
+	return s.transact(ctx, func(ctx context.Context) error {
+		err := s.conn.QueryRowContext(ctx, find, k.Tenant, k.ID).Scan(&now.id, &now.projected, &now.newest)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return store.ErrNotFound
 		case err != nil:
 			return err
-		case int64(p.Mark) > newest:
-			return fmt.Errorf("mark %d was never given out: %w", p.Mark, store.ErrData)
-		case int64(p.Mark) < projected:
-			return nil
+		case now.id != before.id || now.projected != before.projected:
+			return errOthersProject
+		}
+		for _, c := range changes {
+			if err := c.write(ctx, s.conn, now.id); err != nil {
+				return err
+			}
 		}
 		m := &p.Summary
-		if _, err := s.conn.ExecContext(ctx, `UPDATE sessions SET projected = ?, last_ns = ? WHERE session = ?`, int64(p.Mark), lastOf(m.Last), id); err != nil {
+		if _, err := s.conn.ExecContext(ctx, `UPDATE sessions SET projected = ?, last_ns = ? WHERE session = ?`, int64(p.Mark), lastOf(m.Last), now.id); err != nil {
 			return err
 		}
 		if _, err := s.conn.ExecContext(ctx, `DELETE FROM live_rows WHERE session = ? AND EXISTS (SELECT 1 FROM rows r
-				WHERE r.session = live_rows.session AND r.span = live_rows.span AND r.trace = live_rows.trace)`, id); err != nil {
+				WHERE r.session = live_rows.session AND r.span = live_rows.span AND r.trace = live_rows.trace)`, now.id); err != nil {
 			return err
 		}
 		_, err = s.conn.ExecContext(ctx, `INSERT OR REPLACE INTO summaries (session, `+summaryColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
-			id, m.Parent, string(m.Status), m.Agent, m.AgentID, m.Model, m.Dialect, nanos(m.Start), nanos(m.Last),
+			now.id, m.Parent, string(m.Status), m.Agent, m.AgentID, m.Model, m.Dialect, nanos(m.Start), nanos(m.Last),
 			m.Runs, m.Turns, m.ToolCalls, m.Errors, m.Denied, m.Defects,
 			m.Usage.Input, m.Usage.Output, m.Usage.Reasoning, m.Usage.CacheRead, m.Usage.CacheWrite)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("sqlitestore: project: %w", atRest(err))
-	}
-	return nil
 }
 
 const summaryColumns = `parent, status, agent, agent_id, model, dialect, start_ns, last_ns, runs, turns, tool_calls, errors, denied, defects,

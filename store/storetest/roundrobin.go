@@ -37,6 +37,22 @@ func (r *roundRobin) Sessions(ctx context.Context, q store.Query) iter.Seq2[sess
 	return r.next().Sessions(ctx, q)
 }
 
+func (r *roundRobin) Turns(ctx context.Context, q store.FigureQuery) iter.Seq2[session.TurnFigures, error] {
+	return r.next().Turns(ctx, q)
+}
+
+func (r *roundRobin) ToolCalls(ctx context.Context, q store.FigureQuery) iter.Seq2[session.ToolCallFigures, error] {
+	return r.next().ToolCalls(ctx, q)
+}
+
+func (r *roundRobin) Compactions(ctx context.Context, q store.FigureQuery) iter.Seq2[session.CompactionFigures, error] {
+	return r.next().Compactions(ctx, q)
+}
+
+func (r *roundRobin) Permissions(ctx context.Context, q store.FigureQuery) iter.Seq2[session.PermissionFigures, error] {
+	return r.next().Permissions(ctx, q)
+}
+
 func (r *roundRobin) Tenants(ctx context.Context) iter.Seq2[string, error] {
 	return r.next().Tenants(ctx)
 }

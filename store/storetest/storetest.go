@@ -72,6 +72,10 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, opts ...Option) {
 		{"project stale", projectStale},
 		{"project of a session made anew", projectAnew},
 		{"project unknown mark", projectUnknownMark},
+		{"figures", figures},
+		{"figures replaced", figuresReplaced},
+		{"figures of deleted sessions", figuresDeleted},
+		{"figures with hostile text", figuresHostile},
 		{"sessions in order", sessionsOrder},
 		{"sessions by prefix", sessionsPrefix},
 		{"sessions by trace and span", sessionsTraceSpan},
@@ -1077,7 +1081,10 @@ func closed(t *testing.T, s store.Store) {
 	for _, err := range s.Dirty(t.Context()) {
 		note("Dirty", err)
 	}
-	if want := map[string]int{"Rows": 1, "Blocks": 1, "Sessions": 1, "Dirty": 1}; !maps.Equal(errs, want) {
+	for _, err := range s.Turns(t.Context(), store.FigureQuery{}) {
+		note("Turns", err)
+	}
+	if want := map[string]int{"Rows": 1, "Blocks": 1, "Sessions": 1, "Dirty": 1, "Turns": 1}; !maps.Equal(errs, want) {
 		t.Errorf("errors %v, want one of each", errs)
 	}
 }

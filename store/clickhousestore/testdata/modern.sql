@@ -188,3 +188,146 @@ ENGINE = MergeTree()
 ORDER BY (seq)
 SETTINGS index_granularity = 8192;
 
+CREATE TABLE IF NOT EXISTS `db`.`turns_raw` (
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `session` String CODEC(ZSTD(1)),
+  `run` String CODEC(ZSTD(1)),
+  `run_start_ns` Int64 CODEC(ZSTD(1)),
+  `turn` Int64 CODEC(ZSTD(1)),
+  `start_ns` Int64 CODEC(ZSTD(1)),
+  `end_ns` Nullable(Int64) CODEC(ZSTD(1)),
+  `model_call_ns` Nullable(Int64) CODEC(ZSTD(1)),
+  `first_chunk_ns` Nullable(Int64) CODEC(ZSTD(1)),
+  `agent` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `provider` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `model` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `response_model` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `stop_reason` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `failed` UInt8 CODEC(ZSTD(1)),
+  `error_type` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `attempts` Nullable(Int64) CODEC(ZSTD(1)),
+  `input` Nullable(Int64) CODEC(ZSTD(1)),
+  `output` Nullable(Int64) CODEC(ZSTD(1)),
+  `reasoning` Nullable(Int64) CODEC(ZSTD(1)),
+  `cache_read` Nullable(Int64) CODEC(ZSTD(1)),
+  `cache_write` Nullable(Int64) CODEC(ZSTD(1)),
+  `cost` Nullable(Float64) CODEC(ZSTD(1)),
+  `currency` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `request_messages` Nullable(Int64) CODEC(ZSTD(1)),
+  `request_bytes` Nullable(Int64) CODEC(ZSTD(1)),
+  `tool_calls` Int64 CODEC(ZSTD(1)),
+  `content` UInt64,
+  `removed` UInt8 CODEC(ZSTD(1)),
+  `mark` UInt64 CODEC(ZSTD(1)),
+  `at` UInt64 CODEC(ZSTD(1)))
+ENGINE = ReplacingMergeTree(mark)
+PARTITION BY if(start_ns < 1577836800000000000 OR start_ns >= 2840140800000000000, 0, 1 + intDiv(start_ns - 1577836800000000000, 2629746000000000) % 60)
+ORDER BY (tenant, session, start_ns, content)
+TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 7776000 SECOND
+SETTINGS index_granularity = 8192;
+
+CREATE TABLE IF NOT EXISTS `db`.`tool_calls_raw` (
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `session` String CODEC(ZSTD(1)),
+  `run` String CODEC(ZSTD(1)),
+  `run_start_ns` Int64 CODEC(ZSTD(1)),
+  `turn` Nullable(Int64) CODEC(ZSTD(1)),
+  `call` String CODEC(ZSTD(1)),
+  `start_ns` Int64 CODEC(ZSTD(1)),
+  `end_ns` Nullable(Int64) CODEC(ZSTD(1)),
+  `agent` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `model` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `tool` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `outcome` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `failed` UInt8 CODEC(ZSTD(1)),
+  `content` UInt64,
+  `removed` UInt8 CODEC(ZSTD(1)),
+  `mark` UInt64 CODEC(ZSTD(1)),
+  `at` UInt64 CODEC(ZSTD(1)))
+ENGINE = ReplacingMergeTree(mark)
+PARTITION BY if(start_ns < 1577836800000000000 OR start_ns >= 2840140800000000000, 0, 1 + intDiv(start_ns - 1577836800000000000, 2629746000000000) % 60)
+ORDER BY (tenant, session, start_ns, content)
+TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 7776000 SECOND
+SETTINGS index_granularity = 8192;
+
+CREATE TABLE IF NOT EXISTS `db`.`compactions_raw` (
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `session` String CODEC(ZSTD(1)),
+  `run` String CODEC(ZSTD(1)),
+  `run_start_ns` Int64 CODEC(ZSTD(1)),
+  `turn` Nullable(Int64) CODEC(ZSTD(1)),
+  `start_ns` Int64 CODEC(ZSTD(1)),
+  `end_ns` Nullable(Int64) CODEC(ZSTD(1)),
+  `kind` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `trigger` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `input_tokens` Nullable(Int64) CODEC(ZSTD(1)),
+  `output_tokens` Nullable(Int64) CODEC(ZSTD(1)),
+  `messages_before` Nullable(Int64) CODEC(ZSTD(1)),
+  `messages_after` Nullable(Int64) CODEC(ZSTD(1)),
+  `content` UInt64,
+  `removed` UInt8 CODEC(ZSTD(1)),
+  `mark` UInt64 CODEC(ZSTD(1)),
+  `at` UInt64 CODEC(ZSTD(1)))
+ENGINE = ReplacingMergeTree(mark)
+PARTITION BY if(start_ns < 1577836800000000000 OR start_ns >= 2840140800000000000, 0, 1 + intDiv(start_ns - 1577836800000000000, 2629746000000000) % 60)
+ORDER BY (tenant, session, start_ns, content)
+TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 7776000 SECOND
+SETTINGS index_granularity = 8192;
+
+CREATE TABLE IF NOT EXISTS `db`.`permission_evaluations_raw` (
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `session` String CODEC(ZSTD(1)),
+  `run` String CODEC(ZSTD(1)),
+  `run_start_ns` Int64 CODEC(ZSTD(1)),
+  `turn` Nullable(Int64) CODEC(ZSTD(1)),
+  `at_ns` Int64 CODEC(ZSTD(1)),
+  `wait_ns` Nullable(Int64) CODEC(ZSTD(1)),
+  `tool` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `action` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `source` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `content` UInt64,
+  `removed` UInt8 CODEC(ZSTD(1)),
+  `mark` UInt64 CODEC(ZSTD(1)),
+  `at` UInt64 CODEC(ZSTD(1)))
+ENGINE = ReplacingMergeTree(mark)
+PARTITION BY if(at_ns < 1577836800000000000 OR at_ns >= 2840140800000000000, 0, 1 + intDiv(at_ns - 1577836800000000000, 2629746000000000) % 60)
+ORDER BY (tenant, session, at_ns, content)
+TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 7776000 SECOND
+SETTINGS index_granularity = 8192;
+
+CREATE VIEW IF NOT EXISTS `db`.`turns`
+AS SELECT tenant, session, `run`, `run_start_ns`, `turn`, `start_ns`, `end_ns`, `model_call_ns`, `first_chunk_ns`, `agent`, `provider`, `model`, `response_model`, `stop_reason`, `failed`, `error_type`, `attempts`, `input`, `output`, `reasoning`, `cache_read`, `cache_write`, `cost`, `currency`, `request_messages`, `request_bytes`, `tool_calls`
+FROM `db`.`turns_raw` FINAL
+WHERE removed = 0
+  AND (tenant, session) GLOBAL NOT IN (SELECT tenant, session
+FROM (SELECT tenant, key, version, mark, session, writers, ns, done, at
+FROM `db`.`deletions` ORDER BY version DESC LIMIT 1 BY tenant, key)
+WHERE done = 0);
+
+CREATE VIEW IF NOT EXISTS `db`.`tool_calls`
+AS SELECT tenant, session, `run`, `run_start_ns`, `turn`, `call`, `start_ns`, `end_ns`, `agent`, `model`, `tool`, `outcome`, `failed`
+FROM `db`.`tool_calls_raw` FINAL
+WHERE removed = 0
+  AND (tenant, session) GLOBAL NOT IN (SELECT tenant, session
+FROM (SELECT tenant, key, version, mark, session, writers, ns, done, at
+FROM `db`.`deletions` ORDER BY version DESC LIMIT 1 BY tenant, key)
+WHERE done = 0);
+
+CREATE VIEW IF NOT EXISTS `db`.`compactions`
+AS SELECT tenant, session, `run`, `run_start_ns`, `turn`, `start_ns`, `end_ns`, `kind`, `trigger`, `input_tokens`, `output_tokens`, `messages_before`, `messages_after`
+FROM `db`.`compactions_raw` FINAL
+WHERE removed = 0
+  AND (tenant, session) GLOBAL NOT IN (SELECT tenant, session
+FROM (SELECT tenant, key, version, mark, session, writers, ns, done, at
+FROM `db`.`deletions` ORDER BY version DESC LIMIT 1 BY tenant, key)
+WHERE done = 0);
+
+CREATE VIEW IF NOT EXISTS `db`.`permission_evaluations`
+AS SELECT tenant, session, `run`, `run_start_ns`, `turn`, `at_ns`, `wait_ns`, `tool`, `action`, `source`
+FROM `db`.`permission_evaluations_raw` FINAL
+WHERE removed = 0
+  AND (tenant, session) GLOBAL NOT IN (SELECT tenant, session
+FROM (SELECT tenant, key, version, mark, session, writers, ns, done, at
+FROM `db`.`deletions` ORDER BY version DESC LIMIT 1 BY tenant, key)
+WHERE done = 0);
+

@@ -1,0 +1,214 @@
+package session
+
+import (
+	"cmp"
+	"math"
+	"time"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Figures are the numbers of a session, one record a turn, tool call, compaction and permission evaluation: what statistics are made of.
+// Stores keep them as tables beside the summary (docs/stats.md). They hold no content. The zero value is that of a session without anything.
+type Figures struct {
+	Turns       []TurnFigures
+	ToolCalls   []ToolCallFigures
+	Compactions []CompactionFigures
+	Permissions []PermissionFigures
+}
+
+// Opt is a number that may be not known: the zero value is not.
+type Opt[T int64 | float64] struct {
+	V  T
+	OK bool
+}
+
+// Some returns an Opt that is known.
+func Some[T int64 | float64](v T) Opt[T] { return Opt[T]{v, true} }
+
+// TurnFigures are those of one turn. Times are unix nanoseconds, text that is not known is empty.
+type TurnFigures struct {
+	// Session is the id of the session; its tenant is known to whoever asked.
+	Session  string
+	Run      string
+	RunStart int64
+	Turn     int64
+	Start    int64
+	// End is known when the source told both times of the turn, or when they were read off a clock as its events arrived: End less Start is
+	// how long it took. It is not known while the turn is open, when it was ended for want of an end, and when one of its times
+	// is only bounded by its neighbours.
+	End Opt[int64]
+	// ModelCall is how long the model call alone took, FirstChunk how long the first piece of the reply, in nanoseconds.
+	ModelCall, FirstChunk Opt[int64]
+	// Agent is the name of the run's agent, its id where it has none.
+	Agent    string
+	Provider string
+	// Model is the one that was asked, the run's where the turn does not say, and the one that answered where nobody says which was asked.
+	Model         string
+	ResponseModel string
+	StopReason    string
+	Failed        bool
+	ErrorType     string
+	Attempts      Opt[int64]
+	// The five counts in tokens: Input includes both kinds of cached tokens, Output includes Reasoning. All are known or none: a turn
+	// that reports some of them has 0 in the others. Attempts whose replies were thrown away are not in them.
+	Input, Output, Reasoning, CacheRead, CacheWrite Opt[int64]
+	// Cost is what the loop reported, in Currency.
+	Cost     Opt[float64]
+	Currency string
+	// RequestMessages and RequestBytes are the size of the last request of the turn.
+	RequestMessages, RequestBytes Opt[int64]
+	ToolCalls                     int64
+}
+
+// ToolCallFigures are those of one tool call. Turn is not known of one outside any turn. See TurnFigures for the rest.
+type ToolCallFigures struct {
+	Session  string
+	Run      string
+	RunStart int64
+	Turn     Opt[int64]
+	Call     string
+	Start    int64
+	End      Opt[int64]
+	Agent    string
+	Model    string
+	Tool     string
+	// Outcome is a word of spans.Outcome, or another as it came; empty while the call is open. Failed says that it is an error.
+	Outcome string
+	Failed  bool
+}
+
+// CompactionFigures are those of one compaction. See ToolCallFigures for the rest.
+type CompactionFigures struct {
+	Session                       string
+	Run                           string
+	RunStart                      int64
+	Turn                          Opt[int64]
+	Start                         int64
+	End                           Opt[int64]
+	Kind, Trigger                 string
+	InputTokens, OutputTokens     Opt[int64]
+	MessagesBefore, MessagesAfter Opt[int64]
+}
+
+// PermissionFigures are those of one permission evaluation, at the time at which it began. Wait is how long an answer was waited for, in
+// nanoseconds. See ToolCallFigures for the rest.
+type PermissionFigures struct {
+	Session        string
+	Run            string
+	RunStart       int64
+	Turn           Opt[int64]
+	At             int64
+	Wait           Opt[int64]
+	Tool           string
+	Action, Source string
+}
+
+// FiguresOf returns the figures of s, in the order of the tree. Each thing of the tree is counted once, also one whose span is missing and
+// which others imply, as Summarize counts them; but for runs that the session took over from the one it was forked from
+// (Run.Copied): they are counted there. Turns that were rewound stay, since they were run and paid for. Parallel groups are no
+// runs, and what their evaluation cost is the judge's own.
+func FiguresOf(s *Session) Figures {
+	f := Figures{}
+	for _, r := range s.Runs {
+		if r.Copied {
+			continue
+		}
+		c := figureCounter{f: &f, session: s.ID, run: r, runStart: r.Start.UnixNano(), agent: cmp.Or(r.Agent, r.AgentID), model: r.Model}
+		c.things(Opt[int64]{}, r.ToolCalls, r.Compactions, r.Permissions)
+		for _, t := range r.Turns {
+			c.turn(t)
+		}
+	}
+	return f
+}
+
+// figureCounter counts what is in one run.
+type figureCounter struct {
+	f        *Figures
+	session  string
+	run      *Run
+	runStart int64
+	agent    string
+	model    string // of the turn at hand
+}
+
+func (c *figureCounter) turn(t *Turn) {
+	x := TurnFigures{
+		Session: c.session, Run: c.run.ID, RunStart: c.runStart, Turn: t.Index, Start: nanoseconds(t.Start), End: t.measured(),
+		ModelCall: positive(t.ModelCallNS), FirstChunk: positive(t.FirstChunkNS),
+		Agent: c.agent, Provider: cmp.Or(t.Provider, c.run.Provider), Model: cmp.Or(t.Model, c.run.Model, t.Answered), ResponseModel: t.Answered,
+		StopReason: t.StopReason, Failed: t.Failed, ErrorType: string(t.ErrorType), Attempts: positive(t.Attempts), Currency: t.Currency,
+		RequestMessages: positive(t.RequestMessages), RequestBytes: positive(t.RequestBytes), ToolCalls: int64(len(t.ToolCalls)),
+	}
+	if t.Reported != nil || t.Usage != (Usage{}) {
+		u := &t.Usage
+		x.Input, x.Output, x.Reasoning, x.CacheRead, x.CacheWrite = Some(u.Input), Some(u.Output), Some(u.Reasoning), Some(u.CacheRead), Some(u.CacheWrite)
+	}
+	if t.Cost != nil && !math.IsNaN(*t.Cost) && !math.IsInf(*t.Cost, 0) {
+		x.Cost = Some(*t.Cost)
+	}
+	c.f.Turns = append(c.f.Turns, x)
+	c.model = x.Model
+	c.things(Some(t.Index), t.ToolCalls, t.Compactions, t.Permissions)
+}
+
+// things counts what hangs in one turn, or in the run outside any.
+func (c *figureCounter) things(turn Opt[int64], tools []*ToolCall, compactions []*Compaction, permissions []*Permission) {
+	for _, t := range tools {
+		c.f.ToolCalls = append(c.f.ToolCalls, ToolCallFigures{
+			Session: c.session, Run: c.run.ID, RunStart: c.runStart, Turn: turn, Call: t.ID, Start: nanoseconds(t.Start), End: t.measured(),
+			Agent: c.agent, Model: c.model, Tool: t.Name, Outcome: string(t.Outcome), Failed: t.Outcome == spans.OutcomeError,
+		})
+		c.permissions(turn, t.Permissions)
+	}
+	for _, x := range compactions {
+		c.f.Compactions = append(c.f.Compactions, CompactionFigures{
+			Session: c.session, Run: c.run.ID, RunStart: c.runStart, Turn: turn, Start: nanoseconds(x.Start), End: x.measured(),
+			Kind: string(x.Kind), Trigger: x.Trigger, InputTokens: given(x.InputTokens), OutputTokens: given(x.OutputTokens),
+			MessagesBefore: given(x.MessagesBefore), MessagesAfter: given(x.MessagesAfter),
+		})
+	}
+	c.permissions(turn, permissions)
+}
+
+func (c *figureCounter) permissions(turn Opt[int64], l []*Permission) {
+	for _, p := range l {
+		c.f.Permissions = append(c.f.Permissions, PermissionFigures{
+			Session: c.session, Run: c.run.ID, RunStart: c.runStart, Turn: turn, At: nanoseconds(p.Start), Wait: positive(p.WaitNS),
+			Tool: p.Tool, Action: string(p.Action), Source: string(p.Source),
+		})
+	}
+}
+
+// measured returns the end where the time from the start to it is one that was measured.
+func (s *Span) measured() Opt[int64] {
+	switch {
+	case s.Missing, s.End.IsZero(), s.Known != spans.KnownObserved, s.End.Before(s.Start),
+		s.StartSource == spans.TimeSourceBound, s.EndSource == spans.TimeSourceBound:
+		return Opt[int64]{}
+	}
+	return Some(s.End.UnixNano())
+}
+
+func nanoseconds(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+// positive is a number whose zero is that it is not known.
+func positive(n int64) Opt[int64] {
+	if n <= 0 {
+		return Opt[int64]{}
+	}
+	return Some(n)
+}
+
+func given(n *int64) Opt[int64] {
+	if n == nil {
+		return Opt[int64]{}
+	}
+	return Some(*n)
+}
