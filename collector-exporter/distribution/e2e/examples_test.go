@@ -1,0 +1,286 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"google.golang.org/grpc"
+
+	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// testExamples runs those of examples/pipelines that have a backend of somebody else behind them, and tail sampling by everything that it names.
+func testExamples(t *testing.T, bin string) {
+	t.Run("every file is valid", func(t *testing.T) {
+		files, err := filepath.Glob(filepath.Join(repo, "examples", "pipelines", "*.yaml"))
+		if err != nil || len(files) < 9 {
+			t.Fatalf("%d files, %v", len(files), err)
+		}
+		for _, f := range files {
+			if filepath.Base(f) == "signal-to-metrics.yaml" {
+				continue // for a collector of another version, which interop/prometheus builds
+			}
+			run(t, t.TempDir(), bin, "validate", "--config", f)
+		}
+	})
+	t.Run("fan-out", func(t *testing.T) { testFanOut(t, bin) })
+	t.Run("redaction", func(t *testing.T) { testRedaction(t, bin) })
+	t.Run("tail sampling keeps", func(t *testing.T) { testKeeps(t, bin) })
+}
+
+// backend takes OTLP as a tracing backend does, and keeps what came.
+type backend struct {
+	ptraceotlp.UnimplementedGRPCServer
+	addr string
+
+	mu  sync.Mutex
+	got []ptrace.Traces
+}
+
+func (b *backend) Export(_ context.Context, r ptraceotlp.ExportRequest) (ptraceotlp.ExportResponse, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	td := ptrace.NewTraces()
+	r.Traces().CopyTo(td)
+	b.got = append(b.got, td)
+	return ptraceotlp.NewExportResponse(), nil
+}
+
+// names returns the names of all spans that came, sorted, and everything that came as JSON.
+func (b *backend) names(t *testing.T) (names []string, text string) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, td := range b.got {
+		for _, s := range spansOf(td) {
+			names = append(names, s.Name())
+		}
+		raw, err := (&ptrace.JSONMarshaler{}).MarshalTraces(td)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(raw)
+	}
+	slices.Sort(names)
+	return names, text
+}
+
+func spansOf(td ptrace.Traces) (all []ptrace.Span) {
+	for _, rs := range td.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, s := range ss.Spans().All() {
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+func newBackend(t *testing.T) *backend {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &backend{addr: l.Addr().String()}
+	s := grpc.NewServer()
+	ptraceotlp.RegisterGRPCServer(s, b)
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+	return b
+}
+
+// testFanOut: both homes get every span; a backend that is away does not hold up the sessions.
+func testFanOut(t *testing.T, bin string) {
+	sent, want := recordings(t)
+	var names []string
+	for _, td := range sent {
+		for _, s := range spansOf(td) {
+			names = append(names, s.Name())
+		}
+	}
+	slices.Sort(names)
+	t.Run("both", func(t *testing.T) {
+		jaeger := newBackend(t)
+		db := filepath.Join(t.TempDir(), "sessions.db")
+		c := startPipeline(t, bin, "fan-out.yaml", "OTELAGENT_DB="+db, "JAEGER="+jaeger.addr)
+		for _, td := range sent {
+			c.send(t, td)
+		}
+		if err := sameTrees(readAll(t, db), want); err != nil { // no waiting: it was acknowledged
+			t.Fatal(err)
+		}
+		eventually(t, "the backend has every span", func() error {
+			if got, _ := jaeger.names(t); !slices.Equal(got, names) {
+				return fmt.Errorf("%d spans, want %d", len(got), len(names))
+			}
+			return nil
+		})
+		c.stop(t, false)
+	})
+	t.Run("backend away", func(t *testing.T) {
+		db := filepath.Join(t.TempDir(), "sessions.db")
+		c := startPipeline(t, bin, "fan-out.yaml", "OTELAGENT_DB="+db, "JAEGER="+freePort(t))
+		for _, td := range sent {
+			c.send(t, td)
+		}
+		if err := sameTrees(readAll(t, db), want); err != nil {
+			t.Fatal(err)
+		}
+		c.stop(t, true)
+	})
+}
+
+// secret stands in everything that somebody wrote; key is what the built-in rules know.
+const (
+	secret = "PELICAN"
+	key    = "sk-ant-api03-Zq8Xw2Lk9Vb4Nm7Rt5Yp1Hd6Jf3Gs0Aa"
+)
+
+// testRedaction: the store has the sessions without the key, the backend the tree without a word that anybody wrote.
+func testRedaction(t *testing.T, bin string) {
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
+	ctx, r := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Model: "m",
+		Config: []byte(`{"note":"` + secret + `"}`), Metadata: []byte(`{"by":"` + secret + `"}`), Rules: []byte(`["` + secret + `"]`)})
+	ctx, tn := r.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerUser})
+	question := otelagent.Message{Role: "user", Raw: []byte(`{"role":"user","content":"` + secret + ` ` + key + `"}`)}
+	tn.AddInput(question)
+	tn.Request(otelagent.Request{Payload: []byte(`{"model":"m","system":"` + secret + `","messages":[` + string(question.Raw) + `]}`)})
+	ctx, call := tn.StartTool(ctx, otelagent.ToolCall{ID: "c1", Name: "bash", Args: []byte(`{"command":"` + secret + `"}`)})
+	call.Permission(ctx, otelagent.PermissionEvaluation{Pattern: secret, Action: spans.ActionAsk, Reason: secret, DecidedBy: secret, Source: spans.PermissionSourceProject})
+	call.Progress("note", []byte(`"`+secret+`"`), otelagent.Moment{})
+	call.End(otelagent.ToolResult{Outcome: spans.OutcomeError, Error: secret, Result: []byte(`"` + secret + `"`)})
+	_, m := tn.StartCompaction(ctx, otelagent.Compaction{Kind: spans.CompactionKindSummary})
+	m.End(otelagent.CompactionResult{Reason: secret, Summary: []byte(`"` + secret + `"`)})
+	tn.End(otelagent.TurnResult{StopReason: "stop", Usage: &otelagent.Usage{Input: 77}, Failed: true, Error: secret, Output: &otelagent.Message{Role: "assistant", Raw: []byte(`{"role":"assistant","content":"` + secret + `"}`)}})
+	r.End(otelagent.RunResult{Status: spans.RunStatusError, Error: secret})
+
+	other := newBackend(t)
+	db := filepath.Join(t.TempDir(), "sessions.db")
+	c := startPipeline(t, bin, "redaction.yaml", "OTELAGENT_DB="+db, "BACKEND="+other.addr)
+	before := 0
+	for _, td := range messages(t, p) {
+		before += td.SpanCount()
+		raw, err := (&ptrace.JSONMarshaler{}).MarshalTraces(td)
+		if err != nil || !strings.Contains(string(raw), secret) {
+			t.Fatalf("%v: nothing to take out", err)
+		}
+		c.send(t, td)
+	}
+	var names []string
+	var text string
+	eventually(t, "the backend has every span", func() error {
+		if names, text = other.names(t); len(names) != before {
+			return fmt.Errorf("%d spans, want %d", len(names), before)
+		}
+		return nil
+	})
+	c.stop(t, false)
+	want := []string{spans.SpanCompaction, spans.SpanPermission, spans.SpanRun, spans.SpanTurn, spans.SpanToolCall}
+	if !slices.Equal(names, want) {
+		t.Errorf("the backend has spans %v, want %v", names, want)
+	}
+	for _, gone := range []string{secret, key} {
+		if i := strings.Index(text, gone); i >= 0 {
+			t.Errorf("the backend has %q: …%s…", gone, text[max(0, i-300):i+50])
+		}
+	}
+	for _, kept := range []string{`"otelagent.usage.input_tokens","value":{"intValue":"77"}`, `"stringValue":"bash"`, `"stringValue":"ask"`} {
+		if !strings.Contains(text, kept) {
+			t.Errorf("the backend lacks %s", kept)
+		}
+	}
+	stored := readAll(t, db)["s"]
+	all := stored.json + fmt.Sprint(stored.requests)
+	if strings.Contains(all, key) || len(stored.requests) != 1 {
+		t.Errorf("the store has the key, or not the one request: %.500s", all)
+	}
+	if !strings.Contains(all, secret) {
+		t.Error("the store lacks what no rule takes out")
+	}
+}
+
+// testKeeps: of one session for each reason to keep one, and one for none, tail sampling keeps the former, whole.
+func testKeeps(t *testing.T, bin string) {
+	p := agenttest.New(t, otelagent.WithSessionTrace(), otelagent.WithCapture(otelagent.CaptureContent))
+	two := func(id string, second func(context.Context, *otelagent.Turn) otelagent.TurnResult) {
+		for n := range 2 { // two runs: what speaks for keeping the session is in the second alone
+			ctx, r := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: id, ID: fmt.Sprint("run-", n), Agent: "sampled", Model: "m"})
+			ctx, tn := r.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerUser})
+			res := otelagent.TurnResult{StopReason: "stop", Usage: &otelagent.Usage{Input: 100}}
+			if n == 1 {
+				res = second(ctx, tn)
+			}
+			tn.End(res)
+			r.End(otelagent.RunResult{})
+		}
+	}
+	cost := 0.75
+	tool := func(ctx context.Context, tn *otelagent.Turn, end otelagent.ToolResult, asked ...otelagent.PermissionEvaluation) {
+		ctx, call := tn.StartTool(ctx, otelagent.ToolCall{ID: "c", Name: "bash"})
+		for _, e := range asked {
+			call.Permission(ctx, e)
+		}
+		call.End(end)
+	}
+	usual := otelagent.TurnResult{StopReason: "stop", Usage: &otelagent.Usage{Input: 100}}
+	two("fine", func(ctx context.Context, tn *otelagent.Turn) otelagent.TurnResult {
+		tool(ctx, tn, otelagent.ToolResult{}, otelagent.PermissionEvaluation{Action: spans.ActionAllow})
+		small := 0.01
+		return otelagent.TurnResult{StopReason: "stop", Usage: &otelagent.Usage{Input: 99_999}, Cost: &small, Currency: "USD"}
+	})
+	two("failed tool", func(ctx context.Context, tn *otelagent.Turn) otelagent.TurnResult {
+		tool(ctx, tn, otelagent.ToolResult{Outcome: spans.OutcomeError})
+		return usual
+	})
+	two("failed turn", func(context.Context, *otelagent.Turn) otelagent.TurnResult { return otelagent.TurnResult{Failed: true} })
+	two("denied", func(ctx context.Context, tn *otelagent.Turn) otelagent.TurnResult {
+		tool(ctx, tn, otelagent.ToolResult{Outcome: spans.OutcomeDenied}, otelagent.PermissionEvaluation{Action: spans.ActionDeny})
+		return usual
+	})
+	two("denied without evaluation", func(ctx context.Context, tn *otelagent.Turn) otelagent.TurnResult {
+		tool(ctx, tn, otelagent.ToolResult{Outcome: spans.OutcomeDenied})
+		return usual
+	})
+	two("many tokens", func(context.Context, *otelagent.Turn) otelagent.TurnResult {
+		return otelagent.TurnResult{StopReason: "stop", Usage: &otelagent.Usage{Input: 100_000}}
+	})
+	two("cost", func(context.Context, *otelagent.Turn) otelagent.TurnResult {
+		return otelagent.TurnResult{StopReason: "stop", Usage: &otelagent.Usage{Input: 100}, Cost: &cost, Currency: "USD"}
+	})
+	two("long", func(ctx context.Context, tn *otelagent.Turn) otelagent.TurnResult {
+		for range 200 {
+			tool(ctx, tn, otelagent.ToolResult{})
+		}
+		return usual
+	})
+	want := map[string]string{}
+	for _, s := range p.Sessions() {
+		if s.ID != "fine" {
+			want[s.ID] = treeJSON(t, s)
+		}
+	}
+	if len(want) != 7 {
+		t.Fatalf("%d sessions to keep, want 7", len(want))
+	}
+	db := filepath.Join(t.TempDir(), "sessions.db")
+	c := startPipeline(t, bin, "tail-sampling.yaml", "OTELAGENT_DB="+db, "DECISION_WAIT=2s", "SHARE=0")
+	for _, td := range messages(t, p) {
+		c.send(t, td)
+	}
+	eventually(t, "what is to be kept is stored", func() error { return sameTrees(readAll(t, db), want) })
+	c.stop(t, false)
+	if err := sameTrees(readAll(t, db), want); err != nil { // and nothing else
+		t.Fatal(err)
+	}
+}
