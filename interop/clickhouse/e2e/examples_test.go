@@ -1,0 +1,69 @@
+package e2e
+
+import (
+	"net"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/otelagent/otelagent/interop/clickhouse/ring"
+)
+
+// TestPipelineOfTheExamples runs examples/pipelines/clickhouse.yaml as it is, kills it after half of the spans, starts it again, and finds what one
+// collector with SQLite makes of them: what it had acknowledged was in its queue on disk.
+func TestPipelineOfTheExamples(t *testing.T) {
+	spans := spansOf(t, recordings(t))
+	lite := filepath.Join(t.TempDir(), "sessions.db")
+	one := newCollector(t, lite)
+	for req := range slices.Chunk(spans, 100) {
+		if err := one.post(t.Context(), slices.Concat(req...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one.stop()
+	want, err := look(t, lite)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	r := start(t, ring.Chdb)
+	dsn := database(r, 0, "examples")
+	dir := t.TempDir()
+	config, err := filepath.Abs(filepath.Join(repository, "examples", "pipelines", "clickhouse.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &collector{t: t, config: config, addr: freeAddress(t), log: filepath.Join(dir, "log")}
+	for name, value := range map[string]string{
+		"OTELAGENT_DB": dsn, "QUEUE": filepath.Join(dir, "queue"), "OTLP_HTTP": c.addr, "OTLP_GRPC": freeAddress(t), "METRICS_LEVEL": "none",
+	} {
+		t.Setenv(name, value)
+	}
+	c.start()
+	t.Cleanup(c.kill)
+	half := len(spans) / 200 * 100
+	for i, part := range [][][]byte{spans[:half], spans[half:]} {
+		for req := range slices.Chunk(part, 100) {
+			if err := c.post(t.Context(), slices.Concat(req...)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i == 0 {
+			c.kill()
+			c.start()
+		}
+	}
+	settled(t, dsn, want)
+	c.stop()
+}
+
+// freeAddress returns a loopback address that was free a moment ago.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
