@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/prometheusexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/healthcheckextension"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
 	"go.opentelemetry.io/collector/component"
@@ -40,7 +41,8 @@ func components() (otelcol.Factories, error) {
 		return f, err
 	}
 	f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](
-		agentsessionexporter.NewFactory(), debugexporter.NewFactory(), otlpexporter.NewFactory(), otlphttpexporter.NewFactory())
+		agentsessionexporter.NewFactory(), debugexporter.NewFactory(), otlpexporter.NewFactory(), otlphttpexporter.NewFactory(),
+		prometheusexporter.NewFactory())
 	return f, err
 }
 

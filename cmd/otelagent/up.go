@@ -40,12 +40,13 @@ With --config it runs a Collector configuration instead of the built-in one,
 which may name these components:
   receiver    otlp
   processors  batch, memory_limiter
-  exporters   agent_session, otlp_grpc, otlp_http, debug
+  exporters   agent_session, otlp_grpc, otlp_http, prometheus, debug
   extensions  file_storage, health_check, otlp_nesting
 With others, build a collector of your own with the agent_session exporter.`,
 		Example: `  otelagent up
   otelagent up --db ./sessions.db --otlp-grpc 127.0.0.1:14317
   otelagent up --max-age 30d --max-size 10GiB --redact default
+  otelagent up --metrics 127.0.0.1:8889
   otelagent up --config collector.yaml`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,6 +73,7 @@ With others, build a collector of your own with the agent_session exporter.`,
 	c.Flags().StringVar(&o.Database, "db", "", "database `DSN`: "+databaseHelp+" (default $OTELAGENT_DB, else a file per user)")
 	c.Flags().StringVar(&o.GRPC, "otlp-grpc", "127.0.0.1:4317", "`address` to listen on for OTLP over gRPC")
 	c.Flags().StringVar(&o.HTTP, "otlp-http", "127.0.0.1:4318", "`address` to listen on for OTLP over HTTP")
+	c.Flags().StringVar(&o.Metrics, "metrics", "", "`address` where Prometheus can fetch what agents measure (default: metrics are not taken)")
 	c.Flags().StringVar(&o.Config, "config", "", "Collector configuration to run instead: a `file` or URI")
 	c.Flags().StringVar(&o.Tenant, "tenant", "", "`owner` of what comes, whatever its sender says")
 	c.Flags().StringVar(&o.Redact, "redact", "", "rules for what is taken out of content that arrives: a `file` (docs/redaction.md), or default for the built-in set")
