@@ -1,9 +1,10 @@
 // Package agenttest runs an instrumented agent loop against the whole pipeline inside the test's own process: tracer, SDK,
-// OTLP bytes, decoded rows, Session tree. What a test sees is what a store would hold.
+// OTLP bytes, decoded rows, Session tree. What a test sees is what a store would hold. Metrics can be looked at likewise.
 //
 //	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
 //	runMyAgent(ctx, p.Tracer())
 //	s := p.Session()
+//	figures := p.MetricsText()
 package agenttest
 
 import (
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelagent/otelagent/otelagent"
@@ -26,6 +28,7 @@ type Pipeline struct {
 	t         testing.TB
 	providers *otelsetup.Providers
 	tracer    *otelagent.Tracer
+	reader    *sdkmetric.ManualReader
 
 	mu     sync.Mutex
 	otlp   [][]byte
@@ -33,14 +36,15 @@ type Pipeline struct {
 	report otlprow.Report
 }
 
-// New returns a pipeline that ends with the test. The options are those of its tracer; its provider is the pipeline's own
-// and the process-wide one is left alone. A failure to set up fails the test.
+// New returns a pipeline that ends with the test. The options are those of its tracer; its providers are the pipeline's own
+// and the process-wide ones are left alone. A failure to set up fails the test.
 func New(t testing.TB, opts ...otelagent.Option) *Pipeline {
 	t.Helper()
-	p := &Pipeline{t: t}
+	p := &Pipeline{t: t, reader: sdkmetric.NewManualReader()}
 	var err error
 	p.providers, err = otelsetup.Setup(context.Background(),
 		otelsetup.WithExporter(otelsetup.NewFuncExporter(p.receive)),
+		otelsetup.WithMetricReader(p.reader),
 		otelsetup.WithSampler(sdktrace.AlwaysSample()),
 		otelsetup.WithBlocking(), otelsetup.WithoutGlobal())
 	if err != nil {
@@ -52,7 +56,8 @@ func New(t testing.TB, opts ...otelagent.Option) *Pipeline {
 		}
 	})
 	// A provider among the options would take the spans elsewhere, so ours comes last.
-	all := append(append([]otelagent.Option{}, opts...), otelagent.WithTracerProvider(p.providers.TracerProvider()))
+	all := append(append([]otelagent.Option{}, opts...), otelagent.WithTracerProvider(p.providers.TracerProvider()),
+		otelagent.WithMeterProvider(p.providers.MeterProvider()))
 	p.tracer = otelagent.NewTracer(all...)
 	return p
 }

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/propagation"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
@@ -66,6 +67,11 @@ type config struct {
 
 	queueBytes int64
 	queueSpans int
+
+	reader          sdkmetric.Reader
+	metricsEndpoint string
+	noMetrics       bool
+	exponential     bool
 }
 
 // WithProtocol chooses how OTLP is carried. Default: OTEL_EXPORTER_OTLP_TRACES_PROTOCOL, OTEL_EXPORTER_OTLP_PROTOCOL, GRPC.
@@ -126,7 +132,7 @@ func WithMaxQueueSpans(n int) Option {
 	return optionFunc(func(c config) config { c.queueSpans = n; return c })
 }
 
-// WithoutGlobal leaves the process-wide provider and propagator alone. Default: Setup installs its provider, and W3C trace
+// WithoutGlobal leaves the process-wide providers and propagator alone. Default: Setup installs its providers, and W3C trace
 // context and baggage as propagator.
 func WithoutGlobal() Option {
 	return optionFunc(func(c config) config { c.local = true; return c })
@@ -138,12 +144,20 @@ type Providers struct {
 	queue    *queue             // nil when nothing is sent, and so is exporter
 	exporter *Exporter          // behind the queue
 	stop     context.CancelFunc // ends exports under way
+
+	meters  *sdkmetric.MeterProvider // nil when there are no metrics
+	metrics *metricExporter          // nil when nobody but a reader gets them
 }
+
+// ScopeName is the name of the instrumentation scope of the metric that Setup itself makes.
+const ScopeName = "github.com/otelagent/otelagent/otelsetup"
 
 // Setup installs an SDK. It does not connect: a collector that is away is an error of Shutdown and Stats, not of Setup. Its
 // errors are a wrong option or OTEL_* variable. The caller ends it with Shutdown.
 //
-// OTEL_SDK_DISABLED=true makes a provider that sends nothing, as does OTEL_TRACES_EXPORTER=none without WithExporter.
+// OTEL_SDK_DISABLED=true makes a provider that sends nothing, as does OTEL_TRACES_EXPORTER=none without WithExporter. Metrics go where
+// spans go (WithMetricsEndpoint), every OTEL_METRIC_EXPORT_INTERVAL (60 s), with exemplars of sampled spans; OTEL_METRICS_EXPORTER=none
+// and WithoutMetrics switch them off.
 func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 	var c config
 	for _, o := range opts {
@@ -166,6 +180,12 @@ func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 		provider = append(provider, sdktrace.WithSampler(c.sampler))
 	}
 	exporter, err := c.open(ctx)
+	if err == nil {
+		err = p.setupMetrics(ctx, &c, res)
+		if err != nil && exporter != nil {
+			_ = exporter.Shutdown(ctx)
+		}
+	}
 	switch {
 	case err != nil:
 		stop()
@@ -178,8 +198,10 @@ func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 		p.queue.SpanProcessor = sdktrace.NewBatchSpanProcessor(&sender{p.exporter, p.queue, stopped}, c.batch(p.queue)...)
 		provider = append(provider, sdktrace.WithSpanProcessor(p.queue))
 	}
+	p.measureLost()
 	p.tracer = sdktrace.NewTracerProvider(provider...)
 	if !c.local {
+		otel.SetMeterProvider(p.MeterProvider())
 		otel.SetTracerProvider(p.tracer)
 		otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
 	}
@@ -189,20 +211,23 @@ func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 // TracerProvider returns the provider, for otelagent.WithTracerProvider.
 func (p *Providers) TracerProvider() *sdktrace.TracerProvider { return p.tracer }
 
-// ForceFlush sends what has ended so far. It waits for the network, and for those who hear of what is lost, at most until ctx ends.
+// ForceFlush sends what has ended, and was measured, so far. It waits for the network, and for those who hear of what is lost, at most until ctx ends.
 func (p *Providers) ForceFlush(ctx context.Context) error {
 	err := p.tracer.ForceFlush(ctx)
 	if p.exporter != nil {
 		p.exporter.lost.wait(ctx)
 	}
+	p.lastMetrics(ctx, (*sdkmetric.MeterProvider).ForceFlush)
 	return err
 }
 
-// Shutdown sends what has ended and lets go of everything. It waits for the network, and for those who hear of what is lost, at
-// most until ctx ends. Spans ended later are lost. A second call does nothing.
+// Shutdown sends what has ended, then what was measured, and lets go of everything. It waits for the network, and for those who hear of
+// what is lost, at most until ctx ends, and for metrics no longer than 5 s. Spans ended later are lost. A second call does nothing.
 func (p *Providers) Shutdown(ctx context.Context) error {
 	defer p.stop()
-	return p.tracer.Shutdown(ctx)
+	err := p.tracer.Shutdown(ctx)
+	p.lastMetrics(ctx, (*sdkmetric.MeterProvider).Shutdown)
+	return err
 }
 
 // Stats returns what became of the spans so far; final after Shutdown.
@@ -349,7 +374,7 @@ func (c *config) openHTTP(ctx context.Context) (sdktrace.SpanExporter, error) {
 	var opts []otlptracehttp.Option
 	switch {
 	case c.endpoint != "":
-		opts = append(opts, otlptracehttp.WithEndpointURL(withPath(withScheme(c.endpoint))))
+		opts = append(opts, otlptracehttp.WithEndpointURL(withPath(withScheme(c.endpoint), "/v1/traces")))
 	case endpointEnv() == "":
 		opts = append(opts, otlptracehttp.WithEndpointURL("http://localhost:4318/v1/traces"))
 	}
@@ -381,10 +406,10 @@ func withScheme(endpoint string) string {
 }
 
 // withPath adds the usual path to a URL without one.
-func withPath(url string) string {
+func withPath(url, usual string) string {
 	_, rest, _ := strings.Cut(url, "://")
 	if _, path, found := strings.Cut(rest, "/"); found && path != "" {
 		return url
 	}
-	return strings.TrimSuffix(url, "/") + "/v1/traces"
+	return strings.TrimSuffix(url, "/") + usual
 }
