@@ -208,14 +208,14 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 		h.close(at, known, a, failed)
 	}
 	h.mu.Unlock()
-	// What the host hears of ends may use the handle. Its content is changed by nobody any more.
+	// What the host hears of ends may use the handle. Its content is changed by nobody any more, and gone once it is emitted.
+	h.measureContent()
 	h.emit(at.Time)
 	if at.Time.IsZero() {
 		h.span.End()
 	} else {
 		h.span.End(trace.WithTimestamp(at.Time))
 	}
-	h.measureContent()
 	return at, h.measured
 }
 
