@@ -9,11 +9,9 @@ const range = '$__range';
 const c = style.colour;
 const inTempo = {
   spans: tempo('What arrived, in Tempo', '{ name =~ "session.run|session.turn|tool.call|compaction.run|permission.evaluate" } | select(span.session.id)'),
-  closed: tempo('Spans without an end of their own, in Tempo', '{ span.otelagent.known = "closed" } | select(span.session.id, span.otelagent.run.status)'),
   withheld: tempo('Spans with content withheld, in Tempo', '{ span.otelagent.capture.withheld > 0 } | select(span.session.id, span.otelagent.capture.withheld)'),
   dropped: tempo('Spans with events left out, in Tempo', '{ span.otelagent.events.dropped > 0 } | select(span.session.id, span.otelagent.events.dropped)'),
   redacted: tempo('Spans that were redacted, in Tempo', '{ span.otelagent.redacted > 0 } | select(span.session.id, span.otelagent.redacted)'),
-  defects: tempo('Runs with defects, in Tempo', '{ name = "session.run" && span.otelagent.run.status = "aborted" } | select(span.session.id, span.gen_ai.agent.name)'),
 };
 const overview = to('Agents overview', uid.agents);
 const x = (name, matchers) => ofExporter(`exporter_agent_session_${name}`, '', matchers);
@@ -105,7 +103,7 @@ const incoming = [
       links: [inTempo.spans],
     }),
     ranking({
-      title: 'Why was something rejected?', w: 8, unit: 'short', decimals: 0, none: 'nothing was', fixed: c.red,
+      title: 'Why was something rejected?', w: 8, unit: 'short', decimals: 0, none: 'nothing was', fixed: style.flow.rejected,
       targets: now(Object.fromEntries(rejected.map((n) => [`${n.replace('_rejected', '').replace('_', ' ')}: {{reason}}`, `${sum(increase(x(n), range), 'reason')} > 0`]))),
       means: 'Spans, log records and blocks that were not stored in the time that is shown, by reason.',
       bad: '`otelagent rejects` lists the newest of them with name, service and session.',
@@ -163,10 +161,10 @@ const storing = [
   ],
   [
     bars({
-      title: 'How much content is new, how much was there?', w: 8, unit: 'bytes', colours: { stored: c.blue, deduplicated: c.green },
-      targets: series({ stored: sum(increase(x('block_bytes_stored'))), deduplicated: sum(increase(x('block_bytes_deduplicated'))) }),
+      title: 'How much content is new, how much was there?', w: 8, unit: 'bytes', colours: { written: c.blue, 'there already': c.green },
+      targets: series({ written: sum(increase(x('block_bytes_stored'))), 'there already': sum(increase(x('block_bytes_deduplicated'))) }),
       means: 'Bytes of bodies before compression: written, and found to be there already.',
-      bad: 'much that is deduplicated here was sent twice: agents send again after a restart, or a retry repeats batches.',
+      bad: 'much that was there already was sent twice: agents send again after a restart, or a retry repeats batches.',
       links: [inTempo.spans],
     }),
     bars({

@@ -28,16 +28,19 @@ function queries(store) {
   const order = 'start_ns, run_start_ns, turn';
   // Turns are counted through over all runs of the session: an index stands in each run anew.
   const turns = `(SELECT *, ROW_NUMBER() OVER (ORDER BY ${order}) AS n FROM ${store.of('turns')} AS all_turns)`;
-  // lane is one line of the timeline: begins and ends in their order, where the last end of what overlaps ends it.
+  // lane is one line of the timeline: what begins, with its label, and NULL where the last of what overlaps ends. A moment stands in it
+  // once, so what took no time is left out.
   const lane = (name, from, start, end, label) => `WITH edges AS (
-  SELECT ${start} AS at, 1 AS step, ${label} AS label FROM ${from} AS b WHERE ${end} IS NOT NULL
+  SELECT ${start} AS at, 1 AS step, ${label} AS label FROM ${from} AS b WHERE ${end} > ${start}
   UNION ALL
-  SELECT ${end} AS at, -1 AS step, '' AS label FROM ${from} AS e WHERE ${end} IS NOT NULL
+  SELECT ${end} AS at, -1 AS step, NULL AS label FROM ${from} AS e WHERE ${end} > ${start}
+), moments AS (
+  SELECT at, SUM(step) AS change, MAX(label) AS begins FROM edges GROUP BY at
 ), counted AS (
-  SELECT at, step, label, SUM(step) OVER (ORDER BY at, step DESC, label ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS depth FROM edges
+  SELECT at, begins, SUM(change) OVER (ORDER BY at ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS depth FROM moments
 )
-SELECT ${time('at')} AS time, CASE WHEN depth > 0 THEN label END AS "${name}"
-FROM counted WHERE step > 0 OR depth = 0 ORDER BY at, depth`;
+SELECT ${time('at')} AS time, CASE WHEN depth > 0 THEN begins END AS "${name}"
+FROM counted WHERE begins IS NOT NULL OR depth = 0 ORDER BY at`;
   const summary = (what) => `SELECT ${what} FROM ${store.sessions} AS s WHERE s.tenant = ${store.tenant} AND s.id = ${store.session}`;
   // A provider and model that ever had to do with a cache has one, so a turn without any hit is one that could have had one.
   const caching = `(SELECT DISTINCT provider AS cp, model AS cm FROM turns WHERE cache_read > 0 OR cache_write > 0)`;
@@ -48,7 +51,7 @@ WHERE tenant = ${store.tenant} AND last_ns >= $__from * 1000000 AND start_ns <= 
 ORDER BY last_ns DESC LIMIT 500`,
     list: `SELECT id AS "session", agent, model, status, ${time('start_ns')} AS "started", (last_ns - start_ns) / 1e9 AS "took", runs, turns, tool_calls AS "tool calls", errors AS "failed", denied,
   input AS "input", output AS "output", CASE WHEN input > 0 THEN 1.0 * cache_read / input END AS "from cache",
-  start_ns / 1000000 - 1000 AS "from", last_ns / 1000000 + 1000 AS "to"
+  ${store.milliseconds('start_ns')} - 1000 AS "from", ${store.milliseconds('last_ns')} + 1000 AS "to"
 FROM ${store.sessions} AS s
 WHERE tenant = ${store.tenant} AND last_ns >= $__from * 1000000 AND start_ns <= $__to * 1000000
 ORDER BY last_ns DESC LIMIT 100`,
@@ -56,7 +59,7 @@ ORDER BY last_ns DESC LIMIT 100`,
     took: summary('(last_ns - start_ns) / 1e9 AS "took"'),
     turnCount: summary('turns AS "turns", tool_calls AS "tool calls"'),
     tokens: summary('input AS "input", output AS "output"'),
-    cost: `SELECT currency AS "currency", SUM(cost) AS "cost" FROM ${turns} AS t WHERE cost IS NOT NULL GROUP BY currency ORDER BY currency`,
+    cost: `SELECT t.currency AS "currency", SUM(t.cost) AS "cost" FROM ${turns} AS t WHERE t.cost IS NOT NULL GROUP BY t.currency ORDER BY t.currency`,
     cached: summary('CASE WHEN input > 0 THEN 1.0 * cache_read / input END AS "from cache"'),
     failed: summary('errors AS "failed"'),
     denied: summary('denied AS "denied"'),
@@ -176,7 +179,7 @@ export function session(store) {
         { type: 'regex', options: { pattern: '/: denied$/', result: { color: style.outcome.denied, index: 1 } } },
         { type: 'regex', options: { pattern: '/: cancelled$/', result: { color: style.outcome.cancelled, index: 2 } } },
       ],
-      means: 'Runs, turns by their number, tools by name, waits for an answer, and compactions, each in a lane. Red failed, orange was denied. What overlaps is drawn one behind the other in its lane. What has no measured end is left out.',
+      means: 'Runs, turns by their number, tools by name, waits for an answer, and compactions, each in a lane. Red failed, orange was denied. What overlaps is drawn one behind the other in its lane. What has no measured end, or took no time, is left out.',
       bad: 'long stretches of yellow are waits for people; of blue without a tool below, of the model. A gap in all lanes is nobody at work.',
       links: [inTempo.turns],
     }),

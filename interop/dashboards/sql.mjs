@@ -19,6 +19,7 @@ export const sqlite = {
   tenant: lite.tenant,
   session: lite.session,
   time: (ns) => `${ns} / 1e9`,
+  milliseconds: (ns) => `${ns} / 1000000`,
   text: (expr) => `CAST(${expr} AS TEXT)`,
   traceOf: 'lower(hex(trace))',
 };
@@ -37,6 +38,7 @@ export const clickhouse = {
   tenant: house.tenant,
   session: house.session,
   time: (ns) => `fromUnixTimestamp64Nano(${ns})`,
+  milliseconds: (ns) => `intDiv(${ns}, 1000000)`,
   text: (expr) => `toString(${expr})`,
   traceOf: 'lower(hex(trace))',
 };

@@ -26,7 +26,7 @@ export const sessionStatus = {
 export const compaction = { 'summary': colour.purple, 'prune': colour.orange, 'revert': colour.yellow };
 export const quantile = { 'p50': colour.lightBlue, 'p90': colour.blue, 'p95': colour.blue, 'p99': colour.darkBlue };
 export const lane = { 'run': colour.grey, 'turn': colour.blue, 'tool': colour.teal, 'waits for': colour.yellow, 'compaction': colour.purple };
-export const flow = { 'accepted': colour.green, 'stored': colour.green, 'foreign': colour.grey, 'refused': colour.yellow, 'failed': colour.red, 'rejected': colour.red };
+export const flow = { 'accepted': colour.green, 'stored': colour.green, 'foreign': colour.grey, 'refused': colour.yellow, 'failed': colour.red, 'rejected': colour.darkOrange };
 
 // Thresholds: [from, colour], the first without a lower bound.
 export const goodWhenNone = [[null, colour.green], [1, colour.red]];

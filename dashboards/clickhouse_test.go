@@ -1,0 +1,155 @@
+package dashboards
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/store/clickhousestore"
+)
+
+// TestClickHouse runs every statement of the ClickHouse dashboard on a server, and wants the answers that SQLite gave. It needs an engine of
+// these years, as the plugin of Grafana does:
+//
+//	interop/clickhouse/run.sh chdb go test ./dashboards -run TestClickHouse
+func TestClickHouse(t *testing.T) {
+	server := os.Getenv("OTELAGENT_TEST_CLICKHOUSE")
+	if server == "" {
+		t.Skip("no ClickHouse server: set OTELAGENT_TEST_CLICKHOUSE to a DSN (interop/clickhouse/run.sh chdb COMMAND does)")
+	}
+	if ring := os.Getenv("OTELAGENT_TEST_CLICKHOUSE_RING"); ring == "single" || ring == "cluster" {
+		t.Skip("servers of 2018 have no window functions")
+	}
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	database := fmt.Sprintf("otelagent_dashboards_%016x", rand.Uint64())
+	u.Path = "/" + database
+	st, err := clickhousestore.Open(t.Context(), u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, st)
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	base := &url.URL{Scheme: "http", Host: u.Host}
+	send := func(t *testing.T, statement string) []byte {
+		t.Helper()
+		q := url.Values{"database": {database}, "default_format": {"JSONCompact"}, "output_format_json_quote_64bit_integers": {"0"}}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base.String()+"/?"+q.Encode(), strings.NewReader(statement))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u.User != nil {
+			password, _ := u.User.Password()
+			req.SetBasicAuth(u.User.Username(), password)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("status %d, %v: %.500s\n%s", resp.StatusCode, err, body, statement)
+		}
+		return body
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	defer send(t, "DROP DATABASE `"+database+"`")
+
+	ask := func(t *testing.T, statement string) answer {
+		t.Helper()
+		var got struct {
+			Meta []struct{ Name, Type string }
+			Data [][]any
+		}
+		if err := json.Unmarshal(send(t, statement), &got); err != nil {
+			t.Fatal(err)
+		}
+		a := answer{}
+		for _, m := range got.Meta {
+			a.columns = append(a.columns, m.Name)
+		}
+		for _, cells := range got.Data {
+			var row []string
+			for i, c := range cells {
+				text := "NULL"
+				switch c := c.(type) {
+				case float64:
+					text = number(c)
+				case string:
+					text = c
+					if strings.Contains(got.Meta[i].Type, "DateTime64(") {
+						at, err := time.Parse("2006-01-02 15:04:05", c) // takes a fraction, too
+						if err != nil {
+							t.Fatal(err)
+						}
+						text = number(float64(at.UnixNano()) / 1e9)
+					}
+				case nil:
+				default:
+					t.Fatalf("column %s is a %T", a.columns[i], c)
+				}
+				row = append(row, text)
+			}
+			a.rows = append(a.rows, row)
+		}
+		return a
+	}
+	want, err := os.ReadFile("testdata/session.golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := run(t, "session-clickhouse.json", ask, of("everything"))
+	if diff := cmp.Diff(blocks(string(want)), blocks(got)); diff != "" {
+		t.Errorf("answers are not those of SQLite (-) but (+):\n%s", diff)
+	}
+	run(t, "session-clickhouse.json", ask, of(hostile))
+}
+
+// blocks are the answers, in any order of rows that are equal in what they are ordered by.
+func blocks(text string) []string {
+	out := strings.Split(text, "\n\n")
+	for i, b := range out {
+		head, rows, _ := strings.Cut(b, "\n")
+		lines := strings.Split(rows, "\n")
+		slices.Sort(lines)
+		out[i] = head + "\n" + strings.Join(lines, "\n")
+	}
+	return out
+}
+
+// The columns of the ClickHouse tables are those of SQLite's, so that statements for one are good for the other also where no server is
+// at hand.
+func TestStatementsDifferOnlyInTheirDialect(t *testing.T) {
+	all := read(t)
+	lite, house := all["session.json"], all["session-clickhouse.json"]
+	if len(lite.Panels) != len(house.Panels) {
+		t.Fatalf("%d panels and %d", len(lite.Panels), len(house.Panels))
+	}
+	for i, p := range lite.Panels {
+		other := house.Panels[i]
+		if p.Title != other.Title || p.Description != other.Description || p.GridPos != other.GridPos || len(p.Targets) != len(other.Targets) {
+			t.Errorf("%s is not %s", p.Title, other.Title)
+			continue
+		}
+		for j := range p.Targets {
+			if (p.Targets[j].RawQueryText == "") != (other.Targets[j].RawSQL == "") {
+				t.Errorf("%s: asks one store only", p.Title)
+			}
+		}
+	}
+}

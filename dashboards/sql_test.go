@@ -1,0 +1,396 @@
+package dashboards
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	_ "modernc.org/sqlite" // the driver, as the plugin of Grafana has it
+
+	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/input"
+	"github.com/otelagent/otelagent/otelagent/phi"
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/store/project"
+	"github.com/otelagent/otelagent/store/sqlitestore"
+)
+
+// hostile is a session id that ends strings, statements and escapes wherever it is put in without care.
+const hostile = `it's "\' 50%41 ${x} -- 1`
+
+var began = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
+
+// sessions are what the stores are filled with: two that show everything, one of them with a hostile id, and what phi-core recorded.
+func sessions(t *testing.T) session.Batch {
+	t.Helper()
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
+	everything(t, p.Tracer(), "everything", began)
+	everything(t, p.Tracer(), hostile, began.Add(time.Hour))
+	f, err := os.Open("../cmd/otelagent/demo.ndjson")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	rec := otelagent.NewRecorder(p.Tracer())
+	for ev, err := range phi.Events(f) {
+		var bad *input.LineError
+		switch {
+		case errors.As(err, &bad):
+			t.Logf("%v", bad)
+		case err != nil:
+			t.Fatal(err)
+		default:
+			rec.Record(t.Context(), ev)
+		}
+	}
+	rec.Close(t.Context())
+	return p.Batch()
+}
+
+// everything is a session with all that a panel shows: five turns of two runs, the cache missed on one, a model without a cache on another that fails, tools that
+// overlap, fail and are denied, a wait for a person, a compaction, retries, costs.
+func everything(t *testing.T, tracer *otelagent.Tracer, id string, start time.Time) {
+	t.Helper()
+	at := func(seconds float64) otelagent.Moment {
+		return otelagent.Moment{Time: start.Add(time.Duration(seconds * float64(time.Second)))}
+	}
+	ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: id, ID: "run-1", Agent: "coder", Model: "big-1", Provider: "acme", Start: at(0)})
+	cost := 0.25
+	var messages []otelagent.Message
+	failed := false
+	turn := func(ctx context.Context, run *otelagent.Run, from, to float64, u otelagent.Usage, model string, do func(context.Context, *otelagent.Turn)) {
+		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: -1, Model: model, Start: at(from)})
+		messages = append(messages, otelagent.Message{Raw: fmt.Appendf(nil, `{"role":"user","content":"question %d"}`, len(messages)), Role: "user"})
+		turn.Request(otelagent.Request{At: at(from), Messages: messages, Bytes: int64(1000 * len(messages))})
+		do(ctx, turn)
+		turn.End(otelagent.TurnResult{
+			End: at(to), Model: model, StopReason: "end_turn", Usage: &u, Cost: &cost, Currency: "USD",
+			Failed: failed, ModelCall: 1500 * time.Millisecond, FirstChunk: 400 * time.Millisecond,
+		})
+	}
+	tool := func(ctx context.Context, turn *otelagent.Turn, name string, from, to float64, outcome spans.Outcome) {
+		_, call := turn.StartTool(ctx, otelagent.ToolCall{ID: fmt.Sprintf("%s-%v", name, from), Name: name, Start: at(from)})
+		call.End(otelagent.ToolResult{End: at(to), Outcome: outcome})
+	}
+	turn(ctx, run, 0, 4, otelagent.Usage{Input: 1000, Output: 100, Reasoning: 40, CacheWrite: 800}, "big-1", func(ctx context.Context, turn *otelagent.Turn) {
+		tool(ctx, turn, "read", 2, 3, spans.OutcomeOK)
+		tool(ctx, turn, "grep", 2.5, 3.5, spans.OutcomeOK)
+	})
+	turn(ctx, run, 4, 14, otelagent.Usage{Input: 1600, Output: 300, CacheRead: 1000, CacheWrite: 500}, "big-1", func(ctx context.Context, turn *otelagent.Turn) {
+		turn.Permission(ctx, otelagent.PermissionEvaluation{Tool: "bash", CallID: "bash-12", Action: spans.ActionAllow, Source: spans.PermissionSourceSession, Wait: 6 * time.Second, Start: at(6), End: at(12)})
+		tool(ctx, turn, "bash", 12, 13, spans.OutcomeError)
+	})
+	turn(ctx, run, 14, 20, otelagent.Usage{Input: 4000, Output: 200}, "big-1", func(ctx context.Context, turn *otelagent.Turn) {
+		turn.Permission(ctx, otelagent.PermissionEvaluation{Tool: "rm", CallID: "rm-16", Action: spans.ActionDeny, Source: spans.PermissionSourceProject, Start: at(16), End: at(16)})
+		tool(ctx, turn, "rm", 16, 16, spans.OutcomeDenied)
+	})
+	_, compacting := run.StartCompaction(ctx, otelagent.Compaction{Kind: spans.CompactionKindSummary, Trigger: "threshold", Start: at(20)})
+	compacting.End(otelagent.CompactionResult{End: at(23), InputTokens: 4200, OutputTokens: 700, MessagesBefore: 9, MessagesAfter: 2, MessagesSummarized: 7, TokensGone: -1, Runs: -1})
+	turn(ctx, run, 23, 26, otelagent.Usage{Input: 900, Output: 50, CacheRead: 450}, "big-1", func(context.Context, *otelagent.Turn) {})
+	run.End(otelagent.RunResult{End: at(26)})
+	ctx, run = tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: id, ID: "run-2", Agent: "reviewer", Model: "small-1", Provider: "acme", Start: at(30)})
+	failed = true
+	turn(ctx, run, 30, 32, otelagent.Usage{Input: 300, Output: 20}, "small-1", func(context.Context, *otelagent.Turn) {})
+	run.End(otelagent.RunResult{End: at(32)})
+}
+
+// fill puts the sessions into a store and projects them.
+func fill(t *testing.T, st store.Store) {
+	t.Helper()
+	b := sessions(t)
+	if err := st.Put(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	keys := map[session.Key]bool{}
+	for _, r := range b.Rows {
+		keys[r.Session] = true
+	}
+	for k := range keys {
+		if err := project.Session(t.Context(), st, k); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// answer is what a statement returned: the names of the columns and the values as text, numbers with at most six decimals, NULL as
+// it is; kinds are those of the values that came: integer, real, text.
+type answer struct {
+	columns []string
+	rows    [][]string
+	kinds   []map[string]bool
+}
+
+// A database runs a statement.
+type database func(t *testing.T, statement string) answer
+
+// values are those of the variables of a dashboard.
+type values map[string]string
+
+// put puts values in where Grafana does.
+func (v values) put(t *testing.T, statement string) string {
+	t.Helper()
+	return reference.ReplaceAllStringFunc(statement, func(ref string) string {
+		name, format, _ := strings.Cut(strings.Trim(ref, "${}"), ":")
+		value, ok := v[name]
+		if !ok {
+			t.Fatalf("%s is no variable of a statement", ref)
+		}
+		switch format {
+		case "":
+			if _, err := strconv.ParseInt(value, 10, 64); err != nil {
+				t.Errorf("%s is put in without quotes", ref)
+			}
+			return value
+		case "sqlstring":
+			return "'" + strings.ReplaceAll(value, "'", "''") + "'"
+		case "percentencode": // Grafana encodes !'()* as well
+			return strings.NewReplacer("+", "%20", "'", "%27").Replace(url.QueryEscape(value))
+		}
+		t.Fatalf("%s has a format of which this test knows nothing", ref)
+		return ""
+	})
+}
+
+func of(id string) values {
+	return values{
+		"tenant": "(default)", "session": id,
+		"__from": strconv.FormatInt(began.AddDate(-1, 0, 0).UnixMilli(), 10), "__to": strconv.FormatInt(began.AddDate(1, 0, 0).UnixMilli(), 10),
+	}
+}
+
+func lite(t *testing.T) database {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "sessions.db")
+	st, err := sqlitestore.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, st)
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return func(t *testing.T, statement string) answer {
+		t.Helper()
+		rows, err := db.QueryContext(t.Context(), statement)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, statement)
+		}
+		defer rows.Close()
+		a := answer{}
+		if a.columns, err = rows.Columns(); err != nil {
+			t.Fatal(err)
+		}
+		for range a.columns {
+			a.kinds = append(a.kinds, map[string]bool{})
+		}
+		for rows.Next() {
+			cells := make([]any, len(a.columns))
+			into := make([]any, len(cells))
+			for i := range cells {
+				into[i] = &cells[i]
+			}
+			if err := rows.Scan(into...); err != nil {
+				t.Fatal(err)
+			}
+			var row []string
+			for i, c := range cells {
+				text, kind := "NULL", ""
+				switch c := c.(type) {
+				case nil:
+				case int64:
+					text, kind = number(float64(c)), "integer"
+				case float64:
+					text, kind = number(c), "real"
+				case string:
+					text, kind = c, "text"
+				default:
+					t.Fatalf("column %s is a %T", a.columns[i], c)
+				}
+				if kind != "" {
+					a.kinds[i][kind] = true
+				}
+				row = append(row, text)
+			}
+			a.rows = append(a.rows, row)
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+}
+
+func number(f float64) string {
+	return strings.TrimRight(strings.TrimRight(strconv.FormatFloat(f, 'f', 6, 64), "0"), ".")
+}
+
+// shown are the columns that a panel needs, by what its settings name.
+func (p *panel) shown() []string {
+	var out []string
+	if p.Options.XField != "" {
+		out = append(out, p.Options.XField)
+	}
+	if f := p.Options.ReduceOptions.Fields; f != "" {
+		out = append(out, strings.TrimSuffix(strings.TrimPrefix(f, "/^"), "$/"))
+	}
+	for _, o := range p.FieldConfig.Overrides {
+		if o.Matcher.ID == "byName" {
+			out = append(out, o.Matcher.Options)
+		}
+	}
+	for _, l := range p.cellFields() {
+		out = append(out, l)
+	}
+	return out
+}
+
+// cellFields are the columns that links in cells take values of.
+func (p *panel) cellFields() []string {
+	var out []string
+	for _, o := range p.FieldConfig.Overrides {
+		for _, property := range o.Properties {
+			if property.ID != "links" {
+				continue
+			}
+			for _, m := range reference.FindAllSubmatch(property.Value, -1) {
+				if name, ok := strings.CutPrefix(string(m[1]), "__data.fields."); ok {
+					out = append(out, name)
+				}
+			}
+		}
+	}
+	return out
+}
+
+var traceID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// run asks everything that a dashboard of one session asks, and returns the answers as text.
+func run(t *testing.T, name string, ask database, v values) string {
+	t.Helper()
+	d := read(t)[name]
+	var b strings.Builder
+	show := func(what string, a answer) {
+		fmt.Fprintf(&b, "== %s\n%s\n", what, strings.Join(a.columns, " | "))
+		for _, row := range a.rows {
+			if i := slices.Index(a.columns, "trace"); i >= 0 && traceID.MatchString(row[i]) {
+				row[i] = "(a trace id)"
+			}
+			b.WriteString(strings.Join(row, " | ") + "\n")
+		}
+		b.WriteString("\n")
+	}
+	for _, variable := range d.Templating.List {
+		if statement := variable.sql(t); statement != "" {
+			a := ask(t, v.put(t, statement))
+			if len(a.columns) != 1 {
+				t.Errorf("variable %s has %d columns, the plugin takes one", variable.Name, len(a.columns))
+			}
+			show("variable "+variable.Name, a)
+			if !slices.ContainsFunc(a.rows, func(row []string) bool { return row[0] == v[variable.Name] }) {
+				t.Errorf("variable %s does not offer %q", variable.Name, v[variable.Name])
+			}
+		}
+	}
+	for _, p := range d.Panels {
+		var columns []string
+		for _, target := range p.Targets {
+			if target.sql() == "" {
+				continue
+			}
+			if target.QueryText != target.RawQueryText {
+				t.Errorf("%s: the two texts of the plugin differ", p.Title)
+			}
+			a := ask(t, v.put(t, target.sql()))
+			if len(a.rows) == 0 {
+				t.Errorf("%s: no rows of\n%s", p.Title, target.sql())
+			}
+			columns = append(columns, a.columns...)
+			for _, c := range target.TimeColumns {
+				if !slices.Contains(a.columns, c) {
+					t.Errorf("%s: the time column %s is not among %q", p.Title, c, a.columns)
+				}
+			}
+			// The plugin gives a column the type of its first value, and cuts off what does not fit: 0 and 0.5 come out as 0 and 0.
+			for i, kinds := range a.kinds {
+				if len(kinds) > 1 {
+					t.Errorf("%s: column %s has values of several types: %v", p.Title, a.columns[i], kinds)
+				}
+			}
+			show(p.Title, a)
+		}
+		if len(columns) == 0 {
+			continue
+		}
+		for _, c := range p.shown() {
+			if !slices.Contains(columns, c) {
+				t.Errorf("%s: shows a column %q, which is not among %q", p.Title, c, columns)
+			}
+		}
+	}
+	return b.String()
+}
+
+// sql is the statement of a variable, empty for others.
+func (v *variable) sql(t *testing.T) string {
+	t.Helper()
+	if !slices.Contains(plugins["store"], v.Datasource.Type) {
+		return ""
+	}
+	var text string
+	if json.Unmarshal(v.Query, &text) == nil {
+		return text
+	}
+	var query target
+	if err := json.Unmarshal(v.Query, &query); err != nil || query.RawSQL == "" {
+		t.Fatalf("variable %s: %v", v.Name, err)
+	}
+	return query.RawSQL
+}
+
+// TestSQLite runs every statement on a file that the store wrote, as the plugin does, and compares what comes with a golden file.
+func TestSQLite(t *testing.T) {
+	db := lite(t)
+	golden(t, "session.golden", run(t, "session.json", db, of("everything")))
+	run(t, "session.json", db, of(hostile))
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(want, []byte(got)) {
+		t.Errorf("%s (-update writes it anew):\n%s", path, cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")))
+	}
+}
