@@ -28,7 +28,7 @@ export CGO_ENABLED ?= 0
 each = for m in $(1); do echo "--- $$m: $@"; $(2); done
 
 .PHONY: help demo build test race vet lint fmt fmt-check generate generate-check fuzz-short bench bench-check \
-	newest ocb-test ocb-build interop-phi-core interop-clark-agent interop-ndjson interop-acp interop-ai-sdk interop-clickhouse soak tidy ci FORCE
+	newest ocb-test ocb-build interop-phi-core interop-clark-agent interop-ndjson interop-acp interop-ai-sdk interop-dashboards interop-clickhouse soak tidy ci FORCE
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -149,6 +149,9 @@ interop-ai-sdk: bin/otelagent ## the AI SDK writes guide sessions, judges ours, 
 	done; \
 	bin/otelagent export --all --partial --db $$dir/all.db --format jsonl -d $$dir/all; \
 	interop/ai-sdk/run.sh validate $$dir/all/*.jsonl
+
+interop-dashboards: ## compare the Grafana dashboards with what Grafana's SDK generates, and judge them by its types (needs node)
+	@interop/dashboards/run.sh check
 
 interop-clickhouse: bin/otelagent ## the ClickHouse store and collectors in front of it, on a current engine and a killed and restarted cluster (needs npm and java)
 	@interop/clickhouse/run.sh check

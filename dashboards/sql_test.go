@@ -259,10 +259,7 @@ func (p *panel) shown() []string {
 			out = append(out, o.Matcher.Options)
 		}
 	}
-	for _, l := range p.cellFields() {
-		out = append(out, l)
-	}
-	return out
+	return append(out, p.cellFields()...)
 }
 
 // cellFields are the columns that links in cells take values of.
