@@ -26,9 +26,11 @@ type Run struct {
 	copied  bool
 	// inferred says that its start was not seen.
 	inferred bool
-	model    string
-	vendor   string
-	header   []attribute.KeyValue // what every turn repeats; never changed once made
+	// inputSeen is whether WithOpenInference knows what came into the run.
+	inputSeen atomic.Bool
+	model     string
+	vendor    string
+	header    []attribute.KeyValue // what every turn repeats; never changed once made
 
 	// guarded by handle.mu
 	defects     []string
@@ -267,6 +269,7 @@ func (r *Run) AddMessage(m Message) {
 	if r == nil || !r.capturing() {
 		return
 	}
+	r.openInferenceInput(&m)
 	r.addMessage(spans.ListOutside, &m)
 }
 

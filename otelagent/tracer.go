@@ -44,7 +44,9 @@ type config struct {
 	maxSpan    int
 	preview    int
 	echo       bool
-	delivery   Delivery
+
+	openInference bool
+	delivery      Delivery
 }
 
 // Option configures a Tracer.

@@ -201,6 +201,7 @@ func (t *Turn) AddInput(m Message) {
 	if t == nil || !t.capturing() {
 		return
 	}
+	t.run.openInferenceInput(&m)
 	t.addMessage(spans.ListInput, &m)
 }
 
@@ -233,6 +234,7 @@ func (t *Turn) End(res TurnResult) {
 			a.usage(res.Usage, &turnUsageKeys)
 			if !t.run.copied { // its tokens are counted where it came from
 				a.profileUsage(res.Usage.normal())
+				a.openInferenceUsage(res.Usage.normal())
 			}
 		}
 		if res.Cost != nil {

@@ -22,6 +22,7 @@ func (t *Turn) inputViews(req *Request, same int, a *attrs) {
 	if window := t.tracer.config.window; window > 0 {
 		same = max(same, len(req.Messages)-window)
 	}
+	t.openInferenceRequest(req, a)
 	if !t.previews() || same >= len(req.Messages) {
 		return
 	}
@@ -51,6 +52,7 @@ func (t *Turn) replyViews(res *TurnResult, a *attrs) {
 			return genaijson.AppendOutput(dst, raw, finishReason(res), t.tracer.config.preview)
 		})
 	}
+	t.openInferenceReply(res.Output, a)
 	if len(t.content.details) > 0 {
 		t.content.details = append(t.content.details, spans.OutputMessagesKey.String(string(
 			genaijson.AppendOutput(nil, raw, finishReason(res), t.content.detailsLeft(t.origin)))))
@@ -112,4 +114,7 @@ func (h *handle) valueView(key attribute.Key, place string, raw []byte, a *attrs
 	}
 	body, _ := h.tracer.config.redact(Piece{Body: raw, JSON: true, Place: place})
 	a.view(key, func(dst []byte) []byte { return genaijson.AppendValue(dst, validBytes(body), h.tracer.config.preview) })
+	if h.tracer.config.openInference {
+		a.openInferenceTool(key, a.kv[len(a.kv)-1].Value.AsString())
+	}
 }

@@ -360,6 +360,34 @@ const (
 	ToolChildSessionIDKey = attribute.Key("otelagent.tool.child.session.id")
 	// ToolProgressCountKey (int; number; on tool.call): Partial results and progress messages seen, kept or not.
 	ToolProgressCountKey = attribute.Key("otelagent.tool.progress.count")
+	// OpenInferenceKindKey (string; enum; on all): AGENT, LLM, TOOL, GUARDRAIL or CHAIN. This and the keys of OpenInference below are written with WithOpenInference only, and not kept by the exporter.
+	OpenInferenceKindKey = attribute.Key("openinference.span.kind")
+	// OpenInferenceAgentKey (string; name; on session.run): Same as gen_ai.agent.name.
+	OpenInferenceAgentKey = attribute.Key("agent.name")
+	// OpenInferenceModelKey (string; name; on session.turn): Same as gen_ai.request.model.
+	OpenInferenceModelKey = attribute.Key("llm.model_name")
+	// OpenInferenceToolKey (string; name; on tool.call): Same as gen_ai.tool.name.
+	OpenInferenceToolKey = attribute.Key("tool.name")
+	// OpenInferencePromptKey (int, {token}; number; on session.turn): Same as otelagent.usage.input_tokens.
+	OpenInferencePromptKey = attribute.Key("llm.token_count.prompt")
+	// OpenInferenceCompletionKey (int, {token}; number; on session.turn): Same as otelagent.usage.output_tokens.
+	OpenInferenceCompletionKey = attribute.Key("llm.token_count.completion")
+	// OpenInferenceTotalKey (int, {token}; number; on session.turn): The sum of the two.
+	OpenInferenceTotalKey = attribute.Key("llm.token_count.total")
+	// OpenInferenceReasoningKey (int, {token}; number; on session.turn): Same as otelagent.usage.reasoning_tokens.
+	OpenInferenceReasoningKey = attribute.Key("llm.token_count.completion_details.reasoning")
+	// OpenInferenceCacheReadKey (int, {token}; number; on session.turn): Same as otelagent.usage.cache_read_tokens.
+	OpenInferenceCacheReadKey = attribute.Key("llm.token_count.prompt_details.cache_read")
+	// OpenInferenceCacheWriteKey (int, {token}; number; on session.turn): Same as otelagent.usage.cache_write_tokens.
+	OpenInferenceCacheWriteKey = attribute.Key("llm.token_count.prompt_details.cache_write")
+	// OpenInferenceInputKey (string; content; on session.run, session.turn, tool.call): Preview for eyes: what came in, cut to a bound.
+	OpenInferenceInputKey = attribute.Key("input.value")
+	// OpenInferenceInputTypeKey (string; enum; on session.run, session.turn, tool.call): text/plain or application/json.
+	OpenInferenceInputTypeKey = attribute.Key("input.mime_type")
+	// OpenInferenceOutputKey (string; content; on session.run, session.turn, tool.call): Preview for eyes: what went out, cut to a bound.
+	OpenInferenceOutputKey = attribute.Key("output.value")
+	// OpenInferenceOutputTypeKey (string; enum; on session.run, session.turn, tool.call): text/plain or application/json.
+	OpenInferenceOutputTypeKey = attribute.Key("output.mime_type")
 	// CompactionKindKeyKey (string; enum; on compaction.run): What the compaction did.
 	CompactionKindKeyKey = attribute.Key("otelagent.compaction.kind")
 	// CompactionTriggerKey (string; name; on compaction.run): What caused it, in the loop's word.
@@ -1026,6 +1054,20 @@ var attributes = []Attribute{
 	{Key: ToolChildRunIDKey, Type: "string", Class: ClassID, Brief: "Run that this call spawned."},
 	{Key: ToolChildSessionIDKey, Type: "string", Class: ClassID, Brief: "Its session."},
 	{Key: ToolProgressCountKey, Type: "int", Class: ClassNumber, Brief: "Partial results and progress messages seen, kept or not."},
+	{Key: OpenInferenceKindKey, Type: "string", Class: ClassEnum, Brief: "AGENT, LLM, TOOL, GUARDRAIL or CHAIN. This and the keys of OpenInference below are written with WithOpenInference only, and not kept by the exporter."},
+	{Key: OpenInferenceAgentKey, Type: "string", Class: ClassName, Brief: "Same as gen_ai.agent.name."},
+	{Key: OpenInferenceModelKey, Type: "string", Class: ClassName, Brief: "Same as gen_ai.request.model."},
+	{Key: OpenInferenceToolKey, Type: "string", Class: ClassName, Brief: "Same as gen_ai.tool.name."},
+	{Key: OpenInferencePromptKey, Type: "int", Class: ClassNumber, Brief: "Same as otelagent.usage.input_tokens."},
+	{Key: OpenInferenceCompletionKey, Type: "int", Class: ClassNumber, Brief: "Same as otelagent.usage.output_tokens."},
+	{Key: OpenInferenceTotalKey, Type: "int", Class: ClassNumber, Brief: "The sum of the two."},
+	{Key: OpenInferenceReasoningKey, Type: "int", Class: ClassNumber, Brief: "Same as otelagent.usage.reasoning_tokens."},
+	{Key: OpenInferenceCacheReadKey, Type: "int", Class: ClassNumber, Brief: "Same as otelagent.usage.cache_read_tokens."},
+	{Key: OpenInferenceCacheWriteKey, Type: "int", Class: ClassNumber, Brief: "Same as otelagent.usage.cache_write_tokens."},
+	{Key: OpenInferenceInputKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: what came in, cut to a bound."},
+	{Key: OpenInferenceInputTypeKey, Type: "string", Class: ClassEnum, Brief: "text/plain or application/json."},
+	{Key: OpenInferenceOutputKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: what went out, cut to a bound."},
+	{Key: OpenInferenceOutputTypeKey, Type: "string", Class: ClassEnum, Brief: "text/plain or application/json."},
 	{Key: CompactionKindKeyKey, Type: "string", Class: ClassEnum, Brief: "What the compaction did."},
 	{Key: CompactionTriggerKey, Type: "string", Class: ClassName, Brief: "What caused it, in the loop's word."},
 	{Key: CompactionMessagesBeforeKey, Type: "int", Class: ClassNumber, Brief: "Messages before."},

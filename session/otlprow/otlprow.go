@@ -377,7 +377,7 @@ func (d *decoder) settle() {
 		if i+1 < len(o) && d.attrs[o[i+1]].Key == d.attrs[j].Key {
 			continue
 		}
-		if !d.attrs[j].Value.IsZero() {
+		if !d.attrs[j].Value.IsZero() && !openInference(d.attrs[j].Key) {
 			kept = append(kept, j)
 		}
 	}
@@ -489,6 +489,19 @@ func (d *decoder) events(row *session.Row, events ptrace.SpanEventSlice) {
 // previews are the attributes that show, for eyes, what is in the blocks.
 var previews = []string{
 	string(spans.InputMessagesKey), string(spans.OutputMessagesKey), string(spans.ToolCallArgumentsKey), string(spans.ToolCallResultKey),
+}
+
+// openInference reports whether key says again, in the words of OpenInference, what another key of ours says.
+func openInference(key string) bool {
+	switch key {
+	case string(spans.OpenInferenceKindKey), string(spans.OpenInferenceAgentKey), string(spans.OpenInferenceModelKey), string(spans.OpenInferenceToolKey),
+		string(spans.OpenInferencePromptKey), string(spans.OpenInferenceCompletionKey), string(spans.OpenInferenceTotalKey),
+		string(spans.OpenInferenceReasoningKey), string(spans.OpenInferenceCacheReadKey), string(spans.OpenInferenceCacheWriteKey),
+		string(spans.OpenInferenceInputKey), string(spans.OpenInferenceInputTypeKey),
+		string(spans.OpenInferenceOutputKey), string(spans.OpenInferenceOutputTypeKey):
+		return true
+	}
+	return false
 }
 
 // event takes one event of ours, and passes over any other.
