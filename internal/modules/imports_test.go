@@ -78,7 +78,7 @@ var rooms = []room{
 	{packages: []string{"store/retention"}, own: []string{"session", "store", "store/project"}},
 	{packages: []string{"store/..."}, own: []string{"spans", "session", "session/export", "store"}, other: []string{otel + "/attribute"}},
 
-	{packages: []string{"inspect/..."}, own: []string{"spans", "session", "session/export", "store"},
+	{packages: []string{"inspect/..."}, own: []string{"spans", "session", "session/export", "store", "store/stats"},
 		other: []string{otel + "/attribute", "github.com/mattn/go-runewidth"}},
 	{packages: []string{"agenttest/..."},
 		own: []string{"spans", "otelagent/...", "session/...", "store/...", "inspect"}, other: sdk},

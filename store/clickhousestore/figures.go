@@ -104,8 +104,9 @@ func (f *figureKind[T]) query(database string, q *store.FigureQuery) string {
 	return rest
 }
 
-func (f *figureKind[T]) read(ctx context.Context, s *Store, q store.FigureQuery) iter.Seq2[T, error] {
-	columns, id := f.of.Chosen(&q)
+// list returns the columns that q asks for, the session's id before them.
+func (f *figureKind[T]) list(q *store.FigureQuery) (string, []store.FigureColumn[T]) {
+	columns, id := f.of.Chosen(q)
 	names := []string{"''"}
 	if id {
 		names[0] = "session"
@@ -113,7 +114,32 @@ func (f *figureKind[T]) read(ctx context.Context, s *Store, q store.FigureQuery)
 	for _, c := range columns {
 		names = append(names, "`"+c.Name+"`")
 	}
-	return each(ctx, s, "read "+f.of.Name, strings.Join(names, ", "), f.query(s.layout.database, &q), func(r *reader) (v T) {
+	return strings.Join(names, ", "), columns
+}
+
+// FigureSQL returns the statement by which the figures of a table are read, with all values written out; empty for a table that there is not.
+func (s *Store) FigureSQL(table string, q store.FigureQuery) string {
+	for _, f := range []interface {
+		sql(database, table string, q *store.FigureQuery) string
+	}{turnFigures, toolCallFigures, compactionFigures, permissionFigures} {
+		if text := f.sql(s.layout.database, table, &q); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+func (f *figureKind[T]) sql(database, table string, q *store.FigureQuery) string {
+	if table != f.of.Name {
+		return ""
+	}
+	list, _ := f.list(q)
+	return "SELECT " + list + "\n" + f.query(database, q)
+}
+
+func (f *figureKind[T]) read(ctx context.Context, s *Store, q store.FigureQuery) iter.Seq2[T, error] {
+	list, columns := f.list(&q)
+	return each(ctx, s, "read "+f.of.Name, list, f.query(s.layout.database, &q), func(r *reader) (v T) {
 		*f.of.Session(&v) = r.str()
 		for i := range columns {
 			switch to := columns[i].Field(&v).(type) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"iter"
 	"strings"
 
@@ -129,6 +130,35 @@ func figures[T any](ctx context.Context, s *Store, table *store.FigureTable[T], 
 		*table.Session(&v), _ = scanner.first.(string)
 		return v, err
 	})
+}
+
+// FigureSQL returns the statement by which the figures of a table are read, with all values written out; empty for a table that there is not.
+func (s *Store) FigureSQL(table string, q store.FigureQuery) string {
+	text := func(query string, args []any) string {
+		for _, a := range args {
+			value := fmt.Sprint(a)
+			if t, ok := a.(string); ok {
+				value = "'" + strings.ReplaceAll(t, "'", "''") + "'"
+			}
+			query = strings.Replace(query, "?", strings.ReplaceAll(value, "?", "\x00"), 1)
+		}
+		return strings.ReplaceAll(query, "\x00", "?")
+	}
+	switch table {
+	case store.TurnTable.Name:
+		query, args, _ := figuresQuery(&store.TurnTable, &q)
+		return text(query, args)
+	case store.ToolCallTable.Name:
+		query, args, _ := figuresQuery(&store.ToolCallTable, &q)
+		return text(query, args)
+	case store.CompactionTable.Name:
+		query, args, _ := figuresQuery(&store.CompactionTable, &q)
+		return text(query, args)
+	case store.PermissionTable.Name:
+		query, args, _ := figuresQuery(&store.PermissionTable, &q)
+		return text(query, args)
+	}
+	return ""
 }
 
 // Turns implements store.Figures.
