@@ -1,0 +1,618 @@
+package agenttest_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	"go.opentelemetry.io/otel/sdk/instrumentation"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+	coltracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+	"golang.org/x/tools/txtar"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/internal/phifixtures"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/otelagent/input"
+	"github.com/otelagent/otelagent/spans"
+)
+
+var updateMetrics = flag.Bool("update-metrics", false, "write testdata/metrics anew")
+
+var morning = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+
+// at is a time that a loop states.
+func at(seconds float64) otelagent.Moment {
+	return otelagent.Moment{Time: morning.Add(time.Duration(seconds * float64(time.Second)))}
+}
+
+// goLoop is a loop that has all there is to measure: two runs, one the other's sub-agent, retries, failures, refusals.
+func goLoop(ctx context.Context, tracer *otelagent.Tracer) {
+	ctx, run := tracer.StartRun(ctx, otelagent.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Model: "opus", Provider: "anthropic", Start: at(0)})
+	cost := 0.25
+	{
+		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: -1, Trigger: spans.TriggerUser, Start: at(0)})
+		request := []byte(`{"messages":[{"role":"user","content":"What is there?"}]}`)
+		turn.Request(otelagent.Request{At: at(0.5), Payload: request})
+		turn.Discard(otelagent.DiscardedAttempt{At: at(1), Usage: &otelagent.Usage{Input: 7, Output: 7}})
+		turn.Request(otelagent.Request{At: at(1), Attempt: 1, Payload: request})
+		turn.Request(otelagent.Request{At: at(1), Attempt: 20, Payload: request}) // beyond what is kept
+		turn.Replied(at(4))
+		toolCtx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c1", Name: "bash", Type: "function", Args: []byte(`{"command":"ls"}`), Start: at(4)})
+		call.Permission(toolCtx, otelagent.PermissionEvaluation{Action: spans.ActionAllow, Source: "hook", Wait: 90 * time.Second, Start: at(4), End: at(4)})
+		for range 33 {
+			call.Progress("line", nil, at(4))
+		}
+		childCtx, child := tracer.StartRun(toolCtx, otelagent.RunInfo{ID: "r2", Agent: "searcher", Model: "haiku", Provider: "anthropic", Start: at(4.5)})
+		_, childTurn := child.StartTurn(childCtx, otelagent.TurnInfo{Index: -1, Start: at(4.5)})
+		childTurn.End(otelagent.TurnResult{End: at(5), Model: "haiku-2", ModelCall: 400 * time.Millisecond, FirstChunk: 30 * time.Millisecond,
+			Usage: &otelagent.Usage{Input: 5, Output: 2, CacheRead: 10, Rule: spans.UsageRuleExcludesCache}})
+		child.End(otelagent.RunResult{End: at(5), Status: spans.RunStatusCancelled})
+		call.End(otelagent.ToolResult{End: at(6), Result: []byte(`"main.go"`)})
+		call.End(otelagent.ToolResult{End: at(7)}) // ends once
+		turn.End(otelagent.TurnResult{End: at(7), Model: "opus-4-6", Provider: "anthropic", StopReason: "tool_use", Cost: &cost, Currency: "USD",
+			Usage: &otelagent.Usage{Input: 1200, Output: 300, Reasoning: 40, CacheRead: 800, CacheWrite: 100}})
+		turn.End(otelagent.TurnResult{End: at(9)})
+	}
+	{
+		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: -1, Trigger: spans.TriggerContinuation, Start: at(7)})
+		_, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c2", Name: "write_file", Start: at(8)})
+		call.End(otelagent.ToolResult{End: at(8.5), Outcome: spans.OutcomeError, Error: "no such folder"})
+		_, call = turn.StartTool(ctx, otelagent.ToolCall{ID: "c3", Name: "bash", Type: "function", Start: at(8)})
+		call.Permission(ctx, otelagent.PermissionEvaluation{Action: spans.ActionDeny, Source: spans.PermissionSourceProject, Start: at(8), End: at(8)})
+		call.End(otelagent.ToolResult{End: at(8), Outcome: spans.OutcomeDenied})
+		_, call = turn.StartTool(ctx, otelagent.ToolCall{ID: "c4", Name: "bash", Type: "function", Start: at(8)})
+		call.Close(at(9))
+		_, compaction := turn.StartCompaction(ctx, otelagent.Compaction{Trigger: "context_full", InputTokens: 90_000, MessagesBefore: 40, Start: at(9)})
+		compaction.End(otelagent.CompactionResult{InputTokens: -1, OutputTokens: 8_000, MessagesBefore: -1, MessagesAfter: 3, End: at(9)})
+		refused := false
+		_, compaction = turn.StartCompaction(ctx, otelagent.Compaction{Trigger: "context_full", InputTokens: 1, Start: at(9)})
+		compaction.End(otelagent.CompactionResult{Applied: &refused, End: at(9)})
+		turn.End(otelagent.TurnResult{End: at(10), Failed: true, Error: "overloaded"})
+	}
+	for range 4097 {
+		run.AddMessage(otelagent.Message{Raw: []byte(`{"role":"user","content":"again"}`), Role: "user"})
+	}
+	run.End(otelagent.RunResult{End: at(11)})
+	run.End(otelagent.RunResult{End: at(12)})
+	_, left := tracer.StartRun(context.Background(), otelagent.RunInfo{SessionID: "s", ID: "r3", Agent: "coder", Start: at(12)})
+	left.Close(at(13))
+	_, open := tracer.StartRun(context.Background(), otelagent.RunInfo{SessionID: "s", ID: "r4", Agent: "coder", Start: at(14)})
+	_ = open // still active
+}
+
+// told plays a recording of any dialect.
+func told(t *testing.T, p *agenttest.Pipeline, path string, opts ...input.Option) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, _, whole, err := dialects.Open(bytes.NewReader(text))
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	rec := otelagent.NewRecorder(p.Tracer())
+	for ev, err := range d.New(opts...).Events(whole) {
+		var bad *input.LineError
+		if err != nil && !errors.As(err, &bad) {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if err == nil {
+			rec.Record(context.Background(), ev)
+		}
+	}
+	rec.Close(context.Background())
+}
+
+// The metrics of a loop in Go, and of a recording of each dialect, in each profile. What a profile does not have is in none.
+func TestMetrics(t *testing.T) {
+	cases := map[string]func(*testing.T, *agenttest.Pipeline){
+		"go": func(t *testing.T, p *agenttest.Pipeline) { goLoop(t.Context(), p.Tracer()) },
+	}
+	for name, path := range map[string]string{
+		"phi-core":    "phi/testdata/sample-session.ndjson",
+		"clark-agent": "clark/testdata/sample.events.ndjson",
+		"acp":         "acp/testdata/sample.ndjson",
+		"guide":       "guide/testdata/session.jsonl",
+		"otelagent":   "ndjson/testdata/examples.ndjson",
+	} {
+		cases[name] = func(t *testing.T, p *agenttest.Pipeline) {
+			told(t, p, filepath.Join(repository, "otelagent", filepath.FromSlash(path)), input.WithSession("given"))
+		}
+	}
+	seen := make(map[string]bool)
+	for name, run := range cases {
+		t.Run(name, func(t *testing.T) {
+			var got txtar.Archive
+			for _, profile := range spans.Profiles() {
+				p := agenttest.New(t, content, otelagent.WithMaxBlockBytes(2000), otelagent.WithReplayMetrics(), otelagent.WithProfile(profile))
+				run(t, p)
+				got.Files = append(got.Files, txtar.File{Name: string(profile), Data: []byte(p.MetricsText())})
+				for _, m := range p.Metrics() {
+					known, ok := spans.LookupMetric(m.Name)
+					if !ok || !known.In(profile) || known.Unit != m.Unit || known.Brief != m.Description {
+						t.Errorf("profile %s has metric %s (%s): %+v", profile, m.Name, m.Unit, known)
+					}
+					seen[m.Name] = true
+					for key := range labelsOf(m) {
+						if !slices.Contains(known.Attributes, key) {
+							t.Errorf("metric %s has a label %s that the registry does not give it", m.Name, key)
+						}
+					}
+				}
+			}
+			golden := filepath.Join("testdata", "metrics", name+".txtar")
+			if *updateMetrics {
+				if err := os.WriteFile(golden, txtar.Format(&got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := txtar.ParseFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(txtar.Format(want)), string(txtar.Format(&got))); diff != "" {
+				t.Errorf("-update-metrics writes it anew (-want +got):\n%s", diff)
+			}
+		})
+	}
+	for _, m := range spans.Metrics() {
+		if !seen[m.Name] {
+			t.Errorf("nothing here has the metric %s", m.Name)
+		}
+	}
+}
+
+// labelsOf returns the labels of a metric with their values.
+func labelsOf(m metricdata.Metrics) map[attribute.Key]map[string]bool {
+	all := make(map[attribute.Key]map[string]bool)
+	for _, set := range setsOf(m) {
+		for _, kv := range set.ToSlice() {
+			if all[kv.Key] == nil {
+				all[kv.Key] = make(map[string]bool)
+			}
+			all[kv.Key][kv.Value.AsString()] = true
+		}
+	}
+	return all
+}
+
+func setsOf(m metricdata.Metrics) (sets []attribute.Set) {
+	switch d := m.Data.(type) {
+	case metricdata.Sum[int64]:
+		for _, p := range d.DataPoints {
+			sets = append(sets, p.Attributes)
+		}
+	case metricdata.Sum[float64]:
+		for _, p := range d.DataPoints {
+			sets = append(sets, p.Attributes)
+		}
+	case metricdata.Histogram[int64]:
+		for _, p := range d.DataPoints {
+			sets = append(sets, p.Attributes)
+		}
+	case metricdata.Histogram[float64]:
+		for _, p := range d.DataPoints {
+			sets = append(sets, p.Attributes)
+		}
+	}
+	return sets
+}
+
+// metricNamed returns a metric, and ends the test where there is none.
+func metricNamed(t *testing.T, all []metricdata.Metrics, name string) metricdata.Metrics {
+	t.Helper()
+	i := slices.IndexFunc(all, func(m metricdata.Metrics) bool { return m.Name == name })
+	if i < 0 {
+		t.Fatalf("no metric %s", name)
+	}
+	return all[i]
+}
+
+// What is sampled of the spans changes nothing of the metrics, and neither does it that there are no spans at all. Captured bytes are
+// what leaves.
+func TestMetricsWhateverIsSampled(t *testing.T) {
+	measured := func(tracers trace.TracerProvider) string {
+		reader := sdkmetric.NewManualReader()
+		meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+		goLoop(t.Context(), otelagent.NewTracer(otelagent.WithTracerProvider(tracers), otelagent.WithMeterProvider(meters)))
+		var all metricdata.ResourceMetrics
+		if err := reader.Collect(t.Context(), &all); err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		for _, s := range all.ScopeMetrics {
+			for _, m := range s.Metrics {
+				if m.Name != spans.MetricDropped { // of notes on spans
+					fmt.Fprintln(&b, m.Name, len(setsOf(m)), sumOf(m))
+				}
+			}
+		}
+		return b.String()
+	}
+	want := measured(sdktrace.NewTracerProvider())
+	if n := strings.Count(want, "\n"); n < 15 {
+		t.Fatalf("%d metrics:\n%s", n, want)
+	}
+	for name, p := range map[string]trace.TracerProvider{
+		"unsampled": sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample())), "no SDK for spans": noop.NewTracerProvider(),
+	} {
+		if diff := cmp.Diff(want, measured(p)); diff != "" {
+			t.Errorf("%s (-sampled +this):\n%s", name, diff)
+		}
+	}
+}
+
+// sumOf is the sum of all numbers of a metric.
+func sumOf(m metricdata.Metrics) (sum float64) {
+	switch d := m.Data.(type) {
+	case metricdata.Sum[int64]:
+		for _, p := range d.DataPoints {
+			sum += float64(p.Value)
+		}
+	case metricdata.Sum[float64]:
+		for _, p := range d.DataPoints {
+			sum += p.Value
+		}
+	case metricdata.Histogram[int64]:
+		for _, p := range d.DataPoints {
+			sum += float64(p.Sum)
+		}
+	case metricdata.Histogram[float64]:
+		for _, p := range d.DataPoints {
+			sum += p.Sum
+		}
+	}
+	return sum
+}
+
+// An exemplar of each sample leads to the span that it came from.
+func TestExemplars(t *testing.T) {
+	p := agenttest.New(t)
+	tracer := p.Tracer()
+	ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Start: at(0)})
+	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Start: at(0)})
+	callCtx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c", Name: "bash", Start: at(1)})
+	call.End(otelagent.ToolResult{End: at(2)})
+	turn.End(otelagent.TurnResult{End: at(3), Usage: &otelagent.Usage{Input: 5}})
+	run.End(otelagent.RunResult{End: at(4)})
+
+	ids := map[string]string{
+		spans.MetricTurnTokens: trace.SpanContextFromContext(ctx).SpanID().String(), spans.MetricTokenUsage: trace.SpanContextFromContext(ctx).SpanID().String(),
+		spans.MetricTurnDuration: trace.SpanContextFromContext(ctx).SpanID().String(),
+		spans.MetricToolDuration: trace.SpanContextFromContext(callCtx).SpanID().String(),
+		spans.MetricToolCalls:    trace.SpanContextFromContext(callCtx).SpanID().String(),
+		spans.MetricRunTurns:     "", spans.MetricAgentDuration: "",
+	}
+	for name, span := range ids {
+		found := exemplarsOf(metricNamed(t, p.Metrics(), name))
+		if len(found) == 0 {
+			t.Errorf("%s has no exemplar", name)
+		}
+		for _, e := range found {
+			if e.trace != trace.SpanContextFromContext(ctx).TraceID().String() || span != "" && e.span != span {
+				t.Errorf("%s: exemplar of trace %s, span %s; want span %q of trace %s", name, e.trace, e.span, span, trace.SpanContextFromContext(ctx).TraceID())
+			}
+		}
+	}
+}
+
+type exemplar struct{ trace, span string }
+
+func exemplarsOf(m metricdata.Metrics) (found []exemplar) {
+	switch d := m.Data.(type) {
+	case metricdata.Sum[int64]:
+		for _, p := range d.DataPoints {
+			for _, e := range p.Exemplars {
+				found = append(found, exemplar{fmt.Sprintf("%x", e.TraceID), fmt.Sprintf("%x", e.SpanID)})
+			}
+		}
+	case metricdata.Histogram[int64]:
+		for _, p := range d.DataPoints {
+			for _, e := range p.Exemplars {
+				found = append(found, exemplar{fmt.Sprintf("%x", e.TraceID), fmt.Sprintf("%x", e.SpanID)})
+			}
+		}
+	case metricdata.Histogram[float64]:
+		for _, p := range d.DataPoints {
+			for _, e := range p.Exemplars {
+				found = append(found, exemplar{fmt.Sprintf("%x", e.TraceID), fmt.Sprintf("%x", e.SpanID)})
+			}
+		}
+	}
+	return found
+}
+
+// A model that makes up ten thousand tools, and a host with as many of everything else, make 129 values of a label.
+func TestCardinality(t *testing.T) {
+	p := agenttest.New(t)
+	tools := 10_000
+	if testing.Short() {
+		tools = 1000
+	}
+	var group sync.WaitGroup
+	for part := range 4 { // from several goroutines
+		group.Go(func() {
+			for i := part; i < tools; i += 4 {
+				name := fmt.Sprint("made-up-", i)
+				ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: fmt.Sprint("s", i%7), Agent: name, Model: name, Provider: name})
+				_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+				_, call := turn.StartTool(ctx, otelagent.ToolCall{ID: name, Name: name, Type: name})
+				call.Permission(ctx, otelagent.PermissionEvaluation{Action: spans.Action(name), Source: spans.PermissionSource(name)})
+				call.End(otelagent.ToolResult{Outcome: spans.Outcome(name)})
+				cost := 1.0
+				turn.End(otelagent.TurnResult{Model: name, Provider: name, Usage: &otelagent.Usage{}, Cost: &cost, Currency: name})
+				_, c := run.StartCompaction(ctx, otelagent.Compaction{Kind: spans.CompactionKind(name), Trigger: name})
+				c.End(otelagent.CompactionResult{})
+				run.End(otelagent.RunResult{Status: spans.RunStatus(name)})
+			}
+		})
+	}
+	group.Wait()
+	counted := make(map[attribute.Key]int)
+	for _, m := range p.Metrics() {
+		for key, values := range labelsOf(m) {
+			counted[key] = max(counted[key], len(values))
+			if len(values) > 10 && !values["_OTHER"] {
+				t.Errorf("%s: %d values of %s, and none is _OTHER", m.Name, len(values), key)
+			}
+		}
+	}
+	for _, key := range []attribute.Key{spans.ToolNameKey, spans.AgentNameKey, spans.RequestModelKey, spans.ResponseModelKey, spans.ProviderNameKey,
+		spans.ToolTypeKey, spans.ToolOutcomeKey, spans.PermissionActionKey, spans.PermissionSourceKeyKey, spans.CompactionTriggerKey,
+		spans.CompactionKindKeyKey, spans.RunStatusKeyKey, spans.TurnCostCurrencyKey} {
+		if counted[key] != 129 {
+			t.Errorf("%d values of %s, want 128 and _OTHER", counted[key], key)
+		}
+	}
+	calls := metricNamed(t, p.Metrics(), spans.MetricToolCalls)
+	if got := sumOf(calls); got != float64(tools) {
+		t.Errorf("%v tool calls counted of %d", got, tools)
+	}
+}
+
+// A file gives no metrics unless asked, a session that was saved does not either, and a run that a fork copied never does.
+func TestMetricsOfRecordings(t *testing.T) {
+	lines := func(run string) string {
+		return `{"type":"otelagent.run_started","ts":"2026-11-21T09:00:00Z","session":"s","run":"r"` + run + `}` + "\n" + reply("01", `{"input":5,"output":1}`) + "\n" +
+			`{"type":"otelagent.run_ended","ts":"2026-11-21T09:01:00Z","run":"r","status":"completed"}` + "\n"
+	}
+	for _, tt := range []struct {
+		name    string
+		run     string
+		input   []input.Option
+		options []otelagent.Option
+		want    bool
+	}{
+		{name: "file"},
+		{name: "file, asked", options: []otelagent.Option{otelagent.WithReplayMetrics()}, want: true},
+		{name: "pipe", input: []input.Option{input.WithLive()}, want: true},
+		{name: "pipe, metrics off", input: []input.Option{input.WithLive()}, options: []otelagent.Option{otelagent.WithoutMetrics()}},
+		{name: "ledger through a pipe", run: `,"recording":"ledger"`, input: []input.Option{input.WithLive()}},
+		{name: "ledger, asked", run: `,"recording":"ledger"`, options: []otelagent.Option{otelagent.WithReplayMetrics()}, want: true},
+		{name: "copied", run: `,"copied":true`, input: []input.Option{input.WithLive()}},
+		{name: "copied, asked", run: `,"copied":true`, options: []otelagent.Option{otelagent.WithReplayMetrics()}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "events.ndjson")
+			if err := os.WriteFile(path, []byte(lines(tt.run)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			p := agenttest.New(t, tt.options...)
+			told(t, p, path, tt.input...)
+			if turns := p.Session().Runs[0].Turns; len(turns) != 1 || turns[0].Usage.Input != 5 {
+				t.Fatalf("turns: %+v", turns)
+			}
+			if got := p.MetricsText(); (got != "") != tt.want {
+				t.Errorf("metrics:\n%s", got)
+			}
+		})
+	}
+}
+
+// A run that nobody ends counts as aborted, once, however often its recorder is closed, and is active no more.
+func TestMetricsOfWhatNobodyEnds(t *testing.T) {
+	p := agenttest.New(t, otelagent.WithReplayMetrics())
+	rec := otelagent.NewRecorder(p.Tracer())
+	rec.Record(t.Context(), &otelagent.RunStarted{Meta: otelagent.Meta{Session: "s", Run: "r", Time: morning}, RunInfo: otelagent.RunInfo{Agent: "coder"}})
+	rec.Record(t.Context(), &otelagent.TurnStarted{Meta: otelagent.Meta{Run: "r", Time: morning}})
+	rec.Record(t.Context(), &otelagent.ToolStarted{Meta: otelagent.Meta{Run: "r", Time: morning}, ToolCall: otelagent.ToolCall{ID: "c", Name: "bash"}})
+	rec.Record(t.Context(), &otelagent.ToolEnded{Meta: otelagent.Meta{Session: "another", Run: "", Time: morning}})
+	rec.Close(t.Context())
+	rec.Close(t.Context())
+	const want = `gen_ai.invoke_agent.inference_calls, histogram of {inference_call}
+  {gen_ai.agent.name="coder"} 1 samples, sum 1: 1 ≤1
+gen_ai.invoke_agent.tool_calls, histogram of {tool_call}
+  {gen_ai.agent.name="coder"} 1 samples, sum 1: 1 ≤1
+otelagent.run.active, up-down counter of {run}
+  {gen_ai.agent.name="coder"} 0
+otelagent.run.turns, histogram of {turn}
+  {gen_ai.agent.name="coder" otelagent.run.status="aborted"} 1 samples, sum 1: 1 ≤1
+otelagent.tool.calls, counter of {tool_call}
+  {gen_ai.agent.name="coder" gen_ai.tool.name="bash"} 1
+otelagent.dropped, counter of {thing}
+  {otelagent.dropped.kind="late"} 1
+`
+	if diff := cmp.Diff(want, p.MetricsText()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The key of tokens written to cache follows the profile, and both spellings are read.
+func TestProfileOfSpans(t *testing.T) {
+	for profile, key := range map[spans.Profile]attribute.Key{
+		spans.Profile202608: spans.GenAIUsageCacheCreationKey, spans.Profile202610: spans.GenAIUsageCacheWriteKey, "unheard of": spans.GenAIUsageCacheCreationKey,
+	} {
+		p := agenttest.New(t, otelagent.WithProfile(profile))
+		ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
+		_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+		turn.End(otelagent.TurnResult{Usage: &otelagent.Usage{Input: 10, CacheWrite: 3}})
+		run.End(otelagent.RunResult{})
+		sent := bytes.Join(p.OTLP(), nil)
+		for _, k := range []attribute.Key{spans.GenAIUsageCacheCreationKey, spans.GenAIUsageCacheWriteKey} {
+			if bytes.Contains(sent, []byte(k)) != (k == key) {
+				t.Errorf("profile %s: %s is there: %t", profile, k, k != key)
+			}
+		}
+		if got := p.Session().Runs[0].Turns[0].Usage.CacheWrite; got != 3 {
+			t.Errorf("profile %s: %d tokens written to cache are read, want 3", profile, got)
+		}
+	}
+	// Spans of others have the standard key alone.
+	for _, key := range []attribute.Key{spans.GenAIUsageCacheCreationKey, spans.GenAIUsageCacheWriteKey} {
+		p := agenttest.New(t)
+		ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
+		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+		trace.SpanFromContext(ctx).SetAttributes(key.Int64(4))
+		turn.End(otelagent.TurnResult{})
+		run.End(otelagent.RunResult{})
+		if got := p.Session().Runs[0].Turns[0].Usage.CacheWrite; got != 4 {
+			t.Errorf("%s: %d is read, want 4", key, got)
+		}
+	}
+}
+
+// No id and no content of any fixture is in any byte of metrics that leaves, with everything captured: not in a label, not in an exemplar.
+func TestNoIDOrContentInMetrics(t *testing.T) {
+	searched, spelled := 0, 0
+	check := func(t *testing.T, path string, opts ...input.Option) {
+		p := agenttest.New(t, content, otelagent.WithReplayMetrics())
+		told(t, p, path, opts...)
+		sent := exportedMetrics(t, p)
+		secret, public := wordsOf(t, p.OTLP())
+		for word := range public {
+			if bytes.Contains(sent, []byte(word)) {
+				spelled++
+			}
+		}
+		known := strings.Join(slices.Collect(maps.Keys(public)), "\n") + registryText()
+		for word := range secret {
+			if len(word) < 6 || strings.Contains(known, word) {
+				continue
+			}
+			searched++
+			if bytes.Contains(sent, []byte(word)) {
+				t.Errorf("leaves: %q", word)
+			}
+		}
+	}
+	for _, f := range phifixtures.All(t, repository) {
+		t.Run(f.String(), func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "events.ndjson")
+			if err := os.WriteFile(path, f.Events, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			check(t, path)
+		})
+	}
+	for _, path := range foreignFiles(t) {
+		t.Run(filepath.Base(path), func(t *testing.T) { check(t, path, input.WithSession("given-session")) })
+	}
+	t.Logf("%d values were searched for; %d names were found", searched, spelled)
+	if searched < 2000 || spelled < 100 {
+		t.Errorf("%d values were searched for and %d names found: the test is blind", searched, spelled)
+	}
+}
+
+// registryText is everything that stands in metrics whatever happens.
+func registryText() string {
+	var b strings.Builder
+	for _, m := range spans.Metrics() {
+		fmt.Fprintln(&b, m.Name, m.Unit, m.Brief, m.Attributes)
+	}
+	return b.String() + otelagent.ScopeName
+}
+
+// exportedMetrics returns the metrics of p as they go over OTLP.
+func exportedMetrics(t *testing.T, p *agenttest.Pipeline) (sent []byte) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		sent, _ = io.ReadAll(r.Body)
+	}))
+	defer server.Close()
+	exporter, err := otlpmetrichttp.New(t.Context(), otlpmetrichttp.WithEndpointURL(server.URL+"/v1/metrics"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = errors.Join(exporter.Export(t.Context(), &metricdata.ResourceMetrics{
+		Resource:     resource.Empty(),
+		ScopeMetrics: []metricdata.ScopeMetrics{{Scope: instrumentation.Scope{Name: otelagent.ScopeName}, Metrics: p.Metrics()}},
+	}), exporter.Shutdown(t.Context()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sent
+}
+
+// wordsOf returns the strings on spans that are ids or content, with those inside of content that is JSON, and those that are names.
+func wordsOf(t *testing.T, otlp [][]byte) (secret, public map[string]bool) {
+	t.Helper()
+	secret, public = make(map[string]bool), make(map[string]bool)
+	take := func(kv *commonpb.KeyValue) {
+		known, ok := spans.Lookup(attribute.Key(kv.Key))
+		if !ok {
+			return
+		}
+		for _, v := range append([]*commonpb.AnyValue{kv.Value}, kv.Value.GetArrayValue().GetValues()...) {
+			text := v.GetStringValue()
+			switch known.Class {
+			case spans.ClassName, spans.ClassEnum:
+				public[text] = true
+			case spans.ClassID, spans.ClassContent:
+				secret[text] = true
+				var body any
+				if json.Unmarshal([]byte(text), &body) == nil {
+					contentOf(body, secret, make(map[string]bool), false)
+				}
+			}
+		}
+	}
+	for _, request := range otlp {
+		var got coltracepb.ExportTraceServiceRequest
+		if err := proto.Unmarshal(request, &got); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range got.ResourceSpans {
+			for _, s := range r.ScopeSpans {
+				for _, span := range s.Spans {
+					for _, kv := range span.Attributes {
+						take(kv)
+					}
+					for _, e := range span.Events {
+						for _, kv := range e.Attributes {
+							take(kv)
+						}
+					}
+				}
+			}
+		}
+	}
+	delete(public, "")
+	return secret, public
+}
