@@ -78,6 +78,7 @@ var rooms = []room{
 	{packages: []string{"store/retention"}, own: []string{"session", "store", "store/project"}},
 	{packages: []string{"store/..."}, own: []string{"spans", "session", "session/export", "store"}, other: []string{otel + "/attribute"}},
 
+	{packages: []string{"dashboards/tempo/..."}, own: []string{"dashboards/tempo"}, other: []string{"go.yaml.in/yaml/v3"}},
 	{packages: []string{"inspect/..."}, own: []string{"spans", "session", "session/export", "store", "store/stats"},
 		other: []string{otel + "/attribute", "github.com/mattn/go-runewidth"}},
 	{packages: []string{"agenttest/..."},

@@ -1,0 +1,149 @@
+package tempo
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+)
+
+var update = flag.Bool("update", false, "write docs/queries.md again")
+
+const root = "../.."
+
+func vocabulary(t *testing.T) *Vocabulary {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "spans", "registry.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := ReadVocabulary(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestQueries(t *testing.T) {
+	strict := yaml.NewDecoder(bytes.NewReader(queriesYAML))
+	strict.KnownFields(true)
+	if err := strict.Decode(&[]Query{}); err != nil {
+		t.Error(err)
+	}
+	v := vocabulary(t)
+	seen := map[string]bool{}
+	for _, q := range Queries() {
+		if q.ID == "" || q.Question == "" || q.Kind != KindSearch && q.Kind != KindMetrics {
+			t.Errorf("%q wants an id, a question and a kind", q.ID)
+		}
+		if seen[q.ID] {
+			t.Errorf("%s is there twice", q.ID)
+		}
+		seen[q.ID] = true
+		for _, wrong := range v.Check(q.Query) {
+			t.Errorf("%s: %s", q.ID, wrong)
+		}
+		r := q.LastRun
+		if r.Query != q.Query {
+			t.Errorf("%s was not asked of a real Tempo as it stands: see docs/queries.md", q.ID)
+			continue
+		}
+		if _, err := time.Parse(time.DateOnly, r.Date); err != nil || r.Version == "" || r.Commit == "" || r.Result == "" {
+			t.Errorf("%s: runs.yaml wants version, commit, date and result", q.ID)
+		}
+	}
+	var runs map[string]Run
+	if err := yaml.Unmarshal(runsYAML, &runs); err != nil {
+		t.Fatal(err)
+	}
+	for id := range runs {
+		if !seen[id] {
+			t.Errorf("runs.yaml tells of %s, which is no query", id)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	v := vocabulary(t)
+	for _, tt := range []struct {
+		query string
+		want  []string
+	}{
+		{query: `{ name = "session.turn" && span.otelagent.usage.input_tokens > 1 && resource.service.name = "x" && span.gen_ai.agent.name = "$agent" }`},
+		{query: `{ name = "session.run" } >> { name = "tool.call" } | select(span.gen_ai.tool.name, span.otelagent.run.status)`},
+		{query: `{ span:name = "session.trun" }`, want: []string{"the registry has no span session.trun"}},
+		{query: `{ name =~ "tool.call|tool.cal" }`, want: []string{"the registry has no span tool.cal"}},
+		{query: `{ event:name = "otelagent.evnt" }`, want: []string{"the registry has no span event otelagent.evnt"}},
+		{query: `{ name = "session.turn" } | rate() by (span.gen_ai.model)`, want: []string{"the registry has no key gen_ai.model"}},
+		{query: `{ name = "session.turn" } | rate() by (span.gen_ai.tool.name)`, want: []string{"gen_ai.tool.name never stands on session.turn"}},
+		{
+			query: `{ name = "tool.call" && span.otelagent.usage.input_tokens > 1 } >> { name = "session.turn" }`,
+			want:  []string{"otelagent.usage.input_tokens never stands on tool.call"},
+		},
+		{query: `{ span.otelagent.tool.outcome = "failed" }`, want: []string{`otelagent.tool.outcome is never "failed"`}},
+		{query: `{ span.otelagent.tool.outcome =~ "denied|refused" }`, want: []string{`otelagent.tool.outcome is never "refused"`}},
+		{query: `{ span.otelagent.usage.input_tokens = "12" }`, want: []string{`otelagent.usage.input_tokens is a number and never "12"`}},
+		{query: `{ span.gen_ai.request.model = 5 }`, want: []string{"gen_ai.request.model is text and never 5"}},
+		{query: `{ span.otelagent.tool.truncated = yes }`, want: []string{"otelagent.tool.truncated is true or false and never yes"}},
+		{query: `{ resource.session.id = "x" }`, want: []string{"session.id is no key of the scope resource"}},
+		{query: `{ span.otelagent.tenant = "x" }`, want: []string{"otelagent.tenant is no key of the scope span"}},
+		{query: `{ event.gen_ai.request.model = "x" }`, want: []string{"gen_ai.request.model is no key of the scope event"}},
+	} {
+		if diff := cmp.Diff(tt.want, v.Check(tt.query)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.query, diff)
+		}
+	}
+}
+
+const begin, end = "<!-- TraceQL: written by go test ./dashboards/tempo -update -->\n", "<!-- end of TraceQL -->\n"
+
+// document is what docs/queries.md says of the queries.
+func document() string {
+	var b strings.Builder
+	var last Run
+	for _, k := range []Kind{KindSearch, KindMetrics} {
+		fmt.Fprintf(&b, "\n### %s\n", map[Kind]string{KindSearch: "Traces and spans", KindMetrics: "Series (TraceQL metrics)"}[k])
+		for _, q := range Queries() {
+			if q.Kind != k {
+				continue
+			}
+			fmt.Fprintf(&b, "\n**%s** ", q.Question)
+			if q.Note != "" {
+				fmt.Fprintf(&b, "%s ", q.Note)
+			}
+			fmt.Fprintf(&b, "(%s: %s)\n\n```traceql\n%s\n```\n", q.LastRun.Date, q.LastRun.Result, q.Query)
+			last = q.LastRun
+		}
+	}
+	return fmt.Sprintf("\nThe date and what was found then stand behind each; it was Tempo %s, commit %.10s.\n", last.Version, last.Commit) + b.String() + "\n"
+}
+
+func TestDocument(t *testing.T) {
+	file := filepath.Join(root, "docs", "queries.md")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, found := strings.Cut(string(text), begin)
+	got, tail, foundEnd := strings.Cut(rest, end)
+	if !found || !foundEnd {
+		t.Fatalf("docs/queries.md has no place for TraceQL: %q to %q", begin, end)
+	}
+	want := document()
+	if *update {
+		if err := os.WriteFile(file, []byte(head+begin+want+end+tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("docs/queries.md and queries.yaml disagree; with -update it is written again (-want +got):\n%s", diff)
+	}
+}
