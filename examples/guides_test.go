@@ -1,0 +1,223 @@
+package examples
+
+import (
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// block is a fenced block of a document. File is set where the line before it ends with the name of a file and a colon.
+type block struct {
+	language, file, text string
+}
+
+func blocks(t *testing.T, document string) (out []block) {
+	t.Helper()
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile("(?ms)^((?:[^\n]*`([\\w.-]+)`:\n\n)?)```(\\w+)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+		out = append(out, block{language: m[3], file: m[2], text: m[4]})
+	}
+	return out
+}
+
+// TestGuides does what the five-minute guides say, command by command, in a folder that looks like a clone: `make build` is left out, since the binary is
+// there, and ports are free ones. What stands in text blocks must be part of what the commands print.
+func TestGuides(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and runs programs")
+	}
+	bin := otelagent(t)
+	for _, tt := range []struct {
+		name     string
+		commands int // lines of sh blocks, so that none is overlooked
+		finds    []string
+	}{
+		{name: "start-go", commands: 11, finds: []string{
+			`{"model":"m-1","messages":[{"role":"user","content":"How warm is it?"},{"role":"assistant","content":"I look."},{"role":"tool","content":"21"}]}`,
+			"ok  \texample.com/my-agent",
+		}},
+		{name: "start-rust", commands: 8, finds: []string{"read_manifest", `"messages":[{"role":"user"`, "1 run"}},
+		{name: "start-platform", commands: 8, finds: []string{"sub-agent", "sent "}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			guide := blocks(t, filepath.Join("..", "docs", tt.name+".md"))
+			out := follow(t, bin, guide, tt.commands)
+			for _, b := range guide {
+				if b.language == "text" {
+					tt.finds = append(tt.finds, slices.Collect(strings.Lines(steady(b.text)))...)
+				}
+			}
+			for _, want := range tt.finds {
+				if want = strings.TrimRight(want, "\n"); !strings.Contains(steady(out), want) {
+					t.Errorf("the commands do not print %q", want)
+				}
+			}
+			if t.Failed() {
+				t.Log(out)
+			}
+		})
+	}
+}
+
+// prelude makes of `bin/otelagent up … &` a command that returns when it is ready, and leaves out what is there already.
+const prelude = `set -eu
+make() { [ "$*" = build ]; }
+ups=
+trap 'kill $ups 2>/dev/null; wait' EXIT
+up() {
+	log=$(mktemp)
+	case "$*" in
+	*--config*) ;;
+	*) set -- "$@" --otlp-grpc 127.0.0.1:0 --otlp-http 127.0.0.1:0 ;;
+	esac
+	"$OTELAGENT" up "$@" 2>"$log" &
+	ups="$ups $!"
+	until grep -q 'otelagent: ready' "$log"; do
+		kill -0 $! || { cat "$log"; exit 1; }
+		sleep 0.1
+	done
+	case "$*" in
+	*--config*) ;;
+	*)
+		SESSIONS=$(sed -n 's/.*gRPC on //p' "$log")
+		OTEL_EXPORTER_OTLP_ENDPOINT=http://$SESSIONS
+		export SESSIONS OTEL_EXPORTER_OTLP_ENDPOINT
+		;;
+	esac
+}
+`
+
+// follow runs the sh blocks of a guide in one shell, in which the files of the others are written where they are named, and returns all that is printed.
+func follow(t *testing.T, bin string, guide []block, commands int) string {
+	t.Helper()
+	dir := t.TempDir()
+	clone := filepath.Join(dir, "otelagent")
+	repository, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(clone, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	links := map[string]string{filepath.Join(clone, "bin", "otelagent"): bin}
+	for _, e := range entries {
+		if e.Name() != "bin" && e.Name() != ".git" {
+			links[filepath.Join(clone, e.Name())] = filepath.Join(repository, e.Name())
+		}
+	}
+	for link, to := range links {
+		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The agent of the reader: here it says what a phi-core agent said once.
+	agent := "#!/bin/sh\nexec cat " + filepath.Join(repository, "otelagent/phi/testdata/phi-core-0.15.2/plain-multi-turn.events.ndjson") + "\n"
+	path := filepath.Join(dir, "path")
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(path, "my-agent"), []byte(agent), 0o755); err != nil {
+		t.Fatal(err)
+	}
+
+	script, n := strings.Builder{}, 0
+	script.WriteString(prelude)
+	for _, b := range guide {
+		switch {
+		case b.file != "" && b.language != "rust":
+			fmt.Fprintf(&script, "cat >%s <<'END OF FILE'\n%sEND OF FILE\n", b.file, b.text)
+		case b.language == "sh":
+			n += strings.Count(b.text, "\n")
+			text := regexp.MustCompile(`(?m)^bin/otelagent up(.*) &$`).ReplaceAllString(b.text, "up$1")
+			script.WriteString(strings.ReplaceAll(text, "=../otelagent ", "="+repository+" "))
+		}
+	}
+	if n != commands {
+		t.Errorf("%d commands, want %d: see that the test does what they say", n, commands)
+	}
+	text := script.String()
+	for _, port := range []string{"127.0.0.1:14317", "127.0.0.1:24317"} {
+		text = strings.ReplaceAll(text, port, freeAddress(t))
+	}
+	sh := exec.CommandContext(t.Context(), "sh", "-c", text)
+	sh.Dir = clone
+	sh.Env = append(os.Environ(), "OTELAGENT="+bin, "OTELAGENT_DB="+filepath.Join(dir, "my.db"), "PATH="+path+":"+os.Getenv("PATH"), "GOFLAGS=-mod=mod")
+	out, err := sh.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return string(out)
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// The Rust of the guide is that of the examples, which the interop steps build; what stands in no example is built here, where those steps ask for it.
+func TestRustOfTheGuide(t *testing.T) {
+	var sources string
+	err := filepath.WalkDir(".", func(path string, e fs.DirEntry, err error) error {
+		if err == nil && filepath.Base(path) == "main.rs" {
+			var text []byte
+			text, err = os.ReadFile(path)
+			sources += string(text)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+	var copied, built int
+	for _, b := range blocks(t, "../docs/start-rust.md") {
+		switch {
+		case b.language != "rust":
+		case b.file == "":
+			copied++
+			if !strings.Contains(plain(sources), plain(b.text)) {
+				t.Errorf("no example has\n%s", b.text)
+			}
+		case strings.Contains(os.Getenv("EXAMPLES"), "phi-core-pipe"):
+			built++
+			lines(t, b)
+		}
+	}
+	if copied != 2 || built > 1 {
+		t.Errorf("%d pieces of examples and %d programs", copied, built)
+	}
+}
+
+// lines builds a program that prints lines of ours and sends them.
+func lines(t *testing.T, b block) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, b.file), []byte(b.text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sh := exec.Command("sh", "-euc", `rustc -o lines `+b.file+`; ./lines | "$OTELAGENT" send --db s.db --capture content -; "$OTELAGENT" show chat-1 --db s.db`)
+	sh.Dir = dir
+	sh.Env = append(os.Environ(), "OTELAGENT="+otelagent(t))
+	out, err := sh.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "21 degrees.") || !strings.Contains(string(out), "9 in · 4 out") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
