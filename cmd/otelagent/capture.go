@@ -17,7 +17,7 @@ type captureOptions struct {
 	Level, Redact, Encoding, Scope           string
 	For                                      []string
 	MaxBlock, MaxTurn, Window, Preview, Span int
-	Echo                                     bool
+	Echo, OpenInference                      bool
 }
 
 // captureOf returns the options of a level with the defaults of the flags.
@@ -44,6 +44,7 @@ func (o *captureOptions) flags(c *cobra.Command) {
 	f = pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.StringVar(&o.Encoding, "encoding", "blocks", "`form` of requests: blocks (each piece once) or full (the standard event, whole on every turn)")
 	f.StringVar(&o.Scope, "block-scope", "session", "a piece is sent once a `scope`: session, or run (each run can be read without the others)")
+	f.BoolVar(&o.OpenInference, "openinference", false, "say kinds, names, tokens and previews in the words of OpenInference too, for Phoenix (docs/backends.md)")
 	f.BoolVar(&o.Echo, "echo", false, "send all pieces once more, compressed, some turns later, for pipelines that drop spans")
 	addGroup(c, "Flags for the wire", f)
 }
@@ -122,6 +123,9 @@ func (o *captureOptions) options() ([]otelagent.Option, error) {
 	}
 	if o.Echo {
 		opts = append(opts, otelagent.WithEcho())
+	}
+	if o.OpenInference {
+		opts = append(opts, otelagent.WithOpenInference())
 	}
 	if len(o.For) > 0 {
 		rules := make([]captureFor, len(o.For))
