@@ -145,6 +145,9 @@ func TestSupersedeCompressed(t *testing.T) {
 
 // What is damaged in the file is named, and nothing panics.
 func TestDamaged(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
+	}
 	for _, tt := range []struct {
 		name, damage string
 		want         string
@@ -365,6 +368,9 @@ func TestMaintainTogether(t *testing.T) {
 
 // A step of Maintain that waits for nobody takes the writing connection for a short time only, also in a large session.
 func TestMaintainSteps(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
+	}
 	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
 	k := key("a")
 	for n := range 2000 {

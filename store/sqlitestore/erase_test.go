@@ -293,6 +293,9 @@ func TestDeleteErases(t *testing.T) {
 
 // SQLite's secure_delete leaves copies of keys that it moved to another page; looking through unused space takes them away.
 func TestDeleteErasesUnusedSpace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
+	}
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := newStore(t, path)
 	gone := key("gone")
@@ -372,6 +375,9 @@ func checkWhole(t *testing.T, s *Store) {
 // A reader that began before keeps its snapshot, and with it copies in the log. Delete says so, and the next one takes them away.
 func TestDeleteWithReader(t *testing.T) {
 	for _, how := range []string{"deleted again", "opened again", "another deleted"} {
+		if testing.Short() && how != "opened again" {
+			continue // of one kind to the race detector
+		}
 		t.Run(how, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "x.db")
 			s := newStore(t, path, WithBusyTimeout(50*time.Millisecond))
@@ -460,7 +466,9 @@ func TestDeleteDies(t *testing.T) {
 		if marks == 0 {
 			continue // it had not begun
 		}
-		halfWay++
+		if halfWay++; halfWay > 3 && testing.Short() {
+			continue // each costs seconds under the race detector
+		}
 		if rows, blocks := count(t, s, gone); rows+blocks != 0 {
 			t.Errorf("half way %d rows and %d blocks are seen", rows, blocks)
 		}
