@@ -48,6 +48,7 @@ is. Neither side ever waits for tracing: what a receiver that is away or slow
 makes wait is dropped, counted, and told in the session. Prompts become runs;
 a traceparent in the _meta of a prompt is heard (docs/dialects.md).
 No content leaves unless --capture content says so. OTEL_* variables are heard.
+Metrics (docs/metrics.md) go to a collector that takes them.
 
 Nothing but the agent's output goes to standard output. Standard error is the
 agent's, and ours only when something is wrong, or with --verbose.
@@ -76,6 +77,7 @@ are passed on to it.`,
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "say at the end what was traced")
 	o.lackFlags(c)
 	o.targetFlags(c)
+	o.metricsFlag(c)
 	o.Capture.flags(c)
 	return c
 }
@@ -239,5 +241,5 @@ func (t *delivery) end(ctx context.Context) error {
 	if n := stats.Lost(); n > 0 && stats.LastError == nil && shutErr == nil {
 		lost = fmt.Errorf("%s lost", count(int(n), "span"))
 	}
-	return firstError(stats.LastError, shutErr, endErr, lost)
+	return firstError(stats.LastError, shutErr, endErr, lost, t.metrics())
 }

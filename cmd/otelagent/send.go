@@ -34,6 +34,8 @@ type sendOptions struct {
 	Session, Agent, Provider, InputTokens string // what a wire lacks
 	Replay                                bool   // standard input is a recording, whatever it looks like
 	Follow                                bool   // files grow
+	Metrics                               string // auto, on or off
+	Profile                               string // of the conventions; empty is the default
 	Capture                               captureOptions
 }
 
@@ -73,6 +75,9 @@ What an input does not say is given by --session, --agent, --provider and
 No content leaves unless --capture content says so; --capture digests sends its
 sizes and hashes (docs/requests.md). OTEL_* variables are heard.
 
+A pipe also gives metrics (docs/metrics.md), to a collector that takes them;
+files are the past and give none, unless --metrics on asks for them.
+
 Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 2 wrong usage, 3 lines were rejected and the rest was delivered.`,
 		Example: `  my-agent | otelagent send -
@@ -95,6 +100,7 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 	o.lackFlags(c)
 	o.Capture.flags(c)
 	o.targetFlags(c)
+	o.metricsFlag(c)
 	c.Flags().BoolVar(&o.Replay, "replay", false, "standard input is a recording, not an agent at work")
 	return c
 }
@@ -120,6 +126,18 @@ func (o *sendOptions) check() error {
 			add("%v", err)
 		}
 	}
+	switch o.Metrics {
+	case "", metricsAuto, metricsOff:
+	case metricsOn:
+		if o.DB != "" {
+			add("--metrics on wants a collector: a database takes no metrics")
+		}
+	default:
+		add("--metrics %s: want %s, %s or %s", o.Metrics, metricsAuto, metricsOn, metricsOff)
+	}
+	if o.Profile != "" && !spans.Profile(o.Profile).Known() {
+		add("--profile %s: want one of %s", o.Profile, profileNames())
+	}
 	if o.DB != "" && o.Endpoint != "" {
 		add("--db and --endpoint exclude each other")
 	}
@@ -144,6 +162,46 @@ func (o *sendOptions) targetFlags(c *cobra.Command) {
 	c.Flags().StringVar(&o.Protocol, "protocol", "", "`protocol`: grpc or http/protobuf (default $OTEL_EXPORTER_OTLP_PROTOCOL, else grpc)")
 	c.Flags().StringVar(&o.DB, "db", "", "database `DSN` to write to instead, without a collector: "+databaseHelp)
 	c.Flags().StringVar(&o.Tenant, "tenant", "", "`owner` of the sessions")
+}
+
+// The values of --metrics.
+const (
+	metricsAuto = "auto"
+	metricsOn   = "on"
+	metricsOff  = "off"
+)
+
+func (o *sendOptions) metricsFlag(c *cobra.Command) {
+	c.Flags().StringVar(&o.Metrics, "metrics", metricsAuto,
+		"`when` to send metrics as well: auto (of an agent at work, to a collector), on (of files too), off")
+	c.Flags().StringVar(&o.Profile, "profile", string(spans.DefaultProfile), "dated `state` of OpenTelemetry's GenAI names to write: "+profileNames())
+}
+
+func profileNames() string {
+	var names []string
+	for _, p := range spans.Profiles() {
+		names = append(names, string(p))
+	}
+	return strings.Join(names, ", ")
+}
+
+// metrics says for the tracer and for what is behind it which metrics there are.
+func (o *sendOptions) metrics(live bool) ([]otelagent.Option, []otelsetup.Option) {
+	switch {
+	case o.Metrics == metricsOn:
+		return []otelagent.Option{otelagent.WithReplayMetrics()}, nil
+	case o.Metrics == metricsOff || !live || o.DB != "":
+		return []otelagent.Option{otelagent.WithoutMetrics()}, []otelsetup.Option{otelsetup.WithoutMetrics()}
+	}
+	return nil, nil
+}
+
+// metricsError is why metrics were not delivered that were asked for. Others are sent where they are taken.
+func (o *sendOptions) metricsError(p *otelsetup.Providers) error {
+	if o.Metrics != metricsOn {
+		return nil
+	}
+	return p.MetricsError()
 }
 
 // lackFlags adds the flags for what a wire lacks.
@@ -359,6 +417,7 @@ type delivery struct {
 	target    *target
 	providers *otelsetup.Providers
 	rec       *otelagent.Recorder
+	metrics   func() error // why metrics that were asked for were not delivered, after the end
 }
 
 // delivery sets up a recorder and all that is behind it. Live says that an agent at work must not be made to wait.
@@ -367,7 +426,9 @@ func (o *sendOptions) delivery(ctx context.Context, capture []otelagent.Option, 
 	if err != nil {
 		return nil, err
 	}
+	measuring, metrics := o.metrics(live)
 	opts := append(t.opts, otelsetup.WithTenant(o.Tenant), otelsetup.WithoutGlobal())
+	opts = append(opts, metrics...)
 	opts = append(opts, serviceName(service)...)
 	if live && !t.file {
 		opts = append(opts, otelsetup.WithMaxQueueSpans(pipeQueue))
@@ -381,9 +442,10 @@ func (o *sendOptions) delivery(ctx context.Context, capture []otelagent.Option, 
 		_ = t.end(ctx)
 		return nil, usagef("%w", err)
 	}
-	rec := otelagent.NewRecorder(otelagent.NewTracer(append(capture,
-		otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithDerivedIDs(), otelagent.WithDelivery(providers))...))
-	return &delivery{t, providers, rec}, nil
+	rec := otelagent.NewRecorder(otelagent.NewTracer(append(append(capture, measuring...),
+		otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithMeterProvider(providers.MeterProvider()),
+		otelagent.WithDerivedIDs(), otelagent.WithDelivery(providers), otelagent.WithProfile(spans.Profile(o.Profile)))...))
+	return &delivery{t, providers, rec, func() error { return o.metricsError(providers) }}, nil
 }
 
 // deliver reads, sends and waits until everything arrived. Its result is nil when it did not come to sending. Its error
@@ -458,5 +520,5 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 	if stats.Ended == 0 && len(s.Sessions) > 0 && readErr == nil {
 		readErr = errors.New("the environment switches sending off (OTEL_SDK_DISABLED, OTEL_TRACES_EXPORTER or OTEL_TRACES_SAMPLER)")
 	}
-	return s, firstError(readErr, stats.LastError, shutErr, endErr)
+	return s, firstError(readErr, stats.LastError, shutErr, endErr, to.metrics())
 }

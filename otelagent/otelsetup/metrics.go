@@ -2,6 +2,7 @@ package otelsetup
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -72,9 +73,12 @@ func (p *Providers) MeterProvider() metric.MeterProvider {
 	return p.meters
 }
 
+// ErrNoMetrics is in what MetricsError returns when the receiver takes no metrics.
+var ErrNoMetrics = errors.New("otelsetup: the receiver takes no metrics; none are sent any more")
+
 // MetricsError returns why metrics were not delivered last; nil when they were, or none were sent. Metrics are the lesser thing: that
 // they are not delivered is no error of ForceFlush or Shutdown, and told to OpenTelemetry's error handler once until it works again.
-// A receiver that takes no metrics (Unimplemented over gRPC, 404 over HTTP) is asked once.
+// A receiver that takes no metrics (Unimplemented over gRPC, 404 over HTTP) is asked once: see ErrNoMetrics.
 func (p *Providers) MetricsError() error {
 	if p.metrics == nil {
 		return nil
@@ -88,6 +92,9 @@ func (p *Providers) setupMetrics(ctx context.Context, c *config, res *resource.R
 	if err != nil || reader == nil {
 		return err
 	}
+	if res, err = withInstance(res); err != nil {
+		return err
+	}
 	opts := []sdkmetric.Option{sdkmetric.WithReader(reader), sdkmetric.WithResource(res)}
 	if c.exponential {
 		opts = append(opts, sdkmetric.WithView(sdkmetric.NewView(
@@ -97,6 +104,20 @@ func (p *Providers) setupMetrics(ctx context.Context, c *config, res *resource.R
 	}
 	p.meters = sdkmetric.NewMeterProvider(opts...)
 	return nil
+}
+
+// withInstance adds a service.instance.id where there is none. Sums of two processes under one name would pass for one that jumps. Spans
+// do without, so that the same input sent again is the same.
+func withInstance(res *resource.Resource) (*resource.Resource, error) {
+	const key = attribute.Key("service.instance.id")
+	if _, ok := res.Set().Value(key); ok {
+		return res, nil
+	}
+	res, err := resource.Merge(res, resource.NewSchemaless(key.String(rand.Text())))
+	if err != nil {
+		return nil, fmt.Errorf("otelsetup: resource: %w", err)
+	}
+	return res, nil
 }
 
 // measureLost makes a metric of the spans that were not delivered.
@@ -217,17 +238,19 @@ func (e *metricExporter) Export(ctx context.Context, m *metricdata.ResourceMetri
 		return nil
 	}
 	err := e.Exporter.Export(ctx, m)
+	switch {
+	case err == nil:
+	case refusesMetrics(err):
+		e.refused.Store(true)
+		err = fmt.Errorf("%w: %w", ErrNoMetrics, err)
+	default:
+		err = fmt.Errorf("otelsetup: metrics were not delivered: %w", err)
+	}
 	e.mu.Lock()
 	tell := err != nil && !e.told
 	e.told = err != nil
 	e.err = err
 	e.mu.Unlock()
-	if refusesMetrics(err) {
-		e.refused.Store(true)
-		err = fmt.Errorf("otelsetup: the receiver takes no metrics, none are sent any more: %w", err)
-	} else if err != nil {
-		err = fmt.Errorf("otelsetup: metrics were not delivered: %w", err)
-	}
 	if tell {
 		otel.Handle(err)
 	}

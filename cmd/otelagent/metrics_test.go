@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// A pipe gives metrics where they are taken, a file where they are asked for, and a receiver that takes none spoils nothing unless they
+// were asked for.
+func TestSendMetrics(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "events.ndjson")
+	if err := os.WriteFile(file, demoEvents, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name     string
+		args     []string
+		refuse   bool
+		requests bool   // for metrics came in
+		has      string // in what came
+		exit     int
+		says     string
+	}{
+		{name: "pipe", args: []string{"-"}, requests: true, has: spans.MetricTokenUsage},
+		{name: "pipe, later profile", args: []string{"--profile", "genai-2026-10", "-"}, requests: true, has: spans.MetricInferenceUsageInput},
+		{name: "pipe, off", args: []string{"--metrics", "off", "-"}},
+		{name: "pipe, refused", args: []string{"-"}, refuse: true, requests: true},
+		{name: "recording through a pipe", args: []string{"--replay", "-"}},
+		{name: "file", args: []string{file}},
+		{name: "file, on", args: []string{"--metrics", "on", file}, requests: true, has: spans.MetricTurnTokens},
+		{name: "file, on, refused", args: []string{"--metrics", "on", file}, refuse: true, requests: true, exit: exitFailed, says: "the receiver takes no metrics"},
+		{name: "database", args: []string{"--metrics", "on", "--db", "x.db", file}, exit: exitUsage, says: "a database takes no metrics"},
+		{name: "what is that", args: []string{"--metrics", "yes", "--profile", "new", file}, exit: exitUsage, says: "--metrics yes: want auto, on or off\n--profile new: want one of genai-2026-08, genai-2026-10"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var mu sync.Mutex
+			var got [][]byte
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				if r.URL.Path != "/v1/metrics" {
+					return
+				}
+				mu.Lock()
+				got = append(got, body)
+				mu.Unlock()
+				if tt.refuse {
+					http.NotFound(w, r)
+				}
+			}))
+			defer server.Close()
+			args := append([]string{"send"}, tt.args...)
+			if !strings.Contains(strings.Join(args, " "), "--db") {
+				args = append(args, "--endpoint", server.URL, "--protocol", "http/protobuf")
+			}
+			var said bytes.Buffer
+			if exit := run(t.Context(), args, bytes.NewReader(demoEvents), io.Discard, &said); exit != tt.exit || !strings.Contains(said.String(), tt.says) {
+				t.Errorf("exit %d, want %d; says %q, want %q", exit, tt.exit, said.String(), tt.says)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if all := bytes.Join(got, nil); (len(got) == 1) != tt.requests || !bytes.Contains(all, []byte(tt.has)) {
+				t.Errorf("%d requests, %d bytes of metrics without %q", len(got), len(all), tt.has)
+			}
+			if tt.exit == exitOK && strings.Contains(said.String(), "metrics") {
+				t.Errorf("says %q", said.String())
+			}
+		})
+	}
+}
