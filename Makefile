@@ -110,7 +110,7 @@ ocb-build: ## build the whole distribution (collector-exporter/distribution/buil
 	@cd collector-exporter/distribution && $(BIN)/ocb --config builder.yaml
 
 # $(call example,NAME): an example that `make test` leaves out, run by its one command.
-example = OTELAGENT=$(BIN)/otelagent EXAMPLES=$(1) go -C examples test -count=1 -run '^TestRun$$' .
+example = OTELAGENT=$(BIN)/otelagent EXAMPLES=$(1) go -C examples test -count=1 -run '^(TestRun|TestRustOfTheGuide)$$' .
 
 interop-phi-core: bin/otelagent ## rebuild the phi-core recordings with the real crate, and let it load what we write (needs cargo)
 	@interop/phi-core/run.sh check
