@@ -245,7 +245,7 @@ const tools = [
       title: 'How do tool calls end?', unit: 'short', decimals: 0, colours: style.outcome,
       targets: series({
         [`{{${label('otelagent.tool.outcome')}}}`]: sum(increase(of(calls, '', { 'otelagent.tool.outcome': ['!=', ''] })), 'otelagent.tool.outcome'),
-        'no end seen': sum(increase(of(calls, '', { 'otelagent.tool.outcome': '' }))),
+        'no end seen': orZero(sum(increase(of(calls, '', { 'otelagent.tool.outcome': '' })))),
       }),
       means: 'Tool calls by outcome. `denied` were not allowed to run, `skipped` were passed over by the loop.',
       bad: 'errors are part of the work, since the model sees them and tries again. A share that grows is a tool that broke.',

@@ -17,6 +17,8 @@ const overview = to('Agents overview', uid.agents);
 const x = (name, matchers) => ofExporter(`exporter_agent_session_${name}`, '', matchers);
 const put = (part, matchers) => ofExporter('exporter_agent_session_put_duration', part, matchers);
 const rejected = ['spans_rejected', 'log_records_rejected', 'blocks_rejected'];
+// count is how often something happened per bar, 0 where it never did: counters of what goes wrong are not there before it does.
+const count = (selector) => orZero(sum(increase(selector)));
 const all = (names, f) => names.map((n) => orZero(sum(f(x(n))))).join('\n+ ');
 
 const glance = [
@@ -88,8 +90,8 @@ const incoming = [
     bars({
       title: 'How many spans arrive at the Collector?', w: 8, unit: 'short', decimals: 0, colours: style.flow,
       targets: series({
-        accepted: sum(increase(ofCollector('otelcol_receiver_accepted_spans'))), refused: sum(increase(ofCollector('otelcol_receiver_refused_spans'))),
-        failed: sum(increase(ofCollector('otelcol_receiver_failed_spans'))),
+        accepted: sum(increase(ofCollector('otelcol_receiver_accepted_spans'))), refused: count(ofCollector('otelcol_receiver_refused_spans')),
+        failed: count(ofCollector('otelcol_receiver_failed_spans')),
       }),
       means: 'Spans by what the receiver did with them. `refused` were not taken by what is behind it: senders are told to come again.',
       bad: 'refused spans are the memory limiter or a store that is away. `failed` ones are wrong in themselves.',
@@ -97,7 +99,7 @@ const incoming = [
     }),
     bars({
       title: 'What became of spans in the exporter?', w: 8, unit: 'short', decimals: 0, colours: style.flow,
-      targets: series({ stored: sum(increase(x('spans_stored'))), foreign: sum(increase(x('spans_foreign'))), rejected: sum(increase(x('spans_rejected'))) }),
+      targets: series({ stored: sum(increase(x('spans_stored'))), foreign: count(x('spans_foreign')), rejected: count(x('spans_rejected')) }),
       means: 'Spans of agents are stored. `foreign` are spans of other kinds, which agent_session passes over.',
       bad: 'foreign alone: no adapter sends here. Rejected: see the reasons beside.',
       links: [inTempo.spans],
@@ -113,14 +115,14 @@ const incoming = [
   [
     bars({
       title: 'How many log records come, and what becomes of them?', w: 8, unit: 'short', decimals: 0, colours: style.flow,
-      targets: series({ stored: sum(increase(x('log_records_stored'))), foreign: sum(increase(x('log_records_foreign'))), rejected: sum(increase(x('log_records_rejected'))) }),
+      targets: series({ stored: count(x('log_records_stored')), foreign: count(x('log_records_foreign')), rejected: count(x('log_records_rejected')) }),
       means: 'Content comes as log records from producers that do not put it on spans.',
       bad: 'none is normal with the adapter. Foreign ones are logs of something else.',
       links: [inTempo.spans],
     }),
     bars({
       title: 'What was cut or left out?', w: 8, unit: 'short', decimals: 0, none: '0', colours: { pieces: c.orange },
-      targets: series({ pieces: sum(increase(x('pieces_cut'))) }),
+      targets: series({ pieces: count(x('pieces_cut')) }),
       means: 'Attributes, lists, events and blocks that the exporter left out or shortened at a bound, or because they are malformed.',
       bad: 'a processor in between cuts attributes, or a producer sends what is too large.',
       links: [inTempo.withheld],
@@ -162,7 +164,7 @@ const storing = [
   [
     bars({
       title: 'How much content is new, how much was there?', w: 8, unit: 'bytes', colours: { written: c.blue, 'there already': c.green },
-      targets: series({ written: sum(increase(x('block_bytes_stored'))), 'there already': sum(increase(x('block_bytes_deduplicated'))) }),
+      targets: series({ written: sum(increase(x('block_bytes_stored'))), 'there already': count(x('block_bytes_deduplicated')) }),
       means: 'Bytes of bodies before compression: written, and found to be there already.',
       bad: 'much that was there already was sent twice: agents send again after a restart, or a retry repeats batches.',
       links: [inTempo.spans],
@@ -194,7 +196,7 @@ const storing = [
       title: 'What goes wrong in the background?', w: 8, unit: 'short', decimals: 0, none: 'nothing',
       colours: { 'projections': c.orange, 'sweeps of retention': c.yellow, 'rejects not kept': c.grey },
       targets: series({
-        'projections': sum(increase(x('projection_failures'))), 'sweeps of retention': sum(increase(x('retention_failures'))), 'rejects not kept': sum(increase(x('rejects_dropped'))),
+        'projections': count(x('projection_failures')), 'sweeps of retention': count(x('retention_failures')), 'rejects not kept': count(x('rejects_dropped')),
       }),
       means: 'Work that is done behind the writes and tried again when it fails, and rejects of which there were too many to keep.',
       bad: 'the Collector logs why.',
@@ -233,7 +235,7 @@ const machine = [
     }),
     bars({
       title: 'What does the memory limiter let through?', w: 8, unit: 'short', decimals: 0, colours: { accepted: c.green, refused: c.yellow },
-      targets: series({ accepted: sum(increase(ofCollector('otelcol_processor_memory_limiter_accepted_spans'))), refused: sum(increase(ofCollector('otelcol_processor_memory_limiter_refused_spans'))) }),
+      targets: series({ accepted: sum(increase(ofCollector('otelcol_processor_memory_limiter_accepted_spans'))), refused: count(ofCollector('otelcol_processor_memory_limiter_refused_spans')) }),
       means: 'Spans that passed the memory limiter, and those that it sent back to come again later.',
       bad: 'refused for minutes: more memory, fewer senders, or a store that is too slow.',
       links: [inTempo.spans],
@@ -282,7 +284,7 @@ const adapter = [
     }),
     bars({
       title: 'How often is content withheld?', w: 8, unit: 'short', decimals: 0, none: '0', colours: { bodies: c.orange },
-      targets: series({ bodies: sum(increase(of('otelagent.capture.withheld'))) }),
+      targets: series({ bodies: count(of('otelagent.capture.withheld')) }),
       means: 'Bodies that a bound on size cut or left out; their size and digest are kept.',
       bad: 'requests cannot be shown whole. Raise the bound, or let tools return less.',
       links: [inTempo.withheld],

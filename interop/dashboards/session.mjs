@@ -22,6 +22,10 @@ const inTempo = {
 // The turn of a row of a table.
 const turnLink = [{ title: 'This turn in Tempo', url: tempo('', `{ ${ours} && span.otelagent.turn.index = \${__data.fields.turn} }`).build().url }];
 const moment = { unit: 'dateTimeAsIso' };
+// Numbers that links take: as they are, without thousands made into K.
+const exact = { unit: 'none', decimals: 0 };
+// By the word of older versions and by that of newer ones.
+const hidden = { ...exact, 'custom.hidden': true, 'custom.hideFrom': { viz: true, legend: false, tooltip: false } };
 
 function queries(store) {
   const { time, text: str } = store;
@@ -95,7 +99,7 @@ GROUP BY r.run, r.run_start_ns ORDER BY MIN(r.start_ns)`,
   SUM(CASE WHEN outcome = 'denied' THEN 1 ELSE 0 END) AS "denied", SUM(CASE WHEN outcome IN ('skipped', 'cancelled') THEN 1 ELSE 0 END) AS "not run",
   AVG(end_ns - start_ns) / 1e9 AS "mean", MAX(end_ns - start_ns) / 1e9 AS "longest"
 FROM ${store.of('tool_calls')} AS c GROUP BY tool ORDER BY COUNT(*) DESC`,
-    toolTime: `SELECT COALESCE(tool, '(no name)') AS "tool", SUM(end_ns - start_ns) / 1e9 AS "time" FROM ${store.of('tool_calls')} AS c
+    toolTime: `SELECT COALESCE(tool, '(no name)') AS "tool", SUM(end_ns - start_ns) / 1e9 AS "took" FROM ${store.of('tool_calls')} AS c
 WHERE end_ns IS NOT NULL GROUP BY tool ORDER BY SUM(end_ns - start_ns) DESC LIMIT 12`,
     badCalls: `SELECT ${time('start_ns')} AS "at", turn AS "turn", tool AS "tool", outcome AS "outcome", (end_ns - start_ns) / 1e9 AS "took"
 FROM ${store.of('tool_calls')} AS c WHERE outcome IS NULL OR outcome <> 'ok' ORDER BY start_ns`,
@@ -124,7 +128,7 @@ export function session(store) {
         'input': { 'color': fixed(style.direction.input), 'custom.cellOptions': gauged, 'min': 0 },
         'output': { 'color': fixed(style.direction.output), 'custom.cellOptions': gauged, 'min': 0 },
         'from cache': { 'unit': 'percentunit', 'thresholds': thresholds(style.cacheShare), 'color': byThresholds, 'custom.cellOptions': coloured },
-        'from': { 'custom.hidden': true }, 'to': { 'custom.hidden': true },
+        'from': hidden, 'to': hidden,
       },
       means: 'Sessions that were at work in the time that is shown, the newest first, at most 100. A click on one shows it in all panels below, and its time.',
       bad: 'nothing here: choose a longer time, another tenant, or see whether anything is stored (pipeline health). A `busy` session that is old was killed.',
@@ -237,7 +241,7 @@ export function session(store) {
       rows({
         title: 'What happened on each turn?', w: 24, h: 10, unit: 'short', decimals: 0, targets: ask(q.turnRows, ['started']),
         fields: {
-          'no.': { links: turnLink }, 'turn': { links: turnLink }, 'started': moment, 'took': { 'unit': 's', 'decimals': 1 },
+          'no.': { ...exact, links: turnLink }, 'turn': { ...exact, links: turnLink }, 'started': moment, 'took': { 'unit': 's', 'decimals': 1 },
           'ended with': { mappings: words({ provider_error: style.colour.red, aborted: style.colour.darkRed, cancelled: style.colour.yellow, rejected: style.colour.darkOrange, tool_error: style.colour.orange }), 'custom.cellOptions': coloured },
           'attempts': { 'thresholds': thresholds([[null, 'text'], [2, style.colour.yellow]]), 'color': byThresholds, 'custom.cellOptions': coloured },
           'input': { 'color': fixed(style.direction.input), 'custom.cellOptions': gauged, 'min': 0 }, 'output': { 'color': fixed(style.direction.output), 'custom.cellOptions': gauged, 'min': 0 },
@@ -278,7 +282,7 @@ export function session(store) {
         links: [inTempo.tools],
       }),
       ranking({
-        title: 'Which tools took the time?', w: 12, unit: 's', decimals: 1, rows: '/^time$/', fixed: style.lane.tool, targets: ask(q.toolTime), none: 'none with a known time',
+        title: 'Which tools took the time?', w: 12, unit: 's', decimals: 1, rows: '/^took$/', fixed: style.lane.tool, targets: ask(q.toolTime), none: 'none with a known time',
         means: 'Time by tool, waits for permission included; calls that ran beside each other are added.',
         bad: 'the longest bar is what to make faster.',
         links: [inTempo.tools],
@@ -288,7 +292,7 @@ export function session(store) {
       rows({
         title: 'Which calls did not go well?', w: 24, h: 7, unit: 'short', decimals: 0, targets: ask(q.badCalls, ['at']), none: 'all went well',
         fields: {
-          'at': moment, 'turn': { links: turnLink }, 'took': { unit: 's', decimals: 2 },
+          'at': moment, 'turn': { ...exact, links: turnLink }, 'took': { unit: 's', decimals: 2 },
           'outcome': { 'mappings': [...words(style.outcome), { type: 'special', options: { match: 'null', result: { text: 'no end seen', color: style.outcome['no end seen'], index: 9 } } }], 'custom.cellOptions': filled },
         },
         means: 'Tool calls that failed, were denied, skipped or cancelled, or of which no end was seen. A click on the turn leads to Tempo.',
@@ -309,7 +313,7 @@ export function session(store) {
     rows({
       title: 'What did compaction do?', w: 14, unit: 'short', decimals: 0, targets: ask(q.compactionRows, ['at']), none: 'there was none',
       fields: {
-        'at': moment, 'turn': { links: turnLink }, 'kind': { 'mappings': words(style.compaction), 'custom.cellOptions': coloured },
+        'at': moment, 'turn': { ...exact, links: turnLink }, 'kind': { 'mappings': words(style.compaction), 'custom.cellOptions': coloured },
         'freed': { 'unit': 'percentunit', 'thresholds': thresholds([[null, style.colour.red], [0.2, style.colour.yellow], [0.5, style.colour.green]]), 'color': byThresholds, 'custom.cellOptions': coloured },
         'took': { unit: 's', decimals: 1 },
       },
