@@ -5,7 +5,7 @@
 #   run.sh cluster COMMAND...   ... with four servers 18.16.1, two shards of two replicas, and a ZooKeeper
 #   run.sh test RING...         runs the store's own tests (go test ./store/clickhousestore) on each of these rings
 #   run.sh faults               collectors without affinity, replicas and ZooKeeper killed; needs $OTELAGENT, a built otelagent
-#   run.sh [check]              all of it
+#   run.sh [check]              all of it, and the SQL of the dashboards
 # The command finds the DSN in OTELAGENT_TEST_CLICKHOUSE (README.md).
 set -eu
 mode=${1:-check}
@@ -81,6 +81,7 @@ faults) faults ;;
 check)
     conformance single -short
     conformance chdb -short
+    (cd "$root" && with chdb go test -count=1 -timeout 4m -run '^TestClickHouse$' ./dashboards)
     conformance cluster -parallel 2 -short -skip "$many_deletes"
     faults
     ;;
