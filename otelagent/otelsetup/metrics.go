@@ -202,9 +202,8 @@ func (c *config) metricsTarget(protocol Protocol) (url string, ok bool) {
 	case c.endpoint != "":
 		url = withScheme(c.endpoint)
 		if protocol == HTTP && withPath(url, path) == url { // it has a path, which is that of spans
-			if url, ok = strings.CutSuffix(url, "/v1/traces"); !ok {
-				return "", false
-			}
+			base, known := strings.CutSuffix(url, "/v1/traces")
+			return base + path, known
 		}
 	case os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "":
 		return "", true
