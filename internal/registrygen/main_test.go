@@ -1,0 +1,76 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// A label is an attribute of the registry with few values; histograms have boundaries that grow; profiles are declared.
+func TestMetricsAreChecked(t *testing.T) {
+	sound := func() registry {
+		return registry{
+			Profiles: []profile{{Name: "p", Const: "P"}},
+			Attributes: []attribute{
+				{Key: "tool", Const: "Tool", Type: "string", Class: "name", Brief: "x"},
+				{Key: "kind", Const: "Kind", Type: "string", Class: "enum", Brief: "x"},
+				{Key: "session", Const: "Session", Type: "string", Class: "id", Brief: "x"},
+				{Key: "text", Const: "Text", Type: "string", Class: "content", Brief: "x"},
+				{Key: "index", Const: "Index", Type: "int", Class: "number", Brief: "x"},
+				{Key: "derived", Const: "Derived", Type: "bool", Class: "enum", Brief: "x"},
+			},
+			Metrics: []metric{{Name: "m", Const: "M", Instrument: "histogram", Type: "int", Unit: "s", Boundaries: []float64{1, 2},
+				Attributes: []string{"tool", "kind"}, Profiles: []string{"p"}, Brief: "x", Question: "x"}},
+		}
+	}
+	if err := sound().validate(); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		change func(*metric)
+		want   string
+	}{
+		{func(m *metric) { m.Attributes = []string{"session"} }, `label "session" is of class id`},
+		{func(m *metric) { m.Attributes = []string{"text"} }, `label "text" is of class content`},
+		{func(m *metric) { m.Attributes = []string{"index"} }, `label "index" is of class number`},
+		{func(m *metric) { m.Attributes = []string{"derived"} }, `label "derived" is of type bool`},
+		{func(m *metric) { m.Attributes = []string{"nothing"} }, `label "nothing" is no attribute of the registry`},
+		{func(m *metric) { m.Attributes = []string{"tool", "tool"} }, `label "tool" stands twice`},
+		{func(m *metric) { m.Profiles = []string{"q"} }, `profile "q" is not declared`},
+		{func(m *metric) { m.Boundaries = nil }, `has boundaries`},
+		{func(m *metric) { m.Instrument = "counter" }, `has boundaries`},
+		{func(m *metric) { m.Boundaries = []float64{2, 1} }, `boundaries do not grow`},
+		{func(m *metric) { m.Boundaries = []float64{1, 1} }, `boundaries do not grow`},
+		{func(m *metric) { m.Instrument = "gauge" }, `instrument "gauge"`},
+		{func(m *metric) { m.Type = "string" }, `type "string"`},
+		{func(m *metric) { m.Question = "" }, `lacks a unit, a brief or a question`},
+	} {
+		r := sound()
+		tt.change(&r.Metrics[0])
+		if err := r.validate(); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v, want %q", err, tt.want)
+		}
+	}
+	r := sound()
+	r.Metrics = append(r.Metrics, r.Metrics[0])
+	if err := r.validate(); err == nil || !strings.Contains(err.Error(), `metric "m" stands twice`) {
+		t.Error(err)
+	}
+}
+
+// Names in Prometheus are those that its translator makes; interop/prometheus has the real one.
+func TestPrometheusNames(t *testing.T) {
+	for _, tt := range []struct {
+		metric metric
+		want   string
+	}{
+		{metric{Name: "otelagent.turn.duration", Unit: "s", Instrument: "histogram"}, "otelagent_turn_duration_seconds"},
+		{metric{Name: "otelagent.capture.new_bytes", Unit: "By", Instrument: "counter"}, "otelagent_capture_new_bytes_total"},
+		{metric{Name: "gen_ai.client.token.usage", Unit: "{token}", Instrument: "histogram"}, "gen_ai_client_token_usage"},
+		{metric{Name: "otelagent.run.active", Unit: "{run}", Instrument: "updowncounter"}, "otelagent_run_active"},
+		{metric{Name: "otelagent.tool.calls", Unit: "{tool_call}", Instrument: "counter"}, "otelagent_tool_calls_total"},
+	} {
+		if got := tt.metric.prometheus(); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.metric.Name, got, tt.want)
+		}
+	}
+}
