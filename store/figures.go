@@ -169,8 +169,16 @@ func (t *FigureTable[T]) Conditions(q *FigureQuery) (names, values []string) {
 }
 
 // Changes returns what is to be written and deleted so that have becomes want: records of want that have does not hold, and of have, by their
-// index, those that want does not. Equal records count as often as they are there.
+// index, those that want does not. Equal records count as often as they are there. What it returns may be a part of want.
+// It is quick where both begin alike, as they do when a session grows.
 func Changes[T comparable](have, want []T) (write []T, gone []int) {
+	same := 0
+	for same < len(have) && same < len(want) && have[same] == want[same] {
+		same++
+	}
+	if have, want = have[same:], want[same:]; len(have) == 0 {
+		return want, nil
+	}
 	left := make(map[T]int, len(have))
 	for _, v := range have {
 		left[v]++
@@ -185,7 +193,7 @@ func Changes[T comparable](have, want []T) (write []T, gone []int) {
 	for i, v := range have {
 		if left[v] > 0 {
 			left[v]--
-			gone = append(gone, i)
+			gone = append(gone, same+i)
 		}
 	}
 	return write, gone

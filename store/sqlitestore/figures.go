@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/store"
@@ -185,8 +186,64 @@ func (s *Store) Permissions(ctx context.Context, q store.FigureQuery) iter.Seq2[
 type figureChange interface {
 	// compare reads what is there of a session and finds what changes.
 	compare(ctx context.Context, s *Store, id int64) error
-	// write changes it, in a transaction. It fails with errOthersProject when what is there is not what was read.
-	write(ctx context.Context, c *sql.Conn, id int64) error
+	// write changes at most some records, in a transaction, and returns how many. It fails with errOthersProject when what is there is not what was
+	// read. When the transaction is committed, wrote says so.
+	write(ctx context.Context, c *sql.Conn, id int64, most int) (int, error)
+	wrote()
+	// left is how many records are still to be changed.
+	left() int
+}
+
+// figuresAtOnce is how many records one transaction changes: it holds the write lock for 10 to 20 ms.
+const figuresAtOnce = 1024
+
+// writeFigures changes records in transactions of figuresAtOnce until so few are left that the last one, which takes the session's dirty mark
+// away, can do it. Until then readers may see a part of a long session.
+func (s *Store) writeFigures(ctx context.Context, changes []figureChange, check func(context.Context) error, id int64) error {
+	for left(changes) > figuresAtOnce {
+		var began time.Time
+		err := s.transact(ctx, func(ctx context.Context) error {
+			began = time.Now()
+			if err := check(ctx); err != nil {
+				return err
+			}
+			return s.someFigures(ctx, changes, id)
+		})
+		if err != nil {
+			return err
+		}
+		wrote(changes)
+		if err := sleep(ctx, time.Since(began)); err != nil { // others have their turn
+			return err
+		}
+	}
+	return nil
+}
+
+// someFigures changes at most figuresAtOnce records, in a transaction.
+func (s *Store) someFigures(ctx context.Context, changes []figureChange, id int64) error {
+	most := figuresAtOnce
+	for _, c := range changes {
+		n, err := c.write(ctx, s.conn, id, most)
+		if err != nil {
+			return err
+		}
+		most -= n
+	}
+	return nil
+}
+
+func left(changes []figureChange) (n int) {
+	for _, c := range changes {
+		n += c.left()
+	}
+	return n
+}
+
+func wrote(changes []figureChange) {
+	for _, c := range changes {
+		c.wrote()
+	}
 }
 
 // figureChanges are those of all tables, with what is to be there.
@@ -202,23 +259,35 @@ func figureChanges(f *session.Figures) []figureChange {
 type tableChange[T comparable] struct {
 	table  *store.FigureTable[T]
 	want   []T
-	before struct{ rows, last int64 } // what was there
+	there  figuresThere
 	insert []T
 	remove []int64 // rowids
+	// What the transaction at hand did of it.
+	inserted, removed int
+	after             figuresThere
+}
+
+// figuresThere tells whether somebody else changed what a session has in a table.
+type figuresThere struct{ rows, last int64 }
+
+func (w *tableChange[T]) left() int { return len(w.insert) + len(w.remove) }
+
+func (w *tableChange[T]) wrote() {
+	w.insert, w.remove, w.there = w.insert[w.inserted:], w.remove[w.removed:], w.after
+	w.inserted, w.removed = 0, 0
 }
 
 func (w *tableChange[T]) compare(ctx context.Context, s *Store, id int64) error {
 	scanner := newFigureScanner(w.table.Columns)
-	var have []T
-	var rowids []int64
-	w.before.rows, w.before.last = 0, 0
-	for v, err := range fetch(ctx, s, "SELECT rowid, "+quoted("", w.table.Columns)+" FROM "+w.table.Name+" WHERE session = ?", []any{id}, scanner.scan) {
+	have, rowids := make([]T, 0, len(w.want)), make([]int64, 0, len(w.want))
+	w.there = figuresThere{}
+	for v, err := range fetch(ctx, s, "SELECT rowid, "+quoted("", w.table.Columns)+" FROM "+w.table.Name+" WHERE session = ? ORDER BY rowid", []any{id}, scanner.scan) {
 		if err != nil {
 			return err
 		}
 		n, _ := scanner.first.(int64)
 		have, rowids = append(have, v), append(rowids, n)
-		w.before.rows, w.before.last = w.before.rows+1, max(w.before.last, n)
+		w.there = figuresThere{w.there.rows + 1, n}
 	}
 	want := make([]T, len(w.want))
 	for i, v := range w.want {
@@ -227,7 +296,7 @@ func (w *tableChange[T]) compare(ctx context.Context, s *Store, id int64) error 
 	}
 	var gone []int
 	w.insert, gone = store.Changes(have, want)
-	w.remove = w.remove[:0]
+	w.remove, w.after = nil, w.there
 	for _, i := range gone {
 		w.remove = append(w.remove, rowids[i])
 	}
@@ -237,44 +306,56 @@ func (w *tableChange[T]) compare(ctx context.Context, s *Store, id int64) error 
 // insertFigures is how many records one statement inserts.
 const insertFigures = 16
 
-func (w *tableChange[T]) write(ctx context.Context, c *sql.Conn, id int64) error {
-	if len(w.insert)+len(w.remove) == 0 {
-		return nil
+func (w *tableChange[T]) write(ctx context.Context, c *sql.Conn, id int64, most int) (int, error) {
+	w.inserted, w.removed, w.after = 0, 0, w.there
+	if most <= 0 || w.left() == 0 {
+		return 0, nil
 	}
-	now := w.before
-	if err := c.QueryRowContext(ctx, "SELECT count(*), ifnull(max(rowid), 0) FROM "+w.table.Name+" WHERE session = ?", id).Scan(&now.rows, &now.last); err != nil {
-		return err
+	there := func() (t figuresThere, err error) {
+		err = c.QueryRowContext(ctx, "SELECT count(*), ifnull(max(rowid), 0) FROM "+w.table.Name+" WHERE session = ?", id).Scan(&t.rows, &t.last)
+		return t, err
 	}
-	if now != w.before {
-		return errOthersProject
+	now, err := there()
+	if err != nil {
+		return 0, err
 	}
-	for _, n := range w.remove {
+	if now != w.there {
+		return 0, errOthersProject
+	}
+	w.removed = min(most, len(w.remove))
+	for _, n := range w.remove[:w.removed] {
 		if _, err := c.ExecContext(ctx, "DELETE FROM "+w.table.Name+" WHERE rowid = ? AND session = ?", n, id); err != nil {
-			return err
+			return 0, err
 		}
 	}
+	w.inserted = min(most-w.removed, len(w.insert))
+	if err := w.put(ctx, c, id, w.insert[:w.inserted]); err != nil {
+		return 0, err
+	}
+	w.after, err = there()
+	return w.removed + w.inserted, err
+}
+
+// put inserts records.
+func (w *tableChange[T]) put(ctx context.Context, c *sql.Conn, id int64, list []T) error {
 	one := "(?" + strings.Repeat(",?", len(w.table.Columns)) + ")"
 	into := "INSERT INTO " + w.table.Name + " (session, " + quoted("", w.table.Columns) + ") VALUES "
 	var args []any
-	insert := func(st *sql.Stmt, some []T) error {
-		args = args[:0]
-		for i := range some {
-			args = appendFigures(append(args, id), w.table.Columns, &some[i])
-		}
-		_, err := st.ExecContext(ctx, args...)
-		return err
-	}
 	for _, n := range []int{insertFigures, 1} {
-		if len(w.insert) < n {
+		if len(list) < n {
 			continue
 		}
 		st, err := c.PrepareContext(ctx, into+one+strings.Repeat(", "+one, n-1))
 		if err != nil {
 			return err
 		}
-		for err == nil && len(w.insert) >= n {
-			err = insert(st, w.insert[:n])
-			w.insert = w.insert[n:]
+		for err == nil && len(list) >= n {
+			args = args[:0]
+			for i := range list[:n] {
+				args = appendFigures(append(args, id), w.table.Columns, &list[i])
+			}
+			_, err = st.ExecContext(ctx, args...)
+			list = list[n:]
 		}
 		if err := errors.Join(err, st.Close()); err != nil {
 			return err

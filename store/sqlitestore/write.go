@@ -344,7 +344,7 @@ func (w *putter) block(i int, b *session.Block) error {
 }
 
 // Project implements store.Store. It also removes live rows that are superseded. Figures are compared before anything is locked, and only
-// those that changed are written.
+// those that changed are written; where more than 1,024 did, in several transactions before the one that does the rest, so that others write meanwhile.
 func (s *Store) Project(ctx context.Context, k session.Key, p store.Projection) error {
 	for {
 		err := s.project(ctx, k, p)
@@ -389,20 +389,26 @@ func (s *Store) project(ctx context.Context, k session.Key, p store.Projection) 
 			return err
 		}
 	}
-	return s.transact(ctx, func(ctx context.Context) error {
+	// check tells whether what was read is still so, in a transaction.
+	check := func(ctx context.Context) error {
 		err := s.conn.QueryRowContext(ctx, find, k.Tenant, k.ID).Scan(&now.id, &now.projected, &now.newest)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return store.ErrNotFound
-		case err != nil:
-			return err
-		case now.id != before.id || now.projected != before.projected:
+		case err == nil && (now.id != before.id || now.projected != before.projected):
 			return errOthersProject
 		}
-		for _, c := range changes {
-			if err := c.write(ctx, s.conn, now.id); err != nil {
-				return err
-			}
+		return err
+	}
+	if err := s.writeFigures(ctx, changes, check, before.id); err != nil {
+		return err
+	}
+	return s.transact(ctx, func(ctx context.Context) error {
+		if err := check(ctx); err != nil {
+			return err
+		}
+		if err := s.someFigures(ctx, changes, now.id); err != nil {
+			return err
 		}
 		m := &p.Summary
 		if _, err := s.conn.ExecContext(ctx, `UPDATE sessions SET projected = ?, last_ns = ? WHERE session = ?`, int64(p.Mark), lastOf(m.Last), now.id); err != nil {
@@ -412,7 +418,7 @@ func (s *Store) project(ctx context.Context, k session.Key, p store.Projection) 
 				WHERE r.session = live_rows.session AND r.span = live_rows.span AND r.trace = live_rows.trace)`, now.id); err != nil {
 			return err
 		}
-		_, err = s.conn.ExecContext(ctx, `INSERT OR REPLACE INTO summaries (session, `+summaryColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+		_, err := s.conn.ExecContext(ctx, `INSERT OR REPLACE INTO summaries (session, `+summaryColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
 			now.id, m.Parent, string(m.Status), m.Agent, m.AgentID, m.Model, m.Dialect, nanos(m.Start), nanos(m.Last),
 			m.Runs, m.Turns, m.ToolCalls, m.Errors, m.Denied, m.Defects,
 			m.Usage.Input, m.Usage.Output, m.Usage.Reasoning, m.Usage.CacheRead, m.Usage.CacheWrite)
