@@ -24,16 +24,16 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// startJaeger starts the real server, and returns where it takes OTLP over gRPC and where it answers queries.
+// startJaeger starts the real server with the configuration of docker-compose.yaml, and returns where it takes OTLP over gRPC and where it answers queries.
 func startJaeger(t *testing.T) (otlp, query string) {
 	t.Helper()
 	program := built(t, "JAEGER", "bin/jaeger", "interop/backends/run.sh jaeger")
 	free := addresses(t, 4)
-	cmd := exec.Command(program, "--config", filepath.Join("jaeger", "config.yaml"))
-	for i, name := range []string{"JAEGER_OTLP_GRPC", "JAEGER_OTLP_HTTP", "JAEGER_QUERY_HTTP", "JAEGER_QUERY_GRPC"} {
+	cmd := exec.Command(program, "--config", filepath.Join(repository, "compose", "jaeger.yaml"))
+	for i, name := range []string{"OTLP_GRPC", "JAEGER_HTTP", "JAEGER_GRPC", "HEALTH"} {
 		cmd.Env = append(cmd.Env, name+"="+free[i])
 	}
-	query = "http://" + free[2]
+	query = "http://" + free[1]
 	serve(t, query+"/api/services", cmd)
 	return free[0], query
 }
