@@ -5,6 +5,7 @@
 package otelagent_test
 
 import (
+	"context"
 	"runtime"
 	"testing"
 
@@ -32,6 +33,31 @@ func TestAllocations(t *testing.T) {
 	t.Logf("allocations of a turn: adapter %v, raw SDK %v", ours, raw)
 	if ours > raw+8 {
 		t.Errorf("a turn makes %v allocations, raw SDK calls %v: more than 8 above", ours, raw)
+	}
+}
+
+// Metrics cost a turn no allocation of the adapter's own: what is left is the SDK's, as by plain calls of it.
+func TestMetricsAllocateNothing(t *testing.T) {
+	count := func(ctx context.Context, run *otelagent.Run, samples []rawSample) float64 {
+		turn := func() {
+			adapterTurn(ctx, run)
+			for _, take := range samples {
+				take(ctx)
+			}
+		}
+		for range 2000 { // until the reservoirs of exemplars are full
+			turn()
+		}
+		return testing.AllocsPerRun(500, turn)
+	}
+	ctx, run := measuredRun()
+	ours := count(ctx, run, nil)
+	ctx, run = startBenchRun(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})), otelagent.WithoutMetrics())
+	bare := count(ctx, run, nil)
+	raw := count(ctx, run, samplesOf(t))
+	t.Logf("allocations of a turn: %v, with metrics %v, with metrics by hand %v", bare, ours, raw)
+	if ours > raw {
+		t.Errorf("a turn makes %v allocations with metrics, %v with samples taken by hand", ours, raw)
 	}
 }
 

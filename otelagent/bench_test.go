@@ -41,8 +41,8 @@ func adapterTurn(ctx context.Context, run *otelagent.Run) {
 	turn.End(otelagent.TurnResult{Model: "claude-opus-4-6", StopReason: "stop", Usage: &benchUsage})
 }
 
-func startBenchRun(p api.TracerProvider) (context.Context, *otelagent.Run) {
-	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p))
+func startBenchRun(p api.TracerProvider, opts ...otelagent.Option) (context.Context, *otelagent.Run) {
+	tracer := otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p))...)
 	return tracer.StartRun(context.Background(), otelagent.RunInfo{
 		SessionID: "0b5cf0a5-6d0e-4f6f-9a51-2f7d8f0f7e11", ID: "run-1", Agent: "coder", AgentID: "a1",
 		Model: "claude-opus-4-6", Provider: "anthropic", Dialect: "phi-core",
