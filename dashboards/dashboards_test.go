@@ -284,9 +284,24 @@ func (p *panel) allLinks(t *testing.T) []link {
 	return out
 }
 
-// exploreQuery returns the TraceQL in a link to Grafana's Explore.
+// inLink is a value as it stands in addresses, and as Grafana encodes it.
+const inLink, inLinkEncoded = "it's 50% & #1", "it%27s%2050%25%20%26%20%231"
+
+// exploreQuery returns the TraceQL in a link to Grafana's Explore, after Grafana put values in: 1 where a number or an id stands, inLink for those
+// that are encoded.
 func exploreQuery(link string) (string, error) {
 	_, query, _ := strings.Cut(link, "?")
+	query = reference.ReplaceAllStringFunc(query, func(v string) string {
+		switch {
+		case strings.HasPrefix(v, "${tempo"):
+			return "the-tempo"
+		case strings.HasSuffix(v, ":percentencode}"):
+			return inLinkEncoded
+		case strings.HasSuffix(v, ":doublequote}"):
+			return `"1"`
+		}
+		return "1"
+	})
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return "", err
@@ -303,7 +318,7 @@ func exploreQuery(link string) (string, error) {
 		return "", fmt.Errorf("%d panes", len(panes))
 	}
 	for _, pane := range panes {
-		if pane.Datasource != "${tempo}" || len(pane.Queries) != 1 || pane.Queries[0].Query == "" || pane.Range.From == "" || pane.Range.To == "" {
+		if pane.Datasource != "the-tempo" || len(pane.Queries) != 1 || pane.Queries[0].Query == "" || pane.Range.From == "" || pane.Range.To == "" {
 			return "", fmt.Errorf("asks %+v", pane)
 		}
 		return pane.Queries[0].Query, nil

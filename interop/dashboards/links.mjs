@@ -15,8 +15,11 @@ const plain = (builder) => ({
 });
 const link = (title, url, blank = false) => plain(new dashboard.DashboardLinkBuilder(title).url(url).targetBlank(blank));
 
-// explore opens Grafana's Explore on the data source of the variable tempo, with a TraceQL query or a trace id.
-function explore(query, range) {
+// explore opens Grafana's Explore on the data source of the variable tempo, with a TraceQL query or a trace id. In a query of a panel Grafana
+// puts quotes around a value; here they would end the JSON string around the query, so they are ours, and the value is encoded as
+// the address is.
+function explore(asked, range) {
+  const query = asked.replaceAll(/\$\{(\w+):doublequote\}/g, '"${$1:percentencode}"');
   const panes = {
     a: {
       datasource: '${tempo}',

@@ -53,7 +53,7 @@ FROM counted WHERE begins IS NOT NULL OR depth = 0 ORDER BY at`;
     sessionIDs: `SELECT id FROM ${store.sessions} AS s
 WHERE tenant = ${store.tenant} AND last_ns >= $__from * 1000000 AND start_ns <= $__to * 1000000
 ORDER BY last_ns DESC LIMIT 500`,
-    list: `SELECT id AS "session", agent, model, status, ${time('start_ns')} AS "started", (last_ns - start_ns) / 1e9 AS "took", runs, turns, tool_calls AS "tool calls", errors AS "failed", denied,
+    list: `SELECT id AS "session", NULLIF(parent, '') AS "spawned by", agent, model, status, ${time('start_ns')} AS "started", (last_ns - start_ns) / 1e9 AS "took", runs, turns, tool_calls AS "tool calls", errors AS "failed", denied,
   input AS "input", output AS "output", CASE WHEN input > 0 THEN 1.0 * cache_read / input END AS "from cache",
   ${store.milliseconds('start_ns')} - 1000 AS "from", ${store.milliseconds('last_ns')} + 1000 AS "to"
 FROM ${store.sessions} AS s
@@ -121,6 +121,7 @@ export function session(store) {
       title: 'Which sessions ran in this time?', w: 24, h: 8, unit: 'short', decimals: 0, targets: ask(q.list, ['started']), none: 'none',
       fields: {
         'session': { links: [{ title: 'Look at this session', url: `/d/${self}?var-store=\${store}&var-tenant=\${tenant:percentencode}&var-session=\${__value.raw:percentencode}&from=\${__data.fields.from}&to=\${__data.fields.to}` }] },
+        'spawned by': { links: [{ title: 'Look at the session that spawned it', url: `/d/${self}?var-store=\${store}&var-tenant=\${tenant:percentencode}&var-session=\${__value.raw:percentencode}&\${__url_time_range}` }] },
         'status': { 'mappings': words(style.sessionStatus), 'custom.cellOptions': coloured },
         'started': moment, 'took': { unit: 's' },
         'failed': { 'thresholds': thresholds(style.goodWhenNone), 'color': byThresholds, 'custom.cellOptions': coloured },
@@ -130,7 +131,7 @@ export function session(store) {
         'from cache': { 'unit': 'percentunit', 'thresholds': thresholds(style.cacheShare), 'color': byThresholds, 'custom.cellOptions': coloured },
         'from': hidden, 'to': hidden,
       },
-      means: 'Sessions that were at work in the time that is shown, the newest first, at most 100. A click on one shows it in all panels below, and its time.',
+      means: 'Sessions that were at work in the time that is shown, the newest first, at most 100. A click on one shows it in all panels below, and its time. "spawned by" is the session of the agent whose sub-agent it is.',
       bad: 'nothing here: choose a longer time, another tenant, or see whether anything is stored (pipeline health). A `busy` session that is old was killed.',
       links: [to('Pipeline health', uid.pipeline), inTempo.runs],
     }),
