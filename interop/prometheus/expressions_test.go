@@ -1,0 +1,110 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// An expression is a PromQL query that people get from us.
+type expression struct {
+	where string // file and panel
+	text  string // as it stands there
+	// native says that it is about native histograms.
+	native bool
+}
+
+// query is the expression with the variables of Grafana replaced: matchers let everything through, ranges are wide.
+func (e expression) query() string {
+	text := variables.Replace(e.text)
+	return variable.ReplaceAllString(text, ".*")
+}
+
+// pipeline says whether the expression is about what a collector tells of itself.
+func (e expression) pipeline() bool { return strings.Contains(e.text, "otelcol_") }
+
+var (
+	variables = strings.NewReplacer("$__rate_interval", "5m", "$__interval", "1m", "$__range", "1h", "${__rate_interval}", "5m", "${__range}", "1h")
+	variable  = regexp.MustCompile(`\$\{?[a-zA-Z_]+(:[a-z]+)?\}?`)
+)
+
+// expressions are those of all dashboards and of docs/queries.md.
+func expressions(t *testing.T) []expression {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, "dashboards", "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Error("there are no dashboards")
+	}
+	var all []expression
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var dashboard any
+		if err := json.Unmarshal(text, &dashboard); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		before := len(all)
+		all = ofDashboard(all, filepath.Base(file), "", dashboard)
+		t.Logf("%s: %d expressions", filepath.Base(file), len(all)-before)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "docs", "queries.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, m := range block.FindAllStringSubmatch(string(text), -1) {
+		all = append(all, expression{where: "queries.md", text: strings.TrimSpace(m[2]), native: m[1] != ""})
+		found++
+	}
+	if found == 0 {
+		t.Error("docs/queries.md has no PromQL")
+	}
+	t.Logf("queries.md: %d expressions", found)
+	return all
+}
+
+// block is PromQL in Markdown. Behind `promql native` stands what needs native histograms.
+var block = regexp.MustCompile("(?s)```promql( native)?\n(.*?)```")
+
+// labelValues is the query of a dashboard's variable.
+var labelValues = regexp.MustCompile(`^label_values\((.+), *([a-zA-Z_][a-zA-Z0-9_]*)\)$`)
+
+// ofDashboard adds the expressions in a part of a dashboard. title is that of the innermost panel.
+func ofDashboard(all []expression, file, title string, part any) []expression {
+	switch part := part.(type) {
+	case []any:
+		for _, p := range part {
+			all = ofDashboard(all, file, title, p)
+		}
+	case map[string]any:
+		if s, ok := part["title"].(string); ok {
+			title = s
+		}
+		where := fmt.Sprintf("%s: %s", file, title)
+		if s, ok := part["expr"].(string); ok {
+			all = append(all, expression{where: where, text: s})
+		}
+		for _, key := range []string{"query", "definition"} {
+			if s, ok := part[key].(string); ok {
+				if m := labelValues.FindStringSubmatch(s); m != nil {
+					all = append(all, expression{where: where + ": variable", text: fmt.Sprintf("count by (%s) (%s)", m[2], m[1])})
+				}
+			}
+		}
+		for _, p := range part {
+			all = ofDashboard(all, file, title, p)
+		}
+	}
+	return all
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/promslog"
+	"github.com/prometheus/prometheus/config"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/storage/remote"
+	"github.com/prometheus/prometheus/tsdb"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/otelagent/otelagent/interop/prometheus/play"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/otelsetup"
+)
+
+// libraries are the parts of the current Prometheus of which its server is made: the receiver of OTLP metrics, the database and the
+// engine that answers queries.
+type libraries struct {
+	db     *tsdb.DB
+	engine *promql.Engine
+	url    string // of the receiver
+}
+
+func startLibraries(t *testing.T) *libraries {
+	t.Helper()
+	opts := tsdb.DefaultOptions()
+	opts.EnableExemplarStorage = true
+	opts.MaxExemplars = 100_000
+	db, err := tsdb.Open(t.TempDir(), promslog.NewNopLogger(), nil, opts, tsdb.NewDBStats())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	registry := prometheus.NewRegistry()
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 50_000_000, Timeout: time.Minute, Parser: parser.NewParser(parser.Options{})})
+	mux := http.NewServeMux()
+	mux.Handle("/api/v1/otlp/v1/metrics", remote.NewOTLPWriteHandler(promslog.NewNopLogger(), registry, db, func() config.Config { return config.DefaultConfig }, remote.OTLPOptions{}))
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return &libraries{db: db, engine: engine, url: server.URL + "/api/v1/otlp"}
+}
+
+// ask returns the values of an expression now.
+func (l *libraries) ask(ctx context.Context, query string) ([]float64, error) {
+	q, err := l.engine.NewInstantQuery(ctx, l.db, nil, query, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	defer q.Close()
+	result := q.Exec(ctx)
+	if result.Err != nil {
+		return nil, result.Err
+	}
+	var values []float64
+	switch v := result.Value.(type) {
+	case promql.Vector:
+		for _, s := range v {
+			if s.H != nil {
+				values = append(values, s.H.Count)
+			} else {
+				values = append(values, s.F)
+			}
+		}
+	case promql.Matrix:
+		for _, s := range v {
+			for _, p := range s.Floats {
+				values = append(values, p.F)
+			}
+		}
+	case promql.Scalar:
+		values = append(values, v.V)
+	}
+	return values, nil
+}
+
+// traces returns the trace ids of the exemplars of a metric.
+func (l *libraries) traces(ctx context.Context, t *testing.T, metric string) map[string]bool {
+	t.Helper()
+	q, err := l.db.ExemplarQuerier(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := q.Select(0, time.Now().Add(time.Hour).UnixMilli(), []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, metric)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]bool{}
+	for _, series := range found {
+		for _, e := range series.Exemplars {
+			ids[e.Labels.Get("trace_id")] = true
+		}
+	}
+	return ids
+}
+
+// play tells two afternoons to a tracer whose metrics go to l, and returns the ids of their traces. They are apart in time, so that
+// rates can be told.
+func (l *libraries) play(t *testing.T, opts ...otelsetup.Option) map[string]bool {
+	t.Helper()
+	recorded := tracetest.NewInMemoryExporter()
+	providers, err := otelsetup.Setup(t.Context(), append([]otelsetup.Option{
+		otelsetup.WithExporter(recorded), otelsetup.WithProtocol(otelsetup.HTTP), otelsetup.WithMetricsEndpoint(l.url + "/v1/metrics"), otelsetup.WithoutGlobal(),
+		otelsetup.WithServiceName("harbour"),
+	}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	traces := map[string]bool{}
+	for _, name := range []string{"saturday", "sunday"} {
+		tracer := otelagent.NewTracer(
+			otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithMeterProvider(providers.MeterProvider()),
+			otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithMaxBlockBytes(64<<10),
+		)
+		play.Afternoon(t.Context(), tracer, name, time.Now().Add(-play.Duration))
+		if err := providers.ForceFlush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := providers.MetricsError(); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range recorded.GetSpans() {
+			traces[s.SpanContext.TraceID().String()] = true
+		}
+		time.Sleep(1100 * time.Millisecond)
+	}
+	if err := providers.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	return traces
+}
+
+// TestEveryExpressionIsAnswered asks the current engine, of the adapter's own metrics, everything that dashboards and documents ask.
+func TestEveryExpressionIsAnswered(t *testing.T) {
+	explicit, native := startLibraries(t), startLibraries(t)
+	traces := explicit.play(t)
+	native.play(t, otelsetup.WithExponentialHistograms())
+	asked := 0
+	for _, e := range expressions(t) {
+		if e.pipeline() {
+			continue // the server is asked these: a collector's names are those on its page
+		}
+		l := explicit
+		if e.native {
+			l = native
+		}
+		asked++
+		answered(t, e, func(query string) ([]float64, error) { return l.ask(t.Context(), query) })
+	}
+	t.Logf("%d expressions asked", asked)
+
+	for _, metric := range []string{"otelagent_turn_tokens.*", "otelagent_turn_duration_seconds.*"} {
+		for name, l := range map[string]*libraries{"explicit": explicit, "native": native} {
+			ids := l.traces(t.Context(), t, metric)
+			if len(ids) == 0 {
+				t.Errorf("%s, %s histograms: no exemplar", metric, name)
+			}
+			for id := range ids {
+				if l == explicit && !traces[id] {
+					t.Errorf("%s: an exemplar leads to the trace %q, which is none of those played", metric, id)
+				}
+			}
+		}
+	}
+}
+
+// answered fails unless there is a value that is a number.
+func answered(t *testing.T, e expression, ask func(query string) ([]float64, error)) {
+	t.Helper()
+	values, err := ask(e.query())
+	switch {
+	case err != nil:
+		t.Errorf("%s: %v\n%s", e.where, err, e.query())
+	case len(values) == 0:
+		t.Errorf("%s: no series\n%s", e.where, e.query())
+	case !slices.ContainsFunc(values, isNumber):
+		t.Errorf("%s: nothing but NaN\n%s", e.where, e.query())
+	}
+}
+
+func isNumber(v float64) bool { return !math.IsNaN(v) }

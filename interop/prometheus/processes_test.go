@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// collector is the one that collector.yaml builds; otelagent is the program of this project.
+const collector = "bin/collector/otelcol-signal-to-metrics"
+
+var otelagentProgram = filepath.Join(root, "bin", "otelagent")
+
+// freePorts returns n ports of 127.0.0.1 on which nobody listens now.
+func freePorts(t *testing.T, n int) []string {
+	t.Helper()
+	var ports []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close() // all of them are taken before the first is given back
+		ports = append(ports, l.Addr().String())
+	}
+	return ports
+}
+
+// start runs a program until the test ends, and waits until url answers with 200 or, of a receiver, anything.
+func start(t *testing.T, url string, env []string, name string, args ...string) {
+	t.Helper()
+	log := filepath.Join(t.TempDir(), filepath.Base(name)+".log")
+	out, err := os.Create(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	told := func() string {
+		text, _ := os.ReadFile(log)
+		return string(text[max(0, len(text)-3000):])
+	}
+	t.Cleanup(func() {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Error(err)
+		}
+		select {
+		case <-ended:
+		case <-time.After(20 * time.Second):
+			_ = cmd.Process.Kill()
+			t.Errorf("%s did not end:\n%s", name, told())
+		}
+		if t.Failed() {
+			t.Logf("%s said:\n%s", name, told())
+		}
+	})
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		if _, err := get(t.Context(), url); err == nil {
+			return
+		}
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("%s ended: %v\n%s", name, err, told())
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not answer:\n%s", name, told())
+		}
+	}
+}
+
+func get(ctx context.Context, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", response.Status, body)
+	}
+	return body, err
+}
+
+// traceIDs hears of every span.
+type traceIDs struct {
+	mu   sync.Mutex
+	seen map[string]bool
+}
+
+func (i *traceIDs) OnStart(_ context.Context, s sdktrace.ReadWriteSpan) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.seen[s.SpanContext().TraceID().String()] = true
+}
+func (*traceIDs) OnEnd(sdktrace.ReadOnlySpan)      {}
+func (*traceIDs) Shutdown(context.Context) error   { return nil }
+func (*traceIDs) ForceFlush(context.Context) error { return nil }

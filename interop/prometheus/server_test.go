@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/otelagent/otelagent/interop/prometheus/play"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/otelsetup"
+)
+
+// troubles are metrics of a collector of which there is no series before something goes wrong that does not go wrong here.
+var troubles = map[string]string{
+	"otelcol_exporter_agent_session_write_failures":      "the store takes everything",
+	"otelcol_exporter_agent_session_projection_failures": "the store takes everything",
+	"otelcol_exporter_agent_session_retention_failures":  "the store takes everything",
+	"otelcol_exporter_agent_session_rejects_dropped":     "there is room for 10,000",
+	"otelcol_exporter_agent_session_blocks_rejected":     "blocks are rejected with a session limit only",
+	"otelcol_exporter_enqueue_failed_spans":              "the queue has room",
+	"otelcol_receiver_refused_spans":                     "nobody is told to come again",
+	"otelcol_receiver_failed_spans":                      "nobody is told to come again",
+	"otelcol_processor_memory_limiter_refused_spans":     "there is memory",
+}
+
+var collectorMetric = regexp.MustCompile(`otelcol_[a-z0-9_]+`)
+
+// TestServer lets Debian's Prometheus scrape the page of a collector that the adapter sends its metrics to, and our collector's own
+// metrics, and asks it every expression of dashboards and documents. Native histograms are not asked: 2.42 has none on such a page.
+func TestServer(t *testing.T) {
+	ports := freePorts(t, 5)
+	metrics, page, traces, own, server := ports[0], ports[1], ports[2], ports[3], ports[4]
+	start(t, "http://"+page+"/metrics", []string{"OTLP_HTTP=" + metrics, "METRICS_PAGE=" + page}, collector, "--config", "testdata/page.yaml")
+	_, ownPort, _ := net.SplitHostPort(own)
+	start(t, "http://"+own+"/metrics", []string{"OTLP_HTTP=" + traces, "OWN_PORT=" + ownPort, "OTELAGENT_DB=" + filepath.Join(t.TempDir(), "sessions.db")},
+		otelagentProgram, "up", "--config", "testdata/own.yaml")
+
+	config := filepath.Join(t.TempDir(), "prometheus.yml")
+	err := os.WriteFile(config, fmt.Appendf(nil, "global: {scrape_interval: 500ms}\nscrape_configs:\n- {job_name: agents, honor_labels: true, static_configs: [{targets: ['%s']}]}\n- {job_name: collector, static_configs: [{targets: ['%s']}]}\n", page, own), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, "http://"+server+"/-/ready", nil, "prometheus", "--config.file="+config, "--web.listen-address="+server,
+		"--storage.tsdb.path="+filepath.Join(t.TempDir(), "tsdb"), "--enable-feature=exemplar-storage")
+
+	hostile(t, "http://"+traces)
+	stored := 0.0
+	ids := playTo(t, "http://"+traces, "http://"+metrics, func(runs int) { // a rate wants both afternoons apart
+		waitFor(t, server, "sum(otelagent_run_turns_count)", func(v float64) bool { return int(v) == runs })
+		stored = waitFor(t, server, "sum(otelcol_exporter_agent_session_spans_stored)", func(v float64) bool { return v > stored })
+	})
+	hostile(t, "http://"+traces)
+	asked := 0
+	for _, e := range expressions(t) {
+		if e.native {
+			continue
+		}
+		asked++
+		if onlyTroubles(e) {
+			if _, err := query(t.Context(), server, e.query()); err != nil {
+				t.Errorf("%s: %v\n%s", e.where, err, e.query())
+			}
+			continue
+		}
+		answered(t, e, func(text string) (values []float64, err error) {
+			for range 24 { // until the next sweep of retention and two scrapes after it
+				values, err = query(t.Context(), server, text)
+				if err != nil || slices.ContainsFunc(values, isNumber) || t.Failed() {
+					return values, err
+				}
+				time.Sleep(500 * time.Millisecond)
+			}
+			return values, err
+		})
+	}
+	t.Logf("%d expressions asked", asked)
+
+	found, err := exemplars(t.Context(), server, `otelagent_turn_tokens_bucket`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) == 0 {
+		t.Error("the page has no exemplars")
+	}
+	for _, id := range found {
+		if !ids[id] {
+			t.Errorf("an exemplar leads to the trace %q, which is none of those played", id)
+		}
+	}
+}
+
+// waitFor asks until the answer is good, and returns it.
+func waitFor(t *testing.T, server, text string, good func(float64) bool) float64 {
+	t.Helper()
+	for range 300 {
+		values, err := query(t.Context(), server, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(values) == 1 && good(values[0]) {
+			return values[0]
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Fatalf("%s has not come to what was sent", text)
+	return 0
+}
+
+// onlyTroubles says that all a collector would have to tell for the expression is trouble.
+func onlyTroubles(e expression) bool {
+	names := collectorMetric.FindAllString(e.text, -1)
+	for _, name := range names {
+		if troubles[name] == "" {
+			return false
+		}
+	}
+	return len(names) > 0
+}
+
+// playTo tells two afternoons, spans to one place and metrics to another, and returns the ids of the traces. After each it waits for
+// seen, which hears how many runs there were so far.
+func playTo(t *testing.T, spansTo, metricsTo string, seen func(runs int)) map[string]bool {
+	t.Helper()
+	ids := &traceIDs{seen: map[string]bool{}}
+	providers, err := otelsetup.Setup(t.Context(), otelsetup.WithEndpoint(spansTo), otelsetup.WithMetricsEndpoint(metricsTo), otelsetup.WithProtocol(otelsetup.HTTP),
+		otelsetup.WithoutGlobal(), otelsetup.WithServiceName("harbour"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	providers.TracerProvider().RegisterSpanProcessor(ids)
+	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithMeterProvider(providers.MeterProvider()),
+		otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithMaxBlockBytes(64<<10))
+	for i, name := range []string{"saturday", "sunday"} {
+		play.Afternoon(t.Context(), tracer, name, time.Now().Add(-play.Duration))
+		if err := providers.ForceFlush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := providers.MetricsError(); err != nil {
+			t.Fatal(err)
+		}
+		seen((i + 1) * play.Runs)
+	}
+	if err := providers.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return ids.seen
+}
+
+// hostile sends what is not ours, and what claims to be and is broken.
+func hostile(t *testing.T, to string) {
+	t.Helper()
+	for path, body := range map[string]string{
+		"/v1/traces": `{"resourceSpans":[{"scopeSpans":[{"spans":[
+			{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708","name":"GET /","startTimeUnixNano":"1","endTimeUnixNano":"2"},
+			{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060709","name":"session.turn","startTimeUnixNano":"1","endTimeUnixNano":"2",
+			 "attributes":[{"key":"otelagent.schema","value":{"intValue":"1"}}]}]}]}]}`,
+		"/v1/logs": `{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"x"}},
+			{"eventName":"gen_ai.client.inference.operation.details","traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708",
+			 "attributes":[{"key":"gen_ai.input.messages","value":{"stringValue":"[]"}}]},
+			{"eventName":"gen_ai.client.inference.operation.details","attributes":[{"key":"session.id","value":{"stringValue":"s"}},{"key":"gen_ai.input.messages","value":{"stringValue":"[]"}}]}]}]}]}`,
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, to+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s", path, response.Status)
+		}
+	}
+}
+
+// query returns the values of an expression now, as the server's HTTP interface gives them.
+func query(ctx context.Context, server, text string) ([]float64, error) {
+	body, err := get(ctx, "http://"+server+"/api/v1/query?query="+url.QueryEscape(text))
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Data struct {
+			ResultType string
+			Result     json.RawMessage
+		}
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, err
+	}
+	var samples []struct{ Value [2]any }
+	if answer.Data.ResultType == "vector" {
+		if err := json.Unmarshal(answer.Data.Result, &samples); err != nil {
+			return nil, err
+		}
+	}
+	var values []float64
+	for _, s := range samples {
+		v, err := strconv.ParseFloat(fmt.Sprint(s.Value[1]), 64)
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, v)
+	}
+	return values, nil
+}
+
+// exemplars returns the trace ids of the exemplars of a metric.
+func exemplars(ctx context.Context, server, metric string) ([]string, error) {
+	now := time.Now()
+	body, err := get(ctx, fmt.Sprintf("http://%s/api/v1/query_exemplars?query=%s&start=%d&end=%d", server, url.QueryEscape(metric), now.Add(-time.Hour).Unix(), now.Add(time.Hour).Unix()))
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Data []struct {
+			Exemplars []struct{ Labels map[string]string }
+		}
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, series := range answer.Data {
+		for _, e := range series.Exemplars {
+			ids = append(ids, e.Labels["trace_id"])
+		}
+	}
+	return ids, nil
+}
