@@ -21,7 +21,7 @@ func files(t *testing.T, suffix string, see func(path, text string)) {
 		switch {
 		case err != nil:
 			return err
-		case e.IsDir() && (e.Name() == ".git" || e.Name() == "bin" || e.Name() == "testdata" || e.Name() == "target" || e.Name() == "node_modules"):
+		case e.IsDir() && (e.Name() == ".git" || e.Name() == "bin" || e.Name() == "testdata" || e.Name() == "target" || e.Name() == "node_modules" || e.Name() == "venv"):
 			return filepath.SkipDir
 		case e.IsDir() || !strings.HasSuffix(path, suffix):
 			return nil

@@ -518,7 +518,8 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 		shutErr = fmt.Errorf("%s lost: %s does not take them as fast as they come; for a recording give --replay", count(int(stats.Lost()), "span"), t.name)
 	}
 	if stats.Ended == 0 && len(s.Sessions) > 0 && readErr == nil {
-		readErr = errors.New("the environment switches sending off (OTEL_SDK_DISABLED, OTEL_TRACES_EXPORTER or OTEL_TRACES_SAMPLER)")
+		readErr = errors.New("nothing was to be sent: the environment switches it off (OTEL_SDK_DISABLED, OTEL_TRACES_EXPORTER or OTEL_TRACES_SAMPLER), " +
+			"or the callers of all runs said in their traceparent that they are not sampled")
 	}
 	return s, firstError(readErr, stats.LastError, shutErr, endErr, to.metrics())
 }
