@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -378,5 +381,52 @@ func TestUpgrade(t *testing.T) {
 	}
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+var clickhouseBlock = regexp.MustCompile("(?s)```sql clickhouse\n(.*?)```")
+
+// TestDocs runs every statement of docs/stats.md for ClickHouse, and the columns of the tables through the views.
+func TestDocs(t *testing.T) {
+	dsn := fresh(t)
+	s := openAt(t, dsn, new(time.Duration))
+	k := session.Key{ID: "s"}
+	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 1)}})
+	m, err := s.Mark(t.Context(), k)
+	if err == nil {
+		err = s.Project(t.Context(), k, store.Projection{Mark: m, Figures: storetest.FiguresFor(k, 3)})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/stats.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.client.settings.Set("database", s.dsn.Database)
+	blocks := clickhouseBlock.FindAllSubmatch(page, -1)
+	if len(blocks) < 7 {
+		t.Errorf("%d statements in docs/stats.md, want 7 or more", len(blocks))
+	}
+	for _, b := range blocks {
+		body, err := s.client.do(t.Context(), string(b[1])+" FORMAT TabSeparated", nil, nil)
+		if err != nil {
+			t.Errorf("%v:\n%s", err, b[1])
+			continue
+		}
+		text, err := io.ReadAll(body)
+		_ = body.Close()
+		if err != nil || len(text) == 0 || exceptionCode(text) != 0 {
+			t.Errorf("%v: %s\n%s", err, text, b[1])
+		}
+	}
+	for _, table := range []string{store.TurnTable.Name, store.ToolCallTable.Name, store.CompactionTable.Name, store.PermissionTable.Name} {
+		text := s.FigureSQL(table, store.FigureQuery{Session: "s", Since: time.Unix(1, 0), Model: "m"})
+		if err := s.client.exec(t.Context(), text+" FORMAT Null"); err != nil {
+			t.Errorf("%v:\n%s", err, text)
+		}
+	}
+	if got := s.FigureSQL("rows", store.FigureQuery{}); got != "" {
+		t.Errorf("of a table that there is not: %s", got)
 	}
 }

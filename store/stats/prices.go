@@ -16,6 +16,9 @@ const Currency = "USD"
 // maxPrices bounds a catalogue, in bytes: it has some 2 MB.
 const maxPrices = 64 << 20
 
+// maxPrice is the greatest price of a token that is believed.
+const maxPrice = 1e6
+
 // Prices are those of models, per token. Use ReadPrices. There are none in this program: they change too often.
 type Prices struct{ models map[string]price }
 
@@ -54,7 +57,7 @@ func ReadPrices(r io.Reader) (*Prices, error) {
 		}
 		number := func(key string) *float64 {
 			var v *float64
-			if json.Unmarshal(fields[key], &v) != nil || v == nil || *v < 0 {
+			if json.Unmarshal(fields[key], &v) != nil || v == nil || *v < 0 || *v > maxPrice {
 				return nil
 			}
 			return v

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -159,6 +160,9 @@ func words() string {
 	}
 	return strings.Join(out, ", ")
 }
+
+// maxCost is the greatest cost of a turn that is believed: sums stay finite.
+const maxCost = 1e12
 
 // apart is the name of what is in the total and in no group: turns have no tool, tool calls no provider.
 const apart = "\x00"
@@ -345,7 +349,7 @@ func (c *collector) turn(g *group, t *session.TurnFigures) {
 	if !g.providers[t.Provider] {
 		g.providers[t.Provider] = true
 	}
-	if t.Cost.OK {
+	if t.Cost.OK && math.Abs(t.Cost.V) <= maxCost {
 		m := g.cost[t.Currency]
 		if m == nil {
 			m = &Cost{Currency: t.Currency}
