@@ -42,8 +42,18 @@ func testPipelines(t *testing.T, bin string) {
 // startPipeline runs a file of examples/pipelines. env are NAME=VALUE; one without OTLP_HTTP does not listen.
 func startPipeline(t *testing.T, bin, file string, env ...string) *collector {
 	t.Helper()
+	return startConfig(t, bin, []string{filepath.Join(repo, "examples", "pipelines", file)}, env...)
+}
+
+// startConfig runs a collector with configurations that are laid over each other. The variables of our own files hold its addresses.
+func startConfig(t *testing.T, bin string, configs []string, env ...string) *collector {
+	t.Helper()
 	c := &collector{grpc: freePort(t), http: freePort(t), log: &lockedBuffer{}, done: make(chan error, 1)}
-	c.cmd = exec.Command(bin, "--config", filepath.Join(repo, "examples", "pipelines", file))
+	var args []string
+	for _, config := range configs {
+		args = append(args, "--config", config)
+	}
+	c.cmd = exec.Command(bin, args...)
 	c.cmd.Env = append(append(os.Environ(), "OTLP_GRPC="+c.grpc, "OTLP_HTTP="+c.http, "METRICS_LEVEL=none"), env...) // several of them, one port
 	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
 	if err := c.cmd.Start(); err != nil {
@@ -51,10 +61,11 @@ func startPipeline(t *testing.T, bin, file string, env ...string) *collector {
 	}
 	go func() { c.done <- c.cmd.Wait() }()
 	t.Cleanup(func() { _ = c.cmd.Process.Kill() })
-	eventually(t, file+" is ready", func() error {
+	name := filepath.Base(configs[0])
+	eventually(t, name+" is ready", func() error {
 		select {
 		case err := <-c.done:
-			t.Fatalf("%s ended: %v\n%s", file, err, c.log)
+			t.Fatalf("%s ended: %v\n%s", name, err, c.log)
 		default:
 		}
 		if !strings.Contains(c.log.String(), "Everything is ready") {

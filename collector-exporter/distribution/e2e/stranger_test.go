@@ -1,0 +1,746 @@
+package e2e
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/klauspost/compress/zstd"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	grpcgzip "google.golang.org/grpc/encoding/gzip"
+
+	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/otelagent/input"
+	"github.com/otelagent/otelagent/otelagent/otelsetup"
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/session/export"
+	"github.com/otelagent/otelagent/session/otlprow"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/store/sqlitestore"
+)
+
+var (
+	stockFlag        = flag.String("stock", "", "the collector of testdata/stock.yaml, instead of one that is built")
+	distributionFlag = flag.String("distribution", "", "the distribution that TestStranger sends to, instead of one that is built")
+)
+
+// stock builds the stranger: a collector of upstream components only.
+var stock = sync.OnceValues(func() (string, error) {
+	if *stockFlag != "" {
+		return *stockFlag, nil
+	}
+	bin, err := ocb()
+	if err != nil {
+		return "", err
+	}
+	manifest, err := filepath.Abs(filepath.Join("testdata", "stock.yaml"))
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(filepath.Dir(bin), "stock") // goes with the builder
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	cmd := exec.Command(bin, "--config", manifest)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the stock collector: %w\n%s", err, out)
+	}
+	return filepath.Join(dir, "build", "otelcol-stock"), nil
+})
+
+// gateway is the file that the exporter runs with behind the stranger.
+var gateway = filepath.Join(repo, "examples", "pipelines", "gateway.yaml")
+
+// TestStranger puts a stock collector between agents and the exporter. What it does to spans on their way does not change what is
+// told of them, and where it does, the tree says what is missing.
+func TestStranger(t *testing.T) {
+	ours := *distributionFlag
+	if ours == "" {
+		var err error
+		if ours, err = distribution(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := step(t, "build the stock collector")
+	between, err := stock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	done()
+	if out := run(t, t.TempDir(), between, "components"); strings.Contains(out, "agent_session") || strings.Contains(out, "otelagent/") {
+		t.Fatalf("the stock collector has something of ours:\n%s", out)
+	}
+
+	sent, want := strangers(t), map[string]whole{}
+	t.Run("nobody between", func(t *testing.T) {
+		db := filepath.Join(t.TempDir(), "sessions.db")
+		c := startPipeline(t, ours, "gateway.yaml", "OTELAGENT_DB="+db)
+		post(t, c, "", sent)
+		c.stop(t, false)
+		want = readWhole(t, db)
+		exact := 0
+		for id, w := range want {
+			for key, q := range w.Requests {
+				if strings.HasPrefix(q, "true [] [] {") {
+					exact++
+				} else if strings.HasPrefix(id, "large") {
+					t.Errorf("%s is not exact: %.200s", key, q)
+				}
+			}
+		}
+		if len(want) < 20 || exact < 50 || len(want["large"].Requests) != 4 {
+			t.Errorf("%d sessions with %d exact requests: what follows would test little", len(want), exact)
+		}
+		t.Logf("%d spans of %d sessions, %d exact requests", spanCount(sent), len(want), exact)
+	})
+	if t.Failed() {
+		return
+	}
+	t.Run("harmless", func(t *testing.T) { testHarmless(t, ours, between, sent, want) })
+	t.Run("harmful", func(t *testing.T) { testHarmful(t, ours, between, sent, want) })
+	t.Run("metrics", func(t *testing.T) { testMetrics(t, between) })
+	t.Run("batches that are too large", func(t *testing.T) { testTooLarge(t, ours, between) })
+}
+
+func spanCount(all []ptrace.Traces) (n int) {
+	for _, td := range all {
+		n += td.SpanCount()
+	}
+	return n
+}
+
+// strangers returns the spans of recorded sessions of every dialect, and of one with requests that do not fit into a span.
+func strangers(t *testing.T) []ptrace.Traces {
+	t.Helper()
+	sent, _ := recordings(t) // phi-core
+	spoken := map[string]bool{"phi-core": true}
+	for _, pattern := range []string{
+		"clark/testdata/clark-agent-0.4.0/*.enveloped.ndjson", "acp/testdata/sdk/*.ndjson", "guide/testdata/*.jsonl", "guide/testdata/ai-sdk/*.jsonl",
+		"ndjson/testdata/producers/*.ndjson",
+	} {
+		files, err := filepath.Glob(filepath.Join(repo, "otelagent", filepath.FromSlash(pattern)))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+		}
+		for _, f := range files {
+			if strings.HasSuffix(f, ".raw.ndjson") {
+				continue
+			}
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, _, from, err := dialects.Open(bytes.NewReader(text))
+			if err != nil {
+				t.Fatalf("%s: %v", f, err)
+			}
+			spoken[d.Name] = true
+			p := agenttest.New(t, otelagent.WithDerivedIDs(), otelagent.WithCapture(otelagent.CaptureContent))
+			rec := otelagent.NewRecorder(p.Tracer())
+			for ev, err := range d.New(input.WithSession(filepath.Base(f))).Events(from) {
+				var bad *input.LineError
+				if err != nil && !errors.As(err, &bad) {
+					t.Fatalf("%s: %v", f, err)
+				}
+				if err == nil {
+					rec.Record(t.Context(), ev)
+				}
+			}
+			rec.Close(t.Context())
+			sent = append(sent, messages(t, p)...)
+		}
+	}
+	if len(spoken) < len(dialects.All()) {
+		t.Errorf("recordings of %v alone", slices.Sorted(maps.Keys(spoken)))
+	}
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
+	long(t, p, "large", 4, 700<<10)
+	return append(sent, messages(t, p)...)
+}
+
+// long makes a session of one run, each turn of which asks something of n bytes.
+func long(t *testing.T, p *agenttest.Pipeline, id string, turns, n int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(1, uint64(n)))
+	letters := func(n int) string { // that no compression makes small
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-"[rng.IntN(64)]
+		}
+		return string(b)
+	}
+	var history []string
+	ctx, r := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: id, ID: "run", Agent: "reader", Model: "m"})
+	for turn := range turns {
+		history = append(history, fmt.Sprintf(`{"role":"user","content":%q}`, letters(n)))
+		_, tn := r.StartTurn(ctx, otelagent.TurnInfo{Index: int64(turn), Trigger: spans.TriggerUser})
+		tn.Request(otelagent.Request{Payload: []byte(`{"model":"m","messages":[` + strings.Join(history, ",") + `]}`)})
+		answer := fmt.Sprintf(`{"role":"assistant","content":"answer %d"}`, turn)
+		history = append(history, answer)
+		tn.End(otelagent.TurnResult{StopReason: "stop", Usage: &otelagent.Usage{Input: int64(n)}, Output: &otelagent.Message{Role: "assistant", Raw: []byte(answer)}})
+	}
+	r.End(otelagent.RunResult{})
+}
+
+// way is one way through the stranger.
+type way struct {
+	in, inPacked   string // grpc or http; gzip, zstd or nothing
+	out, outPacked string
+	batch          int
+}
+
+// startBetween runs the stock collector in front of next. more are configurations laid over its own.
+func startBetween(t *testing.T, bin string, next *collector, w way, more ...string) *collector {
+	t.Helper()
+	packed := w.outPacked
+	if packed == "" {
+		packed = "none"
+	}
+	return startConfig(t, bin, append([]string{filepath.Join("testdata", "stranger.yaml")}, more...), "NEXT_GRPC="+next.grpc, "NEXT_HTTP="+next.http,
+		"OUT=otlp_"+w.out, "COMPRESSION="+packed, fmt.Sprint("BATCH=", w.batch))
+}
+
+// post sends messages over HTTP.
+func post(t *testing.T, c *collector, packed string, all []ptrace.Traces) {
+	t.Helper()
+	for _, td := range all {
+		body, err := ptraceotlp.NewExportRequestFromTraces(td).MarshalProto()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		switch packed {
+		case "gzip":
+			z := gzip.NewWriter(&b)
+			_, _ = z.Write(body)
+			_ = z.Close()
+		case "zstd":
+			z, err := zstd.NewWriter(&b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = z.Write(body)
+			_ = z.Close()
+		default:
+			b.Write(body)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.http+"/v1/traces", &b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/x-protobuf")
+		if packed != "" {
+			req.Header.Set("Content-Encoding", packed)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatalf("send: %v\n%s", err, c.log)
+		}
+		_ = resp.Body.Close()
+		cancel()
+		if resp.StatusCode != http.StatusOK {
+			t.Fatalf("send: %s\n%s", resp.Status, c.log)
+		}
+	}
+}
+
+// call sends messages over gRPC.
+func call(t *testing.T, c *collector, packed string, all []ptrace.Traces) {
+	t.Helper()
+	conn, err := grpc.NewClient(c.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var opts []grpc.CallOption
+	if packed != "" {
+		opts = append(opts, grpc.UseCompressor(grpcgzip.Name))
+	}
+	client := ptraceotlp.NewGRPCClient(conn)
+	for _, td := range all {
+		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+		if _, err := client.Export(ctx, ptraceotlp.NewExportRequestFromTraces(td), opts...); err != nil {
+			t.Fatalf("send: %v\n%s", err, c.log)
+		}
+		cancel()
+	}
+}
+
+func (w way) send(t *testing.T, c *collector, all []ptrace.Traces) {
+	t.Helper()
+	if w.in == "grpc" {
+		call(t, c, w.inPacked, all)
+		return
+	}
+	post(t, c, w.inPacked, all)
+}
+
+// whole is all that is told of a session.
+type whole struct {
+	Tree     string
+	Export   string
+	Requests map[string]string
+	defects  map[spans.DefectCode]int
+}
+
+// added are the attributes that testdata/stranger.yaml puts on every span.
+var added = []string{"platform.region", "platform.secret", "platform.team", "platform.weight"}
+
+// readWhole reads a database. What the stranger added is left out: the tree keeps it, beside what it knows.
+func readWhole(t *testing.T, db string) map[string]whole {
+	t.Helper()
+	s, err := sqlitestore.OpenReadOnly(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	out := map[string]whole{}
+	for sum, err := range s.Sessions(t.Context(), store.Query{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rows []session.Row
+		for row, err := range s.Rows(t.Context(), sum.Key) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			row.Attrs = slices.DeleteFunc(slices.Clone(row.Attrs), func(a session.Attr) bool { return slices.Contains(added, a.Key) })
+			rows = append(rows, row)
+		}
+		var set session.BlockSet
+		var blocks []session.Block
+		for b, err := range s.Blocks(t.Context(), sum.Key, nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			set.Add(b)
+			blocks = append(blocks, b)
+		}
+		tree := session.Assemble(rows)
+		w := whole{Requests: requests(rows, blocks), defects: map[spans.DefectCode]int{}}
+		tree.CheckContent(&set)
+		w.Tree = treeJSON(t, tree)
+		var b strings.Builder
+		if _, err := export.JSON(t.Context(), &b, tree, export.Held(&set), export.Options{Partial: true}); err != nil && !errors.Is(err, export.ErrEmpty) {
+			t.Fatalf("export %s: %v", sum.ID, err)
+		}
+		w.Export = b.String()
+		count := func(l []session.Defect) {
+			for _, d := range l {
+				w.defects[d.Code]++
+			}
+		}
+		count(tree.Defects)
+		for _, r := range tree.Runs {
+			count(r.Defects)
+			for _, tn := range r.Turns {
+				count(tn.Defects)
+			}
+		}
+		out[sum.ID] = w
+	}
+	return out
+}
+
+// addedTo counts the rows that carry everything that the stranger adds, and those that do not.
+func addedTo(t *testing.T, db string) (with, without int) {
+	t.Helper()
+	s, err := sqlitestore.OpenReadOnly(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	for sum, err := range s.Sessions(t.Context(), store.Query{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for row, err := range s.Rows(t.Context(), sum.Key) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := 0
+			for _, a := range row.Attrs {
+				if slices.Contains(added, a.Key) {
+					n++
+				}
+			}
+			if n == len(added) {
+				with++
+			} else {
+				without++
+			}
+		}
+	}
+	return with, without
+}
+
+func sameWhole(want, got map[string]whole) error {
+	if d := cmp.Diff(want, got, cmpopts.IgnoreUnexported(whole{})); d != "" {
+		return fmt.Errorf("(-without +with the stranger):\n%.6000s", d)
+	}
+	return nil
+}
+
+// testHarmless: whatever way through the stranger, the tree, what is exported and every request are those without it.
+func testHarmless(t *testing.T, ours, between string, sent []ptrace.Traces, want map[string]whole) {
+	for _, w := range []way{
+		{"grpc", "", "grpc", "", 1}, // every span for itself
+		{"grpc", "gzip", "http", "gzip", 7},
+		{"http", "gzip", "grpc", "zstd", 50},
+		{"http", "zstd", "http", "zstd", 3},
+		{"http", "", "grpc", "gzip", 8192}, // the default
+		{"grpc", "", "http", "", 13},
+	} {
+		t.Run(fmt.Sprintf("%s %s to %s %s by %d", w.in, w.inPacked, w.out, w.outPacked, w.batch), func(t *testing.T) {
+			defer step(t, "through the stranger")()
+			db := filepath.Join(t.TempDir(), "sessions.db")
+			next := startPipeline(t, ours, "gateway.yaml", "OTELAGENT_DB="+db)
+			c := startBetween(t, between, next, w)
+			w.send(t, c, sent)
+			c.stop(t, false) // sends what it holds
+			next.stop(t, false)
+			if err := sameWhole(want, readWhole(t, db)); err != nil {
+				t.Fatalf("%v\n%.2000s", err, c.log)
+			}
+			with, without := addedTo(t, db)
+			if with == 0 || without > 0 {
+				t.Errorf("of %d rows %d carry what the stranger added", with+without, with)
+			}
+		})
+	}
+}
+
+// testHarmful: a processor that takes away what is ours is not noticed by its sender. What is left says so, by defects of the tree or
+// among the rejects, wherever something implies what is gone; and no request is given back as exact that is not one.
+func testHarmful(t *testing.T, ours, between string, sent []ptrace.Traces, want map[string]whole) {
+	attributes := func(actions string) string { return "attributes/harm: {actions: [" + actions + "]}" }
+	transform := func(context, statement string) string {
+		return fmt.Sprintf(`transform/harm: {trace_statements: [{context: %s, statements: ['%s']}]}`, context, statement)
+	}
+	for _, tt := range []struct {
+		name, processor string
+		sessions        bool               // all are there
+		same            bool               // and as they were
+		defects         []spans.DefectCode // of which there are more
+		rejects         []string
+	}{
+		{name: "deletes conversation ids", processor: attributes(`{key: gen_ai.conversation.id, action: delete}`), sessions: true, same: true},
+		{name: "deletes the schema", processor: attributes(`{key: otelagent.schema.version, action: delete}`), sessions: true, same: true},
+		{name: "deletes session ids", processor: attributes(`{key: session.id, action: delete}, {key: gen_ai.conversation.id, action: delete}`), rejects: []string{"no_session_id"}},
+		{name: "hashes session ids", processor: attributes(`{key: session.id, action: hash}`), sessions: true},
+		{name: "deletes all keys of ours", processor: attributes(`{pattern: "^otelagent[.]", action: delete}`), sessions: true,
+			defects: []spans.DefectCode{spans.DefectBlockMissing}, rejects: []string{"bad_run_start"}},
+		{name: "deletes run ids", processor: attributes(`{key: otelagent.run.id, action: delete}`), sessions: true,
+			defects: []spans.DefectCode{spans.DefectListBroken}},
+		{name: "deletes turn numbers", processor: attributes(`{key: otelagent.turn.index, action: delete}`), sessions: true,
+			defects: []spans.DefectCode{spans.DefectBlockMissing, spans.DefectRecordedTwice, spans.DefectTurnsMissing}, rejects: []string{"bad_turn_index"}},
+		{name: "deletes usage", processor: attributes(`{pattern: "usage", action: delete}`), sessions: true}, // nothing implies them
+		{name: "deletes keys of the resource", processor: `resource/harm: {attributes: [{pattern: ".*", action: delete}]}`, sessions: true},
+		{name: "truncates attributes of spans", processor: transform("span", "truncate_all(span.attributes, 32)"), sessions: true,
+			defects: []spans.DefectCode{spans.DefectListBroken}},
+		{name: "truncates attributes of events", processor: transform("spanevent", "truncate_all(spanevent.attributes, 32)"), sessions: true}, // content is in lists: ids are cut
+		{name: "limits attributes of events", processor: transform("spanevent", "limit(spanevent.attributes, 1, [])"), sessions: true,
+			defects: []spans.DefectCode{spans.DefectBlockMissing}},
+		{name: "limits attributes of spans", processor: transform("span", "limit(span.attributes, 8, [])"),
+			defects: []spans.DefectCode{spans.DefectBlockMissing, spans.DefectRunSpanMissing}, rejects: []string{"bad_run_start", "no_session_id"}},
+		{name: "renames spans", processor: transform("span", `set(span.name, "POST /v1/messages")`), rejects: []string{"foreign"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			id, _, _ := strings.Cut(tt.processor, ":")
+			harm := writeConfig(t, fmt.Sprintf("processors:\n  %s\nservice:\n  pipelines:\n    traces: {processors: [memory_limiter, %s, batch]}\n", tt.processor, id))
+			db := filepath.Join(t.TempDir(), "sessions.db")
+			next := startConfig(t, ours, []string{gateway, writeConfig(t, "exporters: {agent_session: {foreign_spans: record}}\n")}, "OTELAGENT_DB="+db)
+			w := way{"grpc", "", "grpc", "", 50}
+			c := startBetween(t, between, next, w, harm)
+			w.send(t, c, sent)
+			c.stop(t, false)
+			next.stop(t, false)
+			got := readWhole(t, db)
+			if (len(got) == len(want)) != tt.sessions || !tt.sessions && tt.defects == nil && len(got) > 0 {
+				t.Errorf("%d sessions of %d", len(got), len(want))
+			}
+			if err := sameWhole(want, got); (err == nil) != tt.same {
+				t.Errorf("the same: %v, want %v", err == nil, tt.same)
+			}
+			noneWrong(t, want, got)
+			if more := moreDefects(want, got); !slices.Equal(more, tt.defects) {
+				t.Errorf("defects say %q, want %q", more, tt.defects)
+			}
+			if reasons := rejects(t, db); !slices.Equal(reasons, tt.rejects) {
+				t.Errorf("rejects for %q, want %q", reasons, tt.rejects)
+			}
+		})
+	}
+}
+
+// noneWrong wants every request that is said to be exact to be one that was sent.
+func noneWrong(t *testing.T, want, got map[string]whole) {
+	t.Helper()
+	sent := map[string]bool{}
+	for _, w := range want {
+		for _, q := range w.Requests {
+			sent[q] = true
+		}
+	}
+	for _, g := range got {
+		for key, q := range g.Requests {
+			if strings.HasPrefix(q, "true") && !sent[q] {
+				t.Errorf("%s is said to be exact, and was never sent: %.300s", key, q)
+			}
+		}
+	}
+}
+
+// moreDefects returns the defects of which got has more than want, sorted.
+func moreDefects(want, got map[string]whole) []spans.DefectCode {
+	n := map[spans.DefectCode]int{}
+	for _, w := range want {
+		for code, k := range w.defects {
+			n[code] -= k
+		}
+	}
+	for _, g := range got {
+		for code, k := range g.defects {
+			n[code] += k
+		}
+	}
+	maps.DeleteFunc(n, func(_ spans.DefectCode, k int) bool { return k <= 0 })
+	return slices.Sorted(maps.Keys(n))
+}
+
+// rejects returns the reasons why something was not stored, sorted.
+func rejects(t *testing.T, db string) []string {
+	t.Helper()
+	s, err := sqlitestore.OpenReadOnly(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	reasons := map[string]bool{}
+	for r, err := range s.Rejects(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		reasons[r.Reason] = true
+	}
+	return slices.Sorted(maps.Keys(reasons))
+}
+
+// testTooLarge: the batch processor bounds a batch in spans. One of large turns is more than a receiver takes, and is dropped by the stranger, whose
+// sender was told that all is well. The tree says what is not there. An exporter that parts what it sends by bytes loses nothing.
+func testTooLarge(t *testing.T, ours, between string) {
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
+	const turns = 9
+	long(t, p, "book", turns, 700<<10)
+	sent, parts := pieces(messages(t, p)), [3][]ptrace.Traces{} // the first turn, those between, and the last with what is of the run
+	for _, td := range sent {
+		part := 2
+		if n, ok := spansOf(td)[0].Attributes().Get(string(spans.TurnIndexKey)); ok && n.Int() < turns-1 {
+			part = min(int(n.Int()), 1)
+		}
+		parts[part] = append(parts[part], td)
+	}
+	var rows []session.Row
+	var blocks []session.Block
+	for _, td := range sent {
+		b, _ := otlprow.Decode(td)
+		rows, blocks = append(rows, b.Rows...), append(blocks, b.Blocks...)
+	}
+	want := map[string]whole{"book": {Requests: requests(rows, blocks)}}
+	patient := writeConfig(t, "processors: {batch: {timeout: 60s}}\n") // so that a batch is all that is sent until the end
+	stock4MiB := writeConfig(t, "receivers: {otlp: {protocols: {grpc: {max_recv_msg_size_mib: 4}}}}\n")
+	parting := writeConfig(t, `exporters: {otlp_grpc: {sending_queue: {batch: {sizer: bytes, min_size: 1, max_size: 3145728, flush_timeout: 200ms}}}}`)
+	for _, tt := range []struct {
+		name  string
+		more  []string
+		whole bool
+	}{
+		{"by spans", []string{patient}, false},
+		{"by bytes", []string{patient, parting}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			db := filepath.Join(t.TempDir(), "sessions.db")
+			next := startConfig(t, ours, []string{gateway, stock4MiB}, "OTELAGENT_DB="+db)
+			var log string
+			for _, part := range parts {
+				c := startBetween(t, between, next, way{"grpc", "", "grpc", "gzip", 8192}, tt.more...)
+				call(t, c, "", part)
+				c.stop(t, false)
+				log += c.log.String()
+			}
+			next.stop(t, false)
+			got := readWhole(t, db)
+			noneWrong(t, want, got)
+			more := moreDefects(nil, got)
+			if tt.whole {
+				if d := cmp.Diff(want["book"].Requests, got["book"].Requests); d != "" || len(more) > 0 {
+					t.Errorf("defects %q, requests (-sent +stored): %.2000s", more, d)
+				}
+				return
+			}
+			if len(more) == 0 || !strings.Contains(log, "larger than max") {
+				t.Errorf("nothing was lost, or nobody says so: defects %q\n%s", more, log)
+			}
+			if q := got["book"].Requests[fmt.Sprintf("book/run/%d/0", turns-1)]; !strings.HasPrefix(q, "false [") {
+				t.Errorf("the last request is not said to lack what was dropped: %.200s", q)
+			}
+			t.Logf("defects %q", more)
+		})
+	}
+}
+
+// metricsBackend takes metrics over gRPC and keeps them.
+type metricsBackend struct {
+	pmetricotlp.UnimplementedGRPCServer
+	addr string
+
+	mu  sync.Mutex
+	got []pmetric.Metrics
+}
+
+func newMetricsBackend(t *testing.T) *metricsBackend {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &metricsBackend{addr: l.Addr().String()}
+	s := grpc.NewServer()
+	pmetricotlp.RegisterGRPCServer(s, b)
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+	return b
+}
+
+func (b *metricsBackend) Export(_ context.Context, r pmetricotlp.ExportRequest) (pmetricotlp.ExportResponse, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	md := pmetric.NewMetrics()
+	r.Metrics().CopyTo(md)
+	b.got = append(b.got, md)
+	return pmetricotlp.NewExportResponse(), nil
+}
+
+// points returns every data point that came as a line, sorted, without what the stranger added, and how many carry that.
+func (b *metricsBackend) points(t *testing.T) (lines []string, with int) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, md := range b.got {
+		raw, err := (&pmetric.JSONMarshaler{}).MarshalMetrics(md)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var doc struct {
+			ResourceMetrics []struct {
+				ScopeMetrics []struct{ Metrics []map[string]any }
+			}
+		}
+		if err := json.Unmarshal(raw, &doc); err != nil {
+			t.Fatal(err)
+		}
+		for _, rm := range doc.ResourceMetrics {
+			for _, sm := range rm.ScopeMetrics {
+				for _, m := range sm.Metrics {
+					for _, kind := range []string{"sum", "gauge", "histogram", "exponentialHistogram"} {
+						data, _ := m[kind].(map[string]any)
+						points, _ := data["dataPoints"].([]any)
+						for _, point := range points {
+							p := point.(map[string]any)
+							attrs, _ := p["attributes"].([]any)
+							own := slices.DeleteFunc(slices.Clone(attrs), func(a any) bool { return slices.Contains(added, fmt.Sprint(a.(map[string]any)["key"])) })
+							if len(attrs) == len(own)+len(added) {
+								with++
+							}
+							if delete(p, "attributes"); len(own) > 0 {
+								p["attributes"] = own
+							}
+							line, err := json.Marshal([]any{m["name"], m["unit"], kind, data["aggregationTemporality"], data["isMonotonic"], p})
+							if err != nil {
+								t.Fatal(err)
+							}
+							lines = append(lines, string(line))
+						}
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(lines)
+	return lines, with
+}
+
+// testMetrics: every data point of the adapter's metrics, with its exemplars, comes out of the stranger as it went in, and with the labels
+// that the stranger adds.
+func testMetrics(t *testing.T, between string) {
+	direct, behind := newMetricsBackend(t), newMetricsBackend(t)
+	p, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(otelsetup.NewFuncExporter(func(context.Context, []byte) error { return nil })),
+		otelsetup.WithMetricsEndpoint("http://"+direct.addr), otelsetup.WithProtocol(otelsetup.GRPC), otelsetup.WithBlocking(), otelsetup.WithoutGlobal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithMeterProvider(p.MeterProvider()))
+	ctx, r := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Model: "m"})
+	for range 3 {
+		ctx, tn := r.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerUser})
+		_, call := tn.StartTool(ctx, otelagent.ToolCall{ID: "c", Name: "bash"})
+		call.End(otelagent.ToolResult{})
+		tn.End(otelagent.TurnResult{StopReason: "stop", Usage: &otelagent.Usage{Input: 100, Output: 10}})
+	}
+	r.End(otelagent.RunResult{})
+	if err := p.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want, _ := direct.points(t)
+	if len(want) < 5 || !strings.Contains(strings.Join(want, "\n"), "otelagent.turn.tokens") {
+		t.Fatalf("%d data points: the adapter tells little: %.1000s", len(want), want)
+	}
+	c := startConfig(t, between, []string{filepath.Join("testdata", "stranger.yaml")}, "NEXT_GRPC="+behind.addr, "NEXT_HTTP=127.0.0.1:1", "OUT=otlp_grpc", "COMPRESSION=gzip", "BATCH=4")
+	conn, err := grpc.NewClient(c.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, md := range direct.got {
+		if _, err := pmetricotlp.NewGRPCClient(conn).Export(t.Context(), pmetricotlp.NewExportRequestFromMetrics(md)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.stop(t, false)
+	got, with := behind.points(t)
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-sent +came): %.3000s\n%s", d, c.log)
+	}
+	if with != len(got) {
+		t.Errorf("%d of %d data points have the stranger's labels", with, len(got))
+	}
+}
