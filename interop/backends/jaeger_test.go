@@ -33,6 +33,7 @@ func startJaeger(t *testing.T) (otlp, query string) {
 	for i, name := range []string{"OTLP_GRPC", "JAEGER_HTTP", "JAEGER_GRPC", "HEALTH"} {
 		cmd.Env = append(cmd.Env, name+"="+free[i])
 	}
+	cmd.Env = append(cmd.Env, "OTEL_TRACES_SAMPLER=always_off") // it would send traces of its own to port 4317
 	query = "http://" + free[1]
 	serve(t, query+"/api/services", cmd)
 	return free[0], query
@@ -117,6 +118,10 @@ func plain(td ptrace.Traces) []span {
 		for _, e := range s.Events().All() {
 			one.Events = append(one.Events, event{e.Name(), int64(e.Timestamp()), raw(e.Attributes())})
 		}
+		// Events of one time come back in any order. Each has all of its content in itself, so nothing depends on it.
+		slices.SortFunc(one.Events, func(a, b event) int {
+			return cmp.Or(cmp.Compare(a.At, b.At), strings.Compare(fmt.Sprint(a), fmt.Sprint(b)))
+		})
 		for _, l := range s.Links().All() {
 			one.Links = append(one.Links, link{l.TraceID().String(), l.SpanID().String(), raw(l.Attributes())})
 		}
@@ -142,7 +147,11 @@ func (j *jaeger) testEverything(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if diff := gocmp.Diff(want, plain(kept)); diff != "" {
+			got := plain(kept)
+			for i := range got {
+				got[i].undoWarning()
+			}
+			if diff := gocmp.Diff(want, got); diff != "" {
 				return fmt.Errorf("trace %s (-sent +kept):\n%s", id, diff)
 			}
 			return nil
@@ -157,6 +166,19 @@ func (j *jaeger) testEverything(t *testing.T) {
 	}
 	if longest < 20000 {
 		t.Errorf("the longest attribute of a span event has %d bytes, want 20,000: nothing shows that Jaeger keeps them whole", longest)
+	}
+}
+
+// undoWarning takes back what Jaeger makes of a span without length when it is asked: one that ends a nanosecond later, with a warning.
+func (s *span) undoWarning() {
+	const key = "@jaeger@warnings"
+	list, _ := s.Attributes[key].([]any)
+	if len(list) != 1 || s.End != s.Start+1 {
+		return
+	}
+	if text, _ := list[0].(string); strings.HasPrefix(text, "Negative duration detected") {
+		delete(s.Attributes, key)
+		s.End = s.Start
 	}
 }
 
@@ -205,7 +227,9 @@ func (j *jaeger) testTags(t *testing.T) {
 	}{
 		{"loop", `{"session.id":"` + backends.LoopSession + `"}`, 1},
 		{"loop", `{"gen_ai.conversation.id":"` + backends.LoopSession + `"}`, 1},
-		{"loop", `{"gen_ai.tool.name":"radio","error":"true"}`, 1},
+		{"loop", `{"gen_ai.tool.name":"radio","otelagent.tool.outcome":"error"}`, 1},
+		{"loop", `{"error.type":"tool_error"}`, 1}, // error=true, which is no attribute, finds nothing in this storage
+		{"loop", `{"gen_ai.tool.name":"tides","otelagent.tool.outcome":"error"}`, 0},
 		{"loop", `{"otelagent.permission.action":"deny"}`, 1},
 		{"loop", `{"gen_ai.usage.output_tokens":"80"}`, 1},
 		{"loop", `{"session.id":"another"}`, 0},
@@ -230,17 +254,19 @@ type legacyTrace struct {
 		References            []struct{ RefType, TraceID, SpanID string }
 		StartTime, Duration   json.Number
 		Tags                  []tag
-		Logs                  []struct {
-			Timestamp json.Number
-			Fields    []tag
-		}
-		ProcessID string
-		Warnings  []string
+		Logs                  []legacyLog
+		ProcessID             string
+		Warnings              []string
 	}
 	Processes map[string]struct {
 		ServiceName string
 		Tags        []tag
 	}
+}
+
+type legacyLog struct {
+	Timestamp json.Number
+	Fields    []tag
 }
 
 type tag struct {
@@ -390,6 +416,9 @@ func printed(trace *legacyTrace) string {
 			p := trace.Processes[s.ProcessID]
 			fmt.Fprintf(&b, "%s%s of %s at %s for %s µs\n", indent, s.OperationName, p.ServiceName, s.StartTime, s.Duration)
 			writeTags(&b, indent+"  ", s.Tags)
+			slices.SortStableFunc(s.Logs, func(x, y legacyLog) int {
+				return cmp.Or(strings.Compare(string(x.Timestamp), string(y.Timestamp)), strings.Compare(fmt.Sprintf("%s", x.Fields), fmt.Sprintf("%s", y.Fields)))
+			})
 			for _, l := range s.Logs {
 				fmt.Fprintf(&b, "%s  log at %s\n", indent, l.Timestamp)
 				writeTags(&b, indent+"    ", l.Fields)

@@ -172,7 +172,7 @@ func read(t *testing.T, method, url string, body, v any) error {
 // eventually repeats f until it gives no error.
 func eventually(t *testing.T, f func() error) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(10 * time.Second)
 	for {
 		err := f()
 		if err == nil {
