@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { agents } from './agents.mjs';
 import { pipeline } from './pipeline.mjs';
 import { session } from './session.mjs';
+import { sketch } from './sketch.mjs';
 import { clickhouse, sqlite } from './sql.mjs';
 
 const dashboards = { 'agents.json': agents(), 'session.json': session(sqlite), 'session-clickhouse.json': session(clickhouse), 'pipeline.json': pipeline() };
@@ -26,7 +27,11 @@ const questions = () => {
   }
   return lines.join('\n');
 };
-const files = { ...Object.fromEntries(Object.entries(dashboards).map(([name, d]) => [name, `${JSON.stringify(d, null, 2)}\n`])), 'questions.md': questions() };
+const files = { 'questions.md': questions() };
+for (const [name, d] of Object.entries(dashboards)) {
+  files[name] = `${JSON.stringify(d, null, 2)}\n`;
+  if (name !== 'session-clickhouse.json') files[name.replace('.json', '.svg')] = sketch(d);
+}
 
 const check = process.argv[2] === '--check';
 const folder = process.argv[check ? 3 : 2];

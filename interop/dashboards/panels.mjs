@@ -34,8 +34,10 @@ function dress(b, p) {
   if (uses.length !== 1) throw new Error(`${p.title}: ${uses.length} data sources`);
   b.datasource(JSON.parse(uses[0]));
   b.targets(p.targets);
-  // Colours by the name of the series.
-  for (const [name, c] of Object.entries(p.colours ?? {})) b.overrideByName(name, [{ id: 'color', value: { mode: 'fixed', fixedColor: c } }]);
+  // Colours by the name of the series, where there may be one of that name.
+  const names = p.targets.map((t) => t.build().legendFormat ?? '{{column}}');
+  const open = names.some((n) => n.includes('{{'));
+  for (const [name, c] of Object.entries(p.colours ?? {}).filter(([name]) => open || names.includes(name))) b.overrideByName(name, [{ id: 'color', value: { mode: 'fixed', fixedColor: c } }]);
   for (const [name, properties] of Object.entries(p.fields ?? {})) b.overrideByName(name, Object.entries(properties).map(([id, value]) => ({ id, value })));
   for (const [pattern, properties] of Object.entries(p.patterns ?? {})) b.overrideByRegexp(pattern, Object.entries(properties).map(([id, value]) => ({ id, value })));
   if (p.transformations) b.transformations(p.transformations);
