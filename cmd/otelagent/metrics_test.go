@@ -11,8 +11,28 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/prometheus/otlptranslator"
+
 	"github.com/otelagent/otelagent/spans"
 )
+
+// The names that docs/metrics.md gives for Prometheus are those that its own translator makes.
+func TestPrometheusNames(t *testing.T) {
+	namer := otlptranslator.MetricNamer{WithMetricSuffixes: true}
+	for _, m := range spans.Metrics() {
+		kind := otlptranslator.MetricType(otlptranslator.MetricTypeHistogram)
+		switch m.Instrument {
+		case spans.InstrumentCounter:
+			kind = otlptranslator.MetricTypeMonotonicCounter
+		case spans.InstrumentUpdowncounter:
+			kind = otlptranslator.MetricTypeNonMonotonicCounter
+		}
+		got, err := namer.Build(otlptranslator.Metric{Name: m.Name, Unit: m.Unit, Type: kind})
+		if err != nil || got != m.Prometheus {
+			t.Errorf("%s: %s, Prometheus has %s, %v", m.Name, m.Prometheus, got, err)
+		}
+	}
+}
 
 // A pipe gives metrics where they are taken, a file where they are asked for, and a receiver that takes none spoils nothing unless they
 // were asked for.

@@ -57,7 +57,7 @@ func TestMetricsAreChecked(t *testing.T) {
 	}
 }
 
-// Names in Prometheus are those that its translator makes; interop/prometheus has the real one.
+// Names in Prometheus; those of the registry are held to its own translator by a test of cmd/otelagent.
 func TestPrometheusNames(t *testing.T) {
 	for _, tt := range []struct {
 		metric metric
