@@ -1,3 +1,5 @@
+//go:build linux
+
 package compose
 
 import (
@@ -160,7 +162,7 @@ func buildImage(t *testing.T) *image {
 				im.env = append(im.env, kv.Key+"="+kv.Value)
 			}
 		case *instructions.EntrypointCommand:
-			im.start = append(slices.Clone([]string(c.CmdLine)), im.start...)
+			im.start = append(slices.Clone(c.CmdLine), im.start...)
 		case *instructions.CmdCommand:
 			im.start = append(im.start, c.CmdLine...)
 		case *instructions.VolumeCommand, *instructions.ExposeCommand, *instructions.HealthCheckCommand:

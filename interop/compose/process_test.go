@@ -1,3 +1,5 @@
+//go:build linux
+
 package compose
 
 import (
@@ -27,7 +29,7 @@ const (
 	promtool     = "PROMTOOL"
 	clickhouse   = "CLICKHOUSE_SERVER" // Debian's
 	wget         = "WGET"
-	tempo        = "TEMPO" // by hand only: no registry has it (README.md)
+	tempo        = "TEMPO" // by hand only: no registry has it (compose/README.md)
 )
 
 func program(t *testing.T, name string) string {

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Tests of docker-compose.yaml and of what it mounts, without a container engine. Builds and installs what is missing, then
 #   run.sh files            the files: the loader, the rules, and each mounted file by the program that reads it
-#   run.sh stack            what compose would start, as processes
+#   run.sh stack            what compose would start, as processes, and the image in a root folder of its own
 #   run.sh [check]          both
-# It needs the distribution (make ocb-build) and bin/otelagent (make build); Jaeger comes from interop/backends.
+# A Tempo that somebody has built takes part when TEMPO names it. It needs the distribution (make ocb-build) and bin/otelagent (make build); Jaeger comes from interop/backends.
 set -eu
 mode=${1:-check}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -29,10 +29,10 @@ JAEGER=${JAEGER:-$("$root/interop/backends/run.sh" jaeger)}
 PROMETHEUS=$(command -v prometheus) PROMTOOL=$(command -v promtool) WGET=$(command -v wget) CLICKHOUSE_SERVER=$(command -v clickhouse-server)
 export OTELCOL OTELAGENT HEALTHCHECK JAEGER PROMETHEUS PROMTOOL WGET CLICKHOUSE_SERVER
 
-tests() { go -C "$here" test -count=1 -timeout 5m "$@" ./...; }
+tests() { go -C "$here" test -count=1 -timeout 15m "$@" ./...; }
 case $mode in
-files) tests -v -skip '^TestStack' ;;
-stack) tests -v -run '^TestStack' ;;
+files) tests -v -skip '^Test(Stack|Image|ReadOnly)' ;;
+stack) tests -v -run '^Test(Stack|Image|ReadOnly)' ;;
 check) tests -v ;;
 *)
     echo "usage: run.sh [check | files | stack]" >&2
