@@ -83,6 +83,27 @@ func addresses(t *testing.T, n int) []string {
 // serve starts a server and returns once url answers with 200. The server ends with the test; when that fails, its log is shown.
 func serve(t *testing.T, url string, cmd *exec.Cmd) {
 	t.Helper()
+	start(t, cmd, func() bool {
+		status, _, err := ask(t, http.MethodGet, url, nil)
+		return err == nil && status == http.StatusOK
+	})
+}
+
+// serveAt starts a server and returns once something listens at the address.
+func serveAt(t *testing.T, cmd *exec.Cmd, address string) {
+	t.Helper()
+	start(t, cmd, func() bool {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
+}
+
+// start starts a program that ends with the test, and waits until it is up.
+func start(t *testing.T, cmd *exec.Cmd, up func() bool) {
+	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
@@ -111,19 +132,19 @@ func serve(t *testing.T, url string, cmd *exec.Cmd) {
 		}
 	})
 	begin := time.Now()
-	for time.Since(begin) < 2*time.Minute {
+	for time.Since(begin) < 4*time.Minute {
 		select {
 		case <-ended:
 			t.Fatalf("%s ended", filepath.Base(cmd.Path))
 		default:
 		}
-		if status, _, err := ask(t, http.MethodGet, url, nil); err == nil && status == http.StatusOK {
+		if up() {
 			t.Logf("%s answers after %.1f s", filepath.Base(cmd.Path), time.Since(begin).Seconds())
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	t.Fatalf("%s does not answer at %s", filepath.Base(cmd.Path), url)
+	t.Fatalf("%s does not answer", filepath.Base(cmd.Path))
 }
 
 // ask makes one request, with a body of JSON unless it is nil.

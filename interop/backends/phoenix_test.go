@@ -63,6 +63,7 @@ func TestPhoenix(t *testing.T) {
 	}
 	t.Run("OpenInference", p.testOpenInference)
 	t.Run("as it is", p.testPlain)
+	t.Run("through a collector", p.testTransform)
 }
 
 // phoenix is a Phoenix and what was sent to it.
@@ -216,5 +217,50 @@ func (p *phoenix) testPlain(t *testing.T) {
 				t.Errorf("%s: Phoenix made no %s", s.Name(), key)
 			}
 		}
+	}
+}
+
+// testTransform lets a collector say kinds and values in the words of OpenInference, for a sender that does not.
+func (p *phoenix) testTransform(t *testing.T) {
+	program := built(t, "OTELCOL", filepath.Join(repository, "collector-exporter", "distribution", "_build", "otelcol-agent"), "make ocb-build")
+	free := addresses(t, 2)
+	cmd := exec.Command(program, "--config", "openinference.yaml")
+	cmd.Env = []string{"OTLP_GRPC=" + free[0], "OTLP_HTTP=" + free[1], "PHOENIX=" + p.address}
+	serveAt(t, cmd, free[1])
+	file := filepath.Join(repository, "otelagent", "phi", "testdata", "phi-core-0.15.2", "tool-denied-by-hook.events.ndjson")
+	copies := newSink(t)
+	for _, endpoint := range []string{"http://" + copies.addr, "http://" + free[1]} {
+		run(t, "send", "--endpoint", endpoint, "--protocol", "http/protobuf", "--capture", "content", file)
+	}
+	var sent []ptrace.Span
+	id := ""
+	for _, td := range copies.sent(t) {
+		for _, s := range spansOf(td) {
+			v, _ := s.span.Attributes().Get(string(spans.SessionIDKey))
+			sent, id = append(sent, s.span), v.Str()
+		}
+	}
+	got, kept := p.session(t, id, sent)
+	if got.TokenUsage.Prompt == 0 || got.FirstInput != nil {
+		t.Errorf("%+v: want tokens, and no first input", got)
+	}
+	compare(t, sent, kept, map[string]string{
+		spans.SpanRun: "AGENT", spans.SpanTurn: "LLM", spans.SpanToolCall: "TOOL", spans.SpanPermission: "GUARDRAIL",
+	})
+	permissions := 0
+	for _, s := range sent {
+		attrs := kept[s.SpanID().String()].Attributes
+		switch s.Name() {
+		case spans.SpanPermission:
+			permissions++
+		case spans.SpanTurn:
+			want, _ := s.Attributes().Get(string(spans.InputMessagesKey))
+			if attrs["input.value"] != want.Str() {
+				t.Errorf("input.value %.100q, want %.100q", attrs["input.value"], want.Str())
+			}
+		}
+	}
+	if permissions == 0 {
+		t.Error("the recording has no permission evaluation")
 	}
 }

@@ -1,0 +1,149 @@
+package backends
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// A Backend is a trace backend and what it reads of our spans. The source of each, a repository or documentation and the date at which it
+// was read, is in docs/backends.md.
+type Backend struct {
+	Name  string
+	Reads []Read
+}
+
+// Read is one thing that a backend shows, and what it makes it of.
+type Read struct {
+	Column Column
+	On     string // the span that it reads it on; empty: all
+	// Keys are those that it looks at. It is enough for it that one is there; without Any all must be.
+	Keys  []attribute.Key
+	Any   bool
+	Value string // that it wants of them; empty: any
+	// Some says that not all spans have them: what the loop does not tell, or what was never answered.
+	Some bool
+	// Content says that they are there with captured content only, Switch that they are there with WithOpenInference only.
+	Content, Switch bool
+}
+
+// Column is one of the things that people look for.
+type Column string
+
+// The columns of the table in docs/backends.md, in their order.
+const (
+	Session    Column = "session"
+	Run        Column = "run"
+	Turn       Column = "turn"
+	Tool       Column = "tool call"
+	Permission Column = "permission, compaction"
+	Tokens     Column = "tokens"
+	Messages   Column = "messages, arguments, results"
+)
+
+var columns = []Column{Session, Run, Turn, Tool, Permission, Tokens, Messages}
+
+// What several backends read alike.
+var (
+	conversation = Read{Column: Session, Keys: []attribute.Key{spans.ConversationIDKey}}
+	isRun        = Read{Column: Run, On: spans.SpanRun, Keys: []attribute.Key{spans.OperationNameKey}, Value: "invoke_agent"}
+	isTurn       = Read{Column: Turn, On: spans.SpanTurn, Keys: []attribute.Key{spans.OperationNameKey}, Value: "chat"}
+	isTool       = Read{Column: Tool, On: spans.SpanToolCall, Keys: []attribute.Key{spans.OperationNameKey}, Value: "execute_tool"}
+	agentName    = Read{Column: Run, On: spans.SpanRun, Keys: []attribute.Key{spans.AgentNameKey}, Some: true}
+	models       = Read{Column: Turn, On: spans.SpanTurn, Keys: []attribute.Key{spans.ProviderNameKey, spans.RequestModelKey}}
+	answered     = Read{Column: Turn, On: spans.SpanTurn, Keys: []attribute.Key{spans.ResponseModelKey}}
+	toolName     = Read{Column: Tool, On: spans.SpanToolCall, Keys: []attribute.Key{spans.ToolNameKey, spans.ToolCallIDKey}}
+	tokens       = Read{Column: Tokens, On: spans.SpanTurn, Keys: []attribute.Key{spans.GenAIUsageInputKey, spans.GenAIUsageOutputKey}}
+	cacheTokens  = Read{Column: Tokens, On: spans.SpanTurn, Keys: []attribute.Key{spans.GenAIUsageCacheReadKey, spans.GenAIUsageCacheCreationKey}}
+	reasoning    = Read{Column: Tokens, On: spans.SpanTurn, Keys: []attribute.Key{spans.GenAIUsageReasoningKey}}
+	asked        = Read{Column: Messages, On: spans.SpanTurn, Keys: []attribute.Key{spans.InputMessagesKey}, Content: true}
+	replied      = Read{Column: Messages, On: spans.SpanTurn, Keys: []attribute.Key{spans.OutputMessagesKey}, Content: true}
+	arguments    = Read{Column: Messages, On: spans.SpanToolCall, Keys: []attribute.Key{spans.ToolCallArgumentsKey}, Content: true}
+	result       = Read{Column: Messages, On: spans.SpanToolCall, Keys: []attribute.Key{spans.ToolCallResultKey}, Content: true, Some: true}
+)
+
+func openInferenceKind(column Column, on, kind string) Read {
+	return Read{Column: column, On: on, Keys: []attribute.Key{spans.OpenInferenceKindKey}, Value: kind, Switch: true}
+}
+
+// Backends are those of which we know what they read.
+var Backends = []Backend{
+	{"Jaeger", []Read{isRun, agentName, isTurn, models, answered, isTool, toolName, tokens, cacheTokens, reasoning, asked, replied, arguments, result}},
+	{"Phoenix", []Read{
+		{Column: Session, Keys: []attribute.Key{spans.SessionIDKey, spans.ConversationIDKey}, Any: true},
+		isRun, isTurn, models, answered, isTool, toolName,
+		openInferenceKind(Permission, spans.SpanPermission, "GUARDRAIL"), openInferenceKind(Permission, spans.SpanCompaction, "CHAIN"),
+		tokens, cacheTokens,
+		{Column: Tokens, On: spans.SpanTurn, Keys: []attribute.Key{spans.OpenInferenceReasoningKey}, Switch: true},
+		asked, replied, arguments, result,
+		{Column: Messages, On: spans.SpanRun, Keys: []attribute.Key{spans.OpenInferenceInputKey, spans.OpenInferenceOutputKey}, Content: true, Switch: true},
+	}},
+	{"Langfuse", []Read{
+		{Column: Session, Keys: []attribute.Key{spans.SessionIDKey, spans.ConversationIDKey}, Any: true},
+		isRun, isTurn, {Column: Turn, On: spans.SpanTurn, Keys: []attribute.Key{spans.ResponseModelKey, spans.RequestModelKey}, Any: true},
+		isTool, {Column: Tool, On: spans.SpanToolCall, Keys: []attribute.Key{spans.ToolNameKey}},
+		openInferenceKind(Permission, spans.SpanPermission, "GUARDRAIL"), openInferenceKind(Permission, spans.SpanCompaction, "CHAIN"),
+		tokens, cacheTokens, reasoning, asked, replied, arguments, result,
+	}},
+	{"Logfire", []Read{conversation, isRun, agentName, isTurn, models, isTool, toolName, tokens, asked, replied, arguments, result}},
+	{"SigNoz", []Read{
+		{Column: Turn, On: spans.SpanTurn, Keys: []attribute.Key{spans.RequestModelKey}},
+		isTurn, isTool, {Column: Tool, On: spans.SpanToolCall, Keys: []attribute.Key{spans.ToolNameKey}}, agentName, tokens, asked, replied,
+	}},
+	{"Datadog", []Read{conversation, isRun, isTurn, isTool, tokens, asked, replied}},
+	{"Aspire", []Read{isTurn, models, tokens, asked, replied}},
+	{"MLflow", []Read{isRun, isTurn, isTool, tokens, asked, replied}},
+}
+
+// Table is the table of what each backend reads, as Markdown.
+func Table() string {
+	var b strings.Builder
+	b.WriteString("| backend |")
+	for _, c := range columns {
+		fmt.Fprintf(&b, " %s |", c)
+	}
+	b.WriteString("\n|" + strings.Repeat("---|", len(columns)+1) + "\n")
+	for _, backend := range Backends {
+		fmt.Fprintf(&b, "| %s |", backend.Name)
+		for _, c := range columns {
+			var cell []string
+			for _, r := range backend.Reads {
+				if text := r.text(); r.Column == c && !slices.Contains(cell, text) {
+					cell = append(cell, text)
+				}
+			}
+			if len(cell) == 0 {
+				cell = []string{"–"}
+			}
+			fmt.Fprintf(&b, " %s |", strings.Join(cell, "; "))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// text is what the table says of a read.
+func (r *Read) text() string {
+	keys := make([]string, len(r.Keys))
+	for i, k := range r.Keys {
+		keys[i] = "`" + string(k) + "`"
+	}
+	text := strings.Join(keys, ", ")
+	if r.Any {
+		text = strings.Join(keys, ", else ")
+	}
+	if r.Value != "" {
+		text += " = " + r.Value
+	}
+	if r.Column == Permission {
+		text = "`" + r.On + "`: " + text
+	}
+	if r.Switch {
+		text += " ²"
+	}
+	return text
+}
