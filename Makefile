@@ -28,7 +28,7 @@ export CGO_ENABLED ?= 0
 each = for m in $(1); do echo "--- $$m: $@"; $(2); done
 
 .PHONY: help demo build test race vet lint fmt fmt-check generate generate-check fuzz-short bench bench-check \
-	newest ocb-test ocb-build interop-phi-core interop-clark-agent interop-ndjson interop-acp interop-ai-sdk interop-dashboards interop-clickhouse interop-compose soak tidy ci FORCE
+	newest ocb-test ocb-build interop-phi-core interop-clark-agent interop-ndjson interop-acp interop-ai-sdk interop-dashboards interop-clickhouse interop-backends interop-compose soak tidy ci FORCE
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -155,6 +155,9 @@ interop-dashboards: ## compare the Grafana dashboards with what Grafana's SDK ge
 
 interop-clickhouse: bin/otelagent ## the ClickHouse store and collectors in front of it, on a current engine and a killed and restarted cluster (needs npm and java)
 	@interop/clickhouse/run.sh check
+
+interop-backends: bin/otelagent ocb-build ## what a real Jaeger and a real Phoenix show of our spans (needs python3; Jaeger takes minutes once)
+	@interop/backends/run.sh check
 
 interop-compose: bin/otelagent ocb-build ## docker-compose.yaml by Compose's own loader, its files by their programs, its services as processes (needs apt; Jaeger takes minutes once)
 	@interop/compose/run.sh check
