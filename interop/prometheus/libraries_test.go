@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/common/promslog"
 	"github.com/prometheus/prometheus/config"
 	"github.com/prometheus/prometheus/model/labels"
@@ -95,7 +96,7 @@ func (l *libraries) traces(ctx context.Context, t *testing.T, metric string) map
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := q.Select(0, time.Now().Add(time.Hour).UnixMilli(), []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, metric)})
+	found, err := q.Select(0, time.Now().Add(time.Hour).UnixMilli(), []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, model.MetricNameLabel, metric)})
 	if err != nil {
 		t.Fatal(err)
 	}

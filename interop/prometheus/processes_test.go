@@ -53,8 +53,11 @@ func start(t *testing.T, url string, env []string, name string, args ...string) 
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan *os.ProcessState, 1)
+	go func() {
+		_ = cmd.Wait()
+		ended <- cmd.ProcessState
+	}()
 	told := func() string {
 		text, _ := os.ReadFile(log)
 		return string(text[max(0, len(text)-3000):])
@@ -64,7 +67,7 @@ func start(t *testing.T, url string, env []string, name string, args ...string) 
 			t.Error(err)
 		}
 		select {
-		case <-ended:
+		case <-ended: // by a signal, or as it likes
 		case <-time.After(20 * time.Second):
 			_ = cmd.Process.Kill()
 			t.Errorf("%s did not end:\n%s", name, told())
@@ -78,9 +81,9 @@ func start(t *testing.T, url string, env []string, name string, args ...string) 
 			return
 		}
 		select {
-		case err := <-ended:
-			ended <- err
-			t.Fatalf("%s ended: %v\n%s", name, err, told())
+		case state := <-ended:
+			ended <- state
+			t.Fatalf("%s ended: %v\n%s", name, state, told())
 		default:
 		}
 		if time.Now().After(deadline) {

@@ -106,7 +106,7 @@ func (l *libraries) values(t *testing.T) map[string]float64 {
 	}
 	defer q.Close()
 	values := map[string]float64{}
-	set := q.Select(context.Background(), true, nil, labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+"))
+	set := q.Select(context.Background(), true, nil, labels.MustNewMatcher(labels.MatchRegexp, model.MetricNameLabel, ".+"))
 	for set.Next() {
 		samples := set.At().Iterator(nil)
 		for samples.Next() == chunkenc.ValFloat {
@@ -144,7 +144,7 @@ func scrape(t *testing.T, page string) map[string]float64 {
 			}
 			put := func(suffix, le string, v float64) {
 				with := maps.Clone(all)
-				with[labels.MetricName] = name + suffix
+				with[model.MetricNameLabel] = name + suffix
 				if le != "" {
 					with["le"] = le
 				}
@@ -172,7 +172,7 @@ func series(all map[string]string) string {
 	var list []string
 	for name, value := range all {
 		switch {
-		case name == labels.MetricName, name == "job", name == "instance", strings.HasPrefix(name, "otel_scope_"), value == "":
+		case name == model.MetricNameLabel, name == "job", name == "instance", strings.HasPrefix(name, "otel_scope_"), value == "":
 			continue
 		case name == "le":
 			if bound, err := strconv.ParseFloat(value, 64); err == nil {
@@ -182,5 +182,5 @@ func series(all map[string]string) string {
 		list = append(list, fmt.Sprintf("%s=%q", name, value))
 	}
 	slices.Sort(list)
-	return all[labels.MetricName] + "{" + strings.Join(list, ",") + "}"
+	return all[model.MetricNameLabel] + "{" + strings.Join(list, ",") + "}"
 }
