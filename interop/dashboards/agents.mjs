@@ -1,7 +1,7 @@
 // Agents overview: how all agents do, from the adapter's metrics in Prometheus. What single turns did is in Tempo.
 import { either, increase, label, of, orZero, quantile, share, sum } from './metrics.mjs';
 import {
-  bars, buckets, byThresholds, coloured, columns, dataSource, fixed, gauged, histogram, joined, labelValues, lines, now, page, ranking, rows, series, text, thresholds,
+  bars, buckets, byThresholds, coloured, columns, dataSource, fixed, gauged, histogram, joined, labelValues, lines, now, page, ranking, rows, series, thresholds,
   tile, traceql,
 } from './panels.mjs';
 import { between, tempo, to, uid } from './links.mjs';

@@ -92,7 +92,7 @@ FROM ${turns} AS t ORDER BY n`,
     runRows: `SELECT r.run AS "run", MAX(r.agent) AS "agent", ${time('MIN(r.start_ns)')} AS "started", (MAX(r.end_ns) - MIN(r.start_ns)) / 1e9 AS "took", COUNT(*) AS "turns",
   SUM(r.input) AS "input", SUM(r.output) AS "output", SUM(r.failed) AS "failed turns", MAX(x.traced) AS "trace"
 FROM ${store.of('turns')} AS r
-LEFT JOIN (SELECT run, run_start_ns, MAX(${store.traceOf}) AS traced FROM ${store.of('rows')} AS spans WHERE kind = 1 GROUP BY run, run_start_ns) AS x
+LEFT JOIN (SELECT run, run_start_ns, MAX(lower(hex(trace))) AS traced FROM ${store.of('rows')} AS spans WHERE kind = 1 GROUP BY run, run_start_ns) AS x
   ON x.run = r.run AND x.run_start_ns = r.run_start_ns
 GROUP BY r.run, r.run_start_ns ORDER BY MIN(r.start_ns)`,
     toolRows: `SELECT COALESCE(tool, '(no name)') AS "tool", COUNT(*) AS "calls", SUM(CASE WHEN outcome = 'ok' THEN 1 ELSE 0 END) AS "ok", SUM(CASE WHEN outcome = 'error' THEN 1 ELSE 0 END) AS "error",
