@@ -24,7 +24,7 @@ type Meta struct {
 	// Time is what the producer stated; zero for an untimed event.
 	Time time.Time
 	// Arrived is when the event reached this process, with its monotonic reading. Zero in a replay, where arrival
-	// means nothing.
+	// means nothing, and of which no metrics are taken (see [WithReplayMetrics]).
 	Arrived time.Time
 	// Seq is the position of the event in its input (a line number), from 1. Zero: the recorder counts.
 	Seq int64

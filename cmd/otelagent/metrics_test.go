@@ -7,11 +7,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/prometheus/otlptranslator"
+	"go.uber.org/goleak"
 
 	"github.com/otelagent/otelagent/spans"
 )
@@ -31,6 +33,48 @@ func TestPrometheusNames(t *testing.T) {
 		if err != nil || got != m.Prometheus {
 			t.Errorf("%s: %s, Prometheus has %s, %v", m.Name, m.Prometheus, got, err)
 		}
+	}
+}
+
+// From an agent's pipe to the page that Prometheus fetches, with exemplars that lead to the session in the store.
+func TestMetricsOnThePage(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	page, err := freeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := startCollector(t.Context(), collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: filepath.Join(t.TempDir(), "s.db"), Metrics: page})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	if exit := run(t.Context(), []string{"send", "--endpoint", "http://" + c.addr("grpc"), "-"}, bytes.NewReader(demoEvents), io.Discard, &said); exit != exitOK {
+		t.Errorf("exit %d: %s", exit, said.String())
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+page+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", "application/openmetrics-text;version=1.0.0")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	for _, want := range []string{
+		`(?m)^otelagent_turn_tokens_bucket\{.*otelagent_token_class="input".*\} \d+ # \{.*trace_id="[0-9a-f]{32}"`,
+		`(?m)^gen_ai_client_token_usage_count\{.*instance="\w{20,}".*\} \d`,
+		`(?m)^otelagent_tool_calls_total\{.*gen_ai_tool_name="read_file".*\} \d`,
+		`(?m)^otelagent_run_active\{.*\} 0`,
+	} {
+		if err != nil || !regexp.MustCompile(want).Match(text) {
+			t.Errorf("%v; no %s on the page:\n%s", err, want, text)
+		}
+	}
+	if err := c.stop(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package otelsetup installs an OpenTelemetry SDK that suits agent sessions, for programs that have none: OTLP over gRPC or
-// HTTP, limits that keep large span events whole, ids derived from addresses where the tracer asks for them, and a count
-// of what was delivered.
+// HTTP for spans and metrics, limits that keep large span events whole, ids derived from addresses where the tracer asks for
+// them, and a count of what was delivered.
 //
 //	p, err := otelsetup.Setup(ctx, otelsetup.WithServiceName("my-agent"))
 //	if err != nil { … }
