@@ -134,7 +134,7 @@ func (a *app) up(ctx context.Context, o collectorOptions) error {
 	var at location
 	defaulted, _ := chooseDatabase("") // what the verbs look at that are given no --db
 	if o.Config == "" {
-		for _, flag := range [][2]string{{"--otlp-grpc", o.GRPC}, {"--otlp-http", o.HTTP}} {
+		for _, flag := range [][2]string{{"--otlp-grpc", o.GRPC}, {"--otlp-http", o.HTTP}, {"--metrics", o.Metrics}} {
 			if _, err := net.ResolveTCPAddr("tcp", flag[1]); err != nil {
 				return usagef("%s %s: want HOST:PORT, such as 127.0.0.1:4317 (%w)", flag[0], flag[1], err)
 			}
@@ -165,6 +165,9 @@ func (a *app) up(ctx context.Context, o collectorOptions) error {
 		case "http":
 			a.say("OTLP over HTTP on http://%s", l.Addr)
 		}
+	}
+	if o.Metrics != "" {
+		a.say("metrics of agents on http://%s/metrics", o.Metrics)
 	}
 	if o.Config == "" {
 		a.say("sessions are kept in %s", at.name)
