@@ -53,12 +53,16 @@ var Queries = sync.OnceValue(func() []Query {
 	if err := yaml.Unmarshal(queriesYAML, &queries); err != nil {
 		panic(fmt.Sprintf("queries.yaml: %v", err)) // a test reads it
 	}
-	var runs map[string]Run
-	if err := yaml.Unmarshal(runsYAML, &runs); err != nil {
-		panic(fmt.Sprintf("runs.yaml: %v", err))
-	}
 	for i := range queries {
-		queries[i].LastRun = runs[queries[i].ID]
+		queries[i].LastRun = runs()[queries[i].ID]
 	}
 	return queries
+})
+
+var runs = sync.OnceValue(func() map[string]Run {
+	var runs map[string]Run
+	if err := yaml.Unmarshal(runsYAML, &runs); err != nil {
+		panic(fmt.Sprintf("runs.yaml: %v", err)) // a test reads it
+	}
+	return runs
 })

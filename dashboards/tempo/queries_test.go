@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,8 +39,15 @@ func TestQueries(t *testing.T) {
 		t.Error(err)
 	}
 	v := vocabulary(t)
+	panels, err := Panels(filepath.Join(root, "dashboards"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(panels) == 0 {
+		t.Error("no dashboard asks Tempo anything")
+	}
 	seen := map[string]bool{}
-	for _, q := range Queries() {
+	for _, q := range slices.Concat(Queries(), panels) {
 		if q.ID == "" || q.Question == "" || q.Kind != KindSearch && q.Kind != KindMetrics {
 			t.Errorf("%q wants an id, a question and a kind", q.ID)
 		}
@@ -59,11 +67,7 @@ func TestQueries(t *testing.T) {
 			t.Errorf("%s: runs.yaml wants version, commit, date and result", q.ID)
 		}
 	}
-	var runs map[string]Run
-	if err := yaml.Unmarshal(runsYAML, &runs); err != nil {
-		t.Fatal(err)
-	}
-	for id := range runs {
+	for id := range runs() {
 		if !seen[id] {
 			t.Errorf("runs.yaml tells of %s, which is no query", id)
 		}

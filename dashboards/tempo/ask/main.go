@@ -1,4 +1,4 @@
-// Command ask asks a real Tempo every query and writes what it answered to runs.yaml. docs/queries.md says how to come by a Tempo and
+// Command ask asks a real Tempo every query, those of the dashboards too, and writes what it answered to runs.yaml. docs/queries.md says how to come by a Tempo and
 // what to send it.
 //
 //	go run ./dashboards/tempo/ask -tempo http://127.0.0.1:3200 -since 1h
@@ -28,12 +28,13 @@ import (
 func main() {
 	a := asker{}
 	flag.StringVar(&a.tempo, "tempo", "http://127.0.0.1:3200", "`URL` of a Tempo")
+	dashboards := flag.String("dashboards", "dashboards", "`folder` of the dashboards whose queries are asked too")
 	flag.DurationVar(&a.since, "since", time.Hour, "how far back")
 	file := flag.String("o", "dashboards/tempo/runs.yaml", "`file` to write")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := a.run(ctx, *file); err != nil {
+	if err := a.run(ctx, *dashboards, *file); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -44,7 +45,11 @@ type asker struct {
 	since time.Duration
 }
 
-func (a *asker) run(ctx context.Context, file string) error {
+func (a *asker) run(ctx context.Context, dashboards, file string) error {
+	panels, err := tempo.Panels(dashboards)
+	if err != nil {
+		return err
+	}
 	var build struct{ Version, Revision string }
 	if err := a.get(ctx, "/api/status/buildinfo", nil, &build); err != nil {
 		return err
@@ -56,7 +61,7 @@ func (a *asker) run(ctx context.Context, file string) error {
 	today := time.Now().UTC().Format(time.DateOnly)
 	runs := map[string]tempo.Run{}
 	var silent []string
-	for _, q := range tempo.Queries() {
+	for _, q := range slices.Concat(tempo.Queries(), panels) {
 		result, err := a.ask(ctx, q.Kind, strings.ReplaceAll(q.Query, tempo.SessionVariable, session))
 		if err != nil {
 			return fmt.Errorf("%s: %w", q.ID, err)
