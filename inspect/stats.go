@@ -26,7 +26,9 @@ func Stats(w io.Writer, r *stats.Report, o Options) error {
 	} else {
 		d.groups(r)
 	}
-	d.tools(r.Tools)
+	if r.By != stats.ByTool {
+		d.tools(r.Tools)
+	}
 	d.compactions(r.Compactions)
 	d.permissions(r.Permissions)
 	d.noPrice(r)
@@ -119,7 +121,7 @@ func costs(g *stats.Group) []string {
 	for _, c := range g.Cost {
 		out = append(out, money(c.Currency, c.Amount)+" reported for "+plural(int(c.Turns), "turn"))
 	}
-	if g.Computed != nil {
+	if g.Computed != nil && g.Computed.Turns > 0 {
 		out = append(out, money(g.Computed.Currency, g.Computed.Amount)+" by the price list for "+plural(int(g.Computed.Turns), "turn"))
 	}
 	return out
@@ -169,14 +171,22 @@ func (d *statsDrawer) histograms(g *stats.Group) {
 		d.put(dim, m.unit)
 		used := 13 + width(m.unit)
 		quantiles := quantilesOf(x, m.show)
-		d.buf.WriteString(strings.Repeat(" ", max(2, d.width-used-width(quantiles))) + quantiles)
+		if used+2+width(quantiles) > d.width { // on a line of its own
+			d.flush()
+			used = 0
+		}
+		d.buf.WriteString(strings.Repeat(" ", max(0, d.width-used-width(quantiles))) + cut(quantiles, d.width))
 		d.flush()
 		d.bars(x, m.show)
 	}
 }
 
 func quantilesOf(x *stats.Dist, show func(int64) string) string {
-	return "p50 " + show(x.P50) + "  p90 " + show(x.P90) + "  p99 " + show(x.P99) + "  max " + show(x.Max)
+	var parts []string
+	for _, q := range allQuantiles {
+		parts = append(parts, q.name+" "+show(q.of(x)))
+	}
+	return strings.Join(parts, "  ")
 }
 
 // bars draws a histogram, a bar a bucket.
@@ -231,10 +241,21 @@ func barOf(n, most int64, w int) string {
 	return bar
 }
 
+// maxGroups is how many groups are drawn.
+const maxGroups = 20
+
 // groups draws each group with a line for each of its measures. The small histograms of one measure have the buckets of the total, so that they
 // can be compared.
 func (d *statsDrawer) groups(r *stats.Report) {
-	for i := range r.Groups {
+	shown := r.Groups[:min(len(r.Groups), maxGroups)]
+	defer func() {
+		if more := len(r.Groups) - len(shown); more > 0 {
+			d.blank()
+			d.put(dim, fmt.Sprintf("and %s more (--json has all)", plural(more, "group")))
+			d.flush()
+		}
+	}()
+	for i := range shown {
 		g := &r.Groups[i]
 		d.blank()
 		name := Clean(g.Name)
@@ -277,9 +298,24 @@ func (d *statsDrawer) groups(r *stats.Report) {
 	}
 }
 
+// allQuantiles are the columns of a group's lines; where there is no room, the first two.
+var allQuantiles = []struct {
+	name string
+	of   func(*stats.Dist) int64
+}{
+	{"p50", func(x *stats.Dist) int64 { return x.P50 }},
+	{"p90", func(x *stats.Dist) int64 { return x.P90 }},
+	{"p99", func(x *stats.Dist) int64 { return x.P99 }},
+	{"max", func(x *stats.Dist) int64 { return x.Max }},
+}
+
 // lines draws the measures of a group, one a line.
 func (d *statsDrawer) lines(g *stats.Group) {
 	head := true
+	quantiles := allQuantiles
+	if d.width < 56 {
+		quantiles = quantiles[:2]
+	}
 	for _, m := range measures {
 		x, all := m.dist(g), m.dist(d.total)
 		if x == nil || x.Max == 0 && x.Min == 0 {
@@ -287,12 +323,15 @@ func (d *statsDrawer) lines(g *stats.Group) {
 		}
 		if head {
 			head = false
-			d.put(dim, "  "+padRight("", 12)+padLeft("n", 7)+padLeft("p50", 8)+padLeft("p90", 8)+padLeft("p99", 8)+padLeft("max", 8))
+			d.put(dim, padLeft("n", 21))
+			for _, q := range quantiles {
+				d.put(dim, padLeft(q.name, 8))
+			}
 			d.flush()
 		}
 		d.buf.WriteString("  " + padRight(m.name, 12) + padLeft(Count(x.N), 7))
-		for _, v := range []int64{x.P50, x.P90, x.P99, x.Max} {
-			d.buf.WriteString(padLeft(m.show(v), 8))
+		for _, q := range quantiles {
+			d.buf.WriteString(padLeft(m.show(q.of(x)), 8))
 		}
 		if spark := sparkline(x, all, d.width-55); spark != "" {
 			d.buf.WriteString("  ")

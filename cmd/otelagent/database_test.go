@@ -33,7 +33,7 @@ func execute(t *testing.T, path, text string) {
 	}
 }
 
-var readVerbs = [][]string{{"ls"}, {"show", "last"}, {"request", "last/0"}, {"export", "last", "--format", "json"}, {"rejects"}, {"rm", "last", "--dry-run"}}
+var readVerbs = [][]string{{"ls"}, {"show", "last"}, {"request", "last/0"}, {"export", "last", "--format", "json"}, {"rejects"}, {"stats"}, {"rm", "last", "--dry-run"}}
 
 // What looks at a database changes none: it says what does.
 func TestOlderAndNewerSchema(t *testing.T) {

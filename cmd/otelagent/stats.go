@@ -55,7 +55,7 @@ docs/stats.md.`,
 	}
 	o.db.add(c)
 	c.Flags().StringVar(&o.by, "by", "", "a group for each `what`: model, agent, tool, session, provider")
-	c.Flags().StringVar(&o.since, "since", "", "what began in this `time`, or since a day: 7d, 12h, 2026-01-31")
+	c.Flags().StringVar(&o.since, "since", "", "what began since this `time`: a date, a time, or how long ago: 24h, 7d")
 	c.Flags().StringVar(&o.query.Agent, "agent", "", "of this `agent` alone")
 	c.Flags().StringVar(&o.query.Model, "model", "", "of this `model` alone, as it was asked for")
 	c.Flags().StringVar(&o.query.Provider, "provider", "", "of this `provider` alone")
@@ -77,17 +77,10 @@ func (o *statsOptions) check(now time.Time) error {
 	if o.since == "" {
 		return nil
 	}
-	for _, layout := range []string{time.DateOnly, time.RFC3339} {
-		if t, err := time.ParseInLocation(layout, o.since, time.Local); err == nil {
-			o.query.Since = t
-			return nil
-		}
+	var err error
+	if o.query.Since, err = parseSince(o.since, now); err != nil {
+		return usagef("--since %s: want a date, a time in RFC 3339, or how long ago: 90m, 24h, 7d", o.since)
 	}
-	age, err := store.ParseAge(o.since)
-	if err != nil || age <= 0 {
-		return usagef("--since %.64q: want a time above 0 (7d, 12h), a day (2026-01-31), or a moment (2026-01-31T12:00:00Z)", o.since)
-	}
-	o.query.Since = now.Add(-age)
 	return nil
 }
 
