@@ -58,7 +58,7 @@ func TestOpenInference(t *testing.T) {
 			fmt.Fprintln(&b, s.Name)
 			for _, kv := range s.Attributes {
 				if ofOpenInference(kv) {
-					text := kv.Value.Emit()
+					text := kv.Value.String()
 					if len(text) > 300 {
 						text = fmt.Sprintf("%.120s ... %s (%d bytes)", text, text[len(text)-60:], len(text))
 					}
@@ -115,7 +115,7 @@ func TestOpenInferencePreviews(t *testing.T) {
 	for _, s := range played(t, otelagent.WithOpenInference(), otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithPreviewBytes(400)) {
 		for _, kv := range s.Attributes {
 			if ofOpenInference(kv) {
-				longest = max(longest, len(kv.Value.Emit()))
+				longest = max(longest, len(kv.Value.String()))
 			}
 		}
 	}

@@ -34,10 +34,13 @@ phoenix() {
     echo "$here/venv/bin/python"
 }
 tests() {
+    phoenix >/dev/null & # beside the build, which has one long package at its end
+    installing=$!
     JAEGER=$(jaeger)
+    wait "$installing"
     PHOENIX_PYTHON=$(phoenix)
     export JAEGER PHOENIX_PYTHON
-    go -C "$here" test -count=1 -timeout 5m "$@" ./...
+    go -C "$here" test -count=1 -timeout 10m "$@" ./...
 }
 case $mode in
 jaeger) jaeger ;;
