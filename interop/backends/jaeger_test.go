@@ -19,17 +19,19 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelagent/otelagent/internal/backends"
 	"github.com/otelagent/otelagent/spans"
 )
 
 // startJaeger starts the real server with the configuration of docker-compose.yaml, and returns where it takes OTLP over gRPC and where it answers queries.
-func startJaeger(t *testing.T) (otlp, query string) {
+func startJaeger(t *testing.T, more ...string) (otlp, query string) {
 	t.Helper()
 	program := built(t, "JAEGER", "bin/jaeger", "interop/backends/run.sh jaeger")
 	free := addresses(t, 4)
 	cmd := exec.Command(program, "--config", filepath.Join(repository, "compose", "jaeger.yaml"))
+	cmd.Args = append(cmd.Args, more...)
 	for i, name := range []string{"OTLP_GRPC", "JAEGER_HTTP", "JAEGER_GRPC", "HEALTH"} {
 		cmd.Env = append(cmd.Env, name+"="+free[i])
 	}
@@ -37,6 +39,46 @@ func startJaeger(t *testing.T) (otlp, query string) {
 	query = "http://" + free[1]
 	serve(t, query+"/api/services", cmd)
 	return free[0], query
+}
+
+// TestJaegerLinks starts a Jaeger with the links that docs/backends.md shows, which it gives to its UI, and finds the attributes that they name in
+// the registry. How the UI draws them is not seen here.
+func TestJaegerLinks(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(repository, "docs", "backends.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "```json\n")
+	links, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("docs/backends.md shows no links")
+	}
+	file := filepath.Join(t.TempDir(), "ui.json")
+	if err := os.WriteFile(file, []byte(links), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, query := startJaeger(t, "--config", "yaml:extensions::jaeger_query::ui::config_file: "+file)
+	_, page, err := ask(t, http.MethodGet, query+"/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ = strings.Cut(string(page), "JAEGER_CONFIG = ")
+	var want, got any
+	if err := json.Unmarshal([]byte(links), &want); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.NewDecoder(strings.NewReader(rest)).Decode(&got); err != nil {
+		t.Fatalf("the page has no configuration: %v", err)
+	}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("(-docs +page):\n%s", diff)
+	}
+	for _, part := range strings.Split(links, "#{")[1:] {
+		key, _, _ := strings.Cut(part, "}")
+		if _, ok := spans.Lookup(attribute.Key(key)); !ok && key != "trace.traceID" {
+			t.Errorf("#{%s} is no key of ours", key)
+		}
+	}
 }
 
 // Recordings of other producers that are sent beside the Go loop.
