@@ -482,7 +482,10 @@ func deliver(t *testing.T, send func(clients)) (requests map[string]string, tree
 // events, whatever arrives first.
 func TestContentAsLogRecords(t *testing.T) {
 	all, requests, moved := phifixtures.All(t, "../.."), 0, 0
-	for _, f := range all {
+	for i, f := range all {
+		if testing.Short() && i%6 != 0 {
+			continue
+		}
 		t.Run(f.String(), func(t *testing.T) {
 			td := recorded(t, f.Events)
 			wantRequests, wantTree := deliver(t, func(c clients) { c.traces(t, td) })
