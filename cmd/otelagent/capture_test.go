@@ -182,3 +182,30 @@ func TestEcho(t *testing.T) {
 		t.Errorf("%d bytes, with --echo %d", len(wires[0]), len(wires[1]))
 	}
 }
+
+// --openinference sends more, and changes nothing of what is kept.
+func TestSendOpenInference(t *testing.T) {
+	events, err := os.ReadFile(filepath.FromSlash(repository + "/otelagent/phi/testdata/phi-core-0.15.2/plain-multi-turn.events.ndjson"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown, wires [2]string
+	for i, args := range [][]string{{"--capture", "content"}, {"--capture", "content", "--openinference"}} {
+		wires[i] = wire(t, bytes.NewReader(events), args...)
+		db := filepath.Join(t.TempDir(), "s.db")
+		sendAll(t, bytes.NewReader(events), append(args, "--db", db)...)
+		code, stdout, stderr := runWith(t, "show", "last", "--db", db, "--json")
+		if code != exitOK || stderr != "" {
+			t.Fatalf("exit %d: %s", code, stderr)
+		}
+		shown[i] = stdout
+	}
+	for _, key := range []string{"openinference.span.kind", "llm.token_count.prompt", "output.value"} {
+		if strings.Contains(wires[0], key) || !strings.Contains(wires[1], key) {
+			t.Errorf("%s: %t without the flag, %t with it", key, strings.Contains(wires[0], key), strings.Contains(wires[1], key))
+		}
+	}
+	if shown[0] != shown[1] {
+		t.Error("the session is another one with --openinference")
+	}
+}
