@@ -1,0 +1,64 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// An agent behind the wire tap gives metrics to a collector that takes them, none when they are off, and a receiver that takes none is
+// not worth a word.
+func TestACPMetrics(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		flags    []string
+		refuse   bool
+		requests int
+		has      string
+	}{
+		{name: "taken", requests: 1, has: spans.MetricTurnDuration},
+		{name: "refused", refuse: true, requests: 1},
+		{name: "off", flags: []string{"--metrics", "off"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var mu sync.Mutex
+			var got [][]byte
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				if r.URL.Path != "/v1/metrics" {
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, body)
+				if tt.refuse {
+					http.NotFound(w, r)
+				}
+			}))
+			defer server.Close()
+			in, out, stderr, code := between(t, append(tt.flags, "--endpoint", server.URL, "--protocol", "http/protobuf"), "talk")
+			if _, err := io.WriteString(in, `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"hello"}]}}`+"\n"); err != nil {
+				t.Fatal(err)
+			}
+			_ = in.Close()
+			if answer, err := io.ReadAll(out); err != nil || !bytes.Contains(answer, []byte(`"id":1`)) {
+				t.Errorf("the agent answered %q, %v", answer, err)
+			}
+			if c := <-code; c != exitOK || stderr.String() != "agent: bye\n" {
+				t.Errorf("exit %d, standard error %q, want the agent's alone", c, stderr)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if all := bytes.Join(got, nil); len(got) != tt.requests || !bytes.Contains(all, []byte(tt.has)) {
+				t.Errorf("%d requests, want %d; %d bytes of metrics, want %q among them", len(got), tt.requests, len(all), tt.has)
+			}
+		})
+	}
+}
