@@ -78,7 +78,8 @@ var ErrNoMetrics = errors.New("otelsetup: the receiver takes no metrics; none ar
 
 // MetricsError returns why metrics were not delivered last; nil when they were, or none were sent. Metrics are the lesser thing: that
 // they are not delivered is no error of ForceFlush or Shutdown, and told to OpenTelemetry's error handler once until it works again.
-// A receiver that takes no metrics (Unimplemented over gRPC, 404 over HTTP) is asked once: see ErrNoMetrics.
+// A receiver that takes no metrics (Unimplemented over gRPC, 404 over HTTP) is asked once: see ErrNoMetrics. The error handler hears of it
+// only where metrics were asked for, by WithMetricsEndpoint, OTEL_EXPORTER_OTLP_METRICS_ENDPOINT or OTEL_METRICS_EXPORTER=otlp.
 func (p *Providers) MetricsError() error {
 	if p.metrics == nil {
 		return nil
@@ -184,7 +185,8 @@ func (c *config) metricReader(ctx context.Context, p *Providers) (sdkmetric.Read
 	if err != nil {
 		return nil, fmt.Errorf("otelsetup: open OTLP for metrics: %w", err)
 	}
-	p.metrics = &metricExporter{Exporter: exporter}
+	asked := c.metricsEndpoint != "" || firstEnv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_METRICS_EXPORTER") != ""
+	p.metrics = &metricExporter{Exporter: exporter, asked: asked}
 	return sdkmetric.NewPeriodicReader(p.metrics), nil
 }
 
@@ -223,6 +225,7 @@ func (c *config) metricsTarget(protocol Protocol) (url string, ok bool) {
 // metricExporter sends metrics without getting in anybody's way.
 type metricExporter struct {
 	sdkmetric.Exporter
+	asked   bool        // somebody wants metrics, and does not merely send spans to where they would go too
 	refused atomic.Bool // the receiver takes none
 
 	mu   sync.Mutex
@@ -246,7 +249,7 @@ func (e *metricExporter) Export(ctx context.Context, m *metricdata.ResourceMetri
 		err = fmt.Errorf("otelsetup: metrics were not delivered: %w", err)
 	}
 	e.mu.Lock()
-	tell := err != nil && !e.told
+	tell := err != nil && !e.told && (e.asked || !errors.Is(err, ErrNoMetrics))
 	e.told = err != nil
 	e.err = err
 	e.mu.Unlock()
