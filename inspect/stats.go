@@ -49,12 +49,20 @@ type measure struct {
 
 func showDuration(ns int64) string { return Duration(time.Duration(ns)) }
 
+// showCount is Count of numbers that make sense; nonsense has room too.
+func showCount(n int64) string {
+	if n >= 1e12 {
+		return "≥1000G"
+	}
+	return Count(n)
+}
+
 var measures = []measure{
-	{"input", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.Input }, Count},
-	{"output", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.Output }, Count},
-	{"cache read", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.CacheRead }, Count},
-	{"cache write", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.CacheWrite }, Count},
-	{"reasoning", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.Reasoning }, Count},
+	{"input", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.Input }, showCount},
+	{"output", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.Output }, showCount},
+	{"cache read", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.CacheRead }, showCount},
+	{"cache write", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.CacheWrite }, showCount},
+	{"reasoning", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.Reasoning }, showCount},
 	{"turn", "duration, tools included", func(g *stats.Group) *stats.Dist { return g.Duration }, showDuration},
 	{"model call", "duration", func(g *stats.Group) *stats.Dist { return g.ModelCall }, showDuration},
 	{"first token", "time to it", func(g *stats.Group) *stats.Dist { return g.FirstChunk }, showDuration},
@@ -77,7 +85,7 @@ func (d *statsDrawer) totals(r *stats.Report) {
 	d.field("tokens", sum(g.Input, "input"), sum(g.Output, "output"), sum(g.CacheRead, "cache read"), sum(g.CacheWrite, "cache write"), sum(g.Reasoning, "reasoning"))
 	if text, st := cacheRate(g); text != "" {
 		d.put(dim, padRight("cache", labelWidth+1))
-		d.put(st, text)
+		d.put(st, cut(text, d.width-labelWidth-1))
 		d.flush()
 	}
 	d.field("cost", costs(g)...)
@@ -371,6 +379,9 @@ func sparkline(x, all *stats.Dist, w int) string {
 	return strings.TrimRight(string(out), " ")
 }
 
+// nameWidth is how much of a tool's name is shown.
+func (d *statsDrawer) nameWidth() int { return min(28, d.width/3) }
+
 // maxTools is how many tools are listed.
 const maxTools = 20
 
@@ -389,7 +400,9 @@ func (d *statsDrawer) tools(l []stats.Tool) {
 		}
 	}
 	d.table([]field{
-		{name: "TOOL", value: func(i int) (string, style) { return cmp.Or(cut(Clean(shown[i].Name), 28), "(unknown)"), bold }},
+		{name: "TOOL", value: func(i int) (string, style) {
+			return cmp.Or(cut(Clean(shown[i].Name), d.nameWidth()), "(unknown)"), bold
+		}},
 		{name: "CALLS", right: true, value: func(i int) (string, style) { return Count(shown[i].Calls), plainText }},
 		{name: "P50", right: true, value: quantile(func(x *stats.Dist) int64 { return x.P50 })},
 		{name: "P90", right: true, value: quantile(func(x *stats.Dist) int64 { return x.P90 })},
@@ -402,7 +415,7 @@ func (d *statsDrawer) tools(l []stats.Tool) {
 			}
 			return strings.Join(outcomes(shown[i].Outcomes), ", "), st
 		}},
-	}, len(shown), []string{"P90", "MAX", "P50"})
+	}, len(shown), []string{"P90", "MAX", "P50", "P99"})
 	if more := len(l) - len(shown); more > 0 {
 		d.put(dim, fmt.Sprintf("and %s more (--json has all)", plural(more, "tool")))
 		d.flush()
@@ -423,12 +436,12 @@ func (d *statsDrawer) compactions(l []stats.Compaction) {
 		}
 	}
 	d.table([]field{
-		{name: "COMPACTION", value: func(i int) (string, style) { return cmp.Or(words(l[i].Kind), "(unknown)"), bold }},
+		{name: "COMPACTION", value: func(i int) (string, style) { return cmp.Or(cut(words(l[i].Kind), 10), "(unknown)"), bold }},
 		{name: "N", right: true, value: func(i int) (string, style) { return Count(l[i].N), plainText }},
 		{name: "TOKENS BEFORE", right: true, value: tokens(func(c stats.Compaction) *stats.Dist { return c.Before })},
 		{name: "AFTER", right: true, value: tokens(func(c stats.Compaction) *stats.Dist { return c.After })},
 		{name: "TRIGGER", flex: true, value: func(i int) (string, style) { return words(l[i].Trigger), plainText }},
-	}, len(l), nil)
+	}, len(l), []string{"AFTER", "TOKENS BEFORE"})
 }
 
 func (d *statsDrawer) permissions(l []stats.Permission) {
@@ -450,13 +463,13 @@ func (d *statsDrawer) permissions(l []stats.Permission) {
 			if l[i].Action == string(spans.ActionDeny) {
 				st = red
 			}
-			return cmp.Or(words(l[i].Action), "(unknown)"), st
+			return cmp.Or(cut(words(l[i].Action), 10), "(unknown)"), st
 		}},
 		{name: "N", right: true, value: func(i int) (string, style) { return Count(l[i].N), plainText }},
 		{name: "WAITED P50", right: true, value: wait(func(x *stats.Dist) int64 { return x.P50 })},
 		{name: "MAX", right: true, value: wait(func(x *stats.Dist) int64 { return x.Max })},
 		{name: "SOURCE", flex: true, value: func(i int) (string, style) { return words(l[i].Source), plainText }},
-	}, len(l), nil)
+	}, len(l), []string{"MAX", "WAITED P50"})
 }
 
 func (d *statsDrawer) noPrice(r *stats.Report) {
