@@ -50,7 +50,7 @@ type room struct {
 var rooms = []room{
 	{packages: leaves},
 	{packages: []string{exportsize}, other: []string{otel}},
-	{packages: []string{"collector-exporter/distribution/healthcheck"}}, // a program in the image
+	{packages: []string{"collector-exporter/distribution/healthcheck"}},                // a program in the image
 	{packages: []string{"internal/..."}, own: []string{"..."}, other: []string{"..."}}, // generators and checks; see TestApart
 	{packages: []string{"spans"}, other: []string{otel + "/attribute"}},
 
