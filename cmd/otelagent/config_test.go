@@ -6,9 +6,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/provider/envprovider"
 	"go.opentelemetry.io/collector/confmap/provider/fileprovider"
@@ -26,18 +28,7 @@ func TestShippedConfigurations(t *testing.T) {
 			for _, f := range files {
 				uris = append(uris, "file:"+f)
 			}
-			col, err := otelcol.NewCollector(otelcol.CollectorSettings{
-				Factories: components,
-				BuildInfo: buildInfo(),
-				ConfigProviderSettings: otelcol.ConfigProviderSettings{ResolverSettings: confmap.ResolverSettings{
-					URIs:              uris,
-					ProviderFactories: []confmap.ProviderFactory{envprovider.NewFactory(), fileprovider.NewFactory()},
-				}},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := col.DryRun(t.Context()); err != nil {
+			if err := dryRun(t, uris...); err != nil {
 				t.Error(err)
 			}
 		})
@@ -171,4 +162,51 @@ func TestHelpListsComponents(t *testing.T) {
 			t.Errorf("up --help does not name %s", n)
 		}
 	}
+}
+
+// Each exporter that docs/backends.md shows is one that the collector takes as it stands there.
+func TestBackendsDocument(t *testing.T) {
+	doc, err := os.ReadFile(filepath.Join(repository, "docs", "backends.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, m := range regexp.MustCompile("(?ms)^```yaml\n(exporters:\n  (\\S+):\n.*?)^```$").FindAllStringSubmatch(string(doc), -1) {
+		block, name := m[1], m[2]
+		names = append(names, name)
+		t.Run(name, func(t *testing.T) {
+			for _, v := range regexp.MustCompile(`\$\{env:(\w+)\}`).FindAllStringSubmatch(block, -1) {
+				t.Setenv(v[1], "key")
+			}
+			config := filepath.Join(t.TempDir(), "c.yaml")
+			text := block + "receivers: {otlp: {protocols: {grpc: {endpoint: \"127.0.0.1:0\"}}}}\nservice: {pipelines: {traces: {receivers: [otlp], exporters: [" + name + "]}}}\n"
+			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := dryRun(t, "file:"+config); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	want := []string{"otlp_http/phoenix", "otlp_http/langfuse", "otlp_http/logfire", "otlp_http/signoz", "otlp_http/datadog", "otlp_http/mlflow"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("blocks (-want +got):\n%s", diff)
+	}
+}
+
+// dryRun loads configurations laid over each other as this collector does, and builds what they name without starting it.
+func dryRun(t *testing.T, uris ...string) error {
+	t.Helper()
+	col, err := otelcol.NewCollector(otelcol.CollectorSettings{
+		Factories: components,
+		BuildInfo: buildInfo(),
+		ConfigProviderSettings: otelcol.ConfigProviderSettings{ResolverSettings: confmap.ResolverSettings{
+			URIs:              uris,
+			ProviderFactories: []confmap.ProviderFactory{envprovider.NewFactory(), fileprovider.NewFactory()},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return col.DryRun(t.Context())
 }
