@@ -118,6 +118,7 @@ func TestClickHouse(t *testing.T) {
 		t.Errorf("answers are not those of SQLite (-) but (+):\n%s", diff)
 	}
 	run(t, "session-clickhouse.json", ask, of(hostile))
+	withoutProvider(t, "session-clickhouse.json", ask)
 }
 
 // blocks are the answers, in any order of rows that are equal in what they are ordered by.

@@ -34,14 +34,18 @@ import (
 // hostile is a session id that ends strings, statements and escapes wherever it is put in without care.
 const hostile = `it's "\' 50%41 ${x} -- 1`
 
+// unnamed is a session whose loop does not tell the provider.
+const unnamed = "no provider"
+
 var began = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 
-// sessions are what the stores are filled with: two that show everything, one of them with a hostile id, and what phi-core recorded.
+// sessions are what the stores are filled with: three that show everything, one of them with a hostile id, one without a provider, and what phi-core recorded.
 func sessions(t *testing.T) session.Batch {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
-	everything(t, p.Tracer(), "everything", began)
-	everything(t, p.Tracer(), hostile, began.Add(time.Hour))
+	everything(t, p.Tracer(), "everything", "acme", began)
+	everything(t, p.Tracer(), hostile, "acme", began.Add(time.Hour))
+	everything(t, p.Tracer(), unnamed, "", began.Add(2*time.Hour))
 	f, err := os.Open("../cmd/otelagent/demo.ndjson")
 	if err != nil {
 		t.Fatal(err)
@@ -65,12 +69,12 @@ func sessions(t *testing.T) session.Batch {
 
 // everything is a session with all that a panel shows: five turns of two runs, the cache missed on one, a model without a cache on another that fails, tools that
 // overlap, fail and are denied, a wait for a person, a compaction, retries, costs.
-func everything(t *testing.T, tracer *otelagent.Tracer, id string, start time.Time) {
+func everything(t *testing.T, tracer *otelagent.Tracer, id, provider string, start time.Time) {
 	t.Helper()
 	at := func(seconds float64) otelagent.Moment {
 		return otelagent.Moment{Time: start.Add(time.Duration(seconds * float64(time.Second)))}
 	}
-	ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: id, ID: "run-1", Agent: "coder", Model: "big-1", Provider: "acme", Start: at(0)})
+	ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: id, ID: "run-1", Agent: "coder", Model: "big-1", Provider: provider, Start: at(0)})
 	cost := 0.25
 	var messages []otelagent.Message
 	failed := false
@@ -104,7 +108,7 @@ func everything(t *testing.T, tracer *otelagent.Tracer, id string, start time.Ti
 	compacting.End(otelagent.CompactionResult{End: at(23), InputTokens: 4200, OutputTokens: 700, MessagesBefore: 9, MessagesAfter: 2, MessagesSummarized: 7, TokensGone: -1, Runs: -1})
 	turn(ctx, run, 23, 26, otelagent.Usage{Input: 900, Output: 50, CacheRead: 450}, "big-1", func(context.Context, *otelagent.Turn) {})
 	run.End(otelagent.RunResult{End: at(26)})
-	ctx, run = tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: id, ID: "run-2", Agent: "reviewer", Model: "small-1", Provider: "acme", Start: at(30)})
+	ctx, run = tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: id, ID: "run-2", Agent: "reviewer", Model: "small-1", Provider: provider, Start: at(30)})
 	failed = true
 	turn(ctx, run, 30, 32, otelagent.Usage{Input: 300, Output: 20}, "small-1", func(context.Context, *otelagent.Turn) {})
 	run.End(otelagent.RunResult{End: at(32)})
@@ -370,6 +374,24 @@ func TestSQLite(t *testing.T) {
 	db := lite(t)
 	golden(t, "session.golden", run(t, "session.json", db, of("everything")))
 	run(t, "session.json", db, of(hostile))
+	withoutProvider(t, "session.json", db)
+}
+
+// withoutProvider wants to see cache hits and misses of a session whose provider is not told as those of one that has one.
+func withoutProvider(t *testing.T, name string, ask database) {
+	t.Helper()
+	const title = "== How much of each request came from cache?\n"
+	hits := func(id string) string {
+		_, rest, found := strings.Cut(run(t, name, ask, of(id)), title)
+		if !found {
+			t.Fatalf("no panel %q", title)
+		}
+		rows, _, _ := strings.Cut(rest, "\n\n")
+		return rows
+	}
+	if diff := cmp.Diff(hits("everything"), hits(unnamed)); diff != "" {
+		t.Errorf("with a provider (-) and without (+):\n%s", diff)
+	}
 }
 
 func golden(t *testing.T, name, got string) {

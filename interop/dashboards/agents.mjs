@@ -39,9 +39,9 @@ const glance = [
   [
     tile({
       title: 'How many runs are active right now?', unit: 'short', decimals: 0, min: 0, sparkline: true, none: '0',
-      targets: series({ 'active runs': sum(of('otelagent.run.active')) }),
+      targets: series({ 'active runs': orZero(sum(of('otelagent.run.active'))) }),
       means: 'Runs that have started and not ended, as the processes that hold them tell.',
-      bad: 'a number that only grows is a loop that starts runs and does not end them. A process that was killed keeps its runs until its series goes stale, five minutes later.',
+      bad: 'a number that only grows is a loop that starts runs and does not end them. A process that was killed keeps its runs until the Collector forgets it, an hour by our configuration.',
       links: [inTempo.runs],
     }),
     tile({
@@ -75,9 +75,9 @@ const glance = [
       links: [inTempo.failed],
     }),
     tile({
-      title: 'How slow are the slowest turns?', unit: 's', decimals: 1, sparkline: true, none: 'no turns',
-      targets: series({ p95: quantile(0.95, of(turns, 'bucket')) }),
-      means: 'One turn in twenty takes longer than this, its tools and waits for permissions included.',
+      title: 'How slow are the slowest turns?', unit: 's', decimals: 1, none: 'no turns',
+      targets: now({ p95: quantile(0.95, of(turns, 'bucket'), range) }),
+      means: 'One turn in twenty of the time that is shown takes longer than this, its tools and waits for permissions included.',
       bad: 'compare with the time of the model alone, and of tools, below: what is left is waiting for people or the loop itself.',
       links: [inTempo.slow],
     }),
@@ -254,7 +254,7 @@ const tools = [
     lines({
       title: 'Which tools are slow?', unit: 's',
       targets: series({ [`{{${label(tool)}}}`]: `topk(10, ${quantile(0.95, of('gen_ai.execute_tool.duration', 'bucket'), '$__rate_interval', tool)})` }),
-      means: 'The ten slowest tools: one call in twenty takes longer than this. Dots lead to traces.',
+      means: 'The ten slowest tools of each moment, so there may be more than ten lines: one call in twenty takes longer than this. Dots lead to traces.',
       bad: 'the loop waits for them. A line at one fixed height is a timeout.',
       links: [tempo('Slow tool calls in Tempo', '{ name = "tool.call" && duration > 5s } | select(span.gen_ai.tool.name, span.otelagent.tool.outcome)')],
     }),
@@ -348,7 +348,7 @@ const byAgent = [
         'output tokens': { 'color': fixed(style.direction.output), 'custom.cellOptions': gauged, 'min': 0 },
         'from cache': { 'unit': 'percentunit', 'thresholds': thresholds(style.cacheShare), 'color': byThresholds, 'custom.cellOptions': coloured },
       },
-      means: 'All agents of the time that is shown. A click on a name narrows all panels to that agent.',
+      means: 'All agents of the time that is shown. A click on a name narrows the panels whose metrics know the agent to it; the others show all.',
       bad: 'sort by the column that worries you.',
       links: [inTempo.runs],
     }),
@@ -389,7 +389,7 @@ export const agents = () => page({
   variables: [
     dataSource('prometheus', 'Metrics', 'prometheus', 'Prometheus that has the metrics of the agents.'),
     dataSource('tempo', 'Traces', 'tempo', 'Tempo that has the traces of the agents.'),
-    labelValues('agent', 'Agent', 'otelagent_turn_duration_seconds_count', label(agent), 'Agents that had a turn in this time.'),
+    labelValues('agent', 'Agent', 'otelagent_turn_duration_seconds_count', label(agent), 'Agents that had a turn in this time. Panels of metrics without an agent show all.'),
     labelValues('provider', 'Provider', 'otelagent_turn_duration_seconds_count', label('gen_ai.provider.name'), 'Providers that were asked in this time. Panels of metrics without a provider show all.'),
     labelValues('model', 'Model', 'otelagent_turn_duration_seconds_count', label(model), 'Models that were asked in this time. Panels of metrics without a model show all.'),
   ],

@@ -19,7 +19,7 @@ const link = (title, url, blank = false) => plain(new dashboard.DashboardLinkBui
 // puts quotes around a value; here they would end the JSON string around the query, so they are ours, and the value is encoded as
 // the address is.
 function explore(asked, range) {
-  const query = asked.replaceAll(/\$\{(\w+):doublequote\}/g, '"${$1:percentencode}"');
+  const query = asked.replaceAll(/\$\{([\w.]+):doublequote\}/g, '"${$1:percentencode}"');
   const panes = {
     a: {
       datasource: '${tempo}',

@@ -19,8 +19,11 @@ const inTempo = {
   compactions: tempo('Its compactions in Tempo', spansOf('compaction.run', '', 'span.otelagent.compaction.input_tokens, span.otelagent.compaction.output_tokens')),
   runs: tempo('Its runs in Tempo', spansOf('session.run', '', 'span.gen_ai.agent.name, span.otelagent.run.status')),
 };
-// The turn of a row of a table.
-const turnLink = [{ title: 'This turn in Tempo', url: tempo('', `{ ${ours} && span.otelagent.turn.index = \${__data.fields.turn} }`).build().url }];
+// The turn of a row of a table, which has the run in a hidden column: turns are counted anew in each.
+const turnLink = [{
+  title: 'This turn in Tempo',
+  url: tempo('', `{ ${ours} && span.otelagent.run.id = \${__data.fields.run:doublequote} && span.otelagent.turn.index = \${__data.fields.turn} }`).build().url,
+}];
 const moment = { unit: 'dateTimeAsIso' };
 // Numbers that links take: as they are, without thousands made into K.
 const exact = { unit: 'none', decimals: 0 };
@@ -46,8 +49,10 @@ function queries(store) {
 SELECT ${time('at')} AS time, CASE WHEN depth > 0 THEN begins END AS "${name}"
 FROM counted WHERE begins IS NOT NULL OR depth = 0 ORDER BY at`;
   const summary = (what) => `SELECT ${what} FROM ${store.sessions} AS s WHERE s.tenant = ${store.tenant} AND s.id = ${store.session}`;
-  // A provider and model that ever had to do with a cache has one, so a turn without any hit is one that could have had one.
-  const caching = `(SELECT DISTINCT provider AS cp, model AS cm FROM turns WHERE cache_read > 0 OR cache_write > 0)`;
+  // A provider and model that ever had to do with a cache has one, so a turn without any hit is one that could have had one. Either may
+  // not be told. 1 tells what was found: where nothing was, it is NULL to one store and 0 to the other.
+  const caching = `(SELECT DISTINCT COALESCE(provider, '') AS cp, COALESCE(model, '') AS cm, 1 AS found FROM turns
+  WHERE (cache_read > 0 OR cache_write > 0) AND COALESCE(model, '') IN (SELECT COALESCE(model, '') FROM ${store.of('turns')} AS mine))`;
   return {
     tenants: `SELECT DISTINCT CASE tenant WHEN '' THEN '(default)' ELSE tenant END AS tenant FROM ${store.sessions} AS s ORDER BY tenant`,
     sessionIDs: `SELECT id FROM ${store.sessions} AS s
@@ -79,15 +84,15 @@ FROM ${turns} AS t WHERE input IS NOT NULL ORDER BY n`,
     sizes: `SELECT ${time('start_ns')} AS time, input + output AS "tokens" FROM ${turns} AS t WHERE input IS NOT NULL ORDER BY start_ns`,
     requests: `SELECT n AS "turn", request_bytes AS "bytes", request_messages AS "messages" FROM ${turns} AS t WHERE request_bytes IS NOT NULL ORDER BY n`,
     cacheRate: `SELECT n AS "turn",
-  CASE WHEN c.cm IS NOT NULL AND input > 0 THEN 1.0 * cache_read / input END AS "from cache",
-  CASE WHEN c.cm IS NOT NULL AND input > 0 AND cache_read = 0 THEN 0.0 END AS "no hit at all"
-FROM ${turns} AS t LEFT JOIN ${caching} AS c ON c.cp = t.provider AND c.cm = t.model ORDER BY n`,
+  CASE WHEN c.found = 1 AND input > 0 THEN 1.0 * cache_read / input END AS "from cache",
+  CASE WHEN c.found = 1 AND input > 0 AND cache_read = 0 THEN 0.0 END AS "no hit at all"
+FROM ${turns} AS t LEFT JOIN ${caching} AS c ON c.cp = COALESCE(t.provider, '') AND c.cm = COALESCE(t.model, '') ORDER BY n`,
     durations: `SELECT n AS "turn", model_call_ns / 1e9 AS "model", (end_ns - start_ns - COALESCE(model_call_ns, 0)) / 1e9 AS "tools and loop"
 FROM ${turns} AS t WHERE end_ns IS NOT NULL ORDER BY n`,
     firstChunk: `SELECT n AS "turn", first_chunk_ns / 1e9 AS "first piece" FROM ${turns} AS t WHERE first_chunk_ns IS NOT NULL ORDER BY n`,
     turnRows: `SELECT n AS "no.", turn AS "turn", ${time('start_ns')} AS "started", (end_ns - start_ns) / 1e9 AS "took", agent AS "agent", COALESCE(response_model, model) AS "model",
   COALESCE(error_type, stop_reason) AS "ended with", attempts AS "attempts", input AS "input", output AS "output",
-  CASE WHEN input > 0 THEN 1.0 * cache_read / input END AS "from cache", tool_calls AS "tool calls", cost AS "cost", currency AS "currency", failed AS "failed"
+  CASE WHEN input > 0 THEN 1.0 * cache_read / input END AS "from cache", tool_calls AS "tool calls", cost AS "cost", currency AS "currency", failed AS "failed", run AS "run"
 FROM ${turns} AS t ORDER BY n`,
     runRows: `SELECT r.run AS "run", MAX(r.agent) AS "agent", ${time('MIN(r.start_ns)')} AS "started", (MAX(r.end_ns) - MIN(r.start_ns)) / 1e9 AS "took", COUNT(*) AS "turns",
   SUM(r.input) AS "input", SUM(r.output) AS "output", SUM(r.failed) AS "failed turns", MAX(x.traced) AS "trace"
@@ -101,12 +106,12 @@ GROUP BY r.run, r.run_start_ns ORDER BY MIN(r.start_ns)`,
 FROM ${store.of('tool_calls')} AS c GROUP BY tool ORDER BY COUNT(*) DESC`,
     toolTime: `SELECT COALESCE(tool, '(no name)') AS "tool", SUM(end_ns - start_ns) / 1e9 AS "took" FROM ${store.of('tool_calls')} AS c
 WHERE end_ns IS NOT NULL GROUP BY tool ORDER BY SUM(end_ns - start_ns) DESC LIMIT 12`,
-    badCalls: `SELECT ${time('start_ns')} AS "at", turn AS "turn", tool AS "tool", outcome AS "outcome", (end_ns - start_ns) / 1e9 AS "took"
+    badCalls: `SELECT ${time('start_ns')} AS "at", turn AS "turn", tool AS "tool", outcome AS "outcome", (end_ns - start_ns) / 1e9 AS "took", run AS "run"
 FROM ${store.of('tool_calls')} AS c WHERE outcome IS NULL OR outcome <> 'ok' ORDER BY start_ns`,
     permissionRows: `SELECT tool AS "tool", action AS "action", source AS "source", COUNT(*) AS "checks", SUM(wait_ns) / 1e9 AS "waited" FROM ${store.of('permission_evaluations')} AS p
 GROUP BY tool, action, source ORDER BY COUNT(*) DESC`,
     compactionRows: `SELECT ${time('start_ns')} AS "at", turn AS "turn", kind AS "kind", "trigger" AS "cause", input_tokens AS "tokens before", output_tokens AS "tokens after",
-  CASE WHEN input_tokens > 0 THEN 1.0 - 1.0 * output_tokens / input_tokens END AS "freed", messages_before AS "messages before", messages_after AS "messages after", (end_ns - start_ns) / 1e9 AS "took"
+  CASE WHEN input_tokens > 0 THEN 1.0 - 1.0 * output_tokens / input_tokens END AS "freed", messages_before AS "messages before", messages_after AS "messages after", (end_ns - start_ns) / 1e9 AS "took", run AS "run"
 FROM ${store.of('compactions')} AS c ORDER BY start_ns`,
   };
 }
@@ -247,7 +252,7 @@ export function session(store) {
           'attempts': { 'thresholds': thresholds([[null, 'text'], [2, style.colour.yellow]]), 'color': byThresholds, 'custom.cellOptions': coloured },
           'input': { 'color': fixed(style.direction.input), 'custom.cellOptions': gauged, 'min': 0 }, 'output': { 'color': fixed(style.direction.output), 'custom.cellOptions': gauged, 'min': 0 },
           'from cache': { 'unit': 'percentunit', 'thresholds': thresholds(style.cacheShare), 'color': byThresholds, 'custom.cellOptions': coloured },
-          'cost': { decimals: 4 },
+          'cost': { decimals: 4 }, 'run': hidden,
           'failed': { 'mappings': [{ type: 'value', options: { 0: { text: '', index: 0 }, 1: { text: 'failed', color: style.outcome.error, index: 1 } } }], 'custom.cellOptions': filled },
         },
         means: 'All turns in their order. "no." counts through the session, "turn" is the index in its run as `otelagent show` and `otelagent request` take it. A click leads to the turn in Tempo.',
@@ -293,7 +298,7 @@ export function session(store) {
       rows({
         title: 'Which calls did not go well?', w: 24, h: 7, unit: 'short', decimals: 0, targets: ask(q.badCalls, ['at']), none: 'all went well',
         fields: {
-          'at': moment, 'turn': { ...exact, links: turnLink }, 'took': { unit: 's', decimals: 2 },
+          'at': moment, 'turn': { ...exact, links: turnLink }, 'took': { unit: 's', decimals: 2 }, 'run': hidden,
           'outcome': { 'mappings': [...words(style.outcome), { type: 'special', options: { match: 'null', result: { text: 'no end seen', color: style.outcome['no end seen'], index: 9 } } }], 'custom.cellOptions': filled },
         },
         means: 'Tool calls that failed, were denied, skipped or cancelled, or of which no end was seen. A click on the turn leads to Tempo.',
@@ -316,7 +321,7 @@ export function session(store) {
       fields: {
         'at': moment, 'turn': { ...exact, links: turnLink }, 'kind': { 'mappings': words(style.compaction), 'custom.cellOptions': coloured },
         'freed': { 'unit': 'percentunit', 'thresholds': thresholds([[null, style.colour.red], [0.2, style.colour.yellow], [0.5, style.colour.green]]), 'color': byThresholds, 'custom.cellOptions': coloured },
-        'took': { unit: 's', decimals: 1 },
+        'took': { unit: 's', decimals: 1 }, 'run': hidden,
       },
       means: 'Each compaction with its cause and what it freed, as the loop estimates tokens.',
       bad: 'little freed, and again a few turns later: what is kept is too much.',
