@@ -31,12 +31,20 @@ func TestSendHearsTraceparent(t *testing.T) {
 {"type":"otelagent.run_ended"}
 `
 	}
+	clark := func(traceparent string) string {
+		return `{"ts":1785585600000000000,"event":{"type":"agent_start"}}
+{"ts":1785585600000000001,"event":{"type":"run_identified","identity":{"run_id":"r","depth":0,"conversation_id":"s"` + traceparent + `}}}
+{"ts":1785585600000000002,"event":{"type":"agent_end","messages":[]}}
+`
+	}
 	for _, tt := range []struct {
 		name, input   string
 		trace, parent string // trace empty: any
 	}{
 		{"own lines", own(`{"traceparent":"00-` + trace + `-` + span + `-01"}`), trace, span},
 		{"phi-core", phi(`{"traceparent":"00-` + trace + `-` + span + `-01"}`), trace, span},
+		{"clark-agent", clark(`,"traceparent":"00-` + trace + `-` + span + `-01"`), trace, span},
+		{"clark-agent without", clark(""), "", strings.Repeat("0", 16)},
 		{"no traceparent", own(`{"ticket":"T-1"}`), "", strings.Repeat("0", 16)},
 		{"no valid one", own(`{"traceparent":"00-` + strings.Repeat("0", 32) + `-` + span + `-01"}`), "", strings.Repeat("0", 16)},
 	} {
