@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -76,8 +77,9 @@ func (p *Providers) MeterProvider() metric.MeterProvider {
 // ErrNoMetrics is in what MetricsError returns when the receiver takes no metrics.
 var ErrNoMetrics = errors.New("otelsetup: the receiver takes no metrics; none are sent any more")
 
-// MetricsError returns why metrics were not delivered last; nil when they were, or none were sent. Metrics are the lesser thing: that
-// they are not delivered is no error of ForceFlush or Shutdown, and told to OpenTelemetry's error handler once until it works again.
+// MetricsError returns why metrics were not delivered last; nil when they were, when none were sent yet, and where a reader has them or there
+// are none (see MeterProvider). Metrics are the lesser thing: that they are not delivered is no error of ForceFlush or Shutdown. That sending
+// them failed is told to OpenTelemetry's error handler once until it works again; that ForceFlush or Shutdown had no time for it is not.
 // A receiver that takes no metrics (Unimplemented over gRPC, 404 over HTTP) is asked once: see ErrNoMetrics. The error handler hears of it
 // only where metrics were asked for, by WithMetricsEndpoint, OTEL_EXPORTER_OTLP_METRICS_ENDPOINT or OTEL_METRICS_EXPORTER=otlp.
 func (p *Providers) MetricsError() error {
@@ -149,12 +151,12 @@ func (c *config) metricReader(ctx context.Context, p *Providers) (sdkmetric.Read
 	if c.reader != nil {
 		return c.reader, nil
 	}
-	switch kind := os.Getenv("OTEL_METRICS_EXPORTER"); kind {
-	case "", "otlp":
-	case "none":
+	switch kinds := exportersEnv(); {
+	case len(kinds) == 0, slices.Contains(kinds, "otlp"):
+	case slices.Equal(kinds, []string{"none"}):
 		return nil, nil
 	default:
-		return nil, fmt.Errorf("otelsetup: OTEL_METRICS_EXPORTER=%q: want otlp or none", kind)
+		return nil, c.notMeasured(fmt.Errorf("otelsetup: OTEL_METRICS_EXPORTER=%q: want otlp or none", strings.Join(kinds, ",")))
 	}
 	protocol := c.protocol
 	if protocol == "" {
@@ -180,7 +182,11 @@ func (c *config) metricReader(ctx context.Context, p *Providers) (sdkmetric.Read
 		}
 		exporter, err = otlpmetrichttp.New(ctx, opts...)
 	default:
-		return nil, fmt.Errorf("otelsetup: protocol %q: want %s or %s", protocol, GRPC, HTTP)
+		err = fmt.Errorf("otelsetup: protocol %q of metrics: want %s or %s", protocol, GRPC, HTTP)
+		if c.protocol == "" { // the environment's
+			err = c.notMeasured(err)
+		}
+		return nil, err
 	}
 	if err != nil {
 		return nil, fmt.Errorf("otelsetup: open OTLP for metrics: %w", err)
@@ -188,6 +194,26 @@ func (c *config) metricReader(ctx context.Context, p *Providers) (sdkmetric.Read
 	asked := c.metricsEndpoint != "" || firstEnv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_METRICS_EXPORTER") != ""
 	p.metrics = &metricExporter{Exporter: exporter, asked: asked}
 	return sdkmetric.NewPeriodicReader(p.metrics), nil
+}
+
+// exportersEnv returns the exporters of metrics that the environment names.
+func exportersEnv() (kinds []string) {
+	for kind := range strings.SplitSeq(os.Getenv("OTEL_METRICS_EXPORTER"), ",") {
+		if kind = strings.TrimSpace(kind); kind != "" {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
+// notMeasured tells of what the environment says of metrics and we cannot do, which may be meant for others. It is an error only where
+// metrics were asked of us.
+func (c *config) notMeasured(err error) error {
+	if c.metricsEndpoint != "" {
+		return err
+	}
+	otel.Handle(fmt.Errorf("%w; there are no metrics", err))
+	return nil
 }
 
 // metricsTarget returns the URL that metrics go to, empty where the exporter itself hears of it from the environment; false when nobody
@@ -274,15 +300,17 @@ func refusesMetrics(err error) bool {
 	if errors.As(err, &withStatus) {
 		return withStatus.GRPCStatus().Code() == codes.Unimplemented
 	}
+	text, _, _ := strings.Cut(err.Error(), " (body:") // which a stranger wrote
 	for _, sign := range []string{": 404 ", ": 405 ", ": 501 "} {
-		if strings.Contains(err.Error(), sign) {
+		if strings.Contains(text, sign) {
 			return true
 		}
 	}
 	return false
 }
 
-// lastMetrics calls flush, which sends what was measured so far. It waits a bounded time, and hardly where spans found nobody.
+// lastMetrics calls flush, which sends what was measured so far. It waits for that until ctx ends, at most for metricsTime, and for a fiftieth
+// of it where some spans failed and none arrived: metrics mostly go to the same place. Its error is kept for MetricsError.
 func (p *Providers) lastMetrics(ctx context.Context, flush func(*sdkmetric.MeterProvider, context.Context) error) {
 	if p.meters == nil {
 		return

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric/noop"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	colmetricpb "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
@@ -286,9 +288,96 @@ func TestMetricsEndpoint(t *testing.T) {
 			}
 		})
 	}
-	t.Setenv("OTEL_METRICS_EXPORTER", "prometheus")
-	if _, err := otelsetup.Setup(t.Context(), otelsetup.WithoutGlobal()); err == nil || !strings.Contains(err.Error(), `OTEL_METRICS_EXPORTER="prometheus": want otlp or none`) {
-		t.Error(err)
+}
+
+// What the environment says of metrics and we cannot do stops no spans: it is told, and an error only where metrics were asked of us.
+func TestMetricsOfTheEnvironment(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	to := []otelsetup.Option{otelsetup.WithEndpoint(server.URL), otelsetup.WithoutGlobal()}
+	for _, tt := range []struct {
+		key, value string
+		measured   bool
+		says       string // to the error handler, or as error of Setup where metrics are asked for
+	}{
+		{key: "OTEL_METRICS_EXPORTER", value: "prometheus", says: `OTEL_METRICS_EXPORTER="prometheus": want otlp or none`},
+		{key: "OTEL_METRICS_EXPORTER", value: "console,none", says: `OTEL_METRICS_EXPORTER="console,none": want otlp or none`},
+		{key: "OTEL_METRICS_EXPORTER", value: "prometheus, otlp", measured: true},
+		{key: "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", value: "http/json", says: `protocol "http/json" of metrics: want grpc or http/protobuf`},
+	} {
+		t.Run(tt.value, func(t *testing.T) {
+			t.Setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf")
+			t.Setenv("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/protobuf")
+			t.Setenv(tt.key, tt.value)
+			heard := hear(t)
+			p, err := otelsetup.Setup(t.Context(), to...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			oneTurn(p)
+			if err := p.Shutdown(t.Context()); err != nil || p.Stats().Exported != 2 {
+				t.Errorf("%v, spans %+v", err, p.Stats())
+			}
+			if _, none := p.MeterProvider().(noop.MeterProvider); none == tt.measured {
+				t.Errorf("no metrics: %t", none)
+			}
+			if all := heard(); (len(all) == 1) != (tt.says != "") || len(all) > 0 && !strings.Contains(all[0], tt.says) {
+				t.Errorf("heard %q, want %q", all, tt.says)
+			}
+			asked, err := otelsetup.Setup(t.Context(), append(to, otelsetup.WithMetricsEndpoint(server.URL))...)
+			if (err != nil) != (tt.says != "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("asked for metrics: %v, want %q", err, tt.says)
+			}
+			if asked != nil {
+				_ = asked.Shutdown(t.Context())
+			}
+		})
+	}
+}
+
+// Without metrics of its own Setup leaves those of the host alone.
+func TestMetricsOfTheHostStay(t *testing.T) {
+	meters, tracers, propagator := otel.GetMeterProvider(), otel.GetTracerProvider(), otel.GetTextMapPropagator()
+	defer func() {
+		otel.SetMeterProvider(meters)
+		otel.SetTracerProvider(tracers)
+		otel.SetTextMapPropagator(propagator)
+	}()
+	reader := sdkmetric.NewManualReader()
+	host := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+	otel.SetMeterProvider(host)
+	p, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(otelsetup.NewFuncExporter(func(context.Context, []byte) error { return nil })))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = p.Shutdown(context.Background()) }()
+	c, err := otel.Meter("host").Int64Counter("theirs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Add(t.Context(), 1)
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err != nil || len(all.ScopeMetrics) != 1 || all.ScopeMetrics[0].Scope.Name != "host" {
+		t.Errorf("%v: %+v", err, all.ScopeMetrics)
+	}
+}
+
+// What a failing receiver writes does not pass for a refusal.
+func TestRefusalIsNoText(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/metrics" {
+			http.Error(w, "the store said: 404 not found", http.StatusInternalServerError)
+		}
+	}))
+	defer server.Close()
+	p, err := otelsetup.Setup(t.Context(), otelsetup.WithProtocol(otelsetup.HTTP), otelsetup.WithEndpoint(server.URL), otelsetup.WithoutGlobal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	oneTurn(p)
+	_ = p.Shutdown(t.Context())
+	if err := p.MetricsError(); err == nil || errors.Is(err, otelsetup.ErrNoMetrics) {
+		t.Errorf("%v, want a failure that is no refusal", err)
 	}
 }
 

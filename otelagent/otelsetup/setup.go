@@ -132,8 +132,8 @@ func WithMaxQueueSpans(n int) Option {
 	return optionFunc(func(c config) config { c.queueSpans = n; return c })
 }
 
-// WithoutGlobal leaves the process-wide providers and propagator alone. Default: Setup installs its providers, and W3C trace
-// context and baggage as propagator.
+// WithoutGlobal leaves the process-wide providers and propagator alone. Default: Setup installs its providers, that of metrics only when
+// there are any, and W3C trace context and baggage as propagator.
 func WithoutGlobal() Option {
 	return optionFunc(func(c config) config { c.local = true; return c })
 }
@@ -157,7 +157,9 @@ const ScopeName = "github.com/otelagent/otelagent/otelsetup"
 //
 // OTEL_SDK_DISABLED=true makes a provider that sends nothing, as does OTEL_TRACES_EXPORTER=none without WithExporter. Metrics go where
 // spans go (WithMetricsEndpoint), every OTEL_METRIC_EXPORT_INTERVAL (60 s), with exemplars of sampled spans; OTEL_METRICS_EXPORTER=none
-// and WithoutMetrics switch them off.
+// and WithoutMetrics switch them off. Spans do not wait for what the environment says of metrics: exporters of them without otlp among
+// them, and a protocol that is not known, are told to OpenTelemetry's error handler, and there are no metrics; they are an error with
+// WithMetricsEndpoint.
 func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 	var c config
 	for _, o := range opts {
@@ -201,7 +203,9 @@ func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 	p.measureLost()
 	p.tracer = sdktrace.NewTracerProvider(provider...)
 	if !c.local {
-		otel.SetMeterProvider(p.MeterProvider())
+		if p.meters != nil { // the host may have metrics of its own
+			otel.SetMeterProvider(p.meters)
+		}
 		otel.SetTracerProvider(p.tracer)
 		otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
 	}
