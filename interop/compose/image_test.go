@@ -284,9 +284,7 @@ func (im *image) run(t *testing.T, args ...string) (string, error) {
 // the Dockerfile copies, as its user, becomes healthy, keeps a session, and shows it.
 func TestImage(t *testing.T) {
 	program(t, otelcol) // in CI, or when asked for
-	if os.Getuid() != 0 {
-		t.Skip("only root can change its root folder")
-	}
+	rootOnly(t, "change its root folder")
 	if testing.Short() {
 		t.Skip("builds everything anew")
 	}

@@ -44,6 +44,18 @@ func program(t *testing.T, name string) string {
 	return ""
 }
 
+// rootOnly skips what only root can do; in CI, which is root, it fails.
+func rootOnly(t *testing.T, what string) {
+	t.Helper()
+	switch {
+	case os.Getuid() == 0:
+	case os.Getenv("CI") != "":
+		t.Fatalf("only root can %s", what)
+	default:
+		t.Skipf("only root can %s", what)
+	}
+}
+
 // A process runs until the test ends.
 type process struct {
 	name string

@@ -80,9 +80,7 @@ func count(path string) (n int, err error) {
 // nobody else may. Without the collector, whose -shm file SQLite wants, it gets an error and not an old state.
 func TestReadOnlySessions(t *testing.T) {
 	bin := program(t, otelcol)
-	if os.Getuid() != 0 {
-		t.Skip("only root can mount")
-	}
+	rootOnly(t, "mount")
 	s := newStack(t, variantNamed("default"))
 	dir := filepath.Join(s.data, "sessions")
 	for _, d := range []string{filepath.Dir(s.data), s.data} {
