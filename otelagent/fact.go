@@ -45,8 +45,8 @@ func (t *Tracer) stateFacts(ctx context.Context, info SessionInfo, facts []Fact,
 func (t *Tracer) factSpan(ctx context.Context, info SessionInfo, facts []Fact, replayed bool) {
 	ctx = orBackground(ctx)
 	in := scopeOf(ctx)
-	asRun := RunInfo{SessionID: info.SessionID, Dialect: info.Dialect}
-	madeUp := placeInSession(ctx, in, &asRun)
+	asRun := RunInfo{SessionID: info.SessionID, Dialect: info.Dialect, Recording: info.Recording}
+	madeUp := placeInSession(ctx, in, &asRun, t.hearsBaggage(in, &asRun, replayed))
 
 	own := &origin{tracer: t, session: cleanID(asRun.SessionID), madeUp: madeUp, recording: recordingWord(info.Recording)}
 	own.capture = t.captureOf(&asRun)

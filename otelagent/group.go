@@ -29,8 +29,8 @@ func (t *Tracer) StartGroup(ctx context.Context, info GroupInfo) (context.Contex
 func (t *Tracer) startGroup(ctx context.Context, info GroupInfo, replayed bool) (context.Context, *Group) {
 	ctx = orBackground(ctx)
 	in := scopeOf(ctx)
-	asRun := RunInfo{SessionID: info.SessionID}
-	madeUp := placeInSession(ctx, in, &asRun)
+	asRun := RunInfo{SessionID: info.SessionID, Recording: info.Recording}
+	madeUp := placeInSession(ctx, in, &asRun, t.hearsBaggage(in, &asRun, replayed))
 	at := info.Start.now()
 	g := &Group{members: slices.Clone(info.Members)}
 	g.own.tracer, g.own.session, g.own.startNS = t, cleanID(asRun.SessionID), at.Time.UnixNano()

@@ -8,6 +8,22 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
+// WithoutBaggage makes runs, groups and facts ignore the baggage of their callers (see [ContextWithBaggage]): for a service whose callers
+// are strangers, who otherwise decide in whose session a run is told to be, and what WithCaptureFor is asked of. The baggage is passed on as
+// it is. Default: baggage is believed.
+func WithoutBaggage() Option {
+	return optionFunc(func(c config) config { c.noBaggage = true; return c })
+}
+
+// baggageKeys are the members that ContextWithBaggage writes.
+var baggageKeys = [...]string{string(spans.SessionIDKey), string(spans.SessionMadeUpKey), string(spans.RunIDKey), string(spans.ToolCallIDKey)}
+
+// What baggage may have, by the W3C and by OpenTelemetry's library, which loses members, or all of them, of more.
+const (
+	maxBaggageBytes   = 8192
+	maxBaggageMembers = 64
+)
+
 // ContextWithBaggage returns ctx with W3C baggage that names the session, run and tool call that ctx is in, for a call of another
 // process that runs an agent of its own. There [Tracer.StartRun] finds them: the run becomes a child of this run and tool call, in
 // this session unless it names another one. Outside any run ctx comes back as it is.
@@ -17,44 +33,71 @@ import (
 //	resp, err := client.Do(req) // with a transport that propagates, such as otelhttp's
 //
 // The members are session.id, otelagent.run.id, gen_ai.tool.call.id and, where we made the session up, otelagent.session.made_up. They
-// are ids of at most 256 bytes each; others that ctx has are kept, as far as the 8,192 bytes that baggage may have allow. Baggage goes
-// to every service that is called with the context, so give it to calls of your own agents only. What any call needs to be seen under
-// its tool call, the traceparent, is in ctx anyway.
+// are ids of at most 256 bytes each. Others that ctx has are kept, and go before ours: where all do not fit into the 8,192 bytes and 64
+// members that baggage may have, none of ours is there. Baggage goes to every service that is called with the context, so give it to calls
+// of your own agents only. What any call needs to be seen under its tool call, the traceparent, is in ctx anyway.
 //
-// A service whose callers are strangers takes such members off what it is sent, as it does with other headers that it believes:
-// they decide in whose session a run is told to be.
+// A service whose callers are strangers has a Tracer [WithoutBaggage].
 func ContextWithBaggage(ctx context.Context) context.Context {
 	in := scopeOf(orBackground(ctx))
 	if in == nil {
 		return ctx
 	}
-	bag := baggage.FromContext(ctx)
-	set := func(key, value string) {
-		if value == "" {
-			bag = bag.DeleteMember(key) // that of a run further up
-			return
-		}
-		// What makes no member, or has no room, stays out: calls must not fail for it.
-		if m, err := baggage.NewMemberRaw(key, value); err == nil {
-			if b, err := bag.SetMember(m); err == nil {
-				bag = b
-			}
-		}
+	theirs := baggage.FromContext(ctx)
+	for _, key := range baggageKeys { // those of a run further up
+		theirs = theirs.DeleteMember(key)
 	}
+	return baggage.ContextWithBaggage(ctx, in.addTo(theirs))
+}
+
+// addTo returns bag with the members that name the scope, or without any of them where they do not fit: calls must not fail for them, and
+// a part of them would name another place.
+func (s *scope) addTo(bag baggage.Baggage) baggage.Baggage {
 	var madeUp, run, call string
-	if in.span.madeUp {
+	if s.span.madeUp {
 		madeUp = "true"
 	}
-	if in.run != nil {
-		run = in.run.run
+	if s.run != nil {
+		run = s.run.run
 	}
-	if in.tool != nil {
-		call = in.tool.callID
+	if s.tool != nil {
+		call = s.tool.callID
 	}
-	set(string(spans.SessionIDKey), in.span.session)
-	set(string(spans.SessionMadeUpKey), madeUp)
-	set(string(spans.RunIDKey), run)
-	set(string(spans.ToolCallIDKey), call)
+	full := bag
+	for i, value := range [...]string{s.span.session, madeUp, run, call} { // as baggageKeys has them
+		if value == "" {
+			continue
+		}
+		m, err := baggage.NewMemberRaw(baggageKeys[i], value)
+		if err == nil {
+			full, err = full.SetMember(m)
+		}
+		if err != nil {
+			return bag
+		}
+	}
+	if full.Len() > maxBaggageMembers || len(full.String()) > maxBaggageBytes {
+		return bag
+	}
+	return full
+}
+
+// hearsBaggage reports whether baggage says something of what starts now. Of what is told from a recording it does not: who sends that
+// is not who called it.
+func (t *Tracer) hearsBaggage(in *scope, info *RunInfo, replayed bool) bool {
+	inRun := in != nil && in.run != nil // a group alone is no run
+	return !inRun && !t.config.noBaggage && !replayed && recordingWord(info.Recording) == ""
+}
+
+// withoutCaller returns ctx without the run and tool call that baggage names: they are the parents of the run that starts, and not of what
+// other processes start for it.
+func withoutCaller(ctx context.Context) context.Context {
+	bag := baggage.FromContext(ctx)
+	n := bag.Len()
+	bag = bag.DeleteMember(string(spans.RunIDKey)).DeleteMember(string(spans.ToolCallIDKey))
+	if bag.Len() == n {
+		return ctx
+	}
 	return baggage.ContextWithBaggage(ctx, bag)
 }
 
@@ -70,11 +113,15 @@ func (info *RunInfo) fillFromBaggage(ctx context.Context) (madeUp bool) {
 		info.SessionID = session
 		madeUp = bag.Member(string(spans.SessionMadeUpKey)).Value() == "true"
 	}
-	if run == "" || info.ParentID != "" && info.ParentID != run {
+	sameSession := session == "" || cleanID(session) == cleanID(info.SessionID)
+	switch {
+	case run == "", info.ParentID != "" && cleanID(info.ParentID) != cleanID(run):
+		return madeUp
+	case sameSession && info.ID != "" && cleanID(info.ID) == cleanID(run): // no run is its own parent
 		return madeUp
 	}
 	info.ParentID = run
-	if info.ParentSessionID == "" && session != info.SessionID {
+	if info.ParentSessionID == "" && !sameSession {
 		info.ParentSessionID = session
 	}
 	if info.ParentToolCallID == "" {

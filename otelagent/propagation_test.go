@@ -2,10 +2,12 @@ package otelagent_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/baggage"
@@ -14,6 +16,7 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // across returns the context that another process has after a call with ctx: nothing but what the headers carry.
@@ -118,17 +121,145 @@ func TestContextWithBaggageOutsideAndFull(t *testing.T) {
 	if ctx := otelagent.ContextWithBaggage(t.Context()); ctx != t.Context() {
 		t.Error("a context outside any run came back as another one")
 	}
-	full, err := baggage.Parse("theirs=" + strings.Repeat("x", 8170))
+	ours := len(",session.id=s,otelagent.run.id=boss")
+	members := func(n int) string { // one member of few bytes n times
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf("m%d=1", i))
+		}
+		return strings.Join(all, ",")
+	}
+	for _, tt := range []struct {
+		name, theirs string
+		ours         bool
+	}{
+		{"just room", "theirs=" + strings.Repeat("x", 8192-ours-len("theirs=")), true},
+		{"a byte too much", "theirs=" + strings.Repeat("x", 8193-ours-len("theirs=")), false},
+		{"full", "theirs=" + strings.Repeat("x", 8192-len("theirs=")), false},
+		{"many members", members(62), true},
+		{"too many members", members(63), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			theirs, err := baggage.Parse(tt.theirs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// An earlier run's members make room for this one's.
+			above, err := baggage.Parse("session.id=s,otelagent.run.id=above,gen_ai.tool.call.id=c0,otelagent.session.made_up=true")
+			if err != nil {
+				t.Fatal(err)
+			}
+			bag := theirs
+			for _, m := range above.Members() {
+				if bag, err = bag.SetMember(m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p := agenttest.New(t)
+			ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "boss"})
+			there := baggage.FromContext(across(otelagent.ContextWithBaggage(baggage.ContextWithBaggage(ctx, bag))))
+			run.End(otelagent.RunResult{})
+			got := map[string]string{}
+			for _, m := range there.Members() {
+				got[m.Key()] = m.Value()
+			}
+			want := map[string]string{}
+			for _, m := range theirs.Members() {
+				want[m.Key()] = m.Value()
+			}
+			if tt.ours {
+				want["session.id"], want["otelagent.run.id"] = "s", "boss"
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Who is called from the middle of three processes without ContextWithBaggage is in the session, and no child of the first one's call.
+func TestBaggageIsConsumed(t *testing.T) {
+	p := agenttest.New(t)
+	ctx, first := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{ID: "first"})
+	ctx, turn := first.StartTurn(ctx, otelagent.TurnInfo{})
+	ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c1", Name: "ask"})
+	theirs, err := baggage.Parse("theirs=1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := agenttest.New(t)
-	ctx, run := p.Tracer().StartRun(baggage.ContextWithBaggage(t.Context(), full), otelagent.RunInfo{SessionID: "s", ID: "boss"})
-	got := baggage.FromContext(otelagent.ContextWithBaggage(ctx))
-	if v := got.Member("theirs").Value(); len(v) != 8170 {
-		t.Errorf("%d bytes are left of the member that was there", len(v))
+	there, second := p.Tracer().StartRun(across(otelagent.ContextWithBaggage(baggage.ContextWithBaggage(ctx, theirs))), otelagent.RunInfo{ID: "second"})
+	beyond := across(there)
+	if bag := baggage.FromContext(beyond); bag.Len() != 3 || bag.Member("theirs").Value() != "1" || bag.Member("session.id").Value() == "" ||
+		bag.Member("otelagent.session.made_up").Value() != "true" {
+		t.Errorf("baggage passed on: %s", bag)
 	}
-	run.End(otelagent.RunResult{})
+	_, third := p.Tracer().StartRun(beyond, otelagent.RunInfo{ID: "third"})
+	third.End(otelagent.RunResult{})
+	second.End(otelagent.RunResult{})
+	call.End(otelagent.ToolResult{})
+	turn.End(otelagent.TurnResult{})
+	first.End(otelagent.RunResult{})
+	if s := p.Session(); !s.MadeUp {
+		t.Error("the session is not marked as made up")
+	}
+	if diff := cmp.Diff([]string{"first under  ", "second under first c1", "third under  "}, parents(p)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// parents returns the runs of the one session, each with what it is under.
+func parents(p *agenttest.Pipeline) (all []string) {
+	for _, r := range p.Session().Runs {
+		all = append(all, r.ID+" under "+r.ParentID+" "+r.ParentToolCallID)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Baggage says nothing of what is told from a recording, nothing to who does not want to hear it, and makes no run its own parent.
+func TestBaggageIsNotBelieved(t *testing.T) {
+	bag, err := baggage.Parse("session.id=s,otelagent.run.id=far,gen_ai.tool.call.id=c9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func(info otelagent.RunInfo) func(context.Context, *otelagent.Tracer) {
+		return func(ctx context.Context, tracer *otelagent.Tracer) {
+			_, run := tracer.StartRun(ctx, info)
+			run.End(otelagent.RunResult{})
+		}
+	}
+	record := func(arrived time.Time) func(context.Context, *otelagent.Tracer) {
+		return func(ctx context.Context, tracer *otelagent.Tracer) {
+			rec := otelagent.NewRecorder(tracer)
+			meta := otelagent.Meta{Run: "r", Session: "own", Time: time.Unix(1e9, 0), Arrived: arrived}
+			rec.Record(ctx, &otelagent.RunStarted{Meta: meta})
+			rec.Record(ctx, &otelagent.RunEnded{Meta: meta})
+			rec.Close(ctx)
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		opts []otelagent.Option
+		tell func(context.Context, *otelagent.Tracer)
+		want string
+	}{
+		{name: "believed", tell: start(otelagent.RunInfo{SessionID: "own", ID: "r"}), want: "r under far c9"},
+		{name: "events told", tell: start(otelagent.RunInfo{SessionID: "own", ID: "r", Recording: spans.RecordingEvents}), want: "r under far c9"},
+		{name: "recording", tell: start(otelagent.RunInfo{SessionID: "own", ID: "r", Recording: spans.RecordingLedger}), want: "r under  "},
+		{name: "stranger", opts: []otelagent.Option{otelagent.WithoutBaggage()}, tell: start(otelagent.RunInfo{SessionID: "own", ID: "r"}), want: "r under  "},
+		{name: "own parent", tell: start(otelagent.RunInfo{ID: "far"}), want: "far under  "},
+		{name: "same id in another session", tell: start(otelagent.RunInfo{SessionID: "own", ID: "far"}), want: "far under far c9"},
+		{name: "events arriving", tell: record(time.Now()), want: "r under far c9"},
+		{name: "events replayed", tell: record(time.Time{}), want: "r under  "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := agenttest.New(t, tt.opts...)
+			tt.tell(baggage.ContextWithBaggage(t.Context(), bag), p.Tracer())
+			if diff := cmp.Diff([]string{tt.want}, parents(p)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 // Baggage of a caller is for the outermost run: runs inside it are placed by the run that they are in.
@@ -142,12 +273,7 @@ func TestBaggageIsForTheOutermostRun(t *testing.T) {
 	_, inner := p.Tracer().StartRun(ctx, otelagent.RunInfo{ID: "inner"})
 	inner.End(otelagent.RunResult{})
 	outer.End(otelagent.RunResult{})
-	var got []string
-	for _, r := range p.Session().Runs {
-		got = append(got, r.ID+" under "+r.ParentID+" "+r.ParentToolCallID)
-	}
-	slices.Sort(got)
-	if diff := cmp.Diff([]string{"inner under outer ", "outer under far c9"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"inner under outer ", "outer under far c9"}, parents(p)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

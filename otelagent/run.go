@@ -46,7 +46,8 @@ type Run struct {
 // The run is a child of the span in ctx (see [WithNewRoot] and [WithSessionTrace]); without one it is a child of the W3C
 // traceparent that info.Metadata may name. Started in the context of a tool call it is that call's child, and its
 // parent run, session and tool call are taken from there where info does not say; where no run of this process encloses it, from
-// the baggage that [ContextWithBaggage] writes. A run that continues another one of this process is linked to it.
+// the baggage that [ContextWithBaggage] writes, unless the run is told from a recording. The run and tool call that it names are not in the
+// baggage of the context that comes back. A run that continues another one of this process is linked to it.
 func (t *Tracer) StartRun(ctx context.Context, info RunInfo) (context.Context, *Run) {
 	if t == nil {
 		return ctx, nil
@@ -59,7 +60,11 @@ func (t *Tracer) startRun(ctx context.Context, info RunInfo, replayed bool) (con
 	r := &Run{}
 	ctx = orBackground(ctx)
 	in := scopeOf(ctx)
-	madeUp := placeInSession(ctx, in, &info)
+	hear := t.hearsBaggage(in, &info, replayed)
+	madeUp := placeInSession(ctx, in, &info, hear)
+	if hear {
+		ctx = withoutCaller(ctx)
+	}
 	info.fillFrom(in)
 	if info.ID == "" {
 		info.ID = madeUpID()
@@ -147,13 +152,13 @@ func (info *RunInfo) fillFrom(in *scope) {
 	}
 }
 
-// placeInSession fills in the session, and what baggage names above a run that no run of this process encloses. It reports whether the session
-// had to be made up.
-func placeInSession(ctx context.Context, in *scope, info *RunInfo) (madeUp bool) {
+// placeInSession fills in the session, and, where baggage is to be heard, what it names above the run. It reports whether the session had to
+// be made up.
+func placeInSession(ctx context.Context, in *scope, info *RunInfo, hear bool) (madeUp bool) {
 	if in != nil && info.SessionID == "" {
 		info.SessionID, madeUp = in.span.session, in.span.madeUp
 	}
-	if in == nil || in.run == nil { // a group alone is no run
+	if hear {
 		madeUp = info.fillFromBaggage(ctx) || madeUp
 	}
 	if info.SessionID == "" {

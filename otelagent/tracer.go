@@ -28,6 +28,7 @@ type config struct {
 	derivedIDs   bool
 	newRoot      bool
 	sessionTrace bool
+	noBaggage    bool
 	maxBlockIDs  int
 	profile      spans.Profile
 	meters       metric.MeterProvider
