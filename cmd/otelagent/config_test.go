@@ -194,6 +194,29 @@ func TestBackendsDocument(t *testing.T) {
 	}
 }
 
+// The queue that docs/start-platform.md lays over a fleet's collector fits it.
+func TestQueueOfThePlatformGuide(t *testing.T) {
+	doc, err := os.ReadFile(filepath.Join(repository, "docs", "start-platform.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	var uris []string
+	for _, name := range []string{"collector.yaml", "queue.yaml"} {
+		m := regexp.MustCompile("(?ms)`" + name + "`:\n\n```yaml\n(.*?)^```$").FindSubmatch(doc)
+		if m == nil {
+			t.Fatal("no " + name)
+		}
+		if err := os.WriteFile(name, m[1], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		uris = append(uris, "file:"+name)
+	}
+	if err := dryRun(t, uris...); err != nil {
+		t.Error(err)
+	}
+}
+
 // dryRun loads configurations laid over each other as this collector does, and builds what they name without starting it.
 func dryRun(t *testing.T, uris ...string) error {
 	t.Helper()
