@@ -141,28 +141,33 @@ func (f *figureKind[T]) read(ctx context.Context, s *Store, q store.FigureQuery)
 	list, columns := f.list(&q)
 	return each(ctx, s, "read "+f.of.Name, list, f.query(s.layout.database, &q), func(r *reader) (v T) {
 		*f.of.Session(&v) = r.str()
-		for i := range columns {
-			switch to := columns[i].Field(&v).(type) {
-			case *string:
-				if columns[i].Always || r.u8() == 0 {
-					*to = r.str()
-				}
-			case *int64:
-				*to = r.i64()
-			case *bool:
-				*to = r.u8() != 0
-			case *session.Opt[int64]:
-				if r.u8() == 0 {
-					*to = session.Some(r.i64())
-				}
-			case *session.Opt[float64]:
-				if r.u8() == 0 {
-					*to = session.Some(math.Float64frombits(r.u64()))
-				}
-			}
-		}
+		decode(r, columns, &v)
 		return v
 	})
+}
+
+// decode reads columns of a record.
+func decode[T any](r *reader, columns []store.FigureColumn[T], v *T) {
+	for i := range columns {
+		switch to := columns[i].Field(v).(type) {
+		case *string:
+			if columns[i].Always || r.u8() == 0 {
+				*to = r.str()
+			}
+		case *int64:
+			*to = r.i64()
+		case *bool:
+			*to = r.u8() != 0
+		case *session.Opt[int64]:
+			if r.u8() == 0 {
+				*to = session.Some(r.i64())
+			}
+		case *session.Opt[float64]:
+			if r.u8() == 0 {
+				*to = session.Some(math.Float64frombits(r.u64()))
+			}
+		}
+	}
 }
 
 // Turns implements store.Figures.
@@ -234,7 +239,11 @@ type projectAt struct {
 	key      session.Key
 	mark, at uint64
 	dead     store.Mark // what was projected up to it is of a session that was deleted
+	// settled is the mark of the summary before this projection. Who projected above it may still take back what it wrote.
+	settled uint64
 }
+
+func (p *projectAt) unsettled(mark uint64) bool { return mark > p.settled && mark < p.mark }
 
 // figureID names a record of a session.
 type figureID struct {
@@ -242,71 +251,263 @@ type figureID struct {
 	content uint64
 }
 
-// project brings the table up to date: one insert of what is new and what is gone, none where nothing changed. Two programs that project one
-// session in the same moment may each leave what the other does not know to be gone; the next projection takes it away.
-func (f *figureKind[T]) project(ctx context.Context, s *Store, p projectAt, want []T) error {
-	have := map[figureID]bool{}
-	type line struct {
-		id      figureID
-		removed bool
-		mark    uint64
+// figureMark is what the last projection that wrote a record made of it.
+type figureMark struct {
+	removed bool
+	mark    uint64
+}
+
+// figuresThere is what there is of a session: its figures in the order of figureTables, the mark of the summary, and the greatest mark of all.
+type figuresThere struct {
+	figures           [4]map[figureID]figureMark
+	summary, greatest uint64
+}
+
+// figuresThere reads that.
+func (s *Store) figuresThere(ctx context.Context, p *projectAt) (figuresThere, error) {
+	where := fmt.Sprintf("WHERE %s AND mark > toUInt64(%d)", of(p.key), p.dead)
+	from := []string{fmt.Sprintf("SELECT toUInt8(%d) AS i, toInt64(0) AS start, toUInt64(0) AS id, toUInt8(0) AS gone, mark AS m FROM %s %s",
+		len(figureTables), s.layout.of(&summaryTable), where)}
+	var there figuresThere
+	for i, start := range []string{store.TurnTable.Start, store.ToolCallTable.Start, store.CompactionTable.Start, store.PermissionTable.Start} {
+		from = append(from, fmt.Sprintf("SELECT toUInt8(%d) AS i, %s AS start, content AS id, removed AS gone, mark AS m FROM %s FINAL %s", i, start, s.layout.of(figureTables[i]), where))
+		there.figures[i] = map[figureID]figureMark{}
 	}
-	rest := fmt.Sprintf("FROM %s FINAL WHERE %s AND mark > toUInt64(%d)", s.layout.of(f.raw), of(p.key), p.dead)
-	for l, err := range each(ctx, s, "read "+f.of.Name, f.of.Start+", content, removed, mark", rest, func(r *reader) line {
-		return line{figureID{r.i64(), r.u64()}, r.u8() == 1, r.u64()}
+	type line struct {
+		i uint8
+		figureID
+		figureMark
+	}
+	for l, err := range each(ctx, s, "read figures", "i, start, id, gone, m", "FROM ("+strings.Join(from, " UNION ALL ")+")", func(r *reader) line {
+		return line{r.u8(), figureID{r.i64(), r.u64()}, figureMark{r.u8() == 1, r.u64()}}
 	}) {
-		switch {
-		case err != nil:
-			return err
-		case l.mark > p.mark: // somebody projected a later state
-			return nil
-		case !l.removed:
-			have[l.id] = true
+		if err != nil {
+			return there, err
+		}
+		if int(l.i) < len(figureTables) {
+			there.figures[l.i][l.figureID] = l.figureMark
+		} else {
+			there.summary = max(there.summary, l.mark)
+		}
+		there.greatest = max(there.greatest, l.mark)
+	}
+	return there, nil
+}
+
+// figureChange is what a projection changes in one table.
+type figureChange interface {
+	// change inserts what is new and what is gone, and tells whether that was anything.
+	change(ctx context.Context, s *Store, p *projectAt, there map[figureID]figureMark) (bool, error)
+	// restore takes back what change did and nobody changed since.
+	restore(ctx context.Context, s *Store, p *projectAt, there map[figureID]figureMark) (bool, error)
+}
+
+// tableChange is that of one kind.
+type tableChange[T any] struct {
+	kind *figureKind[T]
+	want []T
+	// was is what records were before, removed ones with their columns.
+	was map[figureID]formerFigure
+}
+
+type formerFigure struct {
+	removed bool
+	record  []byte
+}
+
+// figureChanges are those of all tables, in the order of figureTables.
+func figureChanges(f *session.Figures) []figureChange {
+	return []figureChange{
+		&tableChange[session.TurnFigures]{turnFigures, f.Turns, map[figureID]formerFigure{}},
+		&tableChange[session.ToolCallFigures]{toolCallFigures, f.ToolCalls, map[figureID]formerFigure{}},
+		&tableChange[session.CompactionFigures]{compactionFigures, f.Compactions, map[figureID]formerFigure{}},
+		&tableChange[session.PermissionFigures]{permissionFigures, f.Permissions, map[figureID]formerFigure{}},
+	}
+}
+
+func (c *tableChange[T]) change(ctx context.Context, s *Store, p *projectAt, there map[figureID]figureMark) (bool, error) {
+	f := c.kind
+	var rows, record []byte
+	write := func(id figureID, record []byte, removed bool) {
+		rows = f.row(rows, p, id, record, removed)
+		if _, ok := c.was[id]; !ok {
+			now, ok := there[id]
+			c.was[id] = formerFigure{removed: !ok || now.removed}
 		}
 	}
-	var rows, record []byte
-	add := func(record []byte, content uint64, removed byte) {
-		rows = append(appendString(appendString(rows, p.key.Tenant), p.key.ID), record...)
-		rows = appendU64(appendU64(append(appendU64(rows, content), removed), p.mark), p.at)
-	}
-	times := make(map[figureID]uint64, len(want)) // how often the same record came
-	for i := range want {
-		record = f.encode(record[:0], &want[i])
+	wanted := make(map[figureID]struct{}, len(c.want))
+	times := make(map[figureID]uint64, len(c.want)) // how often the same record came
+	for i := range c.want {
+		record = f.encode(record[:0], &c.want[i])
 		sum := sha256.Sum256(record)
-		id := figureID{*f.start(&want[i]), binary.LittleEndian.Uint64(sum[:])}
+		id := figureID{*f.start(&c.want[i]), binary.LittleEndian.Uint64(sum[:])}
 		n := times[id]
 		times[id]++
 		id.content += n
-		if have[id] {
-			delete(have, id)
-		} else {
-			add(record, id.content, 0)
+		wanted[id] = struct{}{}
+		if now, ok := there[id]; !ok || now.removed || p.unsettled(now.mark) {
+			write(id, record, false)
 		}
 	}
-	for id := range have {
-		var v T
-		*f.start(&v) = id.start
-		add(f.encode(record[:0], &v), id.content, 1)
+	var gone []figureID
+	for id, now := range there {
+		if _, ok := wanted[id]; ok || now.removed && !p.unsettled(now.mark) {
+			continue
+		}
+		write(id, f.empty(id), true)
+		if !now.removed {
+			gone = append(gone, id)
+		}
 	}
+	for some := range slices.Chunk(gone, idsAtOnce) { // merges may take their columns away from now on
+		if err := c.keep(ctx, s, p, some); err != nil {
+			return false, err
+		}
+	}
+	return len(rows) > 0, f.insert(ctx, s, p, rows)
+}
+
+// keep reads the columns of records that are to be removed.
+func (c *tableChange[T]) keep(ctx context.Context, s *Store, p *projectAt, ids []figureID) error {
+	f := c.kind
+	var names, contents []string
+	for i := range f.of.Columns {
+		names = append(names, "`"+f.of.Columns[i].Name+"`")
+	}
+	for _, id := range ids {
+		contents = append(contents, fmt.Sprintf("toUInt64(%d)", id.content))
+	}
+	rest := fmt.Sprintf("FROM %s FINAL WHERE %s AND mark > toUInt64(%d) AND removed = 0 AND content IN (%s)", s.layout.of(f.raw), of(p.key), p.dead, strings.Join(contents, ", "))
+	type kept struct {
+		content uint64
+		v       T
+	}
+	for k, err := range each(ctx, s, "read "+f.of.Name, "content, "+strings.Join(names, ", "), rest, func(r *reader) (k kept) {
+		k.content = r.u64()
+		decode(r, f.of.Columns, &k.v)
+		return k
+	}) {
+		if err != nil {
+			return err
+		}
+		id := figureID{*f.start(&k.v), k.content}
+		if was, ok := c.was[id]; ok && !was.removed {
+			was.record = f.encode(nil, &k.v)
+			c.was[id] = was
+		}
+	}
+	return nil
+}
+
+func (c *tableChange[T]) restore(ctx context.Context, s *Store, p *projectAt, there map[figureID]figureMark) (bool, error) {
+	var rows []byte
+	for id, was := range c.was {
+		switch now := there[id]; {
+		case now.mark != p.mark || now.removed == was.removed:
+		case was.removed:
+			rows = c.kind.row(rows, p, id, c.kind.empty(id), true)
+		case was.record != nil:
+			rows = c.kind.row(rows, p, id, was.record, false)
+		}
+	}
+	return len(rows) > 0, c.kind.insert(ctx, s, p, rows)
+}
+
+// empty returns the columns of a record that is removed: those of its key.
+func (f *figureKind[T]) empty(id figureID) []byte {
+	var v T
+	*f.start(&v) = id.start
+	return f.encode(nil, &v)
+}
+
+// row appends a row with the columns of a record.
+func (f *figureKind[T]) row(b []byte, p *projectAt, id figureID, record []byte, removed bool) []byte {
+	b = append(appendString(appendString(b, p.key.Tenant), p.key.ID), record...)
+	flag := byte(0)
+	if removed {
+		flag = 1
+	}
+	return appendU64(appendU64(append(appendU64(b, id.content), flag), p.mark), p.at)
+}
+
+func (f *figureKind[T]) insert(ctx context.Context, s *Store, p *projectAt, rows []byte) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	key := keyOf(p.key)
-	return s.client.insert(ctx, s.layout.into(f.raw), rows, fmt.Sprintf("project-%s-%x-%d-%d", f.of.Name, key, p.mark, p.at))
+	return s.client.insert(ctx, s.layout.into(f.raw), rows, fmt.Sprintf("project-%s-%x-%d-%d", f.of.Name, keyOf(p.key), p.mark, p.at))
 }
 
-// projectFigures brings all tables of figures up to date.
-func (s *Store) projectFigures(ctx context.Context, p projectAt, f *session.Figures) error {
-	errs := make(chan error, len(figureTables))
-	go func() { errs <- turnFigures.project(ctx, s, p, f.Turns) }()
-	go func() { errs <- toolCallFigures.project(ctx, s, p, f.ToolCalls) }()
-	go func() { errs <- compactionFigures.project(ctx, s, p, f.Compactions) }()
-	go func() { errs <- permissionFigures.project(ctx, s, p, f.Permissions) }()
-	var first error
-	for range figureTables {
-		if err := <-errs; first == nil {
-			first = err
+// eachTable runs do for all tables at once, and tells whether one of them changed anything.
+func (s *Store) eachTable(ctx context.Context, p projectAt, changes []figureChange, there *figuresThere,
+	do func(figureChange, context.Context, *Store, *projectAt, map[figureID]figureMark) (bool, error),
+) (changed bool, err error) {
+	p.at = s.clock()
+	type result struct {
+		changed bool
+		err     error
+	}
+	results := make(chan result, len(changes))
+	for i, c := range changes {
+		go func() {
+			changed, err := do(c, ctx, s, &p, there.figures[i])
+			results <- result{changed, err}
+		}()
+	}
+	for range changes {
+		r := <-results
+		changed = changed || r.changed
+		if err == nil {
+			err = r.err
 		}
 	}
-	return first
+	return changed, err
+}
+
+// projectRounds bounds how often a projection looks whether another one came between.
+const projectRounds = 3
+
+// projectFigures brings the tables of figures up to date and then calls summarize, which takes the dirty mark away. Nothing locks a session, so
+// two programs may project it in the same moment. Therefore each looks again after it wrote: of two, one sees the other. Who sees an older
+// projection writes once more what that one may have changed, and may still take back; who sees a newer one takes back what it wrote. A third
+// one in the same moment may leave what the next projection mends. Where a later state was projected before, nothing is done.
+func (s *Store) projectFigures(ctx context.Context, p projectAt, f *session.Figures, summarize func() error) error {
+	changes, summarized := figureChanges(f), false
+	for round := range 1 + projectRounds {
+		there, err := s.figuresThere(ctx, &p)
+		if err != nil {
+			return err
+		}
+		if round == 0 {
+			p.settled = there.summary
+		}
+		if there.greatest > p.mark {
+			if round > 0 {
+				_, err = s.eachTable(ctx, p, changes, &there, figureChange.restore)
+			}
+			return err
+		}
+		if round == projectRounds {
+			break
+		}
+		changed, err := s.eachTable(ctx, p, changes, &there, figureChange.change)
+		if err != nil {
+			return err
+		}
+		if changed {
+			continue
+		}
+		if summarized {
+			return nil
+		}
+		if err := summarize(); err != nil {
+			return err
+		}
+		if summarized = true; round > 0 {
+			return nil // what it wrote before was seen by others
+		}
+	}
+	if summarized {
+		return nil
+	}
+	return summarize()
 }

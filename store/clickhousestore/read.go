@@ -499,8 +499,8 @@ func (s *Store) Mark(ctx context.Context, k session.Key) (store.Mark, error) {
 	return m, nil
 }
 
-// Project implements store.Store: it inserts, and the greatest mark wins. Of figures it inserts those that changed; it is done for one table
-// after the other, the summary last.
+// Project implements store.Store: it inserts, and the greatest mark wins. Of figures it inserts those that changed, into all tables at once,
+// and the summary after them. A projection that is older than what is there changes nothing.
 func (s *Store) Project(ctx context.Context, k session.Key, p store.Projection) error {
 	return s.failed(ctx, "project", s.project(ctx, k, p))
 }
@@ -521,12 +521,31 @@ func (s *Store) project(ctx context.Context, k session.Key, p store.Projection) 
 	case p.Mark <= st.dead: // of the session that was deleted, or none
 		return nil
 	}
+	return s.projectIn(ctx, st, k, &p)
+}
+
+// projectIn projects a session that was there in the state st.
+func (s *Store) projectIn(ctx context.Context, st state, k session.Key, p *store.Projection) error {
 	wctx, stop := writing(ctx)
 	defer stop()
-	// First: the summary takes the dirty mark away.
-	if err := s.projectFigures(wctx, projectAt{key: k, mark: uint64(p.Mark), at: s.clock(), dead: st.dead}, &p.Figures); err != nil {
+	at := projectAt{key: k, mark: uint64(p.Mark), dead: st.dead}
+	if err := s.projectFigures(wctx, at, &p.Figures, func() error { return s.summarize(wctx, k, p) }); err != nil {
 		return err
 	}
+	// A deletion that was done meanwhile looked for what we had not written yet.
+	st, err := s.state(wctx, k)
+	if err != nil || st.dead < p.Mark {
+		return err
+	}
+	where := map[*table]string{}
+	for _, t := range append([]*table{&summaryTable}, figureTables...) {
+		where[t] = of(k) + fmt.Sprintf(" AND mark <= toUInt64(%d)", st.dead)
+	}
+	return s.mutate(ctx, where)
+}
+
+// summarize inserts the summary, which takes the dirty mark away.
+func (s *Store) summarize(ctx context.Context, k session.Key, p *store.Projection) error {
 	key := keyOf(k)
 	m := &p.Summary
 	b := append(appendString(appendString(nil, k.Tenant), k.ID), key[:]...)
@@ -540,7 +559,7 @@ func (s *Store) project(ctx context.Context, k session.Key, p store.Projection) 
 	} {
 		b = appendI64(b, n)
 	}
-	return s.client.insert(wctx, s.layout.into(&summaryTable), b, fmt.Sprintf("project-%x-%d-%d", key, p.Mark, s.clock()))
+	return s.client.insert(ctx, s.layout.into(&summaryTable), b, fmt.Sprintf("project-%x-%d-%d", key, p.Mark, s.clock()))
 }
 
 // Size implements store.Sizer: of a cluster one replica of each shard counts. What merges and deletions left, and the server has not

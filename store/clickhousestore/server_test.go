@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -318,6 +319,83 @@ func TestPrefix(t *testing.T) {
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("prefix %q: %s", p, d)
 		}
+	}
+}
+
+// TestProjectTogether has two collectors project two states of one session in the same moment: the figures of the later one stay.
+func TestProjectTogether(t *testing.T) {
+	dsn := fresh(t)
+	a, b := openAt(t, dsn, new(time.Duration)), openAt(t, dsn, new(time.Duration))
+	k := session.Key{ID: "s"}
+	mark := func(n int) store.Mark {
+		t.Helper()
+		put(t, a, session.Batch{Rows: []session.Row{storetest.Row(k, n)}})
+		m, err := a.Mark(t.Context(), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	rounds := 60
+	if testing.Short() {
+		rounds = 15
+	}
+	for i := range rounds {
+		older, newer := storetest.FiguresFor(k, 4), storetest.FiguresFor(k, 4)
+		older.Turns = append(older.Turns[1:], session.TurnFigures{Session: k.ID, Run: "older", Turn: int64(i), Start: 1})
+		older.Permissions = nil
+		switch i % 3 {
+		case 1:
+			newer.Turns[2].Failed = true
+		case 2: // what there is
+			newer.Turns[1].Model = "other"
+			if err := a.Project(t.Context(), k, store.Projection{Mark: mark(3 * i), Figures: newer}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first, second := mark(3*i+1), mark(3*i+2)
+		errs := make(chan error)
+		go func() { errs <- a.Project(t.Context(), k, store.Projection{Mark: first, Figures: older}) }()
+		go func() { errs <- b.Project(t.Context(), k, store.Projection{Mark: second, Figures: newer}) }()
+		if err := errors.Join(<-errs, <-errs); err != nil {
+			t.Fatal(err)
+		}
+		turns, permissions := all(t, a.Turns(t.Context(), store.FigureQuery{})), all(t, a.Permissions(t.Context(), store.FigureQuery{}))
+		slices.SortFunc(turns, func(a, b session.TurnFigures) int { return int(a.Turn - b.Turn) })
+		if diff := cmp.Diff(newer.Turns, turns); diff != "" {
+			t.Errorf("round %d: turns (-want +got):\n%s", i, diff)
+		}
+		if len(permissions) != len(newer.Permissions) {
+			t.Errorf("round %d: %d permission evaluations, want %d", i, len(permissions), len(newer.Permissions))
+		}
+	}
+}
+
+// TestProjectDeleted deletes a session between the moment at which a projection looks whether it is there and its inserts.
+func TestProjectDeleted(t *testing.T) {
+	s := openAt(t, fresh(t), new(time.Duration))
+	k := session.Key{ID: "s"}
+	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 1)}})
+	m, err := s.Mark(t.Context(), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := store.Projection{Mark: m, Summary: storetest.Summary(k), Figures: storetest.FiguresFor(k, 3)}
+	st, err := s.state(t.Context(), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Delete(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.projectIn(t.Context(), st, k, &p); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(all(t, s.Turns(t.Context(), store.FigureQuery{}))); n != 0 {
+		t.Errorf("figures of %d turns are left of a session that was deleted", n)
+	}
+	if n := left(t, s)[summaryTable.name]; n != 0 {
+		t.Errorf("%d summaries are left", n)
 	}
 }
 

@@ -165,6 +165,14 @@ func figuresReplaced(t *testing.T, s store.Store) {
 	project(t, s, k, store.Projection{Mark: mark(t, s, k), Figures: FiguresFor(k, 2)})
 	project(t, s, k, store.Projection{Mark: old, Figures: FiguresFor(k, 7)})
 	equal(t, "after an older one", allFigures(t, s, store.FigureQuery{}), join(FiguresFor(k, 2)))
+	// Neither does it where the newer one had nothing to change.
+	old = mark(t, s, k)
+	put(t, s, []session.Row{Row(k, 51)})
+	project(t, s, k, store.Projection{Mark: mark(t, s, k), Figures: FiguresFor(k, 2)})
+	older := FiguresFor(k, 2)
+	older.ToolCalls = append(older.ToolCalls[1:], session.ToolCallFigures{Session: k.ID, Run: "r", Start: figureStart, Tool: "read"})
+	project(t, s, k, store.Projection{Mark: old, Figures: older})
+	equal(t, "after an older one with other tool calls", allFigures(t, s, store.FigureQuery{}), join(FiguresFor(k, 2)))
 }
 
 // figuresDeleted are not seen any more once a session is hidden, and are not those of a session that is made anew.
