@@ -140,11 +140,15 @@ func TestShapesOfHostileJSON(t *testing.T) {
 		fmt.Fprintf(&b, `"a%d":0}`, n)
 		return b.String()
 	}
+	objects, newlines := 20_000, 5<<20
+	if testing.Short() { // the race detector is slow, and the bound a time
+		objects, newlines = objects/8, newlines/8
+	}
 	var many []string
-	for n := range 20_000 {
+	for n := range objects {
 		many = append(many, object(n))
 	}
-	deep := strings.Repeat("[", rawjson.MaxDepth) + `"` + strings.Repeat(`\n`, 5<<20) + `"` + strings.Repeat("]", rawjson.MaxDepth)
+	deep := strings.Repeat("[", rawjson.MaxDepth) + `"` + strings.Repeat(`\n`, newlines) + `"` + strings.Repeat("]", rawjson.MaxDepth)
 	for name, raw := range map[string]string{"many": "[" + strings.Join(many, ",") + "]", "deep": deep} {
 		var s Shapes
 		began := time.Now()
