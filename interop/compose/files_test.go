@@ -3,6 +3,7 @@
 package compose
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,6 +23,12 @@ var readers = map[string]func(t *testing.T, s types.ServiceConfig, file string){
 	"/etc/jaeger/jaeger.yaml": func(t *testing.T, _ types.ServiceConfig, file string) {
 		if out, err := run(t, nil, program(t, jaeger), "validate", "--config", file); err != nil {
 			t.Errorf("%v\n%s", err, out)
+		}
+	},
+	"/etc/jaeger/ui.json": func(t *testing.T, _ types.ServiceConfig, file string) { // interop/backends compares what Jaeger makes of it
+		text, err := os.ReadFile(file)
+		if err != nil || !json.Valid(text) {
+			t.Errorf("no JSON: %v", err)
 		}
 	},
 	"/etc/prometheus/prometheus.yaml": func(t *testing.T, _ types.ServiceConfig, file string) {

@@ -3,6 +3,7 @@
 #   run.sh files            the files: the loader, the rules, and each mounted file by the program that reads it
 #   run.sh stack            what compose would start, as processes, and the image in a root folder of its own
 #   run.sh [check]          both
+#   run.sh tempo            compose with the Tempo that TEMPO names, and a record of that in compose/tempo.run.yaml
 # A Tempo that somebody has built takes part when TEMPO names it. It needs the distribution (make ocb-build) and bin/otelagent (make build); Jaeger comes from interop/backends.
 set -eu
 mode=${1:-check}
@@ -34,8 +35,12 @@ case $mode in
 files) tests -v -skip '^Test(Stack|Image|ReadOnly)' ;;
 stack) tests -v -run '^Test(Stack|Image|ReadOnly)' ;;
 check) tests -v ;;
+tempo)
+    : "${TEMPO:?names no program}"
+    tests -v -run '^Test(MountedFiles|Stack)$' -update=true
+    ;;
 *)
-    echo "usage: run.sh [check | files | stack]" >&2
+    echo "usage: run.sh [check | files | stack | tempo]" >&2
     exit 2
     ;;
 esac

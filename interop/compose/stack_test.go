@@ -113,7 +113,7 @@ func (s *stack) healthy(name, inside, here string, p *process) {
 func (s *stack) jaeger() *process {
 	service := s.project.Services["jaeger"]
 	p := start(s.t, "jaeger", nil, s.env(service, "OTLP_GRPC="+s.jaegerAddrs.grpc, "JAEGER_HTTP="+s.jaegerAddrs.query,
-		"JAEGER_GRPC="+free(s.t, 1)[0], "HEALTH="+s.jaegerAddrs.health), program(s.t, jaeger), s.args(service)...)
+		"JAEGER_GRPC="+free(s.t, 1)[0], "HEALTH="+s.jaegerAddrs.health, "JAEGER_UI="+s.mounted(service, "/etc/jaeger/ui.json")), program(s.t, jaeger), s.args(service)...)
 	s.healthy("jaeger", "127.0.0.1:13133", s.jaegerAddrs.health, p)
 	return p
 }
@@ -323,6 +323,9 @@ func TestStack(t *testing.T) {
 			t.Errorf("the collector ends with %v", collector.err)
 		}
 	})
+	if *update && tempoUp == "1" && !t.Failed() {
+		recordTempo(t)
+	}
 }
 
 // sessions returns the ids of the sessions that `otelagent ls` finds.
