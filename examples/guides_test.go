@@ -46,7 +46,7 @@ func TestGuides(t *testing.T) {
 			`{"model":"m-1","messages":[{"role":"user","content":"How warm is it?"},{"role":"assistant","content":"I look."},{"role":"tool","content":"21"}]}`,
 			"ok  \texample.com/my-agent",
 		}},
-		{name: "start-rust", commands: 8, finds: []string{"read_manifest", `"messages":[{"role":"user"`, "1 run"}},
+		{name: "start-rust", commands: 12, finds: []string{"read_manifest", `"messages":[{"role":"user"`, "1 run"}},
 		{name: "start-platform", commands: 9, finds: []string{"sub-agent", "sent ", "otelagent_tool_calls_total{"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -97,6 +97,9 @@ up() {
 }
 `
 
+// rust finds the commands that need Rust: TestRustOfTheGuide and TestRun run them where EXAMPLES asks for that.
+var rust = regexp.MustCompile(`(?m)^(rustc|examples/run\.sh) `)
+
 // follow runs the sh blocks of a guide in one shell, in which the files of the others are written where they are named, and returns all that is printed.
 func follow(t *testing.T, bin string, guide []block, commands int) string {
 	t.Helper()
@@ -142,6 +145,9 @@ func follow(t *testing.T, bin string, guide []block, commands int) string {
 			fmt.Fprintf(&script, "cat >%s <<'END OF FILE'\n%sEND OF FILE\n", b.file, b.text)
 		case b.language == "sh":
 			n += strings.Count(b.text, "\n")
+			if rust.MatchString(b.text) {
+				continue
+			}
 			text := regexp.MustCompile(`(?m)^bin/otelagent up(.*) &$`).ReplaceAllString(b.text, "up$1")
 			script.WriteString(strings.ReplaceAll(text, "=../otelagent ", "="+repository+" "))
 		}
@@ -175,12 +181,16 @@ func freeAddress(t *testing.T) string {
 
 // The Rust of the guide is that of the examples, which the interop steps build; what stands in no example is built here, where those steps ask for it.
 func TestRustOfTheGuide(t *testing.T) {
-	var sources string
+	var sources, dependencies string
 	err := filepath.WalkDir(".", func(path string, e fs.DirEntry, err error) error {
-		if err == nil && filepath.Base(path) == "main.rs" {
-			var text []byte
-			text, err = os.ReadFile(path)
+		if err != nil || filepath.Base(path) != "main.rs" && filepath.Base(path) != "Cargo.toml" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if filepath.Base(path) == "main.rs" {
 			sources += string(text)
+		} else {
+			dependencies += string(text)
 		}
 		return err
 	})
@@ -188,9 +198,17 @@ func TestRustOfTheGuide(t *testing.T) {
 		t.Fatal(err)
 	}
 	plain := func(s string) string { return strings.Join(strings.Fields(s), " ") }
-	var copied, built int
-	for _, b := range blocks(t, "../docs/start-rust.md") {
+	var copied, built, needed int
+	guide := blocks(t, "../docs/start-rust.md")
+	for _, b := range guide {
 		switch {
+		case b.language == "toml":
+			for line := range strings.Lines(b.text) {
+				needed++
+				if !strings.Contains(dependencies, "\n"+line) {
+					t.Errorf("no example depends on %s", line)
+				}
+			}
 		case b.language != "rust":
 		case b.file == "":
 			copied++
@@ -199,25 +217,33 @@ func TestRustOfTheGuide(t *testing.T) {
 			}
 		case strings.Contains(os.Getenv("EXAMPLES"), "phi-core-pipe"):
 			built++
-			lines(t, b)
+			lines(t, b, guide)
 		}
 	}
-	if copied != 2 || built > 1 {
-		t.Errorf("%d pieces of examples and %d programs", copied, built)
+	if copied != 2 || built > 1 || needed != 6 {
+		t.Errorf("%d pieces of examples, %d programs and %d dependencies", copied, built, needed)
 	}
 }
 
-// lines builds a program that prints lines of ours and sends them.
-func lines(t *testing.T, b block) {
+// lines does what the guide says of its program that prints lines of ours: the commands build it, send what it prints, into a file here, and print the
+// request that it told.
+func lines(t *testing.T, b block, guide []block) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, b.file), []byte(b.text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	sh := exec.Command("sh", "-euc", `rustc -o lines `+b.file+`; ./lines | "$OTELAGENT" send --db s.db --capture content -; "$OTELAGENT" show chat-1 --db s.db`)
+	commands := guide[slices.IndexFunc(guide, func(b block) bool { return strings.HasPrefix(b.text, "rustc ") })].text
+	commands = strings.NewReplacer("bin/otelagent send", `"$OTELAGENT" send --db s.db`, "bin/otelagent", `"$OTELAGENT"`).Replace(commands)
+	sh := exec.Command("sh", "-euc", commands+`"$OTELAGENT" show chat-1`)
 	sh.Dir = dir
-	sh.Env = append(os.Environ(), "OTELAGENT="+otelagent(t))
+	sh.Env = append(os.Environ(), "OTELAGENT="+otelagent(t), "OTELAGENT_DB=s.db")
 	out, err := sh.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "21 degrees.") || !strings.Contains(string(out), "9 in · 4 out") {
+	if err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+	for _, want := range []string{`{"model":"m-1","messages":[{"role":"user","content":"How warm is it?"}]}`, "21 degrees.", "9 in · 4 out"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("the commands do not print %q:\n%s", want, out)
+		}
 	}
 }
