@@ -187,8 +187,8 @@ func (h *handle) note(typ string, body []byte, at Moment) {
 }
 
 // finish ends the span with the attributes of a, once. failed is empty unless the span's status is Error. An end before
-// the start is moved to the start, and its time becomes a bound. It returns the end (zero for now), and whether metrics are to be
-// taken of what ended.
+// the start is moved to the start, and its time becomes a bound. It returns the end, and whether metrics are to be taken of what ended; the
+// time of the end is always there then.
 func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.ErrorType) (end Moment, measure bool) {
 	h.mu.Lock()
 	if h.ended {
@@ -209,6 +209,10 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 		h.close(at, known, a, failed)
 	}
 	h.mu.Unlock()
+	end = at
+	if h.measured { // before the processors of spans take their time; the span's own end is its provider's
+		end = at.now()
+	}
 	// What the host hears of ends may use the handle. Its content is changed by nobody any more, and gone once it is emitted.
 	h.measureContent()
 	h.emit(at.Time)
@@ -217,7 +221,7 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 	} else {
 		h.span.End(trace.WithTimestamp(at.Time))
 	}
-	return at, h.measured
+	return end, h.measured
 }
 
 // start returns the start of the span, zero when only its provider knows it.

@@ -1,10 +1,13 @@
 package otelagent
 
 import (
+	"strings"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/otelagent/otelagent/spans"
 )
 
 const (
@@ -32,10 +35,13 @@ func newLabelValues() *labelValues {
 	return &labelValues{seen: make(map[labelValue]struct{}), count: make(map[attribute.Key]int)}
 }
 
-// bound returns the value that stands for value: itself, or _OTHER. An empty one is none.
+// bound returns the value that stands for value: itself, or _OTHER, also for what cannot be the name of a tool. An empty one is none.
 func (l *labelValues) bound(key attribute.Key, value string) string {
 	if value == "" {
 		return ""
+	}
+	if key == spans.ToolNameKey && !toolName(value) {
+		return otherLabel
 	}
 	value = cleanName(value)
 	v := labelValue{key, value}
@@ -60,6 +66,14 @@ func (l *labelValues) bound(key attribute.Key, value string) string {
 	l.seen[v] = struct{}{}
 	l.count[key]++
 	return value
+}
+
+// maxToolName bounds the name of a tool that is let through, in bytes.
+const maxToolName = 128
+
+// toolName reports whether s looks like the name of a tool. Models write such names, and may write anything there.
+func toolName(s string) bool {
+	return len(s) <= maxToolName && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:/-") == ""
 }
 
 // labels are the labels of a sample, in the two forms that instruments take.

@@ -67,12 +67,16 @@ func (o *origin) measures(ctx context.Context, info *RunInfo, replayed bool) {
 	f.model = m.values.bound(spans.RequestModelKey, info.Model)
 }
 
-// lasted returns how long h lasted, in seconds; false where its start or end is not known.
+// maxAttemptNumber bounds the number of an attempt that is counted: a call made more often than that is nonsense.
+const maxAttemptNumber = 1e6
+
+// lasted returns how long h lasted, in seconds; false where its start or end is not known, or the end is before the start.
 func (h *handle) lasted(end Moment, known spans.Known) (seconds float64, ok bool) {
 	if known == spans.KnownClosed || h.vague || end.Source == spans.TimeSourceBound {
 		return 0, false
 	}
-	return max(end.now().Time.Sub(h.since), 0).Seconds(), true
+	d := end.Time.Sub(h.since)
+	return d.Seconds(), d >= 0
 }
 
 // measureContent counts the content of a span that ended.
@@ -144,7 +148,7 @@ func (r *Run) measureEnd(status spans.RunStatus, failed spans.ErrorType, end Mom
 	if status == spans.RunStatusVetoed { // it never began
 		return
 	}
-	m.agentInferenceCalls.Record(ctx, min(r.figures.calls.Load(), maxSample), l.calls.record...)
+	m.agentInferenceCalls.Record(ctx, r.figures.calls.Load(), l.calls.record...)
 	m.agentToolCalls.Record(ctx, r.figures.tools.Load(), l.calls.record...)
 	if s, ok := r.lasted(end, known); ok && !r.inferred {
 		m.agentDuration.Record(ctx, s, l.duration.record...)
@@ -222,7 +226,7 @@ func (t *Turn) measureEnd(res *TurnResult, failed spans.ErrorType, end Moment, k
 		m.operationFirstChunk.Record(ctx, s, l.chunk.record...)
 		m.inferenceFirstChunk.Record(ctx, s, l.inferenceChunk.record...)
 	}
-	if n := min(t.attempts-1, maxSample); n > 0 {
+	if n := t.attempts - 1; n > 0 && n < maxAttemptNumber {
 		m.turnRetries.Add(ctx, n, l.retries.add...)
 	}
 	if res.Usage != nil {

@@ -58,7 +58,7 @@ const (
 type metrics struct {
 	replays bool
 	values  *labelValues
-	all     []interface{ Enabled(context.Context) bool }
+	all     []instrument
 
 	tokenUsage                                               intHistogram
 	operationDuration, operationFirstChunk                   histogram
@@ -159,19 +159,22 @@ func (m *metrics) takes(ctx context.Context, recording string, replayed bool) bo
 	if m == nil || !m.replays && (replayed || recording != "") {
 		return false
 	}
-	for _, instrument := range m.all {
-		if instrument.Enabled(ctx) {
+	for _, i := range m.all {
+		if i.Enabled(ctx) {
 			return true
 		}
 	}
 	return false
 }
 
+// instrument is what all instruments have in common.
+type instrument interface{ Enabled(context.Context) bool }
+
 // factory makes instruments as the registry describes them.
 type factory struct {
 	meter   metric.Meter
 	profile spans.Profile
-	all     *[]interface{ Enabled(context.Context) bool }
+	all     *[]instrument
 }
 
 // describe returns what the registry says of a metric, and whether the profile has it.
@@ -180,12 +183,17 @@ func (f *factory) describe(name string) (d spans.Metric, unit, brief metric.Inst
 	return d, metric.WithUnit(d.Unit), metric.WithDescription(d.Brief), ok && d.In(f.profile)
 }
 
-// made takes note of an instrument. An SDK that objects to one says so to OpenTelemetry's error handler, and gives one that can be used.
-func (f *factory) made(i interface{ Enabled(context.Context) bool }, err error) {
+// made takes note of an instrument, and returns the one to use. An SDK that objects to one says so to OpenTelemetry's error handler, and
+// gives one that can be used; where a provider gives none, otherwise stands in, which does nothing.
+func made[I instrument](f *factory, i I, err error, otherwise I) I {
 	if err != nil {
 		otel.Handle(err)
 	}
+	if any(i) == nil {
+		return otherwise
+	}
 	*f.all = append(*f.all, i)
+	return i
 }
 
 func (f *factory) intHistogram(name string) intHistogram {
@@ -194,8 +202,7 @@ func (f *factory) intHistogram(name string) intHistogram {
 		return intHistogram{Int64Histogram: noop.Int64Histogram{}}
 	}
 	h, err := f.meter.Int64Histogram(name, unit, brief, metric.WithExplicitBucketBoundaries(d.Boundaries...))
-	f.made(h, err)
-	return intHistogram{h, d.Attributes}
+	return intHistogram{made[metric.Int64Histogram](f, h, err, noop.Int64Histogram{}), d.Attributes}
 }
 
 func (f *factory) histogram(name string) histogram {
@@ -204,8 +211,7 @@ func (f *factory) histogram(name string) histogram {
 		return histogram{Float64Histogram: noop.Float64Histogram{}}
 	}
 	h, err := f.meter.Float64Histogram(name, unit, brief, metric.WithExplicitBucketBoundaries(d.Boundaries...))
-	f.made(h, err)
-	return histogram{h, d.Attributes}
+	return histogram{made[metric.Float64Histogram](f, h, err, noop.Float64Histogram{}), d.Attributes}
 }
 
 func (f *factory) counter(name string) counter {
@@ -214,8 +220,7 @@ func (f *factory) counter(name string) counter {
 		return counter{Int64Counter: noop.Int64Counter{}}
 	}
 	c, err := f.meter.Int64Counter(name, unit, brief)
-	f.made(c, err)
-	return counter{c, d.Attributes}
+	return counter{made[metric.Int64Counter](f, c, err, noop.Int64Counter{}), d.Attributes}
 }
 
 func (f *factory) sum(name string) sum {
@@ -224,8 +229,7 @@ func (f *factory) sum(name string) sum {
 		return sum{Float64Counter: noop.Float64Counter{}}
 	}
 	c, err := f.meter.Float64Counter(name, unit, brief)
-	f.made(c, err)
-	return sum{c, d.Attributes}
+	return sum{made[metric.Float64Counter](f, c, err, noop.Float64Counter{}), d.Attributes}
 }
 
 func (f *factory) upDownCounter(name string) upDownCounter {
@@ -234,6 +238,5 @@ func (f *factory) upDownCounter(name string) upDownCounter {
 		return upDownCounter{Int64UpDownCounter: noop.Int64UpDownCounter{}}
 	}
 	c, err := f.meter.Int64UpDownCounter(name, unit, brief)
-	f.made(c, err)
-	return upDownCounter{c, d.Attributes}
+	return upDownCounter{made[metric.Int64UpDownCounter](f, c, err, noop.Int64UpDownCounter{}), d.Attributes}
 }

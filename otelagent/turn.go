@@ -100,14 +100,11 @@ func (t *Turn) Request(req Request) {
 	if req.Bytes == 0 {
 		req.Bytes = int64(len(req.Payload))
 	}
-	a := endAttrs(t.origin, 14)
-	a.profileRequest(&req)
-	a.name(spans.RequestFormatKey, req.Format)
-	if req.told() {
-		a.int(spans.RequestMessagesKey, int64(len(req.Messages)))
+	var a attrs
+	if t.recording {
+		a = endAttrs(t.origin, 14)
+		a.request(&req)
 	}
-	a.count(spans.RequestBytesKey, req.Bytes)
-
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
@@ -129,6 +126,16 @@ func (t *Turn) Request(req Request) {
 		}
 	}
 	t.span.SetAttributes(a.kv...)
+}
+
+// request adds what a request asks for.
+func (a *attrs) request(req *Request) {
+	a.profileRequest(req)
+	a.name(spans.RequestFormatKey, req.Format)
+	if req.told() {
+		a.int(spans.RequestMessagesKey, int64(len(req.Messages)))
+	}
+	a.count(spans.RequestBytesKey, req.Bytes)
 }
 
 // told reports whether anything of the request itself is known, and not only what was asked for beside it.
@@ -253,7 +260,7 @@ func (t *Turn) End(res TurnResult) {
 // attempted takes note of an attempt, which counts from 0. The caller holds the lock.
 func (t *Turn) attempted(n int) {
 	if made := int64(n) + 1; made > t.attempts {
-		if t.measured {
+		if t.measured && made <= maxAttemptNumber {
 			t.calls.Add(made - max(t.attempts, 1))
 		}
 		t.attempts = made
@@ -336,6 +343,6 @@ func (t *Turn) Close(at Moment) {
 	t.mu.Unlock()
 	t.echo()
 	if end, measure := t.finish(at, spans.KnownClosed, &a, ""); measure {
-		t.measureEnd(&TurnResult{}, spans.ErrorTypeAborted, end, spans.KnownClosed)
+		t.measureEnd(&TurnResult{}, "", end, spans.KnownClosed)
 	}
 }

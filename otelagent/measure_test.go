@@ -1,0 +1,171 @@
+package otelagent_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/metric"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// slowTurns is a processor of spans that takes its time with turns.
+type slowTurns struct{ time.Duration }
+
+func (slowTurns) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+func (slowTurns) Shutdown(context.Context) error                  { return nil }
+func (slowTurns) ForceFlush(context.Context) error                { return nil }
+func (p slowTurns) OnEnd(s sdktrace.ReadOnlySpan) {
+	if s.Name() == spans.SpanTurn {
+		time.Sleep(p.Duration)
+	}
+}
+
+// measure returns what is measured of what tell tells, by name of the metric.
+func measure(t *testing.T, tell func(*otelagent.Tracer), opts ...sdktrace.TracerProviderOption) map[string]metricdata.Aggregation {
+	t.Helper()
+	reader := sdkmetric.NewManualReader()
+	tell(otelagent.NewTracer(otelagent.WithTracerProvider(sdktrace.NewTracerProvider(opts...)),
+		otelagent.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))))
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]metricdata.Aggregation{}
+	for _, s := range all.ScopeMetrics {
+		for _, m := range s.Metrics {
+			got[m.Name] = m.Data
+		}
+	}
+	return got
+}
+
+// What the processors of spans do at the end of a turn is no part of it.
+func TestDurationIsNotThatOfProcessors(t *testing.T) {
+	const slow = 200 * time.Millisecond
+	got := measure(t, func(tracer *otelagent.Tracer) {
+		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{})
+		_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+		turn.End(otelagent.TurnResult{})
+		run.End(otelagent.RunResult{})
+	}, sdktrace.WithSpanProcessor(slowTurns{slow}))
+	h, _ := got[spans.MetricTurnDuration].(metricdata.Histogram[float64])
+	if len(h.DataPoints) != 1 || h.DataPoints[0].Count != 1 || h.DataPoints[0].Sum >= slow.Seconds() {
+		t.Errorf("%+v, want one sample below %s", h.DataPoints, slow)
+	}
+}
+
+// An end before the start gives no duration, and a call made a billion times no retries, whatever is sampled; a turn that we closed has no error.
+func TestNonsenseIsNotMeasured(t *testing.T) {
+	start := time.Unix(1e9, 0)
+	for name, sampler := range map[string]sdktrace.Sampler{"sampled": sdktrace.AlwaysSample(), "not sampled": sdktrace.NeverSample()} {
+		t.Run(name, func(t *testing.T) {
+			got := measure(t, func(tracer *otelagent.Tracer) {
+				ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{})
+				_, stated := run.StartTurn(ctx, otelagent.TurnInfo{Start: otelagent.Moment{Time: start}})
+				stated.Request(otelagent.Request{Attempt: 1 << 30})
+				stated.End(otelagent.TurnResult{End: otelagent.Moment{Time: start.Add(-time.Second)}})
+				_, half := run.StartTurn(ctx, otelagent.TurnInfo{Index: -1})
+				half.Close(otelagent.Moment{Time: start})
+				run.End(otelagent.RunResult{End: otelagent.Moment{Time: start}})
+			}, sdktrace.WithSampler(sampler))
+			for _, none := range []string{spans.MetricTurnDuration, spans.MetricAgentDuration, spans.MetricTurnRetries} {
+				if got[none] != nil {
+					t.Errorf("%s: %+v", none, got[none])
+				}
+			}
+			calls, _ := got[spans.MetricAgentInferenceCalls].(metricdata.Histogram[int64])
+			if len(calls.DataPoints) != 1 || calls.DataPoints[0].Sum != 2 {
+				t.Errorf("calls %+v, want 2", calls.DataPoints)
+			}
+			for metric, data := range got {
+				if h, ok := data.(metricdata.Histogram[int64]); ok {
+					for _, p := range h.DataPoints {
+						if v, ok := p.Attributes.Value(spans.ErrorTypeKeyKey); ok {
+							t.Errorf("%s has error.type %s", metric, v.AsString())
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// Only what looks like the name of a tool is a label; models write anything there.
+func TestToolNamesAsLabels(t *testing.T) {
+	long := strings.Repeat("x", 129)
+	got := measure(t, func(tracer *otelagent.Tracer) {
+		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{})
+		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+		for _, name := range []string{"read_file", "mcp:git/log-1.2", "rm -rf /home/me", `bash{"command":"ls"}`, "läuft", "a\nb", long} {
+			_, call := turn.StartTool(ctx, otelagent.ToolCall{Name: name})
+			call.End(otelagent.ToolResult{})
+		}
+		turn.End(otelagent.TurnResult{})
+		run.End(otelagent.RunResult{})
+	})
+	names := map[string]int64{}
+	calls, _ := got[spans.MetricToolCalls].(metricdata.Sum[int64])
+	for _, p := range calls.DataPoints {
+		v, _ := p.Attributes.Value(spans.ToolNameKey)
+		names[v.AsString()] += p.Value
+	}
+	if diff := cmp.Diff(map[string]int64{"read_file": 1, "mcp:git/log-1.2": 1, "_OTHER": 5}, names); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// emptyMeters is a provider that gives no instruments.
+type emptyMeters struct{ metricnoop.MeterProvider }
+
+type emptyMeter struct{ metricnoop.Meter }
+
+func (emptyMeters) Meter(string, ...metric.MeterOption) metric.Meter { return emptyMeter{} }
+
+func (emptyMeter) Int64Counter(string, ...metric.Int64CounterOption) (metric.Int64Counter, error) {
+	return nil, nil
+}
+
+func (emptyMeter) Int64UpDownCounter(string, ...metric.Int64UpDownCounterOption) (metric.Int64UpDownCounter, error) {
+	return nil, nil
+}
+
+func (emptyMeter) Int64Histogram(string, ...metric.Int64HistogramOption) (metric.Int64Histogram, error) {
+	return nil, nil
+}
+
+func (emptyMeter) Float64Counter(string, ...metric.Float64CounterOption) (metric.Float64Counter, error) {
+	return nil, nil
+}
+
+// Float64Histogram gives one that wants samples, so that all are taken.
+func (emptyMeter) Float64Histogram(string, ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	return eager{}, nil
+}
+
+type eager struct{ metricnoop.Float64Histogram }
+
+func (eager) Enabled(context.Context) bool { return true }
+
+// A provider that gives no instruments does no harm.
+func TestProviderWithoutInstruments(t *testing.T) {
+	tracer := otelagent.NewTracer(otelagent.WithMeterProvider(emptyMeters{}), otelagent.WithTracerProvider(sdktrace.NewTracerProvider()))
+	ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{ID: "r"})
+	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+	_, call := turn.StartTool(ctx, otelagent.ToolCall{Name: "read"})
+	call.End(otelagent.ToolResult{})
+	cost := 1.0
+	turn.End(otelagent.TurnResult{Usage: &otelagent.Usage{Input: 1}, Cost: &cost})
+	run.End(otelagent.RunResult{})
+	if run == nil || turn == nil {
+		t.Error("nothing was started")
+	}
+}
