@@ -128,7 +128,7 @@ const (
 	CaptureBytesKey = attribute.Key("otelagent.capture.bytes")
 	// CaptureKnownBytesKey (int, By; number; on all): Bytes of content that this span refers to and that were sent before.
 	CaptureKnownBytesKey = attribute.Key("otelagent.capture.known_bytes")
-	// CaptureWithheldKey (int; number; on all): Bodies that a bound on size cut or left out.
+	// CaptureWithheldKey (int; number; on all): Bodies that a bound on size or on the window of a request cut or left out.
 	CaptureWithheldKey = attribute.Key("otelagent.capture.withheld")
 	// RedactedKey (int; number; on all): Places that the redactor changed in what this span was the first to carry.
 	RedactedKey = attribute.Key("otelagent.redacted")
@@ -542,7 +542,7 @@ const (
 	MetricCaptureNew = "otelagent.capture.new_bytes"
 	// MetricCaptureKnown (By counter; profiles: all): Bytes of content that were referred to, having been sent before.
 	MetricCaptureKnown = "otelagent.capture.known_bytes"
-	// MetricCaptureWithheldBodies ({body} counter; profiles: all): Bodies that a bound on size cut or left out.
+	// MetricCaptureWithheldBodies ({body} counter; profiles: all): Bodies that a bound on size or on the window of a request cut or left out.
 	MetricCaptureWithheldBodies = "otelagent.capture.withheld"
 	// MetricDropped ({thing} counter; profiles: all): What the adapter dropped, or could not deliver.
 	MetricDropped = "otelagent.dropped"
@@ -938,7 +938,7 @@ var attributes = []Attribute{
 	{Key: CaptureLevelKey, Type: "string", Class: ClassEnum, Brief: "How much content this span was allowed to carry."},
 	{Key: CaptureBytesKey, Type: "int", Class: ClassNumber, Brief: "Bytes of content that this span was the first of its session to carry."},
 	{Key: CaptureKnownBytesKey, Type: "int", Class: ClassNumber, Brief: "Bytes of content that this span refers to and that were sent before."},
-	{Key: CaptureWithheldKey, Type: "int", Class: ClassNumber, Brief: "Bodies that a bound on size cut or left out."},
+	{Key: CaptureWithheldKey, Type: "int", Class: ClassNumber, Brief: "Bodies that a bound on size or on the window of a request cut or left out."},
 	{Key: RedactedKey, Type: "int", Class: ClassNumber, Brief: "Places that the redactor changed in what this span was the first to carry."},
 	{Key: EventsDroppedKey, Type: "int", Class: ClassNumber, Brief: "otelagent.event span events left out because the bound of this span was reached."},
 	{Key: RecordingKindKey, Type: "string", Class: ClassEnum, Brief: "What this span is told from; absent for the events of its loop."},
@@ -1380,7 +1380,7 @@ var metrics = []Metric{
 	{
 		Name: MetricCaptureWithheldBodies, Instrument: InstrumentCounter, Integer: true, Unit: "{body}",
 		Prometheus: "otelagent_capture_withheld_total",
-		Brief:      "Bodies that a bound on size cut or left out.",
+		Brief:      "Bodies that a bound on size or on the window of a request cut or left out.",
 		Question:   "Is content lost to a bound?",
 	},
 	{

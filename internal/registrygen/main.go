@@ -1,6 +1,6 @@
 // Command registrygen turns spans/registry.yaml into spans/registry_gen.go, docs/spans.md and docs/metrics.md.
 // It is run by `go generate ./spans` and refuses a registry with a duplicate or dangling name, or with a label that could have too
-// many values.
+// many values or is of another profile.
 package main
 
 import (
@@ -216,6 +216,7 @@ func (c *check) attribute(a attribute) {
 func (c *check) metric(m metric, attributes map[string]attribute) {
 	c.once("metric", m.Name)
 	c.once("constant", "Metric"+m.Const)
+	c.once("metric in Prometheus", m.prometheus())
 	switch m.Instrument {
 	case "histogram", "counter", "updowncounter":
 	default:
@@ -243,10 +244,20 @@ func (c *check) metric(m metric, attributes map[string]attribute) {
 			c.bad("metric %q: label %q stands twice", m.Name, key)
 		case a.Class != "name" && a.Class != "enum":
 			c.bad("metric %q: label %q is of class %s; a label has few values: allowed are name and enum", m.Name, key, a.Class)
+		case !within(m.Profiles, a.Profiles):
+			c.bad("metric %q: label %q is not in all profiles that the metric is in", m.Name, key)
 		case a.Type != "string":
 			c.bad("metric %q: label %q is of type %s; allowed: string", m.Name, key, a.Type)
 		}
 	}
+}
+
+// within reports whether all profiles of one list are in another; an empty list is all there are.
+func within(profiles, others []string) bool {
+	if len(others) == 0 {
+		return true
+	}
+	return len(profiles) > 0 && !slices.ContainsFunc(profiles, func(p string) bool { return !slices.Contains(others, p) })
 }
 
 // unitSuffixes are the words that Prometheus has for units; a unit in braces has none.
