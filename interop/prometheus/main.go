@@ -2,7 +2,11 @@
 //
 //	go run . -endpoint http://127.0.0.1:4317 -afternoons 3
 //
-// They end now, one after the other. OTEL_* variables are heard: OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf, OTEL_METRICS_EXPORTER=none.
+// With -move it writes recordings into a folder with their times moved to the last minutes, for `otelagent send`, and plays nothing:
+//
+//	go run . -move DIR RECORDING...
+//
+// Afternoons end now, one after the other. OTEL_* variables are heard: OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf, OTEL_METRICS_EXPORTER=none.
 package main
 
 import (
@@ -21,7 +25,15 @@ import (
 func main() {
 	endpoint := flag.String("endpoint", "http://127.0.0.1:4317", "`URL` of an OTLP receiver")
 	afternoons := flag.Int("afternoons", 3, "how many")
+	folder := flag.String("move", "", "a `folder`, into which the recordings named behind the flags go with their times moved to two minutes ago")
 	flag.Parse()
+	if *folder != "" {
+		if err := move(*folder, flag.Args(), time.Now().Add(-2*time.Minute)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, *endpoint, *afternoons); err != nil {
