@@ -77,7 +77,7 @@ are passed on to it.`,
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "say at the end what was traced")
 	o.lackFlags(c)
 	o.targetFlags(c)
-	o.metricsFlag(c)
+	o.metricsFlag(c, "auto (to a collector that takes them), on (an error where none can be sent), off")
 	o.Capture.flags(c)
 	return c
 }

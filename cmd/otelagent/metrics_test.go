@@ -89,6 +89,7 @@ func TestSendMetrics(t *testing.T) {
 		name     string
 		args     []string
 		refuse   bool
+		env      string // OTEL_METRICS_EXPORTER
 		requests bool   // for metrics came in
 		has      string // in what came
 		exit     int
@@ -102,10 +103,14 @@ func TestSendMetrics(t *testing.T) {
 		{name: "file", args: []string{file}},
 		{name: "file, on", args: []string{"--metrics", "on", file}, requests: true, has: spans.MetricTurnTokens},
 		{name: "file, on, refused", args: []string{"--metrics", "on", file}, refuse: true, requests: true, exit: exitFailed, says: "the receiver takes no metrics"},
+		{name: "file, on, switched off", args: []string{"--metrics", "on", file}, env: "none", exit: exitFailed, says: "--metrics on: there are none"},
+		{name: "file, on, by somebody else", args: []string{"--metrics", "on", file}, env: "prometheus", exit: exitFailed, says: "--metrics on: there are none"},
+		{name: "pipe, switched off", args: []string{"-"}, env: "none"},
 		{name: "database", args: []string{"--metrics", "on", "--db", "x.db", file}, exit: exitUsage, says: "a database takes no metrics"},
 		{name: "what is that", args: []string{"--metrics", "yes", "--profile", "new", file}, exit: exitUsage, says: "--metrics yes: want auto, on or off\n--profile new: want one of genai-2026-08, genai-2026-10"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv("OTEL_METRICS_EXPORTER", tt.env)
 			var mu sync.Mutex
 			var got [][]byte
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -100,7 +100,7 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 	o.lackFlags(c)
 	o.Capture.flags(c)
 	o.targetFlags(c)
-	o.metricsFlag(c)
+	o.metricsFlag(c, "auto (of an agent at work, to a collector), on (of files too), off")
 	c.Flags().BoolVar(&o.Replay, "replay", false, "standard input is a recording, not an agent at work")
 	return c
 }
@@ -171,9 +171,8 @@ const (
 	metricsOff  = "off"
 )
 
-func (o *sendOptions) metricsFlag(c *cobra.Command) {
-	c.Flags().StringVar(&o.Metrics, "metrics", metricsAuto,
-		"`when` to send metrics as well: auto (of an agent at work, to a collector), on (of files too), off")
+func (o *sendOptions) metricsFlag(c *cobra.Command, values string) {
+	c.Flags().StringVar(&o.Metrics, "metrics", metricsAuto, "`when` to send metrics as well: "+values)
 	c.Flags().StringVar(&o.Profile, "profile", string(spans.DefaultProfile), "dated `state` of OpenTelemetry's GenAI names to write: "+profileNames())
 }
 
@@ -198,8 +197,12 @@ func (o *sendOptions) metrics(live bool) ([]otelagent.Option, []otelsetup.Option
 
 // metricsError is why metrics were not delivered that were asked for. Others are sent where they are taken.
 func (o *sendOptions) metricsError(p *otelsetup.Providers) error {
-	if o.Metrics != metricsOn {
+	switch {
+	case o.Metrics != metricsOn:
 		return nil
+	case !p.HasMetrics():
+		return errors.New("--metrics " + metricsOn + ": there are none; the environment switches them off (OTEL_METRICS_EXPORTER, OTEL_SDK_DISABLED), " +
+			"names no protocol that is known, or says where spans go and not where metrics do (OTEL_EXPORTER_OTLP_METRICS_ENDPOINT)")
 	}
 	return p.MetricsError()
 }

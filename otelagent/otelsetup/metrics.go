@@ -74,6 +74,10 @@ func (p *Providers) MeterProvider() metric.MeterProvider {
 	return p.meters
 }
 
+// HasMetrics reports whether there are metrics: false where WithoutMetrics or the environment switches them off, and where nobody says where
+// they go (see WithMetricsEndpoint).
+func (p *Providers) HasMetrics() bool { return p.meters != nil }
+
 // ErrNoMetrics is in what MetricsError returns when the receiver takes no metrics.
 var ErrNoMetrics = errors.New("otelsetup: the receiver takes no metrics; none are sent any more")
 

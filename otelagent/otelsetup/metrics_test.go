@@ -318,8 +318,8 @@ func TestMetricsOfTheEnvironment(t *testing.T) {
 			if err := p.Shutdown(t.Context()); err != nil || p.Stats().Exported != 2 {
 				t.Errorf("%v, spans %+v", err, p.Stats())
 			}
-			if _, none := p.MeterProvider().(noop.MeterProvider); none == tt.measured {
-				t.Errorf("no metrics: %t", none)
+			if _, none := p.MeterProvider().(noop.MeterProvider); none == tt.measured || p.HasMetrics() != tt.measured {
+				t.Errorf("provider does nothing: %t, has metrics: %t", none, p.HasMetrics())
 			}
 			if all := heard(); (len(all) == 1) != (tt.says != "") || len(all) > 0 && !strings.Contains(all[0], tt.says) {
 				t.Errorf("heard %q, want %q", all, tt.says)
