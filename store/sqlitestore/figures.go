@@ -8,6 +8,8 @@ import (
 	"iter"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/store"
@@ -133,13 +135,21 @@ func figures[T any](ctx context.Context, s *Store, table *store.FigureTable[T], 
 	})
 }
 
+// literal writes a text of SQL, so that a terminal can show it.
+func literal(s string) string {
+	if utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
+		return "'" + strings.ReplaceAll(s, "'", "''") + "'"
+	}
+	return fmt.Sprintf("CAST(x'%x' AS TEXT)", s)
+}
+
 // FigureSQL returns the statement by which the figures of a table are read, with all values written out; empty for a table that there is not.
 func (s *Store) FigureSQL(table string, q store.FigureQuery) string {
 	text := func(query string, args []any) string {
 		for _, a := range args {
 			value := fmt.Sprint(a)
 			if t, ok := a.(string); ok {
-				value = "'" + strings.ReplaceAll(t, "'", "''") + "'"
+				value = literal(t)
 			}
 			query = strings.Replace(query, "?", strings.ReplaceAll(value, "?", "\x00"), 1)
 		}
@@ -199,12 +209,15 @@ const figuresAtOnce = 1024
 
 // writeFigures changes records in transactions of figuresAtOnce until so few are left that the last one, which takes the session's dirty mark
 // away, can do it. Until then readers may see a part of a long session.
-func (s *Store) writeFigures(ctx context.Context, changes []figureChange, check func(context.Context) error, id int64) error {
+func (s *Store) writeFigures(ctx context.Context, changes []figureChange, check, claim func(context.Context) error, id int64) error {
 	for left(changes) > figuresAtOnce {
 		var began time.Time
 		err := s.transact(ctx, func(ctx context.Context) error {
 			began = time.Now()
 			if err := check(ctx); err != nil {
+				return err
+			}
+			if err := claim(ctx); err != nil {
 				return err
 			}
 			return s.someFigures(ctx, changes, id)
@@ -311,29 +324,41 @@ func (w *tableChange[T]) write(ctx context.Context, c *sql.Conn, id int64, most 
 	if most <= 0 || w.left() == 0 {
 		return 0, nil
 	}
-	there := func() (t figuresThere, err error) {
-		err = c.QueryRowContext(ctx, "SELECT count(*), ifnull(max(rowid), 0) FROM "+w.table.Name+" WHERE session = ?", id).Scan(&t.rows, &t.last)
-		return t, err
-	}
-	now, err := there()
-	if err != nil {
+	var now figuresThere
+	if err := c.QueryRowContext(ctx, "SELECT count(*), ifnull(max(rowid), 0) FROM "+w.table.Name+" WHERE session = ?", id).Scan(&now.rows, &now.last); err != nil {
 		return 0, err
 	}
 	if now != w.there {
 		return 0, errOthersProject
 	}
 	w.removed = min(most, len(w.remove))
-	for _, n := range w.remove[:w.removed] {
-		if _, err := c.ExecContext(ctx, "DELETE FROM "+w.table.Name+" WHERE rowid = ? AND session = ?", n, id); err != nil {
-			return 0, err
-		}
+	if err := w.delete(ctx, c, id, w.remove[:w.removed]); err != nil {
+		return 0, err
 	}
 	w.inserted = min(most-w.removed, len(w.insert))
 	if err := w.put(ctx, c, id, w.insert[:w.inserted]); err != nil {
 		return 0, err
 	}
-	w.after, err = there()
+	w.after.rows = now.rows - int64(w.removed) + int64(w.inserted)
+	err := c.QueryRowContext(ctx, "SELECT ifnull(max(rowid), 0) FROM "+w.table.Name+" WHERE session = ?", id).Scan(&w.after.last)
 	return w.removed + w.inserted, err
+}
+
+// delete deletes records, all of which are there.
+func (w *tableChange[T]) delete(ctx context.Context, c *sql.Conn, id int64, rowids []int64) error {
+	if len(rowids) == 0 {
+		return nil
+	}
+	st, err := c.PrepareContext(ctx, "DELETE FROM "+w.table.Name+" WHERE rowid = ? AND session = ?")
+	if err != nil {
+		return err
+	}
+	for _, n := range rowids {
+		if _, err = st.ExecContext(ctx, n, id); err != nil {
+			break
+		}
+	}
+	return errors.Join(err, st.Close())
 }
 
 // put inserts records.

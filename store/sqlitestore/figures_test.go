@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -96,6 +97,46 @@ func TestProjectInSteps(t *testing.T) {
 	}
 }
 
+// Two processes that project two states at once end with the figures of the later one, also where a projection takes several transactions.
+func TestProjectTogether(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	stores := []*Store{newStore(t, path), newStore(t, path)}
+	k := key("a")
+	for round, n := range []int{3, 400, 1, 700, 2, 5, 4, 600} {
+		figures := [2]session.Figures{longFigures(n + 7), longFigures(n)}
+		var marks [2]store.Mark
+		for i := range figures {
+			for j := range figures[i].Turns {
+				figures[i].Turns[j].Session = k.ID
+				figures[i].Turns[j].Attempts = session.Some(int64(round + i))
+			}
+			put(t, stores[i], k, 2*round+i)
+			m, err := stores[i].Mark(t.Context(), k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			marks[i] = m
+		}
+		var wg sync.WaitGroup
+		for i, s := range stores {
+			wg.Go(func() {
+				if err := s.Project(t.Context(), k, store.Projection{Mark: marks[i], Figures: figures[i]}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if diff := cmp.Diff(figures[1].Turns, turnsOf(t, stores[0], k.ID)); diff != "" {
+			t.Errorf("round %d (-want +got):\n%.2000s", round, diff)
+		}
+		for table, count := range map[string]int{"tool_calls": len(figures[1].ToolCalls), "permission_evaluations": len(figures[1].Permissions)} {
+			if got := tableCount(t, stores[1], table); got != count {
+				t.Errorf("round %d: %d %s, want %d", round, got, table, count)
+			}
+		}
+	}
+}
+
 // One turn more is one row more: what is there keeps its place.
 func TestProjectTouchesWhatChanged(t *testing.T) {
 	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
@@ -137,9 +178,12 @@ func TestFigureColumns(t *testing.T) {
 		if want := `"session", ` + columns; have != want {
 			t.Errorf("%s has %s, want %s", table, have, want)
 		}
-		text := s.FigureSQL(table, store.FigureQuery{Tenant: "it's", Session: "a?b", Agent: "a", Model: "m", Since: time.Unix(1, 0)})
+		text := s.FigureSQL(table, store.FigureQuery{Tenant: "it's", Session: "a?b\x1b[2J", Agent: "a", Model: "m", Since: time.Unix(1, 0)})
 		if _, err := s.readers.ExecContext(t.Context(), text); err != nil {
 			t.Errorf("%v: %s", err, text)
+		}
+		if strings.Contains(text, "\x1b") || !strings.Contains(text, "CAST(x'613f621b5b324a' AS TEXT)") {
+			t.Errorf("a terminal would act on %q", text)
 		}
 	}
 	if got := s.FigureSQL("rows", store.FigureQuery{}); got != "" {

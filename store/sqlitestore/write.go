@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -351,7 +352,11 @@ func (s *Store) Project(ctx context.Context, k session.Key, p store.Projection) 
 		switch {
 		case err == nil:
 			return nil
-		case !errors.Is(err, errOthersProject): // else who projected an older state, or the same: it does so once
+		case errors.Is(err, errOthersProject): // who projects an older state, or the same: it does so once
+			// A while, and not the same for both.
+			err = sleep(ctx, 10*time.Millisecond+rand.N(40*time.Millisecond))
+		}
+		if err != nil {
 			return fmt.Errorf("sqlitestore: project: %w", atRest(err))
 		}
 	}
@@ -380,8 +385,8 @@ func (s *Store) project(ctx context.Context, k session.Key, p store.Projection) 
 		return store.ErrNotFound
 	case int64(p.Mark) > before.newest:
 		return fmt.Errorf("mark %d was never given out: %w", p.Mark, store.ErrData)
-	case int64(p.Mark) < before.projected:
-		return nil
+	case int64(p.Mark) < max(before.projected, -before.projected):
+		return nil // a later state is projected, or about to be
 	}
 	changes := figureChanges(&p.Figures)
 	for _, c := range changes {
@@ -400,7 +405,14 @@ func (s *Store) project(ctx context.Context, k session.Key, p store.Projection) 
 		}
 		return err
 	}
-	if err := s.writeFigures(ctx, changes, check, before.id); err != nil {
+	// With several transactions the first ones leave the mark negative: the session is dirty, others see that what they read of it is not so any
+	// more, and who projects an older state leaves it alone.
+	claim := func(ctx context.Context) error {
+		before.projected = -int64(p.Mark)
+		_, err := s.conn.ExecContext(ctx, `UPDATE sessions SET projected = ? WHERE session = ?`, before.projected, before.id)
+		return err
+	}
+	if err := s.writeFigures(ctx, changes, check, claim, before.id); err != nil {
 		return err
 	}
 	return s.transact(ctx, func(ctx context.Context) error {
