@@ -165,7 +165,7 @@ func outcomes(m map[string]int64) []string {
 	return out
 }
 
-// maxBuckets is how many bars a histogram has; smaller values stand together in its first.
+// maxBuckets is how many bars a histogram has; smaller values stand together in its first, zeros apart.
 const maxBuckets = 10
 
 func (d *statsDrawer) histograms(g *stats.Group) {
@@ -201,11 +201,16 @@ func quantilesOf(x *stats.Dist, show func(int64) string) string {
 func (d *statsDrawer) bars(x *stats.Dist, show func(int64) string) {
 	list := x.Buckets
 	if over := len(list) - maxBuckets; over > 0 {
-		first := stats.Bucket{Le: list[over].Le}
-		for _, b := range list[:over+1] {
+		low := 0
+		if list[0].Le == 0 { // nothing is not a little
+			low = 1
+			over++
+		}
+		first := stats.Bucket{Le: list[low+over].Le}
+		for _, b := range list[low : low+over+1] {
 			first.N += b.N
 		}
-		list = append([]stats.Bucket{first}, list[over+1:]...)
+		list = slices.Concat(list[:low], []stats.Bucket{first}, list[low+over+1:])
 	}
 	most, digits := int64(1), 0
 	for _, b := range list {

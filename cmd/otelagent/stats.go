@@ -62,7 +62,7 @@ docs/stats.md.`,
 	c.Flags().StringVar(&o.session, "session", "", "of this `session` alone: an id, the beginning of one, 'last'")
 	c.Flags().StringVar(&o.prices, "prices", "", "compute cost from this `file`, a catalogue of prices as LiteLLM has it")
 	c.Flags().BoolVar(&o.asJSON, "json", false, "print JSON (docs/stats.md)")
-	c.Flags().BoolVar(&o.showSQL, "sql", false, "print the SQL by which it reads, and read nothing")
+	c.Flags().BoolVar(&o.showSQL, "sql", false, "print the SQL by which it reads, and read no figures")
 	return c
 }
 
@@ -98,8 +98,10 @@ func (a *app) stats(ctx context.Context, o *statsOptions) error {
 		return err
 	}
 	defer db.close()
-	if err := db.refresh(ctx); err != nil {
-		return err
+	if !o.showSQL || o.session != "" { // which 'last' is, summaries tell
+		if err := db.refresh(ctx); err != nil {
+			return err
+		}
 	}
 	if o.session != "" {
 		key, err := db.resolve(ctx, o.session)

@@ -77,28 +77,33 @@ func ReadPrices(r io.Reader) (*Prices, error) {
 	return p, nil
 }
 
-// Of returns what a turn cost, in Currency. It takes the price of PROVIDER/MODEL, else of MODEL, first of the model that answered, then of
-// the one that was asked; false when none of them has one, or the turn reports no tokens. Cached tokens are part of the input, and reasoning
-// of the output: each token is paid once.
-func (p *Prices) Of(t *session.TurnFigures) (float64, bool) {
-	if !t.Input.OK {
-		return 0, false
-	}
-	x := p.of(t)
-	if x == nil {
-		return 0, false
-	}
-	return x.cost(t), true
+// litellm are the names that LiteLLM's catalogue has for providers whose gen_ai.provider.name is another.
+var litellm = map[string]string{
+	"x_ai": "xai", "azure.ai.openai": azure, "gcp.gemini": "gemini", "gcp.vertex_ai": "vertex_ai", "mistral_ai": "mistral", "aws.bedrock": "bedrock",
 }
 
-// of returns the price of a turn's tokens, nil for none.
+// azure is the provider whose models have prices of their own: one of a model's maker is not that.
+const azure = "azure"
+
+// of returns the price of a turn's tokens, in Currency, nil for none. It takes that of PROVIDER/MODEL, with the provider's name as it came, then
+// with LiteLLM's, else of MODEL except for Azure; first of the model that answered, then of the one that was asked.
 func (p *Prices) of(t *session.TurnFigures) *price {
+	provider := strings.ToLower(t.Provider)
+	other, renamed := litellm[provider]
 	for _, model := range []string{t.ResponseModel, t.Model} {
 		if model == "" {
 			continue
 		}
-		for _, name := range []string{t.Provider + "/" + model, model} {
-			if x, ok := p.models[strings.ToLower(name)]; ok {
+		model = strings.ToLower(model)
+		names := []string{provider + "/" + model}
+		if renamed {
+			names = append(names, other+"/"+model)
+		}
+		if provider != azure && other != azure {
+			names = append(names, model)
+		}
+		for _, name := range names {
+			if x, ok := p.models[name]; ok {
 				return &x
 			}
 		}
@@ -106,6 +111,7 @@ func (p *Prices) of(t *session.TurnFigures) *price {
 	return nil
 }
 
+// cost returns what a turn's tokens cost. Cached tokens are part of the input, and reasoning of the output: each token is paid once.
 func (x *price) cost(t *session.TurnFigures) float64 {
 	or := func(v *float64, other float64) float64 {
 		if v == nil {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -79,7 +80,7 @@ type Group struct {
 	Duration   *Dist `json:"duration_ns,omitempty"`
 	ModelCall  *Dist `json:"model_call_ns,omitempty"`
 	FirstChunk *Dist `json:"first_chunk_ns,omitempty"`
-	// CacheRate is the part of input tokens that came from a cache; nil where no input is known. CacheIdle says that it is zero over two
+	// CacheRate is the part of input tokens that came from a cache; nil where no input, or nothing of caches, is known. CacheIdle says that it is zero over two
 	// turns or more although the provider caches: one that is known for it, or whose other turns tell of it.
 	CacheRate *float64 `json:"cache_rate,omitempty"`
 	CacheIdle bool     `json:"cache_idle,omitempty"`
@@ -502,10 +503,10 @@ func (c *collector) readPermissions(ctx context.Context, st store.Figures) ([]Pe
 func (c *collector) report() *Report {
 	r := &Report{Format: Format, By: c.o.By}
 	total := &group{sessions: map[string]struct{}{}, cost: map[string]*Cost{}, providers: map[string]bool{}}
-	for _, g := range c.groups {
+	// In order: a sum of amounts depends on it.
+	for _, name := range slices.Sorted(maps.Keys(c.groups)) {
+		g := c.groups[name]
 		total.add(g)
-	}
-	for name, g := range c.groups {
 		if c.o.By == "" || name == apart {
 			continue
 		}
@@ -587,7 +588,7 @@ func (c *collector) finish(g *group) Group {
 	} {
 		*d.to = newDist(d.from)
 	}
-	if out.Input != nil && out.Input.Sum > 0 {
+	if out.Input != nil && out.CacheRead != nil && out.Input.Sum > 0 {
 		rate := float64(out.CacheRead.Sum) / float64(out.Input.Sum)
 		out.CacheRate = &rate
 		out.CacheIdle = out.CacheRead.Sum == 0 && out.Input.N > 1 && c.caching(g)

@@ -3,6 +3,7 @@ package stats
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -270,13 +271,43 @@ func TestReadPrices(t *testing.T) {
 		{session.TurnFigures{Provider: "anthropic", Model: "opus", ResponseModel: "opus-1", Input: num(10)}, 0.1, true},
 		{session.TurnFigures{Provider: "other", Model: "opus", ResponseModel: "unknown", Input: num(10)}, 0.2, true},
 		{session.TurnFigures{Model: "opus", Input: num(-5), Output: num(-7)}, 0, true},
-		{session.TurnFigures{Model: "opus"}, 0, false},
 		{session.TurnFigures{Model: "gpt", Input: num(1)}, 0, false},
 		{session.TurnFigures{Model: "sample_spec", Input: num(1)}, 0, false},
 		{session.TurnFigures{Input: num(1)}, 0, false},
 	} {
-		if got, ok := p.Of(&c.turn); ok != c.ok || math.Abs(got-c.want) > 1e-12 {
-			t.Errorf("%+v: %v, %v, want %v", c.turn, got, ok, c.want)
+		x, got := p.of(&c.turn), 0.0
+		if x != nil {
+			got = x.cost(&c.turn)
+		}
+		if x != nil != c.ok || math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("%+v: %v, %v, want %v", c.turn, got, x != nil, c.want)
+		}
+	}
+}
+
+// Providers have the names of OpenTelemetry in figures, and LiteLLM's in catalogues.
+func TestPriceProviders(t *testing.T) {
+	var entries []string
+	for i, name := range []string{
+		"m", "xai/m", "azure/m", "gemini/m", "vertex_ai/m", "mistral/m", "bedrock/m", "gcp.vertex_ai/v", "vertex_ai/v", "only",
+	} {
+		entries = append(entries, fmt.Sprintf(`"%s": {"input_cost_per_token": %d, "output_cost_per_token": 1}`, name, i))
+	}
+	p, err := ReadPrices(strings.NewReader("{" + strings.Join(entries, ",") + "}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for turn, want := range map[[2]string]float64{
+		{"x_ai", "m"}: 1, {"X_AI", "M"}: 1, {"xai", "m"}: 1, {"azure.ai.openai", "m"}: 2, {"azure", "m"}: 2, {"gcp.gemini", "m"}: 3, {"gcp.vertex_ai", "m"}: 4,
+		{"mistral_ai", "m"}: 5, {"aws.bedrock", "m"}: 6, {"gcp.vertex_ai", "v"}: 7, {"openai", "m"}: 0, {"", "m"}: 0,
+		{"aws.bedrock", "only"}: 9, {"azure.ai.openai", "only"}: -1, {"Azure", "only"}: -1,
+	} {
+		got := -1.0
+		if x := p.of(&session.TurnFigures{Provider: turn[0], Model: turn[1]}); x != nil {
+			got = x.Input
+		}
+		if got != want {
+			t.Errorf("%v: %v, want %v", turn, got, want)
 		}
 	}
 }
@@ -290,8 +321,9 @@ func FuzzReadPrices(f *testing.F) {
 			return
 		}
 		for name := range p.models {
-			if cost, ok := p.Of(&session.TurnFigures{Model: name, Input: num(1000), Output: num(10)}); name != "" && (!ok || cost < 0 || math.IsNaN(cost)) {
-				t.Errorf("%q costs %v, %v", name, cost, ok)
+			turn := session.TurnFigures{Model: name, Input: num(1000), Output: num(10)}
+			if x := p.of(&turn); name != "" && (x == nil || x.cost(&turn) < 0 || math.IsNaN(x.cost(&turn))) {
+				t.Errorf("%q costs %+v", name, x)
 			}
 		}
 	})
