@@ -356,6 +356,7 @@ func (s *Store) create(ctx context.Context) error {
 	if !upgrade && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	began := s.clock()
 	statements := []string{"CREATE DATABASE IF NOT EXISTS `" + s.layout.database + "`" + s.layout.onCluster()}
 	for _, t := range append([]*table{&schemaTable}, tables...) {
 		statements = append(statements, s.layout.create(t)...)
@@ -368,8 +369,8 @@ func (s *Store) create(ctx context.Context) error {
 			return err
 		}
 	}
-	if upgrade { // a session without a summary is projected again, figures and all
-		if err := s.mutate(ctx, map[*table]string{&summaryTable: "1"}); err != nil {
+	if upgrade { // a session without a summary is projected again, figures and all; others may be ahead of us
+		if err := s.mutate(ctx, map[*table]string{&summaryTable: fmt.Sprintf("at < toUInt64(%d)", began)}); err != nil {
 			return err
 		}
 	}
