@@ -204,7 +204,6 @@ func (d *statsDrawer) bars(x *stats.Dist, show func(int64) string) {
 		low := 0
 		if list[0].Le == 0 { // nothing is not a little
 			low = 1
-			over++
 		}
 		first := stats.Bucket{Le: list[low+over].Le}
 		for _, b := range list[low : low+over+1] {

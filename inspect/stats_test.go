@@ -61,3 +61,24 @@ func TestStats(t *testing.T) {
 		t.Errorf("of nothing: %q, %v", b.String(), err)
 	}
 }
+
+// Where low buckets stand together, zeros stand apart.
+func TestStatsZeros(t *testing.T) {
+	dist := &stats.Dist{N: 14, Max: 5000, Buckets: []stats.Bucket{{Le: 0, N: 7}}}
+	for _, le := range []int64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000} {
+		dist.Buckets = append(dist.Buckets, stats.Bucket{Le: le, N: 1})
+	}
+	var b strings.Builder
+	if err := inspect.Stats(&b, &stats.Report{Total: stats.Group{Turns: 14, Input: dist}}, inspect.Options{Width: 60}); err != nil {
+		t.Fatal(err)
+	}
+	var bars []string
+	for line := range strings.SplitSeq(b.String(), "\n") {
+		if f := strings.Fields(line); len(f) == 4 && f[0] == "≤" {
+			bars = append(bars, f[1]+": "+f[3])
+		}
+	}
+	if got, want := strings.Join(bars, ", "), "0: 7, 10: 4, 20: 1, 50: 1, 100: 1, 200: 1, 500: 1, 1000: 1, 2000: 1, 5000: 1"; got != want {
+		t.Errorf("%s, want %s, in\n%s", got, want, b.String())
+	}
+}
