@@ -285,7 +285,7 @@ const adapter = [
     bars({
       title: 'How often is content withheld?', w: 8, unit: 'short', decimals: 0, none: '0', colours: { bodies: c.orange },
       targets: series({ bodies: count(of('otelagent.capture.withheld')) }),
-      means: 'Bodies that a bound on size cut or left out; their size and digest are kept.',
+      means: 'Bodies that a bound on size or on the window of a request cut or left out; their size and digest are kept.',
       bad: 'requests cannot be shown whole. Raise the bound, or let tools return less.',
       links: [inTempo.withheld],
     }),
