@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -25,14 +26,26 @@ func freeAddresses(t *testing.T) addresses {
 	t.Helper()
 	var a addresses
 	for _, p := range []*string{&a.grpc, &a.http, &a.health, &a.metrics} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := freePort(t)
 		*p = l.Addr().String()
 		defer l.Close()
 	}
 	return a
+}
+
+// freePort listens on a port that the system gives to nobody who does not ask for it: a collector that was killed finds it free again, where
+// of those that it gives away somebody's connection may have it by then.
+func freePort(t *testing.T) net.Listener {
+	t.Helper()
+	var err error
+	for range 1000 {
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprint("127.0.0.1:", 12000+rand.IntN(20000))); err == nil {
+			return l
+		}
+	}
+	t.Fatal(err)
+	return nil
 }
 
 // process is a running otelagent.
