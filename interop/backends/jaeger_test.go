@@ -97,8 +97,8 @@ func TestJaeger(t *testing.T) {
 	otlp, query := startJaeger(t)
 	copies := newSink(t)
 	endpoint, db := collector(t, map[string]string{
-		"otlp_grpc/jaeger": fmt.Sprintf("{endpoint: %q, tls: {insecure: true}}", otlp),
-		"otlp_http/copies": fmt.Sprintf("{endpoint: %q, compression: none}", "http://"+copies.addr),
+		"otlp_grpc/jaeger": fmt.Sprintf("{endpoint: %q, tls: {insecure: true}, sending_queue: {enabled: false}}", otlp),
+		"otlp_http/copies": fmt.Sprintf("{endpoint: %q, compression: none, sending_queue: {enabled: false}}", "http://"+copies.addr),
 	})
 	sendLoop(t, endpoint)
 	for _, file := range recordings {

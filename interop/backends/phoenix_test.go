@@ -44,8 +44,8 @@ func TestPhoenix(t *testing.T) {
 	address := startPhoenix(t)
 	copies := newSink(t)
 	endpoint, _ := collector(t, map[string]string{
-		"otlp_http/phoenix": fmt.Sprintf("{endpoint: %q}", address),
-		"otlp_http/copies":  fmt.Sprintf("{endpoint: %q, compression: none}", "http://"+copies.addr),
+		"otlp_http/phoenix": fmt.Sprintf("{endpoint: %q, sending_queue: {enabled: false}}", address),
+		"otlp_http/copies":  fmt.Sprintf("{endpoint: %q, compression: none, sending_queue: {enabled: false}}", "http://"+copies.addr),
 	})
 	sendLoop(t, endpoint, adapter.WithOpenInference())
 	plain := filepath.Join(repository, recordings[0])

@@ -106,7 +106,7 @@ func spansOf(td ptrace.Traces) []placed {
 }
 
 // collector starts otelagent as a collector that keeps sessions in a database and passes the same spans on to exporters, by their names
-// in a configuration. It returns its address for OTLP over HTTP, and the database.
+// in a configuration: without queues, so that what was taken is where it belongs. It returns its address for OTLP over HTTP, and the database.
 func collector(t *testing.T, exporters map[string]string) (endpoint, db string) {
 	t.Helper()
 	dir, free := t.TempDir(), addresses(t, 2)
