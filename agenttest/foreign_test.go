@@ -2,10 +2,8 @@ package agenttest_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,7 +11,6 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/internal/phifixtures"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/otelagent/input"
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/session/export"
@@ -22,26 +19,8 @@ import (
 // recordedFile plays a file of any dialect, found out by its beginning, as `otelagent send` does.
 func recordedFile(t *testing.T, path string, opts ...input.Option) session.Batch {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, _, whole, err := dialects.Open(bytes.NewReader(text))
-	if err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
 	p := agenttest.New(t, otelagent.WithDerivedIDs(), content)
-	rec := otelagent.NewRecorder(p.Tracer())
-	for ev, err := range d.New(opts...).Events(whole) {
-		var bad *input.LineError
-		if err != nil && !errors.As(err, &bad) {
-			t.Fatalf("%s: %v", path, err)
-		}
-		if err == nil {
-			rec.Record(context.Background(), ev)
-		}
-	}
-	rec.Close(context.Background())
+	told(t, p, path, opts...)
 	return p.Batch()
 }
 

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/otelagent/otelagent/spans"
 )
 
 // metrics returns the labels of all metrics that there are, by the name that Prometheus has for them.
@@ -22,26 +24,22 @@ func metrics(t *testing.T) map[string][]string {
 		}
 		out[name] = labels
 	}
-
-	var registry struct {
-		Metrics []struct {
-			Name, Instrument, Unit string
-			Attributes             []string
-		}
+	histogram := func(name string, labels []string) {
+		add(name+"_sum", labels)
+		add(name+"_count", labels)
+		add(name+"_bucket", append(slices.Clone(labels), "le"))
 	}
-	readYAML(t, "../spans/registry.yaml", &registry)
-	for _, m := range registry.Metrics {
+
+	for _, m := range spans.Metrics() {
 		labels := []string{"instance", "job"}
 		for _, a := range m.Attributes {
-			labels = append(labels, strings.ReplaceAll(a, ".", "_"))
+			labels = append(labels, strings.ReplaceAll(string(a), ".", "_"))
 		}
-		for _, name := range prometheusNames(m.Name, m.Instrument, m.Unit) {
-			l := labels
-			if strings.HasSuffix(name, "_bucket") {
-				l = append(slices.Clone(labels), "le")
-			}
-			add(name, l)
+		if m.Instrument != spans.InstrumentHistogram {
+			add(m.Prometheus, labels)
+			continue
 		}
+		histogram(m.Prometheus, labels)
 	}
 
 	// documentation.md is generated from the code that emits them.
@@ -61,9 +59,7 @@ func metrics(t *testing.T) map[string][]string {
 			add(name, labels)
 			continue
 		}
-		add(name+"_sum", labels)
-		add(name+"_count", labels)
-		add(name+"_bucket", append(slices.Clone(labels), "le"))
+		histogram(name, labels)
 	}
 
 	var collector map[string]struct{ Labels []string }
@@ -82,36 +78,6 @@ func readYAML(t *testing.T, path string, into any) {
 	}
 	if err := yaml.Unmarshal(text, into); err != nil {
 		t.Fatalf("%s: %v", path, err)
-	}
-}
-
-// prometheusNames says what Prometheus makes of a metric of OpenTelemetry.
-// https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/
-func prometheusNames(name, instrument, unit string) []string {
-	base := strings.ReplaceAll(name, ".", "_")
-	if suffix := map[string]string{"s": "seconds", "By": "bytes"}[unit]; suffix != "" && !slices.Contains(strings.Split(base, "_"), suffix) {
-		base += "_" + suffix
-	}
-	switch instrument {
-	case "counter":
-		return []string{base + "_total"}
-	case "histogram":
-		return []string{base + "_bucket", base + "_sum", base + "_count"}
-	}
-	return []string{base}
-}
-
-func TestPrometheusNames(t *testing.T) {
-	for _, tt := range []struct{ name, instrument, unit, want string }{
-		{"otelagent.turn.tokens", "histogram", "{token}", "otelagent_turn_tokens_bucket"},
-		{"otelagent.turn.duration", "histogram", "s", "otelagent_turn_duration_seconds_bucket"},
-		{"otelagent.capture.new_bytes", "counter", "By", "otelagent_capture_new_bytes_total"},
-		{"otelagent.tool.calls", "counter", "{tool_call}", "otelagent_tool_calls_total"},
-		{"otelagent.run.active", "updowncounter", "{run}", "otelagent_run_active"},
-	} {
-		if got := prometheusNames(tt.name, tt.instrument, tt.unit)[0]; got != tt.want {
-			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
-		}
 	}
 }
 

@@ -34,7 +34,7 @@ func blocks(t *testing.T, document string) (out []block) {
 // there, and ports are free ones. What stands in text blocks must be part of what the commands print.
 func TestGuides(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds and runs programs")
+		t.Skip("-short: builds and runs programs")
 	}
 	bin := otelagent(t)
 	for _, tt := range []struct {

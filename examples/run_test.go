@@ -33,7 +33,7 @@ func otelagent(t *testing.T) string {
 // where EXAMPLES names them, which the interop steps of CI do (`make interop-phi-core` and others).
 func TestRun(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds and runs programs")
+		t.Skip("-short: builds and runs programs")
 	}
 	names := strings.Fields(os.Getenv("EXAMPLES"))
 	if len(names) == 0 {

@@ -46,11 +46,11 @@ func Count(n int64) string {
 	for _, u := range []struct {
 		from, unit int64
 		name       string
-	}{{1e9, 1e9, "G"}, {1e6, 1e6, "M"}, {1e4, 1e3, "k"}} {
+	}{{1e18, 1e18, "E"}, {1e15, 1e15, "P"}, {1e12, 1e12, "T"}, {1e9, 1e9, "G"}, {1e6, 1e6, "M"}, {1e4, 1e3, "k"}} {
 		if n < u.from {
 			continue
 		}
-		if n < 100*u.unit {
+		if n/u.unit < 100 {
 			return fmt.Sprintf("%d.%d%s", n/u.unit, n%u.unit/(u.unit/10), u.name)
 		}
 		return strconv.FormatInt(n/u.unit, 10) + u.name

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func TestDuration(t *testing.T) {
 func TestCount(t *testing.T) {
 	for n, want := range map[int64]string{
 		0: "0", 999: "999", 9999: "9999", 10000: "10.0k", 12345: "12.3k", 99999: "99.9k", 123456: "123k", 1234567: "1.2M",
-		123456789: "123M", 1e9: "1.0G", -5: "-5",
+		123456789: "123M", 1e9: "1.0G", 1e12: "1.0T", 123e15: "123P", math.MaxInt64: "9.2E", -5: "-5",
 	} {
 		if got := Count(n); got != want {
 			t.Errorf("Count(%d) = %q, want %q", n, got, want)

@@ -49,20 +49,12 @@ type measure struct {
 
 func showDuration(ns int64) string { return Duration(time.Duration(ns)) }
 
-// showCount is Count of numbers that make sense; nonsense has room too.
-func showCount(n int64) string {
-	if n >= 1e12 {
-		return "≥1000G"
-	}
-	return Count(n)
-}
-
 var measures = []measure{
-	{"input", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.Input }, showCount},
-	{"output", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.Output }, showCount},
-	{"cache read", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.CacheRead }, showCount},
-	{"cache write", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.CacheWrite }, showCount},
-	{"reasoning", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.Reasoning }, showCount},
+	{"input", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.Input }, Count},
+	{"output", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.Output }, Count},
+	{"cache read", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.CacheRead }, Count},
+	{"cache write", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.CacheWrite }, Count},
+	{"reasoning", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.Reasoning }, Count},
 	{"turn", "duration, tools included", func(g *stats.Group) *stats.Dist { return g.Duration }, showDuration},
 	{"model call", "duration", func(g *stats.Group) *stats.Dist { return g.ModelCall }, showDuration},
 	{"first token", "time to it", func(g *stats.Group) *stats.Dist { return g.FirstChunk }, showDuration},

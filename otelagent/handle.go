@@ -25,7 +25,7 @@ type origin struct {
 	capture      Capture
 	address      []attribute.KeyValue // attributes that every span carries; never changed once made
 	seq          atomic.Int64
-	figures
+	tally
 }
 
 // next returns the position of something in the order of the run.

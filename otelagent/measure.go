@@ -46,8 +46,8 @@ type (
 	permissionLabels struct{ count, wait labels }
 )
 
-// figures are what a run keeps for its metrics.
-type figures struct {
+// tally is what a run keeps for its metrics.
+type tally struct {
 	measured               bool   // metrics are taken
 	agent, provider, model string // labels
 	// What it had so far, whatever was sampled.
@@ -60,7 +60,7 @@ func (o *origin) measures(ctx context.Context, info *RunInfo, replayed bool) {
 	if info.Copied || !m.takes(ctx, o.recording, replayed) {
 		return
 	}
-	f := &o.figures
+	f := &o.tally
 	f.measured = true
 	f.agent = m.values.bound(spans.AgentNameKey, info.Agent)
 	f.provider = m.values.bound(spans.ProviderNameKey, info.Provider)
@@ -122,7 +122,7 @@ func (r *Run) measureStart() {
 // labels returns the labels of a run's samples.
 func (r *Run) labels(status spans.RunStatus, failed spans.ErrorType) *runLabels {
 	m := r.tracer.metrics
-	k := runKey{agent: r.agent, model: r.figures.model, status: m.values.bound(spans.RunStatusKeyKey, string(status)), failed: failed}
+	k := runKey{agent: r.agent, model: r.tally.model, status: m.values.bound(spans.RunStatusKeyKey, string(status)), failed: failed}
 	return m.runs.of(k, m.runLabels)
 }
 
@@ -144,12 +144,12 @@ func (r *Run) measureEnd(status spans.RunStatus, failed spans.ErrorType, end Mom
 	m, ctx := r.tracer.metrics, &r.scope
 	l := r.labels(status, failed)
 	m.runActive.Add(ctx, -1, r.labels("", "").active.add...)
-	m.runTurns.Record(ctx, r.figures.turns.Load(), l.turns.record...)
+	m.runTurns.Record(ctx, r.tally.turns.Load(), l.turns.record...)
 	if status == spans.RunStatusVetoed { // it never began
 		return
 	}
-	m.agentInferenceCalls.Record(ctx, r.figures.calls.Load(), l.calls.record...)
-	m.agentToolCalls.Record(ctx, r.figures.tools.Load(), l.calls.record...)
+	m.agentInferenceCalls.Record(ctx, r.tally.calls.Load(), l.calls.record...)
+	m.agentToolCalls.Record(ctx, r.tally.tools.Load(), l.calls.record...)
 	if s, ok := r.lasted(end, known); ok && !r.inferred {
 		m.agentDuration.Record(ctx, s, l.duration.record...)
 	}
@@ -160,10 +160,10 @@ func (t *Turn) measureStart(info *TurnInfo) {
 	if !t.measured {
 		return
 	}
-	t.figures.turns.Add(1)
-	t.figures.calls.Add(1)
+	t.tally.turns.Add(1)
+	t.tally.calls.Add(1)
 	m := t.tracer.metrics
-	t.provider, t.model = t.figures.provider, t.figures.model
+	t.provider, t.model = t.tally.provider, t.tally.model
 	if info.Provider != "" {
 		t.provider = m.values.bound(spans.ProviderNameKey, info.Provider)
 	}

@@ -91,7 +91,7 @@ func (p place) startTool(ctx context.Context, call *ToolCall) (context.Context, 
 	}
 	t.scope = scope{Context: ctx, span: &t.handle, run: p.run, tool: t}
 	if t.measured {
-		t.figures.tools.Add(1)
+		t.tally.tools.Add(1)
 	}
 	return &t.scope, t
 }

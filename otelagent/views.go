@@ -33,12 +33,14 @@ func (t *Turn) inputViews(req *Request, same int, a *attrs) {
 
 var viewBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// view adds what write appends.
-func (a *attrs) view(key attribute.Key, write func(dst []byte) []byte) {
+// view adds what write appends, and returns it.
+func (a *attrs) view(key attribute.Key, write func(dst []byte) []byte) string {
 	b := viewBuffers.Get().(*[]byte)
 	*b = write((*b)[:0])
-	a.kv = append(a.kv, key.String(string(*b)))
+	preview := string(*b)
 	viewBuffers.Put(b)
+	a.kv = append(a.kv, key.String(preview))
+	return preview
 }
 
 // replyViews adds the preview of the reply, and completes the standard event with it.
@@ -113,8 +115,8 @@ func (h *handle) valueView(key attribute.Key, place string, raw []byte, a *attrs
 		return
 	}
 	body, _ := h.tracer.config.redact(Piece{Body: raw, JSON: true, Place: place})
-	a.view(key, func(dst []byte) []byte { return genaijson.AppendValue(dst, validBytes(body), h.tracer.config.preview) })
+	preview := a.view(key, func(dst []byte) []byte { return genaijson.AppendValue(dst, validBytes(body), h.tracer.config.preview) })
 	if h.tracer.config.openInference {
-		a.openInferenceTool(key, a.kv[len(a.kv)-1].Value.AsString())
+		a.openInferenceTool(key, preview)
 	}
 }

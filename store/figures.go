@@ -39,8 +39,9 @@ type FigureQuery struct {
 // tells people about them.
 type FigureTable[T any] struct {
 	Name string
-	// Start is the column of the time at which a thing began.
-	Start string
+	// Start is the column of the time at which a thing began, StartOf returns where that stands.
+	Start   string
+	StartOf func(*T) *int64
 	// Columns are all but that of the session, which stores name each in their way.
 	Columns []FigureColumn[T]
 	// Session returns where the id of the session stands.
@@ -64,7 +65,8 @@ type FigureColumn[T any] struct {
 // The tables. They are never changed at run time.
 var (
 	TurnTable = FigureTable[session.TurnFigures]{
-		Name: "turns", Start: "start_ns", Session: func(t *session.TurnFigures) *string { return &t.Session },
+		Name: "turns", Start: "start_ns", StartOf: func(t *session.TurnFigures) *int64 { return &t.Start },
+		Session: func(t *session.TurnFigures) *string { return &t.Session },
 		Columns: []FigureColumn[session.TurnFigures]{
 			{Name: "run", Always: true, Field: func(t *session.TurnFigures) any { return &t.Run }},
 			{Name: "run_start_ns", Field: func(t *session.TurnFigures) any { return &t.RunStart }},
@@ -94,7 +96,8 @@ var (
 		},
 	}
 	ToolCallTable = FigureTable[session.ToolCallFigures]{
-		Name: "tool_calls", Start: "start_ns", Session: func(t *session.ToolCallFigures) *string { return &t.Session },
+		Name: "tool_calls", Start: "start_ns", StartOf: func(t *session.ToolCallFigures) *int64 { return &t.Start },
+		Session: func(t *session.ToolCallFigures) *string { return &t.Session },
 		Columns: []FigureColumn[session.ToolCallFigures]{
 			{Name: "run", Always: true, Field: func(t *session.ToolCallFigures) any { return &t.Run }},
 			{Name: "run_start_ns", Field: func(t *session.ToolCallFigures) any { return &t.RunStart }},
@@ -110,7 +113,8 @@ var (
 		},
 	}
 	CompactionTable = FigureTable[session.CompactionFigures]{
-		Name: "compactions", Start: "start_ns", Session: func(t *session.CompactionFigures) *string { return &t.Session },
+		Name: "compactions", Start: "start_ns", StartOf: func(t *session.CompactionFigures) *int64 { return &t.Start },
+		Session: func(t *session.CompactionFigures) *string { return &t.Session },
 		Columns: []FigureColumn[session.CompactionFigures]{
 			{Name: "run", Always: true, Field: func(t *session.CompactionFigures) any { return &t.Run }},
 			{Name: "run_start_ns", Field: func(t *session.CompactionFigures) any { return &t.RunStart }},
@@ -126,7 +130,8 @@ var (
 		},
 	}
 	PermissionTable = FigureTable[session.PermissionFigures]{
-		Name: "permission_evaluations", Start: "at_ns", Session: func(t *session.PermissionFigures) *string { return &t.Session },
+		Name: "permission_evaluations", Start: "at_ns", StartOf: func(t *session.PermissionFigures) *int64 { return &t.At },
+		Session: func(t *session.PermissionFigures) *string { return &t.Session },
 		Columns: []FigureColumn[session.PermissionFigures]{
 			{Name: "run", Always: true, Field: func(t *session.PermissionFigures) any { return &t.Run }},
 			{Name: "run_start_ns", Field: func(t *session.PermissionFigures) any { return &t.RunStart }},

@@ -5,9 +5,6 @@ package main
 import (
 	"bytes"
 	"io"
-	"net/http"
-	"net/http/httptest"
-	"sync"
 	"testing"
 
 	"github.com/otelagent/otelagent/spans"
@@ -28,22 +25,8 @@ func TestACPMetrics(t *testing.T) {
 		{name: "off", flags: []string{"--metrics", "off"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var mu sync.Mutex
-			var got [][]byte
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				body, _ := io.ReadAll(r.Body)
-				if r.URL.Path != "/v1/metrics" {
-					return
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				got = append(got, body)
-				if tt.refuse {
-					http.NotFound(w, r)
-				}
-			}))
-			defer server.Close()
-			in, out, stderr, code := between(t, append(tt.flags, "--endpoint", server.URL, "--protocol", "http/protobuf"), "talk")
+			url, received := takesMetrics(t, tt.refuse)
+			in, out, stderr, code := between(t, append(tt.flags, "--endpoint", url, "--protocol", "http/protobuf"), "talk")
 			if _, err := io.WriteString(in, `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"hello"}]}}`+"\n"); err != nil {
 				t.Fatal(err)
 			}
@@ -54,8 +37,7 @@ func TestACPMetrics(t *testing.T) {
 			if c := <-code; c != exitOK || stderr.String() != "agent: bye\n" {
 				t.Errorf("exit %d, standard error %q, want the agent's alone", c, stderr)
 			}
-			mu.Lock()
-			defer mu.Unlock()
+			got := received()
 			if all := bytes.Join(got, nil); len(got) != tt.requests || !bytes.Contains(all, []byte(tt.has)) {
 				t.Errorf("%d requests, want %d; %d bytes of metrics, want %q among them", len(got), tt.requests, len(all), tt.has)
 			}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -111,31 +112,16 @@ func TestSendMetrics(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv("OTEL_METRICS_EXPORTER", tt.env)
-			var mu sync.Mutex
-			var got [][]byte
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				body, _ := io.ReadAll(r.Body)
-				if r.URL.Path != "/v1/metrics" {
-					return
-				}
-				mu.Lock()
-				got = append(got, body)
-				mu.Unlock()
-				if tt.refuse {
-					http.NotFound(w, r)
-				}
-			}))
-			defer server.Close()
+			url, received := takesMetrics(t, tt.refuse)
 			args := append([]string{"send"}, tt.args...)
 			if !strings.Contains(strings.Join(args, " "), "--db") {
-				args = append(args, "--endpoint", server.URL, "--protocol", "http/protobuf")
+				args = append(args, "--endpoint", url, "--protocol", "http/protobuf")
 			}
 			var said bytes.Buffer
 			if exit := run(t.Context(), args, bytes.NewReader(demoEvents), io.Discard, &said); exit != tt.exit || !strings.Contains(said.String(), tt.says) {
 				t.Errorf("exit %d, want %d; says %q, want %q", exit, tt.exit, said.String(), tt.says)
 			}
-			mu.Lock()
-			defer mu.Unlock()
+			got := received()
 			if all := bytes.Join(got, nil); (len(got) == 1) != tt.requests || !bytes.Contains(all, []byte(tt.has)) {
 				t.Errorf("%d requests, %d bytes of metrics without %q", len(got), len(all), tt.has)
 			}
@@ -143,5 +129,31 @@ func TestSendMetrics(t *testing.T) {
 				t.Errorf("says %q", said.String())
 			}
 		})
+	}
+}
+
+// takesMetrics starts a receiver over HTTP, and returns its URL and what tells the requests with metrics so far. It takes them, or refuses
+// them as one does that knows spans only.
+func takesMetrics(t *testing.T, refuse bool) (url string, received func() [][]byte) {
+	t.Helper()
+	var mu sync.Mutex
+	var got [][]byte
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if r.URL.Path != "/v1/metrics" {
+			return
+		}
+		mu.Lock()
+		got = append(got, body)
+		mu.Unlock()
+		if refuse {
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, func() [][]byte {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(got)
 	}
 }

@@ -13,7 +13,6 @@ import (
 // Vocabulary is what spans/registry.yaml says of names, keys and words.
 type Vocabulary struct {
 	spans, events map[string]bool
-	letters       map[string]string // the letter of spans in "on", by name
 	keys          map[string]key
 	enums         map[string][]string
 }
@@ -22,7 +21,7 @@ type key struct {
 	Key, Type, Enum, On string
 }
 
-// letters of the spans, as the head of registry.yaml has them.
+// letters of the spans in "on", as the head of registry.yaml has them.
 var letters = map[string]string{
 	"session.run": "R", "session.turn": "T", "tool.call": "C", "compaction.run": "M", "permission.evaluate": "P", "session.payload": "L",
 }
@@ -40,7 +39,7 @@ func ReadVocabulary(registry []byte) (*Vocabulary, error) {
 	if err := yaml.Unmarshal(registry, &r); err != nil {
 		return nil, err
 	}
-	v := &Vocabulary{spans: map[string]bool{}, events: map[string]bool{}, letters: letters, keys: map[string]key{}, enums: map[string][]string{}}
+	v := &Vocabulary{spans: map[string]bool{}, events: map[string]bool{}, keys: map[string]key{}, enums: map[string][]string{}}
 	for _, s := range r.Spans {
 		v.spans[s.Name] = true
 		if letters[s.Name] == "" {
@@ -114,7 +113,7 @@ func (v *Vocabulary) Check(query string) []string {
 
 func (v *Vocabulary) carries(span, name string) bool {
 	on := v.keys[name].On
-	return on == "A" || strings.Contains(on, cmp.Or(v.letters[span], "?"))
+	return on == "A" || strings.Contains(on, cmp.Or(letters[span], "?"))
 }
 
 func (v *Vocabulary) comparison(left, operator, right string) (wrong []string) {

@@ -286,7 +286,7 @@ func TestImage(t *testing.T) {
 	program(t, otelcol) // in CI, or when asked for
 	rootOnly(t, "change its root folder")
 	if testing.Short() {
-		t.Skip("builds everything anew")
+		t.Skip("-short: builds everything anew")
 	}
 	im := buildImage(t)
 	files := map[string]string{}

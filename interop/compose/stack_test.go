@@ -292,7 +292,7 @@ func TestStack(t *testing.T) {
 	})
 	t.Run("tempo", func(t *testing.T) {
 		if os.Getenv(tempo) == "" {
-			t.Skip("TEMPO names no program: by hand only")
+			t.Skip("TEMPO names no program, and no registry has one: TestTempoWasRun holds its file to the last run by hand")
 		}
 		eventually(t, "Tempo finds the turns of the Go loop", func() error {
 			body, err := get(t.Context(), "http://"+s.tempoAddrs.http+"/api/search?q="+url.QueryEscape(`{name="session.turn" && resource.service.name="agent-of-the-test"}`))

@@ -228,12 +228,6 @@ func (f *figureKind[T]) encode(b []byte, v *T) []byte {
 	return b
 }
 
-// start returns the time at which the thing of a record began.
-func (f *figureKind[T]) start(v *T) *int64 {
-	i := slices.IndexFunc(f.of.Columns, func(c store.FigureColumn[T]) bool { return c.Name == f.of.Start })
-	return f.of.Columns[i].Field(v).(*int64)
-}
-
 // projectAt is of which session and moment a projection is.
 type projectAt struct {
 	key      session.Key
@@ -340,7 +334,7 @@ func (c *tableChange[T]) change(ctx context.Context, s *Store, p *projectAt, the
 	for i := range c.want {
 		record = f.encode(record[:0], &c.want[i])
 		sum := sha256.Sum256(record)
-		id := figureID{*f.start(&c.want[i]), binary.LittleEndian.Uint64(sum[:])}
+		id := figureID{*f.of.StartOf(&c.want[i]), binary.LittleEndian.Uint64(sum[:])}
 		n := times[id]
 		times[id]++
 		id.content += n
@@ -390,7 +384,7 @@ func (c *tableChange[T]) keep(ctx context.Context, s *Store, p *projectAt, ids [
 		if err != nil {
 			return err
 		}
-		id := figureID{*f.start(&k.v), k.content}
+		id := figureID{*f.of.StartOf(&k.v), k.content}
 		if was, ok := c.was[id]; ok && !was.removed {
 			was.record = f.encode(nil, &k.v)
 			c.was[id] = was
@@ -416,7 +410,7 @@ func (c *tableChange[T]) restore(ctx context.Context, s *Store, p *projectAt, th
 // empty returns the columns of a record that is removed: those of its key.
 func (f *figureKind[T]) empty(id figureID) []byte {
 	var v T
-	*f.start(&v) = id.start
+	*f.of.StartOf(&v) = id.start
 	return f.encode(nil, &v)
 }
 

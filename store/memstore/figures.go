@@ -28,11 +28,9 @@ func figures[T any](ctx context.Context, s *Store, table *store.FigureTable[T], 
 	if !q.Before.IsZero() {
 		before = q.Before.UnixNano()
 	}
-	i := slices.IndexFunc(table.Columns, func(c store.FigureColumn[T]) bool { return c.Name == table.Start })
-	start := table.Columns[i].Field
 	chosen, id := table.Chosen(&q)
 	selects := func(v *T) bool {
-		if at := *start(v).(*int64); at < since || at >= before && !q.Before.IsZero() {
+		if at := *table.StartOf(v); at < since || at >= before && !q.Before.IsZero() {
 			return false
 		}
 		for _, c := range table.Columns {

@@ -320,7 +320,7 @@ func recordInto(t *testing.T, s *Store, scenario string) session.Batch {
 func TestSQLite3ReadsSessions(t *testing.T) {
 	program, err := exec.LookPath("sqlite3")
 	if err != nil {
-		t.Skip("the program sqlite3 is not installed (Debian: apt-get install sqlite3)")
+		t.Skip("the program sqlite3 is not installed (Debian: apt-get install sqlite3); CI installs it")
 	}
 	path := filepath.Join(t.TempDir(), "s.db")
 	s := newStore(t, path, WithChatTables())

@@ -145,31 +145,30 @@ func literal(s string) string {
 
 // FigureSQL returns the statement by which the figures of a table are read, with all values written out; empty for a table that there is not.
 func (s *Store) FigureSQL(table string, q store.FigureQuery) string {
-	text := func(query string, args []any) string {
-		for _, a := range args {
-			value := fmt.Sprint(a)
-			if t, ok := a.(string); ok {
-				value = literal(t)
-			}
-			query = strings.Replace(query, "?", strings.ReplaceAll(value, "?", "\x00"), 1)
-		}
-		return strings.ReplaceAll(query, "\x00", "?")
-	}
 	switch table {
 	case store.TurnTable.Name:
-		query, args, _ := figuresQuery(&store.TurnTable, &q)
-		return text(query, args)
+		return figuresSQL(&store.TurnTable, &q)
 	case store.ToolCallTable.Name:
-		query, args, _ := figuresQuery(&store.ToolCallTable, &q)
-		return text(query, args)
+		return figuresSQL(&store.ToolCallTable, &q)
 	case store.CompactionTable.Name:
-		query, args, _ := figuresQuery(&store.CompactionTable, &q)
-		return text(query, args)
+		return figuresSQL(&store.CompactionTable, &q)
 	case store.PermissionTable.Name:
-		query, args, _ := figuresQuery(&store.PermissionTable, &q)
-		return text(query, args)
+		return figuresSQL(&store.PermissionTable, &q)
 	}
 	return ""
+}
+
+func figuresSQL[T any](table *store.FigureTable[T], q *store.FigureQuery) string {
+	query, args, _ := figuresQuery(table, q)
+	parts := strings.Split(query, "?") // which stands for values only
+	for i, a := range args {
+		value := fmt.Sprint(a)
+		if t, ok := a.(string); ok {
+			value = literal(t)
+		}
+		parts[i] += value
+	}
+	return strings.Join(parts, "")
 }
 
 // Turns implements store.Figures.

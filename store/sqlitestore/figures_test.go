@@ -33,7 +33,7 @@ func turnsOf(t *testing.T, s *Store, id string) []session.TurnFigures {
 // A long session is projected in steps, between which others write; two processes that do it at once end with each thing once.
 func TestProjectInSteps(t *testing.T) {
 	if testing.Short() {
-		t.Skip("long")
+		t.Skip("-short: takes seconds")
 	}
 	path := filepath.Join(t.TempDir(), "x.db")
 	stores := []*Store{newStore(t, path), newStore(t, path)}

@@ -720,31 +720,39 @@ func content(t *testing.T, s *Store, k session.Key) (b session.Batch) {
 	return b
 }
 
-// Sizes of the sessions that are there are counted in bounded steps; one that stopped goes on where it was.
-func TestMigrateSizes(t *testing.T) {
-	golden, err := os.ReadFile("testdata/v3.sql")
+// oldDatabase makes a database of a dump, with n sessions more that are projected up to their mark.
+func oldDatabase(t *testing.T, dump string, n, mark int) *sql.Conn {
+	t.Helper()
+	text, err := os.ReadFile(dump)
 	if err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "old.db")
-	exec1(t, path, string(golden))
+	exec1(t, path, string(text))
 	exec1(t, path, fmt.Sprintf(`INSERT INTO sessions (tenant, id, mark, projected, last_ns)
-		WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < %d) SELECT 't', n, 1, 1, 0 FROM n`, countRows+100))
+		WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < %d) SELECT 't', n, %d, %d, 0 FROM n`, n, mark, mark))
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
+	t.Cleanup(func() { _ = db.Close() })
 	c, err := db.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Sizes of the sessions that are there are counted in bounded steps; one that stopped goes on where it was.
+func TestMigrateSizes(t *testing.T) {
+	c := oldDatabase(t, "testdata/v3.sql", countRows+100, 1)
 	var at, left []int
 	for v := 3; v < 4; {
 		if err := migrateOne(t.Context(), c, migrations[:4]); err != nil {
 			t.Fatal(err)
 		}
+		var err error
 		if v, err = version(t.Context(), c, Version); err != nil {
 			t.Fatal(err)
 		}
@@ -761,29 +769,13 @@ func TestMigrateSizes(t *testing.T) {
 
 // All sessions become dirty in bounded steps.
 func TestMigrateFigures(t *testing.T) {
-	golden, err := os.ReadFile("testdata/v4.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "old.db")
-	exec1(t, path, string(golden))
-	exec1(t, path, fmt.Sprintf(`INSERT INTO sessions (tenant, id, mark, projected, last_ns)
-		WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < %d) SELECT 't', n, 5, 5, 0 FROM n`, dirtyRows+100))
-	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	c, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := oldDatabase(t, "testdata/v4.sql", dirtyRows+100, 5)
 	var left []int
 	for v := 4; v < 5; {
 		if err := migrateOne(t.Context(), c, migrations); err != nil {
 			t.Fatal(err)
 		}
+		var err error
 		if v, err = version(t.Context(), c, Version); err != nil {
 			t.Fatal(err)
 		}

@@ -88,7 +88,7 @@ func TestBackup(t *testing.T) {
 			t.Helper()
 			cli, err := exec.LookPath("sqlite3")
 			if err != nil {
-				t.Skip("sqlite3 is not installed")
+				t.Skip("the program sqlite3 is not installed (Debian: apt-get install sqlite3); CI installs it")
 			}
 			if out, err := exec.Command(cli, "-cmd", ".timeout 5000", from, ".backup '"+to+"'").CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -347,9 +348,7 @@ func (c *collector) turn(g *group, t *session.TurnFigures) {
 	if t.CacheRead.V > 0 || t.CacheWrite.V > 0 {
 		c.caches[t.Provider] = true
 	}
-	if !g.providers[t.Provider] {
-		g.providers[t.Provider] = true
-	}
+	g.providers[t.Provider] = true
 	if t.Cost.OK && math.Abs(t.Cost.V) <= maxCost {
 		m := g.cost[t.Currency]
 		if m == nil {
@@ -431,72 +430,57 @@ func (c *collector) readToolCalls(ctx context.Context, st store.Figures) error {
 	return nil
 }
 
-// selected tells whether a run is one of which compactions and permission evaluations are counted.
-func (c *collector) selected(session, run string, start int64) bool {
-	return c.runs == nil || c.runs[runKey{session, run, start}]
+// A tally counts figures that are alike in two words, and gathers their numbers.
+type tally struct {
+	words   [2]string
+	n       int64
+	numbers [2][]int64
 }
 
-func (c *collector) readCompactions(ctx context.Context, st store.Figures) ([]Compaction, error) {
-	type counts struct {
-		Compaction
-		before, after []int64
-	}
-	all := map[[2]string]*counts{}
-	for t, err := range st.Compactions(ctx, c.compactionQuery()) {
+// tallies counts the figures of selected runs, the most frequent first.
+func tallies[T any](c *collector, figures iter.Seq2[T, error], read func(*T) (run runKey, words [2]string, numbers [2]session.Opt[int64])) ([]*tally, error) {
+	all := map[[2]string]*tally{}
+	for v, err := range figures {
 		if err != nil {
 			return nil, err
 		}
-		if !c.selected(t.Session, t.Run, t.RunStart) {
+		run, words, numbers := read(&v)
+		if c.runs != nil && !c.runs[run] {
 			continue
 		}
-		key := [2]string{t.Kind, t.Trigger}
-		if all[key] == nil {
-			all[key] = &counts{Compaction: Compaction{Kind: t.Kind, Trigger: t.Trigger}}
+		t := all[words]
+		if t == nil {
+			t = &tally{words: words}
+			all[words] = t
 		}
-		all[key].N++
-		known(&all[key].before, t.InputTokens)
-		known(&all[key].after, t.OutputTokens)
+		t.n++
+		for i, n := range numbers {
+			known(&t.numbers[i], n)
+		}
 	}
-	var out []Compaction
-	for _, x := range all {
-		x.Before, x.After = newDist(x.before), newDist(x.after)
-		out = append(out, x.Compaction)
-	}
-	slices.SortFunc(out, func(a, b Compaction) int {
-		return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Trigger, b.Trigger))
-	})
-	return out, nil
+	return slices.SortedFunc(maps.Values(all), func(a, b *tally) int {
+		return cmp.Or(cmp.Compare(b.n, a.n), slices.Compare(a.words[:], b.words[:]))
+	}), nil
 }
 
-func (c *collector) readPermissions(ctx context.Context, st store.Figures) ([]Permission, error) {
-	type counts struct {
-		Permission
-		wait []int64
-	}
-	all := map[[2]string]*counts{}
-	for t, err := range st.Permissions(ctx, c.permissionQuery()) {
-		if err != nil {
-			return nil, err
-		}
-		if !c.selected(t.Session, t.Run, t.RunStart) {
-			continue
-		}
-		key := [2]string{t.Action, t.Source}
-		if all[key] == nil {
-			all[key] = &counts{Permission: Permission{Action: t.Action, Source: t.Source}}
-		}
-		all[key].N++
-		known(&all[key].wait, t.Wait)
-	}
-	var out []Permission
-	for _, x := range all {
-		x.Wait = newDist(x.wait)
-		out = append(out, x.Permission)
-	}
-	slices.SortFunc(out, func(a, b Permission) int {
-		return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.Action, b.Action), strings.Compare(a.Source, b.Source))
+func (c *collector) readCompactions(ctx context.Context, st store.Figures) (out []Compaction, err error) {
+	all, err := tallies(c, st.Compactions(ctx, c.compactionQuery()), func(t *session.CompactionFigures) (runKey, [2]string, [2]session.Opt[int64]) {
+		return runKey{t.Session, t.Run, t.RunStart}, [2]string{t.Kind, t.Trigger}, [2]session.Opt[int64]{t.InputTokens, t.OutputTokens}
 	})
-	return out, nil
+	for _, t := range all {
+		out = append(out, Compaction{Kind: t.words[0], Trigger: t.words[1], N: t.n, Before: newDist(t.numbers[0]), After: newDist(t.numbers[1])})
+	}
+	return out, err
+}
+
+func (c *collector) readPermissions(ctx context.Context, st store.Figures) (out []Permission, err error) {
+	all, err := tallies(c, st.Permissions(ctx, c.permissionQuery()), func(t *session.PermissionFigures) (runKey, [2]string, [2]session.Opt[int64]) {
+		return runKey{t.Session, t.Run, t.RunStart}, [2]string{t.Action, t.Source}, [2]session.Opt[int64]{t.Wait}
+	})
+	for _, t := range all {
+		out = append(out, Permission{Action: t.words[0], Source: t.words[1], N: t.n, Wait: newDist(t.numbers[0])})
+	}
+	return out, err
 }
 
 // report finishes groups and sums them up.

@@ -173,12 +173,23 @@ type stored struct {
 
 func readAll(t *testing.T, db string) map[string]stored {
 	t.Helper()
+	out := map[string]stored{}
+	eachSession(t, db, func(id string, rows []session.Row, blocks []session.Block) {
+		tree := session.Assemble(rows)
+		out[id] = stored{tree: tree, json: treeJSON(t, tree), requests: requests(rows, blocks)}
+		tree.CheckContent(setOf(blocks))
+	})
+	return out
+}
+
+// eachSession reads all sessions of a database.
+func eachSession(t *testing.T, db string, f func(id string, rows []session.Row, blocks []session.Block)) {
+	t.Helper()
 	s, err := sqlitestore.OpenReadOnly(t.Context(), db)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	out := map[string]stored{}
 	for sum, err := range s.Sessions(t.Context(), store.Query{}) {
 		if err != nil {
 			t.Fatal(err)
@@ -190,20 +201,23 @@ func readAll(t *testing.T, db string) map[string]stored {
 			}
 			rows = append(rows, row)
 		}
-		var set session.BlockSet
 		var blocks []session.Block
 		for b, err := range s.Blocks(t.Context(), sum.Key, nil) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			set.Add(b)
 			blocks = append(blocks, b)
 		}
-		tree := session.Assemble(rows)
-		out[sum.ID] = stored{tree: tree, json: treeJSON(t, tree), requests: requests(rows, blocks)}
-		tree.CheckContent(&set)
+		f(sum.ID, rows, blocks)
 	}
-	return out
+}
+
+func setOf(blocks []session.Block) *session.BlockSet {
+	set := &session.BlockSet{}
+	for _, b := range blocks {
+		set.Add(b)
+	}
+	return set
 }
 
 // sameTrees compares what is stored with what should be.

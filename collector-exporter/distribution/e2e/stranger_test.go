@@ -41,7 +41,6 @@ import (
 	"github.com/otelagent/otelagent/session/export"
 	"github.com/otelagent/otelagent/session/otlprow"
 	"github.com/otelagent/otelagent/spans"
-	"github.com/otelagent/otelagent/store"
 	"github.com/otelagent/otelagent/store/sqlitestore"
 )
 
@@ -318,40 +317,18 @@ var added = []string{"platform.region", "platform.secret", "platform.team", "pla
 // readWhole reads a database. What the stranger added is left out: the tree keeps it, beside what it knows.
 func readWhole(t *testing.T, db string) map[string]whole {
 	t.Helper()
-	s, err := sqlitestore.OpenReadOnly(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s.Close() }()
 	out := map[string]whole{}
-	for sum, err := range s.Sessions(t.Context(), store.Query{}) {
-		if err != nil {
-			t.Fatal(err)
+	eachSession(t, db, func(id string, rows []session.Row, blocks []session.Block) {
+		for i := range rows {
+			rows[i].Attrs = slices.DeleteFunc(slices.Clone(rows[i].Attrs), func(a session.Attr) bool { return slices.Contains(added, a.Key) })
 		}
-		var rows []session.Row
-		for row, err := range s.Rows(t.Context(), sum.Key) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			row.Attrs = slices.DeleteFunc(slices.Clone(row.Attrs), func(a session.Attr) bool { return slices.Contains(added, a.Key) })
-			rows = append(rows, row)
-		}
-		var set session.BlockSet
-		var blocks []session.Block
-		for b, err := range s.Blocks(t.Context(), sum.Key, nil) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			set.Add(b)
-			blocks = append(blocks, b)
-		}
-		tree := session.Assemble(rows)
+		tree, set := session.Assemble(rows), setOf(blocks)
 		w := whole{Requests: requests(rows, blocks), defects: map[spans.DefectCode]int{}}
-		tree.CheckContent(&set)
+		tree.CheckContent(set)
 		w.Tree = treeJSON(t, tree)
 		var b strings.Builder
-		if _, err := export.JSON(t.Context(), &b, tree, export.Held(&set), export.Options{Partial: true}); err != nil && !errors.Is(err, export.ErrEmpty) {
-			t.Fatalf("export %s: %v", sum.ID, err)
+		if _, err := export.JSON(t.Context(), &b, tree, export.Held(set), export.Options{Partial: true}); err != nil && !errors.Is(err, export.ErrEmpty) {
+			t.Fatalf("export %s: %v", id, err)
 		}
 		w.Export = b.String()
 		count := func(l []session.Defect) {
@@ -366,27 +343,16 @@ func readWhole(t *testing.T, db string) map[string]whole {
 				count(tn.Defects)
 			}
 		}
-		out[sum.ID] = w
-	}
+		out[id] = w
+	})
 	return out
 }
 
 // addedTo counts the rows that carry everything that the stranger adds, and those that do not.
 func addedTo(t *testing.T, db string) (with, without int) {
 	t.Helper()
-	s, err := sqlitestore.OpenReadOnly(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s.Close() }()
-	for sum, err := range s.Sessions(t.Context(), store.Query{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		for row, err := range s.Rows(t.Context(), sum.Key) {
-			if err != nil {
-				t.Fatal(err)
-			}
+	eachSession(t, db, func(_ string, rows []session.Row, _ []session.Block) {
+		for _, row := range rows {
 			n := 0
 			for _, a := range row.Attrs {
 				if slices.Contains(added, a.Key) {
@@ -399,7 +365,7 @@ func addedTo(t *testing.T, db string) (with, without int) {
 				without++
 			}
 		}
-	}
+	})
 	return with, without
 }
 

@@ -85,11 +85,10 @@ func settled(t *testing.T, dsn string, want view) {
 	}
 }
 
-// TestThreeCollectors sends real sessions to three collectors in front of one ClickHouse: no request goes to the collector of the one
-// before it, spans come in any order, many twice, and one collector is killed in the middle. What is rebuilt is to the byte what one
-// collector with SQLite makes of the same spans.
-func TestThreeCollectors(t *testing.T) {
-	spans := spansOf(t, recordings(t))
+// sentToSQLite returns the spans of the recordings, each in a request of its own, and what one collector with SQLite makes of them.
+func sentToSQLite(t *testing.T) (spans [][]byte, want view) {
+	t.Helper()
+	spans = spansOf(t, recordings(t))
 	lite := filepath.Join(t.TempDir(), "sessions.db")
 	one := newCollector(t, lite)
 	for req := range slices.Chunk(spans, 100) {
@@ -102,6 +101,14 @@ func TestThreeCollectors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return spans, want
+}
+
+// TestThreeCollectors sends real sessions to three collectors in front of one ClickHouse: no request goes to the collector of the one
+// before it, spans come in any order, many twice, and one collector is killed in the middle. What is rebuilt is to the byte what one
+// collector with SQLite makes of the same spans.
+func TestThreeCollectors(t *testing.T) {
+	spans, want := sentToSQLite(t)
 	for _, name := range []string{ring.Chdb, ring.Cluster} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, name)

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"net"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -12,19 +11,7 @@ import (
 // TestPipelineOfTheExamples runs examples/pipelines/clickhouse.yaml as it is, kills it after half of the spans, starts it again, and finds what one
 // collector with SQLite makes of them: what it had acknowledged was in its queue on disk.
 func TestPipelineOfTheExamples(t *testing.T) {
-	spans := spansOf(t, recordings(t))
-	lite := filepath.Join(t.TempDir(), "sessions.db")
-	one := newCollector(t, lite)
-	for req := range slices.Chunk(spans, 100) {
-		if err := one.post(t.Context(), slices.Concat(req...)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	one.stop()
-	want, err := look(t, lite)
-	if err != nil {
-		t.Fatal(err)
-	}
+	spans, want := sentToSQLite(t)
 
 	r := start(t, ring.Chdb)
 	dsn := database(r, 0, "examples")
@@ -55,15 +42,4 @@ func TestPipelineOfTheExamples(t *testing.T) {
 	}
 	settled(t, dsn, want)
 	c.stop()
-}
-
-// freeAddress returns a loopback address that was free a moment ago.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

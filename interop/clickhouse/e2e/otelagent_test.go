@@ -64,18 +64,22 @@ type collector struct {
 	cmd *exec.Cmd
 }
 
-// newCollector starts a collector that keeps sessions in dsn.
-func newCollector(t *testing.T, dsn string) *collector {
+// freeAddress returns a loopback address that was free a moment ago.
+func freeAddress(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &collector{t: t, config: filepath.Join(dir, "collector.yaml"), addr: l.Addr().String(), log: filepath.Join(dir, "log")}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// newCollector starts a collector that keeps sessions in dsn.
+func newCollector(t *testing.T, dsn string) *collector {
+	t.Helper()
+	dir := t.TempDir()
+	c := &collector{t: t, config: filepath.Join(dir, "collector.yaml"), addr: freeAddress(t), log: filepath.Join(dir, "log")}
 	// The configuration that docs/scaling.md shows: no queue, no routing, retries by the sender.
 	config := fmt.Sprintf(`receivers:
   otlp:
