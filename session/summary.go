@@ -28,6 +28,16 @@ type Summary struct {
 	Denied  int64 `json:"denied"`
 	Defects int64 `json:"defects"`
 	Usage   Usage `json:"usage"`
+	// Title is what the session was last named, empty when it was not, or content was not captured. Archived says that it was put
+	// away: lists leave it out unless asked.
+	Title    string `json:"title,omitempty"`
+	Archived bool   `json:"archived,omitempty"`
+	// Cost is the sum of what the loops reported of its turns, in Currency; zero and empty where none was reported, or in several
+	// currencies.
+	Cost     float64 `json:"cost,omitempty"`
+	Currency string  `json:"currency,omitempty"`
+	// HeartbeatNS is how often, in nanoseconds, the process of an open run says that it lives; 0 when none is open, or none says so.
+	HeartbeatNS int64 `json:"heartbeat_ns,omitempty"`
 }
 
 // Summarize returns what a list of sessions shows of s. Groups are not counted as runs, and observations not as defects.
