@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// agent asks the model, calls the tools that it wants, and goes on until it wants none.
+type agent struct {
+	tracer  *otelagent.Tracer
+	root    *os.Root
+	session string
+	keep    bool // what the user said stays when messages are compacted
+	pace    time.Duration
+	most    int // messages in a request; beyond it the oldest are compacted
+
+	messages []json.RawMessage
+}
+
+const (
+	modelName = "literal-1"
+	system    = "You free disk space. Delete folders that nobody used for 90 days; look into a folder before you delete it."
+	// maxTurns ends a run that goes in circles.
+	maxTurns = 30
+)
+
+var (
+	tools = json.RawMessage(`[` + tool("list_folders", "Lists the folders of the project.") + `,` + tool("look_into", "Lists the files of a folder.", "folder") + `,` +
+		tool("delete_folder", "Deletes a folder with all that is in it.", "folder") + `,` + tool("run_tests", "Runs the tests of the project.") + `]`)
+	// rules is what the host allows: this agent may delete, which is why only the model's context protects anything.
+	rules = json.RawMessage(`[{"permission":"delete_folder","pattern":"*","action":"allow","source":"session"},{"permission":"*","pattern":"*","action":"allow","source":"manifest"}]`)
+)
+
+func tool(name, what string, args ...string) string {
+	properties := map[string]any{}
+	for _, a := range args {
+		properties[a] = map[string]string{"type": "string"}
+	}
+	b, _ := json.Marshal(map[string]any{"name": name, "description": what, "input_schema": map[string]any{"type": "object", "properties": properties}})
+	return string(b)
+}
+
+func (a *agent) run(ctx context.Context, question string) (answer string, err error) {
+	ctx, run := a.tracer.StartRun(ctx, otelagent.RunInfo{SessionID: a.session, Agent: "tidy", Model: modelName, Provider: "anthropic", Rules: rules})
+	defer func() {
+		if err != nil {
+			run.End(otelagent.RunResult{Status: spans.RunStatusError, Error: err.Error()})
+			return
+		}
+		run.End(otelagent.RunResult{})
+	}()
+	run.AddMessage(a.add("user", block{Type: "text", Text: question}))
+	trigger := spans.TriggerUser
+	for n := range maxTurns {
+		said, done, err := a.turn(ctx, run, int64(n), trigger)
+		if err != nil || done {
+			return said, err
+		}
+		trigger = spans.TriggerContinuation
+	}
+	return "", fmt.Errorf("no answer after %d turns", maxTurns)
+}
+
+// turn asks the model once, and calls the tool that it wants.
+func (a *agent) turn(ctx context.Context, run *otelagent.Run, n int64, trigger spans.Trigger) (said string, done bool, err error) {
+	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: n, Trigger: trigger})
+	if len(a.messages) > a.most {
+		a.compact(ctx, turn)
+	}
+	request, err := json.Marshal(struct {
+		Model     string            `json:"model"`
+		MaxTokens int               `json:"max_tokens"`
+		System    string            `json:"system"`
+		Messages  []json.RawMessage `json:"messages"`
+		Tools     json.RawMessage   `json:"tools"`
+	}{modelName, 1024, system, a.messages, tools})
+	if err != nil {
+		turn.End(otelagent.TurnResult{Failed: true, Error: err.Error()})
+		return "", false, err
+	}
+	turn.Request(otelagent.ParseRequest(request))
+	reply, usage := ask(request)
+	time.Sleep(a.pace)
+	turn.Replied(otelagent.Moment{})
+	output := a.add("assistant", reply...)
+	result := otelagent.TurnResult{Model: modelName, StopReason: "end_turn", Output: &output, Usage: &usage}
+	for _, b := range reply {
+		switch b.Type {
+		case "text":
+			said = b.Text
+		case "tool_use":
+			m := a.add("user", block{Type: "tool_result", ToolUseID: b.ID, Content: a.call(ctx, turn, b)})
+			m.ToolCallID = b.ID
+			result.Results, result.StopReason = append(result.Results, m), "tool_use"
+		}
+	}
+	turn.End(result)
+	return said, result.StopReason == "end_turn", nil
+}
+
+// call runs a tool.
+func (a *agent) call(ctx context.Context, turn *otelagent.Turn, b block) string {
+	ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: b.ID, Name: b.Name, Type: "function", Args: b.Input})
+	pattern, source := "*", spans.PermissionSourceManifest
+	if b.Name == "delete_folder" {
+		source = spans.PermissionSourceSession
+	}
+	call.Permission(ctx, otelagent.PermissionEvaluation{Action: spans.ActionAllow, Pattern: pattern, Source: source})
+	text, err := useTool(a.root, b.Name, b.Input)
+	if err != nil {
+		call.End(otelagent.ToolResult{Outcome: spans.OutcomeError, Error: err.Error()})
+		return "error: " + err.Error()
+	}
+	quoted, _ := json.Marshal(text)
+	call.End(otelagent.ToolResult{Result: quoted})
+	return text
+}
+
+// compact replaces all but the last messages by a summary of what was done. Here is the bug: what the user said is not among it.
+func (a *agent) compact(ctx context.Context, turn *otelagent.Turn) {
+	split := len(a.messages) - a.most/2
+	for split > 0 && strings.Contains(string(a.messages[split]), `"tool_result"`) { // a result stays with its call
+		split--
+	}
+	gone, rest, before := a.messages[:split], a.messages[split:], int64(len(a.messages))
+	_, compaction := turn.StartCompaction(ctx, otelagent.Compaction{
+		Kind: spans.CompactionKindSummary, Trigger: "message_count", MessagesBefore: before, InputTokens: -1,
+	})
+	summary := block{Type: "text", Text: summarise(gone)}
+	if a.keep {
+		summary.Text = "The user said: " + task + "\n" + summary.Text
+	}
+	a.messages = nil
+	m := a.add("user", summary)
+	a.messages = append(a.messages, rest...)
+	compaction.End(otelagent.CompactionResult{
+		MessagesBefore: before, MessagesAfter: int64(len(a.messages)), MessagesSummarized: int64(len(gone)),
+		InputTokens: -1, OutputTokens: -1, TokensGone: -1, Runs: -1, Summary: m.Raw,
+	})
+}
+
+// summarise says which tools were called, and with what.
+func summarise(gone []json.RawMessage) string {
+	var b strings.Builder
+	b.WriteString("Earlier in this conversation:")
+	for _, raw := range gone {
+		var m message
+		if json.Unmarshal(raw, &m) != nil {
+			continue
+		}
+		for _, part := range m.Content {
+			switch {
+			case part.Type == "tool_use":
+				fmt.Fprintf(&b, "\n- %s %s", part.Name, part.Input)
+			case part.Type == "text" && strings.HasPrefix(part.Text, "Earlier"):
+				b.WriteString(strings.TrimPrefix(part.Text, "Earlier in this conversation:"))
+			}
+		}
+	}
+	return b.String()
+}
+
+// message is one as the provider spells it.
+type message struct {
+	Role    string  `json:"role"`
+	Content []block `json:"content"`
+}
+
+type block struct {
+	Type      string          `json:"type"`
+	Text      string          `json:"text,omitempty"`
+	ID        string          `json:"id,omitempty"`
+	Name      string          `json:"name,omitempty"`
+	Input     json.RawMessage `json:"input,omitempty"`
+	ToolUseID string          `json:"tool_use_id,omitempty"`
+	Content   string          `json:"content,omitempty"`
+}
+
+// add appends a message to the conversation.
+func (a *agent) add(role string, blocks ...block) otelagent.Message {
+	raw, _ := json.Marshal(message{role, blocks}) // never fails: inputs are JSON
+	a.messages = append(a.messages, raw)
+	return otelagent.Message{Raw: raw, Role: role}
+}
+
+// useTool runs a tool on the project.
+func useTool(root *os.Root, name string, input json.RawMessage) (string, error) {
+	var args struct{ Folder string }
+	if err := json.Unmarshal(input, &args); err != nil {
+		return "", err
+	}
+	switch name {
+	case "list_folders":
+		return listFolders(root)
+	case "look_into":
+		entries, err := readDir(root, args.Folder)
+		return strings.Join(entries, "\n"), err
+	case "delete_folder":
+		return args.Folder + " is gone", root.RemoveAll(args.Folder)
+	case "run_tests":
+		if _, err := root.Stat("migrations/0001_init.sql"); err != nil {
+			return "", errors.New("12 of 12 tests failed: migrations/0001_init.sql is not there")
+		}
+		return "12 tests passed", nil
+	}
+	return "", fmt.Errorf("there is no tool %s", name)
+}
