@@ -7,15 +7,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/otelagent/otelagent/inspect"
-	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/store/reader"
 )
 
 // requestFlags say which request, and how it is shown.
@@ -76,7 +75,7 @@ Exit codes: 0 printed, also when requests differ, 1 not found or not whole,
 }
 
 // check names everything that is wrong with the flags, and reads the addresses.
-func (f *requestFlags) check(arg string) (addr, other requestAddress, err error) {
+func (f *requestFlags) check(arg string) (addr, other reader.RequestAddress, err error) {
 	var wrong []string
 	note := func(err error) {
 		if err != nil {
@@ -87,14 +86,14 @@ func (f *requestFlags) check(arg string) (addr, other requestAddress, err error)
 		if f.turn == "" {
 			note(errors.New("--run and --attempt want --turn beside them"))
 		}
-		addr = requestAddress{session: arg, run: f.run, turn: f.turn, attempt: f.attempt}
-		note(addr.numbers())
+		addr = reader.RequestAddress{Session: arg, Run: f.run, Turn: f.turn, Attempt: f.attempt}
+		note(addr.Numbers())
 	} else {
-		addr, err = parseRequestAddress(arg)
+		addr, err = reader.ParseRequestAddress(arg)
 		note(err)
 	}
 	if f.diff != "" {
-		other, err = parseRequestAddress(f.diff)
+		other, err = reader.ParseRequestAddress(f.diff)
 		note(err)
 	}
 	switch {
@@ -107,13 +106,13 @@ func (f *requestFlags) check(arg string) (addr, other requestAddress, err error)
 	return addr, other, nil
 }
 
-func (a *app) request(ctx context.Context, f *requestFlags, addr, other requestAddress) error {
+func (a *app) request(ctx context.Context, f *requestFlags, addr, other reader.RequestAddress) error {
 	db, err := f.db.open(ctx, a)
 	if err != nil {
 		return err
 	}
 	defer db.close()
-	key, err := db.find(ctx, addr.session)
+	key, err := db.find(ctx, addr.Session)
 	if err != nil {
 		return err
 	}
@@ -121,21 +120,21 @@ func (a *app) request(ctx context.Context, f *requestFlags, addr, other requestA
 	if err != nil {
 		return err
 	}
-	r, err := pickRequest(t, addr)
+	r, err := reader.PickRequest(t, addr)
 	if err != nil {
 		return err
 	}
 	w := bufio.NewWriter(a.stdout)
 	switch {
 	case f.diff != "":
-		otherKey, err := db.find(ctx, other.session)
+		otherKey, err := db.find(ctx, other.Session)
 		if err != nil {
 			return err
 		}
 		if otherKey != key {
 			return fmt.Errorf("--diff compares requests of one session: %s is of session %s, not of %s", f.diff, otherKey.ID, key.ID)
 		}
-		before, err := pickRequest(t, other)
+		before, err := reader.PickRequest(t, other)
 		if err != nil {
 			return err
 		}
@@ -188,182 +187,4 @@ func incomplete(r *inspect.Request) error {
 		lines = append(lines, inspect.Defect(d))
 	}
 	return errors.New(strings.Join(lines, "\n"))
-}
-
-// requestAddress is SESSION[/RUN]/TURN[/ATTEMPT] in its parts; empty ones are not given. first and second are two words behind
-// SESSION that are RUN/TURN or TURN/ATTEMPT: that depends on the runs there are.
-type requestAddress struct {
-	session, run, turn, attempt string
-	first, second               string
-}
-
-const wantRequest = "want SESSION[/RUN]/TURN[/ATTEMPT]"
-
-// parseRequestAddress parts an address.
-func parseRequestAddress(s string) (requestAddress, error) {
-	parts := strings.Split(s, "/")
-	a := requestAddress{session: parts[0]}
-	switch len(parts) {
-	case 1: // the span id of a turn
-	case 2:
-		a.turn = parts[1]
-	case 3:
-		a.first, a.second = parts[1], parts[2]
-	case 4:
-		a.run, a.turn, a.attempt = parts[1], parts[2], parts[3]
-	}
-	for _, p := range parts {
-		if p == "" || len(parts) > 4 {
-			return a, usagef("request %q: %s", s, wantRequest)
-		}
-	}
-	if a.second != "" {
-		_, err := number("turn or attempt", a.second)
-		return a, err
-	}
-	return a, a.numbers()
-}
-
-// numbers checks the parts that are numbers.
-func (a *requestAddress) numbers() error {
-	if a.turn != "" {
-		if _, err := number("turn", a.turn); err != nil {
-			return err
-		}
-	}
-	if a.attempt != "" {
-		if _, err := number("attempt", a.attempt); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func number(what, s string) (int64, error) {
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
-		return 0, usagef("%s %q: want a number", what, s)
-	}
-	return n, nil
-}
-
-// place is a turn and its run.
-type place struct {
-	run  *session.Run
-	turn *session.Turn
-}
-
-// pickRequest returns the request that an address names.
-func pickRequest(t inspect.Tree, a requestAddress) (*inspect.Request, error) {
-	at, err := a.pick(t.Session)
-	if err != nil {
-		return nil, err
-	}
-	if len(at.turn.Requests) == 0 {
-		why := "its loop told none (docs/requests.md)"
-		if at.turn.Capture != spans.CaptureContent && at.turn.Capture != spans.CaptureDigests {
-			why = "content was not captured: send it with --capture content"
-		}
-		return nil, fmt.Errorf("turn %d of run %s has no request: %s", at.turn.Index, at.run.ID, why)
-	}
-	q := at.turn.Requests[len(at.turn.Requests)-1]
-	if a.attempt != "" {
-		n, err := number("attempt", a.attempt)
-		if err != nil {
-			return nil, err
-		}
-		var has []string
-		q = nil
-		for _, o := range at.turn.Requests {
-			has = append(has, strconv.FormatInt(o.Attempt, 10))
-			if o.Attempt == n {
-				q = o
-			}
-		}
-		if q == nil {
-			return nil, fmt.Errorf("no request of attempt %d in turn %d of run %s: it has %s", n, at.turn.Index, at.run.ID, strings.Join(has, ", "))
-		}
-	}
-	return inspect.NewRequest(t, at.run, at.turn, q), nil
-}
-
-// pick returns the turn that an address names.
-func (a *requestAddress) pick(s *session.Session) (place, error) {
-	if a.first != "" {
-		a.run, a.turn = a.first, a.second
-		_, err := strconv.ParseInt(a.first, 10, 64)
-		if err == nil && !hasRun(s, a.first) {
-			a.run, a.turn, a.attempt = "", a.first, a.second
-		}
-	}
-	if a.turn == "" {
-		for _, run := range s.Runs {
-			for _, t := range run.Turns {
-				if t.SpanID == a.session {
-					return place{run, t}, nil
-				}
-			}
-		}
-		return place{}, usagef("which turn of session %s? %s", s.ID, wantRequest)
-	}
-	n, err := number("turn", a.turn)
-	if err != nil {
-		return place{}, err
-	}
-	var found []place
-	var names []string // of the runs that have the turn, and of turns of one index by their span ids
-	var spanIDs []string
-	search := func(run *session.Run, name string) {
-		for _, t := range run.Turns {
-			if t.Index != n {
-				continue
-			}
-			if len(found) == 0 || found[len(found)-1].run != run {
-				names = append(names, name)
-			}
-			found = append(found, place{run, t})
-			spanIDs = append(spanIDs, t.SpanID)
-		}
-	}
-	if a.run != "" {
-		run, _, err := address{session: a.session, run: a.run}.pick(s)
-		if err != nil {
-			return place{}, err
-		}
-		search(run, a.run)
-		if len(found) == 0 {
-			return place{}, noTurn(n, a.run, run, s)
-		}
-	} else {
-		for i, run := range s.Runs {
-			search(run, "@"+strconv.Itoa(i+1))
-		}
-	}
-	switch {
-	case len(found) == 1:
-		return found[0], nil
-	case len(found) == 0:
-		return place{}, fmt.Errorf("no turn %d in any of the %s of session %s", n, count(len(s.Runs), "run"), s.ID)
-	case len(names) > 1:
-		return place{}, fmt.Errorf("%d runs of session %s have a turn %d: name one of %s, such as %s/%s/%d", len(names), s.ID, n, some(names), a.session, names[0], n)
-	}
-	return place{}, fmt.Errorf("run %s of session %s has %d turns of index %d: name one by its span id, %s", names[0], s.ID, len(found), n, some(spanIDs))
-}
-
-func hasRun(s *session.Session, id string) bool {
-	for _, r := range s.Runs {
-		if r.ID == id {
-			return true
-		}
-	}
-	return false
-}
-
-// some lists names, not too many of them.
-func some(names []string) string {
-	const most = 20
-	if len(names) > most {
-		return strings.Join(names[:most], ", ") + ", ..."
-	}
-	return strings.Join(names, ", ")
 }

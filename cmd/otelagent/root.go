@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/otelagent/otelagent/inspect"
+	"github.com/otelagent/otelagent/store/reader"
 )
 
 // Exit codes. They are part of what a user gets: scripts read them.
@@ -74,6 +75,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		if e.Err == nil {
 			return code
 		}
+	}
+	if errors.Is(err, reader.ErrAddress) {
+		code = exitUsage
 	}
 	a.say("%s", plainText.Replace(strings.TrimSpace(err.Error())))
 	if code == exitUsage {
