@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/otelagent/otelagent/inspect"
+	"github.com/otelagent/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/store"
 	"github.com/otelagent/otelagent/store/dsn"
@@ -18,9 +20,20 @@ import (
 // dbFlags are what the verbs share that look into a database.
 type dbFlags struct {
 	db, tenant string
+	// files are looked into instead of a database, and from is the dialect that they speak; empty is the one that is recognised.
+	files []string
+	from  string
 }
 
+// add adds the flags of a verb that reads sessions: from a database, or straight from files.
 func (f *dbFlags) add(c *cobra.Command) {
+	f.addDatabase(c)
+	c.Flags().StringArrayVar(&f.files, "file", nil, "look into this `FILE` of events in place of a database, as 'otelagent send' reads it; - is standard input; may be repeated")
+	c.Flags().StringVar(&f.from, "from", auto, "`dialect` of the FILE: "+auto+", "+strings.Join(dialects.Names(), ", "))
+}
+
+// addDatabase adds those of a verb that wants a database.
+func (f *dbFlags) addDatabase(c *cobra.Command) {
 	c.Flags().StringVar(&f.db, "db", "", "database `DSN`: "+databaseHelp+" (default $OTELAGENT_DB, else a file per user)")
 	c.Flags().StringVar(&f.tenant, "tenant", "", "`owner` of the sessions, where a database holds those of several")
 }
@@ -33,8 +46,14 @@ type database struct {
 	tenant string
 }
 
-// open opens a database to look into. It makes none, and nothing is written through it.
+// open opens a database to look into, or the files given in place of one. It makes none, and nothing is written through it.
 func (f *dbFlags) open(ctx context.Context, a *app) (*database, error) {
+	if len(f.files) > 0 {
+		if f.db != "" {
+			return nil, usagef("--db and --file exclude each other")
+		}
+		return openRecording(ctx, a, f.files, f.source(), f.tenant)
+	}
 	at, err := chooseDatabase(f.db)
 	if err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ docs/formats.md.`, store.MaxRejects),
 			return a.rejects(cmd.Context(), &f, cmd.Flags().Changed("tenant"), limit, asJSON)
 		},
 	}
-	f.add(c)
+	f.addDatabase(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON (docs/formats.md)")
 	c.Flags().IntVarP(&limit, "limit", "n", 0, "list at most `n` (0: all)")
 	return c

@@ -67,7 +67,7 @@ after all, 2 wrong usage. When one SESSION is not found none is erased.`,
 			return a.rm(cmd.Context(), &o)
 		},
 	}
-	o.db.add(c)
+	o.db.addDatabase(c)
 	c.Flags().BoolVar(&o.only, "only", false, "leave sub-agents where they are")
 	c.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	c.Flags().BoolVar(&o.dry, "dry-run", false, "list what would go, and erase nothing")

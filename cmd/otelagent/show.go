@@ -2,63 +2,167 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/otelagent/otelagent/inspect"
 	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/store"
 )
 
+// showOptions are the flags of show.
+type showOptions struct {
+	db     dbFlags
+	asJSON bool
+}
+
 func (a *app) showCommand() *cobra.Command {
-	var f dbFlags
-	var asJSON bool
+	var o showOptions
 	c := &cobra.Command{
-		Use:   "show SESSION[/RUN[/TURN]]",
+		Use:   "show SESSION[/RUN[/TURN]] | show FILE [SESSION[/RUN[/TURN]]]",
 		Short: "Show a session as a tree",
 		Long: `Show a session as a tree: its runs, turns, tool calls, compactions, permissions
 and sub-agents, with times and tokens, and what was said if it was captured.
 
 SESSION is an id, the beginning of one, 'last', or a trace or span id.
 RUN is an id or @n, the n-th run; TURN is its index. What is said is cut to the
-width of the screen, but shown whole for a TURN.`,
+width of the screen, but shown whole for a TURN.
+
+FILE is anything that 'otelagent send' reads, or a database, or - for standard
+input: it is read in memory with all its content, nothing is sent and nothing
+written. It is a FILE when there is one of that name and no session has that id.
+Where it holds several sessions these are listed, unless one is named.`,
 		Example: `  otelagent show last
+  otelagent show events.ndjson
   otelagent show 0b5c/@1/3
+  otelagent show events.ndjson 0b5c/@1/3
   otelagent show last --json | jq .usage`,
-		Args: oneSession,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			db, err := f.open(ctx, a)
-			if err != nil {
-				return err
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0 && len(o.db.files) > 0:
+			case len(args) == 0 || len(args) > 2:
+				return fmt.Errorf("show wants one SESSION: an id, the beginning of one, or 'last', or a FILE; %d given", len(args))
+			case len(args) == 2 && !isFile(args[0]):
+				return fmt.Errorf("show wants one SESSION, and only behind a FILE another word; there is no file %q", args[0])
 			}
-			defer db.close()
-			key, addr, err := db.locate(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			t, err := db.load(ctx, key)
-			if err != nil {
-				return err
-			}
-			run, turn, err := addr.pick(t.Session)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return writeJSON(a.stdout, narrowed(t.Session, run, turn))
-			}
-			o := look(a.stdout)
-			o.Run, o.Turn = run, turn
-			if o.Related, err = db.related(ctx, t); err != nil {
-				return err
-			}
-			w := bufio.NewWriter(a.stdout)
-			return firstError(inspect.Text(w, t, o), w.Flush())
+			return nil
 		},
+		RunE: func(cmd *cobra.Command, args []string) error { return a.show(cmd.Context(), &o, args) },
 	}
-	f.add(c)
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON (docs/formats.md)")
+	o.db.add(c)
+	c.Flags().BoolVar(&o.asJSON, "json", false, "print JSON (docs/formats.md)")
 	return c
+}
+
+func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
+	db, ref, err := o.db.openArguments(ctx, a, args)
+	if err != nil {
+		return err
+	}
+	defer db.close()
+	if ref == "" {
+		only, err := db.only(ctx)
+		if err != nil {
+			return err
+		}
+		if only == nil {
+			return a.listSeveral(ctx, db, o.asJSON)
+		}
+		ref = only.ID
+	}
+	key, addr, err := db.locate(ctx, ref)
+	if err != nil {
+		return err
+	}
+	t, err := db.load(ctx, key)
+	if err != nil {
+		return err
+	}
+	run, turn, err := addr.pick(t.Session)
+	if err != nil {
+		return err
+	}
+	if o.asJSON {
+		return writeJSON(a.stdout, narrowed(t.Session, run, turn))
+	}
+	look := look(a.stdout)
+	look.Run, look.Turn = run, turn
+	if look.Related, err = db.related(ctx, t); err != nil {
+		return err
+	}
+	w := bufio.NewWriter(a.stdout)
+	return firstError(inspect.Text(w, t, look), w.Flush())
+}
+
+// openArguments opens what the arguments of a verb name: SESSION, FILE, or FILE SESSION, or nothing where --file names it. ref is empty
+// when no session was named.
+func (f *dbFlags) openArguments(ctx context.Context, a *app, args []string) (db *database, ref string, err error) {
+	if len(args) == 0 {
+		db, err = f.open(ctx, a)
+		return db, "", err
+	}
+	if len(args) == 1 {
+		return f.openArgument(ctx, a, args[0])
+	}
+	if f.db != "" || len(f.files) > 0 {
+		return nil, "", usagef("%q and --db or --file exclude each other", args[0])
+	}
+	db, err = openRecording(ctx, a, args[:1], f.source(), f.tenant)
+	return db, args[1], err
+}
+
+// only returns the one session of a database, sub-agents' left out that another one of it spawned; nil when there are several.
+func (db *database) only(ctx context.Context) (*session.Summary, error) {
+	if err := db.refresh(ctx); err != nil {
+		return nil, err
+	}
+	var tops []session.Summary
+	for s, err := range db.store.Sessions(ctx, store.Query{Tenant: db.tenant}) {
+		if err != nil {
+			return nil, err
+		}
+		if s.Parent != "" && s.Parent != s.ID {
+			if _, err := db.store.Mark(ctx, session.Key{Tenant: db.tenant, ID: s.Parent}); err == nil {
+				continue
+			}
+		}
+		if tops = append(tops, s); len(tops) > 1 {
+			return nil, nil
+		}
+	}
+	if len(tops) == 0 {
+		return nil, fmt.Errorf("there is no session in %s", db.at.name)
+	}
+	return &tops[0], nil
+}
+
+// mostListed bounds how many sessions are listed where one was to be named.
+const mostListed = 50
+
+// listSeveral lists the sessions of a database of which none was named.
+func (a *app) listSeveral(ctx context.Context, db *database, asJSON bool) error {
+	var list []session.Summary
+	for s, err := range db.store.Sessions(ctx, store.Query{Tenant: db.tenant, Limit: mostListed + 1}) {
+		if err != nil {
+			return err
+		}
+		list = append(list, s)
+	}
+	more := ""
+	if len(list) > mostListed {
+		list, more = list[:mostListed], ", of which these are the newest"
+	}
+	which := fmt.Sprintf("%s holds several sessions%s; name one behind it, such as %s", db.at.name, more, list[0].ID)
+	if asJSON {
+		return usagef("%s", which)
+	}
+	if err := inspect.List(a.stdout, list, look(a.stdout)); err != nil {
+		return err
+	}
+	a.say("%s", which)
+	return nil
 }
 
 // narrowed returns s with nothing but the run and turn asked for.

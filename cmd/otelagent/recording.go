@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/otelsetup"
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/session/otlprow"
+	"github.com/otelagent/otelagent/store/memstore"
+	"github.com/otelagent/otelagent/store/project"
+)
+
+// maxRecording bounds what files that are looked at without a database come to as OTLP, in bytes: all of it is in memory.
+const maxRecording = 1 << 30
+
+// openRecording reads files that `send` takes through the adapter into a store in memory, with all their content. Nothing leaves the
+// process and nothing is written. A file may be one of our databases too, when it is the only one: that is opened as it is. Of several files
+// one recording is made, as `send` does. "-" is standard input. Lines that cannot be read are told and left out; where none can, it fails.
+func openRecording(ctx context.Context, a *app, files []string, from, tenant string) (*database, error) {
+	if len(files) == 1 && from == auto && isDatabase(files[0]) {
+		at, err := locate("the file", "sqlite:"+files[0])
+		if err != nil {
+			return nil, err
+		}
+		return openToRead(ctx, a, at, tenant)
+	}
+	o := sendOptions{From: from, Files: files, Tenant: tenant, Replay: files[0] == "-", Capture: captureOf("content")}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	st := memstore.New()
+	r := &recording{app: a, options: o, name: "standard input", store: st}
+	if files[0] != "-" {
+		r.name = strings.Join(files, ", ")
+	}
+	err := r.read(ctx)
+	if err == nil {
+		err = project.Refresh(ctx, st)
+	}
+	if err != nil {
+		_ = st.Close()
+		return nil, err
+	}
+	return &database{app: a, at: location{name: r.name}, store: st, tenant: tenant}, nil
+}
+
+// recording is what files become that are looked at without a database.
+type recording struct {
+	app     *app
+	options sendOptions
+	name    string
+	store   *memstore.Store
+	size    int64
+}
+
+// put keeps a batch of spans, whatever owner the environment names.
+func (r *recording) put(ctx context.Context, otlp []byte) error {
+	if r.size += int64(len(otlp)); r.size > maxRecording {
+		return fmt.Errorf("%s is too large to be looked at in memory: 'otelagent send --db FILE --capture content' makes a database of it", r.name)
+	}
+	batch, _, err := otlprow.DecodeProto(otlp, otlprow.WithTenant(r.options.Tenant))
+	if err != nil {
+		return err
+	}
+	return r.store.Put(ctx, batch)
+}
+
+func (r *recording) read(ctx context.Context) error {
+	quiet := &app{stdin: r.app.stdin, stdout: r.app.stdout, stderr: io.Discard} // which dialect it is need not be told
+	in, err := r.options.open(ctx, quiet)
+	if err != nil {
+		return err
+	}
+	defer in.close()
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {})) // told once, at the end
+	otel.SetLogger(logr.Discard())
+	providers, err := otelsetup.Setup(ctx, otelsetup.WithExporter(otelsetup.NewFuncExporter(r.put)), otelsetup.WithSampler(sdktrace.AlwaysSample()),
+		otelsetup.WithServiceName(in.serviceOf()), otelsetup.WithTenant(r.options.Tenant), otelsetup.WithoutMetrics(), otelsetup.WithoutGlobal(), otelsetup.WithBlocking())
+	if err != nil {
+		return err
+	}
+	capture, err := r.options.Capture.options()
+	if err != nil {
+		return err
+	}
+	rec := otelagent.NewRecorder(otelagent.NewTracer(append(capture, otelagent.WithoutMetrics(), otelagent.WithDerivedIDs(),
+		otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithDelivery(providers))...))
+	p := &pump{app: r.app, rec: rec, options: r.options.inputOptions(false), quit: make(chan struct{}),
+		failed: func() bool { return ctx.Err() != nil || providers.Stats().Failed > 0 }}
+	readErr := p.run(in.list)
+	rec.Close(ctx)
+	shutErr := providers.Shutdown(context.WithoutCancel(ctx))
+	s, stats := p.sum(), providers.Stats()
+	switch {
+	case stats.LastError != nil:
+		return stats.LastError
+	case readErr != nil || shutErr != nil || ctx.Err() != nil:
+		return firstError(readErr, shutErr, ctx.Err())
+	case s.Events == 0 && s.Rejected > 0:
+		return fmt.Errorf("nothing in %s could be read as %s\n%s", r.name, in.list[0].dialect.Name, s.FirstRejected)
+	case stats.Ended == 0 && len(s.Sessions) > 0:
+		return errors.New("nothing can be shown: the environment switches it off (OTEL_SDK_DISABLED)")
+	}
+	if n := rec.Lost(); n > 0 {
+		r.app.say("%s belong to no run that was open; they are left out", count(int(n), "event"))
+	}
+	if n := s.Rejected - maxRejected; n > 0 {
+		r.app.say("and %s", count(int(n), "more rejected line"))
+	}
+	return nil
+}
+
+// isDatabase says that a file is an SQLite database of ours, which otherwise looks like one of the agent guide's: its tables are there too.
+func isDatabase(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	const applicationID = 68 // where it stands in the head of an SQLite file
+	head := make([]byte, applicationID+4)
+	if _, err := io.ReadFull(f, head); err != nil || string(head[:len(sqliteMagic)]) != sqliteMagic {
+		return false
+	}
+	return binary.BigEndian.Uint32(head[applicationID:]) == 0x6f746167 // otag
+}
+
+// openArgument opens what an argument is looked for in. An argument that is the path of a file that is there, or "-", is that file, and ref
+// is empty: nothing in it was named. Any other is a reference to a session, and ref is it. So is one that is both the name of a
+// file and the id of a session of the database: that is told. With --db or --file every argument is a reference.
+func (f *dbFlags) openArgument(ctx context.Context, a *app, arg string) (db *database, ref string, err error) {
+	if f.db != "" || len(f.files) > 0 || !isFile(arg) {
+		db, err = f.open(ctx, a)
+		return db, arg, err
+	}
+	if arg == "-" || filepath.IsAbs(arg) || strings.HasPrefix(arg, "./") || strings.HasPrefix(arg, "../") {
+		db, err = openRecording(ctx, a, []string{arg}, f.source(), f.tenant)
+		return db, "", err
+	}
+	if db, err := f.open(ctx, a); err == nil {
+		if _, err := db.store.Mark(ctx, session.Key{Tenant: f.tenant, ID: arg}); err == nil {
+			a.say("%q is a session in %s, and a file here; ./%s is the file", arg, db.at.name, arg)
+			return db, arg, nil
+		}
+		db.close()
+	}
+	db, err = openRecording(ctx, a, []string{arg}, f.source(), f.tenant)
+	return db, "", err
+}
+
+// isFile says that an argument is a file to be read, and not a reference to a session.
+func isFile(arg string) bool {
+	if arg == "-" {
+		return true
+	}
+	info, err := os.Stat(arg)
+	return err == nil && !info.IsDir()
+}
+
+// source is the dialect that --from names.
+func (f *dbFlags) source() string {
+	if f.from == "" {
+		return auto
+	}
+	return f.from
+}
