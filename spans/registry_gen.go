@@ -118,6 +118,10 @@ const (
 	StartTimeKey = attribute.Key("otelagent.time")
 	// EndTimeKey (string; enum; on all): Where the end time came from; absent when the event stated it.
 	EndTimeKey = attribute.Key("otelagent.end.time")
+	// LiveHeartbeatKey (int, ns; number; on all): On a copy of an open span: how often such a copy is sent again, with a new end. What is still open and was not heard of for three of these is over.
+	LiveHeartbeatKey = attribute.Key("otelagent.live.heartbeat")
+	// PartialKey (bool; enum; on session.turn): The list `output` is a reply as far as it came in: on copies of an open turn, and on one that was ended by us.
+	PartialKey = attribute.Key("otelagent.partial")
 	// TenantKey (string; id; on resource): Owner of the session; empty by default. First part of every store key.
 	TenantKey = attribute.Key("otelagent.tenant")
 	// SessionMadeUpKey (bool; enum; on all): The session id was made by us because none was given.
@@ -933,6 +937,8 @@ var attributes = []Attribute{
 	{Key: KnownAsKey, Type: "string", Class: ClassEnum, Brief: "How the end of this span is known; absent when observed."},
 	{Key: StartTimeKey, Type: "string", Class: ClassEnum, Brief: "Where the start time came from; absent when the event stated it."},
 	{Key: EndTimeKey, Type: "string", Class: ClassEnum, Brief: "Where the end time came from; absent when the event stated it."},
+	{Key: LiveHeartbeatKey, Type: "int", Class: ClassNumber, Brief: "On a copy of an open span: how often such a copy is sent again, with a new end. What is still open and was not heard of for three of these is over."},
+	{Key: PartialKey, Type: "bool", Class: ClassEnum, Brief: "The list `output` is a reply as far as it came in: on copies of an open turn, and on one that was ended by us."},
 	{Key: TenantKey, Type: "string", Class: ClassID, Brief: "Owner of the session; empty by default. First part of every store key."},
 	{Key: SessionMadeUpKey, Type: "bool", Class: ClassEnum, Brief: "The session id was made by us because none was given."},
 	{Key: CaptureLevelKey, Type: "string", Class: ClassEnum, Brief: "How much content this span was allowed to carry."},
