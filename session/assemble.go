@@ -299,6 +299,9 @@ func (e *entry) isGroup() bool {
 // its end. A ledger without requests is completed by the events of a run that was cut off, and the other way round.
 func (a *assembler) fill(e *entry, others []entry) {
 	r := e.row
+	if partial(r) && slices.ContainsFunc(others, func(o entry) bool { return !partial(o.row) && hasOutput(o.row) }) {
+		r = a.withoutPartial(r)
+	}
 	type name struct {
 		list    string
 		attempt int64
@@ -324,15 +327,18 @@ func (a *assembler) fill(e *entry, others []entry) {
 		}
 		before := len(lists)
 		for j := range other.Lists {
-			if l := &other.Lists[j]; !told[name{l.Name, l.Attempt}] {
-				lists = append(lists, l)
+			l := &other.Lists[j]
+			if told[name{l.Name, l.Attempt}] || l.Name == spans.ListOutput && partial(other) && !partial(r) {
+				continue
 			}
+			lists = append(lists, l)
 		}
 		for _, l := range lists[before:] {
 			told[name{l.Name, l.Attempt}] = true
 		}
 	}
 	if len(attrs) == 0 && len(lists) == 0 {
+		e.row = r
 		return
 	}
 	whole := *r
@@ -358,6 +364,30 @@ func (a *assembler) fill(e *entry, others []entry) {
 	e.row = &whole
 }
 
+// partial reports whether the row is of a turn whose output is only what had come of it by then.
+func partial(r *Row) bool {
+	p, _ := r.Attr(spans.PartialKey).Bool()
+	return p && r.Kind == KindTurn
+}
+
+func hasOutput(r *Row) bool {
+	return slices.ContainsFunc(r.Lists, func(l List) bool { return l.Name == spans.ListOutput })
+}
+
+// withoutPartial returns r without the output that it has a part of.
+func (a *assembler) withoutPartial(r *Row) *Row {
+	rest := *r
+	rest.Attrs = slices.DeleteFunc(slices.Clone(r.Attrs), func(a Attr) bool { return a.Key == string(spans.PartialKey) })
+	rest.Lists = make([]List, 0, len(r.Lists))
+	for i := range r.Lists {
+		if r.Lists[i].Name != spans.ListOutput {
+			rest.Lists = append(rest.Lists, r.Lists[i])
+			a.index.same(&rest.Lists[len(rest.Lists)-1], &r.Lists[i])
+		}
+	}
+	return &rest
+}
+
 // ofOneTelling are attributes that belong to how a row tells of a thing, or to the end that it saw: they are not taken from others.
 var ofOneTelling = func() map[string]bool {
 	m := map[string]bool{}
@@ -367,6 +397,7 @@ var ofOneTelling = func() map[string]bool {
 		spans.ErrorTypeKeyKey, spans.ErrorMessageKey, spans.RunStatusKeyKey, spans.RunStatusWordKey, spans.RunRejectedKey, spans.RunRejectionKey,
 		spans.CountTurnsKey, spans.CountToolCallsKey, spans.CountCompactionsKey, spans.CountPermissionsKey,
 		spans.CaptureLevelKey, spans.CaptureBytesKey, spans.CaptureKnownBytesKey, spans.CaptureWithheldKey, spans.RedactedKey,
+		spans.LiveHeartbeatKey, spans.PartialKey,
 	} {
 		m[string(k)] = true
 	}

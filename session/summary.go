@@ -38,6 +38,8 @@ type Summary struct {
 	Currency string  `json:"currency,omitempty"`
 	// HeartbeatNS is how often, in nanoseconds, the process of an open run says that it lives; 0 when none is open, or none says so.
 	HeartbeatNS int64 `json:"heartbeat_ns,omitempty"`
+	// Settled is the status that is left once the open runs count as dead; empty where none is open, and where that is aborted.
+	Settled spans.SessionStatus `json:"settled,omitempty"`
 }
 
 // Summarize returns what a list of sessions shows of s. Groups are not counted as runs, and observations not as defects.
@@ -46,7 +48,8 @@ func Summarize(s *Session) Summary {
 		Key:    Key{Tenant: s.Tenant, ID: s.ID},
 		Status: s.Status, Agent: s.Agent, AgentID: s.AgentID, Dialect: s.Dialect,
 		Start: s.Start, Last: s.Last, Usage: s.Usage,
-		Runs: int64(len(s.Runs)),
+		Runs:        int64(len(s.Runs)),
+		HeartbeatNS: s.heartbeat(), Settled: s.settled(),
 	}
 	for _, r := range s.Runs {
 		if r.ParentSessionID != "" && r.ParentSessionID != s.ID {

@@ -210,7 +210,11 @@ func (a *assembler) span(s *Span, e *entry) {
 	s.TraceID, s.SpanID = a.hex[at:at+32], a.hex[at+32:at+48]
 	s.Known = r.Known
 	s.Start = nsTime(r.Start)
-	if r.Known != spans.KnownLive && r.End != 0 {
+	switch {
+	case r.End == 0:
+	case r.Known == spans.KnownLive:
+		s.Seen = nsTime(r.End)
+	default:
 		s.End = nsTime(r.End)
 	}
 	s.Seq, s.EndSeq = r.Seq, r.EndSeq
@@ -228,6 +232,14 @@ func (a *assembler) common(s *Span, at *Attr) {
 	case string(spans.RecordingKindKey):
 		s.Recording = spans.Recording(at.Value.Text())
 		return
+	case string(spans.LiveHeartbeatKey):
+		// One that is not over says it; a heartbeat of what ended means nothing.
+		if n, ok := at.Value.Int(); ok && n > 0 {
+			if s.Known == spans.KnownLive {
+				s.HeartbeatNS = n
+			}
+			return
+		}
 	case string(spans.EventsDroppedKey):
 		if n, ok := at.Value.Int(); ok {
 			s.EventsDropped = n

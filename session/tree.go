@@ -82,8 +82,11 @@ type Span struct {
 	Known   spans.Known `json:"known,omitempty"`
 	Missing bool        `json:"missing,omitempty"`
 	Start   time.Time   `json:"start,omitzero"`
-	// End is zero while the thing is open.
-	End time.Time `json:"end,omitzero"`
+	// End is zero while the thing is open. Seen is when its source last said that it was, and HeartbeatNS how often, in ns, it says so;
+	// both are zero unless Known is live.
+	End         time.Time `json:"end,omitzero"`
+	Seen        time.Time `json:"seen,omitzero"`
+	HeartbeatNS int64     `json:"heartbeat_ns,omitempty"`
 	// StartSource and EndSource are empty where the event stated the time.
 	StartSource spans.TimeSource `json:"start_source,omitempty"`
 	EndSource   spans.TimeSource `json:"end_source,omitempty"`
@@ -224,9 +227,11 @@ type Turn struct {
 
 	Capture spans.Capture `json:"capture,omitempty"`
 	// Requests by attempt.
-	Requests    []*Request    `json:"requests,omitempty"`
-	Input       *Refs         `json:"input,omitempty"`
+	Requests []*Request `json:"requests,omitempty"`
+	Input    *Refs      `json:"input,omitempty"`
+	// Output is the reply. Partial says that it is only what had come of it when the source last told.
 	Output      *Refs         `json:"output,omitempty"`
+	Partial     bool          `json:"partial,omitempty"`
 	Results     *Refs         `json:"results,omitempty"`
 	ToolCalls   []*ToolCall   `json:"tool_calls,omitempty"`
 	Compactions []*Compaction `json:"compactions,omitempty"`

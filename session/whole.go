@@ -250,48 +250,6 @@ func (s *Session) CheckChildren(seen func(sessionID, runID string) bool) {
 	}
 }
 
-// status says what the session is doing.
-func (s *Session) status() spans.SessionStatus {
-	if len(s.Runs) == 0 {
-		return spans.SessionStatusIdle
-	}
-	open := false
-	for _, r := range s.Runs {
-		if r.Status != spans.RunStatusOpen {
-			continue
-		}
-		open = true
-		waits := func(l []*Permission) bool { // for somebody who was asked and has not answered
-			return slices.ContainsFunc(l, func(p *Permission) bool {
-				return p.Known == spans.KnownLive || p.Action == spans.ActionAsk && p.Outcome == ""
-			})
-		}
-		if waits(r.Permissions) {
-			return spans.SessionStatusWaitingOnApproval
-		}
-		for _, t := range r.Turns {
-			if waits(t.Permissions) || slices.ContainsFunc(t.ToolCalls, func(c *ToolCall) bool { return waits(c.Permissions) }) {
-				return spans.SessionStatusWaitingOnApproval
-			}
-		}
-	}
-	last := s.Runs[len(s.Runs)-1]
-	switch {
-	case open:
-		if n := len(last.Turns); last.Status == spans.RunStatusOpen && n > 0 {
-			if t := last.Turns[n-1]; t.Known == spans.KnownLive && t.Attempts > 1 {
-				return spans.SessionStatusRetrying
-			}
-		}
-		return spans.SessionStatusBusy
-	case last.Status == spans.RunStatusError:
-		return spans.SessionStatusError
-	case last.Status == spans.RunStatusAborted:
-		return spans.SessionStatusAborted
-	}
-	return spans.SessionStatusIdle
-}
-
 // ranges says which numbers are missing among those seen, which ascend.
 type ranges struct {
 	last  int64 // greatest number seen; at first the one before the first that there should be

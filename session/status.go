@@ -1,0 +1,178 @@
+package session
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// deadAfter is how many heartbeats a run may miss before it counts as dead: one can be late, one can be lost.
+const deadAfter = 3
+
+// What a session is doing is told twice. Status of a tree or summary is a function of the rows alone: as of its last one. StatusAt puts a
+// clock beside it, since a process that was killed says nothing any more: the difference between the two is nothing but time.
+
+// StatusAt returns what the session is doing at that moment. It is Status, but where runs are open that send heartbeats (HeartbeatNS) and
+// nothing was heard of the session for more than three of them: then their process is gone, and the session is aborted; or what a later
+// run that ended left it as. Without heartbeats Status stands, since nothing says that anybody died. A zero now gives Status.
+func (s Summary) StatusAt(now time.Time) spans.SessionStatus {
+	if !dead(s.Last, s.HeartbeatNS, now) {
+		return s.Status
+	}
+	if s.Settled != "" {
+		return s.Settled
+	}
+	return spans.SessionStatusAborted
+}
+
+// StatusAt returns what the session is doing at that moment; see Summary.StatusAt, which says the same.
+func (s *Session) StatusAt(now time.Time) spans.SessionStatus {
+	if !dead(s.Last, s.heartbeat(), now) {
+		return s.Status
+	}
+	if settled := s.settled(); settled != "" {
+		return settled
+	}
+	return spans.SessionStatusAborted
+}
+
+// StatusAt returns the status of the run at that moment: Status, but aborted where the run is open, sends heartbeats, and was not heard of
+// for more than three of them. A zero now gives Status.
+func (r *Run) StatusAt(now time.Time) spans.RunStatus {
+	if r.Status == spans.RunStatusOpen {
+		if heartbeat, last := r.alive(); dead(last, heartbeat, now) {
+			return spans.RunStatusAborted
+		}
+	}
+	return r.Status
+}
+
+func dead(last time.Time, heartbeatNS int64, now time.Time) bool {
+	// A heartbeat comes from outside, and may be as long as it likes.
+	return heartbeatNS > 0 && heartbeatNS <= math.MaxInt64/deadAfter && !now.IsZero() && now.Sub(last) > time.Duration(deadAfter*heartbeatNS)
+}
+
+// alive returns how often the process of the run says that it lives, in ns, 0 when it does not, and the latest time seen of the run.
+func (r *Run) alive() (heartbeatNS int64, last time.Time) {
+	see := func(s *Span) {
+		heartbeatNS = max(heartbeatNS, s.HeartbeatNS)
+		for _, t := range [...]time.Time{s.Start, s.End, s.Seen} {
+			if t.After(last) {
+				last = t
+			}
+		}
+	}
+	permissions := func(l []*Permission) {
+		for _, p := range l {
+			see(&p.Span)
+		}
+	}
+	tools := func(l []*ToolCall) {
+		for _, t := range l {
+			see(&t.Span)
+			permissions(t.Permissions)
+		}
+	}
+	compactions := func(l []*Compaction) {
+		for _, c := range l {
+			see(&c.Span)
+		}
+	}
+	see(&r.Span)
+	tools(r.ToolCalls)
+	compactions(r.Compactions)
+	permissions(r.Permissions)
+	for _, t := range r.Turns {
+		see(&t.Span)
+		tools(t.ToolCalls)
+		compactions(t.Compactions)
+		permissions(t.Permissions)
+	}
+	return heartbeatNS, last
+}
+
+// open reports whether the run is, as of the last thing seen of the session: one that had been silent for three heartbeats by then is not.
+func (s *Session) open(r *Run) bool { return r.StatusAt(s.Last) == spans.RunStatusOpen }
+
+// heartbeat returns the longest interval, in ns, at which open runs say that they live; 0 when none does.
+func (s *Session) heartbeat() int64 {
+	var longest int64
+	for _, r := range s.Runs {
+		if r.Status == spans.RunStatusOpen && s.open(r) {
+			heartbeat, _ := r.alive()
+			longest = max(longest, heartbeat)
+		}
+	}
+	return longest
+}
+
+// status says what the session is doing as of Last.
+func (s *Session) status() spans.SessionStatus {
+	open := false
+	var latest *Run // of those that are open
+	for _, r := range s.Runs {
+		if r.Status != spans.RunStatusOpen || !s.open(r) {
+			continue
+		}
+		open, latest = true, r
+		if r.waitsFor(waitsForApproval) {
+			return spans.SessionStatusWaitingOnApproval
+		}
+	}
+	switch {
+	case !open:
+		return s.after()
+	case latest.retrying():
+		return spans.SessionStatusRetrying
+	}
+	return spans.SessionStatusBusy
+}
+
+// settled is the status that the session has once its open runs are taken for dead; empty when none is open, and when it is aborted.
+func (s *Session) settled() spans.SessionStatus {
+	if !slices.ContainsFunc(s.Runs, func(r *Run) bool { return r.Status == spans.RunStatusOpen }) {
+		return ""
+	}
+	if after := s.after(); after != spans.SessionStatusAborted {
+		return after
+	}
+	return ""
+}
+
+// after is what the last run left the session as. One that is open counts as dead.
+func (s *Session) after() spans.SessionStatus {
+	if len(s.Runs) == 0 {
+		return spans.SessionStatusIdle
+	}
+	switch s.Runs[len(s.Runs)-1].Status {
+	case spans.RunStatusError:
+		return spans.SessionStatusError
+	case spans.RunStatusAborted, spans.RunStatusOpen:
+		return spans.SessionStatusAborted
+	}
+	return spans.SessionStatusIdle
+}
+
+// retrying reports whether the last turn of the run is at its second attempt, or a later one.
+func (r *Run) retrying() bool {
+	n := len(r.Turns)
+	return n > 0 && r.Turns[n-1].Known == spans.KnownLive && r.Turns[n-1].Attempts > 1
+}
+
+// waitsForApproval reports whether somebody was asked and has not answered.
+func waitsForApproval(p *Permission) bool {
+	return p.Known == spans.KnownLive || p.Action == spans.ActionAsk && p.Outcome == ""
+}
+
+// waitsFor reports whether it is so of a permission evaluation of the run.
+func (r *Run) waitsFor(it func(*Permission) bool) bool {
+	tools := func(l []*ToolCall) bool {
+		return slices.ContainsFunc(l, func(c *ToolCall) bool { return slices.ContainsFunc(c.Permissions, it) })
+	}
+	if slices.ContainsFunc(r.Permissions, it) || tools(r.ToolCalls) {
+		return true
+	}
+	return slices.ContainsFunc(r.Turns, func(t *Turn) bool { return slices.ContainsFunc(t.Permissions, it) || tools(t.ToolCalls) })
+}

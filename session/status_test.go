@@ -1,0 +1,134 @@
+package session
+
+import (
+	"testing"
+	"time"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+const heartbeat = 15 * time.Second
+
+func TestStatusAt(t *testing.T) {
+	beat := func(kv ...any) []any { return append(kv, "otelagent.live.heartbeat", heartbeat.Nanoseconds()) }
+	open := func(s *synth, run string, start, seen int64, kv ...any) *Row {
+		r := s.add(KindRun, run, at(start), NoTurn, at(start), at(seen), kv...)
+		r.Known = spans.KnownLive
+		return r
+	}
+	over := func(s *synth, run string, start, end int64, status string) {
+		s.add(KindRun, run, at(start), NoTurn, at(start), at(end), "otelagent.run.status", status)
+	}
+	const (
+		idle, busy, retrying, waiting, failed, aborted = spans.SessionStatusIdle, spans.SessionStatusBusy, spans.SessionStatusRetrying,
+			spans.SessionStatusWaitingOnApproval, spans.SessionStatusError, spans.SessionStatusAborted
+	)
+	for _, c := range []struct {
+		name string
+		add  func(*synth)
+		// then is the status as of the last row, after that of three heartbeats and 1 ns later.
+		then, after spans.SessionStatus
+	}{
+		{"nothing", func(*synth) {}, idle, idle},
+		{"over", func(s *synth) { over(s, "a", 0, 10, "completed") }, idle, idle},
+		{"failed", func(s *synth) { over(s, "a", 0, 10, "error") }, failed, failed},
+		{"gives no heartbeats", func(s *synth) { open(s, "a", 0, 10) }, busy, busy},
+		{"killed", func(s *synth) { open(s, "a", 0, 10, beat()...) }, busy, aborted},
+		{"killed, its own span never came", func(s *synth) {
+			s.add(KindTurn, "a", at(0), 0, at(1), at(5), beat()...).Known = spans.KnownLive
+		}, busy, aborted},
+		{"killed in its second attempt", func(s *synth) {
+			open(s, "a", 0, 10, beat()...)
+			s.add(KindTurn, "a", at(0), 0, at(1), at(5), beat("otelagent.turn.attempts", 2)...).Known = spans.KnownLive
+		}, retrying, aborted},
+		{"killed while it waited", func(s *synth) {
+			open(s, "a", 0, 10, beat()...)
+			s.add(KindPermission, "a", at(0), 0, at(1), at(5), beat("otelagent.permission.action", "ask")...).Known = spans.KnownLive
+		}, waiting, aborted},
+		{"killed, and another run soon after", func(s *synth) {
+			open(s, "a", 0, 10, beat()...)
+			over(s, "b", 20, 30, "completed")
+		}, busy, idle},
+		{"killed, and one that failed soon after", func(s *synth) {
+			open(s, "a", 0, 10, beat()...)
+			over(s, "b", 20, 30, "error")
+		}, busy, failed},
+		{"killed, and another run much later", func(s *synth) {
+			open(s, "a", 0, 10, beat()...)
+			over(s, "b", 20, 60_000, "completed")
+		}, idle, idle},
+		{"killed while it waited, and one at work much later", func(s *synth) {
+			open(s, "a", 0, 10, beat()...)
+			s.add(KindPermission, "a", at(0), 0, at(1), at(5), beat("otelagent.permission.action", "ask")...).Known = spans.KnownLive
+			open(s, "b", 60_000, 60_010, beat()...)
+		}, busy, aborted},
+		{"a sub-agent tries again while its parent waits for it", func(s *synth) {
+			open(s, "a", 0, 10, beat()...)
+			open(s, "b", 5, 10, beat()...)
+			s.add(KindTurn, "b", at(5), 0, at(6), at(9), beat("otelagent.turn.attempts", 3)...).Known = spans.KnownLive
+		}, retrying, aborted},
+		{"heartbeats of what is over mean nothing", func(s *synth) {
+			open(s, "a", 0, 10)
+			s.add(KindTurn, "a", at(0), 0, at(1), at(5), beat()...)
+		}, busy, busy},
+		{"a heartbeat beyond all bounds", func(s *synth) {
+			open(s, "a", 0, 10, "otelagent.live.heartbeat", int64(1)<<62)
+		}, busy, busy},
+		{"one that makes no sense", func(s *synth) { open(s, "a", 0, 10, "otelagent.live.heartbeat", -1) }, busy, busy},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &synth{session: Key{ID: "s1"}}
+			c.add(s)
+			tree := Assemble(s.rows)
+			sum := Summarize(tree)
+			const bound = deadAfter * heartbeat
+			for _, x := range []struct {
+				name string
+				now  time.Time
+				want spans.SessionStatus
+			}{
+				{"no time", time.Time{}, c.then},
+				{"the last row", tree.Last, c.then},
+				{"before it", tree.Last.Add(-time.Hour), c.then},
+				{"the bound", tree.Last.Add(bound), c.then},
+				{"beyond the bound", tree.Last.Add(bound + 1), c.after},
+				{"years later", tree.Last.AddDate(90, 0, 0), c.after},
+			} {
+				if got := tree.StatusAt(x.now); got != x.want {
+					t.Errorf("%s: %s, want %s", x.name, got, x.want)
+				}
+				if got := sum.StatusAt(x.now); got != x.want {
+					t.Errorf("%s: the summary says %s, want %s: %+v", x.name, got, x.want, sum)
+				}
+			}
+			if tree.Status != c.then || sum.Status != c.then {
+				t.Errorf("status %s, summary %s, want %s", tree.Status, sum.Status, c.then)
+			}
+		})
+	}
+}
+
+func TestRunStatusAt(t *testing.T) {
+	s := &synth{session: Key{ID: "s1"}}
+	s.add(KindRun, "a", at(0), NoTurn, at(0), at(10), "otelagent.live.heartbeat", heartbeat.Nanoseconds()).Known = spans.KnownLive
+	s.add(KindToolCall, "a", at(0), 0, at(5), at(20)) // ended after the last copy of the run left
+	s.add(KindRun, "b", at(90_000), NoTurn, at(90_000), at(90_010), "otelagent.run.status", "completed")
+	runs := Assemble(s.rows).Runs
+	for _, c := range []struct {
+		run  *Run
+		now  int64
+		want spans.RunStatus
+	}{
+		{runs[0], at(20), spans.RunStatusOpen},
+		{runs[0], at(20) + 3*heartbeat.Nanoseconds(), spans.RunStatusOpen},
+		{runs[0], at(21) + 3*heartbeat.Nanoseconds(), spans.RunStatusAborted},
+		{runs[1], at(1e9), spans.RunStatusCompleted},
+	} {
+		if got := c.run.StatusAt(nsTime(c.now)); got != c.want {
+			t.Errorf("run %s at %d: %s, want %s", c.run.ID, c.now, got, c.want)
+		}
+	}
+	if runs[0].Status != spans.RunStatusOpen || runs[0].Seen != nsTime(at(10)) || runs[0].HeartbeatNS != heartbeat.Nanoseconds() || !runs[0].End.IsZero() {
+		t.Errorf("%+v", runs[0].Span)
+	}
+}
