@@ -120,8 +120,10 @@ const (
 	EndTimeKey = attribute.Key("otelagent.end.time")
 	// LiveHeartbeatKey (int, ns; number; on all): On a copy of an open span: how often such a copy is sent again, with a new end. What is still open and was not heard of for three of these is over.
 	LiveHeartbeatKey = attribute.Key("otelagent.live.heartbeat")
-	// PartialKey (bool; enum; on session.turn): The list `output` is a reply as far as it came in: on copies of an open turn, and on one that was ended by us.
+	// PartialKey (bool; enum; on session.turn): The list `output` is a reply as far as it came in: on copies of an open turn, and on one that ended without a reply.
 	PartialKey = attribute.Key("otelagent.partial")
+	// WaitingForKey (string; enum; on session.turn): On a copy of an open turn: what it waits for beside model, tools and approval.
+	WaitingForKey = attribute.Key("otelagent.waiting")
 	// TenantKey (string; id; on resource): Owner of the session; empty by default. First part of every store key.
 	TenantKey = attribute.Key("otelagent.tenant")
 	// SessionMadeUpKey (bool; enum; on all): The session id was made by us because none was given.
@@ -622,6 +624,16 @@ const (
 	KnownObserved Known = "observed"
 )
 
+// Waiting: What an open turn waits for beside model, tools and approval.
+// Words outside this list are kept as they came.
+type Waiting string
+
+// Values of Waiting.
+const (
+	// WaitingUserInput: The loop asked the user something and has no answer yet.
+	WaitingUserInput Waiting = "user_input"
+)
+
 // TimeSource: Where a time came from.
 // Words outside this list are kept as they came.
 type TimeSource string
@@ -938,7 +950,8 @@ var attributes = []Attribute{
 	{Key: StartTimeKey, Type: "string", Class: ClassEnum, Brief: "Where the start time came from; absent when the event stated it."},
 	{Key: EndTimeKey, Type: "string", Class: ClassEnum, Brief: "Where the end time came from; absent when the event stated it."},
 	{Key: LiveHeartbeatKey, Type: "int", Class: ClassNumber, Brief: "On a copy of an open span: how often such a copy is sent again, with a new end. What is still open and was not heard of for three of these is over."},
-	{Key: PartialKey, Type: "bool", Class: ClassEnum, Brief: "The list `output` is a reply as far as it came in: on copies of an open turn, and on one that was ended by us."},
+	{Key: PartialKey, Type: "bool", Class: ClassEnum, Brief: "The list `output` is a reply as far as it came in: on copies of an open turn, and on one that ended without a reply."},
+	{Key: WaitingForKey, Type: "string", Class: ClassEnum, Brief: "On a copy of an open turn: what it waits for beside model, tools and approval."},
 	{Key: TenantKey, Type: "string", Class: ClassID, Brief: "Owner of the session; empty by default. First part of every store key."},
 	{Key: SessionMadeUpKey, Type: "bool", Class: ClassEnum, Brief: "The session id was made by us because none was given."},
 	{Key: CaptureLevelKey, Type: "string", Class: ClassEnum, Brief: "How much content this span was allowed to carry."},
