@@ -164,7 +164,7 @@ func TestSummarize(t *testing.T) {
 	want := Summary{
 		Key: Key{ID: "s1"}, Status: spans.SessionStatusAborted, Agent: "coder", AgentID: "a1", Model: "m-2026", Dialect: "phi-core",
 		Start: nsTime(at(0)), Last: nsTime(at(200)), Runs: 3, Turns: 1, ToolCalls: 2, Denied: 1,
-		Usage: Usage{Input: 110, Output: 10, Reasoning: 4, CacheRead: 10},
+		Usage: Usage{Input: 110, Output: 10, Reasoning: 4, CacheRead: 10}, Cost: 0.25, Currency: "USD",
 	}
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)

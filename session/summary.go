@@ -10,10 +10,12 @@ import (
 type Summary struct {
 	Key
 	// Parent is the session whose run spawned this one, empty for none: that of the first run that names another session.
-	Parent  string              `json:"parent,omitempty"`
-	Status  spans.SessionStatus `json:"status"`
-	Agent   string              `json:"agent,omitempty"`
-	AgentID string              `json:"agent_id,omitempty"`
+	Parent string `json:"parent,omitempty"`
+	// ForkedFrom is the session that this one was forked from, empty for none.
+	ForkedFrom string              `json:"forked_from,omitempty"`
+	Status     spans.SessionStatus `json:"status"`
+	Agent      string              `json:"agent,omitempty"`
+	AgentID    string              `json:"agent_id,omitempty"`
 	// Model is the one that answered last, else the last one asked for.
 	Model     string    `json:"model,omitempty"`
 	Dialect   string    `json:"dialect,omitempty"`
@@ -42,15 +44,18 @@ type Summary struct {
 	Settled spans.SessionStatus `json:"settled,omitempty"`
 }
 
-// Summarize returns what a list of sessions shows of s. Groups are not counted as runs, and observations not as defects.
+// Summarize returns what a list of sessions shows of s, but for Title, which takes content (Session.Title). Groups are not counted as runs, and
+// observations not as defects.
 func Summarize(s *Session) Summary {
 	sum := Summary{
 		Key:    Key{Tenant: s.Tenant, ID: s.ID},
 		Status: s.Status, Agent: s.Agent, AgentID: s.AgentID, Dialect: s.Dialect,
 		Start: s.Start, Last: s.Last, Usage: s.Usage,
+		ForkedFrom: forkedFrom(s), Archived: s.Archived(),
 		Runs:        int64(len(s.Runs)),
 		HeartbeatNS: s.heartbeat(), Settled: s.settled(),
 	}
+	sum.Cost, sum.Currency = s.cost()
 	for _, r := range s.Runs {
 		if r.ParentSessionID != "" && r.ParentSessionID != s.ID {
 			sum.Parent = r.ParentSessionID

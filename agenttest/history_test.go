@@ -1,0 +1,119 @@
+package agenttest_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/session"
+)
+
+// histories tells of the histories of all sessions of a batch, a line a run, turn or message that there is something to say of.
+func histories(b session.Batch, blocks *session.BlockSet) string {
+	var w strings.Builder
+	since := func(what string, t time.Time) string {
+		if t.IsZero() {
+			return ""
+		}
+		return " " + what + "=" + t.Format("15:04:05.000")
+	}
+	for _, s := range session.AssembleAll(b.Rows) {
+		h := session.HistoryOf(s, blocks)
+		sum := session.Summarize(s)
+		fmt.Fprintf(&w, "session %s archived=%v title=%q", s.ID, sum.Archived, s.Title(blocks))
+		number := func(r *session.Run) string {
+			for i, o := range s.Runs {
+				if o == r {
+					return fmt.Sprint("@", i+1)
+				}
+			}
+			return "none"
+		}
+		if f := h.Fork; f != nil {
+			fmt.Fprintf(&w, " fork of %s at %q, last taken over %s", f.Session, f.Message, number(f.Last))
+			if sum.ForkedFrom != f.Session {
+				fmt.Fprintf(&w, " BUT %q", sum.ForkedFrom)
+			}
+		}
+		w.WriteByte('\n')
+		for _, r := range s.Runs {
+			st := h.Run(r)
+			fmt.Fprintf(&w, "  %s %s", number(r), st.Relation)
+			if st.Parent != nil {
+				fmt.Fprintf(&w, " of %s", number(st.Parent))
+			}
+			for _, b := range h.Branches(r) {
+				fmt.Fprintf(&w, ", branch %s", number(b))
+			}
+			fmt.Fprintf(&w, "%s\n", since("hidden", st.Hidden))
+			for _, t := range r.Turns {
+				if at := h.Hidden(t); !at.IsZero() {
+					fmt.Fprintf(&w, "    turn %d%s\n", t.Index, since("hidden", at))
+				}
+			}
+		}
+		for _, m := range h.Messages {
+			fmt.Fprintf(&w, "  message %s in %s%s%s%s\n", m.ID, number(m.Run), since("hidden", m.Hidden), since("queued", m.Queued), since("canceled", m.Canceled))
+		}
+		for _, m := range h.Waiting() {
+			fmt.Fprintf(&w, "  waits: %s\n", m.ID)
+		}
+	}
+	return w.String()
+}
+
+// TestHistory tells what is rewound, queued, forked and branched of sessions of the agent guide and of phi-core, as far as content goes and without it.
+func TestHistory(t *testing.T) {
+	blocksOf := func(b session.Batch) *session.BlockSet {
+		set := &session.BlockSet{}
+		for _, k := range b.Blocks {
+			set.Add(k)
+		}
+		return set
+	}
+	phi := func(name string) session.Batch {
+		return recordedFile(t, filepath.Join(repository, "otelagent", "phi", "testdata", "phi-core-0.15.2", name+".events.ndjson"))
+	}
+	var got strings.Builder
+	for _, c := range []struct {
+		name  string
+		batch session.Batch
+	}{
+		{"guide session.jsonl", importGuide(t, guideFile(t, "session.jsonl"))},
+		{"guide hosts.jsonl", importGuide(t, guideFile(t, "hosts.jsonl"))},
+		{"guide own-continue-rerun-branch.jsonl", importGuide(t, guideFile(t, "own-continue-rerun-branch.jsonl"))},
+		{"phi-core continue-rerun-branch", phi("continue-rerun-branch")},
+		{"phi-core revert", phi("revert")},
+		{"phi-core sub-agent-built-in", phi("sub-agent-built-in")},
+		{"phi-core compaction-standalone", phi("compaction-standalone")},
+	} {
+		with, without := histories(c.batch, blocksOf(c.batch)), histories(c.batch, nil)
+		fmt.Fprintf(&got, "-- %s --\n%s", c.name, with)
+		if with != without {
+			fmt.Fprintf(&got, "-- %s, without content --\n%s", c.name, without)
+		}
+	}
+	golden := filepath.Join("testdata", "guide", "history.txt")
+	if *updateGuide {
+		if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff(strings.Split(string(want), "\n"), strings.Split(got.String(), "\n")); diff != "" {
+		t.Errorf("%s (-want +got, -update-guide writes it anew):\n%s", golden, diff)
+	}
+	var none *session.History
+	if st := none.Run(nil); st.Relation != "" || len(none.Waiting()) > 0 {
+		t.Error("a nil history knows something")
+	}
+}
+
