@@ -157,6 +157,28 @@ type Query struct {
 	Span  session.SpanID
 	// Parent selects sessions whose Summary.Parent it is: sub-agents of that session; empty means any.
 	Parent string
+	// ForkedFrom selects sessions whose Summary.ForkedFrom it is: forks of that session; empty means any.
+	ForkedFrom string
+	// Agent selects sessions whose Summary.Agent or AgentID it is, Model those whose Model it is; empty means any. A session that was never
+	// projected has nothing of what is asked for from here to Until.
+	Agent, Model string
+	// Status selects sessions whose Summary.StatusAt(Now) is one of these; none means any.
+	Status []spans.SessionStatus
+	Now    time.Time
+	// Errors and Denied select sessions that have any.
+	Errors, Denied bool
+	// MinCost selects sessions whose Summary.Cost is that much or more; zero or less means any.
+	MinCost float64
+	// Since and Until select sessions in which something happened meanwhile: whose Summary.Last is Since or later, and Start before Until. Zero
+	// means no bound.
+	Since, Until time.Time
+	// Archived selects by Summary.Archived.
+	Archived Archived
+	// Search selects sessions that have the text in id, title, agent, agent id or model. Letters of ASCII match in either case, other bytes
+	// are compared as they are; empty means any.
+	Search string
+	// After selects what comes behind that place in the order asked for; nil: all.
+	After *Cursor
 	// Before selects sessions that were projected and whose Summary.Last is before it; zero means any.
 	Before time.Time
 	// Oldest yields the oldest first: by Summary.Last, then by id, both as in Sessions but backwards.

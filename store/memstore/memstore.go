@@ -197,6 +197,9 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 			if e.summary != nil {
 				sum = *e.summary
 			}
+			if !q.Matches(&sum, e.summary != nil) || q.After != nil && !q.After.Behind(store.Cursor{Last: sum.Last, ID: k.ID, New: e.summary == nil}, q.Oldest) {
+				continue
+			}
 			if q.Parent != "" && sum.Parent != q.Parent || !q.Before.IsZero() && (e.summary == nil || !sum.Last.Before(q.Before)) {
 				continue
 			}
