@@ -188,6 +188,8 @@ func (t *Turn) set(key string, v Value) bool {
 		return setInt(&t.Attempts, v)
 	case string(spans.PartialKey):
 		return setBool(&t.Partial, v)
+	case string(spans.WaitingForKey):
+		t.Waiting = spans.Waiting(v.Text())
 	case string(spans.TurnStopReasonKey):
 		t.StopReason = v.Text()
 	case string(spans.ErrorTypeKeyKey):

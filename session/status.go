@@ -110,20 +110,25 @@ func (s *Session) heartbeat() int64 {
 
 // status says what the session is doing as of Last.
 func (s *Session) status() spans.SessionStatus {
-	open := false
+	open, asked := false, false
 	var latest *Run // of those that are open
 	for _, r := range s.Runs {
 		if r.Status != spans.RunStatusOpen || !s.open(r) {
 			continue
 		}
 		open, latest = true, r
-		if r.waitsFor(waitsForApproval) {
+		if r.waitsFor((*Permission).Waits) {
 			return spans.SessionStatusWaitingOnApproval
 		}
+		asked = asked || slices.ContainsFunc(r.Turns, func(t *Turn) bool {
+			return t.Known == spans.KnownLive && t.Waiting == spans.WaitingUserInput
+		})
 	}
 	switch {
 	case !open:
 		return s.after()
+	case asked:
+		return spans.SessionStatusWaitingOnUserInput
 	case latest.retrying():
 		return spans.SessionStatusRetrying
 	}
@@ -161,8 +166,8 @@ func (r *Run) retrying() bool {
 	return n > 0 && r.Turns[n-1].Known == spans.KnownLive && r.Turns[n-1].Attempts > 1
 }
 
-// waitsForApproval reports whether somebody was asked and has not answered.
-func waitsForApproval(p *Permission) bool {
+// Waits reports whether somebody was asked and has not answered, as far as the rows tell.
+func (p *Permission) Waits() bool {
 	return p.Known == spans.KnownLive || p.Action == spans.ActionAsk && p.Outcome == ""
 }
 

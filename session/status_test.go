@@ -45,6 +45,10 @@ func TestStatusAt(t *testing.T) {
 			open(s, "a", 0, 10, beat()...)
 			s.add(KindPermission, "a", at(0), 0, at(1), at(5), beat("otelagent.permission.action", "ask")...).Known = spans.KnownLive
 		}, waiting, aborted},
+		{"killed while it waited for its user", func(s *synth) {
+			open(s, "a", 0, 10, beat()...)
+			s.add(KindTurn, "a", at(0), 0, at(1), at(5), beat("otelagent.waiting", "user_input", "otelagent.turn.attempts", 2)...).Known = spans.KnownLive
+		}, spans.SessionStatusWaitingOnUserInput, aborted},
 		{"killed, and another run soon after", func(s *synth) {
 			open(s, "a", 0, 10, beat()...)
 			over(s, "b", 20, 30, "completed")

@@ -199,6 +199,8 @@ type Turn struct {
 	Temperature *float64 `json:"temperature,omitempty"`
 	Attempts    int64    `json:"attempts,omitempty"`
 
+	// Waiting is what an open turn waits for beside model, tools and approval.
+	Waiting    spans.Waiting   `json:"waiting,omitempty"`
 	StopReason string          `json:"stop_reason,omitempty"`
 	Failed     bool            `json:"failed,omitempty"`
 	ErrorType  spans.ErrorType `json:"error_type,omitempty"`
