@@ -56,6 +56,7 @@ func (p place) startCompaction(ctx context.Context, c *Compaction) (context.Cont
 	ctx = h.begin(ctx, p.handle, &kindCompaction, at, a, seed{turn: p.turn, call: h.kind, ordinal: n, at: start})
 	p.started(&h.handle, &p.counts.compactions)
 	h.scope = scope{Context: ctx, span: &h.handle, run: p.run}
+	h.opened(nil, nil)
 	return &h.scope, h
 }
 

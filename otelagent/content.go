@@ -25,6 +25,7 @@ type content struct {
 	details         []attribute.KeyValue // of the encoding full
 
 	bytes    int   // of what is new
+	left     int   // of these, bytes that left before the end
 	known    int64 // bytes of what was sent before
 	withheld int64
 	redacted int64
@@ -421,9 +422,9 @@ func (c *content) carriers(run string, most int) []carrier {
 		k := into(len(text))
 		k.recipes = append(k.recipes, text)
 	}
-	if len(list) == 1 && c.bytes <= room {
+	if n := c.bytes - c.left; len(list) == 1 && n <= room {
 		list[0].bodies = c.bodies
-		list[0].size += c.bytes
+		list[0].size += n
 	} else {
 		for _, text := range c.bodies {
 			k := into(len(text))
@@ -476,15 +477,15 @@ func (h *handle) emit(end time.Time) {
 			k.emit(h.span, end)
 			continue
 		}
-		child := h.payload(i, end)
+		child := h.payload(strconv.Itoa(i), end)
 		k.emit(child, end)
 		child.End(trace.WithTimestamp(end))
 	}
 	*c = content{}
 }
 
-// payload starts the n-th zero-length child of h that carries content.
-func (h *handle) payload(n int, at time.Time) trace.Span {
+// payload starts a zero-length child of h that carries content. Its name tells it from others of h.
+func (h *handle) payload(name string, at time.Time) trace.Span {
 	a := startAttrs(h.origin)
 	a.add(h.address...)
 	if h.index != noTurn {
@@ -493,7 +494,7 @@ func (h *handle) payload(n int, at time.Time) trace.Span {
 	a.int(spans.SeqKey, h.next(Moment{}))
 	a.opts = append(a.opts, kindPayload.option, trace.WithAttributes(a.kv...), trace.WithTimestamp(at))
 	id := h.id
-	id.call = id.span + "/" + id.call + "/" + strconv.Itoa(n) // a call without an id is not its turn
+	id.call = id.span + "/" + id.call + "/" + name // a call without an id is not its turn
 	_, span := h.startSpan(trace.ContextWithSpan(context.Background(), h.span), &kindPayload, &id, a.opts)
 	a.free()
 	return span

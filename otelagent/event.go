@@ -81,11 +81,16 @@ type (
 		Meta
 		Message
 	}
-	// ReplyDelta tells that a piece of the reply came in. Deltas are never span events.
+	// ReplyDelta tells that a piece of the reply came in. Deltas are never span events; see [WithPartialOutput] for what may be kept
+	// of them.
 	ReplyDelta struct {
 		Meta
 		// Bytes is the length of the piece.
 		Bytes int
+		// Kind and Text are the piece itself, where the loop tells it apart: Text is a JSON string as it stands in the input, with its
+		// quotes (content). Nil where it is no text.
+		Kind PartialKind
+		Text []byte
 	}
 	// ToolStarted begins a tool call in the open turn of its run, or in the run itself.
 	ToolStarted struct {
@@ -129,6 +134,16 @@ type (
 		Meta
 		PermissionEvaluation
 	}
+	// PermissionAsked tells that somebody was asked for a decision; PermissionEvaluated with that tool and call tells it. It is only of
+	// use to who looks at a session while it runs, and nothing without [WithLive].
+	PermissionAsked struct {
+		Meta
+		PermissionEvaluation
+	}
+	// UserAsked tells that the loop asked the user something other than for permission, UserAnswered that there is an answer, or will be
+	// none. They are only of use to who looks at a session while it runs.
+	UserAsked    struct{ Meta }
+	UserAnswered struct{ Meta }
 	// FactStated tells of facts about the session or a thing in it that arose outside any run, or later than the thing: a title,
 	// a rewind, the rows of a format that are to be given back as they were. Run is not used. An empty Session is that of the run
 	// that started last; without one they are lost, and counted.

@@ -57,6 +57,7 @@ func (t *Tracer) startGroup(ctx context.Context, info GroupInfo, replayed bool) 
 	if in != nil {
 		g.scope.run, g.scope.tool = in.run, in.tool
 	}
+	g.opened(nil, nil)
 	return &g.scope, g
 }
 

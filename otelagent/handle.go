@@ -64,6 +64,7 @@ type handle struct {
 	turn      string    // decimal turn index, empty outside a turn; only with derived ids
 	at        string    // start of the turn where its index does not name it; only with derived ids
 	id        seed      // of the span; only with derived ids
+	live      *OpenSpan // nil where no copies of it are sent
 
 	mu      sync.Mutex
 	ended   bool
@@ -165,6 +166,7 @@ func (h *handle) note(typ string, body []byte, at Moment) {
 	if h.ended {
 		return
 	}
+	defer h.changed(0)
 	if h.notes == maxNotes {
 		h.dropped++
 		h.drop(spans.DroppedKindEvent)
@@ -209,6 +211,9 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 		h.close(at, known, a, failed)
 	}
 	h.mu.Unlock()
+	if h.live != nil {
+		h.tracer.config.live.Ended(h.live)
+	}
 	end = at
 	if h.measured { // before the processors of spans take their time; the span's own end is its provider's
 		end = at.now()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -31,6 +32,13 @@ type openRun struct {
 	turn                  *openTurn
 	tools                 []*openTool // by start
 	compaction            *Compacting
+	asked                 []openAsk // by start; only with WithLive
+}
+
+// openAsk is a question for permission without an answer.
+type openAsk struct {
+	call, tool string
+	asking     *Asking
 }
 
 type openTurn struct {
@@ -78,7 +86,8 @@ func (o *openRun) take(ev Event, at Moment) {
 		if o.turn != nil {
 			o.turn.turn.Replied(at)
 		}
-	case *ReplyDelta: // only moves the clock
+	case *ReplyDelta:
+		o.partial(ev)
 	case *ToolStarted:
 		call := ev.ToolCall
 		call.Start = stated(call.Start, at)
@@ -100,6 +109,16 @@ func (o *openRun) take(ev Event, at Moment) {
 		o.compactionEnded(ev, at)
 	case *PermissionEvaluated:
 		o.permission(ev, at)
+	case *PermissionAsked:
+		o.ask(ev, at)
+	case *UserAsked:
+		if o.turn != nil {
+			o.turn.turn.AskUser()
+		}
+	case *UserAnswered:
+		if o.turn != nil {
+			o.turn.turn.UserAnswered()
+		}
 	case *AttemptDiscarded:
 		d := ev.DiscardedAttempt
 		d.At = stated(d.At, at)
@@ -128,6 +147,7 @@ func (o *openRun) openTurn() *Turn {
 
 func (o *openRun) turnEnded(ev *TurnEnded, at Moment) {
 	turn := o.openTurn()
+	o.endAsked()
 	o.endTools()
 	o.endCompaction()
 	res := ev.TurnResult
@@ -138,6 +158,7 @@ func (o *openRun) turnEnded(ev *TurnEnded, at Moment) {
 
 // endTurn ends what is open of a turn for want of an end.
 func (o *openRun) endTurn(at Moment) {
+	o.endAsked()
 	if o.turn == nil {
 		return
 	}
@@ -288,13 +309,64 @@ func (o *openRun) permission(ev *PermissionEvaluated, at Moment) {
 		start.Time = start.Time.Add(-e.Wait)
 	}
 	e.Start = stated(e.Start, start)
+	for i, q := range o.asked {
+		if q.call == e.CallID && q.tool == e.Tool {
+			o.asked = slices.Delete(o.asked, i, i+1)
+			q.asking.End(e)
+			return
+		}
+	}
+	about, ctx := o.about(&e)
+	about.Permission(ctx, e)
+}
+
+// asker is what a permission is about: a run, a turn, a tool call.
+type asker interface {
+	Permission(context.Context, PermissionEvaluation)
+	Ask(context.Context, PermissionEvaluation) *Asking
+}
+
+// about returns what a permission is about.
+func (o *openRun) about(e *PermissionEvaluation) (asker, context.Context) {
 	switch t := o.running(e.CallID, e.Tool); {
 	case t != nil && e.CallID != "":
-		t.tool.Permission(t.ctx, e)
+		return t.tool, t.ctx
 	case o.turn != nil:
-		o.turn.turn.Permission(o.turn.ctx, e)
-	default:
-		o.run.Permission(o.ctx, e)
+		return o.turn.turn, o.turn.ctx
+	}
+	return o.run, o.ctx
+}
+
+// ask opens a question, to be seen while it has no answer.
+func (o *openRun) ask(ev *PermissionAsked, at Moment) {
+	if o.run == nil || o.run.tracer.config.live == nil {
+		return
+	}
+	if len(o.asked) == maxOpenTools {
+		o.asked[0].asking.Close(o.clock.end())
+		o.asked = slices.Delete(o.asked, 0, 1)
+	}
+	e := ev.PermissionEvaluation
+	e.Start = stated(e.Start, at)
+	about, ctx := o.about(&e)
+	o.asked = append(o.asked, openAsk{e.CallID, e.Tool, about.Ask(ctx, e)})
+}
+
+// endAsked ends the questions that nobody will answer any more.
+func (o *openRun) endAsked() {
+	for _, q := range o.asked {
+		q.asking.Close(o.clock.end())
+	}
+	o.asked = nil
+}
+
+// partial takes a piece of the reply, where it is kept.
+func (o *openRun) partial(ev *ReplyDelta) {
+	if o.turn == nil || ev.Text == nil || !o.turn.turn.keepsPartial() {
+		return
+	}
+	if text, ok := rawjson.String(ev.Text); ok {
+		o.turn.turn.Partial(ev.Kind, []byte(text))
 	}
 }
 

@@ -40,10 +40,32 @@ func (t *Tool) Permission(ctx context.Context, p PermissionEvaluation) {
 // permission starts and ends the span of one evaluation under parent, which is the place or a tool call in it.
 func (p *place) permission(ctx context.Context, parent *handle, e *PermissionEvaluation) {
 	var h handle
+	ctx = p.startPermission(ctx, parent, &h, e)
+	end := endAttrs(p.origin, 2)
+	if _, measure := h.finish(e.End, spans.KnownObserved, &end, ""); measure {
+		h.tracer.metrics.permission(ctx, e)
+	}
+}
+
+// startPermission starts the span of an evaluation.
+func (p *place) startPermission(ctx context.Context, parent, h *handle, e *PermissionEvaluation) context.Context {
 	a := startAttrs(p.origin)
-	p.under(&h, a)
+	p.under(h, a)
 	a.name(spans.ToolNameKey, e.Tool)
 	a.id(spans.ToolCallIDKey, e.CallID)
+	a.permission(e)
+	call := cleanID(e.CallID)
+	n := p.ordinal(p.permissions, call, a)
+	ctx = h.begin(ctx, parent, &kindPermission, e.Start, a, seed{turn: p.turn, call: call, ordinal: n, at: p.at})
+	parent.started(h, &parent.counts.permissions)
+	if e.Options != nil && h.capturing() {
+		h.content.addBody(h.origin, spans.ListOptions, e.Options)
+	}
+	return ctx
+}
+
+// permission adds what was decided, and by whom.
+func (a *attrs) permission(e *PermissionEvaluation) {
 	a.name(spans.PermissionActionKey, string(e.Action))
 	a.name(spans.PermissionSourceKeyKey, string(e.Source))
 	if e.Target != "" && e.Target != spans.PermissionTargetTool {
@@ -59,15 +81,88 @@ func (p *place) permission(ctx context.Context, parent *handle, e *PermissionEva
 	a.id(spans.PermissionOptionKey, e.Option)
 	a.name(spans.PermissionOutcomeKey, e.Outcome)
 	a.yes(spans.DerivedKey, e.Derived)
-	call := cleanID(e.CallID)
-	n := p.ordinal(p.permissions, call, a)
-	ctx = h.begin(ctx, parent, &kindPermission, e.Start, a, seed{turn: p.turn, call: call, ordinal: n, at: p.at})
-	parent.started(&h, &parent.counts.permissions)
-	if e.Options != nil && h.capturing() {
-		h.content.addBody(h.origin, spans.ListOptions, e.Options)
+}
+
+// Asking is one permission evaluation for which somebody was asked and has not answered: an open permission.evaluate span with the
+// action ask. With WithLive it shows while it is open. The nil Asking does nothing. Safe for concurrent use.
+type Asking struct {
+	handle
+	ctx   context.Context
+	asked PermissionEvaluation // Options are not kept
+}
+
+// Ask tells that somebody was asked about the turn, or a tool call of it that did not start. Of p what is known by then is told; an empty
+// action is ask. The caller ends what comes back.
+func (t *Turn) Ask(ctx context.Context, p PermissionEvaluation) *Asking {
+	if t == nil {
+		return nil
 	}
-	end := endAttrs(p.origin, 2)
-	if _, measure := h.finish(e.End, spans.KnownObserved, &end, ""); measure {
-		h.tracer.metrics.permission(ctx, e)
+	place := t.place()
+	return place.ask(ctx, &t.handle, p)
+}
+
+// Ask tells that somebody was asked about what belongs to no turn; see [Turn.Ask].
+func (r *Run) Ask(ctx context.Context, p PermissionEvaluation) *Asking {
+	if r == nil || r.off {
+		return nil
 	}
+	place := r.place()
+	return place.ask(ctx, &r.handle, p)
+}
+
+// Ask tells that somebody was asked about the call. Empty Tool and CallID are those of the call.
+func (t *Tool) Ask(ctx context.Context, p PermissionEvaluation) *Asking {
+	if t == nil {
+		return nil
+	}
+	if p.CallID == "" {
+		p.CallID = t.callID
+	}
+	if p.Tool == "" {
+		p.Tool = t.name
+	}
+	return t.place.ask(ctx, &t.handle, p)
+}
+
+func (p *place) ask(ctx context.Context, parent *handle, e PermissionEvaluation) *Asking {
+	if e.Action == "" {
+		e.Action = spans.ActionAsk
+	}
+	q := &Asking{asked: e}
+	q.asked.Options = nil
+	q.ctx = p.startPermission(ctx, parent, &q.handle, &e)
+	q.mu.Lock()
+	early, name := q.early(spans.ListOptions)
+	q.mu.Unlock()
+	q.leave(&early, name, e.Start)
+	q.opened(nil, nil)
+	return q
+}
+
+// End tells what was decided, once; later calls do nothing. Tool, CallID, Start and Options were told with the question. A Wait that is not
+// told is the time since then, where both times are known.
+func (q *Asking) End(p PermissionEvaluation) {
+	if q == nil {
+		return
+	}
+	p.Tool, p.CallID, p.Start, p.Options = q.asked.Tool, q.asked.CallID, q.asked.Start, nil
+	if p.Wait == 0 && measured(p.Start) && measured(p.End) {
+		p.Wait = max(p.End.Time.Sub(p.Start.Time), 0)
+	}
+	a := endAttrs(q.origin, 14)
+	if q.recording {
+		a.permission(&p)
+	}
+	if _, measure := q.finish(p.End, spans.KnownObserved, &a, ""); measure {
+		q.tracer.metrics.permission(q.ctx, &p)
+	}
+}
+
+// Close ends the question for want of an answer, as last seen. Once; later calls do nothing.
+func (q *Asking) Close(at Moment) {
+	if q == nil {
+		return
+	}
+	a := endAttrs(q.origin, 4)
+	q.finish(at, spans.KnownClosed, &a, "")
 }

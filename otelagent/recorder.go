@@ -296,6 +296,8 @@ func callOf(ev Event) string {
 		return ev.CallID
 	case *PermissionEvaluated:
 		return ev.CallID
+	case *PermissionAsked:
+		return ev.CallID
 	case *MessageAdded:
 		return ev.ToolCallID
 	}

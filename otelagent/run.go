@@ -115,6 +115,11 @@ func (t *Tracer) startRun(ctx context.Context, info RunInfo, replayed bool) (con
 	}
 	r.scope = scope{Context: ctx, span: &r.handle, run: r}
 	r.measureStart()
+	r.mu.Lock()
+	early, name := r.early("start")
+	r.mu.Unlock()
+	r.leave(&early, name, at)
+	r.opened(nil, nil)
 	return &r.scope, r
 }
 
@@ -276,6 +281,7 @@ func (r *Run) AddMessage(m Message) {
 	}
 	r.openInferenceInput(&m)
 	r.addMessage(spans.ListOutside, &m)
+	r.changed(0)
 }
 
 // addMessage appends to a list that grows message by message.

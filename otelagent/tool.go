@@ -82,7 +82,9 @@ func (p place) startTool(ctx context.Context, call *ToolCall) (context.Context, 
 	if t.capturing() {
 		t.mu.Lock()
 		t.content.addBody(t.origin, spans.ListArgs, call.Args)
+		early, name := t.early(spans.ListArgs)
 		t.mu.Unlock()
+		t.leave(&early, name, call.Start)
 		if t.previews() && call.Args != nil {
 			view := endAttrs(t.origin, 1)
 			t.valueView(spans.ToolCallArgumentsKey, spans.ListArgs, call.Args, &view)
@@ -93,6 +95,7 @@ func (p place) startTool(ctx context.Context, call *ToolCall) (context.Context, 
 	if t.measured {
 		t.tally.tools.Add(1)
 	}
+	t.opened(nil, t)
 	return &t.scope, t
 }
 

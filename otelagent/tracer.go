@@ -2,6 +2,7 @@ package otelagent
 
 import (
 	"context"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
@@ -45,6 +46,9 @@ type config struct {
 	maxSpan    int
 	preview    int
 	echo       bool
+
+	live         Live
+	partialEvery time.Duration // zero: nothing is kept of partial output
 
 	openInference bool
 	delivery      Delivery

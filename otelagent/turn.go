@@ -28,6 +28,8 @@ type Turn struct {
 	asked       Moment      // when the last request was ready
 	replied     Moment
 	called      time.Duration // of the model call; zero where it is not known
+	partial     *partial      // of the reply
+	questions   int           // to the user, without an answer
 }
 
 // StartTurn starts a turn and returns a context in which its tool calls are to be started. The turn is a child of the run,
@@ -56,6 +58,7 @@ func (r *Run) StartTurn(ctx context.Context, info TurnInfo) (context.Context, *T
 	r.started(&t.handle, &r.counts.turns)
 	t.scope = scope{Context: ctx, span: &t.handle, run: r}
 	t.measureStart(&info)
+	t.opened(t, nil)
 	return &t.scope, t
 }
 
@@ -105,6 +108,13 @@ func (t *Turn) Request(req Request) {
 		a = endAttrs(t.origin, 14)
 		a.request(&req)
 	}
+	early, name, at := t.asks(&req, &a, stated)
+	t.leave(&early, name, at)
+	t.changed(0)
+}
+
+// asks takes note of a request and puts it on the span. It returns what is to leave before that ends.
+func (t *Turn) asks(req *Request, a *attrs, stated string) (early content, name string, at Moment) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
@@ -120,12 +130,14 @@ func (t *Turn) Request(req Request) {
 	}
 	if n := max(req.Attempt, 0); t.capturing() && req.told() {
 		if n < maxAttempts {
-			t.ask(n, &req, &a)
+			t.ask(n, req, a)
+			early, name = t.early(spans.ListRequest + "/" + strconv.Itoa(n))
 		} else {
 			t.drop(spans.DroppedKindRequest)
 		}
 	}
 	t.span.SetAttributes(a.kv...)
+	return early, name, t.asked
 }
 
 // request adds what a request asks for.
@@ -167,6 +179,7 @@ func (t *Turn) Discard(d DiscardedAttempt) {
 	if !t.ended {
 		t.discarded++
 		t.attempted(d.Attempt)
+		t.partial = nil
 		if d.Usage != nil {
 			t.wasted.add(d.Usage.normal())
 		}
@@ -174,6 +187,7 @@ func (t *Turn) Discard(d DiscardedAttempt) {
 	t.mu.Unlock()
 	if t.recording {
 		t.note(noteDiscarded, d.body(), d.At)
+		t.changed(0)
 	}
 }
 
@@ -210,6 +224,7 @@ func (t *Turn) AddInput(m Message) {
 	}
 	t.run.openInferenceInput(&m)
 	t.addMessage(spans.ListInput, &m)
+	t.changed(0)
 }
 
 // Note tells of something that happened in the turn and has no other place; see [Run.Note].
@@ -260,6 +275,7 @@ func (t *Turn) End(res TurnResult) {
 // attempted takes note of an attempt, which counts from 0. The caller holds the lock.
 func (t *Turn) attempted(n int) {
 	if made := int64(n) + 1; made > t.attempts {
+		t.partial = nil
 		if t.measured && made <= maxAttemptNumber {
 			t.calls.Add(made - max(t.attempts, 1))
 		}
@@ -279,6 +295,8 @@ func (t *Turn) reply(res *TurnResult, a *attrs) {
 	if res.Output != nil {
 		t.content.setMessages(t.origin, spans.ListOutput, []Message{*res.Output})
 		t.replyViews(res, a)
+	} else {
+		t.keepPartial(a)
 	}
 	if res.Results != nil {
 		t.content.setMessages(t.origin, spans.ListResults, res.Results)
@@ -340,6 +358,7 @@ func (t *Turn) Close(at Moment) {
 	t.mu.Lock()
 	t.modelCall(&a)
 	t.thrownAway(&a)
+	t.keepPartial(&a)
 	t.mu.Unlock()
 	t.echo()
 	if end, measure := t.finish(at, spans.KnownClosed, &a, ""); measure {

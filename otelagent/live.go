@@ -1,0 +1,230 @@
+package otelagent
+
+import (
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelagent/otelagent/internal/exportsize"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Live sends copies of spans while they are open: the one that otelsetup.NewLive makes, or Providers that were set up with
+// otelsetup.WithLive. Methods may be added in later versions.
+//
+// A Tracer calls Changed and Ended on the goroutines of its host, also with locks held: they must return at once, and must not call
+// the methods of s. All methods must be safe for concurrent use.
+type Live interface {
+	// Heartbeat is how often a copy of each open span is sent again. It stands on the copies; below 1 it does not.
+	Heartbeat() time.Duration
+	// Changed says that s is open, or that there is something new to tell of it: a copy is to leave, the first one at once, and later
+	// ones no sooner than apart after the one before.
+	Changed(s *OpenSpan, apart time.Duration)
+	// Ended says that s has ended: nothing is to be sent of it any more.
+	Ended(s *OpenSpan)
+	// Flush says that a span ended which carries content of an open one: it is to leave the process without waiting for others.
+	// It is called without locks held.
+	Flush(child trace.Span)
+}
+
+// WithLive lets l send copies of spans while they are open, so that a session can be watched as it runs, and lets the request of a
+// turn and the arguments of a tool call leave as soon as they are known: on a session.payload span of their own. See docs/live.md.
+// Default, and with nil: nothing leaves before its span ends, and none of it costs anything. With EncodingFull requests leave with
+// their turn.
+func WithLive(l Live) Option {
+	return optionFunc(func(c config) config { c.live = l; return c })
+}
+
+// OpenSpan is a span that is open, as a Live sees it. Safe for concurrent use.
+type OpenSpan struct {
+	h *handle
+	// What the handle is of, where that knows more than stands on the span before it ends: one of them, or none.
+	turn *Turn
+	tool *Tool
+
+	blocks int // children that carried nothing but blocks; guarded by handle.mu
+}
+
+// LiveCopy is what a copy of an open span has beside what stands on the span itself.
+type LiveCopy struct {
+	// Attributes count before those of the span with the same key.
+	Attributes []attribute.KeyValue
+	// Events have the time of the copy.
+	Events []LiveEvent
+}
+
+// LiveEvent is an event of a copy.
+type LiveEvent struct {
+	Name       string
+	Attributes []attribute.KeyValue
+}
+
+// Span returns the open span, as the provider of the Tracer made it.
+func (s *OpenSpan) Span() trace.Span { return s.h.span }
+
+// maxLiveItems bounds a list on a copy: it is sent again and again. One that is longer waits for the end of its span.
+const maxLiveItems = 256
+
+// Copy returns what is known by now; false when the span has ended. Content that refers to nothing yet sent leaves before it, on a
+// session.payload span, which Live.Flush hears of. It must not be called in Live.Changed and Live.Ended.
+func (s *OpenSpan) Copy() (LiveCopy, bool) {
+	h := s.h
+	h.mu.Lock()
+	if h.ended {
+		h.mu.Unlock()
+		return LiveCopy{}, false
+	}
+	a := endAttrs(h.origin, 6)
+	a.kv = append(a.kv, spans.KnownAsKey.String(string(spans.KnownLive)))
+	if every := h.tracer.config.live.Heartbeat(); every > 0 {
+		a.int(spans.LiveHeartbeatKey, int64(every))
+	}
+	var said *partial
+	switch {
+	case s.turn != nil:
+		s.turn.liveState(&a)
+		said = s.turn.partial.said()
+	case s.tool != nil:
+		a.count(spans.ToolProgressCountKey, s.tool.progress)
+	}
+	growing := h.content.growing(h.run)
+	early, name := h.early("")
+	h.mu.Unlock()
+
+	h.leave(&early, name, Moment{})
+	var bodies []string
+	if list, body, ok := said.list(h.origin); ok {
+		growing, bodies = append(growing, list), append(bodies, body)
+		a.yes(spans.PartialKey, true)
+	}
+	c := LiveCopy{Attributes: a.kv}
+	var kv []attribute.KeyValue
+	if len(bodies) > 0 {
+		kv = append(kv, spans.BlockBodiesKey.StringSlice(bodies))
+	}
+	if len(growing) > 0 {
+		kv = append(kv, spans.ListsKey.StringSlice(growing))
+	}
+	if len(kv) > 0 {
+		c.Events = []LiveEvent{{Name: spans.EventBlocks, Attributes: kv}}
+	}
+	return c, true
+}
+
+// goesLive reports whether copies of the span are sent while it is open.
+func (h *handle) goesLive() bool { return h.sent && h.tracer.config.live != nil }
+
+// opened shows the span to who sends copies, once all is known that it starts with. The span may be that of a turn or tool.
+func (h *handle) opened(turn *Turn, tool *Tool) {
+	if h.goesLive() {
+		h.live = &OpenSpan{h: h, turn: turn, tool: tool}
+		h.changed(0)
+	}
+}
+
+// changed says that there is something new to tell of an open span.
+func (h *handle) changed(apart time.Duration) {
+	if h.live != nil {
+		h.tracer.config.live.Changed(h.live, apart)
+	}
+}
+
+// early takes what may leave before the span ends, for leave, and names it. List names what belongs to the moment at hand; without one only
+// blocks are taken. Lists that still grow stay. The caller holds the lock.
+func (h *handle) early(list string) (now content, name string) {
+	if !h.goesLive() || !h.capturing() {
+		return content{}, ""
+	}
+	c := &h.content
+	now.bodies, now.recipes = c.bodies, c.recipes
+	now.bytes = c.bytes - c.left
+	c.bodies, c.recipes, c.left = nil, nil, c.bytes
+	if list != "" {
+		now.lists = c.takeLists()
+	}
+	switch {
+	case now.empty() || list != "":
+		name = list
+	case h.live != nil:
+		name = "blocks/" + strconv.Itoa(h.live.blocks)
+		h.live.blocks++
+	}
+	return now, name
+}
+
+// takeLists takes the lists that are final before their span ends.
+func (c *content) takeLists() (now []contentList) {
+	rest := c.lists[:0]
+	for _, l := range c.lists {
+		switch l.name {
+		case spans.ListRequest, spans.ListParams, spans.ListSections, spans.ListArgs, spans.ListMetadata, spans.ListRules, spans.ListOptions:
+			now = append(now, l)
+		default:
+			rest = append(rest, l)
+		}
+	}
+	clear(c.lists[len(rest):])
+	c.lists = rest
+	return now
+}
+
+// leave sends what early took, at once, on children of the span. Their ids follow from what they are named for, so that the lists of
+// a request never come to stand in the place of something else when the same input is sent again. The caller holds no lock.
+func (h *handle) leave(now *content, name string, at Moment) {
+	if now.empty() {
+		return
+	}
+	at = at.now()
+	for i, k := range now.carriers(h.run, h.tracer.config.maxSpan) {
+		exportsize.Ended(k.size, h.session, h.run)
+		child := h.payload("live/"+name+"/"+strconv.Itoa(i), at.Time)
+		k.emit(child, at.Time)
+		child.End(trace.WithTimestamp(at.Time))
+		h.tracer.config.live.Flush(child)
+	}
+}
+
+// growing returns the lists that grow while the span is open, as they stand: they are no more than references.
+func (c *content) growing(run string) (lists []string) {
+	for i := range c.lists {
+		l := &c.lists[i]
+		if l.packed != "" || len(l.items) > maxLiveItems || int64(len(l.items)) != l.count {
+			continue
+		}
+		switch l.name {
+		case spans.ListInput, spans.ListOutside:
+			p := spans.PackedList{Name: l.name, Count: l.count, Digest: l.digest.Short(), Items: l.items}
+			lists = append(lists, p.Encode(run))
+		}
+	}
+	return lists
+}
+
+// AskUser says that the loop asked the user something, other than for approval, and goes on when it has an answer. It shows on the copies of
+// the open turn. Questions count: the turn waits until each was answered or it ends.
+func (t *Turn) AskUser() { t.waits(1) }
+
+// UserAnswered says that a question was answered.
+func (t *Turn) UserAnswered() { t.waits(-1) }
+
+func (t *Turn) waits(n int) {
+	if t == nil || t.live == nil {
+		return
+	}
+	t.mu.Lock()
+	t.questions = max(t.questions+n, 0)
+	t.mu.Unlock()
+	t.changed(0)
+}
+
+// liveState adds what stands on the span only when the turn ends.
+func (t *Turn) liveState(a *attrs) {
+	if t.attempts > 1 {
+		a.int(spans.TurnAttemptsKey, t.attempts)
+	}
+	if t.questions > 0 {
+		a.kv = append(a.kv, spans.WaitingForKey.String(string(spans.WaitingUserInput)))
+	}
+}
