@@ -16,6 +16,7 @@ import (
 type showOptions struct {
 	db     dbFlags
 	asJSON bool
+	follow string // empty, or one of follow…
 }
 
 func (a *app) showCommand() *cobra.Command {
@@ -33,12 +34,17 @@ width of the screen, but shown whole for a TURN.
 FILE is anything that 'otelagent send' reads, or a database, or - for standard
 input: it is read in memory with all its content, nothing is sent and nothing
 written. It is a FILE when there is one of that name and no session has that id.
-Where it holds several sessions these are listed, unless one is named.`,
+Where it holds several sessions these are listed, unless one is named.
+
+With --follow it is shown as it goes on, like a log: a line for each thing when
+it is over, and on a terminal a last line with what is going on. It ends with
+the session's run; --follow=forever waits for the next one. Ctrl-C ends it too.`,
 		Example: `  otelagent show last
   otelagent show events.ndjson
   otelagent show 0b5c/@1/3
   otelagent show events.ndjson 0b5c/@1/3
-  otelagent show last --json | jq .usage`,
+  otelagent show last --json | jq .usage
+  otelagent show last --follow`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0 && len(o.db.files) > 0:
@@ -53,10 +59,15 @@ Where it holds several sessions these are listed, unless one is named.`,
 	}
 	o.db.add(c)
 	c.Flags().BoolVar(&o.asJSON, "json", false, "print JSON (docs/formats.md)")
+	c.Flags().StringVarP(&o.follow, "follow", "f", "", "show it as it goes on, until it is over, or `forever`")
+	c.Flags().Lookup("follow").NoOptDefVal = followEnd
 	return c
 }
 
 func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
+	if err := o.check(); err != nil {
+		return err
+	}
 	db, ref, err := o.db.openArguments(ctx, a, args)
 	if err != nil {
 		return err
@@ -76,6 +87,9 @@ func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 	if err != nil {
 		return err
 	}
+	if o.follow != "" {
+		return a.follow(ctx, db, key, addr, o.follow)
+	}
 	t, err := db.load(ctx, key)
 	if err != nil {
 		return err
@@ -94,6 +108,20 @@ func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 	}
 	w := bufio.NewWriter(a.stdout)
 	return firstError(inspect.Text(w, t, look), w.Flush())
+}
+
+// check refuses what --follow cannot do.
+func (o *showOptions) check() error {
+	switch {
+	case o.follow == "":
+	case o.follow != followEnd && o.follow != followForever:
+		return usagef("--follow=%s: want --follow alone, or --follow=%s", o.follow, followForever)
+	case o.asJSON:
+		return usagef("--follow and --json exclude each other: 'otelagent status --json' tells what is going on, and 'otelagent serve' has an API")
+	case len(o.db.files) > 0:
+		return errFollowFile
+	}
+	return nil
 }
 
 // openArguments opens what the arguments of a verb name: SESSION, FILE, or FILE SESSION, or nothing where --file names it. ref is empty

@@ -1,0 +1,343 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Follower writes a session as it goes on, like a log: a line for each thing when it is over. It is given the whole tree whenever that
+// changed and writes what it has not written; a line that was written stays, whatever arrives later. The zero value is not usable.
+type Follower struct {
+	w       io.Writer
+	o       Options
+	written map[followKey]bool
+	err     error
+}
+
+// followKey names a thing that has a line: what it is, and its address.
+type followKey struct {
+	what      string
+	run       string
+	runStart  int64
+	turn      int64
+	turnStart int64
+	call      string
+	ordinal   int64
+}
+
+// NewFollower returns one that writes to w. Of o it takes Width, Color and Location.
+func NewFollower(w io.Writer, o Options) *Follower {
+	if o.Width < 40 {
+		o.Width = 80
+	}
+	if o.Location == nil {
+		o.Location = time.UTC
+	}
+	return &Follower{w: w, o: o, written: map[followKey]bool{}}
+}
+
+// Write writes what of the tree is over and was not written yet: what the user said, replies, tool calls, decisions, compactions, turns and
+// runs, in the order of the tree. Where only is not nil nothing but that run of the tree counts. With over, which is for the last time,
+// what never ended is written too, as it was last seen: the beginnings of replies, tool calls, runs. The tree is kept no longer than the
+// call. The error is the writer's; after the first nothing more is written.
+func (f *Follower) Write(t Tree, only *session.Run, now time.Time, over bool) error {
+	for i, run := range t.Runs {
+		if only == nil || run == only {
+			f.one(place{t, run, i + 1}, now, over)
+		}
+	}
+	return f.err
+}
+
+func (f *Follower) one(p place, now time.Time, over bool) {
+	run := p.run
+	key := followKey{run: run.ID, runStart: run.Start.UnixNano()}
+	name := fmt.Sprintf("run %d", p.n)
+	begin := []seg{{name, bold}}
+	for _, s := range []string{run.Agent, run.Model} {
+		if s != "" {
+			begin = append(begin, seg{separator + Clean(s), dim})
+		}
+	}
+	f.line(key, "begin", run.Start, begin)
+	f.said(p, key, "outside", run.Start, run.Outside, false)
+	f.children(p, key, run.ToolCalls, run.Compactions, run.Permissions, over)
+	for _, t := range run.Turns {
+		f.turn(p, key, t, over)
+	}
+
+	status, last := run.StatusAt(now), run.End
+	if status == spans.RunStatusOpen && !over {
+		return
+	}
+	if run.End.IsZero() {
+		last = cmp.Or(run.Seen, run.Start)
+	}
+	end := append([]seg{{name, bold}}, statusSeg(status, run.StatusWord)...)
+	end = append(end, seg{separator + plural(len(run.Turns), "turn") + separator + took(run.Start, last), plainText})
+	if run.End.IsZero() {
+		end = append(end, seg{separator + "its end was not seen", yellow})
+	}
+	if run.Error != "" {
+		end = append(end, seg{separator + Clean(run.Error), red})
+	}
+	f.line(key, "end", last, end)
+}
+
+func (f *Follower) turn(p place, key followKey, t *session.Turn, over bool) {
+	key.turn, key.turnStart = t.Index, t.Start.UnixNano()
+	ended := !t.End.IsZero()
+	f.said(p, key, "input", t.Start, t.Input, true)
+	if !t.Partial || ended || over {
+		at := cmp.Or(t.End, t.Seen)
+		for _, c := range t.ToolCalls {
+			if c.Start.Before(at) {
+				at = c.Start // which the reply asked for
+			}
+		}
+		label := "output"
+		if t.Partial {
+			label = "partial"
+		}
+		f.said(p, key, label, at, t.Output, false)
+	}
+	f.children(p, key, t.ToolCalls, t.Compactions, t.Permissions, over)
+	if !ended && !over {
+		return
+	}
+	segs := []seg{{fmt.Sprintf("turn %d", t.Index), plainText}}
+	add := func(text string, st style) {
+		if text != "" {
+			segs = append(segs, seg{separator + text, st})
+		}
+	}
+	switch {
+	case !ended:
+		add("open", yellow)
+	case t.Known == spans.KnownClosed:
+		add("no end seen", red)
+	case t.Failed:
+		add("failed", red)
+	}
+	add(took(t.Start, cmp.Or(t.End, t.Seen)), plainText)
+	if t.Attempts > 1 {
+		add(fmt.Sprintf("%d attempts", t.Attempts), yellow)
+	}
+	add(count(t.Usage.Input, "in"), plainText)
+	add(count(t.Usage.Output, "out"), plainText)
+	add(Clean(t.StopReason), dim)
+	add(Clean(t.Error), red)
+	f.line(key, "end", cmp.Or(t.End, t.Seen, t.Start), segs)
+}
+
+// children writes what hangs in a turn, or in a run outside any turn.
+func (f *Follower) children(p place, key followKey, calls []*session.ToolCall, compactions []*session.Compaction, permissions []*session.Permission, over bool) {
+	type dated struct {
+		at    time.Time
+		write func()
+	}
+	var list []dated
+	decided := func(q *session.Permission) {
+		if !q.Waits() || over {
+			list = append(list, dated{cmp.Or(q.End, q.Start), func() { f.permission(key, q) }})
+		}
+	}
+	for _, q := range permissions {
+		decided(q)
+	}
+	for _, c := range compactions {
+		if !c.End.IsZero() || over {
+			list = append(list, dated{cmp.Or(c.End, c.Start), func() { f.compaction(key, c) }})
+		}
+	}
+	for _, c := range calls {
+		for _, q := range c.Permissions {
+			decided(q)
+		}
+		if !c.End.IsZero() || over {
+			list = append(list, dated{cmp.Or(c.End, c.Seen, c.Start), func() { f.call(p, key, c) }})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b dated) int { return a.at.Compare(b.at) })
+	for _, d := range list {
+		d.write()
+	}
+}
+
+func (f *Follower) call(p place, key followKey, c *session.ToolCall) {
+	key.call, key.ordinal = c.ID, c.Ordinal
+	mark, st, word := "✓ ", green, ""
+	switch {
+	case c.End.IsZero():
+		mark, st, word = "… ", yellow, "running "
+	case c.Known == spans.KnownClosed:
+		mark, st, word = "■ ", red, "no end seen "
+	case c.Outcome == spans.OutcomeOK || c.Outcome == "":
+	case c.Outcome == spans.OutcomeError:
+		mark, st, word = "✗ ", red, "failed "
+	default:
+		mark, st, word = "⊘ ", yellow, Clean(string(c.Outcome))+" "
+	}
+	segs := []seg{{"  " + mark + word, st}, {Clean(cmp.Or(c.Name, "tool call")), bold}}
+	if args, ok := f.first(p, c.Args); ok {
+		segs = append(segs, seg{"(" + Clean(argsText(args)) + ")", plainText})
+	}
+	segs = append(segs, seg{separator + took(c.Start, cmp.Or(c.End, c.Seen)), dim})
+	if c.ChildSessionID != "" && c.ChildSessionID != p.tree.ID {
+		segs = append(segs, seg{separator + "session " + Clean(c.ChildSessionID), dim})
+	}
+	text := Clean(c.Error)
+	if result, ok := f.first(p, c.Result); ok {
+		text = Clean(resultText(result))
+	}
+	if text != "" {
+		segs = append(segs, seg{separator + text, dim})
+	}
+	f.line(key, "call", cmp.Or(c.End, c.Seen, c.Start), segs)
+}
+
+func (f *Follower) permission(key followKey, q *session.Permission) {
+	key.call, key.ordinal = q.CallID, q.Ordinal
+	segs := []seg{{"  permission ", plainText}, {decision(q), decisionStyle(q)}}
+	if q.Tool != "" {
+		segs = append(segs, seg{" " + Clean(q.Tool), bold})
+	}
+	if q.Waits() {
+		segs = append(segs, seg{separator + "no answer", yellow})
+	}
+	if text := permissionText(q); text != "" {
+		segs = append(segs, seg{separator + text, dim})
+	}
+	f.line(key, "permission", cmp.Or(q.End, q.Start), segs)
+}
+
+func (f *Follower) compaction(key followKey, c *session.Compaction) {
+	key.call, key.ordinal = string(c.Kind), c.Start.UnixNano()
+	segs := []seg{{"  ◇ compaction", magenta}, {separator + Clean(string(c.Kind)), plainText}}
+	for _, text := range []string{fromTo(c.MessagesBefore, c.MessagesAfter, "message"), fromTo(c.InputTokens, c.OutputTokens, "token")} {
+		if text != "" {
+			segs = append(segs, seg{separator + text, plainText})
+		}
+	}
+	f.line(key, "compaction", cmp.Or(c.End, c.Start), segs)
+}
+
+// said writes the messages of a list, tool results left out: those stand at their calls. With user only what the user said.
+func (f *Follower) said(p place, key followKey, what string, at time.Time, refs *session.Refs, user bool) {
+	if refs == nil || p.tree.Blocks == nil {
+		return
+	}
+	for i, ref := range refs.Items() {
+		body, ok := p.tree.Blocks.Body(ref)
+		if !ok {
+			continue // it may come yet
+		}
+		for j, s := range sayings(body) {
+			if s.label == "result" || user && s.label != "user" {
+				continue
+			}
+			st := dim
+			switch s.label {
+			case "user":
+				st = cyan
+			case "reply":
+				st = green
+			case "error":
+				st = red
+			}
+			key.call, key.ordinal = fmt.Sprint(i), int64(j)
+			text := Clean(s.text)
+			if what == "partial" {
+				text += "…"
+			}
+			f.line(key, what, at, []seg{{"  " + padRight(Clean(s.label), labelWidth), st}, {text, plainText}})
+		}
+	}
+}
+
+func (f *Follower) first(p place, refs *session.Refs) (string, bool) {
+	if refs.Len() == 0 || p.tree.Blocks == nil {
+		return "", false
+	}
+	return p.tree.Blocks.Body(refs.Items()[0])
+}
+
+// line writes one line, once.
+func (f *Follower) line(key followKey, what string, at time.Time, segs []seg) {
+	key.what = what
+	if f.err != nil || f.written[key] {
+		return
+	}
+	f.written[key] = true
+	d := drawer{w: f.w, width: f.o.Width, color: f.o.Color}
+	clock := strings.Repeat(" ", len("15:04:05"))
+	if !at.IsZero() {
+		clock = at.In(f.o.Location).Format("15:04:05")
+	}
+	d.put(dim, clock+" ")
+	d.putSegs(segs, f.o.Width-len(clock)-1)
+	d.flush()
+	f.err = d.err
+}
+
+// Line returns what the session is doing now in one line of at most that many columns, without colour: for the foot of a terminal.
+func (f *Follower) Line(t Tree, now time.Time, columns int) string {
+	v := StatusOf(t.Session, now)
+	out := []string{words(string(v.Status))}
+	var turn *session.Turn
+	for _, run := range t.Runs {
+		for _, q := range run.Turns {
+			if q.Known == spans.KnownLive && run.Status == spans.RunStatusOpen && (turn == nil || q.Start.After(turn.Start)) {
+				turn = q
+			}
+		}
+	}
+	if turn != nil {
+		until := now
+		if v.Status == spans.SessionStatusAborted {
+			until = turn.Seen
+		}
+		out = append(out, fmt.Sprintf("turn %d %s", turn.Index, Duration(max(0, until.Sub(turn.Start)).Truncate(time.Second))))
+		if turn.Attempts > 1 {
+			out = append(out, fmt.Sprintf("attempt %d", turn.Attempts))
+		}
+	}
+	for _, o := range v.Open {
+		what := o.Tool
+		if o.Kind == "permission" {
+			what += "?"
+		}
+		out = append(out, Clean(what)+" "+Duration(max(0, now.Sub(o.Since)).Truncate(time.Second)))
+	}
+	line := strings.Join(out, separator)
+	if turn != nil && turn.Partial && t.Blocks != nil {
+		if text, ok := f.first(place{tree: t}, turn.Output); ok {
+			var all []string
+			for _, s := range sayings(text) {
+				all = append(all, s.text)
+			}
+			said := strings.Join(all, " ")
+			if tail := columns - width(line) - width(separator) - 1; tail > 8 { // what came last
+				said = Clean(said[max(0, len(said)-maxScan/2):])
+				for width(said) > tail {
+					_, rest, found := strings.Cut(said, " ")
+					if !found {
+						rest = ""
+					}
+					said = rest
+				}
+				if said != "" {
+					line += separator + "…" + said
+				}
+			}
+		}
+	}
+	return cut(line, columns)
+}
