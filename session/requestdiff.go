@@ -215,34 +215,52 @@ func (r *Request) param(blocks *BlockSet, kind spans.ProvenanceKind) (block, bod
 	return "", "", true
 }
 
+// heldRequest is a request and the blocks of its session.
+type heldRequest struct {
+	*Request
+	blocks *BlockSet
+}
+
 // changedParam returns the bodies of one kind where they differ and both are known.
-func (d *RequestDiff) changedParam(a, b *Request, blocks *BlockSet, kind spans.ProvenanceKind) (before, after string, changed bool) {
-	blockA, before, knownA := a.param(blocks, kind)
-	blockB, after, knownB := b.param(blocks, kind)
+func changedParam(a, b heldRequest, kind spans.ProvenanceKind) (before, after string, changed, known bool) {
+	blockA, before, knownA := a.param(a.blocks, kind)
+	blockB, after, knownB := b.param(b.blocks, kind)
 	if blockA == blockB && blockA != "" {
-		return "", "", false
+		return "", "", false, true
 	}
 	if !knownA || !knownB {
-		d.Unknown = append(d.Unknown, string(kind))
-		return "", "", false
+		return "", "", false, false
 	}
-	return before, after, before != after
+	return before, after, before != after, true
+}
+
+// changedParam is the function, and names in Unknown what is not known.
+func (d *RequestDiff) changedParam(a, b *Request, blocks *BlockSet, kind spans.ProvenanceKind) (before, after string, changed bool) {
+	before, after, changed, known := changedParam(heldRequest{a, blocks}, heldRequest{b, blocks}, kind)
+	if !known {
+		d.Unknown = append(d.Unknown, string(kind))
+	}
+	return before, after, changed
 }
 
 // system compares the system prompts.
 func (d *RequestDiff) system(a, b *Request, blocks *BlockSet) {
 	before, after, changed := d.changedParam(a, b, blocks, spans.ProvenanceSystem)
-	if !changed {
-		return
+	if changed {
+		d.System = textChanges(changedSystem(heldRequest{a, blocks}, heldRequest{b, blocks}, before, after))
 	}
-	x, okA := a.sections(blocks)
-	y, okB := b.sections(blocks)
+}
+
+// changedSystem returns what changed of system prompts that differ: by sections where both requests tell them, else the whole.
+func changedSystem(a, b heldRequest, before, after string) []namedChange {
+	x, okA := a.sections(a.blocks)
+	y, okB := b.sections(b.blocks)
 	if okA && okB {
-		if d.System = named(x, y); len(d.System) > 0 {
-			return
+		if l := named(x, y); len(l) > 0 {
+			return l
 		}
 	}
-	d.System = []TextChange{textChange("", before != "", after != "", spoken(before), spoken(after))}
+	return []namedChange{{"", before != "", after != "", spoken(before), spoken(after)}}
 }
 
 // namedText is a section or a tool.
@@ -280,13 +298,17 @@ func spoken(raw string) string {
 
 func (d *RequestDiff) tools(a, b *Request, blocks *BlockSet) {
 	before, after, changed := d.changedParam(a, b, blocks, spans.ProvenanceTools)
-	if !changed {
-		return
+	if changed {
+		d.Tools = textChanges(changedTools(before, after))
 	}
-	x, y := tools(before), tools(after)
-	if d.Tools = named(x, y); len(d.Tools) == 0 { // another order, or no catalogue that names tools
-		d.Tools = []TextChange{textChange("", before != "", after != "", before, after)}
+}
+
+// changedTools returns what changed of catalogues that differ.
+func changedTools(before, after string) []namedChange {
+	if l := named(tools(before), tools(after)); len(l) > 0 {
+		return l
 	}
+	return []namedChange{{"", before != "", after != "", before, after}} // another order, or no catalogue that names tools
 }
 
 // tools returns the entries of a catalogue by name, as phi-core, Anthropic (name) and OpenAI (function.name) spell it.
@@ -333,42 +355,62 @@ func member(object []byte, key string) (found []byte) {
 	return found
 }
 
+// namedChange is a text that was, or is, or both, and is another one.
+type namedChange struct {
+	name          string
+	was, is       bool
+	before, after string
+}
+
 // named compares texts by their names; of one name those in order.
-func named(before, after []namedText) []TextChange {
+func named(before, after []namedText) []namedChange {
 	waiting := map[string][]string{}
 	for _, t := range before {
 		waiting[t.name] = append(waiting[t.name], t.text)
 	}
-	var l []TextChange
+	var l []namedChange
 	for _, t := range after {
 		old := waiting[t.name]
 		switch {
 		case len(old) == 0:
-			l = append(l, textChange(t.name, false, true, "", t.text))
+			l = append(l, namedChange{t.name, false, true, "", t.text})
 			continue
 		case old[0] != t.text:
-			l = append(l, textChange(t.name, true, true, old[0], t.text))
+			l = append(l, namedChange{t.name, true, true, old[0], t.text})
 		}
 		waiting[t.name] = old[1:]
 	}
 	for _, t := range before {
 		if old := waiting[t.name]; len(old) > 0 {
-			l = append(l, textChange(t.name, true, false, old[0], ""))
+			l = append(l, namedChange{t.name, true, false, old[0], ""})
 			waiting[t.name] = old[1:]
 		}
 	}
 	return l
 }
 
-func textChange(name string, was, is bool, before, after string) TextChange {
-	c := TextChange{Name: name, Change: changeChanged}
+// word returns the word of TextChange.Change.
+func (n *namedChange) word() string {
 	switch {
-	case !was:
-		c.Change = changeAdded
-	case !is:
-		c.Change = changeRemoved
+	case !n.was:
+		return changeAdded
+	case !n.is:
+		return changeRemoved
 	}
-	before, after = ended(before), ended(after)
+	return changeChanged
+}
+
+func textChanges(changes []namedChange) []TextChange {
+	l := make([]TextChange, len(changes))
+	for i := range changes {
+		l[i] = textChange(&changes[i])
+	}
+	return l
+}
+
+func textChange(n *namedChange) TextChange {
+	c := TextChange{Name: n.name, Change: n.word()}
+	before, after := ended(n.before), ended(n.after)
 	c.Lines, _ = udiff.ToUnified("before", "after", before, udiff.Lines(before, after), udiff.DefaultContextLines) // its own edits fit
 	return c
 }

@@ -9,6 +9,38 @@ import (
 // DiffFormat is the version of the JSON form of Diff, which docs/diff.md tells. Later versions add fields and never change one.
 const DiffFormat = 1
 
+// DiffTarget is what is compared: a session, a run of it when Run is not nil, or a turn of that run when Turn is not nil. Nothing of it is
+// changed.
+type DiffTarget struct {
+	Session *Session
+	// Blocks are those of the session; nil: no content is there.
+	Blocks *BlockSet
+	Run    *Run
+	Turn   *Turn
+	// Source becomes DiffSide.Source.
+	Source string
+}
+
+// Kind is what it is.
+func (t *DiffTarget) Kind() DiffKind {
+	switch {
+	case t.Turn != nil:
+		return DiffOfTurns
+	case t.Run != nil:
+		return DiffOfRuns
+	}
+	return DiffOfSessions
+}
+
+// DiffOptions say what to compare, and how much to tell.
+type DiffOptions struct {
+	// Ignore are parts that are neither compared nor told.
+	Ignore []DiffPart
+	// Text bounds the lines told of one text, in bytes; 0 is 64 KiB. Total bounds those of all; 0 is 16 MiB. That a text is another one
+	// is told in any case.
+	Text, Total int
+}
+
 // Diff says how two sessions, two runs or two turns differ. Times, ids, span ids and the order in which parallel tools ran are
 // never a difference. Content that is not there on one side or both is told as not compared, never as equal.
 type Diff struct {
@@ -145,8 +177,10 @@ const (
 	DiffMissing DiffWhy = "missing"
 	// DiffWithheld: it was cut or withheld at the source.
 	DiffWithheld DiffWhy = "withheld"
-	// DiffNotTold: the loop of one side tells none.
+	// DiffNotTold: the loop of one side tells none. What neither tells is no part of what is compared.
 	DiffNotTold DiffWhy = "not_told"
+	// DiffOtherUnit: the costs are in two currencies.
+	DiffOtherUnit DiffWhy = "other_unit"
 )
 
 // RunDiff compares a run of A with one of B.
@@ -155,6 +189,8 @@ type RunDiff struct {
 	// A or B is nil where only the other side has it.
 	A *DiffRun `json:"a,omitempty"`
 	B *DiffRun `json:"b,omitempty"`
+	// Parts of the run itself that differ, beside those of its turns.
+	Parts []DiffPart `json:"parts,omitempty"`
 	// Fields of the run itself that differ: agent, model, status, config.KEY, and so on.
 	Fields []ValueChange `json:"fields,omitempty"`
 	// Input are messages outside of turns, Calls tool calls outside of turns.
@@ -182,7 +218,7 @@ type DiffRun struct {
 // TurnDiff compares a turn of A with one of B.
 type TurnDiff struct {
 	State DiffState `json:"state"`
-	// A or B is nil where only the other side has it. Then nothing below is told.
+	// A or B is nil where only the other side has it. Then Input, Output and Calls tell what it said as removed or added.
 	A *DiffTurn `json:"a,omitempty"`
 	B *DiffTurn `json:"b,omitempty"`
 	// Parts are those that differ, in the order of DiffParts.
@@ -192,7 +228,7 @@ type TurnDiff struct {
 	// Input is what was new for the model, Output what it said; names are user, reply, thinking and so on.
 	Input  []TextDiff `json:"input,omitempty"`
 	Output []TextDiff `json:"output,omitempty"`
-	// Calls are all tool calls when one of them differs.
+	// Calls are all tool calls when one of them differs; in which order they ran is not compared.
 	Calls []CallDiff `json:"calls,omitempty"`
 	// System are sections of the system prompt, or the whole of it; Tools those of the catalogue.
 	System []TextDiff `json:"system,omitempty"`
@@ -226,6 +262,8 @@ type DiffTurn struct {
 	PromptDigest string        `json:"prompt_digest,omitempty"`
 	ToolsDigest  string        `json:"tools_digest,omitempty"`
 	Capture      spans.Capture `json:"capture,omitempty"`
+	// Hidden says that all it says was rewound.
+	Hidden bool `json:"hidden,omitempty"`
 }
 
 // CallDiff compares a tool call of A with one of B.

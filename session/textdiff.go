@@ -1,5 +1,14 @@
 package session
 
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/aymanbagabas/go-udiff/lcs"
+)
+
 // TextDiff is the difference of two texts by lines, and within lines by words.
 type TextDiff struct {
 	// Name of what it is: user, reply, thinking, the name of a section or tool; may be empty.
@@ -11,7 +20,7 @@ type TextDiff struct {
 	After  int64 `json:"after_bytes"`
 	// Hunks are the stretches that differ, with three lines around them.
 	Hunks []TextHunk `json:"hunks,omitempty"`
-	// Cut says that Hunks or the comparison stop at a bound: DiffOptions.Text, or 1 MiB of a text.
+	// Cut says that Hunks end at DiffOptions.Text or DiffOptions.Total, or that only the first MiB of a text was compared.
 	Cut bool `json:"cut,omitempty"`
 	// Coarse says that more than a hundred lines differ: lines that both have in the midst of them may be told as removed and added.
 	Coarse bool `json:"coarse,omitempty"`
@@ -35,7 +44,7 @@ type DiffLine struct {
 	Op   string `json:"op"`
 	Text string `json:"text"` // without its end
 	// Words are the pieces of a line that stands in the place of a similar one of the other side: "=" of both, else of this side only.
-	// Together they are Text. Lines of "-" and "+" with Words come in one order: the n-th of each belong together.
+	// Together they are Text. Of the lines of a hunk the n-th "-" and the n-th "+" with Words belong together.
 	Words []DiffWord `json:"words,omitempty"`
 }
 
@@ -43,4 +52,234 @@ type DiffLine struct {
 type DiffWord struct {
 	Op   string `json:"op"`
 	Text string `json:"text"`
+}
+
+// Words of DiffLine.Op and DiffWord.Op.
+const (
+	DiffEqual   = "="
+	DiffRemoved = "-"
+	DiffAdded   = "+"
+)
+
+const (
+	// maxDiffText bounds how much of a text is compared.
+	maxDiffText = 1 << 20
+	// maxDiffLine bounds the lines that are compared by words.
+	maxDiffLine = 64 << 10
+	// exactDiff is how many changes lcs finds the fewest for; more are told coarsely. It is what makes it linear.
+	exactDiff = 100
+	// hunkContext is how many lines of both stand around what differs.
+	hunkContext = 3
+)
+
+// diffText compares two texts. Of room at most is put into Hunks.
+func diffText(name, before, after string, room int) TextDiff {
+	d := TextDiff{Name: name, Change: changeChanged, Before: int64(len(before)), After: int64(len(after))}
+	switch {
+	case before == "":
+		d.Change = changeAdded
+	case after == "":
+		d.Change = changeRemoved
+	}
+	if strings.HasSuffix(before, "\n") && strings.HasSuffix(after, "\n") { // the end of the last line is none of a further one
+		before, after = before[:len(before)-1], after[:len(after)-1]
+	}
+	a, cutA := textLines(before)
+	b, cutB := textLines(after)
+	d.Cut = cutA || cutB
+	edits := diffStrings(a, b)
+	n := 0
+	for _, e := range edits {
+		n += e.End - e.Start + e.ReplEnd - e.ReplStart
+	}
+	d.Coarse = n > exactDiff
+	h := hunker{d: &d, a: a, b: b, room: room}
+	for len(edits) > 0 {
+		k := 1 // how many edits stand in one hunk
+		for k < len(edits) && edits[k].Start-edits[k-1].End <= 2*hunkContext {
+			k++
+		}
+		if !h.hunk(edits[:k]) {
+			break
+		}
+		edits = edits[k:]
+	}
+	return d
+}
+
+// diffStrings returns what to take from a and what to put there to make b. Turned round, it is the same: of several answers the one
+// of the two in a fixed order is given.
+func diffStrings(a, b []string) []lcs.Diff {
+	if slices.Compare(a, b) <= 0 {
+		return lcs.DiffLines(a, b)
+	}
+	edits := lcs.DiffLines(b, a)
+	for i, e := range edits {
+		edits[i] = lcs.Diff{Start: e.ReplStart, End: e.ReplEnd, ReplStart: e.Start, ReplEnd: e.End}
+	}
+	return edits
+}
+
+// textLines returns the lines of a text without their ends, or of its beginning.
+func textLines(text string) (lines []string, cut bool) {
+	if len(text) > maxDiffText {
+		text, cut = text[:maxDiffText], true
+		if i := strings.LastIndexByte(text, '\n'); i > 0 {
+			text = text[:i]
+		}
+		text = strings.ToValidUTF8(text, "\uFFFD")
+	}
+	if text == "" {
+		return nil, cut
+	}
+	return strings.Split(text, "\n"), cut
+}
+
+// hunker makes the hunks of one text.
+type hunker struct {
+	d    *TextDiff
+	a, b []string
+	room int
+}
+
+// hunk adds one for edits that stand close to each other. It returns false when the room is used up.
+func (h *hunker) hunk(edits []lcs.Diff) bool {
+	first := edits[0]
+	lead := min(hunkContext, first.Start, first.ReplStart)
+	hunk := TextHunk{A: first.Start - lead + 1, B: first.ReplStart - lead + 1}
+	at := first.Start - lead
+	for _, e := range edits {
+		h.equal(&hunk, at, e.Start)
+		h.replace(&hunk, h.a[e.Start:e.End], h.b[e.ReplStart:e.ReplEnd])
+		at = e.End
+	}
+	h.equal(&hunk, at, min(at+hunkContext, len(h.a)))
+	if !slices.ContainsFunc(hunk.Lines, func(l DiffLine) bool { return l.Op != DiffAdded }) {
+		hunk.A = 0
+	}
+	if !slices.ContainsFunc(hunk.Lines, func(l DiffLine) bool { return l.Op != DiffRemoved }) {
+		hunk.B = 0
+	}
+	if len(hunk.Lines) > 0 {
+		h.d.Hunks = append(h.d.Hunks, hunk)
+	}
+	return h.room > 0
+}
+
+func (h *hunker) equal(hunk *TextHunk, from, to int) {
+	for _, l := range h.a[from:to] {
+		h.put(hunk, DiffLine{Op: DiffEqual, Text: l})
+	}
+}
+
+// replace puts lines that stand in each other's places. The room is shared by both sides, so that one does not hide the other.
+func (h *hunker) replace(hunk *TextHunk, removed, added []string) {
+	var wordsA, wordsB [][]DiffWord
+	for i := range min(len(removed), len(added)) {
+		x, y := diffWords(removed[i], added[i])
+		wordsA, wordsB = append(wordsA, x), append(wordsB, y)
+	}
+	put := func(op string, lines []string, words [][]DiffWord, room int) {
+		after := h.room - room
+		h.room = room
+		for i, l := range lines {
+			line := DiffLine{Op: op, Text: l}
+			if i < len(words) {
+				line.Words = words[i]
+			}
+			h.put(hunk, line)
+		}
+		h.room = max(0, h.room) + after
+	}
+	size := func(lines []string) (n int) {
+		for _, l := range lines {
+			n += len(l) + 1
+		}
+		return n
+	}
+	all := h.room
+	put(DiffRemoved, removed, wordsA, min(size(removed), max(all/2, all-size(added))))
+	put(DiffAdded, added, wordsB, min(size(added), max(all/2, all-size(removed)), h.room))
+}
+
+// put adds a line, or its beginning where the room ends.
+func (h *hunker) put(hunk *TextHunk, l DiffLine) {
+	if h.room <= 0 {
+		h.d.Cut = true
+		return
+	}
+	if h.room -= len(l.Text) + 1; h.room < 0 {
+		n := len(l.Text) + 1 + h.room
+		for n > 0 && n < len(l.Text) && !utf8.RuneStart(l.Text[n]) {
+			n--
+		}
+		if n < len(l.Text) {
+			l.Text, l.Words, h.d.Cut = l.Text[:n], nil, true
+		}
+	}
+	hunk.Lines = append(hunk.Lines, l)
+}
+
+// diffWords returns the pieces of two lines, none when they have little in common.
+func diffWords(before, after string) (a, b []DiffWord) {
+	if len(before) > maxDiffLine || len(after) > maxDiffLine {
+		return nil, nil
+	}
+	x, y := textWords(before), textWords(after)
+	edits := diffStrings(x, y)
+	common, i, j := 0, 0, 0
+	put := func(l *[]DiffWord, op string, words []string) {
+		if len(words) == 0 {
+			return
+		}
+		text := strings.Join(words, "")
+		if n := len(*l); n > 0 && (*l)[n-1].Op == op {
+			(*l)[n-1].Text += text
+			return
+		}
+		*l = append(*l, DiffWord{op, text})
+	}
+	for _, e := range append(edits, lcs.Diff{Start: len(x), End: len(x), ReplStart: len(y), ReplEnd: len(y)}) {
+		for _, w := range x[i:e.Start] {
+			if strings.TrimSpace(w) != "" {
+				common += len(w)
+			}
+		}
+		put(&a, DiffEqual, x[i:e.Start])
+		put(&b, DiffEqual, y[j:e.ReplStart])
+		put(&a, DiffRemoved, x[e.Start:e.End])
+		put(&b, DiffAdded, y[e.ReplStart:e.ReplEnd])
+		i, j = e.End, e.ReplEnd
+	}
+	if 3*common < max(len(before), len(after)) {
+		return nil, nil
+	}
+	return a, b
+}
+
+// textWords parts a line into words, stretches of blanks, and other characters one by one.
+func textWords(line string) []string {
+	kind := func(r rune) int {
+		switch {
+		case unicode.IsLetter(r), unicode.IsDigit(r), unicode.IsMark(r), r == '_':
+			return 1
+		case unicode.IsSpace(r):
+			return 2
+		}
+		return 0
+	}
+	var words []string
+	start, last := 0, 0
+	for i, r := range line {
+		k := kind(r)
+		if i > start && (k == 0 || k != last) {
+			words = append(words, line[start:i])
+			start = i
+		}
+		last = k
+	}
+	if start < len(line) {
+		words = append(words, line[start:])
+	}
+	return words
 }
