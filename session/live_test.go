@@ -1,0 +1,185 @@
+package session
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/spans"
+)
+
+// liveCopies returns copies of a row as they are sent while its span is open: later ones tell more, none tells of the end.
+func liveCopies(r Row) []Row {
+	atEnd := map[string]bool{
+		"otelagent.run.status": true, "otelagent.turn.stop_reason": true, "otelagent.tool.outcome": true, "otelagent.tool.truncated": true,
+	}
+	var out []Row
+	for i := range 3 {
+		c := r
+		c.Known, c.End, c.EndSeq, c.Failed = spans.KnownLive, r.Start+int64(i), 0, false
+		c.Attrs = slices.DeleteFunc(slices.Clone(r.Attrs), func(a Attr) bool { return atEnd[a.Key] || i == 0 && len(a.Key)%2 == 0 })
+		c.Attrs = append(c.Attrs, attrs("otelagent.live.heartbeat", 15_000_000_000)...)
+		c.Lists = nil
+		if r.Kind == KindTurn {
+			c.Attrs = append(c.Attrs, attrs("otelagent.waiting", "user_input")...)
+			if i > 0 {
+				c.Attrs = append(c.Attrs, attrs("otelagent.partial", true)...)
+				c.Lists = []List{{Name: spans.ListOutput, Count: 1, Digest: "x", Items: []string{"AAAAAAAAAAA"}}}
+			}
+		}
+		slices.SortFunc(c.Attrs, func(a, b Attr) int { return strings.Compare(a.Key, b.Key) })
+		c.Attrs = slices.CompactFunc(c.Attrs, func(a, b Attr) bool { return a.Key == b.Key })
+		out = append(out, c)
+	}
+	return out
+}
+
+// early moves what the turns of a session say of their requests to rows of their own, as it leaves when a session is sent live.
+func early(rows []Row) []Row {
+	var out []Row
+	for _, r := range rows {
+		if r.Kind == KindTurn {
+			p := Row{
+				Trace: r.Trace, Span: r.Span, Parent: r.Span, Session: r.Session, Run: r.Run, RunStart: r.RunStart, Turn: r.Turn,
+				Kind: KindPayload, Known: spans.KnownObserved, Start: r.Start + 1, End: r.Start + 1,
+			}
+			p.Span[0] = 0xee
+			var rest []List
+			for _, l := range r.Lists {
+				if l.Name == spans.ListRequest {
+					p.Lists = append(p.Lists, l)
+				} else {
+					rest = append(rest, l)
+				}
+			}
+			r.Lists = rest
+			out = append(out, p)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// TestLiveLeavesNothing: once everything ended the tree is the one without live copies, however many there were and in whatever order they came.
+func TestLiveLeavesNothing(t *testing.T) {
+	s := synthetic()
+	whole := treeJSON(t, Assemble(s.rows))
+	rows := early(s.rows)
+	if got := treeJSON(t, Assemble(rows)); got != whole {
+		t.Fatalf("requests on rows of their own give another tree:\n%s", cmp.Diff(whole, got))
+	}
+	all := slices.Clone(rows)
+	for _, r := range s.rows {
+		all = append(all, liveCopies(r)...)
+	}
+	disturb(t, all, whole)
+	rnd := rand.New(rand.NewPCG(7, 7))
+	for range 20 { // some of the copies never came
+		some := slices.Clone(rows)
+		for _, r := range all[len(rows):] {
+			if rnd.IntN(2) == 0 {
+				some = append(some, r)
+			}
+		}
+		rnd.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
+		if got := treeJSON(t, Assemble(some)); got != whole {
+			t.Fatalf("%s", cmp.Diff(whole, got))
+		}
+	}
+}
+
+// TestLiveReopens: at each moment of a session the copies so far give a tree of which nothing is lost that a later one has: late data
+// reopens a session that counted as dead.
+func TestLiveReopens(t *testing.T) {
+	s := synthetic()
+	var rows []Row
+	for _, r := range early(s.rows) {
+		if r.Kind == KindPayload {
+			rows = append(rows, r)
+			continue
+		}
+		rows = append(rows, liveCopies(r)...)
+	}
+	killed := Assemble(rows)
+	if killed.Status != spans.SessionStatusWaitingOnApproval {
+		t.Errorf("status %s", killed.Status)
+	}
+	if got := killed.StatusAt(killed.Last.AddDate(0, 0, 1)); got != spans.SessionStatusAborted {
+		t.Errorf("a day later: %s", got)
+	}
+	want := Assemble(s.rows)
+	if len(killed.Runs) != len(want.Runs) {
+		t.Fatalf("%d runs, want %d", len(killed.Runs), len(want.Runs))
+	}
+	for i, run := range killed.Runs {
+		if run.Status != spans.RunStatusOpen || len(run.Turns) != len(want.Runs[i].Turns) || len(run.Defects) > 0 {
+			t.Errorf("run %s: %s, %d turns, defects %v", run.ID, run.Status, len(run.Turns), run.Defects)
+		}
+		for j, turn := range run.Turns {
+			full := want.Runs[i].Turns[j]
+			if !turn.Partial || turn.Output.Len() != 1 || turn.Output.Items()[0].Block != "AAAAAAAAAAA" || !turn.End.IsZero() {
+				t.Errorf("turn %d: %+v", j, turn)
+			}
+			if len(turn.Requests) != 1 || !turn.Requests[0].Equal(full.Requests[0]) {
+				t.Errorf("turn %d: its request is not that of the turn that ended", j)
+			}
+			if len(turn.ToolCalls) != len(full.ToolCalls) || turn.ToolCalls[0].Outcome != "" || turn.ToolCalls[0].Name != full.ToolCalls[0].Name {
+				t.Errorf("turn %d: %d tool calls", j, len(turn.ToolCalls))
+			}
+		}
+	}
+	// Whatever of the end comes, in whatever order: when all of it came, the tree is whole.
+	late := early(s.rows)
+	rand.New(rand.NewPCG(9, 9)).Shuffle(len(late), func(i, j int) { late[i], late[j] = late[j], late[i] })
+	for _, r := range late {
+		rows = append(rows, r)
+		Assemble(rows) // in between nothing panics
+	}
+	if got, want := treeJSON(t, Assemble(rows)), treeJSON(t, want); got != want {
+		t.Error(cmp.Diff(want, got))
+	}
+}
+
+// TestPartialOfTwoTellings: what a live copy has of a reply is not taken for the reply that another telling of the same turn lacks, and
+// gives way to one that has it.
+func TestPartialOfTwoTellings(t *testing.T) {
+	const partial, whole = "AAAAAAAAAAA", "BBBBBBBBBBA"
+	output := func(block string) []List {
+		return []List{{Name: spans.ListOutput, Count: 1, Digest: "x", Items: []string{block}}}
+	}
+	for _, c := range []struct {
+		name        string
+		known       spans.Known // of the partial one
+		other       []List      // of the other, which is from a ledger and observed or closed
+		otherKnown  spans.Known
+		wantBlock   string
+		wantPartial bool
+	}{
+		{"live, and a ledger without it", spans.KnownLive, nil, spans.KnownObserved, "", false},
+		{"live, and a ledger with it", spans.KnownLive, output(whole), spans.KnownObserved, whole, false},
+		{"closed, and a ledger with it that was closed too", spans.KnownClosed, output(whole), spans.KnownClosed, whole, false},
+		{"closed, and a ledger without it that was closed too", spans.KnownClosed, nil, spans.KnownClosed, partial, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &synth{session: Key{ID: "s1"}}
+			r := s.add(KindTurn, "r", at(0), 0, at(1), at(5), "otelagent.partial", true, "otelagent.live.heartbeat", 1)
+			r.Known, r.Lists = c.known, output(partial)
+			r = s.add(KindTurn, "r", at(0), 0, at(1), at(5), "otelagent.recording", "ledger")
+			r.Known, r.Lists = c.otherKnown, c.other
+			for range 2 {
+				turn := Assemble(s.rows).Runs[0].Turns[0]
+				block := ""
+				if turn.Output.Len() > 0 {
+					block = turn.Output.Items()[0].Block
+				}
+				if block != c.wantBlock || turn.Partial != c.wantPartial || turn.HeartbeatNS != 0 {
+					t.Errorf("output %q, partial %v, heartbeat %d", block, turn.Partial, turn.HeartbeatNS)
+				}
+				slices.Reverse(s.rows)
+			}
+		})
+	}
+}
