@@ -123,9 +123,9 @@ type OutlineCall struct {
 	End   time.Time `json:"end,omitzero"`
 }
 
-// OutlineMark is a compaction or a decision at a point of the timeline.
+// OutlineMark is a compaction, a decision or, of Outline.Marks, a tool call at a point of the timeline.
 type OutlineMark struct {
-	Kind string    `json:"kind"` // compaction or permission
+	Kind string    `json:"kind"` // compaction, permission or tool_call
 	Run  int       `json:"run"`
 	At   time.Time `json:"at"`
 	// Text says it in a few words.
@@ -272,6 +272,8 @@ type RequestView struct {
 	Messages int64  `json:"messages"`
 	New      int    `json:"new"` // messages that the request before did not have
 	Bytes    int64  `json:"bytes,omitempty"`
-	Exact    bool   `json:"exact"`
-	Missing  int    `json:"missing,omitempty"`
+	// Exact says that its bytes are those that the loop emitted, Missing how many pieces of it are not there. Both are told of a turn that is
+	// read alone: Exact is nil elsewhere.
+	Exact   *bool `json:"exact,omitempty"`
+	Missing int   `json:"missing,omitempty"`
 }

@@ -1,0 +1,380 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// View makes what pages and the API show of one tree. It reads the tree once and is safe for concurrent use; nobody may change the tree
+// meanwhile, and it holds on to it.
+type View struct {
+	tree  Tree
+	index renderer // of runs, and of which call spawned which; its other fields are not used
+	turns []viewTurn
+	at    map[*session.Turn]int
+}
+
+// viewTurn is a turn and where it stands.
+type viewTurn struct {
+	place
+	*session.Turn
+	prompt, tools, first bool // the prompt changed, the tools changed, it is the first of its run
+}
+
+// NewView returns a view of t. Related are sessions whose runs may have been spawned by t.
+func NewView(t Tree, related []Tree) *View {
+	v := &View{tree: t, at: map[*session.Turn]int{}}
+	v.index.o.Related, v.index.main = related, t
+	v.index.index()
+	lasts := map[*session.Run]*session.Turn{}
+	var before *session.Turn // the last of the runs that nobody spawned
+	for i, run := range t.Runs {
+		p := place{t, run, i + 1}
+		last := before
+		if parent := runBefore(p); parent > 0 {
+			last = lasts[t.Runs[parent-1]]
+		} else if v.index.spawned[run] {
+			last = nil
+		}
+		for j, turn := range run.Turns {
+			x := viewTurn{place: p, Turn: turn, first: j == 0}
+			if last != nil {
+				x.prompt = turn.PromptDigest != "" && last.PromptDigest != "" && turn.PromptDigest != last.PromptDigest
+				x.tools = turn.ToolsDigest != "" && last.ToolsDigest != "" && turn.ToolsDigest != last.ToolsDigest
+			}
+			v.at[turn] = len(v.turns)
+			v.turns = append(v.turns, x)
+			last = turn
+		}
+		if lasts[run] = last; !v.index.spawned[run] {
+			before = last
+		}
+	}
+	return v
+}
+
+// Tree returns the tree that v is of.
+func (v *View) Tree() Tree { return v.tree }
+
+// Len returns the number of turns of all runs.
+func (v *View) Len() int { return len(v.turns) }
+
+// Position returns where a turn of the tree stands in Outline.Turns, -1 for any other.
+func (v *View) Position(t *session.Turn) int {
+	if i, ok := v.at[t]; ok {
+		return i
+	}
+	return -1
+}
+
+// runBefore returns the number of the run that p continues, as its session tells; 0 for none, and where it was spawned.
+func runBefore(p place) int {
+	if p.run.Continuation == "" || p.run.Continuation == spans.ContinuationInitial || p.run.ParentID == "" || p.run.ParentCut {
+		return 0
+	}
+	return runNumber(p, p.run.ParentID)
+}
+
+// runNumber returns the number of the last run of that id before p, 0 for none.
+func runNumber(p place, id string) int {
+	n := 0
+	for i, other := range p.tree.Runs[:p.n-1] {
+		if other.ID == id && !other.Start.After(p.run.Start) {
+			n = i + 1
+		}
+	}
+	return n
+}
+
+// address returns the address of a run.
+func (p place) address() string { return fmt.Sprintf("%s/@%d", p.tree.ID, p.n) }
+
+func (t viewTurn) address() string { return fmt.Sprintf("%s/%d", t.place.address(), t.Index) }
+
+// outlineText bounds OutlineTurn.Text, in characters.
+const outlineText = 160
+
+// Outline returns the session at a glance. Mark is that of the store, children are sessions that name this one as their parent, and now is
+// what Outline.Status is as of. It reads the beginning of every reply: seconds for a session of very many turns.
+func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *Outline {
+	s := v.tree.Session
+	o := &Outline{
+		Format: session.TreeFormat, Summary: session.Summarize(s), Status: s.StatusAt(now), Mark: mark,
+		Defects: findings(s.Defects), Runs: []OutlineRun{}, Turns: make([]OutlineTurn, 0, len(v.turns)),
+	}
+	for i := range s.Facts {
+		f := &s.Facts[i]
+		if s.Fact(f.Subject, f.Key) != f || strings.HasPrefix(f.Key, "guide.") {
+			continue
+		}
+		fact := OutlineFact{Subject: f.Subject, Key: f.Key, At: f.At}
+		if f.Value != nil {
+			if body, ok := v.tree.Blocks.Body(*f.Value); ok {
+				fact.Value = session.RawJSON(body)
+			}
+		}
+		o.Facts = append(o.Facts, fact)
+	}
+	tools := map[string]*OutlineTool{}
+	for i, run := range s.Runs {
+		p := place{v.tree, run, i + 1}
+		o.Runs = append(o.Runs, v.run(p, now))
+		for _, c := range allCalls(run) {
+			countTool(tools, c)
+		}
+		for _, c := range run.Compactions {
+			o.Marks = append(o.Marks, compactionMark(p, c))
+		}
+		for _, q := range run.Permissions {
+			o.Marks = append(o.Marks, permissionMark(p, q))
+		}
+		for _, c := range run.ToolCalls {
+			o.Marks = append(o.Marks, OutlineMark{Kind: "tool_call", Run: p.n, At: c.Start, Text: strings.TrimSpace(Clean(c.Name) + " " + string(c.Outcome))})
+			for _, q := range c.Permissions {
+				o.Marks = append(o.Marks, permissionMark(p, q))
+			}
+		}
+	}
+	for i := range v.turns {
+		t := v.turn(i)
+		o.Captured = o.Captured || v.turns[i].Capture == spans.CaptureContent
+		o.Turns = append(o.Turns, t)
+	}
+	for _, t := range tools {
+		o.Tools = append(o.Tools, *t)
+	}
+	slices.SortFunc(o.Tools, func(a, b OutlineTool) int { return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Name, b.Name)) })
+	o.Children = v.children(children, now)
+	return o
+}
+
+func countTool(tools map[string]*OutlineTool, c *session.ToolCall) {
+	t := tools[c.Name]
+	if t == nil {
+		t = &OutlineTool{Name: c.Name}
+		tools[c.Name] = t
+	}
+	t.Calls++
+	switch c.Outcome {
+	case spans.OutcomeError:
+		t.Failed++
+	case spans.OutcomeDenied:
+		t.Denied++
+	}
+}
+
+// run returns a run without its turns.
+func (v *View) run(p place, now time.Time) OutlineRun {
+	run := p.run
+	o := OutlineRun{
+		Number: p.n, ID: run.ID, Address: p.address(), Status: run.StatusAt(now), Word: run.StatusWord,
+		Agent: cmp.Or(run.Agent, run.AgentID), Model: run.Model, Start: run.Start, End: run.End,
+		Estimated: run.StartSource == spans.TimeSourceBound || run.EndSource == spans.TimeSourceBound,
+		Usage:     run.Usage, Turns: len(run.Turns), Copied: run.Copied, Error: run.Error, Defects: findings(run.Defects),
+	}
+	if run.Rejection != "" {
+		o.Error = strings.TrimSpace(o.Error + " " + run.Rejection)
+	}
+	if run.GroupRole != "" {
+		o.Group = string(run.GroupRole)
+	}
+	for _, g := range p.tree.Groups {
+		if g.SelectedID != "" && g.SelectedID == run.ID && g.Start.Equal(run.GroupStart) {
+			o.Group = "selected"
+		}
+	}
+	switch run.Continuation {
+	case "", spans.ContinuationInitial:
+	case spans.ContinuationDefault:
+		o.Relation = "continues"
+	default:
+		o.Relation = string(run.Continuation)
+	}
+	if o.Relation != "" {
+		o.Parent = runBefore(p)
+	}
+	if from, spawner, ok := v.spawner(p); ok {
+		o.Relation, o.SpawnedBy = "sub-agent", from
+		if spawner.tree.Session == p.tree.Session {
+			o.Parent = spawner.n
+		}
+	}
+	return o
+}
+
+// spawner returns the address of the tool call that spawned a run, and the run of that.
+func (v *View) spawner(p place) (string, place, bool) {
+	if !v.index.spawned[p.run] {
+		return "", place{}, false
+	}
+	for _, other := range v.index.runs {
+		for _, t := range other.run.Turns {
+			for _, c := range t.ToolCalls {
+				if slices.ContainsFunc(v.index.kids(other, c), func(k place) bool { return k.run == p.run }) {
+					return callAddress(viewTurn{place: other, Turn: t}.address(), c), other, true
+				}
+			}
+		}
+		for _, c := range other.run.ToolCalls {
+			if slices.ContainsFunc(v.index.kids(other, c), func(k place) bool { return k.run == p.run }) {
+				return callAddress(other.address(), c), other, true
+			}
+		}
+	}
+	return "", place{}, false
+}
+
+func callAddress(of string, c *session.ToolCall) string {
+	if c.ID == "" {
+		return of
+	}
+	return of + "#" + c.ID
+}
+
+// turn returns a turn in a line, by its position.
+func (v *View) turn(i int) OutlineTurn {
+	t := v.turns[i]
+	o := OutlineTurn{
+		Run: t.n, Index: t.Index, Address: t.address(), Start: t.Start, End: t.End, State: stateOf(&t.Span), Trigger: t.Trigger,
+		Model: cmp.Or(t.Answered, t.Model), StopReason: t.StopReason, Failed: t.Failed, Attempts: t.Attempts,
+		Usage: t.Usage, Cost: t.Cost, Currency: t.Currency, ModelCallNS: t.ModelCallNS, Messages: t.RequestMessages, Bytes: t.RequestBytes,
+		PromptChanged: t.prompt, ToolsChanged: t.tools, Text: v.line(&t), Live: t.Known == spans.KnownLive,
+	}
+	for _, d := range t.Defects {
+		if !isNote(d) {
+			o.Defects++
+		}
+	}
+	for _, c := range t.Compactions {
+		o.Marks = append(o.Marks, compactionMark(t.place, c))
+	}
+	for _, q := range t.Permissions {
+		o.Marks = append(o.Marks, permissionMark(t.place, q))
+	}
+	for _, c := range t.ToolCalls {
+		o.Calls = append(o.Calls, outlineCall(c))
+		for _, q := range c.Permissions {
+			o.Marks = append(o.Marks, permissionMark(t.place, q))
+		}
+	}
+	return o
+}
+
+// stateOf says in a word what keeps a thing from being whole; nothing of one that is.
+func stateOf(s *session.Span) string {
+	switch {
+	case s.Missing:
+		return "missing"
+	case s.Known == spans.KnownClosed:
+		return "closed"
+	case s.Known == spans.KnownLive || s.End.IsZero():
+		return "open"
+	}
+	return ""
+}
+
+func outlineCall(c *session.ToolCall) OutlineCall {
+	return OutlineCall{ID: c.ID, Name: cmp.Or(c.Name, "tool call"), Outcome: c.Outcome, State: stateOf(&c.Span), Start: c.Start, End: c.End}
+}
+
+func compactionMark(p place, c *session.Compaction) OutlineMark {
+	parts := []string{Clean(string(c.Kind))}
+	for _, part := range []string{fromTo(c.MessagesBefore, c.MessagesAfter, "message"), fromTo(c.InputTokens, c.OutputTokens, "token"), Clean(c.Trigger)} {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	if c.Applied != nil && !*c.Applied {
+		parts = append(parts, "not applied")
+	}
+	return OutlineMark{Kind: "compaction", Run: p.n, At: c.Start, Text: strings.Join(parts, separator)}
+}
+
+func permissionMark(p place, q *session.Permission) OutlineMark {
+	what := Clean(q.Tool)
+	if q.Target == spans.PermissionTargetInput {
+		what = "input"
+	}
+	return OutlineMark{Kind: "permission", Run: p.n, At: q.Start, Text: strings.TrimSpace(decision(q) + " " + what), Action: q.Action}
+}
+
+// line is the beginning of what the model replied, else of what was new for it.
+func (v *View) line(t *viewTurn) string {
+	if t.Capture != spans.CaptureDigests {
+		for _, list := range []*session.Refs{t.Output, t.Input} {
+			second := ""
+			for i, ref := range list.Items() {
+				body, ok := v.tree.Blocks.Body(ref)
+				if !ok || i == maxLines {
+					break
+				}
+				for _, s := range sayings(body) {
+					switch text := Clean(s.text); {
+					case text == "":
+					case s.label == "reply" || s.label == "user" || s.label == "error":
+						return ellipsis(text, outlineText)
+					case second == "":
+						second = text
+					}
+				}
+			}
+			if second != "" {
+				return ellipsis(second, outlineText)
+			}
+		}
+	}
+	return ellipsis(Clean(t.Error), outlineText)
+}
+
+// ellipsis returns the first n characters of s.
+func ellipsis(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return prefix(s, n-1) + "…"
+}
+
+// children returns runs of other sessions that this one spawned, then sessions that name it as their parent and are not among them.
+func (v *View) children(named []session.Summary, now time.Time) []OutlineChild {
+	var out []OutlineChild
+	seen := map[string]bool{v.tree.ID: true}
+	for _, p := range v.index.runs {
+		if p.tree.Session == v.tree.Session {
+			continue
+		}
+		c := OutlineChild{Session: p.tree.ID, Run: p.address(), Kind: "sub-agent", Agent: cmp.Or(p.run.Agent, p.run.AgentID), Status: p.tree.StatusAt(now)}
+		from, spawner, ok := v.spawner(p)
+		switch {
+		case ok && spawner.tree.Session == v.tree.Session:
+			c.From = from
+		case !ok && p.run.ParentSessionID == v.tree.ID:
+		default:
+			continue
+		}
+		seen[p.tree.ID] = true
+		out = append(out, c)
+	}
+	for _, s := range named {
+		if !seen[s.ID] {
+			seen[s.ID] = true
+			out = append(out, OutlineChild{Session: s.ID, Kind: "sub-agent", Agent: cmp.Or(s.Agent, s.AgentID), Status: s.StatusAt(now)})
+		}
+	}
+	return out
+}
+
+// findings returns defects in plain words.
+func findings(l []session.Defect) []Finding {
+	var out []Finding
+	for _, d := range l {
+		out = append(out, Finding{Code: d.Code, Text: defectText(d), Observation: isNote(d)})
+	}
+	return out
+}

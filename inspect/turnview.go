@@ -1,0 +1,297 @@
+package inspect
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Words of Body.State, and of TurnView.RulesState and CallView.PermissionState, besides StateMissing, StateCut and StateWithheld.
+const (
+	// StateNotCaptured: it was there, and was not captured.
+	StateNotCaptured = "not captured"
+	// StateNotRecorded: nothing says that it was there.
+	StateNotRecorded = "not recorded"
+)
+
+// maxSaid bounds how many messages, events and findings of one thing a TurnView holds.
+const maxSaid = 200
+
+// Turns returns views of at most count turns, from a position of Outline.Turns on, with at most text bytes of each body. It is quicker than
+// as many Turn. Whether their requests are exact is left out.
+func (v *View) Turns(from, count, text int) []*TurnView {
+	out := []*TurnView{}
+	m := viewer{View: v, news: v.index, text: text}
+	for i := max(from, 0); i < len(v.turns) && len(out) < count; i++ {
+		out = append(out, m.view(i))
+	}
+	return out
+}
+
+// Turn returns a view of the turn at a position of Outline.Turns, nil where there is none, with at most text bytes of each body.
+func (v *View) Turn(i, text int) *TurnView {
+	if i < 0 || i >= len(v.turns) {
+		return nil
+	}
+	m := viewer{View: v, news: v.index, text: text, alone: true}
+	return m.view(i)
+}
+
+// viewer makes views of turns that follow one another.
+type viewer struct {
+	*View
+	news  renderer // remembers what the request before had
+	text  int      // bytes of a body
+	alone bool
+}
+
+func (m *viewer) view(i int) *TurnView {
+	t := m.turns[i]
+	o := &TurnView{
+		Format: session.TreeFormat, OutlineTurn: m.turn(i), Variant: t.Variant, Level: t.Level, Temperature: t.Temperature, MaxTokens: t.MaxTokens,
+		Provider: t.Provider, Discarded: t.Discarded, FirstChunk: t.FirstChunkNS, TraceID: t.TraceID, SpanID: t.SpanID,
+		ErrorType: string(t.ErrorType), Error: t.Error, Capture: t.Capture, PromptDigest: t.PromptDigest, Partial: t.Partial, Findings: findings(t.Defects),
+	}
+	var params []session.Ref
+	from := map[string]string{} // block to where it came from, as the request tells
+	if n := len(t.Requests); n > 0 {
+		last := t.Requests[n-1]
+		params = last.Params.Items()
+		if last.Messages != nil {
+			for _, ref := range last.Messages.From(last.Messages.Same) {
+				msg := session.Message{Ref: ref}
+				if msg.Source, _ = spans.ParseProvenance(ref.Provenance); ref.Provenance != "" {
+					from[ref.Block] = source(&msg)
+				}
+			}
+		}
+	}
+	for _, ref := range params {
+		switch spans.ProvenanceKind(ref.Provenance) {
+		case spans.ProvenanceSystem:
+			if t.first || t.prompt {
+				if b := m.body(ref, t.Capture, func(body string) string { return valueText([]byte(body)) }); b.Text != "null" && (b.Text != "" || b.State != "") {
+					o.System = b
+				}
+			}
+		case spans.ProvenanceTools:
+			if body, ok := m.tree.Blocks.Body(ref); ok {
+				o.Offered = toolNames(body)
+			}
+		}
+	}
+	for _, c := range t.ToolCalls {
+		if name := c.Name; name != "" && !slices.Contains(o.Called, name) {
+			o.Called = append(o.Called, name)
+		}
+		o.ToolCalls = append(o.ToolCalls, m.call(&t, c))
+	}
+	m.rules(o, &t)
+	o.Input = m.said(t.Input, t.Capture, from)
+	o.Output = m.said(t.Output, t.Capture, nil)
+	for _, q := range t.Permissions {
+		o.Permissions = append(o.Permissions, permissionView(q))
+	}
+	for _, c := range t.Compactions {
+		o.Compactions = append(o.Compactions, m.compaction(&t, c))
+	}
+	o.Events = m.events(t.Events, t.Capture)
+	for _, q := range t.Requests {
+		o.Requests = append(o.Requests, m.request(&t, q))
+	}
+	return o
+}
+
+// rules says under which permission rules the turn ran: those that its run started with.
+func (m *viewer) rules(o *TurnView, t *viewTurn) {
+	switch {
+	case t.run.Rules.Len() > 0:
+		o.Rules = m.body(t.run.Rules.Items()[0], t.run.Capture, func(body string) string { return body })
+	case t.run.RulesDigest != "":
+		o.RulesState = StateNotCaptured
+	default:
+		o.RulesState = StateNotRecorded
+	}
+}
+
+// said returns what a list of messages says, without tool results: those stand at their calls.
+func (m *viewer) said(refs *session.Refs, capture spans.Capture, from map[string]string) []Said {
+	var out []Said
+	for _, ref := range refs.Items() {
+		if len(out) >= maxSaid {
+			out = append(out, Said{Label: "text", Text: Body{State: StateCut}})
+			break
+		}
+		body, ok := m.tree.Blocks.Body(ref)
+		if !ok {
+			out = append(out, Said{Label: "text", Text: *m.body(ref, capture, nil), From: from[ref.Block]})
+			continue
+		}
+		for _, s := range sayings(body) {
+			if s.label != "result" {
+				out = append(out, Said{Label: ellipsis(Clean(s.label), 32), Text: *m.part(s.text, ref), From: from[ref.Block]})
+			}
+		}
+	}
+	return out
+}
+
+// body returns what a reference stands for, as read makes it for people, or why it is not there.
+func (m *viewer) body(ref session.Ref, capture spans.Capture, read func(string) string) *Body {
+	if body, ok := m.tree.Blocks.Body(ref); ok {
+		return m.part(read(body), ref)
+	}
+	b := &Body{Block: ref.Block, State: StateMissing}
+	if text, size, ok := m.tree.Blocks.Cut(ref); ok {
+		b.State, b.Bytes = StateWithheld, size
+		if text != "" {
+			b.State, b.Cut = StateCut, true
+			b.Text, _ = atMost(text, m.text)
+		}
+	} else if capture == spans.CaptureDigests {
+		b.State = StateNotCaptured
+	}
+	return b
+}
+
+// part returns a text of a block, as much of it as is asked for.
+func (m *viewer) part(text string, ref session.Ref) *Body {
+	b := &Body{Bytes: int64(len(text)), Block: ref.Block}
+	b.Text, b.Cut = atMost(text, m.text)
+	return b
+}
+
+// atMost returns the first n bytes of s and whether it goes on; no character is parted.
+func atMost(s string, n int) (string, bool) {
+	if len(s) <= n {
+		return s, false
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return strings.Clone(s[:n]), true
+}
+
+// only returns the body of a list's one item, nil where there is no list.
+func (m *viewer) only(refs *session.Refs, capture spans.Capture, read func(string) string) *Body {
+	if refs.Len() == 0 {
+		return nil
+	}
+	return m.body(refs.Items()[0], capture, read)
+}
+
+func (m *viewer) call(t *viewTurn, c *session.ToolCall) CallView {
+	o := CallView{
+		OutlineCall: outlineCall(c), Address: callAddress(t.address(), c), Error: c.Error,
+		Input:     m.only(c.Args, t.Capture, func(body string) string { return body }),
+		Output:    m.only(c.Result, t.Capture, resultText),
+		Truncated: c.Truncated != nil && *c.Truncated,
+		Events:    m.events(c.Events, t.Capture), Findings: findings(c.Defects),
+	}
+	for _, k := range m.index.kids(t.place, c) {
+		o.Children = append(o.Children, k.address())
+	}
+	for _, q := range c.Permissions {
+		o.Permissions = append(o.Permissions, permissionView(q))
+	}
+	if len(o.Permissions) == 0 {
+		o.PermissionState = StateNotRecorded
+	}
+	return o
+}
+
+func permissionView(q *session.Permission) PermissionView {
+	return PermissionView{
+		At: q.Start, Action: q.Action, Tool: q.Tool, Rule: q.Pattern, Source: string(q.Source), DecidedBy: q.DecidedBy, Reason: q.Reason,
+		Answer: strings.TrimSpace(q.Outcome + " " + q.Option), WaitNS: q.WaitNS,
+		Waiting:  q.Known == spans.KnownLive || q.Action == spans.ActionAsk && q.Outcome == "" && q.Option == "",
+		Inferred: q.Derived,
+	}
+}
+
+func (m *viewer) compaction(t *viewTurn, c *session.Compaction) CompactionView {
+	return CompactionView{
+		At: c.Start, Kind: c.Kind, Trigger: c.Trigger, Reason: c.Reason, MessagesBefore: c.MessagesBefore, MessagesAfter: c.MessagesAfter,
+		TokensBefore: c.InputTokens, TokensAfter: c.OutputTokens, Applied: c.Applied,
+		Summary: m.only(c.Summary, t.Capture, func(body string) string {
+			if said := sayings(body); len(said) > 0 {
+				return said[0].text
+			}
+			return valueText([]byte(body))
+		}),
+	}
+}
+
+func (m *viewer) events(notes []session.Note, capture spans.Capture) []EventView {
+	var out []EventView
+	for i, e := range notes {
+		if i == maxSaid {
+			out = append(out, EventView{Type: "and " + plural(len(notes)-i, "more event")})
+			break
+		}
+		v := EventView{At: e.Time, Type: e.Type}
+		if e.Body != nil {
+			v.Text = m.body(*e.Body, capture, eventText)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+func (m *viewer) request(t *viewTurn, q *session.Request) RequestView {
+	o := RequestView{Address: t.address(), Attempt: q.Attempt}
+	if len(t.Requests) > 1 {
+		o.Address += "/" + strconv.FormatInt(q.Attempt, 10)
+	}
+	if q == t.Requests[len(t.Requests)-1] {
+		o.Bytes = t.RequestBytes
+	}
+	if q.Messages != nil {
+		if o.Messages = q.Messages.Count; q.Messages.Complete {
+			o.New = m.news.news(q)
+		}
+	}
+	if m.alone && t.Capture == spans.CaptureContent {
+		p := q.Payload(m.tree.Blocks)
+		o.Exact, o.Missing = &p.Exact, len(p.Missing)
+		if p.Bytes != nil {
+			o.Bytes = int64(len(p.Bytes))
+		}
+	}
+	return o
+}
+
+// toolNames returns the names of a catalogue of tools, as phi-core, Anthropic (name), OpenAI (function.name) and Gemini
+// (functionDeclarations) spell it; nil when it is none of these.
+func toolNames(raw string) []string {
+	type tool struct {
+		Name         string
+		Function     struct{ Name string }
+		Declarations []struct{ Name string } `json:"functionDeclarations"`
+	}
+	var list []tool
+	if json.Unmarshal([]byte(raw), &list) != nil {
+		return nil
+	}
+	out := []string{}
+	for _, t := range list {
+		switch {
+		case t.Name != "":
+			out = append(out, t.Name)
+		case t.Function.Name != "":
+			out = append(out, t.Function.Name)
+		}
+		for _, d := range t.Declarations {
+			out = append(out, d.Name)
+		}
+	}
+	if len(out) != len(list) && len(out) == 0 {
+		return nil
+	}
+	return out
+}

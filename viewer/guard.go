@@ -1,0 +1,123 @@
+package viewer
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// policy lets a page load what this server has and nothing else, and lets nobody frame it. Model output that were taken for HTML could not
+// run: scripts come from files only, and Trusted Types refuse strings where HTML is made.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+
+// cookie holds the proof that a token was shown.
+const cookie = "otelagent_viewer"
+
+// guard refuses what nobody should ask, before anything looks at it.
+func (h *Handler) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		head := w.Header()
+		head.Set("Content-Security-Policy", policy)
+		head.Set("X-Content-Type-Options", "nosniff")
+		head.Set("X-Frame-Options", "DENY")
+		head.Set("Referrer-Policy", "no-referrer")
+		head.Set("Cross-Origin-Opener-Policy", "same-origin")
+		head.Set("Cross-Origin-Resource-Policy", "same-origin")
+		head.Set("Cross-Origin-Embedder-Policy", "require-corp")
+		head.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+		switch {
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			head.Set("Allow", "GET, HEAD")
+			refuse(w, r, &failure{http.StatusMethodNotAllowed, "this server is read only: GET and HEAD"})
+		case !h.hostAllowed(r.Host):
+			refuse(w, r, &failure{http.StatusMisdirectedRequest, "this server does not go by that name: ask by address, or by the name it was given"})
+		case foreign(r):
+			refuse(w, r, &failure{http.StatusForbidden, "other sites may not read this"})
+		case len(r.RequestURI) > maxURL:
+			refuse(w, r, &failure{http.StatusRequestURITooLong, "the address is too long"})
+		case !h.rate.Allow():
+			refuse(w, r, &failure{http.StatusTooManyRequests, "too many requests: wait a moment"})
+		default:
+			if h.login(w, r) {
+				next.ServeHTTP(w, r)
+			}
+		}
+	})
+}
+
+// foreign reports whether a page of another site asks. Following a link to a page of ours is fine: whoever linked reads nothing of it.
+func foreign(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "none", "same-origin":
+		return false
+	}
+	link := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+	return !link || !isPage(r)
+}
+
+func isPage(r *http.Request) bool {
+	return !strings.HasPrefix(r.URL.Path, "/api/") && !strings.HasPrefix(r.URL.Path, "/assets/")
+}
+
+// login reports whether r may go on; if not it was answered. A token in the address of a page is traded for a cookie, and the address
+// without it.
+func (h *Handler) login(w http.ResponseWriter, r *http.Request) bool {
+	if h.o.Token == "" {
+		return true
+	}
+	proof := sha256.Sum256([]byte("otelagent viewer\x00" + h.o.Token))
+	proven := func(token string) bool {
+		sum := sha256.Sum256([]byte("otelagent viewer\x00" + token))
+		return subtle.ConstantTimeCompare(sum[:], proof[:]) == 1
+	}
+	if c, err := r.Cookie(cookie); err == nil {
+		if subtle.ConstantTimeCompare([]byte(c.Value), []byte(hex.EncodeToString(proof[:]))) == 1 {
+			if q := r.URL.Query(); isPage(r) && q.Has("token") {
+				h.withoutToken(w, r, q)
+				return false
+			}
+			return true
+		}
+	}
+	given, named := "", false
+	if text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		given, named = text, true
+	}
+	q := r.URL.Query()
+	if !named && isPage(r) && q.Has("token") {
+		if given, named = q.Get("token"), true; proven(given) && h.bad.Tokens() >= 1 {
+			http.SetCookie(w, &http.Cookie{Name: cookie, Value: hex.EncodeToString(proof[:]), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+			h.withoutToken(w, r, q)
+			return false
+		}
+	}
+	switch {
+	case named && h.bad.Tokens() < 1: // nobody tries many
+		refuse(w, r, &failure{http.StatusTooManyRequests, "too many wrong tokens: wait a moment"})
+	case named && proven(given):
+		return true
+	default:
+		if named {
+			h.bad.Allow()
+		}
+		w.Header().Set("WWW-Authenticate", `Bearer realm="otelagent"`)
+		refuse(w, r, &failure{http.StatusUnauthorized, "a token is needed: open /?token=TOKEN, or send it as Authorization: Bearer TOKEN"})
+	}
+	return false
+}
+
+// withoutToken sends a browser to the same page, so that the token stays in no history.
+func (h *Handler) withoutToken(w http.ResponseWriter, r *http.Request, q url.Values) {
+	q.Del("token")
+	to := "/" + strings.TrimLeft(r.URL.EscapedPath(), "/\\") // of this server, whatever the path looks like
+	if len(q) > 0 {
+		to += "?" + q.Encode()
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Location", to)
+	w.WriteHeader(http.StatusSeeOther)
+}

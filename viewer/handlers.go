@@ -1,0 +1,362 @@
+package viewer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/otelagent/otelagent/inspect"
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/store/reader"
+	"github.com/otelagent/otelagent/store/stats"
+)
+
+// Format is the version of the JSON of this package's own answers. Later versions add fields and never change one.
+const Format = 1
+
+// About is what the viewer says of itself.
+type About struct {
+	Format   int    `json:"format"`
+	Version  string `json:"version,omitempty"`
+	Database string `json:"database,omitempty"`
+	// Tenant is the one that is shown unless another is asked for, Tenants those that have sessions.
+	Tenant  string            `json:"tenant"`
+	Tenants []string          `json:"tenants"`
+	Links   map[string]string `json:"links"`
+	// Live says that pages may listen at events.
+	Live bool `json:"live"`
+}
+
+func (h *Handler) about(r *http.Request) (*answer, error) {
+	const most = 1000
+	a := About{Format: Format, Version: h.o.Version, Database: h.o.Name, Tenant: h.o.Tenant, Tenants: []string{}, Links: map[string]string{}, Live: true}
+	for t, err := range h.o.Store.Tenants(r.Context()) {
+		if err != nil {
+			return nil, err
+		}
+		if len(a.Tenants) < most && (!h.o.Fixed || t == h.o.Tenant) {
+			a.Tenants = append(a.Tenants, t)
+		}
+	}
+	for name, link := range h.o.Links {
+		a.Links[name] = link
+	}
+	return asJSON("", func() (any, error) { return a, nil }), nil
+}
+
+// List is what ls gives.
+type List struct {
+	Format   int               `json:"format"`
+	Sessions []session.Summary `json:"sessions"`
+	// Next is the value of after that gives what follows; empty where nothing does.
+	Next string `json:"next,omitempty"`
+}
+
+// maxList bounds the sessions of one answer.
+const maxList = 1000
+
+func (h *Handler) ls(r *http.Request) (*answer, error) {
+	rd, err := h.reader(r)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := intParam(r.URL.Query(), "limit", 100, 1, maxList)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.refresh(r.Context()); err != nil {
+		return nil, err
+	}
+	l := List{Format: session.TreeFormat, Sessions: []session.Summary{}}
+	for s, err := range h.o.Store.Sessions(r.Context(), store.Query{Tenant: rd.Tenant, Limit: limit}) {
+		if err != nil {
+			return nil, err
+		}
+		l.Sessions = append(l.Sessions, s)
+	}
+	return asJSON("", func() (any, error) { return l, nil }), nil
+}
+
+// Status is what a session is doing.
+type Status struct {
+	Format  int                 `json:"format"`
+	Session string              `json:"session"`
+	Status  spans.SessionStatus `json:"status"`
+}
+
+func (h *Handler) status(r *http.Request) (*answer, error) {
+	rd, key, err := h.session(r)
+	if err != nil {
+		return nil, err
+	}
+	t, _, _, err := h.tree(r.Context(), rd, key)
+	if err != nil {
+		return nil, err
+	}
+	return asJSON("", func() (any, error) { return Status{Format, key.ID, t.StatusAt(time.Now())}, nil }), nil
+}
+
+func (h *Handler) show(r *http.Request) (*answer, error) {
+	rd, key, err := h.session(r)
+	if err != nil {
+		return nil, err
+	}
+	t, mark, _, err := h.tree(r.Context(), rd, key)
+	if err != nil {
+		return nil, err
+	}
+	run, turn, err := reader.Address{Session: key.ID, Run: r.PathValue("run"), Turn: r.PathValue("turn")}.Pick(t.Session)
+	if err != nil {
+		return nil, err
+	}
+	return asJSON(h.etag(key, fmt.Sprint(mark)), func() (any, error) { return reader.Narrow(t.Session, run, turn), nil }), nil
+}
+
+func (h *Handler) outline(r *http.Request) (*answer, error) {
+	v, rd, err := h.viewOf(r)
+	if err != nil {
+		return nil, err
+	}
+	var children []session.Summary
+	for s, err := range h.o.Store.Sessions(r.Context(), store.Query{Tenant: rd.Tenant, Parent: v.Tree().ID, Limit: maxList}) {
+		if err != nil {
+			return nil, err
+		}
+		children = append(children, s)
+	}
+	now := time.Now()
+	state := fmt.Sprint(v.state, v.Tree().StatusAt(now))
+	for _, c := range children {
+		state += fmt.Sprintf(" %q %s", c.ID, c.StatusAt(now))
+	}
+	a := asJSON(h.etag(v.key, state), func() (any, error) { return v.Outline(int64(v.mark), children, now), nil })
+	return a, nil
+}
+
+// Turns are some turns of a session.
+type Turns struct {
+	Format int   `json:"format"`
+	Mark   int64 `json:"mark"`
+	// From is the position of the first of them among all Total turns.
+	From  int                 `json:"from"`
+	Total int                 `json:"total"`
+	Turns []*inspect.TurnView `json:"turns"`
+}
+
+// Bounds of turns.
+const (
+	maxTurns = 200      // of one answer
+	maxText  = 64 << 10 // bytes of a body
+)
+
+func (h *Handler) turns(r *http.Request) (*answer, error) {
+	q := r.URL.Query()
+	from, err1 := intParam(q, "from", 0, 0, 1<<31-1)
+	count, err2 := intParam(q, "count", 50, 1, maxTurns)
+	text, err3 := intParam(q, "text", 4<<10, 0, maxText)
+	for _, err := range []error{err1, err2, err3} {
+		if err != nil {
+			return nil, err
+		}
+	}
+	v, _, err := h.viewOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return asJSON(h.etag(v.key, v.state), func() (any, error) {
+		return Turns{Format, int64(v.mark), from, v.Len(), v.Turns(from, count, text)}, nil
+	}), nil
+}
+
+func (h *Handler) turn(r *http.Request) (*answer, error) {
+	v, _, err := h.viewOf(r)
+	if err != nil {
+		return nil, err
+	}
+	t := v.Tree()
+	_, turn, err := reader.Address{Session: t.ID, Run: r.PathValue("run"), Turn: r.PathValue("turn")}.Pick(t.Session)
+	if err != nil {
+		return nil, err
+	}
+	if turn == nil {
+		return nil, bad("want RUN and TURN")
+	}
+	return asJSON(h.etag(v.key, v.state), func() (any, error) { return v.Turn(v.Position(turn), maxText), nil }), nil
+}
+
+func (h *Handler) request(r *http.Request) (*answer, error) {
+	rd, key, err := h.session(r)
+	if err != nil {
+		return nil, err
+	}
+	t, mark, _, err := h.tree(r.Context(), rd, key)
+	if err != nil {
+		return nil, err
+	}
+	addr := reader.RequestAddress{Session: key.ID, Run: r.PathValue("run"), Turn: r.PathValue("turn"), Attempt: r.PathValue("attempt")}
+	if err := addr.Numbers(); err != nil {
+		return nil, err
+	}
+	etag := h.etag(key, fmt.Sprint(mark))
+	if !flag(r.URL.Query(), "raw") {
+		if _, _, err := addr.Pick(t.Session); err != nil {
+			return nil, err
+		}
+		return asJSON(etag, func() (any, error) {
+			q, err := reader.PickRequest(t, addr)
+			return q, err
+		}), nil
+	}
+	q, err := reader.PickRequest(t, addr)
+	if err != nil {
+		return nil, err
+	}
+	if q.Payload.Bytes == nil {
+		return nil, &failure{http.StatusNotFound, "the request is not whole: without raw its JSON says what is missing"}
+	}
+	return &answer{etag: etag, kind: "application/octet-stream", head: map[string]string{"Content-Disposition": `attachment; filename="request.json"`},
+		write: func(b *bounded) error { _, err := b.Write(q.Payload.Bytes); return err }}, nil
+}
+
+func (h *Handler) block(r *http.Request) (*answer, error) {
+	rd, key, err := h.session(r)
+	if err != nil {
+		return nil, err
+	}
+	t, _, _, err := h.tree(r.Context(), rd, key)
+	if err != nil {
+		return nil, err
+	}
+	ref := session.Ref{Block: r.PathValue("block")}
+	if _, err := spans.ParseShortID(ref.Block); err != nil {
+		return nil, bad("that is no id of a block")
+	}
+	state := "whole"
+	body, ok := t.Blocks.Body(ref)
+	if !ok {
+		if body, _, ok = t.Blocks.Cut(ref); !ok {
+			return nil, &failure{http.StatusNotFound, "the session has no such block"}
+		}
+		if state = inspect.StateCut; body == "" {
+			state = inspect.StateWithheld
+		}
+	}
+	return &answer{etag: h.etag(key, ref.Block+state), kind: "text/plain; charset=utf-8", head: map[string]string{"Otelagent-State": state},
+		write: func(b *bounded) error { _, err := b.Write([]byte(body)); return err }}, nil
+}
+
+func (h *Handler) stats(r *http.Request) (*answer, error) {
+	rd, err := h.reader(r)
+	if err != nil {
+		return nil, err
+	}
+	q := r.URL.Query()
+	o := stats.Options{By: stats.By(q.Get("by")), Query: store.FigureQuery{Tenant: rd.Tenant, Agent: q.Get("agent"), Model: q.Get("model"), Provider: q.Get("provider")}}
+	if o.By != "" && !slices.Contains(stats.Bys, o.By) {
+		return nil, bad("by: want model, agent, tool, session or provider")
+	}
+	if o.Query.Since, err = timeParam(q, "since"); err != nil {
+		return nil, err
+	}
+	if err := h.refresh(r.Context()); err != nil {
+		return nil, err
+	}
+	if ref := q.Get("session"); ref != "" {
+		key, err := rd.Resolve(r.Context(), ref)
+		if err != nil {
+			return nil, err
+		}
+		o.Query.Session = key.ID
+	}
+	done, err := h.admit(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	report, err := stats.Collect(r.Context(), h.o.Store, o)
+	if err != nil {
+		return nil, err
+	}
+	return asJSON("", func() (any, error) { return report, nil }), nil
+}
+
+// session returns the session that a path names.
+func (h *Handler) session(r *http.Request) (*reader.Reader, session.Key, error) {
+	rd, err := h.reader(r)
+	if err != nil {
+		return nil, session.Key{}, err
+	}
+	for _, name := range []string{"session", "run", "turn", "attempt", "block"} {
+		if len(r.PathValue(name)) > maxParam {
+			return nil, session.Key{}, bad("an id of more than %d bytes", maxParam)
+		}
+	}
+	key, err := h.find(r.Context(), rd, r.PathValue("session"))
+	return rd, key, err
+}
+
+// find returns the session that ref names. Summaries need be current only where ref is no id.
+func (h *Handler) find(ctx context.Context, rd *reader.Reader, ref string) (session.Key, error) {
+	key := session.Key{Tenant: rd.Tenant, ID: ref}
+	if ref != "" {
+		if _, err := h.o.Store.Mark(ctx, key); err == nil {
+			return key, nil
+		}
+	}
+	return rd.Find(ctx, ref)
+}
+
+func (h *Handler) viewOf(r *http.Request) (*view, *reader.Reader, error) {
+	rd, key, err := h.session(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	v, err := h.view(r.Context(), rd, key)
+	return v, rd, err
+}
+
+// etag names a state of a session. Another program may say the same in other words.
+func (h *Handler) etag(key session.Key, state string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %s", h.o.Version, key.Tenant, key.ID, state))
+	return hex.EncodeToString(sum[:12])
+}
+
+func intParam(q url.Values, name string, unset, least, most int) (int, error) {
+	if !q.Has(name) {
+		return unset, nil
+	}
+	n, err := strconv.Atoi(q.Get(name))
+	if err != nil || n < least || n > most {
+		return 0, bad("%s: want a number from %d to %d", name, least, most)
+	}
+	return n, nil
+}
+
+// timeParam reads a time as the command line does; zero where none is given.
+func timeParam(q url.Values, name string) (time.Time, error) {
+	text := q.Get(name)
+	if text == "" {
+		return time.Time{}, nil
+	}
+	t, err := reader.ParseTime(text, time.Now())
+	if err != nil {
+		return t, bad("%s: want a date, a time in RFC 3339, or how long ago: 90m, 24h, 7d", name)
+	}
+	return t, nil
+}
+
+func flag(q url.Values, name string) bool {
+	switch q.Get(name) {
+	case "", "0", "false":
+		return false
+	}
+	return true
+}
