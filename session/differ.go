@@ -665,6 +665,9 @@ func (d *differ) sumUp() {
 				found(f)
 			default:
 				out.Counts.Changed++
+				if len(t.Repeats) == len(t.Parts) {
+					out.Counts.Repeats++
+				}
 				found(f)
 			}
 		}

@@ -1,6 +1,9 @@
 package session
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/spans"
@@ -151,6 +154,8 @@ type DiffCounts struct {
 	OnlyA   int `json:"only_a"`
 	OnlyB   int `json:"only_b"`
 	Unknown int `json:"unknown"`
+	// Repeats are those of Changed that differ in nothing but TurnDiff.Repeats.
+	Repeats int `json:"repeats"`
 }
 
 // DiffUnknown is a part that could not be compared.
@@ -315,4 +320,28 @@ type NumberChange struct {
 	By float64 `json:"by"`
 	// Unit is the currency of a cost, else empty: tokens.
 	Unit string `json:"unit,omitempty"`
+}
+
+// ParseDiffParts reads words of DiffParts with commas between them. Blanks and empty words are passed over.
+func ParseDiffParts(text string) ([]DiffPart, error) {
+	var out []DiffPart
+	for word := range strings.SplitSeq(text, ",") {
+		part := DiffPart(strings.TrimSpace(word))
+		switch {
+		case part == "":
+		case !slices.Contains(DiffParts, part):
+			return nil, fmt.Errorf("%q is no part of a turn: want some of %s", part, partNames())
+		default:
+			out = append(out, part)
+		}
+	}
+	return out, nil
+}
+
+func partNames() string {
+	var names []string
+	for _, p := range DiffParts {
+		names = append(names, string(p))
+	}
+	return strings.Join(names, ", ")
 }

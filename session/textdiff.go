@@ -226,7 +226,7 @@ func diffWords(before, after string) (a, b []DiffWord) {
 		return nil, nil
 	}
 	x, y := textWords(before), textWords(after)
-	edits := diffStrings(x, y)
+	edits := joined(diffStrings(x, y), x)
 	common, i, j := 0, 0, 0
 	put := func(l *[]DiffWord, op string, words []string) {
 		if len(words) == 0 {
@@ -255,6 +255,19 @@ func diffWords(before, after string) (a, b []DiffWord) {
 		return nil, nil
 	}
 	return a, b
+}
+
+// joined makes one edit of those that nothing but blanks of x stands between.
+func joined(edits []lcs.Diff, x []string) []lcs.Diff {
+	out := edits[:0]
+	for _, e := range edits {
+		if n := len(out); n > 0 && strings.TrimSpace(strings.Join(x[out[n-1].End:e.Start], "")) == "" {
+			out[n-1].End, out[n-1].ReplEnd = e.End, e.ReplEnd
+			continue
+		}
+		out = append(out, e)
+	}
+	return out
 }
 
 // textWords parts a line into words, stretches of blanks, and other characters one by one.
