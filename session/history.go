@@ -501,5 +501,8 @@ func (s *Session) cost() (sum float64, currency string) {
 			sum += *t.Cost
 		}
 	}
+	if math.IsNaN(sum) { // of infinities
+		return 0, ""
+	}
 	return max(min(sum, math.MaxFloat64), -math.MaxFloat64), currency
 }

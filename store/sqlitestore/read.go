@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -220,14 +221,15 @@ func sessionsQuery(q store.Query) (query string, args []any) {
 	if q.Parent != "" {
 		and("s.session IN (SELECT session FROM summaries WHERE parent = ? AND parent <> '')", q.Parent)
 	}
+	filter(&q, and)
 	if !q.Before.IsZero() {
-		and("s.last_ns < ?", lastOf(q.Before)) // one that was never projected has the greatest of all
+		and("s.last_ns < ?", store.RankOf(q.Before)) // one that was never projected has the greatest of all
 	}
 	// What selects few sessions is looked up by its own index, in place of looking through all of the tenant's in the order of the
 	// list: a plus keeps a column from the index of another.
 	few := ""
 	switch {
-	case q.Parent != "" || q.Trace != (session.TraceID{}):
+	case q.Parent != "" || q.ForkedFrom != "" || allOpen(q.Status) || q.Trace != (session.TraceID{}):
 		where[0] = "+s.tenant = ?"
 	case q.Prefix != "":
 		few = "+"
@@ -257,6 +259,82 @@ func sessionsQuery(q store.Query) (query string, args []any) {
 	return query, args
 }
 
+// filter adds the conditions of store.Query.Matches and of After.
+func filter(q *store.Query, and func(cond string, values ...any)) {
+	if q.ForkedFrom != "" {
+		and("s.session IN (SELECT session FROM summaries WHERE forked_from = ? AND forked_from <> '')", q.ForkedFrom)
+	}
+	if q.Agent != "" {
+		and("(m.agent = ? OR m.agent_id = ?)", q.Agent, q.Agent)
+	}
+	if q.Model != "" {
+		and("m.model = ?", q.Model)
+	}
+	if len(q.Status) > 0 {
+		status, values := "m.status", []any{}
+		if !q.Now.IsZero() { // as session.Summary.StatusAt
+			status = "CASE WHEN m.heartbeat_ns > 0 AND (m.last_ns IS NULL OR (? - m.last_ns) / 3 > m.heartbeat_ns) THEN CASE m.settled WHEN '' THEN 'aborted' ELSE m.settled END ELSE m.status END"
+			values = append(values, store.RankOf(q.Now))
+		}
+		for _, s := range q.Status {
+			values = append(values, string(s))
+		}
+		if allOpen(q.Status) {
+			and("s.session IN (SELECT session FROM summaries WHERE status IN ('busy', 'retrying', 'waiting_on_approval', 'waiting_on_user_input'))") // as the index has it
+		}
+		and(status+" IN (?"+strings.Repeat(",?", len(q.Status)-1)+")", values...)
+	}
+	if q.Errors {
+		and("m.errors > 0")
+	}
+	if q.Denied {
+		and("m.denied > 0")
+	}
+	if q.MinCost > 0 {
+		and("m.cost >= ?", q.MinCost)
+	}
+	if !q.Since.IsZero() {
+		and("s.last_ns >= ? AND m.session IS NOT NULL", store.RankOf(q.Since))
+	}
+	if !q.Until.IsZero() {
+		and("(m.start_ns < ? OR m.start_ns IS NULL) AND m.session IS NOT NULL", store.RankOf(q.Until))
+	}
+	switch q.Archived {
+	case store.ArchivedNot:
+		and("ifnull(m.archived, 0) = 0")
+	case store.ArchivedOnly:
+		and("m.archived <> 0")
+	}
+	if q.Search != "" {
+		var fields []string
+		var values []any
+		for _, c := range []string{"s.id", "m.title", "m.agent", "m.agent_id", "m.model"} {
+			// As bytes: of texts it would skip what is no character.
+			fields, values = append(fields, "instr(CAST(lower("+c+") AS BLOB), CAST(lower(?) AS BLOB))"), append(values, q.Search)
+		}
+		and("("+strings.Join(fields, " OR ")+")", values...)
+	}
+	if c := q.After; c != nil {
+		if q.Oldest {
+			and("s.last_ns >= ? AND (s.last_ns > ? OR s.id < ?)", c.Rank(), c.Rank(), c.ID)
+		} else {
+			and("s.last_ns <= ? AND (s.last_ns < ? OR s.id > ?)", c.Rank(), c.Rank(), c.ID)
+		}
+	}
+}
+
+// allOpen reports whether only sessions are asked for of which something is open. One that is dead by now is none of these, so that what was told last
+// selects all that there are.
+func allOpen(l []spans.SessionStatus) bool {
+	return len(l) > 0 && !slices.ContainsFunc(l, func(s spans.SessionStatus) bool {
+		switch s {
+		case spans.SessionStatusBusy, spans.SessionStatusRetrying, spans.SessionStatusWaitingOnApproval, spans.SessionStatusWaitingOnUserInput:
+			return false
+		}
+		return true
+	})
+}
+
 // Sessions implements store.Store.
 func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.Summary, error] {
 	query, args := sessionsQuery(q)
@@ -265,7 +343,8 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 		var start, last sql.Null[int64]
 		err := rows.Scan(&m.ID, &m.Parent, &m.Status, &m.Agent, &m.AgentID, &m.Model, &m.Dialect, &start, &last,
 			&m.Runs, &m.Turns, &m.ToolCalls, &m.Errors, &m.Denied, &m.Defects,
-			&m.Usage.Input, &m.Usage.Output, &m.Usage.Reasoning, &m.Usage.CacheRead, &m.Usage.CacheWrite)
+			&m.Usage.Input, &m.Usage.Output, &m.Usage.Reasoning, &m.Usage.CacheRead, &m.Usage.CacheWrite,
+			&m.ForkedFrom, &m.Title, &m.Archived, &m.Cost, &m.Currency, &m.HeartbeatNS, &m.Settled)
 		m.Start, m.Last = instant(start), instant(last)
 		return m, err
 	})
@@ -278,7 +357,7 @@ func summaryOf(table string) string {
 		switch c = strings.TrimSpace(c); c {
 		case "start_ns", "last_ns":
 			out = append(out, table+"."+c)
-		case "parent", "status", "agent", "agent_id", "model", "dialect":
+		case "parent", "status", "agent", "agent_id", "model", "dialect", "forked_from", "title", "currency", "settled":
 			out = append(out, "ifnull("+table+"."+c+", '')")
 		default:
 			out = append(out, "ifnull("+table+"."+c+", 0)")

@@ -39,7 +39,7 @@ func (s *Store) PutRejects(ctx context.Context, l []store.Reject) error {
 				span = r.Span[:]
 			}
 			// The id of the session is not cut: Delete looks for it.
-			if _, err := st.ExecContext(ctx, lastOf(r.Time), cut(r.Reason), cut(r.Signal), cut(r.Name), cut(r.Service),
+			if _, err := st.ExecContext(ctx, store.RankOf(r.Time), cut(r.Reason), cut(r.Signal), cut(r.Name), cut(r.Service),
 				r.Session.Tenant, r.Session.ID, trace, span); err != nil {
 				return err
 			}
@@ -72,7 +72,7 @@ func (s *Store) Rejects(ctx context.Context, limit int) iter.Seq2[store.Reject, 
 		var at int64
 		var trace, span sql.RawBytes
 		err = rows.Scan(&at, &r.Reason, &r.Signal, &r.Name, &r.Service, &r.Session.Tenant, &r.Session.ID, &trace, &span)
-		if at != lastOf(time.Time{}) {
+		if at != store.RankOf(time.Time{}) {
 			r.Time = time.Unix(0, at).UTC()
 		}
 		copy(r.Trace[:], trace)

@@ -17,10 +17,10 @@ type migration func(ctx context.Context, c *sql.Conn) (done bool, err error)
 
 // migrations[i] takes a database from version i to i+1. Never edit one that was released: add another, and a golden
 // database of the version before it to testdata.
-var migrations = []migration{statement(schema1), toPacks, statement(schema3), toSizes, toFigures}
+var migrations = []migration{statement(schema1), toPacks, statement(schema3), toSizes, projectedAgain(schema5, "turns"), projectedAgain(schema6, "summaries_by_fork")}
 
 // Version is the schema version that this code writes: PRAGMA user_version of the file.
-const Version = 5
+const Version = 6
 
 var (
 	//go:embed schema1.sql
@@ -33,6 +33,8 @@ var (
 	schema4 string
 	//go:embed schema5.sql
 	schema5 string
+	//go:embed schema6.sql
+	schema6 string
 )
 
 // statement is a migration by SQL alone, in one transaction.
@@ -85,22 +87,24 @@ func toSizes(ctx context.Context, c *sql.Conn) (bool, error) {
 // dirtyRows is how many sessions are marked as dirty in one transaction.
 const dirtyRows = 20_000
 
-// toFigures is the migration to version 5: after the statements it has all sessions projected again.
-func toFigures(ctx context.Context, c *sql.Conn) (bool, error) {
-	var begun bool
-	if err := c.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = 'turns'`).Scan(&begun); err != nil {
-		return false, err
+// projectedAgain is a migration by SQL, which makes a table or index of that name, and then by steps that have all sessions projected again.
+func projectedAgain(text, made string) migration {
+	return func(ctx context.Context, c *sql.Conn) (bool, error) {
+		var begun bool
+		if err := c.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = ?`, made).Scan(&begun); err != nil {
+			return false, err
+		}
+		if !begun {
+			_, err := c.ExecContext(ctx, text)
+			return false, err
+		}
+		res, err := c.ExecContext(ctx, `UPDATE sessions SET projected = mark - 1 WHERE session IN (SELECT session FROM sessions WHERE mark <= projected LIMIT ?)`, dirtyRows)
+		if err != nil {
+			return false, err
+		}
+		n, err := res.RowsAffected()
+		return n < dirtyRows, err
 	}
-	if !begun {
-		_, err := c.ExecContext(ctx, schema5)
-		return false, err
-	}
-	res, err := c.ExecContext(ctx, `UPDATE sessions SET projected = mark - 1 WHERE session IN (SELECT session FROM sessions WHERE mark <= projected LIMIT ?)`, dirtyRows)
-	if err != nil {
-		return false, err
-	}
-	n, err := res.RowsAffected()
-	return n < dirtyRows, err
 }
 
 // VersionError says that a database has a schema that this code cannot use.

@@ -523,7 +523,7 @@ func fixed(r session.Row, blocks ...session.Block) session.Row {
 }
 
 // fill puts what the golden database holds. That of version 1 has no recipe, those before version 4 no shared body, parent and
-// reject, those before version 5 no figures.
+// reject, those before version 5 no figures, those before version 6 no title, cost and fork.
 func fill(t *testing.T, s *Store) {
 	t.Helper()
 	a, b := goldenKey, key("b")
@@ -638,6 +638,9 @@ func TestMigrations(t *testing.T) {
 		if v < 4 {
 			summary.Parent, rejects = "", nil
 		}
+		if v < 6 {
+			summary.ForkedFrom, summary.Title, summary.Archived, summary.Cost, summary.Currency, summary.HeartbeatNS, summary.Settled = "", "", false, 0, "", 0, ""
+		}
 		for m, err := range old.Sessions(t.Context(), store.Query{Tenant: "acme"}) {
 			if err != nil || m != summary {
 				t.Errorf("version %d: %+v, %v", v, m, err)
@@ -663,8 +666,8 @@ func TestMigrations(t *testing.T) {
 			t.Errorf("version %d, rejects (-want +got):\n%s", v, diff)
 		}
 		dirty, wantDirty := map[session.Key]bool{}, map[session.Key]bool{key("b"): true}
-		if v < 5 {
-			wantDirty[a] = true // since only a projection tells its parent and its figures
+		if v < 6 {
+			wantDirty[a] = true // since only a projection tells its parent, its figures, its title and what it cost
 		}
 		turns := 0
 		for f, err := range old.Turns(t.Context(), store.FigureQuery{Tenant: "acme"}) {
@@ -768,25 +771,27 @@ func TestMigrateSizes(t *testing.T) {
 }
 
 // All sessions become dirty in bounded steps.
-func TestMigrateFigures(t *testing.T) {
-	c := oldDatabase(t, "testdata/v4.sql", dirtyRows+100, 5)
-	var left []int
-	for v := 4; v < 5; {
-		if err := migrateOne(t.Context(), c, migrations); err != nil {
-			t.Fatal(err)
+func TestMigrateProjectedAgain(t *testing.T) {
+	for from := 4; from < Version; from++ {
+		c := oldDatabase(t, fmt.Sprintf("testdata/v%d.sql", from), dirtyRows+100, 5)
+		var left []int
+		for v := from; v == from; {
+			if err := migrateOne(t.Context(), c, migrations); err != nil {
+				t.Fatal(err)
+			}
+			var err error
+			if v, err = version(t.Context(), c, Version); err != nil {
+				t.Fatal(err)
+			}
+			var n int
+			if err := c.QueryRowContext(t.Context(), "SELECT count(*) FROM sessions WHERE mark <= projected").Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			left = append(left, n)
 		}
-		var err error
-		if v, err = version(t.Context(), c, Version); err != nil {
-			t.Fatal(err)
+		if fmt.Sprint(left) != fmt.Sprint([]int{dirtyRows + 101, 101, 0}) {
+			t.Errorf("from version %d: sessions that were not dirty after each step: %v", from, left)
 		}
-		var n int
-		if err := c.QueryRowContext(t.Context(), "SELECT count(*) FROM sessions WHERE mark <= projected").Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		left = append(left, n)
-	}
-	if fmt.Sprint(left) != fmt.Sprint([]int{dirtyRows + 101, 101, 0}) {
-		t.Errorf("sessions that were not dirty after each step: %v", left)
 	}
 }
 
@@ -899,6 +904,11 @@ func TestFewAreLookedUp(t *testing.T) {
 		{store.Query{Prefix: "0b5c"}, "sqlite_autoindex_sessions_1 (tenant=? AND id>? AND id<?)"},
 		{store.Query{Prefix: "0b5c", Oldest: true}, "sqlite_autoindex_sessions_1 (tenant=? AND id>? AND id<?)"},
 		{store.Query{Parent: "p"}, "SEARCH s USING INTEGER PRIMARY KEY"},
+		{store.Query{ForkedFrom: "p"}, "SEARCH s USING INTEGER PRIMARY KEY"},
+		{store.Query{Agent: "coder", Status: []spans.SessionStatus{"idle"}, Now: time.Now(), Limit: 50}, "SEARCH s USING COVERING INDEX sessions_by_last (tenant=?)"},
+		{store.Query{Status: []spans.SessionStatus{"busy", "retrying"}, Now: time.Now()}, "summaries_open"},
+		{store.Query{Since: time.Unix(1, 0), Until: time.Unix(9, 0), Errors: true}, "SEARCH s USING COVERING INDEX sessions_by_last (tenant=? AND last_ns>?)"},
+		{store.Query{After: &store.Cursor{Last: time.Unix(1, 0)}, Search: "x"}, "SEARCH s USING COVERING INDEX sessions_by_last (tenant=? AND last_ns<?)"},
 		{store.Query{Trace: session.TraceID{1}}, "SEARCH s USING INTEGER PRIMARY KEY"},
 		{store.Query{Trace: session.TraceID{1}, Span: session.SpanID{1}, Prefix: "0"}, "SEARCH s USING INTEGER PRIMARY KEY"},
 	} {

@@ -26,6 +26,9 @@ var down4 string
 //go:embed down5.sql
 var down5 string
 
+//go:embed down6.sql
+var down6 string
+
 // A program of any older version refuses a file of this one and leaves it alone; this one reads no file of an older version that nobody has
 // opened for writing, and leaves that alone as well.
 func TestOtherVersions(t *testing.T) {
@@ -140,7 +143,7 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// The way back to version 4, from there to version 3, and up again loses nothing of rows and blocks, and leaves nothing behind of what was being deleted.
+// The way back, a version after the other to version 3, and up again loses nothing of rows and blocks, and leaves nothing behind of what was being deleted.
 func TestDown(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := newStore(t, path)
@@ -184,7 +187,7 @@ func TestDown(t *testing.T) {
 	for _, step := range []struct {
 		to          int
 		down, other string
-	}{{4, down5, down4}, {3, down4, down5}} {
+	}{{5, down6, down5}, {4, down5, down4}, {3, down4, down6}} {
 		if err := exec2(path, step.other); err == nil {
 			t.Errorf("another way back can be taken where that to version %d is the right one", step.to)
 		}

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -423,36 +422,24 @@ func (s *Store) project(ctx context.Context, k session.Key, p store.Projection) 
 			return err
 		}
 		m := &p.Summary
-		if _, err := s.conn.ExecContext(ctx, `UPDATE sessions SET projected = ?, last_ns = ? WHERE session = ?`, int64(p.Mark), lastOf(m.Last), now.id); err != nil {
+		if _, err := s.conn.ExecContext(ctx, `UPDATE sessions SET projected = ?, last_ns = ? WHERE session = ?`, int64(p.Mark), store.RankOf(m.Last), now.id); err != nil {
 			return err
 		}
 		if _, err := s.conn.ExecContext(ctx, `DELETE FROM live_rows WHERE session = ? AND EXISTS (SELECT 1 FROM rows r
 				WHERE r.session = live_rows.session AND r.span = live_rows.span AND r.trace = live_rows.trace)`, now.id); err != nil {
 			return err
 		}
-		_, err := s.conn.ExecContext(ctx, `INSERT OR REPLACE INTO summaries (session, `+summaryColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+		_, err := s.conn.ExecContext(ctx, `INSERT OR REPLACE INTO summaries (session, `+summaryColumns+`) VALUES (?`+strings.Repeat(",?", strings.Count(summaryColumns, ",")+1)+`)`,
 			now.id, m.Parent, string(m.Status), m.Agent, m.AgentID, m.Model, m.Dialect, nanos(m.Start), nanos(m.Last),
 			m.Runs, m.Turns, m.ToolCalls, m.Errors, m.Denied, m.Defects,
-			m.Usage.Input, m.Usage.Output, m.Usage.Reasoning, m.Usage.CacheRead, m.Usage.CacheWrite)
+			m.Usage.Input, m.Usage.Output, m.Usage.Reasoning, m.Usage.CacheRead, m.Usage.CacheWrite,
+			m.ForkedFrom, m.Title, m.Archived, m.Cost, m.Currency, m.HeartbeatNS, string(m.Settled))
 		return err
 	})
 }
 
 const summaryColumns = `parent, status, agent, agent_id, model, dialect, start_ns, last_ns, runs, turns, tool_calls, errors, denied, defects,
-	input, output, reasoning, cache_read, cache_write`
-
-// lastOf is the column last_ns of sessions: no time is before every other.
-func lastOf(t time.Time) int64 {
-	switch {
-	case t.IsZero():
-		return math.MinInt64
-	case t.After(time.Unix(0, math.MaxInt64)):
-		return math.MaxInt64
-	case t.Before(time.Unix(0, math.MinInt64+1)):
-		return math.MinInt64 + 1
-	}
-	return t.UnixNano()
-}
+	input, output, reasoning, cache_read, cache_write, forked_from, title, archived, cost, currency, heartbeat_ns, settled`
 
 func nanos(t time.Time) any {
 	if t.IsZero() {

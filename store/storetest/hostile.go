@@ -31,6 +31,7 @@ func (u suite) hostileIDs(t *testing.T, s store.Store) {
 	summary := func(k session.Key) session.Summary {
 		m := Summary(k)
 		m.Parent, m.Agent, m.AgentID, m.Model, m.Dialect, m.Status = k.ID, k.ID, k.ID, k.ID, k.ID, spans.SessionStatus(k.ID)
+		m.ForkedFrom, m.Title, m.Currency, m.Settled = k.ID, k.ID, k.ID, spans.SessionStatus(k.ID)
 		return m
 	}
 	var keys []session.Key
@@ -50,13 +51,14 @@ func (u suite) hostileIDs(t *testing.T, s store.Store) {
 	for _, k := range keys {
 		equal(t, "rows of "+k.ID, rows(t, s, k), canonical([]session.Row{full(k.Tenant, k.ID)}))
 		equal(t, "block of "+k.ID, blocks(t, s, k, nil)[spans.BlockOfString(k.ID)], Block(k, k.ID))
-		for _, q := range []store.Query{{Tenant: k.Tenant, Prefix: k.ID}, {Tenant: k.Tenant, Parent: k.ID}} {
+		for _, q := range []store.Query{{Tenant: k.Tenant, Prefix: k.ID}, {Tenant: k.Tenant, Parent: k.ID}, {Tenant: k.Tenant, ForkedFrom: k.ID},
+			{Tenant: k.Tenant, Agent: k.ID}, {Tenant: k.Tenant, Model: k.ID}, {Tenant: k.Tenant, Search: k.ID}} {
 			found := 0
 			for _, m := range collect(t, s.Sessions(t.Context(), q)) {
 				if m.Key == k {
 					equal(t, "summary of "+k.ID, m, summary(k))
 					found++
-				} else if q.Parent != "" || !strings.HasPrefix(m.ID, k.ID) || m.Tenant != k.Tenant {
+				} else if q.Parent+q.ForkedFrom+q.Agent+q.Model != "" || q.Search == "" && !strings.HasPrefix(m.ID, k.ID) || !q.Matches(&m, true) || m.Tenant != k.Tenant {
 					t.Errorf("a query for %q gave %q", k, m.Key)
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/store"
 )
 
@@ -182,4 +183,126 @@ func summaryTimes(t *testing.T, s store.Store) {
 			}
 		}
 	}
+}
+
+// sessionsFilters asks for sessions by what their summaries say, and holds each answer to Query.Matches besides.
+func sessionsFilters(t *testing.T, s store.Store) {
+	at := func(n int64) time.Time { return time.Unix(n, 0).UTC() }
+	beat := int64(15 * time.Second)
+	for i, m := range []session.Summary{
+		{Key: key("a"), Agent: "coder", AgentID: "c1", Model: "opus", Status: "idle", Title: "Fix the Parser", Errors: 2, Cost: 0.5, Currency: "USD", Start: at(10), Last: at(100)},
+		{Key: key("b"), Agent: "coder", Model: "haiku", Status: "busy", Denied: 1, Cost: 0.25, Start: at(20), Last: at(90), HeartbeatNS: beat},
+		{Key: key("c"), Agent: "Reviewer", AgentID: "coder", Model: "opus", Status: "error", Start: at(30), Last: at(80), Archived: true, Title: "parser, again"},
+		{Key: key("d"), Agent: "x' OR '1'='1", Model: "100%_", Status: "waiting_on_approval", Start: at(95), Last: at(96), HeartbeatNS: beat, Settled: "error"},
+		{Key: key("e"), Status: "aborted", ForkedFrom: "a", Title: "\xff\x00caf\u00e9"},
+		{Key: key("f"), Status: "busy", ForkedFrom: "a", Archived: true, Cost: 100, Start: at(-5), Last: at(-1)},
+		{Key: session.Key{Tenant: "t", ID: "other"}, Agent: "coder", Model: "opus", Status: "idle", Errors: 1, Denied: 1, Cost: 9, ForkedFrom: "a", Start: at(1), Last: at(2), Archived: true},
+	} {
+		projected(t, s, m.Key, m)
+		equal(t, fmt.Sprint("summary ", i), collect(t, s.Sessions(t.Context(), store.Query{Tenant: m.Tenant, Prefix: m.ID})), []session.Summary{m})
+	}
+	put(t, s, []session.Row{Row(key("never coder"), 1)})
+	const never = "never coder "
+	status := func(now int64, l ...spans.SessionStatus) store.Query { return store.Query{Status: l, Now: at(now)} }
+	for _, c := range []struct {
+		name string
+		q    store.Query
+		want string
+	}{
+		{"all", store.Query{}, never + "a d b c f e"},
+		{"agent, or its id", store.Query{Agent: "coder"}, "a b c"},
+		{"agent, as it is written", store.Query{Agent: "reviewer"}, ""},
+		{"agent, quotes", store.Query{Agent: "x' OR '1'='1"}, "d"},
+		{"model", store.Query{Model: "opus"}, "a c"},
+		{"model is no pattern", store.Query{Model: "%"}, ""},
+		{"status, as it was", store.Query{Status: []spans.SessionStatus{"busy"}}, "b f"},
+		{"status, at once", status(91, "busy"), "b f"},
+		{"status, at three heartbeats", status(90+45, "busy"), "b f"},
+		{"status, dead", status(90+46, "busy"), "f"},
+		{"status, aborted by now", status(1000, "aborted"), "b e"},
+		{"status, what is left", status(1000, "error"), "d c"},
+		{"status, of several", status(97, "idle", "waiting_on_approval"), "a d"},
+		{"errors", store.Query{Errors: true}, "a"},
+		{"denied", store.Query{Denied: true}, "b"},
+		{"cost", store.Query{MinCost: 0.25}, "a b f"},
+		{"cost above", store.Query{MinCost: 0.2500001}, "a f"},
+		{"since", store.Query{Since: at(90)}, "a d b"},
+		{"since a nanosecond more", store.Query{Since: at(90).Add(1)}, "a d"},
+		{"since before 1970", store.Query{Since: at(-1)}, "a d b c f"},
+		{"until", store.Query{Until: at(20)}, "a f e"},
+		{"until a nanosecond more", store.Query{Until: at(20).Add(1)}, "a b f e"},
+		{"since and until", store.Query{Since: at(85), Until: at(95)}, "a b"},
+		{"archived not", store.Query{Archived: store.ArchivedNot}, never + "a d b e"},
+		{"archived only", store.Query{Archived: store.ArchivedOnly}, "c f"},
+		{"search title", store.Query{Search: "PARSER"}, "a c"},
+		{"search agent, id of agent, id", store.Query{Search: "code"}, never + "a b c"},
+		{"search model", store.Query{Search: "100%_"}, "d"},
+		{"search is no pattern", store.Query{Search: "p%r"}, ""},
+		{"search bytes", store.Query{Search: "\xff\x00CAF"}, "e"},
+		{"search: other letters as they are", store.Query{Search: "CAF\u00c9"}, ""},
+		{"search a part of a character", store.Query{Search: "\xa9"}, "e"},
+		{"forks", store.Query{ForkedFrom: "a"}, "f e"},
+		{"forks, not archived", store.Query{ForkedFrom: "a", Archived: store.ArchivedNot}, "e"},
+		{"forks of another tenant", store.Query{Tenant: "t", ForkedFrom: "a", MinCost: 1}, "other"},
+		{"forks of none", store.Query{ForkedFrom: "b"}, ""},
+		{"limit counts what matched", store.Query{Model: "opus", Limit: 2}, "a c"},
+		{"all at once", store.Query{Agent: "coder", Model: "opus", Status: []spans.SessionStatus{"idle"}, Now: at(5000), Errors: true, MinCost: 0.1, Since: at(1), Until: at(2000), Archived: store.ArchivedNot, Search: "fix", Prefix: "a", Limit: 5}, "a"},
+		{"oldest first", store.Query{Agent: "coder", Oldest: true}, "c b a"},
+		{"trace", store.Query{Trace: Row(key("a"), 1).Trace, Errors: true}, "a"},
+	} {
+		equal(t, c.name, ids(t, s, c.q), c.want)
+		for _, m := range collect(t, s.Sessions(t.Context(), store.Query{Tenant: c.q.Tenant, Prefix: c.q.Prefix})) {
+			if got, want := c.q.Matches(&m, m.Status != ""), strings.Contains(" "+c.want+" ", " "+m.ID+" "); got != want && c.q.Limit == 0 {
+				t.Errorf("%s: Matches says %v of %s", c.name, got, m.ID)
+			}
+		}
+	}
+	put(t, s, []session.Row{Row(key("c"), 2)})
+	project(t, s, key("c"), store.Projection{Mark: mark(t, s, key("c")), Summary: session.Summary{Status: "idle", Last: at(80)}})
+	equal(t, "no longer archived, nor its title", ids(t, s, store.Query{Archived: store.ArchivedOnly}), "f")
+	if err := s.Delete(t.Context(), key("f")); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "deleted", ids(t, s, store.Query{ForkedFrom: "a"}), "e")
+}
+
+// sessionsPages reads a list a page at a time.
+func sessionsPages(t *testing.T, s store.Store) {
+	for i := range 11 {
+		at := time.Unix(int64(i/3), 0)
+		switch i {
+		case 0:
+			at = time.Time{}
+		case 10:
+			at = farTime
+		}
+		projected(t, s, key(fmt.Sprint("s", i)), session.Summary{Status: "idle", Last: at, Errors: int64(i % 2)})
+	}
+	put(t, s, []session.Row{Row(key("new 1"), 1), Row(key("new 2"), 1), Row(key("new 3"), 1)})
+	projected(t, s, session.Key{Tenant: "t", ID: "s3x"}, session.Summary{Status: "idle", Last: time.Unix(1, 0)})
+	for _, q := range []store.Query{{}, {Oldest: true}, {Errors: true}, {Prefix: "s"}, {Prefix: "new"}} {
+		want := ids(t, s, q)
+		for limit := 1; limit < 5; limit++ {
+			var got []string
+			page := q
+			page.Limit = limit
+			for range 20 {
+				list := collect(t, s.Sessions(t.Context(), page))
+				if len(list) == 0 {
+					break
+				}
+				for i := range list {
+					got = append(got, list[i].ID)
+				}
+				c, err := store.ParseCursor(store.CursorOf(&list[len(list)-1]).String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				page.After = &c
+			}
+			equal(t, fmt.Sprintf("pages of %d of %+v", limit, q), strings.Join(got, " "), want)
+		}
+	}
+	gone := store.Cursor{Last: time.Unix(2, 0), ID: "s6x"}
+	equal(t, "behind one that is not there", ids(t, s, store.Query{After: &gone}), "s7 s8 s3 s4 s5 s1 s2 s0")
 }

@@ -80,6 +80,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, opts ...Option) {
 		{"sessions by prefix", sessionsPrefix},
 		{"sessions by trace and span", sessionsTraceSpan},
 		{"sessions by parent", sessionsParent},
+		{"sessions by filters", sessionsFilters},
+		{"sessions by page", sessionsPages},
 		{"sessions by age, oldest first", sessionsBefore},
 		{"times of summaries", summaryTimes},
 		{"tenants", tenants},
@@ -706,7 +708,8 @@ func Summary(k session.Key) session.Summary {
 		Key: k, Parent: "p1", Status: "idle", Agent: "coder", AgentID: "c1", Model: "m", Dialect: "phi-core",
 		Start: time.Unix(1_700_000_000, 1).UTC(), Last: time.Unix(1_700_000_100, 999_999_999).UTC(),
 		Runs: 1, Turns: 2, ToolCalls: 3, Errors: 4, Denied: 5, Defects: 6,
-		Usage: session.Usage{Input: 7, Output: 8, Reasoning: 9, CacheRead: 10, CacheWrite: 11},
+		Usage:      session.Usage{Input: 7, Output: 8, Reasoning: 9, CacheRead: 10, CacheWrite: 11},
+		ForkedFrom: "f1", Title: "Ranges", Archived: true, Cost: 0.125, Currency: "USD", HeartbeatNS: 15e9, Settled: "error",
 	}
 }
 
