@@ -112,7 +112,7 @@ func DecodeProto(b []byte, opts ...Option) (session.Batch, Report, error) {
 //
 // Types are read leniently: see session.Value. Of an attribute that occurs twice the last one counts. Text that is not
 // UTF-8 has each bad byte replaced by U+FFFD, block bodies excepted. A session.run span without otelagent.run.start takes
-// its own start, which is the same by definition.
+// its own start, which is the same by definition. A pending span of Logfire's SDK becomes the live row of the span that it announces.
 func Decode(td ptrace.Traces, opts ...Option) (session.Batch, Report) {
 	d := newDecoder(td.SpanCount(), opts)
 	if n := d.report.Spans; n > 0 {
@@ -219,7 +219,13 @@ func (d *decoder) span(span ptrace.Span) {
 		Service: d.service,
 	}
 	before := d.report.Cut
-	if reason := d.fill(&row, span.Attributes(), nil, span.StartTimestamp(), span.EndTimestamp()); reason != "" {
+	reason := d.fill(&row, span.Attributes(), nil, span.StartTimestamp(), span.EndTimestamp())
+	if reason == "" && pending(span.Attributes()) {
+		if d.announce(&row); row.Span == (session.SpanID{}) {
+			reason = ReasonSpanID
+		}
+	}
+	if reason != "" {
 		d.report.Cut = before
 		d.reject(reason, span.Name(), &row, span.Attributes())
 		return
