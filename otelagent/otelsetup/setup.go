@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -72,6 +73,9 @@ type config struct {
 	metricsEndpoint string
 	noMetrics       bool
 	exponential     bool
+
+	live     bool
+	liveOpts []LiveOption
 }
 
 // WithProtocol chooses how OTLP is carried. Default: OTEL_EXPORTER_OTLP_TRACES_PROTOCOL, OTEL_EXPORTER_OTLP_PROTOCOL, GRPC.
@@ -138,6 +142,13 @@ func WithoutGlobal() Option {
 	return optionFunc(func(c config) config { c.local = true; return c })
 }
 
+// WithLive makes Live of the Providers send copies of open spans to where spans go, over a connection of its own; with WithExporter over
+// that exporter, which is never called twice at a time. Spans that end then wait 500 ms for others, unless OTEL_BSP_SCHEDULE_DELAY says
+// otherwise, and none waits that carries a request. Default: no copies.
+func WithLive(opts ...LiveOption) Option {
+	return optionFunc(func(c config) config { c.live, c.liveOpts = true, opts; return c })
+}
+
 // Providers is an installed SDK. Safe for concurrent use.
 type Providers struct {
 	tracer   *sdktrace.TracerProvider
@@ -147,6 +158,8 @@ type Providers struct {
 
 	meters  *sdkmetric.MeterProvider // nil when there are no metrics
 	metrics *metricExporter          // nil when nobody but a reader gets them
+
+	live *Live // nil without WithLive
 }
 
 // ScopeName is the name of the instrumentation scope of the metric that Setup itself makes.
@@ -182,10 +195,19 @@ func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 		provider = append(provider, sdktrace.WithSampler(c.sampler))
 	}
 	exporter, err := c.open(ctx)
+	var toLive sdktrace.SpanExporter
+	if err == nil && exporter != nil && c.live {
+		if exporter, toLive, err = c.openLive(ctx, exporter); err != nil {
+			_ = exporter.Shutdown(ctx)
+		}
+	}
 	if err == nil {
 		err = p.setupMetrics(ctx, &c, res)
 		if err != nil && exporter != nil {
 			_ = exporter.Shutdown(ctx)
+		}
+		if err != nil && toLive != nil && c.exporter == nil {
+			_ = toLive.Shutdown(ctx)
 		}
 	}
 	switch {
@@ -199,6 +221,10 @@ func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 		p.queue = c.queue(&p.exporter.lost)
 		p.queue.SpanProcessor = sdktrace.NewBatchSpanProcessor(&sender{p.exporter, p.queue, stopped}, c.batch(p.queue)...)
 		provider = append(provider, sdktrace.WithSpanProcessor(p.queue))
+		if toLive != nil {
+			p.live = newLive(toLive, p.queue.ForceFlush, c.liveOpts)
+			p.live.shared = c.exporter != nil
+		}
 	}
 	p.measureLost()
 	p.tracer = sdktrace.NewTracerProvider(provider...)
@@ -215,6 +241,14 @@ func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 // TracerProvider returns the provider, for otelagent.WithTracerProvider.
 func (p *Providers) TracerProvider() *sdktrace.TracerProvider { return p.tracer }
 
+// Live returns what sends copies of open spans, for otelagent.WithLive: nil without WithLive, and where nothing is sent.
+func (p *Providers) Live() otelagent.Live {
+	if p.live == nil {
+		return nil
+	}
+	return p.live
+}
+
 // ForceFlush sends what has ended, and was measured, so far. It waits for the network, and for those who hear of what is lost, at most until ctx ends.
 func (p *Providers) ForceFlush(ctx context.Context) error {
 	err := p.tracer.ForceFlush(ctx)
@@ -229,6 +263,11 @@ func (p *Providers) ForceFlush(ctx context.Context) error {
 // what is lost, at most until ctx ends, and for metrics no longer than 5 s. Spans ended later are lost. A second call does nothing.
 func (p *Providers) Shutdown(ctx context.Context) error {
 	defer p.stop()
+	if p.live != nil {
+		part, cancel := context.WithTimeout(ctx, liveShutdown)
+		_ = p.live.Shutdown(part)
+		cancel()
+	}
 	err := p.tracer.Shutdown(ctx)
 	p.lastMetrics(ctx, (*sdkmetric.MeterProvider).Shutdown)
 	return err
@@ -241,6 +280,9 @@ func (p *Providers) Stats() Stats {
 	}
 	s := p.exporter.Stats()
 	s.Ended, s.Dropped = p.queue.ended.Load(), p.queue.dropped.Load()
+	if p.live != nil {
+		s.Live = p.live.Stats()
+	}
 	return s
 }
 
@@ -274,6 +316,9 @@ func (c *config) batch(q *queue) []sdktrace.BatchSpanProcessorOption {
 	}
 	if c.blocking {
 		opts = append(opts, sdktrace.WithBlocking())
+	}
+	if c.live && os.Getenv("OTEL_BSP_SCHEDULE_DELAY") == "" {
+		opts = append(opts, sdktrace.WithBatchTimeout(liveDelay))
 	}
 	return opts
 }
@@ -357,6 +402,16 @@ func (c *config) open(ctx context.Context) (sdktrace.SpanExporter, error) {
 		return c.openHTTP(ctx)
 	}
 	return nil, fmt.Errorf("otelsetup: protocol %q: want %s or %s", protocol, GRPC, HTTP)
+}
+
+// openLive returns the exporter for copies of open spans: another connection, or the same exporter by turns.
+func (c *config) openLive(ctx context.Context, e sdktrace.SpanExporter) (all, live sdktrace.SpanExporter, err error) {
+	if c.exporter != nil {
+		both := &oneByOne{SpanExporter: e}
+		return both, both, nil
+	}
+	live, err = c.open(ctx)
+	return e, live, err
 }
 
 func (c *config) openGRPC(ctx context.Context) (sdktrace.SpanExporter, error) {

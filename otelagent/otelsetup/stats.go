@@ -16,6 +16,8 @@ type Stats struct {
 	Dropped int64
 	// LastError is why the last batch failed of which something did: its first error. Nil when none did.
 	LastError error
+	// Live counts copies of open spans, which are no part of the others; zero without WithLive.
+	Live LiveStats
 }
 
 // Lost returns how many spans ended and were not delivered: those that failed, and those dropped.
