@@ -10,8 +10,9 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-func (r *renderer) call(p place, c *session.ToolCall) *node {
-	n := &node{cols: r.cols(c.Span, nil)}
+// callLine is the line of a call with how it ended; its name is to follow.
+func (r *renderer) callLine(p place, c *session.ToolCall) *node {
+	n := &node{cols: r.cols(c.Span, nil), bar: r.spanBar(barTools, c.Span)}
 	mark, st := "✓", green
 	word := ""
 	switch c.Outcome {
@@ -35,14 +36,20 @@ func (r *renderer) call(p place, c *session.ToolCall) *node {
 	case c.Known == spans.KnownClosed:
 		mark, st, word = "■", red, "no end seen"
 	case c.Known == spans.KnownLive || c.End.IsZero():
-		mark, st, word = "…", yellow, "running"
+		mark, st, word = "…", yellow, r.running(p)
 	}
-	name := cmp.Or(c.Name, "tool call")
 	n.segs = []seg{{mark + " ", st}}
 	if word != "" {
 		n.segs = append(n.segs, seg{word + " ", st})
 	}
-	n.segs = append(n.segs, seg{Clean(name), bold})
+	return n
+}
+
+func orCall(name string) string { return cmp.Or(name, "tool call") }
+
+func (r *renderer) call(p place, c *session.ToolCall) *node {
+	n := r.callLine(p, c)
+	n.segs = append(n.segs, seg{Clean(orCall(c.Name)), bold})
 	if args, ok := r.only(p, c.Args); ok && r.o.Turn != nil {
 		r.content(n, "args", dim, r.clean(argsText(args)))
 	} else if ok {
@@ -55,6 +62,9 @@ func (r *renderer) call(p place, c *session.ToolCall) *node {
 	}
 	for _, q := range c.Permissions {
 		n.wrapped(decision(q), decisionStyle(q), permissionText(q))
+	}
+	if len(c.Permissions) == 0 && r.o.Turn != nil {
+		n.line("decided", dim, "not recorded")
 	}
 	r.events(n, p, c.Events)
 	for _, k := range r.kids(p, c) {
@@ -81,7 +91,7 @@ func (r *renderer) call(p place, c *session.ToolCall) *node {
 }
 
 func (r *renderer) compaction(p place, c *session.Compaction) *node {
-	n := &node{cols: r.cols(c.Span, nil)}
+	n := &node{cols: r.cols(c.Span, nil), bar: r.spanBar(barMark, c.Span)}
 	n.segs = []seg{{"◇ ", magenta}, {"compaction", bold}, {" · " + Clean(string(c.Kind)), plainText}}
 	add := func(text string) {
 		if text != "" {
@@ -124,7 +134,7 @@ func (r *renderer) compaction(p place, c *session.Compaction) *node {
 }
 
 func (r *renderer) permission(q *session.Permission) *node {
-	n := &node{cols: r.cols(q.Span, nil)}
+	n := &node{cols: r.cols(q.Span, nil), bar: r.spanBar(barMark, q.Span)}
 	st := decisionStyle(q)
 	mark := "✓ "
 	switch q.Action {
@@ -175,8 +185,11 @@ func permissionText(q *session.Permission) string {
 	if q.Outcome != "" || q.Option != "" {
 		add("answer " + strings.TrimSpace(Clean(q.Outcome)+" "+Clean(q.Option)))
 	}
-	if q.WaitNS > 0 {
+	switch {
+	case q.WaitNS > 0:
 		add("waited " + Duration(time.Duration(q.WaitNS)))
+	case q.Known == spans.KnownLive || q.Action == spans.ActionAsk && q.Outcome == "" && q.End.IsZero():
+		add("waiting for an answer")
 	}
 	if q.Derived {
 		add("inferred")

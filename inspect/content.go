@@ -3,6 +3,7 @@ package inspect
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/spans"
@@ -11,13 +12,29 @@ import (
 // maxWhole bounds how much of a text is shown where it is shown whole.
 const maxWhole = 1 << 20
 
-// clean is Clean for what content shows.
+// clean is Clean for what content shows. Where a turn alone is looked at the lines of a text stay lines, with their indents.
 func (r *renderer) clean(text string) string {
-	if r.o.Turn != nil {
-		return clean(text, maxWhole)
+	if r.o.Turn == nil {
+		return Clean(text)
 	}
-	return Clean(text)
+	if len(text) > maxWhole {
+		text = strings.ToValidUTF8(text[:maxWhole], "") + "…"
+	}
+	var b strings.Builder
+	for line := range strings.Lines(strings.TrimRight(text, " \t\r\n")) {
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		rest := strings.TrimLeft(line, " \t")
+		indent := strings.ReplaceAll(line[:len(line)-len(rest)], "\t", "    ")
+		b.WriteString(indent[:min(len(indent), maxIndent)])
+		b.WriteString(strings.TrimRight(clean(rest, maxWhole), " "))
+	}
+	return b.String()
 }
+
+// maxIndent bounds how far a line of content stands to the right.
+const maxIndent = 40
 
 // content shows what somebody wrote: in one line, or whole where a turn alone is looked at.
 func (r *renderer) content(n *node, label string, st style, text string) {

@@ -33,6 +33,7 @@ type seg struct {
 type node struct {
 	segs  []seg
 	cols  []string // from left to right as in columns.names; nil: the line has the whole width
+	bar   []seg    // when it was, as wide as columns.bar; drawn behind the numbers where there is room
 	items []item
 	addr  string // of a turn, what `show` shows it alone by
 }
@@ -60,35 +61,42 @@ func (n *node) line(label string, st style, text string) {
 
 func (n *node) add(kid *node) { n.items = append(n.items, item{branch: kid}) }
 
-// columns are the numbers at the right of a line.
+// columns are the numbers at the right of a line, and the bar behind them.
 type columns struct {
 	names []string
 	each  int // width of one with its gap
 	right int // column at which the last one ends
+	bar   int // width of the bar, 0 without any
 }
 
+// columnsFor returns what there is room for: all five counts of tokens from 100 columns on, and a bar from 140 on.
 func columnsFor(width int) columns {
+	all := []string{"at", "took", "in", "cached", "written", "out", "thought"}
 	switch {
 	case width < 60:
 		return columns{names: []string{"took"}, each: 8, right: width}
 	case width < 100:
 		return columns{names: []string{"took", "in", "out"}, each: 8, right: width}
+	case width < 140:
+		return columns{names: all, each: 8, right: width}
 	}
-	return columns{names: []string{"at", "took", "in", "cached", "out", "thought"}, each: 9, right: min(width, 132)}
+	bar := min((width-100)/2, 50)
+	return columns{names: all, each: 8, right: min(width, 200) - bar - barGap, bar: bar}
 }
 
 // labelWidth is what a line's label is padded to.
 const labelWidth = 8
 
 type drawer struct {
-	w     io.Writer
-	width int
-	color bool
-	cols  columns
-	buf   strings.Builder
-	addr  string // of the turn that is being drawn
-	cutAt string // of the first turn of which something was cut
-	err   error
+	w      io.Writer
+	width  int
+	color  bool
+	cols   columns
+	buf    strings.Builder
+	addr   string // of the turn that is being drawn
+	barred bool   // some bar was drawn
+	cutAt  string // of the first turn of which something was cut
+	err    error
 }
 
 func (d *drawer) flush() {
@@ -167,11 +175,18 @@ func (d *drawer) node(n *node, first, rest string) {
 		d.buf.WriteString(strings.Repeat(" ", room-used))
 		for i, c := range n.cols {
 			st := plainText
-			if name := d.cols.names[i]; name == "at" || name == "cached" || name == "thought" {
+			if name := d.cols.names[i]; name == "at" || name == "cached" || name == "written" || name == "thought" {
 				st = dim
 			}
 			d.put(st, padLeft(c, d.cols.each))
 		}
+	}
+	if len(n.bar) > 0 && d.cols.bar > 0 {
+		d.buf.WriteString(strings.Repeat(" ", barGap))
+		for _, s := range n.bar {
+			d.put(s.style, s.text)
+		}
+		d.barred = true
 	}
 	d.flush()
 
@@ -216,20 +231,22 @@ func (d *drawer) node(n *node, first, rest string) {
 	}
 }
 
-// text draws a line of text, or a few.
+// text draws a line of text, or a few. Line feeds in it are kept.
 func (d *drawer) text(it item, first, rest string) {
 	room := d.width - width(first) - labelWidth
-	lines := wrap(it.text, room, it.lines)
-	d.note(!strings.HasSuffix(it.text, lines[len(lines)-1]) || len(it.text) > maxScan) // here, or by Clean
-	for i, l := range lines {
-		lead, label := first, it.label
-		if i > 0 {
+	lead, label := first, it.label
+	for line := range strings.SplitSeq(it.text, "\n") {
+		text := strings.TrimLeft(line, " ")
+		indent := strings.Repeat(" ", min(len(line)-len(text), max(0, room/2)))
+		lines := wrap(text, room-len(indent), it.lines)
+		d.note(!strings.HasSuffix(text, lines[len(lines)-1]) || len(text) > maxScan) // here, or by Clean
+		for _, l := range lines {
+			d.put(dim, lead)
+			d.put(it.style, padRight(label, labelWidth))
+			d.buf.WriteString(indent + l)
+			d.flush()
 			lead, label = rest, ""
 		}
-		d.put(dim, lead)
-		d.put(it.style, padRight(label, labelWidth))
-		d.buf.WriteString(l)
-		d.flush()
 	}
 }
 

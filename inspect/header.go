@@ -62,7 +62,7 @@ func (r *renderer) header() {
 	if s.Tenant != "" {
 		r.d.field("tenant", Clean(s.Tenant))
 	}
-	r.d.field("status", words(string(s.Status)), plural(len(s.Runs), "run")+among(unfinished...),
+	r.d.field("status", words(string(s.StatusAt(r.o.AsOf))), plural(len(s.Runs), "run")+among(unfinished...),
 		plural(turns, "turn"), plural(calls, "tool call")+among(count(int64(failed), "failed"), count(int64(denied), "denied")),
 		suffixed(some(inputs, "input"), " denied"), some(compactions, "compaction"))
 	agent := s.Agent
@@ -85,18 +85,47 @@ func (r *renderer) header() {
 	if n, u := r.others(); n > 0 {
 		r.d.field("", append([]string{"and in " + plural(n, "sub-agent session")}, usageWords(u)...)...)
 	}
+	r.d.field("cost", r.costs()...)
 	for _, run := range s.Runs {
 		if run.ParentSessionID != "" && run.ParentSessionID != s.ID {
 			r.d.field("parent", "session "+Clean(run.ParentSessionID), prefixed("run ", Clean(run.ParentID)))
 			break
 		}
 	}
+	r.historyFields()
 	r.facts()
 	for _, def := range s.Defects {
 		for i, line := range wrap(defectText(def), r.o.Width-labelWidth-1, maxWrap) {
 			r.d.field([]string{defectLabel(def), " "}[min(i, 1)], line)
 		}
 	}
+}
+
+// mostForks bounds how many forks and messages of the queue are named.
+const mostForks = 8
+
+// historyFields say where the session was forked from, which were forked from it, and what waits in its queue.
+func (r *renderer) historyFields() {
+	h := r.history(r.main)
+	if f := h.Fork; f != nil {
+		r.d.field("forked", "from session "+Clean(f.Session), prefixed("at message ", Clean(f.Message)))
+	}
+	for i, f := range r.o.Forks {
+		if i == mostForks {
+			r.d.field("", "and "+plural(len(r.o.Forks)-i, "more fork"))
+			break
+		}
+		r.d.field("fork", "session "+Clean(f.ID), plural(int(f.Turns), "turn"), words(string(f.StatusAt(r.o.AsOf))))
+	}
+	var waiting []string
+	for i, m := range h.Waiting() {
+		if i == mostForks {
+			waiting = append(waiting, "…")
+			break
+		}
+		waiting = append(waiting, Clean(m.ID)+" since "+r.clock(m.Queued))
+	}
+	r.d.field("queue", append([]string{suffixed(some(len(waiting), "message"), " waiting")}, waiting...)...)
 }
 
 // mostFacts bounds the facts that are shown.
@@ -107,7 +136,7 @@ func (r *renderer) facts() {
 	s, n := r.main.Session, 0
 	for i := range s.Facts {
 		f := &s.Facts[i]
-		if f.Key == "title" || strings.HasPrefix(f.Key, "guide.") || s.Fact(f.Subject, f.Key) != f {
+		if f.Key == "title" || f.Key == factRules || strings.HasPrefix(f.Key, "guide.") || s.Fact(f.Subject, f.Key) != f {
 			continue
 		}
 		if n++; n > mostFacts {

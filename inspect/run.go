@@ -62,15 +62,18 @@ func (r *renderer) groupNode(g *session.Group) *node {
 func (r *renderer) run(p place, role string) *node {
 	run := p.run
 	r.placed[run] = true
-	lead, system, prompt, tools := r.lead, r.system, r.prompt, r.tools
+	lead, said, from, to := r.lead, r.shownLast, r.from, r.to
 	r.lead = run.Model
 	if p.tree.Session != r.main.Session {
-		r.system, r.prompt, r.tools = "", "", ""
-		defer func() { r.system, r.prompt, r.tools = system, prompt, tools }()
+		r.shownLast = shownLast{}
+		defer func() { r.shownLast = said }()
 	}
-	defer func() { r.lead = lead }()
+	defer func() { r.lead, r.from, r.to = lead, from, to }()
+	if r.from, r.to = run.Start, run.End; r.to.IsZero() {
+		r.to = lastOf(run)
+	}
 
-	n := &node{cols: r.cols(run.Span, &run.Usage)}
+	n := &node{cols: r.cols(run.Span, &run.Usage), bar: r.scale()}
 	title := fmt.Sprintf("run %d", p.n)
 	if p.tree.Session != r.main.Session {
 		title = "sub-agent"
@@ -84,7 +87,7 @@ func (r *renderer) run(p place, role string) *node {
 	if role != "" {
 		n.segs = append(n.segs, seg{" · " + role, cyan})
 	}
-	n.segs = append(n.segs, statusSeg(run.Status, run.StatusWord)...)
+	n.segs = append(n.segs, statusSeg(run.StatusAt(r.asOf(p)), run.StatusWord)...)
 	if run.Copied {
 		n.segs = append(n.segs, seg{" · taken over by the fork, counted where it came from", dim})
 	}
@@ -96,6 +99,18 @@ func (r *renderer) run(p place, role string) *node {
 	}
 	if run.Model != "" {
 		n.segs = append(n.segs, seg{" · " + Clean(run.Model), dim})
+	}
+	if at := r.history(p.tree).Run(run).Hidden; !at.IsZero() {
+		n.segs = append(n.segs, seg{" · rewound " + r.since(at), yellow})
+		if !r.o.Hidden && r.o.Run == nil {
+			n.line("", dim, plural(len(run.Turns), "turn")+" not shown; --hidden shows what was rewound")
+			r.hid = true
+			return n
+		}
+	}
+	if r.o.Timeline {
+		r.timelineRun(n, p)
+		return n
 	}
 
 	if p.tree.Session != r.main.Session {
@@ -112,6 +127,8 @@ func (r *renderer) run(p place, role string) *node {
 	switch {
 	case run.Known == spans.KnownClosed:
 		n.wrapped("aborted", red, "its end was never seen; last seen "+r.clock(run.End))
+	case run.Status == spans.RunStatusOpen && run.StatusAt(r.asOf(p)) != spans.RunStatusOpen:
+		n.wrapped("aborted", red, "its process was not heard of any more; last seen "+r.clock(lastOf(run)))
 	case run.Status == spans.RunStatusOpen:
 		last := lastOf(run)
 		what := "no end yet"
@@ -126,9 +143,14 @@ func (r *renderer) run(p place, role string) *node {
 	if run.Error != "" {
 		n.wrapped("error", red, Clean(run.Error))
 	}
+	if r.o.Turn == nil && len(allCalls(run)) > 0 {
+		r.rulesLine(n, p)
+	}
+	if b := r.branches(p); b != "" {
+		n.wrapped("then", dim, b)
+	}
 	r.messages(n, p, run.Capture, run.Outside)
 
-	body := func(t *session.Turn) bool { return r.o.Run != run || r.o.Turn == nil || r.o.Turn == t }
 	var kids []timed
 	if r.o.Run != run || r.o.Turn == nil {
 		for _, c := range run.ToolCalls {
@@ -142,17 +164,15 @@ func (r *renderer) run(p place, role string) *node {
 		}
 	}
 	var turns []timed
-	for _, t := range run.Turns {
-		if body(t) {
-			turns = append(turns, timed{t.Span, r.turn(p, t)})
+	for _, t := range r.shown(p) {
+		if t.turn == nil {
+			turns = append(turns, timed{t.span, &node{segs: []seg{{t.text, yellow}}}})
+			continue
 		}
+		turns = append(turns, timed{t.span, r.turn(p, t.turn)})
 	}
-	// Runs of other sessions that name this one and no tool call of it.
-	for _, k := range r.runs {
-		if k.tree.Session != p.tree.Session && !r.placed[k.run] && k.run.ParentID == run.ID && run.ID != "" &&
-			(k.run.ParentSessionID == "" || k.run.ParentSessionID == p.tree.ID) {
-			kids = append(kids, timed{k.run.Span, r.run(k, "")})
-		}
+	for _, k := range r.strays(p) {
+		kids = append(kids, timed{k.run.Span, r.run(k, "")})
 	}
 	r.events(n, p, run.Events)
 	r.defects(n, run.Defects)
@@ -160,6 +180,33 @@ func (r *renderer) run(p place, role string) *node {
 		n.add(k.node)
 	}
 	return n
+}
+
+// strays are runs of other sessions that name this one and no tool call of it.
+func (r *renderer) strays(p place) []place {
+	var out []place
+	for _, k := range r.runs {
+		if k.tree.Session != p.tree.Session && !r.placed[k.run] && p.run.ID != "" && k.run.ParentID == p.run.ID &&
+			(k.run.ParentSessionID == "" || k.run.ParentSessionID == p.tree.ID) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// branches says which runs of the session left the history of this one, or did its work again.
+func (r *renderer) branches(p place) string {
+	var out []string
+	h := r.history(p.tree)
+	for _, b := range h.Branches(p.run) {
+		what := map[bool]string{true: "run %d branches off", false: "run %d runs it again"}[h.Run(b).Relation == session.RelationBranch]
+		for i, other := range p.tree.Runs {
+			if other == b {
+				out = append(out, fmt.Sprintf(what, i+1))
+			}
+		}
+	}
+	return strings.Join(out, separator)
 }
 
 // continues says how a run relates to an earlier one of its session.
@@ -195,7 +242,7 @@ func (r *renderer) continues(p place) string {
 func lastOf(run *session.Run) time.Time {
 	last := run.Start
 	see := func(s session.Span) {
-		for _, t := range []time.Time{s.Start, s.End} {
+		for _, t := range []time.Time{s.Start, s.End, s.Seen} {
 			if t.After(last) {
 				last = t
 			}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -127,9 +128,13 @@ func costs(g *stats.Group) []string {
 	return out
 }
 
+// money returns an amount, the more digits the smaller it is: a turn may cost next to nothing.
 func money(currency string, amount float64) string {
 	digits := 2
-	if amount < 1 && amount > -1 {
+	switch size := math.Abs(amount); {
+	case size < 0.01 && size > 0:
+		digits = 6
+	case size < 1:
 		digits = 4
 	}
 	return strings.TrimSpace(Clean(currency) + " " + strconv.FormatFloat(amount, 'f', digits, 64))

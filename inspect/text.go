@@ -7,6 +7,7 @@ import (
 
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/store/stats"
 )
 
 // Tree is a session with what it takes to show its content.
@@ -24,6 +25,9 @@ type Options struct {
 	Color bool
 	// Now is the time that "ago" counts from; zero leaves such words out.
 	Now time.Time
+	// AsOf is the time as of which statuses are told: open runs whose process was not heard of for too long are aborted then. Zero is the
+	// time of the last thing seen of the session.
+	AsOf time.Time
 	// Location for times of day; nil is UTC.
 	Location *time.Location
 	// Related are other sessions. Runs of theirs that were spawned by what is shown are shown in place.
@@ -31,6 +35,14 @@ type Options struct {
 	// Run and Turn, when Run is not nil, narrow what is shown to one run, and Turn, when not nil, to one turn of it.
 	Run  *session.Run
 	Turn *session.Turn
+	// Prices compute what turns cost, beside what their loops reported; nil computes nothing.
+	Prices *stats.Prices
+	// Hidden shows history that was rewound, marked; otherwise one line stands in its place.
+	Hidden bool
+	// Forks are sessions that were forked from the one shown; they are named.
+	Forks []session.Summary
+	// Timeline writes one line a turn, with a bar of when in its run it was and what took its time, instead of what was said.
+	Timeline bool
 }
 
 // Text writes t as a tree: a header, then every run with its turns, tool calls, compactions, permissions and sub-agents
@@ -42,8 +54,11 @@ func Text(w io.Writer, t Tree, o Options) error {
 	if o.Location == nil {
 		o.Location = time.UTC
 	}
-	r := &renderer{o: o, main: t, placed: map[*session.Run]bool{}}
+	r := &renderer{o: o, main: t, placed: map[*session.Run]bool{}, histories: map[*session.Session]*session.History{}}
 	r.d = &drawer{w: w, width: o.Width, color: o.Color, cols: columnsFor(o.Width)}
+	if o.Timeline {
+		r.d.cols = timelineColumns(o.Width)
+	}
 	r.index()
 	r.text()
 	return r.d.err
@@ -68,17 +83,24 @@ type renderer struct {
 	spawned map[*session.Run]bool
 	// lead is the model of the run that is being built, which its turns need not repeat.
 	lead string
-	// system is the system prompt last shown of the session that is being built.
-	system string
-	// prompt and tools are the digests last seen of that session, and seen are the messages of its request seenIn.
-	prompt, tools string
-	seen          map[string]bool
-	seenIn        *session.Request
+	shownLast
+	// seen are the messages of the request seenIn.
+	seen   map[string]bool
+	seenIn *session.Request
 
 	zero   time.Time // what "at" counts from
-	bounds bool      // some time shown is only a bound
-	said   bool      // some content was shown
+	from   time.Time // what bars begin and end at: the run that is being built
+	to     time.Time
+	bounds bool // some time shown is only a bound
+	said   bool // some content was shown
+	hid    bool // something that was rewound is not shown
+
+	histories map[*session.Session]*session.History
 }
+
+// shownLast is what was shown last of the session that is being built, and need not be repeated: its system prompt, the digests of prompt
+// and tools, the settings of requests, the permission rules.
+type shownLast struct{ system, prompt, tools, settings, rules string }
 
 func (r *renderer) index() {
 	r.byID, r.byCall = map[string][]place{}, map[string][]place{}
@@ -191,11 +213,14 @@ func (r *renderer) text() {
 // footer explains what was shown, and says what to do about what was not.
 func (r *renderer) footer(roots []*node) {
 	var notes []string
+	if r.d.cols.bar > 0 && r.d.barred {
+		notes = append(notes, barLegend)
+	}
 	if r.bounds {
 		notes = append(notes, "~ estimated from the times around it: the loop states none for this")
 	}
 	switch {
-	case len(roots) == 0 || r.main.Blocks == nil: // nothing to say, or not wanted
+	case len(roots) == 0 || r.main.Blocks == nil || r.o.Timeline: // nothing to say, or not wanted
 	case !r.said:
 		notes = append(notes, "No word of what was said is here: it was not captured. `send --capture content` and WithCapture do.")
 	case r.d.cutAt != "" && r.o.Turn == nil:
@@ -213,27 +238,34 @@ func (r *renderer) footer(roots []*node) {
 }
 
 // cols are the numbers of one line.
-func (r *renderer) cols(s session.Span, u *session.Usage) []string {
-	at, in, out, cached, thought := "", "", "", "", ""
+func (r *renderer) cols(s session.Span, u *session.Usage) []string { return r.fill(r.values(s, u)) }
+
+// fill puts values into the columns that there are.
+func (r *renderer) fill(values map[string]string) []string {
+	out := make([]string, len(r.d.cols.names))
+	for i, name := range r.d.cols.names {
+		out[i] = values[name]
+	}
+	return out
+}
+
+// values are the numbers of a thing by the names of columns.
+func (r *renderer) values(s session.Span, u *session.Usage) map[string]string {
+	value := map[string]string{}
 	if !s.Start.IsZero() && !r.zero.IsZero() {
-		at = "+" + Duration(s.Start.Sub(r.zero))
+		value["at"] = "+" + Duration(s.Start.Sub(r.zero))
 	}
 	if u != nil && *u != (session.Usage{}) {
-		in, out = Count(u.Input), Count(u.Output)
-		cached, thought = Count(u.CacheRead), Count(u.Reasoning)
+		value["in"], value["out"] = Count(u.Input), Count(u.Output)
+		value["cached"], value["written"], value["thought"] = Count(u.CacheRead), Count(u.CacheWrite), Count(u.Reasoning)
 	}
 	t := took(s.Start, s.End)
 	if s.StartSource == spans.TimeSourceBound || s.EndSource == spans.TimeSourceBound {
 		t = prefixed("~", t)
 		r.bounds = r.bounds || t != ""
 	}
-	switch len(r.d.cols.names) {
-	case 1:
-		return []string{t}
-	case 3:
-		return []string{t, in, out}
-	}
-	return []string{at, t, in, cached, out, thought}
+	value["took"] = t
+	return value
 }
 
 func (r *renderer) clock(t time.Time) string {

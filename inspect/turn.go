@@ -11,7 +11,7 @@ import (
 )
 
 func (r *renderer) turn(p place, t *session.Turn) *node {
-	n := &node{cols: r.cols(t.Span, &t.Usage), addr: turnAddress(p, t)}
+	n := &node{cols: r.cols(t.Span, &t.Usage), addr: turnAddress(p, t), bar: r.turnBar(t)}
 	if t.Failed {
 		n.segs = append(n.segs, seg{"✗ ", red})
 	}
@@ -22,13 +22,9 @@ func (r *renderer) turn(p place, t *session.Turn) *node {
 		}
 	}
 	add(words(string(t.Trigger)), plainText)
-	switch {
-	case t.Missing:
-		add("did not arrive", yellow)
-	case t.Known == spans.KnownClosed:
-		add("no end seen", red)
-	case t.Known == spans.KnownLive || t.End.IsZero():
-		add("open", yellow)
+	add(r.turnState(p, t))
+	if at := r.history(p.tree).Hidden(t); !at.IsZero() && r.history(p.tree).Run(p.run).Hidden.IsZero() {
+		add("rewound "+r.since(at), yellow)
 	}
 	add(t.StopReason, plainText)
 	if t.Attempts > 1 {
@@ -41,11 +37,20 @@ func (r *renderer) turn(p place, t *session.Turn) *node {
 	if model != r.lead {
 		add(model, dim)
 	}
-	if t.Cost != nil {
-		add(fmt.Sprintf("%.4g %s", *t.Cost, t.Currency), dim)
-	}
+	add(r.cost(p.run, t), dim)
 
-	r.request(n, t)
+	whole := r.o.Turn == t
+	if whole {
+		r.figures(n, p, t)
+	} else {
+		r.settingsLine(n, p, t)
+	}
+	r.request(n, p, t)
+	if whole {
+		r.promptLine(n, p, t)
+		r.catalogue(n, p, t)
+		r.rulesInForce(n, p)
+	}
 	r.systemPrompt(n, p, t)
 	r.messages(n, p, t.Capture, t.Input)
 
@@ -73,6 +78,9 @@ func (r *renderer) turn(p place, t *session.Turn) *node {
 		n.add(k.node)
 	}
 	r.messages(n, p, t.Capture, t.Output)
+	if t.Partial {
+		n.line("partial", yellow, "the reply as far as it was last seen; its end did not arrive")
+	}
 	if t.Error != "" {
 		n.wrapped("error", red, Clean(t.Error))
 	}
@@ -89,7 +97,7 @@ func (r *renderer) turn(p place, t *session.Turn) *node {
 }
 
 // request says in one line what the model was sent, how much of it is new, whether prompt and tools changed, and what was kept back.
-func (r *renderer) request(n *node, t *session.Turn) {
+func (r *renderer) request(n *node, p place, t *session.Turn) {
 	var out []string
 	add := func(text string) {
 		if text != "" {
@@ -107,16 +115,6 @@ func (r *renderer) request(n *node, t *session.Turn) {
 			add(fmt.Sprintf("%d new", r.news(t.Requests[k-1])))
 		}
 	}
-	changed := func(what, digest string, last *string) {
-		is := digest != "" && *last != "" && digest != *last
-		if t.Capture == spans.CaptureDigests && digest != "" && digest != *last { // else the prompt itself is shown
-			what += " " + Clean(prefix(digest, 8))
-			add(what + map[bool]string{true: " (changed)"}[is])
-		} else if is {
-			add(what + " changed")
-		}
-		*last = cmp.Or(digest, *last)
-	}
 	if t.Capture == spans.CaptureDigests {
 		add("digests")
 	}
@@ -126,11 +124,68 @@ func (r *renderer) request(n *node, t *session.Turn) {
 	if withheld, ok := t.Extra[string(spans.CaptureWithheldKey)].(int64); ok && withheld > 0 {
 		add(fmt.Sprintf("%d withheld", withheld))
 	}
-	changed("prompt", t.PromptDigest, &r.prompt)
-	changed("tools", t.ToolsDigest, &r.tools)
-	if len(out) > 0 {
-		n.line("request", dim, strings.Join(out, separator))
+	if prompt, told := digestNews(t.PromptDigest, &r.prompt); told != "" && r.o.Turn != t {
+		add("prompt " + strings.TrimSuffix(prompt+told, " "))
 	}
+	if tools, told := digestNews(t.ToolsDigest, &r.tools); told != "" && r.o.Turn != t {
+		names, ok := offered(p.tree, t)
+		switch {
+		case ok && len(names) == 0:
+			tools = "no tools"
+		case ok:
+			tools = plural(len(names), "tool")
+		default:
+			tools = "tools " + tools
+		}
+		add(strings.TrimSuffix(tools+told, " "))
+	}
+	if len(out) > 0 {
+		n.wrapped("request", dim, strings.Join(out, separator))
+	}
+}
+
+// turnState says in a few words what keeps a turn from being whole; nothing of one that ended as its loop says.
+func (r *renderer) turnState(p place, t *session.Turn) (string, style) {
+	switch {
+	case t.Missing:
+		return "did not arrive", yellow
+	case t.Known == spans.KnownClosed:
+		return "no end seen", red
+	case t.Known == spans.KnownLive || t.End.IsZero():
+		return r.running(p), yellow
+	}
+	return "", plainText
+}
+
+// digestNews returns the beginning of a digest, and what is to be told of it: a blank when it is the first one, that it changed when it is
+// another than the last one, else nothing.
+func digestNews(digest string, last *string) (short, told string) {
+	switch {
+	case digest == "", digest == *last:
+		return "", ""
+	case *last != "":
+		told = " (changed)"
+	default:
+		told = " "
+	}
+	*last = digest
+	return Clean(prefix(digest, 8)), told
+}
+
+// running says of a thing without an end whether anybody still works on it.
+func (r *renderer) running(p place) string {
+	if p.run.StatusAt(r.asOf(p)) == spans.RunStatusOpen {
+		return "running"
+	}
+	return "stopped"
+}
+
+// asOf is the time as of which the status of a run is told.
+func (r *renderer) asOf(p place) time.Time {
+	if r.o.AsOf.IsZero() {
+		return p.tree.Last
+	}
+	return r.o.AsOf
 }
 
 // news returns how many messages of a request stand nowhere in the request before it.

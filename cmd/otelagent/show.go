@@ -14,9 +14,10 @@ import (
 
 // showOptions are the flags of show.
 type showOptions struct {
-	db     dbFlags
-	asJSON bool
-	follow string // empty, or one of follow…
+	db                       dbFlags
+	prices                   string
+	asJSON, hidden, timeline bool
+	follow                   string // empty, or one of follow…
 }
 
 func (a *app) showCommand() *cobra.Command {
@@ -29,7 +30,10 @@ and sub-agents, with times and tokens, and what was said if it was captured.
 
 SESSION is an id, the beginning of one, 'last', or a trace or span id.
 RUN is an id or @n, the n-th run; TURN is its index. What is said is cut to the
-width of the screen, but shown whole for a TURN.
+width of the screen, but shown whole for a TURN, with all its numbers, the
+tools it was offered, and the permission rules in force. From 140 columns on
+bars show when in its run a turn was; --timeline shows little else. What was
+rewound is left out, and said to be, unless --hidden asks for it.
 
 FILE is anything that 'otelagent send' reads, or a database, or - for standard
 input: it is read in memory with all its content, nothing is sent and nothing
@@ -58,6 +62,9 @@ the session's run; --follow=forever waits for the next one. Ctrl-C ends it too.`
 		RunE: func(cmd *cobra.Command, args []string) error { return a.show(cmd.Context(), &o, args) },
 	}
 	o.db.add(c)
+	c.Flags().BoolVar(&o.timeline, "timeline", false, "one line a turn, with a bar of when it was and what took the time")
+	c.Flags().BoolVar(&o.hidden, "hidden", false, "show history that was rewound too")
+	c.Flags().StringVar(&o.prices, "prices", "", "compute cost from this `file`, a catalogue of prices as LiteLLM has it")
 	c.Flags().BoolVar(&o.asJSON, "json", false, "print JSON (docs/formats.md)")
 	c.Flags().StringVarP(&o.follow, "follow", "f", "", "show it as it goes on, until it is over, or `forever`")
 	c.Flags().Lookup("follow").NoOptDefVal = followEnd
@@ -67,6 +74,13 @@ the session's run; --follow=forever waits for the next one. Ctrl-C ends it too.`
 func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 	if err := o.check(); err != nil {
 		return err
+	}
+	look := look(a.stdout)
+	if o.prices != "" {
+		var err error
+		if look.Prices, err = readPrices(o.prices); err != nil {
+			return err
+		}
 	}
 	db, ref, err := o.db.openArguments(ctx, a, args)
 	if err != nil {
@@ -99,25 +113,37 @@ func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 		return err
 	}
 	if o.asJSON {
-		return writeJSON(a.stdout, narrowed(t.Session, run, turn))
+		s := *narrowed(t.Session, run, turn)
+		s.Status = t.StatusAt(look.AsOf)
+		return writeJSON(a.stdout, &s)
 	}
-	look := look(a.stdout)
-	look.Run, look.Turn = run, turn
+	look.Run, look.Turn, look.Hidden, look.Timeline = run, turn, o.hidden, o.timeline
 	if look.Related, err = db.related(ctx, t); err != nil {
 		return err
+	}
+	for s, err := range db.store.Sessions(ctx, store.Query{Tenant: db.tenant, ForkedFrom: t.ID, Limit: mostListed}) {
+		if err != nil {
+			return err
+		}
+		look.Forks = append(look.Forks, s)
 	}
 	w := bufio.NewWriter(a.stdout)
 	return firstError(inspect.Text(w, t, look), w.Flush())
 }
 
-// check refuses what --follow cannot do.
+// check names everything that is wrong with the flags.
 func (o *showOptions) check() error {
+	looks := o.hidden || o.timeline || o.prices != ""
 	switch {
+	case o.asJSON && looks:
+		return usagef("--json is the whole tree: --hidden, --timeline and --prices are about its looks")
 	case o.follow == "":
 	case o.follow != followEnd && o.follow != followForever:
 		return usagef("--follow=%s: want --follow alone, or --follow=%s", o.follow, followForever)
 	case o.asJSON:
 		return usagef("--follow and --json exclude each other: 'otelagent status --json' tells what is going on, and 'otelagent serve' has an API")
+	case looks:
+		return usagef("--follow excludes --hidden, --timeline and --prices")
 	case len(o.db.files) > 0:
 		return errFollowFile
 	}

@@ -14,7 +14,7 @@ import (
 // look returns how to render on w: its width and colour when it is a terminal, else 80 columns and none. COLUMNS and
 // NO_COLOR are heard.
 func look(w io.Writer) inspect.Options {
-	o := inspect.Options{Width: 80, Location: time.Local}
+	o := inspect.Options{Width: 80, Location: time.Local, AsOf: time.Now()}
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
 			o.Width = n

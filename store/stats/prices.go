@@ -123,3 +123,15 @@ func (x *price) cost(t *session.TurnFigures) float64 {
 	return tokens(t.Input.V-t.CacheRead.V-t.CacheWrite.V)*x.Input + tokens(t.CacheRead.V)*or(x.CacheRead, x.Input) + tokens(t.CacheWrite.V)*or(x.CacheWrite, x.Input) +
 		tokens(t.Output.V-t.Reasoning.V)*x.Output + tokens(t.Reasoning.V)*or(x.Reasoning, x.Output)
 }
+
+// Cost returns what a turn's tokens cost, in Currency. ok is false when its model has no price, and when its tokens are not known.
+func (p *Prices) Cost(t *session.TurnFigures) (amount float64, ok bool) {
+	if !t.Input.OK {
+		return 0, false
+	}
+	x := p.of(t)
+	if x == nil {
+		return 0, false
+	}
+	return x.cost(t), true
+}
