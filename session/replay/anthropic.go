@@ -17,6 +17,10 @@ var anthropicID = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 func (w *writer) anthropic() []byte {
 	w.common()
 	w.settle(anthropicID)
+	for len(w.messages) > 0 && w.messages[0].role == system { // in this form no conversation begins so
+		w.add(Changed, "a first message of the system stands in the system prompt", w.messages[0].where())
+		w.system, w.messages = append(slices.Clip(w.system), w.messages[0].parts...), w.messages[1:]
+	}
 	p := &w.params
 	var b builder
 	b.opt("model", w.model)
@@ -138,7 +142,6 @@ func (w *writer) anthropicMessages() []byte {
 		if s, ok := lone(m.parts, false); ok && s != "" {
 			t.text = &s
 		} else if t.blocks = w.anthropicBlocks(m.parts, m, text, thinking, media, call, result, other); len(t.blocks) == 0 {
-			w.leave("a message without content", m)
 			continue
 		}
 		if n := len(turns); n > 0 && turns[n-1].role == t.role && t.role != "system" {

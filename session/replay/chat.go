@@ -170,7 +170,6 @@ func (w *writer) chatMessage(name string, parts []part, m *message) []byte {
 		}
 	}
 	if len(blocks) == 0 && len(calls) == 0 {
-		w.leave("a message without content", m)
 		return nil
 	}
 	var b builder

@@ -30,6 +30,9 @@ func read(payload []byte) (*request, error) {
 	default:
 		return nil, ErrNoRequest
 	}
+	if r.out.spelling == SpellResponses {
+		r.join()
+	}
 	r.leading()
 	for _, raw := range elements(r.top.first(toolKeys...)) {
 		r.tool(raw)
@@ -89,6 +92,20 @@ func (r *reader) leading() {
 	r.out.messages = r.out.messages[n:]
 }
 
+// join makes one message of what a model said at once: in the Responses API its texts and calls are items beside each other.
+func (r *reader) join() {
+	var out []message
+	for _, m := range r.out.messages {
+		if n := len(out); n > 0 && m.role == assistant && out[n-1].role == assistant {
+			last := &out[n-1]
+			last.parts, last.fields, last.raw = append(last.parts, m.parts...), append(last.fields, m.fields...), nil
+			continue
+		}
+		out = append(out, m)
+	}
+	r.out.messages = out
+}
+
 // described are keys of a message that say something about it and are no content: no provider takes them.
 var described = []string{
 	"timestamp", "createdAt", "created_at", "usage", "stopReason", "stop_reason", "model", "provider", "metadata", "finish_reason", "error_message", "errorMessage",
@@ -117,7 +134,12 @@ func (r *reader) message(at int, raw []byte) {
 		if r.item(&m, o, raw) {
 			return
 		}
-	default: // of somebody's own, such as an extension message
+	default:
+		if !o.has("content", "parts") { // of somebody's own: no model sees it as it stands
+			m.parts = []part{{kind: other, typ: "extension message", raw: raw}}
+			r.add(m)
+			return
+		}
 		m.fields = append(m.fields, "role")
 	}
 	for _, k := range described {
@@ -159,8 +181,8 @@ func (r *reader) message(at int, raw []byte) {
 	if f := o["function_call"]; f != nil {
 		m.parts = append(m.parts, r.call(asObject(f), f))
 	}
-	if o.has("kind") && o.has("data", "payload") && !o.has("content", "parts") { // an extension message: no model sees it as it stands
-		m.parts = append(m.parts, part{kind: other, typ: "extension message", raw: raw})
+	if o.has("kind") && o.has("data", "payload") && !o.has("content", "parts") {
+		m.parts, m.fields = []part{{kind: other, typ: "extension message", raw: raw}}, nil
 	}
 	r.split(m)
 }
@@ -284,6 +306,8 @@ func (r *reader) uiTool(o object, raw []byte) []part {
 		answer.isError, answer.parts = true, []part{{kind: text, text: o.str("errorText")}}
 	case o.has("output", "result"):
 		answer.parts = outputOf(o.first("output", "result"))
+	case o.str("state") == "output-available":
+		answer.parts = outputOf([]byte("null"))
 	case o.str("state") == "output-denied":
 		answer.isError, answer.parts = true, []part{{kind: text, text: "Tool execution denied."}}
 	default:
@@ -344,11 +368,11 @@ func (r *reader) gemini(p *part, o object) {
 	switch {
 	case o.has("functionCall", "function_call"):
 		f := inner("functionCall", "function_call")
-		p.kind, p.id, p.name, p.args = call, f.str("id", "name"), f.str("name"), arguments(f["args"])
+		p.kind, p.id, p.name, p.args = call, f.str("id"), f.str("name"), arguments(f["args"])
 		*p = r.remember(*p)
 	case o.has("functionResponse", "function_response"):
 		f := inner("functionResponse", "function_response")
-		p.kind, p.id, p.name, p.parts = result, f.str("id", "name"), f.str("name"), outputOf(f["response"])
+		p.kind, p.id, p.name, p.parts = result, f.str("id"), f.str("name"), outputOf(f["response"])
 	case o.has("inlineData", "inline_data"):
 		d := inner("inlineData", "inline_data")
 		p.mime, p.data = d.str("mimeType", "mime_type"), d.str("data")
@@ -840,6 +864,8 @@ func spellingOf(top object) Spelling {
 		return SpellGenAI
 	case s.seen("chat"), top.has("max_completion_tokens", "frequency_penalty", "presence_penalty", "reasoning_effort", "stream_options", "response_format", "stop", "n"):
 		return SpellChat
+	case s.seen("loop"):
+		return SpellPlain
 	case s.seen("anthropic"), top.has("system", "stop_sequences", "thinking", "anthropic_version", "output_config", "top_k"):
 		return SpellAnthropic
 	}
@@ -873,8 +899,8 @@ func (s *signs) message(o object) {
 	if o.has("tool_calls", "function_call") {
 		s.see("chat")
 	}
-	if o.has("parts") {
-		s.see("parts")
+	if o.has("timestamp") {
+		s.see("loop")
 	}
 	ui := o.has("id")
 	for _, raw := range elements(o.first("content", "parts")) {
@@ -908,5 +934,7 @@ func (s *signs) tool(o object) {
 		s.see("anthropic")
 	case o.has("inputSchema"):
 		s.see("ai-sdk")
+	case o.has("parameters") && !o.has("type"):
+		s.see("loop")
 	}
 }

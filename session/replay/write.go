@@ -2,6 +2,7 @@ package replay
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -119,10 +120,14 @@ func (w *writer) leave(what string, m *message) { w.add(LeftOut, what, m.where()
 
 // common notes what no form takes of messages, prompts and tools, and what is no content at all.
 func (w *writer) common() {
+	fields := map[string]bool{}
 	for i := range w.messages {
 		m := &w.messages[i]
 		for _, f := range m.fields {
-			w.leave("message field "+word(f), m)
+			fields[word(f)] = true
+		}
+		if len(m.parts) == 0 {
+			w.leave("a message without content", m)
 		}
 		for _, p := range m.parts {
 			for _, k := range p.extra {
@@ -131,6 +136,14 @@ func (w *writer) common() {
 				}
 			}
 		}
+	}
+	if len(fields) > 0 {
+		const most = 24
+		names := slices.Sorted(maps.Keys(fields))
+		if len(names) > most {
+			names = append(names[:most], fmt.Sprintf("and %d more", len(names)-most))
+		}
+		w.add(LeftOut, "what messages say besides their content: "+strings.Join(names, ", "), "")
 	}
 	for _, m := range w.extra {
 		w.add(LeftOut, "parameter "+word(m.key), "")
@@ -175,26 +188,23 @@ func (p *part) what() string {
 func (w *writer) settle(id *regexp.Regexp) {
 	w.ids(id)
 	w.order()
-	open := map[string]bool{}
+	open := map[string][]*message{} // calls that wait for their results
 	for i := range w.messages {
 		m := &w.messages[i]
 		for _, p := range m.parts {
 			switch {
 			case p.kind == call:
-				open[p.id] = true
-			case p.kind == result && !open[p.id]:
+				open[p.id] = append(open[p.id], m)
+			case p.kind == result && len(open[p.id]) == 0:
 				w.add(Kept, "a tool result without its call, which the provider may refuse", m.where())
 			case p.kind == result:
-				delete(open, p.id)
+				open[p.id] = open[p.id][1:]
 			}
 		}
 	}
-	for i := range w.messages {
-		m := &w.messages[i]
-		for _, p := range m.parts {
-			if p.kind == call && open[p.id] {
-				w.add(Kept, "a tool call without a result, which the provider may refuse", m.where())
-			}
+	for _, id := range slices.Sorted(maps.Keys(open)) {
+		for _, m := range open[id] {
+			w.add(Kept, "a tool call without a result, which the provider may refuse", m.where())
 		}
 	}
 }
@@ -203,7 +213,8 @@ func (w *writer) settle(id *regexp.Regexp) {
 func (w *writer) ids(fits *regexp.Regexp) {
 	renamed := map[string]string{}
 	used := map[string]bool{}
-	var waiting []string
+	type named struct{ id, name string }
+	var waiting []named // calls without an id
 	n := 0
 	for i := range w.messages {
 		m := &w.messages[i]
@@ -213,13 +224,15 @@ func (w *writer) ids(fits *regexp.Regexp) {
 				continue
 			}
 			if p.id == "" {
-				if p.kind == result && len(waiting) > 0 {
-					p.id, waiting = waiting[0], waiting[1:]
+				at := slices.IndexFunc(waiting, func(c named) bool { return p.name == "" || c.name == p.name })
+				if p.kind == result && at >= 0 {
+					p.id = waiting[at].id
+					waiting = slices.Delete(waiting, at, at+1)
 				} else {
 					n++
 					p.id = fmt.Sprintf("call_%d", n)
 					if p.kind == call {
-						waiting = append(waiting, p.id)
+						waiting = append(waiting, named{p.id, p.name})
 					}
 				}
 				p.raw = nil
