@@ -15,10 +15,20 @@ import (
 // View makes what pages and the API show of one tree. It reads the tree once and is safe for concurrent use; nobody may change the tree
 // meanwhile, and it holds on to it.
 type View struct {
-	tree  Tree
-	index renderer // of runs, and of which call spawned which; its other fields are not used
-	turns []viewTurn
-	at    map[*session.Turn]int
+	tree    Tree
+	history *session.History
+	index   renderer // of runs, and of which call spawned which; its other fields are not used
+	turns   []viewTurn
+	at      map[*session.Turn]int
+	numbers map[*session.Run]int // of the runs of the tree, from 1
+	// spawners are the tool calls that spawned runs, of all sessions.
+	spawners map[*session.Run]spawner
+}
+
+// spawner is a tool call that spawned a run.
+type spawner struct {
+	place
+	address string
 }
 
 // viewTurn is a turn and where it stands.
@@ -30,18 +40,22 @@ type viewTurn struct {
 
 // NewView returns a view of t. Related are sessions whose runs may have been spawned by t.
 func NewView(t Tree, related []Tree) *View {
-	v := &View{tree: t, at: map[*session.Turn]int{}}
+	v := &View{
+		tree: t, history: session.HistoryOf(t.Session, t.Blocks), at: map[*session.Turn]int{}, numbers: map[*session.Run]int{}, spawners: map[*session.Run]spawner{},
+	}
 	v.index.o.Related, v.index.main = related, t
 	v.index.index()
+	v.findSpawners()
 	lasts := map[*session.Run]*session.Turn{}
 	var before *session.Turn // the last of the runs that nobody spawned
 	for i, run := range t.Runs {
 		p := place{t, run, i + 1}
+		v.numbers[run] = p.n
 		last := before
-		if parent := runBefore(p); parent > 0 {
-			last = lasts[t.Runs[parent-1]]
-		} else if v.index.spawned[run] {
+		if h := v.history.Run(run); v.index.spawned[run] || h.Relation == session.RelationSubAgent {
 			last = nil
+		} else if h.Parent != nil {
+			last = lasts[h.Parent]
 		}
 		for j, turn := range run.Turns {
 			x := viewTurn{place: p, Turn: turn, first: j == 0}
@@ -60,6 +74,25 @@ func NewView(t Tree, related []Tree) *View {
 	return v
 }
 
+// findSpawners goes through all tool calls once.
+func (v *View) findSpawners() {
+	for _, p := range v.index.runs {
+		see := func(of string, calls []*session.ToolCall) {
+			for _, c := range calls {
+				for _, k := range v.index.kids(p, c) {
+					if _, ok := v.spawners[k.run]; !ok {
+						v.spawners[k.run] = spawner{p, callAddress(of, c)}
+					}
+				}
+			}
+		}
+		see(p.address(), p.run.ToolCalls)
+		for _, t := range p.run.Turns {
+			see(viewTurn{place: p, Turn: t}.address(), t.ToolCalls)
+		}
+	}
+}
+
 // Tree returns the tree that v is of.
 func (v *View) Tree() Tree { return v.tree }
 
@@ -74,25 +107,6 @@ func (v *View) Position(t *session.Turn) int {
 	return -1
 }
 
-// runBefore returns the number of the run that p continues, as its session tells; 0 for none, and where it was spawned.
-func runBefore(p place) int {
-	if p.run.Continuation == "" || p.run.Continuation == spans.ContinuationInitial || p.run.ParentID == "" || p.run.ParentCut {
-		return 0
-	}
-	return runNumber(p, p.run.ParentID)
-}
-
-// runNumber returns the number of the last run of that id before p, 0 for none.
-func runNumber(p place, id string) int {
-	n := 0
-	for i, other := range p.tree.Runs[:p.n-1] {
-		if other.ID == id && !other.Start.After(p.run.Start) {
-			n = i + 1
-		}
-	}
-	return n
-}
-
 // address returns the address of a run.
 func (p place) address() string { return fmt.Sprintf("%s/@%d", p.tree.ID, p.n) }
 
@@ -101,7 +115,8 @@ func (t viewTurn) address() string { return fmt.Sprintf("%s/%d", t.place.address
 // outlineText bounds OutlineTurn.Text, in characters.
 const outlineText = 160
 
-// Outline returns the session at a glance. Mark is that of the store, children are sessions that name this one as their parent, and now is
+// Outline returns the session at a glance. Mark is that of the store, children are sessions that name this one as
+// their parent, or as the one they were forked from, and now is
 // what Outline.Status is as of. It reads the beginning of every reply: seconds for a session of very many turns.
 func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *Outline {
 	s := v.tree.Session
@@ -152,6 +167,13 @@ func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *O
 	}
 	slices.SortFunc(o.Tools, func(a, b OutlineTool) int { return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Name, b.Name)) })
 	o.Children = v.children(children, now)
+	if f := v.history.Fork; f != nil {
+		o.Fork = &OutlineFork{Session: f.Session, Message: f.Message, Run: v.numbers[f.Last]}
+	}
+	for _, m := range v.history.Messages {
+		x := OutlineMessage{ID: m.ID, Hidden: m.Hidden, Queued: m.Queued, Canceled: m.Canceled, Waiting: m.Waiting(), Run: v.numbers[m.Run]}
+		o.Messages = append(o.Messages, x)
+	}
 	return o
 }
 
@@ -190,45 +212,15 @@ func (v *View) run(p place, now time.Time) OutlineRun {
 			o.Group = "selected"
 		}
 	}
-	switch run.Continuation {
-	case "", spans.ContinuationInitial:
-	case spans.ContinuationDefault:
-		o.Relation = "continues"
-	default:
-		o.Relation = string(run.Continuation)
-	}
-	if o.Relation != "" {
-		o.Parent = runBefore(p)
-	}
-	if from, spawner, ok := v.spawner(p); ok {
-		o.Relation, o.SpawnedBy = "sub-agent", from
-		if spawner.tree.Session == p.tree.Session {
-			o.Parent = spawner.n
+	h := v.history.Run(run)
+	o.Relation, o.Parent, o.Hidden = string(h.Relation), v.numbers[h.Parent], !h.Hidden.IsZero()
+	if from, ok := v.spawners[run]; ok {
+		o.Relation, o.SpawnedBy = string(session.RelationSubAgent), from.address
+		if from.tree.Session == p.tree.Session {
+			o.Parent = from.n
 		}
 	}
 	return o
-}
-
-// spawner returns the address of the tool call that spawned a run, and the run of that.
-func (v *View) spawner(p place) (string, place, bool) {
-	if !v.index.spawned[p.run] {
-		return "", place{}, false
-	}
-	for _, other := range v.index.runs {
-		for _, t := range other.run.Turns {
-			for _, c := range t.ToolCalls {
-				if slices.ContainsFunc(v.index.kids(other, c), func(k place) bool { return k.run == p.run }) {
-					return callAddress(viewTurn{place: other, Turn: t}.address(), c), other, true
-				}
-			}
-		}
-		for _, c := range other.run.ToolCalls {
-			if slices.ContainsFunc(v.index.kids(other, c), func(k place) bool { return k.run == p.run }) {
-				return callAddress(other.address(), c), other, true
-			}
-		}
-	}
-	return "", place{}, false
 }
 
 func callAddress(of string, c *session.ToolCall) string {
@@ -246,6 +238,7 @@ func (v *View) turn(i int) OutlineTurn {
 		Model: cmp.Or(t.Answered, t.Model), StopReason: t.StopReason, Failed: t.Failed, Attempts: t.Attempts,
 		Usage: t.Usage, Cost: t.Cost, Currency: t.Currency, ModelCallNS: t.ModelCallNS, Messages: t.RequestMessages, Bytes: t.RequestBytes,
 		PromptChanged: t.prompt, ToolsChanged: t.tools, Text: v.line(&t), Live: t.Known == spans.KnownLive,
+		Hidden: !v.history.Hidden(t.Turn).IsZero(),
 	}
 	for _, d := range t.Defects {
 		if !isNote(d) {
@@ -341,7 +334,7 @@ func ellipsis(s string, n int) string {
 	return prefix(s, n-1) + "…"
 }
 
-// children returns runs of other sessions that this one spawned, then sessions that name it as their parent and are not among them.
+// children returns runs of other sessions that this one spawned, then sessions that name it and are not among them.
 func (v *View) children(named []session.Summary, now time.Time) []OutlineChild {
 	var out []OutlineChild
 	seen := map[string]bool{v.tree.ID: true}
@@ -350,10 +343,10 @@ func (v *View) children(named []session.Summary, now time.Time) []OutlineChild {
 			continue
 		}
 		c := OutlineChild{Session: p.tree.ID, Run: p.address(), Kind: "sub-agent", Agent: cmp.Or(p.run.Agent, p.run.AgentID), Status: p.tree.StatusAt(now)}
-		from, spawner, ok := v.spawner(p)
+		from, ok := v.spawners[p.run]
 		switch {
-		case ok && spawner.tree.Session == v.tree.Session:
-			c.From = from
+		case ok && from.tree.Session == v.tree.Session:
+			c.From = from.address
 		case !ok && p.run.ParentSessionID == v.tree.ID:
 		default:
 			continue
@@ -362,10 +355,15 @@ func (v *View) children(named []session.Summary, now time.Time) []OutlineChild {
 		out = append(out, c)
 	}
 	for _, s := range named {
-		if !seen[s.ID] {
-			seen[s.ID] = true
-			out = append(out, OutlineChild{Session: s.ID, Kind: "sub-agent", Agent: cmp.Or(s.Agent, s.AgentID), Status: s.StatusAt(now)})
+		if seen[s.ID] {
+			continue
 		}
+		seen[s.ID] = true
+		c := OutlineChild{Session: s.ID, Kind: "sub-agent", Agent: cmp.Or(s.Agent, s.AgentID), Status: s.StatusAt(now)}
+		if s.ForkedFrom == v.tree.ID {
+			c.Kind = "fork"
+		}
+		out = append(out, c)
 	}
 	return out
 }

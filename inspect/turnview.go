@@ -1,8 +1,6 @@
 package inspect
 
 import (
-	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -72,23 +70,17 @@ func (m *viewer) view(i int) *TurnView {
 		}
 	}
 	for _, ref := range params {
-		switch spans.ProvenanceKind(ref.Provenance) {
-		case spans.ProvenanceSystem:
+		if spans.ProvenanceKind(ref.Provenance) == spans.ProvenanceSystem {
 			if t.first || t.prompt {
 				if b := m.body(ref, t.Capture, func(body string) string { return valueText([]byte(body)) }); b.Text != "null" && (b.Text != "" || b.State != "") {
 					o.System = b
 				}
 			}
-		case spans.ProvenanceTools:
-			if body, ok := m.tree.Blocks.Body(ref); ok {
-				o.Offered = toolNames(body)
-			}
 		}
 	}
+	o.Offered, _ = offered(m.tree, t.Turn)
+	o.Called = called(t.Turn)
 	for _, c := range t.ToolCalls {
-		if name := c.Name; name != "" && !slices.Contains(o.Called, name) {
-			o.Called = append(o.Called, name)
-		}
 		o.ToolCalls = append(o.ToolCalls, m.call(&t, c))
 	}
 	m.rules(o, &t)
@@ -107,15 +99,16 @@ func (m *viewer) view(i int) *TurnView {
 	return o
 }
 
-// rules says under which permission rules the turn ran: those that its run started with.
+// rules says under which permission rules the turn ran.
 func (m *viewer) rules(o *TurnView, t *viewTurn) {
-	switch {
-	case t.run.Rules.Len() > 0:
-		o.Rules = m.body(t.run.Rules.Items()[0], t.run.Capture, func(body string) string { return body })
-	case t.run.RulesDigest != "":
-		o.RulesState = StateNotCaptured
-	default:
-		o.RulesState = StateNotRecorded
+	at := t.Start
+	if at.IsZero() {
+		at = t.run.Start
+	}
+	body, state := rulesOf(m.tree, t.run, at)
+	if o.RulesState = state; state == "" {
+		text, cut := atMost(body, m.text)
+		o.Rules = &Body{Text: text, Cut: cut, Bytes: int64(len(body))}
 	}
 }
 
@@ -209,8 +202,7 @@ func permissionView(q *session.Permission) PermissionView {
 	return PermissionView{
 		At: q.Start, Action: q.Action, Tool: q.Tool, Rule: q.Pattern, Source: string(q.Source), DecidedBy: q.DecidedBy, Reason: q.Reason,
 		Answer: strings.TrimSpace(q.Outcome + " " + q.Option), WaitNS: q.WaitNS,
-		Waiting:  q.Known == spans.KnownLive || q.Action == spans.ActionAsk && q.Outcome == "" && q.Option == "",
-		Inferred: q.Derived,
+		Waiting: q.Waits(), Inferred: q.Derived,
 	}
 }
 
@@ -264,34 +256,4 @@ func (m *viewer) request(t *viewTurn, q *session.Request) RequestView {
 		}
 	}
 	return o
-}
-
-// toolNames returns the names of a catalogue of tools, as phi-core, Anthropic (name), OpenAI (function.name) and Gemini
-// (functionDeclarations) spell it; nil when it is none of these.
-func toolNames(raw string) []string {
-	type tool struct {
-		Name         string
-		Function     struct{ Name string }
-		Declarations []struct{ Name string } `json:"functionDeclarations"`
-	}
-	var list []tool
-	if json.Unmarshal([]byte(raw), &list) != nil {
-		return nil
-	}
-	out := []string{}
-	for _, t := range list {
-		switch {
-		case t.Name != "":
-			out = append(out, t.Name)
-		case t.Function.Name != "":
-			out = append(out, t.Function.Name)
-		}
-		for _, d := range t.Declarations {
-			out = append(out, d.Name)
-		}
-	}
-	if len(out) != len(list) && len(out) == 0 {
-		return nil
-	}
-	return out
 }

@@ -30,6 +30,10 @@ type Outline struct {
 	Children []OutlineChild `json:"children,omitempty"`
 	// Tools by name: how often they were called, and how that ended.
 	Tools []OutlineTool `json:"tools,omitempty"`
+	// Fork says from where the session was forked.
+	Fork *OutlineFork `json:"fork,omitempty"`
+	// Messages are those that were rewound, wait for their turn, or were taken off the queue.
+	Messages []OutlineMessage `json:"messages,omitempty"`
 	// Captured says whether any content of the session is there.
 	Captured bool `json:"captured"`
 }
@@ -108,6 +112,8 @@ type OutlineTurn struct {
 	Calls   []OutlineCall `json:"calls,omitempty"`
 	Marks   []OutlineMark `json:"marks,omitempty"`
 	Defects int           `json:"defects,omitempty"`
+	// Hidden says that it was rewound: hidden history, not deleted.
+	Hidden bool `json:"hidden,omitempty"`
 	// Live says that it is known from a copy that was sent while it was open.
 	Live bool `json:"live,omitempty"`
 }
@@ -142,6 +148,23 @@ type OutlineChild struct {
 	Status  spans.SessionStatus `json:"status,omitempty"`
 	// From is the address of the turn that spawned it, with the id of its tool call behind '#', as far as known.
 	From string `json:"from,omitempty"`
+}
+
+// OutlineFork is where a session was forked from: as session.Fork, Run is the number of the last run that was taken over, 0 for none.
+type OutlineFork struct {
+	Session string `json:"session"`
+	Message string `json:"message,omitempty"`
+	Run     int    `json:"run,omitempty"`
+}
+
+// OutlineMessage is what became of a message: as session.MessageState, Run is the number of the run that holds it, 0 for none.
+type OutlineMessage struct {
+	ID       string    `json:"id"`
+	Hidden   time.Time `json:"hidden,omitzero"`
+	Queued   time.Time `json:"queued,omitzero"`
+	Canceled time.Time `json:"canceled,omitzero"`
+	Waiting  bool      `json:"waiting,omitempty"`
+	Run      int       `json:"run,omitempty"`
 }
 
 // OutlineTool counts the calls of one tool.

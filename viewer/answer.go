@@ -58,6 +58,19 @@ func asJSON(etag string, v func() (any, error)) *answer {
 	}}
 }
 
+// asCompact answers v as JSON of one line: of what the command line does not print.
+func asCompact(etag string, v func() (any, error)) *answer {
+	return &answer{etag: etag, write: func(b *bounded) error {
+		x, err := v()
+		if err != nil {
+			return err
+		}
+		enc := json.NewEncoder(b)
+		enc.SetEscapeHTML(false)
+		return enc.Encode(x)
+	}}
+}
+
 // bounded is a body of at most maxBody bytes.
 type bounded struct{ bytes.Buffer }
 

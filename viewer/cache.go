@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -223,4 +224,22 @@ func (h *Handler) view(ctx context.Context, rd *reader.Reader, key session.Key) 
 		return nil, err
 	}
 	return e.value.(*view), nil
+}
+
+// kept returns an answer whose body is made once a state.
+func (h *Handler) kept(ctx context.Context, key cacheKey, state string, a *answer) (*answer, error) {
+	e, err := h.cache.get(ctx, key, state, func(context.Context) (any, int64, error) {
+		b := &bounded{}
+		if err := a.write(b); err != nil {
+			return nil, 0, err
+		}
+		body := slices.Clip(b.Bytes())
+		return body, int64(len(body)), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	kept := *a
+	kept.write = func(b *bounded) error { _, err := b.Write(e.value.([]byte)); return err }
+	return &kept, nil
 }

@@ -68,28 +68,39 @@ func (h *Handler) ls(r *http.Request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit, err := intParam(r.URL.Query(), "limit", 100, 1, maxList)
-	if err != nil {
-		return nil, err
+	now := time.Now()
+	query := store.Query{Archived: store.ArchivedNot}
+	for name, values := range r.URL.Query() {
+		if !slices.Contains(store.Filters(), name) {
+			continue // tenant, and what pages keep in their addresses
+		}
+		if err := query.Filter(name, values[0], now); err != nil {
+			return nil, bad("%s: %v", name, err)
+		}
 	}
+	if query.Limit == 0 {
+		query.Limit = 100
+	}
+	query.Limit = min(query.Limit, maxList)
+	query.Tenant = rd.Tenant
 	if err := h.refresh(r.Context()); err != nil {
 		return nil, err
 	}
 	l := List{Format: session.TreeFormat, Sessions: []session.Summary{}}
-	for s, err := range h.o.Store.Sessions(r.Context(), store.Query{Tenant: rd.Tenant, Limit: limit}) {
+	limit := query.Limit
+	query.Limit++ // whether there are more
+	for s, err := range h.o.Store.Sessions(r.Context(), query) {
 		if err != nil {
 			return nil, err
 		}
+		if len(l.Sessions) == limit {
+			l.Next = store.CursorOf(&l.Sessions[limit-1]).String()
+			break
+		}
+		s.Status = s.StatusAt(now)
 		l.Sessions = append(l.Sessions, s)
 	}
 	return asJSON("", func() (any, error) { return l, nil }), nil
-}
-
-// Status is what a session is doing.
-type Status struct {
-	Format  int                 `json:"format"`
-	Session string              `json:"session"`
-	Status  spans.SessionStatus `json:"status"`
 }
 
 func (h *Handler) status(r *http.Request) (*answer, error) {
@@ -101,7 +112,7 @@ func (h *Handler) status(r *http.Request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return asJSON("", func() (any, error) { return Status{Format, key.ID, t.StatusAt(time.Now())}, nil }), nil
+	return asJSON("", func() (any, error) { return inspect.StatusOf(t.Session, time.Now()), nil }), nil
 }
 
 func (h *Handler) show(r *http.Request) (*answer, error) {
@@ -126,19 +137,22 @@ func (h *Handler) outline(r *http.Request) (*answer, error) {
 		return nil, err
 	}
 	var children []session.Summary
-	for s, err := range h.o.Store.Sessions(r.Context(), store.Query{Tenant: rd.Tenant, Parent: v.Tree().ID, Limit: maxList}) {
-		if err != nil {
-			return nil, err
+	for _, q := range []store.Query{{Parent: v.key.ID}, {ForkedFrom: v.key.ID}} {
+		q.Tenant, q.Limit = rd.Tenant, maxList
+		for s, err := range h.o.Store.Sessions(r.Context(), q) {
+			if err != nil {
+				return nil, err
+			}
+			children = append(children, s)
 		}
-		children = append(children, s)
 	}
 	now := time.Now()
 	state := fmt.Sprint(v.state, v.Tree().StatusAt(now))
 	for _, c := range children {
 		state += fmt.Sprintf(" %q %s", c.ID, c.StatusAt(now))
 	}
-	a := asJSON(h.etag(v.key, state), func() (any, error) { return v.Outline(int64(v.mark), children, now), nil })
-	return a, nil
+	a := asCompact(h.etag(v.key, state), func() (any, error) { return v.Outline(int64(v.mark), children, now), nil })
+	return h.kept(r.Context(), cacheKey{v.key, "outline"}, state, a)
 }
 
 // Turns are some turns of a session.
@@ -171,7 +185,7 @@ func (h *Handler) turns(r *http.Request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return asJSON(h.etag(v.key, v.state), func() (any, error) {
+	return asCompact(h.etag(v.key, v.state), func() (any, error) {
 		return Turns{Format, int64(v.mark), from, v.Len(), v.Turns(from, count, text)}, nil
 	}), nil
 }
@@ -189,7 +203,7 @@ func (h *Handler) turn(r *http.Request) (*answer, error) {
 	if turn == nil {
 		return nil, bad("want RUN and TURN")
 	}
-	return asJSON(h.etag(v.key, v.state), func() (any, error) { return v.Turn(v.Position(turn), maxText), nil }), nil
+	return asCompact(h.etag(v.key, v.state), func() (any, error) { return v.Turn(v.Position(turn), maxText), nil }), nil
 }
 
 func (h *Handler) request(r *http.Request) (*answer, error) {
@@ -346,7 +360,7 @@ func timeParam(q url.Values, name string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	t, err := reader.ParseTime(text, time.Now())
+	t, err := store.ParseTime(text, time.Now())
 	if err != nil {
 		return t, bad("%s: want a date, a time in RFC 3339, or how long ago: 90m, 24h, 7d", name)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/store"
@@ -113,20 +112,6 @@ func some(names []string) string {
 		return strings.Join(names[:most], ", ") + ", ..."
 	}
 	return strings.Join(names, ", ")
-}
-
-// ParseTime reads a date, a time, or how long before now something was, of which a day is 24 hours: 24h, 7d.
-func ParseTime(s string, now time.Time) (time.Time, error) {
-	for _, layout := range []string{time.RFC3339Nano, time.DateTime, time.DateOnly} {
-		if t, err := time.ParseInLocation(layout, s, time.Local); err == nil {
-			return t, nil
-		}
-	}
-	d, err := store.ParseAge(s)
-	if err != nil {
-		return time.Time{}, wrong(ErrAddress, "want a date, a time in RFC 3339, or how long ago: 90m, 24h, 7d")
-	}
-	return now.Add(-d), nil
 }
 
 // Narrow returns s with nothing but the run and turn asked for; s itself where run is nil.
