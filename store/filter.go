@@ -227,22 +227,28 @@ func RankOf(last time.Time) int64 {
 	return last.UnixNano()
 }
 
-// String writes the cursor for ParseCursor: a number, a dot, and the id.
-func (c Cursor) String() string { return strconv.FormatInt(c.Rank(), 10) + "." + c.ID }
+// String writes the cursor for ParseCursor: Rank, or the word new, then a dot, and the id.
+func (c Cursor) String() string {
+	if c.New {
+		return newWord + "." + c.ID
+	}
+	return strconv.FormatInt(c.Rank(), 10) + "." + c.ID
+}
+
+const newWord = "new"
 
 // ParseCursor reads what String wrote. The error holds nothing of the text.
 func ParseCursor(text string) (Cursor, error) {
 	number, id, ok := strings.Cut(text, ".")
+	c := Cursor{ID: id, New: number == newWord}
+	if ok && c.New {
+		return c, nil
+	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	if !ok || err != nil {
 		return Cursor{}, errors.New("want the place that a page before it named")
 	}
-	c := Cursor{ID: id}
-	switch n {
-	case math.MaxInt64:
-		c.New = true
-	case math.MinInt64:
-	default:
+	if n != math.MinInt64 {
 		c.Last = time.Unix(0, n).UTC()
 	}
 	return c, nil

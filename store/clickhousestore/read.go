@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -306,8 +307,11 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 	cols := []string{"last_ns"}
 	none := []string{unknown + " AS last_ns1"} // as the other side of a union has them
 	best := []string{"max(last_ns1) AS last_ns2"}
-	if q.Parent != "" {
-		cols, none, best = append(cols, "parent"), append(none, "'' AS parent1"), append(best, "max(parent1) AS parent2")
+	conditions := filters(&q)
+	for _, c := range filterColumns {
+		if strings.Contains(conditions, c.name+"2") { // what filters look at alone is carried along
+			cols, none, best = append(cols, c.name), append(none, c.least+" AS "+c.name+"1"), append(best, "max("+c.name+"1) AS "+c.name+"2")
+		}
 	}
 	as := func(from, to string) string {
 		out := make([]string, len(cols))
@@ -332,9 +336,7 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 				SELECT k0, '' AS s0, toUInt8(0) AS p0, r0, %s FROM (%s)
 			) GROUP BY k0
 		) WHERE present = 1`, strings.Join(best, ", "), noneOf, s.present(touched, " "+tenant), as("1", "1"), last)
-	if q.Parent != "" {
-		rest += " AND projected = 1 AND parent2 = " + literal(q.Parent)
-	}
+	rest += conditions
 	if !q.Before.IsZero() {
 		rest += fmt.Sprintf(" AND projected = 1 AND last_ns2 < toInt64('%d')", q.Before.UnixNano())
 	}
@@ -347,6 +349,92 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 		rest += fmt.Sprintf(" LIMIT %d", q.Limit)
 	}
 	return s.summaries(ctx, q.Tenant, each(ctx, s, "list sessions", "id, projected", rest, func(r *reader) listed { return listed{r.str(), r.u8() == 1} }))
+}
+
+// filterColumns are those of summaries that filters look at, with the least value that each can have: what stands beside it in a union never hides it.
+var filterColumns = []struct{ name, least string }{
+	{"parent", "''"}, {"forked_from", "''"}, {"agent_id", "''"}, {"agent", "''"}, {"model", "''"}, {"status", "''"}, {"settled", "''"}, {"title", "''"},
+	{"errors", leastInt}, {"denied", leastInt}, {"heartbeat_ns", leastInt}, {"start_ns", leastInt},
+	{"cost", "toFloat64('-1e308')"}, {"archived", "toUInt8(0)"},
+}
+
+const leastInt = "toInt64('-9223372036854775808')"
+
+// filters returns the conditions of store.Query.Matches, of Parent and of After, each behind an AND, of the columns of filterColumns with a 2 behind
+// their names.
+func filters(q *store.Query) string {
+	var b strings.Builder
+	and := func(cond string) { b.WriteString(" AND " + cond) }
+	summary := func(cond string) { and("projected = 1 AND " + cond) }
+	if q.Parent != "" {
+		summary("parent2 = " + literal(q.Parent))
+	}
+	if q.ForkedFrom != "" {
+		summary("forked_from2 = " + literal(q.ForkedFrom))
+	}
+	if q.Agent != "" {
+		summary("(agent2 = " + literal(q.Agent) + " OR agent_id2 = " + literal(q.Agent) + ")")
+	}
+	if q.Model != "" {
+		summary("model2 = " + literal(q.Model))
+	}
+	if len(q.Status) > 0 {
+		status := "status2"
+		if !q.Now.IsZero() { // as session.Summary.StatusAt
+			status = fmt.Sprintf("if(heartbeat_ns2 > 0 AND (last_ns2 = %s OR intDiv(toInt64('%d') - last_ns2, 3) > heartbeat_ns2), if(settled2 = '', 'aborted', settled2), status2)", unknown, store.RankOf(q.Now))
+		}
+		var words []string
+		for _, s := range q.Status {
+			words = append(words, status+" = "+literal(s))
+		}
+		summary("(" + strings.Join(words, " OR ") + ")")
+	}
+	if q.Errors {
+		summary("errors2 > 0")
+	}
+	if q.Denied {
+		summary("denied2 > 0")
+	}
+	if q.MinCost > 0 {
+		summary("cost2 >= toFloat64('" + strconv.FormatFloat(q.MinCost, 'g', -1, 64) + "')")
+	}
+	if !q.Since.IsZero() {
+		summary(fmt.Sprintf("last_ns2 >= toInt64('%d')", store.RankOf(q.Since)))
+	}
+	if !q.Until.IsZero() {
+		summary(fmt.Sprintf("start_ns2 < toInt64('%d')", store.RankOf(q.Until)))
+	}
+	switch q.Archived {
+	case store.ArchivedNot:
+		and("archived2 = 0")
+	case store.ArchivedOnly:
+		and("archived2 = 1")
+	}
+	if q.Search != "" {
+		var in []string
+		for _, c := range []string{"id", "title2", "agent2", "agent_id2", "model2"} {
+			in = append(in, "position(lower("+c+"), lower("+literal(q.Search)+")) > 0") // of ASCII alone
+		}
+		and("(" + strings.Join(in, " OR ") + ")")
+	}
+	if c := q.After; c != nil {
+		last, id, later := fmt.Sprintf("toInt64('%d')", c.Rank()), literal(c.ID), "<"
+		behind := "id > " + id
+		if q.Oldest {
+			behind, later = "id < "+id, ">"
+		}
+		switch {
+		case c.New && q.Oldest:
+			and("projected = 0 AND " + behind)
+		case c.New:
+			and("(projected = 1 OR " + behind + ")")
+		case q.Oldest:
+			and("(projected = 0 OR last_ns2 " + later + " " + last + " OR last_ns2 = " + last + " AND " + behind + ")")
+		default:
+			and("projected = 1 AND (last_ns2 " + later + " " + last + " OR last_ns2 = " + last + " AND " + behind + ")")
+		}
+	}
+	return b.String()
 }
 
 // listed is a session of a list, and whether there is a summary of it.
@@ -418,7 +506,7 @@ func (s *Store) page(ctx context.Context, tenant string, page []listed) (map[str
 	rest := fmt.Sprintf("FROM %s WHERE tenant = %s AND session IN (%s) ORDER BY mark DESC, at DESC LIMIT 1 BY session",
 		s.layout.of(&summaryTable), literal(tenant), strings.Join(ids, ", "))
 	columns := "session, parent, status, agent, agent_id, model, dialect, start_ns, last_ns, runs, turns, tool_calls, errors, denied, defects, " +
-		"input, output, reasoning, cache_read, cache_write"
+		"input, output, reasoning, cache_read, cache_write, forked_from, title, archived, cost, currency, heartbeat_ns, settled"
 	for m, err := range each(ctx, s, "list sessions", columns, rest, func(r *reader) (m session.Summary) {
 		m.ID, m.Parent = r.str(), r.str()
 		m.Status = spans.SessionStatus(r.str())
@@ -430,6 +518,8 @@ func (s *Store) page(ctx context.Context, tenant string, page []listed) (map[str
 		} {
 			*n = r.i64()
 		}
+		m.ForkedFrom, m.Title, m.Archived, m.Cost = r.str(), r.str(), r.u8() == 1, math.Float64frombits(r.u64())
+		m.Currency, m.HeartbeatNS, m.Settled = r.str(), r.i64(), spans.SessionStatus(r.str())
 		return m
 	}) {
 		if err != nil {
@@ -559,6 +649,13 @@ func (s *Store) summarize(ctx context.Context, k session.Key, p *store.Projectio
 	} {
 		b = appendI64(b, n)
 	}
+	archived := byte(0)
+	if m.Archived {
+		archived = 1
+	}
+	b = append(appendString(appendString(b, m.ForkedFrom), m.Title), archived)
+	b = appendI64(appendString(appendU64(b, math.Float64bits(m.Cost)), m.Currency), m.HeartbeatNS)
+	b = appendString(b, string(m.Settled))
 	return s.client.insert(ctx, s.layout.into(&summaryTable), b, fmt.Sprintf("project-%x-%d-%d", key, p.Mark, s.clock()))
 }
 

@@ -16,8 +16,8 @@ import (
 )
 
 // Version is the schema that this package writes. One that is released is never edited: a further version adds to it. Version 2 added the
-// tables of figures.
-const Version = 2
+// tables of figures, version 3 what lists of sessions filter by.
+const Version = 3
 
 // modernFrom is the first major version of servers that get what old ones do not know: CODEC, LowCardinality, skip indexes and TTL.
 const modernFrom = 23
@@ -141,6 +141,9 @@ var (
 		{"runs", "Int64", "Int64" + zstd}, {"turns", "Int64", "Int64" + zstd}, {"tool_calls", "Int64", "Int64" + zstd}, {"errors", "Int64", "Int64" + zstd},
 		{"denied", "Int64", "Int64" + zstd}, {"defects", "Int64", "Int64" + zstd}, {"input", "Int64", "Int64" + zstd}, {"output", "Int64", "Int64" + zstd},
 		{"reasoning", "Int64", "Int64" + zstd}, {"cache_read", "Int64", "Int64" + zstd}, {"cache_write", "Int64", "Int64" + zstd},
+		// Since version 3. A title is content.
+		{"forked_from", "String", "String" + zstd}, {"title", "String", "String" + zstd}, {"archived", "UInt8", "UInt8" + zstd}, {"cost", "Float64", "Float64" + zstd},
+		{"currency", "String", words}, {"heartbeat_ns", "Int64", "Int64" + zstd}, {"settled", "String", words},
 	}}
 	// Which Puts were deleted: of each writer those up to n. session is empty when the deletion is done.
 	deletionTable = table{name: "deletions", version: "version", order: "tenant, key", granularity: 1024, shard: "cityHash64(tenant, key)", keep: deletedFor, keepIf: "done = 1", columns: []column{
@@ -347,6 +350,38 @@ func (s *Store) check(ctx context.Context) error {
 	return nil
 }
 
+// codeColumnThere is what servers say to ADD COLUMN of a column that is there. Those of 2018 know no IF NOT EXISTS.
+const codeColumnThere = 44
+
+// missing returns the statements that add the columns that a table of an older version lacks.
+func (s *Store) missing(ctx context.Context, t *table) ([]string, error) {
+	var out []string
+	names := []string{t.name}
+	if s.layout.cluster != "" {
+		names = []string{t.name + "_local", t.name} // data first: a Distributed table asks for what it says that it has
+	}
+	for _, name := range names {
+		have := map[string]bool{}
+		for n, err := range each(ctx, s, "list columns", "name", "FROM system.columns WHERE database = "+literal(s.dsn.Database)+" AND table = "+literal(name), func(r *reader) string { return r.str() }) {
+			if err != nil {
+				return nil, err
+			}
+			have[n] = true
+		}
+		for _, c := range t.columns {
+			if have[c.name] || len(have) == 0 { // a table that is not there is made whole
+				continue
+			}
+			typ := c.typ
+			if s.layout.modern && c.modern != "" {
+				typ = c.modern
+			}
+			out = append(out, "ALTER TABLE `"+s.layout.database+"`.`"+name+"`"+s.layout.onCluster()+" ADD COLUMN `"+c.name+"` "+typ)
+		}
+	}
+	return out, nil
+}
+
 // create makes what is not there, and brings tables of an older version up to date. Several programs may do so at once, and one may go on where
 // another died: the version is written last.
 func (s *Store) create(ctx context.Context) error {
@@ -361,11 +396,23 @@ func (s *Store) create(ctx context.Context) error {
 	for _, t := range append([]*table{&schemaTable}, tables...) {
 		statements = append(statements, s.layout.create(t)...)
 	}
+	if upgrade {
+		added, err := s.missing(ctx, &summaryTable)
+		if err != nil {
+			return err
+		}
+		statements = append(statements, added...)
+	}
 	for _, view := range figureViews {
 		statements = append(statements, view(s))
 	}
 	for _, sql := range statements {
-		if err := s.client.exec(ctx, sql); err != nil {
+		err := s.client.exec(ctx, sql)
+		var refused *ServerError
+		if errors.As(err, &refused) && refused.Code == codeColumnThere && strings.HasPrefix(sql, "ALTER") {
+			continue // another program was faster
+		}
+		if err != nil {
 			return err
 		}
 	}

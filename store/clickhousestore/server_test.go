@@ -399,8 +399,14 @@ func TestProjectDeleted(t *testing.T) {
 	}
 }
 
-// TestUpgrade opens tables of version 1, which has no figures.
+// TestUpgrade opens tables of version 1, which has no figures, and of version 2, whose summaries say less.
 func TestUpgrade(t *testing.T) {
+	for version := byte(1); version < Version; version++ {
+		t.Run(fmt.Sprint("from ", version), func(t *testing.T) { upgradeFrom(t, version) })
+	}
+}
+
+func upgradeFrom(t *testing.T, version byte) {
 	dsn := unused(t)
 	if d, err := ParseDSN(dsn); err != nil || d.Cluster != "" {
 		t.Skip("a cluster drops tables in its own time")
@@ -420,7 +426,15 @@ func TestUpgrade(t *testing.T) {
 	if n := len(all(t, s.Dirty(t.Context()))); n != 0 {
 		t.Fatalf("%d sessions are dirty", n)
 	}
+	for _, c := range []string{"forked_from", "title", "archived", "cost", "currency", "heartbeat_ns", "settled"} {
+		if err := s.client.exec(t.Context(), "ALTER TABLE "+s.layout.of(&summaryTable)+" DROP COLUMN "+c); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, f := range figureTables {
+		if version > 1 {
+			break
+		}
 		for _, sql := range []string{"DROP TABLE " + s.layout.of(&table{name: strings.TrimSuffix(f.name, "_raw")}), "DROP TABLE " + s.layout.of(f)} {
 			if err := s.client.exec(t.Context(), sql); err != nil {
 				t.Fatal(err)
@@ -430,13 +444,13 @@ func TestUpgrade(t *testing.T) {
 	if err := s.client.exec(t.Context(), "TRUNCATE TABLE "+s.layout.of(&schemaTable)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.client.insert(t.Context(), s.layout.into(&schemaTable), appendU64(appendString([]byte{1, 0, 0, 0}, "modern"), s.clock()), "old"); err != nil {
+	if err := s.client.insert(t.Context(), s.layout.into(&schemaTable), appendU64(appendString([]byte{version, 0, 0, 0}, "modern"), s.clock()), "old"); err != nil {
 		t.Fatal(err)
 	}
 
 	var older *VersionError
-	if _, err := OpenReadOnly(t.Context(), dsn); !errors.As(err, &older) || older.Have != 1 || errors.Is(err, store.ErrUnusable) || !strings.Contains(err.Error(), "open it once for writing") {
-		t.Errorf("version 1 opened for reading: %v", err)
+	if _, err := OpenReadOnly(t.Context(), dsn); !errors.As(err, &older) || older.Have != int(version) || errors.Is(err, store.ErrUnusable) || !strings.Contains(err.Error(), "open it once for writing") {
+		t.Errorf("version %d opened for reading: %v", version, err)
 	}
 	for range 2 {
 		again := openAt(t, dsn, new(time.Duration))
@@ -449,6 +463,9 @@ func TestUpgrade(t *testing.T) {
 	}
 	if err := s.Project(t.Context(), k, p); err != nil {
 		t.Fatal(err)
+	}
+	if got := all(t, s.Sessions(t.Context(), store.Query{Tenant: "t", Archived: store.ArchivedOnly})); len(got) != 1 || got[0] != p.Summary {
+		t.Errorf("summaries %+v", got)
 	}
 	if got := all(t, s.Turns(t.Context(), store.FigureQuery{Tenant: "t"})); len(got) != 3 {
 		t.Errorf("figures of %d turns, want 3", len(got))

@@ -185,7 +185,14 @@ CREATE TABLE IF NOT EXISTS `db`.`summaries_local` ON CLUSTER `c` (
   `output` Int64,
   `reasoning` Int64,
   `cache_read` Int64,
-  `cache_write` Int64)
+  `cache_write` Int64,
+  `forked_from` String,
+  `title` String,
+  `archived` UInt8,
+  `cost` Float64,
+  `currency` String,
+  `heartbeat_ns` Int64,
+  `settled` String)
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/otelagent/db/summaries/{shard}', '{replica}', mark)
 ORDER BY (tenant, session)
 SETTINGS index_granularity = 1024;

@@ -152,7 +152,14 @@ CREATE TABLE IF NOT EXISTS `db`.`summaries` (
   `output` Int64 CODEC(ZSTD(1)),
   `reasoning` Int64 CODEC(ZSTD(1)),
   `cache_read` Int64 CODEC(ZSTD(1)),
-  `cache_write` Int64 CODEC(ZSTD(1)))
+  `cache_write` Int64 CODEC(ZSTD(1)),
+  `forked_from` String CODEC(ZSTD(1)),
+  `title` String CODEC(ZSTD(1)),
+  `archived` UInt8 CODEC(ZSTD(1)),
+  `cost` Float64 CODEC(ZSTD(1)),
+  `currency` LowCardinality(String) CODEC(ZSTD(1)),
+  `heartbeat_ns` Int64 CODEC(ZSTD(1)),
+  `settled` LowCardinality(String) CODEC(ZSTD(1)))
 ENGINE = ReplacingMergeTree(mark)
 ORDER BY (tenant, session)
 TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 7776000 SECOND
