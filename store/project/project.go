@@ -10,6 +10,7 @@ import (
 
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/session/export"
+	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/store"
 )
 
@@ -36,13 +37,26 @@ func projectSession(ctx context.Context, st store.Store, k session.Key) error {
 		rows = append(rows, r)
 	}
 	tree := session.Assemble(rows)
-	if c, ok := st.(chatTables); ok && c.ChatTables() {
-		// First: what takes the dirty mark away comes last.
-		if err := projectChat(ctx, st, c, k, mark, tree); err != nil {
+	summary := session.Summarize(tree)
+	title := tree.Fact(session.SubjectSession, session.FactTitle)
+	c, chat := st.(chatTables)
+	chat = chat && c.ChatTables()
+	if chat || title != nil && title.Value != nil {
+		bodies, err := store.NewBodies(ctx, st, k)
+		if err != nil {
+			return err
+		}
+		if chat {
+			// First: what takes the dirty mark away comes last.
+			if err := projectChat(ctx, c, k, mark, tree, bodies); err != nil {
+				return err
+			}
+		}
+		if summary.Title, err = titleOf(ctx, tree, title, bodies); err != nil {
 			return err
 		}
 	}
-	if err := st.Project(ctx, k, store.Projection{Mark: mark, Summary: session.Summarize(tree), Figures: session.FiguresOf(tree)}); err != nil {
+	if err := st.Project(ctx, k, store.Projection{Mark: mark, Summary: summary, Figures: session.FiguresOf(tree)}); err != nil {
 		return err
 	}
 	if m, ok := st.(store.Maintainer); ok {
@@ -61,11 +75,7 @@ type chatTables interface {
 }
 
 // projectChat writes what an export of the session would write, with what is there. Content is read a stretch at a time.
-func projectChat(ctx context.Context, st store.Store, c chatTables, k session.Key, mark store.Mark, tree *session.Session) error {
-	bodies, err := store.NewBodies(ctx, st, k)
-	if err != nil {
-		return err
-	}
+func projectChat(ctx context.Context, c chatTables, k session.Key, mark store.Mark, tree *session.Session, bodies *store.Bodies) error {
 	g, err := export.NewGuide(ctx, tree, bodies, export.Options{Partial: true})
 	switch {
 	case errors.Is(err, export.ErrEmpty):
@@ -74,6 +84,22 @@ func projectChat(ctx context.Context, st store.Store, c chatTables, k session.Ke
 		return err
 	}
 	return c.ProjectChat(ctx, k, mark, g.Rows(ctx))
+}
+
+// titleOf reads the one body that a summary takes.
+func titleOf(ctx context.Context, tree *session.Session, title *session.Fact, bodies *store.Bodies) (string, error) {
+	if title == nil || title.Value == nil {
+		return "", nil
+	}
+	id, err := spans.ParseShortID(title.Value.Block)
+	if err != nil {
+		return "", nil // what names no block has no body
+	}
+	set, _, err := bodies.Load(ctx, []spans.ShortID{id}, 1)
+	if err != nil {
+		return "", err
+	}
+	return tree.Title(set), nil
 }
 
 // maxErrors bounds how many errors Refresh tells of.
