@@ -39,7 +39,7 @@ func (r *renderer) cost(run *session.Run, t *session.Turn) string {
 
 // costs sums up what the turns of the session cost: as reported, by currency, and as computed.
 func (r *renderer) costs() []string {
-	reported := map[string]float64{}
+	reported, times := map[string]float64{}, map[string]int{}
 	var order, missing []string
 	sum, turns, without := 0.0, 0, 0
 	for _, run := range r.main.Runs {
@@ -52,6 +52,7 @@ func (r *renderer) costs() []string {
 					order = append(order, t.Currency)
 				}
 				reported[t.Currency] += *t.Cost
+				times[t.Currency]++
 			}
 			if amount, ok := r.computed(run, t); ok {
 				sum, turns = sum+amount, turns+1
@@ -65,10 +66,10 @@ func (r *renderer) costs() []string {
 	}
 	var out []string
 	for _, c := range order {
-		out = append(out, money(c, reported[c])+" reported")
+		out = append(out, money(c, reported[c])+" reported for "+plural(times[c], "turn"))
 	}
 	if turns > 0 {
-		out = append(out, money(stats.Currency, sum)+" computed")
+		out = append(out, money(stats.Currency, sum)+" computed for "+plural(turns, "turn"))
 	}
 	if without > 0 {
 		out = append(out, "no price for "+plural(without, "turn")+" of "+Clean(strings.Join(missing, ", ")))
@@ -103,10 +104,10 @@ func settings(t *session.Turn) []string {
 
 // settingsLine says them where they are others than on the turn before.
 func (r *renderer) settingsLine(n *node, _ place, t *session.Turn) {
-	if t.Missing {
-		return
-	}
 	text := strings.Join(settings(t), separator)
+	if text == "" && t.RequestMessages == 0 && len(t.Requests) == 0 {
+		return // nobody told of its request
+	}
 	if text == r.settings {
 		return
 	}

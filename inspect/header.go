@@ -136,7 +136,7 @@ func (r *renderer) facts() {
 	s, n := r.main.Session, 0
 	for i := range s.Facts {
 		f := &s.Facts[i]
-		if f.Key == "title" || f.Key == factRules || strings.HasPrefix(f.Key, "guide.") || s.Fact(f.Subject, f.Key) != f {
+		if f.Key == session.FactTitle || f.Key == factRules || ofHistory(f) || strings.HasPrefix(f.Key, "guide.") || s.Fact(f.Subject, f.Key) != f {
 			continue
 		}
 		if n++; n > mostFacts {
@@ -157,6 +157,14 @@ func (r *renderer) facts() {
 	if n > mostFacts {
 		r.d.field("", "and "+plural(n-mostFacts, "more fact"))
 	}
+}
+
+// ofHistory tells of facts about messages that were rewound or wait: what they come to is shown.
+func ofHistory(f *session.Fact) bool {
+	if !strings.HasPrefix(f.Subject, session.SubjectMessage) {
+		return false
+	}
+	return f.Key == session.FactHidden || f.Key == session.FactQueued || f.Key == session.FactCanceled
 }
 
 // fact returns what a fact of the session says, a string as it reads; empty when it was not stated, or not captured.

@@ -42,7 +42,7 @@ type part struct {
 func sayings(body string) []saying {
 	var m message
 	if json.Unmarshal([]byte(body), &m) != nil {
-		return []saying{{"text", body}}
+		return []saying{{"text", valueText([]byte(body))}}
 	}
 	label := m.Role
 	switch m.Role {
