@@ -357,13 +357,29 @@ func (x *aligned) inOrder(y *aligned) []pair {
 			pairs = append(pairs, pair{x.sequence[i], y.sequence[j]})
 		}
 	}
+	type gap struct{ a, b []int }
+	var gaps []gap
+	var aloneA, aloneB []int
 	for _, e := range diffStrings(questions(x), questions(y)) {
 		same(e.Start)
-		between := func(s *aligned, i int) string { return s.kind(i) }
-		pairs = append(pairs, x.matched(y, x.sequence[i:e.End], y.sequence[j:e.ReplEnd], between)...)
+		g := gap{x.sequence[i:e.End], y.sequence[j:e.ReplEnd]}
+		gaps, aloneA, aloneB = append(gaps, g), append(aloneA, g.a...), append(aloneB, g.b...)
 		i, j = e.End, e.ReplEnd
 	}
 	same(len(x.sequence))
+	// What was asked in another order, as of branches.
+	moved := x.matched(y, aloneA, aloneB, (*aligned).question)
+	takenA, takenB := map[int]bool{}, map[int]bool{}
+	for _, p := range moved {
+		takenA[p.a], takenB[p.b] = true, true
+	}
+	pairs = append(pairs, moved...)
+	for _, g := range gaps {
+		left := func(l []int, taken map[int]bool) []int {
+			return slices.DeleteFunc(slices.Clone(l), func(i int) bool { return taken[i] })
+		}
+		pairs = append(pairs, x.matched(y, left(g.a, takenA), left(g.b, takenB), (*aligned).kind)...)
+	}
 	return pairs
 }
 

@@ -277,8 +277,8 @@ type CallDiff struct {
 	Name  string    `json:"name"`
 	A     *DiffCall `json:"a,omitempty"`
 	B     *DiffCall `json:"b,omitempty"`
-	// Args are the members of the input that differ. ArgsText is set where the input is no JSON, or where only one side has the call: then
-	// all of it is added or removed.
+	// Args are the members of the input that differ; all of them where only one side has the call. ArgsText is set instead where the input
+	// is no JSON, or is not here.
 	Args     []ValueChange `json:"args,omitempty"`
 	ArgsText *TextDiff     `json:"args_text,omitempty"`
 	// Fields that differ: outcome, error, permission, truncated.

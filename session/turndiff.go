@@ -825,14 +825,20 @@ func (d *differ) call(x, y *toolCall, all *callsDiff) CallDiff {
 		}
 		out.Name = one.name
 		if one.argsKnown && !d.ignored[DiffCalls] {
-			show := func(raw string) string {
-				if raw == "" || rawjson.Valid([]byte(raw), rawjson.MaxDepth) != nil {
-					return raw
+			none := func(raw string) string { // so that members are told one by one
+				if raw == "" {
+					return "{}"
 				}
-				return indented([]byte(raw))
+				return raw
 			}
-			t := d.compare("", show(before), show(after))
-			out.ArgsText = &t
+			var ok bool
+			if strings.HasPrefix(strings.TrimSpace(one.args), "{") {
+				out.Args, ok = diffValues("", none(before), none(after), d.compare)
+			}
+			if !ok {
+				t := d.compare("", before, after)
+				out.ArgsText = &t
+			}
 		}
 		if !d.ignored[DiffCalls] {
 			note(DiffCalls)
@@ -858,6 +864,13 @@ func (d *differ) call(x, y *toolCall, all *callsDiff) CallDiff {
 		d.result(&out, x, y, unknown)
 		if out.Result != nil || len(out.ResultFields) > 0 {
 			note(DiffResults)
+		}
+		if out.Result != nil && x.ToolCall != nil && y.ToolCall != nil { // an error is mostly the result once more
+			was, _ := resultParts(x.result)
+			is, _ := resultParts(y.result)
+			out.Fields = slices.DeleteFunc(out.Fields, func(c ValueChange) bool {
+				return c.Path == "error" && (x.Error == "" || x.Error == was) && (y.Error == "" || y.Error == is)
+			})
 		}
 	}
 	for _, u := range out.NotCompared {
@@ -970,7 +983,10 @@ func (d *differ) result(out *CallDiff, x, y *toolCall, unknown func(DiffPart, un
 		t := d.compare("", before, after)
 		out.Result = &t
 	}
-	if l, ok := diffValues("", restA, restB, d.compare); ok {
+	if restA+restB == "" {
+		return
+	}
+	if l, ok := diffValues("", cmp.Or(restA, "{}"), cmp.Or(restB, "{}"), d.compare); ok {
 		out.ResultFields = l
 	}
 }
@@ -991,7 +1007,7 @@ func resultParts(raw string) (text, rest string) {
 			switch {
 			case m.name == "content":
 				content, found = m.text, true
-			case slices.Contains(resultIDs, m.name):
+			case slices.Contains(resultIDs, m.name) || m.text == "null":
 			default:
 				left = append(append(append(left, ','), rawjson.Quote(nil, m.name)...), ':')
 				left = append(left, m.text...)
