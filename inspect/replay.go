@@ -1,9 +1,14 @@
 package inspect
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/session/replay"
@@ -151,4 +156,245 @@ func (r *Replay) Text(w io.Writer, o Options) error {
 		d.field("note", Clean(n))
 	}
 	return d.err
+}
+
+// Resent is an answer that was got by asking again, beside the recorded one. Its JSON form is told in docs/replay.md.
+type Resent struct {
+	Format  int    `json:"format"`
+	Address string `json:"address"`
+	// URL is where the request went, without a query; Status what came back.
+	URL    string       `json:"url"`
+	Status int          `json:"status"`
+	TookNS int64        `json:"took_ns"`
+	Body   *replay.Body `json:"sent"`
+	Size   int          `json:"sent_bytes"`
+	// Model and System say what was swapped.
+	Model  string `json:"model_swapped,omitempty"`
+	System bool   `json:"system_swapped,omitempty"`
+
+	*replay.Comparison
+}
+
+// Text writes the answer, and how it differs from the recorded one. The error is the writer's.
+func (r *Resent) Text(w io.Writer, o Options) error {
+	d := newDrawer(w, o)
+	a := r.Answered
+	d.field("turn", Clean(r.Address))
+	d.field("answer", Clean(a.Model), Clean(a.StopReason), Duration(time.Duration(r.TookNS)))
+	if a.Text != "" {
+		d.blank()
+		lines(d, plainText, a.Text)
+	}
+	if len(a.Calls) > 0 && len(r.Calls) == 0 { // else they stand among the differences
+		d.blank()
+		for _, c := range a.Calls {
+			d.field("calls", Clean(c.Name), Clean(string(c.Args)))
+		}
+	}
+	for _, what := range a.Other {
+		d.field("and", Clean(what))
+	}
+	d.blank()
+	switch {
+	case r.Recorded == nil:
+		d.field("diff", "nothing was recorded to compare it with")
+	case r.Same:
+		d.field("diff", "the same text, the same calls")
+	case r.Lines == "":
+		d.field("diff", "the same text, other calls")
+	default:
+		d.field("diff", "another text")
+		unified(d, r.Lines)
+	}
+	if r.Recorded != nil && !r.Whole {
+		d.field("note", "the recorded answer is not all there")
+	}
+	for _, c := range r.Calls {
+		st, sign := plainText, " "
+		switch c.Change {
+		case replay.CallAdded:
+			st, sign = green, "+"
+		case replay.CallRemoved:
+			st, sign = red, "-"
+		case replay.CallChanged:
+			st, sign = yellow, "~"
+		}
+		args := c.Before
+		if args == "" {
+			args = c.After
+		}
+		text := sign + " " + Clean(c.Name) + " " + c.Change
+		if c.Change != replay.CallChanged {
+			text += "  " + Clean(string(args))
+		}
+		d.put(st, cut(text, d.width))
+		d.flush()
+		unified(d, c.Lines)
+	}
+	r.usage(d)
+	return d.err
+}
+
+// usage draws the counts of both answers.
+func (r *Resent) usage(d *drawer) {
+	if r.Answered.Usage == nil && (r.Recorded == nil || r.Recorded.Usage == nil) {
+		return
+	}
+	d.blank()
+	const each = 9
+	put := func(name string, cells ...string) {
+		d.put(dim, padRight(name, labelWidth+1))
+		for _, c := range cells {
+			d.put(plainText, padLeft(c, each))
+		}
+		d.flush()
+	}
+	put("tokens", "in", "out", "thought", "read", "written")
+	row := func(name string, a *replay.Answer) {
+		if a == nil || a.Usage == nil {
+			return
+		}
+		u := a.Usage
+		put(name, exact(u.Input), exact(u.Output), exact(u.Reasoning), exact(u.CacheRead), exact(u.CacheWrite))
+	}
+	row("recorded", r.Recorded)
+	row("answered", r.Answered)
+}
+
+// lines draws a text as its lines, broken where they are too long.
+func lines(d *drawer, st style, text string) {
+	for line := range strings.Lines(text) {
+		for _, l := range wrap(clean(strings.TrimRight(line, "\r\n"), maxWhole), d.width, math.MaxInt) {
+			d.put(st, l)
+			d.flush()
+		}
+	}
+}
+
+// unified draws a unified diff.
+func unified(d *drawer, diff string) {
+	for line := range strings.Lines(diff) {
+		st := plainText
+		switch line[0] {
+		case '+':
+			st = green
+		case '-':
+			st = red
+		case '@':
+			st = cyan
+		}
+		lines(d, st, line)
+	}
+}
+
+// ToolReplay is one tool call: its input, what it gave, and, where it was run again, what it gives now. Its JSON form is told in docs/replay.md.
+type ToolReplay struct {
+	Format  int    `json:"format"`
+	Address string `json:"address"` // of the turn
+	ID      string `json:"id"`
+	Name    string `json:"name,omitempty"`
+	Outcome string `json:"outcome,omitempty"`
+	// Input is JSON as it was captured; InputState says why it is not there: missing or withheld.
+	Input      session.RawJSON `json:"input,omitempty"`
+	InputState string          `json:"input_state,omitempty"`
+	// Recorded is what the model saw of the result; nil where that is not there.
+	Recorded *ToolResult `json:"recorded,omitempty"`
+	// Run is what running it again gave; nil where it was not run.
+	Run *ToolRun `json:"run,omitempty"`
+}
+
+// ToolResult is what a tool gave.
+type ToolResult struct {
+	Text  string `json:"text"`
+	Error bool   `json:"is_error"`
+}
+
+// ToolRun is one execution of a command with the input of a recorded call.
+type ToolRun struct {
+	Command []string `json:"command"`
+	Exit    int      `json:"exit"`
+	TookNS  int64    `json:"took_ns"`
+	ToolResult
+	// Same: the same text, but for line feeds at the end, and an error where one was recorded and only there.
+	Same bool `json:"same"`
+	// Reproduced says whether a recorded error came again; nil where none was recorded.
+	Reproduced *bool `json:"error_reproduced,omitempty"`
+	// Lines is a unified diff from recorded to run.
+	Lines string `json:"lines,omitempty"`
+}
+
+// Compare sets what follows from the recorded result.
+func (t *ToolReplay) Compare() {
+	run := t.Run
+	if t.Recorded == nil {
+		return
+	}
+	before, after := strings.TrimRight(t.Recorded.Text, "\n"), strings.TrimRight(run.Text, "\n")
+	run.Same = before == after && t.Recorded.Error == run.Error
+	run.Lines = replay.Lines("recorded", "run", before, after)
+	if t.Recorded.Error {
+		again := run.Error
+		run.Reproduced = &again
+	}
+}
+
+// Text writes the call, and how a result differs from the recorded one. The error is the writer's.
+func (t *ToolReplay) Text(w io.Writer, o Options) error {
+	d := newDrawer(w, o)
+	d.field("turn", Clean(t.Address))
+	d.field("call", Clean(t.ID), Clean(t.Name), Clean(t.Outcome))
+	if t.InputState != "" {
+		d.field("input", t.InputState)
+	} else {
+		d.blank()
+		d.put(dim, "input")
+		d.flush()
+		var b bytes.Buffer
+		if json.Indent(&b, []byte(t.Input), "", "  ") != nil {
+			b.Reset()
+			b.WriteString(string(t.Input))
+		}
+		lines(d, plainText, b.String())
+	}
+	switch {
+	case t.Recorded == nil:
+		d.field("result", "not recorded")
+	case t.Run == nil || !t.Run.Same:
+		d.blank()
+		d.put(dim, map[bool]string{false: "recorded result", true: "recorded result, an error"}[t.Recorded.Error])
+		d.flush()
+		lines(d, plainText, t.Recorded.Text)
+	}
+	if t.Run == nil {
+		return d.err
+	}
+	d.blank()
+	d.field("run", Clean(strings.Join(t.Run.Command, " ")), fmt.Sprintf("exit %d", t.Run.Exit), Duration(time.Duration(t.Run.TookNS)))
+	switch {
+	case t.Recorded == nil:
+		d.field("diff", "nothing was recorded to compare it with")
+		lines(d, plainText, t.Run.Text)
+		return d.err
+	case t.Run.Reproduced != nil && *t.Run.Reproduced:
+		d.field("error", "reproduced")
+	case t.Run.Reproduced != nil:
+		d.field("error", "not reproduced")
+	case t.Run.Error:
+		d.field("error", "it fails now, and did not then")
+	}
+	if t.Run.Lines == "" {
+		d.field("diff", "the same result")
+	}
+	unified(d, t.Run.Lines)
+	return d.err
+}
+
+// ReplayAddress returns the address of a turn of t, as commands take it.
+func ReplayAddress(t Tree, run *session.Run, turn *session.Turn) string {
+	for i, other := range t.Runs {
+		if other == run {
+			return turnAddress(place{t, run, i + 1}, turn)
+		}
+	}
+	return ""
 }

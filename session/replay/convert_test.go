@@ -15,7 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write the goldens in testdata")
+var (
+	update = flag.Bool("update", false, "write the goldens in testdata")
+	bodies = flag.String("bodies", "", "write every body that TestConvert makes into this `folder`, NAME.FORM.json, for the official SDKs to judge")
+)
 
 // wire are the forms that providers take.
 var wire = []Form{Anthropic, OpenAIChat, OpenAIResponses}
@@ -92,6 +95,11 @@ func TestConvert(t *testing.T) {
 				text.WriteByte('\n')
 			}
 			golden(t, name+"."+string(form)+".txt", text.Bytes())
+			if *bodies != "" {
+				if err := os.WriteFile(filepath.Join(*bodies, name+"."+string(form)+".json"), b.Bytes, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
 	}
 }
