@@ -64,6 +64,13 @@ type LiveEvent struct {
 // Span returns the open span, as the provider of the Tracer made it.
 func (s *OpenSpan) Span() trace.Span { return s.h.span }
 
+// Ended reports whether the span has ended, or is about to: what is read of it afterwards may be of its end.
+func (s *OpenSpan) Ended() bool {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	return s.h.ended
+}
+
 // maxLiveItems bounds a list on a copy: it is sent again and again. One that is longer waits for the end of its span.
 const maxLiveItems = 256
 

@@ -310,7 +310,7 @@ func (o *openRun) permission(ev *PermissionEvaluated, at Moment) {
 	}
 	e.Start = stated(e.Start, start)
 	for i, q := range o.asked {
-		if q.call == e.CallID && q.tool == e.Tool {
+		if q.call == e.CallID && (q.call != "" || q.tool == e.Tool) { // names may be learned later
 			o.asked = slices.Delete(o.asked, i, i+1)
 			q.asking.End(e)
 			return

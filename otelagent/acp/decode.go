@@ -149,6 +149,11 @@ func (d *Decoder) otherMethod(c *conn, f *frame, w *fields, p *pending, params o
 		return
 	}
 	d.keep(s, f.meta, f.method, orEmpty(f.params))
+	if f.method == mElicit && f.id != nil && s != nil {
+		if p.run = s.prompt(); p.run != nil {
+			d.emit(&otelagent.UserAsked{Meta: p.run.at(f.meta)})
+		}
+	}
 }
 
 func orEmpty(params []byte) []byte {
@@ -227,6 +232,9 @@ func (d *Decoder) response(c *conn, f *frame, p *pending) *input.LineError {
 			d.workDone(s, f, p)
 		} else {
 			d.keep(s, f.meta, p.method+".response", exchange(nil, f.result, f.err))
+			if r := p.run; p.method == mElicit && r != nil && r.isOpen() {
+				d.emit(&otelagent.UserAnswered{Meta: r.at(f.meta)})
+			}
 		}
 	}
 	return w.wrong

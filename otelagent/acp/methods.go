@@ -24,6 +24,7 @@ const (
 	mTermWait        = "terminal/wait_for_exit"
 	mTermKill        = "terminal/kill"
 	mTermRelease     = "terminal/release"
+	mElicit          = "elicitation/create"
 )
 
 // method says what is known of a method.
@@ -63,7 +64,7 @@ var methods = map[string]method{
 	mTermWait:              {dir: ToClient},
 	mTermKill:              {dir: ToClient},
 	mTermRelease:           {dir: ToClient},
-	"elicitation/create":   {ToClient, []string{"action"}},
+	mElicit:                {ToClient, []string{"action"}},
 	"elicitation/complete": {dir: ToClient},
 	mCancelRequest:         {},
 }

@@ -143,7 +143,14 @@ func (d *Decoder) chunk(r *run, at otelagent.Meta, kind, messageID string, conte
 		_, more := content.without("type", "text", "_meta")
 		plain = !more
 	}
-	d.emit(&otelagent.ReplyDelta{Meta: m, Bytes: size})
+	e := &otelagent.ReplyDelta{Meta: m, Bytes: size}
+	if plain {
+		e.Kind, e.Text = otelagent.PartialText, text
+		if kind == kindThought {
+			e.Kind = otelagent.PartialReasoning
+		}
+	}
+	d.emit(e)
 	if t.cut {
 		return
 	}

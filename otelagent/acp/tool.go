@@ -330,6 +330,9 @@ func (d *Decoder) askPermission(s *session, f *frame, p *pending, params object)
 		r.asked = r.asked[1:]
 	}
 	r.asked = append(r.asked, p)
+	d.emit(&otelagent.PermissionAsked{Meta: m, PermissionEvaluation: otelagent.PermissionEvaluation{
+		Tool: c.toolName(), CallID: c.id, Action: spans.ActionAsk, Options: p.params,
+	}})
 	d.moreOf(c, m, mPermission+".toolCall", &u)
 	if body, more := params.without("sessionId", "toolCall", "options"); more {
 		d.emit(&otelagent.Other{Meta: m, Type: mPermission + ".unknown_keys", Body: body})

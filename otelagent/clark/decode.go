@@ -184,7 +184,30 @@ func (d *Decoder) messageUpdate(r *run, m otelagent.Meta, l *line) {
 	if r.first == 0 && r.attempt >= 0 && r.reply.raw == nil {
 		r.first = max(0, moment{m.Time, m.Arrived}.since(r.asked))
 	}
-	d.emit(&otelagent.ReplyDelta{Meta: m, Bytes: deltaLen(l.get(kChunk))})
+	e := &otelagent.ReplyDelta{Meta: m, Bytes: deltaLen(l.get(kChunk))}
+	e.Kind, e.Text = pieceOf(l.get(kChunk))
+	d.emit(e)
+}
+
+// pieceOf returns the text that a chunk adds, nil where it adds none.
+func pieceOf(chunk []byte) (kind otelagent.PartialKind, text []byte) {
+	membersOf(chunk, func(key string, value []byte) {
+		switch {
+		case value[0] != '"':
+		case key == "kind" && string(value) == `"tool_call_delta"`:
+			kind = otelagent.PartialToolInput
+		case key == "kind" && string(value) == `"text"`:
+			kind = otelagent.PartialText
+		case key == "kind":
+			kind = otelagent.PartialReasoning
+		case key == "delta" || key == "arguments_delta":
+			text = value
+		}
+	})
+	if text == nil {
+		return "", nil
+	}
+	return kind, text
 }
 
 // deltaLen returns the length of what a chunk adds: of its text, or of the JSON of reasoning details.

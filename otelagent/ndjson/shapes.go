@@ -105,7 +105,10 @@ var kinds = [...]kind{
 	of("tool_started", "A tool call begins.", toolStarted),
 	of("tool_progressed", "A tool call tells of a partial result or of its progress.", toolProgressed),
 	of("tool_ended", "A tool call ends.", toolEnded).ending(),
+	of("permission_asked", "Somebody was asked whether something may run. Only who looks on while it runs needs it; permission_evaluated follows.", permissionAsked),
 	of("permission_evaluated", "It was decided whether something may run.", permissionEvaluated),
+	of("user_asked", "The loop asked the user something, other than for permission, and waits. Only who looks on while it runs needs it.", userAsked),
+	of("user_answered", "There is an answer, or there will be none.", userAnswered),
 	of("compaction_started", "A compaction begins.", compactionStarted),
 	of("compaction_ended", "A compaction ends; without one that began, a whole one.", compactionEnded).ending(),
 	of("group_started", "A parallel group begins: runs of which one will be selected.", groupStarted).naming(),
@@ -212,6 +215,8 @@ func replyReceived(v visitor, e *otelagent.ReplyReceived) {
 func replyDelta(v visitor, e *otelagent.ReplyDelta) {
 	v.meta(&e.Meta)
 	v.small("bytes", &e.Bytes, "the length of the piece")
+	v.text("kind", (*string)(&e.Kind), "", "text, reasoning or tool_input")
+	v.json("piece", &e.Text, false, "the piece itself, a string; it is kept only where partial output is asked for (content)")
 }
 
 func attemptDiscarded(v visitor, e *otelagent.AttemptDiscarded) {
@@ -274,6 +279,19 @@ func toolEnded(v visitor, e *otelagent.ToolEnded) {
 
 func permissionEvaluated(v visitor, e *otelagent.PermissionEvaluated) {
 	v.meta(&e.Meta)
+	permission(v, &e.PermissionEvaluation)
+}
+
+func permissionAsked(v visitor, e *otelagent.PermissionAsked) {
+	v.meta(&e.Meta)
+	permission(v, &e.PermissionEvaluation)
+}
+
+func userAsked(v visitor, e *otelagent.UserAsked) { v.meta(&e.Meta) }
+
+func userAnswered(v visitor, e *otelagent.UserAnswered) { v.meta(&e.Meta) }
+
+func permission(v visitor, e *otelagent.PermissionEvaluation) {
 	v.text("tool", &e.Tool, "", "the tool")
 	v.text("call_id", &e.CallID, "", "the call")
 	v.text("pattern", &e.Pattern, "", "the rule that matched (content)")

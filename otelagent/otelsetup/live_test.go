@@ -109,8 +109,8 @@ func TestLiveSendsAtOnceOnChangeAndEveryHeartbeat(t *testing.T) {
 			t.Fatalf("as the run starts (-want +got):\n%s", diff)
 		}
 		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
-		turn.Request(otelagent.Request{})
 		synctest.Wait()
+		turn.Request(otelagent.Request{})
 		time.Sleep(time.Second)
 		turn.Request(otelagent.Request{Attempt: 1})
 		turn.Request(otelagent.Request{Attempt: 2}) // these two within one copy

@@ -64,7 +64,7 @@ func (d *Decoder) messageUpdate(m otelagent.Meta) {
 	e := &d.out.replyDelta
 	e.Meta = m
 	delta := d.get(kDelta)
-	e.Bytes = deltaLen(delta)
+	setPiece(e, delta)
 	if len(d.ev.others) == 0 && d.ev.has&^variants[vMessageUpdate].keys == 0 {
 		d.update.keep(d.ev.raw, delta, r)
 	}
@@ -100,29 +100,46 @@ func (d *Decoder) updated(raw []byte) bool {
 	}
 	d.stats.Events++
 	d.out.replyDelta = otelagent.ReplyDelta{
-		Meta:  otelagent.Meta{Session: u.run.session, Run: u.run.id, Seq: d.seq, Arrived: d.arrived},
-		Bytes: deltaLen(delta),
+		Meta: otelagent.Meta{Session: u.run.session, Run: u.run.id, Seq: d.seq, Arrived: d.arrived},
 	}
+	setPiece(&d.out.replyDelta, delta)
 	d.emit(&d.out.replyDelta)
 	return true
 }
 
-// deltaLen returns the length of the text in {"Kind":{"delta":"text"}}, or 0.
-func deltaLen(raw []byte) int {
+// setPiece sets what a delta brings.
+func setPiece(e *otelagent.ReplyDelta, delta []byte) {
+	e.Kind, e.Text = pieceOf(delta)
+	e.Bytes = 0
+	if e.Text != nil {
+		e.Bytes = rawjson.StringLen(e.Text)
+	}
+}
+
+// pieceOf returns the piece of a reply in {"Kind":{"delta":"text"}}, nil when there is none.
+func pieceOf(raw []byte) (kind otelagent.PartialKind, text []byte) {
 	c := rawjson.NewCursor(raw, maxDepth)
 	if !c.Open('{') || !c.More('}') {
-		return 0
+		return "", nil
 	}
-	if c.RawKey(); !c.Open('{') {
-		return 0
+	switch string(c.RawKey()) {
+	case `"Thinking"`:
+		kind = otelagent.PartialReasoning
+	case `"ToolCallDelta"`:
+		kind = otelagent.PartialToolInput
+	default:
+		kind = otelagent.PartialText
+	}
+	if !c.Open('{') {
+		return "", nil
 	}
 	for c.More('}') {
 		key, value := c.RawKey(), c.Value()
 		if string(key) == `"delta"` && value[0] == '"' {
-			return rawjson.StringLen(value)
+			return kind, value
 		}
 	}
-	return 0
+	return "", nil
 }
 
 func (d *Decoder) messageEnd(f *fields, m otelagent.Meta) {
