@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,7 +38,7 @@ func List(w io.Writer, list []session.Summary, o Options) error {
 	cols := []field{
 		{name: "SESSION", value: func(i int) (string, style) { return ids[i], bold }},
 		{name: strings.TrimSuffix("LAST "+zone, " "), value: func(i int) (string, style) { return when(list[i].Last, zone, o), dim }},
-		{name: "STATUS", value: func(i int) (string, style) { return words(string(list[i].Status)), sessionStyle(list[i].Status) }},
+		{name: "STATUS", value: func(i int) (string, style) { return statusText(&list[i]), sessionStyle(list[i].Status) }},
 		{name: "RUNS", right: true, value: num(func(s session.Summary) int64 { return s.Runs })},
 		{name: "TURNS", right: true, value: num(func(s session.Summary) int64 { return s.Turns })},
 		{name: "TOOLS", right: true, value: num(func(s session.Summary) int64 { return s.ToolCalls })},
@@ -53,11 +54,40 @@ func List(w io.Writer, list []session.Summary, o Options) error {
 			field{name: "MODEL", value: func(i int) (string, style) { return cut(Clean(list[i].Model), 32), plainText }},
 		)
 	}
-	agent := func(s session.Summary) string { return Clean(cmp.Or(s.Agent, s.AgentID)) }
-	cols = append(cols, field{name: "AGENT", flex: true, value: func(i int) (string, style) { return agent(list[i]), dim }})
+	if o.Width >= 120 && slices.ContainsFunc(list, func(s session.Summary) bool { return s.Cost > 0 }) {
+		cols = append(cols, field{name: "COST", right: true, value: func(i int) (string, style) { return costCell(list[i].Cost, list[i].Currency), plainText }})
+	}
+	agent := func(i int) (string, style) { return Clean(cmp.Or(list[i].Agent, list[i].AgentID)), dim }
+	last := field{name: "AGENT", flex: true, value: agent}
+	if slices.ContainsFunc(list, func(s session.Summary) bool { return s.Title != "" }) {
+		spare := []string{"RUNS", "TOOLS", "IN", "OUT"} // that a title has room
+		if o.Width >= 120 {
+			spare = []string{"RUNS", "DEFECTS", "TOOK"}
+		}
+		cols = slices.DeleteFunc(cols, func(c field) bool { return o.Width < 180 && slices.Contains(spare, c.name) })
+		if o.Width >= 120 {
+			cols = append(cols, field{name: "AGENT", value: func(i int) (string, style) { v, st := agent(i); return cut(v, 24), st }})
+		}
+		last = field{name: "TITLE", flex: true, value: func(i int) (string, style) {
+			if title := Clean(list[i].Title); title != "" {
+				return title, plainText
+			}
+			return agent(i)
+		}}
+	}
+	cols = append(cols, last)
 
-	d.table(cols, len(list), []string{"TOOLS", "TURNS", "RUNS", "OUT", "IN", "AGENT"}) // numbers give way first, then agents
+	d.table(cols, len(list), []string{"TOOLS", "TURNS", "RUNS", "OUT", "IN", last.name}) // numbers give way first, then agents and titles
 	return d.err
+}
+
+// statusText is what a session is doing, and that it was put away.
+func statusText(s *session.Summary) string {
+	text := words(string(s.Status))
+	if s.Archived {
+		text += ", archived"
+	}
+	return text
 }
 
 func sessionStyle(s spans.SessionStatus) style {
@@ -105,4 +135,12 @@ func prefix(s string, n int) string {
 		n--
 	}
 	return s
+}
+
+// costCell is what a session cost; empty where nobody said.
+func costCell(amount float64, currency string) string {
+	if amount == 0 {
+		return ""
+	}
+	return money(currency, amount)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/otelagent/otelagent/inspect"
+	"github.com/otelagent/otelagent/store"
 	storecopy "github.com/otelagent/otelagent/store/copy"
 	"github.com/otelagent/otelagent/store/dsn"
 )
@@ -90,7 +91,7 @@ func (o *copyOptions) check() (from, to location, since time.Time, err error) {
 		if len(o.sessions) > 0 {
 			note(fmt.Errorf("%s and --since exclude each other", o.sessions[0]))
 		}
-		if since, err = parseSince(o.since, time.Now()); err != nil {
+		if since, err = store.ParseTime(o.since, time.Now()); err != nil {
 			note(fmt.Errorf("--since %s: want a date, a time in RFC 3339, or how long ago: 90m, 24h, 7d", o.since))
 		}
 	}

@@ -144,7 +144,7 @@ func (o *exportOptions) check() (f exportFormat, since time.Time, err error) {
 		f = exportFormats[i]
 	}
 	if o.since != "" {
-		if since, err = parseSince(o.since, time.Now()); err != nil {
+		if since, err = store.ParseTime(o.since, time.Now()); err != nil {
 			add("--since %s: want a date, a time in RFC 3339, or how long ago: 90m, 24h, 7d", o.since)
 		}
 	}
@@ -168,20 +168,6 @@ func (o *exportOptions) check() (f exportFormat, since time.Time, err error) {
 		return f, since, usagef("%s", strings.Join(wrong, "\n"))
 	}
 	return f, since, nil
-}
-
-// parseSince reads a date, a time, or a duration before now, of which a day is 24 hours.
-func parseSince(s string, now time.Time) (time.Time, error) {
-	for _, layout := range []string{time.RFC3339Nano, time.DateTime, time.DateOnly} {
-		if t, err := time.ParseInLocation(layout, s, time.Local); err == nil {
-			return t, nil
-		}
-	}
-	d, err := store.ParseAge(s)
-	if err != nil {
-		return time.Time{}, errors.New("no time")
-	}
-	return now.Add(-d), nil
 }
 
 // exporting writes sessions of one database.

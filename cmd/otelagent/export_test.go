@@ -16,7 +16,7 @@ func TestParseSince(t *testing.T) {
 		"2026-11-20":           time.Date(2026, 11, 20, 0, 0, 0, 0, time.Local),
 		"soon":                 {}, "": {}, "-3h": {}, "d": {}, "2026-13-01": {},
 	} {
-		got, err := parseSince(in, now)
+		got, err := store.ParseTime(in, now)
 		if (err != nil) != want.IsZero() || err == nil && !got.Equal(want) {
 			t.Errorf("%q: %v, %v; want %v", in, got, err, want)
 		}

@@ -78,7 +78,7 @@ func (o *statsOptions) check(now time.Time) error {
 		return nil
 	}
 	var err error
-	if o.query.Since, err = parseSince(o.since, now); err != nil {
+	if o.query.Since, err = store.ParseTime(o.since, now); err != nil {
 		return usagef("--since %s: want a date, a time in RFC 3339, or how long ago: 90m, 24h, 7d", o.since)
 	}
 	return nil
