@@ -1,0 +1,176 @@
+// The read-only API beneath the page: /api/v1/…, JSON. Nothing here changes anything on the server.
+import { useEffect, useState } from './vendor/preact-htm.js';
+
+export class ApiError extends Error {
+  /**
+   * @param {number} status of the answer, 0 where there was none
+   * @param {string} message
+   */
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+const base = '/api/v1/';
+const tokenKey = 'otelagent.token';
+
+/** The token lives as long as the tab: who shares a machine shares no session of it. */
+export const token = {
+  get: () => sessionStorage.getItem(tokenKey) ?? '',
+  /** @param {string} value */
+  set: (value) => sessionStorage.setItem(tokenKey, value),
+};
+
+/** @type {(() => void) | undefined} */
+let denied;
+/**
+ * Calls f whenever the server demands a token.
+ * @param {() => void} f
+ */
+export const onDenied = (f) => void (denied = f);
+
+/**
+ * The URL of an API call. Empty parameters are left out; that of the page's tenant goes along.
+ * @param {string} path
+ * @param {Record<string, string | number | undefined | null>} [params]
+ */
+export function apiURL(path, params = {}) {
+  const query = new URLSearchParams();
+  const tenant = new URLSearchParams(location.search).get('tenant');
+  if (tenant) query.set('tenant', tenant);
+  for (const [k, v] of Object.entries(params)) if (v !== undefined && v !== null && v !== '') query.set(k, String(v));
+  const text = query.toString();
+  return base + path.replace(/^\//, '') + (text ? '?' + text : '');
+}
+
+/**
+ * @param {string} url
+ * @param {AbortSignal} [signal]
+ */
+async function ask(url, signal) {
+  /** @type {Record<string, string>} */
+  const headers = {};
+  if (token.get()) headers['Authorization'] = 'Bearer ' + token.get();
+  /** @type {Response} */
+  let answer;
+  try {
+    answer = await fetch(url, { headers, signal, credentials: 'same-origin' });
+  } catch (e) {
+    if (e instanceof DOMException && e.name === 'AbortError') throw e;
+    throw new ApiError(0, 'the server does not answer');
+  }
+  if (answer.ok) return answer;
+  if (answer.status === 401) denied?.();
+  let said = '';
+  try {
+    said = (await answer.json()).error;
+  } catch { /* not JSON: the number says enough */ }
+  throw new ApiError(answer.status, said || 'the server answered with ' + answer.status);
+}
+
+/**
+ * Fetches JSON.
+ * @param {string} path
+ * @param {Record<string, string | number | undefined | null>} [params]
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<any>}
+ */
+export const get = async (path, params, signal) => (await ask(apiURL(path, params), signal)).json();
+
+/**
+ * Fetches text as it is.
+ * @param {string} path
+ * @param {Record<string, string | number | undefined | null>} [params]
+ */
+export const getText = async (path, params) => (await ask(apiURL(path, params))).text();
+
+/**
+ * Fetches bytes.
+ * @param {string} path
+ * @param {Record<string, string | number | undefined | null>} [params]
+ */
+export const getBlob = async (path, params) => (await ask(apiURL(path, params))).blob();
+
+/**
+ * What an API call answers; undefined until it did. Asked again when path, params or `again` change: what was there stays meanwhile.
+ * @template T
+ * @param {string | null} path null asks nothing
+ * @param {Record<string, string | number | undefined | null>} [params]
+ * @param {unknown} [again]
+ * @returns {{data?: T, error?: Error, loading: boolean}}
+ */
+export function useGet(path, params = {}, again) {
+  const url = path === null ? null : apiURL(path, params);
+  const [state, set] = useState(/** @type {{url?: string | null, data?: any, error?: Error}} */ ({}));
+  useEffect(() => {
+    if (path === null) return;
+    const stop = new AbortController();
+    get(path, params, stop.signal).then(
+      (data) => set({ url, data }),
+      (error) => stop.signal.aborted || set((old) => ({ url, error, data: old.url === url ? old.data : undefined })),
+    );
+    return () => stop.abort();
+  }, [url, again]);
+  return { data: state.data, error: state.url === url ? state.error : undefined, loading: state.url !== url };
+}
+
+/**
+ * Listens to server-sent events until the returned function is called; comes back after an interruption. EventSource cannot send a
+ * token, so the stream is read by hand.
+ * @param {string} path
+ * @param {Record<string, string | undefined>} params
+ * @param {(event: string, data: any) => void} heard
+ * @param {(connected: boolean) => void} [changed]
+ */
+export function listen(path, params, heard, changed) {
+  const stop = new AbortController();
+  const run = async () => {
+    for (let wait = 500; !stop.signal.aborted; wait = Math.min(wait * 2, 15000)) {
+      try {
+        const answer = await ask(apiURL(path, params), stop.signal);
+        const reader = /** @type {ReadableStream<Uint8Array>} */ (answer.body).getReader();
+        const decoder = new TextDecoder();
+        let rest = '';
+        changed?.(true);
+        for (;;) {
+          const { done, value } = await reader.read();
+          if (done) break;
+          wait = 500;
+          rest += decoder.decode(value, { stream: true });
+          const events = rest.split(/\r?\n\r?\n/);
+          rest = events.pop() ?? '';
+          for (const e of events) dispatch(e, heard);
+        }
+      } catch (e) {
+        if (stop.signal.aborted) return;
+        if (e instanceof ApiError && (e.status === 401 || e.status === 404)) return;
+      }
+      changed?.(false);
+      await new Promise((r) => setTimeout(r, wait));
+    }
+  };
+  void run();
+  return () => stop.abort();
+}
+
+/**
+ * @param {string} text
+ * @param {(event: string, data: any) => void} heard
+ */
+function dispatch(text, heard) {
+  let event = 'message';
+  let data = '';
+  for (const line of text.split(/\r?\n/)) {
+    if (line.startsWith('event:')) event = line.slice(6).trim();
+    else if (line.startsWith('data:')) data += line.slice(5).trim();
+  }
+  if (!data && event === 'message') return; // a ping
+  let value;
+  try {
+    value = data ? JSON.parse(data) : undefined;
+  } catch {
+    return;
+  }
+  heard(event, value);
+}

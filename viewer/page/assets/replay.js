@@ -1,0 +1,51 @@
+// Whether a turn can be asked again, what is missing for it, and the request as a provider would take it. Nothing is sent from here.
+import { html, useState } from './vendor/preact-htm.js';
+import { useGet } from './api.js';
+import { clean, exact, plural, words } from './format.js';
+import { useKeys } from './keys.js';
+import { join, navigate } from './router.js';
+import { missingWords } from './request.js';
+import { Chip, Content, copy, copyJSON, CopyJSON, Failure, Foreign, Icon, Loading, useTitle } from './ui.js';
+
+/** @import {Replay} from '../types.d.ts' */
+/** @import {Place} from './router.js' */
+
+const forms = [['anthropic', 'Anthropic'], ['openai-chat', 'OpenAI chat'], ['openai-responses', 'OpenAI responses'], ['as-sent', 'As it was sent']];
+/** @type {Record<string, [string, string]>} */
+const signs = { present: ['✓', 'good'], none: ['–', ''], missing: ['✕', 'bad'], withheld: ['◌', 'warn'], redacted: ['▒', 'warn'] };
+
+/** @param {{at: Place, session: string, run: string, turn: string}} p */
+export function ReplayPage({ session, run, turn }) {
+  const path = join(session, run, turn);
+  const back = '/s' + path;
+  useTitle(`Replay of turn ${turn}`);
+  const [form, setForm] = useState('');
+  const first = useGet('replay' + path);
+  const base = /** @type {Replay | undefined} */ (first.data);
+  const chosen = form || base?.suggested_form || '';
+  const { data, error, loading } = useGet(base && chosen ? 'replay' + path : null, { form: chosen });
+  const r = /** @type {Replay | undefined} */ (data);
+  useKeys({ c: () => void copyJSON('replay' + path, { form: chosen }), r: () => navigate(back + '/request'), Escape: () => navigate(back) });
+  if (!base) return first.error ? html`<${Failure} error=${first.error} />` : html`<${Loading} what="Looking at the turn" />`;
+  const text = r?.body ? JSON.stringify(r.body.json, null, 2) : '';
+  const save = () => {
+    const url = URL.createObjectURL(new Blob([text], { type: 'application/json' }));
+    const a = document.createElement('a');
+    a.href = url;
+    a.download = `replay-run${base.run_number}-turn${base.turn}-${chosen}.json`;
+    a.click();
+    setTimeout(() => URL.revokeObjectURL(url), 10_000);
+  };
+  return html`<div class="page narrow replay-page"><header class="page-head"><p class="crumbs"><a href=${'/s' + join(session)}>session</a> <span aria-hidden="true">/</span> <a href=${back}>run ${base.run_number}, turn ${base.turn}</a></p>
+    <div class="session-title"><h1>Replay</h1><${Chip} kind=${base.verdict === 'eligible' ? 'good' : base.eligible ? 'warn' : 'bad'}><span data-testid="verdict">${words(base.verdict)}</span><//><span class="grow"></span><a class="button" href=${back + '/request'}>Request</a><${CopyJSON} path=${'replay' + path} params=${{ form: chosen }} /></div>
+    <p class="faint">${base.eligible ? 'What the model was given on this turn is here, so it can be asked again.' : 'Not all that the model was given is here, so it cannot be asked again.'} Nothing is sent from this page: <code>otelagent replay ${clean(base.address)} --send …</code> does.</p></header>
+    <table class="table inputs" data-testid="replay-inputs"><thead><tr><th>Input</th><th>Is</th><th>More</th></tr></thead><tbody>${base.inputs.map((i) => { const [sign, kind] = signs[i.state] ?? ['?', '']; return html`<tr><td>${words(i.input)}</td><td><${Chip} kind=${kind}><span aria-hidden="true">${sign}</span> ${words(i.state)}<//></td><td>${i.count ? plural(i.count, i.input === 'messages' ? 'message' : 'piece') + (i.detail ? ': ' : '') : ''}<${Foreign} text=${i.detail ?? ''} /></td></tr>`; })}</tbody></table>
+    ${base.missing?.length || base.notes?.length || base.defects?.length ? html`<section class="note warn"><ul>${base.missing?.map((m) => html`<li>${missingWords(m)}</li>`)}${base.notes?.map((n) => html`<li><${Foreign} text=${n} /></li>`)}${base.defects?.map((d) => html`<li>${words(d.code)} ${clean(d.detail)}</li>`)}</ul></section>` : null}
+    <h2 class="section">As a request</h2>
+    <div class="buttons" role="group" aria-label="Wire form">${forms.map(([v, n]) => html`<button class=${'button seg' + (chosen === v ? ' on' : '')} aria-pressed=${chosen === v} data-testid=${'form-' + v} onClick=${() => setForm(v ?? '')}>${n}${v === base.suggested_form ? html` <span class="faint">suggested</span>` : null}</button>`)}</div>
+    ${error ? html`<p class="bad-line" role="alert">${error.message}</p>` : loading || !r ? html`<${Loading} />` : r.body ? html`
+      <p class="session-sub num"><span>${exact(r.body.bytes)} bytes</span>${r.body.unchanged ? html`<span>unchanged, as it was captured</span>` : html`<span>from ${words(r.body.spelling)}</span>`}<span class="grow"></span><button class="button" onClick=${() => copy(text, 'Request')} data-testid="copy-body"><${Icon} name="copy" />Copy</button><button class="button" onClick=${save}><${Icon} name="down2" />Download</button></p>
+      ${r.body.notes?.length ? html`<ul class="note">${r.body.notes.map((n) => html`<li>${words(n.change)}: <${Foreign} text=${n.what} />${n.count > 1 ? ` (${n.count})` : ''}</li>`)}</ul>` : null}
+      <${Content} session=${session} body=${{ text, bytes: r.body.bytes }} open=${text.length < 40_000} lines=${20} label="request" />` : html`<p class="absent">There is no body: the request of this turn is not whole, or cannot be put into this form.</p>`}
+  </div>`;
+}

@@ -1,0 +1,97 @@
+// Where the page is: the URL and nothing else. Links are plain anchors; one listener keeps those to other views inside the page.
+import { useEffect, useState } from './vendor/preact-htm.js';
+
+/** @typedef {{path: string[], query: URLSearchParams}} Place */
+
+/** @type {Set<() => void>} */
+const listeners = new Set();
+
+/** @returns {Place} */
+export function place() {
+  const path = location.pathname.split('/').slice(1).map(decode).filter((s, i) => i > 0 || s !== '');
+  return { path, query: new URLSearchParams(location.search) };
+}
+
+/** @param {string} s */
+function decode(s) {
+  try {
+    return decodeURIComponent(s);
+  } catch {
+    return s; // a stray '%' is part of the id then
+  }
+}
+
+/**
+ * Goes to a view. Replacing keeps the history short where something only moves, as the selected turn does.
+ * @param {string} url
+ * @param {{replace?: boolean, keepScroll?: boolean}} [how]
+ */
+export function navigate(url, how = {}) {
+  if (url === location.pathname + location.search) return;
+  history[how.replace ? 'replaceState' : 'pushState'](null, '', url);
+  for (const l of listeners) l();
+  if (!how.replace && !how.keepScroll) scrollTo(0, 0);
+}
+
+/**
+ * The URL of this view with other query parameters; an empty value takes one away.
+ * @param {Record<string, string | undefined>} changes
+ */
+export function withQuery(changes) {
+  const query = new URLSearchParams(location.search);
+  for (const [k, v] of Object.entries(changes)) {
+    if (v) query.set(k, v);
+    else query.delete(k);
+  }
+  const text = query.toString();
+  return location.pathname + (text ? '?' + text : '');
+}
+
+/** @returns {Place} */
+export function usePlace() {
+  const [now, set] = useState(place);
+  useEffect(() => {
+    const changed = () => set(place());
+    listeners.add(changed);
+    addEventListener('popstate', changed);
+    return () => {
+      listeners.delete(changed);
+      removeEventListener('popstate', changed);
+    };
+  }, []);
+  return now;
+}
+
+addEventListener('click', (e) => {
+  const a = e.target instanceof Element ? e.target.closest('a') : null;
+  if (!a || e.defaultPrevented || e.button || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey) return;
+  if (a.target || a.hasAttribute('download') || a.origin !== location.origin || a.pathname.startsWith('/api/') || a.getAttribute('href')?.startsWith('#')) return;
+  e.preventDefault();
+  navigate(a.pathname + a.search);
+});
+
+/**
+ * The path of an address, each part escaped: ids hold what they like, slashes too.
+ * @param {...(string | number | undefined)} parts
+ */
+export const join = (...parts) => parts.filter((p) => p !== undefined).map((p) => '/' + encodeURIComponent(String(p))).join('');
+
+/**
+ * The parts of a turn's address. The session is known, the turn is behind the last slash: whatever is between them is the run.
+ * @param {string} session
+ * @param {string} address
+ */
+export function turnParts(session, address) {
+  const rest = address.startsWith(session + '/') ? address.slice(session.length + 1) : address;
+  const at = rest.lastIndexOf('/');
+  return { run: rest.slice(0, at), turn: rest.slice(at + 1) };
+}
+
+/**
+ * @param {string} session
+ * @param {string} address
+ */
+export function turnPath(session, address) {
+  const { run, turn } = turnParts(session, address);
+  return join(session, run, turn);
+}

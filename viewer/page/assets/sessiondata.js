@@ -1,0 +1,130 @@
+// A session as the page holds it: its outline, and of its turns the pages that were looked at. Both follow the store.
+import { useEffect, useRef, useState } from './vendor/preact-htm.js';
+import { get, listen } from './api.js';
+import { join } from './router.js';
+
+/** @import {Outline, Status, TurnPage, TurnView} from '../types.d.ts' */
+
+const pageSize = 25;
+// Text of a body that a list of turns brings along; the rest comes on demand.
+const textBytes = 4096;
+
+/**
+ * @typedef {object} SessionData
+ * @property {Outline} [outline]
+ * @property {Error} [error]
+ * @property {Status} [status] as the server said it last
+ * @property {boolean} connected whether changes are listened for
+ * @property {(index: number) => TurnView | undefined} turn
+ * @property {(index: number) => Error | undefined} failed why a turn is not there
+ * @property {(first: number, last: number) => void} need asks for turns that will be shown
+ * @property {() => void} reload
+ */
+
+/**
+ * @param {string} session
+ * @returns {SessionData}
+ */
+export function useSession(session) {
+  const [state, set] = useState(/** @type {{outline?: Outline, error?: Error, status?: Status, connected: boolean}} */ ({ connected: false }));
+  const [, redraw] = useState(0);
+  const [attempt, setAttempt] = useState(0);
+  const turns = useRef(/** @type {Map<number, TurnView>} */ (new Map()));
+  const stale = useRef(/** @type {Set<number>} */ (new Set()));
+  const pages = useRef(/** @type {Map<number, Error | 'asked'>} */ (new Map()));
+  const outline = useRef(/** @type {Outline | undefined} */ (undefined));
+  const alive = useRef(true);
+  const wanted = useRef(/** @type {[number, number]} */ ([0, -1]));
+
+  const fetchPage = async (/** @type {number} */ page) => {
+    pages.current.set(page, 'asked');
+    try {
+      const got = /** @type {TurnPage} */ (await get('turns' + join(session), { from: page * pageSize, count: pageSize, text: textBytes }));
+      if (!alive.current) return;
+      (got.turns ?? []).forEach((t, i) => {
+        turns.current.set(page * pageSize + i, t);
+        stale.current.delete(page * pageSize + i);
+      });
+      pages.current.delete(page);
+    } catch (e) {
+      pages.current.set(page, /** @type {Error} */ (e));
+    }
+    if (alive.current) redraw((n) => n + 1);
+  };
+  const need = (/** @type {number} */ first, /** @type {number} */ last) => {
+    wanted.current = [first, last];
+    const n = outline.current?.turns?.length ?? 0;
+    for (let i = Math.max(0, first); i <= Math.min(last, n - 1); i++) {
+      const page = Math.floor(i / pageSize);
+      if ((!turns.current.has(i) || stale.current.has(i)) && !pages.current.has(page)) void fetchPage(page);
+    }
+  };
+
+  const take = (/** @type {Outline} */ next) => {
+    const before = outline.current?.turns ?? [];
+    (next.turns ?? []).forEach((t, i) => {
+      const was = before[i];
+      if (was?.address !== t.address) {
+        turns.current.delete(i); // another turn stands here now
+        return;
+      }
+      // What was said of a turn can change while its outline does not: those that are open or last are always asked anew.
+      if (t.state || t.live || was.live || i >= before.length - 1 || JSON.stringify(was) !== JSON.stringify(t)) stale.current.add(i);
+    });
+    outline.current = next;
+    set((old) => ({ ...old, outline: next, status: next.status, error: undefined }));
+    need(...wanted.current);
+  };
+
+  useEffect(() => {
+    alive.current = true;
+    let busy = false;
+    let again = false;
+    let mark = 0;
+    const load = async () => {
+      if (busy) return void (again = true);
+      busy = true;
+      const began = performance.now();
+      try {
+        const next = /** @type {Outline} */ (await get('outline' + join(session)));
+        if (!alive.current) return;
+        mark = next.mark;
+        take(next);
+      } catch (error) {
+        if (alive.current) set((old) => ({ ...old, error: /** @type {Error} */ (error) }));
+      }
+      // A large session is asked for less often, so that following it costs the server a part of its time only.
+      setTimeout(() => {
+        busy = false;
+        if (again && alive.current) {
+          again = false;
+          void load();
+        }
+      }, Math.max(120, 2 * (performance.now() - began)));
+    };
+    void load();
+    const end = listen('events', { session }, (event, data) => {
+      if (event !== 'mark' || !data) return;
+      if (data.status) set((old) => ({ ...old, status: data.status }));
+      if (data.mark !== mark || data.status !== outline.current?.status) void load();
+    }, (connected) => alive.current && set((old) => ({ ...old, connected })));
+    return () => {
+      alive.current = false;
+      end();
+    };
+  }, [session, attempt]);
+
+  return {
+    ...state,
+    turn: (i) => turns.current.get(i),
+    failed: (i) => {
+      const p = pages.current.get(Math.floor(i / pageSize));
+      return p instanceof Error ? p : undefined;
+    },
+    need,
+    reload: () => {
+      pages.current.clear();
+      setAttempt((n) => n + 1);
+    },
+  };
+}
