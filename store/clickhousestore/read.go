@@ -619,6 +619,11 @@ func (s *Store) projectIn(ctx context.Context, st state, k session.Key, p *store
 	wctx, stop := writing(ctx)
 	defer stop()
 	at := projectAt{key: k, mark: uint64(p.Mark), dead: st.dead}
+	if goesOn(p.Summary.Status) || p.Summary.HeartbeatNS > 0 {
+		if err := s.keepLive(wctx, st, k); err != nil {
+			return err
+		}
+	}
 	if err := s.projectFigures(wctx, at, &p.Figures, func() error { return s.summarize(wctx, k, p) }); err != nil {
 		return err
 	}
@@ -627,11 +632,42 @@ func (s *Store) projectIn(ctx context.Context, st state, k session.Key, p *store
 	if err != nil || st.dead < p.Mark {
 		return err
 	}
-	where := map[*table]string{}
+	where := map[*table]string{&rowTable: of(k) + " AND " + st.gone()}
 	for _, t := range append([]*table{&summaryTable}, figureTables...) {
 		where[t] = of(k) + fmt.Sprintf(" AND mark <= toUInt64(%d)", st.dead)
 	}
 	return s.mutate(ctx, where)
+}
+
+// goesOn reports whether a session of that status has a run that is open.
+func goesOn(s spans.SessionStatus) bool {
+	switch s {
+	case spans.SessionStatusIdle, spans.SessionStatusError, spans.SessionStatusAborted:
+		return false
+	}
+	return true
+}
+
+// keepLive copies the newest live row of each span that is still open to the rows, for as long as the session stays: live rows go after
+// liveFor, and of a run that was killed they are all there is. There all of one span have one key, so that merges leave the last.
+func (s *Store) keepLive(ctx context.Context, st state, k session.Key) error {
+	var columns []string
+	for _, c := range rowColumns {
+		if c.name == "content" {
+			columns = append(columns, "toUInt64(0) AS content")
+		} else {
+			columns = append(columns, c.name)
+		}
+	}
+	alive := st.alive(k)
+	sql := fmt.Sprintf(`INSERT INTO %s SELECT %s FROM %s WHERE %s AND (span, trace) GLOBAL NOT IN (SELECT span, trace FROM %s WHERE %s AND known > 0)
+		ORDER BY span, trace, end_ns DESC, canonical DESC LIMIT 1 BY span, trace`,
+		s.layout.into(&rowTable), strings.Join(columns, ", "), s.layout.of(&liveTable), alive, s.layout.of(&rowTable), alive)
+	body, err := s.client.do(ctx, sql, nil, s.client.inserts)
+	if err != nil {
+		return err
+	}
+	return drain(body)
 }
 
 // summarize inserts the summary, which takes the dirty mark away.

@@ -135,6 +135,70 @@ func TestErased(t *testing.T) {
 	}
 }
 
+// TestKeepLive: what a session that was killed said last stays when the live rows of the server are too old, and gives way to what comes later.
+func TestKeepLive(t *testing.T) {
+	s := openAt(t, fresh(t), new(time.Duration))
+	k := session.Key{Tenant: "t", ID: "killed"}
+	live := func(n, at int) session.Row {
+		r := storetest.Row(k, n)
+		r.Known, r.End = spans.KnownLive, r.Start+int64(at)
+		return r
+	}
+	project := func(status spans.SessionStatus) {
+		t.Helper()
+		m, err := s.Mark(t.Context(), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := storetest.Summary(k)
+		sum.Status, sum.HeartbeatNS = status, 0
+		if err := s.Project(t.Context(), k, store.Projection{Mark: m, Summary: sum}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	forget := func() { // what the server does by itself
+		t.Helper()
+		if err := s.mutate(t.Context(), map[*table]string{&liveTable: of(k)}); err != nil {
+			t.Fatal(err)
+		}
+		if n := left(t, s)["live_rows"]; n != 0 {
+			t.Fatalf("%d live rows left", n)
+		}
+	}
+	want := func(rows ...session.Row) {
+		t.Helper()
+		got := map[string]bool{}
+		for _, r := range all(t, s.Rows(t.Context(), k)) {
+			got[string(r.AppendCanonical(nil))] = true
+		}
+		for _, r := range rows {
+			if !got[string(r.AppendCanonical(nil))] {
+				t.Errorf("span %s is not as it was last seen", r.Span)
+			}
+		}
+		if len(got) != len(rows) {
+			t.Errorf("%d rows, want %d", len(got), len(rows))
+		}
+	}
+	ended := storetest.Row(k, 3)
+	put(t, s, session.Batch{Rows: []session.Row{live(1, 5), live(2, 7), live(3, 9), ended}})
+	project(spans.SessionStatusBusy)
+	put(t, s, session.Batch{Rows: []session.Row{live(1, 50)}})
+	project(spans.SessionStatusRetrying)
+	want(live(1, 50), live(2, 7), ended)
+	forget()
+	want(live(1, 50), live(2, 7), ended)
+	put(t, s, session.Batch{Rows: []session.Row{live(2, 70), storetest.Row(k, 1)}}) // late: it goes on
+	want(storetest.Row(k, 1), live(2, 70), ended)
+	project(spans.SessionStatusAborted) // without anything open nothing is copied
+	forget()
+	want(storetest.Row(k, 1), live(2, 7), ended)
+	if err := s.Delete(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	want()
+}
+
 // TestCollect lets shared bodies go an hour after they were last put, and not while a session has them.
 func TestCollect(t *testing.T) {
 	var off time.Duration
