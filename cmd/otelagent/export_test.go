@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/store"
 )
 
 func TestParseSince(t *testing.T) {
