@@ -168,7 +168,7 @@ func (s *BlockSet) Cut(ref Ref) (beginning string, size int64, ok bool) {
 	s.recipes.mu.Lock()
 	defer s.recipes.mu.Unlock()
 	m := s.recipes.makers[short]
-	if beginning, ok = s.put(m.cut); !ok {
+	if beginning, ok = s.put(m.cut, m.beginning); !ok {
 		beginning = ""
 	}
 	return beginning, m.cut.Size, true

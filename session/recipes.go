@@ -172,7 +172,7 @@ func (s *BlockSet) maker(short spans.ShortID, want bool) (m *maker, body string)
 // again returns the body of m, which make gave or did not keep.
 func (s *BlockSet) again(m *maker, body string) string {
 	if body == "" && m.good != nil && !m.kept {
-		body, _ = s.put(m.good)
+		body, _ = s.put(m.good, m.size)
 	}
 	return body
 }
@@ -184,7 +184,7 @@ func (s *BlockSet) make(m *maker) string {
 	}
 	m.done = true
 	for _, r := range m.whole {
-		body, ok := s.put(r)
+		body, ok := s.put(r, m.size)
 		if !ok {
 			continue
 		}
@@ -202,10 +202,13 @@ func (s *BlockSet) make(m *maker) string {
 	return ""
 }
 
-// put puts the pieces of r together.
-func (s *BlockSet) put(r *recipe) (string, bool) {
+// put puts the pieces of r together, which come to size bytes.
+func (s *BlockSet) put(r *recipe, size int64) (string, bool) {
 	var b strings.Builder
 	x := &s.recipes
+	if size <= maxMade && x.work+size <= maxWork+workRatio*x.held {
+		b.Grow(int(size))
+	}
 	for i := range r.Pieces {
 		p := &r.Pieces[i]
 		if x.work += pieceWork; x.work > maxWork+workRatio*x.held {
