@@ -1,0 +1,173 @@
+package search
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+const (
+	maxText    = 1000 // bytes of what is looked for
+	maxMatches = 1000 // that are counted of one block
+	around     = 80   // bytes of a snippet on either side
+	maxMatch   = 200  // bytes of a match that a snippet shows
+)
+
+// matcher finds a text or a regular expression.
+type matcher struct {
+	text string
+	re   *regexp.Regexp // nil: text
+}
+
+// snippet is what stands around the first match.
+type snippet struct {
+	before, match, after string
+	matches              int
+}
+
+func newMatcher(o Options) (*matcher, error) {
+	switch {
+	case o.Text == "":
+		return nil, fmt.Errorf("the text is empty: %w", ErrText)
+	case len(o.Text) > maxText:
+		return nil, fmt.Errorf("the text has %d bytes, at most %d: %w", len(o.Text), maxText, ErrText)
+	case !o.Regexp && !o.IgnoreCase:
+		return &matcher{text: o.Text}, nil
+	}
+	expr := o.Text
+	if !o.Regexp {
+		expr = regexp.QuoteMeta(expr)
+	}
+	if o.IgnoreCase {
+		expr = "(?i)" + expr
+	}
+	re, err := regexp.Compile(expr)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", err, ErrText)
+	}
+	return &matcher{re: re}, nil
+}
+
+// find returns the first match, and how many there are. Matches of nothing are none.
+func (m *matcher) find(text string) (snippet, bool) {
+	if m.re == nil {
+		at := strings.Index(text, m.text)
+		if at < 0 {
+			return snippet{}, false
+		}
+		s := cutOut(text, at, at+len(m.text))
+		s.matches = min(strings.Count(text, m.text), maxMatches)
+		return s, true
+	}
+	var s snippet
+	for _, loc := range m.re.FindAllStringIndex(text, maxMatches) {
+		if loc[0] == loc[1] {
+			continue
+		}
+		if s.matches == 0 {
+			s = cutOut(text, loc[0], loc[1])
+		}
+		s.matches++
+	}
+	return s, s.matches > 0
+}
+
+// cutOut makes the snippet of a match, of whole characters.
+func cutOut(text string, at, end int) snippet {
+	from, to := max(0, at-around), min(len(text), end+around)
+	for from < at && !utf8.RuneStart(text[from]) {
+		from++
+	}
+	for to < len(text) && to > end && !utf8.RuneStart(text[to]) {
+		to--
+	}
+	show := min(end, at+maxMatch)
+	for show < end && show > at && !utf8.RuneStart(text[show]) {
+		show--
+	}
+	s := snippet{before: text[from:at], match: text[at:show], after: text[end:to]}
+	if show < end {
+		s.match += "…"
+	}
+	if from > 0 {
+		s.before = "…" + s.before
+	}
+	if to < len(text) {
+		s.after += "…"
+	}
+	// Copies: a snippet must not keep the whole body.
+	s.before, s.match, s.after = strings.Clone(strings.ToValidUTF8(s.before, "\ufffd")), strings.Clone(strings.ToValidUTF8(s.match, "\ufffd")), strings.Clone(strings.ToValidUTF8(s.after, "\ufffd"))
+	return s
+}
+
+// plain undoes the escapes of JSON texts in a body that looks like JSON, so that what was said is found as it was said. What stands between
+// texts stays.
+func plain(body string) string {
+	trimmed := strings.TrimLeft(body, " \t\r\n")
+	if trimmed == "" || !strings.ContainsRune(`{["`, rune(trimmed[0])) || strings.IndexByte(body, '\\') < 0 {
+		return body
+	}
+	b := make([]byte, 0, len(body))
+	for i := 0; i < len(body); i++ {
+		c := body[i]
+		if c != '\\' || i+1 == len(body) {
+			b = append(b, c)
+			continue
+		}
+		i++
+		switch c = body[i]; c {
+		case 'n':
+			b = append(b, '\n')
+		case 't':
+			b = append(b, '\t')
+		case 'r':
+			b = append(b, '\r')
+		case 'b':
+			b = append(b, '\b')
+		case 'f':
+			b = append(b, '\f')
+		case 'u':
+			r, ok := hex4(body, i+1)
+			if !ok {
+				b = append(b, '\\', c)
+				continue
+			}
+			i += 4
+			if utf16.IsSurrogate(r) {
+				if low, ok := hex4(body, i+3); ok && body[i+1] == '\\' && body[i+2] == 'u' && utf16.DecodeRune(r, low) != utf8.RuneError {
+					r = utf16.DecodeRune(r, low)
+					i += 6
+				}
+			}
+			b = utf8.AppendRune(b, r)
+		default: // quotes, slashes, and what is no escape
+			b = append(b, c)
+		}
+	}
+	return string(b)
+}
+
+// hex4 reads four hexadecimal digits.
+func hex4(s string, at int) (rune, bool) {
+	if at+4 > len(s) {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(s[at:at+4], 16, 16)
+	return rune(n), err == nil
+}
+
+// about reads who says the message that a body is, and which message a row of the guide belongs to; empty where it does not say.
+func about(body string) (role, message string) {
+	var m struct {
+		Role    string `json:"role"`
+		Message string `json:"message_id"`
+	}
+	if json.Unmarshal([]byte(body), &m) != nil {
+		return "", ""
+	}
+	return m.Role, m.Message
+}

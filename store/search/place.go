@@ -1,0 +1,238 @@
+package search
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// walker goes through a tree, in its order, and notes where blocks that were found stand first.
+type walker struct {
+	tree    *session.Session
+	history *session.History
+	blocks  map[spans.ShortID]found
+	hits    []Hit
+	at      map[spans.ShortID]int // hits by their block
+	told    map[spans.ShortID]bool
+	rest    []spans.ShortID
+
+	// where it is
+	run    *session.Run
+	number int
+	turn   *session.Turn
+	seen   map[spans.ShortID]bool // in this turn
+}
+
+// session looks at everything.
+func (w *walker) session() {
+	w.told = map[spans.ShortID]bool{}
+	for i, r := range w.tree.Runs {
+		w.run, w.number, w.turn = r, i+1, nil
+		w.list("run metadata", nil, r.Metadata)
+		w.list("permission rules", nil, r.Rules)
+		w.list("", nil, r.Outside)
+		for _, t := range r.Turns {
+			w.turn = t
+			w.seen = map[spans.ShortID]bool{}
+			w.ofTurn(t)
+			w.seen = nil
+		}
+		w.turn = nil
+		for _, c := range r.ToolCalls {
+			w.call(c)
+		}
+		w.aside(r.Compactions, r.Permissions, r.Events, r.Lists)
+		w.list("", nil, r.Messages)
+	}
+	w.run, w.turn = nil, nil
+	for _, g := range w.tree.Groups {
+		w.events(g.Events)
+	}
+	for i := range w.tree.Facts {
+		w.fact(&w.tree.Facts[i])
+	}
+}
+
+func (w *walker) ofTurn(t *session.Turn) {
+	for _, q := range t.Requests {
+		w.params(q.Params)
+		w.list("system prompt", nil, q.Sections)
+	}
+	w.list("input", nil, t.Input)
+	w.list("reply", nil, t.Output)
+	for _, c := range t.ToolCalls {
+		w.call(c)
+	}
+	w.list("result", nil, t.Results)
+	for _, q := range t.Requests {
+		if q.Messages != nil {
+			w.items("request", nil, q.Messages.From(q.Messages.Same)) // what it repeats was named before
+		}
+	}
+	w.aside(t.Compactions, t.Permissions, t.Events, t.Lists)
+}
+
+func (w *walker) aside(compactions []*session.Compaction, permissions []*session.Permission, events []session.Note, further map[string]*session.Refs) {
+	for _, c := range compactions {
+		w.list("summary", nil, c.Summary)
+		w.list("before a compaction", nil, c.Before)
+		w.list("after a compaction", nil, c.After)
+		w.events(c.Events)
+	}
+	w.permissions(permissions)
+	w.events(events)
+	for _, name := range slices.Sorted(maps.Keys(further)) { // of later versions
+		w.list("list "+name, nil, further[name])
+	}
+}
+
+func (w *walker) permissions(l []*session.Permission) {
+	for _, p := range l {
+		w.list("options of a question", nil, p.Options)
+		w.events(p.Events)
+	}
+}
+
+func (w *walker) call(c *session.ToolCall) {
+	w.list("arguments", c, c.Args)
+	w.list("result", c, c.Result)
+	w.permissions(c.Permissions)
+	w.events(c.Events)
+}
+
+func (w *walker) events(l []session.Note) {
+	for i := range l {
+		if l[i].Body != nil {
+			w.items("event "+l[i].Type, nil, []session.Ref{*l[i].Body})
+		}
+	}
+}
+
+func (w *walker) params(l *session.Refs) {
+	for _, ref := range l.Items() {
+		place := "parameters"
+		switch kind, _, _ := strings.Cut(ref.Provenance, ":"); spans.ProvenanceKind(kind) {
+		case spans.ProvenanceSystem:
+			place = "system prompt"
+		case spans.ProvenanceTools:
+			place = "tools"
+		}
+		w.items(place, nil, []session.Ref{ref})
+	}
+}
+
+func (w *walker) list(place string, c *session.ToolCall, l *session.Refs) {
+	if l != nil {
+		w.items(place, c, l.Items())
+	}
+}
+
+// roles are the words for what somebody said.
+var roles = map[string]string{"user": "user", "system": "system", "developer": "system", "assistant": "reply", "tool": "result", "toolResult": "result"}
+
+func (w *walker) items(place string, c *session.ToolCall, refs []session.Ref) {
+	for i := range refs {
+		id, err := spans.ParseShortID(refs[i].Block)
+		if err != nil {
+			continue
+		}
+		f, ok := w.blocks[id]
+		if !ok || w.seen[id] {
+			continue
+		}
+		if w.seen != nil {
+			w.seen[id] = true
+		}
+		if n, known := w.at[id]; known {
+			if w.turn != nil {
+				w.hits[n].Further++
+			}
+			continue
+		}
+		h := Hit{Place: place}
+		switch {
+		case c != nil:
+			h.Call, h.Tool = c.ID, c.Name
+		case place == "" || place == "input" || place == "request":
+			if h.Place = roles[f.role]; h.Place == "" {
+				h.Place = "input"
+			}
+		}
+		w.hit(id, h)
+	}
+}
+
+// hit notes a hit at the place where the walker is.
+func (w *walker) hit(id spans.ShortID, h Hit) {
+	f := w.blocks[id]
+	h.Session, h.Block = w.tree.ID, id.String()
+	h.Before, h.Match, h.After, h.Matches = f.before, f.match, f.after, f.matches
+	if h.Address == "" {
+		h.Address = w.tree.ID
+	}
+	if w.run != nil {
+		h.Run, h.At = w.run.ID, w.run.Start
+		h.Address = fmt.Sprintf("%s/@%d", w.tree.ID, w.number)
+		since := w.history.Run(w.run).Hidden
+		if w.turn != nil {
+			index := w.turn.Index
+			h.Turn, h.At = &index, w.turn.Start
+			h.Address += fmt.Sprintf("/%d", index)
+			since = w.history.Hidden(w.turn)
+		}
+		h.Hidden = since != time.Time{}
+	}
+	w.at[id] = len(w.hits)
+	w.hits = append(w.hits, h)
+}
+
+// fact looks at what was said of the session or of a thing in it. Rows of the guide hold once more what messages do; only of those that
+// are in no run, since they wait or were taken off the queue, they are all there is.
+func (w *walker) fact(f *session.Fact) {
+	if f.Value == nil {
+		return
+	}
+	id, err := spans.ParseShortID(f.Value.Block)
+	if err != nil {
+		return
+	}
+	b, ok := w.blocks[id]
+	if !ok {
+		return
+	}
+	if _, known := w.at[id]; known {
+		return
+	}
+	w.told[id] = true
+	kind, of, _ := strings.Cut(f.Subject, "/")
+	switch {
+	case f.Key == session.FactRow && kind == "session":
+		return // title, rules and the rest of it are facts of their own
+	case f.Key == session.FactRow:
+		if kind == "message" {
+			b.message = of
+		}
+		for i := range w.history.Messages {
+			if m := &w.history.Messages[i]; m.ID == b.message && m.Run == nil && m.Hidden.IsZero() {
+				place := "queued message"
+				if !m.Canceled.IsZero() {
+					place = "message taken off the queue"
+				}
+				w.hit(id, Hit{Place: place})
+			}
+		}
+	case kind == "system_prompt":
+		w.hit(id, Hit{Place: "system prompt"})
+	case kind == "tool_catalog":
+		w.hit(id, Hit{Place: "tools"})
+	case kind == session.SubjectSession:
+		w.hit(id, Hit{Place: f.Key})
+	default:
+		w.hit(id, Hit{Place: "fact " + f.Key + " of " + f.Subject})
+	}
+}
