@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -112,7 +111,7 @@ func (r *renderer) settingsLine(n *node, _ place, t *session.Turn) {
 		return
 	}
 	if r.settings = text; text == "" {
-		text = "as the provider has them"
+		text = "none stated"
 	}
 	n.wrapped("params", dim, text)
 }
@@ -164,7 +163,9 @@ func (r *renderer) figures(n *node, p place, t *session.Turn) {
 		tools = "tools " + Duration(d)
 	}
 	line("time", model, first, tools)
+	attempts := ""
 	if t.Attempts > 0 {
-		line("attempts", fmt.Sprint(t.Attempts))
+		attempts = plural(int(t.Attempts), "attempt")
 	}
+	line("stop", Clean(t.StopReason), attempts, words(string(t.ErrorType)))
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Duration returns d in at most six columns: 412µs, 159ms, 4.2s, 3m07s, 2h05m, 3d04h.
+// Duration returns d in at most six columns, one more when it is negative: 412µs, 159ms, 4.2s, 3m07s, 2h05m, 3d04h, 400d, 27y.
 func Duration(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -36,8 +36,12 @@ func Duration(d time.Duration) string {
 		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
 	case d < 24*time.Hour:
 		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
-	default:
+	case d < 100*24*time.Hour:
 		return fmt.Sprintf("%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+	case d < 10_000*24*time.Hour:
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	default:
+		return fmt.Sprintf("%dy", d/(365*24*time.Hour))
 	}
 }
 

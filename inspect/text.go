@@ -253,7 +253,10 @@ func (r *renderer) fill(values map[string]string) []string {
 func (r *renderer) values(s session.Span, u *session.Usage) map[string]string {
 	value := map[string]string{}
 	if !s.Start.IsZero() && !r.zero.IsZero() {
-		value["at"] = "+" + Duration(s.Start.Sub(r.zero))
+		value["at"] = Duration(s.Start.Sub(r.zero))
+		if !s.Start.Before(r.zero) {
+			value["at"] = "+" + value["at"]
+		}
 	}
 	if u != nil && *u != (session.Usage{}) {
 		value["in"], value["out"] = Count(u.Input), Count(u.Output)

@@ -79,7 +79,7 @@ func (r *renderer) turn(p place, t *session.Turn) *node {
 	}
 	r.messages(n, p, t.Capture, t.Output)
 	if t.Partial {
-		n.line("partial", yellow, "the reply as far as it was last seen; its end did not arrive")
+		n.line("partial", yellow, map[bool]string{true: "the reply so far", false: "the reply stops where it was last seen"}[t.End.IsZero() && r.running(p) == wordRunning])
 	}
 	if t.Error != "" {
 		n.wrapped("error", red, Clean(t.Error))
@@ -152,7 +152,10 @@ func (r *renderer) turnState(p place, t *session.Turn) (string, style) {
 	case t.Known == spans.KnownClosed:
 		return "no end seen", red
 	case t.Known == spans.KnownLive || t.End.IsZero():
-		return r.running(p), yellow
+		if word := r.running(p); t.Waiting == "" || word != wordRunning {
+			return word, yellow
+		}
+		return "waiting for " + words(string(t.Waiting)), yellow
 	}
 	return "", plainText
 }
@@ -175,10 +178,12 @@ func digestNews(digest string, last *string) (short, told string) {
 // running says of a thing without an end whether anybody still works on it.
 func (r *renderer) running(p place) string {
 	if p.run.StatusAt(r.asOf(p)) == spans.RunStatusOpen {
-		return "running"
+		return wordRunning
 	}
 	return "stopped"
 }
+
+const wordRunning = "running"
 
 // asOf is the time as of which the status of a run is told.
 func (r *renderer) asOf(p place) time.Time {
