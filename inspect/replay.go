@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -261,19 +260,20 @@ func (r *Resent) usage(d *drawer) {
 	row("answered", r.Answered)
 }
 
-// lines draws a text as its lines, broken where they are too long.
+// lines draws a text as its lines, with the blanks in them.
 func lines(d *drawer, st style, text string) {
 	for line := range strings.Lines(text) {
-		for _, l := range wrap(clean(strings.TrimRight(line, "\r\n"), maxWhole), d.width, math.MaxInt) {
-			d.put(st, l)
-			d.flush()
-		}
+		d.diffLine(st, cleanLine(strings.TrimRight(line, "\r\n")))
 	}
 }
 
-// unified draws a unified diff.
+// unified draws a unified diff, without the names of its sides.
 func unified(d *drawer, diff string) {
+	heads := 2
 	for line := range strings.Lines(diff) {
+		if heads--; heads >= 0 {
+			continue
+		}
 		st := plainText
 		switch line[0] {
 		case '+':

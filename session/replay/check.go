@@ -247,6 +247,8 @@ func (c *Check) whole(r *request) {
 				inline[p.media]++
 			case p.kind == media:
 				linked[p.media]++
+			case p.kind == other && (p.typ == "file-ref" || p.typ == "item_reference"):
+				linked["file"]++
 			}
 		}
 	}
@@ -269,7 +271,7 @@ func (c *Check) whole(r *request) {
 	}
 
 	words, n := nil, 0
-	for _, name := range []string{"image", "audio", "video", "document"} {
+	for _, name := range []string{"image", "audio", "video", "document", "file"} {
 		if k := inline[name]; k > 0 {
 			words, n = append(words, count(k, name)), n+k
 		}
@@ -331,7 +333,9 @@ func (r *request) told() []string {
 		out = append(out, "answer as "+p.format)
 	}
 	for _, m := range r.extra {
-		out = append(out, word(m.key))
+		if m.key != "provenance" { // where the messages came from: no model is told
+			out = append(out, word(m.key))
+		}
 	}
 	return out
 }

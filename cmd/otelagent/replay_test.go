@@ -1,0 +1,310 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/inspect"
+	"github.com/otelagent/otelagent/session/replay"
+)
+
+// secret is a key that must be nowhere but in the header of the request that it authorizes.
+const secret = "sk-test-0123456789/abc+def"
+
+// provider is a fake provider on loopback: it answers in the form that its path names, and keeps what it was sent.
+type provider struct {
+	*httptest.Server
+	mu      sync.Mutex
+	asked   []*http.Request
+	bodies  []string
+	respond func(w http.ResponseWriter, r *http.Request) // instead of an answer
+}
+
+func newProvider(t *testing.T, respond func(w http.ResponseWriter, r *http.Request)) *provider {
+	t.Helper()
+	p := &provider{respond: respond}
+	p.Server = httptest.NewServer(p)
+	t.Cleanup(p.Close)
+	return p
+}
+
+func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	p.mu.Lock()
+	p.asked, p.bodies = append(p.asked, r), append(p.bodies, string(body))
+	p.mu.Unlock()
+	if p.respond != nil {
+		p.respond(w, r)
+		return
+	}
+	name := map[string]string{"/v1/messages": "anthropic", "/v1/chat/completions": "openai-chat", "/v1/responses": "openai-responses"}[r.URL.Path]
+	raw, err := os.ReadFile(filepath.Join(repository, "session/replay/testdata/answers", name+".json"))
+	if err != nil {
+		http.Error(w, `{"error":{"type":"not_found_error","message":"no such path"}}`, http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(raw)
+}
+
+// replayDatabase is a database with the sessions of the demo in it.
+func replayDatabase(t testing.TB) string {
+	t.Helper()
+	db := filepath.Join(t.TempDir(), "s.db")
+	var errs bytes.Buffer
+	if code := run(context.Background(), []string{"send", "-", "--replay", "--capture", "content", "--db", db}, bytes.NewReader(demoEvents), io.Discard, &errs); code != exitOK {
+		t.Fatalf("exit %d: %s", code, &errs)
+	}
+	return db
+}
+
+// In each form the body that --form prints is what is sent, with the key and where it belongs, and the answer is read and compared.
+func TestReplaySend(t *testing.T) {
+	db := replayDatabase(t)
+	for _, tt := range []struct {
+		form, path, header, value string
+	}{
+		{"anthropic", "/v1/messages", "X-Api-Key", secret},
+		{"openai-chat", "/v1/chat/completions", "Authorization", "Bearer " + secret},
+		{"openai-responses", "/v1/responses", "Authorization", "Bearer " + secret},
+	} {
+		t.Run(tt.form, func(t *testing.T) {
+			p := newProvider(t, nil)
+			t.Setenv("ANTHROPIC_API_KEY", secret)
+			t.Setenv("OPENAI_API_KEY", secret)
+			_, body, _ := runWith(t, "replay", "0b5c/@1/0", "--db", db, "--form", tt.form)
+			code, out, errs := runWith(t, "replay", "0b5c/@1/0", "--db", db, "--form", tt.form, "--send", p.URL, "--json")
+			if code != exitOK {
+				t.Fatalf("exit %d: %s", code, errs)
+			}
+			if len(p.asked) != 1 || p.asked[0].Method != http.MethodPost || p.asked[0].URL.Path != tt.path || p.bodies[0] != body || body == "" {
+				t.Errorf("asked %v with\n%s\nwant %s with\n%s", p.asked, p.bodies, tt.path, body)
+			}
+			if got := p.asked[0].Header.Get(tt.header); got != tt.value {
+				t.Errorf("%s: %q", tt.header, got)
+			}
+			if got := p.asked[0].Header.Get("Anthropic-Version"); (got != "") != (tt.form == "anthropic") {
+				t.Errorf("Anthropic-Version: %q", got)
+			}
+			var got inspect.Resent
+			if err := json.Unmarshal([]byte(out), &got); err != nil {
+				t.Fatal(err)
+			}
+			if got.Answered.Text != "I read it." || got.Same || got.Recorded.Text != "Let me look at the code." || !got.Whole || got.Status != 200 {
+				t.Errorf("answer: %s", out)
+			}
+			var changes []string
+			for _, c := range got.Calls {
+				changes = append(changes, c.Change+" "+c.Name)
+			}
+			if d := cmp.Diff([]string{"same read_file", "removed bash"}, changes); d != "" {
+				t.Errorf("calls: -want +got:\n%s", d)
+			}
+			if want := fmt.Sprintf("sending %d bytes as %s to %s%s, with the key in", len(body), tt.form, p.URL, tt.path); !strings.Contains(errs, want) {
+				t.Errorf("standard error %q, want %q", errs, want)
+			}
+			nowhere(t, out, errs)
+		})
+	}
+}
+
+// nowhere fails where the key, or a piece of it, stands.
+func nowhere(t *testing.T, texts ...string) {
+	t.Helper()
+	for _, s := range texts {
+		if strings.Contains(s, secret) || strings.Contains(s, secret[:12]) {
+			t.Errorf("the key stands in: %s", s)
+		}
+	}
+}
+
+// An answer that is the recorded one is the same, however it is spelled.
+func TestReplaySame(t *testing.T) {
+	db := replayDatabase(t)
+	p := newProvider(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"id":"m","type":"message","role":"assistant","model":"m","content":[{"type":"text","text":"Let me look at the code."},
+			{"type":"tool_use","id":"x","name":"bash","input":{"command":"cargo test -p missing"}},{"type":"tool_use","id":"y","name":"read_file","input":{ "path":"src/lib.rs"}}],
+			"stop_reason":"tool_use","usage":{"input_tokens":1,"output_tokens":2}}`)
+	})
+	code, out, errs := runWith(t, "replay", "0b5c/@1/0", "--db", db, "--send", p.URL+"/v1/messages")
+	if code != exitOK || !strings.Contains(out, "the same text, the same calls") {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+}
+
+// What goes wrong is said, with exit code 1, in time, within bounds, and without the key: also where a provider repeats it.
+func TestReplayNotAnswered(t *testing.T) {
+	db := replayDatabase(t)
+	elsewhere := newProvider(t, nil)
+	for name, tt := range map[string]struct {
+		respond func(w http.ResponseWriter, r *http.Request)
+		want    string
+	}{
+		"refused": {func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusUnauthorized)
+			quoted, _ := json.Marshal("bad key: " + r.Header.Get("X-Api-Key") + " <x>")
+			fmt.Fprintf(w, `{"type":"error","error":{"type":"authentication_error","message":%s}}`, quoted)
+		}, "says 401: authentication_error: bad key: [key] <x>"},
+		"key spelled with an escape": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprintf(w, `{"error":{"message":"no: %s"}}`, strings.ReplaceAll(secret, "/", `\/`))
+		}, "says 403: no: [key]"},
+		"no JSON": {func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusBadGateway)
+			_, _ = io.WriteString(w, "<html>"+r.Header.Get("X-Api-Key"))
+		}, "says 502, and nothing that could be read"},
+		"no answer": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "event: message_start\n\n") }, "a body that is no answer"},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, elsewhere.URL+"/v1/messages?k="+r.Header.Get("X-Api-Key"), http.StatusTemporaryRedirect)
+		}, "says 307 and points elsewhere"},
+		"slow": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "took longer than 300ms (--timeout)"},
+		"slow body": {func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}, "took longer than 300ms (--timeout)"},
+		"huge": {func(w http.ResponseWriter, _ *http.Request) {
+			chunk := bytes.Repeat([]byte(" "), 1<<20)
+			for range maxAnswer>>20 + 2 {
+				if _, err := w.Write(chunk); err != nil {
+					return
+				}
+			}
+		}, "answered with more than 32 MiB"},
+		"cut short": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			_, _ = io.WriteString(w, "{")
+		}, "unexpected EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProvider(t, tt.respond)
+			t.Setenv("MY_KEY", secret)
+			timeout := "300ms"
+			if name == "huge" {
+				timeout = "30s"
+			}
+			started := time.Now()
+			code, out, errs := runWith(t, "replay", "0b5c/@1/0", "--db", db, "--form", "anthropic", "--send", p.URL+"?token="+secret, "--key-env", "MY_KEY", "--timeout", timeout)
+			if code != exitFailed || out != "" || !strings.Contains(errs, "not answered: ") || !strings.Contains(errs, tt.want) {
+				t.Errorf("exit %d: %s%s\nwant %s", code, out, errs, tt.want)
+			}
+			if took := time.Since(started); took > 25*time.Second {
+				t.Errorf("took %s", took)
+			}
+			nowhere(t, out, errs)
+		})
+	}
+	if len(elsewhere.asked) > 0 {
+		t.Errorf("a redirect was followed: %v", elsewhere.asked)
+	}
+	p := newProvider(t, nil)
+	p.Close()
+	t.Setenv("MY_KEY", secret)
+	code, out, errs := runWith(t, "replay", "0b5c/@1/0", "--db", db, "--form", "anthropic", "--send", p.URL+"?token="+secret, "--key-env", "MY_KEY")
+	if code != exitFailed || !strings.Contains(errs, "connection refused") {
+		t.Errorf("nobody there: exit %d: %s%s", code, out, errs)
+	}
+	nowhere(t, out, errs)
+}
+
+// Which key goes where. Nothing is sent where it cannot be had, or has no place in a header.
+func TestReplayKeys(t *testing.T) {
+	db := replayDatabase(t)
+	p := newProvider(t, nil)
+	send := func(args ...string) (int, string) {
+		t.Helper()
+		code, out, errs := runWith(t, append([]string{"replay", "0b5c/@1/0", "--db", db, "--form", "openai-chat", "--send", p.URL}, args...)...)
+		nowhere(t, out, errs)
+		return code, errs
+	}
+	t.Setenv("ANTHROPIC_API_KEY", secret) // the other form's
+	t.Setenv("OPENAI_API_KEY", "")
+	if code, errs := send(); code != exitOK || !strings.Contains(errs, "without a key (OPENAI_API_KEY is not set)") || p.asked[0].Header.Get("Authorization") != "" {
+		t.Errorf("no key: exit %d: %s", code, errs)
+	}
+	if code, errs := send("--key-env", "NO_SUCH_KEY"); code != exitFailed || !strings.Contains(errs, "--key-env NO_SUCH_KEY: it is not set") || len(p.asked) != 1 {
+		t.Errorf("no such variable: exit %d: %s", code, errs)
+	}
+	t.Setenv("ODD_KEY", secret+"\nX-Other: 1")
+	if code, errs := send("--key-env", "ODD_KEY"); code != exitFailed || !strings.Contains(errs, "the key in ODD_KEY has characters that no header takes") || len(p.asked) != 1 {
+		t.Errorf("an odd key: exit %d: %s", code, errs)
+	}
+	for address, want := range map[string]string{
+		"ftp://x": "want an address as https://HOST", "nowhere": "want an address", "https://u:" + secret + "@x": "a key has no place in an address", "https://x/#a": "without #",
+		"http://[::1": "want an address",
+	} {
+		code, _, errs := runWith(t, "replay", "0b5c/@1/0", "--db", db, "--send", address)
+		if code != exitUsage || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit %d: %s", address, code, errs)
+		}
+		nowhere(t, errs)
+	}
+
+	f := &replayFlags{}
+	t.Setenv("OPENAI_API_KEY", secret)
+	for address, want := range map[string]bool{
+		"http://127.0.0.1:1": true, "http://localhost:1": true, "http://[::1]:1": true, "https://api.example.com": true, "http://api.example.com": false, "http://127.0.0.1.example.com": false,
+	} {
+		u, err := sendTo(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k, how, err := f.keyFor(replay.OpenAIChat, u); err != nil || (k.value != "") != want {
+			t.Errorf("%s: %q, %v", address, how, err)
+		}
+	}
+	f.keyEnv = "OPENAI_API_KEY"
+	if u, _ := sendTo("http://api.example.com"); true {
+		if k, _, err := f.keyFor(replay.OpenAIChat, u); err != nil || k.value != secret {
+			t.Errorf("a key that was named: %v", err)
+		}
+	}
+}
+
+// A swapped prompt and model are what is sent, and a stream is not asked for.
+func TestReplaySwap(t *testing.T) {
+	db := replayDatabase(t)
+	p := newProvider(t, nil)
+	file := filepath.Join(t.TempDir(), "system.txt")
+	if err := os.WriteFile(file, []byte("Be <brief>.\nNow.\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := runWith(t, "replay", "0b5c/@1/0", "--db", db, "--send", p.URL, "--system", file, "--model", "other")
+	if code != exitOK || !strings.Contains(out, "I read it.") {
+		t.Fatalf("exit %d: %s%s", code, out, errs)
+	}
+	var body struct{ Model, System string }
+	if err := json.Unmarshal([]byte(p.bodies[0]), &body); err != nil || body.Model != "other" || body.System != "Be <brief>.\nNow." {
+		t.Errorf("%v: %s", err, p.bodies[0])
+	}
+	var stdout, stderr bytes.Buffer
+	code = run(t.Context(), []string{"replay", "0b5c/@1/0", "--db", db, "--form", "as-sent", "--system", "-"}, strings.NewReader("From a pipe."), &stdout, &stderr)
+	if code != exitOK || !strings.HasPrefix(stdout.String(), `{"system_prompt":"From a pipe.","messages":[`) {
+		t.Errorf("exit %d: %.200s%s", code, &stdout, &stderr)
+	}
+}
+
+// as-sent is what the loop emitted, for every request of the demo.
+func TestReplayAsSent(t *testing.T) {
+	db := replayDatabase(t)
+	for _, turn := range []string{"0b5c/@1/0", "0b5c/@1/3", "c41d/0", "0b5c/@4/1"} {
+		_, want, _ := runWith(t, "request", turn, "--db", db)
+		code, got, errs := runWith(t, "replay", turn, "--db", db, "--form", "as-sent")
+		if code != exitOK || errs != "" || got != want || got == "" {
+			t.Errorf("%s: exit %d: %s\n%s", turn, code, errs, cmp.Diff(want, got))
+		}
+	}
+}
