@@ -23,6 +23,10 @@ func TestMain(m *testing.M) {
 		agentMain()
 		return
 	}
+	if os.Getenv(testLiveAgent) != "" {
+		liveAgentMain()
+		return
+	}
 	testscript.Main(m, map[string]func(){"otelagent": main, "acp-agent": agentMain})
 }
 

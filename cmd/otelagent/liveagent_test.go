@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/otelsetup"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// testLiveAgent is the variable of the environment that makes this test's program an agent that is watched as it runs: its value is
+// where spans go. It does what its argument says, says where it is, and waits to be killed.
+const testLiveAgent = "OTELAGENT_TEST_LIVE_AGENT"
+
+// liveHeartbeat is that of the agent.
+const liveHeartbeat = 300 * time.Millisecond
+
+// liveRequest is what it asks the model on its second turn.
+const liveRequest = `{"model":"m-1","temperature": 0.5,"system":"You are careful.","messages":[{"role":"user","content":"read it"},` +
+	`{"role":"assistant","content":"I read it."},{"role":"user","content":"and now \u00e9dit it"}]}`
+
+func liveAgentMain() {
+	if err := liveAgent(context.Background(), os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "agent:", err)
+		os.Exit(1)
+	}
+}
+
+func liveAgent(ctx context.Context, mode string) error {
+	p, err := otelsetup.Setup(ctx, otelsetup.WithEndpoint("http://"+os.Getenv(testLiveAgent)), otelsetup.WithProtocol(otelsetup.GRPC),
+		otelsetup.WithLive(otelsetup.WithHeartbeat(liveHeartbeat)))
+	if err != nil {
+		return err
+	}
+	tracer := otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithLive(p.Live()), otelagent.WithPartialOutput(50*time.Millisecond))
+	text := func(role, s string) otelagent.Message {
+		raw, err := json.Marshal(map[string]string{"role": role, "content": s})
+		if err != nil {
+			return otelagent.Message{}
+		}
+		return otelagent.Message{Role: role, Raw: raw}
+	}
+	ctx, run := tracer.StartRun(ctx, otelagent.RunInfo{SessionID: "live-" + mode, ID: "r1", Agent: "coder", Model: "m-1"})
+	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: 0, Trigger: spans.TriggerUser})
+	turn.AddInput(text("user", "read it"))
+	turn.Request(otelagent.Request{Payload: []byte(`{"model":"m-1","messages":[{"role":"user","content":"read it"}]}`)})
+	reply := text("assistant", "I read it.")
+	turn.End(otelagent.TurnResult{StopReason: "stop", Output: &reply, Usage: &otelagent.Usage{Input: 10, Output: 3}})
+
+	turnCtx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: 1, Trigger: spans.TriggerUser})
+	turn.AddInput(text("user", "and now édit it"))
+	turn.Request(otelagent.Request{Payload: []byte(liveRequest)})
+	switch mode {
+	case "model": // killed while the model answers
+		turn.Partial(otelagent.PartialText, []byte("I will look at "))
+		turn.Partial(otelagent.PartialText, []byte("the file first, bec"))
+	case "tool": // killed while a tool runs
+		turn.Replied(otelagent.Moment{})
+		_, call := turn.StartTool(turnCtx, otelagent.ToolCall{ID: "c1", Name: "edit", Args: []byte(`{"path":"a.txt"}`)})
+		call.Progress("progress", []byte(`"half of it"`), otelagent.Moment{})
+	case "ask": // killed while it waits for somebody
+		turn.Replied(otelagent.Moment{})
+		_, call := turn.StartTool(turnCtx, otelagent.ToolCall{ID: "c1", Name: "edit", Args: []byte(`{"path":"a.txt"}`)})
+		call.Ask(turnCtx, otelagent.PermissionEvaluation{Tool: "edit", CallID: "c1", Action: spans.ActionAsk})
+	case "input":
+		turn.AskUser()
+	case "retry":
+		turn.Request(otelagent.Request{Attempt: 1, Payload: []byte(liveRequest)})
+	case "done":
+		done := text("assistant", "I edited it.")
+		time.Sleep(2 * liveHeartbeat)
+		turn.End(otelagent.TurnResult{StopReason: "stop", Output: &done})
+		run.End(otelagent.RunResult{})
+		return p.Shutdown(ctx)
+	}
+	fmt.Println("waiting")
+	time.Sleep(time.Minute)
+	return nil
+}
