@@ -17,18 +17,21 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/viewer"
 )
 
 func (a *app) upCommand() *cobra.Command {
 	var o collectorOptions
 	var keep keepFlags
+	var look viewerOptions
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Run a collector that keeps sessions",
 		Long: `Run a collector that takes OTLP and keeps sessions.
 
 It listens on loopback only unless told otherwise. What it acknowledged is on
-disk. Ctrl-C or SIGTERM stops it.
+disk. Ctrl-C or SIGTERM stops it. What it keeps can be looked at with a browser
+while it comes ('otelagent serve --help'); --viewer off does without.
 
 Sessions are kept for ever unless --max-age, --max-sessions or --max-size say
 otherwise: then whole ones go, the oldest first, sub-agents with the session
@@ -67,7 +70,12 @@ With others, build a collector of your own with the agent_session exporter.`,
 			if err := keep.into(&o); err != nil {
 				return err
 			}
-			return a.up(cmd.Context(), o)
+			if look.addr == viewerOff {
+				look = viewerOptions{}
+			} else if err := look.check("--viewer"); err != nil {
+				return err
+			}
+			return a.up(cmd.Context(), o, &look, cmd.Flags().Changed("viewer"))
 		},
 	}
 	c.Flags().StringVar(&o.Database, "db", "", "database `DSN`: "+databaseHelp+" (default $OTELAGENT_DB, else a file per user)")
@@ -77,9 +85,14 @@ With others, build a collector of your own with the agent_session exporter.`,
 	c.Flags().StringVar(&o.Config, "config", "", "Collector configuration to run instead: a `file` or URI")
 	c.Flags().StringVar(&o.Tenant, "tenant", "", "`owner` of what comes, whatever its sender says")
 	c.Flags().StringVar(&o.Redact, "redact", "", "rules for what is taken out of content that arrives: a `file` (docs/redaction.md), or default for the built-in set")
+	c.Flags().StringVar(&look.addr, "viewer", viewer.DefaultAddr, "`address` where a browser can look at sessions, or off")
+	look.add(c)
 	keep.add(c)
 	return c
 }
+
+// viewerOff in place of an address says that there is to be no viewer.
+const viewerOff = "off"
 
 // keepFlags say how much is kept.
 type keepFlags struct {
@@ -127,7 +140,9 @@ func parseMiB(s string) (int64, error) {
 	return int64(n >> 20), nil
 }
 
-func (a *app) up(ctx context.Context, o collectorOptions) error {
+// up runs a collector and, of the built-in configuration, a viewer beside it; look without an address is none. wanted says that the user
+// asked for that address: then it must be free.
+func (a *app) up(ctx context.Context, o collectorOptions, look *viewerOptions, wanted bool) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
@@ -169,8 +184,14 @@ func (a *app) up(ctx context.Context, o collectorOptions) error {
 	if o.Metrics != "" {
 		a.say("metrics of agents on http://%s/metrics", o.Metrics)
 	}
+	viewed := func() error { return nil }
 	if o.Config == "" {
 		a.say("sessions are kept in %s", at.name)
+		if look.addr != "" {
+			if viewed, err = a.viewBeside(ctx, at, o.Tenant, look, wanted); err != nil {
+				return firstError(err, c.stop())
+			}
+		}
 	} else {
 		a.say("running %s", o.Config)
 	}
@@ -188,6 +209,32 @@ func (a *app) up(ctx context.Context, o collectorOptions) error {
 		stop() // a second Ctrl-C ends the process at once
 		a.say("stopping")
 	case <-c.done:
+		stop()
 	}
-	return c.stop()
+	return firstError(c.stop(), viewed())
+}
+
+// viewBeside starts a viewer of the database that a collector writes to. It ends with ctx; what it returns waits for that. Where the
+// address is taken that nobody asked for, the collector runs without.
+func (a *app) viewBeside(ctx context.Context, at location, tenant string, o *viewerOptions, wanted bool) (wait func() error, err error) {
+	db, err := openToRead(ctx, a, at, tenant)
+	if err != nil {
+		return nil, err
+	}
+	v, err := o.open(ctx, a, db, false)
+	if err != nil {
+		db.close()
+		if !wanted && errors.Is(err, syscall.EADDRINUSE) {
+			a.say("no viewer: %s is already in use, perhaps by another one; --viewer 127.0.0.1:0 takes a free port", o.addr)
+			return func() error { return nil }, nil
+		}
+		return nil, err
+	}
+	a.say("sessions can be looked at on %s", v.url())
+	done := make(chan error, 1)
+	go func() {
+		defer db.close()
+		done <- v.handler.Serve(ctx, v.listener)
+	}()
+	return func() error { return <-done }, nil
 }
