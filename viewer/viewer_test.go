@@ -174,6 +174,11 @@ func paths() map[string]int {
 		"request" + s + "/@1/2": 200, "request" + s + "/@1/2/0": 200, "request" + s + "/@1/2?raw=1": 200, "request" + s + "/@1/2/9": 404, "request" + s + "/@1/2/x": 400,
 		"block" + s + "/x": 400, "block" + s + "/AAAAAAAAAAA": 404,
 		"stats": 200, "stats?by=model": 200, "stats?by=odd": 400, "stats?since=7d": 200, "stats?since=odd": 400, "stats?session=0b5c": 200, "stats?session=none": 404,
+		"diff?a=0b5c/@1/1&b=0b5c/@1/2": 200, "diff?a=0b5c&b=" + url.QueryEscape(slashed): 200, "diff?a=0b5c/@1&b=0b5c/@1": 200, "diff?a=0b5c&b=0b5c/@1": 400,
+		"diff?a=0b5c": 400, "diff": 400, "diff?a=none&b=none": 404, "diff?a=0b5c&b=0b5c&ignore=odd": 400, "diff?a=0b5c&b=a/b/c/d/e": 400,
+		"replay" + s + "/@1/2": 200, "replay" + s + "/@1/2?form=openai-chat": 200, "replay" + s + "/@1/2?form=odd": 400, "replay" + s + "/@1/2?attempt=9": 404,
+		"replay" + s + "/@1/2?attempt=x": 400, "replay" + s + "/@1/99": 404,
+		"grep?q=add": 200, "grep?q=add&session=0b5c&limit=2": 200, "grep": 400, "grep?q=(&regexp=1": 400, "grep?q=x&limit=0": 400, "grep?q=x&session=none": 404,
 		"events?session=none": 404, "nothing": 404, "": 404, "show" + s + "/@1/1/1/1": 404,
 	}
 }
