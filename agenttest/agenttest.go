@@ -10,8 +10,10 @@ package agenttest
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -40,13 +42,24 @@ type Pipeline struct {
 // and the process-wide ones are left alone. A failure to set up fails the test.
 func New(t testing.TB, opts ...otelagent.Option) *Pipeline {
 	t.Helper()
+	return pipeline(t, nil, opts)
+}
+
+// NewLive is New with copies of open spans (otelagent.WithLive): what the tree tells while the agent runs. See [Pipeline.When].
+func NewLive(t testing.TB, opts ...otelagent.Option) *Pipeline {
+	t.Helper()
+	return pipeline(t, []otelsetup.Option{otelsetup.WithLive()}, opts)
+}
+
+func pipeline(t testing.TB, setup []otelsetup.Option, opts []otelagent.Option) *Pipeline {
+	t.Helper()
 	p := &Pipeline{t: t, reader: sdkmetric.NewManualReader()}
 	var err error
-	p.providers, err = otelsetup.Setup(context.Background(),
+	p.providers, err = otelsetup.Setup(context.Background(), append(setup,
 		otelsetup.WithExporter(otelsetup.NewFuncExporter(p.receive)),
 		otelsetup.WithMetricReader(p.reader),
 		otelsetup.WithSampler(sdktrace.AlwaysSample()),
-		otelsetup.WithBlocking(), otelsetup.WithoutGlobal())
+		otelsetup.WithBlocking(), otelsetup.WithoutGlobal())...)
 	if err != nil {
 		t.Fatalf("agenttest: %v", err)
 	}
@@ -57,7 +70,7 @@ func New(t testing.TB, opts ...otelagent.Option) *Pipeline {
 	})
 	// A provider among the options would take the spans elsewhere, so ours comes last.
 	all := append(append([]otelagent.Option{}, opts...), otelagent.WithTracerProvider(p.providers.TracerProvider()),
-		otelagent.WithMeterProvider(p.providers.MeterProvider()))
+		otelagent.WithMeterProvider(p.providers.MeterProvider()), otelagent.WithLive(p.providers.Live()))
 	p.tracer = otelagent.NewTracer(all...)
 	return p
 }
@@ -155,6 +168,21 @@ func (p *Pipeline) Session() *session.Session {
 		p.t.Fatalf("agenttest: %d sessions, want 1", len(all))
 	}
 	return all[0]
+}
+
+// When waits until the sessions are as wanted, by what arrives of itself: nothing is flushed. wanted is told the trees and what they are made
+// of. The test ends when that takes more than ten seconds.
+func (p *Pipeline) When(wanted func([]*session.Session, session.Batch) bool) {
+	p.t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		p.mu.Lock()
+		b := session.Batch{Rows: slices.Clone(p.batch.Rows), Blocks: slices.Clone(p.batch.Blocks)}
+		p.mu.Unlock()
+		if wanted(session.AssembleAll(b.Rows), b) {
+			return
+		}
+	}
+	p.t.Fatal("agenttest: the sessions did not come to be as wanted")
 }
 
 // Block returns the body of a block of a session by its short id, the form that lists hold; false when it did not arrive.

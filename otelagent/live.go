@@ -100,7 +100,7 @@ func (s *OpenSpan) Copy() (LiveCopy, bool) {
 	early, name := h.early("")
 	h.mu.Unlock()
 
-	h.leave(&early, name, Moment{})
+	h.leave(&early, name, Moment{Time: h.start()}) // on the clock of the run, which need not be ours
 	var bodies []string
 	if list, body, ok := said.list(h.origin); ok {
 		growing, bodies = append(growing, list), append(bodies, body)

@@ -1,0 +1,361 @@
+package agenttest_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/internal/phifixtures"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/input"
+	"github.com/otelagent/otelagent/otelagent/phi"
+	"github.com/otelagent/otelagent/otelagent/redact"
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// partly keeps partial output, as often as copies leave at all.
+var partly = otelagent.WithPartialOutput(time.Nanosecond)
+
+// lastTurn returns the last turn of the last run, nil when there is none.
+func lastTurn(s *session.Session) *session.Turn {
+	if len(s.Runs) == 0 || len(s.Runs[len(s.Runs)-1].Turns) == 0 {
+		return nil
+	}
+	turns := s.Runs[len(s.Runs)-1].Turns
+	return turns[len(turns)-1]
+}
+
+func bodiesOf(b session.Batch, refs *session.Refs) []string {
+	blocks := &session.BlockSet{}
+	for _, block := range b.Blocks {
+		blocks.Add(block)
+	}
+	if refs == nil {
+		return nil
+	}
+	return blocks.Read(refs).Bodies
+}
+
+// whenOnly waits until the only session is as wanted, and returns it and what it is made of.
+func whenOnly(p *agenttest.Pipeline, wanted func(*session.Session, session.Batch) bool) (only *session.Session, of session.Batch) {
+	p.When(func(all []*session.Session, b session.Batch) bool {
+		if len(all) == 1 {
+			only, of = all[0], b
+		}
+		return len(all) == 1 && wanted(only, of)
+	})
+	return only, of
+}
+
+// What a tree tells of a session at each step, from nothing but what has left by itself.
+func TestLiveTree(t *testing.T) {
+	p := agenttest.NewLive(t, content, partly)
+	when := func(wanted func(*session.Session) bool) (*session.Session, session.Batch) {
+		t.Helper()
+		return whenOnly(p, func(s *session.Session, _ session.Batch) bool { return wanted(s) })
+	}
+	status := func(want spans.SessionStatus) func(*session.Session) bool {
+		return func(s *session.Session) bool { return s.Status == want }
+	}
+	turns := func(f func(*session.Turn) bool) func(*session.Session) bool {
+		return func(s *session.Session) bool { t := lastTurn(s); return t != nil && f(t) }
+	}
+
+	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Rules: []byte(`[{"action":"ask"}]`)})
+	s, b := when(status(spans.SessionStatusBusy))
+	if r := s.Runs[0]; r.Status != spans.RunStatusOpen || r.Agent != "coder" || r.Known != spans.KnownLive || r.HeartbeatNS != int64(15*time.Second) ||
+		!cmp.Equal(bodiesOf(b, r.Rules), []string{`[{"action":"ask"}]`}) {
+		t.Errorf("the run is %+v", r)
+	}
+
+	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerUser, Model: "m"})
+	turn.AddInput(otelagent.Message{Role: "user", Raw: []byte(`{"role":"user","content":"Is it in?"}`)})
+	s, b = when(turns(func(t *session.Turn) bool { return t.Input != nil && t.Input.Len() == 1 }))
+	if got := bodiesOf(b, lastTurn(s).Input); !cmp.Equal(got, []string{`{"content":"Is it in?","role":"user"}`}) {
+		t.Errorf("the input is %q", got)
+	}
+
+	payload := []byte(`{"model":"m","system":"Be brief.","messages":[{"role":"user","content":"Is it in?"}],"tools":[{"name":"bash"}]}`)
+	turn.Request(otelagent.Request{Payload: payload})
+	exact := func(want []byte) func(*session.Session) bool {
+		return turns(func(t *session.Turn) bool {
+			return len(t.Requests) > 0 && t.Requests[len(t.Requests)-1].Messages != nil
+		})
+	}
+	s, b = when(exact(payload))
+	wantRequest(t, s, b, 0, payload)
+
+	again := bytes.Replace(payload, []byte("brief"), []byte("briefer"), 1)
+	turn.Request(otelagent.Request{Payload: again, Attempt: 1})
+	s, b = when(func(s *session.Session) bool {
+		return status(spans.SessionStatusRetrying)(s) && len(lastTurn(s).Requests) == 2
+	})
+	wantRequest(t, s, b, 1, again)
+
+	turn.Partial(otelagent.PartialReasoning, []byte("Well. "))
+	turn.Partial(otelagent.PartialText, []byte("It is "))
+	turn.Partial(otelagent.PartialText, []byte("in\u00a0\"stock\"."))
+	whenOnly(p, func(s *session.Session, b session.Batch) bool {
+		last := lastTurn(s)
+		return last != nil && last.Partial && cmp.Equal(bodiesOf(b, last.Output), []string{
+			`{"content":[{"thinking":"Well. ","type":"thinking"},{"text":"It is in` + "\u00a0" + `\"stock\".","type":"text"}],"role":"assistant"}`,
+		})
+	})
+
+	turn.AskUser()
+	when(status(spans.SessionStatusWaitingOnUserInput))
+	turn.UserAnswered()
+	when(status(spans.SessionStatusRetrying))
+
+	ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c1", Name: "bash", Args: []byte(`{"cmd":"ls"}`)})
+	s, b = when(turns(func(t *session.Turn) bool {
+		return len(t.ToolCalls) == 1 && t.ToolCalls[0].Args != nil && t.ToolCalls[0].Known == spans.KnownLive
+	}))
+	if got := bodiesOf(b, lastTurn(s).ToolCalls[0].Args); !cmp.Equal(got, []string{`{"cmd":"ls"}`}) {
+		t.Errorf("the arguments are %q", got)
+	}
+	call.Progress("lines", []byte(`{"lines":7}`), otelagent.Moment{})
+	s, b = when(turns(func(t *session.Turn) bool { return len(t.ToolCalls[0].Events) == 1 }))
+	if got := lastTurn(s).ToolCalls[0]; got.Events[0].Type != "lines" || got.Progress != 1 || !hasBlock(b, got.Events[0].Body, `{"lines":7}`) {
+		t.Errorf("the call is %+v", got)
+	}
+
+	asking := call.Ask(ctx, otelagent.PermissionEvaluation{Options: []byte(`["once"]`)})
+	s, b = when(func(s *session.Session) bool {
+		return status(spans.SessionStatusWaitingOnApproval)(s) && lastTurn(s).ToolCalls[0].Permissions[0].Options != nil
+	})
+	if q := lastTurn(s).ToolCalls[0].Permissions[0]; q.Known != spans.KnownLive || q.Action != spans.ActionAsk || !cmp.Equal(bodiesOf(b, q.Options), []string{`["once"]`}) {
+		t.Errorf("the question is %+v", q)
+	}
+	asking.End(otelagent.PermissionEvaluation{Action: spans.ActionAllow, Outcome: "selected"})
+	when(status(spans.SessionStatusRetrying))
+
+	call.End(otelagent.ToolResult{Result: []byte(`"a b"`)})
+	turn.End(otelagent.TurnResult{Output: &otelagent.Message{Role: "assistant", Raw: []byte(`{"role":"assistant","content":"It is."}`)}})
+	run.End(otelagent.RunResult{})
+	s = p.Session()
+	last := lastTurn(s)
+	if s.Status != spans.SessionStatusIdle || last.Partial || last.Waiting != "" || last.Known != spans.KnownObserved || last.Attempts != 2 || last.HeartbeatNS != 0 ||
+		!cmp.Equal(bodiesOf(p.Batch(), last.Output), []string{`{"content":"It is.","role":"assistant"}`}) || len(last.ToolCalls[0].Permissions) != 1 {
+		t.Errorf("at the end %s, %+v", s.Status, last)
+	}
+	wantRequest(t, s, p.Batch(), 0, payload)
+	wantRequest(t, s, p.Batch(), 1, again)
+	if len(s.Defects)+len(s.Runs[0].Defects)+len(last.Defects) > 0 {
+		t.Errorf("defects %v %v %v", s.Defects, s.Runs[0].Defects, last.Defects)
+	}
+}
+
+func hasBlock(b session.Batch, ref *session.Ref, body string) bool {
+	return slices.ContainsFunc(b.Blocks, func(x session.Block) bool { return x.ID.Short().String() == ref.Block && x.Body == body })
+}
+
+func wantRequest(t *testing.T, s *session.Session, b session.Batch, n int, want []byte) {
+	t.Helper()
+	blocks := &session.BlockSet{}
+	for _, block := range b.Blocks {
+		blocks.Add(block)
+	}
+	got := lastTurn(s).Requests[n].Payload(blocks)
+	if !got.Exact || !bytes.Equal(got.Bytes, want) {
+		t.Errorf("request %d is %s, want %s (%+v)", n, got.Bytes, want, got)
+	}
+}
+
+// playLive plays events live and leaves everything open, as a process that is killed.
+func playLive(t *testing.T, events []byte, opts ...otelagent.Option) (*agenttest.Pipeline, *otelagent.Recorder, []byte) {
+	t.Helper()
+	p := agenttest.NewLive(t, append(opts, otelagent.WithDerivedIDs())...)
+	rec := otelagent.NewRecorder(p.Tracer())
+	var request []byte // the last
+	for ev, err := range phi.Events(bytes.NewReader(events)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q, ok := ev.(*otelagent.RequestPrepared); ok {
+			request = bytes.Clone(q.Payload)
+		}
+		rec.Record(t.Context(), ev)
+	}
+	return p, rec, request
+}
+
+// Killed while the model answers, the request of that turn is there byte for byte, from what had left by then.
+func TestLiveRequestIsExact(t *testing.T) {
+	tried := 0
+	for _, f := range phifixtures.All(t, repository) {
+		at := bytes.LastIndex(f.Events, []byte(`"type":"TurnRequest"`))
+		if at < 0 || testing.Short() && tried > 3 {
+			continue
+		}
+		tried++
+		t.Run(f.String(), func(t *testing.T) {
+			end := at + bytes.IndexByte(f.Events[at:], '\n') + 1
+			p, rec, want := playLive(t, f.Events[:end], content)
+			t.Cleanup(func() { rec.Close(context.Background()) })
+			p.When(func(all []*session.Session, b session.Batch) bool {
+				for _, s := range all {
+					blocks := &session.BlockSet{}
+					for _, block := range b.Blocks {
+						if block.Session.ID == s.ID {
+							blocks.Add(block)
+						}
+					}
+					for _, r := range s.Runs {
+						for _, turn := range r.Turns {
+							for _, q := range turn.Requests {
+								if got := q.Payload(blocks); turn.Known == spans.KnownLive && got.Exact && bytes.Equal(got.Bytes, want) {
+									return true
+								}
+							}
+						}
+					}
+				}
+				return false
+			})
+		})
+	}
+	if tried < 3 {
+		t.Errorf("only %d recordings have requests", tried)
+	}
+}
+
+// Once everything has ended the tree is what it is without copies; also where the same events were sent both ways.
+func TestLiveEndsAlike(t *testing.T) {
+	for i, f := range phifixtures.All(t, repository) {
+		if testing.Short() && i%8 != 0 {
+			continue
+		}
+		t.Run(f.String(), func(t *testing.T) {
+			text := func(b session.Batch) string {
+				var all []string
+				for _, s := range session.AssembleAll(b.Rows) {
+					blocks := &session.BlockSet{}
+					for _, block := range b.Blocks {
+						if block.Session.ID == s.ID {
+							blocks.Add(block)
+						}
+					}
+					s.CheckContent(blocks)
+					j, err := json.MarshalIndent(s, "", " ")
+					if err != nil {
+						t.Fatal(err)
+					}
+					all = append(all, string(j))
+				}
+				return strings.Join(all, "\n")
+			}
+			without := play(t, f.Events, nil, content, otelagent.WithDerivedIDs()).Batch()
+			p, rec, _ := playLive(t, f.Events, content, partly)
+			rec.Close(t.Context())
+			with := p.Batch()
+			// The spans of both are the same but for what they carry themselves, and when a killed run was heard of last.
+			if diff := cmp.Diff(text(without), text(with)); diff != "" && !strings.Contains(string(f.Events), "MessageUpdate") {
+				t.Errorf("live (-without +with):\n%s", diff)
+			}
+			both := session.Batch{Rows: append(slices.Clone(with.Rows), without.Rows...), Blocks: append(slices.Clone(with.Blocks), without.Blocks...)}
+			if diff := cmp.Diff(text(with), text(both)); diff != "" && text(without) != text(both) {
+				t.Errorf("sent both ways (-live +both):\n%s", diff)
+			}
+		})
+	}
+}
+
+// With capture none and with digests nothing of any recording leaves live that is content: not in copies, not in what leaves early.
+func TestNothingLeavesLiveWithoutCapture(t *testing.T) {
+	searched, found, watched := 0, 0, 0
+	for _, f := range phifixtures.All(t, repository) {
+		secret, public := map[string]bool{}, map[string]bool{}
+		for _, line := range f.Lines() {
+			var ev any
+			if err := json.Unmarshal(line, &ev); err != nil {
+				t.Fatal(err)
+			}
+			contentOf(ev, secret, public, false)
+		}
+		sent := func(opts ...otelagent.Option) []byte {
+			p := agenttest.NewLive(t, append(opts, partly)...)
+			rec := otelagent.NewRecorder(p.Tracer())
+			for ev, err := range phi.Events(bytes.NewReader(f.Events), input.WithLive()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				rec.Record(t.Context(), ev)
+				if _, ok := ev.(*otelagent.RequestPrepared); ok {
+					time.Sleep(time.Millisecond) // so that copies are made in between
+				}
+			}
+			rec.Close(t.Context())
+			return bytes.Join(p.OTLP(), nil)
+		}
+		none, hashed, captured := sent(), sent(digests), sent(content)
+		if bytes.Contains(none, []byte(spans.LiveHeartbeatKey)) {
+			watched++
+		}
+		for s := range secret {
+			if len(s) < 6 || public[s] || partOfAKey(s) {
+				continue
+			}
+			searched++
+			if bytes.Contains(captured, []byte(s)) {
+				found++
+			}
+			if bytes.Contains(none, []byte(s)) {
+				t.Errorf("%s: leaves: %q", f, s)
+			}
+			if bytes.Contains(hashed, []byte(s)) && !bytes.Contains(f.Events, fmt.Appendf(nil, `"record_id":%q`, s)) && !bytes.Contains(f.Events, fmt.Appendf(nil, `"tier":%q`, s)) {
+				t.Errorf("%s: leaves with digests: %q", f, s)
+			}
+		}
+	}
+	if searched < 500 || found < searched*3/4 {
+		t.Errorf("of %d values %d are found with capture: the search is blind", searched, found)
+	}
+	if watched < 20 {
+		t.Errorf("copies left of only %d recordings", watched)
+	}
+}
+
+// A secret that comes in piece by piece does not leave in pieces: neither on copies nor on a turn that breaks off.
+func TestLivePartialOutputIsRedacted(t *testing.T) {
+	const secret = "sk-ant-api03-" + "Zq7Rr2Kx9Lm4Np8Tv3Wb6Yc1Df5Gh0JsQaUeXoBiMnPz"
+	p := agenttest.NewLive(t, content, partly, otelagent.WithRedactor(redact.Defaults()))
+	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+	seen := 0
+	for i := range len(secret) {
+		if i == 0 {
+			turn.Partial(otelagent.PartialText, []byte("The key is "))
+		}
+		turn.Partial(otelagent.PartialText, []byte(secret[i:i+1]))
+		if i%8 == 0 {
+			whenOnly(p, func(s *session.Session, _ session.Batch) bool { t := lastTurn(s); return t != nil && t.Partial })
+			time.Sleep(20 * time.Millisecond)
+		}
+		seen++
+	}
+	turn.Partial(otelagent.PartialText, []byte(" and that is all"))
+	p.When(func(_ []*session.Session, b session.Batch) bool {
+		return slices.ContainsFunc(b.Blocks, func(x session.Block) bool { return strings.Contains(x.Body, "that is ") })
+	})
+	turn.Close(otelagent.Moment{})
+	run.Close(otelagent.Moment{})
+	all := bytes.Join(p.OTLP(), nil)
+	if at := bytes.Index(all, []byte(secret[:16])); at >= 0 {
+		t.Errorf("leaves: %q", all[at:at+40])
+	}
+	last := lastTurn(p.Session())
+	got := bodiesOf(p.Batch(), last.Output)
+	if !last.Partial || last.Known != spans.KnownClosed || len(got) != 1 || !strings.Contains(got[0], "The key is ") || strings.Contains(got[0], "all") {
+		t.Errorf("the turn keeps %q, %+v", got, last)
+	}
+}
