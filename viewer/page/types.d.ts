@@ -27,13 +27,15 @@ export interface OutlineTurn {
   run: number; index: number; address: string; start?: string; end?: string; state?: string; trigger?: string; model?: string; stop_reason?: string;
   failed?: boolean; attempts?: number; usage: Usage; cost?: number; currency?: string; model_call_ns?: number; request_messages?: number;
   request_bytes?: number; prompt_changed?: boolean; tools_changed?: boolean; text?: string; calls?: OutlineCall[]; marks?: OutlineMark[];
-  defects?: number; live?: boolean;
+  defects?: number; live?: boolean; hidden?: boolean;
 }
 export interface OutlineChild { session: string; run?: string; kind: string; agent?: string; status?: Status; from?: string }
 export interface OutlineTool { name: string; calls: number; failed?: number; denied?: number }
 export interface Outline {
   format: number; summary: Summary; status: Status; mark: number; facts?: OutlineFact[]; defects?: Finding[]; runs: OutlineRun[] | null;
   turns: OutlineTurn[] | null; marks?: OutlineMark[]; children?: OutlineChild[]; tools?: OutlineTool[]; captured: boolean;
+  fork?: { session: string; message?: string; run?: number };
+  messages?: { id: string; hidden?: string; queued?: string; canceled?: string; waiting?: boolean; run?: number }[];
 }
 
 export interface Body { text?: string; cut?: boolean; bytes?: number; block?: string; state?: string }
@@ -132,3 +134,9 @@ export interface Replay {
   suggested_form: string; missing?: MissingPart[]; defects?: { code: string; detail?: string }[];
   body?: { form: string; spelling: string; unchanged: boolean; bytes: number; notes?: { change: string; what: string; count: number; where?: string[] }[]; json: unknown };
 }
+
+export interface Hit {
+  session: string; address: string; run?: string; turn?: number; place: string; call?: string; tool?: string; at?: string; before?: string; match: string;
+  after?: string; matches: number; further?: number; hidden?: boolean; block: string;
+}
+export interface SearchResult { format: number; hits: Hit[] | null; sessions: number; more?: boolean }

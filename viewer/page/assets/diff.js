@@ -112,7 +112,7 @@ const shortAddress = (address) => {
 };
 
 /** @param {{s: DiffSide, sign: string, name: string}} p */
-const Side = ({ s, sign, name }) => html`<section class="side" aria-label=${'The ' + name}><h2><b aria-hidden="true" class=${sign === '+' ? 'add' : 'del'}>${sign}</b><a href=${addressPath(s.address)}>${clean(s.agent) || short(s.session)}</a> <code>${shortAddress(s.address)}</code></h2>
+const Side = ({ s, sign, name }) => html`<section class="side" aria-label=${'The ' + name}><h2><b aria-hidden="true" class=${sign === '+' ? 'add' : 'del'}>${sign}</b> <a href=${addressPath(s.address)}>${clean(s.agent) || short(s.session)}</a> <code>${shortAddress(s.address)}</code></h2>
   <p class="session-sub num">${s.model ? html`<span>${clean(s.model)}</span>` : null}${s.status ? html`<span>${words(s.status)}</span>` : null}<span>${plural(s.turns, 'turn')}</span><span>${plural(s.calls, 'tool call')}</span><span>${count(s.usage.input)} in, ${count(s.usage.output)} out</span>${s.took_ns ? html`<span>${duration(s.took_ns)}</span>` : null}${Object.entries(s.cost ?? {}).map(([cur, n]) => html`<span>${n.toFixed(4)} ${clean(cur)}</span>`)}${s.source ? html`<span>${clean(s.source)}</span>` : null}</p></section>`;
 
 /** @param {{list?: DiffUnknown[]}} p */
@@ -148,11 +148,11 @@ const Texts = ({ title, list, sides }) => (list?.length ? html`<h4>${title}</h4>
 /** @param {{t: TextDiff, sides: boolean, label?: string}} p */
 function TextRow({ t, sides, label }) {
   const lines = useMemo(() => {
-    /** @type {({kind: ' ' | '+' | '-', text: string} | null)[]} */
+    /** @type {(import('./linediff.js').Line | null)[]} */
     const out = [];
     t.hunks?.forEach((h, i) => {
       if (i > 0 || h.a > 1 || h.b > 1) out.push(null);
-      for (const l of h.lines) out.push({ kind: l.op === '+' ? '+' : l.op === '-' ? '-' : ' ', text: l.text });
+      for (const l of h.lines) out.push({ kind: l.op === '+' ? '+' : l.op === '-' ? '-' : ' ', text: l.text, words: l.words });
     });
     return out;
   }, [t]);

@@ -62,7 +62,8 @@ export function money(amount, currency) {
 
 /** @param {number} part */
 export function percent(part) {
-  if (part > 0 && part < 0.001) return '<0.1 %';
+  if (!part) return '0 %';
+  if (part < 0.001) return '<0.1 %';
   if (part < 0.0995) return (part * 100).toFixed(1) + ' %';
   if (part < 1 && part > 0.99) return (Math.floor(part * 1000) / 10).toFixed(1) + ' %';
   return Math.round(part * 100) + ' %';

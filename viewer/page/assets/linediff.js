@@ -1,6 +1,6 @@
 // What differs between two texts, by lines.
 
-/** @typedef {{kind: ' ' | '+' | '-', text: string}} Line */
+/** @typedef {{kind: ' ' | '+' | '-', text: string, words?: {op: string, text: string}[]}} Line */
 
 /**
  * The shortest way from one text to the other. Beyond what a page can compute at once, whatever is between the equal beginning and

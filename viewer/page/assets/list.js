@@ -149,7 +149,7 @@ function Filters({ query, list }) {
     <label class="check"><input type="checkbox" data-testid="filter-archived" checked=${Boolean(query['archived'])} onChange=${(/** @type {Event} */ e) => set({ archived: on(e) })} />archived too</label>
     <span class="grow"></span>
     ${some ? html`<a class="button" href=${'/' + (query['tenant'] ? '?tenant=' + encodeURIComponent(query['tenant']) : '')} data-testid="filters-clear">Clear</a>` : null}
-    <${CopyJSON} path="ls" params=${query} />
+    <${CopyJSON} path="ls" params=${query} small />
     <datalist id="agents">${agents.map((a) => html`<option value=${a} />`)}</datalist><datalist id="models">${models.map((m) => html`<option value=${m} />`)}</datalist>
   </form>`;
 }

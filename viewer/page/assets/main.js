@@ -122,7 +122,7 @@ function App() {
       <form class="bar-search" role="search" onSubmit=${find}>
         <${Icon} name="search" /><input ref=${search} type="search" aria-label="Find in content" placeholder=${here === 's' ? 'Find in this session' : 'Find in content'} data-testid="bar-search" /><kbd>/</kbd>
       </form>
-      <span class="bar-store" title="The store that is shown">${clean(about?.database ?? '')}</span>
+      <span class="bar-store" title=${clean(about?.database)}>${clean((about?.database ?? '').split('/').pop())}</span>
       <button class="ghost theme" aria-label="Light or dark" title="Light or dark (t)" data-testid="theme" onClick=${toggleTheme}><${Icon} name="sun" /><${Icon} name="moon" /></button>
       <button class="ghost" aria-label="Keyboard help" title="Keyboard (?)" data-testid="help-open" onClick=${() => setHelping(true)}><kbd>?</kbd></button>
     </header>

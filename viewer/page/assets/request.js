@@ -179,9 +179,41 @@ function Part({ session, line, open, all, toggle, most, current }) {
       <span class="part-gist">${open ? '' : part.state ? html`<em>${part.state === 'missing' ? 'did not arrive' : words(part.state)}</em> ` : null}${open ? '' : gist(part.body)}</span>
       <span class="part-chips">${part.new ? html`<${Chip} kind="new">new<//>` : null}${part.redacted ? html`<${Chip} kind="warn">redacted<//>` : null}${part.state ? html`<${Chip} kind="bad">${words(part.state)}<//>` : null}</span>
       <span class="part-size num"><i style=${{ width: ((part.bytes ?? 0) / most) * 100 + '%' }}></i><span>${bytes(part.bytes)}</span></span></button>
-    ${open ? html`<div class="part-body">${kind === 'tools' && Array.isArray(part.body) ? html`<${Tools} tools=${part.body} />` : html`<${Content} session=${session} body=${asBody(part)} open=${all} lines=${20} label=${line.what.toLowerCase()} prose=${line.key === 'system' || line.inner} />`}
+    ${open ? html`<div class="part-body">${kind === 'tools' && Array.isArray(part.body) ? html`<${Tools} tools=${part.body} />` : html`<${Message} session=${session} line=${line} all=${all} />`}
       <p class="faint small num">${part.block ? html`block <code>${clean(part.block)}</code>` : null}${part.envelope !== undefined ? html` · envelope <code>${clean(JSON.stringify(part.envelope))}</code>` : null}</p></div>` : null}
   </section>`;
+}
+
+/**
+ * The pieces of a message's content as people read them; undefined where it has none that are known, and the JSON says it better.
+ * @param {unknown} body
+ * @returns {{label: string, text: string, prose: boolean}[] | undefined}
+ */
+function readable(body) {
+  const content = body && typeof body === 'object' ? /** @type {{content?: unknown}} */ (body).content : undefined;
+  if (typeof content === 'string') return [{ label: '', text: content, prose: true }];
+  if (!Array.isArray(content) || !content.length) return undefined;
+  const out = [];
+  for (const c of content) {
+    const x = /** @type {Record<string, unknown>} */ (typeof c === 'object' && c ? c : { text: c });
+    if (typeof x['text'] === 'string') out.push({ label: '', text: x['text'], prose: true });
+    else if (typeof x['thinking'] === 'string') out.push({ label: 'thinking', text: x['thinking'], prose: true });
+    else if (typeof x['name'] === 'string') out.push({ label: x['name'], text: JSON.stringify(x['arguments'] ?? x['input'] ?? {}), prose: false });
+    else if (typeof x['content'] === 'string') out.push({ label: String(x['type'] ?? ''), text: x['content'], prose: false });
+    else return undefined;
+  }
+  return out;
+}
+
+/** @param {{session: string, line: Line, all: boolean}} p */
+function Message({ session, line, all }) {
+  const [raw, setRaw] = useState(false);
+  const { part } = line;
+  const pieces = useMemo(() => (part.state ? undefined : readable(part.body)), [part]);
+  const label = line.what.toLowerCase();
+  const prose = line.key === 'system' || line.inner;
+  return html`${pieces && !raw ? pieces.map((p) => html`${p.label ? html`<h5>${clean(p.label)}</h5>` : null}<${Content} session=${session} body=${{ text: p.text }} open=${all} lines=${20} label=${label} prose=${p.prose} />`) : html`<${Content} session=${session} body=${asBody(part)} open=${all} lines=${20} label=${label} prose=${prose} />`}
+    ${pieces ? html`<button class="link" aria-pressed=${raw} data-testid="part-raw" onClick=${() => setRaw(!raw)}>${raw ? 'As people read it' : 'As it was sent'}</button>` : null}`;
 }
 
 /** @param {{tools: unknown[]}} p */

@@ -23,10 +23,11 @@ export function timeScale(busy, short) {
     else merged.push([a, b]);
   }
   const work = merged.reduce((sum, [a, b]) => sum + b - a, 0);
-  const most = short ? Math.max(50, work * 0.015) : Infinity;
+  const most = short ? Math.max(0.001, work * 0.014) : Infinity;
   // Each piece: from time t at place x, `rate` milliseconds of time go to one of place.
   /** @type {{t: number, x: number, t2: number, x2: number}[]} */
   const parts = [];
+  /** @type {Scale['gaps']} */
   const gaps = [];
   let x = 0;
   merged.forEach(([a, b], i) => {
@@ -42,8 +43,8 @@ export function timeScale(busy, short) {
     x += b - a;
   });
   const length = Math.max(x, 1);
-  /** @param {number} v @param {'t' | 'x'} from @param {'t' | 'x'} to */
-  const map = (v, from, to) => {
+  /** @param {number} v @param {'t' | 'x'} from */
+  const map = (v, from) => {
     let low = 0;
     let high = parts.length - 1;
     while (low < high) {
@@ -58,7 +59,7 @@ export function timeScale(busy, short) {
     if (v >= f2) return o2 + (low === parts.length - 1 ? v - f2 : 0);
     return o1 + ((v - f1) / (f2 - f1)) * (o2 - o1);
   };
-  return { to: (t) => map(t, 't', 'x'), from: (v) => map(v, 'x', 't'), length, gaps };
+  return { to: (t) => map(t, 't'), from: (v) => map(v, 'x'), length, gaps };
 }
 
 /**

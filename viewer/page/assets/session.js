@@ -1,6 +1,6 @@
 // The page of a session: what it is, when what happened, and the conversation turn by turn.
 import { html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.js';
-import { ago, between, clean, count, duration, exact, money, percent, plural, short, stamp, words } from './format.js';
+import { ago, between, clean, count, duration, exact, money, ms, percent, plural, short, stamp, words } from './format.js';
 import { useKeys } from './keys.js';
 import { join, navigate, turnParts, turnPath } from './router.js';
 import { useSession } from './sessiondata.js';
@@ -14,7 +14,7 @@ import { Virtual } from './virtual.js';
 /** @import {Place} from './router.js' */
 /** @import {VirtualHandle} from './virtual.js' */
 
-/** @typedef {{kind: 'run', run: OutlineRun} | {kind: 'turn', index: number} | {kind: 'hidden', run: OutlineRun, count: number}} Item */
+/** @typedef {{kind: 'run', run: OutlineRun} | {kind: 'turn', index: number} | {kind: 'hidden', at: string, count: number}} Item */
 
 /**
  * What stands in the list and in the conversation: heads of runs, turns, and hidden history as one line unless it is asked for.
@@ -32,16 +32,22 @@ function itemsOf(outline, hidden) {
   });
   /** @type {Item[]} */
   const out = [];
+  const hide = (/** @type {string} */ at, /** @type {number} */ count) => {
+    const last = out[out.length - 1];
+    if (last?.kind === 'hidden') last.count += count;
+    else out.push({ kind: 'hidden', at, count });
+  };
   for (const run of outline.runs ?? []) {
     const turns = byRun.get(run.number) ?? [];
     if (run.hidden && !hidden) {
-      const last = out[out.length - 1];
-      if (last?.kind === 'hidden') last.count += turns.length;
-      else out.push({ kind: 'hidden', run, count: turns.length });
+      hide('run' + run.number, turns.length);
       continue;
     }
     out.push({ kind: 'run', run });
-    for (const index of turns) out.push({ kind: 'turn', index });
+    for (const index of turns) {
+      if (outline.turns?.[index]?.hidden && !hidden) hide('turn' + index, 1);
+      else out.push({ kind: 'turn', index });
+    }
   }
   return out;
 }
@@ -69,6 +75,8 @@ export function SessionPage({ session, run, turn, at, about }) {
   const now = useNow(live ? 1000 : 15000);
   const id = outline?.summary.id ?? session;
   useTitle(outline ? outline.summary.title || short(id, 12) : 'Session');
+  // How far an open turn is drawn: to now, unless nothing was heard for long.
+  const edge = outline ? Math.min(now, ms(outline.summary.last) + 20_000) : now;
   const [showHidden, setHidden] = useState(false);
   const [open, setOpen] = useState(/** @type {Set<string>} */ (new Set()));
   const [follow, setFollow] = useState(run === undefined);
@@ -90,7 +98,7 @@ export function SessionPage({ session, run, turn, at, about }) {
   const select = (index, quiet) => {
     const t = turns[index];
     if (!t) return;
-    if (outline?.runs?.[t.run - 1]?.hidden) setHidden(true);
+    if (t.hidden || outline?.runs?.[t.run - 1]?.hidden) setHidden(true);
     if (quiet) scrolledTo.current = index;
     else if (index === selected) feed.current?.scrollTo(itemOf.get(index) ?? 0);
     navigate('/s' + turnPath(id, t.address) + query(), { replace: true });
@@ -100,7 +108,7 @@ export function SessionPage({ session, run, turn, at, about }) {
   // The conversation goes to the turn of the URL, unless the URL followed the conversation.
   useEffect(() => {
     if (!outline) return;
-    if (selected >= 0 && outline.runs?.[(turns[selected]?.run ?? 0) - 1]?.hidden && !showHidden) return setHidden(true);
+    if (selected >= 0 && (turns[selected]?.hidden || outline.runs?.[(turns[selected]?.run ?? 0) - 1]?.hidden) && !showHidden) return setHidden(true);
     const item = itemOf.get(selected);
     if (item === undefined) return;
     if (scrolledTo.current !== selected) feed.current?.scrollTo(item);
@@ -178,19 +186,19 @@ export function SessionPage({ session, run, turn, at, about }) {
 
   if (!outline) return data.error ? html`<${Failure} error=${data.error} retry=${data.reload} />` : html`<${Loading} what="Loading the session" />`;
   const status = data.status ?? outline.status;
-  const hiddenRuns = (outline.runs ?? []).filter((r) => r.hidden).length;
+  const hiddenTurns = turns.filter((t) => t.hidden || outline.runs?.[t.run - 1]?.hidden).length;
   const position = order.indexOf(selected);
   return html`<div class="session-page">
     <nav class=${'rail' + (rail ? ' on' : '')} aria-label="Turns" data-testid="rail">
-      <header><h2>Turns</h2><span class="faint num">${exact(turns.length)}</span><span class="grow"></span>${hiddenRuns ? html`<button class="link" aria-pressed=${showHidden} data-testid="show-hidden" onClick=${() => setHidden(!showHidden)}>${showHidden ? 'Hide' : 'Show'} rewound</button>` : null}<button class="ghost only-small" aria-label="Close" onClick=${() => setRail(false)}><${Icon} name="close" /></button></header>
+      <header><h2>Turns</h2><span class="faint num">${exact(turns.length)}</span><span class="grow"></span>${hiddenTurns ? html`<button class="link" aria-pressed=${showHidden} data-testid="show-hidden" onClick=${() => setHidden(!showHidden)}>${showHidden ? 'Hide' : 'Show'} rewound</button>` : null}<button class="ghost only-small" aria-label="Close" onClick=${() => setRail(false)}><${Icon} name="close" /></button></header>
       <${Virtual} own label="Turns" testid="turn-list" class="rail-list" count=${items.length} handle=${list} keyOf=${(/** @type {number} */ i) => keyOf(items[i])} estimate=${(/** @type {number} */ i) => (items[i]?.kind === 'turn' ? 54 : 40)}
         row=${(/** @type {number} */ i) => html`<${RailRow} item=${items[i]} outline=${outline} id=${id} selected=${selected} select=${select} showHidden=${() => setHidden(true)} largest=${largest} />`} />
     </nav>
     <div class="session-main">
-      <${Head} outline=${outline} status=${status} now=${now} connected=${data.connected} live=${live} />
+      <${Head} outline=${outline} status=${status} now=${now} edge=${edge} connected=${data.connected} live=${live} />
       ${data.error ? html`<p class="bad-line" role="alert">Not up to date: ${data.error.message}</p>` : null}
       ${turns.length || outline.runs?.length ? html`
-      <${Timeline} outline=${outline} selected=${selected} select=${select} zoom=${at.query.get('zoom')} idle=${at.query.get('idle') === '1'} now=${live ? now : 0} />
+      <${Timeline} outline=${outline} selected=${selected} select=${select} zoom=${at.query.get('zoom')} idle=${at.query.get('idle') === '1'} now=${live ? edge : 0} />
       ${turns.length ? html`<${TokenBars} outline=${outline} selected=${selected} select=${select} />` : null}
       <div class="strip" ref=${strip} role="toolbar" aria-label="Conversation">
         <button class="ghost only-small" aria-label="List of turns" aria-expanded=${rail} data-testid="rail-open" onClick=${() => setRail(true)}><${Icon} name="list" /></button>
@@ -206,13 +214,13 @@ export function SessionPage({ session, run, turn, at, about }) {
           if (it.kind === 'run') return html`<${RunHead} run=${it.run} outline=${outline} id=${id} />`;
           if (it.kind === 'hidden') return html`<button class="hidden-line" onClick=${() => setHidden(true)}>${plural(it.count, 'turn')} rewound: hidden history, not deleted <b>Show</b></button>`;
           const a = turns[it.index]?.address ?? '';
-          return html`<${Turn} session=${id} outline=${outline} index=${it.index} view=${data.turn(it.index)} error=${data.failed(it.index)} selected=${it.index === selected} open=${open.has(a)} toggle=${() => toggle(a)} select=${() => select(it.index, true)} about=${about} now=${now} />`;
+          return html`<${Turn} session=${id} outline=${outline} index=${it.index} view=${data.turn(it.index)} error=${data.failed(it.index)} selected=${it.index === selected} open=${open.has(a)} toggle=${() => toggle(a)} select=${() => select(it.index, true)} about=${about} now=${edge} />`;
         }} />` : html`<${Empty} title="Nothing has run yet"><p>Turns appear here by themselves.</p><//>`}
     </div></div>`;
 }
 
 /** @param {Item | undefined} it */
-const keyOf = (it) => (!it ? '' : it.kind === 'turn' ? it.index : it.kind + it.run.number);
+const keyOf = (it) => (!it ? '' : it.kind === 'turn' ? it.index : it.kind === 'run' ? 'run' + it.run.number : 'hidden' + it.at);
 
 /**
  * How tall a turn will be, roughly.
@@ -258,23 +266,22 @@ function RailRow({ item, outline, id, selected, select, showHidden, largest }) {
     <span class="rail-bar" aria-hidden="true"><i class="t-read" style=${{ width: Math.min(100, (t.usage.cache_read / most) * 100) + '%' }}></i><i class="t-input" style=${{ width: Math.min(100, ((t.usage.input - t.usage.cache_read) / most) * 100) + '%' }}></i></span></a>`;
 }
 
-/** @param {{outline: Outline, status: string, now: number, connected: boolean, live: boolean}} p */
-function Head({ outline, status, now, connected, live }) {
+/** @param {{outline: Outline, status: string, now: number, edge: number, connected: boolean, live: boolean}} p */
+function Head({ outline, status, now, edge, connected, live }) {
   const s = outline.summary;
   const u = s.usage;
   const defects = (outline.defects ?? []).length + (outline.runs ?? []).reduce((n, r) => n + (r.defects?.length ?? 0), 0);
-  const hiddenRuns = (outline.runs ?? []).filter((r) => r.hidden).length;
-  const end = live ? new Date(now).toISOString() : s.last;
+  const end = live ? new Date(edge).toISOString() : s.last;
   const modelNS = (outline.turns ?? []).reduce((n, t) => n + (t.model_call_ns ?? 0), 0);
   /** @param {string} name @param {unknown} value @param {unknown} [under] @param {string} [kind] */
   const figure = (name, value, under, kind) => html`<div class=${'figure ' + (kind ?? '')}><dt>${name}</dt><dd><span class="num">${value}</span>${under ? html`<small class="num">${under}</small>` : null}</dd></div>`;
   return html`<header class="session-head">
-    <div class="session-title"><h1 data-testid="session-title">${clean(s.title || short(s.id, 24))}</h1><${Status} status=${status} testid="session-status" />
+    <div class="session-title"><h1 data-testid="session-title">${clean(s.title || s.id)}</h1><${Status} status=${status} testid="session-status" />
       ${live ? html`<span class=${'live-dot' + (connected ? ' on' : '')} title=${connected ? 'Changes appear by themselves' : 'Not connected: changes do not appear'}>${connected ? 'live' : 'not connected'}</span>` : null}${s.archived ? html`<${Chip}>archived<//>` : null}
       <span class="grow"></span>
       <a class="button" href=${'/diff?' + new URLSearchParams({ a: s.id })} title="Diff with another session (d)"><${Icon} name="diff" />Diff with…</a><${CopyJSON} path=${'show' + join(s.id)} /></div>
-    <p class="session-sub"><code>${clean(s.id)}</code><button class="ghost tiny" aria-label="Copy the id" onClick=${() => copy(s.id, 'Id')}><${Icon} name="copy" /></button>
-      <span>${clean(s.agent || s.agent_id)}</span>${s.model ? html`<span>${clean(s.model)}</span>` : null}${s.dialect ? html`<span>${clean(s.dialect)}</span>` : null}<span title=${stamp(s.last)}>${stamp(s.start)}, last ${ago(s.last, now)}</span>${s.parent ? html`<a class="link" href=${'/s' + join(s.parent)}>parent session ${short(s.parent)}</a>` : null}</p>
+    <p class="session-sub">${s.title ? html`<code>${clean(s.id)}</code>` : null}<button class="ghost tiny" aria-label="Copy the id" onClick=${() => copy(s.id, 'Id')}><${Icon} name="copy" /></button>
+      <span>${clean(s.agent || s.agent_id)}</span>${s.model ? html`<span>${clean(s.model)}</span>` : null}${s.dialect ? html`<span>${clean(s.dialect)}</span>` : null}<span title=${stamp(s.last)}>${stamp(s.start)}, last ${ago(s.last, now)}</span>${s.parent ? html`<a class="link" href=${'/s' + join(s.parent)}>parent session ${short(s.parent)}</a>` : null}${outline.fork ? html`<a class="link" href=${'/s' + join(outline.fork.session)} data-testid="forked-from">forked from ${short(outline.fork.session)}</a>` : null}</p>
     <p class="offscreen" role="status" aria-live="polite">Status: ${words(status)}. ${plural(s.turns, 'turn')}.</p>
     <dl class="figures-row" data-testid="figures">
       ${figure('Turns', count(s.turns), plural(s.runs, 'run'))}
@@ -292,7 +299,7 @@ function Head({ outline, status, now, connected, live }) {
       ${outline.tools?.length ? html`<details data-testid="session-tools"><summary>${plural(outline.tools.length, 'tool')} called</summary><table class="num plain"><thead><tr><th>tool</th><th class="r">calls</th><th class="r">failed</th><th class="r">denied</th></tr></thead><tbody>${outline.tools.map((t) => html`<tr><td>${clean(t.name)}</td><td class="r">${count(t.calls)}</td><td class=${'r' + (t.failed ? ' bad' : '')}>${t.failed ?? ''}</td><td class="r">${t.denied ?? ''}</td></tr>`)}</tbody></table></details>` : null}
       ${outline.facts?.length ? html`<details data-testid="facts"><summary>${plural(outline.facts.length, 'fact')}</summary><dl class="facts-list">${outline.facts.map((f) => html`<div><dt>${clean(f.subject)} · ${words(f.key)} <span class="faint num">${stamp(f.at)}</span></dt><dd><pre><${JSONText} value=${f.value} /></pre></dd></div>`)}</dl></details>` : null}
       ${outline.children?.length ? html`<details data-testid="children"><summary>${plural(outline.children.length, 'related session')}</summary><ul class="children">${outline.children.map((c) => html`<li><${Chip}>${words(c.kind)}<//><a href=${'/s' + join(c.session, c.run)}>${clean(c.agent) || short(c.session)}</a> <code>${short(c.session)}</code>${c.status ? html`<${Status} status=${c.status} />` : null}${c.from ? html`<span class="faint">from ${clean(turnWords(s.id, c.from))}</span>` : null}${c.kind === 'fork' ? html`<a class="link" href=${'/diff?' + new URLSearchParams({ a: s.id, b: c.session })}>diff</a>` : null}</li>`)}</ul></details>` : null}
-      ${hiddenRuns ? html`<span class="faint small">${plural(hiddenRuns, 'run')} rewound</span>` : null}
+      ${outline.messages?.length ? html`<details data-testid="messages"><summary>${plural(outline.messages.length, 'message')} rewound or queued</summary><ul class="children">${outline.messages.map((m) => html`<li><code>${short(m.id, 16)}</code>${m.waiting ? html`<${Chip} kind="wait">waits for its turn<//>` : null}${m.hidden ? html`<span>rewound <span class="faint num">${stamp(m.hidden)}</span></span>` : null}${m.canceled ? html`<span>taken off the queue <span class="faint num">${stamp(m.canceled)}</span></span>` : null}${m.queued ? html`<span>queued <span class="faint num">${stamp(m.queued)}</span></span>` : null}${m.run ? html`<span class="faint">run ${m.run}</span>` : null}</li>`)}</ul></details>` : null}
       ${outline.marks?.length ? html`<details><summary>${plural(outline.marks.length, 'mark')} outside turns</summary><ul class="children">${outline.marks.map((m) => html`<li><${Chip}>${words(m.kind)}<//>${clean(m.text)} <span class="faint num">${stamp(m.at)}</span></li>`)}</ul></details>` : null}
     </div></header>`;
 }

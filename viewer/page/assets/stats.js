@@ -45,7 +45,7 @@ export function StatsPage({ at }) {
       <${Totals} g=${r.total} />
       ${r.by ? html`<${Groups} r=${r} measure=${measure} setMeasure=${setMeasure} />` : null}
       <h2 class="section">${r.by ? 'All together' : 'How they spread'}</h2>
-      <div class="histograms" data-testid="histograms">${measures.map((m) => { const d = m.of(r.total); return d?.n ? html`<${Histogram} key=${m.name} name=${m.name} unit=${m.unit} d=${d} show=${m.show} kind=${m.kind} />` : null; })}</div>
+      <div class="histograms" data-testid="histograms">${measures.map((m) => { const d = m.of(r.total); return d?.max ? html`<${Histogram} key=${m.name} name=${m.name} unit=${m.unit} d=${d} show=${m.show} kind=${m.kind} />` : null; })}</div>
       ${r.tools?.length ? html`<h2 class="section">Tools</h2><div class="scroll"><table class="table num" data-testid="stats-tools"><thead><tr><th>Tool</th><th class="r">Calls</th><th>How they ended</th><th class="r">p50</th><th class="r">p90</th><th class="r">Longest</th></tr></thead><tbody>${r.tools.map((t) => html`<tr><td>${clean(t.name)}</td><td class="r">${exact(t.calls)}</td><td><${Outcomes} o=${t.outcomes} n=${t.calls} /></td><td class="r">${duration(t.duration_ns?.p50)}</td><td class="r">${duration(t.duration_ns?.p90)}</td><td class="r">${duration(t.duration_ns?.max)}</td></tr>`)}</tbody></table></div>` : null}
       <div class="two">${r.permissions?.length ? html`<section><h2 class="section">Permissions</h2><table class="table num"><thead><tr><th>Decision</th><th>From</th><th class="r">Times</th><th class="r">Waited, p50</th><th class="r">Longest</th></tr></thead><tbody>${r.permissions.map((p) => html`<tr><td>${words(p.action)}</td><td>${words(p.source)}</td><td class="r">${exact(p.n)}</td><td class="r">${duration(p.wait_ns?.p50)}</td><td class="r">${duration(p.wait_ns?.max)}</td></tr>`)}</tbody></table></section>` : null}
       ${r.compactions?.length ? html`<section><h2 class="section">Compactions</h2><table class="table num"><thead><tr><th>Kind</th><th>Trigger</th><th class="r">Times</th><th class="r">Tokens in, p50</th><th class="r">out, p50</th></tr></thead><tbody>${r.compactions.map((c) => html`<tr><td>${words(c.kind)}</td><td>${words(c.trigger)}</td><td class="r">${exact(c.n)}</td><td class="r">${count(c.input_tokens?.p50)}</td><td class="r">${count(c.output_tokens?.p50)}</td></tr>`)}</tbody></table></section>` : null}</div>
@@ -66,12 +66,13 @@ function Totals({ g }) {
 function Histogram({ name, unit, d, show, kind }) {
   const [box, width] = useWidth();
   const [hover, setHover] = useState(-1);
-  const height = 84;
+  const top = 13;
+  const height = 92;
   const list = d.buckets;
   const first = Math.max(0, list.findIndex((b) => b.n > 0) - 1);
   const shown = list.slice(first);
   const most = Math.max(1, ...shown.map((b) => b.n));
-  const step = shown.length ? Math.min(46, width / shown.length) : 0;
+  const step = shown.length ? Math.min(72, width / shown.length) : 0;
   const at = (/** @type {number} */ v) => {
     const i = shown.findIndex((b) => v <= b.le);
     if (i < 0) return shown.length * step;
@@ -82,9 +83,9 @@ function Histogram({ name, unit, d, show, kind }) {
   const b = shown[hover];
   return html`<figure class="histogram panel" data-testid="histogram" aria-label=${name}><figcaption><h3>${name}</h3><span class="faint">${unit}</span></figcaption>
     <div class="chart" ref=${box}><svg width=${width} height=${height + 18} role="img" aria-label=${`${name}: half at most ${show(d.p50)}, nine of ten at most ${show(d.p90)}, the largest ${show(d.max)}`} onMouseMove=${(/** @type {MouseEvent} */ e) => setHover(Math.floor(e.offsetX / step))} onMouseLeave=${() => setHover(-1)}>
-      ${width ? html`${shown.map((x, i) => html`<g class=${'hb k-' + kind + (i === hover ? ' on' : '')}><rect class="back" x=${i * step} y="0" width=${step} height=${height} /><rect x=${i * step + 0.5} width=${Math.max(1, step - 1.5)} y=${height - Math.max(x.n ? 1.5 : 0, (x.n / most) * (height - 8))} height=${Math.max(x.n ? 1.5 : 0, (x.n / most) * (height - 8))} rx="1.5" /></g>`)}
+      ${width ? html`${shown.map((x, i) => html`<g class=${'hb k-' + kind + (i === hover ? ' on' : '')}><rect class="back" x=${i * step} y="0" width=${step} height=${height} /><rect x=${i * step + 0.5} width=${Math.max(1, step - 1.5)} y=${height - Math.max(x.n ? 1.5 : 0, (x.n / most) * (height - top))} height=${Math.max(x.n ? 1.5 : 0, (x.n / most) * (height - top))} rx="1.5" /></g>`)}
       <line class="zero" x1="0" x2=${width} y1=${height} y2=${height} />
-      ${[['p50', d.p50], ['p90', d.p90]].map(([n, v]) => html`<g class="quantile"><line x1=${at(Number(v))} x2=${at(Number(v))} y1="0" y2=${height} /><text x=${Math.min(at(Number(v)) + 3, width - 22)} y=${n === 'p50' ? 9 : 20}>${n}</text></g>`)}
+      ${[['p50', d.p50], ['p90', d.p90]].map(([n, v]) => html`<g class="quantile"><line x1=${at(Number(v))} x2=${at(Number(v))} y1=${n === 'p50' ? 2 : 2} y2=${height} /><text x=${at(Number(v)) > width - 30 || (n === 'p50' && at(d.p90) - at(d.p50) < 26) ? at(Number(v)) - 3 : at(Number(v)) + 3} text-anchor=${at(Number(v)) > width - 30 || (n === 'p50' && at(d.p90) - at(d.p50) < 26) ? 'end' : 'start'} y="9">${n}</text></g>`)}
       <text class="ax" x="0" y=${height + 14}>${show(first > 0 ? (list[first - 1]?.le ?? 0) : 0)}</text><text class="ax" x=${Math.max(60, shown.length * step)} y=${height + 14} text-anchor="end">${show(shown[shown.length - 1]?.le ?? 0)}</text>` : null}</svg></div>
     <p class="num quantiles">${b ? html`<span>${plural(b.n, kind === 'tool' ? 'call' : 'turn')} up to <b>${show(b.le)}</b></span>` : html`<span>p50 <b>${show(d.p50)}</b></span><span>p90 <b>${show(d.p90)}</b></span><span>p99 <b>${show(d.p99)}</b></span><span>max <b>${show(d.max)}</b></span>`}</p></figure>`;
 }

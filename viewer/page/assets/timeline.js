@@ -34,12 +34,14 @@ function layOut(outline, now) {
   const bars = [];
   /** @type {Map<number, {run: OutlineRun, from: number, to: number, row: number}>} */
   const placed = new Map();
+  // A turn cannot begin before its session: what says so is only a bound.
+  const least = ms(outline.summary.start);
   turns.forEach((turn, index) => {
-    const from = ms(turn.start);
+    const from = Math.max(ms(turn.start), Number.isNaN(least) ? 0 : least);
     if (Number.isNaN(from)) return;
     const end = ms(turn.end);
-    const to = Number.isNaN(end) ? (turn.state === 'open' || turn.live ? Math.max(now, from) : from) : end;
-    bars.push({ index, turn, row: 0, from, to, model: Math.min(to, turn.model_call_ns ? from + turn.model_call_ns / 1e6 : to) });
+    const to = Number.isNaN(end) ? (turn.state === 'open' || turn.live ? Math.max(now || ms(outline.summary.last), from) : from) : end;
+    bars.push({ index, turn, row: 0, from, to, model: Math.min(to, turn.model_call_ns ? from + turn.model_call_ns / 1e6 : firstCall(turn, to)) });
     const r = runs[turn.run - 1];
     if (!r) return;
     const p = placed.get(turn.run);
@@ -68,6 +70,13 @@ function layOut(outline, now) {
   for (const b of bars) b.row = placed.get(b.turn.run)?.row ?? 0;
   return { bars, runs: [...placed.values()], rows: Math.max(1, ends.length) };
 }
+
+/**
+ * When the first tool call began: where the loop does not tell the model's time, that is its bound.
+ * @param {OutlineTurn} t
+ * @param {number} otherwise
+ */
+const firstCall = (t, otherwise) => (t.calls ?? []).reduce((least, c) => (ms(c.start) < least ? ms(c.start) : least), otherwise);
 
 /** @param {{outline: Outline, selected: number, select: (index: number) => void, zoom: string | null, idle: boolean, now: number}} p */
 export function Timeline({ outline, selected, select, zoom, idle, now }) {
@@ -190,6 +199,7 @@ export function Timeline({ outline, selected, select, zoom, idle, now }) {
     // Turns that would fall on the pixel of the one before are drawn with it.
     /** @type {Map<number, number>} */
     const full = new Map();
+    let allowed = -Infinity;
     for (const bar of bars) {
       const [x1, x2, xm] = [px(bar.from), px(bar.to), px(bar.model)];
       if (!visible(x1, x2)) continue;
@@ -215,7 +225,14 @@ export function Timeline({ outline, selected, select, zoom, idle, now }) {
           out.push(html`<rect class=${'tl-call o-' + (c.outcome ?? 'none')} x=${px(from)} y=${y + 14 + lane * 4} width=${Math.max(1.2, px(before) - px(from))} height="3" rx="1" />`);
         }
       }
-      for (const m of t.marks ?? []) out.push(mark(m.kind, px(ms(m.at)), y, m.text, m.action));
+      for (const m of t.marks ?? []) {
+        const x = px(ms(m.at));
+        if (m.action === 'allow') { // what was allowed gives way where it is dense
+          if (Math.abs(x - allowed) < 12) continue;
+          allowed = x;
+        }
+        out.push(mark(m.kind, x, y, m.text, m.action));
+      }
       if (t.prompt_changed) out.push(mark('prompt', x1, y, 'system prompt changed'));
     }
     for (const m of outline.marks ?? []) {
@@ -229,7 +246,7 @@ export function Timeline({ outline, selected, select, zoom, idle, now }) {
     if (!(x >= 0 && x <= width)) return null;
     // A decision is a circle, filled when it denies; a compaction a diamond; a changed prompt a triangle.
     return html`<g class=${'tl-mark m-' + kind + (action ? ' a-' + action : '')} transform=${`translate(${x} ${y - 1})`}><title>${clean(text)}</title>${
-      kind === 'compaction' ? html`<path d="M0-5 5 0 0 5-5 0Z" />` : kind === 'prompt' ? html`<path d="M-4-4h8L0 3Z" />` : html`<circle r="4" />`}</g>`;
+      kind === 'compaction' ? html`<path d="M0-5 5 0 0 5-5 0Z" />` : kind === 'prompt' ? html`<path d="M-4-4h8L0 3Z" />` : html`<circle r=${action === 'allow' ? 3 : 4} />`}</g>`;
   }
 
   const zoomed = a > 0 || b < scale.length;

@@ -63,6 +63,7 @@ function State({ o, partial, waiting }) {
   if (o.failed) out.push(html`<${Chip} kind="bad">failed<//>`);
   if (partial) out.push(html`<${Chip} kind="warn" title="the reply stops where it was last seen">partial<//>`);
   if (o.trigger && o.trigger !== 'continuation') out.push(html`<${Chip} title="what made the turn begin">${words(o.trigger)}<//>`);
+  if (o.hidden) out.push(html`<${Chip} kind="warn" title="hidden history, not deleted">rewound<//>`);
   if (o.prompt_changed) out.push(html`<${Chip} kind="info">prompt changed<//>`);
   if (o.tools_changed) out.push(html`<${Chip} kind="info">tools changed<//>`);
   return html`${out}`;

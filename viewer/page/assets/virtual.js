@@ -24,7 +24,8 @@ export function Virtual(p) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const inner = useRef(/** @type {HTMLElement | null} */ (null));
   const heights = useRef(/** @type {Map<string | number, number>} */ (new Map()));
-  const target = useRef(/** @type {{index: number, until: number} | null} */ (null));
+  // The row that is held at the top until the user scrolls, and where the view was scrolled to for it.
+  const target = useRef(/** @type {{index: number, at: number} | null} */ (null));
   const [, redraw] = useState(0);
   const again = useRef(() => {});
   again.current = () => redraw((n) => n + 1);
@@ -47,6 +48,7 @@ export function Virtual(p) {
     const source = p.own ? el : window;
     let frame = 0;
     const moved = () => {
+      if (target.current && Math.abs(scrolled(box.current, p.own) - target.current.at) > 4) target.current = null;
       if (!frame) frame = requestAnimationFrame(() => ((frame = 0), again.current()));
     };
     const free = () => void (target.current = null); // the user scrolls: where the page wanted to be no longer counts
@@ -75,13 +77,13 @@ export function Virtual(p) {
         const i = Number(el.dataset['index']);
         if (!el.isConnected || !(i < p.count)) continue;
         const key = p.keyOf(i);
-        const is = el.offsetHeight;
+        const is = el.getBoundingClientRect().height;
         const was = heights.current.get(key) ?? p.estimate(i);
-        if (heights.current.get(key) === is) continue;
+        if (Math.abs((heights.current.get(key) ?? -1) - is) < 0.01) continue;
         heights.current.set(key, is);
         if (is === was) continue;
         changed = true;
-        if (at(offsets, i) + was <= top) shift += is - was;
+        if (at(offsets, i) + was <= top + 2) shift += is - was;
       }
       if (!changed) return;
       if (shift && !target.current) scrollBy(box.current, p.own, shift);
@@ -97,15 +99,17 @@ export function Virtual(p) {
       for (const el of inner.current.children) seen.observe(el);
     }
     const t = target.current;
-    if (t && Date.now() < t.until) place(box.current, p.own, at(offsets, Math.min(t.index, p.count)), p.top ?? 0);
-    else target.current = null;
+    if (!t) return;
+    place(box.current, p.own, at(offsets, Math.min(t.index, p.count)), p.top ?? 0);
+    t.at = scrolled(box.current, p.own);
   });
   useEffect(() => {
     if (inner.current && observer.current) for (const el of inner.current.children) observer.current.observe(el);
   }, []);
   useEffect(() => p.seen?.(Math.max(0, find(offsets, top)), Math.min(p.count - 1, find(offsets, top + height)), current), [first, last, current, p.count]);
 
-  useImperativeHandle(p.handle, () => ({
+  const unused = useRef(/** @type {VirtualHandle | null} */ (null));
+  useImperativeHandle(p.handle ?? unused, () => ({
     scrollTo(index, where = 'start') {
       const { offsets } = state.current;
       const v = view(box.current, p.own, p.top ?? 0);
@@ -115,8 +119,8 @@ export function Virtual(p) {
         place(box.current, p.own, to, p.top ?? 0);
         return;
       }
-      target.current = { index, until: Date.now() + 2500 };
       place(box.current, p.own, at(offsets, index), p.top ?? 0);
+      target.current = { index, at: scrolled(box.current, p.own) };
       again.current();
     },
   }), [p.count]);
@@ -165,6 +169,12 @@ function view(el, own, covered) {
   if (own) return { top: el.scrollTop, height: el.clientHeight };
   return { top: covered - el.getBoundingClientRect().top, height: innerHeight - covered };
 }
+
+/**
+ * @param {HTMLElement | null} el
+ * @param {boolean | undefined} own
+ */
+const scrolled = (el, own) => (own && el ? el.scrollTop : window.scrollY);
 
 /**
  * @param {HTMLElement | null} el
