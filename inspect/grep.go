@@ -68,7 +68,7 @@ func grepNotes(h *search.Hit) []string {
 		out = append(out, fmt.Sprintf("%d times", h.Matches))
 	}
 	if h.Further > 0 {
-		out = append(out, "and in "+plural(h.Further, "turn")+" more")
+		out = append(out, "and in "+plural(h.Further, "more turn"))
 	}
 	if h.Hidden {
 		out = append(out, "rewound")

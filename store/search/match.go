@@ -76,13 +76,18 @@ func (m *matcher) find(text string) (snippet, bool) {
 	return s, s.matches > 0
 }
 
-// cutOut makes the snippet of a match, of whole characters.
+// cutOut makes the snippet of a match: of its line, and of whole characters.
 func cutOut(text string, at, end int) snippet {
-	from, to := max(0, at-around), min(len(text), end+around)
+	begin := strings.LastIndexByte(text[:at], '\n') + 1
+	stop := len(text)
+	if n := strings.IndexByte(text[end:], '\n'); n >= 0 {
+		stop = end + n
+	}
+	from, to := max(begin, at-around), min(stop, end+around)
 	for from < at && !utf8.RuneStart(text[from]) {
 		from++
 	}
-	for to < len(text) && to > end && !utf8.RuneStart(text[to]) {
+	for to < stop && to > end && !utf8.RuneStart(text[to]) {
 		to--
 	}
 	show := min(end, at+maxMatch)
@@ -93,10 +98,10 @@ func cutOut(text string, at, end int) snippet {
 	if show < end {
 		s.match += "…"
 	}
-	if from > 0 {
+	if from > begin {
 		s.before = "…" + s.before
 	}
-	if to < len(text) {
+	if to < stop {
 		s.after += "…"
 	}
 	// Copies: a snippet must not keep the whole body.
@@ -104,22 +109,76 @@ func cutOut(text string, at, end int) snippet {
 	return s
 }
 
-// plain undoes the escapes of JSON texts in a body that looks like JSON, so that what was said is found as it was said. What stands between
-// texts stays.
+// plain makes of a body that is JSON what was said in it: each text and number on a line of its own, behind its key where it has one, without the signs between
+// them and without escapes. Any other body stays as it is.
 func plain(body string) string {
 	trimmed := strings.TrimLeft(body, " \t\r\n")
-	if trimmed == "" || !strings.ContainsRune(`{["`, rune(trimmed[0])) || strings.IndexByte(body, '\\') < 0 {
+	if trimmed == "" || !strings.ContainsRune(`{["`, rune(trimmed[0])) {
 		return body
 	}
-	b := make([]byte, 0, len(body))
-	for i := 0; i < len(body); i++ {
-		c := body[i]
-		if c != '\\' || i+1 == len(body) {
+	b := make([]byte, 0, len(trimmed))
+	for i := 0; i < len(trimmed); {
+		switch c := trimmed[i]; {
+		case c == '"':
+			end := textEnd(trimmed, i)
+			if end < 0 {
+				return body // no JSON
+			}
+			from := i + 1
+			i = skipSpace(trimmed, end+1)
+			if i == len(trimmed) || trimmed[i] != ':' {
+				b = append(appendText(b, trimmed[from:end]), '\n')
+				continue
+			}
+			if i = skipSpace(trimmed, i+1); i == len(trimmed) || trimmed[i] != '{' && trimmed[i] != '[' {
+				b = append(appendText(b, trimmed[from:end]), ": "...)
+			}
+		case isSpace(c) || strings.IndexByte("{}[],", c) >= 0:
+			i++
+		default: // a number, true, false, null
+			end := i + 1
+			for end < len(trimmed) && !isSpace(trimmed[end]) && strings.IndexByte(`{}[],:"`, trimmed[end]) < 0 {
+				end++
+			}
+			b = append(append(b, trimmed[i:end]...), '\n')
+			i = end
+		}
+	}
+	return string(b)
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
+
+func skipSpace(s string, i int) int {
+	for i < len(s) && isSpace(s[i]) {
+		i++
+	}
+	return i
+}
+
+// textEnd returns where the quote stands that ends the text beginning at i; -1 for none.
+func textEnd(s string, i int) int {
+	for i++; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '"':
+			return i
+		}
+	}
+	return -1
+}
+
+// appendText appends a JSON text without its escapes.
+func appendText(b []byte, s string) []byte {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c != '\\' || i+1 == len(s) {
 			b = append(b, c)
 			continue
 		}
 		i++
-		switch c = body[i]; c {
+		switch c = s[i]; c {
 		case 'n':
 			b = append(b, '\n')
 		case 't':
@@ -131,14 +190,14 @@ func plain(body string) string {
 		case 'f':
 			b = append(b, '\f')
 		case 'u':
-			r, ok := hex4(body, i+1)
+			r, ok := hex4(s, i+1)
 			if !ok {
 				b = append(b, '\\', c)
 				continue
 			}
 			i += 4
 			if utf16.IsSurrogate(r) {
-				if low, ok := hex4(body, i+3); ok && body[i+1] == '\\' && body[i+2] == 'u' && utf16.DecodeRune(r, low) != utf8.RuneError {
+				if low, ok := hex4(s, i+3); ok && s[i+1] == '\\' && s[i+2] == 'u' && utf16.DecodeRune(r, low) != utf8.RuneError {
 					r = utf16.DecodeRune(r, low)
 					i += 6
 				}
@@ -148,7 +207,7 @@ func plain(body string) string {
 			b = append(b, c)
 		}
 	}
-	return string(b)
+	return b
 }
 
 // hex4 reads four hexadecimal digits.

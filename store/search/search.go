@@ -23,7 +23,8 @@ type Options struct {
 	Tenant string
 	// Session is the id of the one session to look into; empty: all of the tenant, newest first.
 	Session string
-	// Text is what to look for, as it was said: escapes of JSON are undone before. With Regexp it is a regular expression (RE2,
+	// Text is what to look for, as it was said: of content that is JSON each text and number is a line of its own, behind the key that it has (command: ls), and
+	// escapes are undone. With Regexp it is a regular expression (RE2,
 	// https://pkg.go.dev/regexp/syntax). With IgnoreCase letters match in either case. At most 1,000 bytes.
 	Text       string
 	Regexp     bool
@@ -47,7 +48,7 @@ type Hit struct {
 	Tool  string `json:"tool,omitempty"`
 	// At is when the turn or run began; zero where it belongs to neither.
 	At time.Time `json:"at,omitzero"`
-	// Before, Match and After are what stands around the first match: valid UTF-8, at most about 80 bytes each, and Match 200. It is content, as it was said:
+	// Before, Match and After are what stands around the first match, on its line: valid UTF-8, at most about 80 bytes each, and Match 200. It is content, as it was said:
 	// inspect.Clean makes it safe for a terminal.
 	Before string `json:"before,omitempty"`
 	Match  string `json:"match"`
