@@ -148,7 +148,7 @@ func (k key) post(ctx context.Context, u *url.URL, form replay.Form, body []byte
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "otelagent-replay")
 	if form == replay.Anthropic {
-		req.Header.Set("Anthropic-Version", "2023-06-01")
+		req.Header.Set("Anthropic-Version", "2023-06-01") // 2026-10-21 refuses sampling parameters, which recorded requests have
 		if k.value != "" {
 			req.Header.Set("X-Api-Key", k.value)
 		}

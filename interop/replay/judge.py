@@ -22,7 +22,7 @@ TYPES = {
     "openai-chat": chat_params.CompletionCreateParamsNonStreaming,
     "openai-responses": responses_params.ResponseCreateParamsNonStreaming,
 }
-# Taken by the API for models that are still served, and out of the SDK's types since its version 2.
+# Parameters of API version 2023-06-01, in which replay asks; 2026-10-21, which the SDK speaks since its version 2, has them no longer.
 RETIRED = {"anthropic": {"temperature", "top_p", "top_k"}}
 # What was captured and goes through as it came may ask for a stream; what `--send` sends does not.
 DELIVERY = {"stream", "stream_options"}
