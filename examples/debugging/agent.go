@@ -22,7 +22,13 @@ type agent struct {
 	pace    time.Duration
 	most    int // messages in a request; beyond it the oldest are compacted
 
-	messages []json.RawMessage
+	messages []known
+}
+
+// known is a message as the provider spells it, and where it came from.
+type known struct {
+	raw  json.RawMessage
+	from spans.Provenance
 }
 
 const (
@@ -57,12 +63,11 @@ func (a *agent) run(ctx context.Context, question string) (answer string, err er
 		}
 		run.End(otelagent.RunResult{})
 	}()
-	run.AddMessage(a.add("user", block{Type: "text", Text: question}))
+	run.AddMessage(a.add(spans.Provenance{Kind: spans.ProvenanceLoopTurn, Role: "user-message"}, "user", block{Type: "text", Text: question}))
 	trigger := spans.TriggerUser
 	for n := range maxTurns {
-		said, done, err := a.turn(ctx, run, int64(n), trigger)
-		if err != nil || done {
-			return said, err
+		if said, done := a.turn(ctx, run, int64(n), trigger); done {
+			return said, nil
 		}
 		trigger = spans.TriggerContinuation
 	}
@@ -70,40 +75,51 @@ func (a *agent) run(ctx context.Context, question string) (answer string, err er
 }
 
 // turn asks the model once, and calls the tool that it wants.
-func (a *agent) turn(ctx context.Context, run *otelagent.Run, n int64, trigger spans.Trigger) (said string, done bool, err error) {
+func (a *agent) turn(ctx context.Context, run *otelagent.Run, n int64, trigger spans.Trigger) (said string, done bool) {
 	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: n, Trigger: trigger})
 	if len(a.messages) > a.most {
 		a.compact(ctx, turn)
 	}
-	request, err := json.Marshal(struct {
-		Model     string            `json:"model"`
-		MaxTokens int               `json:"max_tokens"`
-		System    string            `json:"system"`
-		Messages  []json.RawMessage `json:"messages"`
-		Tools     json.RawMessage   `json:"tools"`
-	}{modelName, 1024, system, a.messages, tools})
-	if err != nil {
-		turn.End(otelagent.TurnResult{Failed: true, Error: err.Error()})
-		return "", false, err
+	// What the provider is sent is what is told: the same bytes, with where each message came from.
+	body := a.request()
+	request := otelagent.ParseRequest(body)
+	for i := range request.Messages {
+		request.Messages[i].Provenance = a.messages[i].from
 	}
-	turn.Request(otelagent.ParseRequest(request))
-	reply, usage := ask(request)
+	turn.Request(request)
+	reply, usage := ask(body)
 	time.Sleep(a.pace)
 	turn.Replied(otelagent.Moment{})
-	output := a.add("assistant", reply...)
+	output := a.add(spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: n, Role: "assistant-response"}, "assistant", reply...)
 	result := otelagent.TurnResult{Model: modelName, StopReason: "end_turn", Output: &output, Usage: &usage}
 	for _, b := range reply {
 		switch b.Type {
 		case "text":
 			said = b.Text
 		case "tool_use":
-			m := a.add("user", block{Type: "tool_result", ToolUseID: b.ID, Content: a.call(ctx, turn, b)})
+			m := a.add(spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: n, Role: "tool-call-result"}, "user", block{Type: "tool_result", ToolUseID: b.ID, Content: a.call(ctx, turn, b)})
 			m.ToolCallID = b.ID
 			result.Results, result.StopReason = append(result.Results, m), "tool_use"
 		}
 	}
 	turn.End(result)
-	return said, result.StopReason == "end_turn", nil
+	return said, result.StopReason == "end_turn"
+}
+
+// request is what the provider is sent.
+func (a *agent) request() []byte {
+	messages := make([]json.RawMessage, len(a.messages))
+	for i, m := range a.messages {
+		messages[i] = m.raw
+	}
+	body, _ := json.Marshal(struct { // never fails: messages are JSON
+		Model     string            `json:"model"`
+		MaxTokens int               `json:"max_tokens"`
+		System    string            `json:"system"`
+		Messages  []json.RawMessage `json:"messages"`
+		Tools     json.RawMessage   `json:"tools"`
+	}{modelName, 1024, system, messages, tools})
+	return body
 }
 
 // call runs a tool.
@@ -127,7 +143,7 @@ func (a *agent) call(ctx context.Context, turn *otelagent.Turn, b block) string 
 // compact replaces all but the last messages by a summary of what was done. Here is the bug: what the user said is not among it.
 func (a *agent) compact(ctx context.Context, turn *otelagent.Turn) {
 	split := len(a.messages) - a.most/2
-	for split > 0 && strings.Contains(string(a.messages[split]), `"tool_result"`) { // a result stays with its call
+	for split > 0 && strings.Contains(string(a.messages[split].raw), `"tool_result"`) { // a result stays with its call
 		split--
 	}
 	gone, rest, before := a.messages[:split], a.messages[split:], int64(len(a.messages))
@@ -139,7 +155,7 @@ func (a *agent) compact(ctx context.Context, turn *otelagent.Turn) {
 		summary.Text = "The user said: " + task + "\n" + summary.Text
 	}
 	a.messages = nil
-	m := a.add("user", summary)
+	m := a.add(spans.Provenance{Kind: spans.ProvenanceMemoryTier, Tier: "summary", RecordID: fmt.Sprint(before)}, "user", summary)
 	a.messages = append(a.messages, rest...)
 	compaction.End(otelagent.CompactionResult{
 		MessagesBefore: before, MessagesAfter: int64(len(a.messages)), MessagesSummarized: int64(len(gone)),
@@ -148,12 +164,12 @@ func (a *agent) compact(ctx context.Context, turn *otelagent.Turn) {
 }
 
 // summarise says which tools were called, and with what.
-func summarise(gone []json.RawMessage) string {
+func summarise(gone []known) string {
 	var b strings.Builder
 	b.WriteString("Earlier in this conversation:")
-	for _, raw := range gone {
+	for _, k := range gone {
 		var m message
-		if json.Unmarshal(raw, &m) != nil {
+		if json.Unmarshal(k.raw, &m) != nil {
 			continue
 		}
 		for _, part := range m.Content {
@@ -185,9 +201,9 @@ type block struct {
 }
 
 // add appends a message to the conversation.
-func (a *agent) add(role string, blocks ...block) otelagent.Message {
+func (a *agent) add(from spans.Provenance, role string, blocks ...block) otelagent.Message {
 	raw, _ := json.Marshal(message{role, blocks}) // never fails: inputs are JSON
-	a.messages = append(a.messages, raw)
+	a.messages = append(a.messages, known{raw, from})
 	return otelagent.Message{Raw: raw, Role: role}
 }
 
