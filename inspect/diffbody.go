@@ -275,18 +275,39 @@ func (b *diffBody) lines(l []session.DiffLine) {
 		for end < len(l) && l[end].Op == session.DiffAdded {
 			end++
 		}
-		removed, added := l[i:k], l[k:end]
-		for n := range max(len(removed), len(added)) {
+		b.replaced(l[i:k], l[k:end])
+		i = end
+	}
+}
+
+// replaced draws lines beside those in their places: those whose words are told belong together, and between them one beside the other.
+func (b *diffBody) replaced(removed, added []session.DiffLine) {
+	next := func(l []session.DiffLine) int {
+		if i := slices.IndexFunc(l, func(l session.DiffLine) bool { return len(l.Words) > 0 }); i >= 0 {
+			return i
+		}
+		return len(l)
+	}
+	for len(removed)+len(added) > 0 {
+		p, q := next(removed), next(added)
+		if p == len(removed) || q == len(added) { // one was cut off
+			p, q = len(removed), len(added)
+		}
+		for n := range max(p, q) {
 			var x, y *session.DiffLine
-			if n < len(removed) {
+			if n < p {
 				x = &removed[n]
 			}
-			if n < len(added) {
+			if n < q {
 				y = &added[n]
 			}
 			b.beside(x, y)
 		}
-		i = end
+		removed, added = removed[p:], added[q:]
+		if len(removed) > 0 && len(added) > 0 {
+			b.beside(&removed[0], &added[0])
+			removed, added = removed[1:], added[1:]
+		}
 	}
 }
 
@@ -338,6 +359,10 @@ func broken(l []seg, w int) [][]seg {
 			}
 			head := prefix(text, 4*w+16)
 			head = cells.Truncate(head, w-used, "")
+			if word, _, _ := strings.Cut(prefix(text, w), " "); used > 0 && len(head) < len(word) && width(word) <= w {
+				lines, line, used = append(lines, line), nil, 0 // no word is torn apart that fits on a line
+				continue
+			}
 			if head == "" {
 				if used == 0 { // wider than the column
 					head = prefix(text, 1)
@@ -348,6 +373,9 @@ func broken(l []seg, w int) [][]seg {
 					lines, line, used = append(lines, line), nil, 0
 					continue
 				}
+			}
+			if i := strings.LastIndexByte(head, ' '); len(head) < len(text) && i > len(head)/2 {
+				head = head[:i+1] // between words
 			}
 			line = append(line, seg{head, s.style})
 			used += width(head)

@@ -174,20 +174,12 @@ func (h *hunker) equal(hunk *TextHunk, from, to int) {
 
 // replace puts lines that stand in each other's places. The room is shared by both sides, so that one does not hide the other.
 func (h *hunker) replace(hunk *TextHunk, removed, added []string) {
-	var wordsA, wordsB [][]DiffWord
-	for i := range min(len(removed), len(added)) {
-		x, y := diffWords(removed[i], added[i])
-		wordsA, wordsB = append(wordsA, x), append(wordsB, y)
-	}
+	wordsA, wordsB := likeLines(removed, added)
 	put := func(op string, lines []string, words [][]DiffWord, room int) {
 		after := h.room - room
 		h.room = room
 		for i, l := range lines {
-			line := DiffLine{Op: op, Text: l}
-			if i < len(words) {
-				line.Words = words[i]
-			}
-			h.put(hunk, line)
+			h.put(hunk, DiffLine{Op: op, Text: l, Words: words[i]})
 		}
 		h.room = max(0, h.room) + after
 	}
@@ -200,6 +192,57 @@ func (h *hunker) replace(hunk *TextHunk, removed, added []string) {
 	all := h.room
 	put(DiffRemoved, removed, wordsA, min(size(removed), max(all/2, all-size(added))))
 	put(DiffAdded, added, wordsB, min(size(added), max(all/2, all-size(removed)), h.room))
+}
+
+// maxLikePairs bounds how many pairs of lines are looked at to find those that are alike.
+const maxLikePairs = 400
+
+// likeLines returns the words of lines that are alike, pair by pair in their order; nil of the others. In long stretches the first line is
+// taken with the first, and so on.
+func likeLines(removed, added []string) (a, b [][]DiffWord) {
+	a, b = make([][]DiffWord, len(removed)), make([][]DiffWord, len(added))
+	if len(removed)*len(added) > maxLikePairs {
+		for i := range min(len(removed), len(added)) {
+			a[i], b[i], _ = diffWords(removed[i], added[i])
+		}
+		return a, b
+	}
+	turned := slices.Compare(removed, added) > 0 // turned round, it is the same
+	x, y := removed, added
+	if turned {
+		x, y = added, removed
+	}
+	like := make([][]int, len(x)+1) // the most that lines from i and j on have in common
+	for i := range like {
+		like[i] = make([]int, len(y)+1)
+	}
+	common := make([][]int, len(x))
+	for i := len(x) - 1; i >= 0; i-- {
+		common[i] = make([]int, len(y))
+		for j := len(y) - 1; j >= 0; j-- {
+			_, _, common[i][j] = diffWords(x[i], y[j])
+			like[i][j] = max(like[i+1][j], like[i][j+1])
+			if n := common[i][j]; n > 0 {
+				like[i][j] = max(like[i][j], n+like[i+1][j+1])
+			}
+		}
+	}
+	for i, j := 0, 0; i < len(x) && j < len(y); {
+		switch n := common[i][j]; {
+		case n > 0 && like[i][j] == n+like[i+1][j+1]:
+			at, to := i, j
+			if turned {
+				at, to = j, i
+			}
+			a[at], b[to], _ = diffWords(removed[at], added[to])
+			i, j = i+1, j+1
+		case like[i][j] == like[i+1][j]:
+			i++
+		default:
+			j++
+		}
+	}
+	return a, b
 }
 
 // put adds a line, or its beginning where the room ends.
@@ -220,14 +263,14 @@ func (h *hunker) put(hunk *TextHunk, l DiffLine) {
 	hunk.Lines = append(hunk.Lines, l)
 }
 
-// diffWords returns the pieces of two lines, none when they have little in common.
-func diffWords(before, after string) (a, b []DiffWord) {
+// diffWords returns the pieces of two lines, and how many bytes of words they have in common; none when that is little.
+func diffWords(before, after string) (a, b []DiffWord, common int) {
 	if len(before) > maxDiffLine || len(after) > maxDiffLine {
-		return nil, nil
+		return nil, nil, 0
 	}
 	x, y := textWords(before), textWords(after)
 	edits := joined(diffStrings(x, y), x)
-	common, i, j := 0, 0, 0
+	i, j := 0, 0
 	put := func(l *[]DiffWord, op string, words []string) {
 		if len(words) == 0 {
 			return
@@ -252,9 +295,9 @@ func diffWords(before, after string) (a, b []DiffWord) {
 		i, j = e.End, e.ReplEnd
 	}
 	if 3*common < max(len(before), len(after)) {
-		return nil, nil
+		return nil, nil, 0
 	}
-	return a, b
+	return a, b, common
 }
 
 // joined makes one edit of those that nothing but blanks of x stands between.

@@ -60,9 +60,11 @@ func (t *turnDiffer) differs(part DiffPart) {
 	}
 }
 
-func (t *turnDiffer) unknown(u DiffUnknown) {
-	if !t.ignored[u.Part] && !slices.Contains(t.out.NotCompared, u) {
-		t.out.NotCompared = append(t.out.NotCompared, u)
+func (t *turnDiffer) unknown(l ...DiffUnknown) {
+	for _, u := range l {
+		if !t.ignored[u.Part] && !slices.Contains(t.out.NotCompared, u) {
+			t.out.NotCompared = append(t.out.NotCompared, u)
+		}
 	}
 }
 
@@ -102,7 +104,7 @@ func (t *turnDiffer) said() {
 			t.differs(DiffInput)
 		}
 		if unknown != nil {
-			t.unknown(unknown.of(DiffInput))
+			t.unknown(unknown.of(DiffInput)...)
 		}
 	}
 	leave := func(x texts, name string) texts {
@@ -131,7 +133,7 @@ func (t *turnDiffer) said() {
 		if t.ignored[part] {
 			part = DiffThinking
 		}
-		t.unknown(unknown.of(part))
+		t.unknown(unknown.of(part)...)
 	}
 }
 
@@ -193,8 +195,15 @@ func bodyLost(blocks *BlockSet, ref Ref, capture spans.Capture) DiffWhy {
 // unknownSides says why lists could not be compared, side by side.
 type unknownSides struct{ a, b DiffWhy }
 
-func (u *unknownSides) of(part DiffPart) DiffUnknown {
-	return DiffUnknown{Part: part, Why: cmp.Or(u.a, u.b), Side: sides(u.a != "", u.b != "")}
+// of tells them of a part: once where the reason is the same.
+func (u *unknownSides) of(part DiffPart) (l []DiffUnknown) {
+	if u.a != "" {
+		l = append(l, DiffUnknown{Part: part, Why: u.a, Side: sides(true, u.a == u.b)})
+	}
+	if u.b != "" && u.a != u.b {
+		l = append(l, DiffUnknown{Part: part, Why: u.b, Side: sides(false, true)})
+	}
+	return l
 }
 
 // texts compares two lists of messages by what they say. Ids and times in them do not count.
@@ -357,7 +366,7 @@ func (t *turnDiffer) untold(part DiffPart, a, b bool) {
 	if u == (unknownSides{DiffNotTold, DiffNotTold}) {
 		return
 	}
-	t.unknown(u.of(part))
+	t.unknown(u.of(part)...)
 }
 
 // named compares the system prompt or the catalogue.
@@ -408,7 +417,7 @@ func (t *turnDiffer) lostParam(part DiffPart, knownA, knownB bool, x, y heldRequ
 		return DiffMissing
 	}
 	u := unknownSides{why(knownA, x, t.a.Capture), why(knownB, y, t.b.Capture)}
-	t.unknown(u.of(part))
+	t.unknown(u.of(part)...)
 }
 
 // digestDiff is the difference of two texts of which one is not here; an empty block is none.
@@ -446,11 +455,19 @@ func (t *turnDiffer) params(x, y heldRequest) {
 		c.text("answered_model", a.Answered, b.Answered)
 	}
 	c.text("provider", a.Provider, b.Provider)
-	c.text("variant", a.Variant, b.Variant)
-	c.text("reasoning_level", a.Level, b.Level)
-	c.text("format", a.Format, b.Format)
-	c.optional("max_tokens", decimal(a.MaxTokens), decimal(b.MaxTokens))
-	c.optional("temperature", float(a.Temperature), float(b.Temperature))
+	// What a request says is not known where it was not told, and is known without content where it was.
+	untold := func(t *Turn) bool { return len(t.Requests) == 0 && t.RequestBytes == 0 && t.RequestMessages == 0 }
+	optional := func(name, before, after string) {
+		if before == "" && untold(a) || after == "" && untold(b) {
+			return
+		}
+		c.optional(name, before, after)
+	}
+	optional("variant", string(quoted(a.Variant)), string(quoted(b.Variant)))
+	optional("reasoning_level", string(quoted(a.Level)), string(quoted(b.Level)))
+	optional("format", string(quoted(a.Format)), string(quoted(b.Format)))
+	optional("max_tokens", decimal(a.MaxTokens), decimal(b.MaxTokens))
+	optional("temperature", float(a.Temperature), float(b.Temperature))
 	switch {
 	case !x.paramsTold() || !y.paramsTold():
 		t.untold(DiffParams, x.paramsTold(), y.paramsTold())
@@ -630,19 +647,21 @@ func (t *turnDiffer) calls() {
 
 // toolCall is a call of one side: an execution, or what a reply asks for where nothing is known of one.
 type toolCall struct {
-	*ToolCall   // nil of what was only asked for
-	id, name    string
-	args        string // JSON, or any other text
-	argsKnown   bool
-	argsWhy     DiffWhy
-	argsBlock   string
-	result      string
-	resultKnown bool
-	resultWhy   DiffWhy
-	resultBlock string
-	children    []string
-	content     bool // errors are captured
-	fingerprint string
+	*ToolCall    // nil of what was only asked for
+	id, name     string
+	args, result heldText
+	children     []string
+	fingerprint  string
+	// byMessage says that the result is told by a message, mayBe that a message may tell one which cannot be read.
+	byMessage, mayBe bool
+}
+
+// heldText is the content of a list that is looked at as one text.
+type heldText struct {
+	text   string
+	known  bool
+	why    DiffWhy // it is not known; empty where there is none
+	blocks string  // names all blocks of it; empty where not all are known
 }
 
 // callsOf returns the calls of a turn, those that only its reply tells last.
@@ -685,37 +704,36 @@ func (s *diffed) callsOf(r *Run, t *Turn) []toolCall {
 			read(r.Turns[i].Input)
 		}
 	}
-	l := s.calls(t.ToolCalls, results)
+	l := s.calls(t.ToolCalls, t.Capture, results)
 	for _, c := range asked {
-		call := toolCall{id: c.id, name: c.name, args: c.args, argsKnown: true, content: true}
-		call.result, call.resultKnown = results[c.id]
+		call := toolCall{id: c.id, name: c.name, args: heldText{text: c.args, known: true}}
+		call.result.text, call.byMessage = results[c.id]
+		call.result.known = true
 		l = append(l, call.finished())
 	}
 	return l
 }
 
 func (c toolCall) finished() toolCall {
-	c.fingerprint = c.name + "\x00"
-	switch {
-	case c.argsKnown:
-		c.fingerprint += canonical(c.args)
-	default:
-		c.fingerprint += "\x00" + c.argsBlock
+	c.fingerprint = c.name + "\x00\x00" + c.args.blocks
+	if c.args.known {
+		c.fingerprint = c.name + "\x00" + canonical(c.args.text)
 	}
 	return c
 }
 
 // calls reads tool calls; results are those that messages tell, by call.
-func (s *diffed) calls(calls []*ToolCall, results map[string]string) []toolCall {
+func (s *diffed) calls(calls []*ToolCall, capture spans.Capture, results map[string]string) []toolCall {
 	l := make([]toolCall, 0, len(calls))
 	for _, c := range calls {
-		t := toolCall{ToolCall: c, id: c.ID, name: c.Name}
-		t.args, t.argsBlock, t.argsKnown, t.argsWhy = s.list(c.Args)
-		t.result, t.resultBlock, t.resultKnown, t.resultWhy = s.list(c.Result)
+		t := toolCall{ToolCall: c, id: c.ID, name: c.Name, args: s.held(c.Args, capture), result: s.held(c.Result, capture)}
 		if told, ok := results[c.ID]; ok && c.Result == nil {
-			t.result, t.resultKnown, t.resultWhy = told, true, ""
+			t.result, t.byMessage = heldText{text: told, known: true}, true
 		}
-		t.content = t.argsKnown
+		t.mayBe = c.Result == nil && capture == spans.CaptureDigests
+		if c.Missing {
+			t.args.why, t.result.why = cmp.Or(t.args.why, DiffMissing), cmp.Or(t.result.why, DiffMissing)
+		}
 		if c.ChildRunID != "" && (c.ChildSessionID == "" || c.ChildSessionID == s.Session.ID) {
 			for _, r := range s.byID[c.ChildRunID] {
 				t.children = append(t.children, s.runAddress(r))
@@ -728,26 +746,53 @@ func (s *diffed) calls(calls []*ToolCall, results map[string]string) []toolCall 
 	return l
 }
 
-// list returns the bodies of arguments or a result, with their blocks; why says why it is not known, empty where there is none.
-func (s *diffed) list(refs *Refs) (text, blocks string, known bool, why DiffWhy) {
-	if refs == nil {
-		return "", "", false, ""
+// held reads arguments or a result.
+func (s *diffed) held(refs *Refs, capture spans.Capture) heldText {
+	switch {
+	case refs == nil && (capture == spans.CaptureNone || capture == ""):
+		return heldText{why: DiffNotCaptured}
+	case refs == nil:
+		return heldText{known: true}
+	case !refs.Complete:
+		return heldText{why: DiffMissing}
 	}
-	var all []string
-	known = refs.Complete
-	if !known {
-		why = DiffMissing
-	}
-	for _, ref := range refs.From(0) {
-		blocks += ref.Block + " "
+	h := heldText{known: true}
+	var bodies, blocks []string
+	for _, ref := range refs.Items() {
+		blocks = append(blocks, ref.Block)
 		body, ok := s.Blocks.Body(ref)
 		if !ok {
-			known = false
-			why = cmp.Or(why, bodyLost(s.Blocks, ref, ""))
+			h.known, h.why = false, bodyLost(s.Blocks, ref, capture)
 		}
-		all = append(all, body)
+		bodies = append(bodies, body)
 	}
-	return strings.Join(all, "\n"), strings.TrimSuffix(blocks, " "), known, why
+	h.blocks = strings.Join(blocks, " ")
+	if h.known {
+		h.text = strings.Join(bodies, "\n")
+	}
+	return h
+}
+
+// compareHeld says how two of them compare: told reports whether both are known and differ, digests the difference where only these tell it.
+func compareHeld(x, y heldText) (told bool, digests *TextDiff, unknown unknownSides) {
+	switch {
+	case x.blocks != "" && x.blocks == y.blocks:
+	case x.known && y.known:
+		return x.text != y.text, nil, unknown
+	case x.why == DiffNotCaptured || y.why == DiffNotCaptured, x.blocks == "" && !x.known, y.blocks == "" && !y.known:
+		for _, s := range []struct {
+			of  heldText
+			why *DiffWhy
+		}{{x, &unknown.a}, {y, &unknown.b}} {
+			if s.of.blocks == "" && !s.of.known { // else the other side is what it is for
+				*s.why = cmp.Or(s.of.why, DiffMissing)
+			}
+		}
+	default:
+		d := digestDiff(x.blocks, y.blocks)
+		return false, &d, unknown
+	}
+	return false, nil, unknown
 }
 
 // callsDiff is what the comparison of calls gives.
@@ -819,12 +864,12 @@ func (d *differ) call(x, y *toolCall, all *callsDiff) CallDiff {
 		before, after := "", ""
 		if x == nil {
 			one, out.State = y, DiffOnlyB
-			out.B, after = y.named(), y.args
+			out.B, after = y.named(), y.args.text
 		} else {
-			out.A, before = x.named(), x.args
+			out.A, before = x.named(), x.args.text
 		}
 		out.Name = one.name
-		if one.argsKnown && !d.ignored[DiffCalls] {
+		if one.args.known && !d.ignored[DiffCalls] {
 			none := func(raw string) string { // so that members are told one by one
 				if raw == "" {
 					return "{}"
@@ -832,7 +877,7 @@ func (d *differ) call(x, y *toolCall, all *callsDiff) CallDiff {
 				return raw
 			}
 			var ok bool
-			if strings.HasPrefix(strings.TrimSpace(one.args), "{") {
+			if strings.HasPrefix(strings.TrimSpace(one.args.text), "{") {
 				out.Args, ok = diffValues("", none(before), none(after), d.compare)
 			}
 			if !ok {
@@ -849,29 +894,27 @@ func (d *differ) call(x, y *toolCall, all *callsDiff) CallDiff {
 	}
 	out := CallDiff{Name: x.name, A: x.named(), B: y.named()}
 	unknown := func(part DiffPart, u unknownSides) {
-		if n := u.of(part); !slices.Contains(out.NotCompared, n) {
-			out.NotCompared = append(out.NotCompared, n)
-		}
+		out.NotCompared = append(out.NotCompared, u.of(part)...)
 	}
 	if !d.ignored[DiffCalls] {
 		d.args(&out, x, y, unknown)
 		out.Fields = callFields(x, y)
-		if len(out.Args)+len(out.Fields) > 0 || out.ArgsText != nil {
-			note(DiffCalls)
-		}
 	}
 	if !d.ignored[DiffResults] {
 		d.result(&out, x, y, unknown)
 		if out.Result != nil || len(out.ResultFields) > 0 {
 			note(DiffResults)
 		}
-		if out.Result != nil && x.ToolCall != nil && y.ToolCall != nil { // an error is mostly the result once more
-			was, _ := resultParts(x.result)
-			is, _ := resultParts(y.result)
-			out.Fields = slices.DeleteFunc(out.Fields, func(c ValueChange) bool {
-				return c.Path == "error" && (x.Error == "" || x.Error == was) && (y.Error == "" || y.Error == is)
-			})
-		}
+	}
+	if x.result.known && y.result.known && x.ToolCall != nil && y.ToolCall != nil { // an error is mostly the result once more
+		was, _ := resultParts(x.result.text)
+		is, _ := resultParts(y.result.text)
+		out.Fields = slices.DeleteFunc(out.Fields, func(c ValueChange) bool {
+			return c.Path == "error" && (x.Error == "" || x.Error == was) && (y.Error == "" || y.Error == is)
+		})
+	}
+	if len(out.Args)+len(out.Fields) > 0 || out.ArgsText != nil {
+		note(DiffCalls)
 	}
 	for _, u := range out.NotCompared {
 		if !slices.Contains(all.unknown, u) {
@@ -891,33 +934,16 @@ func (d *differ) call(x, y *toolCall, all *callsDiff) CallDiff {
 }
 
 func (d *differ) args(out *CallDiff, x, y *toolCall, unknown func(DiffPart, unknownSides)) {
-	switch {
-	case x.argsBlock == y.argsBlock && x.argsBlock != "" && x.argsWhy != DiffMissing && y.argsWhy != DiffMissing:
-	case x.argsKnown && y.argsKnown:
-		if x.args == y.args {
-			return
-		}
-		var ok bool
-		if out.Args, ok = diffValues("", x.args, y.args, d.compare); !ok {
-			t := d.compare("", x.args, y.args)
-			out.ArgsText = &t
-		}
-	case x.argsBlock != "" && y.argsBlock != "" && (x.argsWhy == DiffMissing || x.argsKnown) && (y.argsWhy == DiffMissing || y.argsKnown) && x.argsBlock != y.argsBlock:
-		t := digestDiff(x.argsBlock, y.argsBlock) // the digests tell that they differ
+	told, digests, u := compareHeld(x.args, y.args)
+	unknown(DiffCalls, u)
+	if out.ArgsText = digests; !told {
+		return
+	}
+	var ok bool
+	if out.Args, ok = diffValues("", x.args.text, y.args.text, d.compare); !ok {
+		t := d.compare("", x.args.text, y.args.text)
 		out.ArgsText = &t
-	default:
-		unknown(DiffCalls, unknownSides{x.whyArgs(), y.whyArgs()})
 	}
-}
-
-func (c *toolCall) whyArgs() DiffWhy {
-	switch {
-	case c.argsKnown:
-		return ""
-	case c.ToolCall != nil && c.Missing:
-		return DiffMissing
-	}
-	return cmp.Or(c.argsWhy, DiffNotCaptured)
 }
 
 // callFields compares how two calls ended, and who let them run.
@@ -929,7 +955,7 @@ func callFields(x, y *toolCall) []ValueChange {
 	}
 	c.text("state", endState(x.Span), endState(y.Span))
 	c.text("error_type", string(x.ErrorType), string(y.ErrorType))
-	if x.content && y.content {
+	if x.args.known && y.args.known { // errors are content
 		c.text("error", x.Error, y.Error)
 	}
 	cut := func(b *bool) bool { return b != nil && *b }
@@ -956,29 +982,21 @@ var resultIDs = []string{"timestamp", "id", "toolCallId", "tool_call_id", "tool_
 
 // result compares what two calls gave back.
 func (d *differ) result(out *CallDiff, x, y *toolCall, unknown func(DiffPart, unknownSides)) {
-	switch {
-	case x.resultBlock == y.resultBlock && x.resultBlock != "":
-		return
-	case !x.resultKnown && !y.resultKnown && x.resultBlock == "" && y.resultBlock == "" && x.content && y.content:
-		return // neither gave anything back
-	case x.content && y.content && (x.resultKnown || x.resultBlock == "") && (y.resultKnown || y.resultBlock == ""):
-	case !x.resultKnown || !y.resultKnown:
-		why := func(c *toolCall) DiffWhy {
-			if c.resultKnown {
-				return ""
-			}
-			return cmp.Or(c.resultWhy, DiffNotCaptured)
+	if x.mayBe && y.byMessage || y.mayBe && x.byMessage {
+		u := unknownSides{a: DiffDigestsOnly}
+		if y.mayBe {
+			u = unknownSides{b: DiffDigestsOnly}
 		}
-		if u := (unknownSides{why(x), why(y)}); u != (unknownSides{}) {
-			unknown(DiffResults, u)
-		}
+		unknown(DiffResults, u)
 		return
 	}
-	if canonical(x.result) == canonical(y.result) {
+	told, digests, u := compareHeld(x.result, y.result)
+	unknown(DiffResults, u)
+	if out.Result = digests; !told || canonical(x.result.text) == canonical(y.result.text) {
 		return
 	}
-	before, restA := resultParts(x.result)
-	after, restB := resultParts(y.result)
+	before, restA := resultParts(x.result.text)
+	after, restB := resultParts(y.result.text)
 	if before != after {
 		t := d.compare("", before, after)
 		out.Result = &t
@@ -997,7 +1015,7 @@ func resultParts(raw string) (text, rest string) {
 		return raw, ""
 	}
 	raw = strings.TrimSpace(raw)
-	switch raw[0] {
+	switch raw[0] { // there is one: it is JSON
 	case '"', '[':
 		return contentText(raw), ""
 	case '{':

@@ -58,7 +58,7 @@ wrong usage, not found, or any other failure.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return trouble(a.diff(cmd.Context(), &o, args[0], args[1]))
+			return a.trouble(a.diff(cmd.Context(), &o, args[0], args[1]))
 		},
 	}
 	o.db.add(c)
@@ -80,13 +80,14 @@ func partWords() string {
 	return strings.Join(words, ", ")
 }
 
-// trouble gives a failure the exit code that differences do not have.
-func trouble(err error) error {
+// trouble tells of a failure, and gives it the exit code that differences do not have. It is no wrong usage, so that help is not named.
+func (a *app) trouble(err error) error {
 	var e *exitError
 	if err == nil || errors.As(err, &e) {
 		return err
 	}
-	return &exitError{Code: exitTrouble, Err: err}
+	a.say("%s", plainText.Replace(strings.TrimSpace(err.Error())))
+	return &exitError{Code: exitTrouble}
 }
 
 func (a *app) diff(ctx context.Context, o *diffOptions, nameA, nameB string) error {
