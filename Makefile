@@ -31,7 +31,7 @@ export CGO_ENABLED ?= 0
 each = for m in $(1); do echo "--- $$m: $@"; $(2); done
 
 .PHONY: help demo build test race vet lint fmt fmt-check generate generate-check fuzz-short bench bench-check \
-	newest ocb-test ocb-build interop-phi-core interop-clark-agent interop-ndjson interop-acp interop-ai-sdk interop-replay interop-dashboards interop-clickhouse interop-prometheus interop-backends interop-compose interop-viewer soak tidy ci FORCE
+	newest ocb-test ocb-build interop-phi-core interop-clark-agent interop-ndjson interop-acp interop-ai-sdk interop-replay interop-dashboards interop-clickhouse interop-prometheus interop-backends interop-compose interop-viewer interop-viewer-types soak tidy ci FORCE
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -173,6 +173,9 @@ interop-prometheus: bin/otelagent ## ask the real Prometheus every query of dash
 
 interop-viewer: bin/otelagent ## the viewer in a real browser: every page, keyboard, hostile content, 10,000 turns; pictures in interop/viewer/screenshots (needs chromium and npm)
 	@interop/viewer/run.sh
+
+interop-viewer-types: ## judge the page's JavaScript by TypeScript, and compare what is vendored there with its packages (needs node)
+	@interop/viewer/typecheck/run.sh check
 
 # -e: test dependencies of dependencies that the module proxy does not serve must not stop it.
 tidy: ## go mod tidy -e in all modules
