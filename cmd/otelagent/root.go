@@ -121,7 +121,7 @@ permissions, and what the model was sent.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		var bad *pflag.InvalidValueError
 		if errors.As(err, &bad) { // it tells of Go's parser
-			return usagef("--%s %s: want %s", bad.GetFlag().Name, bad.GetValue(), map[string]string{"int": "a number", "int64": "a number", "bool": "true or false"}[bad.GetFlag().Value.Type()])
+			return usagef("--%s %s: want %s", bad.GetFlag().Name, bad.GetValue(), map[string]string{"int": "a number", "int64": "a number", "bool": "true or false", "duration": "how long, such as 90s or 5m"}[bad.GetFlag().Value.Type()])
 		}
 		return usagef("%w", err)
 	})
