@@ -45,7 +45,10 @@ func openRecording(ctx context.Context, a *app, files []string, from, tenant str
 	if files[0] != "-" {
 		r.name = strings.Join(files, ", ")
 	}
-	err := r.read(ctx)
+	err := r.readOTLP(ctx)
+	if err == nil && len(r.options.Files) > 0 {
+		err = r.read(ctx)
+	}
 	if err == nil {
 		err = project.Refresh(ctx, st)
 	}
@@ -65,10 +68,18 @@ type recording struct {
 	size    int64
 }
 
+// grow counts what is kept.
+func (r *recording) grow(n int) error {
+	if r.size += int64(n); r.size > maxRecording {
+		return fmt.Errorf("%s is too large to be looked at in memory: 'otelagent send --db FILE --capture content' makes a database of it", r.name)
+	}
+	return nil
+}
+
 // put keeps a batch of spans, whatever owner the environment names.
 func (r *recording) put(ctx context.Context, otlp []byte) error {
-	if r.size += int64(len(otlp)); r.size > maxRecording {
-		return fmt.Errorf("%s is too large to be looked at in memory: 'otelagent send --db FILE --capture content' makes a database of it", r.name)
+	if err := r.grow(len(otlp)); err != nil {
+		return err
 	}
 	batch, _, err := otlprow.DecodeProto(otlp, otlprow.WithTenant(r.options.Tenant))
 	if err != nil {

@@ -35,10 +35,13 @@ tools it was offered, and the permission rules in force. From 140 columns on
 bars show when in its run a turn was; --timeline shows little else. What was
 rewound is left out, and said to be, unless --hidden asks for it.
 
-FILE is anything that 'otelagent send' reads, or a database, or - for standard
-input: it is read in memory with all its content, nothing is sent and nothing
-written. It is a FILE when there is one of that name and no session has that id.
-Where it holds several sessions these are listed, unless one is named.
+FILE is anything that 'otelagent send' reads, spans as OTLP JSON, a database, or
+- for standard input: it is read in memory with all its content, nothing is sent
+and nothing written. It is a FILE when there is one of that name and no session
+has that id. Where it holds several sessions these are listed, unless one is
+named. Lines that cannot be read are told, and the rest is shown.
+
+Exit codes: 0 shown or listed, 1 not found or not read, 2 wrong usage.
 
 With --follow it is shown as it goes on, like a log: a line for each thing when
 it is over, and on a terminal a last line with what is going on. It ends with

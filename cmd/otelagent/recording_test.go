@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/otelsetup"
+	"github.com/otelagent/otelagent/otelagent/phi"
+)
+
+// command runs the program and returns what it printed and said.
+func command(t *testing.T, stdin io.Reader, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, said bytes.Buffer
+	code = run(t.Context(), args, stdin, &out, &said)
+	return code, out.String(), said.String()
+}
+
+// otlpJSON returns the recording of the demo as a collector's file exporter would write it: a line a request.
+func otlpJSON(t *testing.T) string {
+	t.Helper()
+	var lines strings.Builder
+	p, err := otelsetup.Setup(t.Context(), otelsetup.WithoutGlobal(), otelsetup.WithBlocking(), otelsetup.WithoutMetrics(),
+		otelsetup.WithExporter(otelsetup.NewFuncExporter(func(_ context.Context, b []byte) error {
+			req := ptraceotlp.NewExportRequest()
+			if err := req.UnmarshalProto(b); err != nil {
+				return err
+			}
+			var m ptrace.JSONMarshaler
+			text, err := m.MarshalTraces(req.Traces())
+			lines.Write(append(text, '\n'))
+			return err
+		})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := otelagent.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithoutMetrics()))
+	for ev, err := range phi.Events(bytes.NewReader(demoEvents)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.Record(t.Context(), ev)
+	}
+	rec.Close(t.Context())
+	if err := p.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return lines.String()
+}
+
+// What a collector wrote to a file is shown as the recording that it came from.
+func TestShowOTLPFile(t *testing.T) {
+	dir := t.TempDir()
+	events, traces := filepath.Join(dir, "events.ndjson"), filepath.Join(dir, "traces.json")
+	text := otlpJSON(t)
+	for name, body := range map[string]string{events: string(demoEvents), traces: text} {
+		if err := os.WriteFile(name, []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, want, _ := command(t, nil, "show", events)
+	if !strings.Contains(want, "sub-agent · completed") {
+		t.Fatalf("not the demo:\n%s", want)
+	}
+	if code, got, said := command(t, nil, "show", traces); code != exitOK || got != want || said != "" {
+		t.Errorf("exit %d, %s\n%s", code, said, got)
+	}
+	if code, got, said := command(t, strings.NewReader(text), "show", "-"); code != exitOK || got != want || said != "" {
+		t.Errorf("a pipe: exit %d, %s\n%s", code, said, got)
+	}
+
+	// What is no OTLP in it is told with its place, and not with its bytes; spans of others and bad ones are counted.
+	odd := `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708","name":"GET /"},` +
+		`{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060709","name":"session.run"}]}]}]}` + "\n" + text
+	code, got, said := command(t, strings.NewReader(odd), "show", "-")
+	if code != exitOK || got != want || said != "otelagent: standard input: 1 span rejected: bad_times\notelagent: standard input: 1 span of other instrumentation left out\n" {
+		t.Errorf("exit %d, %s", code, said)
+	}
+	code, _, said = command(t, strings.NewReader(text+`{"resourceSpans":"secret"}`), "show", "-")
+	if code != exitFailed || !strings.Contains(said, "is no OTLP of spans") || strings.Contains(said, "secret") {
+		t.Errorf("exit %d, %s", code, said)
+	}
+	deep := `{"resourceSpans":[{"resource":{"attributes":[{"key":"a","value":` + strings.Repeat(`{"arrayValue":{"values":[`, 5000) + strings.Repeat(`]}}`, 5000) + `}]}}]}`
+	if code, _, said := command(t, strings.NewReader(deep), "show", "-"); code != exitFailed || !strings.Contains(said, "is no OTLP of spans") {
+		t.Errorf("exit %d, %s", code, said)
+	}
+}
+
+// A database of the agent guide's tables is read as it stands, and left as it is.
+func TestShowGuideDatabase(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "chat.sqlite")
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(chatTables); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, got, said := command(t, nil, "show", path)
+	if code != exitOK || said != "" || !strings.Contains(got, "session  ses_1") || !strings.Contains(got, "user    hi") {
+		t.Errorf("exit %d, %s\n%s", code, said, got)
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the file was changed: %v", err)
+	}
+}
+
+// The environment of an agent says where and what it sends; a file is looked at whole all the same.
+func TestShowFileWhateverTheEnvironment(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.ndjson")
+	if err := os.WriteFile(path, demoEvents, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, want, _ := command(t, nil, "show", path)
+	for name, value := range map[string]string{
+		"OTEL_TRACES_SAMPLER": "always_off", "OTEL_TRACES_EXPORTER": "none", "OTEL_SERVICE_NAME": "shop", "OTEL_RESOURCE_ATTRIBUTES": "otelagent.tenant=acme",
+		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_BSP_MAX_QUEUE_SIZE": "1", "OTEL_SPAN_EVENT_COUNT_LIMIT": "1",
+	} {
+		t.Setenv(name, value)
+	}
+	if code, got, said := command(t, nil, "show", path); code != exitOK || said != "" || got != want {
+		t.Errorf("exit %d, %s\n%s", code, said, got)
+	}
+	if code, got, said := command(t, nil, "show", path, "--tenant", "other"); code != exitOK || said != "" || !strings.Contains(got, "tenant   other") {
+		t.Errorf("exit %d, %s\n%s", code, said, got)
+	}
+	t.Setenv("OTEL_SDK_DISABLED", "true")
+	if code, _, said := command(t, nil, "show", path); code != exitFailed || !strings.Contains(said, "OTEL_SDK_DISABLED") {
+		t.Errorf("exit %d, %s", code, said)
+	}
+}
