@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// fetch asks a viewer and returns its answer.
+func fetch(t testing.TB, base, path string, edit ...func(*http.Request)) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSuffix(base, "/")+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range edit {
+		f(r)
+	}
+	resp, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+// sampleDatabase holds the demo and a session of the agent guide, with all content.
+func sampleDatabase(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s.db")
+	file := filepath.Join(t.TempDir(), "demo.ndjson")
+	if err := os.WriteFile(file, demoEvents, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []string{file, "../../otelagent/guide/testdata/session.jsonl"} {
+		var errs bytes.Buffer
+		if code := run(t.Context(), []string{"send", "--db", path, "--capture", "content", f}, strings.NewReader(""), io.Discard, &errs); code != exitOK {
+			t.Fatalf("send: exit %d: %s", code, errs.String())
+		}
+	}
+	return path
+}
+
+// What the API gives is what the command line prints, byte for byte.
+func TestServeSaysWhatTheCommandsSay(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer http.DefaultClient.CloseIdleConnections()
+	db := sampleDatabase(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	lines, wait := start(ctx, nil, "serve", "--db", db, "--addr", "127.0.0.1:0", "--link-jaeger", "http://127.0.0.1:16686/trace/{trace}")
+	base := await(t, lines, "otelagent: sessions of "+db+" on ")
+	await(t, lines, "otelagent: ready")
+
+	t.Setenv(envDB, db) // named by nobody, so that diff does not say from where it has it
+	const guide = "ses_1fbd4f500000Ky9Pf34qY6Nb3w"
+	for path, args := range map[string][]string{
+		"ls?archived=1":                            {"ls", "--archived"},
+		"ls?limit=1":                               {"ls", "--limit", "1"},
+		"ls?q=inspector&errors=0":                  {"ls", "inspector"},
+		"ls?agent=code&status=idle,error":          {"ls", "--agent", "code", "--status", "idle,error"},
+		"show/" + demoSession:                      {"show", demoSession},
+		"show/" + demoSession + "/@1":              {"show", demoSession + "/@1"},
+		"show/" + demoSession + "/@1/1":            {"show", demoSession + "/@1/1"},
+		"show/last":                                {"show", "last"},
+		"show/" + guide:                            {"show", guide},
+		"status/" + demoSession:                    {"status", demoSession},
+		"request/" + demoSession + "/@1/2":         {"request", demoSession + "/@1/2"},
+		"stats":                                    {"stats"},
+		"stats?by=tool&session=" + demoSession[:8]: {"stats", "--by", "tool", "--session", demoSession[:8]},
+		"diff?a=0b5c/@1/1&b=0b5c/@1/2":             {"diff", "0b5c/@1/1", "0b5c/@1/2"},
+		"diff?a=0b5c&b=" + guide + "&ignore=usage": {"diff", "0b5c", guide, "--ignore", "usage"},
+		"replay/" + demoSession + "/@1/2":          {"replay", demoSession + "/@1/2"},
+		"replay/0b5c/@1/2?form=openai-chat":        {"replay", "0b5c/@1/2", "--form", "openai-chat"},
+		"grep?q=refactor":                          {"grep", "refactor"},
+		"grep?q=REFACTOR&ignore_case=1&session=" + demoSession + "&limit=3": {"grep", "REFACTOR", "-i", "--session", demoSession, "--limit", "3"},
+	} {
+		status, got := fetch(t, base, "/api/v1/"+path)
+		code, want, errs := runWith(t, append(args, "--json")...)
+		if status != http.StatusOK || code == exitUsage || got != want || !json.Valid([]byte(got)) {
+			t.Errorf("%s: %d, %.400s\n%v: exit %d %s, %.400s", path, status, got, args, code, errs, want)
+		}
+	}
+	_, raw := fetch(t, base, "/api/v1/request/"+demoSession+"/@1/2?raw=1")
+	if _, want, _ := runWith(t, "request", demoSession+"/@1/2", "--db", db); raw != want {
+		t.Errorf("raw: %.300s, want %.300s", raw, want)
+	}
+	if status, page := fetch(t, base, "/s/"+url.PathEscape(demoSession)+"/@1/1"); status != 200 || !strings.Contains(page, "<script") {
+		t.Errorf("page: %d %.200s", status, page)
+	}
+	if status, about := fetch(t, base, "/api/v1/about"); status != 200 || !strings.Contains(about, `"jaeger": "http://127.0.0.1:16686/trace/{trace}"`) {
+		t.Errorf("about: %d %s", status, about)
+	}
+	cancel()
+	if code := wait(); code != exitOK {
+		t.Errorf("exit %d", code)
+	}
+}
+
+// Where others than this machine reach it nothing is served without a token.
+func TestServeToken(t *testing.T) {
+	db := sampleDatabase(t)
+	t.Setenv(envToken, "")
+	code, _, errs := runWith(t, "serve", "--db", db, "--addr", "0.0.0.0:0")
+	if code != exitFailed || !strings.Contains(errs, "give a token with --token-file or $OTELAGENT_TOKEN") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	short := filepath.Join(t.TempDir(), "short")
+	if err := os.WriteFile(short, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{short, filepath.Join(t.TempDir(), "none"), os.DevNull} {
+		if code, _, errs := runWith(t, "serve", "--db", db, "--addr", "127.0.0.1:0", "--token-file", file); code != exitFailed || strings.Contains(errs, "secret") {
+			t.Errorf("%s: exit %d: %s", file, code, errs)
+		}
+	}
+	for _, args := range [][]string{{"--addr", "nonsense"}, {"--link-jaeger", "javascript:{trace}"}, {"--link-tempo", "http://h/"}} {
+		if code, _, errs := runWith(t, append([]string{"serve", "--db", db}, args...)...); code != exitUsage || !strings.Contains(errs, args[0]) {
+			t.Errorf("%v: exit %d: %s", args, code, errs)
+		}
+	}
+
+	const token = "0123456789abcdef"
+	t.Setenv(envToken, token)
+	ctx, cancel := context.WithCancel(t.Context())
+	lines, wait := start(ctx, nil, "serve", "--db", db, "--addr", "0.0.0.0:0")
+	base := await(t, lines, "otelagent: sessions of "+db+" on ")
+	if status, text := fetch(t, base, "/api/v1/ls"); status != http.StatusUnauthorized || strings.Contains(text, demoSession) {
+		t.Errorf("without: %d %s", status, text)
+	}
+	if status, _ := fetch(t, base, "/?token="+token); status != http.StatusSeeOther {
+		t.Errorf("login: %d", status)
+	}
+	if status, _ := fetch(t, base, "/api/v1/ls", func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }); status != 200 {
+		t.Errorf("with: %d", status)
+	}
+	if status, _ := fetch(t, base, "/api/v1/ls", func(r *http.Request) { r.Host = "evil.example" }); status != http.StatusMisdirectedRequest {
+		t.Errorf("another name: %d", status)
+	}
+	cancel()
+	if code := wait(); code != exitOK {
+		t.Errorf("exit %d", code)
+	}
+}
+
+// Up shows what comes; where the address is taken that nobody asked for it goes on without, and says so.
+func TestUpViewer(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer http.DefaultClient.CloseIdleConnections()
+	db := filepath.Join(t.TempDir(), "s.db")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	up := []string{"up", "--db", db, "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "127.0.0.1:0"}
+	lines, wait := start(ctx, nil, append(up, "--viewer", "127.0.0.1:0")...)
+	grpc := await(t, lines, "otelagent: OTLP over gRPC on ")
+	base := await(t, lines, "otelagent: sessions can be looked at on ")
+	await(t, lines, "otelagent: ready")
+	if status, text := fetch(t, base, "/api/v1/ls"); status != 200 || !strings.Contains(text, `"sessions": []`) {
+		t.Errorf("%d %s", status, text)
+	}
+	var errs bytes.Buffer
+	if code := run(t.Context(), []string{"send", "--capture", "content", "--endpoint", "http://" + grpc}, bytes.NewReader(demoEvents), io.Discard, &errs); code != exitOK {
+		t.Fatalf("send: exit %d: %s", code, errs.String())
+	}
+	if status, text := fetch(t, base, "/api/v1/ls"); status != 200 || !strings.Contains(text, demoSession) {
+		t.Errorf("%d %s", status, text)
+	}
+
+	taken := strings.Trim(strings.TrimPrefix(base, "http://"), "/")
+	code, _, said := runWith(t, append(up, "--viewer", taken)...)
+	if code != exitFailed || !strings.Contains(said, taken+" is already in use, perhaps by another viewer") {
+		t.Errorf("asked for: exit %d: %s", code, said)
+	}
+	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: &errs}
+	errs.Reset()
+	ended, stop := context.WithCancel(t.Context())
+	at, err := chooseDatabase(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitForNone, err := a.viewBeside(ended, at, "", &viewerOptions{addr: taken}, false)
+	if stop(); err != nil || waitForNone() != nil || !strings.Contains(errs.String(), "no viewer: "+taken+" is already in use") {
+		t.Errorf("not asked for: %v: %s", err, errs.String())
+	}
+	cancel()
+	if code := wait(); code != exitOK {
+		t.Errorf("exit %d", code)
+	}
+}
