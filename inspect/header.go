@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/store/stats"
 )
 
 // header is what there is to know of the session before its runs.
@@ -78,7 +80,7 @@ func (r *renderer) header() {
 	}
 	r.d.field("agent", Clean(agent), Clean(s.Dialect), Clean(service))
 	r.d.field("time", r.period(s.Start, s.Last), took(s.Start, s.Last), ago(s.Last, r.o.Now))
-	r.d.field("tokens", usageWords(s.Usage)...)
+	r.d.field("tokens", append(usageWords(s.Usage), cacheIdle(s))...)
 	if s.Discarded != nil {
 		r.d.field("", append([]string{"and in discarded attempts"}, usageWords(*s.Discarded)...)...)
 	}
@@ -211,6 +213,25 @@ func (r *renderer) period(from, to time.Time) string {
 		s += to.Format(" – 2006-01-02 15:04:05")
 	}
 	return s + from.Format(" MST")
+}
+
+// cacheIdle points it out when nothing was read from a cache over several turns although their provider has one.
+func cacheIdle(s *session.Session) string {
+	turns, idle := 0, ""
+	for _, run := range s.Runs {
+		for _, t := range run.Turns {
+			if t.Usage.CacheRead > 0 {
+				return ""
+			}
+			if provider := cmp.Or(t.Provider, run.Provider); t.Usage.Input > 0 && stats.Caches(provider) {
+				turns, idle = turns+1, provider
+			}
+		}
+	}
+	if turns < 2 {
+		return ""
+	}
+	return "nothing read from a cache, though " + idle + " has one"
 }
 
 func usageWords(u session.Usage) []string {

@@ -231,3 +231,23 @@ func TestBarsOfOddTimes(t *testing.T) {
 		}
 	}
 }
+
+// A cache that is not used is pointed out, where the provider is known to have one.
+func TestCacheIdle(t *testing.T) {
+	const note = "nothing read from a cache, though anthropic has one"
+	for _, test := range []struct {
+		provider string
+		turns    int
+		cached   int64
+		want     bool
+	}{{"anthropic", 2, 0, true}, {"anthropic", 1, 0, false}, {"anthropic", 2, 1, false}, {"mine", 2, 0, false}, {"", 2, 0, false}} {
+		run := &session.Run{Span: span(0, 1), ID: "r", Provider: test.provider}
+		for i := range test.turns {
+			run.Turns = append(run.Turns, &session.Turn{Span: span(i, i+1), Index: int64(i), Usage: session.Usage{Input: 10, CacheRead: test.cached}})
+		}
+		tree := inspect.Tree{Session: &session.Session{ID: "s", Start: at(0), Usage: session.Usage{Input: 20}, Runs: []*session.Run{run}}}
+		if got := render(t, tree, inspect.Options{Width: 80}); strings.Contains(got, note) != test.want {
+			t.Errorf("%+v:\n%s", test, got)
+		}
+	}
+}
