@@ -40,6 +40,8 @@ var bounds = []bound{
 	{what: "SQLite Put / bare insert, key only", pkg: "./store/sqlitestore", bench: "BenchmarkPut/sqlite", floor: "BenchmarkPut/bare", ratio: 1.43},
 	{what: "SQLite Put with payload / hash, compress, bare insert", pkg: "./store/sqlitestore", bench: "BenchmarkPutPayload/sqlite", floor: "BenchmarkPutPayload/bare", ratio: 1.43},
 	{what: "newest 50 of 100,000 sessions, while writing", pkg: "./store/sqlitestore", bench: "BenchmarkLarge/newest50", most: 20 * time.Millisecond},
+	{what: "newest 50 of 100,000 sessions that run now", pkg: "./store/sqlitestore", bench: "BenchmarkFilters/statusNow", most: 20 * time.Millisecond},
+	{what: "text searched in titles of 100,000 sessions", pkg: "./store/sqlitestore", bench: "BenchmarkFilters/searchNothing", most: 300 * time.Millisecond},
 	{what: "a small one of 100,000 sessions, while writing", pkg: "./store/sqlitestore", bench: "BenchmarkLarge/small", most: 10 * time.Millisecond},
 	{what: "10,000 turns among 100,000 sessions, while writing", pkg: "./store/sqlitestore", bench: "BenchmarkLarge/big", most: time.Second},
 	{what: "collector, OTLP to committed / slower of decode and insert", mod: "collector-exporter/distribution/e2e", pkg: ".", bench: "BenchmarkCollector/plain/agent_session", floor: "BenchmarkCollector/plain/floor", ratio: 1.67},
