@@ -377,7 +377,7 @@ func hasOutput(r *Row) bool {
 // withoutPartial returns r without the output that it has a part of.
 func (a *assembler) withoutPartial(r *Row) *Row {
 	rest := *r
-	rest.Attrs = slices.DeleteFunc(slices.Clone(r.Attrs), func(a Attr) bool { return a.Key == string(spans.PartialKey) })
+	rest.Attrs = slices.DeleteFunc(slices.Clone(r.Attrs), func(a Attr) bool { return a.Key == string(spans.PartialKey) || a.Key == PartialOutputKey })
 	rest.Lists = make([]List, 0, len(r.Lists))
 	for i := range r.Lists {
 		if r.Lists[i].Name != spans.ListOutput {
@@ -398,6 +398,7 @@ var ofOneTelling = func() map[string]bool {
 		spans.CountTurnsKey, spans.CountToolCallsKey, spans.CountCompactionsKey, spans.CountPermissionsKey,
 		spans.CaptureLevelKey, spans.CaptureBytesKey, spans.CaptureKnownBytesKey, spans.CaptureWithheldKey, spans.RedactedKey,
 		spans.LiveHeartbeatKey, spans.PartialKey, spans.WaitingForKey,
+		PartialOutputKey,
 	} {
 		m[string(k)] = true
 	}

@@ -102,6 +102,10 @@ type Row struct {
 	Facts []RowFact
 }
 
+// PartialOutputKey is the attribute of a live row that holds what came of a turn's output by then, a body each: no span has it. Blocks stay
+// as long as their session; a reply that grows sends ever longer ones, which go with the row when the next copy of the span comes.
+const PartialOutputKey = "otelagent.partial.output"
+
 // RowFact is one otelagent.fact event.
 type RowFact struct {
 	Time         int64 // unix ns

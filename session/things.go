@@ -102,6 +102,10 @@ func (a *assembler) ownTurn(t *Turn, e *entry, f *aside) {
 	a.sink = Run{}
 	for i := range r.Attrs {
 		at := &r.Attrs[i]
+		if at.Key == PartialOutputKey {
+			t.Output = inRow(at.Value.Strings())
+			continue
+		}
 		if !t.set(at.Key, at.Value) && !f.set(at.Key, at.Value) && !a.sink.setHeader(at.Key, at.Value) {
 			a.common(&t.Span, at)
 		}
@@ -112,6 +116,15 @@ func (a *assembler) ownTurn(t *Turn, e *entry, f *aside) {
 	t.Events = a.notes(nil, r)
 	f.schemaDefect(&t.Defects)
 	backwards(&t.Defects, &t.Span)
+}
+
+// inRow returns a list of bodies that came with the row.
+func inRow(bodies []string) *Refs {
+	refs := &Refs{Count: int64(len(bodies)), Complete: true, bodies: bodies}
+	for _, body := range bodies {
+		refs.items = append(refs.items, Ref{Block: spans.BlockOfString(body).Short().String()})
+	}
+	return refs
 }
 
 func (a *assembler) tool(e *entry) *ToolCall {

@@ -425,11 +425,30 @@ type Refs struct {
 	// Else: the node of the last item, how many items before and with it are known, and how many came with the list itself.
 	end        *node
 	known, own int64
+
+	bodies []string // of items, where they came with the row
 }
 
 // NewRefs returns a complete list without a digest.
 func NewRefs(items ...Ref) *Refs {
 	return &Refs{Count: int64(len(items)), Complete: true, items: items}
+}
+
+// LiveBlocks returns the blocks that came with the rows of s and not as blocks: what there is of the output of turns that are open, or whose
+// end was never seen. Whoever reads content adds them to its BlockSet. They share the strings of the rows.
+func (s *Session) LiveBlocks() []Block {
+	var out []Block
+	for _, r := range s.Runs {
+		for _, t := range r.Turns {
+			if t.Output == nil {
+				continue
+			}
+			for _, body := range t.Output.bodies {
+				out = append(out, Block{Session: Key{Tenant: s.Tenant, ID: s.ID}, ID: spans.BlockOfString(body), Body: body})
+			}
+		}
+	}
+	return out
 }
 
 // Len returns the number of items that are known.

@@ -20,6 +20,8 @@ type Bodies struct {
 	st  Store
 	key session.Key
 	ids []blockSize // by id
+	// beside are bodies that the store does not have as blocks.
+	beside map[spans.ShortID]session.Block
 }
 
 type blockSize struct {
@@ -41,6 +43,16 @@ func NewBodies(ctx context.Context, st Store, k session.Key) (*Bodies, error) {
 	return b, nil
 }
 
+// Add adds blocks that came with rows: session.LiveBlocks.
+func (b *Bodies) Add(blocks []session.Block) {
+	if b.beside == nil {
+		b.beside = map[spans.ShortID]session.Block{}
+	}
+	for _, block := range blocks {
+		b.beside[block.ID.Short()] = block
+	}
+}
+
 // Load implements export.Bodies: it returns a set of what is there of the first n of ids, at least of the first least and of further ones
 // while they come to no more than 4 MiB. What recipes among them are made of is in it as well.
 func (b *Bodies) Load(ctx context.Context, ids []spans.ShortID, least int) (*session.BlockSet, int, error) {
@@ -49,6 +61,10 @@ func (b *Bodies) Load(ctx context.Context, ids []spans.ShortID, least int) (*ses
 	var want []spans.BlockID
 	n, room := 0, bodiesRoom
 	for n < len(ids) && (n < least || room > 0) {
+		if block, ok := b.beside[ids[n]]; ok {
+			set.Add(block)
+			room -= len(block.Body)
+		}
 		for _, x := range b.named(ids[n]) {
 			if _, ok := asked[x.id]; !ok {
 				asked[x.id] = struct{}{}

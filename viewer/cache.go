@@ -144,6 +144,9 @@ func (h *Handler) tree(ctx context.Context, rd *reader.Reader, key session.Key) 
 		if err != nil {
 			return nil, 0, err
 		}
+		for _, b := range s.LiveBlocks() {
+			blocks.Add(b)
+		}
 		s.CheckContent(blocks)
 		return inspect.Tree{Session: s, Blocks: blocks}, size, nil
 	})

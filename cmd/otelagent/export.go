@@ -38,6 +38,7 @@ func guideFormat(name, ending string, write guideWriter) exportFormat {
 		if err != nil {
 			return nil, err
 		}
+		bodies.Add(s.LiveBlocks())
 		return write(ctx, w, s, bodies, o)
 	}}
 }
@@ -63,6 +64,9 @@ func writePhiCore(ctx context.Context, e *exporting, w io.Writer, s *session.Ses
 	blocks, err := session.NewBlockSet(e.db.store.Blocks(ctx, session.Key{Tenant: s.Tenant, ID: s.ID}, nil))
 	if err != nil {
 		return nil, err
+	}
+	for _, b := range s.LiveBlocks() {
+		blocks.Add(b)
 	}
 	var loadErr error
 	missing, err := export.PhiCore(w, s, blocks, export.PhiCoreOptions{Partial: o.Partial, Session: func(id string) *session.Session {

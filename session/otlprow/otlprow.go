@@ -239,6 +239,7 @@ func (d *decoder) span(span ptrace.Span) {
 		d.reject(ReasonRunStart, span.Name(), &row, span.Attributes())
 		return
 	}
+	d.partialOutput(&row, blocks)
 	d.brought.end(len(d.batch.Rows), &row)
 	d.batch.Rows = append(d.batch.Rows, row)
 }
@@ -299,6 +300,8 @@ func (d *decoder) fill(row *session.Row, attrs pcommon.Map, without []string, st
 			row.EndSeq = v.IntOr(0)
 		case string(spans.ConversationIDKey):
 			conversation = v
+		case session.PartialOutputKey: // ours alone
+			d.report.Cut++
 		case string(spans.KnownAsKey):
 			switch word := spans.Known(v.Str()); word {
 			case spans.KnownLive, spans.KnownClosed, spans.KnownObserved:

@@ -46,6 +46,7 @@ func projectSession(ctx context.Context, st store.Store, k session.Key) error {
 		if err != nil {
 			return err
 		}
+		bodies.Add(tree.LiveBlocks())
 		if chat {
 			// First: what takes the dirty mark away comes last.
 			if err := projectChat(ctx, c, k, mark, tree, bodies); err != nil {

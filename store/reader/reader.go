@@ -140,6 +140,9 @@ func (r *Reader) Read(ctx context.Context, key session.Key) (inspect.Tree, error
 	if err != nil {
 		return inspect.Tree{}, err
 	}
+	for _, b := range s.LiveBlocks() {
+		blocks.Add(b)
+	}
 	return inspect.Tree{Session: s, Blocks: blocks}, nil
 }
 
