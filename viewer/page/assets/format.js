@@ -36,8 +36,9 @@ export function count(n) {
   return String(n);
 }
 
+const grouped = new Intl.NumberFormat('en-US');
 /** @param {number | undefined} n */
-export const exact = (n) => (n === undefined ? '' : n.toLocaleString('en-US'));
+export const exact = (n) => (n === undefined ? '' : grouped.format(n));
 
 /** @param {number | undefined} n */
 export function bytes(n) {
@@ -86,6 +87,13 @@ export function between(from, to) {
   const ns = (ms(to) - ms(from)) * 1e6;
   return Number.isNaN(ns) ? undefined : ns;
 }
+
+/**
+ * Nanoseconds that a turn took. It cannot have begun before its session: a start that says so is only a bound.
+ * @param {{start?: string, end?: string}} turn
+ * @param {string} session its start
+ */
+export const tookOf = (turn, session) => between(ms(turn.start) < ms(session) ? session : turn.start, turn.end);
 
 /**
  * @param {string | undefined} time

@@ -19,7 +19,7 @@ export function useKeys(keys) {
 }
 
 addEventListener('keydown', (e) => {
-  if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey) return;
+  if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || document.querySelector('dialog[open]')) return;
   const t = /** @type {HTMLElement} */ (e.target);
   const typing = t instanceof HTMLInputElement ? !['checkbox', 'radio', 'button'].includes(t.type) : t instanceof HTMLTextAreaElement || t instanceof HTMLSelectElement;
   if (typing) {

@@ -1,13 +1,13 @@
 // The page of a session: what it is, when what happened, and the conversation turn by turn.
 import { html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.js';
-import { ago, between, clean, count, duration, exact, money, ms, percent, plural, short, stamp, words } from './format.js';
+import { ago, between, clean, count, duration, exact, money, ms, percent, plural, short, stamp, tookOf, words } from './format.js';
 import { useKeys } from './keys.js';
 import { join, navigate, turnParts, turnPath } from './router.js';
 import { useSession } from './sessiondata.js';
 import { Timeline } from './timeline.js';
 import { TokenBars } from './tokens.js';
 import { RunStatus, Turn } from './turn.js';
-import { Chip, copy, copyJSON, CopyJSON, Empty, Failure, Findings, Icon, JSONText, Loading, Status, useNow, useTitle } from './ui.js';
+import { Chip, copy, copyJSON, CopyJSON, Empty, Failure, Findings, Icon, JSONText, Loading, memo, Status, useNow, useTitle } from './ui.js';
 import { Virtual } from './virtual.js';
 
 /** @import {About, Outline, OutlineRun, OutlineTurn} from '../types.d.ts' */
@@ -192,7 +192,7 @@ export function SessionPage({ session, run, turn, at, about }) {
     <nav class=${'rail' + (rail ? ' on' : '')} aria-label="Turns" data-testid="rail">
       <header><h2>Turns</h2><span class="faint num">${exact(turns.length)}</span><span class="grow"></span>${hiddenTurns ? html`<button class="link" aria-pressed=${showHidden} data-testid="show-hidden" onClick=${() => setHidden(!showHidden)}>${showHidden ? 'Hide' : 'Show'} rewound</button>` : null}<button class="ghost only-small" aria-label="Close" onClick=${() => setRail(false)}><${Icon} name="close" /></button></header>
       <${Virtual} own label="Turns" testid="turn-list" class="rail-list" count=${items.length} handle=${list} keyOf=${(/** @type {number} */ i) => keyOf(items[i])} estimate=${(/** @type {number} */ i) => (items[i]?.kind === 'turn' ? 54 : 40)}
-        row=${(/** @type {number} */ i) => html`<${RailRow} item=${items[i]} outline=${outline} id=${id} selected=${selected} select=${select} showHidden=${() => setHidden(true)} largest=${largest} />`} />
+        row=${(/** @type {number} */ i) => html`<${RailRow} item=${items[i]} outline=${outline} id=${id} selected=${items[i]?.kind === 'turn' && items[i].index === selected} select=${(/** @type {number} */ index) => latest.current(index)} showHidden=${() => setHidden(true)} largest=${largest} />`} />
     </nav>
     <div class="session-main">
       <${Head} outline=${outline} status=${status} now=${now} edge=${edge} connected=${data.connected} live=${live} />
@@ -214,7 +214,7 @@ export function SessionPage({ session, run, turn, at, about }) {
           if (it.kind === 'run') return html`<${RunHead} run=${it.run} outline=${outline} id=${id} />`;
           if (it.kind === 'hidden') return html`<button class="hidden-line" onClick=${() => setHidden(true)}>${plural(it.count, 'turn')} rewound: hidden history, not deleted <b>Show</b></button>`;
           const a = turns[it.index]?.address ?? '';
-          return html`<${Turn} session=${id} outline=${outline} index=${it.index} view=${data.turn(it.index)} error=${data.failed(it.index)} selected=${it.index === selected} open=${open.has(a)} toggle=${() => toggle(a)} select=${() => select(it.index, true)} about=${about} now=${edge} />`;
+          return html`<${Turn} session=${id} outline=${outline} index=${it.index} view=${data.turn(it.index)} error=${data.failed(it.index)} selected=${it.index === selected} open=${open.has(a)} toggle=${() => toggle(a)} select=${() => latest.current(it.index, true)} about=${about} now=${turns[it.index]?.state === 'open' || turns[it.index]?.live ? edge : 0} />`;
         }} />` : html`<${Empty} title="Nothing has run yet"><p>Turns appear here by themselves.</p><//>`}
     </div></div>`;
 }
@@ -245,8 +245,8 @@ function RunHead({ run, outline, id }) {
     ${run.error ? html`<p class="bad-line">${clean(run.error)}</p>` : null}<${Findings} findings=${run.defects} /></section>`;
 }
 
-/** @param {{item: Item | undefined, outline: Outline, id: string, selected: number, select: (index: number) => void, showHidden: () => void, largest: number}} p */
-function RailRow({ item, outline, id, selected, select, showHidden, largest }) {
+/** @param {{item: Item | undefined, outline: Outline, id: string, selected: boolean, select: (index: number) => void, showHidden: () => void, largest: number}} p */
+function Row({ item, outline, id, selected, select, showHidden, largest }) {
   if (!item) return null;
   if (item.kind === 'hidden') return html`<button class="rail-hidden" onClick=${showHidden}>${plural(item.count, 'turn')} rewound</button>`;
   if (item.kind === 'run') {
@@ -258,13 +258,15 @@ function RailRow({ item, outline, id, selected, select, showHidden, largest }) {
   const r = outline.runs?.[t.run - 1];
   const state = t.failed ? ' failed' : t.state === 'open' || t.live ? ' open' : t.state ? ' closed' : '';
   const most = Math.max(1, largest);
-  return html`<a class=${'rail-turn' + state + (item.index === selected ? ' selected' : '') + (r?.relation === 'sub-agent' ? ' nested' : '')} href=${'/s' + turnPath(id, t.address)} aria-current=${item.index === selected ? 'true' : undefined} data-testid="rail-turn"
+  return html`<a class=${'rail-turn' + state + (selected ? ' selected' : '') + (r?.relation === 'sub-agent' ? ' nested' : '')} href=${'/s' + turnPath(id, t.address)} aria-current=${selected ? 'true' : undefined} data-testid="rail-turn"
     onClick=${(/** @type {MouseEvent} */ e) => { if (e.ctrlKey || e.metaKey || e.shiftKey) return; e.preventDefault(); select(item.index); }}>
     <span class="rail-top"><b class="num">${t.index}</b>${t.trigger === 'user' ? html`<i class="tag">user</i>` : null}${t.failed ? html`<i class="tag bad">failed</i>` : null}${t.state === 'open' || t.live ? html`<i class="tag info">running</i>` : null}${(t.attempts ?? 0) > 1 ? html`<i class="tag warn">${t.attempts}×</i>` : null}${t.marks?.some((m) => m.kind === 'compaction') ? html`<i class="tag comp" title="compaction">◆</i>` : null}${t.marks?.some((m) => m.action === 'deny') || t.calls?.some((c) => c.outcome === 'denied') ? html`<i class="tag deny">denied</i>` : null}${t.calls?.some((c) => c.outcome === 'error') ? html`<i class="tag bad">tool error</i>` : null}
-      <span class="grow"></span><span class="num faint">${duration(between(t.start, t.end))}</span></span>
+      <span class="grow"></span><span class="num faint">${duration(tookOf(t, outline.summary.start))}</span></span>
     <span class="rail-text">${clean(t.text) || (t.calls?.length ? t.calls.map((c) => clean(c.name)).join(', ') : '–')}</span>
     <span class="rail-bar" aria-hidden="true"><i class="t-read" style=${{ width: Math.min(100, (t.usage.cache_read / most) * 100) + '%' }}></i><i class="t-input" style=${{ width: Math.min(100, ((t.usage.input - t.usage.cache_read) / most) * 100) + '%' }}></i></span></a>`;
 }
+
+const RailRow = memo(Row, ['item', 'outline', 'selected']);
 
 /** @param {{outline: Outline, status: string, now: number, edge: number, connected: boolean, live: boolean}} p */
 function Head({ outline, status, now, edge, connected, live }) {
@@ -275,12 +277,13 @@ function Head({ outline, status, now, edge, connected, live }) {
   const modelNS = (outline.turns ?? []).reduce((n, t) => n + (t.model_call_ns ?? 0), 0);
   /** @param {string} name @param {unknown} value @param {unknown} [under] @param {string} [kind] */
   const figure = (name, value, under, kind) => html`<div class=${'figure ' + (kind ?? '')}><dt>${name}</dt><dd><span class="num">${value}</span>${under ? html`<small class="num">${under}</small>` : null}</dd></div>`;
+  const copyId = html`<button class="ghost tiny" aria-label="Copy the id" title="Copy the id" onClick=${() => copy(s.id, 'Id')}><${Icon} name="copy" /></button>`;
   return html`<header class="session-head">
-    <div class="session-title"><h1 data-testid="session-title">${clean(s.title || s.id)}</h1><${Status} status=${status} testid="session-status" />
+    <div class="session-title"><h1 data-testid="session-title">${clean(s.title || s.id)}</h1>${s.title ? null : copyId}<${Status} status=${status} testid="session-status" />
       ${live ? html`<span class=${'live-dot' + (connected ? ' on' : '')} title=${connected ? 'Changes appear by themselves' : 'Not connected: changes do not appear'}>${connected ? 'live' : 'not connected'}</span>` : null}${s.archived ? html`<${Chip}>archived<//>` : null}
       <span class="grow"></span>
       <a class="button" href=${'/diff?' + new URLSearchParams({ a: s.id })} title="Diff with another session (d)"><${Icon} name="diff" />Diff with…</a><${CopyJSON} path=${'show' + join(s.id)} /></div>
-    <p class="session-sub">${s.title ? html`<code>${clean(s.id)}</code>` : null}<button class="ghost tiny" aria-label="Copy the id" onClick=${() => copy(s.id, 'Id')}><${Icon} name="copy" /></button>
+    <p class="session-sub">${s.title ? html`<span><code>${clean(s.id)}</code> ${copyId}</span>` : null}
       <span>${clean(s.agent || s.agent_id)}</span>${s.model ? html`<span>${clean(s.model)}</span>` : null}${s.dialect ? html`<span>${clean(s.dialect)}</span>` : null}<span title=${stamp(s.last)}>${stamp(s.start)}, last ${ago(s.last, now)}</span>${s.parent ? html`<a class="link" href=${'/s' + join(s.parent)}>parent session ${short(s.parent)}</a>` : null}${outline.fork ? html`<a class="link" href=${'/s' + join(outline.fork.session)} data-testid="forked-from">forked from ${short(outline.fork.session)}</a>` : null}</p>
     <p class="offscreen" role="status" aria-live="polite">Status: ${words(status)}. ${plural(s.turns, 'turn')}.</p>
     <dl class="figures-row" data-testid="figures">

@@ -72,7 +72,7 @@ function Histogram({ name, unit, d, show, kind }) {
   const first = Math.max(0, list.findIndex((b) => b.n > 0) - 1);
   const shown = list.slice(first);
   const most = Math.max(1, ...shown.map((b) => b.n));
-  const step = shown.length ? Math.min(72, width / shown.length) : 0;
+  const step = shown.length ? Math.min(72, (width - 26) / shown.length) : 0; // room for a word behind the last one
   const at = (/** @type {number} */ v) => {
     const i = shown.findIndex((b) => v <= b.le);
     if (i < 0) return shown.length * step;
@@ -85,7 +85,7 @@ function Histogram({ name, unit, d, show, kind }) {
     <div class="chart" ref=${box}><svg width=${width} height=${height + 18} role="img" aria-label=${`${name}: half at most ${show(d.p50)}, nine of ten at most ${show(d.p90)}, the largest ${show(d.max)}`} onMouseMove=${(/** @type {MouseEvent} */ e) => setHover(Math.floor(e.offsetX / step))} onMouseLeave=${() => setHover(-1)}>
       ${width ? html`${shown.map((x, i) => html`<g class=${'hb k-' + kind + (i === hover ? ' on' : '')}><rect class="back" x=${i * step} y="0" width=${step} height=${height} /><rect x=${i * step + 0.5} width=${Math.max(1, step - 1.5)} y=${height - Math.max(x.n ? 1.5 : 0, (x.n / most) * (height - top))} height=${Math.max(x.n ? 1.5 : 0, (x.n / most) * (height - top))} rx="1.5" /></g>`)}
       <line class="zero" x1="0" x2=${width} y1=${height} y2=${height} />
-      ${[['p50', d.p50], ['p90', d.p90]].map(([n, v]) => html`<g class="quantile"><line x1=${at(Number(v))} x2=${at(Number(v))} y1=${n === 'p50' ? 2 : 2} y2=${height} /><text x=${at(Number(v)) > width - 30 || (n === 'p50' && at(d.p90) - at(d.p50) < 26) ? at(Number(v)) - 3 : at(Number(v)) + 3} text-anchor=${at(Number(v)) > width - 30 || (n === 'p50' && at(d.p90) - at(d.p50) < 26) ? 'end' : 'start'} y="9">${n}</text></g>`)}
+      ${[['p50', d.p50], ['p90', d.p90]].map(([n, v]) => html`<g class="quantile"><line x1=${at(Number(v))} x2=${at(Number(v))} y1="2" y2=${height} /><text x=${at(Number(v)) + (n === 'p50' && at(d.p90) - at(d.p50) < 26 ? -3 : 3)} text-anchor=${n === 'p50' && at(d.p90) - at(d.p50) < 26 ? 'end' : 'start'} y="9">${n}</text></g>`)}
       <text class="ax" x="0" y=${height + 14}>${show(first > 0 ? (list[first - 1]?.le ?? 0) : 0)}</text><text class="ax" x=${Math.max(60, shown.length * step)} y=${height + 14} text-anchor="end">${show(shown[shown.length - 1]?.le ?? 0)}</text>` : null}</svg></div>
     <p class="num quantiles">${b ? html`<span>${plural(b.n, kind === 'tool' ? 'call' : 'turn')} up to <b>${show(b.le)}</b></span>` : html`<span>p50 <b>${show(d.p50)}</b></span><span>p90 <b>${show(d.p90)}</b></span><span>p99 <b>${show(d.p99)}</b></span><span>max <b>${show(d.max)}</b></span>`}</p></figure>`;
 }

@@ -84,8 +84,10 @@ export function Timeline({ outline, selected, select, zoom, idle, now }) {
   const { bars, runs, rows } = useMemo(() => layOut(outline, now), [outline, now]);
   const scale = useMemo(() => timeScale([...bars.map((b) => /** @type {[number, number]} */ ([b.from, b.to])), ...(bars.length ? [] : runs.map((r) => /** @type {[number, number]} */ ([r.from, r.to])))], !idle), [bars, runs, idle]);
   const [hover, setHover] = useState(/** @type {{bar: Bar, x: number} | null} */ (null));
-  const [drag, setDrag] = useState(/** @type {[number, number] | null} */ (null));
-  const origin = bars.reduce((least, b) => Math.min(least, b.from), Infinity);
+  const [drag, setDrag_] = useState(/** @type {[number, number] | null} */ (null));
+  const dragged = useRef(drag); // events may come faster than drawings
+  const setDrag = (/** @type {[number, number] | null} */ d) => setDrag_((dragged.current = d));
+  const origin = useMemo(() => bars.reduce((least, b) => Math.min(least, b.from), Infinity), [bars]);
 
   // The part that is shown, in places of the scale. In the URL it stands as parts of the whole.
   const [a, b] = useMemo(() => {
@@ -118,7 +120,7 @@ export function Timeline({ outline, selected, select, zoom, idle, now }) {
     e.preventDefault();
     const by = sideways ? e.deltaX || e.deltaY : e.deltaY;
     if (sideways) set(a + (by / w) * (b - a), b + (by / w) * (b - a));
-    else scaleAround(at(e.offsetX), Math.exp(by * 0.0018));
+    else scaleAround(at(xOf(e)), Math.exp(by * 0.0018));
   };
   useEffect(() => {
     const el = svg.current;
@@ -127,6 +129,8 @@ export function Timeline({ outline, selected, select, zoom, idle, now }) {
     return () => el?.removeEventListener('wheel', f);
   }, [width > 0]);
 
+  const xOf = (/** @type {MouseEvent} */ e) => e.clientX - (svg.current?.getBoundingClientRect().left ?? 0);
+  const yOf = (/** @type {MouseEvent} */ e) => e.clientY - (svg.current?.getBoundingClientRect().top ?? 0);
   const nearest = (/** @type {number} */ x, /** @type {number} */ y) => {
     const row = Math.floor((y - axisHeight) / rowHeight);
     let best = null;
@@ -143,20 +147,22 @@ export function Timeline({ outline, selected, select, zoom, idle, now }) {
   };
   const down = (/** @type {PointerEvent} */ e) => {
     if (e.button) return;
-    setDrag([e.offsetX, e.offsetX]);
+    const x = xOf(e);
+    setDrag([x, x]);
     svg.current?.setPointerCapture(e.pointerId);
   };
   const move = (/** @type {PointerEvent} */ e) => {
-    if (drag) return setDrag([drag[0], e.offsetX]);
-    const bar = nearest(e.offsetX, e.offsetY);
-    setHover(bar ? { bar, x: e.offsetX } : null);
+    const x = xOf(e);
+    if (dragged.current) return setDrag([dragged.current[0], x]);
+    const bar = nearest(x, yOf(e));
+    if (bar || hover) setHover(bar ? { bar, x } : null);
   };
   const up = (/** @type {PointerEvent} */ e) => {
-    if (!drag) return;
+    if (!dragged.current) return;
+    const [from, to] = [Math.min(...dragged.current), Math.max(...dragged.current)];
     setDrag(null);
-    const [from, to] = [Math.min(...drag), Math.max(...drag)];
     if (to - from > 5) return set(at(from), at(to));
-    const bar = nearest(e.offsetX, e.offsetY);
+    const bar = nearest(xOf(e), yOf(e));
     if (bar) select(bar.index);
   };
   const keys = (/** @type {KeyboardEvent} */ e) => {
@@ -173,7 +179,8 @@ export function Timeline({ outline, selected, select, zoom, idle, now }) {
   };
 
   const height = axisHeight + rows * rowHeight + 4;
-  const drawn = useMemo(() => (width ? draw() : null), [bars, scale, a, b, width, selected]);
+  const drawn = useMemo(() => (width ? draw() : null), [bars, scale, a, b, width]);
+  const chosen = selected >= 0 ? bars.find((x) => x.index === selected) : undefined;
   function draw() {
     const out = [];
     const visible = (/** @type {number} */ x1, /** @type {number} */ x2) => x2 >= 0 && x1 <= width;
@@ -199,21 +206,19 @@ export function Timeline({ outline, selected, select, zoom, idle, now }) {
     // Turns that would fall on the pixel of the one before are drawn with it.
     /** @type {Map<number, number>} */
     const full = new Map();
-    let allowed = -Infinity;
     for (const bar of bars) {
       const [x1, x2, xm] = [px(bar.from), px(bar.to), px(bar.model)];
       if (!visible(x1, x2)) continue;
-      const isSelected = bar.index === selected;
-      if (!isSelected && x2 < (full.get(bar.row) ?? -1) + 1) continue;
+      if (x2 < (full.get(bar.row) ?? -1) + 1) continue;
       full.set(bar.row, Math.floor(Math.max(x1, x2)));
       const y = axisHeight + bar.row * rowHeight + 17;
       const t = bar.turn;
       const kind = t.failed ? ' failed' : t.state === 'open' || t.live ? ' open' : t.state ? ' closed' : '';
-      out.push(html`<g class=${'tl-turn' + kind + (isSelected ? ' selected' : '')}>
+      out.push(html`<g class=${'tl-turn' + kind}>
         <rect class="whole" x=${x1} y=${y} width=${Math.max(1, x2 - x1 - (x2 - x1 > 4 ? 1 : 0))} height="12" rx=${x2 - x1 > 6 ? 2 : 0} />
         <rect class="model" x=${x1} y=${y} width=${Math.max(0.8, xm - x1 - (x2 - x1 > 4 && xm === x2 ? 1 : 0))} height="12" rx=${x2 - x1 > 6 ? 2 : 0} />
-        ${isSelected ? html`<rect class="ring" x=${x1 - 2} y=${y - 2} width=${Math.max(1, x2 - x1) + 3} height="16" rx="3" />` : null}</g>`);
-      if (x2 - x1 > 2 || isSelected) {
+        </g>`);
+      if (x2 - x1 > 2) {
         let lane = 0;
         let before = -Infinity;
         for (const c of t.calls ?? []) {
@@ -225,25 +230,28 @@ export function Timeline({ outline, selected, select, zoom, idle, now }) {
           out.push(html`<rect class=${'tl-call o-' + (c.outcome ?? 'none')} x=${px(from)} y=${y + 14 + lane * 4} width=${Math.max(1.2, px(before) - px(from))} height="3" rx="1" />`);
         }
       }
-      for (const m of t.marks ?? []) {
-        const x = px(ms(m.at));
-        if (m.action === 'allow') { // what was allowed gives way where it is dense
-          if (Math.abs(x - allowed) < 12) continue;
-          allowed = x;
-        }
-        out.push(mark(m.kind, x, y, m.text, m.action));
-      }
-      if (t.prompt_changed) out.push(mark('prompt', x1, y, 'system prompt changed'));
+    }
+    // Marks stand on top of all turns. Where they are dense one stands for its neighbours of the same kind; what was allowed gives way first.
+    /** @type {Map<string, number>} */
+    const marked = new Map();
+    const put = (/** @type {string} */ kind, /** @type {number} */ x, /** @type {number} */ row, /** @type {string} */ text, /** @type {string} */ action = '') => {
+      const key = kind + action + row;
+      if (!(x >= 0 && x <= width) || Math.abs(x - (marked.get(key) ?? -Infinity)) < (action === 'allow' ? 12 : 4)) return;
+      marked.set(key, x);
+      out.push(mark(kind, x, axisHeight + row * rowHeight + 17, text, action));
+    };
+    for (const bar of bars) {
+      for (const m of bar.turn.marks ?? []) put(m.kind, px(ms(m.at)), bar.row, m.text, m.action);
+      if (bar.turn.prompt_changed) put('prompt', px(bar.from), bar.row, 'system prompt changed');
     }
     for (const m of outline.marks ?? []) {
       const row = runs.find((r) => r.run.number === m.run)?.row ?? 0;
-      out.push(mark(m.kind, px(ms(m.at)), axisHeight + row * rowHeight + 17, m.text, m.action));
+      put(m.kind, px(ms(m.at)), row, m.text, m.action);
     }
     return out;
   }
   /** @param {string} kind @param {number} x @param {number} y @param {string} text @param {string} [action] */
   function mark(kind, x, y, text, action) {
-    if (!(x >= 0 && x <= width)) return null;
     // A decision is a circle, filled when it denies; a compaction a diamond; a changed prompt a triangle.
     return html`<g class=${'tl-mark m-' + kind + (action ? ' a-' + action : '')} transform=${`translate(${x} ${y - 1})`}><title>${clean(text)}</title>${
       kind === 'compaction' ? html`<path d="M0-5 5 0 0 5-5 0Z" />` : kind === 'prompt' ? html`<path d="M-4-4h8L0 3Z" />` : html`<circle r=${action === 'allow' ? 3 : 4} />`}</g>`;
@@ -262,6 +270,7 @@ export function Timeline({ outline, selected, select, zoom, idle, now }) {
         aria-label=${`Timeline of ${runs.length} runs and ${bars.length} turns. Plus and minus zoom, arrows move, 0 shows all of it.`}
         onPointerDown=${down} onPointerMove=${move} onPointerUp=${up} onPointerLeave=${() => setHover(null)} onDblClick=${() => set(0, scale.length)} onKeyDown=${keys}>
         ${drawn}
+        ${chosen && px(chosen.to) >= 0 && px(chosen.from) <= width ? html`<rect class="ring" x=${px(chosen.from) - 2} y=${axisHeight + chosen.row * rowHeight + 15} width=${Math.max(1, px(chosen.to) - px(chosen.from)) + 3} height="16" rx="3" />` : null}
         ${drag && Math.abs(drag[1] - drag[0]) > 5 ? html`<rect class="drag" x=${Math.min(...drag)} width=${Math.abs(drag[1] - drag[0])} y="0" height=${height} />` : null}
       </svg>
       ${hover && !drag ? html`<${Tip} bar=${hover.bar} x=${hover.x} width=${width} origin=${origin} />` : null}

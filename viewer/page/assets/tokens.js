@@ -58,7 +58,7 @@ export function TokenBars({ outline, selected, select }) {
       const [read, write] = [h(u.cache_read), h(u.cache_write)];
       const fresh = Math.max(0, h(u.input) - read - write);
       const reasoning = Math.min(g(o.reasoning), g(o.output));
-      return html`<g class=${d.from <= selected && selected < d.to ? 'selected' : ''}>
+      return html`<g>
         <rect class="t-read" x=${x} y=${y0 - read} width=${bar} height=${read} /><rect class="t-write" x=${x} y=${y0 - read - write} width=${bar} height=${write} />
         <rect class="t-input" x=${x} y=${y0 - read - write - fresh} width=${bar} height=${fresh} />
         <rect class="t-output" x=${x} y=${y0 + 2} width=${bar} height=${g(o.output) - reasoning} /><rect class="t-reasoning" x=${x} y=${y0 + 2 + g(o.output) - reasoning} width=${bar} height=${reasoning} />
@@ -70,7 +70,8 @@ export function TokenBars({ outline, selected, select }) {
     return html`<g class="tick"><line x1=${left} x2=${width} y1="10" y2="10" /><text x=${left - 6} y="14" text-anchor="end">${count(mostIn)}</text><line x1=${left} x2=${width} y1=${y0 - up / 2} y2=${y0 - up / 2} /><text x=${left - 6} y=${y0 - up / 2 + 4} text-anchor="end">${count(mostIn / 2)}</text>
       <text x=${left - 6} y=${y0 + down + 2} text-anchor="end">${count(mostOut)}</text><line x1=${left} x2=${width} y1=${y0 + down + 2} y2=${y0 + down + 2} /></g>
       ${bars}<path class="t-context" d=${line} /><line class="zero" x1=${left} x2=${width} y1=${y0 + 1} y2=${y0 + 1} />`;
-  }, [data, width, mostIn, mostOut, selected]);
+  }, [data, width, mostIn, mostOut]);
+  const chosen = data.findIndex((d) => d.from <= selected && selected < d.to);
   const u = outline.summary.usage;
   return html`<section class="panel tokens" aria-label="Tokens" data-testid="tokens">
     <header><h2>Tokens a turn</h2>
@@ -80,7 +81,7 @@ export function TokenBars({ outline, selected, select }) {
     <div class="chart" ref=${box}><svg width=${width} height=${y0 + down + 10} viewBox=${`0 0 ${Math.max(1, width)} ${y0 + down + 10}`} role="img" data-testid="tokens-svg"
       aria-label=${`Tokens of ${plural(turns.length, 'turn')}: ${exact(u.input)} input, ${exact(u.cache_read)} of it from cache, ${exact(u.output)} output, ${exact(u.reasoning)} of it reasoning.`}
       onClick=${(/** @type {MouseEvent} */ e) => { const d = column(e); if (d) select(turns.indexOf(d.turn)); }}
-      onMouseMove=${(/** @type {MouseEvent} */ e) => { const d = column(e); setHover(d && e.offsetX >= left ? { x: e.offsetX, ...d } : null); }} onMouseLeave=${() => setHover(null)}>${drawn}</svg>
+      onMouseMove=${(/** @type {MouseEvent} */ e) => { const d = column(e); setHover(d && e.offsetX >= left ? { x: e.offsetX, ...d } : null); }} onMouseLeave=${() => setHover(null)}>${chosen >= 0 ? html`<rect class="column" x=${left + chosen * step + step / 2 - Math.max(step, 4) / 2} y="4" width=${Math.max(step, 4)} height=${up + down + 10} rx="2" />` : null}${drawn}</svg>
       ${hover ? html`<div class="tip" style=${{ left: Math.max(4, Math.min(hover.x + 12, width - 230)) + 'px' }}><b>run ${hover.turn.run} · turn ${hover.turn.index}</b>${hover.to - hover.from > 1 ? html` <span class="faint">of ${hover.to - hover.from} here</span>` : null}
         <table class="num"><tr><td><i class="sw t-read"></i>cache read</td><td>${exact(hover.turn.usage.cache_read)}</td></tr><tr><td><i class="sw t-write"></i>cache write</td><td>${exact(hover.turn.usage.cache_write)}</td></tr><tr><td><i class="sw t-input"></i>other input</td><td>${exact(Math.max(0, hover.turn.usage.input - hover.turn.usage.cache_read - hover.turn.usage.cache_write))}</td></tr>
         <tr><td><i class="sw t-output"></i>output</td><td>${exact(hover.turn.usage.output)}</td></tr><tr><td><i class="sw t-reasoning"></i>of it reasoning</td><td>${exact(hover.turn.usage.reasoning)}</td></tr></table>

@@ -1,10 +1,10 @@
 // One turn: what was new, what the model said, which tools ran under which permission, and what they cost.
 import { html, useMemo, useState } from './vendor/preact-htm.js';
 import { get, useGet } from './api.js';
-import { between, bytes, clean, clock, count, duration, exact, money, plural, short, stamp, words } from './format.js';
+import { between, bytes, clean, clock, count, duration, exact, money, plural, short, stamp, tookOf, words } from './format.js';
 import { join, turnPath } from './router.js';
 import { TextDiff } from './difftext.js';
-import { Chip, Content, CopyJSON, Findings, Foreign, Icon, Loading, parseJSON, Status, say } from './ui.js';
+import { Chip, Content, CopyJSON, Findings, Foreign, Icon, Loading, memo, parseJSON, Status, say } from './ui.js';
 
 /** @import {About, CallView, CompactionView, EventView, Outline, OutlineTurn, PermissionView, Said, TurnView} from '../types.d.ts' */
 
@@ -24,11 +24,11 @@ import { Chip, Content, CopyJSON, Findings, Foreign, Icon, Loading, parseJSON, S
  */
 
 /** @param {TurnProps} p */
-export function Turn({ session, outline, index, view, error, selected, open, toggle, select, about, now }) {
+function Card({ session, outline, index, view, error, selected, open, toggle, select, about, now }) {
   const o = /** @type {OutlineTurn} */ (outline.turns?.[index]);
   const path = turnPath(session, o.address);
   const isOpen = o.state === 'open' || o.live;
-  const took = isOpen ? (now - Date.parse(o.start ?? '')) * 1e6 : between(o.start, o.end);
+  const took = isOpen ? (now - Date.parse(o.start ?? '')) * 1e6 : tookOf(o, outline.summary.start);
   const u = o.usage;
   const title = `Turn ${o.index} of run ${o.run}`;
   return html`<article class=${'turn' + (selected ? ' selected' : '') + (o.failed ? ' failed' : '')} aria-label=${title} aria-current=${selected ? 'true' : undefined} data-testid="turn" data-turn-address=${o.address}>
@@ -41,7 +41,7 @@ export function Turn({ session, outline, index, view, error, selected, open, tog
       <span class="grow"></span>
       <span class="figures num">
         <span title="took, of which the model">${duration(took)}${o.model_call_ns ? html` <span class="faint">model ${duration(o.model_call_ns)}</span>` : null}</span>
-        <span title=${`input ${exact(u.input)} tokens: ${exact(u.cache_read)} read from cache, ${exact(u.cache_write)} written to it\noutput ${exact(u.output)}: ${exact(u.reasoning)} of it reasoning`}>${count(u.input)} in${u.cache_read ? html` <span class="faint">${count(u.cache_read)} cached</span>` : null} · ${count(u.output)} out${u.reasoning ? html` <span class="faint">${count(u.reasoning)} thought</span>` : null}</span>
+        <span title=${`input ${exact(u.input)} tokens: ${exact(u.cache_read)} read from cache, ${exact(u.cache_write)} written to it\noutput ${exact(u.output)}: ${exact(u.reasoning)} of it reasoning`}>${u.input || u.output ? html`${count(u.input)} in${u.cache_read ? html` <span class="faint">${count(u.cache_read)} cached</span>` : null} · ${count(u.output)} out${u.reasoning ? html` <span class="faint">${count(u.reasoning)} thought</span>` : null}` : html`<span class="faint">no usage told</span>`}</span>
         ${o.cost !== undefined ? html`<span>${money(o.cost, o.currency)}</span>` : null}
       </span>
     </header>
@@ -49,6 +49,9 @@ export function Turn({ session, outline, index, view, error, selected, open, tog
       : error ? html`<p class="bad" role="alert">This turn did not come: ${error.message}</p>` : html`<div class="ghost-turn" aria-busy="true"><p>${clean(o.text)}</p><i></i><i></i></div>`}
   </article>`;
 }
+
+// What the functions among its properties do does not change.
+export const Turn = memo(Card, ['session', 'outline', 'index', 'view', 'error', 'selected', 'open', 'about', 'now']);
 
 /** @param {TurnView} v */
 const waitsFor = (v) => [...(v.permissions ?? []), ...(v.tool_calls ?? []).flatMap((c) => c.permissions ?? [])].find((p) => p.waiting);
@@ -247,7 +250,7 @@ export function SubAgent({ session, outline, address }) {
   const name = own?.agent ?? child?.agent ?? run?.agent ?? '';
   return html`<div class="sub" data-testid="sub-agent"><div class="sub-head"><button class="fold" aria-expanded=${shown} onClick=${() => set(!shown)}><${Icon} name=${shown ? 'down' : 'right'} /><b>Sub-agent</b> ${clean(name)}${own ? html` <span class="faint">run ${own.number} · ${plural(own.turns, 'turn')} · ${count(own.usage.input)} in · ${count(own.usage.output)} out</span>` : html` <span class="faint">session ${short(other)}</span>`}</button>
     ${own?.status ? html`<${RunStatus} status=${own.status} />` : child?.status ? html`<${Status} status=${child.status} />` : null}<a class="link" href=${own && first ? '/s' + turnPath(session, first.address) : '/s' + join(other)}>Go there</a></div>
-    ${shown ? error ? html`<p class="bad">${error.message}</p>` : !there ? html`<${Loading} />` : html`<ol class="sub-turns">${turns.slice(0, 50).map((t) => html`<li><a href=${'/s' + turnPath(other, t.address)}>turn ${t.index}</a> <span>${clean(t.text)}</span> <span class="faint num">${count(t.usage.input)} in · ${count(t.usage.output)} out · ${duration(between(t.start, t.end))}</span></li>`)}${turns.length > 50 ? html`<li class="faint">and ${turns.length - 50} more</li>` : null}</ol>` : null}</div>`;
+    ${shown ? error ? html`<p class="bad">${error.message}</p>` : !there ? html`<${Loading} />` : html`<ol class="sub-turns">${turns.slice(0, 50).map((t) => html`<li><a href=${'/s' + turnPath(other, t.address)}>turn ${t.index}</a> <span>${clean(t.text)}</span> <span class="faint num">${count(t.usage.input)} in · ${count(t.usage.output)} out · ${duration(tookOf(t, there.summary.start))}</span></li>`)}${turns.length > 50 ? html`<li class="faint">and ${turns.length - 50} more</li>` : null}</ol>` : null}</div>`;
 }
 
 /** @param {{status: string, word?: string}} p */

@@ -1,5 +1,5 @@
 // Small parts that every view is made of.
-import { html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.js';
+import { Component, h, html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.js';
 import { ApiError, get, getText } from './api.js';
 import { bytes, clean, exact, pieces, words } from './format.js';
 import { join } from './router.js';
@@ -13,6 +13,23 @@ const paths = {
   moon: 'M13 9.5A5.5 5.5 0 1 1 6.5 3 4.5 4.5 0 0 0 13 9.5Z', close: 'm4 4 8 8M12 4l-8 8', list: 'M2.5 4h11M2.5 8h11M2.5 12h11', down2: 'M8 2.5v7.500M4.5 7 8 10.500 11.500 7M3 13.500h10',
   left: 'M10 3.5 5.5 8l4.500 4.500', diff: 'M5 2.5v11M11 2.5v11M3 5h4M9 11h4', play: 'M4.500 3v10l8-5z', link: 'M6.500 9.500 9.500 6.500M7 4.500 8.500 3a3 3 0 0 1 4.500 4.500L11.500 9M9 11.500 7.500 13A3 3 0 0 1 3 8.500L4.500 7',
   unfold: 'm4.500 6 3.500-3.500L11.500 6M4.500 10l3.500 3.500L11.500 10',
+};
+
+/**
+ * A component that is drawn anew only when one of the named properties is another one.
+ * @template {object} P
+ * @param {(props: P) => unknown} inner
+ * @param {(keyof P)[]} by
+ */
+export const memo = (inner, by) => class extends Component {
+  /** @param {any} next */
+  shouldComponentUpdate(next) {
+    const now = /** @type {any} */ (this.props);
+    return by.some((k) => now[k] !== next[k]);
+  }
+  render() {
+    return h(/** @type {any} */ (inner), /** @type {any} */ (this.props));
+  }
 };
 
 /** @param {{name: string}} p */
