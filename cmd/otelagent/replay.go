@@ -38,8 +38,8 @@ func (a *app) replayCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "replay SESSION[/RUN]/TURN[/ATTEMPT] [-- ARGUMENT...]",
 		Short: "Ask a turn again: whether its inputs are there, its request, its answer now",
-		Long: `Say whether the inputs of a turn are there, give them back as the request body of
-a provider, ask again, or run one of its tool calls again.
+		Long: `Say whether the inputs of a turn are there, give them back as a provider's
+request body, ask again, or run one of its tool calls again.
 
 The turn is named as in 'otelagent request'. Without other flags it says whether
 the turn can be asked again, and what is missing. --form and --output write the

@@ -312,3 +312,26 @@ func TestReplayAsSent(t *testing.T) {
 		}
 	}
 }
+
+// What recordings of each dialect come to: loops that tell their requests can be asked again, the others say why not.
+func TestReplayDialects(t *testing.T) {
+	for _, tt := range []struct{ file, turn, verdict, spelling, messages string }{
+		{"otelagent/phi/testdata/phi-core-0.15.2/extension-message-and-image.events.ndjson", "last/@1/0", "eligible", "phi-core", "present"},
+		{"otelagent/clark/testdata/clark-agent-0.4.0/content-of-every-kind.events.ndjson", "last/@1/1", "eligible", "clark-agent", "present"},
+		{"otelagent/acp/testdata/sample.ndjson", "last/@1/0", "not eligible", "", "missing"},
+		{"otelagent/guide/testdata/ai-sdk/v7.jsonl", "last/@1/0", "not eligible", "", "missing"},
+	} {
+		code, out, errs := runWith(t, "replay", "--file", filepath.Join(repository, tt.file), tt.turn, "--json")
+		var got struct {
+			Verdict, Spelling string
+			Eligible          bool
+			Inputs            []struct{ Input, State string }
+		}
+		if err := json.Unmarshal([]byte(out), &got); err != nil {
+			t.Fatalf("%s: exit %d: %v: %s%s", tt.file, code, err, out, errs)
+		}
+		if got.Verdict != tt.verdict || got.Spelling != tt.spelling || got.Eligible != (code == exitOK) || got.Inputs[0].State != tt.messages {
+			t.Errorf("%s: exit %d: %s", tt.file, code, out)
+		}
+	}
+}

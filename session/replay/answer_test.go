@@ -75,7 +75,7 @@ func TestCompare(t *testing.T) {
 		Calls: []CallChange{
 			{Change: CallSame, Name: "a", Before: `{"x":1,"y":2}`},
 			{Change: CallRemoved, Name: "b", Before: "{}"},
-			{Change: CallChanged, Name: "a", Before: `{"x":2}`, After: `{"x":3}`, Lines: "--- recorded\n+++ answered\n@@ -1,3 +1,3 @@\n {\n-  \"x\": 2\n+  \"x\": 3\n }\n\\ No newline at end of file\n"},
+			{Change: CallChanged, Name: "a", Before: `{"x":2}`, After: `{"x":3}`, Lines: "--- recorded\n+++ answered\n@@ -1,3 +1,3 @@\n {\n-  \"x\": 2\n+  \"x\": 3\n }\n"},
 			{Change: CallSame, Name: "c", Before: "not JSON"},
 			{Change: CallAdded, Name: "d", After: "{}"},
 		},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	udiff "github.com/aymanbagabas/go-udiff"
 
@@ -127,6 +128,8 @@ func Lines(nameBefore, nameAfter, before, after string) string {
 		return ""
 	case len(before) > maxDiff || len(after) > maxDiff:
 		return "--- " + nameBefore + "\n+++ " + nameAfter + "\nthey differ, and are too long to be compared by lines\n"
+	case !strings.HasSuffix(before, "\n") && !strings.HasSuffix(after, "\n"): // that neither ends a line is nothing to be told
+		before, after = before+"\n", after+"\n"
 	}
 	out, _ := udiff.ToUnified(nameBefore, nameAfter, before, udiff.Lines(before, after), udiff.DefaultContextLines) // its own edits fit
 	return out
