@@ -71,11 +71,13 @@ export function percent(part) {
 }
 
 /**
- * Milliseconds since 1970; NaN for a time that is not known.
+ * Milliseconds since 1970, with what is beyond them behind the point; NaN for a time that is not known.
  * @param {string | undefined} time
  */
 export function ms(time) {
-  return time && !time.startsWith('0001-') ? Date.parse(time) : NaN;
+  if (!time || time.startsWith('0001-')) return NaN;
+  const beyond = /\.\d{3}(\d+)/.exec(time);
+  return Date.parse(time) + (beyond ? Number('0.' + beyond[1]) : 0);
 }
 
 /**
@@ -84,7 +86,7 @@ export function ms(time) {
  * @param {string | undefined} to
  */
 export function between(from, to) {
-  const ns = (ms(to) - ms(from)) * 1e6;
+  const ns = Math.round((ms(to) - ms(from)) * 1e6);
   return Number.isNaN(ns) ? undefined : ns;
 }
 

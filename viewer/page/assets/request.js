@@ -126,8 +126,9 @@ export function RequestPage({ at, session, run, turn }) {
     list.current?.scrollTo(to, 'nearest');
   };
   const back = '/s' + join(session, run, turn);
+  const filter = (/** @type {Record<string, string | undefined>} */ changes) => navigate(withQuery(changes), { replace: true });
   useKeys({
-    j: () => move(1), k: () => move(-1), '[': () => go(-1), ']': () => go(1), e: () => (setAll(!all), setOpen(new Map())), n: () => navigate(withQuery({ new: onlyNew ? undefined : '1' }), { replace: true }),
+    j: () => move(1), k: () => move(-1), '[': () => go(-1), ']': () => go(1), e: () => (setAll(!all), setOpen(new Map())), n: () => filter({ new: onlyNew ? undefined : '1' }),
     Enter: () => { const l = shown[current]; if (l) toggle(l); }, c: () => void copyJSON('request' + path), Escape: () => navigate(back),
   });
   const download = async () => {
@@ -160,9 +161,9 @@ export function RequestPage({ at, session, run, turn }) {
     <${Missing} q=${q} />
     ${here > 0 ? html`<${Changes} session=${session} q=${q} before=${turns[here - 1]?.address ?? ''} compactions=${turns[here]?.marks?.filter((m) => m.kind === 'compaction').map((m) => m.text) ?? []} />` : null}
     <div class="legend-bar" role="group" aria-label="Provenance" data-testid="provenance-legend">
-      ${[...counts].map(([k, n]) => { const [sign, name] = kinds[k] ?? other; return html`<a class=${'prov p-' + k + (only === k ? ' on' : '')} href=${withQuery({ from: only === k ? undefined : k })} aria-pressed=${only === k}><i aria-hidden="true">${sign}</i>${name} <span class="num faint">${n}</span></a>`; })}
+      ${[...counts].map(([k, n]) => { const [sign, name] = kinds[k] ?? other; return html`<button class=${'prov p-' + k + (only === k ? ' on' : '')} aria-pressed=${only === k} onClick=${() => filter({ from: only === k ? undefined : k })}><i aria-hidden="true">${sign}</i>${name} <span class="num faint">${n}</span></button>`; })}
       <span class="grow"></span>
-      <a class=${'button' + (onlyNew ? ' on' : '')} data-testid="only-new" aria-pressed=${onlyNew} href=${withQuery({ new: onlyNew ? undefined : '1' })}>Only what is new</a>
+      <button class="button" data-testid="only-new" aria-pressed=${onlyNew} onClick=${() => filter({ new: onlyNew ? undefined : '1' })}>Only what is new</button>
       <button class="button" aria-pressed=${all} onClick=${() => (setAll(!all), setOpen(new Map()))}><${Icon} name="unfold" />${all ? 'Fold all' : 'Unfold all'}</button></div>
     ${shown.length ? html`<${Virtual} label="Parts of the request" testid="request-parts" class="parts" top=${56} count=${shown.length} handle=${list} keyOf=${(/** @type {number} */ i) => path + (shown[i]?.key ?? i)} estimate=${(/** @type {number} */ i) => { const l = shown[i]; return l && isOpen(l) ? 220 : 42; }}
       row=${(/** @type {number} */ i) => { const l = shown[i]; return l ? html`<${Part} session=${session} line=${l} open=${isOpen(l)} all=${all} toggle=${() => toggle(l)} most=${most} current=${i === current} />` : null; }} />` : html`<${Empty} title=${onlyNew || only ? 'Nothing is like that' : 'Nothing of the request is here'}>${q.capture === 'digests' ? html`<p>Only digests were captured.</p>` : null}<//>`}

@@ -3,7 +3,7 @@ import { html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.
 import { ago, between, clean, count, duration, exact, money, ms, percent, plural, short, stamp, tookOf, words } from './format.js';
 import { useKeys } from './keys.js';
 import { join, navigate, turnParts, turnPath } from './router.js';
-import { useSession } from './sessiondata.js';
+import { goesOn, useSession } from './sessiondata.js';
 import { Timeline } from './timeline.js';
 import { TokenBars } from './tokens.js';
 import { RunStatus, Turn } from './turn.js';
@@ -71,7 +71,7 @@ function findTurn(outline, run, turn) {
 export function SessionPage({ session, run, turn, at, about }) {
   const data = useSession(session);
   const { outline } = data;
-  const live = outline !== undefined && !['idle', 'error', 'aborted'].includes(data.status ?? outline.status);
+  const live = goesOn(data.status ?? outline?.status);
   const now = useNow(live ? 1000 : 15000);
   const id = outline?.summary.id ?? session;
   useTitle(outline ? outline.summary.title || short(id, 12) : 'Session');
@@ -196,6 +196,7 @@ export function SessionPage({ session, run, turn, at, about }) {
     </nav>
     <div class="session-main">
       <${Head} outline=${outline} status=${status} now=${now} edge=${edge} connected=${data.connected} live=${live} />
+      ${run !== undefined && selected < 0 ? html`<p class="note warn" role="alert" data-testid="failure">This session has no turn ${clean(turn ?? '')} of run ${clean(run)}. <a href=${'/s' + join(id)}>The whole session</a></p>` : null}
       ${data.error ? html`<p class="bad-line" role="alert">Not up to date: ${data.error.message}</p>` : null}
       ${turns.length || outline.runs?.length ? html`
       <${Timeline} outline=${outline} selected=${selected} select=${select} zoom=${at.query.get('zoom')} idle=${at.query.get('idle') === '1'} now=${live ? edge : 0} />

@@ -21,6 +21,26 @@ const textBytes = 4096;
  * @property {() => void} reload
  */
 
+/** Whether something of a session may still go on. @param {Status | undefined} status */
+export const goesOn = (status) => status !== undefined && !['idle', 'error', 'aborted'].includes(status);
+
+/**
+ * What was open when the process died stays as it was seen last: no end was seen, and nothing is waited for any more.
+ * @template {{state?: string, live?: boolean}} T
+ * @param {T} x
+ * @returns {T}
+ */
+const freeze = (x) => (x.state === 'open' || x.live ? { ...x, state: 'closed', live: undefined } : x);
+
+/** @param {import('../types.d.ts').PermissionView[] | undefined} list */
+const unanswered = (list) => list?.map((p) => (p.waiting ? { ...p, waiting: undefined } : p));
+
+/** @param {Outline} o @returns {Outline} */
+const freezeOutline = (o) => ({ ...o, turns: (o.turns ?? []).map((t) => (t.state || t.live ? { ...freeze(t), calls: t.calls?.map(freeze) } : t)) });
+
+/** @param {TurnView} t @returns {TurnView} */
+const freezeTurn = (t) => ({ ...freeze(t), calls: t.calls?.map(freeze), permissions: unanswered(t.permissions), tool_calls: t.tool_calls?.map((c) => ({ ...freeze(c), permissions: unanswered(c.permissions) })) });
+
 /**
  * @param {string} session
  * @returns {SessionData}
@@ -42,7 +62,7 @@ export function useSession(session) {
       const got = /** @type {TurnPage} */ (await get('turns' + join(session), { from: page * pageSize, count: pageSize, text: textBytes }));
       if (!alive.current) return;
       (got.turns ?? []).forEach((t, i) => {
-        turns.current.set(page * pageSize + i, t);
+        turns.current.set(page * pageSize + i, goesOn(outline.current?.status) ? t : freezeTurn(t));
         stale.current.delete(page * pageSize + i);
       });
       pages.current.delete(page);
@@ -60,7 +80,8 @@ export function useSession(session) {
     }
   };
 
-  const take = (/** @type {Outline} */ next) => {
+  const take = (/** @type {Outline} */ got) => {
+    const next = goesOn(got.status) ? got : freezeOutline(got);
     const before = outline.current?.turns ?? [];
     (next.turns ?? []).forEach((t, i) => {
       const was = before[i];
@@ -69,7 +90,7 @@ export function useSession(session) {
         return;
       }
       // What was said of a turn can change while its outline does not: those that are open or last are always asked anew.
-      if (t.state || t.live || was.live || i >= before.length - 1 || JSON.stringify(was) !== JSON.stringify(t)) stale.current.add(i);
+      if (t.state || t.live || was.live || next.status !== outline.current?.status || i >= before.length - 1 || JSON.stringify(was) !== JSON.stringify(t)) stale.current.add(i);
     });
     outline.current = next;
     set((old) => ({ ...old, outline: next, status: next.status, error: undefined }));

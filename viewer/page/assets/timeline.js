@@ -147,6 +147,8 @@ export function Timeline({ outline, selected, select, zoom, idle, now }) {
   };
   const down = (/** @type {PointerEvent} */ e) => {
     if (e.button) return;
+    e.preventDefault(); // no text is selected on the way
+    svg.current?.focus({ preventScroll: true });
     const x = xOf(e);
     setDrag([x, x]);
     svg.current?.setPointerCapture(e.pointerId);
