@@ -255,6 +255,8 @@ const (
 	tabKey = kb.Tab
 )
 
+var reload = chromedp.Reload()
+
 // snap leaves a picture of what is to be seen.
 func (b *tab) snap(name string) {
 	b.t.Helper()
