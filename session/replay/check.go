@@ -26,6 +26,7 @@ const (
 type State string
 
 const (
+	// Present: it is there.
 	Present State = "present"
 	// None: the request is there, and has nothing of the kind.
 	None State = "none"

@@ -387,7 +387,3 @@ func lone(parts []part, asString bool) (string, bool) {
 	}
 	return parts[0].text, asString || parts[0].raw == nil || isString(parts[0].raw)
 }
-
-func hasPrefix(s string, prefixes ...string) bool {
-	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })
-}
