@@ -34,22 +34,12 @@ func lastTurn(s *session.Session) *session.Turn {
 	return turns[len(turns)-1]
 }
 
-func bodiesOf(b session.Batch, refs *session.Refs) []string {
-	blocks := &session.BlockSet{}
-	for _, block := range b.Blocks {
-		blocks.Add(block)
-	}
-	if refs == nil {
-		return nil
-	}
-	return blocks.Read(refs).Bodies
-}
-
 // whenOnly waits until the only session is as wanted, and returns it and what it is made of.
 func whenOnly(p *agenttest.Pipeline, wanted func(*session.Session, session.Batch) bool) (only *session.Session, of session.Batch) {
 	p.When(func(all []*session.Session, b session.Batch) bool {
 		if len(all) == 1 {
 			only, of = all[0], b
+			of.Blocks = append(of.Blocks, only.LiveBlocks()...)
 		}
 		return len(all) == 1 && wanted(only, of)
 	})
@@ -59,116 +49,125 @@ func whenOnly(p *agenttest.Pipeline, wanted func(*session.Session, session.Batch
 // What a tree tells of a session at each step, from nothing but what has left by itself.
 func TestLiveTree(t *testing.T) {
 	p := agenttest.NewLive(t, content, partly)
-	when := func(wanted func(*session.Session) bool) (*session.Session, session.Batch) {
+	when := func(what string, wanted func(*session.Session, session.Batch) bool) {
 		t.Helper()
-		return whenOnly(p, func(s *session.Session, _ session.Batch) bool { return wanted(s) })
+		t.Log(what) // the last one is what did not come
+		whenOnly(p, wanted)
 	}
-	status := func(want spans.SessionStatus) func(*session.Session) bool {
-		return func(s *session.Session) bool { return s.Status == want }
+	status := func(want spans.SessionStatus) {
+		t.Helper()
+		when(string(want), func(s *session.Session, _ session.Batch) bool { return s.Status == want })
 	}
-	turns := func(f func(*session.Turn) bool) func(*session.Session) bool {
-		return func(s *session.Session) bool { t := lastTurn(s); return t != nil && f(t) }
+	turnIs := func(what string, wanted func(*session.Turn, session.Batch) bool) {
+		t.Helper()
+		when(what, func(s *session.Session, b session.Batch) bool {
+			last := lastTurn(s)
+			return last != nil && last.Known == spans.KnownLive && wanted(last, b)
+		})
+	}
+	request := func(n int, want []byte) {
+		t.Helper()
+		turnIs(fmt.Sprintf("request %d", n), func(turn *session.Turn, b session.Batch) bool {
+			return len(turn.Requests) > n && bytes.Equal(turn.Requests[n].Payload(blocksOfAll(b)).Bytes, want)
+		})
 	}
 
 	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Rules: []byte(`[{"action":"ask"}]`)})
-	s, b := when(status(spans.SessionStatusBusy))
-	if r := s.Runs[0]; r.Status != spans.RunStatusOpen || r.Agent != "coder" || r.Known != spans.KnownLive || r.HeartbeatNS != int64(15*time.Second) ||
-		!cmp.Equal(bodiesOf(b, r.Rules), []string{`[{"action":"ask"}]`}) {
-		t.Errorf("the run is %+v", r)
-	}
+	when("the run", func(s *session.Session, b session.Batch) bool {
+		r := s.Runs[0]
+		return s.Status == spans.SessionStatusBusy && r.Status == spans.RunStatusOpen && r.Agent == "coder" && r.Known == spans.KnownLive &&
+			r.HeartbeatNS == int64(15*time.Second) && cmp.Equal(bodiesOf(b, r.Rules), []string{`[{"action":"ask"}]`})
+	})
 
 	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerUser, Model: "m"})
 	turn.AddInput(otelagent.Message{Role: "user", Raw: []byte(`{"role":"user","content":"Is it in?"}`)})
-	s, b = when(turns(func(t *session.Turn) bool { return t.Input != nil && t.Input.Len() == 1 }))
-	if got := bodiesOf(b, lastTurn(s).Input); !cmp.Equal(got, []string{`{"content":"Is it in?","role":"user"}`}) {
-		t.Errorf("the input is %q", got)
-	}
+	turnIs("the input", func(turn *session.Turn, b session.Batch) bool {
+		return turn.Trigger == spans.TriggerUser && cmp.Equal(bodiesOf(b, turn.Input), []string{`{"content":"Is it in?","role":"user"}`})
+	})
 
 	payload := []byte(`{"model":"m","system":"Be brief.","messages":[{"role":"user","content":"Is it in?"}],"tools":[{"name":"bash"}]}`)
 	turn.Request(otelagent.Request{Payload: payload})
-	exact := func(want []byte) func(*session.Session) bool {
-		return turns(func(t *session.Turn) bool {
-			return len(t.Requests) > 0 && t.Requests[len(t.Requests)-1].Messages != nil
-		})
-	}
-	s, b = when(exact(payload))
-	wantRequest(t, s, b, 0, payload)
-
+	request(0, payload)
 	again := bytes.Replace(payload, []byte("brief"), []byte("briefer"), 1)
 	turn.Request(otelagent.Request{Payload: again, Attempt: 1})
-	s, b = when(func(s *session.Session) bool {
-		return status(spans.SessionStatusRetrying)(s) && len(lastTurn(s).Requests) == 2
-	})
-	wantRequest(t, s, b, 1, again)
+	request(1, again)
+	status(spans.SessionStatusRetrying)
 
 	turn.Partial(otelagent.PartialReasoning, []byte("Well. "))
 	turn.Partial(otelagent.PartialText, []byte("It is "))
 	turn.Partial(otelagent.PartialText, []byte("in\u00a0\"stock\"."))
-	whenOnly(p, func(s *session.Session, b session.Batch) bool {
-		last := lastTurn(s)
-		return last != nil && last.Partial && cmp.Equal(bodiesOf(b, last.Output), []string{
+	turnIs("what came in of the reply", func(turn *session.Turn, b session.Batch) bool {
+		return turn.Partial && cmp.Equal(bodiesOf(b, turn.Output), []string{
 			`{"content":[{"thinking":"Well. ","type":"thinking"},{"text":"It is in` + "\u00a0" + `\"stock\".","type":"text"}],"role":"assistant"}`,
 		})
 	})
 
 	turn.AskUser()
-	when(status(spans.SessionStatusWaitingOnUserInput))
+	status(spans.SessionStatusWaitingOnUserInput)
 	turn.UserAnswered()
-	when(status(spans.SessionStatusRetrying))
+	status(spans.SessionStatusRetrying)
 
 	ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c1", Name: "bash", Args: []byte(`{"cmd":"ls"}`)})
-	s, b = when(turns(func(t *session.Turn) bool {
-		return len(t.ToolCalls) == 1 && t.ToolCalls[0].Args != nil && t.ToolCalls[0].Known == spans.KnownLive
-	}))
-	if got := bodiesOf(b, lastTurn(s).ToolCalls[0].Args); !cmp.Equal(got, []string{`{"cmd":"ls"}`}) {
-		t.Errorf("the arguments are %q", got)
+	toolIs := func(what string, wanted func(*session.ToolCall, session.Batch) bool) {
+		t.Helper()
+		turnIs(what, func(turn *session.Turn, b session.Batch) bool {
+			return len(turn.ToolCalls) == 1 && turn.ToolCalls[0].Known == spans.KnownLive && wanted(turn.ToolCalls[0], b)
+		})
 	}
+	toolIs("the arguments", func(c *session.ToolCall, b session.Batch) bool {
+		return cmp.Equal(bodiesOf(b, c.Args), []string{`{"cmd":"ls"}`})
+	})
 	call.Progress("lines", []byte(`{"lines":7}`), otelagent.Moment{})
-	s, b = when(turns(func(t *session.Turn) bool { return len(t.ToolCalls[0].Events) == 1 }))
-	if got := lastTurn(s).ToolCalls[0]; got.Events[0].Type != "lines" || got.Progress != 1 || !hasBlock(b, got.Events[0].Body, `{"lines":7}`) {
-		t.Errorf("the call is %+v", got)
-	}
+	toolIs("the progress", func(c *session.ToolCall, b session.Batch) bool {
+		return c.Progress == 1 && len(c.Events) == 1 && c.Events[0].Type == "lines" && hasBlock(b, c.Events[0].Body, `{"lines":7}`)
+	})
 
 	asking := call.Ask(ctx, otelagent.PermissionEvaluation{Options: []byte(`["once"]`)})
-	s, b = when(func(s *session.Session) bool {
-		return status(spans.SessionStatusWaitingOnApproval)(s) && lastTurn(s).ToolCalls[0].Permissions[0].Options != nil
+	toolIs("the question", func(c *session.ToolCall, b session.Batch) bool {
+		return len(c.Permissions) == 1 && c.Permissions[0].Known == spans.KnownLive && c.Permissions[0].Action == spans.ActionAsk &&
+			cmp.Equal(bodiesOf(b, c.Permissions[0].Options), []string{`["once"]`})
 	})
-	if q := lastTurn(s).ToolCalls[0].Permissions[0]; q.Known != spans.KnownLive || q.Action != spans.ActionAsk || !cmp.Equal(bodiesOf(b, q.Options), []string{`["once"]`}) {
-		t.Errorf("the question is %+v", q)
-	}
+	status(spans.SessionStatusWaitingOnApproval)
 	asking.End(otelagent.PermissionEvaluation{Action: spans.ActionAllow, Outcome: "selected"})
-	when(status(spans.SessionStatusRetrying))
+	status(spans.SessionStatusRetrying)
 
 	call.End(otelagent.ToolResult{Result: []byte(`"a b"`)})
 	turn.End(otelagent.TurnResult{Output: &otelagent.Message{Role: "assistant", Raw: []byte(`{"role":"assistant","content":"It is."}`)}})
 	run.End(otelagent.RunResult{})
-	s = p.Session()
+	s, b := p.Session(), p.Batch()
 	last := lastTurn(s)
 	if s.Status != spans.SessionStatusIdle || last.Partial || last.Waiting != "" || last.Known != spans.KnownObserved || last.Attempts != 2 || last.HeartbeatNS != 0 ||
-		!cmp.Equal(bodiesOf(p.Batch(), last.Output), []string{`{"content":"It is.","role":"assistant"}`}) || len(last.ToolCalls[0].Permissions) != 1 {
+		!cmp.Equal(bodiesOf(b, last.Output), []string{`{"content":"It is.","role":"assistant"}`}) || len(last.ToolCalls[0].Permissions) != 1 {
 		t.Errorf("at the end %s, %+v", s.Status, last)
 	}
-	wantRequest(t, s, p.Batch(), 0, payload)
-	wantRequest(t, s, p.Batch(), 1, again)
+	for n, want := range [][]byte{payload, again} {
+		if got := last.Requests[n].Payload(blocksOfAll(b)); !got.Exact || !bytes.Equal(got.Bytes, want) {
+			t.Errorf("request %d is %s, want %s (%+v)", n, got.Bytes, want, got)
+		}
+	}
 	if len(s.Defects)+len(s.Runs[0].Defects)+len(last.Defects) > 0 {
 		t.Errorf("defects %v %v %v", s.Defects, s.Runs[0].Defects, last.Defects)
 	}
 }
 
-func hasBlock(b session.Batch, ref *session.Ref, body string) bool {
-	return slices.ContainsFunc(b.Blocks, func(x session.Block) bool { return x.ID.Short().String() == ref.Block && x.Body == body })
-}
-
-func wantRequest(t *testing.T, s *session.Session, b session.Batch, n int, want []byte) {
-	t.Helper()
+// blocksOfAll are the blocks of a batch of one session.
+func blocksOfAll(b session.Batch) *session.BlockSet {
 	blocks := &session.BlockSet{}
 	for _, block := range b.Blocks {
 		blocks.Add(block)
 	}
-	got := lastTurn(s).Requests[n].Payload(blocks)
-	if !got.Exact || !bytes.Equal(got.Bytes, want) {
-		t.Errorf("request %d is %s, want %s (%+v)", n, got.Bytes, want, got)
+	return blocks
+}
+
+func bodiesOf(b session.Batch, refs *session.Refs) []string {
+	if refs == nil {
+		return nil
 	}
+	return blocksOfAll(b).Read(refs).Bodies
+}
+
+func hasBlock(b session.Batch, ref *session.Ref, body string) bool {
+	return slices.ContainsFunc(b.Blocks, func(x session.Block) bool { return x.ID.Short().String() == ref.Block && x.Body == body })
 }
 
 // playLive plays events live and leaves everything open, as a process that is killed.
@@ -344,8 +343,9 @@ func TestLivePartialOutputIsRedacted(t *testing.T) {
 		seen++
 	}
 	turn.Partial(otelagent.PartialText, []byte(" and that is all"))
-	p.When(func(_ []*session.Session, b session.Batch) bool {
-		return slices.ContainsFunc(b.Blocks, func(x session.Block) bool { return strings.Contains(x.Body, "that is ") })
+	whenOnly(p, func(s *session.Session, b session.Batch) bool {
+		bodies := bodiesOf(b, lastTurn(s).Output)
+		return len(bodies) == 1 && strings.Contains(bodies[0], "that is ")
 	})
 	turn.Close(otelagent.Moment{})
 	run.Close(otelagent.Moment{})
