@@ -48,7 +48,8 @@ is. Neither side ever waits for tracing: what a receiver that is away or slow
 makes wait is dropped, counted, and told in the session. Prompts become runs;
 a traceparent in the _meta of a prompt is heard (docs/dialects.md).
 No content leaves unless --capture content says so. OTEL_* variables are heard.
-Metrics (docs/metrics.md) go to a collector that takes them.
+Metrics (docs/metrics.md) go to a collector that takes them. With --live the
+session can be watched as it runs (docs/live.md).
 
 Nothing but the agent's output goes to standard output. Standard error is the
 agent's, and ours only when something is wrong, or with --verbose.
@@ -78,6 +79,7 @@ are passed on to it.`,
 	o.lackFlags(c)
 	o.targetFlags(c)
 	o.metricsFlag(c, "auto (to a collector that takes them), on (an error where none can be sent), off")
+	o.liveFlags(c)
 	o.Capture.flags(c)
 	return c
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.opentelemetry.io/otel"
 
 	"github.com/otelagent/otelagent/otelagent"
@@ -36,6 +37,9 @@ type sendOptions struct {
 	Follow                                bool   // files grow
 	Metrics                               string // auto, on or off
 	Profile                               string // of the conventions; empty is the default
+	Live                                  bool   // copies of open spans are sent
+	Heartbeat                             time.Duration
+	Partial                               bool // replies are shown, or kept, as far as they came in
 	Capture                               captureOptions
 }
 
@@ -75,6 +79,10 @@ What an input does not say is given by --session, --agent, --provider and
 No content leaves unless --capture content says so; --capture digests sends its
 sizes and hashes (docs/requests.md). OTEL_* variables are heard.
 
+With --live the session can be watched as it runs (docs/live.md): a copy of what
+is open leaves at once, and every --heartbeat; what the model receives leaves
+before it answers.
+
 A pipe also gives metrics (docs/metrics.md), to a collector that takes them;
 files are the past and give none, unless --metrics on asks for them.
 
@@ -85,7 +93,8 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
   otelagent send -f --session nightly --agent coder run.ndjson
   zcat events.ndjson.gz | otelagent send --replay -
   otelagent send --endpoint https://otlp.example.com --protocol http/protobuf a.ndjson
-  otelagent send --db ./sessions.db --capture content events.ndjson`,
+  otelagent send --db ./sessions.db --capture content events.ndjson
+  my-agent | otelagent send --live --capture content -`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Files = args
@@ -101,6 +110,7 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 	o.Capture.flags(c)
 	o.targetFlags(c)
 	o.metricsFlag(c, "auto (of an agent at work, to a collector), on (of files too), off")
+	o.liveFlags(c)
 	c.Flags().BoolVar(&o.Replay, "replay", false, "standard input is a recording, not an agent at work")
 	return c
 }
@@ -138,6 +148,7 @@ func (o *sendOptions) check() error {
 	if o.Profile != "" && !spans.Profile(o.Profile).Known() {
 		add("--profile %s: want one of %s", o.Profile, profileNames())
 	}
+	wrong = append(wrong, o.wrongLive()...)
 	if o.DB != "" && o.Endpoint != "" {
 		add("--db and --endpoint exclude each other")
 	}
@@ -162,6 +173,46 @@ func (o *sendOptions) targetFlags(c *cobra.Command) {
 	c.Flags().StringVar(&o.Protocol, "protocol", "", "`protocol`: grpc or http/protobuf (default $OTEL_EXPORTER_OTLP_PROTOCOL, else grpc)")
 	c.Flags().StringVar(&o.DB, "db", "", "database `DSN` to write to instead, without a collector: "+databaseHelp)
 	c.Flags().StringVar(&o.Tenant, "tenant", "", "`owner` of the sessions")
+}
+
+// liveFlags adds the flags for what is sent of an agent at work before its spans end.
+func (o *sendOptions) liveFlags(c *cobra.Command) {
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.BoolVar(&o.Live, "live", false, "show the session as it runs: copies of what is open leave at once")
+	f.DurationVar(&o.Heartbeat, "heartbeat", otelsetup.DefaultHeartbeat, "with --live, how `often` they leave again, to say that the agent is there")
+	f.BoolVar(&o.Partial, "partial-output", false, "keep the last 64 KiB of a reply as it comes in; wants --capture content")
+	addGroup(c, "Flags for an agent at work", f)
+}
+
+func (o *sendOptions) wrongLive() (wrong []string) {
+	switch {
+	case !o.Live && o.Heartbeat != 0 && o.Heartbeat != otelsetup.DefaultHeartbeat:
+		wrong = append(wrong, "--heartbeat is for --live")
+	case o.Live && o.Heartbeat != 0 && o.Heartbeat < time.Second:
+		wrong = append(wrong, fmt.Sprintf("--heartbeat %v: want 1s or more", o.Heartbeat))
+	}
+	if o.Live && (o.Replay || len(o.Files) > 0 && o.Files[0] != "-" && !o.Follow) {
+		wrong = append(wrong, notLive)
+	}
+	if o.Partial && o.Capture.Level != string(spans.CaptureContent) && len(o.Capture.For) == 0 {
+		wrong = append(wrong, "--partial-output wants --capture content")
+	}
+	return wrong
+}
+
+const notLive = "--live is for an agent at work: a pipe, or one file with --follow"
+
+// live says for the tracer and for what is behind it what is sent of open spans.
+func (o *sendOptions) live() (setup []otelsetup.Option, tracer func(*otelsetup.Providers) []otelagent.Option) {
+	if o.Live {
+		setup = append(setup, otelsetup.WithLive(otelsetup.WithHeartbeat(o.Heartbeat)))
+	}
+	return setup, func(p *otelsetup.Providers) (opts []otelagent.Option) {
+		if o.Partial {
+			opts = append(opts, otelagent.WithPartialOutput(0))
+		}
+		return append(opts, otelagent.WithLive(p.Live()))
+	}
 }
 
 // The values of --metrics.
@@ -432,6 +483,8 @@ func (o *sendOptions) delivery(ctx context.Context, capture []otelagent.Option, 
 	measuring, metrics := o.metrics(live)
 	opts := append(t.opts, otelsetup.WithTenant(o.Tenant), otelsetup.WithoutGlobal())
 	opts = append(opts, metrics...)
+	shown, showing := o.live()
+	opts = append(opts, shown...)
 	opts = append(opts, serviceName(service)...)
 	if live && !t.file {
 		opts = append(opts, otelsetup.WithMaxQueueSpans(pipeQueue))
@@ -445,7 +498,7 @@ func (o *sendOptions) delivery(ctx context.Context, capture []otelagent.Option, 
 		_ = t.end(ctx)
 		return nil, usagef("%w", err)
 	}
-	rec := otelagent.NewRecorder(otelagent.NewTracer(append(append(capture, measuring...),
+	rec := otelagent.NewRecorder(otelagent.NewTracer(append(append(append(capture, measuring...), showing(providers)...),
 		otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithMeterProvider(providers.MeterProvider()),
 		otelagent.WithDerivedIDs(), otelagent.WithDelivery(providers), otelagent.WithProfile(spans.Profile(o.Profile)))...))
 	return &delivery{t, providers, rec, func() error { return o.metricsError(providers) }}, nil
@@ -467,6 +520,9 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 	}
 	defer in.close()
 	live := in.live
+	if o.Live && !live && !o.Follow {
+		return nil, usagef("%s", notLive)
+	}
 	to, err := o.delivery(context.WithoutCancel(ctx), capture, in.serviceOf(), live)
 	if err != nil {
 		return nil, err
