@@ -164,7 +164,7 @@ func (v *diffView) first() {
 		v.field("same", "nothing differs")
 		return
 	case f == nil:
-		v.field("same", "nothing is known to differ, but not all could be compared")
+		v.field("differ", "nothing is known to differ, but not all could be compared")
 		return
 	case v.Kind == session.DiffOfTurns:
 		v.field("differ", partList(f.Parts))
@@ -185,13 +185,16 @@ func (v *diffView) first() {
 }
 
 var whyWords = map[session.DiffWhy]string{
-	session.DiffNotCaptured: "not captured", session.DiffDigestsOnly: "digests differ, which also hold times and ids", session.DiffMissing: "did not arrive",
+	session.DiffNotCaptured: "not captured", session.DiffDigestsOnly: "only digests are there, which times and ids within change too", session.DiffMissing: "did not arrive",
 	session.DiffWithheld: "cut or withheld at the source", session.DiffNotTold: "not told by its loop", session.DiffOtherUnit: "in two currencies",
 }
 
 func unknownText(u session.DiffUnknown) string {
 	side := " in " + u.Side
-	if u.Side == "both" {
+	switch {
+	case u.Why == session.DiffDigestsOnly || u.Why == session.DiffOtherUnit:
+		side = ""
+	case u.Side == "both":
 		side = " in both"
 	}
 	return partWord(u.Part) + " not compared: " + cmp.Or(whyWords[u.Why], Clean(string(u.Why))) + side

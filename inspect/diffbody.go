@@ -85,7 +85,7 @@ func quietTurn(t *session.TurnDiff) string {
 				parts = append(parts, u.Part)
 			}
 		}
-		return "nothing is known to differ; not compared: " + partList(parts)
+		return "not known to differ; not compared: " + partList(parts)
 	case t.State == session.DiffChanged && len(t.Repeats) == len(t.Parts):
 		return "only as before: " + partList(t.Repeats)
 	}
@@ -107,11 +107,19 @@ func (b *diffBody) quiet(l []session.TurnDiff, why string) {
 	at := b.turnWhere(&l[0])
 	if len(l) > 1 {
 		at += " to " + b.turnWhere(&l[len(l)-1])
-		why = plural(len(l), "turn") + " " + why
+		why = plural(len(l), "turn") + ", " + why
 	}
 	b.blank()
-	b.putSegs([]seg{{b.heading() + m + " ", st}, {at, bold}, {separator + why, dim}}, b.width)
+	head := []seg{{b.heading() + m + " ", st}, {at, bold}}
+	long := width(b.heading()+m+" "+at+separator+why) > b.width
+	if !long {
+		head = append(head, seg{separator + why, dim})
+	}
+	b.putSegs(head, b.width)
 	b.flush()
+	if long {
+		b.note(why)
+	}
 }
 
 func (b *diffBody) turnWhere(t *session.TurnDiff) string {

@@ -110,12 +110,32 @@ func diffText(name, before, after string, room int) TextDiff {
 // diffStrings returns what to take from a and what to put there to make b. Turned round, it is the same: of several answers the one
 // of the two in a fixed order is given.
 func diffStrings(a, b []string) []lcs.Diff {
-	if slices.Compare(a, b) <= 0 {
-		return lcs.DiffLines(a, b)
+	n := 0 // what both begin with, and end with, costs nothing
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
 	}
-	edits := lcs.DiffLines(b, a)
-	for i, e := range edits {
-		edits[i] = lcs.Diff{Start: e.ReplStart, End: e.ReplEnd, ReplStart: e.Start, ReplEnd: e.End}
+	end := 0
+	for end < len(a)-n && end < len(b)-n && a[len(a)-1-end] == b[len(b)-1-end] {
+		end++
+	}
+	a, b = a[n:len(a)-end], b[n:len(b)-end]
+	var edits []lcs.Diff
+	switch {
+	case len(a)+len(b) == 0:
+		return nil
+	case len(a) == 0 || len(b) == 0 || len(a) == 1 && len(b) == 1:
+		edits = []lcs.Diff{{Start: 0, End: len(a), ReplStart: 0, ReplEnd: len(b)}}
+	case slices.Compare(a, b) <= 0:
+		edits = lcs.DiffLines(a, b)
+	default:
+		edits = lcs.DiffLines(b, a)
+		for i, e := range edits {
+			edits[i] = lcs.Diff{Start: e.ReplStart, End: e.ReplEnd, ReplStart: e.Start, ReplEnd: e.End}
+		}
+	}
+	for i := range edits {
+		e := &edits[i]
+		e.Start, e.End, e.ReplStart, e.ReplEnd = e.Start+n, e.End+n, e.ReplStart+n, e.ReplEnd+n
 	}
 	return edits
 }
@@ -174,7 +194,10 @@ func (h *hunker) equal(hunk *TextHunk, from, to int) {
 
 // replace puts lines that stand in each other's places. The room is shared by both sides, so that one does not hide the other.
 func (h *hunker) replace(hunk *TextHunk, removed, added []string) {
-	wordsA, wordsB := likeLines(removed, added)
+	wordsA, wordsB := make([][]DiffWord, len(removed)), make([][]DiffWord, len(added))
+	if h.room > 0 {
+		likeLines(removed, added, wordsA, wordsB)
+	}
 	put := func(op string, lines []string, words [][]DiffWord, room int) {
 		after := h.room - room
 		h.room = room
@@ -195,17 +218,19 @@ func (h *hunker) replace(hunk *TextHunk, removed, added []string) {
 }
 
 // maxLikePairs bounds how many pairs of lines are looked at to find those that are alike.
-const maxLikePairs = 400
+const maxLikePairs = 64
 
-// likeLines returns the words of lines that are alike, pair by pair in their order; nil of the others. In long stretches the first line is
-// taken with the first, and so on.
-func likeLines(removed, added []string) (a, b [][]DiffWord) {
-	a, b = make([][]DiffWord, len(removed)), make([][]DiffWord, len(added))
+// maxLikeLines bounds how many lines of a stretch are compared by words.
+const maxLikeLines = 200
+
+// likeLines puts the words of lines that are alike into a and b, pair by pair in their order. In long stretches the first line is taken
+// with the first, and so on.
+func likeLines(removed, added []string, a, b [][]DiffWord) {
 	if len(removed)*len(added) > maxLikePairs {
-		for i := range min(len(removed), len(added)) {
+		for i := range min(len(removed), len(added), maxLikeLines) {
 			a[i], b[i], _ = diffWords(removed[i], added[i])
 		}
-		return a, b
+		return
 	}
 	turned := slices.Compare(removed, added) > 0 // turned round, it is the same
 	x, y := removed, added
@@ -242,7 +267,6 @@ func likeLines(removed, added []string) (a, b [][]DiffWord) {
 			j++
 		}
 	}
-	return a, b
 }
 
 // put adds a line, or its beginning where the room ends.
@@ -269,30 +293,40 @@ func diffWords(before, after string) (a, b []DiffWord, common int) {
 		return nil, nil, 0
 	}
 	x, y := textWords(before), textWords(after)
-	edits := joined(diffStrings(x, y), x)
-	i, j := 0, 0
-	put := func(l *[]DiffWord, op string, words []string) {
-		if len(words) == 0 {
-			return
+	var edits []lcs.Diff
+	for _, e := range diffStrings(x, y) {
+		// Between two edits that nothing but blanks stand between, these change too.
+		if n := len(edits); n > 0 && blank(x[edits[n-1].End:e.Start]) {
+			edits[n-1].End, edits[n-1].ReplEnd = e.End, e.ReplEnd
+			continue
 		}
-		text := strings.Join(words, "")
-		if n := len(*l); n > 0 && (*l)[n-1].Op == op {
-			(*l)[n-1].Text += text
-			return
+		edits = append(edits, e)
+	}
+	size := func(words []string) (n int) {
+		for _, w := range words {
+			n += len(w)
 		}
-		*l = append(*l, DiffWord{op, text})
+		return n
+	}
+	i, atA, atB := 0, 0, 0
+	put := func(l *[]DiffWord, op, line string, at *int, n int) {
+		if n > 0 {
+			*l = append(*l, DiffWord{op, line[*at : *at+n]})
+			*at += n
+		}
 	}
 	for _, e := range append(edits, lcs.Diff{Start: len(x), End: len(x), ReplStart: len(y), ReplEnd: len(y)}) {
 		for _, w := range x[i:e.Start] {
-			if strings.TrimSpace(w) != "" {
+			if w[0] != ' ' && w[0] != '\t' {
 				common += len(w)
 			}
 		}
-		put(&a, DiffEqual, x[i:e.Start])
-		put(&b, DiffEqual, y[j:e.ReplStart])
-		put(&a, DiffRemoved, x[e.Start:e.End])
-		put(&b, DiffAdded, y[e.ReplStart:e.ReplEnd])
-		i, j = e.End, e.ReplEnd
+		same := size(x[i:e.Start])
+		put(&a, DiffEqual, before, &atA, same)
+		put(&b, DiffEqual, after, &atB, same)
+		put(&a, DiffRemoved, before, &atA, size(x[e.Start:e.End]))
+		put(&b, DiffAdded, after, &atB, size(y[e.ReplStart:e.ReplEnd]))
+		i = e.End
 	}
 	if 3*common < max(len(before), len(after)) {
 		return nil, nil, 0
@@ -300,17 +334,8 @@ func diffWords(before, after string) (a, b []DiffWord, common int) {
 	return a, b, common
 }
 
-// joined makes one edit of those that nothing but blanks of x stands between.
-func joined(edits []lcs.Diff, x []string) []lcs.Diff {
-	out := edits[:0]
-	for _, e := range edits {
-		if n := len(out); n > 0 && strings.TrimSpace(strings.Join(x[out[n-1].End:e.Start], "")) == "" {
-			out[n-1].End, out[n-1].ReplEnd = e.End, e.ReplEnd
-			continue
-		}
-		out = append(out, e)
-	}
-	return out
+func blank(words []string) bool {
+	return !slices.ContainsFunc(words, func(w string) bool { return strings.TrimSpace(w) != "" })
 }
 
 // textWords parts a line into words, stretches of blanks, and other characters one by one.
@@ -324,7 +349,7 @@ func textWords(line string) []string {
 		}
 		return 0
 	}
-	var words []string
+	words := make([]string, 0, len(line)/3+1)
 	start, last := 0, 0
 	for i, r := range line {
 		k := kind(r)

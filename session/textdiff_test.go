@@ -48,7 +48,7 @@ func TestDiffText(t *testing.T) {
 		{"add() subtracts instead of adding.", "add() subtracts where it adds.", "changed 34 30 cut=false coarse=false\n@@ 1 1\n" +
 			"-add() subtracts [instead of adding].\n+add() subtracts [where it adds].\n"},
 		{"nothing in common", "über alles", "changed 17 11 cut=false coarse=false\n@@ 1 1\n-nothing in common\n+über alles\n"},
-		{"one\ntwo words here\n", "zero\none\ntwo other words here\n", "changed 19 30 cut=false coarse=false\n@@ 1 1\n+zero\n=one\n-two words here\n+two[ other] words here\n"},
+		{"one\ntwo words here\n", "zero\none\ntwo other words here\n", "changed 19 30 cut=false coarse=false\n@@ 1 1\n+zero\n=one\n-two words here\n+two [other ]words here\n"},
 		{lines(0, 20), lines(0, 10) + "more\n" + lines(10, 20), "changed 150 155 cut=false coarse=false\n@@ 8 8\n=line 7\n=line 8\n=line 9\n+more\n=line 10\n=line 11\n=line 12\n"},
 		{"x\n" + lines(0, 20) + "y", lines(0, 20), "changed 153 150 cut=false coarse=false\n@@ 1 1\n-x\n=line 0\n=line 1\n=line 2\n@@ 19 18\n=line 17\n=line 18\n=line 19\n-y\n+\n"},
 	} {
