@@ -209,12 +209,50 @@ func (w *writer) settle(id *regexp.Regexp) {
 	}
 }
 
+// unnamed are calls that came without an id, to be found by the results that name none either.
+type unnamed struct {
+	ids    []string
+	taken  []bool
+	next   int              // the first that may not be taken
+	byName map[string][]int // by the tool
+}
+
+func (u *unnamed) add(id, tool string) {
+	if u.byName == nil {
+		u.byName = map[string][]int{}
+	}
+	u.byName[tool] = append(u.byName[tool], len(u.ids))
+	u.ids, u.taken = append(u.ids, id), append(u.taken, false)
+}
+
+// take returns the id of the oldest call of that tool, or of any tool where none is named; empty when there is none left.
+func (u *unnamed) take(tool string) string {
+	for u.next < len(u.ids) && u.taken[u.next] {
+		u.next++
+	}
+	at := u.next
+	if tool != "" {
+		l := u.byName[tool]
+		for len(l) > 0 && u.taken[l[0]] {
+			l = l[1:]
+		}
+		if u.byName[tool] = l; len(l) == 0 {
+			return ""
+		}
+		at = l[0]
+	}
+	if at == len(u.ids) {
+		return ""
+	}
+	u.taken[at] = true
+	return u.ids[at]
+}
+
 // ids gives ids to calls that have none, and makes those fit that the form refuses.
 func (w *writer) ids(fits *regexp.Regexp) {
 	renamed := map[string]string{}
 	used := map[string]bool{}
-	type named struct{ id, name string }
-	var waiting []named // calls without an id
+	var waiting unnamed
 	n := 0
 	for i := range w.messages {
 		m := &w.messages[i]
@@ -224,15 +262,14 @@ func (w *writer) ids(fits *regexp.Regexp) {
 				continue
 			}
 			if p.id == "" {
-				at := slices.IndexFunc(waiting, func(c named) bool { return p.name == "" || c.name == p.name })
-				if p.kind == result && at >= 0 {
-					p.id = waiting[at].id
-					waiting = slices.Delete(waiting, at, at+1)
-				} else {
+				if p.kind == result {
+					p.id = waiting.take(p.name)
+				}
+				if p.id == "" {
 					n++
 					p.id = fmt.Sprintf("call_%d", n)
 					if p.kind == call {
-						waiting = append(waiting, named{p.id, p.name})
+						waiting.add(p.id, p.name)
 					}
 				}
 				p.raw = nil
