@@ -133,7 +133,7 @@ function Line({ session, s, open, stops, live }) {
 
 /** @param {{session: string, outline: Outline, c: CallView, v: TurnView, open: boolean, now: number}} p */
 function Call({ session, outline, c, v, open, now }) {
-  const running = c.state === 'open' || (!c.end && !c.outcome);
+  const running = c.state === 'open' || (v.live && !c.end && !c.outcome);
   const waiting = c.permissions?.find((p) => p.waiting);
   const outcome = c.outcome ?? (waiting ? 'waiting' : running ? 'running' : 'no end seen');
   const took = running && !c.outcome && c.start ? (v.live ? (now - Date.parse(c.start)) * 1e6 : undefined) : between(c.start, c.end);
@@ -143,7 +143,7 @@ function Call({ session, outline, c, v, open, now }) {
     <div class="call-perm">${c.permissions?.length ? c.permissions.map((p) => html`<${Permission} p=${p} now=${now} />`) : html`<p class="perm p-none"><i aria-hidden="true"></i>permission ${words(c.permission_state || 'not recorded')}</p>`}</div>
     <div class="io">
       ${c.input ? html`<div><h5>Input</h5><${Content} session=${session} body=${c.input} open=${open} lines=${10} label="input" /></div>` : null}
-      ${c.output || c.error ? html`<div><h5>Output</h5>${c.error ? html`<p class="bad-line"><${Foreign} text=${c.error} /></p>` : null}${c.output ? html`<${Content} session=${session} body=${c.output} open=${open} lines=${10} label="output" />` : null}</div>` : running ? html`<div><h5>Output</h5><p class="absent">${waiting ? 'waits for approval' : v.live ? 'none yet' : 'none was seen'}</p></div>` : null}
+      ${c.output || c.error ? html`<div><h5>Output</h5>${c.error ? html`<p class="bad-line"><${Foreign} text=${c.error} /></p>` : null}${c.output ? html`<${Content} session=${session} body=${c.output} open=${open} lines=${10} label="output" />` : null}</div>` : c.outcome ? null : html`<div><h5>Output</h5><p class="absent">${waiting ? 'waits for approval' : running ? 'none yet' : 'none was seen'}</p></div>`}
     </div>
     ${c.children?.map((a) => html`<${SubAgent} session=${session} outline=${outline} address=${a} />`)}
     ${c.events?.map((e) => html`<${Event_} session=${session} e=${e} open=${open} />`)}
