@@ -54,6 +54,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, opts ...Option) {
 		{"supersede in any order", u.supersede},
 		{"start may change", startMayChange},
 		{"live rows", liveRows},
+		{"killed", killed},
 		{"all or nothing", allOrNothing},
 		{"refuses what cannot be kept", refuses},
 		{"empty batch", emptyBatch},
@@ -383,6 +384,42 @@ func liveRows(t *testing.T, s store.Store) {
 	equal(t, "by the span of a live row", ids(t, s, store.Query{Span: live(2).Span}), "a")
 	put(t, s, []session.Row{Row(k, 2)})
 	equal(t, "all ended", rows(t, s, k), canonical([]session.Row{Row(k, 1), Row(k, 2), Row(k, 3)}))
+}
+
+// killed: what was said last of spans that never ended stays as long as the session, and what comes late finds it.
+func killed(t *testing.T, s store.Store) {
+	k := key("a")
+	live := func(n, at int) session.Row {
+		r := Row(k, n)
+		r.Known, r.End = spans.KnownLive, r.Start+int64(at)
+		r.Attrs = nil // what makes a row known by its bytes is when it was sent
+		return r
+	}
+	summary := Summary(k)
+	summary.Status = spans.SessionStatusBusy
+	for beat := range 5 { // the newest of two that come the wrong way round counts
+		put(t, s, []session.Row{live(1, 10*beat+5), live(2, 10*beat+5)})
+		put(t, s, []session.Row{live(1, 10*beat), live(2, 10*beat)}, Block(k, "what it was asked"))
+		project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: summary})
+	}
+	last := canonical([]session.Row{live(1, 45), live(2, 45)})
+	equal(t, "killed", rows(t, s, k), last)
+	if m, ok := s.(store.Maintainer); ok {
+		if err := m.Maintain(t.Context(), k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: summary})
+	}
+	equal(t, "long after", rows(t, s, k), last)
+	equal(t, "by its span", ids(t, s, store.Query{Span: live(2, 0).Span}), "a")
+	equal(t, "blocks", len(blocks(t, s, k, nil)), 1)
+	put(t, s, []session.Row{Row(k, 1), live(1, 90)})
+	equal(t, "one of them ended", rows(t, s, k), canonical([]session.Row{Row(k, 1), live(2, 45)}))
+	put(t, s, []session.Row{live(2, 95)})
+	project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: summary})
+	equal(t, "and the other goes on", rows(t, s, k), canonical([]session.Row{Row(k, 1), live(2, 95)}))
 }
 
 func allOrNothing(t *testing.T, s store.Store) {
