@@ -473,18 +473,11 @@ func (g *Guide) fact(f *session.Fact) (json.RawMessage, error) {
 	return nil, nil
 }
 
-// factTime reads a time in milliseconds, or as RFC 3339; true means since the fact itself, null and false never.
+// factTime is session.FactTime in milliseconds; 0: it is not so.
 func factTime(v json.RawMessage, at time.Time) int64 {
-	if n, err := strconv.ParseFloat(string(v), 64); err == nil {
-		return int64(n)
-	}
-	if s, ok := text(v); ok {
-		if t, err := time.Parse(time.RFC3339, s); err == nil {
-			return t.UnixMilli()
-		}
-	}
-	if string(v) == "null" || string(v) == "false" {
+	t := session.FactTime(string(v), at)
+	if t.IsZero() {
 		return 0
 	}
-	return at.UnixMilli()
+	return t.UnixMilli()
 }
