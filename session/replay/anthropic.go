@@ -199,6 +199,9 @@ func (w *writer) anthropicBlock(p *part, m *message) []byte {
 			w.leave("an empty text", m)
 			return nil
 		}
+		if p.typ == "refusal" {
+			w.add(Changed, "a refusal stands as a text", m.where())
+		}
 		return obj("type", "text", "text", p.text)
 	case thinking:
 		switch {
@@ -266,6 +269,9 @@ func (w *writer) anthropicMedia(p *part, m *message) []byte {
 		}
 		w.leave(what, m)
 		return nil
+	}
+	if p.detail != "" && p.detail != "auto" {
+		w.leave("detail of an image", m)
 	}
 	var b builder
 	b.str("type", typ)

@@ -281,6 +281,9 @@ func blockList(raw []byte) bool {
 	return true
 }
 
+// textDocument is the type of a text that came as a document.
+const textDocument = "text document"
+
 // media reads an image, sound, video or file from where any spelling has it.
 func (r *reader) media(p *part, o object, what string) {
 	p.name = o.str("filename", "name", "title")
@@ -327,7 +330,7 @@ func (r *reader) media(p *part, o object, what string) {
 		}
 		if s := from.str("data", "file_data"); s != "" {
 			if from.str("type") == "text" { // a document that is text
-				p.kind, p.text, p.typ = text, s, "text document"
+				p.kind, p.text, p.typ = text, s, textDocument
 				return
 			}
 			if strings.HasPrefix(s, "data:") {

@@ -148,12 +148,14 @@ func (r *reader) message(at int, raw []byte) {
 		}
 	}
 	known := append(slices.Clone(described), "role", "content", "parts", "id", "type", "tool_calls", "tool_call_id", "toolCallId", "tool_use_id", "toolName", "tool_name", "isError", "is_error",
-		"function_call", "refusal", "reasoning_content", "reasoning", "reasoning_details", "data", "payload", "thinking", "toolInvocations")
+		"function_call", "refusal", "reasoning_content", "reasoning", "reasoning_details", "thinking")
 	m.fields = append(m.fields, o.besides(known...)...)
 
-	if m.role == results && o.has("tool_call_id", "toolCallId", "tool_use_id", "toolName", "tool_name") || roleName == "function" {
+	said := r.contents(o.first("content", "parts"))
+	content := func(p part) bool { return p.kind == text || p.kind == media }
+	if m.role == results && (o.has("tool_call_id", "toolCallId", "tool_use_id", "toolName", "tool_name") || len(said) == 0 || slices.ContainsFunc(said, content)) {
 		p := part{kind: result, id: o.str("tool_call_id", "toolCallId", "tool_use_id"), name: o.str("toolName", "tool_name", "name"), isError: string(o.first("isError", "is_error")) == "true"}
-		p.parts = r.contents(o.first("content", "parts"))
+		p.parts = said
 		m.parts = []part{r.named(p)}
 		r.add(m)
 		return
@@ -166,7 +168,7 @@ func (r *reader) message(at int, raw []byte) {
 	for _, e := range elements(o["reasoning_details"]) {
 		m.parts = append(m.parts, r.detail(e))
 	}
-	m.parts = append(m.parts, r.contents(o.first("content", "parts"))...)
+	m.parts = append(m.parts, said...)
 	for i := range m.parts { // whoever said it signed it
 		if p := &m.parts[i]; p.kind == thinking && p.signature != "" && p.vendor == "" {
 			p.vendor = o.str("provider")

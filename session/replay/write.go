@@ -129,13 +129,7 @@ func (w *writer) common() {
 		if len(m.parts) == 0 {
 			w.leave("a message without content", m)
 		}
-		for _, p := range m.parts {
-			for _, k := range p.extra {
-				if !w.same || p.raw == nil {
-					w.leave(fmt.Sprintf("%s of %s", word(k), p.what()), m)
-				}
-			}
-		}
+		w.besides(m.parts, m)
 	}
 	if len(fields) > 0 {
 		const most = 24
@@ -157,6 +151,27 @@ func (w *writer) common() {
 	}
 	if w.params.stream {
 		w.add(LeftOut, "stream: the answer is wanted in one piece", "")
+	}
+}
+
+// besides notes what pieces of a message say that no other form has a place for.
+func (w *writer) besides(parts []part, m *message) {
+	for i := range parts {
+		p := &parts[i]
+		if w.same && p.raw != nil {
+			continue
+		}
+		for _, k := range p.extra {
+			w.leave(fmt.Sprintf("%s of %s", word(k), p.what()), m)
+		}
+		switch {
+		case p.kind == media && p.media == "image" && p.name != "":
+			w.leave("name of an image", m)
+		case p.kind == text && p.typ == textDocument:
+			w.add(Changed, "a document that is text stands as a text", m.where())
+		case p.kind == result:
+			w.besides(p.parts, m)
+		}
 	}
 }
 
