@@ -1,0 +1,260 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/store/sqlitestore"
+	"github.com/otelagent/otelagent/viewer"
+)
+
+// manySessions is how many there are besides in the database of BenchmarkShow.
+const manySessions = 100_000
+
+// tenThousand is how many turns the longest of them has.
+const tenThousand = 10_000
+
+// manyPath is made once for all runs.
+var (
+	manyOnce sync.Once
+	manyPath string
+)
+
+// manyDatabase holds the recording of 200 turns with requests of up to 1 MB, a session of 10,000 turns, and 100,000 small ones that are
+// copies of one another, projected.
+func manyDatabase(b *testing.B) string {
+	b.Helper()
+	manyOnce.Do(func() {
+		dir, err := os.MkdirTemp("", "otelagent-many-") // longer than this run; removed by TestMain's end, or with the system's other leftovers
+		if err != nil {
+			b.Fatal(err)
+		}
+		path := filepath.Join(dir, "s.db")
+		long := longDatabase(b)
+		if err := os.Rename(long, path); err != nil {
+			b.Fatal(err)
+		}
+		var lines bytes.Buffer
+		tenThousandLines(&lines)
+		var errs bytes.Buffer
+		if code := run(b.Context(), []string{"send", "-", "--replay", "--capture", "content", "--db", path}, &lines, io.Discard, &errs); code != exitOK {
+			b.Fatalf("exit %d: %s", code, &errs)
+		}
+		copySessions(b, path)
+		manyPath = path
+	})
+	if manyPath == "" {
+		b.Fatal("the database could not be made")
+	}
+	return manyPath
+}
+
+// tenThousandLines writes a session of very many turns as our own lines.
+func tenThousandLines(w io.Writer) {
+	at := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
+	line := func(format string, args ...any) {
+		at = at.Add(100 * time.Millisecond)
+		fmt.Fprintf(w, `{"ts":%q,"run":"r1",%s}`+"\n", at.Format(time.RFC3339Nano), fmt.Sprintf(format, args...))
+	}
+	line(`"type":"otelagent.run_started","session":"ten-thousand","agent":"coder","model":"m-1","provider":"anthropic"`)
+	for n := range tenThousand {
+		line(`"type":"otelagent.turn_started","trigger":"continuation"`)
+		line(`"type":"otelagent.tool_started","call_id":"c%d","name":"bash","args":{"command":"go test ./module%d/..."}`, n, n)
+		line(`"type":"otelagent.tool_ended","call_id":"c%d","name":"bash","outcome":"ok","result":"ok module%d\n%s"`, n, n, strings.Repeat("a line\\n", n%20))
+		line(`"type":"otelagent.turn_ended","stop_reason":"tool_use","usage":{"input":%d,"output":60,"rule":"excludes_cache"},"output":{"role":"assistant","content":[{"type":"text","text":"Turn %d: I run the tests of module %d."}]}`, 40+n, n, n)
+	}
+	line(`"type":"otelagent.run_ended","status":"completed"`)
+}
+
+// copySessions puts very many copies of the demo's sub-agent into a database, and gives them summaries as projections would.
+func copySessions(b *testing.B, path string) {
+	b.Helper()
+	file := filepath.Join(b.TempDir(), "demo.ndjson")
+	if err := os.WriteFile(file, demoEvents, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	rec, err := openRecording(b.Context(), quiet, []string{file}, "auto", "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer rec.close()
+	const child = "c41d7b1e-93a2-4a0e-8f55-6b7a1f0d2c90"
+	var rows []session.Row
+	for r, err := range rec.store.Rows(b.Context(), session.Key{ID: child}) {
+		if err != nil {
+			b.Fatal(err)
+		}
+		rows = append(rows, r)
+	}
+	if len(rows) < 2 {
+		b.Fatalf("%d rows", len(rows))
+	}
+	to, err := sqlitestore.Open(b.Context(), path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var batch []session.Row
+	for n := range manySessions {
+		for i, r := range rows[:2] {
+			r.Session.ID = fmt.Sprintf("0194f3c2-6a1b-7c3d-9e4f-%012d", n)
+			binary.BigEndian.PutUint64(r.Trace[:8], uint64(n+1))
+			binary.BigEndian.PutUint64(r.Span[:], uint64(4*n+i+1))
+			batch = append(batch, r)
+		}
+		if len(batch) > 6000 || n == manySessions-1 {
+			if err := to.Put(context.Background(), session.Batch{Rows: batch}); err != nil {
+				b.Fatal(err)
+			}
+			batch = batch[:0]
+		}
+	}
+	if err := to.Close(); err != nil {
+		b.Fatal(err)
+	}
+	raw, err := sql.Open("sqlite", path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer raw.Close()
+	var columns string
+	if err := raw.QueryRowContext(b.Context(), `SELECT group_concat(name) FROM pragma_table_info('summaries') WHERE name <> 'session'`).Scan(&columns); err != nil {
+		b.Fatal(err)
+	}
+	for _, q := range []string{
+		`INSERT INTO summaries (session, ` + columns + `) SELECT s.session, ` + columns + ` FROM sessions s,
+			(SELECT ` + columns + ` FROM summaries LIMIT 1) WHERE s.session NOT IN (SELECT session FROM summaries)`,
+		`UPDATE sessions SET projected = mark, last_ns = session * 1000000 WHERE projected <> mark OR projected IS NULL`,
+		`ANALYZE`,
+	} {
+		if _, err := raw.ExecContext(b.Context(), q); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// pageFiles are the assets that a browser loads with the first page.
+func pageFiles(b *testing.B) []string {
+	b.Helper()
+	var out []string
+	err := filepath.WalkDir("../../viewer/page/assets", func(path string, d fs.DirEntry, err error) error {
+		if ext := filepath.Ext(path); err == nil && (ext == ".js" || ext == ".css" || ext == ".svg") {
+			out = append(out, "/assets/"+filepath.ToSlash(strings.TrimPrefix(path, "../../viewer/page/assets/")))
+		}
+		return err
+	})
+	if err != nil || len(out) == 0 {
+		b.Fatal("no assets", err)
+	}
+	return out
+}
+
+// BenchmarkShow looks at one session of 200 turns among 100,000: with a browser that comes for the first time, and on the command line.
+func BenchmarkShow(b *testing.B) {
+	path := manyDatabase(b)
+	db, err := (&dbFlags{db: path}).open(b.Context(), quiet)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.close()
+	var id string
+	if err := queryOne(b, path, `SELECT id FROM sessions WHERE id NOT LIKE '0194f3c2%' AND id <> 'ten-thousand' LIMIT 1`, &id); err != nil {
+		b.Fatal(err)
+	}
+	handler := func(b *testing.B) *viewer.Handler {
+		h, err := viewer.New(viewer.Options{Store: db.store, Refresh: db.refresh})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return h
+	}
+	get := func(b *testing.B, h http.Handler, target string) {
+		r := httptest.NewRequest(http.MethodGet, target, nil)
+		r.Host = "127.0.0.1:8321"
+		r.Header.Set("Accept-Encoding", "gzip")
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != http.StatusOK || w.Body.Len() == 0 {
+			b.Fatalf("%s: %d %.200s", target, w.Code, w.Body)
+		}
+	}
+	assets := pageFiles(b)
+	firstPaint := func(b *testing.B, id string) {
+		for b.Loop() {
+			h := handler(b) // which remembers nothing
+			get(b, h, "/s/"+id)
+			for _, a := range assets {
+				get(b, h, a)
+			}
+			get(b, h, "/api/v1/about")
+			get(b, h, "/api/v1/outline/"+id)
+			get(b, h, "/api/v1/turns/"+id+"?from=0&count=50&text=4096")
+			h.Close()
+		}
+	}
+	b.Run("first-paint", func(b *testing.B) { firstPaint(b, id) })
+	b.Run("first-paint-10000", func(b *testing.B) { firstPaint(b, "ten-thousand") })
+	b.Run("list", func(b *testing.B) {
+		h := handler(b)
+		for b.Loop() {
+			get(b, h, "/api/v1/ls?limit=100")
+			b.StopTimer()
+			time.Sleep(10 * time.Millisecond) // the rate of requests is bounded
+			b.StartTimer()
+		}
+	})
+	b.Run("next-page-10000", func(b *testing.B) {
+		h := handler(b)
+		get(b, h, "/api/v1/outline/ten-thousand")
+		n := 0
+		for b.Loop() {
+			get(b, h, fmt.Sprintf("/api/v1/turns/ten-thousand?from=%d&count=50", n*50%tenThousand))
+			n++
+			b.StopTimer()
+			time.Sleep(10 * time.Millisecond)
+			b.StartTimer()
+		}
+	})
+	b.Run("command", func(b *testing.B) { // all of it but the process
+		for b.Loop() {
+			if code := run(b.Context(), []string{"show", id, "--db", path}, nil, io.Discard, io.Discard); code != exitOK {
+				b.Fatal(code)
+			}
+		}
+	})
+	b.Run("process", func(b *testing.B) { // the program of the tests, which is larger than ours
+		self, err := os.Executable()
+		if err != nil {
+			b.Fatal(err)
+		}
+		for b.Loop() {
+			cmd := &exec.Cmd{Path: self, Args: []string{"otelagent", "show", id, "--db", path}}
+			if out, err := cmd.CombinedOutput(); err != nil {
+				b.Fatalf("%v: %.300s", err, out)
+			}
+		}
+	})
+}
+
+func queryOne(b *testing.B, path, text string, into any) error {
+	b.Helper()
+	raw, err := sql.Open("sqlite", path)
+	if err != nil {
+		return err
+	}
+	defer raw.Close()
+	return raw.QueryRowContext(b.Context(), text).Scan(into)
+}
