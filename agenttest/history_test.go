@@ -116,4 +116,3 @@ func TestHistory(t *testing.T) {
 		t.Error("a nil history knows something")
 	}
 }
-

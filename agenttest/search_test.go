@@ -11,7 +11,9 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/inspect"
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/store"
 	"github.com/otelagent/otelagent/store/memstore"
@@ -162,4 +164,35 @@ func TestProjectedTitles(t *testing.T) {
 			t.Errorf("%+v: %q, want %q", c.q, got, c.want)
 		}
 	}
+}
+
+// TestSearchWhatIsOpen finds what came in of a reply that is going on, by the session and among all, also before anything was projected.
+func TestSearchWhatIsOpen(t *testing.T) {
+	p := agenttest.NewLive(t, content, partly)
+	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
+	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+	turn.Partial(otelagent.PartialText, []byte("half a sentence"))
+	var batch session.Batch
+	p.When(func(all []*session.Session, b session.Batch) bool {
+		batch = b
+		return len(all) == 1 && lastTurn(all[0]) != nil && lastTurn(all[0]).Partial
+	})
+	st := memstore.New()
+	defer st.Close()
+	if err := st.Put(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		for _, o := range []search.Options{{Text: "half a"}, {Text: "half a", Session: "s"}} {
+			res, err := search.Run(t.Context(), st, o)
+			if err != nil || len(res.Hits) != 1 || res.Hits[0].Address != "s/@1/0" || res.Hits[0].Place != "reply" {
+				t.Errorf("%+v: %+v, %v", o, res, err)
+			}
+		}
+		if err := project.Refresh(t.Context(), st); err != nil {
+			t.Fatal(err)
+		}
+	}
+	turn.End(otelagent.TurnResult{})
+	run.End(otelagent.RunResult{})
 }

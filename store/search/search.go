@@ -86,11 +86,12 @@ func Run(ctx context.Context, st store.Store, o Options) (*Result, error) {
 	if err != nil {
 		return res, err
 	}
-	for k, err := range sessions(ctx, st, o) {
+	for s, err := range sessions(ctx, st, o) {
 		if err != nil {
 			return res, fmt.Errorf("search: %w", err)
 		}
-		hits, more, err := inSession(ctx, st, k, m)
+		k := s.Key
+		hits, more, err := inSession(ctx, st, s, m)
 		if err != nil {
 			if ctx.Err() == nil && errors.Is(err, store.ErrNotFound) {
 				continue // deleted meanwhile
@@ -111,10 +112,16 @@ func Run(ctx context.Context, st store.Store, o Options) (*Result, error) {
 // pageSessions is how many sessions are listed at once: a list that stays open for long keeps SQLite's log from being emptied.
 const pageSessions = 500
 
-func sessions(ctx context.Context, st store.Store, o Options) iter.Seq2[session.Key, error] {
-	return func(yield func(session.Key, error) bool) {
+// searched is a session to look into. live says that some of what was said may stand with its rows: partial replies of runs that are open.
+type searched struct {
+	session.Key
+	live bool
+}
+
+func sessions(ctx context.Context, st store.Store, o Options) iter.Seq2[searched, error] {
+	return func(yield func(searched, error) bool) {
 		if o.Session != "" {
-			yield(session.Key{Tenant: o.Tenant, ID: o.Session}, nil)
+			yield(searched{session.Key{Tenant: o.Tenant, ID: o.Session}, true}, nil)
 			return
 		}
 		q := store.Query{Tenant: o.Tenant, Limit: pageSessions}
@@ -122,13 +129,13 @@ func sessions(ctx context.Context, st store.Store, o Options) iter.Seq2[session.
 			var page []session.Summary
 			for s, err := range st.Sessions(ctx, q) {
 				if err != nil {
-					yield(session.Key{}, err)
+					yield(searched{}, err)
 					return
 				}
 				page = append(page, s)
 			}
 			for i := range page {
-				if !yield(page[i].Key, nil) {
+				if !yield(searched{page[i].Key, page[i].HeartbeatNS > 0 || page[i].Status == ""}, nil) {
 					return
 				}
 			}
@@ -149,7 +156,7 @@ type found struct {
 }
 
 // inSession searches one session.
-func inSession(ctx context.Context, st store.Store, k session.Key, m *matcher) (hits []Hit, more bool, err error) {
+func inSession(ctx context.Context, st store.Store, k searched, m *matcher) (hits []Hit, more bool, err error) {
 	blocks := map[spans.ShortID]found{}
 	add := func(id spans.ShortID, body string) {
 		text := plain(body)
@@ -166,7 +173,7 @@ func inSession(ctx context.Context, st store.Store, k session.Key, m *matcher) (
 	}
 	var recipes []spans.ShortID
 	pieces := map[spans.ShortID]bool{} // of which others are made
-	for b, err := range st.Blocks(ctx, k, nil) {
+	for b, err := range st.Blocks(ctx, k.Key, nil) {
 		if err != nil {
 			return nil, false, err
 		}
@@ -186,21 +193,25 @@ func inSession(ctx context.Context, st store.Store, k session.Key, m *matcher) (
 		}
 	}
 	if len(recipes) > 0 {
-		if err := made(ctx, st, k, recipes, add); err != nil {
+		if err := made(ctx, st, k.Key, recipes, add); err != nil {
 			return nil, false, err
 		}
 	}
-	if len(blocks) == 0 {
+	if len(blocks) == 0 && !k.live {
 		return nil, more, nil
 	}
 	var rows []session.Row
-	for r, err := range st.Rows(ctx, k) {
+	for r, err := range st.Rows(ctx, k.Key) {
 		if err != nil {
 			return nil, false, err
 		}
 		rows = append(rows, r)
 	}
-	w := walker{tree: session.Assemble(rows), blocks: blocks, at: map[spans.ShortID]int{}}
+	tree := session.Assemble(rows)
+	for _, b := range tree.LiveBlocks() {
+		add(b.ID.Short(), b.Body)
+	}
+	w := walker{tree: tree, blocks: blocks, at: map[spans.ShortID]int{}}
 	w.history = session.HistoryOf(w.tree, nil)
 	w.session()
 	for id := range blocks {
