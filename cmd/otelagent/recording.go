@@ -150,13 +150,17 @@ func isDatabase(path string) bool {
 
 // openArgument opens what an argument is looked for in. An argument that is the path of a file that is there, or "-", is that file, and ref
 // is empty: nothing in it was named. Any other is a reference to a session, and ref is it. So is one that is both the name of a
-// file and the id of a session of the database: that is told. With --db or --file every argument is a reference.
+// file and the id of a session of a database on this machine: that is told. With --db or --file every argument is a reference.
 func (f *dbFlags) openArgument(ctx context.Context, a *app, arg string) (db *database, ref string, err error) {
 	if f.db != "" || len(f.files) > 0 || !isFile(arg) {
 		db, err = f.open(ctx, a)
 		return db, arg, err
 	}
 	if arg == "-" || filepath.IsAbs(arg) || strings.HasPrefix(arg, "./") || strings.HasPrefix(arg, "../") {
+		db, err = openRecording(ctx, a, []string{arg}, f.source(), f.tenant)
+		return db, "", err
+	}
+	if at, err := chooseDatabase(f.db); err != nil || !at.file { // nobody is asked over a network about what lies here
 		db, err = openRecording(ctx, a, []string{arg}, f.source(), f.tenant)
 		return db, "", err
 	}
