@@ -157,8 +157,9 @@ func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *O
 			}
 		}
 	}
+	gone := v.gone(now)
 	for i := range v.turns {
-		t := v.turn(i)
+		t := v.turn(i, gone)
 		o.Captured = o.Captured || v.turns[i].Capture == spans.CaptureContent
 		o.Turns = append(o.Turns, t)
 	}
@@ -230,8 +231,19 @@ func callAddress(of string, c *session.ToolCall) string {
 	return of + "#" + c.ID
 }
 
-// turn returns a turn in a line, by its position.
-func (v *View) turn(i int) OutlineTurn {
+// gone returns the runs that are open, and whose process is not there any more at that moment.
+func (v *View) gone(now time.Time) map[*session.Run]bool {
+	gone := map[*session.Run]bool{}
+	for _, run := range v.tree.Runs {
+		if run.Status == spans.RunStatusOpen && run.StatusAt(now) != run.Status {
+			gone[run] = true
+		}
+	}
+	return gone
+}
+
+// turn returns a turn in a line, by its position. Nothing of a run that is gone is open.
+func (v *View) turn(i int, gone map[*session.Run]bool) OutlineTurn {
 	t := v.turns[i]
 	o := OutlineTurn{
 		Run: t.n, Index: t.Index, Address: t.address(), Start: t.Start, End: t.End, State: stateOf(&t.Span), Trigger: t.Trigger,
@@ -257,18 +269,38 @@ func (v *View) turn(i int) OutlineTurn {
 			o.Marks = append(o.Marks, permissionMark(t.place, q))
 		}
 	}
+	if gone[t.run] {
+		freeze(&o.State)
+		for j := range o.Calls {
+			freeze(&o.Calls[j].State)
+		}
+	}
 	return o
 }
+
+// freeze makes the state of what is open that of what no end was seen of.
+func freeze(state *string) {
+	if *state == stateOpen {
+		*state = stateClosed
+	}
+}
+
+// Words of OutlineTurn.State.
+const (
+	stateOpen    = "open"
+	stateClosed  = "closed"
+	stateMissing = "missing"
+)
 
 // stateOf says in a word what keeps a thing from being whole; nothing of one that is.
 func stateOf(s *session.Span) string {
 	switch {
 	case s.Missing:
-		return "missing"
+		return stateMissing
 	case s.Known == spans.KnownClosed:
-		return "closed"
+		return stateClosed
 	case s.Known == spans.KnownLive || s.End.IsZero():
-		return "open"
+		return stateOpen
 	}
 	return ""
 }
@@ -301,9 +333,9 @@ func permissionMark(p place, q *session.Permission) OutlineMark {
 // line is the beginning of what the model replied, else of what was new for it.
 func (v *View) line(t *viewTurn) string {
 	if t.Capture != spans.CaptureDigests {
-		for _, list := range []*session.Refs{t.Output, t.Input} {
+		for _, items := range [][]session.Ref{t.Output.Items(), input(t)} {
 			second := ""
-			for i, ref := range list.Items() {
+			for i, ref := range items {
 				body, ok := v.tree.Blocks.Body(ref)
 				if !ok || i == maxLines {
 					break
@@ -324,6 +356,33 @@ func (v *View) line(t *viewTurn) string {
 		}
 	}
 	return ellipsis(Clean(t.Error), outlineText)
+}
+
+// input returns the messages that were new for the model on a turn: those that its loop told, else those of its request that the request
+// before did not have, else, on the first turn of a run, those that the run was given.
+func input(t *viewTurn) []session.Ref {
+	if t.Input.Len() > 0 {
+		return t.Input.Items()
+	}
+	for _, q := range t.Requests {
+		if q.Messages.Len() == 0 || !q.Messages.Complete {
+			continue
+		}
+		fresh := q.Messages.From(q.Messages.Same)
+		before := q.Before()
+		if before == nil || int64(before.Messages.Len()) == q.Messages.Same { // nothing left it
+			return fresh
+		}
+		seen := map[string]bool{}
+		for _, ref := range before.Messages.Items() {
+			seen[ref.Block] = true
+		}
+		return slices.DeleteFunc(slices.Clone(fresh), func(ref session.Ref) bool { return seen[ref.Block] })
+	}
+	if t.first {
+		return t.run.Outside.Items()
+	}
+	return nil
 }
 
 // ellipsis returns the first n characters of s.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,7 +57,7 @@ func TestOutlines(t *testing.T) {
 			trees := recorded(t, path, otelagent.CaptureContent)
 			v := inspect.NewView(trees[0], trees[1:])
 			golden(t, "outline/"+name+".json", asJSON(t, trees, v.Outline(7, nil, time.Time{})))
-			golden(t, "outline/"+name+"-turns.json", asJSON(t, trees, v.Turns(0, 100, 200)))
+			golden(t, "outline/"+name+"-turns.json", asJSON(t, trees, v.Turns(0, 100, 200, time.Time{})))
 		})
 	}
 }
@@ -97,11 +98,11 @@ func checkView(t *testing.T, v *inspect.View, tree inspect.Tree) {
 	if calls != o.Summary.ToolCalls {
 		t.Errorf("%d calls, want %d", calls, o.Summary.ToolCalls)
 	}
-	all := v.Turns(0, len(o.Turns)+1, 1<<20)
+	all := v.Turns(0, len(o.Turns)+1, 1<<20, time.Time{})
 	for _, run := range tree.Runs {
 		for _, turn := range run.Turns {
 			usage.Add(o.Turns[i].Usage)
-			alone := v.Turn(i, 1<<20)
+			alone := v.Turn(i, 1<<20, time.Time{})
 			if v.Position(turn) != i || alone.SpanID != turn.SpanID || len(alone.ToolCalls) != len(turn.ToolCalls) || len(alone.Requests) != len(turn.Requests) {
 				t.Errorf("turn %d is another one: %+v", i, alone)
 			}
@@ -126,13 +127,13 @@ func checkView(t *testing.T, v *inspect.View, tree inspect.Tree) {
 		}
 	}
 	for k := range all {
-		if one := v.Turns(k, 1, 1<<20); len(one) != 1 || one[0].Address != all[k].Address {
+		if one := v.Turns(k, 1, 1<<20, time.Time{}); len(one) != 1 || one[0].Address != all[k].Address {
 			t.Errorf("a page of turn %d is another", k)
 		} else if diff := cmp.Diff(all[k], one[0]); diff != "" { // what is new is told the same wherever a page begins
 			t.Error(diff)
 		}
 	}
-	if v.Turn(-1, 1) != nil || v.Turn(len(all), 1) != nil || len(v.Turns(len(all), 10, 1)) != 0 || len(v.Turns(-5, 0, 1)) != 0 {
+	if v.Turn(-1, 1, time.Time{}) != nil || v.Turn(len(all), 1, time.Time{}) != nil || len(v.Turns(len(all), 10, 1, time.Time{})) != 0 || len(v.Turns(-5, 0, 1, time.Time{})) != 0 {
 		t.Error("there are turns where none are")
 	}
 }
@@ -143,7 +144,7 @@ func TestViewCutsBodies(t *testing.T) {
 	v := inspect.NewView(trees[0], nil)
 	cut := 0
 	for n := range 60 {
-		for _, turn := range v.Turns(0, 100, n) {
+		for _, turn := range v.Turns(0, 100, n, time.Time{}) {
 			for _, s := range append(turn.Input, turn.Output...) {
 				if len(s.Text.Text) > n || s.Text.Cut != (s.Text.Bytes > int64(len(s.Text.Text))) || strings.ToValidUTF8(s.Text.Text, "") != s.Text.Text {
 					t.Fatalf("%d: %+v", n, s.Text)
@@ -168,7 +169,7 @@ func TestViewWithoutContent(t *testing.T) {
 		if o.Captured {
 			t.Errorf("%v: captured", capture)
 		}
-		for i, turn := range v.Turns(0, 100, 1000) {
+		for i, turn := range v.Turns(0, 100, 1000, time.Time{}) {
 			if turn.Text != "" && turn.Error == "" {
 				t.Errorf("%v: turn %d says %q", capture, i, turn.Text)
 			}
@@ -191,12 +192,19 @@ func TestOutlineStatus(t *testing.T) {
 	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	s := &session.Session{ID: "s", Status: spans.SessionStatusBusy, Start: at, Last: at, Runs: []*session.Run{{
 		ID: "r", Status: spans.RunStatusOpen, Span: session.Span{Start: at, Known: spans.KnownLive, HeartbeatNS: int64(time.Second)},
+		Turns: []*session.Turn{{
+			Span: session.Span{Start: at, Known: spans.KnownLive}, ToolCalls: []*session.ToolCall{{ID: "c", Span: session.Span{Start: at, Known: spans.KnownLive}}},
+		}},
 	}}}
 	v := inspect.NewView(inspect.Tree{Session: s}, nil)
-	for after, want := range map[time.Duration][2]string{time.Second: {"busy", "open"}, time.Minute: {"aborted", "aborted"}} {
+	for after, want := range map[time.Duration][3]string{time.Second: {"busy", "open", "open"}, time.Minute: {"aborted", "aborted", "closed"}} {
 		o := v.Outline(1, nil, at.Add(after))
 		if string(o.Status) != want[0] || string(o.Runs[0].Status) != want[1] {
 			t.Errorf("after %s: %s, %s, want %v", after, o.Status, o.Runs[0].Status, want)
+		}
+		turn := v.Turns(0, 1, 1, at.Add(after))[0] // what is open of a run that is gone is frozen
+		if got := []string{o.Turns[0].State, o.Turns[0].Calls[0].State, turn.State, turn.Calls[0].State, turn.ToolCalls[0].State}; slices.ContainsFunc(got, func(s string) bool { return s != want[2] }) {
+			t.Errorf("after %s: %v, want %s", after, got, want[2])
 		}
 	}
 }

@@ -1,8 +1,10 @@
 package inspect
 
 import (
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/otelagent/otelagent/session"
@@ -20,23 +22,24 @@ const (
 // maxSaid bounds how many messages, events and findings of one thing a TurnView holds.
 const maxSaid = 200
 
-// Turns returns views of at most count turns, from a position of Outline.Turns on, with at most text bytes of each body. It is quicker than
-// as many Turn. Whether their requests are exact is left out.
-func (v *View) Turns(from, count, text int) []*TurnView {
+// Turns returns views of at most count turns, from a position of Outline.Turns on, with at most text bytes of each body, as of
+// now. It is quicker than as many Turn. Whether their requests are exact is left out.
+func (v *View) Turns(from, count, text int, now time.Time) []*TurnView {
 	out := []*TurnView{}
-	m := viewer{View: v, news: v.index, text: text}
+	m := viewer{View: v, news: v.index, text: text, gone: v.gone(now)}
 	for i := max(from, 0); i < len(v.turns) && len(out) < count; i++ {
 		out = append(out, m.view(i))
 	}
 	return out
 }
 
-// Turn returns a view of the turn at a position of Outline.Turns, nil where there is none, with at most text bytes of each body.
-func (v *View) Turn(i, text int) *TurnView {
+// Turn returns a view of the turn at a position of Outline.Turns, nil where there is none, with at most text bytes of each body, as of
+// now.
+func (v *View) Turn(i, text int, now time.Time) *TurnView {
 	if i < 0 || i >= len(v.turns) {
 		return nil
 	}
-	m := viewer{View: v, news: v.index, text: text, alone: true}
+	m := viewer{View: v, news: v.index, text: text, alone: true, gone: v.gone(now)}
 	return m.view(i)
 }
 
@@ -46,12 +49,13 @@ type viewer struct {
 	news  renderer // remembers what the request before had
 	text  int      // bytes of a body
 	alone bool
+	gone  map[*session.Run]bool
 }
 
 func (m *viewer) view(i int) *TurnView {
 	t := m.turns[i]
 	o := &TurnView{
-		Format: session.TreeFormat, OutlineTurn: m.turn(i), Variant: t.Variant, Level: t.Level, Temperature: t.Temperature, MaxTokens: t.MaxTokens,
+		Format: session.TreeFormat, OutlineTurn: m.turn(i, m.gone), Variant: t.Variant, Level: t.Level, Temperature: t.Temperature, MaxTokens: t.MaxTokens,
 		Provider: t.Provider, Discarded: t.Discarded, FirstChunk: t.FirstChunkNS, TraceID: t.TraceID, SpanID: t.SpanID,
 		ErrorType: string(t.ErrorType), Error: t.Error, Capture: t.Capture, PromptDigest: t.PromptDigest, Partial: t.Partial, Findings: findings(t.Defects),
 	}
@@ -84,8 +88,11 @@ func (m *viewer) view(i int) *TurnView {
 		o.ToolCalls = append(o.ToolCalls, m.call(&t, c))
 	}
 	m.rules(o, &t)
-	o.Input = m.said(t.Input, t.Capture, from)
-	o.Output = m.said(t.Output, t.Capture, nil)
+	o.Input = m.said(input(&t), t.Capture, from)
+	if t.Input.Len() == 0 { // of a request: what stands at the turn before as its reply is not new
+		o.Input = slices.DeleteFunc(o.Input, func(s Said) bool { return s.Label == "reply" || s.Label == "think" })
+	}
+	o.Output = m.said(t.Output.Items(), t.Capture, nil)
 	for _, q := range t.Permissions {
 		o.Permissions = append(o.Permissions, permissionView(q))
 	}
@@ -113,9 +120,9 @@ func (m *viewer) rules(o *TurnView, t *viewTurn) {
 }
 
 // said returns what a list of messages says, without tool results: those stand at their calls.
-func (m *viewer) said(refs *session.Refs, capture spans.Capture, from map[string]string) []Said {
+func (m *viewer) said(refs []session.Ref, capture spans.Capture, from map[string]string) []Said {
 	var out []Said
-	for _, ref := range refs.Items() {
+	for _, ref := range refs {
 		if len(out) >= maxSaid {
 			out = append(out, Said{Label: "text", Text: Body{State: StateCut}})
 			break
@@ -185,6 +192,9 @@ func (m *viewer) call(t *viewTurn, c *session.ToolCall) CallView {
 		Output:    m.only(c.Result, t.Capture, resultText),
 		Truncated: c.Truncated != nil && *c.Truncated,
 		Events:    m.events(c.Events, t.Capture), Findings: findings(c.Defects),
+	}
+	if m.gone[t.run] {
+		freeze(&o.State)
 	}
 	for _, k := range m.index.kids(t.place, c) {
 		o.Children = append(o.Children, k.address())

@@ -190,6 +190,17 @@ type view struct {
 	state string // of all of them: what changes when any of them does
 }
 
+// stateAt is state, and what only time changes: which runs are open and which are gone.
+func (v *view) stateAt(now time.Time) string {
+	state := v.state + " " + string(v.Tree().StatusAt(now))
+	for i, run := range v.Tree().Runs {
+		if at := run.StatusAt(now); at != run.Status {
+			state += fmt.Sprint(" ", i, at)
+		}
+	}
+	return state
+}
+
 // view returns the session and what its pages are made of. Sub-agents are read without their blocks.
 func (h *Handler) view(ctx context.Context, rd *reader.Reader, key session.Key) (*view, error) {
 	t, mark, _, err := h.tree(ctx, rd, key)

@@ -63,51 +63,54 @@ func isPage(r *http.Request) bool {
 	return !strings.HasPrefix(r.URL.Path, "/api/") && !strings.HasPrefix(r.URL.Path, "/assets/")
 }
 
-// login reports whether r may go on; if not it was answered. A token in the address of a page is traded for a cookie, and the address
-// without it.
+// login reports whether r may go on; if not it was answered. The page and its assets hold no session and need no token, so that the page can
+// ask for it. A token in the address of a page is traded for a cookie, and the address without it.
 func (h *Handler) login(w http.ResponseWriter, r *http.Request) bool {
 	if h.o.Token == "" {
 		return true
 	}
-	proof := sha256.Sum256([]byte("otelagent viewer\x00" + h.o.Token))
-	proven := func(token string) bool {
-		sum := sha256.Sum256([]byte("otelagent viewer\x00" + token))
-		return subtle.ConstantTimeCompare(sum[:], proof[:]) == 1
+	proof := proofOf(h.o.Token)
+	if !strings.HasPrefix(r.URL.Path, "/api/") {
+		q := r.URL.Query()
+		if !isPage(r) || !q.Has("token") {
+			return true
+		}
+		if h.try(q.Get("token")) == nil {
+			http.SetCookie(w, &http.Cookie{Name: cookie, Value: proof, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+		}
+		h.withoutToken(w, r, q)
+		return false
 	}
-	if c, err := r.Cookie(cookie); err == nil {
-		if subtle.ConstantTimeCompare([]byte(c.Value), []byte(hex.EncodeToString(proof[:]))) == 1 {
-			if q := r.URL.Query(); isPage(r) && q.Has("token") {
-				h.withoutToken(w, r, q)
-				return false
-			}
+	if c, err := r.Cookie(cookie); err == nil && subtle.ConstantTimeCompare([]byte(c.Value), []byte(proof)) == 1 {
+		return true
+	}
+	wrong := &failure{http.StatusUnauthorized, "a token is needed: open /?token=TOKEN, or send it as Authorization: Bearer TOKEN"}
+	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		if wrong = h.try(token); wrong == nil {
 			return true
 		}
 	}
-	given, named := "", false
-	if text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-		given, named = text, true
-	}
-	q := r.URL.Query()
-	if !named && isPage(r) && q.Has("token") {
-		if given, named = q.Get("token"), true; proven(given) && h.bad.Tokens() >= 1 {
-			http.SetCookie(w, &http.Cookie{Name: cookie, Value: hex.EncodeToString(proof[:]), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
-			h.withoutToken(w, r, q)
-			return false
-		}
-	}
-	switch {
-	case named && h.bad.Tokens() < 1: // nobody tries many
-		refuse(w, r, &failure{http.StatusTooManyRequests, "too many wrong tokens: wait a moment"})
-	case named && proven(given):
-		return true
-	default:
-		if named {
-			h.bad.Allow()
-		}
-		w.Header().Set("WWW-Authenticate", `Bearer realm="otelagent"`)
-		refuse(w, r, &failure{http.StatusUnauthorized, "a token is needed: open /?token=TOKEN, or send it as Authorization: Bearer TOKEN"})
-	}
+	w.Header().Set("WWW-Authenticate", `Bearer realm="otelagent"`)
+	refuse(w, r, wrong)
 	return false
+}
+
+// try says what is wrong with a token; nil where it is the right one. Nobody tries many.
+func (h *Handler) try(token string) *failure {
+	switch {
+	case h.bad.Tokens() < 1:
+		return &failure{http.StatusTooManyRequests, "too many wrong tokens: wait a moment"}
+	case subtle.ConstantTimeCompare([]byte(proofOf(token)), []byte(proofOf(h.o.Token))) == 1:
+		return nil
+	}
+	h.bad.Allow()
+	return &failure{http.StatusUnauthorized, "that is not the token"}
+}
+
+// proofOf is what a cookie holds in place of a token.
+func proofOf(token string) string {
+	sum := sha256.Sum256([]byte("otelagent viewer\x00" + token))
+	return hex.EncodeToString(sum[:])
 }
 
 // withoutToken sends a browser to the same page, so that the token stays in no history.

@@ -147,7 +147,7 @@ func (h *Handler) outline(r *http.Request) (*answer, error) {
 		}
 	}
 	now := time.Now()
-	state := fmt.Sprint(v.state, v.Tree().StatusAt(now))
+	state := v.stateAt(now)
 	for _, c := range children {
 		state += fmt.Sprintf(" %q %s", c.ID, c.StatusAt(now))
 	}
@@ -185,8 +185,9 @@ func (h *Handler) turns(r *http.Request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return asCompact(h.etag(v.key, v.state), func() (any, error) {
-		return Turns{Format, int64(v.mark), from, v.Len(), v.Turns(from, count, text)}, nil
+	now := time.Now()
+	return asCompact(h.etag(v.key, v.stateAt(now)), func() (any, error) {
+		return Turns{Format, int64(v.mark), from, v.Len(), v.Turns(from, count, text, now)}, nil
 	}), nil
 }
 
@@ -203,7 +204,8 @@ func (h *Handler) turn(r *http.Request) (*answer, error) {
 	if turn == nil {
 		return nil, bad("want RUN and TURN")
 	}
-	return asCompact(h.etag(v.key, v.state), func() (any, error) { return v.Turn(v.Position(turn), maxText), nil }), nil
+	now := time.Now()
+	return asCompact(h.etag(v.key, v.stateAt(now)), func() (any, error) { return v.Turn(v.Position(turn), maxText, now), nil }), nil
 }
 
 func (h *Handler) request(r *http.Request) (*answer, error) {

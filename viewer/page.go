@@ -16,7 +16,7 @@ import (
 
 // files are the page application, as it stands in folder page.
 //
-//go:embed page
+//go:embed page/index.html page/assets
 var files embed.FS
 
 // page serves the application: one document for all its paths, and assets.

@@ -133,7 +133,7 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// Without its token nobody sees anything, pages neither, and with it only what it is for.
+// Without its token nobody sees anything but the empty page.
 func TestToken(t *testing.T) {
 	h := serve(t, viewer.Options{Token: token})
 	bearer := func(v string) func(*http.Request) {
@@ -145,8 +145,8 @@ func TestToken(t *testing.T) {
 		want   int
 	}{
 		"none":              {"/api/v1/ls", func(*http.Request) {}, 401},
-		"none, a page":      {"/", func(*http.Request) {}, 401},
-		"none, an asset":    {"/assets/main.js", func(*http.Request) {}, 401},
+		"none, a page":      {"/s/" + demoID, func(*http.Request) {}, 200}, // which asks for it, and holds nothing
+		"none, an asset":    {"/assets/main.js", func(*http.Request) {}, 200},
 		"none, events":      {"/api/v1/events", func(*http.Request) {}, 401},
 		"bearer":            {"/api/v1/ls", bearer("Bearer " + token), 200},
 		"basic":             {"/api/v1/ls", bearer("Basic " + token), 401},
@@ -161,7 +161,7 @@ func TestToken(t *testing.T) {
 		if r.StatusCode != c.want {
 			t.Errorf("%s: %s, want %d", name, r.Status, c.want)
 		}
-		if text := body(t, r); c.want == 401 && (strings.Contains(text, demoID) || strings.Contains(text, token) || r.Header.Get("WWW-Authenticate") == "") {
+		if text := body(t, r); c.want == 401 && r.Header.Get("WWW-Authenticate") == "" || strings.Contains(c.target, "/s/") && strings.Contains(text, demoID) || c.want == 401 && (strings.Contains(text, demoID) || strings.Contains(text, token)) {
 			t.Errorf("%s: %s", name, text)
 		}
 	}
@@ -187,6 +187,9 @@ func TestLogin(t *testing.T) {
 	}
 	if r := get(t, h, "/?token="+token, with); r.StatusCode != http.StatusSeeOther || r.Header.Get("Location") != "/" {
 		t.Errorf("again: %s to %q", r.Status, r.Header.Get("Location"))
+	}
+	if r := get(t, h, "/?token=wrong"); r.StatusCode != http.StatusSeeOther || len(r.Cookies()) != 0 {
+		t.Errorf("a wrong one: %s, %v", r.Status, r.Cookies())
 	}
 	other := serve(t, viewer.Options{Token: token + "x"})
 	if r := get(t, other, "/api/v1/ls", with); r.StatusCode != 401 {
