@@ -179,7 +179,7 @@ func (o *sendOptions) targetFlags(c *cobra.Command) {
 func (o *sendOptions) liveFlags(c *cobra.Command) {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.BoolVar(&o.Live, "live", false, "show the session as it runs: copies of what is open leave at once")
-	f.DurationVar(&o.Heartbeat, "heartbeat", otelsetup.DefaultHeartbeat, "with --live, how `often` they leave again, to say that the agent is there")
+	f.DurationVar(&o.Heartbeat, "heartbeat", otelsetup.DefaultHeartbeat, "with --live, the `interval` at which they leave again, to say that the agent is there")
 	f.BoolVar(&o.Partial, "partial-output", false, "keep the last 64 KiB of a reply as it comes in; wants --capture content")
 	addGroup(c, "Flags for an agent at work", f)
 }
