@@ -75,7 +75,7 @@ func NewReplay(t Tree, run *session.Run, turn *session.Turn, q *session.Request,
 	if o.Form == "" || payload.Bytes == nil {
 		return r, nil
 	}
-	o.Fallback = turn.Model
+	o.Fallback = replay.Told(turn)
 	body, err := replay.Convert(payload.Bytes, o)
 	if err != nil {
 		return r, err

@@ -107,9 +107,16 @@ func Examine(turn *session.Turn, q *session.Request, payload session.Payload) *C
 		if payload.Redacted {
 			c.redacted(r)
 		}
-		if q.Params == nil { // put together of messages alone
+		switch {
+		case q.Params == nil: // put together of messages alone
 			for _, name := range []string{InputSystem, InputTools, InputParameters} {
 				c.set(name, Missing, "the loop told the messages only")
+			}
+		case !hasParam(q, string(spans.ProvenanceRest)) && !hasParam(q, string(spans.ProvenancePayload)):
+			r.params.fill(Told(turn))
+			c.set(InputParameters, Missing, "the request was kept without them")
+			if told := r.told(); len(told) > 0 {
+				c.Input(InputParameters).Detail += "; the turn names " + strings.Join(told, ", ")
 			}
 		}
 	}

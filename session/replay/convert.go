@@ -3,6 +3,10 @@ package replay
 import (
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/otelagent/otelagent/session"
 )
 
 // Change says what kind a Note is of.
@@ -45,12 +49,26 @@ func (n Note) String() string {
 // Options say how a body is made.
 type Options struct {
 	Form Form
-	// Model is asked instead of the one of the request; Fallback where the request names none.
-	Model, Fallback string
+	// Model is asked instead of the one of the request.
+	Model string
+	// Fallback is what the turn says was asked for. It stands where the request was kept without it.
+	Fallback Fallback
 	// System stands in the place of the system prompt; nil leaves that as it is.
 	System *string
 	// Whole turns streaming off where the request asks for it: the answer is wanted in one piece.
 	Whole bool
+}
+
+// Fallback is what a turn tells of its request. What is nil or empty it does not tell.
+type Fallback struct {
+	Model, Level string
+	MaxTokens    *int64
+	Temperature  *float64
+}
+
+// Told returns what a turn tells of its request.
+func Told(t *session.Turn) Fallback {
+	return Fallback{Model: t.Model, Level: t.Level, MaxTokens: t.MaxTokens, Temperature: t.Temperature}
 }
 
 // Body is a request body for a provider.
@@ -98,11 +116,14 @@ func (b *Body) write(r *request, o Options) {
 	switch {
 	case o.Model != "":
 		r.model = o.Model
-	case r.model == "" && o.Fallback != "":
-		r.model = o.Fallback
+	case r.model == "" && o.Fallback.Model != "":
+		r.model = o.Fallback.Model
 		w.add(Added, "the model that the turn names", "")
 	case r.model == "":
 		w.add(Kept, "that no model is named, which the provider refuses: name one", "")
+	}
+	for _, name := range r.params.fill(o.Fallback) {
+		w.add(Added, name+" that the turn names", "")
 	}
 	if o.System != nil {
 		r.system = nil
@@ -119,4 +140,18 @@ func (b *Body) write(r *request, o Options) {
 		b.Bytes = w.responses()
 	}
 	b.Notes = w.notes()
+}
+
+// fill sets what the request does not say and the turn does, and names it.
+func (p *params) fill(f Fallback) (names []string) {
+	if p.maxTokens == nil && f.MaxTokens != nil {
+		p.maxTokens, names = strconv.AppendInt(nil, *f.MaxTokens, 10), append(names, "max tokens")
+	}
+	if t := f.Temperature; p.temperature == nil && t != nil && !math.IsNaN(*t) && !math.IsInf(*t, 0) {
+		p.temperature, names = strconv.AppendFloat(nil, *f.Temperature, 'g', -1, 64), append(names, "temperature")
+	}
+	if p.level == "" && p.budget == nil && f.Level != "" {
+		p.level, names = f.Level, append(names, "reasoning level")
+	}
+	return names
 }

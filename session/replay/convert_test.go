@@ -68,7 +68,7 @@ func TestConvert(t *testing.T) {
 	for name, payload := range requests(t) {
 		for _, form := range wire {
 			before := bytes.Clone(payload)
-			b, err := Convert(payload, Options{Form: form, Fallback: "fallback"})
+			b, err := Convert(payload, Options{Form: form, Fallback: Fallback{Model: "fallback"}})
 			if err != nil {
 				t.Fatalf("%s as %s: %v", name, form, err)
 			}
@@ -242,6 +242,24 @@ func TestAsSent(t *testing.T) {
 		if _, err := Convert([]byte(payload), Options{Form: AsSent, Model: "m"}); !errors.Is(err, ErrNoRequest) {
 			t.Errorf("%q with another model: %v", payload, err)
 		}
+	}
+}
+
+// What a turn says was asked for stands where the request was kept without it, and nowhere else.
+func TestFallback(t *testing.T) {
+	n, temperature := int64(77), 0.25
+	o := Options{Form: OpenAIChat, Fallback: Fallback{Model: "told", Level: "low", MaxTokens: &n, Temperature: &temperature}}
+	b, err := Convert([]byte(`{"system":[{"type":"text","content":"s"}],"messages":[{"role":"user","parts":[{"type":"text","content":"hi"}]}]}`), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"model":"told","messages":[{"role":"system","content":"s"},{"role":"user","content":"hi"}],"max_completion_tokens":77,"temperature":0.25,"reasoning_effort":"low"}`
+	if string(b.Bytes) != want || len(b.Notes) != 4 {
+		t.Errorf("%s\n%v", b.Bytes, b.Notes)
+	}
+	payload := []byte(`{"model":"m","max_output_tokens":5,"temperature":1,"input":"hi","reasoning":{"effort":"high"}}`)
+	if b, err = Convert(payload, o); err != nil || string(b.Bytes) != `{"model":"m","messages":[{"role":"user","content":"hi"}],"max_completion_tokens":5,"temperature":1,"reasoning_effort":"high"}` || b.Notes != nil {
+		t.Errorf("%s, %v, %v", b.Bytes, b.Notes, err)
 	}
 }
 
