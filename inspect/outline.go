@@ -333,7 +333,7 @@ func permissionMark(p place, q *session.Permission) OutlineMark {
 // line is the beginning of what the model replied, else of what was new for it.
 func (v *View) line(t *viewTurn) string {
 	if t.Capture != spans.CaptureDigests {
-		for _, items := range [][]session.Ref{t.Output.Items(), input(t)} {
+		for k, items := range [][]session.Ref{t.Output.Items(), input(t)} {
 			second := ""
 			for i, ref := range items {
 				body, ok := v.tree.Blocks.Body(ref)
@@ -343,6 +343,7 @@ func (v *View) line(t *viewTurn) string {
 				for _, s := range sayings(body) {
 					switch text := Clean(s.text); {
 					case text == "":
+					case k == 1 && t.Input.Len() == 0 && (s.label == "reply" || s.label == "think"): // of the turn before
 					case s.label == "reply" || s.label == "user" || s.label == "error":
 						return ellipsis(text, outlineText)
 					case second == "":

@@ -131,13 +131,13 @@ func copySessions(b *testing.B, path string) {
 		b.Fatal(err)
 	}
 	defer raw.Close()
-	var columns string
-	if err := raw.QueryRowContext(b.Context(), `SELECT group_concat(name) FROM pragma_table_info('summaries') WHERE name <> 'session'`).Scan(&columns); err != nil {
+	var columns, same string
+	if err := raw.QueryRowContext(b.Context(), `SELECT group_concat(name), group_concat('m.' || name) FROM pragma_table_info('summaries') WHERE name <> 'session'`).Scan(&columns, &same); err != nil {
 		b.Fatal(err)
 	}
 	for _, q := range []string{
-		`INSERT INTO summaries (session, ` + columns + `) SELECT s.session, ` + columns + ` FROM sessions s,
-			(SELECT ` + columns + ` FROM summaries LIMIT 1) WHERE s.session NOT IN (SELECT session FROM summaries)`,
+		`INSERT INTO summaries (session, ` + columns + `) SELECT s.session, ` + same + ` FROM sessions s,
+			(SELECT * FROM summaries LIMIT 1) m WHERE s.session NOT IN (SELECT session FROM summaries)`,
 		`UPDATE sessions SET projected = mark, last_ns = session * 1000000 WHERE projected <> mark OR projected IS NULL`,
 		`ANALYZE`,
 	} {
