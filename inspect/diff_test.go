@@ -2,6 +2,7 @@ package inspect_test
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -341,7 +342,7 @@ func TestDiffKinds(t *testing.T) {
 	whole, run, turn := target(a), target(a), target(a)
 	run.Run, turn.Run, turn.Turn = a.Runs[0], a.Runs[0], a.Runs[0].Turns[1]
 	for _, pair := range [][2]session.DiffTarget{{whole, run}, {run, turn}, {turn, whole}} {
-		if _, err := session.DiffSessions(pair[0], pair[1], session.DiffOptions{}); err != session.ErrDiffKinds {
+		if _, err := session.DiffSessions(pair[0], pair[1], session.DiffOptions{}); !errors.Is(err, session.ErrDiffKinds) {
 			t.Errorf("%s with %s: %v", pair[0].Kind(), pair[1].Kind(), err)
 		}
 	}

@@ -549,11 +549,11 @@ func (d *differ) outside(out *RunDiff, a, b *Run) {
 	var callsA, callsB []toolCall
 	if a != nil {
 		x = d.a.texts(a.Outside, a.Capture)
-		callsA = d.a.calls(a.ToolCalls, nil)
+		callsA = d.a.calls(a.ToolCalls, a.Capture, nil)
 	}
 	if b != nil {
 		y = d.b.texts(b.Outside, b.Capture)
-		callsB = d.b.calls(b.ToolCalls, nil)
+		callsB = d.b.calls(b.ToolCalls, b.Capture, nil)
 	}
 	one := a == nil || b == nil
 	if !d.ignored[DiffInput] {
@@ -563,7 +563,7 @@ func (d *differ) outside(out *RunDiff, a, b *Run) {
 		case len(l) > 0 && !one:
 			out.Parts = append(out.Parts, DiffInput)
 		case unknown != nil && !one && x.refs.Len()+y.refs.Len() > 0:
-			out.NotCompared = append(out.NotCompared, unknown.of(DiffInput))
+			out.NotCompared = append(out.NotCompared, unknown.of(DiffInput)...)
 		}
 	}
 	calls := d.calls(callsA, callsB)
