@@ -726,7 +726,8 @@ func (a *assembler) turn(run *Run, index int64, own, rest []entry) {
 	t.ToolCalls, t.Compactions = c.tools, c.compactions
 	t.Permissions = placePermissions(c.permissions, t.ToolCalls)
 	for i := range c.payloads {
-		a.turnLists(t, c.payloads[i].row)
+		// Of what went ahead twice the later counts: a request that was told again for its attempt.
+		a.turnLists(t, c.payloads[len(c.payloads)-1-i].row)
 		t.Events = a.notes(t.Events, c.payloads[i].row)
 	}
 	slices.SortFunc(t.Requests, func(x, y *Request) int { return cmp.Compare(x.Attempt, y.Attempt) })

@@ -183,3 +183,20 @@ func TestPartialOfTwoTellings(t *testing.T) {
 		})
 	}
 }
+
+// TestRequestToldTwice: of two requests that went ahead for one attempt the later one counts, in whatever order they come.
+func TestRequestToldTwice(t *testing.T) {
+	s := &synth{session: Key{ID: "s1"}}
+	s.add(KindTurn, "r", at(0), 0, at(1), at(9), "otelagent.live.heartbeat", 1).Known = spans.KnownLive
+	for i, block := range []string{"AAAAAAAAAAA", "BBBBBBBBBBA"} {
+		r := s.add(KindPayload, "r", at(0), 0, at(2+int64(i)), at(2+int64(i)))
+		r.Lists = []List{{Name: spans.ListRequest, Attempt: 0, Count: 1, Digest: "x", Items: []string{block}}}
+	}
+	for range len(s.rows) {
+		turn := Assemble(s.rows).Runs[0].Turns[0]
+		if len(turn.Requests) != 1 || turn.Requests[0].Messages.Items()[0].Block != "BBBBBBBBBBA" {
+			t.Errorf("%+v", turn.Requests)
+		}
+		s.rows = append(s.rows[1:], s.rows[0])
+	}
+}
