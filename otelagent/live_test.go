@@ -1,0 +1,296 @@
+package otelagent_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	api "go.opentelemetry.io/otel/trace"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// fakeLive keeps what it is told, and makes copies only when it is asked for them.
+type fakeLive struct {
+	mu      sync.Mutex
+	open    []*otelagent.OpenSpan
+	ended   []*otelagent.OpenSpan
+	changed map[*otelagent.OpenSpan]time.Duration // the last apart
+	flushed int
+}
+
+func (l *fakeLive) Heartbeat() time.Duration { return time.Minute }
+
+func (l *fakeLive) Changed(s *otelagent.OpenSpan, apart time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changed == nil {
+		l.changed = map[*otelagent.OpenSpan]time.Duration{}
+	}
+	if _, known := l.changed[s]; !known {
+		l.open = append(l.open, s)
+	}
+	l.changed[s] = apart
+}
+
+func (l *fakeLive) Ended(s *otelagent.OpenSpan) { l.ended = append(l.ended, s) }
+func (l *fakeLive) Flush(api.Span)              { l.flushed++ }
+
+func liveTracer(opts ...otelagent.Option) (*fakeLive, *tracetest.SpanRecorder, *otelagent.Tracer) {
+	live, rec := &fakeLive{}, tracetest.NewSpanRecorder()
+	return live, rec, otelagent.NewTracer(append([]otelagent.Option{
+		otelagent.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(rec))), otelagent.WithLive(live), otelagent.WithoutMetrics(),
+	}, opts...)...)
+}
+
+// said returns what a copy has beside its span, by key, and the bodies of its events.
+func said(t *testing.T, s *otelagent.OpenSpan) (map[string]string, []string) {
+	t.Helper()
+	c, ok := s.Copy()
+	if !ok {
+		t.Fatal("no copy")
+	}
+	got := map[string]string{}
+	for _, kv := range c.Attributes {
+		got[string(kv.Key)] = kv.Value.Emit()
+	}
+	var bodies []string
+	for _, e := range c.Events {
+		for _, kv := range e.Attributes {
+			if kv.Key == spans.BlockBodiesKey {
+				bodies = append(bodies, kv.Value.AsStringSlice()...)
+			}
+		}
+	}
+	return got, bodies
+}
+
+func TestCopiesOfOpenSpans(t *testing.T) {
+	live, rec, tracer := liveTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithPartialOutput(3*time.Second))
+	ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", Metadata: []byte(`{"a":1}`)})
+	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+	_, tool := turn.StartTool(ctx, otelagent.ToolCall{ID: "c"})
+	_, compaction := turn.StartCompaction(ctx, otelagent.Compaction{})
+	turn.Permission(ctx, otelagent.PermissionEvaluation{Action: spans.ActionAllow}) // it is over as it is told
+	ask := run.Ask(ctx, otelagent.PermissionEvaluation{})
+	_, group := tracer.StartGroup(t.Context(), otelagent.GroupInfo{SessionID: "s"})
+	if len(live.open) != 6 || live.flushed != 1 {
+		t.Fatalf("%d spans are open, %d children flushed; want 6 and 1", len(live.open), live.flushed)
+	}
+	base := map[string]string{"otelagent.known": "live", "otelagent.live.heartbeat": fmt.Sprint(int64(time.Minute))}
+	for _, s := range live.open {
+		if got, bodies := said(t, s); !cmp.Equal(got, base) || bodies != nil {
+			t.Errorf("%v %v, want %v", got, bodies, base)
+		}
+	}
+	turn.Request(otelagent.Request{Attempt: 4})
+	turn.AskUser()
+	turn.AskUser()
+	turn.UserAnswered()
+	got, _ := said(t, live.open[1])
+	if got["otelagent.turn.attempts"] != "5" || got["otelagent.waiting"] != "user_input" {
+		t.Errorf("the turn says %v", got)
+	}
+	turn.UserAnswered()
+	turn.UserAnswered() // one too many
+	if got, _ := said(t, live.open[1]); got["otelagent.waiting"] != "" {
+		t.Errorf("the turn says %v", got)
+	}
+	turn.Partial(otelagent.PartialText, []byte("Ahoy"))
+	if apart := live.changed[live.open[1]]; apart != 3*time.Second {
+		t.Errorf("partial output leaves every %v", apart)
+	}
+	if got, bodies := said(t, live.open[1]); got["otelagent.partial"] != "true" ||
+		!cmp.Equal(bodies, []string{`{"content":[{"text":"Ahoy","type":"text"}],"role":"assistant"}`}) {
+		t.Errorf("the turn says %v %q", got, bodies)
+	}
+	turn.Request(otelagent.Request{Attempt: 5}) // begins anew
+	if got, bodies := said(t, live.open[1]); got["otelagent.partial"] != "" || bodies != nil {
+		t.Errorf("the turn says %v %q", got, bodies)
+	}
+	tool.End(otelagent.ToolResult{})
+	compaction.End(otelagent.CompactionResult{})
+	ask.Close(otelagent.Moment{})
+	turn.End(otelagent.TurnResult{})
+	run.End(otelagent.RunResult{})
+	group.End(otelagent.GroupResult{})
+	turn.AskUser()
+	tool.Progress("p", nil, otelagent.Moment{})
+	if len(live.ended) != 6 {
+		t.Errorf("%d spans have ended", len(live.ended))
+	}
+	for _, s := range live.open {
+		if _, ok := s.Copy(); ok || !s.Ended() {
+			t.Error("a copy of what has ended")
+		}
+	}
+	for _, s := range rec.Ended() {
+		set := attribute.NewSet(s.Attributes()...)
+		if set.HasValue(spans.LiveHeartbeatKey) || set.HasValue(spans.WaitingForKey) || set.HasValue(spans.PartialKey) {
+			t.Errorf("%s carries what belongs to copies: %v", s.Name(), s.Attributes())
+		}
+	}
+}
+
+// A question that is answered says how long it took, and stands as one evaluation, as one that was told at once does.
+func TestAsk(t *testing.T) {
+	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+	_, rec, tracer := liveTracer(otelagent.WithCapture(otelagent.CaptureContent))
+	ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+	q := run.Ask(ctx, otelagent.PermissionEvaluation{Tool: "bash", CallID: "c", Options: []byte(`["y"]`), Start: otelagent.Moment{Time: at}})
+	q.End(otelagent.PermissionEvaluation{Action: spans.ActionDeny, Source: "once", Reason: "no", Option: "n", End: otelagent.Moment{Time: at.Add(7 * time.Second)}})
+	q.End(otelagent.PermissionEvaluation{Action: spans.ActionAllow})
+	run.End(otelagent.RunResult{})
+	var got map[string]string
+	for _, s := range rec.Ended() {
+		if s.Name() == spans.SpanPermission {
+			got = map[string]string{}
+			for _, kv := range s.Attributes() {
+				got[string(kv.Key)] = kv.Value.Emit()
+			}
+			if s.StartTime() != at || s.EndTime() != at.Add(7*time.Second) {
+				t.Errorf("from %v to %v", s.StartTime(), s.EndTime())
+			}
+		}
+	}
+	for key, want := range map[attribute.Key]string{
+		spans.PermissionActionKey: "deny", spans.PermissionSourceKeyKey: "once", spans.PermissionReasonKey: "no", spans.PermissionOptionKey: "n",
+		spans.PermissionWaitKey: fmt.Sprint(int64(7 * time.Second)), spans.ToolNameKey: "bash", spans.ToolCallIDKey: "c", spans.KnownAsKey: "",
+	} {
+		if got[string(key)] != want {
+			t.Errorf("%s is %q, want %q", key, got[string(key)], want)
+		}
+	}
+	var none *otelagent.Asking
+	none.End(otelagent.PermissionEvaluation{})
+	none.Close(otelagent.Moment{})
+}
+
+// Of a long reply the end is kept, whole runes of it, and it is told how much is not.
+func TestPartialOutputIsBounded(t *testing.T) {
+	for _, size := range []int{1, 7, 1000, otelagent.MaxPartialBytes + 3, 3*otelagent.MaxPartialBytes + 1} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			live, _, tracer := liveTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithPartialOutput(0))
+			ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+			_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+			piece := strings.Repeat("é", size/2) + strings.Repeat("x", size%2)
+			total := 0
+			for total < 4*otelagent.MaxPartialBytes && total < 2000*size {
+				turn.Partial(otelagent.PartialText, []byte(piece))
+				total += len(piece)
+			}
+			_, bodies := said(t, live.open[1])
+			var m struct {
+				Content []struct{ Text string }
+				Omitted int `json:"omitted_bytes"`
+			}
+			if len(bodies) != 1 || json.Unmarshal([]byte(bodies[0]), &m) != nil || len(m.Content) != 1 {
+				t.Fatalf("%.200q", bodies)
+			}
+			text := m.Content[0].Text
+			if len(text)+m.Omitted != total || len(text) > otelagent.MaxPartialBytes+3 || strings.Contains(text, "\ufffd") && size%2 == 0 ||
+				total > otelagent.MaxPartialBytes && len(text) < otelagent.MaxPartialBytes-3 {
+				t.Errorf("of %d bytes %d are kept, %d left out", total, len(text), m.Omitted)
+			}
+			turn.End(otelagent.TurnResult{})
+			run.End(otelagent.RunResult{})
+		})
+	}
+	t.Run("kinds that take turns", func(t *testing.T) {
+		live, _, tracer := liveTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithPartialOutput(0))
+		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+		_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+		for range 1000 {
+			turn.Partial(otelagent.PartialText, []byte("a"))
+			turn.Partial(otelagent.PartialReasoning, []byte("b"))
+		}
+		_, bodies := said(t, live.open[1])
+		if n := strings.Count(bodies[0], `"type"`); n > 256 || n < 200 || !strings.HasSuffix(bodies[0], `{"thinking":"b","type":"thinking"}],"omitted_bytes":`+fmt.Sprint(2000-n)+`,"role":"assistant"}`) {
+			t.Errorf("%d parts, %s", n, bodies[0][len(bodies[0])-100:])
+		}
+		turn.End(otelagent.TurnResult{})
+		run.End(otelagent.RunResult{})
+	})
+}
+
+// Partial output is content, and nothing without its option.
+func TestPartialOutputIsAskedFor(t *testing.T) {
+	for _, opts := range [][]otelagent.Option{
+		{otelagent.WithCapture(otelagent.CaptureContent)},
+		{otelagent.WithPartialOutput(0)},
+		{otelagent.WithPartialOutput(0), otelagent.WithCapture(otelagent.CaptureDigests)},
+	} {
+		live, rec, tracer := liveTracer(opts...)
+		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+		_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+		turn.Partial(otelagent.PartialText, []byte("Ahoy"))
+		if got, bodies := said(t, live.open[1]); bodies != nil || got["otelagent.partial"] != "" {
+			t.Errorf("%v %q", got, bodies)
+		}
+		turn.Close(otelagent.Moment{})
+		run.Close(otelagent.Moment{})
+		for _, s := range rec.Ended() {
+			if len(s.Events()) > 0 || bytes.Contains(fmt.Append(nil, s.Attributes()), []byte("Ahoy")) {
+				t.Errorf("%s: %v %v", s.Name(), s.Attributes(), s.Events())
+			}
+		}
+	}
+}
+
+// What left early does not leave again, and what leaves without a copy is named for what it is.
+func TestRequestLeavesOnce(t *testing.T) {
+	live, rec, tracer := liveTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithMaxSpanBytes(64<<10))
+	ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+	payload := []byte(`{"messages":[{"role":"user","content":"` + strings.Repeat("more than a span takes ", 10_000) + `"}]}`)
+	turn.Request(otelagent.Request{Payload: payload})
+	early := len(rec.Ended())
+	if early < 3 || live.flushed != early {
+		t.Errorf("%d spans left with the request, %d flushed", early, live.flushed)
+	}
+	turn.End(otelagent.TurnResult{})
+	run.End(otelagent.RunResult{})
+	seen := map[string]int{}
+	lists := 0
+	for _, s := range rec.Ended() {
+		for _, e := range s.Events() {
+			for _, kv := range e.Attributes {
+				switch kv.Key {
+				case spans.BlockBodiesKey:
+					for _, body := range kv.Value.AsStringSlice() {
+						seen[body]++
+					}
+				case spans.ListsKey:
+					lists += len(kv.Value.AsStringSlice())
+				}
+			}
+		}
+	}
+	for body, n := range seen {
+		if n > 1 {
+			t.Errorf("%.40q left %d times", body, n)
+		}
+	}
+	if len(seen) == 0 || lists < 2 || lists > 3 { // request and params, and the list that ends a run
+		t.Errorf("%d bodies, %d lists", len(seen), lists)
+	}
+	var bytesOf int64
+	for _, s := range rec.Ended() {
+		if set := attribute.NewSet(s.Attributes()...); s.Name() == spans.SpanTurn {
+			v, _ := set.Value(spans.CaptureBytesKey)
+			bytesOf = v.AsInt64()
+		}
+	}
+	if bytesOf < int64(len(payload))-1000 {
+		t.Errorf("the turn counts %d bytes of %d", bytesOf, len(payload))
+	}
+}
