@@ -35,9 +35,14 @@ function Pick({ a, b }) {
   };
   useKeys({ Escape: () => history.back() });
   return html`<div class="page narrow"><h1>Diff</h1><p class="faint">Two sessions, runs or turns, by address: <code>SESSION[/RUN[/TURN]]</code>.</p>
-    <form class="pick-form" onSubmit=${submit} data-testid="diff-form"><label>First <input name="a" value=${a} required autofocus=${!a} /></label><label>Second <input name="b" value=${b} required autofocus=${Boolean(a)} /></label><button class="button primary">Diff</button></form>
-    ${a ? html`<section><h2>With which one?</h2><label class="field wide"><${Icon} name="search" /><input data-search type="search" aria-label="Search sessions" placeholder="Title, id, agent or model" value=${q} onInput=${(/** @type {Event} */ e) => setQ(/** @type {HTMLInputElement} */ (e.target).value)} /></label>
-      <ul class="pick-list">${list.filter((s) => s.id !== a).map((s) => html`<li><a href=${'/diff?' + new URLSearchParams({ a, b: s.id })} data-testid="diff-candidate"><b>${clean(s.title || s.id)}</b> <code>${short(s.id)}</code> <span class="faint">${clean(s.agent || s.agent_id)} · ${plural(s.turns, 'turn')}</span></a></li>`)}</ul></section>` : html`<p class="faint">Or choose two of the <a href="/">list</a>.</p>`}
+    <form class="pick-form" onSubmit=${submit} data-testid="diff-form"><label>First <input name="a" value=${a} required autofocus=${!a} /></label>
+      <label>Second <input name="b" value=${b} required autofocus=${Boolean(a)} /></label><button class="button primary">Diff</button></form>
+    ${a ? html`<section><h2>With which one?</h2><label class="field wide"><${Icon} name="search" />
+      <input data-search type="search" aria-label="Search sessions" placeholder="Title, id, agent or model" value=${q} onInput=${(/** @type {Event} */ e) => setQ(/** @type {HTMLInputElement} */ (e.target).value)} /></label>
+      <ul class="pick-list">${list.filter((s) => s.id !== a).map((s) => html`<li>
+        <a href=${'/diff?' + new URLSearchParams({ a, b: s.id })} data-testid="diff-candidate"><b>${clean(s.title || s.id)}</b> <code>
+        ${short(s.id)}</code> <span class="faint">
+        ${clean(s.agent || s.agent_id)} · ${plural(s.turns, 'turn')}</span></a></li>`)}</ul></section>` : html`<p class="faint">Or choose two of the <a href="/">list</a>.</p>`}
   </div>`;
 }
 
@@ -84,13 +89,21 @@ function Compared({ a, b, at }) {
   if (!d) return error ? html`<${Failure} error=${error} />` : html`<${Loading} what="Comparing" />`;
   const c = d.counts;
   return html`<div class=${'page diff-page' + (loading ? ' stale' : '')}>
-    <header class="page-head"><div class="session-title"><h1>Diff</h1>${d.equal ? html`<${Chip} kind="good">nothing differs<//>` : html`<${Chip} kind="warn">they differ<//>`}<span class="grow"></span>
-      <span class="buttons" role="group" aria-label="Layout"><button class=${'button seg' + (sides ? ' on' : '')} aria-pressed=${sides} data-testid="side-by-side" onClick=${() => sides || flip()}>Side by side</button><button class=${'button seg' + (sides ? '' : ' on')} aria-pressed=${!sides} data-testid="unified" onClick=${() => sides && flip()}>Unified</button></span>
+    <header class="page-head"><div class="session-title"><h1>Diff</h1>
+      ${d.equal ? html`<${Chip} kind="good">nothing differs<//>` : html`<${Chip} kind="warn">they differ<//>`}<span class="grow"></span>
+      <span class="buttons" role="group" aria-label="Layout">
+        <button class=${'button seg' + (sides ? ' on' : '')} aria-pressed=${sides} data-testid="side-by-side" onClick=${() => sides || flip()}>Side by side</button>
+        <button class=${'button seg' + (sides ? '' : ' on')} aria-pressed=${!sides} data-testid="unified" onClick=${() => sides && flip()}>Unified</button></span>
       <a class="button" href=${'/diff?' + new URLSearchParams({ a: b, b: a })}>Swap</a><${CopyJSON} path="diff" params=${{ a, b }} /></div>
       <div class="two"><${Side} s=${d.a} sign="−" name="first" /><${Side} s=${d.b} sign="+" name="second" /></div>
-      <p class="counts num" data-testid="diff-counts">${c.same} same · <b class="chg">~ ${c.changed} changed</b>${c.repeats ? html` <span class="faint">(${c.repeats} only as the turn before)</span>` : null} · <b class="del">− ${c.only_a} only in the first</b> · <b class="add">+ ${c.only_b} only in the second</b>${c.unknown ? ` · ? ${c.unknown} not known` : ''}
-        <span class="grow"></span>${c.same ? html`<a class="link" href=${withQuery({ all: all ? undefined : '1' })}>${all ? 'Leave equal turns out' : 'Show equal turns too'}</a>` : null}</p>
-      ${d.first ? html`<p class="note">They part at ${d.first.a ? html`<a href=${addressPath(d.first.a)}><code>${shortAddress(d.first.a)}</code></a>` : 'nothing'} and ${d.first.b ? html`<a href=${addressPath(d.first.b)}><code>${shortAddress(d.first.b)}</code></a>` : 'nothing'}${d.first.parts?.length ? ': ' + d.first.parts.map(words).join(', ') : ''}.</p>` : null}
+      <p class="counts num" data-testid="diff-counts">${c.same} same · <b class="chg">~ ${c.changed} changed</b>
+        ${c.repeats ? html` <span class="faint">(${c.repeats} only as the turn before)</span>` : null} · <b class="del">− ${c.only_a} only in the first</b> · <b class="add">+ ${c.only_b} only in the second</b>
+        ${c.unknown ? ` · ? ${c.unknown} not known` : ''}
+        <span class="grow"></span>${c.same ? html`<a class="link" href=${withQuery({ all: all ? undefined : '1' })}>
+          ${all ? 'Leave equal turns out' : 'Show equal turns too'}</a>` : null}</p>
+      ${d.first ? html`<p class="note">They part at ${d.first.a ? html`<a href=${addressPath(d.first.a)}><code>
+        ${shortAddress(d.first.a)}</code></a>` : 'nothing'} and ${d.first.b ? html`<a href=${addressPath(d.first.b)}><code>
+        ${shortAddress(d.first.b)}</code></a>` : 'nothing'}${d.first.parts?.length ? ': ' + d.first.parts.map(words).join(', ') : ''}.</p>` : null}
       <${NotCompared} list=${d.not_compared} /></header>
     ${items.length ? html`<${Virtual} label="Turns, compared" testid="diff-turns" class="diff-list" top=${56} count=${items.length} handle=${handle} keyOf=${(/** @type {number} */ i) => `${all}${i}`} estimate=${(/** @type {number} */ i) => (items[i]?.kind === 'turn' ? 220 : 48)}
       row=${(/** @type {number} */ i) => {
@@ -112,38 +125,57 @@ const shortAddress = (address) => {
 };
 
 /** @param {{s: DiffSide, sign: string, name: string}} p */
-const Side = ({ s, sign, name }) => html`<section class="side" aria-label=${'The ' + name}><h2><b aria-hidden="true" class=${sign === '+' ? 'add' : 'del'}>${sign}</b> <a href=${addressPath(s.address)}>${clean(s.agent) || short(s.session)}</a> <code>${shortAddress(s.address)}</code></h2>
-  <p class="session-sub num">${s.model ? html`<span>${clean(s.model)}</span>` : null}${s.status ? html`<span>${words(s.status)}</span>` : null}<span>${plural(s.turns, 'turn')}</span><span>${plural(s.calls, 'tool call')}</span><span>${count(s.usage.input)} in, ${count(s.usage.output)} out</span>${s.took_ns ? html`<span>${duration(s.took_ns)}</span>` : null}${Object.entries(s.cost ?? {}).map(([cur, n]) => html`<span>${n.toFixed(4)} ${clean(cur)}</span>`)}${s.source ? html`<span>${clean(s.source)}</span>` : null}</p></section>`;
+const Side = ({ s, sign, name }) => html`<section class="side" aria-label=${'The ' + name}><h2>
+  <b aria-hidden="true" class=${sign === '+' ? 'add' : 'del'}>${sign}</b> <a href=${addressPath(s.address)}>
+  ${clean(s.agent) || short(s.session)}</a> <code>${shortAddress(s.address)}</code></h2>
+  <p class="session-sub num">${s.model ? html`<span>${clean(s.model)}</span>` : null}${s.status ? html`<span>${words(s.status)}</span>` : null}<span>
+    ${plural(s.turns, 'turn')}</span><span>${plural(s.calls, 'tool call')}</span><span>${count(s.usage.input)} in, ${count(s.usage.output)} out</span>
+    ${s.took_ns ? html`<span>${duration(s.took_ns)}</span>` : null}${Object.entries(s.cost ?? {}).map(([cur, n]) => html`<span>
+    ${n.toFixed(4)} ${clean(cur)}</span>`)}${s.source ? html`<span>${clean(s.source)}</span>` : null}</p></section>`;
 
 /** @param {{list?: DiffUnknown[]}} p */
-const NotCompared = ({ list }) => list?.length ? html`<details class="note" data-testid="not-compared"><summary>${plural(list.length, 'part')} not compared</summary><ul>${list.map((u) => html`<li>${words(u.part)}: ${words(u.why)}, ${u.side === 'both' ? 'on both sides' : u.side === 'a' ? 'in the first' : 'in the second'}${u.turns ? `, ${plural(u.turns, 'turn')}` : ''}</li>`)}</ul></details>` : null;
+const NotCompared = ({ list }) => list?.length ? html`<details class="note" data-testid="not-compared"><summary>
+  ${plural(list.length, 'part')} not compared</summary><ul>${list.map((u) => html`<li>
+  ${words(u.part)}: ${words(u.why)}, ${u.side === 'both' ? 'on both sides' : u.side === 'a' ? 'in the first' : 'in the second'}${u.turns ? `, ${plural(u.turns, 'turn')}` : ''}</li>`)}</ul></details>` : null;
 
 /** @param {{r: RunDiff, sides: boolean}} p */
 function RunRow({ r, sides }) {
   const [sign, name] = stateOf(r.state);
   const head = r.a ?? r.b;
-  return html`<section class=${'run-head d-' + r.state} data-testid="diff-run"><h3><b class="sign" aria-hidden="true">${sign}</b> Run ${r.a?.number ?? '–'}${r.a?.number !== r.b?.number ? html` <span class="faint">and ${r.b?.number ?? '–'}</span>` : null}</h3><${Chip}>${name}<//>${head?.relation ? html`<${Chip}>${words(head.relation)}<//>` : null}<span class="faint">${clean(head?.agent)}${head?.model ? ' · ' + clean(head.model) : ''}</span>
-    <div class="full"><${Values} values=${r.fields} /><${Texts} title="Messages outside turns" list=${r.input} sides=${sides} />${r.calls?.map((c) => html`<${CallRow} c=${c} sides=${sides} />`)}<${NotCompared} list=${r.not_compared} /></div></section>`;
+  return html`<section class=${'run-head d-' + r.state} data-testid="diff-run"><h3><b class="sign" aria-hidden="true">
+    ${sign}</b> Run ${r.a?.number ?? '–'}${r.a?.number !== r.b?.number ? html` <span class="faint">and ${r.b?.number ?? '–'}</span>` : null}</h3>
+    <${Chip}>${name}<//>${head?.relation ? html`<${Chip}>${words(head.relation)}<//>` : null}<span class="faint">
+    ${clean(head?.agent)}${head?.model ? ' · ' + clean(head.model) : ''}</span>
+    <div class="full"><${Values} values=${r.fields} /><${Texts} title="Messages outside turns" list=${r.input} sides=${sides} />
+      ${r.calls?.map((c) => html`<${CallRow} c=${c} sides=${sides} />`)}<${NotCompared} list=${r.not_compared} /></div></section>`;
 }
 
 /** @param {{t: TurnDiff, sides: boolean, current: boolean}} p */
 function TurnRow({ t, sides, current }) {
   const [sign, name] = stateOf(t.state);
   const repeated = new Set(t.repeats ?? []);
-  return html`<article class=${'turn d-' + t.state + (current ? ' selected' : '')} data-testid="diff-turn" data-state=${t.state}><header><h3><b class="sign" aria-hidden="true">${sign}</b> Turn ${t.a?.index ?? t.b?.index}</h3><${Chip}>${name}<//>${t.parts?.map((p) => html`<${Chip} kind=${repeated.has(p) ? '' : 'info'}>${words(p)}${repeated.has(p) ? ' as before' : ''}<//>`)}<span class="grow"></span>
+  return html`<article class=${'turn d-' + t.state + (current ? ' selected' : '')} data-testid="diff-turn" data-state=${t.state}><header><h3>
+    <b class="sign" aria-hidden="true">${sign}</b> Turn ${t.a?.index ?? t.b?.index}</h3><${Chip}>${name}<//>
+    ${t.parts?.map((p) => html`<${Chip} kind=${repeated.has(p) ? '' : 'info'}>${words(p)}${repeated.has(p) ? ' as before' : ''}<//>`)}
+    <span class="grow"></span>
     <span class="figures num"><${TurnSide} t=${t.a} sign="−" /><${TurnSide} t=${t.b} sign="+" /></span></header>
-    <${Texts} title="System prompt" list=${t.system} sides=${sides} /><${Texts} title="Tools" list=${t.tools} sides=${sides} />${t.params?.length ? html`<h4>Parameters</h4><${Values} values=${t.params} />` : null}
+    <${Texts} title="System prompt" list=${t.system} sides=${sides} /><${Texts} title="Tools" list=${t.tools} sides=${sides} />
+      ${t.params?.length ? html`<h4>Parameters</h4><${Values} values=${t.params} />` : null}
     <${Texts} title="What was new" list=${t.input} sides=${sides} /><${Texts} title="The model" list=${t.output} sides=${sides} />
     ${t.calls?.length ? html`<h4>Tool calls</h4>${t.calls.map((c) => html`<${CallRow} c=${c} sides=${sides} />`)}` : null}
     ${t.outcome?.length ? html`<h4>Outcome</h4><${Values} values=${t.outcome} />` : null}
-    ${t.usage?.length || t.cost?.length ? html`<${Numbers} list=${[...(t.usage ?? []), ...(t.cost ?? [])]} />` : null}<${NotCompared} list=${t.not_compared} /></article>`;
+    ${t.usage?.length || t.cost?.length ? html`<${Numbers} list=${[...(t.usage ?? []), ...(t.cost ?? [])]} />` : null}
+      <${NotCompared} list=${t.not_compared} /></article>`;
 }
 
 /** @param {{t?: DiffTurn, sign: string}} p */
-const TurnSide = ({ t, sign }) => t ? html`<a class="link" href=${addressPath(t.address)}>${sign} ${count(t.usage.input)} in · ${count(t.usage.output)} out${t.took_ns ? ' · ' + duration(t.took_ns) : ''}</a>` : html`<span class="faint">${sign} –</span>`;
+const TurnSide = ({ t, sign }) => t ? html`<a class="link" href=${addressPath(t.address)}>
+  ${sign} ${count(t.usage.input)} in · ${count(t.usage.output)} out${t.took_ns ? ' · ' + duration(t.took_ns) : ''}</a>` : html`<span class="faint">
+  ${sign} –</span>`;
 
 /** @param {{title: string, list?: TextDiff[], sides: boolean}} p */
-const Texts = ({ title, list, sides }) => (list?.length ? html`<h4>${title}</h4>${list.map((t) => html`<${TextRow} t=${t} sides=${sides} />`)}` : null);
+const Texts = ({ title, list, sides }) => (list?.length ? html`<h4>${title}</h4>
+  ${list.map((t) => html`<${TextRow} t=${t} sides=${sides} />`)}` : null);
 
 /** @param {{t: TextDiff, sides: boolean, label?: string}} p */
 function TextRow({ t, sides, label }) {
@@ -156,19 +188,32 @@ function TextRow({ t, sides, label }) {
     });
     return out;
   }, [t]);
-  return html`<div class="text-diff"><p class="faint small">${label ?? ''}${t.name ? html`<b><${Foreign} text=${t.name} /></b> ` : null}${words(t.change)} <span class="num">${t.change === 'added' ? bytes(t.after_bytes) : t.change === 'removed' ? bytes(t.before_bytes) : bytes(t.before_bytes) + ' → ' + bytes(t.after_bytes)}</span>${t.digests ? ' · only digests are known, and they differ' : ''}${t.cut ? ' · not all of it is shown' : ''}${t.coarse ? ' · compared coarsely' : ''}</p>
+  return html`<div class="text-diff"><p class="faint small">${label ?? ''}${t.name ? html`<b>
+    <${Foreign} text=${t.name} /></b> ` : null}${words(t.change)} <span class="num">
+    ${t.change === 'added' ? bytes(t.after_bytes) : t.change === 'removed' ? bytes(t.before_bytes) : bytes(t.before_bytes) + ' → ' + bytes(t.after_bytes)}</span>
+    ${t.digests ? ' · only digests are known, and they differ' : ''}${t.cut ? ' · not all of it is shown' : ''}${t.coarse ? ' · compared coarsely' : ''}</p>
     ${lines.length ? (sides && t.change === 'changed' ? html`<${Sides} lines=${lines} />` : html`<${Unified} lines=${lines} />`) : null}</div>`;
 }
 
 /** @param {{values?: ValueChange[]}} p */
-const Values = ({ values }) => (values?.length ? html`<dl class="values">${values.map((v) => html`<div><dt><code>${clean(v.path) || 'all of it'}</code></dt>${v.text ? html`<dd><${TextRow} t=${v.text} sides=${false} /></dd>` : html`<dd>${v.before !== undefined ? html`<span class="v removed"><b aria-hidden="true">−</b><${JSONText} value=${v.before} /></span>` : null}${v.after !== undefined ? html`<span class="v added"><b aria-hidden="true">+</b><${JSONText} value=${v.after} /></span>` : null}</dd>`}</div>`)}</dl>` : null);
+const Values = ({ values }) => (values?.length ? html`<dl class="values">${values.map((v) => html`<div><dt><code>
+  ${clean(v.path) || 'all of it'}</code></dt>${v.text ? html`<dd><${TextRow} t=${v.text} sides=${false} /></dd>` : html`<dd>
+  ${v.before !== undefined ? html`<span class="v removed"><b aria-hidden="true">−</b>
+  <${JSONText} value=${v.before} /></span>` : null}${v.after !== undefined ? html`<span class="v added"><b aria-hidden="true">+</b>
+  <${JSONText} value=${v.after} /></span>` : null}</dd>`}</div>`)}</dl>` : null);
 
 /** @param {{list: NumberChange[]}} p */
-const Numbers = ({ list }) => html`<p class="numbers num">${list.map((n) => html`<span>${words(n.name)} ${exact(n.before)} → ${exact(n.after)}${n.unit ? ' ' + clean(n.unit) : ''} <b class=${n.by > 0 ? 'up' : 'down'}>${n.by > 0 ? '+' : '−'}${exact(Math.abs(n.by))}</b></span>`)}</p>`;
+const Numbers = ({ list }) => html`<p class="numbers num">${list.map((n) => html`<span>
+  ${words(n.name)} ${exact(n.before)} → ${exact(n.after)}${n.unit ? ' ' + clean(n.unit) : ''} <b class=${n.by > 0 ? 'up' : 'down'}>
+  ${n.by > 0 ? '+' : '−'}${exact(Math.abs(n.by))}</b></span>`)}</p>`;
 
 /** @param {{c: CallDiff, sides: boolean}} p */
 function CallRow({ c, sides }) {
   const [sign, name] = stateOf(c.state);
-  return html`<section class=${'call d-' + c.state} data-testid="diff-call"><header><b class="sign" aria-hidden="true">${sign}</b><h4>${clean(c.name)}</h4><${Chip}>${name}<//><span class="grow"></span><span class="faint">${c.a?.outcome ? '− ' + words(c.a.outcome) : ''} ${c.b?.outcome ? '+ ' + words(c.b.outcome) : ''}</span></header>
-    <${Values} values=${c.args} />${c.args_text ? html`<${TextRow} t=${c.args_text} sides=${sides} label="input " />` : null}<${Values} values=${c.fields} />${c.result ? html`<${TextRow} t=${c.result} sides=${sides} label="result " />` : null}<${Values} values=${c.result_fields} /><${NotCompared} list=${c.not_compared} /></section>`;
+  return html`<section class=${'call d-' + c.state} data-testid="diff-call"><header><b class="sign" aria-hidden="true">${sign}</b><h4>
+    ${clean(c.name)}</h4><${Chip}>${name}<//><span class="grow"></span><span class="faint">
+    ${c.a?.outcome ? '− ' + words(c.a.outcome) : ''} ${c.b?.outcome ? '+ ' + words(c.b.outcome) : ''}</span></header>
+    <${Values} values=${c.args} />${c.args_text ? html`<${TextRow} t=${c.args_text} sides=${sides} label="input " />` : null}
+      <${Values} values=${c.fields} />${c.result ? html`<${TextRow} t=${c.result} sides=${sides} label="result " />` : null}
+      <${Values} values=${c.result_fields} /><${NotCompared} list=${c.not_compared} /></section>`;
 }

@@ -9,10 +9,13 @@ import { Foreign } from './ui.js';
 const kinds = { '+': 'added', '-': 'removed', ' ': '' };
 
 /** The text of a line; words that the other side has not are marked. @param {{l: Line}} p */
-const Text = ({ l }) => html`${l.words ? l.words.map((w) => (w.op === '=' ? html`<${Foreign} text=${w.text} />` : html`<em><${Foreign} text=${w.text} /></em>`)) : html`<${Foreign} text=${l.text} />`}`;
+const Text = ({ l }) => html`${l.words ? l.words.map((w) => (w.op === '=' ? html`<${Foreign} text=${w.text} />` : html`<em>
+  <${Foreign} text=${w.text} /></em>`)) : html`<${Foreign} text=${l.text} />`}`;
 
 /** @param {{lines: (Line | null)[]}} p */
-export const Unified = ({ lines }) => html`<pre class="diff" data-testid="diff-unified">${lines.map((l) => l === null ? html`<span class="skipped">⋯</span>` : html`<span class=${'l ' + kinds[l.kind]}><b aria-hidden="true">${l.kind}</b>${l.kind !== ' ' ? html`<span class="offscreen">${kinds[l.kind]}: </span>` : null}<${Text} l=${l} />${'\n'}</span>`)}</pre>`;
+export const Unified = ({ lines }) => html`<pre class="diff" data-testid="diff-unified">
+  ${lines.map((l) => l === null ? html`<span class="skipped">⋯</span>` : html`<span class=${'l ' + kinds[l.kind]}><b aria-hidden="true">${l.kind}</b>
+  ${l.kind !== ' ' ? html`<span class="offscreen">${kinds[l.kind]}: </span>` : null}<${Text} l=${l} />${'\n'}</span>`)}</pre>`;
 
 /** @param {{lines: (Line | null)[]}} p */
 export function Sides({ lines }) {
@@ -31,8 +34,10 @@ export function Sides({ lines }) {
     }
   }
   /** @param {Line | undefined} l */
-  const cell = (l) => (l ? html`<span class=${'l ' + kinds[l.kind]}><b aria-hidden="true">${l.kind}</b><${Text} l=${l} /></span>` : html`<span class="l none"></span>`);
-  return html`<div class="diff sides" data-testid="diff-sides">${rows.map((r) => (r === null ? html`<span class="skipped">⋯</span><span class="skipped">⋯</span>` : html`${cell(r[0])}${cell(r[1])}`))}</div>`;
+  const cell = (l) => (l ? html`<span class=${'l ' + kinds[l.kind]}><b aria-hidden="true">${l.kind}</b>
+    <${Text} l=${l} /></span>` : html`<span class="l none"></span>`);
+  return html`<div class="diff sides" data-testid="diff-sides">${rows.map((r) => (r === null ? html`<span class="skipped">⋯</span>
+    <span class="skipped">⋯</span>` : html`${cell(r[0])}${cell(r[1])}`))}</div>`;
 }
 
 /** @param {{before: string, after: string, sides?: boolean, around?: number}} p */

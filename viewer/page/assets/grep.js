@@ -30,11 +30,22 @@ export function GrepPage({ at }) {
     e.preventDefault();
     navigate(withQuery({ q: input.current?.value.trim() || undefined }));
   };
-  return html`<div class="page narrow grep-page"><header class="page-head"><div class="session-title"><h1>Find</h1><span class="grow"></span>${q ? html`<${CopyJSON} path="grep" params=${params} />` : null}</div></header>
-    <form class="filters" role="search" onSubmit=${submit} data-testid="grep-form"><label class="field wide"><${Icon} name="search" /><input ref=${input} data-search type="search" aria-label="Text to find" placeholder="Text in messages, replies, tool calls" value=${q} autofocus=${!q} /></label><button class="button primary">Find</button>${session ? html`<span class="faint">in session <code>${short(session)}</code></span><a class="link" href=${withQuery({ session: undefined })}>in all</a>` : null}</form>
-    ${!q ? html`<p class="faint">Looks through all that was captured: what users and models wrote, inputs and outputs of tools, system prompts. The same as <code>otelagent grep</code>.</p>` : error ? html`<${Failure} error=${error} />` : loading || !found ? html`<${Loading} what="Searching" />` : !matches.length ? html`<${Empty} title="Nothing is like that"><p>Only what was captured can be found: <code>--capture content</code>.</p><//>` : html`
-      <p class="faint" role="status" data-testid="grep-count">${plural(matches.length, 'place')}${found.more ? ', and there may be more' : ''}, ${plural(found.sessions, 'session')} looked into</p>
-      <ol class="matches" data-testid="matches">${matches.map((m, i) => html`<li data-row=${i} class=${i === current ? 'current' : ''}><a href=${hrefOf(m)} data-testid="match"><span class="match-at"><${Chip}>${words(m.place)}${m.tool ? ' · ' + clean(m.tool) : ''}<//>${m.hidden ? html`<${Chip} kind="warn">rewound<//>` : null}<code>${addressWords(m)}</code></span><span class="match-text">${m.before ? html`<${Foreign} text=${m.before} />` : null}<mark><${Foreign} text=${m.match} /></mark>${m.after ? html`<${Foreign} text=${m.after} />` : null}${m.matches > 1 ? html` <span class="faint num">${m.matches}×</span>` : null}${m.further ? html` <span class="faint num">and in ${plural(m.further, 'other turn')}</span>` : null}</span></a></li>`)}</ol>`}
+  return html`<div class="page narrow grep-page"><header class="page-head"><div class="session-title"><h1>Find</h1><span class="grow"></span>
+    ${q ? html`<${CopyJSON} path="grep" params=${params} />` : null}</div></header>
+    <form class="filters" role="search" onSubmit=${submit} data-testid="grep-form"><label class="field wide"><${Icon} name="search" />
+      <input ref=${input} data-search type="search" aria-label="Text to find" placeholder="Text in messages, replies, tool calls" value=${q} autofocus=${!q} /></label>
+      <button class="button primary">Find</button>${session ? html`<span class="faint">in session <code>${short(session)}</code></span>
+      <a class="link" href=${withQuery({ session: undefined })}>in all</a>` : null}</form>
+    ${!q ? html`<p class="faint">Looks through all that was captured: what users and models wrote, inputs and outputs of tools, system prompts. The same as <code>otelagent grep</code>.</p>` : error ? html`<${Failure} error=${error} />` : loading || !found ? html`<${Loading} what="Searching" />` : !matches.length ? html`<${Empty} title="Nothing is like that">
+      <p>Only what was captured can be found: <code>--capture content</code>.</p><//>` : html`
+      <p class="faint" role="status" data-testid="grep-count">
+        ${plural(matches.length, 'place')}${found.more ? ', and there may be more' : ''}, ${plural(found.sessions, 'session')} looked into</p>
+      <ol class="matches" data-testid="matches">${matches.map((m, i) => html`<li data-row=${i} class=${i === current ? 'current' : ''}>
+        <a href=${hrefOf(m)} data-testid="match"><span class="match-at"><${Chip}>${words(m.place)}${m.tool ? ' · ' + clean(m.tool) : ''}<//>
+        ${m.hidden ? html`<${Chip} kind="warn">rewound<//>` : null}<code>${addressWords(m)}</code></span><span class="match-text">
+        ${m.before ? html`<${Foreign} text=${m.before} />` : null}<mark><${Foreign} text=${m.match} /></mark>
+        ${m.after ? html`<${Foreign} text=${m.after} />` : null}${m.matches > 1 ? html` <span class="faint num">
+        ${m.matches}×</span>` : null}${m.further ? html` <span class="faint num">and in ${plural(m.further, 'other turn')}</span>` : null}</span></a></li>`)}</ol>`}
   </div>`;
 }
 

@@ -94,10 +94,14 @@ export function ListPage({ at }) {
     ${error ? html`<${Failure} error=${error} retry=${() => location.reload()} />` : loading && !list.length ? html`<${Loading} what="Loading sessions" />` : !list.length ? html`<${Empty} title=${filtered ? 'No session is like that' : 'No sessions yet'}>
       ${filtered ? html`<p><a class="button" href="/">Take the filters away</a></p>` : html`<p>Send some: <code>my-agent | otelagent send -</code>, or <code>otelagent demo</code>. They appear here by themselves.</p>`}<//>` : html`
     <div class=${'sessions' + (loading ? ' stale' : '')} role="table" aria-label="Sessions" aria-busy=${loading} data-testid="sessions">
-      <div class="row head" role="row">${['', 'Session', 'Status', 'Agent', 'Last', 'Took', 'Turns', 'Tools', 'Input', 'Cached', 'Output', 'Cost', 'Trouble'].map((h, i) => html`<span role="columnheader" class=${i > 4 ? 'r' : ''}>${h || html`<span class="offscreen">Choose for a diff</span>`}</span>`)}</div>
+      <div class="row head" role="row">
+        ${['', 'Session', 'Status', 'Agent', 'Last', 'Took', 'Turns', 'Tools', 'Input', 'Cached', 'Output', 'Cost', 'Trouble'].map((h, i) => html`<span role="columnheader" class=${i > 4 ? 'r' : ''}>
+        ${h || html`<span class="offscreen">Choose for a diff</span>`}</span>`)}</div>
       ${list.map((s, i) => html`<${Row} key=${(s.tenant ?? '') + '/' + s.id} s=${s} now=${now} href=${href(s)} current=${i === at_} index=${i} chosen=${chosen.includes(s.id)} choose=${() => choose(s.id)} />`)}
     </div>
-    <p class="more">${next ? html`<button class="button" data-testid="more" onClick=${loadMore}>${more ? 'Loading…' : 'More sessions'}</button>` : html`<span class="faint">${plural(list.length, 'session')}${at.query.get('archived') ? '' : ', archived ones left out'}</span>`}</p>`}
+    <p class="more">${next ? html`<button class="button" data-testid="more" onClick=${loadMore}>
+      ${more ? 'Loading…' : 'More sessions'}</button>` : html`<span class="faint">
+      ${plural(list.length, 'session')}${at.query.get('archived') ? '' : ', archived ones left out'}</span>`}</p>`}
     ${chosen.length ? html`<div class="tray" role="region" aria-label="Diff of two sessions" data-testid="diff-tray">
       <span>${chosen.map((c) => html`<code>${short(c)}</code> `)}${chosen.length === 1 ? 'choose another one' : ''}</span>
       <button class="button primary" disabled=${chosen.length !== 2} onClick=${diff}><${Icon} name="diff" />Diff</button>
@@ -111,7 +115,8 @@ function Row({ s, now, href, current, index, chosen, choose }) {
   const name = s.title || s.id;
   return html`<div class=${'row' + (current ? ' current' : '') + (chosen ? ' chosen' : '')} role="row" data-row=${index} data-testid="session-row" data-session=${s.id}>
     <span role="cell" class="pick"><input type="checkbox" checked=${chosen} onChange=${choose} aria-label=${'Choose ' + clean(name)} /></span>
-    <span role="cell" class="name"><a href=${href} data-testid="session-link">${clean(name)}</a><span class="under">${s.title ? html`<code>${short(s.id)}</code>` : null}${s.parent ? html`<${Chip} title="A session of a sub-agent">sub-agent<//>` : null}${s.archived ? html`<${Chip}>archived<//>` : null}</span></span>
+    <span role="cell" class="name"><a href=${href} data-testid="session-link">${clean(name)}</a><span class="under">${s.title ? html`<code>
+      ${short(s.id)}</code>` : null}${s.parent ? html`<${Chip} title="A session of a sub-agent">sub-agent<//>` : null}${s.archived ? html`<${Chip}>archived<//>` : null}</span></span>
     <span role="cell" class="st"><${Status} status=${s.status} testid="row-status" /></span>
     <span role="cell" class="who"><b>${clean(s.agent || s.agent_id)}</b><span class="faint">${clean(s.model)}</span></span>
     <span role="cell" class="when" title=${stamp(s.last)}>${ago(s.last, now)}</span>
@@ -119,15 +124,20 @@ function Row({ s, now, href, current, index, chosen, choose }) {
     <span role="cell" class="r num" data-name="turns" title=${plural(s.runs, 'run')}>${count(s.turns)}</span>
     <span role="cell" class="r num" data-name="tools">${count(s.tool_calls)}</span>
     <span role="cell" class="r num" data-name="in" title=${exact(u.input) + ' tokens'}>${count(u.input)}</span>
-    <span role="cell" class="r num cached" data-name="cached">${u.input ? html`<${Meter} share=${u.cache_read / u.input} label=${percent(u.cache_read / u.input) + ' of input from cache'} /><span>${percent(u.cache_read / u.input)}</span>` : ''}</span>
+    <span role="cell" class="r num cached" data-name="cached">
+      ${u.input ? html`<${Meter} share=${u.cache_read / u.input} label=${percent(u.cache_read / u.input) + ' of input from cache'} /><span>
+      ${percent(u.cache_read / u.input)}</span>` : ''}</span>
     <span role="cell" class="r num" data-name="out" title=${exact(u.output) + ' tokens'}>${count(u.output)}</span>
-    <span role="cell" class="r num" data-name="cost">${s.currency ? money(s.cost, s.currency) : html`<span class="faint" title="The loop reports no cost">–</span>`}</span>
-    <span role="cell" class="trouble num">${trouble('bad', '✕', s.errors, 'error', 'failed turns and tool calls')}${trouble('deny', '⊘', s.denied, 'denial', 'denied tool calls and inputs')}${trouble('warn', '△', s.defects, 'defect', 'what the tree could not reconcile')}</span>
+    <span role="cell" class="r num" data-name="cost">
+      ${s.currency ? money(s.cost, s.currency) : html`<span class="faint" title="The loop reports no cost">–</span>`}</span>
+    <span role="cell" class="trouble num">
+      ${trouble('bad', '✕', s.errors, 'error', 'failed turns and tool calls')}${trouble('deny', '⊘', s.denied, 'denial', 'denied tool calls and inputs')}${trouble('warn', '△', s.defects, 'defect', 'what the tree could not reconcile')}</span>
   </div>`;
 }
 
 /** @param {string} kind @param {string} sign @param {number} n @param {string} one @param {string} title */
-const trouble = (kind, sign, n, one, title) => n ? html`<${Chip} kind=${kind} title=${plural(n, one) + ': ' + title}><span aria-hidden="true">${sign}</span> ${count(n)}<span class="offscreen"> ${one}${n === 1 ? '' : 's'}</span><//>` : null;
+const trouble = (kind, sign, n, one, title) => n ? html`<${Chip} kind=${kind} title=${plural(n, one) + ': ' + title}><span aria-hidden="true">
+  ${sign}</span> ${count(n)}<span class="offscreen"> ${one}${n === 1 ? '' : 's'}</span><//>` : null;
 
 /** @param {{query: Record<string, string>, list: Summary[]}} p */
 function Filters({ query, list }) {
@@ -138,18 +148,29 @@ function Filters({ query, list }) {
   const on = (/** @type {Event} */ e) => (/** @type {HTMLInputElement} */ (e.target).checked ? '1' : undefined);
   const some = Object.keys(query).some((k) => k !== 'tenant');
   return html`<form class="filters" role="search" aria-label="Filter sessions" data-testid="filters" onSubmit=${(/** @type {Event} */ e) => e.preventDefault()}>
-    <label class="field wide"><${Icon} name="search" /><input data-search type="search" data-testid="filter-q" aria-label="Title, id, agent or model" placeholder="Title, id, agent or model" value=${query['q'] ?? ''} onInput=${(/** @type {Event} */ e) => set({ q: value(e) })} /></label>
-    <label class="field"><span>Status</span><select data-testid="filter-status" value=${query['status'] ?? ''} onChange=${(/** @type {Event} */ e) => set({ status: value(e) })}><option value="">any</option>${statuses.map((s) => html`<option value=${s}>${s.replaceAll('_', ' ')}</option>`)}</select></label>
-    <label class="field"><span>Agent</span><input data-testid="filter-agent" list="agents" size="9" value=${query['agent'] ?? ''} onInput=${(/** @type {Event} */ e) => set({ agent: value(e) })} placeholder="any" /></label>
-    <label class="field"><span>Model</span><input data-testid="filter-model" list="models" size="12" value=${query['model'] ?? ''} onInput=${(/** @type {Event} */ e) => set({ model: value(e) })} placeholder="any" /></label>
-    <label class="field"><span>Since</span><select data-testid="filter-since" value=${query['since'] ?? ''} onChange=${(/** @type {Event} */ e) => set({ since: value(e) })}>${spans.map(([v, n]) => html`<option value=${v}>${n}</option>`)}${query['since'] && !spans.some(([v]) => v === query['since']) ? html`<option value=${query['since']}>${clean(query['since'])}</option>` : null}</select></label>
-    <label class="field"><span>Cost from</span><input data-testid="filter-cost" inputmode="decimal" size="4" value=${query['min_cost'] ?? ''} onInput=${(/** @type {Event} */ e) => set({ min_cost: value(e) })} placeholder="0" /></label>
+    <label class="field wide"><${Icon} name="search" />
+      <input data-search type="search" data-testid="filter-q" aria-label="Title, id, agent or model" placeholder="Title, id, agent or model" value=${query['q'] ?? ''} onInput=${(/** @type {Event} */ e) => set({ q: value(e) })} /></label>
+    <label class="field"><span>Status</span>
+      <select data-testid="filter-status" value=${query['status'] ?? ''} onChange=${(/** @type {Event} */ e) => set({ status: value(e) })}>
+      <option value="">any</option>${statuses.map((s) => html`<option value=${s}>${s.replaceAll('_', ' ')}</option>`)}</select></label>
+    <label class="field"><span>Agent</span>
+      <input data-testid="filter-agent" list="agents" size="9" value=${query['agent'] ?? ''} onInput=${(/** @type {Event} */ e) => set({ agent: value(e) })} placeholder="any" /></label>
+    <label class="field"><span>Model</span>
+      <input data-testid="filter-model" list="models" size="12" value=${query['model'] ?? ''} onInput=${(/** @type {Event} */ e) => set({ model: value(e) })} placeholder="any" /></label>
+    <label class="field"><span>Since</span>
+      <select data-testid="filter-since" value=${query['since'] ?? ''} onChange=${(/** @type {Event} */ e) => set({ since: value(e) })}>
+      ${spans.map(([v, n]) => html`<option value=${v}>
+      ${n}</option>`)}${query['since'] && !spans.some(([v]) => v === query['since']) ? html`<option value=${query['since']}>
+      ${clean(query['since'])}</option>` : null}</select></label>
+    <label class="field"><span>Cost from</span>
+      <input data-testid="filter-cost" inputmode="decimal" size="4" value=${query['min_cost'] ?? ''} onInput=${(/** @type {Event} */ e) => set({ min_cost: value(e) })} placeholder="0" /></label>
     <label class="check"><input type="checkbox" data-testid="filter-errors" checked=${query['errors'] === '1'} onChange=${(/** @type {Event} */ e) => set({ errors: on(e) })} />errors</label>
     <label class="check"><input type="checkbox" data-testid="filter-denied" checked=${query['denied'] === '1'} onChange=${(/** @type {Event} */ e) => set({ denied: on(e) })} />denied</label>
     <label class="check"><input type="checkbox" data-testid="filter-archived" checked=${Boolean(query['archived'])} onChange=${(/** @type {Event} */ e) => set({ archived: on(e) })} />archived too</label>
     <span class="grow"></span>
     ${some ? html`<a class="button" href=${'/' + (query['tenant'] ? '?tenant=' + encodeURIComponent(query['tenant']) : '')} data-testid="filters-clear">Clear</a>` : null}
     <${CopyJSON} path="ls" params=${query} small />
-    <datalist id="agents">${agents.map((a) => html`<option value=${a} />`)}</datalist><datalist id="models">${models.map((m) => html`<option value=${m} />`)}</datalist>
+    <datalist id="agents">${agents.map((a) => html`<option value=${a} />`)}</datalist><datalist id="models">
+      ${models.map((m) => html`<option value=${m} />`)}</datalist>
   </form>`;
 }

@@ -76,8 +76,10 @@ function Help({ close }) {
   const ref = useRef(/** @type {HTMLDialogElement | null} */ (null));
   useEffect(() => ref.current?.showModal(), []);
   return html`<dialog ref=${ref} class="help" aria-labelledby="help-title" data-testid="help" onClose=${close} onClick=${(/** @type {MouseEvent} */ e) => e.target === ref.current && ref.current?.close()}>
-    <div class="help-in"><header><h2 id="help-title">Keyboard</h2><button class="ghost" aria-label="Close" onClick=${() => ref.current?.close()}><${Icon} name="close" /></button></header>
-    <div class="help-cols">${help.map(([name, keys]) => html`<section><h3>${name}</h3><dl>${keys.map(([k, what]) => html`<div><dt>${k.split(' ').map((c) => html`<kbd>${c}</kbd> `)}</dt><dd>${what}</dd></div>`)}</dl></section>`)}</div></div>
+    <div class="help-in"><header><h2 id="help-title">Keyboard</h2><button class="ghost" aria-label="Close" onClick=${() => ref.current?.close()}>
+      <${Icon} name="close" /></button></header>
+    <div class="help-cols">${help.map(([name, keys]) => html`<section><h3>${name}</h3><dl>${keys.map(([k, what]) => html`<div><dt>
+      ${k.split(' ').map((c) => html`<kbd>${c}</kbd> `)}</dt><dd>${what}</dd></div>`)}</dl></section>`)}</div></div>
   </dialog>`;
 }
 
@@ -106,7 +108,8 @@ function App() {
   if (locked) return html`<${Login} done=${() => (setLocked(false), setAgain(again + 1))} />`;
   const here = at.path[0];
   /** @param {string} href @param {string | undefined} view @param {string} name */
-  const tab = (href, view, name) => html`<a href=${href + suffix} aria-current=${here === view || (view === undefined && here === 's') ? 'page' : undefined}>${name}</a>`;
+  const tab = (href, view, name) => html`<a href=${href + suffix} aria-current=${here === view || (view === undefined && here === 's') ? 'page' : undefined}>
+    ${name}</a>`;
   /** @param {SubmitEvent} e */
   const find = (e) => {
     e.preventDefault();
@@ -120,11 +123,14 @@ function App() {
       <a class="brand" href=${'/' + suffix}><img src="/assets/icon.svg" alt="" width="20" height="20" />otelagent</a>
       <nav aria-label="Views">${tab('/', undefined, 'Sessions')}${tab('/grep', 'grep', 'Find')}${tab('/stats', 'stats', 'Statistics')}</nav>
       <form class="bar-search" role="search" onSubmit=${find}>
-        <${Icon} name="search" /><input ref=${search} type="search" aria-label="Find in content" placeholder=${here === 's' ? 'Find in this session' : 'Find in content'} data-testid="bar-search" /><kbd>/</kbd>
+        <${Icon} name="search" /><input ref=${search} type="search" aria-label="Find in content" placeholder=${here === 's' ? 'Find in this session' : 'Find in content'} data-testid="bar-search" />
+          <kbd>/</kbd>
       </form>
       <span class="bar-store" title=${clean(about?.database)}>${clean((about?.database ?? '').split('/').pop())}</span>
-      <button class="ghost theme" aria-label="Light or dark" title="Light or dark (t)" data-testid="theme" onClick=${toggleTheme}><${Icon} name="sun" /><${Icon} name="moon" /></button>
-      <button class="ghost" aria-label="Keyboard help" title="Keyboard (?)" data-testid="help-open" onClick=${() => setHelping(true)}><kbd>?</kbd></button>
+      <button class="ghost theme" aria-label="Light or dark" title="Light or dark (t)" data-testid="theme" onClick=${toggleTheme}>
+        <${Icon} name="sun" /><${Icon} name="moon" /></button>
+      <button class="ghost" aria-label="Keyboard help" title="Keyboard (?)" data-testid="help-open" onClick=${() => setHelping(true)}>
+        <kbd>?</kbd></button>
     </header>
     <main id="main" tabindex="-1"><${Guard} key=${at.path.slice(0, 2).join('/') + again}><${View} at=${at} about=${about ?? {}} /><//></main>
     ${helping ? html`<${Help} close=${() => setHelping(false)} />` : null}

@@ -150,23 +150,37 @@ export function RequestPage({ at, session, run, turn }) {
   const most = Math.max(1, ...lines.map((l) => l.part.bytes ?? 0));
   const attempts = Array.from({ length: q.attempts }, (_, i) => i + (q.attempts > 1 && q.attempt >= q.attempts ? 1 : 0));
   return html`<div class=${'page request-page' + (loading ? ' stale' : '')}>
-    <header class="page-head"><p class="crumbs"><a href=${'/s' + join(session)}>${clean(outline?.summary.title) || short(session, 12)}</a> <span aria-hidden="true">/</span> <a href=${back}>run ${q.run_number}, turn ${q.turn}</a></p>
-      <div class="session-title"><h1>Request</h1>${q.exact ? html`<${Chip} kind="good" title="the bytes are those that the loop emitted">byte for byte<//>` : q.bytes ? html`<${Chip} kind="warn" title="put together in a fixed order">put together<//>` : html`<${Chip} kind="bad">not whole<//>`}${q.redacted ? html`<${Chip} kind="warn">redacted<//>` : null}
+    <header class="page-head"><p class="crumbs"><a href=${'/s' + join(session)}>
+      ${clean(outline?.summary.title) || short(session, 12)}</a> <span aria-hidden="true">/</span> <a href=${back}>run ${q.run_number}, turn ${q.turn}</a></p>
+      <div class="session-title"><h1>Request</h1>
+        ${q.exact ? html`<${Chip} kind="good" title="the bytes are those that the loop emitted">byte for byte<//>` : q.bytes ? html`<${Chip} kind="warn" title="put together in a fixed order">put together<//>` : html`<${Chip} kind="bad">not whole<//>`}${q.redacted ? html`<${Chip} kind="warn">redacted<//>` : null}
         <span class="grow"></span>
-        <span class="buttons" role="group" aria-label="Turns"><button class="button" disabled=${here <= 0} onClick=${() => go(-1)} data-testid="request-previous"><${Icon} name="left" />Turn before</button><button class="button" disabled=${here < 0 || here >= turns.length - 1} onClick=${() => go(1)} data-testid="request-next">Turn after<${Icon} name="right" /></button></span>
-        <button class="button" disabled=${!q.bytes} onClick=${download} data-testid="download" title="The exact bytes"><${Icon} name="down2" />Download</button><${CopyJSON} path=${'request' + path} /></div>
-      <p class="session-sub"><span>${clean(q.model)}</span>${q.provider ? html`<span>${clean(q.provider)}</span>` : null}<span class="num"><b>${plural(q.message_count, 'message')}</b>, <b>${news} new</b></span>${q.bytes ? html`<span class="num">${exact(q.bytes)} bytes</span>` : q.stated_bytes ? html`<span class="num">${exact(q.stated_bytes)} bytes when the loop emitted it</span>` : null}${q.sha256 ? html`<span title=${q.sha256}>sha256 <code>${q.sha256.slice(0, 12)}…</code></span>` : null}
-        ${q.attempts > 1 ? html`<span class="attempts" role="group" aria-label="Attempts">attempt ${attempts.map((a) => html`<a class=${'seg' + (a === q.attempt ? ' on' : '')} aria-current=${a === q.attempt ? 'true' : undefined} href=${back + '/request?attempt=' + a} data-testid="attempt">${a}</a>`)}</span>` : null}</p>
+        <span class="buttons" role="group" aria-label="Turns">
+          <button class="button" disabled=${here <= 0} onClick=${() => go(-1)} data-testid="request-previous">
+          <${Icon} name="left" />Turn before</button>
+          <button class="button" disabled=${here < 0 || here >= turns.length - 1} onClick=${() => go(1)} data-testid="request-next">Turn after<${Icon} name="right" /></button></span>
+        <button class="button" disabled=${!q.bytes} onClick=${download} data-testid="download" title="The exact bytes">
+          <${Icon} name="down2" />Download</button><${CopyJSON} path=${'request' + path} /></div>
+      <p class="session-sub"><span>${clean(q.model)}</span>${q.provider ? html`<span>${clean(q.provider)}</span>` : null}<span class="num"><b>
+        ${plural(q.message_count, 'message')}</b>, <b>${news} new</b></span>${q.bytes ? html`<span class="num">
+        ${exact(q.bytes)} bytes</span>` : q.stated_bytes ? html`<span class="num">
+        ${exact(q.stated_bytes)} bytes when the loop emitted it</span>` : null}${q.sha256 ? html`<span title=${q.sha256}>sha256 <code>
+        ${q.sha256.slice(0, 12)}…</code></span>` : null}
+        ${q.attempts > 1 ? html`<span class="attempts" role="group" aria-label="Attempts">attempt ${attempts.map((a) => html`<a class=${'seg' + (a === q.attempt ? ' on' : '')} aria-current=${a === q.attempt ? 'true' : undefined} href=${back + '/request?attempt=' + a} data-testid="attempt">
+          ${a}</a>`)}</span>` : null}</p>
     </header>
     <${Missing} q=${q} />
     ${here > 0 ? html`<${Changes} session=${session} q=${q} before=${turns[here - 1]?.address ?? ''} compactions=${turns[here]?.marks?.filter((m) => m.kind === 'compaction').map((m) => m.text) ?? []} />` : null}
     <div class="legend-bar" role="group" aria-label="Provenance" data-testid="provenance-legend">
-      ${[...counts].map(([k, n]) => { const [sign, name] = kinds[k] ?? other; return html`<button class=${'prov p-' + k + (only === k ? ' on' : '')} aria-pressed=${only === k} onClick=${() => filter({ from: only === k ? undefined : k })}><i aria-hidden="true">${sign}</i>${name} <span class="num faint">${n}</span></button>`; })}
+      ${[...counts].map(([k, n]) => { const [sign, name] = kinds[k] ?? other; return html`<button class=${'prov p-' + k + (only === k ? ' on' : '')} aria-pressed=${only === k} onClick=${() => filter({ from: only === k ? undefined : k })}>
+        <i aria-hidden="true">${sign}</i>${name} <span class="num faint">${n}</span></button>`; })}
       <span class="grow"></span>
       <button class="button" data-testid="only-new" aria-pressed=${onlyNew} onClick=${() => filter({ new: onlyNew ? undefined : '1' })}>Only what is new</button>
-      <button class="button" aria-pressed=${all} onClick=${() => (setAll(!all), setOpen(new Map()))}><${Icon} name="unfold" />${all ? 'Fold all' : 'Unfold all'}</button></div>
+      <button class="button" aria-pressed=${all} onClick=${() => (setAll(!all), setOpen(new Map()))}><${Icon} name="unfold" />
+        ${all ? 'Fold all' : 'Unfold all'}</button></div>
     ${shown.length ? html`<${Virtual} label="Parts of the request" testid="request-parts" class="parts" top=${56} count=${shown.length} handle=${list} keyOf=${(/** @type {number} */ i) => path + (shown[i]?.key ?? i)} estimate=${(/** @type {number} */ i) => { const l = shown[i]; return l && isOpen(l) ? 220 : 42; }}
-      row=${(/** @type {number} */ i) => { const l = shown[i]; return l ? html`<${Part} session=${session} line=${l} open=${isOpen(l)} all=${all} toggle=${() => toggle(l)} most=${most} current=${i === current} />` : null; }} />` : html`<${Empty} title=${onlyNew || only ? 'Nothing is like that' : 'Nothing of the request is here'}>${q.capture === 'digests' ? html`<p>Only digests were captured.</p>` : null}<//>`}
+      row=${(/** @type {number} */ i) => { const l = shown[i]; return l ? html`<${Part} session=${session} line=${l} open=${isOpen(l)} all=${all} toggle=${() => toggle(l)} most=${most} current=${i === current} />` : null; }} />` : html`<${Empty} title=${onlyNew || only ? 'Nothing is like that' : 'Nothing of the request is here'}>
+        ${q.capture === 'digests' ? html`<p>Only digests were captured.</p>` : null}<//>`}
   </div>`;
 }
 
@@ -176,12 +190,18 @@ function Part({ session, line, open, all, toggle, most, current }) {
   const [sign] = kind === 'tools' ? ['T'] : kind === 'params' ? ['P'] : (kinds[kind] ?? other);
   return html`<section class=${`part p-${kind}` + (part.new ? ' new' : '') + (line.inner ? ' inner' : '') + (current ? ' current' : '')} data-testid="part" data-provenance=${kind} data-new=${part.new === undefined ? undefined : String(part.new)}>
     <button class="part-head" aria-expanded=${open} onClick=${toggle}>
-      <i class="prov-sign" aria-hidden="true">${sign}</i><span class="part-index num">${part.index ?? ''}</span><span class="part-what"><b>${line.what}</b>${part.role ? html`<span class="faint">${clean(part.role)}</span>` : null}</span>
-      <span class="part-gist">${open ? '' : part.state ? html`<em>${part.state === 'missing' ? 'did not arrive' : words(part.state)}</em> ` : null}${open ? '' : gist(part.body)}</span>
-      <span class="part-chips">${part.new ? html`<${Chip} kind="new">new<//>` : null}${part.redacted ? html`<${Chip} kind="warn">redacted<//>` : null}${part.state ? html`<${Chip} kind="bad">${words(part.state)}<//>` : null}</span>
+      <i class="prov-sign" aria-hidden="true">${sign}</i><span class="part-index num">${part.index ?? ''}</span><span class="part-what"><b>
+        ${line.what}</b>${part.role ? html`<span class="faint">${clean(part.role)}</span>` : null}</span>
+      <span class="part-gist">${open ? '' : part.state ? html`<em>
+        ${part.state === 'missing' ? 'did not arrive' : words(part.state)}</em> ` : null}${open ? '' : gist(part.body)}</span>
+      <span class="part-chips">${part.new ? html`<${Chip} kind="new">new<//>` : null}${part.redacted ? html`<${Chip} kind="warn">redacted<//>` : null}${part.state ? html`<${Chip} kind="bad">
+        ${words(part.state)}<//>` : null}</span>
       <span class="part-size num"><i style=${{ width: ((part.bytes ?? 0) / most) * 100 + '%' }}></i><span>${bytes(part.bytes)}</span></span></button>
-    ${open ? html`<div class="part-body">${kind === 'tools' && Array.isArray(part.body) ? html`<${Tools} tools=${part.body} />` : html`<${Message} session=${session} line=${line} all=${all} />`}
-      <p class="faint small num">${part.block ? html`block <code>${clean(part.block)}</code>` : null}${part.envelope !== undefined ? html` · envelope <code>${clean(JSON.stringify(part.envelope))}</code>` : null}</p></div>` : null}
+    ${open ? html`<div class="part-body">
+      ${kind === 'tools' && Array.isArray(part.body) ? html`<${Tools} tools=${part.body} />` : html`<${Message} session=${session} line=${line} all=${all} />`}
+      <p class="faint small num">${part.block ? html`block <code>
+        ${clean(part.block)}</code>` : null}${part.envelope !== undefined ? html` · envelope <code>
+        ${clean(JSON.stringify(part.envelope))}</code>` : null}</p></div>` : null}
   </section>`;
 }
 
@@ -213,8 +233,10 @@ function Message({ session, line, all }) {
   const pieces = useMemo(() => (part.state ? undefined : readable(part.body)), [part]);
   const label = line.what.toLowerCase();
   const prose = line.key === 'system' || line.inner;
-  return html`${pieces && !raw ? pieces.map((p) => html`${p.label ? html`<h5>${clean(p.label)}</h5>` : null}<${Content} session=${session} body=${{ text: p.text }} open=${all} lines=${20} label=${label} prose=${p.prose} />`) : html`<${Content} session=${session} body=${asBody(part)} open=${all} lines=${20} label=${label} prose=${prose} />`}
-    ${pieces ? html`<button class="link" aria-pressed=${raw} data-testid="part-raw" onClick=${() => setRaw(!raw)}>${raw ? 'As people read it' : 'As it was sent'}</button>` : null}`;
+  return html`${pieces && !raw ? pieces.map((p) => html`${p.label ? html`<h5>${clean(p.label)}</h5>` : null}
+    <${Content} session=${session} body=${{ text: p.text }} open=${all} lines=${20} label=${label} prose=${p.prose} />`) : html`<${Content} session=${session} body=${asBody(part)} open=${all} lines=${20} label=${label} prose=${prose} />`}
+    ${pieces ? html`<button class="link" aria-pressed=${raw} data-testid="part-raw" onClick=${() => setRaw(!raw)}>
+      ${raw ? 'As people read it' : 'As it was sent'}</button>` : null}`;
 }
 
 /** @param {{tools: unknown[]}} p */
@@ -222,7 +244,9 @@ const Tools = ({ tools }) => html`<dl class="catalogue">${tools.map((t) => {
   const x = /** @type {Record<string, any>} */ (t ?? {});
   const f = /** @type {Record<string, any>} */ (x['function'] ?? x);
   const schema = f['parameters'] ?? f['input_schema'] ?? f['inputSchema'];
-  return html`<div><dt><code>${clean(String(f['name'] ?? '?'))}</code></dt><dd>${clean(String(f['description'] ?? ''))}${schema?.properties ? html`<span class="faint">${Object.keys(schema.properties).map(clean).join(', ')}</span>` : null}</dd></div>`;
+  return html`<div><dt><code>${clean(String(f['name'] ?? '?'))}</code></dt><dd>
+    ${clean(String(f['description'] ?? ''))}${schema?.properties ? html`<span class="faint">
+    ${Object.keys(schema.properties).map(clean).join(', ')}</span>` : null}</dd></div>`;
 })}</dl>`;
 
 /** @param {MissingPart} m */
@@ -243,7 +267,10 @@ function Missing({ q }) {
   if (q.capture === 'digests') notes.push('Only digests were captured: sizes and what changed are known, the text is not.');
   if (q.misaligned) notes.push('The producer gave another number of provenances than messages, so no message has one.');
   if (!missing.length && !notes.length && !q.defects?.length) return null;
-  return html`<section class="note warn" aria-label="What is missing" data-testid="missing">${notes.map((n) => html`<p>${n}</p>`)}${q.capture === 'digests' ? null : html`<ul>${missing.slice(0, 12).map((m) => html`<li>${missingWords(m)}</li>`)}${missing.length > 12 ? html`<li>and ${missing.length - 12} more</li>` : null}</ul>`}${q.defects?.map((d) => html`<p>${words(d.code)} ${clean(d.detail)}</p>`)}</section>`;
+  return html`<section class="note warn" aria-label="What is missing" data-testid="missing">${notes.map((n) => html`<p>
+    ${n}</p>`)}${q.capture === 'digests' ? null : html`<ul>${missing.slice(0, 12).map((m) => html`<li>
+    ${missingWords(m)}</li>`)}${missing.length > 12 ? html`<li>and ${missing.length - 12} more</li>` : null}</ul>`}${q.defects?.map((d) => html`<p>
+    ${words(d.code)} ${clean(d.detail)}</p>`)}</section>`;
 }
 
 /** @param {{session: string, q: RequestJSON, before: string, compactions: string[]}} p */
@@ -261,12 +288,18 @@ function Changes({ session, q, before, compactions }) {
   const params = changed(old.params, q.params);
   const size = (/** @type {RequestPart[]} */ l) => l.reduce((n, m) => n + (m.bytes ?? 0), 0);
   const pretty = (/** @type {unknown} */ b) => (typeof b === 'string' ? b : JSON.stringify(b ?? null, null, 2));
-  return html`<section class="changes" aria-label="What changed from the turn before" data-testid="request-changes"><h2>What changed from the turn before</h2>
+  return html`<section class="changes" aria-label="What changed from the turn before" data-testid="request-changes">
+    <h2>What changed from the turn before</h2>
     <ul>
-      <li class="add"><b>+</b> ${added.length ? html`${plural(added.length, 'message')}, <span class="num">${bytes(size(added))}</span>` : 'no message'}</li>
-      ${gone.length ? html`<li class="del"><b>−</b> ${plural(gone.length, 'message')} gone, <span class="num">${bytes(size(gone))}</span>${compactions.length ? html` <span class="faint">${compactions.map((c) => clean(c)).join('; ')}</span>` : null}</li>` : null}
-      <li class=${system ? 'chg' : 'same'}>${system ? html`<details><summary><b>~</b> system prompt</summary><${TextDiff} before=${pretty(old.system?.body ?? '')} after=${pretty(q.system?.body ?? '')} /></details>` : '= system prompt'}</li>
-      <li class=${tools ? 'chg' : 'same'}>${tools ? html`<details><summary><b>~</b> tools</summary><${TextDiff} before=${pretty(old.tools?.body)} after=${pretty(q.tools?.body)} /></details>` : '= tools'}</li>
-      <li class=${params ? 'chg' : 'same'}>${params ? html`<details><summary><b>~</b> parameters</summary><${TextDiff} before=${pretty(old.params?.body)} after=${pretty(q.params?.body)} /></details>` : '= parameters'}</li>
+      <li class="add"><b>+</b> ${added.length ? html`${plural(added.length, 'message')}, <span class="num">
+        ${bytes(size(added))}</span>` : 'no message'}</li>
+      ${gone.length ? html`<li class="del"><b>−</b> ${plural(gone.length, 'message')} gone, <span class="num">${bytes(size(gone))}</span>
+        ${compactions.length ? html` <span class="faint">${compactions.map((c) => clean(c)).join('; ')}</span>` : null}</li>` : null}
+      <li class=${system ? 'chg' : 'same'}>${system ? html`<details><summary><b>~</b> system prompt</summary>
+        <${TextDiff} before=${pretty(old.system?.body ?? '')} after=${pretty(q.system?.body ?? '')} /></details>` : '= system prompt'}</li>
+      <li class=${tools ? 'chg' : 'same'}>${tools ? html`<details><summary><b>~</b> tools</summary>
+        <${TextDiff} before=${pretty(old.tools?.body)} after=${pretty(q.tools?.body)} /></details>` : '= tools'}</li>
+      <li class=${params ? 'chg' : 'same'}>${params ? html`<details><summary><b>~</b> parameters</summary>
+        <${TextDiff} before=${pretty(old.params?.body)} after=${pretty(q.params?.body)} /></details>` : '= parameters'}</li>
     </ul></section>`;
 }

@@ -190,7 +190,10 @@ export function SessionPage({ session, run, turn, at, about }) {
   const position = order.indexOf(selected);
   return html`<div class="session-page">
     <nav class=${'rail' + (rail ? ' on' : '')} aria-label="Turns" data-testid="rail">
-      <header><h2>Turns</h2><span class="faint num">${exact(turns.length)}</span><span class="grow"></span>${hiddenTurns ? html`<button class="link" aria-pressed=${showHidden} data-testid="show-hidden" onClick=${() => setHidden(!showHidden)}>${showHidden ? 'Hide' : 'Show'} rewound</button>` : null}<button class="ghost only-small" aria-label="Close" onClick=${() => setRail(false)}><${Icon} name="close" /></button></header>
+      <header><h2>Turns</h2><span class="faint num">${exact(turns.length)}</span><span class="grow"></span>
+        ${hiddenTurns ? html`<button class="link" aria-pressed=${showHidden} data-testid="show-hidden" onClick=${() => setHidden(!showHidden)}>
+        ${showHidden ? 'Hide' : 'Show'} rewound</button>` : null}<button class="ghost only-small" aria-label="Close" onClick=${() => setRail(false)}>
+        <${Icon} name="close" /></button></header>
       <${Virtual} own label="Turns" testid="turn-list" class="rail-list" count=${items.length} handle=${list} keyOf=${(/** @type {number} */ i) => keyOf(items[i])} estimate=${(/** @type {number} */ i) => (items[i]?.kind === 'turn' ? 54 : 40)}
         row=${(/** @type {number} */ i) => html`<${RailRow} item=${items[i]} outline=${outline} id=${id} selected=${items[i]?.kind === 'turn' && items[i].index === selected} select=${(/** @type {number} */ index) => latest.current(index)} showHidden=${() => setHidden(true)} largest=${largest} />`} />
     </nav>
@@ -202,18 +205,25 @@ export function SessionPage({ session, run, turn, at, about }) {
       <${Timeline} outline=${outline} selected=${selected} select=${select} zoom=${at.query.get('zoom')} idle=${at.query.get('idle') === '1'} now=${live ? edge : 0} />
       ${turns.length ? html`<${TokenBars} outline=${outline} selected=${selected} select=${select} />` : null}
       <div class="strip" ref=${strip} role="toolbar" aria-label="Conversation">
-        <button class="ghost only-small" aria-label="List of turns" aria-expanded=${rail} data-testid="rail-open" onClick=${() => setRail(true)}><${Icon} name="list" /></button>
+        <button class="ghost only-small" aria-label="List of turns" aria-expanded=${rail} data-testid="rail-open" onClick=${() => setRail(true)}>
+          <${Icon} name="list" /></button>
         <${Status} status=${status} /><b class="strip-title">${clean(outline.summary.title || short(id, 12))}</b><span class="grow"></span>
-        ${live ? html`<label class="check small"><input type="checkbox" data-testid="follow" checked=${follow} onChange=${() => setFollow(!follow)} />follow</label>` : null}
-        <span class="num faint" data-testid="position">${position >= 0 ? `${exact(position + 1)} of ${exact(order.length)}` : plural(order.length, 'turn')}</span>
-        <button class="ghost" aria-label="Previous turn" title="Previous turn (k)" data-testid="previous" onClick=${() => step(-1)}><${Icon} name="left" /></button><button class="ghost" aria-label="Next turn" title="Next turn (j)" data-testid="next" onClick=${() => step(1)}><${Icon} name="right" /></button>
+        ${live ? html`<label class="check small">
+          <input type="checkbox" data-testid="follow" checked=${follow} onChange=${() => setFollow(!follow)} />follow</label>` : null}
+        <span class="num faint" data-testid="position">
+          ${position >= 0 ? `${exact(position + 1)} of ${exact(order.length)}` : plural(order.length, 'turn')}</span>
+        <button class="ghost" aria-label="Previous turn" title="Previous turn (k)" data-testid="previous" onClick=${() => step(-1)}>
+          <${Icon} name="left" /></button>
+          <button class="ghost" aria-label="Next turn" title="Next turn (j)" data-testid="next" onClick=${() => step(1)}>
+          <${Icon} name="right" /></button>
       </div>
       <${Virtual} label="Conversation" testid="conversation" class="feed" top=${100} count=${items.length} handle=${feed} seen=${seen} keyOf=${(/** @type {number} */ i) => keyOf(items[i])} estimate=${(/** @type {number} */ i) => guess(items[i], outline)}
         row=${(/** @type {number} */ i) => {
           const it = items[i];
           if (!it) return null;
           if (it.kind === 'run') return html`<${RunHead} run=${it.run} outline=${outline} id=${id} />`;
-          if (it.kind === 'hidden') return html`<button class="hidden-line" onClick=${() => setHidden(true)}>${plural(it.count, 'turn')} rewound: hidden history, not deleted <b>Show</b></button>`;
+          if (it.kind === 'hidden') return html`<button class="hidden-line" onClick=${() => setHidden(true)}>
+            ${plural(it.count, 'turn')} rewound: hidden history, not deleted <b>Show</b></button>`;
           const a = turns[it.index]?.address ?? '';
           return html`<${Turn} session=${id} outline=${outline} index=${it.index} view=${data.turn(it.index)} error=${data.failed(it.index)} selected=${it.index === selected} open=${open.has(a)} toggle=${() => toggle(a)} select=${() => latest.current(it.index, true)} about=${about} now=${turns[it.index]?.state === 'open' || turns[it.index]?.live ? edge : 0} />`;
         }} />` : html`<${Empty} title="Nothing has run yet"><p>Turns appear here by themselves.</p><//>`}
@@ -240,9 +250,13 @@ function RunHead({ run, outline, id }) {
   const spawn = run.spawned_by?.split('#')[0];
   return html`<section class=${'run-head' + (run.hidden ? ' rewound' : '')} aria-label=${'Run ' + run.number} data-testid="run">
     <h3>Run ${run.number}</h3><${RunStatus} status=${run.status} word=${run.status_word} />
-    ${run.relation ? html`<${Chip}>${words(run.relation)}${parent ? ` of run ${parent.number}`.replace('of run', run.relation === 'continues' ? 'run' : 'of run') : ''}<//>` : null}${run.hidden ? html`<${Chip} kind="warn" title="hidden history, not deleted">rewound<//>` : null}${run.copied ? html`<${Chip} title="taken over from the session it was forked from; counted there">copied<//>` : null}${run.group ? html`<${Chip}>${words(run.group)}<//>` : null}
-    <span class="faint">${clean(run.agent)}${run.model ? ' · ' + clean(run.model) : ''}</span>${spawn ? html`<a class="link" href=${'/s' + turnPath(spawn.startsWith(id + '/') ? id : (spawn.split('/')[0] ?? ''), spawn)}>spawned by turn ${spawn.slice(spawn.lastIndexOf('/') + 1)}</a>` : null}
-    <span class="grow"></span><span class="faint num">${stamp(run.start)}${run.end ? ' · ' + duration(between(run.start, run.end)) : ''}${run.estimated ? ' at least' : ''} · ${plural(run.turns, 'turn')} · ${count(run.usage.input)} in · ${count(run.usage.output)} out</span>
+    ${run.relation ? html`<${Chip}>
+      ${words(run.relation)}${parent ? ` of run ${parent.number}`.replace('of run', run.relation === 'continues' ? 'run' : 'of run') : ''}<//>` : null}${run.hidden ? html`<${Chip} kind="warn" title="hidden history, not deleted">rewound<//>` : null}${run.copied ? html`<${Chip} title="taken over from the session it was forked from; counted there">copied<//>` : null}${run.group ? html`<${Chip}>
+      ${words(run.group)}<//>` : null}
+    <span class="faint">${clean(run.agent)}${run.model ? ' · ' + clean(run.model) : ''}</span>
+      ${spawn ? html`<a class="link" href=${'/s' + turnPath(spawn.startsWith(id + '/') ? id : (spawn.split('/')[0] ?? ''), spawn)}>spawned by turn ${spawn.slice(spawn.lastIndexOf('/') + 1)}</a>` : null}
+    <span class="grow"></span><span class="faint num">
+      ${stamp(run.start)}${run.end ? ' · ' + duration(between(run.start, run.end)) : ''}${run.estimated ? ' at least' : ''} · ${plural(run.turns, 'turn')} · ${count(run.usage.input)} in · ${count(run.usage.output)} out</span>
     ${run.error ? html`<p class="bad-line">${clean(run.error)}</p>` : null}<${Findings} findings=${run.defects} /></section>`;
 }
 
@@ -252,7 +266,9 @@ function Row({ item, outline, id, selected, select, showHidden, largest }) {
   if (item.kind === 'hidden') return html`<button class="rail-hidden" onClick=${showHidden}>${plural(item.count, 'turn')} rewound</button>`;
   if (item.kind === 'run') {
     const r = item.run;
-    return html`<div class=${'rail-run' + (r.hidden ? ' rewound' : '') + (r.relation === 'sub-agent' ? ' nested' : '')}><b>Run ${r.number}</b><span class="faint">${r.relation === 'sub-agent' ? 'sub-agent ' + clean(r.agent) : words(r.relation)}</span><span class="grow"></span><${RunStatus} status=${r.status} /></div>`;
+    return html`<div class=${'rail-run' + (r.hidden ? ' rewound' : '') + (r.relation === 'sub-agent' ? ' nested' : '')}><b>Run ${r.number}</b>
+      <span class="faint">${r.relation === 'sub-agent' ? 'sub-agent ' + clean(r.agent) : words(r.relation)}</span><span class="grow"></span>
+      <${RunStatus} status=${r.status} /></div>`;
   }
   const t = outline.turns?.[item.index];
   if (!t) return null;
@@ -261,10 +277,13 @@ function Row({ item, outline, id, selected, select, showHidden, largest }) {
   const most = Math.max(1, largest);
   return html`<a class=${'rail-turn' + state + (selected ? ' selected' : '') + (r?.relation === 'sub-agent' ? ' nested' : '')} href=${'/s' + turnPath(id, t.address)} aria-current=${selected ? 'true' : undefined} data-testid="rail-turn"
     onClick=${(/** @type {MouseEvent} */ e) => { if (e.ctrlKey || e.metaKey || e.shiftKey) return; e.preventDefault(); select(item.index); }}>
-    <span class="rail-top"><b class="num">${t.index}</b>${t.trigger === 'user' ? html`<i class="tag">user</i>` : null}${t.failed ? html`<i class="tag bad">failed</i>` : null}${t.state === 'open' || t.live ? html`<i class="tag info">running</i>` : null}${(t.attempts ?? 0) > 1 ? html`<i class="tag warn">${t.attempts}×</i>` : null}${t.marks?.some((m) => m.kind === 'compaction') ? html`<i class="tag comp" title="compaction">◆</i>` : null}${t.marks?.some((m) => m.action === 'deny') || t.calls?.some((c) => c.outcome === 'denied') ? html`<i class="tag deny">denied</i>` : null}${t.calls?.some((c) => c.outcome === 'error') ? html`<i class="tag bad">tool error</i>` : null}
+    <span class="rail-top"><b class="num">${t.index}</b>
+      ${t.trigger === 'user' ? html`<i class="tag">user</i>` : null}${t.failed ? html`<i class="tag bad">failed</i>` : null}${t.state === 'open' || t.live ? html`<i class="tag info">running</i>` : null}${(t.attempts ?? 0) > 1 ? html`<i class="tag warn">
+      ${t.attempts}×</i>` : null}${t.marks?.some((m) => m.kind === 'compaction') ? html`<i class="tag comp" title="compaction">◆</i>` : null}${t.marks?.some((m) => m.action === 'deny') || t.calls?.some((c) => c.outcome === 'denied') ? html`<i class="tag deny">denied</i>` : null}${t.calls?.some((c) => c.outcome === 'error') ? html`<i class="tag bad">tool error</i>` : null}
       <span class="grow"></span><span class="num faint">${duration(tookOf(t, outline.summary.start))}</span></span>
     <span class="rail-text">${clean(t.text) || (t.calls?.length ? t.calls.map((c) => clean(c.name)).join(', ') : '–')}</span>
-    <span class="rail-bar" aria-hidden="true"><i class="t-read" style=${{ width: Math.min(100, (t.usage.cache_read / most) * 100) + '%' }}></i><i class="t-input" style=${{ width: Math.min(100, ((t.usage.input - t.usage.cache_read) / most) * 100) + '%' }}></i></span></a>`;
+    <span class="rail-bar" aria-hidden="true"><i class="t-read" style=${{ width: Math.min(100, (t.usage.cache_read / most) * 100) + '%' }}></i>
+      <i class="t-input" style=${{ width: Math.min(100, ((t.usage.input - t.usage.cache_read) / most) * 100) + '%' }}></i></span></a>`;
 }
 
 const RailRow = memo(Row, ['item', 'outline', 'selected']);
@@ -277,15 +296,22 @@ function Head({ outline, status, now, edge, connected, live }) {
   const end = live ? new Date(edge).toISOString() : s.last;
   const modelNS = (outline.turns ?? []).reduce((n, t) => n + (t.model_call_ns ?? 0), 0);
   /** @param {string} name @param {unknown} value @param {unknown} [under] @param {string} [kind] */
-  const figure = (name, value, under, kind) => html`<div class=${'figure ' + (kind ?? '')}><dt>${name}</dt><dd><span class="num">${value}</span>${under ? html`<small class="num">${under}</small>` : null}</dd></div>`;
-  const copyId = html`<button class="ghost tiny" aria-label="Copy the id" title="Copy the id" onClick=${() => copy(s.id, 'Id')}><${Icon} name="copy" /></button>`;
+  const figure = (name, value, under, kind) => html`<div class=${'figure ' + (kind ?? '')}><dt>${name}</dt><dd><span class="num">${value}</span>
+    ${under ? html`<small class="num">${under}</small>` : null}</dd></div>`;
+  const copyId = html`<button class="ghost tiny" aria-label="Copy the id" title="Copy the id" onClick=${() => copy(s.id, 'Id')}>
+    <${Icon} name="copy" /></button>`;
   return html`<header class="session-head">
-    <div class="session-title"><h1 data-testid="session-title">${clean(s.title || s.id)}</h1>${s.title ? null : copyId}<${Status} status=${status} testid="session-status" />
-      ${live ? html`<span class=${'live-dot' + (connected ? ' on' : '')} title=${connected ? 'Changes appear by themselves' : 'Not connected: changes do not appear'}>${connected ? 'live' : 'not connected'}</span>` : null}${s.archived ? html`<${Chip}>archived<//>` : null}
+    <div class="session-title"><h1 data-testid="session-title">${clean(s.title || s.id)}</h1>${s.title ? null : copyId}
+      <${Status} status=${status} testid="session-status" />
+      ${live ? html`<span class=${'live-dot' + (connected ? ' on' : '')} title=${connected ? 'Changes appear by themselves' : 'Not connected: changes do not appear'}>
+        ${connected ? 'live' : 'not connected'}</span>` : null}${s.archived ? html`<${Chip}>archived<//>` : null}
       <span class="grow"></span>
-      <a class="button" href=${'/diff?' + new URLSearchParams({ a: s.id })} title="Diff with another session (d)"><${Icon} name="diff" />Diff with…</a><${CopyJSON} path=${'show' + join(s.id)} /></div>
+      <a class="button" href=${'/diff?' + new URLSearchParams({ a: s.id })} title="Diff with another session (d)">
+        <${Icon} name="diff" />Diff with…</a><${CopyJSON} path=${'show' + join(s.id)} /></div>
     <p class="session-sub">${s.title ? html`<span><code>${clean(s.id)}</code> ${copyId}</span>` : null}
-      <span>${clean(s.agent || s.agent_id)}</span>${s.model ? html`<span>${clean(s.model)}</span>` : null}${s.dialect ? html`<span>${clean(s.dialect)}</span>` : null}<span title=${stamp(s.last)}>${stamp(s.start)}, last ${ago(s.last, now)}</span>${s.parent ? html`<a class="link" href=${'/s' + join(s.parent)}>parent session ${short(s.parent)}</a>` : null}${outline.fork ? html`<a class="link" href=${'/s' + join(outline.fork.session)} data-testid="forked-from">forked from ${short(outline.fork.session)}</a>` : null}</p>
+      <span>${clean(s.agent || s.agent_id)}</span>${s.model ? html`<span>${clean(s.model)}</span>` : null}${s.dialect ? html`<span>
+        ${clean(s.dialect)}</span>` : null}<span title=${stamp(s.last)}>${stamp(s.start)}, last ${ago(s.last, now)}</span>
+        ${s.parent ? html`<a class="link" href=${'/s' + join(s.parent)}>parent session ${short(s.parent)}</a>` : null}${outline.fork ? html`<a class="link" href=${'/s' + join(outline.fork.session)} data-testid="forked-from">forked from ${short(outline.fork.session)}</a>` : null}</p>
     <p class="offscreen" role="status" aria-live="polite">Status: ${words(status)}. ${plural(s.turns, 'turn')}.</p>
     <dl class="figures-row" data-testid="figures">
       ${figure('Turns', count(s.turns), plural(s.runs, 'run'))}
@@ -299,12 +325,29 @@ function Head({ outline, status, now, edge, connected, live }) {
     </dl>
     ${outline.captured ? null : html`<p class="note">No content of this session was captured: sizes, times and names are all there is. <code>--capture content</code> tells more.</p>`}
     <div class="session-more">
-      ${defects ? html`<details data-testid="defects" open=${defects <= 2}><summary>${plural(defects, 'finding')}</summary><${Findings} findings=${[...(outline.defects ?? []), ...(outline.runs ?? []).flatMap((r) => r.defects ?? [])]} /></details>` : null}
-      ${outline.tools?.length ? html`<details data-testid="session-tools"><summary>${plural(outline.tools.length, 'tool')} called</summary><table class="num plain"><thead><tr><th>tool</th><th class="r">calls</th><th class="r">failed</th><th class="r">denied</th></tr></thead><tbody>${outline.tools.map((t) => html`<tr><td>${clean(t.name)}</td><td class="r">${count(t.calls)}</td><td class=${'r' + (t.failed ? ' bad' : '')}>${t.failed ?? ''}</td><td class="r">${t.denied ?? ''}</td></tr>`)}</tbody></table></details>` : null}
-      ${outline.facts?.length ? html`<details data-testid="facts"><summary>${plural(outline.facts.length, 'fact')}</summary><dl class="facts-list">${outline.facts.map((f) => html`<div><dt>${clean(f.subject)} · ${words(f.key)} <span class="faint num">${stamp(f.at)}</span></dt><dd><pre><${JSONText} value=${f.value} /></pre></dd></div>`)}</dl></details>` : null}
-      ${outline.children?.length ? html`<details data-testid="children"><summary>${plural(outline.children.length, 'related session')}</summary><ul class="children">${outline.children.map((c) => html`<li><${Chip}>${words(c.kind)}<//><a href=${'/s' + join(c.session, c.run)}>${clean(c.agent) || short(c.session)}</a> <code>${short(c.session)}</code>${c.status ? html`<${Status} status=${c.status} />` : null}${c.from ? html`<span class="faint">from ${clean(turnWords(s.id, c.from))}</span>` : null}${c.kind === 'fork' ? html`<a class="link" href=${'/diff?' + new URLSearchParams({ a: s.id, b: c.session })}>diff</a>` : null}</li>`)}</ul></details>` : null}
-      ${outline.messages?.length ? html`<details data-testid="messages"><summary>${plural(outline.messages.length, 'message')} rewound or queued</summary><ul class="children">${outline.messages.map((m) => html`<li><code>${short(m.id, 16)}</code>${m.waiting ? html`<${Chip} kind="wait">waits for its turn<//>` : null}${m.hidden ? html`<span>rewound <span class="faint num">${stamp(m.hidden)}</span></span>` : null}${m.canceled ? html`<span>taken off the queue <span class="faint num">${stamp(m.canceled)}</span></span>` : null}${m.queued ? html`<span>queued <span class="faint num">${stamp(m.queued)}</span></span>` : null}${m.run ? html`<span class="faint">run ${m.run}</span>` : null}</li>`)}</ul></details>` : null}
-      ${outline.marks?.length ? html`<details><summary>${plural(outline.marks.length, 'mark')} outside turns</summary><ul class="children">${outline.marks.map((m) => html`<li><${Chip}>${words(m.kind)}<//>${clean(m.text)} <span class="faint num">${stamp(m.at)}</span></li>`)}</ul></details>` : null}
+      ${defects ? html`<details data-testid="defects" open=${defects <= 2}><summary>${plural(defects, 'finding')}</summary>
+        <${Findings} findings=${[...(outline.defects ?? []), ...(outline.runs ?? []).flatMap((r) => r.defects ?? [])]} /></details>` : null}
+      ${outline.tools?.length ? html`<details data-testid="session-tools"><summary>${plural(outline.tools.length, 'tool')} called</summary>
+        <table class="num plain"><thead><tr><th>tool</th><th class="r">calls</th><th class="r">failed</th><th class="r">denied</th></tr></thead>
+        <tbody>${outline.tools.map((t) => html`<tr><td>${clean(t.name)}</td><td class="r">${count(t.calls)}</td>
+        <td class=${'r' + (t.failed ? ' bad' : '')}>${t.failed ?? ''}</td><td class="r">
+        ${t.denied ?? ''}</td></tr>`)}</tbody></table></details>` : null}
+      ${outline.facts?.length ? html`<details data-testid="facts"><summary>${plural(outline.facts.length, 'fact')}</summary><dl class="facts-list">
+        ${outline.facts.map((f) => html`<div><dt>${clean(f.subject)} · ${words(f.key)} <span class="faint num">${stamp(f.at)}</span></dt><dd><pre>
+        <${JSONText} value=${f.value} /></pre></dd></div>`)}</dl></details>` : null}
+      ${outline.children?.length ? html`<details data-testid="children"><summary>${plural(outline.children.length, 'related session')}</summary>
+        <ul class="children">${outline.children.map((c) => html`<li><${Chip}>${words(c.kind)}<//><a href=${'/s' + join(c.session, c.run)}>
+        ${clean(c.agent) || short(c.session)}</a> <code>${short(c.session)}</code>
+        ${c.status ? html`<${Status} status=${c.status} />` : null}${c.from ? html`<span class="faint">from ${clean(turnWords(s.id, c.from))}</span>` : null}${c.kind === 'fork' ? html`<a class="link" href=${'/diff?' + new URLSearchParams({ a: s.id, b: c.session })}>diff</a>` : null}</li>`)}</ul></details>` : null}
+      ${outline.messages?.length ? html`<details data-testid="messages"><summary>
+        ${plural(outline.messages.length, 'message')} rewound or queued</summary><ul class="children">${outline.messages.map((m) => html`<li><code>
+        ${short(m.id, 16)}</code>${m.waiting ? html`<${Chip} kind="wait">waits for its turn<//>` : null}${m.hidden ? html`<span>rewound <span class="faint num">
+        ${stamp(m.hidden)}</span></span>` : null}${m.canceled ? html`<span>taken off the queue <span class="faint num">
+        ${stamp(m.canceled)}</span></span>` : null}${m.queued ? html`<span>queued <span class="faint num">
+        ${stamp(m.queued)}</span></span>` : null}${m.run ? html`<span class="faint">run ${m.run}</span>` : null}</li>`)}</ul></details>` : null}
+      ${outline.marks?.length ? html`<details><summary>${plural(outline.marks.length, 'mark')} outside turns</summary><ul class="children">
+        ${outline.marks.map((m) => html`<li><${Chip}>${words(m.kind)}<//>${clean(m.text)} <span class="faint num">
+        ${stamp(m.at)}</span></li>`)}</ul></details>` : null}
     </div></header>`;
 }
 

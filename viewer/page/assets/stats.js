@@ -36,19 +36,41 @@ export function StatsPage({ at }) {
   return html`<div class=${'page stats-page' + (loading && r ? ' stale' : '')}>
     <header class="page-head"><div class="session-title"><h1>Statistics</h1></div></header>
     <form class="filters" aria-label="Which turns" data-testid="stats-filters" onSubmit=${(/** @type {Event} */ e) => e.preventDefault()}>
-      <label class="field"><span>By</span><select data-testid="stats-by" value=${query['by']} onChange=${(/** @type {Event} */ e) => set({ by: value(e) })}>${groups.map(([v, n]) => html`<option value=${v}>${n}</option>`)}</select></label>
-      <label class="field"><span>Agent</span><input value=${query['agent']} placeholder="any" size="10" onChange=${(/** @type {Event} */ e) => set({ agent: value(e) })} /></label>
-      <label class="field"><span>Model</span><input value=${query['model']} placeholder="any" size="14" onChange=${(/** @type {Event} */ e) => set({ model: value(e) })} /></label>
-      <label class="field"><span>Since</span><select value=${query['since']} onChange=${(/** @type {Event} */ e) => set({ since: value(e) })}>${[['', 'any time'], ['1h', 'last hour'], ['24h', 'last day'], ['168h', 'last week'], ['720h', 'last 30 days']].map(([v, n]) => html`<option value=${v}>${n}</option>`)}</select></label>
-      <label class="field"><span>Session</span><input value=${query['session']} placeholder="all" size="12" onChange=${(/** @type {Event} */ e) => set({ session: value(e) })} /></label><span class="grow"></span><${CopyJSON} path="stats" params=${query} /></form>
+      <label class="field"><span>By</span>
+        <select data-testid="stats-by" value=${query['by']} onChange=${(/** @type {Event} */ e) => set({ by: value(e) })}>
+        ${groups.map(([v, n]) => html`<option value=${v}>${n}</option>`)}</select></label>
+      <label class="field"><span>Agent</span>
+        <input value=${query['agent']} placeholder="any" size="10" onChange=${(/** @type {Event} */ e) => set({ agent: value(e) })} /></label>
+      <label class="field"><span>Model</span>
+        <input value=${query['model']} placeholder="any" size="14" onChange=${(/** @type {Event} */ e) => set({ model: value(e) })} /></label>
+      <label class="field"><span>Since</span><select value=${query['since']} onChange=${(/** @type {Event} */ e) => set({ since: value(e) })}>
+        ${[['', 'any time'], ['1h', 'last hour'], ['24h', 'last day'], ['168h', 'last week'], ['720h', 'last 30 days']].map(([v, n]) => html`<option value=${v}>
+        ${n}</option>`)}</select></label>
+      <label class="field"><span>Session</span>
+        <input value=${query['session']} placeholder="all" size="12" onChange=${(/** @type {Event} */ e) => set({ session: value(e) })} /></label>
+        <span class="grow"></span><${CopyJSON} path="stats" params=${query} /></form>
     ${error ? html`<${Failure} error=${error} />` : !r ? html`<${Loading} what="Counting" />` : !r.total.turns ? html`<${Empty} title="No turn is like that" />` : html`
       <${Totals} g=${r.total} />
       ${r.by ? html`<${Groups} r=${r} measure=${measure} setMeasure=${setMeasure} />` : null}
       <h2 class="section">${r.by ? 'All together' : 'How they spread'}</h2>
-      <div class="histograms" data-testid="histograms">${measures.map((m) => { const d = m.of(r.total); return d?.max ? html`<${Histogram} key=${m.name} name=${m.name} unit=${m.unit} d=${d} show=${m.show} kind=${m.kind} />` : null; })}</div>
-      ${r.tools?.length ? html`<h2 class="section">Tools</h2><div class="scroll" role="region" tabindex="0" aria-label="Tools"><table class="table num" data-testid="stats-tools"><thead><tr><th>Tool</th><th class="r">Calls</th><th>How they ended</th><th class="r">p50</th><th class="r">p90</th><th class="r">Longest</th></tr></thead><tbody>${r.tools.map((t) => html`<tr><td title=${clean(t.name)}>${clean(t.name)}</td><td class="r">${exact(t.calls)}</td><td><${Outcomes} o=${t.outcomes} n=${t.calls} /></td><td class="r">${duration(t.duration_ns?.p50)}</td><td class="r">${duration(t.duration_ns?.p90)}</td><td class="r">${duration(t.duration_ns?.max)}</td></tr>`)}</tbody></table></div>` : null}
-      <div class="two">${r.permissions?.length ? html`<section class="scroll" role="region" tabindex="0" aria-label="Permissions"><h2 class="section">Permissions</h2><table class="table num"><thead><tr><th>Decision</th><th>From</th><th class="r">Times</th><th class="r">Waited, p50</th><th class="r">Longest</th></tr></thead><tbody>${r.permissions.map((p) => html`<tr><td>${words(p.action)}</td><td>${words(p.source)}</td><td class="r">${exact(p.n)}</td><td class="r">${duration(p.wait_ns?.p50)}</td><td class="r">${duration(p.wait_ns?.max)}</td></tr>`)}</tbody></table></section>` : null}
-      ${r.compactions?.length ? html`<section class="scroll" role="region" tabindex="0" aria-label="Compactions"><h2 class="section">Compactions</h2><table class="table num"><thead><tr><th>Kind</th><th>Trigger</th><th class="r">Times</th><th class="r">Tokens in, p50</th><th class="r">out, p50</th></tr></thead><tbody>${r.compactions.map((c) => html`<tr><td>${words(c.kind)}</td><td>${words(c.trigger)}</td><td class="r">${exact(c.n)}</td><td class="r">${count(c.input_tokens?.p50)}</td><td class="r">${count(c.output_tokens?.p50)}</td></tr>`)}</tbody></table></section>` : null}</div>
+      <div class="histograms" data-testid="histograms">
+        ${measures.map((m) => { const d = m.of(r.total); return d?.max ? html`<${Histogram} key=${m.name} name=${m.name} unit=${m.unit} d=${d} show=${m.show} kind=${m.kind} />` : null; })}</div>
+      ${r.tools?.length ? html`<h2 class="section">Tools</h2><div class="scroll" role="region" tabindex="0" aria-label="Tools">
+        <table class="table num" data-testid="stats-tools"><thead><tr><th>Tool</th><th class="r">Calls</th><th>How they ended</th>
+        <th class="r">p50</th><th class="r">p90</th><th class="r">Longest</th></tr></thead><tbody>${r.tools.map((t) => html`<tr>
+        <td title=${clean(t.name)}>${clean(t.name)}</td><td class="r">${exact(t.calls)}</td><td><${Outcomes} o=${t.outcomes} n=${t.calls} /></td>
+        <td class="r">${duration(t.duration_ns?.p50)}</td><td class="r">${duration(t.duration_ns?.p90)}</td><td class="r">
+        ${duration(t.duration_ns?.max)}</td></tr>`)}</tbody></table></div>` : null}
+      <div class="two">${r.permissions?.length ? html`<section class="scroll" role="region" tabindex="0" aria-label="Permissions">
+        <h2 class="section">Permissions</h2><table class="table num"><thead><tr><th>Decision</th><th>From</th><th class="r">Times</th>
+        <th class="r">Waited, p50</th><th class="r">Longest</th></tr></thead><tbody>${r.permissions.map((p) => html`<tr><td>${words(p.action)}</td>
+        <td>${words(p.source)}</td><td class="r">${exact(p.n)}</td><td class="r">${duration(p.wait_ns?.p50)}</td><td class="r">
+        ${duration(p.wait_ns?.max)}</td></tr>`)}</tbody></table></section>` : null}
+      ${r.compactions?.length ? html`<section class="scroll" role="region" tabindex="0" aria-label="Compactions"><h2 class="section">Compactions</h2>
+        <table class="table num"><thead><tr><th>Kind</th><th>Trigger</th><th class="r">Times</th><th class="r">Tokens in, p50</th>
+        <th class="r">out, p50</th></tr></thead><tbody>${r.compactions.map((c) => html`<tr><td>${words(c.kind)}</td><td>${words(c.trigger)}</td>
+        <td class="r">${exact(c.n)}</td><td class="r">${count(c.input_tokens?.p50)}</td><td class="r">
+        ${count(c.output_tokens?.p50)}</td></tr>`)}</tbody></table></section>` : null}</div>
       ${r.no_price?.length ? html`<p class="note">Without a price: ${r.no_price.map((p) => `${clean(p.model)} (${plural(p.turns, 'turn')})`).join(', ')}</p>` : null}`}
   </div>`;
 }
@@ -56,9 +78,11 @@ export function StatsPage({ at }) {
 /** @param {{g: StatsGroup}} p */
 function Totals({ g }) {
   /** @param {string} name @param {unknown} value @param {unknown} [under] @param {string} [kind] */
-  const figure = (name, value, under, kind) => html`<div class=${'figure ' + (kind ?? '')}><dt>${name}</dt><dd><span class="num">${value}</span>${under ? html`<small class="num">${under}</small>` : null}</dd></div>`;
+  const figure = (name, value, under, kind) => html`<div class=${'figure ' + (kind ?? '')}><dt>${name}</dt><dd><span class="num">${value}</span>
+    ${under ? html`<small class="num">${under}</small>` : null}</dd></div>`;
   const cost = g.cost?.map((c) => money(c.amount, c.currency)).join(' + ') || (g.computed_cost ? money(g.computed_cost.amount, g.computed_cost.currency) : '–');
-  return html`<dl class="figures-row" data-testid="stats-totals">${figure('Turns', exact(g.turns), plural(g.sessions, 'session'))}${figure('Failed', g.failed ? percent(g.failed / g.turns) : '0', g.failed ? plural(g.failed, 'turn') : undefined, g.failed ? 'bad' : '')}${figure('Retries', exact(g.retries))}
+  return html`<dl class="figures-row" data-testid="stats-totals">
+    ${figure('Turns', exact(g.turns), plural(g.sessions, 'session'))}${figure('Failed', g.failed ? percent(g.failed / g.turns) : '0', g.failed ? plural(g.failed, 'turn') : undefined, g.failed ? 'bad' : '')}${figure('Retries', exact(g.retries))}
     ${figure('Input', count(g.input?.sum ?? 0), g.cache_rate !== undefined ? percent(g.cache_rate) + ' from cache' : g.cache_idle ? 'no cache used' : undefined, g.cache_idle ? 'warn' : '')}${figure('Output', count(g.output?.sum ?? 0), g.reasoning?.sum ? count(g.reasoning.sum) + ' reasoning' : undefined)}${figure('Cost', cost, g.cost ? undefined : g.computed_cost ? 'by catalogue' : 'not reported')}${figure('Tool calls', exact(g.tool_calls), g.tool_outcomes?.['error'] ? plural(g.tool_outcomes['error'], 'error') : undefined)}</dl>`;
 }
 
@@ -81,25 +105,49 @@ function Histogram({ name, unit, d, show, kind }) {
     return (i + (high > low ? (v - low) / (high - low) : 0.5)) * step;
   };
   const b = shown[hover];
-  return html`<figure class="histogram panel" data-testid="histogram" aria-label=${name}><figcaption><h3>${name}</h3><span class="faint">${unit}</span></figcaption>
+  return html`<figure class="histogram panel" data-testid="histogram" aria-label=${name}><figcaption><h3>${name}</h3><span class="faint">
+    ${unit}</span></figcaption>
     <div class="chart" ref=${box}><svg width=${width} height=${height + 18} role="img" aria-label=${`${name}: half at most ${show(d.p50)}, nine of ten at most ${show(d.p90)}, the largest ${show(d.max)}`} onMouseMove=${(/** @type {MouseEvent} */ e) => setHover(Math.floor(e.offsetX / step))} onMouseLeave=${() => setHover(-1)}>
-      ${width ? html`${shown.map((x, i) => html`<g class=${'hb k-' + kind + (i === hover ? ' on' : '')}><rect class="back" x=${i * step} y="0" width=${step} height=${height} /><rect x=${i * step + 0.5} width=${Math.max(1, step - 1.5)} y=${height - Math.max(x.n ? 1.5 : 0, (x.n / most) * (height - top))} height=${Math.max(x.n ? 1.5 : 0, (x.n / most) * (height - top))} rx="1.5" /></g>`)}
+      ${width ? html`${shown.map((x, i) => html`<g class=${'hb k-' + kind + (i === hover ? ' on' : '')}>
+        <rect class="back" x=${i * step} y="0" width=${step} height=${height} />
+        <rect x=${i * step + 0.5} width=${Math.max(1, step - 1.5)} y=${height - Math.max(x.n ? 1.5 : 0, (x.n / most) * (height - top))} height=${Math.max(x.n ? 1.5 : 0, (x.n / most) * (height - top))} rx="1.5" /></g>`)}
       <line class="zero" x1="0" x2=${width} y1=${height} y2=${height} />
-      ${[['p50', d.p50], ['p90', d.p90]].map(([n, v]) => html`<g class="quantile"><line x1=${at(Number(v))} x2=${at(Number(v))} y1="2" y2=${height} /><text x=${at(Number(v)) + (n === 'p50' && at(d.p90) - at(d.p50) < 26 ? -3 : 3)} text-anchor=${n === 'p50' && at(d.p90) - at(d.p50) < 26 ? 'end' : 'start'} y="9">${n}</text></g>`)}
-      <text class="ax" x="0" y=${height + 14}>${show(first > 0 ? (list[first - 1]?.le ?? 0) : 0)}</text><text class="ax" x=${Math.max(60, shown.length * step)} y=${height + 14} text-anchor="end">${show(shown[shown.length - 1]?.le ?? 0)}</text>` : null}</svg></div>
-    <p class="num quantiles">${b ? html`<span>${plural(b.n, kind === 'tool' ? 'call' : 'turn')} up to <b>${show(b.le)}</b></span>` : html`<span>p50 <b>${show(d.p50)}</b></span><span>p90 <b>${show(d.p90)}</b></span><span>p99 <b>${show(d.p99)}</b></span><span>max <b>${show(d.max)}</b></span>`}</p></figure>`;
+      ${[['p50', d.p50], ['p90', d.p90]].map(([n, v]) => html`<g class="quantile"><line x1=${at(Number(v))} x2=${at(Number(v))} y1="2" y2=${height} />
+        <text x=${at(Number(v)) + (n === 'p50' && at(d.p90) - at(d.p50) < 26 ? -3 : 3)} text-anchor=${n === 'p50' && at(d.p90) - at(d.p50) < 26 ? 'end' : 'start'} y="9">
+        ${n}</text></g>`)}
+      <text class="ax" x="0" y=${height + 14}>${show(first > 0 ? (list[first - 1]?.le ?? 0) : 0)}</text>
+        <text class="ax" x=${Math.max(60, shown.length * step)} y=${height + 14} text-anchor="end">
+        ${show(shown[shown.length - 1]?.le ?? 0)}</text>` : null}</svg></div>
+    <p class="num quantiles">${b ? html`<span>${plural(b.n, kind === 'tool' ? 'call' : 'turn')} up to <b>
+      ${show(b.le)}</b></span>` : html`<span>p50 <b>${show(d.p50)}</b></span><span>p90 <b>${show(d.p90)}</b></span><span>p99 <b>
+      ${show(d.p99)}</b></span><span>max <b>${show(d.max)}</b></span>`}</p></figure>`;
 }
 
 /** @param {{r: StatsReport, measure: number, setMeasure: (n: number) => void}} p */
 function Groups({ r, measure, setMeasure }) {
   const m = /** @type {typeof measures[number]} */ (measures[measure] ?? measures[0]);
   const most = Math.max(1, ...(r.groups ?? []).map((g) => m.of(g)?.max ?? 0));
-  return html`<h2 class="section">By ${words(r.by)} <label class="field inline"><span>Measure</span><select value=${measure} onChange=${(/** @type {Event} */ e) => setMeasure(Number(/** @type {HTMLSelectElement} */ (e.target).value))}>${measures.map((x, i) => html`<option value=${i}>${x.name}, ${x.unit}</option>`)}</select></label></h2>
-    <div class="scroll" role="region" tabindex="0" aria-label=${'By ' + words(r.by)}><table class="table num" data-testid="stats-groups"><thead><tr><th>${words(r.by)}</th><th class="r">Turns</th><th class="r">Failed</th><th class="r">Sum</th><th class="r">p50</th><th class="r">p90</th><th class="spread">p50 – p90 – max</th><th class="r">Cost</th></tr></thead><tbody>${(r.groups ?? []).map((g) => { const d = m.of(g); return html`<tr><td title=${clean(g.name)}>${clean(g.name) || html`<span class="faint">none</span>`}</td><td class="r">${exact(g.turns)}</td><td class=${'r' + (g.failed ? ' bad' : '')}>${g.failed || ''}</td><td class="r">${d ? m.show(d.sum) : ''}</td><td class="r">${d ? m.show(d.p50) : ''}</td><td class="r">${d ? m.show(d.p90) : ''}</td><td class="spread">${d ? html`<span class=${'range k-' + m.kind} role="img" aria-label=${`p50 ${m.show(d.p50)}, p90 ${m.show(d.p90)}, at most ${m.show(d.max)}`}><i class="all" style=${{ width: (d.max / most) * 100 + '%' }}></i><i class="p90" style=${{ width: (d.p90 / most) * 100 + '%' }}></i><i class="p50" style=${{ width: (d.p50 / most) * 100 + '%' }}></i></span>` : null}</td><td class="r">${g.cost?.map((c) => money(c.amount, c.currency)).join(' + ') ?? (g.computed_cost ? money(g.computed_cost.amount, g.computed_cost.currency) : '')}</td></tr>`; })}</tbody></table></div>`;
+  return html`<h2 class="section">By ${words(r.by)} <label class="field inline"><span>Measure</span>
+    <select value=${measure} onChange=${(/** @type {Event} */ e) => setMeasure(Number(/** @type {HTMLSelectElement} */ (e.target).value))}>
+    ${measures.map((x, i) => html`<option value=${i}>${x.name}, ${x.unit}</option>`)}</select></label></h2>
+    <div class="scroll" role="region" tabindex="0" aria-label=${'By ' + words(r.by)}><table class="table num" data-testid="stats-groups"><thead><tr>
+      <th>${words(r.by)}</th><th class="r">Turns</th><th class="r">Failed</th><th class="r">Sum</th><th class="r">p50</th><th class="r">p90</th>
+      <th class="spread">p50 – p90 – max</th><th class="r">Cost</th></tr></thead><tbody>
+      ${(r.groups ?? []).map((g) => { const d = m.of(g); return html`<tr><td title=${clean(g.name)}>
+      ${clean(g.name) || html`<span class="faint">none</span>`}</td><td class="r">${exact(g.turns)}</td><td class=${'r' + (g.failed ? ' bad' : '')}>
+      ${g.failed || ''}</td><td class="r">${d ? m.show(d.sum) : ''}</td><td class="r">${d ? m.show(d.p50) : ''}</td><td class="r">
+      ${d ? m.show(d.p90) : ''}</td><td class="spread">
+      ${d ? html`<span class=${'range k-' + m.kind} role="img" aria-label=${`p50 ${m.show(d.p50)}, p90 ${m.show(d.p90)}, at most ${m.show(d.max)}`}>
+      <i class="all" style=${{ width: (d.max / most) * 100 + '%' }}></i><i class="p90" style=${{ width: (d.p90 / most) * 100 + '%' }}></i>
+      <i class="p50" style=${{ width: (d.p50 / most) * 100 + '%' }}></i></span>` : null}</td><td class="r">
+      ${g.cost?.map((c) => money(c.amount, c.currency)).join(' + ') ?? (g.computed_cost ? money(g.computed_cost.amount, g.computed_cost.currency) : '')}</td></tr>`; })}</tbody></table></div>`;
 }
 
 /** @param {{o: Record<string, number>, n: number}} p */
 function Outcomes({ o, n }) {
   const parts = Object.entries(o).filter(([, v]) => v).sort((a, b) => b[1] - a[1]);
-  return html`<span class="outcomes"><span class="stack" role="img" aria-label=${parts.map(([k, v]) => `${v} ${k}`).join(', ')}>${parts.map(([k, v]) => html`<i class=${'o-' + (k || 'none')} style=${{ width: (v / n) * 100 + '%' }}></i>`)}</span>${parts.filter(([k]) => k !== 'ok').map(([k, v]) => html`<${Chip} kind=${k === 'error' ? 'bad' : k === 'denied' ? 'deny' : ''}>${exact(v)} ${words(k) || 'no end seen'}<//>`)}</span>`;
+  return html`<span class="outcomes"><span class="stack" role="img" aria-label=${parts.map(([k, v]) => `${v} ${k}`).join(', ')}>
+    ${parts.map(([k, v]) => html`<i class=${'o-' + (k || 'none')} style=${{ width: (v / n) * 100 + '%' }}></i>`)}</span>
+    ${parts.filter(([k]) => k !== 'ok').map(([k, v]) => html`<${Chip} kind=${k === 'error' ? 'bad' : k === 'denied' ? 'deny' : ''}>
+    ${exact(v)} ${words(k) || 'no end seen'}<//>`)}</span>`;
 }

@@ -187,13 +187,15 @@ export function Timeline({ outline, selected, select, zoom, idle, now }) {
     const out = [];
     const visible = (/** @type {number} */ x1, /** @type {number} */ x2) => x2 >= 0 && x1 <= width;
     for (let x = pad; x < width - 60; x += 110) {
-      out.push(html`<g class="tick"><line x1=${x} x2=${x} y1="14" y2=${height} /><text x=${x + 4} y="11">+${duration(Math.max(0, scale.from(at(x)) - origin) * 1e6)}</text></g>`);
+      out.push(html`<g class="tick"><line x1=${x} x2=${x} y1="14" y2=${height} />
+        <text x=${x + 4} y="11">+${duration(Math.max(0, scale.from(at(x)) - origin) * 1e6)}</text></g>`);
     }
     for (const g of scale.gaps) {
       const x1 = pad + ((g.at - a) / (b - a)) * w;
       const x2 = pad + ((g.at + g.width - a) / (b - a)) * w;
       if (!visible(x1, x2) || x2 - x1 < 2) continue;
-      out.push(html`<g class="gap"><rect x=${x1} width=${x2 - x1} y=${axisHeight - 2} height=${height - axisHeight} /><title>${duration(g.ms * 1e6)} without work</title></g>`);
+      out.push(html`<g class="gap"><rect x=${x1} width=${x2 - x1} y=${axisHeight - 2} height=${height - axisHeight} /><title>
+        ${duration(g.ms * 1e6)} without work</title></g>`);
     }
     for (const { run, from, to, row } of runs) {
       const [x1, x2] = [px(from), px(to)];
@@ -203,7 +205,9 @@ export function Timeline({ outline, selected, select, zoom, idle, now }) {
       const label = `${run.number}${run.agent ? ' · ' + clean(run.agent) : ''}${run.relation === 'sub-agent' ? ' · sub-agent' : ''}${run.hidden ? ' · rewound' : ''}`;
       const y = axisHeight + row * rowHeight;
       const text = room > label.length * 6.4 + 26 ? 'run ' + label : room > 26 ? String(run.number) : '';
-      out.push(html`<g class=${'tl-run r-' + run.status + (run.hidden ? ' hidden' : '')}><rect x=${x1} y=${y} width=${Math.max(1.5, x2 - x1)} height="3" rx="1.5" />${text ? html`<text x=${left + 1} y=${y + 13}>${text}</text>` : null}</g>`);
+      out.push(html`<g class=${'tl-run r-' + run.status + (run.hidden ? ' hidden' : '')}>
+        <rect x=${x1} y=${y} width=${Math.max(1.5, x2 - x1)} height="3" rx="1.5" />${text ? html`<text x=${left + 1} y=${y + 13}>
+        ${text}</text>` : null}</g>`);
     }
     // Turns that would fall on the pixel of the one before are drawn with it.
     /** @type {Map<number, number>} */
@@ -255,17 +259,23 @@ export function Timeline({ outline, selected, select, zoom, idle, now }) {
   /** @param {string} kind @param {number} x @param {number} y @param {string} text @param {string} [action] */
   function mark(kind, x, y, text, action) {
     // A decision is a circle, filled when it denies; a compaction a diamond; a changed prompt a triangle.
-    return html`<g class=${'tl-mark m-' + kind + (action ? ' a-' + action : '')} transform=${`translate(${x} ${y - 1})`}><title>${clean(text)}</title>${
+    return html`<g class=${'tl-mark m-' + kind + (action ? ' a-' + action : '')} transform=${`translate(${x} ${y - 1})`}><title>${clean(text)}</title>
+      ${
       kind === 'compaction' ? html`<path d="M0-5 5 0 0 5-5 0Z" />` : kind === 'prompt' ? html`<path d="M-4-4h8L0 3Z" />` : html`<circle r=${action === 'allow' ? 3 : 4} />`}</g>`;
   }
 
   const zoomed = a > 0 || b < scale.length;
   return html`<section class="panel timeline" aria-label="Timeline" data-testid="timeline">
     <header><h2>Timeline</h2>
-      <ul class="legend"><li class="k-model">model</li><li class="k-tools">tools and rest</li><li class="k-call">tool call</li><li class="k-perm">decision</li><li class="k-comp">compaction</li><li class="k-prompt">prompt changed</li></ul>
+      <ul class="legend"><li class="k-model">model</li><li class="k-tools">tools and rest</li><li class="k-call">tool call</li>
+        <li class="k-perm">decision</li><li class="k-comp">compaction</li><li class="k-prompt">prompt changed</li></ul>
       <span class="grow"></span>
       <label class="check small"><input type="checkbox" checked=${idle} onChange=${(/** @type {Event} */ e) => navigate(withQuery({ idle: /** @type {HTMLInputElement} */ (e.target).checked ? '1' : undefined, zoom: undefined }), { replace: true })} />idle time to scale</label>
-      <span class="buttons" role="group" aria-label="Zoom"><button class="ghost" aria-label="Zoom in" data-testid="zoom-in" onClick=${() => scaleAround((a + b) / 2, 0.5)}>+</button><button class="ghost" aria-label="Zoom out" data-testid="zoom-out" disabled=${!zoomed} onClick=${() => scaleAround((a + b) / 2, 2)}>−</button><button class="ghost" aria-label="Show all of it" data-testid="zoom-all" disabled=${!zoomed} onClick=${() => set(0, scale.length)}><${Icon} name="unfold" /></button></span>
+      <span class="buttons" role="group" aria-label="Zoom">
+        <button class="ghost" aria-label="Zoom in" data-testid="zoom-in" onClick=${() => scaleAround((a + b) / 2, 0.5)}>+</button>
+        <button class="ghost" aria-label="Zoom out" data-testid="zoom-out" disabled=${!zoomed} onClick=${() => scaleAround((a + b) / 2, 2)}>−</button>
+        <button class="ghost" aria-label="Show all of it" data-testid="zoom-all" disabled=${!zoomed} onClick=${() => set(0, scale.length)}>
+        <${Icon} name="unfold" /></button></span>
     </header>
     <div class="chart" ref=${box}>
       <svg ref=${svg} width=${width} height=${height} viewBox=${`0 0 ${Math.max(1, width)} ${height}`} role="img" tabindex="0" data-testid="timeline-svg"
@@ -277,7 +287,8 @@ export function Timeline({ outline, selected, select, zoom, idle, now }) {
       </svg>
       ${hover && !drag ? html`<${Tip} bar=${hover.bar} x=${hover.x} width=${width} origin=${origin} />` : null}
     </div>
-    ${zoomed ? html`<div class="zoomed" aria-hidden="true"><i style=${{ left: (a / scale.length) * 100 + '%', width: ((b - a) / scale.length) * 100 + '%' }}></i></div>` : null}
+    ${zoomed ? html`<div class="zoomed" aria-hidden="true">
+      <i style=${{ left: (a / scale.length) * 100 + '%', width: ((b - a) / scale.length) * 100 + '%' }}></i></div>` : null}
   </section>`;
 }
 
@@ -289,7 +300,8 @@ function Tip({ bar, x, width, origin }) {
     <div class="num">${duration((bar.to - bar.from) * 1e6)}${t.model_call_ns ? html` <span class="faint">of which model ${duration(t.model_call_ns)}</span>` : ''}</div>
     <div class="num">${count(t.usage.input)} in <span class="faint">· ${count(t.usage.cache_read)} cached ·</span> ${count(t.usage.output)} out</div>
     ${t.stop_reason ? html`<div class="faint">${words(t.stop_reason)}${(t.attempts ?? 0) > 1 ? ` · ${t.attempts} attempts` : ''}</div>` : null}
-    ${t.calls?.length ? html`<div class="faint">${t.calls.slice(0, 6).map((c) => clean(c.name)).join(', ')}${t.calls.length > 6 ? ' …' : ''}</div>` : null}
+    ${t.calls?.length ? html`<div class="faint">
+      ${t.calls.slice(0, 6).map((c) => clean(c.name)).join(', ')}${t.calls.length > 6 ? ' …' : ''}</div>` : null}
     ${t.text ? html`<div class="tip-text">${clean(t.text)}</div>` : null}
   </div>`;
 }

@@ -40,13 +40,18 @@ function Card({ session, outline, index, view, error, selected, open, toggle, se
       ${(o.attempts ?? 0) > 1 && !isOpen ? html`<${Chip} kind="warn">${o.attempts} attempts<//>` : null}
       <span class="grow"></span>
       <span class="figures num">
-        <span title="took, of which the model">${duration(took)}${o.model_call_ns ? html` <span class="faint">model ${duration(o.model_call_ns)}</span>` : null}</span>
-        <span title=${`input ${exact(u.input)} tokens: ${exact(u.cache_read)} read from cache, ${exact(u.cache_write)} written to it\noutput ${exact(u.output)}: ${exact(u.reasoning)} of it reasoning`}>${u.input || u.output ? html`${count(u.input)} in${u.cache_read ? html` <span class="faint">${count(u.cache_read)} cached</span>` : null} · ${count(u.output)} out${u.reasoning ? html` <span class="faint">${count(u.reasoning)} thought</span>` : null}` : html`<span class="faint">no usage told</span>`}</span>
+        <span title="took, of which the model">
+          ${duration(took)}${o.model_call_ns ? html` <span class="faint">model ${duration(o.model_call_ns)}</span>` : null}</span>
+        <span title=${`input ${exact(u.input)} tokens: ${exact(u.cache_read)} read from cache, ${exact(u.cache_write)} written to it\noutput ${exact(u.output)}: ${exact(u.reasoning)} of it reasoning`}>
+          ${u.input || u.output ? html`${count(u.input)} in${u.cache_read ? html` <span class="faint">
+          ${count(u.cache_read)} cached</span>` : null} · ${count(u.output)} out${u.reasoning ? html` <span class="faint">
+          ${count(u.reasoning)} thought</span>` : null}` : html`<span class="faint">no usage told</span>`}</span>
         ${o.cost !== undefined ? html`<span>${money(o.cost, o.currency)}</span>` : null}
       </span>
     </header>
     ${view ? html`<${Said_} session=${session} outline=${outline} o=${o} index=${index} v=${view} path=${path} open=${open} toggle=${toggle} about=${about} now=${now} />`
-      : error ? html`<p class="bad" role="alert">This turn did not come: ${error.message}</p>` : html`<div class="ghost-turn" aria-busy="true"><p>${clean(o.text)}</p><i></i><i></i></div>`}
+      : error ? html`<p class="bad" role="alert">This turn did not come: ${error.message}</p>` : html`<div class="ghost-turn" aria-busy="true"><p>
+        ${clean(o.text)}</p><i></i><i></i></div>`}
   </article>`;
 }
 
@@ -83,21 +88,27 @@ function Said_({ session, outline, o, index, v, path, open, toggle, about, now }
     <div class="said">
       ${v.input?.map((s) => html`<${Line} session=${session} s=${s} open=${open} />`)}
       ${v.output?.map((s, i) => html`<${Line} session=${session} s=${s} open=${open} stops=${v.partial && i === (v.output?.length ?? 0) - 1} live=${o.state === 'open' || o.live} />`)}
-      ${nothing ? html`<p class="absent">${v.capture === 'none' || (!v.capture && !outline.captured) ? 'No content was captured of this turn.' : v.capture === 'digests' ? 'Only digests were captured of this turn.' : 'Nothing was said on this turn.'}</p>` : null}
+      ${nothing ? html`<p class="absent">
+        ${v.capture === 'none' || (!v.capture && !outline.captured) ? 'No content was captured of this turn.' : v.capture === 'digests' ? 'Only digests were captured of this turn.' : 'Nothing was said on this turn.'}</p>` : null}
     </div>
-    ${v.error && !v.output?.some((s) => s.label === 'error') ? html`<p class="bad-line" role="note"><b>${words(v.error_type) || 'error'}</b> <${Foreign} text=${v.error} /></p>` : null}
-    ${v.tool_calls?.length ? html`<div class="calls">${v.tool_calls.map((c) => html`<${Call} key=${c.address} session=${session} outline=${outline} c=${c} v=${v} open=${open} now=${now} />`)}</div>` : null}
+    ${v.error && !v.output?.some((s) => s.label === 'error') ? html`<p class="bad-line" role="note"><b>
+      ${words(v.error_type) || 'error'}</b> <${Foreign} text=${v.error} /></p>` : null}
+    ${v.tool_calls?.length ? html`<div class="calls">
+      ${v.tool_calls.map((c) => html`<${Call} key=${c.address} session=${session} outline=${outline} c=${c} v=${v} open=${open} now=${now} />`)}</div>` : null}
     ${v.permissions?.length ? html`<div class="perms">${v.permissions.map((p) => html`<${Permission} p=${p} now=${now} />`)}</div>` : null}
     ${v.events?.length ? html`<div class="events">${v.events.map((e) => html`<${Event_} session=${session} e=${e} open=${open} />`)}</div>` : null}
     <${Findings} findings=${v.findings} />
     <footer>
       <${Facts} v=${v} session=${session} />
       <div class="turn-actions">
-        ${request ? html`<a class="button" href=${'/s' + path + '/request'} data-testid="open-request" title="What the model was sent (r)">Request <span class="faint num">${plural(request.messages, 'message')}${request.bytes ? ' · ' + bytes(request.bytes) : ''} · ${request.new} new${request.missing ? ` · ${request.missing} missing` : ''}</span></a>` : html`<span class="faint small">The loop told no request</span>`}
+        ${request ? html`<a class="button" href=${'/s' + path + '/request'} data-testid="open-request" title="What the model was sent (r)">Request <span class="faint num">
+          ${plural(request.messages, 'message')}${request.bytes ? ' · ' + bytes(request.bytes) : ''} · ${request.new} new${request.missing ? ` · ${request.missing} missing` : ''}</span></a>` : html`<span class="faint small">The loop told no request</span>`}
         <a class="button" href=${'/s' + path + '/replay'} data-testid="open-replay" title="Can it be run again? (p)">Replay</a>
-        <button class="button" data-testid="expand" aria-pressed=${open} onClick=${toggle} title="Unfold everything (e)"><${Icon} name="unfold" />${open ? 'Fold' : 'Unfold'}</button>
+        <button class="button" data-testid="expand" aria-pressed=${open} onClick=${toggle} title="Unfold everything (e)"><${Icon} name="unfold" />
+          ${open ? 'Fold' : 'Unfold'}</button>
         <${CopyJSON} path=${'turn' + path} />
-        ${links.map((l) => html`<a class="button" href=${l.href} target="_blank" rel="noreferrer noopener" data-testid=${'link-' + l.name}>${l.name[0]?.toUpperCase() + l.name.slice(1)}<${Icon} name="out" /></a>`)}
+        ${links.map((l) => html`<a class="button" href=${l.href} target="_blank" rel="noreferrer noopener" data-testid=${'link-' + l.name}>
+          ${l.name[0]?.toUpperCase() + l.name.slice(1)}<${Icon} name="out" /></a>`)}
       </div>
     </footer>`;
 }
@@ -125,9 +136,12 @@ function Line({ session, s, open, stops, live }) {
   const gist = clean((s.text.text ?? '').slice(0, 240));
   return html`<div class=${'line l-' + (labels[s.label] ? s.label : 'other')} data-testid=${'said-' + clean(s.label)}>
     <div class="who"><b>${label}</b>${s.from ? html`<span class="faint"><${Foreign} text=${s.from} /></span>` : null}</div>
-    <div class="what">${folded && !open ? html`<button class="fold" aria-expanded=${is} onClick=${() => set(!shown)}><${Icon} name=${is ? 'down' : 'right'} /><span>${is ? label : gist || 'nothing of it is here'}</span>${size ? html`<span class="faint num">${bytes(size)}</span>` : null}</button>` : null}
+    <div class="what">${folded && !open ? html`<button class="fold" aria-expanded=${is} onClick=${() => set(!shown)}>
+      <${Icon} name=${is ? 'down' : 'right'} /><span>${is ? label : gist || 'nothing of it is here'}</span>${size ? html`<span class="faint num">
+      ${bytes(size)}</span>` : null}</button>` : null}
       ${is ? html`<${Content} session=${session} body=${s.text} open=${open} prose=${s.label === 'user' || s.label === 'reply' || s.label === 'think'} label=${label.toLowerCase()} lines=${s.label === 'reply' ? 24 : 14} />` : null}
-      ${stops ? html`<p class="stops" data-testid="partial">${live ? html`<span class="caret" aria-hidden="true"></span> still being written` : '■ It stops here: this is the last that was seen of the reply'}</p>` : null}
+      ${stops ? html`<p class="stops" data-testid="partial">
+        ${live ? html`<span class="caret" aria-hidden="true"></span> still being written` : '■ It stops here: this is the last that was seen of the reply'}</p>` : null}
     </div></div>`;
 }
 
@@ -138,12 +152,16 @@ function Call({ session, outline, c, v, open, now }) {
   const outcome = c.outcome ?? (waiting ? 'waiting' : running ? 'running' : 'no end seen');
   const took = running && !c.outcome && c.start ? (v.live ? (now - Date.parse(c.start)) * 1e6 : undefined) : between(c.start, c.end);
   return html`<section class=${'call o-' + outcome.replaceAll(' ', '-')} aria-label=${'Tool call ' + clean(c.name)} data-testid="call" data-call=${c.id} data-outcome=${outcome}>
-    <header><h4>${clean(c.name)}</h4><${Chip} kind=${outcomeKind(outcome)}>${words(outcome)}<//>${c.truncated ? html`<${Chip} kind="warn" title="the result was cut before the model saw it">truncated<//>` : null}${c.state === 'closed' ? html`<${Chip} kind="warn" title="frozen in its last state">frozen<//>` : null}
+    <header><h4>${clean(c.name)}</h4><${Chip} kind=${outcomeKind(outcome)}>${words(outcome)}<//>
+      ${c.truncated ? html`<${Chip} kind="warn" title="the result was cut before the model saw it">truncated<//>` : null}${c.state === 'closed' ? html`<${Chip} kind="warn" title="frozen in its last state">frozen<//>` : null}
       <span class="grow"></span><code class="faint">${short(c.id ?? '', 18)}</code><span class="num">${duration(took)}</span></header>
-    <div class="call-perm">${c.permissions?.length ? c.permissions.map((p) => html`<${Permission} p=${p} now=${now} />`) : html`<p class="perm p-none"><i aria-hidden="true"></i>permission ${words(c.permission_state || 'not recorded')}</p>`}</div>
+    <div class="call-perm">${c.permissions?.length ? c.permissions.map((p) => html`<${Permission} p=${p} now=${now} />`) : html`<p class="perm p-none">
+      <i aria-hidden="true"></i>permission ${words(c.permission_state || 'not recorded')}</p>`}</div>
     <div class="io">
       ${c.input ? html`<div><h5>Input</h5><${Content} session=${session} body=${c.input} open=${open} lines=${10} label="input" /></div>` : null}
-      ${c.output || c.error ? html`<div><h5>Output</h5>${c.error ? html`<p class="bad-line"><${Foreign} text=${c.error} /></p>` : null}${c.output ? html`<${Content} session=${session} body=${c.output} open=${open} lines=${10} label="output" />` : null}</div>` : c.outcome ? null : html`<div><h5>Output</h5><p class="absent">${waiting ? 'waits for approval' : running ? 'none yet' : 'none was seen'}</p></div>`}
+      ${c.output || c.error ? html`<div><h5>Output</h5>${c.error ? html`<p class="bad-line">
+        <${Foreign} text=${c.error} /></p>` : null}${c.output ? html`<${Content} session=${session} body=${c.output} open=${open} lines=${10} label="output" />` : null}</div>` : c.outcome ? null : html`<div>
+        <h5>Output</h5><p class="absent">${waiting ? 'waits for approval' : running ? 'none yet' : 'none was seen'}</p></div>`}
     </div>
     ${c.children?.map((a) => html`<${SubAgent} session=${session} outline=${outline} address=${a} />`)}
     ${c.events?.map((e) => html`<${Event_} session=${session} e=${e} open=${open} />`)}
@@ -162,23 +180,30 @@ function Permission({ p, now }) {
   const wait = p.waiting ? (p.at ? (now - Date.parse(p.at)) * 1e6 : undefined) : p.wait_ns;
   return html`<p class=${'perm p-' + (p.waiting ? 'wait' : (p.action ?? 'none'))} data-testid="permission"><i aria-hidden="true"></i>
     <b>${p.waiting ? 'waiting for an answer' : (decisions[p.action ?? ''] ?? words(p.action))}</b>${p.tool ? html` ${clean(p.tool)}` : null}
-    ${p.rule ? html`<span>rule <code><${Foreign} text=${p.rule} /></code></span>` : null}${p.source ? html`<span>from ${words(p.source)}</span>` : null}${p.decided_by ? html`<span>decided by ${words(p.decided_by)}</span>` : null}
-    ${p.answer ? html`<span>answer ${words(p.answer)}</span>` : null}${p.reason ? html`<span><${Foreign} text=${p.reason} /></span>` : null}${wait ? html`<span class="num">waited ${duration(wait)}</span>` : null}${p.inferred ? html`<span class="faint">inferred</span>` : null}</p>`;
+    ${p.rule ? html`<span>rule <code>
+      <${Foreign} text=${p.rule} /></code></span>` : null}${p.source ? html`<span>from ${words(p.source)}</span>` : null}${p.decided_by ? html`<span>decided by ${words(p.decided_by)}</span>` : null}
+    ${p.answer ? html`<span>answer ${words(p.answer)}</span>` : null}${p.reason ? html`<span>
+      <${Foreign} text=${p.reason} /></span>` : null}${wait ? html`<span class="num">waited ${duration(wait)}</span>` : null}${p.inferred ? html`<span class="faint">inferred</span>` : null}</p>`;
 }
 
 /** @param {{session: string, e: EventView, open: boolean}} p */
-const Event_ = ({ session, e, open }) => html`<div class="event"><span class="faint num">${clock(e.at)}</span> <b>${words(e.type)}</b>${e.text ? html`<${Content} session=${session} body=${e.text} open=${open} lines=${4} label="event" />` : null}</div>`;
+const Event_ = ({ session, e, open }) => html`<div class="event"><span class="faint num">${clock(e.at)}</span> <b>${words(e.type)}</b>
+  ${e.text ? html`<${Content} session=${session} body=${e.text} open=${open} lines=${4} label="event" />` : null}</div>`;
 
 /**
  * @param {number | undefined} a
  * @param {number | undefined} b
  * @param {string} unit
  */
-const change = (a, b, unit) => a === undefined && b === undefined ? null : html`<span class="num"><b>${a === undefined ? '?' : count(a)}</b> → <b>${b === undefined ? '?' : count(b)}</b> ${unit}</span>`;
+const change = (a, b, unit) => a === undefined && b === undefined ? null : html`<span class="num"><b>${a === undefined ? '?' : count(a)}</b> → <b>
+  ${b === undefined ? '?' : count(b)}</b> ${unit}</span>`;
 
 /** @param {{session: string, c: CompactionView, open: boolean}} p */
-const Compaction = ({ session, c, open }) => html`<section class="compaction" aria-label="Compaction" data-testid="compaction"><header><i aria-hidden="true">◆</i><b>Compaction</b> ${words(c.kind)} ${change(c.messages_before, c.messages_after, 'messages')} ${change(c.tokens_before, c.tokens_after, 'tokens')}
-  ${c.trigger ? html`<span>by ${words(c.trigger)}</span>` : null}${c.reason ? html`<span><${Foreign} text=${c.reason} /></span>` : null}${c.applied === false ? html`<${Chip} kind="warn">not applied<//>` : null}<span class="faint num">${clock(c.at)}</span></header>
+const Compaction = ({ session, c, open }) => html`<section class="compaction" aria-label="Compaction" data-testid="compaction"><header>
+  <i aria-hidden="true">◆</i><b>Compaction</b> ${words(c.kind)} ${change(c.messages_before, c.messages_after, 'messages')} ${change(c.tokens_before, c.tokens_after, 'tokens')}
+  ${c.trigger ? html`<span>by ${words(c.trigger)}</span>` : null}${c.reason ? html`<span>
+    <${Foreign} text=${c.reason} /></span>` : null}${c.applied === false ? html`<${Chip} kind="warn">not applied<//>` : null}<span class="faint num">
+    ${clock(c.at)}</span></header>
   ${c.summary ? html`<${Content} session=${session} body=${c.summary} open=${open} prose label="summary" />` : null}</section>`;
 
 /** @param {{session: string, outline: Outline, index: number, v: TurnView, open: boolean}} p */
@@ -205,8 +230,11 @@ function System({ session, outline, index, v, open }) {
   };
   const body = /** @type {import('../types.d.ts').Body} */ (v.system);
   return html`<section class=${'system' + (changed ? ' changed' : '')} aria-label="System prompt" data-testid="system">
-    <div class="system-head"><button class="fold" aria-expanded=${shown || open} onClick=${() => set(!shown)}><${Icon} name=${shown || open ? 'down' : 'right'} /><b>System prompt${changed ? ' changed' : ''}</b><span class="faint">${clean((body.text ?? '').slice(0, 120))}</span></button>
-    ${changed || index > 0 ? html`<button class="link" data-testid="system-diff" aria-pressed=${before !== undefined} onClick=${compare}>${before !== undefined ? 'Whole prompt' : 'What changed'}</button>` : null}</div>
+    <div class="system-head"><button class="fold" aria-expanded=${shown || open} onClick=${() => set(!shown)}>
+      <${Icon} name=${shown || open ? 'down' : 'right'} /><b>System prompt${changed ? ' changed' : ''}</b><span class="faint">
+      ${clean((body.text ?? '').slice(0, 120))}</span></button>
+    ${changed || index > 0 ? html`<button class="link" data-testid="system-diff" aria-pressed=${before !== undefined} onClick=${compare}>
+      ${before !== undefined ? 'Whole prompt' : 'What changed'}</button>` : null}</div>
     ${shown || open ? before !== undefined ? before === (body.text ?? '') ? html`<p class="absent">It is the same as the one before.</p>` : html`<${TextDiff} before=${before} after=${body.text ?? ''} />` : html`<${Content} session=${session} body=${body} prose open=${open} label="system prompt" />` : null}
   </section>`;
 }
@@ -229,8 +257,13 @@ function Facts({ v, session }) {
   if (v.discarded_usage) add('discarded', `${count(v.discarded_usage.input)} in, ${count(v.discarded_usage.output)} out`);
   add('prompt', v.prompt_digest && html`<code title=${clean(v.prompt_digest)}>${short(v.prompt_digest.replace(/^sha256:/, ''), 10)}</code>`);
   return html`<dl class="facts">${facts.map(([n, value]) => html`<div><dt>${n}</dt><dd class="num">${value}</dd></div>`)}
-    <div class="wide"><dt>tools</dt><dd>${offered ? html`<details data-testid="tools"><summary>${called.size} of ${offered.length} called</summary><span class="tools">${offered.map((t) => html`<span class=${'tool' + (called.has(t) ? ' called' : '')}>${called.has(t) ? '● ' : ''}${clean(t)}</span>`)}</span></details>` : html`<span class="faint">what was offered is not known</span>`}</dd></div>
-    <div class="wide"><dt>permission rules</dt><dd>${v.rules ? html`<details data-testid="rules"><summary>${rules && rules.value && typeof rules.value === 'object' ? plural(Object.keys(rules.value).length, 'rule') + ' in force' : 'in force'}</summary><${Content} session=${session} body=${v.rules} label="rules" /></details>` : html`<span class="faint">${words(v.rules_state || 'not recorded')}</span>`}</dd></div></dl>`;
+    <div class="wide"><dt>tools</dt><dd>${offered ? html`<details data-testid="tools"><summary>${called.size} of ${offered.length} called</summary>
+      <span class="tools">${offered.map((t) => html`<span class=${'tool' + (called.has(t) ? ' called' : '')}>
+      ${called.has(t) ? '● ' : ''}${clean(t)}</span>`)}</span></details>` : html`<span class="faint">what was offered is not known</span>`}</dd></div>
+    <div class="wide"><dt>permission rules</dt><dd>${v.rules ? html`<details data-testid="rules"><summary>
+      ${rules && rules.value && typeof rules.value === 'object' ? plural(Object.keys(rules.value).length, 'rule') + ' in force' : 'in force'}</summary>
+      <${Content} session=${session} body=${v.rules} label="rules" /></details>` : html`<span class="faint">
+      ${words(v.rules_state || 'not recorded')}</span>`}</dd></div></dl>`;
 }
 
 /**
@@ -248,10 +281,17 @@ export function SubAgent({ session, outline, address }) {
   const turns = (there?.turns ?? []).filter((t) => !run || t.run === run.number);
   const first = turns[0];
   const name = own?.agent ?? child?.agent ?? run?.agent ?? '';
-  return html`<div class="sub" data-testid="sub-agent"><div class="sub-head"><button class="fold" aria-expanded=${shown} onClick=${() => set(!shown)}><${Icon} name=${shown ? 'down' : 'right'} /><b>Sub-agent</b> ${clean(name)}${own ? html` <span class="faint">run ${own.number} · ${plural(own.turns, 'turn')} · ${count(own.usage.input)} in · ${count(own.usage.output)} out</span>` : html` <span class="faint">session ${short(other)}</span>`}</button>
-    ${own?.status ? html`<${RunStatus} status=${own.status} />` : child?.status ? html`<${Status} status=${child.status} />` : null}<a class="link" href=${own && first ? '/s' + turnPath(session, first.address) : '/s' + join(other)}>Go there</a></div>
-    ${shown ? error ? html`<p class="bad">${error.message}</p>` : !there ? html`<${Loading} />` : html`<ol class="sub-turns">${turns.slice(0, 50).map((t) => html`<li><a href=${'/s' + turnPath(other, t.address)}>turn ${t.index}</a> <span>${clean(t.text)}</span> <span class="faint num">${count(t.usage.input)} in · ${count(t.usage.output)} out · ${duration(tookOf(t, there.summary.start))}</span></li>`)}${turns.length > 50 ? html`<li class="faint">and ${turns.length - 50} more</li>` : null}</ol>` : null}</div>`;
+  return html`<div class="sub" data-testid="sub-agent"><div class="sub-head"><button class="fold" aria-expanded=${shown} onClick=${() => set(!shown)}>
+    <${Icon} name=${shown ? 'down' : 'right'} />
+    <b>Sub-agent</b> ${clean(name)}${own ? html` <span class="faint">run ${own.number} · ${plural(own.turns, 'turn')} · ${count(own.usage.input)} in · ${count(own.usage.output)} out</span>` : html` <span class="faint">session ${short(other)}</span>`}</button>
+    ${own?.status ? html`<${RunStatus} status=${own.status} />` : child?.status ? html`<${Status} status=${child.status} />` : null}
+      <a class="link" href=${own && first ? '/s' + turnPath(session, first.address) : '/s' + join(other)}>Go there</a></div>
+    ${shown ? error ? html`<p class="bad">${error.message}</p>` : !there ? html`<${Loading} />` : html`<ol class="sub-turns">
+      ${turns.slice(0, 50).map((t) => html`<li><a href=${'/s' + turnPath(other, t.address)}>turn ${t.index}</a> <span>
+      ${clean(t.text)}</span> <span class="faint num">
+      ${count(t.usage.input)} in · ${count(t.usage.output)} out · ${duration(tookOf(t, there.summary.start))}</span></li>`)}${turns.length > 50 ? html`<li class="faint">and ${turns.length - 50} more</li>` : null}</ol>` : null}</div>`;
 }
 
 /** @param {{status: string, word?: string}} p */
-export const RunStatus = ({ status, word }) => html`<span class=${'status r-' + clean(status)} data-status=${status}><i aria-hidden="true"></i>${words(status)}${word && word !== status ? html` <span class="faint">${clean(word)}</span>` : null}</span>`;
+export const RunStatus = ({ status, word }) => html`<span class=${'status r-' + clean(status)} data-status=${status}><i aria-hidden="true"></i>
+  ${words(status)}${word && word !== status ? html` <span class="faint">${clean(word)}</span>` : null}</span>`;

@@ -33,7 +33,8 @@ export const memo = (inner, by) => class extends Component {
 };
 
 /** @param {{name: string}} p */
-export const Icon = ({ name }) => html`<svg class="icon" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true"><path d=${paths[name]} /></svg>`;
+export const Icon = ({ name }) => html`<svg class="icon" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">
+  <path d=${paths[name]} /></svg>`;
 
 /**
  * Foreign text as it is, with what cannot be seen spelled out.
@@ -45,13 +46,15 @@ export function Foreign({ text }) {
 }
 
 /** @param {{status: string, testid?: string}} p */
-export const Status = ({ status, testid }) => html`<span class=${'status s-' + clean(status)} data-testid=${testid} data-status=${status}><i aria-hidden="true"></i>${words(status)}</span>`;
+export const Status = ({ status, testid }) => html`<span class=${'status s-' + clean(status)} data-testid=${testid} data-status=${status}>
+  <i aria-hidden="true"></i>${words(status)}</span>`;
 
 /** @param {{kind?: string, title?: string, children?: unknown}} p */
 export const Chip = ({ kind, title, children }) => html`<span class=${'chip ' + (kind ?? '')} title=${title}>${children}</span>`;
 
 /** @param {{what?: string}} p */
-export const Loading = ({ what }) => html`<div class="loading" role="status" data-testid="loading"><span class="spinner" aria-hidden="true"></span>${what ?? 'Loading'}…</div>`;
+export const Loading = ({ what }) => html`<div class="loading" role="status" data-testid="loading"><span class="spinner" aria-hidden="true"></span>
+  ${what ?? 'Loading'}…</div>`;
 
 /** @param {{error: Error, retry?: () => void}} p */
 export function Failure({ error, retry }) {
@@ -123,7 +126,8 @@ export async function copyJSON(path, params) {
 
 /** @param {{path: string, params?: Record<string, string | number | undefined>, label?: string, small?: boolean}} p */
 export const CopyJSON = ({ path, params, label, small }) => html`<button class=${small ? 'ghost' : 'button'} data-testid="copy-json" title="Copy as JSON (c)"
-  aria-label=${small ? (label ?? 'Copy as JSON') : undefined} onClick=${() => copyJSON(path, params)}><${Icon} name="copy" />${small ? '' : (label ?? 'Copy JSON')}</button>`;
+  aria-label=${small ? (label ?? 'Copy as JSON') : undefined} onClick=${() => copyJSON(path, params)}><${Icon} name="copy" />
+    ${small ? '' : (label ?? 'Copy JSON')}</button>`;
 
 /**
  * @param {string | undefined} text
@@ -183,7 +187,8 @@ export function Content({ session, body, prose, open, lines = 14, label }) {
   const text = whole ?? body?.text ?? '';
   const json = useMemo(() => parseJSON(text), [text]);
   if (!body) return null;
-  if (!text && body.state) return html`<p class="absent" data-testid="absent">${label} ${states[body.state] ?? words(body.state)}${body.bytes ? `: ${exact(body.bytes)} bytes` : ''}</p>`;
+  if (!text && body.state) return html`<p class="absent" data-testid="absent">
+    ${label} ${states[body.state] ?? words(body.state)}${body.bytes ? `: ${exact(body.bytes)} bytes` : ''}</p>`;
   if (!text) return html`<p class="absent">empty</p>`;
   const shown = json && !asIs ? undefined : text;
   const long = body.cut || text.length > lines * 110 || text.split('\n', lines + 3).length > lines + 2 || (json !== undefined && text.length > lines * 42);
@@ -200,12 +205,15 @@ export function Content({ session, body, prose, open, lines = 14, label }) {
     setBusy(false);
   };
   return html`<div class=${'content' + (prose ? ' prose' : '') + (folded ? ' folded' : '')}>
-    <pre class=${`lines-${lines}`} data-testid="content">${shown === undefined && json ? html`<${JSONText} value=${json.value} />` : html`<${Foreign} text=${text} />`}</pre>
-    ${body.state ? html`<p class="absent">${label} ${states[body.state] ?? words(body.state)}${body.bytes ? `: ${exact(body.bytes)} bytes in all` : ''}</p>` : null}
+    <pre class=${`lines-${lines}`} data-testid="content">
+      ${shown === undefined && json ? html`<${JSONText} value=${json.value} />` : html`<${Foreign} text=${text} />`}</pre>
+    ${body.state ? html`<p class="absent">
+      ${label} ${states[body.state] ?? words(body.state)}${body.bytes ? `: ${exact(body.bytes)} bytes in all` : ''}</p>` : null}
     <div class="content-foot">
       ${long && !open ? html`<button class="link" data-testid="show-all" aria-expanded=${!folded} onClick=${folded || (body.cut && whole === undefined && !body.state) ? showAll : () => set(false)}>
         ${busy ? 'Loading…' : folded ? `Show all${body.bytes ? ', ' + bytes(body.bytes) : ''}` : body.cut && whole === undefined && !body.state ? `Show the rest, ${bytes(body.bytes)} in all` : 'Fold'}</button>` : null}
-      ${open && body.cut && whole === undefined && !body.state ? html`<button class="link" data-testid="show-all" onClick=${showAll}>${busy ? 'Loading…' : `Show the rest, ${bytes(body.bytes)} in all`}</button>` : null}
+      ${open && body.cut && whole === undefined && !body.state ? html`<button class="link" data-testid="show-all" onClick=${showAll}>
+        ${busy ? 'Loading…' : `Show the rest, ${bytes(body.bytes)} in all`}</button>` : null}
     </div>
     <div class="content-quiet">
       ${json ? html`<button class="link quiet" onClick=${() => setAsIs(!asIs)}>${asIs ? 'Indented' : 'As it came'}</button>` : null}
@@ -216,7 +224,8 @@ export function Content({ session, body, prose, open, lines = 14, label }) {
 
 /** @param {{findings?: Finding[], testid?: string}} p */
 export const Findings = ({ findings, testid }) => findings?.length ? html`<ul class="findings" data-testid=${testid ?? 'findings'}>
-  ${findings.map((f) => html`<li class=${f.observation ? 'observation' : 'defect'}><b>${f.observation ? 'Observation' : 'Defect'}</b> <${Foreign} text=${f.text} /> <code>${clean(f.code)}</code></li>`)}
+  ${findings.map((f) => html`<li class=${f.observation ? 'observation' : 'defect'}><b>
+    ${f.observation ? 'Observation' : 'Defect'}</b> <${Foreign} text=${f.text} /> <code>${clean(f.code)}</code></li>`)}
 </ul>` : null;
 
 /**
@@ -253,4 +262,5 @@ export function useTitle(title) {
 }
 
 /** @param {{share: number | undefined, label: string}} p */
-export const Meter = ({ share, label }) => html`<span class="meter" role="img" aria-label=${label}><i style=${{ width: Math.round((share ?? 0) * 100) + '%' }}></i></span>`;
+export const Meter = ({ share, label }) => html`<span class="meter" role="img" aria-label=${label}>
+  <i style=${{ width: Math.round((share ?? 0) * 100) + '%' }}></i></span>`;

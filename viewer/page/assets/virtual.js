@@ -127,7 +127,8 @@ export function Virtual(p) {
 
   const rows = [];
   for (let i = first; i <= last; i++) {
-    rows.push(html`<div class="v-row" role="listitem" aria-setsize=${p.count} aria-posinset=${i + 1} key=${p.keyOf(i)} data-index=${i}>${p.row(i)}</div>`);
+    rows.push(html`<div class="v-row" role="listitem" aria-setsize=${p.count} aria-posinset=${i + 1} key=${p.keyOf(i)} data-index=${i}>
+      ${p.row(i)}</div>`);
   }
   return html`<div ref=${box} class=${'virtual ' + (p.class ?? '')} data-testid=${p.testid} tabindex=${p.own ? 0 : undefined} role="group" aria-label=${p.label}>
     <div class="v-all" role="list" aria-label=${p.label} style=${{ height: total + 'px' }}>
