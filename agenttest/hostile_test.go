@@ -561,9 +561,23 @@ func showRows(t testing.TB, rows []session.Row, blocks *session.BlockSet) (*sess
 	if err := inspect.Text(full, whole, inspect.Options{Width: 100}); err != nil {
 		t.Errorf("text: %v", err)
 	}
-	requests := 0
+	requests, alone := 0, 0
+	also := func(o inspect.Options) {
+		var other strings.Builder
+		if err := inspect.Text(&other, whole, o); err != nil {
+			t.Errorf("text of %+v: %v", o, err)
+		}
+		if c := controls(other.String()); c != "" {
+			t.Errorf("%s goes to the terminal, of %+v", c, o)
+		}
+	}
+	also(inspect.Options{Width: 200, Hidden: true})
+	also(inspect.Options{Width: 80, Timeline: true})
 	for _, r := range tree.Runs {
 		for _, turn := range r.Turns {
+			if alone++; alone <= 3 {
+				also(inspect.Options{Width: 80, Run: r, Turn: turn})
+			}
 			for _, q := range turn.Requests {
 				if requests++; requests <= 100 {
 					q.Payload(blocks)
