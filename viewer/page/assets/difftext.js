@@ -17,8 +17,12 @@ export const Unified = ({ lines }) => html`<pre class="diff" data-testid="diff-u
   ${lines.map((l) => l === null ? html`<span class="skipped">⋯</span>` : html`<span class=${'l ' + kinds[l.kind]}><b aria-hidden="true">${l.kind}</b>
   ${l.kind !== ' ' ? html`<span class="offscreen">${kinds[l.kind]}: </span>` : null}<${Text} l=${l} />${'\n'}</span>`)}</pre>`;
 
-/** @param {{lines: (Line | null)[]}} p */
+/**
+ * Side by side where there is room for it.
+ * @param {{lines: (Line | null)[]}} p
+ */
 export function Sides({ lines }) {
+  if (matchMedia('(max-width: 860px)').matches) return html`<${Unified} lines=${lines} />`;
   /** @type {([Line | undefined, Line | undefined] | null)[]} */
   const rows = [];
   for (let i = 0; i < lines.length;) {
