@@ -142,6 +142,9 @@ func (b *diffBody) turn(t *session.TurnDiff) {
 		}
 	}
 	add(onlyIn(t.State))
+	if t.A != nil && t.A.Hidden || t.B != nil && t.B.Hidden {
+		add("rewound")
+	}
 	for _, p := range t.Parts {
 		add(partWord(p))
 	}

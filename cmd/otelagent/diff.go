@@ -180,8 +180,10 @@ func (a *app) diffTarget(ctx context.Context, f *dbFlags, arg string) (session.D
 			return t, usagef("%s holds several sessions: name one of them behind it, such as %s/ID; 'otelagent show %s' lists them", arg, arg, arg)
 		case rest == "":
 			rest = only.ID
-		case only != nil && !strings.HasPrefix(rest, only.ID):
-			rest = only.ID + "/" + rest
+		case only != nil:
+			if _, _, err := db.locate(ctx, rest); err != nil { // no session: a RUN of the one that there is
+				rest = only.ID + "/" + rest
+			}
 		}
 		t.Source = db.at.name
 	}
