@@ -363,3 +363,44 @@ func BenchmarkRedaction(b *testing.B) {
 		})
 	}
 }
+
+// What came of a reply so far stands in a live row and not in a block; rules see it as well, and it is read back without what they found.
+func TestRedactionOfPartialOutput(t *testing.T) {
+	body := `{"role":"assistant","content":"your key is ` + secret + ` and`
+	td := ptrace.NewTraces()
+	s := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+	s.SetName(spans.SpanTurn)
+	s.SetTraceID([16]byte{1})
+	s.SetSpanID([8]byte{1})
+	s.SetStartTimestamp(5)
+	s.SetEndTimestamp(6)
+	a := s.Attributes()
+	a.PutStr(string(spans.SessionIDKey), "s1")
+	a.PutStr(string(spans.RunIDKey), "r1")
+	a.PutInt(string(spans.RunStartKey), 5)
+	a.PutInt(string(spans.TurnIndexKey), 0)
+	a.PutStr(string(spans.KnownAsKey), string(spans.KnownLive))
+	a.PutBool(string(spans.PartialKey), true)
+	e := s.Events().AppendEmpty()
+	e.SetName(spans.EventBlocks)
+	e.Attributes().PutEmptySlice(string(spans.BlockBodiesKey)).AppendEmpty().SetStr(body)
+	e = s.Events().AppendEmpty()
+	e.SetName(spans.EventList)
+	e.Attributes().PutStr(string(spans.ListNameKey), spans.ListOutput)
+	e.Attributes().PutInt(string(spans.ListCountKey), 1)
+	e.Attributes().PutEmptySlice(string(spans.ListItemsKey)).AppendEmpty().SetStr(spans.Item{Block: spans.BlockOfString(body).Short()}.Encode())
+
+	batch, _ := otlprow.Decode(td)
+	require.Empty(t, batch.Blocks)
+	found := redactorOf(t, "").batch(&batch)
+	require.Equal(t, 1, found.attribute)
+	tree := session.Assemble(batch.Rows)
+	blocks := &session.BlockSet{}
+	for _, b := range tree.LiveBlocks() {
+		blocks.Add(b)
+	}
+	got := blocks.Read(tree.Runs[0].Turns[0].Output)
+	require.True(t, got.Whole())
+	require.Contains(t, got.Bodies[0], "your key is ")
+	require.NotContains(t, got.Bodies[0], secret)
+}
