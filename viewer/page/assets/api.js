@@ -126,6 +126,7 @@ export function useGet(path, params = {}, again) {
 export function listen(path, params, heard, changed) {
   const stop = new AbortController();
   const run = async () => {
+    let absent = 0;
     for (let wait = 500; !stop.signal.aborted; wait = Math.min(wait * 2, 15000)) {
       try {
         const answer = await ask(apiURL(path, params), stop.signal);
@@ -144,7 +145,7 @@ export function listen(path, params, heard, changed) {
         }
       } catch (e) {
         if (stop.signal.aborted) return;
-        if (e instanceof ApiError && (e.status === 401 || e.status === 404)) return;
+        if (e instanceof ApiError && (e.status === 401 || (e.status === 404 && ++absent > 5))) return; // a page may be open before its session is there
       }
       changed?.(false);
       await new Promise((r) => setTimeout(r, wait));

@@ -1,6 +1,6 @@
 // A session as the page holds it: its outline, and of its turns the pages that were looked at. Both follow the store.
 import { useEffect, useRef, useState } from './vendor/preact-htm.js';
-import { get, listen } from './api.js';
+import { ApiError, get, listen } from './api.js';
 import { join } from './router.js';
 
 /** @import {Outline, Status, TurnPage, TurnView} from '../types.d.ts' */
@@ -102,6 +102,7 @@ export function useSession(session) {
     let busy = false;
     let again = false;
     let mark = 0;
+    let absent = 0;
     const load = async () => {
       if (busy) return void (again = true);
       busy = true;
@@ -112,7 +113,10 @@ export function useSession(session) {
         mark = next.mark;
         take(next);
       } catch (error) {
-        if (alive.current) set((old) => ({ ...old, error: /** @type {Error} */ (error) }));
+        if (!alive.current) return;
+        set((old) => ({ ...old, error: /** @type {Error} */ (error) }));
+        // A page may be open before the first of its session arrives.
+        if (error instanceof ApiError && error.status === 404 && !outline.current && ++absent <= 5) setTimeout(() => alive.current && load(), 2000);
       }
       // A large session is asked for less often, so that following it costs the server a part of its time only.
       setTimeout(() => {
