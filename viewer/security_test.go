@@ -112,7 +112,7 @@ func TestHeaders(t *testing.T) {
 				t.Errorf("%s: %s is %q", target, name, got)
 			}
 		}
-		if kind := r.Header.Get("Content-Type"); strings.HasPrefix(kind, "text/html") && r.StatusCode != 200 {
+		if kind := r.Header.Get("Content-Type"); strings.HasPrefix(kind, "text/html") && r.StatusCode != http.StatusOK {
 			t.Errorf("%s: an error as HTML", target)
 		}
 	}
@@ -215,7 +215,7 @@ func TestTokenGuessing(t *testing.T) {
 		r := get(t, h, "/api/v1/ls", func(r *http.Request) { r.Header.Set("Authorization", "Bearer wrong") })
 		if r.StatusCode == http.StatusTooManyRequests {
 			refused++
-		} else if r.StatusCode != 401 {
+		} else if r.StatusCode != http.StatusUnauthorized {
 			t.Fatal(r.Status)
 		}
 	}
@@ -307,7 +307,7 @@ func TestAssets(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := get(t, h, "/assets/"+f.Name())
-		if got := body(t, r); r.StatusCode != 200 || sha256.Sum256([]byte(got)) != sha256.Sum256(want) {
+		if got := body(t, r); r.StatusCode != http.StatusOK || sha256.Sum256([]byte(got)) != sha256.Sum256(want) {
 			t.Errorf("%s: %s, another file", f.Name(), r.Status)
 		}
 		if kind := map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}[path.Ext(f.Name())]; kind != "" && r.Header.Get("Content-Type") != kind {

@@ -126,7 +126,9 @@ func (h *Handler) Serve(ctx context.Context, l net.Listener) error {
 	if s.Shutdown(wait) != nil {
 		_ = s.Close()
 	}
-	<-done
+	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("viewer: %w", err)
+	}
 	return nil
 }
 

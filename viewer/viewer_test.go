@@ -126,7 +126,7 @@ func serve(t testing.TB, o viewer.Options) *viewer.Handler {
 }
 
 // get asks as a browser on this machine does.
-func get(t testing.TB, h http.Handler, target string, edit ...func(*http.Request)) *http.Response {
+func get(t testing.TB, h http.Handler, target string, edit ...func(*http.Request)) *response {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodGet, target, nil)
 	r.Host = loopback
@@ -135,17 +135,18 @@ func get(t testing.TB, h http.Handler, target string, edit ...func(*http.Request
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	return w.Result()
+	res := w.Result()
+	defer res.Body.Close()
+	return &response{res, w.Body.String()}
 }
 
-func body(t testing.TB, r *http.Response) string {
-	t.Helper()
-	b, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
+// response is an answer with its body, read.
+type response struct {
+	*http.Response
+	text string
 }
+
+func body(_ testing.TB, r *response) string { return r.text }
 
 // read reads an answer of JSON that is expected to be one.
 func read[T any](t testing.TB, h http.Handler, target string) T {
@@ -215,7 +216,7 @@ func TestBlock(t *testing.T) {
 			cut++
 			r := get(t, h, "/api/v1/block/"+demoID+"/"+c.Output.Block)
 			text := body(t, r)
-			if r.StatusCode != 200 || r.Header.Get("Content-Type") != "text/plain; charset=utf-8" || r.Header.Get("Otelagent-State") != "whole" || len(text) < int(c.Output.Bytes) {
+			if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "text/plain; charset=utf-8" || r.Header.Get("Otelagent-State") != "whole" || len(text) < int(c.Output.Bytes) {
 				t.Errorf("%s: %s %v %d bytes, want %d", c.Output.Block, r.Status, r.Header, len(text), c.Output.Bytes)
 			}
 		}
@@ -325,7 +326,7 @@ func TestFailures(t *testing.T) {
 	h := serve(t, viewer.Options{Store: st, Log: func(line string) { logged.WriteString(line + "\n") }})
 	for _, path := range []string{"ls", "show/" + demoID, "outline/" + demoID, "stats", "events"} {
 		r := get(t, h, "/api/v1/"+path)
-		if text := body(t, r); r.StatusCode != 500 && path != "events" || strings.Contains(text, "secret") {
+		if text := body(t, r); r.StatusCode != http.StatusInternalServerError && path != "events" || strings.Contains(text, "secret") {
 			t.Errorf("%s: %s %s", path, r.Status, text)
 		}
 	}
