@@ -1,6 +1,7 @@
 package viewer_test
 
 import (
+	"net/http"
 	"os"
 	"reflect"
 	"regexp"
@@ -43,7 +44,7 @@ func TestDocumentedPaths(t *testing.T) {
 		if verb == "events" {
 			continue // TestEvents
 		}
-		if r := get(t, h, "/api/v1/"+fill.Replace(shape)+query[verb]); r.StatusCode != 200 {
+		if r := get(t, h, "/api/v1/"+fill.Replace(shape)+query[verb]); r.StatusCode != http.StatusOK {
 			t.Errorf("%s: %s %s", shape, r.Status, body(t, r))
 		}
 	}

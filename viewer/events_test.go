@@ -28,7 +28,7 @@ func listen(ctx context.Context, t *testing.T, base, path string) <-chan [2]stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.DefaultTransport.RoundTrip(r)
+	resp, err := http.DefaultTransport.RoundTrip(r) //nolint:bodyclose // the goroutine below closes it
 	if err != nil || resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatal(resp, err)
 	}
@@ -198,7 +198,7 @@ func TestCache(t *testing.T) {
 	for range 20 {
 		wg.Go(func() {
 			for _, path := range []string{"show/" + demoID, "outline/" + demoID, "turns/" + demoID + "?from=2", "status/" + demoID} {
-				if r := get(t, h, "/api/v1/"+path); r.StatusCode != 200 {
+				if r := get(t, h, "/api/v1/"+path); r.StatusCode != http.StatusOK {
 					t.Error(r.Status)
 				}
 			}

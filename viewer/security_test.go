@@ -128,7 +128,7 @@ func TestMethods(t *testing.T) {
 			}
 		}
 	}
-	if r := get(t, h, "/api/v1/ls", func(r *http.Request) { r.Method = "HEAD" }); r.StatusCode != 200 {
+	if r := get(t, h, "/api/v1/ls", func(r *http.Request) { r.Method = "HEAD" }); r.StatusCode != http.StatusOK {
 		t.Errorf("HEAD: %s", r.Status)
 	}
 }
@@ -181,7 +181,7 @@ func TestLogin(t *testing.T) {
 	}
 	with := func(r *http.Request) { r.AddCookie(c) }
 	for _, target := range []string{"/", "/api/v1/ls", "/api/v1/show/" + demoID} {
-		if r := get(t, h, target, with); r.StatusCode != 200 {
+		if r := get(t, h, target, with); r.StatusCode != http.StatusOK {
 			t.Errorf("%s: %s", target, r.Status)
 		}
 	}
@@ -192,7 +192,7 @@ func TestLogin(t *testing.T) {
 		t.Errorf("a wrong one: %s, %v", r.Status, r.Cookies())
 	}
 	other := serve(t, viewer.Options{Token: token + "x"})
-	if r := get(t, other, "/api/v1/ls", with); r.StatusCode != 401 {
+	if r := get(t, other, "/api/v1/ls", with); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("the cookie of another token: %s", r.Status)
 	}
 	for _, target := range []string{"//evil.example/?token=" + token, "/\\evil.example?token=" + token} { // the redirect stays here
@@ -285,7 +285,7 @@ func TestTraversal(t *testing.T) {
 		}
 	}
 	for _, target := range []string{"/", "/s/x", "/s/x/@1/2", "/s/x/@1/2/request", "/s/..%2F..%2Fetc", "/diff?a=1&b=2", "/stats", "/grep?q=<script>"} {
-		if r := get(t, h, target); r.StatusCode != 200 || body(t, r) != index {
+		if r := get(t, h, target); r.StatusCode != http.StatusOK || body(t, r) != index {
 			t.Errorf("%s is not the page: %s", target, r.Status)
 		}
 	}

@@ -27,7 +27,18 @@ func TestMain(m *testing.M) {
 		liveAgentMain()
 		return
 	}
-	testscript.Main(m, map[string]func(){"otelagent": main, "acp-agent": agentMain})
+	testscript.Main(cleaning{m}, map[string]func(){"otelagent": main, "acp-agent": agentMain})
+}
+
+// cleaning removes what benchmarks share when all are done.
+type cleaning struct{ *testing.M }
+
+func (m cleaning) Run() int {
+	code := m.M.Run()
+	if manyPath != "" {
+		_ = os.RemoveAll(filepath.Dir(manyPath))
+	}
+	return code
 }
 
 // freeAddr returns an address on which nobody listens.

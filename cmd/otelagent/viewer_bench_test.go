@@ -29,7 +29,7 @@ const manySessions = 100_000
 // tenThousand is how many turns the longest of them has.
 const tenThousand = 10_000
 
-// manyPath is made once for all runs.
+// manyPath is made once for all runs, and removed by cleaning.
 var (
 	manyOnce sync.Once
 	manyPath string
@@ -40,7 +40,7 @@ var (
 func manyDatabase(b *testing.B) string {
 	b.Helper()
 	manyOnce.Do(func() {
-		dir, err := os.MkdirTemp("", "otelagent-many-") // longer than this run; removed by TestMain's end, or with the system's other leftovers
+		dir, err := os.MkdirTemp("", "otelagent-many-") // for all runs; cleaning removes it
 		if err != nil {
 			b.Fatal(err)
 		}
