@@ -193,7 +193,7 @@ func TestOpenRefuses(t *testing.T) {
 	exec1(t, newer, "PRAGMA user_version=99")
 	text := write("text", strings.Repeat("this is no database ", 1000))
 	for path, want := range map[string]string{
-		foreign: errNotOurs.Error(), text: "not a database", dir: "regular file", newer: "schema version 99, this program knows up to 5",
+		foreign: errNotOurs.Error(), text: "not a database", dir: "regular file", newer: "schema version 99, this program knows up to 6",
 	} {
 		before, _ := os.ReadFile(path)
 		for name, open := range map[string]func(context.Context, string, ...Option) (*Store, error){"Open": Open, "OpenReadOnly": OpenReadOnly} {
