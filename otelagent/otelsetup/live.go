@@ -135,7 +135,7 @@ func newLive(e sdktrace.SpanExporter, flush func(context.Context) error, opts []
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.running.Go(l.run)
 	if flush != nil {
-		l.running.Go(l.flushes)
+		go l.flushes() // ends with the last flush, for which nobody waits
 	}
 	return l
 }
@@ -229,7 +229,8 @@ func (l *Live) flushes() {
 		case <-l.ctx.Done():
 			return
 		case <-l.push:
-			_ = l.flush(l.ctx) // what failed is counted by its exporter
+			// What is under way when we end is not ours to cancel. What fails is counted by its exporter.
+			_ = l.flush(context.WithoutCancel(l.ctx))
 		}
 	}
 }

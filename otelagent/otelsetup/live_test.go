@@ -486,3 +486,27 @@ func TestLiveConcurrent(t *testing.T) {
 		}
 	}
 }
+
+// What is being flushed at once is not lost when everything is shut down meanwhile.
+func TestSetupWithLiveShutdownLosesNothing(t *testing.T) {
+	w := newWatched()
+	w.block = make(chan struct{})
+	p, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(w), otelsetup.WithLive(), otelsetup.WithoutGlobal(), otelsetup.WithoutMetrics())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live()),
+		otelagent.WithCapture(otelagent.CaptureContent))
+	ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+	turn.Request(otelagent.Request{Payload: []byte(`{"messages":[{"role":"user","content":"hi"}]}`)})
+	turn.End(otelagent.TurnResult{})
+	run.End(otelagent.RunResult{})
+	time.AfterFunc(100*time.Millisecond, func() { close(w.block) }) // the request is under way until then
+	if err := p.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if stats := p.Stats(); stats.Ended != 3 || stats.Exported != 3 {
+		t.Errorf("stats %+v", stats)
+	}
+}
