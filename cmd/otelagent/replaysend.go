@@ -122,7 +122,7 @@ func (a *app) resend(ctx context.Context, f *replayFlags, r *inspect.Replay, o r
 	var refused *replay.ProviderError
 	switch {
 	case errors.As(err, &refused):
-		return fmt.Errorf("not answered: %s says %d: %s", u.Host, status, refused)
+		return fmt.Errorf("not answered: %s says %d: %w", u.Host, status, refused)
 	case status < 200 || status > 299:
 		return fmt.Errorf("not answered: %s says %d, and nothing that could be read", u.Host, status)
 	case err != nil:
