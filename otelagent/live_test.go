@@ -61,7 +61,7 @@ func said(t *testing.T, s *otelagent.OpenSpan) (map[string]string, []string) {
 	}
 	got := map[string]string{}
 	for _, kv := range c.Attributes {
-		got[string(kv.Key)] = kv.Value.Emit()
+		got[string(kv.Key)] = kv.Value.String()
 	}
 	var bodies []string
 	for _, e := range c.Events {
@@ -155,7 +155,7 @@ func TestAsk(t *testing.T) {
 		if s.Name() == spans.SpanPermission {
 			got = map[string]string{}
 			for _, kv := range s.Attributes() {
-				got[string(kv.Key)] = kv.Value.Emit()
+				got[string(kv.Key)] = kv.Value.String()
 			}
 			if s.StartTime() != at || s.EndTime() != at.Add(7*time.Second) {
 				t.Errorf("from %v to %v", s.StartTime(), s.EndTime())

@@ -59,7 +59,7 @@ func (w *watched) ExportSpans(ctx context.Context, batch []sdktrace.ReadOnlySpan
 		line := fmt.Sprintf("%v %s %s", time.Since(w.start), s.Name(), known)
 		for _, key := range []attribute.Key{spans.TurnAttemptsKey, spans.ToolProgressCountKey, spans.WaitingForKey, spans.PermissionActionKey} {
 			if v, ok := set.Value(key); ok {
-				line += " " + v.Emit()
+				line += " " + v.String()
 			}
 		}
 		w.lines = append(w.lines, line)
@@ -176,7 +176,7 @@ func TestLiveSendsAtOnceOnChangeAndEveryHeartbeat(t *testing.T) {
 		for _, s := range copies.spans {
 			set := attribute.NewSet(s.Attributes()...)
 			if v, _ := set.Value(spans.LiveHeartbeatKey); v.AsInt64() != int64(15*time.Second) || s.Status().Code != codes.Unset || s.EndTime().Before(s.StartTime()) {
-				t.Errorf("%s: heartbeat %v, status %v, from %v to %v", s.Name(), v.Emit(), s.Status(), s.StartTime(), s.EndTime())
+				t.Errorf("%s: heartbeat %v, status %v, from %v to %v", s.Name(), v.String(), s.Status(), s.StartTime(), s.EndTime())
 			}
 			for _, key := range []attribute.Key{spans.SessionIDKey, spans.RunIDKey, spans.RunStartKey, spans.SchemaKey, spans.SeqKey} {
 				if !set.HasValue(key) {
