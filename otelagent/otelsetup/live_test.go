@@ -200,7 +200,7 @@ func TestLiveNewestWinsWhileReceiverIsAway(t *testing.T) {
 		for n := range 16 {
 			turn.Request(otelagent.Request{Attempt: n})
 		}
-		ctx, gone := run.StartTurn(ctx, otelagent.TurnInfo{Index: 1})
+		_, gone := run.StartTurn(ctx, otelagent.TurnInfo{Index: 1})
 		gone.End(otelagent.TurnResult{})
 		close(copies.block)
 		synctest.Wait()
