@@ -128,7 +128,8 @@ func (h *Handler) show(r *http.Request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return asJSON(h.etag(key, fmt.Sprint(mark)), func() (any, error) { return reader.Narrow(t.Session, run, turn), nil }), nil
+	now := time.Now() // by which the status changes while nothing comes in
+	return asJSON(h.etag(key, fmt.Sprint(mark, t.StatusAt(now))), func() (any, error) { return reader.Narrow(t.Session, run, turn, now), nil }), nil
 }
 
 func (h *Handler) outline(r *http.Request) (*answer, error) {

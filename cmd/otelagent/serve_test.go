@@ -13,6 +13,11 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/store/project"
+	"github.com/otelagent/otelagent/store/sqlitestore"
 )
 
 // fetch asks a viewer and returns its answer.
@@ -54,11 +59,36 @@ func sampleDatabase(t testing.TB) string {
 	return path
 }
 
+// addDead adds a session whose process was killed a long time ago in its first turn.
+func addDead(t testing.TB, path, id string) {
+	t.Helper()
+	st, err := sqlitestore.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	const start = 1_760_000_000_000_000_000
+	row := session.Row{
+		Trace: session.TraceID{1}, Span: session.SpanID{1}, Session: session.Key{ID: id}, Run: "r1", RunStart: start, Turn: session.NoTurn, Kind: session.KindRun,
+		Known: spans.KnownLive, Start: start, End: start + 1e9, Attrs: []session.Attr{{Key: string(spans.LiveHeartbeatKey), Value: session.IntValue(15e9)}},
+	}
+	turn := row
+	turn.Span, turn.Parent, turn.Turn, turn.Kind = session.SpanID{2}, row.Span, 0, session.KindTurn
+	if err := st.Put(t.Context(), session.Batch{Rows: []session.Row{row, turn}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := project.Refresh(t.Context(), st); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // What the API gives is what the command line prints, byte for byte.
 func TestServeSaysWhatTheCommandsSay(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	defer http.DefaultClient.CloseIdleConnections()
 	db := sampleDatabase(t)
+	const dead = "dead1"
+	addDead(t, db, dead)
 	ctx, cancel := context.WithCancel(t.Context())
 	lines, wait := start(ctx, nil, "serve", "--db", db, "--addr", "127.0.0.1:0", "--link-jaeger", "http://127.0.0.1:16686/trace/{trace}")
 	base := await(t, lines, "otelagent: sessions of "+db+" on ")
@@ -76,6 +106,10 @@ func TestServeSaysWhatTheCommandsSay(t *testing.T) {
 		"show/" + demoSession + "/@1/1":            {"show", demoSession + "/@1/1"},
 		"show/last":                                {"show", "last"},
 		"show/" + guide:                            {"show", guide},
+		"show/" + dead:                             {"show", dead},
+		"show/" + dead + "/@1/0":                   {"show", dead + "/@1/0"},
+		"ls?status=aborted":                        {"ls", "--status", "aborted"},
+		"status/" + dead:                           {"status", dead},
 		"status/" + demoSession:                    {"status", demoSession},
 		"request/" + demoSession + "/@1/2":         {"request", demoSession + "/@1/2"},
 		"stats":                                    {"stats"},
@@ -92,6 +126,9 @@ func TestServeSaysWhatTheCommandsSay(t *testing.T) {
 		if status != http.StatusOK || code == exitUsage || got != want || !json.Valid([]byte(got)) {
 			t.Errorf("%s: %d, %.400s\n%v: exit %d %s, %.400s", path, status, got, args, code, errs, want)
 		}
+	}
+	if _, got := fetch(t, base, "/api/v1/show/"+dead); !strings.Contains(got, `"status": "aborted"`) {
+		t.Errorf("a dead session: %s", got)
 	}
 	_, raw := fetch(t, base, "/api/v1/request/"+demoSession+"/@1/2?raw=1")
 	if _, want, _ := runWith(t, "request", demoSession+"/@1/2", "--db", db); raw != want {

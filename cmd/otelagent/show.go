@@ -10,6 +10,7 @@ import (
 	"github.com/otelagent/otelagent/inspect"
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/store/reader"
 )
 
 // showOptions are the flags of show.
@@ -116,9 +117,7 @@ func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 		return err
 	}
 	if o.asJSON {
-		s := *narrowed(t.Session, run, turn)
-		s.Status = t.StatusAt(look.AsOf)
-		return writeJSON(a.stdout, &s)
+		return writeJSON(a.stdout, reader.Narrow(t.Session, run, turn, look.AsOf))
 	}
 	look.Run, look.Turn, look.Hidden, look.Timeline = run, turn, o.hidden, o.timeline
 	if look.Related, err = db.related(ctx, t); err != nil {
@@ -220,19 +219,4 @@ func (a *app) listSeveral(ctx context.Context, db *database, asJSON bool) error 
 	}
 	a.say("%s", which)
 	return nil
-}
-
-// narrowed returns s with nothing but the run and turn asked for.
-func narrowed(s *session.Session, run *session.Run, turn *session.Turn) *session.Session {
-	if run == nil {
-		return s
-	}
-	r := *run
-	if turn != nil {
-		r.Turns = []*session.Turn{turn}
-		r.ToolCalls, r.Compactions, r.Permissions = nil, nil, nil
-	}
-	out := *s
-	out.Runs = []*session.Run{&r}
-	return &out
 }

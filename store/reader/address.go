@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/store"
@@ -114,17 +115,19 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Narrow returns s with nothing but the run and turn asked for; s itself where run is nil.
-func Narrow(s *session.Session, run *session.Run, turn *session.Turn) *session.Session {
+// Narrow returns a copy of s with nothing but the run and turn asked for, all of it where run is nil, and with the status that it has at
+// that moment. It is what `otelagent show --json` and the API give; the copy shares everything below with s, which stays as it is.
+func Narrow(s *session.Session, run *session.Run, turn *session.Turn, now time.Time) *session.Session {
+	out := *s
+	out.Status = s.StatusAt(now)
 	if run == nil {
-		return s
+		return &out
 	}
 	r := *run
 	if turn != nil {
 		r.Turns = []*session.Turn{turn}
 		r.ToolCalls, r.Compactions, r.Permissions = nil, nil, nil
 	}
-	out := *s
 	out.Runs = []*session.Run{&r}
 	return &out
 }
