@@ -122,6 +122,8 @@ const (
 	LiveHeartbeatKey = attribute.Key("otelagent.live.heartbeat")
 	// PartialKey (bool; enum; on session.turn): The list `output` is a reply as far as it came in: on copies of an open turn, and on one that ended without a reply.
 	PartialKey = attribute.Key("otelagent.partial")
+	// RepliedKey (bool; enum; on session.turn): On a copy of an open turn: the reply of its last attempt is there, so that it does not wait for the model.
+	RepliedKey = attribute.Key("otelagent.replied")
 	// WaitingForKey (string; enum; on session.turn): On a copy of an open turn: what it waits for beside model, tools and approval.
 	WaitingForKey = attribute.Key("otelagent.waiting")
 	// TenantKey (string; id; on resource): Owner of the session; empty by default. First part of every store key.
@@ -951,6 +953,7 @@ var attributes = []Attribute{
 	{Key: EndTimeKey, Type: "string", Class: ClassEnum, Brief: "Where the end time came from; absent when the event stated it."},
 	{Key: LiveHeartbeatKey, Type: "int", Class: ClassNumber, Brief: "On a copy of an open span: how often such a copy is sent again, with a new end. What is still open and was not heard of for three of these is over."},
 	{Key: PartialKey, Type: "bool", Class: ClassEnum, Brief: "The list `output` is a reply as far as it came in: on copies of an open turn, and on one that ended without a reply."},
+	{Key: RepliedKey, Type: "bool", Class: ClassEnum, Brief: "On a copy of an open turn: the reply of its last attempt is there, so that it does not wait for the model."},
 	{Key: WaitingForKey, Type: "string", Class: ClassEnum, Brief: "On a copy of an open turn: what it waits for beside model, tools and approval."},
 	{Key: TenantKey, Type: "string", Class: ClassID, Brief: "Owner of the session; empty by default. First part of every store key."},
 	{Key: SessionMadeUpKey, Type: "bool", Class: ClassEnum, Brief: "The session id was made by us because none was given."},
