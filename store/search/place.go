@@ -11,6 +11,13 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
+// Places that are compared.
+const (
+	placeUser    = "user"
+	placeResult  = "result"
+	placeSummary = "summary"
+)
+
 // walker goes through a tree, in its order, and notes where blocks that were found stand first.
 type walker struct {
 	tree    *session.Session
@@ -20,6 +27,8 @@ type walker struct {
 	at      map[spans.ShortID]int // hits by their block
 	told    map[spans.ShortID]bool
 	rest    []spans.ShortID
+	folded  map[int]bool          // hits that two blocks made
+	further map[int]*session.Turn // the last turn that a hit was counted in again
 
 	// where it is
 	run    *session.Run
@@ -30,7 +39,7 @@ type walker struct {
 
 // session looks at everything.
 func (w *walker) session() {
-	w.told = map[spans.ShortID]bool{}
+	w.told, w.folded, w.further = map[spans.ShortID]bool{}, map[int]bool{}, map[int]*session.Turn{}
 	for i, r := range w.tree.Runs {
 		w.run, w.number, w.turn = r, i+1, nil
 		w.list("run metadata", nil, r.Metadata)
@@ -68,7 +77,7 @@ func (w *walker) ofTurn(t *session.Turn) {
 	for _, c := range t.ToolCalls {
 		w.call(c)
 	}
-	w.list("result", nil, t.Results)
+	w.list(placeResult, nil, t.Results)
 	for _, q := range t.Requests {
 		if q.Messages != nil {
 			w.items("request", nil, q.Messages.From(q.Messages.Same)) // what it repeats was named before
@@ -79,7 +88,7 @@ func (w *walker) ofTurn(t *session.Turn) {
 
 func (w *walker) aside(compactions []*session.Compaction, permissions []*session.Permission, events []session.Note, further map[string]*session.Refs) {
 	for _, c := range compactions {
-		w.list("summary", nil, c.Summary)
+		w.list(placeSummary, nil, c.Summary)
 		w.list("before a compaction", nil, c.Before)
 		w.list("after a compaction", nil, c.After)
 		w.events(c.Events)
@@ -100,7 +109,7 @@ func (w *walker) permissions(l []*session.Permission) {
 
 func (w *walker) call(c *session.ToolCall) {
 	w.list("arguments", c, c.Args)
-	w.list("result", c, c.Result)
+	w.list(placeResult, c, c.Result)
 	w.permissions(c.Permissions)
 	w.events(c.Events)
 }
@@ -133,7 +142,7 @@ func (w *walker) list(place string, c *session.ToolCall, l *session.Refs) {
 }
 
 // roles are the words for what somebody said.
-var roles = map[string]string{"user": "user", "system": "system", "developer": "system", "assistant": "reply", "tool": "result", "toolResult": "result"}
+var roles = map[string]string{"user": placeUser, "system": "system", "developer": "system", "assistant": "reply", "tool": placeResult, "toolResult": placeResult}
 
 func (w *walker) items(place string, c *session.ToolCall, refs []session.Ref) {
 	for i := range refs {
@@ -149,8 +158,9 @@ func (w *walker) items(place string, c *session.ToolCall, refs []session.Ref) {
 			w.seen[id] = true
 		}
 		if n, known := w.at[id]; known {
-			if w.turn != nil {
+			if w.turn != nil && w.further[n] != w.turn {
 				w.hits[n].Further++
+				w.further[n] = w.turn
 			}
 			continue
 		}
@@ -187,8 +197,55 @@ func (w *walker) hit(id spans.ShortID, h Hit) {
 		}
 		h.Hidden = since != time.Time{}
 	}
-	w.at[id] = len(w.hits)
+	if w.fold(id, h) {
+		return
+	}
+	w.at[id], w.further[len(w.hits)] = len(w.hits), w.turn
 	w.hits = append(w.hits, h)
+}
+
+// fold makes one hit of what a turn holds twice: the result of a tool call and the message that carries it, a summary and the message that
+// tells it to the model. What says more of where it stands names the hit. It reports whether there was such a hit.
+func (w *walker) fold(id spans.ShortID, h Hit) bool {
+	if w.turn == nil {
+		return false
+	}
+	for n := len(w.hits) - 1; n >= 0 && w.hits[n].Address == h.Address; n-- {
+		other := &w.hits[n]
+		if w.folded[n] || !sameThing(other, &h) {
+			continue
+		}
+		if h.Call != "" || h.Place == placeSummary {
+			h.Further = other.Further
+			*other = h
+		}
+		w.at[id], w.folded[n] = n, true
+		return true
+	}
+	return false
+}
+
+// sameThing says that two hits of one turn are the same text, kept twice.
+func sameThing(a, b *Hit) bool {
+	switch {
+	case a.Match != b.Match:
+		return false
+	case a.Place == placeResult && b.Place == placeResult:
+		return (a.Call == "") != (b.Call == "")
+	case a.Place == placeSummary && b.Place == placeUser || a.Place == placeUser && b.Place == placeSummary:
+		return a.After == b.After && sameBefore(a.Before, b.Before)
+	}
+	return false
+}
+
+// sameBefore says that what stands before two matches is the same but for a key of JSON.
+func sameBefore(a, b string) bool {
+	a, b = strings.TrimPrefix(a, "…"), strings.TrimPrefix(b, "…")
+	if len(a) < len(b) {
+		a, b = b, a
+	}
+	key, ok := strings.CutSuffix(a, b)
+	return ok && (key == "" || len(b) > around/2 || strings.HasSuffix(key, ": ") && !strings.Contains(strings.TrimSuffix(key, ": "), " "))
 }
 
 // fact looks at what was said of the session or of a thing in it. Rows of the guide hold once more what messages do; only of those that
