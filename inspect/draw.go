@@ -254,7 +254,15 @@ func (d *drawer) text(it item, first, rest string) {
 func wrap(s string, w, most int) []string {
 	var lines []string
 	line := ""
-	for word := range strings.SplitSeq(s, " ") {
+	for more := true; more; {
+		if len(lines) >= most-1 { // all that is left would go here
+			if line != "" {
+				s = line + " " + s
+			}
+			return append(lines, cut(strings.TrimLeft(s, " "), w))
+		}
+		var word string
+		word, s, more = strings.Cut(s, " ")
 		for len(lines) < most-1 && line == "" && width(word) > w { // such as a path
 			head := cells.Truncate(word, w, "")
 			if head == "" {

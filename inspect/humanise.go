@@ -186,6 +186,14 @@ func cut(s string, w int) string {
 	if w <= 0 {
 		return ""
 	}
+	if near := 8*w + 64; len(s) > near { // of a long text measure its beginning only, if that is wide enough
+		for near > 0 && !utf8.RuneStart(s[near]) {
+			near--
+		}
+		if width(s[:near]) > w+2 {
+			s = s[:near]
+		}
+	}
 	if width(s) <= w {
 		return s
 	}

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // saying is one thing that was said: who, and what in one line.
@@ -14,38 +16,115 @@ type saying struct {
 	text  string
 }
 
-// message is what the spellings of messages have in common.
+// message is what the spellings of messages have in common. Raw pieces are of the body, which is read in one pass.
 type message struct {
-	Role    string          `json:"role"`
-	Kind    string          `json:"kind"`
-	Content json.RawMessage `json:"content"`
-	Parts   json.RawMessage `json:"parts"` // of the GenAI convention
-	Data    json.RawMessage `json:"data"`
-	Error   string          `json:"errorMessage"`
+	role, kind, err string
+	content         []byte
+	parts           []byte // of the GenAI convention
+	data            []byte
+}
+
+// readMessage reads a body as a message, and reports whether it is one.
+func readMessage(body string) (message, bool) {
+	var m message
+	c := rawjson.NewCursor([]byte(body), rawjson.MaxDepth)
+	if !c.Open('{') {
+		return m, false
+	}
+	ok := true
+	for c.More('}') {
+		switch key := c.Key(); string(key) {
+		case "role":
+			ok = text(c.Value(), &m.role) && ok
+		case "kind":
+			ok = text(c.Value(), &m.kind) && ok
+		case "errorMessage":
+			ok = text(c.Value(), &m.err) && ok
+		case "content":
+			m.content = c.Value()
+		case "parts":
+			m.parts = c.Value()
+		case "data":
+			m.data = c.Value()
+		default:
+			c.Value()
+		}
+	}
+	return m, c.End() == nil && ok
+}
+
+// text puts what a JSON string says where s points to, nothing for null. It reports false of anything else.
+func text(raw []byte, s *string) bool {
+	if string(raw) == "null" {
+		return true
+	}
+	said, ok := rawjson.String(raw)
+	if ok {
+		*s = said
+	}
+	return ok
 }
 
 // part is one piece of a message's content. Tool calls are left out: they are in the tree.
 type part struct {
-	Type     string          `json:"type"`
-	Text     string          `json:"text"`
-	Thinking string          `json:"thinking"`
-	Content  json.RawMessage `json:"content"`
-	Response json.RawMessage `json:"response"`
-	MimeType string          `json:"mimeType"`
-	Name     string          `json:"name"`
-	Path     string          `json:"path"`
-	URI      string          `json:"uri"`
+	kind, text, thinking      string
+	mimeType, name, path, uri string
+	content, response         []byte
+}
+
+// readPart reads a valid JSON value as a part, and reports whether it is one: what of it can be read is there in any case.
+func readPart(raw []byte) (part, bool) {
+	var p part
+	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
+	if !c.Open('{') {
+		return p, string(raw) == "null"
+	}
+	ok := true
+	for c.More('}') {
+		var s *string
+		switch key := c.Key(); string(key) {
+		case "type":
+			s = &p.kind
+		case "text":
+			s = &p.text
+		case "thinking":
+			s = &p.thinking
+		case "mimeType":
+			s = &p.mimeType
+		case "name":
+			s = &p.name
+		case "path":
+			s = &p.path
+		case "uri":
+			s = &p.uri
+		case "content":
+			p.content = c.Value()
+			continue
+		case "response":
+			p.response = c.Value()
+			continue
+		}
+		if value := c.Value(); s != nil {
+			ok = text(value, s) && ok
+		}
+	}
+	return p, ok
 }
 
 // sayings returns the lines of a message; nothing for one that cannot be read as a message. An assistant's tool calls
 // are not among them.
 func sayings(body string) []saying {
-	var m message
-	if json.Unmarshal([]byte(body), &m) != nil {
+	m, ok := readMessage(body)
+	if !ok {
 		return []saying{{"text", valueText([]byte(body))}}
 	}
-	label := m.Role
-	switch m.Role {
+	return m.sayings(body)
+}
+
+// sayings is the function of that name for a body that was read.
+func (m *message) sayings(body string) []saying {
+	label := m.role
+	switch m.role {
 	case "assistant":
 		label = "reply"
 	case "toolResult", "tool_result", "tool":
@@ -53,12 +132,13 @@ func sayings(body string) []saying {
 	case "":
 		label = "text"
 	}
-	if len(m.Content) == 0 {
-		m.Content = m.Parts
+	content := m.content
+	if len(content) == 0 {
+		content = m.parts
 	}
-	if len(m.Content) == 0 {
-		if len(m.Data) > 0 { // an extension message
-			return []saying{{label, strings.TrimSpace(m.Kind + " " + compact(m.Data))}}
+	if len(content) == 0 {
+		if len(m.data) > 0 { // an extension message
+			return []saying{{label, strings.TrimSpace(m.kind + " " + compact(m.data))}}
 		}
 		return []saying{{label, compact([]byte(body))}}
 	}
@@ -73,69 +153,69 @@ func sayings(body string) []saying {
 		}
 		out = append(out, saying{label, text})
 	}
-	for _, p := range parts(m.Content) {
-		if p.Text == "" {
-			_ = json.Unmarshal(p.Content, &p.Text) // the GenAI convention has text there
+	for _, p := range parts(content) {
+		if p.text == "" {
+			p.text, _ = rawjson.String(p.content) // the GenAI convention has text there
 		}
-		if p.Text == "" && len(p.Content) > 0 { // and ACP a block
-			var inner part
-			if json.Unmarshal(p.Content, &inner) == nil {
-				p.Text = inner.Text
+		if p.text == "" && len(p.content) > 0 { // and ACP a block
+			if inner, ok := readPart(p.content); ok {
+				p.text = inner.text
 			}
 		}
 		switch {
-		case p.Thinking != "":
-			add("think", p.Thinking)
-		case p.Type == "thinking" || p.Type == "reasoning":
-			add("think", p.Text)
-		case len(p.Response) > 0:
-			add(label, valueText(p.Response))
-		case p.Text != "":
-			add(label, p.Text)
-		case strings.HasPrefix(strings.ToLower(p.Type), "tool"), p.Type == "dynamic-tool", p.Type == "step-start":
-		case p.Type == "resource_link" || p.Type == "file-ref":
-			add(label, "["+strings.TrimSpace(p.Type+" "+cmp.Or(p.Name, p.Path, p.URI))+"]")
-		case p.Type == "diff":
-			add(label, "["+strings.TrimSpace("diff "+p.Path)+"]")
-		case p.Type != "" && p.Type != "text":
-			add(label, strings.TrimSpace("["+p.Type+" "+p.MimeType)+"]")
+		case p.thinking != "":
+			add("think", p.thinking)
+		case p.kind == "thinking" || p.kind == "reasoning":
+			add("think", p.text)
+		case len(p.response) > 0:
+			add(label, valueText(p.response))
+		case p.text != "":
+			add(label, p.text)
+		case strings.HasPrefix(strings.ToLower(p.kind), "tool"), p.kind == "dynamic-tool", p.kind == "step-start":
+		case p.kind == "resource_link" || p.kind == "file-ref":
+			add(label, "["+strings.TrimSpace(p.kind+" "+cmp.Or(p.name, p.path, p.uri))+"]")
+		case p.kind == "diff":
+			add(label, "["+strings.TrimSpace("diff "+p.path)+"]")
+		case p.kind != "" && p.kind != "text":
+			add(label, strings.TrimSpace("["+p.kind+" "+p.mimeType)+"]")
 		}
 	}
-	if m.Error != "" {
-		add("error", m.Error)
+	if m.err != "" {
+		add("error", m.err)
 	}
 	return out
 }
 
-// parts reads a content: a string, a list of parts, or one part.
-func parts(raw json.RawMessage) []part {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return []part{{Type: "text", Text: s}}
+// parts reads a content, which is valid JSON: a string, a list of parts, or one part.
+func parts(raw []byte) []part {
+	if s := ""; text(raw, &s) {
+		return []part{{kind: "text", text: s}}
 	}
-	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) != nil {
-		list = []json.RawMessage{raw}
+	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
+	if !c.Open('[') {
+		return []part{onePart(raw)}
 	}
 	var out []part
-	for _, e := range list {
-		var p part
-		if json.Unmarshal(e, &p) != nil {
-			if json.Unmarshal(e, &p.Text) != nil {
-				p.Text = compact(e)
-			}
-		}
-		out = append(out, p)
+	for c.More(']') {
+		out = append(out, onePart(c.Value()))
 	}
 	return out
+}
+
+// onePart is readPart with a text for what is no part.
+func onePart(raw []byte) part {
+	p, ok := readPart(raw)
+	if !ok && !text(raw, &p.text) {
+		p.text = compact(raw)
+	}
+	return p
 }
 
 // resultText returns a tool result in one line: its texts, or its JSON.
 func resultText(body string) string {
-	var r message
-	if json.Unmarshal([]byte(body), &r) == nil && len(r.Content) > 0 {
+	if m, ok := readMessage(body); ok && len(m.content) > 0 {
 		var texts []string
-		for _, s := range sayings(body) {
+		for _, s := range m.sayings(body) {
 			texts = append(texts, s.text)
 		}
 		if len(texts) > 0 {
@@ -183,34 +263,33 @@ func eventText(body string) string {
 
 type member struct {
 	name  string
-	value json.RawMessage
+	value []byte
 }
 
 // members returns the first members of a JSON object, in their order; enough of them for a preview.
 func members(body string) ([]member, bool) {
-	dec := json.NewDecoder(strings.NewReader(body))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+	c := rawjson.NewCursor([]byte(body), rawjson.MaxDepth)
+	if !c.Open('{') {
 		return nil, false
 	}
 	var out []member
-	for size := 0; dec.More() && size < maxScan; {
-		name, err := dec.Token()
-		m := member{}
-		if err != nil || dec.Decode(&m.value) != nil {
-			return nil, false
-		}
-		m.name, _ = name.(string)
+	for size := 0; size < maxScan && c.More('}'); {
+		m := member{name: string(c.Key())}
+		m.value = c.Value()
 		size += len(m.name) + len(m.value)
 		out = append(out, m)
 	}
-	return out, true
+	return out, c.Err() == nil
 }
 
 // valueText returns a JSON string as its text and anything else as compact JSON.
 func valueText(raw []byte) string {
-	var s string
-	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte{'"'}) && json.Unmarshal(raw, &s) == nil {
-		return s
+	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
+	if c.Peek() == '"' {
+		if value := c.Value(); c.End() == nil {
+			s, _ := rawjson.String(value)
+			return s
+		}
 	}
 	return compact(raw)
 }
