@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -108,9 +107,9 @@ func (v *View) Position(t *session.Turn) int {
 }
 
 // address returns the address of a run.
-func (p place) address() string { return fmt.Sprintf("%s/@%d", p.tree.ID, p.n) }
+func (p place) address() string { return session.RunAddress(p.tree.ID, p.n) }
 
-func (t viewTurn) address() string { return fmt.Sprintf("%s/%d", t.place.address(), t.Index) }
+func (t viewTurn) address() string { return session.TurnAddress(t.tree.ID, t.n, t.Index) }
 
 // outlineText bounds OutlineTurn.Text, in characters.
 const outlineText = 160

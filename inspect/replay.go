@@ -64,7 +64,7 @@ func NewReplay(t Tree, run *session.Run, turn *session.Turn, q *session.Request,
 		payload = r.Request.Payload
 		r.Address, r.Attempt, r.Missing, r.Defects = r.Request.Address, &q.Attempt, r.Request.Missing, r.Request.Defects
 	} else {
-		r.Address = turnAddress(place{t, run, r.RunNumber}, turn)
+		r.Address = session.TurnAddress(t.ID, r.RunNumber, turn.Index)
 	}
 	r.Check = *replay.Examine(turn, q, payload)
 	if r.Request != nil {
@@ -393,7 +393,7 @@ func (t *ToolReplay) Text(w io.Writer, o Options) error {
 func ReplayAddress(t Tree, run *session.Run, turn *session.Turn) string {
 	for i, other := range t.Runs {
 		if other == run {
-			return turnAddress(place{t, run, i + 1}, turn)
+			return session.TurnAddress(t.ID, i+1, turn.Index)
 		}
 	}
 	return ""

@@ -138,7 +138,7 @@ func NewRequest(t Tree, run *session.Run, turn *session.Turn, q *session.Request
 			r.RunNumber = i + 1
 		}
 	}
-	r.Address = turnAddress(place{t, run, r.RunNumber}, turn)
+	r.Address = session.TurnAddress(t.ID, r.RunNumber, turn.Index)
 	if len(turn.Requests) > 1 {
 		r.Address += "/" + strconv.FormatInt(q.Attempt, 10)
 	}

@@ -46,13 +46,12 @@ func StatusOf(s *session.Session, now time.Time) StatusView {
 		if run.Status != spans.RunStatusOpen {
 			continue
 		}
-		p := place{Tree{Session: s}, run, i + 1}
 		v.open("", run.ToolCalls, run.Permissions)
 		for _, t := range run.Turns {
-			v.open(turnAddress(p, t), t.ToolCalls, t.Permissions)
+			v.open(session.TurnAddress(s.ID, i+1, t.Index), t.ToolCalls, t.Permissions)
 			if t.Known == spans.KnownLive && (latest == nil || t.Start.After(latest.Start)) {
 				latest = t
-				v.Turn, v.Attempts = turnAddress(p, t), t.Attempts
+				v.Turn, v.Attempts = session.TurnAddress(s.ID, i+1, t.Index), t.Attempts
 			}
 		}
 	}

@@ -219,11 +219,12 @@ func (r *renderer) news(q *session.Request) int {
 	return news
 }
 
-// turnAddress returns what `show` shows a turn alone by.
+// turnAddress returns what `show` shows a turn alone by, in the line that is to be typed: an id that cannot stand there as it is, is left
+// to whoever types it.
 func turnAddress(p place, t *session.Turn) string {
 	id := p.tree.ID
 	if id == "" || id != Clean(id) || strings.ContainsAny(id, "/ ") {
 		id = "SESSION"
 	}
-	return fmt.Sprintf("%s/@%d/%d", id, p.n, t.Index)
+	return session.TurnAddress(id, p.n, t.Index)
 }

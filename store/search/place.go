@@ -1,7 +1,6 @@
 package search
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -187,12 +186,12 @@ func (w *walker) hit(id spans.ShortID, h Hit) {
 	}
 	if w.run != nil {
 		h.Run, h.At = w.run.ID, w.run.Start
-		h.Address = fmt.Sprintf("%s/@%d", w.tree.ID, w.number)
+		h.Address = session.RunAddress(w.tree.ID, w.number)
 		since := w.history.Run(w.run).Hidden
 		if w.turn != nil {
 			index := w.turn.Index
 			h.Turn, h.At = &index, w.turn.Start
-			h.Address += fmt.Sprintf("/%d", index)
+			h.Address = session.TurnAddress(w.tree.ID, w.number, index)
 			since = w.history.Hidden(w.turn)
 		}
 		h.Hidden = since != time.Time{}
