@@ -112,7 +112,8 @@ func Run(ctx context.Context, st store.Store, o Options) (*Result, error) {
 // pageSessions is how many sessions are listed at once: a list that stays open for long keeps SQLite's log from being emptied.
 const pageSessions = 500
 
-// searched is a session to look into. live says that some of what was said may stand with its rows: partial replies of runs that are open.
+// searched is a session to look into. live says that some of what was said may stand with its rows: partial replies of runs that are open,
+// those of a process that was killed among them.
 type searched struct {
 	session.Key
 	live bool
@@ -135,7 +136,7 @@ func sessions(ctx context.Context, st store.Store, o Options) iter.Seq2[searched
 				page = append(page, s)
 			}
 			for i := range page {
-				if !yield(searched{page[i].Key, page[i].HeartbeatNS > 0 || page[i].Status == ""}, nil) {
+				if !yield(searched{page[i].Key, live(&page[i])}, nil) {
 					return
 				}
 			}
@@ -146,6 +147,12 @@ func sessions(ctx context.Context, st store.Store, o Options) iter.Seq2[searched
 			q.After = &c
 		}
 	}
+}
+
+// live reports whether a session may have runs that are open. One that went on behind them says so in Settled, whatever its status; one
+// that was never projected says nothing.
+func live(m *session.Summary) bool {
+	return m.Settled != "" || m.Status != spans.SessionStatusIdle && m.Status != spans.SessionStatusError
 }
 
 // found is a block that holds what was looked for.
