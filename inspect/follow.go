@@ -57,7 +57,7 @@ func (f *Follower) Write(t Tree, only *session.Run, now time.Time, over bool) er
 }
 
 func (f *Follower) one(p place, now time.Time, over bool) {
-	run := p.run
+	run, status := p.run, p.run.StatusAt(now)
 	key := followKey{run: run.ID, runStart: run.Start.UnixNano()}
 	name := fmt.Sprintf("run %d", p.n)
 	begin := []seg{{name, bold}}
@@ -70,10 +70,10 @@ func (f *Follower) one(p place, now time.Time, over bool) {
 	f.said(p, key, "outside", run.Start, run.Outside, false)
 	f.children(p, key, run.ToolCalls, run.Compactions, run.Permissions, over)
 	for _, t := range run.Turns {
-		f.turn(p, key, t, over)
+		f.turn(p, key, t, over, status != spans.RunStatusOpen)
 	}
 
-	status, last := run.StatusAt(now), run.End
+	last := run.End
 	if status == spans.RunStatusOpen && !over {
 		return
 	}
@@ -91,10 +91,10 @@ func (f *Follower) one(p place, now time.Time, over bool) {
 	f.line(key, "end", last, end)
 }
 
-func (f *Follower) turn(p place, key followKey, t *session.Turn, over bool) {
+func (f *Follower) turn(p place, key followKey, t *session.Turn, over, stopped bool) {
 	key.turn, key.turnStart = t.Index, t.Start.UnixNano()
 	ended := !t.End.IsZero()
-	f.said(p, key, "input", t.Start, t.Input, true)
+	f.said(p, key, "input", t.Start, told(p, t), true)
 	if !t.Partial || ended || over {
 		at := cmp.Or(t.End, t.Seen)
 		for _, c := range t.ToolCalls {
@@ -119,6 +119,8 @@ func (f *Follower) turn(p place, key followKey, t *session.Turn, over bool) {
 		}
 	}
 	switch {
+	case !ended && stopped:
+		add("stopped", yellow)
 	case !ended:
 		add("open", yellow)
 	case t.Known == spans.KnownClosed:

@@ -268,11 +268,20 @@ func (r *renderer) values(s session.Span, u *session.Usage) map[string]string {
 	}
 	t := took(s.Start, s.End)
 	if s.StartSource == spans.TimeSourceBound || s.EndSource == spans.TimeSourceBound {
+		if longer := r.to.After(r.from) && s.End.Sub(s.Start) > r.to.Sub(r.from); longer || startUnknown(s) {
+			t = "" // the bounds are so wide that they say nothing
+		}
 		t = prefixed("~", t)
 		r.bounds = r.bounds || t != ""
 	}
 	value["took"] = t
 	return value
+}
+
+// startUnknown reports whether what ended at some date began at a time that nobody knows: recordings have it at the beginning of 1970. Captures
+// that count their times from then on end within the first 1e9 seconds.
+func startUnknown(s session.Span) bool {
+	return s.StartSource == spans.TimeSourceBound && s.Start.Unix() == 0 && s.End.Unix() > 1e9
 }
 
 func (r *renderer) clock(t time.Time) string {

@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,7 +53,7 @@ func (r *renderer) turn(p place, t *session.Turn) *node {
 		r.rulesInForce(n, p)
 	}
 	r.systemPrompt(n, p, t)
-	r.messages(n, p, t.Capture, t.Input)
+	r.messages(n, p, t.Capture, told(p, t))
 
 	var before, after []timed
 	var firstCall time.Time
@@ -94,6 +95,24 @@ func (r *renderer) turn(p place, t *session.Turn) *node {
 		n.add(k.node)
 	}
 	return n
+}
+
+// told returns what was new for the model on a turn, without what stands elsewhere: replies of the turn before, and what the run was told.
+func told(p place, t *session.Turn) *session.Refs {
+	if t.Input.Len() > 0 || len(t.Requests) == 0 || p.tree.Blocks == nil {
+		return t.Input
+	}
+	outside := map[string]bool{}
+	for _, ref := range p.run.Outside.Items() {
+		outside[ref.Block] = true
+	}
+	return session.NewRefs(slices.DeleteFunc(slices.Clone(input(&viewTurn{place: p, Turn: t})), func(ref session.Ref) bool {
+		if outside[ref.Block] {
+			return true
+		}
+		body, ok := p.tree.Blocks.Body(ref)
+		return ok && slices.ContainsFunc(sayings(body), func(s saying) bool { return s.label == "reply" || s.label == "think" })
+	})...)
 }
 
 // request says in one line what the model was sent, how much of it is new, whether prompt and tools changed, and what was kept back.

@@ -47,6 +47,13 @@ func (c *clock) decide(m *Meta, inside time.Time) Moment {
 	}
 }
 
+// began tells when the run began where its start is known from elsewhere than its event: nothing of the run was before.
+func (c *clock) began(start time.Time) {
+	if start.After(c.last) {
+		c.last = start
+	}
+}
+
 // end is the moment at which things are ended by us: the last time seen of the run, never now.
 func (c *clock) end() Moment {
 	return Moment{Time: c.last, Source: spans.TimeSourceBound, Seq: c.seq}

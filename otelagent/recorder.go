@@ -126,6 +126,7 @@ func (r *Recorder) runStarted(ctx context.Context, ev *RunStarted) {
 	o.clock.last = r.floor(&ev.Meta)
 	at := o.clock.at(&ev.Meta, time.Time{})
 	info.Start = stated(info.Start, at)
+	o.clock.began(info.Start.Time)
 	if o.group = r.groupOf(&info); o.group != nil {
 		ctx = o.group.ctx
 	} else if parent := r.spawner(&info); parent != nil {

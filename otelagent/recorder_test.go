@@ -116,6 +116,16 @@ func TestHeadIsMissing(t *testing.T) {
 	}
 }
 
+// What a replay tells without a time is not before the start of its run, which may be known from elsewhere than its event.
+func TestUntimedBehindAKnownStart(t *testing.T) {
+	begun := started(-1)
+	begun.Start = otelagent.Moment{Time: stamp(20), Source: spans.TimeSourceMessage}
+	run := recorded(t, begun, turnStarted(-1, 0), &otelagent.TurnEnded{Meta: meta(50)}, ended(60)).Session().Runs[0]
+	if turn := run.Turns[0]; !run.Start.Equal(stamp(20)) || !turn.Start.Equal(stamp(20)) || turn.StartSource != spans.TimeSourceBound {
+		t.Errorf("the run starts at %v, its turn at %v (%s)", run.Start, turn.Start, turn.StartSource)
+	}
+}
+
 func TestClockOfAReplay(t *testing.T) {
 	msg := func(call string, ms int) *otelagent.MessageAdded {
 		return &otelagent.MessageAdded{Meta: meta(-1), Message: otelagent.Message{
