@@ -147,7 +147,7 @@ func (f *Follower) children(p place, key followKey, calls []*session.ToolCall, c
 	}
 	var list []dated
 	decided := func(q *session.Permission) {
-		if !q.Waits() || over {
+		if over || !q.Unanswered() || !slices.Contains(p.run.Waiting(), q) {
 			list = append(list, dated{cmp.Or(q.End, q.Start), func() { f.permission(key, q) }})
 		}
 	}
@@ -211,7 +211,7 @@ func (f *Follower) permission(key followKey, q *session.Permission) {
 	if q.Tool != "" {
 		segs = append(segs, seg{" " + Clean(q.Tool), bold})
 	}
-	if q.Waits() {
+	if q.Known != spans.KnownObserved && q.Unanswered() {
 		segs = append(segs, seg{separator + "no answer", yellow})
 	}
 	if text := permissionText(q); text != "" {

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"slices"
 	"time"
 
 	"github.com/otelagent/otelagent/session"
@@ -46,9 +47,10 @@ func StatusOf(s *session.Session, now time.Time) StatusView {
 		if run.Status != spans.RunStatusOpen {
 			continue
 		}
-		v.open("", run.ToolCalls, run.Permissions)
+		waiting := run.Waiting()
+		v.open("", run.ToolCalls, run.Permissions, waiting)
 		for _, t := range run.Turns {
-			v.open(session.TurnAddress(s.ID, i+1, t.Index), t.ToolCalls, t.Permissions)
+			v.open(session.TurnAddress(s.ID, i+1, t.Index), t.ToolCalls, t.Permissions, waiting)
 			if t.Known == spans.KnownLive && (latest == nil || t.Start.After(latest.Start)) {
 				latest = t
 				v.Turn, v.Attempts = session.TurnAddress(s.ID, i+1, t.Index), t.Attempts
@@ -58,10 +60,10 @@ func StatusOf(s *session.Session, now time.Time) StatusView {
 	return v
 }
 
-func (v *StatusView) open(turn string, calls []*session.ToolCall, permissions []*session.Permission) {
+func (v *StatusView) open(turn string, calls []*session.ToolCall, permissions, waiting []*session.Permission) {
 	asked := func(l []*session.Permission) {
 		for _, p := range l {
-			if p.Waits() {
+			if slices.Contains(waiting, p) {
 				v.Open = append(v.Open, StatusOpen{"permission", turn, p.Tool, p.CallID, p.Start})
 			}
 		}

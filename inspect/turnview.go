@@ -50,6 +50,9 @@ type viewer struct {
 	text  int      // bytes of a body
 	alone bool
 	gone  map[*session.Run]bool
+
+	waiting []*session.Permission // those of the run asks
+	asks    *session.Run
 }
 
 func (m *viewer) view(i int) *TurnView {
@@ -94,7 +97,7 @@ func (m *viewer) view(i int) *TurnView {
 	}
 	o.Output = m.said(t.Output.Items(), t.Capture, nil)
 	for _, q := range t.Permissions {
-		o.Permissions = append(o.Permissions, permissionView(q))
+		o.Permissions = append(o.Permissions, m.permission(t.run, q))
 	}
 	for _, c := range t.Compactions {
 		o.Compactions = append(o.Compactions, m.compaction(&t, c))
@@ -200,7 +203,7 @@ func (m *viewer) call(t *viewTurn, c *session.ToolCall) CallView {
 		o.Children = append(o.Children, k.address())
 	}
 	for _, q := range c.Permissions {
-		o.Permissions = append(o.Permissions, permissionView(q))
+		o.Permissions = append(o.Permissions, m.permission(t.run, q))
 	}
 	if len(o.Permissions) == 0 {
 		o.PermissionState = StateNotRecorded
@@ -208,11 +211,14 @@ func (m *viewer) call(t *viewTurn, c *session.ToolCall) CallView {
 	return o
 }
 
-func permissionView(q *session.Permission) PermissionView {
+func (m *viewer) permission(run *session.Run, q *session.Permission) PermissionView {
+	if m.asks != run {
+		m.asks, m.waiting = run, run.Waiting()
+	}
 	return PermissionView{
 		At: q.Start, Action: q.Action, Tool: q.Tool, Rule: q.Pattern, Source: string(q.Source), DecidedBy: q.DecidedBy, Reason: q.Reason,
 		Answer: strings.TrimSpace(q.Outcome + " " + q.Option), WaitNS: q.WaitNS,
-		Waiting: q.Waits(), Inferred: q.Derived,
+		Waiting: slices.Contains(m.waiting, q), Inferred: q.Derived,
 	}
 }
 

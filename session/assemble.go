@@ -397,7 +397,7 @@ var ofOneTelling = func() map[string]bool {
 		spans.ErrorTypeKeyKey, spans.ErrorMessageKey, spans.RunStatusKeyKey, spans.RunStatusWordKey, spans.RunRejectedKey, spans.RunRejectionKey,
 		spans.CountTurnsKey, spans.CountToolCallsKey, spans.CountCompactionsKey, spans.CountPermissionsKey,
 		spans.CaptureLevelKey, spans.CaptureBytesKey, spans.CaptureKnownBytesKey, spans.CaptureWithheldKey, spans.RedactedKey,
-		spans.LiveHeartbeatKey, spans.PartialKey, spans.WaitingForKey,
+		spans.LiveHeartbeatKey, spans.PartialKey, spans.WaitingForKey, spans.RepliedKey,
 		PartialOutputKey,
 	} {
 		m[string(k)] = true

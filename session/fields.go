@@ -186,6 +186,8 @@ func (t *Turn) set(key string, v Value) bool {
 		return setDoublePtr(&t.Temperature, v)
 	case string(spans.TurnAttemptsKey):
 		return setInt(&t.Attempts, v)
+	case string(spans.RepliedKey):
+		return setBool(&t.Replied, v)
 	case string(spans.PartialKey):
 		return setBool(&t.Partial, v)
 	case string(spans.WaitingForKey):

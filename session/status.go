@@ -117,7 +117,7 @@ func (s *Session) status() spans.SessionStatus {
 			continue
 		}
 		open, latest = true, r
-		if r.waitsFor((*Permission).Waits) {
+		if len(r.Waiting()) > 0 {
 			return spans.SessionStatusWaitingOnApproval
 		}
 		asked = asked || slices.ContainsFunc(r.Turns, func(t *Turn) bool {
@@ -160,24 +160,63 @@ func (s *Session) after() spans.SessionStatus {
 	return spans.SessionStatusIdle
 }
 
-// retrying reports whether the last turn of the run is at its second attempt, or a later one.
+// retrying reports whether the model of the last turn of the run is asked again, or is waited with for that: an attempt was discarded, or
+// another one began, and its reply is not told to be there. What comes of a reply before it is whole is none.
 func (r *Run) retrying() bool {
 	n := len(r.Turns)
-	return n > 0 && r.Turns[n-1].Known == spans.KnownLive && r.Turns[n-1].Attempts > 1
+	if n == 0 {
+		return false
+	}
+	t := r.Turns[n-1]
+	return t.Known == spans.KnownLive && (t.Attempts > 1 || t.DiscardedAttempts > 0) && !t.Replied
 }
 
-// Waits reports whether somebody was asked and has not answered, as far as the rows tell.
-func (p *Permission) Waits() bool {
-	return p.Known == spans.KnownLive || p.Action == spans.ActionAsk && p.Outcome == ""
+// Unanswered reports whether somebody was asked, and the evaluation tells no answer. That of a question which is over may be told elsewhere,
+// or nowhere: [Run.Waiting] says who is still waited for.
+func (p *Permission) Unanswered() bool {
+	return p.Known == spans.KnownLive || p.Action == spans.ActionAsk && p.Outcome == "" && p.Option == "" && p.DecidedBy == "" && p.WaitNS == 0
 }
 
-// waitsFor reports whether it is so of a permission evaluation of the run.
-func (r *Run) waitsFor(it func(*Permission) bool) bool {
-	tools := func(l []*ToolCall) bool {
-		return slices.ContainsFunc(l, func(c *ToolCall) bool { return slices.ContainsFunc(c.Permissions, it) })
+// Waiting returns the permission evaluations of the run for which somebody was asked and has not answered, as far as the rows tell, in no
+// particular order; nil when there are none. A question ends with the tool call, the turn and the run that it belongs to. One that was told as
+// a moment, not as something open, ends with the next evaluation of the same call too.
+func (r *Run) Waiting() []*Permission {
+	if r.Status != spans.RunStatusOpen {
+		return nil
 	}
-	if slices.ContainsFunc(r.Permissions, it) || tools(r.ToolCalls) {
-		return true
+	var waiting []*Permission
+	from := func(calls []*ToolCall, permissions []*Permission) {
+		waiting = appendWaiting(waiting, permissions)
+		for _, c := range calls {
+			if c.End.IsZero() {
+				waiting = appendWaiting(waiting, c.Permissions)
+			}
+		}
 	}
-	return slices.ContainsFunc(r.Turns, func(t *Turn) bool { return slices.ContainsFunc(t.Permissions, it) || tools(t.ToolCalls) })
+	from(r.ToolCalls, r.Permissions)
+	for i, t := range r.Turns {
+		// One whose span did not come may be open, or lost: then it is over when the next one is there.
+		if t.End.IsZero() && (!t.Missing || i == len(r.Turns)-1) {
+			from(t.ToolCalls, t.Permissions)
+		}
+	}
+	return waiting
+}
+
+// appendWaiting appends those of one turn or call, which are in the order of their starts, that wait.
+func appendWaiting(waiting, l []*Permission) []*Permission {
+	var later map[string]bool // calls that are evaluated again
+	for i := len(l) - 1; i >= 0; i-- {
+		p := l[i]
+		if p.Unanswered() && (p.Known == spans.KnownLive || p.Known == spans.KnownObserved && !later[p.CallID]) {
+			waiting = append(waiting, p)
+		}
+		if p.CallID != "" && i > 0 {
+			if later == nil {
+				later = map[string]bool{}
+			}
+			later[p.CallID] = true
+		}
+	}
+	return waiting
 }

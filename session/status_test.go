@@ -45,6 +45,46 @@ func TestStatusAt(t *testing.T) {
 			open(s, "a", 0, 10, beat()...)
 			s.add(KindPermission, "a", at(0), 0, at(1), at(5), beat("otelagent.permission.action", "ask")...).Known = spans.KnownLive
 		}, waiting, aborted},
+		{"the question was closed", func(s *synth) {
+			open(s, "a", 0, 10, beat()...)
+			s.add(KindTurn, "a", at(0), 0, at(1), at(5)).Known = spans.KnownLive
+			s.add(KindPermission, "a", at(0), 0, at(2), at(5), "otelagent.permission.action", "ask").Known = spans.KnownClosed
+		}, busy, aborted},
+		{"the copy of a question outlived its turn", func(s *synth) {
+			open(s, "a", 0, 10, beat()...)
+			s.add(KindTurn, "a", at(0), 0, at(1), at(5))
+			s.add(KindPermission, "a", at(0), 0, at(2), at(4), beat("otelagent.permission.action", "ask")...).Known = spans.KnownLive
+		}, busy, aborted},
+		{"told to be asked, and no more", func(s *synth) {
+			open(s, "a", 0, 10, beat()...)
+			s.add(KindTurn, "a", at(0), 0, at(1), at(5)).Known = spans.KnownLive
+			s.add(KindPermission, "a", at(0), 0, at(2), at(2), "otelagent.permission.action", "ask", "gen_ai.tool.call.id", "c")
+		}, waiting, aborted},
+		{"told to be asked, and who answered", func(s *synth) {
+			open(s, "a", 0, 10, beat()...)
+			s.add(KindTurn, "a", at(0), 0, at(1), at(5)).Known = spans.KnownLive
+			s.add(KindPermission, "a", at(0), 0, at(2), at(2), "otelagent.permission.action", "ask", "otelagent.permission.decided_by", "user")
+		}, busy, aborted},
+		{"told to be asked, then allowed", func(s *synth) {
+			open(s, "a", 0, 10, beat()...)
+			s.add(KindTurn, "a", at(0), 0, at(1), at(5)).Known = spans.KnownLive
+			s.add(KindPermission, "a", at(0), 0, at(2), at(2), "otelagent.permission.action", "ask", "gen_ai.tool.call.id", "c")
+			s.add(KindPermission, "a", at(0), 0, at(3), at(3), "otelagent.permission.action", "allow", "gen_ai.tool.call.id", "c", "otelagent.ordinal", 1)
+		}, busy, aborted},
+		{"told to be asked, in a turn that is over", func(s *synth) {
+			open(s, "a", 0, 10, beat()...)
+			s.add(KindTurn, "a", at(0), 0, at(1), at(5))
+			s.add(KindPermission, "a", at(0), 0, at(2), at(2), "otelagent.permission.action", "ask")
+		}, busy, aborted},
+		{"an attempt was discarded, and the next has not begun", func(s *synth) {
+			open(s, "a", 0, 10, beat()...)
+			s.add(KindTurn, "a", at(0), 0, at(1), at(5), beat("otelagent.attempts.discarded", 1)...).Known = spans.KnownLive
+		}, retrying, aborted},
+		{"the second attempt was answered with a tool call", func(s *synth) {
+			open(s, "a", 0, 10, beat()...)
+			s.add(KindTurn, "a", at(0), 0, at(1), at(5), beat("otelagent.turn.attempts", 2, "otelagent.replied", true)...).Known = spans.KnownLive
+			s.add(KindToolCall, "a", at(0), 0, at(4), at(5), "gen_ai.tool.call.id", "c").Known = spans.KnownLive
+		}, busy, aborted},
 		{"killed while it waited for its user", func(s *synth) {
 			open(s, "a", 0, 10, beat()...)
 			s.add(KindTurn, "a", at(0), 0, at(1), at(5), beat("otelagent.waiting", "user_input", "otelagent.turn.attempts", 2)...).Known = spans.KnownLive

@@ -198,6 +198,8 @@ type Turn struct {
 	MaxTokens   *int64   `json:"max_tokens,omitempty"`
 	Temperature *float64 `json:"temperature,omitempty"`
 	Attempts    int64    `json:"attempts,omitempty"`
+	// Replied says that the model answered the last attempt of an open turn.
+	Replied bool `json:"replied,omitempty"`
 
 	// Waiting is what an open turn waits for beside model, tools and approval.
 	Waiting    spans.Waiting   `json:"waiting,omitempty"`
