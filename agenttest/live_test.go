@@ -333,7 +333,7 @@ func TestLivePartialOutputIsRedacted(t *testing.T) {
 	seen := 0
 	for i := range len(secret) {
 		if i == 0 {
-			turn.Partial(otelagent.PartialText, []byte("The key is "))
+			turn.Partial(otelagent.PartialText, []byte("Here it comes:\nThe key is "))
 		}
 		turn.Partial(otelagent.PartialText, []byte(secret[i:i+1]))
 		if i%8 == 0 {
@@ -342,10 +342,10 @@ func TestLivePartialOutputIsRedacted(t *testing.T) {
 		}
 		seen++
 	}
-	turn.Partial(otelagent.PartialText, []byte(" and that is all"))
+	turn.Partial(otelagent.PartialText, []byte(" and that is\nall"))
 	whenOnly(p, func(s *session.Session, b session.Batch) bool {
 		bodies := bodiesOf(b, lastTurn(s).Output)
-		return len(bodies) == 1 && strings.Contains(bodies[0], "that is ")
+		return len(bodies) == 1 && strings.Contains(bodies[0], `that is\n`)
 	})
 	turn.Close(otelagent.Moment{})
 	run.Close(otelagent.Moment{})
@@ -355,7 +355,7 @@ func TestLivePartialOutputIsRedacted(t *testing.T) {
 	}
 	last := lastTurn(p.Session())
 	got := bodiesOf(p.Batch(), last.Output)
-	if !last.Partial || last.Known != spans.KnownClosed || len(got) != 1 || !strings.Contains(got[0], "The key is ") || strings.Contains(got[0], "all") {
+	if !last.Partial || last.Known != spans.KnownClosed || len(got) != 1 || !strings.Contains(got[0], `comes:\nThe key is [redacted:api-key] and that is\n"`) {
 		t.Errorf("the turn keeps %q, %+v", got, last)
 	}
 }

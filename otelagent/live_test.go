@@ -16,6 +16,7 @@ import (
 	api "go.opentelemetry.io/otel/trace"
 
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/redact"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -221,6 +222,89 @@ func TestPartialOutputIsBounded(t *testing.T) {
 		run.End(otelagent.RunResult{})
 	})
 }
+
+// Half of a secret is none that a rule finds, so with a redactor only lines that are over are shown, and of what rules need whole only how
+// long it is: on copies, and on turns that break off.
+func TestPartialOutputIsRedacted(t *testing.T) {
+	cards, err := redact.New(redact.WithRules(redact.Rule{Name: "card", Regexp: `\d{4}( \d{4}){3}`}, redact.Rule{Name: "verse", Regexp: `(?s)ROSE.*?THORN`}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := "-----BEGIN PRIVATE KEY-----\n" + strings.Repeat("MIIEowIBAAKCAQEA7abcd+/EFGH0123\n", 50)
+	verse := strings.Repeat("Roses are red.\n", otelagent.MaxPartialBytes/15-20) // so that half of the key falls out of what is kept
+	type pieces []struct{ kind, text string }
+	for _, tt := range []struct {
+		name     string
+		redactor otelagent.Redactor
+		pieces   pieces
+		secret   string // of which eight bytes never leave
+		want     string
+	}{
+		{"a key byte by byte", redact.Defaults(), pieces{{"text", "one\nit is "}, {"text", "sk-ant-api03-Zq7Rr2Kx9Lm4Np8Tv3Wb6Yc1"}, {"text", "\nand on"}}, "sk-ant-api03-Zq7Rr2Kx9Lm4Np8Tv3Wb6Yc1",
+			`{"content":[{"text":"one\nit is [redacted:api-key]\n","type":"text"}],"omitted_bytes":6,"role":"assistant"}`},
+		{"arguments", redact.Defaults(), pieces{{"text", "a\n"}, {"tool_input", `{"password":"hunter two\n`}}, `"hunter two\n`,
+			`{"content":[{"text":"a\n","type":"text"}],"omitted_bytes":25,"role":"assistant"}`},
+		{"half of a key", redact.Defaults(), pieces{{"text", key}, {"text", "-----END PRIVATE KEY-----\n"}, {"text", verse}, {"text", verse}}, "MIIEowIBAAKCAQEA7abcd",
+			fmt.Sprintf(`{"content":[],"omitted_bytes":%d,"role":"assistant"}`, len(key)+26+2*len(verse))},
+		{"blanks", cards, pieces{{"reasoning", "card\nno 4000 1234 5678 9012"}, {"reasoning", " it is"}}, "4000 1234 5678 9012",
+			`{"content":[{"thinking":"card\n","type":"thinking"}],"omitted_bytes":24,"role":"assistant"}`},
+		{"the break is in the secret", cards, pieces{{"", "one\nROSE of\nmany THORN"}}, "ROSE of\nmany THORN",
+			`{"content":[{"text":"one\n","type":"text"}],"omitted_bytes":16,"role":"assistant"}`},
+		{"one line", cards, pieces{{"text", "4000 1234 56"}}, "4000 1234 56", `{"content":[],"omitted_bytes":12,"role":"assistant"}`},
+		{"no message is left", withheld{}, pieces{{"text", "swordfish\nand"}}, "swordfish", `{"content":[],"omitted_bytes":13,"role":"assistant"}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			live, rec, tracer := liveTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithPartialOutput(0), otelagent.WithRedactor(tt.redactor))
+			ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+			_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+			var all, last []string
+			for _, p := range tt.pieces {
+				step := max(1, len(p.text)/40)
+				if p.kind == "" {
+					step, p.kind = len(p.text), "text" // at once
+				}
+				for at := 0; at < len(p.text); at += step {
+					turn.Partial(otelagent.PartialKind(p.kind), []byte(p.text[at:min(at+step, len(p.text))]))
+					_, last = said(t, live.open[1])
+					all = append(all, last...)
+				}
+			}
+			turn.Close(otelagent.Moment{})
+			run.Close(otelagent.Moment{})
+			all = append(all, fmt.Sprint(rec.Ended()))
+			var closed []string
+			for _, s := range rec.Ended() {
+				for _, e := range s.Events() {
+					for _, kv := range e.Attributes {
+						if kv.Key == spans.BlockBodiesKey {
+							closed = append(closed, kv.Value.AsStringSlice()...)
+						}
+					}
+				}
+			}
+			all = append(all, closed...)
+			if diff := cmp.Diff([]string{tt.want}, last); diff != "" {
+				t.Errorf("the last copy (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]string{tt.want}, closed); diff != "" && tt.redactor != (withheld{}) {
+				t.Errorf("the turn that broke off (-want +got):\n%s", diff)
+			}
+			for _, text := range all {
+				for at := 0; at+8 <= min(len(tt.secret), 40); at++ {
+					quoted := fmt.Sprintf("%q", tt.secret[at:at+8])
+					if part := quoted[1 : len(quoted)-1]; strings.Contains(text, part) {
+						t.Fatalf("%s leaves: %s", part, text)
+					}
+				}
+			}
+		})
+	}
+}
+
+// withheld leaves nothing of any message.
+type withheld struct{}
+
+func (withheld) Redact(otelagent.Piece) ([]byte, int) { return []byte(`"gone"`), 1 }
 
 // Partial output is content, and nothing without its option.
 func TestPartialOutputIsAskedFor(t *testing.T) {

@@ -2,6 +2,7 @@ package otelagent
 
 import (
 	"bytes"
+	"encoding/json"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -32,8 +33,11 @@ const DefaultPartialInterval = time.Second
 
 // WithPartialOutput keeps the last 64 KiB of the reply as it comes in (see [Turn.Partial]), for turns that end without one; with WithLive
 // the copies of an open turn show them, renewed no more often than interval. It is content: nothing is kept unless the level of
-// capture is CaptureContent. A redactor sees the whole of what is kept, as a message of the assistant; with one, what stands behind the
-// last blank is held back, for it may be half of a secret. Default: nothing is kept. An interval below 1 is DefaultPartialInterval.
+// capture is CaptureContent. Default: nothing is kept. An interval below 1 is DefaultPartialInterval.
+//
+// A redactor sees the whole of what is kept, as a message of the assistant. With one less is shown, since half of a secret is none that a
+// rule finds: the last line is held back, of a tool's input only its bytes are counted, and of a reply of more than 64 KiB nothing is told
+// but how many bytes it has.
 func WithPartialOutput(interval time.Duration) Option {
 	return optionFunc(func(c config) config {
 		if interval < 1 {
@@ -58,7 +62,11 @@ func (t *Turn) Partial(kind PartialKind, text []byte) {
 	if t.partial == nil {
 		t.partial = &partial{}
 	}
-	t.partial.add(kind, text)
+	if kind == PartialToolInput && t.tracer.config.redactor != nil {
+		t.partial.withheld += int64(len(text)) // rules by member, path or place would need all of it
+	} else {
+		t.partial.add(kind, text)
+	}
 	t.mu.Unlock()
 	t.changed(t.tracer.config.partialEvery)
 }
@@ -73,6 +81,8 @@ type partial struct {
 	bytes int
 	// gone is how many bytes were dropped from its beginning.
 	gone int64
+	// withheld is how many bytes of tool input a redactor keeps from being kept.
+	withheld int64
 }
 
 type partialPart struct {
@@ -118,65 +128,96 @@ func (p *partial) cut() {
 
 // said returns what is to be told of it; nil when that is nothing. The caller holds the lock.
 func (p *partial) said() *partial {
-	if p == nil || p.bytes == 0 {
+	if p == nil || p.bytes == 0 && p.withheld == 0 {
 		return nil
 	}
 	p.cut()
-	q := &partial{parts: make([]partialPart, len(p.parts)), bytes: p.bytes, gone: p.gone}
+	q := &partial{parts: make([]partialPart, len(p.parts)), bytes: p.bytes, gone: p.gone, withheld: p.withheld}
 	for i, part := range p.parts {
 		q.parts[i] = partialPart{part.kind, bytes.Clone(part.text)}
 	}
 	return q
 }
 
-// message is what came in as a message of the assistant. With a redactor it begins and ends at a blank: half of a secret is none that a
-// rule would find. False when nothing is left.
-func (p *partial) message(redacted bool) (Message, bool) {
+// message is what may be told of what came in, as a message of the assistant that the redactor has seen, and in how many places that
+// changed it. False when it is nothing.
+func (p *partial) message(c *config) (msg Message, changed int, ok bool) {
 	if p == nil {
-		return Message{}, false
+		return Message{}, 0, false
 	}
-	raw, left := []byte(`{"content":[`), false
-	for i, part := range p.parts {
-		text := part.text
-		if redacted && i == 0 && p.gone > 0 {
-			text = text[bytes.IndexAny(text, blanks)+1:]
+	parts, omitted := p.parts, p.gone+p.withheld
+	if c.redactor != nil && p.gone > 0 { // the rest of a secret that has lost its beginning is none that a rule finds
+		parts, omitted = nil, omitted+int64(p.bytes)
+	} else if c.redactor != nil {
+		body, n := c.redact((&Message{Role: roleAssistant, Raw: partialJSON(parts, 0)}).piece())
+		var held int
+		if parts, held = wholeLines(body); len(parts) == 0 {
+			held = p.bytes
 		}
-		if redacted && i == len(p.parts)-1 {
-			text = text[:bytes.LastIndexAny(text, blanks)+1]
-		}
-		if len(text) == 0 {
-			continue
-		}
-		if left {
+		omitted, changed = omitted+int64(held), n
+	}
+	if len(parts) == 0 && omitted == 0 {
+		return Message{}, 0, false
+	}
+	return Message{Role: roleAssistant, Raw: partialJSON(parts, omitted)}, changed, true
+}
+
+const roleAssistant = "assistant"
+
+func partialJSON(parts []partialPart, omitted int64) []byte {
+	raw := []byte(`{"content":[`)
+	for i, part := range parts {
+		if i > 0 {
 			raw = append(raw, ',')
 		}
-		left = true
 		key, typ := "text", string(part.kind)
 		if part.kind == PartialReasoning {
 			key, typ = "thinking", "thinking"
 		}
 		raw = append(append(raw, `{"`...), key...)
-		raw = rawjson.Quote(append(raw, `":`...), string(text))
+		raw = rawjson.Quote(append(raw, `":`...), string(part.text))
 		raw = append(rawjson.Quote(append(raw, `,"type":`...), typ), '}')
 	}
 	raw = append(raw, ']')
-	if p.gone > 0 {
-		raw = strconv.AppendInt(append(raw, `,"omitted_bytes":`...), p.gone, 10)
+	if omitted > 0 {
+		raw = strconv.AppendInt(append(raw, `,"omitted_bytes":`...), omitted, 10)
 	}
-	return Message{Role: "assistant", Raw: append(raw, `,"role":"assistant"}`...)}, left
+	return append(raw, `,"role":"assistant"}`...)
 }
 
-const blanks = " \t\r\n"
+// wholeLines returns the parts of a message that a redactor has seen, up to the last line break: what stands behind it may be half of a
+// secret. It tells how many bytes that is. Nothing when the redactor left no such message.
+func wholeLines(redacted []byte) (parts []partialPart, held int) {
+	var msg struct {
+		Content []struct{ Text, Thinking string }
+	}
+	if json.Unmarshal(redacted, &msg) != nil {
+		return nil, 0
+	}
+	for i, said := range msg.Content {
+		part := partialPart{PartialText, []byte(said.Text)}
+		if said.Thinking != "" {
+			part = partialPart{PartialReasoning, []byte(said.Thinking)}
+		}
+		if i == len(msg.Content)-1 {
+			end := bytes.LastIndexAny(part.text, "\r\n") + 1
+			part.text, held = part.text[:end], len(part.text)-end
+		}
+		if len(part.text) > 0 {
+			parts = append(parts, part)
+		}
+	}
+	return parts, held
+}
 
 // list makes the list of an output that is not complete, and its only block, for a copy that leaves now and again later.
 func (p *partial) list(o *origin) (list, body string, ok bool) {
 	c := &o.tracer.config
-	msg, ok := p.message(c.redactor != nil)
+	msg, _, ok := p.message(c)
 	if !ok {
 		return "", "", false
 	}
-	text, _ := c.redact(msg.piece())
-	text = validBytes(text)
+	text := validBytes(msg.Raw)
 	id := spans.BlockOf(text)
 	l := contentList{name: spans.ListOutput}
 	l.add(id, spans.Item{Block: id.Short()})
@@ -189,7 +230,8 @@ func (t *Turn) keepPartial(a *attrs) {
 		return
 	}
 	t.partial.cut()
-	if msg, ok := t.partial.message(t.tracer.config.redactor != nil); ok {
+	if msg, changed, ok := t.partial.message(&t.tracer.config); ok {
+		t.content.redacted += int64(changed)
 		t.content.setMessages(t.origin, spans.ListOutput, []Message{msg})
 		a.yes(spans.PartialKey, true)
 	}
