@@ -180,6 +180,8 @@ func (r *redaction) apply(uses []use, role string, isJSON bool, text string) (st
 var (
 	asText   = []use{{place: otelagent.PlaceText}}
 	asConfig = []use{{place: otelagent.PlaceConfig}}
+	// asOutput is what came of a reply by then.
+	asOutput = []use{{place: otelagent.PlaceMessage}}
 )
 
 // attrs redacts the attributes that may hold content: those of that class, and those that the vocabulary does not know.
@@ -189,22 +191,25 @@ func (r *redaction) attrs(row *session.Row) {
 		if known, ok := spans.Lookup(attribute.Key(a.Key)); ok && known.Class != spans.ClassContent {
 			continue
 		}
-		uses := asText
-		if a.Key == string(spans.RunConfigKey) {
+		uses, role := asText, func(string) string { return "" }
+		switch a.Key {
+		case string(spans.RunConfigKey):
 			uses = asConfig
+		case session.PartialOutputKey:
+			uses, role = asOutput, roleOf
 		}
 		value, found := a.Value, 0
 		switch a.Value.Type() {
 		case session.TypeString:
 			var s string
-			if s, found = r.apply(uses, "", looksLikeJSON(a.Value.Str()), a.Value.Str()); found > 0 {
+			if s, found = r.apply(uses, role(a.Value.Str()), looksLikeJSON(a.Value.Str()), a.Value.Str()); found > 0 {
 				value = session.StringValue(s)
 			}
 		case session.TypeStrings:
 			l := a.Value.Strings()
 			for j, s := range l {
 				var n int
-				l[j], n = r.apply(uses, "", looksLikeJSON(s), s)
+				l[j], n = r.apply(uses, role(s), looksLikeJSON(s), s)
 				found += n
 			}
 			if found > 0 {

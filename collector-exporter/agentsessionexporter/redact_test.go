@@ -287,6 +287,25 @@ rules:
 	}
 }
 
+// What came of a reply by then is a message of its role to rules, as the reply is when it is whole.
+func TestNarrowRulesOfPartialOutput(t *testing.T) {
+	r := redactorOf(t, `
+defaults: false
+rules:
+- {name: said, regexp: 'PIN \d+', place: [message], role: [assistant]}
+- {name: text, regexp: 'TAN \d+', place: [text]}
+`)
+	reply := func(text string) session.Row {
+		return session.Row{Attrs: []session.Attr{{
+			Key:   session.PartialOutputKey,
+			Value: session.StringsValue([]string{`{"role":"assistant","content":"` + text + `"}`, `{"role":"user","content":"PIN 3"}`}),
+		}}}
+	}
+	b := session.Batch{Rows: []session.Row{reply("PIN 1, TAN 2")}}
+	require.Equal(t, finds{attribute: 1}, r.batch(&b))
+	require.Equal(t, reply("[redacted:said], TAN 2"), b.Rows[0])
+}
+
 // Nothing of a row that somebody else may hold is changed.
 func TestRedactionCopies(t *testing.T) {
 	attrs := []session.Attr{{Key: "acme.note", Value: session.StringValue(secret)}}
