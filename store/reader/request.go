@@ -69,6 +69,8 @@ func PickRequest(t inspect.Tree, a RequestAddress) (*inspect.Request, error) {
 		why := "its loop told none (docs/requests.md)"
 		if turn.Capture != spans.CaptureContent && turn.Capture != spans.CaptureDigests {
 			why = "content was not captured: send it with --capture content"
+		} else if turn.RequestMessages > 0 || turn.RequestBytes > 0 {
+			why = "its loop told one, which did not arrive (docs/requests.md)"
 		}
 		return nil, wrong(store.ErrNotFound, "turn %d of run %s has no request: %s", turn.Index, run.ID, why)
 	}
