@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"cmp"
 	"io"
 	"slices"
 	"time"
@@ -42,9 +41,6 @@ type Options struct {
 	Hidden bool
 	// Forks are sessions that were forked from the one shown; they are named.
 	Forks []session.Summary
-	// Show is the command, with what names where sessions are read from, that shows an address put behind it; zero is "show". It is given to
-	// those who want to see more.
-	Show string
 	// Timeline writes one line a turn, with a bar of when in its run it was and what took its time, instead of what was said.
 	Timeline bool
 }
@@ -228,7 +224,7 @@ func (r *renderer) footer(roots []*node) {
 	case !r.said:
 		notes = append(notes, "No word of what was said is here: it was not captured. `send --capture content` and WithCapture do.")
 	case r.d.cutAt != "" && r.o.Turn == nil:
-		notes = append(notes, "… cut here, whole with: "+Clean(cmp.Or(r.o.Show, "show"))+" "+r.d.cutAt)
+		notes = append(notes, "… cut here, whole with: show "+r.d.cutAt)
 	}
 	if len(notes) > 0 {
 		r.d.blank()
