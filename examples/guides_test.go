@@ -47,7 +47,7 @@ func TestGuides(t *testing.T) {
 			"ok  \texample.com/my-agent",
 		}},
 		{name: "start-rust", commands: 12, finds: []string{"read_manifest", `"messages":[{"role":"user"`, "1 run"}},
-		{name: "inspect", commands: 13},
+		{name: "inspect", commands: 14},
 		{name: "start-platform", commands: 9, finds: []string{"sub-agent", "sent ", "otelagent_tool_calls_total{"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

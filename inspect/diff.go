@@ -68,7 +68,7 @@ func (v *diffView) line(st style, text string) {
 // partWords are parts in everybody's words.
 var partWords = map[session.DiffPart]string{
 	session.DiffSystem: "system prompt", session.DiffTools: "tools offered", session.DiffParams: "parameters", session.DiffCalls: "tool calls",
-	session.DiffResults: "tool results",
+	session.DiffResults: "tool results", session.DiffRequest: "earlier messages of the request",
 }
 
 func partWord(p session.DiffPart) string { return cmp.Or(partWords[p], Clean(string(p))) }
@@ -114,11 +114,11 @@ func (v *diffView) header() {
 		}
 		cost := ""
 		for _, c := range slices.Sorted(maps.Keys(d.Cost)) {
-			cost += fmt.Sprintf(" %.4g %s", d.Cost[c], Clean(c))
+			cost += separator + money(c, d.Cost[c])
 		}
 		source := Clean(d.Source)
 		v.field(s.name, Clean(d.Address), prefixed("in ", source), Clean(d.Agent), Clean(d.Model), words(d.Status), runs, turns,
-			some(d.Calls, "tool call"), took(d.Start, d.Start.Add(time.Duration(d.TookNS))), strings.TrimSpace(cost))
+			some(d.Calls, "tool call"), took(d.Start, d.Start.Add(time.Duration(d.TookNS))), strings.TrimPrefix(cost, separator))
 	}
 	if tokens := usageDelta(v.A.Usage, v.B.Usage); len(tokens) > 0 && v.Kind != session.DiffOfTurns {
 		v.field("tokens", tokens...)
@@ -232,7 +232,7 @@ func numbers(l []session.NumberChange) (out []string) {
 		name := words(n.Name)
 		was, is := exact(int64(n.Before)), exact(int64(n.After))
 		if n.Unit != "" {
-			was, is = fmt.Sprintf("%.4g", n.Before), fmt.Sprintf("%.4g %s", n.After, Clean(n.Unit))
+			was, is = money(n.Unit, n.Before), money(n.Unit, n.After)
 		}
 		out = append(out, fmt.Sprintf("%s %s → %s (%s)", name, was, is, signed(n.By)))
 	}
@@ -334,6 +334,10 @@ func statText(t *session.TurnDiff) string {
 			text += lineCounts(t.System, "")
 		case session.DiffCalls:
 			text += callCounts(t.Calls)
+		case session.DiffRequest:
+			text += fmt.Sprintf(" (%s)", requestCounts(t.Request))
+		case session.DiffCompaction:
+			text += valueCounts(t.Compaction)
 		case session.DiffUsage:
 			text = shortNumbers(t.Usage)
 		case session.DiffCost:
@@ -354,6 +358,23 @@ func statText(t *session.TurnDiff) string {
 		out = append(out, "not compared: "+partList(parts))
 	}
 	return strings.Join(out, separator)
+}
+
+// requestCounts says how the requests differ.
+func requestCounts(r *session.RequestCompared) string {
+	out := []string{counted(r.OnlyA, "only in a"), counted(r.OnlyB, "only in b")}
+	return strings.Join(slices.DeleteFunc(out, func(s string) bool { return s == "" }), ", ")
+}
+
+// valueCounts are the lines added and removed of values that are texts.
+func valueCounts(l []session.ValueChange) string {
+	var texts []session.TextDiff
+	for i := range l {
+		if l[i].Text != nil {
+			texts = append(texts, *l[i].Text)
+		}
+	}
+	return lineCounts(texts, "")
 }
 
 func shortNumbers(l []session.NumberChange) string {

@@ -174,7 +174,11 @@ func mirrored(t *testing.T, d *session.Diff) *session.Diff {
 			swapText(x.System)
 			swapText(x.Tools)
 			swapCalls(x.Calls)
+			if q := x.Request; q != nil {
+				q.OnlyA, q.OnlyB = q.OnlyB, q.OnlyA
+			}
 			swapValues(x.Params)
+			swapValues(x.Compaction)
 			swapValues(x.Outcome)
 			swapNumbers(x.Usage)
 			swapNumbers(x.Cost)

@@ -165,11 +165,16 @@ func (b *diffBody) turn(t *session.TurnDiff) {
 		b.note("as on the turn before: " + partList(t.Repeats))
 	}
 	b.texts("", t.Input)
+	if t.Request != nil {
+		b.title("request", "")
+		b.note("the same up to message " + exact(t.Request.Same) + separator + "messages that differ: " + requestCounts(t.Request))
+	}
 	b.texts("system prompt", t.System)
 	b.texts("tool", t.Tools)
 	b.values("parameters", t.Params)
 	b.texts("", t.Output)
 	b.calls(t.Calls)
+	b.values("compaction", t.Compaction)
 	b.values("outcome", t.Outcome)
 	if l := append(numbers(t.Usage), numbers(t.Cost)...); len(l) > 0 {
 		b.title("usage", "")

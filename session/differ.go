@@ -31,7 +31,7 @@ func DiffSessions(a, b DiffTarget, o DiffOptions) (*Diff, error) {
 		o.Total = 16 << 20
 	}
 	d := differ{
-		a: newDiffed(a), b: newDiffed(b), text: o.Text, room: o.Total, ignored: map[DiffPart]bool{}, repeats: map[DiffPart]string{},
+		a: newDiffed(a), b: newDiffed(b), text: o.Text, room: o.Total, ignored: map[DiffPart]bool{}, repeats: map[DiffPart]string{}, requests: newRequests(),
 		out: &Diff{Format: DiffFormat, Kind: a.Kind(), Runs: []RunDiff{}},
 	}
 	for _, p := range DiffParts {
@@ -80,11 +80,11 @@ func (s *diffed) turns(r *Run) []*Turn {
 }
 
 func (s *diffed) runAddress(r *Run) string {
-	return s.Session.ID + "/@" + strconv.Itoa(s.numbers[r])
+	return RunAddress(s.Session.ID, s.numbers[r])
 }
 
 func (s *diffed) turnAddress(r *Run, t *Turn) string {
-	return s.runAddress(r) + "/" + strconv.FormatInt(t.Index, 10)
+	return TurnAddress(s.Session.ID, s.numbers[r], t.Index)
 }
 
 func (s *diffed) side() DiffSide {
@@ -144,8 +144,9 @@ type differ struct {
 	room    int // bytes of all
 	ignored map[DiffPart]bool
 	// repeats are the differences last told of system, tools and params.
-	repeats map[DiffPart]string
-	out     *Diff
+	repeats  map[DiffPart]string
+	requests *requests
+	out      *Diff
 }
 
 // compare is diffText within the room.
@@ -215,7 +216,7 @@ func ordered(pairs []pair, n, m int) []pair {
 }
 
 // match pairs things whose keys are the same, the first of one key with the first, level by level of keys, of which the first tells
-// them apart best. taken of an earlier match is kept.
+// them apart best.
 func match(n, m int, levels ...func(side, i int) string) []pair {
 	var pairs []pair
 	usedA, usedB := make([]bool, n), make([]bool, m)
@@ -311,7 +312,7 @@ func (x *aligned) question(i int) string {
 		var said []string
 		refs := r.Outside
 		if len(r.Turns) > 0 {
-			refs = r.Turns[0].Input
+			refs = x.told(r, r.Turns[0]).refs
 		}
 		for _, ref := range refs.From(0) {
 			if body, ok := x.Blocks.Body(ref); ok {
@@ -540,6 +541,12 @@ func (d *differ) runFields(out *RunDiff, a, b *Run) {
 		}
 	}
 	add(DiffParams, params)
+	compactions, unknown := d.compactions(a.Compactions, b.Compactions, a.Capture, b.Capture)
+	for i := range compactions {
+		compactions[i].Path = "compaction." + compactions[i].Path
+	}
+	add(DiffCompaction, changes{compactions})
+	out.NotCompared = append(out.NotCompared, unknown...)
 	add(DiffOutcome, outcome)
 }
 

@@ -92,8 +92,10 @@ type DiffPart string
 
 // The parts.
 const (
-	// DiffInput is what was new for the model, but for results of tools.
-	DiffInput    DiffPart = "input"
+	// DiffInput is what was new for the model, but for results of tools: as the loop tells it, else the new messages of the request.
+	DiffInput DiffPart = "input"
+	// DiffRequest is what the request holds besides: messages that something else put there or took away.
+	DiffRequest  DiffPart = "request"
 	DiffReply    DiffPart = "reply"
 	DiffThinking DiffPart = "thinking"
 	// DiffCalls are tool calls: which tools, with which inputs, and how they ended. DiffResults is what they gave back.
@@ -106,12 +108,14 @@ const (
 	DiffParams DiffPart = "params"
 	DiffUsage  DiffPart = "usage"
 	DiffCost   DiffPart = "cost"
-	// DiffOutcome is how a run or turn ended: status, stop reason, error, attempts, and whether anything was compacted.
+	// DiffCompaction is what compacted the history: kind, counts, and what the summary says.
+	DiffCompaction DiffPart = "compaction"
+	// DiffOutcome is how a run or turn ended: status, stop reason, error, attempts.
 	DiffOutcome DiffPart = "outcome"
 )
 
 // DiffParts are all parts, in the order in which they are told.
-var DiffParts = []DiffPart{DiffInput, DiffSystem, DiffTools, DiffParams, DiffThinking, DiffReply, DiffCalls, DiffResults, DiffOutcome, DiffUsage, DiffCost}
+var DiffParts = []DiffPart{DiffInput, DiffRequest, DiffSystem, DiffTools, DiffParams, DiffThinking, DiffReply, DiffCalls, DiffResults, DiffCompaction, DiffOutcome, DiffUsage, DiffCost}
 
 // DiffSide is one of the two that are compared.
 type DiffSide struct {
@@ -233,6 +237,8 @@ type TurnDiff struct {
 	// Input is what was new for the model, Output what it said; names are user, reply, thinking and so on.
 	Input  []TextDiff `json:"input,omitempty"`
 	Output []TextDiff `json:"output,omitempty"`
+	// Request counts messages that differ besides Input; nil where none do.
+	Request *RequestCompared `json:"request,omitempty"`
 	// Calls are all tool calls when one of them differs; in which order they ran is not compared.
 	Calls []CallDiff `json:"calls,omitempty"`
 	// System are sections of the system prompt, or the whole of it; Tools those of the catalogue.
@@ -241,10 +247,22 @@ type TurnDiff struct {
 	// Params of the request, model and provider among them; Outcome as at DiffOutcome.
 	Params  []ValueChange `json:"params,omitempty"`
 	Outcome []ValueChange `json:"outcome,omitempty"`
+	// Compaction are counts and summary of what compacted the history; of several with [n]. before their names, from 1.
+	Compaction []ValueChange `json:"compaction,omitempty"`
 	// Usage and Cost, number by number.
 	Usage       []NumberChange `json:"usage,omitempty"`
 	Cost        []NumberChange `json:"cost,omitempty"`
 	NotCompared []DiffUnknown  `json:"not_compared,omitempty"`
+}
+
+// RequestCompared says how the messages of two requests differ besides what was new. Ids and times in them do not count, nor what an earlier
+// turn that was compared tells.
+type RequestCompared struct {
+	// Same is how many first messages both have in common.
+	Same int64 `json:"same"`
+	// OnlyA and OnlyB are how many messages only one side has.
+	OnlyA int `json:"only_a"`
+	OnlyB int `json:"only_b"`
 }
 
 // DiffTurn names a turn, with the numbers that stand beside it.

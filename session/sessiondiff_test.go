@@ -138,7 +138,7 @@ func TestParseDiffParts(t *testing.T) {
 	if diff := cmp.Diff([]DiffPart{DiffUsage, DiffCost}, got); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
-	if _, err := ParseDiffParts("usage,everything"); err == nil || !strings.Contains(err.Error(), `"everything" is no part of a turn: want some of input, system, `) {
+	if _, err := ParseDiffParts("usage,everything"); err == nil || !strings.Contains(err.Error(), `"everything" is no part of a turn: want some of input, request, system, `) {
 		t.Error(err)
 	}
 }

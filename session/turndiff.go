@@ -17,6 +17,7 @@ func (d *differ) turn(runA, runB *Run, a, b *Turn) TurnDiff {
 	out := TurnDiff{A: d.a.turn(runA, a), B: d.b.turn(runB, b)}
 	t := turnDiffer{differ: d, a: a, b: b, runA: runA, runB: runB, out: &out}
 	t.said()
+	t.asked()
 	t.calls()
 	switch {
 	case a == nil:
@@ -25,6 +26,7 @@ func (d *differ) turn(runA, runB *Run, a, b *Turn) TurnDiff {
 		out.State = DiffOnlyA
 	default:
 		t.request()
+		t.compaction()
 		t.outcome()
 		t.usage()
 		slices.SortFunc(out.Parts, func(x, y DiffPart) int { return slices.Index(DiffParts, x) - slices.Index(DiffParts, y) })
@@ -93,10 +95,10 @@ func (t *turnDiffer) said() {
 	}
 	var inA, inB, outA, outB texts
 	if t.a != nil {
-		inA, outA = t.differ.a.texts(t.a.Input, t.a.Capture), t.differ.a.texts(t.a.Output, t.a.Capture)
+		inA, outA = t.differ.a.told(t.runA, t.a), t.differ.a.texts(t.a.Output, t.a.Capture)
 	}
 	if t.b != nil {
-		inB, outB = t.differ.b.texts(t.b.Input, t.b.Capture), t.differ.b.texts(t.b.Output, t.b.Capture)
+		inB, outB = t.differ.b.told(t.runB, t.b), t.differ.b.texts(t.b.Output, t.b.Capture)
 	}
 	if !t.ignored[DiffInput] {
 		l, unknown := t.texts(inA, inB)
@@ -543,7 +545,6 @@ func (t *turnDiffer) outcome() {
 	}
 	c.number("attempts", max(1, a.Attempts), max(1, b.Attempts))
 	c.number("discarded_attempts", a.DiscardedAttempts, b.DiscardedAttempts)
-	c.text("compactions", compacted(a.Compactions), compacted(b.Compactions))
 	if t.out.Outcome = c.list; len(c.list) > 0 {
 		t.differs(DiffOutcome)
 	}
@@ -560,22 +561,6 @@ func endState(s Span) string {
 		return "open"
 	}
 	return "ended"
-}
-
-// compacted says which compactions there were, in a few words.
-func compacted(l []*Compaction) string {
-	var out []string
-	for _, c := range l {
-		text := string(c.Kind)
-		if c.MessagesBefore != nil && c.MessagesAfter != nil {
-			text += " " + decimal(c.MessagesBefore) + " to " + decimal(c.MessagesAfter) + " messages"
-		}
-		if c.Applied != nil && !*c.Applied {
-			text += ", not applied"
-		}
-		out = append(out, text)
-	}
-	return strings.Join(out, "; ")
 }
 
 // usage compares tokens and cost.

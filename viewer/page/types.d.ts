@@ -116,7 +116,7 @@ export interface CallDiff {
 }
 export interface TurnDiff {
   state: string; a?: DiffTurn; b?: DiffTurn; parts?: string[]; repeats?: string[]; input?: TextDiff[]; output?: TextDiff[]; calls?: CallDiff[];
-  system?: TextDiff[]; tools?: TextDiff[]; params?: ValueChange[]; outcome?: ValueChange[]; usage?: NumberChange[]; cost?: NumberChange[]; not_compared?: DiffUnknown[];
+  system?: TextDiff[]; tools?: TextDiff[]; params?: ValueChange[]; compaction?: ValueChange[]; outcome?: ValueChange[]; request?: { same: number; only_a: number; only_b: number }; usage?: NumberChange[]; cost?: NumberChange[]; not_compared?: DiffUnknown[];
 }
 export interface DiffRun { address: string; id: string; number: number; relation?: string; agent?: string; model?: string; status?: string; usage: Usage }
 export interface RunDiff {

@@ -1,7 +1,7 @@
 // Two sessions, runs or turns beside each other, aligned by turn.
 import { html, useMemo, useState } from './vendor/preact-htm.js';
 import { useGet } from './api.js';
-import { bytes, clean, count, duration, exact, plural, short, words } from './format.js';
+import { bytes, clean, count, duration, exact, money, plural, short, words } from './format.js';
 import { useKeys } from './keys.js';
 import { join, navigate, withQuery } from './router.js';
 import { Sides, Unified } from './difftext.js';
@@ -50,6 +50,11 @@ function Pick({ a, b }) {
 const states = { same: ['=', 'same'], changed: ['~', 'changed'], only_a: ['−', 'only in the first'], only_b: ['+', 'only in the second'], unknown: ['?', 'not known'] };
 /** @param {string} s */
 const stateOf = (s) => states[s] ?? states[s.replace(/[ -]/g, '_')] ?? ['?', words(s)];
+
+/** Parts in everybody's words, as the command prints them. @type {Record<string, string>} */
+const parts = { system: 'system prompt', tools: 'tools offered', params: 'parameters', calls: 'tool calls', results: 'tool results', request: 'earlier messages of the request' };
+/** @param {string} p */
+const partWord = (p) => parts[p] ?? words(p);
 
 /** @typedef {{kind: 'run', run: RunDiff} | {kind: 'turn', turn: TurnDiff, run: RunDiff} | {kind: 'same', n: number, at: number}} Item */
 
@@ -103,7 +108,7 @@ function Compared({ a, b, at }) {
           ${all ? 'Leave equal turns out' : 'Show equal turns too'}</a>` : null}</p>
       ${d.first ? html`<p class="note">They part at ${d.first.a ? html`<a href=${addressPath(d.first.a)}><code>
         ${shortAddress(d.first.a)}</code></a>` : 'nothing'} and ${d.first.b ? html`<a href=${addressPath(d.first.b)}><code>
-        ${shortAddress(d.first.b)}</code></a>` : 'nothing'}${d.first.parts?.length ? ': ' + d.first.parts.map(words).join(', ') : ''}.</p>` : null}
+        ${shortAddress(d.first.b)}</code></a>` : 'nothing'}${d.first.parts?.length ? ': ' + d.first.parts.map(partWord).join(', ') : ''}.</p>` : null}
       <${NotCompared} list=${d.not_compared} /></header>
     ${items.length ? html`<${Virtual} label="Turns, compared" testid="diff-turns" class="diff-list" top=${56} count=${items.length} handle=${handle} keyOf=${(/** @type {number} */ i) => `${all}${i}`} estimate=${(/** @type {number} */ i) => (items[i]?.kind === 'turn' ? 220 : 48)}
       row=${(/** @type {number} */ i) => {
@@ -131,12 +136,12 @@ const Side = ({ s, sign, name }) => html`<section class="side" aria-label=${'The
   <p class="session-sub num">${s.model ? html`<span>${clean(s.model)}</span>` : null}${s.status ? html`<span>${words(s.status)}</span>` : null}<span>
     ${plural(s.turns, 'turn')}</span><span>${plural(s.calls, 'tool call')}</span><span>${count(s.usage.input)} in, ${count(s.usage.output)} out</span>
     ${s.took_ns ? html`<span>${duration(s.took_ns)}</span>` : null}${Object.entries(s.cost ?? {}).map(([cur, n]) => html`<span>
-    ${n.toFixed(4)} ${clean(cur)}</span>`)}${s.source ? html`<span>${clean(s.source)}</span>` : null}</p></section>`;
+    ${money(n, cur)}</span>`)}${s.source ? html`<span>${clean(s.source)}</span>` : null}</p></section>`;
 
 /** @param {{list?: DiffUnknown[]}} p */
 const NotCompared = ({ list }) => list?.length ? html`<details class="note" data-testid="not-compared"><summary>
   ${plural(list.length, 'part')} not compared</summary><ul>${list.map((u) => html`<li>
-  ${words(u.part)}: ${words(u.why)}, ${u.side === 'both' ? 'on both sides' : u.side === 'a' ? 'in the first' : 'in the second'}${u.turns ? `, ${plural(u.turns, 'turn')}` : ''}</li>`)}</ul></details>` : null;
+  ${partWord(u.part)}: ${words(u.why)}, ${u.side === 'both' ? 'on both sides' : u.side === 'a' ? 'in the first' : 'in the second'}${u.turns ? `, ${plural(u.turns, 'turn')}` : ''}</li>`)}</ul></details>` : null;
 
 /** @param {{r: RunDiff, sides: boolean}} p */
 function RunRow({ r, sides }) {
@@ -156,13 +161,17 @@ function TurnRow({ t, sides, current }) {
   const repeated = new Set(t.repeats ?? []);
   return html`<article class=${'turn d-' + t.state + (current ? ' selected' : '')} data-testid="diff-turn" data-state=${t.state}><header><h3>
     <b class="sign" aria-hidden="true">${sign}</b> Turn ${t.a?.index ?? t.b?.index}</h3><${Chip}>${name}<//>
-    ${t.parts?.map((p) => html`<${Chip} kind=${repeated.has(p) ? '' : 'info'}>${words(p)}${repeated.has(p) ? ' as before' : ''}<//>`)}
+    ${t.parts?.map((p) => html`<${Chip} kind=${repeated.has(p) ? '' : 'info'}>${partWord(p)}${repeated.has(p) ? ' as before' : ''}<//>`)}
     <span class="grow"></span>
     <span class="figures num"><${TurnSide} t=${t.a} sign="−" /><${TurnSide} t=${t.b} sign="+" /></span></header>
     <${Texts} title="System prompt" list=${t.system} sides=${sides} /><${Texts} title="Tools" list=${t.tools} sides=${sides} />
       ${t.params?.length ? html`<h4>Parameters</h4><${Values} values=${t.params} />` : null}
-    <${Texts} title="What was new" list=${t.input} sides=${sides} /><${Texts} title="The model" list=${t.output} sides=${sides} />
+    <${Texts} title="What was new" list=${t.input} sides=${sides} />
+      ${t.request ? html`<h4>Request</h4><p class="num">the same up to message ${t.request.same} · messages that differ: ${[
+        t.request.only_a ? `${t.request.only_a} only in the first` : '', t.request.only_b ? `${t.request.only_b} only in the second` : ''].filter(Boolean).join(', ')}</p>` : null}
+    <${Texts} title="The model" list=${t.output} sides=${sides} />
     ${t.calls?.length ? html`<h4>Tool calls</h4>${t.calls.map((c) => html`<${CallRow} c=${c} sides=${sides} />`)}` : null}
+    ${t.compaction?.length ? html`<h4>Compaction</h4><${Values} values=${t.compaction} />` : null}
     ${t.outcome?.length ? html`<h4>Outcome</h4><${Values} values=${t.outcome} />` : null}
     ${t.usage?.length || t.cost?.length ? html`<${Numbers} list=${[...(t.usage ?? []), ...(t.cost ?? [])]} />` : null}
       <${NotCompared} list=${t.not_compared} /></article>`;
@@ -204,7 +213,7 @@ const Values = ({ values }) => (values?.length ? html`<dl class="values">${value
 
 /** @param {{list: NumberChange[]}} p */
 const Numbers = ({ list }) => html`<p class="numbers num">${list.map((n) => html`<span>
-  ${words(n.name)} ${exact(n.before)} → ${exact(n.after)}${n.unit ? ' ' + clean(n.unit) : ''} <b class=${n.by > 0 ? 'up' : 'down'}>
+  ${words(n.name)} ${n.unit ? money(n.before, n.unit) : exact(n.before)} → ${n.unit ? money(n.after, n.unit) : exact(n.after)} <b class=${n.by > 0 ? 'up' : 'down'}>
   ${n.by > 0 ? '+' : '−'}${exact(Math.abs(n.by))}</b></span>`)}</p>`;
 
 /** @param {{c: CallDiff, sides: boolean}} p */
