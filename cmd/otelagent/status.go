@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/otelagent/otelagent/inspect"
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/store"
 )
 
 // statusWords are the words that status prints.
@@ -44,7 +46,9 @@ func (a *app) statusCommand() *cobra.Command {
 A run that was sent with --live, or by a loop with otelagent.WithLive, is open
 from its start; others are seen when a part of them ended. One that says every
 so often that it lives, and was not heard of for three times that, is aborted:
-its process is gone. Without such heartbeats nothing tells, and it stays busy.`,
+its process is gone. Without such heartbeats nothing tells, and it stays busy.
+
+With --wait a session that is not there yet is waited for as well.`,
 		Example: `  otelagent status last
   otelagent status 0b5c --wait idle,error,aborted --timeout 10m
   otelagent status last --json | jq -r '.open[].tool'`,
@@ -72,11 +76,11 @@ func (a *app) status(ctx context.Context, o *statusOptions, ref string) error {
 		return err
 	}
 	defer db.close()
-	key, err := db.find(ctx, ref)
+	deadline := time.Now().Add(o.timeout)
+	key, err := db.findBy(ctx, ref, o, deadline)
 	if err != nil {
 		return err
 	}
-	deadline := time.Now().Add(o.timeout)
 	late := false
 	var v inspect.StatusView
 	err = db.watch(ctx, key, db.bare, func(t inspect.Tree, _ bool, now time.Time) (bool, error) {
@@ -99,6 +103,22 @@ func (a *app) status(ctx context.Context, o *statusOptions, ref string) error {
 		err = fmt.Errorf("session %s was not %s within %s", key.ID, strings.Join(o.wait, " or "), o.timeout)
 	}
 	return err
+}
+
+// findBy finds a session; with --wait also one that is not there yet.
+func (db *database) findBy(ctx context.Context, ref string, o *statusOptions, deadline time.Time) (session.Key, error) {
+	for {
+		key, err := db.find(ctx, ref)
+		late := o.timeout > 0 && !time.Now().Before(deadline)
+		if len(o.wait) == 0 || late || !errors.Is(err, store.ErrNotFound) {
+			return key, err
+		}
+		select {
+		case <-ctx.Done():
+			return key, ctx.Err()
+		case <-time.After(watchEvery):
+		}
+	}
 }
 
 // bare returns a session without its content.
