@@ -119,9 +119,9 @@ func (s *BlockSet) look(ref *Ref, want bool) found {
 	if len(s.recipes.all) == 0 {
 		return cut
 	}
-	switch m, body := s.maker(short, want); {
+	switch m, body, ok := s.maker(short, want); {
 	case m == nil:
-	case m.good != nil:
+	case ok:
 		return found{state: whole, id: m.id, known: true, body: body}
 	case m.cut != nil && cut.state == missing:
 		return found{state: withheld, id: m.cut.ID, known: m.cut.Full}
@@ -165,13 +165,8 @@ func (s *BlockSet) Cut(ref Ref) (beginning string, size int64, ok bool) {
 	if f := s.look(&ref, false); f.state != withheld {
 		return "", 0, false
 	}
-	s.recipes.mu.Lock()
-	defer s.recipes.mu.Unlock()
-	m := s.recipes.makers[short]
-	if beginning, ok = s.put(m.cut, m.beginning); !ok {
-		beginning = ""
-	}
-	return beginning, m.cut.Size, true
+	m, _, _ := s.maker(short, false)
+	return s.cutOf(m), m.cut.Size, true
 }
 
 // maxRead bounds the bodies of one list that Read gives. Recipes can make much of little.

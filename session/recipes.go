@@ -15,8 +15,9 @@ const (
 	maxLevel = 8
 	// maxMade bounds one body.
 	maxMade = 64 << 20
-	// maxWork bounds the bytes that are put together for a set in all, and workRatio adds so many times what the set holds: a few bytes can
-	// ask for many, over and over. What is beyond counts as not there.
+	// maxWork bounds the bytes that are put together to make all bodies of a set once, and workRatio adds so many times what the set holds: a
+	// few bytes can ask for many. What is beyond counts as not there. A body that was made once and not kept is made again at any time: that
+	// never takes more than it took first.
 	maxWork   = 4 << 30
 	workRatio = 64
 	// pieceWork is what a piece counts for at least.
@@ -34,8 +35,11 @@ type recipes struct {
 	settled bool
 	kept    int64
 	held    int64 // bytes of all bodies and recipes of the set
-	work    int64
+	work    int64 // for what was made the first time
 }
+
+// most returns the bound on work.
+func (x *recipes) most() int64 { return maxWork + workRatio*x.held }
 
 type recipe struct {
 	spans.Recipe
@@ -50,6 +54,8 @@ type maker struct {
 	// cut is the recipe that says most of a block that was cut or withheld, beginning how many bytes that is.
 	cut       *recipe
 	beginning int64
+	cutDone   bool // the beginning was made once,
+	cutGood   bool // and could be
 
 	done bool
 	good *recipe // the one whose body has the id that it should have
@@ -153,38 +159,79 @@ func (s *BlockSet) sizeOf(r *recipe, level int) (int64, bool) {
 	return total, true
 }
 
-// maker returns what the recipes make of a block, or nil, with its body if that is wanted.
-func (s *BlockSet) maker(short spans.ShortID, want bool) (m *maker, body string) {
+// maker returns what the recipes make of a block, or nil, with its body if that is wanted; ok is false where it has none.
+func (s *BlockSet) maker(short spans.ShortID, want bool) (m *maker, body string, ok bool) {
 	s.recipes.mu.Lock()
 	defer s.recipes.mu.Unlock()
 	if !s.recipes.settled {
 		s.settle()
 	}
 	if m = s.recipes.makers[short]; m == nil {
-		return nil, ""
+		return nil, "", false
 	}
-	if body = s.make(m); want {
-		body = s.again(m, body)
+	body, ok = s.make(m)
+	if want && m.good != nil && !ok {
+		var work int64
+		body, ok = s.again(m, &work)
 	}
-	return m, body
+	return m, body, ok || !want && m.good != nil
 }
 
-// again returns the body of m, which make gave or did not keep.
-func (s *BlockSet) again(m *maker, body string) string {
-	if body == "" && m.good != nil && !m.kept {
-		body, _ = s.put(m.good, m.size)
+// again returns the body of m, which is done, and adds to work what that takes where it was not kept.
+func (s *BlockSet) again(m *maker, work *int64) (string, bool) {
+	switch {
+	case m.good == nil:
+		return "", false
+	case m.kept:
+		return m.body, true
 	}
-	return body
+	return s.put(m.good, m.size, work)
+}
+
+// cutOf returns the beginning that the recipes of m say of a block that was cut or withheld, empty where they take too much.
+func (s *BlockSet) cutOf(m *maker) string {
+	s.recipes.mu.Lock()
+	defer s.recipes.mu.Unlock()
+	var again int64
+	work := &again
+	if !m.cutDone {
+		m.cutDone, work = true, &s.recipes.work
+	} else if !m.cutGood {
+		return ""
+	}
+	beginning, ok := s.put(m.cut, m.beginning, work)
+	m.cutGood = ok
+	return beginning
+}
+
+// Kept returns how many bytes of bodies that recipes make the set keeps at most, besides what was added to it; 64 MiB is the bound. Safe for
+// concurrent use with reads, not with Add.
+func (s *BlockSet) Kept() int64 {
+	if s == nil || len(s.recipes.all) == 0 {
+		return 0
+	}
+	s.recipes.mu.Lock()
+	defer s.recipes.mu.Unlock()
+	if !s.recipes.settled {
+		s.settle()
+	}
+	total := int64(0)
+	for _, m := range s.recipes.makers {
+		if m.level > 0 {
+			total += m.size // of at most maxMade each, and no more of them than recipes
+		}
+	}
+	return min(total, maxKept)
 }
 
 // make makes the body of m, if it was not made before, and finds the recipe that does it. It returns the body where it has it.
-func (s *BlockSet) make(m *maker) string {
+func (s *BlockSet) make(m *maker) (string, bool) {
 	if m.done {
-		return m.body
+		return m.body, m.kept
 	}
 	m.done = true
 	for _, r := range m.whole {
-		body, ok := s.put(r, m.size)
+		body, ok := s.put(r, m.size, &s.recipes.work)
 		if !ok {
 			continue
 		}
@@ -197,24 +244,24 @@ func (s *BlockSet) make(m *maker) string {
 			s.recipes.kept += int64(len(body))
 			m.body, m.kept = body, true
 		}
-		return body
+		return body, true
 	}
-	return ""
+	return "", false
 }
 
-// put puts the pieces of r together, which come to size bytes.
-func (s *BlockSet) put(r *recipe, size int64) (string, bool) {
+// put puts the pieces of r together, which come to size bytes, and adds to work what that takes; false where it would be too much.
+func (s *BlockSet) put(r *recipe, size int64, work *int64) (string, bool) {
 	var b strings.Builder
 	x := &s.recipes
-	if size <= maxMade && x.work+size <= maxWork+workRatio*x.held {
+	if size <= maxMade && *work+size <= x.most() {
 		b.Grow(int(size))
 	}
 	for i := range r.Pieces {
 		p := &r.Pieces[i]
-		if x.work += pieceWork; x.work > maxWork+workRatio*x.held {
+		if *work += pieceWork; *work > x.most() {
 			return "", false
 		}
-		x.work += int64(len(p.Text))
+		*work += int64(len(p.Text))
 		if p.Block == (spans.ShortID{}) {
 			b.WriteString(p.Text)
 			continue
@@ -223,9 +270,11 @@ func (s *BlockSet) put(r *recipe, size int64) (string, bool) {
 		if l := s.byShort[p.Block]; len(l) == 1 && !l[0].cut {
 			body = l[0].body
 		} else if m := s.recipes.makers[p.Block]; m != nil && m.level > 0 {
-			body = s.again(m, s.make(m))
-			if m.good == nil {
-				return "", false
+			var ok bool
+			if body, ok = s.make(m); !ok {
+				if body, ok = s.again(m, work); !ok {
+					return "", false
+				}
 			}
 		} else {
 			return "", false
@@ -236,7 +285,7 @@ func (s *BlockSet) put(r *recipe, size int64) (string, bool) {
 			}
 			body = body[p.From:p.To]
 		}
-		x.work += int64(len(body))
+		*work += int64(len(body))
 		if b.Len()+len(body) > maxMade {
 			return "", false
 		}

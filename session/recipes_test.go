@@ -104,6 +104,36 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
+// A body that is not kept is there however often it is read: what it takes to make it again is no part of what making all once may take.
+func TestRecipesReadOften(t *testing.T) {
+	s := blocksOf([]Block{
+		{Body: "hello"}, recipeFor("hello, hello", false, of("hello"), lit(", "), of("hello")), recipeFor("hello, hello!", false, of("hello, hello"), lit("!")),
+		recipeFor("cut at the source", true, lit("cut "), of("hello")), recipeFor("never made", false, lit("never"), lit(" "), lit("made")),
+	})
+	x := &s.recipes
+	s.settle()
+	if kept := s.Kept(); kept != int64(len("hello, hello")+len("hello, hello!")+len("never made")) {
+		t.Errorf("%d bytes kept at most", kept)
+	}
+	x.kept, x.work = maxKept, x.most()-1000 // nothing is kept, and what is left makes each once
+	for i := range 5000 {
+		for _, body := range []string{"hello, hello", "hello, hello!"} {
+			if got, ok := s.Body(refOf(body)); !ok || got != body {
+				t.Fatalf("read %d of %q: %q, %v", i, body, got, ok)
+			}
+		}
+		if got, size, ok := s.Cut(refOf("cut at the source")); !ok || got != "cut hello" || size != 17 {
+			t.Fatalf("beginning %d: %q of %d, %v", i, got, size, ok)
+		}
+	}
+	x.work = x.most()
+	for range 2 { // what could not be made is not there, rather than whole and empty
+		if got, ok := s.Body(refOf("never made")); ok || got != "" {
+			t.Errorf("beyond what a set may take: %q, %v", got, ok)
+		}
+	}
+}
+
 // Bodies beyond what is kept are made again.
 func TestRecipesBeyondWhatIsKept(t *testing.T) {
 	s := &BlockSet{}
