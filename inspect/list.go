@@ -60,7 +60,7 @@ func List(w io.Writer, list []session.Summary, o Options) error {
 	agent := func(i int) (string, style) { return Clean(cmp.Or(list[i].Agent, list[i].AgentID)), dim }
 	last := field{name: "AGENT", flex: true, value: agent}
 	if slices.ContainsFunc(list, func(s session.Summary) bool { return s.Title != "" }) {
-		spare := []string{"RUNS", "TOOLS", "IN", "OUT"} // that a title has room
+		spare := []string{"RUNS", "TOOLS"} // that a title has room
 		if o.Width >= 120 {
 			spare = []string{"RUNS", "DEFECTS", "TOOK"}
 		}
@@ -68,12 +68,7 @@ func List(w io.Writer, list []session.Summary, o Options) error {
 		if o.Width >= 120 {
 			cols = append(cols, field{name: "AGENT", value: func(i int) (string, style) { v, st := agent(i); return cut(v, 24), st }})
 		}
-		last = field{name: "TITLE", flex: true, value: func(i int) (string, style) {
-			if title := Clean(list[i].Title); title != "" {
-				return title, plainText
-			}
-			return agent(i)
-		}}
+		last = field{name: "TITLE", flex: true, value: func(i int) (string, style) { return Clean(list[i].Title), plainText }}
 	}
 	cols = append(cols, last)
 

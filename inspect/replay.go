@@ -179,6 +179,16 @@ func (r *Resent) Text(w io.Writer, o Options) error {
 	d := newDrawer(w, o)
 	a := r.Answered
 	d.field("turn", Clean(r.Address))
+	var swapped []string
+	if r.Model != "" {
+		swapped = append(swapped, "model "+Clean(r.Model))
+	}
+	if r.System {
+		swapped = append(swapped, "system prompt")
+	}
+	if len(swapped) > 0 {
+		d.field("with", "another "+strings.Join(swapped, " and "))
+	}
 	d.field("answer", Clean(a.Model), Clean(a.StopReason), Duration(time.Duration(r.TookNS)))
 	if a.Text != "" {
 		d.blank()
@@ -370,6 +380,9 @@ func (t *ToolReplay) Text(w io.Writer, o Options) error {
 	}
 	d.blank()
 	d.field("run", Clean(strings.Join(t.Run.Command, " ")), fmt.Sprintf("exit %d", t.Run.Exit), Duration(time.Duration(t.Run.TookNS)))
+	if t.Run.Text == "" {
+		d.field("output", "nothing on standard output")
+	}
 	switch {
 	case t.Recorded == nil:
 		d.field("diff", "nothing was recorded to compare it with")
@@ -385,7 +398,11 @@ func (t *ToolReplay) Text(w io.Writer, o Options) error {
 	if t.Run.Lines == "" {
 		d.field("diff", "the same result")
 	}
-	unified(d, t.Run.Lines)
+	diff := t.Run.Lines
+	if t.Run.Text == "" {
+		diff = strings.TrimSuffix(strings.TrimSuffix(diff, "\n"), "\n+") // an empty line, which was not printed
+	}
+	unified(d, diff)
 	return d.err
 }
 

@@ -168,7 +168,7 @@ func (a *app) diffTarget(ctx context.Context, f *dbFlags, arg string) (session.D
 		db, rest, err = f.openArgument(ctx, a, arg)
 	}
 	if err != nil {
-		return t, err
+		return t, f.noFile([]string{arg}, err)
 	}
 	defer db.close()
 	if rest == "" || file != "" {
@@ -192,7 +192,7 @@ func (a *app) diffTarget(ctx context.Context, f *dbFlags, arg string) (session.D
 	}
 	key, addr, err := db.locate(ctx, rest)
 	if err != nil {
-		return t, err
+		return t, f.noFile([]string{arg}, err)
 	}
 	tree, err := db.load(ctx, key)
 	if err != nil {

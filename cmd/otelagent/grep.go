@@ -36,7 +36,9 @@ summaries. Each hit names the address of the turn that first had it, for
 once. What was rewound is searched as well, and marked.
 
 TEXT is looked for as it was said, not as JSON spells it. Content is there where
-it was captured: 'otelagent send --capture content'. Exit code 1: nothing found.`,
+it was captured: 'otelagent send --capture content'.
+
+Exit codes: 0 found, 1 nothing found or not read, 2 wrong usage.`,
 		Example: `  otelagent grep "rate limit"
   otelagent grep --session last --ignore-case todo
   otelagent grep --regexp 'rm -rf? /' --json | jq -r '.hits[].address'`,
@@ -81,7 +83,11 @@ func (a *app) grep(ctx context.Context, o *grepOptions) error {
 	}
 	res, err := search.Run(ctx, db.store, o.search)
 	if errors.Is(err, search.ErrText) {
-		return usagef("%s", strings.TrimSuffix(err.Error(), ": "+search.ErrText.Error()))
+		flag := ""
+		if o.search.Regexp {
+			flag = "--regexp: "
+		}
+		return usagef("%s%s", flag, strings.TrimSuffix(err.Error(), ": "+search.ErrText.Error()))
 	}
 	if err != nil {
 		return err

@@ -33,7 +33,10 @@ TEXT and every flag.
 
 TEXT is looked for in title, id, agent and model; upper and lower case are the
 same. What was said is searched by 'otelagent grep'. --status is as of now:
-sessions whose process is gone are aborted (docs/live.md).`,
+sessions whose process is gone are aborted (docs/live.md). The names and ids
+that other flags take are whole and exact.
+
+Exit codes: 0 listed, also where none matches, 1 not read, 2 wrong usage.`,
 		Example: `  otelagent ls
   otelagent ls --status busy,waiting_on_approval
   otelagent ls parser --since 7d --errors --min-cost 0.50

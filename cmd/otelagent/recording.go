@@ -184,6 +184,24 @@ func isFile(arg string) bool {
 	return err == nil && !info.IsDir()
 }
 
+// noFile adds to err, of arguments of which nothing was found, that the one there is is no file, where its name looks like that of one.
+func (f *dbFlags) noFile(args []string, err error) error {
+	if len(args) != 1 || f.db != "" || len(f.files) > 0 || isFile(args[0]) {
+		return err
+	}
+	arg := args[0]
+	if info, statErr := os.Stat(arg); statErr == nil && info.IsDir() {
+		return fmt.Errorf("%w\n%s is a directory", err, arg)
+	}
+	if file, _ := fileAndAddress(arg); file != "" {
+		return err
+	}
+	if filepath.Ext(arg) != "" || filepath.IsAbs(arg) || strings.HasPrefix(arg, "./") || strings.HasPrefix(arg, "../") {
+		return fmt.Errorf("%w\nAnd there is no file %s", err, arg)
+	}
+	return err
+}
+
 // source is the dialect that --from names.
 func (f *dbFlags) source() string {
 	if f.from == "" {

@@ -133,7 +133,16 @@ permissions, and what the model was sent.`,
 		"{{.CommandPath}} [command] --help", "{{.CommandPath}} COMMAND --help",
 	).Replace(root.UsageTemplate()))
 	root.AddCommand(a.upCommand(), a.serveCommand(), a.sendCommand(), a.acpCommand(), a.lsCommand(), a.showCommand(), a.statusCommand(), a.requestCommand(), a.grepCommand(), a.diffCommand(), a.replayCommand(), a.exportCommand(), a.rmCommand(), a.copyCommand(), a.rejectsCommand(), a.statsCommand(), a.demoCommand(), a.versionCommand())
+	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
+		if c.Name() == "help" {
+			c.Args = func(_ *cobra.Command, args []string) error {
+				if sub, _, _ := root.Find(args); sub != root {
+					return nil
+				}
+				return knownCommand(root, args)
+			}
+		}
 		asUsage(c)
 	}
 	asUsage(root)

@@ -88,7 +88,7 @@ func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 	}
 	db, ref, err := o.db.openArguments(ctx, a, args)
 	if err != nil {
-		return err
+		return o.db.noFile(args, err)
 	}
 	defer db.close()
 	if ref == "" {
@@ -103,7 +103,7 @@ func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 	}
 	key, addr, err := db.locate(ctx, ref)
 	if err != nil {
-		return err
+		return o.db.noFile(args, err)
 	}
 	if o.follow != "" {
 		return a.follow(ctx, db, key, addr, o.follow)

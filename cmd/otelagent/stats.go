@@ -40,7 +40,9 @@ Cost is what the agents' loops reported. With --prices it is computed as well,
 from a catalogue in the format of LiteLLM's model_prices_and_context_window.json;
 models that it does not have are named. Prices are per token, of today, and
 without discounts. What each number means, and how to ask for more in SQL:
-docs/stats.md.`,
+docs/stats.md.
+
+Exit codes: 0 printed, 1 not found or not read, 2 wrong usage.`,
 		Example: `  otelagent stats
   otelagent stats --by model --since 7d
   otelagent stats --by tool --agent coder

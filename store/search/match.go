@@ -2,8 +2,10 @@ package search
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -47,7 +49,12 @@ func newMatcher(o Options) (*matcher, error) {
 	}
 	re, err := regexp.Compile(expr)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", err, ErrText)
+		why := "it cannot be read"
+		var syntax *syntax.Error
+		if errors.As(err, &syntax) {
+			why = syntax.Code.String() // not what it says of the text, which may be content
+		}
+		return nil, fmt.Errorf("the text is no regular expression: %s: %w", why, ErrText)
 	}
 	return &matcher{re: re}, nil
 }
