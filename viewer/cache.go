@@ -146,9 +146,10 @@ func (h *Handler) tree(ctx context.Context, rd *reader.Reader, key session.Key) 
 		}
 		for _, b := range s.LiveBlocks() {
 			blocks.Add(b)
+			size += int64(len(b.Body)) + blockBytes
 		}
 		s.CheckContent(blocks)
-		return inspect.Tree{Session: s, Blocks: blocks}, size, nil
+		return inspect.Tree{Session: s, Blocks: blocks}, size + blocks.Kept(), nil
 	})
 	if err != nil {
 		return inspect.Tree{}, 0, nil, err
@@ -169,12 +170,14 @@ func sizeOf(s *session.Session) int64 {
 	return n * each
 }
 
+// blockBytes is what a block takes besides its body.
+const blockBytes = 96
+
 // counted passes blocks on and adds their bytes to size.
 func counted(blocks iter.Seq2[session.Block, error], size *int64) iter.Seq2[session.Block, error] {
-	const each = 96 // bytes besides the body
 	return func(yield func(session.Block, error) bool) {
 		for b, err := range blocks {
-			*size += int64(len(b.Body)) + each
+			*size += int64(len(b.Body)) + blockBytes
 			if !yield(b, err) {
 				return
 			}
