@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/inspect"
@@ -71,10 +73,13 @@ func (h *Handler) ls(r *http.Request) (*answer, error) {
 	now := time.Now()
 	query := store.Query{Archived: store.ArchivedNot}
 	for name, values := range r.URL.Query() {
-		if !slices.Contains(store.Filters(), name) {
-			continue // tenant, and what pages keep in their addresses
+		if name == "tenant" {
+			continue
 		}
-		if err := query.Filter(name, values[0], now); err != nil {
+		switch err := query.Filter(name, values[0], now); {
+		case errors.Is(err, store.ErrFilter):
+			return nil, bad("%v; there are %s", err, strings.Join(store.Filters(), ", "))
+		case err != nil:
 			return nil, bad("%s: %v", name, err)
 		}
 	}

@@ -164,7 +164,7 @@ func read[T any](t testing.TB, h http.Handler, target string) T {
 func paths() map[string]int {
 	s, hostile := "/"+demoID, "/"+url.PathEscape(slashed)
 	return map[string]int{
-		"about": 200, "ls": 200, "ls?limit=1": 200, "ls?limit=0": 400, "ls?status=odd": 400, "ls?after=!": 400, "ls?q=zzz": 200, "ls?tenant=other": 200,
+		"about": 200, "ls": 200, "ls?limit=1": 200, "ls?limit=0": 400, "ls?status=odd": 400, "ls?after=!": 400, "ls?statsu=error": 400, "ls?": 200, "ls?q=zzz": 200, "ls?tenant=other": 200,
 		"show" + s: 200, "show" + s + "/@1": 200, "show" + s + "/@1/1": 200, "show" + hostile: 200, "show/0b5c": 200, "show/last": 200,
 		"show/none": 404, "show" + s + "/@9": 404, "show" + s + "/@1/99": 404, "show" + s + "/@1/x": 400, "show/": 404, "show" + s + "?tenant=other": 404,
 		"status" + s: 200, "status" + hostile: 200, "status/none": 404,
