@@ -40,7 +40,7 @@ func (h *Handler) diff(r *http.Request) (*answer, error) {
 		if err != nil {
 			return nil, err
 		}
-		sides[i] = session.DiffTarget{Session: t.Session, Blocks: t.Blocks}
+		sides[i] = session.DiffTarget{Source: h.o.Name, Session: t.Session, Blocks: t.Blocks}
 		if sides[i].Run, sides[i].Turn, err = addr.Pick(t.Session); err != nil {
 			return nil, err
 		}

@@ -3,9 +3,10 @@ package viewer
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
+	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -14,8 +15,18 @@ import (
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 
-// cookie holds the proof that a token was shown.
-const cookie = "otelagent_viewer"
+// cookieFor names the cookie that holds the proof that a token was shown. Browsers send cookies to all ports of a host, so the port is in
+// the name: two viewers of one machine do not log each other out.
+func cookieFor(r *http.Request) string {
+	port := ""
+	if _, p, err := net.SplitHostPort(r.Host); err == nil {
+		port = p
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err == nil {
+		return "otelagent_viewer_" + strconv.FormatUint(n, 10)
+	}
+	return "otelagent_viewer"
+}
 
 // guard refuses what nobody should ask, before anything looks at it.
 func (h *Handler) guard(next http.Handler) http.Handler {
@@ -50,13 +61,23 @@ func (h *Handler) guard(next http.Handler) http.Handler {
 }
 
 // foreign reports whether a page of another site asks. Following a link to a page of ours is fine: whoever linked reads nothing of it.
+// Browsers leave Sec-Fetch-Site out over plain HTTP to other machines; what can be read by scripts then still tells its Origin.
 func foreign(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
-	case "", "none", "same-origin":
+	case "":
+		return r.Header.Get("Origin") != "" && !sameOrigin(r)
+	case "none", "same-origin":
 		return false
 	}
 	link := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 	return !link || !isPage(r)
+}
+
+// sameOrigin reports whether the Origin that a browser tells is this server, by the name it was asked by. A proxy with TLS in front makes
+// https of it.
+func sameOrigin(r *http.Request) bool {
+	u, err := url.Parse(r.Header.Get("Origin"))
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, r.Host)
 }
 
 func isPage(r *http.Request) bool {
@@ -69,19 +90,18 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) bool {
 	if h.o.Token == "" {
 		return true
 	}
-	proof := proofOf(h.o.Token)
 	if !strings.HasPrefix(r.URL.Path, "/api/") {
 		q := r.URL.Query()
 		if !isPage(r) || !q.Has("token") {
 			return true
 		}
 		if h.try(q.Get("token")) == nil {
-			http.SetCookie(w, &http.Cookie{Name: cookie, Value: proof, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+			http.SetCookie(w, &http.Cookie{Name: cookieFor(r), Value: h.proof, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 		}
 		h.withoutToken(w, r, q)
 		return false
 	}
-	if c, err := r.Cookie(cookie); err == nil && subtle.ConstantTimeCompare([]byte(c.Value), []byte(proof)) == 1 {
+	if c, err := r.Cookie(cookieFor(r)); err == nil && subtle.ConstantTimeCompare([]byte(c.Value), []byte(h.proof)) == 1 {
 		return true
 	}
 	wrong := &failure{http.StatusUnauthorized, "a token is needed: open /?token=TOKEN, or send it as Authorization: Bearer TOKEN"}
@@ -97,20 +117,15 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) bool {
 
 // try says what is wrong with a token; nil where it is the right one. Nobody tries many.
 func (h *Handler) try(token string) *failure {
-	switch {
-	case h.bad.Tokens() < 1:
+	if h.bad.Tokens() < 1 {
 		return &failure{http.StatusTooManyRequests, "too many wrong tokens: wait a moment"}
-	case subtle.ConstantTimeCompare([]byte(proofOf(token)), []byte(proofOf(h.o.Token))) == 1:
+	}
+	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(h.o.Token)) // of one length, which is what is compared in constant time
+	if subtle.ConstantTimeCompare(got[:], want[:]) == 1 {
 		return nil
 	}
 	h.bad.Allow()
 	return &failure{http.StatusUnauthorized, "that is not the token"}
-}
-
-// proofOf is what a cookie holds in place of a token.
-func proofOf(token string) string {
-	sum := sha256.Sum256([]byte("otelagent viewer\x00" + token))
-	return hex.EncodeToString(sum[:])
 }
 
 // withoutToken sends a browser to the same page, so that the token stays in no history.

@@ -21,30 +21,35 @@ const token = "0123456789abcdef0123456789abcdef"
 
 // A name that somebody points at this machine is not ours, however it is spelled (DNS rebinding).
 func TestHosts(t *testing.T) {
-	local := serve(t, viewer.Options{Store: memstore.New(), Hosts: []string{"box.lan"}})
-	remote := serve(t, viewer.Options{Store: memstore.New(), Token: token, Hosts: []string{"box.lan"}})
+	h := serve(t, viewer.Options{Store: memstore.New(), Hosts: []string{"box.lan"}})
+	withToken := serve(t, viewer.Options{Store: memstore.New(), Token: token})
 	for _, c := range []struct {
-		host          string
-		local, remote bool
+		host string
+		good bool
 	}{
-		{"127.0.0.1:8321", true, true}, {"127.0.0.1", true, true}, {"127.9.9.9:1", true, true}, {"localhost:8321", true, true}, {"localhost", true, true},
-		{"[::1]:8321", true, true}, {"[::1]", true, true}, {"box.lan:8321", true, true}, {"box.lan", true, true},
-		{"192.168.1.7:8321", false, true}, {"[2001:db8::1]:8321", false, true}, {"0.0.0.0:8321", false, true},
-		{"evil.example", false, false}, {"evil.example:8321", false, false}, {"127.0.0.1.evil.example", false, false}, {"localhost.evil.example", false, false},
-		{"localhost.", false, false}, {"evil.box.lan", false, false}, {"", false, false}, {"127.1", false, false}, {"2130706433", false, false},
-		{"[evil.example]:8321", false, false}, {"a@127.0.0.1", false, false}, {"127.0.0.1:8321:evil", false, false}, {"xn--localhost", false, false},
+		{"127.0.0.1:8321", true}, {"127.0.0.1", true}, {"127.9.9.9:1", true}, {"localhost:8321", true}, {"localhost", true},
+		{"[::1]:8321", true}, {"[::1]", true}, {"box.lan:8321", true}, {"box.lan", true},
+		{"192.168.1.7:8321", false}, {"[2001:db8::1]:8321", false}, {"0.0.0.0:8321", false}, {"devbox:8321", false},
+		{"evil.example", false}, {"evil.example:8321", false}, {"127.0.0.1.evil.example", false}, {"localhost.evil.example", false},
+		{"localhost.", false}, {"evil.box.lan", false}, {"", false}, {"127.1", false}, {"2130706433", false},
+		{"[evil.example]:8321", false}, {"a@127.0.0.1", false}, {"127.0.0.1:8321:evil", false}, {"xn--localhost", false},
 	} {
-		for _, x := range []struct {
-			h    *viewer.Handler
-			good bool
-		}{{local, c.local}, {remote, c.remote}} {
-			r := get(t, x.h, "/api/v1/about", func(r *http.Request) {
+		ask := func(h *viewer.Handler, token string) int {
+			return get(t, h, "/api/v1/ls", func(r *http.Request) {
 				r.Host = c.host
 				r.Header.Set("Authorization", "Bearer "+token)
-			})
-			if want := map[bool]int{true: 200, false: http.StatusMisdirectedRequest}[x.good]; r.StatusCode != want {
-				t.Errorf("%q: %s, want %d", c.host, r.Status, want)
-			}
+			}).StatusCode
+		}
+		if got, want := ask(h, token), map[bool]int{true: 200, false: http.StatusMisdirectedRequest}[c.good]; got != want {
+			t.Errorf("%q: %d, want %d", c.host, got, want)
+		}
+		if got := ask(withToken, token); got != http.StatusOK { // whoever has the token need not prove more
+			t.Errorf("%q with the token: %d", c.host, got)
+		}
+	}
+	for _, host := range []string{loopback, "devbox:8321", "evil.example"} {
+		if r := get(t, withToken, "/api/v1/ls", func(r *http.Request) { r.Host = host }); r.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%q without the token: %s", host, r.Status)
 		}
 	}
 }
@@ -56,7 +61,8 @@ func TestCrossSite(t *testing.T) {
 		path, site, mode, dest string
 		want                   int
 	}{
-		{"/api/v1/ls", "", "", "", 200},
+		{"/api/v1/ls", "", "", "", 403}, // a browser that leaves the others out, over plain HTTP
+		{"/api/v1/events", "", "", "", 403}, {"/assets/none.js", "", "", "", 403},
 		{"/api/v1/ls", "same-origin", "cors", "empty", 200},
 		{"/api/v1/ls", "none", "navigate", "document", 200},
 		{"/api/v1/ls", "cross-site", "cors", "empty", 403},
@@ -85,6 +91,14 @@ func TestCrossSite(t *testing.T) {
 			if strings.HasPrefix(name, "Access-Control-") {
 				t.Errorf("%s: there is no CORS here", name)
 			}
+		}
+	}
+	for origin, want := range map[string]int{
+		"": 200, "http://" + loopback: 200, "https://" + loopback: 200, "http://127.0.0.1:1": 403, "http://127.0.0.1": 403, "null": 403, "file://": 403,
+		"http://" + loopback + ".evil.example": 403, "http://" + loopback + "@evil.example": 403, "ftp://" + loopback: 403, ":": 403,
+	} {
+		if r := get(t, h, "/api/v1/ls", func(r *http.Request) { r.Header.Set("Origin", origin) }); r.StatusCode != want {
+			t.Errorf("from %q: %s, want %d", origin, r.Status, want)
 		}
 	}
 }
@@ -154,7 +168,7 @@ func TestToken(t *testing.T) {
 		"empty":             {"/api/v1/ls", bearer("Bearer "), 401},
 		"in an API address": {"/api/v1/ls?token=" + token, func(*http.Request) {}, 401},
 		"the token itself as a cookie": {"/api/v1/ls", func(r *http.Request) {
-			r.AddCookie(&http.Cookie{Name: "otelagent_viewer", Value: token})
+			r.AddCookie(&http.Cookie{Name: "otelagent_viewer_8321", Value: token})
 		}, 401},
 	} {
 		r := get(t, h, c.target, c.edit)
@@ -191,9 +205,15 @@ func TestLogin(t *testing.T) {
 	if r := get(t, h, "/?token=wrong"); r.StatusCode != http.StatusSeeOther || len(r.Cookies()) != 0 {
 		t.Errorf("a wrong one: %s, %v", r.Status, r.Cookies())
 	}
-	other := serve(t, viewer.Options{Token: token + "x"})
-	if r := get(t, other, "/api/v1/ls", with); r.StatusCode != http.StatusUnauthorized {
-		t.Errorf("the cookie of another token: %s", r.Status)
+	if c.Name != "otelagent_viewer_8321" {
+		t.Errorf("%s: browsers send a cookie to all ports", c.Name)
+	}
+	if r := get(t, serve(t, viewer.Options{Token: token}), "/api/v1/ls", with); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the cookie of another process: %s", r.Status)
+	}
+	elsewhere := get(t, h, "/?token="+token, func(r *http.Request) { r.Host = "127.0.0.1:9" }).Cookies()
+	if len(elsewhere) != 1 || elsewhere[0].Name != "otelagent_viewer_9" {
+		t.Errorf("at another port: %v", elsewhere)
 	}
 	for _, target := range []string{"//evil.example/?token=" + token, "/\\evil.example?token=" + token} { // the redirect stays here
 		r := httptest.NewRequest(http.MethodGet, "/", nil)

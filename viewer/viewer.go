@@ -4,6 +4,7 @@ package viewer
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -37,7 +38,7 @@ type Options struct {
 	Refresh func(context.Context) error
 	// Token must be shown by whoever asks; empty: nobody is asked for one, which is for loopback only (NeedsToken).
 	Token string
-	// Hosts are names of this server besides those of loopback, as they stand in the Host header, without port.
+	// Hosts are names of this server besides those of loopback, as they stand in the Host header, without port. With a Token any name is good.
 	Hosts []string
 	// Links are templates of addresses elsewhere by name, with {trace} and {span} in them.
 	Links map[string]string
@@ -68,6 +69,7 @@ type Handler struct {
 	listeners chan struct{}
 	rate, bad *rate.Limiter
 	mux       http.Handler
+	proof     string // what the cookie of who showed the token holds: of this process alone
 
 	refreshing sync.Mutex
 	refreshed  time.Time
@@ -87,6 +89,7 @@ func New(o Options) (*Handler, error) {
 	h := &Handler{
 		o: o, page: p, cache: newCache(cacheBytes), heavy: make(chan struct{}, maxHeavy), listeners: make(chan struct{}, maxListeners),
 		rate: rate.NewLimiter(perSecond, burst), bad: rate.NewLimiter(badTokens, badTokens), closed: make(chan struct{}),
+		proof: rand.Text(),
 	}
 	h.close = sync.OnceFunc(func() { close(h.closed) })
 	gzip, err := gzhttp.NewWrapper(gzhttp.MinSize(1<<10), gzhttp.CompressionLevel(2), gzhttp.ContentTypes([]string{
@@ -196,8 +199,11 @@ func NeedsToken(a net.Addr) bool {
 }
 
 // hostAllowed reports whether a Host header names this server. A name that anybody can point at this machine is none of ours (DNS
-// rebinding). Addresses are none of names: where others than this machine are served, any is good.
+// rebinding). Where a token is demanded any is good: a page that got here by such a name has no cookie of ours, and shows no token.
 func (h *Handler) hostAllowed(host string) bool {
+	if h.o.Token != "" {
+		return true
+	}
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
@@ -205,7 +211,7 @@ func (h *Handler) hostAllowed(host string) bool {
 		host = host[1 : len(host)-1]
 	}
 	if ip := net.ParseIP(host); ip != nil {
-		return ip.IsLoopback() || h.o.Token != ""
+		return ip.IsLoopback()
 	}
 	return host == "localhost" || slices.Contains(h.o.Hosts, host)
 }
