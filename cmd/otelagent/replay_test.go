@@ -287,7 +287,7 @@ func TestReplaySwap(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, errs := runWith(t, "replay", "0b5c/@1/0", "--db", db, "--send", p.URL, "--system", file, "--model", "other")
-	if code != exitOK || !strings.Contains(out, "I read it.") {
+	if code != exitOK || !strings.Contains(out, "I read it.") || !strings.Contains(out, "another model other and system prompt\n") {
 		t.Fatalf("exit %d: %s%s", code, out, errs)
 	}
 	var body struct{ Model, System string }
