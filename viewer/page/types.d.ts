@@ -1,7 +1,7 @@
 // The JSON of the API (docs/api.md), as far as the page shows it. Field by field it is told in Go: inspect/view.go, inspect/request.go,
 // session/summary.go, store/stats. Times are RFC 3339 with nanoseconds, durations in nanoseconds.
 
-export interface About { version?: string; database?: string; tenants?: string[]; links?: Record<string, string>; live?: boolean }
+export interface About { version?: string; database?: string; tenant?: string; tenants?: string[]; links?: Record<string, string>; live?: boolean }
 
 export interface Usage { input: number; output: number; reasoning: number; cache_read: number; cache_write: number }
 

@@ -1,5 +1,6 @@
 // The read-only API beneath the page: /api/v1/…, JSON. Nothing here changes anything on the server.
 import { useEffect, useState } from './vendor/preact-htm.js';
+import { tenant } from './router.js';
 
 export class ApiError extends Error {
   /**
@@ -37,8 +38,8 @@ export const onDenied = (f) => void (denied = f);
  */
 export function apiURL(path, params = {}) {
   const query = new URLSearchParams();
-  const tenant = new URLSearchParams(location.search).get('tenant');
-  if (tenant) query.set('tenant', tenant);
+  const of = tenant();
+  if (of !== null) query.set('tenant', of);
   for (const [k, v] of Object.entries(params)) if (v !== undefined && v !== null && v !== '') query.set(k, String(v));
   const text = query.toString();
   return base + path.replace(/^\//, '') + (text ? '?' + text : '');
@@ -117,7 +118,8 @@ export function useGet(path, params = {}, again) {
 
 /**
  * Listens to server-sent events until the returned function is called; comes back after an interruption. EventSource cannot send a
- * token, so the stream is read by hand.
+ * token, so the stream is read by hand. A page that nobody looks at does not listen: browsers open six connections to a server, for all
+ * pages together. What is not there is told as event "gone".
  * @param {string} path
  * @param {Record<string, string | undefined>} params
  * @param {(event: string, data: any) => void} heard
@@ -125,11 +127,27 @@ export function useGet(path, params = {}, again) {
  */
 export function listen(path, params, heard, changed) {
   const stop = new AbortController();
+  const shown = () => /** @type {Promise<void>} */ (new Promise((resolve) => {
+    const look = () => {
+      if (document.hidden && !stop.signal.aborted) return;
+      document.removeEventListener('visibilitychange', look);
+      resolve();
+    };
+    document.addEventListener('visibilitychange', look);
+    stop.signal.addEventListener('abort', look);
+    look();
+  }));
   const run = async () => {
     let absent = 0;
     for (let wait = 500; !stop.signal.aborted; wait = Math.min(wait * 2, 15000)) {
+      await shown();
+      if (stop.signal.aborted) return;
+      const connection = new AbortController();
+      const close = () => void ((stop.signal.aborted || document.hidden) && connection.abort());
+      stop.signal.addEventListener('abort', close);
+      document.addEventListener('visibilitychange', close);
       try {
-        const answer = await ask(apiURL(path, params), stop.signal);
+        const answer = await ask(apiURL(path, params), connection.signal);
         const reader = /** @type {ReadableStream<Uint8Array>} */ (answer.body).getReader();
         const decoder = new TextDecoder();
         let rest = '';
@@ -145,10 +163,16 @@ export function listen(path, params, heard, changed) {
         }
       } catch (e) {
         if (stop.signal.aborted) return;
+        if (e instanceof ApiError && e.status === 404) heard('gone', undefined);
         if (e instanceof ApiError && (e.status === 401 || (e.status === 404 && ++absent > 5))) return; // a page may be open before its session is there
+      } finally {
+        stop.signal.removeEventListener('abort', close);
+        document.removeEventListener('visibilitychange', close);
       }
+      if (stop.signal.aborted) return;
       changed?.(false);
-      await new Promise((r) => setTimeout(r, wait));
+      if (document.hidden) wait = 250; // it was closed for that
+      else await new Promise((r) => setTimeout(r, wait));
     }
   };
   void run();

@@ -3,7 +3,7 @@ import { html, useMemo, useState } from './vendor/preact-htm.js';
 import { useGet } from './api.js';
 import { bytes, clean, count, duration, exact, money, plural, short, words } from './format.js';
 import { useKeys } from './keys.js';
-import { join, navigate, withQuery } from './router.js';
+import { join, link, navigate, withQuery } from './router.js';
 import { Sides, Unified } from './difftext.js';
 import { Chip, copyJSON, CopyJSON, Empty, Failure, Foreign, Icon, JSONText, Loading, useTitle } from './ui.js';
 import { Virtual } from './virtual.js';
@@ -31,7 +31,7 @@ function Pick({ a, b }) {
     e.preventDefault();
     const f = new FormData(/** @type {HTMLFormElement} */ (e.target));
     const [x, y] = [String(f.get('a')).trim(), String(f.get('b')).trim()];
-    if (x && y) navigate('/diff?' + new URLSearchParams({ a: x, b: y }));
+    if (x && y) navigate(link('/diff', { a: x, b: y }));
   };
   useKeys({ Escape: () => history.back() });
   return html`<div class="page narrow"><h1>Diff</h1><p class="faint">Two sessions, runs or turns, by address: <code>SESSION[/RUN[/TURN]]</code>.</p>
@@ -40,9 +40,9 @@ function Pick({ a, b }) {
     ${a ? html`<section><h2>With which one?</h2><label class="field wide"><${Icon} name="search" />
       <input data-search type="search" aria-label="Search sessions" placeholder="Title, id, agent or model" value=${q} onInput=${(/** @type {Event} */ e) => setQ(/** @type {HTMLInputElement} */ (e.target).value)} /></label>
       <ul class="pick-list">${list.filter((s) => s.id !== a).map((s) => html`<li>
-        <a href=${'/diff?' + new URLSearchParams({ a, b: s.id })} data-testid="diff-candidate"><b>${clean(s.title || s.id)}</b> <code>
+        <a href=${link('/diff', { a, b: s.id })} data-testid="diff-candidate"><b>${clean(s.title || s.id)}</b> <code>
         ${short(s.id)}</code> <span class="faint">
-        ${clean(s.agent || s.agent_id)} · ${plural(s.turns, 'turn')}</span></a></li>`)}</ul></section>` : html`<p class="faint">Or choose two of the <a href="/">list</a>.</p>`}
+        ${clean(s.agent || s.agent_id)} · ${plural(s.turns, 'turn')}</span></a></li>`)}</ul></section>` : html`<p class="faint">Or choose two of the <a href=${link('/')}>list</a>.</p>`}
   </div>`;
 }
 
@@ -90,7 +90,7 @@ function Compared({ a, b, at }) {
     }
   };
   const flip = () => navigate(withQuery({ view: sides ? 'unified' : undefined }), { replace: true });
-  useKeys({ j: () => move(1), k: () => move(-1), v: flip, c: () => void copyJSON('diff', { a, b }), Escape: () => navigate('/') });
+  useKeys({ j: () => move(1), k: () => move(-1), v: flip, c: () => void copyJSON('diff', { a, b }), Escape: () => navigate(link('/')) });
   if (!d) return error ? html`<${Failure} error=${error} />` : html`<${Loading} what="Comparing" />`;
   const c = d.counts;
   return html`<div class=${'page diff-page' + (loading ? ' stale' : '')}>
@@ -99,15 +99,16 @@ function Compared({ a, b, at }) {
       <span class="buttons" role="group" aria-label="Layout">
         <button class=${'button seg' + (sides ? ' on' : '')} aria-pressed=${sides} data-testid="side-by-side" onClick=${() => sides || flip()}>Side by side</button>
         <button class=${'button seg' + (sides ? '' : ' on')} aria-pressed=${!sides} data-testid="unified" onClick=${() => sides && flip()}>Unified</button></span>
-      <a class="button" href=${'/diff?' + new URLSearchParams({ a: b, b: a })}>Swap</a><${CopyJSON} path="diff" params=${{ a, b }} /></div>
-      <div class="two"><${Side} s=${d.a} sign="−" name="first" /><${Side} s=${d.b} sign="+" name="second" /></div>
+      <a class="button" href=${link('/diff', { a: b, b: a })}>Swap</a><${CopyJSON} path="diff" params=${{ a, b }} /></div>
+      <div class="two"><${Side} s=${d.a} href=${hrefOfAddress(d, 'a', d.a.address)} sign="−" name="first" />
+        <${Side} s=${d.b} href=${hrefOfAddress(d, 'b', d.b.address)} sign="+" name="second" /></div>
       <p class="counts num" data-testid="diff-counts">${c.same} same · <b class="chg">~ ${c.changed} changed</b>
         ${c.repeats ? html` <span class="faint">(${c.repeats} only as the turn before)</span>` : null} · <b class="del">− ${c.only_a} only in the first</b> · <b class="add">+ ${c.only_b} only in the second</b>
         ${c.unknown ? ` · ? ${c.unknown} not known` : ''}
         <span class="grow"></span>${c.same ? html`<a class="link" href=${withQuery({ all: all ? undefined : '1' })}>
           ${all ? 'Leave equal turns out' : 'Show equal turns too'}</a>` : null}</p>
-      ${d.first ? html`<p class="note">They part at ${d.first.a ? html`<a href=${addressPath(d.first.a)}><code>
-        ${shortAddress(d.first.a)}</code></a>` : 'nothing'} and ${d.first.b ? html`<a href=${addressPath(d.first.b)}><code>
+      ${d.first ? html`<p class="note">They part at ${d.first.a ? html`<a href=${hrefOfAddress(d, 'a', d.first.a)}><code>
+        ${shortAddress(d.first.a)}</code></a>` : 'nothing'} and ${d.first.b ? html`<a href=${hrefOfAddress(d, 'b', d.first.b)}><code>
         ${shortAddress(d.first.b)}</code></a>` : 'nothing'}${d.first.parts?.length ? ': ' + d.first.parts.map(partWord).join(', ') : ''}.</p>` : null}
       <${NotCompared} list=${d.not_compared} /></header>
     ${items.length ? html`<${Virtual} label="Turns, compared" testid="diff-turns" class="diff-list" top=${56} count=${items.length} handle=${handle} keyOf=${(/** @type {number} */ i) => `${all}${i}`} estimate=${(/** @type {number} */ i) => (items[i]?.kind === 'turn' ? 220 : 48)}
@@ -116,22 +117,33 @@ function Compared({ a, b, at }) {
         if (!it) return null;
         if (it.kind === 'run') return html`<${RunRow} r=${it.run} sides=${sides} />`;
         if (it.kind === 'same') return html`<p class="same-line">= ${plural(it.n, 'turn')} the same</p>`;
-        return html`<${TurnRow} t=${it.turn} sides=${sides} current=${i === current} />`;
+        return html`<${TurnRow} t=${it.turn} d=${d} sides=${sides} current=${i === current} />`;
       }} />` : html`<${Empty} title="There is nothing to compare"><//>`}
   </div>`;
 }
 
-/** An address as a path; ids with slashes cannot be told apart in one, so the last two parts are run and turn. @param {string} address */
-const addressPath = (address) => '/s' + join(...address.split('/'));
+/**
+ * Where a turn or a run is shown. Ids hold what they like, slashes too, so that no address is taken apart for it: numbers stand for them.
+ * @param {string} session @param {{run?: number, number?: number, index?: number} | undefined} [x]
+ */
+const hrefOf = (session, x) => link('/s' + (x ? join(session, '@' + (x.run ?? x.number), x.index) : join(session)));
+
+/** What an address of one side stands for; the session where it is no run and no turn that was compared. @param {Diff} d @param {'a' | 'b'} side @param {string} address */
+function hrefOfAddress(d, side, address) {
+  for (const r of d.runs ?? []) {
+    for (const x of [r[side], ...(r.turns ?? []).map((t) => t[side])]) if (x?.address === address) return hrefOf(d[side].session, x);
+  }
+  return hrefOf(d[side].session);
+}
 /** @param {string} address */
 const shortAddress = (address) => {
   const [s, ...rest] = address.split('/');
   return [short(s ?? ''), ...rest.map((r) => short(r, 12))].join('/');
 };
 
-/** @param {{s: DiffSide, sign: string, name: string}} p */
-const Side = ({ s, sign, name }) => html`<section class="side" aria-label=${'The ' + name}><h2>
-  <b aria-hidden="true" class=${sign === '+' ? 'add' : 'del'}>${sign}</b> <a href=${addressPath(s.address)}>
+/** @param {{s: DiffSide, href: string, sign: string, name: string}} p */
+const Side = ({ s, href, sign, name }) => html`<section class="side" aria-label=${'The ' + name}><h2>
+  <b aria-hidden="true" class=${sign === '+' ? 'add' : 'del'}>${sign}</b> <a href=${href}>
   ${clean(s.agent) || short(s.session)}</a> <code>${shortAddress(s.address)}</code></h2>
   <p class="session-sub num">${s.model ? html`<span>${clean(s.model)}</span>` : null}${s.status ? html`<span>${words(s.status)}</span>` : null}<span>
     ${plural(s.turns, 'turn')}</span><span>${plural(s.calls, 'tool call')}</span><span>${count(s.usage.input)} in, ${count(s.usage.output)} out</span>
@@ -155,15 +167,15 @@ function RunRow({ r, sides }) {
       ${r.calls?.map((c) => html`<${CallRow} c=${c} sides=${sides} />`)}<${NotCompared} list=${r.not_compared} /></div></section>`;
 }
 
-/** @param {{t: TurnDiff, sides: boolean, current: boolean}} p */
-function TurnRow({ t, sides, current }) {
+/** @param {{t: TurnDiff, d: Diff, sides: boolean, current: boolean}} p */
+function TurnRow({ t, d, sides, current }) {
   const [sign, name] = stateOf(t.state);
   const repeated = new Set(t.repeats ?? []);
   return html`<article class=${'turn d-' + t.state + (current ? ' selected' : '')} data-testid="diff-turn" data-state=${t.state}><header><h3>
     <b class="sign" aria-hidden="true">${sign}</b> Turn ${t.a?.index ?? t.b?.index}</h3><${Chip}>${name}<//>
     ${t.parts?.map((p) => html`<${Chip} kind=${repeated.has(p) ? '' : 'info'}>${partWord(p)}${repeated.has(p) ? ' as before' : ''}<//>`)}
     <span class="grow"></span>
-    <span class="figures num"><${TurnSide} t=${t.a} sign="−" /><${TurnSide} t=${t.b} sign="+" /></span></header>
+    <span class="figures num"><${TurnSide} t=${t.a} session=${d.a.session} sign="−" /><${TurnSide} t=${t.b} session=${d.b.session} sign="+" /></span></header>
     <${Texts} title="System prompt" list=${t.system} sides=${sides} /><${Texts} title="Tools" list=${t.tools} sides=${sides} />
       ${t.params?.length ? html`<h4>Parameters</h4><${Values} values=${t.params} />` : null}
     <${Texts} title="What was new" list=${t.input} sides=${sides} />
@@ -177,8 +189,8 @@ function TurnRow({ t, sides, current }) {
       <${NotCompared} list=${t.not_compared} /></article>`;
 }
 
-/** @param {{t?: DiffTurn, sign: string}} p */
-const TurnSide = ({ t, sign }) => t ? html`<a class="link" href=${addressPath(t.address)}>
+/** @param {{t?: DiffTurn, session: string, sign: string}} p */
+const TurnSide = ({ t, session, sign }) => t ? html`<a class="link" data-testid="diff-to-turn" href=${hrefOf(session, t)}>
   ${sign} ${count(t.usage.input)} in · ${count(t.usage.output)} out${t.took_ns ? ' · ' + duration(t.took_ns) : ''}</a>` : html`<span class="faint">
   ${sign} –</span>`;
 

@@ -3,7 +3,7 @@ import { html, useRef, useState } from './vendor/preact-htm.js';
 import { useGet } from './api.js';
 import { clean, plural, short, words } from './format.js';
 import { useKeys } from './keys.js';
-import { join, navigate, turnPath, withQuery } from './router.js';
+import { join, link, navigate, turnPath, withQuery } from './router.js';
 import { Chip, copyJSON, CopyJSON, Empty, Failure, Foreign, Icon, Loading, useTitle } from './ui.js';
 
 /** @import {Hit, SearchResult} from '../types.d.ts' */
@@ -50,7 +50,7 @@ export function GrepPage({ at }) {
 }
 
 /** @param {Hit} m */
-const hrefOf = (m) => '/s' + (m.turn === undefined ? join(m.session) : turnPath(m.session, m.address));
+const hrefOf = (m) => link('/s' + (m.turn === undefined ? join(m.session) : turnPath(m.session, m.address)));
 
 /** @param {Hit} m */
 const addressWords = (m) => short(m.session) + clean(m.address.startsWith(m.session) ? m.address.slice(m.session.length) : '/' + m.address);

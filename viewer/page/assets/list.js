@@ -3,7 +3,7 @@ import { html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.
 import { get, listen } from './api.js';
 import { ago, between, clean, count, duration, exact, money, percent, plural, short, stamp } from './format.js';
 import { useKeys } from './keys.js';
-import { join, navigate, withQuery } from './router.js';
+import { join, link, navigate, withQuery } from './router.js';
 import { Chip, copyJSON, CopyJSON, Empty, Failure, Icon, Loading, Meter, Status, useNow, useTitle } from './ui.js';
 
 /** @import {Summary, SessionList} from '../types.d.ts' */
@@ -36,13 +36,18 @@ function useSessions(query) {
     const stop = new AbortController();
     const begin = setTimeout(() => load(pageSize, stop.signal), state.key === undefined ? 0 : 180); // while somebody types
     let waiting = false;
-    const end = listen('events', { tenant: query['tenant'] }, (event) => {
-      if (event !== 'list' || waiting) return;
+    let missed = document.hidden; // whether something may have changed while nobody listened
+    const changed = () => {
+      if (waiting) return;
       waiting = true;
       setTimeout(() => {
         waiting = false;
         if (!stop.signal.aborted && !document.hidden) void load(Math.max(pageSize, Math.min(500, latest.current.state.list.length)), stop.signal);
       }, 400);
+    };
+    const end = listen('events', {}, (event) => void (event === 'list' && changed()), (connected) => {
+      if (connected && missed) changed();
+      missed = !connected;
     });
     return () => {
       clearTimeout(begin);
@@ -73,8 +78,8 @@ export function ListPage({ at }) {
   const [at_, setAt] = useState(-1);
   const [chosen, setChosen] = useState(/** @type {string[]} */ ([]));
   const choose = (/** @type {string} */ id) => setChosen(chosen.includes(id) ? chosen.filter((c) => c !== id) : [...chosen.slice(-1), id]);
-  const href = (/** @type {Summary} */ s) => '/s' + join(s.id) + (s.tenant ? '?tenant=' + encodeURIComponent(s.tenant) : '');
-  const diff = () => chosen.length === 2 && navigate('/diff?' + new URLSearchParams({ a: chosen[0] ?? '', b: chosen[1] ?? '' }));
+  const href = (/** @type {Summary} */ s) => link('/s' + join(s.id));
+  const diff = () => chosen.length === 2 && navigate(link('/diff', { a: chosen[0] ?? '', b: chosen[1] ?? '' }));
   const move = (/** @type {number} */ by) => {
     const to = Math.max(0, Math.min(list.length - 1, at_ + by));
     setAt(to);
@@ -92,7 +97,7 @@ export function ListPage({ at }) {
     <h1 class="offscreen">Sessions</h1>
     <${Filters} query=${query} list=${list} />
     ${error ? html`<${Failure} error=${error} retry=${() => location.reload()} />` : loading && !list.length ? html`<${Loading} what="Loading sessions" />` : !list.length ? html`<${Empty} title=${filtered ? 'No session is like that' : 'No sessions yet'}>
-      ${filtered ? html`<p><a class="button" href="/">Take the filters away</a></p>` : html`<p>Send some: <code>my-agent | otelagent send -</code>, or <code>otelagent demo</code>. They appear here by themselves.</p>`}<//>` : html`
+      ${filtered ? html`<p><a class="button" href=${link('/')}>Take the filters away</a></p>` : html`<p>Send some: <code>my-agent | otelagent send -</code>, or <code>otelagent demo</code>. They appear here by themselves.</p>`}<//>` : html`
     <div class=${'sessions' + (loading ? ' stale' : '')} role="table" aria-label="Sessions" aria-busy=${loading} data-testid="sessions">
       <div class="row head" role="row">
         ${['', 'Session', 'Status', 'Agent', 'Last', 'Took', 'Turns', 'Tools', 'Input', 'Cached', 'Output', 'Cost', 'Trouble'].map((h, i) => html`<span role="columnheader" class=${i > 4 ? 'r' : ''}>
@@ -168,7 +173,7 @@ function Filters({ query, list }) {
     <label class="check"><input type="checkbox" data-testid="filter-denied" checked=${query['denied'] === '1'} onChange=${(/** @type {Event} */ e) => set({ denied: on(e) })} />denied</label>
     <label class="check"><input type="checkbox" data-testid="filter-archived" checked=${Boolean(query['archived'])} onChange=${(/** @type {Event} */ e) => set({ archived: on(e) })} />archived too</label>
     <span class="grow"></span>
-    ${some ? html`<a class="button" href=${'/' + (query['tenant'] ? '?tenant=' + encodeURIComponent(query['tenant']) : '')} data-testid="filters-clear">Clear</a>` : null}
+    ${some ? html`<a class="button" href=${link('/')} data-testid="filters-clear">Clear</a>` : null}
     <${CopyJSON} path="ls" params=${query} small />
     <datalist id="agents">${agents.map((a) => html`<option value=${a} />`)}</datalist><datalist id="models">
       ${models.map((m) => html`<option value=${m} />`)}</datalist>

@@ -3,7 +3,7 @@ import { Component, html, render, useEffect, useRef, useState } from './vendor/p
 import { onDenied, token, useGet } from './api.js';
 import { clean } from './format.js';
 import { help, useKeys } from './keys.js';
-import { navigate, usePlace } from './router.js';
+import { link, navigate, usePlace } from './router.js';
 import { Failure, Icon, Said, Empty } from './ui.js';
 import { ListPage } from './list.js';
 import { SessionPage } from './session.js';
@@ -28,7 +28,7 @@ function View({ at, about }) {
   if (view === 'diff') return html`<${DiffPage} at=${at} />`;
   if (view === 'stats') return html`<${StatsPage} at=${at} />`;
   if (view === 'grep') return html`<${GrepPage} at=${at} />`;
-  return html`<${Empty} title="There is no such page"><p><a href="/">All sessions</a></p><//>`;
+  return html`<${Empty} title="There is no such page"><p><a href=${link('/')}>All sessions</a></p><//>`;
 }
 
 /** Shows what went wrong in place of a view that failed. */
@@ -64,7 +64,7 @@ function Login({ done }) {
   };
   return html`<main class="login" id="main"><form onSubmit=${submit} data-testid="login">
     <h1>otelagent</h1>
-    <p>This server asks for its token. It printed one when it started, or whoever runs it set it.</p>
+    <p>This server asks for its token. Whoever runs it gave it one, in a file or in the environment, and can tell it to you.</p>
     ${token.get() ? html`<p class="bad" role="alert">The token that was given is not the right one.</p>` : ''}
     <label>Token <input name="token" type="password" autocomplete="current-password" autofocus required /></label>
     <button class="button primary">Go on</button>
@@ -83,6 +83,20 @@ function Help({ close }) {
   </dialog>`;
 }
 
+/**
+ * Whose sessions are shown, where there is something to choose.
+ * @param {{about?: About, at: Place}} p
+ */
+function Tenants({ about, at }) {
+  const tenants = about?.tenants ?? [];
+  const current = at.query.get('tenant') ?? about?.tenant ?? '';
+  if (!tenants.some((t) => t !== current)) return null;
+  const here = at.path[0] ?? '';
+  const to = (/** @type {Event} */ e) => navigate(link(here === 'stats' || here === 'grep' ? '/' + here : '/', { tenant: /** @type {HTMLSelectElement} */ (e.target).value }));
+  return html`<label class="field tenants"><span>Tenant</span><select data-testid="tenant" value=${current} onChange=${to}>
+    ${[...new Set([current, ...tenants])].sort().map((t) => html`<option value=${t}>${clean(t) || 'none'}</option>`)}</select></label>`;
+}
+
 function App() {
   const at = usePlace();
   const [locked, setLocked] = useState(false);
@@ -91,14 +105,12 @@ function App() {
   const { data: about } = useGet('about', {}, again);
   const search = useRef(/** @type {HTMLInputElement | null} */ (null));
   useEffect(() => onDenied(() => setLocked(true)), []);
-  const tenant = at.query.get('tenant');
-  const suffix = tenant ? '?tenant=' + encodeURIComponent(tenant) : '';
   useKeys({
     '?': () => setHelping(true),
     t: toggleTheme,
-    'g l': () => navigate('/' + suffix),
-    'g s': () => navigate('/stats' + suffix),
-    'g f': () => navigate('/grep' + suffix),
+    'g l': () => navigate(link('/')),
+    'g s': () => navigate(link('/stats')),
+    'g f': () => navigate(link('/grep')),
     '/': () => {
       const own = /** @type {HTMLInputElement | null} */ (document.querySelector('main [data-search]'));
       (own ?? search.current)?.focus();
@@ -108,31 +120,32 @@ function App() {
   if (locked) return html`<${Login} done=${() => (setLocked(false), setAgain(again + 1))} />`;
   const here = at.path[0];
   /** @param {string} href @param {string | undefined} view @param {string} name */
-  const tab = (href, view, name) => html`<a href=${href + suffix} aria-current=${here === view || (view === undefined && here === 's') ? 'page' : undefined}>
+  const tab = (href, view, name) => html`<a href=${link(href)} aria-current=${here === view || (view === undefined && here === 's') ? 'page' : undefined}>
     ${name}</a>`;
   /** @param {SubmitEvent} e */
   const find = (e) => {
     e.preventDefault();
     const q = search.current?.value.trim();
     const session = here === 's' ? at.path[1] : undefined;
-    if (q) navigate('/grep?' + new URLSearchParams({ q, ...(session ? { session } : {}), ...(tenant ? { tenant } : {}) }));
+    if (q) navigate(link('/grep', { q, session }));
   };
   return html`
     <a class="skip" href="#main">To the content</a>
     <header class="bar">
-      <a class="brand" href=${'/' + suffix}><img src="/assets/icon.svg" alt="" width="20" height="20" />otelagent</a>
+      <a class="brand" href=${link('/')}><img src="/assets/icon.svg" alt="" width="20" height="20" />otelagent</a>
       <nav aria-label="Views">${tab('/', undefined, 'Sessions')}${tab('/grep', 'grep', 'Find')}${tab('/stats', 'stats', 'Statistics')}</nav>
       <form class="bar-search" role="search" onSubmit=${find}>
         <${Icon} name="search" /><input ref=${search} type="search" aria-label="Find in content" placeholder=${here === 's' ? 'Find in this session' : 'Find in content'} data-testid="bar-search" />
           <kbd>/</kbd>
       </form>
+      <${Tenants} about=${about} at=${at} />
       <span class="bar-store" title=${clean(about?.database)}>${clean((about?.database ?? '').split('/').pop())}</span>
       <button class="ghost theme" aria-label="Light or dark" title="Light or dark (t)" data-testid="theme" onClick=${toggleTheme}>
         <${Icon} name="sun" /><${Icon} name="moon" /></button>
       <button class="ghost" aria-label="Keyboard help" title="Keyboard (?)" data-testid="help-open" onClick=${() => setHelping(true)}>
         <kbd>?</kbd></button>
     </header>
-    <main id="main" tabindex="-1"><${Guard} key=${at.path.slice(0, 2).join('/') + again}><${View} at=${at} about=${about ?? {}} /><//></main>
+    <main id="main" tabindex="-1"><${Guard} key=${at.path.slice(0, 2).join('/') + '?' + (at.query.get('tenant') ?? '') + again}><${View} at=${at} about=${about ?? {}} /><//></main>
     ${helping ? html`<${Help} close=${() => setHelping(false)} />` : null}
     <${Said} />`;
 }

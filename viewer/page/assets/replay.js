@@ -1,13 +1,13 @@
 // Whether a turn can be asked again, what is missing for it, and the request as a provider would take it. Nothing is sent from here.
 import { html, useState } from './vendor/preact-htm.js';
 import { useGet } from './api.js';
-import { clean, exact, plural, words } from './format.js';
+import { clean, exact, plural, short, words } from './format.js';
 import { useKeys } from './keys.js';
-import { join, navigate } from './router.js';
+import { join, link, navigate } from './router.js';
 import { missingWords } from './request.js';
 import { Chip, Content, copy, copyJSON, CopyJSON, Failure, Foreign, Icon, Loading, useTitle } from './ui.js';
 
-/** @import {Replay} from '../types.d.ts' */
+/** @import {Outline, Replay} from '../types.d.ts' */
 /** @import {Place} from './router.js' */
 
 const forms = [['anthropic', 'Anthropic'], ['openai-chat', 'OpenAI chat'], ['openai-responses', 'OpenAI responses'], ['as-sent', 'As it was sent']];
@@ -17,15 +17,17 @@ const signs = { present: ['✓', 'good'], none: ['–', ''], missing: ['✕', 'b
 /** @param {{at: Place, session: string, run: string, turn: string}} p */
 export function ReplayPage({ session, run, turn }) {
   const path = join(session, run, turn);
-  const back = '/s' + path;
+  const back = link('/s' + path);
+  const request = link('/s' + path + '/request');
   useTitle(`Replay of turn ${turn}`);
   const [form, setForm] = useState('');
   const first = useGet('replay' + path);
+  const outline = /** @type {Outline | undefined} */ (useGet('outline' + join(session)).data);
   const base = /** @type {Replay | undefined} */ (first.data);
   const chosen = form || base?.suggested_form || '';
   const { data, error, loading } = useGet(base && chosen ? 'replay' + path : null, { form: chosen });
   const r = /** @type {Replay | undefined} */ (data);
-  useKeys({ c: () => void copyJSON('replay' + path, { form: chosen }), r: () => navigate(back + '/request'), Escape: () => navigate(back) });
+  useKeys({ c: () => void copyJSON('replay' + path, { form: chosen }), r: () => navigate(request), Escape: () => navigate(back) });
   if (!base) return first.error ? html`<${Failure} error=${first.error} />` : html`<${Loading} what="Looking at the turn" />`;
   const text = r?.body ? JSON.stringify(r.body.json, null, 2) : '';
   const save = () => {
@@ -37,9 +39,9 @@ export function ReplayPage({ session, run, turn }) {
     setTimeout(() => URL.revokeObjectURL(url), 10_000);
   };
   return html`<div class="page narrow replay-page"><header class="page-head"><p class="crumbs">
-    <a href=${'/s' + join(session)}>session</a> <span aria-hidden="true">/</span> <a href=${back}>run ${base.run_number}, turn ${base.turn}</a></p>
+    <a href=${link('/s' + join(session))}>${clean(outline?.summary.title) || short(session, 12)}</a> <span aria-hidden="true">/</span> <a href=${back}>run ${base.run_number}, turn ${base.turn}</a></p>
     <div class="session-title"><h1>Replay</h1><${Chip} kind=${base.verdict === 'eligible' ? 'good' : base.eligible ? 'warn' : 'bad'}>
-      <span data-testid="verdict">${words(base.verdict)}</span><//><span class="grow"></span><a class="button" href=${back + '/request'}>Request</a>
+      <span data-testid="verdict">${words(base.verdict)}</span><//><span class="grow"></span><a class="button" href=${request}>Request</a>
       <${CopyJSON} path=${'replay' + path} params=${{ form: chosen }} /></div>
     <p class="faint">${base.eligible ? 'What the model was given on this turn is here, so it can be asked again.' : 'Not all that the model was given is here, so it cannot be asked again.'} Nothing is sent from this page: <code>otelagent replay ${clean(base.address)} --send …</code> does.</p></header>
     <table class="table inputs" data-testid="replay-inputs"><thead><tr><th>Input</th><th>Is</th><th>More</th></tr></thead><tbody>

@@ -3,7 +3,7 @@ import { html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.
 import { getBlob, useGet } from './api.js';
 import { bytes, clean, exact, plural, short, words } from './format.js';
 import { useKeys } from './keys.js';
-import { join, navigate, turnPath, withQuery } from './router.js';
+import { join, link, navigate, turnPath, withQuery } from './router.js';
 import { TextDiff } from './difftext.js';
 import { Chip, Content, copyJSON, CopyJSON, Empty, Failure, Icon, Loading, useTitle, say } from './ui.js';
 import { Virtual } from './virtual.js';
@@ -125,7 +125,7 @@ export function RequestPage({ at, session, run, turn }) {
     setCurrent(to);
     list.current?.scrollTo(to, 'nearest');
   };
-  const back = '/s' + join(session, run, turn);
+  const back = link('/s' + join(session, run, turn));
   const filter = (/** @type {Record<string, string | undefined>} */ changes) => navigate(withQuery(changes), { replace: true });
   useKeys({
     j: () => move(1), k: () => move(-1), '[': () => go(-1), ']': () => go(1), e: () => (setAll(!all), setOpen(new Map())), n: () => filter({ new: onlyNew ? undefined : '1' }),
@@ -150,7 +150,7 @@ export function RequestPage({ at, session, run, turn }) {
   const most = Math.max(1, ...lines.map((l) => l.part.bytes ?? 0));
   const attempts = Array.from({ length: q.attempts }, (_, i) => i + (q.attempts > 1 && q.attempt >= q.attempts ? 1 : 0));
   return html`<div class=${'page request-page' + (loading ? ' stale' : '')}>
-    <header class="page-head"><p class="crumbs"><a href=${'/s' + join(session)}>
+    <header class="page-head"><p class="crumbs"><a href=${link('/s' + join(session))}>
       ${clean(outline?.summary.title) || short(session, 12)}</a> <span aria-hidden="true">/</span> <a href=${back}>run ${q.run_number}, turn ${q.turn}</a></p>
       <div class="session-title"><h1>Request</h1>
         ${q.exact ? html`<${Chip} kind="good" title="the bytes are those that the loop emitted">byte for byte<//>` : q.bytes ? html`<${Chip} kind="warn" title="put together in a fixed order">put together<//>` : html`<${Chip} kind="bad">not whole<//>`}${q.redacted ? html`<${Chip} kind="warn">redacted<//>` : null}
@@ -166,7 +166,7 @@ export function RequestPage({ at, session, run, turn }) {
         ${exact(q.bytes)} bytes</span>` : q.stated_bytes ? html`<span class="num">
         ${exact(q.stated_bytes)} bytes when the loop emitted it</span>` : null}${q.sha256 ? html`<span title=${q.sha256}>sha256 <code>
         ${q.sha256.slice(0, 12)}…</code></span>` : null}
-        ${q.attempts > 1 ? html`<span class="attempts" role="group" aria-label="Attempts">attempt ${attempts.map((a) => html`<a class=${'seg' + (a === q.attempt ? ' on' : '')} aria-current=${a === q.attempt ? 'true' : undefined} href=${back + '/request?attempt=' + a} data-testid="attempt">
+        ${q.attempts > 1 ? html`<span class="attempts" role="group" aria-label="Attempts">attempt ${attempts.map((a) => html`<a class=${'seg' + (a === q.attempt ? ' on' : '')} aria-current=${a === q.attempt ? 'true' : undefined} href=${link('/s' + join(session, run, turn) + '/request', { attempt: String(a) })} data-testid="attempt">
           ${a}</a>`)}</span>` : null}</p>
     </header>
     <${Missing} q=${q} />

@@ -47,6 +47,21 @@ export function withQuery(changes) {
   return location.pathname + (text ? '?' + text : '');
 }
 
+/**
+ * The URL of a view. The tenant that the page shows goes along unless another one is named; parameters that are undefined are left out.
+ * @param {string} path
+ * @param {Record<string, string | undefined>} [params]
+ */
+export function link(path, params = {}) {
+  const query = new URLSearchParams();
+  for (const [k, v] of Object.entries({ tenant: tenant() ?? undefined, ...params })) if (v !== undefined) query.set(k, v);
+  const text = query.toString();
+  return path + (text ? '?' + text : '');
+}
+
+/** The tenant that the URL names; null where it names none. '' is the sessions without one. */
+export const tenant = () => new URLSearchParams(location.search).get('tenant');
+
 /** @returns {Place} */
 export function usePlace() {
   const [now, set] = useState(place);

@@ -62,6 +62,48 @@ export function timeScale(busy, short) {
   return { to: (t) => map(t, 't'), from: (v) => map(v, 'x'), length, gaps };
 }
 
+const second = 1e3, minute = 60e3, hour = 3600e3, day = 86400e3;
+const steps = [second, 2 * second, 5 * second, 10 * second, 15 * second, 30 * second, minute, 2 * minute, 5 * minute, 10 * minute, 15 * minute, 30 * minute,
+  hour, 2 * hour, 3 * hour, 6 * hour, 12 * hour];
+
+/**
+ * Round times on an axis, and how they are written: with the digits that tell neighbours apart.
+ * @param {Scale} scale
+ * @param {number} a the part that is shown, in places of the scale
+ * @param {number} b
+ * @param {number} most how many there is room for
+ * @returns {{at: number, text: string}[]} times in milliseconds since 1970
+ */
+export function ticks(scale, a, b, most) {
+  const origin = scale.from(0);
+  const place = (b - a) / Math.max(1, most);
+  const step = place < second ? nice(place) : (steps.find((s) => s >= place) ?? nice(place / day) * day);
+  const out = [];
+  let last = -Infinity;
+  for (let x = a; x <= b; x += place) {
+    const since = Math.ceil((scale.from(x) - origin) / step - 1e-9) * step;
+    const at = scale.to(origin + since);
+    if (at < a || at > b || at - last < place * 0.75) continue; // where idle time is drawn short, the next round time may be far
+    out.push({ at: origin + since, text: since === 0 ? '0' : '+' + timeWords(since, step) });
+    last = at;
+  }
+  return out;
+}
+
+/** @param {number} t in milliseconds @param {number} step */
+function timeWords(t, step) {
+  const digits = (/** @type {number} */ unit) => Math.max(0, Math.ceil(-Math.log10(step / unit) - 1e-9));
+  if (t < second - step / 2) return t.toFixed(digits(1)) + 'ms';
+  if (t < minute - step / 2) return (t / second).toFixed(digits(second)) + 's';
+  const d = Math.max(0, Math.min(9, digits(second)));
+  const whole = Math.round((t / second) * 10 ** d) / 10 ** d;
+  const [h, m, s] = [Math.floor(whole / 3600), Math.floor((whole % 3600) / 60), whole % 60];
+  const two = (/** @type {number} */ n, /** @type {number} */ f = 0) => n.toFixed(f).padStart(f ? 3 + f : 2, '0');
+  if (t >= day && step >= hour) return Math.floor(h / 24) + 'd' + (step < day ? two(h % 24) + 'h' : '');
+  const fine = step < minute ? two(s, d) + 's' : '';
+  return h ? h + 'h' + (step < hour || fine ? two(m) + 'm' : '') + fine : m + 'm' + (fine || '00s');
+}
+
 /**
  * The smallest of 1, 2, 5 times a power of ten that is not below n.
  * @param {number} n

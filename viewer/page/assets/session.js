@@ -2,7 +2,7 @@
 import { html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.js';
 import { ago, between, clean, count, duration, exact, money, ms, percent, plural, short, stamp, tookOf, words } from './format.js';
 import { useKeys } from './keys.js';
-import { join, navigate, turnParts, turnPath } from './router.js';
+import { join, link, navigate, turnParts, turnPath } from './router.js';
 import { goesOn, useSession } from './sessiondata.js';
 import { Timeline } from './timeline.js';
 import { TokenBars } from './tokens.js';
@@ -177,13 +177,15 @@ export function SessionPage({ session, run, turn, at, about }) {
   useKeys({
     j: () => step(1), k: () => step(-1), ']': () => stepRun(1), '[': () => stepRun(-1),
     Home: () => { const f = order[0]; if (f !== undefined) select(f); }, End: () => { if (newest >= 0) select(newest); },
-    e: () => (address !== undefined ? toggle(address) : false), r: () => (path ? navigate('/s' + path + '/request') : false), p: () => (path ? navigate('/s' + path + '/replay') : false),
+    e: () => (address !== undefined ? toggle(address) : false), r: () => (path ? navigate(link('/s' + path + '/request')) : false), p: () => (path ? navigate(link('/s' + path + '/replay')) : false),
     Enter: () => (address !== undefined ? toggle(address) : false),
-    c: () => void (path ? copyJSON('turn' + path) : copyJSON('show' + join(id))), d: () => navigate('/diff?' + new URLSearchParams({ a: id })),
+    c: () => void (path ? copyJSON('turn' + path) : copyJSON('show' + join(id))), d: () => navigate(link('/diff', { a: id })),
     h: () => setHidden(!showHidden), o: () => setRail(!rail), f: () => setFollow(!follow),
-    Escape: () => { if (rail) setRail(false); else if (run !== undefined) { navigate('/s' + join(id) + query(), { replace: true }); scrollTo(0, 0); } else navigate('/'); },
+    Escape: () => { if (rail) setRail(false); else if (run !== undefined) { navigate('/s' + join(id) + query(), { replace: true }); scrollTo(0, 0); } else navigate(link('/')); },
   });
 
+  if (data.erased) return html`<${Empty} title="This session was erased"><p>What this page held of it is gone too.</p>
+    <p><a class="button" href=${link('/')}>All sessions</a></p><//>`;
   if (!outline) return data.error ? html`<${Failure} error=${data.error} retry=${data.reload} />` : html`<${Loading} what="Loading the session" />`;
   const status = data.status ?? outline.status;
   const hiddenTurns = turns.filter((t) => t.hidden || outline.runs?.[t.run - 1]?.hidden).length;
@@ -199,7 +201,7 @@ export function SessionPage({ session, run, turn, at, about }) {
     </nav>
     <div class="session-main">
       <${Head} outline=${outline} status=${status} now=${now} edge=${edge} connected=${data.connected} live=${live} />
-      ${run !== undefined && selected < 0 ? html`<p class="note warn" role="alert" data-testid="failure">This session has no turn ${clean(turn ?? '')} of run ${clean(run)}. <a href=${'/s' + join(id)}>The whole session</a></p>` : null}
+      ${run !== undefined && selected < 0 ? html`<p class="note warn" role="alert" data-testid="failure">This session has no turn ${clean(turn ?? '')} of run ${clean(run)}. <a href=${link('/s' + join(id))}>The whole session</a></p>` : null}
       ${data.error ? html`<p class="bad-line" role="alert">Not up to date: ${data.error.message}</p>` : null}
       ${turns.length || outline.runs?.length ? html`
       <${Timeline} outline=${outline} selected=${selected} select=${select} zoom=${at.query.get('zoom')} idle=${at.query.get('idle') === '1'} now=${live ? edge : 0} />
@@ -254,7 +256,7 @@ function RunHead({ run, outline, id }) {
       ${words(run.relation)}${parent ? ` of run ${parent.number}`.replace('of run', run.relation === 'continues' ? 'run' : 'of run') : ''}<//>` : null}${run.hidden ? html`<${Chip} kind="warn" title="hidden history, not deleted">rewound<//>` : null}${run.copied ? html`<${Chip} title="taken over from the session it was forked from; counted there">copied<//>` : null}${run.group ? html`<${Chip}>
       ${words(run.group)}<//>` : null}
     <span class="faint">${clean(run.agent)}${run.model ? ' · ' + clean(run.model) : ''}</span>
-      ${spawn ? html`<a class="link" href=${'/s' + turnPath(spawn.startsWith(id + '/') ? id : (spawn.split('/')[0] ?? ''), spawn)}>spawned by turn ${spawn.slice(spawn.lastIndexOf('/') + 1)}</a>` : null}
+      ${spawn ? html`<a class="link" href=${link('/s' + turnPath(spawn.startsWith(id + '/') ? id : (spawn.split('/')[0] ?? ''), spawn))}>spawned by turn ${spawn.slice(spawn.lastIndexOf('/') + 1)}</a>` : null}
     <span class="grow"></span><span class="faint num">
       ${stamp(run.start)}${run.end ? ' · ' + duration(between(run.start, run.end)) : ''}${run.estimated ? ' at least' : ''} · ${plural(run.turns, 'turn')} · ${count(run.usage.input)} in · ${count(run.usage.output)} out</span>
     ${run.error ? html`<p class="bad-line">${clean(run.error)}</p>` : null}<${Findings} findings=${run.defects} /></section>`;
@@ -275,7 +277,7 @@ function Row({ item, outline, id, selected, select, showHidden, largest }) {
   const r = outline.runs?.[t.run - 1];
   const state = t.failed ? ' failed' : t.state === 'open' || t.live ? ' open' : t.state ? ' closed' : '';
   const most = Math.max(1, largest);
-  return html`<a class=${'rail-turn' + state + (selected ? ' selected' : '') + (r?.relation === 'sub-agent' ? ' nested' : '')} href=${'/s' + turnPath(id, t.address)} aria-current=${selected ? 'true' : undefined} data-testid="rail-turn"
+  return html`<a class=${'rail-turn' + state + (selected ? ' selected' : '') + (r?.relation === 'sub-agent' ? ' nested' : '')} href=${link('/s' + turnPath(id, t.address))} aria-current=${selected ? 'true' : undefined} data-testid="rail-turn"
     onClick=${(/** @type {MouseEvent} */ e) => { if (e.ctrlKey || e.metaKey || e.shiftKey) return; e.preventDefault(); select(item.index); }}>
     <span class="rail-top"><b class="num">${t.index}</b>
       ${t.trigger === 'user' ? html`<i class="tag">user</i>` : null}${t.failed ? html`<i class="tag bad">failed</i>` : null}${t.state === 'open' || t.live ? html`<i class="tag info">running</i>` : null}${(t.attempts ?? 0) > 1 ? html`<i class="tag warn">
@@ -306,12 +308,12 @@ function Head({ outline, status, now, edge, connected, live }) {
       ${live ? html`<span class=${'live-dot' + (connected ? ' on' : '')} title=${connected ? 'Changes appear by themselves' : 'Not connected: changes do not appear'}>
         ${connected ? 'live' : 'not connected'}</span>` : null}${s.archived ? html`<${Chip}>archived<//>` : null}
       <span class="grow"></span>
-      <a class="button" href=${'/diff?' + new URLSearchParams({ a: s.id })} title="Diff with another session (d)">
+      <a class="button" href=${link('/diff', { a: s.id })} title="Diff with another session (d)">
         <${Icon} name="diff" />Diff with…</a><${CopyJSON} path=${'show' + join(s.id)} /></div>
     <p class="session-sub">${s.title ? html`<span><code>${clean(s.id)}</code> ${copyId}</span>` : null}
-      <span>${clean(s.agent || s.agent_id)}</span>${s.model ? html`<span>${clean(s.model)}</span>` : null}${s.dialect ? html`<span>
+      ${s.agent || s.agent_id ? html`<span>${clean(s.agent || s.agent_id)}</span>` : null}${s.model ? html`<span>${clean(s.model)}</span>` : null}${s.dialect ? html`<span>
         ${clean(s.dialect)}</span>` : null}<span title=${stamp(s.last)}>${stamp(s.start)}, last ${ago(s.last, now)}</span>
-        ${s.parent ? html`<a class="link" href=${'/s' + join(s.parent)}>parent session ${short(s.parent)}</a>` : null}${outline.fork ? html`<a class="link" href=${'/s' + join(outline.fork.session)} data-testid="forked-from">forked from ${short(outline.fork.session)}</a>` : null}</p>
+        ${s.parent ? html`<a class="link" href=${link('/s' + join(s.parent))}>parent session ${short(s.parent)}</a>` : null}${outline.fork ? html`<a class="link" href=${link('/s' + join(outline.fork.session))} data-testid="forked-from">forked from ${short(outline.fork.session)}</a>` : null}</p>
     <p class="offscreen" role="status" aria-live="polite">Status: ${words(status)}. ${plural(s.turns, 'turn')}.</p>
     <dl class="figures-row" data-testid="figures">
       ${figure('Turns', count(s.turns), plural(s.runs, 'run'))}
@@ -336,9 +338,9 @@ function Head({ outline, status, now, edge, connected, live }) {
         ${outline.facts.map((f) => html`<div><dt>${clean(f.subject)} · ${words(f.key)} <span class="faint num">${stamp(f.at)}</span></dt><dd><pre>
         <${JSONText} value=${f.value} /></pre></dd></div>`)}</dl></details>` : null}
       ${outline.children?.length ? html`<details data-testid="children"><summary>${plural(outline.children.length, 'related session')}</summary>
-        <ul class="children">${outline.children.map((c) => html`<li><${Chip}>${words(c.kind)}<//><a href=${'/s' + join(c.session, c.run)}>
+        <ul class="children">${outline.children.map((c) => html`<li><${Chip}>${words(c.kind)}<//><a href=${link('/s' + join(c.session, c.run))}>
         ${clean(c.agent) || short(c.session)}</a> <code>${short(c.session)}</code>
-        ${c.status ? html`<${Status} status=${c.status} />` : null}${c.from ? html`<span class="faint">from ${clean(turnWords(s.id, c.from))}</span>` : null}${c.kind === 'fork' ? html`<a class="link" href=${'/diff?' + new URLSearchParams({ a: s.id, b: c.session })}>diff</a>` : null}</li>`)}</ul></details>` : null}
+        ${c.status ? html`<${Status} status=${c.status} />` : null}${c.from ? html`<span class="faint">from ${clean(turnWords(s.id, c.from))}</span>` : null}${c.kind === 'fork' ? html`<a class="link" href=${link('/diff', { a: s.id, b: c.session })}>diff</a>` : null}</li>`)}</ul></details>` : null}
       ${outline.messages?.length ? html`<details data-testid="messages"><summary>
         ${plural(outline.messages.length, 'message')} rewound or queued</summary><ul class="children">${outline.messages.map((m) => html`<li><code>
         ${short(m.id, 16)}</code>${m.waiting ? html`<${Chip} kind="wait">waits for its turn<//>` : null}${m.hidden ? html`<span>rewound <span class="faint num">

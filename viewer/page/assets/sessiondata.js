@@ -14,6 +14,7 @@ const textBytes = 4096;
  * @property {Outline} [outline]
  * @property {Error} [error]
  * @property {Status} [status] as the server said it last
+ * @property {boolean} [erased] whether the session was there and is no more: nothing of it is kept here then
  * @property {boolean} connected whether changes are listened for
  * @property {(index: number) => TurnView | undefined} turn
  * @property {(index: number) => Error | undefined} failed why a turn is not there
@@ -46,7 +47,7 @@ const freezeTurn = (t) => ({ ...freeze(t), calls: t.calls?.map(freeze), permissi
  * @returns {SessionData}
  */
 export function useSession(session) {
-  const [state, set] = useState(/** @type {{outline?: Outline, error?: Error, status?: Status, connected: boolean}} */ ({ connected: false }));
+  const [state, set] = useState(/** @type {{outline?: Outline, error?: Error, status?: Status, erased?: boolean, connected: boolean}} */ ({ connected: false }));
   const [, redraw] = useState(0);
   const [attempt, setAttempt] = useState(0);
   const turns = useRef(/** @type {Map<number, TurnView>} */ (new Map()));
@@ -60,7 +61,7 @@ export function useSession(session) {
     pages.current.set(page, 'asked');
     try {
       const got = /** @type {TurnPage} */ (await get('turns' + join(session), { from: page * pageSize, count: pageSize, text: textBytes }));
-      if (!alive.current) return;
+      if (!alive.current || !outline.current) return;
       (got.turns ?? []).forEach((t, i) => {
         turns.current.set(page * pageSize + i, goesOn(outline.current?.status) ? t : freezeTurn(t));
         stale.current.delete(page * pageSize + i);
@@ -103,17 +104,30 @@ export function useSession(session) {
     let again = false;
     let mark = 0;
     let absent = 0;
+    let erased = false;
+    // What was open already and is not in the store any more was erased, and must not stay on a screen either.
+    const drop = () => {
+      if (!outline.current) return;
+      erased = true;
+      outline.current = undefined;
+      turns.current.clear();
+      stale.current.clear();
+      pages.current.clear();
+      set({ connected: false, erased: true });
+      end();
+    };
     const load = async () => {
       if (busy) return void (again = true);
       busy = true;
       const began = performance.now();
       try {
         const next = /** @type {Outline} */ (await get('outline' + join(session)));
-        if (!alive.current) return;
+        if (!alive.current || erased) return;
         mark = next.mark;
         take(next);
       } catch (error) {
-        if (!alive.current) return;
+        if (!alive.current || erased) return;
+        if (error instanceof ApiError && error.status === 404 && outline.current) return drop();
         set((old) => ({ ...old, error: /** @type {Error} */ (error) }));
         // A page may be open before the first of its session arrives.
         if (error instanceof ApiError && error.status === 404 && !outline.current && ++absent <= 5) setTimeout(() => alive.current && load(), 2000);
@@ -129,10 +143,11 @@ export function useSession(session) {
     };
     void load();
     const end = listen('events', { session }, (event, data) => {
+      if (event === 'gone') drop();
       if (event !== 'mark' || !data) return;
       if (data.status) set((old) => ({ ...old, status: data.status }));
       if (data.mark !== mark || data.status !== outline.current?.status) void load();
-    }, (connected) => alive.current && set((old) => ({ ...old, connected })));
+    }, (connected) => alive.current && !erased && set((old) => ({ ...old, connected })));
     return () => {
       alive.current = false;
       end();

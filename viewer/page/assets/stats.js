@@ -3,7 +3,7 @@ import { html, useState } from './vendor/preact-htm.js';
 import { useGet } from './api.js';
 import { clean, count, duration, exact, money, percent, plural, words } from './format.js';
 import { useKeys } from './keys.js';
-import { navigate, withQuery } from './router.js';
+import { link, navigate, withQuery } from './router.js';
 import { Chip, copyJSON, CopyJSON, Empty, Failure, Loading, useTitle, useWidth } from './ui.js';
 
 /** @import {Dist, StatsGroup, StatsReport} from '../types.d.ts' */
@@ -21,16 +21,17 @@ const measures = [
   { name: 'First token', of: (g) => g.first_chunk_ns, unit: 'time to it', show: duration, kind: 'time' },
   { name: 'Tool call', of: (g) => g.tool_duration_ns, unit: 'duration', show: duration, kind: 'tool' },
 ];
-const groups = [['', 'all together'], ['model', 'model'], ['agent', 'agent'], ['day', 'day'], ['session', 'session'], ['tool', 'tool']];
+// The words of stats.Bys, in Go.
+const groups = [['', 'all together'], ['model', 'model'], ['agent', 'agent'], ['provider', 'provider'], ['tool', 'tool'], ['session', 'session']];
 
 /** @param {{at: Place}} p */
 export function StatsPage({ at }) {
   useTitle('Statistics');
-  const query = Object.fromEntries(['by', 'agent', 'model', 'since', 'session'].map((k) => [k, at.query.get(k) ?? '']));
+  const query = Object.fromEntries(['by', 'agent', 'model', 'provider', 'since', 'session'].map((k) => [k, at.query.get(k) ?? '']));
   const { data, error, loading } = useGet('stats', query);
   const r = /** @type {StatsReport | undefined} */ (data);
   const [measure, setMeasure] = useState(0);
-  useKeys({ c: () => void copyJSON('stats', query), Escape: () => navigate('/') });
+  useKeys({ c: () => void copyJSON('stats', query), Escape: () => navigate(link('/')) });
   const set = (/** @type {Record<string, string | undefined>} */ c) => navigate(withQuery(c), { replace: true });
   const value = (/** @type {Event} */ e) => /** @type {HTMLInputElement} */ (e.target).value;
   return html`<div class=${'page stats-page' + (loading && r ? ' stale' : '')}>
@@ -43,6 +44,8 @@ export function StatsPage({ at }) {
         <input value=${query['agent']} placeholder="any" size="10" onChange=${(/** @type {Event} */ e) => set({ agent: value(e) })} /></label>
       <label class="field"><span>Model</span>
         <input value=${query['model']} placeholder="any" size="14" onChange=${(/** @type {Event} */ e) => set({ model: value(e) })} /></label>
+      <label class="field"><span>Provider</span>
+        <input value=${query['provider']} placeholder="any" size="10" onChange=${(/** @type {Event} */ e) => set({ provider: value(e) })} /></label>
       <label class="field"><span>Since</span><select value=${query['since']} onChange=${(/** @type {Event} */ e) => set({ since: value(e) })}>
         ${[['', 'any time'], ['1h', 'last hour'], ['24h', 'last day'], ['168h', 'last week'], ['720h', 'last 30 days']].map(([v, n]) => html`<option value=${v}>
         ${n}</option>`)}</select></label>

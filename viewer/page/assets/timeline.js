@@ -3,7 +3,7 @@
 import { html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.js';
 import { clean, clock, count, duration, ms, words } from './format.js';
 import { navigate, withQuery } from './router.js';
-import { timeScale } from './scale.js';
+import { ticks, timeScale } from './scale.js';
 import { Icon, useWidth } from './ui.js';
 
 /** @import {Outline, OutlineRun, OutlineTurn} from '../types.d.ts' */
@@ -78,16 +78,36 @@ function layOut(outline, now) {
  */
 const firstCall = (t, otherwise) => (t.calls ?? []).reduce((least, c) => (ms(c.start) < least ? ms(c.start) : least), otherwise);
 
+/**
+ * What the axis must hold: turns, and what lies outside of them. A run waits between its turns, so that only where it begins and ends
+ * counts, unless it has none.
+ * @param {Outline} outline
+ * @param {Bar[]} bars
+ * @param {{run: OutlineRun, from: number, to: number}[]} runs
+ * @returns {[number, number][]}
+ */
+function stretches(outline, bars, runs) {
+  const withTurns = new Set(bars.map((b) => b.turn.run));
+  /** @type {[number, number][]} */
+  const out = bars.map((b) => [b.from, b.to]);
+  for (const { run, from, to } of runs) {
+    if (withTurns.has(run.number)) out.push([from, from], [to, to]);
+    else out.push([from, to]);
+  }
+  for (const m of outline.marks ?? []) out.push([ms(m.at), ms(m.at)]);
+  return out;
+}
+
 /** @param {{outline: Outline, selected: number, select: (index: number) => void, zoom: string | null, idle: boolean, now: number}} p */
 export function Timeline({ outline, selected, select, zoom, idle, now }) {
   const [box, width] = useWidth();
   const { bars, runs, rows } = useMemo(() => layOut(outline, now), [outline, now]);
-  const scale = useMemo(() => timeScale([...bars.map((b) => /** @type {[number, number]} */ ([b.from, b.to])), ...(bars.length ? [] : runs.map((r) => /** @type {[number, number]} */ ([r.from, r.to])))], !idle), [bars, runs, idle]);
+  const scale = useMemo(() => timeScale(stretches(outline, bars, runs), !idle), [bars, runs, idle]);
   const [hover, setHover] = useState(/** @type {{bar: Bar, x: number} | null} */ (null));
   const [drag, setDrag_] = useState(/** @type {[number, number] | null} */ (null));
   const dragged = useRef(drag); // events may come faster than drawings
   const setDrag = (/** @type {[number, number] | null} */ d) => setDrag_((dragged.current = d));
-  const origin = useMemo(() => bars.reduce((least, b) => Math.min(least, b.from), Infinity), [bars]);
+  const origin = scale.from(0);
 
   // The part that is shown, in places of the scale. In the URL it stands as parts of the whole.
   const [a, b] = useMemo(() => {
@@ -186,9 +206,10 @@ export function Timeline({ outline, selected, select, zoom, idle, now }) {
   function draw() {
     const out = [];
     const visible = (/** @type {number} */ x1, /** @type {number} */ x2) => x2 >= 0 && x1 <= width;
-    for (let x = pad; x < width - 60; x += 110) {
-      out.push(html`<g class="tick"><line x1=${x} x2=${x} y1="14" y2=${height} />
-        <text x=${x + 4} y="11">+${duration(Math.max(0, scale.from(at(x)) - origin) * 1e6)}</text></g>`);
+    for (const { at: t, text } of ticks(scale, a, b, w / 110)) {
+      const x = px(t);
+      if (x > width - 60) break;
+      out.push(html`<g class="tick" data-testid="tick"><line x1=${x} x2=${x} y1="14" y2=${height} /><text x=${x + 4} y="11">${text}</text></g>`);
     }
     for (const g of scale.gaps) {
       const x1 = pad + ((g.at - a) / (b - a)) * w;
@@ -280,7 +301,7 @@ export function Timeline({ outline, selected, select, zoom, idle, now }) {
     <div class="chart" ref=${box}>
       <svg ref=${svg} width=${width} height=${height} viewBox=${`0 0 ${Math.max(1, width)} ${height}`} role="img" tabindex="0" data-testid="timeline-svg"
         aria-label=${`Timeline of ${runs.length} runs and ${bars.length} turns. Plus and minus zoom, arrows move, 0 shows all of it.`}
-        onPointerDown=${down} onPointerMove=${move} onPointerUp=${up} onPointerLeave=${() => setHover(null)} onDblClick=${() => set(0, scale.length)} onKeyDown=${keys}>
+        onPointerDown=${down} onPointerMove=${move} onPointerUp=${up} onPointerCancel=${() => setDrag(null)} onPointerLeave=${() => setHover(null)} onDblClick=${() => set(0, scale.length)} onKeyDown=${keys}>
         ${drawn}
         ${chosen && px(chosen.to) >= 0 && px(chosen.from) <= width ? html`<rect class="ring" x=${px(chosen.from) - 2} y=${axisHeight + chosen.row * rowHeight + 15} width=${Math.max(1, px(chosen.to) - px(chosen.from)) + 3} height="16" rx="3" />` : null}
         ${drag && Math.abs(drag[1] - drag[0]) > 5 ? html`<rect class="drag" x=${Math.min(...drag)} width=${Math.abs(drag[1] - drag[0])} y="0" height=${height} />` : null}

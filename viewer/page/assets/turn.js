@@ -2,7 +2,7 @@
 import { html, useMemo, useState } from './vendor/preact-htm.js';
 import { get, useGet } from './api.js';
 import { between, bytes, clean, clock, count, duration, exact, money, plural, short, stamp, tookOf, words } from './format.js';
-import { join, turnPath } from './router.js';
+import { join, link, turnPath } from './router.js';
 import { TextDiff } from './difftext.js';
 import { Chip, Content, CopyJSON, Findings, Foreign, Icon, Loading, memo, parseJSON, Status, say } from './ui.js';
 
@@ -33,7 +33,7 @@ function Card({ session, outline, index, view, error, selected, open, toggle, se
   const title = `Turn ${o.index} of run ${o.run}`;
   return html`<article class=${'turn' + (selected ? ' selected' : '') + (o.failed ? ' failed' : '')} aria-label=${title} aria-current=${selected ? 'true' : undefined} data-testid="turn" data-turn-address=${o.address}>
     <header onClick=${select}>
-      <h3><a href=${'/s' + path} data-testid="turn-link">Turn ${o.index}</a></h3>
+      <h3><a href=${link('/s' + path)} data-testid="turn-link">Turn ${o.index}</a></h3>
       <${State} o=${o} partial=${view?.partial} waiting=${view ? waitsFor(view) : undefined} />
       <span class="turn-model">${clean(o.model)}${view?.variant ? ' · ' + clean(view.variant) : ''}</span>
       ${o.stop_reason ? html`<${Chip} kind=${o.failed ? 'bad' : ''} title="why the model stopped">${words(o.stop_reason)}<//>` : null}
@@ -101,9 +101,9 @@ function Said_({ session, outline, o, index, v, path, open, toggle, about, now }
     <footer>
       <${Facts} v=${v} session=${session} />
       <div class="turn-actions">
-        ${request ? html`<a class="button" href=${'/s' + path + '/request'} data-testid="open-request" title="What the model was sent (r)">Request <span class="faint num">
+        ${request ? html`<a class="button" href=${link('/s' + path + '/request')} data-testid="open-request" title="What the model was sent (r)">Request <span class="faint num">
           ${plural(request.messages, 'message')}${request.bytes ? ' · ' + bytes(request.bytes) : ''} · ${request.new} new${request.missing ? ` · ${request.missing} missing` : ''}</span></a>` : html`<span class="faint small">The loop told no request</span>`}
-        <a class="button" href=${'/s' + path + '/replay'} data-testid="open-replay" title="Can it be run again? (p)">Replay</a>
+        <a class="button" href=${link('/s' + path + '/replay')} data-testid="open-replay" title="Can it be run again? (p)">Replay</a>
         <button class="button" data-testid="expand" aria-pressed=${open} onClick=${toggle} title="Unfold everything (e)"><${Icon} name="unfold" />
           ${open ? 'Fold' : 'Unfold'}</button>
         <${CopyJSON} path=${'turn' + path} />
@@ -285,9 +285,9 @@ export function SubAgent({ session, outline, address }) {
     <${Icon} name=${shown ? 'down' : 'right'} />
     <b>Sub-agent</b> ${clean(name)}${own ? html` <span class="faint">run ${own.number} · ${plural(own.turns, 'turn')} · ${count(own.usage.input)} in · ${count(own.usage.output)} out</span>` : html` <span class="faint">session ${short(other)}</span>`}</button>
     ${own?.status ? html`<${RunStatus} status=${own.status} />` : child?.status ? html`<${Status} status=${child.status} />` : null}
-      <a class="link" href=${own && first ? '/s' + turnPath(session, first.address) : '/s' + join(other)}>Go there</a></div>
+      <a class="link" href=${link('/s' + (own && first ? turnPath(session, first.address) : join(other)))}>Go there</a></div>
     ${shown ? error ? html`<p class="bad">${error.message}</p>` : !there ? html`<${Loading} />` : html`<ol class="sub-turns">
-      ${turns.slice(0, 50).map((t) => html`<li><a href=${'/s' + turnPath(other, t.address)}>turn ${t.index}</a> <span>
+      ${turns.slice(0, 50).map((t) => html`<li><a href=${link('/s' + turnPath(other, t.address))}>turn ${t.index}</a> <span>
       ${clean(t.text)}</span> <span class="faint num">
       ${count(t.usage.input)} in · ${count(t.usage.output)} out · ${duration(tookOf(t, there.summary.start))}</span></li>`)}${turns.length > 50 ? html`<li class="faint">and ${turns.length - 50} more</li>` : null}</ol>` : null}</div>`;
 }

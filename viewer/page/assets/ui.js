@@ -2,7 +2,7 @@
 import { Component, h, html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.js';
 import { ApiError, get, getText } from './api.js';
 import { bytes, clean, exact, pieces, words } from './format.js';
-import { join } from './router.js';
+import { join, link } from './router.js';
 
 /** @import {Body, Finding} from '../types.d.ts' */
 
@@ -64,7 +64,7 @@ export function Failure({ error, retry }) {
   return html`<div class="state failure" role="alert" data-testid="failure">
     <h2>${status === undefined ? 'This page failed' : (titles[status] ?? 'The server failed')}</h2>
     <p><${Foreign} text=${error.message} /></p>
-    <p>${retry ? html`<button class="button" onClick=${retry}>Try again</button> ` : ''}<a class="button" href="/">All sessions</a></p>
+    <p>${retry ? html`<button class="button" onClick=${retry}>Try again</button> ` : ''}<a class="button" href=${link('/')}>All sessions</a></p>
   </div>`;
 }
 
