@@ -42,7 +42,7 @@ docs/security.md.
 With --config it runs a Collector configuration instead of the built-in one,
 which may name these components:
   receiver    otlp
-  processors  batch, memory_limiter
+  processors  batch, memory_limiter, filter
   exporters   agent_session, otlp_grpc, otlp_http, prometheus, debug
   extensions  file_storage, health_check, otlp_nesting
 With others, build a collector of your own with the agent_session exporter.`,
