@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/otelagent/otelagent/inspect"
@@ -31,6 +32,7 @@ var (
 	errNoPath   = &failure{http.StatusNotFound, "there is no such path; docs/api.md has all"}
 	errTooLarge = &failure{http.StatusInternalServerError, "the answer is larger than 64 MiB: ask for a part, such as one run or turn"}
 	errBusy     = &failure{http.StatusTooManyRequests, "too much is being read at once: try again"}
+	errSending  = &failure{http.StatusTooManyRequests, "too many answers wait for who asked to read them: try again"}
 )
 
 // answer is what an API path gives.
@@ -104,12 +106,13 @@ func (h *Handler) api(f func(*http.Request) (*answer, error)) http.HandlerFunc {
 				}
 			}
 		}
-		var body bounded
-		if err := a.write(&body); err != nil {
+		body, sent, err := h.make(r.Context(), a)
+		if err != nil {
 			w.Header().Del("ETag")
 			h.fail(w, r, err)
 			return
 		}
+		defer sent()
 		w.Header().Set("Content-Type", "application/json")
 		if a.kind != "" {
 			w.Header().Set("Content-Type", a.kind)
@@ -117,9 +120,52 @@ func (h *Handler) api(f func(*http.Request) (*answer, error)) http.HandlerFunc {
 		for k, v := range a.head {
 			w.Header().Set(k, v)
 		}
-		_, _ = w.Write(body.Bytes()) // who went away need not be told
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(h.sendTime)) // where there is a connection
+		_, _ = w.Write(body.Bytes())                                                   // who went away need not be told
 	}
 }
+
+// make makes the body of an answer. What it returns is to be called when the body was sent: until then its bytes are counted, and when too many
+// are on their way there is no answer.
+func (h *Handler) make(ctx context.Context, a *answer) (*bounded, func(), error) {
+	done, err := place(ctx, h.making)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer done()
+	body := &bounded{}
+	if err := a.write(body); err != nil {
+		return nil, nil, err
+	}
+	budget, size := h.small, int64(body.Cap())
+	if size > smallBody {
+		budget = h.large
+	}
+	if !budget.take(size) {
+		return nil, nil, errSending
+	}
+	return body, func() { budget.give(size) }, nil
+}
+
+// budget is how many bytes may still be held.
+type budget struct{ left atomic.Int64 }
+
+func newBudget(bytes int64) *budget {
+	b := &budget{}
+	b.left.Store(bytes)
+	return b
+}
+
+// take holds n bytes; false when there are not so many left.
+func (b *budget) take(n int64) bool {
+	if b.left.Add(-n) >= 0 {
+		return true
+	}
+	b.give(n)
+	return false
+}
+
+func (b *budget) give(n int64) { b.left.Add(n) }
 
 // checkParams bounds what a request says.
 func checkParams(r *http.Request) error {
@@ -183,12 +229,15 @@ func refuse(w http.ResponseWriter, r *http.Request, f *failure) {
 }
 
 // admit waits for one of the places of requests that read a whole session. What it returns gives the place back.
-func (h *Handler) admit(ctx context.Context) (func(), error) {
+func (h *Handler) admit(ctx context.Context) (func(), error) { return place(ctx, h.heavy) }
+
+// place waits for one of some places. What it returns gives it back.
+func place(ctx context.Context, places chan struct{}) (func(), error) {
 	wait := time.NewTimer(10 * time.Second)
 	defer wait.Stop()
 	select {
-	case h.heavy <- struct{}{}:
-		return func() { <-h.heavy }, nil
+	case places <- struct{}{}:
+		return func() { <-places }, nil
 	case <-wait.C:
 		return nil, errBusy
 	case <-ctx.Done():

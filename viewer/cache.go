@@ -245,7 +245,12 @@ func (h *Handler) view(ctx context.Context, rd *reader.Reader, key session.Key) 
 
 // kept returns an answer whose body is made once a state.
 func (h *Handler) kept(ctx context.Context, key cacheKey, state string, a *answer) (*answer, error) {
-	e, err := h.cache.get(ctx, key, state, func(context.Context) (any, int64, error) {
+	e, err := h.cache.get(ctx, key, state, func(ctx context.Context) (any, int64, error) {
+		done, err := place(ctx, h.making)
+		if err != nil {
+			return nil, 0, err
+		}
+		defer done()
 		b := &bounded{}
 		if err := a.write(b); err != nil {
 			return nil, 0, err

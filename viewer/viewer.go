@@ -54,6 +54,11 @@ const (
 	maxBody      = 64 << 20  // bytes of one answer
 	maxListeners = 32        // at once, on /events
 	maxHeavy     = 4         // requests at once that read a whole session
+	maxMaking    = 4         // answers at once that are put together, each some times its size
+	maxLarge     = 256 << 20 // bytes of answers larger than smallBody that are being sent
+	maxSmall     = 64 << 20  // and of the others, which the large ones do not keep out
+	smallBody    = 1 << 20   // bytes
+	maxSend      = time.Minute
 	perSecond    = 100       // requests, all clients together
 	burst        = 400       // requests
 	badTokens    = 5         // a second
@@ -66,6 +71,10 @@ type Handler struct {
 	page      *page
 	cache     *cache
 	heavy     chan struct{}
+	making    chan struct{}
+	large     *budget
+	small     *budget
+	sendTime  time.Duration
 	listeners chan struct{}
 	rate, bad *rate.Limiter
 	mux       http.Handler
@@ -89,17 +98,24 @@ func New(o Options) (*Handler, error) {
 	h := &Handler{
 		o: o, page: p, cache: newCache(cacheBytes), heavy: make(chan struct{}, maxHeavy), listeners: make(chan struct{}, maxListeners),
 		rate: rate.NewLimiter(perSecond, burst), bad: rate.NewLimiter(badTokens, badTokens), closed: make(chan struct{}),
+		making: make(chan struct{}, maxMaking), large: newBudget(maxLarge), small: newBudget(maxSmall), sendTime: maxSend,
 		proof: rand.Text(),
 	}
 	h.close = sync.OnceFunc(func() { close(h.closed) })
-	gzip, err := gzhttp.NewWrapper(gzhttp.MinSize(1<<10), gzhttp.CompressionLevel(2), gzhttp.ContentTypes([]string{
-		"application/json", "text/plain", "text/html", "text/css", "text/javascript", "image/svg+xml",
-	}))
+	zip, err := compressed()
 	if err != nil {
 		return nil, err
 	}
-	h.mux = h.guard(h.routes(func(f http.HandlerFunc) http.Handler { return gzip(f) }))
+	h.mux = h.guard(h.routes(zip))
 	return h, nil
+}
+
+// compressed returns what compresses answers that are worth it, for clients that take that.
+func compressed() (func(http.HandlerFunc) http.Handler, error) {
+	gzip, err := gzhttp.NewWrapper(gzhttp.MinSize(1<<10), gzhttp.CompressionLevel(2), gzhttp.ContentTypes([]string{
+		"application/json", "text/plain", "text/html", "text/css", "text/javascript", "image/svg+xml",
+	}))
+	return func(f http.HandlerFunc) http.Handler { return gzip(f) }, err
 }
 
 // ServeHTTP answers a request.
