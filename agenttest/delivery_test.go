@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
@@ -67,6 +69,98 @@ func TestLostTurnsAreSentAgain(t *testing.T) {
 				if want := confirmed || turn.Index < 5; whole != want {
 					t.Errorf("turn %d: whole %t, want %t; missing %v", turn.Index, whole, want, p.Missing)
 				}
+			}
+		})
+	}
+}
+
+// What left ahead of its span and did not arrive arrives with the end of that span, or once more after it when the loss is heard of
+// later: a moment without a collector while the model thinks costs no request. Where nothing is lost nothing is sent twice.
+func TestLostAheadIsSentAgain(t *testing.T) {
+	const payload, second, args, rules = `{"model":"m","messages":[{"role":"user","content":"Is it in?"}]}`, `{"model":"m","messages":[{"role":"user","content":"Well?"}]}`,
+		`{"cmd":"ls"}`, `[{"action":"ask"}]`
+	for _, tt := range []struct {
+		name        string
+		away, later bool
+	}{{name: "nothing is lost"}, {name: "heard of while it is open", away: true}, {name: "heard of after its end", away: true, later: true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			var away atomic.Bool
+			var mu sync.Mutex
+			var batch session.Batch
+			release := make(chan struct{})
+			receive := func(_ context.Context, otlp []byte) error {
+				if away.Load() {
+					if tt.later {
+						<-release
+					}
+					return errors.New("away")
+				}
+				b, _, err := otlprow.DecodeProto(otlp)
+				mu.Lock()
+				defer mu.Unlock()
+				batch.Rows, batch.Blocks = append(batch.Rows, b.Rows...), append(batch.Blocks, b.Blocks...)
+				return err
+			}
+			providers, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(otelsetup.NewFuncExporter(receive)), otelsetup.WithoutGlobal(), otelsetup.WithLive())
+			if err != nil {
+				t.Fatal(err)
+			}
+			tracer := otelagent.NewTracer(content, otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithLive(providers.Live()))
+			away.Store(tt.away)
+			ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r", Rules: []byte(rules)})
+			ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+			turn.Request(otelagent.Request{Payload: []byte(payload)})
+			turn.Request(otelagent.Request{Payload: []byte(second), Attempt: 1})
+			_, tool := turn.StartTool(ctx, otelagent.ToolCall{ID: "c", Name: "bash", Args: []byte(args)})
+			end := func() {
+				tool.End(otelagent.ToolResult{Result: []byte(`"x"`)})
+				turn.End(otelagent.TurnResult{})
+				run.End(otelagent.RunResult{})
+			}
+			if tt.later {
+				for providers.Stats().Ended < 4 { // all that leaves ahead is in the queue, some of it on its way
+					time.Sleep(time.Millisecond)
+				}
+				time.Sleep(50 * time.Millisecond)
+				end() // while the first of it, the rules, is still on its way
+				away.Store(false)
+				close(release)
+			} else {
+				_ = providers.ForceFlush(t.Context()) // fails while the receiver is away
+				away.Store(false)
+				end()
+			}
+			_ = providers.ForceFlush(t.Context())
+			_ = providers.ForceFlush(t.Context()) // what leaves once more
+			_ = providers.Shutdown(t.Context())
+
+			s, blocks := onlySession(t, batch)
+			if len(s.Runs[0].Turns) != 1 || len(s.Runs[0].Turns[0].Requests) != 2 || len(s.Runs[0].Turns[0].ToolCalls) != 1 {
+				t.Fatalf("%d runs, turns %+v", len(s.Runs), s.Runs[0].Turns)
+			}
+			last := s.Runs[0].Turns[0]
+			for i, want := range []string{payload, second} {
+				if p := last.Requests[i].Payload(blocks); !p.Exact || string(p.Bytes) != want {
+					t.Errorf("request %d is %q, missing %v", i, p.Bytes, p.Missing)
+				}
+			}
+			if got := bodiesOf(batch, last.ToolCalls[0].Args); len(got) != 1 || got[0] != args {
+				t.Errorf("arguments are %q", got)
+			}
+			if got := bodiesOf(batch, s.Runs[0].Rules); len(got) != 1 || got[0] != rules {
+				t.Errorf("rules are %q", got)
+			}
+			times := map[string]int{}
+			for _, b := range batch.Blocks {
+				times[string(b.Body)]++
+			}
+			for body, n := range times {
+				if n > 1 && !tt.away {
+					t.Errorf("%q was sent %d times", body, n)
+				}
+			}
+			if len(times) < 4 {
+				t.Errorf("only %d bodies", len(times))
 			}
 		})
 	}

@@ -23,6 +23,7 @@ type content struct {
 	lists           []contentList
 	echoes          [][]byte
 	details         []attribute.KeyValue // of the encoding full
+	ahead           []ahead
 
 	bytes    int   // of what is new
 	left     int   // of these, bytes that left before the end

@@ -198,6 +198,7 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 		return Moment{}, false
 	}
 	h.ended = true
+	h.takeBack()
 	at = at.sound()
 	if !h.content.empty() || !h.began.IsZero() {
 		at = at.now()

@@ -1,7 +1,11 @@
 package otelagent
 
 import (
+	"hash/fnv"
+	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -33,8 +37,17 @@ type Live interface {
 // turn and the arguments of a tool call leave as soon as they are known: on a session.payload span of their own. See docs/live.md.
 // Default, and with nil: nothing leaves before its span ends, and none of it costs anything. With EncodingFull requests leave with
 // their turn.
+//
+// Where l is a Delivery, as that of otelsetup.WithLive is, it stands for one: what left ahead of its span and did not arrive is sent again
+// with the end of that span. WithDelivery after it counts instead.
 func WithLive(l Live) Option {
-	return optionFunc(func(c config) config { c.live = l; return c })
+	return optionFunc(func(c config) config {
+		c.live = l
+		if d, ok := l.(Delivery); ok && c.delivery == nil {
+			c.delivery = d
+		}
+		return c
+	})
 }
 
 // OpenSpan is a span that is open, as a Live sees it. Safe for concurrent use.
@@ -158,7 +171,139 @@ func (h *handle) early(list string) (now content, name string) {
 		name = "blocks/" + strconv.Itoa(h.live.blocks)
 		h.live.blocks++
 	}
+	if h.tracer.config.delivery != nil && !now.empty() {
+		for i := range now.lists { // packed here, since two are to read them
+			now.lists[i].pack(h.run)
+		}
+		c.keepAhead(ahead{now.bodies, now.recipes, now.lists, now.bytes, h.tracer.memories.ahead.losses(h.session)})
+	}
 	return now, name
+}
+
+// ahead is content that left before its span ended. It is kept until then, as it would be without copies: what was lost leaves once more
+// with the end.
+type ahead struct {
+	bodies, recipes []string
+	lists           []contentList
+	bytes           int
+	losses          uint32 // of the session before it left
+}
+
+// keepAhead keeps what leaves. Lists that are told again take the place of those before.
+func (c *content) keepAhead(now ahead) {
+	for i := range c.ahead {
+		before := &c.ahead[i]
+		before.lists = slices.DeleteFunc(slices.Clone(before.lists), func(l contentList) bool {
+			return slices.ContainsFunc(now.lists, func(n contentList) bool { return n.name == l.name && n.attempt == l.attempt })
+		})
+	}
+	c.ahead = append(c.ahead, now)
+}
+
+// takeBack puts what left before a loss of the session was heard of on the span again. It may have arrived all the same: readers take what
+// comes twice once. For the rest no loss was heard of yet; it is kept for a while. The caller holds the lock.
+func (h *handle) takeBack() {
+	c := &h.content
+	if len(c.ahead) == 0 {
+		return
+	}
+	var back ahead
+	all := &h.tracer.memories.ahead
+	all.ended(h, func(losses uint32) (rest ahead) {
+		for i := range c.ahead {
+			if a := &c.ahead[i]; a.losses != losses {
+				back.add(a)
+			} else {
+				rest.add(a)
+			}
+		}
+		return rest
+	})
+	if c.ahead = nil; !back.empty() {
+		c.bodies, c.recipes, c.lists = append(back.bodies, c.bodies...), append(back.recipes, c.recipes...), append(back.lists, c.lists...)
+		c.left -= back.bytes
+	}
+}
+
+func (a *ahead) add(more *ahead) {
+	a.bodies, a.recipes, a.lists = append(a.bodies, more.bodies...), append(a.recipes, more.recipes...), append(a.lists, more.lists...)
+	a.bytes += more.bytes
+}
+
+func (a *ahead) empty() bool { return len(a.bodies)+len(a.recipes)+len(a.lists) == 0 }
+
+// Bounds of what is kept of spans that have ended.
+const (
+	maxAheadSpans = 1024
+	maxAheadBytes = 16 << 20
+)
+
+// aheads is what left ahead of spans that have ended since, the newest: that it was lost may be heard of later than the end.
+type aheads struct {
+	// lost counts what was lost, by session: those that share a place make each other send a little more.
+	lost [256]atomic.Uint32
+
+	mu    sync.Mutex
+	kept  []endedAhead // oldest first
+	bytes int
+}
+
+type endedAhead struct {
+	of *handle
+	ahead
+}
+
+// losses returns another number once something more of the session was lost.
+func (s *aheads) losses(session string) uint32 { return s.place(session).Load() }
+
+func (s *aheads) place(session string) *atomic.Uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(session))
+	return &s.lost[h.Sum32()%uint32(len(s.lost))]
+}
+
+// ended keeps what left ahead of h, which ends, as rest tells it by the losses so far. Of more than the bounds the oldest is given up.
+func (s *aheads) ended(h *handle, rest func(losses uint32) ahead) {
+	s.mu.Lock() // no loss comes between the count and what is kept
+	defer s.mu.Unlock()
+	a := rest(s.losses(h.session))
+	if a.empty() {
+		return
+	}
+	for i := range a.lists {
+		a.bytes += len(a.lists[i].packed)
+	}
+	s.kept = append(s.kept, endedAhead{h, a})
+	s.bytes += a.bytes
+	for len(s.kept) > maxAheadSpans || s.bytes > maxAheadBytes {
+		s.bytes -= s.kept[0].bytes
+		s.kept[0] = endedAhead{}
+		s.kept = s.kept[1:]
+	}
+}
+
+// resend hears that something of the session was lost. What left ahead of spans that have ended leaves once more, on children of them;
+// open ones send it with their end.
+func (s *aheads) resend(session string) {
+	s.mu.Lock()
+	s.place(session).Add(1)
+	var again []endedAhead
+	s.kept = slices.DeleteFunc(s.kept, func(e endedAhead) bool {
+		if e.of.session != session {
+			return false
+		}
+		s.bytes -= e.bytes
+		again = append(again, e)
+		return true
+	})
+	s.mu.Unlock()
+	for _, e := range again {
+		now := content{bodies: e.bodies, recipes: e.recipes, lists: e.lists}
+		for _, text := range e.bodies {
+			now.bytes += len(text)
+		}
+		e.of.leave(&now, "again", Moment{Time: e.of.start()})
+	}
 }
 
 // takeLists takes the lists that are final before their span ends.
@@ -230,6 +375,10 @@ func (t *Turn) waits(n int) {
 func (t *Turn) liveState(a *attrs) {
 	if t.attempts > 1 {
 		a.int(spans.TurnAttemptsKey, t.attempts)
+	}
+	t.thrownAway(a)
+	if t.answered {
+		a.yes(spans.RepliedKey, true)
 	}
 	if t.questions > 0 {
 		a.kv = append(a.kv, spans.WaitingForKey.String(string(spans.WaitingUserInput)))

@@ -17,6 +17,7 @@ type memories struct {
 	max          int64
 	seedA, seedB maphash.Seed
 	scratches    scratches
+	ahead        aheads
 
 	// mu is held for moments only, and never while a memory is waited for: that may be in the hands of a slow redactor.
 	mu    sync.Mutex
@@ -216,6 +217,7 @@ func (s *memories) lost(session string, blocks []spans.BlockID) {
 		m.lost(blocks)
 		m.close()
 	}
+	s.ahead.resend(session)
 }
 
 func (m *memory) lost(blocks []spans.BlockID) {

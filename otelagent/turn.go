@@ -27,6 +27,7 @@ type Turn struct {
 	wasted      normalUsage // of the discarded attempts
 	asked       Moment      // when the last request was ready
 	replied     Moment
+	answered    bool          // the last attempt
 	called      time.Duration // of the model call; zero where it is not known
 	partial     *partial      // of the reply
 	questions   int           // to the user, without an answer
@@ -162,8 +163,13 @@ func (t *Turn) Replied(at Moment) {
 		return
 	}
 	t.mu.Lock()
-	t.replied = at.now()
+	if t.ended {
+		t.mu.Unlock()
+		return
+	}
+	t.replied, t.answered = at.now(), true
 	t.mu.Unlock()
+	t.changed(0)
 }
 
 // noteDiscarded is the type of the note that keeps what is known of a discarded attempt.
@@ -180,6 +186,7 @@ func (t *Turn) Discard(d DiscardedAttempt) {
 		t.discarded++
 		t.attempted(d.Attempt)
 		t.partial = nil
+		t.answered = t.answered && int64(d.Attempt)+1 < t.attempts
 		if d.Usage != nil {
 			t.wasted.add(d.Usage.normal())
 		}
@@ -275,7 +282,7 @@ func (t *Turn) End(res TurnResult) {
 // attempted takes note of an attempt, which counts from 0. The caller holds the lock.
 func (t *Turn) attempted(n int) {
 	if made := int64(n) + 1; made > t.attempts {
-		t.partial = nil
+		t.partial, t.answered = nil, false
 		if t.measured && made <= maxAttemptNumber {
 			t.calls.Add(made - max(t.attempts, 1))
 		}

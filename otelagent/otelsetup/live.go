@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // Defaults of a Live.
@@ -28,10 +29,14 @@ const (
 	liveBatch = 64
 	// liveTimeout bounds one request: what it holds is old by then.
 	liveTimeout = 5 * time.Second
+	// liveShared is the same where ended spans wait for it.
+	liveShared = time.Second
 	// liveShutdown is how long Shutdown of Providers waits for copies, which nobody needs any more.
 	liveShutdown = time.Second
 	// liveChildBytes bounds what waits of ended children. They go through the host's own pipeline as well.
 	liveChildBytes = 16 << 20
+	// liveRetry is how long after a failure copies leave again; twice as long after each further one, up to the heartbeat.
+	liveRetry = time.Second
 	// liveDelay is how long spans wait for others before they are sent, where copies of open ones do not wait.
 	liveDelay = 500 * time.Millisecond
 )
@@ -76,6 +81,7 @@ type Live struct {
 	max       int
 	// flush makes the queue of Setup send what waits in it; nil where spans go through a provider that we know nothing of.
 	flush func(context.Context) error
+	lost  *lost // of Setup; nil with flush
 
 	ctx     context.Context // ends with Shutdown
 	cancel  context.CancelFunc
@@ -103,6 +109,7 @@ type slot struct {
 	at      time.Time // when the next copy is due
 	sent    time.Time // when the last one was made
 	changed bool      // since then
+	failed  uint      // copies since the last one that was taken
 	index   int       // in due
 }
 
@@ -189,6 +196,13 @@ func (l *Live) Ended(s *otelagent.OpenSpan) {
 	}
 }
 
+// OnLost is that of the Providers that it was made by, which makes it an otelagent.Delivery; of NewLive it does nothing.
+func (l *Live) OnLost(f func(session string, blocks []spans.BlockID)) {
+	if l.lost != nil {
+		l.lost.tell(f)
+	}
+}
+
 // Flush is as in otelagent.Live.
 func (l *Live) Flush(child trace.Span) {
 	if l.flush != nil {
@@ -241,8 +255,12 @@ func (l *Live) run() {
 	defer timer.Stop()
 	for {
 		taken, next := l.take(time.Now())
-		if batch := append(l.copies(taken), l.takeChildren()...); len(batch) > 0 {
-			l.export(batch)
+		copies := l.copies(taken)
+		if len(copies) > 0 {
+			l.sentAll(taken, l.export(copies))
+		}
+		if children := l.takeChildren(); len(children) > 0 {
+			l.export(children)
 		}
 		if len(taken) > 0 {
 			if l.ctx.Err() != nil {
@@ -298,8 +316,27 @@ func (l *Live) takeChildren() []sdktrace.ReadOnlySpan {
 	return list
 }
 
-// export sends a batch in requests that receivers take. It is lost when that fails: a newer one follows.
-func (l *Live) export(batch []sdktrace.ReadOnlySpan) {
+// sentAll hears whether copies of the spans were taken. If not, newer ones follow before the heartbeat.
+func (l *Live) sentAll(taken []*slot, all bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, x := range taken {
+		if all {
+			x.failed = 0
+			continue
+		}
+		again := x.sent.Add(min(liveRetry<<min(x.failed, 10), l.heartbeat))
+		x.failed++
+		if l.slots[x.of] == x && again.Before(x.at) {
+			x.at = again
+			heap.Fix(&l.due, x.index)
+		}
+	}
+}
+
+// export sends a batch in requests that receivers take, and reports whether all of it was taken.
+func (l *Live) export(batch []sdktrace.ReadOnlySpan) bool {
+	all := true
 	for len(batch) > 0 {
 		n := request(batch)
 		ctx, cancel := context.WithTimeout(l.ctx, liveTimeout)
@@ -308,11 +345,13 @@ func (l *Live) export(batch []sdktrace.ReadOnlySpan) {
 		if err == nil {
 			l.sent.Add(int64(n))
 		} else {
+			all = false
 			l.failed.Add(int64(n))
 			l.err.Store(&err)
 		}
 		batch = batch[n:]
 	}
+	return all
 }
 
 // Shutdown ends sending, also what is under way, and shuts the exporter down. It waits for that until ctx ends. A second call does nothing.
@@ -440,11 +479,33 @@ func (c *liveCopy) Status() sdktrace.Status          { return sdktrace.Status{} 
 // oneByOne lets two senders use an exporter that is not to be called by both at a time.
 type oneByOne struct {
 	sdktrace.SpanExporter
-	mu sync.Mutex
+	turn chan struct{} // has one while the exporter is used
 }
 
+// ExportSpans waits for its turn, at most until ctx ends.
 func (e *oneByOne) ExportSpans(ctx context.Context, batch []sdktrace.ReadOnlySpan) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	select {
+	case e.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-e.turn }()
+	return e.SpanExporter.ExportSpans(ctx, batch)
+}
+
+// whenFree sends copies with an exporter that spans go through: never while it is used, and for no longer than what a span may wait.
+type whenFree struct{ *oneByOne }
+
+var errBusy = errors.New("otelsetup: the exporter is sending spans that have ended")
+
+func (e whenFree) ExportSpans(ctx context.Context, batch []sdktrace.ReadOnlySpan) error {
+	select {
+	case e.turn <- struct{}{}:
+	default:
+		return errBusy
+	}
+	defer func() { <-e.turn }()
+	ctx, cancel := context.WithTimeout(ctx, liveShared)
+	defer cancel()
 	return e.SpanExporter.ExportSpans(ctx, batch)
 }

@@ -254,8 +254,8 @@ func TestLiveReceiverRefuses(t *testing.T) {
 		time.Sleep(time.Hour)
 		run.End(otelagent.RunResult{})
 		synctest.Wait()
-		// The first, 240 heartbeats, and the child with the metadata.
-		if stats := live.Stats(); stats.Failed < 240 || stats.Failed > 242 || stats.Sent != 0 || !errors.Is(stats.LastError, copies.fail) {
+		// The first, 240 heartbeats, what is tried in between before it gives up on that, and the child with the metadata.
+		if stats := live.Stats(); stats.Failed < 240 || stats.Failed > 246 || stats.Sent != 0 || !errors.Is(stats.LastError, copies.fail) {
 			t.Errorf("stats %+v", stats)
 		}
 		if diff := cmp.Diff([]string{"0s session.payload final", "1h0m0s session.run final"}, finals.take()); diff != "" {
@@ -265,6 +265,26 @@ func TestLiveReceiverRefuses(t *testing.T) {
 	if lines := heard(); len(lines) > 0 {
 		t.Errorf("the error handler heard %q", lines)
 	}
+}
+
+// A copy that was refused is made again a second later, and not at the next heartbeat.
+func TestLiveTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		copies, _, _, tracer := liveHost(t)
+		copies.fail = errors.New("away")
+		_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		copies.mu.Lock()
+		copies.fail = nil
+		copies.mu.Unlock()
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"3s session.run live"}, copies.take()); diff != "" {
+			t.Errorf("copies (-want +got):\n%s", diff)
+		}
+		run.End(otelagent.RunResult{})
+	})
 }
 
 func TestLiveShutdown(t *testing.T) {

@@ -223,7 +223,7 @@ func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 		provider = append(provider, sdktrace.WithSpanProcessor(p.queue))
 		if toLive != nil {
 			p.live = newLive(toLive, p.queue.ForceFlush, c.liveOpts)
-			p.live.shared = c.exporter != nil
+			p.live.shared, p.live.lost = c.exporter != nil, &p.exporter.lost
 		}
 	}
 	p.measureLost()
@@ -302,6 +302,9 @@ func (c *config) queue(l *lost) *queue {
 	}
 	if q.maxSpans <= 0 {
 		q.maxSpans = sdktrace.DefaultMaxQueueSize
+		if c.live { // a request and the arguments of a call are spans of their own
+			q.maxSpans *= 2
+		}
 		if n, err := strconv.Atoi(os.Getenv("OTEL_BSP_MAX_QUEUE_SIZE")); err == nil && n > 0 {
 			q.maxSpans = int64(n)
 		}
@@ -407,8 +410,8 @@ func (c *config) open(ctx context.Context) (sdktrace.SpanExporter, error) {
 // openLive returns the exporter for copies of open spans: another connection, or the same exporter by turns.
 func (c *config) openLive(ctx context.Context, e sdktrace.SpanExporter) (all, live sdktrace.SpanExporter, err error) {
 	if c.exporter != nil {
-		both := &oneByOne{SpanExporter: e}
-		return both, both, nil
+		both := &oneByOne{SpanExporter: e, turn: make(chan struct{}, 1)}
+		return both, whenFree{both}, nil
 	}
 	live, err = c.open(ctx)
 	return e, live, err
