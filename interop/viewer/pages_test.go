@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -394,6 +395,109 @@ func TestKilled(t *testing.T) {
 	b.shows("Last words?")
 	b.shows("sleep")
 	b.snap("killed-desk")
+}
+
+// Whose sessions are shown is kept through every page, and chosen in the bar.
+func TestTenant(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "tenants.db")
+	file := filepath.Join(t.TempDir(), "events.ndjson")
+	var text strings.Builder
+	for _, e := range append(long("first", 2), long("second", 3)...) {
+		b, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(append(b, '\n'))
+	}
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tenant := range []string{"acme", "else"} {
+		if out, err := exec.Command(binary(t), "send", "--db", db, "--capture", "content", "--tenant", tenant, file).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	b := open(t, serve(t, db), "/", desk)
+	b.until("nobody's sessions are none", has(testid("empty")))
+	b.until("owners may be chosen", has(testid("tenant")))
+	js[bool](b, "(s => { s.value = 'acme'; return s.dispatchEvent(new Event('change', {bubbles: true})) })("+has(testid("tenant"))+")")
+	b.until("those of one are listed", "document.querySelectorAll('"+testid("session-row")+"').length === 2")
+	b.accessible()
+	on := func(page, ready string) {
+		t.Helper()
+		b.until(page+" of the same owner", "decodeURIComponent(location.pathname).startsWith('"+page+"') && new URLSearchParams(location.search).get('tenant') === 'acme' && "+ready)
+		if lost := js[[]string](b, `[...document.querySelectorAll('a[href^="/"]')].filter(a => new URL(a.href).searchParams.get('tenant') !== 'acme').map(a => a.outerHTML)`); len(lost) > 0 {
+			t.Errorf("%s has links that lose the owner: %q", page, lost)
+		}
+	}
+	on("/", has(testid("session-row")))
+	b.click(`[data-session="second"] ` + testid("session-link"))
+	on(path("s", "second"), has(testid("turn")))
+	b.click(testid("turn-link"))
+	on(path("s", "second", "@1", "0"), has(testid("open-request")))
+	b.click(testid("open-request"))
+	on(path("s", "second", "@1", "0", "request"), has(testid("part")))
+	b.press(escape)
+	on(path("s", "second", "@1", "0"), has(testid("turn")))
+	b.press("p")
+	on(path("s", "second", "@1", "0", "replay"), has(testid("verdict")))
+	b.press(escape)
+	on(path("s", "second", "@1", "0"), has(testid("turn")))
+	b.press("d")
+	on("/diff", has(testid("diff-candidate")))
+	b.click(testid("diff-candidate"))
+	on("/diff", has(testid("diff-turn")))
+	b.click(testid("diff-to-turn"))
+	on("/s/", has(testid("turn")))
+	b.press("gs")
+	on("/stats", has(testid("histogram")))
+}
+
+// Statistics by whatever the page offers are there.
+func TestStatsBy(t *testing.T) {
+	server := serve(t, library(t))
+	b := open(t, server, "/stats", desk)
+	b.until("there is a choice", has(testid("stats-by")))
+	words := js[[]string](b, "[..."+has(testid("stats-by"))+".options].map(o => o.value).filter(Boolean)")
+	if len(words) < 5 {
+		t.Errorf("only by %q", words)
+	}
+	for _, by := range words {
+		b = open(t, server, "/stats?by="+by, desk)
+		b.until("statistics by "+by, has(testid("stats-groups")+" tbody tr")+" && !"+has(testid("failure")))
+	}
+}
+
+// A session that is erased while somebody looks at it leaves the screen.
+func TestErased(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "erased.db")
+	lines(t, db, long("gone", 3))
+	b := open(t, serve(t, db), path("s", "gone"), desk)
+	b.forgive("404")
+	b.shows("2 squared is 4.")
+	if out, err := exec.Command(binary(t), "rm", "gone", "--yes", "--db", db).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	b.shows("This session was erased")
+	if js[bool](b, "document.documentElement.outerHTML.includes('squared')") {
+		t.Error("what was said is still in the page")
+	}
+	b.accessible()
+}
+
+// The axis has round times that differ, however far it is zoomed in.
+func TestAxis(t *testing.T) {
+	b := open(t, serve(t, library(t)), path("s", odd), desk)
+	b.until("there is an axis", has(testid("tick")))
+	for range 8 {
+		labels := js[[]string](b, "[...document.querySelectorAll('"+testid("tick")+" text')].map(t => t.textContent)")
+		if unique := slices.Compact(slices.Sorted(slices.Values(labels))); len(unique) != len(labels) || len(labels) < 2 {
+			t.Errorf("the axis says %q", labels)
+		}
+		before := js[string](b, "location.search")
+		b.click(testid("zoom-in"))
+		b.until("it is zoomed in", "location.search !== '"+before+"'")
+	}
 }
 
 // Who is not on this machine needs a token.
