@@ -152,7 +152,7 @@ func TestLostAheadIsSentAgain(t *testing.T) {
 			}
 			times := map[string]int{}
 			for _, b := range batch.Blocks {
-				times[string(b.Body)]++
+				times[b.Body]++
 			}
 			for body, n := range times {
 				if n > 1 && !tt.away {
