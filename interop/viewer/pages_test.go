@@ -471,18 +471,45 @@ func TestStatsBy(t *testing.T) {
 // A session that is erased while somebody looks at it leaves the screen.
 func TestErased(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "erased.db")
-	lines(t, db, long("gone", 3))
-	b := open(t, serve(t, db), path("s", "gone"), desk)
-	b.forgive("404")
-	b.shows("2 squared is 4.")
-	if out, err := exec.Command(binary(t), "rm", "gone", "--yes", "--db", db).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	lines(t, db, append(long("gone", 3), long("unseen", 3)...))
+	server := serve(t, db)
+	for _, id := range []string{"gone", "unseen"} {
+		b := open(t, server, path("s", id), desk)
+		b.forgive("404")
+		b.shows("2 squared is 4.")
+		hide := func(hidden string) { // as a browser does with a tab behind others
+			js[bool](b, "Object.defineProperty(document, 'hidden', {configurable: true, get: () => "+hidden+"}), document.dispatchEvent(new Event('visibilitychange'))")
+		}
+		if id == "unseen" {
+			hide("true")
+		}
+		if out, err := exec.Command(binary(t), "rm", id, "--yes", "--db", db).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if id == "unseen" {
+			time.Sleep(time.Second)
+			if !strings.Contains(b.text(), "squared") {
+				t.Error("a hidden page listens")
+			}
+			hide("false")
+		}
+		b.shows("This session was erased")
+		if js[bool](b, "document.documentElement.outerHTML.includes('squared')") {
+			t.Error("what was said is still in the page")
+		}
+		b.accessible()
 	}
-	b.shows("This session was erased")
-	if js[bool](b, "document.documentElement.outerHTML.includes('squared')") {
-		t.Error("what was said is still in the page")
+}
+
+// A diff leads to the turns it compares, also where an id has a slash in it.
+func TestDiffLinks(t *testing.T) {
+	b := open(t, serve(t, library(t)), "/diff?a="+url.QueryEscape(hostileID)+"&b="+odd, desk)
+	b.until("there is a link", has(testid("diff-to-turn")))
+	b.click(testid("diff-to-turn"))
+	b.until("the turn is shown", has(testid("turn")+"[aria-current=true]"))
+	if got, want := js[string](b, "decodeURIComponent(location.pathname)"), "/s/"+hostileID+"/@1/0"; got != want {
+		t.Errorf("the link leads to %q, want %q", got, want)
 	}
-	b.accessible()
 }
 
 // The axis has round times that differ, however far it is zoomed in.
