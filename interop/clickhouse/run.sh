@@ -51,7 +51,7 @@ many_deletes='TestStore/(hostile_ids|blocks_that_sessions_share|delete_and_other
 conformance() { # RING [FLAG...]
     ring=$1
     shift
-    (cd "$root" && with "$ring" go test -count=1 -timeout 4m -parallel 4 "$@" ./store/clickhousestore)
+    (cd "$root" && with "$ring" go test -count=1 -timeout 10m -parallel 4 "$@" ./store/clickhousestore)
 }
 faults() {
     need cluster
