@@ -178,8 +178,9 @@ func (p *Permission) Unanswered() bool {
 }
 
 // Waiting returns the permission evaluations of the run for which somebody was asked and has not answered, as far as the rows tell, in no
-// particular order; nil when there are none. A question ends with the tool call, the turn and the run that it belongs to. One that was told as
-// a moment, not as something open, ends with the next evaluation of the same call too.
+// particular order; nil when there are none. A question ends with the tool call, the turn and the run that it belongs to, but for a call without an
+// outcome in the last turn: that ended blocked. One that was told as a moment, not as something open, ends with the next evaluation of
+// the same call too.
 func (r *Run) Waiting() []*Permission {
 	if r.Status != spans.RunStatusOpen {
 		return nil
@@ -195,9 +196,16 @@ func (r *Run) Waiting() []*Permission {
 	}
 	from(r.ToolCalls, r.Permissions)
 	for i, t := range r.Turns {
-		// One whose span did not come may be open, or lost: then it is over when the next one is there.
-		if t.End.IsZero() && (!t.Missing || i == len(r.Turns)-1) {
+		last := i == len(r.Turns)-1
+		switch {
+		case t.End.IsZero() && (!t.Missing || last): // one whose span did not come is over when the next one is there
 			from(t.ToolCalls, t.Permissions)
+		case last && !t.Failed: // turns of the guide end blocked, and the run waits
+			for _, c := range t.ToolCalls {
+				if c.Outcome == "" && c.Known != spans.KnownLive {
+					waiting = appendWaiting(waiting, slices.DeleteFunc(slices.Clone(c.Permissions), func(p *Permission) bool { return p.Known == spans.KnownLive }))
+				}
+			}
 		}
 	}
 	return waiting
