@@ -37,7 +37,7 @@ func TestRun(t *testing.T) {
 	}
 	names := strings.Fields(os.Getenv("EXAMPLES"))
 	if len(names) == 0 {
-		names = []string{"quickstart", "loop", "service"}
+		names = []string{"quickstart", "loop", "service", "debugging"}
 	}
 	bin := otelagent(t)
 	for _, name := range names {
