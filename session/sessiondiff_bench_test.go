@@ -85,7 +85,7 @@ func BenchmarkDiff(b *testing.B) {
 // What a comparison of long sessions holds is bounded by DiffOptions.Total and the number of turns.
 func TestDiffMemory(t *testing.T) {
 	if testing.Short() {
-		t.Skip("two sessions of 5,000 turns")
+		t.Skip("-short: two sessions of 5,000 turns")
 	}
 	const turns, total = 5_000, 1 << 20
 	x, _ := talk(turns, "one thing")

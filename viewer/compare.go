@@ -84,14 +84,9 @@ func (h *Handler) replay(r *http.Request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	var request *session.Request
-	for _, x := range turn.Requests { // the last one, or that of the attempt
-		if addr.Attempt == "" || addr.Attempt == strconv.FormatInt(x.Attempt, 10) {
-			request = x
-		}
-	}
-	if request == nil && addr.Attempt != "" {
-		return nil, &failure{http.StatusNotFound, "the turn has no request of that attempt"}
+	request, err := reader.PickAttempt(run, turn, addr.Attempt)
+	if err != nil {
+		return nil, err
 	}
 	return asJSON(h.etag(key, strconv.FormatInt(int64(mark), 10)), func() (any, error) {
 		x, err := inspect.NewReplay(t, run, turn, request, o)

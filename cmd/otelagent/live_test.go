@@ -90,7 +90,7 @@ func keeps(t *testing.T) (db, addr string) {
 // TestKilled: agents of their own are killed by kill -9 at every point where they can wait, and everything up to then is there.
 func TestKilled(t *testing.T) {
 	if testing.Short() {
-		t.Skip("processes, and waiting for what does not come")
+		t.Skip("-short: kills real processes, and waits for what does not come")
 	}
 	db, addr := keeps(t)
 	for _, c := range []struct {
@@ -176,7 +176,7 @@ func TestKilled(t *testing.T) {
 // TestShowFollows follows a session from its first moment until its run is over, as a process of its own tells of it.
 func TestShowFollows(t *testing.T) {
 	if testing.Short() {
-		t.Skip("processes")
+		t.Skip("-short: runs real processes for seconds")
 	}
 	db, addr := keeps(t)
 	agent := startProcess(t, []string{testLiveAgent + "=" + addr}, "agent", "done")

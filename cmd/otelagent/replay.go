@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/otelagent/otelagent/inspect"
-	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/session/replay"
 	"github.com/otelagent/otelagent/store/reader"
 )
@@ -103,16 +101,7 @@ func (f *replayFlags) check(arg string, changed func(string) bool) (addr reader.
 			wrong = append(wrong, err.Error())
 		}
 	}
-	if f.placed {
-		if f.turn == "" {
-			note(errors.New("--in-run and --attempt want --turn beside them"))
-		}
-		addr = reader.RequestAddress{Session: arg, Run: f.inRun, Turn: f.turn, Attempt: f.attempt}
-		note(addr.Numbers())
-	} else {
-		addr, err = reader.ParseRequestAddress(arg)
-		note(err)
-	}
+	addr = requestAddress(arg, f.placed, "--in-run", reader.RequestAddress{Run: f.inRun, Turn: f.turn, Attempt: f.attempt}, note)
 	if f.form != "" {
 		if _, err := replay.ParseForm(f.form); err != nil {
 			note(fmt.Errorf("--form %s: %w", f.form, err))
@@ -174,7 +163,7 @@ func (a *app) replay(ctx context.Context, f *replayFlags, addr reader.RequestAdd
 	if f.tool != "" {
 		return a.replayTool(ctx, f, t, run, turn)
 	}
-	q, err := requestOf(run, turn, addr.Attempt)
+	q, err := reader.PickAttempt(run, turn, addr.Attempt)
 	if err != nil {
 		return err
 	}
@@ -247,32 +236,6 @@ func (a *app) eligible(f *replayFlags, r *inspect.Replay) error {
 		return &exitError{Code: exitFailed} // what was printed says why
 	}
 	return err
-}
-
-// requestOf returns the request of a turn: of that attempt, else the last one, or nil where the turn has none.
-func requestOf(run *session.Run, turn *session.Turn, attempt string) (*session.Request, error) {
-	n := len(turn.Requests)
-	if attempt == "" {
-		if n == 0 {
-			return nil, nil
-		}
-		return turn.Requests[n-1], nil
-	}
-	want, err := strconv.ParseInt(attempt, 10, 64)
-	if err != nil {
-		return nil, usagef("attempt %q: want a number", attempt)
-	}
-	var has []string
-	for _, q := range turn.Requests {
-		if q.Attempt == want {
-			return q, nil
-		}
-		has = append(has, strconv.FormatInt(q.Attempt, 10))
-	}
-	if n == 0 {
-		has = []string{"none"}
-	}
-	return nil, fmt.Errorf("no request of attempt %d in turn %d of run %s: it has %s", want, turn.Index, run.ID, strings.Join(has, ", "))
 }
 
 // maxText bounds a system prompt that is read from a file.

@@ -74,6 +74,21 @@ Exit codes: 0 printed, also when requests differ, 1 not found or not whole,
 	return c
 }
 
+// requestAddress is what arg names alone, or the SESSION arg with what flags say of the rest. What is wrong with it is noted.
+func requestAddress(arg string, byFlags bool, runFlag string, flags reader.RequestAddress, note func(error)) reader.RequestAddress {
+	if !byFlags {
+		addr, err := reader.ParseRequestAddress(arg)
+		note(err)
+		return addr
+	}
+	if flags.Turn == "" {
+		note(errors.New(runFlag + " and --attempt want --turn beside them"))
+	}
+	flags.Session = arg
+	note(flags.Numbers())
+	return flags
+}
+
 // check names everything that is wrong with the flags, and reads the addresses.
 func (f *requestFlags) check(arg string) (addr, other reader.RequestAddress, err error) {
 	var wrong []string
@@ -82,16 +97,7 @@ func (f *requestFlags) check(arg string) (addr, other reader.RequestAddress, err
 			wrong = append(wrong, err.Error())
 		}
 	}
-	if f.some {
-		if f.turn == "" {
-			note(errors.New("--run and --attempt want --turn beside them"))
-		}
-		addr = reader.RequestAddress{Session: arg, Run: f.run, Turn: f.turn, Attempt: f.attempt}
-		note(addr.Numbers())
-	} else {
-		addr, err = reader.ParseRequestAddress(arg)
-		note(err)
-	}
+	addr = requestAddress(arg, f.some, "--run", reader.RequestAddress{Run: f.run, Turn: f.turn, Attempt: f.attempt}, note)
 	if f.diff != "" {
 		other, err = reader.ParseRequestAddress(f.diff)
 		note(err)

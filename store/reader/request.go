@@ -74,25 +74,37 @@ func PickRequest(t inspect.Tree, a RequestAddress) (*inspect.Request, error) {
 		}
 		return nil, wrong(store.ErrNotFound, "turn %d of run %s has no request: %s", turn.Index, run.ID, why)
 	}
-	q := turn.Requests[len(turn.Requests)-1]
-	if a.Attempt != "" {
-		n, err := number("attempt", a.Attempt)
-		if err != nil {
-			return nil, err
-		}
-		var has []string
-		q = nil
-		for _, o := range turn.Requests {
-			has = append(has, strconv.FormatInt(o.Attempt, 10))
-			if o.Attempt == n {
-				q = o
-			}
-		}
-		if q == nil {
-			return nil, wrong(store.ErrNotFound, "no request of attempt %d in turn %d of run %s: it has %s", n, turn.Index, run.ID, strings.Join(has, ", "))
-		}
+	q, err := PickAttempt(run, turn, a.Attempt)
+	if err != nil {
+		return nil, err
 	}
 	return inspect.NewRequest(t, run, turn, q), nil
+}
+
+// PickAttempt returns the request of that attempt of a turn of run; the last one without an attempt, and nil where the turn has none then.
+// It fails with ErrAddress where the attempt is no number, and with store.ErrNotFound where the turn has none of it.
+func PickAttempt(run *session.Run, turn *session.Turn, attempt string) (*session.Request, error) {
+	if attempt == "" {
+		if n := len(turn.Requests); n > 0 {
+			return turn.Requests[n-1], nil
+		}
+		return nil, nil
+	}
+	n, err := number("attempt", attempt)
+	if err != nil {
+		return nil, err
+	}
+	var has []string
+	for _, q := range turn.Requests {
+		if q.Attempt == n {
+			return q, nil
+		}
+		has = append(has, strconv.FormatInt(q.Attempt, 10))
+	}
+	if len(has) == 0 {
+		has = []string{"none"}
+	}
+	return nil, wrong(store.ErrNotFound, "no request of attempt %d in turn %d of run %s: it has %s", n, turn.Index, run.ID, strings.Join(has, ", "))
 }
 
 // place is a turn and its run.
