@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -260,6 +261,40 @@ func TestFallback(t *testing.T) {
 	payload := []byte(`{"model":"m","max_output_tokens":5,"temperature":1,"input":"hi","reasoning":{"effort":"high"}}`)
 	if b, err = Convert(payload, o); err != nil || string(b.Bytes) != `{"model":"m","messages":[{"role":"user","content":"hi"}],"max_completion_tokens":5,"temperature":1,"reasoning_effort":"high"}` || b.Notes != nil {
 		t.Errorf("%s, %v, %v", b.Bytes, b.Notes, err)
+	}
+}
+
+// Calls and results without ids find each other by the tool, or by their order; an id that is made up is nobody else's.
+func TestMadeUpIDs(t *testing.T) {
+	for _, c := range []struct{ name, messages, want string }{
+		{
+			"results that name no tool that was called",
+			`{"role":"model","parts":[{"functionCall":{"name":"a","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"name":"b","response":{}}},{"functionResponse":{"name":"a","response":{}}}]}`,
+			"call_1 call_2 call_1",
+		},
+		{
+			"a result before any call",
+			`{"role":"user","parts":[{"functionResponse":{"name":"a","response":{}}}]}`,
+			"call_1",
+		},
+		{
+			"an id that looks like one made up",
+			`{"role":"model","parts":[{"functionCall":{"name":"a","args":{}}},{"functionCall":{"id":"call_1","name":"a","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"id":"call_1","name":"a","response":{}}},{"functionResponse":{"name":"a","response":{}}}]}`,
+			"call_2 call_1 call_1 call_2",
+		},
+	} {
+		b, err := Convert([]byte(`{"model":"gemini-3","contents":[`+c.messages+`]}`), Options{Form: Anthropic})
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		var ids []string
+		for _, m := range regexp.MustCompile(`"(?:id|tool_use_id)":"([^"]*)"`).FindAllSubmatch(b.Bytes, -1) {
+			ids = append(ids, string(m[1]))
+		}
+		if got := strings.Join(ids, " "); got != c.want {
+			t.Errorf("%s: %s, want %s\n%s", c.name, got, c.want, b.Bytes)
+		}
 	}
 }
 

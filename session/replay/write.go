@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -251,10 +252,10 @@ func (u *unnamed) take(tool string) string {
 		for len(l) > 0 && u.taken[l[0]] {
 			l = l[1:]
 		}
-		if u.byName[tool] = l; len(l) == 0 {
+		if len(l) == 0 {
 			return ""
 		}
-		at = l[0]
+		u.byName[tool], at = l, l[0]
 	}
 	if at == len(u.ids) {
 		return ""
@@ -267,8 +268,23 @@ func (u *unnamed) take(tool string) string {
 func (w *writer) ids(fits *regexp.Regexp) {
 	renamed := map[string]string{}
 	used := map[string]bool{}
-	var waiting unnamed
+	for _, m := range w.messages {
+		for _, p := range m.parts {
+			if p.id != "" && (fits == nil || fits.MatchString(p.id)) {
+				used[p.id] = true
+			}
+		}
+	}
 	n := 0
+	free := func(id string) string {
+		for base := id; id == "" || used[id]; {
+			n++
+			id = fmt.Sprintf("%s_%d", cmp.Or(base, "call"), n)
+		}
+		used[id] = true
+		return id
+	}
+	var waiting unnamed
 	for i := range w.messages {
 		m := &w.messages[i]
 		for j := range m.parts {
@@ -281,8 +297,7 @@ func (w *writer) ids(fits *regexp.Regexp) {
 					p.id = waiting.take(p.name)
 				}
 				if p.id == "" {
-					n++
-					p.id = fmt.Sprintf("call_%d", n)
+					p.id = free("")
 					if p.kind == call {
 						waiting.add(p.id, p.name)
 					}
@@ -291,17 +306,12 @@ func (w *writer) ids(fits *regexp.Regexp) {
 				w.add(Added, "id of "+p.what(), m.where())
 			}
 			if fits == nil || fits.MatchString(p.id) {
-				used[p.id] = true
 				continue
 			}
 			to, ok := renamed[p.id]
 			if !ok {
-				to = notID.ReplaceAllString(p.id, "_")
-				for base := to; used[to]; {
-					n++
-					to = fmt.Sprintf("%s_%d", base, n)
-				}
-				renamed[p.id], used[to] = to, true
+				to = free(notID.ReplaceAllString(p.id, "_"))
+				renamed[p.id] = to
 			}
 			p.id, p.raw = to, nil
 			w.add(Changed, "id of "+p.what()+", which has characters that this form refuses", m.where())
