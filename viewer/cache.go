@@ -75,6 +75,27 @@ func (c *cache) get(ctx context.Context, key cacheKey, state string, build func(
 	}
 }
 
+// has returns what was made of a state, where it is there already.
+func (c *cache) has(key cacheKey, state string) (any, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, ok := c.entries[key]
+	if !ok {
+		return nil, false
+	}
+	e := at.Value.(*cacheEntry)
+	if e.state != state {
+		return nil, false
+	}
+	select {
+	case <-e.ready:
+		c.order.MoveToFront(at)
+		return e.value, e.err == nil
+	default:
+		return nil, false
+	}
+}
+
 func (c *cache) build(ctx context.Context, e *cacheEntry, build func(context.Context) (any, int64, error)) {
 	ctx, cancel := context.WithTimeout(ctx, makeTime)
 	defer cancel()
@@ -124,10 +145,10 @@ func (c *cache) drop(at *list.Element) {
 }
 
 // tree returns the tree of a session with its blocks, and the mark that it is of at least.
-func (h *Handler) tree(ctx context.Context, rd *reader.Reader, key session.Key) (inspect.Tree, store.Mark, *cacheEntry, error) {
+func (h *Handler) tree(ctx context.Context, rd *reader.Reader, key session.Key) (session.Tree, store.Mark, *cacheEntry, error) {
 	mark, err := h.o.Store.Mark(ctx, key) // before the rows: they may be newer, never older
 	if err != nil {
-		return inspect.Tree{}, 0, nil, err
+		return session.Tree{}, 0, nil, err
 	}
 	e, err := h.cache.get(ctx, cacheKey{key, "tree"}, fmt.Sprint(mark), func(ctx context.Context) (any, int64, error) {
 		done, err := h.admit(ctx)
@@ -149,12 +170,40 @@ func (h *Handler) tree(ctx context.Context, rd *reader.Reader, key session.Key) 
 			size += int64(len(b.Body)) + blockBytes
 		}
 		s.CheckContent(blocks)
-		return inspect.Tree{Session: s, Blocks: blocks}, size + blocks.Kept(), nil
+		return session.Tree{Session: s, Blocks: blocks}, size + blocks.Kept(), nil
 	})
 	if err != nil {
-		return inspect.Tree{}, 0, nil, err
+		return session.Tree{}, 0, nil, err
 	}
-	return e.value.(inspect.Tree), mark, e, nil
+	return e.value.(session.Tree), mark, e, nil
+}
+
+// bare returns the tree of a session, and the mark that it is of at least, for what needs no blocks: the whole one where that is kept.
+func (h *Handler) bare(ctx context.Context, rd *reader.Reader, key session.Key) (session.Tree, store.Mark, error) {
+	mark, err := h.o.Store.Mark(ctx, key)
+	if err != nil {
+		return session.Tree{}, 0, err
+	}
+	state := fmt.Sprint(mark)
+	if whole, ok := h.cache.has(cacheKey{key, "tree"}, state); ok {
+		return whole.(session.Tree), mark, nil
+	}
+	e, err := h.cache.get(ctx, cacheKey{key, "bare"}, state, func(ctx context.Context) (any, int64, error) {
+		done, err := h.admit(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		defer done()
+		s, err := rd.Tree(ctx, key)
+		if err != nil {
+			return nil, 0, err
+		}
+		return session.Tree{Session: s}, sizeOf(s), nil
+	})
+	if err != nil {
+		return session.Tree{}, 0, err
+	}
+	return e.value.(session.Tree), mark, nil
 }
 
 // sizeOf estimates the memory of a tree.
@@ -212,23 +261,12 @@ func (h *Handler) view(ctx context.Context, rd *reader.Reader, key session.Key) 
 	}
 	var state strings.Builder
 	fmt.Fprint(&state, mark)
-	related, err := rd.Related(ctx, t.Session, func(ctx context.Context, other session.Key) (inspect.Tree, error) {
-		mark, err := h.o.Store.Mark(ctx, other)
-		if err != nil {
-			return inspect.Tree{}, err
+	related, err := rd.Related(ctx, t.Session, func(ctx context.Context, other session.Key) (session.Tree, error) {
+		t, mark, err := h.bare(ctx, rd, other)
+		if err == nil {
+			fmt.Fprintf(&state, " %q %d", other.ID, mark)
 		}
-		fmt.Fprintf(&state, " %q %d", other.ID, mark)
-		e, err := h.cache.get(ctx, cacheKey{other, "bare"}, fmt.Sprint(mark), func(ctx context.Context) (any, int64, error) {
-			s, err := rd.Tree(ctx, other)
-			if err != nil {
-				return nil, 0, err
-			}
-			return inspect.Tree{Session: s}, sizeOf(s), nil
-		})
-		if err != nil {
-			return inspect.Tree{}, err
-		}
-		return e.value.(inspect.Tree), nil
+		return t, err
 	})
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/store"
 	"github.com/otelagent/otelagent/store/project"
 	"github.com/otelagent/otelagent/viewer"
@@ -179,8 +180,8 @@ func TestServe(t *testing.T) {
 // counting counts how often a session was read.
 type counting struct {
 	store.Store
-	mu   sync.Mutex
-	rows int
+	mu           sync.Mutex
+	rows, blocks int
 }
 
 func (c *counting) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, error] {
@@ -188,6 +189,13 @@ func (c *counting) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Ro
 	defer c.mu.Unlock()
 	c.rows++
 	return c.Store.Rows(ctx, k)
+}
+
+func (c *counting) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) iter.Seq2[session.Block, error] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.blocks++
+	return c.Store.Blocks(ctx, k, ids)
 }
 
 // A session is read once however often it is asked for, also at once, and again when something of it arrived.
@@ -213,6 +221,27 @@ func TestCache(t *testing.T) {
 	a := body(t, get(t, h, "/api/v1/show/"+demoID))
 	if st.rows != before+1 || len(a) == 0 {
 		t.Errorf("read %d times after something arrived", st.rows-before)
+	}
+}
+
+// What a session is doing is told without its content: no block is read, and nothing where the whole session was read already.
+func TestStatusReadsNoBlocks(t *testing.T) {
+	st := &counting{Store: sample(t)}
+	h := serve(t, viewer.Options{Store: st})
+	alone := body(t, get(t, h, "/api/v1/status/"+demoID))
+	if st.rows != 1 || st.blocks != 0 {
+		t.Errorf("alone: rows read %d times, blocks %d times", st.rows, st.blocks)
+	}
+	get(t, h, "/api/v1/show/"+demoID)
+	record(t, st.Store, demo, "") // the bare tree is of another state now
+	get(t, h, "/api/v1/show/"+demoID)
+	rows, blocks := st.rows, st.blocks
+	after := body(t, get(t, h, "/api/v1/status/"+demoID))
+	if st.rows != rows || st.blocks != blocks || blocks != 2 {
+		t.Errorf("after the whole was read: rows read %d times more, blocks %d times more after %d", st.rows-rows, st.blocks-blocks, blocks)
+	}
+	if !strings.Contains(alone, `"status": "aborted"`) || alone != after {
+		t.Errorf("alone %s, after the whole was read %s", alone, after)
 	}
 }
 

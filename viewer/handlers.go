@@ -113,7 +113,7 @@ func (h *Handler) status(r *http.Request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, _, _, err := h.tree(r.Context(), rd, key)
+	t, _, err := h.bare(r.Context(), rd, key)
 	if err != nil {
 		return nil, err
 	}
@@ -233,19 +233,23 @@ func (h *Handler) request(r *http.Request) (*answer, error) {
 			return nil, err
 		}
 		return asJSON(etag, func() (any, error) {
-			q, err := reader.PickRequest(t, addr)
-			return q, err
+			run, turn, q, err := reader.PickRequest(t.Session, addr)
+			if err != nil {
+				return nil, err
+			}
+			return inspect.NewRequest(t, run, turn, q), nil
 		}), nil
 	}
-	q, err := reader.PickRequest(t, addr)
+	_, _, q, err := reader.PickRequest(t.Session, addr)
 	if err != nil {
 		return nil, err
 	}
-	if q.Payload.Bytes == nil {
+	payload := q.Payload(t.Blocks)
+	if payload.Bytes == nil {
 		return nil, &failure{http.StatusNotFound, "the request is not whole: without raw its JSON says what is missing"}
 	}
 	return &answer{etag: etag, kind: "application/octet-stream", head: map[string]string{"Content-Disposition": `attachment; filename="request.json"`},
-		write: func(b *bounded) error { _, err := b.Write(q.Payload.Bytes); return err }}, nil
+		write: func(b *bounded) error { _, err := b.Write(payload.Bytes); return err }}, nil
 }
 
 func (h *Handler) block(r *http.Request) (*answer, error) {
