@@ -2,9 +2,7 @@
 
 A loop that traces with otelagent's vocabulary through a provider of Logfire's (or with its PendingSpanProcessor) sends, when a span
 starts, a second span that says so: session/otlprow reads it as a live row of the first. Nothing is sent anywhere.
-
-    python3 -m venv venv && venv/bin/pip install -r requirements.txt
-    venv/bin/python pending.py ../../session/otlprow/testdata/logfire.otlp
+run.sh runs it.
 """
 
 import sys
