@@ -612,6 +612,11 @@ const (
 	SessionStatusAborted SessionStatus = "aborted"
 )
 
+// SessionStatuses returns all values of SessionStatus, in a slice that is the caller's.
+func SessionStatuses() []SessionStatus {
+	return []SessionStatus{SessionStatusIdle, SessionStatusBusy, SessionStatusRetrying, SessionStatusWaitingOnApproval, SessionStatusWaitingOnUserInput, SessionStatusError, SessionStatusAborted}
+}
+
 // Known: How we know a span's end.
 // Words outside this list are kept as they came.
 type Known string

@@ -19,8 +19,8 @@ type registry struct {
 	Profiles []struct{ Name string }
 	Spans    []struct{ Name, Kind string }
 	Enums    []struct {
-		Name   string
-		Values []struct{ Value string }
+		Name, List string
+		Values     []struct{ Value string }
 	}
 	Attributes []struct{ Key, Type, Unit, Class, On, Floor string }
 	Events     []struct{ Name string }
@@ -114,6 +114,21 @@ func TestGeneratedTables(t *testing.T) {
 	}
 	if got := Defects(); len(got) != len(r.Defects) || string(got[0].Code) != r.Defects[0].Code {
 		t.Errorf("defects generated: %+v", got)
+	}
+	for _, e := range r.Enums {
+		if e.List == "" {
+			continue
+		}
+		var want, got []string
+		for _, v := range e.Values {
+			want = append(want, v.Value)
+		}
+		for _, s := range map[string][]SessionStatus{"SessionStatuses": SessionStatuses()}[e.List] {
+			got = append(got, string(s))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-registry +generated):\n%s", e.List, diff)
+		}
 	}
 }
 

@@ -65,8 +65,8 @@ func (q *Query) Filter(name, value string, now time.Time) error {
 		q.ForkedFrom = value
 	case "status":
 		for word := range strings.SplitSeq(value, ",") {
-			if !slices.Contains(statuses, spans.SessionStatus(word)) {
-				return bad("one of " + statusWords())
+			if !slices.Contains(spans.SessionStatuses(), spans.SessionStatus(word)) {
+				return bad("one of " + StatusWords())
 			}
 			q.Status = append(q.Status, spans.SessionStatus(word))
 		}
@@ -118,13 +118,11 @@ func (q *Query) Filter(name, value string, now time.Time) error {
 	return nil
 }
 
-var statuses = []spans.SessionStatus{spans.SessionStatusIdle, spans.SessionStatusBusy, spans.SessionStatusRetrying, spans.SessionStatusWaitingOnApproval,
-	spans.SessionStatusWaitingOnUserInput, spans.SessionStatusError, spans.SessionStatusAborted}
-
-func statusWords() string {
-	words := make([]string, len(statuses))
-	for i, s := range statuses {
-		words[i] = string(s)
+// StatusWords are the values of the filter status, with commas between them.
+func StatusWords() string {
+	var words []string
+	for _, s := range spans.SessionStatuses() {
+		words = append(words, string(s))
 	}
 	return strings.Join(words, ", ")
 }

@@ -41,6 +41,7 @@ type span struct {
 
 type enum struct {
 	Name, Brief string
+	List        string // the function that returns all values; empty for none
 	Values      []struct{ Value, Const, Brief string }
 }
 
@@ -139,6 +140,9 @@ func (r registry) validate() error {
 	}
 	for _, e := range r.Enums {
 		c.once("enum", e.Name)
+		if e.List != "" {
+			c.once("constant", e.List)
+		}
 		for _, v := range e.Values {
 			c.once("constant", e.Name+v.Const)
 		}
