@@ -557,7 +557,7 @@ func showRows(t testing.TB, rows []session.Row, blocks *session.BlockSet) (*sess
 	tree.CheckContent(blocks)
 	var text strings.Builder
 	full := &counter{Writer: &text}
-	whole := inspect.Tree{Session: tree, Blocks: blocks}
+	whole := session.Tree{Session: tree, Blocks: blocks}
 	if err := inspect.Text(full, whole, inspect.Options{Width: 100}); err != nil {
 		t.Errorf("text: %v", err)
 	}

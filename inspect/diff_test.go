@@ -21,7 +21,7 @@ const demo = "../cmd/otelagent/demo.ndjson"
 
 // edited returns the main session of a recording, in which lines were dropped that hold one of drop, and then texts were replaced: pairs of
 // old and new.
-func edited(t *testing.T, path string, capture otelagent.Capture, drop []string, pairs ...string) inspect.Tree {
+func edited(t *testing.T, path string, capture otelagent.Capture, drop []string, pairs ...string) session.Tree {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -47,7 +47,7 @@ func edited(t *testing.T, path string, capture otelagent.Capture, drop []string,
 	return recorded(t, copied, capture)[0]
 }
 
-func target(t inspect.Tree) session.DiffTarget {
+func target(t session.Tree) session.DiffTarget {
 	return session.DiffTarget{Session: t.Session, Blocks: t.Blocks}
 }
 

@@ -47,7 +47,7 @@ func NewFollower(w io.Writer, o Options) *Follower {
 // runs, in the order of the tree. Where only is not nil nothing but that run of the tree counts. With over, which is for the last time,
 // what never ended is written too, as it was last seen: the beginnings of replies, tool calls, runs. The tree is kept no longer than the
 // call. The error is the writer's; after the first nothing more is written.
-func (f *Follower) Write(t Tree, only *session.Run, now time.Time, over bool) error {
+func (f *Follower) Write(t session.Tree, only *session.Run, now time.Time, over bool) error {
 	for i, run := range t.Runs {
 		if only == nil || run == only {
 			f.one(place{t, run, i + 1}, now, over)
@@ -290,7 +290,7 @@ func (f *Follower) line(key followKey, what string, at time.Time, segs []seg) {
 }
 
 // Line returns what the session is doing now in one line of at most that many columns, without colour: for the foot of a terminal.
-func (f *Follower) Line(t Tree, now time.Time, columns int) string {
+func (f *Follower) Line(t session.Tree, now time.Time, columns int) string {
 	v := StatusOf(t.Session, now)
 	out := []string{words(string(v.Status))}
 	var turn *session.Turn

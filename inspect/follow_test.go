@@ -33,7 +33,7 @@ func TestFollowKilled(t *testing.T) {
 		ID: "s1", Start: start, Last: at(4), Status: spans.SessionStatusBusy,
 		Runs: []*session.Run{{Span: live(0, 4), ID: "r1", Status: spans.RunStatusOpen, Turns: []*session.Turn{turn}}},
 	}
-	tree := Tree{Session: s, Blocks: blocks}
+	tree := session.Tree{Session: s, Blocks: blocks}
 	var b bytes.Buffer
 	f := NewFollower(&b, Options{})
 	for range 2 { // what was written is not written again

@@ -8,7 +8,7 @@ import (
 )
 
 // history returns what became of what a session says; it is read once.
-func (r *renderer) history(t Tree) *session.History {
+func (r *renderer) history(t session.Tree) *session.History {
 	h, ok := r.histories[t.Session]
 	if !ok {
 		h = session.HistoryOf(t.Session, t.Blocks)

@@ -15,7 +15,7 @@ func TestObservationsAreNotes(t *testing.T) {
 	run.Missing, run.Start = true, at(0)
 	run.Defects = []session.Defect{{Code: spans.DefectChildNotSeen}}
 	s := &session.Session{ID: "s", Runs: []*session.Run{run}, Defects: []session.Defect{{Code: spans.DefectChildNotSeen}}}
-	out := render(t, inspect.Tree{Session: s}, inspect.Options{Width: 80})
+	out := render(t, session.Tree{Session: s}, inspect.Options{Width: 80})
 	if strings.Contains(out, "defect") || strings.Count(out, "note") != 2 || !strings.Contains(out, "its end was not seen yet") {
 		t.Error(out)
 	}
@@ -25,7 +25,7 @@ func TestObservationsAreNotes(t *testing.T) {
 func TestDeniedInputsAreCounted(t *testing.T) {
 	run := &session.Run{ID: "r", Status: spans.RunStatusRejected, Turns: []*session.Turn{},
 		Permissions: []*session.Permission{{Action: spans.ActionDeny, Target: spans.PermissionTargetInput}}}
-	out := render(t, inspect.Tree{Session: &session.Session{ID: "s", Runs: []*session.Run{run}}}, inspect.Options{Width: 80})
+	out := render(t, session.Tree{Session: &session.Session{ID: "s", Runs: []*session.Run{run}}}, inspect.Options{Width: 80})
 	if !strings.Contains(out, "1 input denied") {
 		t.Error(out)
 	}

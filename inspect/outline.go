@@ -14,7 +14,7 @@ import (
 // View makes what pages and the API show of one tree. It reads the tree once and is safe for concurrent use; nobody may change the tree
 // meanwhile, and it holds on to it.
 type View struct {
-	tree    Tree
+	tree    session.Tree
 	history *session.History
 	index   renderer // of runs, and of which call spawned which; its other fields are not used
 	turns   []viewTurn
@@ -38,7 +38,7 @@ type viewTurn struct {
 }
 
 // NewView returns a view of t. Related are sessions whose runs may have been spawned by t.
-func NewView(t Tree, related []Tree) *View {
+func NewView(t session.Tree, related []session.Tree) *View {
 	v := &View{
 		tree: t, history: session.HistoryOf(t.Session, t.Blocks), at: map[*session.Turn]int{}, numbers: map[*session.Run]int{}, spawners: map[*session.Run]spawner{},
 	}
@@ -93,7 +93,7 @@ func (v *View) findSpawners() {
 }
 
 // Tree returns the tree that v is of.
-func (v *View) Tree() Tree { return v.tree }
+func (v *View) Tree() session.Tree { return v.tree }
 
 // Len returns the number of turns of all runs.
 func (v *View) Len() int { return len(v.turns) }

@@ -19,7 +19,7 @@ import (
 )
 
 // asJSON returns what the API gives, with span ids, which are made by chance, taken out.
-func asJSON(t *testing.T, trees []inspect.Tree, v any) string {
+func asJSON(t *testing.T, trees []session.Tree, v any) string {
 	t.Helper()
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -82,7 +82,7 @@ func TestViewsAgreeWithTrees(t *testing.T) {
 	}
 }
 
-func checkView(t *testing.T, v *inspect.View, tree inspect.Tree) {
+func checkView(t *testing.T, v *inspect.View, tree session.Tree) {
 	t.Helper()
 	o := v.Outline(1, nil, time.Time{})
 	if diff := cmp.Diff(session.Summarize(tree.Session), o.Summary); diff != "" {
@@ -196,7 +196,7 @@ func TestOutlineStatus(t *testing.T) {
 			Span: session.Span{Start: at, Known: spans.KnownLive}, ToolCalls: []*session.ToolCall{{ID: "c", Span: session.Span{Start: at, Known: spans.KnownLive}}},
 		}},
 	}}}
-	v := inspect.NewView(inspect.Tree{Session: s}, nil)
+	v := inspect.NewView(session.Tree{Session: s}, nil)
 	for after, want := range map[time.Duration][3]string{time.Second: {"busy", "open", "open"}, time.Minute: {"aborted", "aborted", "closed"}} {
 		o := v.Outline(1, nil, at.Add(after))
 		if string(o.Status) != want[0] || string(o.Runs[0].Status) != want[1] {

@@ -51,7 +51,7 @@ func (w *wire) UploadTraces(_ context.Context, rs []*tracepb.ResourceSpans) erro
 }
 
 // recorded returns the trees of a recording, the main session first.
-func recorded(t *testing.T, path string, capture otelagent.Capture) []inspect.Tree {
+func recorded(t *testing.T, path string, capture otelagent.Capture) []session.Tree {
 	t.Helper()
 	w := &wire{t: t, blocks: map[string]*session.BlockSet{}}
 	exporter, err := otlptrace.New(t.Context(), w)
@@ -80,14 +80,14 @@ func recorded(t *testing.T, path string, capture otelagent.Capture) []inspect.Tr
 	if err := provider.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var trees []inspect.Tree
+	var trees []session.Tree
 	for _, s := range session.AssembleAll(w.rows) {
 		s.CheckContent(w.blocks[s.ID])
 		blocks := w.blocks[s.ID]
 		if blocks == nil {
 			blocks = &session.BlockSet{}
 		}
-		trees = append(trees, inspect.Tree{Session: s, Blocks: blocks})
+		trees = append(trees, session.Tree{Session: s, Blocks: blocks})
 	}
 	if len(trees) == 0 {
 		t.Fatalf("%s has no session", path)

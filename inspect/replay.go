@@ -49,7 +49,7 @@ type ReplayBody struct {
 
 // NewReplay looks at a request of a turn of t: q is nil where the turn has none. The body is made where o.Form is not empty and the request is
 // whole; the error says why it cannot be, and the rest is told nevertheless. Nothing is sent.
-func NewReplay(t Tree, run *session.Run, turn *session.Turn, q *session.Request, o replay.Options) (*Replay, error) {
+func NewReplay(t session.Tree, run *session.Run, turn *session.Turn, q *session.Request, o replay.Options) (*Replay, error) {
 	r := &Replay{
 		Format: session.TreeFormat, Tenant: t.Tenant, Session: t.ID, Run: run.ID, Turn: turn.Index, Model: turn.Model, Provider: turn.Provider,
 	}
@@ -407,7 +407,7 @@ func (t *ToolReplay) Text(w io.Writer, o Options) error {
 }
 
 // ReplayAddress returns the address of a turn of t, as commands take it.
-func ReplayAddress(t Tree, run *session.Run, turn *session.Turn) string {
+func ReplayAddress(t session.Tree, run *session.Run, turn *session.Turn) string {
 	for i, other := range t.Runs {
 		if other == run {
 			return session.TurnAddress(t.ID, i+1, turn.Index)

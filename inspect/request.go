@@ -128,7 +128,7 @@ func (m MissingPart) String() string {
 }
 
 // NewRequest returns a request of a turn of t, for looking at: its payload is put together, and its parts are read.
-func NewRequest(t Tree, run *session.Run, turn *session.Turn, q *session.Request) *Request {
+func NewRequest(t session.Tree, run *session.Run, turn *session.Turn, q *session.Request) *Request {
 	r := &Request{
 		Format: session.TreeFormat, Tenant: t.Tenant, Session: t.ID, Run: run.ID, Turn: turn.Index, Attempt: q.Attempt, Attempts: len(turn.Requests),
 		Capture: turn.Capture, Model: turn.Model, Provider: turn.Provider, request: q,

@@ -15,7 +15,7 @@ import (
 )
 
 // requests are all requests of a tree.
-func requests(tree inspect.Tree) (out []*inspect.Request) {
+func requests(tree session.Tree) (out []*inspect.Request) {
 	for _, run := range tree.Runs {
 		for _, turn := range run.Turns {
 			for _, q := range turn.Requests {
@@ -82,7 +82,7 @@ func TestRequests(t *testing.T) {
 }
 
 // hostile is a session of two requests in which everything was written to harm a terminal.
-func hostile() inspect.Tree {
+func hostile() session.Tree {
 	const evil = "\x1b[2J\x07\u009b31m\u202e\U000e0041\xff\r\nline\ttab"
 	blocks := &session.BlockSet{}
 	ref := func(body, provenance string) session.Ref {
@@ -104,7 +104,7 @@ func hostile() inspect.Tree {
 	}}}}
 	s.Runs[0].Turns[0].Requests[0].Sections = section("one " + evil)
 	s.Runs[0].Turns[1].Requests[0].Sections = section("two " + evil)
-	return inspect.Tree{Session: s, Blocks: blocks}
+	return session.Tree{Session: s, Blocks: blocks}
 }
 
 func TestHostileRequests(t *testing.T) {

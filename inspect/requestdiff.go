@@ -35,7 +35,7 @@ type PartChange struct {
 }
 
 // CompareRequests says what changed from request a to request b, both of the session t.
-func CompareRequests(t Tree, a, b *Request) *RequestChanges {
+func CompareRequests(t session.Tree, a, b *Request) *RequestChanges {
 	c := &RequestChanges{
 		Format: session.TreeFormat, Before: a.Address, After: b.Address, before: a, after: b,
 		RequestDiff: t.DiffRequests(a.request, b.request, t.Blocks),

@@ -12,7 +12,7 @@ const maxRules = 200
 
 // rulesOf returns the permission rules in force for a run at a time, as they came: those that the run was started with, else the fact of the
 // session that counted then. state says why they are not there: "not recorded", or "not captured" where only their digest is.
-func rulesOf(t Tree, run *session.Run, at time.Time) (body, state string) {
+func rulesOf(t session.Tree, run *session.Run, at time.Time) (body, state string) {
 	var ref *session.Ref
 	if run.Rules.Len() > 0 {
 		ref = &run.Rules.Items()[0]

@@ -30,7 +30,7 @@ func catalogue(blocks *session.BlockSet, system, tools string) []*session.Reques
 
 // live is a session that is under way: a turn whose reply comes in, a call that runs, and one for which somebody is asked. Its process
 // says every second that it lives.
-func live() inspect.Tree {
+func live() session.Tree {
 	blocks := &session.BlockSet{}
 	open := func(from int) session.Span {
 		return session.Span{Known: spans.KnownLive, Start: at(from), Seen: at(9000), HeartbeatNS: int64(time.Second)}
@@ -66,7 +66,7 @@ func live() inspect.Tree {
 	}
 	s := &session.Session{ID: "live", Status: spans.SessionStatusWaitingOnApproval, Agent: "coder", Start: at(0), Last: at(9000), Runs: []*session.Run{run}}
 	s.Usage = run.Turns[0].Usage
-	return inspect.Tree{Session: s, Blocks: blocks}
+	return session.Tree{Session: s, Blocks: blocks}
 }
 
 func TestLive(t *testing.T) {
@@ -103,7 +103,7 @@ func TestLive(t *testing.T) {
 }
 
 // rewound is a run of which turns in the middle were rewound, and one that was rewound as a whole.
-func rewound() inspect.Tree {
+func rewound() session.Tree {
 	blocks := &session.BlockSet{}
 	s := &session.Session{ID: "s", Start: at(0), Last: at(9000)}
 	said := func(id, text string) *session.Refs {
@@ -123,7 +123,7 @@ func rewound() inspect.Tree {
 		value := list(blocks, "true").Items()[0]
 		s.Facts = append(s.Facts, session.Fact{Subject: session.SubjectMessage + id, Key: session.FactHidden, At: at(8000), Value: &value})
 	}
-	return inspect.Tree{Session: s, Blocks: blocks}
+	return session.Tree{Session: s, Blocks: blocks}
 }
 
 func TestHidden(t *testing.T) {
@@ -167,7 +167,7 @@ func TestRulesInForce(t *testing.T) {
 		return &session.Turn{Span: span(ms, ms+10), ToolCalls: []*session.ToolCall{{Span: span(ms, ms+5), ID: "c", Name: "bash", Outcome: spans.OutcomeOK}}}
 	}
 	run := &session.Run{Span: span(0, 5000), ID: "r", Turns: []*session.Turn{turn(1000), turn(3000)}}
-	tree := inspect.Tree{Blocks: blocks, Session: &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run},
+	tree := session.Tree{Blocks: blocks, Session: &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run},
 		Facts: []session.Fact{fact(0, `[{"tool":"bash","action":"allow"}]`), fact(2000, `[{"tool":"bash","action":"deny"},{"tool":"*","action":"ask"}]`)}}}
 	for i, want := range [][]string{{"rules   tool: bash, action: allow\n"}, {"rules   tool: bash, action: deny\n", "tool: *, action: ask\n"}} {
 		got := render(t, tree, inspect.Options{Width: 80, Run: run, Turn: run.Turns[i]})
@@ -208,7 +208,7 @@ func TestOffered(t *testing.T) {
 		blocks := &session.BlockSet{}
 		turn := &session.Turn{Span: span(0, 1), Requests: catalogue(blocks, `"s"`, tools)}
 		run := &session.Run{Span: span(0, 1), ID: "r", Turns: []*session.Turn{turn}}
-		tree := inspect.Tree{Blocks: blocks, Session: &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run}}}
+		tree := session.Tree{Blocks: blocks, Session: &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run}}}
 		if got := render(t, tree, inspect.Options{Width: 80, Run: run, Turn: turn}); !strings.Contains(got, want) {
 			t.Errorf("%.60s: no %q in\n%s", tools, want, got)
 		}
@@ -223,7 +223,7 @@ func TestBarsOfOddTimes(t *testing.T) {
 		{Known: spans.KnownObserved, End: at(5)}, {Known: spans.KnownLive}, {Known: spans.KnownObserved, Start: at(0), End: at(0)},
 	} {
 		run := &session.Run{Span: span(0, 1000), ID: "r", Turns: []*session.Turn{{Span: s, ModelCallNS: 1 << 62, ToolCalls: []*session.ToolCall{{Span: s, Name: "a"}, {Span: span(1, 2)}}}}}
-		tree := inspect.Tree{Session: &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run, {Span: s, ID: "x"}}}}
+		tree := session.Tree{Session: &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run, {Span: s, ID: "x"}}}}
 		for _, width := range []int{40, 80, 140, 200} {
 			for _, timeline := range []bool{false, true} {
 				render(t, tree, inspect.Options{Width: width, Timeline: timeline})
@@ -245,7 +245,7 @@ func TestCacheIdle(t *testing.T) {
 		for i := range test.turns {
 			run.Turns = append(run.Turns, &session.Turn{Span: span(i, i+1), Index: int64(i), Usage: session.Usage{Input: 10, CacheRead: test.cached}})
 		}
-		tree := inspect.Tree{Session: &session.Session{ID: "s", Start: at(0), Usage: session.Usage{Input: 20}, Runs: []*session.Run{run}}}
+		tree := session.Tree{Session: &session.Session{ID: "s", Start: at(0), Usage: session.Usage{Input: 20}, Runs: []*session.Run{run}}}
 		if got := render(t, tree, inspect.Options{Width: 80}); strings.Contains(got, note) != test.want {
 			t.Errorf("%+v:\n%s", test, got)
 		}

@@ -10,13 +10,6 @@ import (
 	"github.com/otelagent/otelagent/store/stats"
 )
 
-// Tree is a session with what it takes to show its content.
-type Tree struct {
-	*session.Session
-	// Blocks are the session's; nil shows no content.
-	Blocks *session.BlockSet
-}
-
 // Options say how to render. The zero value is 80 columns without colour, in UTC.
 type Options struct {
 	// Width in columns; below 40 it is taken as 80.
@@ -31,7 +24,7 @@ type Options struct {
 	// Location for times of day; nil is UTC.
 	Location *time.Location
 	// Related are other sessions. Runs of theirs that were spawned by what is shown are shown in place.
-	Related []Tree
+	Related []session.Tree
 	// Run and Turn, when Run is not nil, narrow what is shown to one run, and Turn, when not nil, to one turn of it.
 	Run  *session.Run
 	Turn *session.Turn
@@ -47,7 +40,7 @@ type Options struct {
 
 // Text writes t as a tree: a header, then every run with its turns, tool calls, compactions, permissions and sub-agents
 // in place. The tree must not be changed meanwhile. The error is the writer's.
-func Text(w io.Writer, t Tree, o Options) error {
+func Text(w io.Writer, t session.Tree, o Options) error {
 	if o.Width < 40 {
 		o.Width = 80
 	}
@@ -66,14 +59,14 @@ func Text(w io.Writer, t Tree, o Options) error {
 
 // place is a run and where it lives.
 type place struct {
-	tree Tree
+	tree session.Tree
 	run  *session.Run
 	n    int // number in its session, from 1
 }
 
 type renderer struct {
 	o      Options
-	main   Tree
+	main   session.Tree
 	d      *drawer
 	runs   []place // of all sessions
 	byID   map[string][]place
@@ -104,7 +97,7 @@ type shownLast struct{ system, prompt, tools, settings, rules string }
 
 func (r *renderer) index() {
 	r.byID, r.byCall = map[string][]place{}, map[string][]place{}
-	for _, t := range append([]Tree{r.main}, r.o.Related...) {
+	for _, t := range append([]session.Tree{r.main}, r.o.Related...) {
 		for i, run := range t.Runs {
 			p := place{t, run, i + 1}
 			r.runs = append(r.runs, p)

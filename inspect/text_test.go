@@ -38,7 +38,7 @@ func golden(t *testing.T, name, got string) {
 }
 
 // render also holds the output to the width and to being free of control characters.
-func render(t *testing.T, tree inspect.Tree, o inspect.Options) string {
+func render(t *testing.T, tree session.Tree, o inspect.Options) string {
 	t.Helper()
 	var b strings.Builder
 	if err := inspect.Text(&b, tree, o); err != nil {
@@ -73,7 +73,7 @@ func span(from, to int) session.Span {
 func p[T any](v T) *T { return &v }
 
 // odd is a session of everything that a recorded one seldom has.
-func odd() (inspect.Tree, []inspect.Tree) {
+func odd() (session.Tree, []session.Tree) {
 	evil := "rm -rf / \x1b[2J\x1b]0;pwned\x07\nsecond line \u202egnp.exe"
 	bodies := map[string]string{
 		"user":   `{"role":"user","content":[{"type":"text","text":"日本語の質問です。とても長いので、この行は端末の幅で切られるはずです。そうでなければ困ります。"}]}`,
@@ -164,7 +164,7 @@ func odd() (inspect.Tree, []inspect.Tree) {
 	// A sub-agent that names its parent run only, and claims to be its own parent besides.
 	other := &session.Session{ID: "sub", Runs: []*session.Run{{Span: span(3100, 3200), ID: "sub.1", ParentID: "loop-1",
 		ParentSessionID: s.ID, Status: spans.RunStatusError, Error: "boom", Usage: session.Usage{Input: 5}}}}
-	return inspect.Tree{Session: s, Blocks: blocks}, []inspect.Tree{{Session: other}}
+	return session.Tree{Session: s, Blocks: blocks}, []session.Tree{{Session: other}}
 }
 
 func TestOdd(t *testing.T) {
@@ -192,7 +192,7 @@ func TestTurnWhole(t *testing.T) {
 	}
 	turn := &session.Turn{Span: span(0, 1), Input: session.NewRefs(items...)}
 	run := &session.Run{Span: span(0, 1), ID: "r", Turns: []*session.Turn{turn}}
-	tree := inspect.Tree{Session: &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run}}, Blocks: blocks}
+	tree := session.Tree{Session: &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run}}, Blocks: blocks}
 	all := render(t, tree, inspect.Options{Width: 80})
 	if strings.Contains(all, "last0!") || !strings.Contains(all, "and 12 more messages") || !strings.Contains(all, "cut here, whole with: show s/@1/0") {
 		t.Errorf("a session shows what fits:\n%s", all)
@@ -215,7 +215,7 @@ func TestCycle(t *testing.T) {
 	}
 	s := &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{
 		{Span: span(0, 1), ID: "a", ToolCalls: call("b")}, {Span: span(0, 1), ID: "b", ToolCalls: call("a")}}}
-	got := render(t, inspect.Tree{Session: s}, inspect.Options{Width: 80})
+	got := render(t, session.Tree{Session: s}, inspect.Options{Width: 80})
 	if strings.Count(got, "run 1") != 1 || strings.Count(got, "run 2") != 1 {
 		t.Errorf("each run must stand there once:\n%s", got)
 	}
@@ -229,7 +229,7 @@ func TestReusedChildID(t *testing.T) {
 	}
 	main := &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run}}
 	sub := &session.Session{ID: "sub", Runs: []*session.Run{{Span: span(11, 12), ID: "sub.1"}, {Span: span(31, 33), ID: "sub.1"}}}
-	got := render(t, inspect.Tree{Session: main}, inspect.Options{Width: 80, Related: []inspect.Tree{{Session: sub}}})
+	got := render(t, session.Tree{Session: main}, inspect.Options{Width: 80, Related: []session.Tree{{Session: sub}}})
 	first, second := strings.Index(got, "sub-agent run 1"), strings.Index(got, "sub-agent run 2")
 	calls := strings.LastIndex(got, "· sub c")
 	if first < 0 || second < 0 || first > calls || second < calls {
@@ -249,7 +249,7 @@ func TestLarge(t *testing.T) {
 	}
 	start := time.Now()
 	var b strings.Builder
-	if err := inspect.Text(&b, inspect.Tree{Session: &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run}}}, inspect.Options{}); err != nil {
+	if err := inspect.Text(&b, session.Tree{Session: &session.Session{ID: "s", Start: at(0), Runs: []*session.Run{run}}}, inspect.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if d := time.Since(start); d > 5*time.Second {

@@ -16,7 +16,7 @@ func TestToldByRequest(t *testing.T) {
 	messages.Complete, messages.Count = true, 2
 	turn := &session.Turn{Span: span(0, 1), Requests: []*session.Request{{Messages: messages}}}
 	run := &session.Run{Span: span(0, 1), ID: "r", Turns: []*session.Turn{turn}}
-	tree := inspect.Tree{Blocks: blocks, Session: &session.Session{ID: "s", Start: at(0), Last: at(1), Runs: []*session.Run{run}}}
+	tree := session.Tree{Blocks: blocks, Session: &session.Session{ID: "s", Start: at(0), Last: at(1), Runs: []*session.Run{run}}}
 	var followed bytes.Buffer
 	if err := inspect.NewFollower(&followed, inspect.Options{}).Write(tree, nil, at(1), true); err != nil {
 		t.Fatal(err)

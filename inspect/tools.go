@@ -12,7 +12,7 @@ import (
 
 // offered returns the names of the tools in the catalogue of a turn's last request. ok is false when it is not known: not told, not
 // captured or not there.
-func offered(t Tree, turn *session.Turn) (names []string, ok bool) {
+func offered(t session.Tree, turn *session.Turn) (names []string, ok bool) {
 	if len(turn.Requests) == 0 || t.Blocks == nil {
 		return nil, false
 	}

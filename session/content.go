@@ -11,6 +11,13 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
+// Tree is a session with what it takes to read its content. A copy of it shares everything.
+type Tree struct {
+	*Session
+	// Blocks are the session's; nil has no content.
+	Blocks *BlockSet
+}
+
 // BlockSet holds blocks of one session by their short ids, and makes bodies by recipes when they are asked for. The zero value
 // is empty. It may be read concurrently, but not while something is added, and must not be copied.
 type BlockSet struct {

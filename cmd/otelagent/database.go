@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/otelagent/otelagent/inspect"
 	"github.com/otelagent/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/store"
@@ -144,7 +143,7 @@ func (db *database) withSubAgents(ctx context.Context, refs []string, only bool)
 	return db.reader().WithSubAgents(ctx, refs, only)
 }
 
-func (db *database) load(ctx context.Context, key session.Key) (inspect.Tree, error) {
+func (db *database) load(ctx context.Context, key session.Key) (session.Tree, error) {
 	return db.reader().Load(ctx, key)
 }
 
@@ -152,11 +151,11 @@ func (db *database) tree(ctx context.Context, key session.Key) (*session.Session
 	return db.reader().Tree(ctx, key)
 }
 
-func (db *database) read(ctx context.Context, key session.Key) (inspect.Tree, error) {
+func (db *database) read(ctx context.Context, key session.Key) (session.Tree, error) {
 	return db.reader().Read(ctx, key)
 }
 
-func (db *database) related(ctx context.Context, t inspect.Tree) ([]inspect.Tree, error) {
+func (db *database) related(ctx context.Context, t session.Tree) ([]session.Tree, error) {
 	return db.reader().Related(ctx, t.Session, db.load)
 }
 

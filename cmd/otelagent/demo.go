@@ -16,6 +16,7 @@ import (
 
 	"github.com/otelagent/otelagent/inspect"
 	"github.com/otelagent/otelagent/otelagent/phi"
+	"github.com/otelagent/otelagent/session"
 )
 
 // demoEvents is a session recorded from the real phi-core crate: two sessions in fact, a main one and a sub-agent's.
@@ -87,7 +88,7 @@ func (a *app) demo(ctx context.Context) error {
 	if err := inspect.Text(a.stdout, t, o); err != nil {
 		return err
 	}
-	if err := checkDemo(append([]inspect.Tree{t}, o.Related...), s); err != nil {
+	if err := checkDemo(append([]session.Tree{t}, o.Related...), s); err != nil {
 		return fmt.Errorf("this is not what was sent: %w", err)
 	}
 
@@ -109,7 +110,7 @@ and keep sessions of your own with
 }
 
 // checkDemo compares the rebuilt trees with what the recording holds, counted from its lines.
-func checkDemo(trees []inspect.Tree, s *sent) error {
+func checkDemo(trees []session.Tree, s *sent) error {
 	want := func(event string) int { return bytes.Count(demoEvents, []byte(`{"type":"`+event+`"`)) }
 	const denied = 1 // a tool call that the loop refused left no event of its own
 	runs, turns, calls, compactions, defects := 0, 0, 0, 0, 0

@@ -27,10 +27,10 @@ const settleFor = 500 * time.Millisecond
 
 // watch calls see with a session at once, whenever something of it arrived, and every watchEvery, since some of what it tells changes with
 // nothing but time; changed says which. It ends when see says that it is done, or with ctx.
-func (db *database) watch(ctx context.Context, key session.Key, read func(context.Context, session.Key) (inspect.Tree, error),
-	see func(t inspect.Tree, changed bool, now time.Time) (done bool, err error),
+func (db *database) watch(ctx context.Context, key session.Key, read func(context.Context, session.Key) (session.Tree, error),
+	see func(t session.Tree, changed bool, now time.Time) (done bool, err error),
 ) error {
-	var t inspect.Tree
+	var t session.Tree
 	var last store.Mark
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -83,7 +83,7 @@ func (a *app) follow(ctx context.Context, db *database, key session.Key, addr ad
 		before spans.SessionStatus
 		came   time.Time // when something last arrived
 	)
-	err := db.watch(ctx, key, db.read, func(t inspect.Tree, changed bool, now time.Time) (bool, error) {
+	err := db.watch(ctx, key, db.read, func(t session.Tree, changed bool, now time.Time) (bool, error) {
 		only, _, err := addr.pick(t.Session)
 		if err != nil {
 			return true, err

@@ -20,7 +20,7 @@ import (
 )
 
 // replayTool shows a tool call, or runs it again.
-func (a *app) replayTool(ctx context.Context, f *replayFlags, t inspect.Tree, run *session.Run, turn *session.Turn) error {
+func (a *app) replayTool(ctx context.Context, f *replayFlags, t session.Tree, run *session.Run, turn *session.Turn) error {
 	out, err := toolCall(t, run, turn, f.tool)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (a *app) replayTool(ctx context.Context, f *replayFlags, t inspect.Tree, ru
 }
 
 // toolCall returns the call of a turn that name names: an id, @n, or a tool of which the turn has one call.
-func toolCall(t inspect.Tree, run *session.Run, turn *session.Turn, name string) (*inspect.ToolReplay, error) {
+func toolCall(t session.Tree, run *session.Run, turn *session.Turn, name string) (*inspect.ToolReplay, error) {
 	view := inspect.ReplayAddress(t, run, turn)
 	out := &inspect.ToolReplay{Format: session.TreeFormat, Address: view}
 	recorded, _ := replay.Recorded(turn, t.Blocks)

@@ -126,10 +126,11 @@ func (a *app) request(ctx context.Context, f *requestFlags, addr, other reader.R
 	if err != nil {
 		return err
 	}
-	r, err := reader.PickRequest(t, addr)
+	run, turn, q, err := reader.PickRequest(t.Session, addr)
 	if err != nil {
 		return err
 	}
+	r := inspect.NewRequest(t, run, turn, q)
 	w := bufio.NewWriter(a.stdout)
 	switch {
 	case f.diff != "":
@@ -140,11 +141,11 @@ func (a *app) request(ctx context.Context, f *requestFlags, addr, other reader.R
 		if otherKey != key {
 			return fmt.Errorf("--diff compares requests of one session: %s is of session %s, not of %s", f.diff, otherKey.ID, key.ID)
 		}
-		before, err := reader.PickRequest(t, other)
+		run, turn, q, err := reader.PickRequest(t.Session, other)
 		if err != nil {
 			return err
 		}
-		changes := inspect.CompareRequests(t, before, r)
+		changes := inspect.CompareRequests(t, inspect.NewRequest(t, run, turn, q), r)
 		if f.asJSON {
 			return firstError(writeJSON(w, changes), w.Flush())
 		}

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelagent/otelagent/inspect"
 	"github.com/otelagent/otelagent/internal/phifixtures"
 	"github.com/otelagent/otelagent/session"
 )
@@ -228,7 +227,7 @@ func BenchmarkRequest(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	last := func(t inspect.Tree) *session.Request {
+	last := func(t session.Tree) *session.Request {
 		turns := t.Runs[0].Turns
 		return turns[len(turns)-1].Requests[0]
 	}

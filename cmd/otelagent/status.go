@@ -83,7 +83,7 @@ func (a *app) status(ctx context.Context, o *statusOptions, ref string) error {
 	}
 	late := false
 	var v inspect.StatusView
-	err = db.watch(ctx, key, db.bare, func(t inspect.Tree, _ bool, now time.Time) (bool, error) {
+	err = db.watch(ctx, key, db.bare, func(t session.Tree, _ bool, now time.Time) (bool, error) {
 		v = inspect.StatusOf(t.Session, now)
 		if len(o.wait) == 0 || slices.Contains(o.wait, string(v.Status)) {
 			return true, nil
@@ -122,7 +122,7 @@ func (db *database) findBy(ctx context.Context, ref string, o *statusOptions, de
 }
 
 // bare returns a session without its content.
-func (db *database) bare(ctx context.Context, key session.Key) (inspect.Tree, error) {
+func (db *database) bare(ctx context.Context, key session.Key) (session.Tree, error) {
 	s, err := db.tree(ctx, key)
-	return inspect.Tree{Session: s}, err
+	return session.Tree{Session: s}, err
 }

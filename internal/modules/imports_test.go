@@ -76,7 +76,7 @@ var rooms = []room{
 	{packages: []string{"store/clickhousestore/..."}, own: []string{"spans", "session", "store"},
 		other: []string{otel + "/attribute", "github.com/klauspost/compress/..."}},
 	{packages: []string{"store/retention"}, own: []string{"session", "store", "store/project"}},
-	{packages: []string{"store/reader"}, own: []string{"session", "spans", "store", "inspect"}}, // what commands and the viewer share
+	{packages: []string{"store/reader"}, own: []string{"session", "spans", "store"}}, // what commands and the viewer share
 	{packages: []string{"store/..."}, own: []string{"spans", "session", "session/export", "store"}, other: []string{otel + "/attribute"}},
 
 	{packages: []string{"dashboards/tempo/..."}, own: []string{"dashboards/tempo"}, other: []string{"go.yaml.in/yaml/v3"}},

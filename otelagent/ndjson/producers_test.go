@@ -78,7 +78,7 @@ func TestProducers(t *testing.T) {
 				}
 			}
 			var text strings.Builder
-			if err := inspect.Text(&text, inspect.Tree{Session: s, Blocks: blocks}, inspect.Options{Width: 120}); err != nil {
+			if err := inspect.Text(&text, session.Tree{Session: s, Blocks: blocks}, inspect.Options{Width: 120}); err != nil {
 				t.Fatal(err)
 			}
 			ndjson.Golden(t, filepath.Join("testdata", "producers", name+".tree"), []byte(text.String()))
@@ -87,7 +87,7 @@ func TestProducers(t *testing.T) {
 			for _, run := range s.Runs {
 				for _, turn := range run.Turns {
 					for _, q := range turn.Requests {
-						payload := inspect.NewRequest(inspect.Tree{Session: s, Blocks: blocks}, run, turn, q).Payload
+						payload := inspect.NewRequest(session.Tree{Session: s, Blocks: blocks}, run, turn, q).Payload
 						if !payload.Exact {
 							t.Errorf("turn %d, attempt %d: not exact", turn.Index, q.Attempt)
 						}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/otelagent/otelagent/inspect"
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/store"
 )
@@ -131,23 +130,23 @@ func (r *Reader) Tree(ctx context.Context, key session.Key) (*session.Session, e
 }
 
 // Read returns a session's tree with its blocks.
-func (r *Reader) Read(ctx context.Context, key session.Key) (inspect.Tree, error) {
+func (r *Reader) Read(ctx context.Context, key session.Key) (session.Tree, error) {
 	s, err := r.Tree(ctx, key)
 	if err != nil {
-		return inspect.Tree{}, err
+		return session.Tree{}, err
 	}
 	blocks, err := session.NewBlockSet(r.Store.Blocks(ctx, key, nil))
 	if err != nil {
-		return inspect.Tree{}, err
+		return session.Tree{}, err
 	}
 	for _, b := range s.LiveBlocks() {
 		blocks.Add(b)
 	}
-	return inspect.Tree{Session: s, Blocks: blocks}, nil
+	return session.Tree{Session: s, Blocks: blocks}, nil
 }
 
 // Load is Read with the defects that only blocks can tell.
-func (r *Reader) Load(ctx context.Context, key session.Key) (inspect.Tree, error) {
+func (r *Reader) Load(ctx context.Context, key session.Key) (session.Tree, error) {
 	t, err := r.Read(ctx, key)
 	if err == nil {
 		t.CheckContent(t.Blocks)
@@ -160,10 +159,10 @@ const maxRelated = 200
 
 // Related returns the sessions that share a trace with s, and those that share one with them, at most 200 and those of one trace more:
 // sub-agents run in the trace of the run that spawned them. Load reads each.
-func (r *Reader) Related(ctx context.Context, s *session.Session, load func(context.Context, session.Key) (inspect.Tree, error)) ([]inspect.Tree, error) {
+func (r *Reader) Related(ctx context.Context, s *session.Session, load func(context.Context, session.Key) (session.Tree, error)) ([]session.Tree, error) {
 	seen := map[string]bool{s.ID: true}
 	traces := map[session.TraceID]bool{}
-	var out []inspect.Tree
+	var out []session.Tree
 	for todo := []*session.Session{s}; len(todo) > 0 && len(out) < maxRelated; todo = todo[1:] {
 		for _, id := range traceIDs(todo[0]) {
 			if traces[id] {

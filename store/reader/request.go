@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/otelagent/otelagent/inspect"
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/store"
@@ -59,11 +58,11 @@ func (a *RequestAddress) Numbers() error {
 	return nil
 }
 
-// PickRequest returns the request of t that an address names; without an attempt the last one of its turn.
-func PickRequest(t inspect.Tree, a RequestAddress) (*inspect.Request, error) {
-	run, turn, err := a.Pick(t.Session)
+// PickRequest returns the request of s that an address names, with its run and turn; without an attempt the last one of its turn.
+func PickRequest(s *session.Session, a RequestAddress) (*session.Run, *session.Turn, *session.Request, error) {
+	run, turn, err := a.Pick(s)
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
 	if len(turn.Requests) == 0 {
 		why := "its loop told none (docs/requests.md)"
@@ -72,13 +71,10 @@ func PickRequest(t inspect.Tree, a RequestAddress) (*inspect.Request, error) {
 		} else if turn.RequestMessages > 0 || turn.RequestBytes > 0 {
 			why = "its loop told one, which did not arrive (docs/requests.md)"
 		}
-		return nil, wrong(store.ErrNotFound, "turn %d of run %s has no request: %s", turn.Index, run.ID, why)
+		return nil, nil, nil, wrong(store.ErrNotFound, "turn %d of run %s has no request: %s", turn.Index, run.ID, why)
 	}
 	q, err := PickAttempt(run, turn, a.Attempt)
-	if err != nil {
-		return nil, err
-	}
-	return inspect.NewRequest(t, run, turn, q), nil
+	return run, turn, q, err
 }
 
 // PickAttempt returns the request of that attempt of a turn of run; the last one without an attempt, and nil where the turn has none then.

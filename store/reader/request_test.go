@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/otelagent/otelagent/inspect"
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/store"
@@ -21,7 +20,7 @@ func TestNoRequest(t *testing.T) {
 		"content was not captured: send it w": {RequestMessages: 3, RequestBytes: 10},
 	} {
 		s := &session.Session{Runs: []*session.Run{{Span: session.Span{Known: spans.KnownObserved}, ID: "r", Turns: []*session.Turn{&turn}}}}
-		_, err := reader.PickRequest(inspect.Tree{Session: s}, reader.RequestAddress{Session: "s", Turn: "0"})
+		_, _, _, err := reader.PickRequest(s, reader.RequestAddress{Session: "s", Turn: "0"})
 		if !errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), "turn 0 of run r has no request: ") || !strings.Contains(err.Error(), why) {
 			t.Errorf("want %q, got %v", why, err)
 		}
