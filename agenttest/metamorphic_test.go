@@ -461,6 +461,47 @@ func TestLiveAndFromFileIsOnce(t *testing.T) {
 	}
 }
 
+// However slow the machine was that the loop ran on: what was sent live, with times of arrival for the tools, and again from a file, with
+// those inside their messages, has its tools in their order.
+func TestLiveAndFromFileInOrder(t *testing.T) {
+	for _, f := range phifixtures.All(t, repository) {
+		t.Run(f.String(), func(t *testing.T) {
+			file := replay(t, f.Events).Rows
+			live := play(t, f.Events, []input.Option{input.WithLive()}).Batch().Rows
+			var want [][]string
+			for _, s := range session.AssembleAll(file) {
+				want = append(want, shape(s))
+			}
+			var late []int64 // what makes a live tool end with one of the file, where it is open whose end is later
+			for i := range file {
+				for j := range live {
+					if file[i].Kind == session.KindToolCall && live[j].Kind == session.KindToolCall && file[i].Run == live[j].Run && file[i].Turn == live[j].Turn {
+						late = append(late, file[i].End-live[j].End)
+					}
+				}
+			}
+			slices.Sort(late)
+			for _, by := range slices.Compact(late) {
+				for _, more := range []int64{-1, 0, 1} {
+					moved := slices.Clone(live)
+					for i := range moved {
+						if r := &moved[i]; r.Kind == session.KindToolCall || r.Kind == session.KindPermission {
+							r.Start, r.End = r.Start+by+more, r.End+by+more
+						}
+					}
+					var got [][]string
+					for _, s := range session.AssembleAll(append(slices.Clone(file), moved...)) {
+						got = append(got, shape(s))
+					}
+					if diff := cmp.Diff(want, got); diff != "" {
+						t.Fatalf("tools %d ns later (-file +both):\n%s", by+more, diff)
+					}
+				}
+			}
+		})
+	}
+}
+
 // shape names every thing of a tree by its address.
 func shape(s *session.Session) []string {
 	var out []string

@@ -104,9 +104,10 @@ type assembler struct {
 	runByID  map[string][]*Run
 	groups   map[int64]*Group
 	ordinals []ordinal
-	twice    int  // rows of one address beyond the first, of the run at hand
-	sink     Run  // takes header attributes that are not needed
-	made     bool // session id made up
+	twice    int     // rows of one address beyond the first, of the run at hand
+	telling  TraceID // what the run at hand is told by, where several tell of it
+	sink     Run     // takes header attributes that are not needed
+	made     bool    // session id made up
 }
 
 // assemble builds the tree of the session key from its rows, which are at most n.
@@ -443,12 +444,32 @@ func (a *assembler) things(l []entry) []entry {
 		}
 		if n > 1 {
 			a.twice += n - 1
+			a.preferTelling(l[i : i+n])
+			first = l[i]
 			a.fill(&first, l[i+1:i+n])
 		}
 		out = append(out, first)
 		i += n
 	}
 	return out
+}
+
+// preferTelling moves the row of a thing that is of the run's telling to the front, unless another knows better how the thing ended. The
+// times of two tellings are of two clocks: things taken from both would stand in the order of neither.
+func (a *assembler) preferTelling(same []entry) {
+	best := same[0].row
+	for i := range same {
+		r := same[i].row
+		if knownRank(r.Known) != knownRank(best.Known) || saved(r) != saved(best) {
+			return // and so are those behind
+		}
+		if r.Trace == a.telling {
+			e := same[i]
+			copy(same[1:i+1], same[:i])
+			same[0] = e
+			return
+		}
+	}
 }
 
 // take cuts off the entries of one kind from the front of l.
@@ -463,7 +484,8 @@ func take(l []entry, k Kind) (head, rest []entry) {
 // run builds the run, group or both that l tells of: all rows of one run id and start.
 func (a *assembler) run(l []entry) {
 	a.twice = 0
-	// A run row has no turn, so run rows come first.
+	// A run row has no turn, so run rows come first; of several the preferred one.
+	a.telling = l[0].row.Trace
 	own, rest := take(l, KindRun)
 	var run *Run
 	var group *Group
