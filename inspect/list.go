@@ -12,8 +12,22 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
+// Columns of List that are there from 120 columns on, and below that where Options.Columns asks for them.
+const (
+	ListErrors = "ERRORS"
+	ListDenied = "DENIED"
+	ListCost   = "COST" // also left out from 120 columns on where no session has any
+)
+
+// unsaid stands where nobody said anything, so that it is not taken for nothing.
+const unsaid = "-"
+
+// titleRoom is how wide an agent or a title may be before numbers stay for it.
+const titleRoom = 12
+
 // List writes a table of sessions, one a line, in the order given. Ids are cut to what tells them apart among those
-// listed: a shown id is a valid prefix.
+// listed: a shown id is a valid prefix. What is not known of a session is "-", and of one that has no summary yet nothing is written but its
+// id. Of the options Width, Color, Now, Location and Columns count.
 func List(w io.Writer, list []session.Summary, o Options) error {
 	if o.Width < 40 {
 		o.Width = 80
@@ -22,59 +36,99 @@ func List(w io.Writer, list []session.Summary, o Options) error {
 	ids := shortIDs(list, o.Width >= 120)
 	num := func(f func(s session.Summary) int64) func(int) (string, style) {
 		return func(i int) (string, style) {
-			if list[i].Start.IsZero() {
-				return "", plainText // not summarised yet
+			if unsummarised(&list[i]) {
+				return "", plainText
 			}
 			return Count(f(list[i])), plainText
 		}
 	}
+	// told is a value that sessions may lack.
+	told := func(st style, f func(s session.Summary) string) func(int) (string, style) {
+		return func(i int) (string, style) {
+			if unsummarised(&list[i]) {
+				return "", st
+			}
+			return cmp.Or(f(list[i]), unsaid), st
+		}
+	}
+	tokens := func(f func(u session.Usage) int64) func(int) (string, style) {
+		return told(plainText, func(s session.Summary) string {
+			if !s.UsageTold() {
+				return ""
+			}
+			return Count(f(s.Usage))
+		})
+	}
 	zone := listZone(func(yield func(time.Time) bool) {
 		for _, s := range list {
-			if !yield(s.Last) {
+			if session.TimeTold(s.Last) && !yield(s.Last) {
 				return
 			}
 		}
 	}, o)
 	cols := []field{
 		{name: "SESSION", value: func(i int) (string, style) { return ids[i], bold }},
-		{name: strings.TrimSuffix("LAST "+zone, " "), value: func(i int) (string, style) { return when(list[i].Last, zone, o), dim }},
+		{name: strings.TrimSuffix("LAST "+zone, " "), value: told(dim, func(s session.Summary) string {
+			if !session.TimeTold(s.Last) {
+				return ""
+			}
+			return when(s.Last, zone, o)
+		})},
 		{name: "STATUS", value: func(i int) (string, style) { return statusText(&list[i]), sessionStyle(list[i].Status) }},
 		{name: "RUNS", right: true, value: num(func(s session.Summary) int64 { return s.Runs })},
 		{name: "TURNS", right: true, value: num(func(s session.Summary) int64 { return s.Turns })},
 		{name: "TOOLS", right: true, value: num(func(s session.Summary) int64 { return s.ToolCalls })},
-		{name: "IN", right: true, value: num(func(s session.Summary) int64 { return s.Usage.Input })},
-		{name: "OUT", right: true, value: num(func(s session.Summary) int64 { return s.Usage.Output })},
+		{name: "IN", right: true, value: tokens(func(u session.Usage) int64 { return u.Input })},
+		{name: "OUT", right: true, value: tokens(func(u session.Usage) int64 { return u.Output })},
 	}
-	if o.Width >= 120 {
+	wide := o.Width >= 120
+	asked := func(name string) bool { return slices.Contains(o.Columns, name) }
+	if wide || asked(ListErrors) {
+		cols = append(cols, field{name: ListErrors, right: true, value: num(func(s session.Summary) int64 { return s.Errors })})
+	}
+	if wide || asked(ListDenied) {
+		cols = append(cols, field{name: ListDenied, right: true, value: num(func(s session.Summary) int64 { return s.Denied })})
+	}
+	if wide {
 		cols = append(cols,
-			field{name: "ERRORS", right: true, value: num(func(s session.Summary) int64 { return s.Errors })},
-			field{name: "DENIED", right: true, value: num(func(s session.Summary) int64 { return s.Denied })},
 			field{name: "DEFECTS", right: true, value: num(func(s session.Summary) int64 { return s.Defects })},
-			field{name: "TOOK", right: true, value: func(i int) (string, style) { return took(list[i].Start, list[i].Last), plainText }},
-			field{name: "MODEL", value: func(i int) (string, style) { return cut(Clean(list[i].Model), 32), plainText }},
+			field{name: "TOOK", right: true, value: told(plainText, func(s session.Summary) string {
+				if !session.TimeTold(s.Start) {
+					return ""
+				}
+				return took(s.Start, s.Last)
+			})},
+			field{name: "MODEL", value: told(plainText, func(s session.Summary) string { return cut(Clean(s.Model), 32) })},
 		)
 	}
-	if o.Width >= 120 && slices.ContainsFunc(list, func(s session.Summary) bool { return s.Cost > 0 }) {
-		cols = append(cols, field{name: "COST", right: true, value: func(i int) (string, style) { return costCell(list[i].Cost, list[i].Currency), plainText }})
+	if asked(ListCost) || wide && slices.ContainsFunc(list, func(s session.Summary) bool { return s.Cost > 0 }) {
+		cols = append(cols, field{name: ListCost, right: true, value: told(plainText, func(s session.Summary) string { return costCell(s.Cost, s.Currency) })})
 	}
-	agent := func(i int) (string, style) { return Clean(cmp.Or(list[i].Agent, list[i].AgentID)), dim }
-	last := field{name: "AGENT", flex: true, value: agent}
+	agent := told(dim, func(s session.Summary) string { return Clean(cmp.Or(s.Agent, s.AgentID)) })
+	last := field{name: "AGENT", flex: true, least: titleRoom, value: agent}
 	if slices.ContainsFunc(list, func(s session.Summary) bool { return s.Title != "" }) {
 		spare := []string{"RUNS", "TOOLS"} // that a title has room
-		if o.Width >= 120 {
+		if wide {
 			spare = []string{"RUNS", "DEFECTS", "TOOK"}
 		}
 		cols = slices.DeleteFunc(cols, func(c field) bool { return o.Width < 180 && slices.Contains(spare, c.name) })
-		if o.Width >= 120 {
-			cols = append(cols, field{name: "AGENT", value: func(i int) (string, style) { v, st := agent(i); return cut(v, 24), st }})
+		if wide {
+			agentWidth := 24
+			if o.Width < 180 {
+				agentWidth = 16
+			}
+			cols = append(cols, field{name: "AGENT", value: func(i int) (string, style) { v, st := agent(i); return cut(v, agentWidth), st }})
 		}
-		last = field{name: "TITLE", flex: true, value: func(i int) (string, style) { return Clean(list[i].Title), plainText }}
+		last = field{name: "TITLE", flex: true, least: titleRoom, value: func(i int) (string, style) { return Clean(list[i].Title), plainText }}
 	}
 	cols = append(cols, last)
 
 	d.table(cols, len(list), []string{"TOOLS", "TURNS", "RUNS", "OUT", "IN", last.name}) // numbers give way first, then agents and titles
 	return d.err
 }
+
+// unsummarised reports whether a session has just arrived.
+func unsummarised(s *session.Summary) bool { return s.Status == "" && s.Last.IsZero() }
 
 // statusText is what a session is doing, and that it was put away.
 func statusText(s *session.Summary) string {

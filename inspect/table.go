@@ -13,6 +13,7 @@ type field struct {
 	right bool                        // its values end at one column
 	value func(i int) (string, style) // of row i; clean
 	flex  bool                        // it is cut to the room that the others leave; the last one
+	least int                         // of a flex one: others give way until it has this much of what it needs, if that is more than its name
 }
 
 // table writes a head and n rows. Where there is no room for all fields, those whose names stand in giveWay are left out, in that order.
@@ -28,9 +29,12 @@ func (d *drawer) table(cols []field, n int, giveWay []string) {
 	for _, name := range giveWay {
 		used := 0
 		for c, col := range cols {
-			if col.flex {
+			switch {
+			case col.flex && name == col.name:
 				used += width(col.name)
-			} else {
+			case col.flex:
+				used += max(width(col.name), min(widths[c], col.least))
+			default:
 				used += widths[c] + 2
 			}
 		}

@@ -36,6 +36,8 @@ type Options struct {
 	Forks []session.Summary
 	// Timeline writes one line a turn, with a bar of when in its run it was and what took its time, instead of what was said.
 	Timeline bool
+	// Columns of List are there however narrow it is, in the place of others: ListErrors, ListDenied, ListCost.
+	Columns []string
 }
 
 // Text writes t as a tree: a header, then every run with its turns, tool calls, compactions, permissions and sub-agents

@@ -319,8 +319,8 @@ func TestListZone(t *testing.T) {
 		list []session.Summary
 		want []string
 	}{
-		{[]session.Summary{summer}, []string{"LAST CEST  ", "2026-07-01 14:00\n"}},
-		{[]session.Summary{summer, winter}, []string{"LAST   ", "2026-07-01 14:00 CEST\n", "2026-11-21 03:15 CET\n"}},
+		{[]session.Summary{summer}, []string{"LAST CEST  ", "2026-07-01 14:00  "}},
+		{[]session.Summary{summer, winter}, []string{"LAST   ", "2026-07-01 14:00 CEST  ", "2026-11-21 03:15 CET   "}},
 	} {
 		var b strings.Builder
 		if err := inspect.List(&b, test.list, inspect.Options{Width: 80, Location: berlin}); err != nil {

@@ -54,14 +54,6 @@ func (h *Handler) about(r *http.Request) (*answer, error) {
 	return asJSON("", func() (any, error) { return a, nil }), nil
 }
 
-// List is what ls gives.
-type List struct {
-	Format   int               `json:"format"`
-	Sessions []session.Summary `json:"sessions"`
-	// Next is the value of after that gives what follows; empty where nothing does.
-	Next string `json:"next,omitempty"`
-}
-
 // maxList bounds the sessions of one answer.
 const maxList = 1000
 
@@ -87,23 +79,9 @@ func (h *Handler) ls(r *http.Request) (*answer, error) {
 		query.Limit = 100
 	}
 	query.Limit = min(query.Limit, maxList)
-	query.Tenant = rd.Tenant
-	if err := h.refresh(r.Context()); err != nil {
+	l, err := rd.List(r.Context(), &query, now)
+	if err != nil {
 		return nil, err
-	}
-	l := List{Format: session.TreeFormat, Sessions: []session.Summary{}}
-	limit := query.Limit
-	query.Limit++ // whether there are more
-	for s, err := range h.o.Store.Sessions(r.Context(), query) {
-		if err != nil {
-			return nil, err
-		}
-		if len(l.Sessions) == limit {
-			l.Next = store.CursorOf(&l.Sessions[limit-1]).String()
-			break
-		}
-		s.Status = s.StatusAt(now)
-		l.Sessions = append(l.Sessions, s)
 	}
 	return asJSON("", func() (any, error) { return l, nil }), nil
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/otelagent/otelagent/store"
 	"github.com/otelagent/otelagent/store/memstore"
 	"github.com/otelagent/otelagent/store/project"
+	"github.com/otelagent/otelagent/store/reader"
 	"github.com/otelagent/otelagent/viewer"
 )
 
@@ -296,10 +297,10 @@ func TestCheckLink(t *testing.T) {
 // Pages of the list hold every session once.
 func TestListPages(t *testing.T) {
 	h := serve(t, viewer.Options{})
-	whole := read[viewer.List](t, h, "/api/v1/ls")
+	whole := read[reader.List](t, h, "/api/v1/ls")
 	var ids []string
 	for after := ""; ; {
-		l := read[viewer.List](t, h, "/api/v1/ls?limit=1&after="+url.QueryEscape(after))
+		l := read[reader.List](t, h, "/api/v1/ls?limit=1&after="+url.QueryEscape(after))
 		for _, s := range l.Sessions {
 			ids = append(ids, s.ID)
 		}

@@ -38,7 +38,7 @@ once. What was rewound is searched as well, and marked.
 TEXT is looked for as it was said, not as JSON spells it. Content is there where
 it was captured: 'otelagent send --capture content'.
 
-Exit codes: 0 found, 1 nothing found or not read, 2 wrong usage.`,
+Exit codes: 0 found, 1 not found or not read, 2 wrong usage.`,
 		Example: `  otelagent grep "rate limit"
   otelagent grep --session last --ignore-case todo
   otelagent grep --regexp 'rm -rf? /' --json | jq -r '.hits[].address'`,

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/otelagent/otelagent/inspect"
-	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/store"
 )
 
@@ -33,14 +32,16 @@ TEXT and every flag.
 
 TEXT is looked for in title, id, agent and model; upper and lower case are the
 same. What was said is searched by 'otelagent grep'. --status is as of now:
-sessions whose process is gone are aborted (docs/live.md). The names and ids
-that other flags take are whole and exact.
+sessions whose process is gone are aborted (docs/live.md). --agent and --model
+take whole names, as they are written; --parent and --forked-from take a
+SESSION as 'otelagent show' does.
 
-Exit codes: 0 listed, also where none matches, 1 not read, 2 wrong usage.`,
+Exit codes: 0 listed, also where none matches, 1 not found or not read, 2 wrong
+usage.`,
 		Example: `  otelagent ls
   otelagent ls --status busy,waiting_on_approval
   otelagent ls parser --since 7d --errors --min-cost 0.50
-  otelagent ls --forked-from 0b5cf0a5-6d0e-4f6f-9a51-2f7d8f0f7e11
+  otelagent ls --forked-from 0b5c
   otelagent ls --db ./sessions.db --json | jq -r '.sessions[].id'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -67,16 +68,16 @@ Exit codes: 0 listed, also where none matches, 1 not read, 2 wrong usage.`,
 		o.filters[name] = c.Flags().String(flag, "", help)
 	}
 	text("search", "q", "the same as `TEXT`")
-	text("agent", "agent", "of this `agent`, by name or id")
-	text("model", "model", "that this `model` answered last")
+	text("agent", "agent", "of this `agent`, by its whole name or id")
+	text("model", "model", "that this `model` answered last, by its whole name")
 	text("status", "status", "that are one of these now: `words` as of 'otelagent status', with commas between them")
 	c.Flags().BoolVar(&o.errors, "errors", false, "with failed turns or tool calls")
 	c.Flags().BoolVar(&o.denied, "denied", false, "with denied tool calls or inputs")
 	text("min-cost", "min_cost", "that cost this `much` or more, as their loops reported")
 	text("since", "since", "in which something happened since this `time`: a date, a time, or how long ago: 24h, 7d")
 	text("until", "until", "that began before this `time`")
-	text("parent", "parent", "sub-agents of the `session` with this id")
-	text("forked-from", "forked_from", "forks of the `session` with this id")
+	text("parent", "parent", "sub-agents of this `session`: an id, the beginning of one, 'last'")
+	text("forked-from", "forked_from", "forks of this `session`, named likewise")
 	text("archived", "archived", "list archived ones too; =only lists no others")
 	c.Flags().Lookup("archived").NoOptDefVal = "1"
 	text("after", "after", "go on behind the `place` that --json names as next")
@@ -91,7 +92,11 @@ func (o *lsOptions) query(now time.Time) (store.Query, error) {
 		return store.Query{}, usagef("--limit %d: want a number from 0", o.limit)
 	}
 	q := store.Query{Tenant: o.db.tenant, Limit: o.limit, Archived: store.ArchivedNot, Errors: o.errors, Denied: o.denied}
-	for name, value := range o.filters {
+	for _, name := range store.Filters() {
+		value := o.filters[name]
+		if value == nil { // a flag of another kind
+			continue
+		}
 		if err := q.Filter(name, *value, now); err != nil {
 			flag := strings.ReplaceAll(name, "_", "-")
 			if name == "q" {
@@ -103,40 +108,15 @@ func (o *lsOptions) query(now time.Time) (store.Query, error) {
 	return q, nil
 }
 
-// lsResult is what ls --json prints, and the API.
-type lsResult struct {
-	Format   int               `json:"format"`
-	Sessions []session.Summary `json:"sessions"`
-	Next     string            `json:"next,omitempty"`
-}
-
 func (a *app) ls(ctx context.Context, o *lsOptions, q store.Query) error {
 	db, err := o.db.open(ctx, a)
 	if err != nil {
 		return err
 	}
 	defer db.close()
-	if err := db.refresh(ctx); err != nil {
+	res, err := db.reader().List(ctx, &q, time.Now())
+	if err != nil {
 		return err
-	}
-	now := time.Now()
-	res := lsResult{Format: session.TreeFormat, Sessions: []session.Summary{}}
-	more := q
-	if q.Limit > 0 {
-		more.Limit++ // tells whether there is a next page
-	}
-	for s, err := range db.store.Sessions(ctx, more) {
-		if err != nil {
-			return err
-		}
-		if q.Limit > 0 && len(res.Sessions) == q.Limit {
-			res.Next = store.CursorOf(&res.Sessions[q.Limit-1]).String()
-			break
-		}
-		res.Sessions = append(res.Sessions, s)
-	}
-	for i := range res.Sessions { // behind the cursor, which is of what is stored
-		res.Sessions[i].Status = res.Sessions[i].StatusAt(now)
 	}
 	hidden, err := archivedOf(ctx, db, q)
 	if err != nil {
@@ -146,7 +126,9 @@ func (a *app) ls(ctx context.Context, o *lsOptions, q store.Query) error {
 	case o.asJSON:
 		err = writeJSON(a.stdout, res)
 	case len(res.Sessions) > 0:
-		err = inspect.List(a.stdout, res.Sessions, look(a.stdout))
+		look := look(a.stdout)
+		look.Columns = columnsFor(q)
+		err = inspect.List(a.stdout, res.Sessions, look)
 	case hidden == 0 && filtered(q):
 		a.say("no sessions like that in %s", db.at.name)
 	case hidden == 0:
@@ -164,6 +146,21 @@ func (a *app) ls(ctx context.Context, o *lsOptions, q store.Query) error {
 		a.say("%s %s not shown; --archived lists them too", n, what)
 	}
 	return err
+}
+
+// columnsFor are the columns that show what a list was filtered by.
+func columnsFor(q store.Query) []string {
+	var columns []string
+	if q.Errors {
+		columns = append(columns, inspect.ListErrors)
+	}
+	if q.Denied {
+		columns = append(columns, inspect.ListDenied)
+	}
+	if q.MinCost > 0 {
+		columns = append(columns, inspect.ListCost)
+	}
+	return columns
 }
 
 // mostCounted bounds how many archived sessions are counted.
