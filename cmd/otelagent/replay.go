@@ -45,7 +45,8 @@ request body: what the form has no place for is named on standard error. Nothing
 is sent unless --send names where to.
 
 Exit codes: 0 eligible (or written, answered, the same tool result), 1 not
-eligible (or not whole, not answered, another tool result), 2 wrong usage.`,
+eligible (or not whole, not answered, another tool result), not found or not
+read, 2 wrong usage.`,
 		Example: `  otelagent replay last/3
   otelagent replay last/3 --form openai-chat -o request.json
   otelagent replay last/3 --send https://api.anthropic.com --system new.txt

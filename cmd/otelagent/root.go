@@ -81,6 +81,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	a.say("%s", plainText.Replace(strings.TrimSpace(err.Error())))
 	if code == exitUsage {
+		if cmd.Name() == "help" {
+			cmd = root // whose commands it lists
+		}
 		fmt.Fprintf(stderr, "Try '%s --help'.\n", cmd.CommandPath())
 	}
 	return code

@@ -16,12 +16,6 @@ import (
 	"github.com/otelagent/otelagent/store"
 )
 
-// statusWords are the words that status prints.
-var statusWords = []string{
-	string(spans.SessionStatusIdle), string(spans.SessionStatusBusy), string(spans.SessionStatusRetrying), string(spans.SessionStatusWaitingOnApproval),
-	string(spans.SessionStatusWaitingOnUserInput), string(spans.SessionStatusError), string(spans.SessionStatusAborted),
-}
-
 type statusOptions struct {
 	db      dbFlags
 	asJSON  bool
@@ -48,7 +42,10 @@ from its start; others are seen when a part of them ended. One that says every
 so often that it lives, and was not heard of for three times that, is aborted:
 its process is gone. Without such heartbeats nothing tells, and it stays busy.
 
-With --wait a session that is not there yet is waited for as well.`,
+With --wait a session that is not there yet is waited for as well.
+
+Exit codes: 0 printed, 1 not found or not read, or none of --wait within
+--timeout, 2 wrong usage.`,
 		Example: `  otelagent status last
   otelagent status 0b5c --wait idle,error,aborted --timeout 10m
   otelagent status last --json | jq -r '.open[].tool'`,
@@ -58,14 +55,14 @@ With --wait a session that is not there yet is waited for as well.`,
 	o.db.addDatabase(c)
 	c.Flags().BoolVar(&o.asJSON, "json", false, "print JSON (docs/live.md): also which turn, tool calls and questions are open")
 	c.Flags().StringSliceVar(&o.wait, "wait", nil, "wait until it is one of these: `words` as above, with commas between them")
-	c.Flags().DurationVar(&o.timeout, "timeout", 0, "wait no longer than this `duration`, such as 30s, then print what it is and fail (0: no bound)")
+	c.Flags().DurationVar(&o.timeout, "timeout", 0, "wait no longer than this `duration`, such as 30s, then print what it is and exit with 1 (0: no bound)")
 	return c
 }
 
 func (a *app) status(ctx context.Context, o *statusOptions, ref string) error {
 	for _, w := range o.wait {
-		if !slices.Contains(statusWords, w) {
-			return usagef("--wait %s: want some of %s", w, strings.Join(statusWords, ", "))
+		if !slices.Contains(spans.SessionStatuses(), spans.SessionStatus(w)) {
+			return usagef("--wait %s: want some of %s", w, store.StatusWords())
 		}
 	}
 	if o.timeout < 0 || o.timeout > 0 && len(o.wait) == 0 {
