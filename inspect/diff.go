@@ -112,13 +112,13 @@ func (v *diffView) header() {
 		if v.Kind == session.DiffOfSessions {
 			runs = plural(d.Runs, "run")
 		}
-		cost := ""
-		for _, c := range slices.Sorted(maps.Keys(d.Cost)) {
-			cost += separator + money(c, d.Cost[c])
-		}
 		source := Clean(d.Source)
-		v.field(s.name, Clean(d.Address), prefixed("in ", source), Clean(d.Agent), Clean(d.Model), words(d.Status), runs, turns,
-			some(d.Calls, "tool call"), took(d.Start, d.Start.Add(time.Duration(d.TookNS))), strings.TrimPrefix(cost, separator))
+		parts := []string{Clean(d.Address), prefixed("in ", source), Clean(d.Agent), Clean(d.Model), words(d.Status), runs, turns,
+			some(d.Calls, "tool call"), took(d.Start, d.Start.Add(time.Duration(d.TookNS)))}
+		for _, c := range slices.Sorted(maps.Keys(d.Cost)) {
+			parts = append(parts, money(c, d.Cost[c]))
+		}
+		v.field(s.name, parts...)
 	}
 	if tokens := usageDelta(v.A.Usage, v.B.Usage); len(tokens) > 0 && v.Kind != session.DiffOfTurns {
 		v.field("tokens", tokens...)
@@ -226,13 +226,13 @@ func signed(n float64) string {
 	return text
 }
 
-// numbers says what differs of numbers.
+// numbers says what differs of numbers, amounts glued to their units.
 func numbers(l []session.NumberChange) (out []string) {
 	for _, n := range l {
 		name := words(n.Name)
 		was, is := exact(int64(n.Before)), exact(int64(n.After))
 		if n.Unit != "" {
-			was, is = money(n.Unit, n.Before), money(n.Unit, n.After)
+			was, is = glued(money(n.Unit, n.Before)), glued(money(n.Unit, n.After))
 		}
 		out = append(out, fmt.Sprintf("%s %s → %s (%s)", name, was, is, signed(n.By)))
 	}

@@ -438,3 +438,30 @@ func TestDiffDrawn(t *testing.T) {
 	}
 	golden(t, "diff.json", b2.String())
 }
+
+// TestDiffAmounts holds that no line is broken between an amount and its unit, whatever the width.
+func TestDiffAmounts(t *testing.T) {
+	side := &session.DiffTurn{Address: "s/@1/0"}
+	d := &session.Diff{
+		Kind: session.DiffOfTurns, A: session.DiffSide{Address: "s/@1/0", Cost: map[string]float64{"EUR": 0.5, "USD": 12.25}}, B: session.DiffSide{Address: "t/@1/0"},
+		Runs: []session.RunDiff{{State: session.DiffChanged, A: &session.DiffRun{}, B: &session.DiffRun{}, Turns: []session.TurnDiff{{
+			State: session.DiffChanged, A: side, B: side, Parts: []session.DiffPart{session.DiffUsage, session.DiffCost},
+			Usage: []session.NumberChange{{Name: "input", Before: 10_500, After: 12_250, By: 1_750}, {Name: "output", Before: 98, After: 150, By: 52}},
+			Cost:  []session.NumberChange{{Name: "cost", Before: 0.0315, After: 12.25, By: 12.2185, Unit: "USD"}},
+		}}}},
+	}
+	for width := 40; width <= 160; width++ {
+		var b strings.Builder
+		if err := inspect.WriteDiff(&b, d, inspect.Options{Width: width}, inspect.DiffUnified); err != nil {
+			t.Fatal(err)
+		}
+		for _, amount := range []string{"USD 12.25", "EUR 0.5000", "USD 0.0315 →", "10,500"} {
+			if !strings.Contains(b.String(), amount) {
+				t.Errorf("no %q at %d columns:\n%s", amount, width, b.String())
+			}
+		}
+		if width == 80 && !strings.Contains(b.String(), "· cost USD 0.0315 → USD 12.25 (+12.2185)\n") {
+			t.Errorf("a part that has room on a line is in two:\n%s", b.String())
+		}
+	}
+}

@@ -178,7 +178,7 @@ func (b *diffBody) turn(t *session.TurnDiff) {
 	b.values("outcome", t.Outcome)
 	if l := append(numbers(t.Usage), numbers(t.Cost)...); len(l) > 0 {
 		b.title("usage", "")
-		b.note(strings.Join(l, separator))
+		b.note(l...)
 	}
 	for _, u := range t.NotCompared {
 		b.note(unknownText(u))
@@ -203,11 +203,23 @@ func duration(a, b *session.DiffTurn) string {
 	return x + " → " + y
 }
 
-// note draws a line that belongs to both sides.
-func (b *diffBody) note(text string) {
-	for _, l := range wrap(text, b.width-len(b.indent), maxWrap) {
+// glue is a blank at which note breaks no line.
+const glue = "\u00a0"
+
+func glued(text string) string { return strings.ReplaceAll(text, " ", glue) }
+
+// note draws a line that belongs to both sides. It is broken between its parts, and within one that has no room on a line, but where it is
+// glued.
+func (b *diffBody) note(parts ...string) {
+	room := b.width - len(b.indent)
+	for i, part := range parts {
+		if len(parts) > 1 && width(glued("· ")+part) <= room {
+			parts[i] = glued(part)
+		}
+	}
+	for _, l := range wrap(strings.Join(parts, " "+glued("· ")), room, maxWrap) {
 		b.buf.WriteString(b.indent)
-		b.put(dim, l)
+		b.put(dim, strings.ReplaceAll(l, glue, " "))
 		b.flush()
 	}
 }
