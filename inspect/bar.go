@@ -129,7 +129,7 @@ func inTools(calls []*session.ToolCall) time.Duration {
 	type stretch struct{ from, to time.Time }
 	var l []stretch
 	for _, c := range calls {
-		if !c.Start.IsZero() && c.End.After(c.Start) {
+		if c.StartTold() && c.EndTold() && c.End.After(c.Start) {
 			l = append(l, stretch{c.Start, c.End})
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 // computed returns what the catalogue of prices makes of a turn's tokens.
 func (r *renderer) computed(run *session.Run, t *session.Turn) (float64, bool) {
-	if r.o.Prices == nil || t.Reported == nil && t.Usage == (session.Usage{}) {
+	if r.o.Prices == nil || !t.UsageTold() {
 		return 0, false
 	}
 	u := &t.Usage
@@ -55,7 +55,7 @@ func (r *renderer) costs() []string {
 			}
 			if amount, ok := r.computed(run, t); ok {
 				sum, turns = sum+amount, turns+1
-			} else if r.o.Prices != nil && t.Usage != (session.Usage{}) {
+			} else if r.o.Prices != nil && t.UsageTold() {
 				without++
 				if model := cmp.Or(t.Answered, t.Model, run.Model, "no model"); !slices.Contains(missing, model) && len(missing) < 3 {
 					missing = append(missing, model)
@@ -131,8 +131,9 @@ func (r *renderer) figures(n *node, p place, t *session.Turn) {
 		answered = ""
 	}
 	line("model", append([]string{asked, answered, Clean(cmp.Or(t.Provider, p.run.Provider))}, settings(t)...)...)
-	u := &t.Usage
-	if *u != (session.Usage{}) || t.Reported != nil {
+	if u := &t.Usage; !t.UsageTold() {
+		line("tokens", "not reported")
+	} else {
 		line("tokens", Count(u.Input)+" in", Count(u.CacheRead)+" cache read", Count(u.CacheWrite)+" cache write", Count(u.Output)+" out", Count(u.Reasoning)+" reasoning")
 	}
 	if t.DiscardedAttempts > 0 {

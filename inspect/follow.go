@@ -81,7 +81,7 @@ func (f *Follower) one(p place, now time.Time, over bool) {
 		last = cmp.Or(run.Seen, run.Start)
 	}
 	end := append([]seg{{name, bold}}, statusSeg(status, run.StatusWord)...)
-	end = append(end, seg{separator + plural(len(run.Turns), "turn") + separator + took(run.Start, last), plainText})
+	end = append(end, seg{separator + plural(len(run.Turns), "turn") + prefixed(separator, took(toldStart(run.Span), last)), plainText})
 	if run.End.IsZero() {
 		end = append(end, seg{separator + "its end was not seen", yellow})
 	}
@@ -128,12 +128,14 @@ func (f *Follower) turn(p place, key followKey, t *session.Turn, over, stopped b
 	case t.Failed:
 		add("failed", red)
 	}
-	add(took(t.Start, cmp.Or(t.End, t.Seen)), plainText)
+	add(took(toldStart(t.Span), cmp.Or(t.End, t.Seen)), plainText)
 	if t.Attempts > 1 {
 		add(fmt.Sprintf("%d attempts", t.Attempts), yellow)
 	}
-	add(count(t.Usage.Input, "in"), plainText)
-	add(count(t.Usage.Output, "out"), plainText)
+	if t.UsageTold() {
+		add(Count(t.Usage.Input)+" in", plainText)
+		add(Count(t.Usage.Output)+" out", plainText)
+	}
 	add(Clean(t.StopReason), dim)
 	add(Clean(t.Error), red)
 	f.line(key, "end", cmp.Or(t.End, t.Seen, t.Start), segs)
@@ -191,7 +193,7 @@ func (f *Follower) call(p place, key followKey, c *session.ToolCall) {
 	if args, ok := f.first(p, c.Args); ok {
 		segs = append(segs, seg{"(" + Clean(argsText(args)) + ")", plainText})
 	}
-	segs = append(segs, seg{separator + took(c.Start, cmp.Or(c.End, c.Seen)), dim})
+	segs = append(segs, seg{prefixed(separator, took(toldStart(c.Span), cmp.Or(c.End, c.Seen))), dim})
 	if c.ChildSessionID != "" && c.ChildSessionID != p.tree.ID {
 		segs = append(segs, seg{separator + "session " + Clean(c.ChildSessionID), dim})
 	}
@@ -242,16 +244,16 @@ func (f *Follower) said(p place, key followKey, what string, at time.Time, refs 
 			continue // it may come yet
 		}
 		for j, s := range sayings(body) {
-			if s.label == "result" || user && s.label != "user" {
+			if s.label == session.ByTool || user && s.label != session.ByUser {
 				continue
 			}
 			st := dim
 			switch s.label {
-			case "user":
+			case session.ByUser:
 				st = cyan
-			case "reply":
+			case session.ByModel:
 				st = green
-			case "error":
+			case string(session.SaidError):
 				st = red
 			}
 			key.call, key.ordinal = fmt.Sprint(i), int64(j)
@@ -259,7 +261,7 @@ func (f *Follower) said(p place, key followKey, what string, at time.Time, refs 
 			if what == "partial" {
 				text += "…"
 			}
-			f.line(key, what, at, []seg{{"  " + padRight(Clean(s.label), labelWidth), st}, {text, plainText}})
+			f.line(key, what, at, []seg{{"  " + padRight(s.short(), labelWidth), st}, {text, plainText}})
 		}
 	}
 }
@@ -280,7 +282,7 @@ func (f *Follower) line(key followKey, what string, at time.Time, segs []seg) {
 	f.written[key] = true
 	d := drawer{w: f.w, width: f.o.Width, color: f.o.Color}
 	clock := strings.Repeat(" ", len("15:04:05"))
-	if !at.IsZero() {
+	if session.TimeTold(at) {
 		clock = at.In(f.o.Location).Format("15:04:05")
 	}
 	d.put(dim, clock+" ")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -64,7 +65,11 @@ func (r *renderer) header() {
 	if s.Tenant != "" {
 		r.d.field("tenant", Clean(s.Tenant))
 	}
-	r.d.field("status", words(string(s.StatusAt(r.o.AsOf))), plural(len(s.Runs), "run")+among(unfinished...),
+	archived := ""
+	if at := session.SinceOf(s.Fact(session.SubjectSession, session.FactArchived), r.main.Blocks); !at.IsZero() {
+		archived = "archived " + r.since(at)
+	}
+	r.d.field("status", words(string(s.StatusAt(r.o.AsOf))), archived, plural(len(s.Runs), "run")+among(unfinished...),
 		plural(turns, "turn"), plural(calls, "tool call")+among(count(int64(failed), "failed"), count(int64(denied), "denied")),
 		suffixed(some(inputs, "input"), " denied"), some(compactions, "compaction"))
 	agent := s.Agent
@@ -78,14 +83,14 @@ func (r *renderer) header() {
 	if service == s.Dialect || service == agent {
 		service = ""
 	}
-	r.d.field("agent", Clean(agent), Clean(s.Dialect), Clean(service))
-	r.d.field("time", r.period(s.Start, s.Last), took(s.Start, s.Last), ago(s.Last, r.o.Now))
-	r.d.field("tokens", append(usageWords(s.Usage), cacheIdle(s))...)
+	r.d.field("agent", cmp.Or(Clean(agent), "not named"), Clean(s.Dialect), Clean(service))
+	r.d.field("time", r.times()...)
+	r.d.field("tokens", append(toldWords(s.UsageTold(), s.Usage), cacheIdle(s))...)
 	if s.Discarded != nil {
 		r.d.field("", append([]string{"and in discarded attempts"}, usageWords(*s.Discarded)...)...)
 	}
-	if n, u := r.others(); n > 0 {
-		r.d.field("", append([]string{"and in " + plural(n, "sub-agent session")}, usageWords(u)...)...)
+	if n, told, u := r.others(); n > 0 {
+		r.d.field("", append([]string{"and in " + plural(n, "sub-agent session")}, toldWords(told, u)...)...)
 	}
 	r.d.field("cost", r.costs()...)
 	for _, run := range s.Runs {
@@ -130,35 +135,54 @@ func (r *renderer) historyFields() {
 	r.d.field("queue", append([]string{suffixed(some(len(waiting), "message"), " waiting")}, waiting...)...)
 }
 
-// mostFacts bounds the facts that are shown.
-const mostFacts = 8
+// mostFacts bounds the facts that are shown, plainFact how many columns one of them has.
+const (
+	mostFacts = 3
+	plainFact = 32
+)
 
-// facts are the facts that count, but for the title and for the rows of a producer, which exports give back.
+// facts shows those of the session that a word tells, and counts the others: the documents of a protocol, what a producer says of single messages. What
+// has a place of its own is left out (title, archived, history, rules, the rows that exports give back), and so is what was taken back.
 func (r *renderer) facts() {
-	s, n := r.main.Session, 0
+	s, more := r.main.Session, 0
+	var out []string
 	for i := range s.Facts {
 		f := &s.Facts[i]
-		if f.Key == session.FactTitle || f.Key == factRules || ofHistory(f) || strings.HasPrefix(f.Key, "guide.") || s.Fact(f.Subject, f.Key) != f {
+		if f.Key == session.FactTitle || f.Key == session.FactArchived || f.Key == factRules || ofHistory(f) || strings.HasPrefix(f.Key, "guide.") || s.Fact(f.Subject, f.Key) != f {
 			continue
 		}
-		if n++; n > mostFacts {
-			continue
-		}
-		subject := ""
-		if f.Subject != "session" {
-			subject = f.Subject + " "
-		}
-		value := ""
+		body := ""
 		if f.Value != nil {
-			if body, ok := r.main.Blocks.Body(*f.Value); ok {
-				value = " " + body
-			}
+			body, _ = r.main.Blocks.Body(*f.Value)
 		}
-		r.d.field("fact", cut(Clean(subject+f.Key+value), r.o.Width-labelWidth-1))
+		switch word := words(f.Key) + " " + plainWord(body); {
+		case body == "null":
+		case f.Subject == session.SubjectSession && plainWord(body) != "" && !strings.Contains(f.Key, ".") && width(word) <= plainFact && len(out) < mostFacts:
+			out = append(out, word)
+		default:
+			more++
+		}
 	}
-	if n > mostFacts {
-		r.d.field("", "and "+plural(n-mostFacts, "more fact"))
+	if more > 0 {
+		count := strconv.Itoa(more)
+		if len(out) > 0 {
+			count += " more"
+		}
+		out = append(out, count+", --json has them")
 	}
+	r.d.field("facts", out...)
+}
+
+// plainWord returns what a JSON string says, where that is a word or a few; no date.
+func plainWord(body string) string {
+	var text string
+	if json.Unmarshal([]byte(body), &text) != nil {
+		return ""
+	}
+	if _, err := time.Parse(time.RFC3339, text); err == nil {
+		return ""
+	}
+	return Clean(text)
 }
 
 // ofHistory tells of facts about messages that were rewound or wait: what they come to is shown.
@@ -187,16 +211,31 @@ func (r *renderer) fact(key string) string {
 }
 
 // others counts the sessions shown in place, and what they used.
-func (r *renderer) others() (int, session.Usage) {
-	var u session.Usage
+func (r *renderer) others() (n int, told bool, u session.Usage) {
 	seen := map[*session.Session]bool{}
 	for _, p := range r.runs {
 		if p.tree.Session != r.main.Session && r.placed[p.run] {
 			seen[p.tree.Session] = true
+			told = told || p.run.UsageTold()
 			u.Add(p.run.Usage)
 		}
 	}
-	return len(seen), u
+	return len(seen), told, u
+}
+
+// times says when the session was and how long it took, as far as anybody told.
+func (r *renderer) times() []string {
+	s := r.main.Session
+	from, to := s.StartTold(), session.TimeTold(s.Last)
+	switch {
+	case !from && !to:
+		return []string{"not told"}
+	case !to: // counted from the session's beginning, or from that of its process
+		return []string{"dates not told", took(s.Start, s.Last)}
+	case !from:
+		return []string{"beginning not told", "last seen " + r.period(s.Last, s.Last), ago(s.Last, r.o.Now)}
+	}
+	return []string{r.period(s.Start, s.Last), took(s.Start, s.Last), ago(s.Last, r.o.Now)}
 }
 
 func (r *renderer) period(from, to time.Time) string {
@@ -232,6 +271,14 @@ func cacheIdle(s *session.Session) string {
 		return ""
 	}
 	return "nothing read from a cache, though " + idle + " has one"
+}
+
+// toldWords is usageWords where anybody told.
+func toldWords(told bool, u session.Usage) []string {
+	if !told {
+		return []string{"not reported"}
+	}
+	return usageWords(u)
 }
 
 func usageWords(u session.Usage) []string {

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/session"
@@ -62,4 +63,4 @@ func (r *renderer) shown(p place) []shownTurn {
 }
 
 // since says when something was done.
-func (r *renderer) since(t time.Time) string { return "at " + r.clock(t) }
+func (r *renderer) since(t time.Time) string { return "at " + strings.TrimPrefix(r.clock(t), "at ") }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
+	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -81,7 +82,7 @@ func Bytes(n int64) string {
 
 // ago says how long before now t was, in words; "" when either is not known.
 func ago(t, now time.Time) string {
-	if t.IsZero() || now.IsZero() {
+	if !session.TimeTold(t) || now.IsZero() {
 		return ""
 	}
 	d := now.Sub(t)

@@ -72,8 +72,11 @@ func (r *renderer) run(p place, role string) *node {
 	if r.from, r.to = run.Start, run.End; r.to.IsZero() {
 		r.to = lastOf(run)
 	}
+	if !run.StartTold() {
+		r.to = r.from // no bars
+	}
 
-	n := &node{cols: r.cols(run.Span, &run.Usage), bar: r.scale()}
+	n := &node{cols: r.cols(run.Span, reported(run.UsageTold(), &run.Usage)), bar: r.scale()}
 	title := fmt.Sprintf("run %d", p.n)
 	if p.tree.Session != r.main.Session {
 		title = "sub-agent"

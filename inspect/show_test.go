@@ -65,7 +65,8 @@ func live() session.Tree {
 		},
 	}
 	s := &session.Session{ID: "live", Status: spans.SessionStatusWaitingOnApproval, Agent: "coder", Start: at(0), Last: at(9000), Runs: []*session.Run{run}}
-	s.Usage = run.Turns[0].Usage
+	run.Usage = run.Turns[0].Usage
+	s.Usage = run.Usage
 	return session.Tree{Session: s, Blocks: blocks}
 }
 

@@ -38,6 +38,9 @@ type Options struct {
 	Timeline bool
 	// Columns of List are there however narrow it is, in the place of others: ListErrors, ListDenied, ListCost.
 	Columns []string
+	// Show returns the command line that shows an address, whatever its characters, for people to type; empty where there is none. Nil is that of
+	// `otelagent show` with the address alone.
+	Show func(address string) string
 }
 
 // Text writes t as a tree: a header, then every run with its turns, tool calls, compactions, permissions and sub-agents
@@ -120,7 +123,9 @@ func (r *renderer) index() {
 			r.spawned[p.run] = true
 		}
 	}
-	r.zero = r.main.Start
+	if r.main.StartTold() {
+		r.zero = r.main.Start
+	}
 }
 
 // kids returns the runs that call spawned.
@@ -208,6 +213,7 @@ func (r *renderer) text() {
 // footer explains what was shown, and says what to do about what was not.
 func (r *renderer) footer(roots []*node) {
 	var notes []string
+	var note, command string
 	if r.d.cols.bar > 0 && r.d.barred {
 		notes = append(notes, barLegend)
 	}
@@ -217,9 +223,12 @@ func (r *renderer) footer(roots []*node) {
 	switch {
 	case len(roots) == 0 || r.main.Blocks == nil || r.o.Timeline: // nothing to say, or not wanted
 	case !r.said:
-		notes = append(notes, "No word of what was said is here: it was not captured. `send --capture content` and WithCapture do.")
+		note = r.unsaid()
 	case r.d.cutAt != "" && r.o.Turn == nil:
-		notes = append(notes, "… cut here, whole with: show "+r.d.cutAt)
+		note, command = r.whole()
+	}
+	if note != "" {
+		notes = append(notes, note)
 	}
 	if len(notes) > 0 {
 		r.d.blank()
@@ -230,6 +239,54 @@ func (r *renderer) footer(roots []*node) {
 			r.d.flush()
 		}
 	}
+	if command != "" {
+		r.d.buf.WriteString(command)
+		r.d.flush()
+	}
+}
+
+// unsaid says why nothing is shown of what was said.
+func (r *renderer) unsaid() string {
+	var captured, left, live bool
+	see := func(c spans.Capture) {
+		captured = captured || c == spans.CaptureContent
+		left = left || c == spans.CaptureNone || c == spans.CaptureDigests
+	}
+	for _, p := range r.runs {
+		if r.o.Run != nil && p.run != r.o.Run {
+			continue
+		}
+		see(p.run.Capture)
+		for _, t := range p.run.Turns {
+			see(t.Capture)
+			live = live || t.Known == spans.KnownLive && r.running(p) == wordRunning
+		}
+	}
+	switch {
+	case left && !captured:
+		return "No word of what was said is here: it was not captured. `send --capture content` and WithCapture do."
+	case r.hid:
+		return "What was said was rewound: --hidden shows it."
+	case live:
+		return "No reply yet."
+	}
+	return ""
+}
+
+// whole says how to see what was cut, and the command for it where that has no room in the same line: it is never broken, nor cut.
+func (r *renderer) whole() (note, command string) {
+	show := r.o.Show
+	if show == nil {
+		show = func(address string) string { return "otelagent show " + address }
+	}
+	note, command = "… cut here, whole with:", show(r.d.cutAt)
+	if command == "" {
+		note, command = "… cut here, whole behind the same input:", r.d.cutAt
+	}
+	if line := note + " " + command; width(line) <= r.o.Width {
+		return line, ""
+	}
+	return note, command
 }
 
 // cols are the numbers of one line.
@@ -244,22 +301,27 @@ func (r *renderer) fill(values map[string]string) []string {
 	return out
 }
 
-// values are the numbers of a thing by the names of columns.
+// values are the numbers of a thing by the names of columns. u is nil of what has no tokens; notReported of what tells none.
 func (r *renderer) values(s session.Span, u *session.Usage) map[string]string {
 	value := map[string]string{}
-	if !s.Start.IsZero() && !r.zero.IsZero() {
+	if s.StartTold() && !r.zero.IsZero() {
 		value["at"] = Duration(s.Start.Sub(r.zero))
 		if !s.Start.Before(r.zero) {
 			value["at"] = "+" + value["at"]
 		}
 	}
-	if u != nil && *u != (session.Usage{}) {
+	switch {
+	case u == notReported:
+		for _, name := range []string{"in", "out", "cached", "written", "thought"} {
+			value[name] = "-"
+		}
+	case u != nil:
 		value["in"], value["out"] = Count(u.Input), Count(u.Output)
 		value["cached"], value["written"], value["thought"] = Count(u.CacheRead), Count(u.CacheWrite), Count(u.Reasoning)
 	}
-	t := took(s.Start, s.End)
+	t := tookSpan(s)
 	if s.StartSource == spans.TimeSourceBound || s.EndSource == spans.TimeSourceBound {
-		if longer := r.to.After(r.from) && s.End.Sub(s.Start) > r.to.Sub(r.from); longer || startUnknown(s) {
+		if longer := r.to.After(r.from) && s.End.Sub(s.Start) > r.to.Sub(r.from); longer {
 			t = "" // the bounds are so wide that they say nothing
 		}
 		t = prefixed("~", t)
@@ -269,14 +331,35 @@ func (r *renderer) values(s session.Span, u *session.Usage) map[string]string {
 	return value
 }
 
-// startUnknown reports whether what ended at some date began at a time that nobody knows: recordings have it at the beginning of 1970. Captures
-// that count their times from then on end within the first 1e9 seconds.
-func startUnknown(s session.Span) bool {
-	return s.StartSource == spans.TimeSourceBound && s.Start.Unix() == 0 && s.End.Unix() > 1e9
+// notReported stands for the tokens of what reports none.
+var notReported = new(session.Usage)
+
+// reported is u where it was told, else notReported.
+func reported(told bool, u *session.Usage) *session.Usage {
+	if told {
+		return u
+	}
+	return notReported
+}
+
+// toldStart is when something began; zero where that is not known.
+func toldStart(s session.Span) time.Time {
+	if !s.StartTold() {
+		return time.Time{}
+	}
+	return s.Start
+}
+
+// tookSpan is how long something took; empty where its times are not known.
+func tookSpan(s session.Span) string {
+	if !s.StartTold() || !s.EndTold() {
+		return ""
+	}
+	return took(s.Start, s.End)
 }
 
 func (r *renderer) clock(t time.Time) string {
-	if t.IsZero() {
+	if !session.TimeTold(t) {
 		return "at no known time"
 	}
 	layout := "15:04:05.000 MST"

@@ -55,7 +55,7 @@ func (r *renderer) timelineRun(n *node, p place) {
 }
 
 func (r *renderer) timelineTurn(p place, t *session.Turn) *node {
-	values := r.values(t.Span, &t.Usage)
+	values := r.values(t.Span, reported(t.UsageTold(), &t.Usage))
 	if t.ModelCallNS > 0 {
 		values["model"] = Duration(time.Duration(t.ModelCallNS))
 	}

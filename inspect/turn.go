@@ -12,7 +12,7 @@ import (
 )
 
 func (r *renderer) turn(p place, t *session.Turn) *node {
-	n := &node{cols: r.cols(t.Span, &t.Usage), addr: turnAddress(p, t), bar: r.turnBar(t)}
+	n := &node{cols: r.cols(t.Span, reported(t.UsageTold(), &t.Usage)), addr: turnAddress(p, t), bar: r.turnBar(t)}
 	if t.Failed {
 		n.segs = append(n.segs, seg{"✗ ", red})
 	}
@@ -111,7 +111,7 @@ func told(p place, t *session.Turn) *session.Refs {
 			return true
 		}
 		body, ok := p.tree.Blocks.Body(ref)
-		return ok && slices.ContainsFunc(sayings(body), func(s saying) bool { return s.label == "reply" || s.label == "think" })
+		return ok && slices.ContainsFunc(sayings(body), func(s saying) bool { return s.label == session.ByModel || s.label == string(session.SaidThinking) })
 	})...)
 }
 
@@ -238,11 +238,10 @@ func (r *renderer) news(q *session.Request) int {
 	return news
 }
 
-// turnAddress returns what `show` shows a turn alone by, in the line that is to be typed: an id that cannot stand there as it is, is left
-// to whoever types it.
+// turnAddress returns what `show` shows a turn alone by. An id that nobody can type is left to whoever tries.
 func turnAddress(p place, t *session.Turn) string {
 	id := p.tree.ID
-	if id == "" || id != Clean(id) || strings.ContainsAny(id, "/ ") {
+	if id == "" || id != Clean(id) {
 		id = "SESSION"
 	}
 	return session.TurnAddress(id, p.n, t.Index)

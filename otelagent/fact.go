@@ -46,7 +46,7 @@ func (t *Tracer) factSpan(ctx context.Context, info SessionInfo, facts []Fact, r
 	ctx = orBackground(ctx)
 	in := scopeOf(ctx)
 	asRun := RunInfo{SessionID: info.SessionID, Dialect: info.Dialect, Recording: info.Recording}
-	madeUp := placeInSession(ctx, in, &asRun, t.hearsBaggage(in, &asRun, replayed))
+	madeUp := t.placeInSession(ctx, in, &asRun, t.hearsBaggage(in, &asRun, replayed))
 
 	own := &origin{tracer: t, session: cleanID(asRun.SessionID), madeUp: madeUp, recording: recordingWord(info.Recording)}
 	own.capture = t.captureOf(&asRun)

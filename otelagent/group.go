@@ -30,7 +30,7 @@ func (t *Tracer) startGroup(ctx context.Context, info GroupInfo, replayed bool) 
 	ctx = orBackground(ctx)
 	in := scopeOf(ctx)
 	asRun := RunInfo{SessionID: info.SessionID, Recording: info.Recording}
-	madeUp := placeInSession(ctx, in, &asRun, t.hearsBaggage(in, &asRun, replayed))
+	madeUp := t.placeInSession(ctx, in, &asRun, t.hearsBaggage(in, &asRun, replayed))
 	at := info.Start.now()
 	g := &Group{members: slices.Clone(info.Members)}
 	g.own.tracer, g.own.session, g.own.startNS = t, cleanID(asRun.SessionID), at.Time.UnixNano()

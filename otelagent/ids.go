@@ -64,5 +64,10 @@ func hashed(fields ...string) []byte {
 	return sum[:]
 }
 
-// madeUpID returns an id for what came without one: 128 random bits.
-func madeUpID() string { return rand.Text() }
+// madeUpID returns an id for what came without one: 128 random bits, unless WithMadeUpIDs says otherwise.
+func (t *Tracer) madeUpID() string {
+	if t.config.madeUpIDs != nil {
+		return t.config.madeUpIDs()
+	}
+	return rand.Text()
+}

@@ -61,13 +61,13 @@ func (t *Tracer) startRun(ctx context.Context, info RunInfo, replayed bool) (con
 	ctx = orBackground(ctx)
 	in := scopeOf(ctx)
 	hear := t.hearsBaggage(in, &info, replayed)
-	madeUp := placeInSession(ctx, in, &info, hear)
+	madeUp := t.placeInSession(ctx, in, &info, hear)
 	if hear {
 		ctx = withoutCaller(ctx)
 	}
 	info.fillFrom(in)
 	if info.ID == "" {
-		info.ID = madeUpID()
+		info.ID = t.madeUpID()
 	}
 	at := info.Start.now()
 
@@ -159,7 +159,7 @@ func (info *RunInfo) fillFrom(in *scope) {
 
 // placeInSession fills in the session, and, where baggage is to be heard, what it names above the run. It reports whether the session had to
 // be made up.
-func placeInSession(ctx context.Context, in *scope, info *RunInfo, hear bool) (madeUp bool) {
+func (t *Tracer) placeInSession(ctx context.Context, in *scope, info *RunInfo, hear bool) (madeUp bool) {
 	if in != nil && info.SessionID == "" {
 		info.SessionID, madeUp = in.span.session, in.span.madeUp
 	}
@@ -167,7 +167,7 @@ func placeInSession(ctx context.Context, in *scope, info *RunInfo, hear bool) (m
 		madeUp = info.fillFromBaggage(ctx) || madeUp
 	}
 	if info.SessionID == "" {
-		info.SessionID, madeUp = madeUpID(), true
+		info.SessionID, madeUp = t.madeUpID(), true
 	}
 	return madeUp
 }

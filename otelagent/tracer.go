@@ -27,6 +27,7 @@ type Tracer struct {
 type config struct {
 	provider     trace.TracerProvider
 	derivedIDs   bool
+	madeUpIDs    func() string // nil: random bits
 	newRoot      bool
 	sessionTrace bool
 	noBaggage    bool
@@ -77,6 +78,12 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 // spans. It needs a provider whose IDGenerator reads [DerivedIDs], as that of otelsetup does; others ignore it.
 func WithDerivedIDs() Option {
 	return optionFunc(func(c config) config { c.derivedIDs = true; return c })
+}
+
+// WithMadeUpIDs sets what makes the ids of sessions and runs that come without one: next is called for each, from any goroutine, and must return
+// another id every time. It is for those who read the same input again and want the same ids. Default, and with nil: 128 random bits.
+func WithMadeUpIDs(next func() string) Option {
+	return optionFunc(func(c config) config { c.madeUpIDs = next; return c })
 }
 
 // WithNewRoot starts each top-level run in a trace of its own, linked to the span in the caller's context. Default: the

@@ -2,6 +2,7 @@ package otelagent_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	api "go.opentelemetry.io/otel/trace"
 
+	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
@@ -386,5 +388,18 @@ func TestGroupInsideAToolCall(t *testing.T) {
 			strOf(s, spans.RunParentToolCallIDKey) != call || strOf(s, spans.RunParentSessionIDKey) != from {
 			t.Errorf("%s: %v", strOf(s, spans.RunIDKey), s.Attributes)
 		}
+	}
+}
+
+// Ids that nobody named are those that the option makes, in its order; the tree says that they were made up.
+func TestMadeUpIDs(t *testing.T) {
+	n := 0
+	next := func() string { n++; return fmt.Sprint("made-", n) }
+	p := agenttest.New(t, otelagent.WithMadeUpIDs(next))
+	_, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{})
+	run.End(otelagent.RunResult{})
+	s := p.Session()
+	if s.ID != "made-1" || !s.MadeUp || len(s.Runs) != 1 || s.Runs[0].ID != "made-2" || n != 2 {
+		t.Errorf("session %q made up %v, %d runs of %d ids", s.ID, s.MadeUp, len(s.Runs), n)
 	}
 }

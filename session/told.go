@@ -21,7 +21,20 @@ func (s *Span) StartTold() bool { return told(s.Start, s.StartSource) }
 func (s *Span) EndTold() bool { return told(s.End, s.EndSource) }
 
 func told(t time.Time, source spans.TimeSource) bool {
-	return !t.IsZero() && (source != spans.TimeSourceBound || TimeTold(t))
+	return !t.IsZero() && (source != spans.TimeSourceBound || t.Unix() != 0) // the second in which a recording that tells no time happens
+}
+
+// StartTold reports whether the session's Start is known at all, as StartTold of the run that began then.
+func (s *Session) StartTold() bool {
+	if TimeTold(s.Start) {
+		return true
+	}
+	for _, r := range s.Runs {
+		if r.Start.Equal(s.Start) && r.StartTold() {
+			return true
+		}
+	}
+	return false
 }
 
 // UsageTold reports whether the turn's tokens were reported. Where they were not, the counts of Usage are zero and say nothing.

@@ -43,6 +43,7 @@ type database struct {
 	at     location
 	store  store.Store
 	tenant string
+	show   showCommand
 }
 
 // open opens a database to look into, or the files given in place of one. It makes none, and nothing is written through it.
@@ -57,7 +58,12 @@ func (f *dbFlags) open(ctx context.Context, a *app) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openToRead(ctx, a, at, f.tenant)
+	db, err := openToRead(ctx, a, at, f.tenant)
+	if err == nil {
+		db.show.flag("--db", f.db)
+		db.show.flag("--tenant", f.tenant)
+	}
+	return db, err
 }
 
 func openToRead(ctx context.Context, a *app, at location, tenant string) (*database, error) {
@@ -72,7 +78,7 @@ func openToRead(ctx context.Context, a *app, at location, tenant string) (*datab
 	if err != nil {
 		return nil, at.plainly(os.O_RDONLY, err)
 	}
-	return &database{a, at, st, tenant}, nil
+	return &database{app: a, at: at, store: st, tenant: tenant}, nil
 }
 
 // openToErase opens a database to take away from it. It makes none.
@@ -88,7 +94,7 @@ func (f *dbFlags) openToErase(ctx context.Context, a *app) (*database, error) {
 	if err != nil {
 		return nil, at.plainly(os.O_RDWR, err)
 	}
-	return &database{a, at, st, f.tenant}, nil
+	return &database{app: a, at: at, store: st, tenant: f.tenant}, nil
 }
 
 func (db *database) close() { _ = db.store.Close() }

@@ -1,14 +1,21 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
@@ -34,7 +41,11 @@ func openRecording(ctx context.Context, a *app, files []string, from, tenant str
 		if err != nil {
 			return nil, err
 		}
-		return openToRead(ctx, a, at, tenant)
+		db, err := openToRead(ctx, a, at, tenant)
+		if err == nil {
+			db.show = showFiles(files, from, tenant)
+		}
+		return db, err
 	}
 	o := sendOptions{From: from, Files: files, Tenant: tenant, Replay: files[0] == "-", Capture: captureOf("content")}
 	if err := o.check(); err != nil {
@@ -45,7 +56,11 @@ func openRecording(ctx context.Context, a *app, files []string, from, tenant str
 	if files[0] != "-" {
 		r.name = strings.Join(files, ", ")
 	}
-	err := r.readOTLP(ctx)
+	nextID, err := r.madeUpIDs()
+	if err == nil {
+		r.nextID = nextID
+		err = r.readOTLP(ctx)
+	}
 	if err == nil && len(r.options.Files) > 0 {
 		err = r.read(ctx)
 	}
@@ -56,7 +71,7 @@ func openRecording(ctx context.Context, a *app, files []string, from, tenant str
 		_ = st.Close()
 		return nil, err
 	}
-	return &database{app: a, at: location{name: r.name}, store: st, tenant: tenant}, nil
+	return &database{app: a, at: location{name: r.name}, store: st, tenant: tenant, show: showFiles(files, from, tenant)}, nil
 }
 
 // recording is what files become that are looked at without a database.
@@ -65,7 +80,72 @@ type recording struct {
 	options sendOptions
 	name    string
 	store   *memstore.Store
+	nextID  func() string // makes the ids of sessions and runs that come without one
 	size    int64
+}
+
+// madeUpHead bounds how much of standard input ids are made of.
+const madeUpHead = 1 << 20
+
+// madeUpIDs makes the ids of what comes without one. They follow from all that the files hold and in which order, so that an id that was
+// shown names the same session when the same files are read again, and no other input gives it. Standard input and pipes cannot be read
+// twice: of standard input that is at most madeUpHead long the same holds, of anything else they are random. It reads the head of standard input.
+func (r *recording) madeUpIDs() (next func() string, err error) {
+	var head []byte
+	if slices.Contains(r.options.Files, "-") {
+		in := bufio.NewReaderSize(r.app.stdin, madeUpHead+1)
+		if head, err = in.Peek(madeUpHead + 1); err != nil && err != io.EOF {
+			return nil, fmt.Errorf("standard input: %w", err)
+		}
+		r.app = &app{stdin: in, stdout: r.app.stdout, stderr: r.app.stderr}
+		head = slices.Clone(head)
+	}
+	files := slices.Clone(r.options.Files)
+	input := sync.OnceValue(func() []byte { return digestOf(files, head) }) // only when an id is wanted: most inputs name their own
+	var n atomic.Uint64
+	return func() string {
+		sum := input()
+		if sum == nil {
+			return rand.Text()
+		}
+		id := sha256.Sum256(binary.BigEndian.AppendUint64(slices.Clone(sum), n.Add(1)))
+		return base32.StdEncoding.EncodeToString(id[:])[:26] // as long as those that are random
+	}, nil
+}
+
+// digestOf is the digest of what the files hold; nil when one of them cannot be read twice, or no more.
+func digestOf(files []string, head []byte) []byte {
+	sum := sha256.New()
+	for _, name := range files {
+		one := sha256.New()
+		switch {
+		case name == "-" && len(head) <= madeUpHead:
+			one.Write(head)
+		case name == "-" || hashFile(one, name) != nil:
+			return nil
+		}
+		sum.Write(one.Sum(nil))
+	}
+	return sum.Sum(nil)
+}
+
+// hashFile writes what a file holds; nothing of one that cannot be read twice.
+func hashFile(to io.Writer, name string) error {
+	if !isRegular(name) {
+		return os.ErrInvalid
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(to, f)
+	return err
+}
+
+func isRegular(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // grow counts what is kept.
@@ -106,7 +186,7 @@ func (r *recording) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rec := otelagent.NewRecorder(otelagent.NewTracer(append(capture, otelagent.WithoutMetrics(), otelagent.WithDerivedIDs(),
+	rec := otelagent.NewRecorder(otelagent.NewTracer(append(capture, otelagent.WithoutMetrics(), otelagent.WithDerivedIDs(), otelagent.WithMadeUpIDs(r.nextID),
 		otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithDelivery(providers))...))
 	p := &pump{app: r.app, rec: rec, options: r.options.inputOptions(false), quit: make(chan struct{}),
 		failed: func() bool { return ctx.Err() != nil || providers.Stats().Failed > 0 }}

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -68,14 +70,19 @@ func TestShowOTLPFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	tree := func(shown string) string { // without the footer, which names the file
+		tree, _, _ := strings.Cut(shown, "\n… cut here")
+		return tree
+	}
 	_, want, _ := command(t, nil, "show", events)
+	want = tree(want)
 	if !strings.Contains(want, "sub-agent · completed") {
 		t.Fatalf("not the demo:\n%s", want)
 	}
-	if code, got, said := command(t, nil, "show", traces); code != exitOK || got != want || said != "" {
+	if code, got, said := command(t, nil, "show", traces); code != exitOK || tree(got) != want || said != "" {
 		t.Errorf("exit %d, %s\n%s", code, said, got)
 	}
-	if code, got, said := command(t, strings.NewReader(text), "show", "-"); code != exitOK || got != want || said != "" {
+	if code, got, said := command(t, strings.NewReader(text), "show", "-"); code != exitOK || tree(got) != want || said != "" {
 		t.Errorf("a pipe: exit %d, %s\n%s", code, said, got)
 	}
 
@@ -83,7 +90,7 @@ func TestShowOTLPFile(t *testing.T) {
 	odd := `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708","name":"GET /"},` +
 		`{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060709","name":"session.run"}]}]}]}` + "\n" + text
 	code, got, said := command(t, strings.NewReader(odd), "show", "-")
-	if code != exitOK || got != want || said != "otelagent: standard input: 1 span rejected: bad_times\notelagent: standard input: 1 span of other instrumentation left out\n" {
+	if code != exitOK || tree(got) != want || said != "otelagent: standard input: 1 span rejected: bad_times\notelagent: standard input: 1 span of other instrumentation left out\n" {
 		t.Errorf("exit %d, %s", code, said)
 	}
 	code, _, said = command(t, strings.NewReader(text+`{"resourceSpans":"secret"}`), "show", "-")
@@ -93,6 +100,96 @@ func TestShowOTLPFile(t *testing.T) {
 	deep := `{"resourceSpans":[{"resource":{"attributes":[{"key":"a","value":` + strings.Repeat(`{"arrayValue":{"values":[`, 5000) + strings.Repeat(`]}}`, 5000) + `}]}}]}`
 	if code, _, said := command(t, strings.NewReader(deep), "show", "-"); code != exitFailed || !strings.Contains(said, "is no OTLP of spans") {
 		t.Errorf("exit %d, %s", code, said)
+	}
+}
+
+// A file whose session has no id gets the same one each time, and another one than any other file.
+func TestShowMadeUpIDs(t *testing.T) {
+	dir := t.TempDir()
+	long := strings.Repeat("word ", madeUpHead/4)
+	text := func(said string) string {
+		return `{"type":"otelagent.run_started","ts":"2026-11-20T09:00:00Z"}
+{"type":"otelagent.turn_started","ts":"2026-11-20T09:00:00Z"}
+{"type":"otelagent.turn_ended","ts":"2026-11-20T09:00:01Z","output":{"role":"assistant","content":[{"type":"text","text":"` + said + `"}]}}
+{"type":"otelagent.run_ended","ts":"2026-11-20T09:00:01Z"}
+`
+	}
+	id := func(stdin io.Reader, file string) string {
+		t.Helper()
+		code, shown, said := command(t, stdin, "show", file)
+		if code != exitOK || said != "" {
+			t.Fatalf("exit %d, %s\n%s", code, said, shown)
+		}
+		return strings.Fields(shown)[1]
+	}
+	ids := map[string]string{}
+	for name, said := range map[string]string{"short": "word", "other": "ward", "long": long + "a", "as long": long + "b"} { // these differ at the end alone
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text(said)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		one := id(nil, path)
+		if again := id(nil, path); again != one || len(one) != 26 {
+			t.Errorf("%s: %q, then %q", name, one, again)
+		}
+		if other := ids[one]; other != "" {
+			t.Errorf("%s and %s are both %s", name, other, one)
+		}
+		ids[one] = name
+		if code, shown, said := command(t, nil, "show", path, one+"/@1/0"); code != exitOK || said != "" || !strings.Contains(shown, "session  "+one) {
+			t.Errorf("%s: exit %d, %s\n%s", name, code, said, shown)
+		}
+		piped := id(strings.NewReader(text(said)), "-")
+		if whole := len(text(said)) <= madeUpHead; whole != (piped == one) {
+			t.Errorf("%s through a pipe: %s, not %s", name, piped, one)
+		}
+	}
+}
+
+// Every command that show prints for a file works as it stands there, whatever its name, and nothing is cut from it on a narrow screen.
+func TestShowPrintsCommandsThatWork(t *testing.T) {
+	t.Setenv("COLUMNS", "80")
+	dir := t.TempDir()
+	samples := []string{
+		"acp/testdata/sample.ndjson", "clark/testdata/sample.events.ndjson", "clark/testdata/sample.trajectory.jsonl", "phi/testdata/sample-session.ndjson",
+		"phi/testdata/sample-variants.ndjson", "guide/testdata/session.jsonl", "guide/testdata/session.canonical.json", "ndjson/testdata/examples.ndjson",
+	}
+	ran := 0
+	for i, sample := range samples {
+		body, err := os.ReadFile(filepath.Join("../../otelagent", filepath.FromSlash(sample)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, fmt.Sprintf("what the agent's loop wrote on that day, %d%s", i, filepath.Ext(sample)))
+		if err := os.WriteFile(path, body, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, shown, said := command(t, nil, "show", path)
+		if _, one, several := strings.Cut(strings.TrimSpace(said), "name one behind it, such as "); several {
+			_, shown, _ = command(t, nil, "show", path, one)
+		}
+		for line := range strings.Lines(shown) {
+			_, typed, found := strings.Cut(line, "otelagent show ")
+			if !found {
+				continue
+			}
+			words, err := exec.CommandContext(t.Context(), "sh", "-c", `printf '%s\n' `+typed).Output() // #nosec G204 -- it is what is tested
+			if err != nil {
+				t.Fatal(err)
+			}
+			args := append([]string{"show"}, strings.Split(strings.TrimSuffix(string(words), "\n"), "\n")...)
+			code, turn, said := command(t, nil, args...)
+			if ran++; code != exitOK || !strings.Contains(turn, "turn ") {
+				t.Errorf("%s: %q: exit %d, %s\n%s", sample, args, code, said, turn)
+			}
+		}
+	}
+	if ran < 5 {
+		t.Errorf("%d commands of %d samples", ran, len(samples))
+	}
+	_, shown, _ := command(t, bytes.NewReader(demoEvents), "show", "-")
+	if strings.Contains(shown, "otelagent show") || !strings.Contains(shown, "cut here, whole behind the same input:") {
+		t.Errorf("a pipe cannot be shown again:\n%s", shown)
 	}
 }
 

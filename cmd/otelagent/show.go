@@ -119,7 +119,7 @@ func (a *app) show(ctx context.Context, o *showOptions, args []string) error {
 	if o.asJSON {
 		return writeJSON(a.stdout, reader.Narrow(t.Session, run, turn, look.AsOf))
 	}
-	look.Run, look.Turn, look.Hidden, look.Timeline = run, turn, o.hidden, o.timeline
+	look.Run, look.Turn, look.Hidden, look.Timeline, look.Show = run, turn, o.hidden, o.timeline, db.show.of
 	if look.Related, err = db.related(ctx, t); err != nil {
 		return err
 	}
