@@ -1,11 +1,11 @@
 package viewer
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -47,40 +47,68 @@ type answer struct {
 }
 
 // asJSON answers v as the command line prints it.
-func asJSON(etag string, v func() (any, error)) *answer {
-	return &answer{etag: etag, write: func(b *bounded) error {
-		x, err := v()
-		if err != nil {
-			return err
-		}
-		enc := json.NewEncoder(b)
-		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false)
-		return enc.Encode(x)
-	}}
-}
+func asJSON(etag string, v func() (any, error)) *answer { return inJSON(etag, "  ", v) }
 
 // asCompact answers v as JSON of one line: of what the command line does not print.
-func asCompact(etag string, v func() (any, error)) *answer {
+func asCompact(etag string, v func() (any, error)) *answer { return inJSON(etag, "", v) }
+
+func inJSON(etag, indent string, v func() (any, error)) *answer {
 	return &answer{etag: etag, write: func(b *bounded) error {
 		x, err := v()
 		if err != nil {
 			return err
 		}
-		enc := json.NewEncoder(b)
-		enc.SetEscapeHTML(false)
-		return enc.Encode(x)
+		return encode(b, x, indent)
 	}}
 }
 
-// bounded is a body of at most maxBody bytes.
-type bounded struct{ bytes.Buffer }
+// bounded is a body of at most maxBody bytes. It is held in chunks, so that it takes no more memory than it is long, while it grows too.
+type bounded struct {
+	chunks [][]byte
+	size   int
+}
+
+// chunkBytes is how long a chunk is at most.
+const chunkBytes = 1 << 20
 
 func (b *bounded) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > maxBody {
+	if b.size+len(p) > maxBody {
 		return 0, errTooLarge
 	}
-	return b.Buffer.Write(p)
+	for rest := p; len(rest) > 0; {
+		last := len(b.chunks) - 1
+		if last < 0 || len(b.chunks[last]) == cap(b.chunks[last]) {
+			b.chunks = append(b.chunks, make([]byte, 0, min(max(b.size, len(rest), 512), chunkBytes, maxBody-b.size))) // twice as much, first
+			last++
+		}
+		room := b.chunks[last]
+		n := copy(room[len(room):cap(room)], rest)
+		b.chunks[last] = room[:len(room)+n]
+		b.size += n
+		rest = rest[n:]
+	}
+	return len(p), nil
+}
+
+// held is how much memory it takes.
+func (b *bounded) held() int64 {
+	n := 0
+	for _, c := range b.chunks {
+		n += cap(c)
+	}
+	return int64(n)
+}
+
+// WriteTo writes it to w.
+func (b *bounded) WriteTo(w io.Writer) (int64, error) {
+	var n int64
+	for _, c := range b.chunks {
+		m, err := w.Write(c)
+		if n += int64(m); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
 }
 
 // api makes a handler of what answers.
@@ -121,7 +149,7 @@ func (h *Handler) api(f func(*http.Request) (*answer, error)) http.HandlerFunc {
 			w.Header().Set(k, v)
 		}
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(h.sendTime)) // where there is a connection
-		_, _ = w.Write(body.Bytes())                                                   // who went away need not be told
+		_, _ = body.WriteTo(w)                                                         // who went away need not be told
 	}
 }
 
@@ -137,7 +165,7 @@ func (h *Handler) make(ctx context.Context, a *answer) (*bounded, func(), error)
 	if err := a.write(body); err != nil {
 		return nil, nil, err
 	}
-	budget, size := h.small, int64(body.Cap())
+	budget, size := h.small, body.held()
 	if size > smallBody {
 		budget = h.large
 	}

@@ -43,8 +43,11 @@ type stuck struct {
 }
 
 func (s stuck) Write(p []byte) (int, error) {
-	s.writing <- struct{}{}
-	<-s.may
+	select {
+	case s.writing <- struct{}{}:
+		<-s.may
+	case <-s.may: // it reads already
+	}
 	return s.ResponseRecorder.Write(p)
 }
 

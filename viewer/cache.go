@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -293,13 +292,12 @@ func (h *Handler) kept(ctx context.Context, key cacheKey, state string, a *answe
 		if err := a.write(b); err != nil {
 			return nil, 0, err
 		}
-		body := slices.Clip(b.Bytes())
-		return body, int64(len(body)), nil
+		return b, b.held(), nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	kept := *a
-	kept.write = func(b *bounded) error { _, err := b.Write(e.value.([]byte)); return err }
+	kept.write = func(b *bounded) error { _, err := e.value.(*bounded).WriteTo(b); return err }
 	return &kept, nil
 }

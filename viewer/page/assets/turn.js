@@ -124,11 +124,11 @@ export function fill(template, v) {
 }
 
 /** @type {Record<string, string>} */
-const labels = { think: 'Thinking', reply: 'Reply', result: 'Tool result', user: 'User', system: 'System', error: 'Error', text: 'Text' };
+const labels = { thinking: 'Thinking', reply: 'Reply', result: 'Tool result', user: 'User', system: 'System', error: 'Error', text: 'Text' };
 
 /** @param {{session: string, s: Said, open: boolean, stops?: boolean, live?: boolean}} p */
 function Line({ session, s, open, stops, live }) {
-  const folded = s.label === 'think' || s.label === 'result';
+  const folded = s.label === 'thinking' || s.label === 'result';
   const [shown, set] = useState(false);
   const is = shown || open || !folded;
   const label = labels[s.label] ?? words(s.label);
@@ -139,7 +139,7 @@ function Line({ session, s, open, stops, live }) {
     <div class="what">${folded && !open ? html`<button class="fold" aria-expanded=${is} onClick=${() => set(!shown)}>
       <${Icon} name=${is ? 'down' : 'right'} /><span>${is ? label : gist || 'nothing of it is here'}</span>${size ? html`<span class="faint num">
       ${bytes(size)}</span>` : null}</button>` : null}
-      ${is ? html`<${Content} session=${session} body=${s.text} open=${open} prose=${s.label === 'user' || s.label === 'reply' || s.label === 'think'} label=${label.toLowerCase()} lines=${s.label === 'reply' ? 24 : 14} />` : null}
+      ${is ? html`<${Content} session=${session} body=${s.text} open=${open} prose=${s.label === 'user' || s.label === 'reply' || s.label === 'thinking'} label=${label.toLowerCase()} lines=${s.label === 'reply' ? 24 : 14} />` : null}
       ${stops ? html`<p class="stops" data-testid="partial">
         ${live ? html`<span class="caret" aria-hidden="true"></span> still being written` : '■ It stops here: this is the last that was seen of the reply'}</p>` : null}
     </div></div>`;
