@@ -219,9 +219,13 @@ func TestDiffValues(t *testing.T) {
 	if len(got) != 1 || got[0].Path != "in" {
 		t.Errorf("%d changes of one value", len(got))
 	}
-	for n, want := range map[string]string{"0": "0", "-0.0": "0", "10": "1e1", "1.50": "15e-1", "-12e-3": "-12e-3", "0.001E2": "1e-1", "1e99999999999": "1e99999999999"} {
+	for n, want := range map[string]string{"0": "0", "-0.0": "0", "10": "10", "1.50": "1.5", "-12e-3": "-0.012", "0.001E2": "0.1", "1E30": "1e30", "12e-40": "12e-40", "1e99999999999": "1e99999999999"} {
 		if got := plainNumber(n); got != want {
 			t.Errorf("%s: %s, want %s", n, got, want)
 		}
+	}
+	// What is shown of it is JSON.
+	if got, want := canonical(`{ "b" : [1.0, {}, [ ], "x"], "a": {"n": 5} }`), `{"a":{"n":5},"b":[1,{},[],"x"]}`; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }

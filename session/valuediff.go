@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -205,13 +206,13 @@ func appendCanonicalValue(dst []byte, raw string, depth int) []byte {
 			dst = appendCanonicalValue(dst, m.text, depth+1)
 			dst = append(dst, ',')
 		}
-		return append(dst, '}')
+		return append(bytes.TrimSuffix(dst, comma), '}')
 	case c == '[':
 		dst = append(dst, '[')
 		for _, e := range elements(raw) {
 			dst = append(appendCanonicalValue(dst, e, depth+1), ',')
 		}
-		return append(dst, ']')
+		return append(bytes.TrimSuffix(dst, comma), ']')
 	case c == '"':
 		text, _ := rawjson.String([]byte(raw))
 		return rawjson.Quote(dst, text)
@@ -221,9 +222,12 @@ func appendCanonicalValue(dst []byte, raw string, depth int) []byte {
 	return append(dst, raw...)
 }
 
+var comma = []byte{','}
+
 func isNumber(c byte) bool { return c == '-' || c >= '0' && c <= '9' }
 
-// plainNumber returns one spelling of a JSON number: its digits without zeros at either end, and the power of ten.
+// plainNumber returns one spelling of a JSON number: as people write it without needless zeros, or, where that would take many of them, its
+// digits and the power of ten.
 func plainNumber(raw string) string {
 	digits, exponent, _ := strings.Cut(strings.ToLower(raw), "e")
 	power, err := strconv.ParseInt(strings.TrimPrefix(exponent, "+"), 10, 32)
@@ -242,6 +246,15 @@ func plainNumber(raw string) string {
 	sign := ""
 	if negative {
 		sign = "-"
+	}
+	const most = 20 // zeros that are written
+	switch point := int64(len(trimmed)) + power; {
+	case power >= 0 && power <= most:
+		return sign + trimmed + strings.Repeat("0", int(power))
+	case power < 0 && point > 0:
+		return sign + trimmed[:point] + "." + trimmed[point:]
+	case power < 0 && point >= -most:
+		return sign + "0." + strings.Repeat("0", int(-point)) + trimmed
 	}
 	return sign + trimmed + "e" + strconv.FormatInt(power, 10)
 }
