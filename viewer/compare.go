@@ -76,7 +76,7 @@ func (h *Handler) replay(r *http.Request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	addr := reader.RequestAddress{Session: key.ID, Run: r.PathValue("run"), Turn: r.PathValue("turn"), Attempt: q.Get("attempt")}
+	addr := reader.RequestAddress{Session: key.ID, Run: part(r, "run"), Turn: part(r, "turn"), Attempt: q.Get("attempt")}
 	if err := addr.Numbers(); err != nil {
 		return nil, err
 	}

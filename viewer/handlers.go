@@ -107,7 +107,7 @@ func (h *Handler) show(r *http.Request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	run, turn, err := reader.Address{Session: key.ID, Run: r.PathValue("run"), Turn: r.PathValue("turn")}.Pick(t.Session)
+	run, turn, err := reader.Address{Session: key.ID, Run: part(r, "run"), Turn: part(r, "turn")}.Pick(t.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (h *Handler) turn(r *http.Request) (*answer, error) {
 		return nil, err
 	}
 	t := v.Tree()
-	_, turn, err := reader.Address{Session: t.ID, Run: r.PathValue("run"), Turn: r.PathValue("turn")}.Pick(t.Session)
+	_, turn, err := reader.Address{Session: t.ID, Run: part(r, "run"), Turn: part(r, "turn")}.Pick(t.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +201,7 @@ func (h *Handler) request(r *http.Request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	addr := reader.RequestAddress{Session: key.ID, Run: r.PathValue("run"), Turn: r.PathValue("turn"), Attempt: r.PathValue("attempt")}
+	addr := reader.RequestAddress{Session: key.ID, Run: part(r, "run"), Turn: part(r, "turn"), Attempt: part(r, "attempt")}
 	if err := addr.Numbers(); err != nil {
 		return nil, err
 	}
@@ -239,7 +239,7 @@ func (h *Handler) block(r *http.Request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	ref := session.Ref{Block: r.PathValue("block")}
+	ref := session.Ref{Block: part(r, "block")}
 	if _, err := spans.ParseShortID(ref.Block); err != nil {
 		return nil, bad("that is no id of a block")
 	}
@@ -292,6 +292,18 @@ func (h *Handler) stats(r *http.Request) (*answer, error) {
 	return asJSON("", func() (any, error) { return report, nil }), nil
 }
 
+// part returns a part of a path. Browsers take "." and ".." for folders, escaped too, so such a part has a "~" before it, and one that
+// has those already one more.
+func part(r *http.Request, name string) string {
+	p := r.PathValue(name)
+	if rest, ok := strings.CutPrefix(p, "~"); ok {
+		if dots := strings.TrimLeft(rest, "~"); dots == "." || dots == ".." {
+			return rest
+		}
+	}
+	return p
+}
+
 // session returns the session that a path names.
 func (h *Handler) session(r *http.Request) (*reader.Reader, session.Key, error) {
 	rd, err := h.reader(r)
@@ -299,11 +311,11 @@ func (h *Handler) session(r *http.Request) (*reader.Reader, session.Key, error) 
 		return nil, session.Key{}, err
 	}
 	for _, name := range []string{"session", "run", "turn", "attempt", "block"} {
-		if len(r.PathValue(name)) > maxParam {
+		if len(part(r, name)) > maxParam {
 			return nil, session.Key{}, bad("an id of more than %d bytes", maxParam)
 		}
 	}
-	key, err := h.find(r.Context(), rd, r.PathValue("session"))
+	key, err := h.find(r.Context(), rd, part(r, "session"))
 	return rd, key, err
 }
 

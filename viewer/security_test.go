@@ -401,3 +401,17 @@ func FuzzPaths(f *testing.F) {
 		}
 	})
 }
+
+// Ids that browsers take for folders have a name in paths that they leave alone.
+func TestDots(t *testing.T) {
+	st := memstore.New()
+	for _, id := range []string{"..", "~..", "."} {
+		record(t, st, demo, id)
+	}
+	h := serve(t, viewer.Options{Store: st})
+	for written, id := range map[string]string{"~..": "..", "~~..": "~..", "~.": ".", "%7E..": ".."} {
+		if s := read[struct{ ID string }](t, h, "/api/v1/show/"+written+"/@1/1"); s.ID != id {
+			t.Errorf("%s gives %q, want %q", written, s.ID, id)
+		}
+	}
+}

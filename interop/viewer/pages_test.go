@@ -501,6 +501,69 @@ func TestErased(t *testing.T) {
 	}
 }
 
+// So does what was said in it on every other page.
+func TestErasedEverywhere(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "erased.db")
+	lines(t, db, append(long("gone", 3), long("stays", 3)...))
+	server := serve(t, db)
+	pages := map[string]string{
+		path("s", "gone", "@1", "2", "request"): "This session was erased",
+		path("s", "gone", "@1", "2", "replay"):  "This session was erased",
+		"/diff?a=stays&b=gone":                  "This session was erased",
+		"/grep?q=squared":                       "stays",
+	}
+	tabs := map[string]*tab{}
+	for at := range pages {
+		b := open(t, server, at, desk)
+		b.forgive("404")
+		b.until("the page of "+at, "document.body.innerText.includes('squared') || document.body.innerText.includes('Replay') || "+has(testid("diff-turns")))
+		tabs[at] = b
+	}
+	found := has(`[data-testid="match"][href*="gone"]`)
+	tabs["/grep?q=squared"].until("a hit", found)
+	time.Sleep(time.Second) // they listen
+	if out, err := exec.Command(binary(t), "rm", "gone", "--yes", "--db", db).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for at, want := range pages {
+		b := tabs[at]
+		b.shows(want)
+		if strings.HasPrefix(at, "/grep") {
+			b.until("no hit of it", "!"+found)
+		} else if js[bool](b, "document.documentElement.outerHTML.includes('squared')") {
+			t.Errorf("%s: what was said is still in the page", at)
+		}
+	}
+}
+
+// Ids that browsers take for folders open like others.
+func TestDots(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "dots.db")
+	ids := []string{".", "..", "~..", "~~.", "..."}
+	for _, id := range ids {
+		lines(t, db, long(id, 2))
+	}
+	server := serve(t, db)
+	for _, id := range ids {
+		b := open(t, server, "/", desk)
+		b.until("the list", fmt.Sprintf("document.querySelectorAll('%s').length === %d", testid("session-link"), len(ids)))
+		js[bool](b, fmt.Sprintf("[...document.querySelectorAll('%s')].find((a) => a.innerText === %q).click(), true", testid("session-link"), id))
+		b.shows("1 squared is 1.")
+		if got := js[string](b, "document.querySelector('"+testid("session-title")+"').innerText"); got != id {
+			t.Errorf("%q opened %q", id, got)
+		}
+		b.click(testid("open-request"))
+		b.shows("Question 0 of many")
+		if got := js[string](b, "location.pathname"); !strings.HasSuffix(got, "/request") {
+			t.Errorf("%q: the request is at %s", id, got)
+		}
+		js[bool](b, "window.before = true")
+		js[bool](b, "location.reload(), true")
+		b.until("the page anew", "!window.before && Boolean(document.body)")
+		b.shows("Question 0 of many")
+	}
+}
+
 // A diff leads to the turns it compares, also where an id has a slash in it.
 func TestDiffLinks(t *testing.T) {
 	b := open(t, serve(t, library(t)), "/diff?a="+url.QueryEscape(hostileID)+"&b="+odd, desk)

@@ -8,5 +8,6 @@ if ! [ "$here/node_modules/.package-lock.json" -nt "$here/package-lock.json" ]; 
     touch "$here/node_modules/.package-lock.json"
 fi
 mkdir -p "$here/bin" "$here/screenshots"
+go -C "$here" vet ./...
 go -C "$root/examples" build -o "$here/bin/debugging" ./debugging
 OTELAGENT=${OTELAGENT:-$root/bin/otelagent} go -C "$here" test -count=1 -v -timeout 8m "$@" ./...

@@ -180,6 +180,26 @@ export function listen(path, params, heard, changed) {
 }
 
 /**
+ * Whether one of some sessions was there and is no more: it was erased, and what was said in it must leave the screen.
+ * @param {string[]} sessions
+ */
+export function useErased(sessions) {
+  const all = JSON.stringify(sessions);
+  const [erased, set] = useState(/** @type {string | undefined} */ (undefined));
+  useEffect(() => {
+    const ends = sessions.map((session) => {
+      let there = false;
+      return listen('events', { session }, (event) => {
+        there ||= event === 'mark';
+        if (event === 'gone' && there) set(all);
+      });
+    });
+    return () => ends.forEach((end) => end());
+  }, [all, tenant()]);
+  return erased === all;
+}
+
+/**
  * @param {string} text
  * @param {(event: string, data: any) => void} heard
  */

@@ -1,11 +1,11 @@
 // Two sessions, runs or turns beside each other, aligned by turn.
 import { html, useMemo, useState } from './vendor/preact-htm.js';
-import { useGet } from './api.js';
+import { useErased, useGet } from './api.js';
 import { bytes, clean, count, duration, exact, money, plural, short, words } from './format.js';
 import { useKeys } from './keys.js';
 import { join, link, navigate, withQuery } from './router.js';
 import { Sides, Unified } from './difftext.js';
-import { Chip, copyJSON, CopyJSON, Empty, Failure, Foreign, Icon, JSONText, Loading, useTitle } from './ui.js';
+import { Chip, copyJSON, CopyJSON, Empty, Erased, Failure, Foreign, Icon, JSONText, Loading, useTitle } from './ui.js';
 import { Virtual } from './virtual.js';
 
 /** @import {CallDiff, Diff, DiffSide, DiffTurn, DiffUnknown, NumberChange, RunDiff, SessionList, TextDiff, TurnDiff, ValueChange} from '../types.d.ts' */
@@ -62,6 +62,7 @@ const partWord = (p) => parts[p] ?? words(p);
 function Compared({ a, b, at }) {
   const { data, error, loading } = useGet('diff', { a, b });
   const d = /** @type {Diff | undefined} */ (data);
+  const erased = useErased(d ? [...new Set([d.a.session, d.b.session])] : []);
   const sides = at.query.get('view') !== 'unified';
   const all = at.query.get('all') === '1';
   const items = useMemo(() => {
@@ -91,6 +92,7 @@ function Compared({ a, b, at }) {
   };
   const flip = () => navigate(withQuery({ view: sides ? 'unified' : undefined }), { replace: true });
   useKeys({ j: () => move(1), k: () => move(-1), v: flip, c: () => void copyJSON('diff', { a, b }), Escape: () => navigate(link('/')) });
+  if (erased) return html`<${Erased} />`;
   if (!d) return error ? html`<${Failure} error=${error} />` : html`<${Loading} what="Comparing" />`;
   const c = d.counts;
   return html`<div class=${'page diff-page' + (loading ? ' stale' : '')}>

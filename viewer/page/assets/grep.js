@@ -1,6 +1,6 @@
 // Search in what was captured.
-import { html, useRef, useState } from './vendor/preact-htm.js';
-import { useGet } from './api.js';
+import { html, useEffect, useRef, useState } from './vendor/preact-htm.js';
+import { ApiError, get, listen, useGet } from './api.js';
 import { clean, plural, short, words } from './format.js';
 import { useKeys } from './keys.js';
 import { join, link, navigate, turnPath, withQuery } from './router.js';
@@ -19,7 +19,8 @@ export function GrepPage({ at }) {
   const input = useRef(/** @type {HTMLInputElement | null} */ (null));
   const [current, setCurrent] = useState(-1);
   const found = /** @type {SearchResult | undefined} */ (data);
-  const matches = found?.hits ?? [];
+  const gone = useGone(found);
+  const matches = (found?.hits ?? []).filter((m) => !gone.has(m.session));
   const move = (/** @type {number} */ by) => {
     const to = Math.max(0, Math.min(matches.length - 1, current + by));
     setCurrent(to);
@@ -47,6 +48,39 @@ export function GrepPage({ at }) {
         ${m.after ? html`<${Foreign} text=${m.after} />` : null}${m.matches > 1 ? html` <span class="faint num">
         ${m.matches}×</span>` : null}${m.further ? html` <span class="faint num">and in ${plural(m.further, 'other turn')}</span>` : null}</span></a></li>`)}</ol>`}
   </div>`;
+}
+
+/**
+ * Sessions of what was found that were erased meanwhile. Whenever the list of sessions changed, those of the first hits are looked after.
+ * @param {SearchResult | undefined} found
+ */
+function useGone(found) {
+  const [gone, set] = useState(/** @type {Set<string>} */ (new Set()));
+  useEffect(() => {
+    const sessions = [...new Set((found?.hits ?? []).map((m) => m.session))].slice(0, 50);
+    if (!sessions.length) return;
+    let alive = true;
+    let wait = 0;
+    const look = async () => {
+      for (const s of sessions) {
+        try {
+          await get('status' + join(s));
+        } catch (e) {
+          if (alive && e instanceof ApiError && e.status === 404) set((old) => new Set(old).add(s));
+        }
+      }
+      wait = 0;
+    };
+    const end = listen('events', {}, (event) => {
+      if (event === 'list') wait ||= setTimeout(() => void look(), 500);
+    });
+    return () => {
+      alive = false;
+      clearTimeout(wait);
+      end();
+    };
+  }, [found]);
+  return gone;
 }
 
 /** @param {Hit} m */

@@ -120,7 +120,7 @@ function Row({ s, now, href, current, index, chosen, choose }) {
   const name = s.title || s.id;
   return html`<div class=${'row' + (current ? ' current' : '') + (chosen ? ' chosen' : '')} role="row" data-row=${index} data-testid="session-row" data-session=${s.id}>
     <span role="cell" class="pick"><input type="checkbox" checked=${chosen} onChange=${choose} aria-label=${'Choose ' + clean(name)} /></span>
-    <span role="cell" class="name">${/^\.\.?$/.test(s.id) ? html`<b title="Browsers take this id for a folder in an address: otelagent show tells of it">${clean(name)}</b> <${Chip} kind="warn">only in the terminal<//>` : html`<a href=${href} data-testid="session-link">${clean(name)}</a>`}<span class="under">${s.title ? html`<code>
+    <span role="cell" class="name"><a href=${href} data-testid="session-link">${clean(name)}</a><span class="under">${s.title ? html`<code>
       ${short(s.id)}</code>` : null}${s.parent ? html`<${Chip} title="A session of a sub-agent">sub-agent<//>` : null}${s.archived ? html`<${Chip}>archived<//>` : null}</span></span>
     <span role="cell" class="st"><${Status} status=${s.status} testid="row-status" /></span>
     <span role="cell" class="who"><b>${clean(s.agent || s.agent_id)}</b><span class="faint">${clean(s.model)}</span></span>

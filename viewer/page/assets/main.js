@@ -1,10 +1,10 @@
 // The page: which view a URL shows, the bar above it, the keyboard of all views.
 import { Component, html, render, useEffect, useRef, useState } from './vendor/preact-htm.js';
-import { onDenied, token, useGet } from './api.js';
+import { onDenied, token, useErased, useGet } from './api.js';
 import { clean } from './format.js';
 import { help, useKeys } from './keys.js';
 import { link, navigate, usePlace } from './router.js';
-import { Failure, Icon, Said, Empty } from './ui.js';
+import { Empty, Erased, Failure, Icon, Said } from './ui.js';
 import { ListPage } from './list.js';
 import { SessionPage } from './session.js';
 import { RequestPage } from './request.js';
@@ -16,13 +16,19 @@ import { GrepPage } from './grep.js';
 /** @import {About} from '../types.d.ts' */
 /** @import {Place} from './router.js' */
 
+/**
+ * A page of sessions, as long as none of them is erased: what it held goes with it.
+ * @param {{sessions: string[], children?: unknown}} p
+ */
+const WhileThere = ({ sessions, children }) => (useErased(sessions) ? html`<${Erased} />` : html`${children}`);
+
 /** @param {{at: Place, about: About}} p */
 function View({ at, about }) {
   const [view, session, run, turn, what] = at.path;
   if (view === undefined) return html`<${ListPage} at=${at} />`;
   if (view === 's' && session !== undefined) {
-    if (turn !== undefined && run !== undefined && what === 'request') return html`<${RequestPage} at=${at} session=${session} run=${run} turn=${turn} />`;
-    if (turn !== undefined && run !== undefined && what === 'replay') return html`<${ReplayPage} at=${at} session=${session} run=${run} turn=${turn} />`;
+    if (turn !== undefined && run !== undefined && what === 'request') return html`<${WhileThere} sessions=${[session]}><${RequestPage} at=${at} session=${session} run=${run} turn=${turn} /><//>`;
+    if (turn !== undefined && run !== undefined && what === 'replay') return html`<${WhileThere} sessions=${[session]}><${ReplayPage} at=${at} session=${session} run=${run} turn=${turn} /><//>`;
     return html`<${SessionPage} key=${session} session=${session} run=${run} turn=${turn} at=${at} about=${about} />`;
   }
   if (view === 'diff') return html`<${DiffPage} at=${at} />`;

@@ -15,7 +15,7 @@ export function place() {
 /** @param {string} s */
 function decode(s) {
   try {
-    return decodeURIComponent(s);
+    return undotted(decodeURIComponent(s));
   } catch {
     return s; // a stray '%' is part of the id then
   }
@@ -89,7 +89,17 @@ addEventListener('click', (e) => {
  * The path of an address, each part escaped: ids hold what they like, slashes too.
  * @param {...(string | number | undefined)} parts
  */
-export const join = (...parts) => parts.filter((p) => p !== undefined).map((p) => '/' + encodeURIComponent(String(p))).join('');
+export const join = (...parts) => parts.filter((p) => p !== undefined).map((p) => '/' + encodeURIComponent(dotted(String(p)))).join('');
+
+/**
+ * Browsers take '.' and '..' for folders, escaped too, so such an id has one '~' before it, and one that has those already one more
+ * (docs/api.md). The server undoes it as place does.
+ * @param {string} part
+ */
+const dotted = (part) => (/^~*\.\.?$/.test(part) ? '~' + part : part);
+
+/** @param {string} part */
+const undotted = (part) => (/^~+\.\.?$/.test(part) ? part.slice(1) : part);
 
 /**
  * The parts of a turn's address. The session is known, the turn is behind the last slash: whatever is between them is the run.

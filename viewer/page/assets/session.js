@@ -7,7 +7,7 @@ import { goesOn, useSession } from './sessiondata.js';
 import { Timeline } from './timeline.js';
 import { TokenBars } from './tokens.js';
 import { RunStatus, Turn } from './turn.js';
-import { Chip, copy, copyJSON, CopyJSON, Empty, Failure, Findings, Icon, JSONText, Loading, memo, Status, useNow, useTitle } from './ui.js';
+import { Chip, copy, copyJSON, CopyJSON, Empty, Erased, Failure, Findings, Icon, JSONText, Loading, memo, Status, useNow, useTitle } from './ui.js';
 import { Virtual } from './virtual.js';
 
 /** @import {About, Outline, OutlineRun, OutlineTurn} from '../types.d.ts' */
@@ -184,8 +184,7 @@ export function SessionPage({ session, run, turn, at, about }) {
     Escape: () => { if (rail) setRail(false); else if (run !== undefined) { navigate('/s' + join(id) + query(), { replace: true }); scrollTo(0, 0); } else navigate(link('/')); },
   });
 
-  if (data.erased) return html`<${Empty} title="This session was erased"><p>What this page held of it is gone too.</p>
-    <p><a class="button" href=${link('/')}>All sessions</a></p><//>`;
+  if (data.erased) return html`<${Erased} />`;
   if (!outline) return data.error ? html`<${Failure} error=${data.error} retry=${data.reload} />` : html`<${Loading} what="Loading the session" />`;
   const status = data.status ?? outline.status;
   const hiddenTurns = turns.filter((t) => t.hidden || outline.runs?.[t.run - 1]?.hidden).length;

@@ -71,6 +71,10 @@ export function Failure({ error, retry }) {
 /** @param {{title: string, children?: unknown}} p */
 export const Empty = ({ title, children }) => html`<div class="state" data-testid="empty"><h2>${title}</h2>${children}</div>`;
 
+/** In place of a page whose session was erased. */
+export const Erased = () => html`<${Empty} title="This session was erased"><p>What this page held of it is gone too.</p>
+  <p><a class="button" href=${link('/')}>All sessions</a></p><//>`;
+
 // What was done is said once, to eyes and to screen readers.
 /** @type {(text: string) => void} */
 let tell = () => {};
