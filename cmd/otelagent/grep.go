@@ -44,7 +44,7 @@ Exit codes: 0 found, 1 not found or not read, 2 wrong usage.`,
   otelagent grep --regexp 'rm -rf? /' --json | jq -r '.hits[].address'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("%s wants one TEXT, %d given; put quotes around what has spaces", cmd.Name(), len(args))
+				return o.db.orFile(args, fmt.Errorf("%s wants one TEXT, %d given; put quotes around what has spaces", cmd.Name(), len(args)))
 			}
 			return nil
 		},

@@ -60,7 +60,7 @@ usage.`,
 			if err != nil {
 				return err
 			}
-			return a.ls(cmd.Context(), &o, q)
+			return o.db.orFile(args, a.ls(cmd.Context(), &o, q))
 		},
 	}
 	o.db.add(c)
@@ -130,7 +130,7 @@ func (a *app) ls(ctx context.Context, o *lsOptions, q store.Query) error {
 		look.Columns = columnsFor(q)
 		err = inspect.List(a.stdout, res.Sessions, look)
 	case hidden == 0 && filtered(q):
-		a.say("no sessions like that in %s", db.at.name)
+		a.say("%v", o.db.orFile([]string{q.Search}, fmt.Errorf("no sessions like that in %s", db.at.name)))
 	case hidden == 0:
 		err = a.sayNone(ctx, db)
 	}

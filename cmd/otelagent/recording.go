@@ -282,6 +282,19 @@ func (f *dbFlags) noFile(args []string, err error) error {
 	return err
 }
 
+// orFile adds to err that one of the arguments, which that verb takes for something else, is a file.
+func (f *dbFlags) orFile(args []string, err error) error {
+	if err == nil || f.db != "" || len(f.files) > 0 {
+		return err
+	}
+	for _, arg := range args {
+		if arg != "-" && isFile(arg) {
+			return fmt.Errorf("%w\n%s is a file: --file looks into it", err, arg)
+		}
+	}
+	return err
+}
+
 // source is the dialect that --from names.
 func (f *dbFlags) source() string {
 	if f.from == "" {

@@ -49,10 +49,17 @@ Exit codes: 0 printed, 1 not found or not read, or none of --wait within
 		Example: `  otelagent status last
   otelagent status 0b5c --wait idle,error,aborted --timeout 10m
   otelagent status last --json | jq -r '.open[].tool'`,
-		Args: oneSession,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.status(cmd.Context(), &o, args[0]) },
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && len(o.db.files) > 0 { // which may hold one session
+				return nil
+			}
+			return oneSession(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.db.orFile(args, a.status(cmd.Context(), &o, strings.Join(args, "")))
+		},
 	}
-	o.db.addDatabase(c)
+	o.db.add(c)
 	c.Flags().BoolVar(&o.asJSON, "json", false, "print JSON (docs/live.md): also which turn, tool calls and questions are open")
 	c.Flags().StringSliceVar(&o.wait, "wait", nil, "wait until it is one of these: `words` as above, with commas between them")
 	c.Flags().DurationVar(&o.timeout, "timeout", 0, "wait no longer than this `duration`, such as 30s, then print what it is and exit with 1 (0: no bound)")
@@ -68,11 +75,24 @@ func (a *app) status(ctx context.Context, o *statusOptions, ref string) error {
 	if o.timeout < 0 || o.timeout > 0 && len(o.wait) == 0 {
 		return usagef("--timeout %s: want a duration from 0, and --wait beside it", o.timeout)
 	}
+	if len(o.wait) > 0 && len(o.db.files) > 0 {
+		return usagef("--wait is about a database: a file is read once")
+	}
 	db, err := o.db.open(ctx, a)
 	if err != nil {
 		return err
 	}
 	defer db.close()
+	if ref == "" {
+		only, err := db.only(ctx)
+		if err != nil {
+			return err
+		}
+		if only == nil {
+			return usagef("%s holds several sessions: name one of them; 'otelagent ls --file' lists them", db.at.name)
+		}
+		ref = only.ID
+	}
 	deadline := time.Now().Add(o.timeout)
 	key, err := db.findBy(ctx, ref, o, deadline)
 	if err != nil {
