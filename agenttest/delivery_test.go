@@ -10,10 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/sdk/trace"
+
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/session/otlprow"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // What our exporter could not deliver is sent again: while the receiver is away turns are lost, and every request after it is back
@@ -164,4 +167,81 @@ func TestLostAheadIsSentAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What left ahead leaves again as often as it is lost, within bounds: here the collector is away when the model is asked, is there when the
+// turn ends, and is away once more when the request leaves again.
+func TestLostAheadIsSentAgainAndAgain(t *testing.T) {
+	const payload = `{"model":"m","messages":[{"role":"user","content":"Is it in?"}]}`
+	for _, losses := range []int{1, 2, 7, 8, 9} {
+		t.Run(fmt.Sprintf("lost %d times", losses), func(t *testing.T) {
+			t.Parallel() // waits for the clock of the Tracer
+			ahead := &aheadCounter{refuse: losses}
+			providers, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(ahead), otelsetup.WithoutGlobal(), otelsetup.WithLive())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = providers.Shutdown(context.WithoutCancel(t.Context())) }()
+			tracer := otelagent.NewTracer(content, otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithLive(providers.Live()))
+			flush := func() {
+				_ = providers.ForceFlush(t.Context()) // fails for what is refused
+				_ = providers.ForceFlush(t.Context()) // what left again when that was heard of
+			}
+			ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
+			_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+			hold := ahead.hold()
+			turn.Request(otelagent.Request{Payload: []byte(payload)})
+			turn.End(otelagent.TurnResult{}) // the loss is heard of after it
+			hold()
+			flush()
+			for range losses {
+				_, other := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "other"})
+				other.End(otelagent.RunResult{})
+				flush()
+			}
+			run.End(otelagent.RunResult{})
+			flush()
+			want := min(losses+1, 9) // at once, and again up to eight times
+			if sent, arrived := ahead.counts(); sent != want || arrived != (losses < 9) {
+				t.Errorf("the request left %d times, want %d; arrived: %v", sent, want, arrived)
+			}
+		})
+	}
+}
+
+// aheadCounter takes all but the first session.payload spans of the list of a request.
+type aheadCounter struct {
+	refuse int
+
+	mu      sync.Mutex
+	sent    int
+	arrived bool
+	held    sync.Mutex
+}
+
+// hold lets exports wait until the function that it returns is called.
+func (a *aheadCounter) hold() func() { a.held.Lock(); return a.held.Unlock }
+
+func (a *aheadCounter) counts() (sent int, arrived bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sent, a.arrived
+}
+
+func (a *aheadCounter) Shutdown(context.Context) error { return nil }
+
+func (a *aheadCounter) ExportSpans(_ context.Context, list []trace.ReadOnlySpan) error {
+	a.held.Lock()
+	defer a.held.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, s := range list {
+		if s.Name() == spans.SpanPayload {
+			if a.sent++; a.sent <= a.refuse {
+				return errors.New("away")
+			}
+			a.arrived = true
+		}
+	}
+	return nil
 }

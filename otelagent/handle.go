@@ -227,6 +227,13 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 	} else {
 		h.span.End(trace.WithTimestamp(at.Time))
 	}
+	if h.live != nil {
+		session := ""
+		if h.live.turn == nil && h.live.tool == nil { // a run, mostly: there may be no further end
+			session = h.session
+		}
+		h.tracer.memories.ahead.sendDue(session)
+	}
 	return end, h.measured
 }
 

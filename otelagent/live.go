@@ -236,12 +236,20 @@ func (a *ahead) empty() bool { return len(a.bodies)+len(a.recipes)+len(a.lists) 
 const (
 	maxAheadSpans = 1024
 	maxAheadBytes = 16 << 20
+	// maxAheadAgain is how many times it leaves again.
+	maxAheadAgain = 8
+	// aheadApart is how long after it left again it does so the next time, twice as long after each further time, up to maxAheadApart:
+	// what is lost because the queue is full is not to fill it.
+	aheadApart    = time.Second
+	maxAheadApart = 32 * time.Second
 )
 
-// aheads is what left ahead of spans that have ended since, the newest: that it was lost may be heard of later than the end.
+// aheads is what left ahead of spans that have ended since, the newest: that it was lost may be heard of later than the end, and what
+// leaves again may be lost again.
 type aheads struct {
 	// lost counts what was lost, by session: those that share a place make each other send a little more.
 	lost [256]atomic.Uint32
+	due  atomic.Bool // something of kept may be
 
 	mu    sync.Mutex
 	kept  []endedAhead // oldest first
@@ -251,6 +259,9 @@ type aheads struct {
 type endedAhead struct {
 	of *handle
 	ahead
+	due   bool      // a loss was heard of since it left
+	again int       // times it left again
+	next  time.Time // when it may do so at the earliest
 }
 
 // losses returns another number once something more of the session was lost.
@@ -273,7 +284,7 @@ func (s *aheads) ended(h *handle, rest func(losses uint32) ahead) {
 	for i := range a.lists {
 		a.bytes += len(a.lists[i].packed)
 	}
-	s.kept = append(s.kept, endedAhead{h, a})
+	s.kept = append(s.kept, endedAhead{of: h, ahead: a})
 	s.bytes += a.bytes
 	for len(s.kept) > maxAheadSpans || s.bytes > maxAheadBytes {
 		s.bytes -= s.kept[0].bytes
@@ -282,22 +293,49 @@ func (s *aheads) ended(h *handle, rest func(losses uint32) ahead) {
 	}
 }
 
-// resend hears that something of the session was lost. What left ahead of spans that have ended leaves once more, on children of them;
-// open ones send it with their end.
-func (s *aheads) resend(session string) {
+// lose hears that something of the session was lost. What left ahead of spans that have ended leaves again, on children of them; open ones
+// send it with their end.
+func (s *aheads) lose(session string) {
 	s.mu.Lock()
 	s.place(session).Add(1)
-	var again []endedAhead
-	s.kept = slices.DeleteFunc(s.kept, func(e endedAhead) bool {
-		if e.of.session != session {
-			return false
+	for i := range s.kept {
+		if e := &s.kept[i]; e.of.session == session {
+			e.due = true
+			s.due.Store(true)
 		}
-		s.bytes -= e.bytes
-		again = append(again, e)
-		return true
-	})
+	}
 	s.mu.Unlock()
-	for _, e := range again {
+	s.sendDue("")
+}
+
+// sendDue sends what is due and may leave by now; of the session, unless empty, also what left a moment ago: it may be the last chance. The
+// caller holds no lock.
+func (s *aheads) sendDue(session string) {
+	if !s.due.Load() {
+		return
+	}
+	now := time.Now()
+	var list []endedAhead
+	s.mu.Lock()
+	s.due.Store(false)
+	s.kept = slices.DeleteFunc(s.kept, func(e endedAhead) bool { return e.due && e.again == maxAheadAgain })
+	s.bytes = 0
+	for i := range s.kept {
+		e := &s.kept[i]
+		s.bytes += e.bytes
+		switch {
+		case !e.due:
+		case now.Before(e.next) && (session == "" || e.of.session != session):
+			s.due.Store(true)
+		default:
+			e.due = false
+			e.next = now.Add(min(aheadApart<<e.again, maxAheadApart))
+			e.again++
+			list = append(list, *e)
+		}
+	}
+	s.mu.Unlock()
+	for _, e := range list {
 		now := content{bodies: e.bodies, recipes: e.recipes, lists: e.lists}
 		for _, text := range e.bodies {
 			now.bytes += len(text)

@@ -217,7 +217,7 @@ func (s *memories) lost(session string, blocks []spans.BlockID) {
 		m.lost(blocks)
 		m.close()
 	}
-	s.ahead.resend(session)
+	s.ahead.lose(session)
 }
 
 func (m *memory) lost(blocks []spans.BlockID) {
