@@ -94,21 +94,19 @@ func (r *renderer) messages(n *node, p place, capture spans.Capture, refs *sessi
 			continue
 		}
 		for _, s := range sayings(body) {
-			if s.label == "result" {
+			if s.label == session.ByTool {
 				continue
 			}
 			st := dim
 			switch s.label {
-			case "user":
+			case session.ByUser:
 				st = cyan
-			case "reply":
+			case session.ByModel:
 				st = green
-			case "error":
+			case string(session.SaidError):
 				st = red
-			case "extension":
-				s.label = "ext"
 			}
-			r.content(n, cut(Clean(s.label), labelWidth-1), st, r.clean(s.text))
+			r.content(n, s.short(), st, r.clean(s.text))
 			shown++
 		}
 	}

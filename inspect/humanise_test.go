@@ -109,7 +109,7 @@ func TestSayings(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"role":"user","content":[{"type":"text","text":"why?"}]}`: "user:why?",
 		`{"role":"user","content":"why?"}`:                          "user:why?",
-		`{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"so"},` + `{"type":"toolCall","id":"c","name":"bash","arguments":{}}]}`: "think:hm|reply:so",
+		`{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"so"},` + `{"type":"toolCall","id":"c","name":"bash","arguments":{}}]}`: "thinking:hm|reply:so",
 		`{"role":"user","content":[{"type":"text","text":"see"},{"type":"image","data":"aaaa","mimeType":"image/png"}]}`:                                                  "user:see [image image/png]",
 		`{"role":"extension","kind":"notice","data":{"a": 1}}`:                                                                                                            `extension:notice {"a":1}`,
 		`{"role":"assistant","content":[],"errorMessage":"overloaded"}`:                                                                                                   "error:overloaded",

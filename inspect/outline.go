@@ -342,8 +342,8 @@ func (v *View) line(t *viewTurn) string {
 				for _, s := range sayings(body) {
 					switch text := Clean(s.text); {
 					case text == "":
-					case k == 1 && t.Input.Len() == 0 && (s.label == "reply" || s.label == "think"): // of the turn before
-					case s.label == "reply" || s.label == "user" || s.label == "error":
+					case k == 1 && t.Input.Len() == 0 && (s.label == session.ByModel || s.label == string(session.SaidThinking)): // of the turn before
+					case s.label == session.ByModel || s.label == session.ByUser || s.label == "error":
 						return ellipsis(text, outlineText)
 					case second == "":
 						second = text

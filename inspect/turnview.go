@@ -93,7 +93,7 @@ func (m *viewer) view(i int) *TurnView {
 	m.rules(o, &t)
 	o.Input = m.said(input(&t), t.Capture, from)
 	if t.Input.Len() == 0 { // of a request: what stands at the turn before as its reply is not new
-		o.Input = slices.DeleteFunc(o.Input, func(s Said) bool { return s.Label == "reply" || s.Label == "think" })
+		o.Input = slices.DeleteFunc(o.Input, func(s Said) bool { return s.Label == session.ByModel || s.Label == string(session.SaidThinking) })
 	}
 	o.Output = m.said(t.Output.Items(), t.Capture, nil)
 	for _, q := range t.Permissions {
@@ -136,7 +136,7 @@ func (m *viewer) said(refs []session.Ref, capture spans.Capture, from map[string
 			continue
 		}
 		for _, s := range sayings(body) {
-			if s.label != "result" {
+			if s.label != session.ByTool {
 				out = append(out, Said{Label: ellipsis(Clean(s.label), 32), Text: *m.part(s.text, ref), From: from[ref.Block]})
 			}
 		}

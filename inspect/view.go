@@ -218,7 +218,7 @@ type TurnView struct {
 
 // Said is one thing that was said.
 type Said struct {
-	// Label says who: system, user, think, reply, result, text, error, or the role as the source has it.
+	// Label says who, or what it is: session.Saying.Label.
 	Label string `json:"label"`
 	Text  Body   `json:"text"`
 	// From says in words where it came from, where the request tells.

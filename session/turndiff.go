@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -117,14 +116,14 @@ func (t *turnDiffer) said() {
 	case t.ignored[DiffReply] && t.ignored[DiffThinking]:
 		return
 	case t.ignored[DiffThinking]:
-		outA, outB = leave(outA, saidThinking), leave(outB, saidThinking)
+		outA, outB = leave(outA, string(SaidThinking)), leave(outB, string(SaidThinking))
 	case t.ignored[DiffReply]:
-		outA.only, outB.only = saidThinking, saidThinking
+		outA.only, outB.only = string(SaidThinking), string(SaidThinking)
 	}
 	l, unknown := t.texts(outA, outB)
 	t.out.Output = l
 	for i := range l {
-		if l[i].Name == saidThinking {
+		if l[i].Name == string(SaidThinking) {
 			t.differs(DiffThinking)
 		} else {
 			t.differs(DiffReply)
@@ -173,7 +172,7 @@ func (x *texts) read(refs []Ref) (said []namedText, why DiffWhy) {
 			if slices.Contains(x.without, s.name) || x.only != "" && s.name != x.only {
 				continue
 			}
-			if n := len(said); n > 0 && said[n-1].name == s.name && s.name != saidUser {
+			if n := len(said); n > 0 && said[n-1].name == s.name && s.name != ByUser {
 				said[n-1].text += "\n" + s.text // a reply in several parts
 				continue
 			}
@@ -258,68 +257,34 @@ func (d *differ) texts(x, y texts) ([]TextDiff, *unknownSides) {
 	return out, nil
 }
 
-// Names of what was said.
-const (
-	saidReply    = "reply"
-	saidThinking = "thinking"
-	saidUser     = "user"
-)
-
 // askedCall is a call of a tool in a message, or what a tool gave back.
 type askedCall struct {
 	id, name, args, result string
 	hasResult              bool
 }
 
-// readSaid reads a message in any spelling that genaijson knows: what is said in it, and the calls and results of tools in it. What is no
-// message is a text.
+// readSaid parts what a message says into texts, under the names that differences have for them, and the calls and results of tools.
 func readSaid(body string) (said []namedText, calls []askedCall) {
-	var messages []struct {
-		Role  string            `json:"role"`
-		Parts []json.RawMessage `json:"parts"`
-	}
-	_ = json.Unmarshal(genaijson.AppendMessages(nil, [][]byte{[]byte(body)}, 0), &messages) // it writes this form whatever it is given
-	for _, m := range messages {
-		name := m.Role
-		switch m.Role {
-		case "assistant":
-			name = saidReply
-		case "unknown", "":
-			name = "text"
-		}
-		for _, raw := range m.Parts {
-			var p struct {
-				Type      string          `json:"type"`
-				Content   json.RawMessage `json:"content"`
-				ID        string          `json:"id"`
-				Name      string          `json:"name"`
-				Arguments json.RawMessage `json:"arguments"`
-				Response  json.RawMessage `json:"response"`
+	for _, s := range Sayings(body) {
+		switch s.Kind {
+		case SaidCall:
+			calls = append(calls, askedCall{id: s.ID, name: s.Name, args: s.JSON})
+		case SaidResult:
+			calls = append(calls, askedCall{id: s.ID, name: s.Name, result: s.JSON, hasResult: true})
+		case SaidThinking:
+			if s.Text != "" {
+				said = append(said, namedText{s.Label(), s.Text})
 			}
-			if json.Unmarshal(raw, &p) != nil {
-				said = append(said, namedText{name, string(raw)})
-				continue
+		case SaidFile:
+			text := s.Text
+			if s.Data != "" { // the bytes say nothing to eyes
+				text = "[" + strconv.Itoa(len(s.Data)) + " characters of base64, " + spans.BlockOfString(s.Data).Short().String() + "]"
 			}
-			var text string
-			isText := json.Unmarshal(p.Content, &text) == nil
-			switch {
-			case p.Type == "tool_call":
-				calls = append(calls, askedCall{id: p.ID, name: p.Name, args: string(p.Arguments)})
-			case p.Type == "tool_call_response":
-				calls = append(calls, askedCall{id: p.ID, name: p.Name, result: string(p.Response), hasResult: true})
-			case p.Type == "text" && isText:
-				said = append(said, namedText{name, text})
-			case p.Type == "reasoning" && isText:
-				if text != "" {
-					said = append(said, namedText{saidThinking, text})
-				}
-			case p.Type == "error" && isText:
-				said = append(said, namedText{"error", text})
-			case p.Type == "blob" && isText: // the bytes say nothing to eyes
-				said = append(said, namedText{"file", "[" + strconv.Itoa(len(text)) + " characters of base64, " + spans.BlockOfString(text).Short().String() + "]"})
-			default:
-				said = append(said, namedText{cmp.Or(p.Type, name), canonical(string(raw))})
-			}
+			said = append(said, namedText{string(SaidFile), text})
+		case SaidOther:
+			said = append(said, namedText{cmp.Or(s.Type, s.By), canonical(s.JSON)})
+		default:
+			said = append(said, namedText{s.Label(), s.Text})
 		}
 	}
 	return said, calls

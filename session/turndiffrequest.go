@@ -16,7 +16,7 @@ func (s *diffed) told(r *Run, t *Turn) texts {
 	if q := messagesOf(t); t.Input.Len() == 0 && q != nil {
 		out := s.texts(q, t.Capture)
 		if q.Complete {
-			out.refs, out.without = NewRefs(news(s.requestBefore(r, t), q)...), []string{saidReply, saidThinking}
+			out.refs, out.without = NewRefs(news(s.requestBefore(r, t), q)...), []string{ByModel, string(SaidThinking)}
 		}
 		return out
 	}
@@ -124,7 +124,7 @@ func (q *requests) sayings(side int, s *diffed, ref Ref) (out []saying) {
 	}
 	said, calls := readSaid(body)
 	for _, t := range said {
-		add(t.name == saidReply || t.name == saidThinking, t.name, t.text)
+		add(t.name == ByModel || t.name == string(SaidThinking), t.name, t.text)
 	}
 	for _, c := range calls {
 		if c.hasResult {

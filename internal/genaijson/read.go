@@ -92,7 +92,7 @@ func fieldsAt(c *rawjson.Cursor) (f fields) {
 			f.summary = v
 		case "refusal":
 			f.refusal = v
-		case "error_message":
+		case "error_message", "errorMessage":
 			f.errorMessage = v
 		case "kind":
 			f.kind = v
@@ -256,10 +256,10 @@ func explicitlyEmpty(raw []byte) bool {
 // roleOf returns the role that f is under in the standard, or nil if f is a block without one.
 func (r *reader) roleOf(f *fields) []byte {
 	if isString(f.role) {
-		switch string(f.role) {
-		case `"toolResult"`, `"tool_result"`, `"tool"`, `"function"`:
+		switch said := f.role[1 : len(f.role)-1]; Role(string(said)) {
+		case "tool":
 			return roleTool
-		case `"model"`:
+		case "assistant":
 			return roleAssistant
 		}
 		if r.limited() && len(f.role) > maxWord {

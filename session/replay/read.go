@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
@@ -122,13 +123,13 @@ func (r *reader) message(at int, raw []byte) {
 		return
 	}
 	roleName := o.str("role")
-	switch roleName {
+	switch genaijson.Role(roleName) {
 	case "user":
-	case "assistant", "model":
+	case "assistant":
 		m.role = assistant
-	case "system", "developer":
+	case "system":
 		m.role = system
-	case "tool", "toolResult", "tool_result", "function":
+	case "tool":
 		m.role = results
 	case "":
 		if r.item(&m, o, raw) {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/otelagent/otelagent/session"
 )
 
 const (
@@ -226,14 +228,18 @@ func hex4(s string, at int) (rune, bool) {
 	return rune(n), err == nil
 }
 
-// about reads who says the message that a body is, and which message a row of the guide belongs to; empty where it does not say.
-func about(body string) (role, message string) {
+// about reads who says what a body holds, one of the words session.By…, and which message a row of the guide belongs to; empty where it does not
+// say. What carries results of tools is theirs, unless somebody says something else in it.
+func about(body string) (by, message string) {
 	var m struct {
-		Role    string `json:"role"`
 		Message string `json:"message_id"`
 	}
-	if json.Unmarshal([]byte(body), &m) != nil {
-		return "", ""
+	_ = json.Unmarshal([]byte(body), &m)
+	for _, s := range session.Sayings(body) {
+		if s.Kind != session.SaidResult {
+			return s.By, m.Message
+		}
+		by = session.ByTool
 	}
-	return m.Role, m.Message
+	return by, m.Message
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/otelagent/otelagent/session"
 )
 
 func TestPlain(t *testing.T) {
@@ -74,4 +76,25 @@ func FuzzFind(f *testing.F) {
 			t.Errorf("%q in %q: %+v", text, body, s)
 		}
 	})
+}
+
+// TestAbout holds that who said something is told in the same words whichever way a message is spelled.
+func TestAbout(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"role":"user","content":"a"}`:                                                                                     session.ByUser,
+		`{"role":"developer","content":"a"}`:                                                                                session.BySystem,
+		`{"role":"assistant","content":[{"type":"thinking","thinking":"a"}]}`:                                               session.ByModel,
+		`{"role":"toolResult","toolCallId":"c","content":[{"type":"text","text":"a"}]}`:                                     session.ByTool,
+		`{"role":"tool_result","tool_call_id":"c","content":[{"type":"text","text":"a"}]}`:                                  session.ByTool,
+		`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"a"}]}`:                                session.ByTool,
+		`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"a"},{"type":"text","text":"and b"}]}`: session.ByUser,
+		`{"command":"ls"}`: session.ByNobody,
+	} {
+		if by, _ := about(body); by != want {
+			t.Errorf("about(%s) = %q, want %q", body, by, want)
+		}
+	}
+	if _, message := about(`{"role":"user","message_id":"m"}`); message != "m" {
+		t.Errorf("the row of message m is of %q", message)
+	}
 }

@@ -12,8 +12,8 @@ import (
 
 // Places that are compared.
 const (
-	placeUser    = "user"
-	placeResult  = "result"
+	placeUser    = session.ByUser
+	placeResult  = session.ByTool
 	placeSummary = "summary"
 )
 
@@ -72,7 +72,7 @@ func (w *walker) ofTurn(t *session.Turn) {
 		w.list("system prompt", nil, q.Sections)
 	}
 	w.list("input", nil, t.Input)
-	w.list("reply", nil, t.Output)
+	w.list(session.ByModel, nil, t.Output)
 	for _, c := range t.ToolCalls {
 		w.call(c)
 	}
@@ -140,9 +140,6 @@ func (w *walker) list(place string, c *session.ToolCall, l *session.Refs) {
 	}
 }
 
-// roles are the words for what somebody said.
-var roles = map[string]string{"user": placeUser, "system": "system", "developer": "system", "assistant": "reply", "tool": placeResult, "toolResult": placeResult}
-
 func (w *walker) items(place string, c *session.ToolCall, refs []session.Ref) {
 	for i := range refs {
 		id, err := spans.ParseShortID(refs[i].Block)
@@ -168,8 +165,9 @@ func (w *walker) items(place string, c *session.ToolCall, refs []session.Ref) {
 		case c != nil:
 			h.Call, h.Tool = c.ID, c.Name
 		case place == "" || place == "input" || place == "request":
-			if h.Place = roles[f.role]; h.Place == "" {
-				h.Place = "input"
+			switch h.Place = "input"; f.by {
+			case session.ByUser, session.BySystem, session.ByModel, session.ByTool:
+				h.Place = f.by
 			}
 		}
 		w.hit(id, h)

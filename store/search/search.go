@@ -158,7 +158,7 @@ func live(m *session.Summary) bool {
 // found is a block that holds what was looked for.
 type found struct {
 	snippet
-	role    string // of the message that it is, where it says so
+	by      string // who says it, where it is a message
 	message string // that a row of the guide belongs to
 }
 
@@ -174,7 +174,7 @@ func inSession(ctx context.Context, st store.Store, k searched, m *matcher) (hit
 			more = true
 		default:
 			f := found{snippet: s}
-			f.role, f.message = about(body)
+			f.by, f.message = about(body)
 			blocks[id] = f
 		}
 	}

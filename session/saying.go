@@ -1,0 +1,185 @@
+package session
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"strings"
+
+	"github.com/otelagent/otelagent/internal/genaijson"
+	"github.com/otelagent/otelagent/internal/rawjson"
+)
+
+// SaidKind is what a Saying is.
+type SaidKind string
+
+// Kinds of what is said. Words of them and of who says it are these everywhere: in trees as text and as JSON, in differences, in what is found.
+const (
+	SaidText     SaidKind = "text"
+	SaidThinking SaidKind = "thinking"
+	SaidCall     SaidKind = "call"
+	SaidResult   SaidKind = "result"
+	SaidError    SaidKind = "error"
+	SaidFile     SaidKind = "file"
+	SaidOther    SaidKind = "other"
+)
+
+// Words for who says something, besides roles as their sources have them.
+const (
+	ByUser   = "user"
+	BySystem = "system"
+	ByModel  = "reply"
+	ByTool   = "result"
+	ByNobody = "text"
+)
+
+// Saying is one thing that a message says.
+type Saying struct {
+	Kind SaidKind
+	// By is who says it: one of the words By…, or the role as the source has it.
+	By string
+	// Text is what people read: of a file a few words in brackets, of a result its texts, and nothing of a call. Empty where there is nothing for them.
+	Text string
+	// ID and Name of a call, a result or a file.
+	ID, Name string
+	// JSON are the arguments of a call, the result as it is spelled, and all of what is of another kind.
+	JSON string
+	// Type of what is of another kind, as its source has it.
+	Type string
+	// Data is the base64 of a file that is in the message.
+	Data string
+}
+
+// Label says in one word what it is to people: who says a text, else what it is.
+func (s *Saying) Label() string {
+	switch s.Kind {
+	case SaidThinking, SaidCall, SaidResult, SaidError:
+		return string(s.Kind)
+	}
+	return s.By
+}
+
+// SaidBy returns the word for who speaks in a message of that role, in any spelling.
+func SaidBy(role string) string {
+	switch role := genaijson.Role(role); role {
+	case "assistant":
+		return ByModel
+	case "tool":
+		return ByTool
+	case "unknown", "":
+		return ByNobody
+	default:
+		return role
+	}
+}
+
+// Sayings reads what a message says, in its order, whichever of the spellings that genaijson knows it is in. What is no message is a text of
+// nobody. It is linear in the size of the body.
+func Sayings(body string) []Saying {
+	var out []Saying
+	for p := range genaijson.Parts([]byte(body)) {
+		out = append(out, sayingOf(&p))
+	}
+	return out
+}
+
+// kinds of what the standard has as a text.
+var kinds = map[string]SaidKind{"text": SaidText, "reasoning": SaidThinking, "error": SaidError}
+
+func sayingOf(p *genaijson.Part) Saying {
+	s := Saying{By: SaidBy(p.Role), ID: p.ID, Name: p.Name}
+	text, isText := p.Text()
+	switch p.Type {
+	case "text", "reasoning", "error":
+		if isText {
+			s.Kind, s.Text = kinds[p.Type], text
+			return s
+		}
+	case "tool_call":
+		s.Kind, s.JSON = SaidCall, string(p.Content)
+		return s
+	case "tool_call_response":
+		s.Kind, s.JSON = SaidResult, string(p.Content)
+		s.Text = s.JSON
+		if isText {
+			s.Text = text
+		} else if strings.HasPrefix(s.JSON, "[") {
+			s.Text = blocksText(s.JSON)
+		}
+		return s
+	case "blob", "uri", "file":
+		s.Kind = SaidFile
+		where := p.Name
+		if p.Type == "blob" {
+			s.Data = text
+		} else {
+			where = cmp.Or(where, text)
+		}
+		s.Text = bracketed(cmp.Or(p.Modality, "file"), p.MIME, where)
+		return s
+	case "extension":
+		var data bytes.Buffer
+		_ = json.Compact(&data, p.Content) // it is valid
+		s.Kind, s.Text = SaidText, strings.TrimSpace(p.Name+" "+data.String())
+		return s
+	}
+	s.Kind, s.Type, s.JSON = SaidOther, p.Type, string(p.Content)
+	s.Text = otherText(s.Type, p.Content)
+	return s
+}
+
+// bracketed puts words for something that is no text between brackets.
+func bracketed(words ...string) string {
+	return "[" + strings.Join(strings.Fields(strings.Join(words, " ")), " ") + "]"
+}
+
+// otherText says in a few words what a block of some other type is. Calls of tools stand in the tree, and steps of a user interface say nothing.
+func otherText(kind string, raw []byte) string {
+	lower := strings.ToLower(kind)
+	if strings.HasPrefix(lower, "tool") || lower == "dynamic-tool" || lower == "step-start" || lower == "encrypted_reasoning" {
+		return ""
+	}
+	var mime, name string
+	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
+	for ok := c.Open('{'); ok && c.More('}'); {
+		key := string(c.Key())
+		value := c.Value()
+		switch key {
+		case "mimeType", "mediaType", "mime_type":
+			mime, _ = rawjson.String(value)
+		case "name", "path", "uri", "filename":
+			if name == "" {
+				name, _ = rawjson.String(value)
+			}
+		case "content":
+			if lower == "content" { // a block of ACP around a block
+				return blocksText(string(value))
+			}
+		}
+	}
+	return bracketed(kind, mime, name)
+}
+
+// blocksText returns what content says: a block or a list of them, a line each.
+func blocksText(raw string) string {
+	var out []string
+	for p := range genaijson.Parts([]byte(raw)) {
+		if text, ok := p.Text(); ok && p.Type == "text" {
+			out = append(out, text)
+			continue
+		}
+		switch p.Type { // that may hold others: no more are looked into
+		case "content":
+			if text, ok := rawjson.String(member(member(p.Content, "content"), "text")); ok {
+				out = append(out, text)
+			}
+			continue
+		case "tool_call_response":
+			continue
+		}
+		if s := sayingOf(&p); s.Text != "" {
+			out = append(out, s.Text)
+		}
+	}
+	return strings.Join(out, "\n")
+}
