@@ -536,6 +536,42 @@ func TestErasedEverywhere(t *testing.T) {
 	}
 }
 
+// What nobody told is not shown as 0, 1970 or another name.
+func TestUntold(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "untold.db")
+	ts := func(n int) string { return time.Unix(0, int64(n)).UTC().Format(time.RFC3339Nano) }
+	lines(t, db, []event{
+		{"type": "otelagent.run_started", "ts": ts(0), "session": "untold", "run": "r"},
+		{"type": "otelagent.turn_started", "ts": ts(1), "run": "r"},
+		{"type": "otelagent.turn_ended", "ts": ts(2), "run": "r", "stop_reason": "end_turn", "output": event{"role": "assistant", "content": "So it is."}},
+		{"type": "otelagent.run_ended", "ts": ts(3), "run": "r", "status": "completed"},
+	})
+	server := serve(t, db)
+	b := open(t, server, "/", desk)
+	b.shows("not named")
+	for _, column := range []string{"in", "out", "took"} {
+		if got := js[string](b, "document.querySelector('[data-testid=session-row] [data-name="+column+"]').innerText"); got != "–" {
+			t.Errorf("the list says of %s: %q", column, got)
+		}
+	}
+	for _, text := range []string{"1970", "20000d"} {
+		if strings.Contains(b.text(), text) {
+			t.Errorf("the list says %s", text)
+		}
+	}
+	b.accessible()
+	b = open(t, server, path("s", "untold"), desk)
+	b.shows("So it is.")
+	for _, text := range []string{"agent not named", "times not told", "not reported", "tokens not reported"} {
+		b.shows(text)
+	}
+	if text := b.text(); strings.Contains(text, "1970") || strings.Contains(text, "0 in") || strings.Contains(text, "d ago") || strings.Contains(text, "NaN") {
+		t.Errorf("the page says what nobody told:\n%s", text)
+	}
+	b.snap("untold-desk")
+	b.accessible()
+}
+
 // Ids that browsers take for folders open like others.
 func TestDots(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "dots.db")

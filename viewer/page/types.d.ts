@@ -18,14 +18,14 @@ export interface Finding { code: string; text: string; observation?: boolean }
 export interface OutlineFact { subject: string; key: string; value?: unknown; at: string }
 export interface OutlineRun {
   number: number; id: string; address: string; status: string; status_word?: string; agent?: string; model?: string; start?: string; end?: string;
-  estimated?: boolean; usage: Usage; turns: number; parent?: number; relation?: string; spawned_by?: string; hidden?: boolean; copied?: boolean;
+  estimated?: boolean; usage: Usage; usage_told?: boolean; turns: number; parent?: number; relation?: string; spawned_by?: string; hidden?: boolean; copied?: boolean;
   group?: string; error?: string; defects?: Finding[];
 }
 export interface OutlineCall { id?: string; name: string; outcome?: string; state?: string; start?: string; end?: string }
 export interface OutlineMark { kind: string; run: number; at: string; text: string; action?: string }
 export interface OutlineTurn {
   run: number; index: number; address: string; start?: string; end?: string; state?: string; trigger?: string; model?: string; stop_reason?: string;
-  failed?: boolean; attempts?: number; usage: Usage; cost?: number; currency?: string; model_call_ns?: number; request_messages?: number;
+  failed?: boolean; attempts?: number; usage: Usage; usage_told?: boolean; cost?: number; currency?: string; model_call_ns?: number; request_messages?: number;
   request_bytes?: number; prompt_changed?: boolean; tools_changed?: boolean; text?: string; calls?: OutlineCall[]; marks?: OutlineMark[];
   defects?: number; live?: boolean; hidden?: boolean;
 }

@@ -1,7 +1,7 @@
 // Two sessions, runs or turns beside each other, aligned by turn.
 import { html, useMemo, useState } from './vendor/preact-htm.js';
 import { useErased, useGet } from './api.js';
-import { bytes, clean, count, duration, exact, money, plural, short, words } from './format.js';
+import { bytes, clean, duration, exact, inOut, money, plural, short, words } from './format.js';
 import { useKeys } from './keys.js';
 import { join, link, navigate, withQuery } from './router.js';
 import { Sides, Unified } from './difftext.js';
@@ -148,7 +148,7 @@ const Side = ({ s, href, sign, name }) => html`<section class="side" aria-label=
   <b aria-hidden="true" class=${sign === '+' ? 'add' : 'del'}>${sign}</b> <a href=${href}>
   ${clean(s.agent) || short(s.session)}</a> <code>${shortAddress(s.address)}</code></h2>
   <p class="session-sub num">${s.model ? html`<span>${clean(s.model)}</span>` : null}${s.status ? html`<span>${words(s.status)}</span>` : null}<span>
-    ${plural(s.turns, 'turn')}</span><span>${plural(s.calls, 'tool call')}</span><span>${count(s.usage.input)} in, ${count(s.usage.output)} out</span>
+    ${plural(s.turns, 'turn')}</span><span>${plural(s.calls, 'tool call')}</span><span>${inOut(s)}</span>
     ${s.took_ns ? html`<span>${duration(s.took_ns)}</span>` : null}${Object.entries(s.cost ?? {}).map(([cur, n]) => html`<span>
     ${money(n, cur)}</span>`)}${s.source ? html`<span>${clean(s.source)}</span>` : null}</p></section>`;
 
@@ -193,7 +193,7 @@ function TurnRow({ t, d, sides, current }) {
 
 /** @param {{t?: DiffTurn, session: string, sign: string}} p */
 const TurnSide = ({ t, session, sign }) => t ? html`<a class="link" data-testid="diff-to-turn" href=${hrefOf(session, t)}>
-  ${sign} ${count(t.usage.input)} in · ${count(t.usage.output)} out${t.took_ns ? ' · ' + duration(t.took_ns) : ''}</a>` : html`<span class="faint">
+  ${sign} ${inOut(t)}${t.took_ns ? ' · ' + duration(t.took_ns) : ''}</a>` : html`<span class="faint">
   ${sign} –</span>`;
 
 /** @param {{title: string, list?: TextDiff[], sides: boolean}} p */

@@ -81,11 +81,30 @@ export function ms(time) {
 }
 
 /**
+ * Whether a time was told. Recordings that tell none stand in the first years from 1970 on (session.TimeTold).
+ * @param {string | undefined} time
+ */
+export const timeTold = (time) => ms(time) >= 1e12;
+
+/**
+ * Whether tokens were reported; where not, the counts are zero and say nothing. A summary does not keep which zeros were.
+ * @param {{usage_told?: boolean, usage: import('../types.d.ts').Usage}} x
+ */
+export const usageTold = (x) => x.usage_told || Object.values(x.usage).some((n) => n > 0);
+
+/**
+ * Tokens in and out in a few words.
+ * @param {{usage_told?: boolean, usage: import('../types.d.ts').Usage}} x
+ */
+export const inOut = (x) => (usageTold(x) ? `${count(x.usage.input)} in · ${count(x.usage.output)} out` : 'tokens not reported');
+
+/**
  * Nanoseconds from one time to another; undefined where one is not known.
  * @param {string | undefined} from
  * @param {string | undefined} to
  */
 export function between(from, to) {
+  if (!timeTold(from) || !timeTold(to)) return undefined;
   const ns = Math.round((ms(to) - ms(from)) * 1e6);
   return Number.isNaN(ns) ? undefined : ns;
 }
@@ -102,6 +121,7 @@ export const tookOf = (turn, session) => between(ms(turn.start) < ms(session) ? 
  * @param {number} now in milliseconds
  */
 export function ago(time, now) {
+  if (!timeTold(time)) return '';
   const d = (now - ms(time)) / 1000;
   if (Number.isNaN(d)) return '';
   if (d < -2) return 'in the future';
@@ -118,13 +138,14 @@ export function ago(time, now) {
  */
 export function stamp(time) {
   const t = ms(time);
-  if (Number.isNaN(t)) return '';
+  if (!timeTold(time)) return '';
   const d = new Date(t);
   return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${clock(time)}`;
 }
 
 /** @param {string | undefined} time */
 export function clock(time) {
+  if (!timeTold(time)) return '';
   const t = ms(time);
   if (Number.isNaN(t)) return '';
   const d = new Date(t);

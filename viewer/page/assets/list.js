@@ -1,7 +1,7 @@
 // The list of sessions.
 import { html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.js';
 import { get, listen } from './api.js';
-import { ago, between, clean, count, duration, exact, money, percent, plural, short, stamp } from './format.js';
+import { ago, between, clean, count, duration, exact, money, percent, plural, short, stamp, timeTold, usageTold } from './format.js';
 import { useKeys } from './keys.js';
 import { join, link, navigate, withQuery } from './router.js';
 import { Chip, copyJSON, CopyJSON, Empty, Failure, Icon, Loading, Meter, Status, useNow, useTitle } from './ui.js';
@@ -117,22 +117,24 @@ export function ListPage({ at }) {
 /** @param {{s: Summary, now: number, href: string, current: boolean, index: number, chosen: boolean, choose: () => void}} p */
 function Row({ s, now, href, current, index, chosen, choose }) {
   const u = s.usage;
+  const told = usageTold(s);
+  const untold = html`<span class="faint" title="The loop reports no tokens">–</span>`;
   const name = s.title || s.id;
   return html`<div class=${'row' + (current ? ' current' : '') + (chosen ? ' chosen' : '')} role="row" data-row=${index} data-testid="session-row" data-session=${s.id}>
     <span role="cell" class="pick"><input type="checkbox" checked=${chosen} onChange=${choose} aria-label=${'Choose ' + clean(name)} /></span>
     <span role="cell" class="name"><a href=${href} data-testid="session-link">${clean(name)}</a><span class="under">${s.title ? html`<code>
       ${short(s.id)}</code>` : null}${s.parent ? html`<${Chip} title="A session of a sub-agent">sub-agent<//>` : null}${s.archived ? html`<${Chip}>archived<//>` : null}</span></span>
     <span role="cell" class="st"><${Status} status=${s.status} testid="row-status" /></span>
-    <span role="cell" class="who"><b>${clean(s.agent || s.agent_id)}</b><span class="faint">${clean(s.model)}</span></span>
-    <span role="cell" class="when" title=${stamp(s.last)}>${ago(s.last, now)}</span>
-    <span role="cell" class="r num" data-name="took">${duration(between(s.start, s.last))}</span>
+    <span role="cell" class="who">${s.agent || s.agent_id ? html`<b>${clean(s.agent || s.agent_id)}</b>` : html`<span class="faint">not named</span>`}<span class="faint">${clean(s.model)}</span></span>
+    <span role="cell" class="when" title=${stamp(s.last)}>${timeTold(s.last) ? ago(s.last, now) : html`<span class="faint" title="The recording tells no times">–</span>`}</span>
+    <span role="cell" class="r num" data-name="took">${timeTold(s.start) ? duration(between(s.start, s.last)) : html`<span class="faint">–</span>`}</span>
     <span role="cell" class="r num" data-name="turns" title=${plural(s.runs, 'run')}>${count(s.turns)}</span>
     <span role="cell" class="r num" data-name="tools">${count(s.tool_calls)}</span>
-    <span role="cell" class="r num" data-name="in" title=${exact(u.input) + ' tokens'}>${count(u.input)}</span>
+    <span role="cell" class="r num" data-name="in" title=${told ? exact(u.input) + ' tokens' : undefined}>${told ? count(u.input) : untold}</span>
     <span role="cell" class="r num cached" data-name="cached">
       ${u.input ? html`<${Meter} share=${u.cache_read / u.input} label=${percent(u.cache_read / u.input) + ' of input from cache'} /><span>
       ${percent(u.cache_read / u.input)}</span>` : ''}</span>
-    <span role="cell" class="r num" data-name="out" title=${exact(u.output) + ' tokens'}>${count(u.output)}</span>
+    <span role="cell" class="r num" data-name="out" title=${told ? exact(u.output) + ' tokens' : undefined}>${told ? count(u.output) : untold}</span>
     <span role="cell" class="r num" data-name="cost">
       ${s.currency ? money(s.cost, s.currency) : html`<span class="faint" title="The loop reports no cost">–</span>`}</span>
     <span role="cell" class="trouble num">

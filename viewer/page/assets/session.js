@@ -1,6 +1,6 @@
 // The page of a session: what it is, when what happened, and the conversation turn by turn.
 import { html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.js';
-import { ago, between, clean, count, duration, exact, money, ms, percent, plural, short, stamp, tookOf, words } from './format.js';
+import { ago, between, clean, count, duration, exact, inOut, money, ms, percent, plural, short, stamp, timeTold, tookOf, usageTold, words } from './format.js';
 import { useKeys } from './keys.js';
 import { join, link, navigate, turnParts, turnPath } from './router.js';
 import { goesOn, useSession } from './sessiondata.js';
@@ -257,7 +257,7 @@ function RunHead({ run, outline, id }) {
     <span class="faint">${clean(run.agent)}${run.model ? ' · ' + clean(run.model) : ''}</span>
       ${spawn ? html`<a class="link" href=${link('/s' + turnPath(spawn.startsWith(id + '/') ? id : (spawn.split('/')[0] ?? ''), spawn))}>spawned by turn ${spawn.slice(spawn.lastIndexOf('/') + 1)}</a>` : null}
     <span class="grow"></span><span class="faint num">
-      ${stamp(run.start)}${run.end ? ' · ' + duration(between(run.start, run.end)) : ''}${run.estimated ? ' at least' : ''} · ${plural(run.turns, 'turn')} · ${count(run.usage.input)} in · ${count(run.usage.output)} out</span>
+      ${timeTold(run.start) ? stamp(run.start) + (run.end ? ' · ' + duration(between(run.start, run.end)) : '') + (run.estimated ? ' at least' : '') : 'times not told'} · ${plural(run.turns, 'turn')} · ${inOut(run)}</span>
     ${run.error ? html`<p class="bad-line">${clean(run.error)}</p>` : null}<${Findings} findings=${run.defects} /></section>`;
 }
 
@@ -293,8 +293,10 @@ const RailRow = memo(Row, ['item', 'outline', 'selected']);
 function Head({ outline, status, now, edge, connected, live }) {
   const s = outline.summary;
   const u = s.usage;
+  const told = usageTold(s) || (outline.runs ?? []).some(usageTold);
   const defects = (outline.defects ?? []).length + (outline.runs ?? []).reduce((n, r) => n + (r.defects?.length ?? 0), 0);
   const end = live ? new Date(edge).toISOString() : s.last;
+  const took = between(s.start, end);
   const modelNS = (outline.turns ?? []).reduce((n, t) => n + (t.model_call_ns ?? 0), 0);
   /** @param {string} name @param {unknown} value @param {unknown} [under] @param {string} [kind] */
   const figure = (name, value, under, kind) => html`<div class=${'figure ' + (kind ?? '')}><dt>${name}</dt><dd><span class="num">${value}</span>
@@ -310,17 +312,17 @@ function Head({ outline, status, now, edge, connected, live }) {
       <a class="button" href=${link('/diff', { a: s.id })} title="Diff with another session (d)">
         <${Icon} name="diff" />Diff with…</a><${CopyJSON} path=${'show' + join(s.id)} /></div>
     <p class="session-sub">${s.title ? html`<span><code>${clean(s.id)}</code> ${copyId}</span>` : null}
-      ${s.agent || s.agent_id ? html`<span>${clean(s.agent || s.agent_id)}</span>` : null}${s.model ? html`<span>${clean(s.model)}</span>` : null}${s.dialect ? html`<span>
-        ${clean(s.dialect)}</span>` : null}<span title=${stamp(s.last)}>${stamp(s.start)}, last ${ago(s.last, now)}</span>
+      ${s.agent || s.agent_id ? html`<span>${clean(s.agent || s.agent_id)}</span>` : html`<span class="faint">agent not named</span>`}${s.model ? html`<span>${clean(s.model)}</span>` : null}${s.dialect ? html`<span title="what the recording is written in">
+        dialect ${clean(s.dialect)}</span>` : null}<span title=${stamp(s.last)}>${timeTold(s.start) ? `${stamp(s.start)}, last ${ago(s.last, now)}` : timeTold(s.last) ? 'last ' + ago(s.last, now) : 'times not told'}</span>
         ${s.parent ? html`<a class="link" href=${link('/s' + join(s.parent))}>parent session ${short(s.parent)}</a>` : null}${outline.fork ? html`<a class="link" href=${link('/s' + join(outline.fork.session))} data-testid="forked-from">forked from ${short(outline.fork.session)}</a>` : null}</p>
     <p class="offscreen" role="status" aria-live="polite">Status: ${words(status)}. ${plural(s.turns, 'turn')}.</p>
     <dl class="figures-row" data-testid="figures">
       ${figure('Turns', count(s.turns), plural(s.runs, 'run'))}
       ${figure('Tool calls', count(s.tool_calls), outline.tools?.length ? plural(outline.tools.length, 'tool') : undefined)}
-      ${figure('Input', count(u.input), u.input ? percent(u.cache_read / u.input) + ' from cache' : undefined)}
-      ${figure('Output', count(u.output), u.reasoning ? count(u.reasoning) + ' reasoning' : undefined)}
+      ${figure('Input', told ? count(u.input) : '–', told ? (u.input ? percent(u.cache_read / u.input) + ' from cache' : undefined) : 'not reported')}
+      ${figure('Output', told ? count(u.output) : '–', told ? (u.reasoning ? count(u.reasoning) + ' reasoning' : undefined) : 'not reported')}
       ${figure('Cost', s.currency ? money(s.cost, s.currency) : '–', s.currency ? undefined : 'not reported')}
-      ${figure('Took', duration(between(s.start, end)), modelNS ? 'model ' + duration(modelNS) : undefined)}
+      ${figure('Took', took === undefined ? '–' : duration(took), modelNS ? 'model ' + duration(modelNS) : took === undefined ? 'times not told' : undefined)}
       ${figure('Errors', count(s.errors), s.denied ? s.denied + ' denied' : undefined, s.errors ? 'bad' : '')}
       ${figure('Defects', count(s.defects), undefined, s.defects ? 'warn' : '')}
     </dl>

@@ -1,7 +1,7 @@
 // One turn: what was new, what the model said, which tools ran under which permission, and what they cost.
 import { html, useMemo, useState } from './vendor/preact-htm.js';
 import { get, useGet } from './api.js';
-import { between, bytes, clean, clock, count, duration, exact, money, plural, short, stamp, tookOf, words } from './format.js';
+import { between, bytes, clean, clock, count, duration, exact, inOut, money, plural, short, stamp, tookOf, usageTold, words } from './format.js';
 import { join, link, turnPath } from './router.js';
 import { TextDiff } from './difftext.js';
 import { Chip, Content, CopyJSON, Findings, Foreign, Icon, Loading, memo, parseJSON, Status, say } from './ui.js';
@@ -42,10 +42,10 @@ function Card({ session, outline, index, view, error, selected, open, toggle, se
       <span class="figures num">
         <span title="took, of which the model">
           ${duration(took)}${o.model_call_ns ? html` <span class="faint">model ${duration(o.model_call_ns)}</span>` : null}</span>
-        <span title=${`input ${exact(u.input)} tokens: ${exact(u.cache_read)} read from cache, ${exact(u.cache_write)} written to it\noutput ${exact(u.output)}: ${exact(u.reasoning)} of it reasoning`}>
-          ${u.input || u.output ? html`${count(u.input)} in${u.cache_read ? html` <span class="faint">
+        <span title=${!usageTold(o) ? undefined : `input ${exact(u.input)} tokens: ${exact(u.cache_read)} read from cache, ${exact(u.cache_write)} written to it\noutput ${exact(u.output)}: ${exact(u.reasoning)} of it reasoning`}>
+          ${usageTold(o) ? html`${count(u.input)} in${u.cache_read ? html` <span class="faint">
           ${count(u.cache_read)} cached</span>` : null} · ${count(u.output)} out${u.reasoning ? html` <span class="faint">
-          ${count(u.reasoning)} thought</span>` : null}` : html`<span class="faint">no usage told</span>`}</span>
+          ${count(u.reasoning)} thought</span>` : null}` : html`<span class="faint">tokens not reported</span>`}</span>
         ${o.cost !== undefined ? html`<span>${money(o.cost, o.currency)}</span>` : null}
       </span>
     </header>
@@ -283,13 +283,13 @@ export function SubAgent({ session, outline, address }) {
   const name = own?.agent ?? child?.agent ?? run?.agent ?? '';
   return html`<div class="sub" data-testid="sub-agent"><div class="sub-head"><button class="fold" aria-expanded=${shown} onClick=${() => set(!shown)}>
     <${Icon} name=${shown ? 'down' : 'right'} />
-    <b>Sub-agent</b> ${clean(name)}${own ? html` <span class="faint">run ${own.number} · ${plural(own.turns, 'turn')} · ${count(own.usage.input)} in · ${count(own.usage.output)} out</span>` : html` <span class="faint">session ${short(other)}</span>`}</button>
+    <b>Sub-agent</b> ${clean(name)}${own ? html` <span class="faint">run ${own.number} · ${plural(own.turns, 'turn')} · ${inOut(own)}</span>` : html` <span class="faint">session ${short(other)}</span>`}</button>
     ${own?.status ? html`<${RunStatus} status=${own.status} />` : child?.status ? html`<${Status} status=${child.status} />` : null}
       <a class="link" href=${link('/s' + (own && first ? turnPath(session, first.address) : join(other)))}>Go there</a></div>
     ${shown ? error ? html`<p class="bad">${error.message}</p>` : !there ? html`<${Loading} />` : html`<ol class="sub-turns">
       ${turns.slice(0, 50).map((t) => html`<li><a href=${link('/s' + turnPath(other, t.address))}>turn ${t.index}</a> <span>
       ${clean(t.text)}</span> <span class="faint num">
-      ${count(t.usage.input)} in · ${count(t.usage.output)} out · ${duration(tookOf(t, there.summary.start))}</span></li>`)}${turns.length > 50 ? html`<li class="faint">and ${turns.length - 50} more</li>` : null}</ol>` : null}</div>`;
+      ${inOut(t)} · ${duration(tookOf(t, there.summary.start))}</span></li>`)}${turns.length > 50 ? html`<li class="faint">and ${turns.length - 50} more</li>` : null}</ol>` : null}</div>`;
 }
 
 /** @param {{status: string, word?: string}} p */
