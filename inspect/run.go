@@ -36,7 +36,11 @@ func (r *renderer) members(g *session.Group) []place {
 
 func (r *renderer) groupNode(g *session.Group) *node {
 	members := r.members(g)
-	n := &node{segs: []seg{{"∥ parallel", bold}, {" · " + plural(len(members), "run"), plainText}}}
+	what := plural(len(members), "run")
+	if named := len(g.Members); named > 0 && len(members) == 0 {
+		what = plural(named, "run") + ", of which none is here"
+	}
+	n := &node{segs: []seg{{"∥ parallel", bold}, {" · " + what, plainText}}}
 	n.segs = append(n.segs, statusSeg(g.Status, "")...)
 	n.cols = r.cols(g.Span, nil)
 	if g.Missing {

@@ -40,7 +40,9 @@ FILE is anything that 'otelagent send' reads, spans as OTLP JSON, a database, or
 - for standard input: it is read in memory with all its content, nothing is sent
 and nothing written. It is a FILE when there is one of that name, unless --db is
 given or a session in the database of this machine has that id. Where it holds
-several sessions these are listed, unless one is named. Lines that cannot be read are told, and the rest is shown.
+several sessions these are listed, unless one is named. A session that has no id
+gets one, the same each time that file is read. Lines that cannot be read are
+told, and the rest is shown.
 
 Exit codes: 0 shown or listed, 1 not found or not read, 2 wrong usage.
 
