@@ -8,6 +8,7 @@ import (
 	"context"
 	"runtime"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/sdk/trace"
 	api "go.opentelemetry.io/otel/trace"
@@ -35,6 +36,35 @@ func TestAllocations(t *testing.T) {
 		t.Errorf("a turn makes %v allocations, raw SDK calls %v: more than 8 above", ours, raw)
 	}
 }
+
+// Without live copies nothing of them is paid: a turn makes no more allocations than raw SDK calls do, as before there were any. With them it
+// makes two more a span or less; what leaves is made beside it.
+func TestLiveAllocations(t *testing.T) {
+	measure := func(opts ...otelagent.Option) float64 {
+		ctx, run := startBenchRun(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})), opts...)
+		return testing.AllocsPerRun(200, func() { adapterTurn(ctx, run) })
+	}
+	told := record(t)
+	tracer := trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})).Tracer("raw")
+	ctx, _ := tracer.Start(t.Context(), spans.SpanRun)
+	raw := testing.AllocsPerRun(200, func() { rawTurn(ctx, tracer, told) })
+	off, none, on := measure(), measure(otelagent.WithLive(nil)), measure(otelagent.WithLive(listens{}))
+	t.Logf("allocations of a turn: raw %v, live off %v, nil %v, on %v", raw, off, none, on)
+	if off > raw || none != off {
+		t.Errorf("a turn makes %v allocations without live copies, %v with WithLive(nil), raw SDK calls %v", off, none, raw)
+	}
+	if on <= off || on > off+8 {
+		t.Errorf("a turn makes %v allocations with live copies, %v without: want up to 8 more", on, off)
+	}
+}
+
+// listens is a Live that sends nothing.
+type listens struct{}
+
+func (listens) Heartbeat() time.Duration                   { return time.Minute }
+func (listens) Changed(*otelagent.OpenSpan, time.Duration) {}
+func (listens) Ended(*otelagent.OpenSpan)                  {}
+func (listens) Flush(api.Span)                             {}
 
 // Metrics cost a turn no allocation of the adapter's own: what is left is the SDK's, as by plain calls of it.
 func TestMetricsAllocateNothing(t *testing.T) {

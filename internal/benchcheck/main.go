@@ -31,6 +31,7 @@ type bound struct {
 
 var bounds = []bound{
 	{what: "turn with two tools and a permission / raw SDK calls", pkg: "./otelagent", bench: "BenchmarkTurn/adapter", floor: "BenchmarkTurn/raw", ratio: 1.25},
+	{what: "the same with live copies / raw SDK calls", pkg: "./otelagent", bench: "BenchmarkLiveTurn/on", floor: "BenchmarkLiveTurn/raw", ratio: 1.5},
 	{what: "the same with metrics / without, and raw samples", pkg: "./otelagent", bench: "BenchmarkMetrics/adapter", floor: "BenchmarkMetrics/raw", ratio: 1.4},
 	{what: "phi-core reader / encoding/json into RawMessage fields", pkg: "./otelagent/phi", bench: "BenchmarkReader/phi", floor: "BenchmarkReader/encodingjson", ratio: 0.2},
 	{what: "clark-agent reader / encoding/json", pkg: "./otelagent/clark", bench: "BenchmarkReader/clark", floor: "BenchmarkReader/encodingjson", ratio: 1.0},
