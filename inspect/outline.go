@@ -199,7 +199,7 @@ func (v *View) run(p place, now time.Time) OutlineRun {
 		Number: p.n, ID: run.ID, Address: p.address(), Status: run.StatusAt(now), Word: run.StatusWord,
 		Agent: cmp.Or(run.Agent, run.AgentID), Model: run.Model, Start: run.Start, End: run.End,
 		Estimated: run.StartSource == spans.TimeSourceBound || run.EndSource == spans.TimeSourceBound,
-		Usage:     run.Usage, Turns: len(run.Turns), Copied: run.Copied, Error: run.Error, Defects: findings(run.Defects),
+		Usage:     run.Usage, UsageTold: run.UsageTold(), Turns: len(run.Turns), Copied: run.Copied, Error: run.Error, Defects: findings(run.Defects),
 	}
 	if run.Rejection != "" {
 		o.Error = strings.TrimSpace(o.Error + " " + run.Rejection)
@@ -247,7 +247,7 @@ func (v *View) turn(i int, gone map[*session.Run]bool) OutlineTurn {
 	o := OutlineTurn{
 		Run: t.n, Index: t.Index, Address: t.address(), Start: t.Start, End: t.End, State: stateOf(&t.Span), Trigger: t.Trigger,
 		Model: cmp.Or(t.Answered, t.Model), StopReason: t.StopReason, Failed: t.Failed, Attempts: t.Attempts,
-		Usage: t.Usage, Cost: t.Cost, Currency: t.Currency, ModelCallNS: t.ModelCallNS, Messages: t.RequestMessages, Bytes: t.RequestBytes,
+		Usage: t.Usage, UsageTold: t.UsageTold(), Cost: t.Cost, Currency: t.Currency, ModelCallNS: t.ModelCallNS, Messages: t.RequestMessages, Bytes: t.RequestBytes,
 		PromptChanged: t.prompt, ToolsChanged: t.tools, Text: v.line(&t), Live: t.Known == spans.KnownLive,
 		Hidden: !v.history.Hidden(t.Turn).IsZero(),
 	}

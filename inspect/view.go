@@ -68,7 +68,9 @@ type OutlineRun struct {
 	// Estimated says that a time is only a bound.
 	Estimated bool          `json:"estimated,omitempty"`
 	Usage     session.Usage `json:"usage"`
-	Turns     int           `json:"turns"`
+	// UsageTold says that tokens were reported; else the counts of Usage are zero and say nothing.
+	UsageTold bool `json:"usage_told,omitempty"`
+	Turns     int  `json:"turns"`
 	// Parent is the number of the run of this session that it continues, or was spawned by; 0 for none. Relation says which in one word:
 	// continues, rerun, branch, compaction, sub-agent.
 	Parent   int    `json:"parent,omitempty"`
@@ -99,6 +101,7 @@ type OutlineTurn struct {
 	Failed      bool          `json:"failed,omitempty"`
 	Attempts    int64         `json:"attempts,omitempty"`
 	Usage       session.Usage `json:"usage"`
+	UsageTold   bool          `json:"usage_told,omitempty"` // as OutlineRun.UsageTold
 	Cost        *float64      `json:"cost,omitempty"`
 	Currency    string        `json:"currency,omitempty"`
 	ModelCallNS int64         `json:"model_call_ns,omitempty"`

@@ -206,6 +206,9 @@ func (h *Handler) request(r *http.Request) (*answer, error) {
 		return nil, err
 	}
 	etag := h.etag(key, fmt.Sprint(mark))
+	if r.URL.Query().Has("diff") {
+		return requestDiff(etag, t, addr, r.URL.Query().Get("diff"))
+	}
 	if !flag(r.URL.Query(), "raw") {
 		if _, _, err := addr.Pick(t.Session); err != nil {
 			return nil, err
@@ -228,6 +231,30 @@ func (h *Handler) request(r *http.Request) (*answer, error) {
 	}
 	return &answer{etag: etag, kind: "application/octet-stream", head: map[string]string{"Content-Disposition": `attachment; filename="request.json"`},
 		write: func(b *bounded) error { _, err := b.Write(payload.Bytes); return err }}, nil
+}
+
+// requestDiff says what changed from a request of a session, RUN/TURN or RUN/TURN/ATTEMPT, to another one.
+func requestDiff(etag string, t session.Tree, addr reader.RequestAddress, from string) (*answer, error) {
+	parts := strings.Split(from, "/")
+	if len(parts) != 2 && len(parts) != 3 {
+		return nil, bad("diff: want RUN/TURN or RUN/TURN/ATTEMPT")
+	}
+	other := reader.RequestAddress{Session: addr.Session, Run: parts[0], Turn: parts[1]}
+	if len(parts) == 3 {
+		other.Attempt = parts[2]
+	}
+	if err := other.Numbers(); err != nil {
+		return nil, err
+	}
+	var sides [2]*inspect.Request
+	for i, a := range []reader.RequestAddress{other, addr} {
+		run, turn, q, err := reader.PickRequest(t.Session, a)
+		if err != nil {
+			return nil, err
+		}
+		sides[i] = inspect.NewRequest(t, run, turn, q)
+	}
+	return asJSON(etag+hex.EncodeToString([]byte(from)), func() (any, error) { return inspect.CompareRequests(t, sides[0], sides[1]), nil }), nil
 }
 
 func (h *Handler) block(r *http.Request) (*answer, error) {

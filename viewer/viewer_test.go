@@ -173,7 +173,7 @@ func paths() map[string]int {
 		"turns" + s: 200, "turns" + s + "?from=1&count=1&text=10": 200, "turns" + s + "?from=1000": 200, "turns" + s + "?from=-1": 400, "turns" + s + "?count=0": 400,
 		"turns" + s + "?count=201": 400, "turns" + s + "?text=99999999": 400, "turns" + s + "?text=x": 400,
 		"turn" + s + "/@1/1": 200, "turn" + hostile + "/@1/0": 200, "turn" + s + "/@1/99": 404, "turn" + s + "/@1/x": 400, "turn" + s + "/@1": 404,
-		"request" + s + "/@1/2": 200, "request" + s + "/@1/2/0": 200, "request" + s + "/@1/2?raw=1": 200, "request" + s + "/@1/2/9": 404, "request" + s + "/@1/2/x": 400,
+		"request" + s + "/@1/2": 200, "request" + s + "/@1/2/0": 200, "request" + s + "/@1/2?raw=1": 200, "request" + s + "/@1/2?diff=@1/1": 200, "request" + s + "/@1/2?diff=@1/1/0": 200, "request" + s + "/@1/2?diff=@1/99": 404, "request" + s + "/@1/2?diff=1": 400, "request" + s + "/@1/2?diff=@1/x": 400, "request" + s + "/@1/2/9": 404, "request" + s + "/@1/2/x": 400,
 		"block" + s + "/x": 400, "block" + s + "/AAAAAAAAAAA": 404,
 		"stats": 200, "stats?by=model": 200, "stats?by=odd": 400, "stats?since=7d": 200, "stats?since=odd": 400, "stats?session=0b5c": 200, "stats?session=none": 404,
 		"diff?a=0b5c/@1/1&b=0b5c/@1/2": 200, "diff?a=0b5c&b=" + url.QueryEscape(slashed): 200, "diff?a=0b5c/@1&b=0b5c/@1": 200, "diff?a=0b5c&b=0b5c/@1": 400,
