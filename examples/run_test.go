@@ -73,7 +73,7 @@ func steady(s string) string {
 	for _, r := range []struct{ pattern, by string }{
 		{`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`, "UUID"},
 		{`\b[A-Z2-7]{26}\b`, "ID"},
-		{`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC`, "TIME"},
+		{`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d( – (\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d)? UTC`, "TIME"},
 		{` +\d+(\.\d+)?(ns|µs|ms|s)\b`, " TOOK"},
 		{`(whole with:)\s+(otelagent show --db )[^\n]*/([a-z-]+\.db)`, "$1 $2$3"},
 		{` +\n`, "\n"},
