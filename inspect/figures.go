@@ -168,5 +168,9 @@ func (r *renderer) figures(n *node, p place, t *session.Turn) {
 	if t.Attempts > 0 {
 		attempts = plural(int(t.Attempts), "attempt")
 	}
-	line("stop", Clean(t.StopReason), attempts, words(string(t.ErrorType)))
+	failure := words(string(t.ErrorType))
+	if failure == Clean(t.StopReason) {
+		failure = ""
+	}
+	line("stop", Clean(t.StopReason), attempts, failure)
 }
