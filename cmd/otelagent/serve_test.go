@@ -111,6 +111,7 @@ func TestServeSaysWhatTheCommandsSay(t *testing.T) {
 		"status/" + dead:                           {"status", dead},
 		"status/" + demoSession:                    {"status", demoSession},
 		"request/" + demoSession + "/@1/2":         {"request", demoSession + "/@1/2"},
+		"request/0b5c/@1/2?diff=@1/1":              {"request", "0b5c/@1/2", "--diff", "0b5c/@1/1"},
 		"stats":                                    {"stats"},
 		"stats?by=tool&session=" + demoSession[:8]: {"stats", "--by", "tool", "--session", demoSession[:8]},
 		"diff?a=0b5c/@1/1&b=0b5c/@1/2":             {"diff", "0b5c/@1/1", "0b5c/@1/2"},

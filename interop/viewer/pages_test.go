@@ -536,6 +536,38 @@ func TestErasedEverywhere(t *testing.T) {
 	}
 }
 
+// What changed from the turn before is what the command says.
+func TestRequestChanges(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "changes.db")
+	message := func(text string) event { return event{"role": "user", "content": text} }
+	asked := func(n int, system string, temperature float64, messages ...event) []event {
+		return []event{
+			{"type": "otelagent.turn_started", "ts": at(time.Duration(n)), "run": "r"},
+			{"type": "otelagent.request_prepared", "ts": at(time.Duration(n)), "run": "r", "payload": event{"model": "m", "temperature": temperature, "system": system, "messages": messages}},
+			{"type": "otelagent.turn_ended", "ts": at(time.Duration(n + 1)), "run": "r", "stop_reason": "end_turn", "output": event{"role": "assistant", "content": "Done."}},
+		}
+	}
+	events := []event{{"type": "otelagent.run_started", "ts": at(0), "session": "changes", "run": "r"}}
+	events = append(events, asked(1, "Be brief.\nBe kind.", 0.5, message("one"), message("two"))...)
+	events = append(events, asked(3, "Be brief.\nBe honest.", 0.7, message("one"), message("three"), message("four"))...)
+	lines(t, db, append(events, event{"type": "otelagent.run_ended", "ts": at(9), "run": "r", "status": "completed"}))
+	b := open(t, serve(t, db), path("s", "changes", "@1", "1", "request"), desk)
+	changes := testid("request-changes")
+	b.until("what changed", has(changes+" details"))
+	js[bool](b, "document.querySelectorAll('"+changes+" details').forEach((d) => d.open = true), true")
+	got := js[string](b, "document.querySelector('"+changes+"').innerText.replace(/\\s+/g, ' ')")
+	for _, want := range []string{"+ 2 messages", "− 1 message gone", "~ system prompt", "Be kind.", "Be honest.", "= tools", "~ parameters", "temperature: 0.5", "temperature: 0.7"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in: %s", want, got)
+		}
+	}
+	if strings.Contains(got, "after") || strings.Contains(got, "@@") || strings.Contains(got, "⋯") {
+		t.Errorf("the head of the diff is shown: %s", got)
+	}
+	b.snap("changes-desk")
+	b.accessible()
+}
+
 // What nobody told is not shown as 0, 1970 or another name.
 func TestUntold(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "untold.db")

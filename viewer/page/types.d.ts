@@ -76,6 +76,14 @@ export interface RequestJSON {
   misaligned?: boolean; missing?: MissingPart[]; defects?: { code: string; detail?: string }[];
 }
 
+export interface RequestTextChange { name?: string; change: string; lines?: string }
+export interface RequestChanges {
+  format: number; before: string; after: string; equal: boolean; same: number; added?: { bytes?: number }[]; removed?: { bytes?: number }[]; changed?: unknown[];
+  moved?: unknown[]; compactions?: { kind: string; messages_before?: number; messages_after?: number; input_tokens?: number; output_tokens?: number }[];
+  system?: RequestTextChange[]; tools?: RequestTextChange[]; params?: { key: string; before?: unknown; after?: unknown }[]; unknown?: string[];
+  digests?: { part: string }[];
+}
+
 export interface Bucket { le: number; n: number }
 export interface Dist { n: number; sum: number; min: number; p50: number; p90: number; p99: number; max: number; buckets: Bucket[] }
 export interface Cost { currency: string; amount: number; turns: number }

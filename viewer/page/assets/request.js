@@ -4,11 +4,12 @@ import { getBlob, useGet } from './api.js';
 import { bytes, clean, exact, plural, short, words } from './format.js';
 import { useKeys } from './keys.js';
 import { join, link, navigate, turnPath, withQuery } from './router.js';
-import { TextDiff } from './difftext.js';
+import { Unified } from './difftext.js';
 import { Chip, Content, copyJSON, CopyJSON, Empty, Failure, Icon, Loading, useTitle, say } from './ui.js';
 import { Virtual } from './virtual.js';
 
-/** @import {MissingPart, Outline, Provenance, RequestJSON, RequestPart} from '../types.d.ts' */
+/** @import {MissingPart, Outline, OutlineTurn, Provenance, RequestChanges, RequestJSON, RequestPart, RequestTextChange} from '../types.d.ts' */
+/** @import {Line as DiffedLine} from './linediff.js' */
 /** @import {Place} from './router.js' */
 /** @import {VirtualHandle} from './virtual.js' */
 
@@ -147,6 +148,7 @@ export function RequestPage({ at, session, run, turn }) {
 
   if (!q) return error ? html`<${Failure} error=${error} />` : html`<${Loading} what="Loading the request" />`;
   const news = q.messages?.filter((m) => m.new).length ?? 0;
+  const before = here > 0 ? turns[here - 1] : undefined;
   const most = Math.max(1, ...lines.map((l) => l.part.bytes ?? 0));
   const attempts = Array.from({ length: q.attempts }, (_, i) => i + (q.attempts > 1 && q.attempt >= q.attempts ? 1 : 0));
   return html`<div class=${'page request-page' + (loading ? ' stale' : '')}>
@@ -170,7 +172,7 @@ export function RequestPage({ at, session, run, turn }) {
           ${a}</a>`)}</span>` : null}</p>
     </header>
     <${Missing} q=${q} />
-    ${here > 0 ? html`<${Changes} session=${session} q=${q} before=${turns[here - 1]?.address ?? ''} compactions=${turns[here]?.marks?.filter((m) => m.kind === 'compaction').map((m) => m.text) ?? []} />` : null}
+    ${before ? html`<${Changes} path=${path} before=${before} />` : null}
     <div class="legend-bar" role="group" aria-label="Provenance" data-testid="provenance-legend">
       ${[...counts].map(([k, n]) => { const [sign, name] = kinds[k] ?? other; return html`<button class=${'prov p-' + k + (only === k ? ' on' : '')} aria-pressed=${only === k} onClick=${() => filter({ from: only === k ? undefined : k })}>
         <i aria-hidden="true">${sign}</i>${name} <span class="num faint">${n}</span></button>`; })}
@@ -273,33 +275,42 @@ function Missing({ q }) {
     ${words(d.code)} ${clean(d.detail)}</p>`)}</section>`;
 }
 
-/** @param {{session: string, q: RequestJSON, before: string, compactions: string[]}} p */
-function Changes({ session, q, before, compactions }) {
-  const { data, error } = useGet('request' + turnPath(session, before));
-  const old = /** @type {RequestJSON | undefined} */ (data);
-  if (!old) return error ? null : html`<section class="changes"><h2>What changed from the turn before</h2><${Loading} /></section>`;
-  const had = new Set((old.messages ?? []).map((m) => m.block));
-  const has = new Set((q.messages ?? []).map((m) => m.block));
-  const added = (q.messages ?? []).filter((m) => m.block && !had.has(m.block));
-  const gone = (old.messages ?? []).filter((m) => m.block && !has.has(m.block));
-  const changed = (/** @type {RequestPart | undefined} */ a, /** @type {RequestPart | undefined} */ b) => (a?.block ?? '') !== (b?.block ?? '');
-  const system = changed(old.system, q.system);
-  const tools = changed(old.tools, q.tools);
-  const params = changed(old.params, q.params);
-  const size = (/** @type {RequestPart[]} */ l) => l.reduce((n, m) => n + (m.bytes ?? 0), 0);
-  const pretty = (/** @type {unknown} */ b) => (typeof b === 'string' ? b : JSON.stringify(b ?? null, null, 2));
+/**
+ * The lines of a unified diff, but for its head.
+ * @param {string} text
+ * @returns {(DiffedLine | null)[]}
+ */
+const unified = (text) => text.split('\n').slice(2).filter((l) => l !== '' && l[0] !== '\\').map((l) => (l.startsWith('@@') ? null : { kind: /** @type {DiffedLine['kind']} */ (l[0] === '+' || l[0] === '-' ? l[0] : ' '), text: l.slice(1) })).filter((l, i) => l || i);
+
+/** @param {{path: string, before: OutlineTurn}} p */
+function Changes({ path, before }) {
+  const { data, error } = useGet('request' + path, { diff: `@${before.run}/${before.index}` });
+  const c = /** @type {RequestChanges | undefined} */ (data);
+  if (!c) return error ? null : html`<section class="changes"><h2>What changed from the turn before</h2><${Loading} /></section>`;
+  const size = (/** @type {{bytes?: number}[]} */ l) => bytes(l.reduce((n, m) => n + (m.bytes ?? 0), 0));
+  const [added, gone, changed, moved] = [c.added ?? [], c.removed ?? [], c.changed ?? [], c.moved ?? []];
+  const unknown = new Set(c.unknown);
+  const range = (/** @type {string} */ what, /** @type {number | undefined} */ a, /** @type {number | undefined} */ b) => (a === undefined || b === undefined ? '' : `, ${exact(a)} → ${plural(b, what)}`);
+  const between = (c.compactions ?? []).map((k) => clean(k.kind) + range('message', k.messages_before, k.messages_after) + range('token', k.input_tokens, k.output_tokens)).join('; ');
+  /** @param {string} part @param {string} name @param {unknown[]} changes @param {() => unknown} show */
+  const line = (part, name, changes, show) => {
+    if (unknown.has(part)) return html`<li class="chg">${c.digests?.some((d) => d.part === part) ? html`<b>~</b> ${name} <span class="faint">changed; the text is not here</span>` : html`<b>?</b> ${name} <span class="faint">not known of both requests</span>`}</li>`;
+    return changes.length ? html`<li class="chg"><details><summary><b>~</b> ${name}</summary>${show()}</details></li>` : html`<li class="same">= ${name}</li>`;
+  };
+  const texts = (/** @type {RequestTextChange[]} */ l) => l.map((t) => html`${t.name ? html`<h5>${clean(t.name)} <span class="faint">${words(t.change)}</span></h5>` : null}
+    ${t.lines ? html`<${Unified} lines=${unified(t.lines)} />` : null}`);
   return html`<section class="changes" aria-label="What changed from the turn before" data-testid="request-changes">
     <h2>What changed from the turn before</h2>
     <ul>
-      <li class="add"><b>+</b> ${added.length ? html`${plural(added.length, 'message')}, <span class="num">
-        ${bytes(size(added))}</span>` : 'no message'}</li>
-      ${gone.length ? html`<li class="del"><b>−</b> ${plural(gone.length, 'message')} gone, <span class="num">${bytes(size(gone))}</span>
-        ${compactions.length ? html` <span class="faint">${compactions.map((c) => clean(c)).join('; ')}</span>` : null}</li>` : null}
-      <li class=${system ? 'chg' : 'same'}>${system ? html`<details><summary><b>~</b> system prompt</summary>
-        <${TextDiff} before=${pretty(old.system?.body ?? '')} after=${pretty(q.system?.body ?? '')} /></details>` : '= system prompt'}</li>
-      <li class=${tools ? 'chg' : 'same'}>${tools ? html`<details><summary><b>~</b> tools</summary>
-        <${TextDiff} before=${pretty(old.tools?.body)} after=${pretty(q.tools?.body)} /></details>` : '= tools'}</li>
-      <li class=${params ? 'chg' : 'same'}>${params ? html`<details><summary><b>~</b> parameters</summary>
-        <${TextDiff} before=${pretty(old.params?.body)} after=${pretty(q.params?.body)} /></details>` : '= parameters'}</li>
+      ${unknown.has('messages') ? html`<li class="chg"><b>?</b> messages <span class="faint">not all are known of both requests</span></li>` : html`<li class="add"><b>+</b> ${added.length ? html`${plural(added.length, 'message')}, <span class="num">
+        ${size(added)}</span>` : 'no message'}</li>`}
+      ${gone.length ? html`<li class="del"><b>−</b> ${plural(gone.length, 'message')} gone, <span class="num">${size(gone)}</span></li>` : null}
+      ${changed.length ? html`<li class="chg"><b>~</b> ${plural(changed.length, 'message')} changed</li>` : null}
+      ${moved.length ? html`<li class="chg"><b>~</b> ${plural(moved.length, 'message')} moved</li>` : null}
+      ${between ? html`<li class="chg"><b>◆</b> compaction between them <span class="faint">${between}</span></li>` : null}
+      ${line('system', 'system prompt', c.system ?? [], () => texts(c.system ?? []))}
+      ${line('tools', 'tools', c.tools ?? [], () => texts(c.tools ?? []))}
+      ${line('rest', 'parameters', c.params ?? [], () => html`<${Unified} lines=${(c.params ?? []).flatMap((p) => [
+        ...(p.before === undefined ? [] : [{ kind: '-', text: `${p.key}: ${JSON.stringify(p.before)}` }]), ...(p.after === undefined ? [] : [{ kind: '+', text: `${p.key}: ${JSON.stringify(p.after)}` }])])} />`)}
     </ul></section>`;
 }
