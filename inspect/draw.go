@@ -263,6 +263,9 @@ func wrap(s string, w, most int) []string {
 		}
 		var word string
 		word, s, more = strings.Cut(s, " ")
+		if line != "" && width(line)+1+width(word) > w {
+			lines, line = append(lines, cut(line, w)), ""
+		}
 		for len(lines) < most-1 && line == "" && width(word) > w { // such as a path
 			head := cells.Truncate(word, w, "")
 			if head == "" {
@@ -270,13 +273,9 @@ func wrap(s string, w, most int) []string {
 			}
 			lines, word = append(lines, head), word[len(head):]
 		}
-		switch {
-		case line == "":
+		if line == "" {
 			line = word
-		case len(lines) < most-1 && width(line)+1+width(word) > w:
-			lines = append(lines, cut(line, w))
-			line = word
-		default:
+		} else {
 			line += " " + word
 		}
 	}
