@@ -107,6 +107,16 @@ func TestLiveTree(t *testing.T) {
 	turn.UserAnswered()
 	status(spans.SessionStatusRetrying)
 
+	turn.Replied(otelagent.Moment{}) // and so what follows is no waiting for the model
+	status(spans.SessionStatusBusy)
+	turn.Discard(otelagent.DiscardedAttempt{Attempt: 1, Reason: "empty"})
+	status(spans.SessionStatusRetrying)
+	turn.Request(otelagent.Request{Payload: payload, Attempt: 2})
+	request(2, payload)
+	status(spans.SessionStatusRetrying)
+	turn.Replied(otelagent.Moment{})
+	status(spans.SessionStatusBusy)
+
 	ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c1", Name: "bash", Args: []byte(`{"cmd":"ls"}`)})
 	toolIs := func(what string, wanted func(*session.ToolCall, session.Batch) bool) {
 		t.Helper()
@@ -129,14 +139,14 @@ func TestLiveTree(t *testing.T) {
 	})
 	status(spans.SessionStatusWaitingOnApproval)
 	asking.End(otelagent.PermissionEvaluation{Action: spans.ActionAllow, Outcome: "selected"})
-	status(spans.SessionStatusRetrying)
+	status(spans.SessionStatusBusy)
 
 	call.End(otelagent.ToolResult{Result: []byte(`"a b"`)})
 	turn.End(otelagent.TurnResult{Output: &otelagent.Message{Role: "assistant", Raw: []byte(`{"role":"assistant","content":"It is."}`)}})
 	run.End(otelagent.RunResult{})
 	s, b := p.Session(), p.Batch()
 	last := lastTurn(s)
-	if s.Status != spans.SessionStatusIdle || last.Partial || last.Waiting != "" || last.Known != spans.KnownObserved || last.Attempts != 2 || last.HeartbeatNS != 0 ||
+	if s.Status != spans.SessionStatusIdle || last.Partial || last.Waiting != "" || last.Known != spans.KnownObserved || last.Attempts != 3 || last.HeartbeatNS != 0 ||
 		!cmp.Equal(bodiesOf(b, last.Output), []string{`{"content":"It is.","role":"assistant"}`}) || len(last.ToolCalls[0].Permissions) != 1 {
 		t.Errorf("at the end %s, %+v", s.Status, last)
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -298,6 +300,54 @@ func TestPartialOutputIsRedacted(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The rule for private keys looks 32 KiB far: of a longer one what is behind is shown, on copies as of a reply that is over. Once the head
+// of it is out of what is kept nothing is.
+func TestPartialOutputOfLongKey(t *testing.T) {
+	const window = 32 << 10
+	live, _, tracer := liveTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithPartialOutput(0), otelagent.WithRedactor(redact.Defaults()))
+	ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+	defer run.Close(otelagent.Moment{})
+	defer turn.Close(otelagent.Moment{})
+	told := 0
+	tell := func(text string) { told += len(text); turn.Partial(otelagent.PartialText, []byte(text)) }
+	// shown returns the numbers of the first and the last line of the key that a copy shows, and what it says beside.
+	shown := func() (first, last int, rest string) {
+		_, bodies := said(t, live.open[1])
+		if len(bodies) != 1 {
+			t.Fatalf("bodies %q", bodies)
+		}
+		first, last = -1, -1
+		for _, m := range regexp.MustCompile(`L(\d{6})x{57}`).FindAllStringSubmatch(bodies[0], -1) {
+			if last, _ = strconv.Atoi(m[1]); first < 0 {
+				first = last
+			}
+		}
+		return first, last, regexp.MustCompile(`(L\d{6}x{57}\\n)+`).ReplaceAllString(bodies[0], "<lines>")
+	}
+	const begin = "-----BEGIN PRIVATE KEY-----\n"
+	tell(begin)
+	line := 0
+	more := func(until int) {
+		for ; told+65 <= until; line++ {
+			tell(fmt.Sprintf("L%06d%s\n", line, strings.Repeat("x", 57)))
+		}
+	}
+	more(window)
+	if first, _, rest := shown(); first >= 0 {
+		t.Errorf("of a key within the bound of the rule line %d is shown: %s", first, rest)
+	}
+	more(40 << 10)
+	first, last, rest := shown()
+	if want := (window - len(begin)) / 65; first != want && first != want+1 || last != line-1 {
+		t.Errorf("of a key of %d lines %d to %d are shown, want those from %d on: %s", line, first, last, want, rest)
+	}
+	more(otelagent.MaxPartialBytes + 4096)
+	if first, _, rest := shown(); first >= 0 || rest != fmt.Sprintf(`{"content":[],"omitted_bytes":%d,"role":"assistant"}`, told) {
+		t.Errorf("of a key without its head line %d is shown: %s", first, rest)
 	}
 }
 
