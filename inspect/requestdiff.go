@@ -226,7 +226,7 @@ func messageText(m *session.Message) string {
 			out = append(out, Clean(m.Role), exact(m.Bytes)+" bytes")
 		}
 		for _, s := range said {
-			out = append(out, Clean(s.label)+": "+Clean(s.text))
+			out = append(out, s.short()+": "+Clean(s.text))
 		}
 	}
 	return strings.Join(out, separator)
