@@ -86,8 +86,8 @@ func (r *renderer) turnBar(t *session.Turn) []seg {
 	if end.IsZero() {
 		end = r.to // it is running
 	}
-	b.add(barRest, t.Start, end)
-	if t.ModelCallNS > 0 {
+	b.add(barRest, toldStart(t.Span), end)
+	if t.ModelCallNS > 0 && t.StartTold() {
 		b.add(barModel, t.Start, t.Start.Add(time.Duration(t.ModelCallNS)))
 	}
 	for _, c := range t.ToolCalls {
@@ -95,7 +95,7 @@ func (r *renderer) turnBar(t *session.Turn) []seg {
 		if end.IsZero() {
 			end = r.to
 		}
-		b.add(barTools, c.Start, end)
+		b.add(barTools, toldStart(c.Span), end)
 	}
 	return b.segs()
 }
@@ -107,7 +107,7 @@ func (r *renderer) spanBar(what byte, s session.Span) []seg {
 	if end.IsZero() {
 		end = s.Start
 	}
-	b.add(what, s.Start, end)
+	b.add(what, toldStart(s), end)
 	return b.segs()
 }
 
