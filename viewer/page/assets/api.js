@@ -1,6 +1,6 @@
 // The read-only API beneath the page: /api/v1/…, JSON. Nothing here changes anything on the server.
 import { useEffect, useState } from './vendor/preact-htm.js';
-import { tenant } from './router.js';
+import { join, tenant } from './router.js';
 
 export class ApiError extends Error {
   /**
@@ -180,21 +180,39 @@ export function listen(path, params, heard, changed) {
 }
 
 /**
- * Whether one of some sessions was there and is no more: it was erased, and what was said in it must leave the screen.
+ * Whether one of some sessions was there and is no more: it was erased, and what was said in it must leave the screen. It is asked for every
+ * two seconds while somebody looks: a connection for each such page would be too many of the six that a browser opens.
  * @param {string[]} sessions
  */
 export function useErased(sessions) {
   const all = JSON.stringify(sessions);
   const [erased, set] = useState(/** @type {string | undefined} */ (undefined));
   useEffect(() => {
-    const ends = sessions.map((session) => {
-      let there = false;
-      return listen('events', { session }, (event) => {
-        there ||= event === 'mark';
-        if (event === 'gone' && there) set(all);
-      });
-    });
-    return () => ends.forEach((end) => end());
+    const stop = new AbortController();
+    /** @type {Set<string>} */
+    const there = new Set();
+    const look = async () => {
+      if (document.hidden) return;
+      for (const session of sessions) {
+        try {
+          await get('status' + join(session), {}, stop.signal);
+          there.add(session);
+        } catch (e) {
+          if (!stop.signal.aborted && e instanceof ApiError && e.status === 404 && there.has(session)) {
+            set(all);
+            return clearInterval(timer);
+          }
+        }
+      }
+    };
+    const timer = setInterval(() => void look(), 2000);
+    document.addEventListener('visibilitychange', look);
+    void look();
+    return () => {
+      stop.abort();
+      clearInterval(timer);
+      document.removeEventListener('visibilitychange', look);
+    };
   }, [all, tenant()]);
   return erased === all;
 }

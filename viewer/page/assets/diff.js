@@ -150,7 +150,7 @@ const Side = ({ s, href, sign, name }) => html`<section class="side" aria-label=
   <p class="session-sub num">${s.model ? html`<span>${clean(s.model)}</span>` : null}${s.status ? html`<span>${words(s.status)}</span>` : null}<span>
     ${plural(s.turns, 'turn')}</span><span>${plural(s.calls, 'tool call')}</span><span>${inOut(s)}</span>
     ${s.took_ns ? html`<span>${duration(s.took_ns)}</span>` : null}${Object.entries(s.cost ?? {}).map(([cur, n]) => html`<span>
-    ${money(n, cur)}</span>`)}${s.source ? html`<span>${clean(s.source)}</span>` : null}</p></section>`;
+    ${money(n, cur)}</span>`)}</p></section>`;
 
 /** @param {{list?: DiffUnknown[]}} p */
 const NotCompared = ({ list }) => list?.length ? html`<details class="note" data-testid="not-compared"><summary>

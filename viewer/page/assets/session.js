@@ -204,7 +204,7 @@ export function SessionPage({ session, run, turn, at, about }) {
       ${data.error ? html`<p class="bad-line" role="alert">Not up to date: ${data.error.message}</p>` : null}
       ${turns.length || outline.runs?.length ? html`
       <${Timeline} outline=${outline} selected=${selected} select=${select} zoom=${at.query.get('zoom')} idle=${at.query.get('idle') === '1'} now=${live ? edge : 0} />
-      ${turns.length ? html`<${TokenBars} outline=${outline} selected=${selected} select=${select} />` : null}
+      ${turns.some(usageTold) ? html`<${TokenBars} outline=${outline} selected=${selected} select=${select} />` : null}
       <div class="strip" ref=${strip} role="toolbar" aria-label="Conversation">
         <button class="ghost only-small" aria-label="List of turns" aria-expanded=${rail} data-testid="rail-open" onClick=${() => setRail(true)}>
           <${Icon} name="list" /></button>
