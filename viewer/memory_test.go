@@ -117,7 +117,7 @@ func TestMemoryOfClientsThatDoNotRead(t *testing.T) {
 		t.Errorf("answers of %d bytes: %v by status", size, given)
 	}
 	// What is held, four that are being put together, and what the collector of garbage leaves lying.
-	if took, bound := most-before, int64(2*(held+4*size)); took > bound {
+	if took, bound := most-before, 2*(held+4*size); took > bound {
 		t.Errorf("took %d MiB for answers of %d MiB, want at most %d", took>>20, size>>20, bound>>20)
 	} else {
 		t.Logf("took %d MiB for answers of %d MiB; %v by status", took>>20, size>>20, given)
