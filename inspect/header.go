@@ -34,7 +34,7 @@ func (r *renderer) header() {
 			compactions += len(t.Compactions)
 			permissions(t.Permissions)
 		}
-		for _, c := range allCalls(run) {
+		for c := range run.Calls() {
 			calls++
 			permissions(c.Permissions)
 			switch c.Outcome {

@@ -140,7 +140,7 @@ func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *O
 	for i, run := range s.Runs {
 		p := place{v.tree, run, i + 1}
 		o.Runs = append(o.Runs, v.run(p, now))
-		for _, c := range allCalls(run) {
+		for c := range run.Calls() {
 			countTool(tools, c)
 		}
 		for _, c := range run.Compactions {

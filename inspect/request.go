@@ -184,7 +184,7 @@ func redacts(s *session.Session) bool {
 		if run.Redacted > 0 {
 			return true
 		}
-		for _, c := range allCalls(run) {
+		for c := range run.Calls() {
 			if c.Redacted > 0 {
 				return true
 			}

@@ -150,7 +150,7 @@ func (r *renderer) run(p place, role string) *node {
 	if run.Error != "" {
 		n.wrapped("error", red, Clean(run.Error))
 	}
-	if r.o.Turn == nil && len(allCalls(run)) > 0 {
+	if r.o.Turn == nil && len(slices.Collect(run.Calls())) > 0 {
 		r.rulesLine(n, p)
 	}
 	if b := r.branches(p); b != "" {
@@ -258,7 +258,7 @@ func lastOf(run *session.Run) time.Time {
 	for _, t := range run.Turns {
 		see(t.Span)
 	}
-	for _, c := range allCalls(run) {
+	for c := range run.Calls() {
 		see(c.Span)
 	}
 	return last

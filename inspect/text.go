@@ -114,7 +114,7 @@ func (r *renderer) index() {
 	}
 	r.spawned = map[*session.Run]bool{}
 	for _, p := range r.runs {
-		for _, c := range allCalls(p.run) {
+		for c := range p.run.Calls() {
 			for _, kid := range r.kids(p, c) {
 				r.spawned[kid.run] = true
 			}
@@ -157,14 +157,6 @@ func (r *renderer) kids(p place, call *session.ToolCall) []place {
 				add(k)
 			}
 		}
-	}
-	return out
-}
-
-func allCalls(run *session.Run) []*session.ToolCall {
-	out := slices.Clone(run.ToolCalls)
-	for _, t := range run.Turns {
-		out = append(out, t.ToolCalls...)
 	}
 	return out
 }

@@ -3,7 +3,6 @@ package session
 import (
 	"cmp"
 	"encoding/json"
-	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -197,7 +196,7 @@ func (h *History) relate(s *Session) {
 	for _, r := range s.Runs {
 		h.runs[r] = &RunState{}
 		byID[r.ID] = append(byID[r.ID], r)
-		for c := range r.calls() {
+		for c := range r.Calls() {
 			if c.ChildRunID != "" && (c.ChildSessionID == "" || c.ChildSessionID == s.ID) {
 				spawned[c.ChildRunID] = true
 			}
@@ -221,24 +220,6 @@ func (h *History) relate(s *Session) {
 		if st.Parent != nil {
 			p := h.runs[st.Parent]
 			p.Children = append(p.Children, r)
-		}
-	}
-}
-
-// calls yields the tool calls of a run.
-func (r *Run) calls() iter.Seq[*ToolCall] {
-	return func(yield func(*ToolCall) bool) {
-		for _, c := range r.ToolCalls {
-			if !yield(c) {
-				return
-			}
-		}
-		for _, t := range r.Turns {
-			for _, c := range t.ToolCalls {
-				if !yield(c) {
-					return
-				}
-			}
 		}
 	}
 }

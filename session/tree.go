@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -290,6 +291,24 @@ type ToolCall struct {
 	Permissions []*Permission `json:"permissions,omitempty"`
 	Events      []Note        `json:"events,omitempty"`
 	Defects     []Defect      `json:"defects,omitempty"`
+}
+
+// Calls yields the tool calls of a run: those that belong to no turn, then those of its turns, in the order of the tree.
+func (r *Run) Calls() iter.Seq[*ToolCall] {
+	return func(yield func(*ToolCall) bool) {
+		for _, c := range r.ToolCalls {
+			if !yield(c) {
+				return
+			}
+		}
+		for _, t := range r.Turns {
+			for _, c := range t.ToolCalls {
+				if !yield(c) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Compaction replaced messages by fewer. Nil counts are not known.

@@ -232,7 +232,7 @@ func spawner(parent *session.Session, child string) (*session.Run, *session.Tool
 	var run *session.Run
 	var call *session.ToolCall
 	for _, r := range parent.Runs {
-		for _, t := range calls(r) {
+		for _, t := range spawning(r) {
 			if childSession(t) == child && (call == nil || t.End.Before(call.End)) {
 				run, call = r, t
 			}
@@ -241,19 +241,13 @@ func spawner(parent *session.Session, child string) (*session.Run, *session.Tool
 	return run, call
 }
 
-// calls returns the ended tool calls of a run that spawned a run, in the order of their ends.
-func calls(r *session.Run) []*session.ToolCall {
+// spawning returns the ended tool calls of a run that spawned a run, in the order of their ends.
+func spawning(r *session.Run) []*session.ToolCall {
 	var l []*session.ToolCall
-	add := func(from []*session.ToolCall) {
-		for _, t := range from {
-			if t.ChildRunID != "" && t.Known == spans.KnownObserved {
-				l = append(l, t)
-			}
+	for t := range r.Calls() {
+		if t.ChildRunID != "" && t.Known == spans.KnownObserved {
+			l = append(l, t)
 		}
-	}
-	add(r.ToolCalls)
-	for _, t := range r.Turns {
-		add(t.ToolCalls)
 	}
 	slices.SortStableFunc(l, func(a, b *session.ToolCall) int {
 		return cmp.Or(cmp.Compare(a.EndSeq, b.EndSeq), a.End.Compare(b.End))
@@ -342,7 +336,7 @@ func (p *phiCore) loop(r *session.Run, children []string) []byte {
 	}
 	o.raw("children_loop_ids", ids.bytes())
 	var refs array
-	for _, t := range calls(r) {
+	for _, t := range spawning(r) {
 		ref := object{}
 		ref.str("tool_call_id", t.ID)
 		ref.str("tool_name", t.Name)
