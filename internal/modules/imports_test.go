@@ -80,7 +80,7 @@ var rooms = []room{
 	{packages: []string{"store/..."}, own: []string{"spans", "session", "session/export", "store"}, other: []string{otel + "/attribute"}},
 
 	{packages: []string{"dashboards/tempo/..."}, own: []string{"dashboards/tempo"}, other: []string{"go.yaml.in/yaml/v3"}},
-	{packages: []string{"inspect/..."}, own: []string{"spans", "session", "session/replay", "session/export", "store", "store/stats", "store/search"},
+	{packages: []string{"inspect/..."}, own: []string{"spans", "session", "session/replay", "store", "store/stats", "store/search"},
 		other: []string{otel + "/attribute", "github.com/mattn/go-runewidth"}},
 	{packages: []string{"viewer"}, own: []string{"spans", "session/...", "store", "store/reader", "store/search", "store/stats", "inspect"},
 		other: []string{"github.com/klauspost/compress/gzhttp", "golang.org/x/time/rate"}},
