@@ -168,7 +168,7 @@ func blocksText(raw string) string {
 			out = append(out, text)
 			continue
 		}
-		switch p.Type { // that may hold others: no more are looked into
+		switch strings.ToLower(p.Type) { // that may hold others, as otherText knows them: no more are looked into
 		case "content":
 			if text, ok := rawjson.String(member(member(p.Content, "content"), "text")); ok {
 				out = append(out, text)

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -67,6 +68,32 @@ func TestSayings(t *testing.T) {
 		}
 		if d := cmp.Diff(tt.want, strings.Join(got, "\n")); d != "" {
 			t.Errorf("%s: %s\n%s", tt.spelling, tt.body, d)
+		}
+	}
+}
+
+// TestSayingsNested holds that blocks around blocks are read by no more than the outermost, however their type is spelled, so that the work
+// is linear.
+func TestSayingsNested(t *testing.T) {
+	const depth = 150
+	deep := func(typ string, levels int, text string) string {
+		return `{"role":"user","content":[` + strings.Repeat(`{"type":"`+typ+`","content":`, levels) +
+			`{"type":"text","text":"` + text + `"}` + strings.Repeat(`}`, levels) + `]}`
+	}
+	for levels := range 4 {
+		lower, upper := Sayings(deep("content", levels, "why?")), Sayings(deep("Content", levels, "why?"))
+		if len(lower) != 1 || len(upper) != 1 || lower[0].Text != upper[0].Text {
+			t.Errorf("%d levels: %+v\n%+v", levels, lower, upper)
+		}
+	}
+	for _, typ := range []string{"content", "Content"} {
+		body := deep(typ, depth, strings.Repeat("word ", 1<<16))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		Sayings(body)
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > uint64(32*len(body)) {
+			t.Errorf("%s: %d bytes of memory for a body of %d", typ, took, len(body))
 		}
 	}
 }
