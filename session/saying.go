@@ -78,7 +78,44 @@ func SaidBy(role string) string {
 func Sayings(body string) []Saying {
 	var out []Saying
 	for p := range genaijson.Parts([]byte(body)) {
+		if l := toolPart(&p); l != nil {
+			out = append(out, l...)
+			continue
+		}
 		out = append(out, sayingOf(&p))
+	}
+	return out
+}
+
+// toolPart reads a part of the AI SDK's messages that is a call and, once there is one, its result: tool-NAME and dynamic-tool
+// (https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message). It returns nil of any other.
+func toolPart(p *genaijson.Part) []Saying {
+	name, ok := strings.CutPrefix(p.Type, "tool-")
+	if !ok && p.Type != "dynamic-tool" {
+		return nil
+	}
+	text := func(key string) string {
+		s, _ := rawjson.String(member(p.Content, key))
+		return s
+	}
+	id := text("toolCallId")
+	if id == "" {
+		return nil
+	}
+	name = cmp.Or(text("toolName"), name)
+	args := member(p.Content, "input")
+	if args == nil {
+		args = member(p.Content, "rawInput") // what no schema took
+	}
+	out := []Saying{{Kind: SaidCall, By: SaidBy(p.Role), ID: id, Name: name, JSON: string(args)}}
+	for _, key := range []string{"output", "errorText"} {
+		if raw := member(p.Content, key); raw != nil {
+			s := Saying{Kind: SaidResult, By: ByTool, ID: id, Name: name, Text: string(raw), JSON: string(raw)}
+			if said, ok := rawjson.String(raw); ok {
+				s.Text = said
+			}
+			return append(out, s)
+		}
 	}
 	return out
 }

@@ -47,6 +47,12 @@ func TestSayings(t *testing.T) {
 		{"chat", `{"role":"tool","tool_call_id":"c","content":"done"}`, result},
 		{"gen ai", `{"role":"tool","parts":[{"type":"tool_call_response","id":"c","response":"done"}]}`, result},
 		{"an item of responses", `{"type":"function_call_output","call_id":"c","output":"done"}`, result},
+		{"ai sdk, a call", `{"role":"assistant","parts":[{"type":"tool-bash","toolCallId":"c","state":"input-available","input":{"x":1}}]}`, `reply call | c | bash | {"x":1}`},
+		{"ai sdk, its result", `{"role":"assistant","parts":[{"type":"dynamic-tool","toolName":"bash","toolCallId":"c","input":{"x":1},"output":"done"}]}`,
+			"reply call | c | bash | {\"x\":1}\nresult result | c | bash | done | \"done\""},
+		{"ai sdk, its error", `{"role":"assistant","parts":[{"type":"tool-bash","toolCallId":"c","rawInput":"x","errorText":"gone"}]}`,
+			"reply call | c | bash | \"x\"\nresult result | c | bash | gone | \"gone\""},
+		{"of no id", `{"role":"assistant","parts":[{"type":"tool-bash"}]}`, `reply other | tool-bash | {"type":"tool-bash"}`},
 		{"several texts", `{"role":"toolResult","toolCallId":"c","content":[{"type":"text","text":"a"},{"type":"image","data":"aaaa","mimeType":"image/png"}]}`,
 			"result result | c | a\n[image image/png] | [{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"image\",\"data\":\"aaaa\",\"mimeType\":\"image/png\"}]"},
 
