@@ -205,56 +205,67 @@ func (h *Handler) request(r *http.Request) (*answer, error) {
 	if err := addr.Numbers(); err != nil {
 		return nil, err
 	}
-	etag := h.etag(key, fmt.Sprint(mark))
-	if r.URL.Query().Has("diff") {
-		return requestDiff(etag, t, addr, r.URL.Query().Get("diff"))
-	}
-	if !flag(r.URL.Query(), "raw") {
-		if _, _, err := addr.Pick(t.Session); err != nil {
-			return nil, err
-		}
-		return asJSON(etag, func() (any, error) {
-			run, turn, q, err := reader.PickRequest(t.Session, addr)
-			if err != nil {
-				return nil, err
-			}
-			return inspect.NewRequest(t, run, turn, q), nil
-		}), nil
-	}
-	_, _, q, err := reader.PickRequest(t.Session, addr)
+	run, turn, q, err := reader.PickRequest(t.Session, addr)
 	if err != nil {
 		return nil, err
 	}
-	payload := q.Payload(t.Blocks)
-	if payload.Bytes == nil {
-		return nil, &failure{http.StatusNotFound, "the request is not whole: without raw its JSON says what is missing"}
-	}
-	return &answer{etag: etag, kind: "application/octet-stream", head: map[string]string{"Content-Disposition": `attachment; filename="request.json"`},
-		write: func(b *bounded) error { _, err := b.Write(payload.Bytes); return err }}, nil
-}
-
-// requestDiff says what changed from a request of a session, RUN/TURN or RUN/TURN/ATTEMPT, to another one.
-func requestDiff(etag string, t session.Tree, addr reader.RequestAddress, from string) (*answer, error) {
-	parts := strings.Split(from, "/")
-	if len(parts) != 2 && len(parts) != 3 {
-		return nil, bad("diff: want RUN/TURN or RUN/TURN/ATTEMPT")
-	}
-	other := reader.RequestAddress{Session: addr.Session, Run: parts[0], Turn: parts[1]}
-	if len(parts) == 3 {
-		other.Attempt = parts[2]
-	}
-	if err := other.Numbers(); err != nil {
-		return nil, err
-	}
-	var sides [2]*inspect.Request
-	for i, a := range []reader.RequestAddress{other, addr} {
-		run, turn, q, err := reader.PickRequest(t.Session, a)
+	etag := h.etag(key, fmt.Sprint(mark))
+	// A request may be as long as a session: it is put together where the answer is made, of which few are at once.
+	this := func() *inspect.Request { return inspect.NewRequest(t, run, turn, q) }
+	switch {
+	case r.URL.Query().Has("diff"):
+		from := r.URL.Query().Get("diff")
+		oldRun, oldTurn, old, err := earlierRequest(t.Session, from)
 		if err != nil {
 			return nil, err
 		}
-		sides[i] = inspect.NewRequest(t, run, turn, q)
+		return asJSON(etag+hex.EncodeToString([]byte(from)), func() (any, error) {
+			return inspect.CompareRequests(t, inspect.NewRequest(t, oldRun, oldTurn, old), this()), nil
+		}), nil
+	case flag(r.URL.Query(), "raw"):
+		return &answer{etag: etag, kind: "application/octet-stream", head: map[string]string{"Content-Disposition": `attachment; filename="request.json"`},
+			write: func(b *bounded) error {
+				payload := q.Payload(t.Blocks)
+				if payload.Bytes == nil {
+					return &failure{http.StatusNotFound, "the request is not whole: without raw its JSON says what is missing"}
+				}
+				_, err := b.Write(payload.Bytes)
+				return err
+			}}, nil
 	}
-	return asJSON(etag+hex.EncodeToString([]byte(from)), func() (any, error) { return inspect.CompareRequests(t, sides[0], sides[1]), nil }), nil
+	return asJSON(etag, func() (any, error) { return this(), nil }), nil
+}
+
+// earlierRequest returns the request of a session that RUN/TURN or RUN/TURN/ATTEMPT names. The id of a run may have slashes in it: it is
+// taken as it stands, from the right.
+func earlierRequest(s *session.Session, text string) (*session.Run, *session.Turn, *session.Request, error) {
+	rest, last, ok := cutLast(text)
+	if !ok {
+		return nil, nil, nil, bad("diff: want RUN/TURN or RUN/TURN/ATTEMPT")
+	}
+	run, turn, q, err := reader.PickRequest(s, reader.RequestAddress{Session: s.ID, Run: rest, Turn: last})
+	id, middle, ok := cutLast(rest)
+	if !ok {
+		return run, turn, q, err
+	}
+	run2, turn2, q2, err2 := reader.PickRequest(s, reader.RequestAddress{Session: s.ID, Run: id, Turn: middle, Attempt: last})
+	switch {
+	case err == nil && err2 == nil:
+		n, n2 := 1+slices.Index(s.Runs, run), 1+slices.Index(s.Runs, run2)
+		return nil, nil, nil, bad("diff: that is a turn of run @%d and an attempt of run @%d: say @%d/%s or @%d/%s/%s", n, n2, n, last, n2, middle, last)
+	case err == nil, err2 != nil && slices.ContainsFunc(s.Runs, func(r *session.Run) bool { return r.ID == rest }):
+		return run, turn, q, err
+	}
+	return run2, turn2, q2, err2
+}
+
+// cutLast parts text at its last slash.
+func cutLast(text string) (before, after string, found bool) {
+	i := strings.LastIndexByte(text, '/')
+	if i < 0 {
+		return text, "", false
+	}
+	return text[:i], text[i+1:], true
 }
 
 func (h *Handler) block(r *http.Request) (*answer, error) {

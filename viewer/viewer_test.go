@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -25,6 +26,7 @@ import (
 
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/input"
+	"github.com/otelagent/otelagent/otelagent/ndjson"
 	"github.com/otelagent/otelagent/otelagent/phi"
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/session/otlprow"
@@ -247,7 +249,7 @@ func TestRawRequest(t *testing.T) {
 func TestETag(t *testing.T) {
 	st := sample(t)
 	h := serve(t, viewer.Options{Store: st})
-	for _, path := range []string{"show/" + demoID, "outline/" + demoID, "turns/" + demoID, "turn/" + demoID + "/@1/1", "request/" + demoID + "/@1/2"} {
+	for _, path := range []string{"show/" + demoID, "outline/" + demoID, "turns/" + demoID, "turn/" + demoID + "/@1/1", "request/" + demoID + "/@1/2", "request/" + demoID + "/@1/2?raw=1", "request/" + demoID + "/@1/2?diff=@1/1"} {
 		first := get(t, h, "/api/v1/"+path)
 		etag := first.Header.Get("ETag")
 		have := func(r *http.Request) { r.Header.Set("If-None-Match", `"other", `+etag) }
@@ -257,6 +259,87 @@ func TestETag(t *testing.T) {
 		record(t, st, demo, "") // puts the same again: the mark grows
 		if again := get(t, h, "/api/v1/"+path, have); again.StatusCode != http.StatusOK || again.Header.Get("ETag") == etag {
 			t.Errorf("%s: %s after something arrived", path, again.Status)
+		}
+	}
+}
+
+// eventsOf puts events, one a line, into a new store, with all their content.
+func eventsOf(t testing.TB, lines string) store.Store {
+	t.Helper()
+	st := memstore.New()
+	exporter, err := otlptrace.New(t.Context(), into{st: st})
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
+	rec := otelagent.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(provider), otelagent.WithCapture(otelagent.CaptureContent)))
+	for ev, err := range ndjson.Events(strings.NewReader(lines)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.Record(t.Context(), ev)
+	}
+	rec.Close(t.Context())
+	if err := provider.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// requestRun is a run of a session with one request a text; its turns have the indexes from 0 on.
+func requestRun(session, run string, texts ...string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `{"type":"otelagent.run_started","ts":"2026-11-20T09:00:00Z","session":%q,"run":%q}`+"\n", session, run)
+	for i, text := range texts {
+		fmt.Fprintf(&b, `{"type":"otelagent.turn_started","ts":"2026-11-20T09:00:00.1Z","run":%q,"index":%d}`+"\n", run, i)
+		fmt.Fprintf(&b, `{"type":"otelagent.request_prepared","ts":"2026-11-20T09:00:00.2Z","run":%q,"payload":{"model":"m","messages":[{"role":"user","content":%q}]}}`+"\n", run, text)
+		fmt.Fprintf(&b, `{"type":"otelagent.turn_ended","ts":"2026-11-20T09:00:00.3Z","run":%q,"stop_reason":"end_turn","output":{"role":"assistant","content":"So it is."}}`+"\n", run)
+	}
+	fmt.Fprintf(&b, `{"type":"otelagent.run_ended","ts":"2026-11-20T09:00:01Z","run":%q,"status":"completed"}`+"\n", run)
+	return b.String()
+}
+
+// Nothing is put together for who has it already, or waits for a place: a request may be many megabytes.
+func TestRequestIsMadeLate(t *testing.T) {
+	const size = 4 << 20
+	h := serve(t, viewer.Options{Store: eventsOf(t, requestRun("s", "r", strings.Repeat("a", size), strings.Repeat("b", size)))})
+	for _, path := range []string{"request/s/@1/1", "request/s/@1/1?raw=1", "request/s/@1/1?diff=@1/0"} {
+		first := get(t, h, "/api/v1/"+path)
+		if first.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s %.300s", path, first.Status, first.text)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		again := get(t, h, "/api/v1/"+path, func(r *http.Request) { r.Header.Set("If-None-Match", first.Header.Get("ETag")) })
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; again.StatusCode != http.StatusNotModified || took > size/2 {
+			t.Errorf("%s: %s took %d bytes", path, again.Status, took)
+		}
+	}
+}
+
+// Ids of runs have slashes in them as they like: a request is that of the run that is meant, and what may be two is said to be.
+func TestDiffOfRunsWithSlashes(t *testing.T) {
+	h := serve(t, viewer.Options{Store: eventsOf(t, requestRun("s", "a", "one", "two")+requestRun("s", "a/1", "three", "four")+requestRun("s", "b/c/d", "five"))})
+	for from, want := range map[string]string{
+		"a/1/1":   "s/@2/1", // `a` has no attempt 1 of its turn 1
+		"a/1/0":   `{"error":"diff: that is a turn of run @2 and an attempt of run @1: say @2/0 or @1/1/0"}`,
+		"a/0/0":   "s/@1/0",
+		"a/1":     "s/@1/1",
+		"@1/0":    "s/@1/0",
+		"@2/1/0":  "s/@2/1",
+		"b/c/d/0": "s/@3/0", "b/c/d/0/0": "s/@3/0",
+		"b/c/d/7":   `{"error":"no turn 7 in run b/c/d of session s: it has 1 turn, from 0 to 0"}`,
+		"b/c/0":     `{"error":"turn \"c\": want a number"}`,
+		"b/c/d/0/9": `{"error":"no request of attempt 9 in turn 0 of run b/c/d: it has 0"}`,
+	} {
+		r := get(t, h, "/api/v1/request/s/@2/0?diff="+url.QueryEscape(from))
+		var got struct{ Before string }
+		if err := json.Unmarshal([]byte(r.text), &got); err != nil {
+			t.Fatal(err)
+		}
+		if strings.TrimSpace(r.text) != want && got.Before != want {
+			t.Errorf("%s: %s %.300s, want %s", from, r.Status, r.text, want)
 		}
 	}
 }

@@ -143,14 +143,23 @@ const shortAddress = (address) => {
   return [short(s ?? ''), ...rest.map((r) => short(r, 12))].join('/');
 };
 
+/** What a session was named, from the list: a diff does not tell it. @param {string} session */
+function useTitleOf(session) {
+  const { data } = useGet('ls', { q: session, archived: '1', limit: 50 });
+  return /** @type {SessionList | undefined} */ (data)?.sessions?.find((s) => s.id === session)?.title;
+}
+
 /** @param {{s: DiffSide, href: string, sign: string, name: string}} p */
-const Side = ({ s, href, sign, name }) => html`<section class="side" aria-label=${'The ' + name}><h2>
+function Side({ s, href, sign, name }) {
+  const title = useTitleOf(s.session);
+  return html`<section class="side" aria-label=${'The ' + name} data-testid="diff-side"><h2>
   <b aria-hidden="true" class=${sign === '+' ? 'add' : 'del'}>${sign}</b> <a href=${href}>
-  ${clean(s.agent) || short(s.session)}</a> <code>${shortAddress(s.address)}</code></h2>
-  <p class="session-sub num">${s.model ? html`<span>${clean(s.model)}</span>` : null}${s.status ? html`<span>${words(s.status)}</span>` : null}<span>
+  ${title ? clean(title) : shortAddress(s.address)}</a> ${title ? html`<code>${shortAddress(s.address)}</code>` : null}</h2>
+  <p class="session-sub num">${s.agent ? html`<span>${clean(s.agent)}</span>` : null}${s.model ? html`<span>${clean(s.model)}</span>` : null}${s.status ? html`<span>${words(s.status)}</span>` : null}<span>
     ${plural(s.turns, 'turn')}</span><span>${plural(s.calls, 'tool call')}</span><span>${inOut(s)}</span>
     ${s.took_ns ? html`<span>${duration(s.took_ns)}</span>` : null}${Object.entries(s.cost ?? {}).map(([cur, n]) => html`<span>
     ${money(n, cur)}</span>`)}</p></section>`;
+}
 
 /** @param {{list?: DiffUnknown[]}} p */
 const NotCompared = ({ list }) => list?.length ? html`<details class="note" data-testid="not-compared"><summary>
