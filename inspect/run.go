@@ -189,11 +189,15 @@ func (r *renderer) run(p place, role string) *node {
 	return n
 }
 
-// strays are runs of other sessions that name this one and no tool call of it.
+// strays are runs of other sessions that name this one and that no tool call of its session claims. Of a turn that is looked at alone there are none:
+// nothing says which turn spawned them.
 func (r *renderer) strays(p place) []place {
+	if r.o.Turn != nil && r.o.Run == p.run {
+		return nil
+	}
 	var out []place
 	for _, k := range r.runs {
-		if k.tree.Session != p.tree.Session && !r.placed[k.run] && p.run.ID != "" && k.run.ParentID == p.run.ID &&
+		if k.tree.Session != p.tree.Session && !r.placed[k.run] && r.claimed[k.run] != p.tree.Session && p.run.ID != "" && k.run.ParentID == p.run.ID &&
 			(k.run.ParentSessionID == "" || k.run.ParentSessionID == p.tree.ID) {
 			out = append(out, k)
 		}

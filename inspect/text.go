@@ -79,6 +79,8 @@ type renderer struct {
 	placed map[*session.Run]bool
 	// spawned are the runs that some other run's tool call, or a run of another session, claims.
 	spawned map[*session.Run]bool
+	// claimed says of runs in which session a tool call claims them.
+	claimed map[*session.Run]*session.Session
 	// lead is the model of the run that is being built, which its turns need not repeat.
 	lead string
 	shownLast
@@ -112,11 +114,12 @@ func (r *renderer) index() {
 			}
 		}
 	}
-	r.spawned = map[*session.Run]bool{}
+	r.spawned, r.claimed = map[*session.Run]bool{}, map[*session.Run]*session.Session{}
 	for _, p := range r.runs {
 		for c := range p.run.Calls() {
 			for _, kid := range r.kids(p, c) {
 				r.spawned[kid.run] = true
+				r.claimed[kid.run] = p.tree.Session
 			}
 		}
 		if p.tree.Session != r.main.Session {
