@@ -44,8 +44,8 @@ func (r *renderer) header() {
 				denied++
 			}
 		}
-		if run.Status != spans.RunStatusCompleted && run.Status != "" {
-			statuses[run.Status]++
+		if st := run.StatusAt(r.asOf(place{tree: r.main, run: run})); st != spans.RunStatusCompleted && st != "" {
+			statuses[st]++
 		}
 	}
 	var unfinished []string
