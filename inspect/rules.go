@@ -11,7 +11,8 @@ import (
 const maxRules = 200
 
 // rulesOf returns the permission rules in force for a run at a time, as they came: those that the run was started with, else the fact of the
-// session that counted then. state says why they are not there: "not recorded", or "not captured" where only their digest is.
+// session that counted then: what was told only later says nothing of that time. state says why they are not there: "not recorded", or "not
+// captured" where only their digest is.
 func rulesOf(t session.Tree, run *session.Run, at time.Time) (body, state string) {
 	var ref *session.Ref
 	if run.Rules.Len() > 0 {
@@ -19,10 +20,10 @@ func rulesOf(t session.Tree, run *session.Run, at time.Time) (body, state string
 	} else {
 		for i := range t.Facts {
 			f := &t.Facts[i]
-			if f.Subject == "session" && f.Key == factRules && (ref == nil || at.IsZero() || !f.At.After(at)) {
-				ref = f.Value
+			if f.Subject == "session" && f.Key == factRules && (at.IsZero() || !f.At.After(at)) {
+				ref, state = f.Value, ""
 				if ref == nil {
-					state = "not captured"
+					state = StateNotCaptured
 				}
 			}
 		}
@@ -31,13 +32,13 @@ func rulesOf(t session.Tree, run *session.Run, at time.Time) (body, state string
 		if body, ok := t.Blocks.Body(*ref); ok {
 			return body, ""
 		}
-		return "", "not captured"
+		return "", StateNotCaptured
 	}
 	if state == "" && run.RulesDigest != "" {
-		state = "not captured"
+		state = StateNotCaptured
 	}
 	if state == "" {
-		state = "not recorded"
+		state = StateNotRecorded
 	}
 	return "", state
 }

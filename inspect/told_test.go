@@ -22,7 +22,7 @@ func TestToldByRequest(t *testing.T) {
 	run := &session.Run{Span: span(0, 1), ID: "r", Turns: []*session.Turn{turn}}
 	tree := session.Tree{Blocks: blocks, Session: &session.Session{ID: "s", Start: at(0), Last: at(1), Runs: []*session.Run{run}}}
 	var followed bytes.Buffer
-	if err := inspect.NewFollower(&followed, inspect.Options{}).Write(tree, nil, at(1), true); err != nil {
+	if err := inspect.NewFollower(&followed, inspect.Options{}).Write(tree, nil, nil, at(1), true); err != nil {
 		t.Fatal(err)
 	}
 	for _, got := range []string{render(t, tree, inspect.Options{Width: 80}), followed.String()} {
@@ -74,7 +74,7 @@ run 1 · completed                                                      -       
 		}
 	}
 	var log bytes.Buffer
-	if err := inspect.NewFollower(&log, inspect.Options{}).Write(session.Tree{Session: s}, nil, now, true); err != nil {
+	if err := inspect.NewFollower(&log, inspect.Options{}).Write(session.Tree{Session: s}, nil, nil, now, true); err != nil {
 		t.Fatal(err)
 	}
 	if got := log.String(); !strings.Contains(got, "         turn 0\n") || !strings.Contains(got, "         turn 1 · 0 in · 0 out\n") {
@@ -104,6 +104,27 @@ func TestFactsInTheHead(t *testing.T) {
 	s.Facts = append(s.Facts[:2], fact("session", "archived_at", "null"))
 	if got := head(); strings.Contains(got, "archived") || !strings.HasSuffix(got, "facts    2, --json has them") {
 		t.Errorf("%s", got)
+	}
+}
+
+// Rules that a session's fact tells are in force from then on, not before.
+func TestRulesFromThenOn(t *testing.T) {
+	blocks := &session.BlockSet{}
+	fact := func(from int, rules string) session.Fact {
+		return session.Fact{Subject: "session", Key: "rules", At: at(from), Value: &list(blocks, rules).Items()[0]}
+	}
+	run := &session.Run{Span: span(0, 5000), ID: "r", Status: spans.RunStatusCompleted, Turns: []*session.Turn{
+		{Span: span(1000, 1500), Index: 0}, {Span: span(2000, 2500), Index: 1}, {Span: span(4000, 4500), Index: 2}}}
+	tree := session.Tree{Session: &session.Session{ID: "s", Start: at(0), Last: at(5000), Runs: []*session.Run{run},
+		Facts: []session.Fact{fact(2000, `["first"]`), fact(3000, `["second"]`)}}, Blocks: blocks}
+	v := inspect.NewView(tree, nil)
+	for i, want := range []string{"rules   not recorded\n", "rules   first\n", "rules   second\n"} {
+		if got := render(t, tree, inspect.Options{Width: 80, Run: run, Turn: run.Turns[i]}); !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+		if got := v.Turn(i, 100, at(5000)); (got.RulesState == inspect.StateNotRecorded) != (i == 0) {
+			t.Errorf("turn %d: %+v, %q", i, got.Rules, got.RulesState)
+		}
 	}
 }
 
