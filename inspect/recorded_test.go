@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/otelagent/otelagent/inspect"
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/clark"
 	"github.com/otelagent/otelagent/otelagent/input"
 	"github.com/otelagent/otelagent/otelagent/phi"
 	"github.com/otelagent/otelagent/session"
@@ -65,7 +67,11 @@ func recorded(t *testing.T, path string, capture otelagent.Capture) []session.Tr
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for ev, err := range phi.Events(f) {
+	events := phi.Events(f)
+	if strings.Contains(path, "/clark/") {
+		events = clark.Events(f)
+	}
+	for ev, err := range events {
 		var bad *input.LineError
 		switch {
 		case errors.As(err, &bad):
@@ -118,6 +124,30 @@ func TestRecorded(t *testing.T) {
 
 	trees = recorded(t, demo, otelagent.CaptureNone)
 	golden(t, "demo-no-content.txt", render(t, trees[0], inspect.Options{Width: 80, Related: trees[1:]}))
+}
+
+// A turn that was asked twice, since a reply was cut short, whole: what is new on it is new beside the turn before, not beside the attempt that
+// was thrown away.
+func TestAskedTwice(t *testing.T) {
+	trees := recorded(t, "../otelagent/clark/testdata/sample.events.ndjson", otelagent.CaptureContent)
+	run := trees[0].Runs[0]
+	turn := run.Turns[1]
+	golden(t, "asked-twice-turn.txt", render(t, trees[0], inspect.Options{Width: 80, Run: run, Turn: turn}))
+	views := inspect.NewView(trees[0], nil).Turns(0, 3, 100, time.Time{})
+	if qs := views[1].Requests; len(qs) != 2 || qs[0].New != 5 || qs[1].New != 5 {
+		t.Errorf("requests of the turn: %+v", qs)
+	}
+	for _, q := range turn.Requests {
+		news := 0
+		for _, m := range inspect.NewRequest(trees[0], run, turn, q).Messages {
+			if *m.New {
+				news++
+			}
+		}
+		if news != 5 {
+			t.Errorf("attempt %d: %d messages are new, want 5", q.Attempt, news)
+		}
+	}
 }
 
 // Every scenario of the real crate can be shown: in its bounds, and with nothing that a terminal acts on.

@@ -58,6 +58,7 @@ type Request struct {
 	Payload session.Payload `json:"-"`
 
 	request *session.Request
+	before  *session.Request // what New is compared with
 }
 
 // RequestPart is a message of a request, its system prompt, one section of that, its tools, or its other parameters.
@@ -72,7 +73,7 @@ type RequestPart struct {
 	// Bytes of the block, which is canonical and without the envelope; 0 when that is not known.
 	Bytes int64  `json:"bytes,omitempty"`
 	Block string `json:"block,omitempty"`
-	// New says that the request before did not have it; nil when that is not known.
+	// New says that the last request of another turn before did not have it; nil when that is not known.
 	New *bool `json:"new,omitempty"`
 	// State is empty when the body is there, else one of the words State... .
 	State string `json:"state,omitempty"`
@@ -142,6 +143,7 @@ func NewRequest(t session.Tree, run *session.Run, turn *session.Turn, q *session
 	if len(turn.Requests) > 1 {
 		r.Address += "/" + strconv.FormatInt(q.Attempt, 10)
 	}
+	r.before, _ = earlier(turn, q)
 	p := q.Payload(t.Blocks)
 	r.Payload, r.Exact, r.Redacted, r.Stated, r.Defects = p, p.Exact, p.Redacted, p.Stated, p.Defects
 	if p.Bytes != nil {
@@ -238,9 +240,8 @@ func (r *Request) params(blocks *session.BlockSet, redacts bool) {
 		return
 	}
 	seen := map[session.Ref]bool{}
-	before := r.request.Before()
-	if before != nil && before.Params != nil {
-		for _, ref := range before.Params.Items() {
+	if r.before != nil && r.before.Params != nil {
+		for _, ref := range r.before.Params.Items() {
 			seen[ref] = true
 		}
 	}
@@ -275,8 +276,8 @@ func (r *Request) sections(blocks *session.BlockSet, redacts bool) {
 		return
 	}
 	seen := map[session.Ref]bool{}
-	if before := r.request.Before(); before != nil && before.Sections != nil {
-		for _, ref := range before.Sections.Items() {
+	if r.before != nil && r.before.Sections != nil {
+		for _, ref := range r.before.Sections.Items() {
 			seen[ref] = true
 		}
 	}
@@ -299,9 +300,15 @@ func (r *Request) messages(blocks *session.BlockSet, redacts bool) {
 		return
 	}
 	r.Count = r.request.Messages.Count
+	seen := map[string]bool{}
+	if r.before != nil {
+		for _, ref := range r.before.Messages.Items() {
+			seen[ref.Block] = true
+		}
+	}
 	placed := false
 	for _, m := range r.request.ReadMessages(blocks) {
-		p := RequestPart{Index: &m.Position, Role: m.Role, Envelope: m.Envelope, New: r.isNew(m.New), from: source(&m)}
+		p := RequestPart{Index: &m.Position, Role: m.Role, Envelope: m.Envelope, New: r.isNew(!seen[m.Block]), from: source(&m)}
 		switch {
 		case m.Source != (spans.Provenance{}):
 			p.Provenance = session.RawJSON(m.Source.AppendJSON(nil))

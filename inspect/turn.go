@@ -131,7 +131,7 @@ func (r *renderer) request(n *node, p place, t *session.Turn) {
 	}
 	if k := len(t.Requests); k > 0 {
 		if m := t.Requests[k-1].Messages; m != nil && m.Complete {
-			add(fmt.Sprintf("%d new", r.news(t.Requests[k-1])))
+			add(fmt.Sprintf("%d new", r.news(t, t.Requests[k-1])))
 		}
 	}
 	if t.Capture == spans.CaptureDigests {
@@ -212,9 +212,21 @@ func (r *renderer) asOf(p place) time.Time {
 	return r.o.AsOf
 }
 
-// news returns how many messages of a request stand nowhere in the request before it.
-func (r *renderer) news(q *session.Request) int {
-	before := q.Before()
+// earlier returns the last complete request before q that is of another turn than t, which is the turn of q: what an attempt that was thrown away
+// asked is no less new on the turn. It is nil where there is none. same is how many first messages both are known to have in common.
+func earlier(t *session.Turn, q *session.Request) (before *session.Request, same int64) {
+	if q.Messages != nil {
+		same = q.Messages.Same
+	}
+	for before = q.Before(); before != nil && slices.Contains(t.Requests, before); before = before.Before() {
+		same = min(same, before.Messages.Same)
+	}
+	return before, same
+}
+
+// news returns how many messages of a request of a turn stand nowhere in the last request of another turn before it.
+func (r *renderer) news(t *session.Turn, q *session.Request) int {
+	before, same := earlier(t, q)
 	if before == nil || r.seenIn != before {
 		r.seen = map[string]bool{}
 		if before != nil {
@@ -223,13 +235,13 @@ func (r *renderer) news(q *session.Request) int {
 			}
 		}
 	}
-	fresh, news := q.Messages.From(q.Messages.Same), 0
+	fresh, news := q.Messages.From(same), 0
 	for _, ref := range fresh {
 		if !r.seen[ref.Block] {
 			news++
 		}
 	}
-	if r.seenIn = nil; before == nil || int64(before.Messages.Len()) == q.Messages.Same { // nothing left it: a long session costs what is new
+	if r.seenIn = nil; before == nil || int64(before.Messages.Len()) == same { // nothing left it: a long session costs what is new
 		for _, ref := range fresh {
 			r.seen[ref.Block] = true
 		}

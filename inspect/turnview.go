@@ -60,7 +60,7 @@ func (m *viewer) view(i int) *TurnView {
 	o := &TurnView{
 		Format: session.TreeFormat, OutlineTurn: m.turn(i, m.gone), Variant: t.Variant, Level: t.Level, Temperature: t.Temperature, MaxTokens: t.MaxTokens,
 		Provider: t.Provider, Discarded: t.Discarded, FirstChunk: t.FirstChunkNS, TraceID: t.TraceID, SpanID: t.SpanID,
-		ErrorType: string(t.ErrorType), Error: t.Error, Capture: t.Capture, PromptDigest: t.PromptDigest, Partial: t.Partial, Findings: findings(t.Defects),
+		ErrorType: string(t.ErrorType), Error: t.Error, Capture: t.Capture, PromptDigest: t.PromptDigest, Partial: t.Partial && !t.Replied, Findings: findings(t.Defects),
 	}
 	var params []session.Ref
 	from := map[string]string{} // block to where it came from, as the request tells
@@ -68,7 +68,8 @@ func (m *viewer) view(i int) *TurnView {
 		last := t.Requests[n-1]
 		params = last.Params.Items()
 		if last.Messages != nil {
-			for _, ref := range last.Messages.From(last.Messages.Same) {
+			_, same := earlier(t.Turn, last)
+			for _, ref := range last.Messages.From(same) {
 				msg := session.Message{Ref: ref}
 				if msg.Source, _ = spans.ParseProvenance(ref.Provenance); ref.Provenance != "" {
 					from[ref.Block] = source(&msg)
@@ -261,7 +262,7 @@ func (m *viewer) request(t *viewTurn, q *session.Request) RequestView {
 	}
 	if q.Messages != nil {
 		if o.Messages = q.Messages.Count; q.Messages.Complete {
-			o.New = m.news.news(q)
+			o.New = m.news.news(t.Turn, q)
 		}
 	}
 	if m.alone && t.Capture == spans.CaptureContent {

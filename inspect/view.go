@@ -296,7 +296,7 @@ type RequestView struct {
 	Address  string `json:"address"`
 	Attempt  int64  `json:"attempt"`
 	Messages int64  `json:"messages"`
-	New      int    `json:"new"` // messages that the request before did not have
+	New      int    `json:"new"` // messages that the last request of another turn before did not have
 	Bytes    int64  `json:"bytes,omitempty"`
 	// Exact says that its bytes are those that the loop emitted, Missing how many pieces of it are not there. Both are told of a turn that is
 	// read alone: Exact is nil elsewhere.
