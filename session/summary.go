@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/otelagent/otelagent/spans"
@@ -16,7 +17,7 @@ type Summary struct {
 	Status     spans.SessionStatus `json:"status"`
 	Agent      string              `json:"agent,omitempty"`
 	AgentID    string              `json:"agent_id,omitempty"`
-	// Model is the one that answered last, else the last one asked for.
+	// Model is the one that answered the turn that began last, else the one that it asked for.
 	Model     string    `json:"model,omitempty"`
 	Dialect   string    `json:"dialect,omitempty"`
 	Start     time.Time `json:"start"`
@@ -99,6 +100,12 @@ func Summarize(s *Session) Summary {
 			defects(c.Defects)
 		}
 	}
+	var asked time.Time
+	model := func(began time.Time, name string) { // a sub-agent's run stands behind turns that began later
+		if name != "" && !began.Before(asked) {
+			sum.Model, asked = name, began
+		}
+	}
 	defects(s.Defects)
 	for _, g := range s.Groups {
 		defects(g.Defects)
@@ -109,9 +116,7 @@ func Summarize(s *Session) Summary {
 		compactions(r.Compactions)
 		permissions(r.Permissions)
 		sum.Turns += int64(len(r.Turns))
-		if r.Model != "" {
-			sum.Model = r.Model
-		}
+		model(r.Start, r.Model)
 		for _, t := range r.Turns {
 			defects(t.Defects)
 			tools(t.ToolCalls)
@@ -120,12 +125,11 @@ func Summarize(s *Session) Summary {
 			if t.Failed {
 				sum.Errors++
 			}
-			switch {
-			case t.Answered != "":
-				sum.Model = t.Answered
-			case t.Model != "":
-				sum.Model = t.Model
+			began := t.Start
+			if began.IsZero() {
+				began = r.Start
 			}
+			model(began, cmp.Or(t.Answered, t.Model, r.Model))
 		}
 	}
 	return sum

@@ -71,6 +71,24 @@ func TestSummaryParentOfTurns(t *testing.T) {
 	}
 }
 
+// TestSummaryModel names the model of the turn that began last, though the run of a sub-agent stands behind it.
+func TestSummaryModel(t *testing.T) {
+	model := func(name string) []any { return []any{string(spans.RequestModelKey), name} }
+	s := &synth{session: Key{ID: "s1"}}
+	s.add(KindRun, "main", at(0), NoTurn, at(0), at(9))
+	s.add(KindTurn, "main", at(0), 0, at(1), at(2), model("large")...)
+	s.add(KindRun, "sub", at(3), NoTurn, at(3), at(5), "otelagent.run.parent.id", "main")
+	s.add(KindTurn, "sub", at(3), 0, at(4), at(5), model("small")...)
+	s.add(KindTurn, "main", at(0), 1, at(6), at(7), model("largest")...)
+	if got := Summarize(Assemble(s.rows)).Model; got != "largest" {
+		t.Errorf("%q, want largest", got)
+	}
+	s.add(KindTurn, "main", at(0), 2, at(8), at(9)) // one that tells none
+	if got := Summarize(Assemble(s.rows)).Model; got != "largest" {
+		t.Errorf("%q after a turn that tells none, want largest", got)
+	}
+}
+
 func TestSummaryJSON(t *testing.T) {
 	sum := Summary{
 		Key: Key{Tenant: "t", ID: "s1"}, Parent: "p", Status: spans.SessionStatusIdle, Agent: "coder", AgentID: "a1", Model: "m", Dialect: "phi-core",
