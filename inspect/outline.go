@@ -165,6 +165,7 @@ func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *O
 	for _, t := range tools {
 		o.Tools = append(o.Tools, *t)
 	}
+	o.Summary.Title = s.Title(v.tree.Blocks)
 	slices.SortFunc(o.Tools, func(a, b OutlineTool) int { return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Name, b.Name)) })
 	o.Children = v.children(children, now)
 	if f := v.history.Fork; f != nil {

@@ -85,7 +85,9 @@ func TestViewsAgreeWithTrees(t *testing.T) {
 func checkView(t *testing.T, v *inspect.View, tree session.Tree) {
 	t.Helper()
 	o := v.Outline(1, nil, time.Time{})
-	if diff := cmp.Diff(session.Summarize(tree.Session), o.Summary); diff != "" {
+	want := session.Summarize(tree.Session)
+	want.Title = tree.Title(tree.Blocks)
+	if diff := cmp.Diff(want, o.Summary); diff != "" {
 		t.Error(diff)
 	}
 	if len(o.Runs) != len(tree.Runs) || len(o.Turns) != int(o.Summary.Turns) || v.Len() != len(o.Turns) {
@@ -217,5 +219,15 @@ func TestOutlineChildren(t *testing.T) {
 	o := v.Outline(1, []session.Summary{session.Summarize(trees[1].Session), fork}, time.Time{})
 	if len(o.Children) != 2 || o.Children[0].Kind != "sub-agent" || o.Children[0].From == "" || o.Children[1] != (inspect.OutlineChild{Session: "fork", Kind: "fork", Status: "idle"}) {
 		t.Errorf("%+v", o.Children)
+	}
+}
+
+// What somebody named the session stands in its outline: pages head it with that.
+func TestOutlineTitle(t *testing.T) {
+	blocks, name := &session.BlockSet{}, `"Fix range test"`
+	blocks.Add(session.Block{Body: name})
+	s := &session.Session{ID: "s", Facts: []session.Fact{{Subject: session.SubjectSession, Key: session.FactTitle, Value: &session.Ref{Block: spans.BlockOfString(name).Short().String()}}}}
+	if got := inspect.NewView(session.Tree{Session: s, Blocks: blocks}, nil).Outline(1, nil, time.Time{}).Summary.Title; got != "Fix range test" {
+		t.Errorf("the outline is titled %q", got)
 	}
 }
