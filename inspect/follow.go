@@ -18,12 +18,24 @@ type Follower struct {
 	w       io.Writer
 	o       Options
 	written map[followKey]bool
-	err     error
+	// agents are the numbers of sub-agents, by what names their runs, in the order in which they came.
+	agents map[followKey]int
+	err    error
+
+	// Of the Write that is going on: all runs, and what spawned which; what lines of the run that is being written begin with, and how
+	// deep it is.
+	r       *renderer
+	kids    map[*session.ToolCall][]place
+	strays  map[*session.Run][]place
+	claimed map[*session.Run]bool
+	lead    string
+	depth   int
 }
 
 // followKey names a thing that has a line: what it is, and its address.
 type followKey struct {
 	what      string
+	session   string
 	run       string
 	runStart  int64
 	turn      int64
@@ -40,27 +52,85 @@ func NewFollower(w io.Writer, o Options) *Follower {
 	if o.Location == nil {
 		o.Location = time.UTC
 	}
-	return &Follower{w: w, o: o, written: map[followKey]bool{}}
+	return &Follower{w: w, o: o, written: map[followKey]bool{}, agents: map[followKey]int{}}
 }
 
 // Write writes what of the tree is over and was not written yet: what the user said, replies, tool calls, decisions, compactions, turns and
-// runs, in the order of the tree. Where only is not nil nothing but that run of the tree counts. With over, which is for the last time,
-// what never ended is written too, as it was last seen: the beginnings of replies, tool calls, runs. The tree is kept no longer than the
-// call. The error is the writer's; after the first nothing more is written.
-func (f *Follower) Write(t session.Tree, only *session.Run, now time.Time, over bool) error {
+// runs, in the order of the tree. Related are other sessions: runs of theirs, and of the tree, that were spawned by what is written are
+// written in place, as lines of a sub-agent that has a number. Where only is not nil nothing but that run of the tree and its sub-agents count.
+// With over, which is for the last time, what never ended is written too, as it was last seen: the beginnings of replies, tool calls, runs;
+// and so is a sub-agent's whose process is gone. The trees are kept no longer than the call. The error is the writer's; after the
+// first nothing more is written.
+func (f *Follower) Write(t session.Tree, related []session.Tree, only *session.Run, now time.Time, over bool) error {
+	f.r = &renderer{o: Options{Related: related}, main: t, placed: map[*session.Run]bool{}, histories: map[*session.Session]*session.History{}}
+	defer func() { f.r, f.kids, f.strays, f.claimed = nil, nil, nil, nil }()
+	f.r.index()
+	f.family()
 	for i, run := range t.Runs {
-		if only == nil || run == only {
-			f.one(place{t, run, i + 1}, now, over)
+		if run == only || only == nil && !f.claimed[run] {
+			f.run(place{t, run, i + 1}, now, over)
+		}
+	}
+	for i, run := range t.Runs { // whatever claims each other, or was spawned by what is not looked at
+		if only == nil && !f.r.placed[run] {
+			f.run(place{t, run, i + 1}, now, over)
 		}
 	}
 	return f.err
 }
 
-func (f *Follower) one(p place, now time.Time, over bool) {
-	run, status := p.run, p.run.StatusAt(now)
-	key := followKey{run: run.ID, runStart: run.Start.UnixNano()}
+func runKey(p place) followKey {
+	return followKey{session: p.tree.ID, run: p.run.ID, runStart: p.run.Start.UnixNano()}
+}
+
+func (f *Follower) run(p place, now time.Time, over bool) {
 	name := fmt.Sprintf("run %d", p.n)
+	f.lines(p, name, []seg{{name, bold}}, now, over)
+}
+
+// mostIndents bounds how far lines of sub-agents of sub-agents are indented.
+const mostIndents = 4
+
+// subAgent writes the lines of a run that was spawned, by what that says, each with its number in front.
+func (f *Follower) subAgent(p place, by string, now time.Time, over bool) {
+	if f.r.placed[p.run] {
+		return
+	}
+	key := runKey(p)
+	n, ok := f.agents[key]
+	if !ok {
+		n = len(f.agents) + 1
+		f.agents[key] = n
+	}
+	lead := f.lead
+	defer func() { f.lead, f.depth = lead, f.depth-1 }()
+	f.depth++
+	f.lead = strings.Repeat("  ", min(f.depth, mostIndents)) + fmt.Sprintf("%d│ ", n)
+
+	name := fmt.Sprintf("sub-agent %d", n)
 	begin := []seg{{name, bold}}
+	add := func(text string) {
+		if text != "" {
+			begin = append(begin, seg{separator + text, plainText})
+		}
+	}
+	other := p.tree.Session != f.r.main.Session
+	if !other || len(p.tree.Runs) > 1 {
+		add(fmt.Sprintf("run %d", p.n))
+	}
+	add(prefixed("by ", by))
+	if other {
+		add("session " + Clean(p.tree.ID))
+	}
+	f.lines(p, name, begin, now, over)
+}
+
+// lines writes the lines of a run and of what it spawned.
+func (f *Follower) lines(p place, name string, begin []seg, now time.Time, over bool) {
+	run, status := p.run, p.run.StatusAt(now)
+	f.r.placed[run] = true
+	over = over || run.Status == spans.RunStatusOpen && status != spans.RunStatusOpen && f.depth > 0
+	key := runKey(p)
 	for _, s := range []string{run.Agent, run.Model} {
 		if s != "" {
 			begin = append(begin, seg{separator + Clean(s), dim})
@@ -68,9 +138,17 @@ func (f *Follower) one(p place, now time.Time, over bool) {
 	}
 	f.line(key, "begin", run.Start, begin)
 	f.said(p, key, "outside", run.Start, run.Outside, false)
-	f.children(p, key, run.ToolCalls, run.Compactions, run.Permissions, over)
+	f.children(p, key, run.ToolCalls, run.Compactions, run.Permissions, now, over)
+	strays := f.strays[run]
 	for _, t := range run.Turns {
-		f.turn(p, key, t, over, status != spans.RunStatusOpen)
+		for len(strays) > 0 && strays[0].run.Start.Before(t.Start) {
+			f.subAgent(strays[0], "", now, over)
+			strays = strays[1:]
+		}
+		f.turn(p, key, t, now, over, status != spans.RunStatusOpen)
+	}
+	for _, k := range strays {
+		f.subAgent(k, "", now, over)
 	}
 
 	last := run.End
@@ -91,7 +169,48 @@ func (f *Follower) one(p place, now time.Time, over bool) {
 	f.line(key, "end", last, end)
 }
 
-func (f *Follower) turn(p place, key followKey, t *session.Turn, over, stopped bool) {
+// family says which runs were spawned by which call, and which by a run of which no call claims them, or not yet, by start.
+func (f *Follower) family() {
+	f.kids, f.strays = map[*session.ToolCall][]place{}, map[*session.Run][]place{}
+	claimed := map[*session.Run]bool{}
+	for _, p := range f.r.runs {
+		for c := range p.run.Calls() {
+			if kids := f.r.kids(p, c); len(kids) > 0 {
+				f.kids[c] = kids
+				for _, k := range kids {
+					claimed[k.run] = true
+				}
+			}
+		}
+	}
+	for _, k := range f.r.runs {
+		if claimed[k.run] {
+			continue
+		}
+		h := f.r.history(k.tree).Run(k.run)
+		parent := h.Parent
+		if parent == nil && k.run.ParentID != "" {
+			for _, q := range f.r.byID[k.run.ParentID] { // loops reuse ids: the last one that began before is meant
+				if q.tree.Session != k.tree.Session && (k.run.ParentSessionID == "" || k.run.ParentSessionID == q.tree.ID) &&
+					(parent == nil || !q.run.Start.After(k.run.Start)) {
+					parent = q.run
+				}
+			}
+		} else if h.Relation != session.RelationSubAgent {
+			parent = nil
+		}
+		if parent != nil {
+			f.strays[parent] = append(f.strays[parent], k)
+			claimed[k.run] = true
+		}
+	}
+	for _, l := range f.strays {
+		slices.SortStableFunc(l, func(a, b place) int { return a.run.Start.Compare(b.run.Start) })
+	}
+	f.claimed = claimed
+}
+
+func (f *Follower) turn(p place, key followKey, t *session.Turn, now time.Time, over, stopped bool) {
 	key.turn, key.turnStart = t.Index, t.Start.UnixNano()
 	ended := !t.End.IsZero()
 	f.said(p, key, "input", t.Start, told(p, t), true)
@@ -108,7 +227,7 @@ func (f *Follower) turn(p place, key followKey, t *session.Turn, over, stopped b
 		}
 		f.said(p, key, label, at, t.Output, false)
 	}
-	f.children(p, key, t.ToolCalls, t.Compactions, t.Permissions, over)
+	f.children(p, key, t.ToolCalls, t.Compactions, t.Permissions, now, over)
 	if !ended && !over {
 		return
 	}
@@ -142,7 +261,7 @@ func (f *Follower) turn(p place, key followKey, t *session.Turn, over, stopped b
 }
 
 // children writes what hangs in a turn, or in a run outside any turn.
-func (f *Follower) children(p place, key followKey, calls []*session.ToolCall, compactions []*session.Compaction, permissions []*session.Permission, over bool) {
+func (f *Follower) children(p place, key followKey, calls []*session.ToolCall, compactions []*session.Compaction, permissions []*session.Permission, now time.Time, over bool) {
 	type dated struct {
 		at    time.Time
 		write func()
@@ -165,8 +284,16 @@ func (f *Follower) children(p place, key followKey, calls []*session.ToolCall, c
 		for _, q := range c.Permissions {
 			decided(q)
 		}
-		if !c.End.IsZero() || over {
-			list = append(list, dated{cmp.Or(c.End, c.Seen, c.Start), func() { f.call(p, key, c) }})
+		kids, ended := f.kids[c], !c.End.IsZero() || over
+		if len(kids) > 0 || ended {
+			list = append(list, dated{cmp.Or(c.End, c.Seen, c.Start), func() {
+				for _, k := range kids {
+					f.subAgent(k, f.callText(p, c), now, over)
+				}
+				if ended {
+					f.call(p, key, c)
+				}
+			}})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b dated) int { return a.at.Compare(b.at) })
@@ -194,6 +321,11 @@ func (f *Follower) call(p place, key followKey, c *session.ToolCall) {
 		segs = append(segs, seg{"(" + Clean(argsText(args)) + ")", plainText})
 	}
 	segs = append(segs, seg{prefixed(separator, took(toldStart(c.Span), cmp.Or(c.End, c.Seen))), dim})
+	for _, k := range f.kids[c] {
+		if n, ok := f.agents[runKey(k)]; ok {
+			segs = append(segs, seg{fmt.Sprintf("%ssub-agent %d", separator, n), dim})
+		}
+	}
 	if c.ChildSessionID != "" && c.ChildSessionID != p.tree.ID {
 		segs = append(segs, seg{separator + "session " + Clean(c.ChildSessionID), dim})
 	}
@@ -206,6 +338,18 @@ func (f *Follower) call(p place, key followKey, c *session.ToolCall) {
 	}
 	f.line(key, "call", cmp.Or(c.End, c.Seen, c.Start), segs)
 }
+
+// callText names a call in a few words.
+func (f *Follower) callText(p place, c *session.ToolCall) string {
+	text := Clean(orCall(c.Name))
+	if args, ok := f.first(p, c.Args); ok {
+		return text + "(" + ellipsis(Clean(argsText(args)), callTextArgs) + ")"
+	}
+	return text + prefixed(" ", Clean(c.ID))
+}
+
+// callTextArgs bounds how much of the arguments callText gives, in characters.
+const callTextArgs = 40
 
 func (f *Follower) permission(key followKey, q *session.Permission) {
 	key.call, key.ordinal = q.CallID, q.Ordinal
@@ -286,7 +430,12 @@ func (f *Follower) line(key followKey, what string, at time.Time, segs []seg) {
 		clock = at.In(f.o.Location).Format("15:04:05")
 	}
 	d.put(dim, clock+" ")
-	d.putSegs(segs, f.o.Width-len(clock)-1)
+	room := f.o.Width - len(clock) - 1
+	if f.lead != "" {
+		d.put(dim, f.lead)
+		room -= width(f.lead)
+	}
+	d.putSegs(segs, room)
 	d.flush()
 	f.err = d.err
 }
@@ -296,10 +445,14 @@ func (f *Follower) Line(t session.Tree, now time.Time, columns int) string {
 	v := StatusOf(t.Session, now)
 	out := []string{words(string(v.Status))}
 	var turn *session.Turn
-	for _, run := range t.Runs {
+	agent := "" // whose that turn is
+	for i, run := range t.Runs {
 		for _, q := range run.Turns {
 			if q.Known == spans.KnownLive && run.Status == spans.RunStatusOpen && (turn == nil || q.Start.After(turn.Start)) {
-				turn = q
+				turn, agent = q, ""
+				if n := f.agents[runKey(place{t, run, i + 1})]; n > 0 {
+					agent = fmt.Sprintf("sub-agent %d ", n)
+				}
 			}
 		}
 	}
@@ -308,7 +461,7 @@ func (f *Follower) Line(t session.Tree, now time.Time, columns int) string {
 		if v.Status == spans.SessionStatusAborted {
 			until = turn.Seen
 		}
-		out = append(out, fmt.Sprintf("turn %d %s", turn.Index, Duration(max(0, until.Sub(turn.Start)).Truncate(time.Second))))
+		out = append(out, fmt.Sprintf("%sturn %d %s", agent, turn.Index, Duration(max(0, until.Sub(turn.Start)).Truncate(time.Second))))
 		if turn.Attempts > 1 {
 			out = append(out, fmt.Sprintf("attempt %d", turn.Attempts))
 		}

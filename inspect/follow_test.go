@@ -37,7 +37,7 @@ func TestFollowKilled(t *testing.T) {
 	var b bytes.Buffer
 	f := NewFollower(&b, Options{})
 	for range 2 { // what was written is not written again
-		if err := f.Write(tree, nil, at(5), false); err != nil {
+		if err := f.Write(tree, nil, nil, at(5), false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -57,7 +57,7 @@ func TestFollowKilled(t *testing.T) {
 	if got := s.StatusAt(at(8)); got != spans.SessionStatusAborted {
 		t.Fatalf("status %s", got)
 	}
-	if err := f.Write(tree, nil, at(8), true); err != nil {
+	if err := f.Write(tree, nil, nil, at(8), true); err != nil {
 		t.Fatal(err)
 	}
 	const rest = "03:04:06   reply   I will look at the file first, bec…\n" +

@@ -80,14 +80,20 @@ func (a *app) follow(ctx context.Context, db *database, key session.Key, addr ad
 	foot := newFooter(a.stdout)
 	defer foot.clear()
 	var (
-		before spans.SessionStatus
+		before string
 		came   time.Time // when something last arrived
+		kin    = kin{db: db, last: map[string]marked{}}
 	)
 	err := db.watch(ctx, key, db.read, func(t session.Tree, changed bool, now time.Time) (bool, error) {
 		only, _, err := addr.pick(t.Session)
 		if err != nil {
 			return true, err
 		}
+		related, moved, err := kin.look(ctx, t.Session)
+		if err != nil {
+			return true, err
+		}
+		changed = changed || moved
 		status := t.StatusAt(now)
 		over := ended(status) || only != nil && only.StatusAt(now) != spans.RunStatusOpen
 		first := before == ""
@@ -96,10 +102,14 @@ func (a *app) follow(ctx context.Context, db *database, key session.Key, addr ad
 		}
 		// The last spans of a run may come in several batches.
 		over = over && mode != followForever && (first || now.Sub(came) >= settleFor)
-		if changed || over || status != before {
-			before = status
+		all := string(status) // and of those beside it, which time alone changes too
+		for _, r := range related {
+			all += " " + string(r.StatusAt(now))
+		}
+		if changed || over || all != before {
+			before = all
 			foot.clear()
-			if err := f.Write(t, only, now, over); err != nil || over {
+			if err := f.Write(t, related, only, now, over); err != nil || over {
 				return true, err
 			}
 		}
@@ -110,6 +120,42 @@ func (a *app) follow(ctx context.Context, db *database, key session.Key, addr ad
 		return nil
 	}
 	return err
+}
+
+// kin looks at the sessions beside the one that is followed, as show does: those that share a trace with it, where its sub-agents are.
+type kin struct {
+	db   *database
+	last map[string]marked // by id
+}
+
+// marked is a session as it was at a mark.
+type marked struct {
+	mark store.Mark
+	tree session.Tree
+}
+
+// look returns them as they are now, and whether something came of one since it looked last. Only those are read again. One that was erased
+// is not there any more.
+func (k *kin) look(ctx context.Context, s *session.Session) (trees []session.Tree, changed bool, err error) {
+	last := k.last
+	k.last = map[string]marked{}
+	trees, err = k.db.reader().Related(ctx, s, func(ctx context.Context, key session.Key) (session.Tree, error) {
+		mark, err := k.db.store.Mark(ctx, key)
+		m := last[key.ID]
+		if err == nil && m.mark != mark {
+			changed = true
+			m = marked{mark: mark}
+			m.tree, err = k.db.read(ctx, key)
+		}
+		if errors.Is(err, store.ErrNotFound) { // erased since it was listed
+			return session.Tree{Session: &session.Session{ID: key.ID}}, nil
+		}
+		if err == nil {
+			k.last[key.ID] = m
+		}
+		return m.tree, err
+	})
+	return trees, changed, err
 }
 
 // ended reports whether nothing is to be expected of a session before its next run.
