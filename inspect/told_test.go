@@ -22,7 +22,7 @@ func TestToldByRequest(t *testing.T) {
 	run := &session.Run{Span: span(0, 1), ID: "r", Turns: []*session.Turn{turn}}
 	tree := session.Tree{Blocks: blocks, Session: &session.Session{ID: "s", Start: at(0), Last: at(1), Runs: []*session.Run{run}}}
 	var followed bytes.Buffer
-	if err := inspect.NewFollower(&followed, inspect.Options{}).Write(tree, nil, at(1), true); err != nil {
+	if err := inspect.NewFollower(&followed, inspect.Options{}).Write(tree, nil, nil, at(1), true); err != nil {
 		t.Fatal(err)
 	}
 	for _, got := range []string{render(t, tree, inspect.Options{Width: 80}), followed.String()} {
@@ -74,7 +74,7 @@ run 1 · completed                                                      -       
 		}
 	}
 	var log bytes.Buffer
-	if err := inspect.NewFollower(&log, inspect.Options{}).Write(session.Tree{Session: s}, nil, now, true); err != nil {
+	if err := inspect.NewFollower(&log, inspect.Options{}).Write(session.Tree{Session: s}, nil, nil, now, true); err != nil {
 		t.Fatal(err)
 	}
 	if got := log.String(); !strings.Contains(got, "         turn 0\n") || !strings.Contains(got, "         turn 1 · 0 in · 0 out\n") {
