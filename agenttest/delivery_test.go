@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.opentelemetry.io/otel/sdk/trace"
@@ -170,43 +172,85 @@ func TestLostAheadIsSentAgain(t *testing.T) {
 }
 
 // What left ahead leaves again as often as it is lost, within bounds: here the collector is away when the model is asked, is there when the
-// turn ends, and is away once more when the request leaves again.
+// turn ends, and is away once more when the request leaves again. It waits longer each time, whatever else ends in the session, but for the
+// end of its own run.
 func TestLostAheadIsSentAgainAndAgain(t *testing.T) {
 	const payload = `{"model":"m","messages":[{"role":"user","content":"Is it in?"}]}`
+	waits := []int{0, 0, 1, 2, 4, 8, 16, 32, 32} // seconds after the time before: when the turn has the request, when that is lost ...
 	for _, losses := range []int{1, 2, 7, 8, 9} {
 		t.Run(fmt.Sprintf("lost %d times", losses), func(t *testing.T) {
-			t.Parallel() // waits for the clock of the Tracer
-			ahead := &aheadCounter{refuse: losses}
-			providers, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(ahead), otelsetup.WithoutGlobal(), otelsetup.WithLive())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = providers.Shutdown(context.WithoutCancel(t.Context())) }()
-			tracer := otelagent.NewTracer(content, otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithLive(providers.Live()))
-			flush := func() {
-				_ = providers.ForceFlush(t.Context()) // fails for what is refused
-				_ = providers.ForceFlush(t.Context()) // what left again when that was heard of
-			}
-			ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
-			_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
-			hold := ahead.hold()
-			turn.Request(otelagent.Request{Payload: []byte(payload)})
-			turn.End(otelagent.TurnResult{}) // the loss is heard of after it
-			hold()
-			flush()
-			for range losses {
-				_, other := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "other"})
-				other.End(otelagent.RunResult{})
+			synctest.Test(t, func(t *testing.T) {
+				ahead := &aheadCounter{refuse: losses}
+				tracer, flush, shutdown := aheadTracer(t, ahead)
+				defer shutdown()
+				ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
+				_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+				hold := ahead.hold()
+				turn.Request(otelagent.Request{Payload: []byte(payload)})
+				turn.End(otelagent.TurnResult{}) // the loss is heard of after it
+				hold()
 				flush()
-			}
-			run.End(otelagent.RunResult{})
-			flush()
-			want := min(losses+1, 9) // at once, and again up to eight times
-			if sent, arrived := ahead.counts(); sent != want || arrived != (losses < 9) {
-				t.Errorf("the request left %d times, want %d; arrived: %v", sent, want, arrived)
-			}
+				for range 2 * 120 { // half seconds
+					run.Ask(ctx, otelagent.PermissionEvaluation{}).End(otelagent.PermissionEvaluation{})
+					_, other := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "other"})
+					other.End(otelagent.RunResult{})
+					flush()
+					time.Sleep(time.Second / 2)
+				}
+				run.End(otelagent.RunResult{})
+				flush()
+				want := waits[:min(losses+1, 9)] // at once, and again up to eight times
+				if sent, arrived := ahead.waits(); !slices.Equal(sent, want) || arrived != (losses < 9) {
+					t.Errorf("the request left after %v seconds, want %v; arrived: %v", sent, want, arrived)
+				}
+			})
 		})
 	}
+}
+
+// The end of a run waits for nothing: it may be the last end there is. Those of others are not.
+func TestLostAheadLeavesWithTheEndOfItsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ahead := &aheadCounter{refuse: 2}
+		tracer, flush, shutdown := aheadTracer(t, ahead)
+		defer shutdown()
+		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
+		_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+		hold := ahead.hold()
+		turn.Request(otelagent.Request{Payload: []byte(`{"model":"m","messages":[]}`)})
+		turn.End(otelagent.TurnResult{})
+		hold()
+		flush()
+		for range 20 {
+			run.Ask(ctx, otelagent.PermissionEvaluation{}).End(otelagent.PermissionEvaluation{})
+			_, other := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "other"})
+			other.End(otelagent.RunResult{})
+			flush()
+		}
+		if sent, arrived := ahead.waits(); len(sent) != 2 || arrived {
+			t.Errorf("the request left %d times before its run ended, want 2; arrived: %v", len(sent), arrived)
+		}
+		run.End(otelagent.RunResult{})
+		flush()
+		if sent, arrived := ahead.waits(); len(sent) != 3 || !arrived {
+			t.Errorf("the request left %d times, want 3; arrived: %v", len(sent), arrived)
+		}
+	})
+}
+
+// aheadTracer exports to ahead, live. Flush waits for what was lost to be heard of.
+func aheadTracer(t *testing.T, ahead *aheadCounter) (tracer *otelagent.Tracer, flush, shutdown func()) {
+	t.Helper()
+	providers, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(ahead), otelsetup.WithoutGlobal(), otelsetup.WithLive())
+	if err != nil {
+		t.Fatal(err)
+	}
+	flush = func() {
+		_ = providers.ForceFlush(t.Context()) // fails for what is refused
+		_ = providers.ForceFlush(t.Context()) // what left again when that was heard of
+	}
+	tracer = otelagent.NewTracer(content, otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithLive(providers.Live()))
+	return tracer, flush, func() { _ = providers.Shutdown(context.WithoutCancel(t.Context())) }
 }
 
 // aheadCounter takes all but the first session.payload spans of the list of a request.
@@ -214,7 +258,7 @@ type aheadCounter struct {
 	refuse int
 
 	mu      sync.Mutex
-	sent    int
+	sent    []time.Time
 	arrived bool
 	held    sync.Mutex
 }
@@ -222,10 +266,14 @@ type aheadCounter struct {
 // hold lets exports wait until the function that it returns is called.
 func (a *aheadCounter) hold() func() { a.held.Lock(); return a.held.Unlock }
 
-func (a *aheadCounter) counts() (sent int, arrived bool) {
+// waits returns how many seconds after the time before each was sent, and whether one arrived.
+func (a *aheadCounter) waits() (seconds []int, arrived bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.sent, a.arrived
+	for i := range a.sent {
+		seconds = append(seconds, int(a.sent[i].Sub(a.sent[max(i-1, 0)]).Seconds()))
+	}
+	return seconds, a.arrived
 }
 
 func (a *aheadCounter) Shutdown(context.Context) error { return nil }
@@ -237,7 +285,7 @@ func (a *aheadCounter) ExportSpans(_ context.Context, list []trace.ReadOnlySpan)
 	defer a.mu.Unlock()
 	for _, s := range list {
 		if s.Name() == spans.SpanPayload {
-			if a.sent++; a.sent <= a.refuse {
+			if a.sent = append(a.sent, time.Now()); len(a.sent) <= a.refuse {
 				return errors.New("away")
 			}
 			a.arrived = true

@@ -60,6 +60,7 @@ type handle struct {
 	began     time.Time // start of the span as it was stated, else zero
 	since     time.Time // the same, else when it began; only where metrics are taken
 	vague     bool      // its start is only a bound
+	whole     bool      // it is all of its origin: a run or a group, and not something in it
 	index     int64     // of the turn; noTurn outside
 	turn      string    // decimal turn index, empty outside a turn; only with derived ids
 	at        string    // start of the turn where its index does not name it; only with derived ids
@@ -85,6 +86,7 @@ const maxNotes = 32
 // begin starts the span of h with the attributes of a, which it frees, and returns the context with that span. The
 // parent is parent's span; the one in ctx when parent is nil.
 func (h *handle) begin(ctx context.Context, parent *handle, kind *spanKind, at Moment, a *attrs, id seed) context.Context {
+	h.whole = kind == &kindRun
 	ctx = orBackground(ctx)
 	if parent != nil && !sameSpan(trace.SpanContextFromContext(ctx), parent.span.SpanContext()) {
 		ctx = trace.ContextWithSpan(ctx, parent.span)
@@ -228,11 +230,11 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 		h.span.End(trace.WithTimestamp(at.Time))
 	}
 	if h.live != nil {
-		session := ""
-		if h.live.turn == nil && h.live.tool == nil { // a run, mostly: there may be no further end
-			session = h.session
+		var last *origin
+		if h.whole {
+			last = h.origin
 		}
-		h.tracer.memories.ahead.sendDue(session)
+		h.tracer.memories.ahead.sendDue(last)
 	}
 	return end, h.measured
 }

@@ -305,12 +305,12 @@ func (s *aheads) lose(session string) {
 		}
 	}
 	s.mu.Unlock()
-	s.sendDue("")
+	s.sendDue(nil)
 }
 
-// sendDue sends what is due and may leave by now; of the session, unless empty, also what left a moment ago: it may be the last chance. The
-// caller holds no lock.
-func (s *aheads) sendDue(session string) {
+// sendDue sends what is due and may leave by now; of the run last, unless nil, which has ended, also what left a moment ago: there may be no
+// further end. The caller holds no lock.
+func (s *aheads) sendDue(last *origin) {
 	if !s.due.Load() {
 		return
 	}
@@ -325,7 +325,7 @@ func (s *aheads) sendDue(session string) {
 		s.bytes += e.bytes
 		switch {
 		case !e.due:
-		case now.Before(e.next) && (session == "" || e.of.session != session):
+		case now.Before(e.next) && e.of.origin != last:
 			s.due.Store(true)
 		default:
 			e.due = false
