@@ -94,9 +94,47 @@ func eventText(body string) string {
 	}
 	var out []string
 	for _, f := range fields {
-		out = append(out, f.name+": "+valueText(f.value))
+		text := valueText(f.value)
+		if said := saidText(f.value); said != "" {
+			text = said
+		} else if words := usageText(f); words != "" {
+			text = words
+		}
+		out = append(out, f.name+": "+text)
 	}
 	return strings.Join(out, ", ")
+}
+
+// saidText returns what a value that is a message says, its calls by name; empty of any other.
+func saidText(value []byte) string {
+	var head struct{ Role string }
+	if json.Unmarshal(value, &head) != nil || head.Role == "" {
+		return ""
+	}
+	var out []string
+	for _, s := range session.Sayings(string(value)) {
+		switch {
+		case s.Kind == session.SaidCall:
+			out = append(out, "[calls "+s.Name+"]")
+		case strings.TrimSpace(s.Text) != "":
+			out = append(out, s.Text)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// usageText returns the tokens that a member of an event tells; empty of any other.
+func usageText(f member) string {
+	var u struct {
+		session.Usage
+		Input  *int64 `json:"input"`
+		Output *int64 `json:"output"`
+	}
+	if f.name != "usage" || json.Unmarshal(f.value, &u) != nil || u.Input == nil || u.Output == nil {
+		return ""
+	}
+	u.Usage.Input, u.Usage.Output = *u.Input, *u.Output
+	return strings.Join(usageWords(u.Usage), separator)
 }
 
 type member struct {

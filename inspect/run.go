@@ -161,25 +161,25 @@ func (r *renderer) run(p place, role string) *node {
 	var kids []timed
 	if r.o.Run != run || r.o.Turn == nil {
 		for _, c := range run.ToolCalls {
-			kids = append(kids, timed{c.Span, r.call(p, c)})
+			kids = append(kids, timed{span: c.Span, node: r.call(p, c)})
 		}
 		for _, c := range run.Compactions {
-			kids = append(kids, timed{c.Span, r.compaction(p, c)})
+			kids = append(kids, timed{span: c.Span, node: r.compaction(p, c)})
 		}
 		for _, q := range run.Permissions {
-			kids = append(kids, timed{q.Span, r.permission(q)})
+			kids = append(kids, timed{span: q.Span, node: r.permission(q)})
 		}
 	}
 	var turns []timed
 	for _, t := range r.shown(p) {
 		if t.turn == nil {
-			turns = append(turns, timed{t.span, &node{segs: []seg{{t.text, yellow}}}})
+			turns = append(turns, timed{span: t.span, node: &node{segs: []seg{{t.text, yellow}}}})
 			continue
 		}
-		turns = append(turns, timed{t.span, r.turn(p, t.turn)})
+		turns = append(turns, timed{span: t.span, node: r.turn(p, t.turn)})
 	}
 	for _, k := range r.strays(p) {
-		kids = append(kids, timed{k.run.Span, r.run(k, "")})
+		kids = append(kids, timed{span: k.run.Span, node: r.run(k, "")})
 	}
 	r.events(n, p, run.Events)
 	r.defects(n, run.Defects)
@@ -268,10 +268,11 @@ func lastOf(run *session.Run) time.Time {
 	return last
 }
 
-// timed is a node with the times it is ordered by.
+// timed is a node, or an event, with the times it is ordered by.
 type timed struct {
 	span session.Span
 	node *node
+	note *session.Note
 }
 
 // merge puts others, by start, between what is ordered already.

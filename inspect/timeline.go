@@ -30,24 +30,24 @@ func (r *renderer) timelineRun(n *node, p place) {
 	var turns, others []timed
 	for _, t := range r.shown(p) {
 		if t.turn == nil {
-			turns = append(turns, timed{t.span, &node{segs: []seg{{t.text, dim}}}})
+			turns = append(turns, timed{span: t.span, node: &node{segs: []seg{{t.text, dim}}}})
 			continue
 		}
-		turns = append(turns, timed{t.turn.Span, r.timelineTurn(p, t.turn)})
+		turns = append(turns, timed{span: t.turn.Span, node: r.timelineTurn(p, t.turn)})
 	}
 	for _, c := range p.run.ToolCalls {
-		others = append(others, timed{c.Span, r.timelineCall(p, c)})
+		others = append(others, timed{span: c.Span, node: r.timelineCall(p, c)})
 	}
 	for _, c := range p.run.Compactions {
-		others = append(others, timed{c.Span, r.timelineCompaction(c)})
+		others = append(others, timed{span: c.Span, node: r.timelineCompaction(c)})
 	}
 	for _, q := range p.run.Permissions {
 		if q.Action != spans.ActionAllow {
-			others = append(others, timed{q.Span, r.timelinePermission(q)})
+			others = append(others, timed{span: q.Span, node: r.timelinePermission(q)})
 		}
 	}
 	for _, k := range r.strays(p) {
-		others = append(others, timed{k.run.Span, r.run(k, "")})
+		others = append(others, timed{span: k.run.Span, node: r.run(k, "")})
 	}
 	for _, k := range merge(turns, others) {
 		n.add(k.node)

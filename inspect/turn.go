@@ -70,13 +70,22 @@ func (r *renderer) turn(p place, t *session.Turn) *node {
 		}
 	}
 	for _, c := range t.Compactions {
-		put(timed{c.Span, r.compaction(p, c)})
+		put(timed{span: c.Span, node: r.compaction(p, c)})
 	}
-	for _, q := range t.Permissions {
-		put(timed{q.Span, r.permission(q)})
+	decisions := len(before)
+	for _, k := range r.decisions(t) {
+		put(k)
+	}
+	early, late, more := r.beforeReply(t, before[decisions:])
+	for i := range early {
+		before = append(before, timed{span: session.Span{Start: early[i].Time, Seq: early[i].Seq}, note: &early[i]})
 	}
 	for _, k := range merge(nil, before) {
-		n.add(k.node)
+		if k.note != nil {
+			r.events(n, p, []session.Note{*k.note})
+		} else {
+			n.add(k.node)
+		}
 	}
 	r.messages(n, p, t.Capture, t.Output)
 	if t.Partial {
@@ -87,9 +96,12 @@ func (r *renderer) turn(p place, t *session.Turn) *node {
 	}
 	var calls []timed
 	for _, c := range t.ToolCalls {
-		calls = append(calls, timed{c.Span, r.call(p, c)})
+		calls = append(calls, timed{span: c.Span, node: r.call(p, c)})
 	}
-	r.events(n, p, t.Events)
+	r.events(n, p, late)
+	if more > 0 {
+		n.line("", dim, "and "+plural(more, "more event"))
+	}
 	r.defects(n, t.Defects)
 	for _, k := range merge(calls, after) {
 		n.add(k.node)
