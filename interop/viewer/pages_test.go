@@ -471,7 +471,7 @@ func TestStatsBy(t *testing.T) {
 // A session that is erased while somebody looks at it leaves the screen.
 func TestErased(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "erased.db")
-	lines(t, db, append(long("gone", 3), long("unseen", 3)...))
+	lines(t, db, append(append(long("gone", 3), long("unseen", 3)...), long("gone-not", 3)...)) // whose id begins with another one's
 	server := serve(t, db)
 	for _, id := range []string{"gone", "unseen"} {
 		b := open(t, server, path("s", id), desk)
@@ -504,7 +504,7 @@ func TestErased(t *testing.T) {
 // So does what was said in it on every other page.
 func TestErasedEverywhere(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "erased.db")
-	lines(t, db, append(long("gone", 3), long("stays", 3)...))
+	lines(t, db, append(append(long("gone", 3), long("stays", 3)...), long("gone-not", 3)...)) // whose id begins with another one's
 	server := serve(t, db)
 	pages := map[string]string{
 		path("s", "gone", "@1", "2", "request"): "This session was erased",
@@ -519,7 +519,7 @@ func TestErasedEverywhere(t *testing.T) {
 		b.until("the page of "+at, "document.body.innerText.includes('squared') || document.body.innerText.includes('Replay') || "+has(testid("diff-turns")))
 		tabs[at] = b
 	}
-	found := has(`[data-testid="match"][href*="gone"]`)
+	found := has(`[data-testid="match"][href*="/gone/"]`)
 	tabs["/grep?q=squared"].until("a hit", found)
 	time.Sleep(time.Second) // they listen
 	if out, err := exec.Command(binary(t), "rm", "gone", "--yes", "--db", db).CombinedOutput(); err != nil {

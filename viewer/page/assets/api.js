@@ -180,8 +180,8 @@ export function listen(path, params, heard, changed) {
 }
 
 /**
- * Whether one of some sessions was there and is no more: it was erased, and what was said in it must leave the screen. It is asked for every
- * two seconds while somebody looks: a connection for each such page would be too many of the six that a browser opens.
+ * Whether one of some sessions was there and is no more: it was erased, and what was said in it must leave the screen. It is asked for, two
+ * seconds after the last answer, while somebody looks: a connection for each such page would be too many of the six that a browser opens.
  * @param {string[]} sessions
  */
 export function useErased(sessions) {
@@ -189,28 +189,34 @@ export function useErased(sessions) {
   const [erased, set] = useState(/** @type {string | undefined} */ (undefined));
   useEffect(() => {
     const stop = new AbortController();
-    /** @type {Set<string>} */
-    const there = new Set();
+    // Which session each is: a path takes the beginning of an id too, and "last", and may mean another one when that one is gone.
+    /** @type {Map<string, string>} */
+    const ids = new Map();
+    let timer = 0;
+    let busy = false;
     const look = async () => {
-      if (document.hidden) return;
+      if (busy || document.hidden) return;
+      busy = true;
+      clearTimeout(timer);
       for (const session of sessions) {
+        const id = ids.get(session);
         try {
-          await get('status' + join(session), {}, stop.signal);
-          there.add(session);
+          const status = await get('status' + join(id ?? session), {}, stop.signal);
+          if (id !== undefined && status.session !== id) return set(all);
+          ids.set(session, status.session);
         } catch (e) {
-          if (!stop.signal.aborted && e instanceof ApiError && e.status === 404 && there.has(session)) {
-            set(all);
-            return clearInterval(timer);
-          }
+          if (stop.signal.aborted) return;
+          if (e instanceof ApiError && e.status === 404 && id !== undefined) return set(all);
         }
       }
+      busy = false;
+      timer = setTimeout(() => void look(), 2000);
     };
-    const timer = setInterval(() => void look(), 2000);
     document.addEventListener('visibilitychange', look);
     void look();
     return () => {
       stop.abort();
-      clearInterval(timer);
+      clearTimeout(timer);
       document.removeEventListener('visibilitychange', look);
     };
   }, [all, tenant()]);

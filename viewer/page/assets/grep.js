@@ -63,11 +63,12 @@ function useGone(found) {
     let wait = 0;
     const look = async () => {
       for (const s of sessions) {
-        try {
-          await get('status' + join(s));
-        } catch (e) {
-          if (alive && e instanceof ApiError && e.status === 404) set((old) => new Set(old).add(s));
-        }
+        const erased = await get('status' + join(s)).then(
+          (status) => status.session !== s, // a path takes the beginning of an id too
+          (e) => e instanceof ApiError && e.status === 404,
+        );
+        if (!alive) return;
+        if (erased) set((old) => new Set(old).add(s));
       }
       wait = 0;
     };

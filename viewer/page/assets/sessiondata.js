@@ -60,7 +60,7 @@ export function useSession(session) {
   const fetchPage = async (/** @type {number} */ page) => {
     pages.current.set(page, 'asked');
     try {
-      const got = /** @type {TurnPage} */ (await get('turns' + join(session), { from: page * pageSize, count: pageSize, text: textBytes }));
+      const got = /** @type {TurnPage} */ (await get('turns' + join(outline.current?.summary.id ?? session), { from: page * pageSize, count: pageSize, text: textBytes }));
       if (!alive.current || !outline.current) return;
       (got.turns ?? []).forEach((t, i) => {
         turns.current.set(page * pageSize + i, goesOn(outline.current?.status) ? t : freezeTurn(t));
@@ -121,8 +121,11 @@ export function useSession(session) {
       busy = true;
       const began = performance.now();
       try {
-        const next = /** @type {Outline} */ (await get('outline' + join(session)));
+        // A path takes the beginning of an id too, and may mean another session when this one is gone.
+        const id = outline.current?.summary.id;
+        const next = /** @type {Outline} */ (await get('outline' + join(id ?? session)));
         if (!alive.current || erased) return;
+        if (id !== undefined && next.summary.id !== id) return drop();
         mark = next.mark;
         take(next);
       } catch (error) {
