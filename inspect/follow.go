@@ -28,20 +28,22 @@ type Follower struct {
 	kids    map[*session.ToolCall][]place
 	strays  map[*session.Run][]place
 	claimed map[*session.Run]bool
+	nth     map[*session.Run]int // number among the runs of that id
 	lead    string
 	depth   int
 }
 
-// followKey names a thing that has a line: what it is, and its address.
+// followKey names a thing that has a line: what it is, and its address. Ids and indexes that were used again are told apart by their number,
+// from 0: a start is known for sure only when the thing is over.
 type followKey struct {
-	what      string
-	session   string
-	run       string
-	runStart  int64
-	turn      int64
-	turnStart int64
-	call      string
-	ordinal   int64
+	what    string
+	session string
+	run     string
+	runNth  int
+	turn    int64
+	turnNth int
+	call    string
+	ordinal int64
 }
 
 // NewFollower returns one that writes to w. Of o it takes Width, Color and Location.
@@ -59,11 +61,11 @@ func NewFollower(w io.Writer, o Options) *Follower {
 // runs, in the order of the tree. Related are other sessions: runs of theirs, and of the tree, that were spawned by what is written are
 // written in place, as lines of a sub-agent that has a number. Where only is not nil nothing but that run of the tree and its sub-agents count.
 // With over, which is for the last time, what never ended is written too, as it was last seen: the beginnings of replies, tool calls, runs;
-// and so is a sub-agent's whose process is gone. The trees are kept no longer than the call. The error is the writer's; after the
+// so is that of a run whose process is gone. The trees are kept no longer than the call. The error is the writer's; after the
 // first nothing more is written.
 func (f *Follower) Write(t session.Tree, related []session.Tree, only *session.Run, now time.Time, over bool) error {
 	f.r = &renderer{o: Options{Related: related}, main: t, placed: map[*session.Run]bool{}, histories: map[*session.Session]*session.History{}}
-	defer func() { f.r, f.kids, f.strays, f.claimed = nil, nil, nil, nil }()
+	defer func() { f.r, f.kids, f.strays, f.claimed, f.nth = nil, nil, nil, nil, nil }()
 	f.r.index()
 	f.family()
 	for i, run := range t.Runs {
@@ -79,8 +81,8 @@ func (f *Follower) Write(t session.Tree, related []session.Tree, only *session.R
 	return f.err
 }
 
-func runKey(p place) followKey {
-	return followKey{session: p.tree.ID, run: p.run.ID, runStart: p.run.Start.UnixNano()}
+func (f *Follower) key(p place) followKey {
+	return followKey{session: p.tree.ID, run: p.run.ID, runNth: f.nth[p.run]}
 }
 
 func (f *Follower) run(p place, now time.Time, over bool) {
@@ -96,7 +98,7 @@ func (f *Follower) subAgent(p place, by string, now time.Time, over bool) {
 	if f.r.placed[p.run] {
 		return
 	}
-	key := runKey(p)
+	key := f.key(p)
 	n, ok := f.agents[key]
 	if !ok {
 		n = len(f.agents) + 1
@@ -129,24 +131,28 @@ func (f *Follower) subAgent(p place, by string, now time.Time, over bool) {
 func (f *Follower) lines(p place, name string, begin []seg, now time.Time, over bool) {
 	run, status := p.run, p.run.StatusAt(now)
 	f.r.placed[run] = true
-	over = over || run.Status == spans.RunStatusOpen && status != spans.RunStatusOpen && f.depth > 0
-	key := runKey(p)
+	over = over || run.Status == spans.RunStatusOpen && status != spans.RunStatusOpen // its process is gone
+	key := f.key(p)
 	for _, s := range []string{run.Agent, run.Model} {
 		if s != "" {
 			begin = append(begin, seg{separator + Clean(s), dim})
 		}
 	}
-	f.line(key, "begin", run.Start, begin)
+	f.line(key, "run begin", run.Start, begin)
 	f.said(p, key, "outside", run.Start, run.Outside, false)
 	f.children(p, key, run.ToolCalls, run.Compactions, run.Permissions, now, over)
 	strays := f.strays[run]
+	indexes := map[int64]int{}
 	for _, t := range run.Turns {
 		for len(strays) > 0 && strays[0].run.Start.Before(t.Start) {
 			f.subAgent(strays[0], "", now, over)
 			strays = strays[1:]
 		}
+		key.turn, key.turnNth = t.Index, indexes[t.Index]
+		indexes[t.Index]++
 		f.turn(p, key, t, now, over, status != spans.RunStatusOpen)
 	}
+	key.turn, key.turnNth = 0, 0
 	for _, k := range strays {
 		f.subAgent(k, "", now, over)
 	}
@@ -166,14 +172,19 @@ func (f *Follower) lines(p place, name string, begin []seg, now time.Time, over 
 	if run.Error != "" {
 		end = append(end, seg{separator + Clean(run.Error), red})
 	}
-	f.line(key, "end", last, end)
+	f.line(key, "run end", last, end)
 }
 
 // family says which runs were spawned by which call, and which by a run of which no call claims them, or not yet, by start.
 func (f *Follower) family() {
 	f.kids, f.strays = map[*session.ToolCall][]place{}, map[*session.Run][]place{}
 	claimed := map[*session.Run]bool{}
+	f.nth = map[*session.Run]int{}
+	ids := map[[2]string]int{}
 	for _, p := range f.r.runs {
+		id := [2]string{p.tree.ID, p.run.ID}
+		f.nth[p.run] = ids[id]
+		ids[id]++
 		for c := range p.run.Calls() {
 			if kids := f.r.kids(p, c); len(kids) > 0 {
 				f.kids[c] = kids
@@ -211,8 +222,7 @@ func (f *Follower) family() {
 }
 
 func (f *Follower) turn(p place, key followKey, t *session.Turn, now time.Time, over, stopped bool) {
-	key.turn, key.turnStart = t.Index, t.Start.UnixNano()
-	ended := !t.End.IsZero()
+	ended := !t.End.IsZero() && (!t.Missing || stopped) // the end of one that did not come is only that of what came of it
 	f.said(p, key, "input", t.Start, told(p, t), true)
 	if !t.Partial || ended || over {
 		at := cmp.Or(t.End, t.Seen)
@@ -322,7 +332,7 @@ func (f *Follower) call(p place, key followKey, c *session.ToolCall) {
 	}
 	segs = append(segs, seg{prefixed(separator, took(toldStart(c.Span), cmp.Or(c.End, c.Seen))), dim})
 	for _, k := range f.kids[c] {
-		if n, ok := f.agents[runKey(k)]; ok {
+		if n, ok := f.agents[f.key(k)]; ok {
 			segs = append(segs, seg{fmt.Sprintf("%ssub-agent %d", separator, n), dim})
 		}
 	}
@@ -446,11 +456,14 @@ func (f *Follower) Line(t session.Tree, now time.Time, columns int) string {
 	out := []string{words(string(v.Status))}
 	var turn *session.Turn
 	agent := "" // whose that turn is
-	for i, run := range t.Runs {
+	nth := map[string]int{}
+	for _, run := range t.Runs {
+		key := followKey{session: t.ID, run: run.ID, runNth: nth[run.ID]}
+		nth[run.ID]++
 		for _, q := range run.Turns {
 			if q.Known == spans.KnownLive && run.Status == spans.RunStatusOpen && (turn == nil || q.Start.After(turn.Start)) {
 				turn, agent = q, ""
-				if n := f.agents[runKey(place{t, run, i + 1})]; n > 0 {
+				if n := f.agents[key]; n > 0 {
 					agent = fmt.Sprintf("sub-agent %d ", n)
 				}
 			}
