@@ -12,15 +12,19 @@ import (
 
 // Places that are compared.
 const (
-	placeUser    = session.ByUser
-	placeResult  = session.ByTool
-	placeSummary = "summary"
+	placeUser      = session.ByUser
+	placeReply     = session.ByModel
+	placeResult    = session.ByTool
+	placeArguments = "arguments"
+	placeSummary   = "summary"
+	placeReason    = "reason of a permission"
 )
 
 // walker goes through a tree, in its order, and notes where blocks that were found stand first.
 type walker struct {
 	tree    *session.Session
 	history *session.History
+	matcher *matcher // of what stands in no block
 	blocks  map[spans.ShortID]found
 	hits    []Hit
 	at      map[spans.ShortID]int // hits by their block
@@ -72,7 +76,7 @@ func (w *walker) ofTurn(t *session.Turn) {
 		w.list("system prompt", nil, q.Sections)
 	}
 	w.list("input", nil, t.Input)
-	w.list(session.ByModel, nil, t.Output)
+	w.list(placeReply, nil, t.Output)
 	for _, c := range t.ToolCalls {
 		w.call(c)
 	}
@@ -101,13 +105,16 @@ func (w *walker) aside(compactions []*session.Compaction, permissions []*session
 
 func (w *walker) permissions(l []*session.Permission) {
 	for _, p := range l {
+		if f, ok := w.matcher.find(p.Reason); ok {
+			w.note(f, Hit{Place: placeReason, Call: p.CallID, Tool: p.Tool})
+		}
 		w.list("options of a question", nil, p.Options)
 		w.events(p.Events)
 	}
 }
 
 func (w *walker) call(c *session.ToolCall) {
-	w.list("arguments", c, c.Args)
+	w.list(placeArguments, c, c.Args)
 	w.list(placeResult, c, c.Result)
 	w.permissions(c.Permissions)
 	w.events(c.Events)
@@ -153,14 +160,21 @@ func (w *walker) items(place string, c *session.ToolCall, refs []session.Ref) {
 		if w.seen != nil {
 			w.seen[id] = true
 		}
-		if n, known := w.at[id]; known {
+		n, known := w.at[id]
+		further := 0
+		if known && w.hits[n].Hidden && w.hidden().IsZero() && (w.turn != nil || w.hits[n].Turn == nil) { // what is in force names it
+			if further = w.hits[n].Further; w.hits[n].Turn != nil {
+				further++
+			}
+			w.hits[n] = Hit{Hidden: true}
+		} else if known {
 			if w.turn != nil && w.further[n] != w.turn {
 				w.hits[n].Further++
 				w.further[n] = w.turn
 			}
 			continue
 		}
-		h := Hit{Place: place}
+		h := Hit{Place: place, Further: further}
 		switch {
 		case c != nil:
 			h.Call, h.Tool = c.ID, c.Name
@@ -174,10 +188,15 @@ func (w *walker) items(place string, c *session.ToolCall, refs []session.Ref) {
 	}
 }
 
-// hit notes a hit at the place where the walker is.
+// hit notes that a block that was found stands at the place where the walker is.
 func (w *walker) hit(id spans.ShortID, h Hit) {
-	f := w.blocks[id]
-	h.Session, h.Block = w.tree.ID, id.String()
+	h.Block = id.String()
+	w.at[id] = w.note(w.blocks[id].snippet, h)
+}
+
+// note notes a hit at the place where the walker is, and returns which of the hits it is.
+func (w *walker) note(f snippet, h Hit) int {
+	h.Session = w.tree.ID
 	h.Before, h.Match, h.After, h.Matches = f.before, f.match, f.after, f.matches
 	if h.Address == "" {
 		h.Address = w.tree.ID
@@ -185,27 +204,38 @@ func (w *walker) hit(id spans.ShortID, h Hit) {
 	if w.run != nil {
 		h.Run, h.At = w.run.ID, w.run.Start
 		h.Address = session.RunAddress(w.tree.ID, w.number)
-		since := w.history.Run(w.run).Hidden
 		if w.turn != nil {
 			index := w.turn.Index
 			h.Turn, h.At = &index, w.turn.Start
 			h.Address = session.TurnAddress(w.tree.ID, w.number, index)
-			since = w.history.Hidden(w.turn)
 		}
-		h.Hidden = since != time.Time{}
+		h.Hidden = !w.hidden().IsZero()
 	}
-	if w.fold(id, h) {
-		return
+	if n, ok := w.fold(h); ok {
+		return n
 	}
-	w.at[id], w.further[len(w.hits)] = len(w.hits), w.turn
+	w.further[len(w.hits)] = w.turn
 	w.hits = append(w.hits, h)
+	return len(w.hits) - 1
 }
 
-// fold makes one hit of what a turn holds twice: the result of a tool call and the message that carries it, a summary and the message that
-// tells it to the model. What says more of where it stands names the hit. It reports whether there was such a hit.
-func (w *walker) fold(id spans.ShortID, h Hit) bool {
+// hidden is since when the place is rewound where the walker is; zero where it is not.
+func (w *walker) hidden() time.Time {
+	switch {
+	case w.run == nil:
+		return time.Time{}
+	case w.turn == nil:
+		return w.history.Run(w.run).Hidden
+	}
+	return w.history.Hidden(w.turn)
+}
+
+// fold makes one hit of what a turn holds twice: arguments and the reply that asks for the call, the result of a tool call and the message
+// that carries it, a summary and the message that tells it to the model. What says more of where it stands names the hit. It returns which
+// of the hits that is, and whether there was such a hit.
+func (w *walker) fold(h Hit) (int, bool) {
 	if w.turn == nil {
-		return false
+		return 0, false
 	}
 	for n := len(w.hits) - 1; n >= 0 && w.hits[n].Address == h.Address; n-- {
 		other := &w.hits[n]
@@ -216,20 +246,21 @@ func (w *walker) fold(id spans.ShortID, h Hit) bool {
 			h.Further = other.Further
 			*other = h
 		}
-		w.at[id], w.folded[n] = n, true
-		return true
+		w.folded[n] = true
+		return n, true
 	}
-	return false
+	return 0, false
 }
 
 // sameThing says that two hits of one turn are the same text, kept twice.
 func sameThing(a, b *Hit) bool {
+	places := func(x, y string) bool { return a.Place == x && b.Place == y || a.Place == y && b.Place == x }
 	switch {
 	case a.Match != b.Match:
 		return false
-	case a.Place == placeResult && b.Place == placeResult:
+	case places(placeResult, placeResult):
 		return (a.Call == "") != (b.Call == "")
-	case a.Place == placeSummary && b.Place == placeUser || a.Place == placeUser && b.Place == placeSummary:
+	case places(placeSummary, placeUser), places(placeArguments, placeReply):
 		return a.After == b.After && sameBefore(a.Before, b.Before)
 	}
 	return false

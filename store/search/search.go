@@ -33,10 +33,11 @@ type Options struct {
 	Limit int
 }
 
-// Hit is one block of content that holds what was looked for. Its JSON form is part of `otelagent grep --json` and the API (docs/formats.md).
+// Hit is one block of content that holds what was looked for, or the reason of a permission. These are looked into where something was denied,
+// where a run is open, where a block was found, and in the one session that is named. Its JSON form is part of `otelagent grep --json` and the API (docs/formats.md).
 type Hit struct {
 	Session string `json:"session"`
-	// Address is that of the turn that first has it, SESSION/@RUN/TURN; of what belongs to no turn that of its run, else of the session.
+	// Address is that of the turn that first has it, SESSION/@RUN/TURN, and was not rewound where there is one; of what belongs to no turn that of its run, else of the session.
 	Address string `json:"address"`
 	// Run and Turn are those of Address: id of the run, index of the turn; empty and nil for none.
 	Run  string `json:"run,omitempty"`
@@ -57,9 +58,9 @@ type Hit struct {
 	// not counted.
 	Matches int `json:"matches"`
 	Further int `json:"further,omitempty"`
-	// Hidden says that it was rewound.
+	// Hidden says that it was rewound, at all places.
 	Hidden bool `json:"hidden,omitempty"`
-	// Block names the block.
+	// Block names the block; empty of the reason of a permission, which is in none.
 	Block string `json:"block"`
 }
 
@@ -112,11 +113,11 @@ func Run(ctx context.Context, st store.Store, o Options) (*Result, error) {
 // pageSessions is how many sessions are listed at once: a list that stays open for long keeps SQLite's log from being emptied.
 const pageSessions = 500
 
-// searched is a session to look into. live says that some of what was said may stand with its rows: partial replies of runs that are open,
-// those of a process that was killed among them.
+// searched is a session to look into. rows says that some of what was said may stand with its rows: partial replies of runs that are open,
+// those of a process that was killed among them, and why something was denied.
 type searched struct {
 	session.Key
-	live bool
+	rows bool
 }
 
 func sessions(ctx context.Context, st store.Store, o Options) iter.Seq2[searched, error] {
@@ -136,7 +137,7 @@ func sessions(ctx context.Context, st store.Store, o Options) iter.Seq2[searched
 				page = append(page, s)
 			}
 			for i := range page {
-				if !yield(searched{page[i].Key, live(&page[i])}, nil) {
+				if !yield(searched{page[i].Key, live(&page[i]) || page[i].Denied > 0}, nil) {
 					return
 				}
 			}
@@ -204,7 +205,7 @@ func inSession(ctx context.Context, st store.Store, k searched, m *matcher) (hit
 			return nil, false, err
 		}
 	}
-	if len(blocks) == 0 && !k.live {
+	if len(blocks) == 0 && !k.rows {
 		return nil, more, nil
 	}
 	var rows []session.Row
@@ -218,7 +219,7 @@ func inSession(ctx context.Context, st store.Store, k searched, m *matcher) (hit
 	for _, b := range tree.LiveBlocks() {
 		add(b.ID.Short(), b.Body)
 	}
-	w := walker{tree: tree, blocks: blocks, at: map[spans.ShortID]int{}}
+	w := walker{tree: tree, matcher: m, blocks: blocks, at: map[spans.ShortID]int{}}
 	w.history = session.HistoryOf(w.tree, nil)
 	w.session()
 	for id := range blocks {
@@ -230,7 +231,7 @@ func inSession(ctx context.Context, st store.Store, k searched, m *matcher) (hit
 	for _, id := range w.rest {
 		w.hit(id, Hit{Address: w.tree.ID, Place: "of no place that arrived"})
 	}
-	return w.hits, more, nil
+	return slices.DeleteFunc(w.hits, func(h Hit) bool { return h.Address == "" }), more, nil
 }
 
 // made searches bodies that are made by recipes, a stretch at a time.
