@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -114,6 +115,36 @@ func (t viewTurn) address() string { return session.TurnAddress(t.tree.ID, t.n, 
 // outlineText bounds OutlineTurn.Text, in characters.
 const outlineText = 160
 
+// outlineDefects bounds Outline.TurnDefects.
+const outlineDefects = 100
+
+// defects are those of the turn, and of what belongs to it, as session.Summarize counts them.
+func (t viewTurn) defects() iter.Seq[session.Defect] {
+	return func(yield func(session.Defect) bool) {
+		lists := [][]session.Defect{t.Defects}
+		permissions := func(l []*session.Permission) {
+			for _, q := range l {
+				lists = append(lists, q.Defects)
+			}
+		}
+		for _, c := range t.ToolCalls {
+			lists = append(lists, c.Defects)
+			permissions(c.Permissions)
+		}
+		for _, c := range t.Compactions {
+			lists = append(lists, c.Defects)
+		}
+		permissions(t.Permissions)
+		for _, l := range lists {
+			for _, d := range l {
+				if !isNote(d) && !yield(d) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // Outline returns the session at a glance. Mark is that of the store, children are sessions that name this one as
 // their parent, or as the one they were forked from, and now is
 // what Outline.Status is as of. It reads the beginning of every reply: seconds for a session of very many turns.
@@ -161,6 +192,12 @@ func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *O
 		t := v.turn(i, gone)
 		o.Captured = o.Captured || v.turns[i].Capture == spans.CaptureContent
 		o.Turns = append(o.Turns, t)
+		for d := range v.turns[i].defects() {
+			if len(o.TurnDefects) == outlineDefects {
+				break
+			}
+			o.TurnDefects = append(o.TurnDefects, OutlineDefect{Turn: i, Finding: Finding{Code: d.Code, Text: defectText(d)}})
+		}
 	}
 	for _, t := range tools {
 		o.Tools = append(o.Tools, *t)
@@ -252,10 +289,8 @@ func (v *View) turn(i int, gone map[*session.Run]bool) OutlineTurn {
 		PromptChanged: t.prompt, ToolsChanged: t.tools, Text: v.line(&t), Live: t.Known == spans.KnownLive,
 		Hidden: !v.history.Hidden(t.Turn).IsZero(),
 	}
-	for _, d := range t.Defects {
-		if !isNote(d) {
-			o.Defects++
-		}
+	for range t.defects() {
+		o.Defects++
 	}
 	for _, c := range t.Compactions {
 		o.Marks = append(o.Marks, compactionMark(t.place, c))

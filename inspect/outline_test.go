@@ -231,3 +231,20 @@ func TestOutlineTitle(t *testing.T) {
 		t.Errorf("the outline is titled %q", got)
 	}
 }
+
+// A defect within a turn is counted where the summary counts it, and led to.
+func TestOutlineDefects(t *testing.T) {
+	defect := func(detail string) []session.Defect {
+		return []session.Defect{{Code: spans.DefectToolCallMissing, Detail: detail}}
+	}
+	turn := &session.Turn{Defects: defect("a"), ToolCalls: []*session.ToolCall{{Defects: defect("b"), Permissions: []*session.Permission{{Defects: defect("c")}}}}, Compactions: []*session.Compaction{{Defects: defect("d")}}, Permissions: []*session.Permission{{Defects: defect("e")}}}
+	s := &session.Session{ID: "s", Runs: []*session.Run{{ID: "r", Turns: []*session.Turn{{}, turn}}}}
+	o := inspect.NewView(session.Tree{Session: s}, nil).Outline(1, nil, time.Time{})
+	var got []string
+	for _, d := range o.TurnDefects {
+		got = append(got, fmt.Sprint(d.Turn, d.Text[len(d.Text)-1:]))
+	}
+	if diff := cmp.Diff([]string{"1a", "1b", "1c", "1d", "1e"}, got); diff != "" || o.Turns[1].Defects != len(got) || o.Summary.Defects != int64(len(got)) {
+		t.Errorf("%d of the turn, %d of the session: %s", o.Turns[1].Defects, o.Summary.Defects, diff)
+	}
+}

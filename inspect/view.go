@@ -36,6 +36,15 @@ type Outline struct {
 	Messages []OutlineMessage `json:"messages,omitempty"`
 	// Captured says whether any content of the session is there.
 	Captured bool `json:"captured"`
+	// TurnDefects are the first 100 defects of turns, and of what belongs to them; OutlineTurn.Defects counts all.
+	TurnDefects []OutlineDefect `json:"turn_defects,omitempty"`
+}
+
+// OutlineDefect is a defect of a turn, or of a tool call, permission evaluation or compaction that belongs to it.
+type OutlineDefect struct {
+	// Turn is its position in Outline.Turns.
+	Turn int `json:"turn"`
+	Finding
 }
 
 // OutlineFact is one fact: its subject in words, its key, and its value as JSON.
@@ -111,10 +120,11 @@ type OutlineTurn struct {
 	PromptChanged bool `json:"prompt_changed,omitempty"`
 	ToolsChanged  bool `json:"tools_changed,omitempty"`
 	// Text is the beginning of what the model replied, else of what was new for it; one line of at most 160 characters.
-	Text    string        `json:"text,omitempty"`
-	Calls   []OutlineCall `json:"calls,omitempty"`
-	Marks   []OutlineMark `json:"marks,omitempty"`
-	Defects int           `json:"defects,omitempty"`
+	Text  string        `json:"text,omitempty"`
+	Calls []OutlineCall `json:"calls,omitempty"`
+	Marks []OutlineMark `json:"marks,omitempty"`
+	// Defects is how many the turn has, and what belongs to it.
+	Defects int `json:"defects,omitempty"`
 	// Hidden says that it was rewound: hidden history, not deleted.
 	Hidden bool `json:"hidden,omitempty"`
 	// Live says that it is known from a copy that was sent while it was open.

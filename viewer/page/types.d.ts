@@ -33,7 +33,7 @@ export interface OutlineChild { session: string; run?: string; kind: string; age
 export interface OutlineTool { name: string; calls: number; failed?: number; denied?: number }
 export interface Outline {
   format: number; summary: Summary; status: Status; mark: number; facts?: OutlineFact[]; defects?: Finding[]; runs: OutlineRun[] | null;
-  turns: OutlineTurn[] | null; marks?: OutlineMark[]; children?: OutlineChild[]; tools?: OutlineTool[]; captured: boolean;
+  turns: OutlineTurn[] | null; turn_defects?: (Finding & { turn: number })[]; marks?: OutlineMark[]; children?: OutlineChild[]; tools?: OutlineTool[]; captured: boolean;
   fork?: { session: string; message?: string; run?: number };
   messages?: { id: string; hidden?: string; queued?: string; canceled?: string; waiting?: boolean; run?: number }[];
 }

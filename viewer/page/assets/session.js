@@ -7,7 +7,7 @@ import { goesOn, useSession } from './sessiondata.js';
 import { Timeline } from './timeline.js';
 import { TokenBars } from './tokens.js';
 import { RunStatus, Turn } from './turn.js';
-import { Chip, copy, copyJSON, CopyJSON, Empty, Erased, Failure, Findings, Icon, JSONText, Loading, memo, Status, useNow, useTitle } from './ui.js';
+import { Chip, copy, copyJSON, CopyJSON, Empty, Erased, Failure, Findings, Foreign, Icon, JSONText, Loading, memo, Status, useNow, useTitle } from './ui.js';
 import { Virtual } from './virtual.js';
 
 /** @import {About, Outline, OutlineRun, OutlineTurn} from '../types.d.ts' */
@@ -67,16 +67,24 @@ function findTurn(outline, run, turn) {
   return turns.findIndex((t) => (turn === undefined || String(t.index) === turn) && matches(t));
 }
 
+/**
+ * Whether a session whose status is open was last heard of so long ago that it hardly runs: for three heartbeats, as they are where nobody
+ * says otherwise. Of one that tells its heartbeats the status says it (session.Summary.StatusAt).
+ * @param {Outline | undefined} outline
+ * @param {number} now
+ */
+const silent = (outline, now) => outline !== undefined && !outline.summary.heartbeat_ns && now - ms(outline.summary.last) > 45_000;
+
 /** @param {{session: string, run?: string, turn?: string, at: Place, about: About}} p */
 export function SessionPage({ session, run, turn, at, about }) {
   const data = useSession(session);
   const { outline } = data;
-  const live = goesOn(data.status ?? outline?.status);
-  const now = useNow(live ? 1000 : 15000);
+  const now = useNow(goesOn(data.status ?? outline?.status) ? 1000 : 15000);
+  const live = goesOn(data.status ?? outline?.status) && !silent(outline, now);
   const id = outline?.summary.id ?? session;
   useTitle(outline ? outline.summary.title || short(id, 12) : 'Session');
-  // How far an open turn is drawn: to now, unless nothing was heard for long.
-  const edge = outline ? Math.min(now, ms(outline.summary.last) + 20_000) : now;
+  // How far an open turn is drawn: to now, or to the last that was heard of a session that does not run.
+  const edge = live || !outline ? now : ms(outline.summary.last);
   const [showHidden, setHidden] = useState(false);
   const [open, setOpen] = useState(/** @type {Set<string>} */ (new Set()));
   const [follow, setFollow] = useState(run === undefined);
@@ -280,7 +288,7 @@ function Row({ item, outline, id, selected, select, showHidden, largest }) {
     onClick=${(/** @type {MouseEvent} */ e) => { if (e.ctrlKey || e.metaKey || e.shiftKey) return; e.preventDefault(); select(item.index); }}>
     <span class="rail-top"><b class="num">${t.index}</b>
       ${t.trigger === 'user' ? html`<i class="tag">user</i>` : null}${t.failed ? html`<i class="tag bad">failed</i>` : null}${t.state === 'open' || t.live ? html`<i class="tag info">running</i>` : null}${(t.attempts ?? 0) > 1 ? html`<i class="tag warn">
-      ${t.attempts}×</i>` : null}${t.marks?.some((m) => m.kind === 'compaction') ? html`<i class="tag comp" title="compaction">◆</i>` : null}${t.marks?.some((m) => m.action === 'deny') || t.calls?.some((c) => c.outcome === 'denied') ? html`<i class="tag deny">denied</i>` : null}${t.calls?.some((c) => c.outcome === 'error') ? html`<i class="tag bad">tool error</i>` : null}
+      ${t.attempts}×</i>` : null}${t.marks?.some((m) => m.kind === 'compaction') ? html`<i class="tag comp" title="compaction">◆</i>` : null}${t.marks?.some((m) => m.action === 'deny') || t.calls?.some((c) => c.outcome === 'denied') ? html`<i class="tag deny">denied</i>` : null}${t.calls?.some((c) => c.outcome === 'error') ? html`<i class="tag bad">tool error</i>` : null}${t.defects ? html`<i class="tag warn" data-testid="rail-defect" title=${plural(t.defects, 'defect')}>△</i>` : null}
       <span class="grow"></span><span class="num faint">${duration(tookOf(t, outline.summary.start))}</span></span>
     <span class="rail-text">${clean(t.text) || (t.calls?.length ? t.calls.map((c) => clean(c.name)).join(', ') : '–')}</span>
     <span class="rail-bar" aria-hidden="true"><i class="t-read" style=${{ width: Math.min(100, (t.usage.cache_read / most) * 100) + '%' }}></i>
@@ -294,7 +302,9 @@ function Head({ outline, status, now, edge, connected, live }) {
   const s = outline.summary;
   const u = s.usage;
   const told = usageTold(s) || (outline.runs ?? []).some(usageTold);
-  const defects = (outline.defects ?? []).length + (outline.runs ?? []).reduce((n, r) => n + (r.defects?.length ?? 0), 0);
+  const inTurns = outline.turn_defects ?? [];
+  const beyond = (outline.turns ?? []).reduce((n, t) => n + (t.defects ?? 0), 0) - inTurns.length;
+  const defects = (outline.defects ?? []).length + (outline.runs ?? []).reduce((n, r) => n + (r.defects?.length ?? 0), 0) + inTurns.length + beyond;
   const end = live ? new Date(edge).toISOString() : s.last;
   const took = between(s.start, end);
   const modelNS = (outline.turns ?? []).reduce((n, t) => n + (t.model_call_ns ?? 0), 0);
@@ -329,7 +339,10 @@ function Head({ outline, status, now, edge, connected, live }) {
     ${outline.captured ? null : html`<p class="note">No content of this session was captured: sizes, times and names are all there is. <code>--capture content</code> tells more.</p>`}
     <div class="session-more">
       ${defects ? html`<details data-testid="defects" open=${defects <= 2}><summary>${plural(defects, 'finding')}</summary>
-        <${Findings} findings=${[...(outline.defects ?? []), ...(outline.runs ?? []).flatMap((r) => r.defects ?? [])]} /></details>` : null}
+        <${Findings} findings=${[...(outline.defects ?? []), ...(outline.runs ?? []).flatMap((r) => r.defects ?? [])]} />
+        ${inTurns.length ? html`<ul class="findings">${inTurns.map((f) => { const t = outline.turns?.[f.turn]; return t ? html`<li class="defect">
+          <a href=${link('/s' + turnPath(s.id, t.address))} data-testid="turn-defect">run ${t.run}, turn ${t.index}</a> <b>Defect</b> <${Foreign} text=${f.text} /> <code>
+          ${clean(f.code)}</code></li>` : null; })}${beyond ? html`<li class="faint">and ${count(beyond)} more: the turns of △</li>` : null}</ul>` : null}</details>` : null}
       ${outline.tools?.length ? html`<details data-testid="session-tools"><summary>${plural(outline.tools.length, 'tool')} called</summary>
         <table class="num plain"><thead><tr><th>tool</th><th class="r">calls</th><th class="r">failed</th><th class="r">denied</th></tr></thead>
         <tbody>${outline.tools.map((t) => html`<tr><td>${clean(t.name)}</td><td class="r">${count(t.calls)}</td>
