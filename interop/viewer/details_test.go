@@ -2,6 +2,7 @@ package viewer
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -21,4 +22,46 @@ func TestTitles(t *testing.T) {
 	b = open(t, server, "/diff?a=ranges&b=unnamed", desk)
 	b.until("the diff says both", within(testid("diff-side")+" h2 a")+" === 'Fix range test' && document.querySelectorAll('"+testid("diff-side")+"')[1].querySelector('h2 a').innerText === 'unnamed'")
 	b.accessible()
+}
+
+// By tool, statistics are of calls: those that a tool has, and how they ended.
+func TestStatsByTool(t *testing.T) {
+	b := open(t, serve(t, library(t)), "/stats?by=tool", desk)
+	b.until("the groups are there", has(testid("stats-groups")+" tbody tr"))
+	heads := strings.Join(js[[]string](b, "[...document.querySelectorAll('"+testid("stats-groups")+" th')].map((h) => h.textContent.trim())"), ",")
+	if heads != "tool,Calls,How they ended,Sum,p50,p90,p50 – p90 – max" {
+		t.Errorf("the columns are %s", heads)
+	}
+	if calls := js[[]string](b, "[...document.querySelectorAll('"+testid("stats-groups")+" tbody td:nth-child(2)')].map((c) => c.textContent.trim())"); slices.Contains(calls, "0") {
+		t.Errorf("there are tools without calls: %q", calls)
+	}
+	if measures := js[[]string](b, "[..."+has(testid("stats-measure"))+".options].map((o) => o.value)"); !slices.Equal(measures, []string{"Tool call"}) {
+		t.Errorf("the measures of a tool are %q", measures)
+	}
+	b.accessible()
+}
+
+// A stored session that waits for an answer took as long as was seen of it, and does not run.
+func TestStoredOpen(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "open.db")
+	send(t, db, filepath.Join("..", "..", "otelagent", "guide", "testdata", "ai-sdk", "v7.jsonl"))
+	const id = "ses_b8d996900001v7000000000001"
+	b := open(t, serve(t, db), path("s", id), desk)
+	b.until("it waits", within(testid("session-status"))+".includes('waiting on approval')")
+	if figures := js[string](b, within(testid("figures"))+".replace(/\\s+/g, ' ')"); !strings.Contains(strings.ToLower(figures), "took 1.0s") {
+		t.Errorf("it took 1.05 s, and the page says %s", figures)
+	}
+	if js[bool](b, has(".live-dot")+" || "+has(testid("follow"))+" ? true : false") {
+		t.Error("the page says that it is live")
+	}
+}
+
+// A defect that sits in a turn is named on the page of the session, which leads there.
+func TestTurnDefects(t *testing.T) {
+	b := open(t, serve(t, library(t)), path("s", "conv-simple-text"), desk)
+	b.until("the defect is named", within(testid("defects"))+".includes('list_unresolved')")
+	b.until("its turn is marked", has(testid("rail")+" "+testid("rail-defect")))
+	b.accessible()
+	b.click(testid("turn-defect"))
+	b.until("the link leads to the turn", "location.pathname.endsWith('/0') && "+has(testid("turn")+"[aria-current=true]"))
 }

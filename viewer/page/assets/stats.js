@@ -30,7 +30,7 @@ export function StatsPage({ at }) {
   const query = Object.fromEntries(['by', 'agent', 'model', 'provider', 'since', 'session'].map((k) => [k, at.query.get(k) ?? '']));
   const { data, error, loading } = useGet('stats', query);
   const r = /** @type {StatsReport | undefined} */ (data);
-  const [measure, setMeasure] = useState(0);
+  const [measure, setMeasure] = useState(measures[0]?.name ?? '');
   useKeys({ c: () => void copyJSON('stats', query), Escape: () => navigate(link('/')) });
   const set = (/** @type {Record<string, string | undefined>} */ c) => navigate(withQuery(c), { replace: true });
   const value = (/** @type {Event} */ e) => /** @type {HTMLInputElement} */ (e.target).value;
@@ -126,24 +126,29 @@ function Histogram({ name, unit, d, show, kind }) {
       ${show(d.p99)}</b></span><span>max <b>${show(d.max)}</b></span>`}</p></figure>`;
 }
 
-/** @param {{r: StatsReport, measure: number, setMeasure: (n: number) => void}} p */
+/** @param {{r: StatsReport, measure: string, setMeasure: (name: string) => void}} p */
 function Groups({ r, measure, setMeasure }) {
-  const m = /** @type {typeof measures[number]} */ (measures[measure] ?? measures[0]);
+  const ofTools = r.by === 'tool'; // a group is calls then: it has no turns, and no tokens
+  const offered = ofTools ? measures.filter((x) => x.kind === 'tool') : measures;
+  const m = /** @type {typeof measures[number]} */ (offered.find((x) => x.name === measure) ?? offered[0]);
   const most = Math.max(1, ...(r.groups ?? []).map((g) => m.of(g)?.max ?? 0));
   return html`<h2 class="section">By ${words(r.by)} <label class="field inline"><span>Measure</span>
-    <select value=${measure} onChange=${(/** @type {Event} */ e) => setMeasure(Number(/** @type {HTMLSelectElement} */ (e.target).value))}>
-    ${measures.map((x, i) => html`<option value=${i}>${x.name}, ${x.unit}</option>`)}</select></label></h2>
+    <select data-testid="stats-measure" value=${m.name} onChange=${(/** @type {Event} */ e) => setMeasure(/** @type {HTMLSelectElement} */ (e.target).value)}>
+    ${offered.map((x) => html`<option value=${x.name}>${x.name}, ${x.unit}</option>`)}</select></label></h2>
     <div class="scroll" role="region" tabindex="0" aria-label=${'By ' + words(r.by)}><table class="table num" data-testid="stats-groups"><thead><tr>
-      <th>${words(r.by)}</th><th class="r">Turns</th><th class="r">Failed</th><th class="r">Sum</th><th class="r">p50</th><th class="r">p90</th>
-      <th class="spread">p50 – p90 – max</th><th class="r">Cost</th></tr></thead><tbody>
+      <th>${words(r.by)}</th>${ofTools ? html`<th class="r">Calls</th><th>How they ended</th>` : html`<th class="r">Turns</th><th class="r">Failed</th>`}
+      <th class="r">Sum</th><th class="r">p50</th><th class="r">p90</th>
+      <th class="spread">p50 – p90 – max</th>${ofTools ? null : html`<th class="r">Cost</th>`}</tr></thead><tbody>
       ${(r.groups ?? []).map((g) => { const d = m.of(g); return html`<tr><td title=${clean(g.name)}>
-      ${clean(g.name) || html`<span class="faint">none</span>`}</td><td class="r">${exact(g.turns)}</td><td class=${'r' + (g.failed ? ' bad' : '')}>
-      ${g.failed || ''}</td><td class="r">${d ? m.show(d.sum) : ''}</td><td class="r">${d ? m.show(d.p50) : ''}</td><td class="r">
+      ${clean(g.name) || html`<span class="faint">none</span>`}</td>
+      ${ofTools ? html`<td class="r">${exact(g.tool_calls)}</td><td><${Outcomes} o=${g.tool_outcomes ?? {}} n=${g.tool_calls} /></td>` : html`<td class="r">
+      ${exact(g.turns)}</td><td class=${'r' + (g.failed ? ' bad' : '')}>${g.failed || ''}</td>`}
+      <td class="r">${d ? m.show(d.sum) : ''}</td><td class="r">${d ? m.show(d.p50) : ''}</td><td class="r">
       ${d ? m.show(d.p90) : ''}</td><td class="spread">
       ${d ? html`<span class=${'range k-' + m.kind} role="img" aria-label=${`p50 ${m.show(d.p50)}, p90 ${m.show(d.p90)}, at most ${m.show(d.max)}`}>
       <i class="all" style=${{ width: (d.max / most) * 100 + '%' }}></i><i class="p90" style=${{ width: (d.p90 / most) * 100 + '%' }}></i>
-      <i class="p50" style=${{ width: (d.p50 / most) * 100 + '%' }}></i></span>` : null}</td><td class="r">
-      ${g.cost?.map((c) => money(c.amount, c.currency)).join(' + ') ?? (g.computed_cost ? money(g.computed_cost.amount, g.computed_cost.currency) : '')}</td></tr>`; })}</tbody></table></div>`;
+      <i class="p50" style=${{ width: (d.p50 / most) * 100 + '%' }}></i></span>` : null}</td>${ofTools ? null : html`<td class="r">
+      ${g.cost?.map((c) => money(c.amount, c.currency)).join(' + ') ?? (g.computed_cost ? money(g.computed_cost.amount, g.computed_cost.currency) : '')}</td>`}</tr>`; })}</tbody></table></div>`;
 }
 
 /** @param {{o: Record<string, number>, n: number}} p */
