@@ -3,7 +3,9 @@ package inspect
 import (
 	"io"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/otelagent/otelagent/session"
 	"github.com/otelagent/otelagent/spans"
@@ -39,7 +41,7 @@ type Options struct {
 	// Columns of List are there however narrow it is, in the place of others: ListErrors, ListDenied, ListCost.
 	Columns []string
 	// Show returns the command line that shows an address, whatever its characters, for people to type; empty where there is none. Nil is that of
-	// `otelagent show` with the address alone.
+	// `otelagent show` with the address alone. One that a terminal would act on is not written: the address stands in its place.
 	Show func(address string) string
 }
 
@@ -270,18 +272,43 @@ func (r *renderer) unsaid() string {
 
 // whole says how to see what was cut, and the command for it where that has no room in the same line: it is never broken, nor cut.
 func (r *renderer) whole() (note, command string) {
-	show := r.o.Show
-	if show == nil {
-		show = func(address string) string { return "otelagent show " + address }
+	behind := ShellWords(r.d.cutAt)
+	if strings.HasPrefix(r.d.cutAt, "-") {
+		behind = "-- " + behind // no flag
 	}
-	note, command = "… cut here, whole with:", show(r.d.cutAt)
-	if command == "" {
-		note, command = "… cut here, whole behind the same input:", r.d.cutAt
+	note, command = "… cut here, whole with:", "otelagent show "+behind
+	if r.o.Show != nil {
+		command = r.o.Show(r.d.cutAt)
+	}
+	if command == "" || !printable(command) {
+		note, command = "… cut here, whole behind the same input:", behind
 	}
 	if line := note + " " + command; width(line) <= r.o.Width {
 		return line, ""
 	}
 	return note, command
+}
+
+// printable reports whether a terminal shows s as it stands, so that what people copy is what is there.
+func printable(s string) bool {
+	s = strings.ReplaceAll(s, " ", "_") // blanks stay as they are
+	return s == clean(s, len(s))
+}
+
+// ShellWords returns words as people type them into a shell, with a blank between; one that a shell would read otherwise is quoted. Control
+// characters stay as they are.
+func ShellWords(words ...string) string {
+	special := func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./:@+=,%", r)
+	}
+	var out []string
+	for _, w := range words {
+		if w == "" || w[0] == '=' || strings.ContainsFunc(w, special) { // zsh puts the path of a program in the place of =NAME
+			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+		out = append(out, w)
+	}
+	return strings.Join(out, " ")
 }
 
 // cols are the numbers of one line.

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -143,53 +141,6 @@ func TestShowMadeUpIDs(t *testing.T) {
 		if whole := len(text(said)) <= madeUpHead; whole != (piped == one) {
 			t.Errorf("%s through a pipe: %s, not %s", name, piped, one)
 		}
-	}
-}
-
-// Every command that show prints for a file works as it stands there, whatever its name, and nothing is cut from it on a narrow screen.
-func TestShowPrintsCommandsThatWork(t *testing.T) {
-	t.Setenv("COLUMNS", "80")
-	dir := t.TempDir()
-	samples := []string{
-		"acp/testdata/sample.ndjson", "clark/testdata/sample.events.ndjson", "clark/testdata/sample.trajectory.jsonl", "phi/testdata/sample-session.ndjson",
-		"phi/testdata/sample-variants.ndjson", "guide/testdata/session.jsonl", "guide/testdata/session.canonical.json", "ndjson/testdata/examples.ndjson",
-	}
-	ran := 0
-	for i, sample := range samples {
-		body, err := os.ReadFile(filepath.Join("../../otelagent", filepath.FromSlash(sample)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(dir, fmt.Sprintf("what the agent's loop wrote on that day, %d%s", i, filepath.Ext(sample)))
-		if err := os.WriteFile(path, body, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, shown, said := command(t, nil, "show", path)
-		if _, one, several := strings.Cut(strings.TrimSpace(said), "name one behind it, such as "); several {
-			_, shown, _ = command(t, nil, "show", path, one)
-		}
-		for line := range strings.Lines(shown) {
-			_, typed, found := strings.Cut(line, "otelagent show ")
-			if !found {
-				continue
-			}
-			words, err := exec.CommandContext(t.Context(), "sh", "-c", `printf '%s\n' `+typed).Output() // #nosec G204 -- it is what is tested
-			if err != nil {
-				t.Fatal(err)
-			}
-			args := append([]string{"show"}, strings.Split(strings.TrimSuffix(string(words), "\n"), "\n")...)
-			code, turn, said := command(t, nil, args...)
-			if ran++; code != exitOK || !strings.Contains(turn, "turn ") {
-				t.Errorf("%s: %q: exit %d, %s\n%s", sample, args, code, said, turn)
-			}
-		}
-	}
-	if ran < 5 {
-		t.Errorf("%d commands of %d samples", ran, len(samples))
-	}
-	_, shown, _ := command(t, bytes.NewReader(demoEvents), "show", "-")
-	if strings.Contains(shown, "otelagent show") || !strings.Contains(shown, "cut here, whole behind the same input:") {
-		t.Errorf("a pipe cannot be shown again:\n%s", shown)
 	}
 }
 

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"slices"
 	"strings"
-	"unicode"
+
+	"github.com/otelagent/otelagent/inspect"
 )
 
 // showCommand is the command line that shows something of what is looked at, as it is typed; the zero value is of the database that is looked
 // into when none is named.
 type showCommand struct {
-	words []string // between 'otelagent show' and the address
+	flags []string // with their values
+	file  string   // that stands before the address, if any
 	once  bool     // what is looked at cannot be read a second time
 }
 
@@ -27,7 +30,7 @@ func showFiles(files []string, from, tenant string) showCommand {
 		if len(files) > 1 {
 			c.flag("--file", f)
 		} else {
-			c.words = append(c.words, f)
+			c.file = f
 		}
 	}
 	return c
@@ -36,29 +39,22 @@ func showFiles(files []string, from, tenant string) showCommand {
 // flag adds a flag that has a value.
 func (c *showCommand) flag(name, value string) {
 	if value != "" {
-		c.words = append(c.words, name, value)
+		c.flags = append(c.flags, name, value)
 	}
 }
 
-// of is the command line that shows that address; empty when there is none, because the input is gone.
+// of is the command line that shows that address; empty when there is none, because the input is gone. Words may hold what a terminal acts on:
+// inspect prints no such line.
 func (c showCommand) of(address string) string {
 	if c.once {
 		return ""
 	}
-	out := "otelagent show"
-	for _, w := range append(c.words[:len(c.words):len(c.words)], address) {
-		out += " " + quoted(w)
+	words := slices.Clone(c.flags)
+	if strings.HasPrefix(address, "-") {
+		words = append(words, "--") // what follows is no flag
 	}
-	return out
-}
-
-// quoted is a word as a shell takes it.
-func quoted(s string) string {
-	plain := func(r rune) bool {
-		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./:@+=,%", r)
+	if c.file != "" {
+		words = append(words, c.file)
 	}
-	if s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	return "otelagent show " + inspect.ShellWords(append(words, address)...)
 }
