@@ -3,6 +3,7 @@ package inspect_test
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -139,10 +140,15 @@ func TestAskedTwice(t *testing.T) {
 	}
 	for _, q := range turn.Requests {
 		news := 0
-		for _, m := range inspect.NewRequest(trees[0], run, turn, q).Messages {
+		req := inspect.NewRequest(trees[0], run, turn, q)
+		for _, m := range req.Messages {
 			if *m.New {
 				news++
 			}
+		}
+		table := drawn(t, 80, func(w io.Writer) error { return req.Provenance(w, inspect.Options{Width: 80}) })
+		if n := strings.Count(table, "  not told  "); n != len(req.Messages) { // clark-agent tells of none where it came from
+			t.Errorf("%d of %d messages have no provenance:\n%s", n, len(req.Messages), table)
 		}
 		if news != 5 {
 			t.Errorf("attempt %d: %d messages are new, want 5", q.Attempt, news)

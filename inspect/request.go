@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -396,7 +397,7 @@ func (r *Request) Provenance(w io.Writer, o Options) error {
 		add("", "parameters", r.Params)
 	}
 	for i := range r.Messages {
-		add(strconv.Itoa(*r.Messages[i].Index), r.Messages[i].from, &r.Messages[i])
+		add(strconv.Itoa(*r.Messages[i].Index), cmp.Or(r.Messages[i].from, "not told"), &r.Messages[i])
 	}
 	const gap = 2
 	var widths [6]int

@@ -43,6 +43,9 @@ func rulesOf(t session.Tree, run *session.Run, at time.Time) (body, state string
 	return "", state
 }
 
+// noRules says that the rules are known, and there are none.
+const noRules = "none in force"
+
 // factRules is the key of the fact that holds a session's rules.
 const factRules = "rules"
 
@@ -77,6 +80,9 @@ func (r *renderer) rulesText(p place) string {
 	}
 	r.said = true
 	lines := ruleLines(body)
+	if len(lines) == 0 {
+		return noRules + digest
+	}
 	text := plural(len(lines), "rule") + digest
 	for i, line := range lines {
 		text += []string{separator, "; "}[min(i, 1)] + Clean(line)
@@ -101,7 +107,7 @@ func (r *renderer) rulesInForce(n *node, p place) {
 	r.said = true
 	lines := ruleLines(body)
 	if len(lines) == 0 {
-		n.line("rules", dim, "none in force")
+		n.line("rules", dim, noRules)
 	}
 	for i, line := range lines {
 		if i == maxRules {

@@ -90,6 +90,11 @@ func TestLive(t *testing.T) {
 	o.Run, o.Turn = tree.Runs[0], tree.Runs[0].Turns[0]
 	golden(t, "live-turn.txt", render(t, tree, o))
 
+	tree.Runs[0].Rules = list(tree.Blocks, `[]`)
+	if got := render(t, tree, inspect.Options{Width: 80}); !strings.Contains(got, "rules   none in force · digest") {
+		t.Errorf("no rules:\n%s", got)
+	}
+
 	// Whose process is not heard of any more has stopped, as of now and not as of what was seen last.
 	dead := render(t, tree, inspect.Options{Width: 80, AsOf: at(60_000)})
 	for _, want := range []string{"status   aborted · 1 run (1 aborted) ·", "run 1 · aborted · gpt-5", "its process was not heard of any more", "turn 1 · continuation · stopped", "… stopped bash"} {
