@@ -592,8 +592,16 @@ func TestUntold(t *testing.T) {
 		}
 	}
 	b.accessible()
+	b = open(t, server, "/", phone)
+	b.shows("not named")
+	if js[bool](b, "document.querySelector('[data-testid=session-row] [data-name=in]').offsetParent !== null") {
+		t.Error("the list says on a phone how many tokens went in")
+	}
 	b = open(t, server, path("s", "untold"), desk)
 	b.shows("So it is.")
+	if js[bool](b, "!!"+has(testid("timeline"))) {
+		t.Error("there is a timeline of no times")
+	}
 	for _, text := range []string{"agent not named", "times not told", "not reported", "tokens not reported"} {
 		b.shows(text)
 	}
@@ -602,6 +610,21 @@ func TestUntold(t *testing.T) {
 	}
 	b.snap("untold-desk")
 	b.accessible()
+
+	lines(t, db, []event{ // and some runs with times
+		{"type": "otelagent.run_started", "ts": at(0), "session": "untold", "run": "r2"},
+		{"type": "otelagent.turn_started", "ts": at(time.Second), "run": "r2"},
+		{"type": "otelagent.turn_ended", "ts": at(2 * time.Second), "run": "r2", "stop_reason": "end_turn", "output": event{"role": "assistant", "content": "Again."}},
+		{"type": "otelagent.run_ended", "ts": at(3 * time.Second), "run": "r2", "status": "completed"},
+	})
+	b = open(t, server, path("s", "untold"), desk)
+	b.until("a timeline", has(testid("tick")))
+	if axis := js[string](b, "[...document.querySelectorAll('"+testid("tick")+"')].map((e) => e.textContent).join(' ')"); strings.Contains(axis, "h") {
+		t.Errorf("the axis is %s", axis)
+	}
+	if n := js[int](b, "document.querySelectorAll('.tl-run').length"); n != 1 {
+		t.Errorf("%d runs are on the axis", n)
+	}
 }
 
 // Ids that browsers take for folders open like others.

@@ -130,7 +130,7 @@ function Row({ s, now, href, current, index, chosen, choose }) {
     <span role="cell" class="r num" data-name="took">${timeTold(s.start) ? duration(between(s.start, s.last)) : html`<span class="faint">–</span>`}</span>
     <span role="cell" class="r num" data-name="turns" title=${plural(s.runs, 'run')}>${count(s.turns)}</span>
     <span role="cell" class="r num" data-name="tools">${count(s.tool_calls)}</span>
-    <span role="cell" class="r num" data-name="in" title=${told ? exact(u.input) + ' tokens' : undefined}>${told ? count(u.input) : untold}</span>
+    <span role="cell" class=${'r num' + (told ? '' : ' untold')} data-name="in" title=${told ? exact(u.input) + ' tokens' : undefined}>${told ? count(u.input) : untold}</span>
     <span role="cell" class="r num cached" data-name="cached">
       ${u.input ? html`<${Meter} share=${u.cache_read / u.input} label=${percent(u.cache_read / u.input) + ' of input from cache'} /><span>
       ${percent(u.cache_read / u.input)}</span>` : ''}</span>

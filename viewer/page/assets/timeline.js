@@ -1,7 +1,7 @@
 // The timeline: runs, their turns with model time and tool time, tool calls, decisions and compactions, over time. At most one mark a
 // pixel is drawn, so that ten thousand turns cost what a thousand do.
 import { html, useEffect, useMemo, useRef, useState } from './vendor/preact-htm.js';
-import { clean, clock, count, duration, ms, usageTold, words } from './format.js';
+import { clean, clock, count, duration, ms as millis, timeTold, usageTold, words } from './format.js';
 import { navigate, withQuery } from './router.js';
 import { ticks, timeScale } from './scale.js';
 import { Icon, useWidth } from './ui.js';
@@ -11,6 +11,12 @@ import { Icon, useWidth } from './ui.js';
 const rowHeight = 46;
 const axisHeight = 18;
 const mostRows = 6;
+
+/**
+ * Milliseconds of a time; NaN where nobody told it: what has none is not on the axis.
+ * @param {string | undefined} time
+ */
+const ms = (time) => (timeTold(time) ? millis(time) : NaN);
 
 /**
  * @typedef {object} Bar a turn as it is drawn
@@ -37,9 +43,9 @@ function layOut(outline, now) {
   // A turn cannot begin before its session: what says so is only a bound.
   const least = ms(outline.summary.start);
   turns.forEach((turn, index) => {
-    const from = Math.max(ms(turn.start), Number.isNaN(least) ? 0 : least);
-    if (Number.isNaN(from)) return;
     const end = ms(turn.end);
+    const from = timeTold(turn.start) ? Math.max(ms(turn.start), Number.isNaN(least) ? 0 : least) : turn.start === undefined || Number.isNaN(least) ? end : Math.min(least, end);
+    if (Number.isNaN(from)) return;
     const to = Number.isNaN(end) ? (turn.state === 'open' || turn.live ? Math.max(now || ms(outline.summary.last), from) : from) : end;
     bars.push({ index, turn, row: 0, from, to, model: Math.min(to, turn.model_call_ns ? from + turn.model_call_ns / 1e6 : firstCall(turn, to)) });
     const r = runs[turn.run - 1];
@@ -94,14 +100,22 @@ function stretches(outline, bars, runs) {
     if (withTurns.has(run.number)) out.push([from, from], [to, to]);
     else out.push([from, to]);
   }
-  for (const m of outline.marks ?? []) out.push([ms(m.at), ms(m.at)]);
+  for (const m of outline.marks ?? []) if (timeTold(m.at)) out.push([ms(m.at), ms(m.at)]);
   return out;
 }
 
-/** @param {{outline: Outline, selected: number, select: (index: number) => void, zoom: string | null, idle: boolean, now: number}} p */
-export function Timeline({ outline, selected, select, zoom, idle, now }) {
+/**
+ * The timeline; nothing where no time was told.
+ * @param {{outline: Outline, selected: number, select: (index: number) => void, zoom: string | null, idle: boolean, now: number}} p
+ */
+export function Timeline(p) {
+  const laid = useMemo(() => layOut(p.outline, p.now), [p.outline, p.now]);
+  return laid.runs.length || laid.bars.length ? html`<${Drawn} ...${p} laid=${laid} />` : null;
+}
+
+/** @param {{outline: Outline, selected: number, select: (index: number) => void, zoom: string | null, idle: boolean, laid: ReturnType<typeof layOut>}} p */
+function Drawn({ outline, selected, select, zoom, idle, laid: { bars, runs, rows } }) {
   const [box, width] = useWidth();
-  const { bars, runs, rows } = useMemo(() => layOut(outline, now), [outline, now]);
   const scale = useMemo(() => timeScale(stretches(outline, bars, runs), !idle), [bars, runs, idle]);
   const [hover, setHover] = useState(/** @type {{bar: Bar, x: number} | null} */ (null));
   const [drag, setDrag_] = useState(/** @type {[number, number] | null} */ (null));
