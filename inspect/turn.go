@@ -88,7 +88,7 @@ func (r *renderer) turn(p place, t *session.Turn) *node {
 		}
 	}
 	r.messages(n, p, t.Capture, t.Output)
-	if t.Partial {
+	if t.Partial && !t.Replied {
 		n.line("partial", yellow, map[bool]string{true: "the reply so far", false: "the reply stops where it was last seen"}[t.End.IsZero() && r.running(p) == wordRunning])
 	}
 	if t.Error != "" {
