@@ -396,8 +396,12 @@ func (r *Request) Provenance(w io.Writer, o Options) error {
 	if r.Params != nil {
 		add("", "parameters", r.Params)
 	}
+	untold := "not told"
+	if r.Misaligned { // it was told, and a note says so
+		untold = ""
+	}
 	for i := range r.Messages {
-		add(strconv.Itoa(*r.Messages[i].Index), cmp.Or(r.Messages[i].from, "not told"), &r.Messages[i])
+		add(strconv.Itoa(*r.Messages[i].Index), cmp.Or(r.Messages[i].from, untold), &r.Messages[i])
 	}
 	const gap = 2
 	var widths [6]int
