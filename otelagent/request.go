@@ -180,6 +180,7 @@ func (t *Turn) ask(n int, req *Request, a *attrs) {
 	if again { // what was dropped is not there to be referred to
 		m.request.complete()
 	}
+	m.asks(t.run)
 
 	told := t.items(m, s, req)
 	exact := o.capture == CaptureContent && req.framed() && (told || req.Frame.Provenance == "") && t.spelled(m, s, req)

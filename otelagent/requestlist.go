@@ -27,6 +27,7 @@ const (
 // what complete lists may cost.
 type requests struct {
 	histories []*history
+	runs      map[toldRun]struct{} // that had requests; only with derived ids
 	used      int64
 	credit    int64 // bytes that complete lists may take
 	shapes    spans.Shapes
@@ -35,6 +36,34 @@ type requests struct {
 
 	framed spans.Frame // the last frame, and its block
 	body   []byte      // empty when it cannot leave
+}
+
+// toldRun is a run by its address within the session.
+type toldRun struct {
+	id        string
+	startNS   int64
+	recording string
+}
+
+// asks hears of a run before each of its requests. One that is told again, as by a file that is sent twice, takes the place of what was sent of
+// it, by its derived ids, so that its lists must not refer to those: they begin anew. Blocks stay, they have no place that could be taken.
+func (m *memory) asks(r *Run) {
+	if !r.tracer.config.derivedIDs || r.asked.Swap(m) == m {
+		return
+	}
+	q, run := &m.request, toldRun{r.run, r.startNS, r.origin.recording}
+	if _, again := q.runs[run]; again {
+		for _, h := range q.histories {
+			m.count(-int64(len(h.items) / itemsAnEntry))
+		}
+		q.histories = nil
+		return
+	}
+	if q.runs == nil {
+		q.runs = make(map[toldRun]struct{})
+	}
+	q.runs[run] = struct{}{}
+	m.count(1)
 }
 
 // namedID is an id that mostly stays the same, with its text.

@@ -21,9 +21,11 @@ type Run struct {
 	own origin
 	// history is the list of the last request, for its end.
 	history atomic.Pointer[history]
-	scope   scope
-	off     bool // no SDK: nothing is started under this run
-	copied  bool
+	// asked is what remembers that it had a request.
+	asked  atomic.Pointer[memory]
+	scope  scope
+	off    bool // no SDK: nothing is started under this run
+	copied bool
 	// inferred says that its start was not seen.
 	inferred bool
 	// inputSeen is whether WithOpenInference knows what came into the run.
