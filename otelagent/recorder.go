@@ -35,7 +35,7 @@ type Recorder struct {
 	order  []*openRun            // by start
 	ended  []runName             // by end
 	groups []*openGroup          // by start
-	last   time.Time             // the latest time of any run
+	last   time.Time             // the latest time of any run that this input told of
 	lost   int64
 }
 
@@ -70,6 +70,17 @@ func (r *Recorder) Record(ctx context.Context, ev Event) {
 	default:
 		r.inRun(ctx, ev)
 	}
+}
+
+// NextInput says that what comes next is read from another input, such as the next file: its untimed events are not known to be later than
+// what was recorded before. Runs stay open, and may go on in it.
+func (r *Recorder) NextInput() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = time.Time{}
 }
 
 // Close ends what is open as ended by us, each run at the last time seen of it. Record does nothing afterwards. The context
@@ -160,7 +171,7 @@ func (r *Recorder) find(n runName) *openRun {
 // late reports whether the run of that name has ended, as its loop told. It is only asked where no such run is open.
 func (r *Recorder) late(n runName) bool { return slices.ContainsFunc(r.ended, n.is) }
 
-// floor is the time that an untimed first event of a run is known not to precede.
+// floor is the time that an untimed first event of a run is known not to precede: what its input told before.
 func (r *Recorder) floor(m *Meta) time.Time {
 	if m.replayed() {
 		return r.last
@@ -222,6 +233,7 @@ func (r *Recorder) runEnded(ctx context.Context, ev *RunEnded) {
 	}
 	res.End = stated(res.End, at)
 	o.run.End(res)
+	r.seen(o)
 	r.forget(o)
 	if len(r.ended) == maxEnded {
 		r.ended = slices.Delete(r.ended, 0, 1)
@@ -434,7 +446,6 @@ func (r *Recorder) close(o *openRun) {
 }
 
 func (r *Recorder) forget(o *openRun) {
-	r.seen(o)
 	same := func(x *openRun) bool { return x == o }
 	if r.open[o.id] = slices.DeleteFunc(r.open[o.id], same); len(r.open[o.id]) == 0 {
 		delete(r.open, o.id)

@@ -34,6 +34,7 @@ type pump struct {
 func (p *pump) run(list []source) error {
 	p.decoders = map[string]input.Decoder{}
 	for _, s := range list {
+		p.rec.NextInput()
 		if err := p.read(s); err != nil {
 			return err
 		}
