@@ -43,7 +43,7 @@ export function ReplayPage({ session, run, turn }) {
     <div class="session-title"><h1>Replay</h1><${Chip} kind=${base.verdict === 'eligible' ? 'good' : base.eligible ? 'warn' : 'bad'}>
       <span data-testid="verdict">${words(base.verdict)}</span><//><span class="grow"></span><a class="button" href=${request}>Request</a>
       <${CopyJSON} path=${'replay' + path} params=${{ form: chosen }} /></div>
-    <p class="faint">${base.eligible ? 'What the model was given on this turn is here, so it can be asked again.' : 'Not all that the model was given is here, so it cannot be asked again.'} Nothing is sent from this page: <code>otelagent replay ${clean(base.address)} --send …</code> does.</p></header>
+    <p class="faint">${base.eligible ? 'What the model was given on this turn is here, so it can be asked again.' : 'Not all that the model was given is here, so it cannot be asked again.'} ${base.eligible ? html`Nothing is sent from this page: <code>otelagent replay ${clean(base.address)} --send …</code> does.` : null}</p></header>
     <table class="table inputs" data-testid="replay-inputs"><thead><tr><th>Input</th><th>Is</th><th>More</th></tr></thead><tbody>
       ${base.inputs.map((i) => { const [sign, kind] = signs[i.state] ?? ['?', '']; return html`<tr><td>${words(i.input)}</td><td>
       <${Chip} kind=${kind}><span aria-hidden="true">${sign}</span> ${words(i.state)}<//></td><td>
