@@ -65,3 +65,53 @@ func TestTurnDefects(t *testing.T) {
 	b.click(testid("turn-defect"))
 	b.until("the link leads to the turn", "location.pathname.endsWith('/0') && "+has(testid("turn")+"[aria-current=true]"))
 }
+
+// A turn that cannot be asked again is not told how to be; words of the table stay whole on a telephone.
+func TestReplayNotEligible(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "untold.db")
+	lines(t, db, []event{
+		{"type": "otelagent.run_started", "ts": at(0), "session": "untold", "run": "r"},
+		{"type": "otelagent.turn_started", "ts": at(1), "run": "r"},
+		{"type": "otelagent.turn_ended", "ts": at(2), "run": "r", "stop_reason": "end_turn", "output": event{"role": "assistant", "content": "So it is."}},
+		{"type": "otelagent.run_ended", "ts": at(3), "run": "r", "status": "completed"},
+	})
+	b := open(t, serve(t, db), path("s", "untold", "@1", "0", "replay"), phone)
+	b.until("it says so", within("header")+" && "+has(testid("verdict"))+" && document.body.innerText.includes('cannot be asked again')")
+	if strings.Contains(b.text(), "--send") {
+		t.Error("the page names a command that cannot work")
+	}
+	if got := js[string](b, "getComputedStyle("+has(testid("replay-inputs")+" td")+").overflowWrap"); got != "normal" {
+		t.Errorf("words are broken: %s", got)
+	}
+	b.accessible()
+	b.snap("replay-not-eligible-phone")
+}
+
+// A histogram says that its axis is logarithmic, and no word of it is cut.
+func TestHistograms(t *testing.T) {
+	b := open(t, serve(t, library(t)), "/stats", desk)
+	b.until("there are histograms", has(testid("quantile")))
+	if !js[bool](b, "[...document.querySelectorAll('"+testid("histogram")+" figcaption')].every((f) => f.innerText.includes('log'))") {
+		t.Error("the axis does not say that it is logarithmic")
+	}
+	if cut := js[[]string](b, "[...document.querySelectorAll('"+testid("quantile")+"')].filter((q) => q.getBoundingClientRect().left < q.closest('svg').getBoundingClientRect().left).map((q) => q.textContent)"); len(cut) > 0 {
+		t.Errorf("words are cut: %q", cut)
+	}
+}
+
+// Filters of the URL are shown as they are; what was rewound and the times of facts are told in words.
+func TestWords(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "guide.db")
+	send(t, db, filepath.Join("..", "..", "otelagent", "guide", "testdata", "session.jsonl"))
+	server := serve(t, db)
+	b := open(t, server, "/?status=error,aborted", desk)
+	b.until("the choice says both", "("+has(testid("filter-status"))+"?.selectedOptions[0]?.text ?? '') === 'error or aborted'")
+	b = open(t, server, path("s", "ses_1fbd4f500000Ky9Pf34qY6Nb3w"), desk)
+	b.until("the turns are counted", within(testid("position"))+".includes('rewound')")
+	js[bool](b, has(testid("facts"))+".open = true")
+	b.until("facts are shown", within(testid("facts"))+".includes('hidden at')")
+	facts := js[string](b, has(testid("facts"))+".innerText")
+	if strings.Contains(facts, "1795226495000") || strings.Contains(facts, "null") || !strings.Contains(facts, "2026-11-2") {
+		t.Errorf("facts are raw:\n%s", facts)
+	}
+}

@@ -159,7 +159,7 @@ function Filters({ query, list }) {
       <input data-search type="search" data-testid="filter-q" aria-label="Title, id, agent or model" placeholder="Title, id, agent or model" value=${query['q'] ?? ''} onInput=${(/** @type {Event} */ e) => set({ q: value(e) })} /></label>
     <label class="field"><span>Status</span>
       <select data-testid="filter-status" value=${query['status'] ?? ''} onChange=${(/** @type {Event} */ e) => set({ status: value(e) })}>
-      <option value="">any</option>${statuses.map((s) => html`<option value=${s}>${s.replaceAll('_', ' ')}</option>`)}</select></label>
+      <option value="">any</option>${(query['status'] && !statuses.includes(query['status']) ? [query['status'], ...statuses] : statuses).map((s) => html`<option value=${s}>${clean(s.replaceAll('_', ' ').replaceAll(',', ' or '))}</option>`)}</select></label>
     <label class="field"><span>Agent</span>
       <input data-testid="filter-agent" list="agents" size="9" value=${query['agent'] ?? ''} onInput=${(/** @type {Event} */ e) => set({ agent: value(e) })} placeholder="any" /></label>
     <label class="field"><span>Model</span>

@@ -220,7 +220,7 @@ export function SessionPage({ session, run, turn, at, about }) {
         ${live ? html`<label class="check small">
           <input type="checkbox" data-testid="follow" checked=${follow} onChange=${() => setFollow(!follow)} />follow</label>` : null}
         <span class="num faint" data-testid="position">
-          ${position >= 0 ? `${exact(position + 1)} of ${exact(order.length)}` : plural(order.length, 'turn')}</span>
+          ${position >= 0 ? `${exact(position + 1)} of ${exact(order.length)}` : plural(order.length, 'turn') + (hiddenTurns && !showHidden ? ` and ${exact(hiddenTurns)} rewound` : '')}</span>
         <button class="ghost" aria-label="Previous turn" title="Previous turn (k)" data-testid="previous" onClick=${() => step(-1)}>
           <${Icon} name="left" /></button>
           <button class="ghost" aria-label="Next turn" title="Next turn (j)" data-testid="next" onClick=${() => step(1)}>
@@ -349,8 +349,7 @@ function Head({ outline, status, now, edge, connected, live }) {
         <td class=${'r' + (t.failed ? ' bad' : '')}>${t.failed ?? ''}</td><td class="r">
         ${t.denied ?? ''}</td></tr>`)}</tbody></table></details>` : null}
       ${outline.facts?.length ? html`<details data-testid="facts"><summary>${plural(outline.facts.length, 'fact')}</summary><dl class="facts-list">
-        ${outline.facts.map((f) => html`<div><dt>${clean(f.subject)} · ${words(f.key)} <span class="faint num">${stamp(f.at)}</span></dt><dd><pre>
-        <${JSONText} value=${f.value} /></pre></dd></div>`)}</dl></details>` : null}
+        ${outline.facts.map((f) => html`<div><dt>${clean(f.subject)} · ${words(f.key)} <span class="faint num">${stamp(f.at)}</span></dt><dd><${FactValue} f=${f} /></dd></div>`)}</dl></details>` : null}
       ${outline.children?.length ? html`<details data-testid="children"><summary>${plural(outline.children.length, 'related session')}</summary>
         <ul class="children">${outline.children.map((c) => html`<li><${Chip}>${words(c.kind)}<//><a href=${link('/s' + join(c.session, c.run))}>
         ${clean(c.agent) || short(c.session)}</a> <code>${short(c.session)}</code>
@@ -365,6 +364,13 @@ function Head({ outline, status, now, edge, connected, live }) {
         ${outline.marks.map((m) => html`<li><${Chip}>${words(m.kind)}<//>${clean(m.text)} <span class="faint num">
         ${stamp(m.at)}</span></li>`)}</ul></details>` : null}
     </div></header>`;
+}
+
+/** The value of a fact: times of hosts are milliseconds since 1970, and null takes back what was said before. @param {{f: import('../types.d.ts').OutlineFact}} p */
+function FactValue({ f }) {
+  if (f.value === null) return html`<span class="faint">none</span>`;
+  const at = f.key.endsWith('_at') && typeof f.value === 'number' && f.value > 1e12 && f.value < 1e14 ? new Date(f.value).toISOString() : undefined;
+  return at ? html`<span class="num">${stamp(at)}</span>` : html`<pre><${JSONText} value=${f.value} /></pre>`;
 }
 
 /** @param {string} session @param {string} address */
