@@ -1,0 +1,153 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/store/memstore"
+	"github.com/otelagent/otelagent/store/project"
+	"github.com/otelagent/otelagent/store/reader"
+)
+
+// sentFiles returns what a store holds after commands that each send some files, with all content: the tree of each session as JSON, each line
+// of it a value, and behind it each request, or what is missing of it.
+func sentFiles(t *testing.T, commands ...[]string) map[string]string {
+	t.Helper()
+	ctx, st, made := t.Context(), memstore.New(), 0
+	for _, files := range commands {
+		r := recording{
+			app:     &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard},
+			options: sendOptions{From: auto, Files: files, Capture: captureOf("content")},
+			name:    strings.Join(files, ", "), store: st,
+			nextID: func() string { made++; return fmt.Sprint("made up ", made) },
+		}
+		if err := r.read(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := project.Refresh(ctx, st); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for summary, err := range st.Sessions(ctx, store.Query{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		rd := &reader.Reader{Store: st}
+		tree, err := rd.Load(ctx, summary.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.MarshalIndent(tree.Session, "", " ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		b.Write(text)
+		requests(&b, tree, tree.Runs)
+		out[summary.Key.ID] = b.String()
+	}
+	return out
+}
+
+func requests(b *strings.Builder, tree session.Tree, runs []*session.Run) {
+	for _, run := range runs {
+		for _, turn := range run.Turns {
+			for _, q := range turn.Requests {
+				p := q.Payload(tree.Blocks)
+				fmt.Fprintf(b, "\n%s/%d/%d %s %v %v", run.ID, turn.Index, q.Attempt, p.Bytes, p.Missing, p.Defects)
+			}
+		}
+	}
+}
+
+// recordings are the inputs in the testdata of all dialects.
+func recordings(t *testing.T) (list []string) {
+	t.Helper()
+	for _, pattern := range []string{"clark/testdata/*.ndjson", "clark/testdata/clark-agent-*/*.ndjson", "phi/testdata/*.ndjson", "phi/testdata/phi-core-*/*", "acp/testdata/*.ndjson", "acp/testdata/sdk/*.ndjson", "guide/testdata/*.json*", "ndjson/testdata/*.ndjson", "ndjson/testdata/producers/*"} {
+		found, err := filepath.Glob(filepath.Join("..", "..", "otelagent", pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatal(pattern, found, err)
+		}
+		for _, file := range found {
+			f, err := os.Open(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _, _, err = dialects.Open(f)
+			_ = f.Close()
+			if err == nil {
+				list = append(list, file)
+			}
+		}
+	}
+	return list
+}
+
+// Every request that is whole when a file is sent alone is the same, and whole, when a copy of it is sent in the same command: no list
+// refers to one whose place it takes.
+func TestFileAndItsCopy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("sends every recording twice")
+	}
+	for _, file := range recordings(t) {
+		wholeAsAlone(t, file, file)
+	}
+}
+
+// wholeAsAlone sends both files in one command, and looks for the requests of the last one in what came of it.
+func wholeAsAlone(t *testing.T, first, last string) {
+	t.Helper()
+	alone, both := sentFiles(t, []string{last}), sentFiles(t, []string{first, last})
+	unresolved := string(spans.DefectListUnresolved)
+	for id, was := range alone {
+		is := both[id]
+		if n := strings.Count(is, unresolved); n > strings.Count(was, unresolved) {
+			t.Errorf("%s after %s: %d lists of %s are unresolved", last, first, n, id)
+		}
+		_, was, _ = strings.Cut(was, "\n}\n")
+		for _, line := range strings.Split(was, "\n") {
+			if !strings.Contains(is, line) {
+				t.Errorf("%s after %s: %s lacks the request %.80s", last, first, id, line)
+			}
+		}
+	}
+}
+
+// What one file tells of the time is nothing that another one, which tells of none, goes by.
+func TestTimesStayInTheirFile(t *testing.T) {
+	timed, untimed := filepath.Join("..", "..", "otelagent", "phi", "testdata", "sample-session.ndjson"), filepath.Join(t.TempDir(), "untimed.ndjson")
+	const lines = `{"type":"otelagent.run_started","session":"untimed","run":"r"}
+{"type":"otelagent.turn_started","session":"untimed","run":"r"}
+{"type":"otelagent.turn_ended","session":"untimed","run":"r"}
+{"type":"otelagent.run_ended","session":"untimed","run":"r"}
+`
+	if err := os.WriteFile(untimed, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := sentFiles(t, []string{untimed}, []string{timed})
+	want["untimed"] = strings.ReplaceAll(want["untimed"], `"service": "otelagent"`, `"service": "phi-core"`)
+	if len(want) < 2 {
+		t.Fatalf("%d sessions", len(want))
+	}
+	for _, files := range [][]string{{untimed, timed}, {timed, untimed}} {
+		got := sentFiles(t, files)
+		for id := range got { // that of inputs of two kinds is another one
+			got[id] = strings.ReplaceAll(got[id], `"service": "otelagent"`, `"service": "phi-core"`)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s in one command (-in two +in one):\n%s", files, d)
+		}
+	}
+}
