@@ -369,3 +369,63 @@ func TestLivePartialOutputIsRedacted(t *testing.T) {
 		t.Errorf("the turn keeps %q, %+v", got, last)
 	}
 }
+
+// Killed at any moment after the loop told a reply, the reply is there with its usage and why the model stopped.
+func TestLiveRepliesStay(t *testing.T) {
+	recordings, replies := 0, 0
+	for _, f := range phifixtures.All(t, repository) {
+		if testing.Short() && recordings > 3 || !bytes.Contains(f.Events, []byte(`"type":"MessageEnd"`)) {
+			continue
+		}
+		recordings++
+		t.Run(f.String(), func(t *testing.T) {
+			p := agenttest.NewLive(t, content, partly, otelagent.WithDerivedIDs())
+			rec := otelagent.NewRecorder(p.Tracer())
+			var told *otelagent.ReplyReceived // in the turn that is open
+			open := false
+			for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				rec.Record(t.Context(), ev)
+				switch ev := ev.(type) {
+				case *otelagent.TurnStarted:
+					open, told = true, nil
+				case *otelagent.TurnEnded, *otelagent.RunStarted, *otelagent.RunEnded:
+					open, told = false, nil
+				case *otelagent.RequestPrepared, *otelagent.AttemptDiscarded:
+					told = nil
+				case *otelagent.ReplyReceived:
+					if open {
+						reply := *ev
+						if ev.Usage != nil { // which the decoder uses again
+							reply.Usage = new(*ev.Usage)
+						}
+						told = &reply
+						replies++
+					}
+				}
+				if told == nil {
+					continue
+				}
+				p.When(func(all []*session.Session, b session.Batch) bool {
+					for _, s := range all {
+						for _, r := range s.Runs {
+							for _, turn := range r.Turns {
+								if turn.Known == spans.KnownLive && !turn.Partial && turn.StopReason == told.StopReason && turn.Output.Len() == 1 &&
+									(told.Usage == nil || turn.Reported != nil && turn.Reported.Output == told.Usage.Output) {
+									return len(bodiesOf(b, turn.Output)) == 1
+								}
+							}
+						}
+					}
+					return false
+				})
+			}
+			rec.Close(t.Context())
+		})
+	}
+	if recordings < 3 || replies < recordings {
+		t.Errorf("only %d replies of %d recordings", replies, recordings)
+	}
+}

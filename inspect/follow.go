@@ -224,7 +224,8 @@ func (f *Follower) family() {
 func (f *Follower) turn(p place, key followKey, t *session.Turn, now time.Time, over, stopped bool) {
 	ended := !t.End.IsZero() && (!t.Missing || stopped) // the end of one that did not come is only that of what came of it
 	f.said(p, key, "input", t.Start, told(p, t), true)
-	if !t.Partial || ended || over {
+	// Of an open turn the loop may throw the reply away and ask again, unless its tools run.
+	if ended || over || !t.Partial && len(t.ToolCalls) > 0 {
 		at := cmp.Or(t.End, t.Seen)
 		for _, c := range t.ToolCalls {
 			if c.Start.Before(at) {

@@ -76,10 +76,14 @@ type (
 		Meta
 		Message
 	}
-	// ReplyReceived tells that the model call is over. The reply itself comes with TurnEnded.
+	// ReplyReceived tells that the model call is over. The reply comes with TurnEnded; what is told of it here, if anything, is shown
+	// until then to who looks at the session while it runs (see [Turn.Reply]). The time in Message is that of the reply.
 	ReplyReceived struct {
 		Meta
 		Message
+		// Usage, StopReason, Model, Provider and ResponseID are those that the turn will end with, as far as they are known.
+		Usage                                   *Usage
+		StopReason, Model, Provider, ResponseID string
 	}
 	// ReplyDelta tells that a piece of the reply came in. Deltas are never span events; see [WithPartialOutput] for what may be kept
 	// of them.

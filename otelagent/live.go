@@ -109,7 +109,7 @@ func (s *OpenSpan) Copy() (LiveCopy, bool) {
 	case s.tool != nil:
 		a.count(spans.ToolProgressCountKey, s.tool.progress)
 	}
-	growing := h.content.growing(h.run)
+	growing := h.content.growing(h.run, s.turn != nil && s.turn.reply != nil)
 	early, name := h.early("")
 	h.mu.Unlock()
 
@@ -376,15 +376,15 @@ func (h *handle) leave(now *content, name string, at Moment) {
 	}
 }
 
-// growing returns the lists that grow while the span is open, as they stand: they are no more than references.
-func (c *content) growing(run string) (lists []string) {
+// growing returns the lists that grow while the span is open, as they stand, and the output where that is whole: they are no more than
+// references.
+func (c *content) growing(run string, replied bool) (lists []string) {
 	for i := range c.lists {
 		l := &c.lists[i]
 		if l.packed != "" || len(l.items) > maxLiveItems || int64(len(l.items)) != l.count {
 			continue
 		}
-		switch l.name {
-		case spans.ListInput, spans.ListOutside:
+		if l.name == spans.ListInput || l.name == spans.ListOutside || l.name == spans.ListOutput && replied {
 			p := spans.PackedList{Name: l.name, Count: l.count, Digest: l.digest.Short(), Items: l.items}
 			lists = append(lists, p.Encode(run))
 		}
@@ -418,7 +418,61 @@ func (t *Turn) liveState(a *attrs) {
 	if t.answered {
 		a.yes(spans.RepliedKey, true)
 	}
+	if t.reply != nil {
+		a.kv = append(a.kv, t.reply.figures...)
+	}
 	if t.questions > 0 {
 		a.kv = append(a.kv, spans.WaitingForKey.String(string(spans.WaitingUserInput)))
 	}
+}
+
+// liveReply is what copies tell of a reply that is whole while its turn goes on. Its content stands in the list of the turn's output.
+type liveReply struct {
+	figures []attribute.KeyValue
+	block   spans.ShortID // of the output; zero without
+}
+
+// answer keeps the reply for copies.
+func (t *Turn) answer(res *TurnResult) {
+	if t.live == nil {
+		return
+	}
+	a := endAttrs(t.origin, 20)
+	t.figures(res, &a)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return
+	}
+	t.unanswer()
+	t.reply = &liveReply{figures: a.kv}
+	if res.Output != nil && t.capturing() {
+		t.partial = nil
+		t.content.setMessages(t.origin, spans.ListOutput, []Message{*res.Output})
+		t.reply.block = t.content.outputBlock()
+	}
+}
+
+// unanswer takes back what was told of a reply. The caller holds the lock.
+func (t *Turn) unanswer() {
+	if t.reply != nil {
+		t.content.drop(spans.ListOutput, 0)
+		t.reply = nil
+	}
+}
+
+// output keeps the reply as the turn ends with it. The one that was told already is not counted a second time. The caller holds the lock.
+func (t *Turn) output(reply *Message) {
+	known := t.content.known
+	t.content.setMessages(t.origin, spans.ListOutput, []Message{*reply})
+	if t.reply != nil && t.reply.block == t.content.outputBlock() {
+		t.content.known = known
+	}
+	t.reply = nil
+}
+
+// outputBlock is the block of the reply, which stands in the list.
+func (c *content) outputBlock() spans.ShortID {
+	it, _ := spans.ParseItem(c.list(spans.ListOutput, 0).items[0])
+	return it.Block
 }

@@ -84,7 +84,7 @@ func (o *openRun) take(ev Event, at Moment) {
 		o.messageAdded(ev, at)
 	case *ReplyReceived:
 		if o.turn != nil {
-			o.turn.turn.Replied(at)
+			o.turn.turn.Reply(ev.result(at))
 		}
 	case *ReplyDelta:
 		o.partial(ev)
@@ -128,6 +128,15 @@ func (o *openRun) take(ev Event, at Moment) {
 	case *Other:
 		o.note(ev.Type, ev.Body, at)
 	}
+}
+
+// result is what is known of the reply.
+func (ev *ReplyReceived) result(at Moment) TurnResult {
+	res := TurnResult{End: at, Usage: ev.Usage, StopReason: ev.StopReason, Model: ev.Model, Provider: ev.Provider, ResponseID: ev.ResponseID}
+	if ev.Message.Raw != nil {
+		res.Output = &ev.Message
+	}
+	return res
 }
 
 func (o *openRun) startTurn(info TurnInfo) *openTurn {

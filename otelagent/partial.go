@@ -55,7 +55,7 @@ func (t *Turn) Partial(kind PartialKind, text []byte) {
 		return
 	}
 	t.mu.Lock()
-	if t.ended {
+	if t.ended || t.reply != nil { // what is whole has no further pieces
 		t.mu.Unlock()
 		return
 	}

@@ -30,6 +30,7 @@ type Turn struct {
 	answered    bool          // the last attempt
 	called      time.Duration // of the model call; zero where it is not known
 	partial     *partial      // of the reply
+	reply       *liveReply    // what copies tell of the last attempt; nil before it, and without them
 	questions   int           // to the user, without an answer
 }
 
@@ -172,6 +173,18 @@ func (t *Turn) Replied(at Moment) {
 	t.changed(0)
 }
 
+// Reply is [Turn.Replied] at res.End for a loop that has the whole reply by then, while its turn goes on. With [WithLive] the copies of
+// the turn tell it from then on: Output, which leaves with the first of them, Usage, Cost, StopReason, Model, Provider and ResponseID; a
+// turn that is ended for want of an end keeps it. Without WithLive, and what else res has, nothing is kept. End tells all of it again,
+// and what End says counts; content that is the same leaves once. Told again, the last counts; a later attempt, and Discard, take it back.
+func (t *Turn) Reply(res TurnResult) {
+	if t == nil {
+		return
+	}
+	t.answer(&res)
+	t.Replied(res.End)
+}
+
 // noteDiscarded is the type of the note that keeps what is known of a discarded attempt.
 const noteDiscarded = "attempt.discarded"
 
@@ -186,7 +199,9 @@ func (t *Turn) Discard(d DiscardedAttempt) {
 		t.discarded++
 		t.attempted(d.Attempt)
 		t.partial = nil
-		t.answered = t.answered && int64(d.Attempt)+1 < t.attempts
+		if t.answered = t.answered && int64(d.Attempt)+1 < t.attempts; !t.answered {
+			t.unanswer()
+		}
 		if d.Usage != nil {
 			t.wasted.add(d.Usage.normal())
 		}
@@ -256,22 +271,9 @@ func (t *Turn) End(res TurnResult) {
 	}
 	t.learnCall(res.ModelCall)
 	if t.recording {
-		a.profileReply(&res)
-		a.name(spans.TurnStopReasonKey, res.StopReason)
-		a.name(spans.ProviderNameKey, res.Provider)
-		if res.Usage != nil {
-			a.usage(res.Usage, &turnUsageKeys)
-			if !t.run.copied { // its tokens are counted where it came from
-				a.profileUsage(res.Usage.normal())
-				a.openInferenceUsage(res.Usage.normal())
-			}
-		}
-		if res.Cost != nil {
-			a.kv = append(a.kv, spans.TurnCostKey.Float64(*res.Cost))
-			a.name(spans.TurnCostCurrencyKey, res.Currency)
-		}
+		t.figures(&res, &a)
 		a.text(spans.ErrorMessageKey, res.Error)
-		t.reply(&res, &a)
+		t.result(&res, &a)
 		t.echo()
 	}
 	if end, measure := t.finish(res.End, spans.KnownObserved, &a, failed); measure {
@@ -279,10 +281,29 @@ func (t *Turn) End(res TurnResult) {
 	}
 }
 
+// figures adds what a reply says beside its content.
+func (t *Turn) figures(res *TurnResult, a *attrs) {
+	a.profileReply(res)
+	a.name(spans.TurnStopReasonKey, res.StopReason)
+	a.name(spans.ProviderNameKey, res.Provider)
+	if res.Usage != nil {
+		a.usage(res.Usage, &turnUsageKeys)
+		if !t.run.copied { // its tokens are counted where it came from
+			a.profileUsage(res.Usage.normal())
+			a.openInferenceUsage(res.Usage.normal())
+		}
+	}
+	if res.Cost != nil {
+		a.kv = append(a.kv, spans.TurnCostKey.Float64(*res.Cost))
+		a.name(spans.TurnCostCurrencyKey, res.Currency)
+	}
+}
+
 // attempted takes note of an attempt, which counts from 0. The caller holds the lock.
 func (t *Turn) attempted(n int) {
 	if made := int64(n) + 1; made > t.attempts {
 		t.partial, t.answered = nil, false
+		t.unanswer()
 		if t.measured && made <= maxAttemptNumber {
 			t.calls.Add(made - max(t.attempts, 1))
 		}
@@ -290,8 +311,8 @@ func (t *Turn) attempted(n int) {
 	}
 }
 
-// reply adds what the turn knows of its model call, and the content of the result.
-func (t *Turn) reply(res *TurnResult, a *attrs) {
+// result adds what the turn knows of its model call, and the content of the result.
+func (t *Turn) result(res *TurnResult, a *attrs) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.modelCall(a)
@@ -300,9 +321,10 @@ func (t *Turn) reply(res *TurnResult, a *attrs) {
 		return
 	}
 	if res.Output != nil {
-		t.content.setMessages(t.origin, spans.ListOutput, []Message{*res.Output})
+		t.output(res.Output)
 		t.replyViews(res, a)
 	} else {
+		t.unanswer()
 		t.keepPartial(a)
 	}
 	if res.Results != nil {
@@ -365,6 +387,9 @@ func (t *Turn) Close(at Moment) {
 	t.mu.Lock()
 	t.modelCall(&a)
 	t.thrownAway(&a)
+	if t.reply != nil {
+		a.kv = append(a.kv, t.reply.figures...)
+	}
 	t.keepPartial(&a)
 	t.mu.Unlock()
 	t.echo()

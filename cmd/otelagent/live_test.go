@@ -101,7 +101,7 @@ func TestKilled(t *testing.T) {
 		open  []inspect.StatusOpen
 	}{
 		{"model", spans.SessionStatusBusy, []string{"I will look at the file first, bec"}, nil},
-		{"tool", spans.SessionStatusBusy, []string{"edit", "a.txt", "half of it"}, []inspect.StatusOpen{{Kind: "tool_call", Tool: "edit", Call: "c1"}}},
+		{"tool", spans.SessionStatusBusy, []string{"First I mark the place.", "edit", "a.txt", "half of it", "tool_use", "m-1-of-may", "1234"}, []inspect.StatusOpen{{Kind: "tool_call", Tool: "edit", Call: "c1"}}},
 		{"ask", spans.SessionStatusWaitingOnApproval, []string{"edit", "ask"}, []inspect.StatusOpen{{Kind: "tool_call", Tool: "edit", Call: "c1"}, {Kind: "permission", Tool: "edit", Call: "c1"}}},
 		{"input", spans.SessionStatusWaitingOnUserInput, nil, nil},
 		{"retry", spans.SessionStatusRetrying, []string{"2 attempts"}, nil},
@@ -161,6 +161,9 @@ func TestKilled(t *testing.T) {
 			turns := tree.Runs[0].Turns
 			if len(tree.Runs) != 1 || len(turns) != 2 || turns[0].StopReason != "stop" || turns[1].Partial != (c.mode == "model") || tree.Runs[0].Status != spans.RunStatusOpen {
 				t.Errorf("%d runs, %d turns, partial %v", len(tree.Runs), len(turns), turns[1].Partial)
+			}
+			if last := turns[1]; c.mode == "tool" && (last.StopReason != "tool_use" || last.Answered != "m-1-of-may" || last.Usage.Input != 1234 || last.Usage.Output != 56) {
+				t.Errorf("of the reply there is %+v", last)
 			}
 			var list struct{ Sessions []session.Summary }
 			if err := json.Unmarshal([]byte(cli(t, "ls", "--db", db, "--status", "aborted", "--json")), &list); err != nil {

@@ -23,6 +23,14 @@ const liveHeartbeat = 300 * time.Millisecond
 const liveRequest = `{"model":"m-1","temperature": 0.5,"system":"You are careful.","messages":[{"role":"user","content":"read it"},` +
 	`{"role":"assistant","content":"I read it."},{"role":"user","content":"and now \u00e9dit it"}]}`
 
+// liveReply is what it is answered before it runs a tool.
+func liveReply() otelagent.TurnResult {
+	return otelagent.TurnResult{
+		Output: &otelagent.Message{Role: "assistant", Raw: []byte(`{"role":"assistant","content":"First I mark the place."}`)},
+		Usage:  &otelagent.Usage{Input: 1234, Output: 56}, StopReason: "tool_use", Model: "m-1-of-may",
+	}
+}
+
 func liveAgentMain() {
 	if err := liveAgent(context.Background(), os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, "agent:", err)
@@ -59,7 +67,8 @@ func liveAgent(ctx context.Context, mode string) error {
 		turn.Partial(otelagent.PartialText, []byte("I will look at "))
 		turn.Partial(otelagent.PartialText, []byte("the file first, bec"))
 	case "tool": // killed while a tool runs
-		turn.Replied(otelagent.Moment{})
+		turn.Partial(otelagent.PartialText, []byte("First I ma"))
+		turn.Reply(liveReply())
 		_, call := turn.StartTool(turnCtx, otelagent.ToolCall{ID: "c1", Name: "edit", Args: []byte(`{"path":"a.txt"}`)})
 		call.Progress("progress", []byte(`"half of it"`), otelagent.Moment{})
 	case "ask": // killed while it waits for somebody

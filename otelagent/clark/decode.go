@@ -258,7 +258,7 @@ func (d *Decoder) messageEnd(r *run, m otelagent.Meta, l *line) {
 			r.addCall(c)
 		}
 	})
-	d.emit(&otelagent.ReplyReceived{Meta: m, Message: l.msg.event()})
+	d.emit(&otelagent.ReplyReceived{Meta: m, Message: l.msg.event(), Usage: r.reply.usage, StopReason: stringOf(l.msg.stopReason)})
 }
 
 // discard tells that the last attempt of the turn was thrown away.

@@ -99,7 +99,7 @@ var kinds = [...]kind{
 	of("request_prepared", "What the model will receive. `payload` alone is enough: what the other keys say is read from it.", requestPrepared),
 	of("message_added", "A message other than the reply: a prompt, a tool result, steering.", messageAdded),
 	of("reply_delta", "A piece of the reply came in.", replyDelta),
-	of("reply_received", "The model call is over. The reply itself comes with turn_ended.", replyReceived),
+	of("reply_received", "The model call is over. The reply comes with turn_ended; what is told of it here is shown while the turn goes on.", replyReceived),
 	of("attempt_discarded", "The loop threw a reply away to ask again. Its tokens were billed, and count apart from those of the turn.", attemptDiscarded),
 	of("turn_ended", "The open turn ends, with the reply.", turnEnded).ending(),
 	of("tool_started", "A tool call begins.", toolStarted),
@@ -209,7 +209,12 @@ func messageAdded(v visitor, e *otelagent.MessageAdded) {
 
 func replyReceived(v visitor, e *otelagent.ReplyReceived) {
 	v.meta(&e.Meta)
-	v.message("message", &e.Message, "the reply; only the time in it is used")
+	v.message("message", &e.Message, "the reply; it is shown while the turn goes on, and only its time is kept when that ends")
+	v.usage("usage", &e.Usage, "the usage, as turn_ended will have it")
+	v.text("stop_reason", &e.StopReason, "", "as turn_ended will have it")
+	v.text("model", &e.Model, "", "the model that answered")
+	v.text("provider", &e.Provider, "", "the provider that answered")
+	v.text("response_id", &e.ResponseID, "", "the provider's id of the reply")
 }
 
 func replyDelta(v visitor, e *otelagent.ReplyDelta) {

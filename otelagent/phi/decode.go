@@ -55,6 +55,7 @@ type outbox struct {
 	other             otelagent.Other
 
 	output   otelagent.Message
+	usage    otelagent.Usage
 	messages []otelagent.Message
 	ids      []string
 	rest     []byte
@@ -561,13 +562,7 @@ func (d *Decoder) turnEnd(f *fields, m otelagent.Meta) {
 		e.Error = f.text("message.error_message", msg.errorMessage)
 	}
 	r := d.runs.find(m.Run)
-	rule := d.runs.rule
-	if r != nil && r.open {
-		rule = r.rule
-	}
-	if !(r != nil && r.open && r.fixed) && e.Provider != "" {
-		rule = d.ruleOf("", e.Provider)
-	}
+	rule := d.usageRule(r, e.Provider)
 	e.Usage = f.usage(path, reported, rule)
 	if f.wrong != nil {
 		return
@@ -591,6 +586,18 @@ func (d *Decoder) turnEnd(f *fields, m otelagent.Meta) {
 	d.emitKept(m, "TurnEnd")
 	r.endTurn()
 	d.emit(e)
+}
+
+// usageRule is the rule of what a provider reports of a reply in a run, which may be nil.
+func (d *Decoder) usageRule(r *run, provider string) spans.UsageRule {
+	open := r != nil && r.open
+	switch {
+	case provider != "" && !(open && r.fixed):
+		return d.ruleOf("", provider)
+	case open:
+		return r.rule
+	}
+	return d.runs.rule
 }
 
 func (d *Decoder) parallelStart(f *fields, m otelagent.Meta) {

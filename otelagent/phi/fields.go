@@ -160,22 +160,49 @@ func (f *fields) usage(path string, value []byte, rule spans.UsageRule) *otelage
 	c := rawjson.NewCursor(value, maxDepth)
 	for c.Open('{'); c.More('}'); {
 		name, v := c.Key(), c.Value()
-		switch string(name) {
-		case "input":
-			u.Input = f.count(path+".input", v, 0)
-		case "output":
-			u.Output = f.count(path+".output", v, 0)
-		case "reasoning":
-			u.Reasoning = f.count(path+".reasoning", v, 0)
-		case "cache_read":
-			u.CacheRead = f.count(path+".cache_read", v, 0)
-		case "cache_write":
-			u.CacheWrite = f.count(path+".cache_write", v, 0)
-		case "total_tokens":
-			u.Total = f.count(path+".total_tokens", v, 0)
+		if at := countNamed(u, name); at != nil {
+			*at = f.count(path+"."+string(name), v, 0)
 		}
 	}
 	return u
+}
+
+// soundUsage reads six counts into u, and reports whether there are any and all of them are sound.
+func soundUsage(value []byte, u *otelagent.Usage) bool {
+	if absent(value) || value[0] != '{' {
+		return false
+	}
+	c := rawjson.NewCursor(value, maxDepth)
+	for c.Open('{'); c.More('}'); {
+		name, v := c.Key(), c.Value()
+		if at := countNamed(u, name); at != nil && !absent(v) {
+			n, ok := parseCount(v)
+			if !ok {
+				return false
+			}
+			*at = n
+		}
+	}
+	return true
+}
+
+// countNamed returns the count of that name, nil where there is none.
+func countNamed(u *otelagent.Usage, name []byte) *int64 {
+	switch string(name) {
+	case "input":
+		return &u.Input
+	case "output":
+		return &u.Output
+	case "reasoning":
+		return &u.Reasoning
+	case "cache_read":
+		return &u.CacheRead
+	case "cache_write":
+		return &u.CacheWrite
+	case "total_tokens":
+		return &u.Total
+	}
+	return nil
 }
 
 // counts appends the decimal forms of an array of integers to list.

@@ -162,7 +162,15 @@ func (d *Decoder) messageEnd(f *fields, m otelagent.Meta) {
 			d.noteCalls(r, msg.content)
 		}
 		e := &d.out.replyReceived
-		*e = otelagent.ReplyReceived{Meta: m, Message: d.messageOf(msg)}
+		*e = otelagent.ReplyReceived{Meta: m, Message: d.messageOf(msg), Model: d.lenient(msg.model), Provider: d.lenient(msg.provider),
+			StopReason: d.lenient(msg.stopReason)}
+		if e.Provider == unknownProvider {
+			e.Provider = ""
+		}
+		d.out.usage = otelagent.Usage{Rule: d.usageRule(r, e.Provider)}
+		if soundUsage(msg.usage, &d.out.usage) {
+			e.Usage = &d.out.usage
+		}
 		d.emit(e)
 		d.emitKept(m, "MessageEnd")
 		return
