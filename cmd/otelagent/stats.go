@@ -47,7 +47,7 @@ Exit codes: 0 printed, 1 not found or not read, 2 wrong usage.`,
   otelagent stats --by model --since 7d
   otelagent stats --by tool --agent coder
   otelagent stats --prices model_prices_and_context_window.json --json | jq .total.computed_cost`,
-		Args: noArgs,
+		Args: func(cmd *cobra.Command, args []string) error { return o.db.orFile(args, noArgs(cmd, args)) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(time.Now()); err != nil {
 				return err
