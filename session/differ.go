@@ -528,7 +528,9 @@ func (d *differ) runFields(out *RunDiff, a, b *Run) {
 	}
 	outcome := changes{}
 	outcome.text("status", string(a.Status), string(b.Status))
-	outcome.text("status_word", a.StatusWord, b.StatusWord)
+	if a.StatusWord != "" && b.StatusWord != "" { // events have none where a saved session has one
+		outcome.text("status_word", a.StatusWord, b.StatusWord)
+	}
 	if a.Capture == spans.CaptureContent && b.Capture == spans.CaptureContent {
 		outcome.text("error", a.Error, b.Error)
 		outcome.text("rejection", a.Rejection, b.Rejection)

@@ -183,3 +183,24 @@ func FuzzDiffSessions(f *testing.F) {
 		}
 	})
 }
+
+// Events of a run have no word for how it ended, and a saved session has one: that is no difference of two runs.
+func TestDiffOfStatusWords(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{{"", "Completed", true}, {"Completed", "Completed", true}, {"Completed", "Stopped", false}} {
+		var of [2]DiffTarget
+		for i, word := range []string{c.a, c.b} {
+			of[i], _ = talk(1, "x")
+			of[i].Session.Runs[0].StatusWord = word
+		}
+		d, err := DiffSessions(of[0], of[1], DiffOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if same := len(d.Runs[0].Fields) == 0; same != c.same {
+			t.Errorf("%q and %q: %+v", c.a, c.b, d.Runs[0].Fields)
+		}
+	}
+}
