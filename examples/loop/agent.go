@@ -93,8 +93,8 @@ func (a *agent) turn(ctx context.Context, run *otelagent.Run, n int, trigger spa
 	}
 	turn.Request(request)
 	got, err := a.client.ask(ctx, body)
-	turn.Replied(otelagent.Moment{})
 	if err != nil {
+		turn.Replied(otelagent.Moment{})
 		turn.End(otelagent.TurnResult{Failed: true, Cancelled: ctx.Err() != nil, Error: err.Error()})
 		return answer{}, err
 	}
@@ -103,6 +103,7 @@ func (a *agent) turn(ctx context.Context, run *otelagent.Run, n int, trigger spa
 	result := otelagent.TurnResult{
 		Model: got.model, ResponseID: got.id, StopReason: got.stop, Usage: &got.usage, Output: &output,
 	}
+	turn.Reply(result) // so that it is there while the tools run, and if they are the end of this process
 	for i, call := range got.answer.ToolCalls {
 		m := a.add(a.call(ctx, turn, call), spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: int64(n), Role: "tool-call-result", MessageIndex: int64(i)})
 		m.ToolCallID = call.ID
