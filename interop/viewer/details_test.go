@@ -1,6 +1,7 @@
 package viewer
 
 import (
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -58,8 +59,20 @@ func TestStoredOpen(t *testing.T) {
 
 // A defect that sits in a turn is named on the page of the session, which leads there.
 func TestTurnDefects(t *testing.T) {
-	b := open(t, serve(t, library(t)), path("s", "conv-simple-text"), desk)
-	b.until("the defect is named", within(testid("defects"))+".includes('list_unresolved')")
+	db := filepath.Join(t.TempDir(), "defect.db")
+	lines(t, db, []event{
+		{"type": "otelagent.run_started", "ts": at(0), "session": "defect", "run": "r"},
+		{"type": "otelagent.turn_started", "ts": at(1), "run": "r"},
+		{"type": "otelagent.tool_started", "ts": at(2), "run": "r", "call_id": "c", "name": "bash", "args": event{"command": "ls"}},
+		{"type": "otelagent.tool_ended", "ts": at(3), "run": "r", "call_id": "c", "outcome": "ok", "result": "a.txt"},
+		{"type": "otelagent.turn_ended", "ts": at(4), "run": "r", "stop_reason": "tool_use"},
+		{"type": "otelagent.run_ended", "ts": at(5), "run": "r", "status": "completed"},
+	})
+	if out, err := exec.Command("sqlite3", db, "DELETE FROM rows WHERE kind = 5").CombinedOutput(); err != nil { // the span of the call got lost
+		t.Fatalf("%v\n%s", err, out)
+	}
+	b := open(t, serve(t, db), path("s", "defect"), desk)
+	b.until("the defect is named", within(testid("defects"))+".includes('tool_call_missing')")
 	b.until("its turn is marked", has(testid("rail")+" "+testid("rail-defect")))
 	b.accessible()
 	b.click(testid("turn-defect"))

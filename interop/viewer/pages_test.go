@@ -481,6 +481,7 @@ func TestErased(t *testing.T) {
 			js[bool](b, "Object.defineProperty(document, 'hidden', {configurable: true, get: () => "+hidden+"}), document.dispatchEvent(new Event('visibilitychange'))")
 		}
 		if id == "unseen" {
+			b.until("nothing is on its way", "performance.now() - Math.max(0, ...performance.getEntriesByType('resource').map((e) => e.responseEnd)) > 1000")
 			hide("true")
 		}
 		if out, err := exec.Command(binary(t), "rm", id, "--yes", "--db", db).CombinedOutput(); err != nil {
