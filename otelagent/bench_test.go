@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -25,6 +26,12 @@ func (dropped) OnStart(context.Context, trace.ReadWriteSpan) {}
 func (dropped) OnEnd(trace.ReadOnlySpan)                     {}
 func (dropped) Shutdown(context.Context) error               { return nil }
 func (dropped) ForceFlush(context.Context) error             { return nil }
+
+// takesAll is an exporter that takes spans and does nothing.
+type takesAll struct{}
+
+func (takesAll) ExportSpans(context.Context, []trace.ReadOnlySpan) error { return nil }
+func (takesAll) Shutdown(context.Context) error                          { return nil }
 
 var benchUsage = otelagent.Usage{Input: 1200, Output: 300, Reasoning: 40, CacheRead: 800, Total: 1500}
 
@@ -110,11 +117,20 @@ func (r *startRecorder) OnEnd(s trace.ReadOnlySpan)     { r.ended = append(r.end
 func (*startRecorder) Shutdown(context.Context) error   { return nil }
 func (*startRecorder) ForceFlush(context.Context) error { return nil }
 
-// BenchmarkTurn compares a turn through the adapter, capture off, with the same spans written by hand. docs/hotpaths.md
+// BenchmarkTurn compares a turn through the adapter, capture off, without and with live copies, with the same spans written by hand. docs/hotpaths.md
 // names the bound of the ratio.
 func BenchmarkTurn(b *testing.B) {
 	b.Run("adapter", func(b *testing.B) {
 		ctx, run := startBenchRun(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})))
+		b.ReportAllocs()
+		for b.Loop() {
+			adapterTurn(ctx, run)
+		}
+	})
+	b.Run("live", func(b *testing.B) { // what makes and sends the copies runs beside it, and counts as far as it takes the processor away
+		live := otelsetup.NewLive(takesAll{})
+		defer func() { _ = live.Shutdown(context.Background()) }()
+		ctx, run := startBenchRun(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})), otelagent.WithLive(live))
 		b.ReportAllocs()
 		for b.Loop() {
 			adapterTurn(ctx, run)

@@ -69,7 +69,7 @@ func taken() int64 {
 // Clients that ask for much and read none of it cost a bounded amount of memory: those that the bound has no room for are told to come again.
 func TestMemoryOfClientsThatDoNotRead(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it makes a session of 10,000 turns, which takes some seconds")
+		t.Skip("-short: makes a session of 10,000 turns, which takes some seconds")
 	}
 	h := serve(t, viewer.Options{Store: tenThousand(t)})
 	s := httptest.NewServer(h)

@@ -99,7 +99,7 @@ func recordings(t *testing.T) (list []string) {
 // refers to one whose place it takes.
 func TestFileAndItsCopy(t *testing.T) {
 	if testing.Short() {
-		t.Skip("sends every recording twice")
+		t.Skip("-short: sends every recording twice")
 	}
 	for _, file := range recordings(t) {
 		wholeAsAlone(t, file, file)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -86,7 +87,10 @@ func TestShowPrintsNoCommandThatCannotBeTyped(t *testing.T) {
 	for _, name := range []string{"esc\x1b[31mRED\a.ndjson", "two\nlines.ndjson", "tab\t.ndjson", "a\u202egnp.ndjson", "c1\u009b.ndjson"} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, demoEvents, 0o600); err != nil {
-			t.Skip(err) // not every system has such names
+			if runtime.GOOS == "linux" { // where every name without NUL and slash is one
+				t.Error(err)
+			}
+			continue
 		}
 		for _, args := range [][]string{{"show", path}, {"show", "--file", path}, {"show", "--tenant", name, filepath.Join(dir, "plain")}} {
 			if err := os.WriteFile(filepath.Join(dir, "plain"), demoEvents, 0o600); err != nil {

@@ -31,7 +31,7 @@ type bound struct {
 
 var bounds = []bound{
 	{what: "turn with two tools and a permission / raw SDK calls", pkg: "./otelagent", bench: "BenchmarkTurn/adapter", floor: "BenchmarkTurn/raw", ratio: 1.25},
-	{what: "the same with live copies / raw SDK calls", pkg: "./otelagent", bench: "BenchmarkLiveTurn/on", floor: "BenchmarkLiveTurn/raw", ratio: 1.5},
+	{what: "the same with live copies / raw SDK calls", pkg: "./otelagent", bench: "BenchmarkTurn/live", floor: "BenchmarkTurn/raw", ratio: 1.5},
 	{what: "the same with metrics / without, and raw samples", pkg: "./otelagent", bench: "BenchmarkMetrics/adapter", floor: "BenchmarkMetrics/raw", ratio: 1.4},
 	{what: "phi-core reader / encoding/json into RawMessage fields", pkg: "./otelagent/phi", bench: "BenchmarkReader/phi", floor: "BenchmarkReader/encodingjson", ratio: 0.2},
 	{what: "clark-agent reader / encoding/json", pkg: "./otelagent/clark", bench: "BenchmarkReader/clark", floor: "BenchmarkReader/encodingjson", ratio: 1.0},
@@ -51,7 +51,7 @@ var bounds = []bound{
 	{what: "collector, OTLP to committed / slower of decode and insert", mod: "collector-exporter/distribution/e2e", pkg: ".", bench: "BenchmarkCollector/plain/agent_session", floor: "BenchmarkCollector/plain/floor", ratio: 1.67},
 	{what: "the same with 4 KB a turn", mod: "collector-exporter/distribution/e2e", pkg: ".", bench: "BenchmarkCollector/4KB/agent_session", floor: "BenchmarkCollector/4KB/floor", ratio: 1.67},
 	{what: "Assemble 50,000 rows in memory", pkg: "./session", bench: "BenchmarkAssemble/50000rows", most: 200 * time.Millisecond},
-	{what: "diff of two sessions of 10,000 turns / reading their messages", pkg: "./session", bench: "BenchmarkDiff/10000turns", floor: "BenchmarkDiff/read", ratio: 12},
+	{what: "diff of two sessions of 10,000 turns, all another / of one with itself", pkg: "./session", bench: "BenchmarkDiff/10000turns", floor: "BenchmarkDiff/itself", ratio: 5},
 	{what: "figures of 10,000 turns compared, one more written / reading them", pkg: "./store/sqlitestore", bench: "BenchmarkProject/one-more", floor: "BenchmarkProject/one-more-read", ratio: 2},
 	{what: "statistics of 1,000,000 turns / SELECT of the same columns", pkg: "./store/stats", bench: "BenchmarkStats/collect", floor: "BenchmarkStats/select", ratio: 2},
 	{what: "read and assemble 50,000 rows from the file", pkg: "./store/sqlitestore", bench: "BenchmarkRead/50000rows", most: 800 * time.Millisecond},
