@@ -7,7 +7,7 @@ SHELL := bash
 
 # Modules whose tests are part of `make test`. A test (internal/modules) compares these three lists with the go.mod
 # files found in the tree.
-MODULES := . collector-exporter/agentsessionexporter cmd/otelagent examples
+MODULES := . otelagent/otelsetup dialects backend agenttest dashboards internal/registrygen collector-exporter/agentsessionexporter cmd/otelagent examples
 # Modules that hold slow tests only, each run by a target of its own; formatted, vetted and linted like the others.
 E2E_MODULES := collector-exporter/distribution/e2e
 # Modules that pin tools, one per tool because their requirements disagree. Never compiled by `make test`.
@@ -121,7 +121,7 @@ example = OTELAGENT=$(BIN)/otelagent EXAMPLES=$(1) go -C examples test -count=1 
 interop-phi-core: bin/otelagent ## rebuild the phi-core recordings with the real crate, and let it load what we write (needs cargo)
 	@interop/phi-core/run.sh check
 	@dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; \
-	go test ./agenttest -run '^(TestLedgersEqualThoseOfPhiCore|TestForeignWordsAreRefusedOrLeftOut|TestForeignLedgers)$$' -count=1 -args -export-dir=$$dir; \
+	go -C agenttest test . -run '^(TestLedgersEqualThoseOfPhiCore|TestForeignWordsAreRefusedOrLeftOut|TestForeignLedgers)$$' -count=1 -args -export-dir=$$dir; \
 	interop/phi-core/run.sh accept $$dir/*.json
 	@CARGO_TARGET_DIR=$$(interop/phi-core/run.sh target) $(call example,phi-core-pipe)
 
@@ -136,21 +136,21 @@ interop-acp: bin/otelagent ## the official SDK's agent and client, directly and 
 	@interop/acp/run.sh check
 	@dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; \
 	interop/acp/run.sh through $(BIN)/otelagent acp --db $$dir/through.db --capture content --; \
-	interop/acp/run.sh validate session/export/testdata/acp/*.ndjson; \
-	interop/acp/run.sh replay session/export/testdata/acp/*.ndjson
+	interop/acp/run.sh validate backend/session/export/testdata/acp/*.ndjson; \
+	interop/acp/run.sh replay backend/session/export/testdata/acp/*.ndjson
 	@$(call example,acp-proxy)
 
 interop-ai-sdk: bin/otelagent ## the AI SDK writes guide sessions, judges ours, and finds its own unchanged (needs node)
 	@interop/ai-sdk/run.sh check
 	@dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; \
 	for v in v6 v7; do \
-		bin/otelagent send --db $$dir/$$v.db --capture content otelagent/guide/testdata/ai-sdk/$$v.jsonl; \
+		bin/otelagent send --db $$dir/$$v.db --capture content dialects/guide/testdata/ai-sdk/$$v.jsonl; \
 		for f in json jsonl; do \
 			bin/otelagent export last --db $$dir/$$v.db --format $$f -o $$dir/$$v.$$f; \
-			interop/ai-sdk/run.sh same otelagent/guide/testdata/ai-sdk/$$v.$$f $$dir/$$v.$$f; \
+			interop/ai-sdk/run.sh same dialects/guide/testdata/ai-sdk/$$v.$$f $$dir/$$v.$$f; \
 		done; \
 	done; \
-	for d in otelagent/phi/testdata/phi-core-*/*.events.ndjson otelagent/clark/testdata/clark-agent-*/*.enveloped.ndjson otelagent/acp/testdata/sdk/*.ndjson; do \
+	for d in dialects/phi/testdata/phi-core-*/*.events.ndjson dialects/clark/testdata/clark-agent-*/*.enveloped.ndjson dialects/acp/testdata/sdk/*.ndjson; do \
 		bin/otelagent send --db $$dir/all.db --capture content $$d 2>>$$dir/send.log || { cat $$dir/send.log; exit 1; }; \
 	done; \
 	bin/otelagent export --all --partial --db $$dir/all.db --format jsonl -d $$dir/all; \

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/otelagent/otelagent/session/otlprow"
+	"github.com/otelagent/otelagent/backend/session/otlprow"
 )
 
 // What earlier builds of schema 1 sent stays readable. testdata/earlier holds their bytes as they left, and the ledgers that

@@ -9,11 +9,11 @@ import (
 	"testing"
 
 	"github.com/otelagent/otelagent/agenttest"
-	"github.com/otelagent/otelagent/internal/phifixtures"
+	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/input"
-	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/session/export"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/export"
 )
 
 // recordedFile plays a file of any dialect, found out by its beginning, as `otelagent send` does.
@@ -32,7 +32,7 @@ func foreignFiles(t *testing.T) []string {
 		"clark/testdata/clark-agent-*/*.enveloped.ndjson", "acp/testdata/sdk/*.ndjson", "guide/testdata/*.jsonl", "guide/testdata/ai-sdk/*.jsonl",
 		"ndjson/testdata/producers/*.ndjson",
 	} {
-		found, err := filepath.Glob(filepath.Join(repository, "otelagent", filepath.FromSlash(pattern)))
+		found, err := filepath.Glob(filepath.Join(repository, "dialects", filepath.FromSlash(pattern)))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%s: %d files, %v", pattern, len(found), err)
 		}

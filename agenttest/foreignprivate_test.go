@@ -10,8 +10,8 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/dialects"
-	"github.com/otelagent/otelagent/otelagent/input"
+	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/input"
 )
 
 // namedIn are keys below which a name with blanks may stand that is none of content: names of agents.

@@ -18,11 +18,11 @@ import (
 	_ "modernc.org/sqlite" // the driver of the tests
 
 	"github.com/otelagent/otelagent/agenttest"
-	"github.com/otelagent/otelagent/internal/phifixtures"
+	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/guide"
-	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/session/export"
+	"github.com/otelagent/otelagent/dialects/guide"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/export"
 )
 
 // Sessions in the form of the agent guide go through the whole pipeline in memory, and come back as they were written.
@@ -31,7 +31,7 @@ var updateGuide = flag.Bool("update-guide", false, "write the trees of testdata/
 
 func guideFile(t *testing.T, name string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(repository, "otelagent", "guide", "testdata", name))
+	b, err := os.ReadFile(filepath.Join(repository, "dialects", "guide", "testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}

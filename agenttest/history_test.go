@@ -10,7 +10,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/backend/session"
 )
 
 // histories tells of the histories of all sessions of a batch, a line a run, turn or message that there is something to say of.
@@ -77,7 +77,7 @@ func TestHistory(t *testing.T) {
 		return set
 	}
 	phi := func(name string) session.Batch {
-		return recordedFile(t, filepath.Join(repository, "otelagent", "phi", "testdata", "phi-core-0.15.2", name+".events.ndjson"))
+		return recordedFile(t, filepath.Join(repository, "dialects", "phi", "testdata", "phi-core-0.15.2", name+".events.ndjson"))
 	}
 	var got strings.Builder
 	for _, c := range []struct {

@@ -25,15 +25,15 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"golang.org/x/tools/txtar"
 
-	"github.com/otelagent/otelagent/inspect"
-	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/session/export"
-	"github.com/otelagent/otelagent/session/otlprow"
+	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/export"
+	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/spans"
-	"github.com/otelagent/otelagent/store"
-	"github.com/otelagent/otelagent/store/memstore"
-	"github.com/otelagent/otelagent/store/project"
-	"github.com/otelagent/otelagent/store/sqlitestore"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/memstore"
+	"github.com/otelagent/otelagent/backend/store/project"
+	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 )
 
 var updateHostile = flag.Bool("update-hostile", false, "write testdata/hostile.txtar anew")

@@ -15,14 +15,14 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelagent/otelagent/agenttest"
-	"github.com/otelagent/otelagent/internal/phifixtures"
+	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/phi"
-	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/session/otlprow"
+	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/spans"
-	"github.com/otelagent/otelagent/store/project"
-	"github.com/otelagent/otelagent/store/sqlitestore"
+	"github.com/otelagent/otelagent/backend/store/project"
+	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 )
 
 // notShort skips tests that play hundreds of megabytes of events.

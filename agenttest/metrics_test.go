@@ -35,10 +35,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/otelagent/otelagent/agenttest"
-	"github.com/otelagent/otelagent/internal/phifixtures"
+	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/dialects"
-	"github.com/otelagent/otelagent/otelagent/input"
+	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -143,7 +143,7 @@ func TestMetrics(t *testing.T) {
 		"otelagent":   "ndjson/testdata/examples.ndjson",
 	} {
 		cases[name] = func(t *testing.T, p *agenttest.Pipeline) {
-			told(t, p, filepath.Join(repository, "otelagent", filepath.FromSlash(path)), input.WithSession("given"))
+			told(t, p, filepath.Join(repository, "dialects", filepath.FromSlash(path)), input.WithSession("given"))
 		}
 	}
 	seen := make(map[string]bool)

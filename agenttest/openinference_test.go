@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/agenttest"
-	"github.com/otelagent/otelagent/internal/backends"
+	"github.com/otelagent/otelagent/agenttest/backends"
 	"github.com/otelagent/otelagent/otelagent"
 )
 

@@ -14,12 +14,12 @@ import (
 	"testing"
 
 	"github.com/otelagent/otelagent/agenttest"
-	"github.com/otelagent/otelagent/internal/phifixtures"
+	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/input"
-	"github.com/otelagent/otelagent/otelagent/phi"
-	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/session/export"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/export"
 )
 
 // The tests of this file and its neighbours run the recordings of the real phi-core crate through the whole pipeline in
@@ -127,7 +127,7 @@ func TestLedgersEqualThoseOfPhiCore(t *testing.T) {
 // we write. The real loader is asked by `make interop-phi-core`.
 func TestForeignWordsAreRefusedOrLeftOut(t *testing.T) {
 	for name, foreign := range map[string]bool{"traps": true, "sample-variants": false} {
-		events, err := os.ReadFile(filepath.Join(repository, "otelagent", "phi", "testdata", name+".ndjson"))
+		events, err := os.ReadFile(filepath.Join(repository, "dialects", "phi", "testdata", name+".ndjson"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,15 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelagent/otelagent/internal/phifixtures"
-	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/agenttest/phifixtures"
+	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
 
 // savedLedger returns the file of a fixture's sessions as phi-core saved them.
 func savedLedger(t *testing.T, f phifixtures.Fixture) []byte {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(repository, "otelagent", "phi", "testdata", "phi-core-"+f.Release, f.Name+".sessions.json"))
+	raw, err := os.ReadFile(filepath.Join(repository, "dialects", "phi", "testdata", "phi-core-"+f.Release, f.Name+".sessions.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func asJSON(t *testing.T, s *session.Session) []byte {
 // ledgerFile returns a file of testdata/ledgers of the reader.
 func ledgerFile(t *testing.T, name string) []byte {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(repository, "otelagent", "phi", "testdata", "ledgers", name))
+	raw, err := os.ReadFile(filepath.Join(repository, "dialects", "phi", "testdata", "ledgers", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func ledgerFile(t *testing.T, name string) []byte {
 // TestSampleFromEventsAndLedgers sends the sample's stream and the ledgers of its two sessions: a session that spawned another, a branch
 // that was cut off, a denied tool, a compaction.
 func TestSampleFromEventsAndLedgers(t *testing.T) {
-	events, err := os.ReadFile(filepath.Join(repository, "otelagent", "phi", "testdata", "sample-session.ndjson"))
+	events, err := os.ReadFile(filepath.Join(repository, "dialects", "phi", "testdata", "sample-session.ndjson"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestCompactionBlock(t *testing.T) {
 		if f.Name != "compaction-standalone" {
 			continue
 		}
-		saved, err := os.ReadFile(filepath.Join(repository, "otelagent", "phi", "testdata", "phi-core-"+f.Release, f.Name+".saved.json"))
+		saved, err := os.ReadFile(filepath.Join(repository, "dialects", "phi", "testdata", "phi-core-"+f.Release, f.Name+".saved.json"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/otelagent/otelagent/internal/phifixtures"
+	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/input"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/spans"
 )
 

@@ -12,14 +12,14 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/agenttest"
-	"github.com/otelagent/otelagent/inspect"
+	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/store"
-	"github.com/otelagent/otelagent/store/memstore"
-	"github.com/otelagent/otelagent/store/project"
-	"github.com/otelagent/otelagent/store/search"
-	"github.com/otelagent/otelagent/store/sqlitestore"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/memstore"
+	"github.com/otelagent/otelagent/backend/store/project"
+	"github.com/otelagent/otelagent/backend/store/search"
+	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 )
 
 // searched are sessions of the guide and of phi-core, whose requests are made by recipes in part.
@@ -33,8 +33,8 @@ func searched(t *testing.T, st store.Store) {
 `
 	for _, b := range []session.Batch{
 		importGuide(t, []byte(queued)), importGuide(t, guideFile(t, "session.jsonl")), importGuide(t, guideFile(t, "hosts.jsonl")),
-		recordedFile(t, filepath.Join(repository, "otelagent", "phi", "testdata", "phi-core-0.15.2", "revert.events.ndjson")),
-		recordedFile(t, filepath.Join(repository, "otelagent", "phi", "testdata", "sample-session.ndjson")),
+		recordedFile(t, filepath.Join(repository, "dialects", "phi", "testdata", "phi-core-0.15.2", "revert.events.ndjson")),
+		recordedFile(t, filepath.Join(repository, "dialects", "phi", "testdata", "sample-session.ndjson")),
 	} {
 		if err := st.Put(t.Context(), b); err != nil {
 			t.Fatal(err)
@@ -111,7 +111,7 @@ func TestSearch(t *testing.T) {
 func TestSearchMadeBodies(t *testing.T) {
 	st := memstore.New()
 	defer st.Close()
-	b := recordedFile(t, filepath.Join(repository, "otelagent", "phi", "testdata", "sample-session.ndjson"))
+	b := recordedFile(t, filepath.Join(repository, "dialects", "phi", "testdata", "sample-session.ndjson"))
 	recipes := 0
 	for _, k := range b.Blocks {
 		if k.Recipe {

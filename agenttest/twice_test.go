@@ -11,10 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/otelagent/otelagent/internal/phifixtures"
+	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/input"
-	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/backend/session"
 )
 
 // How often an input that lacks ids or times counts when it is told twice: docs/fidelity.md, "What cannot hold when sent twice".
@@ -77,7 +77,7 @@ func TestWhatCannotHold(t *testing.T) {
 			events = string(f.Events)
 		}
 	}
-	raw, err := os.ReadFile(filepath.Join(repository, "otelagent", "phi", "testdata", "ledgers", "messages.json"))
+	raw, err := os.ReadFile(filepath.Join(repository, "dialects", "phi", "testdata", "ledgers", "messages.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,9 +12,9 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/dialects"
-	"github.com/otelagent/otelagent/otelagent/input"
-	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -181,12 +181,12 @@ func TestUsageIsCountedOnce(t *testing.T) {
 			text := []byte(c.text)
 			if c.file != "" {
 				var err error
-				if text, err = os.ReadFile(filepath.Join(repository, "otelagent", filepath.FromSlash(c.file))); err != nil {
+				if text, err = os.ReadFile(filepath.Join(repository, "dialects", filepath.FromSlash(c.file))); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if c.then != "" {
-				more, err := os.ReadFile(filepath.Join(repository, "otelagent", filepath.FromSlash(c.then)))
+				more, err := os.ReadFile(filepath.Join(repository, "dialects", filepath.FromSlash(c.then)))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -15,13 +15,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/otelagent/otelagent/store/clickhousestore"
+	"github.com/otelagent/otelagent/backend/store/clickhousestore"
 )
 
 // TestClickHouse runs every statement of the ClickHouse dashboard on a server, and wants the answers that SQLite gave. It needs an engine of
 // these years, as the plugin of Grafana does:
 //
-//	interop/clickhouse/run.sh chdb go test ./dashboards -run TestClickHouse
+//	interop/clickhouse/run.sh chdb go -C dashboards test . -run TestClickHouse
 func TestClickHouse(t *testing.T) {
 	server := os.Getenv("OTELAGENT_TEST_CLICKHOUSE")
 	if server == "" {

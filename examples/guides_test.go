@@ -129,7 +129,7 @@ func follow(t *testing.T, bin string, guide []block, commands int) string {
 		}
 	}
 	// The agent of the reader: here it says what a phi-core agent said once.
-	agent := "#!/bin/sh\nexec cat " + filepath.Join(repository, "otelagent/phi/testdata/phi-core-0.15.2/plain-multi-turn.events.ndjson") + "\n"
+	agent := "#!/bin/sh\nexec cat " + filepath.Join(repository, "dialects/phi/testdata/phi-core-0.15.2/plain-multi-turn.events.ndjson") + "\n"
 	path := filepath.Join(dir, "path")
 	if err := os.Mkdir(path, 0o755); err != nil {
 		t.Fatal(err)

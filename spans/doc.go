@@ -6,4 +6,4 @@
 // registry_gen.go, docs/spans.md and docs/metrics.md.
 package spans
 
-//go:generate go run ../internal/registrygen ..
+//go:generate go -C ../internal/registrygen run . ../..

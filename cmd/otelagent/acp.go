@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/otelagent/otelagent/otelagent/acp"
+	"github.com/otelagent/otelagent/dialects/acp"
 )
 
 const (

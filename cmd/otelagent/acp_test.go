@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelagent/otelagent/otelagent/acp"
+	"github.com/otelagent/otelagent/dialects/acp"
 )
 
 // between runs `otelagent acp` with this test's program as the agent, and returns what the editor writes to, what it reads from, and the

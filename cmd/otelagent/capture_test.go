@@ -13,9 +13,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/otelagent/otelagent/internal/phifixtures"
-	"github.com/otelagent/otelagent/store"
-	"github.com/otelagent/otelagent/store/sqlitestore"
+	"github.com/otelagent/otelagent/agenttest/phifixtures"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 )
 
 // said is content of every kind in the recording of the demo; nothing of it is a name, an id or a number.
@@ -185,7 +185,7 @@ func TestEcho(t *testing.T) {
 
 // --openinference sends more, and changes nothing of what is kept.
 func TestSendOpenInference(t *testing.T) {
-	events, err := os.ReadFile(filepath.FromSlash(repository + "/otelagent/phi/testdata/phi-core-0.15.2/plain-multi-turn.events.ndjson"))
+	events, err := os.ReadFile(filepath.FromSlash(repository + "/dialects/phi/testdata/phi-core-0.15.2/plain-multi-turn.events.ndjson"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/otelagent/otelagent/inspect"
+	"github.com/otelagent/otelagent/backend/inspect"
 )
 
 // collectorOptions say which collector to run: that of a configuration, or the built-in one.

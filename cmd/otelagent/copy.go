@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/otelagent/otelagent/inspect"
-	"github.com/otelagent/otelagent/store"
-	storecopy "github.com/otelagent/otelagent/store/copy"
-	"github.com/otelagent/otelagent/store/dsn"
+	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/backend/store"
+	storecopy "github.com/otelagent/otelagent/backend/store/copy"
+	"github.com/otelagent/otelagent/backend/store/dsn"
 )
 
 // copyOptions say what to copy.

@@ -37,8 +37,8 @@ var readVerbs = [][]string{{"ls"}, {"show", "last"}, {"request", "last/0"}, {"ex
 
 // What looks at a database changes none: it says what does.
 func TestOlderAndNewerSchema(t *testing.T) {
-	old := oldDatabase(t, "../../store/sqlitestore/testdata/v3.sql")
-	newer := oldDatabase(t, "../../store/sqlitestore/testdata/v3.sql")
+	old := oldDatabase(t, "../../backend/store/sqlitestore/testdata/v3.sql")
+	newer := oldDatabase(t, "../../backend/store/sqlitestore/testdata/v3.sql")
 	execute(t, newer, "PRAGMA user_version=999")
 	before, err := os.ReadFile(old)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/otelagent/otelagent/inspect"
-	"github.com/otelagent/otelagent/otelagent/phi"
-	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/backend/session"
 )
 
 // demoEvents is a session recorded from the real phi-core crate: two sessions in fact, a main one and a sub-agent's.

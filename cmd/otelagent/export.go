@@ -17,9 +17,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/session/export"
-	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/export"
+	"github.com/otelagent/otelagent/backend/store"
 )
 
 // exportFormat is a format that sessions are written in.

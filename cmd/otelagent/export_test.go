@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/store"
 )
 
 func TestParseSince(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/otelagent/otelagent/internal/phifixtures"
+	"github.com/otelagent/otelagent/agenttest/phifixtures"
 )
 
 // TestLedgersOverTheWire sends every recording of the real phi-core crate over OTLP into a collector with our exporter, and
@@ -27,7 +27,7 @@ func TestLedgersOverTheWire(t *testing.T) {
 			if i%3 == 0 {
 				collectors = 2
 			}
-			events := filepath.Join(root, "otelagent", "phi", "testdata", "phi-core-"+f.Release, f.Name+".events.ndjson")
+			events := filepath.Join(root, "dialects", "phi", "testdata", "phi-core-"+f.Release, f.Name+".events.ndjson")
 			var running []*collector
 			for range collectors {
 				c, err := startCollector(t.Context(), collectorOptions{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Database: db, Log: io.Discard})

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/backend/session"
 )
 
 // TestFollowKin: the session of a sub-agent is found beside its parent's, read once, and gone when it was erased.

@@ -280,7 +280,18 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
+require (
+	github.com/otelagent/otelagent/agenttest v0.0.0
+	github.com/otelagent/otelagent/backend v0.0.0
+	github.com/otelagent/otelagent/dialects v0.0.0
+	github.com/otelagent/otelagent/otelagent/otelsetup v0.0.0
+)
+
 replace (
 	github.com/otelagent/otelagent => ../..
+	github.com/otelagent/otelagent/agenttest => ../../agenttest
+	github.com/otelagent/otelagent/backend => ../../backend
 	github.com/otelagent/otelagent/collector-exporter/agentsessionexporter => ../../collector-exporter/agentsessionexporter
+	github.com/otelagent/otelagent/dialects => ../../dialects
+	github.com/otelagent/otelagent/otelagent/otelsetup => ../../otelagent/otelsetup
 )

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/otelagent/otelagent/inspect"
-	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/backend/store"
 )
 
 // lsOptions are the flags of ls. Filters are kept as they were written, for store.Query.Filter.

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 
-	"github.com/otelagent/otelagent/internal/otlpnesting"
+	"github.com/otelagent/otelagent/backend/otlpnesting"
 )
 
 // nestingType is what a configuration calls the extension that refuses messages that are nested too deep, which would take the memory

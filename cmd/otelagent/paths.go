@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"github.com/otelagent/otelagent/store"
-	"github.com/otelagent/otelagent/store/dsn"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/dsn"
 )
 
 const (

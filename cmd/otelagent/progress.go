@@ -7,8 +7,8 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
-	"github.com/otelagent/otelagent/inspect"
-	storecopy "github.com/otelagent/otelagent/store/copy"
+	"github.com/otelagent/otelagent/backend/inspect"
+	storecopy "github.com/otelagent/otelagent/backend/store/copy"
 )
 
 // progress is a bar on a terminal; the nil progress shows nothing.

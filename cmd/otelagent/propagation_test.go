@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/store"
-	"github.com/otelagent/otelagent/store/sqlitestore"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 )
 
 // A traceparent in the metadata of a run that is sent makes the run a child of the span that it names, in that span's trace; one that is none,

@@ -8,8 +8,8 @@ import (
 	"sync"
 
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/clark"
-	"github.com/otelagent/otelagent/otelagent/input"
+	"github.com/otelagent/otelagent/dialects/clark"
+	"github.com/otelagent/otelagent/dialects/input"
 )
 
 // pump moves events from sources into a Recorder.

@@ -11,13 +11,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/otelagent/otelagent/otelagent/dialects"
-	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
-	"github.com/otelagent/otelagent/store"
-	"github.com/otelagent/otelagent/store/memstore"
-	"github.com/otelagent/otelagent/store/project"
-	"github.com/otelagent/otelagent/store/reader"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/memstore"
+	"github.com/otelagent/otelagent/backend/store/project"
+	"github.com/otelagent/otelagent/backend/store/reader"
 )
 
 // sentFiles returns what a store holds after commands that each send some files, with all content: the tree of each session as JSON, each line
@@ -76,7 +76,7 @@ func requests(b *strings.Builder, tree session.Tree, runs []*session.Run) {
 func recordings(t *testing.T) (list []string) {
 	t.Helper()
 	for _, pattern := range []string{"clark/testdata/*.ndjson", "clark/testdata/clark-agent-*/*.ndjson", "phi/testdata/*.ndjson", "phi/testdata/phi-core-*/*", "acp/testdata/*.ndjson", "acp/testdata/sdk/*.ndjson", "guide/testdata/*.json*", "ndjson/testdata/*.ndjson", "ndjson/testdata/producers/*"} {
-		found, err := filepath.Glob(filepath.Join("..", "..", "otelagent", pattern))
+		found, err := filepath.Glob(filepath.Join("..", "..", "dialects", pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatal(pattern, found, err)
 		}
@@ -127,7 +127,7 @@ func wholeAsAlone(t *testing.T, first, last string) {
 
 // What one file tells of the time is nothing that another one, which tells of none, goes by.
 func TestTimesStayInTheirFile(t *testing.T) {
-	timed, untimed := filepath.Join("..", "..", "otelagent", "phi", "testdata", "sample-session.ndjson"), filepath.Join(t.TempDir(), "untimed.ndjson")
+	timed, untimed := filepath.Join("..", "..", "dialects", "phi", "testdata", "sample-session.ndjson"), filepath.Join(t.TempDir(), "untimed.ndjson")
 	const lines = `{"type":"otelagent.run_started","session":"untimed","run":"r"}
 {"type":"otelagent.turn_started","session":"untimed","run":"r"}
 {"type":"otelagent.turn_ended","session":"untimed","run":"r"}

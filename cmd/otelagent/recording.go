@@ -23,10 +23,10 @@ import (
 
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
-	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/session/otlprow"
-	"github.com/otelagent/otelagent/store/memstore"
-	"github.com/otelagent/otelagent/store/project"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/otlprow"
+	"github.com/otelagent/otelagent/backend/store/memstore"
+	"github.com/otelagent/otelagent/backend/store/project"
 )
 
 // maxRecording bounds what files that are looked at without a database come to as OTLP, in bytes: all of it is in memory.

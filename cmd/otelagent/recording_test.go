@@ -15,7 +15,7 @@ import (
 
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
-	"github.com/otelagent/otelagent/otelagent/phi"
+	"github.com/otelagent/otelagent/dialects/phi"
 )
 
 // command runs the program and returns what it printed and said.

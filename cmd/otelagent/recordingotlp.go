@@ -15,8 +15,8 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelagent/otelagent/internal/otlpnesting"
-	"github.com/otelagent/otelagent/session/otlprow"
+	"github.com/otelagent/otelagent/backend/otlpnesting"
+	"github.com/otelagent/otelagent/backend/session/otlprow"
 )
 
 // otlpHead is how the JSON of spans as OTLP begins, as a collector's file exporter writes it.

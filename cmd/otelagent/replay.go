@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/otelagent/otelagent/inspect"
-	"github.com/otelagent/otelagent/session/replay"
-	"github.com/otelagent/otelagent/store/reader"
+	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/backend/session/replay"
+	"github.com/otelagent/otelagent/backend/store/reader"
 )
 
 // replayFlags say which turn is asked again, and how.

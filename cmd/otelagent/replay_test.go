@@ -17,7 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/otelagent/otelagent/session/replay"
+	"github.com/otelagent/otelagent/backend/session/replay"
 )
 
 // secret is a key that must be nowhere but in the header of the request that it authorizes.
@@ -50,7 +50,7 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := map[string]string{"/v1/messages": "anthropic", "/v1/chat/completions": "openai-chat", "/v1/responses": "openai-responses"}[r.URL.Path]
-	raw, err := os.ReadFile(filepath.Join(repository, "session/replay/testdata/answers", name+".json"))
+	raw, err := os.ReadFile(filepath.Join(repository, "backend/session/replay/testdata/answers", name+".json"))
 	if err != nil {
 		http.Error(w, `{"error":{"type":"not_found_error","message":"no such path"}}`, http.StatusNotFound)
 		return
@@ -316,10 +316,10 @@ func TestReplayAsSent(t *testing.T) {
 // What recordings of each dialect come to: loops that tell their requests can be asked again, the others say why not.
 func TestReplayDialects(t *testing.T) {
 	for _, tt := range []struct{ file, turn, verdict, spelling, messages string }{
-		{"otelagent/phi/testdata/phi-core-0.15.2/extension-message-and-image.events.ndjson", "last/@1/0", "eligible", "phi-core", "present"},
-		{"otelagent/clark/testdata/clark-agent-0.4.0/content-of-every-kind.events.ndjson", "last/@1/1", "eligible", "clark-agent", "present"},
-		{"otelagent/acp/testdata/sample.ndjson", "last/@1/0", "not eligible", "", "missing"},
-		{"otelagent/guide/testdata/ai-sdk/v7.jsonl", "last/@1/0", "not eligible", "", "missing"},
+		{"dialects/phi/testdata/phi-core-0.15.2/extension-message-and-image.events.ndjson", "last/@1/0", "eligible", "phi-core", "present"},
+		{"dialects/clark/testdata/clark-agent-0.4.0/content-of-every-kind.events.ndjson", "last/@1/1", "eligible", "clark-agent", "present"},
+		{"dialects/acp/testdata/sample.ndjson", "last/@1/0", "not eligible", "", "missing"},
+		{"dialects/guide/testdata/ai-sdk/v7.jsonl", "last/@1/0", "not eligible", "", "missing"},
 	} {
 		code, out, errs := runWith(t, "replay", "--file", filepath.Join(repository, tt.file), tt.turn, "--json")
 		var got struct {

@@ -15,9 +15,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/otelagent/otelagent/inspect"
-	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/session/replay"
+	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/replay"
 )
 
 // maxAnswer bounds the answer of a provider.

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/otelagent/otelagent/inspect"
+	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/spans"
-	"github.com/otelagent/otelagent/store/reader"
+	"github.com/otelagent/otelagent/backend/store/reader"
 )
 
 // requestFlags say which request, and how it is shown.

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelagent/otelagent/internal/phifixtures"
-	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/agenttest/phifixtures"
+	"github.com/otelagent/otelagent/backend/session"
 )
 
 // told returns the payloads of the requests in an event stream, in order; to those of one attempt.

@@ -19,13 +19,13 @@ import (
 	"go.opentelemetry.io/otel"
 
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/dialects"
-	"github.com/otelagent/otelagent/otelagent/input"
+	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
-	"github.com/otelagent/otelagent/session/otlprow"
+	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/spans"
-	"github.com/otelagent/otelagent/store/dsn"
-	"github.com/otelagent/otelagent/store/project"
+	"github.com/otelagent/otelagent/backend/store/dsn"
+	"github.com/otelagent/otelagent/backend/store/project"
 )
 
 // sendOptions say what to send, how and where to.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/otelagent/otelagent/viewer"
+	"github.com/otelagent/otelagent/backend/viewer"
 )
 
 // envToken names the variable that holds the token that readers must show.

@@ -14,10 +14,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
-	"github.com/otelagent/otelagent/store/project"
-	"github.com/otelagent/otelagent/store/sqlitestore"
+	"github.com/otelagent/otelagent/backend/store/project"
+	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 )
 
 // fetch asks a viewer and returns its answer.
@@ -50,7 +50,7 @@ func sampleDatabase(t testing.TB) string {
 	if err := os.WriteFile(file, demoEvents, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []string{file, "../../otelagent/guide/testdata/session.jsonl"} {
+	for _, f := range []string{file, "../../dialects/guide/testdata/session.jsonl"} {
 		var errs bytes.Buffer
 		if code := run(t.Context(), []string{"send", "--db", path, "--capture", "content", f}, strings.NewReader(""), io.Discard, &errs); code != exitOK {
 			t.Fatalf("send: exit %d: %s", code, errs.String())

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/otelagent/otelagent/inspect"
+	"github.com/otelagent/otelagent/backend/inspect"
 )
 
 // showCommand is the command line that shows something of what is looked at, as it is typed; the zero value is of the database that is looked

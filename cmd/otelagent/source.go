@@ -17,10 +17,10 @@ import (
 	"golang.org/x/term"
 
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/clark"
-	"github.com/otelagent/otelagent/otelagent/dialects"
-	"github.com/otelagent/otelagent/otelagent/guide"
-	"github.com/otelagent/otelagent/otelagent/input"
+	"github.com/otelagent/otelagent/dialects/clark"
+	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/guide"
+	"github.com/otelagent/otelagent/dialects/input"
 )
 
 // source is one thing to read, and the dialect that it speaks.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/otelagent/otelagent/inspect"
-	"github.com/otelagent/otelagent/store"
-	"github.com/otelagent/otelagent/store/stats"
+	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/stats"
 )
 
 // statsOptions are the flags of stats.

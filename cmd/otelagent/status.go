@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/otelagent/otelagent/inspect"
-	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
-	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/backend/store"
 )
 
 type statusOptions struct {

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/otelagent/otelagent/inspect"
+	"github.com/otelagent/otelagent/backend/inspect"
 )
 
 // look returns how to render on w: its width and colour when it is a terminal, else 80 columns and none. COLUMNS and

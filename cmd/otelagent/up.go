@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/otelagent/otelagent/store"
-	"github.com/otelagent/otelagent/viewer"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/viewer"
 )
 
 func (a *app) upCommand() *cobra.Command {

@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/store/sqlitestore"
-	"github.com/otelagent/otelagent/viewer"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/store/sqlitestore"
+	"github.com/otelagent/otelagent/backend/viewer"
 )
 
 // manySessions is how many there are besides in the database of BenchmarkShow.
@@ -151,9 +151,9 @@ func copySessions(b *testing.B, path string) {
 func pageFiles(b *testing.B) []string {
 	b.Helper()
 	var out []string
-	err := filepath.WalkDir("../../viewer/page/assets", func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir("../../backend/viewer/page/assets", func(path string, d fs.DirEntry, err error) error {
 		if ext := filepath.Ext(path); err == nil && (ext == ".js" || ext == ".css" || ext == ".svg") {
-			out = append(out, "/assets/"+filepath.ToSlash(strings.TrimPrefix(path, "../../viewer/page/assets/")))
+			out = append(out, "/assets/"+filepath.ToSlash(strings.TrimPrefix(path, "../../backend/viewer/page/assets/")))
 		}
 		return err
 	})

@@ -16,17 +16,17 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 
-	"github.com/otelagent/otelagent/session/otlprow"
-	"github.com/otelagent/otelagent/store"
-	"github.com/otelagent/otelagent/store/dsn"
-	"github.com/otelagent/otelagent/store/retention"
+	"github.com/otelagent/otelagent/backend/session/otlprow"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/dsn"
+	"github.com/otelagent/otelagent/backend/store/retention"
 )
 
 // Config is the configuration of the agent_session exporter. README.md describes every key for
 // users; the defaults are those of NewFactory's CreateDefaultConfig, and the zero Config is not
 // valid. It must not be changed after the exporter was created from it.
 type Config struct {
-	// Storage is the DSN of the store: the path of a SQLite file, sqlite:PATH, or what else package store/dsn knows. It has
+	// Storage is the DSN of the store: the path of a SQLite file, sqlite:PATH, or what else package backend/store/dsn knows. It has
 	// no default: where a collector runs decides where it may write. Several collectors may write to one store.
 	Storage string `mapstructure:"storage"`
 

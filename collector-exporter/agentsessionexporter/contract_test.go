@@ -22,9 +22,9 @@ import (
 	"go.opentelemetry.io/collector/pipeline"
 	"go.opentelemetry.io/collector/receiver"
 
-	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
-	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/backend/store"
 )
 
 // The Collector's own check of what an exporter owes its pipeline: everything is delivered, what may go away is tried again, what

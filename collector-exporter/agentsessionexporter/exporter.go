@@ -16,9 +16,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
-	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/session/otlprow"
-	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/otlprow"
+	"github.com/otelagent/otelagent/backend/store"
 )
 
 // Reasons for which spans and log records are rejected that decoded well.

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/store"
 )
 
 const (

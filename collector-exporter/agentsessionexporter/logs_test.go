@@ -34,13 +34,13 @@ import (
 
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
-	"github.com/otelagent/otelagent/internal/phifixtures"
+	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/phi"
-	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/session/otlprow"
+	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/spans"
-	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/backend/store"
 )
 
 // records makes a log record with one block in each of the sessions, of the spans that traces makes.

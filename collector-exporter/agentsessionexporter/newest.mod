@@ -34,4 +34,10 @@ require (
 	google.golang.org/grpc v1.83.2
 )
 
-replace github.com/otelagent/otelagent => ../..
+replace (
+	github.com/otelagent/otelagent => ../..
+	github.com/otelagent/otelagent/agenttest => ../../agenttest
+	github.com/otelagent/otelagent/backend => ../../backend
+	github.com/otelagent/otelagent/dialects => ../../dialects
+	github.com/otelagent/otelagent/otelagent/otelsetup => ../../otelagent/otelsetup
+)

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/store"
 )
 
 // maxPuts bounds the writes that one batch may come to while its bad rows are looked for.

@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
-	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/backend/store"
 )
 
 // batchOf makes n rows, each of a session of its own; the named ones have what store.CheckBatch refuses.

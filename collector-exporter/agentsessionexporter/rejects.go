@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/backend/store"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
-	"github.com/otelagent/otelagent/store/retention"
+	"github.com/otelagent/otelagent/backend/store/retention"
 )
 
 // retain starts what deletes, or returns nil when everything is kept. It runs until close; run bounds what it tells.

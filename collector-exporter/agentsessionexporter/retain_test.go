@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
-	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/store"
 )
 
 func cause(c string) attribute.KeyValue { return attribute.String("cause", c) }

@@ -17,10 +17,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
-	"github.com/otelagent/otelagent/store"
-	"github.com/otelagent/otelagent/store/dsn"
-	"github.com/otelagent/otelagent/store/project"
-	"github.com/otelagent/otelagent/store/retention"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/dsn"
+	"github.com/otelagent/otelagent/backend/store/project"
+	"github.com/otelagent/otelagent/backend/store/retention"
 )
 
 // openFunc opens the store of a configuration.

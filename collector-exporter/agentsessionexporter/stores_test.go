@@ -26,8 +26,8 @@ import (
 
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
-	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/store"
 )
 
 var ignore = []metricdatatest.Option{metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars()}

@@ -106,7 +106,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-const begin, end = "<!-- TraceQL: written by go test ./dashboards/tempo -update -->\n", "<!-- end of TraceQL -->\n"
+const begin, end = "<!-- TraceQL: written by go -C dashboards test ./tempo -update -->\n", "<!-- end of TraceQL -->\n"
 
 // document is what docs/queries.md says of the queries.
 func document() string {

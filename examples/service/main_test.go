@@ -16,7 +16,7 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/backend/session"
 )
 
 // services starts the three on one pipeline and returns the address of support, and what they and a front end have.

@@ -21,8 +21,7 @@ import (
 // bound is one promise of docs/hotpaths.md.
 type bound struct {
 	what  string
-	mod   string // folder of the module; empty: the root
-	pkg   string
+	pkg   string // folder of the package, below the root
 	bench string
 	floor string // benchmark to divide by; empty: bench is held to most in time
 	ratio float64
@@ -30,31 +29,31 @@ type bound struct {
 }
 
 var bounds = []bound{
-	{what: "turn with two tools and a permission / raw SDK calls", pkg: "./otelagent", bench: "BenchmarkTurn/adapter", floor: "BenchmarkTurn/raw", ratio: 1.25},
-	{what: "the same with live copies / raw SDK calls", pkg: "./otelagent", bench: "BenchmarkTurn/live", floor: "BenchmarkTurn/raw", ratio: 1.5},
-	{what: "the same with metrics / without, and raw samples", pkg: "./otelagent", bench: "BenchmarkMetrics/adapter", floor: "BenchmarkMetrics/raw", ratio: 1.4},
-	{what: "phi-core reader / encoding/json into RawMessage fields", pkg: "./otelagent/phi", bench: "BenchmarkReader/phi", floor: "BenchmarkReader/encodingjson", ratio: 0.2},
-	{what: "clark-agent reader / encoding/json", pkg: "./otelagent/clark", bench: "BenchmarkReader/clark", floor: "BenchmarkReader/encodingjson", ratio: 1.0},
-	{what: "own lines / encoding/json into a struct", pkg: "./otelagent/ndjson", bench: "BenchmarkDecoder", floor: "BenchmarkUnmarshal", ratio: 0.2},
-	{what: "capture of a request of 1 MB, 4 KB new / SHA-256 of it", pkg: "./otelagent", bench: "BenchmarkCapture/adapter", floor: "BenchmarkCapture/sha256", ratio: 1.0},
-	{what: "request of turn 200 back from the file", mod: "cmd/otelagent", pkg: ".", bench: "BenchmarkRequest/reconstruct", most: 20 * time.Millisecond},
-	{what: "first page of 200 turns, one of 100,000 sessions", mod: "cmd/otelagent", pkg: ".", bench: "BenchmarkShow/first-paint", most: 300 * time.Millisecond},
-	{what: "show of the same, without the process", mod: "cmd/otelagent", pkg: ".", bench: "BenchmarkShow/command", most: 100 * time.Millisecond},
-	{what: "StartTurn to the open page, through a collector", mod: "cmd/otelagent", pkg: ".", bench: "BenchmarkLive", most: time.Second},
-	{what: "SQLite Put / bare insert, key only", pkg: "./store/sqlitestore", bench: "BenchmarkPut/sqlite", floor: "BenchmarkPut/bare", ratio: 1.43},
-	{what: "SQLite Put with payload / hash, compress, bare insert", pkg: "./store/sqlitestore", bench: "BenchmarkPutPayload/sqlite", floor: "BenchmarkPutPayload/bare", ratio: 1.43},
-	{what: "newest 50 of 100,000 sessions, while writing", pkg: "./store/sqlitestore", bench: "BenchmarkLarge/newest50", most: 20 * time.Millisecond},
-	{what: "newest 50 of 100,000 sessions that run now", pkg: "./store/sqlitestore", bench: "BenchmarkFilters/statusNow", most: 20 * time.Millisecond},
-	{what: "text searched in titles of 100,000 sessions", pkg: "./store/sqlitestore", bench: "BenchmarkFilters/searchNothing", most: 300 * time.Millisecond},
-	{what: "a small one of 100,000 sessions, while writing", pkg: "./store/sqlitestore", bench: "BenchmarkLarge/small", most: 10 * time.Millisecond},
-	{what: "10,000 turns among 100,000 sessions, while writing", pkg: "./store/sqlitestore", bench: "BenchmarkLarge/big", most: time.Second},
-	{what: "collector, OTLP to committed / slower of decode and insert", mod: "collector-exporter/distribution/e2e", pkg: ".", bench: "BenchmarkCollector/plain/agent_session", floor: "BenchmarkCollector/plain/floor", ratio: 1.67},
-	{what: "the same with 4 KB a turn", mod: "collector-exporter/distribution/e2e", pkg: ".", bench: "BenchmarkCollector/4KB/agent_session", floor: "BenchmarkCollector/4KB/floor", ratio: 1.67},
-	{what: "Assemble 50,000 rows in memory", pkg: "./session", bench: "BenchmarkAssemble/50000rows", most: 200 * time.Millisecond},
-	{what: "diff of two sessions of 10,000 turns, all another / of one with itself", pkg: "./session", bench: "BenchmarkDiff/10000turns", floor: "BenchmarkDiff/itself", ratio: 5},
-	{what: "figures of 10,000 turns compared, one more written / reading them", pkg: "./store/sqlitestore", bench: "BenchmarkProject/one-more", floor: "BenchmarkProject/one-more-read", ratio: 2},
-	{what: "statistics of 1,000,000 turns / SELECT of the same columns", pkg: "./store/stats", bench: "BenchmarkStats/collect", floor: "BenchmarkStats/select", ratio: 2},
-	{what: "read and assemble 50,000 rows from the file", pkg: "./store/sqlitestore", bench: "BenchmarkRead/50000rows", most: 800 * time.Millisecond},
+	{what: "turn with two tools and a permission / raw SDK calls", pkg: "agenttest/adapter", bench: "BenchmarkTurn/adapter", floor: "BenchmarkTurn/raw", ratio: 1.25},
+	{what: "the same with live copies / raw SDK calls", pkg: "agenttest/adapter", bench: "BenchmarkTurn/live", floor: "BenchmarkTurn/raw", ratio: 1.5},
+	{what: "the same with metrics / without, and raw samples", pkg: "agenttest/adapter", bench: "BenchmarkMetrics/adapter", floor: "BenchmarkMetrics/raw", ratio: 1.4},
+	{what: "phi-core reader / encoding/json into RawMessage fields", pkg: "dialects/phi", bench: "BenchmarkReader/phi", floor: "BenchmarkReader/encodingjson", ratio: 0.2},
+	{what: "clark-agent reader / encoding/json", pkg: "dialects/clark", bench: "BenchmarkReader/clark", floor: "BenchmarkReader/encodingjson", ratio: 1.0},
+	{what: "own lines / encoding/json into a struct", pkg: "dialects/ndjson", bench: "BenchmarkDecoder", floor: "BenchmarkUnmarshal", ratio: 0.2},
+	{what: "capture of a request of 1 MB, 4 KB new / SHA-256 of it", pkg: "agenttest/adapter", bench: "BenchmarkCapture/adapter", floor: "BenchmarkCapture/sha256", ratio: 1.0},
+	{what: "request of turn 200 back from the file", pkg: "cmd/otelagent", bench: "BenchmarkRequest/reconstruct", most: 20 * time.Millisecond},
+	{what: "first page of 200 turns, one of 100,000 sessions", pkg: "cmd/otelagent", bench: "BenchmarkShow/first-paint", most: 300 * time.Millisecond},
+	{what: "show of the same, without the process", pkg: "cmd/otelagent", bench: "BenchmarkShow/command", most: 100 * time.Millisecond},
+	{what: "StartTurn to the open page, through a collector", pkg: "cmd/otelagent", bench: "BenchmarkLive", most: time.Second},
+	{what: "SQLite Put / bare insert, key only", pkg: "backend/store/sqlitestore", bench: "BenchmarkPut/sqlite", floor: "BenchmarkPut/bare", ratio: 1.43},
+	{what: "SQLite Put with payload / hash, compress, bare insert", pkg: "backend/store/sqlitestore", bench: "BenchmarkPutPayload/sqlite", floor: "BenchmarkPutPayload/bare", ratio: 1.43},
+	{what: "newest 50 of 100,000 sessions, while writing", pkg: "backend/store/sqlitestore", bench: "BenchmarkLarge/newest50", most: 20 * time.Millisecond},
+	{what: "newest 50 of 100,000 sessions that run now", pkg: "backend/store/sqlitestore", bench: "BenchmarkFilters/statusNow", most: 20 * time.Millisecond},
+	{what: "text searched in titles of 100,000 sessions", pkg: "backend/store/sqlitestore", bench: "BenchmarkFilters/searchNothing", most: 300 * time.Millisecond},
+	{what: "a small one of 100,000 sessions, while writing", pkg: "backend/store/sqlitestore", bench: "BenchmarkLarge/small", most: 10 * time.Millisecond},
+	{what: "10,000 turns among 100,000 sessions, while writing", pkg: "backend/store/sqlitestore", bench: "BenchmarkLarge/big", most: time.Second},
+	{what: "collector, OTLP to committed / slower of decode and insert", pkg: "collector-exporter/distribution/e2e", bench: "BenchmarkCollector/plain/agent_session", floor: "BenchmarkCollector/plain/floor", ratio: 1.67},
+	{what: "the same with 4 KB a turn", pkg: "collector-exporter/distribution/e2e", bench: "BenchmarkCollector/4KB/agent_session", floor: "BenchmarkCollector/4KB/floor", ratio: 1.67},
+	{what: "Assemble 50,000 rows in memory", pkg: "backend/session", bench: "BenchmarkAssemble/50000rows", most: 200 * time.Millisecond},
+	{what: "diff of two sessions of 10,000 turns, all another / of one with itself", pkg: "backend/session", bench: "BenchmarkDiff/10000turns", floor: "BenchmarkDiff/itself", ratio: 5},
+	{what: "figures of 10,000 turns compared, one more written / reading them", pkg: "backend/store/sqlitestore", bench: "BenchmarkProject/one-more", floor: "BenchmarkProject/one-more-read", ratio: 2},
+	{what: "statistics of 1,000,000 turns / SELECT of the same columns", pkg: "backend/store/stats", bench: "BenchmarkStats/collect", floor: "BenchmarkStats/select", ratio: 2},
+	{what: "read and assemble 50,000 rows from the file", pkg: "backend/store/sqlitestore", bench: "BenchmarkRead/50000rows", most: 800 * time.Millisecond},
 }
 
 func main() {
@@ -69,15 +68,14 @@ func main() {
 
 func run(count int, benchtime string) error {
 	measured := map[string][]float64{} // package and benchmark -> ns/op of each run
-	type place struct{ mod, pkg string }
-	var places []place
+	var packages []string
 	for _, b := range bounds {
-		if p := (place{b.mod, b.pkg}); !slices.Contains(places, p) {
-			places = append(places, p)
+		if !slices.Contains(packages, b.pkg) {
+			packages = append(packages, b.pkg)
 		}
 	}
-	for _, p := range places {
-		if err := measure(p.mod, p.pkg, count, benchtime, measured); err != nil {
+	for _, pkg := range packages {
+		if err := measure(pkg, count, benchtime, measured); err != nil {
 			return err
 		}
 	}
@@ -111,10 +109,10 @@ func run(count int, benchtime string) error {
 }
 
 // measure runs the benchmarks of one package that stand in bounds.
-func measure(mod, pkg string, count int, benchtime string, into map[string][]float64) error {
+func measure(pkg string, count int, benchtime string, into map[string][]float64) error {
 	var tops []string
 	for _, b := range bounds {
-		if b.mod != mod || b.pkg != pkg {
+		if b.pkg != pkg {
 			continue
 		}
 		for _, name := range []string{b.bench, b.floor} {
@@ -124,8 +122,8 @@ func measure(mod, pkg string, count int, benchtime string, into map[string][]flo
 		}
 	}
 	cmd := exec.Command("go", "test", "-run=^$", "-bench=^("+strings.Join(tops, "|")+")$",
-		"-benchtime="+benchtime, "-count="+strconv.Itoa(count), pkg)
-	cmd.Dir, cmd.Stderr = mod, os.Stderr
+		"-benchtime="+benchtime, "-count="+strconv.Itoa(count), ".")
+	cmd.Dir, cmd.Stderr = pkg, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out)

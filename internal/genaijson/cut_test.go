@@ -229,7 +229,7 @@ func TestSizes(t *testing.T) {
 
 // TestRecordings converts what phi-core sent to models: every text must be found in the source, whole.
 func TestRecordings(t *testing.T) {
-	files, err := filepath.Glob("../../otelagent/phi/testdata/*/*.ndjson")
+	files, err := filepath.Glob("../../dialects/phi/testdata/*/*.ndjson")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}

@@ -30,18 +30,18 @@ var sdk = []string{
 }
 
 // leaves know nothing of this project and need the standard library and each other only; every package may use them.
-var leaves = []string{"internal/rawjson", "internal/genaijson", "internal/otlpnesting"}
+var leaves = []string{"internal/rawjson", "internal/genaijson", "backend/otlpnesting"}
 
-// dialects turn what others write into events.
-var dialects = []string{"otelagent/phi/...", "otelagent/clark/...", "otelagent/acp/...", "otelagent/guide/..."}
+// readers are the dialects that read what other programs write.
+var readers = []string{"dialects/phi/...", "dialects/clark/...", "dialects/acp/...", "dialects/guide/..."}
 
-// exportsize is what the adapter and its set-up tell each other, and nobody else.
+// exportsize is what the adapter and its set-up share, and nobody else.
 const exportsize = "internal/exportsize"
 
-// A room is a set of packages with the same rules. Paths are relative to the module; "x/..." is x and everything below.
+// A room is a set of packages with the same rules. Paths are relative to the repository; "x/..." is x and everything below.
 type room struct {
 	packages []string
-	own      []string // packages of this module that they may import, besides what is internal to themselves
+	own      []string // packages of this repository that they may import, besides what is internal to themselves
 	other    []string // packages of other modules
 }
 
@@ -55,38 +55,46 @@ var rooms = []room{
 	{packages: []string{"spans"}, other: []string{otel + "/attribute"}},
 
 	{packages: []string{"otelagent/otelsetup/..."}, own: []string{"spans", "otelagent", exportsize}, other: sdk},
-	{packages: []string{"otelagent/input"}, own: []string{"spans", "otelagent"}},
-	{packages: []string{"otelagent/ndjson"}, own: []string{"spans", "otelagent", "otelagent/input"}},
-	{packages: dialects,
-		own: []string{"spans", "otelagent", "otelagent/input", "otelagent/ndjson"}},
-	{packages: []string{"otelagent/dialects"},
-		own: []string{"otelagent", "otelagent/input", "otelagent/ndjson", "otelagent/phi", "otelagent/clark", "otelagent/acp", "otelagent/guide"}},
 	{packages: []string{"otelagent/redact"}, own: []string{"spans", "otelagent"},
 		other: []string{"go.yaml.in/yaml/v3", "gopkg.in/yaml.v3", "github.com/speakeasy-api/jsonpath/pkg/jsonpath"}},
-	{packages: []string{"otelagent/..."}, own: []string{"spans", "otelagent/internal/...", exportsize}, other: append([]string{"github.com/klauspost/compress/zstd"}, api...)},
+	{packages: []string{"otelagent/..."}, own: []string{"spans", exportsize}, other: append([]string{"github.com/klauspost/compress/zstd"}, api...)},
 
-	{packages: []string{"session/otlprow/..."}, own: []string{"spans", "session"}, other: []string{pdata, otel + "/attribute", "github.com/klauspost/compress/zstd"}},
-	{packages: []string{"session/..."}, own: []string{"spans", "session"}, other: []string{otel + "/attribute", "github.com/aymanbagabas/go-udiff/..."}},
+	{packages: []string{"dialects/input"}, own: []string{"spans", "otelagent"}},
+	{packages: []string{"dialects/ndjson"}, own: []string{"spans", "otelagent", "dialects/input"}},
+	{packages: readers, own: []string{"spans", "otelagent", "dialects/input", "dialects/ndjson"}},
+	{packages: []string{"dialects"}, own: []string{"otelagent", "dialects/..."}},
 
-	{packages: []string{"store"}, own: []string{"spans", "session"}, other: []string{otel + "/attribute"}},
-	{packages: []string{"store/sqlitestore/..."}, own: []string{"spans", "session", "session/export", "store"},
+	{packages: []string{"backend/session/otlprow/..."}, own: []string{"spans", "backend/session"},
+		other: []string{pdata, otel + "/attribute", "github.com/klauspost/compress/zstd"}},
+	{packages: []string{"backend/session/..."}, own: []string{"spans", "backend/session"},
+		other: []string{otel + "/attribute", "github.com/aymanbagabas/go-udiff/..."}},
+
+	{packages: []string{"backend/store"}, own: []string{"spans", "backend/session"}, other: []string{otel + "/attribute"}},
+	{packages: []string{"backend/store/sqlitestore/..."}, own: []string{"spans", "backend/session", "backend/session/export", "backend/store"},
 		other: []string{otel + "/attribute", "modernc.org/sqlite/...", "github.com/klauspost/compress/..."}},
-	{packages: []string{"store/dsn"}, own: []string{"store", "store/sqlitestore", "store/clickhousestore"}},
-	{packages: []string{"store/copy"}, own: []string{"spans", "session", "store", "store/project"}},
-	{packages: []string{"store/clickhousestore/..."}, own: []string{"spans", "session", "store"},
+	{packages: []string{"backend/store/dsn"}, own: []string{"backend/store", "backend/store/sqlitestore", "backend/store/clickhousestore"}},
+	{packages: []string{"backend/store/copy"}, own: []string{"spans", "backend/session", "backend/store", "backend/store/project"}},
+	{packages: []string{"backend/store/clickhousestore/..."}, own: []string{"spans", "backend/session", "backend/store"},
 		other: []string{otel + "/attribute", "github.com/klauspost/compress/..."}},
-	{packages: []string{"store/retention"}, own: []string{"session", "store", "store/project"}},
-	{packages: []string{"store/reader"}, own: []string{"session", "spans", "store"}}, // what commands and the viewer share
-	{packages: []string{"store/..."}, own: []string{"spans", "session", "session/export", "store"}, other: []string{otel + "/attribute"}},
+	{packages: []string{"backend/store/retention"}, own: []string{"backend/session", "backend/store", "backend/store/project"}},
+	{packages: []string{"backend/store/reader"}, own: []string{"backend/session", "spans", "backend/store"}}, // what commands and the viewer share
+	{packages: []string{"backend/store/..."}, own: []string{"spans", "backend/session", "backend/session/export", "backend/store"},
+		other: []string{otel + "/attribute"}},
+	{packages: []string{"backend/inspect/..."},
+		own:   []string{"spans", "backend/session", "backend/session/replay", "backend/store", "backend/store/stats", "backend/store/search"},
+		other: []string{otel + "/attribute", "github.com/mattn/go-runewidth"}},
+	{packages: []string{"backend/viewer"},
+		own: []string{"spans", "backend/session/...", "backend/store", "backend/store/reader", "backend/store/search", "backend/store/stats",
+			"backend/inspect"},
+		other: []string{"github.com/klauspost/compress/gzhttp", "golang.org/x/time/rate"}},
 
 	{packages: []string{"dashboards/tempo/..."}, own: []string{"dashboards/tempo"}, other: []string{"go.yaml.in/yaml/v3"}},
-	{packages: []string{"inspect/..."}, own: []string{"spans", "session", "session/replay", "store", "store/stats", "store/search"},
-		other: []string{otel + "/attribute", "github.com/mattn/go-runewidth"}},
-	{packages: []string{"viewer"}, own: []string{"spans", "session/...", "store", "store/reader", "store/search", "store/stats", "inspect"},
-		other: []string{"github.com/klauspost/compress/gzhttp", "golang.org/x/time/rate"}},
-	{packages: []string{"agenttest/..."},
-		own: []string{"spans", "otelagent/...", "session/...", "store/...", "inspect"}, other: sdk},
+	{packages: []string{"agenttest/phifixtures"}, other: []string{"github.com/klauspost/compress/zstd"}},
+	{packages: []string{"agenttest/..."}, own: []string{"spans", "otelagent/...", "dialects/...", "backend/..."}, other: sdk},
 }
+
+// libraries are the modules whose packages have rooms.
+var libraries = []string{"otelagent/otelsetup", "dialects", "backend", "agenttest", "dashboards"}
 
 func match(pattern, path string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "..."); ok {
@@ -100,7 +108,8 @@ func matchAny(patterns []string, path string) bool {
 }
 
 // walk calls f with the package folder (slash path below the module), the file and the import path of every import of
-// the root module's Go files. Nested modules and testdata are left out.
+// the Go files of the modules that libraries and their tests are made of. The other modules are programs, which may import
+// everything; they and testdata are not read.
 func walk(t *testing.T, tests bool, f func(pkg, file, path string)) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -119,7 +128,7 @@ func walk(t *testing.T, tests bool, f func(pkg, file, path string)) {
 			if name := d.Name(); name == "testdata" || name == "interop" || name[0] == '.' || name[0] == '_' {
 				return fs.SkipDir
 			}
-			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil {
+			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && !slices.Contains(libraries, rel) {
 				return fs.SkipDir
 			}
 			return nil
@@ -181,32 +190,28 @@ func TestRooms(t *testing.T) {
 	})
 }
 
-// TestApart holds what is promised of all files of a package, its own tests included, but for those of dialects: the adapter and the tree meet only through the
-// vocabulary, only otlprow reads pdata, and no package depends on generators and checks.
+// TestApart holds for all files of a package, its own tests included: the adapter and the backend meet only through the
+// vocabulary, only otlprow reads pdata, and no package depends on generators and checks. Tests of dialects may look at trees.
 func TestApart(t *testing.T) {
 	check := func(pkg, file, path string) {
 		own, ok := strings.CutPrefix(path, module+"/")
-		if !ok {
-			return
-		}
-		if match("session/...", pkg) && match("otelagent/...", own) || match("otelagent/...", pkg) && match("session/...", own) {
-			t.Errorf("%s: otelagent and session never import each other, but %s imports %s", file, pkg, own)
+		if ok && match("otelagent/...", pkg) && (match("backend/...", own) || match("dialects/...", own)) {
+			t.Errorf("%s: the adapter imports neither dialects nor the backend, but %s imports %s", file, pkg, own)
 		}
 	}
+	walk(t, true, check)
 	walk(t, false, func(pkg, file, path string) {
 		check(pkg, file, path)
-		if match(pdata, path) && !match("session/otlprow/...", pkg) && !match("internal/...", pkg) {
-			t.Errorf("%s: only session/otlprow imports pdata", file)
+		own, ok := strings.CutPrefix(path, module+"/")
+		if ok && match("backend/...", pkg) && match("otelagent/...", own) {
+			t.Errorf("%s: the backend never imports the adapter, but %s imports %s", file, pkg, own)
 		}
-		if own, ok := strings.CutPrefix(path, module+"/"); ok && match("internal/...", own) && !matchAny(leaves, own) && own != exportsize && !match("internal/...", pkg) {
+		if match(pdata, path) && !match("backend/session/otlprow/...", pkg) && !match("internal/...", pkg) {
+			t.Errorf("%s: only backend/session/otlprow imports pdata", file)
+		}
+		if ok && match("internal/...", own) && !matchAny(leaves, own) && own != exportsize && !match("internal/...", pkg) {
 			t.Errorf("%s: %s is for generators and checks", file, own)
 		}
-	})
-	walk(t, true, func(pkg, file, path string) {
-		if matchAny(dialects, pkg) && match(module+"/session/...", path) {
-			return // what a dialect reads is compared with what its producer says must come out at the other end
-		}
-		check(pkg, file, path)
 	})
 }
 

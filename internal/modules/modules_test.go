@@ -118,26 +118,21 @@ func readMod(t *testing.T, dir string) goMod {
 	return m
 }
 
-// TestRootModule: whoever imports the adapter gets no replace (such a module cannot be installed by version) and of the
-// Collector nothing but pdata and what pdata itself needs.
+// TestRootModule: whoever imports the adapter gets no replace (such a module cannot be installed by version), nothing of the
+// Collector, no exporter, and no module of this repository.
 func TestRootModule(t *testing.T) {
 	m := readMod(t, ".")
 	if len(m.Replace) > 0 {
 		t.Errorf("the root go.mod replaces %v; replace belongs in nested modules", m.Replace)
 	}
-	const collector = "go.opentelemetry.io/collector"
-	allowed := map[string]bool{ // whether it may be a direct requirement
-		collector + "/pdata":             true,
-		collector + "/featuregate":       false,
-		collector + "/internal/testutil": false,
-	}
 	for _, r := range m.Require {
-		if !strings.HasPrefix(r.Path, collector) {
-			continue
-		}
-		direct, ok := allowed[r.Path]
-		if !ok || !direct && !r.Indirect {
-			t.Errorf("the root go.mod requires %s (indirect: %v); of the Collector it may require pdata only", r.Path, r.Indirect)
+		for _, refused := range []string{
+			"go.opentelemetry.io/collector", "go.opentelemetry.io/otel/exporters", "google.golang.org/grpc", "google.golang.org/protobuf",
+			"modernc.org", module,
+		} {
+			if strings.HasPrefix(r.Path, refused) {
+				t.Errorf("the root go.mod requires %s", r.Path)
+			}
 		}
 	}
 }

@@ -10,7 +10,7 @@ mode=${1:-check}
 [ $# -eq 0 ] || shift
 
 here=$(cd "$(dirname "$0")" && pwd)
-captures=$(cd "$here/../.." && pwd)/otelagent/acp/testdata/sdk
+captures=$(cd "$here/../.." && pwd)/dialects/acp/testdata/sdk
 if ! [ "$here/node_modules/.package-lock.json" -nt "$here/package-lock.json" ]; then
     npm ci --prefix "$here" --ignore-scripts --loglevel=error >&2
     touch "$here/node_modules/.package-lock.json"

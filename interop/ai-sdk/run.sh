@@ -9,7 +9,7 @@ mode=${1:-check}
 [ $# -eq 0 ] || shift
 
 here=$(cd "$(dirname "$0")" && pwd)
-fixtures=$(cd "$here/../.." && pwd)/otelagent/guide/testdata/ai-sdk
+fixtures=$(cd "$here/../.." && pwd)/dialects/guide/testdata/ai-sdk
 if ! [ "$here/node_modules/.package-lock.json" -nt "$here/package-lock.json" ]; then
     npm ci --prefix "$here" --ignore-scripts --loglevel=error >&2
     touch "$here/node_modules/.package-lock.json"

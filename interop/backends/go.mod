@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	github.com/google/go-cmp v0.7.0
-	github.com/otelagent/otelagent v0.0.0-00010101000000-000000000000
+	github.com/otelagent/otelagent v0.0.0
 	go.opentelemetry.io/collector/pdata v1.67.0
 	go.opentelemetry.io/otel v1.47.0
 )
@@ -44,4 +44,15 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
-replace github.com/otelagent/otelagent => ../..
+require (
+	github.com/otelagent/otelagent/agenttest v0.0.0
+	github.com/otelagent/otelagent/otelagent/otelsetup v0.0.0
+)
+
+replace (
+	github.com/otelagent/otelagent => ../..
+	github.com/otelagent/otelagent/agenttest => ../../agenttest
+	github.com/otelagent/otelagent/backend => ../../backend
+	github.com/otelagent/otelagent/dialects => ../../dialects
+	github.com/otelagent/otelagent/otelagent/otelsetup => ../../otelagent/otelsetup
+)

@@ -21,7 +21,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/otelagent/otelagent/internal/backends"
+	"github.com/otelagent/otelagent/agenttest/backends"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -86,10 +86,10 @@ func TestJaegerLinks(t *testing.T) {
 
 // Recordings of other producers that are sent beside the Go loop.
 var recordings = []string{
-	"otelagent/phi/testdata/phi-core-0.15.2/sub-agent-built-in.events.ndjson",
-	"otelagent/phi/testdata/phi-core-0.15.2/compaction-in-turn.events.ndjson",
-	"otelagent/clark/testdata/clark-agent-0.4.0/agreeing-gates.enveloped.ndjson",
-	"otelagent/acp/testdata/sdk/permissions.ndjson",
+	"dialects/phi/testdata/phi-core-0.15.2/sub-agent-built-in.events.ndjson",
+	"dialects/phi/testdata/phi-core-0.15.2/compaction-in-turn.events.ndjson",
+	"dialects/clark/testdata/clark-agent-0.4.0/agreeing-gates.enveloped.ndjson",
+	"dialects/acp/testdata/sdk/permissions.ndjson",
 }
 
 // TestJaeger sends sessions through our collector to a real Jaeger and reads everything back through its query API.

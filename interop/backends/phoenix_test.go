@@ -13,7 +13,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelagent/otelagent/internal/backends"
+	"github.com/otelagent/otelagent/agenttest/backends"
 	adapter "github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -227,7 +227,7 @@ func (p *phoenix) testTransform(t *testing.T) {
 	cmd := exec.Command(program, "--config", "openinference.yaml")
 	cmd.Env = []string{"OTLP_GRPC=" + free[0], "OTLP_HTTP=" + free[1], "PHOENIX=" + p.address}
 	serveAt(t, cmd, free[1])
-	file := filepath.Join(repository, "otelagent", "phi", "testdata", "phi-core-0.15.2", "tool-denied-by-hook.events.ndjson")
+	file := filepath.Join(repository, "dialects", "phi", "testdata", "phi-core-0.15.2", "tool-denied-by-hook.events.ndjson")
 	copies := newSink(t)
 	for _, endpoint := range []string{"http://" + copies.addr, "http://" + free[1]} {
 		run(t, "send", "--endpoint", endpoint, "--protocol", "http/protobuf", "--capture", "content", file)

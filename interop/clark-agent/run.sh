@@ -30,7 +30,7 @@ status=0
 for package in v0_2_0 newest; do
     program=$CARGO_TARGET_DIR/debug/clark-interop-$package
     version=$(sed -n 's/^clark-agent = "=\(.*\)"$/\1/p' "$here/$package/Cargo.toml")
-    fixtures=$here/../../otelagent/clark/testdata/clark-agent-$version
+    fixtures=$here/../../dialects/clark/testdata/clark-agent-$version
     # No leftovers of scenarios that were renamed.
     [ "$mode" != generate ] || rm -rf "$fixtures"
     if "$program" "$mode" "$fixtures"; then

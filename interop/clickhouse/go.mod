@@ -5,7 +5,7 @@ go 1.26.0
 require (
 	github.com/ebitengine/purego v0.11.3
 	github.com/google/go-cmp v0.7.0
-	github.com/otelagent/otelagent v0.0.0-00010101000000-000000000000
+	github.com/otelagent/otelagent v0.0.0 // indirect
 	go.opentelemetry.io/collector/pdata v1.67.0
 )
 
@@ -18,7 +18,6 @@ require (
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
 	go.opentelemetry.io/collector/featuregate v1.67.0 // indirect
 	go.opentelemetry.io/otel v1.47.0 // indirect
-	go.opentelemetry.io/otel/sdk/metric v1.47.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
@@ -28,4 +27,12 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
-replace github.com/otelagent/otelagent => ../..
+require github.com/otelagent/otelagent/backend v0.0.0
+
+replace (
+	github.com/otelagent/otelagent => ../..
+	github.com/otelagent/otelagent/agenttest => ../../agenttest
+	github.com/otelagent/otelagent/backend => ../../backend
+	github.com/otelagent/otelagent/dialects => ../../dialects
+	github.com/otelagent/otelagent/otelagent/otelsetup => ../../otelagent/otelsetup
+)

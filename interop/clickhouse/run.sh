@@ -3,7 +3,7 @@
 #   run.sh single COMMAND...    runs a command with one server 18.16.1
 #   run.sh chdb COMMAND...      ... with libchdb 26.7 behind a part of the HTTP interface
 #   run.sh cluster COMMAND...   ... with four servers 18.16.1, two shards of two replicas, and a ZooKeeper
-#   run.sh test RING...         runs the store's own tests (go test ./store/clickhousestore) on each of these rings
+#   run.sh test RING...         runs the store's own tests (go -C backend test ./store/clickhousestore) on each of these rings
 #   run.sh faults               collectors without affinity, replicas and ZooKeeper killed; needs $OTELAGENT, a built otelagent
 #   run.sh [check]              all of it, and the SQL of the dashboards
 # The command finds the DSN in OTELAGENT_TEST_CLICKHOUSE (README.md).
@@ -51,7 +51,7 @@ many_deletes='TestStore/(hostile_ids|blocks_that_sessions_share|delete_and_other
 conformance() { # RING [FLAG...]
     ring=$1
     shift
-    (cd "$root" && with "$ring" go test -count=1 -timeout 10m -parallel 4 "$@" ./store/clickhousestore)
+    (cd "$root/backend" && with "$ring" go test -count=1 -timeout 10m -parallel 4 "$@" ./store/clickhousestore)
 }
 faults() {
     need cluster
@@ -81,7 +81,7 @@ faults) faults ;;
 check)
     conformance single -short
     conformance chdb -short
-    (cd "$root" && with chdb go test -count=1 -timeout 4m -run '^TestClickHouse$' ./dashboards)
+    (cd "$root/dashboards" && with chdb go test -count=1 -timeout 4m -run '^TestClickHouse$' .)
     conformance cluster -parallel 2 -short -skip "$many_deletes"
     faults
     ;;

@@ -8,7 +8,7 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/moby/buildkit v0.25.0
 	github.com/moby/patternmatcher v0.6.0
-	github.com/otelagent/otelagent v0.0.0-00010101000000-000000000000
+	github.com/otelagent/otelagent v0.0.0
 	go.yaml.in/yaml/v3 v3.0.6
 	modernc.org/sqlite v1.60.0
 )
@@ -68,4 +68,12 @@ require (
 	modernc.org/memory v1.12.1 // indirect
 )
 
-replace github.com/otelagent/otelagent => ../..
+require github.com/otelagent/otelagent/otelagent/otelsetup v0.0.0
+
+replace (
+	github.com/otelagent/otelagent => ../..
+	github.com/otelagent/otelagent/agenttest => ../../agenttest
+	github.com/otelagent/otelagent/backend => ../../backend
+	github.com/otelagent/otelagent/dialects => ../../dialects
+	github.com/otelagent/otelagent/otelagent/otelsetup => ../../otelagent/otelsetup
+)

@@ -170,7 +170,7 @@ func (s *stack) prometheus() *process {
 	return p
 }
 
-const recording = "otelagent/phi/testdata/phi-core-0.15.2/plain-multi-turn.events.ndjson"
+const recording = "dialects/phi/testdata/phi-core-0.15.2/plain-multi-turn.events.ndjson"
 
 // send lets `otelagent send` send a recorded session.
 func (s *stack) send() {

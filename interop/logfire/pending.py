@@ -1,7 +1,7 @@
 """Writes what Logfire's own processor makes of spans of ours: spans and their pending spans, as OTLP protobuf.
 
 A loop that traces with otelagent's vocabulary through a provider of Logfire's (or with its PendingSpanProcessor) sends, when a span
-starts, a second span that says so: session/otlprow reads it as a live row of the first. Nothing is sent anywhere.
+starts, a second span that says so: backend/session/otlprow reads it as a live row of the first. Nothing is sent anywhere.
 run.sh runs it.
 """
 

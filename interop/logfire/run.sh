@@ -1,10 +1,10 @@
 #!/bin/sh
 # Installs Logfire's SDK where it is missing, then
-#   run.sh [check]   compares what it sends with the bytes that TestLogfire reads (session/otlprow/testdata/logfire.otlp)
+#   run.sh [check]   compares what it sends with the bytes that TestLogfire reads (backend/session/otlprow/testdata/logfire.otlp)
 #   run.sh write     writes those bytes
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-kept=$here/../../session/otlprow/testdata/logfire.otlp
+kept=$here/../../backend/session/otlprow/testdata/logfire.otlp
 if ! [ "$here/venv/installed" -nt "$here/requirements.txt" ]; then
     echo "installing Logfire's SDK, once" >&2
     rm -rf "$here/venv"
@@ -18,7 +18,7 @@ check)
     trap 'rm -f "$fresh"' EXIT
     "$here/venv/bin/python" "$here/pending.py" "$fresh"
     cmp "$fresh" "$kept" || {
-        echo "Logfire's SDK sends other bytes than those kept: read them (go test ./session/otlprow -run TestLogfire), then run.sh write" >&2
+        echo "Logfire's SDK sends other bytes than those kept: read them (go -C backend test ./session/otlprow -run TestLogfire), then run.sh write" >&2
         exit 1
     }
     ;;

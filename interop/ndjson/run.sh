@@ -13,7 +13,7 @@ check | generate) ;;
 esac
 
 here=$(cd "$(dirname "$0")" && pwd)
-fixtures=$here/../../otelagent/ndjson/testdata/producers
+fixtures=$here/../../dialects/ndjson/testdata/producers
 : "${CARGO_TARGET_DIR:=${TMPDIR:-/tmp}/ndjson-interop-target}"
 export CARGO_TARGET_DIR
 cargo build --quiet --locked --manifest-path "$here/Cargo.toml"

@@ -32,7 +32,7 @@ status=0
 for package in v0_10_0 newest; do
     program=$CARGO_TARGET_DIR/debug/phi-interop-$package
     version=$(sed -n 's/^phi-core = "=\(.*\)"$/\1/p' "$here/$package/Cargo.toml")
-    fixtures=$here/../../otelagent/phi/testdata/phi-core-$version
+    fixtures=$here/../../dialects/phi/testdata/phi-core-$version
     # No leftovers of scenarios that were renamed.
     [ "$mode" != generate ] || rm -rf "$fixtures"
     [ "$mode" = accept ] || set -- "$fixtures"
@@ -48,7 +48,7 @@ if [ "$mode" != accept ]; then
     metadata=$CARGO_TARGET_DIR/phi-interop-metadata.json
     cargo metadata --quiet --locked --format-version 1 --manifest-path "$here/Cargo.toml" \
         --filter-platform "$(rustc -vV | sed -n 's/^host: //p')" >"$metadata"
-    long=$here/../../otelagent/phi/testdata/long
+    long=$here/../../dialects/phi/testdata/long
     [ "$mode" != generate ] || rm -f "$long"/*.zst
     # Left: $program and $version of the newest release.
     if "$program" "$mode-long" "$metadata" "$long"; then

@@ -1,6 +1,6 @@
 """clients.py OTELAGENT BODIES ANSWERS RECORDING: a server on loopback, asked by the official SDKs and by `otelagent replay --send`.
 
-The SDKs send the bodies that session/replay made, and read the answers that its tests have: what they take for an answer is one. Then
+The SDKs send the bodies that backend/session/replay made, and read the answers that its tests have: what they take for an answer is one. Then
 otelagent asks the same server, and must come to the same path with the same authorization. Of Anthropic it asks in API version 2023-06-01, with
 x-api-key, as recorded requests were made for it; the SDK's major version 2 asks in 2026-10-21, where sampling parameters are gone.
 """

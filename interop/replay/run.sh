@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the official Python SDKs of Anthropic and OpenAI where they are missing, then
-#   run.sh [check]          judges every body that session/replay makes of the captured requests in its testdata, and lets the SDKs as clients
+#   run.sh [check]          judges every body that backend/session/replay makes of the captured requests in its testdata, and lets the SDKs as clients
 #                           and `otelagent replay --send` ask the same server; needs $OTELAGENT or bin/otelagent
 #   run.sh judge FILE...    judges request bodies, each named NAME.FORM.json
 set -eu
@@ -21,9 +21,9 @@ case $mode in
 check)
     dir=$(mktemp -d)
     trap 'rm -rf "$dir"' EXIT
-    go -C "$root" test ./session/replay -run '^TestConvert$' -count=1 -args -bodies "$dir"
+    go -C "$root" test ./backend/session/replay -run '^TestConvert$' -count=1 -args -bodies "$dir"
     "$python" "$here/judge.py" "$dir"/*.json
-    "$python" "$here/clients.py" "${OTELAGENT:-$root/bin/otelagent}" "$dir" "$root/session/replay/testdata/answers" "$root/otelagent/phi/testdata/sample-session.ndjson"
+    "$python" "$here/clients.py" "${OTELAGENT:-$root/bin/otelagent}" "$dir" "$root/backend/session/replay/testdata/answers" "$root/dialects/phi/testdata/sample-session.ndjson"
     ;;
 judge) "$python" "$here/judge.py" "$@" ;;
 *)

@@ -21,8 +21,8 @@ func recordings(t *testing.T) []string {
 	t.Helper()
 	var files []string
 	for _, pattern := range []string{
-		"otelagent/phi/testdata/phi-core-*/*.events.ndjson", "otelagent/clark/testdata/clark-agent-*/*.enveloped.ndjson",
-		"otelagent/acp/testdata/sdk/*.ndjson", "otelagent/guide/testdata/ai-sdk/*.jsonl",
+		"dialects/phi/testdata/phi-core-*/*.events.ndjson", "dialects/clark/testdata/clark-agent-*/*.enveloped.ndjson",
+		"dialects/acp/testdata/sdk/*.ndjson", "dialects/guide/testdata/ai-sdk/*.jsonl",
 	} {
 		found, err := filepath.Glob(filepath.Join("..", "..", pattern))
 		if err != nil || len(found) == 0 {

@@ -45,7 +45,7 @@ func TestStatsByTool(t *testing.T) {
 // A stored session that waits for an answer took as long as was seen of it, and does not run.
 func TestStoredOpen(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "open.db")
-	send(t, db, filepath.Join("..", "..", "otelagent", "guide", "testdata", "ai-sdk", "v7.jsonl"))
+	send(t, db, filepath.Join("..", "..", "dialects", "guide", "testdata", "ai-sdk", "v7.jsonl"))
 	const id = "ses_b8d996900001v7000000000001"
 	b := open(t, serve(t, db), path("s", id), desk)
 	b.until("it waits", within(testid("session-status"))+".includes('waiting on approval')")
@@ -115,7 +115,7 @@ func TestHistograms(t *testing.T) {
 // Filters of the URL are shown as they are; what was rewound and the times of facts are told in words.
 func TestWords(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "guide.db")
-	send(t, db, filepath.Join("..", "..", "otelagent", "guide", "testdata", "session.jsonl"))
+	send(t, db, filepath.Join("..", "..", "dialects", "guide", "testdata", "session.jsonl"))
 	server := serve(t, db)
 	b := open(t, server, "/?status=error,aborted", desk)
 	b.until("the choice says both", "("+has(testid("filter-status"))+"?.selectedOptions[0]?.text ?? '') === 'error or aborted'")

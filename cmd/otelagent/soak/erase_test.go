@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelagent/otelagent/store"
-	"github.com/otelagent/otelagent/store/sqlitestore"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 )
 
 // lockBound is for how long deleting may keep a writer waiting, by docs/reliability.md.

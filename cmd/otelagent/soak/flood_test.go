@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 
-	"github.com/otelagent/otelagent/store"
+	"github.com/otelagent/otelagent/backend/store"
 )
 
 // spansOf makes a request of n spans, each as shape makes it.

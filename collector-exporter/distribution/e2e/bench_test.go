@@ -24,8 +24,8 @@ import (
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
-	"github.com/otelagent/otelagent/store"
-	"github.com/otelagent/otelagent/store/sqlitestore"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 )
 
 const (

@@ -63,4 +63,17 @@ require (
 	modernc.org/sqlite v1.60.0
 )
 
-replace github.com/otelagent/otelagent => ../../..
+require (
+	github.com/otelagent/otelagent/agenttest v0.0.0
+	github.com/otelagent/otelagent/backend v0.0.0
+	github.com/otelagent/otelagent/dialects v0.0.0
+	github.com/otelagent/otelagent/otelagent/otelsetup v0.0.0
+)
+
+replace (
+	github.com/otelagent/otelagent => ../../..
+	github.com/otelagent/otelagent/agenttest => ../../../agenttest
+	github.com/otelagent/otelagent/backend => ../../../backend
+	github.com/otelagent/otelagent/dialects => ../../../dialects
+	github.com/otelagent/otelagent/otelagent/otelsetup => ../../../otelagent/otelsetup
+)

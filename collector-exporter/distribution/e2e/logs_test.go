@@ -19,13 +19,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelagent/otelagent/agenttest"
-	"github.com/otelagent/otelagent/internal/phifixtures"
+	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/phi"
-	"github.com/otelagent/otelagent/session"
+	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
-	"github.com/otelagent/otelagent/store"
-	"github.com/otelagent/otelagent/store/sqlitestore"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 )
 
 // requests returns what the model was sent, by session, run, turn and attempt.

@@ -34,14 +34,14 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/dialects"
-	"github.com/otelagent/otelagent/otelagent/input"
+	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
-	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/session/export"
-	"github.com/otelagent/otelagent/session/otlprow"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/export"
+	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/spans"
-	"github.com/otelagent/otelagent/store/sqlitestore"
+	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 )
 
 var (
@@ -145,7 +145,7 @@ func strangers(t *testing.T) []ptrace.Traces {
 		"clark/testdata/clark-agent-0.4.0/*.enveloped.ndjson", "acp/testdata/sdk/*.ndjson", "guide/testdata/*.jsonl", "guide/testdata/ai-sdk/*.jsonl",
 		"ndjson/testdata/producers/*.ndjson",
 	} {
-		files, err := filepath.Glob(filepath.Join(repo, "otelagent", filepath.FromSlash(pattern)))
+		files, err := filepath.Glob(filepath.Join(repo, "dialects", filepath.FromSlash(pattern)))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
 		}

@@ -1,7 +1,7 @@
 // Command ask asks a real Tempo every query, those of the dashboards too, and writes what it answered to runs.yaml. docs/queries.md says how to come by a Tempo and
 // what to send it.
 //
-//	go run ./dashboards/tempo/ask -tempo http://127.0.0.1:3200 -since 1h
+//	go -C dashboards run ./tempo/ask -tempo http://127.0.0.1:3200 -since 1h
 package main
 
 import (

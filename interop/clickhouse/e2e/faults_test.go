@@ -15,11 +15,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/interop/clickhouse/ring"
-	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/store"
-	"github.com/otelagent/otelagent/store/clickhousestore"
-	"github.com/otelagent/otelagent/store/memstore"
-	"github.com/otelagent/otelagent/store/storetest"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/clickhousestore"
+	"github.com/otelagent/otelagent/backend/store/memstore"
+	"github.com/otelagent/otelagent/backend/store/storetest"
 )
 
 const (

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/interop/clickhouse/ring"
-	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/store"
-	"github.com/otelagent/otelagent/store/storetest"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/storetest"
 )
 
 // TestFigures prints how fast Put is beside a bare insert of the very bytes that it made, and what a span takes on disk. Nothing is held

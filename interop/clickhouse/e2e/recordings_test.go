@@ -19,19 +19,19 @@ import (
 func recordings(t *testing.T) []string {
 	t.Helper()
 	patterns := []string{
-		"otelagent/phi/testdata/phi-core-0.15.2/parallel-*.events.ndjson",
-		"otelagent/phi/testdata/phi-core-0.15.2/compaction-*.events.ndjson",
-		"otelagent/phi/testdata/phi-core-0.15.2/continue-*.events.ndjson",
-		"otelagent/clark/testdata/clark-agent-0.4.0/abort-*.enveloped.ndjson",
-		"otelagent/acp/testdata/sdk/messages.ndjson",
-		"otelagent/guide/testdata/session.jsonl",
+		"dialects/phi/testdata/phi-core-0.15.2/parallel-*.events.ndjson",
+		"dialects/phi/testdata/phi-core-0.15.2/compaction-*.events.ndjson",
+		"dialects/phi/testdata/phi-core-0.15.2/continue-*.events.ndjson",
+		"dialects/clark/testdata/clark-agent-0.4.0/abort-*.enveloped.ndjson",
+		"dialects/acp/testdata/sdk/messages.ndjson",
+		"dialects/guide/testdata/session.jsonl",
 	}
 	if os.Getenv("OTELAGENT_ALL_RECORDINGS") != "" {
 		patterns = []string{
-			"otelagent/phi/testdata/phi-core-0.15.2/*.events.ndjson",
-			"otelagent/clark/testdata/clark-agent-0.4.0/*.enveloped.ndjson",
-			"otelagent/acp/testdata/sdk/*.ndjson",
-			"otelagent/guide/testdata/session.jsonl",
+			"dialects/phi/testdata/phi-core-0.15.2/*.events.ndjson",
+			"dialects/clark/testdata/clark-agent-0.4.0/*.enveloped.ndjson",
+			"dialects/acp/testdata/sdk/*.ndjson",
+			"dialects/guide/testdata/session.jsonl",
 		}
 	}
 	var files []string

@@ -1,0 +1,131 @@
+//go:build !race
+
+// The race detector allocates, so allocations are counted without it: `make test` does.
+
+package adapter_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/sdk/trace"
+	api "go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+func TestAllocations(t *testing.T) {
+	measure := func(p api.TracerProvider) float64 {
+		ctx, run := startBenchRun(p)
+		return testing.AllocsPerRun(200, func() { adapterTurn(ctx, run) })
+	}
+	if n := measure(noop.NewTracerProvider()); n != 0 {
+		t.Errorf("a turn without an SDK makes %v allocations, want 0", n)
+	}
+	told := record(t)
+	tracer := trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})).Tracer("raw")
+	ctx, _ := tracer.Start(t.Context(), spans.SpanRun)
+	raw := testing.AllocsPerRun(200, func() { rawTurn(ctx, tracer, told) })
+	ours := measure(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})))
+	t.Logf("allocations of a turn: adapter %v, raw SDK %v", ours, raw)
+	if ours > raw+8 {
+		t.Errorf("a turn makes %v allocations, raw SDK calls %v: more than 8 above", ours, raw)
+	}
+}
+
+// Without live copies nothing of them is paid: a turn makes no more allocations than raw SDK calls do, as before there were any. With them it
+// makes two more a span or less; what leaves is made beside it.
+func TestLiveAllocations(t *testing.T) {
+	measure := func(opts ...otelagent.Option) float64 {
+		ctx, run := startBenchRun(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})), opts...)
+		return testing.AllocsPerRun(200, func() { adapterTurn(ctx, run) })
+	}
+	told := record(t)
+	tracer := trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})).Tracer("raw")
+	ctx, _ := tracer.Start(t.Context(), spans.SpanRun)
+	raw := testing.AllocsPerRun(200, func() { rawTurn(ctx, tracer, told) })
+	off, none, on := measure(), measure(otelagent.WithLive(nil)), measure(otelagent.WithLive(listens{}))
+	t.Logf("allocations of a turn: raw %v, live off %v, nil %v, on %v", raw, off, none, on)
+	if off > raw || none != off {
+		t.Errorf("a turn makes %v allocations without live copies, %v with WithLive(nil), raw SDK calls %v", off, none, raw)
+	}
+	if on <= off || on > off+8 {
+		t.Errorf("a turn makes %v allocations with live copies, %v without: want up to 8 more", on, off)
+	}
+}
+
+// listens is a Live that sends nothing.
+type listens struct{}
+
+func (listens) Heartbeat() time.Duration                   { return time.Minute }
+func (listens) Changed(*otelagent.OpenSpan, time.Duration) {}
+func (listens) Ended(*otelagent.OpenSpan)                  {}
+func (listens) Flush(api.Span)                             {}
+
+// Metrics cost a turn no allocation of the adapter's own: what is left is the SDK's, as by plain calls of it.
+func TestMetricsAllocateNothing(t *testing.T) {
+	count := func(ctx context.Context, run *otelagent.Run, samples []rawSample) float64 {
+		turn := func() {
+			adapterTurn(ctx, run)
+			for _, take := range samples {
+				take(ctx)
+			}
+		}
+		for range 2000 { // until the reservoirs of exemplars are full
+			turn()
+		}
+		return testing.AllocsPerRun(500, turn)
+	}
+	ctx, run := measuredRun()
+	ours := count(ctx, run, nil)
+	ctx, run = startBenchRun(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})), otelagent.WithoutMetrics())
+	bare := count(ctx, run, nil)
+	raw := count(ctx, run, samplesOf(t))
+	t.Logf("allocations of a turn: %v, with metrics %v, with metrics by hand %v", bare, ours, raw)
+	if ours > raw {
+		t.Errorf("a turn makes %v allocations with metrics, %v with samples taken by hand", ours, raw)
+	}
+}
+
+// Capturing a request allocates in proportion to what is new in it, not to the history: docs/hotpaths.md says how much.
+func TestCaptureAllocatesForWhatIsNew(t *testing.T) {
+	perTurn := func(level otelagent.Capture) (allocated, fresh float64) {
+		tracer := otelagent.NewTracer(otelagent.WithCapture(level), otelagent.WithPreviewBytes(0),
+			otelagent.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{}))))
+		_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+		h := newHistory()
+		prompt, tools := []byte(`"Be careful."`), []byte(`[]`)
+		var before, after runtime.MemStats
+		var sum uint64
+		const turns = 200
+		start := 0
+		for i := range 2 * turns { // the first half warms up
+			h.turn()
+			h.emit(prompt, tools)
+			if i == turns {
+				start = h.bytes
+			}
+			runtime.ReadMemStats(&before)
+			_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{Index: -1})
+			turn.Request(otelagent.Request{
+				Payload: h.payload, Frame: &h.frame, Messages: h.messages, System: prompt, Tools: tools, Rest: []byte(`{"model_id":"m"}`),
+			})
+			turn.End(otelagent.TurnResult{})
+			if runtime.ReadMemStats(&after); i >= turns {
+				sum += after.TotalAlloc - before.TotalAlloc
+			}
+		}
+		return float64(sum) / turns, float64(h.bytes-start) / turns
+	}
+	bare, _ := perTurn(otelagent.CaptureNone)
+	captured, fresh := perTurn(otelagent.CaptureContent)
+	ratio := (captured - bare) / fresh
+	t.Logf("%.0f new bytes a turn, %.0f allocated for them: %.2f times", fresh, captured-bare, ratio)
+	if ratio > 3 || ratio < 1 {
+		t.Errorf("%.2f times the new bytes", ratio)
+	}
+}

@@ -1,0 +1,440 @@
+package adapter_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// ask plays one turn that asks and is answered.
+func ask(t testing.TB, run *otelagent.Run, payload string, more ...func(*otelagent.Request)) {
+	t.Helper()
+	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{Index: -1})
+	req := otelagent.ParseRequest([]byte(payload))
+	for _, f := range more {
+		f(&req)
+	}
+	turn.Request(req)
+	turn.End(otelagent.TurnResult{Output: &otelagent.Message{Raw: []byte(`{"role":"assistant","content":"done"}`)}})
+}
+
+func payloadOf(system string, messages ...string) string {
+	return `{"model":"m","system":` + system + `,"messages":[` + strings.Join(messages, ",") + `],"tools":[{"name":"bash"}],"max_tokens":5,"temperature":0.5}`
+}
+
+func user(text string) string { return `{"role":"user","content":"` + text + `"}` }
+
+// start starts a run of session s over a collecting provider.
+func start(t testing.TB, opts ...otelagent.Option) (*otelagent.Run, *tracetest.InMemoryExporter) {
+	t.Helper()
+	p, exp := collect(t)
+	tracer := otelagent.NewTracer(append([]otelagent.Option{otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(p)}, opts...)...)
+	_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r", Agent: "coder"})
+	return run, exp
+}
+
+func attr(s tracetest.SpanStub, key attribute.Key) attribute.Value {
+	for _, kv := range s.Attributes {
+		if kv.Key == key {
+			return kv.Value
+		}
+	}
+	return attribute.Value{}
+}
+
+// A request told as it goes to a provider: what is known of it stands on the turn, and its bytes come back.
+func TestRequestFromPayload(t *testing.T) {
+	for _, payload := range []string{
+		payloadOf(`"Be brief."`, user("hi")),
+		`{"messages":[],"model":"m"}`,
+		`{"model":"m","input":[{"type":"message","role":"user","content":"x"}],"instructions":"y"}`,
+		"{\n  \"model\": \"m\",\n  \"messages\": [ {\"role\": \"user\", \"content\": \"spread out\"} ]\n}",
+		`{"model":"m","model":"n","messages":[{"role":"user","content":"a key twice"}]}`,
+		`{"model":"m","messages":"no array"}`,
+		`[1,2]`, `no JSON`, "not \xff UTF-8", `{}`,
+	} {
+		run, exp := start(t)
+		ask(t, run, payload)
+		got, err := readWire(t, exp.GetSpans()).payload("r", 0, 0, 0)
+		want := strings.ToValidUTF8(payload, "\uFFFD")
+		if err != nil || got != want {
+			t.Errorf("got %q, %v, want %q", got, err, want)
+		}
+	}
+	run, exp := start(t)
+	ask(t, run, payloadOf(`"Be brief."`, user("hi")))
+	turn := exp.GetSpans()[0]
+	got := map[attribute.Key]string{}
+	for _, key := range []attribute.Key{
+		spans.RequestModelKey, spans.RequestMaxTokensKey, spans.RequestTemperatureKey, spans.RequestMessagesKey, spans.RequestBytesKey,
+		spans.PromptDigestKey, spans.InputMessagesKey, spans.OutputMessagesKey,
+	} {
+		got[key] = attr(turn, key).String()
+	}
+	if diff := cmp.Diff(map[attribute.Key]string{
+		spans.RequestModelKey: "m", spans.RequestMaxTokensKey: "5", spans.RequestTemperatureKey: "0.5",
+		spans.RequestMessagesKey: "1", spans.RequestBytesKey: "137",
+		spans.PromptDigestKey:   spans.BlockOfString(`"Be brief."`).String(),
+		spans.InputMessagesKey:  `[{"role":"user","parts":[{"type":"text","content":"hi"}]}]`,
+		spans.OutputMessagesKey: `[{"role":"assistant","parts":[{"type":"text","content":"done"}],"finish_reason":"unknown"}]`,
+	}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// With digests no content leaves, and everything that is needed to say what changed.
+func TestDigests(t *testing.T) {
+	const secret = "tell nobody"
+	run, exp := start(t, otelagent.WithCapture(otelagent.CaptureDigests))
+	ask(t, run, payloadOf(`"the old `+secret+`"`, user(secret)))
+	ask(t, run, payloadOf(`"the new `+secret+`"`, user(secret), user("more "+secret)))
+	_, tool := run.StartTool(t.Context(), otelagent.ToolCall{ID: "c", Name: "bash", Args: []byte(`"` + secret + `"`)})
+	tool.End(otelagent.ToolResult{Result: []byte(`"` + secret + `"`), Error: secret})
+	run.End(otelagent.RunResult{})
+	all := exp.GetSpans()
+	if text := fmt.Sprintf("%+v", all); strings.Contains(text, secret) || strings.Contains(text, "role") {
+		t.Error("content left")
+	}
+	w := readWire(t, all)
+	if len(w.bodies) > 0 {
+		t.Errorf("%d bodies", len(w.bodies))
+	}
+	old, now := attr(all[0], spans.PromptDigestKey), attr(all[1], spans.PromptDigestKey)
+	if old == now || old.AsString() != spans.BlockOfString(`"the old `+secret+`"`).String() {
+		t.Errorf("prompt digests %s and %s", old.AsString(), now.AsString())
+	}
+	if a, b := attr(all[0], spans.ToolsDigestKey), attr(all[1], spans.ToolsDigestKey); a != b || a.AsString() == "" {
+		t.Errorf("tools digests %s and %s", a.AsString(), b.AsString())
+	}
+	// The size and full digest of each message are there, and the list is that of the two messages.
+	for _, text := range []string{user(secret), user("more " + secret)} {
+		canonical := `{"content":` + strings.TrimSuffix(strings.SplitN(text, `"content":`, 2)[1], "}") + `,"role":"user"}`
+		id := spans.BlockOfString(canonical)
+		r := w.recipes[id.Short()]
+		if len(r) != 1 || r[0].ID != id || !r[0].Full || r[0].Size != int64(len(canonical)) || len(r[0].Pieces) > 0 {
+			t.Errorf("%s: %+v", canonical, r)
+		}
+	}
+}
+
+// Bounds on size leave a mark with size and digest.
+func TestBounds(t *testing.T) {
+	long := strings.Repeat("é", 1000) // two bytes each
+	big := user(long)
+	canonical := `{"content":"` + long + `","role":"user"}`
+	id := spans.BlockOfString(canonical)
+
+	t.Run("block", func(t *testing.T) {
+		run, exp := start(t, otelagent.WithMaxBlockBytes(100))
+		ask(t, run, payloadOf(`"s"`, big, user("short")))
+		w := readWire(t, exp.GetSpans())
+		r := w.recipes[id.Short()]
+		if len(r) != 1 || !r[0].Full || r[0].ID != id || r[0].Size != int64(len(canonical)) || len(r[0].Pieces) != 1 || r[0].Pieces[0].Text != canonical[:100] {
+			t.Fatalf("%+v", r)
+		}
+		if _, err := w.payload("r", 0, 0, 0); err == nil {
+			t.Error("the request is whole")
+		}
+		if n := attr(exp.GetSpans()[0], spans.CaptureWithheldKey).AsInt64(); n != 1 {
+			t.Errorf("%d withheld", n)
+		}
+	})
+	t.Run("turn", func(t *testing.T) {
+		run, exp := start(t, otelagent.WithMaxTurnBytes(300))
+		ask(t, run, payloadOf(`"s"`, user("short"), big))
+		w := readWire(t, exp.GetSpans())
+		if r := w.recipes[id.Short()]; len(r) != 1 || !r[0].Full || len(r[0].Pieces) > 0 {
+			t.Errorf("%+v", r)
+		}
+		if attr(exp.GetSpans()[0], spans.CaptureWithheldKey).AsInt64() == 0 {
+			t.Error("nobody counts it")
+		}
+	})
+	t.Run("window", func(t *testing.T) {
+		run, exp := start(t, otelagent.WithRequestWindow(2))
+		ask(t, run, payloadOf(`"s"`, user("1"), user("2"), user("3"), user("4")))
+		w := readWire(t, exp.GetSpans())
+		var got []string
+		for n := range 4 {
+			_, ok := w.body(spans.BlockOfString(fmt.Sprintf(`{"content":"%d","role":"user"}`, n+1)).Short(), 8)
+			got = append(got, fmt.Sprint(ok))
+		}
+		if diff := cmp.Diff([]string{"false", "false", "true", "true"}, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// Another level for some agents and sessions.
+func TestCaptureFor(t *testing.T) {
+	decide := otelagent.WithCaptureFor(func(r otelagent.RunInfo) otelagent.Capture {
+		switch {
+		case r.SessionID == "private":
+			return otelagent.CaptureNone
+		case r.Agent == "coder":
+			return otelagent.CaptureContent
+		case r.Agent == "bad":
+			panic("mine")
+		}
+		return otelagent.CaptureDigests
+	})
+	for _, test := range []struct{ session, agent, want string }{
+		{"s", "coder", "content"}, {"private", "coder", "none"}, {"s", "other", "digests"}, {"s", "bad", "none"},
+	} {
+		p, exp := collect(t)
+		tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p), decide)
+		_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: test.session, Agent: test.agent})
+		ask(t, run, payloadOf(`"s"`, user("x")))
+		turn := exp.GetSpans()[0]
+		if got := attr(turn, spans.CaptureLevelKey).AsString(); got != test.want || (len(turn.Events) > 0) != (test.want != "none") {
+			t.Errorf("%+v: %s with %d events", test, got, len(turn.Events))
+		}
+	}
+}
+
+// shout is a redactor for tests: it takes out every place of a word.
+type shout struct{ pieces []string }
+
+func (s *shout) Redact(p otelagent.Piece) ([]byte, int) {
+	s.pieces = append(s.pieces, p.Place)
+	if bytes.Contains(p.Body, []byte("PANIC")) {
+		panic(string(p.Body))
+	}
+	n := bytes.Count(p.Body, []byte("SECRET"))
+	return bytes.ReplaceAll(p.Body, []byte("SECRET"), []byte("[redacted:word]")), n
+}
+
+// What a redactor takes out is in no byte that leaves, and in no digest; what it left comes back byte for byte.
+func TestRedactor(t *testing.T) {
+	r := &shout{}
+	run, exp := start(t, otelagent.WithRedactor(r))
+	payload := payloadOf(`"SECRET prompt"`, user("a SECRET and SECRET"), user("PANIC SECRET"))
+	ask(t, run, payload)
+	ask(t, run, payload)
+	run.Note("odd", []byte(`{"x":"SECRET"}`), otelagent.Moment{})
+	run.Permission(t.Context(), otelagent.PermissionEvaluation{Tool: "bash", Pattern: "SECRET *", Action: spans.ActionDeny})
+	_, tool := run.StartTool(t.Context(), otelagent.ToolCall{ID: "c", Name: "bash", Args: []byte(`"SECRET"`)})
+	tool.End(otelagent.ToolResult{Result: []byte(`"SECRET"`), Error: "SECRET", Outcome: spans.OutcomeError})
+	run.End(otelagent.RunResult{Error: "SECRET", Status: spans.RunStatusError})
+	all := exp.GetSpans()
+	if strings.Contains(fmt.Sprintf("%+v", all), "SECRET") {
+		t.Error("the secret left")
+	}
+	w := readWire(t, all)
+	id := spans.BlockOfString(`{"content":"a SECRET and SECRET","role":"user"}`)
+	if w.recipes[id.Short()] != nil || strings.Contains(fmt.Sprintf("%+v", all), id.Short().String()) {
+		t.Error("its digest left")
+	}
+	want := strings.ReplaceAll(payloadOf(`"SECRET prompt"`, user("a SECRET and SECRET"), `"[redacted: the redactor failed]"`), "SECRET", "[redacted:word]")
+	if got, err := w.payload("r", 1, 0, 0); err != nil || got != want {
+		t.Errorf("got %s, %v\nwant %s", got, err, want)
+	}
+	if n := attr(all[0], spans.RedactedKey).AsInt64(); n != 4 { // prompt, two in a message, the message that failed
+		t.Errorf("%d places counted", n)
+	}
+	if n := attr(all[1], spans.RedactedKey).AsInt64(); n != 0 {
+		t.Errorf("%d places counted again", n)
+	}
+	for _, place := range []string{"message", "system", "tools", "rest", "event", "text", "args", "result"} {
+		if !slices.Contains(r.pieces, place) {
+			t.Errorf("the redactor never saw a %s", place)
+		}
+	}
+}
+
+// A body larger than a span goes on in children, in pieces, and comes back.
+func TestLargeBodies(t *testing.T) {
+	raw := make([]byte, 3<<20)
+	_, _ = rand.Read(raw)
+	image := base64.StdEncoding.EncodeToString(raw) // 4 MiB
+	payload := payloadOf(`"s"`, `{"role":"user","content":[{"type":"image","data":"`+image+`"}]}`, user(strings.Repeat("\u20ac", 400_000)))
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs(), otelagent.WithEcho())
+	_, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
+	ask(t, run, payload)
+	run.End(otelagent.RunResult{})
+	largest := 0
+	for _, row := range p.Batch().Rows {
+		if row.Kind.String() == spans.SpanPayload && row.Turn != 0 {
+			t.Errorf("a payload of turn %d", row.Turn)
+		}
+	}
+	for _, otlp := range p.OTLP() {
+		largest = max(largest, len(otlp))
+	}
+	if largest > 4<<20 {
+		t.Errorf("a request of %d bytes", largest)
+	}
+
+	run, exp := start(t, otelagent.WithEcho())
+	ask(t, run, payload)
+	run.End(otelagent.RunResult{})
+	all := exp.GetSpans()
+	if got, err := readWire(t, all).payload("r", 0, 0, 0); err != nil || got != payload {
+		t.Errorf("%d bytes of %d: %v", len(got), len(payload), err)
+	}
+	children := 0
+	for _, s := range all {
+		n := 0
+		for _, e := range s.Events {
+			for _, kv := range e.Attributes {
+				n += len(kv.Value.AsByteSlice())
+				for _, text := range kv.Value.AsStringSlice() {
+					n += len(text)
+				}
+			}
+		}
+		if n > otelagent.DefaultMaxSpanBytes {
+			t.Errorf("%s carries %d bytes", s.Name, n)
+		}
+		if s.Name == spans.SpanPayload {
+			children++
+			if s.StartTime != s.EndTime || s.Parent.SpanID() == s.SpanContext.SpanID() || attr(s, spans.SessionIDKey).AsString() != "s" {
+				t.Errorf("%+v", s)
+			}
+		}
+	}
+	if children < 5 {
+		t.Errorf("%d children for 5.2 MB", children)
+	}
+}
+
+// lossy is a delivery that says what was lost.
+type lossy struct {
+	f func(string, []spans.BlockID)
+}
+
+func (l *lossy) OnLost(f func(string, []spans.BlockID)) { l.f = f }
+
+// What did not arrive is sent again, with the blocks that were made of it, and lists are complete next.
+func TestLostIsSentAgain(t *testing.T) {
+	d := &lossy{}
+	run, exp := start(t, otelagent.WithDelivery(d))
+	text := strings.Repeat("the result of the tool ", 100)
+	_, tool := run.StartTool(t.Context(), otelagent.ToolCall{ID: "c", Name: "bash"})
+	tool.End(otelagent.ToolResult{Result: []byte(`{"content":"` + text + `"}`)})
+	var history []string
+	for range 30 {
+		history = append(history, user(fmt.Sprint("message ", len(history))))
+		ask(t, run, payloadOf(`"s"`, append([]string{user(text)}, history...)...))
+	}
+	lost := exp.GetSpans()[0] // the tool call, of which a message is made
+	exp.Reset()
+	var ids []spans.BlockID
+	for _, kv := range lost.Events[0].Attributes {
+		for _, body := range kv.Value.AsStringSlice() {
+			ids = append(ids, spans.BlockOfString(body))
+		}
+	}
+	d.f("other", ids)
+	d.f("s", ids)
+	payload := payloadOf(`"s"`, append([]string{user(text)}, history...)...)
+	ask(t, run, payload)
+	w := readWire(t, exp.GetSpans())
+	if _, ok := w.body(spans.BlockOfString(`{"content":"`+text+`","role":"user"}`).Short(), 8); !ok {
+		t.Error("the message was not sent again")
+	}
+	for i := range w.lists {
+		if l := &w.lists[i]; l.Prefix != "" {
+			t.Errorf("%s is not complete", l.Name)
+		}
+	}
+	// Lists alone were lost.
+	ask(t, run, payload)
+	ask(t, run, payload)
+	exp.Reset()
+	d.f("s", nil)
+	ask(t, run, payload)
+	if w := readWire(t, exp.GetSpans()); len(w.bodies) > 0 || slices.ContainsFunc(w.lists, func(l wireList) bool { return l.Prefix != "" }) {
+		t.Errorf("%d bodies, %+v", len(w.bodies), w.lists)
+	}
+}
+
+// The sections of a prompt are blocks, and the prompt is made of them.
+func TestSections(t *testing.T) {
+	run, exp := start(t)
+	rules, date := strings.Repeat("Follow the rules. \"Always\".\n", 40), "Today is Monday."
+	ask2 := func(date string) string {
+		prompt := string(quoted(rules + date))
+		payload := payloadOf(prompt, user("x"))
+		ask(t, run, payload, func(r *otelagent.Request) {
+			r.Sections = []otelagent.Section{{Name: "instructions", Text: rules}, {Name: "date", Text: date}}
+		})
+		return payload
+	}
+	first := ask2(date)
+	exp2 := exp.GetSpans()
+	second := ask2("Today is Tuesday.")
+	all := exp.GetSpans()
+	w := readWire(t, all)
+	for i, want := range []string{first, second} {
+		if got, err := w.payload("r", int64(i), 0, 0); err != nil || got != want {
+			t.Errorf("turn %d: %v\n got %s\nwant %s", i, err, got, want)
+		}
+	}
+	if grown := w.size - readWire(t, exp2).size; grown > 800 {
+		t.Errorf("another date costs %d bytes of a prompt of %d", grown, len(rules))
+	}
+	var names []string
+	for _, l := range w.lists {
+		if l.Name == spans.ListSections {
+			names = append(names, l.Items...)
+		}
+	}
+	if len(names) != 4 || !strings.HasSuffix(names[0], " section:instructions") || !strings.HasSuffix(names[3], " section:date") {
+		t.Errorf("%q", names)
+	}
+}
+
+// With the encoding full the standard event holds the whole request and reply on every turn.
+func TestFull(t *testing.T) {
+	run, exp := start(t, otelagent.WithEncoding(otelagent.EncodingFull))
+	ask(t, run, payloadOf(`"Be brief."`, user("one")))
+	ask(t, run, payloadOf(`"Be brief."`, user("one"), user("two")))
+	var got []string
+	for _, e := range exp.GetSpans()[1].Events {
+		if e.Name == spans.EventDetails {
+			for _, kv := range e.Attributes {
+				got = append(got, string(kv.Key)+" "+kv.Value.AsString())
+			}
+		}
+	}
+	want := []string{
+		`gen_ai.operation.name chat`, `gen_ai.request.model m`,
+		`gen_ai.input.messages [{"role":"user","parts":[{"type":"text","content":"one"}]},{"role":"user","parts":[{"type":"text","content":"two"}]}]`,
+		`gen_ai.system_instructions [{"type":"text","content":"Be brief."}]`,
+		`gen_ai.tool.definitions [{"type":"function","name":"bash"}]`,
+		`gen_ai.output.messages [{"role":"assistant","parts":[{"type":"text","content":"done"}],"finish_reason":"unknown"}]`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// With blocks of the run's scope each run can be read without the others.
+func TestBlockScopeRun(t *testing.T) {
+	for scope, whole := range map[otelagent.BlockScope]bool{otelagent.BlockScopeRun: true, otelagent.BlockScopeSession: false} {
+		p, exp := collect(t)
+		tracer := otelagent.NewTracer(otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(p), otelagent.WithBlockScope(scope))
+		for range 2 {
+			exp.Reset()
+			_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
+			ask(t, run, payloadOf(`"s"`, user("x")))
+			run.End(otelagent.RunResult{})
+		}
+		if _, err := readWire(t, exp.GetSpans()).payload("r", 0, 0, 0); (err == nil) != whole {
+			t.Errorf("scope %d: %v", scope, err)
+		}
+	}
+}

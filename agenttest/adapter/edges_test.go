@@ -1,0 +1,421 @@
+package adapter_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// What an agent with digests referred to is sent in full by one with content in the same session.
+func TestLevelsShareNoMemory(t *testing.T) {
+	p, exp := collect(t)
+	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p), otelagent.WithCaptureFor(func(r otelagent.RunInfo) otelagent.Capture {
+		if r.Agent == "coder" {
+			return otelagent.CaptureContent
+		}
+		return otelagent.CaptureDigests
+	}))
+	payload := payloadOf(`"Be brief."`, user("hi"))
+	for _, agent := range []string{"other", "coder"} {
+		_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: agent, Agent: agent})
+		ask(t, run, payload)
+		run.End(otelagent.RunResult{})
+	}
+	if got, err := readWire(t, exp.GetSpans()).payload("coder", 0, 0, 0); err != nil || got != payload {
+		t.Errorf("got %s, %v", got, err)
+	}
+}
+
+// A request told again of the same attempt leaves no list that nobody sends, and nothing refers to one.
+func TestRequestToldTwice(t *testing.T) {
+	run, exp := start(t)
+	var history []string
+	for i := range 100 {
+		history = append(history, user(fmt.Sprint(i)))
+	}
+	payload := payloadOf(`"s"`, history...)
+	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{Index: -1})
+	for range 3 {
+		turn.Request(otelagent.ParseRequest([]byte(payload)))
+	}
+	turn.End(otelagent.TurnResult{})
+	w := readWire(t, exp.GetSpans())
+	if got, err := w.payload("r", 0, 0, 0); err != nil || got != payload {
+		t.Errorf("got %.100s, %v", got, err)
+	}
+	if n := attr(exp.GetSpans()[0], spans.RequestBytesKey).AsInt64(); n != int64(len(payload)) {
+		t.Errorf("a request of %d bytes, want %d", n, len(payload))
+	}
+}
+
+// What was lost is told again in each of several histories, whichever asks first.
+func TestLostIsToldInEachHistory(t *testing.T) {
+	d := &lossy{}
+	run, exp := start(t, otelagent.WithDelivery(d))
+	histories := make([][]string, 3)
+	for range 40 {
+		for i := range histories {
+			histories[i] = append(histories[i], user(fmt.Sprint("branch ", i, " message ", len(histories[i]))))
+			ask(t, run, payloadOf(`"s"`, histories[i]...))
+		}
+	}
+	d.f("s", nil)
+	exp.Reset()
+	for range 3 {
+		ask(t, run, payloadOf(`"s"`, histories[0]...))
+	}
+	for i := range histories {
+		ask(t, run, payloadOf(`"s"`, histories[i]...))
+	}
+	for _, l := range readWire(t, exp.GetSpans()).lists {
+		if l.turn > 123 && l.Name == spans.ListRequest && l.Prefix != "" {
+			t.Errorf("turn %d begins behind %s, and nothing before it arrived", l.turn, l.Prefix)
+		}
+	}
+}
+
+// slowly is a redactor that waits.
+type slowly struct{ in, out chan struct{} }
+
+func (s slowly) Redact(p otelagent.Piece) ([]byte, int) {
+	if p.Place == "rules" {
+		s.in <- struct{}{}
+		<-s.out
+	}
+	return p.Body, 0
+}
+
+// A redactor that is slow with one session keeps no other one waiting, whatever is forgotten meanwhile.
+func TestSlowRedactorHoldsItsSessionOnly(t *testing.T) {
+	s := slowly{make(chan struct{}), make(chan struct{})}
+	p, _ := collect(t)
+	d := &lossy{}
+	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p), otelagent.WithCapture(otelagent.CaptureContent),
+		otelagent.WithRedactor(s), otelagent.WithMaxBlockIDs(1), otelagent.WithDelivery(d))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tracer.StartRun(context.Background(), otelagent.RunInfo{SessionID: "slow", Metadata: []byte(`{}`), Rules: []byte(`[]`)})
+	}()
+	<-s.in
+	others := make(chan struct{})
+	go func() {
+		defer close(others)
+		for i := range 3 {
+			_, run := tracer.StartRun(context.Background(), otelagent.RunInfo{SessionID: fmt.Sprint(i)})
+			run.Note("x", []byte(`{"a":1}`), otelagent.Moment{})
+			d.f(fmt.Sprint(i), nil)
+			run.End(otelagent.RunResult{})
+		}
+	}()
+	select {
+	case <-others:
+	case <-time.After(10 * time.Second):
+		t.Error("other sessions wait")
+	}
+	close(s.out)
+	<-done
+}
+
+// noting is a span processor of a host that uses the handle of the turn whose children end.
+type noting struct{ turn *otelagent.Turn }
+
+func (n *noting) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+func (n *noting) Shutdown(context.Context) error                  { return nil }
+func (n *noting) ForceFlush(context.Context) error                { return nil }
+func (n *noting) OnEnd(s sdktrace.ReadOnlySpan) {
+	if s.Name() == spans.SpanPayload {
+		n.turn.Note("ended", nil, otelagent.Moment{})
+	}
+}
+
+// What the host hears of the children that carry content may use the handle.
+func TestEndsAreToldWithoutLocks(t *testing.T) {
+	n := &noting{}
+	p := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(n))
+	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p), otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithMaxSpanBytes(64<<10))
+	_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{})
+	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{})
+	n.turn = turn
+	turn.Request(otelagent.ParseRequest([]byte(payloadOf(`"s"`, user(strings.Repeat("x", 100_000))))))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		turn.End(otelagent.TurnResult{})
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("End does not return")
+	}
+}
+
+// What was withheld for its age is sent when it comes to stand in the window of a request.
+func TestWindowMoves(t *testing.T) {
+	run, exp := start(t, otelagent.WithRequestWindow(3))
+	ask(t, run, payloadOf(`"s"`, user("yes"), user("no"), user("1"), user("2"), user("3")))
+	for _, payload := range []string{
+		payloadOf(`"s"`, user("2"), user("3"), user("yes")), // said again
+		payloadOf(`"s"`, user("no"), user("3")),             // compacted
+	} {
+		ask(t, run, payload)
+		all := exp.GetSpans()
+		if got, err := readWire(t, all).payload("r", int64(len(all)-1), 0, 0); err != nil || got != payload {
+			t.Errorf("got %s, %v, want %s", got, err, payload)
+		}
+	}
+	// Also where no frame can say it, nothing beyond the window leaves.
+	old := user(strings.Repeat("beyond the window ", 20))
+	ask(t, run, strings.Replace(payloadOf(`"s"`, old, user("4"), user("5"), user("6")), ",", ", ", 1))
+	if strings.Contains(fmt.Sprintf("%+v", exp.GetSpans()), "beyond the window") {
+		t.Error("an old message left")
+	}
+}
+
+// Nothing is made of what was withheld.
+func TestRecipesOfWholeBlocks(t *testing.T) {
+	run, exp := start(t, otelagent.WithMaxTurnBytes(2000), otelagent.WithPreviewBytes(0))
+	rules := strings.Repeat("rule ", 200)
+	prompt := func(date string) (string, func(*otelagent.Request)) {
+		payload := payloadOf(string(quoted(rules+date)), user("x"))
+		return payload, func(r *otelagent.Request) {
+			r.Sections = []otelagent.Section{{Name: "rules", Text: rules}, {Name: "date", Text: date}}
+		}
+	}
+	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{Index: -1})
+	turn.AddInput(otelagent.Message{Raw: []byte(user(strings.Repeat("y", 1500)))})
+	payload, sections := prompt("Monday")
+	req := otelagent.ParseRequest([]byte(payload))
+	sections(&req)
+	turn.Request(req)
+	turn.End(otelagent.TurnResult{})
+	payload, sections = prompt("Tuesday")
+	ask(t, run, payload, sections)
+	if got, err := readWire(t, exp.GetSpans()).payload("r", 1, 0, 0); err != nil || got != payload {
+		t.Errorf("got %.50s, %v", got, err)
+	}
+}
+
+// A frame that does not make the payload of the other fields is not taken for one.
+func TestFrameThatDoesNotFit(t *testing.T) {
+	payload := payloadOf(`"s"`, user("1"), user("2"))
+	for i, change := range []func(*otelagent.Request){
+		func(r *otelagent.Request) { r.Messages = r.Messages[1:] },
+		func(r *otelagent.Request) { r.Messages[0].Raw = []byte(user("changed")) },
+		func(r *otelagent.Request) { r.System = []byte(`"t"`) },
+		func(r *otelagent.Request) { r.Rest = []byte(`{"model":"m"}`) },
+		func(r *otelagent.Request) { r.Frame.Keys = r.Frame.Keys[1:] },
+	} {
+		run, exp := start(t)
+		ask(t, run, payload, change)
+		if got, err := readWire(t, exp.GetSpans()).payload("r", 0, 0, 0); err != nil || got != payload {
+			t.Errorf("change %d: got %s, %v", i, got, err)
+		}
+	}
+}
+
+// A payload in another spelling than its messages is searched for them, but not for ever.
+func TestForeignMessagesAreSoonGivenUp(t *testing.T) {
+	const n = 20_000
+	var own []otelagent.Message
+	var theirs []string
+	for i := range n {
+		own = append(own, otelagent.Message{Raw: []byte(user(fmt.Sprint(i, strings.Repeat(" own", 40))))})
+		theirs = append(theirs, user(fmt.Sprint(i, strings.Repeat(" their", 40))))
+	}
+	payload := payloadOf(`"s"`, theirs...)
+	run, exp := start(t)
+	began := time.Now()
+	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{Index: -1})
+	turn.Request(otelagent.Request{Payload: []byte(payload), Messages: own})
+	turn.End(otelagent.TurnResult{})
+	if d := time.Since(began); d > 5*time.Second {
+		t.Errorf("%v for a payload of %d bytes", d, len(payload))
+	}
+	all := exp.GetSpans()
+	if got, err := readWire(t, all).payload("r", 0, 0, 0); err != nil || got != payload {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if n := attr(all[len(all)-1], spans.RequestBytesKey).AsInt64(); n != int64(len(payload)) {
+		t.Errorf("a request of %d bytes, want %d", n, len(payload))
+	}
+}
+
+// carried returns the largest text and the most bytes that a span carries in events, and the most events.
+func carried(all tracetest.SpanStubs) (text, span, events int) {
+	for _, s := range all {
+		n := 0
+		for _, e := range s.Events {
+			for _, kv := range e.Attributes {
+				n += len(kv.Value.AsByteSlice()) + len(kv.Value.AsString())
+				for _, v := range kv.Value.AsStringSlice() {
+					n += len(v)
+					text = max(text, len(v))
+				}
+			}
+		}
+		span, events = max(span, n), max(events, len(s.Events))
+	}
+	return text, span, events
+}
+
+// Whatever is asked, no span carries more than its bound.
+func TestSpanBoundOfRecipesAndCuts(t *testing.T) {
+	large := strings.Repeat("large ", 400_000)
+	var many []string
+	for i := range 60_000 {
+		many = append(many, user(fmt.Sprint(i, strings.Repeat("m", 110))))
+	}
+	for name, test := range map[string]struct {
+		payload string
+		opts    []otelagent.Option
+	}{
+		"cut":           {payload: payloadOf(`"s"`, user(large)), opts: []otelagent.Option{otelagent.WithMaxBlockBytes(2 << 20)}},
+		"text between":  {payload: payloadOf(`"`+large+`"`, user(large+"!")) + "\n"},
+		"many messages": {payload: strings.Replace(payloadOf(`"s"`, many...), ",", ", ", 1)},
+		"full":          {payload: payloadOf(`"`+large+`"`, user(large)), opts: []otelagent.Option{otelagent.WithEncoding(otelagent.EncodingFull)}},
+	} {
+		run, exp := start(t, test.opts...)
+		ask(t, run, test.payload)
+		all := exp.GetSpans()
+		if text, span, _ := carried(all); name != "many messages" && span > otelagent.DefaultMaxSpanBytes || text > 2<<20 {
+			t.Errorf("%s: a text of %d bytes, a span of %d", name, text, span)
+		}
+		if got, err := readWire(t, all).payload("r", 0, 0, 0); len(test.opts) == 0 && (err != nil || got != test.payload) {
+			t.Errorf("%s: %d bytes of %d, %v", name, len(got), len(test.payload), err)
+		}
+	}
+}
+
+// The redactor sees what stands in lists and frames, too, and is asked again of a message that another rule may hit.
+func TestRedactorSeesListsAndFrames(t *testing.T) {
+	run, exp := start(t, otelagent.WithRedactor(&shout{}))
+	ask(t, run, `{"SECRET":1,"messages":[`+user("x")+`]}`)
+	ask(t, run, payloadOf(`"s"`, user("y")), func(r *otelagent.Request) {
+		r.Messages[0].Provenance.Raw = `{"kind":"SECRET"}`
+	})
+	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{Index: -1})
+	turn.AddInput(otelagent.Message{Raw: []byte(user("z")), Provenance: spans.Provenance{Raw: `{"kind":"SECRET"}`}})
+	turn.End(otelagent.TurnResult{})
+	if strings.Contains(fmt.Sprintf("%+v", exp.GetSpans()), "SECRET") {
+		t.Error("the secret left")
+	}
+	byRole := redactorFunc(func(p otelagent.Piece) ([]byte, int) {
+		if p.Role == "user" {
+			return []byte(`"gone"`), 1
+		}
+		return p.Body, 0
+	})
+	run, exp = start(t, otelagent.WithRedactor(byRole))
+	_, turn = run.StartTurn(t.Context(), otelagent.TurnInfo{})
+	turn.AddInput(otelagent.Message{Raw: []byte(user("x"))})
+	turn.AddInput(otelagent.Message{Raw: []byte(user("x")), Role: "user"})
+	turn.End(otelagent.TurnResult{})
+	if w := readWire(t, exp.GetSpans()); w.bodies[spans.BlockOfString(`"gone"`).Short()] == "" {
+		t.Error("what was known of another role was taken for redacted")
+	}
+}
+
+type redactorFunc func(otelagent.Piece) ([]byte, int)
+
+func (f redactorFunc) Redact(p otelagent.Piece) ([]byte, int) { return f(p) }
+
+// What stands beside a block is bounded, and the request comes back all the same.
+func TestLargeEnvelopes(t *testing.T) {
+	run, exp := start(t)
+	tags := strings.Repeat("tag ", 100_000)
+	payload := payloadOf(`"s"`, `{"role":"user","tags":"`+tags+`","content":"x"}`, user("y"))
+	ask(t, run, payload, func(r *otelagent.Request) {
+		r.Messages[0].Envelope = []string{"tags"}
+		r.Messages[1].Provenance = spans.Provenance{Kind: spans.ProvenanceIdentityBlock, Name: tags}
+	})
+	w := readWire(t, exp.GetSpans())
+	for _, l := range w.lists {
+		if n := len(strings.Join(l.Items, "")); n > 4<<10 {
+			t.Errorf("%s takes %d bytes", l.Name, n)
+		}
+	}
+	if got, err := w.payload("r", 0, 0, 0); err != nil || got != payload {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
+// A frame that readers would refuse is not sent: the payload comes back as it came.
+func TestFramesThatReadersRefuse(t *testing.T) {
+	var keys, shapes []string
+	for i := range 2000 {
+		keys = append(keys, fmt.Sprintf(`"k%d":1`, i))
+	}
+	for i := range 60 {
+		shapes = append(shapes, fmt.Sprintf(`{"z%d%s":1,"a":2}`, i, strings.Repeat("k", 2000)))
+	}
+	for _, payload := range []string{`{` + strings.Join(keys, ",") + `}`, payloadOf(`"s"`, shapes...)} {
+		run, exp := start(t)
+		ask(t, run, payload)
+		if got, err := readWire(t, exp.GetSpans()).payload("r", 0, 0, 0); err != nil || got != payload {
+			t.Errorf("%d bytes of %d, %v", len(got), len(payload), err)
+		}
+	}
+}
+
+// However much is sent once more, the SDK drops no event for their number.
+func TestManyEchoes(t *testing.T) {
+	run, exp := start(t, otelagent.WithEcho(), otelagent.WithMaxSpanBytes(32<<20))
+	var messages []string
+	for i := range 200 {
+		messages = append(messages, user(fmt.Sprint(i, strings.Repeat("x", 300_000))))
+	}
+	ask(t, run, payloadOf(`"s"`, messages...))
+	for range 20 {
+		ask(t, run, payloadOf(`"s"`))
+	}
+	run.End(otelagent.RunResult{})
+	echoes := 0
+	for _, s := range exp.GetSpans() {
+		if len(s.Events) > 47-32 || s.DroppedEvents > 0 {
+			t.Errorf("%d events", len(s.Events))
+		}
+		for _, e := range s.Events {
+			if e.Name == spans.EventEcho {
+				echoes++
+			}
+		}
+	}
+	if echoes < 200 {
+		t.Errorf("%d stretches", echoes)
+	}
+}
+
+// A call without an id and its turn may both overflow: what carries the rest of each has an id of its own, also when ids are derived.
+func TestPayloadsOfACallAndItsTurn(t *testing.T) {
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
+	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
+	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+	_, call := turn.StartTool(ctx, otelagent.ToolCall{Name: "read"})
+	call.End(otelagent.ToolResult{Result: []byte(`"` + strings.Repeat("a", 2<<20) + `"`)})
+	turn.AddInput(otelagent.Message{Raw: []byte(`"` + strings.Repeat("b", 2<<20) + `"`)})
+	turn.End(otelagent.TurnResult{})
+	run.End(otelagent.RunResult{})
+	seen, payloads := map[string]bool{}, 0
+	for _, row := range p.Batch().Rows {
+		if seen[row.Span.String()] {
+			t.Errorf("two spans are %s", row.Span)
+		}
+		seen[row.Span.String()] = true
+		if row.Kind.String() == spans.SpanPayload {
+			payloads++
+		}
+	}
+	if payloads < 2 {
+		t.Errorf("%d payloads", payloads)
+	}
+}

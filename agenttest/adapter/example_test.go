@@ -1,0 +1,65 @@
+package adapter_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// A loop written in Go holds the handles itself.
+func ExampleTracer() {
+	exporter := tracetest.NewInMemoryExporter()
+	provider := trace.NewTracerProvider(trace.WithSyncer(exporter))
+	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(provider))
+
+	ctx, run := tracer.StartRun(context.Background(), otelagent.RunInfo{SessionID: "s1", Agent: "coder", Model: "claude-opus-4-6"})
+	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerUser})
+	ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c1", Name: "bash", Args: []byte(`{"command":"ls"}`)})
+	call.Permission(ctx, otelagent.PermissionEvaluation{Action: spans.ActionAllow, Source: spans.PermissionSourceProject})
+	call.End(otelagent.ToolResult{Result: []byte(`"main.go"`)})
+	turn.End(otelagent.TurnResult{StopReason: "stop", Usage: &otelagent.Usage{Input: 90, Output: 10, Total: 100}})
+	run.End(otelagent.RunResult{})
+
+	for _, s := range exporter.GetSpans() {
+		fmt.Println(s.Name)
+	}
+	// Output:
+	// permission.evaluate
+	// tool.call
+	// session.turn
+	// session.run
+}
+
+// The events of another loop go through a Recorder.
+func ExampleRecorder() {
+	exporter := tracetest.NewInMemoryExporter()
+	provider := trace.NewTracerProvider(trace.WithSyncer(exporter))
+	ctx := context.Background()
+
+	events := `{"type":"AgentStart","agent_id":"a","session_id":"s","loop_id":"s.1","parent_loop_id":null,"timestamp":"2026-05-25T10:00:00Z","metadata":null}
+{"type":"TurnStart","loop_id":"s.1","turn_index":0,"timestamp":"2026-05-25T10:00:01Z","triggered_by":"User"}
+`
+	rec := otelagent.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(provider)))
+	for ev, err := range phi.Events(strings.NewReader(events)) {
+		if err != nil {
+			fmt.Println(err) // a line that is no event; the rest goes on
+			continue
+		}
+		rec.Record(ctx, ev)
+	}
+	rec.Close(ctx) // ends what is still open, at the last time seen
+
+	for _, s := range exporter.GetSpans() {
+		fmt.Println(s.Name, s.EndTime.UTC().Format("15:04:05"))
+	}
+	// Output:
+	// session.turn 10:00:01
+	// session.run 10:00:01
+}

@@ -1,0 +1,384 @@
+package adapter_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	api "go.opentelemetry.io/otel/trace"
+
+	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/otelsetup"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// The promises to the host: no panic, no waiting, no kept memory, next to no cost without an SDK.
+
+func TestNilDoesNothing(t *testing.T) {
+	ctx := t.Context()
+	var tracer *otelagent.Tracer
+	got, run := tracer.StartRun(ctx, otelagent.RunInfo{})
+	if got != ctx || run != nil {
+		t.Error("a nil Tracer started something")
+	}
+	_, group := tracer.StartGroup(ctx, otelagent.GroupInfo{})
+	useEverything(ctx, run, group)
+	var rec *otelagent.Recorder
+	rec.Record(ctx, &otelagent.RunStarted{})
+	rec.Close(ctx)
+	rec = otelagent.NewRecorder(nil)
+	rec.Record(ctx, &otelagent.RunStarted{})
+	rec.Record(ctx, nil)
+	rec.Close(ctx)
+}
+
+// useEverything calls every method of every handle, each ending twice.
+func useEverything(ctx context.Context, run *otelagent.Run, group *otelagent.Group) {
+	m := otelagent.Message{Raw: []byte(`{"role":"user"}`)}
+	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: -1})
+	turn.Request(otelagent.Request{Messages: []otelagent.Message{m}, System: []byte(`"s"`)})
+	turn.Replied(otelagent.Moment{})
+	turn.AddInput(m)
+	turn.Note("n", []byte(`1`), otelagent.Moment{})
+	tctx, tool := turn.StartTool(ctx, otelagent.ToolCall{ID: "c", Name: "t", Args: []byte(`{}`)})
+	tool.Progress("p", []byte(`2`), otelagent.Moment{})
+	tool.Note("n", nil, otelagent.Moment{})
+	tool.Permission(tctx, otelagent.PermissionEvaluation{})
+	_, compacting := turn.StartCompaction(ctx, otelagent.Compaction{})
+	compacting.Note("n", nil, otelagent.Moment{})
+	turn.Permission(ctx, otelagent.PermissionEvaluation{})
+	_, outside := run.StartTool(ctx, otelagent.ToolCall{})
+	_, runCompacting := run.StartCompaction(ctx, otelagent.Compaction{})
+	run.Permission(ctx, otelagent.PermissionEvaluation{})
+	run.Note("n", nil, otelagent.Moment{})
+	run.AddMessage(m)
+	group.Note("n", nil, otelagent.Moment{})
+	for range 2 {
+		compacting.End(otelagent.CompactionResult{Before: []otelagent.Message{m}})
+		runCompacting.Close(otelagent.Moment{})
+		tool.End(otelagent.ToolResult{Result: []byte(`3`)})
+		outside.Close(otelagent.Moment{})
+		turn.End(otelagent.TurnResult{Output: &m, Results: []otelagent.Message{m}})
+		turn.Close(otelagent.Moment{})
+		run.End(otelagent.RunResult{Messages: []otelagent.Message{m}})
+		run.Close(otelagent.Moment{})
+		group.End(otelagent.GroupResult{})
+		group.Close(otelagent.Moment{})
+	}
+	// After the end everything still does nothing harmful.
+	turn.Request(otelagent.Request{})
+	turn.AddInput(m)
+	run.AddMessage(m)
+	tool.Progress("p", nil, otelagent.Moment{})
+}
+
+func TestEndingTwiceEndsOnce(t *testing.T) {
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
+	ctx, group := p.Tracer().StartGroup(t.Context(), otelagent.GroupInfo{SessionID: "s"})
+	ctx, run := p.Tracer().StartRun(ctx, otelagent.RunInfo{ID: "r"})
+	useEverything(ctx, run, group)
+	rows := p.Batch().Rows
+	seen := map[string]bool{}
+	for _, r := range rows {
+		if seen[r.Span.String()] {
+			t.Errorf("%v was exported twice", r.Kind)
+		}
+		seen[r.Span.String()] = true
+	}
+	if want := 10; len(rows) != want {
+		t.Errorf("%d spans, want %d", len(rows), want)
+	}
+	if s := p.Session(); len(s.Runs) != 1 || s.Runs[0].Status != spans.RunStatusCompleted {
+		t.Errorf("the run is not completed: %+v", s.Runs)
+	}
+}
+
+func TestCallerMayOverwriteItsBuffers(t *testing.T) {
+	record := func(overwrite bool) string {
+		exp := tracetest.NewInMemoryExporter()
+		tracer := otelagent.NewTracer(otelagent.WithTracerProvider(trace.NewTracerProvider(trace.WithSyncer(exp),
+			trace.WithIDGenerator(&counter{}))), otelagent.WithCapture(otelagent.CaptureContent))
+		var used [][]byte
+		buf := func(s string) []byte { b := []byte(s); used = append(used, b); return b }
+		done := func() {
+			if overwrite {
+				for _, b := range used {
+					for i := range b {
+						b[i] = 'X'
+					}
+				}
+			}
+			used = nil
+		}
+		at := func(ms int) otelagent.Moment { return otelagent.Moment{Time: stamp(ms)} }
+		ctx := t.Context()
+		ctx, run := tracer.StartRun(ctx, otelagent.RunInfo{SessionID: "s", ID: "r", Start: at(0),
+			Config: buf(`{"a":1}`), Metadata: buf(`{"m":1}`), Rules: buf(`[]`)})
+		done()
+		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Start: at(1)})
+		members := []string{"turnId"}
+		turn.Request(otelagent.Request{At: at(2), Messages: []otelagent.Message{{Raw: buf(`{"role":"user","turnId":1}`), Envelope: members}},
+			System: buf(`"sys"`), Tools: buf(`[{}]`), Rest: buf(`{"r":1}`)})
+		done()
+		turn.AddInput(otelagent.Message{Raw: buf(`{"in":1}`)})
+		done()
+		turn.Note("n", buf(`{"note":1}`), at(3))
+		done()
+		_, tool := turn.StartTool(ctx, otelagent.ToolCall{ID: "c", Args: buf(`{"x":1}`), Start: at(4)})
+		done()
+		tool.Progress("p", buf(`{"progress":1}`), at(5))
+		done()
+		tool.End(otelagent.ToolResult{Result: buf(`"res"`), End: at(6)})
+		done()
+		_, c := turn.StartCompaction(ctx, otelagent.Compaction{Start: at(7)})
+		c.End(otelagent.CompactionResult{Summary: buf(`"sum"`), Before: []otelagent.Message{{Raw: buf(`{"b":1}`)}}, End: at(8)})
+		done()
+		turn.End(otelagent.TurnResult{Output: &otelagent.Message{Raw: buf(`{"out":1}`)}, End: at(9)})
+		done()
+		run.AddMessage(otelagent.Message{Raw: buf(`{"outside":1}`)})
+		done()
+		run.End(otelagent.RunResult{End: at(10)})
+		return printSpans(exp.GetSpans())
+	}
+	if diff := gocmp.Diff(record(false), record(true)); diff != "" {
+		t.Errorf("overwriting buffers after each call changed what was sent:\n%s", diff)
+	}
+}
+
+// counter makes ids that are the same in every run of a test.
+type counter struct {
+	mu sync.Mutex
+	n  byte
+}
+
+func (c *counter) NewIDs(ctx context.Context) (api.TraceID, api.SpanID) {
+	return api.TraceID{1}, c.NewSpanID(ctx, api.TraceID{})
+}
+
+func (c *counter) NewSpanID(context.Context, api.TraceID) api.SpanID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	return api.SpanID{c.n}
+}
+
+func TestConcurrentSafe(t *testing.T) {
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithMaxBlockIDs(64))
+	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
+	rec := otelagent.NewRecorder(p.Tracer())
+	tctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			id := "c" + strconv.Itoa(i)
+			for j := range 20 {
+				m := otelagent.Message{Raw: fmt.Appendf(nil, `{"role":"user","n":%d}`, j)}
+				_, tool := turn.StartTool(tctx, otelagent.ToolCall{ID: id, Args: m.Raw})
+				tool.Permission(tctx, otelagent.PermissionEvaluation{Action: spans.ActionAllow})
+				tool.Progress("p", m.Raw, otelagent.Moment{})
+				turn.AddInput(m)
+				turn.Note("n", m.Raw, otelagent.Moment{})
+				run.AddMessage(m)
+				tool.End(otelagent.ToolResult{Result: m.Raw})
+				turn.Request(otelagent.Request{Messages: []otelagent.Message{m}, Attempt: i})
+				meta := otelagent.Meta{Session: "other", Run: id}
+				rec.Record(ctx, &otelagent.RunStarted{Meta: meta})
+				rec.Record(ctx, &otelagent.MessageAdded{Meta: meta, Message: m})
+				rec.Record(ctx, &otelagent.RunEnded{Meta: meta})
+			}
+		})
+	}
+	wg.Wait()
+	rec.Close(ctx)
+	turn.End(otelagent.TurnResult{})
+	run.End(otelagent.RunResult{})
+	for _, s := range p.Sessions() {
+		for _, r := range s.Runs {
+			for _, turn := range r.Turns {
+				if len(turn.ToolCalls) != 160 || len(turn.Defects) > 0 {
+					t.Errorf("%d tool calls, want 160; defects %v", len(turn.ToolCalls), turn.Defects)
+				}
+			}
+		}
+	}
+}
+
+// hanging is an exporter whose receiver never answers.
+type hanging struct{ release chan struct{} }
+
+func (h hanging) ExportSpans(ctx context.Context, _ []trace.ReadOnlySpan) error {
+	select {
+	case <-h.release:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+func (hanging) Shutdown(context.Context) error { return nil }
+
+func TestHangingCollectorBlocksNoCall(t *testing.T) {
+	h := hanging{make(chan struct{})}
+	p, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(h), otelsetup.WithoutGlobal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithCapture(otelagent.CaptureContent))
+	start := time.Now()
+	body := bytes.Repeat([]byte("x"), 1000)
+	for i := range 5000 { // more than any queue holds
+		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: strconv.Itoa(i)})
+		_, tool := run.StartTool(ctx, otelagent.ToolCall{ID: "c", Args: fmt.Appendf(body, "%d", i)})
+		tool.End(otelagent.ToolResult{})
+		run.End(otelagent.RunResult{})
+	}
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("10,000 spans took %v with a hanging collector", took)
+	}
+	var mem runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&mem)
+	if mem.HeapAlloc > 256<<20 {
+		t.Errorf("%d MB are held for a collector that is away", mem.HeapAlloc>>20)
+	}
+	close(h.release)
+	if err := p.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if s := p.Stats(); s.Ended != 10000 || s.Lost() == 0 {
+		t.Errorf("stats %+v: want 10,000 spans ended and some lost", s)
+	}
+}
+
+func TestUnsampledTakesNoContent(t *testing.T) {
+	exp := tracetest.NewInMemoryExporter()
+	var sample bool
+	p := trace.NewTracerProvider(trace.WithSyncer(exp), trace.WithSampler(samplerFunc(func() bool { return sample })))
+	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p), otelagent.WithCapture(otelagent.CaptureContent))
+	run := func() {
+		_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", Metadata: []byte(`{"k":"v"}`)})
+		run.End(otelagent.RunResult{})
+	}
+	run()
+	sample = true
+	run()
+	got := exp.GetSpans()
+	if len(got) != 1 {
+		t.Fatalf("%d spans, want 1", len(got))
+	}
+	if e := got[0].Events; len(e) == 0 || e[0].Name != spans.EventBlocks {
+		t.Errorf("the block was taken as sent by a span that was not recorded: events %v", e)
+	}
+	if n := intOf(got[0], spans.RunOrdinalKey); n != 1 {
+		t.Errorf("ordinal %d, want 1: a run that is not recorded must not leave a gap", n)
+	}
+}
+
+type samplerFunc func() bool
+
+func (f samplerFunc) ShouldSample(trace.SamplingParameters) trace.SamplingResult {
+	if f() {
+		return trace.SamplingResult{Decision: trace.RecordAndSample}
+	}
+	return trace.SamplingResult{Decision: trace.Drop}
+}
+func (samplerFunc) Description() string { return "test" }
+
+func TestNilContext(t *testing.T) {
+	p := agenttest.New(t, otelagent.WithDerivedIDs())
+	var none context.Context
+	_, group := p.Tracer().StartGroup(none, otelagent.GroupInfo{SessionID: "s"})
+	_, run := p.Tracer().StartRun(none, otelagent.RunInfo{SessionID: "s"})
+	useEverything(none, run, group)
+	rec := otelagent.NewRecorder(p.Tracer())
+	rec.Record(none, &otelagent.RunStarted{Meta: meta(0)})
+	rec.Close(none)
+	if n := len(p.Session().Runs); n != 2 {
+		t.Errorf("%d runs, want 2", n)
+	}
+}
+
+// recordOnly records the spans it is told to, and sends none of them.
+type recordOnly struct{ send func() bool }
+
+func (s recordOnly) ShouldSample(trace.SamplingParameters) trace.SamplingResult {
+	if s.send() {
+		return trace.SamplingResult{Decision: trace.RecordAndSample}
+	}
+	return trace.SamplingResult{Decision: trace.RecordOnly}
+}
+func (recordOnly) Description() string { return "test" }
+
+func TestRecordedButNotSentTakesNoContent(t *testing.T) {
+	exp := tracetest.NewInMemoryExporter()
+	var send bool
+	p := trace.NewTracerProvider(trace.WithSyncer(exp), trace.WithSampler(recordOnly{func() bool { return send }}))
+	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p), otelagent.WithCapture(otelagent.CaptureContent))
+	for _, send = range []bool{false, true} {
+		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", Metadata: []byte(`{"k":"v"}`)})
+		kept := send
+		send = false
+		_, tool := run.StartTool(ctx, otelagent.ToolCall{ID: "c"})
+		tool.End(otelagent.ToolResult{})
+		send = kept
+		run.End(otelagent.RunResult{})
+	}
+	got := exp.GetSpans()
+	if len(got) != 1 {
+		t.Fatalf("%d spans, want 1", len(got))
+	}
+	if e := got[0].Events; len(e) == 0 || e[0].Name != spans.EventBlocks {
+		t.Errorf("the block was taken as sent by a span that never left: events %v", e)
+	}
+	if n := intOf(got[0], spans.RunOrdinalKey); n != 1 {
+		t.Errorf("ordinal %d, want 1", n)
+	}
+	if n := intOf(got[0], spans.CountToolCallsKey); n != 0 {
+		t.Errorf("%d tool calls are counted that never left", n)
+	}
+}
+
+func TestEndIsNeverBeforeStart(t *testing.T) {
+	p := agenttest.New(t)
+	future := otelagent.Moment{Time: time.Now().Add(time.Hour)}
+	ctx, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", Start: future})
+	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Start: future})
+	turn.End(otelagent.TurnResult{})
+	run.End(otelagent.RunResult{})
+	r := p.Session().Runs[0]
+	for name, s := range map[string]session.Span{"run": r.Span, "turn": r.Turns[0].Span} {
+		if s.End.Before(s.Start) || s.EndSource != spans.TimeSourceBound {
+			t.Errorf("the %s lasts from %v to %v (%s)", name, s.Start, s.End, s.EndSource)
+		}
+	}
+}
+
+// listener uses a handle while its span ends.
+type listener struct {
+	trace.SpanProcessor
+	heard func()
+}
+
+func (l listener) OnEnd(trace.ReadOnlySpan) { l.heard() }
+
+func TestHandleIsUsedWhileItEnds(t *testing.T) {
+	var run *otelagent.Run
+	l := listener{trace.NewSimpleSpanProcessor(tracetest.NewInMemoryExporter()), func() { run.Note("late", nil, otelagent.Moment{}) }}
+	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(l))))
+	_, run = tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+	ended := make(chan struct{})
+	go func() { run.End(otelagent.RunResult{}); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Second):
+		t.Fatal("a processor that uses the handle in OnEnd hangs")
+	}
+}

@@ -1,0 +1,163 @@
+package backends_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/backends"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/spans"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+var update = flag.Bool("update", false, "write the table of docs/backends.md anew")
+
+// sources are two adapters' real output: a Go loop that holds the handles itself, and events of a phi-core agent.
+var sources = map[string]func(*testing.T, *otelagent.Tracer){
+	"Go loop": func(t *testing.T, tracer *otelagent.Tracer) { backends.Play(t.Context(), tracer) },
+	"phi-core": func(t *testing.T, tracer *otelagent.Tracer) {
+		f, err := os.Open(filepath.FromSlash("../../dialects/phi/testdata/phi-core-0.15.2/sub-agent-built-in.events.ndjson"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		rec := otelagent.NewRecorder(tracer)
+		for ev, err := range phi.Events(f) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec.Record(t.Context(), ev)
+		}
+		rec.Close(t.Context())
+	},
+}
+
+// sent returns the spans that a source makes, as OTLP has them.
+func sent(t *testing.T, play func(*testing.T, *otelagent.Tracer), opts ...otelagent.Option) []ptrace.Span {
+	t.Helper()
+	p := agenttest.New(t, opts...)
+	play(t, p.Tracer())
+	var list []ptrace.Span
+	for _, b := range p.OTLP() {
+		td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rs := range td.ResourceSpans().All() {
+			for _, ss := range rs.ScopeSpans().All() {
+				for _, s := range ss.Spans().All() {
+					list = append(list, s)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// Every key that a backend reads is on the spans on which it reads it, with what it wants to see there: by default, with captured content,
+// or with the one switch, as the table says. Without them it is not there, so the table claims no more than is needed.
+func TestSpansCarryWhatBackendsRead(t *testing.T) {
+	levels := [2]otelagent.Capture{otelagent.CaptureNone, otelagent.CaptureContent}
+	for name, play := range sources {
+		byOptions := map[[2]bool][]ptrace.Span{}
+		for _, content := range []bool{false, true} {
+			for _, on := range []bool{false, true} {
+				opts := []otelagent.Option{otelagent.WithCapture(levels[map[bool]int{true: 1}[content]])}
+				if on {
+					opts = append(opts, otelagent.WithOpenInference())
+				}
+				byOptions[[2]bool{content, on}] = sent(t, play, opts...)
+			}
+		}
+		for _, b := range backends.Backends {
+			for _, r := range b.Reads {
+				with, of := carried(r, byOptions[[2]bool{r.Content, r.Switch}])
+				switch {
+				case of == 0 && name == "Go loop":
+					t.Errorf("%s: %s: there is no %s", name, b.Name, r.On)
+				case of == 0 || r.Some && name != "Go loop": // not everything happens in each, but in the loop it does
+				case with == 0 || with < of && !r.Some:
+					t.Errorf("%s: %s reads %s of %v on %s: %d of %d have it", name, b.Name, r.Column, r.Keys, r.On, with, of)
+				}
+				if r.Content {
+					if with, _ := carried(r, byOptions[[2]bool{false, r.Switch}]); with > 0 {
+						t.Errorf("%s: %s: %v is there without captured content", name, b.Name, r.Keys)
+					}
+				}
+				if r.Switch {
+					if with, _ := carried(r, byOptions[[2]bool{r.Content, false}]); with > 0 {
+						t.Errorf("%s: %s: %v is there without the switch", name, b.Name, r.Keys)
+					}
+				}
+			}
+		}
+	}
+}
+
+// carried returns how many spans have what r reads, and of how many it reads it.
+func carried(r backends.Read, list []ptrace.Span) (with, of int) {
+	for _, s := range list {
+		if r.On != "" && s.Name() != r.On || s.Name() == spans.SpanPayload {
+			continue
+		}
+		of++
+		found := 0
+		for _, k := range r.Keys {
+			if v, ok := s.Attributes().Get(string(k)); ok && v.AsString() != "" && (r.Value == "" || v.AsString() == r.Value) {
+				found++
+			}
+		}
+		if found == len(r.Keys) || r.Any && found > 0 {
+			with++
+		}
+	}
+	return with, of
+}
+
+// The keys are those of the registry, and the table of docs/backends.md is this one.
+func TestTable(t *testing.T) {
+	for _, b := range backends.Backends {
+		for _, r := range b.Reads {
+			for _, k := range r.Keys {
+				if a, ok := spans.Lookup(k); !ok {
+					t.Errorf("%s: %s is not in the registry", b.Name, k)
+				} else if (a.Class == spans.ClassContent) != r.Content {
+					t.Errorf("%s: %s is of class %v, content: %t", b.Name, k, a.Class, r.Content)
+				}
+			}
+		}
+	}
+	const file, begin, end = "../../docs/backends.md", "<!-- table of agenttest/backends: go -C agenttest test ./backends -update -->\n", "<!-- end of the table -->\n"
+	text, err := os.ReadFile(filepath.FromSlash(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), begin)
+	table, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		t.Fatalf("%s has no place for the table", file)
+	}
+	if *update {
+		if err := os.WriteFile(filepath.FromSlash(file), []byte(before+begin+backends.Table()+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(table, backends.Table()); diff != "" {
+		t.Errorf("%s (-is +should be); -update writes it anew:\n%s", file, diff)
+	}
+	for _, b := range backends.Backends { // every backend of the table has its line of limits
+		if !slices.ContainsFunc(strings.Split(before, "\n"), func(l string) bool { return strings.HasPrefix(l, "| **"+b.Name) }) {
+			t.Errorf("%s says nothing of what %s shows and cuts", file, b.Name)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/otelagent/otelagent/backend/session"
+)
+
+// noteDiscarded is the type of the note about a reply that was thrown away, as the library that records it spells it.
+const noteDiscarded = "attempt.discarded"
+
+// outcomeResolved is the outcome of the decision that settles gates which left no tool in common, in clark-agent's word.
+const outcomeResolved = "conflict_resolved"
+
+// moment is a point within a turn: what has one time is in the order of its sequence.
+type moment struct {
+	at  time.Time
+	seq int64
+}
+
+func (m moment) after(o moment) bool {
+	return cmp.Or(m.at.Compare(o.at), cmp.Compare(m.seq, o.seq)) > 0
+}
+
+func began(s session.Span) moment { return moment{s.Start, s.Seq} }
+
+// discards are the points at which replies of a turn were thrown away. They are nil where it is not told of every attempt but the last: then nobody
+// can tell of which attempt something is.
+func discards(t *session.Turn) []moment {
+	var out []moment
+	for i := range t.Events {
+		if e := &t.Events[i]; e.Type == noteDiscarded {
+			out = append(out, moment{e.Time, e.Seq})
+		}
+	}
+	if n := int64(len(out)); n != t.DiscardedAttempts || n+1 != t.Attempts {
+		return nil
+	}
+	return out
+}
+
+// attemptAt returns the number of the attempt under way at a point, from 0.
+func attemptAt(thrown []moment, at moment) int {
+	n := 0
+	for _, m := range thrown {
+		if at.after(m) {
+			n++
+		}
+	}
+	return n
+}
+
+// beforeReply parts the events of a turn: early are those that are known to stand before its reply, since a reply was thrown away or one of decisions
+// was made at that time or later. They come with a renderer's bound on how many are shown; more is how many are not.
+func (r *renderer) beforeReply(t *session.Turn, decisions []timed) (early, late []session.Note, more int) {
+	notes := t.Events
+	if r.o.Turn == nil && len(notes) > maxLines {
+		notes, more = notes[:maxLines], len(notes)-maxLines
+	}
+	var last moment
+	for _, k := range decisions {
+		if m := began(k.span); m.after(last) {
+			last = m
+		}
+	}
+	for _, e := range notes {
+		if m := (moment{e.Time, e.Seq}); e.Type == noteDiscarded && m.after(last) {
+			last = m
+		}
+	}
+	for _, e := range notes {
+		if (moment{e.Time, e.Seq}).after(last) {
+			late = append(late, e)
+		} else {
+			early = append(early, e)
+		}
+	}
+	return early, late, more
+}
+
+// decisions are those of a turn that are of no tool call, with the attempt where it is known. What a gate said stands below the decision
+// that settles it.
+func (r *renderer) decisions(t *session.Turn) []timed {
+	thrown := discards(t)
+	var out []timed
+	var of []*session.Permission // of out
+	for _, q := range t.Permissions {
+		n := r.permission(q)
+		attempt := attemptAt(thrown, began(q.Span))
+		if len(thrown) > 0 {
+			n.segs = append(n.segs, seg{fmt.Sprintf(" · attempt %d", attempt), dim})
+		}
+		if q.Outcome == outcomeResolved {
+			from := len(of)
+			for from > 0 && gate(of[from-1], q) && attemptAt(thrown, began(of[from-1].Span)) == attempt {
+				from--
+			}
+			for _, g := range of[from:] {
+				n.wrapped("settled", dim, strings.TrimSuffix(decision(g)+separator+permissionText(g), separator))
+			}
+			out, of = out[:from], of[:from]
+		}
+		out, of = append(out, timed{span: q.Span, node: n}), append(of, q)
+	}
+	return out
+}
+
+// gate reports whether g is what one gate said of the tools as a whole, which q may settle.
+func gate(g, q *session.Permission) bool {
+	return g.Source == q.Source && g.Outcome == "" && g.Tool == "" && g.CallID == "" && len(g.Defects) == 0
+}

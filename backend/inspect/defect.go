@@ -1,0 +1,54 @@
+package inspect
+
+import (
+	"strings"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+func (r *renderer) defects(n *node, list []session.Defect) {
+	for _, def := range list {
+		st := yellow
+		if isNote(def) {
+			st = dim
+		}
+		n.wrapped(defectLabel(def), st, defectText(def))
+	}
+}
+
+// isNote says that nothing need be wrong.
+func isNote(def session.Defect) bool {
+	info, ok := defectInfo(def.Code)
+	return ok && info.Observation
+}
+
+func defectLabel(def session.Defect) string {
+	if isNote(def) {
+		return "note"
+	}
+	return "defect"
+}
+
+func defectInfo(code spans.DefectCode) (spans.Defect, bool) {
+	for _, d := range spans.Defects() {
+		if d.Code == code {
+			return d, true
+		}
+	}
+	return spans.Defect{}, false
+}
+
+// Defect returns what a defect says, in one line for people.
+func Defect(def session.Defect) string { return defectText(def) }
+
+func defectText(def session.Defect) string {
+	text := Clean(string(def.Code))
+	if info, ok := defectInfo(def.Code); ok {
+		text = info.Brief
+	}
+	if def.Detail != "" {
+		text = strings.TrimSuffix(text, ".") + ": " + Clean(def.Detail)
+	}
+	return text
+}

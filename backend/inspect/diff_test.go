@@ -1,0 +1,467 @@
+package inspect_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/backend/session"
+)
+
+const demo = "../../cmd/otelagent/demo.ndjson"
+
+// edited returns the main session of a recording, in which lines were dropped that hold one of drop, and then texts were replaced: pairs of
+// old and new.
+func edited(t *testing.T, path string, capture otelagent.Capture, drop []string, pairs ...string) session.Tree {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, text := range append(slices.Clone(drop), pairs...) {
+		if i < len(drop) || (i-len(drop))%2 == 0 {
+			if !strings.Contains(string(b), text) {
+				t.Fatalf("%q is not in %s", text, path)
+			}
+		}
+	}
+	var kept strings.Builder
+	for line := range strings.Lines(string(b)) {
+		if !slices.ContainsFunc(drop, func(d string) bool { return strings.Contains(line, d) }) {
+			kept.WriteString(line)
+		}
+	}
+	copied := filepath.Join(t.TempDir(), "copy.ndjson")
+	if err := os.WriteFile(copied, []byte(strings.NewReplacer(pairs...).Replace(kept.String())), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return recorded(t, copied, capture)[0]
+}
+
+func target(t session.Tree) session.DiffTarget {
+	return session.DiffTarget{Session: t.Session, Blocks: t.Blocks}
+}
+
+// diff compares two trees, and holds the result to what is promised of every one: turned round it is the same, and it can be drawn.
+func diff(t *testing.T, a, b session.DiffTarget, o session.DiffOptions) *session.Diff {
+	t.Helper()
+	d, err := session.DiffSessions(a, b, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := session.DiffSessions(b, a, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(sorted(d), sorted(mirrored(t, back))); diff != "" {
+		t.Errorf("turned round it is another one:\n%s", diff)
+	}
+	for _, width := range []int{40, 80, 200} {
+		for _, form := range []inspect.DiffForm{inspect.DiffUnified, inspect.DiffSideBySide, inspect.DiffStat} {
+			drawn(t, width, func(w io.Writer) error { return inspect.WriteDiff(w, d, inspect.Options{Width: width}, form) })
+		}
+	}
+	return d
+}
+
+// mirrored returns d with its sides in each other's place.
+func mirrored(t *testing.T, d *session.Diff) *session.Diff {
+	t.Helper()
+	swapState := func(s *session.DiffState) {
+		switch *s {
+		case session.DiffOnlyA:
+			*s = session.DiffOnlyB
+		case session.DiffOnlyB:
+			*s = session.DiffOnlyA
+		}
+	}
+	swapUnknown := func(l []session.DiffUnknown) {
+		for i := range l {
+			l[i].Side = map[string]string{"a": "b", "b": "a", "both": "both"}[l[i].Side]
+		}
+	}
+	swapOp := func(op *string) { *op = map[string]string{"=": "=", "-": "+", "+": "-"}[*op] }
+	swapText := func(l []session.TextDiff) {
+		for i := range l {
+			x := &l[i]
+			x.Change = map[string]string{"added": "removed", "removed": "added", "changed": "changed"}[x.Change]
+			x.Before, x.After = x.After, x.Before
+			x.BlockA, x.BlockB = x.BlockB, x.BlockA
+			for j := range x.Hunks {
+				h := &x.Hunks[j]
+				h.A, h.B = h.B, h.A
+				for k := range h.Lines {
+					swapOp(&h.Lines[k].Op)
+					for m := range h.Lines[k].Words {
+						swapOp(&h.Lines[k].Words[m].Op)
+					}
+				}
+				var ordered []session.DiffLine // removed before added
+				for k := 0; k < len(h.Lines); {
+					end := k
+					for end < len(h.Lines) && (h.Lines[end].Op == "=") == (h.Lines[k].Op == "=") {
+						end++
+					}
+					slices.SortStableFunc(h.Lines[k:end], func(x, y session.DiffLine) int { return strings.Compare(y.Op, x.Op) })
+					ordered = append(ordered, h.Lines[k:end]...)
+					k = end
+				}
+				h.Lines = ordered
+			}
+		}
+	}
+	swapValues := func(l []session.ValueChange) {
+		for i := range l {
+			l[i].Before, l[i].After = l[i].After, l[i].Before
+			if l[i].Text != nil {
+				one := []session.TextDiff{*l[i].Text}
+				swapText(one)
+				l[i].Text = &one[0]
+			}
+		}
+	}
+	swapNumbers := func(l []session.NumberChange) {
+		for i := range l {
+			n := &l[i]
+			n.Before, n.After, n.By = n.After, n.Before, -n.By
+		}
+	}
+	swapCalls := func(l []session.CallDiff) {
+		for i := range l {
+			c := &l[i]
+			swapState(&c.State)
+			c.A, c.B = c.B, c.A
+			swapValues(c.Args)
+			swapValues(c.Fields)
+			swapValues(c.ResultFields)
+			for _, p := range []**session.TextDiff{&c.ArgsText, &c.Result} {
+				if *p != nil {
+					one := []session.TextDiff{**p}
+					swapText(one)
+					*p = &one[0]
+				}
+			}
+			swapUnknown(c.NotCompared)
+		}
+	}
+	d.A, d.B = d.B, d.A
+	d.Counts.OnlyA, d.Counts.OnlyB = d.Counts.OnlyB, d.Counts.OnlyA
+	d.First = nil // which of two comes first depends on the side
+	swapUnknown(d.NotCompared)
+	for i := range d.Runs {
+		r := &d.Runs[i]
+		swapState(&r.State)
+		r.A, r.B = r.B, r.A
+		swapValues(r.Fields)
+		swapText(r.Input)
+		swapCalls(r.Calls)
+		swapUnknown(r.NotCompared)
+		for j := range r.Turns {
+			x := &r.Turns[j]
+			swapState(&x.State)
+			x.A, x.B = x.B, x.A
+			swapText(x.Input)
+			swapText(x.Output)
+			swapText(x.System)
+			swapText(x.Tools)
+			swapCalls(x.Calls)
+			if q := x.Request; q != nil {
+				q.OnlyA, q.OnlyB = q.OnlyB, q.OnlyA
+			}
+			swapValues(x.Params)
+			swapValues(x.Compaction)
+			swapValues(x.Outcome)
+			swapNumbers(x.Usage)
+			swapNumbers(x.Cost)
+			swapUnknown(x.NotCompared)
+		}
+	}
+	return d
+}
+
+// sorted puts into one order what has the order of one side.
+func sorted(d *session.Diff) string {
+	d.First = nil
+	text := func(v any) string { b, _ := json.Marshal(v); return string(b) }
+	texts := func(l []session.TextDiff) {
+		slices.SortFunc(l, func(x, y session.TextDiff) int { return strings.Compare(text(x), text(y)) })
+	}
+	calls := func(l []session.CallDiff) {
+		slices.SortFunc(l, func(x, y session.CallDiff) int { return strings.Compare(text(x), text(y)) })
+	}
+	unknown := func(l []session.DiffUnknown) {
+		slices.SortFunc(l, func(x, y session.DiffUnknown) int { return strings.Compare(text(x), text(y)) })
+	}
+	unknown(d.NotCompared)
+	for i := range d.Runs {
+		r := &d.Runs[i]
+		texts(r.Input)
+		calls(r.Calls)
+		for j := range r.Turns {
+			x := &r.Turns[j]
+			texts(x.Input)
+			texts(x.Output)
+			texts(x.System)
+			texts(x.Tools)
+			calls(x.Calls)
+			unknown(x.NotCompared)
+		}
+	}
+	slices.SortFunc(d.Runs, func(x, y session.RunDiff) int { return strings.Compare(text(x), text(y)) })
+	b, _ := json.MarshalIndent(d, "", " ")
+	return string(b)
+}
+
+// A recording beside itself differs in nothing, whatever of it was captured; what was not captured is said and not called equal.
+func TestDiffOfItself(t *testing.T) {
+	paths, err := filepath.Glob("../../dialects/phi/testdata/phi-core-*/*.events.ndjson")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, path := range append(paths, demo) {
+		for _, capture := range []otelagent.Capture{otelagent.CaptureContent, otelagent.CaptureDigests, otelagent.CaptureNone} {
+			a, b := recorded(t, path, capture), recorded(t, path, capture)
+			for i := range a {
+				d := diff(t, target(a[i]), target(b[i]), session.DiffOptions{})
+				c := d.Counts
+				if c.Changed+c.OnlyA+c.OnlyB > 0 || d.First != nil {
+					t.Errorf("%s %v: %+v", path, capture, c)
+				}
+				if capture == otelagent.CaptureContent && !d.Equal {
+					t.Errorf("%s: %+v", path, d.NotCompared)
+				}
+				if capture == otelagent.CaptureNone && c.Same > 0 {
+					t.Errorf("%s: nothing was captured, and %d turns are called the same", path, c.Same)
+				}
+				if none := slices.Contains(session.DiffParts, "reply") && d.Equal && capture == otelagent.CaptureNone && len(d.Runs) > 0 && c.Unknown > 0; none {
+					t.Errorf("%s: equal without content", path)
+				}
+			}
+		}
+	}
+}
+
+// Times and ids are no differences.
+func TestDiffOfAnotherTime(t *testing.T) {
+	a := recorded(t, demo, otelagent.CaptureContent)[0]
+	b := edited(t, demo, otelagent.CaptureContent, nil, "2026-11-21T02", "2027-01-01T07", "toolu_01", "call_77", "17952273", "17952288", "0b5cf0a5-6d0e", "1c6df1b6-7e1f")
+	if d := diff(t, target(a), target(b), session.DiffOptions{}); !d.Equal {
+		j, _ := json.MarshalIndent(d, "", " ")
+		t.Errorf("%s", j)
+	}
+}
+
+// What was edited in a copy is what is told, and nothing else.
+func TestDiffOfEditedCopies(t *testing.T) {
+	a := recorded(t, demo, otelagent.CaptureContent)[0]
+	for name, c := range map[string]struct {
+		drop, pairs []string
+		want        []string // turns by address, and the parts of them that differ
+		first       string
+		capture     otelagent.Capture
+	}{
+		"prompt of the system": {pairs: []string{"You are a careful coding agent.", "You are a careless coding agent."}, first: " @1/0 system", want: []string{
+			"changed @1/0 @1/0 system", "changed @1/1 @1/1 system(repeats)", "changed @1/2 @1/2 system(repeats)", "changed @1/3 @1/3 system(repeats)",
+			"changed @3/0 @3/0 system(repeats)", "changed @3/1 @3/1 system(repeats)", "changed @4/0 @4/0 system(repeats)", "changed @4/1 @4/1 system(repeats)"}},
+		"prompt of the user": {pairs: []string{"Now summarise in one sentence.", "Now say why."}, first: "@1/2 @1/3 input", want: []string{"changed @1/3 @1/3 input"}},
+		"reply":              {pairs: []string{"All 3 tests pass now.", "All tests pass."}, first: "@3/0 @3/1 reply", want: []string{"changed @3/1 @3/1 reply"}},
+		"thinking":           {pairs: []string{"look at the file and run", "run"}, first: " @1/0 thinking", want: []string{"changed @1/0 @1/0 thinking"}},
+		"argument":           {pairs: []string{"cargo test -p missing", "cargo test -p other"}, first: " @1/0 calls", want: []string{"changed @1/0 @1/0 calls"}},
+		"result":             {pairs: []string{"exit status 101: no such target", "exit status 102"}, first: " @1/0 results", want: []string{"changed @1/0 @1/0 results"}},
+		"usage":              {pairs: []string{`"input":812`, `"input":813`}, first: " @1/0 usage", want: []string{"changed @1/0 @1/0 usage"}},
+		"temperature": {pairs: []string{`"max_tokens":4096`, `"max_tokens":4097`}, first: " @1/0 params", want: []string{
+			"changed @1/0 @1/0 params", "changed @1/1 @1/1 params(repeats)", "changed @1/2 @1/2 params(repeats)", "changed @1/3 @1/3 params(repeats)",
+			"changed @3/0 @3/0 params(repeats)", "changed @3/1 @3/1 params(repeats)", "changed @4/0 @4/0 params(repeats)", "changed @4/1 @4/1 params(repeats)"}},
+		"a run": {drop: []string{"thinking.3"}, first: "@1/3 @3/0", want: []string{"only_a @3/0 ", "only_a @3/1 "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := edited(t, demo, otelagent.CaptureContent, c.drop, c.pairs...)
+			d := diff(t, target(a), target(b), session.DiffOptions{})
+			if d.Equal {
+				t.Fatal("equal")
+			}
+			d, _ = session.DiffSessions(target(a), target(b), session.DiffOptions{})
+			var got []string
+			id := a.ID + "/"
+			for _, r := range d.Runs {
+				for _, x := range r.Turns {
+					if x.State == session.DiffSame {
+						continue
+					}
+					text := string(x.State) + " "
+					if x.A != nil {
+						text += strings.TrimPrefix(x.A.Address, id)
+					}
+					text += " "
+					if x.B != nil {
+						text += strings.TrimPrefix(x.B.Address, id)
+					}
+					for _, p := range x.Parts {
+						text += " " + string(p)
+						if slices.Contains(x.Repeats, p) {
+							text += "(repeats)"
+						}
+					}
+					got = append(got, text)
+				}
+			}
+			first := strings.TrimPrefix(d.First.SameA, id) + " " + strings.TrimPrefix(d.First.A, id)
+			for _, p := range d.First.Parts {
+				first += " " + string(p)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("%s", diff)
+			}
+			if first != c.first {
+				t.Errorf("first %q, want %q", first, c.first)
+			}
+			var ignore []session.DiffPart
+			for _, r := range d.Runs {
+				for _, x := range r.Turns {
+					ignore = append(ignore, x.Parts...)
+				}
+			}
+			if len(c.drop) > 0 {
+				return
+			}
+			if d := diff(t, target(a), target(b), session.DiffOptions{Ignore: ignore}); !d.Equal {
+				t.Errorf("differs in what was left out: %+v", d.First)
+			}
+		})
+	}
+}
+
+// Runs and turns can be compared, of one session or of two, and only with their kind.
+func TestDiffKinds(t *testing.T) {
+	a := recorded(t, demo, otelagent.CaptureContent)[0]
+	whole, run, turn := target(a), target(a), target(a)
+	run.Run, turn.Run, turn.Turn = a.Runs[0], a.Runs[0], a.Runs[0].Turns[1]
+	for _, pair := range [][2]session.DiffTarget{{whole, run}, {run, turn}, {turn, whole}} {
+		if _, err := session.DiffSessions(pair[0], pair[1], session.DiffOptions{}); !errors.Is(err, session.ErrDiffKinds) {
+			t.Errorf("%s with %s: %v", pair[0].Kind(), pair[1].Kind(), err)
+		}
+	}
+	other := turn
+	other.Run, other.Turn = a.Runs[2], a.Runs[2].Turns[0]
+	d := diff(t, turn, other, session.DiffOptions{})
+	if len(d.Runs) != 1 || len(d.Runs[0].Turns) != 1 || d.Kind != session.DiffOfTurns || d.Equal {
+		t.Errorf("%+v", d)
+	}
+	other = run
+	other.Run = a.Runs[2]
+	d = diff(t, run, other, session.DiffOptions{})
+	if d.Counts != (session.DiffCounts{Changed: 2, OnlyA: 2}) {
+		t.Errorf("%+v", d.Counts)
+	}
+}
+
+// Content of one side only, or digests: what is there is compared, and what is not is said.
+func TestDiffOfCaptures(t *testing.T) {
+	levels := []otelagent.Capture{otelagent.CaptureContent, otelagent.CaptureDigests, otelagent.CaptureNone}
+	for i, x := range levels {
+		for j, y := range levels {
+			a, b := recorded(t, demo, x)[0], recorded(t, demo, y)[0]
+			d := diff(t, target(a), target(b), session.DiffOptions{})
+			equal := i == j && x != otelagent.CaptureNone // of a call that was denied a message tells the result, which digests hide
+			if d.Equal != equal || d.Counts.Changed+d.Counts.OnlyA+d.Counts.OnlyB > 0 {
+				t.Errorf("%v beside %v: equal %v, %+v, %+v", x, y, d.Equal, d.Counts, d.First)
+			}
+		}
+	}
+	a := recorded(t, demo, otelagent.CaptureDigests)[0]
+	b := edited(t, demo, otelagent.CaptureDigests, nil, "You are a careful coding agent.", "You are a careless coding agent.", "All 3 tests pass now.", "All tests pass.")
+	d := diff(t, target(a), target(b), session.DiffOptions{})
+	if d.Equal || d.Counts.Changed != 8 || !d.Runs[0].Turns[0].System[0].Digests {
+		t.Errorf("%+v", d)
+	}
+	want := []session.DiffUnknown{{Part: session.DiffReply, Why: session.DiffDigestsOnly, Side: "both", Turns: 1}}
+	if diff := cmp.Diff(want, d.NotCompared); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Whatever was written to harm a terminal does not.
+func TestHostileDiff(t *testing.T) {
+	a, b := hostile(), hostile()
+	for i, turn := range b.Runs[0].Turns {
+		turn.Requests, turn.Output = a.Runs[0].Turns[1-i].Requests, a.Runs[0].Turns[1-i].Requests[0].Messages
+		turn.Error, turn.StopReason = "\x1b[2J", "\x9b\u202e"
+		turn.ToolCalls = []*session.ToolCall{{ID: "\x1b", Name: "\x1b[2J", Args: turn.Output, Outcome: "\x1b"}}
+	}
+	b.Runs[0].Status, b.Runs[0].Agent = "\x1b[2J", "\x1b[2J"
+	b.ID = "\x1b[2J"
+	d := diff(t, target(a), target(b), session.DiffOptions{})
+	if d.Equal {
+		t.Error("equal")
+	}
+	d.A.Source = "\x1b[2J"
+	for i := range d.Runs {
+		d.Runs[i].Fields = append(d.Runs[i].Fields, session.ValueChange{Path: "\x1b[2J", Before: `"\u001b[2J"`, After: "\x1b"})
+	}
+	for _, form := range []inspect.DiffForm{inspect.DiffUnified, inspect.DiffSideBySide, inspect.DiffStat} {
+		drawn(t, 80, func(w io.Writer) error { return inspect.WriteDiff(w, d, inspect.Options{Width: 80}, form) })
+	}
+}
+
+// Both forms of one comparison with everything in it, as they are drawn.
+func TestDiffDrawn(t *testing.T) {
+	a := recorded(t, demo, otelagent.CaptureContent)[0]
+	b := edited(t, demo, otelagent.CaptureContent, []string{`thinking.4","turn_index":1`},
+		"You are a careful coding agent.", `You are a careful coding agent.\nNever edit files.`,
+		"add() subtracts instead of adding.", `I had a look at the code, the tests and the history.\nadd() subtracts where it should add.`,
+		"cargo test -p missing", "cargo test -p other", "test result: ok. 3 passed; 0 failed", "test result: FAILED. 2 passed; 1 failed", `"input":812`, `"input":1900`)
+	d, err := session.DiffSessions(target(a), target(b), session.DiffOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, o := range map[string]struct {
+		form  inspect.DiffForm
+		width int
+	}{"diff-unified-80.txt": {inspect.DiffUnified, 80}, "diff-beside-80.txt": {inspect.DiffSideBySide, 80}, "diff-beside-160.txt": {inspect.DiffSideBySide, 160}, "diff-stat-80.txt": {inspect.DiffStat, 80}} {
+		golden(t, name, drawn(t, o.width, func(w io.Writer) error { return inspect.WriteDiff(w, d, inspect.Options{Width: o.width}, o.form) }))
+	}
+	var b2 strings.Builder
+	e := json.NewEncoder(&b2)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	if err := e.Encode(d); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "diff.json", b2.String())
+}
+
+// TestDiffAmounts holds that no line is broken between an amount and its unit, whatever the width.
+func TestDiffAmounts(t *testing.T) {
+	side := &session.DiffTurn{Address: "s/@1/0"}
+	d := &session.Diff{
+		Kind: session.DiffOfTurns, A: session.DiffSide{Address: "s/@1/0", Cost: map[string]float64{"EUR": 0.5, "USD": 12.25}}, B: session.DiffSide{Address: "t/@1/0"},
+		Runs: []session.RunDiff{{State: session.DiffChanged, A: &session.DiffRun{}, B: &session.DiffRun{}, Turns: []session.TurnDiff{{
+			State: session.DiffChanged, A: side, B: side, Parts: []session.DiffPart{session.DiffUsage, session.DiffCost},
+			Usage: []session.NumberChange{{Name: "input", Before: 10_500, After: 12_250, By: 1_750}, {Name: "output", Before: 98, After: 150, By: 52}},
+			Cost:  []session.NumberChange{{Name: "cost", Before: 0.0315, After: 12.25, By: 12.2185, Unit: "USD"}},
+		}}}},
+	}
+	for width := 40; width <= 160; width++ {
+		var b strings.Builder
+		if err := inspect.WriteDiff(&b, d, inspect.Options{Width: width}, inspect.DiffUnified); err != nil {
+			t.Fatal(err)
+		}
+		for _, amount := range []string{"USD 12.25", "EUR 0.5000", "USD 0.0315 →", "10,500"} {
+			if !strings.Contains(b.String(), amount) {
+				t.Errorf("no %q at %d columns:\n%s", amount, width, b.String())
+			}
+		}
+		if width == 80 && !strings.Contains(b.String(), "· cost USD 0.0315 → USD 12.25 (+12.2185)\n") {
+			t.Errorf("a part that has room on a line is in two:\n%s", b.String())
+		}
+	}
+}

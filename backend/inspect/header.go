@@ -1,0 +1,288 @@
+package inspect
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store/stats"
+)
+
+// header is what there is to know of the session before its runs.
+func (r *renderer) header() {
+	s := r.main.Session
+	turns, calls, failed, denied, inputs, compactions := 0, 0, 0, 0, 0, 0
+	permissions := func(l []*session.Permission) {
+		for _, q := range l {
+			if q.Action == spans.ActionDeny && q.Target == spans.PermissionTargetInput {
+				inputs++
+			}
+		}
+	}
+	statuses := map[spans.RunStatus]int64{}
+	for _, run := range s.Runs {
+		turns += len(run.Turns)
+		permissions(run.Permissions)
+		compactions += len(run.Compactions)
+		for _, t := range run.Turns {
+			compactions += len(t.Compactions)
+			permissions(t.Permissions)
+		}
+		for c := range run.Calls() {
+			calls++
+			permissions(c.Permissions)
+			switch c.Outcome {
+			case spans.OutcomeError:
+				failed++
+			case spans.OutcomeDenied:
+				denied++
+			}
+		}
+		if st := run.StatusAt(r.asOf(place{tree: r.main, run: run})); st != spans.RunStatusCompleted && st != "" {
+			statuses[st]++
+		}
+	}
+	var unfinished []string
+	for _, st := range slices.Sorted(maps.Keys(statuses)) {
+		unfinished = append(unfinished, count(statuses[st], Clean(string(st))))
+	}
+	id := Clean(s.ID)
+	if s.MadeUp {
+		id += " (made up: the producer named none)"
+	}
+	r.d.put(dim, padRight("session", labelWidth+1))
+	r.d.put(bold, cut(id, r.o.Width-labelWidth-1))
+	r.d.flush()
+	if title := r.fact("title"); title != "" {
+		r.d.field("title", cut(Clean(title), r.o.Width-labelWidth-1))
+	}
+	if s.Tenant != "" {
+		r.d.field("tenant", Clean(s.Tenant))
+	}
+	archived := ""
+	if at := session.SinceOf(s.Fact(session.SubjectSession, session.FactArchived), r.main.Blocks); !at.IsZero() {
+		archived = "archived " + r.since(at)
+	}
+	r.d.field("status", words(string(s.StatusAt(r.o.AsOf))), archived, plural(len(s.Runs), "run")+among(unfinished...),
+		plural(turns, "turn"), plural(calls, "tool call")+among(count(int64(failed), "failed"), count(int64(denied), "denied")),
+		suffixed(some(inputs, "input"), " denied"), some(compactions, "compaction"))
+	agent := s.Agent
+	if agent == "" {
+		agent = s.AgentID
+	}
+	service := s.Service
+	if strings.HasPrefix(service, "unknown_service") { // what an SDK says when nobody named it
+		service = ""
+	}
+	if service == s.Dialect || service == agent {
+		service = ""
+	}
+	r.d.field("agent", cmp.Or(Clean(agent), "not named"), Clean(s.Dialect), Clean(service))
+	r.d.field("time", r.times()...)
+	r.d.field("tokens", append(toldWords(s.UsageTold(), s.Usage), cacheIdle(s))...)
+	if s.Discarded != nil {
+		r.d.field("", append([]string{"and in discarded attempts"}, usageWords(*s.Discarded)...)...)
+	}
+	if n, told, u := r.others(); n > 0 {
+		r.d.field("", append([]string{"and in " + plural(n, "sub-agent session")}, toldWords(told, u)...)...)
+	}
+	r.d.field("cost", r.costs()...)
+	for _, run := range s.Runs {
+		if run.ParentSessionID != "" && run.ParentSessionID != s.ID {
+			r.d.field("parent", "session "+Clean(run.ParentSessionID), prefixed("run ", Clean(run.ParentID)))
+			break
+		}
+	}
+	r.historyFields()
+	r.facts()
+	for _, def := range s.Defects {
+		for i, line := range wrap(defectText(def), r.o.Width-labelWidth-1, maxWrap) {
+			r.d.field([]string{defectLabel(def), " "}[min(i, 1)], line)
+		}
+	}
+}
+
+// mostForks bounds how many forks and messages of the queue are named.
+const mostForks = 8
+
+// historyFields say where the session was forked from, which were forked from it, and what waits in its queue.
+func (r *renderer) historyFields() {
+	h := r.history(r.main)
+	if f := h.Fork; f != nil {
+		r.d.field("forked", "from session "+Clean(f.Session), prefixed("at message ", Clean(f.Message)))
+	}
+	for i, f := range r.o.Forks {
+		if i == mostForks {
+			r.d.field("", "and "+plural(len(r.o.Forks)-i, "more fork"))
+			break
+		}
+		r.d.field("fork", "session "+Clean(f.ID), plural(int(f.Turns), "turn"), words(string(f.StatusAt(r.o.AsOf))))
+	}
+	var waiting []string
+	for i, m := range h.Waiting() {
+		if i == mostForks {
+			waiting = append(waiting, "…")
+			break
+		}
+		waiting = append(waiting, Clean(m.ID)+" since "+r.clock(m.Queued))
+	}
+	r.d.field("queue", append([]string{suffixed(some(len(waiting), "message"), " waiting")}, waiting...)...)
+}
+
+// mostFacts bounds the facts that are shown, plainFact how many columns one of them has.
+const (
+	mostFacts = 3
+	plainFact = 32
+)
+
+// facts shows those of the session that a word tells, and counts the others: the documents of a protocol, what a producer says of single messages. What
+// has a place of its own is left out (title, archived, history, rules, the rows that exports give back), and so is what was taken back.
+func (r *renderer) facts() {
+	s, more := r.main.Session, 0
+	var out []string
+	for i := range s.Facts {
+		f := &s.Facts[i]
+		if f.Key == session.FactTitle || f.Key == session.FactArchived || f.Key == factRules || ofHistory(f) || strings.HasPrefix(f.Key, "guide.") || s.Fact(f.Subject, f.Key) != f {
+			continue
+		}
+		body := ""
+		if f.Value != nil {
+			body, _ = r.main.Blocks.Body(*f.Value)
+		}
+		switch word := words(f.Key) + " " + plainWord(body); {
+		case body == "null":
+		case f.Subject == session.SubjectSession && plainWord(body) != "" && !strings.Contains(f.Key, ".") && width(word) <= plainFact && len(out) < mostFacts:
+			out = append(out, word)
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		count := strconv.Itoa(more)
+		if len(out) > 0 {
+			count += " more"
+		}
+		out = append(out, count+", --json has them")
+	}
+	r.d.field("facts", out...)
+}
+
+// plainWord returns what a JSON string says, where that is a word or a few; no date.
+func plainWord(body string) string {
+	var text string
+	if json.Unmarshal([]byte(body), &text) != nil {
+		return ""
+	}
+	if _, err := time.Parse(time.RFC3339, text); err == nil {
+		return ""
+	}
+	return Clean(text)
+}
+
+// ofHistory tells of facts about messages that were rewound or wait: what they come to is shown.
+func ofHistory(f *session.Fact) bool {
+	if !strings.HasPrefix(f.Subject, session.SubjectMessage) {
+		return false
+	}
+	return f.Key == session.FactHidden || f.Key == session.FactQueued || f.Key == session.FactCanceled
+}
+
+// fact returns what a fact of the session says, a string as it reads; empty when it was not stated, or not captured.
+func (r *renderer) fact(key string) string {
+	f := r.main.Fact("session", key)
+	if f == nil || f.Value == nil {
+		return ""
+	}
+	body, ok := r.main.Blocks.Body(*f.Value)
+	if !ok || body == "null" {
+		return ""
+	}
+	var text string
+	if json.Unmarshal([]byte(body), &text) != nil {
+		return body
+	}
+	return text
+}
+
+// others counts the sessions shown in place, and what they used.
+func (r *renderer) others() (n int, told bool, u session.Usage) {
+	seen := map[*session.Session]bool{}
+	for _, p := range r.runs {
+		if p.tree.Session != r.main.Session && r.placed[p.run] {
+			seen[p.tree.Session] = true
+			told = told || p.run.UsageTold()
+			u.Add(p.run.Usage)
+		}
+	}
+	return len(seen), told, u
+}
+
+// times says when the session was and how long it took, as far as anybody told.
+func (r *renderer) times() []string {
+	s := r.main.Session
+	from, to := s.StartTold(), session.TimeTold(s.Last)
+	switch {
+	case !from && !to:
+		return []string{"not told"}
+	case !to: // counted from the session's beginning, or from that of its process
+		return []string{"dates not told", took(s.Start, s.Last)}
+	case !from:
+		return []string{"beginning not told", "last seen " + r.period(s.Last, s.Last), ago(s.Last, r.o.Now)}
+	}
+	return []string{r.period(s.Start, s.Last), took(s.Start, s.Last), ago(s.Last, r.o.Now)}
+}
+
+func (r *renderer) period(from, to time.Time) string {
+	if from.IsZero() {
+		return ""
+	}
+	from, to = from.In(r.o.Location), to.In(r.o.Location)
+	s := from.Format("2006-01-02 15:04:05")
+	switch {
+	case to.IsZero() || from.Format(time.DateTime) == to.Format(time.DateTime):
+	case from.Format(time.DateOnly) == to.Format(time.DateOnly):
+		s += to.Format(" – 15:04:05")
+	default:
+		s += to.Format(" – 2006-01-02 15:04:05")
+	}
+	return s + from.Format(" MST")
+}
+
+// cacheIdle points it out when nothing was read from a cache over several turns although their provider has one.
+func cacheIdle(s *session.Session) string {
+	turns, idle := 0, ""
+	for _, run := range s.Runs {
+		for _, t := range run.Turns {
+			if t.Usage.CacheRead > 0 {
+				return ""
+			}
+			if provider := cmp.Or(t.Provider, run.Provider); t.Usage.Input > 0 && stats.Caches(provider) {
+				turns, idle = turns+1, provider
+			}
+		}
+	}
+	if turns < 2 {
+		return ""
+	}
+	return "nothing read from a cache, though " + idle + " has one"
+}
+
+// toldWords is usageWords where anybody told.
+func toldWords(told bool, u session.Usage) []string {
+	if !told {
+		return []string{"not reported"}
+	}
+	return usageWords(u)
+}
+
+func usageWords(u session.Usage) []string {
+	in := Count(u.Input) + " in" + among(count(u.CacheRead, "cache read"), count(u.CacheWrite, "cache write"))
+	out := Count(u.Output) + " out" + among(count(u.Reasoning, "reasoning"))
+	return []string{in, out}
+}

@@ -1,0 +1,147 @@
+package inspect
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/otelagent/otelagent/backend/session"
+)
+
+func TestDuration(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0:                                  "0s",
+		500 * time.Nanosecond:              "<1µs",
+		412 * time.Microsecond:             "412µs",
+		999999 * time.Nanosecond:           "999µs",
+		159 * time.Millisecond:             "159ms",
+		999 * time.Millisecond:             "999ms",
+		4250 * time.Millisecond:            "4.2s",
+		59900 * time.Millisecond:           "59s",
+		187 * time.Second:                  "3m07s",
+		125 * time.Minute:                  "2h05m",
+		76 * time.Hour:                     "3d04h",
+		-2 * time.Second:                   "-2.0s",
+		400 * 24 * time.Hour:               "400d",
+		time.Duration(-1 << 63):            "-292y",
+		10*time.Second - time.Nanosecond:   "9.9s",
+		24*time.Hour - 1*time.Second:       "23h59m",
+		time.Minute - time.Nanosecond:      "59s",
+		time.Microsecond - time.Nanosecond: "<1µs",
+	} {
+		if got := Duration(d); got != want {
+			t.Errorf("Duration(%d) = %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestCount(t *testing.T) {
+	for n, want := range map[int64]string{
+		0: "0", 999: "999", 9999: "9999", 10000: "10.0k", 12345: "12.3k", 99999: "99.9k", 123456: "123k", 1234567: "1.2M",
+		123456789: "123M", 1e9: "1.0G", 1e12: "1.0T", 123e15: "123P", math.MaxInt64: "9.2E", -5: "-5",
+	} {
+		if got := Count(n); got != want {
+			t.Errorf("Count(%d) = %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestClean(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                            "",
+		"plain text":                  "plain text",
+		"  two\n\n lines\t ":          "two lines",
+		"\x1b[31mred\x1b]0;title\x07": `\x1b[31mred\x1b]0;title\x07`,
+		"a\u009bb":                    `a\x9bb`,
+		"a\u0085b":                    `a\x85b`,
+		"back\bspace":                 `back\x08space`,
+		"user\u202etxt.exe":           `user\u202etxt.exe`,
+		"zero\u200bwidth\ufeff":       `zero\u200bwidth\ufeff`,
+		"bad \xff byte":               "bad \ufffd byte",
+		"日本語 ok":                      "日本語 ok",
+		"family 👨\u200d👩\u200d👧":      "family 👨\u200d👩\u200d👧",
+	} {
+		if got := Clean(in); got != want {
+			t.Errorf("Clean(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func FuzzClean(f *testing.F) {
+	f.Add("a\x1b[2J\u202e\n")
+	f.Add(strings.Repeat("é", 4097))
+	f.Fuzz(func(t *testing.T, s string) {
+		got := Clean(s)
+		for _, r := range got {
+			if unicode.IsControl(r) {
+				t.Fatalf("Clean(%q) = %q holds the control character %q", s, got, r)
+			}
+		}
+		for w := range 12 {
+			if c := cut(got, w); width(c) > w {
+				t.Fatalf("cut(%q, %d) = %q of width %d", got, w, c, width(c))
+			}
+		}
+	})
+}
+
+func TestArgsText(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"path":"src/lib.rs"}`:               "path: src/lib.rs",
+		`{"b":1,"a":{"x":[1, 2]},"c":"two"}`:  `b: 1, a: {"x":[1,2]}, c: two`,
+		`{}`:                                  "",
+		`"text"`:                              "text",
+		`[1, 2]`:                              "[1,2]",
+		`null`:                                "null",
+		`{"a":`:                               `{"a":`,
+		`not json`:                            "not json",
+		`{"big":12345678901234567890,"n":-0}`: "big: 12345678901234567890, n: -0",
+	} {
+		if got := argsText(in); got != want {
+			t.Errorf("argsText(%s) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestSayings(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"role":"user","content":[{"type":"text","text":"why?"}]}`: "user:why?",
+		`{"role":"user","content":"why?"}`:                          "user:why?",
+		`{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"so"},` + `{"type":"toolCall","id":"c","name":"bash","arguments":{}}]}`: "thinking:hm|reply:so",
+		`{"role":"user","content":[{"type":"text","text":"see"},{"type":"image","data":"aaaa","mimeType":"image/png"}]}`:                                                  "user:see [image image/png]",
+		`{"role":"extension","kind":"notice","data":{"a": 1}}`:                                                                                                            `extension:notice {"a":1}`,
+		`{"role":"assistant","content":[],"errorMessage":"overloaded"}`:                                                                                                   "error:overloaded",
+		`not json`: "text:not json",
+		`{"x":1}`:  `text:{"x":1}`,
+	} {
+		var got []string
+		for _, s := range sayings(in) {
+			got = append(got, s.label+":"+s.text)
+		}
+		if g := strings.Join(got, "|"); g != want {
+			t.Errorf("sayings(%s) = %q, want %q", in, g, want)
+		}
+	}
+}
+
+func TestShortIDs(t *testing.T) {
+	list := func(ids ...string) (out []session.Summary) {
+		for _, id := range ids {
+			out = append(out, session.Summary{Key: session.Key{ID: id}})
+		}
+		return out
+	}
+	for _, tt := range []struct{ ids, want []string }{
+		{[]string{"0b5cf0a5-6d0e-4f6f", "c41d7b1e-93a2"}, []string{"0b5cf0a5", "c41d7b1e"}},
+		{[]string{"2026-11-21-a", "2026-11-21-b"}, []string{"2026-11-21-a", "2026-11-21-b"}},
+		{[]string{"", "short"}, []string{`""`, "short"}},
+		// One of control characters is spelled out and cannot be cut.
+		{[]string{"a\x01aaaaaaaaaaaaaaaa", `a\x01aaaaaaaaaaaaaaaa`}, []string{`a\x01aaaaaaaaaaaaaaaa`, `a\x01aaa`}},
+	} {
+		if got := shortIDs(list(tt.ids...), false); strings.Join(got, ",") != strings.Join(tt.want, ",") {
+			t.Errorf("shortIDs(%q) = %q, want %q", tt.ids, got, tt.want)
+		}
+	}
+}

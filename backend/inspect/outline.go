@@ -1,0 +1,473 @@
+package inspect
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// View makes what pages and the API show of one tree. It reads the tree once and is safe for concurrent use; nobody may change the tree
+// meanwhile, and it holds on to it.
+type View struct {
+	tree    session.Tree
+	history *session.History
+	index   renderer // of runs, and of which call spawned which; its other fields are not used
+	turns   []viewTurn
+	at      map[*session.Turn]int
+	numbers map[*session.Run]int // of the runs of the tree, from 1
+	// spawners are the tool calls that spawned runs, of all sessions.
+	spawners map[*session.Run]spawner
+}
+
+// spawner is a tool call that spawned a run.
+type spawner struct {
+	place
+	address string
+}
+
+// viewTurn is a turn and where it stands.
+type viewTurn struct {
+	place
+	*session.Turn
+	prompt, tools, first bool // the prompt changed, the tools changed, it is the first of its run
+}
+
+// NewView returns a view of t. Related are sessions whose runs may have been spawned by t.
+func NewView(t session.Tree, related []session.Tree) *View {
+	v := &View{
+		tree: t, history: session.HistoryOf(t.Session, t.Blocks), at: map[*session.Turn]int{}, numbers: map[*session.Run]int{}, spawners: map[*session.Run]spawner{},
+	}
+	v.index.o.Related, v.index.main = related, t
+	v.index.index()
+	v.findSpawners()
+	lasts := map[*session.Run]*session.Turn{}
+	var before *session.Turn // the last of the runs that nobody spawned
+	for i, run := range t.Runs {
+		p := place{t, run, i + 1}
+		v.numbers[run] = p.n
+		last := before
+		if h := v.history.Run(run); v.index.spawned[run] || h.Relation == session.RelationSubAgent {
+			last = nil
+		} else if h.Parent != nil {
+			last = lasts[h.Parent]
+		}
+		for j, turn := range run.Turns {
+			x := viewTurn{place: p, Turn: turn, first: j == 0}
+			if last != nil {
+				x.prompt = turn.PromptDigest != "" && last.PromptDigest != "" && turn.PromptDigest != last.PromptDigest
+				x.tools = turn.ToolsDigest != "" && last.ToolsDigest != "" && turn.ToolsDigest != last.ToolsDigest
+			}
+			v.at[turn] = len(v.turns)
+			v.turns = append(v.turns, x)
+			last = turn
+		}
+		if lasts[run] = last; !v.index.spawned[run] {
+			before = last
+		}
+	}
+	return v
+}
+
+// findSpawners goes through all tool calls once.
+func (v *View) findSpawners() {
+	for _, p := range v.index.runs {
+		see := func(of string, calls []*session.ToolCall) {
+			for _, c := range calls {
+				for _, k := range v.index.kids(p, c) {
+					if _, ok := v.spawners[k.run]; !ok {
+						v.spawners[k.run] = spawner{p, callAddress(of, c)}
+					}
+				}
+			}
+		}
+		see(p.address(), p.run.ToolCalls)
+		for _, t := range p.run.Turns {
+			see(viewTurn{place: p, Turn: t}.address(), t.ToolCalls)
+		}
+	}
+}
+
+// Tree returns the tree that v is of.
+func (v *View) Tree() session.Tree { return v.tree }
+
+// Len returns the number of turns of all runs.
+func (v *View) Len() int { return len(v.turns) }
+
+// Position returns where a turn of the tree stands in Outline.Turns, -1 for any other.
+func (v *View) Position(t *session.Turn) int {
+	if i, ok := v.at[t]; ok {
+		return i
+	}
+	return -1
+}
+
+// address returns the address of a run.
+func (p place) address() string { return session.RunAddress(p.tree.ID, p.n) }
+
+func (t viewTurn) address() string { return session.TurnAddress(t.tree.ID, t.n, t.Index) }
+
+// outlineText bounds OutlineTurn.Text, in characters.
+const outlineText = 160
+
+// outlineDefects bounds Outline.TurnDefects.
+const outlineDefects = 100
+
+// defects are those of the turn, and of what belongs to it, as session.Summarize counts them.
+func (t viewTurn) defects() iter.Seq[session.Defect] {
+	return func(yield func(session.Defect) bool) {
+		lists := [][]session.Defect{t.Defects}
+		permissions := func(l []*session.Permission) {
+			for _, q := range l {
+				lists = append(lists, q.Defects)
+			}
+		}
+		for _, c := range t.ToolCalls {
+			lists = append(lists, c.Defects)
+			permissions(c.Permissions)
+		}
+		for _, c := range t.Compactions {
+			lists = append(lists, c.Defects)
+		}
+		permissions(t.Permissions)
+		for _, l := range lists {
+			for _, d := range l {
+				if !isNote(d) && !yield(d) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Outline returns the session at a glance. Mark is that of the store, children are sessions that name this one as
+// their parent, or as the one they were forked from, and now is
+// what Outline.Status is as of. It reads the beginning of every reply: seconds for a session of very many turns.
+func (v *View) Outline(mark int64, children []session.Summary, now time.Time) *Outline {
+	s := v.tree.Session
+	o := &Outline{
+		Format: session.TreeFormat, Summary: session.Summarize(s), Status: s.StatusAt(now), Mark: mark,
+		Defects: findings(s.Defects), Runs: []OutlineRun{}, Turns: make([]OutlineTurn, 0, len(v.turns)),
+	}
+	for i := range s.Facts {
+		f := &s.Facts[i]
+		if s.Fact(f.Subject, f.Key) != f || strings.HasPrefix(f.Key, "guide.") {
+			continue
+		}
+		fact := OutlineFact{Subject: f.Subject, Key: f.Key, At: f.At}
+		if f.Value != nil {
+			if body, ok := v.tree.Blocks.Body(*f.Value); ok {
+				fact.Value = session.RawJSON(body)
+			}
+		}
+		o.Facts = append(o.Facts, fact)
+	}
+	tools := map[string]*OutlineTool{}
+	for i, run := range s.Runs {
+		p := place{v.tree, run, i + 1}
+		o.Runs = append(o.Runs, v.run(p, now))
+		for c := range run.Calls() {
+			countTool(tools, c)
+		}
+		for _, c := range run.Compactions {
+			o.Marks = append(o.Marks, compactionMark(p, c))
+		}
+		for _, q := range run.Permissions {
+			o.Marks = append(o.Marks, permissionMark(p, q))
+		}
+		for _, c := range run.ToolCalls {
+			o.Marks = append(o.Marks, OutlineMark{Kind: "tool_call", Run: p.n, At: c.Start, Text: strings.TrimSpace(Clean(c.Name) + " " + string(c.Outcome))})
+			for _, q := range c.Permissions {
+				o.Marks = append(o.Marks, permissionMark(p, q))
+			}
+		}
+	}
+	gone := v.gone(now)
+	for i := range v.turns {
+		t := v.turn(i, gone)
+		o.Captured = o.Captured || v.turns[i].Capture == spans.CaptureContent
+		o.Turns = append(o.Turns, t)
+		for d := range v.turns[i].defects() {
+			if len(o.TurnDefects) == outlineDefects {
+				break
+			}
+			o.TurnDefects = append(o.TurnDefects, OutlineDefect{Turn: i, Finding: Finding{Code: d.Code, Text: defectText(d)}})
+		}
+	}
+	for _, t := range tools {
+		o.Tools = append(o.Tools, *t)
+	}
+	o.Summary.Title = s.Title(v.tree.Blocks)
+	slices.SortFunc(o.Tools, func(a, b OutlineTool) int { return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Name, b.Name)) })
+	o.Children = v.children(children, now)
+	if f := v.history.Fork; f != nil {
+		o.Fork = &OutlineFork{Session: f.Session, Message: f.Message, Run: v.numbers[f.Last]}
+	}
+	for _, m := range v.history.Messages {
+		x := OutlineMessage{ID: m.ID, Hidden: m.Hidden, Queued: m.Queued, Canceled: m.Canceled, Waiting: m.Waiting(), Run: v.numbers[m.Run]}
+		o.Messages = append(o.Messages, x)
+	}
+	return o
+}
+
+func countTool(tools map[string]*OutlineTool, c *session.ToolCall) {
+	t := tools[c.Name]
+	if t == nil {
+		t = &OutlineTool{Name: c.Name}
+		tools[c.Name] = t
+	}
+	t.Calls++
+	switch c.Outcome {
+	case spans.OutcomeError:
+		t.Failed++
+	case spans.OutcomeDenied:
+		t.Denied++
+	}
+}
+
+// run returns a run without its turns.
+func (v *View) run(p place, now time.Time) OutlineRun {
+	run := p.run
+	o := OutlineRun{
+		Number: p.n, ID: run.ID, Address: p.address(), Status: run.StatusAt(now), Word: run.StatusWord,
+		Agent: cmp.Or(run.Agent, run.AgentID), Model: run.Model, Start: run.Start, End: run.End,
+		Estimated: run.StartSource == spans.TimeSourceBound || run.EndSource == spans.TimeSourceBound,
+		Usage:     run.Usage, UsageTold: run.UsageTold(), Turns: len(run.Turns), Copied: run.Copied, Error: run.Error, Defects: findings(run.Defects),
+	}
+	if run.Rejection != "" {
+		o.Error = strings.TrimSpace(o.Error + " " + run.Rejection)
+	}
+	if run.GroupRole != "" {
+		o.Group = string(run.GroupRole)
+	}
+	for _, g := range p.tree.Groups {
+		if g.SelectedID != "" && g.SelectedID == run.ID && g.Start.Equal(run.GroupStart) {
+			o.Group = "selected"
+		}
+	}
+	h := v.history.Run(run)
+	o.Relation, o.Parent, o.Hidden = string(h.Relation), v.numbers[h.Parent], !h.Hidden.IsZero()
+	if from, ok := v.spawners[run]; ok {
+		o.Relation, o.SpawnedBy = string(session.RelationSubAgent), from.address
+		if from.tree.Session == p.tree.Session {
+			o.Parent = from.n
+		}
+	}
+	return o
+}
+
+func callAddress(of string, c *session.ToolCall) string {
+	if c.ID == "" {
+		return of
+	}
+	return of + "#" + c.ID
+}
+
+// gone returns the runs that are open, and whose process is not there any more at that moment.
+func (v *View) gone(now time.Time) map[*session.Run]bool {
+	gone := map[*session.Run]bool{}
+	for _, run := range v.tree.Runs {
+		if run.Status == spans.RunStatusOpen && run.StatusAt(now) != run.Status {
+			gone[run] = true
+		}
+	}
+	return gone
+}
+
+// turn returns a turn in a line, by its position. Nothing of a run that is gone is open.
+func (v *View) turn(i int, gone map[*session.Run]bool) OutlineTurn {
+	t := v.turns[i]
+	o := OutlineTurn{
+		Run: t.n, Index: t.Index, Address: t.address(), Start: t.Start, End: t.End, State: stateOf(&t.Span), Trigger: t.Trigger,
+		Model: cmp.Or(t.Answered, t.Model), StopReason: t.StopReason, Failed: t.Failed, Attempts: t.Attempts,
+		Usage: t.Usage, UsageTold: t.UsageTold(), Cost: t.Cost, Currency: t.Currency, ModelCallNS: t.ModelCallNS, Messages: t.RequestMessages, Bytes: t.RequestBytes,
+		PromptChanged: t.prompt, ToolsChanged: t.tools, Text: v.line(&t), Live: t.Known == spans.KnownLive,
+		Hidden: !v.history.Hidden(t.Turn).IsZero(),
+	}
+	for range t.defects() {
+		o.Defects++
+	}
+	for _, c := range t.Compactions {
+		o.Marks = append(o.Marks, compactionMark(t.place, c))
+	}
+	for _, q := range t.Permissions {
+		o.Marks = append(o.Marks, permissionMark(t.place, q))
+	}
+	for _, c := range t.ToolCalls {
+		o.Calls = append(o.Calls, outlineCall(c))
+		for _, q := range c.Permissions {
+			o.Marks = append(o.Marks, permissionMark(t.place, q))
+		}
+	}
+	if gone[t.run] {
+		freeze(&o.State)
+		for j := range o.Calls {
+			freeze(&o.Calls[j].State)
+		}
+	}
+	return o
+}
+
+// freeze makes the state of what is open that of what no end was seen of.
+func freeze(state *string) {
+	if *state == stateOpen {
+		*state = stateClosed
+	}
+}
+
+// Words of OutlineTurn.State.
+const (
+	stateOpen    = "open"
+	stateClosed  = "closed"
+	stateMissing = "missing"
+)
+
+// stateOf says in a word what keeps a thing from being whole; nothing of one that is.
+func stateOf(s *session.Span) string {
+	switch {
+	case s.Missing:
+		return stateMissing
+	case s.Known == spans.KnownClosed:
+		return stateClosed
+	case s.Known == spans.KnownLive || s.End.IsZero():
+		return stateOpen
+	}
+	return ""
+}
+
+func outlineCall(c *session.ToolCall) OutlineCall {
+	return OutlineCall{ID: c.ID, Name: cmp.Or(c.Name, "tool call"), Outcome: c.Outcome, State: stateOf(&c.Span), Start: c.Start, End: c.End}
+}
+
+func compactionMark(p place, c *session.Compaction) OutlineMark {
+	parts := []string{Clean(string(c.Kind))}
+	for _, part := range []string{fromTo(c.MessagesBefore, c.MessagesAfter, "message"), fromTo(c.InputTokens, c.OutputTokens, "token"), Clean(c.Trigger)} {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	if c.Applied != nil && !*c.Applied {
+		parts = append(parts, "not applied")
+	}
+	return OutlineMark{Kind: "compaction", Run: p.n, At: c.Start, Text: strings.Join(parts, separator)}
+}
+
+func permissionMark(p place, q *session.Permission) OutlineMark {
+	what := Clean(q.Tool)
+	if q.Target == spans.PermissionTargetInput {
+		what = "input"
+	}
+	return OutlineMark{Kind: "permission", Run: p.n, At: q.Start, Text: strings.TrimSpace(decision(q) + " " + what), Action: q.Action}
+}
+
+// line is the beginning of what the model replied, else of what was new for it.
+func (v *View) line(t *viewTurn) string {
+	if t.Capture != spans.CaptureDigests {
+		for k, items := range [][]session.Ref{t.Output.Items(), input(t)} {
+			second := ""
+			for i, ref := range items {
+				body, ok := v.tree.Blocks.Body(ref)
+				if !ok || i == maxLines {
+					break
+				}
+				for _, s := range sayings(body) {
+					switch text := Clean(s.text); {
+					case text == "":
+					case k == 1 && t.Input.Len() == 0 && (s.label == session.ByModel || s.label == string(session.SaidThinking)): // of the turn before
+					case s.label == session.ByModel || s.label == session.ByUser || s.label == "error":
+						return ellipsis(text, outlineText)
+					case second == "":
+						second = text
+					}
+				}
+			}
+			if second != "" {
+				return ellipsis(second, outlineText)
+			}
+		}
+	}
+	return ellipsis(Clean(t.Error), outlineText)
+}
+
+// input returns the messages that were new for the model on a turn: those that its loop told, else those of its request that the request
+// before did not have, else, on the first turn of a run, those that the run was given.
+func input(t *viewTurn) []session.Ref {
+	if t.Input.Len() > 0 {
+		return t.Input.Items()
+	}
+	for _, q := range t.Requests {
+		if q.Messages.Len() == 0 || !q.Messages.Complete {
+			continue
+		}
+		fresh := q.Messages.From(q.Messages.Same)
+		before := q.Before()
+		if before == nil || int64(before.Messages.Len()) == q.Messages.Same { // nothing left it
+			return fresh
+		}
+		seen := map[string]bool{}
+		for _, ref := range before.Messages.Items() {
+			seen[ref.Block] = true
+		}
+		return slices.DeleteFunc(slices.Clone(fresh), func(ref session.Ref) bool { return seen[ref.Block] })
+	}
+	if t.first {
+		return t.run.Outside.Items()
+	}
+	return nil
+}
+
+// ellipsis returns the first n characters of s.
+func ellipsis(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return prefix(s, n-1) + "…"
+}
+
+// children returns runs of other sessions that this one spawned, then sessions that name it and are not among them.
+func (v *View) children(named []session.Summary, now time.Time) []OutlineChild {
+	var out []OutlineChild
+	seen := map[string]bool{v.tree.ID: true}
+	for _, p := range v.index.runs {
+		if p.tree.Session == v.tree.Session {
+			continue
+		}
+		c := OutlineChild{Session: p.tree.ID, Run: p.address(), Kind: "sub-agent", Agent: cmp.Or(p.run.Agent, p.run.AgentID), Status: p.tree.StatusAt(now)}
+		from, ok := v.spawners[p.run]
+		switch {
+		case ok && from.tree.Session == v.tree.Session:
+			c.From = from.address
+		case !ok && p.run.ParentSessionID == v.tree.ID:
+		default:
+			continue
+		}
+		seen[p.tree.ID] = true
+		out = append(out, c)
+	}
+	for _, s := range named {
+		if seen[s.ID] {
+			continue
+		}
+		seen[s.ID] = true
+		c := OutlineChild{Session: s.ID, Kind: "sub-agent", Agent: cmp.Or(s.Agent, s.AgentID), Status: s.StatusAt(now)}
+		if s.ForkedFrom == v.tree.ID {
+			c.Kind = "fork"
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// findings returns defects in plain words.
+func findings(l []session.Defect) []Finding {
+	var out []Finding
+	for _, d := range l {
+		out = append(out, Finding{Code: d.Code, Text: defectText(d), Observation: isNote(d)})
+	}
+	return out
+}

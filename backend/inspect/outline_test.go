@@ -1,0 +1,250 @@
+package inspect_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// asJSON returns what the API gives, with span ids, which are made by chance, taken out.
+func asJSON(t *testing.T, trees []session.Tree, v any) string {
+	t.Helper()
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	for _, tree := range trees {
+		for i, run := range tree.Runs {
+			for j, turn := range run.Turns {
+				text = strings.ReplaceAll(text, turn.SpanID, fmt.Sprintf("span-%d-%d", i, j))
+			}
+			text = strings.ReplaceAll(text, run.TraceID, "trace")
+		}
+	}
+	return text
+}
+
+// Outlines and turns of recordings of the real crate, whole.
+func TestOutlines(t *testing.T) {
+	const scenarios = "../../dialects/phi/testdata/phi-core-0.15.2/"
+	for name, path := range map[string]string{
+		"demo":       "../../cmd/otelagent/demo.ndjson",
+		"branch":     scenarios + "continue-rerun-branch.events.ndjson",
+		"compaction": scenarios + "compaction-in-turn.events.ndjson",
+		"denied":     scenarios + "tool-denied-by-hook.events.ndjson",
+		"retry":      scenarios + "retry-succeeds.events.ndjson",
+		"killed":     scenarios + "killed.events.ndjson",
+		"parallel":   scenarios + "parallel-with-judge.events.ndjson",
+		"sub-agent":  scenarios + "sub-agent-host-wired.events.ndjson",
+	} {
+		t.Run(name, func(t *testing.T) {
+			trees := recorded(t, path, otelagent.CaptureContent)
+			v := inspect.NewView(trees[0], trees[1:])
+			golden(t, "outline/"+name+".json", asJSON(t, trees, v.Outline(7, nil, time.Time{})))
+			golden(t, "outline/"+name+"-turns.json", asJSON(t, trees, v.Turns(0, 100, 200, time.Time{})))
+		})
+	}
+}
+
+// What views tell agrees with the tree, for every recording: nothing is lost, doubled or cut without a word.
+func TestViewsAgreeWithTrees(t *testing.T) {
+	paths, err := filepath.Glob("../../dialects/phi/testdata/phi-core-*/*.events.ndjson")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	if testing.Short() {
+		paths = paths[:5]
+	}
+	for _, path := range paths {
+		t.Run(filepath.Base(filepath.Dir(path))+"/"+filepath.Base(path), func(t *testing.T) {
+			trees := recorded(t, path, otelagent.CaptureContent)
+			for i, tree := range trees {
+				v := inspect.NewView(tree, append(trees[:i:i], trees[i+1:]...))
+				checkView(t, v, tree)
+			}
+		})
+	}
+}
+
+func checkView(t *testing.T, v *inspect.View, tree session.Tree) {
+	t.Helper()
+	o := v.Outline(1, nil, time.Time{})
+	want := session.Summarize(tree.Session)
+	want.Title = tree.Title(tree.Blocks)
+	if diff := cmp.Diff(want, o.Summary); diff != "" {
+		t.Error(diff)
+	}
+	if len(o.Runs) != len(tree.Runs) || len(o.Turns) != int(o.Summary.Turns) || v.Len() != len(o.Turns) {
+		t.Errorf("%d runs and %d turns, want %d and %d", len(o.Runs), len(o.Turns), len(tree.Runs), o.Summary.Turns)
+	}
+	calls, usage, i := int64(0), session.Usage{}, 0
+	for _, c := range o.Tools {
+		calls += int64(c.Calls)
+	}
+	if calls != o.Summary.ToolCalls {
+		t.Errorf("%d calls, want %d", calls, o.Summary.ToolCalls)
+	}
+	all := v.Turns(0, len(o.Turns)+1, 1<<20, time.Time{})
+	for _, run := range tree.Runs {
+		for _, turn := range run.Turns {
+			usage.Add(o.Turns[i].Usage)
+			alone := v.Turn(i, 1<<20, time.Time{})
+			if v.Position(turn) != i || alone.SpanID != turn.SpanID || len(alone.ToolCalls) != len(turn.ToolCalls) || len(alone.Requests) != len(turn.Requests) {
+				t.Errorf("turn %d is another one: %+v", i, alone)
+			}
+			for j, q := range turn.Requests {
+				if exact := q.Payload(tree.Blocks).Exact; alone.Requests[j].Exact == nil || *alone.Requests[j].Exact != exact {
+					t.Errorf("turn %d request %d: exact is %v, want %v", i, j, alone.Requests[j].Exact, exact)
+				}
+				alone.Requests[j].Exact, alone.Requests[j].Missing, alone.Requests[j].Bytes = nil, 0, all[i].Requests[j].Bytes
+			}
+			if diff := cmp.Diff(all[i], alone); diff != "" {
+				t.Errorf("turn %d alone is another one than among others: %s", i, diff)
+			}
+			if diff := cmp.Diff(o.Turns[i], alone.OutlineTurn); diff != "" {
+				t.Error(diff)
+			}
+			for _, said := range append(alone.Input, alone.Output...) {
+				if body, ok := tree.Blocks.Body(session.Ref{Block: said.Text.Block}); !ok || !said.Text.Cut && len(said.Text.Text) != int(said.Text.Bytes) || body == "" {
+					t.Errorf("turn %d: %+v is of no block", i, said)
+				}
+			}
+			i++
+		}
+	}
+	for k := range all {
+		if one := v.Turns(k, 1, 1<<20, time.Time{}); len(one) != 1 || one[0].Address != all[k].Address {
+			t.Errorf("a page of turn %d is another", k)
+		} else if diff := cmp.Diff(all[k], one[0]); diff != "" { // what is new is told the same wherever a page begins
+			t.Error(diff)
+		}
+	}
+	if v.Turn(-1, 1, time.Time{}) != nil || v.Turn(len(all), 1, time.Time{}) != nil || len(v.Turns(len(all), 10, 1, time.Time{})) != 0 || len(v.Turns(-5, 0, 1, time.Time{})) != 0 {
+		t.Error("there are turns where none are")
+	}
+}
+
+// Bodies are cut at a character, and say so.
+func TestViewCutsBodies(t *testing.T) {
+	trees := recorded(t, "../../cmd/otelagent/demo.ndjson", otelagent.CaptureContent)
+	v := inspect.NewView(trees[0], nil)
+	cut := 0
+	for n := range 60 {
+		for _, turn := range v.Turns(0, 100, n, time.Time{}) {
+			for _, s := range append(turn.Input, turn.Output...) {
+				if len(s.Text.Text) > n || s.Text.Cut != (s.Text.Bytes > int64(len(s.Text.Text))) || strings.ToValidUTF8(s.Text.Text, "") != s.Text.Text {
+					t.Fatalf("%d: %+v", n, s.Text)
+				}
+				if s.Text.Cut {
+					cut++
+				}
+			}
+		}
+	}
+	if cut == 0 {
+		t.Error("nothing was cut")
+	}
+}
+
+// Without content nothing is invented, and what is not there has a word.
+func TestViewWithoutContent(t *testing.T) {
+	for _, capture := range []otelagent.Capture{otelagent.CaptureNone, otelagent.CaptureDigests} {
+		trees := recorded(t, "../../cmd/otelagent/demo.ndjson", capture)
+		v := inspect.NewView(trees[0], trees[1:])
+		o := v.Outline(1, nil, time.Time{})
+		if o.Captured {
+			t.Errorf("%v: captured", capture)
+		}
+		for i, turn := range v.Turns(0, 100, 1000, time.Time{}) {
+			if turn.Text != "" && turn.Error == "" {
+				t.Errorf("%v: turn %d says %q", capture, i, turn.Text)
+			}
+			for _, s := range append(turn.Input, turn.Output...) {
+				if s.Text.Text != "" || s.Text.State != inspect.StateNotCaptured && s.Text.State != inspect.StateWithheld {
+					t.Errorf("%v: turn %d: %+v", capture, i, s)
+				}
+			}
+			for _, c := range turn.ToolCalls {
+				if c.Input != nil && (c.Input.Text != "" || c.Input.State == "") {
+					t.Errorf("%v: turn %d: %+v", capture, i, c.Input)
+				}
+			}
+		}
+	}
+}
+
+// An open session whose process is silent for too long is aborted in the outline, and so is its run.
+func TestOutlineStatus(t *testing.T) {
+	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+	s := &session.Session{ID: "s", Status: spans.SessionStatusBusy, Start: at, Last: at, Runs: []*session.Run{{
+		ID: "r", Status: spans.RunStatusOpen, Span: session.Span{Start: at, Known: spans.KnownLive, HeartbeatNS: int64(time.Second)},
+		Turns: []*session.Turn{{
+			Span: session.Span{Start: at, Known: spans.KnownLive}, ToolCalls: []*session.ToolCall{{ID: "c", Span: session.Span{Start: at, Known: spans.KnownLive}}},
+		}},
+	}}}
+	v := inspect.NewView(session.Tree{Session: s}, nil)
+	for after, want := range map[time.Duration][3]string{time.Second: {"busy", "open", "open"}, time.Minute: {"aborted", "aborted", "closed"}} {
+		o := v.Outline(1, nil, at.Add(after))
+		if string(o.Status) != want[0] || string(o.Runs[0].Status) != want[1] {
+			t.Errorf("after %s: %s, %s, want %v", after, o.Status, o.Runs[0].Status, want)
+		}
+		turn := v.Turns(0, 1, 1, at.Add(after))[0] // what is open of a run that is gone is frozen
+		if got := []string{o.Turns[0].State, o.Turns[0].Calls[0].State, turn.State, turn.Calls[0].State, turn.ToolCalls[0].State}; slices.ContainsFunc(got, func(s string) bool { return s != want[2] }) {
+			t.Errorf("after %s: %v, want %s", after, got, want[2])
+		}
+	}
+}
+
+// Sessions that name this one, and are not among the related ones, are its children.
+func TestOutlineChildren(t *testing.T) {
+	trees := recorded(t, "../../cmd/otelagent/demo.ndjson", otelagent.CaptureNone)
+	v := inspect.NewView(trees[0], trees[1:])
+	fork := session.Summary{Key: session.Key{ID: "fork"}, ForkedFrom: trees[0].ID, Status: spans.SessionStatusIdle}
+	o := v.Outline(1, []session.Summary{session.Summarize(trees[1].Session), fork}, time.Time{})
+	if len(o.Children) != 2 || o.Children[0].Kind != "sub-agent" || o.Children[0].From == "" || o.Children[1] != (inspect.OutlineChild{Session: "fork", Kind: "fork", Status: "idle"}) {
+		t.Errorf("%+v", o.Children)
+	}
+}
+
+// What somebody named the session stands in its outline: pages head it with that.
+func TestOutlineTitle(t *testing.T) {
+	blocks, name := &session.BlockSet{}, `"Fix range test"`
+	blocks.Add(session.Block{Body: name})
+	s := &session.Session{ID: "s", Facts: []session.Fact{{Subject: session.SubjectSession, Key: session.FactTitle, Value: &session.Ref{Block: spans.BlockOfString(name).Short().String()}}}}
+	if got := inspect.NewView(session.Tree{Session: s, Blocks: blocks}, nil).Outline(1, nil, time.Time{}).Summary.Title; got != "Fix range test" {
+		t.Errorf("the outline is titled %q", got)
+	}
+}
+
+// A defect within a turn is counted where the summary counts it, and led to.
+func TestOutlineDefects(t *testing.T) {
+	defect := func(detail string) []session.Defect {
+		return []session.Defect{{Code: spans.DefectToolCallMissing, Detail: detail}}
+	}
+	turn := &session.Turn{Defects: defect("a"), ToolCalls: []*session.ToolCall{{Defects: defect("b"), Permissions: []*session.Permission{{Defects: defect("c")}}}}, Compactions: []*session.Compaction{{Defects: defect("d")}}, Permissions: []*session.Permission{{Defects: defect("e")}}}
+	s := &session.Session{ID: "s", Runs: []*session.Run{{ID: "r", Turns: []*session.Turn{{}, turn}}}}
+	o := inspect.NewView(session.Tree{Session: s}, nil).Outline(1, nil, time.Time{})
+	var got []string
+	for _, d := range o.TurnDefects {
+		got = append(got, fmt.Sprint(d.Turn, d.Text[len(d.Text)-1:]))
+	}
+	if diff := cmp.Diff([]string{"1a", "1b", "1c", "1d", "1e"}, got); diff != "" || o.Turns[1].Defects != len(got) || o.Summary.Defects != int64(len(got)) {
+		t.Errorf("%d of the turn, %d of the session: %s", o.Turns[1].Defects, o.Summary.Defects, diff)
+	}
+}

@@ -1,0 +1,595 @@
+package inspect
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Request is one request as people and programs look at it. Its JSON form is told in docs/requests.md.
+type Request struct {
+	Format    int    `json:"format"`
+	Address   string `json:"address"`
+	Tenant    string `json:"tenant,omitempty"`
+	Session   string `json:"session"`
+	Run       string `json:"run"`
+	RunNumber int    `json:"run_number"`
+	Turn      int64  `json:"turn"`
+	Attempt   int64  `json:"attempt"`
+	Attempts  int    `json:"attempts"`
+
+	Capture  spans.Capture `json:"capture,omitempty"`
+	Model    string        `json:"model,omitempty"`
+	Provider string        `json:"provider,omitempty"`
+
+	// Bytes and SHA256 are those of the payload as it can be given back; absent when it cannot. Exact, Redacted, Stated, Missing and
+	// Defects are told at session.Payload.
+	Bytes    int64  `json:"bytes,omitempty"`
+	SHA256   string `json:"sha256,omitempty"`
+	Exact    bool   `json:"exact"`
+	Redacted bool   `json:"redacted,omitempty"`
+	Stated   int64  `json:"stated_bytes,omitempty"`
+
+	System   *RequestPart  `json:"system,omitempty"`
+	Sections []RequestPart `json:"sections,omitempty"`
+	Tools    *RequestPart  `json:"tools,omitempty"`
+	Params   *RequestPart  `json:"params,omitempty"`
+	// Count is how many messages the request has, also where fewer are known.
+	Count    int64         `json:"message_count"`
+	Messages []RequestPart `json:"messages,omitempty"`
+	// Misaligned says that the producer gave another number of provenances than messages: no message has one, and what the producer
+	// gave stands among the parameters as it came.
+	Misaligned bool `json:"misaligned,omitempty"`
+
+	Missing []MissingPart    `json:"missing,omitempty"`
+	Defects []session.Defect `json:"defects,omitempty"`
+
+	// Payload is the request put together again. Its Bytes are nil when something of it is missing.
+	Payload session.Payload `json:"-"`
+
+	request *session.Request
+	before  *session.Request // what New is compared with
+}
+
+// RequestPart is a message of a request, its system prompt, one section of that, its tools, or its other parameters.
+type RequestPart struct {
+	// Index among the messages; nil of anything else.
+	Index *int `json:"index,omitempty"`
+	// Name of a section.
+	Name string `json:"name,omitempty"`
+	// Provenance of a message, as phi-core writes it; a string where that is not known.
+	Provenance session.RawJSON `json:"provenance,omitempty"`
+	Role       string          `json:"role,omitempty"`
+	// Bytes of the block, which is canonical and without the envelope; 0 when that is not known.
+	Bytes int64  `json:"bytes,omitempty"`
+	Block string `json:"block,omitempty"`
+	// New says that the last request of another turn before did not have it; nil when that is not known.
+	New *bool `json:"new,omitempty"`
+	// State is empty when the body is there, else one of the words State... .
+	State string `json:"state,omitempty"`
+	// Redacted says that the body holds the mark of a rule.
+	Redacted bool            `json:"redacted,omitempty"`
+	Envelope session.RawJSON `json:"envelope,omitempty"`
+	// Body is JSON as it is, or any other text as a string. Of one that was cut it is the beginning, as a string.
+	Body session.RawJSON `json:"body,omitempty"`
+
+	from string // provenance in words
+	text string // the body, or the beginning of one that was cut
+}
+
+// Words of RequestPart.State.
+const (
+	// StateMissing: the body did not arrive.
+	StateMissing = "missing"
+	// StateCut: the body was cut by a bound on size, or redacted by the collector.
+	StateCut = "cut"
+	// StateWithheld: size and digest are all that left the source.
+	StateWithheld = "withheld"
+)
+
+// MissingPart is a piece of a request that is not there, and how much of it is.
+type MissingPart struct {
+	session.MissingPart
+	// Bytes of the whole body, 0 when that is not known; Have are those of its beginning that are there.
+	Bytes int64 `json:"bytes,omitempty"`
+	Have  int64 `json:"have,omitempty"`
+}
+
+// String names the piece, and why it is not there.
+func (m MissingPart) String() string {
+	what := Clean(m.Part)
+	switch {
+	case m.Part == "message" && m.Position < 0:
+		return "the list of messages did not arrive"
+	case m.Part == "message" || m.Part == "provenance":
+		what += " " + strconv.Itoa(m.Position)
+	case m.Part == "rest":
+		what = "parameters"
+	}
+	if m.Block != "" {
+		what += " (block " + Clean(m.Block) + ")"
+	}
+	switch {
+	case !m.Withheld:
+		return what + " did not arrive"
+	case m.Have > 0:
+		return fmt.Sprintf("%s was cut or redacted: %s of %s bytes are there", what, exact(m.Have), exact(m.Bytes))
+	}
+	return fmt.Sprintf("%s was withheld at the source: %s bytes", what, exact(m.Bytes))
+}
+
+// NewRequest returns a request of a turn of t, for looking at: its payload is put together, and its parts are read.
+func NewRequest(t session.Tree, run *session.Run, turn *session.Turn, q *session.Request) *Request {
+	r := &Request{
+		Format: session.TreeFormat, Tenant: t.Tenant, Session: t.ID, Run: run.ID, Turn: turn.Index, Attempt: q.Attempt, Attempts: len(turn.Requests),
+		Capture: turn.Capture, Model: turn.Model, Provider: turn.Provider, request: q,
+	}
+	for i, o := range t.Runs {
+		if o == run {
+			r.RunNumber = i + 1
+		}
+	}
+	r.Address = session.TurnAddress(t.ID, r.RunNumber, turn.Index)
+	if len(turn.Requests) > 1 {
+		r.Address += "/" + strconv.FormatInt(q.Attempt, 10)
+	}
+	r.before, _ = earlier(turn, q)
+	p := q.Payload(t.Blocks)
+	r.Payload, r.Exact, r.Redacted, r.Stated, r.Defects = p, p.Exact, p.Redacted, p.Stated, p.Defects
+	if p.Bytes != nil {
+		sum := sha256.Sum256(p.Bytes)
+		r.Bytes, r.SHA256 = int64(len(p.Bytes)), hex.EncodeToString(sum[:])
+	}
+	for _, m := range p.Missing {
+		part := MissingPart{MissingPart: m}
+		if text, size, ok := t.Blocks.Cut(session.Ref{Block: m.Block}); ok && m.Withheld {
+			part.Bytes, part.Have = size, int64(len(text))
+		}
+		r.Missing = append(r.Missing, part)
+	}
+	redacts := redacts(t.Session)
+	r.params(t.Blocks, redacts)
+	r.sections(t.Blocks, redacts)
+	r.messages(t.Blocks, redacts)
+	r.missingMessages()
+	return r
+}
+
+// missingMessages completes what is missing: where a part beside the messages is, Payload does not come to these.
+func (r *Request) missingMessages() {
+	if len(r.Missing) == 0 || slices.ContainsFunc(r.Missing, func(m MissingPart) bool { return m.Part == "message" }) {
+		return
+	}
+	for _, p := range r.Messages {
+		if p.State == "" {
+			continue
+		}
+		m := MissingPart{Bytes: p.Bytes, Have: int64(len(p.text))}
+		m.Part, m.Position, m.Block, m.Withheld = "message", *p.Index, p.Block, p.State != StateMissing
+		r.Missing = append(r.Missing, m)
+	}
+}
+
+// redacts reports whether a redactor changed something of the session: only then a mark in a text is taken for one.
+func redacts(s *session.Session) bool {
+	for _, run := range s.Runs {
+		if run.Redacted > 0 {
+			return true
+		}
+		for c := range run.Calls() {
+			if c.Redacted > 0 {
+				return true
+			}
+		}
+		for _, c := range run.Compactions {
+			if c.Redacted > 0 {
+				return true
+			}
+		}
+		for _, t := range run.Turns {
+			if t.Redacted > 0 {
+				return true
+			}
+			for _, c := range t.Compactions {
+				if c.Redacted > 0 {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// read fills in what the blocks tell of a part.
+func (p *RequestPart) read(blocks *session.BlockSet, ref session.Ref, redacts bool) {
+	p.Block = ref.Block
+	if body, ok := blocks.Body(ref); ok {
+		p.text, p.Body, p.Bytes = body, session.RawJSON(body), int64(len(body))
+	} else if text, size, ok := blocks.Cut(ref); ok {
+		p.State, p.Bytes, p.text = StateWithheld, size, text
+		if text != "" {
+			p.State, p.Body = StateCut, asString(text)
+		}
+	} else {
+		p.State = StateMissing
+	}
+	p.Redacted = redacts && strings.Contains(p.text, "[redacted:")
+}
+
+// asString returns text as a JSON string.
+func asString(text string) session.RawJSON {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(text) // never fails for a string
+	return session.RawJSON(bytes.TrimSuffix(b.Bytes(), []byte{'\n'}))
+}
+
+func (r *Request) params(blocks *session.BlockSet, redacts bool) {
+	if r.request.Params == nil {
+		return
+	}
+	seen := map[session.Ref]bool{}
+	if r.before != nil && r.before.Params != nil {
+		for _, ref := range r.before.Params.Items() {
+			seen[ref] = true
+		}
+	}
+	for _, ref := range r.request.Params.Items() {
+		var to **RequestPart
+		switch spans.ProvenanceKind(ref.Provenance) {
+		case spans.ProvenanceSystem:
+			to = &r.System
+		case spans.ProvenanceTools:
+			to = &r.Tools
+		case spans.ProvenanceRest:
+			to = &r.Params
+		}
+		if to == nil || *to != nil {
+			continue
+		}
+		*to = &RequestPart{New: r.isNew(!seen[ref])}
+		(*to).read(blocks, ref, redacts)
+	}
+}
+
+// isNew returns whether something is new, or nil when the request before is not known.
+func (r *Request) isNew(is bool) *bool {
+	if r.request.Messages == nil || !r.request.Messages.Complete {
+		return nil
+	}
+	return &is
+}
+
+func (r *Request) sections(blocks *session.BlockSet, redacts bool) {
+	if r.request.Sections == nil {
+		return
+	}
+	seen := map[session.Ref]bool{}
+	if r.before != nil && r.before.Sections != nil {
+		for _, ref := range r.before.Sections.Items() {
+			seen[ref] = true
+		}
+	}
+	for _, ref := range r.request.Sections.Items() {
+		p := RequestPart{New: r.isNew(!seen[ref])}
+		if pv, err := spans.ParseProvenance(ref.Provenance); err == nil {
+			p.Name = pv.Name
+		}
+		p.read(blocks, ref, redacts)
+		if p.State == "" { // it stands here as it does inside the JSON string of the prompt
+			p.text = valueText([]byte(`"` + p.text + `"`))
+			p.Body = asString(p.text)
+		}
+		r.Sections = append(r.Sections, p)
+	}
+}
+
+func (r *Request) messages(blocks *session.BlockSet, redacts bool) {
+	if r.request.Messages == nil {
+		return
+	}
+	r.Count = r.request.Messages.Count
+	seen := map[string]bool{}
+	if r.before != nil {
+		for _, ref := range r.before.Messages.Items() {
+			seen[ref.Block] = true
+		}
+	}
+	placed := false
+	for _, m := range r.request.ReadMessages(blocks) {
+		p := RequestPart{Index: &m.Position, Role: m.Role, Envelope: m.Envelope, New: r.isNew(!seen[m.Block]), from: source(&m)}
+		switch {
+		case m.Source != (spans.Provenance{}):
+			p.Provenance = session.RawJSON(m.Source.AppendJSON(nil))
+		case m.Provenance != "":
+			p.Provenance = asString(m.Provenance)
+		}
+		placed = placed || m.Provenance != ""
+		p.read(blocks, m.Ref, redacts)
+		r.Messages = append(r.Messages, p)
+	}
+	if !placed && len(r.Messages) > 0 && r.Params != nil {
+		var rest struct{ Provenance []json.RawMessage }
+		_ = json.Unmarshal([]byte(r.Params.text), &rest) // what does not fit says nothing
+		r.Misaligned = rest.Provenance != nil && len(rest.Provenance) != len(r.Messages)
+	}
+}
+
+// source says in words where a message came from.
+func source(m *session.Message) string {
+	s := &m.Source
+	switch s.Kind {
+	case "":
+		if s.Raw != "" {
+			return Clean(s.Raw)
+		}
+		return Clean(m.Provenance)
+	case spans.ProvenanceLoopTurn:
+		return fmt.Sprintf("turn %d:%d %s", s.TurnIndex, s.MessageIndex, Clean(s.Role))
+	case spans.ProvenanceIdentityBlock:
+		return fmt.Sprintf("%s %s:%d", s.Kind, Clean(s.Name), s.Order)
+	case spans.ProvenanceMemoryTier:
+		return fmt.Sprintf("%s %s:%s", s.Kind, Clean(s.Tier), Clean(s.RecordID))
+	}
+	return Clean(string(s.Kind))
+}
+
+// state says what is to be known of a part beside its numbers.
+func (p *RequestPart) state(capture spans.Capture) (string, style) {
+	var out []string
+	st := plainText
+	switch {
+	case p.New == nil:
+	case *p.New:
+		out = append(out, "new")
+	default:
+		out, st = append(out, "seen before"), dim
+	}
+	if p.State != "" && (p.State != StateWithheld || capture != spans.CaptureDigests) { // of those nothing else is to be expected
+		out, st = append(out, p.State), yellow
+	}
+	if p.Redacted {
+		out, st = append(out, "redacted"), yellow
+	}
+	return strings.Join(out, ", "), st
+}
+
+// Provenance writes a request as a table: one line a message, and before them the system prompt, its sections, the tools and the
+// other parameters. The error is the writer's.
+func (r *Request) Provenance(w io.Writer, o Options) error {
+	d := newDrawer(w, o)
+	r.header(d)
+	type line struct {
+		cells [6]string // index, what, role, bytes, block, state
+		style style
+	}
+	lines := []line{{[6]string{"#", "PROVENANCE", "ROLE", "BYTES", "BLOCK", ""}, dim}}
+	add := func(index, what string, p *RequestPart) {
+		size := exact(p.Bytes)
+		if p.State == StateMissing {
+			size = ""
+		}
+		state, st := p.state(r.Capture)
+		lines = append(lines, line{[6]string{index, what, Clean(p.Role), size, Clean(p.Block), state}, st})
+	}
+	if r.System != nil {
+		add("", "system prompt", r.System)
+	}
+	for i := range r.Sections {
+		add("", "  section "+Clean(r.Sections[i].Name), &r.Sections[i])
+	}
+	if r.Tools != nil {
+		add("", "tools", r.Tools)
+	}
+	if r.Params != nil {
+		add("", "parameters", r.Params)
+	}
+	untold := "not told"
+	if r.Misaligned { // it was told, and a note says so
+		untold = ""
+	}
+	for i := range r.Messages {
+		add(strconv.Itoa(*r.Messages[i].Index), cmp.Or(r.Messages[i].from, untold), &r.Messages[i])
+	}
+	const gap = 2
+	var widths [6]int
+	for _, l := range lines {
+		for i, c := range l.cells {
+			widths[i] = max(widths[i], width(c))
+		}
+	}
+	widths[2] = min(widths[2], 12) // a role may be any word
+	widths[4] = min(widths[4], 11)
+	room := d.width
+	for i, w := range widths {
+		if i != 1 {
+			room -= w + gap
+		}
+	}
+	widths[1] = min(widths[1], max(room, 10))
+	d.blank()
+	for n, l := range lines {
+		used := 0
+		for i, c := range l.cells {
+			c = cut(c, widths[i])
+			if i == 0 || i == 3 {
+				c = padLeft(c, widths[i])
+			} else {
+				c = padRight(c, widths[i])
+			}
+			st := plainText
+			switch {
+			case n == 0 || i == 4:
+				st = dim
+			case i == 5:
+				st = l.style
+			}
+			d.put(st, cut(c, d.width-used))
+			d.buf.WriteString(strings.Repeat(" ", gap))
+			used += width(c) + gap
+		}
+		d.flush()
+	}
+	return d.err
+}
+
+// header is what is to be known of a request before its parts.
+func (r *Request) header(d *drawer) {
+	d.field("session", Clean(r.Session))
+	attempt := ""
+	if r.Attempts > 1 || r.Attempt > 0 {
+		attempt = fmt.Sprintf("attempt %d (%d in all)", r.Attempt, r.Attempts)
+	}
+	whole := ""
+	switch {
+	case r.Exact:
+		whole = "byte for byte"
+	case r.Payload.Bytes == nil:
+		whole = "not whole"
+	}
+	d.field("request", fmt.Sprintf("run %d", r.RunNumber), fmt.Sprintf("turn %d", r.Turn), attempt, Clean(r.Model), Clean(r.Provider))
+	d.field("size", append(r.size(), whole)...)
+	if r.SHA256 != "" {
+		d.field("sha256", r.SHA256)
+	}
+	for _, note := range r.notes() {
+		d.field("note", note)
+	}
+	const most = 8
+	for i, m := range r.Missing {
+		if r.Capture == spans.CaptureDigests {
+			break
+		}
+		if i == most {
+			d.field("missing", fmt.Sprintf("and %d more", len(r.Missing)-i))
+			break
+		}
+		d.field("missing", m.String())
+	}
+	for _, def := range r.Defects {
+		d.field(defectLabel(def), defectText(def))
+	}
+}
+
+// size says how much a request is.
+func (r *Request) size() []string {
+	out := []string{plural(int(r.Count), "message")}
+	if r.Payload.Bytes != nil {
+		out = append(out, exact(r.Bytes)+" bytes")
+	} else if r.Stated > 0 {
+		out = append(out, exact(r.Stated)+" bytes when the loop emitted it")
+	}
+	return out
+}
+
+// notes say what is special about a request that is nevertheless no damage.
+func (r *Request) notes() []string {
+	var out []string
+	if r.Capture == spans.CaptureDigests {
+		out = append(out, "captured as digests: sizes and hashes, no content")
+	}
+	if note := r.Note(); note != "" {
+		out = append(out, note)
+	}
+	if r.Misaligned {
+		out = append(out, "the producer gave another number of provenances than messages; none is aligned by guess, and what it gave stands in the parameters")
+	}
+	if n := int64(len(r.Messages)); r.request.Messages != nil && n < r.Count {
+		out = append(out, fmt.Sprintf("of %d messages the last %d are known", r.Count, n))
+	}
+	return out
+}
+
+// Note says how the payload differs from what the loop emitted; empty when it does not, and when there is none.
+func (r *Request) Note() string {
+	switch {
+	case r.Payload.Bytes == nil || r.Exact:
+		return ""
+	case !r.framed():
+		return "these are not the bytes that the loop emitted: nobody told how it spells them, so the request was put together in a fixed order (system, messages, tools, other parameters)"
+	case r.Stated > 0 && r.Stated != r.Bytes:
+		return fmt.Sprintf("a redactor changed this request before it left: these are %s bytes, the loop emitted %s", exact(r.Bytes), exact(r.Stated))
+	}
+	return "a redactor changed this request before it left"
+}
+
+// framed reports whether the source told how the payload is put together.
+func (r *Request) framed() bool {
+	if r.request.Params == nil {
+		return false
+	}
+	return slices.ContainsFunc(r.request.Params.Items(), func(ref session.Ref) bool {
+		kind := spans.ProvenanceKind(ref.Provenance)
+		return kind == spans.ProvenanceFrame || kind == spans.ProvenancePayload
+	})
+}
+
+// Pretty writes the payload indented: keys in their order, numbers and strings as they are spelled, but for characters on which a
+// terminal acts, which are escaped. It is the same JSON. It fails when the payload is no JSON or is not there.
+func (r *Request) Pretty(w io.Writer) error {
+	var b bytes.Buffer
+	if err := json.Indent(&b, r.Payload.Bytes, "", "  "); err != nil {
+		return fmt.Errorf("the payload is no JSON: %w", err)
+	}
+	b.WriteByte('\n')
+	_, err := w.Write(escaped(b.Bytes()))
+	return err
+}
+
+// escaped spells out, in JSON that was indented, the characters inside its strings on which a terminal acts.
+func escaped(b []byte) []byte {
+	harmless := func(r rune, n int) bool {
+		return !(r == utf8.RuneError && n == 1 || r >= 0x7f && r < 0xa0 || hidden(r))
+	}
+	out, from := []byte(nil), 0
+	for i := 0; i < len(b); {
+		if b[i] < 0x7f {
+			i++
+			continue
+		}
+		r, n := utf8.DecodeRune(b[i:])
+		if !harmless(r, n) {
+			out = append(out, b[from:i]...)
+			if r > 0xffff {
+				out = fmt.Appendf(out, `\u%04x\u%04x`, 0xd800+(r-0x10000)>>10, 0xdc00+(r-0x10000)&0x3ff)
+			} else {
+				out = fmt.Appendf(out, `\u%04x`, r)
+			}
+			from = i + n
+		}
+		i += n
+	}
+	if from == 0 {
+		return b
+	}
+	return append(out, b[from:]...)
+}
+
+// exact returns n with its digits in groups of three.
+func exact(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// newDrawer returns what draws lines on w.
+func newDrawer(w io.Writer, o Options) *drawer {
+	if o.Width < 40 {
+		o.Width = 80
+	}
+	return &drawer{w: w, width: o.Width, color: o.Color}
+}

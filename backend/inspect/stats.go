@@ -1,0 +1,494 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store/stats"
+)
+
+// Stats writes statistics: totals, a histogram of each measure, or, where there are groups, a line with a small one for each of their
+// measures; tools, compactions, permission evaluations, and what has no price. Without colour it says the same.
+func Stats(w io.Writer, r *stats.Report, o Options) error {
+	if o.Width < 40 {
+		o.Width = 80
+	}
+	d := &statsDrawer{drawer: drawer{w: w, width: min(o.Width, 120), color: o.Color}, total: &r.Total}
+	d.totals(r)
+	if r.By == "" {
+		d.histograms(&r.Total)
+	} else {
+		d.groups(r)
+	}
+	if r.By != stats.ByTool {
+		d.tools(r.Tools)
+	}
+	d.compactions(r.Compactions)
+	d.permissions(r.Permissions)
+	d.noPrice(r)
+	return d.err
+}
+
+type statsDrawer struct {
+	drawer
+	total *stats.Group
+}
+
+// A measure is one thing that is told of turns or tool calls.
+type measure struct {
+	name, unit string
+	dist       func(*stats.Group) *stats.Dist
+	show       func(int64) string
+}
+
+func showDuration(ns int64) string { return Duration(time.Duration(ns)) }
+
+var measures = []measure{
+	{"input", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.Input }, Count},
+	{"output", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.Output }, Count},
+	{"cache read", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.CacheRead }, Count},
+	{"cache write", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.CacheWrite }, Count},
+	{"reasoning", "tokens a turn", func(g *stats.Group) *stats.Dist { return g.Reasoning }, Count},
+	{"turn", "duration, tools included", func(g *stats.Group) *stats.Dist { return g.Duration }, showDuration},
+	{"model call", "duration", func(g *stats.Group) *stats.Dist { return g.ModelCall }, showDuration},
+	{"first token", "time to it", func(g *stats.Group) *stats.Dist { return g.FirstChunk }, showDuration},
+	{"tool call", "duration", func(g *stats.Group) *stats.Dist { return g.ToolDuration }, showDuration},
+}
+
+func (d *statsDrawer) totals(r *stats.Report) {
+	g := &r.Total
+	sum := func(x *stats.Dist, what string) string {
+		if x == nil {
+			return ""
+		}
+		return Count(x.Sum) + " " + what
+	}
+	turns := plural(int(g.Turns), "turn")
+	if g.Sessions > 0 {
+		turns += " in " + plural(int(g.Sessions), "session")
+	}
+	d.field("turns", turns, failures(g), count(g.Retries, "retried attempts"), count(g.WithoutUsage, "without usage"))
+	d.field("tokens", sum(g.Input, "input"), sum(g.Output, "output"), sum(g.CacheRead, "cache read"), sum(g.CacheWrite, "cache write"), sum(g.Reasoning, "reasoning"))
+	if text, st := cacheRate(g); text != "" {
+		d.put(dim, padRight("cache", labelWidth+1))
+		d.put(st, cut(text, d.width-labelWidth-1))
+		d.flush()
+	}
+	d.field("cost", costs(g)...)
+	if g.ToolCalls > 0 {
+		d.field("tools", append([]string{plural(int(g.ToolCalls), "call")}, outcomes(g.ToolOutcomes)...)...)
+	}
+}
+
+func failures(g *stats.Group) string {
+	if g.Failed == 0 {
+		return ""
+	}
+	return Count(g.Failed) + " failed (" + percent(float64(g.Failed)/float64(g.Turns)) + ")"
+}
+
+// percent says a part of a whole; what is little and not nothing does not become nothing.
+func percent(part float64) string {
+	switch {
+	case part > 0 && part < 0.001:
+		return "<0.1 %"
+	case part < 0.0995:
+		return strconv.FormatFloat(100*part, 'f', 1, 64) + " %"
+	case part < 1 && part > 0.99:
+		return strconv.FormatFloat(float64(int(1000*part))/10, 'f', 1, 64) + " %"
+	}
+	return strconv.FormatFloat(100*part, 'f', 0, 64) + " %"
+}
+
+func cacheRate(g *stats.Group) (string, style) {
+	switch {
+	case g.CacheIdle:
+		return "0 % of input read from a cache, though the provider has one", red
+	case g.CacheRate != nil:
+		return percent(*g.CacheRate) + " of input read from a cache", plainText
+	}
+	return "", plainText
+}
+
+func costs(g *stats.Group) []string {
+	var out []string
+	for _, c := range g.Cost {
+		out = append(out, money(c.Currency, c.Amount)+" reported for "+plural(int(c.Turns), "turn"))
+	}
+	if g.Computed != nil && g.Computed.Turns > 0 {
+		out = append(out, money(g.Computed.Currency, g.Computed.Amount)+" by the price list for "+plural(int(g.Computed.Turns), "turn"))
+	}
+	return out
+}
+
+// money returns an amount, the more digits the smaller it is: a turn may cost next to nothing.
+func money(currency string, amount float64) string {
+	digits := 2
+	switch size := math.Abs(amount); {
+	case size < 0.01 && size > 0:
+		digits = 6
+	case size < 1:
+		digits = 4
+	}
+	return strings.TrimSpace(Clean(currency) + " " + strconv.FormatFloat(amount, 'f', digits, 64))
+}
+
+// outcomes lists how calls ended, as many as there are of each: ok first, then by name.
+func outcomes(m map[string]int64) []string {
+	var names []string
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		first := func(s string) int {
+			if s == string(spans.OutcomeOK) {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(first(a), first(b)), strings.Compare(a, b))
+	})
+	var out []string
+	for _, name := range names {
+		out = append(out, Count(m[name])+" "+words(name))
+	}
+	return out
+}
+
+// maxBuckets is how many bars a histogram has; smaller values stand together in its first, zeros apart.
+const maxBuckets = 10
+
+func (d *statsDrawer) histograms(g *stats.Group) {
+	for _, m := range measures {
+		x := m.dist(g)
+		if x == nil || x.Max == 0 && x.Min == 0 {
+			continue
+		}
+		d.blank()
+		d.put(bold, padRight(m.name, 13))
+		d.put(dim, m.unit)
+		used := 13 + width(m.unit)
+		quantiles := quantilesOf(x, m.show)
+		if used+2+width(quantiles) > d.width { // on a line of its own
+			d.flush()
+			used = 0
+		}
+		d.buf.WriteString(strings.Repeat(" ", max(0, d.width-used-width(quantiles))) + cut(quantiles, d.width))
+		d.flush()
+		d.bars(x, m.show)
+	}
+}
+
+func quantilesOf(x *stats.Dist, show func(int64) string) string {
+	var parts []string
+	for _, q := range allQuantiles {
+		parts = append(parts, q.name+" "+show(q.of(x)))
+	}
+	return strings.Join(parts, "  ")
+}
+
+// bars draws a histogram, a bar a bucket.
+func (d *statsDrawer) bars(x *stats.Dist, show func(int64) string) {
+	list := x.Buckets
+	if over := len(list) - maxBuckets; over > 0 {
+		low := 0
+		if list[0].Le == 0 { // nothing is not a little
+			low = 1
+		}
+		first := stats.Bucket{Le: list[low+over].Le}
+		for _, b := range list[low : low+over+1] {
+			first.N += b.N
+		}
+		list = slices.Concat(list[:low], []stats.Bucket{first}, list[low+over+1:])
+	}
+	most, digits := int64(1), 0
+	for _, b := range list {
+		most, digits = max(most, b.N), max(digits, width(Count(b.N)))
+	}
+	const label = 11
+	room := d.width - label - digits - 3
+	for i, b := range list {
+		if b.N == 0 && i > 0 && list[i-1].N == 0 {
+			continue // told already
+		}
+		if b.N == 0 && i+1 < len(list) && list[i+1].N == 0 {
+			d.put(dim, padLeft("⋮", label))
+			d.flush()
+			continue
+		}
+		d.put(dim, padLeft("≤ "+show(b.Le), label))
+		bar := barOf(b.N, most, room)
+		d.buf.WriteString("  ")
+		d.put(cyan, bar)
+		if bar != "" {
+			d.buf.WriteString(" ")
+		}
+		d.buf.WriteString(Count(b.N))
+		d.flush()
+	}
+}
+
+var eighths = []rune("▏▎▍▌▋▊▉█")
+
+// barOf returns a bar of n of most, which would fill w columns. What is more than nothing is seen.
+func barOf(n, most int64, w int) string {
+	if n <= 0 || w <= 0 {
+		return ""
+	}
+	parts := max(1, int(float64(n)/float64(most)*float64(8*w)))
+	bar := strings.Repeat("█", parts/8)
+	if parts%8 > 0 {
+		bar += string(eighths[parts%8-1])
+	}
+	return bar
+}
+
+// maxGroups is how many groups are drawn.
+const maxGroups = 20
+
+// groups draws each group with a line for each of its measures. The small histograms of one measure have the buckets of the total, so that they
+// can be compared.
+func (d *statsDrawer) groups(r *stats.Report) {
+	shown := r.Groups[:min(len(r.Groups), maxGroups)]
+	defer func() {
+		if more := len(r.Groups) - len(shown); more > 0 {
+			d.blank()
+			d.put(dim, fmt.Sprintf("and %s more (--json has all)", plural(more, "group")))
+			d.flush()
+		}
+	}()
+	for i := range shown {
+		g := &r.Groups[i]
+		d.blank()
+		name := Clean(g.Name)
+		if name == "" {
+			name = "(unknown)"
+		}
+		segs := []seg{{string(r.By) + " ", dim}, {name, bold}}
+		add := func(st style, parts ...string) {
+			for _, p := range parts {
+				if p != "" {
+					segs = append(segs, seg{separator + p, st})
+				}
+			}
+		}
+		if g.Turns > 0 {
+			add(plainText, plural(int(g.Turns), "turn"))
+		}
+		add(red, failures(g))
+		add(plainText, count(g.Retries, "retried attempts"))
+		if g.ToolCalls > 0 {
+			add(plainText, plural(int(g.ToolCalls), "tool call"))
+			if r.By == stats.ByTool {
+				add(plainText, outcomes(g.ToolOutcomes)...)
+			}
+		}
+		rate, st := cacheRate(g)
+		add(st, rate)
+		add(plainText, costs(g)...)
+		for len(segs) > 0 {
+			var line []seg
+			line, segs = breakSegs(segs, d.width)
+			d.putSegs(line, d.width)
+			d.flush()
+			if len(segs) > 0 {
+				segs = slices.Clone(segs)
+				segs[0].text = " " + segs[0].text
+			}
+		}
+		d.lines(g)
+	}
+}
+
+// allQuantiles are the columns of a group's lines; where there is no room, the first two.
+var allQuantiles = []struct {
+	name string
+	of   func(*stats.Dist) int64
+}{
+	{"p50", func(x *stats.Dist) int64 { return x.P50 }},
+	{"p90", func(x *stats.Dist) int64 { return x.P90 }},
+	{"p99", func(x *stats.Dist) int64 { return x.P99 }},
+	{"max", func(x *stats.Dist) int64 { return x.Max }},
+}
+
+// lines draws the measures of a group, one a line.
+func (d *statsDrawer) lines(g *stats.Group) {
+	head := true
+	quantiles := allQuantiles
+	if d.width < 56 {
+		quantiles = quantiles[:2]
+	}
+	for _, m := range measures {
+		x, all := m.dist(g), m.dist(d.total)
+		if x == nil || x.Max == 0 && x.Min == 0 {
+			continue
+		}
+		if head {
+			head = false
+			d.put(dim, padLeft("n", 21))
+			for _, q := range quantiles {
+				d.put(dim, padLeft(q.name, 8))
+			}
+			d.flush()
+		}
+		d.buf.WriteString("  " + padRight(m.name, 12) + padLeft(Count(x.N), 7))
+		for _, q := range quantiles {
+			d.buf.WriteString(padLeft(m.show(q.of(x)), 8))
+		}
+		if spark := sparkline(x, all, d.width-55); spark != "" {
+			d.buf.WriteString("  ")
+			d.put(cyan, spark)
+		}
+		d.flush()
+	}
+}
+
+var levels = []rune("▁▂▃▄▅▆▇█")
+
+// sparkline draws x in the last w buckets of all, one a column; empty where there is no room. A bucket with nothing is a blank.
+func sparkline(x, all *stats.Dist, w int) string {
+	if all == nil || w < 4 {
+		return ""
+	}
+	in := map[int64]int64{}
+	most := int64(1)
+	list := all.Buckets
+	if over := len(list) - w; over > 0 {
+		list = list[over:]
+	}
+	for _, b := range x.Buckets {
+		at := max(b.Le, list[0].Le)
+		in[at] += b.N
+		most = max(most, in[at])
+	}
+	var out []rune
+	for _, b := range list {
+		switch n := in[b.Le]; {
+		case n == 0:
+			out = append(out, ' ')
+		default:
+			out = append(out, levels[int((n*int64(len(levels)-1)+most-1)/most)])
+		}
+	}
+	return strings.TrimRight(string(out), " ")
+}
+
+// nameWidth is how much of a tool's name is shown.
+func (d *statsDrawer) nameWidth() int { return min(28, d.width/3) }
+
+// maxTools is how many tools are listed.
+const maxTools = 20
+
+func (d *statsDrawer) tools(l []stats.Tool) {
+	if len(l) == 0 {
+		return
+	}
+	d.blank()
+	shown := l[:min(len(l), maxTools)]
+	quantile := func(f func(*stats.Dist) int64) func(int) (string, style) {
+		return func(i int) (string, style) {
+			if shown[i].Duration == nil {
+				return "", plainText
+			}
+			return showDuration(f(shown[i].Duration)), plainText
+		}
+	}
+	d.table([]field{
+		{name: "TOOL", value: func(i int) (string, style) {
+			return cmp.Or(cut(Clean(shown[i].Name), d.nameWidth()), "(unknown)"), bold
+		}},
+		{name: "CALLS", right: true, value: func(i int) (string, style) { return Count(shown[i].Calls), plainText }},
+		{name: "P50", right: true, value: quantile(func(x *stats.Dist) int64 { return x.P50 })},
+		{name: "P90", right: true, value: quantile(func(x *stats.Dist) int64 { return x.P90 })},
+		{name: "P99", right: true, value: quantile(func(x *stats.Dist) int64 { return x.P99 })},
+		{name: "MAX", right: true, value: quantile(func(x *stats.Dist) int64 { return x.Max })},
+		{name: "OUTCOMES", flex: true, value: func(i int) (string, style) {
+			st := plainText
+			if shown[i].Outcomes[string(spans.OutcomeError)] > 0 {
+				st = red
+			}
+			return strings.Join(outcomes(shown[i].Outcomes), ", "), st
+		}},
+	}, len(shown), []string{"P90", "MAX", "P50", "P99"})
+	if more := len(l) - len(shown); more > 0 {
+		d.put(dim, fmt.Sprintf("and %s more (--json has all)", plural(more, "tool")))
+		d.flush()
+	}
+}
+
+func (d *statsDrawer) compactions(l []stats.Compaction) {
+	if len(l) == 0 {
+		return
+	}
+	d.blank()
+	tokens := func(f func(stats.Compaction) *stats.Dist) func(int) (string, style) {
+		return func(i int) (string, style) {
+			if x := f(l[i]); x != nil {
+				return Count(x.P50), plainText
+			}
+			return "", plainText
+		}
+	}
+	d.table([]field{
+		{name: "COMPACTION", value: func(i int) (string, style) { return cmp.Or(cut(words(l[i].Kind), 10), "(unknown)"), bold }},
+		{name: "N", right: true, value: func(i int) (string, style) { return Count(l[i].N), plainText }},
+		{name: "TOKENS BEFORE", right: true, value: tokens(func(c stats.Compaction) *stats.Dist { return c.Before })},
+		{name: "AFTER", right: true, value: tokens(func(c stats.Compaction) *stats.Dist { return c.After })},
+		{name: "TRIGGER", flex: true, value: func(i int) (string, style) { return words(l[i].Trigger), plainText }},
+	}, len(l), []string{"AFTER", "TOKENS BEFORE"})
+}
+
+func (d *statsDrawer) permissions(l []stats.Permission) {
+	if len(l) == 0 {
+		return
+	}
+	d.blank()
+	wait := func(f func(*stats.Dist) int64) func(int) (string, style) {
+		return func(i int) (string, style) {
+			if l[i].Wait == nil {
+				return "", plainText
+			}
+			return showDuration(f(l[i].Wait)), plainText
+		}
+	}
+	d.table([]field{
+		{name: "PERMISSION", value: func(i int) (string, style) {
+			st := bold
+			if l[i].Action == string(spans.ActionDeny) {
+				st = red
+			}
+			return cmp.Or(cut(words(l[i].Action), 10), "(unknown)"), st
+		}},
+		{name: "N", right: true, value: func(i int) (string, style) { return Count(l[i].N), plainText }},
+		{name: "WAITED P50", right: true, value: wait(func(x *stats.Dist) int64 { return x.P50 })},
+		{name: "MAX", right: true, value: wait(func(x *stats.Dist) int64 { return x.Max })},
+		{name: "SOURCE", flex: true, value: func(i int) (string, style) { return words(l[i].Source), plainText }},
+	}, len(l), []string{"MAX", "WAITED P50"})
+}
+
+func (d *statsDrawer) noPrice(r *stats.Report) {
+	if len(r.NoPrice) == 0 {
+		return
+	}
+	d.blank()
+	var parts []string
+	for i, m := range r.NoPrice {
+		if i == 8 {
+			parts = append(parts, plural(len(r.NoPrice)-i, "model")+" more")
+			break
+		}
+		name := Clean(cmp.Or(m.Model, "(unknown)"))
+		if m.Provider != "" {
+			name = Clean(m.Provider) + "/" + name
+		}
+		parts = append(parts, name+" ("+plural(int(m.Turns), "turn")+")")
+	}
+	d.field("no price", parts...)
+}

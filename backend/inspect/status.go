@@ -1,0 +1,78 @@
+package inspect
+
+import (
+	"slices"
+	"time"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// StatusView is what a session is doing at a moment. Its JSON form is what `otelagent status --json` and the API print (docs/live.md).
+type StatusView struct {
+	// Format is session.TreeFormat.
+	Format  int                 `json:"format"`
+	Tenant  string              `json:"tenant,omitempty"`
+	Session string              `json:"session"`
+	Status  spans.SessionStatus `json:"status"`
+	// Last is when something was last heard of the session, HeartbeatNS how often its open runs say that they live; 0 where none says so.
+	Last        time.Time `json:"last"`
+	HeartbeatNS int64     `json:"heartbeat_ns,omitempty"`
+	// Turn is the address of the turn that is open, the one that started last of several; empty where none is. Attempts is how often
+	// its model was asked; 0 where that is not known.
+	Turn     string `json:"turn,omitempty"`
+	Attempts int64  `json:"attempts,omitempty"`
+	// Open are the tool calls and permission evaluations that are not over, by start. Those of an aborted session stand as they were last seen.
+	Open []StatusOpen `json:"open,omitempty"`
+}
+
+// StatusOpen is one thing that is not over.
+type StatusOpen struct {
+	// Kind is tool_call or permission.
+	Kind  string    `json:"kind"`
+	Turn  string    `json:"turn,omitempty"` // address; empty where it belongs to no turn
+	Tool  string    `json:"tool,omitempty"`
+	Call  string    `json:"call,omitempty"` // id of the tool call
+	Since time.Time `json:"since,omitzero"`
+}
+
+// StatusOf says what s is doing at that moment. The zero time is the last row's.
+func StatusOf(s *session.Session, now time.Time) StatusView {
+	sum := session.Summarize(s)
+	v := StatusView{
+		Format: session.TreeFormat, Tenant: s.Tenant, Session: s.ID, Status: s.StatusAt(now), Last: s.Last, HeartbeatNS: sum.HeartbeatNS,
+	}
+	var latest *session.Turn
+	for i, run := range s.Runs {
+		if run.Status != spans.RunStatusOpen {
+			continue
+		}
+		waiting := run.Waiting()
+		v.open("", run.ToolCalls, run.Permissions, waiting)
+		for _, t := range run.Turns {
+			v.open(session.TurnAddress(s.ID, i+1, t.Index), t.ToolCalls, t.Permissions, waiting)
+			if t.Known == spans.KnownLive && (latest == nil || t.Start.After(latest.Start)) {
+				latest = t
+				v.Turn, v.Attempts = session.TurnAddress(s.ID, i+1, t.Index), t.Attempts
+			}
+		}
+	}
+	return v
+}
+
+func (v *StatusView) open(turn string, calls []*session.ToolCall, permissions, waiting []*session.Permission) {
+	asked := func(l []*session.Permission) {
+		for _, p := range l {
+			if slices.Contains(waiting, p) {
+				v.Open = append(v.Open, StatusOpen{"permission", turn, p.Tool, p.CallID, p.Start})
+			}
+		}
+	}
+	asked(permissions)
+	for _, c := range calls {
+		if c.Known == spans.KnownLive {
+			v.Open = append(v.Open, StatusOpen{"tool_call", turn, c.Name, c.ID, c.Start})
+		}
+		asked(c.Permissions)
+	}
+}

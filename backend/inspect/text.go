@@ -1,0 +1,392 @@
+package inspect
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store/stats"
+)
+
+// Options say how to render. The zero value is 80 columns without colour, in UTC.
+type Options struct {
+	// Width in columns; below 40 it is taken as 80.
+	Width int
+	// Color switches colour on.
+	Color bool
+	// Now is the time that "ago" counts from; zero leaves such words out.
+	Now time.Time
+	// AsOf is the time as of which statuses are told: open runs whose process was not heard of for too long are aborted then. Zero is the
+	// time of the last thing seen of the session.
+	AsOf time.Time
+	// Location for times of day; nil is UTC.
+	Location *time.Location
+	// Related are other sessions. Runs of theirs that were spawned by what is shown are shown in place.
+	Related []session.Tree
+	// Run and Turn, when Run is not nil, narrow what is shown to one run, and Turn, when not nil, to one turn of it.
+	Run  *session.Run
+	Turn *session.Turn
+	// Prices compute what turns cost, beside what their loops reported; nil computes nothing.
+	Prices *stats.Prices
+	// Hidden shows history that was rewound, marked; otherwise one line stands in its place.
+	Hidden bool
+	// Forks are sessions that were forked from the one shown; they are named.
+	Forks []session.Summary
+	// Timeline writes one line a turn, with a bar of when in its run it was and what took its time, instead of what was said.
+	Timeline bool
+	// Columns of List are there however narrow it is, in the place of others: ListErrors, ListDenied, ListCost.
+	Columns []string
+	// Show returns the command line that shows an address, whatever its characters, for people to type; empty where there is none. Nil is that of
+	// `otelagent show` with the address alone. One that a terminal would act on is not written: the address stands in its place.
+	Show func(address string) string
+}
+
+// Text writes t as a tree: a header, then every run with its turns, tool calls, compactions, permissions and sub-agents
+// in place. The tree must not be changed meanwhile. The error is the writer's.
+func Text(w io.Writer, t session.Tree, o Options) error {
+	if o.Width < 40 {
+		o.Width = 80
+	}
+	if o.Location == nil {
+		o.Location = time.UTC
+	}
+	r := &renderer{o: o, main: t, placed: map[*session.Run]bool{}, histories: map[*session.Session]*session.History{}}
+	r.d = &drawer{w: w, width: o.Width, color: o.Color, cols: columnsFor(o.Width)}
+	if o.Timeline {
+		r.d.cols = timelineColumns(o.Width)
+	}
+	r.index()
+	r.text()
+	return r.d.err
+}
+
+// place is a run and where it lives.
+type place struct {
+	tree session.Tree
+	run  *session.Run
+	n    int // number in its session, from 1
+}
+
+type renderer struct {
+	o      Options
+	main   session.Tree
+	d      *drawer
+	runs   []place // of all sessions
+	byID   map[string][]place
+	byCall map[string][]place // by the tool call that spawned them, as they say
+	placed map[*session.Run]bool
+	// spawned are the runs that some other run's tool call, or a run of another session, claims.
+	spawned map[*session.Run]bool
+	// claimed says of runs in which session a tool call claims them.
+	claimed map[*session.Run]*session.Session
+	// lead is the model of the run that is being built, which its turns need not repeat.
+	lead string
+	shownLast
+	// seen are the messages of the request seenIn.
+	seen   map[string]bool
+	seenIn *session.Request
+
+	zero   time.Time // what "at" counts from
+	from   time.Time // what bars begin and end at: the run that is being built
+	to     time.Time
+	bounds bool // some time shown is only a bound
+	said   bool // some content was shown
+	hid    bool // something that was rewound is not shown
+
+	histories map[*session.Session]*session.History
+}
+
+// shownLast is what was shown last of the session that is being built, and need not be repeated: its system prompt, the digests of prompt
+// and tools, the settings of requests, the permission rules.
+type shownLast struct{ system, prompt, tools, settings, rules string }
+
+func (r *renderer) index() {
+	r.byID, r.byCall = map[string][]place{}, map[string][]place{}
+	for _, t := range append([]session.Tree{r.main}, r.o.Related...) {
+		for i, run := range t.Runs {
+			p := place{t, run, i + 1}
+			r.runs = append(r.runs, p)
+			r.byID[run.ID] = append(r.byID[run.ID], p)
+			if run.ParentToolCallID != "" {
+				r.byCall[run.ParentToolCallID] = append(r.byCall[run.ParentToolCallID], p)
+			}
+		}
+	}
+	r.spawned, r.claimed = map[*session.Run]bool{}, map[*session.Run]*session.Session{}
+	for _, p := range r.runs {
+		for c := range p.run.Calls() {
+			for _, kid := range r.kids(p, c) {
+				r.spawned[kid.run] = true
+				r.claimed[kid.run] = p.tree.Session
+			}
+		}
+		if p.tree.Session != r.main.Session {
+			r.spawned[p.run] = true
+		}
+	}
+	if r.main.StartTold() {
+		r.zero = r.main.Start
+	}
+}
+
+// kids returns the runs that call spawned.
+func (r *renderer) kids(p place, call *session.ToolCall) []place {
+	var out []place
+	add := func(k place) {
+		if k.run != p.run && !slices.ContainsFunc(out, func(o place) bool { return o.run == k.run }) {
+			out = append(out, k)
+		}
+	}
+	if call.ChildRunID != "" {
+		for _, k := range r.byID[call.ChildRunID] {
+			if call.ChildSessionID == "" || call.ChildSessionID == k.tree.ID {
+				add(k)
+			}
+		}
+	}
+	if len(out) > 1 { // loops reuse ids: the one that ran meanwhile is meant
+		during := slices.DeleteFunc(slices.Clone(out), func(k place) bool {
+			return k.run.Start.Before(call.Start) || !call.End.IsZero() && k.run.Start.After(call.End)
+		})
+		if len(during) > 0 {
+			out = during
+		}
+	}
+	if call.ID != "" {
+		for _, k := range r.byCall[call.ID] {
+			if k.run.ParentID == p.run.ID && (k.run.ParentSessionID == "" || k.run.ParentSessionID == p.tree.ID) {
+				add(k)
+			}
+		}
+	}
+	return out
+}
+
+func (r *renderer) text() {
+	var roots []*node
+	for i, run := range r.main.Runs {
+		p := place{r.main, run, i + 1}
+		switch {
+		case r.o.Run != nil:
+			if run == r.o.Run {
+				roots = append(roots, r.run(p, ""))
+			}
+		case !r.spawned[run] && !r.placed[run]:
+			if g := r.group(run); g != nil {
+				roots = append(roots, r.groupNode(g))
+			} else {
+				roots = append(roots, r.run(p, ""))
+			}
+		}
+	}
+	if r.o.Run == nil {
+		for _, g := range r.main.Groups {
+			if len(r.members(g)) == 0 {
+				roots = append(roots, r.groupNode(g))
+			}
+		}
+		for i, run := range r.main.Runs { // whatever claims each other
+			if !r.placed[run] {
+				roots = append(roots, r.run(place{r.main, run, i + 1}, ""))
+			}
+		}
+	}
+	r.header()
+	r.d.blank()
+	r.d.heads()
+	for i, n := range roots {
+		if i > 0 {
+			r.d.blank()
+		}
+		r.d.node(n, "", "")
+	}
+	r.footer(roots)
+}
+
+// footer explains what was shown, and says what to do about what was not.
+func (r *renderer) footer(roots []*node) {
+	var notes []string
+	var note, command string
+	if r.d.cols.bar > 0 && r.d.barred {
+		notes = append(notes, barLegend)
+	}
+	if r.bounds {
+		notes = append(notes, "~ estimated from the times around it: the loop states none for this")
+	}
+	switch {
+	case len(roots) == 0 || r.main.Blocks == nil || r.o.Timeline: // nothing to say, or not wanted
+	case !r.said:
+		note = r.unsaid()
+	case r.d.cutAt != "" && r.o.Turn == nil:
+		note, command = r.whole()
+	}
+	if note != "" {
+		notes = append(notes, note)
+	}
+	if len(notes) > 0 {
+		r.d.blank()
+	}
+	for _, note := range notes {
+		for _, line := range wrap(note, r.o.Width, maxWrap) {
+			r.d.put(dim, line)
+			r.d.flush()
+		}
+	}
+	if command != "" {
+		r.d.buf.WriteString(command)
+		r.d.flush()
+	}
+}
+
+// unsaid says why nothing is shown of what was said.
+func (r *renderer) unsaid() string {
+	var captured, left, live bool
+	see := func(c spans.Capture) {
+		captured = captured || c == spans.CaptureContent
+		left = left || c == spans.CaptureNone || c == spans.CaptureDigests
+	}
+	for _, p := range r.runs {
+		if r.o.Run != nil && p.run != r.o.Run {
+			continue
+		}
+		see(p.run.Capture)
+		for _, t := range p.run.Turns {
+			see(t.Capture)
+			live = live || t.Known == spans.KnownLive && r.running(p) == wordRunning
+		}
+	}
+	switch {
+	case left && !captured:
+		return "No word of what was said is here: it was not captured. `send --capture content` and WithCapture do."
+	case r.hid:
+		return "What was said was rewound: --hidden shows it."
+	case live:
+		return "No reply yet."
+	}
+	return ""
+}
+
+// whole says how to see what was cut, and the command for it where that has no room in the same line: it is never broken, nor cut.
+func (r *renderer) whole() (note, command string) {
+	behind := ShellWords(r.d.cutAt)
+	if strings.HasPrefix(r.d.cutAt, "-") {
+		behind = "-- " + behind // no flag
+	}
+	note, command = "… cut here, whole with:", "otelagent show "+behind
+	if r.o.Show != nil {
+		command = r.o.Show(r.d.cutAt)
+	}
+	if command == "" || !printable(command) {
+		note, command = "… cut here, whole behind the same input:", behind
+	}
+	if line := note + " " + command; width(line) <= r.o.Width {
+		return line, ""
+	}
+	return note, command
+}
+
+// printable reports whether a terminal shows s as it stands, so that what people copy is what is there.
+func printable(s string) bool {
+	s = strings.ReplaceAll(s, " ", "_") // blanks stay as they are
+	return s == clean(s, len(s))
+}
+
+// ShellWords returns words as people type them into a shell, with a blank between; one that a shell would read otherwise is quoted. Control
+// characters stay as they are.
+func ShellWords(words ...string) string {
+	special := func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./:@+=,%", r)
+	}
+	var out []string
+	for _, w := range words {
+		if w == "" || w[0] == '=' || strings.ContainsFunc(w, special) { // zsh puts the path of a program in the place of =NAME
+			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+		out = append(out, w)
+	}
+	return strings.Join(out, " ")
+}
+
+// cols are the numbers of one line.
+func (r *renderer) cols(s session.Span, u *session.Usage) []string { return r.fill(r.values(s, u)) }
+
+// fill puts values into the columns that there are.
+func (r *renderer) fill(values map[string]string) []string {
+	out := make([]string, len(r.d.cols.names))
+	for i, name := range r.d.cols.names {
+		out[i] = values[name]
+	}
+	return out
+}
+
+// values are the numbers of a thing by the names of columns. u is nil of what has no tokens; notReported of what tells none.
+func (r *renderer) values(s session.Span, u *session.Usage) map[string]string {
+	value := map[string]string{}
+	if s.StartTold() && !r.zero.IsZero() {
+		value["at"] = Duration(s.Start.Sub(r.zero))
+		if !s.Start.Before(r.zero) {
+			value["at"] = "+" + value["at"]
+		}
+	}
+	switch {
+	case u == notReported:
+		for _, name := range []string{"in", "out", "cached", "written", "thought"} {
+			value[name] = "-"
+		}
+	case u != nil:
+		value["in"], value["out"] = Count(u.Input), Count(u.Output)
+		value["cached"], value["written"], value["thought"] = Count(u.CacheRead), Count(u.CacheWrite), Count(u.Reasoning)
+	}
+	t := tookSpan(s)
+	if s.StartSource == spans.TimeSourceBound || s.EndSource == spans.TimeSourceBound {
+		if longer := r.to.After(r.from) && s.End.Sub(s.Start) > r.to.Sub(r.from); longer {
+			t = "" // the bounds are so wide that they say nothing
+		}
+		t = prefixed("~", t)
+		r.bounds = r.bounds || t != ""
+	}
+	value["took"] = t
+	return value
+}
+
+// notReported stands for the tokens of what reports none.
+var notReported = new(session.Usage)
+
+// reported is u where it was told, else notReported.
+func reported(told bool, u *session.Usage) *session.Usage {
+	if told {
+		return u
+	}
+	return notReported
+}
+
+// toldStart is when something began; zero where that is not known.
+func toldStart(s session.Span) time.Time {
+	if !s.StartTold() {
+		return time.Time{}
+	}
+	return s.Start
+}
+
+// tookSpan is how long something took; empty where its times are not known.
+func tookSpan(s session.Span) string {
+	if !s.StartTold() || !s.EndTold() {
+		return ""
+	}
+	return took(s.Start, s.End)
+}
+
+func (r *renderer) clock(t time.Time) string {
+	if !session.TimeTold(t) {
+		return "at no known time"
+	}
+	layout := "15:04:05.000 MST"
+	if t.In(r.o.Location).Format(time.DateOnly) != r.main.Start.In(r.o.Location).Format(time.DateOnly) {
+		layout = "2006-01-02 " + layout // not the day that the header names
+	}
+	return t.In(r.o.Location).Format(layout)
+}

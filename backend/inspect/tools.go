@@ -1,0 +1,142 @@
+package inspect
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// offered returns the names of the tools in the catalogue of a turn's last request. ok is false when it is not known: not told, not
+// captured or not there.
+func offered(t session.Tree, turn *session.Turn) (names []string, ok bool) {
+	if len(turn.Requests) == 0 || t.Blocks == nil {
+		return nil, false
+	}
+	params := turn.Requests[len(turn.Requests)-1].Params
+	if params == nil {
+		return nil, false
+	}
+	for _, ref := range params.Items() {
+		if spans.ProvenanceKind(ref.Provenance) != spans.ProvenanceTools {
+			continue
+		}
+		body, there := t.Blocks.Body(ref)
+		if !there {
+			return nil, false
+		}
+		return catalogueNames(body)
+	}
+	return nil, false
+}
+
+// catalogueNames reads the names of a catalogue of tools: a list as phi-core, Anthropic (name), OpenAI (function.name, or name), Bedrock
+// (toolSpec.name) and Gemini (functionDeclarations) spell them, those of the provider's own by their type, or an object with a member a tool.
+// ok is false when it is none of these. Names come as they are, at most 1,000.
+func catalogueNames(raw string) (names []string, ok bool) {
+	const most = 1000
+	type named struct{ Name string }
+	type tool struct {
+		named
+		Type         string
+		Function     named
+		Spec         named   `json:"toolSpec"`
+		Declarations []named `json:"functionDeclarations"`
+	}
+	add := func(name string) bool {
+		if name != "" && len(names) < most {
+			names = append(names, name)
+		}
+		return name != ""
+	}
+	var list []json.RawMessage
+	if json.Unmarshal([]byte(raw), &list) != nil {
+		fields, isObject := members(raw)
+		for _, f := range fields {
+			add(f.name)
+		}
+		return names, isObject
+	}
+	for _, e := range list {
+		var x tool
+		var name string
+		if json.Unmarshal(e, &name) == nil {
+			add(name)
+			continue
+		}
+		if json.Unmarshal(e, &x) != nil {
+			return nil, false
+		}
+		found := add(x.Name) || add(x.Function.Name) || add(x.Spec.Name)
+		for _, d := range x.Declarations {
+			found = add(d.Name) || found
+		}
+		if !found {
+			add(x.Type)
+		}
+	}
+	return names, true
+}
+
+// called returns the names of the tools that a turn called, each once, in their order.
+func called(turn *session.Turn) []string {
+	var names []string
+	for _, c := range turn.ToolCalls {
+		if c.Name != "" && !slices.Contains(names, c.Name) {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// catalogue says which tools a turn was offered, and which of them it called.
+func (r *renderer) catalogue(n *node, p place, t *session.Turn) {
+	if names, ok := offered(p.tree, t); ok {
+		text := Clean(strings.Join(names, ", "))
+		if len(names) == 0 {
+			text = "none"
+		}
+		n.items = append(n.items, item{label: "offered", style: dim, text: text, lines: maxRules})
+	} else if t.RequestMessages > 0 || len(t.Requests) > 0 {
+		n.line("offered", dim, "not recorded")
+	}
+	if names := called(t); len(names) > 0 {
+		n.wrapped("called", dim, Clean(strings.Join(names, ", ")))
+	}
+}
+
+// promptLine names the system prompt of a turn, and since which turn of the session it is that one.
+func (r *renderer) promptLine(n *node, p place, t *session.Turn) {
+	if t.PromptDigest == "" {
+		if t.RequestMessages > 0 || len(t.Requests) > 0 {
+			n.line("prompt", dim, "digest not recorded")
+		}
+		return
+	}
+	n.wrapped("prompt", dim, Clean(t.PromptDigest))
+	since, before := "", ""
+	for i, run := range p.tree.Runs {
+		for _, o := range run.Turns {
+			if o == t && since == "" {
+				since = "this turn"
+			}
+			if o == t {
+				if before != "" {
+					since += "; before it " + Clean(prefix(before, 8))
+				}
+				n.wrapped("", dim, "in force since "+since)
+				return
+			}
+			switch {
+			case o.PromptDigest == "":
+			case o.PromptDigest != t.PromptDigest:
+				since, before = "", o.PromptDigest
+			case since == "":
+				since = fmt.Sprintf("turn %d of run %d", o.Index, i+1)
+			}
+		}
+	}
+}

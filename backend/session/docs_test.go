@@ -1,0 +1,38 @@
+package session
+
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// Every field of the tree's JSON is in docs/formats.md, section 4.
+func TestTreeIsDocumented(t *testing.T) {
+	raw, err := os.ReadFile("../../docs/formats.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(raw), "## 4. The tree")
+	text, _, _ = strings.Cut(text, "\n## 5")
+	seen := map[reflect.Type]bool{}
+	var walk func(reflect.Type)
+	walk = func(typ reflect.Type) {
+		for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice || typ.Kind() == reflect.Map {
+			typ = typ.Elem()
+		}
+		if typ.Kind() != reflect.Struct || seen[typ] || typ.PkgPath() == "time" {
+			return
+		}
+		seen[typ] = true
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name != "" && !strings.Contains(text, "`"+name+"`") {
+				t.Errorf("%s.%s: `%s` is not in docs/formats.md", typ.Name(), f.Name, name)
+			}
+			walk(f.Type)
+		}
+	}
+	walk(reflect.TypeFor[Session]())
+}

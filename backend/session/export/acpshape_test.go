@@ -1,0 +1,398 @@
+package export
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// short says what a trace holds, a line a message, without what is the same everywhere.
+func short(t *testing.T, trace []byte) []string {
+	t.Helper()
+	var l []string
+	for _, line := range bytes.Split(bytes.TrimSuffix(trace, []byte("\n")), []byte("\n")) {
+		var m struct {
+			Direction string
+			Message   struct {
+				ID            *int64
+				Method        string
+				Params        json.RawMessage
+				Result, Error json.RawMessage
+			}
+		}
+		if err := json.Unmarshal(line, &m); err != nil {
+			t.Fatal(err)
+		}
+		o := members(m.Message.Params)
+		switch {
+		case m.Message.Method == "session/update":
+			l = append(l, string(find(o, "update")))
+		case m.Message.Method == "session/prompt":
+			l = append(l, "prompt "+string(find(o, "prompt"))+string(find(o, "_meta")))
+		case m.Message.Method == "session/request_permission":
+			l = append(l, "permission "+string(find(o, "toolCall")))
+		case m.Message.Method != "":
+			l = append(l, m.Message.Method)
+		default:
+			l = append(l, "= "+string(m.Message.Result)+string(m.Message.Error))
+		}
+	}
+	return l[4:] // initialize, session/new
+}
+
+func traceOf(t *testing.T, s *session.Session, m *made, opts Options) []string {
+	t.Helper()
+	var out bytes.Buffer
+	if _, err := ACP(t.Context(), &out, s, Held(&m.blocks), opts); err != nil {
+		t.Fatal(err)
+	}
+	return short(t, out.Bytes())
+}
+
+// How runs end, in the words of ACP.
+func TestACPStopReasons(t *testing.T) {
+	for _, c := range []struct {
+		status     spans.RunStatus
+		word, stop string
+		dialect    string
+		err        string
+		want       []string
+	}{
+		{status: spans.RunStatusCompleted, stop: "stop", want: []string{`= {"stopReason":"end_turn"}`}},
+		{status: spans.RunStatusCompleted, stop: "toolUse", want: []string{`= {"stopReason":"end_turn"}`}},
+		{status: spans.RunStatusCompleted, stop: "length", want: []string{`= {"stopReason":"max_tokens"}`}},
+		{status: spans.RunStatusCompleted, stop: "max_tokens", want: []string{`= {"stopReason":"max_tokens"}`}},
+		{status: spans.RunStatusCompleted, stop: "content-filter", want: []string{`= {"stopReason":"refusal"}`}},
+		{status: spans.RunStatusCompleted, stop: "maxTurns", want: []string{`= {"stopReason":"max_turn_requests"}`}},
+		{status: spans.RunStatusCompleted, word: "max_turn_requests", stop: "stop", want: []string{`= {"stopReason":"max_turn_requests"}`}},
+		{status: spans.RunStatusCompleted, stop: "error", err: "overloaded", want: []string{`= {"code":-32603,"message":"overloaded"}`}},
+		{status: spans.RunStatusRejected, want: []string{`= {"stopReason":"refusal"}`}},
+		{status: spans.RunStatusAborted, want: []string{`= {"stopReason":"cancelled"}`}},
+		{status: spans.RunStatusCancelled, want: []string{"session/cancel", `= {"stopReason":"cancelled"}`}},
+		{status: spans.RunStatusError, err: "no credit", want: []string{`= {"code":-32603,"message":"no credit"}`}},
+		{status: spans.RunStatusError, want: []string{`= {"code":-32603,"message":"internal error"}`}},
+		{status: spans.RunStatusError, word: "-32002", err: "not found", want: []string{`= {"code":-32603,"message":"not found"}`}},
+		{status: spans.RunStatusError, dialect: acpDialect, word: "-32002", err: "not found", want: []string{`= {"code":-32002,"message":"not found"}`}},
+		{status: spans.RunStatusOpen},
+	} {
+		t.Run(fmt.Sprint(c.status, c.word, c.stop, c.dialect), func(t *testing.T) {
+			m := &made{}
+			r := &session.Run{Span: observed(0, 50), ID: "r", Dialect: c.dialect, Status: c.status, StatusWord: c.word, Capture: spans.CaptureContent}
+			if c.status == spans.RunStatusOpen {
+				r.Span = session.Span{Known: spans.KnownLive, Start: ms(0)}
+			}
+			r.Turns = []*session.Turn{{
+				Span: observed(1, 40), Capture: spans.CaptureContent, StopReason: c.stop, Error: c.err, Failed: c.err != "",
+				Input:  m.refs(part{`{"role":"user","content":"go"}`, "", ""}),
+				Output: m.refs(part{`{"role":"assistant","content":"gone"}`, "", `{"id":"m1"}`}),
+			}}
+			if c.dialect == acpDialect { // whose messages are those of its wire
+				r.Turns[0].Input = m.refs(part{`{"role":"user","content":[{"type":"text","text":"go"}]}`, "", ""})
+				r.Turns[0].Output = m.refs(part{`{"role":"assistant","content":[{"type":"text","text":"gone","messageId":"m1"}]}`, "", ""})
+			}
+			got := traceOf(t, &session.Session{ID: "s", Start: ms(0), Runs: []*session.Run{r}}, m, Options{})
+			want := append([]string{
+				`prompt [{"type":"text","text":"go"}]`,
+				`{"sessionUpdate":"agent_message_chunk","messageId":"m1","content":{"type":"text","text":"gone"}}`,
+			}, c.want...)
+			if d := gocmp.Diff(want, got); d != "" {
+				t.Errorf("-want +got:\n%s", d)
+			}
+		})
+	}
+}
+
+// Messages in a row, replies that nothing was said before, calls in all states, who was asked and who was not, usage and cost.
+func TestACPOfOneRun(t *testing.T) {
+	m := &made{}
+	float := func(f float64) *float64 { return &f }
+	options := m.refs(part{`[{"optionId":"y","name":"Yes","kind":"allow_always"},{"optionId":"n","name":"No","kind":"reject_once"}]`, "", ""})
+	foreign := m.refs(part{`["yes","no"]`, "", ""})
+	call := func(from, to int64, id, name string, outcome spans.Outcome, text string, permissions ...*session.Permission) *session.ToolCall {
+		c := &session.ToolCall{Span: observed(from, to), ID: id, Name: name, Outcome: outcome, Permissions: permissions}
+		if outcome == spans.OutcomeOK {
+			c.Result = m.refs(part{text, "", ""})
+		} else {
+			c.Error = text
+		}
+		return c
+	}
+	open := &session.ToolCall{Span: session.Span{Known: spans.KnownLive, Start: ms(31)}, ID: "open", Name: "glob"}
+	first := &session.Run{
+		Span: observed(0, 90), ID: "r1", Status: spans.RunStatusCompleted, Capture: spans.CaptureContent, Config: `{"context_window":1000,"cwd":"/home/dev"}`,
+		Usage: session.Usage{Input: 100, Output: 10, CacheRead: 40},
+		Turns: []*session.Turn{{
+			Span: observed(1, 60), Capture: spans.CaptureContent, Cost: float(0.5), Currency: "USD", FirstChunkNS: 3_000_000, StopReason: "stop",
+			Usage: session.Usage{Input: 100, Output: 10, CacheRead: 40},
+			Input: m.refs(part{`{"role":"user","content":"one"}`, "", ""}, part{`{"role":"user","content":"two"}`, "", ""}),
+			Output: m.refs(part{`{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"well"},` +
+				`{"type":"toolCall","id":"a","name":"bash","arguments":{"cmd":"ls"}},{"type":"toolCall","id":"b","name":"edit","arguments":{}},` +
+				`{"type":"toolCall","id":"c","name":"read","arguments":{}},{"type":"toolCall","id":"d","name":"grep","arguments":{}},` +
+				`{"type":"toolCall","id":"open","name":"glob","arguments":{}},{"type":"toolCall","id":"never","name":"todo","arguments":{}}]}`, "", `{"id":"m1"}`}),
+			ToolCalls: []*session.ToolCall{
+				call(10, 30, "a", "bash", spans.OutcomeOK, `{"content":[{"type":"text","text":"done"}]}`,
+					&session.Permission{Span: observed(11, 20), Action: spans.ActionAllow, Options: options, Option: "y", Outcome: "selected", CallID: "a"}),
+				call(12, 25, "b", "edit", spans.OutcomeDenied, "not there",
+					&session.Permission{Span: observed(24, 24), Action: spans.ActionDeny, Options: foreign, WaitNS: 10_000_000, CallID: "b"}),
+				call(13, 14, "c", "read", spans.OutcomeError, "no such file", &session.Permission{Span: observed(13, 13), Action: spans.ActionAllow, CallID: "c"}),
+				call(32, 40, "d", "grep", spans.OutcomeCancelled, "stopped", &session.Permission{Span: observed(33, 34), Action: spans.ActionAsk, Outcome: "dismissed", CallID: "d"}),
+				open,
+			},
+		}},
+	}
+	second := &session.Run{
+		Span: observed(100, 190), ID: "r2", Status: spans.RunStatusCompleted, Capture: spans.CaptureContent, ParentID: "r1", Config: `{"context_window":1000}`,
+		Usage: session.Usage{Input: 5},
+		Turns: []*session.Turn{{
+			Span: observed(101, 110), Capture: spans.CaptureContent, Cost: float(0.25), Currency: "USD", Usage: session.Usage{Input: 5},
+			Output: m.refs(part{`{"role":"assistant","content":[{"type":"toolCall","id":"a","name":"bash","arguments":{}}]}`, "", `{"id":"m2"}`}),
+		}},
+	}
+	s := &session.Session{ID: "s", Start: ms(0), Last: ms(190), Runs: []*session.Run{first, second}}
+	failed := func(id, text string) string {
+		return `{"sessionUpdate":"tool_call_update","toolCallId":"` + id + `","status":"failed","content":[{"type":"content","content":{"type":"text","text":"` + text + `"}}]}`
+	}
+	pending := func(id, name, kind, input string) string {
+		return `{"sessionUpdate":"tool_call","toolCallId":"` + id + `","title":"` + name + `","name":"` + name + `","kind":"` + kind + `","status":"pending","rawInput":` + input + `}`
+	}
+	progress := func(id string) string {
+		return `{"sessionUpdate":"tool_call_update","toolCallId":"` + id + `","status":"in_progress"}`
+	}
+	want := []string{
+		`prompt [{"type":"text","text":"one"},{"type":"text","text":"two"}]`,
+		`{"sessionUpdate":"agent_thought_chunk","messageId":"m1","content":{"type":"text","text":"hm"}}`,
+		`{"sessionUpdate":"agent_message_chunk","messageId":"m1","content":{"type":"text","text":"well"}}`,
+		pending("a", "bash", "execute", `{"cmd":"ls"}`),
+		`permission {"toolCallId":"a"}`,
+		pending("b", "edit", "edit", `{}`),
+		pending("c", "read", "read", `{}`),
+		progress("c"),
+		`permission {"toolCallId":"b"}`,
+		failed("c", "no such file"),
+		`= {"outcome":{"outcome":"selected","optionId":"y"}}`,
+		progress("a"),
+		`= {"outcome":{"outcome":"selected","optionId":"reject_once"}}`,
+		failed("b", "not there"),
+		`{"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed","content":[{"type":"content","content":{"type":"text","text":"done"}}],` +
+			`"rawOutput":{"content":[{"type":"text","text":"done"}]}}`,
+		pending("open", "glob", "search", `{}`),
+		progress("open"),
+		pending("never", "todo", "other", `{}`),
+		pending("d", "grep", "search", `{}`),
+		`permission {"toolCallId":"d"}`,
+		`= {"outcome":{"outcome":"cancelled"}}`,
+		progress("d"),
+		failed("d", "stopped"),
+		`{"sessionUpdate":"usage_update","used":110,"size":1000,"cost":{"amount":0.5,"currency":"USD"}}`,
+		`= {"stopReason":"end_turn"}`,
+		`prompt []{"otelagent":{"no_message":true}}`,
+		pending("a.2", "bash", "execute", `{}`),
+		`{"sessionUpdate":"usage_update","used":115,"size":1000,"cost":{"amount":0.75,"currency":"USD"}}`,
+		`= {"stopReason":"end_turn"}`,
+	}
+	if d := gocmp.Diff(want, traceOf(t, s, m, Options{})); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+	var done []int
+	traceOf(t, s, m, Options{Progress: func(n, all int) { done = append(done, n*100/all) }})
+	if !slices.IsSorted(done) || done[len(done)-1] != 100 {
+		t.Errorf("progress %v", done)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := ACP(ctx, io.Discard, s, Held(&m.blocks), Options{}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := ACP(t.Context(), failingWriter{}, s, Held(&m.blocks), Options{}); !errors.Is(err, errNoSpace) {
+		t.Error(err)
+	}
+}
+
+// The states of approval that the guide keeps in parts, and questions that stand in the turn and not in the call.
+func TestACPApprovals(t *testing.T) {
+	m := &made{}
+	options := m.refs(part{`["yes","no"]`, "", ""})
+	run := &session.Run{Span: observed(0, 90), ID: "r", Status: spans.RunStatusCompleted, Capture: spans.CaptureContent, Turns: []*session.Turn{{
+		Span: observed(1, 60), Capture: spans.CaptureContent,
+		Output: m.refs(part{`{"role":"assistant","parts":[` +
+			`{"type":"tool-bash","toolCallId":"a","state":"approval-requested","input":{},"approval":{"id":"1"}},` +
+			`{"type":"tool-bash","toolCallId":"b","state":"approval-responded","input":{},"approval":{"id":"2","approved":false,"reason":"no"}},` +
+			`{"type":"tool-bash","toolCallId":"c","state":"approval-responded","input":{},"approval":{"id":"3","approved":true}},` +
+			`{"type":"tool-bash","toolCallId":"d","state":"input-streaming","input":{}},` +
+			`{"type":"source-url","url":"https://example.org/x"},{"type":"file","mediaType":"audio/wav","url":"data:audio/wav;base64,AA=="},` +
+			`{"type":"file","mediaType":"application/pdf","filename":"a.pdf","url":"data:application/pdf;base64,AA=="},{"type":"file","mediaType":"image/png","url":"https://example.org/a.png"}]}`, "", `{"id":"m1"}`}),
+		Permissions: []*session.Permission{
+			{Span: observed(50, 55), Action: spans.ActionDeny, Source: spans.PermissionSourceSession, Options: options, CallID: "d"},
+			{Span: observed(50, 55), Action: spans.ActionAsk, CallID: "elsewhere"},
+		},
+	}}}
+	var out bytes.Buffer
+	missing, err := ACP(t.Context(), &out, &session.Session{ID: "s", Start: ms(0), Runs: []*session.Run{run}}, Held(&m.blocks), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pending := func(id string) string {
+		return `{"sessionUpdate":"tool_call","toolCallId":"` + id + `","title":"bash","name":"bash","kind":"execute","status":"pending","rawInput":{}}`
+	}
+	said := func(block string) string {
+		return `{"sessionUpdate":"agent_message_chunk","messageId":"m1","content":` + block + `}`
+	}
+	want := []string{
+		`prompt []{"otelagent":{"no_message":true}}`,
+		pending("d"),
+		`permission {"toolCallId":"d"}`,
+		`= {"outcome":{"outcome":"selected","optionId":"reject_always"}}`,
+		pending("a"), `permission {"toolCallId":"a"}`,
+		pending("b"), `permission {"toolCallId":"b"}`, `= {"outcome":{"outcome":"selected","optionId":"reject_once"}}`,
+		`{"sessionUpdate":"tool_call_update","toolCallId":"b","status":"failed","content":[{"type":"content","content":{"type":"text","text":"no"}}]}`,
+		pending("c"), `permission {"toolCallId":"c"}`, `= {"outcome":{"outcome":"selected","optionId":"allow_once"}}`,
+		said(`{"type":"resource_link","uri":"https://example.org/x","name":"https://example.org/x"}`),
+		said(`{"type":"audio","data":"AA==","mimeType":"audio/wav"}`),
+		said(`{"type":"resource","resource":{"uri":"attachment:a.pdf","blob":"AA==","mimeType":"application/pdf"}}`),
+		said(`{"type":"resource_link","uri":"https://example.org/a.png","name":"a.png","mimeType":"image/png"}`),
+		`= {"stopReason":"end_turn"}`,
+	}
+	if d := gocmp.Diff(want, short(t, out.Bytes())); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+	if l := []Missing{{Where: "s", What: "ACP has no place for questions that are about no tool call (1)"}}; !slices.Equal(missing, l) {
+		t.Errorf("missing %v", missing)
+	}
+}
+
+var errNoSpace = errors.New("no space")
+
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, errNoSpace }
+
+// Rows that are rewound or wait in a queue are not part of the conversation.
+func TestACPLeavesOut(t *testing.T) {
+	m := &made{}
+	fact := func(subject, key, value string) session.Fact {
+		id := spans.BlockOfString(value).Short().String()
+		m.blocks.Add(session.Block{Body: value})
+		return session.Fact{Subject: subject, Key: key, At: ms(300), Value: &session.Ref{Block: id}}
+	}
+	run := func(from int64, id string) *session.Run {
+		return &session.Run{Span: observed(from, from+9), ID: id, Status: spans.RunStatusCompleted, Capture: spans.CaptureContent, Turns: []*session.Turn{{
+			Span: observed(from+1, from+8), Capture: spans.CaptureContent,
+			Input:  m.refs(part{`{"role":"user","content":"say ` + id + `"}`, "", `{"id":"u-` + id + `"}`}),
+			Output: m.refs(part{`{"role":"assistant","content":"` + id + `"}`, "", `{"id":"a-` + id + `"}`}),
+		}}}
+	}
+	waiting := &session.Run{Span: observed(60, 60), ID: "waits", Status: spans.RunStatusOpen, Capture: spans.CaptureContent,
+		Messages: m.refs(part{`{"role":"user","content":"later"}`, "", `{"id":"u-waits"}`}, part{`{"role":"user","content":"never"}`, "", `{"id":"u-never"}`})}
+	system := run(30, "kept")
+	system.Turns[0].Input = m.refs(part{`{"role":"system","content":"be short"}`, "", ""}, part{`{"role":"user","content":"say kept"}`, "", ""})
+	s := &session.Session{ID: "s", Start: ms(0), Runs: []*session.Run{run(10, "gone"), system, waiting}, Facts: []session.Fact{
+		fact("message/a-gone", "hidden_at", "1780000000300"), fact("message/u-gone", "hidden_at", "1780000000300"),
+		fact("message/u-never", "queue_canceled_at", "1780000000300"), fact("message/u-waits", "queued_at", "1780000000300"),
+		fact("session", "title", `"a title"`),
+	}}
+	var out bytes.Buffer
+	missing, err := ACP(t.Context(), &out, s, Held(&m.blocks), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		`prompt [{"type":"text","text":"say kept"}]`,
+		`{"sessionUpdate":"agent_message_chunk","messageId":"a-kept","content":{"type":"text","text":"kept"}}`,
+		`= {"stopReason":"end_turn"}`,
+		`{"sessionUpdate":"session_info_update","title":"a title"}`,
+	}
+	if d := gocmp.Diff(want, short(t, out.Bytes())); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+	if l := []Missing{{Where: "s", What: "ACP has no place for messages of the role system (1)"}}; !slices.Equal(missing, l) {
+		t.Errorf("missing %v", missing)
+	}
+}
+
+func TestACPNamesWhatIsMissing(t *testing.T) {
+	parent, _, m := sessions()
+	var some session.BlockSet
+	for _, body := range []string{user, result, `{"k": [1, 2]}`, `"sys"`} {
+		some.Add(session.Block{Body: body})
+	}
+	var out bytes.Buffer
+	_, err := ACP(t.Context(), &out, parent, Held(&some), Options{})
+	var named *MissingError
+	if !errors.As(err, &named) || !errors.Is(err, ErrContent) || out.Len() > 0 {
+		t.Fatalf("%d bytes, %v", out.Len(), err)
+	}
+	missing, err := ACP(t.Context(), &out, parent, Held(&some), Options{Partial: true})
+	if err != nil || len(missing) < len(named.Missing) || out.Len() == 0 {
+		t.Errorf("%v, %v", missing, err)
+	}
+	if _, err := ACP(t.Context(), &out, parent, Held(&m.blocks), Options{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := ACP(t.Context(), &out, &session.Session{ID: "s"}, nil, Options{}); !errors.Is(err, ErrEmpty) {
+		t.Error(err)
+	}
+
+	// What only a trace needs: notes of a session from ACP, and options.
+	lost := &session.Ref{Block: spans.BlockOfString("lost").Short().String()}
+	mine := &made{}
+	run := &session.Run{Span: observed(0, 9), ID: "prompt-1", Dialect: acpDialect, Status: spans.RunStatusCompleted, Capture: spans.CaptureContent, Turns: []*session.Turn{{
+		Span: observed(0, 8), Capture: spans.CaptureContent, Events: []session.Note{{Time: ms(1), Type: "plan", Body: lost}},
+		Input: mine.refs(part{`{"role":"user","content":[{"type":"text","text":"go"}]}`, "", ""}),
+	}}}
+	s := &session.Session{ID: "s", Start: ms(0), Runs: []*session.Run{run}}
+	want := []Missing{{Where: whereTurn(run, run.Turns[0]), What: "block " + lost.Block}}
+	out.Reset()
+	if missing, err := ACP(t.Context(), &out, s, Held(&mine.blocks), Options{}); !errors.Is(err, ErrContent) || !slices.Equal(missing, want) || out.Len() > 0 {
+		t.Errorf("%d bytes, %v, %v", out.Len(), missing, err)
+	}
+	missing, err = ACP(t.Context(), &out, s, Held(&mine.blocks), Options{Partial: true})
+	if err != nil || !slices.Contains(missing, want[0]) || !strings.Contains(out.String(), "session/prompt") {
+		t.Errorf("%v, %v: %s", missing, err, out.String())
+	}
+}
+
+// Memory does not grow with the session but for what Guide says, and the ids of tool calls.
+func TestACPMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it writes tens of megabytes")
+	}
+	peak := func(turns int) int64 {
+		l := newLongSession(turns)
+		before := liveHeap()
+		most := int64(0)
+		var size countingWriter
+		if _, err := ACP(t.Context(), &size, l.Session, l, Options{Progress: func(done, all int) {
+			if done%(all/20) == 0 {
+				most = max(most, liveHeap()-before)
+			}
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		content := int64(turns) * longBody
+		if int64(size) < content {
+			t.Errorf("%d turns: %d bytes written, want more than %d", turns, size, content)
+		}
+		if l.loaded > 5*content {
+			t.Errorf("%d turns: %d bytes loaded in %d stretches, of %d", turns, l.loaded, l.loads, content)
+		}
+		t.Logf("%d turns: %d KB live at most, %d MB written, %d MB loaded in %d stretches", turns, most>>10, size>>20, l.loaded>>20, l.loads)
+		runtime.KeepAlive(l)
+		return most
+	}
+	small, large := peak(400), peak(2000)
+	if large > 24<<20 || large-small > 8<<20 {
+		t.Errorf("live heap: %d KB with 400 turns, %d KB with 2,000", small>>10, large>>10)
+	}
+}

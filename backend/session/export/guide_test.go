@@ -1,0 +1,216 @@
+package export
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// The two recipes of the guide work on both forms.
+func TestGuideRecipes(t *testing.T) {
+	jq, err := exec.LookPath("jq")
+	if err != nil {
+		t.Skip("jq is not installed; CI installs it")
+	}
+	parent, _, m := sessions()
+	var lines, document bytes.Buffer
+	if _, err := JSONL(t.Context(), &lines, parent, Held(&m.blocks), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := JSON(t.Context(), &document, parent, Held(&m.blocks), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	run := func(input []byte, args ...string) string {
+		c := exec.CommandContext(t.Context(), jq, args...)
+		c.Stdin = bytes.NewReader(input)
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("jq %v: %v: %s", args, err, out)
+		}
+		return string(out)
+	}
+	const asLines = `({type:"session",data:.session}), (.messages[] | {type:"message",data:.message}, (.parts[] | {type:"part",data:.}))`
+	for _, recipe := range []string{
+		`select(.type=="part") | .data.tool_state`,
+		`select(.type=="message" and .data.role=="assistant") | .data.metadata_json | fromjson`,
+	} {
+		a := run(lines.Bytes(), recipe)
+		b := run(document.Bytes(), asLines+" | "+recipe)
+		if a != b || len(a) == 0 {
+			t.Errorf("%s: %s of the lines, %s of the document", recipe, a, b)
+		}
+	}
+	if states := run(lines.Bytes(), "-r", `select(.type=="part") | .data.tool_state | select(.)`); !strings.Contains(states, "output-available") {
+		t.Errorf("tool states: %q", states)
+	}
+}
+
+func TestGuideNamesWhatIsMissing(t *testing.T) {
+	parent, _, m := sessions()
+	var some session.BlockSet
+	for _, body := range []string{user, result, `{"k": [1, 2]}`, `"sys"`} {
+		some.Add(session.Block{Body: body})
+	}
+	var out bytes.Buffer
+	_, err := JSONL(t.Context(), &out, parent, Held(&some), Options{})
+	var named *MissingError
+	if !errors.As(err, &named) || !errors.Is(err, ErrContent) || out.Len() > 0 {
+		t.Fatalf("%d bytes, %v", out.Len(), err)
+	}
+	id := spans.BlockOfString(assistant).Short().String()
+	want := "s.cfg.1@2026-05-28T20:26:40.123456789Z/0: output: blocks " + id
+	if !slices.ContainsFunc(named.Missing, func(m Missing) bool { return m.String() == want }) {
+		t.Errorf("%q is not among %v", want, named.Missing)
+	}
+	missing, err := JSONL(t.Context(), &out, parent, Held(&some), Options{Partial: true})
+	if err != nil || len(missing) != len(named.Missing) || len(LinesOf(t, out.Bytes())) < 5 {
+		t.Errorf("%v, %v", missing, err)
+	}
+	if _, err := JSON(t.Context(), &out, parent, Held(&m.blocks), Options{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := JSON(t.Context(), &out, &session.Session{ID: "s"}, nil, Options{}); !errors.Is(err, ErrEmpty) {
+		t.Error(err)
+	}
+}
+
+// Results that come as messages of the next turn, calls that share an id, replies whose turn is not there, usage that only the run has,
+// ids that messages have themselves, facts: what phi-core's sessions do not show.
+func TestGuideOfOtherLoops(t *testing.T) {
+	m := &made{}
+	float := func(f float64) *float64 { return &f }
+	now := ms(0)
+	first := &session.Run{
+		Span: observed(0, 90), ID: "r1", Agent: "a", Model: "m", Provider: "p", Status: spans.RunStatusCompleted, Capture: spans.CaptureContent,
+		Usage: session.Usage{Input: 300, Output: 30, Reasoning: 10, CacheRead: 100},
+		Rules: m.refs(part{`[{"permission":"bash","pattern":"*","action":"ask","source":"session"},{"permission":"x","pattern":"*","action":"deny","source":"manifest"}]`, "", ""}),
+		Turns: []*session.Turn{
+			{
+				Span: observed(1, 10), Capture: spans.CaptureContent, Usage: session.Usage{Input: 100, Output: 10}, Cost: float(0.25), Currency: "USD", StopReason: "tool_use",
+				Input:  m.refs(part{`{"role":"user","content":"do it"}`, "", `{"id":"own-1"}`}),
+				Output: m.refs(part{`{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"f","input":{"n":1}},{"type":"tool_use","id":"d","name":"g","input":{}}]}`, "", ""}),
+			},
+			{
+				Span: observed(11, 20), Index: 1, Capture: spans.CaptureContent, Usage: session.Usage{Input: 200, Output: 20, Reasoning: 10, CacheRead: 100},
+				Input: m.refs(part{`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"one"},{"type":"text","text":"and"}]}`, "", ""},
+					part{`{"role":"tool","tool_call_id":"gone","content":"nobody asked"}`, "", ""}),
+				Output: m.refs(part{`{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"f","input":{"n":2}},{"type":"thinking","thinking":"hm","signature":"sig"}]}`, "", ""}),
+				ToolCalls: []*session.ToolCall{
+					{Span: observed(12, 13), ID: "c", Name: "f", Outcome: spans.OutcomeCancelled, Error: "stopped"},
+					{Span: session.Span{Known: spans.KnownLive, Start: ms(14)}, ID: "late", Name: "h", Args: m.refs(part{`{"q":1}`, "", ""})},
+				},
+			},
+		},
+	}
+	second := &session.Run{
+		Span: observed(100, 190), ID: "r2", Agent: "b", Status: spans.RunStatusCompleted, Capture: spans.CaptureContent,
+		Usage: session.Usage{Input: 7, Output: 3}, Reported: &session.ReportedUsage{Input: 7, Output: 3},
+		Messages: m.refs(part{`{"role":"user","content":"again"}`, "", `{"id":"own-2"}`},
+			part{`{"id":"own-1","role":"assistant","content":null,"tool_calls":[{"id":"x","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]}`, "", ""},
+			part{`{"role":"tool","tool_call_id":"x","content":"done"}`, "", ""}, part{`{"role":"system","content":"stop"}`, "", ""}),
+		Compactions: []*session.Compaction{{
+			Span: observed(150, 151), Kind: spans.CompactionKindSummary, Trigger: "auto", OutputTokens: new(int64), Summary: m.refs(part{`"short"`, "", ""}),
+			After: m.refs(part{`{"role":"user","content":"again"}`, "", `{"id":"own-2"}`}),
+		}},
+	}
+	third := &session.Run{Span: observed(200, 201), ID: "r3", Status: spans.RunStatusError, Copied: true, Usage: session.Usage{Input: 1}}
+	fact := func(subject, key, value string) session.Fact {
+		id := spans.BlockOfString(value).Short().String()
+		m.blocks.Add(session.Block{Body: value})
+		return session.Fact{Subject: subject, Key: key, At: ms(300), Value: &session.Ref{Block: id}}
+	}
+	s := &session.Session{
+		ID: "s", Agent: "a", Dialect: "other", Status: spans.SessionStatusIdle, Start: now, Last: ms(201), Runs: []*session.Run{first, second, third},
+		Usage: session.Usage{Input: 307, Output: 33, Reasoning: 10, CacheRead: 100},
+		Facts: []session.Fact{fact("message/own-1", "hidden_at", "1780000000300"), fact("session", "archived_at", `"2026-05-28T20:26:41Z"`), fact("session", "title", `"a title"`)},
+	}
+	r := Recorded{s, &m.blocks}
+	Golden(t, "other-loops.jsonl", r.Write(t, AsJSONL, Options{}))
+	Golden(t, "other-loops.csv", r.Write(t, AsCSV, Options{}))
+	Golden(t, "other-loops.json", r.Write(t, AsJSON, Options{}))
+	CheckOrder(t, LinesOf(t, r.Write(t, AsJSONL, Options{})))
+	CheckSums(t, s, r.Write(t, AsCSV, Options{}))
+
+	var done []int
+	if _, err := JSON(t.Context(), &bytes.Buffer{}, s, Held(&m.blocks), Options{Progress: func(n, all int) { done = append(done, n*100/all) }}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.IsSorted(done) || done[len(done)-1] != 100 {
+		t.Errorf("progress %v", done)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := JSON(ctx, &bytes.Buffer{}, s, Held(&m.blocks), Options{}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// More messages in one millisecond than its digits can order, and an own id that would break the order, move created_at on.
+func TestNamer(t *testing.T) {
+	var n namer
+	type key struct {
+		at int64
+		id string
+	}
+	var last key
+	less := func(id string, at int64) {
+		t.Helper()
+		if cmp.Or(cmp.Compare(last.at, at), strings.Compare(last.id, id)) >= 0 {
+			t.Fatalf("%d %s does not stand behind %d %s", at, id, last.at, last.id)
+		}
+		last = key{at, id}
+	}
+	now := time.Now().UnixMilli()
+	for i := range stampsPerMS + 10 {
+		less(flip(n.name(now, "", fmt.Sprint(i))))
+	}
+	for _, own := range []string{"zz", "aa", "zz", ""} {
+		less(flip(n.name(now, own, "x")))
+	}
+	if id := newID("msg", 0, 1, "a"); len(id) != 30 || !strings.HasPrefix(id, "msg_000000000001") {
+		t.Error(id)
+	}
+}
+
+func flip(id string, at int64) (string, int64) { return id, at }
+
+// fullDisk takes some bytes and no more.
+type fullDisk struct{ room int }
+
+var errFull = errors.New("disk full")
+
+func (w *fullDisk) Write(b []byte) (int, error) {
+	if w.room -= len(b); w.room < 0 {
+		return 0, errFull
+	}
+	return len(b), nil
+}
+
+func TestGuideWriterErrors(t *testing.T) {
+	parent, _, m := sessions()
+	for name, write := range map[string]func(context.Context, io.Writer, *session.Session, Bodies, Options) ([]Missing, error){"json": JSON, "jsonl": JSONL, "csv": CSV} {
+		if _, err := write(t.Context(), &fullDisk{room: 100}, parent, Held(&m.blocks), Options{}); !errors.Is(err, errFull) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := write(t.Context(), io.Discard, parent, lostBodies{}, Options{}); !errors.Is(err, errFull) {
+			t.Errorf("%s, content that cannot be read: %v", name, err)
+		}
+	}
+}
+
+type lostBodies struct{}
+
+func (lostBodies) Load(context.Context, []spans.ShortID, int) (*session.BlockSet, int, error) {
+	return nil, 0, errFull
+}

@@ -1,0 +1,354 @@
+package export
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// made is a session made by hand, and its blocks.
+type made struct {
+	blocks session.BlockSet
+}
+
+type part struct{ body, provenance, envelope string }
+
+func (m *made) refs(parts ...part) *session.Refs {
+	var items []session.Ref
+	var c spans.Chain
+	for _, p := range parts {
+		id := spans.BlockOfString(p.body)
+		m.blocks.Add(session.Block{Body: p.body})
+		c = c.Add(id, spans.Item{Block: id.Short(), Provenance: p.provenance, Envelope: p.envelope})
+		items = append(items, session.Ref{Block: id.Short().String(), Provenance: p.provenance, Envelope: session.RawJSON(p.envelope)})
+	}
+	refs := session.NewRefs(items...)
+	refs.Digest = c.String()
+	return refs
+}
+
+func ms(n int64) time.Time { return time.UnixMicro(1_780_000_000_000_000 + n*1000).UTC() }
+
+func observed(from, to int64) session.Span {
+	return session.Span{Known: spans.KnownObserved, Start: ms(from), End: ms(to), Seq: from, EndSeq: to}
+}
+
+const (
+	user      = `{"content":[{"text":"hi <b> é","type":"text"}],"role":"user","timestamp":1}`
+	assistant = `{"content":[{"arguments":{"n":1.0},"id":"c1","name":"sub","type":"toolCall"}],"model":"m","provider":"p","role":"assistant","stopReason":"toolUse","timestamp":2,"usage":{"input":1,"output":2}}`
+	result    = `{"content":[],"isError":false,"role":"toolResult","timestamp":3,"toolCallId":"c1","toolName":"sub"}`
+)
+
+// sessions returns a parent session that has everything phi-core can say, and the child session that it spawned.
+func sessions() (parent, child *session.Session, m *made) {
+	m = &made{}
+	started := observed(0, 90)
+	started.Start = started.Start.Add(123456789)
+	started.End = started.End.Add(1000)
+	turnID := `{"turnId":{"loopId":"s.cfg.1","turnIndex":0}}`
+	first := &session.Run{
+		Span: started, ID: "s.cfg.1", Dialect: phiDialect, AgentID: "agent", Status: spans.RunStatusCompleted, StatusWord: "Completed",
+		Config:   `{"model":"m","provider":"p","config_id":null,"temperature":0.7}`,
+		Reported: &session.ReportedUsage{Input: 1, Output: 2, Total: 3},
+		Messages: m.refs(part{user, "", ""}, part{assistant, "", turnID}), Capture: spans.CaptureContent,
+		Metadata: m.refs(part{`{"k": [1, 2]}`, "", ""}),
+		Turns: []*session.Turn{
+			{
+				Span: observed(1, 80), Trigger: spans.TriggerUser, Capture: spans.CaptureContent,
+				Usage: session.Usage{Input: 1, Output: 2}, Input: m.refs(part{user, "", ""}, part{result, "", ""}),
+				Output: m.refs(part{assistant, "", turnID}), Results: m.refs(part{result, "", ""}),
+				Requests: []*session.Request{
+					{Attempt: 0, Messages: m.refs(part{result, "un", ""})},
+					{
+						Attempt: 1,
+						Messages: m.refs(part{user, "st", ""}, part{user, "t:3:r:1", ""}, part{user, "ib:me:2", ""}, part{user, "mt:long:r%3A1", ""},
+							part{user, "?%7B%22kind%22%3A%22unknown%22%7D", ""}, part{user, "", ""}),
+						Params: m.refs(part{`"sys"`, "system", ""}, part{`[{"name":"sub"}]`, "tools", ""},
+							part{`{"temperature":null,"model_id":"m","max_tokens":5,"response_format":{"kind":"text"},"thinking_level":"off","later":1}`, "rest", ""}),
+					},
+				},
+				ToolCalls: []*session.ToolCall{
+					{Span: observed(10, 30), ID: "c2", Name: "sub", ChildRunID: "gone.sub.1"},
+					{Span: observed(11, 20), ID: "c1", Name: "sub", ChildRunID: "kid.sub.1", ChildSessionID: "kid"},
+					{Span: observed(12, 21), ID: "c3", Name: "bash"},
+				},
+			},
+			{Span: session.Span{Known: spans.KnownClosed, Start: ms(81), End: ms(90)}, Index: 1},
+		},
+	}
+	group := ms(100)
+	member := func(id string, from, to int64) *session.Run {
+		return &session.Run{
+			Span: observed(from, to), ID: id, Dialect: phiDialect, AgentID: "agent", Status: spans.RunStatusCompleted, ParentID: "s.cfg.1",
+			Continuation: spans.ContinuationBranch, ContinuationTag: "t", GroupStart: group, GroupRole: spans.GroupRoleMember,
+			Usage: session.Usage{Input: 5, Output: 6}, Messages: m.refs(part{assistant, "", ""}),
+		}
+	}
+	parent = &session.Session{ID: "s", Runs: []*session.Run{
+		first,
+		{Span: session.Span{Known: spans.KnownClosed, Start: ms(95), End: ms(96)}, ID: "s.cut.1", Dialect: phiDialect, AgentID: "agent", Status: spans.RunStatusAborted},
+		member("s.slow.1", 101, 190),
+		member("s.fast.2", 102, 150),
+		{Span: observed(150, 160), ID: "j", GroupStart: group, GroupRole: spans.GroupRoleJudge, Status: spans.RunStatusVetoed, Continuation: spans.ContinuationDefault},
+		{
+			Span: observed(200, 201), ID: "s.cfg.1", ParentID: "s.cfg.1", Continuation: spans.ContinuationCompaction,
+			Status: spans.RunStatusRejected, Rejected: true, Rejection: "PII", Defects: nil,
+		},
+		{Span: observed(300, 301), ID: "end.only", Status: spans.RunStatusVetoed, Defects: []session.Defect{{Code: spans.DefectStartNotSeen}}},
+	}, Groups: []*session.Group{{
+		Span: observed(100, 195), Members: []string{"s.slow.1", "s.fast.2"}, SelectedID: "s.fast.2", SelectedIndex: 1,
+		Evaluation: &session.ReportedUsage{Input: 7, Output: 8},
+	}}}
+	parent.Groups[0].Start = group
+	child = &session.Session{ID: "kid", Runs: []*session.Run{{
+		Span: observed(15, 19), ID: "kid.sub.1", Dialect: phiDialect, AgentID: "sub", ParentID: "s.cfg.1", ParentSessionID: "s", Status: spans.RunStatusCompleted,
+		Reported: &session.ReportedUsage{}, Messages: m.refs(),
+	}}}
+	return parent, child, m
+}
+
+func TestPhiCoreGolden(t *testing.T) {
+	parent, child, m := sessions()
+	lookup := func(id string) *session.Session {
+		if id == "s" {
+			return parent
+		}
+		return nil
+	}
+	var got bytes.Buffer
+	for _, s := range []*session.Session{parent, child} {
+		if missing, err := PhiCore(&got, s, &m.blocks, PhiCoreOptions{Session: lookup}); err != nil || len(missing) > 0 {
+			t.Fatal(missing, err)
+		}
+		got.WriteByte('\n')
+	}
+	const name = "testdata/phi-core.golden"
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, got.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("got\n%s", got.String())
+	}
+}
+
+func TestPhiCoreNamesWhatIsMissing(t *testing.T) {
+	parent, _, m := sessions()
+	var some session.BlockSet
+	for _, body := range []string{user, result, `{"k": [1, 2]}`, `"sys"`} {
+		some.Add(session.Block{Body: body})
+	}
+	var out bytes.Buffer
+	missing, err := PhiCore(&out, parent, &some, PhiCoreOptions{})
+	var named *MissingError
+	if !errors.As(err, &named) || !errors.Is(err, ErrContent) || out.Len() > 0 || len(missing) == 0 {
+		t.Fatalf("%d bytes, %v", out.Len(), err)
+	}
+	id := spans.BlockOfString(assistant).Short().String()
+	if want := "s.cfg.1@2026-05-28T20:26:40.123456789Z/0: output: blocks " + id; missing[0].String() != want {
+		t.Errorf("%q, want %q", missing[0], want)
+	}
+
+	left, err := PhiCore(&out, parent, &some, PhiCoreOptions{Partial: true})
+	if err != nil || len(left) != len(missing) {
+		t.Fatalf("%d pieces, want %d: %v", len(left), len(missing), err)
+	}
+	var doc struct {
+		Loops []struct {
+			Messages []json.RawMessage
+			Turns    []json.RawMessage
+		}
+	}
+	if err := json.Unmarshal(out.Bytes(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if l := doc.Loops[0]; len(l.Messages) != 1 || len(l.Turns) != 0 {
+		t.Errorf("%d messages, %d turns", len(l.Messages), len(l.Turns))
+	}
+
+	// A list of other blocks than it says is not used.
+	l := parent.Runs[0].Messages.Items()
+	l[0], l[1] = l[1], l[0]
+	if _, err := PhiCore(&out, parent, &m.blocks, PhiCoreOptions{}); !errors.Is(err, ErrContent) || !strings.Contains(err.Error(), "not those") {
+		t.Error(err)
+	}
+}
+
+func TestPhiCoreWithoutContent(t *testing.T) {
+	s := &session.Session{ID: "s", Runs: []*session.Run{{
+		Span: observed(0, 9), ID: "s.1", Dialect: phiDialect, Status: spans.RunStatusCompleted, Capture: spans.CaptureNone,
+		Turns: []*session.Turn{{Span: observed(1, 8), Capture: spans.CaptureNone}},
+	}}}
+	var out bytes.Buffer
+	_, err := PhiCore(&out, s, nil, PhiCoreOptions{})
+	if !errors.Is(err, ErrContent) || !strings.Contains(err.Error(), `captured with "none"`) || out.Len() > 0 {
+		t.Errorf("%d bytes, %v", out.Len(), err)
+	}
+	if left, err := PhiCore(&out, s, nil, PhiCoreOptions{Partial: true}); err != nil || len(left) != 2 || !json.Valid(out.Bytes()) {
+		t.Errorf("%v, %v", left, err)
+	}
+	for _, s := range []*session.Session{{ID: "s"}, {ID: "s", Runs: []*session.Run{{Defects: []session.Defect{{Code: spans.DefectStartNotSeen}}}}}} {
+		if _, err := PhiCore(&out, s, nil, PhiCoreOptions{}); !errors.Is(err, ErrEmpty) {
+			t.Error(err)
+		}
+	}
+}
+
+func TestRFC3339(t *testing.T) {
+	for ns, want := range map[int64]string{
+		0:           "2026-05-28T20:26:40Z",
+		120_000_000: "2026-05-28T20:26:40.120Z",
+		120_000:     "2026-05-28T20:26:40.000120Z",
+		1:           "2026-05-28T20:26:40.000000001Z",
+	} {
+		if got := rfc3339(time.Unix(1_780_000_000, ns).In(time.FixedZone("x", 3600))); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+func TestQuote(t *testing.T) {
+	for s, want := range map[string]string{
+		"a<b>&\u2028é\x7f": "\"a<b>&\u2028é\x7f\"", "\"\\\n\r\t\b\f\x01": `"\"\\\n\r\t\b\f\u0001"`, "\xff": "\"\ufffd\"",
+	} {
+		if got := string(quote(s)); got != want {
+			t.Errorf("%q: %s, want %s", s, got, want)
+		}
+	}
+}
+
+func TestMerge(t *testing.T) {
+	f := func(message, envelope, want string) {
+		t.Helper()
+		if got := string(merge([]byte(message), []byte(envelope))); got != want {
+			t.Errorf("%s + %s: %s, want %s", message, envelope, got, want)
+		}
+	}
+	f(`{"a":1.0,"c":12345678901234567890}`, `{"b":{"z":1,"a":2}}`, `{"a":1.0,"b":{"z":1,"a":2},"c":12345678901234567890}`)
+	f(`{"a":1}`, ``, `{"a":1}`)
+	f(`{"a":1,"b":2}`, `{"a":3}`, `{"a":3,"b":2}`)
+	f(`[1]`, `{"a":3}`, `[1]`)
+	f(`{}`, `{"a":3}`, `{"a":3}`)
+}
+
+// phi-core refuses a file for one foreign word: none is written. They are named, and with Partial replaced or left out.
+func TestPhiCoreWritesNoForeignWord(t *testing.T) {
+	parent, _, m := sessions()
+	parent.Runs[0].Continuation = "weird"
+	parent.Runs[0].Turns[0].Trigger = "cron"
+	parent.Runs[0].Config = `{"model":"m","provider":"p","api":"new_api","thinking_level":"huge","context_window":1}`
+	var out bytes.Buffer
+	missing, err := PhiCore(&out, parent, &m.blocks, PhiCoreOptions{})
+	var refused *MissingError
+	if !errors.As(err, &refused) || out.Len() > 0 {
+		t.Fatalf("err %v, %d bytes written", err, out.Len())
+	}
+	for _, word := range []string{"weird", "cron", "new_api", "huge"} {
+		if !slices.ContainsFunc(missing, func(m Missing) bool { return strings.Contains(m.What, `"`+word+`" is no word of phi-core`) }) {
+			t.Errorf("%s is not named in %v", word, missing)
+		}
+	}
+	if _, err := PhiCore(&out, parent, &m.blocks, PhiCoreOptions{Partial: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range []string{"weird", "cron", "new_api", "huge"} {
+		if strings.Contains(out.String(), word) {
+			t.Errorf("%s is written", word)
+		}
+	}
+}
+
+// Numbers and texts that phi-core's types do not hold are named, and never written.
+func TestPhiCoreWritesNoForeignNumber(t *testing.T) {
+	parent, _, m := sessions()
+	run := parent.Runs[0]
+	run.Turns[0].Index = 1 << 32
+	run.Reported.Input = -1
+	run.Metadata = m.refs(part{`"\ud800"`, "", ""})
+	var out bytes.Buffer
+	missing, err := PhiCore(&out, parent, &m.blocks, PhiCoreOptions{Partial: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"turn_index", "negative", "metadata: block"} {
+		if !slices.ContainsFunc(missing, func(m Missing) bool { return strings.Contains(m.What, want) }) {
+			t.Errorf("%s is not named in %v", want, missing)
+		}
+	}
+	for _, bad := range []string{"4294967296", ": -1", "ud800"} {
+		if strings.Contains(out.String(), bad) {
+			t.Errorf("%s is written", bad)
+		}
+	}
+}
+
+func TestLoadable(t *testing.T) {
+	for _, tt := range []struct {
+		raw  string
+		want bool
+	}{
+		{`{"a":[1.0,"x\\\"{[",null]}`, true},
+		{`"\ud83d\ude00\u00e9\ud83d\ude00"`, true},
+		{`"\\ud800"`, true},
+		{`"\ud800"`, false},
+		{`"\ude00\ud83d"`, false},
+		{`"\ud83dx"`, false},
+		{"\"\xff\"", false},
+		{`{`, false},
+		{strings.Repeat("[", 100) + strings.Repeat("]", 100), true},
+		{strings.Repeat("[", 101) + strings.Repeat("]", 101), false},
+	} {
+		if got := loadable([]byte(tt.raw)); got != tt.want {
+			t.Errorf("%.40q: %v", tt.raw, got)
+		}
+	}
+}
+
+func TestUnloadable(t *testing.T) {
+	const usage = `"usage":{"input":1,"output":2}`
+	for _, tt := range []struct {
+		name, raw string
+		want      string // part of the reason; empty: phi-core loads it
+	}{
+		{"user", `{"role":"user","content":[{"type":"text","text":"x"}],"timestamp":1}`, ""},
+		{"image", `{"role":"user","content":[{"type":"image","data":"AA","mimeType":"image/png"}],"timestamp":1}`, ""},
+		{"assistant", `{"role":"assistant","content":[],"timestamp":1,"stopReason":"stop","model":"m","provider":"p",` + usage + `}`, ""},
+		{"tool result", `{"role":"toolResult","content":[],"timestamp":1,"toolCallId":"c","toolName":"n","isError":false}`, ""},
+		{"extension", `{"role":"extension","kind":"k","data":null}`, ""},
+		{"unknown role", `{"role":"system","content":[],"timestamp":1}`, `"system"`},
+		{"no role", `{"content":[]}`, "without role"},
+		{"no time", `{"role":"user","content":[]}`, "all keys"},
+		{"negative time", `{"role":"user","content":[],"timestamp":-1}`, "other types"},
+		{"no usage", `{"role":"assistant","content":[],"timestamp":1,"stopReason":"stop","model":"m","provider":"p"}`, "all keys"},
+		{"stop reason", `{"role":"assistant","content":[],"timestamp":1,"stopReason":"mind","model":"m","provider":"p",` + usage + `}`, `"mind"`},
+		{"content type", `{"role":"user","content":[{"type":"video"}],"timestamp":1}`, `"video"`},
+		{"half a content", `{"role":"user","content":[{"type":"text"}],"timestamp":1}`, "content of type text"},
+	} {
+		got := unloadable([]byte(tt.raw), true)
+		if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	if unloadable([]byte(`{"role":"extension","kind":"k","data":1}`), false) == "" {
+		t.Error("an extension message cannot stand where a bare message must")
+	}
+}

@@ -1,0 +1,370 @@
+package export_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/phifixtures"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/dialects/acp"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/export"
+)
+
+// replayed plays events of phi-core and returns the sessions.
+func replayed(t *testing.T, events []byte, capture otelagent.Capture) []export.Recorded {
+	t.Helper()
+	p := agenttest.New(t, otelagent.WithCapture(capture), otelagent.WithDerivedIDs())
+	rec := otelagent.NewRecorder(p.Tracer())
+	for ev, err := range phi.Events(bytes.NewReader(events)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.Record(context.Background(), ev)
+	}
+	rec.Close(context.Background())
+	return arrived(t, p)
+}
+
+func arrived(t *testing.T, p *agenttest.Pipeline) []export.Recorded {
+	t.Helper()
+	batch := p.Batch()
+	var l []export.Recorded
+	for _, s := range p.Sessions() {
+		r := export.Recorded{s, &session.BlockSet{}}
+		for _, b := range batch.Blocks {
+			if b.Session.ID == s.ID {
+				r.Blocks.Add(b)
+			}
+		}
+		l = append(l, r)
+	}
+	return l
+}
+
+// What real sessions of phi-core come to.
+func TestGuideGolden(t *testing.T) {
+	names := []string{
+		"revert", "compaction-in-turn", "compaction-standalone", "tool-denied-by-hook", "extension-message-and-image", "steering-and-follow-up",
+		"execution-limit", "parallel-with-judge", "killed", "input-rejected-before-run", "sub-agent-host-wired", "parallel-tools-one-error",
+	}
+	for _, f := range phifixtures.All(t, "../../..") {
+		name, ok := strings.CutPrefix(f.String(), "0.15.2/")
+		if !ok || !slices.Contains(names, name) {
+			continue
+		}
+		names = slices.DeleteFunc(names, func(n string) bool { return n == name })
+		t.Run(name, func(t *testing.T) {
+			var lines, table []byte
+			for _, s := range replayed(t, f.Events, otelagent.CaptureContent) {
+				lines = append(lines, s.Write(t, export.AsJSONL, export.Options{})...)
+				table = append(table, s.Write(t, export.AsCSV, export.Options{})...)
+			}
+			export.Golden(t, name+".jsonl", lines)
+			export.Golden(t, name+".csv", table)
+		})
+	}
+	if len(names) > 0 {
+		t.Errorf("no recordings of %v", names)
+	}
+}
+
+// Rules that hold for every session: the order of the guide, ids, contiguous indexes, hoisted columns, JSON and JSONL alike, and the
+// sums.
+func TestGuideRowsOfEveryRecording(t *testing.T) {
+	for _, f := range phifixtures.All(t, "../../..") {
+		t.Run(f.String(), func(t *testing.T) {
+			for _, s := range replayed(t, f.Events, otelagent.CaptureContent) {
+				raw := s.Write(t, export.AsJSONL, export.Options{})
+				l := export.LinesOf(t, raw)
+				export.CheckOrder(t, l)
+				checkTexts(t, &s, l)
+				export.CheckSums(t, s.Session, s.Write(t, export.AsCSV, export.Options{}))
+				if again := s.Write(t, export.AsJSONL, export.Options{}); !bytes.Equal(raw, again) {
+					t.Error("written again it is something else")
+				}
+				checkDocument(t, s.Write(t, export.AsJSON, export.Options{}), l)
+				strict := export.LinesOf(t, s.Write(t, export.AsJSONL, export.Options{Strict: true}))
+				checkStrict(t, l, strict)
+			}
+		})
+	}
+}
+
+// checkTexts compares the texts and calls of the rows with those that stand in the blocks of the tree, read by other means.
+func checkTexts(t *testing.T, s *export.Recorded, l []export.Line) {
+	t.Helper()
+	want, got := map[string]int{}, map[string]int{}
+	for _, r := range s.Runs {
+		blocks := map[string]string{}
+		add := func(refs *session.Refs) {
+			for _, ref := range refs.Items() {
+				blocks[ref.Block], _ = s.Blocks.Body(ref)
+			}
+		}
+		add(r.Messages)
+		add(r.Outside)
+		for _, turn := range r.Turns {
+			add(turn.Input)
+			add(turn.Output)
+			add(turn.Results)
+			if turn.Output == nil { // a call is known from its span alone
+				for _, c := range turn.ToolCalls {
+					want["call "+c.ID]++
+				}
+			}
+		}
+		for _, body := range blocks {
+			var m struct {
+				Role, ToolCallID string
+				Content          []struct{ Type, Text, Thinking, ID string }
+			}
+			if err := json.Unmarshal([]byte(body), &m); err != nil {
+				continue
+			}
+			for _, c := range m.Content {
+				switch {
+				case c.Type == "text" && m.Role == "toolResult":
+					want["result "+c.Text]++
+				case c.Type == "text":
+					want["text "+c.Text]++
+				case c.Type == "thinking":
+					want["reasoning "+c.Thinking]++
+				case c.Type == "toolCall":
+					want["call "+c.ID]++
+				}
+			}
+		}
+	}
+	for i := range l {
+		if l[i].Type != "part" {
+			continue
+		}
+		data := l[i].Inner("data_json")
+		switch typ := l[i].Str("type"); {
+		case typ == "text" || typ == "reasoning":
+			got[fmt.Sprint(typ, " ", data["text"])]++
+		case strings.HasPrefix(typ, "tool-"):
+			got["call "+l[i].Str("tool_call_id")]++
+			var result any
+			switch data["state"] {
+			case "output-available":
+				result = data["output"].(map[string]any)["data"]
+			case "output-error":
+				result = data["errorText"]
+			case "output-denied":
+				result = data["approval"].(map[string]any)["reason"]
+			}
+			for _, text := range resultTexts(result) {
+				got["result "+text]++
+			}
+		}
+	}
+	if d := gocmp.Diff(want, got); d != "" {
+		t.Errorf("session %s: -tree +rows:\n%s", s.ID, d)
+	}
+}
+
+func resultTexts(v any) []string {
+	switch v := v.(type) {
+	case string:
+		return []string{v}
+	case []any:
+		var l []string
+		for _, e := range v {
+			if m, ok := e.(map[string]any); ok && m["type"] == "text" {
+				l = append(l, m["text"].(string))
+			}
+		}
+		return l
+	}
+	return nil
+}
+
+// checkDocument compares the document with the lines.
+func checkDocument(t *testing.T, raw []byte, l []export.Line) {
+	t.Helper()
+	var doc struct {
+		Session  map[string]any
+		Messages []struct {
+			Message map[string]any
+			Parts   []map[string]any
+		}
+		Prompts     []map[string]any `json:"system_prompts"`
+		Catalogs    []map[string]any `json:"tool_catalogs"`
+		Permissions []map[string]any
+		Defects     []map[string]any
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&doc); err != nil {
+		t.Fatal(err)
+	}
+	got := []export.Line{{"session", doc.Session}}
+	for _, m := range doc.Messages {
+		got = append(got, export.Line{"message", m.Message})
+		for _, p := range m.Parts {
+			got = append(got, export.Line{"part", p})
+		}
+	}
+	for _, x := range []struct {
+		typ string
+		l   []map[string]any
+	}{{"system_prompt", doc.Prompts}, {"tool_catalog", doc.Catalogs}, {"permission", doc.Permissions}, {"defect", doc.Defects}} {
+		for _, data := range x.l {
+			got = append(got, export.Line{x.typ, data})
+		}
+	}
+	if d := gocmp.Diff(l, got); d != "" {
+		t.Errorf("-lines +document:\n%s", d)
+	}
+}
+
+// checkStrict compares the strict lines with the others: the same rows without what is ours.
+func checkStrict(t *testing.T, l, strict []export.Line) {
+	t.Helper()
+	var want []export.Line
+	for _, x := range l {
+		if x.Type != "session" && x.Type != "message" && x.Type != "part" {
+			continue
+		}
+		if x.Type != "part" {
+			meta := x.Inner("metadata_json")
+			delete(meta, "otelagent")
+			x = export.Line{x.Type, maps.Clone(x.Data)}
+			x.Data["metadata_json"] = meta
+		}
+		want = append(want, x)
+	}
+	for i := range strict {
+		if strict[i].Type != "part" {
+			strict[i].Data["metadata_json"] = strict[i].Inner("metadata_json")
+		}
+	}
+	if d := gocmp.Diff(want, strict); d != "" {
+		t.Errorf("-all but ours +strict:\n%s", d)
+	}
+}
+
+// Without capture there are rows, and no texts; what is not there is said.
+func TestGuideWithoutContent(t *testing.T) {
+	for _, f := range phifixtures.All(t, "../../..") {
+		if f.String() != "0.15.2/parallel-tools-one-error" {
+			continue
+		}
+		for _, capture := range []otelagent.Capture{otelagent.CaptureNone, otelagent.CaptureDigests} {
+			s := replayed(t, f.Events, capture)[0]
+			var out bytes.Buffer
+			missing, err := export.JSONL(t.Context(), &out, s.Session, export.Held(s.Blocks), export.Options{})
+			if err != nil || len(missing) != 1 || !strings.Contains(missing[0].What, "captured with") {
+				t.Errorf("%v, %v", missing, err)
+			}
+			var types []string
+			for _, l := range export.LinesOf(t, out.Bytes()) {
+				if l.Type == "part" {
+					types = append(types, l.Str("type")+" "+l.Str("tool_state"))
+				}
+			}
+			if d := gocmp.Diff([]string{
+				"step-start ", "tool-read_tide_table output-available", "tool-inspect_crane output-error", "tool-query_customs output-available", "step-start ",
+			}, types); d != "" {
+				t.Errorf("capture %v: %s", capture, d)
+			}
+		}
+	}
+}
+
+// The rules of rows hold for the other dialects' fixtures as well, and every tool call of the tree is one part.
+func TestGuideRowsOfOtherDialects(t *testing.T) {
+	type dialect struct {
+		files  string
+		events func(io.Reader, ...input.Option) iter.Seq2[otelagent.Event, error]
+	}
+	files := 0
+	for _, d := range []dialect{
+		{"../../../dialects/acp/testdata/*.ndjson", acp.Events},
+		{"../../../dialects/acp/testdata/sdk/*.ndjson", acp.Events},
+		{"../../../dialects/clark/testdata/golden/*.ndjson", ndjson.Events},
+	} {
+		names, err := filepath.Glob(d.files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			files++
+			t.Run(filepath.ToSlash(strings.TrimPrefix(name, "../../../dialects/")), func(t *testing.T) {
+				raw, err := os.ReadFile(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
+				rec := otelagent.NewRecorder(p.Tracer())
+				for ev, err := range d.events(bytes.NewReader(raw)) {
+					if err == nil { // bad lines are the matter of their reader
+						rec.Record(context.Background(), ev)
+					}
+				}
+				rec.Close(context.Background())
+				for _, s := range arrived(t, p) {
+					checkOther(t, &s)
+				}
+			})
+		}
+	}
+	if files < 40 {
+		t.Errorf("%d files", files)
+	}
+}
+
+func checkOther(t *testing.T, s *export.Recorded) {
+	t.Helper()
+	raw := s.Write(t, export.AsJSONL, export.Options{})
+	l := export.LinesOf(t, raw)
+	export.CheckOrder(t, l)
+	export.CheckSums(t, s.Session, s.Write(t, export.AsCSV, export.Options{}))
+	checkDocument(t, s.Write(t, export.AsJSON, export.Options{}), l)
+	want, got := map[string]int{}, map[string]int{}
+	for _, r := range s.Runs {
+		for _, turn := range r.Turns {
+			for _, c := range turn.ToolCalls {
+				want[c.ID]++
+			}
+		}
+		for _, c := range r.ToolCalls {
+			want[c.ID]++
+		}
+	}
+	for i := range l {
+		if typ := l[i].Str("type"); l[i].Type == "part" && (strings.HasPrefix(typ, "tool-") || typ == "dynamic-tool") {
+			got[l[i].Str("tool_call_id")]++
+		}
+	}
+	for id, n := range want {
+		if got[id] < n {
+			t.Errorf("session %s: call %q is %d parts, and %d spans", s.ID, id, got[id], n)
+		}
+	}
+	back := imported(t, raw)
+	if len(back) != 1 {
+		t.Fatalf("session %s: %d sessions came back", s.ID, len(back))
+	}
+	if d := gocmp.Diff(string(raw), string(back[0].Write(t, export.AsJSONL, export.Options{}))); d != "" {
+		t.Errorf("session %s: export, import, export: -want +got:\n%s", s.ID, d)
+	}
+}

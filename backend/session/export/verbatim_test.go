@@ -1,0 +1,192 @@
+package export_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/phifixtures"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/dialects/guide"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/export"
+)
+
+// imported reads a file of the guide and returns its sessions.
+func imported(t *testing.T, file []byte) []export.Recorded {
+	t.Helper()
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
+	rec := otelagent.NewRecorder(p.Tracer())
+	for ev, err := range guide.Events(bytes.NewReader(file)) {
+		if err != nil && !timeless.MatchString(err.Error()) {
+			t.Fatal(err)
+		}
+		if err == nil {
+			rec.Record(context.Background(), ev)
+		}
+	}
+	rec.Close(context.Background())
+	return arrived(t, p)
+}
+
+// timeless is what is said of rows of a session of which no time is known: theirs is 0.
+var timeless = regexp.MustCompile(`(created|updated)_at: want milliseconds from 1970 to 2262, got another number$`)
+
+// The rows of a producer come back as they came.
+func TestProducersRowsComeBack(t *testing.T) {
+	lines, err := os.ReadFile("../../../dialects/guide/testdata/session.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := os.ReadFile("../../../dialects/guide/testdata/session.canonical.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofLines, ofDocument := imported(t, lines), imported(t, document)
+	if len(ofLines) != 1 || len(ofDocument) != 1 {
+		t.Fatalf("%d and %d sessions", len(ofLines), len(ofDocument))
+	}
+	got := ofLines[0].Write(t, export.AsJSONL, export.Options{})
+	if d := gocmp.Diff(string(lines), string(got)); d != "" {
+		t.Errorf("lines: -want +got:\n%s", d)
+	}
+	if d := gocmp.Diff(string(lines), string(ofDocument[0].Write(t, export.AsJSONL, export.Options{}))); d != "" {
+		t.Errorf("of the document: -want +got:\n%s", d)
+	}
+	compact, _ := export.OneLine(document)
+	again, _ := export.OneLine(ofLines[0].Write(t, export.AsJSON, export.Options{}))
+	if d := gocmp.Diff(string(compact), string(again)); d != "" {
+		t.Errorf("document: -want +got:\n%s", d)
+	}
+	export.CheckOrder(t, export.LinesOf(t, got))
+	export.CheckSums(t, ofLines[0].Session, ofLines[0].Write(t, export.AsCSV, export.Options{}))
+	export.Golden(t, "producer.csv", ofLines[0].Write(t, export.AsCSV, export.Options{}))
+}
+
+// Export, import, export: the same bytes, of both forms and strict.
+func TestExportImportExport(t *testing.T) {
+	for _, f := range phifixtures.All(t, "../../..") {
+		if filepath.Dir(f.String()) != "0.15.2" {
+			continue
+		}
+		t.Run(f.String(), func(t *testing.T) {
+			for _, s := range replayed(t, f.Events, otelagent.CaptureContent) {
+				for _, opts := range []export.Options{{}, {Strict: true}} {
+					lines, document := s.Write(t, export.AsJSONL, opts), s.Write(t, export.AsJSON, opts)
+					for _, file := range [][]byte{lines, document} {
+						back := imported(t, file)
+						if len(back) != 1 {
+							t.Fatalf("%d sessions", len(back))
+						}
+						if d := gocmp.Diff(string(lines), string(back[0].Write(t, export.AsJSONL, opts))); d != "" {
+							t.Errorf("lines, strict %t: -want +got:\n%s", opts.Strict, d)
+						}
+						if d := gocmp.Diff(string(document), string(back[0].Write(t, export.AsJSON, opts))); d != "" {
+							t.Errorf("document, strict %t: -want +got:\n%s", opts.Strict, d)
+						}
+						if !opts.Strict {
+							strict := back[0].Write(t, export.AsJSONL, export.Options{Strict: true})
+							if d := gocmp.Diff(string(s.Write(t, export.AsJSONL, export.Options{Strict: true})), string(strict)); d != "" {
+								t.Errorf("strict of what was imported: -want +got:\n%s", d)
+							}
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// What stands beside rows, and what is no row, comes back as well.
+func TestFurtherRowsComeBack(t *testing.T) {
+	file := []byte(`{"type":"session","data":{"id":"s","agent":"a","model":{"provider_id":"p","model_id":"m"},"permissions":[],"metadata":{},"created_at":1,"updated_at":2,"title":"x"},"more":1}
+{"type":"message","data":{"id":"m1","session_id":"s","role":"user","metadata_json":"{\"otelagent\":7,\"k\":1}","created_at":1,"updated_at":1,"hidden_at":null}}
+{"type":"part","data":{"id":"p1","message_id":"m1","session_id":"s","index":0,"type":"text","data":{"type":"text","text":"hi"},"created_at":1,"updated_at":1}}
+{"type":"system_prompt","data":{"digest":"d","body":"b"}}
+{"type":"later","data":[1]}
+`)
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
+	rec := otelagent.NewRecorder(p.Tracer())
+	for ev, err := range guide.Events(bytes.NewReader(file)) {
+		if err != nil {
+			t.Log(err)
+			continue
+		}
+		rec.Record(context.Background(), ev)
+	}
+	rec.Close(context.Background())
+	s := arrived(t, p)[0]
+	if d := gocmp.Diff(string(file), string(s.Write(t, export.AsJSONL, export.Options{}))); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+	g, err := export.NewGuide(t.Context(), s.Session, export.Held(s.Blocks), export.Options{Strict: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []export.Row
+	for r, err := range g.Rows(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, r)
+	}
+	if len(rows) != 3 || g.Messages() != 1 || rows[0].Session.ModelJSON != `{"provider_id":"p","model_id":"m"}` || rows[2].Part.DataJSON != `{"type":"text","text":"hi"}` ||
+		rows[1].Message.MetadataJSON != `{"k":1}` {
+		t.Errorf("%d rows: %+v", len(rows), rows)
+	}
+}
+
+// Of a file that was read without capture there are the rows that the tree gives; what was lost of one read with it is named.
+func TestProducersRowsThatAreNotThere(t *testing.T) {
+	file, err := os.ReadFile("../../../dialects/guide/testdata/session.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := agenttest.New(t, otelagent.WithDerivedIDs())
+	rec := otelagent.NewRecorder(p.Tracer())
+	for ev, err := range guide.Events(bytes.NewReader(file)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.Record(context.Background(), ev)
+	}
+	rec.Close(context.Background())
+	s := arrived(t, p)[0]
+	var out bytes.Buffer
+	missing, err := export.JSONL(t.Context(), &out, s.Session, export.Held(s.Blocks), export.Options{})
+	if err != nil || len(missing) == 0 {
+		t.Errorf("%v, %v", missing, err)
+	}
+	export.CheckOrder(t, export.LinesOf(t, out.Bytes()))
+
+	s = imported(t, file)[0]
+	var some session.BlockSet
+	lost := *s.Fact("message/msg_1fbd5df60000DdO9eGzMcNU77s", "guide.row").Value
+	for _, f := range s.Facts {
+		if body, ok := s.Blocks.Body(*f.Value); ok && f.Value.Block != lost.Block {
+			some.Add(session.Block{Body: body})
+		}
+	}
+	out.Reset()
+	_, err = export.JSONL(t.Context(), &out, s.Session, export.Held(&some), export.Options{})
+	var named *export.MissingError
+	if !errors.As(err, &named) || out.Len() > 0 {
+		t.Fatalf("%d bytes, %v", out.Len(), err)
+	}
+	if what := fmt.Sprint(named.Missing); !strings.Contains(what, "message/msg_1fbd5df60000DdO9eGzMcNU77s: block "+lost.Block) || !strings.Contains(what, "its message") {
+		t.Error(what)
+	}
+	missing, err = export.JSONL(t.Context(), &out, s.Session, export.Held(&some), export.Options{Partial: true})
+	if n := len(export.LinesOf(t, out.Bytes())); err != nil || len(missing) != 2 || n != bytes.Count(file, []byte("\n"))-2 {
+		t.Errorf("%d lines, %v, %v", n, missing, err)
+	}
+}

@@ -1,0 +1,273 @@
+package otlprow
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+func TestWithTenant(t *testing.T) {
+	td, _ := one()
+	other := td.ResourceSpans().AppendEmpty() // says no tenant
+	td.ResourceSpans().At(0).ScopeSpans().CopyTo(other.ScopeSpans())
+	ld, _ := oneRecord()
+	for _, c := range []struct {
+		opts []Option
+		want []string
+	}{
+		{nil, []string{"acme", ""}},
+		{[]Option{WithTenant("fixed")}, []string{"fixed", "fixed"}},
+		{[]Option{WithTenant("")}, []string{"", ""}},
+		{[]Option{WithTenant("b\xffd")}, []string{"b\ufffdd", "b\ufffdd"}},
+	} {
+		batch, _ := Decode(td, c.opts...)
+		var got []string
+		for _, r := range batch.Rows {
+			got = append(got, r.Session.Tenant)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("tenants %q, want %q", got, c.want)
+		}
+		logs, _ := DecodeLogs(ld, c.opts...)
+		if logs.Rows[0].Session.Tenant != c.want[0] || logs.Blocks[0].Session.Tenant != c.want[0] {
+			t.Errorf("log record: tenant %q, want %q", logs.Rows[0].Session.Tenant, c.want[0])
+		}
+	}
+}
+
+// What is not stored is described, the first of it, in the order of the input; foreign ones only where that is wanted.
+func TestRejections(t *testing.T) {
+	td, bad := one()
+	bad.Attributes().Remove("session.id")
+	bad.Attributes().PutInt("session.id", 0) // an id of another kind of value
+	bad.SetTraceID(pcommon.TraceID{})
+	list := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+	foreign := list.AppendEmpty()
+	foreign.SetName(strings.Repeat("é", 200))
+	foreign.SetSpanID(pcommon.SpanID{7})
+	foreign.Attributes().PutStr("session.id", "web")
+	worse := list.AppendEmpty()
+	bad.CopyTo(worse)
+	worse.Attributes().PutStr("session.id", strings.Repeat("x", maxID+1))
+
+	rejection := func(id string) Rejection {
+		return Rejection{
+			Reason: ReasonTraceID, Name: spans.SpanTurn, Service: "coder", Span: session.SpanID{2}, Session: session.Key{Tenant: "acme", ID: id},
+		}
+	}
+	want := []Rejection{rejection(""), {
+		Reason: ReasonForeign, Name: strings.Repeat("é", 128), Service: "coder", Span: session.SpanID{7}, Session: session.Key{Tenant: "acme", ID: "web"},
+	}, rejection(boundID(strings.Repeat("x", maxID+1)))}
+	_, report := Decode(td, WithForeign())
+	if diff := cmp.Diff(Report{Spans: 3, Foreign: 1, Rejected: map[string]int{ReasonTraceID: 2}, Rejections: want}, report); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if _, report := Decode(td); len(report.Rejections) != 2 || report.Foreign != 1 {
+		t.Errorf("without foreign ones: %+v", report)
+	}
+	for range 2 * MaxRejections {
+		bad.CopyTo(list.AppendEmpty())
+		foreign.CopyTo(list.AppendEmpty())
+	}
+	if _, report := Decode(td, WithForeign()); len(report.Rejections) != MaxRejections || report.Rejected[ReasonTraceID] != 2+2*MaxRejections {
+		t.Errorf("%d rejections, %v", len(report.Rejections), report.Rejected)
+	}
+
+	ld, _ := oneRecord()
+	other := ld.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().AppendEmpty()
+	other.SetEventName("login")
+	other.Attributes().PutStr("session.id", "web")
+	_, report = DecodeLogs(ld, WithForeign())
+	want = []Rejection{{Reason: ReasonForeign, Name: "login", Service: "coder", Session: session.Key{Tenant: "acme", ID: "web"}}}
+	if diff := cmp.Diff(Report{Spans: 2, Stored: 1, Foreign: 1, Rejections: want}, report); diff != "" {
+		t.Errorf("log records, -want +got:\n%s", diff)
+	}
+}
+
+func TestLimitAttribute(t *testing.T) {
+	td, s := one()
+	const limit = 300
+	long := strings.Repeat("é", limit)
+	s.Attributes().PutStr("long", "x"+long)
+	s.Attributes().PutStr("fits", strings.Repeat("x", limit))
+	putSlice(s.Attributes(), "list", long[:200], long[:200])
+	if err := s.Attributes().PutEmptyMap("map").FromRaw(map[string]any{"k": long}); err != nil {
+		t.Fatal(err)
+	}
+	s.Attributes().PutStr("session.id", strings.Repeat("i", maxID))
+	for _, l := range []Limits{{Attribute: limit}, {Attribute: 1}} {
+		batch, report := Decode(td, WithLimits(l))
+		row, limit := batch.Rows[0], max(l.Attribute, maxID)
+		want := Report{Spans: 1, Stored: 1, Cut: 3}
+		fits := strings.Repeat("x", 300)
+		if limit < 300 {
+			want.Cut++
+			fits = fits[:limit]
+		}
+		if diff := cmp.Diff(want, report); diff != "" {
+			t.Errorf("%+v: -want +got:\n%s", l, diff)
+		}
+		if got := row.Attr("long").Str(); got != "x"+long[:(limit-1)/2*2] || row.Attr("fits").Str() != fits {
+			t.Errorf("%+v: strings of %d and %d bytes", l, len(got), len(row.Attr("fits").Str()))
+		}
+		if got := row.Attr("list").Strings(); len(got) != 1 || !row.Attr("map").IsZero() || len(row.Session.ID) != maxID {
+			t.Errorf("%+v: %d of the list, map %q, session %q", l, len(got), row.Attr("map").Text(), row.Session.ID)
+		}
+	}
+	if _, report := Decode(td); report.Cut != 0 {
+		t.Errorf("by default: %+v", report)
+	}
+}
+
+func TestLimitBlock(t *testing.T) {
+	td, s := one()
+	putSlice(event(s, spans.EventBlocks), "otelagent.block.bodies", "short", "too long", "cut of one that is longer")
+	putSlice(s.Events().At(0).Attributes(), "otelagent.block.sizes", 0, 0, 1000)
+	ev := event(s, spans.EventBlocks)
+	ev.PutStr("otelagent.block.bodies", "one alone")
+	echo := spans.AppendEcho(spans.AppendEcho(nil, "echoed", false), "echoed, too long", false)
+	event(s, spans.EventEcho).PutEmptyBytes("otelagent.echo.blocks").FromRaw(zip(t, echo))
+
+	withheld := func(body string, size int64) session.Block {
+		b := bodyBlock(body)
+		b.Body, b.Size = "", size
+		return b
+	}
+	batch, report := Decode(td, WithLimits(Limits{Block: 6}))
+	want := []session.Block{
+		bodyBlock("short"), withheld("too long", 8), withheld("cut of one that is longer", 1000), withheld("one alone", 9), bodyBlock("echoed"),
+	}
+	if diff := cmp.Diff(want, batch.Blocks); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(Report{Spans: 1, Stored: 1, Cut: 4}, report); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// A list that is too long keeps its head, so that it is known to be broken; one of up to 1 MiB is never too long.
+func TestLimitBlockOfLists(t *testing.T) {
+	item := strings.Repeat("A", 11)
+	n := maxValue/12 + 1
+	packed := "history " + strings.Repeat("9", 6) + " DIGEST" + strings.Repeat("\n"+item, n)
+	td, s := one()
+	putSlice(event(s, spans.EventBlocks), "otelagent.lists", packed, "input 1 D\n"+item)
+	e := event(s, spans.EventList)
+	e.PutStr("otelagent.list.name", "request")
+	e.PutInt("otelagent.list.count", int64(n))
+	items := e.PutEmptySlice("otelagent.list.items")
+	for range n {
+		items.AppendEmpty().SetStr(item + "x")
+	}
+	batch, report := Decode(td, WithLimits(Limits{Block: 1}))
+	lists := batch.Rows[0].Lists
+	want := []session.List{{Name: "history", Count: 999999, Digest: "DIGEST"}, {Name: "input", Count: 1, Digest: "D", Items: []string{item}}}
+	if diff := cmp.Diff(want, lists[:2]); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	last := lists[2].Items
+	if whole := maxValue / 12; len(last) != n || last[whole-1] == "" || last[whole] != "" || report.Cut != 1+n-whole {
+		t.Errorf("%d items, cut %d", len(last), report.Cut)
+	}
+	if _, report := Decode(td); report.Cut != 0 {
+		t.Errorf("by default: %+v", report)
+	}
+}
+
+// Turns are bounded each for itself, however many spans bring them and in whatever order; so is what belongs to no turn.
+func TestLimitTurn(t *testing.T) {
+	const limit = 10
+	spansOf := func() (ptrace.Traces, func(turn int64, bodies ...string)) {
+		td, s := one()
+		first := true
+		return td, func(turn int64, bodies ...string) {
+			to := s
+			if !first {
+				to = td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty()
+				s.CopyTo(to)
+				to.Events().RemoveIf(func(ptrace.SpanEvent) bool { return true })
+			}
+			first = false
+			if turn < 0 {
+				to.SetName(spans.SpanCompaction)
+				to.Attributes().Remove("otelagent.turn.index")
+			} else {
+				to.SetName(spans.SpanTurn)
+				to.Attributes().PutInt("otelagent.turn.index", turn)
+			}
+			list := event(to, spans.EventBlocks).PutEmptySlice("otelagent.block.bodies")
+			for _, b := range bodies {
+				list.AppendEmpty().SetStr(b)
+			}
+		}
+	}
+	bodies := func(b session.Batch) (l []string) {
+		for _, x := range b.Blocks {
+			switch {
+			case x.Size == 0:
+				l = append(l, x.Body)
+			case x.Body == "":
+				l = append(l, "withheld")
+			}
+		}
+		return l
+	}
+	td, add := spansOf()
+	add(0, "12345", "1234")
+	add(1, "12345", "1234")
+	add(-1, "12345", "1234")
+	add(0, "x", "y", "")
+	add(1, "12", "z")
+	add(-1, "12345678901", "p", "q")
+	batch, report := Decode(td, WithLimits(Limits{Turn: limit}))
+	want := []string{
+		"12345", "1234", "12345", "1234", "12345", "1234",
+		"x", "withheld", "", "withheld", "z", "withheld", "p", "withheld",
+	}
+	if diff := cmp.Diff(want, bodies(batch)); diff != "" || report.Cut != 4 {
+		t.Errorf("cut %d, -want +got:\n%s", report.Cut, diff)
+	}
+
+	// A span that is rejected has not used anything up.
+	td, add = spansOf()
+	add(0, "1234567890")
+	spoiled := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
+	spoiled.SetName(spans.SpanPayload)
+	spoiled.Attributes().Remove("otelagent.run.start")
+	spoiled.Attributes().Remove("otelagent.run.id")
+	event(spoiled, spans.EventList).PutStr("otelagent.list.name", "input")
+	good := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty()
+	fresh, s := one()
+	s.CopyTo(good)
+	_ = fresh
+	event(good, spans.EventBlocks).PutStr("otelagent.block.bodies", "1234567890")
+	batch, report = Decode(td, WithLimits(Limits{Turn: limit}))
+	if diff := cmp.Diff([]string{"1234567890"}, bodies(batch)); diff != "" || report.Stored != 1 {
+		t.Errorf("%+v, -want +got:\n%s", report, diff)
+	}
+
+	// Recipes are not a way round it: one beyond says only what it makes, where it says that.
+	short := spans.Recipe{ID: spans.BlockOfString("made"), Size: 4, Pieces: []spans.Piece{{Text: "made"}}}
+	full := short
+	full.Full = true
+	saying := full
+	saying.Pieces = nil
+	td, s = one()
+	putSlice(event(s, spans.EventBlocks), "otelagent.block.parts", short.Encode(), full.Encode(), short.Encode(), saying.Encode())
+	batch, report = Decode(td, WithLimits(Limits{Turn: len(short.Encode()) + len(full.Encode())}))
+	blocks := []session.Block{recipeBlock(t, short.Encode()), recipeBlock(t, full.Encode()), recipeBlock(t, saying.Encode())}
+	if diff := cmp.Diff(blocks, batch.Blocks); diff != "" || report.Cut != 1 {
+		t.Errorf("cut %d, -want +got:\n%s", report.Cut, diff)
+	}
+	batch, report = Decode(td, WithLimits(Limits{Turn: 1}))
+	if diff := cmp.Diff([]session.Block{recipeBlock(t, saying.Encode()), recipeBlock(t, saying.Encode())}, batch.Blocks); diff != "" || report.Cut != 3 {
+		t.Errorf("cut %d, -want +got:\n%s", report.Cut, diff)
+	}
+}

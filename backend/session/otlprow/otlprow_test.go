@@ -1,0 +1,392 @@
+package otlprow
+
+import (
+	"bytes"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// one returns traces of one good session.turn span, and that span.
+func one() (ptrace.Traces, ptrace.Span) {
+	td := ptrace.NewTraces()
+	rs := td.ResourceSpans().AppendEmpty()
+	rs.Resource().Attributes().PutStr(string(spans.TenantKey), "acme")
+	rs.Resource().Attributes().PutStr("service.name", "coder")
+	s := rs.ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+	s.SetName(spans.SpanTurn)
+	s.SetTraceID(pcommon.TraceID{1})
+	s.SetSpanID(pcommon.SpanID{2})
+	s.SetParentSpanID(pcommon.SpanID{3})
+	s.SetStartTimestamp(1000)
+	s.SetEndTimestamp(2000)
+	a := s.Attributes()
+	a.PutStr("session.id", "s1")
+	a.PutStr("gen_ai.conversation.id", "s1")
+	a.PutStr("otelagent.run.id", "r1")
+	a.PutInt("otelagent.run.start", 900)
+	a.PutInt("otelagent.turn.index", 4)
+	a.PutInt("otelagent.seq", 7)
+	a.PutInt("otelagent.end.seq", 9)
+	a.PutInt("otelagent.schema", 1)
+	a.PutStr("gen_ai.request.model", "m")
+	return td, s
+}
+
+func putSlice(m pcommon.Map, key string, values ...any) {
+	if err := m.PutEmptySlice(key).FromRaw(values); err != nil {
+		panic(err)
+	}
+}
+
+func TestDecode(t *testing.T) {
+	td, s := one()
+	s.Status().SetCode(ptrace.StatusCodeError)
+	s.Attributes().PutStr("otelagent.known", "closed")
+	putSlice(s.Attributes(), "list", "a", "b")
+	putSlice(s.Attributes(), "mixed", "a", 1, 2.5, nil, true, []byte("x"))
+	if err := s.Attributes().PutEmptyMap("map").FromRaw(map[string]any{"b": 1, "a": map[string]any{"<": "\"\xff"}}); err != nil {
+		t.Fatal(err)
+	}
+
+	e := s.Events().AppendEmpty()
+	e.SetName(spans.EventBlocks)
+	putSlice(e.Attributes(), "otelagent.block.bodies", "one", "tw\xffo")
+	putSlice(e.Attributes(), "otelagent.block.sizes", 0, 99)
+	e = s.Events().AppendEmpty()
+	e.SetName(spans.EventList)
+	e.Attributes().PutStr("otelagent.list.name", "request")
+	e.Attributes().PutInt("otelagent.list.attempt", 1)
+	e.Attributes().PutDouble("otelagent.list.count", 2)
+	e.Attributes().PutStr("otelagent.list.digest", "D")
+	e.Attributes().PutStr("otelagent.list.prefix", "1 P")
+	putSlice(e.Attributes(), "otelagent.list.items", "AAAAAAAAAAA st")
+	e = s.Events().AppendEmpty()
+	e.SetName(spans.EventOther)
+	e.SetTimestamp(1500)
+	e.Attributes().PutStr("otelagent.event.type", "Mystery")
+	e.Attributes().PutStr("otelagent.event.body", "BBBBBBBBBBB")
+	e.Attributes().PutInt("otelagent.event.seq", 8)
+	s.Events().AppendEmpty().SetName("exception")
+
+	foreign := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty()
+	foreign.SetName("GET /")
+
+	batch, report := Decode(td)
+	if want := (Report{Spans: 2, Stored: 1, Foreign: 1}); !reflect.DeepEqual(report, want) {
+		t.Errorf("report %+v, want %+v", report, want)
+	}
+	key := session.Key{Tenant: "acme", ID: "s1"}
+	want := session.Batch{
+		Rows: []session.Row{{
+			Trace: session.TraceID{1}, Span: session.SpanID{2}, Parent: session.SpanID{3},
+			Session: key, Run: "r1", RunStart: 900, Turn: 4, Kind: session.KindTurn, Known: spans.KnownClosed,
+			Start: 1000, End: 2000, Seq: 7, EndSeq: 9, Failed: true, Service: "coder",
+			Attrs: []session.Attr{
+				{Key: "gen_ai.request.model", Value: session.StringValue("m")},
+				{Key: "list", Value: session.StringsValue([]string{"a", "b"})},
+				{Key: "map", Value: session.StringValue(`{"a":{"\u003c":"\"` + "\ufffd" + `"},"b":1}`)},
+				{Key: "mixed", Value: session.StringValue(`["a",1,2.5,null,true,"eA=="]`)},
+				{Key: "otelagent.schema", Value: session.IntValue(1)},
+			},
+			Lists:  []session.List{{Name: "request", Attempt: 1, Count: 2, Digest: "D", Prefix: "1 P", Items: []string{"AAAAAAAAAAA st"}}},
+			Events: []session.Event{{Time: 1500, Type: "Mystery", Body: "BBBBBBBBBBB", Seq: 8}},
+		}},
+		Blocks: []session.Block{
+			{Session: key, ID: spans.BlockOfString("one"), Body: "one"},
+			{Session: key, ID: spans.BlockOfString("tw\xffo"), Body: "tw\xffo", Size: 99},
+		},
+	}
+	if !reflect.DeepEqual(batch, want) {
+		t.Errorf("got\n%+v, want\n%+v", batch, want)
+	}
+}
+
+// first returns the value of key, which is empty where there is none.
+func first(m pcommon.Map, key string) pcommon.Value {
+	if v, ok := m.Get(key); ok {
+		return v
+	}
+	return pcommon.NewValueEmpty()
+}
+
+func TestDecodeRejects(t *testing.T) {
+	f := func(reason string, spoil func(ptrace.Span)) {
+		t.Helper()
+		td, s := one()
+		good := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty()
+		s.CopyTo(good)
+		spoil(s)
+		batch, report := Decode(td)
+		id := str(first(s.Attributes(), "session.id"))
+		want := Report{Spans: 2, Stored: 1, Rejected: map[string]int{reason: 1}, Rejections: []Rejection{{
+			Reason: reason, Name: s.Name(), Service: "coder", Trace: session.TraceID(s.TraceID()), Span: session.SpanID(s.SpanID()),
+			Session: session.Key{Tenant: "acme", ID: id},
+		}}}
+		if !reflect.DeepEqual(report, want) || len(batch.Rows) != 1 || len(batch.Blocks) != 0 {
+			t.Errorf("%s: report %+v, %d rows, %d blocks", reason, report, len(batch.Rows), len(batch.Blocks))
+		}
+	}
+	f(ReasonNoSession, func(s ptrace.Span) { s.Attributes().Remove("session.id") })
+	f(ReasonNoSession, func(s ptrace.Span) { s.Attributes().PutStr("session.id", "") })
+	f(ReasonTraceID, func(s ptrace.Span) { s.SetTraceID(pcommon.TraceID{}) })
+	f(ReasonSpanID, func(s ptrace.Span) { s.SetSpanID(pcommon.SpanID{}) })
+	f(ReasonTimes, func(s ptrace.Span) { s.SetStartTimestamp(0) })
+	f(ReasonTimes, func(s ptrace.Span) { s.SetEndTimestamp(math.MaxUint64) })
+	f(ReasonRunStart, func(s ptrace.Span) { s.Attributes().Remove("otelagent.run.start") })
+	f(ReasonRunStart, func(s ptrace.Span) { s.Attributes().PutInt("otelagent.run.start", -1) })
+	f(ReasonRunStart, func(s ptrace.Span) { s.Attributes().PutStr("otelagent.run.start", "soon") })
+	f(ReasonRunStart, func(s ptrace.Span) {
+		s.SetName(spans.SpanRun)
+		s.Attributes().PutStr("otelagent.run.start", "soon")
+	})
+	f(ReasonRunStart, func(s ptrace.Span) { // content of no run
+		s.SetName(spans.SpanPayload)
+		s.Attributes().Remove("otelagent.run.start")
+		s.Attributes().Remove("otelagent.run.id")
+		e := s.Events().AppendEmpty()
+		e.SetName(spans.EventBlocks)
+		e.Attributes().PutEmptySlice("otelagent.block.bodies").AppendEmpty().SetStr("body")
+		e = s.Events().AppendEmpty()
+		e.SetName(spans.EventList)
+		e.Attributes().PutStr("otelagent.list.name", "input")
+	})
+	f(ReasonTurnIndex, func(s ptrace.Span) { s.Attributes().Remove("otelagent.turn.index") })
+	f(ReasonTurnIndex, func(s ptrace.Span) {
+		s.Attributes().PutInt("otelagent.turn.index", -1)
+		e := s.Events().AppendEmpty()
+		e.SetName(spans.EventBlocks)
+		e.Attributes().PutEmptySlice("otelagent.block.bodies").AppendEmpty().SetStr("body")
+	})
+}
+
+// A span of no run holds the facts of its session and blocks for them. What else is on it is counted.
+func TestDecodeFacts(t *testing.T) {
+	td, s := one()
+	s.SetName(spans.SpanPayload)
+	s.Attributes().Remove("otelagent.run.start")
+	s.Attributes().Remove("otelagent.run.id")
+	s.Attributes().Remove("otelagent.turn.index")
+	for _, name := range []string{spans.EventFact, spans.EventBlocks, spans.EventList, spans.EventOther} {
+		e := s.Events().AppendEmpty()
+		e.SetName(name)
+		e.SetTimestamp(1500)
+		switch name {
+		case spans.EventFact:
+			e.Attributes().PutStr("otelagent.fact.subject", "session")
+			e.Attributes().PutStr("otelagent.fact.key", "title")
+		case spans.EventBlocks:
+			e.Attributes().PutEmptySlice("otelagent.block.bodies").AppendEmpty().SetStr("body")
+		case spans.EventList:
+			e.Attributes().PutStr("otelagent.list.name", "input")
+		}
+	}
+	batch, report := Decode(td)
+	if want := (Report{Spans: 1, Stored: 1, Cut: 2}); !reflect.DeepEqual(report, want) || len(batch.Blocks) != 1 {
+		t.Fatalf("%+v, %d blocks", report, len(batch.Blocks))
+	}
+	r := batch.Rows[0]
+	if want := []session.RowFact{{Time: 1500, Subject: "session", Key: "title"}}; !reflect.DeepEqual(r.Facts, want) || r.Lists != nil || r.Events != nil {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestDecodeIsLenient(t *testing.T) {
+	td, s := one()
+	a := s.Attributes()
+	a.PutStr("otelagent.run.start", "900")
+	a.PutDouble("otelagent.turn.index", 4)
+	a.PutStr("otelagent.seq", "7")
+	a.PutInt("session.id", 77)
+	a.PutStr("gen_ai.conversation.id", "other")
+	a.PutStr("otelagent.known", "guessed")
+	a.PutStr("otelagent.run.id", strings.Repeat("x", 300))
+	a.PutStr("otelagent.run.parent.id", strings.Repeat("x", 300))
+	a.PutStr("bad", "\xff")
+	batch, report := Decode(td)
+	if report.Stored != 1 {
+		t.Fatalf("%+v", report)
+	}
+	r := batch.Rows[0]
+	if r.RunStart != 900 || r.Turn != 4 || r.Seq != 7 || r.Session.ID != "77" || r.Known != spans.KnownClosed {
+		t.Errorf("%+v", r)
+	}
+	if !strings.HasPrefix(r.Run, "sha256:") || len(r.Run) != 71 || r.Attr(spans.RunParentIDKey).Str() != r.Run {
+		t.Errorf("long ids: %q, %q", r.Run, r.Attr(spans.RunParentIDKey).Str())
+	}
+	if r.Attr(spans.KnownAsKey).Str() != "guessed" || r.Attr(spans.ConversationIDKey).Str() != "other" || r.Attr("bad").Str() != "\ufffd" {
+		t.Errorf("attributes: %+v", r.Attrs)
+	}
+
+	td, s = one()
+	s.SetName(spans.SpanRun)
+	s.Attributes().Remove("otelagent.run.start")
+	if batch, _ := Decode(td); len(batch.Rows) != 1 || batch.Rows[0].RunStart != 1000 || batch.Rows[0].Turn != session.NoTurn {
+		t.Errorf("run without its start: %+v", batch.Rows)
+	}
+}
+
+func TestDecodeLastOfEqualKeysCounts(t *testing.T) {
+	// pdata's own setters keep keys apart, the wire does not.
+	td, s := one()
+	s.Attributes().PutStr("dup1", "first")
+	s.Attributes().PutStr("dup2", "last")
+	b, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = bytes.Replace(b, []byte("dup2"), []byte("dup1"), 1)
+	batch, _, err := DecodeProto(b)
+	if err != nil || len(batch.Rows) != 1 {
+		t.Fatal(err, batch)
+	}
+	n := 0
+	for _, a := range batch.Rows[0].Attrs {
+		if a.Key == "dup1" {
+			n++
+		}
+	}
+	if v := batch.Rows[0].Attr("dup1"); n != 1 || v.Str() != "last" {
+		t.Errorf("%d of them, value %v", n, v)
+	}
+}
+
+func TestDecodeBounds(t *testing.T) {
+	td, s := one()
+	a := s.Attributes()
+	for i := range 5000 {
+		a.PutInt("a"+strings.Repeat("k", i%7)+string(rune('a'+i%26))+strings.Repeat("z", i/26), int64(i))
+	}
+	a.PutStr(strings.Repeat("k", 300), "long key")
+	a.PutStr("gen_ai.response.model", strings.Repeat("é", maxValue))
+	deep := a.PutEmptySlice("otelagent.group.members")
+	for range 1000 {
+		deep = deep.AppendEmpty().SetEmptySlice()
+	}
+	a.PutEmptyMap("gen_ai.response.id").PutStr("x", strings.Repeat("x", maxValue))
+	e := s.Events().AppendEmpty()
+	e.SetName(spans.EventBlocks)
+	putSlice(e.Attributes(), "otelagent.block.bodies", "fine", 5, strings.Repeat("b", maxBody+1))
+	for range maxEvents {
+		e := s.Events().AppendEmpty()
+		e.SetName(spans.EventOther)
+		e.Attributes().PutStr("otelagent.event.type", strings.Repeat("t", 1000))
+		e.Attributes().PutStr("otelagent.event.body", strings.Repeat("t", 1000))
+	}
+	batch, report := Decode(td)
+	if report.Stored != 1 || report.Cut == 0 {
+		t.Fatalf("%+v", report)
+	}
+	r := batch.Rows[0]
+	if len(r.Attrs) > maxAttrs || len(batch.Blocks) != 2 || len(r.Events) != maxEvents-1 {
+		t.Errorf("%d attributes, %d blocks, %d events", len(r.Attrs), len(batch.Blocks), len(r.Events))
+	}
+	if b := batch.Blocks[1]; b.Body != "" || b.Size != maxBody+1 || b.ID != spans.BlockOfString(strings.Repeat("b", maxBody+1)) {
+		t.Errorf("the body that is too long: %d bytes, size %d", len(b.Body), b.Size)
+	}
+	if m := r.Attr(spans.ResponseModelKey).Str(); len(m) != maxValue {
+		t.Errorf("long value of %d bytes", len(m))
+	}
+	if !r.Attr(spans.GroupMembersKey).IsZero() || !r.Attr(spans.ResponseIDKey).IsZero() {
+		t.Error("deep or long structures kept")
+	}
+	if r.Attr(spans.RequestModelKey).Str() != "m" {
+		t.Error("an attribute of the registry was displaced by a flood")
+	}
+	if r.Events[0].Type != strings.Repeat("t", maxKey) || r.Events[0].Body != "" {
+		t.Errorf("event %+v", r.Events[0])
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	seed := func(td ptrace.Traces) {
+		b, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	td, s := one()
+	seed(td)
+	s.SetName(spans.SpanRun)
+	s.Attributes().PutEmptyMap("m").PutEmptySlice("s").AppendEmpty().SetDouble(math.NaN())
+	e := s.Events().AppendEmpty()
+	e.SetName(spans.EventBlocks)
+	putSlice(e.Attributes(), "otelagent.block.bodies", "one")
+	e = s.Events().AppendEmpty()
+	e.SetName(spans.EventList)
+	e.Attributes().PutStr("otelagent.list.name", "request")
+	putSlice(e.Attributes(), "otelagent.list.items", "AAAAAAAAAAA st")
+	seed(td)
+	a := event(s, spans.EventBlocks)
+	putSlice(a, "otelagent.block.parts", "AAAAAAAAAAA 3 =1:x AAAAAAAAAAE:0:2")
+	putSlice(a, "otelagent.lists", "request.1 2 AAAAAAAAAAAAAAAAAAAAAAAA 1 BBBBBBBBBBA\nAAAAAAAAAAA st @3")
+	event(s, spans.EventEcho).PutEmptyBytes("otelagent.echo.blocks").FromRaw(zip(f, spans.AppendEcho(nil, "again", false)))
+	event(s, spans.EventDetails).PutStr("gen_ai.input.messages", `[{"role":"user"}]`)
+	seed(td)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		batch, report, err := DecodeProto(b)
+		if err != nil {
+			return
+		}
+		rejected := 0
+		for _, n := range report.Rejected {
+			rejected += n
+		}
+		if report.Spans != report.Stored+report.Foreign+rejected || report.Stored != len(batch.Rows) {
+			t.Fatalf("counts do not add up: %+v, %d rows", report, len(batch.Rows))
+		}
+		for i := range batch.Rows {
+			raw := batch.Rows[i].AppendCanonical(nil)
+			back, err := session.ParseRow(raw)
+			if err != nil {
+				t.Fatalf("row does not come back: %v\n%+v", err, batch.Rows[i])
+			}
+			if !bytes.Equal(back.AppendCanonical(nil), raw) {
+				t.Fatal("row comes back different")
+			}
+		}
+		for i := range batch.Blocks {
+			want := spans.BlockOfString(batch.Blocks[i].Body)
+			if batch.Blocks[i].Recipe {
+				r, err := spans.ParseRecipe(batch.Blocks[i].Body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want = spans.RecipeID(r.ID, batch.Blocks[i].Body)
+			}
+			if batch.Blocks[i].ID != want {
+				t.Fatal("block id is not that of its body")
+			}
+		}
+		session.Assemble(batch.Rows)
+	})
+}
+
+func BenchmarkDecode(b *testing.B) {
+	td, s := one()
+	for _, k := range []string{"gen_ai.agent.name", "otelagent.agent.id", "gen_ai.operation.name", "gen_ai.provider.name", "otelagent.dialect", "otelagent.turn.stop_reason", "otelagent.turn.trigger"} {
+		s.Attributes().PutStr(k, "some value")
+	}
+	for _, k := range []string{"otelagent.usage.input_tokens", "otelagent.usage.output_tokens", "otelagent.usage.reasoning_tokens", "otelagent.usage.cache_read_tokens", "otelagent.usage.cache_write_tokens", "otelagent.run.ordinal", "otelagent.count.tool_calls"} {
+		s.Attributes().PutInt(k, 5)
+	}
+	all := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+	for range 99 {
+		s.CopyTo(all.AppendEmpty())
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, r := Decode(td); r.Stored != 100 {
+			b.Fatal(r)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/100, "ns/span")
+}

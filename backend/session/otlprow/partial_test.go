@@ -1,0 +1,89 @@
+package otlprow
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// TestPartialOutput: what came of a reply by now goes with the live row, and comes back as the turn's output; anything else stays a block.
+func TestPartialOutput(t *testing.T) {
+	const said, other = `{"role":"assistant","content":"as far as it ca`, "another body"
+	for _, c := range []struct {
+		name  string
+		edit  func(ptrace.Span)
+		inRow bool
+	}{
+		{"of a live turn", func(ptrace.Span) {}, true},
+		{"of one that was closed", func(s ptrace.Span) { s.Attributes().PutStr(string(spans.KnownAsKey), "closed") }, false},
+		{"not partial", func(s ptrace.Span) { s.Attributes().PutBool(string(spans.PartialKey), false) }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			td, s := one()
+			s.SetName(spans.SpanTurn)
+			s.Attributes().PutStr(string(spans.KnownAsKey), "live")
+			s.Attributes().PutBool(string(spans.PartialKey), true)
+			s.Attributes().PutInt(string(spans.TurnIndexKey), 0)
+			s.Attributes().PutStr(session.PartialOutputKey, "not from outside")
+			a := event(s, spans.EventBlocks)
+			putSlice(a, "otelagent.block.bodies", other, said)
+			a = event(s, spans.EventList)
+			a.PutStr("otelagent.list.name", spans.ListOutput)
+			a.PutInt("otelagent.list.count", 1)
+			putSlice(a, "otelagent.list.items", spans.Item{Block: spans.BlockOfString(said).Short()}.Encode())
+			c.edit(s)
+			batch, report := Decode(td)
+			if report.Stored != 1 || report.Cut != 1 /* what is not to come from outside */ {
+				t.Fatalf("%+v", report)
+			}
+			want := []session.Block{bodyBlock(other), bodyBlock(said)}
+			if c.inRow {
+				want = want[:1]
+			}
+			if diff := cmp.Diff(want, batch.Blocks); diff != "" {
+				t.Errorf("blocks: -want +got:\n%s", diff)
+			}
+			// Through the form in which stores keep rows.
+			row, err := session.ParseRow(batch.Rows[0].AppendCanonical(nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tree := session.Assemble([]session.Row{row})
+			set := &session.BlockSet{}
+			for _, b := range append(batch.Blocks, tree.LiveBlocks()...) {
+				set.Add(b)
+			}
+			turn := tree.Runs[0].Turns[0]
+			if got := set.Read(turn.Output); len(got.Bodies) != 1 || got.Bodies[0] != said || !got.Whole() || turn.Partial != (c.name != "not partial") {
+				t.Errorf("output %+v, partial %v", got, turn.Partial)
+			}
+			if _, ok := turn.Extra[session.PartialOutputKey]; ok == c.inRow && c.inRow {
+				t.Error("the bodies stand in the tree's attributes too")
+			}
+		})
+	}
+}
+
+// TestPartialOutputTooLarge: a body that no attribute may hold stays a block.
+func TestPartialOutputTooLarge(t *testing.T) {
+	said := strings.Repeat("x", 1000)
+	td, s := one()
+	s.SetName(spans.SpanTurn)
+	s.Attributes().PutStr(string(spans.KnownAsKey), "live")
+	s.Attributes().PutBool(string(spans.PartialKey), true)
+	s.Attributes().PutInt(string(spans.TurnIndexKey), 0)
+	putSlice(event(s, spans.EventBlocks), "otelagent.block.bodies", said)
+	a := event(s, spans.EventList)
+	a.PutStr("otelagent.list.name", spans.ListOutput)
+	a.PutInt("otelagent.list.count", 1)
+	putSlice(a, "otelagent.list.items", spans.Item{Block: spans.BlockOfString(said).Short()}.Encode())
+	batch, _ := Decode(td, WithLimits(Limits{Attribute: 999}))
+	if len(batch.Blocks) != 1 || len(batch.Rows[0].Lists) != 1 || !batch.Rows[0].Attr(session.PartialOutputKey).IsZero() {
+		t.Errorf("%d blocks, %d lists", len(batch.Blocks), len(batch.Rows[0].Lists))
+	}
+}

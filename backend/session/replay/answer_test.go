@@ -1,0 +1,149 @@
+package replay
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/backend/session"
+)
+
+// One answer in the three forms, which the official SDKs take too (`make interop-replay`).
+func TestParseAnswer(t *testing.T) {
+	usage := session.Usage{Input: 115, Output: 20, Reasoning: 7, CacheRead: 100}
+	call := func(id, args string) []Call {
+		return []Call{{ID: id, Name: "read_file", Args: session.RawJSON(args)}}
+	}
+	withWrite := usage
+	withWrite.CacheWrite = 5
+	want := map[Form]Answer{
+		Anthropic: {Form: Anthropic, ID: "msg_1", Model: "claude-sonnet-4-5-20250929", Text: "I read it.", Reasoning: "Look first.", Calls: call("toolu_9", `{"path": "src/lib.rs"}`),
+			Other: []string{"a block of type server_tool_use"}, StopReason: "tool_use", Usage: &withWrite},
+		OpenAIChat: {Form: OpenAIChat, ID: "chatcmpl-1", Model: "gpt-5.1", Text: "I read it.", Calls: call("call_9", `{"path": "src/lib.rs"}`), Other: []string{"1 more choice"},
+			StopReason: "tool_calls", Usage: &usage},
+		OpenAIResponses: {Form: OpenAIResponses, ID: "resp_1", Model: "gpt-5.1", Text: "I read it.", Reasoning: "Look first.", Calls: call("call_9", `{"path":"src/lib.rs"}`),
+			StopReason: "completed", Usage: &usage},
+	}
+	for form, want := range want {
+		raw, err := os.ReadFile(filepath.Join("testdata", "answers", string(form)+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := ParseAnswer(raw)
+		if err != nil {
+			t.Fatalf("%s: %v", form, err)
+		}
+		for i := range got.Calls { // blanks are no matter
+			got.Calls[i].Args = session.RawJSON(canonical(got.Calls[i].Args))
+			want.Calls[i].Args = session.RawJSON(canonical(want.Calls[i].Args))
+		}
+		if d := cmp.Diff(&want, got); d != "" {
+			t.Errorf("%s: -want +got:\n%s", form, d)
+		}
+	}
+}
+
+func TestNoAnswer(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"r"}`: "overloaded_error: Overloaded",
+		`{"error":{"message":"Incorrect API key","type":"invalid_request_error","code":"bad_key"}}`:    "invalid_request_error: Incorrect API key",
+		`{"error":"model not found"}`: "model not found",
+		`{"error":{}}`:                "",
+	} {
+		var e *ProviderError
+		if _, err := ParseAnswer([]byte(body)); !errors.As(err, &e) || e.Error() != want {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+	for _, body := range []string{"", "no", "null", "[]", "{}", `{"choices":[]}`, `{"content":[{"type":"text","text":"x"}]}`, "data: {}\n\n", strings.Repeat("[", 300)} {
+		if _, err := ParseAnswer([]byte(body)); !errors.Is(err, ErrNoAnswer) {
+			t.Errorf("%.40q: %v", body, err)
+		}
+	}
+}
+
+func TestCompare(t *testing.T) {
+	call := func(name, args string) Call { return Call{ID: name + args, Name: name, Args: session.RawJSON(args)} }
+	recorded := &Answer{Text: "one\ntwo\n", Calls: []Call{call("a", `{"x":1,"y":2}`), call("b", `{}`), call("a", `{"x":2}`), call("c", `not JSON`)}}
+	answered := &Answer{Text: "one\nthree\n", Calls: []Call{call("a", `{"x":3}`), call("a", `{"y":2, "x":1}`), call("d", `{}`), call("c", `not JSON`)}}
+	want := &Comparison{
+		Lines: "--- recorded\n+++ answered\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n",
+		Calls: []CallChange{
+			{Change: CallSame, Name: "a", Before: `{"x":1,"y":2}`},
+			{Change: CallRemoved, Name: "b", Before: "{}"},
+			{Change: CallChanged, Name: "a", Before: `{"x":2}`, After: `{"x":3}`, Lines: "--- recorded\n+++ answered\n@@ -1,3 +1,3 @@\n {\n-  \"x\": 2\n+  \"x\": 3\n }\n"},
+			{Change: CallSame, Name: "c", Before: "not JSON"},
+			{Change: CallAdded, Name: "d", After: "{}"},
+		},
+		Recorded: recorded, Answered: answered, Whole: true,
+	}
+	if d := cmp.Diff(want, Compare(recorded, true, answered)); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+	again := &Answer{Text: recorded.Text, Calls: []Call{call("c", `not JSON`), call("a", `{"x":2}`), call("b", `{}`), call("a", `{"y":2,"x":1}`)}}
+	if c := Compare(recorded, true, again); !c.Same || c.Lines != "" {
+		t.Errorf("the same in another order: %+v", c)
+	}
+	if c := Compare(nil, false, again); c.Same || c.Calls != nil {
+		t.Errorf("nothing recorded: %+v", c)
+	}
+	long := strings.Repeat("line\n", maxDiff/4)
+	if got := Lines("a", "b", long, long+"x"); !strings.Contains(got, "too long") {
+		t.Errorf("a long text: %.80s", got)
+	}
+}
+
+func TestResultText(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"details":null}`: "a\nb",
+		`{"content":"plain","is_error":true}`:                                                "plain (error)",
+		`[{"type":"text","text":"a"},{"type":"image","data":"aGk=","mimeType":"image/png"}]`: "a\n[an image]",
+		`"text"`:         "text",
+		`{"stdout":"x"}`: `{"stdout":"x"}`,
+		`{"output":{"type":"error-text","value":"no"}}`: "no (error)",
+		`not JSON`: "none",
+	} {
+		got, isError, ok := ResultText([]byte(body))
+		switch {
+		case !ok:
+			got = "none"
+		case isError:
+			got += " (error)"
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", body, got, want)
+		}
+	}
+}
+
+// Whatever a server sends, it is an answer or an error, and comparing it does not panic.
+func FuzzParseAnswer(f *testing.F) {
+	files, err := filepath.Glob("testdata/answers/*.json")
+	if err != nil || len(files) == 0 {
+		f.Fatal(files, err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		a, err := ParseAnswer(body)
+		var refused *ProviderError
+		switch {
+		case err == nil:
+			if c := Compare(a, true, a); !c.Same {
+				t.Fatalf("an answer is not the same as itself: %+v", c)
+			}
+		case !errors.Is(err, ErrNoAnswer) && !errors.As(err, &refused):
+			t.Fatal(err)
+		}
+		ResultText(body)
+	})
+}

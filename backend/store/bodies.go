@@ -1,0 +1,124 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// bodiesRoom is how many bytes of bodies Bodies.Load gives beyond those that are needed.
+const bodiesRoom = 4 << 20
+
+// Bodies reads the blocks of one session a stretch at a time: it keeps their ids and sizes, 40 bytes each, and no body. It is what
+// package export calls so. Blocks that came after NewBodies are not seen. Not safe for concurrent use.
+type Bodies struct {
+	st  Store
+	key session.Key
+	ids []blockSize // by id
+	// beside are bodies that the store does not have as blocks.
+	beside map[spans.ShortID]session.Block
+}
+
+type blockSize struct {
+	id   spans.BlockID
+	size int
+}
+
+// NewBodies reads which blocks the session has. It passes all of them once, one after the other.
+func NewBodies(ctx context.Context, st Store, k session.Key) (*Bodies, error) {
+	b := &Bodies{st: st, key: k}
+	for block, err := range st.Blocks(ctx, k, nil) {
+		if err != nil {
+			return nil, fmt.Errorf("store: blocks of session %q: %w", k.ID, err)
+		}
+		b.ids = append(b.ids, blockSize{block.ID, len(block.Body)})
+	}
+	slices.SortFunc(b.ids, func(x, y blockSize) int { return bytes.Compare(x.id[:], y.id[:]) })
+	b.ids = slices.Clip(b.ids)
+	return b, nil
+}
+
+// Add adds blocks that came with rows: session.LiveBlocks.
+func (b *Bodies) Add(blocks []session.Block) {
+	if b.beside == nil {
+		b.beside = map[spans.ShortID]session.Block{}
+	}
+	for _, block := range blocks {
+		b.beside[block.ID.Short()] = block
+	}
+}
+
+// Load implements export.Bodies: it returns a set of what is there of the first n of ids, at least of the first least and of further ones
+// while they come to no more than 4 MiB. What recipes among them are made of is in it as well.
+func (b *Bodies) Load(ctx context.Context, ids []spans.ShortID, least int) (*session.BlockSet, int, error) {
+	set := &session.BlockSet{}
+	asked := map[spans.BlockID]struct{}{}
+	var want []spans.BlockID
+	n, room := 0, bodiesRoom
+	for n < len(ids) && (n < least || room > 0) {
+		if block, ok := b.beside[ids[n]]; ok {
+			set.Add(block)
+			room -= len(block.Body)
+		}
+		for _, x := range b.named(ids[n]) {
+			if _, ok := asked[x.id]; !ok {
+				asked[x.id] = struct{}{}
+				want = append(want, x.id)
+				room -= x.size
+			}
+		}
+		n++
+	}
+	for len(want) > 0 {
+		var pieces []spans.BlockID
+		for block, err := range b.st.Blocks(ctx, b.key, want) {
+			if err != nil {
+				return nil, 0, fmt.Errorf("store: blocks of session %q: %w", b.key.ID, err)
+			}
+			set.Add(block)
+			if !block.Recipe {
+				continue
+			}
+			for short := range piecesOf(block.Body) {
+				for _, x := range b.named(short) {
+					if _, ok := asked[x.id]; !ok {
+						asked[x.id] = struct{}{}
+						pieces = append(pieces, x.id)
+					}
+				}
+			}
+		}
+		want = pieces
+	}
+	return set, n, nil
+}
+
+// named returns the blocks of a short id, and the recipes for it, whose ids begin alike.
+func (b *Bodies) named(short spans.ShortID) []blockSize {
+	from, _ := slices.BinarySearchFunc(b.ids, short, func(x blockSize, short spans.ShortID) int { return bytes.Compare(x.id[:len(short)], short[:]) })
+	to := from
+	for to < len(b.ids) && b.ids[to].id.Short() == short {
+		to++
+	}
+	return b.ids[from:to]
+}
+
+// piecesOf yields the blocks that a recipe is made of.
+func piecesOf(text string) iter.Seq[spans.ShortID] {
+	return func(yield func(spans.ShortID) bool) {
+		r, err := spans.ParseRecipe(text)
+		if err != nil {
+			return
+		}
+		for _, p := range r.Pieces {
+			if p.Block != (spans.ShortID{}) && !yield(p.Block) {
+				return
+			}
+		}
+	}
+}

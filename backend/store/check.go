@@ -1,0 +1,85 @@
+package store
+
+import (
+	"fmt"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// MaxValue bounds the canonical bytes of a row and the body of a block, in bytes: 64 MiB, far above what one OTLP message
+// holds and far below what every store can keep.
+const MaxValue = 64 << 20
+
+// MaxRecipe bounds the text of a recipe, in bytes.
+const MaxRecipe = 1 << 20
+
+// CheckBatch tells whether b can be kept: each row has a session id, a trace id, a span id, a known kind, and attributes
+// sorted by key without repetition; each block has a session id, an id, a body of at most MaxValue bytes and a size that
+// is not negative; a recipe is a text of at most MaxRecipe bytes that spans.ParseRecipe reads, its id is that of
+// spans.RecipeID, and its size is 0. Whether a body is the one that its id names is the decoder's to see to. The error names
+// the first offender by its index and wraps ErrData.
+func CheckBatch(b session.Batch) error {
+	for i := range b.Rows {
+		if what := checkRow(&b.Rows[i]); what != "" {
+			return fmt.Errorf("row %d: %s: %w", i, what, ErrData)
+		}
+	}
+	for i := range b.Blocks {
+		k := &b.Blocks[i]
+		what := ""
+		switch {
+		case k.Session.ID == "":
+			what = "no session id"
+		case k.ID.IsZero():
+			what = "no block id"
+		case k.Size < 0:
+			what = fmt.Sprintf("size %d is negative", k.Size)
+		case len(k.Body) > MaxValue:
+			what = fmt.Sprintf("body of %d bytes, at most %d", len(k.Body), MaxValue)
+		case k.Recipe:
+			what = checkRecipe(k)
+		}
+		if what == "" {
+			continue
+		}
+		return fmt.Errorf("block %d: %s: %w", i, what, ErrData)
+	}
+	return nil
+}
+
+func checkRecipe(b *session.Block) string {
+	if b.Size != 0 {
+		return fmt.Sprintf("recipe with size %d", b.Size)
+	}
+	if len(b.Body) > MaxRecipe {
+		return fmt.Sprintf("recipe of %d bytes, at most %d", len(b.Body), MaxRecipe)
+	}
+	r, err := spans.ParseRecipe(b.Body)
+	if err != nil {
+		return err.Error()
+	}
+	if b.ID != spans.RecipeID(r.ID, b.Body) {
+		return fmt.Sprintf("id %s is not that of the recipe", b.ID)
+	}
+	return ""
+}
+
+func checkRow(r *session.Row) string {
+	switch {
+	case r.Session.ID == "":
+		return "no session id"
+	case r.Trace == session.TraceID{}:
+		return "no trace id"
+	case r.Span == session.SpanID{}:
+		return "no span id"
+	case r.Kind > session.KindPayload:
+		return fmt.Sprintf("unknown kind %d", r.Kind)
+	}
+	for i := 1; i < len(r.Attrs); i++ {
+		if r.Attrs[i-1].Key >= r.Attrs[i].Key {
+			return fmt.Sprintf("attributes %q and %q are not in order", r.Attrs[i-1].Key, r.Attrs[i].Key)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,172 @@
+package clickhousestore
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"testing"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/storetest"
+)
+
+const (
+	benchBatch    = 10_000
+	benchSessions = 40 // in a batch
+)
+
+// benchBatches returns the n-th batch: of five rows one turn with its new message of 4 KB, in sessions that take turns.
+func benchBatches(n int, bodies bool) session.Batch {
+	var b session.Batch
+	for i := range benchBatch {
+		k := session.Key{ID: fmt.Sprintf("0194f3c2-6a1b-7c3d-9e4f-%012d", n/10*benchSessions+i%benchSessions)}
+		r := storetest.Row(k, n*benchBatch+i)
+		h := sha256.Sum256(fmt.Append(nil, n, i))
+		copy(r.Span[:], h[:])
+		copy(r.Parent[:], h[8:])
+		b.Rows = append(b.Rows, r)
+		if bodies && i%5 == 0 {
+			body := ""
+			for j := range 64 {
+				body += fmt.Sprintf("%x says word %06d of the turn %08d; ", h[j%16:j%16+12], j, i)
+			}
+			b.Blocks = append(b.Blocks, session.Block{Session: k, ID: spans.BlockOfString(body), Body: body})
+		}
+	}
+	return b
+}
+
+// BenchmarkPut writes 10,000 rows at once. clickhouse is Put, encoding included; bare is a plain insert of rows that are encoded
+// already, through the same client, into a table of the same columns that has nothing but its key. With bodies both do the same for
+// 2,000 blocks of 4 KB.
+func BenchmarkPut(b *testing.B) {
+	server(b)
+	for _, bodies := range []bool{false, true} {
+		suffix := ""
+		if bodies {
+			suffix = "-bodies"
+		}
+		b.Run("clickhouse"+suffix, func(b *testing.B) {
+			s := benchOpen(b)
+			for n := 0; b.Loop(); n++ {
+				b.StopTimer()
+				batch := benchBatches(n, bodies)
+				b.StartTimer()
+				if err := s.Put(b.Context(), batch); err != nil {
+					b.Fatal(err)
+				}
+			}
+			report(b)
+		})
+		b.Run("bare"+suffix, func(b *testing.B) {
+			s := benchOpen(b)
+			bare := map[*table]string{}
+			for _, t := range []*table{&rowTable, &blockTable} {
+				plain := table{name: "bare_" + t.name, plain: true, columns: t.columns, order: t.order, granularity: t.granularity, shard: t.shard}
+				for _, sql := range s.layout.create(&plain) {
+					if err := s.client.exec(b.Context(), sql); err != nil {
+						b.Fatal(err)
+					}
+				}
+				bare[t] = s.layout.into(&plain)
+			}
+			w := &putter{writer: 1 << 62}
+			for n := 0; b.Loop(); n++ {
+				b.StopTimer()
+				e := encoder{s: s, w: w, at: s.clock(), b: &w.bodies}
+				batch := benchBatches(n, bodies)
+				e.encodeBlocks(batch)
+				if err := e.encodeRows(batch.Rows); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+				for t, rows := range map[*table][]byte{&blockTable: e.b.blocks, &rowTable: e.b.rows} {
+					if len(rows) == 0 {
+						continue
+					}
+					if err := s.client.insert(b.Context(), bare[t], rows, fmt.Sprint(t.name, n)); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			report(b)
+		})
+	}
+}
+
+func report(b *testing.B) {
+	b.ReportMetric(float64(b.N)*benchBatch/b.Elapsed().Seconds(), "rows/s")
+}
+
+func benchOpen(b *testing.B) *Store {
+	b.Helper()
+	s, err := Open(b.Context(), missing(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// BenchmarkRead reads one session of 50,000 rows from among 1,000 others, and lists the newest 50 of 20,000 sessions.
+func BenchmarkRead(b *testing.B) {
+	server(b)
+	s := benchOpen(b)
+	big := session.Key{ID: "big"}
+	for n := range 5 {
+		var batch session.Batch
+		for i := range benchBatch {
+			r := storetest.Row(big, n*benchBatch+i)
+			batch.Rows = append(batch.Rows, r, storetest.Row(session.Key{ID: fmt.Sprintf("s%05d", (n*benchBatch+i)%20_000)}, i))
+		}
+		if err := s.Put(b.Context(), batch); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("50000rows", func(b *testing.B) {
+		for b.Loop() {
+			n := 0
+			for _, err := range s.Rows(b.Context(), big) {
+				if err != nil {
+					b.Fatal(err)
+				}
+				n++
+			}
+			if n != 5*benchBatch {
+				b.Fatalf("%d rows", n)
+			}
+		}
+	})
+	b.Run("newest50", func(b *testing.B) {
+		for b.Loop() {
+			n := 0
+			for _, err := range s.Sessions(b.Context(), newest) {
+				if err != nil {
+					b.Fatal(err)
+				}
+				n++
+			}
+			if n != newest.Limit {
+				b.Fatalf("%d sessions", n)
+			}
+		}
+	})
+}
+
+var newest = store.Query{Limit: 50}
+
+// BenchmarkEncode is what Put does before the first byte leaves. It needs no server.
+func BenchmarkEncode(b *testing.B) {
+	s, w := &Store{}, &putter{writer: 1 << 62}
+	batch := benchBatches(0, false)
+	for b.Loop() {
+		e := encoder{s: s, w: w, at: 1, b: &w.bodies}
+		e.encodeBlocks(batch)
+		if err := e.encodeRows(batch.Rows); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.SetBytes(int64(len(w.bodies.rows)))
+	report(b)
+}

@@ -1,0 +1,169 @@
+package clickhousestore
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/storetest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		for _, dsn := range free.dsns {
+			if err := drop(context.Background(), dsn); err != nil {
+				fmt.Fprintln(os.Stderr, "drop a database:", err)
+			}
+		}
+		os.Exit(code)
+	}))
+}
+
+// free holds databases of tests that ended, emptied: to make one takes a cluster five seconds.
+var free struct {
+	sync.Mutex
+	dsns []string
+}
+
+// server returns the DSN of the server that tests are given, or skips.
+func server(t testing.TB) string {
+	t.Helper()
+	dsn := os.Getenv("OTELAGENT_TEST_CLICKHOUSE")
+	if dsn == "" {
+		t.Skip("no ClickHouse server: set OTELAGENT_TEST_CLICKHOUSE to a DSN (`make interop-clickhouse` starts servers and does)")
+	}
+	return dsn
+}
+
+// missing returns a DSN of a database that is not there. It goes with the test.
+func missing(t testing.TB) string {
+	t.Helper()
+	dsn := unused(t)
+	t.Cleanup(func() {
+		if err := drop(context.WithoutCancel(t.Context()), dsn); err != nil {
+			t.Logf("drop the database: %v", err)
+		}
+	})
+	return dsn
+}
+
+func unused(t testing.TB) string {
+	t.Helper()
+	u, err := url.Parse(server(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = fmt.Sprintf("/otelagent_test_%016x", rand.Uint64())
+	return u.String()
+}
+
+// fresh returns a DSN of an empty database that nobody else uses until the test has ended.
+func fresh(t testing.TB) string {
+	t.Helper()
+	dsn := ""
+	free.Lock()
+	if n := len(free.dsns); n > 0 {
+		dsn, free.dsns = free.dsns[n-1], free.dsns[:n-1]
+	}
+	free.Unlock()
+	if dsn == "" {
+		dsn = unused(t)
+	}
+	t.Cleanup(func() {
+		if err := empty(context.WithoutCancel(t.Context()), dsn); err != nil {
+			t.Errorf("empty the database: %v", err)
+			return
+		}
+		free.Lock()
+		free.dsns = append(free.dsns, dsn)
+		free.Unlock()
+	})
+	return dsn
+}
+
+// empty takes everything out of a database, by the way that its replicas have in common, and waits until it is gone.
+func empty(ctx context.Context, dsn string) error {
+	s, err := OpenReadOnly(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Close() }()
+	some := map[*table]string{}
+	for _, t := range tables {
+		some[t] = "1"
+	}
+	full, err := s.count(ctx, some)
+	if err != nil {
+		return err
+	}
+	errs := make(chan error)
+	for _, t := range full {
+		go func() { errs <- s.client.exec(ctx, "TRUNCATE TABLE "+s.layout.local(t)) }()
+	}
+	for range full {
+		err = errors.Join(err, <-errs)
+	}
+	for err == nil && len(full) > 0 { // a replica may lag
+		full, err = s.count(ctx, some)
+	}
+	return err
+}
+
+func drop(ctx context.Context, dsn string) error {
+	d, err := ParseDSN(dsn)
+	if err != nil {
+		return err
+	}
+	c := newClient(d, "", nil)
+	defer c.close()
+	l := layout{database: d.Database, cluster: d.Cluster}
+	return c.exec(ctx, "DROP DATABASE IF EXISTS `"+d.Database+"`"+l.onCluster())
+}
+
+func TestStore(t *testing.T) {
+	server(t)
+	var opts []storetest.Option
+	if testing.Short() {
+		opts = append(opts, storetest.Fewer())
+	}
+	storetest.Run(t, func(t *testing.T) store.Store {
+		t.Parallel() // each in a database of its own
+		s, err := Open(t.Context(), fresh(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}, opts...)
+}
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+var quiet = log.New(io.Discard, "", 0)
+
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s:\n%s", path, diff)
+	}
+}

@@ -1,0 +1,722 @@
+package clickhousestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store"
+)
+
+// fake answers as much of ClickHouse's HTTP interface as opening takes, and what a test adds. answer returns true when it has answered.
+type fake struct {
+	*httptest.Server
+	version string
+	answer  func(w http.ResponseWriter, r *http.Request, sql string, data []byte) bool
+
+	mu         sync.Mutex
+	statements []string
+	bodies     map[string][]byte // of inserts, by table
+}
+
+var (
+	stampOf  = regexp.MustCompile(`toUInt64\((\d+)\) AS stamp`)
+	insertOf = regexp.MustCompile("^INSERT INTO `[a-z]+`.`([a-z_]+)`")
+)
+
+// stamped is the end of a row of the result of sql.
+func stamped(sql string) []byte {
+	n, err := strconv.ParseUint(stampOf.FindStringSubmatch(sql)[1], 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	return appendU64(nil, n)
+}
+
+func newFake(t *testing.T) *fake {
+	t.Helper()
+	f := &fake{version: "18.16.1", bodies: map[string][]byte{}}
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // cut
+		}
+		sql := r.URL.Query().Get("query")
+		if sql == "" {
+			sql = string(body)
+		}
+		f.mu.Lock()
+		f.statements = append(f.statements, sql)
+		answer := f.answer
+		if m := insertOf.FindStringSubmatch(sql); m != nil {
+			f.bodies[m[1]] = body
+		}
+		f.mu.Unlock()
+		switch {
+		case answer != nil && answer(w, r, sql, body):
+		case strings.HasPrefix(sql, "SELECT version()"):
+			_, _ = w.Write(append(appendString(nil, f.version), stamped(sql)...))
+		}
+	}))
+	t.Cleanup(f.Close)
+	return f
+}
+
+// set sets what answers from now on; what runs beside a store asks too.
+func (f *fake) set(answer func(w http.ResponseWriter, r *http.Request, sql string, data []byte) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answer = answer
+}
+
+// sent returns all statements.
+func (f *fake) sent() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.statements)
+}
+
+func (f *fake) dsn(more string) string {
+	return "clickhouse://me@" + strings.TrimPrefix(f.URL, "http://") + "/db?timeout=300ms" + more
+}
+
+func (f *fake) open(t *testing.T, opts ...Option) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), f.dsn(""), append([]Option{WithPassword("geheim")}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func code(w http.ResponseWriter, status, code int) bool {
+	if status != http.StatusOK {
+		w.WriteHeader(status)
+	}
+	_, _ = fmt.Fprintf(w, "Code: %d, e.displayText() = DB::Exception: Cannot parse 'a secret row', e.what() = DB::Exception\n", code)
+	return true
+}
+
+func oneRow() session.Batch {
+	k := session.Key{ID: "s"}
+	return session.Batch{
+		Rows:   []session.Row{{Session: k, Trace: session.TraceID{1}, Span: session.SpanID{2}, Known: spans.KnownObserved}},
+		Blocks: []session.Block{{Session: k, ID: spans.BlockOfString("b"), Body: "b"}},
+	}
+}
+
+// TestOpenErrors holds opening to telling what waiting may mend from what it will not, and to telling no secret.
+func TestOpenErrors(t *testing.T) {
+	away := httptest.NewServer(http.NotFoundHandler())
+	away.Close()
+	for _, c := range []struct {
+		name     string
+		answer   func(w http.ResponseWriter, r *http.Request, sql string, data []byte) bool
+		url      string
+		unusable bool
+		says     string
+	}{
+		{name: "away", url: away.URL, says: "refused"},
+		{name: "wrong password", answer: func(w http.ResponseWriter, _ *http.Request, _ string, _ []byte) bool { return code(w, 500, 193) }, unusable: true, says: "193 (WRONG_PASSWORD)"},
+		{name: "authentication", answer: func(w http.ResponseWriter, _ *http.Request, _ string, _ []byte) bool {
+			w.Header().Set("X-ClickHouse-Exception-Code", "516")
+			w.WriteHeader(http.StatusForbidden)
+			return true
+		}, unusable: true, says: "516 (AUTHENTICATION_FAILED)"},
+		{name: "a redirect", answer: func(w http.ResponseWriter, r *http.Request, _ string, _ []byte) bool {
+			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusTemporaryRedirect)
+			return true
+		}, unusable: true, says: "status 307"},
+		{name: "another program", answer: func(w http.ResponseWriter, _ *http.Request, _ string, _ []byte) bool {
+			_, _ = io.WriteString(w, "<html>hello</html>")
+			return true
+		}, unusable: true, says: "not what a ClickHouse server gives"},
+		{name: "a page that is not there", answer: func(w http.ResponseWriter, _ *http.Request, _ string, _ []byte) bool {
+			w.WriteHeader(http.StatusNotFound)
+			return true
+		}, unusable: true, says: "status 404"},
+		{name: "a proxy whose server is away", answer: func(w http.ResponseWriter, _ *http.Request, _ string, _ []byte) bool {
+			w.WriteHeader(http.StatusBadGateway)
+			return true
+		}, says: "status 502"},
+		{name: "too many queries", answer: func(w http.ResponseWriter, _ *http.Request, _ string, _ []byte) bool { return code(w, 500, 202) }, says: "202"},
+		{name: "a database of others", answer: func(w http.ResponseWriter, _ *http.Request, sql string, _ []byte) bool {
+			if !strings.Contains(sql, "system.tables") {
+				return false
+			}
+			_, _ = w.Write(append(appendString(nil, "customers"), stamped(sql)...))
+			return true
+		}, unusable: true, says: "none of otelagent"},
+		{name: "a newer schema", answer: func(w http.ResponseWriter, _ *http.Request, sql string, _ []byte) bool {
+			switch {
+			case strings.Contains(sql, "system.tables"):
+				_, _ = w.Write(append(appendString(nil, schemaTable.name), stamped(sql)...))
+			case strings.Contains(sql, "max(version)"):
+				_, _ = w.Write(append(append(appendU64(nil, Version+1), 1), stamped(sql)...))
+			default:
+				return false
+			}
+			return true
+		}, unusable: true, says: "use a newer program"},
+		{name: "silent", answer: func(_ http.ResponseWriter, r *http.Request, _ string, _ []byte) bool {
+			<-r.Context().Done()
+			return true
+		}, says: "silent for 300ms"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFake(t)
+			f.set(c.answer)
+			dsn := f.dsn("")
+			if c.url != "" {
+				dsn = strings.Replace(dsn, strings.TrimPrefix(f.URL, "http://"), strings.TrimPrefix(c.url, "http://"), 1)
+			}
+			_, err := Open(t.Context(), dsn, WithPassword("geheim"))
+			if err == nil || errors.Is(err, store.ErrUnusable) != c.unusable || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("error %v, want one that says %q and is ErrUnusable: %v", err, c.says, c.unusable)
+			}
+			noSecrets(t, err)
+		})
+	}
+}
+
+func noSecrets(t *testing.T, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	for _, secret := range []string{"geheim", "a secret row", "SELECT", "INSERT", "http://"} {
+		if strings.Contains(err.Error(), secret) {
+			t.Errorf("error %q tells %q", err, secret)
+		}
+	}
+}
+
+// TestPassword holds the password to its header.
+func TestPassword(t *testing.T) {
+	f := newFake(t)
+	var bad atomic.Value
+	f.set(func(_ http.ResponseWriter, r *http.Request, _ string, data []byte) bool {
+		if r.Header.Get("X-ClickHouse-User") != "me" || r.Header.Get("X-ClickHouse-Key") != "geheim" {
+			bad.Store("a request without user and password")
+		}
+		if strings.Contains(r.URL.String(), "geheim") || strings.Contains(string(data), "geheim") {
+			bad.Store("the password outside of its header")
+		}
+		return false
+	})
+	s := f.open(t)
+	if err := s.Put(t.Context(), oneRow()); err != nil {
+		t.Fatal(err)
+	}
+	if b := bad.Load(); b != nil {
+		t.Error(b)
+	}
+	if got := fmt.Sprintf("%+v", s.dsn); strings.Contains(got, "geheim") {
+		t.Errorf("the DSN holds the password: %s", got)
+	}
+}
+
+// TestPutOrder holds a Put to its order: what makes a session show, and its mark grow, comes last.
+func TestPutOrder(t *testing.T) {
+	f := newFake(t)
+	s := f.open(t)
+	f.mu.Lock()
+	f.statements = nil
+	f.mu.Unlock()
+	if err := s.Put(t.Context(), oneRow()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"blocks", "rows", "touches"}, f.inserts()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// inserts returns the tables that were inserted into, in order.
+func (f *fake) inserts() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []string
+	for _, sql := range f.statements {
+		if m := insertOf.FindStringSubmatch(sql); m != nil {
+			out = append(out, m[1])
+		}
+	}
+	return out
+}
+
+// TestPutErrors fails each insert in turn, in each way. A Put that failed has written nothing behind what failed, and its error says
+// whether to send it again.
+func TestPutErrors(t *testing.T) {
+	hijack := func(w http.ResponseWriter, text string) bool {
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		_, _ = io.WriteString(c, text)
+		_ = c.Close()
+		return true
+	}
+	for _, c := range []struct {
+		name   string
+		answer func(w http.ResponseWriter, r *http.Request) bool
+		is     []error
+		says   string
+	}{
+		{"too many parts", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 500, 252) }, nil, "252 (TOO_MANY_PARTS)"},
+		{"disk full", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 500, 243) }, []error{store.ErrFull}, "243 (NOT_ENOUGH_SPACE)"},
+		{"unknown table", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 404, 60) }, nil, "60 (UNKNOWN_TABLE)"},
+		{"read-only replica", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 500, 242) }, nil, "242 (TABLE_IS_READ_ONLY)"},
+		{"a value too large", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 500, 131) }, []error{store.ErrData}, "131"},
+		{"an exception after the status", func(w http.ResponseWriter, _ *http.Request) bool { return code(w, 200, 241) }, nil, "241 (MEMORY_LIMIT_EXCEEDED)"},
+		{"a proxy", func(w http.ResponseWriter, _ *http.Request) bool {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return true
+		}, nil, "status 503"},
+		{"a connection that is cut", func(w http.ResponseWriter, _ *http.Request) bool { return hijack(w, "") }, nil, "EOF"},
+		{"an answer that is cut", func(w http.ResponseWriter, _ *http.Request) bool {
+			return hijack(w, "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nCode")
+		}, nil, "unexpected EOF"},
+		{"no HTTP", func(w http.ResponseWriter, _ *http.Request) bool { return hijack(w, "SSH-2.0-OpenSSH\r\n") }, nil, "malformed"},
+		{"silence", func(_ http.ResponseWriter, r *http.Request) bool { <-r.Context().Done(); return true }, nil, "silent for 300ms"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, table := range []string{"blocks", "rows", "touches"} {
+				f := newFake(t)
+				s := f.open(t)
+				f.set(func(w http.ResponseWriter, r *http.Request, sql string, _ []byte) bool {
+					m := insertOf.FindStringSubmatch(sql)
+					return m != nil && m[1] == table && c.answer(w, r)
+				})
+				err := s.Put(t.Context(), oneRow())
+				if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "insert into "+table) {
+					t.Errorf("%s: error %v, want one that says %q", table, err, c.says)
+				}
+				noSecrets(t, err)
+				for _, e := range []error{store.ErrData, store.ErrFull, store.ErrUnusable} {
+					want := slices.Contains(c.is, e)
+					if errors.Is(err, e) != want {
+						t.Errorf("%s: error %v is %v: %v", table, err, e, !want)
+					}
+				}
+				if l := f.inserts(); l[len(l)-1] != table {
+					t.Errorf("inserts %v after %s failed", l, table)
+				}
+				if got := s.Counts(); got != (store.Counts{}) {
+					t.Errorf("a Put that failed counts %+v", got)
+				}
+			}
+		})
+	}
+}
+
+// TestResultErrors breaks results of SELECT. No row may come out of what is none, and no result that was cut may look whole.
+func TestResultErrors(t *testing.T) {
+	row := session.Row{Session: session.Key{ID: "s"}, Trace: session.TraceID{1}, Span: session.SpanID{2}, Known: spans.KnownObserved}
+	whole := appendBytes(nil, row.AppendCanonical(nil))
+	for _, c := range []struct {
+		name   string
+		answer func(w http.ResponseWriter, stamp []byte)
+		rows   int
+		says   string // "" no error
+	}{
+		{"whole", func(w http.ResponseWriter, stamp []byte) { _, _ = w.Write(append(whole, stamp...)) }, 1, ""},
+		{"nothing", func(http.ResponseWriter, []byte) {}, 0, ""},
+		{"an exception instead of rows", func(w http.ResponseWriter, _ []byte) { code(w, 500, 241) }, 0, "241 (MEMORY_LIMIT_EXCEEDED)"},
+		{"an exception with status 200", func(w http.ResponseWriter, _ []byte) { code(w, 200, 159) }, 0, "159 (TIMEOUT_EXCEEDED)"},
+		{"an exception behind a row", func(w http.ResponseWriter, stamp []byte) {
+			_, _ = w.Write(append(whole, stamp...))
+			code(w, 200, 241)
+		}, 1, "241 (MEMORY_LIMIT_EXCEEDED)"},
+		{"an exception as new servers write it", func(w http.ResponseWriter, stamp []byte) {
+			_, _ = w.Write(append(whole, stamp...))
+			_, _ = io.WriteString(w, "\r\n__exception__\r\nabcdefghijklmnop\r\nCode: 396. DB::Exception: Limit for result exceeded. (TOO_MANY_ROWS_OR_BYTES)\r\n80 abcdefghijklmnop\r\n__exception__\r\n")
+		}, 1, "code 396"},
+		{"an exception in a row", func(w http.ResponseWriter, stamp []byte) {
+			_, _ = w.Write(append(append(whole, stamp...), whole[:9]...))
+			code(w, 200, 241)
+		}, 1, "241"},
+		{"an exception that makes a row", func(w http.ResponseWriter, stamp []byte) { // as long as the rest of it is
+			_, _ = w.Write(append(append(whole, stamp...), whole...))
+			code(w, 200, 241)
+		}, 1, "241"},
+		{"cut at a row's end", func(w http.ResponseWriter, stamp []byte) {
+			w.Header().Set("Content-Length", fmt.Sprint(2*(len(whole)+len(stamp))))
+			_, _ = w.Write(append(whole, stamp...))
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		}, 1, "unexpected EOF"},
+		{"cut in a row", func(w http.ResponseWriter, stamp []byte) {
+			_, _ = w.Write(append(append(whole, stamp...), whole[:20]...))
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		}, 1, "unexpected EOF"},
+		{"cut at a row's end, in chunks", func(w http.ResponseWriter, stamp []byte) {
+			_, _ = w.Write(append(whole, stamp...))
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		}, 1, "unexpected EOF"},
+		{"the stamp of another statement", func(w http.ResponseWriter, _ []byte) { _, _ = w.Write(append(whole, 1, 2, 3, 4, 5, 6, 7, 8)) }, 0, "damaged"},
+		{"a length above all bounds", func(w http.ResponseWriter, _ []byte) {
+			_, _ = w.Write([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f})
+		}, 0, "damaged"},
+		{"a length that nothing follows", func(w http.ResponseWriter, _ []byte) { _, _ = w.Write([]byte{0x80, 0x80, 0x80, 0x10}) }, 0, "damaged"},
+		{"a row of others", func(w http.ResponseWriter, stamp []byte) {
+			_, _ = w.Write(append(appendString(nil, "no row"), stamp...))
+		}, 0, "damaged"},
+		{"silence behind a row", func(w http.ResponseWriter, stamp []byte) {
+			_, _ = w.Write(append(whole, stamp...))
+			w.(http.Flusher).Flush()
+			time.Sleep(600 * time.Millisecond)
+		}, 1, "silent for 300ms"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFake(t)
+			s := f.open(t)
+			f.set(func(w http.ResponseWriter, _ *http.Request, sql string, _ []byte) bool {
+				switch {
+				case strings.HasPrefix(sql, "SELECT kind"):
+					_, _ = w.Write(append(appendU64(appendU64(appendU64([]byte{0}, 7), 1), 1), stamped(sql)...))
+				case strings.HasPrefix(sql, "SELECT canonical"):
+					c.answer(w, stamped(sql))
+				default:
+					return false
+				}
+				return true
+			})
+			n, failed := 0, error(nil)
+			for r, err := range s.Rows(t.Context(), row.Session) {
+				if err != nil {
+					failed = err
+					continue
+				}
+				n++
+				if diff := cmp.Diff(row, r, cmp.AllowUnexported(session.Value{})); diff != "" {
+					t.Error(diff)
+				}
+			}
+			if n != c.rows || (failed == nil) != (c.says == "") || failed != nil && !strings.Contains(failed.Error(), c.says) {
+				t.Errorf("%d rows and error %v, want %d and one that says %q", n, failed, c.rows, c.says)
+			}
+			noSecrets(t, failed)
+		})
+	}
+}
+
+// TestSlowCaller takes longer with a row than the server may be silent: that is nobody's fault.
+func TestSlowCaller(t *testing.T) {
+	row := session.Row{Session: session.Key{ID: "s"}, Trace: session.TraceID{1}, Span: session.SpanID{2}, Known: spans.KnownObserved}
+	row.Service = strings.Repeat("x", 200_000) // more than any buffer holds
+	f := newFake(t)
+	s := f.open(t)
+	f.set(func(w http.ResponseWriter, _ *http.Request, sql string, _ []byte) bool {
+		switch {
+		case strings.HasPrefix(sql, "SELECT kind"):
+			_, _ = w.Write(append(appendU64(appendU64(appendU64([]byte{0}, 7), 1), 1), stamped(sql)...))
+		case strings.HasPrefix(sql, "SELECT canonical"):
+			for range 20 {
+				_, _ = w.Write(append(appendBytes(nil, row.AppendCanonical(nil)), stamped(sql)...))
+			}
+		default:
+			return false
+		}
+		return true
+	})
+	n := 0
+	for _, err := range s.Rows(t.Context(), row.Session) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; n == 2 {
+			time.Sleep(500 * time.Millisecond)
+		}
+	}
+	if n != 20 {
+		t.Errorf("%d rows, want 20", n)
+	}
+}
+
+// TestPutIsNotCut cancels a Put while its first insert runs: all of it comes, or the server's answer takes too long.
+func TestPutIsNotCut(t *testing.T) {
+	f := newFake(t)
+	s := f.open(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	f.set(func(http.ResponseWriter, *http.Request, string, []byte) bool {
+		cancel()
+		time.Sleep(20 * time.Millisecond)
+		return false
+	})
+	if err := s.Put(ctx, oneRow()); err != nil {
+		t.Errorf("a Put that had begun: %v", err)
+	}
+	if diff := cmp.Diff([]string{"otelagent_schema", "blocks", "rows", "touches"}, f.inserts()); diff != "" {
+		t.Error(diff)
+	}
+	if err := s.Put(ctx, oneRow()); !errors.Is(err, context.Canceled) {
+		t.Errorf("a Put after the end of its context: %v", err)
+	}
+}
+
+// TestConnections holds Puts one after the other to one connection.
+func TestConnections(t *testing.T) {
+	f := newFake(t)
+	s := f.open(t)
+	from := map[string]bool{}
+	var mu sync.Mutex
+	f.set(func(_ http.ResponseWriter, r *http.Request, sql string, _ []byte) bool {
+		if insertOf.MatchString(sql) {
+			mu.Lock()
+			from[r.RemoteAddr] = true
+			mu.Unlock()
+		}
+		return false
+	})
+	for range 20 {
+		if err := s.Put(t.Context(), oneRow()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(from) > 3 { // what runs beside may hold one for a moment
+		t.Errorf("20 Puts took %d connections", len(from))
+	}
+}
+
+// TestReadOnly holds a store that is open for reading to SELECT.
+func TestReadOnly(t *testing.T) {
+	f := newFake(t)
+	if _, err := OpenReadOnly(t.Context(), f.dsn("")); err == nil || errors.Is(err, store.ErrUnusable) {
+		t.Errorf("a database that is not there: %v", err)
+	}
+	f.set(func(w http.ResponseWriter, _ *http.Request, sql string, _ []byte) bool {
+		switch {
+		case strings.Contains(sql, "system.tables"):
+			_, _ = w.Write(append(appendString(nil, schemaTable.name), stamped(sql)...))
+		case strings.Contains(sql, "max(version)"):
+			_, _ = w.Write(append(append(appendU64(nil, Version), 1), stamped(sql)...))
+		default:
+			return false
+		}
+		return true
+	})
+	s, err := OpenReadOnly(t.Context(), f.dsn(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	k := session.Key{ID: "s"}
+	for name, err := range map[string]error{
+		"Put": s.Put(t.Context(), oneRow()), "Project": s.Project(t.Context(), k, store.Projection{}), "Delete": s.Delete(t.Context(), k),
+		"PutRejects": s.PutRejects(t.Context(), []store.Reject{{}}),
+	} {
+		if !errors.Is(err, store.ErrReadOnly) {
+			t.Errorf("%s: %v, want ErrReadOnly", name, err)
+		}
+	}
+	all(t, s.Sessions(t.Context(), store.Query{}))
+	for _, sql := range f.sent() {
+		if !strings.HasPrefix(sql, "SELECT ") {
+			t.Errorf("a store for reading sent %.40q", sql)
+		}
+	}
+}
+
+func all[T any](t *testing.T, seq iter.Seq2[T, error]) (out []T) {
+	t.Helper()
+	for v, err := range seq {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// TestNoSQL puts what looks like SQL wherever a caller may, and finds nothing of it in a statement.
+func TestNoSQL(t *testing.T) {
+	const hostile = "x' OR '1'='1; DROP TABLE rows"
+	f := newFake(t)
+	s := f.open(t)
+	k := session.Key{Tenant: hostile, ID: hostile}
+	_ = s.Delete(t.Context(), k)
+	all(t, s.Rows(t.Context(), k))
+	all(t, s.Blocks(t.Context(), k, []spans.BlockID{{1}}))
+	all(t, s.Sessions(t.Context(), store.Query{Tenant: hostile, Prefix: hostile, Parent: hostile, Span: session.SpanID{1}}))
+	_, _ = s.SessionSize(t.Context(), k)
+	for _, sql := range f.sent() {
+		if strings.Contains(sql, "DROP") || strings.Contains(sql, "'1'") {
+			t.Errorf("statement %q", sql)
+		}
+	}
+	if n := len(f.sent()); n < 6 {
+		t.Errorf("%d statements", n)
+	}
+}
+
+func TestParseDSN(t *testing.T) {
+	for _, c := range []struct {
+		dsn  string
+		want DSN
+	}{
+		{"clickhouse://host/db", DSN{Host: "host:8123", Database: "db", Timeout: DefaultTimeout}},
+		{"clickhouses://host/db", DSN{TLS: true, Host: "host:8443", Database: "db", Timeout: DefaultTimeout}},
+		{"clickhouse://me@[::1]:9/db_1?cluster=c1&quorum=2&timeout=5s&ttl=90d", DSN{
+			User: "me", Host: "[::1]:9", Database: "db_1", Cluster: "c1", Quorum: 2, Timeout: 5 * time.Second, TTL: 90 * 24 * time.Hour,
+		}},
+		{"clickhouse://host/db?ttl=720h", DSN{Host: "host:8123", Database: "db", Timeout: DefaultTimeout, TTL: 720 * time.Hour}},
+	} {
+		got, err := ParseDSN(c.dsn)
+		if err != nil {
+			t.Errorf("%s: %v", c.dsn, err)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s:\n%s", c.dsn, diff)
+		}
+	}
+	for dsn, says := range map[string][]string{
+		"clickhouse:///db":                           {"no host"},
+		"clickhouse:host/db":                         {"no host"},
+		"clickhouse://host":                          {"no database"},
+		"clickhouse://host/a-b":                      {`database "a-b"`, "64 letters"},
+		"clickhouse://host/system":                   {`database "system"`},
+		"clickhouse://host/a/b":                      {`database "a/b"`},
+		"clickhouse://host:0/db":                     {`port "0"`, "1 to 65535"},
+		"clickhouse://host/db#x":                     {"fragment"},
+		"http://host/db":                             {`scheme "http"`},
+		"clickhouse://me:geheim@host/db":             {"a password stands in the DSN", "$OTELAGENT_DB_PASSWORD"},
+		"clickhouse://host/db?password=geheim":       {"password stands behind ?"},
+		"clickhouse://host/db?nope=1":                {`unknown key "nope"`, "cluster, quorum, timeout or ttl"},
+		"clickhouse://host/db?quorum=2":              {"quorum without a cluster"},
+		"clickhouse://host/db?cluster=c&quorum=1":    {`quorum "1"`, "2 to 16"},
+		"clickhouse://host/db?cluster=`;":            {"does not parse"},
+		"clickhouse://host/db?cluster=%60":           {"cluster \"`\""},
+		"clickhouse://host/db?timeout=1ms":           {`timeout "1ms"`, "100ms to 1h0m0s"},
+		"clickhouse://host/db?timeout=5s&timeout=6s": {"timeout is given 2 times"},
+		"clickhouse://host/db?ttl=1h":                {`ttl "1h"`, "1d"},
+		"clickhouse://host/db?ttl=99999999d":         {"ttl"},
+		"clickhouse://:0/a-b?x=1&timeout=0":          {"no host", "database", `unknown key "x"`, "timeout"},
+		"clickhouse://me:geheim%@host/db":            {"no URL"},
+		"clickhouse://ho st:geheim/db":               {"no URL"},
+		"clickhouse://me%0a@host/db":                 {"control characters"},
+		"clickhouse://host:geheim/db":                {"no URL"},
+	} {
+		_, err := ParseDSN(dsn)
+		if err == nil {
+			t.Errorf("%s: no error", dsn)
+			continue
+		}
+		for _, s := range append(says, "clickhouse://[USER@]HOST[:8123]/DATABASE") {
+			if !strings.Contains(err.Error(), s) {
+				t.Errorf("%s: error %q, want %q in it", dsn, err, s)
+			}
+		}
+		if strings.Contains(err.Error(), "geheim") {
+			t.Errorf("%s: error %q tells the password", dsn, err)
+		}
+	}
+}
+
+// TestStatements shows the statements of each profile, in testdata/*.sql.
+func TestStatements(t *testing.T) {
+	for name, l := range map[string]layout{
+		"portable": {database: "db"},
+		"modern":   {database: "db", modern: true, ttl: 90 * 24 * time.Hour},
+		"cluster":  {database: "db", cluster: "c"},
+	} {
+		var b strings.Builder
+		for _, table := range append([]*table{&schemaTable}, tables...) {
+			for _, sql := range l.create(table) {
+				b.WriteString(strings.NewReplacer(", `", ",\n  `", "(`", "(\n  `", " ENGINE", "\nENGINE", " ORDER BY", "\nORDER BY", " PARTITION BY", "\nPARTITION BY", " TTL", "\nTTL",
+					" SETTINGS", "\nSETTINGS", ", INDEX", ",\n  INDEX").Replace(sql) + ";\n\n")
+			}
+		}
+		for _, view := range figureViews {
+			b.WriteString(strings.NewReplacer(" AS SELECT", "\nAS SELECT", " FROM", "\nFROM", " WHERE", "\nWHERE", " AND", "\n  AND").Replace(view(&Store{layout: l})) + ";\n\n")
+		}
+		golden(t, "testdata/"+name+".sql", b.String())
+	}
+}
+
+func TestCertificates(t *testing.T) {
+	f := newFake(t)
+	srv := httptest.NewUnstartedServer(f.Config.Handler)
+	srv.Config.ErrorLog = quiet
+	srv.StartTLS()
+	defer srv.Close()
+	u, err := url.Parse(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dsn := "clickhouses://" + u.Host + "/db"
+	if _, err := Open(t.Context(), dsn, WithPassword("geheim")); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("a server that nobody vouches for: %v", err)
+	}
+	s, err := Open(t.Context(), dsn, WithPassword("geheim"), WithTLSConfig(srv.Client().Transport.(*http.Transport).TLSClientConfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Put(t.Context(), oneRow()); err != nil {
+		t.Error(err)
+	}
+	_ = s.Close()
+}
+
+func FuzzReader(f *testing.F) {
+	const stamp = 1<<63 | 5
+	row := func(id, s string) []byte {
+		return appendU64(append(appendU64s(appendString([]byte(id), s), []uint64{1, 2}), 3), stamp)
+	}
+	f.Add(row("12345678", "text"))
+	f.Add(append(row("12345678", ""), row("abcdefgh", "\x00")...))
+	f.Add([]byte("Code: 241. DB::Exception"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := newReader(strings.NewReader(string(data)), stamp)
+		var again []byte
+		for r.more() {
+			var id [8]byte
+			r.full(id[:])
+			s, l, b := r.str(), r.u64s(), r.u8()
+			if r.end() != nil {
+				break
+			}
+			again = appendU64(append(appendU64s(appendString(append(again, id[:]...), s), l), b), stamp)
+		}
+		if len(again) > len(data) {
+			t.Errorf("%d bytes of rows out of %d", len(again), len(data))
+		}
+	})
+}
+
+// TestTogether holds the statements of a deletion below what servers take, however long ids are and however many writers there were.
+func TestTogether(t *testing.T) {
+	of := func(id, writers int) deletion {
+		d := deletion{key: session.Key{ID: strings.Repeat("x", id)}, state: state{deleted: map[uint64]uint64{}}}
+		for w := range writers {
+			d.state.deleted[1<<62+uint64(w)] = 1 << 40
+		}
+		return d
+	}
+	for _, c := range []struct{ deletions, id, writers, want int }{
+		{0, 36, 1, 0}, {1, 36, 1, 1}, {64, 36, 1, 64}, {65, 36, 1, 64}, {64, 36, 8, 52}, {64, 4096, 8, 2}, {2, 4096, 1000, 1},
+	} {
+		if got := together(slices.Repeat([]deletion{of(c.id, c.writers)}, c.deletions)); got != c.want {
+			t.Errorf("%d deletions of ids of %d bytes with %d writers: %d at once, want %d", c.deletions, c.id, c.writers, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,407 @@
+package clickhousestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store"
+)
+
+const (
+	// collectAfter is how old a shared body must be before it goes for want of references: one that a Put wrote has its reference long
+	// before.
+	collectAfter = time.Hour
+	// mutationPoll is how often we look whether the engine has rewritten the parts, at first.
+	mutationPoll = 10 * time.Millisecond
+	// rounds bounds how often a deletion looks for rows of Puts that ended meanwhile.
+	rounds = 3
+)
+
+// A deletion is one that is noted and not done.
+type deletion struct {
+	key     session.Key
+	state   state // deleted and dead
+	version uint64
+	at      uint64
+}
+
+// Delete implements store.Store. What is deleted is noted first, as the Puts that have come until then, and readers leave those out
+// from that moment. Then the engine rewrites the parts that hold any of it, and is waited for; the old parts are inactive at once, and
+// the server unlinks them after its old_parts_lifetime, 8 minutes unless configured. In a cluster all replicas have done so when Delete
+// returns; it fails while one is away. A shared body without references stays for up to an hour after it was last put.
+func (s *Store) Delete(ctx context.Context, k session.Key) error {
+	if _, err := s.Hide(ctx, k, 0); err != nil {
+		return err
+	}
+	return s.Erase(ctx)
+}
+
+// Hide implements store.Store: it notes the deletion. What another collector puts between the look at the mark and the note goes with
+// the session; what it puts later stays.
+func (s *Store) Hide(ctx context.Context, k session.Key, m store.Mark) (bool, error) {
+	hidden, err := s.hide(ctx, k, m)
+	return hidden, s.failed(ctx, "delete", err)
+}
+
+func (s *Store) hide(ctx context.Context, k session.Key, m store.Mark) (bool, error) {
+	if err := s.writable(ctx); err != nil {
+		return false, err
+	}
+	if m != 0 {
+		switch now, err := s.Mark(ctx, k); {
+		case errors.Is(err, store.ErrNotFound):
+			return false, nil
+		case err != nil || now != m:
+			return false, err
+		}
+	}
+	if err := s.lockDeletes(ctx); err != nil {
+		return false, err
+	}
+	defer func() { s.deletes <- struct{}{} }()
+	return s.note(ctx, k)
+}
+
+// Erase implements store.Store: one mutation a table for all sessions that were hidden, by whatever collector.
+func (s *Store) Erase(ctx context.Context) error { return s.failed(ctx, "delete", s.erase(ctx)) }
+
+func (s *Store) erase(ctx context.Context) error {
+	if err := s.writable(ctx); err != nil {
+		return err
+	}
+	if err := s.lockDeletes(ctx); err != nil {
+		return err
+	}
+	defer func() { s.deletes <- struct{}{} }()
+	return s.finish(ctx, 0)
+}
+
+func (s *Store) lockDeletes(ctx context.Context) error {
+	select {
+	case <-s.deletes:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.ctx.Done():
+		return store.ErrClosed
+	}
+}
+
+// note writes down that what there is of a session is deleted, rejects and the remains of a Put that failed too, and tells whether the
+// session is there.
+func (s *Store) note(ctx context.Context, k session.Key) (bool, error) {
+	deleted := map[uint64]uint64{0: 0} // so that the list is never empty
+	seen, sum := false, uint64(0)
+	var from []string
+	for _, t := range []*table{&rowTable, &liveTable, &blockTable, &refTable, &touchTable} {
+		from = append(from, "SELECT writer, max(n) AS m FROM "+s.layout.of(t)+" WHERE "+of(k)+" GROUP BY writer")
+	}
+	from = append(from, "SELECT toUInt64(0) AS writer, toUInt64(count()) AS m FROM "+s.layout.of(&rejectTable)+" WHERE "+of(k))
+	for p, err := range each(ctx, s, "look for what to delete", "writer, max(m) AS n", "FROM ("+strings.Join(from, " UNION ALL ")+") GROUP BY writer",
+		func(r *reader) [2]uint64 { return [2]uint64{r.u64(), r.u64()} }) {
+		if err != nil {
+			return false, err
+		}
+		seen = seen || p[1] > 0
+		if p[0] != 0 {
+			deleted[p[0]] = p[1]
+			sum += p[1]
+		}
+	}
+	if !seen {
+		return false, nil
+	}
+	st, err := s.state(ctx, k)
+	if err != nil {
+		return false, err
+	}
+	if st.pending { // nothing may be forgotten of it
+		for w, n := range st.deleted {
+			deleted[w] = max(deleted[w], n)
+		}
+	}
+	// Above every mark that was given out of these Puts, those included that ended since we looked.
+	mark, there := st.mark()
+	mark = max(mark, store.Mark(s.clock())) + store.Mark(sum) + store.Mark(time.Second)
+	wctx, stop := writing(ctx)
+	defer stop()
+	return there, s.writeDeletion(wctx, deletion{key: k, state: state{deleted: deleted, dead: mark}, version: 2 * uint64(mark)}, false)
+}
+
+func (s *Store) writeDeletion(ctx context.Context, d deletion, done bool) error {
+	key := keyOf(d.key)
+	b := append(appendString(nil, d.key.Tenant), key[:]...)
+	id, flag, version := d.key.ID, byte(0), d.version
+	if done {
+		id, flag, version = "", 1, d.version+1
+	}
+	b = appendU64(appendU64(b, version), uint64(d.state.dead))
+	b = appendString(b, id)
+	var writers, ns []uint64
+	for w, n := range d.state.deleted {
+		writers, ns = append(writers, w), append(ns, n)
+	}
+	b = append(appendU64s(appendU64s(b, writers), ns), flag)
+	return s.client.insert(ctx, s.layout.into(&deletionTable), appendU64(b, s.clock()), fmt.Sprintf("delete-%x-%d", key, version))
+}
+
+// pending returns the deletions that are noted and not done, for at least age.
+func (s *Store) pending(ctx context.Context, age time.Duration) ([]deletion, error) {
+	before := uint64(max(0, s.now().Add(-age).UnixNano()))
+	if age == 0 {
+		before = 1<<64 - 1
+	}
+	var out []deletion
+	for d, err := range each(ctx, s, "look for deletions", "tenant, session, version, mark, writers, ns, at",
+		fmt.Sprintf("FROM (%s) WHERE done = 0 AND at <= toUInt64(%d)", s.deletions(""), before),
+		func(r *reader) (d deletion) {
+			d.key.Tenant, d.key.ID, d.version = r.str(), r.str(), r.u64()
+			d.state.dead = store.Mark(r.u64())
+			d.state.deleted = map[uint64]uint64{}
+			writers, ns := r.u64s(), r.u64s()
+			for i := range min(len(writers), len(ns)) {
+				d.state.deleted[writers[i]] = ns[i]
+			}
+			d.at = r.u64()
+			return d
+		}) {
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+// finish does all deletions that are noted for at least age.
+func (s *Store) finish(ctx context.Context, age time.Duration) error {
+	list, err := s.pending(ctx, age)
+	if err != nil {
+		return err
+	}
+	for len(list) > 0 {
+		n := together(list)
+		if err := s.eraseAll(ctx, list[:n]); err != nil {
+			return err
+		}
+		list = list[n:]
+	}
+	return nil
+}
+
+// together returns how many of the first deletions to erase at once. Many, since a mutation rewrites whole parts however little of
+// them goes; but servers take statements of 256 KiB, and the one that counts names each eleven times.
+func together(list []deletion) int {
+	const most, bytes = 64, 22 << 10
+	size := 0
+	for n, d := range list {
+		if size += len(d.gone()); n > 0 && size > bytes || n == most {
+			return n
+		}
+	}
+	return len(list)
+}
+
+// gone is the condition that selects what is deleted.
+func (d deletion) gone() string { return of(d.key) + " AND " + d.state.gone() }
+
+// eraseAll does deletions.
+func (s *Store) eraseAll(ctx context.Context, list []deletion) error {
+	conditions := map[*table][]string{}
+	for _, d := range list {
+		s.forget(d.key)
+		gone := d.gone()
+		for _, t := range []*table{&rowTable, &liveTable, &blockTable, &refTable, &touchTable} {
+			conditions[t] = append(conditions[t], gone)
+		}
+		for _, t := range append([]*table{&summaryTable}, figureTables...) {
+			conditions[t] = append(conditions[t], of(d.key)+fmt.Sprintf(" AND mark <= toUInt64(%d)", d.state.dead))
+		}
+		conditions[&rejectTable] = append(conditions[&rejectTable], of(d.key)+fmt.Sprintf(" AND seq <= toUInt64(%d)", d.at))
+	}
+	where := map[*table]string{}
+	for t, l := range conditions {
+		where[t] = "(" + strings.Join(l, ") OR (") + ")"
+	}
+	shares := false
+	for range rounds {
+		left, err := s.count(ctx, where)
+		if err != nil {
+			return err
+		}
+		shares = shares || slices.Contains(left, &refTable)
+		if len(left) == 0 {
+			break
+		}
+		some := map[*table]string{}
+		for _, t := range left {
+			some[t] = where[t]
+		}
+		if err := s.mutate(ctx, some); err != nil {
+			return err
+		}
+	}
+	if shares {
+		var tenants []string
+		for _, d := range list {
+			if !slices.Contains(tenants, d.key.Tenant) {
+				tenants = append(tenants, d.key.Tenant)
+			}
+		}
+		for _, t := range tenants {
+			if err := s.collect(ctx, t); err != nil {
+				return err
+			}
+		}
+	}
+	// The ids of the sessions go last. This table is small; nobody waits for it.
+	wctx, stop := writing(ctx)
+	defer stop()
+	var done []string
+	for _, d := range list {
+		if err := s.writeDeletion(wctx, d, true); err != nil {
+			return err
+		}
+		key := keyOf(d.key)
+		done = append(done, fmt.Sprintf("(tenant = %s AND key = %s AND version <= toUInt64(%d))", literal(d.key.Tenant), fixed(key[:]), d.version))
+	}
+	return s.alter(wctx, map[*table]string{&deletionTable: strings.Join(done, " OR ")}, "otelagent")
+}
+
+// forget forgets what is remembered of a session's blocks.
+func (s *Store) forget(k session.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for b := range s.known {
+		if b.session == k {
+			delete(s.known, b)
+		}
+	}
+}
+
+// count returns the tables that hold rows of those conditions.
+func (s *Store) count(ctx context.Context, where map[*table]string) ([]*table, error) {
+	var from []string
+	for i, t := range tables {
+		if w := where[t]; w != "" {
+			from = append(from, fmt.Sprintf("SELECT toUInt8(%d) AS i, count() AS c FROM %s WHERE %s", i, s.layout.of(t), w))
+		}
+	}
+	var out []*table
+	for i, err := range each(ctx, s, "count what is left", "i", "FROM ("+strings.Join(from, " UNION ALL ")+") WHERE c > 0", func(r *reader) uint8 { return r.u8() }) {
+		if err != nil {
+			return nil, err
+		}
+		if int(i) < len(tables) {
+			out = append(out, tables[i])
+		}
+	}
+	return out, nil
+}
+
+// mutate deletes rows of those conditions and waits until the parts that held them are rewritten, on all replicas.
+func (s *Store) mutate(ctx context.Context, where map[*table]string) error {
+	// Conditions stand in system.mutations as they are: this is how ours are found there.
+	sign := fmt.Sprintf("otelagent %016x", rand.Uint64())
+	if err := s.alter(ctx, where, sign); err != nil {
+		return err
+	}
+	from, err := s.mutations(ctx)
+	if err != nil {
+		return err
+	}
+	for wait := mutationPoll; ; wait = min(2*wait, time.Second) {
+		left := uint64(0)
+		for n, err := range each(ctx, s, "wait for a deletion", "toUInt64(count())",
+			"FROM "+from+" WHERE database = "+literal(s.layout.database)+" AND is_done = 0 AND position(command, '"+sign+"') > 0", func(r *reader) uint64 { return r.u64() }) {
+			if err != nil {
+				return err
+			}
+			left = n
+		}
+		if left == 0 {
+			return nil
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.ctx.Done():
+			return store.ErrClosed
+		}
+	}
+}
+
+// alter tells the engine to delete rows of those conditions.
+func (s *Store) alter(ctx context.Context, where map[*table]string, sign string) error {
+	errs := make(chan error, len(where))
+	for t, w := range where {
+		go func() {
+			err := s.client.exec(ctx, "ALTER TABLE "+s.layout.local(t)+" DELETE WHERE "+w+" AND notEmpty('"+sign+"')")
+			if err != nil {
+				err = fmt.Errorf("delete from %s: %w", t.name, err)
+			}
+			errs <- err
+		}()
+	}
+	var first error
+	for range where {
+		if err := <-errs; first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// mutations is the table of mutations of all servers.
+func (s *Store) mutations(ctx context.Context) (string, error) {
+	switch c := s.layout.cluster; {
+	case c == "":
+		return "system.mutations", nil
+	case s.layout.modern:
+		return "clusterAllReplicas('" + c + "', system.mutations)", nil
+	default: // which old servers do not know; between commas stand shards, and each shard is asked
+		var hosts []string
+		for h, err := range each(ctx, s, "list the servers of a cluster", "concat(host_name, ':', toString(port))", "FROM system.clusters WHERE cluster = '"+c+"'", func(r *reader) string { return r.str() }) {
+			if err != nil {
+				return "", err
+			}
+			hosts = append(hosts, h)
+		}
+		return "remote(" + literalText(strings.Join(hosts, ",")) + ", system, mutations)", nil
+	}
+}
+
+// literalText is a literal for places that take no expression; s comes from the server's configuration.
+func literalText(s string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
+}
+
+// collect takes away shared bodies of a tenant that no session has and that were not put for an hour.
+func (s *Store) collect(ctx context.Context, tenant string) error {
+	before := s.now().Add(-collectAfter).UnixNano()
+	old := fmt.Sprintf("tenant = %s AND at < toUInt64(%d)", literal(tenant), before)
+	var ids []spans.BlockID
+	for id, err := range each(ctx, s, "look for bodies without sessions", "id", fmt.Sprintf("FROM %s WHERE %s AND id GLOBAL NOT IN (SELECT id FROM %s WHERE tenant = %s) GROUP BY id LIMIT %d",
+		s.layout.of(&sharedTable), old, s.layout.of(&refTable), literal(tenant), idsAtOnce/10), blockID) {
+		if err != nil {
+			return err
+		}
+		ids = append(ids, id)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	var list []string
+	for _, id := range ids {
+		list = append(list, fixed(id[:]))
+	}
+	return s.mutate(ctx, map[*table]string{&sharedTable: old + " AND id IN (" + strings.Join(list, ", ") + ")"})
+}

@@ -1,0 +1,171 @@
+package clickhousestore
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/otelagent/otelagent/backend/store"
+)
+
+// allowed is what error texts about a DSN end with.
+const allowed = "want clickhouse://[USER@]HOST[:8123]/DATABASE (clickhouses:// for TLS), after it ?cluster=NAME, quorum=N, timeout=30s, ttl=90d"
+
+const (
+	// DefaultTimeout is how long the server may be silent during one statement.
+	DefaultTimeout = 30 * time.Second
+	minTimeout     = 100 * time.Millisecond
+	maxTimeout     = time.Hour
+	minTTL         = 24 * time.Hour
+	maxTTL         = 100 * 365 * 24 * time.Hour
+	maxQuorum      = 16
+)
+
+// A DSN is what ParseDSN reads of one. It never holds a password.
+type DSN struct {
+	// TLS is true for clickhouses://.
+	TLS bool
+	// Host is HOST:PORT; the port is 8123, with TLS 8443, unless it is given.
+	Host string
+	// User is empty when none is given: ClickHouse then takes "default".
+	User     string
+	Database string
+	// Cluster is the name of a cluster in the server's configuration: tables are made on all its servers, replicated and sharded by
+	// session. Empty: tables of the one server.
+	Cluster string
+	// Quorum is how many replicas must have a Put before it returns; every read then sees it. 0: one, and readers of another replica may
+	// see it a moment later. Only with Cluster.
+	Quorum int
+	// Timeout is how long the server may be silent during one statement, DefaultTimeout unless given.
+	Timeout time.Duration
+	// TTL makes the engine drop what is older than that since it was last put, span by span; 0: never. Servers before 23 refuse it.
+	TTL time.Duration
+}
+
+// name is what databases and clusters may be called: what needs no quoting in any place where it is used.
+var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
+
+// IsDSN tells whether dsn is meant for this package, by its scheme.
+func IsDSN(dsn string) bool {
+	return strings.HasPrefix(dsn, "clickhouse:") || strings.HasPrefix(dsn, "clickhouses:")
+}
+
+// ParseDSN reads a DSN. It connects to nothing. Its error names every problem with what is allowed; it never holds what may be a
+// password.
+func ParseDSN(dsn string) (DSN, error) {
+	d := DSN{Timeout: DefaultTimeout}
+	u, err := url.Parse(dsn)
+	if err != nil { // its text holds the DSN
+		return DSN{}, fmt.Errorf("clickhousestore: the DSN is no URL: %s", allowed)
+	}
+	var problems []error
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	port := "8123"
+	switch u.Scheme {
+	case "clickhouse":
+	case "clickhouses":
+		d.TLS, port = true, "8443"
+	default:
+		bad("scheme %q, want clickhouse or clickhouses", u.Scheme)
+	}
+	if u.User != nil {
+		d.User = u.User.Username()
+		if _, has := u.User.Password(); has {
+			bad("a password stands in the DSN, where others may read it: give it as the key password or in $OTELAGENT_DB_PASSWORD")
+		}
+		if strings.ContainsFunc(d.User, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			bad("user %q has control characters", d.User)
+		}
+	}
+	switch {
+	case u.Opaque != "" || u.Hostname() == "":
+		bad("no host")
+	default:
+		if p := u.Port(); p != "" {
+			port = p
+		}
+		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+			bad("port %q, want 1 to 65535", port)
+		}
+		d.Host = net.JoinHostPort(u.Hostname(), port)
+	}
+	d.Database = strings.TrimPrefix(u.Path, "/")
+	switch {
+	case d.Database == "":
+		bad("no database, want /DATABASE behind the host")
+	case !name.MatchString(d.Database) || d.Database == "system":
+		bad("database %q, want at most 64 letters, digits and underscores that begin with no digit, and not system", d.Database)
+	}
+	if u.Fragment != "" {
+		bad("a fragment (#), want none")
+	}
+	q, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		bad("the part behind ? does not parse")
+	}
+	for _, key := range slices.Sorted(keys(q)) {
+		if len(q[key]) != 1 {
+			bad("%s is given %d times", key, len(q[key]))
+			continue
+		}
+		v := q.Get(key)
+		switch key {
+		case "cluster":
+			if d.Cluster = v; !name.MatchString(v) {
+				bad("cluster %q, want at most 64 letters, digits and underscores that begin with no digit", v)
+			}
+		case "quorum":
+			if d.Quorum, err = strconv.Atoi(v); err != nil || d.Quorum < 2 || d.Quorum > maxQuorum {
+				bad("quorum %q, want a number from 2 to %d", v, maxQuorum)
+			}
+			if !q.Has("cluster") {
+				bad("quorum without a cluster")
+			}
+		case "timeout":
+			if d.Timeout, err = time.ParseDuration(v); err != nil || d.Timeout < minTimeout || d.Timeout > maxTimeout {
+				bad("timeout %q, want a duration from %v to %v", v, minTimeout, maxTimeout)
+			}
+		case "ttl":
+			if d.TTL, err = store.ParseAge(v); err != nil || d.TTL < minTTL || d.TTL > maxTTL {
+				bad("ttl %q, want 1d to 36500d, or hours (720h)", v)
+			}
+		case "user", "password":
+			bad("%s stands behind ?: the user belongs in front of the host, the password in the key password or in $OTELAGENT_DB_PASSWORD", key)
+		default:
+			bad("unknown key %q, want cluster, quorum, timeout or ttl", key)
+		}
+	}
+	if len(problems) > 0 {
+		var texts []string
+		for _, p := range problems {
+			texts = append(texts, p.Error())
+		}
+		return DSN{}, errors.New("clickhousestore: DSN: " + strings.Join(texts, "; ") + ": " + allowed)
+	}
+	return d, nil
+}
+
+func keys(q url.Values) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range q {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// base returns the URL that all statements go to.
+func (d DSN) base() url.URL {
+	u := url.URL{Scheme: "http", Host: d.Host, Path: "/"}
+	if d.TLS {
+		u.Scheme = "https"
+	}
+	return u
+}

@@ -1,0 +1,591 @@
+package clickhousestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/storetest"
+)
+
+// openAt opens a store whose clock is off by some time.
+func openAt(t *testing.T, dsn string, off *time.Duration) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), dsn, func(c *config) { c.now = func() time.Time { return time.Now().Add(*off) } })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func put(t *testing.T, s store.Store, b session.Batch) {
+	t.Helper()
+	if err := s.Put(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// left returns how many rows of each table there are, of those that it holds any of. Of a deletion that is done a note stays.
+func left(t *testing.T, s *Store) map[string]uint64 {
+	t.Helper()
+	out := map[string]uint64{}
+	for _, table := range tables {
+		for _, n := range all(t, each(t.Context(), s, "count", "count()", "FROM "+s.layout.of(table), func(r *reader) uint64 { return r.u64() })) {
+			if n > 0 {
+				out[table.name] = n
+			}
+		}
+	}
+	return out
+}
+
+// TestSkewedClocks puts from collectors whose clocks are hours apart: each Put moves the mark, and none is behind a projection that did
+// not see it.
+func TestSkewedClocks(t *testing.T) {
+	dsn := fresh(t)
+	k := session.Key{ID: "s"}
+	var stores []*Store
+	for _, off := range []time.Duration{0, 3 * time.Hour, -5 * time.Hour} {
+		stores = append(stores, openAt(t, dsn, &off))
+	}
+	last := store.Mark(0)
+	for n := range 12 {
+		s := stores[n%3]
+		put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, n)}})
+		m, err := stores[(n+1)%3].Mark(t.Context(), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m <= last {
+			t.Fatalf("mark %d after %d", m, last)
+		}
+		if n > 0 {
+			if err := s.Project(t.Context(), k, store.Projection{Mark: last}); err != nil {
+				t.Fatal(err)
+			}
+			if d := all(t, s.Dirty(t.Context())); len(d) != 1 {
+				t.Fatalf("after Put %d and a projection that did not see it: dirty %v", n, d)
+			}
+		}
+		last = m
+	}
+	if err := stores[2].Delete(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	put(t, stores[2], session.Batch{Rows: []session.Row{storetest.Row(k, 1)}}) // five hours before the deletion, it says
+	if m, err := stores[0].Mark(t.Context(), k); err != nil || m <= last {
+		t.Errorf("mark %d of a session made anew, was %d before: %v", m, last, err)
+	}
+	if n := len(all(t, stores[1].Rows(t.Context(), k))); n != 1 {
+		t.Errorf("%d rows of a session made anew, want 1", n)
+	}
+}
+
+// TestErased looks into every table after a deletion, and for the id of the session in the notes.
+func TestErased(t *testing.T) {
+	s := openAt(t, fresh(t), new(time.Duration))
+	k := session.Key{Tenant: "t", ID: "the name of the session"}
+	body := strings.Repeat("the prompt; ", 200)
+	row := storetest.Row(k, 1)
+	row.Lists = append(row.Lists, session.List{Name: spans.ListParams, Count: 1, Items: []string{spans.Item{Block: spans.BlockOfString(body).Short(), Provenance: "system"}.Encode()}})
+	live := storetest.Row(k, 2)
+	live.Known = spans.KnownLive
+	put(t, s, session.Batch{Rows: []session.Row{row, live}, Blocks: []session.Block{storetest.Block(k, body), storetest.Block(k, "own")}})
+	m, err := s.Mark(t.Context(), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Project(t.Context(), k, store.Projection{Mark: m, Summary: storetest.Summary(k), Figures: storetest.FiguresFor(k, 3)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.PutRejects(t.Context(), []store.Reject{{Time: time.Now(), Session: k}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"rows", "live_rows", "blocks", "refs", "shared", "touches", "summaries", "rejects", "turns_raw", "tool_calls_raw", "compactions_raw", "permission_evaluations_raw"} {
+		if left(t, s)[want] == 0 {
+			t.Fatalf("nothing in %s: %v", want, left(t, s))
+		}
+	}
+	if err := s.Delete(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		got := left(t, s)
+		ids := all(t, each(t.Context(), s, "names", "session", "FROM "+s.layout.of(&deletionTable)+" WHERE session != ''", func(r *reader) string { return r.str() }))
+		// The shared body is younger than an hour.
+		if len(got) == 2 && got["shared"] == 1 && got["deletions"] == 1 && len(ids) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("left %v, and names %q", got, ids)
+		}
+	}
+}
+
+// TestKeepLive: what a session that was killed said last stays when the live rows of the server are too old, and gives way to what comes later.
+func TestKeepLive(t *testing.T) {
+	s := openAt(t, fresh(t), new(time.Duration))
+	k := session.Key{Tenant: "t", ID: "killed"}
+	live := func(n, at int) session.Row {
+		r := storetest.Row(k, n)
+		r.Known, r.End = spans.KnownLive, r.Start+int64(at)
+		return r
+	}
+	project := func(status spans.SessionStatus) {
+		t.Helper()
+		m, err := s.Mark(t.Context(), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := storetest.Summary(k)
+		sum.Status, sum.HeartbeatNS = status, 0
+		if err := s.Project(t.Context(), k, store.Projection{Mark: m, Summary: sum}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	forget := func() { // what the server does by itself
+		t.Helper()
+		if err := s.mutate(t.Context(), map[*table]string{&liveTable: of(k)}); err != nil {
+			t.Fatal(err)
+		}
+		if n := left(t, s)["live_rows"]; n != 0 {
+			t.Fatalf("%d live rows left", n)
+		}
+	}
+	want := func(rows ...session.Row) {
+		t.Helper()
+		got := map[string]bool{}
+		for _, r := range all(t, s.Rows(t.Context(), k)) {
+			got[string(r.AppendCanonical(nil))] = true
+		}
+		for _, r := range rows {
+			if !got[string(r.AppendCanonical(nil))] {
+				t.Errorf("span %s is not as it was last seen", r.Span)
+			}
+		}
+		if len(got) != len(rows) {
+			t.Errorf("%d rows, want %d", len(got), len(rows))
+		}
+	}
+	ended := storetest.Row(k, 3)
+	put(t, s, session.Batch{Rows: []session.Row{live(1, 5), live(2, 7), live(3, 9), ended}})
+	project(spans.SessionStatusBusy)
+	put(t, s, session.Batch{Rows: []session.Row{live(1, 50)}})
+	project(spans.SessionStatusRetrying)
+	want(live(1, 50), live(2, 7), ended)
+	forget()
+	want(live(1, 50), live(2, 7), ended)
+	put(t, s, session.Batch{Rows: []session.Row{live(2, 70), storetest.Row(k, 1)}}) // late: it goes on
+	want(storetest.Row(k, 1), live(2, 70), ended)
+	project(spans.SessionStatusAborted) // without anything open nothing is copied
+	forget()
+	want(storetest.Row(k, 1), live(2, 7), ended)
+	if err := s.Delete(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	want()
+}
+
+// TestCollect lets shared bodies go an hour after they were last put, and not while a session has them.
+func TestCollect(t *testing.T) {
+	var off time.Duration
+	dsn := fresh(t)
+	s := openAt(t, dsn, &off)
+	body := strings.Repeat("the prompt of all; ", 100)
+	batch := func(id string) session.Batch {
+		k := session.Key{ID: id}
+		row := storetest.Row(k, 1)
+		row.Lists = append(row.Lists, session.List{Name: spans.ListParams, Count: 1, Items: []string{spans.Item{Block: spans.BlockOfString(body).Short(), Provenance: "system"}.Encode()}})
+		return session.Batch{Rows: []session.Row{row}, Blocks: []session.Block{storetest.Block(k, body)}}
+	}
+	check := func(what, id string, want uint64) {
+		t.Helper()
+		if err := s.keepOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := left(t, s)["shared"]; (got > 0) != (want > 0) {
+			t.Errorf("%s: %d shared bodies, want %d", what, got, want)
+		}
+		if want > 0 && id != "" {
+			if got := all(t, s.Blocks(t.Context(), session.Key{ID: id}, nil)); len(got) != 1 || got[0].Body != body {
+				t.Errorf("%s: session %s has %d blocks", what, id, len(got))
+			}
+		}
+	}
+	put(t, s, batch("a"))
+	put(t, s, batch("b"))
+	if got := left(t, s)["shared"]; got != 1 {
+		t.Errorf("%d bodies, want 1", got)
+	}
+	check("at first", "a", 1)
+	off = 2 * time.Hour
+	check("old and needed", "b", 1)
+	if err := s.Delete(t.Context(), session.Key{ID: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	check("old and needed by one", "b", 1)
+	put(t, s, batch("c"))
+	for _, id := range []string{"b", "c"} {
+		if err := s.Delete(t.Context(), session.Key{ID: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("young and not needed", "", 1)
+	off = 4 * time.Hour
+	check("old and not needed", "", 0)
+	put(t, s, batch("d"))
+	check("put again", "d", 1)
+}
+
+// TestLeftHalfWay notes a deletion and does not do it: nobody sees the session, and the next program finishes it.
+func TestLeftHalfWay(t *testing.T) {
+	var off time.Duration
+	dsn := fresh(t)
+	s := openAt(t, dsn, &off)
+	k, other := session.Key{ID: "s"}, session.Key{ID: "other"}
+	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 1), storetest.Row(other, 2)}})
+	if _, err := s.note(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(all(t, s.Rows(t.Context(), k))); n != 0 || left(t, s)["rows"] != 2 {
+		t.Errorf("%d rows seen, tables %v", n, left(t, s))
+	}
+	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 3)}}) // a new session
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	off = 2 * leftFor // so that it counts as left
+	s = openAt(t, dsn, &off)
+	for deadline := time.Now().Add(30 * time.Second); left(t, s)["rows"] != 2 || left(t, s)["touches"] != 2; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not finished: %v", left(t, s))
+		}
+	}
+	got := all(t, s.Rows(t.Context(), k))
+	if len(got) != 1 || got[0].Span != storetest.Row(k, 3).Span {
+		t.Errorf("%d rows of the new session", len(got))
+	}
+}
+
+// TestTwice opens one database from several programs at once, and again.
+func TestTwice(t *testing.T) {
+	dsn := missing(t)
+	errs := make(chan error)
+	for range 4 {
+		go func() {
+			s, err := Open(t.Context(), dsn)
+			if err == nil {
+				err = errors.Join(s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(session.Key{ID: "s"}, 1)}}), s.Close())
+			}
+			errs <- err
+		}()
+	}
+	for range 4 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	s, err := OpenReadOnly(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if n := len(all(t, s.Rows(t.Context(), session.Key{ID: "s"}))); n != 1 {
+		t.Errorf("%d rows", n)
+	}
+}
+
+// TestWildTimes puts rows of all times in one batch: an insert into too many partitions would fail for ever.
+func TestWildTimes(t *testing.T) {
+	s := openAt(t, fresh(t), new(time.Duration))
+	k := session.Key{ID: "s"}
+	var b session.Batch
+	for n := range 3500 { // a month each, from 1970 to 2262
+		r := storetest.Row(k, n)
+		r.Start = int64(n) * 2_630_000_000_000_000
+		b.Rows = append(b.Rows, r)
+	}
+	put(t, s, b)
+	if n := len(all(t, s.Rows(t.Context(), k))); n != len(b.Rows) {
+		t.Errorf("%d rows, want %d", n, len(b.Rows))
+	}
+}
+
+// TestExceptionInResult makes the server fail in the middle of a result.
+func TestExceptionInResult(t *testing.T) {
+	s := openAt(t, fresh(t), new(time.Duration))
+	n := 0
+	var failed error
+	for v, err := range each(t.Context(), s, "test", "number + toUInt64(throwIf(number = 3000000) AS x)", "FROM system.numbers LIMIT 4000000", func(r *reader) uint64 { return r.u64() }) {
+		if err != nil {
+			failed = err
+			break
+		}
+		if v != uint64(n) {
+			t.Fatalf("row %d is %d", n, v)
+		}
+		n++
+	}
+	if e := (*ServerError)(nil); !errors.As(failed, &e) || e.Code == 0 {
+		t.Errorf("after %d rows: %v, want the server's code", n, failed)
+	}
+	t.Logf("%d rows came before", n)
+}
+
+// TestManyIDs asks for more blocks than one statement takes.
+func TestManyIDs(t *testing.T) {
+	s := openAt(t, fresh(t), new(time.Duration))
+	k := session.Key{ID: "s"}
+	var b session.Batch
+	var ids []spans.BlockID
+	for n := range 2*idsAtOnce + 10 {
+		block := storetest.Block(k, fmt.Sprint("block ", n))
+		b.Blocks, ids = append(b.Blocks, block), append(ids, block.ID, block.ID)
+	}
+	put(t, s, b)
+	if n := len(all(t, s.Blocks(t.Context(), k, ids))); n != len(b.Blocks) {
+		t.Errorf("%d blocks, want %d", n, len(b.Blocks))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, err := range s.Blocks(ctx, k, []spans.BlockID{}) {
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestPrefix asks for prefixes with zero bytes, up to which old servers compare.
+func TestPrefix(t *testing.T) {
+	s := openAt(t, fresh(t), new(time.Duration))
+	ids := []string{"\x00", "\x00\x00a", "a", "a\x00", "a\x00b", "a\x01", "b", "\xff", "\xff\xff\x00"}
+	for i, id := range ids {
+		put(t, s, session.Batch{Rows: []session.Row{storetest.Row(session.Key{ID: id}, i)}})
+	}
+	for p, want := range map[string][]string{"\x00": {"\x00", "\x00\x00a"}, "\x00\x00": {"\x00\x00a"}, "\x00\x00a": {"\x00\x00a"}, "a": {"a", "a\x00", "a\x00b", "a\x01"}, "a\x00": {"a\x00", "a\x00b"}, "\xff": {"\xff", "\xff\xff\x00"}, "\xff\xff\x00": {"\xff\xff\x00"}, "a\x00\x00": nil} {
+		var got []string
+		for _, m := range all(t, s.Sessions(t.Context(), store.Query{Prefix: p})) {
+			got = append(got, m.ID)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("prefix %q: %s", p, d)
+		}
+	}
+}
+
+// TestProjectTogether has two collectors project two states of one session in the same moment: the figures of the later one stay.
+func TestProjectTogether(t *testing.T) {
+	dsn := fresh(t)
+	a, b := openAt(t, dsn, new(time.Duration)), openAt(t, dsn, new(time.Duration))
+	k := session.Key{ID: "s"}
+	mark := func(n int) store.Mark {
+		t.Helper()
+		put(t, a, session.Batch{Rows: []session.Row{storetest.Row(k, n)}})
+		m, err := a.Mark(t.Context(), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	rounds := 60
+	if testing.Short() {
+		rounds = 15
+	}
+	for i := range rounds {
+		older, newer := storetest.FiguresFor(k, 4), storetest.FiguresFor(k, 4)
+		older.Turns = append(older.Turns[1:], session.TurnFigures{Session: k.ID, Run: "older", Turn: int64(i), Start: 1})
+		older.Permissions = nil
+		switch i % 3 {
+		case 1:
+			newer.Turns[2].Failed = true
+		case 2: // what there is
+			newer.Turns[1].Model = "other"
+			if err := a.Project(t.Context(), k, store.Projection{Mark: mark(3 * i), Figures: newer}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first, second := mark(3*i+1), mark(3*i+2)
+		errs := make(chan error)
+		go func() { errs <- a.Project(t.Context(), k, store.Projection{Mark: first, Figures: older}) }()
+		go func() { errs <- b.Project(t.Context(), k, store.Projection{Mark: second, Figures: newer}) }()
+		if err := errors.Join(<-errs, <-errs); err != nil {
+			t.Fatal(err)
+		}
+		turns, permissions := all(t, a.Turns(t.Context(), store.FigureQuery{})), all(t, a.Permissions(t.Context(), store.FigureQuery{}))
+		slices.SortFunc(turns, func(a, b session.TurnFigures) int { return int(a.Turn - b.Turn) })
+		if diff := cmp.Diff(newer.Turns, turns); diff != "" {
+			t.Errorf("round %d: turns (-want +got):\n%s", i, diff)
+		}
+		if len(permissions) != len(newer.Permissions) {
+			t.Errorf("round %d: %d permission evaluations, want %d", i, len(permissions), len(newer.Permissions))
+		}
+	}
+}
+
+// TestProjectDeleted deletes a session between the moment at which a projection looks whether it is there and its inserts.
+func TestProjectDeleted(t *testing.T) {
+	s := openAt(t, fresh(t), new(time.Duration))
+	k := session.Key{ID: "s"}
+	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 1)}})
+	m, err := s.Mark(t.Context(), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := store.Projection{Mark: m, Summary: storetest.Summary(k), Figures: storetest.FiguresFor(k, 3)}
+	st, err := s.state(t.Context(), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Delete(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.projectIn(t.Context(), st, k, &p); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(all(t, s.Turns(t.Context(), store.FigureQuery{}))); n != 0 {
+		t.Errorf("figures of %d turns are left of a session that was deleted", n)
+	}
+	if n := left(t, s)[summaryTable.name]; n != 0 {
+		t.Errorf("%d summaries are left", n)
+	}
+}
+
+// TestUpgrade opens tables of version 1, which has no figures, and of version 2, whose summaries say less.
+func TestUpgrade(t *testing.T) {
+	for version := byte(1); version < Version; version++ {
+		t.Run(fmt.Sprint("from ", version), func(t *testing.T) { upgradeFrom(t, version) })
+	}
+}
+
+func upgradeFrom(t *testing.T, version byte) {
+	dsn := unused(t)
+	if d, err := ParseDSN(dsn); err != nil || d.Cluster != "" {
+		t.Skip("a cluster drops tables in its own time")
+	}
+	defer func() { _ = drop(context.WithoutCancel(t.Context()), dsn) }()
+	s := openAt(t, dsn, new(time.Duration))
+	k := session.Key{Tenant: "t", ID: "s"}
+	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 1)}})
+	m, err := s.Mark(t.Context(), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := store.Projection{Mark: m, Summary: storetest.Summary(k), Figures: storetest.FiguresFor(k, 3)}
+	if err := s.Project(t.Context(), k, p); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(all(t, s.Dirty(t.Context()))); n != 0 {
+		t.Fatalf("%d sessions are dirty", n)
+	}
+	for _, c := range []string{"forked_from", "title", "archived", "cost", "currency", "heartbeat_ns", "settled"} {
+		if err := s.client.exec(t.Context(), "ALTER TABLE "+s.layout.of(&summaryTable)+" DROP COLUMN "+c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range figureTables {
+		if version > 1 {
+			break
+		}
+		for _, sql := range []string{"DROP TABLE " + s.layout.of(&table{name: strings.TrimSuffix(f.name, "_raw")}), "DROP TABLE " + s.layout.of(f)} {
+			if err := s.client.exec(t.Context(), sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := s.client.exec(t.Context(), "TRUNCATE TABLE "+s.layout.of(&schemaTable)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.client.insert(t.Context(), s.layout.into(&schemaTable), appendU64(appendString([]byte{version, 0, 0, 0}, "modern"), s.clock()), "old"); err != nil {
+		t.Fatal(err)
+	}
+
+	var older *VersionError
+	if _, err := OpenReadOnly(t.Context(), dsn); !errors.As(err, &older) || older.Have != int(version) || errors.Is(err, store.ErrUnusable) || !strings.Contains(err.Error(), "open it once for writing") {
+		t.Errorf("version %d opened for reading: %v", version, err)
+	}
+	for range 2 {
+		again := openAt(t, dsn, new(time.Duration))
+		if got := all(t, again.Dirty(t.Context())); len(got) != 1 || got[0] != k {
+			t.Errorf("dirty: %v, want the session that has no figures", got)
+		}
+		if n := len(all(t, again.Rows(t.Context(), k))); n != 1 {
+			t.Errorf("%d rows, want 1", n)
+		}
+	}
+	if err := s.Project(t.Context(), k, p); err != nil {
+		t.Fatal(err)
+	}
+	if got := all(t, s.Sessions(t.Context(), store.Query{Tenant: "t", Archived: store.ArchivedOnly})); len(got) != 1 || got[0] != p.Summary {
+		t.Errorf("summaries %+v", got)
+	}
+	if got := all(t, s.Turns(t.Context(), store.FigureQuery{Tenant: "t"})); len(got) != 3 {
+		t.Errorf("figures of %d turns, want 3", len(got))
+	}
+	r, err := OpenReadOnly(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var clickhouseBlock = regexp.MustCompile("(?s)```sql clickhouse\n(.*?)```")
+
+// TestDocs runs every statement of docs/stats.md for ClickHouse, and the columns of the tables through the views.
+func TestDocs(t *testing.T) {
+	dsn := fresh(t)
+	s := openAt(t, dsn, new(time.Duration))
+	k := session.Key{ID: "s"}
+	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 1)}})
+	m, err := s.Mark(t.Context(), k)
+	if err == nil {
+		err = s.Project(t.Context(), k, store.Projection{Mark: m, Figures: storetest.FiguresFor(k, 3)})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../../docs/stats.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.client.settings.Set("database", s.dsn.Database)
+	blocks := clickhouseBlock.FindAllSubmatch(page, -1)
+	if len(blocks) < 7 {
+		t.Errorf("%d statements in docs/stats.md, want 7 or more", len(blocks))
+	}
+	for _, b := range blocks {
+		body, err := s.client.do(t.Context(), string(b[1])+" FORMAT TabSeparated", nil, nil)
+		if err != nil {
+			t.Errorf("%v:\n%s", err, b[1])
+			continue
+		}
+		text, err := io.ReadAll(body)
+		_ = body.Close()
+		if err != nil || len(text) == 0 || exceptionCode(text) != 0 {
+			t.Errorf("%v: %s\n%s", err, text, b[1])
+		}
+	}
+	for _, table := range []string{store.TurnTable.Name, store.ToolCallTable.Name, store.CompactionTable.Name, store.PermissionTable.Name} {
+		text := s.FigureSQL(table, store.FigureQuery{Session: "s", Since: time.Unix(1, 0), Model: "m"})
+		if err := s.client.exec(t.Context(), text+" FORMAT Null"); err != nil {
+			t.Errorf("%v:\n%s", err, text)
+		}
+	}
+	if got := s.FigureSQL("rows", store.FigureQuery{}); got != "" {
+		t.Errorf("of a table that there is not: %s", got)
+	}
+}

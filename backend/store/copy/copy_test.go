@@ -1,0 +1,634 @@
+package copy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store"
+	storecopy "github.com/otelagent/otelagent/backend/store/copy"
+	"github.com/otelagent/otelagent/backend/store/memstore"
+	"github.com/otelagent/otelagent/backend/store/project"
+	"github.com/otelagent/otelagent/backend/store/sqlitestore"
+	"github.com/otelagent/otelagent/backend/store/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func openSQLite(t *testing.T) store.Store {
+	t.Helper()
+	st, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = st.Close() })
+	return st
+}
+
+func openMemory(t *testing.T) store.Store {
+	t.Helper()
+	st := memstore.New()
+	t.Cleanup(func() { _ = st.Close() })
+	return st
+}
+
+var (
+	kinds = map[string]func(*testing.T) store.Store{"sqlite": openSQLite, "memory": openMemory}
+
+	big   = session.Key{ID: "big"}
+	small = session.Key{ID: "small"}
+	other = session.Key{Tenant: "acme", ID: "small"} // the same id, of another owner
+	bare  = session.Key{Tenant: "acme", ID: "no blocks"}
+)
+
+// contentOf returns rows rows and as many blocks of a session, one of each kind among them.
+func contentOf(k session.Key, rows int) session.Batch {
+	var b session.Batch
+	for n := range rows {
+		row := storetest.Row(k, n)
+		if n%5 == 4 {
+			row.Known = spans.KnownLive
+		}
+		b.Rows = append(b.Rows, row)
+		b.Blocks = append(b.Blocks, storetest.Block(k, fmt.Sprintf("%s says %d", k.Tenant+k.ID, n)))
+	}
+	cut := storetest.Block(k, "a text that was too long")
+	cut.Body, cut.Size = "a text", int64(len("a text that was too long"))
+	b.Blocks = append(b.Blocks, cut, storetest.Block(k, `"one"`), storetest.Recipe(k, "whole", spans.BlockOfString(`"one"`).Short().String()))
+	return b
+}
+
+func put(t *testing.T, st store.Store, b session.Batch) {
+	t.Helper()
+	if err := st.Put(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fill puts four sessions of two owners.
+func fill(t *testing.T, st store.Store) {
+	t.Helper()
+	for k, rows := range map[session.Key]int{big: 700, small: 5, other: 7} {
+		put(t, st, contentOf(k, rows))
+	}
+	put(t, st, session.Batch{Rows: []session.Row{storetest.Row(bare, 1)}})
+	if err := project.Refresh(t.Context(), st); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// held is all that a store holds, in a form to compare.
+type held struct {
+	Rows      map[string]string // canonical bytes
+	Blocks    map[string]session.Block
+	Summaries []session.Summary
+	Dirty     int
+}
+
+func contents(t *testing.T, st store.Store) held {
+	t.Helper()
+	h := held{map[string]string{}, map[string]session.Block{}, nil, 0}
+	ok := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for tenant, err := range st.Tenants(t.Context()) {
+		ok(err)
+		for s, err := range st.Sessions(t.Context(), store.Query{Tenant: tenant}) {
+			ok(err)
+			h.Summaries = append(h.Summaries, s)
+			for row, err := range st.Rows(t.Context(), s.Key) {
+				ok(err)
+				h.Rows[fmt.Sprintf("%q %x %x", s.Key, row.Trace, row.Span)] = string(row.AppendCanonical(nil))
+			}
+			for b, err := range st.Blocks(t.Context(), s.Key, nil) {
+				ok(err)
+				h.Blocks[fmt.Sprintf("%q %s", s.Key, b.ID)] = b
+			}
+		}
+	}
+	for _, err := range st.Dirty(t.Context()) {
+		ok(err)
+		h.Dirty++
+	}
+	return h
+}
+
+func equal(t *testing.T, src, dst store.Store) {
+	t.Helper()
+	if diff := cmp.Diff(contents(t, src), contents(t, dst)); diff != "" {
+		t.Errorf("not the same (-source +destination):\n%.2000s", diff)
+	}
+}
+
+// watched is a store whose Puts and reads are looked at.
+type watched struct {
+	store.Store
+	put        func(session.Batch) error // before it; an error takes its place
+	blocks     func(session.Key)         // after all of a session were read
+	unreadable func(session.Key) error   // an error takes the place of its blocks
+	unmarked   session.Key               // its mark cannot be read
+	rows       int                       // that came through
+	puts       int
+	mostBytes  int
+	mostParts  int
+}
+
+func (w *watched) Put(ctx context.Context, b session.Batch) error {
+	if w.put != nil {
+		if err := w.put(b); err != nil {
+			return err
+		}
+	}
+	bytes := 0
+	for _, k := range b.Blocks {
+		bytes += len(k.Body)
+	}
+	w.puts++
+	w.rows += len(b.Rows)
+	w.mostBytes, w.mostParts = max(w.mostBytes, bytes), max(w.mostParts, len(b.Rows)+len(b.Blocks))
+	return w.Store.Put(ctx, b)
+}
+
+func (w *watched) Mark(ctx context.Context, k session.Key) (store.Mark, error) {
+	if k == w.unmarked && k.ID != "" {
+		return 0, fmt.Errorf("mark: %w", store.ErrData)
+	}
+	return w.Store.Mark(ctx, k)
+}
+
+func (w *watched) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) iter.Seq2[session.Block, error] {
+	return func(yield func(session.Block, error) bool) {
+		if w.unreadable != nil {
+			if err := w.unreadable(k); err != nil {
+				yield(session.Block{}, err)
+				return
+			}
+		}
+		for b, err := range w.Store.Blocks(ctx, k, ids) {
+			if !yield(b, err) {
+				return
+			}
+		}
+		if w.blocks != nil {
+			w.blocks(k)
+		}
+	}
+}
+
+func TestCopy(t *testing.T) {
+	for from, openSrc := range kinds {
+		for to, openDst := range kinds {
+			t.Run(from+" to "+to, func(t *testing.T) {
+				src, dst := openSrc(t), &watched{Store: openDst(t)}
+				fill(t, src)
+				res, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{Verify: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if res.Bytes < 700*10 {
+					t.Errorf("%d bytes", res.Bytes)
+				}
+				bytes := res.Bytes
+				want := storecopy.Result{Sessions: 4, Copied: 4, Rows: 713, Blocks: 721, Bytes: bytes, Verified: 4}
+				if diff := cmp.Diff(want, res); diff != "" {
+					t.Error(diff)
+				}
+				equal(t, src, dst)
+
+				puts := dst.puts
+				res, err = storecopy.Run(t.Context(), src, dst, storecopy.Options{Verify: true})
+				if diff := cmp.Diff(storecopy.Result{Sessions: 4, Same: 4, Verified: 4}, res); err != nil || diff != "" || dst.puts != puts {
+					t.Errorf("again: %v, %d puts\n%s", err, dst.puts-puts, diff)
+				}
+				equal(t, src, dst)
+			})
+		}
+	}
+}
+
+func TestSelected(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		o    storecopy.Options
+		want []string
+	}{
+		{"named", storecopy.Options{Sessions: []session.Key{other, {ID: "never was"}}}, []string{"acme/small"}},
+		{"none named", storecopy.Options{Sessions: []session.Key{}}, nil},
+		{"of an owner", storecopy.Options{Tenants: []string{"acme"}}, []string{"acme/small", "acme/no blocks"}},
+		{"since", storecopy.Options{Since: time.Unix(0, storetest.Row(big, 500).Start)}, []string{"/big"}},
+		{"since later", storecopy.Options{Since: time.Unix(1<<40, 0)}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			src, dst := openMemory(t), openMemory(t)
+			fill(t, src)
+			if _, err := storecopy.Run(t.Context(), src, dst, test.o); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, s := range contents(t, dst).Summaries {
+				got = append(got, s.Tenant+"/"+s.ID)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A session whose summary is behind may have what is asked for.
+func TestSinceOfDirtySessions(t *testing.T) {
+	src, dst := openMemory(t), openMemory(t)
+	fill(t, src)
+	late := storetest.Row(small, 900)
+	put(t, src, session.Batch{Rows: []session.Row{late}})
+	if _, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{Since: time.Unix(0, late.Start)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dst.Mark(t.Context(), small); err != nil {
+		t.Error(err)
+	}
+}
+
+// giant has a session of several batches.
+func giant(t *testing.T) store.Store {
+	src := openMemory(t)
+	fill(t, src)
+	put(t, src, contentOf(session.Key{ID: "giant"}, 300))
+	body := strings.Repeat("x", 3<<20)
+	for n := range 16 {
+		put(t, src, session.Batch{Blocks: []session.Block{storetest.Block(session.Key{ID: "giant"}, fmt.Sprint(n, body))}})
+	}
+	if err := project.Refresh(t.Context(), src); err != nil {
+		t.Fatal(err)
+	}
+	return src
+}
+
+// However often it is interrupted, running it again goes on: nothing is written twice, and nothing is missing. No batch is
+// larger than its bound.
+func TestInterruptedAndResumed(t *testing.T) {
+	src := giant(t)
+	away := errors.New("away")
+	for _, how := range []string{"destination away", "cancelled"} {
+		t.Run(how, func(t *testing.T) {
+			dst := &watched{Store: openSQLite(t)}
+			runs := 0
+			for ; ; runs++ {
+				ctx, cancel := context.WithCancel(t.Context())
+				puts := 0
+				dst.put = func(session.Batch) error {
+					if puts++; puts <= 1 {
+						return nil
+					}
+					if how == "cancelled" {
+						cancel()
+						return ctx.Err()
+					}
+					return away
+				}
+				res, err := storecopy.Run(ctx, src, dst, storecopy.Options{})
+				cancel()
+				if err == nil {
+					if res.Sessions != 5 || res.Copied+res.Same != 5 {
+						t.Errorf("%+v", res)
+					}
+					break
+				}
+				if !errors.Is(err, away) && !errors.Is(err, context.Canceled) || runs > 100 {
+					t.Fatal(err)
+				}
+			}
+			if runs < 3 {
+				t.Errorf("only %d interruptions", runs)
+			}
+			if want := 713 + 300; dst.rows != want {
+				t.Errorf("%d rows written in %d runs, want %d", dst.rows, runs+1, want)
+			}
+			if dst.mostBytes > 12<<20 {
+				t.Errorf("a batch of %d bytes", dst.mostBytes)
+			}
+			equal(t, src, dst)
+		})
+	}
+}
+
+// Small pieces are bounded by how many they are.
+func TestManyPieces(t *testing.T) {
+	src, dst := openMemory(t), &watched{Store: openMemory(t)}
+	put(t, src, contentOf(big, 6000))
+	if _, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if dst.puts != 3 || dst.mostParts != 5000 {
+		t.Errorf("%d batches, of %d pieces at most", dst.puts, dst.mostParts)
+	}
+}
+
+// What stores share between sessions stays shared: a prompt goes with a row that names it, also where rows and blocks are of several
+// batches and after an interruption.
+func TestSharedPartsStayShared(t *testing.T) {
+	src := openSQLite(t)
+	prompt := strings.Repeat("You are a careful coding agent. ", 4000)
+	var keys []session.Key
+	for n := range 4 {
+		k := session.Key{ID: fmt.Sprint("s", n)}
+		keys = append(keys, k)
+		b := session.Batch{}
+		for i := range 3 {
+			row, own := storetest.Row(k, i), storetest.Block(k, fmt.Sprint(n, i, strings.Repeat("x", 3<<20)))
+			row.Lists = []session.List{{Name: spans.ListParams, Count: 2, Digest: "d", Items: []string{
+				spans.BlockOfString(prompt).Short().String() + " sy", own.ID.Short().String() + " sy"}}}
+			b.Rows, b.Blocks = append(b.Rows, row), append(b.Blocks, own)
+		}
+		b.Blocks = append(b.Blocks, storetest.Block(k, prompt))
+		put(t, src, b)
+	}
+	if err := project.Refresh(t.Context(), src); err != nil {
+		t.Fatal(err)
+	}
+	away := errors.New("away")
+	dst := &watched{Store: openSQLite(t)}
+	for runs := 0; ; runs++ {
+		puts := 0
+		dst.put = func(b session.Batch) error {
+			named := map[string]bool{}
+			for _, r := range b.Rows {
+				for _, item := range r.Lists[0].Items {
+					named[r.Session.ID+strings.Fields(item)[0]] = true
+				}
+			}
+			for _, k := range b.Blocks {
+				if !named[k.Session.ID+k.ID.Short().String()] {
+					t.Errorf("block %s of %q without a row that names it", k.ID, k.Session.ID)
+				}
+			}
+			if puts++; puts > 1 {
+				return away
+			}
+			return nil
+		}
+		res, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{})
+		if err == nil {
+			if res.Rows > 12 || runs < 3 {
+				t.Errorf("%+v after %d runs", res, runs)
+			}
+			break
+		}
+		if !errors.Is(err, away) || runs > 20 {
+			t.Fatal(err)
+		}
+	}
+	if dst.rows <= 12 {
+		t.Errorf("no row went twice")
+	}
+	dst.put = nil
+	equal(t, src, dst)
+	for _, k := range keys {
+		want, err := src.(store.Sizer).SessionSize(t.Context(), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := dst.Store.(store.Sizer).SessionSize(t.Context(), k); err != nil || got != want {
+			t.Errorf("%s takes %d bytes, in the source %d: %v", k.ID, got, want, err)
+		}
+	}
+}
+
+// Whatever changes in the source, a second copy brings it, also where no summary tells of it.
+func TestChangedSource(t *testing.T) {
+	src, dst := openSQLite(t), openSQLite(t)
+	fill(t, src)
+	if _, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	closed := storetest.Row(big, 4) // was live
+	put(t, src, session.Batch{Rows: []session.Row{closed}, Blocks: []session.Block{
+		storetest.Block(small, "a text that was too long"), // whole now
+		storetest.Block(other, "later"),
+	}})
+	fresh := session.Key{Tenant: "new", ID: "s"}
+	put(t, src, session.Batch{Rows: []session.Row{storetest.Row(fresh, 1)}})
+	if err := project.Refresh(t.Context(), src); err != nil {
+		t.Fatal(err)
+	}
+	res, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{Verify: true})
+	res.Bytes = 0
+	if diff := cmp.Diff(storecopy.Result{Sessions: 5, Copied: 4, Same: 1, Rows: 2, Blocks: 2, Verified: 5}, res); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	equal(t, src, dst)
+
+	// What the destination had stays, also what was deleted from the source since.
+	if err := src.Delete(t.Context(), fresh); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dst.Mark(t.Context(), fresh); err != nil {
+		t.Error(err)
+	}
+}
+
+// What comes while it copies is copied too; where it never ends, the session is named.
+func TestWrittenMeanwhile(t *testing.T) {
+	for _, times := range []int{1, 1000} {
+		src, dst := &watched{Store: openMemory(t)}, openMemory(t)
+		fill(t, src)
+		n := 1000
+		src.blocks = func(k session.Key) {
+			if k == small && n < 1000+times {
+				n++
+				put(t, src.Store, session.Batch{Rows: []session.Row{storetest.Row(small, n)}})
+			}
+		}
+		res, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{Verify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		src.blocks = nil
+		if times == 1 {
+			if len(res.Moving) > 0 || res.Verified != 4 {
+				t.Errorf("%+v", res)
+			}
+		} else if diff := cmp.Diff([]session.Key{small}, res.Moving); diff != "" || res.Verified != 3 || len(res.Different) > 0 {
+			t.Errorf("%+v\n%s", res, diff)
+		}
+		if _, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := project.Refresh(t.Context(), src); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, src, dst)
+	}
+}
+
+// Writers at both sides, while it runs.
+func TestBothInUse(t *testing.T) {
+	src, dst := openSQLite(t), openSQLite(t)
+	fill(t, src)
+	own := session.Key{Tenant: "elsewhere", ID: "s"}
+	var wg sync.WaitGroup
+	for st, k := range map[store.Store]session.Key{src: small, dst: own} {
+		wg.Go(func() {
+			for n := range 60 {
+				if err := st.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(k, 2000+n)}, Blocks: []session.Block{storetest.Block(k, fmt.Sprint(n))}}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 3 {
+		if _, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wg.Wait()
+	res, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{Verify: true})
+	if err != nil || res.Verified != 4 || len(res.Moving)+len(res.Different) > 0 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if got := contents(t, dst); len(got.Rows) != 713+60+60 {
+		t.Errorf("%d rows", len(got.Rows))
+	}
+}
+
+// A session that is erased from the source while it is copied does not live on in the destination.
+func TestErasedMeanwhile(t *testing.T) {
+	src, dst := &watched{Store: openMemory(t)}, openMemory(t)
+	fill(t, src)
+	src.blocks = func(k session.Key) {
+		if k == other {
+			if err := src.Delete(t.Context(), other); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	res, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{})
+	if err != nil || res.Gone != 1 || res.Sessions != 3 || res.Copied != 3 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if _, err := dst.Mark(t.Context(), other); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("it is there: %v", err)
+	}
+}
+
+// One session that the destination refuses does not keep the others from it.
+func TestRefused(t *testing.T) {
+	src, dst := openMemory(t), &watched{Store: openMemory(t)}
+	fill(t, src)
+	dst.put = func(b session.Batch) error {
+		for _, r := range b.Rows {
+			if r.Session == small {
+				return fmt.Errorf("no room: %w", store.ErrData)
+			}
+		}
+		return nil
+	}
+	res, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{Verify: true})
+	res.Bytes = 0
+	want := storecopy.Result{Sessions: 4, Copied: 3, Rows: 708, Blocks: 713, Verified: 3,
+		Refused: []storecopy.Difference{{Session: small, What: "no room: bad data"}}}
+	if diff := cmp.Diff(want, res); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+}
+
+// One session that cannot be read, because the source is damaged there, does not keep the others from the destination, and what was
+// read of it comes along.
+func TestUnreadable(t *testing.T) {
+	src, dst := &watched{Store: openMemory(t)}, openMemory(t)
+	fill(t, src)
+	src.unreadable = func(k session.Key) error {
+		if k == small {
+			return fmt.Errorf("damaged: %w", store.ErrData)
+		}
+		return nil
+	}
+	res, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{Verify: true})
+	res.Bytes = 0
+	want := storecopy.Result{Sessions: 4, Copied: 3, Rows: 713, Blocks: 713, Verified: 3,
+		Refused: []storecopy.Difference{{Session: small, What: "damaged: bad data"}}}
+	if diff := cmp.Diff(want, res); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	if res, err = storecopy.Run(t.Context(), src, dst, storecopy.Options{}); err != nil || len(res.Refused) != 1 || res.Rows != 0 || res.Same != 3 {
+		t.Errorf("again: %+v, %v", res, err)
+	}
+
+	src.unreadable, src.unmarked = nil, small
+	dst = openMemory(t)
+	res, err = storecopy.Run(t.Context(), src, dst, storecopy.Options{Verify: true})
+	res.Bytes = 0
+	want = storecopy.Result{Sessions: 4, Copied: 3, Rows: 708, Blocks: 713, Verified: 3,
+		Refused: []storecopy.Difference{{Session: small, What: "mark: bad data"}}}
+	if diff := cmp.Diff(want, res); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+}
+
+// Verifying finds what is not the same.
+func TestVerify(t *testing.T) {
+	src, dst := openMemory(t), &watched{Store: openMemory(t)}
+	fill(t, src)
+	if _, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	cut := storetest.Block(big, "another body")
+	cut.ID = spans.BlockOfString("big says 3") // somebody's idea of it
+	if err := dst.Delete(t.Context(), big); err != nil {
+		t.Fatal(err)
+	}
+	put(t, dst.Store, session.Batch{Blocks: []session.Block{cut}})
+	put(t, dst.Store, session.Batch{Rows: []session.Row{storetest.Row(other, 555)}}) // it has more
+	put(t, dst.Store, session.Batch{Blocks: []session.Block{storetest.Block(small, "and more")}})
+	res, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{Verify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []storecopy.Difference{
+		{Session: big, What: "of 703 blocks 0 are missing, 1 differ, and 0 are not from there"},
+		{Session: small, What: "of 8 blocks 0 are missing, 0 differ, and 1 are not from there"},
+		{Session: other, What: "the trees are not the same"},
+	}
+	if diff := cmp.Diff(want, res.Different); diff != "" || res.Verified != 1 {
+		t.Errorf("%+v\n%s", res, diff)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	src, dst := openMemory(t), openMemory(t)
+	fill(t, src)
+	var last, lastVerify storecopy.Progress
+	_, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{Verify: true, Progress: func(p storecopy.Progress) {
+		if p.Done > p.Total {
+			t.Errorf("%+v", p)
+		}
+		if p.Verifying {
+			lastVerify = p
+		} else {
+			last = p
+		}
+	}})
+	last.Bytes, lastVerify.Bytes = 0, 0
+	want := storecopy.Progress{Done: 4, Total: 4, Rows: 713, Blocks: 721}
+	wantVerify := want
+	wantVerify.Verifying = true
+	if diff := cmp.Diff([]storecopy.Progress{want, wantVerify}, []storecopy.Progress{last, lastVerify}); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+}

@@ -1,0 +1,253 @@
+package store
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// Archived says which sessions a Query selects of those that were put away and those that were not.
+type Archived string
+
+// The values of Archived. A session that was never projected is not archived.
+const (
+	ArchivedToo  Archived = "" // both
+	ArchivedNot  Archived = "no"
+	ArchivedOnly Archived = "only"
+)
+
+// Filters are the names that Query.Filter knows. Commands spell them with a hyphen in place of an underscore.
+func Filters() []string { return slices.Clone(filterNames) }
+
+var filterNames = []string{"q", "agent", "model", "status", "errors", "denied", "min_cost", "since", "until", "archived", "parent", "forked_from", "limit", "after"}
+
+// ErrFilter is wrapped by errors of Query.Filter about a name that it does not know.
+var ErrFilter = errors.New("no such filter")
+
+// Filter sets one filter of a list as people and URLs spell it. An empty value leaves the query as it is; now is what ages count back from.
+//
+//   - q is Search; agent, model, parent and forked_from are what their fields say
+//   - status is one status or several with commas between, of which any will do
+//   - errors and denied are 1 or true; 0 and false leave it as it is
+//   - min_cost is a number above 0
+//   - since and until are a date, a time in RFC 3339, or how long ago: 90m, 24h, 7d
+//   - archived is 1 or true for both, only, or 0, false or no for those that are not
+//   - limit is a number above 0, after what Cursor.String wrote
+//
+// Errors say what is wanted and hold no more than 64 bytes of the value.
+func (q *Query) Filter(name, value string, now time.Time) error {
+	if !slices.Contains(filterNames, name) {
+		return fmt.Errorf("%.64q: %w", name, ErrFilter)
+	}
+	if value == "" {
+		return nil
+	}
+	bad := func(want string) error { return fmt.Errorf("%.64q: want %s", value, want) }
+	var err error
+	switch name {
+	case "q":
+		q.Search = value
+	case "agent":
+		q.Agent = value
+	case "model":
+		q.Model = value
+	case "parent":
+		q.Parent = value
+	case "forked_from":
+		q.ForkedFrom = value
+	case "status":
+		for word := range strings.SplitSeq(value, ",") {
+			if !slices.Contains(spans.SessionStatuses(), spans.SessionStatus(word)) {
+				return bad("one of " + StatusWords())
+			}
+			q.Status = append(q.Status, spans.SessionStatus(word))
+		}
+		q.Now = now
+	case "errors":
+		if q.Errors, err = strconv.ParseBool(value); err != nil {
+			return bad("1 or 0")
+		}
+	case "denied":
+		if q.Denied, err = strconv.ParseBool(value); err != nil {
+			return bad("1 or 0")
+		}
+	case "min_cost":
+		if q.MinCost, err = strconv.ParseFloat(value, 64); err != nil || !(q.MinCost > 0) || math.IsInf(q.MinCost, 0) {
+			q.MinCost = 0
+			return bad("a number above 0")
+		}
+	case "since":
+		if q.Since, err = ParseTime(value, now); err != nil {
+			return err
+		}
+	case "until":
+		if q.Until, err = ParseTime(value, now); err != nil {
+			return err
+		}
+	case "archived":
+		switch value {
+		case "only":
+			q.Archived = ArchivedOnly
+		case "1", "true":
+			q.Archived = ArchivedToo
+		case "0", "false", "no":
+			q.Archived = ArchivedNot
+		default:
+			return bad("1, 0 or only")
+		}
+	case "limit":
+		if q.Limit, err = strconv.Atoi(value); err != nil || q.Limit < 1 {
+			q.Limit = 0
+			return bad("a number above 0")
+		}
+	case "after":
+		c, err := ParseCursor(value)
+		if err != nil {
+			return err
+		}
+		q.After = &c
+	}
+	return nil
+}
+
+// StatusWords are the values of the filter status, with commas between them.
+func StatusWords() string {
+	var words []string
+	for _, s := range spans.SessionStatuses() {
+		words = append(words, string(s))
+	}
+	return strings.Join(words, ", ")
+}
+
+// ParseTime reads a date, a time in RFC 3339 or without a zone (then local), or how long before now (ParseAge). The error names the
+// text, at most 64 bytes of it, and what is wanted.
+func ParseTime(text string, now time.Time) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339Nano, time.DateTime, time.DateOnly} {
+		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	d, err := ParseAge(text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%.64q: want a date, a time in RFC 3339, or how long ago: 90m, 24h, 7d", text)
+	}
+	return now.Add(-d), nil
+}
+
+// Matches reports whether the query selects a session by its summary: by ForkedFrom, and what stands between that and After. projected is false for a
+// session that has no projection yet. Stores that ask an engine are held to the same.
+func (q *Query) Matches(m *session.Summary, projected bool) bool {
+	asked := q.Agent != "" || q.Model != "" || len(q.Status) > 0 || q.Errors || q.Denied || q.MinCost > 0 || !q.Since.IsZero() || !q.Until.IsZero() ||
+		q.ForkedFrom != "" || q.Archived == ArchivedOnly
+	switch {
+	case !projected && asked,
+		q.ForkedFrom != "" && m.ForkedFrom != q.ForkedFrom,
+		q.Agent != "" && m.Agent != q.Agent && m.AgentID != q.Agent,
+		q.Model != "" && m.Model != q.Model,
+		len(q.Status) > 0 && !slices.Contains(q.Status, m.StatusAt(q.Now)),
+		q.Errors && m.Errors <= 0,
+		q.Denied && m.Denied <= 0,
+		q.MinCost > 0 && m.Cost < q.MinCost,
+		!q.Since.IsZero() && RankOf(m.Last) < RankOf(q.Since),
+		!q.Until.IsZero() && RankOf(m.Start) >= RankOf(q.Until),
+		q.Archived == ArchivedNot && m.Archived,
+		q.Archived == ArchivedOnly && !m.Archived:
+		return false
+	case q.Search == "":
+		return true
+	}
+	want := lowerASCII(q.Search)
+	return slices.ContainsFunc([]string{m.ID, m.Title, m.Agent, m.AgentID, m.Model}, func(text string) bool { return strings.Contains(lowerASCII(text), want) })
+}
+
+// lowerASCII leaves all bytes alone but the letters A to Z.
+func lowerASCII(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
+}
+
+// Behind reports whether a session comes behind the cursor, in the order of lists or, where oldest says so, in the other.
+func (c Cursor) Behind(o Cursor, oldest bool) bool {
+	order := cmp.Or(cmp.Compare(c.Rank(), o.Rank()), strings.Compare(o.ID, c.ID)) // above 0: o comes later in the list
+	if oldest {
+		return order < 0
+	}
+	return order > 0
+}
+
+// Cursor is a place in the order of Store.Sessions, by which one page of a list follows another: a session that moved up meanwhile is in
+// neither of them twice.
+type Cursor struct {
+	// Last is Summary.Last; ID that of the session.
+	Last time.Time
+	ID   string
+	// New says that the session was never projected.
+	New bool
+}
+
+// CursorOf returns the place of a session that Sessions yielded.
+func CursorOf(m *session.Summary) Cursor {
+	return Cursor{Last: m.Last, ID: m.ID, New: m.Last.IsZero() && m.Status == ""}
+}
+
+// Rank is what the order of lists goes by before the id: Last in unix nanoseconds, greatest first; the greatest integer for one that was
+// never projected, the least for a zero time.
+func (c Cursor) Rank() int64 {
+	if c.New {
+		return math.MaxInt64
+	}
+	return RankOf(c.Last)
+}
+
+// RankOf is Cursor.Rank of a session that was projected.
+func RankOf(last time.Time) int64 {
+	switch {
+	case last.IsZero():
+		return math.MinInt64
+	case last.After(time.Unix(0, math.MaxInt64)):
+		return math.MaxInt64
+	case last.Before(time.Unix(0, math.MinInt64+1)):
+		return math.MinInt64 + 1
+	}
+	return last.UnixNano()
+}
+
+// String writes the cursor for ParseCursor: Rank, or the word new, then a dot, and the id.
+func (c Cursor) String() string {
+	if c.New {
+		return newWord + "." + c.ID
+	}
+	return strconv.FormatInt(c.Rank(), 10) + "." + c.ID
+}
+
+const newWord = "new"
+
+// ParseCursor reads what String wrote. The error holds nothing of the text.
+func ParseCursor(text string) (Cursor, error) {
+	number, id, ok := strings.Cut(text, ".")
+	c := Cursor{ID: id, New: number == newWord}
+	if ok && c.New {
+		return c, nil
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if !ok || err != nil {
+		return Cursor{}, errors.New("want the place that a page before it named")
+	}
+	if n != math.MinInt64 {
+		c.Last = time.Unix(0, n).UTC()
+	}
+	return c, nil
+}

@@ -1,0 +1,369 @@
+package project
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/memstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func key(id string) session.Key { return session.Key{ID: id} }
+
+// row returns the span of a run, or of a turn when kind says so.
+func row(id string, n byte, kind session.Kind) session.Row {
+	r := session.Row{
+		Trace: session.TraceID{1}, Span: session.SpanID{n}, Session: key(id), Run: "r", RunStart: 1000, Turn: session.NoTurn,
+		Kind: kind, Known: spans.KnownObserved, Start: 1000, End: 2000,
+	}
+	if kind == session.KindTurn {
+		r.Turn = int64(n)
+	}
+	return r
+}
+
+// recorder counts projections and fails them on demand.
+type recorder struct {
+	store.Store
+	projections atomic.Int64
+	fail        atomic.Pointer[error]
+}
+
+func (r *recorder) Project(ctx context.Context, k session.Key, p store.Projection) error {
+	if err := r.fail.Load(); err != nil {
+		return *err
+	}
+	r.projections.Add(1)
+	return r.Store.Project(ctx, k, p)
+}
+
+func put(t *testing.T, st store.Store, rows ...session.Row) session.Batch {
+	t.Helper()
+	b := session.Batch{Rows: rows}
+	if err := st.Put(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func dirty(t *testing.T, st store.Store) int {
+	t.Helper()
+	n := 0
+	for _, err := range st.Dirty(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
+
+// bubble runs f with a store and a worker in a synctest bubble.
+func bubble(t *testing.T, f func(t *testing.T, st *recorder, w *Worker)) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &recorder{Store: memstore.New()}
+		w := NewWorker(st)
+		defer func() {
+			if err := w.Close(context.Background()); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		}()
+		synctest.Wait()
+		f(t, st, w)
+	})
+}
+
+func (r *recorder) want(t *testing.T, when string, n int64) {
+	t.Helper()
+	synctest.Wait()
+	if got := r.projections.Load(); got != n {
+		t.Errorf("%s: %d projections, want %d", when, got, n)
+	}
+}
+
+func TestSession(t *testing.T) {
+	st := memstore.New()
+	put(t, st, row("a", 1, session.KindRun), row("a", 2, session.KindTurn))
+	if err := Session(t.Context(), st, key("a")); err != nil {
+		t.Fatal(err)
+	}
+	for m, err := range st.Sessions(t.Context(), store.Query{}) {
+		if err != nil || m.ID != "a" || m.Runs != 1 || m.Turns != 1 || m.Last.IsZero() {
+			t.Errorf("summary %+v, %v", m, err)
+		}
+	}
+	if n := dirty(t, st); n != 0 {
+		t.Errorf("%d dirty", n)
+	}
+	if err := Session(t.Context(), st, key("none")); err != nil {
+		t.Errorf("a session that is not there: %v", err)
+	}
+}
+
+func TestQuiet(t *testing.T) {
+	bubble(t, func(t *testing.T, st *recorder, w *Worker) {
+		put(t, st, row("a", 1, session.KindTurn))
+		for range 5 {
+			w.Touch(key("a"))
+			time.Sleep(DefaultQuiet / 2)
+		}
+		st.want(t, "while touched", 0)
+		time.Sleep(DefaultQuiet)
+		st.want(t, "after a quiet time", 1)
+		time.Sleep(time.Hour)
+		st.want(t, "much later", 1)
+	})
+}
+
+func TestMaxLag(t *testing.T) {
+	bubble(t, func(t *testing.T, st *recorder, w *Worker) {
+		put(t, st, row("a", 1, session.KindTurn))
+		for range 65 {
+			w.Touch(key("a"))
+			time.Sleep(time.Second)
+		}
+		st.want(t, "touched for 65 s", 2)
+	})
+}
+
+func TestRunEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, st *recorder, w *Worker) {
+		live := row("a", 1, session.KindRun)
+		live.Known = spans.KnownLive
+		w.TouchBatch(put(t, st, row("a", 2, session.KindTurn), live))
+		st.want(t, "before the end", 0)
+		w.TouchBatch(put(t, st, row("a", 1, session.KindRun), row("a", 3, session.KindTurn)))
+		time.Sleep(DefaultQuiet / 4)
+		st.want(t, "at the end of a run", 1)
+	})
+}
+
+func TestStartsWithDirty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &recorder{Store: memstore.New()}
+		put(t, st, row("a", 1, session.KindTurn), row("b", 1, session.KindTurn))
+		w := NewWorker(st)
+		st.want(t, "at the start", 2)
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &recorder{Store: memstore.New()}
+		var told atomic.Int64
+		w := NewWorker(st, WithErrorHandler(func(error) { told.Add(1) }))
+		locked := errors.New("locked")
+		st.fail.Store(&locked)
+		put(t, st, row("a", 1, session.KindTurn))
+		w.Touch(key("a"))
+		time.Sleep(DefaultQuiet * 2)
+		st.fail.Store(nil)
+		time.Sleep(retryAfter * 2)
+		st.want(t, "after an error went away", 1)
+		if told.Load() != 1 {
+			t.Errorf("told of %d errors, want 1", told.Load())
+		}
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// rotten fails to give the rows of some sessions, and counts how often it was asked for them.
+type rotten struct {
+	store.Store
+	bad   map[session.Key]error
+	asked atomic.Int64
+}
+
+func (r *rotten) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, error] {
+	err := r.bad[k]
+	if err == nil {
+		return r.Store.Rows(ctx, k)
+	}
+	r.asked.Add(1)
+	return func(yield func(session.Row, error) bool) { yield(session.Row{}, err) }
+}
+
+func (r *rotten) want(t *testing.T, when string, n int64) {
+	t.Helper()
+	synctest.Wait()
+	if got := r.asked.Load(); got != n {
+		t.Errorf("%s: read %d times, want %d", when, got, n)
+	}
+}
+
+// TestBadData tries a session whose data is bad once, and again when it is touched, and not while the worker asks for all that are dirty.
+func TestBadData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &rotten{Store: memstore.New(), bad: map[session.Key]error{key("bad"): fmt.Errorf("pack 7: %w", store.ErrData)}}
+		var told atomic.Int64
+		w := NewWorker(st, WithErrorHandler(func(err error) {
+			told.Add(1)
+			if !errors.Is(err, store.ErrData) || !strings.Contains(err.Error(), `"bad"`) {
+				t.Errorf("told of %v", err)
+			}
+		}))
+		synctest.Wait()
+		w.TouchBatch(put(t, st, row("bad", 1, session.KindRun), row("good", 1, session.KindRun)))
+		time.Sleep(time.Hour)
+		st.want(t, "an hour later", 1)
+		if n := dirty(t, st); n != 1 {
+			t.Errorf("%d dirty, want the bad one", n)
+		}
+		w.mu.Lock()
+		w.sweepAt = time.Now() // as after more sessions than it remembers
+		w.mu.Unlock()
+		w.Touch(put(t, st, row("good", 2, session.KindRun)).Rows[0].Session)
+		time.Sleep(time.Hour)
+		st.want(t, "after it asked for all", 1)
+		w.Touch(put(t, st, row("bad", 2, session.KindTurn)).Rows[0].Session)
+		time.Sleep(time.Hour)
+		st.want(t, "touched", 2)
+		if told.Load() != 2 {
+			t.Errorf("told of %d errors, want 2", told.Load())
+		}
+		put(t, st, row("last", 1, session.KindRun))
+		err := w.Close(t.Context())
+		if !errors.Is(err, store.ErrData) || !strings.Contains(err.Error(), `"bad"`) {
+			t.Errorf("Close: %v, want one that names the bad session", err)
+		}
+		if n := dirty(t, st); n != 1 {
+			t.Errorf("%d dirty after Close, want the bad one alone", n)
+		}
+	})
+}
+
+// TestBackOff tries a session that fails for another reason less and less often.
+func TestBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &rotten{Store: memstore.New(), bad: map[session.Key]error{key("a"): errors.New("disk")}}
+		w := NewWorker(st)
+		synctest.Wait()
+		w.TouchBatch(put(t, st, row("a", 1, session.KindRun)))
+		// At 0, 10, 30, 70, 150, 310, 630 s, then every 600 s; each a little later.
+		time.Sleep(DefaultQuiet)
+		st.want(t, "at first", 1)
+		time.Sleep(5 * time.Minute)
+		st.want(t, "after 5 min", 5)
+		time.Sleep(2 * time.Hour)
+		if n := st.asked.Load(); n < 16 || n > 19 {
+			t.Errorf("read %d times in two hours, want about 18", n)
+		}
+		before := st.asked.Load()
+		w.TouchBatch(put(t, st, row("a", 1, session.KindRun)))
+		time.Sleep(DefaultQuiet)
+		st.want(t, "touched", before+1)
+		if err := w.Close(t.Context()); err == nil {
+			t.Error("Close returned no error of a session that fails")
+		}
+	})
+}
+
+// TestRefreshOfBadData brings all others up to date, before and behind those that fail.
+func TestRefreshOfBadData(t *testing.T) {
+	st := &rotten{Store: memstore.New(), bad: map[session.Key]error{}}
+	for n := range 30 {
+		put(t, st, row(fmt.Sprint(n), 1, session.KindTurn))
+		if n%3 == 0 {
+			st.bad[key(fmt.Sprint(n))] = store.ErrData
+		}
+	}
+	err := Refresh(t.Context(), st)
+	if !errors.Is(err, store.ErrData) || !strings.Contains(err.Error(), "and 2 more") {
+		t.Errorf("Refresh: %v", err)
+	}
+	for k, err := range st.Dirty(t.Context()) {
+		if err != nil || st.bad[k] == nil {
+			t.Errorf("session %q is dirty, %v", k.ID, err)
+		}
+	}
+	if n := dirty(t, st); n != 10 {
+		t.Errorf("%d dirty, want those 10 that are bad", n)
+	}
+}
+
+func TestBounded(t *testing.T) {
+	bubble(t, func(t *testing.T, st *recorder, w *Worker) {
+		var rows []session.Row
+		for n := range maxPending + 500 {
+			rows = append(rows, row(fmt.Sprint(n), 1, session.KindTurn))
+		}
+		w.TouchBatch(put(t, st, rows...))
+		w.mu.Lock()
+		if n := len(w.pending); n > maxPending {
+			t.Errorf("%d pending, at most %d", n, maxPending)
+		}
+		w.mu.Unlock()
+		time.Sleep(DefaultQuiet * 3)
+		st.want(t, "more sessions than are remembered", maxPending+500)
+	})
+}
+
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &recorder{Store: memstore.New()}
+		w := NewWorker(st)
+		synctest.Wait()
+		w.Touch(put(t, st, row("touched", 1, session.KindTurn)).Rows[0].Session)
+		put(t, st, row("not touched", 1, session.KindTurn))
+		for range 2 {
+			if err := w.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := dirty(t, st); n != 0 {
+			t.Errorf("%d dirty after Close", n)
+		}
+		w.Touch(key("x"))
+		w.TouchBatch(session.Batch{Rows: []session.Row{row("x", 1, session.KindRun)}})
+	})
+}
+
+func TestCloseGivesUp(t *testing.T) {
+	st := &recorder{Store: memstore.New()}
+	w := NewWorker(st)
+	put(t, st, row("a", 1, session.KindTurn))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	// The worker may have been faster than the Put, so the session may be projected already or not.
+	if err := w.Close(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Close with a context that ended: %v", err)
+	}
+}
+
+func TestRefreshGoesOn(t *testing.T) {
+	st := &recorder{Store: memstore.New()}
+	bad := errors.New("bad")
+	st.fail.Store(&bad)
+	for n := range 20 {
+		put(t, st, row(fmt.Sprint(n), 1, session.KindTurn))
+	}
+	err := Refresh(t.Context(), st)
+	if !errors.Is(err, bad) {
+		t.Fatalf("Refresh: %v", err)
+	}
+	if want := "and 12 more"; !strings.Contains(err.Error(), want) {
+		t.Errorf("error %q, want %q in it", err, want)
+	}
+	st.fail.Store(nil)
+	if err := Refresh(t.Context(), st); err != nil || dirty(t, st) != 0 {
+		t.Errorf("Refresh: %v, %d dirty", err, dirty(t, st))
+	}
+}

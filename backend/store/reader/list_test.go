@@ -1,0 +1,95 @@
+package reader_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/memstore"
+	"github.com/otelagent/otelagent/backend/store/reader"
+	"github.com/otelagent/otelagent/backend/store/storetest"
+)
+
+// TestList holds that pages hold every session once, with its status as of now, and that relatives are named as sessions are everywhere.
+func TestList(t *testing.T) {
+	ctx := t.Context()
+	st := memstore.New()
+	begin := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	for i, m := range []session.Summary{
+		{Key: session.Key{ID: "main-1"}, Status: spans.SessionStatusBusy, HeartbeatNS: int64(time.Second)},
+		{Key: session.Key{ID: "child-1"}, Parent: "main-1"},
+		{Key: session.Key{ID: "child-2"}, Parent: "main-1"},
+		{Key: session.Key{ID: "orphan"}, Parent: "main"}, // which never came, and begins the id of another
+		{Key: session.Key{ID: "fork"}, ForkedFrom: "main-1"},
+	} {
+		m.Start, m.Last = begin, begin.Add(-time.Duration(i)*time.Minute)
+		if m.Status == "" {
+			m.Status = spans.SessionStatusIdle
+		}
+		if err := st.Put(ctx, session.Batch{Rows: []session.Row{storetest.Row(m.Key, i)}}); err != nil {
+			t.Fatal(err)
+		}
+		mark, err := st.Mark(ctx, m.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := st.Project(ctx, m.Key, store.Projection{Mark: mark, Summary: m}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &reader.Reader{Store: st}
+	now := begin.Add(time.Hour)
+	list := func(q store.Query) string {
+		var pages []string
+		for {
+			l, err := r.List(ctx, &q, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var page []string
+			for _, s := range l.Sessions {
+				page = append(page, s.ID+" "+string(s.Status))
+			}
+			pages = append(pages, strings.Join(page, ", "))
+			if l.Next == "" {
+				return strings.Join(pages, " | ")
+			}
+			after, err := store.ParseCursor(l.Next)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.After = &after
+		}
+	}
+	for _, test := range []struct {
+		q    store.Query
+		want string
+	}{
+		{store.Query{}, "main-1 aborted, child-1 idle, child-2 idle, orphan idle, fork idle"},
+		{store.Query{Limit: 2}, "main-1 aborted, child-1 idle | child-2 idle, orphan idle | fork idle"},
+		{store.Query{Limit: 5}, "main-1 aborted, child-1 idle, child-2 idle, orphan idle, fork idle"},
+		{store.Query{Parent: "main-1"}, "child-1 idle, child-2 idle"},
+		{store.Query{Parent: "last", Limit: 1}, "child-1 idle | child-2 idle"},
+		{store.Query{Parent: "main"}, "orphan idle"},
+		{store.Query{ForkedFrom: "mai"}, "fork idle"},
+		{store.Query{Parent: "fork"}, ""},
+	} {
+		if diff := cmp.Diff(test.want, list(test.q)); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", test.q, diff)
+		}
+	}
+	for _, q := range []store.Query{{Parent: "nobody"}, {ForkedFrom: "nobody"}} {
+		if _, err := r.List(ctx, &q, now); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
+	if _, err := r.List(ctx, &store.Query{Parent: "child"}, now); !errors.Is(err, store.ErrAmbiguous) {
+		t.Error(err)
+	}
+}

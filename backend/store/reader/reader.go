@@ -1,0 +1,205 @@
+// Package reader reads sessions from a store by what people call them: addresses, as the command line and the viewer take them.
+package reader
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/store"
+)
+
+// Reader reads the sessions of one tenant. It is safe for concurrent use where Refresh is.
+type Reader struct {
+	Store  store.Store
+	Tenant string
+	// Name is what the store is called in errors; empty is "the store".
+	Name string
+	// Refresh brings summaries up to date, of which `last`, lists and the beginnings of ids are made. Nil: something else does.
+	Refresh func(context.Context) error
+}
+
+func (r *Reader) refresh(ctx context.Context) error {
+	if r.Refresh == nil {
+		return nil
+	}
+	return r.Refresh(ctx)
+}
+
+// Find returns the session that ref names, as store.Resolve does, with current summaries. What is wrong with ref is an *Error.
+func (r *Reader) Find(ctx context.Context, ref string) (session.Key, error) {
+	if err := r.refresh(ctx); err != nil {
+		return session.Key{}, err
+	}
+	return r.Resolve(ctx, ref)
+}
+
+// Resolve is Find where summaries are current.
+func (r *Reader) Resolve(ctx context.Context, ref string) (session.Key, error) {
+	key, err := store.Resolve(ctx, r.Store, r.Tenant, ref)
+	if errors.Is(err, store.ErrNotFound) {
+		whole := ""
+		if strings.Contains(ref, "/") { // which ids may have too
+			whole = ", and whole sessions are wanted here, without RUN and TURN"
+		}
+		name := r.Name
+		if name == "" {
+			name = "the store"
+		}
+		return key, wrong(store.ErrNotFound, "no session %q in %s%s; 'otelagent ls' lists what is there", ref, name, whole)
+	}
+	if errors.Is(err, store.ErrAmbiguous) {
+		return key, wrong(store.ErrAmbiguous, "%s", strings.TrimPrefix(err.Error(), "store: "))
+	}
+	return key, err
+}
+
+// Locate returns the session that SESSION[/RUN[/TURN]] names, and what of it. Ids may have slashes in them: what is the id of a session as
+// it stands is that, before anything is taken for a RUN. Whether there is such a RUN and TURN, Address.Pick tells.
+func (r *Reader) Locate(ctx context.Context, text string) (session.Key, Address, error) {
+	id, rest := text, []string{"", ""}
+	for range 3 {
+		key := session.Key{Tenant: r.Tenant, ID: id}
+		switch _, err := r.Store.Mark(ctx, key); {
+		case err == nil:
+			return key, Address{id, rest[0], rest[1]}, r.refresh(ctx)
+		case !errors.Is(err, store.ErrNotFound):
+			return key, Address{}, err
+		}
+		i := strings.LastIndexByte(id, '/')
+		if i < 0 {
+			break
+		}
+		id, rest = id[:i], []string{id[i+1:], rest[0]}
+	}
+	addr, err := ParseAddress(text)
+	if err != nil {
+		return session.Key{}, addr, err
+	}
+	key, err := r.Find(ctx, addr.Session)
+	return key, addr, err
+}
+
+// WithSubAgents returns the sessions that refs name, each once, and unless only is set the sub-agents of them. What is wrong with any of
+// refs is in one error.
+func (r *Reader) WithSubAgents(ctx context.Context, refs []string, only bool) ([]session.Key, error) {
+	if err := r.refresh(ctx); err != nil {
+		return nil, err
+	}
+	var keys []session.Key
+	var missing []string
+	for _, ref := range refs {
+		key, err := r.Resolve(ctx, ref)
+		if err != nil {
+			missing = append(missing, err.Error())
+			continue
+		}
+		if keys = append(keys, key); only {
+			continue
+		}
+		below, err := store.Descendants(ctx, r.Store, key)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, below...)
+	}
+	if len(missing) > 0 {
+		return nil, errors.New(strings.Join(missing, "\n"))
+	}
+	seen := map[session.Key]bool{}
+	return slices.DeleteFunc(keys, func(k session.Key) bool {
+		was := seen[k]
+		seen[k] = true
+		return was
+	}), nil
+}
+
+// Tree returns a session's tree without its blocks.
+func (r *Reader) Tree(ctx context.Context, key session.Key) (*session.Session, error) {
+	var rows []session.Row
+	for row, err := range r.Store.Rows(ctx, key) {
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	return session.Assemble(rows), nil
+}
+
+// Read returns a session's tree with its blocks.
+func (r *Reader) Read(ctx context.Context, key session.Key) (session.Tree, error) {
+	s, err := r.Tree(ctx, key)
+	if err != nil {
+		return session.Tree{}, err
+	}
+	blocks, err := session.NewBlockSet(r.Store.Blocks(ctx, key, nil))
+	if err != nil {
+		return session.Tree{}, err
+	}
+	for _, b := range s.LiveBlocks() {
+		blocks.Add(b)
+	}
+	return session.Tree{Session: s, Blocks: blocks}, nil
+}
+
+// Load is Read with the defects that only blocks can tell.
+func (r *Reader) Load(ctx context.Context, key session.Key) (session.Tree, error) {
+	t, err := r.Read(ctx, key)
+	if err == nil {
+		t.CheckContent(t.Blocks)
+	}
+	return t, err
+}
+
+// maxRelated bounds how many sessions are shown in place; whoever has more looks at them one by one.
+const maxRelated = 200
+
+// Related returns the sessions that share a trace with s, and those that share one with them, at most 200 and those of one trace more:
+// sub-agents run in the trace of the run that spawned them. Load reads each.
+func (r *Reader) Related(ctx context.Context, s *session.Session, load func(context.Context, session.Key) (session.Tree, error)) ([]session.Tree, error) {
+	seen := map[string]bool{s.ID: true}
+	traces := map[session.TraceID]bool{}
+	var out []session.Tree
+	for todo := []*session.Session{s}; len(todo) > 0 && len(out) < maxRelated; todo = todo[1:] {
+		for _, id := range traceIDs(todo[0]) {
+			if traces[id] {
+				continue
+			}
+			traces[id] = true
+			for sum, err := range r.Store.Sessions(ctx, store.Query{Tenant: r.Tenant, Trace: id}) {
+				if err != nil {
+					return nil, err
+				}
+				if seen[sum.ID] {
+					continue
+				}
+				seen[sum.ID] = true
+				other, err := load(ctx, sum.Key)
+				if err != nil {
+					return nil, err
+				}
+				out = append(out, other)
+				todo = append(todo, other.Session)
+			}
+		}
+	}
+	return out, nil
+}
+
+// traceIDs returns the traces of a session's runs, each once.
+func traceIDs(s *session.Session) []session.TraceID {
+	var ids []session.TraceID
+	for _, run := range s.Runs {
+		b, err := hex.DecodeString(run.TraceID)
+		if err != nil || len(b) != len(session.TraceID{}) {
+			continue
+		}
+		if id := session.TraceID(b); !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}

@@ -1,0 +1,28 @@
+package reader_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/reader"
+)
+
+// TestNoRequest holds that a turn without a request says why it has none.
+func TestNoRequest(t *testing.T) {
+	for why, turn := range map[string]session.Turn{
+		"its loop told none":                  {Capture: spans.CaptureContent},
+		"its loop told one, which did not":    {Capture: spans.CaptureContent, RequestMessages: 3},
+		"told one, which did not arrive":      {Capture: spans.CaptureDigests, RequestBytes: 10},
+		"content was not captured: send it w": {RequestMessages: 3, RequestBytes: 10},
+	} {
+		s := &session.Session{Runs: []*session.Run{{Span: session.Span{Known: spans.KnownObserved}, ID: "r", Turns: []*session.Turn{&turn}}}}
+		_, _, _, err := reader.PickRequest(s, reader.RequestAddress{Session: "s", Turn: "0"})
+		if !errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), "turn 0 of run r has no request: ") || !strings.Contains(err.Error(), why) {
+			t.Errorf("want %q, got %v", why, err)
+		}
+	}
+}

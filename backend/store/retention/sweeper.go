@@ -1,0 +1,123 @@
+package retention
+
+import (
+	"context"
+	"time"
+
+	"github.com/otelagent/otelagent/backend/store"
+)
+
+// DefaultInterval is how often a Sweeper applies its policy.
+const DefaultInterval = 10 * time.Minute
+
+// Sweeper applies a policy in the background: at once and then at an interval. Use NewSweeper.
+type Sweeper struct {
+	st       store.Store
+	policy   Policy
+	interval time.Duration
+	onSweep  func(Result, time.Duration, error)
+
+	cancel context.CancelFunc
+	done   chan struct{}
+	wake   chan struct{}
+}
+
+// Option is an option of NewSweeper.
+type Option interface{ apply(*Sweeper) }
+
+type optionFunc func(*Sweeper)
+
+func (f optionFunc) apply(s *Sweeper) { f(s) }
+
+// WithInterval sets how long to wait after one Apply before the next: DefaultInterval unless set to more than zero.
+func WithInterval(d time.Duration) Option {
+	return optionFunc(func(s *Sweeper) {
+		if d > 0 {
+			s.interval = d
+		}
+	})
+}
+
+// WithHandler sets what is told of each Apply: what it did, how long it took, and its error, which the next one may not have. Called
+// from the sweeper's goroutine, which waits for it. Nothing is told unless set, nor of an Apply that Close ended before it did anything.
+func WithHandler(f func(Result, time.Duration, error)) Option {
+	return optionFunc(func(s *Sweeper) {
+		if f != nil {
+			s.onSweep = f
+		}
+	})
+}
+
+// NewSweeper starts a sweeper. It does not block. Close must be called, before the store is closed.
+func NewSweeper(st store.Store, p Policy, opts ...Option) *Sweeper {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Sweeper{
+		st: st, policy: p, interval: DefaultInterval, onSweep: func(Result, time.Duration, error) {},
+		cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1),
+	}
+	for _, o := range opts {
+		if o != nil {
+			o.apply(s)
+		}
+	}
+	go s.run(ctx)
+	return s
+}
+
+func (s *Sweeper) run(ctx context.Context) {
+	defer close(s.done)
+	timer := time.NewTimer(s.interval)
+	defer timer.Stop()
+	for {
+		start := time.Now()
+		result, err := Apply(ctx, s.st, start, s.policy)
+		took := time.Since(start)
+		if ctx.Err() == nil || result != (Result{}) {
+			s.onSweep(result, took, err)
+		}
+		timer.Reset(s.interval)
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			continue
+		case <-s.wake:
+		}
+		// Not at once: whoever wakes may do so with every write.
+		timer.Reset(min(s.interval, max(wakeAfter, 4*took)))
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// wakeAfter is how long a sweeper that is woken rests after a sweep, and four times as long as that took where that is more.
+const wakeAfter = time.Second
+
+// Wake makes the next sweep come soon, for instance because the store is full. It does not block, and may be called at any time, any
+// number of times.
+func (s *Sweeper) Wake() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Close stops the sweeper, in the middle of an Apply too; the next program that sweeps goes on from there. It waits until nothing of it
+// runs any more, or with an error until ctx ends. Closing twice is harmless. Safe for concurrent use.
+func (s *Sweeper) Close(ctx context.Context) error {
+	s.cancel()
+	select {
+	case <-s.done:
+		return nil
+	default:
+	}
+	select {
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,256 @@
+// Package search looks for text in what sessions captured, in any store.Store, and says where it stands: the address of the turn that first had it, and
+// whether it is an input, a reply, the arguments or the result of a tool call, a system prompt and so on.
+package search
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store"
+)
+
+// Format is the version of the JSON form of a Result: Result.Format. Later versions add fields and never change one.
+const Format = 1
+
+// Options say what to look for, and where. The zero value looks for nothing: Text must not be empty.
+type Options struct {
+	Tenant string
+	// Session is the id of the one session to look into; empty: all of the tenant, newest first.
+	Session string
+	// Text is what to look for, as it was said: of content that is JSON each text and number is a line of its own, behind the key that it has (command: ls), and
+	// escapes are undone. With Regexp it is a regular expression (RE2,
+	// https://pkg.go.dev/regexp/syntax). With IgnoreCase letters match in either case. At most 1,000 bytes.
+	Text       string
+	Regexp     bool
+	IgnoreCase bool
+	// Limit bounds how many hits there are; zero or less means no bound.
+	Limit int
+}
+
+// Hit is one block of content that holds what was looked for, or the reason of a permission. These are looked into where something was denied,
+// where a run is open, where a block was found, and in the one session that is named. Its JSON form is part of `otelagent grep --json` and the API (docs/formats.md).
+type Hit struct {
+	Session string `json:"session"`
+	// Address is that of the turn that first has it, SESSION/@RUN/TURN, and was not rewound where there is one; of what belongs to no turn that of its run, else of the session.
+	Address string `json:"address"`
+	// Run and Turn are those of Address: id of the run, index of the turn; empty and nil for none.
+	Run  string `json:"run,omitempty"`
+	Turn *int64 `json:"turn,omitempty"`
+	// Place says in words what it is there: user, system, input, reply, arguments, result, system prompt, tools, parameters, request, summary, event, title
+	// and the like. Call and Tool are id and name of the tool call of arguments and results.
+	Place string `json:"place"`
+	Call  string `json:"call,omitempty"`
+	Tool  string `json:"tool,omitempty"`
+	// At is when the turn or run began; zero where it belongs to neither.
+	At time.Time `json:"at,omitzero"`
+	// Before, Match and After are what stands around the first match, on its line: valid UTF-8, at most about 80 bytes each, and Match 200. It is content, as it was said:
+	// inspect.Clean makes it safe for a terminal.
+	Before string `json:"before,omitempty"`
+	Match  string `json:"match"`
+	After  string `json:"after,omitempty"`
+	// Matches is how often the block has it, counted up to 1,000. Further is how many other turns name the same block anew; history that a request repeats is
+	// not counted.
+	Matches int `json:"matches"`
+	Further int `json:"further,omitempty"`
+	// Hidden says that it was rewound, at all places.
+	Hidden bool `json:"hidden,omitempty"`
+	// Block names the block; empty of the reason of a permission, which is in none.
+	Block string `json:"block"`
+}
+
+// Result is what was found.
+type Result struct {
+	Format int   `json:"format"`
+	Hits   []Hit `json:"hits"`
+	// Sessions is how many sessions were looked into. More says that the limit ended the search: there may be further hits.
+	Sessions int  `json:"sessions"`
+	More     bool `json:"more,omitempty"`
+}
+
+// MaxOfSession bounds how many blocks of one session are remembered as hits: further ones are left out, and More says so.
+const MaxOfSession = 10_000
+
+// ErrText is wrapped by errors of Run about a text that cannot be looked for.
+var ErrText = errors.New("cannot look for that")
+
+// Run searches. Sessions come newest first, hits of a session in the order of its tree. It streams session by session: memory is that of the hits, and of one
+// session's rows where there are any. The error may wrap ErrText, or is the store's or that of ctx; then the result holds what was found before.
+func Run(ctx context.Context, st store.Store, o Options) (*Result, error) {
+	res := &Result{Format: Format, Hits: []Hit{}}
+	m, err := newMatcher(o)
+	if err != nil {
+		return res, err
+	}
+	for s, err := range sessions(ctx, st, o) {
+		if err != nil {
+			return res, fmt.Errorf("search: %w", err)
+		}
+		k := s.Key
+		hits, more, err := inSession(ctx, st, s, m)
+		if err != nil {
+			if ctx.Err() == nil && errors.Is(err, store.ErrNotFound) {
+				continue // deleted meanwhile
+			}
+			return res, fmt.Errorf("search: session %q: %w", k.ID, err)
+		}
+		res.Sessions++
+		res.More = res.More || more
+		if room := o.Limit - len(res.Hits); o.Limit > 0 && len(hits) > room {
+			res.Hits, res.More = append(res.Hits, hits[:room]...), true
+			return res, nil
+		}
+		res.Hits = append(res.Hits, hits...)
+	}
+	return res, nil
+}
+
+// pageSessions is how many sessions are listed at once: a list that stays open for long keeps SQLite's log from being emptied.
+const pageSessions = 500
+
+// searched is a session to look into. rows says that some of what was said may stand with its rows: partial replies of runs that are open,
+// those of a process that was killed among them, and why something was denied.
+type searched struct {
+	session.Key
+	rows bool
+}
+
+func sessions(ctx context.Context, st store.Store, o Options) iter.Seq2[searched, error] {
+	return func(yield func(searched, error) bool) {
+		if o.Session != "" {
+			yield(searched{session.Key{Tenant: o.Tenant, ID: o.Session}, true}, nil)
+			return
+		}
+		q := store.Query{Tenant: o.Tenant, Limit: pageSessions}
+		for {
+			var page []session.Summary
+			for s, err := range st.Sessions(ctx, q) {
+				if err != nil {
+					yield(searched{}, err)
+					return
+				}
+				page = append(page, s)
+			}
+			for i := range page {
+				if !yield(searched{page[i].Key, live(&page[i]) || page[i].Denied > 0}, nil) {
+					return
+				}
+			}
+			if len(page) < pageSessions {
+				return
+			}
+			c := store.CursorOf(&page[len(page)-1])
+			q.After = &c
+		}
+	}
+}
+
+// live reports whether a session may have runs that are open. One that went on behind them says so in Settled, whatever its status; one
+// that was never projected says nothing.
+func live(m *session.Summary) bool {
+	return m.Settled != "" || m.Status != spans.SessionStatusIdle && m.Status != spans.SessionStatusError
+}
+
+// found is a block that holds what was looked for.
+type found struct {
+	snippet
+	by      string // who says it, where it is a message
+	message string // that a row of the guide belongs to
+}
+
+// inSession searches one session.
+func inSession(ctx context.Context, st store.Store, k searched, m *matcher) (hits []Hit, more bool, err error) {
+	blocks := map[spans.ShortID]found{}
+	add := func(id spans.ShortID, body string) {
+		text := plain(body)
+		s, ok := m.find(text)
+		switch {
+		case !ok:
+		case len(blocks) == MaxOfSession:
+			more = true
+		default:
+			f := found{snippet: s}
+			f.by, f.message = about(body)
+			blocks[id] = f
+		}
+	}
+	var recipes []spans.ShortID
+	pieces := map[spans.ShortID]bool{} // of which others are made
+	for b, err := range st.Blocks(ctx, k.Key, nil) {
+		if err != nil {
+			return nil, false, err
+		}
+		if !b.Recipe {
+			add(b.ID.Short(), b.Body)
+			continue
+		}
+		r, err := spans.ParseRecipe(b.Body)
+		if err != nil {
+			continue // it makes nothing
+		}
+		recipes = append(recipes, r.ID.Short())
+		for _, p := range r.Pieces {
+			if p.Block != (spans.ShortID{}) {
+				pieces[p.Block] = true
+			}
+		}
+	}
+	if len(recipes) > 0 {
+		if err := made(ctx, st, k.Key, recipes, add); err != nil {
+			return nil, false, err
+		}
+	}
+	if len(blocks) == 0 && !k.rows {
+		return nil, more, nil
+	}
+	var rows []session.Row
+	for r, err := range st.Rows(ctx, k.Key) {
+		if err != nil {
+			return nil, false, err
+		}
+		rows = append(rows, r)
+	}
+	tree := session.Assemble(rows)
+	for _, b := range tree.LiveBlocks() {
+		add(b.ID.Short(), b.Body)
+	}
+	w := walker{tree: tree, matcher: m, blocks: blocks, at: map[spans.ShortID]int{}}
+	w.history = session.HistoryOf(w.tree, nil)
+	w.session()
+	for id := range blocks {
+		if _, ok := w.at[id]; !ok && !pieces[id] && !w.told[id] {
+			w.rest = append(w.rest, id)
+		}
+	}
+	slices.SortFunc(w.rest, func(a, b spans.ShortID) int { return slices.Compare(a[:], b[:]) })
+	for _, id := range w.rest {
+		w.hit(id, Hit{Address: w.tree.ID, Place: "of no place that arrived"})
+	}
+	return slices.DeleteFunc(w.hits, func(h Hit) bool { return h.Address == "" }), more, nil
+}
+
+// made searches bodies that are made by recipes, a stretch at a time.
+func made(ctx context.Context, st store.Store, k session.Key, ids []spans.ShortID, add func(spans.ShortID, string)) error {
+	bodies, err := store.NewBodies(ctx, st, k)
+	if err != nil {
+		return err
+	}
+	for len(ids) > 0 {
+		set, n, err := bodies.Load(ctx, ids, 1)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids[:n] {
+			if body, ok := set.Body(session.Ref{Block: id.String()}); ok {
+				add(id, body)
+			}
+		}
+		ids = ids[n:]
+	}
+	return nil
+}

@@ -1,0 +1,446 @@
+package sqlitestore
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/phifixtures"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/export"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/project"
+	"github.com/otelagent/otelagent/backend/store/storetest"
+)
+
+// chatRows are the rows of a session with a message of each text, and a prompt that every session has.
+func chatRows(id string, texts ...string) iter.Seq2[export.Row, error] {
+	return func(yield func(export.Row, error) bool) {
+		s := export.SessionRow{ID: id, Agent: "coder", ModelJSON: `{"provider_id":"p","model_id":"m"}`, PermissionsJSON: "[]", MetadataJSON: "{}", CostUSD: 0.5, CreatedAt: 1, UpdatedAt: 2}
+		if !yield(export.Row{Type: export.RowSession, Session: &s}, nil) {
+			return
+		}
+		for i, text := range texts {
+			m := export.MessageRow{ID: fmt.Sprint("m", i), SessionID: id, Role: "user", MetadataJSON: "{}", CreatedAt: int64(i), UpdatedAt: int64(i)}
+			p := export.PartRow{ID: fmt.Sprint("p", i), MessageID: m.ID, SessionID: id, Type: "text", DataJSON: text, CreatedAt: int64(i), UpdatedAt: int64(i)}
+			if !yield(export.Row{Type: export.RowMessage, Message: &m}, nil) || !yield(export.Row{Type: export.RowPart, Part: &p}, nil) {
+				return
+			}
+		}
+		sum := sha256.Sum256([]byte("be kind"))
+		if !yield(export.Row{Type: export.RowSystemPrompt, Digest: hex.EncodeToString(sum[:]), Body: "be kind"}, nil) {
+			return
+		}
+		yield(export.Row{Type: export.RowDefect}, nil)
+	}
+}
+
+// column returns the first column of what a query gives.
+func column(t *testing.T, s *Store, query string, args ...any) []string {
+	t.Helper()
+	rows, err := s.conn.QueryContext(t.Context(), query, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	l := []string{}
+	for rows.Next() {
+		var v string
+		if err := rows.Scan(&v); err != nil {
+			t.Fatal(err)
+		}
+		l = append(l, v)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func putSessions(t *testing.T, s *Store, ids ...string) {
+	t.Helper()
+	for i, id := range ids {
+		if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key(id), i+1)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func markOf(t *testing.T, s *Store, k session.Key) store.Mark {
+	t.Helper()
+	m, err := s.Mark(t.Context(), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// Rows are replaced as a whole: changed ones, new ones, and those that are no more. What two sessions share stays until the last of them
+// goes, and an id that another session has gets an end.
+func TestChatTables(t *testing.T) {
+	s := newStore(t, filepath.Join(t.TempDir(), "s.db"), WithChatTables())
+	putSessions(t, s, "a", "b")
+	projectChat := func(id string, texts ...string) {
+		t.Helper()
+		if err := s.ProjectChat(t.Context(), key(id), markOf(t, s, key(id)), chatRows(id, texts...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parts := func() []string {
+		return column(t, s, `SELECT session_id || ' ' || message_id || ' ' || id || ' ' || data_json FROM chat_parts ORDER BY session_id, message_id`)
+	}
+	projectChat("a", "one", "two")
+	projectChat("b", "three")
+	end := func(id string) string { sum := sha256.Sum256([]byte(id)); return "~" + hex.EncodeToString(sum[:4]) }
+	if d := cmp.Diff([]string{"a m0 p0 one", "a m1 p1 two", "b m0" + end("b") + " p0" + end("b") + " three"}, parts()); d != "" {
+		t.Error(d)
+	}
+	before := dump(t, s)
+	projectChat("a", "one", "two")
+	projectChat("b", "three")
+	if d := cmp.Diff(before, dump(t, s)); d != "" {
+		t.Errorf("projected twice: %s", d)
+	}
+	projectChat("a", "ONE")
+	projectChat("b", "three", "four")
+	if d := cmp.Diff([]string{"a m0 p0 ONE", "b m0" + end("b") + " p0" + end("b") + " three", "b m1 p1 four"}, parts()); d != "" {
+		t.Error(d)
+	}
+	if n := column(t, s, `SELECT count(*) FROM system_prompts WHERE body = 'be kind'`); n[0] != "1" {
+		t.Errorf("%s prompts", n[0])
+	}
+	if err := s.Delete(t.Context(), key("a")); err != nil {
+		t.Fatal(err)
+	}
+	for table, want := range map[string]string{"chat_sessions": "1", "chat_messages": "2", "chat_parts": "2", "system_prompts": "1", "chat_projected": "1", "chat_prompts": "1"} {
+		if n := column(t, s, `SELECT count(*) FROM `+table); n[0] != want {
+			t.Errorf("%s rows in %s, want %s", n[0], table, want)
+		}
+	}
+	if err := s.ProjectChat(t.Context(), key("b"), markOf(t, s, key("b")), func(func(export.Row, error) bool) {}); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{"chat_sessions", "chat_messages", "chat_parts", "system_prompts", "chat_prompts"} {
+		if n := column(t, s, `SELECT count(*) FROM `+table); n[0] != "0" {
+			t.Errorf("%s rows in %s, want none", n[0], table)
+		}
+	}
+}
+
+// An older projection, a session that is not there, one of a tenant, rows that fail, and changes that do not fit into memory.
+func TestChatTablesEdges(t *testing.T) {
+	s := newStore(t, filepath.Join(t.TempDir(), "s.db"), WithChatTables())
+	putSessions(t, s, "a")
+	old := markOf(t, s, key("a"))
+	putSessions(t, s, "a")
+	k := key("a")
+	if err := s.ProjectChat(t.Context(), k, markOf(t, s, k), chatRows("a", "new")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.ProjectChat(t.Context(), k, old, chatRows("a", "old")); err != nil {
+		t.Fatal(err)
+	}
+	if got := column(t, s, `SELECT data_json FROM chat_parts`); !slices.Equal(got, []string{"new"}) {
+		t.Errorf("%q", got)
+	}
+	if err := s.ProjectChat(t.Context(), key("nobody"), 1, chatRows("nobody")); !errors.Is(err, store.ErrNotFound) {
+		t.Error(err)
+	}
+	if err := s.ProjectChat(t.Context(), session.Key{Tenant: "acme", ID: "a"}, 1, chatRows("a", "acme")); err != nil {
+		t.Error(err)
+	}
+	large := strings.Repeat("x", chatRoom/2)
+	failed := errors.New("failed")
+	for _, at := range []int{1, 8} { // before the transaction, and in it
+		n := 0
+		err := s.ProjectChat(t.Context(), k, markOf(t, s, k), func(yield func(export.Row, error) bool) {
+			for r, err := range chatRows("a", large+"1", large+"2", large+"3", large+"4", large+"5") {
+				if n++; n > at {
+					yield(export.Row{}, failed)
+					return
+				}
+				if !yield(r, err) {
+					return
+				}
+			}
+		})
+		if !errors.Is(err, failed) {
+			t.Error(err)
+		}
+		if got := column(t, s, `SELECT data_json FROM chat_parts`); !slices.Equal(got, []string{"new"}) {
+			t.Errorf("%d rows are there", len(got))
+		}
+	}
+	if err := s.ProjectChat(t.Context(), k, markOf(t, s, k), chatRows("a", large+"1", large+"2", large+"3")); err != nil {
+		t.Fatal(err)
+	}
+	if got := column(t, s, `SELECT substr(data_json, -1) FROM chat_parts ORDER BY id`); !slices.Equal(got, []string{"1", "2", "3"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+// Another process that projects meanwhile: what it wrote of as new a state stays, what it wrote of an older state does not.
+func TestChatTablesOfTwoProcesses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.db")
+	s, other := newStore(t, path, WithChatTables()), newStore(t, path, WithChatTables())
+	putSessions(t, s, "a")
+	k := key("a")
+	old := markOf(t, s, k)
+	putSessions(t, s, "a")
+	for _, tt := range []struct {
+		ours, theirs store.Mark
+		want         string
+		reads        int
+	}{{markOf(t, s, k), old, "ours", 2}, {markOf(t, s, k), markOf(t, s, k), "theirs", 1}, {old, markOf(t, s, k), "theirs", 1}} {
+		reads := 0
+		err := s.ProjectChat(t.Context(), k, tt.ours, func(yield func(export.Row, error) bool) {
+			if reads++; reads == 1 {
+				if err := other.ProjectChat(t.Context(), k, tt.theirs, chatRows("a", "theirs")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			chatRows("a", "ours")(yield)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := column(t, s, `SELECT data_json FROM chat_parts`); !slices.Equal(got, []string{tt.want}) || reads != tt.reads {
+			t.Errorf("ours %d, theirs %d: %q after %d reads", tt.ours, tt.theirs, got, reads)
+		}
+	}
+}
+
+// The query of the guide is answered by an index, and the foreign keys hold.
+func TestChatIndexes(t *testing.T) {
+	s := newStore(t, filepath.Join(t.TempDir(), "s.db"), WithChatTables())
+	putSessions(t, s, "a")
+	if err := s.ProjectChat(t.Context(), key("a"), markOf(t, s, key("a")), chatRows("a", "x", "y")); err != nil {
+		t.Fatal(err)
+	}
+	var plan string
+	row := s.conn.QueryRowContext(t.Context(), `EXPLAIN QUERY PLAN SELECT * FROM chat_parts WHERE session_id = ? ORDER BY "index"`, "a")
+	var a, b, c any
+	if err := row.Scan(&a, &b, &c, &plan); err != nil {
+		t.Fatal(err)
+	}
+	if want := "SEARCH chat_parts USING INDEX chat_parts_by_session (session_id=?)"; plan != want {
+		t.Errorf("%s, want %s", plan, want)
+	}
+	if bad := column(t, s, `SELECT "table" FROM pragma_foreign_key_check`); len(bad) > 0 {
+		t.Errorf("foreign keys of %v", bad)
+	}
+}
+
+// Sessions of a file that was written without the tables are filled once it is opened with them, and again what was projected without.
+func TestChatTablesCatchUp(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.db")
+	with := func(opts ...Option) (dirty int, s *Store) {
+		s, err := Open(t.Context(), path, opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range s.Dirty(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			dirty++
+		}
+		return dirty, s
+	}
+	step := func(wantDirty int, touch bool, want string, opts ...Option) {
+		t.Helper()
+		n, s := with(opts...)
+		defer s.Close()
+		if n != wantDirty {
+			t.Errorf("%d dirty sessions, want %d", n, wantDirty)
+		}
+		if touch {
+			putSessions(t, s, "a")
+		}
+		if err := project.Refresh(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		if got := column(t, s, `SELECT count(*) FROM chat_sessions`); got[0] != want {
+			t.Errorf("%s sessions in the tables, want %s", got[0], want)
+		}
+	}
+	step(0, true, "0")
+	step(0, false, "0")
+	step(1, false, "1", WithChatTables())
+	step(0, false, "1", WithChatTables())
+	step(0, true, "1")
+	step(1, false, "1", WithChatTables())
+	step(0, false, "1", WithChatTables())
+}
+
+// recordInto plays a recording of phi-core into a store.
+func recordInto(t *testing.T, s *Store, scenario string) session.Batch {
+	t.Helper()
+	for _, f := range phifixtures.All(t, "../../..") {
+		if f.String() != scenario {
+			continue
+		}
+		p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
+		rec := otelagent.NewRecorder(p.Tracer())
+		for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec.Record(context.Background(), ev)
+		}
+		rec.Close(context.Background())
+		b := p.Batch()
+		if err := s.Put(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	t.Fatalf("no recording %s", scenario)
+	return session.Batch{}
+}
+
+// A bare sqlite3 reads what a running worker keeps, at most ten seconds after the last span, and reads what `export --format json` writes.
+func TestSQLite3ReadsSessions(t *testing.T) {
+	program, err := exec.LookPath("sqlite3")
+	if err != nil {
+		t.Skip("the program sqlite3 is not installed (Debian: apt-get install sqlite3); CI installs it")
+	}
+	path := filepath.Join(t.TempDir(), "s.db")
+	s := newStore(t, path, WithChatTables())
+	w := project.NewWorker(s)
+	closed := false
+	stop := func() {
+		if !closed {
+			closed = true
+			if err := w.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	defer stop()
+	batch := recordInto(t, s, "0.15.2/parallel-tools-one-error")
+	w.TouchBatch(batch)
+	query := func(q string) string {
+		out, err := exec.CommandContext(t.Context(), program, "-json", "-readonly", path, q).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v: %s", q, err, out)
+		}
+		return string(out)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for query(`SELECT id FROM chat_sessions`) == "" {
+		if time.Now().After(deadline) {
+			t.Fatal("not there ten seconds after the last span")
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	id := batch.Rows[0].Session.ID
+	var rows []map[string]any
+	if err := json.Unmarshal([]byte(query(`SELECT * FROM chat_parts WHERE session_id = '`+id+`' ORDER BY "index"`)), &rows); err != nil {
+		t.Fatal(err)
+	}
+	var got, want []string
+	for _, r := range rows {
+		got = append(got, fmt.Sprint(r["message_id"], r["index"], r["type"], r["data_json"], r["tool_state"]))
+	}
+	var doc bytes.Buffer
+	bodies, err := store.NewBodies(t.Context(), s, key(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := export.JSON(t.Context(), &doc, session.AssembleAll(batch.Rows)[0], bodies, export.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	var parsed struct {
+		Messages []struct{ Parts []map[string]any }
+	}
+	if err := json.Unmarshal(doc.Bytes(), &parsed); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range parsed.Messages {
+		for _, r := range m.Parts {
+			want = append(want, fmt.Sprint(r["message_id"], r["index"], r["type"], r["data_json"], r["tool_state"]))
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if d := cmp.Diff(want, got); d != "" || len(want) < 5 {
+		t.Errorf("-export +tables:\n%s", d)
+	}
+	if out := query(`SELECT length(body) AS n FROM system_prompts JOIN chat_messages ON metadata_json ->> 'system_prompt_digest' = digest LIMIT 1`); !strings.Contains(out, `"n":`) {
+		t.Errorf("the prompt of a message: %s", out)
+	}
+	stop()
+	before := dump(t, s)
+	if err := project.Session(t.Context(), s, key(id)); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(before, dump(t, s)); d != "" {
+		t.Errorf("projected again: %s", d)
+	}
+}
+
+// A long session is projected in bounded memory, and what is new of it costs what is new.
+func TestChatTablesOfALongSession(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it writes a hundred megabytes")
+	}
+	s := newStore(t, filepath.Join(t.TempDir(), "s.db"), WithChatTables())
+	putSessions(t, s, "a")
+	body := strings.Repeat("0123456789", 1024)
+	rows := func(n int, peak *uint64) iter.Seq2[export.Row, error] {
+		return func(yield func(export.Row, error) bool) {
+			i := 0
+			for r, err := range chatRows("a", make([]string, n)...) {
+				if r.Part != nil {
+					r.Part.DataJSON = fmt.Sprint(i, body)
+					if i++; i%1000 == 0 {
+						runtime.GC()
+						var m runtime.MemStats
+						runtime.ReadMemStats(&m)
+						*peak = max(*peak, m.HeapAlloc)
+					}
+				}
+				if !yield(r, err) {
+					return
+				}
+			}
+		}
+	}
+	var before, peak uint64
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	before = m.HeapAlloc
+	k := key("a")
+	for _, n := range []int{10_000, 10_001} {
+		start := time.Now()
+		if err := s.ProjectChat(t.Context(), k, markOf(t, s, k), rows(n, &peak)); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%d parts of 10 KB: %v, %d KB live at most", n, time.Since(start).Round(time.Millisecond), (peak-min(peak, before))>>10)
+	}
+	if n := column(t, s, `SELECT count(*) FROM chat_parts`); n[0] != "10001" {
+		t.Errorf("%s parts", n[0])
+	}
+	if peak > before+32<<20 {
+		t.Errorf("%d KB live", (peak-before)>>10)
+	}
+}

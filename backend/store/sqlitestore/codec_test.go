@@ -1,0 +1,402 @@
+package sqlitestore
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/storetest"
+)
+
+// Rows in files name no dictionary but by its number: with another one they are lost.
+func TestRowDictIsFrozen(t *testing.T) {
+	const want = "e9520521b1b89bcad48cd4df3e45fa77dac936b9af4416ef4b9d5839c91c4e4b"
+	if sum := sha256.Sum256(rowDictBytes); hex.EncodeToString(sum[:]) != want {
+		t.Errorf("rows.dict2 has the sum %x, want %s: rows that were written with it cannot be read", sum, want)
+	}
+	// Written by the first program that had it.
+	const packed = "0281026401be94b770ad92e0757ece16f482d65ae358039a0b228cf5ab0011015401610572756e2d308080d0e2c6bfce972f020202d08f0d0c04b8970d092402040005636f6465720456c307000fcdf01c6f7075732d342d36762d0b04a4137a2d0b4070097a2e737472696e677305020161000122203104020616140c0c00010e411901382073740102074d7973746572790b4201011842424242424204"
+	value, err := hex.DecodeString(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := storetest.Row(key("a"), 1)
+	if got, err := unpackRow(nil, value); err != nil || !bytes.Equal(got, r.AppendCanonical(nil)) {
+		t.Errorf("a row came back as %x, %v", got, err)
+	}
+}
+
+func TestPackRow(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	random := make([]byte, 3000)
+	for i := range random {
+		random[i] = byte(rnd.Uint32())
+	}
+	random[0] = rowPlain
+	var out []byte
+	for n, canonical := range [][]byte{{rowPlain}, random[:1], random[:50], random, bytes.Repeat(random, 100), append([]byte{rowPlain}, strings.Repeat("x", 1<<20)...)} {
+		packed := packRow([]byte("before"), canonical)
+		if !bytes.HasPrefix(packed, []byte("before")) || len(packed) > len("before")+len(canonical) {
+			t.Errorf("%d: %d bytes became %d", n, len(canonical), len(packed))
+		}
+		var err error
+		if out, err = unpackRow(out, packed[len("before"):]); err != nil || !bytes.Equal(out, canonical) {
+			t.Errorf("%d: %d bytes came back as %d, %v", n, len(canonical), len(out), err)
+		}
+		out = nil
+	}
+}
+
+func FuzzUnpackRow(f *testing.F) {
+	r := storetest.Row(key("a"), 1)
+	f.Add(packRow(nil, r.AppendCanonical(nil)))
+	f.Add([]byte{rowS2, 0xff, 0xff, 0xff, 0xff, 0x0f})
+	r.Service = strings.Repeat("service ", rowLarge/8)
+	f.Add(packRow(nil, r.AppendCanonical(nil)))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, value []byte) {
+		canonical, err := unpackRow(nil, value)
+		if err != nil {
+			if !errors.Is(err, store.ErrData) {
+				t.Errorf("error %v is no ErrData", err)
+			}
+			return
+		}
+		if again, err := unpackRow(nil, packRow(nil, canonical)); len(canonical) > 0 && canonical[0] == rowPlain && (err != nil || !bytes.Equal(again, canonical)) {
+			t.Errorf("%x came back as %x, %v", canonical, again, err)
+		}
+	})
+}
+
+func FuzzUnpack(f *testing.F) {
+	body := packEncoder().EncodeAll([]byte("some text some text"), nil)
+	f.Add(body, int64(19))
+	f.Add(body, int64(20))
+	f.Add(append(bytes.Clone(body), body...), int64(38))
+	f.Fuzz(func(t *testing.T, body []byte, raw int64) {
+		out, err := unpack(nil, body, raw)
+		if err != nil && !errors.Is(err, store.ErrData) || err == nil && int64(len(out)) != raw {
+			t.Errorf("%d bytes, want %d, %v", len(out), raw, err)
+		}
+	})
+}
+
+// Which of two rows stays is decided over canonical bytes, not over what they are compressed to: pairs that differ late,
+// in whose compressed form the order is another.
+func TestSupersedeCompressed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
+	}
+	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
+	k, other := key("a"), 0
+	for n := range 300 {
+		a, b := storetest.Row(k, n), storetest.Row(k, n)
+		if n%3 == 0 { // large ones take another form
+			long := strings.Repeat("list ", rowLarge/5)
+			a.Run, b.Run = long, long
+			if n%2 == 0 {
+				b.Run = "" // one of each form
+			}
+		}
+		a.Service, b.Service = fmt.Sprint("service ", n*7919%1000), strings.Repeat("service ", n%5)+fmt.Sprint(n*104729%1000)
+		packedA, packedB := packRow(nil, a.AppendCanonical(nil)), packRow(nil, b.AppendCanonical(nil))
+		if session.Supersedes(&a, &b) != (bytes.Compare(packedA, packedB) > 0) {
+			other++
+		}
+		rows := []session.Row{a, b}
+		if n%2 == 0 {
+			rows[0], rows[1] = b, a
+		}
+		for i := range rows {
+			if err := s.Put(t.Context(), session.Batch{Rows: rows[i : i+1]}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := a
+		if session.Supersedes(&b, &a) {
+			want = b
+		}
+		for r, err := range s.Rows(t.Context(), k) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Span == want.Span && !bytes.Equal(r.AppendCanonical(nil), want.AppendCanonical(nil)) {
+				t.Errorf("row %d: service %q stayed, want %q", n, r.Service, want.Service)
+			}
+		}
+	}
+	if other == 0 {
+		t.Error("compressed bytes have the same order in all pairs: the test shows nothing")
+	}
+}
+
+// What is damaged in the file is named, and nothing panics.
+func TestDamaged(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
+	}
+	for _, tt := range []struct {
+		name, damage string
+		want         string
+	}{
+		{"body", "UPDATE packs SET body = zeroblob(length(body))", "pack 1"},
+		{"end of a body", "UPDATE packs SET body = substr(body, 1, length(body) - 3)", "pack 1"},
+		{"one byte", "UPDATE packs SET body = CAST(substr(body, 1, 12) || x'ff' || substr(body, 14) AS BLOB)", "pack 1"},
+		{"size", "UPDATE packs SET raw = raw + 1", "pack 1"},
+		{"huge size", "UPDATE packs SET raw = 1 << 40", "pack 1"},
+		{"negative size", "UPDATE packs SET raw = -1", "pack 1"},
+		{"no pack", "DELETE FROM packs", "pack 1 is not there"},
+		{"start", "UPDATE blocks SET start = 1 << 40", "said to be"},
+		{"negative start", "UPDATE blocks SET start = -1", "said to be"},
+		{"length", "UPDATE blocks SET length = 9223372036854775807", "said to be"},
+		{"id", "UPDATE blocks SET id = x'00'", "id of 1 bytes"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "x.db")
+			s := newStore(t, path)
+			b := storetest.Block(key("a"), "one text and another text, and one text more")
+			if err := s.Put(t.Context(), session.Batch{Blocks: []session.Block{b}}); err != nil {
+				t.Fatal(err)
+			}
+			exec1(t, path, tt.damage)
+			n := 0
+			for _, err := range s.Blocks(t.Context(), key("a"), nil) {
+				if n++; err == nil || !strings.Contains(err.Error(), tt.want) || tt.name != "id" && !strings.Contains(err.Error(), b.ID.String()) {
+					t.Errorf("%v, want %q and the id of the block in it", err, tt.want)
+				}
+			}
+			if n != 1 {
+				t.Errorf("%d steps", n)
+			}
+		})
+	}
+	path := filepath.Join(t.TempDir(), "x.db")
+	s := newStore(t, path)
+	put(t, s, key("a"), 1)
+	for _, damage := range []string{"zeroblob(5)", "x'0205'", "x'02ffffffffff'", "x'0328b52ffd'", "x'0328b52ffda0ffffff7f0000'", "substr(canonical, 1, 30)", "x'ff'", "x''"} {
+		exec1(t, path, "UPDATE rows SET canonical = "+damage)
+		for _, err := range s.Rows(t.Context(), key("a")) {
+			if err == nil {
+				t.Errorf("a row that became %s was read", damage)
+			}
+		}
+	}
+}
+
+// A file of version 1 with some content is taken over in steps; one that stopped in between goes on.
+func TestMigrateLarge(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
+	}
+	path := filepath.Join(t.TempDir(), "x.db")
+	exec1(t, path, schema1+fmt.Sprintf("; PRAGMA application_id=%d; PRAGMA user_version=1; PRAGMA journal_mode=WAL", applicationID))
+	keys := []session.Key{key("a"), {Tenant: "t", ID: "b"}, key("c")}
+	want := map[session.Key]session.Batch{}
+	exec1(t, path, "INSERT INTO sessions (tenant, id, mark, projected, last_ns) VALUES ('', 'a', 1, 0, 0), ('t', 'b', 1, 0, 0), ('', 'c', 1, 0, 0)")
+	var insert strings.Builder
+	insert.WriteString("BEGIN;")
+	for n := range 4000 {
+		i := n % 2
+		b := storetest.Block(keys[i], strings.Repeat(fmt.Sprint("body ", n, " "), 1+n%500))
+		if n%100 == 7 {
+			b.Size = int64(len(b.Body)) + 5
+		}
+		w := want[keys[i]]
+		w.Blocks = append(w.Blocks, b)
+		want[keys[i]] = w
+		fmt.Fprintf(&insert, "INSERT INTO blocks VALUES (%d, x'%s', 0, %d, x'%x');\n", i+1, b.ID, b.Size, b.Body)
+	}
+	for n := range 500 {
+		r := storetest.Row(keys[2], n)
+		w := want[keys[2]]
+		w.Rows = append(w.Rows, r)
+		want[keys[2]] = w
+		fmt.Fprintf(&insert, "INSERT INTO rows VALUES (3, x'%x', x'%x', NULL, 2, 2, %d, %d, 0, NULL, 'r', 0, 1, NULL, NULL, 1, 1, 1, 1, 1, x'%x');\n", r.Span[:], r.Trace[:], r.Start, r.End, r.AppendCanonical(nil))
+	}
+	insert.WriteString("COMMIT")
+	exec1(t, path, insert.String())
+
+	// Stopped at some step again and again.
+	stopped := 0
+	for n := 1; ; n++ {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n*5)*time.Millisecond)
+		s, err := Open(ctx, path)
+		cancel()
+		if err == nil {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+		stopped++
+		if !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "interrupted") {
+			t.Fatal(err)
+		}
+		var on *VersionError
+		if r, err := OpenReadOnly(t.Context(), path); err == nil {
+			_ = r.Close() // it stopped after the last step
+		} else if !errors.As(err, &on) || on.Have < 1 || on.Have >= Version || errors.Is(err, store.ErrUnusable) {
+			t.Fatalf("a file on its way: %v", err)
+		}
+	}
+	t.Logf("stopped %d times", stopped)
+	s := newStore(t, path)
+	for _, k := range keys {
+		if diff := cmp.Diff(want[k], content(t, s, k), byContent); diff != "" {
+			t.Errorf("%v (-want +got):\n%.2000s", k, diff)
+		}
+	}
+	// Rows of both forms supersede each other.
+	later := storetest.Row(keys[2], 7)
+	later.Service = "z" + later.Service
+	for _, r := range []session.Row{later, storetest.Row(keys[2], 7)} {
+		if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{r, storetest.Row(keys[2], 8)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := content(t, s, keys[2])
+	for _, r := range got.Rows {
+		if r.Span == later.Span && r.Service != later.Service {
+			t.Errorf("service %q, want %q", r.Service, later.Service)
+		}
+	}
+	if len(got.Rows) != 500 {
+		t.Errorf("%d rows, want 500", len(got.Rows))
+	}
+}
+
+// Several programs tidy up, write, read and delete at once: every reader sees whole blocks, and nothing of a deleted session
+// stays.
+func TestMaintainTogether(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	stores := []*Store{newStore(t, path), newStore(t, path), newStore(t, path)}
+	k, gone := key("stays"), key("goes")
+	const batches = 60
+	errs := make(chan error, 8)
+	done := make(chan struct{})
+	body := func(n int) string { return strings.Repeat(fmt.Sprint("body ", n, " "), 200) }
+	go func() {
+		for n := range batches {
+			for _, k := range []session.Key{k, gone} {
+				cut := storetest.Block(k, body(n+1))
+				cut.Body, cut.Size = cut.Body[:10], int64(len(cut.Body))
+				if err := stores[0].Put(t.Context(), session.Batch{Blocks: []session.Block{storetest.Block(k, body(n)), cut}}); err != nil {
+					errs <- err
+					break
+				}
+			}
+			if n%10 == 9 {
+				if err := stores[0].Delete(t.Context(), gone); err != nil {
+					errs <- err
+				}
+			}
+		}
+		close(done)
+		errs <- nil
+	}()
+	loop := func(f func() error) {
+		go func() {
+			for {
+				select {
+				case <-done:
+					errs <- nil
+					return
+				default:
+				}
+				if err := f(); err != nil {
+					errs <- err
+					return
+				}
+			}
+		}()
+	}
+	for _, s := range stores[:2] {
+		loop(func() error { return errors.Join(s.Maintain(t.Context(), k), s.Maintain(t.Context(), gone)) })
+	}
+	loop(func() error {
+		for b, err := range stores[2].Blocks(t.Context(), k, nil) {
+			if err != nil {
+				return err
+			}
+			if b.Size == 0 && spans.BlockOfString(b.Body) != b.ID {
+				return fmt.Errorf("block %s has another body", b.ID)
+			}
+		}
+		return nil
+	})
+	for range 4 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if err := stores[1].Maintain(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for b, err := range stores[1].Blocks(t.Context(), k, nil) {
+		if n++; err != nil || b.Size == 0 && spans.BlockOfString(b.Body) != b.ID {
+			t.Errorf("block %s: %v", b.ID, err)
+		}
+	}
+	if n != batches+1 {
+		t.Errorf("%d blocks, want %d", n, batches+1)
+	}
+	for what, query := range map[string]string{
+		"packs of sessions that are gone": "SELECT count(*) FROM packs WHERE session NOT IN (SELECT session FROM sessions)",
+		"blocks without their pack":       "SELECT count(*) FROM blocks WHERE pack <> 0 AND pack NOT IN (SELECT pack FROM packs)",
+		"packs above eight":               "SELECT max(count(*) - 8, 0) FROM packs WHERE session = (SELECT session FROM sessions WHERE id = 'stays')",
+	} {
+		var n int
+		if err := stores[0].conn.QueryRowContext(t.Context(), query).Scan(&n); err != nil || n != 0 {
+			t.Errorf("%s: %d, %v", what, n, err)
+		}
+	}
+}
+
+// A step of Maintain that waits for nobody takes the writing connection for a short time only, also in a large session.
+func TestMaintainSteps(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
+	}
+	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
+	k := key("a")
+	for n := range 2000 {
+		if err := s.Put(t.Context(), session.Batch{Blocks: []session.Block{storetest.Block(k, fmt.Sprint("tiny ", n))}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	steps := 0
+	for {
+		more, err := s.merge(t.Context(), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !more {
+			break
+		}
+		steps++
+	}
+	var packs int
+	if err := s.conn.QueryRowContext(t.Context(), "SELECT count(*) FROM packs").Scan(&packs); err != nil || packs > 2 {
+		t.Errorf("%d packs, %v", packs, err)
+	}
+	if steps < 2000/mergePacks || steps > 20 {
+		t.Errorf("%d steps", steps)
+	}
+	if _, blocks := count(t, s, k); blocks != 2000 {
+		t.Errorf("%d blocks, want 2000", blocks)
+	}
+}

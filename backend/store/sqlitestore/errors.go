@@ -1,0 +1,65 @@
+package sqlitestore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/otelagent/otelagent/backend/store"
+)
+
+var errNotOurs = errors.New("not an otelagent database")
+
+// code returns the primary result code of an error of SQLite, else 0.
+func code(err error) int {
+	if e := (*sqlite.Error)(nil); errors.As(err, &e) {
+		return e.Code() & 0xff
+	}
+	return 0
+}
+
+// classify wraps errors that the data caused in store.ErrData. Everything else (disk full, locked, input and output, a file that is
+// damaged and may be restored) may go away.
+func classify(err error) error {
+	if errors.Is(err, store.ErrData) {
+		return err
+	}
+	switch code(err) {
+	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH:
+		return fmt.Errorf("%w: %w", store.ErrData, err)
+	}
+	return err
+}
+
+// atRest is classify for what reads and for projections, which can be made again: where the file is damaged, trying again gives the same.
+func atRest(err error) error {
+	if errors.Is(err, store.ErrData) {
+		return err
+	}
+	switch code(err) {
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return fmt.Errorf("%w: %w", store.ErrData, err)
+	}
+	return classify(err)
+}
+
+// unusable wraps errors of opening that no waiting mends in store.ErrUnusable. A file system that is read-only as a whole, a full
+// disk, a lock, a damaged file, an old schema that a program that writes brings up to date: these may go away.
+func unusable(err error) error {
+	newer := (*VersionError)(nil)
+	hopeless := errors.Is(err, errNotOurs) || errors.Is(err, errNotRegular) ||
+		errors.As(err, &newer) && newer.Have > newer.Want ||
+		errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENAMETOOLONG)
+	switch code(err) {
+	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
+		hopeless = true
+	}
+	if hopeless {
+		return fmt.Errorf("%w: %w", store.ErrUnusable, err)
+	}
+	return err
+}

@@ -1,0 +1,387 @@
+package sqlitestore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/storetest"
+)
+
+// holdEnv names the database that the test binary locks for writing until its standard input ends.
+const holdEnv = "SQLITESTORE_TEST_HOLD"
+
+func holdLock(path string) {
+	s, err := Open(context.Background(), path)
+	if err == nil {
+		_, err = s.conn.ExecContext(context.Background(), "BEGIN IMMEDIATE")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println("locked")
+	_, _ = os.Stdin.Read(make([]byte, 1))
+	os.Exit(0)
+}
+
+// openEnv names a path that the test binary opens, to write its error.
+const openEnv = "SQLITESTORE_TEST_OPEN"
+
+func openOnce(path string) {
+	s, err := Open(context.Background(), path)
+	if err == nil {
+		err = s.Close()
+	}
+	fmt.Println(errors.Is(err, store.ErrUnusable), err)
+	os.Exit(0)
+}
+
+// Another process holds the lock for longer than one waits: what writes fails, what reads does not, and when the lock is gone, or the
+// process that had it, writing goes on.
+func TestLockedByProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	s := newStore(t, path, WithBusyTimeout(100*time.Millisecond))
+	put(t, s, key("a"), 1)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), holdEnv+"="+path)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"Put":        s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), 2)}}),
+		"Delete":     s.Delete(t.Context(), key("a")),
+		"PutRejects": s.PutRejects(t.Context(), make([]store.Reject, 1)),
+	} {
+		if err == nil || errors.Is(err, store.ErrData) || !strings.Contains(err.Error(), "locked") {
+			t.Errorf("%s: %v, want one that may go away", name, err)
+		}
+	}
+	if rows, blocks := count(t, s, key("a")); rows != 1 || blocks != 1 {
+		t.Errorf("%d rows and %d blocks are read", rows, blocks)
+	}
+	newStore(t, path, WithBusyTimeout(50*time.Millisecond)) // a file that is up to date is opened beside it
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, key("a"), 2)
+	if rows, _ := count(t, s, key("a")); rows != 2 {
+		t.Errorf("%d rows, want 2", rows)
+	}
+}
+
+// sound makes a database of 20 sessions.
+func sound(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "x.db")
+	s := newStore(t, path)
+	for n := range 20 {
+		k := key(fmt.Sprint("s", n))
+		var b session.Batch
+		for i := range 50 {
+			b.Rows = append(b.Rows, storetest.Row(k, 100*n+i))
+			b.Blocks = append(b.Blocks, storetest.Block(k, noise(fmt.Sprint(n, i), 600)))
+		}
+		if err := s.Put(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// damaged returns a copy of a database in which the pages that dbstat has under which were changed.
+func damaged(t *testing.T, from, which string, damage func(page []byte)) string {
+	t.Helper()
+	var pages []int64
+	s := newReader(t, from)
+	for n, err := range each(t.Context(), s, "find pages", `SELECT pageno FROM dbstat WHERE `+which, nil, scanInt) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, n)
+	}
+	if len(pages) == 0 {
+		t.Fatalf("no page %s", which)
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range pages {
+		damage(data[(n-1)*pageSize : n*pageSize])
+	}
+	path := filepath.Join(t.TempDir(), "damaged.db")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Pages that were damaged are told of, by reading as bad data that no waiting mends, by Put as what may be mended; nothing panics, and
+// sessions that stand elsewhere are read.
+func TestDamagedFile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
+	}
+	from := sound(t)
+	junk := func(page []byte) { copy(page, bytes.Repeat([]byte{0xa5}, len(page))) }
+	zero := func(page []byte) { clear(page) }
+	content := func(page []byte) { copy(page[len(page)/2:], bytes.Repeat([]byte{0x5a}, len(page)/2)) }
+	pointers := func(page []byte) { copy(page[8:200], bytes.Repeat([]byte{0xff}, 192)) }
+	for name, which := range map[string]string{
+		"one page of rows":   "name = 'rows' AND pagetype = 'leaf' AND path LIKE '%/005/'",
+		"all pages of rows":  "name = 'rows'",
+		"the key of rows":    "name = 'sqlite_autoindex_rows_1' AND pagetype = 'leaf'",
+		"the root of rows":   "name = 'rows' AND path = '/'",
+		"packs":              "name = 'packs' AND path LIKE '%/001/%'",
+		"blocks":             "name = 'blocks'",
+		"sessions":           "name = 'sessions'",
+		"a list of sessions": "name = 'sessions_by_last'",
+		"free for all":       "pageno % 7 = 5",
+		"schema":             "name = 'sqlite_schema' AND path <> '/'",
+	} {
+		for how, damage := range map[string]func([]byte){"junk": junk, "zero": zero, "content": content, "pointers": pointers} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				path := damaged(t, from, which, damage)
+				s, err := Open(t.Context(), path, WithBusyTimeout(100*time.Millisecond))
+				if err != nil {
+					if errors.Is(err, store.ErrUnusable) {
+						t.Errorf("Open: %v, but the file may be restored", err)
+					}
+					return
+				}
+				defer s.Close()
+				whole := 0
+				for n := range 20 {
+					k := key(fmt.Sprint("s", n))
+					rows, good := 0, true
+					for _, err := range s.Rows(t.Context(), k) {
+						if err != nil {
+							good = false
+							if !errors.Is(err, store.ErrData) {
+								t.Errorf("Rows: %v, want ErrData", err)
+							}
+						}
+						rows++
+					}
+					for b, err := range s.Blocks(t.Context(), k, nil) {
+						if err != nil && !errors.Is(err, store.ErrData) {
+							t.Errorf("Blocks: %v, want ErrData", err)
+						}
+						if err == nil && len(b.Body) != 600 {
+							t.Errorf("a body of %d bytes", len(b.Body))
+						}
+					}
+					if good && rows == 50 {
+						whole++
+					}
+					err := s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(k, 100*n)}, Blocks: []session.Block{storetest.Block(k, "x")}})
+					if errors.Is(err, store.ErrData) {
+						t.Errorf("Put: %v, but the batch is good", err)
+					}
+					if n%5 == 0 {
+						if err := s.Delete(t.Context(), k); errors.Is(err, ErrReaders) || errors.Is(err, store.ErrUnusable) {
+							t.Errorf("Delete: %v", err)
+						}
+					}
+					if m, err := s.Mark(t.Context(), k); err == nil {
+						err := s.Project(t.Context(), k, store.Projection{Mark: m})
+						if err != nil && !errors.Is(err, store.ErrData) && !errors.Is(err, store.ErrNotFound) {
+							t.Errorf("Project: %v, but trying again gives the same", err)
+						}
+						_ = s.Maintain(t.Context(), k) // may fail, may not panic
+					}
+				}
+				for _, err := range s.Sessions(t.Context(), store.Query{}) {
+					if err != nil && !errors.Is(err, store.ErrData) {
+						t.Errorf("Sessions: %v, want ErrData", err)
+					}
+				}
+				if name == "one page of rows" && whole < 15 {
+					t.Errorf("%d of 20 sessions are read", whole)
+				}
+			})
+		}
+	}
+}
+
+// A damaged row does not keep a sound one that is Put again from its place.
+func TestDamagedRowIsMended(t *testing.T) {
+	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
+	put(t, s, key("a"), 1)
+	for _, damage := range []string{"x''", "x'09'", "x'02ffffffffff'", "x'0300'", "x'01'"} {
+		if _, err := s.conn.ExecContext(t.Context(), "UPDATE rows SET canonical = "+damage); err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range s.Rows(t.Context(), key("a")) {
+			if !errors.Is(err, store.ErrData) {
+				t.Errorf("%s: %v", damage, err)
+			}
+		}
+		put(t, s, key("a"), 1)
+		if rows, _ := count(t, s, key("a")); rows != 1 {
+			t.Errorf("%s: %d rows", damage, rows)
+		}
+	}
+}
+
+// A file that was moved away or replaced takes no more: what it acknowledged would be gone. When it is back, all goes on.
+func TestFileGone(t *testing.T) {
+	dir := t.TempDir()
+	path, away := filepath.Join(dir, "x.db"), filepath.Join(dir, "away.db")
+	s := newStore(t, path)
+	put(t, s, key("a"), 1)
+	refuses := func(what, want string) {
+		t.Helper()
+		err := s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), 2)}})
+		if err == nil || errors.Is(err, store.ErrData) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: Put: %v, want %q", what, err, want)
+		}
+		for _, err := range s.Rows(t.Context(), key("a")) {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: Rows: %v, want %q", what, err, want)
+			}
+		}
+	}
+	move := func(from, to string) {
+		t.Helper()
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	move(path, away)
+	refuses("moved away", "no such file")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refuses("replaced", "open it again")
+	move(away, path)
+	put(t, s, key("a"), 2)
+	if rows, _ := count(t, s, key("a")); rows != 2 {
+		t.Errorf("%d rows after the file came back, want 2", rows)
+	}
+}
+
+// Paths of readers write nothing: not to the file, not beside it, whatever a reader asks for.
+func TestReadersDoNotWrite(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	w := newStore(t, path)
+	put(t, w, key("a"), 1)
+	put(t, w, session.Key{Tenant: "t", ID: "b"}, 2)
+	if err := w.PutRejects(t.Context(), []store.Reject{{Reason: "r"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := OpenReadOnly(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	readAll(t, r)
+	for name, err := range map[string]error{
+		"Put":         r.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), 2)}}),
+		"Project":     r.Project(t.Context(), key("a"), store.Projection{}),
+		"ProjectChat": r.ProjectChat(t.Context(), key("a"), 1, chatRows("a", "x")),
+		"Delete":      r.Delete(t.Context(), key("a")),
+		"Erase":       r.Erase(t.Context()),
+		"Maintain":    r.Maintain(t.Context(), key("a")),
+		"PutRejects":  r.PutRejects(t.Context(), make([]store.Reject, 1)),
+	} {
+		if !errors.Is(err, store.ErrReadOnly) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, query := range []string{
+		"DELETE FROM rows", "DROP TABLE rows", "CREATE TABLE x (x)", "PRAGMA user_version=1", "UPDATE sqlite_dbpage SET data = zeroblob(8192) WHERE pgno = 2",
+		"VACUUM", "PRAGMA query_only=0; DELETE FROM rows", "REINDEX",
+	} {
+		if _, err := r.readers.ExecContext(t.Context(), query); err == nil {
+			t.Errorf("a reader's connection does %s", query)
+		}
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the file was changed, %v", err)
+	}
+	if log, err := os.ReadFile(path + "-wal"); err == nil && len(log) > 0 {
+		t.Errorf("%d bytes stand in the log", len(log))
+	}
+}
+
+// readAll calls everything that reads.
+func readAll(t *testing.T, s *Store) {
+	t.Helper()
+	for tenant, err := range s.Tenants(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for m, err := range s.Sessions(t.Context(), store.Query{Tenant: tenant, Before: time.Unix(1, 0), Oldest: true}) {
+			t.Fatal(m.ID, err)
+		}
+		for m, err := range s.Sessions(t.Context(), store.Query{Tenant: tenant, Oldest: true}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b := content(t, s, m.Key); len(b.Rows) == 0 {
+				t.Errorf("session %q is empty", m.ID)
+			}
+			for _, err := range s.Blocks(t.Context(), m.Key, []spans.BlockID{{1}}) {
+				t.Error("a block that is not there", err)
+			}
+			if _, err := s.Mark(t.Context(), m.Key); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := s.SessionSize(t.Context(), m.Key); err != nil || n == 0 {
+				t.Errorf("session %q: %d bytes, %v", m.ID, n, err)
+			}
+		}
+	}
+	if n, err := s.Size(t.Context()); err != nil || n == 0 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	for _, err := range s.Rejects(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, err := range s.Dirty(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

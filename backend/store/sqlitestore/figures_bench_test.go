@@ -1,0 +1,147 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/store"
+)
+
+const figureTurns = 10_000
+
+// longFigures are those of a session of 10,000 turns with two tool calls and a permission evaluation each.
+func longFigures(turns int) (f session.Figures) {
+	num := session.Some[int64]
+	for i := range int64(turns) {
+		start := 1_700_000_000_000_000_000 + i*10_000_000_000
+		f.Turns = append(f.Turns, session.TurnFigures{
+			Run: "0194f3c2-6a1b-7c3d-9e4f-0123456789ab.cfg.1", RunStart: 1_700_000_000_000_000_000, Turn: i, Start: start, End: num(start + 9_000_000_000), ModelCall: num(7_000_000_000),
+			Agent: "coder", Provider: "anthropic", Model: "claude-opus-4-6", ResponseModel: "claude-opus-4-6-20260101", StopReason: "tool_use", Attempts: num(1),
+			Input: num(12_345 + i), Output: num(678), Reasoning: num(0), CacheRead: num(12_000), CacheWrite: num(300), RequestMessages: num(i), RequestBytes: num(40_000 + 100*i), ToolCalls: 2,
+		})
+		for j := range int64(2) {
+			f.ToolCalls = append(f.ToolCalls, session.ToolCallFigures{
+				Run: "0194f3c2-6a1b-7c3d-9e4f-0123456789ab.cfg.1", RunStart: 1_700_000_000_000_000_000, Turn: num(i), Call: fmt.Sprintf("toolu_%024d", 2*i+j), Start: start + j, End: num(start + 1_000_000 + j),
+				Agent: "coder", Model: "claude-opus-4-6", Tool: "bash", Outcome: "ok",
+			})
+		}
+		f.Permissions = append(f.Permissions, session.PermissionFigures{
+			Run: "0194f3c2-6a1b-7c3d-9e4f-0123456789ab.cfg.1", RunStart: 1_700_000_000_000_000_000, Turn: num(i), At: start, Tool: "bash", Action: "allow", Source: "project",
+		})
+	}
+	return f
+}
+
+// BenchmarkProject projects a session of 10,000 turns: the first time, and with one turn more. The floors are inserting the same 40,000 records with
+// nothing to compare, and reading them.
+func BenchmarkProject(b *testing.B) {
+	f := longFigures(figureTurns)
+	k := session.Key{ID: "long"}
+	open := func(b *testing.B) *Store {
+		s, err := Open(context.Background(), filepath.Join(b.TempDir(), "x.db"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = s.Close() })
+		if err := s.Put(context.Background(), session.Batch{Rows: []session.Row{benchRow(k, 1)}}); err != nil {
+			b.Fatal(err)
+		}
+		return s
+	}
+	project := func(b *testing.B, s *Store, f session.Figures) {
+		m, err := s.Mark(context.Background(), k)
+		if err == nil {
+			err = s.Project(context.Background(), k, store.Projection{Mark: m, Figures: f})
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("first", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			s := open(b)
+			b.StartTimer()
+			project(b, s, f)
+		}
+	})
+	b.Run("first-bare", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			s := open(b)
+			changes := figureChanges(&f)
+			b.StartTimer()
+			if err := s.transact(context.Background(), func(ctx context.Context) error {
+				for _, c := range changes {
+					switch c := c.(type) {
+					case *tableChange[session.TurnFigures]:
+						c.insert = c.want
+					case *tableChange[session.ToolCallFigures]:
+						c.insert = c.want
+					case *tableChange[session.PermissionFigures]:
+						c.insert = c.want
+					}
+					if _, err := c.write(ctx, s.conn, 1, 1<<30); err != nil {
+						return err
+					}
+				}
+				return nil
+			}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	grown := open(b)
+	project(b, grown, f)
+	b.Run("one-more", func(b *testing.B) {
+		n := figureTurns
+		for b.Loop() {
+			n++
+			f.Turns = append(f.Turns, session.TurnFigures{Run: "r", Turn: int64(n), Start: int64(n)})
+			project(b, grown, f)
+		}
+	})
+	b.Run("one-more-read", func(b *testing.B) {
+		for b.Loop() {
+			n := 0
+			for _, query := range []string{`SELECT rowid, * FROM turns WHERE session = 1`, `SELECT rowid, * FROM tool_calls WHERE session = 1`, `SELECT rowid, * FROM permission_evaluations WHERE session = 1`} {
+				n += rawRead(b, grown.readers, query)
+			}
+			if n < 4*figureTurns {
+				b.Fatal(n)
+			}
+		}
+	})
+}
+
+// rawRead reads all columns of a result and keeps nothing.
+func rawRead(b *testing.B, db *sql.DB, query string) (n int) {
+	b.Helper()
+	rows, err := db.Query(query)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		b.Fatal(err)
+	}
+	values, to := make([]any, len(columns)), make([]any, len(columns))
+	for i := range values {
+		to[i] = &values[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(to...); err != nil {
+			b.Fatal(err)
+		}
+		n++
+	}
+	if err := rows.Err(); err != nil {
+		b.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,394 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store"
+)
+
+const (
+	// packSize is how many bytes of bodies are compressed together; a larger body has a pack of its own. Reading one block
+	// decompresses this much.
+	packSize = 512 << 10
+	// packWindow is how far back in a large body the compressor looks.
+	packWindow = 1 << 20
+	// mergePacks bounds how many packs become one in a step, mergeBlocks how many blocks move then, unless two packs alone
+	// have more: while they move the writing connection is taken.
+	mergePacks  = 256
+	mergeBlocks = 4096
+)
+
+// packStatements are those that a packer needs, of schema version 2.
+type packStatements struct{ block, newest, pack *sql.Stmt }
+
+func (s *packStatements) prepare(ctx context.Context, c *sql.Conn) error {
+	return prepareAll(ctx, c, []statementText{
+		{&s.block, `INSERT INTO blocks (session, id, recipe, size, pack, start, length) VALUES (?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT DO UPDATE SET recipe = excluded.recipe, size = excluded.size, pack = excluded.pack, start = excluded.start, length = excluded.length
+			WHERE (excluded.size = 0, excluded.size) > (blocks.size = 0, blocks.size)`},
+		{&s.newest, `SELECT ifnull(max(pack), 0) FROM packs`},
+		{&s.pack, `INSERT INTO packs (pack, session, raw, body) VALUES (?, ?, ?, ?)`},
+	})
+}
+
+func (s *packStatements) close() { closeAll(s.block, s.newest, s.pack) }
+
+// packer writes blocks of one batch, inside a transaction.
+type packer struct {
+	ctx    context.Context
+	stmts  *packStatements
+	frames map[int64][]frame // by session: what was compressed beforehand
+	newest int64             // pack number, 0: not asked for yet
+	open   map[int64]*openPack
+	body   []byte
+}
+
+// openPack is one that more bodies go into.
+type openPack struct {
+	pack, session int64
+	raw           []byte
+}
+
+// add keeps a block unless one with its id that is as good is there, and tells whether it did.
+func (p *packer) add(session int64, b *session.Block) (bool, error) {
+	if b.Body == "" {
+		return p.place(session, b, 0, 0)
+	}
+	o := p.open[session]
+	if o == nil || len(o.raw)+len(b.Body) > packSize {
+		if o != nil {
+			if err := p.write(o); err != nil {
+				return false, err
+			}
+		}
+		pack, err := p.number()
+		if err != nil {
+			return false, err
+		}
+		o = &openPack{pack: pack, session: session}
+		if p.open == nil {
+			p.open = map[int64]*openPack{}
+		}
+		p.open[session] = o
+	}
+	kept, err := p.place(session, b, o.pack, len(o.raw))
+	if kept {
+		o.raw = append(o.raw, b.Body...)
+	}
+	return kept, err
+}
+
+// number returns one for a new pack, above all that are there.
+func (p *packer) number() (int64, error) {
+	if p.newest == 0 {
+		if err := p.stmts.newest.QueryRowContext(p.ctx).Scan(&p.newest); err != nil {
+			return 0, err
+		}
+	}
+	p.newest++
+	return p.newest, nil
+}
+
+// place notes where the body of a block is going to be, and tells whether it is to be put there.
+func (p *packer) place(session int64, b *session.Block, pack int64, start int) (bool, error) {
+	res, err := p.stmts.block.ExecContext(p.ctx, session, b.ID[:], b.Recipe, b.Size, pack, start, len(b.Body))
+	if err != nil {
+		return false, err
+	}
+	n, err := res.RowsAffected()
+	return n > 0, err
+}
+
+func (p *packer) write(o *openPack) error {
+	if len(o.raw) == 0 {
+		return nil // everything was there
+	}
+	body, ok := find(p.frames[o.session], o.raw)
+	if !ok {
+		p.body = packEncoder().EncodeAll(o.raw, p.body[:0])
+		body = p.body
+	}
+	_, err := p.stmts.pack.ExecContext(p.ctx, o.pack, o.session, len(o.raw), body)
+	return err
+}
+
+// flush writes what is open. The packer is empty afterwards.
+func (p *packer) flush() error {
+	for _, o := range p.open {
+		if err := p.write(o); err != nil {
+			return err
+		}
+	}
+	p.open = nil
+	return nil
+}
+
+// oldBlocks is how many blocks of version 1, and oldBytes about how many of their bytes, are moved in one transaction.
+const (
+	oldBlocks = 512
+	oldBytes  = 4 << 20
+)
+
+// toPacks is the migration to version 2.
+func toPacks(ctx context.Context, c *sql.Conn) (bool, error) {
+	var begun bool
+	if err := c.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = 'blocks_v1'`).Scan(&begun); err != nil {
+		return false, err
+	}
+	if !begun {
+		_, err := c.ExecContext(ctx, schema2)
+		return false, err
+	}
+	var stmts packStatements
+	defer stmts.close()
+	if err := stmts.prepare(ctx, c); err != nil {
+		return false, err
+	}
+	p := packer{ctx: ctx, stmts: &stmts}
+	last, moved, size := int64(0), 0, 0
+	err := func() error {
+		// One session, in the order of arrival: what stands together is alike.
+		rows, err := c.QueryContext(ctx, `SELECT rowid, session, id, codec, size, body FROM blocks_v1 WHERE rowid IN
+			(SELECT rowid FROM blocks_v1 WHERE session = (SELECT min(session) FROM blocks_v1) ORDER BY rowid LIMIT ?) ORDER BY rowid`, oldBlocks)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }() // what matters is in rows.Err
+		for size < oldBytes && rows.Next() {
+			var id, body sql.RawBytes
+			var in, codec int64
+			var b session.Block
+			if err := rows.Scan(&last, &in, &id, &codec, &b.Size, &body); err != nil {
+				return err
+			}
+			if copy(b.ID[:], id); len(id) != len(b.ID) {
+				return fmt.Errorf("block id of %d bytes, want %d", len(id), len(b.ID))
+			}
+			if codec != 0 {
+				return fmt.Errorf("block %s has codec %d, which this program does not know", b.ID, codec)
+			}
+			b.Body = string(body)
+			if _, err := p.add(in, &b); err != nil {
+				return err
+			}
+			moved++
+			size += len(b.Body)
+		}
+		return rows.Err()
+	}()
+	switch {
+	case err != nil:
+		return false, err
+	case moved == 0:
+		_, err := c.ExecContext(ctx, `DROP TABLE blocks_v1`)
+		return true, err
+	}
+	if err := p.flush(); err != nil {
+		return false, err
+	}
+	_, err = c.ExecContext(ctx, `DELETE FROM blocks_v1 WHERE session = (SELECT min(session) FROM blocks_v1) AND rowid <= ?`, last)
+	return false, err
+}
+
+var _ store.Maintainer = (*Store)(nil)
+
+// Maintain implements store.Maintainer: it merges packs that became small because few blocks came at a time. Each step reads
+// and compresses outside of the writing connection and then takes it for some milliseconds; after a step that did not happen,
+// everything is as before. A pack is rewritten each time that the session grew by half of it, until it is full.
+func (s *Store) Maintain(ctx context.Context, k session.Key) error {
+	for {
+		more, err := s.merge(ctx, k)
+		if err != nil {
+			return fmt.Errorf("sqlitestore: maintain: %w", atRest(err))
+		}
+		if !more {
+			return nil
+		}
+	}
+}
+
+// smallPack is one of those that merge makes a larger one of.
+type smallPack struct{ session, pack, raw int64 }
+
+// merge makes one pack of several and tells whether it did.
+func (s *Store) merge(ctx context.Context, k session.Key) (bool, error) {
+	if s.turn == nil {
+		return false, store.ErrReadOnly
+	}
+	from, err := s.smallPacks(ctx, k)
+	if err != nil || len(from) < 2 {
+		return false, err
+	}
+	for len(from) > 2 {
+		var n int
+		if n, err = s.countBlocks(ctx, from); err != nil {
+			return false, err
+		}
+		if n <= mergeBlocks {
+			break
+		}
+		from = from[:max(2, len(from)/2)]
+	}
+	list, err := json.Marshal(numbersOf(from))
+	if err != nil {
+		return false, err
+	}
+	session := from[0].session
+	raw, moves, err := s.gather(ctx, session, string(list))
+	if err != nil {
+		return false, err
+	}
+	body := packEncoder().EncodeAll(raw, nil)
+	err = s.transact(ctx, func(ctx context.Context) error {
+		// Somebody else may have deleted the session, whose number is not used again, or merged them. Within a session
+		// numbers of packs only grow, so that these are the packs that were read.
+		var there bool
+		if err := s.conn.QueryRowContext(ctx, `SELECT count(*) FROM sessions WHERE session = ?`, session).Scan(&there); err != nil || !there {
+			return errors.Join(err, errOthers)
+		}
+		res, err := s.conn.ExecContext(ctx, `DELETE FROM packs WHERE session = ? AND pack IN (SELECT value FROM json_each(?))`, session, string(list))
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n != int64(len(from)) {
+			return errors.Join(err, errOthers)
+		}
+		var newest int64
+		if err := s.stmts.packs.newest.QueryRowContext(ctx).Scan(&newest); err != nil {
+			return err
+		}
+		to := max(newest, from[len(from)-1].pack) + 1
+		if len(raw) > 0 { // else nothing of them is used any more
+			if _, err := s.stmts.packs.pack.ExecContext(ctx, to, session, len(raw), body); err != nil {
+				return err
+			}
+		}
+		move, err := s.conn.PrepareContext(ctx, `UPDATE blocks SET pack = ?, start = ? WHERE session = ? AND id = ? AND pack = ?`)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = move.Close() }()
+		for _, m := range moves {
+			// A block that a better one replaced meanwhile stands in another pack.
+			if _, err := move.ExecContext(ctx, to, m.to, session, m.id[:], m.pack); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errOthers) {
+		return false, nil // they go on
+	}
+	return err == nil, err
+}
+
+// countBlocks returns how many blocks packs of one session hold.
+func (s *Store) countBlocks(ctx context.Context, packs []smallPack) (int, error) {
+	list, err := json.Marshal(numbersOf(packs))
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for v, err := range fetch(ctx, s, `SELECT count(*) FROM blocks WHERE session = ? AND pack IN (SELECT value FROM json_each(?))`,
+		[]any{packs[0].session, string(list)}, func(rows *sql.Rows) (n int, err error) {
+			err = rows.Scan(&n)
+			return n, err
+		}) {
+		if err != nil {
+			return 0, err
+		}
+		n = v
+	}
+	return n, nil
+}
+
+func numbersOf(packs []smallPack) (numbers []int64) {
+	for _, p := range packs {
+		numbers = append(numbers, p.pack)
+	}
+	return numbers
+}
+
+// movedBlock is one that goes to another place in another pack.
+type movedBlock struct {
+	id       spans.BlockID
+	pack, to int64
+}
+
+// gather returns the bodies in packs of a session one behind the other, without those that are not used any more. Packs that
+// went meanwhile are left out: the caller finds out.
+func (s *Store) gather(ctx context.Context, session int64, packs string) (raw []byte, moves []movedBlock, err error) {
+	bodies := map[int64][]byte{}
+	for _, err := range fetch(ctx, s, `SELECT pack, raw, body FROM packs WHERE session = ? AND pack IN (SELECT value FROM json_each(?))`,
+		[]any{session, packs}, func(rows *sql.Rows) (none struct{}, err error) {
+			var pack, size int64
+			var body sql.RawBytes
+			if err := rows.Scan(&pack, &size, &body); err != nil {
+				return none, err
+			}
+			if bodies[pack], err = unpack(nil, body, size); err != nil {
+				err = fmt.Errorf("pack %d: %w", pack, err)
+			}
+			return none, err
+		}) {
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	// After the packs: blocks only ever leave a pack, so that none is missed.
+	for m, err := range fetch(ctx, s, `SELECT id, pack, start, length FROM blocks WHERE session = ? AND pack IN (SELECT value FROM json_each(?)) ORDER BY pack, start`,
+		[]any{session, packs}, func(rows *sql.Rows) (m movedBlock, err error) {
+			var id sql.RawBytes
+			var start, length int64
+			if err := rows.Scan(&id, &m.pack, &start, &length); err != nil {
+				return m, err
+			}
+			body, ok := bodies[m.pack]
+			if copy(m.id[:], id); !ok || len(id) != len(m.id) || start < 0 || length < 0 || start > int64(len(body)) || length > int64(len(body))-start {
+				return m, fmt.Errorf("block %s: %w: pack %d has %d bytes, the body is said to be %d at %d", m.id, errPack, m.pack, len(body), length, start)
+			}
+			m.to = int64(len(raw))
+			raw = append(raw, body[start:start+length]...)
+			return m, nil
+		}) {
+		if err != nil {
+			return nil, nil, err
+		}
+		moves = append(moves, m)
+	}
+	return raw, moves, nil
+}
+
+var errOthers = errors.New("somebody else was faster")
+
+// smallPacks returns the packs of a session that are worth merging: as many of the smallest as fit into one, the largest of them
+// at most twice all others, so that a byte is not compressed again and again.
+func (s *Store) smallPacks(ctx context.Context, k session.Key) ([]smallPack, error) {
+	var out []smallPack
+	sum, worth := int64(0), 0
+	for p, err := range fetch(ctx, s, `SELECT session, pack, raw FROM packs WHERE session = `+whichSession+` ORDER BY raw, pack LIMIT ?3`,
+		[]any{k.Tenant, k.ID, mergePacks}, func(rows *sql.Rows) (p smallPack, err error) {
+			err = rows.Scan(&p.session, &p.pack, &p.raw)
+			return p, err
+		}) {
+		if err != nil {
+			return nil, err
+		}
+		if sum += p.raw; sum > packSize {
+			break
+		}
+		if out = append(out, p); p.raw <= 2*(sum-p.raw) {
+			worth = len(out)
+		}
+	}
+	out = out[:worth]
+	slices.SortFunc(out, func(a, b smallPack) int { return int(a.pack - b.pack) }) // in the order of arrival
+	return out, nil
+}

@@ -1,0 +1,420 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store"
+)
+
+// usable tells whether a method may begin.
+func (s *Store) usable(ctx context.Context) error {
+	if s.closed.Load() {
+		return store.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// each is fetch with errors that say what was to be done.
+func each[T any](ctx context.Context, s *Store, what, query string, args []any, scan func(*sql.Rows) (T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for v, err := range fetch(ctx, s, query, args, scan) {
+			if err != nil {
+				err = fmt.Errorf("sqlitestore: %s: %w", what, err)
+			}
+			if !yield(v, err) {
+				return
+			}
+		}
+	}
+}
+
+// fetch runs a query and yields what scan makes of each of its rows.
+func fetch[T any](ctx context.Context, s *Store, query string, args []any, scan func(*sql.Rows) (T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var zero T
+		fail := func(err error) {
+			switch {
+			case s.closed.Load():
+				err = store.ErrClosed
+			case ctx.Err() != nil:
+				err = ctx.Err() // the driver says "interrupted"
+			default:
+				err = atRest(err)
+			}
+			yield(zero, err)
+		}
+		if err := s.usable(ctx); err != nil {
+			fail(err)
+			return
+		}
+		if err := s.there(); err != nil {
+			fail(err)
+			return
+		}
+		rows, err := s.readers.QueryContext(ctx, query, args...)
+		if err != nil {
+			fail(err)
+			return
+		}
+		defer func() { _ = rows.Close() }() // what matters is in rows.Err
+		for rows.Next() {
+			if err := s.usable(ctx); err != nil {
+				fail(err)
+				return
+			}
+			v, err := scan(rows)
+			if err != nil {
+				fail(err)
+				return
+			}
+			if !yield(v, nil) {
+				return
+			}
+		}
+		if err := errors.Join(rows.Err(), s.usable(ctx)); err != nil {
+			fail(err)
+		}
+	}
+}
+
+// listed is how many things an iterator over a list reads before it yields the first.
+const listed = 1024
+
+// list is each for lists, which are usually short: one that is holds no reader, so that whoever is inside of it may Delete.
+func list[T any](ctx context.Context, s *Store, what, query string, args []any, scan func(*sql.Rows) (T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var first []T
+		begin := func() bool {
+			for _, v := range first {
+				if err := s.usable(ctx); err != nil {
+					yield(*new(T), fmt.Errorf("sqlitestore: %s: %w", what, err))
+					return false
+				}
+				if !yield(v, nil) {
+					return false
+				}
+			}
+			return true
+		}
+		n := 0
+		for v, err := range each(ctx, s, what, query, args, scan) {
+			if n++; n <= listed && err == nil {
+				first = append(first, v)
+				continue
+			}
+			if first != nil && !begin() {
+				return
+			}
+			first = nil
+			if !yield(v, err) {
+				return
+			}
+		}
+		begin()
+	}
+}
+
+const whichSession = `(SELECT session FROM sessions WHERE tenant = ?1 AND id = ?2)`
+
+// Rows implements store.Store.
+func (s *Store) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, error] {
+	// By rowid, which is the order of arrival: in the order of the key every row would be on another page.
+	const query = `SELECT canonical FROM rows WHERE rowid IN (SELECT rowid FROM rows WHERE session = ` + whichSession + `)
+		UNION ALL
+		SELECT canonical FROM live_rows l WHERE session = ` + whichSession + `
+		AND NOT EXISTS (SELECT 1 FROM rows r WHERE r.session = l.session AND r.span = l.span AND r.trace = l.trace)`
+	var raw sql.RawBytes
+	var buf []byte
+	return each(ctx, s, "read rows", query, []any{k.Tenant, k.ID}, func(rows *sql.Rows) (session.Row, error) {
+		if err := rows.Scan(&raw); err != nil {
+			return session.Row{}, err
+		}
+		canonical, err := unpackRow(buf, raw)
+		if err != nil {
+			return session.Row{}, err
+		}
+		if cap(canonical) > cap(buf) && raw[0] != rowPlain {
+			buf = canonical // ParseRow keeps nothing of it
+		}
+		r, err := session.ParseRow(canonical)
+		if err != nil {
+			return session.Row{}, fmt.Errorf("%w: %w", store.ErrData, err)
+		}
+		return r, nil
+	})
+}
+
+// Blocks implements store.Store.
+func (s *Store) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) iter.Seq2[session.Block, error] {
+	where, args := `session = `+whichSession, []any{k.Tenant, k.ID}
+	if ids != nil {
+		list, err := json.Marshal(ids)
+		if err != nil {
+			return func(yield func(session.Block, error) bool) {
+				yield(session.Block{}, fmt.Errorf("sqlitestore: read blocks: %w", err))
+			}
+		}
+		where += ` AND id IN (SELECT unhex(value) FROM json_each(?3))`
+		args = append(args, string(list))
+	}
+	// Pack after pack, of which the first block brings the body: the inner query sorts nothing but places.
+	query := `SELECT b.id, b.recipe, b.size, b.pack, b.start, b.length,
+			CASE WHEN b.first THEN CASE WHEN b.pack > 0 THEN (SELECT raw FROM packs p WHERE p.pack = b.pack AND p.session = b.session)
+				ELSE (SELECT raw FROM shared_bodies h WHERE h.shared = -b.pack AND h.id = b.id) END END,
+			CASE WHEN b.first THEN CASE WHEN b.pack > 0 THEN (SELECT body FROM packs p WHERE p.pack = b.pack AND p.session = b.session)
+				ELSE (SELECT body FROM shared_bodies h WHERE h.shared = -b.pack AND h.id = b.id) END END
+		FROM (SELECT *, row_number() OVER (PARTITION BY pack ORDER BY start) = 1 AS first FROM blocks WHERE ` + where + `) b`
+	var id, body sql.RawBytes
+	var at int64 // the pack that raw is of; 0: the empty one
+	var raw []byte
+	return each(ctx, s, "read blocks", query, args, func(rows *sql.Rows) (session.Block, error) {
+		b := session.Block{Session: k}
+		var pack, start, length int64
+		var size sql.Null[int64]
+		if err := rows.Scan(&id, &b.Recipe, &b.Size, &pack, &start, &length, &size, &body); err != nil {
+			return session.Block{}, err
+		}
+		if copy(b.ID[:], id); len(id) != len(b.ID) {
+			return session.Block{}, fmt.Errorf("%w: block id of %d bytes, want %d", errPack, len(id), len(b.ID))
+		}
+		switch {
+		case pack == 0:
+			at, raw = 0, raw[:0]
+		case pack != at:
+			if !size.Valid {
+				return session.Block{}, fmt.Errorf("block %s: %w: pack %d is not there", b.ID, errPack, pack)
+			}
+			out, err := unpack(raw, body, size.V)
+			if err != nil {
+				return session.Block{}, fmt.Errorf("block %s: pack %d: %w", b.ID, pack, err)
+			}
+			at, raw = pack, out
+		}
+		if start < 0 || length < 0 || start > int64(len(raw)) || length > int64(len(raw))-start {
+			return session.Block{}, fmt.Errorf("block %s: %w: pack %d has %d bytes, the body is said to be %d at %d", b.ID, errPack, pack, len(raw), length, start)
+		}
+		b.Body = string(raw[start : start+length])
+		return b, nil
+	})
+}
+
+// sessionsQuery returns what Sessions asks.
+func sessionsQuery(q store.Query) (query string, args []any) {
+	where, args := []string{"s.tenant = ?"}, []any{q.Tenant}
+	and := func(cond string, values ...any) { where, args = append(where, cond), append(args, values...) }
+	if q.Prefix != "" {
+		and("s.id >= ?", q.Prefix)
+		if end := after(q.Prefix); end != "" {
+			and("s.id < ?", end)
+		}
+	}
+	if q.Parent != "" {
+		and("s.session IN (SELECT session FROM summaries WHERE parent = ? AND parent <> '')", q.Parent)
+	}
+	filter(&q, and)
+	if !q.Before.IsZero() {
+		and("s.last_ns < ?", store.RankOf(q.Before)) // one that was never projected has the greatest of all
+	}
+	// What selects few sessions is looked up by its own index, in place of looking through all of the tenant's in the order of the
+	// list: a plus keeps a column from the index of another.
+	few := ""
+	switch {
+	case q.Parent != "" || q.ForkedFrom != "" || allOpen(q.Status) || q.Trace != (session.TraceID{}):
+		where[0] = "+s.tenant = ?"
+	case q.Prefix != "":
+		few = "+"
+	}
+	span, trace := q.Span != (session.SpanID{}), q.Trace != (session.TraceID{})
+	if trace {
+		and("s.session IN (SELECT session FROM session_traces WHERE trace = ?)", q.Trace[:])
+	}
+	if span {
+		// One step into the primary key per session: an index over all spans would cost every insert.
+		cond := "x.session = s.session AND x.span = ?"
+		one := []any{q.Span[:]}
+		if trace {
+			cond, one = cond+" AND x.trace = ?", append(one, q.Trace[:])
+		}
+		and("(EXISTS (SELECT 1 FROM rows x WHERE "+cond+") OR EXISTS (SELECT 1 FROM live_rows x WHERE "+cond+"))", append(one, one...)...)
+	}
+	order := few + "s.last_ns DESC, s.id"
+	if q.Oldest {
+		order = few + "s.last_ns, s.id DESC"
+	}
+	query = `SELECT s.id, ` + summaryOf("m") + ` FROM sessions s LEFT JOIN summaries m ON m.session = s.session
+		WHERE ` + strings.Join(where, " AND ") + ` ORDER BY ` + order
+	if q.Limit > 0 {
+		query, args = query+" LIMIT ?", append(args, q.Limit)
+	}
+	return query, args
+}
+
+// filter adds the conditions of store.Query.Matches and of After.
+func filter(q *store.Query, and func(cond string, values ...any)) {
+	if q.ForkedFrom != "" {
+		and("s.session IN (SELECT session FROM summaries WHERE forked_from = ? AND forked_from <> '')", q.ForkedFrom)
+	}
+	if q.Agent != "" {
+		and("(m.agent = ? OR m.agent_id = ?)", q.Agent, q.Agent)
+	}
+	if q.Model != "" {
+		and("m.model = ?", q.Model)
+	}
+	if len(q.Status) > 0 {
+		status, values := "m.status", []any{}
+		if !q.Now.IsZero() { // as session.Summary.StatusAt
+			status = "CASE WHEN m.heartbeat_ns > 0 AND (m.last_ns IS NULL OR (? - m.last_ns) / 3 > m.heartbeat_ns) THEN CASE m.settled WHEN '' THEN 'aborted' ELSE m.settled END ELSE m.status END"
+			values = append(values, store.RankOf(q.Now))
+		}
+		for _, s := range q.Status {
+			values = append(values, string(s))
+		}
+		if allOpen(q.Status) {
+			and("s.session IN (SELECT session FROM summaries WHERE status IN ('busy', 'retrying', 'waiting_on_approval', 'waiting_on_user_input'))") // as the index has it
+		}
+		and(status+" IN (?"+strings.Repeat(",?", len(q.Status)-1)+")", values...)
+	}
+	if q.Errors {
+		and("m.errors > 0")
+	}
+	if q.Denied {
+		and("m.denied > 0")
+	}
+	if q.MinCost > 0 {
+		and("m.cost >= ?", q.MinCost)
+	}
+	if !q.Since.IsZero() {
+		and("s.last_ns >= ? AND m.session IS NOT NULL", store.RankOf(q.Since))
+	}
+	if !q.Until.IsZero() {
+		and("(m.start_ns < ? OR m.start_ns IS NULL) AND m.session IS NOT NULL", store.RankOf(q.Until))
+	}
+	switch q.Archived {
+	case store.ArchivedNot:
+		and("ifnull(m.archived, 0) = 0")
+	case store.ArchivedOnly:
+		and("m.archived <> 0")
+	}
+	if q.Search != "" {
+		var fields []string
+		var values []any
+		for _, c := range []string{"s.id", "m.title", "m.agent", "m.agent_id", "m.model"} {
+			// As bytes: of texts it would skip what is no character.
+			fields, values = append(fields, "instr(CAST(lower("+c+") AS BLOB), CAST(lower(?) AS BLOB))"), append(values, q.Search)
+		}
+		and("("+strings.Join(fields, " OR ")+")", values...)
+	}
+	if c := q.After; c != nil {
+		if q.Oldest {
+			and("s.last_ns >= ? AND (s.last_ns > ? OR s.id < ?)", c.Rank(), c.Rank(), c.ID)
+		} else {
+			and("s.last_ns <= ? AND (s.last_ns < ? OR s.id > ?)", c.Rank(), c.Rank(), c.ID)
+		}
+	}
+}
+
+// allOpen reports whether only sessions are asked for of which something is open. One that is dead by now is none of these, so that what was told last
+// selects all that there are.
+func allOpen(l []spans.SessionStatus) bool {
+	return len(l) > 0 && !slices.ContainsFunc(l, func(s spans.SessionStatus) bool {
+		switch s {
+		case spans.SessionStatusBusy, spans.SessionStatusRetrying, spans.SessionStatusWaitingOnApproval, spans.SessionStatusWaitingOnUserInput:
+			return false
+		}
+		return true
+	})
+}
+
+// Sessions implements store.Store.
+func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.Summary, error] {
+	query, args := sessionsQuery(q)
+	return list(ctx, s, "list sessions", query, args, func(rows *sql.Rows) (session.Summary, error) {
+		m := session.Summary{Key: session.Key{Tenant: q.Tenant}}
+		var start, last sql.Null[int64]
+		err := rows.Scan(&m.ID, &m.Parent, &m.Status, &m.Agent, &m.AgentID, &m.Model, &m.Dialect, &start, &last,
+			&m.Runs, &m.Turns, &m.ToolCalls, &m.Errors, &m.Denied, &m.Defects,
+			&m.Usage.Input, &m.Usage.Output, &m.Usage.Reasoning, &m.Usage.CacheRead, &m.Usage.CacheWrite,
+			&m.ForkedFrom, &m.Title, &m.Archived, &m.Cost, &m.Currency, &m.HeartbeatNS, &m.Settled)
+		m.Start, m.Last = instant(start), instant(last)
+		return m, err
+	})
+}
+
+// summaryOf returns summaryColumns of a table that may have no row.
+func summaryOf(table string) string {
+	var out []string
+	for _, c := range strings.Split(summaryColumns, ",") {
+		switch c = strings.TrimSpace(c); c {
+		case "start_ns", "last_ns":
+			out = append(out, table+"."+c)
+		case "parent", "status", "agent", "agent_id", "model", "dialect", "forked_from", "title", "currency", "settled":
+			out = append(out, "ifnull("+table+"."+c+", '')")
+		default:
+			out = append(out, "ifnull("+table+"."+c+", 0)")
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func instant(n sql.Null[int64]) time.Time {
+	if !n.Valid {
+		return time.Time{}
+	}
+	return time.Unix(0, n.V).UTC()
+}
+
+// after returns the least text that is greater than every text with that prefix, empty when there is none.
+func after(prefix string) string {
+	b := []byte(prefix)
+	for i := len(b) - 1; i >= 0; i-- {
+		if b[i] < 0xff {
+			b[i]++
+			return string(b[:i+1])
+		}
+	}
+	return ""
+}
+
+// listTenants steps from one tenant to the next, however many sessions each has.
+const listTenants = `WITH RECURSIVE t (tenant) AS (SELECT min(tenant) FROM sessions
+		UNION ALL SELECT (SELECT min(tenant) FROM sessions s WHERE s.tenant > t.tenant) FROM t WHERE t.tenant IS NOT NULL)
+	SELECT tenant FROM t WHERE tenant IS NOT NULL`
+
+// Tenants implements store.Store.
+func (s *Store) Tenants(ctx context.Context) iter.Seq2[string, error] {
+	return list(ctx, s, "list tenants", listTenants, nil, func(rows *sql.Rows) (t string, err error) {
+		err = rows.Scan(&t)
+		return t, err
+	})
+}
+
+// Dirty implements store.Store.
+func (s *Store) Dirty(ctx context.Context) iter.Seq2[session.Key, error] {
+	return list(ctx, s, "list dirty sessions", `SELECT tenant, id FROM sessions WHERE mark > projected ORDER BY mark, tenant, id`, nil,
+		func(rows *sql.Rows) (k session.Key, err error) {
+			err = rows.Scan(&k.Tenant, &k.ID)
+			return k, err
+		})
+}
+
+// Mark implements store.Store.
+func (s *Store) Mark(ctx context.Context, k session.Key) (store.Mark, error) {
+	for mark, err := range each(ctx, s, "mark", `SELECT mark FROM sessions WHERE tenant = ? AND id = ?`, []any{k.Tenant, k.ID},
+		func(rows *sql.Rows) (m store.Mark, err error) {
+			err = rows.Scan(&m)
+			return m, err
+		}) {
+		return mark, err
+	}
+	return 0, fmt.Errorf("sqlitestore: mark: %w", store.ErrNotFound)
+}

@@ -1,0 +1,201 @@
+package sqlitestore
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/storetest"
+)
+
+// tableCount returns how many rows a table has.
+func tableCount(t *testing.T, s *Store, table string) (n int) {
+	t.Helper()
+	if err := s.readers.QueryRowContext(t.Context(), "SELECT count(*) FROM "+table).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Nobody gives others a body that is not the one its id names, gets one by its id alone, or sees that of another tenant.
+func TestSharedPoison(t *testing.T) {
+	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
+	body := strings.Repeat("the prompt ", 500)
+	evil := strings.Repeat("ignore all ", 500)
+	put := func(k session.Key, body string) {
+		t.Helper()
+		b := session.Block{Session: k, ID: spans.BlockOfString(strings.Repeat("the prompt ", 500)), Body: body}
+		if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{fixed(storetest.Row(k, 1), b)}, Blocks: []session.Block{b}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(k session.Key, body string) {
+		t.Helper()
+		got := content(t, s, k).Blocks
+		if len(got) != 1 || got[0].Body != body {
+			t.Errorf("session %q of %q has %d blocks, not the one that was put", k.ID, k.Tenant, len(got))
+		}
+	}
+	hostile, thief := key("hostile"), key("thief")
+	put(hostile, evil)
+	put(key("a"), body)
+	put(key("b"), body)
+	put(session.Key{Tenant: "t", ID: "a"}, body)
+	put(thief, "x") // who knows the id and not the body
+	want(hostile, evil)
+	want(key("a"), body)
+	want(key("b"), body)
+	want(session.Key{Tenant: "t", ID: "a"}, body)
+	want(thief, "x")
+	if n := tableCount(t, s, "shared_bodies"); n != 2 {
+		t.Errorf("%d shared bodies, want one a tenant", n)
+	}
+	for _, k := range []session.Key{key("a"), hostile, thief} {
+		if err := s.Delete(t.Context(), k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want(key("b"), body)
+	checkWhole(t, s)
+}
+
+// What is not shared: bodies that no row of the batch names, small ones, those that were cut, recipes, whole requests, and those whose
+// session has them already.
+func TestSharedNot(t *testing.T) {
+	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
+	k := key("a")
+	large := strings.Repeat("large ", 1000)
+	b := storetest.Block(k, large)
+	cut := b
+	cut.Body, cut.Size = large[:2000], int64(len(large))
+	small := storetest.Block(k, large[:sharedMin-1])
+	whole := storetest.Block(k, "payload "+large)
+	payload := storetest.Row(k, 2)
+	payload.Lists = []session.List{{Name: spans.ListParams, Count: 2, Items: []string{whole.ID.Short().String() + " payload", "no item"}}}
+	recipe := storetest.Recipe(k, large+"!", "=1:!", b.ID.Short().String())
+	other := key("other")
+	for name, batch := range map[string]session.Batch{
+		"not named":             {Rows: []session.Row{storetest.Row(other, 1)}, Blocks: []session.Block{storetest.Block(other, large)}},
+		"small":                 {Rows: []session.Row{fixed(storetest.Row(k, 1), small)}, Blocks: []session.Block{small}},
+		"cut":                   {Rows: []session.Row{fixed(storetest.Row(k, 1), cut)}, Blocks: []session.Block{cut}},
+		"payload":               {Rows: []session.Row{payload}, Blocks: []session.Block{whole}},
+		"recipe":                {Rows: []session.Row{fixed(storetest.Row(k, 1), recipe)}, Blocks: []session.Block{recipe}},
+		"named by another":      {Rows: []session.Row{fixed(storetest.Row(key("b"), 1), storetest.Block(other, large))}, Blocks: []session.Block{storetest.Block(other, large)}},
+		"there already":         {Rows: []session.Row{fixed(storetest.Row(other, 1), storetest.Block(other, large))}, Blocks: []session.Block{storetest.Block(other, large)}},
+		"named by another list": {Rows: []session.Row{storetest.Row(other, 1)}, Blocks: []session.Block{storetest.Block(other, large)}},
+	} {
+		if name == "there already" {
+			if err := s.Put(t.Context(), session.Batch{Blocks: batch.Blocks}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Put(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+		if n := tableCount(t, s, "shared_bodies"); n != 0 {
+			t.Fatalf("%s: shared", name)
+		}
+	}
+	// The whole body takes the place of the one that was cut, and is shared then.
+	if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{fixed(storetest.Row(k, 1), b)}, Blocks: []session.Block{b}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := tableCount(t, s, "shared_bodies"); n != 1 {
+		t.Errorf("%d shared bodies, want 1", n)
+	}
+	for got, err := range s.Blocks(t.Context(), k, []spans.BlockID{b.ID}) {
+		if err != nil || got != b {
+			t.Errorf("block of %d bytes and size %d, %v", len(got.Body), got.Size, err)
+		}
+	}
+	if err := s.Maintain(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Delete(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	if n := tableCount(t, s, "shared_bodies"); n != 0 {
+		t.Errorf("%d shared bodies after the last session that has it is deleted", n)
+	}
+	checkWhole(t, s)
+}
+
+// Whatever is put and deleted in whatever order: each session has its own blocks whole, and a shared body is there exactly while a
+// session has it.
+func TestSharedProperty(t *testing.T) {
+	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
+	rng := rand.New(rand.NewPCG(1, 2))
+	have := map[session.Key]map[string]bool{}
+	for range 300 {
+		k := session.Key{Tenant: []string{"", "t"}[rng.IntN(2)], ID: fmt.Sprint("s", rng.IntN(4))}
+		if rng.IntN(3) == 0 {
+			if err := s.Delete(t.Context(), k); err != nil {
+				t.Fatal(err)
+			}
+			delete(have, k)
+		} else {
+			body := strings.Repeat(fmt.Sprint("prompt ", rng.IntN(5), " "), 200)
+			b := storetest.Block(k, body)
+			r := storetest.Row(k, rng.IntN(50))
+			if rng.IntN(4) > 0 {
+				r = fixed(r, b)
+			}
+			if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{r}, Blocks: []session.Block{b}}); err != nil {
+				t.Fatal(err)
+			}
+			if have[k] == nil {
+				have[k] = map[string]bool{}
+			}
+			have[k][body] = true
+			if rng.IntN(4) == 0 {
+				if err := s.Maintain(t.Context(), k); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	for k, want := range have {
+		got := map[string]bool{}
+		for _, b := range content(t, s, k).Blocks {
+			got[b.Body] = true
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", k, diff)
+		}
+	}
+	checkWhole(t, s)
+	if n := tableCount(t, s, "shared_bodies"); n == 0 || len(have) == 0 {
+		t.Errorf("%d shared bodies, %d sessions: the test shows nothing", n, len(have))
+	}
+}
+
+// A shared body that was damaged at rest is told of, and costs nobody else anything.
+func TestSharedDamaged(t *testing.T) {
+	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
+	b := storetest.Block(key("a"), strings.Repeat("prompt ", 500))
+	if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{fixed(storetest.Row(key("a"), 1), b)}, Blocks: []session.Block{b}}); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, key("b"), 1)
+	for _, damage := range []string{"SET id = zeroblob(32)", "SET raw = raw + 1", "SET body = zeroblob(10)"} {
+		if _, err := s.conn.ExecContext(t.Context(), "UPDATE shared_bodies "+damage); err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range s.Blocks(t.Context(), key("a"), nil) {
+			if !errors.Is(err, store.ErrData) || !strings.Contains(err.Error(), b.ID.String()) {
+				t.Errorf("%s: %v, want an error that names the block", damage, err)
+			}
+		}
+	}
+	if rows, blocks := count(t, s, key("b")); rows != 1 || blocks != 1 {
+		t.Errorf("another session has %d rows and %d blocks", rows, blocks)
+	}
+}

@@ -1,0 +1,262 @@
+package sqlitestore_test
+
+import (
+	"database/sql"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/otelagent/otelagent/agenttest/phifixtures"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/project"
+	"github.com/otelagent/otelagent/backend/store/sqlitestore"
+	"github.com/otelagent/otelagent/backend/store/storetest"
+)
+
+// used returns how many bytes of pages each table takes with its indexes, after a checkpoint, and under "" what is free.
+func used(tb testing.TB, path string) map[string]int64 {
+	tb.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec("PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+		tb.Fatal(err)
+	}
+	out := map[string]int64{}
+	rows, err := db.Query(`SELECT s.tbl_name, sum(d.pgsize) FROM dbstat d JOIN sqlite_schema s ON s.name = d.name GROUP BY 1
+		UNION ALL SELECT '', freelist_count * page_size FROM pragma_freelist_count, pragma_page_size`)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var n int64
+		if err := rows.Scan(&name, &n); err != nil {
+			tb.Fatal(err)
+		}
+		out[name] = n
+	}
+	if rows.Err() != nil {
+		tb.Fatal(rows.Err())
+	}
+	return out
+}
+
+// goText returns about n bytes of the Go distribution's own sources: text that people wrote, the same with one toolchain.
+func goText(tb testing.TB, n int) string {
+	tb.Helper()
+	var b strings.Builder
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	err = filepath.WalkDir(filepath.Join(strings.TrimSpace(string(root)), "src", "net"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		b.Write(text)
+		if b.Len() >= n {
+			return fs.SkipAll
+		}
+		return err
+	})
+	if err != nil || b.Len() < n {
+		tb.Fatalf("%d bytes of text, want %d: %v", b.Len(), n, err)
+	}
+	return b.String()[:n]
+}
+
+const (
+	longTurns = 200
+	newText   = 4 << 10
+	fixedText = 56 << 10 // prompt and tools
+)
+
+// longSession returns what a session of 200 turns comes to, turn by turn: 5 rows and 5 bodies a turn. The bytes of its bodies
+// are distinct.
+func longSession(tb testing.TB, k session.Key) (turns []session.Batch, distinct int64) {
+	tb.Helper()
+	text := goText(tb, fixedText+longTurns*newText)
+	take := func(n int) session.Block {
+		body := text[:n]
+		text = text[n:]
+		distinct += int64(n)
+		return storetest.Block(k, body)
+	}
+	for n := range longTurns {
+		var b session.Batch
+		if n == 0 {
+			b.Blocks = append(b.Blocks, take(fixedText/2), take(fixedText/2))
+		}
+		for i := range 5 {
+			b.Rows = append(b.Rows, storetest.Row(k, 5*n+i))
+		}
+		for _, size := range []int{300, 100, 2200, 600, newText - 3200} {
+			b.Blocks = append(b.Blocks, take(size))
+		}
+		body := b.Blocks[len(b.Blocks)-3].Body
+		b.Blocks = append(b.Blocks, storetest.Recipe(k, "{"+body, "=1:{", b.Blocks[len(b.Blocks)-3].ID.Short().String()))
+		turns = append(turns, b)
+	}
+	return turns, distinct
+}
+
+// The bodies of a long session take no more than half of their bytes on disk, index and unused parts of pages included,
+// whether they came turn by turn or many turns at a time.
+func TestDisk(t *testing.T) {
+	k := session.Key{ID: "0194f3c2-6a1b-7c3d-9e4f-000000000001"}
+	turns, distinct := longSession(t, k)
+	for name, each := range map[string]int{"turn by turn": 1, "13 turns at a time": 13, "at once": longTurns} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "x.db")
+			s, err := sqlitestore.Open(t.Context(), path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			var longest time.Duration
+			for n := 0; n < len(turns); n += each {
+				var b session.Batch
+				for _, turn := range turns[n:min(n+each, len(turns))] {
+					b.Rows, b.Blocks = append(b.Rows, turn.Rows...), append(b.Blocks, turn.Blocks...)
+				}
+				if err := s.Put(t.Context(), b); err != nil {
+					t.Fatal(err)
+				}
+				if n/each%10 == 9 {
+					start := time.Now()
+					if err := project.Session(t.Context(), s, k); err != nil {
+						t.Fatal(err)
+					}
+					longest = max(longest, time.Since(start))
+				}
+			}
+			before := used(t, path)
+			if err := project.Session(t.Context(), s, k); err != nil {
+				t.Fatal(err)
+			}
+			after := used(t, path)
+			share := func(u map[string]int64) float64 { return float64(u["packs"]+u["blocks"]) / float64(distinct) }
+			t.Logf("of %d bytes: %.3f before the last projection, %.3f after (packs %.3f, blocks %.3f); free %.3f; longest projection %v",
+				distinct, share(before), share(after), float64(after["packs"])/float64(distinct), float64(after["blocks"])/float64(distinct),
+				float64(after[""])/float64(distinct), longest)
+			if share(after) > 0.5 {
+				t.Errorf("blocks take %.3f of their bytes, want 0.5 at most", share(after))
+			}
+			start, n := time.Now(), 0
+			for _, err := range s.Blocks(t.Context(), k, nil) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				n++
+			}
+			t.Logf("%d blocks read in %v", n, time.Since(start))
+		})
+	}
+}
+
+// previews are attributes that repeat the beginning of what stands in blocks, for other readers.
+var previews = []string{"gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"}
+
+// A row of a real session takes 800 bytes at most, columns and indexes included, without what lists and previews add.
+func TestRowSize(t *testing.T) {
+	var with, without session.Batch
+	for _, f := range phifixtures.All(t, "../../..") {
+		if f.Release != "0.15.2" {
+			continue
+		}
+		for _, r := range recorded(t, f).Rows {
+			with.Rows = append(with.Rows, r)
+			r.Lists = nil
+			r.Attrs = slices.DeleteFunc(slices.Clone(r.Attrs), func(a session.Attr) bool { return slices.Contains(previews, a.Key) })
+			without.Rows = append(without.Rows, r)
+		}
+	}
+	var size [2]float64
+	for i, b := range []session.Batch{without, with} {
+		path := filepath.Join(t.TempDir(), fmt.Sprint(i, ".db"))
+		s, err := sqlitestore.Open(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Put(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		raw := 0
+		for j := range b.Rows {
+			raw += len(b.Rows[j].AppendCanonical(nil))
+		}
+		size[i] = float64(used(t, path)["rows"]) / float64(len(b.Rows))
+		t.Logf("%d rows of %d canonical bytes take %.0f bytes each", len(b.Rows), raw/len(b.Rows), size[i])
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if size[0] > 800 {
+		t.Errorf("a row takes %.0f bytes, want 800 at most", size[0])
+	}
+}
+
+// A prompt that 1,000 sessions begin with is kept once, where it would take a thousand packs.
+func TestSharedSaves(t *testing.T) {
+	const sessions = 1000
+	prompt := goText(t, fixedText)
+	size := func(share bool) int64 {
+		path := filepath.Join(t.TempDir(), "x.db")
+		s, err := sqlitestore.Open(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range sessions {
+			k := session.Key{ID: fmt.Sprint("s", n)}
+			r, b := storetest.Row(k, n), storetest.Block(k, prompt)
+			if share {
+				item := spans.Item{Block: b.ID.Short(), Provenance: string(spans.ProvenanceSystem)}
+				r.Lists = append(r.Lists, session.List{Name: spans.ListParams, Count: 1, Items: []string{item.Encode()}})
+			}
+			if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{r}, Blocks: []session.Block{b}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := store.Counts{BlocksNew: sessions, BytesNew: sessions * fixedText}
+		if share {
+			want = store.Counts{BlocksNew: 1, BytesNew: fixedText, BlocksKnown: sessions - 1, BytesKnown: (sessions - 1) * fixedText}
+		}
+		if got := s.Counts(); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+		if n, err := s.SessionSize(t.Context(), session.Key{ID: "s7"}); err != nil || n < fixedText || n > fixedText+1000 {
+			t.Errorf("a session of %d bytes, %v", n, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s, err = sqlitestore.OpenReadOnly(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		n, err := s.Size(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	shared, apart := size(true), size(false)
+	t.Logf("%d sessions with the same %d bytes: %d bytes a session when they are shared, %d when not", sessions, fixedText, shared/sessions, apart/sessions)
+	if shared > sessions*1800 || apart < 8*shared {
+		t.Errorf("%d bytes shared, %d apart", shared, apart)
+	}
+}

@@ -1,0 +1,439 @@
+// Package sqlitestore keeps sessions in one SQLite file, without cgo.
+//
+// Several processes may have the file open, one of them or all for writing: the file must be on a local disk, because
+// write-ahead logging needs shared memory. What Put acknowledged survives the death of the process at any moment. Should
+// the machine lose power, the last transactions may be missing, never parts of one, and the file stays whole;
+// WithFullSync closes that gap at the price of one disk flush per Put.
+//
+// Files are made with mode 0600, directories that are missing with 0700; what exists keeps its mode. What was deleted is
+// overwritten in the file. A bare sqlite3 reads the tables; schema1.sql and those behind it in this package describe them.
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/otelagent/otelagent/backend/store"
+)
+
+// Store is a store.Store in a SQLite file. Use Open or OpenReadOnly.
+type Store struct {
+	path       string
+	file       os.FileInfo // what path named when it was opened
+	busy       time.Duration
+	chatTables bool
+	closed     atomic.Bool
+
+	// readers opens as many connections as there are readers at once and keeps a few.
+	readers *sql.DB
+
+	// writer holds the one connection that writes, nil when the store is read-only. Whoever takes the token from turn may
+	// use conn and statements.
+	writer *sql.DB
+	turn   chan struct{}
+	conn   *sql.Conn
+	stmts  statements
+	eraser chan struct{} // holds one thing while somebody erases
+	// rejectsGone says that rejects were deleted whose copies are still in the log.
+	rejectsGone atomic.Bool
+
+	counts counts
+
+	closing sync.Once
+	err     error // of Close
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Option is an option of Open and OpenReadOnly.
+type Option interface{ apply(*config) }
+
+type config struct {
+	busy       time.Duration
+	fullSync   bool
+	chatTables bool
+}
+
+type optionFunc func(*config)
+
+func (f optionFunc) apply(c *config) { f(c) }
+
+// DefaultBusyTimeout is how long a method waits for another process that writes.
+const DefaultBusyTimeout = 5 * time.Second
+
+// WithBusyTimeout sets how long a method waits for another process that writes before it fails, DefaultBusyTimeout unless
+// set. Zero or less means not at all.
+func WithBusyTimeout(d time.Duration) Option {
+	return optionFunc(func(c *config) { c.busy = max(d, 0) })
+}
+
+// WithFullSync makes Put return only after the disk said that it has the data, so that what was acknowledged also survives
+// a loss of power.
+func WithFullSync() Option { return optionFunc(func(c *config) { c.fullSync = true }) }
+
+func newConfig(opts []Option) config {
+	c := config{busy: DefaultBusyTimeout}
+	for _, o := range opts {
+		if o != nil {
+			o.apply(&c)
+		}
+	}
+	return c
+}
+
+const (
+	// pageSize of new files: rows of 600 bytes and blocks of some KB waste less of it than of 4,096 bytes.
+	pageSize = 8192
+	// cacheKiB is the page cache of a connection: index leaves of the sessions being written stay in it.
+	cacheKiB = 16 << 10
+	// checkpointPages is how far the write-ahead log grows before it is copied into the file: 16 MiB.
+	checkpointPages = 2048
+	// busyStep is how long the writing connection waits for a lock before it looks whether it was cancelled.
+	busyStep = 20 * time.Millisecond
+	// idleReaders is how many connections are kept for the next reader.
+	idleReaders = 4
+)
+
+// Open opens the database that dsn names (see ParseDSN) for reading and writing, makes it when it is not there, and brings
+// its schema up to date. What no waiting mends fails with store.ErrUnusable: a DSN that makes no sense, no regular file, a database
+// that is not ours, access that is denied, and with a *VersionError a newer schema. Every other error may go away. A session whose
+// deletion was left half way is erased first.
+func Open(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
+	path, err := ParseDSN(dsn)
+	if err != nil {
+		return nil, err
+	}
+	s, err := open(ctx, path, newConfig(opts))
+	if err != nil {
+		return nil, fmt.Errorf("sqlitestore: open %q: %w", path, unusable(err))
+	}
+	return s, nil
+}
+
+// OpenReadOnly opens the database that dsn names for reading, also while another process writes it. It never writes to
+// the database; methods that write fail with store.ErrReadOnly. A file that is not there fails with fs.ErrNotExist, one
+// of another schema version with a *VersionError, and what no waiting mends with store.ErrUnusable, as of Open.
+func OpenReadOnly(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
+	path, err := ParseDSN(dsn)
+	if err != nil {
+		return nil, err
+	}
+	s, err := openReadOnly(ctx, path, newConfig(opts))
+	if err != nil {
+		return nil, fmt.Errorf("sqlitestore: open %q for reading: %w", path, unusable(err))
+	}
+	return s, nil
+}
+
+func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
+	path, err = filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := create(path); err != nil {
+		return nil, err
+	}
+	if err := writable(path); err != nil {
+		return nil, err
+	}
+	s := &Store{path: path, busy: cfg.busy, chatTables: cfg.chatTables, turn: make(chan struct{}, 1), eraser: make(chan struct{}, 1)}
+	defer func() {
+		if err != nil {
+			_ = s.close()
+		}
+	}()
+	s.writer, err = sql.Open("sqlite", uri(path, "rw", cfg))
+	if err != nil {
+		return nil, err
+	}
+	s.writer.SetMaxOpenConns(1)
+	s.conn, err = s.writer.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// Refuse what is not ours before anything is changed in it.
+	if _, err := version(ctx, s.conn, Version); err != nil {
+		return nil, err
+	}
+	if s.file, err = os.Stat(path); err != nil {
+		return nil, err
+	}
+	sync := "NORMAL"
+	if cfg.fullSync {
+		sync = "FULL"
+	}
+	pragmas := fmt.Sprintf("PRAGMA page_size=%d; PRAGMA synchronous=%s; PRAGMA cache_size=-%d; PRAGMA wal_autocheckpoint=%d; PRAGMA temp_store=MEMORY; PRAGMA secure_delete=ON",
+		pageSize, sync, cacheKiB, checkpointPages)
+	if _, err := s.conn.ExecContext(ctx, pragmas); err != nil {
+		return nil, err
+	}
+	if err := s.walMode(ctx, cfg.busy); err != nil {
+		return nil, err
+	}
+	if err := migrate(ctx, s.conn, migrations); err != nil {
+		return nil, err
+	}
+	if err := s.stmts.prepare(ctx, s.conn); err != nil {
+		return nil, err
+	}
+	if cfg.chatTables {
+		if _, err := s.conn.ExecContext(ctx, chatBehind); err != nil {
+			return nil, err
+		}
+	}
+	if s.readers, err = sql.Open("sqlite", uri(path, "ro", cfg)); err != nil {
+		return nil, err
+	}
+	s.readers.SetMaxIdleConns(idleReaders)
+	if _, err := s.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout=%d", min(cfg.busy, busyStep).Milliseconds())); err != nil {
+		return nil, err
+	}
+	s.turn <- struct{}{}
+	// What goes wrong here goes wrong for the next Delete as well, which tells; a full disk or a damaged page must not keep others out.
+	if err := s.erase(ctx, 0, false); err != nil && ctx.Err() != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// walMode switches to write-ahead logging. SQLite does not wait for a lock here, so we do.
+func (s *Store) walMode(ctx context.Context, busy time.Duration) error {
+	for deadline := time.Now().Add(busy); ; {
+		var mode string
+		err := s.conn.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode)
+		switch {
+		case err == nil && mode == "wal":
+			return nil
+		case err == nil:
+			return fmt.Errorf("journal mode is %q, want \"wal\": the file system may not support it", mode)
+		case code(err) != sqlite3.SQLITE_BUSY || time.Now().After(deadline):
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func openReadOnly(ctx context.Context, path string, cfg config) (_ *Store, err error) {
+	path, err = filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := isFile(path); err != nil {
+		return nil, err
+	}
+	s := &Store{path: path}
+	if s.file, err = os.Stat(path); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = s.close()
+		}
+	}()
+	if s.readers, err = sql.Open("sqlite", uri(path, "ro", cfg)); err != nil {
+		return nil, err
+	}
+	s.readers.SetMaxIdleConns(idleReaders)
+	v, err := version(ctx, s.readers, Version)
+	if code(err) == sqlite3.SQLITE_CANTOPEN && !exists(path+"-wal") {
+		// A directory that cannot be written to, and nobody who writes: the file is all there is.
+		_ = s.readers.Close()
+		if s.readers, err = sql.Open("sqlite", uri(path, "ro", cfg)+"&immutable=1"); err != nil {
+			return nil, err
+		}
+		v, err = version(ctx, s.readers, Version)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case v != Version:
+		return nil, &VersionError{Have: v, Want: Version}
+	}
+	return s, nil
+}
+
+// uri returns what the driver opens. mode is that of SQLite URIs.
+func uri(path, mode string, cfg config) string {
+	u := url.URL{Scheme: "file", Path: filepath.ToSlash(path)}
+	if u.Path[0] != '/' {
+		u.Path = "/" + u.Path // C:/...
+	}
+	q := fmt.Sprintf("?mode=%s&_pragma=busy_timeout(%d)", mode, cfg.busy.Milliseconds())
+	if mode == "ro" {
+		q += "&_pragma=query_only(1)"
+	}
+	return u.String() + q
+}
+
+// create makes an empty file of mode 0600, and its directory, unless the file is there: SQLite would use the umask. It never
+// opens a file that exists, since closing it would take away the locks that this process has on it.
+func create(path string) error {
+	switch err := isFile(path); {
+	case err == nil:
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil // another process was faster
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func isFile(path string) error {
+	switch fi, err := os.Stat(path); {
+	case err != nil:
+		return err
+	case !fi.Mode().IsRegular():
+		return fmt.Errorf("%s: %w", fi.Mode().Type(), errNotRegular)
+	}
+	return nil
+}
+
+var errNotRegular = errors.New("want a regular file")
+
+// there tells whether the path still names the file that was opened. SQLite would go on with one that was deleted or replaced, and what
+// it acknowledges would be gone with the last program that has it open.
+func (s *Store) there() error {
+	fi, err := os.Stat(s.path)
+	if err == nil && !os.SameFile(fi, s.file) {
+		err = errReplaced
+	}
+	return err
+}
+
+var errReplaced = errors.New("another file stands in the place of the one that was opened: close the store and open it again")
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// Path returns the absolute path of the database file.
+func (s *Store) Path() string { return s.path }
+
+// Close implements store.Store. The last process to close the file leaves it without -wal and -shm beside it.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		s.closed.Store(true)
+		if s.turn != nil {
+			<-s.turn // never given back: whoever waits for it fails with ErrClosed
+			close(s.turn)
+		}
+		if err := s.close(); err != nil {
+			s.err = fmt.Errorf("sqlitestore: close %q: %w", s.path, err)
+		}
+	})
+	return s.err
+}
+
+func (s *Store) close() error {
+	var errs []error
+	if s.readers != nil {
+		errs = append(errs, s.readers.Close())
+	}
+	s.stmts.close()
+	if s.conn != nil {
+		errs = append(errs, s.conn.Close())
+	}
+	if s.writer != nil {
+		errs = append(errs, s.writer.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// write runs f in a transaction of the writing connection, with a context that does not end: waiting for the transaction
+// can be cancelled, the statements in it cost much less when they cannot. f looks at ctx itself when it takes long.
+func (s *Store) write(ctx context.Context, what string, f func(ctx context.Context) error) error {
+	err := s.transact(ctx, f)
+	if err != nil {
+		return fmt.Errorf("sqlitestore: %s: %w", what, classify(err))
+	}
+	return nil
+}
+
+func (s *Store) transact(ctx context.Context, f func(context.Context) error) (err error) {
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	defer s.unlock()
+	if err := s.there(); err != nil {
+		return err
+	}
+	inner := context.WithoutCancel(ctx)
+	if err := s.begin(ctx, inner); err != nil {
+		return err
+	}
+	err = f(inner)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		_, err = s.conn.ExecContext(inner, "COMMIT")
+	}
+	if err != nil {
+		// Fails when SQLite rolled back by itself.
+		_, _ = s.conn.ExecContext(inner, "ROLLBACK")
+	}
+	return err
+}
+
+// begin waits for other processes in short steps, until ctx ends: the wait inside SQLite does not end with it. The statement
+// itself runs with inner, which does not end: the driver reports a BEGIN that succeeded while its context ended as failed,
+// and a transaction that nobody knows of would stay open.
+func (s *Store) begin(ctx, inner context.Context) error {
+	for deadline := time.Now().Add(s.busy); ; {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		_, err := s.conn.ExecContext(inner, "BEGIN IMMEDIATE")
+		if code(err) != sqlite3.SQLITE_BUSY || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (s *Store) lock(ctx context.Context) error {
+	switch {
+	case s.closed.Load():
+		return store.ErrClosed
+	case s.turn == nil:
+		return store.ErrReadOnly
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	select {
+	case _, ok := <-s.turn:
+		if !ok {
+			return store.ErrClosed
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Store) unlock() { s.turn <- struct{}{} }

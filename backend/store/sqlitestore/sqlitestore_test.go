@@ -1,0 +1,936 @@
+package sqlitestore
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.uber.org/goleak"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/storetest"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// killEnv names the database that the test binary writes to until it is killed.
+const killEnv = "SQLITESTORE_TEST_KILL"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(killEnv); path != "" {
+		writeForever(path)
+	}
+	if path := os.Getenv(holdEnv); path != "" {
+		holdLock(path)
+	}
+	if path := os.Getenv(openEnv); path != "" {
+		openOnce(path)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if largeDir != "" {
+			_ = os.RemoveAll(largeDir)
+		}
+		os.Exit(code)
+	}))
+}
+
+func newStore(t *testing.T, path string, opts ...Option) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), path, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func newReader(t *testing.T, path string) *Store {
+	t.Helper()
+	s, err := OpenReadOnly(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func key(id string) session.Key { return session.Key{ID: id} }
+
+func put(t *testing.T, s *Store, k session.Key, n int) {
+	t.Helper()
+	b := session.Batch{Rows: []session.Row{storetest.Row(k, n)}, Blocks: []session.Block{storetest.Block(k, fmt.Sprint("body ", n))}}
+	if err := s.Put(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func count(t *testing.T, s *Store, k session.Key) (rows, blocks int) {
+	t.Helper()
+	for _, err := range s.Rows(t.Context(), k) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows++
+	}
+	for _, err := range s.Blocks(t.Context(), k, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks++
+	}
+	return rows, blocks
+}
+
+func TestStore(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) store.Store { return newStore(t, filepath.Join(t.TempDir(), "x.db")) })
+}
+
+func TestStoreFullSync(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) store.Store {
+		return newStore(t, filepath.Join(t.TempDir(), "x.db"), WithFullSync(), WithBusyTimeout(time.Second), nil)
+	})
+}
+
+func TestParseDSN(t *testing.T) {
+	for dsn, want := range map[string]string{
+		"x.db": "x.db", "sqlite:x.db": "x.db", "/a b/x.db": "/a b/x.db", "sqlite:///a/x.db": "///a/x.db", `C:\x.db`: `C:\x.db`,
+		"sqlite:a:b.db": "a:b.db", "./what:ever": "./what:ever", "q?a=1#x.db": "q?a=1#x.db",
+	} {
+		if got, err := ParseDSN(dsn); err != nil || got != want {
+			t.Errorf("ParseDSN(%q) = %q, %v; want %q", dsn, got, err, want)
+		}
+	}
+	for dsn, want := range map[string]string{
+		"": "no path", "sqlite:": "no path", ":memory:": "in memory", "sqlite::memory:": "in memory",
+		"clickhouse://u:secret@h/db": `scheme "clickhouse" is not in this build`, "file:x.db": "URIs", "sqlite://host/x": "not a host", "a\x00b": "zero byte",
+	} {
+		_, err := ParseDSN(dsn)
+		if !errors.Is(err, store.ErrUnusable) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), allowed) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("ParseDSN(%q): %v; want %q and what is allowed in it", dsn, err, want)
+		}
+	}
+}
+
+func TestOddPaths(t *testing.T) {
+	for _, name := range []string{"a b%20c?mode=memory#x&y.db", "ü.db", "new/dirs/x.db"} {
+		path := filepath.Join(t.TempDir(), name)
+		s := newStore(t, "sqlite:"+path)
+		put(t, s, key("a"), 1)
+		if _, err := os.Stat(path); err != nil || s.Path() != path {
+			t.Errorf("%q: path %q, %v", path, s.Path(), err)
+		}
+		if n, _ := count(t, newReader(t, path), key("a")); n != 1 {
+			t.Errorf("%q: %d rows", path, n)
+		}
+	}
+	t.Chdir(t.TempDir())
+	put(t, newStore(t, "rel.db"), key("a"), 1)
+	if _, err := os.Stat("rel.db"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestModes(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	path := filepath.Join(dir, "x.db")
+	s := newStore(t, path)
+	put(t, s, key("a"), 1)
+	for name, want := range map[string]fs.FileMode{path: 0o600, path + "-wal": 0o600, path + "-shm": 0o600, dir: 0o700, filepath.Dir(dir): 0o700} {
+		fi, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fi.Mode().Perm() != want {
+			t.Errorf("%s has mode %v, want %v", name, fi.Mode().Perm(), want)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 {
+		t.Errorf("after Close the directory holds %v, %v", left, err)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	foreign, newer := filepath.Join(dir, "foreign.db"), filepath.Join(dir, "newer.db")
+	exec1(t, foreign, "CREATE TABLE precious (x); INSERT INTO precious VALUES (1)")
+	newStore(t, newer).Close()
+	exec1(t, newer, "PRAGMA user_version=99")
+	text := write("text", strings.Repeat("this is no database ", 1000))
+	for path, want := range map[string]string{
+		foreign: errNotOurs.Error(), text: "not a database", dir: "regular file", newer: "schema version 99, this program knows up to 6",
+	} {
+		before, _ := os.ReadFile(path)
+		for name, open := range map[string]func(context.Context, string, ...Option) (*Store, error){"Open": Open, "OpenReadOnly": OpenReadOnly} {
+			_, err := open(t.Context(), path)
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s(%s): %v; want %q in it", name, path, err, want)
+			}
+			if !errors.Is(err, store.ErrUnusable) {
+				t.Errorf("%s(%s): %v is no ErrUnusable", name, path, err)
+			}
+			if v := (*VersionError)(nil); errors.As(err, &v) != (path == newer) {
+				t.Errorf("%s(%s): %v", name, path, err)
+			}
+		}
+		if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
+			t.Errorf("%s was changed", path)
+		}
+	}
+	for _, path := range []string{filepath.Join(dir, "none.db"), write("empty", "")} {
+		if _, err := OpenReadOnly(t.Context(), path); err == nil {
+			t.Errorf("OpenReadOnly(%s) succeeded", path)
+		}
+	}
+	if _, err := OpenReadOnly(t.Context(), filepath.Join(dir, "none.db")); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrUnusable) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	newStore(t, filepath.Join(dir, "empty")) // an empty file is a new database
+}
+
+func exec1(t *testing.T, path, text string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	w := newStore(t, path)
+	put(t, w, key("a"), 1)
+	r := newReader(t, path)
+	for name, err := range map[string]error{
+		"Put":     r.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), 2)}}),
+		"Project": r.Project(t.Context(), key("a"), store.Projection{}),
+		"Delete":  r.Delete(t.Context(), key("a")),
+	} {
+		if !errors.Is(err, store.ErrReadOnly) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := r.readers.Exec("DELETE FROM rows"); err == nil {
+		t.Error("the connection of a reader can write")
+	}
+	for n := range 10 { // sees what is written meanwhile
+		put(t, w, key("a"), n)
+		if rows, blocks := count(t, r, key("a")); rows != max(n+1, 2) && n > 0 || rows != blocks {
+			t.Errorf("after %d: %d rows, %d blocks", n, rows, blocks)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if rows, _ := count(t, r, key("a")); rows != 10 {
+		t.Errorf("%d rows after the writer went, want 10", rows)
+	}
+}
+
+func TestTwoWriters(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	const each = 100
+	errs := make(chan error)
+	for w := range 3 {
+		s := newStore(t, path)
+		go func() {
+			for n := range each {
+				if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), w*each+n)}}); err != nil {
+					errs <- err
+					return
+				}
+			}
+			errs <- nil
+		}()
+	}
+	for range 3 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if rows, _ := count(t, newReader(t, path), key("a")); rows != 3*each {
+		t.Errorf("%d rows, want %d", rows, 3*each)
+	}
+}
+
+func TestOpenTogether(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	errs := make(chan error)
+	for range 6 {
+		go func() {
+			s, err := Open(t.Context(), path)
+			if err == nil {
+				err = s.Close()
+			}
+			errs <- err
+		}()
+	}
+	for range 6 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Somebody else holds the lock: waiting ends with ctx or the busy timeout, and neither is the fault of the data.
+func TestLocked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	holder := newStore(t, path)
+	s := newStore(t, path, WithBusyTimeout(50*time.Millisecond))
+	patient := newStore(t, path)
+	if _, err := holder.conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	b := session.Batch{Rows: []session.Row{storetest.Row(key("a"), 1)}}
+	if err := s.Put(t.Context(), b); err == nil || errors.Is(err, store.ErrData) || !strings.Contains(err.Error(), "locked") {
+		t.Errorf("Put: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	if err := patient.Put(ctx, b); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > DefaultBusyTimeout/2 {
+		t.Errorf("Put: %v after %v", err, time.Since(start))
+	}
+	if _, err := holder.conn.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*Store{s, patient} {
+		if err := s.Put(t.Context(), b); err != nil {
+			t.Errorf("Put after the lock went: %v", err)
+		}
+	}
+}
+
+func TestDiskFull(t *testing.T) {
+	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
+	var pages int
+	if err := s.conn.QueryRowContext(t.Context(), "PRAGMA page_count").Scan(&pages); err != nil {
+		t.Fatal(err)
+	}
+	limit := func(n int) {
+		if _, err := s.conn.ExecContext(t.Context(), fmt.Sprint("PRAGMA max_page_count=", n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(pages + 4)
+	body := make([]byte, 1<<20) // that nothing makes smaller
+	_, _ = rand.NewChaCha8([32]byte{}).Read(body)
+	b := session.Batch{Blocks: []session.Block{storetest.Block(key("a"), string(body))}}
+	if err := s.Put(t.Context(), b); err == nil || errors.Is(err, store.ErrData) {
+		t.Errorf("Put on a full disk: %v, want an error that may go away", err)
+	}
+	limit(1 << 20)
+	if err := s.Put(t.Context(), b); err != nil {
+		t.Errorf("Put when there is room again: %v", err)
+	}
+}
+
+func TestConstraintIsData(t *testing.T) {
+	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
+	_, err := s.conn.ExecContext(t.Context(), "INSERT INTO sessions (tenant) VALUES (NULL)")
+	if err := classify(err); !errors.Is(err, store.ErrData) {
+		t.Errorf("%v is no ErrData", err)
+	}
+}
+
+func TestDeleteOverwrites(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	s := newStore(t, path)
+	// Bytes that no compressor can do anything with stand in the file as they are.
+	secret := make([]byte, 4096)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(secret)
+	gone := key("gone")
+	r := storetest.Row(gone, 1)
+	r.Service = string(secret)
+	small := func(n int) session.Block { return storetest.Block(gone, string(secret[n*100:][:1000])) }
+	put(t, s, key("stays"), 1)
+	for _, b := range []session.Batch{
+		{Rows: []session.Row{r}, Blocks: []session.Block{storetest.Block(gone, string(secret)), storetest.Block(gone, strings.Repeat(string(secret), 100))}},
+		{Blocks: []session.Block{small(1)}}, {Blocks: []session.Block{small(2)}}, {Blocks: []session.Block{small(3)}},
+	} {
+		if err := s.Put(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Maintain(t.Context(), gone); err != nil { // leaves copies behind
+		t.Fatal(err)
+	}
+	found := func() (n int) {
+		for _, suffix := range []string{"", "-wal"} {
+			data, err := os.ReadFile(path + suffix)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for at := 0; at+16 <= len(secret); at += 16 {
+				n += bytes.Count(data, secret[at:at+16])
+			}
+		}
+		return n
+	}
+	if n := found(); n < 3*len(secret)/16*9/10 {
+		t.Fatalf("the test sees %d pieces of what was put", n)
+	}
+	if err := s.Delete(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	if n := found(); n != 0 {
+		t.Errorf("%d pieces found after Delete", n)
+	}
+}
+
+// What a process did not close, because it died, is there.
+func TestReopenWithoutClose(t *testing.T) {
+	dir := t.TempDir()
+	path, copied := filepath.Join(dir, "x.db"), filepath.Join(dir, "y.db")
+	s := newStore(t, path)
+	for n := range 20 {
+		put(t, s, key("a"), n)
+	}
+	for _, suffix := range []string{"", "-wal"} { // what the disk holds at this moment
+		data, err := os.ReadFile(path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(copied+suffix, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if rows, blocks := count(t, newStore(t, copied), key("a")); rows != 20 || blocks != 20 {
+		t.Errorf("%d rows and %d blocks, want 20 each", rows, blocks)
+	}
+}
+
+// writeForever puts batches of one row and one block and says which are acknowledged.
+func writeForever(path string) {
+	s, err := Open(context.Background(), path)
+	for n := 0; err == nil; n++ {
+		err = s.Put(context.Background(), session.Batch{
+			Rows:   []session.Row{storetest.Row(key("a"), n)},
+			Blocks: []session.Block{storetest.Block(key("a"), fmt.Sprint("body ", n))},
+		})
+		if err == nil {
+			fmt.Println(n)
+		}
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+func TestKill(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	for round := range 3 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), killEnv+"="+path)
+		var out bytes.Buffer
+		pipe, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stderr = os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, 64)
+		for out.Len() < 300+round*200 {
+			n, err := pipe.Read(buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out.Write(buf[:n])
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		for n, err := pipe.Read(buf); err == nil; n, err = pipe.Read(buf) {
+			out.Write(buf[:n])
+		}
+		_ = cmd.Wait() // killed
+		acknowledged := bytes.Count(out.Bytes(), []byte("\n"))
+		s := newStore(t, path)
+		rows, blocks := count(t, s, key("a"))
+		if rows < acknowledged || rows != blocks {
+			t.Errorf("round %d: %d batches were acknowledged; %d rows and %d blocks are there", round, acknowledged, rows, blocks)
+		}
+		var check string
+		if err := s.conn.QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(&check); err != nil || check != "ok" {
+			t.Errorf("integrity check: %s, %v", check, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// goldenKey is the session that the golden databases hold.
+var goldenKey = session.Key{Tenant: "acme", ID: "a"}
+
+// goldenShared is the prompt in the golden databases since version 4, goldenReject the reject.
+var (
+	goldenShared = strings.Repeat("prompt ", 200)
+	goldenReject = store.Reject{
+		Time: time.Unix(0, 1_700_000_000_000_000_000).UTC(), Reason: "no_session", Signal: "span", Name: "session.turn", Service: "coder",
+		Session: goldenKey, Trace: session.TraceID{1}, Span: session.SpanID{2},
+	}
+)
+
+// fixed makes a row name blocks as the fixed parts of its request.
+func fixed(r session.Row, blocks ...session.Block) session.Row {
+	l := session.List{Name: spans.ListParams, Count: int64(len(blocks)), Digest: "digest"}
+	for _, b := range blocks {
+		l.Items = append(l.Items, spans.Item{Block: b.ID.Short(), Provenance: string(spans.ProvenanceSystem)}.Encode())
+	}
+	r.Lists = append(slices.Clone(r.Lists), l)
+	return r
+}
+
+// fill puts what the golden database holds. That of version 1 has no recipe, those before version 4 no shared body, parent and
+// reject, those before version 5 no figures, those before version 6 no title, cost and fork.
+func fill(t *testing.T, s *Store) {
+	t.Helper()
+	a, b := goldenKey, key("b")
+	live := storetest.Row(a, 3)
+	live.Known = spans.KnownLive
+	for _, batch := range []session.Batch{
+		{Rows: []session.Row{storetest.Row(a, 1), storetest.Row(a, 2), live}, Blocks: []session.Block{storetest.Block(a, "body"), {Session: a, ID: spans.BlockOfString("cut"), Size: 99}}},
+		{Rows: []session.Row{storetest.Row(b, 4)}},
+		{Rows: []session.Row{fixed(storetest.Row(a, 5), storetest.Block(a, goldenShared))}, Blocks: []session.Block{storetest.Block(a, goldenShared)}},
+		{Blocks: []session.Block{storetest.Recipe(a, "a body", "=2:a "), storetest.Block(a, strings.Repeat("long ", 50))}},
+	} {
+		if err := s.Put(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := s.Mark(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Project(t.Context(), a, store.Projection{Mark: m, Summary: goldenSummary(), Figures: storetest.FiguresFor(a, 2)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.PutRejects(t.Context(), []store.Reject{goldenReject}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.ProjectChat(t.Context(), b, m, chatRows("b", "hi")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func goldenSummary() session.Summary {
+	m := storetest.Summary(goldenKey)
+	m.Parent = "parent"
+	return m
+}
+
+// dump returns SQL text that makes the database again.
+func dump(t *testing.T, s *Store) string {
+	t.Helper()
+	out := fmt.Sprintf("PRAGMA application_id=%d;\nPRAGMA user_version=%d;\n", applicationID, Version)
+	list := func(query string) (all []string) {
+		rows, err := s.conn.QueryContext(t.Context(), query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var v string
+			if err := rows.Scan(&v); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, v)
+		}
+		return all
+	}
+	for _, text := range list("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY rowid") {
+		out += text + ";\n"
+	}
+	for _, table := range list("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name") {
+		var cols []string
+		for _, c := range list("SELECT name FROM pragma_table_info('" + table + "')") {
+			cols = append(cols, `quote("`+c+`")`)
+		}
+		for _, values := range list("SELECT " + strings.Join(cols, "||','||") + " FROM " + table) {
+			out += "INSERT INTO " + table + " VALUES (" + values + ");\n"
+		}
+	}
+	return out
+}
+
+// Each schema version that was ever written has a golden dump, which the present code opens and reads.
+func TestMigrations(t *testing.T) {
+	dir := t.TempDir()
+	fresh := newStore(t, filepath.Join(dir, "fresh.db"))
+	fill(t, fresh)
+	now := dump(t, fresh)
+	name := fmt.Sprintf("testdata/v%d.sql", Version)
+	if *update {
+		if err := os.WriteFile(name, []byte(now), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tables := func(dump string) string { text, _, _ := strings.Cut(dump, "INSERT"); return text }
+	for v := 1; v <= Version; v++ {
+		golden, err := os.ReadFile(fmt.Sprintf("testdata/v%d.sql", v))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, fmt.Sprintf("v%d.db", v))
+		exec1(t, path, string(golden))
+		old := newStore(t, path)
+		if got := tables(dump(t, old)); got != tables(now) {
+			t.Errorf("version %d became\n%s\nwant\n%s", v, got, tables(now))
+		}
+		a := goldenKey
+		want := session.Batch{
+			Rows:   []session.Row{storetest.Row(a, 1), storetest.Row(a, 2), storetest.Row(a, 3)},
+			Blocks: []session.Block{storetest.Block(a, "body"), {Session: a, ID: spans.BlockOfString("cut"), Size: 99}},
+		}
+		want.Rows[2].Known = spans.KnownLive
+		if v >= 2 {
+			want.Blocks = append(want.Blocks, storetest.Recipe(a, "a body", "=2:a "), storetest.Block(a, strings.Repeat("long ", 50)))
+		}
+		if v >= 4 {
+			want.Rows = append(want.Rows, fixed(storetest.Row(a, 5), storetest.Block(a, goldenShared)))
+			want.Blocks = append(want.Blocks, storetest.Block(a, goldenShared))
+		}
+		if diff := cmp.Diff(want, content(t, old, a), byContent); diff != "" {
+			t.Errorf("version %d (-want +got):\n%s", v, diff)
+		}
+		summary, size, rejects := goldenSummary(), 0, []store.Reject{goldenReject}
+		if v < 4 {
+			summary.Parent, rejects = "", nil
+		}
+		if v < 6 {
+			summary.ForkedFrom, summary.Title, summary.Archived, summary.Cost, summary.Currency, summary.HeartbeatNS, summary.Settled = "", "", false, 0, "", 0, ""
+		}
+		for m, err := range old.Sessions(t.Context(), store.Query{Tenant: "acme"}) {
+			if err != nil || m != summary {
+				t.Errorf("version %d: %+v, %v", v, m, err)
+			}
+		}
+		for _, r := range want.Rows {
+			size += len(r.AppendCanonical(nil))
+		}
+		for _, b := range want.Blocks {
+			size += len(b.Body)
+		}
+		if n, err := old.SessionSize(t.Context(), a); err != nil || n != int64(size) {
+			t.Errorf("version %d: session of %d bytes, %v; want %d", v, n, err, size)
+		}
+		var got []store.Reject
+		for r, err := range old.Rejects(t.Context(), 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, r)
+		}
+		if diff := cmp.Diff(rejects, got); diff != "" {
+			t.Errorf("version %d, rejects (-want +got):\n%s", v, diff)
+		}
+		dirty, wantDirty := map[session.Key]bool{}, map[session.Key]bool{key("b"): true}
+		if v < 6 {
+			wantDirty[a] = true // since only a projection tells its parent, its figures, its title and what it cost
+		}
+		turns := 0
+		for f, err := range old.Turns(t.Context(), store.FigureQuery{Tenant: "acme"}) {
+			if err != nil || v < 5 || f != storetest.FiguresFor(a, 2).Turns[f.Turn] {
+				t.Errorf("version %d: figures of a turn %+v, %v", v, f, err)
+			}
+			turns++
+		}
+		if turns != 2*(v/5) {
+			t.Errorf("version %d: figures of %d turns", v, turns)
+		}
+		for k, err := range old.Dirty(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			dirty[k] = true
+		}
+		if diff := cmp.Diff(wantDirty, dirty); diff != "" {
+			t.Errorf("version %d, dirty (-want +got):\n%s", v, diff)
+		}
+		// A row and a block that are there are known again, whatever form they have.
+		if err := old.Put(t.Context(), want); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, content(t, old, a), byContent); diff != "" {
+			t.Errorf("version %d, put again (-want +got):\n%s", v, diff)
+		}
+	}
+}
+
+// byContent compares batches whatever the order.
+var byContent = cmp.Options{
+	cmpopts.SortSlices(func(a, b session.Row) bool { return string(a.AppendCanonical(nil)) < string(b.AppendCanonical(nil)) }),
+	cmpopts.SortSlices(func(a, b session.Block) bool { return string(a.ID[:]) < string(b.ID[:]) }),
+	cmp.Comparer(func(a, b session.Row) bool { return string(a.AppendCanonical(nil)) == string(b.AppendCanonical(nil)) }),
+}
+
+// content reads all of a session.
+func content(t *testing.T, s *Store, k session.Key) (b session.Batch) {
+	t.Helper()
+	for r, err := range s.Rows(t.Context(), k) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Rows = append(b.Rows, r)
+	}
+	for block, err := range s.Blocks(t.Context(), k, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Blocks = append(b.Blocks, block)
+	}
+	return b
+}
+
+// oldDatabase makes a database of a dump, with n sessions more that are projected up to their mark.
+func oldDatabase(t *testing.T, dump string, n, mark int) *sql.Conn {
+	t.Helper()
+	text, err := os.ReadFile(dump)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "old.db")
+	exec1(t, path, string(text))
+	exec1(t, path, fmt.Sprintf(`INSERT INTO sessions (tenant, id, mark, projected, last_ns)
+		WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < %d) SELECT 't', n, %d, %d, 0 FROM n`, n, mark, mark))
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	c, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Sizes of the sessions that are there are counted in bounded steps; one that stopped goes on where it was.
+func TestMigrateSizes(t *testing.T) {
+	c := oldDatabase(t, "testdata/v3.sql", countRows+100, 1)
+	var at, left []int
+	for v := 3; v < 4; {
+		if err := migrateOne(t.Context(), c, migrations[:4]); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if v, err = version(t.Context(), c, Version); err != nil {
+			t.Fatal(err)
+		}
+		var n int
+		if err := c.QueryRowContext(t.Context(), "SELECT count(*) FROM sessions WHERE bytes IS NULL").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		at, left = append(at, v), append(left, n)
+	}
+	if len(left) != 3 || left[0] != countRows+102 || left[1] < 80 || left[1] > 110 || left[2] != 0 || fmt.Sprint(at) != "[3 3 4]" {
+		t.Errorf("versions %v, sessions that were not counted %v", at, left)
+	}
+}
+
+// All sessions become dirty in bounded steps.
+func TestMigrateProjectedAgain(t *testing.T) {
+	for from := 4; from < Version; from++ {
+		c := oldDatabase(t, fmt.Sprintf("testdata/v%d.sql", from), dirtyRows+100, 5)
+		var left []int
+		for v := from; v == from; {
+			if err := migrateOne(t.Context(), c, migrations); err != nil {
+				t.Fatal(err)
+			}
+			var err error
+			if v, err = version(t.Context(), c, Version); err != nil {
+				t.Fatal(err)
+			}
+			var n int
+			if err := c.QueryRowContext(t.Context(), "SELECT count(*) FROM sessions WHERE mark <= projected").Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			left = append(left, n)
+		}
+		if fmt.Sprint(left) != fmt.Sprint([]int{dirtyRows + 101, 101, 0}) {
+			t.Errorf("from version %d: sessions that were not dirty after each step: %v", from, left)
+		}
+	}
+}
+
+// A file of an older version takes the steps that it lacks, by several processes at once as well; a step that fails changes
+// nothing. The second step is of this test only.
+func TestMigrationSteps(t *testing.T) {
+	if len(migrations) != Version {
+		t.Fatalf("%d migrations lead to version %d", len(migrations), Version)
+	}
+	golden, err := os.ReadFile("testdata/v1.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "old.db")
+	exec1(t, path, string(golden))
+	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	step := func(steps []migration) error {
+		c, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return migrate(t.Context(), c, steps)
+	}
+	at := func(newest int) int {
+		v, err := version(t.Context(), db, newest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+
+	const added = "CREATE TABLE added (x INTEGER) STRICT;"
+	if err := step([]migration{statement(schema1), statement(added + "SELECT nonsense;")}); err == nil {
+		t.Error("a step that cannot be taken gives no error")
+	}
+	if v := at(2); v != 1 {
+		t.Errorf("a failed step leaves version %d", v)
+	}
+	var wait sync.WaitGroup
+	for range 4 {
+		wait.Go(func() {
+			if err := step([]migration{statement(schema1), statement(added)}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	if v := at(2); v != 2 {
+		t.Errorf("version %d, want 2", v)
+	}
+	var old *VersionError
+	if _, err := version(t.Context(), db, 1); !errors.As(err, &old) || old.Have != 2 {
+		t.Errorf("a program opens the file of a newer one: %v", err)
+	}
+}
+
+// The columns are for people with a bare sqlite3.
+func TestPlainColumns(t *testing.T) {
+	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
+	rows := make([]session.Row, 5)
+	for n := range rows {
+		rows[n] = benchRow(key("a"), n)
+	}
+	if err := s.Put(t.Context(), session.Batch{Rows: rows}); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	list, err := s.conn.QueryContext(t.Context(), `SELECT kind, known, status, turn, model, tool, input, output, reasoning, cache_read, cache_write FROM rows ORDER BY start_ns`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Close()
+	for list.Next() {
+		var v [11]any
+		var p []any
+		for i := range v {
+			p = append(p, &v[i])
+		}
+		if err := list.Scan(p...); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, strings.ReplaceAll(strings.Trim(fmt.Sprint(v), "[]"), "<nil>", "-"))
+	}
+	want := []string{
+		"2 2 tool_use 0 claude-opus-4-6-20260101 - 12345 678 0 12000 300",
+		"5 2 ok 0 - bash - - - - -",
+		"5 2 ok 0 - bash - - - - -",
+		"4 2 allow 0 - bash - - - - -",
+		"1 2 completed - claude-opus-4-6 - - - - - -",
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestFewAreLookedUp: a query that names few sessions uses the index that has them, and does not look through the whole list.
+func TestFewAreLookedUp(t *testing.T) {
+	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
+	for _, c := range []struct {
+		q    store.Query
+		want string
+	}{
+		{store.Query{}, "sessions_by_last"},
+		{store.Query{Limit: 50, Oldest: true}, "sessions_by_last"},
+		{store.Query{Prefix: "0b5c"}, "sqlite_autoindex_sessions_1 (tenant=? AND id>? AND id<?)"},
+		{store.Query{Prefix: "0b5c", Oldest: true}, "sqlite_autoindex_sessions_1 (tenant=? AND id>? AND id<?)"},
+		{store.Query{Parent: "p"}, "SEARCH s USING INTEGER PRIMARY KEY"},
+		{store.Query{ForkedFrom: "p"}, "SEARCH s USING INTEGER PRIMARY KEY"},
+		{store.Query{Agent: "coder", Status: []spans.SessionStatus{"idle"}, Now: time.Now(), Limit: 50}, "SEARCH s USING COVERING INDEX sessions_by_last (tenant=?)"},
+		{store.Query{Status: []spans.SessionStatus{"busy", "retrying"}, Now: time.Now()}, "summaries_open"},
+		{store.Query{Since: time.Unix(1, 0), Until: time.Unix(9, 0), Errors: true}, "SEARCH s USING COVERING INDEX sessions_by_last (tenant=? AND last_ns>?)"},
+		{store.Query{After: &store.Cursor{Last: time.Unix(1, 0)}, Search: "x"}, "SEARCH s USING COVERING INDEX sessions_by_last (tenant=? AND last_ns<?)"},
+		{store.Query{Trace: session.TraceID{1}}, "SEARCH s USING INTEGER PRIMARY KEY"},
+		{store.Query{Trace: session.TraceID{1}, Span: session.SpanID{1}, Prefix: "0"}, "SEARCH s USING INTEGER PRIMARY KEY"},
+	} {
+		query, args := sessionsQuery(c.q)
+		rows, err := s.conn.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var plan []string
+		for rows.Next() {
+			var a, b, n int
+			var text string
+			if err := rows.Scan(&a, &b, &n, &text); err != nil {
+				t.Fatal(err)
+			}
+			plan = append(plan, text)
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(plan, "\n"); !strings.Contains(got, c.want) {
+			t.Errorf("%+v: want %s\n%s", c.q, c.want, got)
+		}
+	}
+}

@@ -1,0 +1,449 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store"
+)
+
+// checkEvery is after how many rows or blocks a Put looks whether it was cancelled.
+const checkEvery = 256
+
+// statements are those of the writing connection, prepared once.
+type statements struct {
+	mark, session, grow, trace, row, live *sql.Stmt
+
+	has, shared, share *sql.Stmt
+	packs              packStatements
+	erase              eraseStatements
+}
+
+// columns of rows and live_rows, in the order in which writer.args gives them.
+var columns = []string{
+	"session", "span", "trace", "parent", "kind", "known", "start_ns", "end_ns", "failed", "status", "run", "run_start_ns", "turn",
+	"model", "tool", "input", "output", "reasoning", "cache_read", "cache_write", "canonical",
+}
+
+// keyColumns is how many of columns are the primary key.
+const keyColumns = 3
+
+// insertRow keeps the row that session.Supersedes prefers: blobs compare as Go compares bytes. Canonical bytes are
+// unpacked only where all before them is equal.
+func insertRow(table string) string {
+	var set []string
+	for _, c := range columns[keyColumns:] {
+		set = append(set, c+"=excluded."+c)
+	}
+	return "INSERT INTO " + table + " (" + strings.Join(columns, ",") + ") VALUES (?" + strings.Repeat(",?", len(columns)-1) + ")" +
+		" ON CONFLICT DO UPDATE SET " + strings.Join(set, ",") +
+		" WHERE (excluded.known, excluded.end_ns) > (" + table + ".known, " + table + ".end_ns)" +
+		" OR (excluded.known, excluded.end_ns) = (" + table + ".known, " + table + ".end_ns)" +
+		" AND " + canonicalFunc + "(excluded.canonical) > " + canonicalFunc + "(" + table + ".canonical)"
+}
+
+func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
+	err := prepareAll(ctx, c, []statementText{
+		{&s.mark, `UPDATE marks SET last = last + 1 RETURNING last`},
+		// A new session counts as projected just before this batch, so that a projection made of a deleted session of the
+		// same name is too old for it.
+		{&s.session, `INSERT INTO sessions (tenant, id, mark, projected, last_ns) VALUES (?1, ?2, ?3, ?3 - 1, 9223372036854775807)
+			ON CONFLICT DO UPDATE SET mark = excluded.mark RETURNING session`},
+		{&s.grow, `UPDATE sessions SET bytes = ifnull(bytes, 0) + ? WHERE session = ?`},
+		{&s.trace, `INSERT INTO session_traces (trace, session) VALUES (?, ?) ON CONFLICT DO NOTHING`},
+		{&s.row, insertRow("rows")},
+		{&s.live, insertRow("live_rows")},
+		{&s.has, `SELECT size = 0 FROM blocks WHERE session = ? AND id = ?`},
+		{&s.shared, `SELECT shared FROM shared_bodies WHERE tenant = ? AND id = ?`},
+		{&s.share, `INSERT INTO shared_bodies (tenant, id, raw, body) VALUES (?, ?, ?, ?) RETURNING shared`},
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.packs.prepare(ctx, c), s.erase.prepare(ctx, c))
+}
+
+type statementText struct {
+	stmt **sql.Stmt
+	text string
+}
+
+func prepareAll(ctx context.Context, c *sql.Conn, list []statementText) error {
+	for _, p := range list {
+		var err error
+		if *p.stmt, err = c.PrepareContext(ctx, p.text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *statements) close() {
+	closeAll(s.mark, s.session, s.grow, s.trace, s.row, s.live, s.has, s.shared, s.share)
+	s.packs.close()
+	s.erase.close()
+}
+
+func closeAll(list ...*sql.Stmt) {
+	for _, st := range list {
+		if st != nil {
+			_ = st.Close() // the connection is closed next
+		}
+	}
+}
+
+// Put implements store.Store.
+func (s *Store) Put(ctx context.Context, b session.Batch) error {
+	if err := store.CheckBatch(b); err != nil {
+		return fmt.Errorf("sqlitestore: put: %w", err)
+	}
+	if len(b.Rows)+len(b.Blocks) == 0 {
+		if err := s.usable(ctx); err != nil {
+			return fmt.Errorf("sqlitestore: put: %w", err)
+		}
+		return nil
+	}
+	p, err := prepare(ctx, b)
+	if err != nil {
+		return fmt.Errorf("sqlitestore: put: %w", err)
+	}
+	defer p.free()
+	var counts store.Counts
+	err = s.write(ctx, "put", func(inner context.Context) error {
+		w := putter{ctx: inner, stmts: &s.stmts, prepared: &p, sessions: map[session.Key]*touched{}, traces: map[sessionTrace]struct{}{},
+			packs: packer{ctx: inner, stmts: &s.stmts.packs, frames: map[int64][]frame{}}}
+		if err := s.stmts.mark.QueryRowContext(inner).Scan(&w.mark); err != nil {
+			return err
+		}
+		for i := range b.Rows {
+			if i%checkEvery == 0 && ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err := w.row(i, &b.Rows[i]); err != nil {
+				return fmt.Errorf("row %d: %w", i, err)
+			}
+		}
+		for i := range b.Blocks {
+			if i%checkEvery == 0 && ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err := w.block(i, &b.Blocks[i]); err != nil {
+				return fmt.Errorf("block %d: %w", i, err)
+			}
+		}
+		counts = w.counts
+		return w.flush()
+	})
+	if err == nil {
+		s.counts.add(counts)
+	}
+	return err
+}
+
+// putter writes one batch, inside a transaction.
+type putter struct {
+	ctx      context.Context
+	stmts    *statements
+	prepared *prepared
+	mark     int64
+
+	sessions map[session.Key]*touched
+	lastKey  session.Key
+	last     *touched
+
+	traces    map[sessionTrace]struct{}
+	lastTrace sessionTrace
+
+	packs  packer
+	counts store.Counts
+
+	args []any
+}
+
+// touched is a session that the batch has something for.
+type touched struct {
+	id    int64 // in the file
+	bytes int   // that it grew by
+}
+
+type sessionTrace struct {
+	trace   session.TraceID
+	session int64
+}
+
+// session marks the session as dirty, once a batch.
+func (w *putter) session(k session.Key) (*touched, error) {
+	if w.last != nil && k == w.lastKey {
+		return w.last, nil
+	}
+	t, ok := w.sessions[k]
+	if !ok {
+		t = &touched{}
+		if err := w.stmts.session.QueryRowContext(w.ctx, k.Tenant, k.ID, w.mark).Scan(&t.id); err != nil {
+			return nil, err
+		}
+		w.sessions[k] = t
+		if f := w.prepared.framesOf(k); f != nil {
+			w.packs.frames[t.id] = f
+		}
+	}
+	w.lastKey, w.last = k, t
+	return t, nil
+}
+
+// flush writes what was gathered.
+func (w *putter) flush() error {
+	for _, t := range w.sessions {
+		if t.bytes == 0 {
+			continue
+		}
+		if _, err := w.stmts.grow.ExecContext(w.ctx, t.bytes, t.id); err != nil {
+			return err
+		}
+	}
+	return w.packs.flush()
+}
+
+func (w *putter) trace(t sessionTrace) error {
+	if t == w.lastTrace {
+		return nil
+	}
+	w.lastTrace = t
+	if _, ok := w.traces[t]; ok {
+		return nil
+	}
+	w.traces[t] = struct{}{}
+	_, err := w.stmts.trace.ExecContext(w.ctx, t.trace[:], t.session)
+	return err
+}
+
+func (w *putter) row(i int, r *session.Row) error {
+	t, err := w.session(r.Session)
+	if err != nil {
+		return err
+	}
+	if err := w.trace(sessionTrace{r.Trace, t.id}); err != nil {
+		return err
+	}
+	w.args = appendArgs(w.args[:0], r, t.id, w.prepared.row(i))
+	st := w.stmts.row
+	if r.Known == spans.KnownLive {
+		st = w.stmts.live
+	}
+	res, err := st.ExecContext(w.ctx, w.args...)
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); err != nil {
+		return err
+	} else if n > 0 {
+		t.bytes += w.prepared.rows[i].size
+	}
+	return nil
+}
+
+// statusKeys names what the status column holds of each kind.
+var statusKeys = [session.KindPayload + 1]attribute.Key{
+	session.KindRun: spans.RunStatusKeyKey, session.KindTurn: spans.TurnStopReasonKey,
+	session.KindToolCall: spans.ToolOutcomeKey, session.KindPermission: spans.PermissionActionKey,
+}
+
+// appendArgs appends the values of columns.
+func appendArgs(args []any, r *session.Row, id int64, canonical []byte) []any {
+	var parent any
+	if r.Parent != (session.SpanID{}) {
+		parent = r.Parent[:]
+	}
+	known := int64(2)
+	switch r.Known {
+	case spans.KnownLive:
+		known = 0
+	case spans.KnownClosed:
+		known = 1
+	}
+	args = append(args, id, r.Span[:], r.Trace[:], parent, int64(r.Kind), known, r.Start, r.End, r.Failed)
+	if key := statusKeys[r.Kind]; key != "" {
+		args = append(args, text(r.Attr(key)))
+	} else {
+		args = append(args, nil)
+	}
+	args = append(args, r.Run, r.RunStart)
+	if r.Turn == session.NoTurn {
+		args = append(args, nil)
+	} else {
+		args = append(args, r.Turn)
+	}
+	var model, tool any
+	switch r.Kind {
+	case session.KindRun, session.KindTurn:
+		if model = text(r.Attr(spans.ResponseModelKey)); model == nil {
+			model = text(r.Attr(spans.RequestModelKey))
+		}
+	case session.KindToolCall, session.KindPermission:
+		tool = text(r.Attr(spans.ToolNameKey))
+	}
+	args = append(args, model, tool)
+	if r.Kind == session.KindTurn {
+		args = append(args, number(r.Attr(spans.UsageInputKey)), number(r.Attr(spans.UsageOutputKey)), number(r.Attr(spans.UsageReasoningKey)),
+			number(r.Attr(spans.UsageCacheReadKey)), number(r.Attr(spans.UsageCacheWriteKey)))
+	} else {
+		args = append(args, nil, nil, nil, nil, nil)
+	}
+	return append(args, canonical)
+}
+
+func text(v session.Value) any {
+	if v.Type() != session.TypeString {
+		return nil
+	}
+	return v.Str()
+}
+
+func number(v session.Value) any {
+	if n, ok := v.Int(); ok {
+		return n
+	}
+	return nil
+}
+
+func (w *putter) block(i int, b *session.Block) error {
+	t, err := w.session(b.Session)
+	if err != nil {
+		return err
+	}
+	kept, wrote := false, false
+	if w.prepared.shared[i] {
+		kept, wrote, err = w.share(t.id, b)
+	} else {
+		kept, err = w.packs.add(t.id, b)
+		wrote = kept
+	}
+	if err != nil {
+		return err
+	}
+	if kept {
+		t.bytes += len(b.Body)
+	}
+	if wrote {
+		w.counts.BlocksNew++
+		w.counts.BytesNew += int64(len(b.Body))
+	} else {
+		w.counts.BlocksKnown++
+		w.counts.BytesKnown += int64(len(b.Body))
+	}
+	return nil
+}
+
+// Project implements store.Store. It also removes live rows that are superseded. Figures are compared before anything is locked, and only
+// those that changed are written; where more than 1,024 did, in several transactions before the one that does the rest, so that others write meanwhile.
+func (s *Store) Project(ctx context.Context, k session.Key, p store.Projection) error {
+	for {
+		err := s.project(ctx, k, p)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, errOthersProject): // who projects an older state, or the same: it does so once
+			// A while, and not the same for both.
+			err = sleep(ctx, 10*time.Millisecond+rand.N(40*time.Millisecond))
+		}
+		if err != nil {
+			return fmt.Errorf("sqlitestore: project: %w", atRest(err))
+		}
+	}
+}
+
+func (s *Store) project(ctx context.Context, k session.Key, p store.Projection) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	if s.turn == nil {
+		return store.ErrReadOnly
+	}
+	const find = `SELECT session, projected, (SELECT last FROM marks) FROM sessions WHERE tenant = ? AND id = ?`
+	var before, now struct{ id, projected, newest int64 }
+	for v, err := range fetch(ctx, s, find, []any{k.Tenant, k.ID}, func(rows *sql.Rows) (v struct{ id, projected, newest int64 }, err error) {
+		err = rows.Scan(&v.id, &v.projected, &v.newest)
+		return v, err
+	}) {
+		if err != nil {
+			return err
+		}
+		before = v
+	}
+	switch {
+	case before.id == 0:
+		return store.ErrNotFound
+	case int64(p.Mark) > before.newest:
+		return fmt.Errorf("mark %d was never given out: %w", p.Mark, store.ErrData)
+	case int64(p.Mark) < max(before.projected, -before.projected):
+		return nil // a later state is projected, or about to be
+	}
+	changes := figureChanges(&p.Figures)
+	for _, c := range changes {
+		if err := c.compare(ctx, s, before.id); err != nil {
+			return err
+		}
+	}
+	// check tells whether what was read is still so, in a transaction.
+	check := func(ctx context.Context) error {
+		err := s.conn.QueryRowContext(ctx, find, k.Tenant, k.ID).Scan(&now.id, &now.projected, &now.newest)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return store.ErrNotFound
+		case err == nil && (now.id != before.id || now.projected != before.projected):
+			return errOthersProject
+		}
+		return err
+	}
+	// With several transactions the first ones leave the mark negative: the session is dirty, others see that what they read of it is not so any
+	// more, and who projects an older state leaves it alone.
+	claim := func(ctx context.Context) error {
+		before.projected = -int64(p.Mark)
+		_, err := s.conn.ExecContext(ctx, `UPDATE sessions SET projected = ? WHERE session = ?`, before.projected, before.id)
+		return err
+	}
+	if err := s.writeFigures(ctx, changes, check, claim, before.id); err != nil {
+		return err
+	}
+	return s.transact(ctx, func(ctx context.Context) error {
+		if err := check(ctx); err != nil {
+			return err
+		}
+		if err := s.someFigures(ctx, changes, now.id); err != nil {
+			return err
+		}
+		m := &p.Summary
+		if _, err := s.conn.ExecContext(ctx, `UPDATE sessions SET projected = ?, last_ns = ? WHERE session = ?`, int64(p.Mark), store.RankOf(m.Last), now.id); err != nil {
+			return err
+		}
+		if _, err := s.conn.ExecContext(ctx, `DELETE FROM live_rows WHERE session = ? AND EXISTS (SELECT 1 FROM rows r
+				WHERE r.session = live_rows.session AND r.span = live_rows.span AND r.trace = live_rows.trace)`, now.id); err != nil {
+			return err
+		}
+		_, err := s.conn.ExecContext(ctx, `INSERT OR REPLACE INTO summaries (session, `+summaryColumns+`) VALUES (?`+strings.Repeat(",?", strings.Count(summaryColumns, ",")+1)+`)`,
+			now.id, m.Parent, string(m.Status), m.Agent, m.AgentID, m.Model, m.Dialect, nanos(m.Start), nanos(m.Last),
+			m.Runs, m.Turns, m.ToolCalls, m.Errors, m.Denied, m.Defects,
+			m.Usage.Input, m.Usage.Output, m.Usage.Reasoning, m.Usage.CacheRead, m.Usage.CacheWrite,
+			m.ForkedFrom, m.Title, m.Archived, m.Cost, m.Currency, m.HeartbeatNS, string(m.Settled))
+		return err
+	})
+}
+
+const summaryColumns = `parent, status, agent, agent_id, model, dialect, start_ns, last_ns, runs, turns, tool_calls, errors, denied, defects,
+	input, output, reasoning, cache_read, cache_write, forked_from, title, archived, cost, currency, heartbeat_ns, settled`
+
+func nanos(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UnixNano()
+}

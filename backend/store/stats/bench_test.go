@@ -1,0 +1,75 @@
+package stats_test
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"testing"
+
+	"github.com/otelagent/otelagent/backend/store/sqlitestore"
+	"github.com/otelagent/otelagent/backend/store/stats"
+)
+
+// BenchmarkStats makes statistics of 1,000,000 turns in 10,000 sessions. The floor reads the same columns with the same statement and keeps nothing.
+func BenchmarkStats(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "s.db")
+	st, err := sqlitestore.Open(context.Background(), path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = st.Close() })
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = db.Close() })
+	for _, statement := range []string{
+		`INSERT INTO sessions (tenant, id, mark, projected, last_ns) WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 10000)
+			SELECT '', printf('0194f3c2-6a1b-7c3d-9e4f-%012d', n), 1, 1, n FROM n`,
+		`INSERT INTO turns (session, run, run_start_ns, turn, start_ns, end_ns, model_call_ns, first_chunk_ns, agent, provider, model, response_model, stop_reason, failed, attempts,
+				input, output, reasoning, cache_read, cache_write, cost, currency, request_messages, request_bytes, tool_calls)
+			WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < 999999)
+			SELECT 1 + n / 100, 'run', n / 100, n % 100, n * 1000000000, n * 1000000000 + 5000000000 + n * 7919 % 1000000007, n * 7919 % 1000000007, n * 104729 % 100000007, 'coder', 'anthropic',
+				'claude-' || (n % 7), 'claude-20260101', 'tool_use', n % 50 = 0, 1, 1000 + n * 31 % 100003, 10 + n * 17 % 5003, 0, n * 31 % 100003, 0, 0.01, 'USD', n % 100, 1000 * (n % 100), 2 FROM n`,
+	} {
+		if _, err := db.Exec(statement); err != nil {
+			b.Fatal(err)
+		}
+	}
+	o := stats.Options{By: stats.ByModel}
+	b.Run("collect", func(b *testing.B) {
+		for b.Loop() {
+			r, err := stats.Collect(context.Background(), st, o)
+			if err != nil || r.Total.Turns != 1_000_000 || len(r.Groups) != 7 || r.Total.Sessions != 10_000 {
+				b.Fatal(err, r.Total.Turns, len(r.Groups))
+			}
+		}
+	})
+	b.Run("select", func(b *testing.B) {
+		query := stats.SQL(st, o)[0]
+		for b.Loop() {
+			rows, err := db.Query(query)
+			if err != nil {
+				b.Fatal(err)
+			}
+			columns, err := rows.Columns()
+			if err != nil {
+				b.Fatal(err)
+			}
+			values, to := make([]any, len(columns)), make([]any, len(columns))
+			for i := range values {
+				to[i] = &values[i]
+			}
+			n := 0
+			for rows.Next() {
+				if err := rows.Scan(to...); err != nil {
+					b.Fatal(err)
+				}
+				n++
+			}
+			if err := rows.Close(); err != nil || n != 1_000_000 {
+				b.Fatal(err, n)
+			}
+		}
+	})
+}

@@ -1,0 +1,102 @@
+package stats_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/agenttest/phifixtures"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/project"
+	"github.com/otelagent/otelagent/backend/store/sqlitestore"
+)
+
+// record puts every recording of phi-core into a store.
+func record(t *testing.T, st store.Store) {
+	t.Helper()
+	for _, f := range phifixtures.All(t, "../../..") {
+		p := agenttest.New(t, otelagent.WithDerivedIDs())
+		rec := otelagent.NewRecorder(p.Tracer())
+		for ev, err := range phi.Events(bytes.NewReader(f.Events)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec.Record(context.Background(), ev)
+		}
+		rec.Close(context.Background())
+		if err := st.Put(t.Context(), p.Batch()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := project.Refresh(t.Context(), st); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var sqliteBlock = regexp.MustCompile("(?s)```sql sqlite\n(.*?)```")
+
+// Every statement of docs/stats.md for SQLite runs, and all but the one about cost find something in the recordings.
+func TestDocs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.db")
+	st, err := sqlitestore.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	record(t, st)
+	page, err := os.ReadFile("../../../docs/stats.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	blocks := sqliteBlock.FindAllSubmatch(page, -1)
+	if len(blocks) < 10 {
+		t.Errorf("%d statements in docs/stats.md, want 10 or more", len(blocks))
+	}
+	for _, b := range blocks {
+		rows, err := db.QueryContext(t.Context(), string(b[1]))
+		if err != nil {
+			t.Errorf("%v:\n%s", err, b[1])
+			continue
+		}
+		n := 0
+		for rows.Next() {
+			n++
+		}
+		if err := rows.Err(); err != nil {
+			t.Errorf("%v:\n%s", err, b[1])
+		}
+		_ = rows.Close()
+		if n == 0 && !bytes.Contains(b[1], []byte("t.cost IS NOT NULL")) {
+			t.Errorf("nothing found by\n%s", b[1])
+		}
+	}
+	// The columns that the page names are those of the tables.
+	for _, columns := range [][]string{names(store.TurnTable.Columns), names(store.ToolCallTable.Columns), names(store.CompactionTable.Columns), names(store.PermissionTable.Columns)} {
+		for _, c := range columns {
+			if !bytes.Contains(page, []byte("`"+c+"`")) {
+				t.Errorf("docs/stats.md does not name the column %s", c)
+			}
+		}
+	}
+}
+
+func names[T any](columns []store.FigureColumn[T]) (out []string) {
+	for _, c := range columns {
+		out = append(out, c.Name)
+	}
+	return out
+}

@@ -1,0 +1,278 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store"
+)
+
+func remove(t *testing.T, s store.Store, k session.Key) {
+	t.Helper()
+	if err := s.Delete(t.Context(), k); err != nil {
+		t.Fatalf("Delete: %v", err)
+	}
+}
+
+// gone tells of everything that a store still gives of a session.
+func gone(t *testing.T, s store.Store, k session.Key) {
+	t.Helper()
+	if n := len(rows(t, s, k)) + len(blocks(t, s, k, nil)); n != 0 {
+		t.Errorf("session %q: %d rows and blocks of a deleted session", k.ID, n)
+	}
+	_, err := s.Mark(t.Context(), k)
+	wantErr(t, "Mark of a deleted session", err, store.ErrNotFound)
+	for _, m := range collect(t, s.Sessions(t.Context(), store.Query{Tenant: k.Tenant, Prefix: k.ID})) {
+		if m.Key == k {
+			t.Errorf("session %q is listed after it was deleted", k.ID)
+		}
+	}
+	if slices.Contains(collect(t, s.Dirty(t.Context())), k) {
+		t.Errorf("session %q is dirty after it was deleted", k.ID)
+	}
+	if z, ok := s.(store.Sizer); ok {
+		if n, err := z.SessionSize(t.Context(), k); n != 0 || err != nil {
+			t.Errorf("session %q: %d bytes, %v, after it was deleted", k.ID, n, err)
+		}
+	}
+}
+
+// deleteOthers deletes one session of several that are alike in everything but their keys.
+func deleteOthers(t *testing.T, s store.Store) {
+	keys := []session.Key{{ID: "a"}, {ID: "ab"}, {ID: "A"}, {Tenant: "t", ID: "a"}, {ID: "a\x00"}, {ID: "t/a"}, {ID: "a%"}}
+	list := func(k session.Key) ([]session.Row, []session.Block) {
+		live := Row(k, 2)
+		live.Known = spans.KnownLive
+		large := Block(k, strings.Repeat("the system prompt of all ", 500))
+		return []session.Row{withParams(Row(k, 1), large), live},
+			[]session.Block{large, Block(k, "x"), Block(k, ""), Recipe(k, "made", "=4:made")}
+	}
+	for _, k := range keys {
+		r, b := list(k)
+		put(t, s, r, b...)
+		project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: Summary(k)})
+		if m, ok := s.(store.Maintainer); ok {
+			if err := m.Maintain(t.Context(), k); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i, victim := range keys {
+		remove(t, s, victim)
+		gone(t, s, victim)
+		for _, k := range keys[i+1:] {
+			r, b := list(k)
+			equal(t, "rows of "+k.ID, rows(t, s, k), canonical(r))
+			got := blocks(t, s, k, nil)
+			equal(t, "blocks of "+k.ID, len(got), len(b))
+			for _, b := range b {
+				if got[b.ID] != b {
+					t.Errorf("after %q went: a block of %d bytes of %q is not the same", victim, len(b.Body), k)
+				}
+			}
+			for _, m := range collect(t, s.Sessions(t.Context(), store.Query{Tenant: k.Tenant, Prefix: k.ID})) {
+				if m.Key == k {
+					equal(t, "summary of "+k.ID, m, Summary(k))
+				}
+			}
+		}
+	}
+}
+
+// hide hides sessions that nobody put to since their marks were taken, and erases them together.
+func hide(t *testing.T, s store.Store) {
+	quiet, busy, whatever := session.Key{ID: "quiet"}, session.Key{ID: "busy"}, session.Key{Tenant: "t", ID: "whatever"}
+	for _, k := range []session.Key{quiet, busy, whatever} {
+		put(t, s, []session.Row{Row(k, 1)}, Block(k, "body of "+k.ID))
+	}
+	marks := map[session.Key]store.Mark{quiet: mark(t, s, quiet), busy: mark(t, s, busy)}
+	put(t, s, []session.Row{Row(busy, 2)})
+	for _, c := range []struct {
+		what string
+		key  session.Key
+		mark store.Mark
+		want bool
+	}{
+		{"put to since", busy, marks[busy], false},
+		{"not there", session.Key{ID: "never"}, 0, false},
+		{"not there, with a mark", session.Key{ID: "never"}, marks[quiet], false},
+		{"as it was", quiet, marks[quiet], true},
+		{"hidden already", quiet, marks[quiet], false},
+		{"whatever its mark", whatever, 0, true},
+		{"hidden already, whatever its mark", whatever, 0, false},
+	} {
+		switch got, err := s.Hide(t.Context(), c.key, c.mark); {
+		case err != nil:
+			t.Fatalf("Hide of a session that is %s: %v", c.what, err)
+		case got != c.want:
+			t.Errorf("Hide of a session that is %s: %v", c.what, got)
+		}
+	}
+	gone(t, s, quiet)
+	gone(t, s, whatever)
+	put(t, s, []session.Row{Row(quiet, 3)}) // a new session, before the old one is erased
+	for range 2 {
+		if err := s.Erase(t.Context()); err != nil {
+			t.Fatalf("Erase: %v", err)
+		}
+	}
+	equal(t, "rows of what was put to", len(rows(t, s, busy)), 2)
+	equal(t, "blocks of what was put to", len(blocks(t, s, busy, nil)), 1)
+	equal(t, "rows of the new session", len(rows(t, s, quiet)), 1)
+	equal(t, "blocks of the new session", len(blocks(t, s, quiet, nil)), 0)
+	gone(t, s, whatever)
+}
+
+// deleteCancelled leaves a Delete at every stage: the session is then there or not, and nothing between.
+func (u suite) deleteCancelled(t *testing.T, s store.Store) {
+	k, other := key("big"), key("other")
+	shared := strings.Repeat("a system prompt that two sessions share ", 100)
+	var list []session.Row
+	var bl []session.Block
+	for n := range 1500 {
+		list = append(list, Row(k, n))
+		bl = append(bl, Block(k, noise(uint64(n), 500)))
+	}
+	list[0] = withParams(list[0], Block(k, shared))
+	bl = append(bl, Block(k, shared))
+	put(t, s, []session.Row{withParams(Row(other, 1), Block(other, shared))}, Block(other, shared), Block(other, noise(1, 500)))
+
+	stopped := 0
+	times := u.times(12, 4)
+	for i := range times {
+		put(t, s, list, bl...)
+		ctx, cancel := context.WithCancel(t.Context())
+		timer := time.AfterFunc(time.Duration(i*i)*100*time.Microsecond, cancel)
+		err := s.Delete(ctx, k)
+		timer.Stop()
+		cancel()
+		nr, nb := len(rows(t, s, k)), len(blocks(t, s, k, nil))
+		switch {
+		case err != nil && !errors.Is(err, context.Canceled):
+			t.Fatalf("Delete: %v", err)
+		case err == nil && nr+nb != 0:
+			t.Errorf("%d rows and %d blocks after Delete", nr, nb)
+		case err != nil && (nr != 0 || nb != 0) && (nr != len(list) || nb != len(bl)):
+			t.Errorf("%d rows of %d and %d blocks of %d after a Delete that was cancelled: want all or none", nr, len(list), nb, len(bl))
+		}
+		if err != nil {
+			stopped++
+		}
+		switch {
+		case nr != 0: // it had not begun
+		case i%2 == 0: // one that was left half way is finished, and what was Put after that stays
+			gone(t, s, k)
+			remove(t, s, k)
+		default:
+			put(t, s, list[:3], bl[:2]...)
+			remove(t, s, key("another one"))
+			equal(t, "rows of one made anew", rows(t, s, k), canonical(list[:3]))
+			equal(t, "blocks of one made anew", len(blocks(t, s, k, nil)), 2)
+		}
+		remove(t, s, k)
+		gone(t, s, k)
+		equal(t, "rows of the other", rows(t, s, other), canonical([]session.Row{withParams(Row(other, 1), Block(other, shared))}))
+		got := blocks(t, s, other, nil)
+		if len(got) != 2 || got[spans.BlockOfString(shared)].Body != shared || got[bl[1].ID].Body != bl[1].Body {
+			t.Fatalf("the other session has %d blocks, want its 2", len(got))
+		}
+	}
+	t.Logf("%d of %d were cancelled", stopped, times)
+}
+
+// deleteWhilePut deletes a session over and over while another puts to it, batch after batch: what is there at any time is
+// what was Put since some moment, whole batches, and what was Put after the last Delete stays.
+func (u suite) deleteWhilePut(t *testing.T, s store.Store) {
+	batches, each := u.times(60, 15), 5
+	k := key("a")
+	shared := strings.Repeat("a tool catalogue that all batches name ", 100)
+	batch := func(n int) ([]session.Row, []session.Block) {
+		var list []session.Row
+		for i := range each {
+			list = append(list, withParams(Row(k, n*each+i), Block(k, shared)))
+		}
+		return list, []session.Block{Block(k, shared), Block(k, fmt.Sprint("own ", n))}
+	}
+	index := map[string]int{} // canonical row to its batch
+	for n := range batches {
+		list, _ := batch(n)
+		for _, c := range canonical(list) {
+			index[c] = n
+		}
+	}
+	done := make(chan error, 1)
+	go func() {
+		for n := range batches {
+			list, bl := batch(n)
+			if err := s.Put(t.Context(), session.Batch{Rows: list, Blocks: bl}); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	check := func() (first int) {
+		t.Helper()
+		have := map[int]int{}
+		last := -1
+		for _, c := range rows(t, s, k) {
+			n, ok := index[c]
+			if !ok {
+				t.Fatal("a row that was never put")
+			}
+			have[n]++
+			last = max(last, n)
+		}
+		for n := last; n >= 0 && have[n] > 0; n-- {
+			equal(t, fmt.Sprint("rows of batch ", n), have[n], each)
+			delete(have, n)
+			first = n
+		}
+		if len(have) != 0 {
+			t.Errorf("batches %v are there, and not all up to %d", have, last)
+		}
+		return first
+	}
+	deletes := 0
+	for running := true; running; {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatalf("Put: %v", err)
+			}
+			running = false
+		default:
+			remove(t, s, k)
+			deletes++
+			check()
+		}
+	}
+	first := 0
+	if list := rows(t, s, k); len(list) != 0 {
+		first = check()
+	} else {
+		first = batches
+	}
+	got := blocks(t, s, k, nil)
+	for n := first; n < batches; n++ {
+		if got[spans.BlockOfString(fmt.Sprint("own ", n))].Body != fmt.Sprint("own ", n) {
+			t.Errorf("batch %d has its rows and not its block", n)
+		}
+	}
+	if first < batches && got[spans.BlockOfString(shared)].Body != shared {
+		t.Error("the block that all batches name is not there")
+	}
+	list, bl := batch(0)
+	put(t, s, list, bl...)
+	equal(t, "after the last Delete", len(rows(t, s, k)), (batches-first)*each+each*min(first, 1))
+	t.Logf("%d deletes, %d batches left", deletes, batches-first)
+	remove(t, s, k)
+	gone(t, s, k)
+}

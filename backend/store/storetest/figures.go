@@ -1,0 +1,219 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/store"
+)
+
+const figureStart = 1_700_000_000_000_000_000
+
+// FiguresFor returns figures of a session with n turns: of each kind one with everything known, and others with what may be not.
+func FiguresFor(k session.Key, n int) session.Figures {
+	num := session.Some[int64]
+	full := session.Figures{
+		Turns: []session.TurnFigures{{
+			Session: k.ID, Run: "r", RunStart: figureStart, Turn: 0, Start: figureStart + 1, End: num(figureStart + 5_000_000_000), ModelCall: num(4_000_000_000), FirstChunk: num(700_000_000),
+			Agent: "coder", Provider: "anthropic", Model: "claude-opus-4-6", ResponseModel: "claude-opus-4-6-20260101", StopReason: "tool_use", Failed: true, ErrorType: "rate_limit", Attempts: num(2),
+			Input: num(1000), Output: num(200), Reasoning: num(0), CacheRead: num(900), CacheWrite: num(50), Cost: session.Some(0.0125), Currency: "USD",
+			RequestMessages: num(3), RequestBytes: num(1 << 40), ToolCalls: 2,
+		}},
+		ToolCalls: []session.ToolCallFigures{
+			{Session: k.ID, Run: "r", RunStart: figureStart, Turn: num(0), Call: "c1", Start: figureStart + 2, End: num(figureStart + 9), Agent: "coder", Model: "claude-opus-4-6", Tool: "bash", Outcome: "error", Failed: true},
+			{Session: k.ID, Run: "r", RunStart: figureStart, Call: "", Start: figureStart + 3},
+		},
+		Compactions: []session.CompactionFigures{
+			{Session: k.ID, Run: "r", RunStart: figureStart, Turn: num(0), Start: figureStart + 4, End: num(figureStart + 6), Kind: "summary", Trigger: "limit", InputTokens: num(9000), OutputTokens: num(0), MessagesBefore: num(40), MessagesAfter: num(4)},
+			{Session: k.ID, Run: "r", RunStart: figureStart, Start: figureStart + 7},
+		},
+		Permissions: []session.PermissionFigures{
+			{Session: k.ID, Run: "r", RunStart: figureStart, Turn: num(0), At: figureStart + 5, Wait: num(12), Tool: "bash", Action: "deny", Source: "project"},
+			{Session: k.ID, Run: "r", RunStart: figureStart, At: figureStart + 6},
+		},
+	}
+	for i := 1; i < n; i++ {
+		full.Turns = append(full.Turns, session.TurnFigures{Session: k.ID, Run: "r", RunStart: figureStart, Turn: int64(i), Start: figureStart + int64(i)*1e9, Model: "gpt"})
+	}
+	return full
+}
+
+// allFigures reads what q selects, in an order of its own.
+func allFigures(t *testing.T, s store.Store, q store.FigureQuery) session.Figures {
+	t.Helper()
+	return sortFigures(session.Figures{
+		Turns: collect(t, s.Turns(t.Context(), q)), ToolCalls: collect(t, s.ToolCalls(t.Context(), q)),
+		Compactions: collect(t, s.Compactions(t.Context(), q)), Permissions: collect(t, s.Permissions(t.Context(), q)),
+	})
+}
+
+func sortFigures(f session.Figures) session.Figures {
+	byText(f.Turns)
+	byText(f.ToolCalls)
+	byText(f.Compactions)
+	byText(f.Permissions)
+	return f
+}
+
+func byText[T any](l []T) {
+	slices.SortFunc(l, func(a, b T) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+}
+
+func join(list ...session.Figures) (all session.Figures) {
+	for _, f := range list {
+		all.Turns = append(all.Turns, f.Turns...)
+		all.ToolCalls = append(all.ToolCalls, f.ToolCalls...)
+		all.Compactions = append(all.Compactions, f.Compactions...)
+		all.Permissions = append(all.Permissions, f.Permissions...)
+	}
+	return sortFigures(all)
+}
+
+func figures(t *testing.T, s store.Store) {
+	a, b, other := key("a"), key("b"), session.Key{Tenant: "t", ID: "a"}
+	equal(t, "nothing", allFigures(t, s, store.FigureQuery{}), session.Figures{})
+	for i, k := range []session.Key{a, b, other} {
+		put(t, s, []session.Row{Row(k, i)})
+	}
+	equal(t, "never projected", allFigures(t, s, store.FigureQuery{}), session.Figures{})
+	wrong := FiguresFor(session.Key{ID: "somebody"}, 3)
+	project(t, s, a, store.Projection{Mark: mark(t, s, a), Figures: wrong})
+	project(t, s, b, store.Projection{Mark: mark(t, s, b), Figures: FiguresFor(b, 1)})
+	project(t, s, other, store.Projection{Mark: mark(t, s, other), Figures: FiguresFor(other, 2)})
+	equal(t, "what was given stays as it was", wrong.Turns[0].Session, "somebody")
+	equal(t, "of a tenant", allFigures(t, s, store.FigureQuery{Tenant: "t"}), join(FiguresFor(other, 2)))
+	equal(t, "all", allFigures(t, s, store.FigureQuery{}), join(FiguresFor(a, 3), FiguresFor(b, 1)))
+	equal(t, "of a session", allFigures(t, s, store.FigureQuery{Session: "b"}), join(FiguresFor(b, 1)))
+
+	turns := func(what string, q store.FigureQuery, want int) {
+		t.Helper()
+		if n := len(collect(t, s.Turns(t.Context(), q))); n != want {
+			t.Errorf("%s: %d turns, want %d", what, n, want)
+		}
+	}
+	at := func(ns int64) time.Time { return time.Unix(0, figureStart+ns) }
+	turns("since", store.FigureQuery{Since: at(1e9)}, 2)
+	turns("since, to the nanosecond", store.FigureQuery{Since: at(1e9 + 1)}, 1)
+	turns("before", store.FigureQuery{Before: at(1e9)}, 2)
+	turns("since and before", store.FigureQuery{Since: at(1e9), Before: at(2e9)}, 1)
+	turns("model", store.FigureQuery{Model: "gpt"}, 2)
+	turns("agent", store.FigureQuery{Agent: "coder"}, 2)
+	turns("agent and model", store.FigureQuery{Agent: "coder", Model: "gpt"}, 0)
+	turns("provider", store.FigureQuery{Provider: "anthropic", Session: "a"}, 1)
+	turns("a tool is none of turns", store.FigureQuery{Tool: "none"}, 4)
+	turns("no such session", store.FigureQuery{Session: "none"}, 0)
+	turns("text that is none of SQL", store.FigureQuery{Model: `gpt' OR ''='`}, 0)
+	for _, c := range []struct {
+		q    store.FigureQuery
+		want string
+	}{
+		{store.FigureQuery{}, "2 2 2"},
+		{store.FigureQuery{Tool: "bash"}, "1 2 1"},
+		{store.FigureQuery{Model: "claude-opus-4-6"}, "1 2 2"},
+		{store.FigureQuery{Tool: "bash", Model: "gpt"}, "0 2 1"},
+		{store.FigureQuery{Since: at(5)}, "0 1 2"},
+		{store.FigureQuery{Before: at(5)}, "2 1 0"},
+	} {
+		c.q.Session = "a"
+		f := allFigures(t, s, c.q)
+		equal(t, fmt.Sprintf("%+v", c.q), fmt.Sprint(len(f.ToolCalls), len(f.Compactions), len(f.Permissions)), c.want)
+	}
+	q := store.FigureQuery{Session: "b", Columns: []string{"input", "cost", "failed", "model", "session", "no such column"}}
+	equal(t, "some columns", collect(t, s.Turns(t.Context(), q)), []session.TurnFigures{
+		{Session: "b", Input: session.Some[int64](1000), Cost: session.Some(0.0125), Failed: true, Model: "claude-opus-4-6"},
+	})
+	q.Columns = []string{}
+	equal(t, "no columns", collect(t, s.Turns(t.Context(), q)), []session.TurnFigures{{}})
+}
+
+func figuresReplaced(t *testing.T, s store.Store) {
+	k := key("a")
+	put(t, s, []session.Row{Row(k, 1)})
+	for step, change := range []func(f *session.Figures){
+		func(*session.Figures) {},
+		func(*session.Figures) {}, // the same again
+		func(f *session.Figures) {
+			f.Turns = append(f.Turns, session.TurnFigures{Session: k.ID, Run: "later", Turn: 9, Start: figureStart})
+		},
+		func(f *session.Figures) { f.Turns[0].Output = session.Opt[int64]{} },
+		func(f *session.Figures) { f.Turns[0].Output = session.Some[int64](7) },
+		func(f *session.Figures) { // equal ones count as often as they are there
+			f.ToolCalls = append(f.ToolCalls, f.ToolCalls[1], f.ToolCalls[1])
+		},
+		func(f *session.Figures) { f.ToolCalls = f.ToolCalls[:3] },
+		func(f *session.Figures) { f.Compactions, f.Permissions = nil, f.Permissions[1:] },
+		func(f *session.Figures) { *f = FiguresFor(k, 4) }, // back to what was there before
+		func(f *session.Figures) { *f = session.Figures{} },
+		func(f *session.Figures) { *f = FiguresFor(k, 200) },
+	} {
+		now := allFigures(t, s, store.FigureQuery{})
+		if step == 0 {
+			now = FiguresFor(k, 4)
+		}
+		change(&now)
+		put(t, s, []session.Row{Row(k, step+2)})
+		project(t, s, k, store.Projection{Mark: mark(t, s, k), Figures: now})
+		equal(t, fmt.Sprint("step ", step), allFigures(t, s, store.FigureQuery{}), join(now))
+	}
+	// One of an older state changes nothing.
+	old := mark(t, s, k)
+	put(t, s, []session.Row{Row(k, 50)})
+	project(t, s, k, store.Projection{Mark: mark(t, s, k), Figures: FiguresFor(k, 2)})
+	project(t, s, k, store.Projection{Mark: old, Figures: FiguresFor(k, 7)})
+	equal(t, "after an older one", allFigures(t, s, store.FigureQuery{}), join(FiguresFor(k, 2)))
+	// Neither does it where the newer one had nothing to change.
+	old = mark(t, s, k)
+	put(t, s, []session.Row{Row(k, 51)})
+	project(t, s, k, store.Projection{Mark: mark(t, s, k), Figures: FiguresFor(k, 2)})
+	older := FiguresFor(k, 2)
+	older.ToolCalls = append(older.ToolCalls[1:], session.ToolCallFigures{Session: k.ID, Run: "r", Start: figureStart, Tool: "read"})
+	project(t, s, k, store.Projection{Mark: old, Figures: older})
+	equal(t, "after an older one with other tool calls", allFigures(t, s, store.FigureQuery{}), join(FiguresFor(k, 2)))
+}
+
+// figuresDeleted are not seen any more once a session is hidden, and are not those of a session that is made anew.
+func figuresDeleted(t *testing.T, s store.Store) {
+	a, b := key("a"), key("b")
+	for i, k := range []session.Key{a, b} {
+		put(t, s, []session.Row{Row(k, i)})
+		project(t, s, k, store.Projection{Mark: mark(t, s, k), Figures: FiguresFor(k, 3)})
+	}
+	if hidden, err := s.Hide(t.Context(), a, 0); err != nil || !hidden {
+		t.Fatal(hidden, err)
+	}
+	equal(t, "hidden", allFigures(t, s, store.FigureQuery{}), join(FiguresFor(b, 3)))
+	put(t, s, []session.Row{Row(a, 7)})
+	if err := s.Erase(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "erased, and made anew", allFigures(t, s, store.FigureQuery{}), join(FiguresFor(b, 3)))
+	project(t, s, a, store.Projection{Mark: mark(t, s, a), Figures: FiguresFor(a, 1)})
+	equal(t, "projected anew", allFigures(t, s, store.FigureQuery{}), join(FiguresFor(a, 1), FiguresFor(b, 3)))
+	if err := s.Delete(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "deleted", allFigures(t, s, store.FigureQuery{}), join(FiguresFor(b, 3)))
+}
+
+func figuresHostile(t *testing.T, s store.Store) {
+	var want session.Figures
+	for i, text := range []string{"\x00", "'; DROP TABLE turns; --", "\xff\xfe", "ünï", strings.Repeat("long ", 2000), "NULL", `\N`, "\t\n"} {
+		k := key("a" + text)
+		put(t, s, []session.Row{Row(k, i)})
+		f := FiguresFor(k, 2)
+		f.Turns[0].Model, f.Turns[1].Run = text, text
+		f.ToolCalls[0].Tool, f.ToolCalls[1].Call = text, text
+		f.Compactions[0].Trigger, f.Permissions[0].Source = text, text
+		f.Turns[1].Start, f.Turns[1].RunStart = -1<<63, 1<<63-1
+		f.Turns[1].Input = session.Some[int64](-1 << 63)
+		f.Turns[1].Cost = session.Some(-1e300)
+		project(t, s, k, store.Projection{Mark: mark(t, s, k), Figures: f})
+		equal(t, fmt.Sprintf("by model %q", text[:1]), len(collect(t, s.Turns(t.Context(), store.FigureQuery{Model: text}))), 1)
+		want = join(want, f)
+	}
+	equal(t, "all", allFigures(t, s, store.FigureQuery{}), want)
+}

@@ -1,0 +1,269 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store"
+)
+
+// counts holds a store.Counter to its word.
+func counts(t *testing.T, s store.Store) {
+	c, ok := s.(store.Counter)
+	if !ok {
+		t.Skipf("%T is no store.Counter", s)
+	}
+	equal(t, "at first", c.Counts(), store.Counts{})
+	k, other := key("a"), key("b")
+	var given store.Counts // BlocksNew and BytesNew stand for both
+	give := func(list ...session.Block) {
+		t.Helper()
+		put(t, s, []session.Row{Row(k, 1)}, list...)
+		for _, b := range list {
+			given.BlocksNew++
+			given.BytesNew += int64(len(b.Body))
+		}
+		got := c.Counts()
+		if got.BlocksNew+got.BlocksKnown != given.BlocksNew || got.BytesNew+got.BytesKnown != given.BytesNew {
+			t.Errorf("%+v, but %d blocks of %d bytes were given", got, given.BlocksNew, given.BytesNew)
+		}
+	}
+	give(Block(k, "one"), Block(k, "second"))
+	equal(t, "two new ones", c.Counts(), store.Counts{BlocksNew: 2, BytesNew: 9})
+	give(Block(k, "one"), Block(k, "second"))
+	equal(t, "again", c.Counts(), store.Counts{BlocksNew: 2, BytesNew: 9, BlocksKnown: 2, BytesKnown: 9})
+	give(Block(k, "third"), Block(k, "third"), Recipe(k, "made", "=4:made"))
+	made := int64(len(Recipe(k, "made", "=4:made").Body))
+	equal(t, "twice in one batch", c.Counts(), store.Counts{BlocksNew: 4, BytesNew: 14 + made, BlocksKnown: 3, BytesKnown: 14})
+
+	// Whether a body of another session is written anew is the store's affair.
+	large := strings.Repeat("a tool catalogue ", 1000)
+	for n := range 3 {
+		k := key(fmt.Sprint("shares", n))
+		b := Block(k, large)
+		given.BlocksNew++
+		given.BytesNew += int64(len(large))
+		put(t, s, []session.Row{withParams(Row(k, 1), b)}, b)
+		give()
+	}
+	before := c.Counts()
+	bad := Block(other, "x")
+	bad.Size = -1
+	wantErr(t, "Put", s.Put(t.Context(), session.Batch{Blocks: []session.Block{Block(other, "never kept"), bad}}), store.ErrData)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	wantErr(t, "Put", s.Put(ctx, session.Batch{Blocks: []session.Block{Block(other, "never kept")}}), context.Canceled)
+	equal(t, "Puts that failed count nothing", c.Counts(), before)
+	if m, ok := s.(store.Maintainer); ok {
+		if err := m.Maintain(t.Context(), k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Delete(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "neither tidying nor deleting counts", c.Counts(), before)
+	give(Block(k, "one"))
+	if got := c.Counts().BlocksNew; got != before.BlocksNew+1 {
+		t.Errorf("%d new ones after a deleted one came again, want %d", got, before.BlocksNew+1)
+	}
+}
+
+// sizes holds a store.Sizer to its word.
+func sizes(t *testing.T, s store.Store) {
+	z, ok := s.(store.Sizer)
+	if !ok {
+		t.Skipf("%T is no store.Sizer", s)
+	}
+	size := func(k session.Key) int64 {
+		t.Helper()
+		n, err := z.SessionSize(t.Context(), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	all := func() int64 {
+		t.Helper()
+		n, err := z.Size(t.Context())
+		if err != nil || n < 0 {
+			t.Fatalf("Size %d, %v", n, err)
+		}
+		return n
+	}
+	k, small := key("a"), session.Key{Tenant: "t", ID: "a"}
+	equal(t, "a session that is not there", size(k), 0)
+	empty := all()
+
+	// Noise that no compression makes smaller, so that Size grows too.
+	var rows []session.Row
+	var list []session.Block
+	var want int64
+	for n := range 100 {
+		r := Row(k, n)
+		b := Block(k, noise(uint64(n), 20_000))
+		rows, list = append(rows, r), append(list, b)
+		want += int64(len(r.AppendCanonical(nil)) + len(b.Body))
+	}
+	put(t, s, rows, list...)
+	put(t, s, []session.Row{Row(small, 1)})
+	replaced := int64(0) // may count
+	about := func(what string, got, want int64) {
+		t.Helper()
+		if got < want*9/10 || got > (want+replaced)*11/10 {
+			t.Errorf("%s: %d bytes, want about %d", what, got, want)
+		}
+	}
+	about("a large session", size(k), want)
+	if n := size(small); n <= 0 || n > 10_000 {
+		t.Errorf("a session of one row: %d bytes", n)
+	}
+	full := all()
+	if full < empty+want/2 {
+		t.Errorf("size %d, was %d before %d bytes came", full, empty, want)
+	}
+	put(t, s, rows, list...)
+	about("the same again", size(k), want)
+	const large = 1_000_000
+	cut := Block(k, noise(1000, large))
+	whole := cut
+	cut.Body, cut.Size = cut.Body[:large*3/4], large
+	put(t, s, nil, cut)
+	about("with a block that was cut", size(k), want+large*3/4)
+	put(t, s, nil, whole)
+	replaced = large * 3 / 4
+	about("which is whole now", size(k), want+large)
+	if m, ok := s.(store.Maintainer); ok {
+		if err := m.Maintain(t.Context(), k); err != nil {
+			t.Fatal(err)
+		}
+		about("tidied up", size(k), want+large)
+	}
+	if err := s.Delete(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "deleted", size(k), 0)
+	if n := all(); n > full-want/2 {
+		t.Errorf("size %d after %d of %d bytes were deleted", n, want, full)
+	}
+	put(t, s, []session.Row{Row(k, 1)})
+	if n := size(k); n <= 0 || n > 10_000 {
+		t.Errorf("a session made anew, of one row: %d bytes", n)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := z.Size(ctx)
+	wantErr(t, "Size", err, context.Canceled)
+	_, err = z.SessionSize(ctx, k)
+	wantErr(t, "SessionSize", err, context.Canceled)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = z.Size(t.Context())
+	wantErr(t, "Size of a closed store", err, store.ErrClosed)
+	_, err = z.SessionSize(t.Context(), k)
+	wantErr(t, "SessionSize of a closed store", err, store.ErrClosed)
+}
+
+// rejects holds a store.Rejecter to its word.
+func rejects(t *testing.T, s store.Store) {
+	r, ok := s.(store.Rejecter)
+	if !ok {
+		t.Skipf("%T is no store.Rejecter", s)
+	}
+	list := func(limit int) []store.Reject {
+		t.Helper()
+		return collect(t, r.Rejects(t.Context(), limit))
+	}
+	putRejects := func(l ...store.Reject) {
+		t.Helper()
+		if err := r.PutRejects(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	make := func(n int) store.Reject {
+		return store.Reject{Time: time.Unix(1_700_000_000, int64(n)).UTC(), Reason: fmt.Sprint("reason ", n), Signal: "span"}
+	}
+	equal(t, "at first", len(list(0)), 0)
+	putRejects()
+	full := make(1)
+	full.Signal, full.Name, full.Service = "log", "session.turn", "coder"
+	full.Session = session.Key{Tenant: "t", ID: "s"}
+	full.Trace, full.Span = session.TraceID{1, 2, 3}, session.SpanID{0xff, 0, 1}
+	odd := make(2)
+	odd.Name, odd.Service, odd.Session.ID = "a\x00'; DROP TABLE rejects; --\n\"", "\xff\xfe", "漢字"
+	far := make(3)
+	putRejects(full, odd)
+	putRejects(far)
+	equal(t, "newest first", list(0), []store.Reject{far, odd, full})
+	equal(t, "negative limit", list(-1), []store.Reject{far, odd, full})
+	equal(t, "limit", list(2), []store.Reject{far, odd})
+	equal(t, "sessions", ids(t, s, store.Query{})+ids(t, s, store.Query{Tenant: "t"}), "")
+	equal(t, "tenants", len(collect(t, s.Tenants(t.Context()))), 0)
+
+	// A session takes those that name it along, also one that has nothing else.
+	if err := s.Delete(t.Context(), full.Session); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "after the session was deleted", list(0), []store.Reject{far, odd})
+
+	// Bounded, however they come.
+	var many []store.Reject
+	for n := range store.MaxRejects + 100 {
+		many = append(many, make(10+n))
+	}
+	for l := range slices.Chunk(many[:store.MaxRejects-50], 999) {
+		putRejects(l...)
+	}
+	equal(t, "below the bound", len(list(0)), store.MaxRejects-48)
+	putRejects(many[store.MaxRejects-50:]...)
+	got := list(0)
+	want := slices.Clone(many[100:])
+	slices.Reverse(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%d rejects, want the newest %d", len(got), store.MaxRejects)
+	}
+	for v, err := range r.Rejects(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "left early", v, want[0])
+		break
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	wantErr(t, "PutRejects", r.PutRejects(ctx, many[:1]), context.Canceled)
+	for _, err := range r.Rejects(ctx, 0) {
+		wantErr(t, "Rejects", err, context.Canceled)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, "PutRejects to a closed store", r.PutRejects(t.Context(), many[:1]), store.ErrClosed)
+	n := 0
+	for _, err := range r.Rejects(t.Context(), 0) {
+		n++
+		wantErr(t, "Rejects of a closed store", err, store.ErrClosed)
+	}
+	equal(t, "errors of a closed store", n, 1)
+}
+
+// withParams returns the row with a list that names blocks as system prompt and tool catalogue of its request.
+func withParams(r session.Row, list ...session.Block) session.Row {
+	l := session.List{Name: spans.ListParams, Count: int64(len(list)), Digest: "digest"}
+	for i, b := range list {
+		provenance := "system"
+		if i%2 == 1 {
+			provenance = "tools"
+		}
+		l.Items = append(l.Items, spans.Item{Block: b.ID.Short(), Provenance: provenance}.Encode())
+	}
+	r.Lists = append(slices.Clone(r.Lists), l)
+	return r
+}

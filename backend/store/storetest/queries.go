@@ -1,0 +1,308 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store"
+)
+
+// projected puts a session and projects it with that summary.
+func projected(t *testing.T, s store.Store, k session.Key, m session.Summary) {
+	t.Helper()
+	put(t, s, []session.Row{Row(k, 1)})
+	project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: m})
+}
+
+func tenants(t *testing.T, s store.Store) {
+	list := func() string { return fmt.Sprintf("%q", collect(t, s.Tenants(t.Context()))) }
+	equal(t, "of an empty store", list(), `[]`)
+	for i, tenant := range []string{"b", "a", "", "b", "a'; --", "\xff", "a\x00", strings.Repeat("t", 256)} {
+		put(t, s, []session.Row{Row(session.Key{Tenant: tenant, ID: fmt.Sprint("s", i)}, i)})
+	}
+	put(t, s, nil, Block(session.Key{Tenant: "blocks only", ID: "s"}, "x"))
+	long := strings.Repeat("t", 256)
+	equal(t, "in order, each once", list(), fmt.Sprintf("%q", []string{"", "a", "a\x00", "a'; --", "b", "blocks only", long, "\xff"}))
+	for _, k := range []session.Key{{Tenant: "b", ID: "s0"}, {Tenant: "\xff", ID: "s5"}, {Tenant: "a", ID: "s1"}, {Tenant: "", ID: "s2"}} {
+		if err := s.Delete(t.Context(), k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	equal(t, "those that have a session left", list(), fmt.Sprintf("%q", []string{"a\x00", "a'; --", "b", "blocks only", long}))
+	for _, err := range s.Tenants(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		break
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, err := range s.Tenants(ctx) {
+		wantErr(t, "Tenants", err, context.Canceled)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, err := range s.Tenants(t.Context()) {
+		n++
+		wantErr(t, "Tenants of a closed store", err, store.ErrClosed)
+	}
+	equal(t, "errors of a closed store", n, 1)
+}
+
+func sessionsParent(t *testing.T, s store.Store) {
+	at := func(n int64) time.Time { return time.Unix(n, 0) }
+	for i, c := range []struct{ id, parent string }{
+		{"p", ""}, {"c1", "p"}, {"c2", "p"}, {"g", "c1"}, {"self", "self"}, {"q1", "x' OR '1'='1"}, {"orphan", "not there"},
+	} {
+		projected(t, s, key(c.id), session.Summary{Parent: c.parent, Last: at(int64(i))})
+	}
+	projected(t, s, session.Key{Tenant: "t", ID: "c3"}, session.Summary{Parent: "p", Last: at(9)})
+	put(t, s, []session.Row{Row(key("never projected"), 1)})
+	for _, q := range []struct {
+		name string
+		q    store.Query
+		want string
+	}{
+		{"of one", store.Query{Parent: "p"}, "c2 c1"},
+		{"of one, oldest first", store.Query{Parent: "p", Oldest: true}, "c1 c2"},
+		{"limit", store.Query{Parent: "p", Limit: 1}, "c2"},
+		{"prefix", store.Query{Parent: "p", Prefix: "c1"}, "c1"},
+		{"before", store.Query{Parent: "p", Before: at(2)}, "c1"},
+		{"of another tenant", store.Query{Tenant: "t", Parent: "p"}, "c3"},
+		{"of a sub-agent", store.Query{Parent: "c1"}, "g"},
+		{"of itself", store.Query{Parent: "self"}, "self"},
+		{"of one that is not there", store.Query{Parent: "not there"}, "orphan"},
+		{"of none", store.Query{Parent: "g"}, ""},
+		{"a part of a name", store.Query{Parent: "not"}, ""},
+		{"quotes", store.Query{Parent: "x' OR '1'='1"}, "q1"},
+		{"trace", store.Query{Parent: "p", Trace: Row(key("c1"), 1).Trace, Limit: 9}, "c2 c1"},
+	} {
+		equal(t, q.name, ids(t, s, q.q), q.want)
+	}
+	// The latest projection counts.
+	put(t, s, []session.Row{Row(key("c1"), 2)})
+	equal(t, "a Put changes no parent", ids(t, s, store.Query{Parent: "p"}), "c2 c1")
+	project(t, s, key("c1"), store.Projection{Mark: mark(t, s, key("c1")), Summary: session.Summary{Parent: "other", Last: at(1)}})
+	equal(t, "projected anew", ids(t, s, store.Query{Parent: "p"}), "c2")
+	equal(t, "projected anew, the other", ids(t, s, store.Query{Parent: "other"}), "c1")
+	if err := s.Delete(t.Context(), key("c2")); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "deleted", ids(t, s, store.Query{Parent: "p"}), "")
+	put(t, s, []session.Row{Row(key("c2"), 1)})
+	equal(t, "put again, not projected", ids(t, s, store.Query{Parent: "p"}), "")
+
+	for _, parent := range []string{"a\x00b", "\xff", "new\nline", strings.Repeat("p", 256), "%", `"`} {
+		k := key("child of " + parent)
+		projected(t, s, k, session.Summary{Parent: parent})
+		got := collect(t, s.Sessions(t.Context(), store.Query{Parent: parent}))
+		equal(t, "parent "+parent, got, []session.Summary{{Key: k, Parent: parent}})
+	}
+}
+
+// farTime is the last moment that a row can name.
+var farTime = time.Unix(0, math.MaxInt64).UTC()
+
+func sessionsBefore(t *testing.T, s store.Store) {
+	at := func(n int64) time.Time { return time.Unix(n, 0) }
+	for id, last := range map[string]time.Time{
+		"e": {}, "d": at(-5), "c": at(0), "b": at(10), "b2": at(10), "a": at(20), "zfar": farTime,
+	} {
+		projected(t, s, key(id), session.Summary{Last: last})
+	}
+	projected(t, s, session.Key{Tenant: "t", ID: "other"}, session.Summary{Last: at(1)})
+	put(t, s, []session.Row{Row(key("never"), 1)})
+	const all, oldest = "never zfar a b b2 c d e", "e d c b2 b a zfar never"
+	for _, q := range []struct {
+		name string
+		q    store.Query
+		want string
+	}{
+		{"all", store.Query{}, all},
+		{"oldest first", store.Query{Oldest: true}, oldest},
+		{"oldest first, limit", store.Query{Oldest: true, Limit: 3}, "e d c"},
+		{"oldest first, limit above", store.Query{Oldest: true, Limit: 30}, oldest},
+		{"oldest first, prefix", store.Query{Oldest: true, Prefix: "b"}, "b2 b"},
+		{"before", store.Query{Before: at(20)}, "b b2 c d e"},
+		{"before is not at", store.Query{Before: at(10)}, "c d e"},
+		{"before a nanosecond more", store.Query{Before: at(10).Add(1)}, "b b2 c d e"},
+		{"before, oldest first, limit", store.Query{Before: at(20), Oldest: true, Limit: 4}, "e d c b2"},
+		{"before, prefix", store.Query{Before: at(20), Prefix: "b2"}, "b2"},
+		{"before 1970", store.Query{Before: at(0)}, "d e"},
+		{"before all", store.Query{Before: at(-1000)}, "e"},
+		{"never those that were not projected", store.Query{Before: farTime}, "a b b2 c d e"},
+		{"another zone", store.Query{Before: at(10).In(time.FixedZone("", 3600))}, "c d e"},
+		{"another tenant", store.Query{Tenant: "t", Before: at(20)}, "other"},
+		{"another tenant, nothing", store.Query{Tenant: "t", Before: at(1)}, ""},
+		{"trace", store.Query{Before: at(0), Trace: Row(key("d"), 1).Trace}, "d e"},
+	} {
+		equal(t, q.name, ids(t, s, q.q), q.want)
+	}
+	put(t, s, []session.Row{Row(key("d"), 2)})
+	equal(t, "a Put changes no time", ids(t, s, store.Query{Before: at(0)}), "d e")
+	project(t, s, key("d"), store.Projection{Mark: mark(t, s, key("d")), Summary: session.Summary{Last: at(30)}})
+	equal(t, "a projection does", ids(t, s, store.Query{Before: at(0)}), "e")
+
+	// As Apply of package retention goes: a page, delete it, the next page.
+	var gone []string
+	for range 20 {
+		page := collect(t, s.Sessions(t.Context(), store.Query{Before: at(25), Oldest: true, Limit: 2}))
+		if len(page) == 0 {
+			break
+		}
+		for _, m := range page {
+			gone = append(gone, m.ID)
+			if err := s.Delete(t.Context(), m.Key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	equal(t, "page by page", strings.Join(gone, " "), "e c b2 b a")
+	equal(t, "left", ids(t, s, store.Query{}), "never zfar d")
+}
+
+// summaryTimes holds the times of summaries to the nanosecond, at the ends of what a row can name too.
+func summaryTimes(t *testing.T, s store.Store) {
+	for i, at := range []time.Time{
+		{}, time.Unix(0, 0), time.Unix(0, 1), time.Unix(0, -1), farTime, time.Unix(0, math.MinInt64+1),
+		time.Date(2262, 4, 11, 23, 47, 16, 854775807, time.UTC), time.Date(1970, 1, 1, 0, 0, 0, 0, time.FixedZone("", 3600)),
+	} {
+		k := key(fmt.Sprint("s", i))
+		projected(t, s, k, session.Summary{Start: at, Last: at})
+		for _, m := range collect(t, s.Sessions(t.Context(), store.Query{Prefix: k.ID})) {
+			if !m.Start.Equal(at) || !m.Last.Equal(at) || at.IsZero() != m.Last.IsZero() || m.Last.Location() != time.UTC {
+				t.Errorf("time %v came back as %v and %v", at, m.Start, m.Last)
+			}
+		}
+	}
+}
+
+// sessionsFilters asks for sessions by what their summaries say, and holds each answer to Query.Matches besides.
+func sessionsFilters(t *testing.T, s store.Store) {
+	at := func(n int64) time.Time { return time.Unix(n, 0).UTC() }
+	beat := int64(15 * time.Second)
+	for i, m := range []session.Summary{
+		{Key: key("a"), Agent: "coder", AgentID: "c1", Model: "opus", Status: "idle", Title: "Fix the Parser", Errors: 2, Cost: 0.5, Currency: "USD", Start: at(10), Last: at(100)},
+		{Key: key("b"), Agent: "coder", Model: "haiku", Status: "busy", Denied: 1, Cost: 0.25, Start: at(20), Last: at(90), HeartbeatNS: beat},
+		{Key: key("c"), Agent: "Reviewer", AgentID: "coder", Model: "opus", Status: "error", Start: at(30), Last: at(80), Archived: true, Title: "parser, again"},
+		{Key: key("d"), Agent: "x' OR '1'='1", Model: "100%_", Status: "waiting_on_approval", Start: at(95), Last: at(96), HeartbeatNS: beat, Settled: "error"},
+		{Key: key("e"), Status: "aborted", ForkedFrom: "a", Title: "\xff\x00caf\u00e9"},
+		{Key: key("f"), Status: "busy", ForkedFrom: "a", Archived: true, Cost: 100, Start: at(-5), Last: at(-1)},
+		{Key: session.Key{Tenant: "t", ID: "other"}, Agent: "coder", Model: "opus", Status: "idle", Errors: 1, Denied: 1, Cost: 9, ForkedFrom: "a", Start: at(1), Last: at(2), Archived: true},
+	} {
+		projected(t, s, m.Key, m)
+		equal(t, fmt.Sprint("summary ", i), collect(t, s.Sessions(t.Context(), store.Query{Tenant: m.Tenant, Prefix: m.ID})), []session.Summary{m})
+	}
+	put(t, s, []session.Row{Row(key("never coder"), 1)})
+	const never = "never coder "
+	status := func(now int64, l ...spans.SessionStatus) store.Query { return store.Query{Status: l, Now: at(now)} }
+	for _, c := range []struct {
+		name string
+		q    store.Query
+		want string
+	}{
+		{"all", store.Query{}, never + "a d b c f e"},
+		{"agent, or its id", store.Query{Agent: "coder"}, "a b c"},
+		{"agent, as it is written", store.Query{Agent: "reviewer"}, ""},
+		{"agent, quotes", store.Query{Agent: "x' OR '1'='1"}, "d"},
+		{"model", store.Query{Model: "opus"}, "a c"},
+		{"model is no pattern", store.Query{Model: "%"}, ""},
+		{"status, as it was", store.Query{Status: []spans.SessionStatus{"busy"}}, "b f"},
+		{"status, at once", status(91, "busy"), "b f"},
+		{"status, at three heartbeats", status(90+45, "busy"), "b f"},
+		{"status, dead", status(90+46, "busy"), "f"},
+		{"status, aborted by now", status(1000, "aborted"), "b e"},
+		{"status, what is left", status(1000, "error"), "d c"},
+		{"status, of several", status(97, "idle", "waiting_on_approval"), "a d"},
+		{"errors", store.Query{Errors: true}, "a"},
+		{"denied", store.Query{Denied: true}, "b"},
+		{"cost", store.Query{MinCost: 0.25}, "a b f"},
+		{"cost above", store.Query{MinCost: 0.2500001}, "a f"},
+		{"since", store.Query{Since: at(90)}, "a d b"},
+		{"since a nanosecond more", store.Query{Since: at(90).Add(1)}, "a d"},
+		{"since before 1970", store.Query{Since: at(-1)}, "a d b c f"},
+		{"until", store.Query{Until: at(20)}, "a f e"},
+		{"until a nanosecond more", store.Query{Until: at(20).Add(1)}, "a b f e"},
+		{"since and until", store.Query{Since: at(85), Until: at(95)}, "a b"},
+		{"archived not", store.Query{Archived: store.ArchivedNot}, never + "a d b e"},
+		{"archived only", store.Query{Archived: store.ArchivedOnly}, "c f"},
+		{"search title", store.Query{Search: "PARSER"}, "a c"},
+		{"search agent, id of agent, id", store.Query{Search: "code"}, never + "a b c"},
+		{"search model", store.Query{Search: "100%_"}, "d"},
+		{"search is no pattern", store.Query{Search: "p%r"}, ""},
+		{"search bytes", store.Query{Search: "\xff\x00CAF"}, "e"},
+		{"search: other letters as they are", store.Query{Search: "CAF\u00c9"}, ""},
+		{"search a part of a character", store.Query{Search: "\xa9"}, "e"},
+		{"forks", store.Query{ForkedFrom: "a"}, "f e"},
+		{"forks, not archived", store.Query{ForkedFrom: "a", Archived: store.ArchivedNot}, "e"},
+		{"forks of another tenant", store.Query{Tenant: "t", ForkedFrom: "a", MinCost: 1}, "other"},
+		{"forks of none", store.Query{ForkedFrom: "b"}, ""},
+		{"limit counts what matched", store.Query{Model: "opus", Limit: 2}, "a c"},
+		{"all at once", store.Query{Agent: "coder", Model: "opus", Status: []spans.SessionStatus{"idle"}, Now: at(5000), Errors: true, MinCost: 0.1, Since: at(1), Until: at(2000), Archived: store.ArchivedNot, Search: "fix", Prefix: "a", Limit: 5}, "a"},
+		{"oldest first", store.Query{Agent: "coder", Oldest: true}, "c b a"},
+		{"trace", store.Query{Trace: Row(key("a"), 1).Trace, Errors: true}, "a"},
+	} {
+		equal(t, c.name, ids(t, s, c.q), c.want)
+		for _, m := range collect(t, s.Sessions(t.Context(), store.Query{Tenant: c.q.Tenant, Prefix: c.q.Prefix})) {
+			if got, want := c.q.Matches(&m, m.Status != ""), strings.Contains(" "+c.want+" ", " "+m.ID+" "); got != want && c.q.Limit == 0 {
+				t.Errorf("%s: Matches says %v of %s", c.name, got, m.ID)
+			}
+		}
+	}
+	put(t, s, []session.Row{Row(key("c"), 2)})
+	project(t, s, key("c"), store.Projection{Mark: mark(t, s, key("c")), Summary: session.Summary{Status: "idle", Last: at(80)}})
+	equal(t, "no longer archived, nor its title", ids(t, s, store.Query{Archived: store.ArchivedOnly}), "f")
+	if err := s.Delete(t.Context(), key("f")); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "deleted", ids(t, s, store.Query{ForkedFrom: "a"}), "e")
+}
+
+// sessionsPages reads a list a page at a time.
+func sessionsPages(t *testing.T, s store.Store) {
+	for i := range 11 {
+		at := time.Unix(int64(i/3), 0)
+		switch i {
+		case 0:
+			at = time.Time{}
+		case 10:
+			at = farTime
+		}
+		projected(t, s, key(fmt.Sprint("s", i)), session.Summary{Status: "idle", Last: at, Errors: int64(i % 2)})
+	}
+	put(t, s, []session.Row{Row(key("new 1"), 1), Row(key("new 2"), 1), Row(key("new 3"), 1)})
+	projected(t, s, session.Key{Tenant: "t", ID: "s3x"}, session.Summary{Status: "idle", Last: time.Unix(1, 0)})
+	for _, q := range []store.Query{{}, {Oldest: true}, {Errors: true}, {Prefix: "s"}, {Prefix: "new"}} {
+		want := ids(t, s, q)
+		for limit := 1; limit < 5; limit++ {
+			var got []string
+			page := q
+			page.Limit = limit
+			for range 20 {
+				list := collect(t, s.Sessions(t.Context(), page))
+				if len(list) == 0 {
+					break
+				}
+				for i := range list {
+					got = append(got, list[i].ID)
+				}
+				c, err := store.ParseCursor(store.CursorOf(&list[len(list)-1]).String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				page.After = &c
+			}
+			equal(t, fmt.Sprintf("pages of %d of %+v", limit, q), strings.Join(got, " "), want)
+		}
+	}
+	gone := store.Cursor{Last: time.Unix(2, 0), ID: "s6x"}
+	equal(t, "behind one that is not there", ids(t, s, store.Query{After: &gone}), "s7 s8 s3 s4 s5 s1 s2 s0")
+}

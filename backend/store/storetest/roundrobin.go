@@ -1,0 +1,121 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync/atomic"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store"
+)
+
+// RoundRobin returns a store that gives each call to the next of several, which must be the same data opened several times, as
+// by several collectors without session affinity. Run holds it to what one store must do: no store may rely on what it remembers of
+// its own calls. Counts are the sum. Maintain does nothing for a store that is no store.Maintainer; the other optional parts must be there.
+func RoundRobin(stores ...store.Store) store.Store { return &roundRobin{stores: stores} }
+
+type roundRobin struct {
+	stores []store.Store
+	calls  atomic.Uint64
+}
+
+func (r *roundRobin) next() store.Store { return r.stores[r.calls.Add(1)%uint64(len(r.stores))] }
+
+func (r *roundRobin) Put(ctx context.Context, b session.Batch) error { return r.next().Put(ctx, b) }
+
+func (r *roundRobin) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, error] {
+	return r.next().Rows(ctx, k)
+}
+
+func (r *roundRobin) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) iter.Seq2[session.Block, error] {
+	return r.next().Blocks(ctx, k, ids)
+}
+
+func (r *roundRobin) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.Summary, error] {
+	return r.next().Sessions(ctx, q)
+}
+
+func (r *roundRobin) Turns(ctx context.Context, q store.FigureQuery) iter.Seq2[session.TurnFigures, error] {
+	return r.next().Turns(ctx, q)
+}
+
+func (r *roundRobin) ToolCalls(ctx context.Context, q store.FigureQuery) iter.Seq2[session.ToolCallFigures, error] {
+	return r.next().ToolCalls(ctx, q)
+}
+
+func (r *roundRobin) Compactions(ctx context.Context, q store.FigureQuery) iter.Seq2[session.CompactionFigures, error] {
+	return r.next().Compactions(ctx, q)
+}
+
+func (r *roundRobin) Permissions(ctx context.Context, q store.FigureQuery) iter.Seq2[session.PermissionFigures, error] {
+	return r.next().Permissions(ctx, q)
+}
+
+func (r *roundRobin) Tenants(ctx context.Context) iter.Seq2[string, error] {
+	return r.next().Tenants(ctx)
+}
+
+func (r *roundRobin) Dirty(ctx context.Context) iter.Seq2[session.Key, error] {
+	return r.next().Dirty(ctx)
+}
+
+func (r *roundRobin) Mark(ctx context.Context, k session.Key) (store.Mark, error) {
+	return r.next().Mark(ctx, k)
+}
+
+func (r *roundRobin) Project(ctx context.Context, k session.Key, p store.Projection) error {
+	return r.next().Project(ctx, k, p)
+}
+
+func (r *roundRobin) Delete(ctx context.Context, k session.Key) error { return r.next().Delete(ctx, k) }
+
+func (r *roundRobin) Hide(ctx context.Context, k session.Key, m store.Mark) (bool, error) {
+	return r.next().Hide(ctx, k, m)
+}
+
+func (r *roundRobin) Erase(ctx context.Context) error { return r.next().Erase(ctx) }
+
+func (r *roundRobin) Close() error {
+	var errs []error
+	for _, s := range r.stores {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (r *roundRobin) Maintain(ctx context.Context, k session.Key) error {
+	if m, ok := r.next().(store.Maintainer); ok {
+		return m.Maintain(ctx, k)
+	}
+	return nil
+}
+
+func (r *roundRobin) Counts() store.Counts {
+	var sum store.Counts
+	for _, s := range r.stores {
+		c := s.(store.Counter).Counts()
+		sum.BlocksNew += c.BlocksNew
+		sum.BlocksKnown += c.BlocksKnown
+		sum.BytesNew += c.BytesNew
+		sum.BytesKnown += c.BytesKnown
+	}
+	return sum
+}
+
+func (r *roundRobin) Size(ctx context.Context) (int64, error) {
+	return r.next().(store.Sizer).Size(ctx)
+}
+
+func (r *roundRobin) SessionSize(ctx context.Context, k session.Key) (int64, error) {
+	return r.next().(store.Sizer).SessionSize(ctx, k)
+}
+
+func (r *roundRobin) PutRejects(ctx context.Context, l []store.Reject) error {
+	return r.next().(store.Rejecter).PutRejects(ctx, l)
+}
+
+func (r *roundRobin) Rejects(ctx context.Context, limit int) iter.Seq2[store.Reject, error] {
+	return r.next().(store.Rejecter).Rejects(ctx, limit)
+}

@@ -1,0 +1,1148 @@
+// Package storetest is what every store.Store must pass.
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+	"github.com/otelagent/otelagent/backend/store"
+)
+
+// An Option is an option of Run.
+type Option func(*suite)
+
+// Fewer repeats less often what is repeated to meet chances and races: for stores behind a network, where each call takes some
+// 10 ms. No case is left out.
+func Fewer() Option { return func(u *suite) { u.fewer = true } }
+
+// suite has the cases that repeat something as methods.
+type suite struct{ fewer bool }
+
+// times returns how often to repeat.
+func (u suite) times(often, fewer int) int {
+	if u.fewer {
+		return fewer
+	}
+	return often
+}
+
+// Run runs the suite. open returns a new, empty store each time it is called; the suite closes it. It may call t.Parallel when the
+// stores it returns have nothing in common.
+func Run(t *testing.T, open func(t *testing.T) store.Store, opts ...Option) {
+	var u suite
+	for _, o := range opts {
+		o(&u)
+	}
+	for _, c := range []struct {
+		name string
+		run  func(t *testing.T, s store.Store)
+	}{
+		{"empty", empty},
+		{"put and read", putAndRead},
+		{"idempotent", idempotent},
+		{"supersede in any order", u.supersede},
+		{"start may change", startMayChange},
+		{"live rows", liveRows},
+		{"killed", killed},
+		{"all or nothing", allOrNothing},
+		{"refuses what cannot be kept", refuses},
+		{"empty batch", emptyBatch},
+		{"big batch", bigBatch},
+		{"odd ids", oddIDs},
+		{"many sessions in a batch", manySessions},
+		{"tenants apart", tenantsApart},
+		{"same span in two sessions", sameSpan},
+		{"blocks once per session", u.blocksOnce},
+		{"blocks by ids", blocksByIDs},
+		{"blocks that were cut", blocksCut},
+		{"recipes", recipes},
+		{"maintained", u.maintained},
+		{"dirty", dirty},
+		{"project replaces", projectReplaces},
+		{"project stale", projectStale},
+		{"project of a session made anew", projectAnew},
+		{"project unknown mark", projectUnknownMark},
+		{"figures", figures},
+		{"figures replaced", figuresReplaced},
+		{"figures of deleted sessions", figuresDeleted},
+		{"figures with hostile text", figuresHostile},
+		{"sessions in order", sessionsOrder},
+		{"sessions by prefix", sessionsPrefix},
+		{"sessions by trace and span", sessionsTraceSpan},
+		{"sessions by parent", sessionsParent},
+		{"sessions by filters", sessionsFilters},
+		{"sessions by page", sessionsPages},
+		{"sessions by age, oldest first", sessionsBefore},
+		{"times of summaries", summaryTimes},
+		{"tenants", tenants},
+		{"delete leaves nothing", deleteAll},
+		{"delete and others", deleteOthers},
+		{"hide, then erase", hide},
+		{"delete cancelled, then finished", u.deleteCancelled},
+		{"delete while it is put to", u.deleteWhilePut},
+		{"blocks that sessions share", sharedBlocks},
+		{"blocks that sessions share, by chance", u.sharedByChance},
+		{"poisoned blocks", poisoned},
+		{"hostile ids", u.hostileIDs},
+		{"one id in two services and two tenants", sameIDTwice},
+		{"far times", u.farTimes},
+		{"huge rows", hugeRows},
+		{"counts", counts},
+		{"sizes", sizes},
+		{"rejects", rejects},
+		{"resolve", resolve},
+		{"iterators left early", u.leftEarly},
+		{"calls inside iterators", callsInside},
+		{"cancelled", cancelled},
+		{"cancelled at any moment, then used", u.cancelledThenUsed},
+		{"concurrent", u.concurrent},
+		{"closed", closed},
+		{"closed while iterating", closedIterating},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := open(t)
+			defer func() {
+				if err := s.Close(); err != nil {
+					t.Errorf("Close: %v", err)
+				}
+			}()
+			c.run(t, s)
+		})
+	}
+}
+
+// Row returns a full row of a session; n makes it unique.
+func Row(s session.Key, n int) session.Row {
+	r := session.Row{
+		Session: s, Run: "run-" + strconv.Itoa(n/10), RunStart: 1_700_000_000_000_000_000, Turn: int64(n % 10), Kind: session.KindTurn,
+		Known: spans.KnownObserved, Start: 1_700_000_000_000_000_000 + int64(n)*1000, End: 1_700_000_000_000_000_500 + int64(n)*1000,
+		Seq: int64(n), EndSeq: int64(n) + 1, Failed: n%7 == 0, Service: "coder",
+		Attrs: []session.Attr{
+			{Key: string(spans.RequestModelKey), Value: session.StringValue("claude-opus-4-6")},
+			{Key: string(spans.UsageInputKey), Value: session.IntValue(1234)},
+			{Key: string(spans.UsageOutputKey), Value: session.IntValue(56)},
+			{Key: "z.strings", Value: session.StringsValue([]string{"a", ""})},
+		},
+		Lists:  []session.List{{Name: "request", Count: 1, Digest: "digest", Items: []string{"AAAAAAAAAAA st"}}},
+		Events: []session.Event{{Time: 1, Type: "Mystery", Body: "BBBBBBBBBBB", Seq: 2}},
+	}
+	sortAttrs(r.Attrs)
+	id := spans.BlockOfString(fmt.Sprint("span ", n))
+	r.Span = session.SpanID(id[:8])
+	id = spans.BlockOfString(fmt.Sprint("trace ", n/100))
+	r.Trace = session.TraceID(id[:16])
+	return r
+}
+
+func sortAttrs(l []session.Attr) {
+	slices.SortFunc(l, func(a, b session.Attr) int { return strings.Compare(a.Key, b.Key) })
+}
+
+// Block returns a whole block of a session.
+func Block(s session.Key, body string) session.Block {
+	return session.Block{Session: s, ID: spans.BlockOfString(body), Body: body}
+}
+
+// Recipe returns one of a session that makes body, with those pieces in their wire form.
+func Recipe(s session.Key, body string, pieces ...string) session.Block {
+	made := spans.BlockOfString(body)
+	text := strings.Join(append([]string{made.Short().String(), strconv.Itoa(len(body))}, pieces...), " ")
+	return session.Block{Session: s, ID: spans.RecipeID(made, text), Body: text, Recipe: true}
+}
+
+func key(id string) session.Key { return session.Key{ID: id} }
+
+func put(t *testing.T, s store.Store, rows []session.Row, blocks ...session.Block) {
+	t.Helper()
+	if err := s.Put(t.Context(), session.Batch{Rows: rows, Blocks: blocks}); err != nil {
+		t.Fatalf("Put: %v", err)
+	}
+}
+
+func collect[T any](t *testing.T, seq func(func(T, error) bool)) []T {
+	t.Helper()
+	var out []T
+	for v, err := range seq {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// rows returns the canonical bytes of the rows of a session, sorted.
+func rows(t *testing.T, s store.Store, k session.Key) []string {
+	t.Helper()
+	return canonical(collect(t, s.Rows(t.Context(), k)))
+}
+
+func canonical(rows []session.Row) []string {
+	var out []string
+	for i := range rows {
+		out = append(out, string(rows[i].AppendCanonical(nil)))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func blocks(t *testing.T, s store.Store, k session.Key, ids []spans.BlockID) map[spans.BlockID]session.Block {
+	t.Helper()
+	out := map[spans.BlockID]session.Block{}
+	for _, b := range collect(t, s.Blocks(t.Context(), k, ids)) {
+		if _, ok := out[b.ID]; ok {
+			t.Errorf("block %s came twice", b.ID)
+		}
+		out[b.ID] = b
+	}
+	return out
+}
+
+func ids(t *testing.T, s store.Store, q store.Query) string {
+	t.Helper()
+	var out []string
+	for _, m := range collect(t, s.Sessions(t.Context(), q)) {
+		if m.Tenant != q.Tenant {
+			t.Errorf("session of tenant %q, want %q", m.Tenant, q.Tenant)
+		}
+		out = append(out, m.ID)
+	}
+	return strings.Join(out, " ")
+}
+
+func dirtyKeys(t *testing.T, s store.Store) string {
+	t.Helper()
+	var out []string
+	for _, k := range collect(t, s.Dirty(t.Context())) {
+		out = append(out, strings.TrimPrefix(k.Tenant+"/"+k.ID, "/"))
+	}
+	return strings.Join(out, " ")
+}
+
+func mark(t *testing.T, s store.Store, k session.Key) store.Mark {
+	t.Helper()
+	m, err := s.Mark(t.Context(), k)
+	if err != nil {
+		t.Fatalf("Mark: %v", err)
+	}
+	return m
+}
+
+func project(t *testing.T, s store.Store, k session.Key, p store.Projection) {
+	t.Helper()
+	if err := s.Project(t.Context(), k, p); err != nil {
+		t.Fatalf("Project: %v", err)
+	}
+}
+
+func equal[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if g, w := fmt.Sprintf("%#v", got), fmt.Sprintf("%#v", want); g != w {
+		t.Errorf("%s\n got %s\nwant %s", what, g, w)
+	}
+}
+
+func wantErr(t *testing.T, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: error %v, want one that is %v", what, err, want)
+	}
+}
+
+func empty(t *testing.T, s store.Store) {
+	k := key("none")
+	if n := len(rows(t, s, k)) + len(blocks(t, s, k, nil)) + len(ids(t, s, store.Query{})) + len(dirtyKeys(t, s)); n != 0 {
+		t.Errorf("an empty store gave %d things", n)
+	}
+	_, err := s.Mark(t.Context(), k)
+	wantErr(t, "Mark", err, store.ErrNotFound)
+	wantErr(t, "Project", s.Project(t.Context(), k, store.Projection{}), store.ErrNotFound)
+	if err := s.Delete(t.Context(), k); err != nil {
+		t.Errorf("Delete: %v", err)
+	}
+	if got := ids(t, s, store.Query{}) + dirtyKeys(t, s); got != "" {
+		t.Errorf("asking made sessions: %q", got)
+	}
+}
+
+func putAndRead(t *testing.T, s store.Store) {
+	k := key("a")
+	var list []session.Row
+	for kind := session.KindUnknown; kind <= session.KindPayload; kind++ {
+		r := Row(k, int(kind))
+		r.Kind = kind
+		if kind == session.KindRun {
+			r.Turn, r.Parent = session.NoTurn, session.SpanID{1}
+		}
+		list = append(list, r)
+	}
+	list = append(list, session.Row{Session: k, Trace: session.TraceID{1}, Span: session.SpanID{2}}) // all else zero
+	put(t, s, list, Block(k, "one"), Block(k, ""), Block(k, "\xff\x00 not text"))
+	equal(t, "rows", rows(t, s, k), canonical(list))
+	got := blocks(t, s, k, nil)
+	for _, body := range []string{"one", "", "\xff\x00 not text"} {
+		if b := got[spans.BlockOfString(body)]; b != Block(k, body) {
+			t.Errorf("block %q came back as %#v", body, b)
+		}
+	}
+	if len(got) != 3 {
+		t.Errorf("%d blocks, want 3", len(got))
+	}
+}
+
+func idempotent(t *testing.T, s store.Store) {
+	k := key("a")
+	list := []session.Row{Row(k, 1), Row(k, 2), Row(k, 1)}
+	for range 3 {
+		put(t, s, list, Block(k, "x"), Block(k, "x"))
+	}
+	equal(t, "rows", rows(t, s, k), canonical(list[:2]))
+	if n := len(blocks(t, s, k, nil)); n != 1 {
+		t.Errorf("%d blocks, want 1", n)
+	}
+}
+
+// versions returns rows of one key, each of which supersedes those before it.
+func versions(k session.Key) []session.Row {
+	base := Row(k, 1)
+	edit := func(f func(*session.Row)) session.Row { r := base; f(&r); return r }
+	return []session.Row{
+		edit(func(r *session.Row) { r.Known, r.End = spans.KnownLive, r.End+50 }),
+		edit(func(r *session.Row) { r.Known, r.End = spans.KnownLive, r.End+90 }),
+		edit(func(r *session.Row) { r.Known, r.End = spans.KnownClosed, r.End+10 }),
+		edit(func(r *session.Row) { r.Known, r.End = spans.KnownClosed, r.End+70 }),
+		edit(func(r *session.Row) { r.End -= 100 }),
+		edit(func(r *session.Row) { r.Parent = session.SpanID{1} }),
+		edit(func(r *session.Row) { r.Parent = session.SpanID{0xff} }),
+		edit(func(r *session.Row) { r.Parent, r.Service = session.SpanID{0xff}, "xxxxx" }),
+		edit(func(r *session.Row) { r.End++ }),
+	}
+}
+
+func (u suite) supersede(t *testing.T, s store.Store) {
+	for i, r := range versions(key("x")) {
+		for j, o := range versions(key("x")) {
+			if session.Supersedes(&r, &o) != (i > j) {
+				t.Fatalf("the suite is wrong about versions %d and %d", i, j)
+			}
+		}
+	}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for n := range u.times(40, 8) {
+		k := key(fmt.Sprintf("s%02d", n))
+		list := versions(k)
+		best := list[len(list)-1:]
+		if n%2 == 1 { // without an observed one
+			list, best = list[:4], list[3:4]
+		}
+		list = slices.Clone(list)
+		rnd.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+		if n%4 < 2 {
+			put(t, s, list)
+		} else {
+			for i := range list {
+				put(t, s, list[i:i+1])
+			}
+		}
+		equal(t, k.ID, rows(t, s, k), canonical(best))
+	}
+}
+
+func startMayChange(t *testing.T, s store.Store) {
+	k := key("a")
+	a, b := Row(k, 1), Row(k, 1)
+	b.Start, b.RunStart, b.Run, b.End = b.Start-5, b.RunStart-5, "other", b.End+1
+	put(t, s, []session.Row{a})
+	put(t, s, []session.Row{b})
+	put(t, s, []session.Row{a})
+	equal(t, "rows", rows(t, s, k), canonical([]session.Row{b}))
+}
+
+func liveRows(t *testing.T, s store.Store) {
+	k := key("a")
+	live := func(n int) session.Row { r := Row(k, n); r.Known, r.End = spans.KnownLive, r.End+1000; return r }
+	put(t, s, []session.Row{live(1), live(2), Row(k, 3)})
+	equal(t, "before the end", rows(t, s, k), canonical([]session.Row{live(1), live(2), Row(k, 3)}))
+	put(t, s, []session.Row{Row(k, 1)})
+	want := canonical([]session.Row{Row(k, 1), live(2), Row(k, 3)})
+	equal(t, "after an end", rows(t, s, k), want)
+	put(t, s, []session.Row{live(3), live(1)})
+	equal(t, "live ones that came late", rows(t, s, k), want)
+	project(t, s, k, store.Projection{Mark: mark(t, s, k)})
+	equal(t, "after a projection", rows(t, s, k), want)
+	equal(t, "by the span of a live row", ids(t, s, store.Query{Span: live(2).Span}), "a")
+	put(t, s, []session.Row{Row(k, 2)})
+	equal(t, "all ended", rows(t, s, k), canonical([]session.Row{Row(k, 1), Row(k, 2), Row(k, 3)}))
+}
+
+// killed: what was said last of spans that never ended stays as long as the session, and what comes late finds it.
+func killed(t *testing.T, s store.Store) {
+	k := key("a")
+	live := func(n, at int) session.Row {
+		r := Row(k, n)
+		r.Known, r.End = spans.KnownLive, r.Start+int64(at)
+		r.Attrs = nil // what makes a row known by its bytes is when it was sent
+		return r
+	}
+	summary := Summary(k)
+	summary.Status = spans.SessionStatusBusy
+	for beat := range 5 { // the newest of two that come the wrong way round counts
+		put(t, s, []session.Row{live(1, 10*beat+5), live(2, 10*beat+5)})
+		put(t, s, []session.Row{live(1, 10*beat), live(2, 10*beat)}, Block(k, "what it was asked"))
+		project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: summary})
+	}
+	last := canonical([]session.Row{live(1, 45), live(2, 45)})
+	equal(t, "killed", rows(t, s, k), last)
+	if m, ok := s.(store.Maintainer); ok {
+		if err := m.Maintain(t.Context(), k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: summary})
+	}
+	equal(t, "long after", rows(t, s, k), last)
+	equal(t, "by its span", ids(t, s, store.Query{Span: live(2, 0).Span}), "a")
+	equal(t, "blocks", len(blocks(t, s, k, nil)), 1)
+	put(t, s, []session.Row{Row(k, 1), live(1, 90)})
+	equal(t, "one of them ended", rows(t, s, k), canonical([]session.Row{Row(k, 1), live(2, 45)}))
+	put(t, s, []session.Row{live(2, 95)})
+	project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: summary})
+	equal(t, "and the other goes on", rows(t, s, k), canonical([]session.Row{Row(k, 1), live(2, 95)}))
+}
+
+func allOrNothing(t *testing.T, s store.Store) {
+	put(t, s, []session.Row{Row(key("a"), 1)})
+	project(t, s, key("a"), store.Projection{Mark: mark(t, s, key("a"))})
+	bad := Row(key("a"), 3)
+	bad.Session.ID = ""
+	err := s.Put(t.Context(), session.Batch{
+		Rows:   []session.Row{Row(key("a"), 2), Row(key("b"), 1), bad},
+		Blocks: []session.Block{Block(key("a"), "x")},
+	})
+	wantErr(t, "Put", err, store.ErrData)
+	equal(t, "rows", rows(t, s, key("a")), canonical([]session.Row{Row(key("a"), 1)}))
+	equal(t, "sessions", ids(t, s, store.Query{}), "a")
+	equal(t, "dirty", dirtyKeys(t, s), "")
+	if n := len(blocks(t, s, key("a"), nil)); n != 0 {
+		t.Errorf("%d blocks of a batch that failed", n)
+	}
+}
+
+func refuses(t *testing.T, s store.Store) {
+	k := key("a")
+	row := func(f func(*session.Row)) session.Batch {
+		r := Row(k, 1)
+		f(&r)
+		return session.Batch{Rows: []session.Row{r}}
+	}
+	block := func(f func(*session.Block)) session.Batch {
+		b := Block(k, "x")
+		f(&b)
+		return session.Batch{Blocks: []session.Block{b}}
+	}
+	for name, b := range map[string]session.Batch{
+		"row without session":  row(func(r *session.Row) { r.Session.ID = "" }),
+		"row without trace":    row(func(r *session.Row) { r.Trace = session.TraceID{} }),
+		"row without span":     row(func(r *session.Row) { r.Span = session.SpanID{} }),
+		"unknown kind":         row(func(r *session.Row) { r.Kind = session.KindPayload + 1 }),
+		"attributes unordered": row(func(r *session.Row) { r.Attrs = []session.Attr{{Key: "b"}, {Key: "a"}} }),
+		"attribute twice":      row(func(r *session.Row) { r.Attrs = []session.Attr{{Key: "a"}, {Key: "a"}} }),
+		"block without id":     block(func(b *session.Block) { b.ID = spans.BlockID{} }),
+		"block of no session":  block(func(b *session.Block) { b.Session.ID = "" }),
+		"negative size":        block(func(b *session.Block) { b.Size = -1 }),
+		"body too large":       block(func(b *session.Block) { b.Body = strings.Repeat("x", store.MaxValue+1) }),
+		"no recipe":            block(func(b *session.Block) { b.Recipe = true }),
+		"id of another recipe": block(func(b *session.Block) { *b = Recipe(k, "xy", "=1:x"); b.ID = Recipe(k, "xy").ID }),
+		"recipe with a size":   block(func(b *session.Block) { *b = Recipe(k, "xy", "=1:x"); b.Size = 2 }),
+		"recipe too large": block(func(b *session.Block) {
+			*b = Recipe(k, "x", fmt.Sprintf("=%d:%s", store.MaxRecipe, strings.Repeat("x", store.MaxRecipe)))
+		}),
+	} {
+		wantErr(t, name, s.Put(t.Context(), b), store.ErrData)
+	}
+	equal(t, "sessions", ids(t, s, store.Query{}), "")
+}
+
+func emptyBatch(t *testing.T, s store.Store) {
+	put(t, s, nil)
+	put(t, s, []session.Row{})
+	equal(t, "dirty", dirtyKeys(t, s), "")
+}
+
+func bigBatch(t *testing.T, s store.Store) {
+	k := key("a")
+	var list []session.Row
+	var bl []session.Block
+	for n := range 5000 {
+		list = append(list, Row(k, n))
+		bl = append(bl, Block(k, fmt.Sprint("block ", n)))
+	}
+	big := Row(k, 5000)
+	big.Attrs = append(slices.Clone(big.Attrs), session.Attr{Key: "zz", Value: session.StringValue(strings.Repeat("v", 2<<20))})
+	list = append(list, big)
+	bl = append(bl, Block(k, strings.Repeat("w", 5<<20)))
+	put(t, s, list, bl...)
+	if got, want := rows(t, s, k), canonical(list); !slices.Equal(got, want) {
+		t.Errorf("%d rows came back as %d", len(want), len(got))
+	}
+	got := blocks(t, s, k, nil)
+	for _, b := range bl {
+		if got[b.ID] != b {
+			t.Fatalf("block of %d bytes is not the same", len(b.Body))
+		}
+	}
+	var all []spans.BlockID
+	for _, b := range bl {
+		all = append(all, b.ID)
+	}
+	if n := len(blocks(t, s, k, all)); n != len(bl) {
+		t.Errorf("%d blocks by %d ids", n, len(all))
+	}
+}
+
+func oddIDs(t *testing.T, s store.Store) {
+	odd := []string{" ", "'", `"`, "a%b", "a_b", "a*", "a?", "a[b", "a\x00", "a\x00b", "ü", "漢字", "\xff", "a\xff\xff", "last", strings.Repeat("x", 4096)}
+	for i, id := range odd {
+		put(t, s, []session.Row{Row(key(id), i)}, Block(key(id), "b"))
+	}
+	for i, id := range odd {
+		equal(t, id, rows(t, s, key(id)), canonical([]session.Row{Row(key(id), i)}))
+		found := false
+		for _, m := range collect(t, s.Sessions(t.Context(), store.Query{Prefix: id})) {
+			found = found || m.ID == id
+			if !strings.HasPrefix(m.ID, id) {
+				t.Errorf("prefix %q gave %q", id, m.ID)
+			}
+		}
+		if !found {
+			t.Errorf("prefix %q did not give itself", id)
+		}
+		if err := s.Delete(t.Context(), key(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	equal(t, "left", ids(t, s, store.Query{}), "")
+}
+
+func manySessions(t *testing.T, s store.Store) {
+	var list []session.Row
+	for n := range 600 {
+		list = append(list, Row(key(fmt.Sprint("s", n%20)), n))
+	}
+	put(t, s, list)
+	for n := range 20 {
+		if got := len(rows(t, s, key(fmt.Sprint("s", n)))); got != 30 {
+			t.Errorf("session %d: %d rows, want 30", n, got)
+		}
+	}
+}
+
+func tenantsApart(t *testing.T, s store.Store) {
+	a, b := session.Key{Tenant: "a", ID: "s"}, session.Key{Tenant: "b", ID: "s"}
+	later := Row(b, 1)
+	later.End += 1000
+	put(t, s, []session.Row{Row(a, 1), later}, Block(a, "secret of a"))
+	equal(t, "rows of a", rows(t, s, a), canonical([]session.Row{Row(a, 1)}))
+	equal(t, "rows of b", rows(t, s, b), canonical([]session.Row{later}))
+	if got := blocks(t, s, b, []spans.BlockID{spans.BlockOfString("secret of a")}); len(got) != 0 {
+		t.Errorf("a tenant read a block of another")
+	}
+	equal(t, "sessions of no tenant", ids(t, s, store.Query{}), "")
+	equal(t, "sessions of a", ids(t, s, store.Query{Tenant: "a"}), "s")
+	equal(t, "by trace", ids(t, s, store.Query{Tenant: "c", Trace: later.Trace}), "")
+	project(t, s, a, store.Projection{Mark: mark(t, s, a), Summary: session.Summary{Agent: "of a"}})
+	equal(t, "summary of b", collect(t, s.Sessions(t.Context(), store.Query{Tenant: "b"})), []session.Summary{{Key: b}})
+	equal(t, "dirty", dirtyKeys(t, s), "b/s")
+	if err := s.Delete(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "rows of b after a went", rows(t, s, b), canonical([]session.Row{later}))
+}
+
+func sameSpan(t *testing.T, s store.Store) {
+	a, b := Row(key("a"), 1), Row(key("b"), 1)
+	b.End++
+	put(t, s, []session.Row{a, b})
+	equal(t, "a", rows(t, s, key("a")), canonical([]session.Row{a}))
+	equal(t, "b", rows(t, s, key("b")), canonical([]session.Row{b}))
+}
+
+func (u suite) blocksOnce(t *testing.T, s store.Store) {
+	a, b := key("a"), key("b")
+	for range u.times(50, 5) {
+		put(t, s, nil, Block(a, "same"), Block(b, "same"), Block(a, "same"))
+	}
+	for _, k := range []session.Key{a, b} {
+		got := blocks(t, s, k, nil)
+		if len(got) != 1 || got[spans.BlockOfString("same")] != Block(k, "same") {
+			t.Errorf("session %s has %v", k.ID, got)
+		}
+	}
+	equal(t, "a session of blocks only is dirty", dirtyKeys(t, s), "a b")
+	if err := s.Delete(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(blocks(t, s, b, nil)); n != 1 {
+		t.Errorf("%d blocks after the other session was deleted, want 1", n)
+	}
+}
+
+func blocksByIDs(t *testing.T, s store.Store) {
+	k := key("a")
+	put(t, s, nil, Block(k, "1"), Block(k, "2"), Block(k, "3"), Block(key("b"), "4"))
+	one, four, none := spans.BlockOfString("1"), spans.BlockOfString("4"), spans.BlockOfString("none")
+	got := blocks(t, s, k, []spans.BlockID{one, none, one, four})
+	if len(got) != 1 || got[one].Body != "1" {
+		t.Errorf("got %v", got)
+	}
+	if n := len(blocks(t, s, k, []spans.BlockID{})); n != 0 {
+		t.Errorf("%d blocks for an empty list of ids", n)
+	}
+}
+
+func blocksCut(t *testing.T, s store.Store) {
+	whole := Block(key("a"), "body")
+	small, large := whole, whole
+	small.Size, large.Size = 10, 20
+	for i, order := range [][]session.Block{{small, whole, large}, {whole, small}, {large, small, whole}, {small, large}, {large, small}} {
+		k := key(fmt.Sprint(i))
+		want := large
+		for _, b := range order {
+			b.Session = k
+			put(t, s, nil, b)
+			if b.Size == 0 {
+				want = whole
+			}
+		}
+		want.Session = k
+		if got := blocks(t, s, k, nil)[whole.ID]; got != want {
+			t.Errorf("order %d: size %d, want %d", i, got.Size, want.Size)
+		}
+	}
+}
+
+func recipes(t *testing.T, s store.Store) {
+	k := key("a")
+	body, other := Block(k, "made"), Block(k, "other")
+	one, two := Recipe(k, "made", "=2:ma", "=2:de"), Recipe(k, "made", "=4:made")
+	want := map[spans.BlockID]session.Block{body.ID: body, other.ID: other, one.ID: one, two.ID: two}
+	for _, order := range [][]session.Block{{one, body, two, other}, {other, two, two, body}, {one}} {
+		put(t, s, nil, order...)
+	}
+	equal(t, "all", len(want), 4)
+	for id, b := range blocks(t, s, k, nil) {
+		equal(t, "block "+id.String(), b, want[id])
+	}
+	equal(t, "by ids", blocks(t, s, k, []spans.BlockID{two.ID, body.ID, spans.BlockOfString("none")}), map[spans.BlockID]session.Block{two.ID: two, body.ID: body})
+	equal(t, "of another session", len(blocks(t, s, key("b"), []spans.BlockID{one.ID})), 0)
+	if err := s.Delete(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "deleted", len(blocks(t, s, k, nil)), 0)
+}
+
+// maintained holds stores that tidy up to what readers saw before. The others have nothing to do.
+func (u suite) maintained(t *testing.T, s store.Store) {
+	k, other := key("a"), key("b")
+	maintain := func(k session.Key) {
+		t.Helper()
+		if m, ok := s.(store.Maintainer); ok {
+			if err := m.Maintain(t.Context(), k); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	maintain(k) // not there
+	want := map[spans.BlockID]session.Block{}
+	add := func(list ...session.Block) {
+		for _, b := range list {
+			want[b.ID] = b
+		}
+		put(t, s, []session.Row{Row(k, len(want))}, list...)
+		put(t, s, nil, Block(other, fmt.Sprint(len(want))))
+	}
+	check := func(what string) {
+		t.Helper()
+		got := blocks(t, s, k, nil)
+		equal(t, what+": blocks", len(got), len(want))
+		var some []spans.BlockID
+		for id, b := range want {
+			if got[id] != b {
+				t.Errorf("%s: block %s is not the same", what, id)
+			}
+			if id[0]%7 == 0 {
+				some = append(some, id)
+			}
+		}
+		equal(t, what+": by ids", len(blocks(t, s, k, some)), len(some))
+	}
+	rounds := u.times(150, 25)
+	for n := range rounds {
+		add(Block(k, strings.Repeat(fmt.Sprint("text ", n, " "), 1+n*5)), Block(k, fmt.Sprint("x", n)), Recipe(k, fmt.Sprint("made of ", n), "=1:x"))
+		if n%40 == 20 {
+			maintain(k)
+			check(fmt.Sprint("after ", n))
+		}
+	}
+	cut := Block(k, "whole in the end")
+	cut.Body, cut.Size = "who", 16
+	add(cut, Block(k, ""), Block(k, strings.Repeat("large", 100_000)))
+	maintain(k)
+	check("with a block that was cut")
+	add(Block(k, "whole in the end"))
+	check("before the last time")
+	for range 3 {
+		maintain(k)
+		maintain(other)
+	}
+	check("in the end")
+	equal(t, "dirty", dirtyKeys(t, s), "a b")
+	if err := s.Delete(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	maintain(k)
+	equal(t, "deleted", len(blocks(t, s, k, nil)), 0)
+	equal(t, "the other session", len(blocks(t, s, other, nil)), rounds+1)
+}
+
+func dirty(t *testing.T, s store.Store) {
+	a, b := key("a"), key("b")
+	put(t, s, []session.Row{Row(a, 1)})
+	put(t, s, []session.Row{Row(b, 1)})
+	equal(t, "after two", dirtyKeys(t, s), "a b")
+	first := mark(t, s, a)
+	put(t, s, []session.Row{Row(a, 1)})
+	second := mark(t, s, a)
+	if second <= first || first <= 0 {
+		t.Errorf("marks %d, then %d: must grow", first, second)
+	}
+	equal(t, "longest untouched first", dirtyKeys(t, s), "b a")
+	project(t, s, a, store.Projection{Mark: first})
+	equal(t, "projected what was before the second Put", dirtyKeys(t, s), "b a")
+	project(t, s, a, store.Projection{Mark: second})
+	equal(t, "projected", dirtyKeys(t, s), "b")
+	project(t, s, a, store.Projection{Mark: second})
+	equal(t, "projected again", dirtyKeys(t, s), "b")
+	put(t, s, nil, Block(a, "x"))
+	equal(t, "blocks make dirty", dirtyKeys(t, s), "b a")
+}
+
+// Summary returns one with every field set.
+func Summary(k session.Key) session.Summary {
+	return session.Summary{
+		Key: k, Parent: "p1", Status: "idle", Agent: "coder", AgentID: "c1", Model: "m", Dialect: "phi-core",
+		Start: time.Unix(1_700_000_000, 1).UTC(), Last: time.Unix(1_700_000_100, 999_999_999).UTC(),
+		Runs: 1, Turns: 2, ToolCalls: 3, Errors: 4, Denied: 5, Defects: 6,
+		Usage:      session.Usage{Input: 7, Output: 8, Reasoning: 9, CacheRead: 10, CacheWrite: 11},
+		ForkedFrom: "f1", Title: "Ranges", Archived: true, Cost: 0.125, Currency: "USD", HeartbeatNS: 15e9, Settled: "error",
+	}
+}
+
+func projectReplaces(t *testing.T, s store.Store) {
+	k := session.Key{Tenant: "t", ID: "a"}
+	put(t, s, []session.Row{Row(k, 1)})
+	q := store.Query{Tenant: "t"}
+	equal(t, "never projected", collect(t, s.Sessions(t.Context(), q)), []session.Summary{{Key: k}})
+	wrong := Summary(session.Key{ID: "other"})
+	project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: wrong})
+	equal(t, "projected", collect(t, s.Sessions(t.Context(), q)), []session.Summary{Summary(k)})
+	project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: session.Summary{Agent: "b"}})
+	equal(t, "replaced", collect(t, s.Sessions(t.Context(), q)), []session.Summary{{Key: k, Agent: "b"}})
+	equal(t, "rows", rows(t, s, k), canonical([]session.Row{Row(k, 1)}))
+}
+
+func projectStale(t *testing.T, s store.Store) {
+	k := key("a")
+	put(t, s, []session.Row{Row(k, 1)})
+	old := mark(t, s, k)
+	put(t, s, []session.Row{Row(k, 2)})
+	project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: session.Summary{Runs: 2}})
+	project(t, s, k, store.Projection{Mark: old, Summary: session.Summary{Runs: 1}})
+	equal(t, "the newer stays", collect(t, s.Sessions(t.Context(), store.Query{})), []session.Summary{{Key: k, Runs: 2}})
+	equal(t, "dirty", dirtyKeys(t, s), "")
+}
+
+func projectAnew(t *testing.T, s store.Store) {
+	k := key("a")
+	put(t, s, []session.Row{Row(key("other"), 1)})
+	put(t, s, []session.Row{Row(k, 1)})
+	old := mark(t, s, k)
+	put(t, s, []session.Row{Row(key("other"), 1)})
+	if err := s.Delete(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, "Project of a deleted session", s.Project(t.Context(), k, store.Projection{Mark: old}), store.ErrNotFound)
+	put(t, s, []session.Row{Row(k, 2)})
+	if m := mark(t, s, k); m <= old {
+		t.Errorf("mark %d of a session made anew, was %d before: must not be used again", m, old)
+	}
+	project(t, s, k, store.Projection{Mark: old, Summary: session.Summary{Runs: 9}})
+	equal(t, "summary", collect(t, s.Sessions(t.Context(), store.Query{Prefix: "a"})), []session.Summary{{Key: k}})
+	equal(t, "dirty", dirtyKeys(t, s), "other a")
+}
+
+func projectUnknownMark(t *testing.T, s store.Store) {
+	k := key("a")
+	put(t, s, []session.Row{Row(k, 1)})
+	wantErr(t, "Project", s.Project(t.Context(), k, store.Projection{Mark: mark(t, s, k) + 1000}), store.ErrData)
+	equal(t, "dirty", dirtyKeys(t, s), "a")
+}
+
+func sessionsOrder(t *testing.T, s store.Store) {
+	for i, last := range []int64{30, 10, 20, 10, -5} {
+		k := key(fmt.Sprint("s", i))
+		put(t, s, []session.Row{Row(k, i)})
+		project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: session.Summary{Last: time.Unix(last, 0)}})
+	}
+	for _, id := range []string{"z", "never"} {
+		put(t, s, []session.Row{Row(key(id), 1)})
+	}
+	put(t, s, []session.Row{Row(key("zero"), 1)})
+	project(t, s, key("zero"), store.Projection{Mark: mark(t, s, key("zero"))})
+	const want = "never z s0 s2 s1 s3 s4 zero"
+	equal(t, "order", ids(t, s, store.Query{}), want)
+	equal(t, "limit", ids(t, s, store.Query{Limit: 3}), "never z s0")
+	equal(t, "limit above", ids(t, s, store.Query{Limit: 100}), want)
+	equal(t, "negative limit", ids(t, s, store.Query{Limit: -1}), want)
+	put(t, s, []session.Row{Row(key("s4"), 1)})
+	equal(t, "a Put changes no order", ids(t, s, store.Query{}), want)
+}
+
+func sessionsPrefix(t *testing.T, s store.Store) {
+	for i, id := range []string{"ab", "abc", "abd", "ac", "AB", "b"} {
+		put(t, s, []session.Row{Row(key(id), i)})
+	}
+	for prefix, want := range map[string]string{"ab": "ab abc abd", "abc": "abc", "a": "ab abc abd ac", "x": "", "": "AB ab abc abd ac b"} {
+		equal(t, "prefix "+prefix, ids(t, s, store.Query{Prefix: prefix}), want)
+	}
+	equal(t, "prefix and limit", ids(t, s, store.Query{Prefix: "ab", Limit: 2}), "ab abc")
+}
+
+func sessionsTraceSpan(t *testing.T, s store.Store) {
+	a1, a2, b := Row(key("a"), 1), Row(key("a"), 2), Row(key("b"), 1)
+	b.Span = session.SpanID{9} // the trace of a
+	c := Row(key("c"), 3)
+	c.Trace = session.TraceID{7}
+	put(t, s, []session.Row{a1, a2, b, c})
+	for _, q := range []struct {
+		name string
+		q    store.Query
+		want string
+	}{
+		{"trace", store.Query{Trace: a1.Trace}, "a b"},
+		{"trace of one", store.Query{Trace: c.Trace}, "c"},
+		{"span", store.Query{Span: a2.Span}, "a"},
+		{"trace and span", store.Query{Trace: a1.Trace, Span: b.Span}, "b"},
+		{"trace and the span of another", store.Query{Trace: c.Trace, Span: b.Span}, ""},
+		{"trace and prefix", store.Query{Trace: a1.Trace, Prefix: "b"}, "b"},
+		{"trace and limit", store.Query{Trace: a1.Trace, Limit: 1}, "a"},
+		{"unknown trace", store.Query{Trace: session.TraceID{1}}, ""},
+		{"unknown span", store.Query{Span: session.SpanID{1}}, ""},
+		{"other tenant", store.Query{Tenant: "t", Span: a2.Span}, ""},
+	} {
+		equal(t, q.name, ids(t, s, q.q), q.want)
+	}
+}
+
+func deleteAll(t *testing.T, s store.Store) {
+	k := key("a")
+	live := Row(k, 2)
+	live.Known = spans.KnownLive
+	put(t, s, []session.Row{Row(k, 1), live, Row(key("b"), 5)}, Block(k, "x"), Block(key("b"), "x"))
+	project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: Summary(k)})
+	for range 2 {
+		if err := s.Delete(t.Context(), k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(rows(t, s, k)) + len(blocks(t, s, k, nil)); n != 0 {
+		t.Errorf("%d things left", n)
+	}
+	_, err := s.Mark(t.Context(), k)
+	wantErr(t, "Mark", err, store.ErrNotFound)
+	equal(t, "sessions", ids(t, s, store.Query{}), "b")
+	equal(t, "by span", ids(t, s, store.Query{Span: live.Span}), "")
+	equal(t, "by trace", ids(t, s, store.Query{Trace: live.Trace}), "b")
+	if n := len(rows(t, s, key("b"))) + len(blocks(t, s, key("b"), nil)); n != 2 {
+		t.Errorf("the other session has %d things, want 2", n)
+	}
+	put(t, s, []session.Row{Row(k, 3)})
+	equal(t, "put again", rows(t, s, k), canonical([]session.Row{Row(k, 3)}))
+	equal(t, "summary of the new one", collect(t, s.Sessions(t.Context(), store.Query{Prefix: "a"})), []session.Summary{{Key: k}})
+}
+
+func resolve(t *testing.T, s store.Store) {
+	_, err := store.Resolve(t.Context(), s, "", "last")
+	wantErr(t, "last of none", err, store.ErrNotFound)
+	hexID := Row(key(""), 200).Trace.String()
+	for i, id := range []string{"abc-1", "abc-2", "abd", "abc", hexID[:16]} {
+		k := key(id)
+		put(t, s, []session.Row{Row(k, 100*i+100)})
+		project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: session.Summary{Last: time.Unix(int64(100-i), 0)}})
+	}
+	put(t, s, []session.Row{Row(session.Key{Tenant: "t", ID: "abc"}, 7)})
+	for ref, want := range map[string]string{
+		"abc": "abc", "abc-1": "abc-1", "abd": "abd", "last": "abc-1", hexID[:3]: hexID[:16], hexID[:16]: hexID[:16],
+		hexID: "abc-2", strings.ToUpper(hexID): "abc-2", Row(key(""), 300).Span.String(): "abd",
+	} {
+		if got, err := store.Resolve(t.Context(), s, "", ref); err != nil || got != key(want) {
+			t.Errorf("Resolve %q: %v, %v; want %q", ref, got, err, want)
+		}
+	}
+	if got, err := store.Resolve(t.Context(), s, "t", "a"); err != nil || got != (session.Key{Tenant: "t", ID: "abc"}) {
+		t.Errorf("Resolve in a tenant: %v, %v", got, err)
+	}
+	_, err = store.Resolve(t.Context(), s, "", "abc-")
+	wantErr(t, "abc-", err, store.ErrAmbiguous)
+	if err == nil || !strings.Contains(err.Error(), `"abc-1", "abc-2"`) || !strings.Contains(err.Error(), `"abc-"`) {
+		t.Errorf("error %v must name the reference and the candidates", err)
+	}
+	for _, ref := range []string{"", "nope", strings.Repeat("0", 32), strings.Repeat("0", 16)} {
+		_, err := store.Resolve(t.Context(), s, "", ref)
+		wantErr(t, ref, err, store.ErrNotFound)
+		if err != nil && !strings.Contains(err.Error(), strconv.Quote(ref)) {
+			t.Errorf("error %v must name the reference %q", err, ref)
+		}
+	}
+}
+
+func (u suite) leftEarly(t *testing.T, s store.Store) {
+	k := key("a")
+	for n := range u.times(50, 5) {
+		put(t, s, []session.Row{Row(k, n), Row(key(fmt.Sprint("x", n)), n)}, Block(k, fmt.Sprint(n)))
+	}
+	for range u.times(100, 20) {
+		for _, err := range s.Rows(t.Context(), k) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+		for _, err := range s.Blocks(t.Context(), k, nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+		for _, err := range s.Sessions(t.Context(), store.Query{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+		for _, err := range s.Dirty(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	put(t, s, []session.Row{Row(k, 1000)})
+}
+
+func callsInside(t *testing.T, s store.Store) {
+	for n := range 5 {
+		put(t, s, []session.Row{Row(key(fmt.Sprint("s", n)), n)})
+	}
+	seen := 0
+	for k, err := range s.Dirty(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := mark(t, s, k)
+		for _, err := range s.Rows(t.Context(), k) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(t, s, []session.Row{Row(key("new"), seen)})
+		}
+		project(t, s, k, store.Projection{Mark: m})
+		if err := s.Delete(t.Context(), key("new")); err != nil {
+			t.Fatal(err)
+		}
+		seen++
+	}
+	if seen != 5 {
+		t.Errorf("%d dirty sessions, want the 5 that were there at the start", seen)
+	}
+}
+
+func cancelled(t *testing.T, s store.Store) {
+	k := key("a")
+	put(t, s, []session.Row{Row(k, 1), Row(k, 2), Row(k, 3)})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	n := 0
+	for _, err := range s.Rows(ctx, k) {
+		if n++; n == 1 {
+			cancel()
+			continue
+		}
+		wantErr(t, "Rows", err, context.Canceled)
+	}
+	if n != 2 {
+		t.Errorf("%d steps after a cancellation at the first, want 2", n)
+	}
+	wantErr(t, "Put", s.Put(ctx, session.Batch{Rows: []session.Row{Row(key("b"), 1)}}), context.Canceled)
+	_, err := s.Mark(ctx, k)
+	wantErr(t, "Mark", err, context.Canceled)
+	wantErr(t, "Project", s.Project(ctx, k, store.Projection{Mark: 1}), context.Canceled)
+	wantErr(t, "Delete", s.Delete(ctx, k), context.Canceled)
+	for _, err := range s.Sessions(ctx, store.Query{}) {
+		wantErr(t, "Sessions", err, context.Canceled)
+	}
+	equal(t, "sessions", ids(t, s, store.Query{}), "a")
+
+	// Cancelled at any moment: wholly or not at all.
+	var list []session.Row
+	for n := range 2000 {
+		list = append(list, Row(key("big"), n))
+	}
+	for i := range 8 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*i)*time.Millisecond)
+		err := s.Put(ctx, session.Batch{Rows: list})
+		cancel()
+		switch n := len(rows(t, s, key("big"))); {
+		case err == nil && n != len(list):
+			t.Errorf("Put succeeded and kept %d of %d rows", n, len(list))
+		case err != nil && n != 0 && n != len(list):
+			t.Errorf("Put failed with %v and kept %d of %d rows", err, n, len(list))
+		case err != nil && !errors.Is(err, context.DeadlineExceeded):
+			t.Errorf("Put: %v", err)
+		}
+		if err := s.Delete(t.Context(), key("big")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// cancelledThenUsed cancels writes while they begin, where a store that notes its transaction too late would keep it.
+func (u suite) cancelledThenUsed(t *testing.T, s store.Store) {
+	k := key("a")
+	for i := range u.times(500, 50) {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Duration(i%100)*time.Microsecond, cancel)
+		err := s.Put(ctx, session.Batch{Rows: []session.Row{Row(k, i)}})
+		cancel()
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatalf("Put %d: %v", i, err)
+		}
+	}
+	put(t, s, []session.Row{Row(k, 0)})
+}
+
+func (u suite) concurrent(t *testing.T, s store.Store) {
+	workers, batches := u.times(8, 4), u.times(20, 4)
+	k := key("shared")
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for n := range batches {
+				own := key(fmt.Sprint("own", w))
+				r := Row(k, n)
+				r.End += int64(w)
+				err := s.Put(t.Context(), session.Batch{
+					Rows:   []session.Row{r, Row(own, n)},
+					Blocks: []session.Block{Block(k, fmt.Sprint(n)), Block(own, fmt.Sprint(n))},
+				})
+				if err != nil {
+					t.Errorf("Put: %v", err)
+					return
+				}
+				if m, err := s.Mark(t.Context(), own); err != nil {
+					t.Errorf("Mark: %v", err)
+				} else if err := s.Project(t.Context(), own, store.Projection{Mark: m}); err != nil {
+					t.Errorf("Project: %v", err)
+				}
+				for _, err := range s.Rows(t.Context(), k) {
+					if err != nil {
+						t.Errorf("Rows: %v", err)
+					}
+				}
+				for _, err := range s.Sessions(t.Context(), store.Query{}) {
+					if err != nil {
+						t.Errorf("Sessions: %v", err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	var want []session.Row
+	for n := range batches {
+		r := Row(k, n)
+		r.End += int64(workers) - 1
+		want = append(want, r)
+	}
+	equal(t, "rows of the shared session", rows(t, s, k), canonical(want))
+	if n := len(blocks(t, s, k, nil)); n != batches {
+		t.Errorf("%d blocks, want %d", n, batches)
+	}
+	equal(t, "dirty", dirtyKeys(t, s), "shared")
+}
+
+func closed(t *testing.T, s store.Store) {
+	k := key("a")
+	put(t, s, []session.Row{Row(k, 1)})
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Fatalf("Close: %v", err)
+		}
+	}
+	wantErr(t, "Put", s.Put(t.Context(), session.Batch{Rows: []session.Row{Row(k, 1)}}), store.ErrClosed)
+	wantErr(t, "Put of nothing", s.Put(t.Context(), session.Batch{}), store.ErrClosed)
+	_, err := s.Mark(t.Context(), k)
+	wantErr(t, "Mark", err, store.ErrClosed)
+	wantErr(t, "Project", s.Project(t.Context(), k, store.Projection{}), store.ErrClosed)
+	wantErr(t, "Delete", s.Delete(t.Context(), k), store.ErrClosed)
+	errs := map[string]int{}
+	note := func(name string, err error) { errs[name]++; wantErr(t, name, err, store.ErrClosed) }
+	for _, err := range s.Rows(t.Context(), k) {
+		note("Rows", err)
+	}
+	for _, err := range s.Blocks(t.Context(), k, nil) {
+		note("Blocks", err)
+	}
+	for _, err := range s.Sessions(t.Context(), store.Query{}) {
+		note("Sessions", err)
+	}
+	for _, err := range s.Dirty(t.Context()) {
+		note("Dirty", err)
+	}
+	for _, err := range s.Turns(t.Context(), store.FigureQuery{}) {
+		note("Turns", err)
+	}
+	if want := map[string]int{"Rows": 1, "Blocks": 1, "Sessions": 1, "Dirty": 1, "Turns": 1}; !maps.Equal(errs, want) {
+		t.Errorf("errors %v, want one of each", errs)
+	}
+}
+
+func closedIterating(t *testing.T, s store.Store) {
+	k := key("a")
+	put(t, s, []session.Row{Row(k, 1), Row(k, 2), Row(k, 3)})
+	n := 0
+	for _, err := range s.Rows(t.Context(), k) {
+		if n++; n == 1 {
+			if err := s.Close(); err != nil {
+				t.Fatalf("Close: %v", err)
+			}
+			continue
+		}
+		wantErr(t, "Rows", err, store.ErrClosed)
+	}
+	if n != 2 {
+		t.Errorf("%d steps after Close at the first, want 2", n)
+	}
+}

@@ -1,0 +1,347 @@
+package acp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/ndjson"
+)
+
+// drained reads text to its end and checks what holds for any input: every event can be written as a line, errors are of lines that are there
+// and are counted, and nothing stays held once all is forgotten.
+func drained(t *testing.T, text string, opts ...input.Option) (events, rejected int64) {
+	t.Helper()
+	d := NewDecoder(opts...)
+	var buf []byte
+	for _, all := range []func(func(otelagent.Event, error) bool){d.Events(strings.NewReader(text)), d.Rest()} {
+		for ev, err := range all {
+			var bad *input.LineError
+			switch {
+			case errors.As(err, &bad):
+				rejected++
+				if bad.Line < 1 || bad.Line > int64(strings.Count(text, "\n"))+1 || bad.Reason == "" {
+					t.Fatalf("line error %+v", bad)
+				}
+			case err != nil:
+				t.Fatal(err)
+			default:
+				events++
+				buf = ndjson.AppendEvent(buf[:0], ev)
+			}
+		}
+	}
+	if s := d.Stats(); s.Rejected != rejected {
+		t.Fatalf("%d lines rejected, %d counted", rejected, s.Rejected)
+	}
+	for _, c := range d.conns {
+		d.met(c)
+	}
+	for _, s := range d.sessions.order {
+		d.forgetSession(s)
+	}
+	if d.held != 0 {
+		t.Fatalf("%d bytes are held when all is forgotten", d.held)
+	}
+	return events, rejected
+}
+
+func fixtures(t testing.TB) (texts []string) {
+	t.Helper()
+	for _, pattern := range []string{"testdata/*.ndjson", "testdata/sdk/*.ndjson"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatal(pattern, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts = append(texts, string(text))
+		}
+	}
+	return texts
+}
+
+func FuzzDecoder(f *testing.F) {
+	for _, text := range fixtures(f) {
+		f.Add(text)
+	}
+	f.Add(debugLogHead + "\nStarted: 2026-01-05T10:00:00Z\n0 → +12ms {\"id\":1,\"method\":\"session/prompt\",\"params\":{\"sessionId\":\"s\",\"prompt\":[]}}\n")
+	f.Add(`{"type":"request","ts":1.5,"protocol":"acp","from":"Client","to":"Agent","id":"a","method":"session/prompt","params":{"sessionId":"s","prompt":[]}}`)
+	f.Add(`{"ts":1,"direction":"fromAgent","json":"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"}` + "\n[x] c2s {\"jsonrpc\":\"2.0\"}")
+	f.Fuzz(func(t *testing.T, text string) {
+		drained(t, text)
+		Recognise([]byte(text))
+	})
+}
+
+// TestCutAnywhere reads the sample cut after any number of bytes. At most the last line is lost.
+func TestCutAnywhere(t *testing.T) {
+	text, err := os.ReadFile("testdata/sample.ndjson")
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := 1
+	if testing.Short() {
+		step = 37
+	}
+	for n := 0; n <= len(text); n += step {
+		if _, rejected := drained(t, string(text[:n])); rejected > 1 {
+			t.Fatalf("cut after %d bytes %d lines are rejected", n, rejected)
+		}
+	}
+}
+
+// TestDisorder reads captures whose lines are shuffled, doubled and missing.
+func TestDisorder(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	for _, text := range fixtures(t) {
+		lines := slices.Collect(strings.Lines(text))
+		for range 20 {
+			var b strings.Builder
+			for _, i := range random.Perm(len(lines)) {
+				for range random.IntN(3) {
+					b.WriteString(strings.TrimSuffix(lines[i], "\n") + "\n")
+				}
+			}
+			drained(t, b.String())
+		}
+	}
+}
+
+func TestBadLines(t *testing.T) {
+	good := `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}`
+	for _, c := range []struct{ line, want string }{
+		{`{"jsonrpc":"2.0","method":"session/update"`, "acp: line 1: JSON ends too early at byte 43"},
+		{"{\"jsonrpc\":\"\xff\"}", "acp: line 1: text that is not UTF-8 at byte 13"},
+		{`7`, "acp: line 1: want an object, got a number"},
+		{`{"hello":"secret"}`, "acp: line 1: no JSON-RPC message in it: want jsonrpc or method, or an envelope with message"},
+		{`{"direction":"fromAgent","json":"secret"}`, "acp: line 1: message: no JSON value at byte 1"},
+		{`{"direction":"fromAgent","json":""}`, "acp: line 1: message: empty"},
+		{`{"direction":"fromAgent","message":{"secret":1}}`, "acp: line 1: message: no JSON-RPC message"},
+		{`{"jsonrpc":"2.0"}`, "acp: line 1: method: missing, and no response with id and result or error"},
+		{`{"jsonrpc":"2.0","method":7}`, "acp: line 1: method: want a string, got a number"},
+		{`{"jsonrpc":"2.0","id":1,"error":"secret"}`, "acp: line 1: error: want an object, got a string"},
+		{`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":"secret"}}`, "acp: line 1: session/prompt: params.prompt: want an array, got a string"},
+		{`{"jsonrpc":"2.0","method":"session/prompt","params":{"sessionId":"s","prompt":[]}}`, "acp: line 1: session/prompt: id: missing, want a number or a string"},
+		{`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"","prompt":[]}}`, "acp: line 1: session/prompt: params.sessionId: want a string that is not empty"},
+		{`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"usage_update","used":-1}}}`,
+			"acp: line 1: session/update: params.update.used: want an integer from 0 to 9223372036854775807, got another number"},
+		{`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"compaction_update","compactionId":"c"}}}`,
+			"acp: line 1: session/update: params.update.status: missing, want a string"},
+		{`{"jsonrpc":"2.0","id":1,"method":"fs/read_text_file","params":{"sessionId":"s"}}`, "acp: line 1: fs/read_text_file: params.path: missing, want a string"},
+		{strings.Repeat(`{"a":`, 300) + "1" + strings.Repeat("}", 300), "acp: line 1: JSON nested too deeply at byte 1001"},
+		{`{"jsonrpc":"2.0","x":"` + strings.Repeat("y", 5000) + `"}`, "acp: line 1: longer than 4096 bytes"},
+	} {
+		got := lines(c.line+"\n"+good+"\n", input.WithMaxLine(4096))
+		if len(got) < 3 || got[0] != "error: "+c.want {
+			t.Errorf("%.80s\n got %q\nwant %q, and the next line", c.line, got[:min(1, len(got))], c.want)
+		}
+		if strings.Contains(got[0], "secret") {
+			t.Errorf("an error holds content: %s", got[0])
+		}
+	}
+}
+
+// TestReaderFails drops the line that a failing reader broke off, and passes the error on.
+func TestReaderFails(t *testing.T) {
+	broken := errors.New("broken")
+	r := io.MultiReader(strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}`+"\n{"), iotest.ErrReader(broken))
+	var last error
+	n := 0
+	for ev, err := range Events(r) {
+		last = err
+		if ev != nil {
+			n++
+		}
+	}
+	if n != 3 || !errors.Is(last, broken) {
+		t.Errorf("%d events and %v", n, last)
+	}
+}
+
+// TestBounds fills everything that is remembered.
+func TestBounds(t *testing.T) {
+	t.Run("ids that are used again", testIDsUsedAgain)
+	t.Run("questions without an answer", testQuestionsWithoutAnswer)
+	var b bytes.Buffer
+	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	update := func(session string, format string, args ...any) {
+		say(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%q,"update":{%s}}}`, session, fmt.Sprintf(format, args...))
+	}
+	for i := range maxSessions + 50 {
+		say(`{"jsonrpc":"2.0","id":"p%d","method":"session/prompt","params":{"sessionId":"s%[1]d","prompt":[]}}`, i)
+	}
+	for i := range maxPrompts + 5 {
+		say(`{"jsonrpc":"2.0","id":"q%d","method":"session/prompt","params":{"sessionId":"last","prompt":[]}}`, i)
+	}
+	for i := range maxCalls + 50 {
+		update("last", `"sessionUpdate":"tool_call","toolCallId":"c%d","title":"t"`, i)
+	}
+	for i := range maxTerms + 50 {
+		say(`{"jsonrpc":"2.0","id":%d,"method":"terminal/create","params":{"sessionId":"last","command":"x"}}`, i)
+	}
+	for i := range maxCompactions + 50 {
+		update("last", `"sessionUpdate":"compaction_update","compactionId":"k%d","status":"in_progress"`, i)
+	}
+	for range maxLoose + 50 {
+		update("quiet", `"sessionUpdate":"plan","entries":[]`)
+	}
+	for i := range maxPending + 50 {
+		say(`{"jsonrpc":"2.0","id":"x%d","method":"_x/y","params":{}}`, i)
+	}
+	for i := range maxConns + 5 {
+		say(`{"jsonrpc":"2.0","id":1,"method":"_x/y","params":{},"_ahpLog":{"connectionId":"n%d"}}`, i)
+	}
+	d := NewDecoder()
+	facts, defects := 0, 0
+	for ev, err := range d.Events(&b) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch e := ev.(type) {
+		case *otelagent.FactStated:
+			if e.Session == "quiet" {
+				facts++
+			}
+		case *otelagent.DefectFound:
+			if e.Session == "quiet" {
+				defects++
+			}
+		}
+	}
+	s := d.session("last")
+	for what, n := range map[string][2]int{
+		"sessions": {len(d.sessions.order), maxSessions}, "sessions by id": {len(d.sessions.byID), maxSessions}, "prompts": {len(s.open), maxPrompts},
+		"calls": {len(s.order), maxCalls}, "calls by id": {len(s.calls), maxCalls}, "terminals": {len(s.terms), maxTerms},
+		"compactions": {len(s.compacted), maxCompactions}, "compactions of a run": {len(s.prompt().compacts), maxPrompts}, "facts": {facts, maxLoose}, "defects": {defects, 1},
+	} {
+		if n[0] != n[1] {
+			t.Errorf("%s: %d, want %d", what, n[0], n[1])
+		}
+	}
+	if n := len(d.conns); n > maxConns {
+		t.Errorf("%d connections", n)
+	}
+	for _, c := range d.conns {
+		if len(c.pending) > maxPending {
+			t.Errorf("%d requests", len(c.pending))
+		}
+	}
+}
+
+// TestLargeReply leaves out what does not fit, and says so once.
+func TestLargeReply(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: reads 70 MB")
+	}
+	chunk := fmt.Sprintf(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":%q}}}}`+"\n", strings.Repeat("x", 1<<20))
+	text := `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}` + "\n" + strings.Repeat(chunk, 70) + `{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}`
+	d := NewDecoder()
+	defects, size := 0, 0
+	for ev, err := range d.Events(strings.NewReader(text)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch e := ev.(type) {
+		case *otelagent.DefectFound:
+			defects++
+		case *otelagent.TurnEnded:
+			size = len(e.Output.Raw)
+		}
+	}
+	if defects != 1 || size < maxHeld || size > maxHeld+1000 || d.held != 0 {
+		t.Errorf("%d defects, a reply of %d bytes, %d held", defects, size, d.held)
+	}
+}
+
+// Agents that are started anew count from 0 again: each prompt is a run all the same, and none costs more than the one before.
+func testIDsUsedAgain(t *testing.T) {
+	var b strings.Builder
+	for range maxRunIDs {
+		b.WriteString(`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}` + "\n" +
+			`{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}` + "\n")
+	}
+	b.WriteString(`{"jsonrpc":"2.0","id":"1.2","method":"session/prompt","params":{"sessionId":"s","prompt":[]}}` + "\n")
+	start := time.Now()
+	ids := map[string]bool{}
+	for ev, err := range NewDecoder().Events(strings.NewReader(b.String())) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := ev.(*otelagent.RunStarted); ok {
+			ids[e.ID] = true
+		}
+		if time.Since(start) > 5*time.Second { // it takes a tenth of one
+			t.Fatalf("%d prompts took 5 seconds", len(ids))
+		}
+	}
+	if len(ids) != maxRunIDs+1 || !ids["prompt-1"] || !ids["prompt-1.2"] || !ids[fmt.Sprint("prompt-1.", maxRunIDs)] || !ids["prompt-1.2.2"] {
+		t.Errorf("%d ids of %d runs", len(ids), maxRunIDs+1)
+	}
+}
+
+// Of more questions than are remembered the oldest are told as not answered, once.
+func testQuestionsWithoutAnswer(t *testing.T) {
+	const more = 10
+	var b strings.Builder
+	b.WriteString(`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}` + "\n")
+	for i := range maxAsked + more {
+		fmt.Fprintf(&b, `{"jsonrpc":"2.0","id":"p%d","method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"c%[1]d"},"options":[]}}`+"\n", i)
+	}
+	count := func(text string, d *Decoder) (n int) {
+		for ev, err := range d.Events(strings.NewReader(text)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, ok := ev.(*otelagent.PermissionEvaluated); ok {
+				n++
+			}
+		}
+		return n
+	}
+	d := NewDecoder()
+	if n := count(b.String(), d); n != more {
+		t.Errorf("%d questions were told before their end, want %d", n, more)
+	}
+	answers := `{"jsonrpc":"2.0","id":"p0","result":{"outcome":{"outcome":"cancelled"}}}` + "\n" + `{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}` + "\n"
+	if n := count(answers, d); n != maxAsked {
+		t.Errorf("%d questions were told at the end, want %d", n, maxAsked)
+	}
+}
+
+// The code of an error is a number; whatever else stands there is content, and no word for how a run ended.
+func TestCodeOfAnErrorIsANumber(t *testing.T) {
+	for code, want := range map[string]string{`-32603`: "-32603", `"SECRET"`: "", `{"SECRET":1}`: "", `1e3`: ""} {
+		text := `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}` + "\n" +
+			`{"jsonrpc":"2.0","id":1,"error":{"code":` + code + `,"message":"m"}}` + "\n"
+		ended := false
+		for ev, err := range Events(strings.NewReader(text)) {
+			if e, ok := ev.(*otelagent.RunEnded); ok {
+				ended = true
+				if e.Word != want || e.Error != "m" {
+					t.Errorf("code %s: word %q, error %q", code, e.Word, e.Error)
+				}
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if !ended {
+			t.Errorf("code %s: the run did not end", code)
+		}
+	}
+}

@@ -1,0 +1,302 @@
+package clark
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/dialects/input"
+)
+
+const (
+	goodStart = `{"type":"agent_start"}` + "\n" + `{"type":"run_identified","identity":{"run_id":"r-1","depth":0}}` + "\n"
+	goodEnd   = `{"type":"agent_end","messages":[]}` + "\n"
+)
+
+// TestBadLines puts each bad line into a good run: it is reported with its number and without its content, and the run is whole.
+func TestBadLines(t *testing.T) {
+	for _, test := range []struct {
+		name, line, want string
+		read             bool // events are made of the line all the same
+	}{
+		{"truncated", `{"type":"turn_start","x":"SECRET`, `JSON ends too early at byte 33`, false},
+		{"malformed", `{"type":"turn_start",SECRET}`, `object key is no JSON string at byte 22`, false},
+		{"two values", `{"type":"turn_start"}{"SECRET":1}`, `text after the JSON value at byte 22`, false},
+		{"not UTF-8", "{\"type\":\"SECRET\xff\"}", `text that is not UTF-8 at byte 16`, false},
+		{"too deep", `{"type":"x","y":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + "}", "JSON nested too deeply at byte 216", false},
+		{"no object", `["SECRET"]`, `want an object, got an array`, false},
+		{"no type", `{"SECRET":1}`, `type: missing, want a string, here or in event, payload or data`, false},
+		{"type of another type", `{"type":5}`, `type: want a string, got a number`, false},
+		{"nothing inside", `{"ts":1,"event":{"SECRET":1}}`, `type: missing, want a string, here or in event, payload or data`, false},
+		{"no object inside", `{"ts":1,"event":"SECRET"}`, `type: missing, want a string, here or in event, payload or data`, false},
+		{"key twice", `{"type":"turn_end","message":{},"message":{}}`, `turn_end: message: stands there twice`, false},
+		{"no message", `{"type":"message_end"}`, `message_end: message: missing, want an object`, false},
+		{"message of another type", `{"type":"message_end","message":"SECRET"}`, `message_end: message: want an object, got a string`, false},
+		{"no call id", `{"type":"tool_execution_start","tool_name":"SECRET"}`, `tool_execution_start: tool_call_id: missing, want a string`, false},
+		{"is_error", `{"type":"tool_execution_end","tool_call_id":"c","is_error":"SECRET"}`, `tool_execution_end: is_error: want a boolean, got a string`, false},
+		{"result", `{"type":"tool_execution_end","tool_call_id":"c","result":"SECRET"}`, `tool_execution_end: result: want an object, got a string`, false},
+		{"results", `{"type":"turn_end","tool_results":{}}`, `turn_end: tool_results: want an array, got an object`, false},
+		{"iteration", `{"type":"provider_request_prepared","iteration":"SECRET"}`, `provider_request_prepared: iteration: want a number, got a string`, false},
+		{"messages", `{"type":"provider_request_prepared","messages":"SECRET"}`, `provider_request_prepared: messages: want an array, got a string`, false},
+		{"allow", `{"type":"tool_gate_applied","allow":"SECRET"}`, `tool_gate_applied: allow: want an array, got a string`, false},
+		{"identity", `{"type":"run_identified","identity":"SECRET"}`, `run_identified: identity: want an object, got a string`, false},
+		{"identity without id", `{"type":"run_identified","identity":{"run_id":5}}`, `run_identified: identity.run_id: want a string that is not empty; the run is one without identity`, true},
+		{"time", `{"ts":"SECRET","event":{"type":"turn_start"}}`, `turn_start: ts: want a time: RFC 3339, or a number of seconds, milliseconds, microseconds or nanoseconds since 1970`, true},
+		{"sequence", `{"seq":-1,"event":{"type":"turn_start"}}`, `turn_start: seq: want an integer that is not negative`, true},
+		{"sequence of an unknown type", `{"type":"SECRET","seq":-1}`, `seq: want an integer that is not negative`, true},
+		{"usage", `{"type":"turn_end","message":{"role":"assistant","content":[],"usage":{"input_tokens":-1,"output_tokens":2}}}`, `turn_end: message.usage.input_tokens: want an integer from 0 to 9223372036854775807; the usage is unknown`, true},
+		{"usage of another type", `{"type":"turn_end","message":{"role":"assistant","content":[],"usage":"SECRET"}}`, `turn_end: message.usage: want an object, got a string`, true},
+		{"usage beyond", `{"type":"turn_end","message":{"role":"assistant","content":[],"usage":{"input_tokens":9223372036854775808}}}`, `turn_end: message.usage.input_tokens: want an integer from 0 to 9223372036854775807; the usage is unknown`, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := NewDecoder()
+			var got []string
+			var ends int
+			for ev, err := range d.Events(strings.NewReader(goodStart + test.line + "\n" + goodEnd)) {
+				if err == nil {
+					if e, ok := ev.(*otelagent.RunEnded); ok && e.Run == "r-1" {
+						ends++
+					}
+					continue
+				}
+				var bad *input.LineError
+				if ev != nil || !errors.As(err, &bad) || bad.Line != 3 || bad.Seq != 3 || bad.Dialect != Dialect {
+					t.Fatalf("event %v, error %#v", ev, err)
+				}
+				if bad.Cut != strings.Contains(test.want, "too early") {
+					t.Errorf("Cut = %v", bad.Cut)
+				}
+				got = append(got, err.Error())
+			}
+			if diff := cmp.Diff([]string{"clark-agent: line 3: " + test.want}, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if strings.Contains(strings.Join(got, ""), "SECRET") {
+				t.Error("the error holds content")
+			}
+			events := int64(3)
+			if test.read {
+				events++
+			}
+			if want := (input.Stats{Lines: 4, Rejected: 1, Events: events}); d.Stats() != want || ends != 1 {
+				t.Errorf("%+v, want %+v; %d ends of the run", d.Stats(), want, ends)
+			}
+		})
+	}
+}
+
+func TestLines(t *testing.T) {
+	good := `{"type":"turn_start"}`
+	for _, test := range []struct {
+		name, text string
+		max        int
+		events     int64
+		errs       []string
+	}{
+		{"empty", "", 0, 0, nil},
+		{"byte order mark, carriage returns and blanks", "\xef\xbb\xbf" + good + "\r\n\n  " + `{"type":"turn_end"}` + " \n", 0, 2, nil},
+		{"server-sent events", "event: x\ndata: " + good + "\n\n: comment\n\ndata: " + `{"type":"agent_end"}` + "\n\n", 0, 2, nil},
+		{"too long", good + "\n" + `{"type":"` + strings.Repeat("x", 100) + "\"}\n" + `{"type":"turn_end"}`, 50, 2, []string{"clark-agent: line 2: longer than 50 bytes"}},
+		{"twice in a row", good + "\n" + good + "\n", 0, 1, []string{"clark-agent: line 2: turn_start: the same as the line before; the line is passed over"}},
+		{"the same number", `{"seq":7,"event":` + good + "}\n" + `{"seq":8,"event":{"type":"turn_end"}}` + "\n" + `{"seq":7,"event":` + good + "}\n", 0, 2,
+			[]string{"clark-agent: line 3: turn_start: seq: the same as of a line before; the line is passed over"}},
+		{"a lower number", `{"seq":7,"event":` + good + "}\n" + `{"seq":6,"event":{"type":"turn_end"}}` + "\n", 0, 2,
+			[]string{"clark-agent: line 2: turn_end: seq: lower than that of a line before; the line is read where it stands"}},
+		{"numbers anew", `{"seq":7,"event":` + good + "}\n" + `{"seq":0,"event":{"type":"agent_start"}}` + "\n" + `{"seq":1,"event":` + good + "}\n", 0, 3, nil},
+		{"a record twice", strings.Repeat(`{"schema_version":1,"seq":3,"run_id":"r","depth":0,"recorded_at_unix_ms":1795224897435,"payload":{"kind":"turn_started"}}`+"\n", 2), 0, 2,
+			[]string{"clark-agent: line 2: turn_started: seq: the same as of the record before; the record is passed over"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := NewDecoder(nil, input.WithMaxLine(test.max))
+			var errs []string
+			for _, err := range d.Events(iotest.HalfReader(strings.NewReader(test.text))) {
+				if err != nil {
+					errs = append(errs, err.Error())
+				}
+			}
+			if diff := cmp.Diff(test.errs, errs); diff != "" || d.Stats().Events != test.events {
+				t.Errorf("%d events, want %d (-want +got):\n%s", d.Stats().Events, test.events, diff)
+			}
+		})
+	}
+}
+
+func TestReadErrorEndsIt(t *testing.T) {
+	broken := errors.New("broken")
+	var last error
+	n := 0
+	for _, err := range Events(io.MultiReader(strings.NewReader(goodStart), iotest.ErrReader(broken))) {
+		if n++; err != nil {
+			last = err
+		}
+	}
+	if n != 2 || !errors.Is(last, broken) || errors.As(last, new(*input.LineError)) {
+		t.Errorf("%d things, the last %v", n, last)
+	}
+}
+
+func TestTrajectoryThatFails(t *testing.T) {
+	d := NewDecoder()
+	d.WithTrajectory(io.MultiReader(strings.NewReader("{\"SECRET\n"+`{"type":"turn_start"}`+"\n"), iotest.ErrReader(errors.New("broken"))))
+	want := []string{
+		`error: clark-agent: line 2: trajectory line 1 : JSON ends too early at byte 9`,
+		`error: clark-agent: line 2: trajectory line 2 : no record that is known`,
+		`error: clark-agent: line 2: trajectory: read: broken`,
+	}
+	var got []string
+	for _, line := range collect(d, goodStart+goodEnd) {
+		if strings.HasPrefix(line, "error") {
+			got = append(got, line)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestStop stops after each number of events.
+func TestStop(t *testing.T) {
+	text := readFile(t, "testdata/sample.events.ndjson")
+	all := len(collect(NewDecoder(), string(text)))
+	for stop := range all {
+		n := 0
+		d := NewDecoder().WithTrajectory(bytes.NewReader(readFile(t, "testdata/sample.trajectory.jsonl")))
+		for _, err := range d.Events(bytes.NewReader(text)) {
+			if err != nil {
+				t.Error(err)
+			}
+			if n++; n > stop {
+				break
+			}
+		}
+		if n != min(stop+1, all) {
+			t.Errorf("%d events after a stop at %d", n, stop)
+		}
+	}
+}
+
+// sent sends text through the whole pipeline.
+func sent(t *testing.T, text []byte) (got *tree, bad int) {
+	t.Helper()
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
+	rec := otelagent.NewRecorder(p.Tracer())
+	for ev, err := range Events(bytes.NewReader(text), input.WithSession("given")) {
+		if err != nil {
+			bad++
+			continue
+		}
+		rec.Record(context.Background(), ev)
+	}
+	rec.Close(context.Background())
+	return treeOf(t, p), bad
+}
+
+// TestLostLines takes each line off a recording in turn: the runs and their order stay, and so does each turn that the line is not of.
+func TestLostLines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: sends 200 recordings")
+	}
+	for _, name := range []string{"multi-turn-tools", "child-shared-sink", "output-tokens-escalation"} {
+		text := readFile(t, "testdata/clark-agent-0.4.0/"+name+".enveloped.ndjson")
+		lines := bytes.SplitAfter(text, []byte("\n"))
+		whole, _ := sent(t, text)
+		for i := range lines[:len(lines)-1] {
+			var l line
+			if bad := l.parse(bytes.TrimSpace(lines[i])); bad != nil {
+				t.Fatal(bad)
+			}
+			broken := append([]byte("{\"type\":\"cut"), '\n')
+			in := bytes.Join(append(append(append([][]byte{}, lines[:i]...), broken), lines[i+1:]...), nil)
+			got, bad := sent(t, in)
+			if bad != 1 {
+				t.Errorf("%s without line %d: %d errors", name, i+1, bad)
+			}
+			if l.variant == vRunIdentified || l.variant == vAgentStart {
+				continue // the run has another id, or its start is another line
+			}
+			if len(got.Runs) != len(whole.Runs) {
+				t.Errorf("%s without line %d, %s: %d runs, want %d", name, i+1, l.name, len(got.Runs), len(whole.Runs))
+				continue
+			}
+			other := 0
+			for j, r := range whole.Runs {
+				if len(got.Runs[j].Turns) != len(r.Turns) {
+					t.Errorf("%s without line %d, %s: run %d has %d turns, want %d", name, i+1, l.name, j, len(got.Runs[j].Turns), len(r.Turns))
+					continue
+				}
+				for k, turn := range r.Turns {
+					if !cmp.Equal(turn, got.Runs[j].Turns[k], cmpopts.EquateEmpty()) {
+						other++
+					}
+				}
+			}
+			if other > 1 {
+				t.Errorf("%s without line %d, %s: %d turns are other ones", name, i+1, l.name, other)
+			}
+		}
+	}
+}
+
+// TestRepeatedLines repeats each line of a recording in turn: those with a number change nothing and are reported.
+func TestRepeatedLines(t *testing.T) {
+	text := readFile(t, "testdata/clark-agent-0.4.0/child-own-sink.enveloped.ndjson")
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	whole := collect(NewDecoder(), string(text))
+	for i := range lines[:len(lines)-1] {
+		in := bytes.Join(append(append(append([][]byte{}, lines[:i+1]...), lines[i]), lines[i+1:]...), nil)
+		got := collect(NewDecoder(), string(in))
+		bad := 0
+		var events []string
+		for _, ev := range got {
+			if strings.HasPrefix(ev, "error: ") {
+				bad++
+				continue
+			}
+			events = append(events, ev)
+		}
+		if bad != 1 || len(events) != len(whole) {
+			t.Errorf("line %d twice: %d errors, %d events, want 1 and %d", i+1, bad, len(events), len(whole))
+		}
+	}
+}
+
+// TestSwappedLines swaps neighbours: nothing is lost without a word, and usage is not counted twice.
+func TestSwappedLines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: sends 100 recordings")
+	}
+	text := readFile(t, "testdata/clark-agent-0.4.0/multi-turn-tools.enveloped.ndjson")
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	sum := func(tr *tree) (u treeUsage) {
+		for _, r := range tr.Runs {
+			for _, turn := range r.Turns {
+				if turn.Usage != nil {
+					u.add(turn.Usage)
+				}
+			}
+		}
+		return u
+	}
+	wholeTree, _ := sent(t, text)
+	want := sum(wholeTree)
+	for i := range lines[:len(lines)-2] {
+		swapped := append([][]byte{}, lines...)
+		swapped[i], swapped[i+1] = swapped[i+1], swapped[i]
+		got, bad := sent(t, bytes.Join(swapped, nil))
+		if u := sum(got); u.Input > want.Input || u.Output > want.Output {
+			t.Errorf("lines %d and %d swapped: %+v, want at most %+v", i+1, i+2, u, want)
+		}
+		if bad == 0 {
+			t.Errorf("lines %d and %d swapped: nothing is reported", i+1, i+2)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package clark
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/otelagent/otelagent/dialects/input"
+)
+
+// rawEvent is what a reader by encoding/json would begin with: the keys of all variants, values as they came.
+type rawEvent struct {
+	Type      string          `json:"type"`
+	Identity  json.RawMessage `json:"identity"`
+	Messages  json.RawMessage `json:"messages"`
+	Message   json.RawMessage `json:"message"`
+	Results   json.RawMessage `json:"tool_results"`
+	Partial   json.RawMessage `json:"partial"`
+	Chunk     json.RawMessage `json:"chunk"`
+	CallID    json.RawMessage `json:"tool_call_id"`
+	ToolName  json.RawMessage `json:"tool_name"`
+	Args      json.RawMessage `json:"args"`
+	Result    json.RawMessage `json:"result"`
+	IsError   json.RawMessage `json:"is_error"`
+	Iteration json.RawMessage `json:"iteration"`
+	Plugin    json.RawMessage `json:"plugin"`
+	Before    json.RawMessage `json:"before"`
+	After     json.RawMessage `json:"after"`
+	Allow     json.RawMessage `json:"allow"`
+	ModelID   json.RawMessage `json:"model_id"`
+	System    json.RawMessage `json:"system_prompt"`
+	Tools     json.RawMessage `json:"tools"`
+}
+
+// BenchmarkReader reads the sample 16 times over, as one stream: clark makes events of it, encodingjson only takes lines apart, into a struct of
+// RawMessage fields.
+func BenchmarkReader(b *testing.B) {
+	in := bytes.Repeat(readFile(b, "testdata/sample.events.ndjson"), 16)
+	b.Run("clark", func(b *testing.B) {
+		b.SetBytes(int64(len(in)))
+		b.ReportAllocs()
+		for b.Loop() {
+			for _, err := range Events(bytes.NewReader(in)) {
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	})
+	b.Run("encodingjson", func(b *testing.B) {
+		b.SetBytes(int64(len(in)))
+		b.ReportAllocs()
+		for b.Loop() {
+			lines := bufio.NewScanner(bytes.NewReader(in))
+			lines.Buffer(make([]byte, 64<<10), input.DefaultMaxLine)
+			for lines.Scan() {
+				var ev rawEvent
+				if err := json.Unmarshal(lines.Bytes(), &ev); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	})
+}
+
+// BenchmarkMessageUpdate reads a run of 1,000 deltas, by far the most common lines.
+func BenchmarkMessageUpdate(b *testing.B) {
+	delta := []byte(`{"type":"message_update","partial":{"role":"assistant","content":[],"stop_reason":"other"},"chunk":{"kind":"text","delta":"Reading the manifest"}}` + "\n")
+	in := append([]byte(goodStart+`{"type":"turn_start"}`+"\n"), bytes.Repeat(delta, 1000)...)
+	b.Run("clark", func(b *testing.B) {
+		b.SetBytes(int64(len(in)))
+		b.ReportAllocs()
+		for b.Loop() {
+			for _, err := range Events(bytes.NewReader(in)) {
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	})
+	b.Run("encodingjson", func(b *testing.B) {
+		b.SetBytes(int64(len(in)))
+		b.ReportAllocs()
+		for b.Loop() {
+			for line := range bytes.Lines(in) {
+				var ev rawEvent
+				if err := json.Unmarshal(line, &ev); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	})
+}

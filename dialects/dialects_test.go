@@ -1,0 +1,205 @@
+package dialects_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/input"
+)
+
+// fixtures are recorded inputs by their dialect.
+func fixtures(t testing.TB) map[string][]string {
+	t.Helper()
+	found := map[string][]string{}
+	for dialect, dir := range map[string]string{"phi-core": "phi", "clark-agent": "clark", "acp": "acp", "guide": "guide", "otelagent": "ndjson"} {
+		err := filepath.WalkDir(filepath.Join(dir, "testdata"), func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if d.IsDir() {
+				if d.Name() == "fuzz" {
+					return fs.SkipDir
+				}
+				return nil
+			}
+			switch {
+			case strings.HasSuffix(path, ".tree.json"), strings.HasSuffix(path, ".saved.json"), strings.Contains(path, "golden"):
+				return nil
+			case strings.HasSuffix(path, ".ndjson"), strings.HasSuffix(path, ".jsonl"), strings.HasSuffix(path, ".json"), strings.HasSuffix(path, ".sse"):
+			default:
+				return nil
+			}
+			if info, err := d.Info(); err != nil || info.Size() == 0 {
+				return err
+			}
+			found[dialect] = append(found[dialect], path)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found[dialect]) == 0 {
+			t.Fatalf("no fixtures of %s", dialect)
+		}
+	}
+	return found
+}
+
+// odd are fixtures that speak no dialect, or several: a schema, lines of another dialect put between ours, and a list of no sessions.
+func odd(path string, text []byte) bool {
+	return filepath.Base(path) == "schema.json" || path == "ndjson/testdata/traps.ndjson" || len(bytes.Fields(text)) == 2 && text[0] == '['
+}
+
+// Every recording of every dialect is recognised as its own, at once, byte by byte, and from its first bytes alone as far as these say
+// anything; never as another one.
+func TestRecognise(t *testing.T) {
+	for want, paths := range fixtures(t) {
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if odd(path, text) {
+				continue
+			}
+			d, why, whole, err := dialects.Open(bytes.NewReader(text))
+			if err != nil || d.Name != want {
+				t.Errorf("%s: %s (%s), %v; want %s", path, d.Name, why, err, want)
+				continue
+			}
+			if got, err := io.ReadAll(whole); err != nil || !bytes.Equal(got, text) {
+				t.Errorf("%s: %d of %d bytes come out, %v", path, len(got), len(text), err)
+			}
+			if why == "" || len(why) > 100 {
+				t.Errorf("%s: why is %q", path, why)
+			}
+			if testing.Short() {
+				continue
+			}
+			for n := 1; n < min(len(text), 2000); n += 211 {
+				if d, _, err := dialects.Recognise(text[:n]); err == nil && d.Name != want && want != "otelagent" && d.Name != "otelagent" {
+					t.Errorf("%s: its first %d bytes are %s", path, n, d.Name)
+				}
+			}
+		}
+	}
+}
+
+// Of a pipe no more is waited for than its first line.
+func TestOpenPipe(t *testing.T) {
+	for _, line := range []string{
+		`{"type":"AgentStart","agent_id":"a","session_id":"s","loop_id":"l","parent_loop_id":null,"continuation_kind":"Initial","timestamp":"2026-11-21T02:15:53Z","metadata":null,"config_snapshot":null}`,
+		`{"type":"agent_start"}`,
+		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}`,
+		`{"type":"otelagent.run_started"}`,
+	} {
+		r, w := io.Pipe()
+		go func() { _, _ = io.WriteString(w, line+"\n") }() // and then nothing
+		d, why, whole, err := dialects.Open(iotest.OneByteReader(r))
+		if err != nil {
+			t.Errorf("%s: %v", line, err)
+			continue
+		}
+		t.Logf("%s: %s", d.Name, why)
+		go func() { _, _ = io.WriteString(w, "more\n"); w.Close() }()
+		if rest, err := io.ReadAll(whole); err != nil || string(rest) != line+"\nmore\n" {
+			t.Errorf("%q, %v", rest, err)
+		}
+	}
+}
+
+func TestUnknown(t *testing.T) {
+	const phi, clark, own = `{"type":"AgentStart","loop_id":"l"}` + "\n", `{"type":"turn_start"}` + "\n", `{"type":"otelagent.run_started"}` + "\n"
+	for _, test := range []struct {
+		name, in, want string
+		empty          bool
+	}{
+		{"empty", "", "the input is empty", true},
+		{"blank", "\n \n", "the input is empty", true},
+		{"text", "hello\nworld\n", "speaks no dialect that is known; tried: otelagent (", false},
+		{"other JSON", `{"a":1}` + "\n", "speaks no dialect", false},
+		{"a number", "1\n2\n", "speaks no dialect", false},
+		{"two dialects", phi + own + clark, "several dialects: line 1 is phi-core, line 3 is clark-agent", false},
+		{"two dialects, and lines of none", "\n" + phi + "\nhello\n{\"a\":1}\n" + clark, "several dialects: line 2 is phi-core, line 6 is clark-agent", false},
+		{"two dialects in events of a feed", "event: x\ndata: " + phi + "\ndata: " + clark + "\n", "several dialects: line 2 is phi-core, line 4 is clark-agent", false},
+		{"binary", "\x00\x01\x02{}\n", "speaks no dialect", false},
+	} {
+		_, _, _, err := dialects.Open(strings.NewReader(test.in))
+		var unknown *dialects.UnknownError
+		if !errors.As(err, &unknown) || !strings.Contains(err.Error(), test.want) || unknown.Empty != test.empty {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+	for in, want := range map[string]string{phi + own: "phi-core", own + phi: "phi-core", own + own: "otelagent", "\n" + clark: "clark-agent"} {
+		if d, _, _, err := dialects.Open(strings.NewReader(in)); err != nil || d.Name != want {
+			t.Errorf("%q: %s, %v", in, d.Name, err)
+		}
+	}
+	broken := errors.New("broken")
+	if _, _, _, err := dialects.Open(iotest.ErrReader(broken)); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+}
+
+// What is found again under its name is what was there, and reads.
+func TestNamed(t *testing.T) {
+	for i, d := range dialects.All() {
+		same, ok := dialects.Named(d.Name)
+		if !ok || same.Name != d.Name || dialects.Names()[i] != d.Name || d.Reads == "" {
+			t.Errorf("%d: %+v", i, same)
+		}
+		for _, err := range d.New(input.WithSession("s")).Events(strings.NewReader("")) {
+			if err != nil {
+				t.Logf("%s of nothing: %v", d.Name, err)
+			}
+		}
+	}
+	if _, ok := dialects.Named("nobody"); ok {
+		t.Error("nobody is known")
+	}
+}
+
+// Any dialect reads any bytes without a panic.
+func FuzzAll(f *testing.F) {
+	f.Add([]byte(`{"type":"AgentStart"}` + "\n" + `{"jsonrpc":"2.0"}` + "\n"))
+	f.Add([]byte(`{"session":{},"messages":[]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, d := range dialects.All() {
+			n := 0
+			for ev, err := range d.New(input.WithMaxLine(1 << 16)).Events(bytes.NewReader(b)) {
+				if ev == nil && err == nil {
+					t.Fatalf("%s yields nothing", d.Name)
+				}
+				if n++; n > 1<<20 {
+					t.Fatalf("%s does not end", d.Name)
+				}
+			}
+		}
+	})
+}
+
+// The beginning of any bytes, cut anywhere, is looked at without a panic.
+func FuzzRecognise(f *testing.F) {
+	for _, paths := range fixtures(f) {
+		for _, path := range paths[:min(len(paths), 8)] {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(text[:min(len(text), 1000)])
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if d, why, err := dialects.Recognise(b); err == nil && (d.Name == "" || why == "") {
+			t.Fatalf("%q, %q", d.Name, why)
+		}
+	})
+}

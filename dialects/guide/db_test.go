@@ -1,0 +1,237 @@
+package guide_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	_ "modernc.org/sqlite" // the driver of the tests; the package has none
+
+	"github.com/otelagent/otelagent/dialects/guide"
+	"github.com/otelagent/otelagent/dialects/input"
+)
+
+// ddl are the guide's three tables and the optional fourth.
+const ddl = `
+CREATE TABLE chat_sessions (
+  id TEXT PRIMARY KEY, agent TEXT NOT NULL, workspace_root TEXT, model_json TEXT NOT NULL, parent_id TEXT, parent_message_id TEXT,
+  permissions_json TEXT NOT NULL, metadata_json TEXT NOT NULL,
+  prompt_tokens INTEGER NOT NULL DEFAULT 0, completion_tokens INTEGER NOT NULL DEFAULT 0, reasoning_tokens INTEGER NOT NULL DEFAULT 0,
+  cache_read INTEGER NOT NULL DEFAULT 0, cache_write INTEGER NOT NULL DEFAULT 0, total_tokens INTEGER NOT NULL DEFAULT 0,
+  cost_usd REAL NOT NULL DEFAULT 0, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, archived_at INTEGER);
+CREATE TABLE chat_messages (
+  id TEXT PRIMARY KEY, session_id TEXT NOT NULL REFERENCES chat_sessions(id) ON DELETE CASCADE, role TEXT NOT NULL,
+  metadata_json TEXT NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL);
+CREATE TABLE chat_parts (
+  id TEXT PRIMARY KEY, message_id TEXT NOT NULL REFERENCES chat_messages(id) ON DELETE CASCADE, session_id TEXT NOT NULL,
+  "index" INTEGER NOT NULL, type TEXT NOT NULL, data_json TEXT NOT NULL, tool_call_id TEXT, tool_state TEXT,
+  created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL);
+CREATE TABLE system_prompts (digest TEXT PRIMARY KEY, body TEXT NOT NULL);
+`
+
+// database makes an SQLite file of the rows that stand in lines of JSON.
+func database(t testing.TB, text []byte) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "sessions.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	db.SetMaxOpenConns(1) // one must do
+	exec(t, db, ddl)
+	insert(t, db, text)
+	return db
+}
+
+func exec(t testing.TB, db *sql.DB, query string, args ...any) {
+	t.Helper()
+	if _, err := db.ExecContext(context.Background(), query, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// insert writes rows, also over those of the same id.
+func insert(t testing.TB, db *sql.DB, text []byte) {
+	t.Helper()
+	exec(t, db, "BEGIN")
+	defer exec(t, db, "COMMIT")
+	tables := map[string]string{"session": "chat_sessions", "message": "chat_messages", "part": "chat_parts", "system_prompt": "system_prompts"}
+	for line := range bytes.Lines(text) {
+		var row struct {
+			Type string
+			Data map[string]any
+		}
+		d := json.NewDecoder(bytes.NewReader(line))
+		d.UseNumber()
+		if err := d.Decode(&row); err != nil {
+			t.Fatal(err)
+		}
+		if tables[row.Type] == "" {
+			continue
+		}
+		var names, marks []string
+		var values []any
+		for name, v := range row.Data {
+			names, marks = append(names, `"`+name+`"`), append(marks, "?")
+			if n, ok := v.(json.Number); ok {
+				v = n.String()
+			}
+			values = append(values, v)
+		}
+		exec(t, db, fmt.Sprintf("INSERT OR REPLACE INTO %s (%s) VALUES (%s)", tables[row.Type], strings.Join(names, ","), strings.Join(marks, ",")), values...)
+	}
+}
+
+func TestDatabaseAndLinesAgree(t *testing.T) {
+	for _, file := range fixtures(t) {
+		if filepath.Ext(file) != ".jsonl" || strings.Contains(file, "own-") || strings.Contains(file, "hosts") { // of other columns
+			continue
+		}
+		t.Run(file, func(t *testing.T) {
+			text := bytes.ReplaceAll(read(t, file), []byte(`"cost_usd":0.0,`), []byte(`"cost_usd":0,`)) // a REAL is spelled as JavaScript does
+			want := eventsOf(text)
+			got := printed(guide.ReadDB(context.Background(), database(t, text)))
+			if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(got), "\n")); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestDatabaseOfManyRows reads more than one batch of sessions and messages, some of one millisecond.
+func TestDatabaseOfManyRows(t *testing.T) {
+	var text bytes.Buffer
+	for s := range 70 {
+		fmt.Fprintf(&text, `{"type":"session","data":{"id":"ses_%02d","agent":"a","model_json":"{}","permissions_json":"[]","metadata_json":"{}","created_at":%d,"updated_at":9}}`+"\n", s, 1+s/40)
+		for m := range s {
+			fmt.Fprintf(&text, `{"type":"message","data":{"id":"msg_%02d_%02d","session_id":"ses_%02d","role":"user","metadata_json":"{}","created_at":%d,"updated_at":9}}`+"\n", s, m, s, 5+m/50)
+		}
+	}
+	want := eventsOf(text.Bytes())
+	got := printed(guide.ReadDB(context.Background(), database(t, text.Bytes())))
+	// The lines have nothing to say of columns that the tables default.
+	if n, w := bytes.Count(got, []byte(`"otelagent.run_started"`)), bytes.Count(want, []byte(`"otelagent.run_started"`)); n != w || w != 69 {
+		t.Errorf("%d runs from the database, %d from the lines", n, w)
+	}
+	if n := bytes.Count(got, []byte(`"otelagent.message_added"`)); n != 69*70/2 {
+		t.Errorf("%d messages", n)
+	}
+}
+
+// TestDatabaseGrows reads a file that its host goes on writing, opened for reading alone: each reading gives what the one before gave, and what is new.
+func TestDatabaseGrows(t *testing.T) {
+	text := read(t, "testdata/ai-sdk/v7.jsonl")
+	dir := filepath.Join(t.TempDir(), "grows.db")
+	host, err := sql.Open("sqlite", dir+"?_pragma=journal_mode(WAL)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	host.SetMaxOpenConns(1)
+	exec(t, host, ddl)
+	reader, err := sql.Open("sqlite", "file:"+dir+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	told := ""
+	readings, pending := 0, []byte(nil)
+	for line := range bytes.Lines(text) {
+		if bytes.HasPrefix(line, []byte(`{"type":"message"`)) && bytes.Contains(line, []byte(`"role":"user"`)) && len(pending) > 0 {
+			insert(t, host, pending)
+			pending = nil
+			got := string(printed(guide.ReadDB(context.Background(), reader)))
+			if !strings.HasPrefix(got, told) {
+				t.Fatalf("reading %d does not begin as the one before: %s", readings, cmp.Diff(told, got[:min(len(got), len(told))]))
+			}
+			if readings > 0 && len(got) == len(told) {
+				t.Errorf("reading %d has nothing new", readings)
+			}
+			told = got
+			readings++
+		}
+		pending = append(pending, line...)
+	}
+	if readings < 10 {
+		t.Errorf("only %d readings", readings)
+	}
+}
+
+func TestDatabaseWithFurtherColumns(t *testing.T) {
+	db := database(t, read(t, "testdata/session.jsonl"))
+	exec(t, db, `ALTER TABLE chat_messages ADD COLUMN hidden_at INTEGER`)
+	exec(t, db, `ALTER TABLE chat_sessions ADD COLUMN title TEXT`)
+	exec(t, db, `ALTER TABLE chat_sessions ADD COLUMN mode TEXT`)
+	exec(t, db, `ALTER TABLE chat_sessions ADD COLUMN thumbnail BLOB`)
+	exec(t, db, `UPDATE chat_sessions SET title = 'Ranges', mode = 'auto', thumbnail = x'fffe'`)
+	exec(t, db, `UPDATE chat_messages SET hidden_at = 1795226498000 WHERE id = 'msg_1fbd66fe8000ykPTPly5kAA819'`)
+	got := string(printed(guide.ReadDB(context.Background(), db)))
+	for _, want := range []string{
+		`{"subject":"session","key":"title","value":"Ranges"`,
+		`"title":"Ranges","mode":"auto","thumbnail":"//4="}`,
+		`{"subject":"message/msg_1fbd66fe8000ykPTPly5kAA819","key":"hidden_at","value":1795226498000,"at":{"time":"2026-11-21T02:01:38Z"`,
+		`{"subject":"message/msg_1fbd5df60000DdO9eGzMcNU77s","key":"hidden_at","value":1795226495000,"at":{"time":"2026-11-21T02:01:35Z"`, // in metadata_json
+		`{"subject":"message/msg_1fbd4f50a000WD25RQ4F5ZR3qa","key":"hidden_at","value":null`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+}
+
+func TestDatabaseGivesBodiesOfPrompts(t *testing.T) {
+	db := database(t, read(t, "testdata/session.jsonl"))
+	exec(t, db, `INSERT INTO system_prompts VALUES ('00756bfe50268a422cc702e2fd44674bf99053248622cdf805f21ecd2ed1ebd1', 'Be brief.'), ('other', 'Of another session.')`)
+	got := string(printed(guide.ReadDB(context.Background(), db)))
+	want := `{"subject":"system_prompt/00756bfe50268a422cc702e2fd44674bf99053248622cdf805f21ecd2ed1ebd1","key":"guide.line","value":{"digest":"00756bfe50268a422cc702e2fd44674bf99053248622cdf805f21ecd2ed1ebd1","body":"Be brief."}`
+	if strings.Count(got, want) != 1 || strings.Contains(got, "Of another session.") {
+		t.Errorf("want once %s", want)
+	}
+}
+
+func TestDatabaseErrors(t *testing.T) {
+	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "empty.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if got := string(printed(guide.ReadDB(context.Background(), db))); !strings.HasPrefix(got, "error: guide: read database: ") || !strings.Contains(got, "no such table: chat_sessions") {
+		t.Errorf("no tables: %s", got)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var last error
+	n := 0
+	for _, err := range guide.ReadDB(ctx, database(t, read(t, "testdata/session.jsonl"))) {
+		cancel()
+		last = err
+		n++
+	}
+	if n != 2 || !errors.Is(last, context.Canceled) {
+		t.Errorf("cancelled: %d, %v", n, last)
+	}
+	var bad *input.LineError
+	broken := database(t, read(t, "testdata/session.jsonl"))
+	exec(t, broken, `UPDATE chat_parts SET data_json = 'SECRET' WHERE "index" = 3`)
+	n = 0
+	for _, err := range guide.ReadDB(context.Background(), broken) {
+		if err != nil && (!errors.As(err, &bad) || err.Error() != "guide: part: messages[1].parts[3].data_json: a string that is no JSON, or nested too deeply") {
+			t.Error(err)
+		}
+		n++
+	}
+	if bad == nil || n < 30 {
+		t.Errorf("%v, %d events", bad, n)
+	}
+}

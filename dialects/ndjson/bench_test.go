@@ -1,0 +1,79 @@
+package ndjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/dialects/input"
+)
+
+// benchLines are the examples, and a request of 100 KB.
+func benchLines(b *testing.B) (lines [][]byte, size int64) {
+	text, err := os.ReadFile("testdata/examples.ndjson")
+	if err != nil {
+		b.Fatal(err)
+	}
+	message := `{"role":"user","content":"` + strings.Repeat("some text of a session\\n", 40) + `"},`
+	request := `{"type":"otelagent.request_prepared","run":"r1","payload":{"model":"m","messages":[` + strings.TrimSuffix(strings.Repeat(message, 100), ",") + `]}}`
+	for line := range bytes.Lines(append(text, request...)) {
+		line = bytes.TrimSpace(line)
+		lines = append(lines, line)
+		size += int64(len(line))
+	}
+	return lines, size
+}
+
+// BenchmarkDecoder reads lines. BenchmarkUnmarshal is what it is compared with: encoding/json into a struct of what every line has.
+func BenchmarkDecoder(b *testing.B) {
+	lines, size := benchLines(b)
+	d := NewDecoder()
+	b.SetBytes(size)
+	b.ReportAllocs()
+	for b.Loop() {
+		for i, line := range lines {
+			d.Line(input.Line{Text: line, Number: int64(i)}, int64(i), func(_ otelagent.Event, err error) bool {
+				if err != nil {
+					b.Fatal(err)
+				}
+				return true
+			})
+		}
+	}
+}
+
+func BenchmarkUnmarshal(b *testing.B) {
+	lines, size := benchLines(b)
+	b.SetBytes(size)
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, line := range lines {
+			var v struct {
+				Type, Session, Run, Agent, Model, Provider, Name string
+				TS, Config, Args, Result, Output, Payload        json.RawMessage
+				CallID                                           string `json:"call_id"`
+			}
+			if err := json.Unmarshal(line, &v); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+func BenchmarkAppendEvent(b *testing.B) {
+	text, err := os.ReadFile("testdata/examples.ndjson")
+	if err != nil {
+		b.Fatal(err)
+	}
+	evs, _ := readAll(string(text))
+	var line []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, ev := range evs {
+			line = AppendEvent(line[:0], ev)
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package ndjson_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/dialects/phi"
+)
+
+// TestEventsOfADialectComeBack writes every event of phi-core's recordings as a line and reads it: the same event comes back.
+func TestEventsOfADialectComeBack(t *testing.T) {
+	files, err := filepath.Glob("../phi/testdata/phi-core-*/*.events.ndjson")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	d := ndjson.NewDecoder()
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for ev, err := range phi.Events(bytes.NewReader(text)) {
+			if err != nil {
+				continue // recordings that are cut on purpose
+			}
+			n++
+			line := ndjson.AppendEvent(nil, ev)
+			read := 0
+			d.Line(input.Line{Text: line, Number: 1}, 1, func(again otelagent.Event, err error) bool {
+				if read++; err != nil {
+					t.Errorf("%s: %v\n%s", file, err, line)
+					return false
+				}
+				if diff := cmp.Diff(ev, again, cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("%s: %s\n%s", file, line, diff)
+				}
+				return true
+			})
+			if read != 1 {
+				t.Errorf("%s: %d events\n%s", file, read, line)
+			}
+			if t.Failed() {
+				return
+			}
+		}
+	}
+	if n < 1000 {
+		t.Errorf("%d events", n)
+	}
+	t.Logf("%d events", n)
+}

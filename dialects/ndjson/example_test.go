@@ -1,0 +1,56 @@
+package ndjson_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/ndjson"
+)
+
+func ExampleEvents() {
+	const lines = `{"type":"otelagent.tool_started","call_id":"c1","name":"bash","args":{"command":"ls"}}
+{"type":"otelagent.tool_ended","call_id":"c1","truncated":"no"}
+{"type":"otelagent.tool_ended","call_id":"c1","result":"a.go","exit_code":0}
+`
+	for ev, err := range ndjson.Events(strings.NewReader(lines)) {
+		var bad *input.LineError
+		switch {
+		case errors.As(err, &bad):
+			fmt.Println(bad)
+		case err != nil:
+			fmt.Println("gave up:", err)
+		default:
+			switch ev := ev.(type) {
+			case *otelagent.ToolStarted:
+				fmt.Printf("%s %s\n", ev.Name, ev.Args)
+			case *otelagent.ToolEnded:
+				fmt.Printf("-> %s\n", ev.Result)
+			case *otelagent.Other:
+				fmt.Printf("%s %s\n", ev.Type, ev.Body)
+			}
+		}
+	}
+	// Output:
+	// bash {"command":"ls"}
+	// otelagent: line 2: otelagent.tool_ended: truncated: want a boolean, got a string
+	// otelagent.tool_ended.unknown_keys {"exit_code":0}
+	// -> "a.go"
+}
+
+func ExampleAppendEvent() {
+	cost := 0.0021
+	line := ndjson.AppendEvent(nil, &otelagent.TurnEnded{
+		Meta: otelagent.Meta{Session: "s1", Run: "r1", Time: time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)},
+		TurnResult: otelagent.TurnResult{
+			Usage: &otelagent.Usage{Input: 40, Output: 60}, Cost: &cost, Currency: "USD",
+			Output: &otelagent.Message{Raw: []byte(`{"role":"assistant","content":"Done."}`), Role: "assistant"},
+		},
+	})
+	fmt.Println(string(line))
+	// Output:
+	// {"type":"otelagent.turn_ended","ts":"2026-11-20T09:00:00Z","session":"s1","run":"r1","usage":{"input":40,"output":60},"cost":0.0021,"currency":"USD","output":{"role":"assistant","content":"Done."}}
+}

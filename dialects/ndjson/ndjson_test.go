@@ -1,0 +1,388 @@
+package ndjson
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// told returns what a Decoder makes of an input: events as lines, problems as they read.
+func told(r io.Reader, opts ...input.Option) []string {
+	var out []string
+	for ev, err := range Events(r, opts...) {
+		var bad *input.LineError
+		switch {
+		case errors.As(err, &bad):
+			out = append(out, strings.TrimSpace(fmt.Sprintf("! %v", bad)+map[bool]string{true: " (cut)"}[bad.Cut]))
+		case err != nil:
+			out = append(out, "!! "+err.Error())
+		default:
+			out = append(out, string(AppendEvent(nil, ev)))
+		}
+	}
+	return out
+}
+
+func TestGolden(t *testing.T) {
+	for _, name := range []string{"examples", "traps"} {
+		t.Run(name, func(t *testing.T) {
+			in, err := os.ReadFile(filepath.Join("testdata", name+".ndjson"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, filepath.Join("testdata", name+".golden"), []byte(strings.Join(told(bytes.NewReader(in)), "\n")+"\n"))
+		})
+	}
+}
+
+func TestOwn(t *testing.T) {
+	for line, want := range map[string]bool{
+		`{"type":"otelagent.run_started"}`:              true,
+		`{"type":"otelagent.x","cut`:                    true,
+		`{"ts":1,"type":"otelagent.x"}`:                 true,
+		`{"ts":{"type":"x"},"type": "otelagent.x", bad`: true,
+		`{"\u0074ype":"otelagent\u002ex"}`:              true,
+		`{"type":"otelagent"}`:                          false,
+		`{"type":"otelagents.x"}`:                       false,
+		`{"type":"AgentStart"}`:                         false,
+		`{"type":["otelagent.x"]}`:                      false,
+		`{"ts":{"type":"otelagent.x"}}`:                 false,
+		`{"type":"a","type":"otelagent.x"}`:             false,
+		`{"ts":1,"ty`:                                   false,
+		`["type","otelagent.x"]`:                        false,
+		`{bad`:                                          false,
+		``:                                              false,
+	} {
+		if got := Own([]byte(line)); got != want {
+			t.Errorf("%s: got %v", line, got)
+		}
+	}
+}
+
+func TestRecognise(t *testing.T) {
+	const own, foreign = `{"type":"otelagent.run_started"}`, `{"type":"AgentStart","loop_id":"l"}`
+	for head, want := range map[string]bool{
+		own:                                true,
+		own + "\n" + own[:12]:              true,
+		"\xef\xbb\xbf\r\n" + own + "\r\n":  true,
+		"event: x\ndata: " + own + "\n\n":  true,
+		"not JSON\n" + own + "\n":          true,
+		own + "\n" + foreign + "\n":        false,
+		foreign + "\n" + own + "\n":        false,
+		foreign:                            false,
+		`{"messages":[` + own + `]}`:       false,
+		"[\n" + own + "\n]":                true, // three lines, of which one is ours
+		own[:12]:                           false,
+		"":                                 false,
+		`{"type":"otelagent.run_started",`: true,
+	} {
+		why, ok := Recognise([]byte(head))
+		if ok != want || ok != (why != "") {
+			t.Errorf("%q: got %v, %q", head, ok, why)
+		}
+	}
+}
+
+// TestRecogniseNoOtherDialect reads the recordings of phi-core.
+func TestRecogniseNoOtherDialect(t *testing.T) {
+	files, err := filepath.Glob("../phi/testdata/*.ndjson")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, f := range files {
+		head, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if why, ok := Recognise(head[:min(len(head), 64<<10)]); ok {
+			t.Errorf("%s: %s", f, why)
+		}
+	}
+}
+
+// TestSettings gives what lines lack, and not where they say it.
+func TestSettings(t *testing.T) {
+	text := strings.Join([]string{
+		`{"type":"otelagent.run_started"}`,
+		`{"type":"otelagent.run_started","session":"own","run":"r","agent_id":"me","provider":"p","dialect":"mine"}`,
+		`{"type":"otelagent.turn_ended","usage":{"input":1}}`,
+		`{"type":"otelagent.turn_ended","usage":{"input":1,"rule":"includes_cache"}}`,
+		`{"type":"otelagent.group_started"}`,
+		`{"type":"otelagent.fact_stated"}`,
+	}, "\n")
+	got := told(strings.NewReader(text), input.WithSession("S"), input.WithAgent("A"), input.WithProvider("P"), input.WithUsageRule(spans.UsageRuleExcludesCache))
+	want := []string{
+		`{"type":"otelagent.run_started","seq":1,"session":"S","agent":"A","provider":"P"}`,
+		`{"type":"otelagent.run_started","seq":2,"session":"own","run":"r","agent_id":"me","provider":"p","dialect":"mine"}`,
+		`{"type":"otelagent.turn_ended","seq":3,"usage":{"input":1,"rule":"excludes_cache"}}`,
+		`{"type":"otelagent.turn_ended","seq":4,"usage":{"input":1,"rule":"includes_cache"}}`,
+		`{"type":"otelagent.group_started","seq":5,"session":"S"}`,
+		`{"type":"otelagent.fact_stated","seq":6,"session":"S"}`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestPositions reads two inputs with one Decoder, with lines that say their position.
+func TestPositions(t *testing.T) {
+	d := NewDecoder()
+	var got []string
+	read := func(text string) {
+		for ev, err := range d.Events(strings.NewReader(text)) {
+			if err != nil {
+				var bad *input.LineError
+				if !errors.As(err, &bad) {
+					t.Fatal(err)
+				}
+				got = append(got, fmt.Sprintf("line %d, seq %d", bad.Line, bad.Seq))
+				continue
+			}
+			got = append(got, fmt.Sprintf("%T %d", ev, meta(ev).Seq))
+		}
+	}
+	read("\n" + `{"type":"otelagent.reply_delta"}` + "\n{}\n\n")
+	read(`{"type":"otelagent.reply_delta","seq":70}` + "\n" + `{"type":"otelagent.reply_delta","x":1}` + "\nx")
+	want := []string{"*otelagent.ReplyDelta 2", "line 3, seq 3", "*otelagent.ReplyDelta 70", "*otelagent.ReplyDelta 6", "*otelagent.Other 6", "line 3, seq 7"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(input.Stats{Lines: 7, Rejected: 2, Events: 3}, d.Stats()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestLine reads lines as a dialect does that meets them between its own.
+func TestLine(t *testing.T) {
+	d := NewDecoder()
+	arrived := time.Now()
+	var got []otelagent.Event
+	more := d.Line(input.Line{Text: []byte(`{"type":"otelagent.run_ended","x":1}`), Number: 3, Arrived: arrived}, 30, func(ev otelagent.Event, err error) bool {
+		if err != nil {
+			t.Error(err)
+		}
+		got = append(got, clone(ev))
+		return true
+	})
+	m := otelagent.Meta{Arrived: arrived, Seq: 30}
+	want := []otelagent.Event{
+		&otelagent.Other{Meta: m, Type: "otelagent.run_ended.unknown_keys", Body: []byte(`{"x":1}`)},
+		&otelagent.RunEnded{Meta: m},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || !more {
+		t.Error(more, diff)
+	}
+	n := 0
+	stop := func(otelagent.Event, error) bool { n++; return false }
+	for _, line := range []string{`{"type":"otelagent.run_ended","x":1}`, `{"type":"otelagent.run_started","x":1}`, `{"type":"otelagent.x"}`, `{}`, `{`} {
+		n = 0
+		if d.Line(input.Line{Text: []byte(line), Number: 4}, 40, stop) || n != 1 {
+			t.Errorf("%s: went on, %d times", line, n)
+		}
+	}
+	if diff := cmp.Diff(input.Stats{Rejected: 2, Events: 4}, d.Stats()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestInputs(t *testing.T) {
+	const line = `{"type":"otelagent.run_ended","run":"r"}`
+	for name, c := range map[string]struct {
+		in   io.Reader
+		opts []input.Option
+		want []string
+	}{
+		"server-sent events": {
+			in: strings.NewReader("event: x\ndata: " + line + "\n\nevent: lagged\ndata: 7\n\nevent: lagged\ndata: {}\n\n"),
+			want: []string{
+				`{"type":"otelagent.run_ended","seq":2,"run":"r"}`,
+				`{"type":"otelagent.defect_found","seq":5,"code":"event_lost","detail":"7 events"}`,
+				`{"type":"otelagent.defect_found","seq":8,"code":"event_lost"}`,
+			},
+		},
+		"long line": {
+			in:   strings.NewReader(line + "\n" + line[:len(line)-1] + `,"x":1}` + "\n" + line),
+			opts: []input.Option{input.WithMaxLine(len(line))},
+			want: []string{
+				`{"type":"otelagent.run_ended","seq":1,"run":"r"}`,
+				fmt.Sprintf("! otelagent: line 2: longer than %d bytes", len(line)),
+				`{"type":"otelagent.run_ended","seq":3,"run":"r"}`,
+			},
+		},
+		"reader that fails": {
+			in:   io.MultiReader(strings.NewReader(line+"\n"+line), iotest.ErrReader(errors.New("gone"))),
+			want: []string{`{"type":"otelagent.run_ended","seq":1,"run":"r"}`, "!! ndjson: read: gone"},
+		},
+		"deep": {
+			in: strings.NewReader(`{"type":"otelagent.other","body":` + strings.Repeat("[", 207) + strings.Repeat("]", 207) + "}\n" +
+				`{"type":"otelagent.other","body":` + strings.Repeat("[", 208) + strings.Repeat("]", 208) + "}"),
+			want: []string{
+				// Deeper than content may be anywhere else: it is kept, as text.
+				`{"type":"otelagent.other","seq":1,"body_text":"` + strings.Repeat("[", 207) + strings.Repeat("]", 207) + `"}`,
+				"! otelagent: line 2: JSON nested too deeply at byte 241",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, told(c.in, c.opts...)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestBounds reads lines that are small and would take much memory.
+func TestBounds(t *testing.T) {
+	keys := func(n int) string { return strings.TrimSuffix(strings.Repeat(`"":1,`, n), ",") }
+	items := func(n int) string { return strings.TrimSuffix(strings.Repeat(`0,`, n), ",") }
+	for name, c := range map[string]struct{ line, want string }{
+		"keys":            {`{"type":"otelagent.other",` + keys(1024) + `}`, "otelagent: line 1: more than 1024 keys"},
+		"keys inside":     {`{"type":"otelagent.run_ended","usage":{` + keys(1025) + `}}`, "otelagent: line 1: otelagent.run_ended: usage: more than 1024 keys"},
+		"keys of a fact":  {`{"type":"otelagent.fact_stated","facts":[{},{` + keys(1025) + `}]}`, "otelagent: line 1: otelagent.fact_stated: facts[1]: more than 1024 keys"},
+		"messages":        {`{"type":"otelagent.run_ended","messages":[` + items(1<<16+1) + `]}`, "otelagent: line 1: otelagent.run_ended: messages: more than 65536 elements"},
+		"bad words":       {`{"type":"otelagent.group_started","members":[` + items(12) + `]}`, "otelagent: line 1: otelagent.group_started: members[0]: want a string, got a number" + badWords(1, 8) + "; and more"},
+		"just keys":       {`{"type":"otelagent.other",` + keys(1023) + `}`, ""},
+		"just messages":   {`{"type":"otelagent.run_ended","messages":[` + items(1<<16) + `]}`, ""},
+		"keys of content": {`{"type":"otelagent.other","body":{` + keys(5000) + `}}`, ""},
+	} {
+		got := ""
+		for _, err := range Events(strings.NewReader(c.line)) {
+			if err != nil {
+				got += err.Error()
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func badWords(from, to int) (s string) {
+	for i := from; i < to; i++ {
+		s += fmt.Sprintf("; members[%d]: want a string, got a number", i)
+	}
+	return s
+}
+
+// TestWhatALineCannotHold writes what JSON has no place for: it is left out or replaced as told, and the line stays one.
+func TestWhatALineCannotHold(t *testing.T) {
+	m := otelagent.Meta{Seq: 1}
+	nan, inf := math.NaN(), math.Inf(1)
+	for _, c := range []struct {
+		ev   otelagent.Event
+		want string
+	}{
+		{&otelagent.TurnEnded{Meta: m, TurnResult: otelagent.TurnResult{Cost: &nan, Model: "a\xffb"}}, `{"type":"otelagent.turn_ended","seq":1,"model":"a�b"}`},
+		{&otelagent.RequestPrepared{Meta: m, Request: otelagent.Request{Temperature: &inf, Rest: []byte("null"), Payload: []byte("{}\n")}},
+			`{"type":"otelagent.request_prepared","seq":1,"payload_text":"{}\n","rest_text":"null"}`},
+		{&otelagent.ToolEnded{Meta: m, ToolResult: otelagent.ToolResult{Result: []byte("\xff")}}, `{"type":"otelagent.tool_ended","seq":1,"result_text":"�"}`},
+		{&otelagent.ToolStarted{Meta: m, ToolCall: otelagent.ToolCall{Args: []byte(" 1")}}, `{"type":"otelagent.tool_started","seq":1,"args_text":" 1"}`},
+		{&otelagent.MessageAdded{Meta: m, Message: otelagent.Message{Raw: []byte("hi"), Role: "user", Provenance: spans.Provenance{Raw: "no JSON"}}},
+			`{"type":"otelagent.message_added","seq":1,"message":{"raw_text":"hi","role":"user","provenance":"no JSON"}}`},
+	} {
+		line := string(AppendEvent(nil, c.ev))
+		if line != c.want {
+			t.Errorf("got %s, want %s", line, c.want)
+		}
+		if again := string(AppendEvent(nil, read(t, line))); again != line {
+			t.Errorf("again: got %s, want %s", again, line)
+		}
+	}
+}
+
+// TestErrorsHoldNoContent puts a secret wherever a value may stand.
+func TestErrorsHoldNoContent(t *testing.T) {
+	const secret = "hunter2"
+	n := 0
+	for i := range kinds {
+		rows, _ := rowsOf(&kinds[i])
+		for _, r := range rows {
+			for _, value := range []string{`"` + secret + `"`, `{"` + secret + `":1}`, `["` + secret + `"]`, `[{"` + secret + `":1,"raw":1,"role":["` + secret + `"]}]`} {
+				_, problems := readAll(fmt.Sprintf(`{"type":"otelagent.%s",%q:%s}`, kinds[i].name, r.key, value))
+				for _, err := range problems {
+					if n++; strings.Contains(err.Error(), secret) {
+						t.Errorf("%s.%s: %v", kinds[i].name, r.key, err)
+					}
+				}
+			}
+		}
+	}
+	if n < 200 {
+		t.Errorf("%d lines refused", n)
+	}
+}
+
+// TestEventsAreNotKept reads lines one behind the other: nothing of one is in the next of its type.
+func TestEventsAreNotKept(t *testing.T) {
+	text, err := os.ReadFile("testdata/examples.ndjson")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		name := line[len(`{"type":"`):strings.Index(line, `",`)]
+		got := told(strings.NewReader(line + fmt.Sprintf(`{"type":%q}`, name)))
+		if want := fmt.Sprintf(`{"type":%q,"seq":2}`, name); len(got) != 2 || got[1] != want {
+			t.Errorf("got %q, want %s", got, want)
+		}
+	}
+}
+
+// FuzzDecoder reads anything; what it reads as events is written and read again as the same.
+func FuzzDecoder(f *testing.F) {
+	for _, file := range append(fixtures(f), "testdata/traps.ndjson") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for line := range bytes.Lines(text) {
+			f.Add(line)
+		}
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		Recognise(in)
+		evs, _ := readAll(string(in))
+		for _, ev := range evs {
+			line := AppendEvent(nil, ev)
+			if !Own(line) || bytes.ContainsAny(line, "\r\n") {
+				t.Fatalf("no line: %q", line)
+			}
+			again, problems := readAll(string(line))
+			if len(again) != 1 || len(problems) > 0 {
+				t.Fatalf("%s\n%d events, %v", line, len(again), problems)
+			}
+			if diff := cmp.Diff(ev, again[0]); diff != "" {
+				t.Fatalf("%s\n%s", line, diff)
+			}
+		}
+	})
+}
+
+// meta returns what every event has.
+func meta(ev otelagent.Event) *otelagent.Meta {
+	return reflect.ValueOf(ev).Elem().FieldByName("Meta").Addr().Interface().(*otelagent.Meta)
+}
+
+// TestRepeatedStringsAreStoredOnce counts what reading a line allocates whose strings the line before of its type had.
+func TestRepeatedStringsAreStoredOnce(t *testing.T) {
+	d := NewDecoder()
+	line := input.Line{Number: 1, Text: []byte(`{"type":"otelagent.tool_started","ts":"2026-11-20T09:00:05.1Z","session":"s1","run":"r1","call_id":"c1","name":"bash","args":{"a":[1,{"b":2}]}}`)}
+	yield := func(otelagent.Event, error) bool { return true }
+	if n := testing.AllocsPerRun(100, func() { d.Line(line, 1, yield) }); n > 1 { // the time, as a string on its way
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -1,0 +1,121 @@
+package ndjson_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/backend/session"
+)
+
+// recorded is the tree of a producer's fixture (interop/ndjson), recorded and rebuilt.
+func recorded(t *testing.T, name string, opts ...input.Option) (*session.Session, *session.BlockSet) {
+	t.Helper()
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent))
+	rec := otelagent.NewRecorder(p.Tracer())
+	text, err := os.ReadFile(filepath.Join("testdata", "producers", name+".ndjson"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ev, err := range ndjson.Events(bytes.NewReader(text), opts...) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.Record(context.Background(), ev)
+	}
+	rec.Close(context.Background())
+	if n := rec.Lost(); n != 0 {
+		t.Errorf("%d events lost", n)
+	}
+	blocks := p.Batch().Blocks
+	set, err := session.NewBlockSet(func(yield func(session.Block, error) bool) {
+		for _, b := range blocks {
+			if !yield(b, nil) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Session(), set
+}
+
+// payloads are the requests as the lines of a fixture hold them.
+func payloads(t *testing.T, name string) (all []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "producers", name+".ndjson"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	evs, _ := ndjson.ReadAll(string(text))
+	for _, ev := range evs {
+		if req, ok := ev.(*otelagent.RequestPrepared); ok {
+			all = append(all, string(req.Payload))
+		}
+	}
+	return all
+}
+
+// TestProducers records what the programs of interop/ndjson wrote and compares the tree with testdata/producers/*.tree, and every request with the
+// bytes that the program sent.
+func TestProducers(t *testing.T) {
+	for _, name := range []string{"python", "rust"} {
+		t.Run(name, func(t *testing.T) {
+			s, blocks := recorded(t, name, input.WithSession("forecast"))
+			for _, run := range s.Runs { // the ids of spans, and of a run without an id, are random
+				if name == "python" {
+					run.ID = "made up"
+				}
+			}
+			var text strings.Builder
+			if err := inspect.Text(&text, session.Tree{Session: s, Blocks: blocks}, inspect.Options{Width: 120}); err != nil {
+				t.Fatal(err)
+			}
+			ndjson.Golden(t, filepath.Join("testdata", "producers", name+".tree"), []byte(text.String()))
+
+			var got []string
+			for _, run := range s.Runs {
+				for _, turn := range run.Turns {
+					for _, q := range turn.Requests {
+						payload := inspect.NewRequest(session.Tree{Session: s, Blocks: blocks}, run, turn, q).Payload
+						if !payload.Exact {
+							t.Errorf("turn %d, attempt %d: not exact", turn.Index, q.Attempt)
+						}
+						got = append(got, string(payload.Bytes))
+					}
+				}
+			}
+			if want := payloads(t, name); len(want) < 2 || !slices.Equal(got, want) {
+				t.Errorf("%d requests, want %d, or others", len(got), len(want))
+			}
+		})
+	}
+}
+
+// TestThePythonProducerIsSmall holds interop/ndjson/agent.py to thirty lines and to Python's own json.
+func TestThePythonProducerIsSmall(t *testing.T) {
+	text, err := os.ReadFile("../../interop/ndjson/agent.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, imports := 0, []string(nil)
+	for line := range strings.Lines(string(text)) {
+		n++
+		if word, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " "); word == "import" || word == "from" {
+			imports = append(imports, rest)
+		}
+	}
+	if n > 30 || !slices.Equal(imports, []string{"json"}) {
+		t.Errorf("%d lines, imports %q", n, imports)
+	}
+}

@@ -1,0 +1,258 @@
+package ndjson
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// notInALine are fields that a line does not carry, with the reason.
+var notInALine = map[string]string{
+	"Meta.Arrived": "when this process read the line, which is none of the producer's business",
+}
+
+// leaves calls fn with the path and the value of every field of v that is no struct, through pointers and one element of each slice, which it
+// makes where they are not there.
+func leaves(path string, v reflect.Value, fn func(path string, v reflect.Value)) {
+	switch v.Interface().(type) {
+	case time.Time, []byte, spans.Shapes:
+		fn(path, v)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			name := v.Type().Field(i).Name
+			leaves(strings.TrimPrefix(path+"."+name, "."), v.Field(i), fn)
+		}
+	case reflect.Pointer:
+		if v.IsNil() {
+			v.Set(reflect.New(v.Type().Elem()))
+		}
+		leaves(path, v.Elem(), fn)
+	case reflect.Slice:
+		if v.Len() == 0 {
+			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		}
+		leaves(path+"[]", v.Index(0), fn)
+	default:
+		fn(path, v)
+	}
+}
+
+// fill sets v to a value that is not zero and differs with n.
+func fill(t *testing.T, path string, v reflect.Value, n int) {
+	t.Helper()
+	switch v.Interface().(type) {
+	case time.Time:
+		v.Set(reflect.ValueOf(time.Unix(1_700_000_000+int64(n), 123456789).UTC()))
+		return
+	case []byte:
+		v.SetBytes(fmt.Appendf(nil, `{"n":%d}`, n))
+		return
+	case spans.Shapes:
+		v.Set(reflect.ValueOf(spans.Shapes{{"b", "a"}}))
+		return
+	case spans.ProvenanceKind:
+		v.SetString(string(spans.ProvenanceMemoryTier))
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(fmt.Sprintf("%s \"%d\"", path[strings.LastIndex(path, ".")+1:], n))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(int64(n))
+	case reflect.Float64:
+		v.SetFloat(float64(n) + 0.25)
+	default:
+		t.Fatalf("%s: cannot fill a %s", path, v.Type())
+	}
+}
+
+// filled returns an event of a kind with all fields set, and how many those are. A message has only a provenance that can be.
+func filled(t *testing.T, k *kind) (otelagent.Event, int) {
+	ev, n := k.make(), 0
+	leaves("", reflect.ValueOf(ev).Elem(), func(path string, v reflect.Value) {
+		n++
+		if notInALine[path] != "" || aside(path) {
+			return
+		}
+		fill(t, path, v, n)
+	})
+	return ev, n
+}
+
+// aside reports whether a field is one of a provenance that a memory tier does not have: TestProvenances has those.
+func aside(path string) bool {
+	_, field, ok := strings.Cut(path, "Provenance.")
+	return ok && field != "Kind" && field != "Tier" && field != "RecordID"
+}
+
+// read reads one line that must give one event.
+func read(t *testing.T, line string) otelagent.Event {
+	t.Helper()
+	evs, problems := readAll(line, input.WithUsageRule(""))
+	if len(problems) > 0 || len(evs) != 1 {
+		t.Fatalf("%s\n%d events, problems %v", line, len(evs), problems)
+	}
+	return evs[0]
+}
+
+// readAll reads text. The events are copies.
+func readAll(text string, opts ...input.Option) (evs []otelagent.Event, problems []error) {
+	for ev, err := range Events(strings.NewReader(text), opts...) {
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		evs = append(evs, clone(ev))
+	}
+	return evs, problems
+}
+
+// clone copies an event.
+func clone(ev otelagent.Event) otelagent.Event {
+	return deep(reflect.ValueOf(ev)).Interface().(otelagent.Event)
+}
+
+func deep(v reflect.Value) reflect.Value {
+	out := reflect.New(v.Type()).Elem()
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			out.Set(reflect.New(v.Type().Elem()))
+			out.Elem().Set(deep(v.Elem()))
+		}
+	case reflect.Slice:
+		if !v.IsNil() {
+			out.Set(reflect.MakeSlice(v.Type(), v.Len(), v.Len()))
+			for i := range v.Len() {
+				out.Index(i).Set(deep(v.Index(i)))
+			}
+		}
+	case reflect.Struct:
+		out.Set(v)
+		if v.Type() != reflect.TypeFor[time.Time]() {
+			for i := range v.NumField() {
+				out.Field(i).Set(deep(v.Field(i)))
+			}
+		}
+	default:
+		out.Set(v)
+	}
+	return out
+}
+
+// TestEveryFieldOfEveryEvent sets each field of each event alone, and all of them, and reads back what it wrote. A field that a line does not
+// carry fails.
+func TestEveryFieldOfEveryEvent(t *testing.T) {
+	for i := range kinds {
+		k := &kinds[i]
+		t.Run(k.name, func(t *testing.T) {
+			all, n := filled(t, k)
+			if n < 5 { // those of every line
+				t.Errorf("%d fields found", n)
+			}
+			line := string(AppendEvent(nil, all))
+			if diff := cmp.Diff(all, read(t, line)); diff != "" {
+				t.Errorf("%s\n%s", line, diff)
+			}
+			empty := string(AppendEvent(nil, read(t, `{"type":"`+prefix+k.name+`"}`)))
+			if want := `{"type":"` + prefix + k.name + `","seq":1}`; empty != want {
+				t.Errorf("without keys: got %s, want %s", empty, want)
+			}
+			for one := range n {
+				ev, at := read(t, `{"type":"`+prefix+k.name+`"}`), 0
+				leaves("", reflect.ValueOf(ev).Elem(), func(path string, v reflect.Value) {
+					if at++; at == one+1 && notInALine[path] == "" && !strings.Contains(path, "Provenance.") {
+						fill(t, path, v, at)
+					}
+				})
+				line := string(AppendEvent(nil, ev))
+				if diff := cmp.Diff(ev, read(t, line), cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("%s\n%s", line, diff)
+				}
+			}
+		})
+	}
+	if len(notInALine) > 1 {
+		t.Errorf("%d fields that no line carries", len(notInALine))
+	}
+}
+
+// TestProvenances reads back a provenance of every kind, and what is none.
+func TestProvenances(t *testing.T) {
+	all := []spans.Provenance{
+		{},
+		{Kind: spans.ProvenanceSystem}, {Kind: spans.ProvenanceTools}, {Kind: spans.ProvenanceRest}, {Kind: spans.ProvenanceFrame},
+		{Kind: spans.ProvenancePayload}, {Kind: spans.ProvenanceSystemPrompt}, {Kind: spans.ProvenanceSteering},
+		{Kind: spans.ProvenanceFollowUp}, {Kind: spans.ProvenanceUnknown},
+		{Kind: spans.ProvenanceSection, Name: "skills"},
+		{Kind: spans.ProvenanceIdentityBlock, Name: "me \"x\"", Order: 3},
+		{Kind: spans.ProvenanceMemoryTier, Tier: "long-term", RecordID: "mem-7"},
+		{Kind: spans.ProvenanceLoopTurn, TurnIndex: 4, Role: "tool-call-result", MessageIndex: 2},
+		{Raw: `{"kind":"of another loop"}`}, {Raw: `{"kind":"steering","more":1}`}, {Raw: `{"kind":"memory-tier","tier":"x"}`}, {Raw: `"steering"`}, {Raw: `[1]`},
+	}
+	ev := &otelagent.RequestPrepared{Meta: otelagent.Meta{Seq: 1}}
+	for _, p := range all {
+		ev.Messages = append(ev.Messages, otelagent.Message{Raw: []byte(`{"role":"user","content":"x"}`), Role: "user", Provenance: p})
+	}
+	line := string(AppendEvent(nil, ev))
+	if diff := cmp.Diff(otelagent.Event(ev), read(t, line)); diff != "" {
+		t.Errorf("%s\n%s", line, diff)
+	}
+}
+
+// TestEveryEventHasAKind compares kinds with the events of the package otelagent.
+func TestEveryEventHasAKind(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "../../otelagent/event.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var events, own []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok {
+			return true
+		}
+		if s, ok := spec.Type.(*ast.StructType); ok && len(s.Fields.List) > 0 {
+			if id, ok := s.Fields.List[0].Type.(*ast.Ident); ok && id.Name == "Meta" && len(s.Fields.List[0].Names) == 0 {
+				events = append(events, spec.Name.Name)
+			}
+		}
+		return false
+	})
+	for i := range kinds {
+		name := ""
+		for word := range strings.SplitSeq(kinds[i].name, "_") {
+			name += strings.ToUpper(word[:1]) + word[1:]
+		}
+		if got := reflect.TypeOf(kinds[i].make()).Elem().Name(); got != name {
+			t.Errorf("%s makes a %s", kinds[i].name, got)
+		}
+		own = append(own, name)
+	}
+	slices.Sort(events)
+	slices.Sort(own)
+	if diff := cmp.Diff(events, own); diff != "" || len(events) == 0 {
+		t.Errorf("events and kinds differ:\n%s", diff)
+	}
+	if got := AppendEvent([]byte("x"), nil); string(got) != "x" {
+		t.Errorf("nil: %s", got)
+	}
+}

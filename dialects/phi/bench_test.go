@@ -1,0 +1,150 @@
+package phi
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/otelagent/otelagent/dialects/input"
+)
+
+// rawEvent is what a reader by encoding/json would begin with: the keys of all variants, values as they came.
+type rawEvent struct {
+	Type          string          `json:"type"`
+	LoopID        string          `json:"loop_id"`
+	Timestamp     json.RawMessage `json:"timestamp"`
+	AgentID       json.RawMessage `json:"agent_id"`
+	SessionID     json.RawMessage `json:"session_id"`
+	ParentLoopID  json.RawMessage `json:"parent_loop_id"`
+	Continuation  json.RawMessage `json:"continuation_kind"`
+	Metadata      json.RawMessage `json:"metadata"`
+	Config        json.RawMessage `json:"config_snapshot"`
+	Messages      json.RawMessage `json:"messages"`
+	Usage         json.RawMessage `json:"usage"`
+	Rejection     json.RawMessage `json:"rejection"`
+	TurnIndex     json.RawMessage `json:"turn_index"`
+	TriggeredBy   json.RawMessage `json:"triggered_by"`
+	Payload       json.RawMessage `json:"payload"`
+	Message       json.RawMessage `json:"message"`
+	ToolResults   json.RawMessage `json:"tool_results"`
+	Delta         json.RawMessage `json:"delta"`
+	ToolCallID    json.RawMessage `json:"tool_call_id"`
+	ToolName      json.RawMessage `json:"tool_name"`
+	Args          json.RawMessage `json:"args"`
+	PartialResult json.RawMessage `json:"partial_result"`
+	Result        json.RawMessage `json:"result"`
+	IsError       json.RawMessage `json:"is_error"`
+	ChildLoopID   json.RawMessage `json:"child_loop_id"`
+	Text          json.RawMessage `json:"text"`
+	Reason        json.RawMessage `json:"reason"`
+}
+
+func sample(tb testing.TB) []byte {
+	tb.Helper()
+	return read(tb, "testdata/sample-session.ndjson")
+}
+
+func read(tb testing.TB, file string) []byte {
+	tb.Helper()
+	in, err := os.ReadFile(file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return in
+}
+
+// update returns a MessageUpdate line of the sample.
+func updateLine(tb testing.TB) []byte {
+	tb.Helper()
+	for line := range bytes.Lines(sample(tb)) {
+		if bytes.Contains(line, []byte(`"type":"MessageUpdate"`)) {
+			return line
+		}
+	}
+	tb.Fatal("the sample has no MessageUpdate")
+	return nil
+}
+
+// BenchmarkReader reads the whole sample 16 times, as one stream of 1.5 MB: phi makes events of it, encodingjson only takes lines apart, into a struct of
+// RawMessage fields. The ratio of the two is held by `make bench-check`.
+func BenchmarkReader(b *testing.B) {
+	in := bytes.Repeat(sample(b), 16)
+	b.Run("phi", func(b *testing.B) {
+		b.SetBytes(int64(len(in)))
+		b.ReportAllocs()
+		for b.Loop() {
+			for _, err := range Events(bytes.NewReader(in)) {
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	})
+	b.Run("encodingjson", func(b *testing.B) {
+		b.SetBytes(int64(len(in)))
+		b.ReportAllocs()
+		for b.Loop() {
+			lines := bufio.NewScanner(bytes.NewReader(in))
+			lines.Buffer(make([]byte, 64<<10), input.DefaultMaxLine)
+			for lines.Scan() {
+				var ev rawEvent
+				if err := json.Unmarshal(lines.Bytes(), &ev); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	})
+}
+
+// BenchmarkMessageUpdate reads one MessageUpdate line, by far the most common one: phi from a reader into an event,
+// encodingjson from memory into a struct of RawMessage fields.
+func BenchmarkMessageUpdate(b *testing.B) {
+	line := updateLine(b)
+	b.Run("phi", func(b *testing.B) {
+		b.ReportAllocs()
+		const lines = 1000
+		b.SetBytes(int64(len(line)))
+		many := strings.Repeat(string(line), lines)
+		d := NewDecoder()
+		left := 0
+		for b.Loop() { // one iteration is one line
+			if left > 0 {
+				left--
+				continue
+			}
+			for _, err := range d.Events(strings.NewReader(many)) {
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			left = lines - 1
+		}
+	})
+	b.Run("encodingjson", func(b *testing.B) {
+		b.SetBytes(int64(len(line)))
+		b.ReportAllocs()
+		for b.Loop() {
+			var ev rawEvent
+			if err := json.Unmarshal(line, &ev); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkLedger reads the sample's ledger, 259 KB with the events of its runs and laid out for people.
+func BenchmarkLedger(b *testing.B) {
+	in := read(b, "testdata/ledgers/sample-session.json")
+	b.SetBytes(int64(len(in)))
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, err := range Events(bytes.NewReader(in)) {
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,341 @@
+package phi
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// lined returns the events of text as lines of package ndjson, and errors between them.
+func lined(text []byte, opts ...input.Option) []byte {
+	var out []byte
+	for ev, err := range Events(bytes.NewReader(text), opts...) {
+		if err != nil {
+			out = append(out, "error: "+err.Error()+"\n"...)
+			continue
+		}
+		out = append(ndjson.AppendEvent(out, ev), '\n')
+	}
+	return out
+}
+
+// golden compares got with a file, or writes it with -update.
+func golden(t *testing.T, file string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Equal(got, want) {
+		return
+	}
+	g, w := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
+	for i := range min(len(g), len(w)) {
+		if g[i] != w[i] {
+			t.Fatalf("%s:%d: got\n%s\nwant\n%s\n(-update writes it anew)", file, i+1, g[i], w[i])
+		}
+	}
+	t.Fatalf("%s: got %d lines, want %d", file, len(g), len(w))
+}
+
+// TestDocumentGolden reads ledgers and arrays of messages and compares every event with testdata/ledgers/*.golden: ledgers of before April
+// 2026 (no turns, null as continuation, with and without events), of the sample, one on a line with sorted keys, one full of what
+// phi-core would refuse, and what save_messages writes.
+func TestDocumentGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/ledgers/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			golden(t, strings.TrimSuffix(file, ".json")+".golden", lined(read(t, file)))
+		})
+	}
+}
+
+// TestDocumentForms reads one ledger in every form in which it may come: it tells the same.
+func TestDocumentForms(t *testing.T) {
+	array := read(t, "testdata/phi-core-0.15.2/two-loops.sessions.json")
+	one := bytes.TrimSpace(array)
+	one = one[1 : len(one)-1] // two sessions, parted by a comma
+	var lines []byte
+	c := bytes.Split(one, []byte("\n},\n"))
+	for i, part := range c {
+		if i < len(c)-1 {
+			part = append(bytes.Clone(part), "\n}"...)
+		}
+		lines = append(append(lines, withoutBlanks(nil, part)...), '\n')
+	}
+	want := string(lined(array))
+	if n := strings.Count(want, `"type":"otelagent.run_ended"`); n != 2 {
+		t.Fatalf("%d runs", n)
+	}
+	for name, text := range map[string][]byte{
+		"an array":                 array,
+		"without blanks":           withoutBlanks(nil, array),
+		"a byte order mark":        append([]byte("\xef\xbb\xbf \n"), array...),
+		"sessions on lines":        lines,
+		"sessions behind another":  bytes.Replace(one, []byte("\n},\n"), []byte("\n}"), 1),
+		"carriage returns":         bytes.ReplaceAll(array, []byte("\n"), []byte("\r\n")),
+		"an array behind an array": append([]byte("[] "), array...),
+	} {
+		if got := string(lined(text)); got != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+		}
+	}
+	d := NewDecoder()
+	n := 0
+	for _, err := range d.Events(iotest.OneByteReader(bytes.NewReader(array))) {
+		if n++; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n != strings.Count(want, "\n") {
+		t.Errorf("%d events byte by byte, want %d", n, strings.Count(want, "\n"))
+	}
+	if got, want := d.Stats(), (input.Stats{Lines: 8, Events: 8}); got != want { // two sessions of one run of two turns
+		t.Errorf("Stats = %+v, want %+v", got, want)
+	}
+}
+
+// TestCutDocument cuts ledgers and an array of messages everywhere: one error says so, and what was complete is told as of the whole.
+func TestCutDocument(t *testing.T) {
+	for _, file := range []string{
+		"testdata/phi-core-0.15.2/two-loops.sessions.json", "testdata/phi-core-0.15.2/tool-denied-by-hook.sessions.json",
+		"testdata/ledgers/sorted-keys-one-line.json", "testdata/ledgers/messages.json",
+	} {
+		text := bytes.TrimSpace(read(t, file))
+		all := string(lined(text))
+		whole := map[string]bool{}
+		for line := range strings.Lines(all) {
+			whole[strings.TrimSuffix(line, "\n")] = true
+		}
+		turns := 0
+		step := 1 + len(text)/500
+		for n := 1; n < len(text); n += step {
+			if shapeOf(text[:n]) != aDocument {
+				continue // not yet known from a line
+			}
+			events, cuts := 0, 0
+			for ev, err := range Events(bytes.NewReader(text[:n])) {
+				var bad *input.LineError
+				if errors.As(err, &bad) {
+					if cuts++; !bad.Cut || bad.Line != 0 {
+						t.Fatalf("%s cut at %d: %+v", file, n, bad)
+					}
+					continue
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if cuts > 0 {
+					t.Fatalf("%s cut at %d: an event behind the error", file, n)
+				}
+				events++
+				line := string(ndjson.AppendEvent(nil, ev))
+				switch ev := ev.(type) {
+				case *otelagent.FactStated: // as far as they are there
+					continue
+				case *otelagent.RunStarted: // its configuration may be behind the cut
+					line, _, _ = strings.Cut(line, `,"agent_id"`)
+					if !strings.Contains(all, line) {
+						t.Fatalf("%s cut at %d: %s is not told of the whole", file, n, line)
+					}
+					continue
+				case *otelagent.TurnEnded:
+					turns = max(turns, 1)
+					if strings.HasSuffix(file, "messages.json") && ev.StopReason == "toolUse" {
+						continue // its results may be behind the cut
+					}
+				case *otelagent.MessageAdded:
+					if strings.HasSuffix(file, "messages.json") {
+						continue // a message without a reply belongs to no turn
+					}
+				case *otelagent.RunEnded:
+					if strings.HasSuffix(file, "messages.json") {
+						t.Fatalf("%s cut at %d: its run has ended", file, n)
+					}
+				}
+				if !whole[line] && !strings.HasSuffix(file, "messages.json") {
+					t.Fatalf("%s cut at %d: %s is not told of the whole", file, n, line)
+				}
+			}
+			if cuts != 1 {
+				t.Fatalf("%s cut at %d: %d errors", file, n, cuts)
+			}
+		}
+		if turns == 0 {
+			t.Errorf("%s: no turn is told of what is cut", file)
+		}
+	}
+}
+
+// TestBadDocuments reads what is wrong with a document, where, and without its content; what is right is told.
+func TestBadDocuments(t *testing.T) {
+	const good = `{"loop_id":"s.a.1","started_at":"2026-05-25T10:00:00Z","ended_at":"2026-05-25T10:00:01Z","status":"Completed","turns":[]}`
+	for _, test := range []struct {
+		name, text string
+		max        int
+		runs       int
+		errs       []string
+	}{
+		{"nothing", "[]", 0, 0, nil},
+		{"no sessions", `[{"SECRET":1},"SECRET",5]`, 0, 0, []string{"[0]: want a session or a message, got another object", "[1]: want a session or a message, got a string", "[2]: want a session or a message, got a number"}},
+		{"an array of others", `["SECRET"]`, 0, 0, []string{"line 1: want an object, got an array"}},
+		{"another object", `[{"SECRET":1}]`, 0, 0, []string{"[0]: want a session or a message, got another object"}},
+		{"no session", `{"formation":null}`, 0, 0, []string{"session_id: missing, want a string"}},
+		{"behind it", `{"loops":[` + good + `],"session_id":"s"} SECRET`, 0, 1, []string{"no JSON value at byte 152"}},
+		{"malformed", `{"session_id":"s","loops":[` + good + `,{"loop_id":SECRET`, 0, 1, []string{"no JSON value at byte 161"}},
+		{"loops", `{"session_id":"s","scope":null,"loops":{"SECRET":1}}`, 0, 0, []string{"loops: want an array, got an object"}},
+		{"session id", `{"scope":null,"session_id":5,"loops":[` + good + `]}`, 0, 1, []string{"session_id: want a string, got a number"}},
+		{"too long", `{"session_id":"SECRET","loops":[` + good + `]}`, 100, 0, []string{"longer than 100 bytes"}},
+		{"too deep", `{"session_id":"s","loops":[` + good + `,` + strings.Repeat("[", 300), 0, 1, []string{"JSON nested too deeply at byte 348"}},
+		{"not UTF-8", `{"session_id":"s","loops":[` + good + `,` + strings.ReplaceAll(good, `"turns":[]`, "\"turns\":[{\"turn_id\":{\"turnIndex\":0},\"started_at\":\"2026-05-25T10:00:00Z\",\"input_messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"SECRET\xff\"}]}]}]") + `]}`,
+			0, 2, []string{"loops[1].turns[0].input_messages[0]: text that is not UTF-8"}},
+		{"twice", `{"session_id":"s","session_id":"SECRET","loops":[` + good + `]}`, 0, 1, []string{"session_id: stands there twice"}},
+		{"no id", `{"session_id":"s","loops":[{"started_at":"2026-05-25T10:00:00Z"},` + good + `]}`, 0, 1, []string{"LoopRecord: loops[0].loop_id: missing, want a string"}},
+		{"messages without a time", `[{"role":"user","kind":"SECRET","data":1}]`, 0, 0, []string{"no message has a timestamp"}},
+		{"messages and others", `[{"role":"user","content":[],"timestamp":1779703200000},"SECRET"]`, 0, 1, []string{"[1]: want a message, got a string"}},
+		{"zero byte", "[]\x00", 0, 0, []string{"text after the JSON value at byte 3"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			runs := 0
+			var errs []string
+			for ev, err := range Events(strings.NewReader(test.text), input.WithMaxLine(test.max)) {
+				var bad *input.LineError
+				if errors.As(err, &bad) {
+					errs = append(errs, strings.TrimPrefix(bad.Error(), "phi-core: "))
+				} else if _, ok := ev.(*otelagent.RunStarted); ok {
+					runs++
+				}
+			}
+			if runs != test.runs || !slices.Equal(errs, test.errs) {
+				t.Errorf("%d runs, errors\n%q\nwant %d,\n%q", runs, errs, test.runs, test.errs)
+			}
+			if strings.Contains(strings.Join(errs, ""), "SECRET") {
+				t.Error("an error holds content")
+			}
+		})
+	}
+}
+
+// TestDocumentReadError tells an error of the reader, and nothing of what was read before it.
+func TestDocumentReadError(t *testing.T) {
+	broken := errors.New("broken")
+	text := string(read(t, "testdata/ledgers/messages.json"))
+	n := 0
+	for ev, err := range Events(io.MultiReader(strings.NewReader(text[:2000]), iotest.ErrReader(broken))) {
+		if n++; ev != nil || !errors.Is(err, broken) {
+			t.Errorf("%v, %v", ev, err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d results", n)
+	}
+}
+
+// TestDocumentBounds counts what is left out at the bounds, and stops when its caller does.
+func TestDocumentBounds(t *testing.T) {
+	loops := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			b.WriteString(`{"loop_id":"` + strconv.Itoa(i) + `","started_at":"2026-05-25T10:00:00Z","status":"Aborted"},`)
+		}
+		return `{"session_id":"s","loops":[` + strings.TrimSuffix(b.String(), ",") + `]}`
+	}
+	runs, errs := 0, 0
+	for ev, err := range Events(strings.NewReader(loops(maxLoops + 2))) {
+		if _, ok := ev.(*otelagent.RunStarted); ok {
+			runs++
+		}
+		if err != nil {
+			errs++
+			if want := "phi-core: loops[65536]: more than 65536 loops"; err.Error() != want {
+				t.Errorf("got %s, want %s", err, want)
+			}
+		}
+	}
+	if runs != maxLoops || errs != 1 {
+		t.Errorf("%d runs, %d errors", runs, errs)
+	}
+	for stop := 1; stop < 12; stop++ {
+		n := 0
+		for _, err := range Events(strings.NewReader(loops(20))) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n++; n == stop {
+				break
+			}
+		}
+		if n != stop {
+			t.Errorf("stopped at %d", n)
+		}
+	}
+}
+
+// TestWideGroup reads a parallel group of many members in a time that grows with them, not with their square.
+func TestWideGroup(t *testing.T) {
+	const n = 40_000
+	var members strings.Builder
+	for i := range n {
+		members.WriteString(`,"s.` + strconv.Itoa(i) + `"`)
+	}
+	text := `{"session_id":"s","loops":[{"loop_id":"s.0","started_at":"2026-05-25T10:00:00Z","status":"Aborted",` +
+		`"parallel_group":{"all_loop_ids":[` + members.String()[1:] + `],"selected_loop_id":"s.0","selected_config_index":0}}]}`
+	start, met := time.Now(), 0
+	for ev, err := range Events(strings.NewReader(text)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g, ok := ev.(*otelagent.GroupStarted); ok {
+			met = len(g.Members)
+		}
+	}
+	if d := time.Since(start); met != n || d > 5*time.Second {
+		t.Errorf("%d members in %v", met, d)
+	}
+}
+
+// TestMessageArray tells of the run that an array of messages is, with what the settings say, and of the same run when it grew.
+func TestMessageArray(t *testing.T) {
+	text := read(t, "testdata/ledgers/messages.json")
+	first := func(text []byte, opts ...input.Option) (e otelagent.RunStarted) {
+		for ev, err := range Events(bytes.NewReader(text), opts...) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return *ev.(*otelagent.RunStarted)
+		}
+		return e
+	}
+	own := first(text)
+	if own.ID == "" || own.SessionID != own.ID || own.Recording != spans.RecordingLedger || own.Start.Source != spans.TimeSourceMessage || !own.Start.Time.Equal(own.Time) {
+		t.Errorf("%+v", own)
+	}
+	if asking := first(read(t, "testdata/ledgers/messages-asking.json")); asking.ID != own.ID || !asking.Time.Equal(own.Time) {
+		t.Errorf("%s@%s when it was shorter, %s@%s now", asking.ID, asking.Time, own.ID, own.Time)
+	}
+	told := first(text, input.WithSession("mine"), input.WithAgent("clerk"), input.WithProvider("p"))
+	if told.SessionID != "mine" || told.ID != own.ID || told.Agent != "clerk" || told.Provider != "p" {
+		t.Errorf("%+v", told)
+	}
+}

@@ -1,0 +1,313 @@
+package phi
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// TestFeed reads the sample as a server sends it: AgentEvents as server-sent events, some with their data over several lines, between
+// comments, retry times, ids, and events of other names. All AgentEvents are read, what lags is counted, and what is foreign is kept.
+func TestFeed(t *testing.T) {
+	var feed bytes.Buffer
+	feed.WriteString(": connected\nretry: 3000\n\n")
+	n := 0
+	for line := range bytes.Lines(sample(t)) {
+		line = bytes.TrimSpace(line)
+		n++
+		switch {
+		case n%7 == 0: // laid out over several lines
+			var pretty bytes.Buffer
+			if err := json.Indent(&pretty, line, "", "\t"); err != nil {
+				t.Fatal(err)
+			}
+			feed.WriteString("event:agent_event\r\n")
+			for part := range bytes.Lines(pretty.Bytes()) {
+				feed.WriteString("data: " + strings.TrimSuffix(string(part), "\n") + "\r\n")
+			}
+			feed.WriteString("\r\n")
+		case n%5 == 0:
+			feed.WriteString("id: 5\nevent: agent_event\ndata:" + string(line) + "\n\n: keep-alive\n\n")
+		case n%3 == 0:
+			feed.WriteString("data: " + string(line) + "\n\n")
+		default:
+			feed.WriteString("event: agent_event\ndata: " + string(line) + "\n\n")
+		}
+	}
+	feed.WriteString("event: lagged\ndata: {\"missed\":12}\n\n")
+	feed.WriteString("event: lagged\ndata: {}\n\n")
+	feed.WriteString("event: ping\ndata: {\"at\":1}\n\n")
+	feed.WriteString("event: done\ndata: [DONE\n\n")
+	feed.WriteString("event: ping\n\n") // without data it is none
+	feed.WriteString("event: renamed\ndata: {\"type\":\"InputRejected\",\"loop_id\":\"s.a.9\",\"reason\":\"no\"}\n\n")
+	feed.WriteString("event: agent_event\ndata: {\"type\":\"InputRejected\",\"loop_id\":\"SECRET\n\n")
+
+	d := NewDecoder()
+	agentEvents, rest, errs := 0, []string{}, []string{}
+	for ev, err := range d.Events(bytes.NewReader(feed.Bytes())) {
+		if err != nil {
+			errs = append(errs, err.Error())
+			continue
+		}
+		switch ev := ev.(type) {
+		case *otelagent.DefectFound:
+			rest = append(rest, string(ev.Code)+": "+ev.Detail)
+		case *otelagent.Other:
+			if ev.Type == "ping" || ev.Type == "done" {
+				rest = append(rest, ev.Type+" "+string(ev.Body))
+				continue
+			}
+			agentEvents++
+		case *otelagent.PermissionEvaluated:
+			if ev.Run == "s.a.9" {
+				rest = append(rest, "renamed "+ev.Reason)
+				continue
+			}
+			agentEvents++
+		default:
+			agentEvents++
+		}
+	}
+	if got := strings.Join(rest, "\n"); got != "event_lost: 12 events\nevent_lost: \nping {\"at\":1}\ndone \"[DONE\"\nrenamed no" {
+		t.Errorf("got\n%s", got)
+	}
+	if len(errs) != 1 || !strings.Contains(errs[0], "JSON ends too early") || strings.Contains(errs[0], "SECRET") {
+		t.Errorf("errors %q", errs)
+	}
+	if alone := len(collect(string(sample(t)))); agentEvents != alone {
+		t.Errorf("%d events of the feed, %d of the lines", agentEvents, alone)
+	}
+	if got := d.Stats(); got.Events != int64(n)+3 || got.Rejected != 1 {
+		t.Errorf("Stats = %+v after %d events", got, n)
+	}
+}
+
+// TestStamp gives events a time of their own under the key ts, whatever their variant.
+func TestStamp(t *testing.T) {
+	at := time.Date(2026, 5, 25, 10, 0, 7, 0, time.UTC)
+	for name, line := range map[string]string{
+		"untimed":               `{"type":"ToolExecutionStart","loop_id":"s.1","tool_call_id":"c","tool_name":"bash","args":{},"ts":"2026-05-25T10:00:07Z"}`,
+		"over its own":          `{"ts":1779703207,"type":"TurnStart","loop_id":"s.1","turn_index":0,"timestamp":"2026-05-25T10:00:00Z","triggered_by":"User"}`,
+		"an update":             `{"type":"MessageUpdate","loop_id":"s.1","message":{},"delta":{"Text":{"delta":"a"}},"ts":1779703207000}`,
+		"of an unknown type":    `{"type":"Brand","loop_id":"s.1","timestamp":"2026-05-25T10:00:00Z","ts":1779703207000000}`,
+		"around a logged event": `{"ordinal":1,"event":{"type":"InputRejected","loop_id":"s.1","reason":"no"},"ts":1779703207000000000}`,
+		"inside a logged event": `{"ordinal":1,"event":{"type":"InputRejected","loop_id":"s.1","reason":"no","ts":1779703207.0}}`,
+		"of a message":          `{"type":"MessageEnd","loop_id":"s.1","message":{"role":"user","content":[],"timestamp":1},"ts":"2026-05-25T12:00:07+02:00"}`,
+		"of a group":            `{"type":"ParallelLoopStart","session_id":"s","loop_ids":["s.1"],"timestamp":"2026-05-25T10:00:00Z","ts":1779703207}`,
+	} {
+		d := NewDecoder()
+		n := 0
+		for ev, err := range d.Events(strings.NewReader(line + "\n")) {
+			if n++; err != nil {
+				t.Fatal(name, err)
+			}
+			if got := metaOf(t, ev); !got.Time.Equal(at) {
+				t.Errorf("%s: %T at %s", name, ev, got.Time)
+			}
+			if o, ok := ev.(*otelagent.Other); ok && strings.HasSuffix(o.Type, unknownKeys) {
+				t.Errorf("%s: %s has unknown keys: %s", name, o.Type, o.Body)
+			}
+		}
+		if n != 1 || d.Stats().IgnoredKeys != 0 {
+			t.Errorf("%s: %d events, %+v", name, n, d.Stats())
+		}
+	}
+	// One that is no time is a key that we do not know, and kept.
+	got := strings.Join(collect(`{"type":"TurnStart","loop_id":"s.1","turn_index":0,"timestamp":"2026-05-25T10:00:00Z","ts":"soon"}`), "")
+	if !strings.Contains(got, `{"ts":"soon"}`) || !strings.Contains(got, "Time: 2026-05-25T10:00:00Z") {
+		t.Errorf("got %s", got)
+	}
+	// The lines before and after one with a time are told as they are.
+	if got := collect(goodLine + "\n" + strings.Replace(goodLine, "}", `,"ts":1779703207}`, 1) + "\n" + goodLine); len(got) != 3 || got[0] != strings.Replace(got[2], "Seq: 3", "Seq: 1", 1) || !strings.Contains(got[1], "10:00:07Z") {
+		t.Errorf("got %s", got)
+	}
+}
+
+func metaOf(t *testing.T, ev otelagent.Event) otelagent.Meta {
+	t.Helper()
+	switch ev := ev.(type) {
+	case *otelagent.ToolStarted:
+		return ev.Meta
+	case *otelagent.TurnStarted:
+		return ev.Meta
+	case *otelagent.ReplyDelta:
+		return ev.Meta
+	case *otelagent.Other:
+		return ev.Meta
+	case *otelagent.PermissionEvaluated:
+		return ev.Meta
+	case *otelagent.MessageAdded:
+		return ev.Meta
+	case *otelagent.GroupStarted:
+		return ev.Meta
+	}
+	t.Fatalf("a %T", ev)
+	return otelagent.Meta{}
+}
+
+// TestOwnLines reads lines of package ndjson between those of phi-core: what names no run is of the innermost open run, where that is
+// certain.
+func TestOwnLines(t *testing.T) {
+	start := func(id, parent string) string {
+		return `{"type":"AgentStart","agent_id":"a","session_id":"s","loop_id":"` + id + `","parent_loop_id":` + parent + `,"timestamp":"2026-05-25T10:00:00Z"}` + "\n"
+	}
+	const own = `{"type":"otelagent.permission_evaluated","tool":"bash","action":"allow","source":"project"}` + "\n"
+	const cost = `{"type":"otelagent.permission_evaluated","run":"s.x","tool":"bash","action":"ask"}` + "\n"
+	end := func(id string) string {
+		return `{"type":"AgentEnd","loop_id":"` + id + `","messages":[],"timestamp":"2026-05-25T10:00:09Z"}` + "\n"
+	}
+	for name, test := range map[string]struct{ text, want string }{
+		"before all":      {own, "/"},
+		"in the only run": {start("s.1", "null") + own, "s/s.1"},
+		"in a child":      {start("s.1", "null") + start("s.2", `"s.1"`) + own, "s/s.2"},
+		"behind a child":  {start("s.1", "null") + start("s.2", `"s.1"`) + end("s.2") + own, "s/s.1"},
+		"among siblings":  {start("s.1", "null") + start("s.2", "null") + own, "/"},
+		"its own run":     {start("s.1", "null") + cost, "/s.x"},
+		"behind the end":  {start("s.1", "null") + end("s.1") + own, "/"},
+	} {
+		var got []string
+		d := NewDecoder()
+		for ev, err := range d.Events(strings.NewReader(test.text)) {
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			if p, ok := ev.(*otelagent.PermissionEvaluated); ok {
+				got = append(got, p.Session+"/"+p.Run)
+				if p.Tool != "bash" || p.Seq != int64(strings.Count(test.text, "\n")) {
+					t.Errorf("%s: %+v", name, p)
+				}
+			}
+		}
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("%s: %q, want %s", name, got, test.want)
+		}
+		if s := d.Stats(); s.Events != s.Lines || s.Rejected != 0 {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	// A bad one is reported, and the rest goes on.
+	d := NewDecoder()
+	var errs []string
+	n := 0
+	for _, err := range d.Events(strings.NewReader(goodLine + "\n" + `{"type":"otelagent.permission_evaluated","tool":5}` + "\n" + goodLine)) {
+		if err != nil {
+			errs = append(errs, err.Error())
+		} else {
+			n++
+		}
+	}
+	if len(errs) != 1 || !strings.HasPrefix(errs[0], "otelagent: line 2: ") || n != 2 || d.Stats().Rejected != 1 || d.Stats().Events != 2 {
+		t.Errorf("%d events, %q, %+v", n, errs, d.Stats())
+	}
+}
+
+// TestSettings fills in what the wire does not tell, and nothing else.
+func TestSettings(t *testing.T) {
+	opts := []input.Option{input.WithSession("mine"), input.WithAgent("clerk"), input.WithProvider("relay"), input.WithUsageRule(spans.UsageRuleExcludesCache)}
+	runOf := func(line string) (e otelagent.RunStarted) {
+		for ev, err := range Events(strings.NewReader(line), opts...) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r, ok := ev.(*otelagent.RunStarted); ok {
+				e = *r
+			}
+		}
+		return e
+	}
+	if e := runOf(`{"type":"AgentStart","loop_id":"a.b.1","timestamp":"2026-05-25T10:00:00Z"}`); e.SessionID != "mine" || e.Agent != "clerk" || e.Provider != "relay" {
+		t.Errorf("told nothing: %+v", e)
+	}
+	if e := runOf(`{"type":"AgentStart","loop_id":"a.b.1","session_id":"a","agent_id":"x","config_snapshot":{"provider":"openai"},"timestamp":"2026-05-25T10:00:00Z"}`); e.SessionID != "a" || e.Agent != "" || e.AgentID != "x" || e.Provider != "openai" {
+		t.Errorf("told all: %+v", e)
+	}
+	// A run that is under way: its session, and the provider of its turns.
+	for ev, err := range Events(strings.NewReader(strings.Replace(goodLine, "s.1", "a.b.1", 1)), opts...) {
+		if e := ev.(*otelagent.TurnStarted); err != nil || e.Session != "mine" || e.Provider != "relay" {
+			t.Errorf("%+v, %v", e, err)
+		}
+	}
+	for name, test := range map[string]struct {
+		config, provider string
+		want             spans.UsageRule
+	}{
+		"nothing tells":      {"null", "relay", spans.UsageRuleExcludesCache},
+		"its protocol tells": {`{"api":"open_ai_completions","provider":"relay"}`, "relay", spans.UsageRuleIncludesCache},
+		"Anthropic":          {`{"api":"anthropic_messages"}`, "relay", spans.UsageRuleExcludesCache},
+		"its provider tells": {"null", "anthropic", spans.UsageRuleExcludesCache},
+	} {
+		text := `{"type":"AgentStart","loop_id":"s.1","session_id":"s","config_snapshot":` + test.config + `,"timestamp":"2026-05-25T10:00:00Z"}
+` + goodLine + `
+{"type":"TurnEnd","loop_id":"s.1","message":{"role":"assistant","content":[],"provider":"` + test.provider + `"},"usage":{"input":1,"output":1},"timestamp":"2026-05-25T10:00:01Z","tool_results":[]}`
+		n := 0
+		for ev, err := range Events(strings.NewReader(text), opts...) {
+			if e, ok := ev.(*otelagent.TurnEnded); ok && err == nil {
+				if n++; e.Usage.Rule != test.want {
+					t.Errorf("%s: %s", name, e.Usage.Rule)
+				}
+			}
+		}
+		if n != 1 {
+			t.Errorf("%s: %d turns", name, n)
+		}
+	}
+}
+
+// TestRecognise knows every input of phi-core by its beginning, wherever that is cut behind its first event, and no other.
+func TestRecognise(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"testdata/*.ndjson":                   "lines with type and loop_id of phi-core's AgentEvent",
+		"testdata/phi-core-*/*.events.ndjson": "lines with type and loop_id of phi-core's AgentEvent",
+		"testdata/phi-core-*/*.events.jsonl":  "lines with type and loop_id of phi-core's AgentEvent",
+		"testdata/phi-core-*/*.sessions.json": "an array of objects with the keys of phi-core's Session",
+		"testdata/phi-core-*/*.saved.json":    "an object with the keys of phi-core's Session",
+		"testdata/ledgers/sample-*.json":      "an object with the keys of phi-core's Session",
+		"testdata/ledgers/sorted-*.json":      "an object with the keys of phi-core's Session",
+		"testdata/ledgers/messages*.json":     "an array of phi-core's messages",
+	} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatal(pattern, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(withoutBlanks(nil, text)) == "[]" { // a vetoed loop has no session
+				continue
+			}
+			for _, n := range []int{64 << 10, 4 << 10, 2 << 10, 1 << 10} {
+				if got, ok := Recognise(text[:min(n, len(text))]); !ok || got != want {
+					t.Errorf("the first %d bytes of %s: %q, %v", n, file, got, ok)
+				}
+			}
+		}
+	}
+	const feed = "\xef\xbb\xbf: hello\nretry: 1\n\nevent: agent_event\ndata: " + goodLine + "\n\n"
+	if why, ok := Recognise([]byte(feed)); !ok || !strings.HasPrefix(why, "server-sent") {
+		t.Errorf("a feed: %q, %v", why, ok)
+	}
+	if _, ok := Recognise([]byte(`{"type":"otelagent.fact_stated","facts":[]}` + "\nnoise\n" + goodLine + "\n")); !ok {
+		t.Error("behind lines of others")
+	}
+	for _, other := range []string{
+		"", " \n", "\xef\xbb", "[", "[]", "{", "{}", "null", "x", "SQLite format 3\x00", `{"type":"otelagent.run_started","loop_id":"x"}`,
+		`{"type":"agent_start"}`, `{"type":"turn_start","loop_id":"x"}`, `{"schema_version":1,"seq":0,"payload":{"kind":"run_started"}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"initialize"}`, `{"session":{"id":"s"},"messages":[]}`, `{"type":"session","data":{"id":"s","created_at":1}}`,
+		`[{"role":"user","content":"q"}]`, `[{"role":"user","parts":[]}]`, `[{"id":"m","role":"user","parts":[{"type":"text"}]}]`, `[{"session_id":5}]`,
+		`{"type":"TurnStart"}`, `{"session_id":"s","agent_id":"a"}`, `[1,2]`, "data: {\"type\":\"message_delta\"}\n\n",
+	} {
+		if why, ok := Recognise([]byte(other)); ok || why != "" {
+			t.Errorf("%s is taken for %s", other, why)
+		}
+	}
+}

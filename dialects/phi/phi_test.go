@@ -1,0 +1,662 @@
+package phi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/spans"
+)
+
+const goodLine = `{"type":"TurnStart","loop_id":"s.1","turn_index":0,"timestamp":"2026-05-25T10:00:00Z","triggered_by":"User"}`
+
+// TestBadLines puts each bad line between two good ones: it is reported with its number, without its content, and the
+// others are read.
+func TestBadLines(t *testing.T) {
+	nest := func(n int) string {
+		return `{"type":"Brand","loop_id":"s.1","x":` + strings.Repeat("[", n) + strings.Repeat("]", n) + "}"
+	}
+	for _, test := range []struct{ name, line, want string }{
+		{"truncated", `{"type":"TurnStart","loop_id":"SECRET`, `JSON ends too early at byte 38`},
+		{"malformed", `{"type":"TurnStart",SECRET}`, `object key is no JSON string at byte 21`},
+		{"two values", goodLine + goodLine, fmt.Sprintf("text after the JSON value at byte %d", len(goodLine)+1)},
+		{"not UTF-8", "{\"type\":\"SECRET\xff\"}", `text that is not UTF-8 at byte 16`},
+		{"zero byte", "{\"type\":\"SECRET\x00\"}", `control character in a JSON string at byte 16`},
+		{"too deep", nest(200), "JSON nested too deeply at byte 236"},
+		{"log line cut", `{"ordinal":1,"event":{"type":"TurnStart","loop_id":"SECRET"}`, `JSON ends too early at byte 61`},
+		{"no object", `["SECRET"]`, `want an object, got an array`},
+		{"string", `"SECRET"`, `want an object, got a string`},
+		{"no type", `{"loop_id":"SECRET"}`, `type: missing, want a string`},
+		{"type of another type", `{"type":5}`, `type: want a string, got a number`},
+		{"key twice", `{"type":"TurnStart","loop_id":"a","loop_id":"SECRET"}`, `TurnStart: loop_id: stands there twice`},
+		{"payload key twice", `{"type":"TurnRequest","loop_id":"a","payload":{"tools":[],"tools":[]}}`, `TurnRequest: payload.tools: stands there twice`},
+		{"no loop", `{"type":"TurnStart","turn_index":0}`, `TurnStart: loop_id: missing, want a string`},
+		{"empty loop", `{"type":"TurnStart","loop_id":""}`, `TurnStart: loop_id: want a string that is not empty`},
+		{"null loop", `{"type":"TurnStart","loop_id":null}`, `TurnStart: loop_id: want a string, got null`},
+		{"number as string", `{"type":"TurnStart","loop_id":"a","turn_index":"SECRET"}`, `TurnStart: turn_index: want an integer from 0 to 9223372036854775807, got a string`},
+		{"negative", `{"type":"TurnStart","loop_id":"a","turn_index":-5}`, `TurnStart: turn_index: want an integer from 0 to 9223372036854775807, got another number`},
+		{"float", `{"type":"TurnStart","loop_id":"a","turn_index":5.0}`, `TurnStart: turn_index: want an integer from 0 to 9223372036854775807, got another number`},
+		{"time", `{"type":"TurnStart","loop_id":"a","timestamp":"SECRET"}`, `TurnStart: timestamp: want a time in RFC 3339 between 1678 and 2262, got another string`},
+		{"time without offset", `{"type":"TurnStart","loop_id":"a","timestamp":"2026-05-25T10:00:00"}`, `TurnStart: timestamp: want a time in RFC 3339 between 1678 and 2262, got another string`},
+		{"far future", `{"type":"TurnStart","loop_id":"a","timestamp":"9999-05-25T10:00:00Z"}`, `TurnStart: timestamp: want a time in RFC 3339 between 1678 and 2262, got another string`},
+		{"time as number", `{"type":"TurnStart","loop_id":"a","timestamp":5}`, `TurnStart: timestamp: want a time in RFC 3339 between 1678 and 2262, got a number`},
+		{"usage", `{"type":"AgentEnd","loop_id":"a","usage":[5]}`, `AgentEnd: usage: want an object, got an array`},
+		{"usage count", `{"type":"AgentEnd","loop_id":"a","usage":{"input":"SECRET"}}`, `AgentEnd: usage.input: want an integer from 0 to 9223372036854775807, got a string`},
+		{"messages", `{"type":"AgentEnd","loop_id":"a","messages":{}}`, `AgentEnd: messages: want an array, got an object`},
+		{"no payload", `{"type":"TurnRequest","loop_id":"a"}`, `TurnRequest: payload: missing, want an object`},
+		{"payload messages", `{"type":"TurnRequest","loop_id":"a","payload":{"messages":"SECRET"}}`, `TurnRequest: payload.messages: want an array, got a string`},
+		{"no message", `{"type":"MessageEnd","loop_id":"a"}`, `MessageEnd: message: missing, want an object`},
+		{"no role", `{"type":"MessageEnd","loop_id":"a","message":{}}`, `MessageEnd: message.role: missing, want a string`},
+		{"no call id", `{"type":"ToolExecutionStart","loop_id":"a"}`, `ToolExecutionStart: tool_call_id: missing, want a string`},
+		{"is_error", `{"type":"ToolExecutionEnd","loop_id":"a","tool_call_id":"c","is_error":"SECRET"}`, `ToolExecutionEnd: is_error: want a boolean, got a string`},
+		{"members", `{"type":"ParallelLoopStart","loop_ids":[5]}`, `ParallelLoopStart: loop_ids[]: want a string, got a number`},
+		{"selected", `{"type":"ParallelLoopEnd"}`, `ParallelLoopEnd: selected_loop_id: missing, want a string`},
+		{"config", `{"type":"AgentStart","loop_id":"a","config_snapshot":"SECRET"}`, `AgentStart: config_snapshot: want an object, got a string`},
+		{"kind", `{"type":"AgentStart","loop_id":"a","continuation_kind":5}`, `AgentStart: continuation_kind: want a string or an object, got a number`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := NewDecoder()
+			var seqs []int64
+			var bad *input.LineError
+			for ev, err := range d.Events(strings.NewReader(goodLine + "\n" + test.line + "\n" + goodLine + "\n")) {
+				if err == nil {
+					seqs = append(seqs, ev.(*otelagent.TurnStarted).Seq)
+					continue
+				}
+				if ev != nil || bad != nil || !errors.As(err, &bad) {
+					t.Fatalf("event %v, error %v after %v", ev, err, bad)
+				}
+			}
+			if !reflect.DeepEqual(seqs, []int64{1, 3}) || bad == nil {
+				t.Fatalf("good lines %v, error %v", seqs, bad)
+			}
+			if got, want := bad.Error(), "phi-core: line 2: "+test.want; got != want {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+			if strings.Contains(bad.Error(), "SECRET") {
+				t.Error("the error holds content")
+			}
+			if bad.Cut != strings.Contains(test.want, "too early") {
+				t.Errorf("Cut = %v", bad.Cut)
+			}
+			if got, want := d.Stats(), (input.Stats{Lines: 3, Rejected: 1, Events: 2}); got != want {
+				t.Errorf("Stats = %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+// TestMissingFields takes each key off each variant of the sample: it must be read, but for those that docs/dialects.md
+// calls necessary.
+func TestMissingFields(t *testing.T) {
+	necessary := map[string]bool{"type": true, "loop_id": true, "tool_call_id": true, "payload": true, "loop_ids": true,
+		"selected_loop_id": true, "MessageEnd.message": true}
+	text := string(read(t, "testdata/sample-variants.ndjson"))
+	for line := range strings.Lines(text) {
+		var event map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(line), &event); err != nil {
+			t.Fatal(err)
+		}
+		var name string
+		if err := json.Unmarshal(event["type"], &name); err != nil {
+			t.Fatal(err)
+		}
+		for key := range event {
+			for _, value := range []json.RawMessage{nil, json.RawMessage("null")} {
+				changed := map[string]json.RawMessage{}
+				for k, v := range event {
+					changed[k] = v
+				}
+				if changed[key] = value; value == nil {
+					delete(changed, key)
+				}
+				b, err := json.Marshal(changed)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := collect(string(b))
+				rejected := len(got) == 1 && strings.HasPrefix(got[0], "error")
+				if want := necessary[key] || necessary[name+"."+key]; rejected != want {
+					t.Errorf("%s without %s (%s): rejected %v, want %v: %v", name, key, value, rejected, want, got)
+				}
+			}
+		}
+	}
+}
+
+func TestLines(t *testing.T) {
+	events := func(text string, opts ...input.Option) (n int, errs []string) {
+		for _, err := range Events(iotest.HalfReader(strings.NewReader(text)), opts...) {
+			if err != nil {
+				errs = append(errs, err.Error())
+			} else {
+				n++
+			}
+		}
+		return n, errs
+	}
+	long := strings.Replace(goodLine, "s.1", strings.Repeat("x", 200_000), 1)
+	for _, test := range []struct {
+		name, text string
+		max        int
+		n          int
+		errs       []string
+	}{
+		{"empty", "", 0, 0, nil},
+		{"no newline at the end", goodLine, 0, 1, nil},
+		{"a log before it", "[2026-05-25 INFO] up\n" + goodLine, 0, 1, []string{"phi-core: line 1: no comma or end after a JSON value at byte 6"}},
+		{"byte order mark", "\xef\xbb\xbf" + goodLine + "\n" + goodLine, 0, 2, nil},
+		{"byte order mark later", goodLine + "\n\xef\xbb\xbf" + goodLine, 0, 1, []string{"phi-core: line 2: want an object, got text"}},
+		{"carriage returns and blanks", "\r\n  " + goodLine + " \r\n\n\t\n" + goodLine + "\r\n", 0, 2, nil},
+		{"a long line", long + "\n" + goodLine + "\n", 0, 2, nil},
+		{"a line too long", goodLine + "\n" + long + "\n" + goodLine + "\n", 1000, 2, []string{"phi-core: line 2: longer than 1000 bytes"}},
+		{"the last line too long", goodLine + "\n" + long, 1000, 1, []string{"phi-core: line 2: longer than 1000 bytes"}},
+		{"as long as may be", goodLine + "\n" + goodLine, len(goodLine), 2, nil},
+		{"one too long", goodLine + "\n" + goodLine + " \n" + goodLine, len(goodLine), 2, []string{fmt.Sprintf("phi-core: line 2: longer than %d bytes", len(goodLine))}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n, errs := events(test.text, nil, input.WithMaxLine(test.max))
+			if test.name == "byte order mark later" {
+				if n != 1 || len(errs) != 1 {
+					t.Fatalf("%d events, errors %q", n, errs)
+				}
+				return
+			}
+			if n != test.n || !reflect.DeepEqual(errs, test.errs) {
+				t.Errorf("%d events, errors %q; want %d, %q", n, errs, test.n, test.errs)
+			}
+		})
+	}
+}
+
+func TestReadErrorEndsIt(t *testing.T) {
+	broken := errors.New("broken")
+	r := io.MultiReader(strings.NewReader(goodLine+"\n"+goodLine[:20]), iotest.ErrReader(broken))
+	n := 0
+	var last error
+	for _, err := range Events(r) {
+		if last != nil {
+			t.Fatal("goes on after the error")
+		}
+		if err != nil {
+			last = err
+			continue
+		}
+		n++
+	}
+	if n != 1 || !errors.Is(last, broken) || errors.As(last, new(*input.LineError)) {
+		t.Errorf("%d events, error %v", n, last)
+	}
+}
+
+// TestNoWaiting reads from a pipe: the events of a line come before anything of the next one is written.
+func TestNoWaiting(t *testing.T) {
+	r, w := io.Pipe()
+	defer r.Close()
+	write := func() { go func() { _, _ = io.WriteString(w, goodLine+"\n") }() }
+	write()
+	n := 0
+	for ev, err := range Events(r, input.WithLive()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if since := time.Since(ev.(*otelagent.TurnStarted).Arrived); since < 0 || since > time.Minute {
+			t.Errorf("arrived %v ago", since)
+		}
+		if n++; n == 3 {
+			break
+		}
+		write()
+	}
+	if n != 3 {
+		t.Errorf("%d events", n)
+	}
+}
+
+func TestSeveralInputs(t *testing.T) {
+	d := NewDecoder()
+	start := `{"type":"AgentStart","session_id":"a.b","loop_id":"a.b.1"}` + "\n"
+	for _, err := range d.Events(strings.NewReader(start)) {
+		_ = err
+	}
+	var got []string
+	for ev, err := range d.Events(strings.NewReader("x\n" + `{"type":"TurnStart","loop_id":"a.b.1"}`)) {
+		if err != nil {
+			var bad *input.LineError
+			if !errors.As(err, &bad) {
+				t.Fatal(err)
+			}
+			got = append(got, fmt.Sprint(bad.Line, bad.Seq))
+			continue
+		}
+		turn := ev.(*otelagent.TurnStarted)
+		got = append(got, fmt.Sprint(turn.Session, " ", turn.Seq, turn.Index, turn.Arrived.IsZero()))
+	}
+	if want := []string{"1 2", "a.b 3 -1 true"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestStopping(t *testing.T) {
+	text := string(read(t, "testdata/traps.ndjson"))
+	all := len(collect(text))
+	for stop := 1; stop <= all; stop++ {
+		n := 0
+		for _, err := range Events(strings.NewReader(text)) {
+			_ = err
+			if n++; n == stop {
+				break
+			}
+		}
+	}
+}
+
+// TestShortcuts compares lines that are read with the help of earlier ones with the same lines read alone.
+func TestShortcuts(t *testing.T) {
+	files, err := filepath.Glob("testdata/phi-core-*/*.ndjson")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, file := range append(files, "testdata/sample-session.ndjson", "testdata/traps.ndjson") {
+		text := string(read(t, file))
+		// Every line twice: a request after its like, and after that of another run.
+		lines := strings.SplitAfter(text, "\n")
+		d := NewDecoder()
+		var alone *Decoder
+		seq := int64(0)
+		for _, line := range append(lines, lines...) {
+			if !strings.Contains(line, `"type":"TurnRequest"`) && !strings.Contains(line, `"type":"MessageUpdate"`) {
+				for _, err := range d.Events(strings.NewReader(line)) {
+					_ = err
+				}
+				continue
+			}
+			alone = NewDecoder()
+			var got, want []string
+			for ev, err := range d.Events(strings.NewReader(line)) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, printEvent(ev))
+			}
+			seq = d.Stats().Lines
+			alone.stats.Lines = seq - 1
+			alone.runs = d.runs
+			for ev, err := range alone.Events(strings.NewReader(line)) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				want = append(want, printEvent(ev))
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("%s: got %s\nwant %s", file, got, want)
+			}
+			n++
+		}
+	}
+	if n < 500 {
+		t.Errorf("only %d lines compared", n)
+	}
+}
+
+// TestShortcutsAreChecked changes a line that looks like the one before.
+func TestShortcutsAreChecked(t *testing.T) {
+	const head = `{"type":"MessageUpdate","loop_id":"s.1","message":{"role":"assistant"},"delta":`
+	first := head + `{"Text":{"delta":"abc"}}}` + "\n"
+	for _, test := range []struct{ rest, want string }{
+		{`{"Text":{"delta":"\u00e9"}}}`, "Bytes: 2"},
+		{` {"Text":{"delta":"de"}} } `, "Bytes: 2"},
+		{`{"Text":{"delta":"de"}},"loop_id":"t.1"}`, "loop_id: stands there twice"},
+		{`{"Text":{"delta":"de"}},"more":1}`, "Bytes: 2"},
+		{`{"Text":{"delta":"de"}}`, "JSON ends too early at byte 103"},
+		{`{"Text":{"delta":"de}}}`, "JSON ends too early at byte 103"},
+		{`{"Text":{"delta":"d` + "\xff" + `"}}}`, "text that is not UTF-8 at byte 99"},
+		{`{"Text":{"delta":"de"}}}}`, "text after the JSON value at byte 104"},
+		{`5}`, "ReplyDelta"},
+	} {
+		got := collect(first + head + test.rest)
+		if len(got) != 2 || !strings.Contains(got[1], test.want) {
+			t.Errorf("%s: %q, want %s", test.rest, got, test.want)
+		}
+	}
+	request := func(messages string) string {
+		return `{"type":"TurnRequest","loop_id":"s.1","payload":{"messages":[` + messages + `]}}` + "\n"
+	}
+	a, b := `{"role":"user","content":[],"timestamp":1}`, `{"role":"user","content":[],"timestamp":2}`
+	for _, test := range []struct {
+		messages string
+		n        int
+	}{{a + "," + b, 2}, {a + "5," + b, 0}, {a, 1}, {a + b, 0}, {b + "," + a, 2}, {a + "," + b + "," + a, 2 + 1}, {a + " , " + b, 2}, {``, 0}, {a + "," + b + "x", 0}} {
+		d := NewDecoder()
+		n := 0
+		for ev, err := range d.Events(strings.NewReader(request(a+","+b) + request(test.messages) + request(test.messages))) {
+			if ev, ok := ev.(*otelagent.RequestPrepared); ok && err == nil && ev.Seq == 3 {
+				n = len(ev.Messages)
+				for i, m := range ev.Messages {
+					if m.Role != "user" || m.Time.UnixMilli() != int64(m.Raw[len(m.Raw)-2]-'0') {
+						t.Errorf("%s: message %d is %+v", test.messages, i, m)
+					}
+				}
+			}
+		}
+		if n != test.n {
+			t.Errorf("%s: %d messages, want %d", test.messages, n, test.n)
+		}
+	}
+}
+
+// TestProvenanceComesBack makes JSON of what was read and compares it with what was written.
+func TestProvenanceComesBack(t *testing.T) {
+	for _, test := range []struct {
+		raw  string
+		kept bool // as it came
+	}{
+		{`{"kind":"system-prompt"}`, false},
+		{`{"kind":"steering"}`, false},
+		{`{"kind":"follow-up"}`, false},
+		{`{"kind":"unknown"}`, false},
+		{`{"kind":"identity-block","name":"a\"é","order":3}`, false},
+		{`{"order":3,"kind":"identity-block","name":"a"}`, true}, // another order
+		{`{"kind":"identity-block","name":"\u00e9","order":3}`, true},
+		{`{"kind":"memory-tier","tier":"long","record_id":""}`, false},
+		{`{"kind":"loop-turn","turn_index":0,"role":"brand-new","message_index":7}`, false},
+		{`{"kind":"loop-turn","turn_index":0,"role":"user-message"}`, true},
+		{`{"kind":"loop-turn","turn_index":1.0,"role":"user-message","message_index":0}`, true},
+		{`{"kind":"loop-turn","turn_index":-1,"role":"user-message","message_index":0}`, true},
+		{`{"kind":"loop-turn","turn_index":1,"role":null,"message_index":0}`, true},
+		{`{"kind":"identity-block","name":"\ud800","order":1}`, true},
+		{`{"kind":"steering","kind":"steering"}`, true},
+		{`{"kind":"steering","more":1}`, true},
+		{`{"kind":"brand-new"}`, true},
+		{`{"kind":"system"}`, true},
+		{`"steering"`, true},
+		{`null`, true},
+		{`{}`, true},
+	} {
+		p := NewDecoder().provenance([]byte(test.raw))
+		if p.Raw != "" {
+			if p.Raw != test.raw || !test.kept || p.Kind != "" {
+				t.Errorf("%s: %+v", test.raw, p)
+			}
+			continue
+		}
+		back := map[string]any{"kind": p.Kind}
+		switch p.Kind {
+		case spans.ProvenanceIdentityBlock:
+			back["name"], back["order"] = p.Name, p.Order
+		case spans.ProvenanceMemoryTier:
+			back["tier"], back["record_id"] = p.Tier, p.RecordID
+		case spans.ProvenanceLoopTurn:
+			back["turn_index"], back["role"], back["message_index"] = p.TurnIndex, p.Role, p.MessageIndex
+		}
+		b, err := json.Marshal(back)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, want any
+		if json.Unmarshal(b, &got) != nil || json.Unmarshal([]byte(test.raw), &want) != nil || !reflect.DeepEqual(got, want) || test.kept {
+			t.Errorf("%s: %+v, gives %s", test.raw, p, b)
+		}
+	}
+}
+
+func TestRecentForgetsWhatIsOld(t *testing.T) {
+	var r recent[int]
+	for i := range 3 * recentMost {
+		r.put(fmt.Sprint(i), i)
+		r.getString("0")
+	}
+	if _, ok := r.get([]byte("0")); !ok {
+		t.Error("forgot what was in use")
+	}
+	if _, ok := r.getString("1"); ok {
+		t.Error("remembers everything")
+	}
+	if n := len(r.young) + len(r.old); n > 2*recentMost {
+		t.Errorf("%d keys", n)
+	}
+}
+
+// TestKeyTables compares the switches with the tables.
+func TestKeyTables(t *testing.T) {
+	for k, name := range keyNames {
+		if got, ok := keyOf([]byte(name)); !ok || got != key(k) {
+			t.Errorf("keyOf(%s) = %d, want %d", name, got, k)
+		}
+	}
+	if _, ok := keyOf([]byte("x")); ok {
+		t.Error("knows x")
+	}
+	for v, row := range variants {
+		if got := variantOf([]byte(row.name)); got != variant(v) {
+			t.Errorf("variantOf(%s) = %d, want %d", row.name, got, v)
+		}
+	}
+}
+
+// TestMessageUpdateAllocates nothing: 2,000 lines more must not allocate more than reading itself does.
+func TestMessageUpdateAllocatesNothing(t *testing.T) {
+	line := string(updateLine(t))
+	d := NewDecoder()
+	allocs := func(lines int) float64 {
+		in := strings.Repeat(line, lines)
+		return testing.AllocsPerRun(20, func() {
+			for _, err := range d.Events(strings.NewReader(in)) {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+	if few, many := allocs(1), allocs(2001); many > few {
+		t.Errorf("2,000 lines allocate %v times", many-few)
+	}
+}
+
+// FuzzDecoder looks for panics, events that are not JSON, errors without a place, and documents that are told differently when read again.
+func FuzzDecoder(f *testing.F) {
+	for _, file := range []string{"testdata/sample-variants.ndjson", "testdata/traps.ndjson"} {
+		text := string(read(f, file))
+		for line := range strings.Lines(text) {
+			f.Add([]byte(line))
+		}
+		f.Add([]byte(text))
+	}
+	for _, pattern := range []string{"testdata/ledgers/[!s]*.json", "testdata/phi-core-0.10.0/[kpt]*.sessions.json", "testdata/phi-core-0.10.0/*.saved.json"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			f.Fatal(pattern, err)
+		}
+		for _, file := range files {
+			f.Add(read(f, file))
+			f.Add(withoutBlanks(nil, read(f, file)))
+		}
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		lines, errs := int64(0), int64(0)
+		isDocument := shapeOf(in[:min(len(in), mostHead)]) == aDocument
+		Recognise(in)
+		if isDocument && !bytes.Equal(lined(in), lined(in)) {
+			t.Fatal("read twice it is another")
+		}
+		d := NewDecoder(input.WithMaxLine(1 << 20))
+		for ev, err := range d.Events(strings.NewReader(string(in))) {
+			if err != nil {
+				var bad *input.LineError
+				if !errors.As(err, &bad) || (bad.Line == 0) != isDocument || bad.Reason == "" || ev != nil {
+					t.Fatalf("%#v, %v", err, ev)
+				}
+				errs++
+				continue
+			}
+			raws := [][]byte{}
+			switch ev := ev.(type) {
+			case *otelagent.RunStarted:
+				raws = append(raws, ev.Config, ev.Metadata)
+			case *otelagent.RequestPrepared:
+				raws = append(raws, ev.System, ev.Tools, ev.Rest)
+				for _, m := range ev.Messages {
+					raws = append(raws, m.Raw)
+				}
+			case *otelagent.TurnEnded:
+				if ev.Output != nil {
+					raws = append(raws, ev.Output.Raw)
+				}
+			case *otelagent.MessageAdded:
+				raws = append(raws, ev.Raw)
+			case *otelagent.ToolStarted:
+				raws = append(raws, ev.Args)
+			case *otelagent.ToolEnded:
+				raws = append(raws, ev.Result)
+			case *otelagent.ToolProgressed:
+				raws = append(raws, ev.Body)
+			case *otelagent.CompactionEnded:
+				raws = append(raws, ev.Summary)
+			case *otelagent.Other:
+				raws = append(raws, ev.Body)
+			case *otelagent.RunEnded:
+				for _, m := range ev.Messages {
+					raws = append(raws, m.Raw)
+				}
+			case *otelagent.FactStated:
+				for _, fact := range ev.Facts {
+					raws = append(raws, fact.Value)
+				}
+			}
+			for _, raw := range raws {
+				if raw != nil && rawjson.Valid(raw, maxDepth+1) != nil {
+					t.Fatalf("%T holds %.200q", ev, raw)
+				}
+			}
+			_ = printEvent(ev)
+			lines++
+		}
+		if got := d.Stats(); got.Rejected != errs || !isDocument && got.Events+got.Rejected > got.Lines {
+			t.Fatalf("%+v, %d errors", got, errs)
+		}
+	})
+}
+
+// kinds returns the types of the events that lines give, as Go spells them.
+func kinds(t *testing.T, lines ...string) []string {
+	t.Helper()
+	var got []string
+	for ev, err := range Events(strings.NewReader(strings.Join(lines, "\n"))) {
+		if err != nil {
+			got = append(got, err.Error())
+			continue
+		}
+		got = append(got, strings.TrimPrefix(fmt.Sprintf("%T", ev), "*otelagent."))
+	}
+	return got
+}
+
+func TestMessagesThatAreNone(t *testing.T) {
+	request := `{"type":"TurnRequest","loop_id":"l","turn_index":0,"payload":{"messages":[%s]}}`
+	got := kinds(t, `{"type":"TurnStart","loop_id":"l","turn_index":0}`,
+		fmt.Sprintf(request, `1`), fmt.Sprintf(request, `12`), fmt.Sprintf(request, `"a"`), fmt.Sprintf(request, `"a","b"`))
+	if want := []string{"TurnStarted", "RequestPrepared", "RequestPrepared", "RequestPrepared", "RequestPrepared"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+const (
+	replyWithCall = `{"type":"MessageEnd","loop_id":"l","message":{"role":"assistant","content":[{"type":"toolCall","id":"c","name":"bash","arguments":{}}]}}`
+	failedResult  = `{"type":"MessageEnd","loop_id":"l","message":{"role":"toolResult","content":[],"toolCallId":"c","isError":true}}`
+	toolStartLine = `{"type":"ToolExecutionStart","loop_id":"l","tool_call_id":"c","tool_name":"bash","args":{}}`
+	toolEndLine   = `{"type":"ToolExecutionEnd","loop_id":"l","tool_call_id":"c","tool_name":"bash","result":{"content":[]},"is_error":true}`
+)
+
+func TestFailureIsNoDenial(t *testing.T) {
+	turn := `{"type":"TurnStart","loop_id":"l","turn_index":0}`
+	for _, tt := range []struct {
+		name        string
+		lines, want []string
+	}{
+		{"the stream begins within a turn", []string{replyWithCall, toolStartLine, toolEndLine, failedResult},
+			[]string{"ReplyReceived", "ToolStarted", "ToolEnded", "MessageAdded"}},
+		{"the start of the call is lost", []string{turn, replyWithCall, toolEndLine, failedResult},
+			[]string{"TurnStarted", "ReplyReceived", "ToolEnded", "MessageAdded"}},
+		{"denied", []string{turn, replyWithCall, failedResult},
+			[]string{"TurnStarted", "ReplyReceived", "ToolStarted", "PermissionEvaluated", "ToolEnded", "MessageAdded"}},
+	} {
+		if got := kinds(t, tt.lines...); !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestCallsOfATurnAreBounded(t *testing.T) {
+	d := NewDecoder()
+	r := d.runs.started("l", "")
+	r.turn = true
+	for i := range 3 * maxCalls {
+		d.noteCalls(r, fmt.Appendf(nil, `[{"type":"toolCall","id":"c%d"}]`, i))
+	}
+	if len(r.calls) > maxCalls {
+		t.Errorf("%d calls are remembered", len(r.calls))
+	}
+}
+
+func TestLateLineOpensNoRun(t *testing.T) {
+	d := NewDecoder()
+	lines := []string{
+		`{"type":"AgentStart","session_id":"s","loop_id":"s.1"}`,
+		`{"type":"AgentEnd","loop_id":"s.1"}`,
+		`{"type":"ProgressMessage","loop_id":"s.1","tool_call_id":"c","tool_name":"x","text":"late"}`,
+		`{"type":"ProgressMessage","loop_id":"","tool_call_id":"c","tool_name":"x","text":"of whom?"}`,
+		`{"type":"AgentEnd","loop_id":"s.1","messages":[]}`,
+	}
+	var status spans.RunStatus
+	for ev, err := range d.Events(strings.NewReader(strings.Join(lines, "\n"))) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch ev := ev.(type) {
+		case *otelagent.Other:
+			if ev.Run != "" {
+				t.Errorf("an event without a run was put into %q", ev.Run)
+			}
+		case *otelagent.RunEnded:
+			status = ev.Status
+		}
+	}
+	if status != spans.RunStatusVetoed {
+		t.Errorf("the second end says %q, want vetoed: nothing began before it", status)
+	}
+}
+
+func TestUnknownEventIsInTheSessionOfItsRun(t *testing.T) {
+	for ev, err := range Events(strings.NewReader(`{"type":"AgentStart","session_id":"s","loop_id":"l"}` + "\n" +
+		`{"type":"New","session_id":"elsewhere","loop_id":"l"}`)) {
+		if other, ok := ev.(*otelagent.Other); ok && other.Session != "s" || err != nil {
+			t.Errorf("%+v, %v", ev, err)
+		}
+	}
+}
+
+func TestRequestTellsTheTurn(t *testing.T) {
+	request := `{"type":"TurnRequest","loop_id":"l","turn_index":7,"payload":{},"timestamp":"2026-05-25T10:00:00Z"}`
+	for ev, err := range Events(strings.NewReader(request)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		turn, ok := ev.(*otelagent.TurnStarted)
+		if !ok || turn.Index != 7 || turn.Start.Source != spans.TimeSourceBound || turn.Start.Time.IsZero() {
+			t.Errorf("%+v, want turn 7, started no later than its request", ev)
+		}
+		break
+	}
+}
