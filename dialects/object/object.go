@@ -1,0 +1,387 @@
+// Package object reads JSON objects member by member. It remembers which members were read, so that a dialect can keep the rest, and
+// collects the problems of a line under the paths of its keys.
+//
+// All dialects read with it:
+//
+//	o, err := object.Parse(line)
+//	if err != nil { ... }         // not JSON, or no object
+//	name := o.String("name")      // "" when absent
+//	calls := o.Objects("calls")   // each with its own path: calls[0], calls[1]
+//	rest := o.Rest()              // the members that nobody read, as an object
+//	problems := o.Problems()      // name: want a string, got a number
+package object
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/otelagent/otelagent/internal/rawjson"
+)
+
+// MaxDepth is the depth of nesting that Parse accepts: the depth that content may have anywhere, and the levels around it.
+const MaxDepth = rawjson.MaxDepth + 8
+
+// MaxMembers is the number of members of one object that Parse keeps. More are a problem of the object, and are dropped.
+const MaxMembers = 1024
+
+// MaxElements is the number of elements of one array that List and Objects return. More are a problem of the member, and are dropped.
+const MaxElements = 1 << 16
+
+// maxProblems is the number of problems of one line that are kept.
+const maxProblems = 8
+
+// A Problem says what is wrong with one member. It holds no value of the input: lines are content.
+type Problem struct {
+	// Path names the member from the top of the line: payload.messages[2].role. It is empty where the line is wrong as a whole.
+	Path string
+	// Reason says what is wrong and what is allowed.
+	Reason string
+}
+
+// Object is one JSON object. Its values alias the input and are valid as long as that does not change. The nil Object is valid and has
+// no members. Not safe for concurrent use.
+type Object struct {
+	line    *line
+	path    string
+	members []member
+}
+
+// line is what the objects of one line share.
+type line struct {
+	problems []Problem
+	count    int
+}
+
+type member struct {
+	key   string
+	value []byte
+	used  bool
+}
+
+// Parse reads one line, which must be one JSON object in UTF-8 and nothing else. The error is a *rawjson.SyntaxError, or says that the
+// line is no object.
+func Parse(text []byte) (*Object, error) {
+	if err := rawjson.ValidUTF8(text); err != nil {
+		return nil, err
+	}
+	c := rawjson.NewCursor(text, MaxDepth)
+	if c.Peek() != '{' {
+		if err := rawjson.Valid(text, MaxDepth); err != nil {
+			return nil, err
+		}
+		return nil, errors.New("want an object, got " + rawjson.KindOf(bytes.TrimSpace(text)))
+	}
+	o := &Object{line: new(line)}
+	o.read(&c)
+	return o, c.End()
+}
+
+// Of returns raw, valid JSON, as an Object whose problems have paths that begin with path. It is nil when raw is no object.
+func Of(path string, raw []byte) *Object {
+	if len(raw) == 0 || raw[0] != '{' {
+		return nil
+	}
+	o := &Object{line: new(line), path: path}
+	c := rawjson.NewCursor(raw, MaxDepth)
+	o.read(&c)
+	return o
+}
+
+// read reads the members of the object at c.
+func (o *Object) read(c *rawjson.Cursor) {
+	for c.Open('{'); c.More('}'); {
+		key := string(c.Key())
+		value := c.Value()
+		if len(o.members) == MaxMembers {
+			if value != nil {
+				o.Fail("", "more than "+strconv.Itoa(MaxMembers)+" keys")
+			}
+			continue
+		}
+		o.members = append(o.members, member{key: key, value: value})
+	}
+}
+
+// find returns a member; nil when it is absent. Of a key that is there twice the last counts, as in JavaScript.
+func (o *Object) find(key string) *member {
+	if o == nil {
+		return nil
+	}
+	for i := len(o.members) - 1; i >= 0; i-- {
+		if o.members[i].key == key {
+			return &o.members[i]
+		}
+	}
+	return nil
+}
+
+// Keys returns the keys in their order.
+func (o *Object) Keys() []string {
+	if o == nil {
+		return nil
+	}
+	keys := make([]string, len(o.members))
+	for i, m := range o.members {
+		keys[i] = m.key
+	}
+	return keys
+}
+
+// Twice returns the first key that is there more than once; empty when none is.
+func (o *Object) Twice() string {
+	if o == nil {
+		return ""
+	}
+	for i, m := range o.members {
+		for _, earlier := range o.members[:i] {
+			if earlier.key == m.key {
+				return m.key
+			}
+		}
+	}
+	return ""
+}
+
+// Has reports whether a member is there and not null. It does not count as reading it.
+func (o *Object) Has(key string) bool {
+	m := o.find(key)
+	return m != nil && m.value[0] != 'n'
+}
+
+// Use marks members as read without looking at them.
+func (o *Object) Use(keys ...string) {
+	for _, key := range keys {
+		if m := o.find(key); m != nil {
+			m.used = true
+		}
+	}
+}
+
+// Raw returns a member as it is spelled; nil when it is absent or null.
+func (o *Object) Raw(key string) []byte {
+	m := o.find(key)
+	if m == nil {
+		return nil
+	}
+	m.used = true
+	if m.value[0] == 'n' {
+		return nil
+	}
+	return m.value
+}
+
+// Require notes a problem for each of the keys that is absent or null, and reports whether none is.
+func (o *Object) Require(keys ...string) bool {
+	ok := true
+	for _, key := range keys {
+		if !o.Has(key) {
+			o.Fail(key, "missing")
+			ok = false
+		}
+	}
+	return ok
+}
+
+// of returns a member of the type that begins with one of first; nil when it is absent, null or of another type, which is a problem.
+func (o *Object) of(key, first, want string) []byte {
+	v := o.Raw(key)
+	if v == nil || strings.IndexByte(first, v[0]) >= 0 {
+		return v
+	}
+	o.Fail(key, "want "+want+", got "+rawjson.KindOf(v))
+	return nil
+}
+
+// String returns a string member; empty when it is absent.
+func (o *Object) String(key string) string {
+	v := o.of(key, `"`, "a string")
+	if v == nil {
+		return ""
+	}
+	s, _ := rawjson.String(v)
+	return s
+}
+
+const (
+	numeric   = "-0123456789"
+	wantCount = "an integer from 0 to 9223372036854775807"
+)
+
+// Count returns a member that is an integer and not negative; nil when it is absent.
+func (o *Object) Count(key string) *int64 {
+	v := o.of(key, numeric, wantCount)
+	if v == nil {
+		return nil
+	}
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	if err != nil || n < 0 {
+		o.Fail(key, "want "+wantCount)
+		return nil
+	}
+	return &n
+}
+
+// Int returns an integer member; nil when it is absent.
+func (o *Object) Int(key string) *int64 {
+	v := o.of(key, numeric, "an integer")
+	if v == nil {
+		return nil
+	}
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	if err != nil {
+		o.Fail(key, "want an integer of 64 bits")
+		return nil
+	}
+	return &n
+}
+
+// Float returns a number; nil when it is absent.
+func (o *Object) Float(key string) *float64 {
+	v := o.of(key, numeric, "a number")
+	if v == nil {
+		return nil
+	}
+	f, err := strconv.ParseFloat(string(v), 64)
+	if err != nil {
+		o.Fail(key, "want a number that a float of 64 bits holds")
+		return nil
+	}
+	return &f
+}
+
+// Bool returns a boolean member; nil when it is absent.
+func (o *Object) Bool(key string) *bool {
+	v := o.of(key, "tf", "a boolean")
+	if v == nil {
+		return nil
+	}
+	b := v[0] == 't'
+	return &b
+}
+
+// Time returns a time in RFC 3339; zero when it is absent.
+func (o *Object) Time(key string) time.Time {
+	v := o.of(key, `"`, "a time in RFC 3339")
+	if v == nil {
+		return time.Time{}
+	}
+	s, _ := rawjson.String(v)
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		o.Fail(key, "want a time in RFC 3339")
+	}
+	return t
+}
+
+// Object returns a member that is an object; nil when it is absent. Its problems are problems of this line.
+func (o *Object) Object(key string) *Object {
+	return o.inner(key, o.of(key, "{", "an object"))
+}
+
+func (o *Object) inner(place string, raw []byte) *Object {
+	if raw == nil {
+		return nil
+	}
+	in := &Object{line: o.line, path: o.at(place)}
+	c := rawjson.NewCursor(raw, MaxDepth)
+	in.read(&c)
+	return in
+}
+
+// List returns the elements of an array as they are spelled; nil when it is absent.
+func (o *Object) List(key string) [][]byte {
+	v := o.of(key, "[", "an array")
+	if v == nil {
+		return nil
+	}
+	list := [][]byte{}
+	c := rawjson.NewCursor(v, MaxDepth)
+	for c.Open('['); c.More(']'); {
+		e := c.Value()
+		if len(list) == MaxElements {
+			o.Fail(key, "more than "+strconv.Itoa(MaxElements)+" elements")
+			break
+		}
+		list = append(list, e)
+	}
+	return list
+}
+
+// Objects returns the elements of an array of objects. An element that is no object is a problem, and nil in the result.
+func (o *Object) Objects(key string) []*Object {
+	list := o.List(key)
+	if list == nil {
+		return nil
+	}
+	objects := make([]*Object, len(list))
+	for i, raw := range list {
+		place := key + "[" + strconv.Itoa(i) + "]"
+		if raw[0] != '{' {
+			o.Fail(place, "want an object, got "+rawjson.KindOf(raw))
+			continue
+		}
+		objects[i] = o.inner(place, raw)
+	}
+	return objects
+}
+
+// Rest returns the members that were not read, as an object, newly allocated; nil when all were.
+func (o *Object) Rest() []byte {
+	if o == nil {
+		return nil
+	}
+	b := []byte{'{'}
+	for _, m := range o.members {
+		if m.used {
+			continue
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(append(rawjson.Quote(b, m.key), ':'), m.value...)
+	}
+	if len(b) == 1 {
+		return nil
+	}
+	return append(b, '}')
+}
+
+// at returns the path of a member.
+func (o *Object) at(key string) string {
+	switch {
+	case o.path == "":
+		return key
+	case key == "":
+		return o.path
+	}
+	return o.path + "." + key
+}
+
+// Fail notes a problem with a member; with the object itself when key is empty. The first eight of a line are kept.
+func (o *Object) Fail(key, reason string) {
+	if o == nil {
+		return
+	}
+	if o.line.count++; o.line.count <= maxProblems {
+		o.line.problems = append(o.line.problems, Problem{Path: o.at(key), Reason: reason})
+	}
+}
+
+// Problems returns the problems of the whole line so far, the first eight, in the order in which they were found.
+func (o *Object) Problems() []Problem {
+	if o == nil {
+		return nil
+	}
+	return o.line.problems
+}
+
+// Failed returns how many problems the whole line has so far, also those that Problems leaves out.
+func (o *Object) Failed() int {
+	if o == nil {
+		return 0
+	}
+	return o.line.count
+}

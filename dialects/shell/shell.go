@@ -1,0 +1,140 @@
+// Package shell is what all readers of lines share: it cuts an input into lines or server-sent events, counts, numbers them, hands lines
+// of our own dialect to its decoder, and turns problems into errors that name the line and the key.
+package shell
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/dialects/object"
+	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// A Reader is the part of a dialect that differs from others. It hands out events with Shell.Emit and errors with Shell.Reject.
+type Reader interface {
+	// Line reads one line. It is called in order, never with a line that is too long, a notice of lagged events or a line of our own.
+	Line(line input.Line)
+	// BeforeOwn is called before a line of our own dialect is read.
+	BeforeOwn()
+	// End is called when an input has ended or failed, unless the caller stopped.
+	End()
+}
+
+// Shell reads inputs for a Reader. Its fields, but for Name, are valid while a line is read. Not safe for concurrent use.
+type Shell struct {
+	// Name is the name of the dialect.
+	Name string
+	// Settings are those of the decoder.
+	Settings input.Settings
+	// Stats counts what was read. Shell counts lines, rejects and events of our own; the Reader counts its own events.
+	Stats input.Stats
+	// Number is the number of the line at hand in its input, Seq its number among all inputs, which is Meta.Seq of its events.
+	Number, Seq int64
+	// Arrived is when the line at hand was read; zero in a recording.
+	Arrived time.Time
+
+	own     *ndjson.Decoder
+	yield   func(otelagent.Event, error) bool
+	stopped bool
+}
+
+// New returns the Shell of a dialect.
+func New(name string, opts ...input.Option) Shell {
+	return Shell{Name: name, Settings: input.SettingsOf(opts...), own: ndjson.NewDecoder(opts...)}
+}
+
+// Events reads r until its end, line by line, as input.Decoder says.
+func (s *Shell) Events(r io.Reader, d Reader) iter.Seq2[otelagent.Event, error] {
+	return func(yield func(otelagent.Event, error) bool) {
+		s.yield, s.stopped = yield, false
+		defer func() { s.yield = nil }()
+		in := input.NewScanner(r, s.Settings)
+		before := s.Stats.Lines
+		for !s.stopped && in.Scan() {
+			line := in.Line()
+			s.Stats.Lines = before + line.Number
+			s.Number, s.Seq, s.Arrived = line.Number, s.Stats.Lines, line.Arrived
+			s.line(line, d)
+		}
+		if s.stopped {
+			return
+		}
+		s.Stats.Lines = before + in.Lines()
+		d.End()
+		if err := in.Err(); err != nil && !s.stopped {
+			yield(nil, fmt.Errorf("%s: %w", s.Name, err))
+		}
+	}
+}
+
+func (s *Shell) line(line input.Line, d Reader) {
+	missed, lagged := line.Lagged()
+	switch {
+	case line.TooLong:
+		s.Reject(&input.LineError{Reason: "longer than " + strconv.Itoa(s.Settings.MaxLine) + " bytes"})
+	case lagged:
+		detail := ""
+		if missed > 0 {
+			detail = strconv.FormatInt(missed, 10) + " events"
+		}
+		s.Emit(&otelagent.DefectFound{Meta: otelagent.Meta{Seq: s.Seq, Arrived: s.Arrived}, Code: spans.DefectEventLost, Detail: detail})
+	case ndjson.Own(line.Text):
+		if d.BeforeOwn(); !s.stopped && !s.own.Line(line, s.Seq, s.yield) {
+			s.stopped = true
+		}
+	default:
+		d.Line(line)
+	}
+}
+
+// Emit hands ev out. After the caller stopped it does nothing.
+func (s *Shell) Emit(ev otelagent.Event) {
+	if !s.stopped && !s.yield(ev, nil) {
+		s.stopped = true
+	}
+}
+
+// Stopped reports whether the caller wants no more.
+func (s *Shell) Stopped() bool { return s.stopped }
+
+// Reject hands out the error of the line at hand and counts it.
+func (s *Shell) Reject(e *input.LineError) {
+	e.Dialect, e.Line, e.Seq = s.Name, s.Number, s.Seq
+	s.Stats.Rejected++
+	if !s.stopped && !s.yield(nil, e) {
+		s.stopped = true
+	}
+}
+
+// Object reads a line that is one JSON object. It rejects others and returns nil then.
+func (s *Shell) Object(line input.Line) *object.Object {
+	o, err := object.Parse(line.Text)
+	if err == nil {
+		return o
+	}
+	e := &input.LineError{Reason: err.Error()}
+	if bad := (*rawjson.SyntaxError)(nil); errors.As(err, &bad) {
+		e.Reason, e.Cut = bad.Reason+" at byte "+strconv.Itoa(bad.Offset+1), bad.Cut
+	}
+	s.Reject(e)
+	return nil
+}
+
+// RejectProblems rejects the line for each problem of o, and reports whether there was one. Variant names the kind of line, where known.
+// A line counts as rejected once.
+func (s *Shell) RejectProblems(variant string, o *object.Object) bool {
+	for i, p := range o.Problems() {
+		if s.Reject(&input.LineError{Type: variant, Field: p.Path, Reason: p.Reason}); i > 0 {
+			s.Stats.Rejected--
+		}
+	}
+	return o.Failed() > 0
+}
