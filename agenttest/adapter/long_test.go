@@ -14,10 +14,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
+	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
-	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/spans"
 )
 

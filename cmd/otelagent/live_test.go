@@ -22,9 +22,9 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
-	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
 

@@ -18,14 +18,14 @@ import (
 	"github.com/spf13/pflag"
 	"go.opentelemetry.io/otel"
 
-	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/dialects"
-	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store/dsn"
 	"github.com/otelagent/otelagent/backend/store/project"
+	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/otelsetup"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // sendOptions say what to send, how and where to.

@@ -59,9 +59,11 @@ var rooms = []room{
 		other: []string{"go.yaml.in/yaml/v3", "gopkg.in/yaml.v3", "github.com/speakeasy-api/jsonpath/pkg/jsonpath"}},
 	{packages: []string{"otelagent/..."}, own: []string{"spans", exportsize}, other: append([]string{"github.com/klauspost/compress/zstd"}, api...)},
 
+	{packages: []string{"dialects/object"}},
+	{packages: []string{"dialects/shell"}, own: []string{"spans", "otelagent", "dialects/input", "dialects/ndjson", "dialects/object"}},
 	{packages: []string{"dialects/input"}, own: []string{"spans", "otelagent"}},
-	{packages: []string{"dialects/ndjson"}, own: []string{"spans", "otelagent", "dialects/input"}},
-	{packages: readers, own: []string{"spans", "otelagent", "dialects/input", "dialects/ndjson"}},
+	{packages: []string{"dialects/ndjson"}, own: []string{"spans", "otelagent", "dialects/input", "dialects/object"}},
+	{packages: readers, own: []string{"spans", "otelagent", "dialects/input", "dialects/ndjson", "dialects/object", "dialects/shell"}},
 	{packages: []string{"dialects"}, own: []string{"otelagent", "dialects/..."}},
 
 	{packages: []string{"backend/session/otlprow/..."}, own: []string{"spans", "backend/session"},
