@@ -246,7 +246,7 @@ rules:
 - {name: tools, role: [toolResult]}
 - {name: memory, provenance: [memory-tier]}
 `)
-	require.True(t, r.narrow)
+	require.True(t, r.scoped)
 	key := session.Key{ID: "a"}
 	item := func(body, provenance string) string {
 		return spans.Item{Block: spans.BlockOfString(body).Short(), Provenance: provenance}.Encode()

@@ -55,8 +55,7 @@ var rooms = []room{
 	{packages: []string{"spans"}, other: []string{otel + "/attribute"}},
 
 	{packages: []string{"otelagent/otelsetup/..."}, own: []string{"spans", "otelagent", exportsize}, other: sdk},
-	{packages: []string{"otelagent/redact"}, own: []string{"spans", "otelagent"},
-		other: []string{"go.yaml.in/yaml/v3", "gopkg.in/yaml.v3", "github.com/speakeasy-api/jsonpath/pkg/jsonpath"}},
+	{packages: []string{"otelagent/redact"}, own: []string{"spans", "otelagent"}},
 	{packages: []string{"otelagent/..."}, own: []string{"spans", exportsize}, other: append([]string{"github.com/klauspost/compress/zstd"}, api...)},
 
 	{packages: []string{"dialects/object"}},
