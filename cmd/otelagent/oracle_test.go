@@ -173,6 +173,7 @@ CREATE TABLE system_prompts(digest TEXT PRIMARY KEY, body TEXT NOT NULL);`)
 // whose bytes stand there anyway. Content stands in place of the names of blocks; its numbers are spelled in one way. Other
 // digests, ids that the recording lacks, and times of arrival are numbered or replaced, in exports too. Of defects, of
 // refused exports and of messages of the reader the code, the numbers and the place are kept: words may be put better.
+// Texts of more than 1 MiB are not normalised: those recordings have ids and times of their own.
 // Parts of more than 256 KiB are kept as hashes of 50 lines each, and the requests of a session that come to more than 1 MiB as
 // a size and a SHA-256 each. Equal bodies are stored once: an index shows which recordings give the same.
 func TestOracle(t *testing.T) {
