@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelagent/otelagent/inspect"
-	"github.com/otelagent/otelagent/session"
-	"github.com/otelagent/otelagent/session/export"
-	"github.com/otelagent/otelagent/store"
-	"github.com/otelagent/otelagent/store/reader"
+	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/export"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/reader"
 )
 
 // This file holds what the oracle knows of the packages of the pipeline, and of what depends on the wire.

@@ -23,11 +23,11 @@ import (
 
 // oracleRoots are the folders of recordings by dialect. Recordings are known by their path in this folder.
 var oracleRoots = map[string]string{
-	"phi-core":    "../../otelagent/phi/testdata",
-	"clark-agent": "../../otelagent/clark/testdata",
-	"acp":         "../../otelagent/acp/testdata",
-	"guide":       "../../otelagent/guide/testdata",
-	"otelagent":   "../../otelagent/ndjson/testdata",
+	"phi-core":    "../../dialects/phi/testdata",
+	"clark-agent": "../../dialects/clark/testdata",
+	"acp":         "../../dialects/acp/testdata",
+	"guide":       "../../dialects/guide/testdata",
+	"otelagent":   "../../dialects/ndjson/testdata",
 }
 
 // oracleTables are the recordings of the guide whose lines are rows of its tables: they are read as a database too.
