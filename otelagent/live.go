@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/otelagent/otelagent/internal/exportsize"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -368,7 +367,6 @@ func (h *handle) leave(now *content, name string, at Moment) {
 	}
 	at = at.now()
 	for i, k := range now.carriers(h.run, h.tracer.config.maxSpan) {
-		exportsize.Ended(k.size, h.session, h.run)
 		child := h.payload("live/"+name+"/"+strconv.Itoa(i), at.Time)
 		k.emit(child, at.Time)
 		child.End(trace.WithTimestamp(at.Time))

@@ -307,7 +307,7 @@ func TestLivePipelines(t *testing.T) {
 			defer func() { _ = c.stop() }()
 
 			p, err := otelsetup.Setup(t.Context(), otelsetup.WithEndpoint("http://"+addrs["OTLP_GRPC"]), otelsetup.WithProtocol(otelsetup.GRPC), otelsetup.WithoutGlobal(),
-				otelsetup.WithLive(otelsetup.WithHeartbeat(liveHeartbeat)))
+				otelsetup.WithLive(liveHeartbeat))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -94,7 +94,7 @@ func TestMetricsGoWhereSpansGo(t *testing.T) {
 		var got metricsReceiver
 		opts := []otelsetup.Option{otelsetup.WithEndpoint(serve(t, &got)), otelsetup.WithServiceName("coder"), otelsetup.WithTenant("acme"), otelsetup.WithoutGlobal()}
 		if exponential {
-			opts = append(opts, otelsetup.WithExponentialHistograms())
+			t.Setenv("OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION", "base2_exponential_bucket_histogram")
 		}
 		p, err := otelsetup.Setup(t.Context(), opts...)
 		if err != nil {

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -28,9 +27,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if program := os.Getenv(programEnv); program != "" {
-		os.Exit(runProgram(program))
-	}
 	silence()
 	goleak.VerifyTestMain(m)
 }
