@@ -29,8 +29,8 @@ func closedPort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// Thousands of turns with content and nobody there: what waits stays below the bound, every span is counted, every session is
-// reported as lost, once, and the error handler hears of it in few words.
+// Thousands of turns with content and nobody there: what waits stays below the bound, every span is counted, every
+// session is reported as lost, once, and the error handler hears of it in few words.
 func TestReceiverAway(t *testing.T) {
 	const bound, n, size = 16 << 20, 4000, 64 << 10
 	for _, tt := range []struct {
@@ -119,8 +119,8 @@ func (failing) ExportSpans(ctx context.Context, _ []sdktrace.ReadOnlySpan) error
 }
 func (failing) Shutdown(context.Context) error { return nil }
 
-// An hour of it, with ten spans a second: the error handler hears of drops once a minute, and of each batch that failed; nothing
-// goes uncounted.
+// An hour of it, with ten spans a second: the error handler hears of drops once a minute, and of each batch that
+// failed; nothing goes uncounted.
 func TestReceiverAwayForAnHour(t *testing.T) {
 	heard := hear(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -154,8 +154,8 @@ func TestReceiverAwayForAnHour(t *testing.T) {
 	})
 }
 
-// The newest span of a queue that is full is dropped: its session is reported although no exporter saw it, and not by the
-// goroutine that ended it.
+// The newest span of a queue that is full is dropped: its session is reported although no exporter saw it, and not by
+// the goroutine that ended it.
 func TestOnLostHearsOfDroppedSpans(t *testing.T) {
 	heard := hear(t)
 	p, err := otelsetup.Setup(t.Context(), otelsetup.WithoutGlobal(), otelsetup.WithExporter(hanging{}), otelsetup.WithMaxQueue(2, 0))

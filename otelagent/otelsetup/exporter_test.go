@@ -64,8 +64,8 @@ func end(p trace.TracerProvider, session string, bodies []string, more ...attrib
 // body is a text of its own of that size.
 func body(i, size int) string { return fmt.Sprintf("%d %s", i, strings.Repeat("b", size)) }
 
-// With the SDK's own batcher 20 turns with 1 MiB of content are one batch, which no stock receiver takes. This is the trap; the
-// wrapped exporter brings every byte.
+// With the SDK's own batcher 20 turns with 1 MiB of content are one batch, which no stock receiver takes. This is the
+// trap; the wrapped exporter brings every byte.
 func TestWrappedExporterBringsWhatIsLostWithoutIt(t *testing.T) {
 	const n, size = 20, 1 << 20
 	for _, tr := range transports {
@@ -214,8 +214,8 @@ func TestOnLostNamesEachSessionOnce(t *testing.T) {
 	}
 }
 
-// A callback is the adapter's: it takes locks that the end of a span may hold, and ends spans itself. Without a batcher the export
-// happens at the end of a span, which must still not wait for it.
+// A callback is the adapter's: it takes locks that the end of a span may hold, and ends spans itself. Without a batcher
+// the export happens at the end of a span, which must still not wait for it.
 func TestOnLostNeverRunsWhereASpanEnds(t *testing.T) {
 	for name, provider := range map[string]func(*otelsetup.Exporter) sdktrace.TracerProviderOption{
 		"batcher": func(e *otelsetup.Exporter) sdktrace.TracerProviderOption { return sdktrace.WithBatcher(e) },
@@ -314,7 +314,8 @@ func TestSpanLargerThanARequestGoesAlone(t *testing.T) {
 	}
 }
 
-// The time that the batcher allows is for all requests of a batch. What it does not suffice for is not tried, and reported.
+// The time that the batcher allows is for all requests of a batch. What it does not suffice for is not tried, and
+// reported.
 func TestExportEndsWithItsContext(t *testing.T) {
 	w := otelsetup.WrapExporter(hanging{})
 	var got lostSessions

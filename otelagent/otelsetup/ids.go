@@ -10,8 +10,8 @@ import (
 	"github.com/otelagent/otelagent/otelagent"
 )
 
-// idGenerator derives ids where the tracer asks for it (otelagent.WithDerivedIDs, WithSessionTrace) and makes random ones
-// otherwise.
+// idGenerator derives ids where the tracer asks for it (otelagent.WithDerivedIDs, WithSessionTrace) and makes random
+// ones otherwise.
 type idGenerator struct{ tenant string }
 
 // NewIDs returns the ids of a span without a parent.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,19 +29,19 @@ const (
 	liveChildBytes = 16 << 20               // of ended children that wait
 )
 
-// Live sends copies of open spans to an exporter, for otelagent.WithLive: at once when a span opens, within 200 ms when it
-// changes, and every heartbeat. It keeps one entry per open span, up to 4,096, and the newest state wins. It calls no processor
-// of a provider and never makes its caller wait. Failures are counted and not logged. Safe for concurrent use.
+// Live sends copies of open spans to an exporter, for otelagent.WithLive: at once when a span opens, within 200 ms when
+// it changes, and every heartbeat. It keeps one entry per open span, up to 4,096, and the newest state wins. It calls
+// no processor of a provider and never makes its caller wait. Failures are counted and not logged. Safe for concurrent
+// use.
 type Live struct {
 	to        *Exporter
 	heartbeat time.Duration
-	queue     *queue // of Setup, through which children go; nil for NewLive
-	shared    bool   // the exporter belongs to the queue
+	queue     *queue // of Setup, which children go through; nil for NewLive
 
-	ctx        context.Context // ends with Shutdown
-	cancel     context.CancelFunc
-	wake, push chan struct{} // hold one when there is something to send, and when the queue is to be flushed
-	done       chan struct{} // closed when run has returned
+	ctx    context.Context // ends with Shutdown
+	cancel context.CancelFunc
+	wake   chan struct{} // holds one when there is something to send at once
+	done   chan struct{} // closed when run has returned
 
 	mu         sync.Mutex
 	open       map[*otelagent.OpenSpan]*openSpan
@@ -70,35 +69,23 @@ type openSpan struct {
 //	defer live.Shutdown(ctx)
 //	tracer := otelagent.NewTracer(otelagent.WithLive(live))
 //
-// It sends a copy of each open span again every heartbeat. Readers take an agent for dead that is silent for three times as
-// long. Below 1 it is DefaultHeartbeat, and 200 ms at least.
+// It sends a copy of each open span again every heartbeat. Readers take an agent for dead that is silent for three
+// times as long. Below 1 it is DefaultHeartbeat, and 200 ms at least.
 //
-// The spans must be those of the OpenTelemetry SDK; of others nothing is sent before they end. Spans that carry a request are
-// sent with e as well, at once, and a second time through the provider, which may wait. A goroutine of its own calls e, which
-// should not be the exporter of a processor.
+// The spans must be those of the OpenTelemetry SDK; of others nothing is sent before they end. Spans that carry a
+// request are sent with e as well, at once, and a second time through the provider, which may wait. A goroutine of its
+// own calls e, which should not be the exporter of a processor.
 func NewLive(e sdktrace.SpanExporter, heartbeat time.Duration) *Live {
-	return newLive(&Live{to: WrapExporter(e), heartbeat: heartbeat})
+	return newLive(e, heartbeat, nil)
 }
 
-// openLive makes the Live of WithLive.
-func (p *Providers) openLive(ctx context.Context, c *config) error {
-	e, err := c.openTraces(ctx)
-	if err != nil {
-		return fmt.Errorf("otelsetup: open the exporter of copies: %w", err)
+func newLive(e sdktrace.SpanExporter, heartbeat time.Duration, q *queue) *Live {
+	if heartbeat < 1 {
+		heartbeat = DefaultHeartbeat
 	}
-	p.live = newLive(&Live{to: WrapExporter(e), heartbeat: c.heartbeat, queue: p.queue, shared: c.exporter != nil})
-	go p.live.flushes() // ends with the last flush, for which nobody waits
-	return nil
-}
-
-func newLive(l *Live) *Live {
-	if l.heartbeat < 1 {
-		l.heartbeat = DefaultHeartbeat
-	}
-	l.heartbeat = max(l.heartbeat, liveTick)
+	l := &Live{to: WrapExporter(e), heartbeat: max(heartbeat, liveTick), queue: q,
+		wake: make(chan struct{}, 1), done: make(chan struct{}), open: make(map[*otelagent.OpenSpan]*openSpan)}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
-	l.wake, l.push, l.done = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
-	l.open = make(map[*otelagent.OpenSpan]*openSpan)
 	go l.run()
 	return l
 }
@@ -111,8 +98,8 @@ func (p *Providers) Live() otelagent.Live {
 	return p.live
 }
 
-// LiveStats returns the counts of copies so far; zero without WithLive. A copy that failed is no loss: the span follows when
-// it ends.
+// LiveStats returns the counts of copies so far; zero without WithLive. A copy that failed is no loss: the span follows
+// when it ends.
 func (p *Providers) LiveStats() Stats {
 	if p.live == nil {
 		return Stats{}
@@ -152,7 +139,7 @@ func (l *Live) Changed(s *otelagent.OpenSpan, apart time.Duration) {
 		x.next = at
 	}
 	if !x.next.After(now) { // otherwise the tick finds it
-		poke(l.wake)
+		l.rouse()
 	}
 }
 
@@ -166,7 +153,6 @@ func (l *Live) Ended(s *otelagent.OpenSpan) {
 // Flush is as in otelagent.Live.
 func (l *Live) Flush(child trace.Span) {
 	if l.queue != nil {
-		poke(l.push)
 		return
 	}
 	span, ok := child.(sdktrace.ReadOnlySpan)
@@ -174,15 +160,15 @@ func (l *Live) Flush(child trace.Span) {
 		l.dropped.Add(1)
 		return
 	}
-	size := spanSize(span)
+	m := measured(span)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ctx.Err() != nil || l.childBytes > 0 && l.childBytes+size > liveChildBytes {
+	if l.ctx.Err() != nil || l.childBytes > 0 && l.childBytes+m.size > liveChildBytes {
 		l.dropped.Add(1)
 		return
 	}
-	l.children, l.childBytes = append(l.children, span), l.childBytes+size
-	poke(l.wake)
+	l.children, l.childBytes = append(l.children, m), l.childBytes+m.size
+	l.rouse()
 }
 
 // OnLost is that of the Providers, which makes their Live an otelagent.Delivery; of NewLive it does nothing.
@@ -192,22 +178,10 @@ func (l *Live) OnLost(f func(session string)) {
 	}
 }
 
-func poke(c chan struct{}) {
+func (l *Live) rouse() {
 	select {
-	case c <- struct{}{}:
+	case l.wake <- struct{}{}:
 	default:
-	}
-}
-
-// flushes flushes the queue when asked to, until Shutdown, which does not end a flush under way.
-func (l *Live) flushes() {
-	for {
-		select {
-		case <-l.ctx.Done():
-			return
-		case <-l.push:
-			_ = l.queue.ForceFlush(context.WithoutCancel(l.ctx)) // the exporter counts failures
-		}
 	}
 }
 
@@ -293,8 +267,8 @@ func (l *Live) export(batch []sdktrace.ReadOnlySpan) error {
 	return l.to.ExportSpans(ctx, batch)
 }
 
-// Shutdown ends sending, also exports under way, and shuts the exporter down. It waits for that until ctx ends. A second call
-// does nothing.
+// Shutdown ends sending, also exports under way, and shuts the exporter down. It waits for that until ctx ends. A
+// second call does nothing.
 func (l *Live) Shutdown(ctx context.Context) error {
 	l.mu.Lock()
 	again := l.ctx.Err() != nil
@@ -309,9 +283,6 @@ func (l *Live) Shutdown(ctx context.Context) error {
 	case <-l.done:
 	case <-ctx.Done():
 		err = ctx.Err()
-	}
-	if l.shared {
-		return err
 	}
 	return errors.Join(err, l.to.Shutdown(ctx))
 }

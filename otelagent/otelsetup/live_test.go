@@ -245,7 +245,8 @@ func TestLiveIsBounded(t *testing.T) {
 	})
 }
 
-// While a receiver hangs, at most 16 MiB of what ended ahead of open spans wait; the rest is counted, and goes through the provider as all does.
+// While a receiver hangs, at most 16 MiB of what ended ahead of open spans wait; the rest is counted, and goes through
+// the provider as all does.
 func TestLiveChildrenAreBoundedByBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		copies, finals, live, tracer := liveHost(t, 0)
@@ -290,7 +291,8 @@ func TestLiveReceiverRefuses(t *testing.T) {
 		time.Sleep(time.Hour)
 		run.End(otelagent.RunResult{})
 		synctest.Wait()
-		// The first, 240 heartbeats, what is tried in between before it gives up on that, and the child with the metadata.
+		// The first, 240 heartbeats, what is tried in between before it gives up on that, and the child with the
+		// metadata.
 		if stats := live.Stats(); stats.Failed < 240 || stats.Failed > 246 || stats.Exported != 0 || !errors.Is(stats.LastError, copies.fail) {
 			t.Errorf("stats %+v", stats)
 		}
@@ -381,7 +383,7 @@ func TestLiveOfForeignSpansSendsNothing(t *testing.T) {
 	}
 }
 
-// With Setup what carries a request leaves at once, through its own queue and once.
+// With Setup the spans that carry a request are sent within 200 ms, through its own queue and once.
 func TestSetupWithLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatched()
@@ -394,22 +396,27 @@ func TestSetupWithLive(t *testing.T) {
 			otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDelivery(p))
 		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
 		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+		synctest.Wait() // the copy without the request is made
 		turn.Request(otelagent.Request{Payload: []byte(`{"messages":[{"role":"user","content":"hi"}]}`)})
 		_, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c", Args: []byte(`{"x":1}`)})
 		synctest.Wait()
+		if diff := cmp.Diff([]string{"0s session.run live", "0s session.turn live", "0s tool.call live"}, w.take()); diff != "" {
+			t.Errorf("at once (-want +got):\n%s", diff)
+		}
+		time.Sleep(200 * time.Millisecond)
+		synctest.Wait()
 		got := w.take()
 		slices.Sort(got)
-		if diff := cmp.Diff([]string{
-			"0s session.payload final", "0s session.payload final", "0s session.run live", "0s session.turn live", "0s tool.call live",
-		}, got); diff != "" {
-			t.Errorf("at once (-want +got):\n%s", diff)
+		want := []string{"200ms session.payload final", "200ms session.payload final", "200ms session.turn live"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("within 200 ms (-want +got):\n%s", diff)
 		}
 		call.End(otelagent.ToolResult{})
 		turn.End(otelagent.TurnResult{})
 		run.End(otelagent.RunResult{})
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"500ms tool.call final", "500ms session.turn final", "500ms session.run final"}, w.take()); diff != "" {
+		if diff := cmp.Diff([]string{"400ms tool.call final", "400ms session.turn final", "400ms session.run final"}, w.take()); diff != "" {
 			t.Errorf("soon after their end (-want +got):\n%s", diff)
 		}
 		if err := p.Shutdown(t.Context()); err != nil {
@@ -436,7 +443,7 @@ func TestSetupWithLive(t *testing.T) {
 			t.Errorf("bodies are %v", bodies)
 		}
 		stats, live := p.Stats(), p.LiveStats()
-		if live.Exported != 3 || live.Failed != 0 || stats.Ended != 5 || stats.Exported != 5 || !w.down {
+		if live.Exported != 4 || live.Failed != 0 || stats.Ended != 5 || stats.Exported != 5 || !w.down {
 			t.Errorf("stats %+v, of copies %+v, shut down %t", stats, live, w.down)
 		}
 	})

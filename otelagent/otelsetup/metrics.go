@@ -26,10 +26,12 @@ import (
 // ScopeName is the instrumentation scope of the metric that Setup itself records.
 const ScopeName = "github.com/otelagent/otelagent/otelsetup"
 
-// ErrNoMetrics is in the error of MetricsError when the receiver accepts no metrics (Unimplemented over gRPC, 404 over HTTP).
+// ErrNoMetrics is in the error of MetricsError when the receiver accepts no metrics (Unimplemented over gRPC, 404 over
+// HTTP).
 var ErrNoMetrics = errors.New("otelsetup: the receiver takes no metrics; none are sent any more")
 
-// MeterProvider returns the provider of metrics, for otelagent.WithMeterProvider; one that does nothing without metrics.
+// MeterProvider returns the provider of metrics, for otelagent.WithMeterProvider; one that does nothing without
+// metrics.
 func (p *Providers) MeterProvider() metric.MeterProvider {
 	if p.meters == nil {
 		return noop.NewMeterProvider()
@@ -37,14 +39,14 @@ func (p *Providers) MeterProvider() metric.MeterProvider {
 	return p.meters
 }
 
-// HasMetrics reports whether there are metrics: false where an option or the environment switches them off, or nobody says
-// where they go.
+// HasMetrics reports whether there are metrics: false where an option or the environment switches them off, or nobody
+// says where they go.
 func (p *Providers) HasMetrics() bool { return p.meters != nil }
 
-// MetricsError returns why the last metrics were not delivered; nil when they were, when none were sent yet, and without
-// metrics. It is no error of ForceFlush or Shutdown, and the error handler is called once until metrics are delivered again.
-// After ErrNoMetrics nothing is sent; the error handler is called only where an option or a variable names the endpoint of
-// metrics.
+// MetricsError returns why the last metrics were not delivered; nil when they were, when none were sent yet, and
+// without metrics. It is no error of ForceFlush or Shutdown, and the error handler is called once until metrics are
+// delivered again. After ErrNoMetrics nothing is sent; the error handler is called only where an option or a variable
+// names the endpoint of metrics.
 func (p *Providers) MetricsError() error {
 	if p.metrics == nil {
 		return nil
@@ -70,7 +72,8 @@ func (p *Providers) setupMetrics(ctx context.Context, c *config, res *resource.R
 		p.metrics = &metricExporter{Exporter: exporter, asked: c.metricsEndpoint != "" || os.Getenv(metricsEnv) != ""}
 		reader = sdkmetric.NewPeriodicReader(p.metrics)
 	}
-	// Sums of two processes under one name would look like one that jumps. Spans carry no such id: sent again they are equal.
+	// Sums of two processes under one name would look like one that jumps. Spans carry no such id: sent again they are
+	// equal.
 	instance := attribute.String("service.instance.id", rand.Text())
 	res, err := resource.Merge(resource.NewSchemaless(instance), res)
 	if err != nil {
@@ -105,7 +108,8 @@ type metricExporter struct {
 	err   atomic.Pointer[error]
 }
 
-// Export sends metrics. It calls the error handler with the first of several failures, and does nothing after ErrNoMetrics.
+// Export sends metrics. It calls the error handler with the first of several failures, and does nothing after
+// ErrNoMetrics.
 func (e *metricExporter) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
 	last := e.lastError()
 	if errors.Is(last, ErrNoMetrics) || len(m.ScopeMetrics) == 0 {
@@ -133,7 +137,8 @@ func (e *metricExporter) lastError() error {
 	return nil
 }
 
-// refusesMetrics reports whether a receiver does not know metrics. The exporter over HTTP has the status in its text only.
+// refusesMetrics reports whether a receiver does not know metrics. The exporter over HTTP has the status in its text
+// only.
 func refusesMetrics(err error) bool {
 	if err == nil {
 		return false
@@ -145,8 +150,8 @@ func refusesMetrics(err error) bool {
 	return strings.Contains(text, ": 404 ") || strings.Contains(text, ": 405 ") || strings.Contains(text, ": 501 ")
 }
 
-// lastMetrics calls flush, which sends what was measured so far. It waits for that until ctx ends, for 5 s at most, and hardly
-// at all where some spans failed and none arrived: metrics mostly go to the same place.
+// lastMetrics calls flush, which sends what was measured so far. It waits for that until ctx ends, for 5 s at most, and
+// hardly at all where some spans failed and none arrived: metrics mostly go to the same place.
 func (p *Providers) lastMetrics(ctx context.Context, flush func(*sdkmetric.MeterProvider, context.Context) error) {
 	if p.meters == nil {
 		return

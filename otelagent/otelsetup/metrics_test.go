@@ -88,7 +88,8 @@ func serve(t *testing.T, metrics *metricsReceiver) (addr string) {
 	return l.Addr().String()
 }
 
-// Metrics go where spans go, with exemplars that lead to them, a resource of their own process, and the histograms asked for.
+// Metrics go where spans go, with exemplars that lead to them, a resource of their own process, and the histograms
+// asked for.
 func TestMetricsGoWhereSpansGo(t *testing.T) {
 	for _, exponential := range []bool{false, true} {
 		var got metricsReceiver
@@ -290,7 +291,8 @@ func TestMetricsEndpoint(t *testing.T) {
 	}
 }
 
-// What the environment says of metrics and we cannot do stops no spans: it is told, and an error only where metrics were asked of us.
+// What the environment says of metrics and we cannot do stops no spans: it is told, and an error only where metrics
+// were asked of us.
 func TestMetricsOfTheEnvironment(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()

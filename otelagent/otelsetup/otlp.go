@@ -55,7 +55,7 @@ func (c *config) protocolOf(signal string) (Protocol, error) {
 	return p, nil
 }
 
-// openTraces returns the exporter of spans; nil when no spans are to be sent.
+// openTraces returns a new exporter of spans, or that of WithExporter; nil when no spans are to be sent.
 func (c *config) openTraces(ctx context.Context) (sdktrace.SpanExporter, error) {
 	if c.exporter != nil {
 		return c.exporter, nil
@@ -71,7 +71,8 @@ func (c *config) openTraces(ctx context.Context) (sdktrace.SpanExporter, error) 
 	return otlptracegrpc.New(ctx, option(to, otlptracegrpc.WithEndpointURL)...)
 }
 
-// openMetrics returns the exporter of metrics; nil when the environment switches them off, or nobody says where they go.
+// openMetrics returns the exporter of metrics; nil when the environment switches them off, or nobody says where they
+// go.
 func (c *config) openMetrics(ctx context.Context) (sdkmetric.Exporter, error) {
 	p, err := c.protocolOf("METRICS")
 	if err != nil || p == "" {
@@ -98,8 +99,9 @@ func (c *config) openMetrics(ctx context.Context) (sdkmetric.Exporter, error) {
 	return otlpmetricgrpc.New(ctx, option(to, otlpmetricgrpc.WithEndpointURL)...)
 }
 
-// urlOf returns the URL of an endpoint for an exporter: http without a scheme, and over HTTP the path of the signal without a
-// path. Without an endpoint it is a collector on this machine, and empty where the exporter reads it from the environment.
+// urlOf returns the URL of an endpoint for an exporter: http without a scheme, and over HTTP the path of the signal
+// without a path. Without an endpoint it is a collector on this machine, and empty where the exporter reads it from the
+// environment.
 func urlOf(endpoint, env string, p Protocol, path string) string {
 	switch {
 	case endpoint != "":

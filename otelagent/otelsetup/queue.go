@@ -20,15 +20,13 @@ const (
 )
 
 const (
-	// queueSlack is how much longer the batcher's own queue is, into which it puts a mark for each flush. So the batcher
-	// itself, which does not count, never drops a span.
+	// queueSlack is how much longer the batcher's own queue is, into which it puts a mark for each flush. So the
+	// batcher itself, which does not count, never drops a span.
 	queueSlack = 64
 	// batchSize is how many spans the batcher takes from the queue at once.
 	batchSize = 64
 	// dropNotice is how often the error handler is called about dropped spans while the queue is full.
 	dropNotice = time.Minute
-	// liveDelay is how long spans wait for others before they are sent, with WithLive.
-	liveDelay = 500 * time.Millisecond
 )
 
 // queue bounds the spans in the batcher, in bytes and number, until they were exported or failed.
@@ -63,7 +61,7 @@ func newQueue(e *Exporter, c *config) *queue {
 		opts = append(opts, sdktrace.WithBlocking())
 	}
 	if c.live && os.Getenv("OTEL_BSP_SCHEDULE_DELAY") == "" {
-		opts = append(opts, sdktrace.WithBatchTimeout(liveDelay))
+		opts = append(opts, sdktrace.WithBatchTimeout(liveTick))
 	}
 	q.SpanProcessor = sdktrace.NewBatchSpanProcessor(sender{e, q}, opts...)
 	return q
@@ -78,7 +76,8 @@ func (q *queue) OnEnd(s sdktrace.ReadOnlySpan) {
 	if q.stopped.Load() {
 		return
 	}
-	size := spanSize(s)
+	m := measured(s)
+	size := m.size
 	bytes, spans := q.bytes.Add(size), q.spans.Add(1)
 	switch {
 	case q.blocking: // the batcher itself waits for the number of spans
@@ -100,7 +99,7 @@ func (q *queue) OnEnd(s sdktrace.ReadOnlySpan) {
 		}
 		return
 	}
-	q.SpanProcessor.OnEnd(s)
+	q.SpanProcessor.OnEnd(m)
 }
 
 // report calls the error handler with the number of dropped spans, once for each number.
@@ -124,14 +123,15 @@ type sender struct {
 	queue *queue
 }
 
-// ExportSpans sends a batch and then takes it off the account of the queue, all at once: the batcher holds it until then.
+// ExportSpans sends a batch and then takes it off the account of the queue, all at once: the batcher holds it until
+// then.
 func (e sender) ExportSpans(ctx context.Context, batch []sdktrace.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.queue.ctx, cancel)()
 	err := e.Exporter.ExportSpans(ctx, batch)
 	for _, s := range batch {
-		e.queue.bytes.Add(-spanSize(s))
+		e.queue.bytes.Add(-measured(s).size)
 	}
 	e.queue.spans.Add(-int64(len(batch)))
 	return err

@@ -42,19 +42,19 @@ type config struct {
 // OTEL_EXPORTER_OTLP_PROTOCOL, GRPC.
 func WithProtocol(p Protocol) Option { return func(c *config) { c.protocol = p } }
 
-// WithEndpoint sets where spans go: a URL, or host:port, which stands for http://host:port. With https there is TLS. A URL
-// without a path means /v1/traces over HTTP. Default: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, OTEL_EXPORTER_OTLP_ENDPOINT, and
-// without them a collector on this machine.
+// WithEndpoint sets where spans go: a URL, or host:port, which stands for http://host:port. With https there is TLS. A
+// URL without a path means /v1/traces over HTTP. Default: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,
+// OTEL_EXPORTER_OTLP_ENDPOINT, and without them a collector on this machine.
 func WithEndpoint(url string) Option { return func(c *config) { c.endpoint = url } }
 
-// WithMetricsEndpoint sets where metrics go, in the form of WithEndpoint; without a path it means /v1/metrics over HTTP.
-// Default: OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, else where spans go, by WithEndpoint or OTEL_EXPORTER_OTLP_ENDPOINT. There are
-// no metrics where spans go to WithExporter, to a path other than /v1/traces, or to an endpoint that only
-// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT names.
+// WithMetricsEndpoint sets where metrics go, in the form of WithEndpoint; without a path it means /v1/metrics over
+// HTTP. Default: OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, else where spans go, by WithEndpoint or
+// OTEL_EXPORTER_OTLP_ENDPOINT. There are no metrics where spans go to WithExporter, to a path other than /v1/traces, or
+// to an endpoint that only OTEL_EXPORTER_OTLP_TRACES_ENDPOINT names.
 func WithMetricsEndpoint(url string) Option { return func(c *config) { c.metricsEndpoint = url } }
 
-// WithMetricReader gives the metrics to r, instead of an exporter over OTLP: a manual reader in tests, or that of Prometheus.
-// The provider shuts it down. Nil is ignored.
+// WithMetricReader gives the metrics to r, instead of an exporter over OTLP: a manual reader in tests, or that of
+// Prometheus. The provider shuts it down. Nil is ignored.
 func WithMetricReader(r sdkmetric.Reader) Option { return func(c *config) { c.reader = r } }
 
 // WithoutMetrics switches metrics off.
@@ -67,32 +67,33 @@ func WithServiceName(name string) Option { return func(c *config) { c.service = 
 // OTEL_RESOURCE_ATTRIBUTES, else none.
 func WithTenant(tenant string) Option { return func(c *config) { c.tenant = tenant } }
 
-// WithExporter sends spans to e instead of over OTLP; the Providers shut it down. With WithLive it is called by two goroutines
-// at a time. Nil is ignored.
+// WithExporter sends spans to e instead of over OTLP; the Providers shut it down. With WithLive it is called by two
+// goroutines at a time. Nil is ignored.
 func WithExporter(e sdktrace.SpanExporter) Option { return func(c *config) { c.exporter = e } }
 
 // WithSampler sets the sampler. Default, and with nil: that of OTEL_TRACES_SAMPLER, else all traces.
 func WithSampler(s sdktrace.Sampler) Option { return func(c *config) { c.sampler = s } }
 
-// WithBlocking makes the end of a span wait while the queue is full, instead of dropping the span. For programs that replay
-// input and have no user waiting; never for an agent.
+// WithBlocking makes the end of a span wait while the queue is full, instead of dropping the span. For programs that
+// replay input and have no user waiting; never for an agent.
 func WithBlocking() Option { return func(c *config) { c.blocking = true } }
 
-// WithMaxQueue bounds how many spans and how many bytes of them wait to be sent, those under way included. Zero and less mean
-// the defaults: OTEL_BSP_MAX_QUEUE_SIZE or DefaultMaxQueueSpans, and DefaultMaxQueueBytes. A span that would exceed a bound is
-// dropped as it ends, so the newest are lost, and counted in Stats. With WithBlocking its end waits instead, and a span larger
-// than all bytes is sent alone. Bytes are those of OTLP, estimated, never too low; encoding adds one request to them.
+// WithMaxQueue bounds how many spans and how many bytes of them wait to be sent, those under way included. Zero and
+// less mean the defaults: OTEL_BSP_MAX_QUEUE_SIZE or DefaultMaxQueueSpans, and DefaultMaxQueueBytes. A span that would
+// exceed a bound is dropped as it ends, so the newest are lost, and counted in Stats. With WithBlocking its end waits
+// instead, and a span larger than all bytes is sent alone. Bytes are those of OTLP, estimated, never too low; encoding
+// adds one request to them.
 func WithMaxQueue(spans int, bytes int64) Option {
 	return func(c *config) { c.queueSpans, c.queueBytes = spans, bytes }
 }
 
-// WithoutGlobal keeps the process-wide providers and propagator. Default: Setup installs its providers, that of metrics only
-// when there are metrics, and W3C trace context and baggage as propagator.
+// WithoutGlobal keeps the process-wide providers and propagator. Default: Setup installs its providers, that of metrics
+// only when there are metrics, and W3C trace context and baggage as propagator.
 func WithoutGlobal() Option { return func(c *config) { c.local = true } }
 
-// WithLive makes Live of the Providers send copies of open spans to where spans go, over a connection of its own, and again
-// every heartbeat (see [NewLive]). Spans that end then wait 500 ms for others, unless OTEL_BSP_SCHEDULE_DELAY is set, and
-// spans that carry a request do not wait. Default: no copies.
+// WithLive makes Live of the Providers send copies of open spans to where spans go, over a connection of its own, and
+// again every heartbeat (see [NewLive]). Spans that end, and those that carry a request ahead of its turn, then wait
+// 200 ms for others, unless OTEL_BSP_SCHEDULE_DELAY is set. Default: no copies.
 func WithLive(heartbeat time.Duration) Option {
 	return func(c *config) { c.live, c.heartbeat = true, heartbeat }
 }
@@ -106,13 +107,14 @@ type Providers struct {
 	metrics *metricExporter          // nil without an exporter of metrics
 }
 
-// Setup installs an SDK. It does not connect: a collector that is away is an error of Shutdown and Stats, not of Setup. Its
-// errors are a wrong option or OTEL_* variable. The caller ends it with Shutdown.
+// Setup installs an SDK. It does not connect: a collector that is away is an error of Shutdown and Stats, not of Setup.
+// Its errors are a wrong option or OTEL_* variable. The caller ends it with Shutdown.
 //
-// OTEL_SDK_DISABLED=true makes a provider that sends nothing, as does OTEL_TRACES_EXPORTER=none without WithExporter. Metrics
-// are sent every OTEL_METRIC_EXPORT_INTERVAL (60 s), with exemplars of sampled spans; OTEL_METRICS_EXPORTER=none switches them
-// off. An exporter or a protocol of metrics in the environment that is not known is an error with WithMetricsEndpoint only:
-// otherwise the error handler of OpenTelemetry is called, and there are no metrics.
+// OTEL_SDK_DISABLED=true makes a provider that sends nothing, as does OTEL_TRACES_EXPORTER=none without WithExporter.
+// Metrics are sent every OTEL_METRIC_EXPORT_INTERVAL (60 s), with exemplars of sampled spans;
+// OTEL_METRICS_EXPORTER=none switches them off. An exporter or a protocol of metrics in the environment that is not
+// known is an error with WithMetricsEndpoint only: otherwise the error handler of OpenTelemetry is called, and there
+// are no metrics.
 func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 	var c config
 	for _, o := range opts {
@@ -144,7 +146,12 @@ func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 	}
 	p.tracer = sdktrace.NewTracerProvider(provider...)
 	if exporter != nil && c.live {
-		err = p.openLive(ctx, &c)
+		if exporter, err = c.openTraces(ctx); err == nil {
+			if c.exporter != nil {
+				exporter = borrowed{exporter}
+			}
+			p.live = newLive(exporter, c.heartbeat, p.queue)
+		}
 	}
 	if err == nil {
 		err = p.setupMetrics(ctx, &c, res)
@@ -167,8 +174,8 @@ func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 // TracerProvider returns the provider, for otelagent.WithTracerProvider.
 func (p *Providers) TracerProvider() *sdktrace.TracerProvider { return p.tracer }
 
-// ForceFlush sends the spans that have ended and the metrics so far. It waits for the network and for the functions of OnLost,
-// at most until ctx ends.
+// ForceFlush sends the spans that have ended and the metrics so far. It waits for the network and for the functions of
+// OnLost, at most until ctx ends.
 func (p *Providers) ForceFlush(ctx context.Context) error {
 	err := p.tracer.ForceFlush(ctx)
 	if p.queue != nil {
@@ -178,9 +185,9 @@ func (p *Providers) ForceFlush(ctx context.Context) error {
 	return err
 }
 
-// Shutdown sends the spans that have ended, then the metrics, and releases everything. It waits for the network and for the
-// functions of OnLost, at most until ctx ends, and for metrics 5 s at most. Spans that end later are lost. A second call does
-// nothing.
+// Shutdown sends the spans that have ended, then the metrics, and releases everything. It waits for the network and for
+// the functions of OnLost, at most until ctx ends, and for metrics 5 s at most. Spans that end later are lost. A second
+// call does nothing.
 func (p *Providers) Shutdown(ctx context.Context) error {
 	if p.queue != nil {
 		defer p.queue.cancel()
@@ -205,16 +212,16 @@ func (p *Providers) Stats() Stats {
 	return s
 }
 
-// OnLost is [Exporter.OnLost] of the exporter of spans. It also reports the sessions of spans that were dropped because the
-// queue was full.
+// OnLost is [Exporter.OnLost] of the exporter of spans. It also reports the sessions of spans that were dropped because
+// the queue was full.
 func (p *Providers) OnLost(f func(session string)) {
 	if p.queue != nil {
 		p.queue.exporter.OnLost(f)
 	}
 }
 
-// spanLimits raises the limits of the environment where they are lower than the spans of a tracer need: at most 47 events of 5
-// attributes. Values are not limited: a block cut short is not the block that its id names.
+// spanLimits raises the limits of the environment where they are lower than the spans of a tracer need: at most 47
+// events of 5 attributes. Values are not limited: a block cut short is not the block that its id names.
 func spanLimits() sdktrace.SpanLimits {
 	l := sdktrace.NewSpanLimits()
 	l.AttributeValueLengthLimit = -1
