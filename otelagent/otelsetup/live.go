@@ -42,6 +42,7 @@ type Live struct {
 	cancel context.CancelFunc
 	wake   chan struct{} // holds one when there is something to send at once
 	done   chan struct{} // closed when run has returned
+	failed int           // exports in a row, for run
 
 	mu         sync.Mutex
 	open       map[*otelagent.OpenSpan]*openSpan
@@ -60,7 +61,6 @@ type openSpan struct {
 	number int
 	sent   time.Time // when the last copy was made
 	next   time.Time // when the next one is due
-	failed int       // exports since the last one that succeeded
 }
 
 // NewLive sends with e, which it shuts down, for programs that have a provider of their own:
@@ -243,18 +243,18 @@ func (l *Live) send(list []*openSpan) {
 			l.Ended(x.of)
 		}
 	}
-	err := l.export(copies)
+	if l.export(copies) == nil {
+		l.failed = 0
+		return
+	}
+	again := time.Now().Add(liveRetry << min(l.failed, 10))
+	l.failed++
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, x := range list {
-		if err == nil {
-			x.failed = 0
-			continue
-		}
-		if again := x.sent.Add(liveRetry << min(x.failed, 10)); again.Before(x.next) {
+		if again.Before(x.next) {
 			x.next = again
 		}
-		x.failed++
 	}
 }
 

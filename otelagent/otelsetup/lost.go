@@ -35,17 +35,15 @@ func (l *lost) add(list []sdktrace.ReadOnlySpan) {
 	}
 	for _, s := range list {
 		for _, kv := range s.Attributes() {
-			if kv.Key == spans.SessionIDKey {
-				if l.waiting == nil {
-					l.waiting = make(map[string]bool)
-				}
-				l.waiting[kv.Value.AsString()] = true
+			if kv.Key != spans.SessionIDKey {
+				continue
 			}
+			if l.done == nil {
+				l.done, l.waiting = make(chan struct{}), make(map[string]bool)
+				go l.run()
+			}
+			l.waiting[kv.Value.AsString()] = true
 		}
-	}
-	if len(l.waiting) > 0 && l.done == nil {
-		l.done = make(chan struct{})
-		go l.run()
 	}
 }
 
@@ -53,14 +51,15 @@ func (l *lost) run() {
 	for {
 		l.mu.Lock()
 		sessions, funcs := l.waiting, l.funcs
-		l.waiting = nil
+		l.waiting = make(map[string]bool)
 		if len(sessions) == 0 {
 			close(l.done)
 			l.done = nil
-			l.mu.Unlock()
-			return
 		}
 		l.mu.Unlock()
+		if len(sessions) == 0 {
+			return
+		}
 		for session := range sessions {
 			for _, f := range funcs {
 				f(session)

@@ -62,9 +62,12 @@ func (p *Providers) setupMetrics(ctx context.Context, c *config, res *resource.R
 		return nil
 	case reader == nil:
 		exporter, err := c.openMetrics(ctx)
-		if err != nil && c.metricsEndpoint == "" { // the environment may be meant for others: spans do not wait for it
-			otel.Handle(fmt.Errorf("%w; there are no metrics", err))
-			return nil
+		if err != nil {
+			err = fmt.Errorf("otelsetup: metrics: %w", err)
+			if c.metricsEndpoint == "" { // the environment may be meant for others: spans do not wait for it
+				otel.Handle(fmt.Errorf("%w; there are no metrics", err))
+				return nil
+			}
 		}
 		if err != nil || exporter == nil {
 			return err

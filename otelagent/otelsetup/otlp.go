@@ -45,12 +45,12 @@ func (c *config) protocolOf(signal string) (Protocol, error) {
 	case disabled() || slices.Equal(kinds, []string{"none"}):
 		return "", nil
 	case len(kinds) > 0 && !slices.Contains(kinds, "otlp"):
-		return "", fmt.Errorf("otelsetup: %s=%q: want otlp or none", name, os.Getenv(name))
+		return "", fmt.Errorf("%s=%q: want otlp or none", name, os.Getenv(name))
 	}
 	p := cmp.Or(c.protocol, Protocol(os.Getenv("OTEL_EXPORTER_OTLP_"+signal+"_PROTOCOL")),
 		Protocol(os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")), GRPC)
 	if p != GRPC && p != HTTP {
-		return "", fmt.Errorf("otelsetup: protocol %q of %s: want %s or %s", p, strings.ToLower(signal), GRPC, HTTP)
+		return "", fmt.Errorf("protocol %q of %s: want %s or %s", p, strings.ToLower(signal), GRPC, HTTP)
 	}
 	return p, nil
 }

@@ -134,7 +134,7 @@ func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 	}
 	exporter, err := c.openTraces(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("otelsetup: open the exporter of spans: %w", err)
+		return nil, fmt.Errorf("otelsetup: spans: %w", err)
 	}
 	p := &Providers{}
 	if exporter != nil {
