@@ -27,8 +27,8 @@ type Live interface {
 	Changed(s *OpenSpan, apart time.Duration)
 	// Ended says that s has ended: nothing is to be sent of it any more.
 	Ended(s *OpenSpan)
-	// Flush says that a span ended which carries content of an open one: it is to leave the process without waiting for others.
-	// It is called without locks held.
+	// Flush says that a span ended which carries content of an open one: it is to be sent soon, unless the provider of the span
+	// does so. It is called without locks held.
 	Flush(child trace.Span)
 }
 

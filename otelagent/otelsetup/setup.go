@@ -54,7 +54,7 @@ func WithEndpoint(url string) Option { return func(c *config) { c.endpoint = url
 func WithMetricsEndpoint(url string) Option { return func(c *config) { c.metricsEndpoint = url } }
 
 // WithMetricReader gives the metrics to r, instead of an exporter over OTLP: a manual reader in tests, or that of
-// Prometheus. The provider shuts it down. Nil is ignored.
+// Prometheus. The provider shuts it down. Default, and with nil: OTLP.
 func WithMetricReader(r sdkmetric.Reader) Option { return func(c *config) { c.reader = r } }
 
 // WithoutMetrics switches metrics off.
@@ -67,8 +67,8 @@ func WithServiceName(name string) Option { return func(c *config) { c.service = 
 // OTEL_RESOURCE_ATTRIBUTES, else none.
 func WithTenant(tenant string) Option { return func(c *config) { c.tenant = tenant } }
 
-// WithExporter sends spans to e instead of over OTLP; the Providers shut it down. With WithLive it is called by two
-// goroutines at a time. Nil is ignored.
+// WithExporter sends spans to e; the Providers shut it down. With WithLive it is called by two goroutines at a time.
+// Default, and with nil: OTLP.
 func WithExporter(e sdktrace.SpanExporter) Option { return func(c *config) { c.exporter = e } }
 
 // WithSampler sets the sampler. Default, and with nil: that of OTEL_TRACES_SAMPLER, else all traces.
@@ -81,8 +81,8 @@ func WithBlocking() Option { return func(c *config) { c.blocking = true } }
 // WithMaxQueue bounds how many spans and how many bytes of them wait to be sent, those under way included. Zero and
 // less mean the defaults: OTEL_BSP_MAX_QUEUE_SIZE or DefaultMaxQueueSpans, and DefaultMaxQueueBytes. A span that would
 // exceed a bound is dropped as it ends, so the newest are lost, and counted in Stats. With WithBlocking its end waits
-// instead, and a span larger than all bytes is sent alone. Bytes are those of OTLP, estimated, never too low; encoding
-// adds one request to them.
+// instead, and a span larger than all bytes is sent alone. The bytes of a span are those of a
+// request that holds it alone; encoding adds one request to them.
 func WithMaxQueue(spans int, bytes int64) Option {
 	return func(c *config) { c.queueSpans, c.queueBytes = spans, bytes }
 }
