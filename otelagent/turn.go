@@ -244,7 +244,6 @@ func (t *Turn) AddInput(m Message) {
 	if t == nil || !t.capturing() {
 		return
 	}
-	t.run.openInferenceInput(&m)
 	t.addMessage(spans.ListInput, &m)
 	t.changed(0)
 }
@@ -290,7 +289,6 @@ func (t *Turn) figures(res *TurnResult, a *attrs) {
 		a.usage(res.Usage, &turnUsageKeys)
 		if !t.run.copied { // its tokens are counted where it came from
 			a.profileUsage(res.Usage.normal())
-			a.openInferenceUsage(res.Usage.normal())
 		}
 	}
 	if res.Cost != nil {

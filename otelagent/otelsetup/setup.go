@@ -76,6 +76,8 @@ type config struct {
 
 	live     bool
 	liveOpts []LiveOption
+
+	openInference bool
 }
 
 // WithProtocol chooses how OTLP is carried. Default: OTEL_EXPORTER_OTLP_TRACES_PROTOCOL, OTEL_EXPORTER_OTLP_PROTOCOL, GRPC.
@@ -217,6 +219,9 @@ func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 	case exporter == nil:
 		provider = append(provider, sdktrace.WithSampler(sdktrace.NeverSample()))
 	default:
+		if c.openInference {
+			exporter = OpenInference(exporter)
+		}
 		p.exporter = WrapExporter(exporter)
 		p.queue = c.queue(&p.exporter.lost)
 		p.queue.SpanProcessor = sdktrace.NewBatchSpanProcessor(&sender{p.exporter, p.queue, stopped}, c.batch(p.queue)...)
