@@ -32,6 +32,8 @@ type Turn struct {
 	partial     *partial      // of the reply
 	reply       *liveReply    // what copies tell of the last attempt; nil before it, and without them
 	questions   int           // to the user, without an answer
+	previewed   bool          // a request was
+	before      int           // messages of it that are not new on the turn
 }
 
 // StartTurn starts a turn and returns a context in which its tool calls are to be started. The turn is a child of the run,

@@ -26,6 +26,10 @@ func (t *Turn) inputViews(req *Request, same int, a *attrs) {
 	if !t.previews() {
 		return
 	}
+	if t.previewed { // by an earlier attempt: what was new then is new on the turn
+		same = min(same, t.before)
+	}
+	t.previewed, t.before = true, same
 	if t.run.shown.newSystem(req.System) {
 		body, _ := t.tracer.config.redact(Piece{Body: req.System, JSON: true, Place: PlaceSystem})
 		a.view(spans.SystemInstructionsKey, func(dst []byte) []byte {
