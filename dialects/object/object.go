@@ -305,6 +305,15 @@ func (o *Object) Object(key string) *Object {
 	return o.inner(key, o.of(key, "{", "an object"))
 }
 
+// Inner returns raw, valid JSON that a member holds in another form (a string of JSON), as an Object at the path of key. Its problems are
+// problems of this line. It is nil when raw is no object.
+func (o *Object) Inner(key string, raw []byte) *Object {
+	if o == nil || len(raw) == 0 || raw[0] != '{' {
+		return nil
+	}
+	return o.inner(key, raw)
+}
+
 func (o *Object) inner(place string, raw []byte) *Object {
 	if raw == nil {
 		return nil

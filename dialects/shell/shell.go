@@ -28,6 +28,12 @@ type Reader interface {
 	End()
 }
 
+// A Holder is a Reader that holds lines of our own dialect back until it hands them to Shell.Own.
+type Holder interface {
+	// Hold is called with a line of our own dialect, which is valid until Hold returns. BeforeOwn is not called then.
+	Hold(line input.Line)
+}
+
 // Shell reads inputs for a Reader. Its fields, but for Name, are valid while a line is read. Not safe for concurrent use.
 type Shell struct {
 	// Name is the name of the dialect.
@@ -110,14 +116,13 @@ func (s *Shell) line(line input.Line, d Reader) {
 		}
 		s.Emit(&otelagent.DefectFound{Meta: otelagent.Meta{Seq: s.Seq, Arrived: s.Arrived}, Code: spans.DefectEventLost, Detail: detail})
 	case ndjson.Own(line.Text):
-		if d.BeforeOwn(); !s.stopped && !s.own.Line(line, s.Seq, s.yield) {
-			s.stopped = true
+		if h, holds := d.(Holder); holds {
+			h.Hold(line)
+			return
 		}
-		own := s.own.Stats()
-		s.Stats.Events += own.Events - s.counted.Events
-		s.Stats.Rejected += own.Rejected - s.counted.Rejected
-		s.Stats.IgnoredKeys += own.IgnoredKeys - s.counted.IgnoredKeys
-		s.counted = own
+		if d.BeforeOwn(); !s.stopped {
+			s.Own(line, s.Seq)
+		}
 	default:
 		d.Line(line)
 	}
@@ -127,6 +132,31 @@ func (s *Shell) line(line input.Line, d Reader) {
 func (s *Shell) Emit(ev otelagent.Event) {
 	if !s.stopped && !s.yield(ev, nil) {
 		s.stopped = true
+	}
+}
+
+// Own hands out the events of a line of our own dialect, whose number among all inputs is seq.
+func (s *Shell) Own(line input.Line, seq int64) {
+	if !s.stopped && !s.own.Line(line, seq, s.yield) {
+		s.stopped = true
+	}
+	own := s.own.Stats()
+	s.Stats.Events += own.Events - s.counted.Events
+	s.Stats.Rejected += own.Rejected - s.counted.Rejected
+	s.Stats.IgnoredKeys += own.IgnoredKeys - s.counted.IgnoredKeys
+	s.counted = own
+}
+
+// Rows calls read, which reads what is no lines: the rows of a document or of a database. Line numbers are zero, and Seq stays as it is
+// until read sets it. An error of read is the last one.
+func (s *Shell) Rows(read func() error) iter.Seq2[otelagent.Event, error] {
+	return func(yield func(otelagent.Event, error) bool) {
+		s.yield, s.stopped = yield, false
+		s.Number, s.Seq, s.Arrived = 0, s.Stats.Lines, time.Time{}
+		defer func() { s.yield = nil }()
+		if err := read(); err != nil && !s.stopped {
+			yield(nil, fmt.Errorf("%s: %w", s.Name, err))
+		}
 	}
 }
 
