@@ -3,7 +3,6 @@ package guide
 import (
 	"context"
 	"database/sql"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,13 +16,11 @@ import (
 	"github.com/otelagent/otelagent/otelagent"
 )
 
-// batch is how many sessions or messages are read at once. Parts are read message by message.
-const batch = 32
-
 // ReadDB reads the sessions of a live database with the guide's three tables, by created_at and id, as Events reads them from a file. It
 // only selects; columns that the guide does not have are read and kept too. Each query is its own: nothing is locked
-// between two of them, and the session's own program may write meanwhile. One connection is enough. What it
-// wrote after a message was read comes with the next reading, which gives the same events again and those that are new.
+// between two of them, and the session's own program may write meanwhile. One connection is enough. Rows that it
+// wrote after a message was read come with the next reading, which gives the same events again and those that are new.
+// The ids of all sessions, and of the messages of one session, are held in memory.
 //
 // In errors the place is the row: messages[N] of the session that was read last. Any error of the database is the last one,
 // wrapped. The iterator may be used once. Bodies of system prompts come from a table system_prompts (digest, body), where there is one.
@@ -33,150 +30,102 @@ func ReadDB(ctx context.Context, db *sql.DB, opts ...input.Option) iter.Seq2[ote
 
 // ReadDB is the function ReadDB for a decoder that has read other inputs.
 func (d *Decoder) ReadDB(ctx context.Context, db *sql.DB) iter.Seq2[otelagent.Event, error] {
-	return func(yield func(otelagent.Event, error) bool) {
-		d.begin(yield)
-		err := d.readSessions(ctx, db)
-		d.endSession()
-		if err != nil && !d.stopped {
-			yield(nil, fmt.Errorf("guide: read database: %w", err))
+	return d.r.Rows(func() error {
+		err := d.r.sessions(database{ctx, db})
+		d.r.endSession()
+		if err != nil {
+			return fmt.Errorf("read database: %w", err)
 		}
+		return nil
+	})
+}
+
+type database struct {
+	ctx context.Context
+	db  *sql.DB
+}
+
+// sessions reads all sessions.
+func (d *reader) sessions(db database) error {
+	prompts := db.each("SELECT digest FROM system_prompts LIMIT 0", nil, func([]byte) {}) == nil
+	ids, err := db.ids("SELECT id FROM chat_sessions ORDER BY created_at, id")
+	for i := 0; i < len(ids) && err == nil && !d.Stopped(); i++ {
+		err = d.readSession(db, ids[i], prompts)
 	}
+	return err
 }
 
-// cursor is the place in a table that is read by created_at and id.
-type cursor struct {
-	begun   bool
-	created any
-	id      string
-}
-
-// page adds to a query what is behind the cursor.
-func (c *cursor) page(query string, args ...any) (string, []any) {
-	if c.begun {
-		query += " AND (created_at > ? OR created_at = ? AND id > ?)"
-		args = append(args, c.created, c.created, c.id)
-	}
-	return query + " ORDER BY created_at, id LIMIT " + strconv.Itoa(batch), args
-}
-
-func (d *Decoder) readSessions(ctx context.Context, db *sql.DB) error {
-	prompts := false
-	if _, err := selectRows(ctx, db, "SELECT digest FROM system_prompts LIMIT 0"); err == nil {
-		prompts = true
-	} else if ctx.Err() != nil {
+func (d *reader) readSession(db database, id any, prompts bool) error {
+	read := false
+	err := db.each("SELECT * FROM chat_sessions WHERE id = ?", id, func(row []byte) {
+		d.nextRow("session")
+		d.sessionRow(row, nil, time.Time{})
+		read = d.session != nil
+	})
+	if err != nil || !read {
 		return err
 	}
-	var at cursor
-	for !d.stopped {
-		query, args := at.page("SELECT * FROM chat_sessions WHERE 1 = 1")
-		rows, err := selectRows(ctx, db, query, args...)
-		if err != nil {
-			return err
-		}
-		for i := range rows {
-			at.move(&rows[i])
-			d.at = place{seq: d.stats.Lines}
-			d.nextRow("session")
-			d.sessionRow(rows[i].json, nil, time.Time{})
-			if d.session == nil {
-				continue
-			}
-			if err := d.readMessages(ctx, db, rows[i].id); err != nil {
-				return err
-			}
-			d.endMessage()
-			if prompts {
-				if err := d.readPrompts(ctx, db); err != nil {
-					return err
-				}
-			}
-			if d.stopped {
-				return nil
-			}
-		}
-		if len(rows) < batch {
-			return nil
-		}
+	messages, err := db.ids("SELECT id FROM chat_messages WHERE session_id = ? ORDER BY created_at, id", id)
+	for i := 0; i < len(messages) && err == nil && !d.Stopped(); i++ {
+		err = d.readMessage(db, messages[i], "messages["+strconv.Itoa(i)+"]")
 	}
-	return nil
+	d.endMessage()
+	if err != nil || !prompts {
+		return err
+	}
+	for _, digest := range d.session.digests {
+		err = errors.Join(err, db.each("SELECT * FROM system_prompts WHERE digest = ?", digest, func(row []byte) {
+			d.nextRow("system_prompts")
+			d.furtherLine("system_prompt", row)
+		}))
+	}
+	return err
 }
 
-func (d *Decoder) readMessages(ctx context.Context, db *sql.DB, session string) error {
-	var at cursor
-	for n := 0; !d.stopped; {
-		query, args := at.page("SELECT * FROM chat_messages WHERE session_id = ?", session)
-		rows, err := selectRows(ctx, db, query, args...)
-		if err != nil {
-			return err
-		}
-		for i := range rows {
-			at.move(&rows[i])
-			path := "messages[" + strconv.Itoa(n) + "]"
-			n++
-			d.nextRow(path + ".message")
-			before := d.message
-			d.messageRow(rows[i].json, nil, time.Time{})
-			if d.message == nil || d.message == before {
-				continue
-			}
-			if err := d.readParts(ctx, db, rows[i].id, path); err != nil {
-				return err
-			}
-			if d.stopped {
-				return nil
-			}
-		}
-		if len(rows) < batch {
-			return nil
-		}
+func (d *reader) readMessage(db database, id any, path string) error {
+	before := d.message
+	err := db.each("SELECT * FROM chat_messages WHERE id = ?", id, func(row []byte) {
+		d.nextRow(path + ".message")
+		d.messageRow(row, nil, time.Time{})
+	})
+	if err != nil || d.message == nil || d.message == before {
+		return err
 	}
-	return nil
-}
-
-// readParts reads the parts of a message, row by row.
-func (d *Decoder) readParts(ctx context.Context, db *sql.DB, message, path string) error {
 	n := 0
-	// index is a word of SQL.
-	return eachRow(ctx, db, func(r *dbRow) bool {
+	return db.each(`SELECT * FROM chat_parts WHERE message_id = ? ORDER BY "index", id`, id, func(row []byte) { // index is a word of SQL
 		d.nextRow(path + ".parts[" + strconv.Itoa(n) + "]")
 		n++
-		d.partRow(r.json, nil, time.Time{})
-		return !d.stopped
-	}, `SELECT * FROM chat_parts WHERE message_id = ? ORDER BY "index", id`, message)
+		d.partRow(row, nil, time.Time{})
+	})
 }
 
-// readPrompts reads the bodies of the system prompts that the session names.
-func (d *Decoder) readPrompts(ctx context.Context, db *sql.DB) error {
-	for _, digest := range d.session.digests {
-		rows, err := selectRows(ctx, db, "SELECT * FROM system_prompts WHERE digest = ?", digest)
-		if err != nil {
-			return err
-		}
-		for i := range rows {
-			d.nextRow("system_prompts")
-			d.furtherLine("system_prompt", rows[i].json)
-		}
+// ids returns the values of the only column of a query.
+func (db database) ids(query string, args ...any) (ids []any, err error) {
+	err = db.scan(query, args, func(_ []string, values []any) { ids = append(ids, values[0]) })
+	return ids, err
+}
+
+// each calls fn with each row as a JSON object, its columns in their order.
+func (db database) each(query string, arg any, fn func(row []byte)) error {
+	var args []any
+	if arg != nil {
+		args = []any{arg}
 	}
-	return nil
+	return db.scan(query, args, func(names []string, values []any) {
+		row := []byte{'{'}
+		for i, name := range names {
+			if i > 0 {
+				row = append(row, ',')
+			}
+			row = appendValue(append(rawjson.Quote(row, name), ':'), values[i])
+		}
+		fn(append(row, '}'))
+	})
 }
 
-// dbRow is a row as a JSON object, its columns in their order, and what a cursor needs of it.
-type dbRow struct {
-	json    []byte
-	id      string
-	created any
-}
-
-func (c *cursor) move(r *dbRow) { c.begun, c.created, c.id = true, r.created, r.id }
-
-func selectRows(ctx context.Context, db *sql.DB, query string, args ...any) (list []dbRow, err error) {
-	err = eachRow(ctx, db, func(r *dbRow) bool { list = append(list, *r); return true }, query, args...)
-	return list, err
-}
-
-// eachRow calls fn with each row until it returns false.
-func eachRow(ctx context.Context, db *sql.DB, fn func(*dbRow) bool, query string, args ...any) (err error) {
-	rows, err := db.QueryContext(ctx, query, args...)
+// scan calls fn with the columns of each row.
+func (db database) scan(query string, args []any, fn func(names []string, values []any)) (err error) {
+	rows, err := db.db.QueryContext(db.ctx, query, args...)
 	if err != nil {
 		return err
 	}
@@ -185,8 +134,7 @@ func eachRow(ctx context.Context, db *sql.DB, fn func(*dbRow) bool, query string
 	if err != nil {
 		return err
 	}
-	values := make([]any, len(names))
-	into := make([]any, len(names))
+	values, into := make([]any, len(names)), make([]any, len(names))
 	for i := range values {
 		into[i] = &values[i]
 	}
@@ -194,54 +142,24 @@ func eachRow(ctx context.Context, db *sql.DB, fn func(*dbRow) bool, query string
 		if err := rows.Scan(into...); err != nil {
 			return err
 		}
-		var r dbRow
-		r.json = append(r.json, '{')
-		for i, name := range names {
-			if i > 0 {
-				r.json = append(r.json, ',')
-			}
-			r.json = append(rawjson.Quote(r.json, name), ':')
-			r.json = appendValue(r.json, values[i])
-			switch name {
-			case "id":
-				r.id, _ = values[i].(string)
-			case "created_at":
-				r.created = values[i]
-			}
-		}
-		r.json = append(r.json, '}')
-		if !fn(&r) {
-			return nil
-		}
+		fn(names, values)
 	}
 	return rows.Err()
 }
 
-// appendValue appends a value of a column as JSON. What is no text becomes base64.
+// appendValue appends a value of a column as JSON: numbers as JavaScript spells them, bytes that are no text as base64.
 func appendValue(b []byte, v any) []byte {
-	switch v := v.(type) {
-	case nil:
-		return append(b, "null"...)
-	case int64:
-		return strconv.AppendInt(b, v, 10)
-	case float64: // as JavaScript spells it
-		text, err := json.Marshal(v)
-		if err != nil { // not finite
-			return append(b, "null"...)
-		}
-		return append(b, text...)
-	case bool:
-		return strconv.AppendBool(b, v)
+	switch text := v.(type) {
 	case string:
-		return rawjson.Quote(b, v)
+		return rawjson.Quote(b, text)
 	case []byte:
-		if utf8.Valid(v) {
-			return rawjson.Quote(b, string(v))
+		if utf8.Valid(text) {
+			return rawjson.Quote(b, string(text))
 		}
-		return rawjson.Quote(b, base64.StdEncoding.EncodeToString(v))
-	case time.Time:
-		return rawjson.Quote(b, v.UTC().Format(time.RFC3339Nano))
-	default:
-		return rawjson.Quote(b, fmt.Sprint(v))
 	}
+	value, err := json.Marshal(v)
+	if err != nil { // a number that is not finite
+		value = []byte("null")
+	}
+	return append(b, value...)
 }

@@ -9,303 +9,197 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// This file reads the canonical JSON: {"session": row, "messages": [{"message": row, "parts": [rows]}]} and what stands beside them.
+// This file reads the canonical JSON: {"session": row, "messages": [{"message": row, "parts": [rows]}]} and the keys that stand beside.
 
 // documents reads documents that stand one behind the other, message by message.
-func (d *Decoder) documents(r io.Reader) error {
-	in := &bounded{r: r, left: int64(d.settings.MaxLine)}
+func (d *reader) documents(r io.Reader) error {
+	in := &io.LimitedReader{R: r}
 	dec := json.NewDecoder(in)
-	for !d.stopped {
-		in.left = int64(d.settings.MaxLine)
-		err := d.stream(dec)
-		if err == nil {
-			d.endSession()
-			continue
-		}
-		if in.err != nil {
-			return fmt.Errorf("read: %w", in.err)
-		}
-		if errors.Is(err, io.EOF) {
+	for !d.Stopped() {
+		in.N = int64(d.Settings.MaxLine) + 1
+		err := d.document(dec)
+		d.endSession()
+		if err == io.EOF || d.Stopped() {
 			return nil
 		}
-		d.broken(err, in)
+		bad := &input.LineError{Field: d.path, Reason: "JSON ends too early", Cut: true}
+		syntax := (*json.SyntaxError)(nil)
+		switch {
+		case err == nil:
+			continue
+		case in.N <= 0:
+			bad.Reason, bad.Cut = "longer than "+strconv.Itoa(d.Settings.MaxLine)+" bytes", false
+		case errors.Is(err, errNoObject):
+			bad.Reason, bad.Cut = "want an object with session and messages", false
+		case errors.As(err, &syntax):
+			bad.Reason, bad.Cut = "no JSON at byte "+strconv.FormatInt(syntax.Offset, 10), false
+		case !errors.Is(err, io.ErrUnexpectedEOF):
+			return fmt.Errorf("read: %w", err)
+		}
+		d.Reject(bad)
 		return nil
 	}
 	return nil
 }
 
-// broken reports that a document is no JSON from here on. Nothing behind it can be read.
-func (d *Decoder) broken(err error, in *bounded) {
-	var syntax *json.SyntaxError
-	bad := &input.LineError{Reason: "no JSON"}
-	switch {
-	case in.full:
-		bad.Reason = "longer than " + strconv.Itoa(d.settings.MaxLine) + " bytes"
-	case errors.As(err, &syntax):
-		bad.Reason = "no JSON at byte " + strconv.FormatInt(syntax.Offset, 10)
-		bad.Cut = errors.Is(err, io.ErrUnexpectedEOF)
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		bad.Reason, bad.Cut = "JSON ends too early", true
-	case errors.Is(err, errNoObject):
-		bad.Reason = "want an object with session and messages"
-	}
-	d.endSession()
-	d.rejected(bad)
-}
-
 var errNoObject = errors.New("no object")
 
-// stream reads one document. It returns io.EOF when there is none.
-func (d *Decoder) stream(dec *json.Decoder) error {
+// document reads one document. It returns io.EOF when there is none.
+func (d *reader) document(dec *json.Decoder) error {
+	d.path = ""
 	t, err := dec.Token()
 	if err != nil {
 		return err
 	}
-	d.at = place{seq: d.stats.Lines}
 	if t != json.Delim('{') {
 		return errNoObject
 	}
-	var held []member // what came before the session
-	told := false
-	for dec.More() && !d.stopped {
+	held := []byte{'{'} // the keys beside the messages, and messages that stand before the session
+	session := false
+	err = within(dec, func() error {
 		t, err := dec.Token()
 		if err != nil {
-			return unexpected(err)
+			return err
 		}
 		key, _ := t.(string)
-		if key == "messages" && told {
-			if err := d.streamMessages(dec); err != nil {
-				return err
+		d.path = pathOf(key)
+		if key == "messages" && session {
+			return d.messages(dec)
+		}
+		value, err := d.value(dec)
+		switch {
+		case value == nil:
+		case key == "session":
+			d.nextRow(key)
+			d.sessionRow(value, nil, time.Time{})
+			session = true
+		default:
+			if len(held) > 1 {
+				held = append(held, ',')
 			}
-			continue
+			held = append(append(rawjson.Quote(held, key), ':'), value...)
 		}
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return unexpected(err)
-		}
-		d.at.path = pathOf(key)
-		if !d.valid(value) {
-			continue
-		}
-		if key != "session" {
-			if told {
-				d.furtherKey(member{key, value})
-			} else {
-				held = append(held, member{key, value})
-			}
-			continue
-		}
-		d.nextRow("session")
-		d.sessionRow(value, nil, time.Time{})
-		told = true
-		d.release(&held)
-	}
-	if !d.stopped {
-		if _, err := dec.Token(); err != nil {
-			return unexpected(err)
-		}
-	}
-	d.release(&held)
-	return nil
+		return err
+	}, d.Stopped)
+	path := d.path
+	d.path = ""
+	d.whole(object.Of("", append(held, '}')))
+	d.path = path
+	return err
 }
 
-// unexpected is err within a document, where there must be more.
-func unexpected(err error) error {
+// messages reads the array of messages, one by one.
+func (d *reader) messages(dec *json.Decoder) error {
+	t, err := dec.Token()
+	if err != nil {
+		return err
+	}
+	i := 0
+	each := func() error {
+		d.path = "messages[" + strconv.Itoa(i) + "]"
+		i++
+		value, err := d.value(dec)
+		if value != nil {
+			d.element(value)
+		}
+		if err == nil {
+			d.path = "messages"
+		}
+		return err
+	}
+	switch t {
+	case json.Delim('['):
+	case json.Delim('{'): // passes over its members
+		d.reject("", "", "want an array")
+		each = func() error {
+			_, err := dec.Token()
+			var value json.RawMessage
+			return errors.Join(err, dec.Decode(&value))
+		}
+	default:
+		d.reject("", "", "want an array")
+		return nil
+	}
+	return within(dec, each, d.Stopped)
+}
+
+// within calls each until the object or array that dec is in has ended, and reads its end.
+func within(dec *json.Decoder, each func() error, stopped func() bool) (err error) {
+	for err == nil && dec.More() && !stopped() {
+		err = each()
+	}
+	if err == nil && !stopped() {
+		_, err = dec.Token()
+	}
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-// streamMessages reads the array of messages.
-func (d *Decoder) streamMessages(dec *json.Decoder) error {
-	t, err := dec.Token()
-	if err != nil {
-		return unexpected(err)
+// value reads the value at hand. It rejects one that is not UTF-8 or nested too deeply and returns nil then.
+func (d *reader) value(dec *json.Decoder) ([]byte, error) {
+	var value json.RawMessage
+	if err := dec.Decode(&value); err != nil {
+		return nil, err
 	}
-	if t != json.Delim('[') {
-		d.at.path = "messages"
-		d.reject("", "", "want an array")
-		if t == json.Delim('{') {
-			return passOver(dec)
-		}
-		return nil
+	bad := (*rawjson.SyntaxError)(nil)
+	if errors.As(rawjson.Valid(value, rawjson.MaxDepth), &bad) {
+		d.reject("", "", bad.Reason+" at byte "+strconv.Itoa(bad.Offset+1))
+		return nil, nil
 	}
-	for i := 0; dec.More() && !d.stopped; i++ {
-		d.at.path = "messages[" + strconv.Itoa(i) + "]"
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return unexpected(err)
-		}
-		if d.valid(value) {
-			d.element(value)
-		}
-		d.at.path = "messages"
-	}
-	if d.stopped {
-		return nil
-	}
-	_, err = dec.Token()
-	return unexpected(err)
+	return value, nil
 }
 
-// passOver reads to the end of the object that was just begun.
-func passOver(dec *json.Decoder) error {
-	for depth := 1; depth > 0; {
-		t, err := dec.Token()
-		if err != nil {
-			return unexpected(err)
-		}
-		switch t {
-		case json.Delim('{'), json.Delim('['):
-			depth++
-		case json.Delim('}'), json.Delim(']'):
-			depth--
-		}
+// whole reads an object that holds the row of a session, messages, or one message with its parts. All other keys are facts.
+func (d *reader) whole(o *object.Object) {
+	if row := o.Raw("session"); row != nil {
+		d.nextRow("session")
+		d.sessionRow(row, nil, time.Time{})
 	}
-	return nil
-}
-
-// document reads a document, or a message with its parts, whose members are at hand.
-func (d *Decoder) document(members []member) {
-	var held []member
-	path := d.at.path
-	var message, parts []byte
-	for _, m := range members {
-		switch m.key {
-		case "session":
-			d.sessionRow(m.value, nil, time.Time{})
-		case "message":
-			message = m.value
-		case "parts":
-			parts = m.value
-		default:
-			held = append(held, m)
-		}
-	}
-	if message == nil && parts == nil {
-		d.release(&held)
+	d.path = ""
+	if o.Has("message") || o.Has("parts") {
+		d.rowsOf(o)
 		return
 	}
-	d.at.path = path
-	d.rowsOf(message, parts, held)
-}
-
-// release reads what was held until the session was known.
-func (d *Decoder) release(held *[]member) {
-	var further []member
-	for _, m := range *held {
-		if m.key != "messages" {
-			further = append(further, m)
-			continue
-		}
-		c := rawjson.NewCursor(m.value, maxDepth)
-		if !c.Open('[') {
-			d.at.path = "messages"
-			d.reject("", "", "want an array, got "+rawjson.KindOf(m.value))
-			continue
-		}
-		for i := 0; c.More(']'); i++ {
-			d.at.path = "messages[" + strconv.Itoa(i) + "]"
-			d.element(c.Value())
-		}
+	for i, value := range o.List("messages") {
+		d.path = "messages[" + strconv.Itoa(i) + "]"
+		d.element(value)
 	}
-	for _, m := range further {
+	d.problems("", o)
+	for _, m := range membersOf(o, "session", "messages") {
 		d.furtherKey(m)
 	}
-	*held = nil
 }
 
-// element reads {"message": row, "parts": [rows]}, which is valid JSON.
-func (d *Decoder) element(value []byte) {
-	c := rawjson.NewCursor(value, maxDepth)
-	if !c.Open('{') {
+// element reads {"message": row, "parts": [rows]}, which is valid JSON and stands at the path at hand.
+func (d *reader) element(value []byte) {
+	o := object.Of(d.path, value)
+	if o == nil {
 		d.reject("", "", "want an object, got "+rawjson.KindOf(value))
 		return
 	}
-	var message, parts []byte
-	var further []member
-	for c.More('}') {
-		switch key, value := string(c.Key()), c.Value(); key {
-		case "message":
-			message = value
-		case "parts":
-			parts = value
-		default:
-			further = append(further, member{key, value})
-		}
-	}
-	d.rowsOf(message, parts, further)
+	d.rowsOf(o)
 }
 
 // rowsOf reads the row of a message and those of its parts.
-func (d *Decoder) rowsOf(message, parts []byte, further []member) {
-	path := d.at.path
-	row := func(name string) {
-		if path != "" {
-			name = path + "." + name
-		}
-		d.nextRow(name)
-	}
-	row("message")
+func (d *reader) rowsOf(o *object.Object) {
+	path := d.path
 	before := d.message
-	d.messageRow(message, further, time.Time{})
+	d.nextRow(join(path, "message"))
+	d.messageRow(o.Spelled("message"), membersOf(o, "session", "message", "parts"), time.Time{})
 	read := d.message != nil && d.message != before
-	if parts == nil {
-		return
-	}
-	c := rawjson.NewCursor(parts, maxDepth)
-	if !c.Open('[') {
-		d.at.path = path
-		d.reject("", "parts", "want an array, got "+rawjson.KindOf(parts))
-		return
-	}
-	for i := 0; c.More(']'); i++ {
-		value := c.Value()
-		row("parts[" + strconv.Itoa(i) + "]")
+	for i, value := range o.List("parts") {
+		d.nextRow(join(path, "parts["+strconv.Itoa(i)+"]"))
 		if !read {
 			d.reject("part", "", "of a message that is not read")
 			continue
 		}
 		d.partRow(value, nil, time.Time{})
 	}
-}
-
-// bounded reads no more than left bytes.
-type bounded struct {
-	r    io.Reader
-	left int64
-	full bool
-	err  error // of r, other than its end
-}
-
-func (b *bounded) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		// Only one byte more says that it is too long.
-		var one [1]byte
-		n, err := b.r.Read(one[:])
-		if n > 0 {
-			b.full = true
-			return 0, io.ErrUnexpectedEOF
-		}
-		if err == nil {
-			err = io.ErrNoProgress
-		}
-		if err != io.EOF {
-			b.err = err
-		}
-		return 0, err
-	}
-	if int64(len(p)) > b.left {
-		p = p[:b.left]
-	}
-	n, err := b.r.Read(p)
-	b.left -= int64(n)
-	if err != nil && err != io.EOF {
-		b.err = err
-	}
-	return n, err
+	d.problems("", o)
 }

@@ -1,452 +1,362 @@
 package guide
 
 import (
-	"encoding/json"
-	"errors"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// This file gives back the runs and turns that otelagent wrote beside the rows, under the key otelagent of metadata_json.
+// This file gives back the runs and turns that otelagent wrote beside the rows, under the key otelagent of metadata_json: of a message of the
+// assistant its run and turns, of one of user or system its run and turn. Times are unix nanoseconds; zero is not known.
 
-// extension is that key: of a message of the assistant its run and turns, of one of user or system its run and turn.
+// extension is that key.
 type extension struct {
-	run        ownInfo
-	turn       int64 // noTurn when the message stands outside turns
+	run        otelagent.RunInfo
+	end        *otelagent.RunResult // nil when the run had no end, or the row does not say
+	whole      bool                 // the row says all of the run
+	turn       int64                // noTurn when the message stands outside turns
 	envelope   []byte
-	turns      []ownTurn
-	compaction *ownCompaction
+	turns      []*ownTurn
+	compaction *object.Object
 }
 
 // noTurn is the turn of what belongs to none.
 const noTurn = -1
 
-// ownInfo is a run. Times are unix nanoseconds; zero is not known.
-type ownInfo struct {
-	ID               string          `json:"id"`
-	Start            int64           `json:"start"`
-	End              int64           `json:"end"`
-	Known            string          `json:"known"`
-	Status           string          `json:"status"`
-	Word             string          `json:"word"`
-	Rejected         bool            `json:"rejected"`
-	Rejection        string          `json:"rejection"`
-	Error            string          `json:"error"`
-	ParentID         string          `json:"parent_id"`
-	ParentSessionID  string          `json:"parent_session_id"`
-	ParentToolCallID string          `json:"parent_tool_call_id"`
-	ForkParentID     string          `json:"fork_parent_id"`
-	Continuation     string          `json:"continuation"`
-	Tag              string          `json:"tag"`
-	Dialect          string          `json:"dialect"`
-	Agent            string          `json:"agent"`
-	AgentID          string          `json:"agent_id"`
-	Model            string          `json:"model"`
-	Provider         string          `json:"provider"`
-	ConfigID         string          `json:"config_id"`
-	API              string          `json:"api"`
-	Config           json.RawMessage `json:"config"`
-	Metadata         json.RawMessage `json:"metadata"`
-	Rules            json.RawMessage `json:"rules"`
-	Usage            *ownUsage       `json:"usage"`
-	Copied           bool            `json:"copied"`
-	GroupStart       int64           `json:"group_start"`
-	GroupRole        string          `json:"group_role"`
-}
-
-// ownTurn is a turn; steps are the parts of it, from up to to. Parameters and digests of its request stay in the row: without the
-// request there is no event that could tell them.
+// ownTurn is a turn; its parts are those from up to to. Digests of its request stay in the row.
 type ownTurn struct {
-	Index        int64     `json:"index"`
-	Start        int64     `json:"start"`
-	End          int64     `json:"end"`
-	Known        string    `json:"known"`
-	Trigger      string    `json:"trigger"`
-	Model        string    `json:"model"`
-	Answered     string    `json:"answered_model"`
-	Provider     string    `json:"provider"`
-	Variant      string    `json:"variant"`
-	StopReason   string    `json:"stop_reason"`
-	Failed       bool      `json:"failed"`
-	Error        string    `json:"error"`
-	Usage        *ownUsage `json:"usage"`
-	Discarded    *counts   `json:"discarded"`
-	Discards     int64     `json:"discarded_attempts"`
-	Cost         *float64  `json:"cost"`
-	Currency     string    `json:"currency"`
-	ModelCallNS  int64     `json:"model_call_ns"`
-	FirstChunkNS int64     `json:"first_chunk_ns"`
-	ResponseID   string    `json:"response_id"`
-	Temperature  *float64  `json:"temperature"`
-	MaxTokens    *int64    `json:"max_tokens"`
-	Level        string    `json:"reasoning_level"`
-	Format       string    `json:"format"`
-	Attempts     int64     `json:"attempts"`
-	Steps        [2]int    `json:"steps"`
-	Calls        []ownCall `json:"calls"`
-
-	byID map[string][]int // calls that were not told, by id; made when one is asked for
+	info      otelagent.TurnInfo
+	end       *otelagent.TurnResult // nil when it had no end
+	request   *otelagent.Request    // nil when nothing is known of it
+	discards  int64                 // attempts
+	discarded *otelagent.Usage      // the sum of them, normalised
+	from, to  int
+	calls     map[string][]*object.Object // not emitted, by id
 }
 
-// ownCall is what the part of a tool call does not say.
-type ownCall struct {
-	ID             string `json:"id"`
-	Name           string `json:"name"`
-	Start          int64  `json:"start"`
-	End            int64  `json:"end"`
-	Outcome        string `json:"outcome"`
-	Truncated      *bool  `json:"truncated"`
-	ChildRunID     string `json:"child_run_id"`
-	ChildSessionID string `json:"child_session_id"`
+const (
+	maxSameID   = 64  // calls of one id among which one of a name is looked for
+	maxDiscards = 64  // discarded attempts of a turn that are emitted
+	maxOwnRuns  = 256 // open runs; a further one ends the oldest
+)
+
+// extensionOf reads the key; nil when it is absent or not as otelagent writes it.
+func extensionOf(o *object.Object) *extension {
+	if o == nil {
+		return nil
+	}
+	failed := o.Failed()
+	r := o.Object("run")
+	e := &extension{turn: noTurn, envelope: o.Raw("envelope"), compaction: o.Object("compaction"), whole: r.String("status") != ""}
+	e.run = otelagent.RunInfo{ID: r.String("id"), Start: exactly(r, "start"), Agent: r.String("agent"), AgentID: r.String("agent_id"),
+		Model: r.String("model"), Provider: r.String("provider"), Dialect: r.String("dialect"), ParentID: r.String("parent_id"),
+		ParentSessionID: r.String("parent_session_id"), ParentToolCallID: r.String("parent_tool_call_id"),
+		ForkParentID: r.String("fork_parent_id"), Continuation: spans.Continuation(r.String("continuation")), ContinuationTag: r.String("tag"),
+		ConfigID: r.String("config_id"), API: r.String("api"), Config: r.Raw("config"), Metadata: r.Raw("metadata"), Rules: r.Raw("rules"),
+		GroupStart: exactly(r, "group_start").Time, GroupRole: spans.GroupRole(r.String("group_role")), Recording: spans.RecordingLedger,
+		Copied: flag(r, "copied")}
+	if end := exactly(r, "end"); !end.Time.IsZero() && !closed(r) {
+		e.end = &otelagent.RunResult{End: end, Status: spans.RunStatus(r.String("status")), Word: r.String("word"), Rejected: flag(r, "rejected"),
+			Rejection: r.String("rejection"), Error: r.String("error"), Usage: ownUsage(r)}
+	}
+	if turn := o.Int("turn"); turn != nil {
+		e.turn = *turn
+	}
+	for _, t := range o.Objects("turns") {
+		e.turns = append(e.turns, ownTurnOf(t))
+	}
+	if o.Failed() > failed {
+		return nil
+	}
+	return e
 }
 
-// callOf returns what is said of the next call of that id; nil when nothing is.
-func (t *ownTurn) callOf(id, name string) *ownCall {
+func ownTurnOf(o *object.Object) *ownTurn {
+	start := exactly(o, "start")
+	t := &ownTurn{discards: number(o, "discarded_attempts"), calls: map[string][]*object.Object{},
+		info: otelagent.TurnInfo{Index: number(o, "index"), Trigger: spans.Trigger(o.String("trigger")), Model: o.String("model"),
+			Provider: o.String("provider"), Variant: o.String("variant"), Start: start}}
+	if discarded := o.Object("discarded"); discarded != nil {
+		t.discarded = usageOf(discarded, spans.UsageRuleIncludesCache)
+	}
+	for i, at := range elements(o.Raw("steps")) {
+		switch n, _ := strconv.Atoi(string(at)); i {
+		case 0:
+			t.from = n
+		case 1:
+			t.to = n
+		}
+	}
+	for _, call := range o.Objects("calls") {
+		id := call.String("id")
+		t.calls[id] = append(t.calls[id], call)
+	}
+	attempts := number(o, "attempts")
+	request := otelagent.Request{At: otelagent.Moment{Time: start.Time, Source: spans.TimeSourceBound},
+		Attempt: int(min(max(attempts, 1), maxDiscards)) - 1, Model: t.info.Model, Level: o.String("reasoning_level"), Format: o.String("format"),
+		MaxTokens: o.Int("max_tokens"), Temperature: o.Float("temperature")}
+	if request.Temperature != nil || request.MaxTokens != nil || request.Level != "" || request.Format != "" || attempts > 1 {
+		t.request = &request
+	}
+	if !closed(o) {
+		t.end = &otelagent.TurnResult{End: exactly(o, "end"), Model: o.String("answered_model"), StopReason: o.String("stop_reason"),
+			Failed: flag(o, "failed"), Error: o.String("error"), Usage: ownUsage(o), Cost: o.Float("cost"), Currency: o.String("currency"),
+			ModelCall: time.Duration(number(o, "model_call_ns")), FirstChunk: time.Duration(number(o, "first_chunk_ns")),
+			ResponseID: o.String("response_id")}
+	}
+	return t
+}
+
+// exactly reads unix nanoseconds, which are the very time.
+func exactly(o *object.Object, key string) otelagent.Moment {
+	ns := number(o, key)
+	if ns <= 0 {
+		return otelagent.Moment{}
+	}
+	return otelagent.Moment{Time: time.Unix(0, ns).UTC()}
+}
+
+func number(o *object.Object, key string) int64 {
+	if n := o.Int(key); n != nil {
+		return *n
+	}
+	return 0
+}
+
+func flag(o *object.Object, key string) bool {
+	b := o.Bool(key)
+	return b != nil && *b
+}
+
+// closed reports whether a run or turn had no end.
+func closed(o *object.Object) bool { return o.String("known") == string(spans.KnownClosed) }
+
+// ownUsage reads usage as it was reported, and the rule that normalises it.
+func ownUsage(o *object.Object) *otelagent.Usage {
+	in := o.Object("usage")
+	if in == nil {
+		return nil
+	}
+	rule := spans.UsageRule(in.String("rule"))
+	if u := usageOf(in.Object("reported"), rule); u != nil {
+		return u
+	}
+	return &otelagent.Usage{Rule: rule}
+}
+
+// callOf returns the next call of that id; nil when otelagent wrote none.
+func (t *ownTurn) callOf(id, name string) *object.Object {
 	if t == nil {
 		return nil
 	}
-	if t.byID == nil {
-		t.byID = make(map[string][]int, len(t.Calls))
-		for i := range t.Calls {
-			t.byID[t.Calls[i].ID] = append(t.byID[t.Calls[i].ID], i)
-		}
-	}
-	rest := t.byID[id]
-	for k, i := range rest[:min(len(rest), maxSameID)] {
-		if c := &t.Calls[i]; c.Name == name || c.Name == "" {
-			copy(rest[1:k+1], rest[:k])
-			t.byID[id] = rest[1:]
+	rest := t.calls[id]
+	for i, c := range rest[:min(len(rest), maxSameID)] {
+		if n := c.String("name"); n == name || n == "" {
+			copy(rest[1:i+1], rest[:i])
+			t.calls[id] = rest[1:]
 			return c
 		}
 	}
 	return nil
 }
 
-// maxSameID bounds the calls of one id among which one of a name is looked for.
-const maxSameID = 64
-
-// ownCompaction is what the part of a compaction does not say; nil counts are not known.
-type ownCompaction struct {
-	Kind               string `json:"kind"`
-	Start              int64  `json:"start"`
-	End                int64  `json:"end"`
-	MessagesBefore     *int64 `json:"messages_before"`
-	MessagesAfter      *int64 `json:"messages_after"`
-	MessagesSummarized *int64 `json:"messages_summarized"`
-	InputTokens        *int64 `json:"input_tokens"`
-	OutputTokens       *int64 `json:"output_tokens"`
-	RemovedTokens      *int64 `json:"removed_tokens"`
-	Trigger            string `json:"trigger"`
-	Reason             string `json:"reason"`
-}
-
-// tell puts what is said into an event.
-func (c *ownCompaction) tell(ev *otelagent.CompactionEnded) {
-	if c == nil {
+// completeCompaction adds what otelagent wrote of a compaction and its part does not say.
+func completeCompaction(ev *otelagent.CompactionEnded, o *object.Object) {
+	if o == nil {
 		return
 	}
 	if string(ev.Summary) == `""` { // the guide has no other word for none
 		ev.Summary = nil
 	}
-	known := func(n *int64) int64 {
-		if n == nil {
-			return -1
+	if start := exactly(o, "start"); !start.Time.IsZero() {
+		ev.Compaction.Start, ev.CompactionResult.End, ev.Time = start, exactly(o, "end"), start.Time
+	}
+	if kind := o.String("kind"); kind != "" {
+		ev.Kind = spans.CompactionKind(kind)
+	}
+	ev.Trigger, ev.Reason = o.String("trigger"), o.String("reason")
+	for key, to := range map[string]*int64{"messages_before": &ev.CompactionResult.MessagesBefore, "messages_after": &ev.CompactionResult.MessagesAfter,
+		"input_tokens": &ev.CompactionResult.InputTokens, "output_tokens": &ev.OutputTokens, "messages_summarized": &ev.MessagesSummarized,
+		"removed_tokens": &ev.TokensGone} {
+		if *to = -1; o.Has(key) {
+			*to = number(o, key)
 		}
-		return *n
 	}
-	if c.Start > 0 {
-		ev.Compaction.Start, ev.CompactionResult.End = exactly(c.Start), exactly(c.End)
-		ev.Time = nanos(c.Start)
-	}
-	if c.Kind != "" {
-		ev.Kind = spans.CompactionKind(c.Kind)
-	}
-	ev.Trigger, ev.Reason = c.Trigger, c.Reason
-	ev.CompactionResult.MessagesBefore, ev.CompactionResult.MessagesAfter = known(c.MessagesBefore), known(c.MessagesAfter)
-	ev.CompactionResult.InputTokens, ev.OutputTokens = known(c.InputTokens), known(c.OutputTokens)
-	ev.MessagesSummarized, ev.TokensGone = known(c.MessagesSummarized), known(c.RemovedTokens)
 }
 
-// ownUsage is usage as it was reported, and the rule that normalises it.
-type ownUsage struct {
-	Reported counts `json:"reported"`
-	Rule     string `json:"rule"`
-}
-
-type counts struct {
-	Input      int64 `json:"input"`
-	Output     int64 `json:"output"`
-	Reasoning  int64 `json:"reasoning"`
-	CacheRead  int64 `json:"cache_read"`
-	CacheWrite int64 `json:"cache_write"`
-	Total      int64 `json:"total"`
-}
-
-func (u *ownUsage) usage() *otelagent.Usage {
-	if u == nil {
-		return nil
-	}
-	return u.Reported.usage(spans.UsageRule(u.Rule))
-}
-
-func (c *counts) usage(rule spans.UsageRule) *otelagent.Usage {
-	return &otelagent.Usage{Input: c.Input, Output: c.Output, Reasoning: c.Reasoning, CacheRead: c.CacheRead, CacheWrite: c.CacheWrite,
-		Total: c.Total, Rule: rule}
-}
-
-// extensionOf reads the key otelagent of metadata; nil when it is not as we write it.
-func (c *columns) extensionOf(object []byte) *extension {
-	var in struct {
-		Run        ownInfo         `json:"run"`
-		Turn       *int64          `json:"turn"`
-		Envelope   json.RawMessage `json:"envelope"`
-		Turns      []ownTurn       `json:"turns"`
-		Compaction *ownCompaction  `json:"compaction"`
-	}
-	if err := json.Unmarshal(object, &in); err != nil {
-		field := "metadata.otelagent"
-		var typ *json.UnmarshalTypeError
-		if errors.As(err, &typ) && typ.Field != "" {
-			field += "." + typ.Field
-		}
-		c.d.reject(c.typ, field, "not as otelagent writes it")
-		return nil
-	}
-	e := &extension{run: in.Run, turn: noTurn, envelope: in.Envelope, turns: in.Turns, compaction: in.Compaction}
-	if in.Turn != nil {
-		e.turn = *in.Turn
-	}
-	return e
-}
-
-// ownRun is a run of ours while it is told.
+// ownRun is a run of otelagent while its events are emitted.
 type ownRun struct {
 	run
-	info    ownInfo
+	seq     int64
+	own     *extension // the first, or one that says all of the run
 	started bool
 	waiting []*message // of user and system
-	turns   int64      // behind the last that was told
+	turns   int64      // behind the last that was emitted
 }
 
-// ownRuns are the runs of ours that have not ended, by their first row.
-type ownRuns []*ownRun
-
-// maxDiscards bounds the discarded attempts of a turn that are told.
-const maxDiscards = 64
-
-// maxOwnRuns bounds them: further ones end the oldest.
-const maxOwnRuns = 256
-
-// find returns the run that a message names.
-func (rs *ownRuns) find(d *Decoder, m *message) *ownRun {
-	info := m.meta.own.run
-	for _, r := range *rs {
-		if r.id == info.ID && r.info.Start == info.Start {
+// ownRunOf returns the run that a message names.
+func (d *reader) ownRunOf(m *message) *ownRun {
+	info := &m.own.run
+	for _, r := range d.runs {
+		if r.id == info.ID && r.own.run.Start == info.Start {
 			return r
 		}
 	}
-	*rs = slices.DeleteFunc(*rs, func(r *ownRun) bool { // a loop that uses an id again has ended the run that had it
-		again := r.id == info.ID
-		if again {
-			d.endOwn(r)
-		}
-		return again
-	})
-	if len(*rs) == maxOwnRuns {
-		d.endOwn((*rs)[0])
-		*rs = (*rs)[1:]
+	d.endOwnRuns(func(r *ownRun) bool { return r.id == info.ID }) // a loop that uses an id again has ended the run that had it
+	if len(d.runs) == maxOwnRuns {
+		d.endOwn(d.runs[0])
+		d.runs = d.runs[1:]
 	}
-	r := &ownRun{run: run{id: info.ID, session: d.session.id, start: nanos(info.Start), seq: m.seq}, info: info}
-	*rs = append(*rs, r)
+	r := &ownRun{run: run{id: info.ID, session: d.session.id}, seq: m.seq, own: m.own}
+	d.runs = append(d.runs, r)
 	return r
 }
 
-// endBefore ends the runs that were over before t: rows stand in the order of created_at, so nothing of them can follow.
-func (rs *ownRuns) endBefore(d *Decoder, t time.Time) {
-	*rs = slices.DeleteFunc(*rs, func(r *ownRun) bool {
-		over := r.info.End > 0 && t.UnixMilli() > r.info.End/1e6
-		if over {
-			d.endOwn(r)
+// endOwnRuns ends the open runs that are over.
+func (d *reader) endOwnRuns(over func(*ownRun) bool) {
+	d.runs = slices.DeleteFunc(d.runs, func(r *ownRun) bool {
+		if !over(r) {
+			return false
 		}
-		return over
+		d.endOwn(r)
+		return true
 	})
 }
 
-func (rs *ownRuns) endAll(d *Decoder) {
-	for _, r := range *rs {
-		d.endOwn(r)
-	}
-	*rs = nil
+// endOwnBefore ends the runs that were over before t: rows stand in the order of created_at, so no more rows of them can follow.
+func (d *reader) endOwnBefore(t time.Time) {
+	d.endOwnRuns(func(r *ownRun) bool { return r.own.end != nil && t.UnixMilli() > r.own.end.End.Time.UnixMilli() })
 }
 
-func nanos(ns int64) time.Time {
-	if ns <= 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, ns).UTC()
-}
-
-func exactly(ns int64) otelagent.Moment { return otelagent.Moment{Time: nanos(ns)} }
-
-// ownMessage takes a message that says which run of ours it belongs to.
-func (d *Decoder) ownMessage(m *message) {
-	r := d.runs.find(d, m)
-	if info := m.meta.own.run; info.Status != "" { // all that is known of the run
-		r.info = info
+// ownMessage reads a message that names its run.
+func (d *reader) ownMessage(m *message) {
+	r := d.ownRunOf(m)
+	if m.own.whole {
+		r.own = m.own
 	}
 	if m.role != "assistant" {
-		if len(r.waiting) == maxStretch || d.waiting > d.settings.MaxLine {
+		if len(r.waiting) == maxStretch || d.waiting > d.Settings.MaxLine {
 			d.startOwn(r)
-			d.leftOver(r)
+			d.emitWaiting(r)
 		}
 		r.waiting = append(r.waiting, m)
-		d.waiting += m.bytes()
+		d.waiting += m.size
 		return
 	}
 	d.startOwn(r)
-	turns, rest := m.meta.own.turns, 0 // parts from rest on were not told
-	for i := range turns {
-		t := &turns[i]
-		from := min(max(t.Steps[0], rest), len(m.parts)) // turns do not share parts
-		to := min(max(t.Steps[1], from), len(m.parts))
-		d.tellParts(&r.run, m, m.parts[rest:from], nil)
-		d.tellTurn(r, m, t, m.parts[from:to])
+	rest := 0 // parts from here on were not emitted
+	for _, t := range m.own.turns {
+		from := min(max(t.from, rest), len(m.parts)) // turns do not share parts
+		to := min(max(t.to, from), len(m.parts))
+		d.emitParts(&r.run, m, m.parts[rest:from], nil)
+		d.emitOwnTurn(r, m, t, m.parts[from:to])
 		rest = to
 	}
-	d.tellParts(&r.run, m, m.parts[rest:], nil) // a compaction, or calls outside any turn
+	d.emitParts(&r.run, m, m.parts[rest:], nil) // a compaction, or calls outside any turn
 	if len(m.parts) == 0 {
-		d.tellLines(m, 0, m.all())
+		d.emitLines(m, 0, m.all())
 	}
 }
 
-// startOwn tells that the run starts, once.
-func (d *Decoder) startOwn(r *ownRun) {
+// startOwn emits the start of the run, once.
+func (d *reader) startOwn(r *ownRun) {
 	if r.started {
 		return
 	}
 	r.started = true
-	in, s := &r.info, d.session
-	info := otelagent.RunInfo{SessionID: s.id, ID: in.ID, Agent: in.Agent, AgentID: in.AgentID, Model: in.Model, Provider: in.Provider,
-		Dialect: in.Dialect, Start: exactly(in.Start), ParentID: in.ParentID, ParentSessionID: in.ParentSessionID,
-		ParentToolCallID: in.ParentToolCallID, ForkParentID: in.ForkParentID, Continuation: spans.Continuation(in.Continuation),
-		ContinuationTag: in.Tag, ConfigID: in.ConfigID, API: in.API, Config: in.Config, Metadata: in.Metadata, Rules: in.Rules,
-		GroupStart: nanos(in.GroupStart), GroupRole: spans.GroupRole(in.GroupRole), Recording: spans.RecordingLedger, Copied: in.Copied}
-	if in.Status == "" { // no row that says all of the run is there yet
-		info.Agent, info.Model, info.Provider, info.Rules = s.agent, s.model.id, s.model.provider, s.rulesAt(r.start)
+	s, info := d.session, r.own.run
+	info.SessionID = s.id
+	if !r.own.whole { // no row that says all of the run is there yet
+		info.Agent, info.Model, info.Provider, info.Rules = s.agent, s.model.id, s.model.provider, s.rulesAt(info.Start.Time)
 	}
-	d.emit(&otelagent.RunStarted{Meta: r.meta(r.start, r.seq), RunInfo: info})
+	d.Emit(&otelagent.RunStarted{Meta: r.meta(info.Start.Time, r.seq), RunInfo: info})
 }
 
-// tellTurn tells of one turn of ours: the messages that waited for it, its parts, its end.
-func (d *Decoder) tellTurn(r *ownRun, m *message, t *ownTurn, parts []*part) {
-	d.outsideTurns(r)
-	r.turns = max(r.turns, t.Index+1)
+// emitOwnTurn emits one turn: the messages that waited for it, its parts, its end.
+func (d *reader) emitOwnTurn(r *ownRun, m *message, t *ownTurn, parts []*part) {
+	d.emitOfTurn(r, noTurn)
+	start := t.info.Start
+	r.turns = max(r.turns, t.info.Index+1)
 	seq := m.seq
 	if len(parts) > 0 {
 		seq = parts[0].seq
 	}
-	d.emit(&otelagent.TurnStarted{Meta: r.meta(nanos(t.Start), seq), TurnInfo: otelagent.TurnInfo{Index: t.Index,
-		Trigger: spans.Trigger(t.Trigger), Model: t.Model, Provider: t.Provider, Variant: t.Variant, Start: exactly(t.Start)}})
-	if t.Temperature != nil || t.MaxTokens != nil || t.Level != "" || t.Format != "" || t.Attempts > 1 { // what was asked for, without the request
-		d.emit(&otelagent.RequestPrepared{Meta: r.meta(nanos(t.Start), seq), Request: otelagent.Request{At: otelagent.Moment{Time: nanos(t.Start), Source: spans.TimeSourceBound},
-			Attempt: int(min(max(t.Attempts, 1), maxDiscards)) - 1, Model: t.Model, Level: t.Level, Format: t.Format,
-			MaxTokens: t.MaxTokens, Temperature: t.Temperature}})
+	d.Emit(&otelagent.TurnStarted{Meta: r.meta(start.Time, seq), TurnInfo: t.info})
+	if t.request != nil {
+		d.Emit(&otelagent.RequestPrepared{Meta: r.meta(start.Time, seq), Request: *t.request})
 	}
-	r.waiting = slices.DeleteFunc(r.waiting, func(w *message) bool {
-		if w.meta.own.turn != t.Index {
-			return false
+	d.emitOfTurn(r, t.info.Index)
+	for n := range min(t.discards, maxDiscards) {
+		attempt := otelagent.DiscardedAttempt{At: start, Attempt: int(n)}
+		if n == 0 {
+			attempt.Usage = t.discarded
 		}
-		d.tellOwnMessage(r, w)
-		return true
-	})
-	for n := range min(t.Discards, maxDiscards) {
-		attempt := otelagent.DiscardedAttempt{At: exactly(t.Start), Attempt: int(n)}
-		if n == 0 && t.Discarded != nil { // the sum of all, normalised
-			attempt.Usage = t.Discarded.usage(spans.UsageRuleIncludesCache)
-		}
-		d.emit(&otelagent.AttemptDiscarded{Meta: r.meta(nanos(t.Start), m.seq), DiscardedAttempt: attempt})
+		d.Emit(&otelagent.AttemptDiscarded{Meta: r.meta(start.Time, m.seq), DiscardedAttempt: attempt})
 	}
-	d.tellParts(&r.run, m, parts, t)
+	d.emitParts(&r.run, m, parts, t)
 	r.seq = m.endSeq(parts)
-	if t.Known == string(spans.KnownClosed) { // it had no end
+	if t.end == nil {
 		return
 	}
-	res := otelagent.TurnResult{End: exactly(t.End), Model: t.Answered, StopReason: t.StopReason, Failed: t.Failed, Error: t.Error,
-		Usage: t.Usage.usage(), Cost: t.Cost, Currency: t.Currency, ModelCall: time.Duration(t.ModelCallNS),
-		FirstChunk: time.Duration(t.FirstChunkNS), ResponseID: t.ResponseID}
 	if len(parts) > 0 {
-		res.Output = m.output(parts)
+		t.end.Output = m.output(parts)
 	}
-	d.emit(&otelagent.TurnEnded{Meta: r.meta(nanos(t.End), r.seq), TurnResult: res})
+	d.Emit(&otelagent.TurnEnded{Meta: r.meta(t.end.End.Time, r.seq), TurnResult: *t.end})
 }
 
-// outsideTurns tells of the messages that waited and belong to no turn.
-func (d *Decoder) outsideTurns(r *ownRun) {
+// emitOfTurn emits the messages that waited for a turn.
+func (d *reader) emitOfTurn(r *ownRun, turn int64) {
 	r.waiting = slices.DeleteFunc(r.waiting, func(w *message) bool {
-		if w.meta.own.turn != noTurn {
+		if w.own.turn != turn {
 			return false
 		}
-		d.tellOwnMessage(r, w)
+		d.emitOwnMessage(r, w)
 		return true
 	})
 }
 
-func (d *Decoder) tellOwnMessage(r *ownRun, m *message) {
-	d.waiting -= m.bytes()
+func (d *reader) emitOwnMessage(r *ownRun, m *message) {
+	d.waiting -= m.size
 	msg := m.message(m.parts)
-	m.meta.own.wrap(&msg)
-	d.emit(&otelagent.MessageAdded{Meta: r.meta(m.created, m.seq), Message: msg})
-	d.tellLines(m, 0, m.all())
+	m.own.wrap(&msg)
+	d.Emit(&otelagent.MessageAdded{Meta: r.meta(m.created, m.seq), Message: msg})
+	d.emitLines(m, 0, m.all())
 }
 
-// wrap puts what its source had around a message back around it.
+// wrap puts the members back that the source of a message had around it.
 func (e *extension) wrap(msg *otelagent.Message) {
-	c := rawjson.NewCursor(e.envelope, maxDepth)
-	if e.envelope == nil || !c.Open('{') {
-		return
-	}
-	names := slices.Clone(msg.Envelope)
 	raw := msg.Raw[:len(msg.Raw)-1]
-	for c.More('}') {
-		key := string(c.Key())
-		value := c.Value()
-		switch key {
-		case "id", "createdAt", "role", "parts": // it has them
-			continue
-		}
-		raw = append(append(rawjson.Quote(append(raw, ','), key), ':'), value...)
-		names = append(names, key)
+	names := slices.Clone(msg.Envelope)
+	for _, m := range membersOf(object.Of("", e.envelope), "id", "createdAt", "role", "parts") { // it has these four
+		raw = append(append(rawjson.Quote(append(raw, ','), m.key), ':'), m.value...)
+		names = append(names, m.key)
 	}
 	msg.Raw, msg.Envelope = append(raw, '}'), names
 }
 
-// leftOver tells of the messages that still wait: in turns of which there is nothing else, or in none.
-func (d *Decoder) leftOver(r *ownRun) {
-	d.outsideTurns(r)
-	for len(r.waiting) > 0 {
-		w := r.waiting[0]
-		if t := w.meta.own.turn; t >= r.turns {
+// emitWaiting emits the messages that still wait: in turns of which there is nothing else, or in none.
+func (d *reader) emitWaiting(r *ownRun) {
+	d.emitOfTurn(r, noTurn)
+	for _, w := range r.waiting {
+		if t := w.own.turn; t >= r.turns {
 			r.turns = t + 1
-			d.emit(&otelagent.TurnStarted{Meta: r.meta(w.created, w.seq), TurnInfo: otelagent.TurnInfo{Index: t, Start: bound(w.created)}})
+			d.Emit(&otelagent.TurnStarted{Meta: r.meta(w.created, w.seq), TurnInfo: otelagent.TurnInfo{Index: t, Start: bound(w.created)}})
 		}
-		d.tellOwnMessage(r, w)
-		r.waiting = r.waiting[1:]
+		d.emitOwnMessage(r, w)
 	}
+	r.waiting = nil
 }
 
-// endOwn tells the end of a run of ours, if it had one.
-func (d *Decoder) endOwn(r *ownRun) {
+// endOwn emits the end of a run, if it had one.
+func (d *reader) endOwn(r *ownRun) {
 	d.startOwn(r)
-	d.leftOver(r)
-	if r.info.End == 0 || r.info.Known == string(spans.KnownClosed) { // it had none
-		return
+	d.emitWaiting(r)
+	if end := r.own.end; end != nil {
+		d.Emit(&otelagent.RunEnded{Meta: r.meta(end.End.Time, r.seq), RunResult: *end})
 	}
-	in := &r.info
-	d.emit(&otelagent.RunEnded{Meta: r.meta(nanos(in.End), r.seq), RunResult: otelagent.RunResult{End: exactly(in.End),
-		Status: spans.RunStatus(in.Status), Word: in.Word, Rejected: in.Rejected, Rejection: in.Rejection, Error: in.Error,
-		Usage: in.Usage.usage()}})
 }

@@ -1,15 +1,20 @@
 package guide
 
 import (
+	"bufio"
 	"bytes"
+	"errors"
 	"io"
 	"strings"
 
+	"github.com/otelagent/otelagent/dialects/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // sqliteMagic begins every SQLite database file (https://sqlite.org/fileformat.html, section 1.3.1).
 const sqliteMagic = "SQLite format 3\x00"
+
+const mark = "\xef\xbb\xbf" // the byte order mark of UTF-8
 
 // Recognise reports whether head, the beginning of an input, is that of a session of the guide, and why: an SQLite file, a document, or
 // lines. Head may be cut anywhere.
@@ -17,7 +22,7 @@ func Recognise(head []byte) (why string, ok bool) {
 	if bytes.HasPrefix(head, []byte(sqliteMagic)) {
 		return "an SQLite file", true
 	}
-	head = bytes.TrimPrefix(head, []byte("\xef\xbb\xbf"))
+	head = bytes.TrimPrefix(head, []byte(mark))
 	if isDocument(head) {
 		return "an object with session and messages", true
 	}
@@ -106,7 +111,7 @@ func hasKey(c rawjson.Cursor, keys ...string) bool {
 // topKeys visits the keys of the object that text begins with, as far as they are there, each with a cursor before its value, until visit says
 // false. It reports whether the object is whole.
 func topKeys(text []byte, visit func(key string, value rawjson.Cursor) bool) (whole bool) {
-	c := rawjson.NewCursor(text, maxDepth)
+	c := rawjson.NewCursor(text, object.MaxDepth)
 	if !c.Open('{') {
 		return false
 	}
@@ -132,32 +137,32 @@ const (
 // maxHead bounds what is read before the form must be known.
 const maxHead = 64 << 10
 
-// sniff reads from r until it is known what stands there, and returns what was read. It does not wait for more than it needs.
-func sniff(r io.Reader) (head []byte, f form, err error) {
-	head = make([]byte, 0, 4096)
-	for f = formUnknown; f == formUnknown; f = formOf(head) {
-		if len(head) >= maxHead { // a line would have told by now
-			return head, formDocument, nil
+// sniff looks at the beginning of r until the form is known. It does not wait for more than it needs, and drops a byte order mark.
+func sniff(r *bufio.Reader) (form, error) {
+	for {
+		_, err := r.Peek(r.Buffered() + 1) // waits for one byte more
+		head, _ := r.Peek(r.Buffered())
+		f := formOf(head)
+		switch {
+		case f != formUnknown || err == nil:
+		case errors.Is(err, io.EOF):
+			f = formLines
+		case errors.Is(err, bufio.ErrBufferFull): // a line would be known by now
+			f = formDocument
+		default:
+			return f, err
 		}
-		if len(head) == cap(head) {
-			head = append(make([]byte, 0, 2*cap(head)), head...)
-		}
-		n, err := r.Read(head[len(head):cap(head)])
-		head = head[:len(head)+n]
-		if err == io.EOF {
-			if f = formOf(head); f == formUnknown {
-				f = formLines
+		if f != formUnknown {
+			if bytes.HasPrefix(head, []byte(mark)) {
+				_, err = r.Discard(len(mark))
+				return f, err
 			}
-			return head, f, nil
-		}
-		if err != nil {
-			return head, formUnknown, err
+			return f, nil
 		}
 	}
-	return head, f, nil
 }
 
-// formOf says what an input is that begins with head; unknown if more is needed.
+// formOf returns the form of an input that begins with head; unknown if more is needed.
 func formOf(head []byte) form {
 	if len(head) < len(sqliteMagic) && strings.HasPrefix(sqliteMagic, string(head)) {
 		return formUnknown
@@ -165,7 +170,7 @@ func formOf(head []byte) form {
 	if bytes.HasPrefix(head, []byte(sqliteMagic)) {
 		return formSQLite
 	}
-	text := bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\xef\xbb\xbf")), " \t\r\n")
+	text := bytes.TrimLeft(bytes.TrimPrefix(head, []byte(mark)), " \t\r\n")
 	if len(text) == 0 {
 		return formUnknown
 	}
@@ -182,7 +187,7 @@ func formOf(head []byte) form {
 		}
 		return f == formUnknown
 	})
-	if f == formUnknown && (whole || bytes.IndexByte(text, '\n') > 0 && rawjson.Valid(text[:bytes.IndexByte(text, '\n')], maxDepth) == nil) {
+	if f == formUnknown && (whole || bytes.IndexByte(text, '\n') > 0 && rawjson.Valid(text[:bytes.IndexByte(text, '\n')], object.MaxDepth) == nil) {
 		return formLines
 	}
 	return f

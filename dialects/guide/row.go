@@ -1,13 +1,17 @@
 package guide
 
 import (
+	"bytes"
 	"strconv"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
+
+// This file reads the columns of the three tables.
 
 // session is what is known of the session at hand.
 type session struct {
@@ -16,47 +20,37 @@ type session struct {
 	model    model
 	parent   string // id of its parent session
 	parentAt string // of the user message there
-	child    bool   // its metadata says that it is a sub-agent's
+	child    bool   // its metadata names it a sub-agent's
 	created  time.Time
 	updated  time.Time
 	archived []byte // archived_at as it came, null included
 	title    []byte // as it came
-	rules    []rule
-	rulesRaw []byte
-	digests  []string        // of system prompts, as messages name them; at most maxDigests
-	first    time.Time       // created_at of its first message
-	ids      map[string]bool // of messages that were told, at most maxMessages
-	order    []string
+	rules    []byte // as they came
+	digests  []string
+	first    time.Time // created_at of its first message
+	messages memory[bool]
+	kinds    map[string]int64 // lines of each further type
 }
 
 // model is {provider_id, model_id, variant}.
 type model struct{ provider, id, variant string }
 
-// rule is one permission rule and since when it holds; zero when that is not told.
-type rule struct {
-	raw   []byte
-	added time.Time
-}
-
 // message is one row of chat_messages, with its parts.
 type message struct {
 	id, role string
 	seq      int64
-	row      []byte // compact
+	text     []byte // of the row, compact
 	further  []member
-	meta     metadata
+	size     int // bytes of the message with its parts and lines
 	created  time.Time
 	updated  time.Time // not before created
 	latest   time.Time // the latest time that its row states
 	hidden   time.Time // since when it is rewound; zero when it is not
 	hiddenAt []byte    // as it came, null included; nil without such a key
 	parts    []*part
-	partAt   map[string]int // where in parts, by id, until the message is whole
+	partAt   map[string]int // where in parts, by id
 	lines    []ownLine      // of package ndjson that came with it
-}
 
-// metadata is what is read of metadata_json.
-type metadata struct {
 	usage      *otelagent.Usage
 	model      model
 	agent      string
@@ -75,440 +69,234 @@ type part struct {
 	kind     string
 	index    int64
 	seq      int64
-	row      []byte // compact
+	text     []byte // of the row, compact
 	further  []member
-	data     []byte // the part of the AI SDK, as it was spelled; nil when there is none
-	callID   string // columns
+	data     []byte         // the part of the AI SDK; nil when there is none
+	ai       *object.Object // data, when it is an object
+	callID   string         // columns
 	state    string
 	created  time.Time
 	latest   time.Time
 	position int // of the row among those of its message
 }
 
-// columns reads the columns of a row, by name. A column of another type than it should have is reported and not known.
-type columns struct {
-	d   *Decoder
-	typ string
-	all map[string][]byte
+// row is a row of a table. A column of another type than it should have is a problem, and is not known.
+type row struct {
+	*object.Object
+	typ  string
+	text []byte // compact; the members alias it
 }
 
-// columnsOf reads a row, and rejects what is no object.
-func (d *Decoder) columnsOf(typ string, row []byte) (columns, bool) {
-	c := rawjson.NewCursor(row, maxDepth)
-	if len(row) == 0 || !c.Open('{') {
-		reason := "missing, want an object"
-		if len(row) > 0 {
-			reason = "want an object, got " + rawjson.KindOf(row)
-		}
-		d.reject(typ, "data", reason)
-		return columns{}, false
+// row reads a row, and rejects anything but an object.
+func (d *reader) row(typ string, text []byte) (row, bool) {
+	text = compact(text)
+	o := object.Of(d.path, text)
+	if o == nil {
+		d.reject(typ, "data", "want an object, got "+rawjson.KindOf(text))
 	}
-	all := make(map[string][]byte, 16)
-	for c.More('}') {
-		key := string(c.Key())
-		all[key] = c.Value()
-	}
-	return columns{d: d, typ: typ, all: all}, true
+	return row{o, typ, text}, o != nil
 }
 
-func (c *columns) bad(name, want string) {
-	c.d.reject(c.typ, name, "want "+want+", got "+describe(c.all[name]))
+// id reads the id of a row, which it needs.
+func (r *row) id() string {
+	id := r.String("id")
+	if id == "" && r.Failed() == 0 {
+		r.Fail("id", "want a string that is not empty")
+	}
+	return id
 }
 
-// describe says what a value is that is not what it should be.
-func describe(value []byte) string {
-	switch kind := rawjson.KindOf(value); kind {
-	case "a string":
-		return "another string"
-	case "a number":
-		return "another number"
-	default:
-		return kind
-	}
-}
-
-// get returns a column that is there and not null.
-func (c *columns) get(name string) []byte {
-	if v := c.all[name]; len(v) > 0 && v[0] != 'n' {
-		return v
-	}
-	return nil
-}
-
-func (c *columns) text(name string) string {
-	v := c.get(name)
-	if v == nil {
-		return ""
-	}
-	s, ok := rawjson.String(v)
-	if !ok {
-		c.d.reject(c.typ, name, "want a string, got "+rawjson.KindOf(v))
-	}
-	return s
-}
-
-// id is text for what a row means nothing without.
-func (c *columns) id(name string) (string, bool) {
-	v := c.get(name)
-	s, ok := rawjson.String(v)
-	switch {
-	case v == nil:
-		c.d.reject(c.typ, name, "missing, want a string")
-	case !ok:
-		c.d.reject(c.typ, name, "want a string, got "+rawjson.KindOf(v))
-	case s == "":
-		c.d.reject(c.typ, name, "want a string that is not empty")
-	}
-	return s, ok && s != ""
-}
-
-// millis is a column of epoch milliseconds.
-func (c *columns) millis(name string) time.Time {
-	v := c.get(name)
-	if v == nil {
-		return time.Time{}
-	}
-	t, ok := millis(v)
-	if !ok {
-		c.bad(name, "milliseconds from 1970 to 2262")
-	}
-	return t
-}
-
-// millis reads epoch milliseconds.
-func millis(value []byte) (time.Time, bool) {
-	f, err := strconv.ParseFloat(string(value), 64)
-	if err != nil || f <= 0 || f >= 9223372036854 {
-		return time.Time{}, false
-	}
-	if n, err := strconv.ParseInt(string(value), 10, 64); err == nil {
-		return time.UnixMilli(n).UTC(), true
-	}
-	return time.UnixMicro(int64(f * 1000)).UTC(), true
-}
-
-// json returns the value of a column that holds JSON: a string of it, under name + "_json", or the value itself, under either name. Nil is
-// none.
-func (c *columns) json(name string) []byte {
+// json returns the value of a column that holds JSON: a string of it, under name_json, or the value itself, under either name.
+func (r *row) json(name string) []byte {
 	column := name + "_json"
-	v := c.get(column)
-	if v == nil {
+	if !r.Has(column) {
 		column = name
-		v = c.get(column)
 	}
-	if v == nil {
-		return nil
-	}
-	if v[0] != '"' {
-		if v[0] != '{' && v[0] != '[' {
-			c.bad(column, "JSON")
-			return nil
-		}
+	v := r.Raw(column)
+	switch {
+	case v == nil || v[0] == '{' || v[0] == '[':
 		return v
-	}
-	inner := rawjson.AppendString(nil, v)
-	if rawjson.Valid(inner, maxDepth) != nil {
-		c.d.reject(c.typ, column, "a string that is no JSON, or nested too deeply")
+	case v[0] != '"':
+		r.Fail(column, "want JSON, got "+rawjson.KindOf(v))
 		return nil
 	}
-	if inner = trimmed(inner); inner[0] == 'n' {
+	inner := bytes.TrimSpace(rawjson.AppendString(nil, v))
+	if rawjson.Valid(inner, rawjson.MaxDepth) != nil {
+		r.Fail(column, "a string that is no JSON, or nested too deeply")
+		return nil
+	}
+	if inner[0] == 'n' {
 		return nil
 	}
 	return inner
 }
 
-// trimmed returns JSON without blanks around it.
-func trimmed(value []byte) []byte {
-	c := rawjson.NewCursor(value, maxDepth)
-	return c.Value()
-}
-
-// object is json for what must be an object.
-func (c *columns) object(name string) []byte {
-	v := c.json(name)
+// object returns a column that holds a JSON object.
+func (r *row) object(name string) *object.Object {
+	v := r.json(name)
 	if v != nil && v[0] != '{' {
-		c.d.reject(c.typ, name, "want an object, got "+rawjson.KindOf(v))
-		return nil
+		r.Fail(name, "want an object, got "+rawjson.KindOf(v))
 	}
-	return v
+	return r.Inner(name, v)
 }
 
-// fields are the members of a JSON object.
-type fields struct {
-	c    *columns
-	path string
-	all  map[string][]byte
-}
-
-func (c *columns) fieldsOf(path string, object []byte) fields {
-	f := fields{c: c, path: path, all: map[string][]byte{}}
-	cur := rawjson.NewCursor(object, maxDepth)
-	if cur.Open('{') {
-		for cur.More('}') {
-			key := string(cur.Key())
-			f.all[key] = cur.Value()
-		}
+// millis reads epoch milliseconds.
+func millis(value []byte) (time.Time, bool) {
+	ms, err := strconv.ParseFloat(string(value), 64)
+	if err != nil || ms <= 0 || ms >= 9223372036854 {
+		return time.Time{}, false
 	}
-	return f
+	return time.UnixMicro(int64(ms * 1000)).UTC(), true
 }
 
-func (f *fields) get(name string) []byte {
-	if v := f.all[name]; len(v) > 0 && v[0] != 'n' {
-		return v
-	}
-	return nil
-}
-
-func (f *fields) bad(name, want string) {
-	f.c.d.reject(f.c.typ, f.path+"."+name, "want "+want+", got "+describe(f.all[name]))
-}
-
-func (f *fields) text(name string) string {
-	v := f.get(name)
-	s, ok := rawjson.String(v)
-	if v != nil && !ok {
-		f.c.d.reject(f.c.typ, f.path+"."+name, "want a string, got "+rawjson.KindOf(v))
-	}
-	return s
-}
-
-func (f *fields) millis(name string) time.Time {
-	v := f.get(name)
-	if v == nil {
-		return time.Time{}
-	}
+// millisOf reads a key that holds epoch milliseconds.
+func millisOf(o *object.Object, key string) time.Time {
+	v := o.Raw(key)
 	t, ok := millis(v)
-	if !ok {
-		f.bad(name, "milliseconds from 1970 to 2262")
+	if v != nil && !ok {
+		o.Fail(key, "want milliseconds from 1970 to 2262")
 	}
 	return t
 }
 
-func (f *fields) object(name string) []byte {
-	v := f.get(name)
-	if v != nil && v[0] != '{' {
-		f.c.d.reject(f.c.typ, f.path+"."+name, "want an object, got "+rawjson.KindOf(v))
-		return nil
-	}
-	return v
+// word returns a key that holds a string; empty when it holds something else.
+func word(o *object.Object, key string) string {
+	s, _ := rawjson.String(o.Raw(key))
+	return s
 }
 
-func (f *fields) model(name string) (m model) {
-	if v := f.object(name); v != nil {
-		m = f.c.modelOf(f.path+"."+name, v)
-	}
-	return m
-}
-
-func (c *columns) modelOf(path string, object []byte) model {
-	f := c.fieldsOf(path, object)
-	return model{provider: f.text("provider_id"), id: f.text("model_id"), variant: f.text("variant")}
-}
-
-// count reads a number of tokens.
-func count(value []byte) (int64, bool) {
-	n, err := strconv.ParseInt(string(value), 10, 64)
-	if err != nil {
-		f, ferr := strconv.ParseFloat(string(value), 64)
-		if ferr != nil || f != float64(int64(f)) || f > 1<<53 {
-			return 0, false
-		}
-		n = int64(f)
-	}
-	return n, n >= 0
+func modelOf(o *object.Object) model {
+	return model{provider: o.String("provider_id"), id: o.String("model_id"), variant: o.String("variant")}
 }
 
 // usageOf reads {input, output, reasoning, cache_read, cache_write, total}; nil when none of them is there, or one is no count.
-func (c *columns) usageOf(path string, object []byte, rule spans.UsageRule) *otelagent.Usage {
-	f := c.fieldsOf(path, object)
-	u := &otelagent.Usage{Rule: rule}
-	any, good := false, true
-	for _, field := range []struct {
-		name string
-		to   *int64
-	}{{"input", &u.Input}, {"output", &u.Output}, {"reasoning", &u.Reasoning}, {"cache_read", &u.CacheRead},
-		{"cache_write", &u.CacheWrite}, {"total", &u.Total}} {
-		v := f.get(field.name)
-		if v == nil {
-			continue
+func usageOf(o *object.Object, rule spans.UsageRule) *otelagent.Usage {
+	failed, known := o.Failed(), false
+	count := func(key string) int64 {
+		n := o.Count(key)
+		if n == nil {
+			return 0
 		}
-		n, ok := count(v)
-		if !ok {
-			f.bad(field.name, "a whole number that is not negative")
-			good = false
-			continue
-		}
-		*field.to, any = n, true
+		known = true
+		return *n
 	}
-	if !any || !good {
+	u := &otelagent.Usage{Rule: rule, Input: count("input"), Output: count("output"), Reasoning: count("reasoning"),
+		CacheRead: count("cache_read"), CacheWrite: count("cache_write"), Total: count("total")}
+	if !known || o.Failed() > failed {
 		return nil
 	}
 	return u
 }
 
 // sessionOf reads a row of chat_sessions.
-func (c *columns) sessionOf() *session {
-	s := &session{}
-	s.id = c.text("id")
-	if s.id == "" {
-		s.id = c.d.settings.Session
+func (d *reader) sessionOf(r *row) *session {
+	s := d.newSession(r.String("id"))
+	if agent := r.String("agent"); agent != "" {
+		s.agent = agent
 	}
-	if s.agent = c.text("agent"); s.agent == "" {
-		s.agent = c.d.settings.Agent
+	if m := modelOf(r.object("model")); m.provider != "" {
+		s.model = m
+	} else {
+		s.model.id, s.model.variant = m.id, m.variant
 	}
-	if v := c.object("model"); v != nil {
-		s.model = c.modelOf("model", v)
-	}
-	if s.model.provider == "" {
-		s.model.provider = c.d.settings.Provider
-	}
-	s.parent, s.parentAt = c.text("parent_id"), c.text("parent_message_id")
+	s.parent, s.parentAt = r.String("parent_id"), r.String("parent_message_id")
 	if s.parent != "" && s.parent == s.id {
-		c.d.reject(c.typ, "parent_id", "names the session itself")
+		r.Fail("parent_id", "names the session itself")
 		s.parent, s.parentAt = "", ""
 	}
-	s.created = c.millis("created_at")
-	s.updated = later(s.created, c.millis("updated_at"))
-	if v := c.object("metadata"); v != nil {
-		f := c.fieldsOf("metadata", v)
-		for _, key := range []string{"mode", "agent_mode"} {
-			if word, _ := rawjson.String(f.get(key)); word == "subagent" {
-				s.child = true
-			}
-		}
+	meta := r.object("metadata")
+	s.child = word(meta, "mode") == "subagent" || word(meta, "agent_mode") == "subagent"
+	s.created = millisOf(r.Object, "created_at")
+	s.updated = later(later(s.created, millisOf(r.Object, "updated_at")), millisOf(r.Object, "archived_at"))
+	s.archived = r.Spelled("archived_at")
+	if _, isText := rawjson.String(r.Raw("title")); isText {
+		s.title = r.Raw("title")
 	}
-	s.archived, s.title = c.all["archived_at"], c.get("title")
-	s.updated = later(s.updated, c.millis("archived_at"))
-	if _, isText := rawjson.String(s.title); !isText {
-		s.title = nil
+	if s.rules = r.json("permissions"); s.rules != nil && s.rules[0] != '[' {
+		r.Fail("permissions", "want an array, got "+rawjson.KindOf(s.rules))
 	}
-	s.rulesRaw = c.json("permissions")
-	s.rules = c.rulesOf(s.rulesRaw)
+	for _, rule := range elements(s.rules) {
+		millisOf(r.Inner("permissions[]", rule), "added_at")
+	}
 	return s
 }
 
-// rulesOf reads permission rules.
-func (c *columns) rulesOf(list []byte) (rules []rule) {
-	cur := rawjson.NewCursor(list, maxDepth)
-	if list == nil {
-		return nil
+// newSession returns a session of which the id and the settings are known.
+func (d *reader) newSession(id string) *session {
+	if id == "" {
+		id = d.Settings.Session
 	}
-	if !cur.Open('[') {
-		c.d.reject(c.typ, "permissions", "want an array, got "+rawjson.KindOf(list))
-		return nil
-	}
-	for cur.More(']') {
-		v := cur.Value()
-		r := rule{raw: v}
-		if v[0] == '{' {
-			f := c.fieldsOf("permissions[]", v)
-			r.added = f.millis("added_at")
-		}
-		rules = append(rules, r)
-	}
-	return rules
+	return &session{id: id, agent: d.Settings.Agent, model: model{provider: d.Settings.Provider}, messages: memory[bool]{max: maxMessages},
+		kinds: map[string]int64{}}
 }
 
 // rulesAt returns the rules of the session that held at t, as a JSON array; nil when the session has none.
 func (s *session) rulesAt(t time.Time) []byte {
-	var b []byte
-	for _, r := range s.rules {
-		if r.added.After(t) {
-			continue
+	var held [][]byte
+	for _, rule := range elements(s.rules) {
+		if added, _ := millis(object.Of("", rule).Raw("added_at")); !added.After(t) {
+			held = append(held, rule)
 		}
-		if b == nil {
-			b = append(b, '[')
-		} else {
-			b = append(b, ',')
-		}
-		b = append(b, r.raw...)
 	}
-	if b == nil {
+	if held == nil {
 		return nil
 	}
-	return append(b, ']')
+	return append(append([]byte{'['}, bytes.Join(held, []byte{','})...), ']')
 }
 
-// messageOf reads a row of chat_messages, but for its id and session.
-func (c *columns) messageOf() *message {
-	m := &message{role: c.text("role"), created: c.millis("created_at")}
-	m.updated = later(m.created, c.millis("updated_at"))
-	m.latest = m.updated
-	m.hiddenAt = c.all["hidden_at"]
-	m.hidden = c.millis("hidden_at")
-	if v := c.object("metadata"); v != nil {
-		c.metadataOf(v, m)
+// messageOf reads a row of chat_messages, but for its session.
+func (d *reader) messageOf(r *row, id string) *message {
+	m := &message{id: id, seq: d.Seq, text: r.text, role: r.String("role"), created: millisOf(r.Object, "created_at"), partAt: map[string]int{}}
+	m.updated = later(m.created, millisOf(r.Object, "updated_at"))
+	m.hiddenAt, m.hidden = r.Spelled("hidden_at"), millisOf(r.Object, "hidden_at")
+	meta := r.object("metadata")
+	if usage := meta.Object("usage"); usage != nil {
+		m.usage = usageOf(usage, d.rule())
 	}
-	m.latest = later(m.latest, m.hidden)
-	for _, at := range [][]byte{m.meta.queuedAt, m.meta.canceledAt} {
-		if t, ok := millis(at); ok {
-			m.latest = later(m.latest, t)
-		}
+	m.model, m.agent, m.digest = modelOf(meta.Object("model")), meta.String("agent"), meta.String("system_prompt_digest")
+	if trigger := meta.Object("trigger"); trigger != nil {
+		m.trigger, m.source = meta.Raw("trigger"), trigger.String("source")
+	}
+	m.queuedAt, m.canceledAt = meta.Spelled("queued_at"), meta.Spelled("queue_canceled_at")
+	m.compaction = string(meta.Raw("compaction")) == "true"
+	if at := meta.Spelled("hidden_at"); at != nil && m.hidden.IsZero() {
+		m.hiddenAt, m.hidden = at, millisOf(meta, "hidden_at")
+	}
+	m.own = extensionOf(meta.Object("otelagent"))
+	m.latest = later(m.updated, m.hidden)
+	for _, at := range [][]byte{m.queuedAt, m.canceledAt} {
+		t, _ := millis(at)
+		m.latest = later(m.latest, t)
 	}
 	return m
-}
-
-// metadataOf reads metadata_json of a message.
-func (c *columns) metadataOf(object []byte, m *message) {
-	f := c.fieldsOf("metadata", object)
-	meta := &m.meta
-	if v := f.object("usage"); v != nil {
-		meta.usage = c.usageOf("metadata.usage", v, c.d.rule())
-	}
-	meta.model, meta.agent = f.model("model"), f.text("agent")
-	meta.digest = f.text("system_prompt_digest")
-	if meta.trigger = f.object("trigger"); meta.trigger != nil {
-		t := c.fieldsOf("metadata.trigger", meta.trigger)
-		meta.source = t.text("source")
-	}
-	meta.queuedAt, meta.canceledAt = f.all["queued_at"], f.all["queue_canceled_at"]
-	meta.compaction = string(f.all["compaction"]) == "true"
-	if at := f.all["hidden_at"]; at != nil && (m.hiddenAt == nil || m.hidden.IsZero()) {
-		m.hiddenAt, m.hidden = at, f.millis("hidden_at")
-	}
-	if v := f.object("otelagent"); v != nil {
-		meta.own = c.extensionOf(v)
-	}
 }
 
 // waits reports whether the message is not yet, or never was, part of the transcript.
 func (m *message) waits() bool {
 	set := func(v []byte) bool { return len(v) > 0 && v[0] != 'n' }
-	return set(m.meta.queuedAt) || set(m.meta.canceledAt)
+	return set(m.queuedAt) || set(m.canceledAt)
 }
 
-// partOf reads a row of chat_parts, but for its ids.
-func (c *columns) partOf() *part {
-	p := &part{kind: c.text("type"), callID: c.text("tool_call_id"), state: c.text("tool_state"), created: c.millis("created_at")}
-	p.latest = later(p.created, c.millis("updated_at"))
-	p.index = -1
-	if v := c.get("index"); v != nil {
-		n, ok := count(v)
-		if ok {
-			p.index = n
-		} else {
-			c.bad("index", "a whole number that is not negative")
-		}
+// partOf reads a row of chat_parts; position is its place among those of its message.
+func (d *reader) partOf(r *row, id string, position int) *part {
+	p := &part{id: id, seq: d.Seq, text: r.text, kind: r.String("type"), callID: r.String("tool_call_id"), state: r.String("tool_state"),
+		created: millisOf(r.Object, "created_at"), position: position, index: int64(position)}
+	p.latest = later(p.created, millisOf(r.Object, "updated_at"))
+	if n := r.Count("index"); n != nil {
+		p.index = *n
 	}
-	p.data = c.json("data")
-	if p.kind == "" && p.data != nil {
-		f := c.fieldsOf("data", p.data)
-		p.kind = f.text("type")
+	p.data = r.json("data")
+	p.ai = object.Of("", p.data)
+	if p.kind == "" {
+		p.kind = p.ai.String("type")
 	}
 	return p
 }
 
-// rule is how usage of the guide is to be read: see docs/dialects.md.
-func (d *Decoder) rule() spans.UsageRule {
-	if d.settings.Rule != "" {
-		return d.settings.Rule
+// rule says how usage of the guide is read: see docs/dialects.md.
+func (d *reader) rule() spans.UsageRule {
+	if d.Settings.Rule != "" {
+		return d.Settings.Rule
 	}
 	return spans.UsageRuleExcludesCache
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

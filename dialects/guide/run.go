@@ -4,19 +4,18 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// This file tells of the run that a stretch of messages makes.
+// This file makes a run of a stretch of messages.
 
-// run is one run while it is told.
+// run is one run while its events are emitted.
 type run struct {
 	id, session string
-	start       time.Time
-	seq         int64
-	last        time.Time // the latest time told
+	last        time.Time // the latest time of its events
 }
 
 func (r *run) meta(t time.Time, seq int64) otelagent.Meta {
@@ -40,92 +39,88 @@ func stamped(t time.Time) otelagent.Moment {
 	return otelagent.Moment{Time: t, Source: spans.TimeSourceMessage}
 }
 
-// step is one turn of a message of the assistant: the parts from a step-start up to the next.
-type step struct {
-	parts []*part
-}
-
-// stepsOf divides the parts of a message. Those before the first step-start belong to the first step.
-func (m *message) stepsOf() (steps []step) {
+// steps divides the parts of a message of the assistant into turns, which step-start parts begin. Those before the first belong to the first
+// turn.
+func (m *message) steps() (steps [][]*part) {
 	started := false
 	for i, p := range m.parts {
 		begins := p.kind == "step-start"
 		if i == 0 || begins && started {
-			steps = append(steps, step{})
+			steps = append(steps, nil)
 		}
 		started = started || begins
-		s := &steps[len(steps)-1]
-		s.parts = append(s.parts, p)
+		last := &steps[len(steps)-1]
+		*last = append(*last, p)
 	}
 	return steps
 }
 
-// tellRun tells of the run that the messages of the stretch and the assistant's, if there is one, make. Over says that another run
-// follows, so that one without an assistant's message has ended too.
-func (d *Decoder) tellRun(a *message, over bool) {
+// emitRun emits the run that the messages of the stretch and the assistant's, if there is one, make. Over says that another run follows, so
+// that one without an assistant's message has ended too.
+func (d *reader) emitRun(a *message, over bool) {
 	users := d.stretch
-	d.stretch, d.size, d.joined = nil, 0, 0
-	first := a
-	if len(users) > 0 {
-		first = users[0]
+	d.stretch, d.joined = nil, 0
+	all := users
+	if a != nil {
+		all = append(users[:len(users):len(users)], a)
 	}
-	r := &run{id: first.id, session: d.session.id, start: first.created, seq: first.seq}
-	info := d.runInfo(first, append(users[:len(users):len(users)], a))
-	d.emit(&otelagent.RunStarted{Meta: r.meta(first.created, first.seq), RunInfo: info})
-	d.remember(r.id, first)
+	first, of := all[0], all[0]
+	if a != nil {
+		of = a
+	}
+	r := &run{id: first.id, session: d.session.id}
+	info := d.runInfo(all)
+	d.Emit(&otelagent.RunStarted{Meta: r.meta(first.created, first.seq), RunInfo: info})
+	d.remember(first)
 	for _, m := range users {
 		if m.marker() {
-			d.tellCompactions(r, m)
+			d.emitCompactions(r, m)
 		}
 	}
-	of := a
-	if a == nil {
-		of = first
-	}
-	d.emit(&otelagent.TurnStarted{Meta: r.meta(first.created, first.seq), TurnInfo: otelagent.TurnInfo{
-		Trigger: d.triggerOf(first, info), Model: of.meta.model.id, Provider: of.meta.model.provider, Variant: of.meta.model.variant,
-		Start: bound(first.created),
-	}})
+	d.emitTurnStart(r, of, first.created, first.seq, otelagent.TurnInfo{Trigger: triggerOf(first, info)})
 	for _, m := range users {
 		if !m.marker() {
-			d.tellMessage(r, m)
+			d.Emit(&otelagent.MessageAdded{Meta: r.meta(m.created, m.seq), Message: m.message(m.parts)})
 		}
-		d.tellLines(m, 0, m.all())
+		d.emitLines(m, 0, m.all())
 	}
 	if a == nil {
 		if over {
-			d.emit(&otelagent.RunEnded{Meta: r.meta(r.last, first.seq), RunResult: otelagent.RunResult{
+			d.Emit(&otelagent.RunEnded{Meta: r.meta(r.last, first.seq), RunResult: otelagent.RunResult{
 				End: bound(r.last), Status: spans.RunStatusAborted}})
 		}
 		return
 	}
-	steps := a.stepsOf()
-	usage := a.meta.usage
-	for i := range steps {
-		s := &steps[i]
+	steps, usage := a.steps(), a.usage
+	for i, s := range steps {
 		if i > 0 {
-			d.emit(&otelagent.TurnStarted{Meta: r.meta(s.start(), s.parts[0].seq), TurnInfo: otelagent.TurnInfo{
-				Index: int64(i), Trigger: spans.TriggerContinuation, Model: a.meta.model.id, Provider: a.meta.model.provider,
-				Variant: a.meta.model.variant, Start: bound(s.start()),
-			}})
+			d.emitTurnStart(r, a, s[0].created, s[0].seq, otelagent.TurnInfo{Index: int64(i), Trigger: spans.TriggerContinuation})
 		}
-		d.tellParts(r, a, s.parts, nil)
-		end := otelagent.TurnResult{Output: a.output(s.parts)}
-		at := s.end()
+		d.emitParts(r, a, s, nil)
+		at, calls := time.Time{}, false
+		for _, p := range s {
+			at, calls = later(at, p.latest), calls || p.tool()
+		}
 		if at.IsZero() { // else not: that of a message which grows is later than a turn of it that is not the last any more
 			at = a.updated
 		}
-		end.End = bound(at)
-		if len(steps) == 1 && !s.calls() { // nothing makes the loop go on: usage of the message is that of this one call
+		end := otelagent.TurnResult{End: bound(at), Output: a.output(s)}
+		if len(steps) == 1 && !calls { // nothing makes the loop go on: usage of the message is that of this one call
 			end.Usage, usage = usage, nil
 		}
-		d.emit(&otelagent.TurnEnded{Meta: r.meta(at, a.endSeq(s.parts)), TurnResult: end})
+		d.Emit(&otelagent.TurnEnded{Meta: r.meta(at, a.endSeq(s)), TurnResult: end})
 	}
 	if len(steps) == 0 {
-		d.tellLines(a, 0, a.all())
+		d.emitLines(a, 0, a.all())
 	}
 	at := later(r.last, a.updated)
-	d.emit(&otelagent.RunEnded{Meta: r.meta(at, a.endSeq(a.parts)), RunResult: otelagent.RunResult{End: bound(at), Status: a.status(), Usage: usage}})
+	d.Emit(&otelagent.RunEnded{Meta: r.meta(at, a.endSeq(a.parts)), RunResult: otelagent.RunResult{End: bound(at), Status: a.status(), Usage: usage}})
+}
+
+// emitTurnStart emits the start of a turn in which the model of m is asked.
+func (d *reader) emitTurnStart(r *run, m *message, at time.Time, seq int64, info otelagent.TurnInfo) {
+	info.Model, info.Provider, info.Variant, info.Start = m.model.id, m.model.provider, m.model.variant, bound(at)
+	d.Emit(&otelagent.TurnStarted{Meta: r.meta(at, seq), TurnInfo: info})
 }
 
 // endSeq is the position of the last of the parts, else that of the message.
@@ -137,24 +132,21 @@ func (m *message) endSeq(parts []*part) (seq int64) {
 	return seq
 }
 
-// runInfo says what is known of the run that begins with first. Messages may hold nil.
-func (d *Decoder) runInfo(first *message, messages []*message) otelagent.RunInfo {
-	s := d.session
+// runInfo says what is known of the run that the messages make.
+func (d *reader) runInfo(messages []*message) otelagent.RunInfo {
+	s, first := d.session, messages[0]
 	info := otelagent.RunInfo{SessionID: s.id, ID: first.id, Agent: s.agent, Dialect: Dialect, Start: stamped(first.created),
 		Recording: spans.RecordingLedger, Copied: s.copied(first.created), Rules: s.rulesAt(first.created)}
 	m := s.model
 	for _, of := range messages {
-		if of == nil {
-			continue
+		if of.agent != "" {
+			info.Agent = of.agent
 		}
-		if of.meta.agent != "" {
-			info.Agent = of.meta.agent
+		if of.model.id != "" {
+			m = of.model
 		}
-		if of.meta.model.id != "" {
-			m = of.meta.model
-		}
-		if of.meta.trigger != nil && info.Metadata == nil {
-			info.Metadata = append(append([]byte(`{"trigger":`), of.meta.trigger...), '}')
+		if of.trigger != nil && info.Metadata == nil {
+			info.Metadata = append(append([]byte(`{"trigger":`), of.trigger...), '}')
 		}
 	}
 	info.Model, info.Provider = m.id, m.provider
@@ -164,12 +156,12 @@ func (d *Decoder) runInfo(first *message, messages []*message) otelagent.RunInfo
 
 // placeUnderParent says how the session hangs together with its parent. A session that a task call named, or that says so of itself, is a
 // sub-agent's; one that holds messages of before its own time is a fork; of another one only the parent is known.
-func (d *Decoder) placeUnderParent(info *otelagent.RunInfo) {
+func (d *reader) placeUnderParent(info *otelagent.RunInfo) {
 	s := d.session
 	if s.parent == "" {
 		return
 	}
-	l, named := d.children.links[s.id]
+	l, named := d.children.values[s.id]
 	switch {
 	case named && l.session == s.parent:
 		info.ParentSessionID, info.ParentID, info.ParentToolCallID = l.session, l.run, l.call
@@ -183,10 +175,10 @@ func (d *Decoder) placeUnderParent(info *otelagent.RunInfo) {
 }
 
 // triggerOf says what made the first turn of a run begin.
-func (d *Decoder) triggerOf(first *message, info otelagent.RunInfo) spans.Trigger {
+func triggerOf(first *message, info otelagent.RunInfo) spans.Trigger {
 	switch {
-	case first.meta.source != "":
-		return spans.Trigger(first.meta.source)
+	case first.source != "":
+		return spans.Trigger(first.source)
 	case info.ParentID != "":
 		return spans.TriggerSubAgent
 	case first.role == "user":
@@ -195,44 +187,17 @@ func (d *Decoder) triggerOf(first *message, info otelagent.RunInfo) spans.Trigge
 	return ""
 }
 
-// start is the earliest time of the parts of a step, end the latest.
-func (s *step) start() time.Time { return s.parts[0].created }
-
-func (s *step) end() (t time.Time) {
-	for _, p := range s.parts {
-		t = later(t, p.latest)
-	}
-	return t
-}
-
-// calls reports whether a step has tool calls, after which a loop goes on.
-func (s *step) calls() bool {
-	for _, p := range s.parts {
-		if p.tool() {
-			return true
-		}
-	}
-	return false
-}
-
 // status says how the run of a message of the assistant ended, as far as its parts tell: text or a call that is not finished stands
 // frozen as it was last seen.
 func (m *message) status() spans.RunStatus {
 	waits := false
 	for _, p := range m.parts {
+		state := p.callState()
 		switch {
-		case p.tool():
-			t := p.call()
-			switch {
-			case t.state == "approval-requested" || t.state == "approval-responded":
-				waits = true // the turn is suspended, and resumed on this very message
-			case !t.over():
-				return spans.RunStatusAborted
-			}
-		case p.kind == "text" || p.kind == "reasoning":
-			if p.streams() {
-				return spans.RunStatusAborted
-			}
+		case p.tool() && (state == "approval-requested" || state == "approval-responded"):
+			waits = true // the turn is suspended, and resumed on this very message
+		case p.tool() && !p.over(), (p.kind == "text" || p.kind == "reasoning") && p.ai.String("state") == "streaming":
+			return spans.RunStatusAborted
 		}
 	}
 	n := len(m.parts)
@@ -245,27 +210,8 @@ func (m *message) status() spans.RunStatus {
 	return spans.RunStatusCompleted
 }
 
-// streams reports whether a text or reasoning part was not finished.
-func (p *part) streams() bool {
-	c := rawjson.NewCursor(p.data, maxDepth)
-	if p.data == nil || !c.Open('{') {
-		return false
-	}
-	for c.More('}') {
-		if key, value := string(c.Key()), c.Value(); key == "state" {
-			return string(value) == `"streaming"`
-		}
-	}
-	return false
-}
-
 // envelope are the keys of a message that belong to its place.
 var envelope = []string{"id", "createdAt"}
-
-// tellMessage tells of a message of user or system.
-func (d *Decoder) tellMessage(r *run, m *message) {
-	d.emit(&otelagent.MessageAdded{Meta: r.meta(m.created, m.seq), Message: m.message(m.parts)})
-}
 
 func (m *message) message(parts []*part) otelagent.Message {
 	raw := append(rawjson.Quote([]byte(`{"id":`), m.id), `,"role":`...)
@@ -292,33 +238,21 @@ func (m *message) output(parts []*part) *otelagent.Message {
 	return &out
 }
 
-// all says that all lines of a message are meant that stand behind the last of its parts, too.
-func (m *message) all() int { return len(m.parts) + 1 }
-
-// tellLines tells of the lines of package ndjson that came behind from up to to parts of m.
-func (d *Decoder) tellLines(m *message, from, to int) {
-	for _, l := range m.lines {
-		if l.behind >= from && l.behind < to {
-			d.tellOwn(l)
-		}
-	}
-}
-
-// tellParts tells of what happened in a turn, part by part. Own is what otelagent says of the turn; nil when it says nothing.
-func (d *Decoder) tellParts(r *run, m *message, parts []*part, own *ownTurn) {
+// emitParts emits the parts of a turn. Own is the turn as otelagent wrote it; nil when it did not.
+func (d *reader) emitParts(r *run, m *message, parts []*part, own *ownTurn) {
 	for _, p := range parts {
 		if p == m.parts[0] {
-			d.tellLines(m, 0, 1)
+			d.emitLines(m, 0, 1)
 		}
 		switch {
 		case p.tool():
-			d.tellCall(r, p, own)
+			d.emitCall(r, p, own)
 		case p.kind == "data-compaction":
-			d.tellCompaction(r, m, p)
+			d.emitCompaction(r, m, p)
 		default:
 			r.last = later(r.last, p.latest)
 		}
-		d.tellLines(m, p.position+1, p.position+2)
+		d.emitLines(m, p.position+1, p.position+2)
 	}
 }
 
@@ -329,34 +263,34 @@ func (m *message) marker() bool {
 			return false
 		}
 	}
-	return m.role == "assistant" && (m.meta.compaction || len(m.parts) > 0 && m.parts[len(m.parts)-1].kind == "data-compaction")
+	return m.role == "assistant" && (m.compaction || len(m.parts) > 0 && m.parts[len(m.parts)-1].kind == "data-compaction")
 }
 
-// tellCompactionRun tells of a compaction between two runs, as a run that does nothing else.
-func (d *Decoder) tellCompactionRun(m *message) {
-	r := &run{id: m.id, session: d.session.id, start: m.created, seq: m.seq}
-	info := d.runInfo(m, []*message{m})
+// emitCompactionRun emits a compaction between two runs, as a run that does nothing else.
+func (d *reader) emitCompactionRun(m *message) {
+	r := &run{id: m.id, session: d.session.id}
+	info := d.runInfo([]*message{m})
 	if info.ParentID == "" && info.ForkParentID == "" && info.ParentSessionID == "" {
 		info.ParentID = d.before(m.created)
 	}
 	info.Continuation = spans.ContinuationCompaction
-	d.emit(&otelagent.RunStarted{Meta: r.meta(m.created, m.seq), RunInfo: info})
-	d.tellCompactions(r, m)
-	d.tellLines(m, 0, m.all())
+	d.Emit(&otelagent.RunStarted{Meta: r.meta(m.created, m.seq), RunInfo: info})
+	d.emitCompactions(r, m)
+	d.emitLines(m, 0, m.all())
 	at := later(r.last, m.updated)
-	d.emit(&otelagent.RunEnded{Meta: r.meta(at, m.endSeq(m.parts)), RunResult: otelagent.RunResult{End: bound(at), Status: spans.RunStatusCompleted}})
+	d.Emit(&otelagent.RunEnded{Meta: r.meta(at, m.endSeq(m.parts)), RunResult: otelagent.RunResult{End: bound(at), Status: spans.RunStatusCompleted}})
 }
 
-func (d *Decoder) tellCompactions(r *run, m *message) {
+func (d *reader) emitCompactions(r *run, m *message) {
 	for _, p := range m.parts {
 		if p.kind == "data-compaction" {
-			d.tellCompaction(r, m, p)
+			d.emitCompaction(r, m, p)
 		}
 	}
 }
 
-// tellCompaction tells of a data-compaction part: its fields stand in it, or in its data as the AI SDK has it.
-func (d *Decoder) tellCompaction(r *run, m *message, p *part) {
+// emitCompaction emits a data-compaction part: its fields stand in it, or in its data as the AI SDK has it.
+func (d *reader) emitCompaction(r *run, m *message, p *part) {
 	at := p.created
 	if at.IsZero() {
 		at = m.created
@@ -366,55 +300,22 @@ func (d *Decoder) tellCompaction(r *run, m *message, p *part) {
 		CompactionResult: otelagent.CompactionResult{End: bound(later(at, p.latest)), MessagesBefore: -1, MessagesAfter: -1, InputTokens: -1,
 			OutputTokens: -1, MessagesSummarized: -1, TokensGone: -1, Runs: -1},
 	}
-	c := columns{d: d, typ: "part"}
-	f := c.fieldsOf("data", p.data)
-	if inner := f.get("data"); len(inner) > 0 && inner[0] == '{' {
-		f = c.fieldsOf("data.data", inner)
+	o := p.ai
+	if inner := object.Of("", o.Raw("data")); inner != nil {
+		o = inner
 	}
-	if v := f.get("summary"); v != nil {
-		ev.Summary = v
-	}
-	if v := f.get("tail_start_id"); v != nil {
-		ev.Target, _ = rawjson.String(v)
-	}
-	switch string(f.get("auto")) {
-	case "true":
+	ev.Summary, ev.Target = o.Raw("summary"), o.String("tail_start_id")
+	if auto := o.Bool("auto"); auto != nil && *auto {
 		ev.Trigger = "auto"
-	case "false":
+	} else if auto != nil {
 		ev.Trigger = "manual"
 	}
-	if n, ok := count(f.get("summary_tokens")); ok {
-		ev.OutputTokens = n
+	if n := o.Count("summary_tokens"); n != nil {
+		ev.OutputTokens = *n
 	}
-	if m.meta.own != nil {
-		m.meta.own.compaction.tell(ev)
+	if m.own != nil {
+		completeCompaction(ev, m.own.compaction)
 	}
-	d.emit(ev)
+	d.Emit(ev)
 	r.last = later(r.last, p.latest)
-}
-
-// recentRun is a run that a compaction may continue.
-type recentRun struct {
-	id     string
-	hidden time.Time
-}
-
-// mostRecent bounds the runs among which the one is looked for that a compaction follows.
-const mostRecent = 64
-
-func (d *Decoder) remember(id string, first *message) {
-	if len(d.recent) == mostRecent {
-		d.recent = d.recent[1:]
-	}
-	d.recent = append(d.recent, recentRun{id, first.hidden})
-}
-
-// before returns the last run that was not rewound at t.
-func (d *Decoder) before(t time.Time) string {
-	for i := len(d.recent) - 1; i >= 0; i-- {
-		if r := d.recent[i]; r.hidden.IsZero() || r.hidden.After(t) {
-			return r.id
-		}
-	}
-	return ""
 }
