@@ -452,7 +452,7 @@ func TestBadRows(t *testing.T) {
 		{"session without id", `{"type":"session","data":{"agent":"SECRET"}}`, "session: id: want a string that is not empty"},
 		{"part without id", `{"type":"part","data":{"message_id":"u1"}}`, "part: id: want a string that is not empty"},
 		{"part of another message", `{"type":"part","data":{"id":"x","message_id":"SECRET"}}`, "part: message_id: of another message than the one before it"},
-		{"created_at as text", `{"type":"part","data":{"id":"x","message_id":"u1","created_at":"SECRET"}}`, "part: created_at: want milliseconds from 1970 to 2262"},
+		{"created_at as text", `{"type":"part","data":{"id":"x","message_id":"u1","created_at":"SECRET"}}`, "part: created_at: want milliseconds from 1970 to 2262, got a string"},
 		{"created_at too late", `{"type":"part","data":{"id":"x","message_id":"u1","created_at":1e300}}`, "part: created_at: want milliseconds from 1970 to 2262"},
 		{"updated_at negative", `{"type":"part","data":{"id":"x","message_id":"u1","updated_at":-5}}`, "part: updated_at: want milliseconds from 1970 to 2262"},
 		{"index", `{"type":"part","data":{"id":"x","message_id":"u1","index":-1}}`, "part: index: want an integer from 0 to 9223372036854775807"},
@@ -464,7 +464,7 @@ func TestBadRows(t *testing.T) {
 		{"usage as array", `{"type":"message","data":{"id":"x","metadata":{"usage":[]}}}`, "message: metadata.usage: want an object, got an array"},
 		{"usage count", `{"type":"message","data":{"id":"x","metadata":{"usage":{"input":1,"output":"SECRET"}}}}`, "message: metadata.usage.output: want an integer from 0 to 9223372036854775807, got a string"},
 		{"model", `{"type":"message","data":{"id":"x","metadata":{"model":{"model_id":5}}}}`, "message: metadata.model.model_id: want a string, got a number"},
-		{"hidden_at", `{"type":"message","data":{"id":"x","metadata":{"hidden_at":"SECRET"}}}`, "message: metadata.hidden_at: want milliseconds from 1970 to 2262"},
+		{"hidden_at", `{"type":"message","data":{"id":"x","metadata":{"hidden_at":"SECRET"}}}`, "message: metadata.hidden_at: want milliseconds from 1970 to 2262, got a string"},
 		{"extension", `{"type":"message","data":{"id":"x","metadata":{"otelagent":{"run":{"id":["SECRET"]}}}}}`, "message: metadata.otelagent.run.id: want a string, got an array"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

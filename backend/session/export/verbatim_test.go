@@ -39,7 +39,7 @@ func imported(t *testing.T, file []byte) []export.Recorded {
 }
 
 // timeless is what is said of rows of a session of which no time is known: theirs is 0.
-var timeless = regexp.MustCompile(`(created|updated)_at: want milliseconds from 1970 to 2262, got another number$`)
+var timeless = regexp.MustCompile(`(created|updated)_at: want milliseconds from 1970 to 2262$`)
 
 // The rows of a producer come back as they came.
 func TestProducersRowsComeBack(t *testing.T) {
