@@ -5,8 +5,10 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
@@ -23,7 +25,7 @@ func Recognise(head []byte) (why string, ok bool) {
 		return "an SQLite file", true
 	}
 	head = bytes.TrimPrefix(head, []byte(mark))
-	if isDocument(head) {
+	if shapeOf(head).document {
 		return "an object with session and messages", true
 	}
 	for line := range bytes.Lines(head) {
@@ -31,98 +33,77 @@ func Recognise(head []byte) (why string, ok bool) {
 		if data, served := bytes.CutPrefix(line, []byte("data:")); served {
 			line = bytes.TrimSpace(data)
 		}
-		switch kind, data := lineKeys(line); {
-		case len(line) == 0 || line[0] != '{' || strings.HasPrefix(kind, "otelagent."):
+		switch s := shapeOf(line); {
+		case len(line) == 0 || line[0] != '{' || strings.HasPrefix(s.kind, "otelagent."):
 			continue // of another package, a comment, a field of a server-sent event
-		case data && (kind == "session" || kind == "message" || kind == "part"):
-			return "lines with type " + kind + " and a row as data", true
-		default:
-			return isElement(line)
+		case s.row && (s.kind == "session" || s.kind == "message" || s.kind == "part"):
+			return "lines with type " + s.kind + " and a row as data", true
+		case s.message && s.parts:
+			return "lines with a message row and its parts", true
 		}
+		return "", false
 	}
 	return "", false
 }
 
-// lineKeys returns the type of a line, and whether it has an object as data that looks like a row.
-func lineKeys(line []byte) (kind string, row bool) {
-	topKeys(line, func(key string, c rawjson.Cursor) bool {
+// shape is what the object at the beginning of a text holds, as far as it is there.
+type shape struct {
+	kind           string // its type
+	row            bool   // it has a row as data
+	document       bool   // it has the row of a session, or messages with their rows
+	message, parts bool   // it has the row of a message, an array of parts
+	form           form   // that its first known key has
+	whole          bool   // it is all there
+}
+
+func shapeOf(text []byte) (s shape) {
+	c := rawjson.NewCursor(text, object.MaxDepth)
+	if !c.Open('{') {
+		return s
+	}
+	for c.More('}') {
+		key := string(c.Key())
+		f := formLines
 		switch key {
 		case "type":
-			kind, _ = rawjson.String(c.Value())
+			value := c
+			s.kind, _ = rawjson.String(value.Value())
 		case "data":
-			row = hasKey(c, "id", "session_id", "message_id", "agent", "role", "created_at")
-		}
-		return kind == "" || !row
-	})
-	return kind, row
-}
-
-// isDocument reports whether text begins a document: the row of a session, or messages with their rows.
-func isDocument(text []byte) (is bool) {
-	topKeys(text, func(key string, c rawjson.Cursor) bool {
-		switch key {
-		case "session":
-			is = hasKey(c, "created_at", "metadata_json", "metadata", "model_json", "workspace_root", "prompt_tokens") && hasKey(c, "id", "agent")
-		case "messages":
-			if c.Open('[') && c.More(']') {
-				is = hasKey(c, "message")
-			}
-		}
-		return !is
-	})
-	return is
-}
-
-// isElement reports whether a line is a message with its parts.
-func isElement(line []byte) (why string, ok bool) {
-	message, parts := false, false
-	topKeys(line, func(key string, c rawjson.Cursor) bool {
-		switch key {
+			s.row = hasKey(c, "id", "session_id", "message_id", "agent", "role", "created_at")
 		case "message":
-			message = hasKey(c, "session_id", "metadata_json", "metadata") && hasKey(c, "id", "role")
+			s.message = hasKey(c, "session_id", "metadata_json", "metadata") && hasKey(c, "id", "role")
 		case "parts":
-			parts = c.Peek() == '['
+			value := c
+			s.parts = value.Peek() == '['
+		case "session":
+			f = formDocument
+			s.document = s.document || hasKey(c, "id", "agent") &&
+				hasKey(c, "created_at", "metadata_json", "metadata", "model_json", "workspace_root", "prompt_tokens")
+		case "messages":
+			f = formDocument
+			value := c
+			s.document = s.document || value.Open('[') && value.More(']') && hasKey(value, "message")
+		case input.Key:
+		default:
+			f = formUnknown
 		}
-		return !message || !parts
-	})
-	if !message || !parts {
-		return "", false
+		if s.form == formUnknown && c.Err() == nil {
+			s.form = f
+		}
+		c.Value()
 	}
-	return "lines with a message row and its parts", true
+	s.whole = c.Err() == nil
+	return s
 }
 
 // hasKey reports whether the value at c is an object with one of the keys, as far as it is there.
 func hasKey(c rawjson.Cursor, keys ...string) bool {
-	if !c.Open('{') {
-		return false
-	}
-	for c.More('}') {
-		key := string(c.Key())
-		for _, k := range keys {
-			if k == key {
-				return true
-			}
+	for c.Open('{'); c.More('}'); c.Value() {
+		if slices.Contains(keys, string(c.Key())) {
+			return true
 		}
-		c.Value()
 	}
 	return false
-}
-
-// topKeys visits the keys of the object that text begins with, as far as they are there, each with a cursor before its value, until visit says
-// false. It reports whether the object is whole.
-func topKeys(text []byte, visit func(key string, value rawjson.Cursor) bool) (whole bool) {
-	c := rawjson.NewCursor(text, object.MaxDepth)
-	if !c.Open('{') {
-		return false
-	}
-	for c.More('}') {
-		key := c.Key()
-		if key == nil || !visit(string(key), c) {
-			return false
-		}
-		c.Value()
-	}
-	return c.Err() == nil
 }
 
 type form uint8
@@ -174,21 +155,10 @@ func formOf(head []byte) form {
 	if len(text) == 0 {
 		return formUnknown
 	}
-	if text[0] != '{' {
+	of := shapeOf(text)
+	first, _, more := bytes.Cut(text, []byte{'\n'})
+	if of.form == formUnknown && (text[0] != '{' || of.whole || more && rawjson.Valid(first, object.MaxDepth) == nil) {
 		return formLines
 	}
-	f := formUnknown
-	whole := topKeys(text, func(key string, _ rawjson.Cursor) bool {
-		switch key {
-		case "type", "data", "ts", "message", "parts":
-			f = formLines
-		case "session", "messages":
-			f = formDocument
-		}
-		return f == formUnknown
-	})
-	if f == formUnknown && (whole || bytes.IndexByte(text, '\n') > 0 && rawjson.Valid(text[:bytes.IndexByte(text, '\n')], object.MaxDepth) == nil) {
-		return formLines
-	}
-	return f
+	return of.form
 }
