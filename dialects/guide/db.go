@@ -16,14 +16,15 @@ import (
 	"github.com/otelagent/otelagent/otelagent"
 )
 
-// ReadDB reads the sessions of a live database with the guide's three tables, by created_at and id, as Events reads them from a file. It
-// only selects; columns that the guide does not have are read and kept too. Each query is its own: nothing is locked
-// between two of them, and the session's own program may write meanwhile. One connection is enough. Rows that it
-// wrote after a message was read come with the next reading, which gives the same events again and those that are new.
-// The ids of all sessions, and of the messages of one session, are held in memory.
+// ReadDB reads the sessions of a live database with the guide's three tables, by created_at and id, as Events reads
+// them from a file. It only selects; columns that the guide does not have are read and kept too. Each query is its
+// own: nothing is locked between two of them, and the session's own program may write meanwhile. One connection is
+// enough. Rows that it wrote after a message was read come with the next reading, which gives the same events again
+// and those that are new. The ids of all sessions, and of the messages of one session, are held in memory.
 //
-// In errors the place is the row: messages[N] of the session that was read last. Any error of the database is the last one,
-// wrapped. The iterator may be used once. Bodies of system prompts come from a table system_prompts (digest, body), where there is one.
+// In errors the place is the row: messages[N] of the session that was read last. Any error of the database is the
+// last one, wrapped. The iterator may be used once. Bodies of system prompts come from a table system_prompts
+// (digest, body), where there is one.
 func ReadDB(ctx context.Context, db *sql.DB, opts ...input.Option) iter.Seq2[otelagent.Event, error] {
 	return NewDecoder(opts...).ReadDB(ctx, db)
 }
@@ -92,7 +93,8 @@ func (d *reader) readMessage(db database, id any, path string) error {
 		return err
 	}
 	n := 0
-	return db.each(`SELECT * FROM chat_parts WHERE message_id = ? ORDER BY "index", id`, id, func(row []byte) { // index is a word of SQL
+	// index is a word of SQL
+	return db.each(`SELECT * FROM chat_parts WHERE message_id = ? ORDER BY "index", id`, id, func(row []byte) {
 		d.nextRow(path + ".parts[" + strconv.Itoa(n) + "]")
 		n++
 		d.partRow(row, nil, time.Time{})

@@ -13,7 +13,8 @@ import (
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// This file reads the canonical JSON: {"session": row, "messages": [{"message": row, "parts": [rows]}]} and the keys that stand beside.
+// This file reads the canonical JSON: {"session": row, "messages": [{"message": row, "parts": [rows]}]} and the keys
+// that stand beside.
 
 // documents reads documents that stand one behind the other, message by message.
 func (d *reader) documents(r io.Reader) error {
@@ -155,7 +156,8 @@ func (d *reader) value(dec *json.Decoder) ([]byte, error) {
 	return value, nil
 }
 
-// whole reads an object that holds the row of a session, messages, or one message with its parts. All other keys are facts.
+// whole reads an object that holds the row of a session, messages, or one message with its parts. All other keys are
+// facts.
 func (d *reader) whole(o *object.Object) {
 	if row := o.Raw("session"); row != nil {
 		d.nextRow("session")

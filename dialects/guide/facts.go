@@ -10,7 +10,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Keys of facts. A row is kept whole, so that an export gives it back; the columns that people look for are facts of their own.
+// Keys of facts. A row is kept whole, so that an export gives it back; the columns that people look for are facts of
+// their own.
 const (
 	factRow  = "guide.row"
 	factLine = "guide.line"
@@ -36,7 +37,8 @@ func (f *facts) add(subject, key string, value []byte, at time.Time, seq int64) 
 	*f = append(*f, otelagent.Fact{Subject: subject, Key: key, Value: value, At: otelagent.Moment{Time: at, Seq: seq}})
 }
 
-// since adds a fact whose value, milliseconds, is also since when it is true; null takes it back at the time of the row.
+// since adds a fact whose value, milliseconds, is also since when it is true; null takes it back at the time of the
+// row.
 func (f *facts) since(subject, key string, value []byte, row time.Time, seq int64) {
 	at, ok := millis(value)
 	if !ok {
@@ -90,8 +92,8 @@ func (d *reader) stateMessage(m *message) {
 	d.state(f, m.latest, m.seq)
 }
 
-// furtherLine states a line that is no row: a system prompt, a tool catalogue, a permission, a defect, or one of a later format.
-// Value is valid JSON.
+// furtherLine states a line that is no row: a system prompt, a tool catalogue, a permission, a defect, or one of a
+// later format. Value is valid JSON.
 func (d *reader) furtherLine(kind string, value []byte) {
 	d.endMessage()
 	if !d.of("", "") { // the type is the producer's word, and no part of an error
@@ -134,7 +136,8 @@ func (d *reader) furtherKey(m member) {
 	d.state(f, d.session.updated, d.Seq)
 }
 
-// pathOf is the place of a member of a document: its key where that is one of the guide's or of otelagent's. Any other is no part of an error.
+// pathOf is the place of a member of a document: its key where that is one of the guide's or of otelagent's. Any
+// other is no part of an error.
 func pathOf(key string) string {
 	if _, list := listsOfDocument[key]; list || key == "session" || key == "messages" {
 		return key
@@ -143,5 +146,6 @@ func pathOf(key string) string {
 }
 
 // listsOfDocument are the keys whose elements are lines in the other form, with their type there.
-var listsOfDocument = map[string]string{"system_prompts": "system_prompt", "tool_catalogs": "tool_catalog", "permissions": "permission",
-	"defects": "defect"}
+var listsOfDocument = map[string]string{"system_prompts": "system_prompt", "tool_catalogs": "tool_catalog",
+	"permissions": "permission",
+	"defects":     "defect"}

@@ -22,7 +22,8 @@ type ownLine struct {
 	behind int
 }
 
-// sessionRow reads a row of chat_sessions. Further are the members beside the row, stated the time that the line states.
+// sessionRow reads a row of chat_sessions. Further are the members beside the row, stated the time that the line
+// states.
 func (d *reader) sessionRow(text []byte, further []member, stated time.Time) {
 	d.endSession()
 	r, ok := d.row("session", text)
@@ -43,7 +44,8 @@ func (d *reader) sessionRow(text []byte, further []member, stated time.Time) {
 	}
 }
 
-// of reports whether a row that names a session belongs to the session at hand, which begins with it when there is none.
+// of reports whether a row that names a session belongs to the session at hand, which begins with it when there is
+// none.
 func (d *reader) of(typ, id string) bool {
 	if d.session == nil {
 		s := d.newSession(id)
@@ -160,8 +162,8 @@ func (d *reader) Hold(line input.Line) {
 	}
 }
 
-// endMessage emits the events of the message at hand, which has all its parts now: its rows as facts, and, with an assistant's, the run that
-// it ends.
+// endMessage emits the events of the message at hand, which has all its parts now: its rows as facts, and, with an
+// assistant's, the run that it ends.
 func (d *reader) endMessage() {
 	m := d.message
 	if m == nil {

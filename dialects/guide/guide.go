@@ -1,32 +1,35 @@
-// Package guide reads sessions in the canonical form of the grida.co agent guide and turns them into events of package otelagent. It reads
-// the JSON document, the JSON lines, and a live SQLite database with the three tables.
+// Package guide reads sessions in the canonical form of the grida.co agent guide and turns them into events of
+// package otelagent. It reads the JSON document, the JSON lines, and a live SQLite database with the three tables.
 //
-// JSON columns may be strings of JSON (metadata_json, data_json, model_json, permissions_json) or, as grida's API returns them, parsed
-// values under the same names without _json. docs/dialects.md says how each column is read.
+// JSON columns may be strings of JSON (metadata_json, data_json, model_json, permissions_json) or, as grida's API
+// returns them, parsed values under the same names without _json. docs/dialects.md says how each column is read.
 //
 //	for ev, err := range guide.Events(file) { ... }
 //	for ev, err := range guide.ReadDB(ctx, db) { ... }
 //
 // # Runs and turns
 //
-// The guide has neither. A run is a stretch of messages: those of user and system up to the next message of the assistant, and that one.
-// Its id is that of its first message, and it starts at the created_at of that. Each step-start part begins a turn. All runs are read from
-// a ledger (RunInfo.Recording). Files that otelagent wrote name their runs and turns in metadata_json, and exactly those come back.
+// The guide has neither. A run is a stretch of messages: those of user and system up to the next message of the
+// assistant, and that one. Its id is that of its first message, and it starts at the created_at of that. Each
+// step-start part begins a turn. All runs are read from a ledger (RunInfo.Recording). Files that otelagent wrote name
+// their runs and turns in metadata_json, and exactly those come back.
 //
-// The events of a message depend on the rows of its stretch alone, so a session that grew gives the same events again, and further ones.
-// Every row is also stated as a fact, as it came but for blanks between its tokens.
+// The events of a message depend on the rows of its stretch alone, so a session that grew gives the same events
+// again, and further ones. Every row is also stated as a fact, as it came but for blanks between its tokens.
 //
 // # Limits
 //
-//   - A line, a document, and a message with its parts: MaxLine bytes (64 MiB unless input.WithMaxLine sets another number).
+//   - A line, a document, and a message with its parts: MaxLine bytes (64 MiB unless input.WithMaxLine sets another
+//     number).
 //   - Nesting of JSON: object.MaxDepth.
 //   - Parts of a message: 16,384.
 //   - Messages of a stretch: 1,024. After them another run begins.
 //   - Open runs that otelagent wrote: 256. A further one ends the oldest.
-//   - Remembered: 4,096 child sessions; of a session 4,096 messages, so that one that comes again is not read twice, and 1,024 system prompts.
+//   - Remembered: 4,096 child sessions; of a session 4,096 messages, so that one that comes again is not read twice,
+//     and 1,024 system prompts.
 //
-// A *input.LineError reports a row beyond a limit. The Decoder holds one stretch of messages; of a document also the keys that stand
-// beside its messages, and the messages where they stand before the session.
+// A *input.LineError reports a row beyond a limit. The Decoder holds one stretch of messages; of a document also the
+// keys that stand beside its messages, and the messages where they stand before the session.
 package guide
 
 import (
@@ -59,8 +62,8 @@ const (
 	maxKinds    = 64    // further types of lines whose number is counted
 )
 
-// ErrSQLite is the error with which Events ends when its input is an SQLite database file, which is no stream: open it with database/sql and the
-// driver of your choice, and read it with ReadDB.
+// ErrSQLite is the error with which Events ends when its input is an SQLite database file, which is no stream: open
+// it with database/sql and the driver of your choice, and read it with ReadDB.
 var ErrSQLite = errors.New("guide: this is an SQLite file: read it with ReadDB")
 
 // Events reads a session, or several, from r until its end. It is NewDecoder(opts...).Events(r).
@@ -68,8 +71,8 @@ func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error]
 	return NewDecoder(opts...).Events(r)
 }
 
-// A Decoder reads sessions of the guide from any number of inputs. It remembers which tool calls named which child sessions, so a
-// child that is read after its parent is linked to it. Not safe for concurrent use.
+// A Decoder reads sessions of the guide from any number of inputs. It remembers which tool calls named which child
+// sessions, so a child that is read after its parent is linked to it. Not safe for concurrent use.
 type Decoder struct{ r reader }
 
 // NewDecoder returns a Decoder that has read no session.
@@ -80,15 +83,16 @@ func NewDecoder(opts ...input.Option) *Decoder {
 // Stats returns what was read so far. Lines counts lines; of a document and a database, rows.
 func (d *Decoder) Stats() input.Stats { return d.r.Stats }
 
-// Events reads r until its end: a document, several of them one behind the other, or lines. Lines of package ndjson may stand
-// between the lines, and belong to the message before them.
+// Events reads r until its end: a document, several of them one behind the other, or lines. Lines of package ndjson
+// may stand between the lines, and belong to the message before them.
 //
-// An event and its slices are valid until the next iteration; strings may be kept. The events of a message come when the next message begins
-// or the input ends.
+// An event and its slices are valid until the next iteration; strings may be kept. The events of a message come when
+// the next message begins or the input ends.
 //
-// An error that is a *input.LineError is about one row or column: a row without an id, or that belongs to nothing, is not read; a column
-// of the wrong type is not known, and the rest of its row is read. Where a document is no JSON any more, reading ends with one. Any
-// other error is the last: one of r, wrapped, or ErrSQLite. The iterator may be used once.
+// An error that is a *input.LineError is about one row or column: a row without an id, or that belongs to nothing, is
+// not read; a column of the wrong type is not known, and the rest of its row is read. Where a document is no JSON any
+// more, reading ends with one. Any other error is the last: one of r, wrapped, or ErrSQLite. The iterator may be used
+// once.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
 	return func(yield func(otelagent.Event, error) bool) {
 		in := bufio.NewReaderSize(r, maxHead)

@@ -11,13 +11,15 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// This file gives back the runs and turns that otelagent wrote beside the rows, under the key otelagent of metadata_json: of a message of the
-// assistant its run and turns, of one of user or system its run and turn. Times are unix nanoseconds; zero is not known.
+// This file gives back the runs and turns that otelagent wrote beside the rows, under the key otelagent of
+// metadata_json: of a message of the assistant its run and turns, of one of user or system its run and turn. Times
+// are unix nanoseconds; zero is not known.
 
 // extension is that key.
 type extension struct {
 	run        otelagent.RunInfo
 	end        *otelagent.RunResult // nil when the run had no end, or the row does not say
+	over       time.Time            // since when no more rows of the run can follow; zero when that is not known
 	whole      bool                 // the row says all of the run
 	turn       int64                // noTurn when the message stands outside turns
 	envelope   []byte
@@ -52,17 +54,20 @@ func extensionOf(o *object.Object) *extension {
 	}
 	failed := o.Failed()
 	r := o.Object("run")
-	e := &extension{turn: noTurn, envelope: o.Raw("envelope"), compaction: o.Object("compaction"), whole: r.String("status") != ""}
-	e.run = otelagent.RunInfo{ID: r.String("id"), Start: exactly(r, "start"), Agent: r.String("agent"), AgentID: r.String("agent_id"),
-		Model: r.String("model"), Provider: r.String("provider"), Dialect: r.String("dialect"), ParentID: r.String("parent_id"),
-		ParentSessionID: r.String("parent_session_id"), ParentToolCallID: r.String("parent_tool_call_id"),
-		ForkParentID: r.String("fork_parent_id"), Continuation: spans.Continuation(r.String("continuation")), ContinuationTag: r.String("tag"),
-		ConfigID: r.String("config_id"), API: r.String("api"), Config: r.Raw("config"), Metadata: r.Raw("metadata"), Rules: r.Raw("rules"),
-		GroupStart: exactly(r, "group_start").Time, GroupRole: spans.GroupRole(r.String("group_role")), Recording: spans.RecordingLedger,
-		Copied: flag(r, "copied")}
-	if end := exactly(r, "end"); !end.Time.IsZero() && !closed(r) {
-		e.end = &otelagent.RunResult{End: end, Status: spans.RunStatus(r.String("status")), Word: r.String("word"), Rejected: flag(r, "rejected"),
-			Rejection: r.String("rejection"), Error: r.String("error"), Usage: ownUsage(r)}
+	e := &extension{turn: noTurn, envelope: o.Raw("envelope"), compaction: o.Object("compaction"),
+		whole: r.String("status") != ""}
+	e.run = otelagent.RunInfo{ID: r.String("id"), Start: exactly(r, "start"), Agent: r.String("agent"),
+		AgentID: r.String("agent_id"), Model: r.String("model"), Provider: r.String("provider"),
+		Dialect: r.String("dialect"), ParentID: r.String("parent_id"), ParentSessionID: r.String("parent_session_id"),
+		ParentToolCallID: r.String("parent_tool_call_id"), ForkParentID: r.String("fork_parent_id"),
+		Continuation: spans.Continuation(r.String("continuation")), ContinuationTag: r.String("tag"),
+		ConfigID: r.String("config_id"), API: r.String("api"), Config: r.Raw("config"), Metadata: r.Raw("metadata"),
+		Rules: r.Raw("rules"), GroupStart: exactly(r, "group_start").Time,
+		GroupRole: spans.GroupRole(r.String("group_role")), Recording: spans.RecordingLedger, Copied: flag(r, "copied")}
+	end := exactly(r, "end")
+	if e.over = end.Time; !e.over.IsZero() && !closed(r) {
+		e.end = &otelagent.RunResult{End: end, Status: spans.RunStatus(r.String("status")), Word: r.String("word"),
+			Rejected: flag(r, "rejected"), Rejection: r.String("rejection"), Error: r.String("error"), Usage: ownUsage(r)}
 	}
 	if turn := o.Int("turn"); turn != nil {
 		e.turn = *turn
@@ -79,8 +84,8 @@ func extensionOf(o *object.Object) *extension {
 func ownTurnOf(o *object.Object) *ownTurn {
 	start := exactly(o, "start")
 	t := &ownTurn{discards: number(o, "discarded_attempts"), calls: map[string][]*object.Object{},
-		info: otelagent.TurnInfo{Index: number(o, "index"), Trigger: spans.Trigger(o.String("trigger")), Model: o.String("model"),
-			Provider: o.String("provider"), Variant: o.String("variant"), Start: start}}
+		info: otelagent.TurnInfo{Index: number(o, "index"), Trigger: spans.Trigger(o.String("trigger")),
+			Model: o.String("model"), Provider: o.String("provider"), Variant: o.String("variant"), Start: start}}
 	if discarded := o.Object("discarded"); discarded != nil {
 		t.discarded = usageOf(discarded, spans.UsageRuleIncludesCache)
 	}
@@ -98,16 +103,17 @@ func ownTurnOf(o *object.Object) *ownTurn {
 	}
 	attempts := number(o, "attempts")
 	request := otelagent.Request{At: otelagent.Moment{Time: start.Time, Source: spans.TimeSourceBound},
-		Attempt: int(min(max(attempts, 1), maxDiscards)) - 1, Model: t.info.Model, Level: o.String("reasoning_level"), Format: o.String("format"),
-		MaxTokens: o.Int("max_tokens"), Temperature: o.Float("temperature")}
-	if request.Temperature != nil || request.MaxTokens != nil || request.Level != "" || request.Format != "" || attempts > 1 {
+		Attempt: int(min(max(attempts, 1), maxDiscards)) - 1, Model: t.info.Model, Level: o.String("reasoning_level"),
+		Format: o.String("format"), MaxTokens: o.Int("max_tokens"), Temperature: o.Float("temperature")}
+	if request.Temperature != nil || request.MaxTokens != nil || request.Level != "" || request.Format != "" ||
+		attempts > 1 {
 		t.request = &request
 	}
 	if !closed(o) {
-		t.end = &otelagent.TurnResult{End: exactly(o, "end"), Model: o.String("answered_model"), StopReason: o.String("stop_reason"),
-			Failed: flag(o, "failed"), Error: o.String("error"), Usage: ownUsage(o), Cost: o.Float("cost"), Currency: o.String("currency"),
-			ModelCall: time.Duration(number(o, "model_call_ns")), FirstChunk: time.Duration(number(o, "first_chunk_ns")),
-			ResponseID: o.String("response_id")}
+		t.end = &otelagent.TurnResult{End: exactly(o, "end"), Model: o.String("answered_model"),
+			StopReason: o.String("stop_reason"), Failed: flag(o, "failed"), Error: o.String("error"), Usage: ownUsage(o),
+			Cost: o.Float("cost"), Currency: o.String("currency"), ModelCall: time.Duration(number(o, "model_call_ns")),
+			FirstChunk: time.Duration(number(o, "first_chunk_ns")), ResponseID: o.String("response_id")}
 	}
 	return t
 }
@@ -180,9 +186,11 @@ func completeCompaction(ev *otelagent.CompactionEnded, o *object.Object) {
 		ev.Kind = spans.CompactionKind(kind)
 	}
 	ev.Trigger, ev.Reason = o.String("trigger"), o.String("reason")
-	for key, to := range map[string]*int64{"messages_before": &ev.CompactionResult.MessagesBefore, "messages_after": &ev.CompactionResult.MessagesAfter,
-		"input_tokens": &ev.CompactionResult.InputTokens, "output_tokens": &ev.OutputTokens, "messages_summarized": &ev.MessagesSummarized,
-		"removed_tokens": &ev.TokensGone} {
+	for key, to := range map[string]*int64{"messages_before": &ev.CompactionResult.MessagesBefore,
+		"messages_after": &ev.CompactionResult.MessagesAfter,
+		"input_tokens":   &ev.CompactionResult.InputTokens, "output_tokens": &ev.OutputTokens,
+		"messages_summarized": &ev.MessagesSummarized,
+		"removed_tokens":      &ev.TokensGone} {
 		if *to = -1; o.Has(key) {
 			*to = number(o, key)
 		}
@@ -207,7 +215,8 @@ func (d *reader) ownRunOf(m *message) *ownRun {
 			return r
 		}
 	}
-	d.endOwnRuns(func(r *ownRun) bool { return r.id == info.ID }) // a loop that uses an id again has ended the run that had it
+	// a loop that uses an id again has ended the run that had it
+	d.endOwnRuns(func(r *ownRun) bool { return r.id == info.ID })
 	if len(d.runs) == maxOwnRuns {
 		d.endOwn(d.runs[0])
 		d.runs = d.runs[1:]
@@ -228,9 +237,12 @@ func (d *reader) endOwnRuns(over func(*ownRun) bool) {
 	})
 }
 
-// endOwnBefore ends the runs that were over before t: rows stand in the order of created_at, so no more rows of them can follow.
+// endOwnBefore ends the runs that were over before t: rows stand in the order of created_at, so no more rows of them
+// can follow.
 func (d *reader) endOwnBefore(t time.Time) {
-	d.endOwnRuns(func(r *ownRun) bool { return r.own.end != nil && t.UnixMilli() > r.own.end.End.Time.UnixMilli() })
+	d.endOwnRuns(func(r *ownRun) bool {
+		return !r.own.over.IsZero() && t.UnixMilli() > r.own.over.UnixMilli()
+	})
 }
 
 // ownMessage reads a message that names its run.
@@ -345,7 +357,8 @@ func (d *reader) emitWaiting(r *ownRun) {
 	for _, w := range r.waiting {
 		if t := w.own.turn; t >= r.turns {
 			r.turns = t + 1
-			d.Emit(&otelagent.TurnStarted{Meta: r.meta(w.created, w.seq), TurnInfo: otelagent.TurnInfo{Index: t, Start: bound(w.created)}})
+			d.Emit(&otelagent.TurnStarted{Meta: r.meta(w.created, w.seq), TurnInfo: otelagent.TurnInfo{Index: t,
+				Start: bound(w.created)}})
 		}
 		d.emitOwnMessage(r, w)
 	}

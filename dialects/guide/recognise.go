@@ -18,8 +18,8 @@ const sqliteMagic = "SQLite format 3\x00"
 
 const mark = "\xef\xbb\xbf" // the byte order mark of UTF-8
 
-// Recognise reports whether head, the beginning of an input, is that of a session of the guide, and why: an SQLite file, a document, or
-// lines. Head may be cut anywhere.
+// Recognise reports whether head, the beginning of an input, is that of a session of the guide, and why: an SQLite
+// file, a document, or lines. Head may be cut anywhere.
 func Recognise(head []byte) (why string, ok bool) {
 	if bytes.HasPrefix(head, []byte(sqliteMagic)) {
 		return "an SQLite file", true
@@ -118,7 +118,8 @@ const (
 // maxHead bounds what is read before the form must be known.
 const maxHead = 64 << 10
 
-// sniff looks at the beginning of r until the form is known. It does not wait for more than it needs, and drops a byte order mark.
+// sniff looks at the beginning of r until the form is known. It does not wait for more than it needs, and drops a
+// byte order mark.
 func sniff(r *bufio.Reader) (form, error) {
 	for {
 		_, err := r.Peek(r.Buffered() + 1) // waits for one byte more

@@ -106,7 +106,8 @@ func (r *row) id() string {
 	return id
 }
 
-// json returns the value of a column that holds JSON: a string of it, under name_json, or the value itself, under either name.
+// json returns the value of a column that holds JSON: a string of it, under name_json, or the value itself, under
+// either name.
 func (r *row) json(name string) []byte {
 	column := name + "_json"
 	if !r.Has(column) {
@@ -173,7 +174,8 @@ func modelOf(o *object.Object) model {
 	return model{provider: o.String("provider_id"), id: o.String("model_id"), variant: o.String("variant")}
 }
 
-// usageOf reads {input, output, reasoning, cache_read, cache_write, total}; nil when none of them is there, or one is no count.
+// usageOf reads {input, output, reasoning, cache_read, cache_write, total}; nil when none of them is there, or one is
+// no count.
 func usageOf(o *object.Object, rule spans.UsageRule) *otelagent.Usage {
 	failed, known := o.Failed(), false
 	count := func(key string) int64 {
@@ -230,8 +232,9 @@ func (d *reader) newSession(id string) *session {
 	if id == "" {
 		id = d.Settings.Session
 	}
-	return &session{id: id, agent: d.Settings.Agent, model: model{provider: d.Settings.Provider}, messages: memory[bool]{max: maxMessages},
-		kinds: map[string]int64{}}
+	return &session{id: id, agent: d.Settings.Agent, model: model{provider: d.Settings.Provider},
+		messages: memory[bool]{max: maxMessages},
+		kinds:    map[string]int64{}}
 }
 
 // rulesAt returns the rules of the session that held at t, as a JSON array; nil when the session has none.
@@ -250,7 +253,8 @@ func (s *session) rulesAt(t time.Time) []byte {
 
 // messageOf reads a row of chat_messages, but for its session.
 func (d *reader) messageOf(r *row, id string) *message {
-	m := &message{id: id, seq: d.Seq, text: r.text, role: r.String("role"), created: millisOf(r.Object, "created_at"), partAt: map[string]int{}}
+	m := &message{id: id, seq: d.Seq, text: r.text, role: r.String("role"), created: millisOf(r.Object, "created_at"),
+		partAt: map[string]int{}}
 	m.updated = later(m.created, millisOf(r.Object, "updated_at"))
 	m.hiddenAt, m.hidden = r.Spelled("hidden_at"), millisOf(r.Object, "hidden_at")
 	meta := r.object("metadata")
@@ -283,7 +287,8 @@ func (m *message) waits() bool {
 
 // partOf reads a row of chat_parts; position is its place among those of its message.
 func (d *reader) partOf(r *row, id string, position int) *part {
-	p := &part{id: id, seq: d.Seq, text: r.text, kind: r.String("type"), callID: r.String("tool_call_id"), state: r.String("tool_state"),
+	p := &part{id: id, seq: d.Seq, text: r.text, kind: r.String("type"), callID: r.String("tool_call_id"),
+		state:   r.String("tool_state"),
 		created: millisOf(r.Object, "created_at"), position: position, index: int64(position)}
 	p.latest = later(p.created, millisOf(r.Object, "updated_at"))
 	if n := r.Count("index"); n != nil {

@@ -39,8 +39,8 @@ func stamped(t time.Time) otelagent.Moment {
 	return otelagent.Moment{Time: t, Source: spans.TimeSourceMessage}
 }
 
-// steps divides the parts of a message of the assistant into turns, which step-start parts begin. Those before the first belong to the first
-// turn.
+// steps divides the parts of a message of the assistant into turns, which step-start parts begin. Those before the
+// first belong to the first turn.
 func (m *message) steps() (steps [][]*part) {
 	started := false
 	for i, p := range m.parts {
@@ -55,8 +55,8 @@ func (m *message) steps() (steps [][]*part) {
 	return steps
 }
 
-// emitRun emits the run that the messages of the stretch and the assistant's, if there is one, make. Over says that another run follows, so
-// that one without an assistant's message has ended too.
+// emitRun emits the run that the messages of the stretch and the assistant's, if there is one, make. Over says that
+// another run follows, so that one without an assistant's message has ended too.
 func (d *reader) emitRun(a *message, over bool) {
 	users := d.stretch
 	d.stretch, d.joined = nil, 0
@@ -94,7 +94,8 @@ func (d *reader) emitRun(a *message, over bool) {
 	steps, usage := a.steps(), a.usage
 	for i, s := range steps {
 		if i > 0 {
-			d.emitTurnStart(r, a, s[0].created, s[0].seq, otelagent.TurnInfo{Index: int64(i), Trigger: spans.TriggerContinuation})
+			d.emitTurnStart(r, a, s[0].created, s[0].seq, otelagent.TurnInfo{Index: int64(i),
+				Trigger: spans.TriggerContinuation})
 		}
 		d.emitParts(r, a, s, nil)
 		at, calls := time.Time{}, false
@@ -114,7 +115,8 @@ func (d *reader) emitRun(a *message, over bool) {
 		d.emitLines(a, 0, a.all())
 	}
 	at := later(r.last, a.updated)
-	d.Emit(&otelagent.RunEnded{Meta: r.meta(at, a.endSeq(a.parts)), RunResult: otelagent.RunResult{End: bound(at), Status: a.status(), Usage: usage}})
+	d.Emit(&otelagent.RunEnded{Meta: r.meta(at, a.endSeq(a.parts)), RunResult: otelagent.RunResult{End: bound(at),
+		Status: a.status(), Usage: usage}})
 }
 
 // emitTurnStart emits the start of a turn in which the model of m is asked.
@@ -135,7 +137,8 @@ func (m *message) endSeq(parts []*part) (seq int64) {
 // runInfo says what is known of the run that the messages make.
 func (d *reader) runInfo(messages []*message) otelagent.RunInfo {
 	s, first := d.session, messages[0]
-	info := otelagent.RunInfo{SessionID: s.id, ID: first.id, Agent: s.agent, Dialect: Dialect, Start: stamped(first.created),
+	info := otelagent.RunInfo{SessionID: s.id, ID: first.id, Agent: s.agent, Dialect: Dialect,
+		Start:     stamped(first.created),
 		Recording: spans.RecordingLedger, Copied: s.copied(first.created), Rules: s.rulesAt(first.created)}
 	m := s.model
 	for _, of := range messages {
@@ -154,8 +157,9 @@ func (d *reader) runInfo(messages []*message) otelagent.RunInfo {
 	return info
 }
 
-// placeUnderParent says how the session hangs together with its parent. A session that a task call named, or that says so of itself, is a
-// sub-agent's; one that holds messages of before its own time is a fork; of another one only the parent is known.
+// placeUnderParent says how the session hangs together with its parent. A session that a task call named, or that
+// says so of itself, is a sub-agent's; one that holds messages of before its own time is a fork; of another one only
+// the parent is known.
 func (d *reader) placeUnderParent(info *otelagent.RunInfo) {
 	s := d.session
 	if s.parent == "" {
@@ -187,8 +191,8 @@ func triggerOf(first *message, info otelagent.RunInfo) spans.Trigger {
 	return ""
 }
 
-// status says how the run of a message of the assistant ended, as far as its parts tell: text or a call that is not finished stands
-// frozen as it was last seen.
+// status says how the run of a message of the assistant ended, as far as its parts tell: text or a call that is not
+// finished stands frozen as it was last seen.
 func (m *message) status() spans.RunStatus {
 	waits := false
 	for _, p := range m.parts {
@@ -278,7 +282,8 @@ func (d *reader) emitCompactionRun(m *message) {
 	d.emitCompactions(r, m)
 	d.emitLines(m, 0, m.all())
 	at := later(r.last, m.updated)
-	d.Emit(&otelagent.RunEnded{Meta: r.meta(at, m.endSeq(m.parts)), RunResult: otelagent.RunResult{End: bound(at), Status: spans.RunStatusCompleted}})
+	d.Emit(&otelagent.RunEnded{Meta: r.meta(at, m.endSeq(m.parts)), RunResult: otelagent.RunResult{End: bound(at),
+		Status: spans.RunStatusCompleted}})
 }
 
 func (d *reader) emitCompactions(r *run, m *message) {
@@ -296,8 +301,10 @@ func (d *reader) emitCompaction(r *run, m *message, p *part) {
 		at = m.created
 	}
 	ev := &otelagent.CompactionEnded{Meta: r.meta(at, p.seq),
-		Compaction: otelagent.Compaction{Kind: spans.CompactionKindSummary, MessagesBefore: -1, InputTokens: -1, Start: stamped(at)},
-		CompactionResult: otelagent.CompactionResult{End: bound(later(at, p.latest)), MessagesBefore: -1, MessagesAfter: -1, InputTokens: -1,
+		Compaction: otelagent.Compaction{Kind: spans.CompactionKindSummary, MessagesBefore: -1, InputTokens: -1,
+			Start: stamped(at)},
+		CompactionResult: otelagent.CompactionResult{End: bound(later(at, p.latest)), MessagesBefore: -1,
+			MessagesAfter: -1, InputTokens: -1,
 			OutputTokens: -1, MessagesSummarized: -1, TokensGone: -1, Runs: -1},
 	}
 	o := p.ai

@@ -48,7 +48,8 @@ type result struct {
 	took      time.Duration
 }
 
-// resultOf reads {type: output|error, data|error_text, metadata: {duration_ms, truncated}}; any other output has no envelope.
+// resultOf reads {type: output|error, data|error_text, metadata: {duration_ms, truncated}}; any other output has no
+// envelope.
 func resultOf(output *object.Object) (r result) {
 	switch output.String("type") {
 	case "error":
@@ -86,7 +87,8 @@ func (d *reader) emitCall(r *run, p *part, turn *ownTurn) {
 		ToolCall: otelagent.ToolCall{ID: id, Name: name, Args: p.ai.Spelled("input"), Start: start}})
 	d.emitDecision(r, p, id)
 	if state == "output-available" && p.preliminary() {
-		d.Emit(&otelagent.ToolProgressed{Meta: r.meta(p.latest, p.seq), CallID: id, Name: name, Type: "preliminary", Body: p.ai.Spelled("output")})
+		d.Emit(&otelagent.ToolProgressed{Meta: r.meta(p.latest, p.seq), CallID: id, Name: name, Type: "preliminary",
+			Body: p.ai.Spelled("output")})
 		return
 	}
 	if !p.over() || own != nil && own.String("outcome") == "" {
@@ -94,7 +96,8 @@ func (d *reader) emitCall(r *run, p *part, turn *ownTurn) {
 		return
 	}
 	ev := &otelagent.ToolEnded{Meta: r.meta(end.Time, p.seq), CallID: id, Name: name,
-		ToolResult: otelagent.ToolResult{End: end, Outcome: spans.OutcomeOK, Result: p.ai.Spelled("output"), Truncated: res.truncated}}
+		ToolResult: otelagent.ToolResult{End: end, Outcome: spans.OutcomeOK, Result: p.ai.Spelled("output"),
+			Truncated: res.truncated}}
 	switch {
 	case state == "output-denied":
 		ev.Outcome = spans.OutcomeDenied
@@ -104,7 +107,8 @@ func (d *reader) emitCall(r *run, p *part, turn *ownTurn) {
 		ev.Outcome, ev.ToolResult.Error = spans.OutcomeError, res.error
 	}
 	if own != nil {
-		ev.Outcome, ev.ChildRunID, ev.ChildSessionID = spans.Outcome(own.String("outcome")), own.String("child_run_id"), own.String("child_session_id")
+		ev.Outcome, ev.ChildRunID, ev.ChildSessionID = spans.Outcome(own.String("outcome")), own.String("child_run_id"),
+			own.String("child_session_id")
 	}
 	if name == taskTool {
 		// The child is {session_id}, bare or as the data of an envelope.
@@ -117,7 +121,8 @@ func (d *reader) emitCall(r *run, p *part, turn *ownTurn) {
 	d.Emit(ev)
 }
 
-// emitDecision emits the decision about a call: approval is {id, approved, reason}, without approved as long as nobody answered.
+// emitDecision emits the decision about a call: approval is {id, approved, reason}, without approved as long as
+// nobody answered.
 func (d *reader) emitDecision(r *run, p *part, call string) {
 	state, approval := p.callState(), p.ai.Object("approval")
 	if approval == nil && state != "output-denied" && state != "approval-requested" && state != "approval-responded" {
