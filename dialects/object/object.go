@@ -44,9 +44,11 @@ type Problem struct {
 // Object is one JSON object. Its values alias the input and are valid as long as that does not change. The nil Object is valid and has
 // no members. Not safe for concurrent use.
 type Object struct {
-	line    *line
+	line    *line // own, or that of the object around it
+	own     line
 	path    string
 	members []member
+	room    [usual]member // of members, while they are few
 }
 
 // line is what the objects of one line share.
@@ -61,7 +63,7 @@ type member struct {
 	used       bool
 }
 
-// usual is how many members an Object has room for at first.
+// usual is how many members most objects have at most.
 const usual = 8
 
 // Parse reads one line, which must be one JSON object in UTF-8 and nothing else. The error is a *rawjson.SyntaxError, or says that the
@@ -77,7 +79,8 @@ func Parse(text []byte) (*Object, error) {
 		}
 		return nil, errors.New("want an object, got " + rawjson.KindOf(bytes.TrimSpace(text)))
 	}
-	o := &Object{line: new(line)}
+	o := new(Object)
+	o.line = &o.own
 	o.read(&c)
 	return o, c.End()
 }
@@ -87,15 +90,24 @@ func Of(path string, raw []byte) *Object {
 	if len(raw) == 0 || raw[0] != '{' {
 		return nil
 	}
-	o := &Object{line: new(line), path: path}
+	o := new(Object)
+	o.Reset(path, raw)
+	return o
+}
+
+// Reset makes o what Of returns, in the memory of o, so that a loop over many objects allocates one. When raw is no object, o has no members.
+func (o *Object) Reset(path string, raw []byte) {
+	o.own = line{}
+	o.line, o.path = &o.own, path
 	c := rawjson.NewCursor(raw, MaxDepth)
 	o.read(&c)
-	return o
 }
 
 // read reads the members of the object at c.
 func (o *Object) read(c *rawjson.Cursor) {
-	o.members = make([]member, 0, usual)
+	if o.members = o.members[:0]; o.members == nil {
+		o.members = o.room[:0]
+	}
 	for c.Open('{'); c.More('}'); {
 		key := c.Key()
 		if !c.Plain() {
@@ -357,17 +369,20 @@ func (o *Object) Rest() []byte {
 	if o == nil {
 		return nil
 	}
-	b := []byte{'{'}
-	for _, m := range o.members {
+	var b []byte
+	for i := range o.members {
+		m := &o.members[i]
 		if m.used {
 			continue
 		}
-		if len(b) > 1 {
+		if b == nil {
+			b = append(b, '{')
+		} else {
 			b = append(b, ',')
 		}
 		b = append(append(rawjson.Quote(b, string(m.key)), ':'), m.value...)
 	}
-	if len(b) == 1 {
+	if b == nil {
 		return nil
 	}
 	return append(b, '}')

@@ -1,60 +1,30 @@
 package phi
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
 	"strings"
 
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/object"
+	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // mostHead is how much of an input is looked at to tell lines from a document.
 const mostHead = 64 << 10
 
 // look reads the beginning of r until it is certain what it is, and returns a reader of all of it.
-func (d *Decoder) look(r io.Reader) (all io.Reader, isDocument bool) {
-	const first = 4 << 10
-	if d.head == nil {
-		d.head = make([]byte, first)
-	}
-	n, empty := 0, 0
-	var end error
-	for end == nil {
-		if n == len(d.head) {
-			d.head = append(d.head, make([]byte, len(d.head))...)
-		}
-		var got int
-		got, end = r.Read(d.head[n:])
-		n += got
-		switch s := shapeOf(d.head[:n]); {
-		case s != unclear:
-			return io.MultiReader(bytes.NewReader(d.head[:n]), rest{r, end}), s == aDocument
-		case n >= mostHead:
-			return io.MultiReader(bytes.NewReader(d.head[:n]), rest{r, end}), false
-		case got > 0:
-			empty = 0
-		case end == nil:
-			if empty++; empty == 100 {
-				end = io.ErrNoProgress
-			}
+func look(r io.Reader) (all io.Reader, isDocument bool) {
+	head := bufio.NewReaderSize(r, mostHead)
+	for {
+		_, err := head.Peek(head.Buffered() + 1)
+		text, _ := head.Peek(head.Buffered())
+		if s := shapeOf(text); s != unclear || err != nil {
+			return head, s == aDocument
 		}
 	}
-	return io.MultiReader(bytes.NewReader(d.head[:n]), rest{r, end}), false
-}
-
-// rest is a reader that may have ended already.
-type rest struct {
-	r   io.Reader
-	end error
-}
-
-func (r rest) Read(p []byte) (int, error) {
-	if r.end != nil {
-		return 0, r.end
-	}
-	return r.r.Read(p)
 }
 
 // shape is what an input is as a whole.
@@ -69,7 +39,7 @@ const (
 // shapeOf tells lines from a document. Lines are whole objects with a key that only events have; a document begins as an array of objects,
 // or with a key that only a session has.
 func shapeOf(head []byte) shape {
-	head = bytes.TrimLeft(bytes.TrimPrefix(head, []byte(byteOrderMark)), " \t\r\n")
+	head = bytes.TrimLeft(trimMark(head), " \t\r\n")
 	switch {
 	case len(head) == 0 || bytes.HasPrefix([]byte(byteOrderMark), head):
 		return unclear
@@ -78,7 +48,7 @@ func shapeOf(head []byte) shape {
 	case head[0] != '{':
 		return ofLines
 	}
-	c := rawjson.NewCursor(head, maxDepth)
+	c := rawjson.NewCursor(head, object.MaxDepth)
 	for c.Open('{'); c.More('}'); c.Value() {
 		switch key := c.Key(); string(key) {
 		case "type", "loop_id", "ordinal", "event", "timestamp", input.Key:
@@ -112,6 +82,8 @@ func shapeOfArray(rest []byte) shape {
 
 const byteOrderMark = "\xef\xbb\xbf"
 
+func trimMark(text []byte) []byte { return bytes.TrimPrefix(text, []byte(byteOrderMark)) }
+
 // Recognise reports whether head, the beginning of an input of at most 64 KiB, is of this dialect, and by what; why holds nothing of
 // the input. Head may be cut anywhere. Lines are recognised by the first one that is an AgentEvent, so lines of others may stand
 // before it. An array of messages of which the first is longer than head is not recognised.
@@ -138,14 +110,12 @@ func Recognise(head []byte) (why string, ok bool) {
 
 // isEvent reports whether line begins as an AgentEvent: its type is one of phi-core's, and it names a loop, or loops.
 func isEvent(line []byte) bool {
-	c := rawjson.NewCursor(line, maxDepth)
-	v, loop := unknownVariant, false
+	c := rawjson.NewCursor(line, object.MaxDepth)
+	known, loop := false, false
 	for c.Open('{'); c.More('}'); {
 		switch key := c.Key(); string(key) {
 		case "type":
-			if name, ok := rawjson.String(c.Value()); ok {
-				v = variantOf([]byte(name))
-			}
+			_, known = variants[word(c.Value())]
 		case "loop_id", "loop_ids", "selected_loop_id":
 			loop = true
 			c.Value()
@@ -154,17 +124,17 @@ func isEvent(line []byte) bool {
 		default:
 			c.Value()
 		}
-		if v != unknownVariant && loop {
+		if known && loop {
 			return true
 		}
 	}
 	// A line of 64 KiB has its type at the beginning and may have its loop behind the cut.
-	return v != unknownVariant && cut(c.Err())
+	return known && cut(c.Err())
 }
 
 func recogniseDocument(head []byte) (why string, ok bool) {
-	head = bytes.TrimPrefix(head, []byte(byteOrderMark))
-	c := rawjson.NewCursor(head, maxDepth)
+	head = trimMark(head)
+	c := rawjson.NewCursor(head, object.MaxDepth)
 	what := "an object"
 	if c.Open('[') {
 		what = "an array of objects"
@@ -173,9 +143,9 @@ func recogniseDocument(head []byte) (why string, ok bool) {
 		}
 	}
 	switch kindOfElement(c) {
-	case sessionElement:
+	case aSession:
 		return what + " with the keys of phi-core's Session", true
-	case messageElement:
+	case aMessage:
 		if what != "an object" {
 			return "an array of phi-core's messages", true
 		}
@@ -188,8 +158,8 @@ type element uint8
 
 const (
 	otherElement element = iota
-	sessionElement
-	messageElement
+	aSession
+	aMessage
 )
 
 // kindOfElement tells what the value at c is, as far as it is there. A message has a role, and an array as content and a number as
@@ -203,10 +173,10 @@ func kindOfElement(c rawjson.Cursor) element {
 		}
 		switch string(key) {
 		case "loops":
-			return sessionElement
+			return aSession
 		case "formation", "last_active_at", "scope", "parent_spawn_ref":
 			if id {
-				return sessionElement
+				return aSession
 			}
 		case "session_id":
 			id = true
@@ -223,7 +193,7 @@ func kindOfElement(c rawjson.Cursor) element {
 			data = true
 		}
 		if c.Value(); role && (content && timestamp || kind && data) {
-			return messageElement
+			return aMessage
 		}
 	}
 	return otherElement
