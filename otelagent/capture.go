@@ -201,14 +201,13 @@ func WithEcho() Option {
 	return optionFunc(func(c config) config { c.echo = true; return c })
 }
 
-// Delivery tells which blocks did not arrive. The Providers and the Exporter of otelsetup do.
+// Delivery reports sessions whose spans did not arrive. The Providers and the Exporter of otelsetup do.
 type Delivery interface {
-	// OnLost registers f, which is then called with a session and the ids of blocks that could not be delivered; without ids
-	// when only lists were lost.
-	OnLost(f func(session string, blocks []spans.BlockID))
+	// OnLost registers f, which is then called with a session of which spans could not be delivered.
+	OnLost(f func(session string))
 }
 
-// WithDelivery sends blocks again that d reports as lost. Default, and with nil: what left the tracer counts as sent.
+// WithDelivery sends the content of a session again, whole with its next request, when d reports a loss of it. Default, and with nil: what left the tracer counts as sent.
 func WithDelivery(d Delivery) Option {
 	return optionFunc(func(c config) config { c.delivery = d; return c })
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/redactfile"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/redact"
 )
@@ -166,7 +167,7 @@ func loadRules(path string) (*redact.Rules, error) {
 		return nil, usagef("--redact: %w", err)
 	}
 	defer f.Close()
-	rules, err := redact.Load(f)
+	rules, err := redactfile.Load(f)
 	if err == nil {
 		return rules, nil
 	}

@@ -4,8 +4,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // key numbers the keys at the top of events, records and envelopes.

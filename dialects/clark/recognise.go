@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"strings"
 
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // Recognise says whether head, the beginning of an input, looks like events or records of clark-agent, and why.

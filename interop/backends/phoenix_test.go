@@ -222,9 +222,8 @@ func (p *phoenix) testPlain(t *testing.T) {
 
 // testTransform lets a collector say kinds and values in the words of OpenInference, for a sender that does not.
 func (p *phoenix) testTransform(t *testing.T) {
-	program := built(t, "OTELCOL", filepath.Join(repository, "collector-exporter", "distribution", "_build", "otelcol-agent"), "make ocb-build")
 	free := addresses(t, 2)
-	cmd := exec.Command(program, "--config", "openinference.yaml")
+	cmd := exec.Command(distribution(t), "--config", "openinference.yaml")
 	cmd.Env = []string{"OTLP_GRPC=" + free[0], "OTLP_HTTP=" + free[1], "PHOENIX=" + p.address}
 	serveAt(t, cmd, free[1])
 	file := filepath.Join(repository, "dialects", "phi", "testdata", "phi-core-0.15.2", "tool-denied-by-hook.events.ndjson")
