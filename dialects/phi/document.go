@@ -1,6 +1,7 @@
 package phi
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
@@ -92,7 +93,7 @@ func (d *Decoder) mend(dst []byte, c *rawjson.Cursor, path, key string) []byte {
 		}
 		members, known := inside[inner]
 		switch next := c.Peek(); {
-		case next == '[' && open == '{' && known, next == '{' && open == '[' && members && (key != "" || kindOfElement(*c) == aSession):
+		case next == '[' && open == '{' && known, next == '{' && open == '[' && members && (key != "" || isSession(*c)):
 			dst = d.mend(dst, c, at, inner)
 			switch {
 			case c.Err() == nil || open == '{':
@@ -115,17 +116,22 @@ func (d *Decoder) mend(dst []byte, c *rawjson.Cursor, path, key string) []byte {
 	return append(dst, end)
 }
 
+func isSession(c rawjson.Cursor) bool {
+	kind, _ := kindOf(c)
+	return kind == aSession
+}
+
 // array reads an array of sessions or messages. Its first element decides which it is.
 func (d *Decoder) array(raw []byte, broken bool) {
 	c := rawjson.NewCursor(raw, object.MaxDepth)
 	c.Open('[')
-	kind := kindOfElement(c)
+	kind, _ := kindOf(c)
 	if strings.HasPrefix(d.cut, "[0]") {
 		kind = aSession
 	}
 	var messages [][]byte
 	for i := 0; c.More(']') && !d.shell.Stopped(); i++ {
-		own := kindOfElement(c)
+		own, _ := kindOf(c)
 		value := c.Value()
 		object := value[0] == '{'
 		switch {
@@ -149,7 +155,7 @@ func (d *Decoder) array(raw []byte, broken bool) {
 		}
 	}
 	if len(messages) > 0 && !d.shell.Stopped() {
-		d.messageArray(messages, !broken)
+		d.messageArray(messages, raw, !broken)
 	}
 }
 
@@ -175,7 +181,7 @@ func withoutBlanks(dst, raw []byte) []byte {
 
 // messageArray reads the conversation that an array of messages is. It has neither name nor run: both follow from its first message,
 // so that they stay when it grows. It has ended when its last message is a reply that asks for nothing.
-func (d *Decoder) messageArray(raws [][]byte, whole bool) {
+func (d *Decoder) messageArray(raws [][]byte, raw []byte, whole bool) {
 	list := make([]message, len(raws))
 	var first, last time.Time
 	for i, raw := range raws {
@@ -200,32 +206,22 @@ func (d *Decoder) messageArray(raws [][]byte, whole bool) {
 	}
 	sum := sha256.Sum256(body)
 	id := "messages-" + hex.EncodeToString(sum[:8])
-	session := d.shell.Settings.Session
-	if session == "" {
-		session = id
+	d.ledger = &ledger{
+		id: id, start: otelagent.Moment{Time: first, Source: spans.TimeSourceMessage},
+		end: otelagent.Moment{Time: last, Source: spans.TimeSourceMessage},
 	}
-	d.ledger = &ledger{id: id, start: otelagent.Moment{Time: first, Source: spans.TimeSourceMessage}}
 	defer func() { d.ledger = nil }()
-	r := d.runs.start(id, session)
-	r.begun = true
-	d.shell.Seq = 1
-	d.emit(&otelagent.RunStarted{
-		Meta: otelagent.Meta{Session: session, Run: id, Seq: 1},
-		RunInfo: otelagent.RunInfo{
-			ID: id, SessionID: session, Dialect: Dialect, Agent: d.shell.Settings.Agent, Provider: d.shell.Settings.Provider,
-		},
+	d.shell.Seq = 0
+	d.step("messages", nil, func(l *line) []otelagent.Event {
+		events := d.runStarted(l, "", cmp.Or(d.shell.Settings.Session, id), "")
+		events[0].(*otelagent.RunStarted).Continuation = "" // an array does not say how it continues
+		return events
 	})
 	asks := d.conversation(list, false)
 	if tail := &list[len(list)-1]; whole && tail.reply() && !asks {
-		d.shell.Seq++
-		d.emit(&otelagent.RunEnded{
-			Meta: otelagent.Meta{Session: session, Run: id, Seq: d.shell.Seq},
-			RunResult: otelagent.RunResult{
-				End: otelagent.Moment{Time: last, Source: spans.TimeSourceMessage}, Status: spans.RunStatusCompleted, Messages: messagesOf(raws),
-			},
-		})
+		d.step("messages", object.Of("", slices.Concat([]byte(`{"messages":`), raw, []byte("}"))), d.agentEnd)
 	}
-	r.close()
+	d.runs.find(id).close()
 }
 
 // conversation reads the turns of a list of messages: the messages before a reply are its turn's input, the tool results behind it its

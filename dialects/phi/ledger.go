@@ -33,12 +33,9 @@ type session struct {
 	path, id string
 	loops    []*loop
 	spawn    spawnRef
-	// groups are the runs by the group that they name, and by their id.
-	groups map[groupMember][]*loop
+	// groups are the runs by the group that they name.
+	groups map[string][]*loop
 }
-
-// groupMember is a run as one of a parallel group.
-type groupMember struct{ group, id string }
 
 // loop is the record of one run.
 type loop struct {
@@ -47,7 +44,6 @@ type loop struct {
 	start time.Time
 	id    string
 	group []byte // its parallel_group
-	order int    // among the runs of the session
 	done  bool
 	// grouped says that its group was read, and all of it.
 	grouped bool
@@ -59,7 +55,7 @@ type spawnRef struct{ session, loop, call string }
 // session reads a ledger. Its runs come in the order of their starts. It is broken when the document ends in or behind it too early.
 func (d *Decoder) session(path string, raw []byte, broken bool) {
 	d.shell.Stats.Lines++
-	s := &session{Object: object.Of(path, raw), path: path, groups: make(map[groupMember][]*loop)}
+	s := &session{Object: object.Of(path, raw), path: path, groups: make(map[string][]*loop)}
 	if twice := s.Twice(); twice != "" {
 		s.Fail(twice, "stands there twice")
 	}
@@ -104,10 +100,10 @@ func (s *session) readLoops() {
 		}
 		return a.start.Compare(b.start)
 	})
-	for i, p := range s.loops {
-		if p.order = i; p.group != nil {
-			m := groupMember{groupOf(p.group), p.id}
-			s.groups[m] = append(s.groups[m], p)
+	for _, p := range s.loops {
+		if p.group != nil {
+			name := groupOf(p.group)
+			s.groups[name] = append(s.groups[name], p)
 		}
 	}
 	// A parent that is a run of this very session did not spawn it: phi-core takes the text before the first dot of a parent's id for its
@@ -182,20 +178,17 @@ func (d *Decoder) group(s *session, first *loop) bool {
 	if started == nil {
 		return false
 	}
-	name, met := groupOf(first.group), make(map[string]bool, len(members))
-	var runs []*loop
-	for _, id := range members {
-		if m := (groupMember{name, id}); !met[id] && len(s.groups[m]) > 0 {
-			runs = append(runs, s.groups[m][0])
-			s.groups[m] = s.groups[m][1:] // a later run of that id is of another group
-		}
-		met[id] = true
-	}
-	slices.SortFunc(runs, func(a, b *loop) int { return a.order - b.order })
 	o.Use(groupFields...)
-	for _, p := range runs {
-		p.grouped = o.Rest() == nil
-		d.loop(s, p)
+	missing := make(map[string]bool, len(members))
+	for _, id := range members {
+		missing[id] = true
+	}
+	for _, p := range s.groups[groupOf(first.group)] {
+		if !p.done && missing[p.id] { // a later run of that id is of another group
+			delete(missing, p.id)
+			p.grouped = o.Rest() == nil
+			d.loop(s, p)
+		}
 	}
 	d.ledger, d.shell.Seq = &ledger{}, 1
 	end := func(l *line) []otelagent.Event { return d.groupEnded(l, s.id) }

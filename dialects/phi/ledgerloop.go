@@ -1,6 +1,7 @@
 package phi
 
 import (
+	"bytes"
 	"slices"
 	"time"
 
@@ -14,10 +15,10 @@ import (
 type ledger struct {
 	id, status string
 	running    bool // it has no end
-	// start is when it started where its record does not say.
-	start otelagent.Moment
-	spawn spawnRef
-	refs  []*childRef
+	// start and end are when it started and ended where its record does not say.
+	start, end otelagent.Moment
+	spawn      spawnRef
+	refs       []*childRef
 	// unused are the references of a call that no tool call took yet.
 	unused map[string][]*childRef
 }
@@ -50,7 +51,7 @@ func (g *ledger) amend(ev otelagent.Event) {
 			e.ParentSessionID, e.ParentToolCallID = g.spawn.session, g.spawn.call
 		}
 	case *otelagent.RunEnded:
-		e.Word = g.status
+		e.Word, e.End = g.status, g.end
 		switch g.status {
 		case "Completed":
 			e.Status = spans.RunStatusCompleted
@@ -296,31 +297,22 @@ func (d *Decoder) runMeta() otelagent.Meta {
 
 // beforeEnd hands out what a record says and no event.
 func (d *Decoder) beforeEnd(block []byte) {
-	left := []byte{'{'}
-	if block != nil {
-		if at := timeOf(object.Of("", block).Raw("createdAt")); !at.IsZero() {
-			e := newCompaction(spans.CompactionKindSummary)
-			e.Compaction.Start, e.End = otelagent.Moment{Time: at}, otelagent.Moment{Time: at}
-			e.Summary, e.Meta = block, d.runMeta()
-			d.emit(e)
-		} else {
-			left = append(append(left, `"compaction_block":`...), block...)
+	if at := timeOf(object.Of("", block).Raw("createdAt")); !at.IsZero() {
+		e := newCompaction(spans.CompactionKindSummary)
+		e.Compaction.Start, e.End = otelagent.Moment{Time: at}, otelagent.Moment{Time: at}
+		e.Summary, e.Meta = block, d.runMeta()
+		d.emit(e)
+	} else if block != nil {
+		d.emitOther(d.runMeta(), loopRecord+unknownKeys, slices.Concat([]byte(`{"compaction_block":`), block, []byte("}")))
+	}
+	var refs [][]byte
+	for _, ref := range d.ledger.refs {
+		if !ref.used || ref.more {
+			refs = append(refs, ref.raw)
 		}
 	}
-	refs := slices.DeleteFunc(slices.Clone(d.ledger.refs), func(ref *childRef) bool { return ref.used && !ref.more })
-	for i, ref := range refs {
-		if len(left) > 1 {
-			left = append(left, ',')
-		}
-		if i == 0 {
-			left = append(left, `"child_loop_refs":[`...)
-		}
-		left = append(left, ref.raw...)
-	}
-	if len(refs) > 0 {
-		left = append(left, ']')
-	}
-	if len(left) > 1 {
-		d.emitOther(d.runMeta(), loopRecord+unknownKeys, append(left, '}'))
+	if refs != nil {
+		list := bytes.Join(refs, []byte(","))
+		d.emitOther(d.runMeta(), loopRecord+unknownKeys, slices.Concat([]byte(`{"child_loop_refs":[`), list, []byte("]}")))
 	}
 }

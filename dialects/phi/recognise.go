@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"strings"
 
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/object"
@@ -36,28 +35,20 @@ const (
 	aDocument
 )
 
-// shapeOf tells lines from a document. Lines are whole objects with a key that only events have; a document begins as an array of objects,
-// or with a key that only a session has.
+// shapeOf tells lines from a document, which begins as a session or as an array of objects.
 func shapeOf(head []byte) shape {
 	head = bytes.TrimLeft(trimMark(head), " \t\r\n")
+	c := rawjson.NewCursor(head, object.MaxDepth)
 	switch {
 	case len(head) == 0 || bytes.HasPrefix([]byte(byteOrderMark), head):
 		return unclear
-	case head[0] == '[':
+	case c.Open('['):
 		return shapeOfArray(head[1:])
-	case head[0] != '{':
-		return ofLines
 	}
-	c := rawjson.NewCursor(head, object.MaxDepth)
-	for c.Open('{'); c.More('}'); c.Value() {
-		switch key := c.Key(); string(key) {
-		case "type", "loop_id", "ordinal", "event", "timestamp", input.Key:
-			return ofLines
-		case "loops", "formation", "created_at", "last_active_at", "scope", "parent_spawn_ref":
-			return aDocument
-		}
-	}
-	if cut(c.Err()) {
+	switch kind, isCut := kindOf(c); {
+	case kind == aSession:
+		return aDocument
+	case isCut && kind == otherKind:
 		return unclear
 	}
 	return ofLines
@@ -70,7 +61,7 @@ func shapeOfArray(rest []byte) shape {
 		switch {
 		case len(rest) == 0:
 			return unclear
-		case strings.IndexByte(follows, rest[0]) < 0:
+		case bytes.IndexByte([]byte(follows), rest[0]) < 0:
 			return ofLines
 		case i == 0 && rest[0] == ']':
 			return aDocument
@@ -89,118 +80,93 @@ func trimMark(text []byte) []byte { return bytes.TrimPrefix(text, []byte(byteOrd
 // before it. An array of messages of which the first is longer than head is not recognised.
 func Recognise(head []byte) (why string, ok bool) {
 	switch shapeOf(head) {
-	case aDocument:
-		return recogniseDocument(head)
 	case unclear:
+		return "", false
+	case aDocument:
+		c := rawjson.NewCursor(trimMark(head), object.MaxDepth)
+		isArray := c.Open('[')
+		switch kind, _ := kindOf(c); {
+		case kind == aSession && isArray:
+			return "an array of objects with the keys of phi-core's Session", true
+		case kind == aSession:
+			return "an object with the keys of phi-core's Session", true
+		case kind == aMessage && isArray:
+			return "an array of phi-core's messages", true
+		}
 		return "", false
 	}
 	// A last line that is cut may still show its type.
 	in := input.NewScanner(bytes.NewReader(head), input.SettingsOf(input.WithMaxLine(mostHead)))
 	for in.Scan() {
 		line := in.Line()
-		if isEvent(line.Text) {
-			if line.Event != "" {
-				return "server-sent events with type and loop_id of phi-core's AgentEvent", true
-			}
+		switch kind, _ := kindOf(rawjson.NewCursor(line.Text, object.MaxDepth)); {
+		case kind != anEvent:
+		case line.Event != "":
+			return "server-sent events with type and loop_id of phi-core's AgentEvent", true
+		default:
 			return "lines with type and loop_id of phi-core's AgentEvent", true
 		}
 	}
 	return "", false
 }
 
-// isEvent reports whether line begins as an AgentEvent: its type is one of phi-core's, and it names a loop, or loops.
-func isEvent(line []byte) bool {
-	c := rawjson.NewCursor(line, object.MaxDepth)
-	known, loop := false, false
-	for c.Open('{'); c.More('}'); {
-		switch key := c.Key(); string(key) {
-		case "type":
-			_, known = variants[word(c.Value())]
-		case "loop_id", "loop_ids", "selected_loop_id":
-			loop = true
-			c.Value()
-		case "event":
-			return isEvent(line[c.Pos():])
-		default:
-			c.Value()
-		}
-		if known && loop {
-			return true
-		}
-	}
-	// A line of 64 KiB has its type at the beginning and may have its loop behind the cut.
-	return known && cut(c.Err())
-}
-
-func recogniseDocument(head []byte) (why string, ok bool) {
-	head = trimMark(head)
-	c := rawjson.NewCursor(head, object.MaxDepth)
-	what := "an object"
-	if c.Open('[') {
-		what = "an array of objects"
-		if !c.More(']') {
-			return "", false
-		}
-	}
-	switch kindOfElement(c) {
-	case aSession:
-		return what + " with the keys of phi-core's Session", true
-	case aMessage:
-		if what != "an object" {
-			return "an array of phi-core's messages", true
-		}
-	}
-	return "", false
-}
-
-// element is what an element of an array is.
-type element uint8
+// kind is what an object is.
+type kind uint8
 
 const (
-	otherElement element = iota
+	otherKind kind = iota
 	aSession
 	aMessage
+	anEvent
 )
 
-// kindOfElement tells what the value at c is, as far as it is there. A message has a role, and an array as content and a number as
-// timestamp, or it is an extension message with kind and data.
-func kindOfElement(c rawjson.Cursor) element {
-	var role, content, timestamp, kind, data, id bool
+// kindOf says what the object at c is, as far as it is there, and whether it is cut before it is known. A session has loops, or an id and
+// another key of its own. A message has a role, and an array as content and a number as timestamp, or it is an extension message with
+// kind and data. An event has a type of phi-core's and names a loop, or loops.
+func kindOf(c rawjson.Cursor) (k kind, isCut bool) {
+	var event, loop, id, role, content, timestamp, ofKind, data bool
 	for c.Open('{'); c.More('}'); {
-		key := c.Key()
-		if key == nil {
-			break
-		}
-		switch string(key) {
+		key := string(c.Key())
+		first := c.Peek()
+		switch key {
 		case "loops":
-			return aSession
+			return aSession, false
 		case "formation", "last_active_at", "scope", "parent_spawn_ref":
 			if id {
-				return aSession
+				return aSession, false
 			}
+		case "event":
+			return kindOf(c)
 		case "session_id":
 			id = true
+		case "loop_id", "loop_ids", "selected_loop_id":
+			loop = true
 		case "role":
-			role = c.Peek() == '"'
+			role = first == '"'
 		case "content":
-			content = c.Peek() == '['
+			content = first == '['
 		case "timestamp":
-			b := c.Peek()
-			timestamp = b >= '0' && b <= '9'
+			timestamp = first >= '0' && first <= '9'
 		case "kind":
-			kind = c.Peek() == '"'
+			ofKind = first == '"'
 		case "data":
 			data = true
 		}
-		if c.Value(); role && (content && timestamp || kind && data) {
-			return aMessage
+		value := c.Value()
+		if key == "type" {
+			_, event = variants[word(value)]
+		}
+		switch {
+		case role && (content && timestamp || ofKind && data):
+			return aMessage, false
+		case event && loop:
+			return anEvent, false
 		}
 	}
-	return otherElement
-}
-
-// cut reports whether err says that JSON text ended too early.
-func cut(err error) bool {
 	var syntax *rawjson.SyntaxError
-	return errors.As(err, &syntax) && syntax.Cut
+	isCut = errors.As(c.Err(), &syntax) && syntax.Cut
+	if isCut && event { // a line of 64 KiB has its type at the beginning and may have its loop behind the cut
+		return anEvent, true
+	}
+	return otherKind, isCut
 }

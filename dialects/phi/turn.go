@@ -2,7 +2,6 @@ package phi
 
 import (
 	"bytes"
-	"strconv"
 	"strings"
 	"time"
 
@@ -207,79 +206,36 @@ func (d *Decoder) request(l *line, index int64, key string) []otelagent.Event {
 // payload reads a request.
 func payload(o *object.Object, key string) otelagent.Request {
 	p, raw := o.Object(key), o.Raw(key)
-	req := otelagent.Request{
-		Payload: raw, Bytes: int64(len(raw)), System: p.Spelled("system_prompt"), Tools: p.Spelled("tools"),
-		Model: word(p.Spelled("model_id")), Level: word(p.Spelled("thinking_level")), Messages: messagesOf(p.List("messages")),
-	}
-	if req.Format = word(p.Spelled("response_format")); req.Format == "" {
-		req.Format = word(object.Of("", p.Spelled("response_format")).Raw("kind"))
-	}
-	if n, err := strconv.ParseInt(string(p.Spelled("max_tokens")), 10, 64); err == nil && n >= 0 {
-		req.MaxTokens = &n
-	}
-	if f, err := strconv.ParseFloat(string(p.Spelled("temperature")), 64); err == nil {
-		req.Temperature = &f
-	}
+	req := otelagent.ParseRequest(raw)
 	if twice := p.Twice(); twice != "" {
 		p.Fail(twice, "stands there twice")
 	}
-	var provenances [][]byte
-	if raw := p.Raw("provenance"); raw != nil && raw[0] == '[' {
-		provenances = p.List("provenance")
+	req.Messages = messagesOf(p.List("messages"))
+	if req.Format = word(p.Spelled("response_format")); req.Format == "" {
+		req.Format = word(object.Of("", p.Spelled("response_format")).Raw("kind"))
 	}
-	aligned := provenances != nil && len(provenances) == len(req.Messages)
-	if aligned {
-		var o object.Object
-		for i, raw := range provenances {
-			o.Reset("", raw)
-			req.Messages[i].Provenance = provenance(&o, raw)
-		}
+	if raw := p.Raw("provenance"); raw == nil || raw[0] != '[' {
+		return req
 	}
-	layOut(&req, p, aligned, provenances)
-	return req
-}
-
-// layOut says how the payload is put together again from the parts of the request.
-func layOut(req *otelagent.Request, p *object.Object, aligned bool, provenances [][]byte) {
-	f := &spans.Frame{Keys: p.Keys()}
-	length, rest := 1+max(1, len(f.Keys)), []string{}
-	for _, key := range f.Keys {
-		length += len(key) + 3 + len(p.Spelled(key))
-		switch {
-		case key == "system_prompt":
-			f.System = key
-		case key == "tools":
-			f.Tools = key
-		case key == "messages":
-			f.Messages = key
-		case key == "provenance" && aligned:
-			f.Provenance = key
-		default:
-			rest = append(rest, key)
-		}
+	provenances := p.List("provenance")
+	if len(provenances) != len(req.Messages) {
+		return req
 	}
-	if p.Keep(rest...); len(rest) > 0 {
-		req.Rest = p.Rest()
-	} else {
+	var in object.Object
+	for i, raw := range provenances {
+		in.Reset("", raw)
+		req.Messages[i].Provenance = provenance(&in, raw)
+	}
+	// What has a place of its own in a Request is no part of its rest.
+	if req.Frame != nil {
+		req.Frame.Provenance = "provenance"
+	}
+	p.Keep(p.Keys()...)
+	p.Use("system_prompt", "messages", "tools", "provenance")
+	if req.Rest = p.Rest(); req.Rest == nil {
 		req.Rest = []byte("{}")
 	}
-	compact := length == len(req.Payload) && len(f.Keys) <= spans.MaxFrameKeys
-	size := func(list []byte, n int, at func(int) []byte) {
-		length := 1 + max(1, n)
-		for i := range n {
-			length += len(at(i))
-		}
-		compact = compact && length == len(list)
-	}
-	if raw := p.Raw("messages"); raw != nil {
-		size(raw, len(req.Messages), func(i int) []byte { return req.Messages[i].Raw })
-	}
-	if aligned {
-		size(p.Raw("provenance"), len(provenances), func(i int) []byte { return provenances[i] })
-	}
-	if compact {
-		req.Frame = f
-	}
+	return req
 }
 
 var provenanceKinds = map[spans.ProvenanceKind]bool{
