@@ -141,17 +141,9 @@ func (d *Decoder) array(raw []byte, broken bool) {
 			messages = append(messages, value)
 		case kind == aMessage && object:
 			d.problem(elementAt("", i), "more than "+strconv.Itoa(maxMessages)+" messages")
-		case kind == aMessage:
-			d.problem(elementAt("", i), "want a message, got "+rawjson.KindOf(value))
 		default:
-			want, got := "a session", rawjson.KindOf(value)
-			if kind != aSession {
-				want += " or a message"
-			}
-			if object {
-				got = "another object"
-			}
-			d.problem(elementAt("", i), "want "+want+", got "+got)
+			want := map[kindOfObject]string{otherKind: "a session or a message", aSession: "a session", aMessage: "a message"}[kind]
+			d.problem(elementAt("", i), "want "+want+", got "+rawjson.KindOf(value))
 		}
 	}
 	if len(messages) > 0 && !d.shell.Stopped() {

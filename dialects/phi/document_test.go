@@ -199,9 +199,9 @@ func TestBadDocuments(t *testing.T) {
 		errs       []string
 	}{
 		{"nothing", "[]", 0, 0, nil},
-		{"no sessions", `[{"SECRET":1},"SECRET",5]`, 0, 0, []string{"[0]: want a session or a message, got another object", "[1]: want a session or a message, got a string", "[2]: want a session or a message, got a number"}},
+		{"no sessions", `[{"SECRET":1},"SECRET",5]`, 0, 0, []string{"[0]: want a session or a message, got an object", "[1]: want a session or a message, got a string", "[2]: want a session or a message, got a number"}},
 		{"an array of others", `["SECRET"]`, 0, 0, []string{"line 1: want an object, got an array"}},
-		{"another object", `[{"SECRET":1}]`, 0, 0, []string{"[0]: want a session or a message, got another object"}},
+		{"another object", `[{"SECRET":1}]`, 0, 0, []string{"[0]: want a session or a message, got an object"}},
 		{"no session", `{"formation":null,"loops":[]}`, 0, 0, []string{"session_id: missing"}},
 		{"behind it", `{"loops":[` + good + `],"session_id":"s"} SECRET`, 0, 1, []string{"no JSON value at byte 152"}},
 		{"malformed", `{"session_id":"s","loops":[` + good + `,{"loop_id":SECRET`, 0, 1, []string{"no JSON value at byte 161"}},

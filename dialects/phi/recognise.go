@@ -42,8 +42,14 @@ func shapeOf(head []byte) shape {
 	switch {
 	case len(head) == 0 || bytes.HasPrefix([]byte(byteOrderMark), head):
 		return unclear
-	case c.Open('['):
-		return shapeOfArray(head[1:])
+	case c.Open('['): // a line of a log may begin so too
+		switch c.Peek() {
+		case 0:
+			return unclear
+		case '{', ']':
+			return aDocument
+		}
+		return ofLines
 	}
 	switch kind, isCut := kindOf(c); {
 	case kind == aSession:
@@ -52,23 +58,6 @@ func shapeOf(head []byte) shape {
 		return unclear
 	}
 	return ofLines
-}
-
-// shapeOfArray tells an array of objects, of which what stands behind its bracket is rest, from a line of a log that begins with one.
-func shapeOfArray(rest []byte) shape {
-	for i, follows := range []string{"{]", "\"}"} {
-		rest = bytes.TrimLeft(rest, " \t\r\n")
-		switch {
-		case len(rest) == 0:
-			return unclear
-		case bytes.IndexByte([]byte(follows), rest[0]) < 0:
-			return ofLines
-		case i == 0 && rest[0] == ']':
-			return aDocument
-		}
-		rest = rest[1:]
-	}
-	return aDocument
 }
 
 const byteOrderMark = "\xef\xbb\xbf"
@@ -110,11 +99,11 @@ func Recognise(head []byte) (why string, ok bool) {
 	return "", false
 }
 
-// kind is what an object is.
-type kind uint8
+// kindOfObject is what an object is.
+type kindOfObject uint8
 
 const (
-	otherKind kind = iota
+	otherKind kindOfObject = iota
 	aSession
 	aMessage
 	anEvent
@@ -123,7 +112,7 @@ const (
 // kindOf says what the object at c is, as far as it is there, and whether it is cut before it is known. A session has loops, or an id and
 // another key of its own. A message has a role, and an array as content and a number as timestamp, or it is an extension message with
 // kind and data. An event has a type of phi-core's and names a loop, or loops.
-func kindOf(c rawjson.Cursor) (k kind, isCut bool) {
+func kindOf(c rawjson.Cursor) (kind kindOfObject, isCut bool) {
 	var event, loop, id, role, content, timestamp, ofKind, data bool
 	for c.Open('{'); c.More('}'); {
 		key := string(c.Key())
