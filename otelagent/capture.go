@@ -181,7 +181,7 @@ func WithMaxSpanBytes(n int) Option {
 const DefaultPreviewBytes = 2000
 
 // WithPreviewBytes bounds the previews that spans carry as attributes with CaptureContent, for views that read nothing else:
-// gen_ai.input.messages (what is new on the turn) and gen_ai.output.messages on turns, gen_ai.tool.call.arguments and
+// gen_ai.system_instructions (if new in the run), gen_ai.input.messages (the new ones) and gen_ai.output.messages on turns, gen_ai.tool.call.arguments and
 // gen_ai.tool.call.result on tool calls. Each is valid JSON of at most n bytes that says what was cut. Default:
 // DefaultPreviewBytes; 0 or less turns previews off, below 320 is 320.
 func WithPreviewBytes(n int) Option {

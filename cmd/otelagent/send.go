@@ -486,6 +486,9 @@ func (o *sendOptions) delivery(ctx context.Context, capture []otelagent.Option, 
 	shown, showing := o.live()
 	opts = append(opts, shown...)
 	opts = append(opts, serviceName(service)...)
+	if o.Capture.OpenInference {
+		opts = append(opts, otelsetup.WithOpenInference())
+	}
 	if live && !t.file {
 		opts = append(opts, otelsetup.WithMaxQueue(pipeQueue, 0))
 	} else {

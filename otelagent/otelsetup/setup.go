@@ -25,6 +25,7 @@ type config struct {
 	endpoint        string
 	metricsEndpoint string
 	exporter        sdktrace.SpanExporter
+	openInference   bool
 	reader          sdkmetric.Reader
 	noMetrics       bool
 
@@ -138,6 +139,9 @@ func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 	}
 	p := &Providers{}
 	if exporter != nil {
+		if c.openInference {
+			exporter = OpenInference(exporter)
+		}
 		p.queue = newQueue(WrapExporter(exporter), &c)
 		provider = append(provider, sdktrace.WithSpanProcessor(p.queue))
 	}
