@@ -1,5 +1,5 @@
-// Package object reads JSON objects member by member. It remembers which members were read, so that a dialect can keep the rest, and
-// collects the problems of a line under the paths of its keys.
+// Package object reads JSON objects member by member. It remembers which members were read, so that a dialect can
+// keep the rest, and collects the problems of a line under the paths of its keys.
 //
 // All dialects read with it:
 //
@@ -21,13 +21,16 @@ import (
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// MaxDepth is the depth of nesting that Parse accepts: the depth that content may have anywhere, and the levels around it.
+// MaxDepth is the depth of nesting that Parse accepts: the depth that content may have anywhere, and the levels
+// around it.
 const MaxDepth = rawjson.MaxDepth + 8
 
-// MaxMembers is the number of members of one object that Parse keeps. More are a problem of the object, and are dropped.
+// MaxMembers is the number of members of one object that Parse keeps. More are a problem of the object, and are
+// dropped.
 const MaxMembers = 1024
 
-// MaxElements is the number of elements of one array that List and Objects return. More are a problem of the member, and are dropped.
+// MaxElements is the number of elements of one array that List and Objects return. More are a problem of the member,
+// and are dropped.
 const MaxElements = 1 << 16
 
 // maxProblems is the number of problems of one line that are kept.
@@ -35,14 +38,15 @@ const maxProblems = 8
 
 // A Problem says what is wrong with one member. It holds no value of the input: lines are content.
 type Problem struct {
-	// Path names the member from the top of the line: payload.messages[2].role. It is empty where the line is wrong as a whole.
+	// Path names the member from the top of the line: payload.messages[2].role. It is empty where the line is wrong
+	// as a whole.
 	Path string
 	// Reason says what is wrong and what is allowed.
 	Reason string
 }
 
-// Object is one JSON object. Its values alias the input and are valid as long as that does not change. The nil Object is valid and has
-// no members. Not safe for concurrent use.
+// Object is one JSON object. Its values alias the input and are valid as long as that does not change. The nil Object
+// is valid and has no members. Not safe for concurrent use.
 type Object struct {
 	line    *line // own, or that of the object around it
 	own     line
@@ -66,8 +70,8 @@ type member struct {
 // usual is how many members most objects have at most.
 const usual = 8
 
-// Parse reads one line, which must be one JSON object in UTF-8 and nothing else. The error is a *rawjson.SyntaxError, or says that the
-// line is no object.
+// Parse reads one line, which must be one JSON object in UTF-8 and nothing else. The error is a *rawjson.SyntaxError,
+// or says that the line is no object.
 func Parse(text []byte) (*Object, error) {
 	if err := rawjson.ValidUTF8(text); err != nil {
 		return nil, err
@@ -85,7 +89,8 @@ func Parse(text []byte) (*Object, error) {
 	return o, c.End()
 }
 
-// Of returns raw, valid JSON, as an Object whose problems have paths that begin with path. It is nil when raw is no object.
+// Of returns raw, valid JSON, as an Object whose problems have paths that begin with path. It is nil when raw is no
+// object.
 func Of(path string, raw []byte) *Object {
 	if len(raw) == 0 || raw[0] != '{' {
 		return nil
@@ -95,7 +100,8 @@ func Of(path string, raw []byte) *Object {
 	return o
 }
 
-// Reset makes o what Of returns, in the memory of o, so that a loop over many objects allocates one. When raw is no object, o has no members.
+// Reset makes o what Of returns, in the memory of o, so that a loop over many objects allocates one. When raw is no
+// object, o has no members.
 func (o *Object) Reset(path string, raw []byte) {
 	o.own = line{}
 	o.line, o.path = &o.own, path
@@ -218,7 +224,8 @@ func (o *Object) Require(keys ...string) bool {
 	return ok
 }
 
-// of returns a member of the type that begins with one of first; nil when it is absent, null or of another type, which is a problem.
+// of returns a member of the type that begins with one of first; nil when it is absent, null or of another type,
+// which is a problem.
 func (o *Object) of(key, first, want string) []byte {
 	v := o.Raw(key)
 	if v == nil || strings.IndexByte(first, v[0]) >= 0 {
@@ -346,7 +353,8 @@ func (o *Object) List(key string) [][]byte {
 	return list
 }
 
-// Objects returns the elements of an array of objects. An element that is no object is a problem, and nil in the result.
+// Objects returns the elements of an array of objects. An element that is no object is a problem, and nil in the
+// result.
 func (o *Object) Objects(key string) []*Object {
 	list := o.List(key)
 	if list == nil {

@@ -61,13 +61,15 @@ func member(path, key string) string {
 	return path + "." + key
 }
 
-// inside says of which arrays of a ledger the elements count on their own. Of those with true the members of an element do too.
+// inside says of which arrays of a ledger the elements count on their own. Of those with true the members of an
+// element do too.
 var inside = map[string]bool{
-	"": true, "loops": true, "turns": true, "events": false, "messages": false, "input_messages": false, "tool_results": false,
+	"": true, "loops": true, "turns": true,
+	"events": false, "messages": false, "input_messages": false, "tool_results": false,
 }
 
-// mend appends the object or array at c to dst, without what is cut or broken in it and what is not UTF-8, of which it reports the latter.
-// Key is that of the array around an object, or of the array itself.
+// mend appends the object or array at c to dst, without what is cut or broken in it and what is not UTF-8, of which
+// it reports the latter. Key is that of the array around an object, or of the array itself.
 func (d *Decoder) mend(dst []byte, c *rawjson.Cursor, path, key string) []byte {
 	open, end := c.Peek(), byte('}')
 	if open == '[' {
@@ -121,6 +123,10 @@ func isSession(c rawjson.Cursor) bool {
 	return kind == aSession
 }
 
+var wanted = map[kindOfObject]string{
+	otherKind: "a session or a message", aSession: "a session", aMessage: "a message",
+}
+
 // array reads an array of sessions or messages. Its first element decides which it is.
 func (d *Decoder) array(raw []byte, broken bool) {
 	c := rawjson.NewCursor(raw, object.MaxDepth)
@@ -142,8 +148,7 @@ func (d *Decoder) array(raw []byte, broken bool) {
 		case kind == aMessage && object:
 			d.problem(elementAt("", i), "more than "+strconv.Itoa(maxMessages)+" messages")
 		default:
-			want := map[kindOfObject]string{otherKind: "a session or a message", aSession: "a session", aMessage: "a message"}[kind]
-			d.problem(elementAt("", i), "want "+want+", got "+rawjson.KindOf(value))
+			d.problem(elementAt("", i), "want "+wanted[kind]+", got "+rawjson.KindOf(value))
 		}
 	}
 	if len(messages) > 0 && !d.shell.Stopped() {
@@ -154,7 +159,8 @@ func (d *Decoder) array(raw []byte, broken bool) {
 // maxMessages is the number of messages of one array that are read.
 const maxMessages = object.MaxElements
 
-// withoutBlanks appends JSON to dst without the blanks between its tokens: phi-core lays its files out for people, but not its events.
+// withoutBlanks appends JSON to dst without the blanks between its tokens: phi-core lays its files out for people,
+// but not its events.
 func withoutBlanks(dst, raw []byte) []byte {
 	start, quoted := 0, false
 	for i := 0; i < len(raw); i++ {
@@ -171,8 +177,9 @@ func withoutBlanks(dst, raw []byte) []byte {
 	return append(dst, raw[min(start, len(raw)):]...)
 }
 
-// messageArray reads the conversation that an array of messages is. It has neither name nor run: both follow from its first message,
-// so that they stay when it grows. It has ended when its last message is a reply that asks for nothing.
+// messageArray reads the conversation that an array of messages is. It has neither name nor run: both follow from its
+// first message, so that they stay when it grows. It has ended when its last message is a reply that asks for
+// nothing.
 func (d *Decoder) messageArray(raws [][]byte, raw []byte, whole bool) {
 	list := make([]message, len(raws))
 	var first, last time.Time
@@ -216,9 +223,9 @@ func (d *Decoder) messageArray(raws [][]byte, raw []byte, whole bool) {
 	d.runs.find(id).close()
 }
 
-// conversation reads the turns of a list of messages: the messages before a reply are its turn's input, the tool results behind it its
-// turn's results. Messages behind the last of them belong to no turn. Turns have the numbers that the replies name, if numbered, else
-// they are counted. It reports whether the last reply asks for a tool.
+// conversation reads the turns of a list of messages: the messages before a reply are its turn's input, the tool
+// results behind it its turn's results. Messages behind the last of them belong to no turn. Turns have the numbers
+// that the replies name, if numbered, else they are counted. It reports whether the last reply asks for a tool.
 func (d *Decoder) conversation(list []message, numbered bool) (asks bool) {
 	for n := int64(0); !d.shell.Stopped(); n++ {
 		reply := slices.IndexFunc(list, func(msg message) bool { return msg.reply() })

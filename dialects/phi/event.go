@@ -148,7 +148,8 @@ func countOr(o *object.Object, key string, otherwise int64) int64 {
 	return otherwise
 }
 
-// enum reads a word of serde's external tagging: "Word", or {"Word":{fields}}. An object counts as read only when it has that one member.
+// enum reads a word of serde's external tagging: "Word", or {"Word":{fields}}. An object counts as read only when it
+// has that one member.
 func enum(o *object.Object, key string) (word string, fields *object.Object) {
 	switch raw := o.Raw(key); {
 	case raw == nil || raw[0] == '"':
@@ -180,8 +181,8 @@ func usage(o *object.Object, key string, rule spans.UsageRule) *otelagent.Usage 
 	}
 	return &otelagent.Usage{
 		Input: countOr(u, "input", 0), Output: countOr(u, "output", 0), Reasoning: countOr(u, "reasoning", 0),
-		CacheRead: countOr(u, "cache_read", 0), CacheWrite: countOr(u, "cache_write", 0), Total: countOr(u, "total_tokens", 0),
-		Rule: rule,
+		CacheRead: countOr(u, "cache_read", 0), CacheWrite: countOr(u, "cache_write", 0),
+		Total: countOr(u, "total_tokens", 0), Rule: rule,
 	}
 }
 

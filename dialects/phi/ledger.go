@@ -14,14 +14,17 @@ import (
 // Fields of phi-core's records.
 var (
 	sessionFields = []string{
-		"session_id", "agent_id", "created_at", "last_active_at", "formation", "parent_spawn_ref", "scope", "loops", "model_config",
+		"session_id", "agent_id", "created_at", "last_active_at", "formation", "parent_spawn_ref",
+		"scope", "loops", "model_config",
 	}
 	loopFields = []string{
-		"loop_id", "session_id", "agent_id", "parent_loop_id", "continuation_kind", "started_at", "ended_at", "status", "rejection", "config",
-		"messages", "turns", "usage", "metadata", "events", "children_loop_ids", "child_loop_refs", "parallel_group", "compaction_block",
+		"loop_id", "session_id", "agent_id", "parent_loop_id", "continuation_kind", "started_at", "ended_at", "status",
+		"rejection", "config", "messages", "turns", "usage", "metadata", "events", "children_loop_ids", "child_loop_refs",
+		"parallel_group", "compaction_block",
 	}
 	turnFields = []string{
-		"turn_id", "triggered_by", "usage", "input_messages", "output_message", "tool_results", "started_at", "ended_at", "request_payload",
+		"turn_id", "triggered_by", "usage", "input_messages", "output_message", "tool_results", "started_at", "ended_at",
+		"request_payload",
 	}
 	refFields   = []string{"tool_call_id", "tool_name", "child_loop_id", "child_session_id"}
 	groupFields = []string{"all_loop_ids", "selected_loop_id", "selected_config_index", "evaluation_usage", "is_selected"}
@@ -52,7 +55,8 @@ type loop struct {
 // spawnRef says which run spawned the session.
 type spawnRef struct{ session, loop, call string }
 
-// session reads a ledger. Its runs come in the order of their starts. It is broken when the document ends in or behind it too early.
+// session reads a ledger. Its runs come in the order of their starts. It is broken when the document ends in or
+// behind it too early.
 func (d *Decoder) session(path string, raw []byte, broken bool) {
 	d.shell.Stats.Lines++
 	s := &session{Object: object.Of(path, raw), path: path, groups: make(map[string][]*loop)}
@@ -106,8 +110,8 @@ func (s *session) readLoops() {
 			s.groups[name] = append(s.groups[name], p)
 		}
 	}
-	// A parent that is a run of this very session did not spawn it: phi-core takes the text before the first dot of a parent's id for its
-	// session, which is wrong where session ids have dots.
+	// A parent that is a run of this very session did not spawn it: phi-core takes the text before the first dot of a
+	// parent's id for its session, which is wrong where session ids have dots.
 	if ref := object.Of("", s.Raw("parent_spawn_ref")); ref != nil {
 		s.spawn = spawnRef{word(ref.Raw("parent_session_id")), word(ref.Raw("parent_loop_id")), word(ref.Raw("tool_call_id"))}
 		if slices.ContainsFunc(s.loops, func(p *loop) bool { return p.id == s.spawn.loop }) {
@@ -116,8 +120,8 @@ func (s *session) readLoops() {
 	}
 }
 
-// sessionFacts hands out what a session says and none of its runs, as facts that hold since it was last active. Without a time
-// there is nothing to order them by, and they are counted only.
+// sessionFacts hands out what a session says and none of its runs, as facts that hold since it was last active.
+// Without a time there is nothing to order them by, and they are counted only.
 func (d *Decoder) sessionFacts(s *session) {
 	if d.shell.Stopped() {
 		return
@@ -126,7 +130,9 @@ func (d *Decoder) sessionFacts(s *session) {
 	if at.IsZero() {
 		at = timeOf(s.Raw("created_at"))
 	}
-	e := &otelagent.FactStated{Meta: otelagent.Meta{Session: s.id, Time: at}, Dialect: Dialect, Recording: spans.RecordingLedger}
+	e := &otelagent.FactStated{
+		Meta: otelagent.Meta{Session: s.id, Time: at}, Dialect: Dialect, Recording: spans.RecordingLedger,
+	}
 	state := func(key string) {
 		if value := s.Raw(key); value != nil {
 			e.Facts = append(e.Facts, otelagent.Fact{
@@ -157,7 +163,8 @@ func (d *Decoder) sessionFacts(s *session) {
 // groupOf names the group that a record of it describes: its members and which of them was selected.
 func groupOf(record []byte) string {
 	o := object.Of("", record)
-	return string(o.Raw("all_loop_ids")) + ";" + string(o.Raw("selected_loop_id")) + ";" + string(o.Raw("selected_config_index"))
+	members, selected, index := o.Raw("all_loop_ids"), o.Raw("selected_loop_id"), o.Raw("selected_config_index")
+	return string(members) + ";" + string(selected) + ";" + string(index)
 }
 
 // group reads the parallel group of which first is the first run, with all its runs, and reports whether there is one.

@@ -158,7 +158,8 @@ func (d *Decoder) loop(s *session, p *loop) {
 	}
 }
 
-// loopStarted reads the start of a run without events, or with events that say less than its turns, and reports whether it could.
+// loopStarted reads the start of a run without events, or with events that say less than its turns, and reports
+// whether it could.
 func (d *Decoder) loopStarted(s *session, o *object.Object, keepEvents bool) bool {
 	var rest []byte
 	l := d.step(loopRecord, o, func(l *line) []otelagent.Event {
@@ -205,7 +206,8 @@ func (g *ledger) readRefs(o *object.Object) {
 		}
 		in := object.Of("", raw)
 		ref := &childRef{
-			raw: raw, call: word(in.Raw("tool_call_id")), run: word(in.Raw("child_loop_id")), session: word(in.Raw("child_session_id")),
+			raw: raw, call: word(in.Raw("tool_call_id")), run: word(in.Raw("child_loop_id")),
+			session: word(in.Raw("child_session_id")),
 		}
 		in.Use(refFields...)
 		ref.more = in.Rest() != nil
@@ -214,7 +216,8 @@ func (g *ledger) readRefs(o *object.Object) {
 	}
 }
 
-// otherStart is when a run must have started whose record does not say: not later than its first turn, or than its first message.
+// otherStart is when a run must have started whose record does not say: not later than its first turn, or than its
+// first message.
 func otherStart(turns [][]byte, messages []message) otelagent.Moment {
 	for _, turn := range turns {
 		if t := timeOf(object.Of("", turn).Raw("started_at")); !t.IsZero() {
@@ -229,8 +232,8 @@ func otherStart(turns [][]byte, messages []message) otelagent.Moment {
 	return otelagent.Moment{}
 }
 
-// stored reports whether the stored events of a record say all that its turns do: they begin with its AgentStart, are all of its
-// loop, end as it did, and hold as many ends of turns and requests as there are turns and payloads.
+// stored reports whether the stored events of a record say all that its turns do: they begin with its AgentStart, are
+// all of its loop, end as it did, and hold as many ends of turns and requests as there are turns and payloads.
 func stored(g *ledger, loop *object.Object, turns, events [][]byte) bool {
 	ends, requests, payloads, ended := 0, 0, 0, false
 	for i, raw := range events {

@@ -140,8 +140,8 @@ func (d *Decoder) added(record string, msg message) {
 	d.step(record, nil, func(l *line) []otelagent.Event { return d.messageAdded(l, msg) })
 }
 
-// began hands out the start of a call that has a result: it started after the reply that asks for it. One that phi-core skipped has no
-// arguments in its events either.
+// began hands out the start of a call that has a result: it started after the reply that asks for it. One that
+// phi-core skipped has no arguments in its events either.
 func (d *Decoder) began(t *turn, id string, asked *object.Object, result *message) {
 	call := otelagent.ToolCall{ID: id, Name: word(asked.Raw("name")), Args: asked.Spelled("arguments")}
 	if result.failedWith(textSkipped) {
@@ -150,8 +150,8 @@ func (d *Decoder) began(t *turn, id string, asked *object.Object, result *messag
 	d.step(t.record, nil, func(l *line) []otelagent.Event { return d.toolStarted(l, call) })
 }
 
-// ended hands out the end of a call, which its result message says: the result as phi-core's events have it, but for what a message
-// does not hold.
+// ended hands out the end of a call, which its result message says: the result as phi-core's events have it, but for
+// what a message does not hold.
 func (d *Decoder) ended(t *turn, asked *object.Object, msg *message) {
 	e := &otelagent.ToolEnded{CallID: msg.ToolCallID, Name: word(asked.Raw("name"))}
 	if e.Name == "" {

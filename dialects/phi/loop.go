@@ -17,12 +17,12 @@ func (d *Decoder) agentStart(l *line) []otelagent.Event {
 	return d.runStarted(l, "config_snapshot", "", "")
 }
 
-// runStarted reads the start of a run, whose configuration has the given key, from an AgentStart or a LoopRecord. Session and agent count
-// where it names none.
+// runStarted reads the start of a run, whose configuration has the given key, from an AgentStart or a LoopRecord.
+// Session and agent count where it names none.
 func (d *Decoder) runStarted(l *line, configKey, session, agent string) []otelagent.Event {
 	e := &otelagent.RunStarted{RunInfo: otelagent.RunInfo{
-		ID: l.m.Run, Dialect: Dialect, AgentID: l.String("agent_id"), SessionID: l.String("session_id"), ParentID: l.String("parent_loop_id"),
-		Metadata: l.Raw("metadata"), Config: l.Raw(configKey),
+		ID: l.m.Run, Dialect: Dialect, AgentID: l.String("agent_id"), SessionID: l.String("session_id"),
+		ParentID: l.String("parent_loop_id"), Metadata: l.Raw("metadata"), Config: l.Raw(configKey),
 	}}
 	config := l.Object.Object(configKey)
 	e.Model, e.Provider = config.String("model"), config.String("provider")

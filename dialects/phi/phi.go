@@ -1,7 +1,8 @@
-// Package phi reads the output and the saved files of phi-core's agent loop, and turns them into the events of package otelagent:
+// Package phi reads the output and the saved files of phi-core's agent loop, and turns them into the events of
+// package otelagent:
 //
-//   - AgentEvents as newline-delimited JSON or server-sent events, all 19 variants of phi-core 0.6.1 and later, and the lines of the
-//     event log of 0.14 and later, `{"ordinal":n,"event":{…}}`;
+//   - AgentEvents as newline-delimited JSON or server-sent events, all 19 variants of phi-core 0.6.1 and later, and the
+//     lines of the event log of 0.14 and later, `{"ordinal":n,"event":{…}}`;
 //   - ledgers (saved sessions) of any age, one or an array of them;
 //   - the bare array of messages that phi-core's save_messages writes.
 //
@@ -41,8 +42,8 @@ func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error]
 	return NewDecoder(opts...).Events(r)
 }
 
-// A Decoder reads any number of inputs, such as the files of one recording: it remembers the runs it met. Not safe for concurrent
-// use.
+// A Decoder reads any number of inputs, such as the files of one recording: it remembers the runs it met. Not safe
+// for concurrent use.
 //
 // It remembers up to 32,768 runs and as many sessions, and 1,024 tool calls of an open turn.
 type Decoder struct {
@@ -64,20 +65,21 @@ func (d *Decoder) Stats() input.Stats { return d.shell.Stats }
 
 // Events reads r until its end. Line numbers in errors begin at 1; Meta.Seq goes on from earlier inputs.
 //
-// An event is valid until the next iteration: its byte slices alias the input. Strings may be kept. One line gives no event
-// (MessageStart), one, or several.
+// An event is valid until the next iteration: its byte slices alias the input. Strings may be kept. One line gives no
+// event (MessageStart), one, or several.
 //
-// An error that is a *input.LineError is about one line, and reading goes on behind it; its event is nil. Any other error is one of
-// r, wrapped, and the last. Blank lines, a byte order mark and carriage returns before line ends are passed over.
+// An error that is a *input.LineError is about one line, and reading goes on behind it; its event is nil. Any other
+// error is one of r, wrapped, and the last. Blank lines, a byte order mark and carriage returns before line ends are
+// passed over.
 //
-// It reads from r only when all complete lines it holds were handed out, so events of a pipe come as soon as their line ends.
-// The iterator may be used once.
+// It reads from r only when all complete lines it holds were handed out, so events of a pipe come as soon as their
+// line ends. The iterator may be used once.
 //
 // A document (ledgers, an array of messages) is read whole and is at most as long as a line may be. Its runs have
-// RunInfo.Recording [spans.RecordingLedger] and the addresses that the events of the same session give; Meta.Seq counts within each
-// run. An error in it names its place by LineError.Field. Of a document that is cut or broken, all that is complete before that place
-// is read; a run that is not complete has no end then. Of one document at most 65,536 runs a session, and as many turns, events or
-// messages of a run, are read.
+// RunInfo.Recording [spans.RecordingLedger] and the addresses that the events of the same session give; Meta.Seq
+// counts within each run. An error in it names its place by LineError.Field. Of a document that is cut or broken, all
+// that is complete before that place is read; a run that is not complete has no end then. Of one document at most
+// 65,536 runs a session, and as many turns, events or messages of a run, are read.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
 	return func(yield func(otelagent.Event, error) bool) {
 		r, isDocument := look(r)
@@ -116,7 +118,8 @@ func (d *Decoder) Line(line input.Line) {
 	d.event(o, raw, stamp)
 }
 
-// foreign takes a server-sent event whose name is not phi-core's, unless it is an AgentEvent, and reports whether it did.
+// foreign takes a server-sent event whose name is not phi-core's, unless it is an AgentEvent, and reports whether it
+// did.
 func (d *Decoder) foreign(line input.Line) bool {
 	body := line.Text
 	o, err := object.Parse(body)

@@ -64,9 +64,10 @@ const byteOrderMark = "\xef\xbb\xbf"
 
 func trimMark(text []byte) []byte { return bytes.TrimPrefix(text, []byte(byteOrderMark)) }
 
-// Recognise reports whether head, the beginning of an input of at most 64 KiB, is of this dialect, and by what; why holds nothing of
-// the input. Head may be cut anywhere. Lines are recognised by the first one that is an AgentEvent, so lines of others may stand
-// before it. An array of messages of which the first is longer than head is not recognised.
+// Recognise reports whether head, the beginning of an input of at most 64 KiB, is of this dialect, and by what; why
+// holds nothing of the input. Head may be cut anywhere. Lines are recognised by the first one that is an AgentEvent,
+// so lines of others may stand before it. An array of messages of which the first is longer than head is not
+// recognised.
 func Recognise(head []byte) (why string, ok bool) {
 	switch shapeOf(head) {
 	case unclear:
@@ -109,9 +110,10 @@ const (
 	anEvent
 )
 
-// kindOf says what the object at c is, as far as it is there, and whether it is cut before it is known. A session has loops, or an id and
-// another key of its own. A message has a role, and an array as content and a number as timestamp, or it is an extension message with
-// kind and data. An event has a type of phi-core's and names a loop, or loops.
+// kindOf says what the object at c is, as far as it is there, and whether it is cut before it is known. A session has
+// loops, or an id and another key of its own. A message has a role, and an array as content and a number as
+// timestamp, or it is an extension message with kind and data. An event has a type of phi-core's and names a loop, or
+// loops.
 func kindOf(c rawjson.Cursor) (kind kindOfObject, isCut bool) {
 	var event, loop, id, role, content, timestamp, ofKind, data bool
 	for c.Open('{'); c.More('}'); {

@@ -95,7 +95,8 @@ func (rs *runs) find(id string) *run {
 	return r
 }
 
-// in returns the run of m, also when it has ended, and sets the session of m. A run whose start was not read begins here.
+// in returns the run of m, also when it has ended, and sets the session of m. A run whose start was not read begins
+// here.
 func (rs *runs) in(m *otelagent.Meta) *run {
 	r := rs.find(m.Run)
 	if r == nil {
@@ -114,11 +115,12 @@ func (rs *runs) opened(m *otelagent.Meta) *run {
 	return r
 }
 
-// sessionOf returns the session of a run that another run names: that of the run of this id, else the longest session met whose id and a
-// dot begin the run's id, else the text before the first dot, if there is one.
+// sessionOf returns the session of a run that another run names: that of the run of this id, else the longest session
+// met whose id and a dot begin the run's id, else the text before the first dot, if there is one.
 func (rs *runs) sessionOf(id string) string { return rs.sessionOr(id, "") }
 
-// home is sessionOf for a run of the input itself: the session of the settings counts more than the text before the first dot.
+// home is sessionOf for a run of the input itself: the session of the settings counts more than the text before the
+// first dot.
 func (rs *runs) home(id string) string { return rs.sessionOr(id, rs.settings.Session) }
 
 func (rs *runs) sessionOr(id, otherwise string) string {

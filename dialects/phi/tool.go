@@ -16,8 +16,8 @@ const (
 	textCancelled    = "Cancelled"
 	textDenyPattern  = "Command blocked by safety policy: contains"
 	textNotConfirmed = "Command was not confirmed by the user."
-	// textHookDenied is the result of a call that a hook refused without a reason. In a ledger without events nothing else shows a
-	// refusal: of one with a reason, which 0.11.2 and later have, only the failure is known.
+	// textHookDenied is the result of a call that a hook refused without a reason. In a ledger without events nothing
+	// else shows a refusal: of one with a reason, which 0.11.2 and later have, only the failure is known.
 	textHookDenied = "Tool execution skipped by before_tool_execution hook."
 )
 
@@ -73,8 +73,8 @@ func (d *Decoder) messageAdded(l *line, msg message) []otelagent.Event {
 		}
 		provider := msg.provider()
 		return []otelagent.Event{&otelagent.ReplyReceived{
-			Meta: l.m, Message: msg.Message, Model: word(msg.o.Raw("model")), Provider: provider, StopReason: word(msg.o.Raw("stopReason")),
-			Usage: msg.usage(d.runs.replyRule(l.m.Run, provider)),
+			Meta: l.m, Message: msg.Message, Model: word(msg.o.Raw("model")), Provider: provider,
+			StopReason: word(msg.o.Raw("stopReason")), Usage: msg.usage(d.runs.replyRule(l.m.Run, provider)),
 		}}
 	}
 	added := &otelagent.MessageAdded{Meta: l.m, Message: msg.Message}
@@ -105,7 +105,9 @@ func eachCall(msg *message, fn func(id string, asked *object.Object)) {
 
 func (d *Decoder) toolStart(l *line) []otelagent.Event {
 	l.Require("tool_call_id")
-	return d.toolStarted(l, otelagent.ToolCall{ID: l.String("tool_call_id"), Name: l.String("tool_name"), Args: l.Spelled("args")})
+	return d.toolStarted(l, otelagent.ToolCall{
+		ID: l.String("tool_call_id"), Name: l.String("tool_name"), Args: l.Spelled("args"),
+	})
 }
 
 func (d *Decoder) toolStarted(l *line, call otelagent.ToolCall) []otelagent.Event {

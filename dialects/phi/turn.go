@@ -54,7 +54,8 @@ func messagesOf(raws [][]byte) []otelagent.Message {
 // llm reports whether msg is a message for a model; else it is an extension message, or none that we know.
 func (msg *message) llm() bool {
 	content := msg.o.Raw("content")
-	return content != nil && content[0] == '[' && (msg.Role == "user" || msg.Role == "assistant" || msg.Role == "toolResult")
+	known := msg.Role == "user" || msg.Role == "assistant" || msg.Role == "toolResult"
+	return known && content != nil && content[0] == '['
 }
 
 func (msg *message) reply() bool { return msg.Role == "assistant" && msg.llm() }
@@ -239,16 +240,18 @@ func payload(o *object.Object, key string) otelagent.Request {
 }
 
 var provenanceKinds = map[spans.ProvenanceKind]bool{
-	spans.ProvenanceSystemPrompt: true, spans.ProvenanceIdentityBlock: true, spans.ProvenanceMemoryTier: true, spans.ProvenanceLoopTurn: true,
+	spans.ProvenanceSystemPrompt: true, spans.ProvenanceIdentityBlock: true, spans.ProvenanceMemoryTier: true,
+	spans.ProvenanceLoopTurn: true,
 	spans.ProvenanceSteering: true, spans.ProvenanceFollowUp: true, spans.ProvenanceUnknown: true,
 }
 
-// provenance reads from o, which is spelled raw, where a message came from. Raw keeps one that its fields do not spell byte for byte.
+// provenance reads from o, which is spelled raw, where a message came from. Raw keeps one that its fields do not
+// spell byte for byte.
 func provenance(o *object.Object, raw []byte) spans.Provenance {
 	p := spans.Provenance{
-		Kind: spans.ProvenanceKind(o.String("kind")), Name: o.String("name"), Order: countOr(o, "order", 0), Tier: o.String("tier"),
-		RecordID: o.String("record_id"), TurnIndex: countOr(o, "turn_index", 0), Role: o.String("role"),
-		MessageIndex: countOr(o, "message_index", 0),
+		Kind: spans.ProvenanceKind(o.String("kind")), Name: o.String("name"), Order: countOr(o, "order", 0),
+		Tier: o.String("tier"), RecordID: o.String("record_id"), TurnIndex: countOr(o, "turn_index", 0),
+		Role: o.String("role"), MessageIndex: countOr(o, "message_index", 0),
 	}
 	if provenanceKinds[p.Kind] && bytes.Equal(p.AppendJSON(nil), raw) {
 		return p
