@@ -79,12 +79,12 @@ func (d *Decoder) turn(t *turn) (asks bool) {
 	record := object.Of(t.path, t.raw)
 	calls := map[string]*object.Object{}
 	var order []string
-	eachCall(&t.reply, func(id string, asked *object.Object) {
-		if calls[id] == nil && len(calls) < maxCalls {
+	for _, asked := range blocks(t.reply.o, "toolCall") {
+		if id := word(asked.Raw("id")); id != "" && calls[id] == nil && len(calls) < maxCalls {
 			order = append(order, id)
 			calls[id] = asked
 		}
-	})
+	}
 	answers := func(msg *message) bool { return calls[msg.ToolCallID] != nil }
 	result, inInput := map[string]*message{}, map[string]bool{}
 	before := len(t.inputs) // the inputs before the first answer
@@ -126,7 +126,7 @@ func (d *Decoder) turn(t *turn) (asks bool) {
 			d.ended(t, calls[id], msg)
 		}
 	}
-	if t.raw == nil || t.reply.Raw != nil || record.Has("ended_at") {
+	if t.reply.Raw != nil || record.Has("ended_at") {
 		d.turnOver(t)
 	}
 	return len(order) > 0

@@ -65,11 +65,11 @@ func (d *Decoder) messageEnd(l *line) []otelagent.Event {
 func (d *Decoder) messageAdded(l *line, msg message) []otelagent.Event {
 	r := d.runs.in(&l.m)
 	if msg.reply() {
-		if r.inTurn {
-			eachCall(&msg, func(id string, asked *object.Object) {
+		for _, asked := range blocks(msg.o, "toolCall") {
+			if id := word(asked.Raw("id")); r.inTurn && id != "" {
 				c := r.call(id)
 				c.asked, c.name, c.args = true, word(asked.Raw("name")), bytes.Clone(asked.Spelled("arguments"))
-			})
+			}
 		}
 		provider := msg.provider()
 		return []otelagent.Event{&otelagent.ReplyReceived{
@@ -91,15 +91,6 @@ func (d *Decoder) messageAdded(l *line, msg message) []otelagent.Event {
 		&otelagent.ToolEnded{Meta: l.m, CallID: id, Name: c.name,
 			ToolResult: otelagent.ToolResult{Outcome: spans.OutcomeDenied, Error: reason}},
 		added,
-	}
-}
-
-// eachCall calls fn for each tool call that a reply asks for by an id.
-func eachCall(msg *message, fn func(id string, asked *object.Object)) {
-	for _, block := range blocks(msg.o) {
-		if id := word(block.Raw("id")); id != "" && word(block.Raw("type")) == "toolCall" {
-			fn(id, block)
-		}
 	}
 }
 

@@ -86,22 +86,22 @@ func (msg *message) usage(rule spans.UsageRule) *otelagent.Usage {
 // text returns the text blocks of the content of o, one a line.
 func text(o *object.Object) string {
 	var parts []string
-	for _, block := range blocks(o) {
-		if raw := block.Raw("text"); word(block.Raw("type")) == "text" && raw != nil && raw[0] == '"' {
+	for _, block := range blocks(o, "text") {
+		if raw := block.Raw("text"); raw != nil && raw[0] == '"' {
 			parts = append(parts, word(raw))
 		}
 	}
 	return strings.Join(parts, "\n")
 }
 
-// blocks returns the objects in the content of o.
-func blocks(o *object.Object) []*object.Object {
-	var list []*object.Object
-	if raw := o.Raw("content"); raw != nil && raw[0] == '[' {
-		for _, block := range o.List("content") {
-			if b := object.Of("", block); b != nil {
-				list = append(list, b)
-			}
+// blocks returns the blocks of a type in the content of o.
+func blocks(o *object.Object, typ string) (list []*object.Object) {
+	if raw := o.Raw("content"); raw == nil || raw[0] != '[' {
+		return nil
+	}
+	for _, raw := range o.List("content") {
+		if block := object.Of("", raw); word(block.Raw("type")) == typ {
+			list = append(list, block)
 		}
 	}
 	return list
