@@ -159,10 +159,21 @@ func (o *Object) Twice() string {
 	if o == nil {
 		return ""
 	}
-	for i, m := range o.members {
-		for _, earlier := range o.members[:i] {
-			if bytes.Equal(earlier.key, m.key) {
-				return string(m.key)
+	if len(o.members) > 4*usual {
+		seen := make(map[string]bool, len(o.members))
+		for i := range o.members {
+			key := string(o.members[i].key)
+			if seen[key] {
+				return key
+			}
+			seen[key] = true
+		}
+		return ""
+	}
+	for i := range o.members {
+		for k := range i {
+			if bytes.Equal(o.members[k].key, o.members[i].key) {
+				return string(o.members[i].key)
 			}
 		}
 	}

@@ -94,6 +94,7 @@ func (d *Decoder) mend(dst []byte, c *rawjson.Cursor, path, key string) []byte {
 			dst = append(append(dst, spelled...), ':')
 		}
 		members, known := inside[inner]
+		known = known && (inner != "" || open == '[')
 		switch next := c.Peek(); {
 		case next == '[' && open == '{' && known, next == '{' && open == '[' && members && (key != "" || isSession(*c)):
 			dst = d.mend(dst, c, at, inner)

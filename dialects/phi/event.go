@@ -74,9 +74,7 @@ func (d *Decoder) event(o *object.Object, raw []byte, stamp time.Time) {
 		}
 		return
 	}
-	if twice := o.Twice(); twice != "" {
-		o.Fail(twice, "stands there twice")
-	}
+	once(o)
 	if !v.global && o.Require("loop_id") {
 		if l.m.Run = o.String("loop_id"); l.m.Run == "" && !l.bad() && l.name != "ProgressMessage" {
 			o.Fail("loop_id", "want a string that is not empty")
@@ -138,6 +136,13 @@ func (d *Decoder) unknown(l *line, stamp time.Time) {
 func word(raw []byte) string {
 	s, _ := rawjson.String(raw)
 	return s
+}
+
+// once notes a problem when a key of o is there twice.
+func once(o *object.Object) {
+	if twice := o.Twice(); twice != "" {
+		o.Fail(twice, "stands there twice")
+	}
 }
 
 // countOr returns a count, or otherwise when it is absent.

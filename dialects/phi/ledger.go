@@ -60,9 +60,7 @@ type spawnRef struct{ session, loop, call string }
 func (d *Decoder) session(path string, raw []byte, broken bool) {
 	d.shell.Stats.Lines++
 	s := &session{Object: object.Of(path, raw), path: path, groups: make(map[string][]*loop)}
-	if twice := s.Twice(); twice != "" {
-		s.Fail(twice, "stands there twice")
-	}
+	once(s.Object)
 	s.id = s.String("session_id")
 	d.runs.meet(s.id)
 	s.readLoops()

@@ -104,9 +104,7 @@ func (d *Decoder) loop(s *session, p *loop) {
 	d.shell.Seq = 0
 	whole := p.path != d.cut
 	o := object.Of(p.path, p.raw)
-	if twice := o.Twice(); twice != "" {
-		o.Fail(twice, "stands there twice")
-	}
+	once(o)
 	g := &ledger{id: word(o.Raw("loop_id")), status: o.String("status"), spawn: s.spawn}
 	turns, events := o.List("turns"), o.List("events")
 	o.Object("parallel_group")

@@ -30,6 +30,7 @@ func (d *Decoder) turns(path string, raws [][]byte) {
 			continue
 		}
 		o := object.Of(t.path, raw)
+		once(o)
 		list := func(key string) (list []message) {
 			for _, raw := range o.List(key) {
 				list = append(list, messageOf(raw))

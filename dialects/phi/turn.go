@@ -208,9 +208,7 @@ func (d *Decoder) request(l *line, index int64, key string) []otelagent.Event {
 func payload(o *object.Object, key string) otelagent.Request {
 	p, raw := o.Object(key), o.Raw(key)
 	req := otelagent.ParseRequest(raw)
-	if twice := p.Twice(); twice != "" {
-		p.Fail(twice, "stands there twice")
-	}
+	once(p)
 	req.Messages = messagesOf(p.List("messages"))
 	if req.Format = word(p.Spelled("response_format")); req.Format == "" {
 		req.Format = word(object.Of("", p.Spelled("response_format")).Raw("kind"))
