@@ -119,7 +119,7 @@ func (d *Decoder) loop(s *session, p *loop) {
 		return // cut before anything is known of it
 	}
 	var messages []message
-	if raw := o.Raw("messages"); raw != nil && raw[0] == '[' {
+	if raw := o.Raw("messages"); raw != nil && raw[0] == '[' && !(o.Has("started_at") && o.Has("turns")) {
 		for _, raw := range o.List("messages") {
 			messages = append(messages, messageOf(raw))
 		}
@@ -159,7 +159,6 @@ func (d *Decoder) loop(s *session, p *loop) {
 // loopStarted reads the start of a run without events, or with events that say less than its turns, and reports
 // whether it could.
 func (d *Decoder) loopStarted(s *session, o *object.Object, keepEvents bool) bool {
-	var rest []byte
 	l := d.step(loopRecord, o, func(l *line) []otelagent.Event {
 		if o.Require("loop_id") && o.String("loop_id") == "" {
 			o.Fail("loop_id", "want a string that is not empty")
@@ -176,10 +175,10 @@ func (d *Decoder) loopStarted(s *session, o *object.Object, keepEvents bool) boo
 	if keepEvents { // they have no other place
 		o.Keep("events")
 	}
-	if rest = o.Rest(); !d.ledger.start.Time.IsZero() {
+	if !d.ledger.start.Time.IsZero() {
 		l.m.Time = d.ledger.start.Time
 	}
-	d.emitOther(l.m, loopRecord+unknownKeys, rest)
+	d.emitOther(l.m, loopRecord+unknownKeys, o.Rest())
 	return true
 }
 
