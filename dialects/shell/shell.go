@@ -34,7 +34,7 @@ type Shell struct {
 	Name string
 	// Settings are those of the decoder.
 	Settings input.Settings
-	// Stats counts what was read. Shell counts lines, rejects and events of our own; the Reader counts its own events.
+	// Stats counts what was read. Shell counts lines, rejects, and the lines of our own dialect; the Reader counts its own events.
 	Stats input.Stats
 	// Number is the number of the line at hand in its input, Seq its number among all inputs, which is Meta.Seq of its events.
 	Number, Seq int64
@@ -87,9 +87,13 @@ func (s *Shell) line(line input.Line, d Reader) {
 		}
 		s.Emit(&otelagent.DefectFound{Meta: otelagent.Meta{Seq: s.Seq, Arrived: s.Arrived}, Code: spans.DefectEventLost, Detail: detail})
 	case ndjson.Own(line.Text):
+		before := s.own.Stats()
 		if d.BeforeOwn(); !s.stopped && !s.own.Line(line, s.Seq, s.yield) {
 			s.stopped = true
 		}
+		after := s.own.Stats()
+		s.Stats.Events += after.Events - before.Events
+		s.Stats.Rejected += after.Rejected - before.Rejected
 	default:
 		d.Line(line)
 	}
