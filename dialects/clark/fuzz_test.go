@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // FuzzDecoder reads any two inputs, one of them as the trajectory of the other: no panic, errors that say where, counts that agree, events that
