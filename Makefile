@@ -37,13 +37,13 @@ help: ## print this list
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: ## play a recorded agent session through a real collector and print the rebuilt tree
-	@echo "Building bin/otelagent. The first build compiles a whole collector and takes some minutes; later ones take seconds."
+	@echo "Building bin/otelagent. The first build compiles a collector and takes some minutes; later ones take seconds."
 	@$(MAKE) --no-print-directory bin/otelagent
 	@bin/otelagent demo
 
 build: bin/otelagent ## build the otelagent binary into bin/
 bin/otelagent: FORCE
-	@go -C cmd/otelagent build -trimpath -o $(BIN)/otelagent .
+	@go -C cmd/otelagent build -trimpath -ldflags '-s -w' -o $(BIN)/otelagent .
 
 test: ## run the tests of all modules: no service, no C compiler
 	@$(call each,$(MODULES),go -C $$m test $(TESTFLAGS) ./...)

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/otelagent/otelagent/agenttest"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // namedIn are keys below which a name with blanks may stand that is none of content: names of agents.

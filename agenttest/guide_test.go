@@ -19,10 +19,10 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
-	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
+	"github.com/otelagent/otelagent/dialects/guide"
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // Sessions in the form of the agent guide go through the whole pipeline in memory, and come back as they were written.

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // What the agent guide demands of exports that no golden file shows by itself: docs/guide-conformance.md.

@@ -29,11 +29,11 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
+	"github.com/otelagent/otelagent/spans"
 )
 
 var updateHostile = flag.Bool("update-hostile", false, "write testdata/hostile.txtar anew")

@@ -12,9 +12,9 @@ import (
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // Whatever bytes come as OTLP, what is stored of them can be shown and exported, shows the same in any order and when it comes twice, and

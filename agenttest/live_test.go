@@ -14,11 +14,11 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/redact"
-	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
 

@@ -14,12 +14,12 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
-	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // assemble makes the trees of a batch as `otelagent show` does: from the rows, checked against the blocks.

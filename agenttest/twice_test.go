@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
-	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // How often an input that lacks ids or times counts when it is told twice: docs/fidelity.md, "What cannot hold when sent twice".

@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/dialects/acp"
 	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // Dialect is one of the languages in which loops tell what they do.

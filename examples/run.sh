@@ -26,7 +26,7 @@ rm -f "$db" "$db-wal" "$db-shm"
 
 log=$(mktemp)
 trap 'kill "$up" 2>/dev/null && wait "$up" 2>/dev/null || true; rm -f "$log"' EXIT
-"$OTELAGENT" up --db "$db" --otlp-grpc 127.0.0.1:0 --otlp-http 127.0.0.1:0 --metrics 127.0.0.1:0 2>"$log" &
+"$OTELAGENT" up --db "$db" --otlp-grpc 127.0.0.1:0 --otlp-http 127.0.0.1:0 2>"$log" &
 up=$!
 until grep -q ready "$log"; do
     kill -0 "$up" 2>/dev/null || { cat "$log" >&2; exit 1; }

@@ -228,7 +228,9 @@ func TestPartialOutputIsBounded(t *testing.T) {
 // Half of a secret is none that a rule finds, so with a redactor only lines that are over are shown, and of what rules need whole only how
 // long it is: on copies, and on turns that break off.
 func TestPartialOutputIsRedacted(t *testing.T) {
-	cards, err := redact.New(redact.WithRules(redact.Rule{Name: "card", Regexp: `\d{4}( \d{4}){3}`}, redact.Rule{Name: "verse", Regexp: `(?s)ROSE.*?THORN`}))
+	cards, err := redact.New(redact.Config{Rules: []redact.Rule{
+		{Name: "card", Regexp: `\d{4}( \d{4}){3}`}, {Name: "verse", Regexp: `(?s)ROSE.*?THORN`},
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,42 +10,6 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// maxSample bounds a sample: more tokens or money than that is nonsense, and sums must not overflow.
-const maxSample = 1e12
-
-// What things are alike in, and the labels of their samples. Values are bounded already.
-type (
-	turnKey struct {
-		provider, model, answered, agent string
-		failed                           spans.ErrorType
-	}
-	turnLabels struct {
-		typed             [2]labels // of token usage: input, output
-		call, chunk       labels
-		usage             labels
-		inference         labels
-		inferenceCall     labels
-		inferenceChunk    labels
-		classes           [5]labels
-		duration, retries labels
-	}
-	costKey struct{ currency, provider, model, agent string }
-	toolKey struct {
-		tool, kind, agent, outcome string
-		failed                     spans.ErrorType
-	}
-	toolLabels struct{ duration, calls labels }
-	runKey     struct {
-		agent, model, status string
-		failed               spans.ErrorType
-	}
-	runLabels        struct{ active, duration, calls, turns labels }
-	compactionKey    struct{ kind, trigger, agent string }
-	compactionLabels struct{ count, tokens labels }
-	permissionKey    struct{ action, source, tool string }
-	permissionLabels struct{ count, wait labels }
-)
-
 // tally is what a run keeps for its metrics.
 type tally struct {
 	measured               bool   // metrics are taken
@@ -54,10 +18,10 @@ type tally struct {
 	turns, calls, tools atomic.Int64
 }
 
-// measures decides whether metrics are taken of o, and remembers the labels that all its samples share.
+// measures decides whether metrics are taken of o, and keeps the labels that all its samples share.
 func (o *origin) measures(ctx context.Context, info *RunInfo, replayed bool) {
 	m := o.tracer.metrics
-	if info.Copied || !m.takes(ctx, o.recording, replayed) {
+	if info.Copied || !m.enabled(ctx, o.recording, replayed) {
 		return
 	}
 	f := &o.tally
@@ -67,7 +31,12 @@ func (o *origin) measures(ctx context.Context, info *RunInfo, replayed bool) {
 	f.model = m.values.bound(spans.RequestModelKey, info.Model)
 }
 
-// maxAttemptNumber bounds the number of an attempt that is counted: a call made more often than that is nonsense.
+// label returns a label of a sample, with the value that is recorded for it.
+func (m *metrics) label(key attribute.Key, value string) attribute.KeyValue {
+	return key.String(m.values.bound(key, value))
+}
+
+// maxAttemptNumber is the highest number of an attempt that is counted.
 const maxAttemptNumber = 1e6
 
 // lasted returns how long h lasted, in seconds; false where its start or end is not known, or the end is before the start.
@@ -87,11 +56,11 @@ func (h *handle) measureContent() {
 	}
 	m, ctx := h.tracer.metrics, trace.ContextWithSpan(context.Background(), h.span)
 	for _, n := range [...]struct {
-		c counter
-		n int64
-	}{{m.captureNew, int64(c.bytes)}, {m.captureKnown, c.known}, {m.captureWithheld, c.withheld}} {
+		name string
+		n    int64
+	}{{spans.MetricCaptureNew, int64(c.bytes)}, {spans.MetricCaptureKnown, c.known}, {spans.MetricCaptureWithheldBodies, c.withheld}} {
 		if n.n > 0 {
-			n.c.Add(ctx, n.n)
+			m.sample(ctx, n.name, float64(n.n))
 		}
 	}
 }
@@ -104,58 +73,42 @@ func (o *origin) drop(kind spans.DroppedKind) {
 }
 
 func (m *metrics) dropped(kind spans.DroppedKind) {
-	l := m.droppedSets.of(kind, func(kind spans.DroppedKind) *labels {
-		l := labelsOf(m.droppedThings.keys, spans.DroppedKindKeyKey.String(string(kind)))
-		return &l
-	})
-	m.droppedThings.Add(context.Background(), 1, l.add...)
+	m.sample(context.Background(), spans.MetricDropped, 1, spans.DroppedKindKeyKey.String(string(kind)))
 }
 
 // measureStart counts a run that started.
 func (r *Run) measureStart() {
 	if r.measured {
-		m := r.tracer.metrics
-		m.runActive.Add(&r.scope, 1, r.labels("", "").active.add...)
+		r.measureActive(1)
 	}
 }
 
-// labels returns the labels of a run's samples.
-func (r *Run) labels(status spans.RunStatus, failed spans.ErrorType) *runLabels {
-	m := r.tracer.metrics
-	k := runKey{agent: r.agent, model: r.tally.model, status: m.values.bound(spans.RunStatusKeyKey, string(status)), failed: failed}
-	return m.runs.of(k, m.runLabels)
+// measureActive changes the number of active runs.
+func (r *Run) measureActive(by float64) {
+	r.tracer.metrics.sample(&r.scope, spans.MetricRunActive, by, spans.AgentNameKey.String(r.agent), spans.RequestModelKey.String(r.tally.model))
 }
 
-func (m *metrics) runLabels(k runKey) *runLabels {
-	kv := []attribute.KeyValue{
-		spans.AgentNameKey.String(k.agent), spans.RequestModelKey.String(k.model), spans.RunStatusKeyKey.String(k.status),
-		spans.ErrorTypeKeyKey.String(string(k.failed)),
-	}
-	return &runLabels{
-		active:   labelsOf(m.runActive.keys, kv...),
-		duration: labelsOf(m.agentDuration.keys, kv...),
-		calls:    labelsOf(m.agentToolCalls.keys, kv...),
-		turns:    labelsOf(m.runTurns.keys, kv...),
-	}
-}
-
-// measureEnd takes the samples of a run that ended.
+// measureEnd takes the samples of a run that ended. A vetoed run never began: only its turns are counted.
 func (r *Run) measureEnd(status spans.RunStatus, failed spans.ErrorType, end Moment, known spans.Known) {
-	m, ctx := r.tracer.metrics, &r.scope
-	l := r.labels(status, failed)
-	m.runActive.Add(ctx, -1, r.labels("", "").active.add...)
-	m.runTurns.Record(ctx, r.tally.turns.Load(), l.turns.record...)
-	if status == spans.RunStatusVetoed { // it never began
+	m := r.tracer.metrics
+	labels := []attribute.KeyValue{
+		spans.AgentNameKey.String(r.agent), spans.RequestModelKey.String(r.tally.model),
+		m.label(spans.RunStatusKeyKey, string(status)), spans.ErrorTypeKeyKey.String(string(failed)),
+	}
+	sample := func(name string, n float64) { m.sample(&r.scope, name, n, labels...) }
+	r.measureActive(-1)
+	sample(spans.MetricRunTurns, float64(r.tally.turns.Load()))
+	if status == spans.RunStatusVetoed {
 		return
 	}
-	m.agentInferenceCalls.Record(ctx, r.tally.calls.Load(), l.calls.record...)
-	m.agentToolCalls.Record(ctx, r.tally.tools.Load(), l.calls.record...)
+	sample(spans.MetricAgentInferenceCalls, float64(r.tally.calls.Load()))
+	sample(spans.MetricAgentToolCalls, float64(r.tally.tools.Load()))
 	if s, ok := r.lasted(end, known); ok && !r.inferred {
-		m.agentDuration.Record(ctx, s, l.duration.record...)
+		sample(spans.MetricAgentDuration, s)
 	}
 }
 
-// measureStart counts a turn that started, and remembers the labels of its samples.
+// measureStart counts a turn that started, and keeps the labels of its samples.
 func (t *Turn) measureStart(info *TurnInfo) {
 	if !t.measured {
 		return
@@ -172,121 +125,72 @@ func (t *Turn) measureStart(info *TurnInfo) {
 	}
 }
 
-func (m *metrics) turnLabels(k turnKey) *turnLabels {
-	kv := []attribute.KeyValue{
-		spans.OperationNameKey.String(operationTurn), spans.ProviderNameKey.String(k.provider), spans.RequestModelKey.String(k.model),
-		spans.ResponseModelKey.String(k.answered), spans.AgentNameKey.String(k.agent), spans.ErrorTypeKeyKey.String(string(k.failed)),
-		spans.TokenModalityKeyKey.String(string(spans.TokenModalityUnknown)), {},
-	}
-	with := func(keys []attribute.Key, more attribute.KeyValue) labels {
-		kv[len(kv)-1] = more
-		return labelsOf(keys, kv...)
-	}
-	none := attribute.KeyValue{}
-	l := &turnLabels{
-		call:           with(m.operationDuration.keys, none),
-		chunk:          with(m.operationFirstChunk.keys, none),
-		usage:          with(m.usage[0].keys, none),
-		inference:      with(m.inferenceInput.keys, none),
-		inferenceCall:  with(m.inferenceDuration.keys, none),
-		inferenceChunk: with(m.inferenceFirstChunk.keys, none),
-		duration:       with(m.turnDuration.keys, none),
-		retries:        with(m.turnRetries.keys, none),
-	}
-	for i, t := range [...]spans.TokenType{spans.TokenTypeInput, spans.TokenTypeOutput} {
-		l.typed[i] = with(m.tokenUsage.keys, spans.TokenTypeKeyKey.String(string(t)))
-	}
-	for i, c := range tokenClasses {
-		l.classes[i] = with(m.turnTokens.keys, spans.TokenClassKeyKey.String(string(c)))
-	}
-	return l
-}
-
 // tokenClasses are in the order of normalUsage.
 var tokenClasses = [5]spans.TokenClass{spans.TokenClassInput, spans.TokenClassOutput, spans.TokenClassReasoning, spans.TokenClassCacheRead,
 	spans.TokenClassCacheWrite}
 
+// usageMetrics are the counters of tokens, in the order of normalUsage.
+var usageMetrics = [5]string{spans.MetricInferenceUsageInput, spans.MetricInferenceUsageOutput, spans.MetricInferenceUsageReasoning,
+	spans.MetricInferenceUsageCacheRead, spans.MetricInferenceUsageCacheWrite}
+
 // measureEnd takes the samples of a turn that ended.
 func (t *Turn) measureEnd(res *TurnResult, failed spans.ErrorType, end Moment, known spans.Known) {
-	m, ctx := t.tracer.metrics, &t.scope
-	k := turnKey{provider: t.provider, model: t.model, agent: t.agent, failed: failed,
-		answered: m.values.bound(spans.ResponseModelKey, res.Model)}
+	m, provider := t.tracer.metrics, t.provider
 	if res.Provider != "" {
-		k.provider = m.values.bound(spans.ProviderNameKey, res.Provider)
+		provider = m.values.bound(spans.ProviderNameKey, res.Provider)
 	}
-	l := m.turns.of(k, m.turnLabels)
+	labels := []attribute.KeyValue{
+		spans.OperationNameKey.String(operationTurn), spans.ProviderNameKey.String(provider), spans.RequestModelKey.String(t.model),
+		m.label(spans.ResponseModelKey, res.Model), spans.AgentNameKey.String(t.agent), spans.ErrorTypeKeyKey.String(string(failed)),
+		spans.TokenModalityKeyKey.String(string(spans.TokenModalityUnknown)),
+	}
+	sample := func(name string, n float64, more ...attribute.KeyValue) {
+		m.sample(&t.scope, name, n, append(labels[:len(labels):len(labels)], more...)...)
+	}
 	if s, ok := t.lasted(end, known); ok {
-		m.turnDuration.Record(ctx, s, l.duration.record...)
+		sample(spans.MetricTurnDuration, s)
 	}
-	if t.called > 0 {
-		m.operationDuration.Record(ctx, t.called.Seconds(), l.call.record...)
-		m.inferenceDuration.Record(ctx, t.called.Seconds(), l.inferenceCall.record...)
+	if s := t.called.Seconds(); s > 0 {
+		sample(spans.MetricOperationDuration, s)
+		sample(spans.MetricInferenceDuration, s)
 	}
 	if s := res.FirstChunk.Seconds(); s > 0 {
-		m.operationFirstChunk.Record(ctx, s, l.chunk.record...)
-		m.inferenceFirstChunk.Record(ctx, s, l.inferenceChunk.record...)
+		sample(spans.MetricOperationFirstChunk, s)
+		sample(spans.MetricInferenceFirstChunk, s)
 	}
 	if n := t.attempts - 1; n > 0 && n < maxAttemptNumber {
-		m.turnRetries.Add(ctx, n, l.retries.add...)
+		sample(spans.MetricTurnRetries, float64(n))
 	}
 	if res.Usage != nil {
-		m.tokens(ctx, res.Usage.normal(), l)
+		u := res.Usage.normal()
+		for i, n := range [...]int64{u.input, u.output, u.reasoning, u.cacheRead, u.cacheWrite} {
+			sample(spans.MetricTurnTokens, float64(n), spans.TokenClassKeyKey.String(string(tokenClasses[i])))
+			sample(usageMetrics[i], float64(n))
+		}
+		sample(spans.MetricTokenUsage, float64(u.input), spans.TokenTypeKeyKey.String(string(spans.TokenTypeInput)))
+		sample(spans.MetricTokenUsage, float64(u.output), spans.TokenTypeKeyKey.String(string(spans.TokenTypeOutput)))
+		sample(spans.MetricInferenceInput, float64(u.input))
+		sample(spans.MetricInferenceOutput, float64(u.output))
 	} else if failed != "" {
-		m.inferenceInput.Record(ctx, 0, l.inference.record...)
-		m.inferenceOutput.Record(ctx, 0, l.inference.record...)
+		sample(spans.MetricInferenceInput, 0)
+		sample(spans.MetricInferenceOutput, 0)
 	}
-	if c := res.Cost; c != nil && *c >= 0 && *c <= maxSample {
-		k := costKey{m.values.bound(spans.TurnCostCurrencyKey, res.Currency), k.provider, k.model, k.agent}
-		m.turnCost.Add(ctx, *c, m.costs.of(k, m.costLabels).add...)
-	}
-}
-
-// tokens takes the samples of the usage of one turn.
-func (m *metrics) tokens(ctx context.Context, u normalUsage, l *turnLabels) {
-	for i, n := range [...]int64{u.input, u.output, u.reasoning, u.cacheRead, u.cacheWrite} {
-		if n < 0 || n > maxSample {
-			continue
-		}
-		m.turnTokens.Record(ctx, n, l.classes[i].record...)
-		m.usage[i].Add(ctx, n, l.usage.add...)
-		switch i {
-		case 0:
-			m.tokenUsage.Record(ctx, n, l.typed[0].record...)
-			m.inferenceInput.Record(ctx, n, l.inference.record...)
-		case 1:
-			m.tokenUsage.Record(ctx, n, l.typed[1].record...)
-			m.inferenceOutput.Record(ctx, n, l.inference.record...)
-		}
+	if res.Cost != nil {
+		sample(spans.MetricTurnCost, *res.Cost, m.label(spans.TurnCostCurrencyKey, res.Currency))
 	}
 }
 
-func (m *metrics) costLabels(k costKey) *labels {
-	l := labelsOf(m.turnCost.keys, spans.TurnCostCurrencyKey.String(k.currency), spans.ProviderNameKey.String(k.provider),
-		spans.RequestModelKey.String(k.model), spans.AgentNameKey.String(k.agent))
-	return &l
-}
-
-// measureEnd takes the samples of a tool call that ended. It has no outcome where no end was seen.
+// measureEnd takes the samples of a tool call that ended. It has no outcome where no end was seen. Only a call that ran has a duration.
 func (t *Tool) measureEnd(outcome spans.Outcome, failed spans.ErrorType, end Moment, known spans.Known) {
-	m, ctx := t.tracer.metrics, &t.scope
-	k := toolKey{tool: m.values.bound(spans.ToolNameKey, t.name), kind: m.values.bound(spans.ToolTypeKey, t.kind), agent: t.agent,
-		outcome: m.values.bound(spans.ToolOutcomeKey, string(outcome)), failed: failed}
-	l := m.tools.of(k, m.toolLabels)
-	m.toolCalls.Add(ctx, 1, l.calls.add...)
-	if outcome == spans.OutcomeDenied || outcome == spans.OutcomeSkipped { // it did not run
-		return
+	m := t.tracer.metrics
+	labels := []attribute.KeyValue{
+		m.label(spans.ToolNameKey, t.name), m.label(spans.ToolTypeKey, t.kind), spans.AgentNameKey.String(t.agent),
+		m.label(spans.ToolOutcomeKey, string(outcome)), spans.ErrorTypeKeyKey.String(string(failed)),
 	}
-	if s, ok := t.lasted(end, known); ok {
-		m.toolDuration.Record(ctx, s, l.duration.record...)
+	m.sample(&t.scope, spans.MetricToolCalls, 1, labels...)
+	if s, ok := t.lasted(end, known); ok && outcome != spans.OutcomeDenied && outcome != spans.OutcomeSkipped {
+		m.sample(&t.scope, spans.MetricToolDuration, s, labels...)
 	}
-}
-
-func (m *metrics) toolLabels(k toolKey) *toolLabels {
-	kv := []attribute.KeyValue{
-		spans.ToolNameKey.String(k.tool), spans.ToolTypeKey.String(k.kind), spans.AgentNameKey.String(k.agent),
-		spans.ToolOutcomeKey.String(k.outcome), spans.ErrorTypeKeyKey.String(string(k.failed)),
-	}
-	return &toolLabels{duration: labelsOf(m.toolDuration.keys, kv...), calls: labelsOf(m.toolCalls.keys, kv...)}
 }
 
 // measureEnd takes the samples of a compaction that ended, unless it was refused.
@@ -294,43 +198,26 @@ func (c *Compacting) measureEnd(res *CompactionResult) {
 	if res.Applied != nil && !*res.Applied {
 		return
 	}
-	m, ctx := c.tracer.metrics, &c.scope
-	k := compactionKey{m.values.bound(spans.CompactionKindKeyKey, c.kind), m.values.bound(spans.CompactionTriggerKey, c.trigger), c.agent}
-	l := m.compactionSets.of(k, m.compactionLabels)
-	m.compactions.Add(ctx, 1, l.count.add...)
+	m := c.tracer.metrics
+	labels := []attribute.KeyValue{
+		m.label(spans.CompactionKindKeyKey, c.kind), m.label(spans.CompactionTriggerKey, c.trigger), spans.AgentNameKey.String(c.agent),
+	}
+	m.sample(&c.scope, spans.MetricCompactions, 1, labels...)
 	input := res.InputTokens
 	if input < 0 {
 		input = c.inputTokens
 	}
-	if input >= 0 && input <= maxSample {
-		m.compactionInput.Record(ctx, input, l.tokens.record...)
-	}
-	if n := res.OutputTokens; n >= 0 && n <= maxSample {
-		m.compactionOutput.Record(ctx, n, l.tokens.record...)
-	}
-}
-
-func (m *metrics) compactionLabels(k compactionKey) *compactionLabels {
-	kv := []attribute.KeyValue{
-		spans.CompactionKindKeyKey.String(k.kind), spans.CompactionTriggerKey.String(k.trigger), spans.AgentNameKey.String(k.agent),
-	}
-	return &compactionLabels{count: labelsOf(m.compactions.keys, kv...), tokens: labelsOf(m.compactionInput.keys, kv...)}
+	m.sample(&c.scope, spans.MetricCompactionInput, float64(input), labels...)
+	m.sample(&c.scope, spans.MetricCompactionOutput, float64(res.OutputTokens), labels...)
 }
 
 // permission takes the samples of an evaluation.
 func (m *metrics) permission(ctx context.Context, e *PermissionEvaluation) {
-	k := permissionKey{m.values.bound(spans.PermissionActionKey, string(e.Action)),
-		m.values.bound(spans.PermissionSourceKeyKey, string(e.Source)), m.values.bound(spans.ToolNameKey, e.Tool)}
-	l := m.permissions.of(k, m.permissionLabels)
-	m.permissionEvaluations.Add(ctx, 1, l.count.add...)
+	labels := []attribute.KeyValue{
+		m.label(spans.PermissionActionKey, string(e.Action)), m.label(spans.PermissionSourceKeyKey, string(e.Source)), m.label(spans.ToolNameKey, e.Tool),
+	}
+	m.sample(ctx, spans.MetricPermissionEvaluations, 1, labels...)
 	if e.Wait > 0 {
-		m.permissionWait.Record(ctx, e.Wait.Seconds(), l.wait.record...)
+		m.sample(ctx, spans.MetricPermissionWaiting, e.Wait.Seconds(), labels...)
 	}
-}
-
-func (m *metrics) permissionLabels(k permissionKey) *permissionLabels {
-	kv := []attribute.KeyValue{
-		spans.PermissionActionKey.String(k.action), spans.PermissionSourceKeyKey.String(k.source), spans.ToolNameKey.String(k.tool),
-	}
-	return &permissionLabels{count: labelsOf(m.permissionEvaluations.keys, kv...), wait: labelsOf(m.permissionWait.keys, kv...)}
 }

@@ -2,11 +2,11 @@ package otelagent
 
 import (
 	"context"
+	"slices"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/otelagent/otelagent/spans"
 )
@@ -54,189 +54,93 @@ const (
 	measureReplays
 )
 
-// metrics are the instruments of a Tracer, and the labels of samples. The nil metrics measure nothing.
+// metrics are the instruments of a Tracer, by name. The nil metrics measure nothing.
 type metrics struct {
-	replays bool
-	values  *labelValues
-	all     []instrument
-
-	tokenUsage                                               intHistogram
-	operationDuration, operationFirstChunk                   histogram
-	usage                                                    [5]counter // input, output, reasoning, cache read, cache write
-	inferenceInput, inferenceOutput                          intHistogram
-	inferenceDuration, inferenceFirstChunk                   histogram
-	toolDuration, agentDuration                              histogram
-	agentInferenceCalls, agentToolCalls                      intHistogram
-	turnTokens                                               intHistogram
-	turnDuration                                             histogram
-	turnCost                                                 sum
-	turnRetries                                              counter
-	runActive                                                upDownCounter
-	runTurns                                                 intHistogram
-	toolCalls, compactions                                   counter
-	compactionInput, compactionOutput                        intHistogram
-	permissionEvaluations                                    counter
-	permissionWait                                           histogram
-	captureNew, captureKnown, captureWithheld, droppedThings counter
-
-	turns          labelSets[turnKey, turnLabels]
-	costs          labelSets[costKey, labels]
-	tools          labelSets[toolKey, toolLabels]
-	runs           labelSets[runKey, runLabels]
-	compactionSets labelSets[compactionKey, compactionLabels]
-	permissions    labelSets[permissionKey, permissionLabels]
-	droppedSets    labelSets[spans.DroppedKind, labels]
+	replays     bool
+	values      *labelValues
+	instruments map[string]instrument
 }
 
-// The instruments, each with the labels that the registry gives it. Those that the profile does not have take samples and do nothing.
-type (
-	intHistogram struct {
-		metric.Int64Histogram
-		keys []attribute.Key
-	}
-	histogram struct {
-		metric.Float64Histogram
-		keys []attribute.Key
-	}
-	counter struct {
-		metric.Int64Counter
-		keys []attribute.Key
-	}
-	sum struct {
-		metric.Float64Counter
-		keys []attribute.Key
-	}
-	upDownCounter struct {
-		metric.Int64UpDownCounter
-		keys []attribute.Key
-	}
-)
+// instrument takes the samples of one metric. The zero instrument, that of a metric which the profile does not have, drops them.
+type instrument struct {
+	keys    []attribute.Key // of its labels
+	sample  func(context.Context, float64, metric.MeasurementOption)
+	enabled interface{ Enabled(context.Context) bool }
+}
 
-// newMetrics makes the instruments of a profile.
+// newMetrics makes the instruments of a profile, as the registry describes them. An SDK that objects to one reports that to
+// OpenTelemetry's error handler; a metric for which a provider returns nil is not measured.
 func newMetrics(c *config) *metrics {
 	if c.measuring == measureNothing {
 		return nil
 	}
-	m := &metrics{replays: c.measuring == measureReplays, values: newLabelValues()}
-	f := factory{meter: c.meters.Meter(ScopeName), profile: c.profile, all: &m.all}
-	m.tokenUsage = f.intHistogram(spans.MetricTokenUsage)
-	m.operationDuration = f.histogram(spans.MetricOperationDuration)
-	m.operationFirstChunk = f.histogram(spans.MetricOperationFirstChunk)
-	for i, name := range [...]string{spans.MetricInferenceUsageInput, spans.MetricInferenceUsageOutput, spans.MetricInferenceUsageReasoning,
-		spans.MetricInferenceUsageCacheRead, spans.MetricInferenceUsageCacheWrite} {
-		m.usage[i] = f.counter(name)
+	m := &metrics{replays: c.measuring == measureReplays, values: newLabelValues(), instruments: make(map[string]instrument)}
+	meter := c.meters.Meter(ScopeName)
+	for _, d := range spans.Metrics() {
+		if !d.In(c.profile) {
+			continue
+		}
+		i, err := newInstrument(meter, d)
+		if err != nil {
+			otel.Handle(err)
+		}
+		if i.enabled != nil {
+			i.keys = d.Attributes
+			m.instruments[d.Name] = i
+		}
 	}
-	m.inferenceInput = f.intHistogram(spans.MetricInferenceInput)
-	m.inferenceOutput = f.intHistogram(spans.MetricInferenceOutput)
-	m.inferenceDuration = f.histogram(spans.MetricInferenceDuration)
-	m.inferenceFirstChunk = f.histogram(spans.MetricInferenceFirstChunk)
-	m.toolDuration = f.histogram(spans.MetricToolDuration)
-	m.agentDuration = f.histogram(spans.MetricAgentDuration)
-	m.agentInferenceCalls = f.intHistogram(spans.MetricAgentInferenceCalls)
-	m.agentToolCalls = f.intHistogram(spans.MetricAgentToolCalls)
-	m.turnTokens = f.intHistogram(spans.MetricTurnTokens)
-	m.turnDuration = f.histogram(spans.MetricTurnDuration)
-	m.turnCost = f.sum(spans.MetricTurnCost)
-	m.turnRetries = f.counter(spans.MetricTurnRetries)
-	m.runActive = f.upDownCounter(spans.MetricRunActive)
-	m.runTurns = f.intHistogram(spans.MetricRunTurns)
-	m.toolCalls = f.counter(spans.MetricToolCalls)
-	m.compactions = f.counter(spans.MetricCompactions)
-	m.compactionInput = f.intHistogram(spans.MetricCompactionInput)
-	m.compactionOutput = f.intHistogram(spans.MetricCompactionOutput)
-	m.permissionEvaluations = f.counter(spans.MetricPermissionEvaluations)
-	m.permissionWait = f.histogram(spans.MetricPermissionWaiting)
-	m.captureNew = f.counter(spans.MetricCaptureNew)
-	m.captureKnown = f.counter(spans.MetricCaptureKnown)
-	m.captureWithheld = f.counter(spans.MetricCaptureWithheldBodies)
-	m.droppedThings = f.counter(spans.MetricDropped)
 	return m
 }
 
-// takes reports whether there is somebody who takes samples, and they are to be taken of something told from recording, or from a
-// replay of events.
-func (m *metrics) takes(ctx context.Context, recording string, replayed bool) bool {
+func newInstrument(meter metric.Meter, d spans.Metric) (instrument, error) {
+	unit, brief := metric.WithUnit(d.Unit), metric.WithDescription(d.Brief)
+	switch {
+	case d.Instrument == spans.InstrumentHistogram && d.Integer:
+		h, err := meter.Int64Histogram(d.Name, unit, brief, metric.WithExplicitBucketBoundaries(d.Boundaries...))
+		return instrument{enabled: h, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) { h.Record(ctx, int64(n), l) }}, err
+	case d.Instrument == spans.InstrumentHistogram:
+		h, err := meter.Float64Histogram(d.Name, unit, brief, metric.WithExplicitBucketBoundaries(d.Boundaries...))
+		return instrument{enabled: h, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) { h.Record(ctx, n, l) }}, err
+	case d.Instrument == spans.InstrumentUpdowncounter:
+		c, err := meter.Int64UpDownCounter(d.Name, unit, brief)
+		return instrument{enabled: c, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) { c.Add(ctx, int64(n), l) }}, err
+	case d.Integer:
+		c, err := meter.Int64Counter(d.Name, unit, brief)
+		return instrument{enabled: c, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) { c.Add(ctx, int64(n), l) }}, err
+	default:
+		c, err := meter.Float64Counter(d.Name, unit, brief)
+		return instrument{enabled: c, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) { c.Add(ctx, n, l) }}, err
+	}
+}
+
+// enabled reports whether any instrument is enabled and a run is measured: a recorded or replayed one is not, unless replays are.
+func (m *metrics) enabled(ctx context.Context, recording string, replayed bool) bool {
 	if m == nil || !m.replays && (replayed || recording != "") {
 		return false
 	}
-	for _, i := range m.all {
-		if i.Enabled(ctx) {
+	for _, i := range m.instruments {
+		if i.enabled.Enabled(ctx) {
 			return true
 		}
 	}
 	return false
 }
 
-// instrument is what all instruments have in common.
-type instrument interface{ Enabled(context.Context) bool }
+// maxSample bounds a sample: more tokens or money than that is no real count, and sums must not overflow.
+const maxSample = 1e12
 
-// factory makes instruments as the registry describes them.
-type factory struct {
-	meter   metric.Meter
-	profile spans.Profile
-	all     *[]instrument
-}
-
-// describe returns what the registry says of a metric, and whether the profile has it.
-func (f *factory) describe(name string) (d spans.Metric, unit, brief metric.InstrumentOption, ok bool) {
-	d, ok = spans.LookupMetric(name)
-	return d, metric.WithUnit(d.Unit), metric.WithDescription(d.Brief), ok && d.In(f.profile)
-}
-
-// made takes note of an instrument, and returns the one to use. An SDK that objects to one says so to OpenTelemetry's error handler, and
-// gives one that can be used; where a provider gives none, otherwise stands in, which does nothing.
-func made[I instrument](f *factory, i I, err error, otherwise I) I {
-	if err != nil {
-		otel.Handle(err)
+// sample records n under the labels that the metric has, of those given. Empty labels are left out. A negative count that is not of an
+// up-down counter, and one above 1e12, is dropped.
+func (m *metrics) sample(ctx context.Context, name string, n float64, given ...attribute.KeyValue) {
+	i, ok := m.instruments[name]
+	if !ok || n > maxSample || n < 0 && name != spans.MetricRunActive {
+		return
 	}
-	if any(i) == nil {
-		return otherwise
+	kv := make([]attribute.KeyValue, 0, len(i.keys))
+	for _, g := range given {
+		if g.Value.AsString() != "" && slices.Contains(i.keys, g.Key) {
+			kv = append(kv, g)
+		}
 	}
-	*f.all = append(*f.all, i)
-	return i
-}
-
-func (f *factory) intHistogram(name string) intHistogram {
-	d, unit, brief, ok := f.describe(name)
-	if !ok {
-		return intHistogram{Int64Histogram: noop.Int64Histogram{}}
-	}
-	h, err := f.meter.Int64Histogram(name, unit, brief, metric.WithExplicitBucketBoundaries(d.Boundaries...))
-	return intHistogram{made[metric.Int64Histogram](f, h, err, noop.Int64Histogram{}), d.Attributes}
-}
-
-func (f *factory) histogram(name string) histogram {
-	d, unit, brief, ok := f.describe(name)
-	if !ok {
-		return histogram{Float64Histogram: noop.Float64Histogram{}}
-	}
-	h, err := f.meter.Float64Histogram(name, unit, brief, metric.WithExplicitBucketBoundaries(d.Boundaries...))
-	return histogram{made[metric.Float64Histogram](f, h, err, noop.Float64Histogram{}), d.Attributes}
-}
-
-func (f *factory) counter(name string) counter {
-	d, unit, brief, ok := f.describe(name)
-	if !ok {
-		return counter{Int64Counter: noop.Int64Counter{}}
-	}
-	c, err := f.meter.Int64Counter(name, unit, brief)
-	return counter{made[metric.Int64Counter](f, c, err, noop.Int64Counter{}), d.Attributes}
-}
-
-func (f *factory) sum(name string) sum {
-	d, unit, brief, ok := f.describe(name)
-	if !ok {
-		return sum{Float64Counter: noop.Float64Counter{}}
-	}
-	c, err := f.meter.Float64Counter(name, unit, brief)
-	return sum{made[metric.Float64Counter](f, c, err, noop.Float64Counter{}), d.Attributes}
-}
-
-func (f *factory) upDownCounter(name string) upDownCounter {
-	d, unit, brief, ok := f.describe(name)
-	if !ok {
-		return upDownCounter{Int64UpDownCounter: noop.Int64UpDownCounter{}}
-	}
-	c, err := f.meter.Int64UpDownCounter(name, unit, brief)
-	return upDownCounter{made[metric.Int64UpDownCounter](f, c, err, noop.Int64UpDownCounter{}), d.Attributes}
+	i.sample(ctx, n, metric.WithAttributeSet(attribute.NewSet(kv...)))
 }

@@ -117,7 +117,7 @@ func (r *Recorder) Lost() int64 {
 // lose counts an event that has no place.
 func (r *Recorder) lose(m *Meta) {
 	r.lost++
-	if r.tracer.metrics.takes(context.Background(), "", m.Arrived.IsZero()) {
+	if r.tracer.metrics.enabled(context.Background(), "", m.Arrived.IsZero()) {
 		r.tracer.metrics.dropped(spans.DroppedKindLate)
 	}
 }

@@ -66,8 +66,8 @@ func (listens) Changed(*otelagent.OpenSpan, time.Duration) {}
 func (listens) Ended(*otelagent.OpenSpan)                  {}
 func (listens) Flush(api.Span)                             {}
 
-// Metrics cost a turn no allocation of the adapter's own: what is left is the SDK's, as by plain calls of it.
-func TestMetricsAllocateNothing(t *testing.T) {
+// Metrics cost a turn at most five allocations a sample: its labels are built anew for each.
+func TestMetricsAllocateLittle(t *testing.T) {
 	count := func(ctx context.Context, run *otelagent.Run, samples []rawSample) float64 {
 		turn := func() {
 			adapterTurn(ctx, run)
@@ -84,10 +84,11 @@ func TestMetricsAllocateNothing(t *testing.T) {
 	ours := count(ctx, run, nil)
 	ctx, run = startBenchRun(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})), otelagent.WithoutMetrics())
 	bare := count(ctx, run, nil)
-	raw := count(ctx, run, samplesOf(t))
+	samples := samplesOf(t)
+	raw := count(ctx, run, samples)
 	t.Logf("allocations of a turn: %v, with metrics %v, with metrics by hand %v", bare, ours, raw)
-	if ours > raw {
-		t.Errorf("a turn makes %v allocations with metrics, %v with samples taken by hand", ours, raw)
+	if most := raw + 5*float64(len(samples)); ours > most {
+		t.Errorf("a turn makes %v allocations with metrics, %v with samples taken by hand: want at most %v", ours, raw, most)
 	}
 }
 

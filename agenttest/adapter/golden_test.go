@@ -20,10 +20,10 @@ import (
 	api "go.opentelemetry.io/otel/trace"
 	"golang.org/x/tools/txtar"
 
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/dialects/ndjson"
-	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
 )
 

@@ -16,9 +16,9 @@ import (
 	api "go.opentelemetry.io/otel/trace"
 
 	"github.com/otelagent/otelagent/agenttest"
+	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
-	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
 

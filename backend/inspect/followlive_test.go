@@ -16,12 +16,12 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelagent/otelagent/backend/inspect"
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/dialects/phi"
-	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/otelsetup"
 )
 
 // oneByOne lets the copies of open spans and the spans that ended into one exporter, which is not for several at once.
@@ -103,7 +103,7 @@ func followed(t *testing.T, events []byte, live bool, end int) string {
 	opts := []otelagent.Option{otelagent.WithTracerProvider(provider), otelagent.WithCapture(otelagent.CaptureContent)}
 	var copies *otelsetup.Live
 	if live {
-		copies = otelsetup.NewLive(to)
+		copies = otelsetup.NewLive(to, 0)
 		defer copies.Shutdown(context.WithoutCancel(t.Context()))
 		opts = append(opts, otelagent.WithLive(copies))
 	}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store/stats"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // header is what there is to know of the session before its runs.

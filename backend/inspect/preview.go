@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // saying is what somebody said, as far as it is shown: neighbours of one label are one.

@@ -16,12 +16,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/otelagent/otelagent/backend/inspect"
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/phi"
-	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/backend/session/otlprow"
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // wire takes what would go over OTLP and decodes it.

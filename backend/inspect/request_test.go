@@ -9,8 +9,8 @@ import (
 	"github.com/mattn/go-runewidth"
 
 	"github.com/otelagent/otelagent/backend/inspect"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store/stats"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // list adds bodies to blocks and returns a list of them.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store/stats"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // Stats writes statistics: totals, a histogram of each measure, or, where there are groups, a line with a small one for each of their

@@ -8,8 +8,8 @@ import (
 	"unicode"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store/stats"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // Options say how to render. The zero value is 80 columns without colour, in UTC.

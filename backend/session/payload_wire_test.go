@@ -16,9 +16,9 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
-	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // told is what an event stream says of its requests: the payload of each turn, by run and index.

@@ -9,13 +9,13 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
-	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
+	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
 )
 
 var _ export.Bodies = (*store.Bodies)(nil)

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/reader"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // How often the store is asked what is new.

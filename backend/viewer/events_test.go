@@ -16,10 +16,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/viewer"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // listen returns the events of a path as they come: name and data.

@@ -15,10 +15,10 @@ import (
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/reader"
 	"github.com/otelagent/otelagent/backend/store/stats"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // Format is the version of the JSON of this package's own answers. Later versions add fields and never change one.

@@ -16,10 +16,10 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/viewer"
+	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // tenThousand is a store with one session of that many turns.

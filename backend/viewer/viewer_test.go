@@ -24,10 +24,6 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/ndjson"
-	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/backend/store"
@@ -35,6 +31,10 @@ import (
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/reader"
 	"github.com/otelagent/otelagent/backend/viewer"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 const (

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/redactfile"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/redact"
 )
@@ -124,9 +125,6 @@ func (o *captureOptions) options() ([]otelagent.Option, error) {
 	if o.Echo {
 		opts = append(opts, otelagent.WithEcho())
 	}
-	if o.OpenInference {
-		opts = append(opts, otelagent.WithOpenInference())
-	}
 	if len(o.For) > 0 {
 		rules := make([]captureFor, len(o.For))
 		for i, rule := range o.For {
@@ -166,7 +164,7 @@ func loadRules(path string) (*redact.Rules, error) {
 		return nil, usagef("--redact: %w", err)
 	}
 	defer f.Close()
-	rules, err := redact.Load(f)
+	rules, err := redactfile.Load(f)
 	if err == nil {
 		return rules, nil
 	}

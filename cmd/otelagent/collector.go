@@ -31,9 +31,6 @@ type collectorOptions struct {
 	// GRPC and HTTP are addresses to listen on, and Database is where sessions go, of the built-in configuration. A
 	// port 0 takes a free one.
 	GRPC, HTTP, Database string
-	// Metrics is an address at which Prometheus can fetch what agents measure, of the built-in configuration; empty: no
-	// metrics are taken, and who sends some is told so.
-	Metrics string
 	// Password is that of the database, where it wants one.
 	Password string
 	// Tenant owns whatever comes; empty: whom its sender says.
@@ -72,7 +69,7 @@ processors:
   memory_limiter: {check_interval: 200ms, limit_mib: 1024, spike_limit_mib: 256}
 exporters:
   agent_session: %s
-%sservice:
+service:
   extensions: [otlp_nesting]
   telemetry:
     logs: {level: warn}
@@ -80,27 +77,14 @@ exporters:
   pipelines:
     traces: {receivers: [otlp], processors: [memory_limiter], exporters: [agent_session]}
     logs: {receivers: [otlp], processors: [memory_limiter], exporters: [agent_session]}
-%s`
-
-// What metrics add to it. Exemplars exist in OpenMetrics only. Without an expiration of its own, 5 minutes, an agent that waits
-// longer for its user would lose its series.
-const (
-	metricsExporter = `  prometheus: {endpoint: %s, enable_open_metrics: true, metric_expiration: 1h}
 `
-	metricsPipeline = `    metrics: {receivers: [otlp], processors: [memory_limiter], exporters: [prometheus]}
-`
-)
 
 func builtinConfig(o collectorOptions) string {
 	quote := func(v any) string {
 		b, _ := json.Marshal(v)                         // never fails for these
 		return strings.ReplaceAll(string(b), "$", "$$") // the Collector expands ${...}
 	}
-	var exporter, pipeline string
-	if o.Metrics != "" {
-		exporter, pipeline = fmt.Sprintf(metricsExporter, quote(o.Metrics)), metricsPipeline
-	}
-	return fmt.Sprintf(builtin, quote(o.GRPC), quote(o.HTTP), quote(exporterConfig(o)), exporter, pipeline)
+	return fmt.Sprintf(builtin, quote(o.GRPC), quote(o.HTTP), quote(exporterConfig(o)))
 }
 
 // exporterConfig is the configuration of the exporter: nothing but what is told, so that its defaults hold, and the guide's tables.

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/prometheusexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/healthcheckextension"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
-	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/filterprocessor"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/debugexporter"
@@ -17,7 +15,6 @@ import (
 	"go.opentelemetry.io/collector/processor/memorylimiterprocessor"
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
-	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter"
 )
@@ -28,13 +25,13 @@ const collectorVersion = "v0.161.0"
 // components is what a configuration given with --config can name. Whoever needs more builds a collector of their own with
 // the same exporter (collector-exporter/distribution).
 func components() (otelcol.Factories, error) {
-	f := otelcol.Factories{Telemetry: otelconftelemetry.NewFactory()}
+	f := otelcol.Factories{Telemetry: newTelemetryFactory()}
 	var err error
 	if f.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](otlpreceiver.NewFactory()); err != nil {
 		return f, err
 	}
 	if f.Processors, err = otelcol.MakeFactoryMap[processor.Factory](
-		batchprocessor.NewFactory(), filterprocessor.NewFactory(), memorylimiterprocessor.NewFactory()); err != nil {
+		batchprocessor.NewFactory(), memorylimiterprocessor.NewFactory()); err != nil {
 		return f, err
 	}
 	if f.Extensions, err = otelcol.MakeFactoryMap[extension.Factory](
@@ -42,8 +39,8 @@ func components() (otelcol.Factories, error) {
 		return f, err
 	}
 	f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](
-		agentsessionexporter.NewFactory(), debugexporter.NewFactory(), otlpexporter.NewFactory(), otlphttpexporter.NewFactory(),
-		prometheusexporter.NewFactory())
+		agentsessionexporter.NewFactory(), debugexporter.NewFactory(), otlpexporter.NewFactory(),
+		otlphttpexporter.NewFactory())
 	return f, err
 }
 

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,26 +16,9 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/provider/envprovider"
 	"go.opentelemetry.io/collector/confmap/provider/fileprovider"
+	"go.opentelemetry.io/collector/confmap/provider/yamlprovider"
 	"go.opentelemetry.io/collector/otelcol"
 )
-
-// The configurations that we ship for containers are ones that this collector takes too, also laid over each other as
-// docker-compose.yaml does it (interop/compose lets the distribution run them).
-func TestShippedConfigurations(t *testing.T) {
-	const container = "../../collector-exporter/distribution/config.container.yaml"
-	for _, files := range [][]string{{container}, {container, "../../compose/collector.yaml"}} {
-		t.Run(strings.Join(files, "+"), func(t *testing.T) {
-			t.Setenv("OTELAGENT_DB", filepath.Join(t.TempDir(), "sessions.db"))
-			var uris []string
-			for _, f := range files {
-				uris = append(uris, "file:"+f)
-			}
-			if err := dryRun(t, uris...); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
 
 // What users of a persistent queue write starts, and takes spans.
 func TestConfigWithPersistentQueue(t *testing.T) {
@@ -224,12 +209,65 @@ func dryRun(t *testing.T, uris ...string) error {
 		Factories: components,
 		BuildInfo: buildInfo(),
 		ConfigProviderSettings: otelcol.ConfigProviderSettings{ResolverSettings: confmap.ResolverSettings{
-			URIs:              uris,
-			ProviderFactories: []confmap.ProviderFactory{envprovider.NewFactory(), fileprovider.NewFactory()},
+			URIs: uris,
+			ProviderFactories: []confmap.ProviderFactory{
+				envprovider.NewFactory(), fileprovider.NewFactory(), yamlprovider.NewFactory(),
+			},
 		}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return col.DryRun(t.Context())
+}
+
+// A configuration chooses where the collector's own metrics are served and how it logs, by the Collector's own keys.
+func TestOwnTelemetry(t *testing.T) {
+	page, err := freeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, port, err := net.SplitHostPort(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(t.TempDir(), "log")
+	const config = `
+receivers: {otlp: {protocols: {grpc: {endpoint: "127.0.0.1:0"}}}}
+exporters: {debug: {}}
+service:
+  telemetry:
+    logs: {level: info, encoding: json, output_paths: [%q]}
+    %s
+  pipelines: {traces: {receivers: [otlp], exporters: [debug]}}
+`
+	readers := fmt.Sprintf(
+		"metrics: {level: normal, readers: [{pull: {exporter: {prometheus: {host: %s, port: %s}}}}]}", host, port)
+	c, err := startCollector(t.Context(), collectorOptions{Config: "yaml:" + fmt.Sprintf(config, log, readers)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Get("http://" + page + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	for _, want := range []string{`(?m)^otelcol_process_uptime \d`, `(?m)^target_info\{.*service_name="otelagent".*\} 1`} {
+		if err != nil || !regexp.MustCompile(want).Match(text) {
+			t.Errorf("%v; no %s on the page:\n%s", err, want, text)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	if err := c.stop(); err != nil {
+		t.Error(err)
+	}
+	written, err := os.ReadFile(log)
+	if err != nil || !regexp.MustCompile(`(?m)^\{"level":"info",.*"msg":"Everything is ready`).Match(written) {
+		t.Errorf("the log is %v\n%s", err, written)
+	}
+	err = dryRun(t, "yaml:"+fmt.Sprintf(config, log, "traces: {level: basic}"))
+	if err == nil || !strings.Contains(err.Error(), "traces") {
+		t.Errorf("a key that it does not know: %v", err)
+	}
 }

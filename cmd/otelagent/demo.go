@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/otelagent/otelagent/backend/inspect"
-	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/phi"
 )
 
 // demoEvents is a session recorded from the real phi-core crate: two sessions in fact, a main one and a sub-agent's.

@@ -12,9 +12,9 @@ import (
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // watchEvery is how often a session is looked at: one look-up of its mark. One that takes long to read is looked at less often.

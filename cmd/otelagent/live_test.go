@@ -7,23 +7,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
-	"google.golang.org/grpc"
 
 	"github.com/otelagent/otelagent/backend/inspect"
-	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -228,113 +222,6 @@ func TestShowFollows(t *testing.T) {
 	run(ctx, []string{"show", "live-done", "--follow=forever", "--db", db}, strings.NewReader(""), &forever, io.Discard)
 	if forever.String() != out || time.Since(began) < 600*time.Millisecond {
 		t.Errorf("after %s: %s", time.Since(began), cmp.Diff(out, forever.String()))
-	}
-}
-
-// backend is what stands for Jaeger and Tempo: it keeps what it is sent.
-type backend struct {
-	ptraceotlp.UnimplementedGRPCServer
-	mu   sync.Mutex
-	seen map[string]int // spans by name and how their end is known
-}
-
-func newBackend(t *testing.T) (*backend, string) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, s := &backend{seen: map[string]int{}}, grpc.NewServer()
-	ptraceotlp.RegisterGRPCServer(s, b)
-	go func() { _ = s.Serve(l) }()
-	t.Cleanup(s.Stop)
-	return b, l.Addr().String()
-}
-
-func (b *backend) Export(_ context.Context, r ptraceotlp.ExportRequest) (ptraceotlp.ExportResponse, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, rs := range r.Traces().ResourceSpans().All() {
-		for _, ss := range rs.ScopeSpans().All() {
-			for _, s := range ss.Spans().All() {
-				name := s.Name()
-				if v, ok := s.Attributes().Get(string(spans.KnownAsKey)); ok {
-					name += " " + v.Str()
-				}
-				b.seen[name]++
-			}
-		}
-	}
-	return ptraceotlp.NewExportResponse(), nil
-}
-
-func (b *backend) spans() map[string]int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	out := map[string]int{}
-	for k, n := range b.seen {
-		out[k] = n
-	}
-	return out
-}
-
-// TestLivePipelines: of a session that is sent as it runs, agent_session has every state and other backends nothing but spans that are over, each once.
-func TestLivePipelines(t *testing.T) {
-	for file, env := range map[string][]string{"live.yaml": {"JAEGER", "TEMPO"}, "fan-out.yaml": {"JAEGER"}} {
-		t.Run(file, func(t *testing.T) {
-			db := filepath.Join(t.TempDir(), "sessions.db")
-			t.Setenv("OTELAGENT_DB", db)
-			t.Setenv("METRICS_LEVEL", "none")
-			var backends []*backend
-			for _, name := range env {
-				b, addr := newBackend(t)
-				backends = append(backends, b)
-				t.Setenv(name, addr)
-			}
-			addrs := map[string]string{}
-			for _, name := range []string{"OTLP_GRPC", "OTLP_HTTP"} {
-				addr, err := freeAddr()
-				if err != nil {
-					t.Fatal(err)
-				}
-				addrs[name] = addr
-				t.Setenv(name, addr)
-			}
-			c, err := startCollector(t.Context(), collectorOptions{Config: "../../examples/pipelines/" + file})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = c.stop() }()
-
-			p, err := otelsetup.Setup(t.Context(), otelsetup.WithEndpoint("http://"+addrs["OTLP_GRPC"]), otelsetup.WithProtocol(otelsetup.GRPC), otelsetup.WithoutGlobal(),
-				otelsetup.WithLive(otelsetup.WithHeartbeat(liveHeartbeat)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live()))
-			ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s1", ID: "r1"})
-			_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
-			is := func(status string) func(string) bool { return func(out string) bool { return out == status } }
-			if got := cliUntil(t, is("busy"), "status", "s1", "--db", db); got != "" {
-				t.Fatal(got)
-			}
-			turn.End(otelagent.TurnResult{})
-			run.End(otelagent.RunResult{})
-			if err := p.Shutdown(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if got := cliUntil(t, is("idle"), "status", "s1", "--db", db); got != "" {
-				t.Fatal(got)
-			}
-			if err := c.stop(); err != nil { // which sends on what waits
-				t.Fatal(err)
-			}
-			for i, b := range backends {
-				if diff := cmp.Diff(map[string]int{spans.SpanRun: 1, spans.SpanTurn: 1}, b.spans()); diff != "" {
-					t.Errorf("%s: -want +got\n%s", env[i], diff)
-				}
-			}
-		})
 	}
 }
 

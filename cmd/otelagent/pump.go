@@ -7,9 +7,9 @@ import (
 	"iter"
 	"sync"
 
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // pump moves events from sources into a Recorder.

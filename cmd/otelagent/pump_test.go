@@ -11,13 +11,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/otelagent/otelagent/dialects"
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/reader"
+	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // sentFiles returns what a store holds after commands that each send some files, with all content: the tree of each session as JSON, each line

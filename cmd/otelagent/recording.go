@@ -21,12 +21,12 @@ import (
 	"go.opentelemetry.io/otel"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/project"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/otelsetup"
 )
 
 // maxRecording bounds what files that are looked at without a database come to as OTLP, in bytes: all of it is in memory.

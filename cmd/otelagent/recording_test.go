@@ -13,9 +13,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 
+	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
-	"github.com/otelagent/otelagent/dialects/phi"
 )
 
 // command runs the program and returns what it printed and said.

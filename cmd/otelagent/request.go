@@ -13,8 +13,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/otelagent/otelagent/backend/inspect"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store/reader"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // requestFlags say which request, and how it is shown.

@@ -16,11 +16,11 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/dialects"
+	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // source is one thing to read, and the dialect that it speaks.

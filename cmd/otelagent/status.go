@@ -12,8 +12,8 @@ import (
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/spans"
 )
 
 type statusOptions struct {

@@ -42,14 +42,15 @@ docs/security.md.
 With --config it runs a Collector configuration instead of the built-in one,
 which may name these components:
   receiver    otlp
-  processors  batch, memory_limiter, filter
-  exporters   agent_session, otlp_grpc, otlp_http, prometheus, debug
+  processors  batch, memory_limiter
+  exporters   agent_session, otlp_grpc, otlp_http, debug
   extensions  file_storage, health_check, otlp_nesting
-With others, build a collector of your own with the agent_session exporter.`,
+Under service.telemetry it takes logs (level, encoding, output_paths) and
+metrics. For other components, build a collector of your own with the
+agent_session exporter.`,
 		Example: `  otelagent up
   otelagent up --db ./sessions.db --otlp-grpc 127.0.0.1:14317
   otelagent up --max-age 30d --max-size 10GiB --redact default
-  otelagent up --metrics 127.0.0.1:8889
   otelagent up --config collector.yaml`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -81,7 +82,6 @@ With others, build a collector of your own with the agent_session exporter.`,
 	c.Flags().StringVar(&o.Database, "db", "", "database `DSN`: "+databaseHelp+" (default $OTELAGENT_DB, else a file per user)")
 	c.Flags().StringVar(&o.GRPC, "otlp-grpc", "127.0.0.1:4317", "`address` to listen on for OTLP over gRPC")
 	c.Flags().StringVar(&o.HTTP, "otlp-http", "127.0.0.1:4318", "`address` to listen on for OTLP over HTTP")
-	c.Flags().StringVar(&o.Metrics, "metrics", "", "`address` where Prometheus can fetch what agents measure (default: metrics are not taken)")
 	c.Flags().StringVar(&o.Config, "config", "", "Collector configuration to run instead: a `file` or URI")
 	c.Flags().StringVar(&o.Tenant, "tenant", "", "`owner` of what comes, whatever its sender says")
 	c.Flags().StringVar(&o.Redact, "redact", "", "rules for what is taken out of content that arrives: a `file` (docs/redaction.md), or default for the built-in set")
@@ -149,7 +149,7 @@ func (a *app) up(ctx context.Context, o collectorOptions, look *viewerOptions, w
 	var at location
 	defaulted, _ := chooseDatabase("") // what the verbs look at that are given no --db
 	if o.Config == "" {
-		for _, flag := range [][2]string{{"--otlp-grpc", o.GRPC}, {"--otlp-http", o.HTTP}, {"--metrics", o.Metrics}} {
+		for _, flag := range [][2]string{{"--otlp-grpc", o.GRPC}, {"--otlp-http", o.HTTP}} {
 			if _, err := net.ResolveTCPAddr("tcp", flag[1]); err != nil {
 				return usagef("%s %s: want HOST:PORT, such as 127.0.0.1:4317 (%w)", flag[0], flag[1], err)
 			}
@@ -180,9 +180,6 @@ func (a *app) up(ctx context.Context, o collectorOptions, look *viewerOptions, w
 		case "http":
 			a.say("OTLP over HTTP on http://%s", l.Addr)
 		}
-	}
-	if o.Metrics != "" {
-		a.say("metrics of agents on http://%s/metrics", o.Metrics)
 	}
 	viewed := func() error { return nil }
 	if o.Config == "" {

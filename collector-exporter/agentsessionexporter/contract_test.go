@@ -23,8 +23,8 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // The Collector's own check of what an exporter owes its pipeline: everything is delivered, what may go away is tried again, what

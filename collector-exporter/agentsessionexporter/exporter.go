@@ -15,10 +15,10 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
-	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
 )
 
 // Reasons for which spans and log records are rejected that decoded well.

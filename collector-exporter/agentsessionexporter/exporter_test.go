@@ -27,11 +27,11 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
-	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
-	"github.com/otelagent/otelagent/backend/store"
 )
 
 // hookStore is a real store whose writes a test can make fail. It is safe for concurrent use.

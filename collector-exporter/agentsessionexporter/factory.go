@@ -10,8 +10,8 @@ import (
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 
-	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
 	"github.com/otelagent/otelagent/backend/store/retention"
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
 )
 
 // NewFactory returns the factory of the agent_session exporter. It makes exporters of traces and of logs; those of one

@@ -14,11 +14,11 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // heavy makes traces each of whose spans brings a body of n bytes that no other has.

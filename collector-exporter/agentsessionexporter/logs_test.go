@@ -32,15 +32,15 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
-	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
-	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
+	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // records makes a log record with one block in each of the sessions, of the spans that traces makes.

@@ -9,9 +9,10 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/redactfile"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/redact"
-	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -22,8 +23,8 @@ import (
 // that names it as one with a piece withheld, never with other bytes.
 type redactor struct {
 	rules *redact.Rules
-	// narrow says that rules go by what a body is.
-	narrow bool
+	// scoped says that a rule is limited to some places, roles or provenances.
+	scoped bool
 }
 
 // finds counts the places in which something was found, by what held it. It is the metric's attribute "where".
@@ -40,13 +41,13 @@ func newRedactor(c *RedactionConfig) (*redactor, error) {
 		if err != nil {
 			return nil, fmt.Errorf("redaction::rules: %w", err)
 		}
-		rules, err = redact.Load(f)
+		rules, err = redactfile.Load(f)
 		_ = f.Close() // it was only read
 		if err != nil {
 			return nil, fmt.Errorf("redaction::rules: %s: %w", c.Rules, err)
 		}
 	}
-	return &redactor{rules: rules, narrow: rules.Narrow()}, nil
+	return &redactor{rules: rules, scoped: rules.Scoped()}, nil
 }
 
 // batch redacts b in place. It changes nothing that rows share with others.
@@ -55,7 +56,7 @@ func (r *redactor) batch(b *session.Batch) finds {
 		return finds{}
 	}
 	run := redaction{redactor: r}
-	if r.narrow {
+	if r.scoped {
 		run.uses = usesOf(b.Rows)
 	}
 	for i := range b.Rows {
@@ -78,7 +79,7 @@ func (r *redactor) name(s string) string {
 	if r == nil {
 		return s
 	}
-	out, _ := r.rules.Apply(otelagent.PlaceText, "", "", false, []byte(s))
+	out, _ := r.rules.Redact(otelagent.Piece{Body: []byte(s), Place: otelagent.PlaceText})
 	return string(out)
 }
 
@@ -86,7 +87,7 @@ func (r *redactor) name(s string) string {
 type redaction struct {
 	*redactor
 	finds
-	uses map[blockRef][]use // when rules are narrow
+	uses map[blockRef][]use // when rules are scoped
 }
 
 // use is what a block is in one place, as package redact wants to know it.
@@ -168,7 +169,7 @@ func (r *redaction) apply(uses []use, role string, isJSON bool, text string) (st
 	body, found := []byte(text), 0
 	for _, u := range uses {
 		var n int
-		body, n = r.rules.Apply(u.place, role, u.provenance, isJSON, body)
+		body, n = r.rules.Redact(otelagent.Piece{Body: body, JSON: isJSON, Place: u.place, Role: role, Provenance: u.provenance})
 		found += n
 	}
 	if found == 0 {
@@ -273,7 +274,7 @@ func (r *redaction) blockOf(b *session.Block) bool {
 	}
 	uses := asText
 	role := ""
-	if r.narrow {
+	if r.scoped {
 		if uses = r.uses[blockRef{b.Session, b.ID.Short()}]; uses == nil {
 			uses = anywhere
 		}
@@ -319,7 +320,7 @@ func (r *redaction) recipeOf(b *session.Block) bool {
 }
 
 func (r *redaction) usesOfRecipe(k session.Key, id spans.BlockID) []use {
-	if !r.narrow {
+	if !r.scoped {
 		return asText
 	}
 	if uses := r.uses[blockRef{k, id.Short()}]; uses != nil {

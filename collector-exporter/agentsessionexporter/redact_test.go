@@ -12,12 +12,12 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
-	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // secret has the form of a key that the default set knows.
@@ -246,7 +246,7 @@ rules:
 - {name: tools, role: [toolResult]}
 - {name: memory, provenance: [memory-tier]}
 `)
-	require.True(t, r.narrow)
+	require.True(t, r.scoped)
 	key := session.Key{ID: "a"}
 	item := func(body, provenance string) string {
 		return spans.Item{Block: spans.BlockOfString(body).Short(), Provenance: provenance}.Encode()

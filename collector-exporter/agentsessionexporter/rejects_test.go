@@ -16,11 +16,11 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
-	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
+	"github.com/otelagent/otelagent/spans"
 )
 
 func rejectsIn(t *testing.T, st store.Rejecter) (l []store.Reject) {

@@ -12,9 +12,9 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
 )
 
 func cause(c string) attribute.KeyValue { return attribute.String("cause", c) }

@@ -16,11 +16,11 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
-	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/dsn"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/retention"
+	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadata"
 )
 
 // openFunc opens the store of a configuration.

@@ -27,10 +27,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 

@@ -14,9 +14,9 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // drained reads text to its end and checks what holds for any input: every event can be written as a line, errors are of lines that are there

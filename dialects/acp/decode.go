@@ -4,9 +4,9 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/spans"
 )
 

@@ -4,8 +4,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // member is one member of an object: its key as it reads, and its value as it is spelled.

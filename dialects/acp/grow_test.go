@@ -12,9 +12,9 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/agenttest"
-	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/dialects/input"
 	tree "github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // TestSentAgainAfterItGrew sends the beginnings of a capture, and then all of it, twice: the trees are those of sending it once.

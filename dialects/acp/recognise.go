@@ -3,9 +3,9 @@ package acp
 import (
 	"bytes"
 
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // Recognise reports whether head, the beginning of an input of up to 64 KiB that may be cut anywhere, is a capture of ACP, and why in a few

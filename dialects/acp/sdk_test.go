@@ -14,9 +14,9 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/agenttest"
-	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/dialects/input"
 	tree "github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // This file reads the canonical JSON: {"session": row, "messages": [{"message": row, "parts": [rows]}]} and what stands beside them.

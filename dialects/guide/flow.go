@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/spans"
 )
 

@@ -16,10 +16,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/otelagent/otelagent/internal/rawjson"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 

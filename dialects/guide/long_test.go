@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // long is a session of that many turns, made while it is read: as lines or as a document.

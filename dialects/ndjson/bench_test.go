@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // benchLines are the examples, and a request of 100 KB.

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/spans"
 )
 

@@ -25,9 +25,9 @@ import (
 	"iter"
 	"strconv"
 
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/spans"
 )
 

@@ -11,10 +11,10 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/inspect"
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
-	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // recorded is the tree of a producer's fixture (interop/ndjson), recorded and rebuilt.

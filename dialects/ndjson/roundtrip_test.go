@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/dialects/input"
 )
 
 // key numbers the keys that stand at the top of an AgentEvent of any variant.

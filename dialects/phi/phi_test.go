@@ -13,9 +13,9 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/spans"
 )
 

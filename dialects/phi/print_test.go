@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // printEvent returns an event as text that depends on nothing but its fields: its type, and one line for each field that is

@@ -6,8 +6,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // mostHead is how much of an input is looked at to tell lines from a document.

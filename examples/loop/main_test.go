@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/agenttest"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 

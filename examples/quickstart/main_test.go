@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/otelagent/otelagent/agenttest"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 

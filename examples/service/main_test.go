@@ -15,8 +15,8 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/otelagent/otelagent/agenttest"
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // services starts the three on one pipeline and returns the address of support, and what they and a front end have.

@@ -421,7 +421,7 @@ func StringLen(raw []byte) int {
 		if i < 0 {
 			return n
 		}
-		r, size := unescape(inner[i:])
+		r, size := Unescape(inner[i:])
 		n += utf8.RuneLen(r) - size
 		inner = inner[i+size:]
 	}
@@ -458,15 +458,16 @@ func appendUnescaped(dst, inner []byte) []byte {
 			inner = inner[n:]
 			continue
 		}
-		r, size := unescape(inner)
+		r, size := Unescape(inner)
 		dst = utf8.AppendRune(dst, r)
 		inner = inner[size:]
 	}
 	return dst
 }
 
-// unescape returns the character that the escape at the start of b stands for, and its length.
-func unescape(b []byte) (rune, int) {
+// Unescape returns the character that the escape at the start of b stands for, and its length. B must be the rest of a valid
+// JSON string from there.
+func Unescape(b []byte) (rune, int) {
 	switch b[1] {
 	case 'b':
 		return '\b', 2

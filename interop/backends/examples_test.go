@@ -13,13 +13,13 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// TestExamplesInJaeger runs examples/service, three processes that call each other over HTTP, on examples/pipelines/fan-out.yaml as it is, in front of the
-// real Jaeger: there it is one trace from the caller's request to the sub-agent's turn, and in our store one session.
+// TestExamplesInJaeger runs examples/service, three processes that call each other over HTTP, on the distribution with
+// examples/pipelines/fan-out.yaml as it is, in front of the real Jaeger: there it is one trace from the caller's request to the sub-agent's turn, and in our store one session.
 func TestExamplesInJaeger(t *testing.T) {
 	otlp, query := startJaeger(t)
 	free := addresses(t, 2)
 	db := filepath.Join(t.TempDir(), "sessions.db")
-	up := exec.Command(otelagent(t), "up", "--config", filepath.Join(repository, "examples", "pipelines", "fan-out.yaml"))
+	up := exec.Command(distribution(t), "--config", filepath.Join(repository, "examples", "pipelines", "fan-out.yaml"))
 	up.Env = append(os.Environ(), "OTLP_GRPC="+free[0], "OTLP_HTTP="+free[1], "OTELAGENT_DB="+db, "JAEGER="+otlp, "METRICS_LEVEL=none")
 	serveAt(t, up, free[0])
 

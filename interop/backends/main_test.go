@@ -29,6 +29,12 @@ func otelagent(t *testing.T) string {
 	return built(t, "OTELAGENT", filepath.Join(repository, "bin", "otelagent"), "make bin/otelagent")
 }
 
+// distribution is our build of a collector: $OTELCOL, else that of the project.
+func distribution(t *testing.T) string {
+	t.Helper()
+	return built(t, "OTELCOL", filepath.Join(repository, "collector-exporter", "distribution", "_build", "otelcol-agent"), "make ocb-build")
+}
+
 // built is the absolute path of a program that was built or installed before the tests.
 func built(t *testing.T, variable, otherwise, how string) string {
 	t.Helper()

@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelagent/otelagent/agenttest/backends"
-	adapter "github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -47,7 +47,7 @@ func TestPhoenix(t *testing.T) {
 		"otlp_http/phoenix": fmt.Sprintf("{endpoint: %q, sending_queue: {enabled: false}}", address),
 		"otlp_http/copies":  fmt.Sprintf("{endpoint: %q, compression: none, sending_queue: {enabled: false}}", "http://"+copies.addr),
 	})
-	sendLoop(t, endpoint, adapter.WithOpenInference())
+	sendLoop(t, endpoint, otelsetup.WithOpenInference())
 	plain := filepath.Join(repository, recordings[0])
 	run(t, "send", "--endpoint", endpoint, "--protocol", "http/protobuf", "--capture", "content", plain)
 	p := &phoenix{address: address}
@@ -222,9 +222,8 @@ func (p *phoenix) testPlain(t *testing.T) {
 
 // testTransform lets a collector say kinds and values in the words of OpenInference, for a sender that does not.
 func (p *phoenix) testTransform(t *testing.T) {
-	program := built(t, "OTELCOL", filepath.Join(repository, "collector-exporter", "distribution", "_build", "otelcol-agent"), "make ocb-build")
 	free := addresses(t, 2)
-	cmd := exec.Command(program, "--config", "openinference.yaml")
+	cmd := exec.Command(distribution(t), "--config", "openinference.yaml")
 	cmd.Env = []string{"OTLP_GRPC=" + free[0], "OTLP_HTTP=" + free[1], "PHOENIX=" + p.address}
 	serveAt(t, cmd, free[1])
 	file := filepath.Join(repository, "dialects", "phi", "testdata", "phi-core-0.15.2", "tool-denied-by-hook.events.ndjson")

@@ -108,11 +108,11 @@ func TestDefaultsFind(t *testing.T) {
 	} {
 		text := tt.before + tt.secret + tt.after
 		want := tt.before + "[redacted:" + tt.name + "]" + tt.after
-		got, n := Defaults().Apply("text", "", "", false, []byte(text))
+		got, n := apply(Defaults(), "text", "", "", false, []byte(text))
 		if diff := cmp.Diff(want, string(got)); diff != "" || n != 1 {
 			t.Errorf("%s: %d places (-want +got):\n%s", tt.name, n, diff)
 		}
-		again, n := Defaults().Apply("text", "", "", false, got)
+		again, n := apply(Defaults(), "text", "", "", false, got)
 		if diff := cmp.Diff(want, string(again)); diff != "" || n != 0 {
 			t.Errorf("%s, once more: %d places (-want +got):\n%s", tt.name, n, diff)
 		}
@@ -155,7 +155,7 @@ func TestDefaultsLeave(t *testing.T) {
 		"git@github.com:owner/repo.git", "react@18.2.0 @types/node@20.1.0", "golang.org/x/net@v0.61.0", "mod@v1.2.3-rc.beta",
 		"icon@2x.png", "user@localhost", "@app.route('/')", "a @ b.c", "name@", "x@y", "@@@@", "foo.@bar.com",
 	} {
-		got, n := Defaults().Apply("text", "", "", false, []byte(text))
+		got, n := apply(Defaults(), "text", "", "", false, []byte(text))
 		if diff := cmp.Diff(text, string(got)); diff != "" || n != 0 {
 			t.Errorf("%d places (-want +got):\n%s", n, diff)
 		}
@@ -186,7 +186,7 @@ func TestDefaultsMembers(t *testing.T) {
 		if want == "" {
 			want, places = tt.in, 0
 		}
-		got, n := Defaults().Apply("args", "", "", true, []byte(tt.in))
+		got, n := apply(Defaults(), "args", "", "", true, []byte(tt.in))
 		if diff := cmp.Diff(want, string(got)); diff != "" || n != places {
 			t.Errorf("%s: %d places (-want +got):\n%s", tt.in, n, diff)
 		}
@@ -199,7 +199,7 @@ func TestDefaultsBounded(t *testing.T) {
 		"sk-", "authorization:", "basic a", "password \\\"", "aaaaaaaa@a.a.", strings.Repeat("a-", 100)} {
 		text := []byte(strings.Repeat(piece, 1<<17/len(piece)))
 		start := time.Now()
-		Defaults().Apply("text", "", "", false, text)
+		apply(Defaults(), "text", "", "", false, text)
 		// The slowest take 40 ms. What goes on to the end of the text each time takes minutes.
 		if took := time.Since(start); took > 20*time.Second {
 			t.Errorf("%q: %v", piece, took)
@@ -221,7 +221,7 @@ func BenchmarkApply(b *testing.B) {
 		image[i] = byte(i * i >> 3)
 	}
 	picture := fmt.Appendf(nil, `{"content":[{"type":"image","data":"%s"}]}`, base64.StdEncoding.EncodeToString(image))
-	rules, err := New(WithRules(Rule{Name: "customers", Regexp: `CUST-\d{6}`}, Rule{Name: "passwords", Path: "$..password"}))
+	rules, err := New(Config{Rules: []Rule{{Name: "customers", Regexp: `CUST-\d{6}`}, {Name: "passwords", Key: "password"}}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func BenchmarkApply(b *testing.B) {
 			b.SetBytes(int64(len(bench.body)))
 			b.ReportAllocs()
 			for b.Loop() {
-				bench.rules.Apply("message", "user", "", bench.isJSON, bench.body)
+				apply(bench.rules, "message", "user", "", bench.isJSON, bench.body)
 			}
 		})
 	}

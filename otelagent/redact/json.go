@@ -2,19 +2,36 @@ package redact
 
 import (
 	"bytes"
-	"strings"
+	"unicode/utf8"
 
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// json looks at all strings and keys of the body and reports whether it is JSON at all.
+// maxDepth is the depth of nesting up to which a body counts as JSON, that of encoding/json.
+const maxDepth = 10_000
+
+// json redacts the body and reports whether it is JSON at all.
 func (a *applier) json() bool {
 	c := rawjson.NewCursor(a.body, maxDepth)
-	a.value(&c)
-	return c.End() == nil
+	if a.whole != nil && c.Peek() != '{' {
+		a.withhold(&c)
+	} else {
+		a.value(&c, 0)
+	}
+	if c.End() != nil {
+		a.undo()
+		return false
+	}
+	if a.whole != nil && !a.hasContent {
+		a.undo()
+		c = rawjson.NewCursor(a.body, maxDepth)
+		a.withhold(&c)
+	}
+	return true
 }
 
-func (a *applier) value(c *rawjson.Cursor) {
+// value redacts the next value, which stands below depth objects.
+func (a *applier) value(c *rawjson.Cursor, depth int) {
 	switch c.Peek() {
 	case '{':
 		if !c.Open('{') {
@@ -28,18 +45,16 @@ func (a *applier) value(c *rawjson.Cursor) {
 				return
 			}
 			a.string(key, start)
-			if a.defaults {
-				a.member(c, key)
-			} else {
-				a.value(c)
-			}
+			outer := len(a.path)
+			a.member(c, depth+1, a.unescape(key))
+			a.path = a.path[:outer]
 		}
 	case '[':
 		if !c.Open('[') {
 			return
 		}
 		for c.More(']') {
-			a.value(c)
+			a.value(c, depth)
 		}
 	case '"':
 		start := c.Pos()
@@ -51,136 +66,102 @@ func (a *applier) value(c *rawjson.Cursor) {
 	}
 }
 
-// member looks at the value of a member: one whose key says that it is a secret goes whole.
-func (a *applier) member(c *rawjson.Cursor, key []byte) {
+// member redacts the value of a member of an object.
+func (a *applier) member(c *rawjson.Cursor, depth int, key []byte) {
 	first := c.Peek()
-	if isNumber := first == '-' || '0' <= first && first <= '9'; first != '"' && !isNumber {
-		a.value(c)
-		return
-	}
-	class := classOf(key[1 : len(key)-1])
-	if class == noSecret {
-		a.value(c)
-		return
-	}
 	start := c.Pos()
-	raw := c.Value()
-	if raw == nil {
+	isContent := a.whole != nil && depth == 1 && string(key) == "content"
+	a.hasContent = a.hasContent || isContent
+	if isContent && first != 'n' {
+		a.withhold(c)
 		return
 	}
-	text := raw
-	if first == '"' {
-		text = a.unescape(raw)
+	if rule := a.keyed(key); rule != nil {
+		value := c.Value()
+		a.replace(start, start+len(value), rule.quoted)
+		return
 	}
-	switch {
+	class := noSecret
+	if a.defaults && (first == '"' || first == '-' || '0' <= first && first <= '9') {
+		class = classOf(key)
+	}
+	if class == noSecret {
+		a.value(c, depth)
+		return
+	}
+	value := c.Value()
+	switch text := a.unescape(value); {
+	case value == nil:
 	case secretMember(class, first == '"', text):
-		a.edit(start, start+len(raw), defaultSet.secret.quoted)
+		a.replace(start, start+len(value), secretMark.quoted)
 	case first == '"':
-		a.string(raw, start)
+		a.string(value, start)
 	}
 }
 
-// unescape returns what a JSON string says, until the next call.
+// maxNameBytes bounds how much of a member's name keys are compared with.
+const maxNameBytes = 512
+
+// keyed adds the name of a member to the path, and returns the first rule whose key matches it.
+func (a *applier) keyed(name []byte) *rule {
+	if len(a.keys) == 0 {
+		return nil
+	}
+	a.path = append(append(a.path, '.'), name[:min(len(name), maxNameBytes)]...)
+	for _, rule := range a.keys {
+		start := len(a.path)
+		for n := rule.names; n > 0 && start >= 0; n-- {
+			start = bytes.LastIndexByte(a.path[:start], '.')
+		}
+		if start >= 0 && rule.key.Match(a.path[start:]) {
+			return rule
+		}
+	}
+	return nil
+}
+
+// withhold replaces the next value by the mark of whole, in the shape that content has: blocks for an array, else a
+// string.
+func (a *applier) withhold(c *rawjson.Cursor) {
+	with := a.whole.quoted
+	if c.Peek() == '[' {
+		with = append(append([]byte(`[{"type":"text","text":`), with...), "}]"...)
+	}
+	start := c.Pos()
+	value := c.Value()
+	a.replace(start, start+len(value), with)
+}
+
+// unescape returns the text of a JSON string, or any other scalar as it is spelled. It is valid until the next call.
 func (a *applier) unescape(raw []byte) []byte {
-	inner := raw[1 : len(raw)-1]
-	if bytes.IndexByte(inner, '\\') < 0 {
-		return inner
+	if len(raw) == 0 || raw[0] != '"' {
+		return raw
+	}
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return raw[1 : len(raw)-1]
 	}
 	a.text = rawjson.AppendString(a.text[:0], raw)
 	return a.text
 }
 
-// string looks at what a JSON string says, which begins at start.
+// string redacts the JSON string raw, which begins at start.
 func (a *applier) string(raw []byte, start int) {
-	found := a.find(a.unescape(raw))
-	if len(found) == 0 {
-		return
-	}
-	m := mapper{raw: raw[1 : len(raw)-1]}
-	for _, f := range found {
-		from := m.to(f.start)
-		to := m.to(f.end)
-		inner := f.mark.quoted[1 : len(f.mark.quoted)-1]
-		a.edit(start+1+from, start+1+to, inner)
-	}
-}
-
-// mapper finds where a piece of what a string says stands in its spelling. Positions are asked for in ascending order.
-type mapper struct {
-	raw    []byte // without quotes
-	in     int    // position in raw
-	out    int    // position in what it says
-	buffer [16]byte
-}
-
-func (m *mapper) to(out int) int {
-	for m.out < out {
-		run := bytes.IndexByte(m.raw[m.in:], '\\')
-		if run < 0 {
-			run = len(m.raw) - m.in
-		}
-		if run = min(run, out-m.out); run > 0 {
-			m.in += run
-			m.out += run
-			continue
-		}
-		size := escapeLen(m.raw[m.in:])
-		quoted := append(append(append(m.buffer[:0], '"'), m.raw[m.in:m.in+size]...), '"')
-		m.in += size
-		m.out += rawjson.StringLen(quoted)
-	}
-	return m.in
-}
-
-// escapeLen returns the length of the escape at the start of b, which may be a pair of surrogates.
-func escapeLen(b []byte) int {
-	if b[1] != 'u' {
-		return 2
-	}
-	half := func(b []byte, third string) bool {
-		return len(b) >= 6 && b[0] == '\\' && b[1] == 'u' && b[2]|0x20 == 'd' && strings.IndexByte(third, b[3]|0x20) >= 0
-	}
-	// Or-ing 0x20 makes letters small and leaves digits as they are.
-	if half(b, "89ab") && half(b[6:], "cdef") {
-		return 12
-	}
-	return 6
-}
-
-// withhold replaces the content of a message, or all of it where there is no content, in the shape that it has. A content of null
-// is none.
-func (a *applier) withhold(rule *rule) {
-	c := rawjson.NewCursor(a.body, maxDepth)
-	if c.Peek() == '{' {
-		has := false
-		c.Open('{')
-		for c.More('}') {
-			isContent := string(c.Key()) == "content"
-			first := c.Peek()
-			start := c.Pos()
-			value := c.Value()
-			if isContent {
-				has = true
-				if first != 'n' {
-					a.edit(start, start+len(value), rule.shaped(first))
-				}
+	in, out := 1, 0 // how much of raw spells how much of its text
+	spelled := func(text int) int {
+		for out < text {
+			if raw[in] != '\\' {
+				in++
+				out++
+				continue
 			}
+			r, size := rawjson.Unescape(raw[in:])
+			in += size
+			out += utf8.RuneLen(r)
 		}
-		if has {
-			return
-		}
+		return start + in
 	}
-	c = rawjson.NewCursor(a.body, maxDepth)
-	first := c.Peek()
-	start := c.Pos()
-	value := c.Value()
-	a.edit(start, start+len(value), rule.shaped(first))
-}
-
-// shaped returns the mark as the content of a message: blocks where there was an array, else a string.
-func (r *rule) shaped(first byte) []byte {
-	if first != '[' {
-		return r.quoted
+	for _, f := range a.find(a.unescape(raw)) {
+		from := spelled(f.start)
+		a.replace(from, spelled(f.end), f.mark.quoted[1:len(f.mark.quoted)-1])
 	}
-	return append(append([]byte(`[{"type":"text","text":`), r.quoted...), "}]"...)
 }

@@ -9,16 +9,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
 func mustNew(t testing.TB, rules ...Rule) *Rules {
 	t.Helper()
-	r, err := New(WithRules(rules...), WithoutDefaults())
+	r, err := New(Config{Rules: rules, WithoutDefaults: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
+}
+
+func apply(r *Rules, place, role string, from spans.ProvenanceKind, isJSON bool, body []byte) (out []byte, places int) {
+	return r.Redact(otelagent.Piece{Body: body, JSON: isJSON, Place: place, Role: role, Provenance: from})
 }
 
 func TestApplyJSON(t *testing.T) {
@@ -42,32 +47,41 @@ func TestApplyJSON(t *testing.T) {
 		{"overlap is one place, of the first rule", []Rule{{Name: "one", Regexp: `bcd`}, {Name: "two", Regexp: `abc|de`}},
 			`"xabcdex"`, `"x[redacted:one]x"`, 1},
 		{"JSON in a string is text", []Rule{{Name: "x", Regexp: `"pin":\d+`}}, `{"arguments":"{\"pin\":12}"}`, `{"arguments":"{[redacted:x]}"}`, 1},
-		{"no JSON after all", []Rule{customers, {Name: "p", Path: "$.a"}}, `{"a":"CUST-123456"`, `{"a":"[redacted:customers]"`, 1},
+		{"no JSON after all", []Rule{customers, {Name: "k", Key: "a"}}, `{"a":"CUST-123456"`, `{"a":"[redacted:customers]"`, 1},
 		{"deep", []Rule{customers}, strings.Repeat("[", 5000) + `"CUST-123456"` + strings.Repeat("]", 5000),
 			strings.Repeat("[", 5000) + `"[redacted:customers]"` + strings.Repeat("]", 5000), 1},
 
-		{"path", []Rule{{Name: "p", Path: "$..password"}},
+		{"key", []Rule{{Name: "k", Key: "password"}},
 			`{"password": {"x":1} ,"a":[{"password":12.0},{"passwords":1}],"p\u0061ssword" : null}`,
-			`{"password": "[redacted:p]" ,"a":[{"password":"[redacted:p]"},{"passwords":1}],"p\u0061ssword" : "[redacted:p]"}`, 3},
-		{"path to nothing", []Rule{{Name: "p", Path: "$.b"}}, `{"a":1}`, `{"a":1}`, 0},
-		{"path to all", []Rule{{Name: "p", Path: "$"}}, ` {"a":1} `, ` "[redacted:p]" `, 1},
-		{"path with a filter", []Rule{{Name: "p", Path: `$.headers[?@.name == 'key' || match(@.name, 'x-.*')].value`}},
-			`{"headers":[{"name":"key","value":1},{"name":"a","value":2},{"name":"x-b","value":3}]}`,
-			`{"headers":[{"name":"key","value":"[redacted:p]"},{"name":"a","value":2},{"name":"x-b","value":"[redacted:p]"}]}`, 2},
-		{"path by number", []Rule{{Name: "p", Path: `$[?@.n > 10 && @.n < 1e3 && @.b == false && @.z == null].v`}},
-			`[{"n":99999999999999999999,"b":false,"z":null,"v":1},{"n":11.5,"b":false,"z":null,"v":1},{"n":9,"b":false,"z":null,"v":1},{"n":12,"b":true,"z":null,"v":1}]`,
-			`[{"n":99999999999999999999,"b":false,"z":null,"v":1},{"n":11.5,"b":false,"z":null,"v":"[redacted:p]"},{"n":9,"b":false,"z":null,"v":1},{"n":12,"b":true,"z":null,"v":1}]`, 1},
-		{"index and slice", []Rule{{Name: "p", Path: `$[-1,0:2]`}}, `[1,2,3,4]`, `["[redacted:p]","[redacted:p]",3,"[redacted:p]"]`, 3},
-		{"a key more than once", []Rule{{Name: "p", Path: "$.a.b"}},
+			`{"password": "[redacted:k]" ,"a":[{"password":"[redacted:k]"},{"passwords":1}],"p\u0061ssword" : "[redacted:k]"}`, 3},
+		{"key that is not there", []Rule{{Name: "k", Key: "b"}}, `{"a":1}`, `{"a":1}`, 0},
+		{"key in any case", []Rule{{Name: "k", Key: "headers.x-Key"}},
+			`{"headers":[{"x-key":1},{"X-Key":2}],"x-key":3,"headers2":{"x-key":4}}`,
+			`{"headers":[{"x-key":"[redacted:k]"},{"X-Key":"[redacted:k]"}],"x-key":3,"headers2":{"x-key":4}}`, 2},
+		{"key at any depth", []Rule{{Name: "k", Key: "b.c"}}, `{"b":{"c":1},"a":{"b":{"c":2,"d":{"c":3}}},"c":4}`,
+			`{"b":{"c":"[redacted:k]"},"a":{"b":{"c":"[redacted:k]","d":{"c":3}}},"c":4}`, 2},
+		{"glob", []Rule{{Name: "k", Key: "x-*.v*e"}}, `{"x-":{"ve":1,"value":2,"evil":3},"y-x":{"ve":4},"x-y\nz":{"v.e":5,"ve":6}}`,
+			`{"x-":{"ve":"[redacted:k]","value":"[redacted:k]","evil":3},"y-x":{"ve":4},"x-y\nz":{"v.e":5,"ve":"[redacted:k]"}}`, 3},
+		{"glob of all members", []Rule{{Name: "k", Key: "a.*"}}, `{"a":{"b":1,"c":{"d":2}},"e":3}`,
+			`{"a":{"b":"[redacted:k]","c":"[redacted:k]"},"e":3}`, 2},
+		{"glob that leads", []Rule{{Name: "k", Key: "*.*.password"}}, `{"password":1,"a":{"password":2}}`,
+			`{"password":"[redacted:k]","a":{"password":"[redacted:k]"}}`, 2},
+		{"dots in a name", []Rule{{Name: "k", Key: "http.password"}}, `{"http.password":1,"a.http":{"password":2},"http":{"password.hint":3}}`,
+			`{"http.password":"[redacted:k]","a.http":{"password":"[redacted:k]"},"http":{"password.hint":3}}`, 2},
+		{"signs in a key are letters", []Rule{{Name: "k", Key: `a+(b)\d`}}, `{"a+(b)\\d":1,"aab1":2}`, `{"a+(b)\\d":"[redacted:k]","aab1":2}`, 1},
+		{"no members", []Rule{{Name: "k", Key: "*"}}, `["a",{}]`, `["a",{}]`, 0},
+		{"a key more than once", []Rule{{Name: "k", Key: "a.b"}},
 			`{"a":{"b":1,"b":2,"b":3},"a":{"b":4},"c":{"b":5}}`,
-			`{"a":{"b":"[redacted:p]","b":"[redacted:p]","b":"[redacted:p]"},"a":{"b":"[redacted:p]"},"c":{"b":5}}`, 4},
-		{"the outer value counts", []Rule{{Name: "x", Regexp: "x"}, {Name: "in", Path: "$.a.b"}, {Name: "out", Path: "$.a"}},
+			`{"a":{"b":"[redacted:k]","b":"[redacted:k]","b":"[redacted:k]"},"a":{"b":"[redacted:k]"},"c":{"b":5}}`, 4},
+		{"the outer value counts", []Rule{{Name: "x", Regexp: "x"}, {Name: "in", Key: "a.b"}, {Name: "out", Key: "a"}},
 			`{"a":{"b":"x"},"c":"x"}`, `{"a":"[redacted:out]","c":"[redacted:x]"}`, 2},
-		{"once is enough", []Rule{{Name: "p", Path: "$.a"}}, `{"a":"[redacted:p]"}`, `{"a":"[redacted:p]"}`, 0},
+		{"the first key counts", []Rule{{Name: "one", Key: "a.b"}, {Name: "two", Key: "b"}}, `{"a":{"b":1},"b":2}`,
+			`{"a":{"b":"[redacted:one]"},"b":"[redacted:two]"}`, 2},
+		{"once is enough", []Rule{{Name: "k", Key: "a"}}, `{"a":"[redacted:k]"}`, `{"a":"[redacted:k]"}`, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := []byte(tt.in)
-			got, n := mustNew(t, tt.rules...).Apply("args", "", "", true, in)
+			got, n := apply(mustNew(t, tt.rules...), "args", "", "", true, in)
 			if diff := cmp.Diff(tt.want, string(got)); diff != "" || n != tt.n {
 				t.Errorf("%d places, want %d (-want +got):\n%s", n, tt.n, diff)
 			}
@@ -99,6 +113,7 @@ func TestApplyMessages(t *testing.T) {
 		{name: "null", rule: memory, provenance: spans.ProvenanceIdentityBlock, in: `{"content":null,"a":1}`, stands: true},
 		{name: "no content", rule: memory, provenance: spans.ProvenanceIdentityBlock, in: `{"data":{"content":1}}`, want: `"[redacted:memory]"`},
 		{name: "an array", rule: memory, provenance: spans.ProvenanceIdentityBlock, in: ` [1] `, want: ` [{"type":"text","text":"[redacted:memory]"}] `},
+		{name: "an array of messages", rule: memory, provenance: spans.ProvenanceMemoryTier, in: `[{"content":"a"}]`, want: `[{"type":"text","text":"[redacted:memory]"}]`},
 		{name: "a string", rule: memory, provenance: spans.ProvenanceIdentityBlock, in: `"a"`, want: `"[redacted:memory]"`},
 		{name: "no JSON", rule: memory, provenance: spans.ProvenanceIdentityBlock, in: `{"content":"a`, want: `"[redacted:memory]"`},
 		{name: "plain text", rule: memory, provenance: spans.ProvenanceIdentityBlock, isText: true, in: `a`, want: `[redacted:memory]`},
@@ -110,18 +125,18 @@ func TestApplyMessages(t *testing.T) {
 		{name: "expression for a role", rule: Rule{Name: "r", Regexp: "a", Role: []string{"user"}}, role: "user", in: `{"content":"abc"}`, want: `{"content":"[redacted:r]bc"}`},
 		{name: "expression for another role", rule: Rule{Name: "r", Regexp: "a", Role: []string{"user"}}, role: "assistant", in: `{"content":"abc"}`, stands: true},
 		{name: "place", rule: Rule{Name: "r", Regexp: "b", Place: []string{"args", "result"}}, place: "result", in: `{"content":"abc"}`, want: `{"content":"a[redacted:r]c"}`},
-		{name: "other place", rule: Rule{Name: "r", Path: "$", Place: []string{"args", "result"}}, place: "message", in: `{"content":"abc"}`, stands: true},
+		{name: "other place", rule: Rule{Name: "r", Key: "*", Place: []string{"args", "result"}}, place: "message", in: `{"content":"abc"}`, stands: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			want, places := tt.want, 1
 			if tt.stands {
 				want, places = tt.in, 0
 			}
-			got, n := mustNew(t, tt.rule).Apply(tt.place, tt.role, tt.provenance, !tt.isText, []byte(tt.in))
+			got, n := apply(mustNew(t, tt.rule), tt.place, tt.role, tt.provenance, !tt.isText, []byte(tt.in))
 			if diff := cmp.Diff(want, string(got)); diff != "" || n != places {
 				t.Errorf("%d places, want %d (-want +got):\n%s", n, places, diff)
 			}
-			again, n := mustNew(t, tt.rule).Apply(tt.place, tt.role, tt.provenance, !tt.isText, got)
+			again, n := apply(mustNew(t, tt.rule), tt.place, tt.role, tt.provenance, !tt.isText, got)
 			if n != 0 && tt.rule.Regexp == "" {
 				t.Errorf("once more: %d places, %s", n, again)
 			}
@@ -133,9 +148,9 @@ func TestApplyNothing(t *testing.T) {
 	var none *Rules
 	for _, r := range []*Rules{none, mustNew(t), Defaults()} {
 		for _, body := range [][]byte{nil, {}, []byte(`"a"`)} {
-			got, n := r.Apply("", "", "", true, body)
+			got, n := apply(r, "", "", "", true, body)
 			if n != 0 || string(got) != string(body) || (got == nil) != (body == nil) {
-				t.Errorf("Apply(%q) = %q, %d", body, got, n)
+				t.Errorf("Redact(%q) = %q, %d", body, got, n)
 			}
 		}
 	}
@@ -144,7 +159,7 @@ func TestApplyNothing(t *testing.T) {
 // TestSecretThroughEscapes holds that the default set sees what JSON says, not how it is spelled.
 func TestSecretThroughEscapes(t *testing.T) {
 	in := spell(`{"text":"\u0073k-`, "proj-", alnum, `\nPASS`, `WORD=hunter\u0032\n"}`)
-	got, n := Defaults().Apply("message", "user", "", true, []byte(in))
+	got, n := apply(Defaults(), "message", "user", "", true, []byte(in))
 	want := `{"text":"[redacted:api-key]\nPASSWORD=[redacted:secret]\n"}`
 	if diff := cmp.Diff(want, string(got)); diff != "" || n != 2 {
 		t.Errorf("%d places (-want +got):\n%s", n, diff)
@@ -152,27 +167,27 @@ func TestSecretThroughEscapes(t *testing.T) {
 }
 
 func TestRulesComeBeforeDefaults(t *testing.T) {
-	r, err := New(nil, WithRules(Rule{Name: "mine", Regexp: `[a-z]+@corp\.example`}), WithRules(Rule{Name: "path", Path: "$.password"}))
+	r, err := New(Config{Rules: []Rule{{Name: "mine", Regexp: `[a-z]+@corp\.example`}, {Name: "key", Key: "password"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, n := r.Apply("args", "", "", true, []byte(`{"a":"x@corp.example y@b.example","password":"x"}`))
-	want := `{"a":"[redacted:mine] [redacted:email]","password":"[redacted:path]"}`
+	got, n := apply(r, "args", "", "", true, []byte(`{"a":"x@corp.example y@b.example","password":"x"}`))
+	want := `{"a":"[redacted:mine] [redacted:email]","password":"[redacted:key]"}`
 	if diff := cmp.Diff(want, string(got)); diff != "" || n != 3 {
 		t.Errorf("%d places (-want +got):\n%s", n, diff)
 	}
 }
 
 func TestConcurrent(t *testing.T) {
-	r := mustNew(t, Rule{Name: "x", Regexp: "x+"}, Rule{Name: "p", Path: `$..[?search(@.k, 'a+')].v`})
+	r := mustNew(t, Rule{Name: "x", Regexp: "x+"}, Rule{Name: "p", Key: `w*.v`})
 	r.defaults = true
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
-			in := fmt.Sprintf(`[{"k":"aa","v":%d},{"k":"b","v":"xx%d a@b.org"}]`, i, i)
-			want := fmt.Sprintf(`[{"k":"aa","v":"[redacted:p]"},{"k":"b","v":"[redacted:x]%d [redacted:email]"}]`, i)
+			in := fmt.Sprintf(`[{"w1":{"v":%d}},{"k":"b","v":"xx%d a@b.org"}]`, i, i)
+			want := fmt.Sprintf(`[{"w1":{"v":"[redacted:p]"}},{"k":"b","v":"[redacted:x]%d [redacted:email]"}]`, i)
 			for range 100 {
-				if got, n := r.Apply("args", "", "", true, []byte(in)); string(got) != want || n != 3 {
+				if got, n := apply(r, "args", "", "", true, []byte(in)); string(got) != want || n != 3 {
 					t.Errorf("%d places: %s", n, got)
 					return
 				}
@@ -192,12 +207,12 @@ func FuzzApply(f *testing.F) {
 		f.Add([]byte(seed), true)
 		f.Add([]byte(seed), false)
 	}
-	r, err := New(WithRules(
-		Rule{Name: "é\"", Regexp: `x(?P<secret>.?)|\PL{3}`},
-		Rule{Name: "p", Path: `$..[?@.v == 1 || length(@.k) > 1].v`},
-		Rule{Name: "q", Path: `$..password`},
-		Rule{Name: "role", Role: []string{"toolResult"}},
-	))
+	r, err := New(Config{Rules: []Rule{
+		{Name: "é\"", Regexp: `x(?P<secret>.?)|\PL{3}`},
+		{Name: "p", Key: `x.*v*`},
+		{Name: "q", Key: `password`},
+		{Name: "role", Role: []string{"toolResult"}},
+	}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -205,7 +220,7 @@ func FuzzApply(f *testing.F) {
 		before := string(body)
 		for _, role := range []string{"user", "toolResult"} {
 			for _, rules := range []*Rules{r, Defaults()} {
-				got, n := rules.Apply("message", role, "", isJSON, body)
+				got, n := apply(rules, "message", role, "", isJSON, body)
 				if string(body) != before {
 					t.Fatal("the input was changed")
 				}
@@ -223,27 +238,27 @@ func FuzzApply(f *testing.F) {
 	})
 }
 
-func TestNarrow(t *testing.T) {
+func TestScoped(t *testing.T) {
 	for name, tt := range map[string]struct {
 		rule Rule
 		want bool
 	}{
 		"everywhere": {Rule{Name: "x", Regexp: "a+"}, false},
-		"path":       {Rule{Name: "x", Path: "$.a"}, false},
+		"key":        {Rule{Name: "x", Key: "a"}, false},
 		"place":      {Rule{Name: "x", Regexp: "a+", Place: []string{"args"}}, true},
 		"role":       {Rule{Name: "x", Role: []string{"user"}}, true},
 		"provenance": {Rule{Name: "x", Provenance: []spans.ProvenanceKind{spans.ProvenanceMemoryTier}}, true},
 	} {
-		r, err := New(WithRules(Rule{Name: "first", Regexp: "b+"}, tt.rule))
+		r, err := New(Config{Rules: []Rule{{Name: "first", Regexp: "b+"}, tt.rule}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := r.Narrow(); got != tt.want {
+		if got := r.Scoped(); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 	var none *Rules
-	if none.Narrow() || Defaults().Narrow() {
-		t.Error("no rules are narrow")
+	if none.Scoped() || Defaults().Scoped() {
+		t.Error("no rules are scoped")
 	}
 }

@@ -10,37 +10,41 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/speakeasy-api/jsonpath/pkg/jsonpath"
-
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Rule says what to look for. Exactly one of Regexp and Path, or Provenance or Role without them: then the content of whole
-// messages is replaced. With a Regexp or Path these, and Place, only say where it counts.
+// Rule finds what is to be replaced. It has a Regexp or a Key, or Provenance or Role without them: then the content of
+// whole messages is replaced. With a Regexp or Key, the fields Provenance, Role and Place limit where the rule
+// applies; all that are set must hold.
 type Rule struct {
-	// Name is what the mark shows: [redacted:NAME]. 64 characters at most, no brackets or control characters.
+	// Name is what the mark shows: [redacted:NAME]. At most 64 characters, no brackets or control characters.
 	Name string
-	// Regexp is an expression as of package regexp, which cannot match the empty string. What it matches is replaced, or
-	// only its group named secret.
+	// Regexp is an expression of package regexp that cannot match the empty string. Its matches are replaced, or only
+	// the group named secret.
 	Regexp string
-	// Path is a JSONPath (RFC 9535). The values it selects are replaced whole.
-	Path string
-	// Provenance are kinds of messages of a request.
+	// Key selects members of JSON objects, such as password, headers.x-key or *_token. Their values are replaced whole.
+	// It is a list of names between dots, which the last names of the path to a member match, at any depth and in any
+	// case: a leading *. changes nothing. In a name, * is any run of characters. Elements of arrays have no name. Dots
+	// in the name of a member separate names too.
+	Key string
+	// Provenance lists kinds of messages of a request.
 	Provenance []spans.ProvenanceKind
-	// Role are roles of messages, in the loop's words.
+	// Role lists roles of messages, as the loop names them.
 	Role []string
-	// Place are the kinds of content: message, system, tools, rest, section, args, result, metadata, rules, config, summary, event, text.
+	// Place lists kinds of content: message, system, tools, rest, section, args, result, metadata, rules, config,
+	// summary, event, text.
 	Place []string
 }
 
-// places are the kinds of content that Rule.Place and Apply know.
+// places are the kinds of content that Rule.Place and Redact know.
 var places = []string{
-	otelagent.PlaceMessage, otelagent.PlaceSystem, otelagent.PlaceTools, otelagent.PlaceRest, otelagent.PlaceSection, spans.ListArgs, spans.ListResult,
-	spans.ListMetadata, spans.ListRules, otelagent.PlaceConfig, spans.ListSummary, otelagent.PlaceEvent, otelagent.PlaceText,
+	otelagent.PlaceMessage, otelagent.PlaceSystem, otelagent.PlaceTools, otelagent.PlaceRest, otelagent.PlaceSection,
+	spans.ListArgs, spans.ListResult, spans.ListMetadata, spans.ListRules, otelagent.PlaceConfig, spans.ListSummary,
+	otelagent.PlaceEvent, otelagent.PlaceText,
 }
 
-// provenances are the kinds that a message can have. The other kinds are of what a request holds beside its messages.
+// provenances are the kinds that a message can have. The other kinds are of the rest of a request.
 var provenances = []spans.ProvenanceKind{
 	spans.ProvenanceSystemPrompt, spans.ProvenanceIdentityBlock, spans.ProvenanceMemoryTier, spans.ProvenanceLoopTurn,
 	spans.ProvenanceSteering, spans.ProvenanceFollowUp, spans.ProvenanceUnknown,
@@ -49,147 +53,112 @@ var provenances = []spans.ProvenanceKind{
 const (
 	maxName = 64
 	maxExpr = 4096
+	maxKey  = 512
 )
 
-// wrong is a problem of a rule: the key it is about, empty for the rule as a whole, and which of the key's values.
-type wrong struct {
-	key  string
-	at   int
-	text string
+// Problem is something wrong with a rule.
+type Problem struct {
+	Rule int    // index of the rule
+	Key  string // the field as files spell it, such as regexp; empty for the rule as a whole
+	At   int    // index of the value, where the field is a list
+	Text string
 }
 
-// compile returns the compiled rule, or all that is wrong with it.
-func compile(def Rule) (*rule, []wrong) {
-	var all []wrong
-	add := func(key string, at int, format string, args ...any) {
-		all = append(all, wrong{key, at, fmt.Sprintf(format, args...)})
-	}
+// Error returns the problem and where it is, such as rules[2].regexp.
+func (p *Problem) Error() string {
+	return strings.TrimSuffix(fmt.Sprintf("redact: rules[%d].%s", p.Rule, p.Key), ".") + ": " + p.Text
+}
+
+// compile returns the compiled rule i, or all that is wrong with it.
+func compile(rules []Rule, i int) (*rule, []error) {
+	def := rules[i]
 	r := &rule{mark: newMark(def.Name), provenance: def.Provenance, roles: def.Role, places: def.Place}
+	var all []error
+	wrong := func(key string, at int, format string, args ...any) {
+		all = append(all, &Problem{i, key, at, fmt.Sprintf(format, args...)})
+	}
+	earlier := slices.IndexFunc(rules, func(o Rule) bool { return o.Name == def.Name })
 	switch {
 	case def.Name == "":
-		add("name", 0, "missing: the mark shows it")
-	case !utf8.ValidString(def.Name) || utf8.RuneCountInString(def.Name) > maxName || strings.ContainsAny(def.Name, "[]") || strings.ContainsFunc(def.Name, unicode.IsControl):
-		add("name", 0, "%s: want at most %d characters, none of them a bracket or control character", shown(def.Name), maxName)
+		wrong("name", 0, "missing: the mark shows it")
+	case !utf8.ValidString(def.Name), utf8.RuneCountInString(def.Name) > maxName,
+		strings.ContainsAny(def.Name, "[]"), strings.ContainsFunc(def.Name, unicode.IsControl):
+		wrong("name", 0, "%.64q: want at most %d characters, none of them a bracket or control character",
+			def.Name, maxName)
+	case earlier < i:
+		wrong("name", 0, "%.64q is the name of rules[%d] too: each name once", def.Name, earlier)
 	}
 	switch {
-	case def.Regexp != "" && def.Path != "":
-		add("", 0, "has regexp and path: want one of them, the other in a rule of its own")
-	case def.Regexp == "" && def.Path == "" && len(def.Provenance) == 0 && len(def.Role) == 0:
-		add("", 0, "looks for nothing: want regexp, path, provenance or role")
+	case def.Regexp != "" && def.Key != "":
+		wrong("", 0, "has regexp and key: want one of them, the other in a rule of its own")
+	case def.Regexp == "" && def.Key == "" && len(def.Provenance)+len(def.Role) == 0:
+		wrong("", 0, "looks for nothing: want regexp, key, provenance or role")
 	}
 	if def.Regexp != "" {
-		switch re, err := syntax.Parse(def.Regexp, syntax.Perl); {
-		case len(def.Regexp) > maxExpr:
-			add("regexp", 0, "%d bytes: want at most %d", len(def.Regexp), maxExpr)
-		case err != nil:
-			add("regexp", 0, "%s: %s; want an expression of Go's regexp (RE2)", shown(def.Regexp), reason(err))
-		case shortest(re) == 0:
-			add("regexp", 0, "%s: can match the empty string; want one that matches a character at least", shown(def.Regexp))
-		default:
-			if r.re, err = regexp.Compile(def.Regexp); err != nil {
-				add("regexp", 0, "%s: %s; want an expression of Go's regexp (RE2)", shown(def.Regexp), reason(err))
-				break
-			}
+		var text string
+		if r.re, text = compileRegexp(def.Regexp); text != "" {
+			wrong("regexp", 0, "%s", text)
+		} else {
 			r.group = max(0, r.re.SubexpIndex("secret"))
 		}
 	}
-	if def.Path != "" {
-		path, ok := parsePath(def.Path)
-		if !ok {
-			add("path", 0, "%s: want a JSONPath of RFC 9535, such as $..password or $.headers['x-key'], of at most %d bytes", shown(def.Path), maxExpr)
+	if def.Key != "" {
+		if r.key, r.names = compileKey(def.Key); r.key == nil {
+			wrong("key", 0, "%.64q: want names between dots, such as password, headers.x-key or *_token, "+
+				"without brackets, of at most %d bytes", def.Key, maxKey)
 		}
-		r.path = path
 	}
-	for i, p := range def.Provenance {
+	for at, p := range def.Provenance {
 		if !slices.Contains(provenances, p) {
-			add("provenance", i, "%s: want one of %s", shown(string(p)), list(provenances))
+			wrong("provenance", at, "%.64q: want one of %s", p, list(provenances))
 		}
 	}
-	for i, p := range def.Place {
+	for at, p := range def.Place {
 		if !slices.Contains(places, p) {
-			add("place", i, "%s: want one of %s", shown(p), list(places))
+			wrong("place", at, "%.64q: want one of %s", p, list(places))
 		}
 	}
-	for i, role := range def.Role {
+	for at, role := range def.Role {
 		if role == "" || len(role) > maxName {
-			add("role", i, "%s: want 1 to %d bytes", shown(role), maxName)
+			wrong("role", at, "%.64q: want 1 to %d bytes", role, maxName)
 		}
 	}
 	return r, all
 }
 
-// parsePath reads a JSONPath, by a library that may panic on what it does not expect.
-func parsePath(text string) (path *jsonpath.JSONPath, ok bool) {
-	defer func() {
-		if recover() != nil {
-			path, ok = nil, false
+// compileRegexp returns the compiled expression, or what is wrong with it.
+func compileRegexp(expr string) (*regexp.Regexp, string) {
+	if len(expr) > maxExpr {
+		return nil, fmt.Sprintf("%d bytes: want at most %d", len(expr), maxExpr)
+	}
+	re, err := regexp.Compile(expr)
+	if e, ok := errors.AsType[*syntax.Error](err); ok {
+		return nil, fmt.Sprintf("%.64q: %s; want an expression of Go's regexp (RE2)", expr, e.Code)
+	}
+	for _, text := range []string{"", "a", "-", "\n"} { // Redact ignores empty matches that these texts do not have
+		if m := re.FindStringIndex(text); m != nil && m[0] == m[1] {
+			return nil, fmt.Sprintf("%.64q: can match the empty string; want one that matches a character at least",
+				expr)
 		}
-	}()
-	if len(text) > maxExpr {
-		return nil, false
 	}
-	path, err := jsonpath.NewPath(text)
-	if err != nil {
-		return nil, false
-	}
-	return path, true
+	return re, ""
 }
 
-// shortest returns the least number of characters that re matches, 0 or 1 and more.
-func shortest(re *syntax.Regexp) int {
-	switch re.Op {
-	case syntax.OpLiteral, syntax.OpCharClass, syntax.OpAnyChar, syntax.OpAnyCharNotNL, syntax.OpNoMatch:
-		return 1
-	case syntax.OpCapture, syntax.OpPlus:
-		return shortest(re.Sub[0])
-	case syntax.OpRepeat:
-		return min(1, re.Min) * shortest(re.Sub[0])
-	case syntax.OpConcat:
-		n := 0
-		for _, sub := range re.Sub {
-			n = max(n, shortest(sub))
-		}
-		return n
-	case syntax.OpAlternate:
-		n := 1
-		for _, sub := range re.Sub {
-			n = min(n, shortest(sub))
-		}
-		return n
-	default: // anchors, boundaries, * and ?
-		return 0
+// compileKey returns an expression for the last names of a path, each with a dot before it, and how many they are. It
+// returns nil for a wrong key, JSONPath included, which would match nothing.
+func compileKey(key string) (*regexp.Regexp, int) {
+	for strings.HasPrefix(key, "*.") { // at any depth, as every key
+		key = key[len("*."):]
 	}
+	names := strings.Split(key, ".")
+	if len(key) > maxKey || slices.Contains(names, "") || names[0] == "$" || strings.ContainsAny(key, "[]") {
+		return nil, 0
+	}
+	pattern := strings.ReplaceAll(regexp.QuoteMeta("."+key), `\*`, `[^.]*`)
+	re, _ := regexp.Compile(`(?i)^` + pattern + `$`) // nil where key is not UTF-8
+	return re, len(names)
 }
 
-// reason returns what regexp says is wrong without the expression, which is shown bounded beside it.
-func reason(err error) string {
-	var e *syntax.Error
-	if errors.As(err, &e) {
-		return string(e.Code)
-	}
-	return "invalid"
-}
-
-// shown quotes a value of a configuration for an error, bounded.
-func shown(s string) string {
-	const most = 64
-	if len(s) > most {
-		return fmt.Sprintf("%q...", s[:most])
-	}
-	return fmt.Sprintf("%q", s)
-}
-
-func list[S ~string](words []S) string {
-	all := make([]string, len(words))
-	for i, w := range words {
-		all[i] = string(w)
-	}
-	return strings.Join(all, ", ")
-}
-
-func dotted(key string) string {
-	if key == "" {
-		return ""
-	}
-	return "." + key
+func list[S ~string](all []S) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(all), " ", ", "), "[]")
 }

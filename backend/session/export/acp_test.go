@@ -16,11 +16,11 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
-	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/dialects/acp"
-	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
+	"github.com/otelagent/otelagent/dialects/acp"
+	"github.com/otelagent/otelagent/dialects/clark"
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 

@@ -18,13 +18,13 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
-	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/export"
 	"github.com/otelagent/otelagent/dialects/acp"
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/phi"
-	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/backend/session/export"
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // replayed plays events of phi-core and returns the sessions.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 

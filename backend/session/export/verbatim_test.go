@@ -15,10 +15,10 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
-	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/dialects/guide"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
+	"github.com/otelagent/otelagent/dialects/guide"
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // imported reads a file of the guide and returns its sessions.

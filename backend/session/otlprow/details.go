@@ -5,8 +5,8 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // Answer is what a model answered, in whichever form it came.

@@ -8,8 +8,8 @@ import (
 
 	udiff "github.com/aymanbagabas/go-udiff"
 
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // Comparison says how an answer differs from the recorded one. Its JSON form is told in docs/replay.md.

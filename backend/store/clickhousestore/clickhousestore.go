@@ -21,8 +21,8 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // Store is a store.Store in ClickHouse. Use Open or OpenReadOnly.

@@ -21,8 +21,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // fake answers as much of ClickHouse's HTTP interface as opening takes, and what a test adds. answer returns true when it has answered.

@@ -14,8 +14,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/spans"
 )
 
 const (

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // idsAtOnce is how many block ids one statement asks for: servers take statements of 256 KiB.

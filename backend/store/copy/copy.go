@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/project"
+	"github.com/otelagent/otelagent/spans"
 )
 
 const (

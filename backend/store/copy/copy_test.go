@@ -15,13 +15,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
 	storecopy "github.com/otelagent/otelagent/backend/store/copy"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/spans"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

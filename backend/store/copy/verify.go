@@ -11,8 +11,8 @@ import (
 	"slices"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // verify compares what was copied.

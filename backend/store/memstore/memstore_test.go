@@ -6,10 +6,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/spans"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/export"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // Session projects one session now, fills the tables of the agent guide where the store keeps them, and lets a store.Maintainer tidy it up. It reads the mark first, so that a Put that comes meanwhile leaves the session dirty.

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // RequestAddress is SESSION[/RUN]/TURN[/ATTEMPT] in its parts; empty ones are not given. First and Second are two words behind

@@ -16,12 +16,12 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/retention"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // told collects what a sweeper tells.

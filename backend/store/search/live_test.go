@@ -4,9 +4,9 @@ import (
 	"testing"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/project"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // What came in of a reply is found when its process is gone, with or without heartbeats, and also when the session went on.

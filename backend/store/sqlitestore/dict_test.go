@@ -13,9 +13,9 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
-	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/dialects/phi"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/dialects/phi"
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // holdEnv names the database that the test binary locks for writing until its standard input ends.

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // BenchmarkFilters lists the newest 50 of 100,000 sessions that a filter selects: many, one of a thousand, or none, for which all are looked at.

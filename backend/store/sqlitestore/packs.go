@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/spans"
 )
 
 const (

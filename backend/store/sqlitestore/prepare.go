@@ -8,8 +8,8 @@ import (
 	"sync"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // prepared is what of a batch is made before the writing connection is taken: writers take turns with it, and encoding and

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // usable tells whether a method may begin.

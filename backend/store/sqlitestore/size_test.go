@@ -14,11 +14,11 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // used returns how many bytes of pages each table takes with its indexes, after a checkpoint, and under "" what is free.

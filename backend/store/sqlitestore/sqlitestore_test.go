@@ -23,9 +23,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/spans"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")

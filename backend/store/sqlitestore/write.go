@@ -12,8 +12,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // checkEvery is after how many rows or blocks a Put looks whether it was cancelled.

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/spans"
 )
 
 func remove(t *testing.T, s store.Store, k session.Key) {

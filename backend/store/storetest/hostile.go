@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // hostileIDs uses what breaks programs as every name that a row has: each comes back as it was and reaches nothing else.

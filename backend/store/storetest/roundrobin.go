@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // RoundRobin returns a store that gives each call to the next of several, which must be the same data opened several times, as

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // noise returns n bytes that do not compress, the same for the same seed.

@@ -10,8 +10,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 

@@ -22,10 +22,10 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/otelagent/otelagent/agenttest"
-	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/spans"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
 )
 
 const (

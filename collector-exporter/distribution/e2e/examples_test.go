@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -34,6 +36,8 @@ func testExamples(t *testing.T, bin string) {
 		}
 	})
 	t.Run("fan-out", func(t *testing.T) { testFanOut(t, bin) })
+	t.Run("live", func(t *testing.T) { testLive(t, bin, "live.yaml", "JAEGER", "TEMPO") })
+	t.Run("live fan-out", func(t *testing.T) { testLive(t, bin, "fan-out.yaml", "JAEGER") })
 	t.Run("redaction", func(t *testing.T) { testRedaction(t, bin) })
 	t.Run("tail sampling keeps", func(t *testing.T) { testKeeps(t, bin) })
 }
@@ -152,6 +156,49 @@ func testFanOut(t *testing.T, bin string) {
 		}
 		c.stop(t, true)
 	})
+}
+
+// testLive: of a session that is sent as it runs, agent_session has every state and other backends nothing but spans that
+// are over, each once.
+func testLive(t *testing.T, bin, file string, names ...string) {
+	db := filepath.Join(t.TempDir(), "sessions.db")
+	env := []string{"OTELAGENT_DB=" + db}
+	var backends []*backend
+	for _, name := range names {
+		b := newBackend(t)
+		backends, env = append(backends, b), append(env, name+"="+b.addr)
+	}
+	c := startPipeline(t, bin, file, env...)
+	p, err := otelsetup.Setup(t.Context(), otelsetup.WithEndpoint("http://"+c.grpc), otelsetup.WithProtocol(otelsetup.GRPC),
+		otelsetup.WithoutGlobal(), otelsetup.WithLive(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	until := func(want spans.SessionStatus) {
+		eventually(t, "the store has every state", func() error {
+			if s, ok := readAll(t, db)["s"]; !ok || s.tree.StatusAt(time.Now()) != want {
+				return fmt.Errorf("the session is not %s", want)
+			}
+			return nil
+		})
+	}
+	ctx, r := otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live())).
+		StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
+	_, tn := r.StartTurn(ctx, otelagent.TurnInfo{})
+	until(spans.SessionStatusBusy)
+	tn.End(otelagent.TurnResult{})
+	r.End(otelagent.RunResult{})
+	if err := p.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	until(spans.SessionStatusIdle)
+	c.stop(t, false) // which sends on what waits
+	for i, b := range backends {
+		got, text := b.names(t)
+		if !slices.Equal(got, []string{spans.SpanRun, spans.SpanTurn}) || strings.Contains(text, string(spans.KnownAsKey)) {
+			t.Errorf("%s has %v, copies or none of both:\n%s", names[i], got, text)
+		}
+	}
 }
 
 // secret stands in everything that somebody wrote; key is what the built-in rules know.

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelagent/otelagent/interop/clickhouse/ring"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/storetest"
+	"github.com/otelagent/otelagent/interop/clickhouse/ring"
 )
 
 // TestFigures prints how fast Put is beside a bare insert of the very bytes that it made, and what a span takes on disk. Nothing is held

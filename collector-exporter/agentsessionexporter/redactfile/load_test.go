@@ -1,0 +1,162 @@
+package redactfile
+
+import (
+	"errors"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+func TestLoad(t *testing.T) {
+	const body = `{"a":"CUST-123456 a@b.example","password":5}`
+	for _, tt := range []struct{ name, file, want string }{
+		{"YAML", `
+# comment
+rules:
+  - name: customer numbers
+    regexp: 'CUST-\d{6}'
+    place: [args, result]
+  - name: passwords
+    key: password
+`, `{"a":"[redacted:customer numbers] [redacted:email]","password":"[redacted:passwords]"}`},
+		{"JSON", `{"defaults": false, "rules": [{"name": "c", "regexp": "CUST-\\d{6}"}]}`, `{"a":"[redacted:c] a@b.example","password":5}`},
+		{"defaults alone", "defaults: true", `{"a":"CUST-123456 [redacted:email]","password":5}`},
+		{"for a role", "defaults: false\nrules: [{name: r, role: [user]}]", body},
+		{"all keys", "defaults: false\nrules: [{name: r, regexp: a, role: [user], provenance: [memory-tier], place: [message]}]", body},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, err := Load(strings.NewReader(tt.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _ := r.Redact(otelagent.Piece{Body: []byte(body), JSON: true, Place: spans.ListArgs})
+			if diff := cmp.Diff(tt.want, string(got)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLoadErrors(t *testing.T) {
+	long := strings.Repeat("a", 65)
+	for _, tt := range []struct{ name, file, want string }{
+		{"all at once", `
+defaults: maybe
+defaults: true
+extra: 1
+rules:
+  - name: 42
+    regexp: '('
+  - regexp: 'x*'
+    path: $.a.b
+    colour: red
+    place: [argument, args, results]
+    provenance: [system]
+    role: ['']
+  - name: twice
+    key: $.a
+  - name: twice
+    place: [args]
+  - word
+  - name: "a]b"
+    role: user
+    provenance: []
+    regexp: ''
+  - name: [a]
+    key: null
+  - name: old
+    jsonpath: $..password
+`, `
+redact: line 2: defaults is "maybe": want true or false
+redact: line 3: key "defaults" stands twice in the file: each key once
+redact: line 4: unknown key "extra" in the file: want defaults, rules
+redact: line 6: rules[0].name is "42": want text, in quotes where it looks like something else
+redact: line 7: rules[0].regexp: "(": missing closing ); want an expression of Go's regexp (RE2)
+redact: line 8: rules[1].name: missing: the mark shows it
+redact: line 8: rules[1].regexp: "x*": can match the empty string; want one that matches a character at least
+redact: line 9: unknown key "path" in rules[1]: want name, regexp, key, provenance, role, place
+redact: line 10: unknown key "colour" in rules[1]: want name, regexp, key, provenance, role, place
+redact: line 11: rules[1].place: "argument": want one of message, system, tools, rest, section, args, result, metadata, rules, config, summary, event, text
+redact: line 11: rules[1].place: "results": want one of message, system, tools, rest, section, args, result, metadata, rules, config, summary, event, text
+redact: line 12: rules[1].provenance: "system": want one of system-prompt, identity-block, memory-tier, loop-turn, steering, follow-up, unknown
+redact: line 13: rules[1].role is empty: want text, or leave the key out
+redact: line 15: rules[2].key: "$.a": want names between dots, such as password, headers.x-key or *_token, without brackets, of at most 512 bytes
+redact: line 16: rules[3].name: "twice" is the name of rules[2] too: each name once
+redact: line 16: rules[3]: looks for nothing: want regexp, key, provenance or role
+redact: line 18: rules[4] is "word": want a mapping with the keys name, regexp, key, provenance, role, place
+redact: line 19: rules[5].name: "a]b": want at most 64 characters, none of them a bracket or control character
+redact: line 20: rules[5].role is "user": want a list of at least one
+redact: line 21: rules[5].provenance is an empty list: want a list of at least one
+redact: line 22: rules[5].regexp is empty: want text, or leave the key out
+redact: line 23: rules[6].name is a list: want text, in quotes where it looks like something else
+redact: line 24: rules[6].key is empty: want text, in quotes where it looks like something else
+redact: line 26: unknown key "jsonpath" in rules[7]: want name, regexp, key, provenance, role, place
+`},
+		{"both", "rules: [{name: a, regexp: a, key: a}]", `redact: line 1: rules[0]: has regexp and key: want one of them, the other in a rule of its own`},
+		{"long", "rules: [{name: " + long + ", role: [" + long + "]}]", `
+redact: line 1: rules[0].name: "` + long[1:] + `": want at most 64 characters, none of them a bracket or control character
+redact: line 1: rules[0].role: "` + long[1:] + `": want 1 to 64 bytes`},
+		{"nothing", "", `redact: no rules: want a mapping with defaults and rules`},
+		{"nothing to do", "defaults: false", `redact: line 1: defaults is false and there are no rules: nothing would be redacted; want one of them`},
+		{"a list", "- a", `redact: line 1: the file is a list: want a mapping with the keys defaults, rules`},
+		{"an alias", "rules: &a [{name: x, role: *a}]", `redact: line 1: rules[0].role is an alias: want a list of at least one`},
+		{"rules are no list", "rules: {}", `redact: line 1: rules is a mapping: want a list of rules`},
+		{"two documents", "defaults: true\n---\ndefaults: true", `redact: line 2: a second document: want one`},
+		{"no YAML", "a: [", `redact: rules are no YAML: yaml: line 1: did not find expected node content`},
+		{"large", strings.Repeat("#", maxFile+1), `redact: rules are larger than 1048576 bytes`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Load(strings.NewReader(tt.file))
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if diff := cmp.Diff(strings.TrimSpace(tt.want), err.Error()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	broken := errors.New("broken")
+	if _, err := Load(iotest.ErrReader(broken)); !errors.Is(err, broken) {
+		t.Errorf("a reader that fails: %v", err)
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	for _, seed := range []string{
+		"defaults: true\nrules:\n  - name: a\n    regexp: 'a+'\n    place: [args]\n", `{"rules":[{"name":"p","key":"*.a.b*"}]}`,
+		"rules: &a [*a]", "? [a]\n: b", "a: !!binary x", "<<: {defaults: true}", "- \x00", "rules:\n- name: p\n  key: [a, *b]",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, file []byte) {
+		r, err := Load(strings.NewReader(string(file)))
+		if (r == nil) == (err == nil) {
+			t.Fatalf("Load = %v, %v", r, err)
+		}
+		r.Redact(otelagent.Piece{Body: []byte(`{"content":[{"a":"b","k":1.5}],"a":"x"}`), JSON: true, Place: spans.ListArgs, Role: "user"})
+	})
+}
+
+// TestDocument holds that the examples of the reference are rules.
+func TestDocument(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/redaction.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(text, -1)
+	if len(examples) == 0 {
+		t.Error("no examples")
+	}
+	for _, e := range examples {
+		if _, err := Load(strings.NewReader(string(e[1]))); err != nil {
+			t.Errorf("%s\n%v", e[1], err)
+		}
+	}
+}
