@@ -251,7 +251,7 @@ func (d *Decoder) discard(r *run, m otelagent.Meta, reason string) {
 }
 
 func (d *Decoder) request(r *run, m otelagent.Meta, l *line) {
-	n := intOf(l.Raw(iteration), -1)
+	n := intOf(l.Raw("iteration"), -1)
 	if r.open && r.reply.raw != nil && n > r.iteration && r.iteration >= 0 {
 		d.endTurn(r) // its end and the start of the next were not seen
 	}

@@ -60,10 +60,10 @@ var recordTables = map[string]string{
 // TestDialectsHasARowForEveryField compares the tables with the keys that the reader knows.
 func TestDialectsHasARowForEveryField(t *testing.T) {
 	tables := dialectTables(t)
-	compare := func(heading, first string, fields ...field) {
+	compare := func(heading, first, keys string) {
 		want := map[string]bool{first: true}
-		for _, f := range fields {
-			want[f.key] = true
+		for _, key := range strings.Fields(keys) {
+			want[key] = true
 		}
 		for name := range tables[heading] {
 			if !want[name] {
@@ -82,7 +82,7 @@ func TestDialectsHasARowForEveryField(t *testing.T) {
 		}
 	}
 	for variant, s := range shapes {
-		compare(variant, "type", s.fields...)
+		compare(variant, "type", s.keys)
 		if s.record == "" {
 			continue
 		}
@@ -90,7 +90,7 @@ func TestDialectsHasARowForEveryField(t *testing.T) {
 		if other := recordTables[heading]; other != "" {
 			heading = other
 		}
-		compare(heading, "kind", append(s.fields[:len(s.fields):len(s.fields)], s.more...)...)
+		compare(heading, "kind", s.keys+" "+s.more)
 	}
 }
 

@@ -45,7 +45,7 @@ func (d *Decoder) permission(m otelagent.Meta, p otelagent.PermissionEvaluation)
 
 // gate reads one gate's allow list. One that did not constrain decided nothing.
 func (d *Decoder) gate(r *run, m otelagent.Meta, l *line) {
-	d.within(r, m, intOf(l.Raw(iteration), -1))
+	d.within(r, m, intOf(l.Raw("iteration"), -1))
 	allow := l.Raw("allow")
 	if allow == nil {
 		d.other(m, l)
@@ -67,7 +67,7 @@ func (d *Decoder) gate(r *run, m otelagent.Meta, l *line) {
 
 // conflict reads how disjoint allow lists were repaired.
 func (d *Decoder) conflict(r *run, m otelagent.Meta, l *line) {
-	d.within(r, m, intOf(l.Raw(iteration), -1))
+	d.within(r, m, intOf(l.Raw("iteration"), -1))
 	names := stringsOf(l.List("allow"))
 	r.learn(names)
 	p := derived(spans.ActionAllow)
@@ -165,7 +165,7 @@ func quoted(names []string) string {
 
 // transform reads a context transform. Those that changed nothing give no event: they run at every attempt.
 func (d *Decoder) transform(r *run, m otelagent.Meta, l *line) {
-	d.within(r, m, intOf(l.Raw(iteration), -1))
+	d.within(r, m, intOf(l.Raw("iteration"), -1))
 	e := &otelagent.CompactionEnded{Meta: m}
 	e.Compaction = otelagent.Compaction{MessagesBefore: -1, InputTokens: -1}
 	e.CompactionResult = otelagent.CompactionResult{MessagesBefore: -1, MessagesAfter: -1, InputTokens: -1, OutputTokens: -1,

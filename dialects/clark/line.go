@@ -1,6 +1,7 @@
 package clark
 
 import (
+	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/input"
@@ -9,66 +10,48 @@ import (
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// A field is a key of a variant. One that is not needed may be absent or null.
-type field struct {
-	key    string
-	holds  string // as rawjson.KindOf names it; empty for any value
-	needed bool
-}
-
-// A shape is what an event of one variant has. Record is the kind of its TrajectoryRecord, which has the keys of more as well.
-type shape struct {
-	fields []field
-	record string
-	more   []field
-}
-
-const (
-	anObject, anArray   = "an object", "an array"
-	aString, aNumber    = "a string", "a number"
-	aBoolean, iteration = "a boolean", "iteration"
-)
-
-var (
-	callFields = []field{{"tool_call_id", aString, true}, {"tool_name", aString, false}}
-	conflict   = []field{
-		{iteration, aNumber, false}, {"plugins", anArray, false}, {"chosen_plugin", aString, false}, {"allow", anArray, false},
-		{"reason", aString, false},
-	}
-	request = []field{
-		{iteration, aNumber, false}, {"model_id", aString, false}, {"system_prompt", aString, false}, {"messages", anArray, false},
-		{"tools", anArray, false}, {"temperature", aNumber, false}, {"max_output_tokens", aNumber, false},
-	}
-	requestCounts = []field{{"system_prompt_chars", aNumber, false}, {"message_count", aNumber, false}, {"tool_count", aNumber, false}}
-	transform     = []field{{iteration, aNumber, false}, {"plugin", aString, false}, {"before", anArray, false}, {"after", anArray, false}}
-)
+// A shape is which keys an event of one variant has, and those without which it means nothing. Record is the kind of its
+// TrajectoryRecord, which has the keys of more as well.
+type shape struct{ keys, needed, record, more string }
 
 // shapes are the variants by the type of their event.
 var shapes = map[string]shape{
-	"agent_start":    {},
-	"run_identified": {[]field{{"identity", anObject, true}}, "run_started", nil},
-	"agent_end": {[]field{{"messages", anArray, false}}, "run_ended",
-		[]field{{"new_messages", anArray, false}, {"outcome", aString, false}}},
-	"turn_start": {record: "turn_started"},
-	"turn_end": {[]field{{"message", anObject, false}, {"tool_results", anArray, false}}, "turn_ended",
-		[]field{{"assistant", anObject, false}}},
-	"message_start":  {fields: []field{{"message", anObject, false}}},
-	"message_update": {fields: []field{{"partial", anObject, false}, {"chunk", anObject, false}}},
-	"message_end":    {[]field{{"message", anObject, true}}, "message_appended", nil},
-
-	"tool_execution_start":  {append(callFields[:2:2], field{"args", "", false}), "tool_started", nil},
-	"tool_execution_update": {append(callFields[:2:2], field{"partial", "", false}), "", nil},
-	"tool_execution_end":    {append(callFields[:2:2], field{"result", anObject, false}, field{"is_error", aBoolean, false}), "tool_ended", nil},
-
-	"output_tokens_escalation": {[]field{{"attempt", aNumber, false}, {"prev_cap", aNumber, false}, {"new_cap", aNumber, false}},
-		"output_tokens_escalation", nil},
-	"context_transform_applied": {transform, "context_transform_applied",
-		[]field{{"before_count", aNumber, false}, {"after_count", aNumber, false}}},
-	"tool_gate_applied": {[]field{{iteration, aNumber, false}, {"plugin", aString, false}, {"allow", anArray, false}},
-		"tool_gate_applied", nil},
-	"tool_gate_conflict_resolved": {conflict, "tool_gate_conflict_resolved", nil},
-	"provider_request_prepared":   {request, "provider_request_prepared", requestCounts},
+	"agent_start":                 {},
+	"run_identified":              {"identity", "identity", "run_started", ""},
+	"agent_end":                   {"messages", "", "run_ended", "new_messages outcome"},
+	"turn_start":                  {record: "turn_started"},
+	"turn_end":                    {"message tool_results", "", "turn_ended", "assistant"},
+	"message_start":               {keys: "message"},
+	"message_update":              {keys: "partial chunk"},
+	"message_end":                 {"message", "message", "message_appended", ""},
+	"tool_execution_start":        {"tool_call_id tool_name args", "tool_call_id", "tool_started", ""},
+	"tool_execution_update":       {keys: "tool_call_id tool_name partial", needed: "tool_call_id"},
+	"tool_execution_end":          {"tool_call_id tool_name result is_error", "tool_call_id", "tool_ended", ""},
+	"output_tokens_escalation":    {"attempt prev_cap new_cap", "", "output_tokens_escalation", ""},
+	"context_transform_applied":   {"iteration plugin before after", "", "context_transform_applied", "before_count after_count"},
+	"tool_gate_applied":           {"iteration plugin allow", "", "tool_gate_applied", ""},
+	"tool_gate_conflict_resolved": {"iteration plugins chosen_plugin allow reason", "", "tool_gate_conflict_resolved", ""},
+	"provider_request_prepared": {"iteration model_id system_prompt messages tools temperature max_output_tokens", "",
+		"provider_request_prepared", "system_prompt_chars message_count tool_count"},
 }
+
+// holds is the type of the keys of all shapes, as rawjson.KindOf names it; others may have any value.
+var holds = func() map[string]string {
+	types := map[string]string{}
+	for kind, keys := range map[string]string{
+		"an object": "identity message assistant chunk result",
+		"an array":  "messages new_messages tool_results before after allow plugins tools",
+		"a string":  "tool_call_id tool_name plugin chosen_plugin reason model_id system_prompt outcome",
+		"a number": "iteration attempt prev_cap new_cap temperature max_output_tokens before_count after_count system_prompt_chars " +
+			"message_count tool_count",
+		"a boolean": "is_error",
+	} {
+		for _, key := range strings.Fields(keys) {
+			types[key] = kind
+		}
+	}
+	return types
+}()
 
 // variantOf returns the type of the event that a record of a kind stands for.
 var variantOf = func() map[string]string {
@@ -176,34 +159,33 @@ func known(name string) string {
 	return ""
 }
 
-// check reads all members that the variant has, so that the rest are those it does not have, and reports whether they have the right types.
+// check reads all members that the variant has, so that the rest are those it does not have. It reports whether their types are right.
 func (l *line) check() bool {
-	s := shapes[l.variant]
 	if l.variant == "" {
 		return true
 	}
 	if l.variant == "provider_request_prepared" && !l.record {
-		l.Use(append([]string{"type", iteration}, envelopeKeys...)...)
+		l.Use(append([]string{"type", "iteration"}, envelopeKeys...)...)
 		if l.payload = l.Rest(); l.payload == nil {
 			l.payload = []byte("{}")
 		}
 	}
-	fields := s.fields
+	s := shapes[l.variant]
+	keys := strings.Fields(s.keys)
 	if l.record {
-		fields = append(fields[:len(fields):len(fields)], s.more...)
+		keys = append(keys, strings.Fields(s.more)...)
 	}
-	ok := true
-	fail := func(key, reason string) { l.Fail(key, reason); ok = false }
+	ok := l.Require(strings.Fields(s.needed)...)
 	twice := l.Twice()
-	for _, f := range fields {
-		value := l.Raw(f.key)
+	for _, key := range keys {
+		value, want := l.Raw(key), holds[key]
 		switch {
-		case twice == f.key:
-			fail(f.key, "stands there twice")
-		case value == nil && f.needed:
-			fail(f.key, "missing")
-		case value != nil && f.holds != "" && rawjson.KindOf(value) != f.holds:
-			fail(f.key, "want "+f.holds+", got "+rawjson.KindOf(value))
+		case key == twice:
+			l.Fail(key, "stands there twice")
+			ok = false
+		case value != nil && want != "" && rawjson.KindOf(value) != want:
+			l.Fail(key, "want "+want+", got "+rawjson.KindOf(value))
+			ok = false
 		}
 	}
 	return ok

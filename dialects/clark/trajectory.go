@@ -72,7 +72,7 @@ var hashSeed = maphash.MakeSeed()
 // mark returns what the line has in common with its record. Of messages that is what tells them apart, because some producers change the
 // order of keys.
 func (l *line) mark() mark {
-	parts := [][]byte{l.Raw("tool_call_id"), l.Raw("tool_name"), l.Raw(iteration), l.Raw("plugin"), l.Raw("attempt")}
+	parts := [][]byte{l.Raw("tool_call_id"), l.Raw("tool_name"), l.Raw("iteration"), l.Raw("plugin"), l.Raw("attempt")}
 	if l.variant == "message_end" || l.variant == "turn_end" {
 		parts = [][]byte{l.msg.Raw("role"), l.msg.Raw("stop_reason"), l.msg.Raw("timestamp")}
 	}
