@@ -14,6 +14,7 @@ package clark
 import (
 	"io"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -112,7 +113,11 @@ func (r reader) End() {
 	d := r.Decoder
 	d.announceAll()
 	d.goOn()
-	for _, s := range d.streams {
+	all := slices.Clone(d.streams)
+	for _, id := range slices.Sorted(maps.Keys(d.trajectory.runs)) {
+		all = append(all, &d.trajectory.runs[id].own)
+	}
+	for _, s := range all {
 		for _, r := range slices.Backward(append(slices.Clone(s.stack), s.children...)) {
 			if d.announce(r, time.Time{}, false); r.over() {
 				d.abandon(r)
@@ -121,13 +126,6 @@ func (r reader) End() {
 			}
 			d.endFromReply(r)
 		}
-	}
-	for _, r := range d.trajectory.open() {
-		if r.over() {
-			d.abandon(r)
-			continue
-		}
-		d.endFromReply(r)
 	}
 }
 

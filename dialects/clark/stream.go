@@ -25,6 +25,8 @@ type stream struct {
 	name  string
 	named bool // name is the id of a run
 
+	ledger bool // its lines are records
+
 	stack  []*run  // open runs, the innermost last
 	last   *run    // to end
 	starts []start // agent_start lines whose run is not known yet
@@ -118,11 +120,19 @@ func (d *Decoder) event(s *stream, l *line) bool {
 
 // deliver hands out the events of a line of r, whose start was announced.
 func (d *Decoder) deliver(s *stream, r *run, l *line) {
-	if s.mixed == nil && r.contradicts(l) {
-		d.mix(s, r)
-		d.mixedRuns(r, r.meta(l), "its lines are mixed with those of other runs")
-		d.other(r.meta(l), l)
-		return
+	if contradicts := r.contradicts(l); s.mixed == nil && (contradicts || s.ledger && r.open && l.variant == "turn_start") {
+		detail := "its lines are mixed with those of other runs"
+		parent := d.runs.find(r.parentID)
+		siblings := s.ledger && parent != nil && !parent.ended && len(parent.openCalls()) > 1
+		if siblings { // they use its recorder
+			r, detail = parent, "the records of several of its children are mixed"
+		}
+		if contradicts || siblings {
+			s.mixture = mixture{mixed: r}
+			d.mixedRuns(r, r.meta(l), detail)
+			d.other(r.meta(l), l)
+			return
+		}
 	}
 	r.passed = false
 	d.handle(r, l)
@@ -186,7 +196,7 @@ func (d *Decoder) push(s *stream, r *run, l *line) {
 		r.start, s.starts = s.starts[0], s.starts[1:]
 	}
 	d.flushEarly(s, time.Time{}, false)
-	d.begun(r, l)
+	d.begun(s, r, l)
 	if s.mixed != nil {
 		if s.admits(r) {
 			d.join(s, r)
@@ -225,9 +235,10 @@ func (d *Decoder) push(s *stream, r *run, l *line) {
 }
 
 // begun remembers a run, and the time of its start as the trajectory has it.
-func (d *Decoder) begun(r *run, l *line) {
+func (d *Decoder) begun(s *stream, r *run, l *line) {
+	r.ledger = s.ledger
 	if old := d.runs.find(r.id); old != nil && !old.ended {
-		if old.ledger {
+		if old.ledger && !r.ledger {
 			old.ended = true // the same run, known from its events now
 		} else {
 			d.abandon(old)
@@ -237,12 +248,14 @@ func (d *Decoder) begun(r *run, l *line) {
 		}
 	}
 	d.runs.put(r)
-	if l.variant == "run_identified" {
+	switch q := d.trajectory.runs[""]; {
+	case r.ledger:
+	case l.variant == "run_identified":
 		d.startTime(r, l)
 		if r.start.time.IsZero() && !d.Settings.Live {
 			r.start.time = l.time
 		}
-	} else if q := d.trajectory.runs[""]; !r.identified && q != nil && q.told {
+	case !r.identified && q != nil && q.told:
 		r.start.time = q.first()
 	}
 }
@@ -298,7 +311,15 @@ func (d *Decoder) attribute(s *stream, l *line) *run {
 	r := d.nameless(s)
 	r.inferred = true
 	r.start = startOf(l)
-	d.begun(r, l)
+	if s.ledger && s.named {
+		r.identified, r.parentID, r.session = true, l.parent, ""
+		if p := d.runs.find(l.parent); p != nil {
+			r.session = p.session
+		} else if l.parent == "" {
+			r.session = r.id
+		}
+	}
+	d.begun(s, r, l)
 	s.stack = append(s.stack, r)
 	return r
 }
@@ -308,7 +329,7 @@ func (r *run) replied(l *line) bool { return l.msg.raw != nil && bytes.Equal(r.r
 
 // waits reports whether a line of r must wait until the time of its start is known, in a recording where the start has none.
 func (d *Decoder) waits(s *stream, r *run, l *line) bool {
-	if r.announced || d.Settings.Live || !r.start.time.IsZero() || s.mixed != nil {
+	if r.announced || r.ledger || d.Settings.Live || !r.start.time.IsZero() || s.mixed != nil {
 		d.flushEarly(s, time.Time{}, false)
 		d.announce(r, time.Time{}, false)
 		return false

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -20,7 +19,7 @@ import (
 
 // Bounds of what is remembered of a trajectory, and of events that wait for one.
 const (
-	maxWaiting  = 1 << 18 // records without event, and kinds of events without record
+	maxWaiting  = 1 << 18 // records and kinds of events
 	maxWaitText = 64 << 20
 )
 
@@ -31,28 +30,25 @@ type merge struct {
 	source io.Reader         // of WithTrajectory, until it was read
 	lines  int64             // of it
 	number int64             // of records, from 1
-	size   int               // records and kinds that wait
-	text   int               // bytes of the lines that wait
-	lost   bool              // too many waited
+	size   int               // records and kinds
+	text   int               // bytes of the lines of records that are kept
+	lost   bool              // there were too many
 
-	nameless bool   // runs without an identity are known from events
-	made     stream // counts runs without an identity that are known from records
-	last     mark   // of the record before, by run and sequence number
+	nameless bool // runs without an identity are known from events
+	last     mark // of the record before, by run and sequence number
 }
 
 // queue is what is known of one run from records.
 type queue struct {
-	records map[mark][]record // those whose event did not come
-	ahead   map[mark]int      // events whose record did not come
-	done    int64             // number of the last record that had an event
+	kinds map[mark]*kind
+	done  int64  // number of the last record that had an event
+	own   stream // of the records that are events of their own
+	told  bool   // there are some
 
-	told   bool     // its records became events of their own
-	stack  []*run   // those events' runs; of records without run ids they nest
 	parent string   // by the records
 	callID string   // of the parent, that certainly spawned the run
 	calls  []string // that are open
 	ended  bool
-	mixture
 }
 
 // mark is what an event and its record have in common.
@@ -60,6 +56,15 @@ type mark struct {
 	variant string
 	key     uint64
 }
+
+// kind is the records of one mark in their order, and how many events of it came.
+type kind struct {
+	records []record
+	events  int
+}
+
+// waiting returns the records whose events did not come.
+func (k *kind) waiting() []record { return k.records[min(k.events, len(k.records)):] }
 
 type record struct {
 	time   time.Time
@@ -85,70 +90,59 @@ func (t *merge) queue(id string) *queue {
 		if t.runs == nil {
 			t.runs = map[string]*queue{}
 		}
-		q = &queue{records: map[mark][]record{}, ahead: map[mark]int{}}
+		q = &queue{kinds: map[mark]*kind{}, own: stream{name: id, named: id != "", ledger: true}}
 		t.runs[id] = q
-		t.wait(1)
+		t.grow()
 	}
 	return q
 }
 
-// wait counts what is remembered. Beyond the bound all is forgotten, and no event has a time of a record any more.
-func (t *merge) wait(n int) {
-	if t.size += n; t.size <= maxWaiting || t.lost {
-		return
-	}
-	t.lost = true
-	for _, q := range t.runs {
-		q.records, q.ahead = nil, nil
+// grow counts what is remembered. Beyond the bound all is forgotten, and no event has a time of a record any more.
+func (t *merge) grow() {
+	if t.size++; t.size > maxWaiting {
+		t.lost = true
+		for _, q := range t.runs {
+			q.kinds = map[mark]*kind{}
+		}
 	}
 }
 
-// add takes a record of q that waits for its event.
-func (t *merge) add(q *queue, l *line, keep *line) {
+func (t *merge) kind(q *queue, l *line) *kind {
+	m := l.mark()
+	k := q.kinds[m]
+	if k == nil {
+		k = &kind{}
+		if t.grow(); !t.lost {
+			q.kinds[m] = k
+		}
+	}
+	return k
+}
+
+// add takes a record of q.
+func (t *merge) add(q *queue, l, keep *line) {
 	t.number++
-	k := l.mark()
-	switch n := q.ahead[k]; {
-	case t.lost:
-	case n == 1:
-		delete(q.ahead, k)
-		t.wait(-1)
-	case n > 1:
-		q.ahead[k]--
-	default:
-		q.records[k] = append(q.records[k], record{l.time, t.number, keep})
-		t.wait(1)
-	}
+	t.grow()
+	k := t.kind(q, l)
+	k.records = append(k.records, record{l.time, t.number, keep})
 }
 
-// take returns the record of an event of q. Without one it remembers that the event was there.
+// take returns the record of an event of q.
 func (t *merge) take(q *queue, l *line) (r record, ok bool) {
-	k := l.mark()
-	list := q.records[k]
-	switch {
-	case len(list) > 0:
-		r = list[0]
-		if q.records[k] = list[1:]; len(list) == 1 {
-			delete(q.records, k)
-		}
+	k := t.kind(q, l)
+	if list := k.waiting(); len(list) > 0 {
+		r, ok = list[0], true
+		list[0].line = nil
 		q.done = max(q.done, r.number)
-		t.wait(-1)
-		return r, true
-	case t.lost:
-	case q.ahead[k] == 0:
-		t.wait(1)
-		fallthrough
-	default:
-		if q.ahead != nil {
-			q.ahead[k]++
-		}
 	}
-	return r, false
+	k.events++
+	return r, ok
 }
 
 // first returns the time of the first record that waits.
 func (q *queue) first() (at time.Time) {
-	for _, list := range q.records {
-		if at.IsZero() || list[0].time.Before(at) {
+	for _, k := range q.kinds {
+		if list := k.waiting(); len(list) > 0 && (at.IsZero() || list[0].time.Before(at)) {
 			at = list[0].time
 		}
 	}
@@ -196,14 +190,12 @@ func (d *Decoder) startTime(r *run, l *line) {
 // missing says how many records of r before the given one no event was like.
 func (d *Decoder) missing(r *run, q *queue, l *line, before int64) {
 	n := 0
-	for k, list := range q.records {
-		rest := slices.DeleteFunc(list, func(rec record) bool { return rec.number < before })
-		n += len(list) - len(rest)
-		if q.records[k] = rest; len(rest) == 0 {
-			delete(q.records, k)
+	for _, k := range q.kinds {
+		for list := k.waiting(); len(list) > 0 && list[0].number < before; list = list[1:] {
+			k.events++
+			n++
 		}
 	}
-	d.trajectory.wait(-n)
 	if n > 0 {
 		d.Emit(&otelagent.DefectFound{Meta: r.meta(l), Code: spans.DefectEventLost,
 			Detail: fmt.Sprintf("%d records of the trajectory have no event", n)})
@@ -232,8 +224,7 @@ func (d *Decoder) record(l *line) {
 	t.add(q, l, nil)
 	waiting := slices.ContainsFunc(d.streams, func(s *stream) bool { return len(s.starts) > 0 })
 	if !d.known(id) && !waiting {
-		q.told = true
-		d.play(q, id, l)
+		d.play(q, l)
 	}
 }
 
@@ -252,7 +243,7 @@ func (t *merge) owner(l *line) string {
 	id, call := l.stream, l.String("tool_call_id")
 	q := t.queue(id)
 	if l.variant == "run_identified" {
-		q.parent, q.callID, q.calls, q.ended, q.mixture = l.parent, "", nil, false, mixture{}
+		q.parent, q.callID, q.calls, q.ended = l.parent, "", nil, false
 		if p := t.runs[l.parent]; l.parent != "" && p != nil && len(p.calls) == 1 {
 			q.callID = p.calls[0]
 		}
@@ -286,73 +277,14 @@ func (t *merge) owner(l *line) string {
 }
 
 // play hands out a record as an event of its own.
-func (d *Decoder) play(q *queue, id string, l *line) {
-	var r *run
-	if n := len(q.stack); n > 0 {
-		r = q.stack[n-1]
+func (d *Decoder) play(q *queue, l *line) {
+	q.told = true
+	s, top := &q.own, q.own.top()
+	nests := top == nil || l.variant == "turn_start" && top.open && len(top.openCalls()) > 0
+	if l.variant != "run_identified" && !s.named && nests { // no record has the start of a run without an identity
+		s.starts = append(s.starts, startOf(l))
 	}
-	nests := id == "" && (r == nil || r.ended || l.variant == "turn_start" && r.open && len(r.openCalls()) > 0)
-	switch {
-	case l.variant == "run_identified":
-		if r != nil {
-			d.abandon(r)
-		}
-		q.stack = nil
-		d.beginLedger(q, d.newRun(id, l.Raw("identity")), l)
-		return
-	case nests:
-		d.beginLedger(q, d.nameless(&d.trajectory.made), l)
-	case r == nil:
-		r = d.newRun(id, nil)
-		r.identified, r.inferred, r.parentID = true, true, l.parent
-		if p := d.runs.find(l.parent); p != nil {
-			r.session = p.session
-		} else if l.parent == "" {
-			r.session = id
-		}
-		d.beginLedger(q, r, l)
-	}
-	r = q.stack[len(q.stack)-1]
-	parent := d.runs.find(r.parentID)
-	if q.mixed == nil && parent != nil && !parent.ended && len(parent.openCalls()) > 1 &&
-		(l.variant == "turn_start" && r.open || r.contradicts(l)) { // its siblings use its recorder
-		q.mixture = mixture{mixed: parent}
-		d.mixedRuns(parent, parent.meta(l), "the records of several of its children are mixed")
-	}
-	if q.mixed != nil {
-		if r = d.sort(&q.mixture, l); r == nil {
-			return
-		}
-	}
-	d.handle(r, l)
-	if n := len(q.stack); r.ended && n > 1 {
-		q.stack = q.stack[:n-1]
-	}
-}
-
-func (d *Decoder) beginLedger(q *queue, r *run, l *line) {
-	r.ledger, r.start, r.callID = true, startOf(l), q.callID
-	if len(q.stack) > 0 && q.stack[len(q.stack)-1].ended {
-		q.stack = nil
-	}
-	if len(q.stack) == maxOpen {
-		q.stack = slices.Delete(q.stack, 0, 1)
-	}
-	q.stack = append(q.stack, r)
-	d.runs.put(r)
-	d.announce(r, time.Time{}, false)
-}
-
-// open returns the runs that are known from records and have not ended.
-func (t *merge) open() (list []*run) {
-	for _, id := range slices.Sorted(maps.Keys(t.runs)) {
-		for _, r := range slices.Backward(t.runs[id].stack) {
-			if !r.ended {
-				list = append(list, r)
-			}
-		}
-	}
-	return list
+	d.event(s, l)
 }
 
 // records reads the trajectory given by WithTrajectory.
@@ -425,11 +357,11 @@ func (d *Decoder) goOn() {
 	}
 	var list []waiting
 	for id, q := range d.trajectory.runs {
-		for _, recs := range q.records {
-			for i, rec := range recs {
+		for _, k := range q.kinds {
+			for i, rec := range k.records {
 				if rec.line != nil {
 					list = append(list, waiting{rec, id, q})
-					recs[i].line = nil
+					k.records[i].line = nil
 				}
 			}
 		}
@@ -438,8 +370,7 @@ func (d *Decoder) goOn() {
 	for _, w := range list {
 		w.line.number, w.line.seq, w.line.arrived = d.Number, d.Seq, d.Arrived
 		if !d.known(w.id) {
-			w.q.told = true
-			d.play(w.q, w.id, w.line)
+			d.play(w.q, w.line)
 			continue
 		}
 		r := d.runs.find(w.id)
