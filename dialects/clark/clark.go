@@ -16,7 +16,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/shell"
@@ -88,16 +87,21 @@ type reader struct{ *Decoder }
 func (r reader) Line(in input.Line) {
 	d := r.Decoder
 	l := parse(&d.Shell, in)
-	if l == nil || d.again(l) {
+	if l == nil {
 		return
 	}
-	d.Shell.Stats.Events++
 	if l.record {
+		d.Shell.Stats.Events++
 		d.record(l)
 		d.complain(l)
 		return
 	}
-	if s := d.stream(l.stream, l.named); !d.event(s, l) {
+	s := d.stream(l.stream, l.named)
+	if d.again(s, l) {
+		return
+	}
+	d.Shell.Stats.Events++
+	if !d.event(s, l) {
 		in.Text = slices.Clone(in.Text)
 		s.early = append(s.early, parse(&d.Shell, in))
 		return
@@ -119,7 +123,7 @@ func (r reader) End() {
 	}
 	for _, s := range all {
 		for _, r := range slices.Backward(append(slices.Clone(s.stack), s.children...)) {
-			if d.announce(r, time.Time{}, false); r.over() {
+			if d.announce(r, otelagent.Moment{}); r.over() {
 				d.abandon(r)
 				d.remove(s, r)
 				continue
@@ -140,9 +144,9 @@ func (d *Decoder) complain(l *line) {
 // announceAll hands out the start of every run, also those without a time.
 func (d *Decoder) announceAll() {
 	for _, s := range d.streams {
-		d.flushEarly(s, time.Time{}, false)
+		d.flushEarly(s, otelagent.Moment{})
 		if n := len(s.stack); n > 0 {
-			d.announce(s.stack[n-1], time.Time{}, false)
+			d.announce(s.stack[n-1], otelagent.Moment{})
 		}
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// dialectTables reads the tables of clark-agent's part of docs/dialects.md: by heading, then by field, what it holds.
+// dialectTables reads the tables of clark-agent's part of testdata/fields.md: by heading, then by field, what it holds.
 func dialectTables(t *testing.T) map[string]map[string]string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/dialects.md")
+	text, err := os.ReadFile("testdata/fields.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,10 +41,10 @@ func dialectTables(t *testing.T) map[string]map[string]string {
 		}
 		field = strings.Trim(field, "`")
 		if len(cells) != 3 || strings.TrimSpace(cells[1]) == "" || strings.TrimSpace(cells[2]) == "" {
-			t.Fatalf("docs/dialects.md: %s, %s: want three columns, none empty", heading, field)
+			t.Fatalf("testdata/fields.md: %s, %s: want three columns, none empty", heading, field)
 		}
 		if tables[heading][field] != "" {
-			t.Fatalf("docs/dialects.md: %s, %s stands there twice", heading, field)
+			t.Fatalf("testdata/fields.md: %s, %s stands there twice", heading, field)
 		}
 		tables[heading][field] = strings.TrimSpace(cells[1])
 	}
@@ -67,7 +67,7 @@ func TestDialectsHasARowForEveryField(t *testing.T) {
 		}
 		for name := range tables[heading] {
 			if !want[name] {
-				t.Errorf("docs/dialects.md: %s.%s is not read", heading, name)
+				t.Errorf("testdata/fields.md: %s.%s is not read", heading, name)
 			}
 			delete(want, name)
 		}
@@ -77,7 +77,7 @@ func TestDialectsHasARowForEveryField(t *testing.T) {
 				"clark request record.max_output_tokens", "clark transform record.before", "clark transform record.after",
 				"turn_ended.message", "run_ended.messages": // of the event only
 			default:
-				t.Errorf("docs/dialects.md has no row for %s.%s", heading, name)
+				t.Errorf("testdata/fields.md has no row for %s.%s", heading, name)
 			}
 		}
 	}
@@ -113,7 +113,7 @@ func TestDialectsHasARowForEveryPath(t *testing.T) {
 		}
 	}
 	for path, where := range w.missing {
-		t.Errorf("docs/dialects.md has no row for %s (%s)", path, where)
+		t.Errorf("testdata/fields.md has no row for %s (%s)", path, where)
 	}
 	for heading, table := range w.tables {
 		for field := range table {
@@ -121,7 +121,7 @@ func TestDialectsHasARowForEveryPath(t *testing.T) {
 			case "clark block.alt": // of the crate, and set by no scenario
 			default:
 				if !w.met[path] {
-					t.Errorf("docs/dialects.md: no recording has %s", path)
+					t.Errorf("testdata/fields.md: no recording has %s", path)
 				}
 			}
 		}

@@ -8,6 +8,8 @@ import (
 	"github.com/otelagent/otelagent/dialects/object"
 	"github.com/otelagent/otelagent/dialects/shell"
 	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // A shape is which keys an event of one variant has, and those without which it means nothing. Record is the kind of its
@@ -231,14 +233,17 @@ func (l *line) recordable() bool { return shapes[l.variant].record != "" }
 
 // hint is a time that a line has for its run: that of its first message, or, where the run continues earlier messages, the latest of
 // those, which it did not begin before.
-func (l *line) hint() (at time.Time, bound bool) {
-	if t := l.msg.time(); !t.IsZero() || l.variant != "provider_request_prepared" || l.record {
-		return t, false
+func (l *line) hint() otelagent.Moment {
+	if t := l.msg.time(); !t.IsZero() {
+		return otelagent.Moment{Time: t, Source: spans.TimeSourceMessage}
 	}
-	for _, raw := range l.List("messages") {
-		if t := messageOf(raw).time(); t.After(at) {
-			at = t
+	at := otelagent.Moment{Source: spans.TimeSourceBound}
+	if l.payload != nil {
+		for _, raw := range l.List("messages") {
+			if t := messageOf(raw).time(); t.After(at.Time) {
+				at.Time = t
+			}
 		}
 	}
-	return at, true
+	return at
 }

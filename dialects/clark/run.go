@@ -153,9 +153,8 @@ func (r *run) meta(l *line) otelagent.Meta {
 	return otelagent.Meta{Session: r.session, Run: r.id, Time: l.time, Arrived: l.arrived, Seq: l.seq}
 }
 
-// announce hands out the start of r, once. Hint is a time to fall back on where the start has none, bound that r started then at the
-// latest.
-func (d *Decoder) announce(r *run, hint time.Time, bound bool) {
+// announce hands out the start of r, once. Hint is a time to fall back on where the start has none.
+func (d *Decoder) announce(r *run, hint otelagent.Moment) {
 	if r.announced {
 		return
 	}
@@ -173,32 +172,20 @@ func (d *Decoder) announce(r *run, hint time.Time, bound bool) {
 	if p := d.runs.find(r.parentID); p != nil && p.session != r.session {
 		e.ParentSessionID = p.session
 	}
-	if r.start.time.IsZero() && r.start.arrived.IsZero() {
-		e.Start = d.runs.apart(r.id, hint, bound)
+	at := r.start.time
+	if at.IsZero() && r.start.arrived.IsZero() {
+		if before, again := d.runs.times[r.id]; again && !hint.Time.After(before) { // both would be one
+			hint = otelagent.Moment{Time: before.Add(1), Source: spans.TimeSourceBound}
+		}
+		e.Start, at = hint, hint.Time
 	}
-	d.runs.times[r.id] = firstOf(e.Start.Time, r.start.time, time.Unix(0, 1)) // the last is what an unknown start becomes
+	if at.IsZero() {
+		at = time.Unix(0, 1) // an unknown start becomes this one
+	}
+	d.runs.times[r.id] = at
 	d.Emit(e)
 	d.keep(e.Meta, "agent_start", r.start.extra)
 	d.keep(e.Meta, "run_identified", r.identityExtra)
-}
-
-func firstOf(times ...time.Time) time.Time {
-	return times[slices.IndexFunc(times, func(t time.Time) bool { return !t.IsZero() })]
-}
-
-// apart returns a start that is not stated. It is behind that of an earlier run of the id: both would be one.
-func (rs *runs) apart(id string, at time.Time, bound bool) (m otelagent.Moment) {
-	if before, again := rs.times[id]; again && !at.After(before) {
-		at, bound = before.Add(1), true
-	}
-	m.Time = at
-	switch {
-	case bound:
-		m.Source = spans.TimeSourceBound
-	case !at.IsZero():
-		m.Source = spans.TimeSourceMessage
-	}
-	return m
 }
 
 // abandon ends a run whose end will not come. It happened after the last line of it that was seen, nobody knows when.
@@ -206,7 +193,7 @@ func (d *Decoder) abandon(r *run) {
 	if r.ended {
 		return
 	}
-	d.announce(r, time.Time{}, false)
+	d.announce(r, otelagent.Moment{})
 	d.endFromReply(r)
 	e := &otelagent.RunEnded{Meta: d.timeless(r)}
 	e.Status = spans.RunStatusAborted

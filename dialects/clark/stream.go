@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent"
@@ -40,13 +39,17 @@ type stream struct {
 
 // stream returns the stream of a name.
 func (d *Decoder) stream(name string, named bool) *stream {
-	s := &stream{name: name, named: named}
-	if i := slices.IndexFunc(d.streams, func(s *stream) bool { return s.name == name }); i >= 0 {
-		s = d.streams[i]
-		d.streams = slices.Delete(d.streams, i, i+1)
-	} else if len(d.streams) == maxStreams {
+	i := slices.IndexFunc(d.streams, func(s *stream) bool { return s.name == name })
+	if i >= 0 {
+		s := d.streams[i]
+		copy(d.streams[i:], d.streams[i+1:])
+		d.streams[len(d.streams)-1] = s
+		return s
+	}
+	if len(d.streams) == maxStreams {
 		d.streams = slices.Delete(d.streams, 0, 1)
 	}
+	s := &stream{name: name, named: named}
 	d.streams = append(d.streams, s)
 	return s
 }
@@ -62,11 +65,7 @@ func (s *stream) top() *run {
 var neverTwice = []string{"run_identified", "turn_start", "turn_end", "message_end", "agent_end"}
 
 // again rejects a line that was there before.
-func (d *Decoder) again(l *line) bool {
-	if l.record {
-		return false
-	}
-	s := d.stream(l.stream, l.named)
+func (d *Decoder) again(s *stream, l *line) bool {
 	if l.sequence >= 0 {
 		n, seen := len(s.seqs), slices.Index(s.seqs, l.sequence)
 		switch begins := l.variant == "agent_start"; {
@@ -184,8 +183,7 @@ func (d *Decoder) identified(s *stream, l *line) {
 	d.push(s, r, l)
 	parent := d.runs.find(r.parentID)
 	if len(s.starts) > 0 && s.mixed == nil && slices.Contains(s.stack, parent) { // a sibling began as well
-		d.mix(s, parent)
-		d.mixedRuns(parent, parent.meta(l), severalChildren)
+		d.mix(s, parent, l)
 	}
 }
 
@@ -195,7 +193,7 @@ func (d *Decoder) push(s *stream, r *run, l *line) {
 	if !r.headless {
 		r.start, s.starts = s.starts[0], s.starts[1:]
 	}
-	d.flushEarly(s, time.Time{}, false)
+	d.flushEarly(s, otelagent.Moment{})
 	d.begun(s, r, l)
 	if s.mixed != nil {
 		if s.admits(r) {
@@ -228,9 +226,7 @@ func (d *Decoder) push(s *stream, r *run, l *line) {
 		at--
 	}
 	if s.stack = append(s.stack, r); at >= 0 && len(s.stack) > at+2 {
-		parent := s.stack[at]
-		d.mix(s, parent)
-		d.mixedRuns(parent, parent.meta(l), severalChildren)
+		d.mix(s, s.stack[at], l)
 	}
 }
 
@@ -292,7 +288,7 @@ func (d *Decoder) attribute(s *stream, l *line) *run {
 		}
 		if l.variant == "tool_execution_end" && r.knows(id) || l.variant == "turn_end" && r.replied(l) {
 			for len(s.stack) > i+1 { // their ends did not come
-				d.flushEarly(s, time.Time{}, false)
+				d.flushEarly(s, otelagent.Moment{})
 				d.pop(s)
 			}
 			break
@@ -330,40 +326,38 @@ func (r *run) replied(l *line) bool { return l.msg.raw != nil && bytes.Equal(r.r
 // waits reports whether a line of r must wait until the time of its start is known, in a recording where the start has none.
 func (d *Decoder) waits(s *stream, r *run, l *line) bool {
 	if r.announced || r.ledger || d.Settings.Live || !r.start.time.IsZero() || s.mixed != nil {
-		d.flushEarly(s, time.Time{}, false)
-		d.announce(r, time.Time{}, false)
+		d.flushEarly(s, otelagent.Moment{})
+		d.announce(r, otelagent.Moment{})
 		return false
 	}
-	at, bound := l.time, true
-	if at.IsZero() {
-		at, bound = l.hint()
+	at := otelagent.Moment{Time: l.time, Source: spans.TimeSourceBound}
+	if l.time.IsZero() {
+		at = l.hint()
 	}
 	switch l.variant {
 	case "turn_start", "message_start", "message_end", "tool_gate_applied", "tool_gate_conflict_resolved", "context_transform_applied":
-		if at.IsZero() && len(s.early) < maxEarly {
+		if at.Time.IsZero() && len(s.early) < maxEarly {
 			return true
 		}
 	}
-	d.announce(r, at, bound)
-	d.flushEarly(s, at, bound)
+	d.announce(r, at)
+	d.flushEarly(s, at)
 	return false
 }
 
 // flushEarly hands out the lines kept for the start of the innermost run of s.
-func (d *Decoder) flushEarly(s *stream, hint time.Time, bound bool) {
+func (d *Decoder) flushEarly(s *stream, hint otelagent.Moment) {
 	r, early := s.top(), s.early
 	if r == nil || len(early) == 0 {
 		return
 	}
 	s.early = nil
-	d.announce(r, hint, bound)
+	d.announce(r, hint)
 	for _, l := range early {
 		d.handle(r, l)
 		d.complain(l)
 	}
 }
-
-const severalChildren = "the lines of several of its children are mixed"
 
 // A mixture is a run whose children write to one stream at the same time: their lines do not say whose they are. Without children it is a
 // run that contradicts itself, because another one writes to its stream.
@@ -374,7 +368,7 @@ type mixture struct {
 }
 
 // mix says that lines of s from now on may be of parent or of any run inside.
-func (d *Decoder) mix(s *stream, parent *run) {
+func (d *Decoder) mix(s *stream, parent *run, l *line) {
 	at := slices.Index(s.stack, parent)
 	s.mixture = mixture{mixed: parent}
 	inside := slices.Clone(s.stack[at+1:])
@@ -382,6 +376,7 @@ func (d *Decoder) mix(s *stream, parent *run) {
 	for _, r := range inside {
 		d.join(s, r)
 	}
+	d.mixedRuns(parent, parent.meta(l), "the lines of several of its children are mixed")
 }
 
 // join adds a run to the mixture of s.
@@ -391,7 +386,7 @@ func (d *Decoder) join(s *stream, r *run) {
 		s.children = s.children[1:]
 	}
 	s.children = append(s.children, r)
-	d.announce(r, time.Time{}, false)
+	d.announce(r, otelagent.Moment{})
 }
 
 // admits reports whether r, which begins, is one more run of the mixture.

@@ -380,7 +380,7 @@ func (d *Decoder) goOn() {
 		if r == nil || r.ended || w.number <= w.q.done || w.line.variant == "run_identified" {
 			continue
 		}
-		d.announce(r, time.Time{}, false)
+		d.announce(r, otelagent.Moment{})
 		d.handle(r, w.line)
 		for _, s := range d.streams {
 			if r.ended {

@@ -606,7 +606,7 @@ func allText(raw string) (text string) {
 	return text
 }
 
-// expect changes truth and tree where the wire does not tell, or tells otherwise. What it changes is listed in docs/dialects.md.
+// expect changes truth and tree where the wire does not tell, or tells otherwise. docs/dialects.md lists what it changes.
 func expect(name string, old bool, f form, want *tree) {
 	for i := range want.Runs {
 		want.Runs[i].Stream = ""
