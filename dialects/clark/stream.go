@@ -2,6 +2,7 @@ package clark
 
 import (
 	"bytes"
+	"hash/maphash"
 	"slices"
 	"strconv"
 
@@ -34,7 +35,7 @@ type stream struct {
 
 	mixture
 	seqs   []int64 // the last ones
-	before []byte  // the line before, if it is of a kind that never comes twice in a row
+	before uint64  // hash of the line before, if it is of a kind that never comes twice in a row
 }
 
 // stream returns the stream of a name.
@@ -81,14 +82,15 @@ func (d *Decoder) again(s *stream, l *line) bool {
 		return false
 	}
 	if !slices.Contains(neverTwice, l.variant) || s.mixed != nil || len(s.starts) > 1 {
-		s.before = nil
+		s.before = 0
 		return false
 	}
-	if bytes.Equal(s.before, l.raw) {
+	hash := maphash.Bytes(hashSeed, l.raw)
+	if hash == s.before {
 		d.Reject(&input.LineError{Type: l.name, Reason: "the same as the line before; the line is passed over"})
 		return true
 	}
-	s.before = append(s.before[:0], l.raw...)
+	s.before = hash
 	return false
 }
 

@@ -27,6 +27,7 @@ const (
 // run. A record becomes an event of its own only when its run is not known from events, or when that run goes on behind its last event.
 type merge struct {
 	runs   map[string]*queue // by run id; under the empty one those without
+	order  []string          // their ids as they came
 	source io.Reader         // of WithTrajectory, until it was read
 	lines  int64             // of it
 	number int64             // of records, from 1
@@ -44,6 +45,7 @@ type queue struct {
 	done  int64  // number of the last record that had an event
 	own   stream // of the records that are events of their own
 	told  bool   // there are some
+	kept  int    // records that have their line
 
 	parent string   // by the records
 	callID string   // of the parent, that certainly spawned the run
@@ -84,25 +86,45 @@ func (l *line) mark() mark {
 	return mark{l.variant, maphash.Bytes(hashSeed, bytes.Join(parts, []byte{0}))}
 }
 
+// queue returns that of a run id. Beyond the bound it forgets the oldest whose records it need not hand out.
 func (t *merge) queue(id string) *queue {
-	q := t.runs[id]
-	if q == nil {
-		if t.runs == nil {
-			t.runs = map[string]*queue{}
-		}
-		q = &queue{kinds: map[mark]*kind{}, own: stream{name: id, named: id != "", ledger: true}}
-		t.runs[id] = q
-		t.grow()
+	if q := t.runs[id]; q != nil {
+		return q
 	}
+	if t.runs == nil {
+		t.runs = map[string]*queue{}
+	}
+	for n := 0; n < maxOpen && len(t.order) >= maxRuns; n++ {
+		oldest := t.runs[t.order[0]]
+		t.order = append(t.order[1:], t.order[0])
+		if oldest.kept == 0 {
+			t.forget(oldest)
+			break
+		}
+	}
+	q := &queue{kinds: map[mark]*kind{}, own: stream{name: id, named: id != "", ledger: true}}
+	t.runs[id] = q
+	t.order = append(t.order, id)
 	return q
+}
+
+// forget drops q, which is the last of the order.
+func (t *merge) forget(q *queue) {
+	t.size -= len(q.kinds)
+	for _, k := range q.kinds {
+		t.size -= len(k.records)
+	}
+	last := len(t.order) - 1
+	delete(t.runs, t.order[last])
+	t.order = t.order[:last]
 }
 
 // grow counts what is remembered. Beyond the bound all is forgotten, and no event has a time of a record any more.
 func (t *merge) grow() {
 	if t.size++; t.size > maxWaiting {
-		t.lost = true
+		t.lost, t.size = true, 0
 		for _, q := range t.runs {
-			q.kinds = map[mark]*kind{}
+			q.kinds, q.kept = map[mark]*kind{}, 0
 		}
 	}
 }
@@ -122,8 +144,13 @@ func (t *merge) kind(q *queue, l *line) *kind {
 // add takes a record of q.
 func (t *merge) add(q *queue, l, keep *line) {
 	t.number++
-	t.grow()
 	k := t.kind(q, l)
+	if t.grow(); t.lost {
+		return
+	}
+	if keep != nil {
+		q.kept++
+	}
 	k.records = append(k.records, record{l.time, t.number, keep})
 }
 
@@ -132,7 +159,10 @@ func (t *merge) take(q *queue, l *line) (r record, ok bool) {
 	k := t.kind(q, l)
 	if list := k.waiting(); len(list) > 0 {
 		r, ok = list[0], true
-		list[0].line = nil
+		if r.line != nil {
+			list[0].line = nil
+			q.kept--
+		}
 		q.done = max(q.done, r.number)
 	}
 	k.events++
@@ -285,6 +315,9 @@ func (d *Decoder) play(q *queue, l *line) {
 		s.starts = append(s.starts, startOf(l))
 	}
 	d.event(s, l)
+	if top = s.top(); top != nil {
+		d.announce(top, otelagent.Moment{})
+	}
 }
 
 // records reads the trajectory given by WithTrajectory.
@@ -362,6 +395,7 @@ func (d *Decoder) goOn() {
 				if rec.line != nil {
 					list = append(list, waiting{rec, id, q})
 					k.records[i].line = nil
+					q.kept--
 				}
 			}
 		}
