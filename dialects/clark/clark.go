@@ -1,14 +1,15 @@
-// Package clark reads what clark-agent's loop emits: AgentEvents as newline-delimited JSON, bare or in an envelope, and the records of
-// its trajectory, and turns them into the events of package otelagent.
+// Package clark reads what clark-agent's loop emits: AgentEvents as newline-delimited JSON, bare or in an envelope, and
+// the records of its trajectory, and turns them into the events of package otelagent.
 //
-// It reads all 16 variants of clark-agent 0.2.0 and later and TrajectoryRecords of schema 1. docs/dialects.md lists what it makes of each
-// field, and what it supplies that the wire lacks.
+// It reads all 16 variants of clark-agent 0.2.0 and later and TrajectoryRecords of schema 1. docs/dialects.md lists
+// what it makes of each field, and what it supplies that the wire lacks.
 //
-// The event stream has the payloads but no times and nearly no ids; the trajectory has times and run ids but no payloads. Both together
-// are one recording: give the trajectory with [WithTrajectory], or let one Decoder read both.
+// The event stream has the payloads but no times and nearly no ids; the trajectory has times and run ids but no
+// payloads. Both together are one recording: give the trajectory with [WithTrajectory], or let one Decoder read both.
 //
-// In one stream runs nest. Where children of one run write to one stream at the same time, each line needs an envelope with its run_id:
-// without it nothing says whose a line is, and the lines stay on the parent, with the defect runs_mixed.
+// In one stream runs nest. Where children of one run write to one stream at the same time, each line needs an envelope
+// with its run_id: without it nothing says whose a line is, and the lines stay on the parent, with the defect
+// runs_mixed.
 package clark
 
 import (
@@ -49,9 +50,9 @@ func NewDecoder(opts ...input.Option) *Decoder {
 
 // WithTrajectory gives d the trajectory of what it will read: its records give the events their times. It returns d.
 //
-// Events reads all of r when the first event needs it, at the latest when its first input has ended. Runs that are only in the
-// trajectory become events then; records of a run behind its last event continue that run. What is wrong with a line of r is a
-// *input.LineError whose Field begins with "trajectory"; an error of r itself ends it, and is one too.
+// Events reads all of r when the first event needs it, at the latest when its first input has ended. Runs that are only
+// in the trajectory become events then; records of a run behind its last event continue that run. What is wrong with a
+// line of r is a *input.LineError whose Field begins with "trajectory"; an error of r itself ends it, and is one too.
 func (d *Decoder) WithTrajectory(r io.Reader) *Decoder {
 	d.trajectory.source = r
 	return d
@@ -66,16 +67,16 @@ func (d *Decoder) Stats() input.Stats {
 
 // Events reads r until its end. Line numbers in errors begin at 1; Meta.Seq goes on from earlier inputs.
 //
-// An event is valid until the next iteration. One line gives no event, one, or several. A recording whose run starts at no known time
-// gives that start when the first time of it is met, at most 16 lines later.
+// An event is valid until the next iteration. One line gives no event, one, or several. A recording whose run starts at
+// no known time gives that start when the first time of it is met, at most 16 lines later.
 //
-// An error that is a *input.LineError is about one line, and reading goes on behind it; its event is nil. Events of that line may come
-// before it, where only a part of the line is wrong (a negative count of tokens, a time that is none). Any other error is one of r,
-// wrapped, and the last.
+// An error that is a *input.LineError is about one line, and reading goes on behind it; its event is nil. Events of
+// that line may come before it, where only a part of the line is wrong (a negative count of tokens, a time that is
+// none). Any other error is one of r, wrapped, and the last.
 //
-// At the end of r a turn whose reply is known ends, and so does a run whose last reply failed; all other open runs stay open. An
-// agent_start at the end waits for what the next input says of its run: alone it would be a run without a name, and another one when r
-// has grown. The iterator may be used once.
+// At the end of r a turn whose reply is known ends, and so does a run whose last reply failed; all other open runs stay
+// open. An agent_start at the end waits for what the next input says of its run: alone it would be a run without a
+// name, and another one when r has grown. The iterator may be used once.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
 	return d.Shell.Events(r, reader{d})
 }
@@ -109,7 +110,7 @@ func (r reader) Line(in input.Line) {
 	d.complain(l)
 }
 
-// BeforeOwn hands out the starts that are known, so that lines of our own find their run.
+// BeforeOwn hands out the starts that are known, so that lines of package ndjson find their run.
 func (r reader) BeforeOwn() { r.announceAll() }
 
 // End hands out what is known at the end of an input.

@@ -36,7 +36,8 @@ func (d *Decoder) handle(r *run, l *line) {
 	case "tool_execution_start":
 		d.toolStart(r, m, l)
 	case "tool_execution_update":
-		d.Emit(&otelagent.ToolProgressed{Meta: m, CallID: l.String("tool_call_id"), Name: l.String("tool_name"), Type: l.name, Body: l.raw})
+		d.Emit(&otelagent.ToolProgressed{Meta: m, CallID: l.String("tool_call_id"), Name: l.String("tool_name"),
+			Type: l.name, Body: l.raw})
 	case "tool_execution_end":
 		d.toolEnd(r, m, l)
 	case "output_tokens_escalation":
@@ -101,7 +102,8 @@ func (d *Decoder) agentEnd(r *run, m otelagent.Meta, l *line) {
 	d.Emit(e)
 }
 
-// endTurn ends the open turn of r as its reply says, where its own end did not come; the Recorder ends one that has no reply.
+// endTurn ends the open turn of r as its reply says, where its own end did not come; the Recorder ends one that has no
+// reply.
 func (d *Decoder) endTurn(r *run) {
 	d.endFromReply(r)
 	r.open, r.reply = false, reply{}
@@ -230,7 +232,8 @@ func (d *Decoder) messageEnd(r *run, m otelagent.Meta, l *line) {
 			r.addCall(&call{id: block.String("id"), name: block.String("name"), args: bytes.Clone(block.Raw("arguments"))})
 		}
 	}
-	d.Emit(&otelagent.ReplyReceived{Meta: m, Message: l.msg.event(), Usage: r.reply.usage, StopReason: l.msg.String("stop_reason")})
+	d.Emit(&otelagent.ReplyReceived{Meta: m, Message: l.msg.event(), Usage: r.reply.usage,
+		StopReason: l.msg.String("stop_reason")})
 }
 
 // discard says that the last attempt of the turn was thrown away.
@@ -258,7 +261,8 @@ func (d *Decoder) request(r *run, m otelagent.Meta, l *line) {
 	d.within(r, m, n)
 	if index := r.turns - 1; n >= 0 && n != index && !r.odd {
 		r.odd = true
-		d.Emit(&otelagent.DefectFound{Meta: m, Code: spans.DefectEventLost, Detail: fmt.Sprintf("iteration %d in turn %d", n, index)})
+		d.Emit(&otelagent.DefectFound{Meta: m, Code: spans.DefectEventLost, Detail: fmt.Sprintf("iteration %d in turn %d",
+			n, index)})
 	}
 	if r.attempt >= 0 && !r.thrown {
 		d.discard(r, m, "")

@@ -13,8 +13,9 @@ import (
 const (
 	// maxCatalogue bounds the names of tools that are remembered of a run, and the gates of an attempt.
 	maxCatalogue = 1024
-	// outcomeResolved is the outcome of an evaluation by which disjoint allow lists were repaired, outcomeOffered that of one that says
-	// what was offered in the end, outcomeDiffers of one where that is not the intersection of the gates' lists.
+	// outcomeResolved is the outcome of an evaluation by which disjoint allow lists were repaired, outcomeOffered that of
+	// one that says what was offered in the end, outcomeDiffers of one where that is not the intersection of the gates'
+	// lists.
 	outcomeResolved = "conflict_resolved"
 	outcomeOffered  = "offered"
 	outcomeDiffers  = "offered_differs"
@@ -87,8 +88,8 @@ func (r *run) learn(names []string) {
 	}
 }
 
-// offered compares what the gates allow with the tools that a request has, and hands out which tools it hides that the request before did
-// not.
+// offered compares what the gates allow with the tools that a request has, and hands out which tools it hides that the
+// request before did not.
 func (d *Decoder) offered(r *run, m otelagent.Meta, l *line) {
 	offered := []string{}
 	for _, tool := range l.List("tools") {
@@ -168,7 +169,8 @@ func (d *Decoder) transform(r *run, m otelagent.Meta, l *line) {
 	d.within(r, m, intOf(l.Raw("iteration"), -1))
 	e := &otelagent.CompactionEnded{Meta: m}
 	e.Compaction = otelagent.Compaction{MessagesBefore: -1, InputTokens: -1}
-	e.CompactionResult = otelagent.CompactionResult{MessagesBefore: -1, MessagesAfter: -1, InputTokens: -1, OutputTokens: -1,
+	e.CompactionResult = otelagent.CompactionResult{MessagesBefore: -1, MessagesAfter: -1, InputTokens: -1,
+		OutputTokens:       -1,
 		MessagesSummarized: -1, TokensGone: -1, Runs: -1}
 	e.Kind = spans.CompactionKindPrune
 	if l.record {

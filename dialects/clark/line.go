@@ -12,27 +12,29 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// A shape is which keys an event of one variant has, and those without which it means nothing. Record is the kind of its
-// TrajectoryRecord, which has the keys of more as well.
+// A shape is which keys an event of one variant has, and those without which it means nothing. Record is the kind of
+// its TrajectoryRecord, which has the keys of more as well.
 type shape struct{ keys, needed, record, more string }
 
 // shapes are the variants by the type of their event.
 var shapes = map[string]shape{
-	"agent_start":                 {},
-	"run_identified":              {"identity", "identity", "run_started", ""},
-	"agent_end":                   {"messages", "", "run_ended", "new_messages outcome"},
-	"turn_start":                  {record: "turn_started"},
-	"turn_end":                    {"message tool_results", "", "turn_ended", "assistant"},
-	"message_start":               {keys: "message"},
-	"message_update":              {keys: "partial chunk"},
-	"message_end":                 {"message", "message", "message_appended", ""},
-	"tool_execution_start":        {"tool_call_id tool_name args", "tool_call_id", "tool_started", ""},
-	"tool_execution_update":       {keys: "tool_call_id tool_name partial", needed: "tool_call_id"},
-	"tool_execution_end":          {"tool_call_id tool_name result is_error", "tool_call_id", "tool_ended", ""},
-	"output_tokens_escalation":    {"attempt prev_cap new_cap", "", "output_tokens_escalation", ""},
-	"context_transform_applied":   {"iteration plugin before after", "", "context_transform_applied", "before_count after_count"},
-	"tool_gate_applied":           {"iteration plugin allow", "", "tool_gate_applied", ""},
-	"tool_gate_conflict_resolved": {"iteration plugins chosen_plugin allow reason", "", "tool_gate_conflict_resolved", ""},
+	"agent_start":              {},
+	"run_identified":           {"identity", "identity", "run_started", ""},
+	"agent_end":                {"messages", "", "run_ended", "new_messages outcome"},
+	"turn_start":               {record: "turn_started"},
+	"turn_end":                 {"message tool_results", "", "turn_ended", "assistant"},
+	"message_start":            {keys: "message"},
+	"message_update":           {keys: "partial chunk"},
+	"message_end":              {"message", "message", "message_appended", ""},
+	"tool_execution_start":     {"tool_call_id tool_name args", "tool_call_id", "tool_started", ""},
+	"tool_execution_update":    {keys: "tool_call_id tool_name partial", needed: "tool_call_id"},
+	"tool_execution_end":       {"tool_call_id tool_name result is_error", "tool_call_id", "tool_ended", ""},
+	"output_tokens_escalation": {"attempt prev_cap new_cap", "", "output_tokens_escalation", ""},
+	"context_transform_applied": {"iteration plugin before after", "", "context_transform_applied",
+		"before_count after_count"},
+	"tool_gate_applied": {"iteration plugin allow", "", "tool_gate_applied", ""},
+	"tool_gate_conflict_resolved": {"iteration plugins chosen_plugin allow reason", "", "tool_gate_conflict_resolved",
+		""},
 	"provider_request_prepared": {"iteration model_id system_prompt messages tools temperature max_output_tokens", "",
 		"provider_request_prepared", "system_prompt_chars message_count tool_count"},
 }
@@ -44,8 +46,8 @@ var holds = func() map[string]string {
 		"an object": "identity message assistant chunk result",
 		"an array":  "messages new_messages tool_results before after allow plugins tools",
 		"a string":  "tool_call_id tool_name plugin chosen_plugin reason model_id system_prompt outcome",
-		"a number": "iteration attempt prev_cap new_cap temperature max_output_tokens before_count after_count system_prompt_chars " +
-			"message_count tool_count",
+		"a number": "iteration attempt prev_cap new_cap temperature max_output_tokens before_count after_count " +
+			"system_prompt_chars message_count tool_count",
 		"a boolean": "is_error",
 	} {
 		for _, key := range strings.Fields(keys) {
@@ -94,13 +96,15 @@ type line struct {
 	msgKey string
 }
 
-// parse reads a line of s. It returns nil when it rejects it. Problems of the line that it returns concern parts that are left out.
+// parse reads a line of s. It returns nil when it rejects it. Problems of the line that it returns concern parts that
+// are left out.
 func parse(s *shell.Shell, in input.Line) *line {
 	o := s.Object(in)
 	if o == nil {
 		return nil
 	}
-	l := &line{Object: o, outer: o, raw: in.Text, text: in.Text, number: s.Number, seq: s.Seq, arrived: s.Arrived, sequence: -1}
+	l := &line{Object: o, outer: o, raw: in.Text, text: in.Text, number: s.Number, seq: s.Seq, arrived: s.Arrived,
+		sequence: -1}
 	ok := l.open()
 	if ok {
 		l.readEnvelope()
@@ -161,7 +165,8 @@ func known(name string) string {
 	return ""
 }
 
-// check reads all members that the variant has, so that the rest are those it does not have. It reports whether their types are right.
+// check reads all members that the variant has, so that the rest are those it does not have. It reports whether their
+// types are right.
 func (l *line) check() bool {
 	if l.variant == "" {
 		return true
@@ -193,7 +198,7 @@ func (l *line) check() bool {
 	return ok
 }
 
-// readEnvelope reads what an envelope or record has beside the event.
+// readEnvelope reads what an envelope or record has around the event.
 func (l *line) readEnvelope() {
 	if l.record {
 		l.readTime(l.outer, "recorded_at_unix_ms")
@@ -231,8 +236,8 @@ func (l *line) readTime(o *object.Object, key string) {
 // recordable reports whether the trajectory has a record of such a line.
 func (l *line) recordable() bool { return shapes[l.variant].record != "" }
 
-// hint is a time that a line has for its run: that of its first message, or, where the run continues earlier messages, the latest of
-// those, which it did not begin before.
+// hint is a time that a line has for its run: that of its first message, or, where the run continues earlier messages,
+// the latest of those, which it did not begin before.
 func (l *line) hint() otelagent.Moment {
 	if t := l.msg.time(); !t.IsZero() {
 		return otelagent.Moment{Time: t, Source: spans.TimeSourceMessage}

@@ -78,7 +78,8 @@ func textOf(content [][]byte) string {
 	return strings.Join(parts, "\n")
 }
 
-// usage reads the counts of the message of l; nil when there are none, and when one is wrong, which is a problem of the line.
+// usage reads the counts of the message of l; nil when there are none, and when one is wrong, which is a problem of the
+// line.
 func (d *Decoder) usage(l *line) *otelagent.Usage {
 	raw := l.msg.Raw("usage")
 	if raw == nil {
@@ -110,7 +111,8 @@ func (d *Decoder) usage(l *line) *otelagent.Usage {
 	return u
 }
 
-// rule returns how usage is to be read, which the wire does not have: as set, else as the provider set is known to count.
+// rule returns how usage is to be read, which the wire does not have: as set, else as the provider set is known to
+// count.
 func (d *Decoder) rule() spans.UsageRule {
 	switch {
 	case d.Settings.Rule != "":

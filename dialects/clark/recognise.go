@@ -28,8 +28,8 @@ func Recognise(head []byte) (why string, ok bool) {
 	return "", false
 }
 
-// IsTrajectory says whether head, the beginning of an input that Recognise knows, begins with a record of the trajectory: such an input is for
-// WithTrajectory where events are given as well.
+// IsTrajectory says whether head, the beginning of an input that Recognise knows, begins with a record of the
+// trajectory: such an input is for WithTrajectory where events are given as well.
 func IsTrajectory(head []byte) bool {
 	in := input.NewScanner(bytes.NewReader(head), input.SettingsOf())
 	for in.Scan() {

@@ -91,7 +91,8 @@ type reply struct {
 	usage *otelagent.Usage
 }
 
-// over reports whether the run cannot go on but by asking again: its last reply failed and it is the last that is known.
+// over reports whether the run cannot go on but by asking again: its last reply failed and it is the last that is
+// known.
 func (r *run) over() bool { return r.open && failed(messageOf(r.reply.raw).String("stop_reason")) }
 
 // runs are the runs met, by id: that which started last of each.

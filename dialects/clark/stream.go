@@ -19,8 +19,8 @@ const (
 	maxSeqs    = 64 // sequence numbers by which a repeated line is known
 )
 
-// stream is a sequence of lines in the order of their events: those that an envelope calls by one name, or all that have none. Runs nest
-// in it.
+// stream is a sequence of lines in the order of their events: those that an envelope calls by one name, or all that
+// have none. Runs nest in it.
 type stream struct {
 	name  string
 	named bool // name is the id of a run
@@ -73,7 +73,8 @@ func (d *Decoder) again(s *stream, l *line) bool {
 		case seen >= 0 && begins && seen < n-1: // a run counts anew
 			s.seqs = nil
 		case seen >= 0:
-			d.Reject(&input.LineError{Type: l.known(), Field: "seq", Reason: "the same as of a line before; the line is passed over"})
+			d.Reject(&input.LineError{Type: l.known(), Field: "seq",
+				Reason: "the same as of a line before; the line is passed over"})
 			return true
 		case n > 0 && l.sequence < s.seqs[n-1] && !begins:
 			l.outer.Fail("seq", "lower than that of a line before; the line is read where it stands")
@@ -94,7 +95,8 @@ func (d *Decoder) again(s *stream, l *line) bool {
 	return false
 }
 
-// event hands out the events of a line of s. It returns false for a line that must wait until the start of its run is known.
+// event hands out the events of a line of s. It returns false for a line that must wait until the start of its run is
+// known.
 func (d *Decoder) event(s *stream, l *line) bool {
 	switch l.variant {
 	case "agent_start":
@@ -121,7 +123,8 @@ func (d *Decoder) event(s *stream, l *line) bool {
 
 // deliver hands out the events of a line of r, whose start was announced.
 func (d *Decoder) deliver(s *stream, r *run, l *line) {
-	if contradicts := r.contradicts(l); s.mixed == nil && (contradicts || s.ledger && r.open && l.variant == "turn_start") {
+	if contradicts := r.contradicts(l); s.mixed == nil && (contradicts || s.ledger && r.open &&
+		l.variant == "turn_start") {
 		detail := "its lines are mixed with those of other runs"
 		parent := d.runs.find(r.parentID)
 		siblings := s.ledger && parent != nil && !parent.ended && len(parent.openCalls()) > 1
@@ -159,8 +162,8 @@ func (d *Decoder) agentStart(s *stream, l *line) {
 	s.starts = append(s.starts, at)
 }
 
-// nameless makes the run of an agent_start that no identity follows: its id is made of the name of its stream, else of the session as set,
-// and the number of such runs in the stream.
+// nameless makes the run of an agent_start that no identity follows: its id is made of the name of its stream, else of
+// the session as set, and the number of such runs in the stream.
 func (d *Decoder) nameless(s *stream) *run {
 	s.made++
 	if s.named && s.name != "" {
@@ -253,7 +256,7 @@ func (d *Decoder) begun(s *stream, r *run, l *line) {
 		if r.start.time.IsZero() && !d.Settings.Live {
 			r.start.time = l.time
 		}
-	case !r.identified && q != nil && q.told:
+	case !r.identified && q != nil && q.played:
 		r.start.time = q.first()
 	}
 }
@@ -299,7 +302,8 @@ func (d *Decoder) attribute(s *stream, l *line) *run {
 	if top := s.top(); top != nil {
 		return top
 	}
-	begins := l.variant == "turn_start" || l.variant == "provider_request_prepared" || l.variant == "tool_execution_start"
+	begins := l.variant == "turn_start" || l.variant == "provider_request_prepared" ||
+		l.variant == "tool_execution_start"
 	if s.last != nil && !begins {
 		return s.last // late
 	}
@@ -325,7 +329,8 @@ func (d *Decoder) attribute(s *stream, l *line) *run {
 // replied reports whether l has the last reply of r.
 func (r *run) replied(l *line) bool { return l.msg.raw != nil && bytes.Equal(r.reply.raw, l.msg.raw) }
 
-// waits reports whether a line of r must wait until the time of its start is known, in a recording where the start has none.
+// waits reports whether a line of r must wait until the time of its start is known, in a recording where the start has
+// none.
 func (d *Decoder) waits(s *stream, r *run, l *line) bool {
 	if r.announced || r.ledger || d.Settings.Live || !r.start.time.IsZero() || s.mixed != nil {
 		d.flushEarly(s, otelagent.Moment{})
@@ -337,7 +342,8 @@ func (d *Decoder) waits(s *stream, r *run, l *line) bool {
 		at = l.hint()
 	}
 	switch l.variant {
-	case "turn_start", "message_start", "message_end", "tool_gate_applied", "tool_gate_conflict_resolved", "context_transform_applied":
+	case "turn_start", "message_start", "message_end", "tool_gate_applied", "tool_gate_conflict_resolved",
+		"context_transform_applied":
 		if at.Time.IsZero() && len(s.early) < maxEarly {
 			return true
 		}
@@ -361,8 +367,8 @@ func (d *Decoder) flushEarly(s *stream, hint otelagent.Moment) {
 	}
 }
 
-// A mixture is a run whose children write to one stream at the same time: their lines do not say whose they are. Without children it is a
-// run that contradicts itself, because another one writes to its stream.
+// A mixture is a run whose children write to one stream at the same time: their lines do not say whose they are.
+// Without children it is a run that contradicts itself, because another one writes to its stream.
 type mixture struct {
 	mixed    *run
 	children []*run // open as far as is known
@@ -414,8 +420,8 @@ func (d *Decoder) unmix(s *stream, l *line) {
 	}
 }
 
-// sort returns the run of a mixture if a line ends one of its calls, or its turn. Else it keeps the line on that run, pieces and
-// beginnings of messages excepted, and returns nil.
+// sort returns the run of a mixture if a line ends one of its calls, or its turn. Else it keeps the line on that run,
+// pieces and beginnings of messages excepted, and returns nil.
 func (d *Decoder) sort(m *mixture, l *line) *run {
 	r := m.mixed
 	switch l.variant {
@@ -437,8 +443,8 @@ func (d *Decoder) sort(m *mixture, l *line) *run {
 	return nil
 }
 
-// contradicts reports whether l cannot be of r, though the order of the lines says so: it is a second reply to one request, or the end of a
-// turn with another reply.
+// contradicts reports whether l cannot be of r, though the order of the lines says so: it is a second reply to one
+// request, or the end of a turn with another reply.
 func (r *run) contradicts(l *line) bool {
 	if r.reply.raw == nil || r.thrown || r.attempt < 0 {
 		return false

@@ -175,8 +175,8 @@ func (r *run) ending(id, name string) (found *call) {
 	return found
 }
 
-// refusal returns who refused a call that failed, as far as the wire has it; empty when nobody did. Until 0.2.0 refused calls had a start
-// as well, and a refusal that is no more than a text cannot be told from a failure then.
+// refusal returns who refused a call that failed, as far as the wire has it; empty when nobody did. Until 0.2.0 refused
+// calls had a start as well, and a refusal that is no more than a text looks like a failure then.
 func (r *run) refusal(c *call, o *outcome) (source, by string) {
 	switch {
 	case o.refusedByGate:
@@ -193,8 +193,8 @@ func (r *run) refusal(c *call, o *outcome) (source, by string) {
 	}
 }
 
-// endOf is when a call ended, where that is not the time of the line: as the host says, or at that time at the latest, where calls
-// ran at the same time, because their ends are written when the last one is over.
+// endOf is when a call ended, where that is not the time of the line: as the host says, or at that time at the latest,
+// where calls ran at the same time, because their ends are written when the last one is over.
 func (r *run) endOf(c *call, o *outcome, m otelagent.Meta) otelagent.Moment {
 	now, start := m.Time, c.at.stated
 	if now.IsZero() && !r.stated {

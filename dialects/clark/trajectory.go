@@ -23,8 +23,9 @@ const (
 	maxWaitText = 64 << 20
 )
 
-// merge brings events and records together: the n-th event of a kind in a run has the time of the n-th record of that kind in that
-// run. A record becomes an event of its own only when its run is not known from events, or when that run goes on behind its last event.
+// merge brings events and records together: the n-th event of a kind in a run has the time of the n-th record of that
+// kind in that run. A record becomes an event of its own only when its run is not known from events, or when that run
+// goes on behind its last event.
 type merge struct {
 	runs   map[string]*queue // by run id; under the empty one those without
 	order  []string          // their ids as they came
@@ -41,11 +42,11 @@ type merge struct {
 
 // queue is what is known of one run from records.
 type queue struct {
-	kinds map[mark]*kind
-	done  int64  // number of the last record that had an event
-	own   stream // of the records that are events of their own
-	told  bool   // there are some
-	kept  int    // records that have their line
+	kinds  map[mark]*kind
+	done   int64  // number of the last record that had an event
+	own    stream // of the records that are events of their own
+	played bool   // there are some
+	kept   int    // records that have their line
 
 	parent string   // by the records
 	callID string   // of the parent, that certainly spawned the run
@@ -76,8 +77,8 @@ type record struct {
 
 var hashSeed = maphash.MakeSeed()
 
-// mark returns what the line has in common with its record. Of messages that is what tells them apart, because some producers change the
-// order of keys.
+// mark returns what the line has in common with its record. Of messages it is what differs between them, because some
+// producers change the order of keys.
 func (l *line) mark() mark {
 	parts := [][]byte{l.Raw("tool_call_id"), l.Raw("tool_name"), l.Raw("iteration"), l.Raw("plugin"), l.Raw("attempt")}
 	if l.variant == "message_end" || l.variant == "turn_end" {
@@ -189,8 +190,8 @@ func (d *Decoder) queueOf(r *run) *queue {
 	return d.trajectory.queue(r.id)
 }
 
-// timeOf gives l the time of its record, where it has none of its own. If its run was told from records, it has theirs in any case, so that
-// both are the same run.
+// timeOf gives l the time of its record, where it has none of its own. If its run was made of records, it has theirs in
+// any case, so that both are the same run.
 func (d *Decoder) timeOf(r *run, l *line) {
 	if !l.recordable() || r.ledger {
 		return
@@ -200,7 +201,7 @@ func (d *Decoder) timeOf(r *run, l *line) {
 	if !ok {
 		return
 	}
-	if l.time.IsZero() || q.told {
+	if l.time.IsZero() || q.played {
 		l.time = rec.time
 	}
 	if l.variant == "agent_end" {
@@ -211,7 +212,7 @@ func (d *Decoder) timeOf(r *run, l *line) {
 // startTime gives r, whose identity l has, the time of its record.
 func (d *Decoder) startTime(r *run, l *line) {
 	q := d.queueOf(r)
-	if rec, ok := d.trajectory.take(q, l); ok && (r.start.time.IsZero() || q.told) {
+	if rec, ok := d.trajectory.take(q, l); ok && (r.start.time.IsZero() || q.played) {
 		r.start.time = rec.time
 	}
 	r.callID = q.callID
@@ -267,8 +268,8 @@ func (d *Decoder) known(id string) bool {
 	return r != nil && !r.ledger
 }
 
-// owner returns the run of a record. A child that uses the recorder of its parent gives its id to all records behind its start: those
-// behind its end are the parent's.
+// owner returns the run of a record. A child that uses the recorder of its parent gives its id to all records behind
+// its start: those behind its end are the parent's.
 func (t *merge) owner(l *line) string {
 	id, call := l.stream, l.String("tool_call_id")
 	q := t.queue(id)
@@ -308,7 +309,7 @@ func (t *merge) owner(l *line) string {
 
 // play hands out a record as an event of its own.
 func (d *Decoder) play(q *queue, l *line) {
-	q.told = true
+	q.played = true
 	s, top := &q.own, q.own.top()
 	nests := top == nil || l.variant == "turn_start" && top.open && len(top.openCalls()) > 0
 	if l.variant != "run_identified" && !s.named && nests { // no record has the start of a run without an identity
