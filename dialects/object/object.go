@@ -55,11 +55,14 @@ type line struct {
 	count    int
 }
 
+// member is a member of an object. Its key aliases the input, unless it is spelled with escapes.
 type member struct {
-	key   string
-	value []byte
-	used  bool
+	key, value []byte
+	used       bool
 }
+
+// usual is how many members an Object has room for at first.
+const usual = 8
 
 // Parse reads one line, which must be one JSON object in UTF-8 and nothing else. The error is a *rawjson.SyntaxError, or says that the
 // line is no object.
@@ -92,16 +95,19 @@ func Of(path string, raw []byte) *Object {
 
 // read reads the members of the object at c.
 func (o *Object) read(c *rawjson.Cursor) {
+	o.members = make([]member, 0, usual)
 	for c.Open('{'); c.More('}'); {
-		key := string(c.Key())
-		value := c.Value()
-		if len(o.members) == MaxMembers {
-			if value != nil {
-				o.Fail("", "more than "+strconv.Itoa(MaxMembers)+" keys")
-			}
-			continue
+		key := c.Key()
+		if !c.Plain() {
+			key = bytes.Clone(key)
 		}
-		o.members = append(o.members, member{key: key, value: value})
+		switch value := c.Value(); {
+		case value == nil:
+		case len(o.members) < MaxMembers:
+			o.members = append(o.members, member{key: key, value: value})
+		default:
+			o.Fail("", "more than "+strconv.Itoa(MaxMembers)+" keys")
+		}
 	}
 }
 
@@ -111,7 +117,7 @@ func (o *Object) find(key string) *member {
 		return nil
 	}
 	for i := len(o.members) - 1; i >= 0; i-- {
-		if o.members[i].key == key {
+		if string(o.members[i].key) == key {
 			return &o.members[i]
 		}
 	}
@@ -125,7 +131,7 @@ func (o *Object) Keys() []string {
 	}
 	keys := make([]string, len(o.members))
 	for i, m := range o.members {
-		keys[i] = m.key
+		keys[i] = string(m.key)
 	}
 	return keys
 }
@@ -137,8 +143,8 @@ func (o *Object) Twice() string {
 	}
 	for i, m := range o.members {
 		for _, earlier := range o.members[:i] {
-			if earlier.key == m.key {
-				return m.key
+			if bytes.Equal(earlier.key, m.key) {
+				return string(m.key)
 			}
 		}
 	}
@@ -160,17 +166,32 @@ func (o *Object) Use(keys ...string) {
 	}
 }
 
-// Raw returns a member as it is spelled; nil when it is absent or null.
-func (o *Object) Raw(key string) []byte {
+// Keep marks members as not read: Rest returns them.
+func (o *Object) Keep(keys ...string) {
+	for _, key := range keys {
+		if m := o.find(key); m != nil {
+			m.used = false
+		}
+	}
+}
+
+// Spelled returns a member as it is spelled, also when it is null; nil when it is absent.
+func (o *Object) Spelled(key string) []byte {
 	m := o.find(key)
 	if m == nil {
 		return nil
 	}
 	m.used = true
-	if m.value[0] == 'n' {
+	return m.value
+}
+
+// Raw returns a member as it is spelled; nil when it is absent or null.
+func (o *Object) Raw(key string) []byte {
+	v := o.Spelled(key)
+	if len(v) == 0 || v[0] == 'n' {
 		return nil
 	}
-	return m.value
+	return v
 }
 
 // Require notes a problem for each of the keys that is absent or null, and reports whether none is.
@@ -262,18 +283,21 @@ func (o *Object) Bool(key string) *bool {
 	return &b
 }
 
-// Time returns a time in RFC 3339; zero when it is absent.
+const wantTime = "a time in RFC 3339 between 1678 and 2262"
+
+// Time returns a time in RFC 3339, in UTC, that nanoseconds since 1970 can hold; zero when it is absent.
 func (o *Object) Time(key string) time.Time {
-	v := o.of(key, `"`, "a time in RFC 3339")
+	v := o.of(key, `"`, wantTime)
 	if v == nil {
 		return time.Time{}
 	}
 	s, _ := rawjson.String(v)
 	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		o.Fail(key, "want a time in RFC 3339")
+	if err != nil || t.Year() < 1678 || t.Year() >= 2262 {
+		o.Fail(key, "want "+wantTime)
+		return time.Time{}
 	}
-	return t
+	return t.UTC()
 }
 
 // Object returns a member that is an object; nil when it is absent. Its problems are problems of this line.
@@ -341,7 +365,7 @@ func (o *Object) Rest() []byte {
 		if len(b) > 1 {
 			b = append(b, ',')
 		}
-		b = append(append(rawjson.Quote(b, m.key), ':'), m.value...)
+		b = append(append(rawjson.Quote(b, string(m.key)), ':'), m.value...)
 	}
 	if len(b) == 1 {
 		return nil
