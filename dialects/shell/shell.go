@@ -42,6 +42,7 @@ type Shell struct {
 	Arrived time.Time
 
 	own     *ndjson.Decoder
+	counted input.Stats // of own, as far as Stats has it
 	yield   func(otelagent.Event, error) bool
 	stopped bool
 }
@@ -75,11 +76,33 @@ func (s *Shell) Events(r io.Reader, d Reader) iter.Seq2[otelagent.Event, error] 
 	}
 }
 
+// Document reads r whole and calls read with it, for what is one text and no lines. It may be as long as a line; a longer one is rejected.
+// Line numbers and Seq are zero until read sets them.
+func (s *Shell) Document(r io.Reader, read func(text []byte)) iter.Seq2[otelagent.Event, error] {
+	return func(yield func(otelagent.Event, error) bool) {
+		s.yield, s.stopped = yield, false
+		s.Number, s.Seq, s.Arrived = 0, 0, time.Time{}
+		defer func() { s.yield = nil }()
+		switch text, err := io.ReadAll(io.LimitReader(r, int64(s.Settings.MaxLine)+1)); {
+		case err != nil:
+			yield(nil, fmt.Errorf("%s: read: %w", s.Name, err))
+		case len(text) > s.Settings.MaxLine:
+			s.Reject(s.tooLong())
+		default:
+			read(text)
+		}
+	}
+}
+
+func (s *Shell) tooLong() *input.LineError {
+	return &input.LineError{Reason: "longer than " + strconv.Itoa(s.Settings.MaxLine) + " bytes"}
+}
+
 func (s *Shell) line(line input.Line, d Reader) {
 	missed, lagged := line.Lagged()
 	switch {
 	case line.TooLong:
-		s.Reject(&input.LineError{Reason: "longer than " + strconv.Itoa(s.Settings.MaxLine) + " bytes"})
+		s.Reject(s.tooLong())
 	case lagged:
 		detail := ""
 		if missed > 0 {
@@ -90,6 +113,11 @@ func (s *Shell) line(line input.Line, d Reader) {
 		if d.BeforeOwn(); !s.stopped && !s.own.Line(line, s.Seq, s.yield) {
 			s.stopped = true
 		}
+		own := s.own.Stats()
+		s.Stats.Events += own.Events - s.counted.Events
+		s.Stats.Rejected += own.Rejected - s.counted.Rejected
+		s.Stats.IgnoredKeys += own.IgnoredKeys - s.counted.IgnoredKeys
+		s.counted = own
 	default:
 		d.Line(line)
 	}
@@ -117,15 +145,20 @@ func (s *Shell) Reject(e *input.LineError) {
 // Object reads a line that is one JSON object. It rejects others and returns nil then.
 func (s *Shell) Object(line input.Line) *object.Object {
 	o, err := object.Parse(line.Text)
-	if err == nil {
-		return o
+	if err != nil {
+		s.RejectSyntax(err)
+		return nil
 	}
+	return o
+}
+
+// RejectSyntax rejects the line for an error of package rawjson or object.
+func (s *Shell) RejectSyntax(err error) {
 	e := &input.LineError{Reason: err.Error()}
 	if bad := (*rawjson.SyntaxError)(nil); errors.As(err, &bad) {
 		e.Reason, e.Cut = bad.Reason+" at byte "+strconv.Itoa(bad.Offset+1), bad.Cut
 	}
 	s.Reject(e)
-	return nil
 }
 
 // RejectProblems rejects the line for each problem of o, and reports whether there was one. Variant names the kind of line, where known.
