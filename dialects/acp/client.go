@@ -1,22 +1,22 @@
 package acp
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/otelagent/otelagent/otelagent"
 )
 
-// What an agent asks of its client while a tool call is executed: files and terminals. Request and response are kept with their times on the
-// tool call that they are certainly part of, else on the turn.
+// An agent asks its client for files and terminals while a tool call is executed. Request and response are kept with
+// their times on the tool call that they are certainly part of, else on the turn.
 
 // terminal is a terminal of a session.
 type terminal struct {
 	id   string // empty until it is created
 	call *call  // that it is part of, nil while that is not known
-	held []work // what is not told yet, because the call is not known
-	// only is the one call that was in progress when the terminal was asked for.
-	only *call
+	only *call  // the one call that was in progress when the terminal was asked for
 	run  *run
+	held []work // what is not emitted yet, because the call is not known
 	gone bool
 }
 
@@ -24,145 +24,127 @@ type terminal struct {
 type work struct {
 	at   otelagent.Meta
 	typ  string
-	body []byte // a copy
-}
-
-// workType is the type under which a request is kept, and its response.
-func workType(method string, response bool) string {
-	if response {
-		return method + ".response"
-	}
-	return method
+	body []byte
 }
 
 func workBody(f *frame) []byte {
-	o := object{{"id", f.id}}
-	for _, m := range []member{{"params", f.params}, {"result", f.result}, {"error", f.err}} {
-		if m.value != nil {
-			o = append(o, m)
-		}
-	}
-	body, _ := o.without()
-	return body
+	return joined(part{"id", optionalRaw(f.id)}, part{"params", f.params}, part{"result", f.result}, part{"error", f.err})
 }
 
-// isWork reports whether a method is about files or terminals.
-func isWork(method string) bool {
-	switch method {
-	case mReadFile, mWriteFile, mTermCreate, mTermOutput, mTermWait, mTermKill, mTermRelease:
-		return true
+func optionalRaw(text string) []byte {
+	if text == "" {
+		return nil
 	}
-	return false
+	return []byte(text)
 }
 
 // work takes a request about files or terminals.
-func (d *Decoder) work(s *session, f *frame, p *pending, params object) *fields {
-	w := &fields{}
+func (d *Decoder) work(f *frame, p *pending, s *session) {
 	switch f.method {
 	case mReadFile, mWriteFile:
-		w.mustText("params.path", params.get("path"))
+		f.in.Require("path")
+		f.in.String("path")
 	case mTermCreate:
-		w.mustText("params.command", params.get("command"))
+		f.in.Require("command")
+		f.in.String("command")
 	default:
-		p.term = s.terminal(w.id("params.terminalId", params.get("terminalId")))
+		id := identifier(f.in, "terminalId")
+		for _, t := range s.terms {
+			if t.id == id && id != "" {
+				p.term = t
+			}
+		}
+	}
+	if f.bad() {
+		return
 	}
 	r := s.prompt()
-	p.run = r
-	if w.wrong != nil || r == nil {
-		if w.wrong == nil {
-			d.keep(s, f.meta, f.method, workBody(f))
-		}
-		return w
+	if p.run = r; r == nil {
+		d.keep(s, f.meta, f.method, workBody(f))
+		return
 	}
 	r.cut()
 	if f.method == mTermCreate {
-		p.term = d.newTerminal(s, r)
+		p.term = &terminal{run: r, only: r.inProgress()}
+		if len(s.terms) == maxCalls {
+			d.settle(s.terms[0])
+			s.terms = slices.Delete(s.terms, 0, 1)
+		}
+		s.terms = append(s.terms, p.term)
 	}
 	if p.term == nil {
 		p.call = r.inProgress()
 	}
 	d.worked(p, work{r.at(f.meta), f.method, workBody(f)})
-	return w
 }
 
 // workDone takes the response to a request about files or terminals.
-func (d *Decoder) workDone(s *session, f *frame, p *pending) {
-	body := workBody(f)
+func (d *Decoder) workDone(f *frame, p *pending) {
+	typ := p.method + ".response"
 	if p.run == nil || !p.run.isOpen() {
-		d.keep(s, f.meta, workType(p.method, true), body)
+		d.keep(p.s, f.meta, typ, workBody(f))
 		return
 	}
 	p.run.cut()
-	at := p.run.at(f.meta)
-	if p.term != nil && p.method == mTermCreate {
-		result, _ := members(f.result)
-		p.term.id = result.word("terminalId")
+	t := p.term
+	if p.method == mTermCreate {
+		t.id = loose(f.result).String("terminalId")
 	}
-	d.worked(p, work{at, workType(p.method, true), body})
-	if p.term != nil && (p.method == mTermRelease || p.method == mTermCreate && p.term.id == "") {
-		p.term.gone = true
+	d.worked(p, work{p.run.at(f.meta), typ, workBody(f)})
+	if t != nil && (p.method == mTermRelease || t.id == "") {
+		t.gone = true
 	}
 }
 
-// worked tells of work, or holds it until the call of its terminal is known.
+// worked emits work, or holds it until the call of its terminal is known.
 func (d *Decoder) worked(p *pending, w work) {
-	if p.term != nil && p.term.call == nil && p.term.run == p.run && slices.Contains(p.run.s.terms, p.term) && d.held+len(w.body) <= maxHeld && len(p.term.held) < maxTerms {
-		d.held += len(w.body)
-		p.term.held = append(p.term.held, w)
-		return
+	t, c := p.term, p.call
+	if t != nil {
+		waits := t.call == nil && t.run == p.run && slices.Contains(p.run.s.terms, t)
+		if waits && len(t.held) < maxCalls && d.hold(&t.run.held, len(w.body)) {
+			t.held = append(t.held, w)
+			return
+		}
+		c = t.call
 	}
-	c := p.call
-	if p.term != nil {
-		c = p.term.call
-	}
-	d.tell(c, p.run, w)
+	d.emitWork(c, p.run, w)
 }
 
-func (d *Decoder) tell(c *call, r *run, w work) {
+func (d *Decoder) emitWork(c *call, r *run, w work) {
 	if c == nil || c.run != r {
-		d.emit(&otelagent.Other{Meta: w.at, Type: w.typ, Body: w.body})
+		d.sh.Emit(&otelagent.Other{Meta: w.at, Type: w.typ, Body: w.body})
 		return
 	}
 	d.start(c)
-	d.emit(&otelagent.ToolProgressed{Meta: w.at, CallID: c.id, Name: c.toolName(), Type: w.typ, Body: w.body})
+	d.progress(c, w.at, w.typ, w.body)
 }
 
-func (d *Decoder) newTerminal(s *session, r *run) *terminal {
-	if len(s.terms) == maxTerms {
-		d.settle(s.terms[0])
-		s.terms = slices.Delete(s.terms, 0, 1)
+// link takes the terminals that the content of an update of a call names, and reports whether it names any that was not
+// known to be of it.
+func (d *Decoder) link(c *call, update []byte) (linked bool) {
+	if !bytes.Contains(update, []byte("terminalId")) {
+		return false
 	}
-	t := &terminal{run: r, only: r.inProgress()}
-	s.terms = append(s.terms, t)
-	return t
-}
-
-// terminal returns the terminal of that id, the last of several, nil when none is known.
-func (s *session) terminal(id string) *terminal {
-	for _, t := range slices.Backward(s.terms) {
-		if t.id == id && id != "" {
-			return t
-		}
-	}
-	return nil
-}
-
-// link takes the terminals that the content of a call names, and reports whether it names any that was not known to be of it.
-func (d *Decoder) link(c *call, content []byte) (linked bool) {
-	for _, item := range elements(content) {
-		o, _ := members(item)
-		if o.word("type") != "terminal" {
+	for _, o := range loose(update).Objects("content") {
+		id := o.String("terminalId")
+		if o.String("type") != "terminal" || id == "" {
 			continue
 		}
-		if t := c.run.s.terminal(o.word("terminalId")); t != nil && t.call == nil {
-			t.call = c
-			linked = true
+		for _, t := range slices.Backward(c.run.s.terms) {
+			if t.id == id {
+				linked = linked || t.call == nil
+				if t.call == nil {
+					t.call = c
+				}
+				break
+			}
 		}
 	}
 	return linked
 }
 
-// settleTerminals tells of what was held for terminals whose call is known now, and with all, at the end of a turn, for every one.
+// settleTerminals emits what was held for terminals whose call is known now, and with all, at the end of a turn, for
+// every one.
 func (d *Decoder) settleTerminals(s *session, all bool) {
 	for _, t := range s.terms {
 		if all || t.call != nil {
@@ -178,15 +160,8 @@ func (d *Decoder) settle(t *terminal) {
 		c = t.only
 	}
 	held := t.held
-	t.forget(d)
-	for _, w := range held {
-		d.tell(c, t.run, w)
-	}
-}
-
-func (t *terminal) forget(d *Decoder) {
-	for _, w := range t.held {
-		d.held -= len(w.body)
-	}
 	t.held = nil
+	for _, w := range held {
+		d.emitWork(c, t.run, w)
+	}
 }

@@ -1,291 +1,331 @@
 package acp
 
 import (
+	"bytes"
 	"slices"
-	"strconv"
 
-	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/dialects/object"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// message takes one JSON-RPC message.
-func (d *Decoder) message(f *frame) *input.LineError {
-	c := d.connOf(f.conn)
-	if f.hasMethod {
-		return d.asked(c, f)
+// conn is what is remembered of the connection between a client and an agent.
+type conn struct {
+	pending []*pending // by time
+	// The params and the result of initialize as JSON, nil before that.
+	initParams, initResult []byte
+	agent                  string // agentInfo.name
+	later                  bool   // it speaks a later version than 1, which is only kept
+}
+
+// pending is a request without a response.
+type pending struct {
+	at     otelagent.Meta // of the request
+	dir    Direction
+	id     string // as it is spelled
+	method string
+	s      *session
+	params []byte // a copy, where the response needs them; of a permission request its options
+	held   int    // bytes
+	run    *run   // the prompt that it is, or that was open when an agent asked
+	call   *call  // the tool call that it is about
+	term   *terminal
+}
+
+// met begins the connection anew: what the one before it did not answer never will be.
+func (d *Decoder) met() {
+	for _, p := range d.conn.pending {
+		d.release(&p.held)
+		if p.method == mPrompt && p.run != nil {
+			d.abandon(p.run)
+		}
 	}
-	p, sure := d.answered(c, f)
+	d.conn = conn{}
+}
+
+// copied keeps a copy of the params of a request until its response, if there is room.
+func (d *Decoder) copied(p *pending, params []byte) {
+	if d.hold(&p.held, len(params)) {
+		p.params = bytes.Clone(params)
+	}
+}
+
+// ask remembers a request. A prompt is forgotten only when all others are.
+func (d *Decoder) ask(p *pending) {
+	c := &d.conn
+	if len(c.pending) == maxPending {
+		i := max(slices.IndexFunc(c.pending, func(p *pending) bool { return p.method != mPrompt }), 0)
+		oldest := c.pending[i]
+		c.pending = slices.Delete(c.pending, i, i+1)
+		d.unanswered(oldest, p.at)
+	}
+	c.pending = append(c.pending, p)
+}
+
+// answered finds the request that a response answers, and forgets it. Both sides number from 0, so where the direction
+// is not known two requests may have that id: then it is the one that the result can belong to, and else the one that
+// was sent last, and sure is false.
+func (c *conn) answered(f *frame) (p *pending, sure bool) {
+	var all, fit []*pending
+	result := loose(f.result)
+	for _, p := range c.pending {
+		if p.id != f.id || !p.dir.opposite(f.dir) {
+			continue
+		}
+		all = append(all, p)
+		lacks := func(key string) bool { return result.Spelled(key) == nil }
+		if f.err == nil && !slices.ContainsFunc(methods[p.method].wants, lacks) {
+			fit = append(fit, p)
+		}
+	}
+	if len(all) == 0 {
+		return nil, false
+	}
+	sure = len(all) == 1 || f.err == nil && (f.dir != Unknown || len(fit) == 1)
+	p = all[len(all)-1]
+	if len(fit) > 0 {
+		p = fit[len(fit)-1]
+	}
+	c.pending = slices.DeleteFunc(c.pending, func(x *pending) bool { return x == p })
+	return p, sure
+}
+
+// message takes one JSON-RPC message.
+func (d *Decoder) message(f *frame) {
+	if !f.response {
+		d.asked(f)
+		return
+	}
+	p, sure := d.conn.answered(f)
 	if p == nil {
 		if !f.hops {
 			d.keep(nil, f.meta, "response", f.raw)
 		}
-		return nil
+		return
 	}
 	f.method = p.method
 	if !sure {
 		m := f.meta
-		m.Session = p.session
-		d.emit(&otelagent.DefectFound{Meta: m, Code: spans.DefectRunsMixed,
+		if p.s != nil {
+			m.Session = p.s.id
+		}
+		d.sh.Emit(&otelagent.DefectFound{Meta: m, Code: spans.DefectRunsMixed,
 			Detail: "a response without a direction fits requests of both sides; it is taken for that of the later one"})
 	}
-	defer d.free(p)
-	if f.more != nil && p.session != "" {
-		body, _ := f.more.without()
-		d.keep(d.session(p.session), f.meta, p.method+".response.unknown_keys", body)
+	if f.more != nil && p.s != nil {
+		d.keep(p.s, f.meta, p.method+".response.unknown_keys", f.more)
 	}
-	return d.response(c, f, p)
+	d.response(f, p)
+	d.release(&p.held)
 }
 
 // sessionOf returns the session that the params of a message name; nil when they name none.
-func (d *Decoder) sessionOf(w *fields, params object, must bool) *session {
-	v := params.get("sessionId")
-	if v == nil && d.settings.Session != "" {
-		return d.session(d.settings.Session)
+func (d *Decoder) sessionOf(f *frame, must bool) *session {
+	if name := d.sh.Settings.Session; name != "" && !f.in.Has("sessionId") {
+		return d.session(name)
 	}
-	if !must && (v == nil || v[0] != '"') {
+	if v := f.in.Raw("sessionId"); !must && (v == nil || v[0] != '"') {
 		return nil
 	}
-	id := w.id("params.sessionId", v)
-	if w.wrong != nil {
-		return nil
+	if name := identifier(f.in, "sessionId"); name != "" {
+		return d.session(name)
 	}
-	return d.session(id)
+	return nil
 }
 
 // asked takes a request or notification.
-func (d *Decoder) asked(c *conn, f *frame) *input.LineError {
-	w := &fields{}
+func (d *Decoder) asked(f *frame) {
 	m, known := methods[f.method]
-	if known && m.dir != Unknown {
-		f.dir = m.dir
+	if m.addressed {
+		f.o.Require("params")
 	}
-	params, isObject := members(f.params)
-	if known && f.params != nil && !isObject {
-		w.problem("params", "want an object, got "+rawjson.KindOf(f.params))
-		return w.wrong
+	if f.in = loose(f.params); known {
+		f.in = f.o.Object("params")
 	}
-	if f.method == mInitialize || f.method == mProxyInitialize {
-		d.met(c)
-		if len(f.params) <= maxInfo {
-			c.initParams = append([]byte(nil), f.params...)
-		}
-	}
-	p := &pending{}
-	defer func() {
-		if f.id != nil && w.wrong == nil {
-			d.ask(c, f, p)
-		} else {
-			d.free(p)
-		}
-	}()
-	if c.later {
-		s := d.sessionOf(w, params, false)
-		if w.wrong == nil {
-			d.keepLater(s, f)
-		}
-		return w.wrong
-	}
-	switch f.method {
-	case mPrompt, mUpdate, mPermission, mReadFile, mWriteFile, mTermCreate, mTermOutput, mTermWait, mTermKill, mTermRelease, mCancel, mLoad:
-	default:
-		d.otherMethod(c, f, w, p, params)
-		return w.wrong
-	}
-	s := d.sessionOf(w, params, true)
-	if w.wrong != nil {
-		return w.wrong
-	}
-	p.session = s.id
-	switch {
-	case f.method == mUpdate:
-		w = d.update(f, s, params)
-	case (f.method == mPrompt || f.method == mPermission) && f.id == nil:
-		w.problem("id", "missing, want a number or a string")
-	case f.method == mPrompt:
-		w = d.prompt(c, f, p, params, s)
-	case f.method == mPermission:
-		w = d.askPermission(s, f, p, params)
-		if w.wrong == nil && p.call == nil {
-			d.keep(s, f.meta, f.method, f.params)
-		}
-	case isWork(f.method):
-		w = d.work(s, f, p, params)
-	case f.method == mCancel:
-		d.keep(s, f.meta, f.method, orEmpty(f.params))
-	case f.method == mLoad:
-		p.params = d.copied(f.params)
-		s.loads++
-	}
-	if w.wrong == nil && f.more != nil {
-		body, _ := f.more.without()
-		d.keep(s, f.meta, f.method+".unknown_keys", body)
-	}
-	return w.wrong
-}
-
-// otherMethod takes a request or notification that changes nothing by itself.
-func (d *Decoder) otherMethod(c *conn, f *frame, w *fields, p *pending, params object) {
-	s := d.sessionOf(w, params, false)
-	if w.wrong != nil {
+	if f.bad() {
 		return
 	}
-	if f.method == mCancelRequest {
-		for _, other := range c.pending {
-			if other.id == string(params.raw("requestId")) && other.session != "" && (f.dir == Unknown || other.dir == f.dir) {
-				s = d.session(other.session)
-			}
-		}
+	if f.method == mInitialize || f.method == mProxyInitialize {
+		d.met()
+		d.conn.initParams = info(f.params)
 	}
-	if s != nil {
-		p.session = s.id
+	s := d.sessionOf(f, m.addressed && !d.conn.later)
+	if f.bad() {
+		return
 	}
+	p := &pending{at: f.meta, dir: f.dir, id: f.id, method: f.method, s: s}
+	if d.conn.later {
+		d.keepLater(s, f)
+	} else {
+		d.request(f, s, p)
+	}
+	if f.id != "" && !f.bad() {
+		d.ask(p)
+	} else {
+		d.release(&p.held)
+	}
+}
+
+// info returns a copy of what a side says of itself.
+func info(raw []byte) []byte {
+	if len(raw) > maxInfo {
+		return nil
+	}
+	return bytes.Clone(raw)
+}
+
+// request takes a request or notification of version 1.
+func (d *Decoder) request(f *frame, s *session, p *pending) {
 	switch f.method {
+	case mUpdate:
+		d.update(f, s)
+	case mPrompt:
+		d.prompt(f, p, s)
+	case mPermission:
+		d.askPermission(f, p, s)
+	case mReadFile, mWriteFile, mTermCreate, mTermOutput, mTermWait, mTermKill, mTermRelease:
+		d.work(f, p, s)
+	case mLoad:
+		d.copied(p, f.params)
+		s.loads++
 	case mNew, mResume, mFork, mClose, mSetMode, mSetModel, mSetConfig:
-		p.params = d.copied(f.params) // told with the response
+		d.copied(p, f.params) // it is emitted with the response
 		return
 	case mInitialize, mProxyInitialize:
 		return
+	default:
+		d.otherRequest(f, s, p)
+		return
 	}
-	d.keep(s, f.meta, f.method, orEmpty(f.params))
-	if f.method == mElicit && f.id != nil && s != nil {
-		if p.run = s.prompt(); p.run != nil {
-			d.emit(&otelagent.UserAsked{Meta: p.run.at(f.meta)})
-		}
+	if f.more != nil && !f.bad() {
+		d.keep(s, f.meta, f.method+".unknown_keys", f.more)
 	}
 }
 
-func orEmpty(params []byte) []byte {
-	if params == nil {
-		return []byte("{}")
+// otherRequest takes a request or notification that is only kept.
+func (d *Decoder) otherRequest(f *frame, s *session, p *pending) {
+	if f.method == mCancelRequest {
+		id := string(f.in.Spelled("requestId"))
+		for _, other := range d.conn.pending {
+			if other.id == id && other.s != nil && (f.dir == Unknown || other.dir == f.dir) {
+				s, p.s = other.s, other.s
+			}
+		}
 	}
-	return params
+	params := f.params
+	if params == nil {
+		params = []byte("{}")
+	}
+	d.keep(s, f.meta, f.method, params)
+	if f.method == mElicit && f.id != "" && s != nil {
+		if p.run = s.prompt(); p.run != nil {
+			d.sh.Emit(&otelagent.UserAsked{Meta: p.run.at(f.meta)})
+		}
+	}
 }
 
 // keepLater keeps a message of a connection that speaks a later version.
 func (d *Decoder) keepLater(s *session, f *frame) {
 	typ := f.method
-	if !f.hasMethod {
+	if f.response {
 		typ += ".response"
 	}
 	m := f.meta
 	if s != nil {
 		m = s.in(m)
 	}
-	d.emit(&otelagent.Other{Meta: m, Type: typ, Body: f.raw})
+	d.sh.Emit(&otelagent.Other{Meta: m, Type: typ, Body: f.raw})
 }
 
 // response takes the response to a request.
-func (d *Decoder) response(c *conn, f *frame, p *pending) *input.LineError {
-	w := &fields{}
-	var s *session
-	if p.session != "" {
-		s = d.session(p.session)
-	}
-	if c.later && p.method != mInitialize {
+func (d *Decoder) response(f *frame, p *pending) {
+	s := p.s
+	if d.conn.later && p.method != mInitialize {
 		d.keepLater(s, f)
-		return nil
-	}
-	result, _ := members(f.result)
-	switch p.method {
-	case mInitialize, mProxyInitialize:
-		if f.err == nil {
-			d.initialized(w, c, f)
-		}
-	case mPrompt:
-		if r := p.run; r != nil && f.err == nil && result.get("stopReason") == nil && result.get("messageId") != nil {
-			// Version 2 only says that it took the prompt. That run is none of ours.
-			c.later = true
-			d.keep(s, f.meta, mPrompt+".response", f.result)
-			d.abandon(r)
-		} else if r != nil {
-			w = d.answer(f, r)
-		}
-	case mPermission:
-		if p.call == nil {
-			d.keep(s, f.meta, mPermission+".response", exchange(nil, f.result, f.err))
-		} else if r := p.run; !r.isOpen() {
-			d.keep(r.s, f.meta, mPermission+".response", exchange(nil, f.result, f.err))
-		} else {
-			w = d.permitted(f, p)
-		}
-	case mNew, mFork:
-		if f.err != nil {
-			d.keep(s, f.meta, p.method, exchange(p.params, nil, f.err))
-			break
-		}
-		w.mustObject("result", f.result)
-		id := w.id("result.sessionId", result.get("sessionId"))
-		if w.wrong != nil {
-			break
-		}
-		of := d.session(id)
-		facts := of.opened(c, p, result)
-		d.state(of, f.meta, append(facts, fact("acp."+p.method, exchange(p.params, f.result, nil)))...)
-	case mLoad, mResume, mClose, mSetMode, mSetModel, mSetConfig:
-		if s != nil {
-			d.settled(c, s, f, p, result)
-		}
-	default:
-		if isWork(p.method) {
-			d.workDone(s, f, p)
-		} else {
-			d.keep(s, f.meta, p.method+".response", exchange(nil, f.result, f.err))
-			if r := p.run; p.method == mElicit && r != nil && r.isOpen() {
-				d.emit(&otelagent.UserAnswered{Meta: r.at(f.meta)})
-			}
-		}
-	}
-	return w.wrong
-}
-
-// isOpen reports whether no response to the prompt was seen.
-func (r *run) isOpen() bool { return slices.Contains(r.s.open, r) }
-
-// initialized takes the response to initialize, which decides about the version.
-func (d *Decoder) initialized(w *fields, c *conn, f *frame) {
-	result := w.mustObject("result", f.result)
-	if w.wrong != nil {
 		return
 	}
-	if len(f.result) <= maxInfo {
-		c.initResult = append([]byte(nil), f.result...)
+	result := loose(f.result)
+	switch {
+	case p.method == mInitialize || p.method == mProxyInitialize:
+		if f.err == nil {
+			d.initialized(f)
+		}
+	case p.method == mPrompt:
+		switch r := p.run; {
+		case r == nil:
+		case f.err == nil && !result.Has("stopReason") && result.Has("messageId"):
+			// In version 2 the response says only that the agent took the prompt, and does not end the run.
+			d.conn.later = true
+			d.keep(s, f.meta, mPrompt+".response", f.result)
+			d.abandon(r)
+		default:
+			d.answer(f, r)
+		}
+	case p.method == mPermission && p.call != nil && p.run.isOpen():
+		d.permitted(f, p)
+	case p.method == mNew || p.method == mFork:
+		if f.err != nil {
+			d.keep(s, f.meta, p.method, exchange(p.params, nil, f.err))
+		} else if id := identifier(need(f.o, f.resultKey), "sessionId"); id != "" {
+			of := d.session(id)
+			facts := append(of.opened(&d.conn, p, result), fact("acp."+p.method, exchange(p.params, f.result, nil)))
+			d.state(of, f.meta, facts...)
+		}
+	case slices.Contains([]string{mLoad, mResume, mClose, mSetMode, mSetModel, mSetConfig}, p.method):
+		if s != nil {
+			d.settled(s, f, p, result)
+		}
+	case methods[p.method].work:
+		d.workDone(f, p)
+	default:
+		d.keep(s, f.meta, p.method+".response", exchange(nil, f.result, f.err))
+		if r := p.run; p.method == mElicit && r != nil && r.isOpen() {
+			d.sh.Emit(&otelagent.UserAnswered{Meta: r.at(f.meta)})
+		}
 	}
-	c.agent = result.object("agentInfo").word("name")
-	if v, err := strconv.ParseInt(string(result.get("protocolVersion")), 10, 64); err == nil && v > 1 {
+}
+
+// initialized takes the response to initialize, which decides about the version.
+func (d *Decoder) initialized(f *frame) {
+	result := need(f.o, f.resultKey)
+	if f.bad() {
+		return
+	}
+	c := &d.conn
+	c.initResult = info(f.result)
+	c.agent = loose(result.Raw("agentInfo")).String("name")
+	if v := loose(f.result).Int("protocolVersion"); v != nil && *v > 1 {
 		c.later = true
-		d.emit(&otelagent.Other{Meta: f.meta, Type: mInitialize + ".response", Body: f.raw})
+		d.sh.Emit(&otelagent.Other{Meta: f.meta, Type: mInitialize + ".response", Body: f.raw})
 	}
 }
 
 // settled takes the response to a request about a session that is there.
-func (d *Decoder) settled(c *conn, s *session, f *frame, p *pending, result object) {
-	params, _ := members(p.params)
+func (d *Decoder) settled(s *session, f *frame, p *pending, result *object.Object) {
 	if p.method == mLoad {
 		if s.loads = max(s.loads-1, 0); s.loads == 0 {
 			d.loaded(s, f.meta)
 		}
 	}
 	var facts []otelagent.Fact
-	if f.err == nil {
-		switch p.method {
-		case mLoad, mResume:
-			facts = s.opened(c, p, result)
-		case mSetMode:
-			if mode := params.word("modeId"); mode != "" {
-				s.mode = mode
-				facts = append(facts, factText("mode", mode))
-			}
-		case mSetModel:
-			if model := params.word("modelId"); model != "" {
-				s.model = model
-			}
-		case mSetConfig:
-			if options := result.get("configOptions"); options != nil && options[0] == '[' {
-				s.options(options)
-				facts = append(facts, fact("config_options", options))
-			}
+	params := loose(p.params)
+	switch {
+	case f.err != nil:
+	case p.method == mLoad || p.method == mResume:
+		facts = s.opened(&d.conn, p, result)
+	case p.method == mSetMode:
+		if mode := params.String("modeId"); mode != "" {
+			s.mode = mode
+			facts = append(facts, fact("mode", quoted(mode)))
+		}
+	case p.method == mSetModel:
+		if model := params.String("modelId"); model != "" {
+			s.model = model
+		}
+	case p.method == mSetConfig:
+		if options := array(result, "configOptions"); options != nil {
+			s.options(result)
+			facts = append(facts, fact("config_options", options))
 		}
 	}
 	d.state(s, f.meta, append(facts, fact("acp."+p.method, exchange(p.params, f.result, f.err)))...)

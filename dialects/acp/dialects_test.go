@@ -159,7 +159,9 @@ func TestDialectsHasATableForEveryMethod(t *testing.T) {
 			}
 		}
 	}
-	for _, key := range callKeys {
+	for _, key := range []string{
+		"sessionUpdate", "toolCallId", "title", "name", "kind", "status", "content", "locations", "rawInput", "rawOutput",
+	} {
 		if tables["tool_call"][key] == "" || tables["tool_call_update"][key] == "" {
 			t.Errorf("docs/dialects.md has no row for %s of a tool call", key)
 		}

@@ -4,41 +4,32 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/otelagent/otelagent/dialects/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// sessions are those met.
-type sessions struct {
-	byID  map[string]*session
-	order []*session // by when they were met
-}
-
 // session is what is remembered of one ACP session.
 type session struct {
-	id   string
-	open []*run // prompts without a response, by time
-	// last is the id of the run that started last; ended are those of runs that have ended, the last maxRunIDs.
-	last  string
-	ended []string
-	taken map[string]bool // the ids in ended, and of open
-	again map[string]int  // of an id that was used again, the number given last
+	id    string
+	open  []*run         // prompts without a response, by time
+	last  string         // the id of the run that started last
+	taken map[string]int // ids of runs, and of each the highest number that was put behind it
 
-	calls map[string]*call
-	order []*call // by start
+	calls []*call // by start
 	terms []*terminal
 
-	loads   int      // session/load requests without a response: updates are history
-	history *history // of the one that is read
-	loose   int      // updates since the last prompt that were kept as facts
+	loads   int     // session/load requests without a response: updates are history
+	history history // the one that is read
+	loose   int     // updates since the last prompt that were kept as facts
 
-	between   *run     // a compaction between two prompts
-	compacted []string // ids of compactions, the last maxCompactions
+	between  *run // a compaction between two prompts
+	compacts []*compacting
 
 	agent, forkOf, cwd, mode, model string
-	used                            int64 // tokens in the context as last told, -1 before
-	cost                            money // cumulative, as last told
+	used                            int64 // tokens in the context by the last update, -1 before
+	cost                            money // cumulative, by the last update
 }
 
 // money is a sum of money in a currency; not known without one.
@@ -51,28 +42,24 @@ type money struct {
 // history is what an agent replays while it loads a session.
 type history struct {
 	updates int64
-	items   []byte // the first of them, an array without its end; its bytes are held
-	full    bool
+	items   []byte // those for which there was room, an array without its end
+	held    int    // bytes
 }
 
 // session returns the session of that id.
 func (d *Decoder) session(id string) *session {
-	ss := &d.sessions
-	if s := ss.byID[id]; s != nil {
-		return s
+	for _, s := range slices.Backward(d.sessions) {
+		if s.id == id {
+			return s
+		}
 	}
-	if ss.byID == nil {
-		ss.byID = map[string]*session{}
+	if len(d.sessions) == maxSessions {
+		i := max(slices.IndexFunc(d.sessions, func(s *session) bool { return len(s.open) == 0 }), 0)
+		d.forgetSession(d.sessions[i])
+		d.sessions = slices.Delete(d.sessions, i, i+1)
 	}
-	if len(ss.order) == maxSessions {
-		at := max(slices.IndexFunc(ss.order, func(s *session) bool { return len(s.open) == 0 }), 0)
-		d.forgetSession(ss.order[at])
-		delete(ss.byID, ss.order[at].id)
-		ss.order = slices.Delete(ss.order, at, at+1)
-	}
-	s := &session{id: id, used: -1}
-	ss.byID[id] = s
-	ss.order = append(ss.order, s)
+	s := &session{id: id, used: -1, taken: map[string]int{}}
+	d.sessions = append(d.sessions, s)
 	return s
 }
 
@@ -83,10 +70,7 @@ func (d *Decoder) forgetSession(s *session) {
 	if s.between != nil {
 		d.abandon(s.between)
 	}
-	if s.history != nil {
-		d.held -= len(s.history.items)
-	}
-	d.forgetContent(s.order)
+	d.release(&s.history.held)
 }
 
 // prompt returns the open prompt that an update of the session belongs to: the oldest, nil when none is open.
@@ -97,37 +81,23 @@ func (s *session) prompt() *run {
 	return s.open[0]
 }
 
-// left takes a prompt off those that are open.
-func (s *session) left(r *run) {
-	s.loose = 0
-	at := slices.Index(s.open, r)
-	if at < 0 {
-		return
-	}
-	s.open = slices.Delete(s.open, at, at+1)
-	if len(s.ended) == maxRunIDs {
-		delete(s.taken, s.ended[0])
-		delete(s.again, s.ended[0])
-		s.ended = s.ended[1:]
-	}
-	s.ended = append(s.ended, r.id)
-}
-
-// runID names a prompt by the id of its request. An id that was used before, as it is when an agent starts anew, gets a number.
+// runID names a prompt by the id of its request. An id that was used before, as it is when an agent starts anew, gets a
+// number.
 func (s *session) runID(request string) string {
-	if len(request) > 1 && request[0] == '"' {
-		request, _ = rawjson.String([]byte(request))
+	if text, ok := rawjson.String([]byte(request)); ok {
+		request = text
 	}
-	if s.taken == nil {
-		s.taken, s.again = map[string]bool{}, map[string]int{}
+	if len(s.taken) > maxRunIDs {
+		clear(s.taken)
 	}
 	first := "prompt-" + request
-	id := first
-	for n := max(s.again[first], 1) + 1; s.taken[id]; n++ {
+	id, n := first, s.taken[first]
+	for s.taken[id] > 0 {
+		n++
 		id = first + "." + strconv.Itoa(n)
-		s.again[first] = n
 	}
-	s.taken[id] = true
+	s.taken[first] = max(n, 1)
+	s.taken[id] = max(s.taken[id], 1)
 	return id
 }
 
@@ -140,18 +110,18 @@ func (s *session) in(at otelagent.Meta) otelagent.Meta {
 	return at
 }
 
-// keep keeps what has no other place: on the open prompt of the session, else as a fact about it, else, without a session, as it is.
+// keep keeps what has no other place: on the open prompt of the session, else as a fact about it, else, without a
+// session, as it is.
 func (d *Decoder) keep(s *session, at otelagent.Meta, typ string, body []byte) {
 	switch {
 	case s == nil:
-		d.emit(&otelagent.Other{Meta: at, Type: typ, Body: body})
+		d.sh.Emit(&otelagent.Other{Meta: at, Type: typ, Body: body})
 	case s.prompt() != nil:
-		r := s.prompt()
-		d.emit(&otelagent.Other{Meta: r.at(at), Type: typ, Body: body})
+		d.sh.Emit(&otelagent.Other{Meta: s.prompt().at(at), Type: typ, Body: body})
 	case s.loose == maxLoose:
 		s.loose++
 		at.Session = s.id
-		d.emit(&otelagent.DefectFound{Meta: at, Code: spans.DefectEventLost,
+		d.sh.Emit(&otelagent.DefectFound{Meta: at, Code: spans.DefectEventLost,
 			Detail: "updates between two prompts beyond " + strconv.Itoa(maxLoose) + " are not kept"})
 	case s.loose < maxLoose:
 		s.loose++
@@ -159,10 +129,10 @@ func (d *Decoder) keep(s *session, at otelagent.Meta, typ string, body []byte) {
 	}
 }
 
-// keepMore keeps the members of an object that are not read.
-func (d *Decoder) keepMore(s *session, at otelagent.Meta, typ string, o object, known ...string) {
-	if body, more := o.without(known...); more {
-		d.keep(s, at, typ+".unknown_keys", body)
+// keepRest keeps the members of an object that are not read.
+func (d *Decoder) keepRest(s *session, at otelagent.Meta, typ string, o *object.Object) {
+	if rest := o.Rest(); rest != nil {
+		d.keep(s, at, typ+".unknown_keys", rest)
 	}
 }
 
@@ -172,48 +142,47 @@ func (d *Decoder) state(s *session, at otelagent.Meta, facts ...otelagent.Fact) 
 		return
 	}
 	at.Session, at.Run = s.id, ""
-	d.emit(&otelagent.FactStated{Meta: at, Dialect: Dialect, Facts: facts})
+	d.sh.Emit(&otelagent.FactStated{Meta: at, Dialect: Dialect, Facts: facts})
 }
 
 func fact(key string, value []byte) otelagent.Fact {
 	return otelagent.Fact{Subject: "session", Key: key, Value: value}
 }
 
-func factText(key, value string) otelagent.Fact { return fact(key, rawjson.Quote(nil, value)) }
-
-// opened takes what a session begins with, the result of session/new, load, resume and fork, and returns what is true of it from then on.
-func (s *session) opened(c *conn, p *pending, result object) (facts []otelagent.Fact) {
-	params, _ := members(p.params)
+// opened takes what a session begins with, the result of session/new, load, resume and fork, and returns what is true
+// of it from then on.
+func (s *session) opened(c *conn, p *pending, result *object.Object) (facts []otelagent.Fact) {
+	params := loose(p.params)
 	s.agent = c.agent
-	if cwd := params.word("cwd"); cwd != "" {
+	if cwd := params.String("cwd"); cwd != "" {
 		s.cwd = cwd
 	}
 	switch p.method {
 	case mNew:
 		s.cost = money{zero: true}
 	case mFork:
-		s.forkOf = params.word("sessionId")
+		s.forkOf = params.String("sessionId")
 	}
-	if modes := result.object("modes"); modes.word("currentModeId") != "" {
-		s.mode = modes.word("currentModeId")
-		facts = append(facts, factText("mode", s.mode))
+	if mode := result.Object("modes").String("currentModeId"); mode != "" {
+		s.mode = mode
+		facts = append(facts, fact("mode", quoted(mode)))
 	}
-	if id := result.object("models").word("currentModelId"); id != "" { // before models became an option
+	if id := result.Object("models").String("currentModelId"); id != "" { // before models became an option
 		s.model = id
 	}
-	s.options(result.get("configOptions"))
+	s.options(result)
 	if c.initParams != nil || c.initResult != nil {
 		facts = append(facts, fact("acp."+mInitialize, exchange(c.initParams, c.initResult, nil)))
 	}
 	return facts
 }
 
-// options takes the model from configuration options.
-func (s *session) options(list []byte) {
-	for _, item := range elements(list) {
-		o, _ := members(item)
-		if o.word("category") == "model" || o.word("category") == "" && o.word("id") == "model" {
-			if model := o.word("currentValue"); model != "" {
+// options takes the model from the configuration options that a loose object holds.
+func (s *session) options(o *object.Object) {
+	for _, option := range o.Objects("configOptions") {
+		category := option.String("category")
+		if category == "model" || category == "" && option.String("id") == "model" {
+			if model := option.String("currentValue"); model != "" {
 				s.model = model
 			}
 		}
@@ -222,76 +191,44 @@ func (s *session) options(list []byte) {
 
 // exchange is a request and its response as one object.
 func exchange(params, result, err []byte) []byte {
-	b := []byte{'{'}
-	for _, m := range []member{{"params", params}, {"result", result}, {"error", err}} {
-		if m.value == nil {
-			continue
-		}
-		if len(b) > 1 {
-			b = append(b, ',')
-		}
-		b = append(append(rawjson.Quote(b, m.key), ':'), m.value...)
+	if b := joined(part{"params", params}, part{"result", result}, part{"error", err}); b != nil {
+		return b
 	}
-	return append(b, '}')
+	return []byte("{}")
 }
 
 // config is what is known of how a run is configured.
 func (s *session) config(c *conn) []byte {
-	params, _ := members(c.initParams)
-	result, _ := members(c.initResult)
-	var o object
-	add := func(key string, value []byte) {
-		if value != nil {
-			o = append(o, member{key, value})
-		}
-	}
-	text := func(key, value string) {
-		if value != "" {
-			add(key, rawjson.Quote(nil, value))
-		}
-	}
-	add("protocolVersion", result.get("protocolVersion"))
-	add("clientInfo", params.get("clientInfo"))
-	add("agentInfo", result.get("agentInfo"))
-	text("cwd", s.cwd)
-	text("mode", s.mode)
-	text("model", s.model)
-	body, any := o.without()
-	if !any {
-		return nil
-	}
-	return body
+	params, result := loose(c.initParams), loose(c.initResult)
+	return joined(part{"protocolVersion", result.Raw("protocolVersion")}, part{"clientInfo", params.Raw("clientInfo")},
+		part{"agentInfo", result.Raw("agentInfo")}, part{"cwd", optional(s.cwd)}, part{"mode", optional(s.mode)},
+		part{"model", optional(s.model)})
 }
 
-// add takes one update of a history.
-func (h *history) add(d *Decoder, update []byte) {
-	h.updates++
-	if h.full = h.full || len(h.items)+len(update) > maxHeld/16 || d.held+len(update)+1 > maxHeld; h.full {
+// replayed takes one update of a history.
+func (d *Decoder) replayed(s *session, update []byte) {
+	h := &s.history
+	if h.updates++; h.held+len(update)+1 > maxHistory || !d.hold(&h.held, len(update)+1) {
 		return
 	}
-	d.held += len(update) + 1
-	if len(h.items) == 0 {
-		h.items = append(h.items, '[')
-	} else {
-		h.items = append(h.items, ',')
+	separator := byte('[')
+	if len(h.items) > 0 {
+		separator = ','
 	}
-	h.items = append(h.items, update...)
+	h.items = append(append(h.items, separator), update...)
 }
 
-// loaded tells of what was replayed, as one fact.
+// loaded states what was replayed, as one fact: how many updates there were, and as many of them as there was room for.
 func (d *Decoder) loaded(s *session, at otelagent.Meta) {
-	if h := s.history; h != nil {
-		d.state(s, at, fact("acp.history", h.body()))
-		d.held -= len(h.items)
-		s.history = nil
+	h := &s.history
+	if h.updates == 0 {
+		return
 	}
-}
-
-// body is the history as one value: how many updates there were, and as many of them as there was room for.
-func (h *history) body() []byte {
 	b := strconv.AppendInt([]byte(`{"updates":`), h.updates, 10)
 	if len(h.items) > 0 {
 		b = append(append(append(b, `,"items":`...), h.items...), ']')
 	}
-	return append(b, '}')
+	d.state(s, at, fact("acp.history", append(b, '}')))
+	d.release(&h.held)
+	*h = history{}
 }
