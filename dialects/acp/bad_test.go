@@ -136,7 +136,7 @@ func TestBadLines(t *testing.T) {
 		{`{"jsonrpc":"2.0","method":7}`, "acp: line 1: method: want a string, got a number"},
 		{`{"jsonrpc":"2.0","id":1,"error":"secret"}`, "acp: line 1: error: want an object, got a string"},
 		{`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":"secret"}}`, "acp: line 1: session/prompt: params.prompt: want an array, got a string"},
-		{`{"jsonrpc":"2.0","method":"session/prompt","params":{"sessionId":"s","prompt":[]}}`, "acp: line 1: session/prompt: id: missing, want a number or a string"},
+		{`{"jsonrpc":"2.0","method":"session/prompt","params":{"sessionId":"s","prompt":[]}}`, "acp: line 1: session/prompt: id: missing"},
 		{`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"","prompt":[]}}`, "acp: line 1: session/prompt: params.sessionId: want a string that is not empty"},
 		{`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"usage_update","used":-1}}}`,
 			"acp: line 1: session/update: params.update.used: want an integer from 0 to 9223372036854775807"},

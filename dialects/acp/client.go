@@ -2,6 +2,7 @@ package acp
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 
 	"github.com/otelagent/otelagent/otelagent"
@@ -28,14 +29,17 @@ type work struct {
 }
 
 func workBody(f *frame) []byte {
-	return joined(part{"id", optionalRaw(f.id)}, part{"params", f.params}, part{"result", f.result}, part{"error", f.err})
+	return joined(part{"id", []byte(f.id)}, part{"params", f.params}, part{"result", f.result}, part{"error", f.err})
 }
 
-func optionalRaw(text string) []byte {
-	if text == "" {
-		return nil
+// terminal returns the terminal of that id, the last of several; nil when none is known.
+func (s *session) terminal(id string) *terminal {
+	for _, t := range slices.Backward(s.terms) {
+		if t.id == id && id != "" {
+			return t
+		}
 	}
-	return []byte(text)
+	return nil
 }
 
 // work takes a request about files or terminals.
@@ -48,12 +52,7 @@ func (d *Decoder) work(f *frame, p *pending, s *session) {
 		f.in.Require("command")
 		f.in.String("command")
 	default:
-		id := identifier(f.in, "terminalId")
-		for _, t := range s.terms {
-			if t.id == id && id != "" {
-				p.term = t
-			}
-		}
+		p.term = s.terminal(identifier(f.in, "terminalId"))
 	}
 	if f.bad() {
 		return
@@ -126,18 +125,10 @@ func (d *Decoder) link(c *call, update []byte) (linked bool) {
 		return false
 	}
 	for _, o := range loose(update).Objects("content") {
-		id := o.String("terminalId")
-		if o.String("type") != "terminal" || id == "" {
-			continue
-		}
-		for _, t := range slices.Backward(c.run.s.terms) {
-			if t.id == id {
-				linked = linked || t.call == nil
-				if t.call == nil {
-					t.call = c
-				}
-				break
-			}
+		t := c.run.s.terminal(o.String("terminalId"))
+		if o.String("type") == "terminal" && t != nil && t.call == nil {
+			t.call = c
+			linked = true
 		}
 	}
 	return linked
@@ -155,13 +146,8 @@ func (d *Decoder) settleTerminals(s *session, all bool) {
 }
 
 func (d *Decoder) settle(t *terminal) {
-	c := t.call
-	if c == nil {
-		c = t.only
+	for _, w := range t.held {
+		d.emitWork(cmp.Or(t.call, t.only), t.run, w)
 	}
-	held := t.held
 	t.held = nil
-	for _, w := range held {
-		d.emitWork(c, t.run, w)
-	}
 }

@@ -2,6 +2,7 @@ package acp
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 
 	"github.com/otelagent/otelagent/dialects/object"
@@ -43,13 +44,6 @@ func (d *Decoder) met() {
 	d.conn = conn{}
 }
 
-// copied keeps a copy of the params of a request until its response, if there is room.
-func (d *Decoder) copied(p *pending, params []byte) {
-	if d.hold(&p.held, len(params)) {
-		p.params = bytes.Clone(params)
-	}
-}
-
 // ask remembers a request. A prompt is forgotten only when all others are.
 func (d *Decoder) ask(p *pending) {
 	c := &d.conn
@@ -69,7 +63,7 @@ func (c *conn) answered(f *frame) (p *pending, sure bool) {
 	var all, fit []*pending
 	result := loose(f.result)
 	for _, p := range c.pending {
-		if p.id != f.id || !p.dir.opposite(f.dir) {
+		if p.id != f.id || p.dir == f.dir && f.dir != Unknown {
 			continue
 		}
 		all = append(all, p)
@@ -92,6 +86,19 @@ func (c *conn) answered(f *frame) (p *pending, sure bool) {
 
 // message takes one JSON-RPC message.
 func (d *Decoder) message(f *frame) {
+	if d.conn.later && f.method != mInitialize {
+		m, typ := f.meta, f.method
+		if m.Session = loose(f.params).String("sessionId"); m.Session != "" {
+			if r := d.session(m.Session).prompt(); r != nil {
+				m = r.at(m)
+			}
+		}
+		if f.response {
+			typ = "response"
+		}
+		d.sh.Emit(&otelagent.Other{Meta: m, Type: typ, Body: f.raw})
+		return
+	}
 	if !f.response {
 		d.asked(f)
 		return
@@ -145,19 +152,43 @@ func (d *Decoder) asked(f *frame) {
 	if f.bad() {
 		return
 	}
-	if f.method == mInitialize || f.method == mProxyInitialize {
-		d.met()
-		d.conn.initParams = info(f.params)
-	}
-	s := d.sessionOf(f, m.addressed && !d.conn.later)
+	s := d.sessionOf(f, m.addressed)
 	if f.bad() {
 		return
 	}
 	p := &pending{at: f.meta, dir: f.dir, id: f.id, method: f.method, s: s}
-	if d.conn.later {
-		d.keepLater(s, f)
-	} else {
-		d.request(f, s, p)
+	switch f.method {
+	case mInitialize:
+		d.met()
+		d.conn.initParams = info(f.params)
+	case mUpdate:
+		d.update(f, s)
+	case mPrompt:
+		d.prompt(f, p, s)
+	case mPermission:
+		d.askPermission(f, p, s)
+	case mNew, mLoad, mResume, mFork, mClose, mSetMode, mSetModel, mSetConfig:
+		// They are emitted with the response.
+		if d.hold(&p.held, len(f.params)) {
+			p.params = bytes.Clone(f.params)
+		}
+		if f.method == mLoad {
+			s.loads++
+		}
+	default:
+		if m.work {
+			d.work(f, p, s)
+			break
+		}
+		d.keep(s, f.meta, f.method, orEmpty(f.params))
+		if f.method == mElicit && f.id != "" && s != nil {
+			if p.run = s.prompt(); p.run != nil {
+				d.sh.Emit(&otelagent.UserAsked{Meta: p.run.at(f.meta)})
+			}
+		}
+	}
+	if f.more != nil && s != nil && !f.bad() {
+		d.keep(s, f.meta, f.method+".unknown_keys", f.more)
 	}
 	if f.id != "" && !f.bad() {
 		d.ask(p)
@@ -174,113 +205,38 @@ func info(raw []byte) []byte {
 	return bytes.Clone(raw)
 }
 
-// request takes a request or notification of version 1.
-func (d *Decoder) request(f *frame, s *session, p *pending) {
-	switch f.method {
-	case mUpdate:
-		d.update(f, s)
-	case mPrompt:
-		d.prompt(f, p, s)
-	case mPermission:
-		d.askPermission(f, p, s)
-	case mReadFile, mWriteFile, mTermCreate, mTermOutput, mTermWait, mTermKill, mTermRelease:
-		d.work(f, p, s)
-	case mLoad:
-		d.copied(p, f.params)
-		s.loads++
-	case mNew, mResume, mFork, mClose, mSetMode, mSetModel, mSetConfig:
-		d.copied(p, f.params) // it is emitted with the response
-		return
-	case mInitialize, mProxyInitialize:
-		return
-	default:
-		d.otherRequest(f, s, p)
-		return
-	}
-	if f.more != nil && !f.bad() {
-		d.keep(s, f.meta, f.method+".unknown_keys", f.more)
-	}
-}
-
-// otherRequest takes a request or notification that is only kept.
-func (d *Decoder) otherRequest(f *frame, s *session, p *pending) {
-	if f.method == mCancelRequest {
-		id := string(f.in.Spelled("requestId"))
-		for _, other := range d.conn.pending {
-			if other.id == id && other.s != nil && (f.dir == Unknown || other.dir == f.dir) {
-				s, p.s = other.s, other.s
-			}
-		}
-	}
-	params := f.params
-	if params == nil {
-		params = []byte("{}")
-	}
-	d.keep(s, f.meta, f.method, params)
-	if f.method == mElicit && f.id != "" && s != nil {
-		if p.run = s.prompt(); p.run != nil {
-			d.sh.Emit(&otelagent.UserAsked{Meta: p.run.at(f.meta)})
-		}
-	}
-}
-
-// keepLater keeps a message of a connection that speaks a later version.
-func (d *Decoder) keepLater(s *session, f *frame) {
-	typ := f.method
-	if f.response {
-		typ += ".response"
-	}
-	m := f.meta
-	if s != nil {
-		m = s.in(m)
-	}
-	d.sh.Emit(&otelagent.Other{Meta: m, Type: typ, Body: f.raw})
-}
-
 // response takes the response to a request.
 func (d *Decoder) response(f *frame, p *pending) {
-	s := p.s
-	if d.conn.later && p.method != mInitialize {
-		d.keepLater(s, f)
-		return
-	}
 	result := loose(f.result)
-	switch {
-	case p.method == mInitialize || p.method == mProxyInitialize:
+	switch p.method {
+	case mInitialize:
 		if f.err == nil {
 			d.initialized(f)
 		}
-	case p.method == mPrompt:
+	case mPrompt:
 		switch r := p.run; {
 		case r == nil:
 		case f.err == nil && !result.Has("stopReason") && result.Has("messageId"):
 			// In version 2 the response says only that the agent took the prompt, and does not end the run.
 			d.conn.later = true
-			d.keep(s, f.meta, mPrompt+".response", f.result)
+			d.keep(p.s, f.meta, mPrompt+".response", f.result)
 			d.abandon(r)
 		default:
 			d.answer(f, r)
 		}
-	case p.method == mPermission && p.call != nil && p.run.isOpen():
-		d.permitted(f, p)
-	case p.method == mNew || p.method == mFork:
-		if f.err != nil {
-			d.keep(s, f.meta, p.method, exchange(p.params, nil, f.err))
-		} else if id := identifier(need(f.o, f.resultKey), "sessionId"); id != "" {
-			of := d.session(id)
-			facts := append(of.opened(&d.conn, p, result), fact("acp."+p.method, exchange(p.params, f.result, nil)))
-			d.state(of, f.meta, facts...)
-		}
-	case slices.Contains([]string{mLoad, mResume, mClose, mSetMode, mSetModel, mSetConfig}, p.method):
-		if s != nil {
-			d.settled(s, f, p, result)
-		}
-	case methods[p.method].work:
-		d.workDone(f, p)
+	case mNew, mLoad, mResume, mFork, mClose, mSetMode, mSetModel, mSetConfig:
+		d.settled(f, p, result)
 	default:
-		d.keep(s, f.meta, p.method+".response", exchange(nil, f.result, f.err))
-		if r := p.run; p.method == mElicit && r != nil && r.isOpen() {
-			d.sh.Emit(&otelagent.UserAnswered{Meta: r.at(f.meta)})
+		switch {
+		case p.method == mPermission && p.call != nil && p.run.isOpen():
+			d.permitted(f, p)
+		case methods[p.method].work:
+			d.workDone(f, p)
+		default:
+			d.keep(p.s, f.meta, p.method+".response", exchange(nil, f.result, f.err))
+			if r := p.run; p.method == mElicit && r != nil && r.isOpen() {
+				d.sh.Emit(&otelagent.UserAnswered{Meta: r.at(f.meta)})
+			}
 		}
 	}
 }
@@ -300,33 +256,54 @@ func (d *Decoder) initialized(f *frame) {
 	}
 }
 
-// settled takes the response to a request about a session that is there.
-func (d *Decoder) settled(s *session, f *frame, p *pending, result *object.Object) {
+// settled takes the response to a request that opens a session or changes its state, and states the exchange.
+func (d *Decoder) settled(f *frame, p *pending, result *object.Object) {
+	s, c, params := p.s, &d.conn, loose(p.params)
+	var facts []otelagent.Fact
+	if (p.method == mNew || p.method == mFork) && f.err == nil {
+		id := identifier(need(f.o, f.resultKey), "sessionId")
+		if f.bad() {
+			return
+		}
+		s = d.session(id)
+		if p.method == mNew {
+			s.cost = money{zero: true}
+		} else {
+			s.forkOf = params.String("sessionId")
+		}
+	}
+	if s == nil {
+		d.keep(nil, f.meta, p.method, exchange(p.params, f.result, f.err))
+		return
+	}
 	if p.method == mLoad {
 		if s.loads = max(s.loads-1, 0); s.loads == 0 {
 			d.loaded(s, f.meta)
 		}
 	}
-	var facts []otelagent.Fact
-	params := loose(p.params)
+	mode := result.Object("modes").String("currentModeId")
 	switch {
 	case f.err != nil:
-	case p.method == mLoad || p.method == mResume:
-		facts = s.opened(&d.conn, p, result)
 	case p.method == mSetMode:
-		if mode := params.String("modeId"); mode != "" {
-			s.mode = mode
-			facts = append(facts, fact("mode", quoted(mode)))
-		}
+		mode = params.String("modeId")
 	case p.method == mSetModel:
-		if model := params.String("modelId"); model != "" {
-			s.model = model
-		}
+		s.model = cmp.Or(params.String("modelId"), s.model)
 	case p.method == mSetConfig:
 		if options := array(result, "configOptions"); options != nil {
 			s.options(result)
 			facts = append(facts, fact("config_options", options))
 		}
+	case p.method != mClose:
+		s.agent, s.cwd = c.agent, cmp.Or(params.String("cwd"), s.cwd)
+		s.model = cmp.Or(result.Object("models").String("currentModelId"), s.model) // before models became an option
+		s.options(result)
+		if c.initParams != nil || c.initResult != nil {
+			facts = append(facts, fact("acp."+mInitialize, exchange(c.initParams, c.initResult, nil)))
+		}
+	}
+	if mode != "" {
+		s.mode = mode
+		facts = slices.Insert(facts, 0, fact("mode", quoted(mode)))
 	}
 	d.state(s, f.meta, append(facts, fact("acp."+p.method, exchange(p.params, f.result, f.err)))...)
 }

@@ -62,16 +62,9 @@ func (r *run) at(m otelagent.Meta) otelagent.Meta {
 // isOpen reports whether no response to the prompt was seen.
 func (r *run) isOpen() bool { return slices.Contains(r.s.open, r) }
 
-// needID notes a problem with a request that has no id.
-func needID(f *frame) {
-	if f.id == "" {
-		f.o.Fail("id", "missing, want a number or a string")
-	}
-}
-
 // prompt begins a run.
 func (d *Decoder) prompt(f *frame, p *pending, s *session) {
-	needID(f)
+	f.o.Require("id")
 	f.in.Require("prompt")
 	blocks, messageID := array(f.in, "prompt"), f.in.String("messageId")
 	f.in.Object("_meta")
@@ -106,7 +99,7 @@ func (d *Decoder) prompt(f *frame, p *pending, s *session) {
 		if len(s.open) > 1 && !other.mixed {
 			other.mixed = true
 			d.sh.Emit(&otelagent.DefectFound{Meta: other.at(f.meta), Code: spans.DefectRunsMixed,
-				Detail: "prompts of one session overlap: updates are of the one that began first"})
+				Detail: "prompts of one session overlap: updates are told of the one that began first"})
 		}
 	}
 	d.sh.Emit(&otelagent.TurnStarted{Meta: at, TurnInfo: otelagent.TurnInfo{Index: 0, Trigger: spans.TriggerUser}})

@@ -101,15 +101,6 @@ func (s *session) runID(request string) string {
 	return id
 }
 
-// in returns the meta of an event that happened at at in the session, in its open prompt if there is one.
-func (s *session) in(at otelagent.Meta) otelagent.Meta {
-	at.Session = s.id
-	if r := s.prompt(); r != nil {
-		at.Run = r.id
-	}
-	return at
-}
-
 // keep keeps what has no other place: on the open prompt of the session, else as a fact about it, else, without a
 // session, as it is.
 func (d *Decoder) keep(s *session, at otelagent.Meta, typ string, body []byte) {
@@ -149,34 +140,6 @@ func fact(key string, value []byte) otelagent.Fact {
 	return otelagent.Fact{Subject: "session", Key: key, Value: value}
 }
 
-// opened takes what a session begins with, the result of session/new, load, resume and fork, and returns what is true
-// of it from then on.
-func (s *session) opened(c *conn, p *pending, result *object.Object) (facts []otelagent.Fact) {
-	params := loose(p.params)
-	s.agent = c.agent
-	if cwd := params.String("cwd"); cwd != "" {
-		s.cwd = cwd
-	}
-	switch p.method {
-	case mNew:
-		s.cost = money{zero: true}
-	case mFork:
-		s.forkOf = params.String("sessionId")
-	}
-	if mode := result.Object("modes").String("currentModeId"); mode != "" {
-		s.mode = mode
-		facts = append(facts, fact("mode", quoted(mode)))
-	}
-	if id := result.Object("models").String("currentModelId"); id != "" { // before models became an option
-		s.model = id
-	}
-	s.options(result)
-	if c.initParams != nil || c.initResult != nil {
-		facts = append(facts, fact("acp."+mInitialize, exchange(c.initParams, c.initResult, nil)))
-	}
-	return facts
-}
-
 // options takes the model from the configuration options that a loose object holds.
 func (s *session) options(o *object.Object) {
 	for _, option := range o.Objects("configOptions") {
@@ -191,10 +154,15 @@ func (s *session) options(o *object.Object) {
 
 // exchange is a request and its response as one object.
 func exchange(params, result, err []byte) []byte {
-	if b := joined(part{"params", params}, part{"result", result}, part{"error", err}); b != nil {
-		return b
+	return orEmpty(joined(part{"params", params}, part{"result", result}, part{"error", err}))
+}
+
+// orEmpty returns b, and an empty object for none.
+func orEmpty(b []byte) []byte {
+	if b == nil {
+		return []byte("{}")
 	}
-	return []byte("{}")
+	return b
 }
 
 // config is what is known of how a run is configured.

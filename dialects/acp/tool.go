@@ -24,21 +24,12 @@ const (
 
 var kinds = []string{"read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"}
 
-// described is what updates say of a tool call.
-type described struct {
+// call is one tool call, or an update of one.
+type call struct {
 	id, title, name, kind, status           string
 	rawInput, content, locations, rawOutput []byte
-}
+	more                                    []byte // of an update: the members that are not read, as an object
 
-// callUpdate is one update.
-type callUpdate struct {
-	described
-	more []byte // an object of members that are not read; nil without any
-}
-
-// call is one tool call.
-type call struct {
-	described
 	run     *run
 	first   otelagent.Meta // of its first update
 	started bool           // its start was handed out
@@ -69,7 +60,7 @@ func (c *call) result() []byte {
 	return joined(part{"content", c.content}, part{"rawOutput", c.rawOutput}, part{"locations", c.locations})
 }
 
-func readCall(o *object.Object) (u callUpdate) {
+func readCall(o *object.Object) (u call) {
 	u.id, u.title, u.name = identifier(o, "toolCallId"), o.String("title"), o.String("name")
 	u.kind, u.status = o.String("kind"), o.String("status")
 	u.content, u.locations = array(o, "content"), array(o, "locations")
@@ -79,7 +70,7 @@ func readCall(o *object.Object) (u callUpdate) {
 }
 
 // merge takes an update. What it does not have stays; lists replace.
-func (d *Decoder) merge(c *call, u callUpdate) {
+func (d *Decoder) merge(c *call, u call) {
 	c.title, c.name = cmp.Or(u.title, c.title), cmp.Or(u.name, c.name)
 	c.kind, c.status = cmp.Or(u.kind, c.kind), cmp.Or(u.status, c.status)
 	replace := func(to *[]byte, raw []byte) {
@@ -105,7 +96,7 @@ func (d *Decoder) meet(r *run, at otelagent.Meta, id string) *call {
 		d.start(s.calls[0])
 		s.calls = slices.Delete(s.calls, 0, 1)
 	}
-	c := &call{described: described{id: id, status: statusPending}, run: r, first: r.at(at)}
+	c := &call{id: id, status: statusPending, run: r, first: r.at(at)}
 	s.calls = append(s.calls, c)
 	r.cut()
 	t := &r.turn
@@ -135,7 +126,7 @@ func (d *Decoder) start(c *call) {
 }
 
 // toolUpdate takes tool_call and tool_call_update.
-func (d *Decoder) toolUpdate(r *run, at otelagent.Meta, typ string, u callUpdate, raw []byte) {
+func (d *Decoder) toolUpdate(r *run, at otelagent.Meta, typ string, u call, raw []byte) {
 	c := d.meet(r, at, u.id)
 	m := r.at(at)
 	if c.run != r || c.ended {
@@ -170,7 +161,7 @@ func (d *Decoder) progress(c *call, m otelagent.Meta, typ string, body []byte) {
 }
 
 // moreOf keeps the members of an update that are not read.
-func (d *Decoder) moreOf(c *call, m otelagent.Meta, typ string, u callUpdate) {
+func (d *Decoder) moreOf(c *call, m otelagent.Meta, typ string, u call) {
 	switch typ += ".unknown_keys"; {
 	case u.more == nil:
 	case c.started:
@@ -230,7 +221,7 @@ func (r *run) inProgress() (only *call) {
 
 // askPermission takes session/request_permission.
 func (d *Decoder) askPermission(f *frame, p *pending, s *session) {
-	needID(f)
+	f.o.Require("id")
 	toolCall := need(f.in, "toolCall")
 	f.in.Require("options")
 	options := array(f.in, "options")
@@ -244,7 +235,9 @@ func (d *Decoder) askPermission(f *frame, p *pending, s *session) {
 		return
 	}
 	p.run = r
-	d.copied(p, options)
+	if d.hold(&p.held, len(options)) {
+		p.params = bytes.Clone(options)
+	}
 	c := d.meet(r, f.meta, u.id)
 	if c.run == r && !c.ended {
 		d.merge(c, u)

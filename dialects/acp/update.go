@@ -33,11 +33,12 @@ func (d *Decoder) update(f *frame, s *session) {
 	taken := false
 	switch typ {
 	case kindText, kindThought:
-		content, spelled := need(o, "content"), o.Raw("content")
+		need(o, "content")
+		content := o.Raw("content")
 		v := voice{typ, o.String("messageId")}
 		if taken = r != nil; taken && !f.bad() {
-			d.chunk(r, f.meta, v, loose(spelled), spelled)
-			if content != nil && o.Rest() != nil {
+			d.chunk(r, f.meta, v, loose(content), content)
+			if o.Rest() != nil {
 				d.sh.Stats.IgnoredKeys++
 			}
 		}

@@ -25,67 +25,56 @@ const (
 // directions are the values of "direction" in a capture.
 var directions = map[string]Direction{`"client_to_agent"`: ToAgent, `"agent_to_client"`: ToClient}
 
-// opposite reports whether a message in direction to may answer one in direction d.
-func (d Direction) opposite(to Direction) bool { return d == Unknown || to == Unknown || d != to }
-
 // The methods of version 1 that are read, of the released protocol and of what SDK 2.4.0 has besides it.
 const (
-	mInitialize      = "initialize"
-	mProxyInitialize = "_proxy/initialize" // what a conductor sends to a proxy in place of it
-	mNew             = "session/new"
-	mLoad            = "session/load"
-	mResume          = "session/resume"
-	mFork            = "session/fork"
-	mClose           = "session/close"
-	mSetMode         = "session/set_mode"
-	mSetModel        = "session/set_model"
-	mSetConfig       = "session/set_config_option"
-	mPrompt          = "session/prompt"
-	mCancel          = "session/cancel"
-	mCancelRequest   = "$/cancel_request"
-	mUpdate          = "session/update"
-	mPermission      = "session/request_permission"
-	mReadFile        = "fs/read_text_file"
-	mWriteFile       = "fs/write_text_file"
-	mTermCreate      = "terminal/create"
-	mTermOutput      = "terminal/output"
-	mTermWait        = "terminal/wait_for_exit"
-	mTermKill        = "terminal/kill"
-	mTermRelease     = "terminal/release"
-	mElicit          = "elicitation/create"
+	mInitialize  = "initialize"
+	mNew         = "session/new"
+	mLoad        = "session/load"
+	mResume      = "session/resume"
+	mFork        = "session/fork"
+	mClose       = "session/close"
+	mSetMode     = "session/set_mode"
+	mSetModel    = "session/set_model"
+	mSetConfig   = "session/set_config_option"
+	mPrompt      = "session/prompt"
+	mCancel      = "session/cancel"
+	mUpdate      = "session/update"
+	mPermission  = "session/request_permission"
+	mReadFile    = "fs/read_text_file"
+	mWriteFile   = "fs/write_text_file"
+	mTermCreate  = "terminal/create"
+	mTermOutput  = "terminal/output"
+	mTermWait    = "terminal/wait_for_exit"
+	mTermKill    = "terminal/kill"
+	mTermRelease = "terminal/release"
+	mElicit      = "elicitation/create"
 )
 
-// methods are the known methods. Wants are members that a result of one always has: they tell a response apart from
+// methods are those whose messages are checked. Wants are members that a result of one always has: they tell a response apart from
 // that to another request of the same id. Addressed are methods that must name a session, work those about files and
 // terminals.
 var methods = map[string]struct {
 	wants           []string
 	addressed, work bool
 }{
-	mInitialize:      {wants: []string{"protocolVersion"}},
-	mProxyInitialize: {wants: []string{"protocolVersion"}},
-	mNew:             {wants: []string{"sessionId"}},
-	mLoad:            {addressed: true},
-	mResume:          {},
-	mFork:            {wants: []string{"sessionId"}},
-	"session/list":   {wants: []string{"sessions"}},
-	mClose:           {},
-	mSetMode:         {},
-	mSetModel:        {},
-	mSetConfig:       {wants: []string{"configOptions"}},
-	mPrompt:          {wants: []string{"stopReason"}, addressed: true},
-	mCancel:          {addressed: true},
-	mCancelRequest:   {},
-	mUpdate:          {addressed: true},
-	mPermission:      {wants: []string{"outcome"}, addressed: true},
-	mReadFile:        {wants: []string{"content"}, addressed: true, work: true},
-	mWriteFile:       {addressed: true, work: true},
-	mTermCreate:      {wants: []string{"terminalId"}, addressed: true, work: true},
-	mTermOutput:      {wants: []string{"output", "truncated"}, addressed: true, work: true},
-	mTermWait:        {addressed: true, work: true},
-	mTermKill:        {addressed: true, work: true},
-	mTermRelease:     {addressed: true, work: true},
-	mElicit:          {wants: []string{"action"}},
+	mInitialize:    {wants: []string{"protocolVersion"}},
+	mNew:           {wants: []string{"sessionId"}},
+	mLoad:          {addressed: true},
+	mFork:          {wants: []string{"sessionId"}},
+	"session/list": {wants: []string{"sessions"}},
+	mSetConfig:     {wants: []string{"configOptions"}},
+	mPrompt:        {wants: []string{"stopReason"}, addressed: true},
+	mCancel:        {addressed: true},
+	mUpdate:        {addressed: true},
+	mPermission:    {wants: []string{"outcome"}, addressed: true},
+	mReadFile:      {wants: []string{"content"}, addressed: true, work: true},
+	mWriteFile:     {addressed: true, work: true},
+	mTermCreate:    {wants: []string{"terminalId"}, addressed: true, work: true},
+	mTermOutput:    {wants: []string{"output", "truncated"}, addressed: true, work: true},
+	mTermWait:      {addressed: true, work: true},
+	mTermKill:      {addressed: true, work: true},
+	mTermRelease:   {addressed: true, work: true},
+	mElicit:        {wants: []string{"action"}},
 }
 
 // frame is one JSON-RPC message and what its envelope says.
@@ -185,6 +174,9 @@ func (d *Decoder) conductor(f *frame) {
 	default:
 		o.Fail("type", "want request, response or notification")
 	}
+	if f.method == "_proxy/initialize" {
+		f.method = mInitialize // a conductor sends it to a proxy in its place
+	}
 	f.passed = from != "client" && to != "client" && to != "proxy(0)" && to != "proxy:0"
 }
 
@@ -242,7 +234,7 @@ type part struct {
 func joined(parts ...part) []byte {
 	var b []byte
 	for _, p := range parts {
-		if p.value == nil {
+		if len(p.value) == 0 {
 			continue
 		}
 		if b == nil {
@@ -272,19 +264,13 @@ func optional(text string) []byte {
 // Recognise reports whether head, the beginning of an input of up to 64 KiB that may be cut anywhere, is a capture of
 // ACP, and why in a few words that hold nothing of it. The first line that is none of our own dialect decides.
 func Recognise(head []byte) (why string, ok bool) {
-	in := input.NewScanner(bytes.NewReader(head), input.SettingsOf())
-	for in.Scan() {
-		if text := in.Line().Text; len(text) > 0 && !ndjson.Own(text) {
-			return recogniseLine(text)
+	var text []byte
+	for in := input.NewScanner(bytes.NewReader(head), input.SettingsOf()); text == nil && in.Scan(); {
+		if line := in.Line().Text; !ndjson.Own(line) {
+			text = line
 		}
 	}
-	return "", false
-}
-
-// recogniseLine reads one line, which may be cut.
-func recogniseLine(text []byte) (string, bool) {
-	keys := map[string]bool{}
-	kind := ""
+	keys, kind := map[string]bool{}, ""
 	c := rawjson.NewCursor(text, object.MaxDepth)
 	for c.Open('{'); c.More('}'); {
 		key := string(c.Key())
