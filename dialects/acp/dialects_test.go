@@ -146,7 +146,10 @@ func walkFields(table map[string]string, name, prefix string, o map[string]any, 
 func TestDialectsHasATableForEveryMethod(t *testing.T) {
 	tables := dialectTables(t)
 	for name, m := range methods {
-		if tables[name] == nil && name != mFork { // which is not of the released protocol
+		if name == mFork {
+			continue // not of the released protocol
+		}
+		if tables[name] == nil {
 			t.Errorf("docs/dialects.md has no table for %s", name)
 		}
 		for _, key := range m.wants {
