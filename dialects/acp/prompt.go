@@ -2,8 +2,8 @@ package acp
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/object"
@@ -39,9 +39,9 @@ type turn struct {
 // item is one piece of a reply: text or thought that came in chunks, a block of another kind, or a tool call.
 type item struct {
 	voice
-	text  []byte // of text and thought
-	block []byte // of another kind
-	call  *call
+	text []byte // of text and thought
+	raw  []byte // of a block of another kind, as it stands in the reply
+	call *call
 }
 
 // voice is what chunks of one message have in common. Spoke holds the last item of each.
@@ -75,7 +75,8 @@ func (d *Decoder) prompt(f *frame, p *pending, s *session) {
 	p.run = r
 	at := r.at(f.meta)
 	info := otelagent.RunInfo{SessionID: s.id, ID: r.id, Dialect: Dialect, Model: s.model,
-		Provider: d.sh.Settings.Provider, Agent: d.conn.agent, ForkParentID: s.forkOf, Metadata: f.in.Raw("_meta"), Config: s.config(&d.conn)}
+		Provider: d.sh.Settings.Provider, Agent: d.conn.agent, ForkParentID: s.forkOf,
+		Metadata: f.in.Raw("_meta"), Config: s.config(&d.conn)}
 	if info.Agent == "" {
 		info.Agent = d.sh.Settings.Agent
 	}
@@ -111,7 +112,7 @@ func (d *Decoder) prompt(f *frame, p *pending, s *session) {
 
 // message is a message of a role. Its id is envelope: it says where the message belongs.
 func message(role string, content []byte, id string) otelagent.Message {
-	raw := joined(part{"role", quoted(role)}, part{"content", content}, part{"messageId", optional(id)})
+	raw := joined(word("role", role), part{"content", content}, some("messageId", id))
 	m := otelagent.Message{Role: role, Raw: raw}
 	if id != "" {
 		m.Envelope = []string{"messageId"}
@@ -154,7 +155,7 @@ func (d *Decoder) chunk(r *run, at otelagent.Meta, v voice, content *object.Obje
 	}
 	// A chunk goes on with the last item of its message, if that is text; without an id, only if nothing came between.
 	i, known := t.spoke[v]
-	if !plain || !known || t.items[i].block != nil || v.messageID == "" && (i != len(t.items)-1 || i < t.parted) {
+	if !plain || !known || t.items[i].raw != nil || v.messageID == "" && (i != len(t.items)-1 || i < t.parted) {
 		if t.spoke == nil {
 			t.spoke = map[voice]int{}
 		}
@@ -164,8 +165,8 @@ func (d *Decoder) chunk(r *run, at otelagent.Meta, v voice, content *object.Obje
 	}
 	if plain {
 		t.items[i].text = rawjson.AppendString(t.items[i].text, text)
-	} else {
-		t.items[i].block = bytes.Clone(raw)
+	} else if t.items[i].raw = bytes.Clone(raw); v.kind == kindThought {
+		t.items[i].raw = joined(word("type", "thinking"), part{"block", raw}, some("messageId", v.messageID))
 	}
 }
 
@@ -173,7 +174,8 @@ func (d *Decoder) chunk(r *run, at otelagent.Meta, v voice, content *object.Obje
 func (d *Decoder) cutShort(r *run, m otelagent.Meta) {
 	r.turn.cut = true
 	d.sh.Emit(&otelagent.DefectFound{Meta: m, Code: spans.DefectEventLost,
-		Detail: "the end of a reply, which is too large: more than " + strconv.Itoa(maxHeld>>20) + " MiB wait for their end, or it has more than " + strconv.Itoa(maxItems) + " pieces"})
+		Detail: fmt.Sprintf("the end of a reply, which is too large: more than %d MiB wait for their end, or it has "+
+			"more than %d pieces", maxHeld>>20, maxItems)})
 }
 
 // cut says that an update came that is no chunk of the reply.
@@ -213,8 +215,12 @@ func (d *Decoder) endTurn(r *run, at otelagent.Meta, res otelagent.TurnResult) {
 		}
 	}
 	d.settleTerminals(r.s, true)
-	if len(t.items) > 0 {
-		out := message("assistant", t.reply(), t.messageID)
+	var pieces [][]byte
+	for _, it := range t.items {
+		pieces = append(pieces, it.json())
+	}
+	if pieces != nil {
+		out := message("assistant", listed(pieces), t.messageID)
 		res.Output = &out
 	}
 	res.Cost, res.Currency = t.spent, t.currency
@@ -233,32 +239,19 @@ func (d *Decoder) letGo(r *run) {
 	}
 }
 
-// reply is the content of the reply.
-func (t *turn) reply() []byte {
-	b := []byte{'['}
-	for i := range t.items {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, t.items[i].json()...)
-	}
-	return append(b, ']')
-}
-
+// json is the piece as it stands in the reply.
 func (it *item) json() []byte {
-	id := part{"messageId", optional(it.messageID)}
 	switch {
 	case it.call != nil:
 		return it.call.item()
-	case it.block != nil && it.kind == kindThought:
-		return joined(part{"type", quoted("thinking")}, part{"block", it.block}, id)
-	case it.block != nil:
-		return it.block
-	case it.kind == kindThought:
-		return joined(part{"type", quoted("thinking")}, part{"thinking", quoted(string(it.text))}, id)
-	default:
-		return joined(part{"type", quoted("text")}, part{"text", quoted(string(it.text))}, id)
+	case it.raw != nil:
+		return it.raw
 	}
+	name := "text"
+	if it.kind == kindThought {
+		name = "thinking"
+	}
+	return joined(word("type", name), word(name, string(it.text)), some("messageId", it.messageID))
 }
 
 // answer ends a run with the response to its prompt.

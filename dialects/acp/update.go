@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/otelagent/otelagent/dialects/object"
@@ -57,7 +58,7 @@ func (d *Decoder) update(f *frame, s *session) {
 		content := o.Raw("content")
 		c := s.compacting(id)
 		if taken = c != nil && !c.over && !f.bad() && d.hold(&c.run.held, len(content)+1); taken {
-			c.chunks = append(append(c.chunks, ','), content...)
+			c.chunks = append(c.chunks, bytes.Clone(content))
 		}
 	}
 	if !taken && !f.bad() {
@@ -154,7 +155,7 @@ func (s *session) spent(now money) (more float64, ok bool) {
 type compacting struct {
 	id      string
 	run     *run
-	chunks  []byte // of its summary, an array without its end
+	chunks  [][]byte // of its summary
 	started bool
 	over    bool // it has ended, or its run has
 }
@@ -194,8 +195,8 @@ func (d *Decoder) compaction(f *frame, s *session, o *object.Object, raw []byte)
 		d.sh.Emit(&otelagent.Other{Meta: m, Type: "compaction_update", Body: raw})
 		return true
 	}
-	if summary == nil && c.chunks != nil {
-		summary = append(append([]byte{'['}, c.chunks[1:]...), ']')
+	if summary == nil {
+		summary = listed(c.chunks)
 	}
 	applied := status == "completed"
 	res := otelagent.CompactionResult{MessagesBefore: -1, MessagesAfter: -1, InputTokens: -1, OutputTokens: -1,

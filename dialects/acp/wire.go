@@ -2,6 +2,7 @@ package acp
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,12 +51,13 @@ const (
 	mElicit      = "elicitation/create"
 )
 
-// methods are those whose messages are checked. Wants are members that a result of one always has: they tell a response apart from
-// that to another request of the same id. Addressed are methods that must name a session, work those about files and
-// terminals.
+// methods are those whose messages are checked. Wants are members that a result of one always has: they tell a response
+// apart from that to another request of the same id. Addressed are methods that must name a session, and work is the
+// member that one about files or terminals must have.
 var methods = map[string]struct {
-	wants           []string
-	addressed, work bool
+	wants     []string
+	addressed bool
+	work      string
 }{
 	mInitialize:    {wants: []string{"protocolVersion"}},
 	mNew:           {wants: []string{"sessionId"}},
@@ -67,13 +69,13 @@ var methods = map[string]struct {
 	mCancel:        {addressed: true},
 	mUpdate:        {addressed: true},
 	mPermission:    {wants: []string{"outcome"}, addressed: true},
-	mReadFile:      {wants: []string{"content"}, addressed: true, work: true},
-	mWriteFile:     {addressed: true, work: true},
-	mTermCreate:    {wants: []string{"terminalId"}, addressed: true, work: true},
-	mTermOutput:    {wants: []string{"output", "truncated"}, addressed: true, work: true},
-	mTermWait:      {addressed: true, work: true},
-	mTermKill:      {addressed: true, work: true},
-	mTermRelease:   {addressed: true, work: true},
+	mReadFile:      {wants: []string{"content"}, addressed: true, work: "path"},
+	mWriteFile:     {addressed: true, work: "path"},
+	mTermCreate:    {wants: []string{"terminalId"}, addressed: true, work: "command"},
+	mTermOutput:    {wants: []string{"output", "truncated"}, addressed: true, work: "terminalId"},
+	mTermWait:      {addressed: true, work: "terminalId"},
+	mTermKill:      {addressed: true, work: "terminalId"},
+	mTermRelease:   {addressed: true, work: "terminalId"},
 	mElicit:        {wants: []string{"action"}},
 }
 
@@ -232,33 +234,37 @@ type part struct {
 
 // joined returns the parts that have a value as one object; nil when none has.
 func joined(parts ...part) []byte {
-	var b []byte
+	var members [][]byte
 	for _, p := range parts {
-		if len(p.value) == 0 {
-			continue
+		if len(p.value) > 0 {
+			members = append(members, slices.Concat(quoted(p.key), []byte{':'}, p.value))
 		}
-		if b == nil {
-			b = append(b, '{')
-		} else {
-			b = append(b, ',')
-		}
-		b = append(append(rawjson.Quote(b, p.key), ':'), p.value...)
 	}
-	if b == nil {
+	if members == nil {
 		return nil
 	}
-	return append(b, '}')
+	return slices.Concat([]byte{'{'}, bytes.Join(members, []byte{','}), []byte{'}'})
+}
+
+// listed returns values as an array; nil without any.
+func listed(values [][]byte) []byte {
+	if len(values) == 0 {
+		return nil
+	}
+	return slices.Concat([]byte{'['}, bytes.Join(values, []byte{','}), []byte{']'})
 }
 
 // quoted returns text as JSON.
 func quoted(text string) []byte { return rawjson.Quote(nil, text) }
 
-// optional is quoted, and nil for no text.
-func optional(text string) []byte {
-	if text == "" {
-		return nil
+// word is a part that is a string, and some one that is left out when it is empty.
+func word(key, value string) part { return part{key, quoted(value)} }
+
+func some(key, value string) part {
+	if value == "" {
+		return part{}
 	}
-	return quoted(text)
+	return word(key, value)
 }
 
 // Recognise reports whether head, the beginning of an input of up to 64 KiB that may be cut anywhere, is a capture of
