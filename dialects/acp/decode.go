@@ -292,7 +292,7 @@ func (d *Decoder) settled(f *frame, p *pending, result *object.Object) {
 			facts = append(facts, fact("config_options", options))
 		}
 	case p.method != mClose:
-		s.agent, s.cwd = c.agent, cmp.Or(params.String("cwd"), s.cwd)
+		s.cwd = cmp.Or(params.String("cwd"), s.cwd)
 		s.model = cmp.Or(result.Object("models").String("currentModelId"), s.model) // before models became an option
 		s.options(result)
 		if c.initParams != nil || c.initResult != nil {
@@ -323,9 +323,9 @@ type session struct {
 	between  *run // a compaction between two prompts
 	compacts []*compacting
 
-	agent, forkOf, cwd, mode, model string
-	used                            int64 // tokens in the context by the last update, -1 before
-	cost                            money // cumulative, by the last update
+	forkOf, cwd, mode, model string
+	used                     int64 // tokens in the context by the last update, -1 before
+	cost                     money // cumulative, by the last update
 }
 
 // money is a sum of money in a currency; not known without one.

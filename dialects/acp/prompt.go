@@ -2,6 +2,7 @@ package acp
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -74,19 +75,11 @@ func (d *Decoder) prompt(f *frame, p *pending, s *session) {
 	r := &run{id: s.runID(f.id), s: s}
 	p.run = r
 	at := r.at(f.meta)
-	info := otelagent.RunInfo{SessionID: s.id, ID: r.id, Dialect: Dialect, Model: s.model,
-		Provider: d.sh.Settings.Provider, Agent: d.conn.agent, ForkParentID: s.forkOf,
-		Metadata: f.in.Raw("_meta"), Config: s.config(&d.conn)}
-	if info.Agent == "" {
-		info.Agent = d.sh.Settings.Agent
-	}
+	info := d.runInfo(r, spans.ContinuationDefault)
+	info.ForkParentID, info.Metadata, info.Config = s.forkOf, f.in.Raw("_meta"), s.config(&d.conn)
 	if s.loads > 0 { // nobody prompts before a session is loaded: the response was not seen
 		s.loads = 0
 		d.loaded(s, f.meta)
-	}
-	s.agent = info.Agent
-	if s.last != "" {
-		info.ParentID, info.Continuation = s.last, spans.ContinuationDefault
 	}
 	d.sh.Emit(&otelagent.RunStarted{Meta: at, RunInfo: info})
 	if len(s.open) == maxPrompts {
@@ -110,9 +103,19 @@ func (d *Decoder) prompt(f *frame, p *pending, s *session) {
 	}
 }
 
+// runInfo is what is known of a run that goes on with the one before it in its session.
+func (d *Decoder) runInfo(r *run, how spans.Continuation) otelagent.RunInfo {
+	s, settings := r.s, d.sh.Settings
+	if s.last == "" && how == spans.ContinuationDefault {
+		how = ""
+	}
+	return otelagent.RunInfo{SessionID: s.id, ID: r.id, Dialect: Dialect, Model: s.model, Provider: settings.Provider,
+		Agent: cmp.Or(d.conn.agent, settings.Agent), ParentID: s.last, Continuation: how}
+}
+
 // message is a message of a role. Its id is envelope: it says where the message belongs.
 func message(role string, content []byte, id string) otelagent.Message {
-	raw := joined(word("role", role), part{"content", content}, some("messageId", id))
+	raw := joined(str("role", role), part{"content", content}, some("messageId", id))
 	m := otelagent.Message{Role: role, Raw: raw}
 	if id != "" {
 		m.Envelope = []string{"messageId"}
@@ -166,7 +169,7 @@ func (d *Decoder) chunk(r *run, at otelagent.Meta, v voice, content *object.Obje
 	if plain {
 		t.items[i].text = rawjson.AppendString(t.items[i].text, text)
 	} else if t.items[i].raw = bytes.Clone(raw); v.kind == kindThought {
-		t.items[i].raw = joined(word("type", "thinking"), part{"block", raw}, some("messageId", v.messageID))
+		t.items[i].raw = joined(str("type", "thinking"), part{"block", raw}, some("messageId", v.messageID))
 	}
 }
 
@@ -251,7 +254,7 @@ func (it *item) json() []byte {
 	if it.kind == kindThought {
 		name = "thinking"
 	}
-	return joined(word("type", name), word(name, string(it.text)), some("messageId", it.messageID))
+	return joined(str("type", name), str(name, string(it.text)), some("messageId", it.messageID))
 }
 
 // answer ends a run with the response to its prompt.

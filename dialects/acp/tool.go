@@ -51,7 +51,7 @@ func (c *call) toolName() string {
 
 // item is the call as a piece of a reply.
 func (c *call) item() []byte {
-	return joined(word("type", "toolCall"), word("id", c.id), word("name", c.toolName()),
+	return joined(str("type", "toolCall"), str("id", c.id), str("name", c.toolName()),
 		part{"arguments", c.rawInput}, some("title", c.title), some("kind", c.kind))
 }
 

@@ -236,8 +236,7 @@ func (d *Decoder) compacts(s *session, at otelagent.Meta, id string) *compacting
 	if r == nil {
 		r = &run{id: "compaction-" + id, s: s}
 		s.between = r
-		info := otelagent.RunInfo{SessionID: s.id, ID: r.id, Dialect: Dialect, Model: s.model, Agent: s.agent,
-			Provider: d.sh.Settings.Provider, ParentID: s.last, Continuation: spans.ContinuationCompaction}
+		info := d.runInfo(r, spans.ContinuationCompaction)
 		d.sh.Emit(&otelagent.RunStarted{Meta: r.at(at), RunInfo: info})
 	}
 	if len(s.compacts) == maxCalls {

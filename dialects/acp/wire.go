@@ -257,14 +257,14 @@ func listed(values [][]byte) []byte {
 // quoted returns text as JSON.
 func quoted(text string) []byte { return rawjson.Quote(nil, text) }
 
-// word is a part that is a string, and some one that is left out when it is empty.
-func word(key, value string) part { return part{key, quoted(value)} }
+// str is a part that is a string, and some one that is left out when it is empty.
+func str(key, value string) part { return part{key, quoted(value)} }
 
 func some(key, value string) part {
 	if value == "" {
 		return part{}
 	}
-	return word(key, value)
+	return str(key, value)
 }
 
 // Recognise reports whether head, the beginning of an input of up to 64 KiB that may be cut anywhere, is a capture of
