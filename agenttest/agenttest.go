@@ -48,7 +48,13 @@ func New(t testing.TB, opts ...otelagent.Option) *Pipeline {
 // NewLive is New with copies of open spans (otelagent.WithLive): what the tree tells while the agent runs. See [Pipeline.When].
 func NewLive(t testing.TB, opts ...otelagent.Option) *Pipeline {
 	t.Helper()
-	return pipeline(t, []otelsetup.Option{otelsetup.WithLive()}, opts)
+	return pipeline(t, []otelsetup.Option{otelsetup.WithLive(0)}, opts)
+}
+
+// NewOpenInference is New with the attributes of OpenInference on its spans.
+func NewOpenInference(t testing.TB, opts ...otelagent.Option) *Pipeline {
+	t.Helper()
+	return pipeline(t, []otelsetup.Option{otelsetup.WithOpenInference()}, opts)
 }
 
 func pipeline(t testing.TB, setup []otelsetup.Option, opts []otelagent.Option) *Pipeline {

@@ -106,7 +106,7 @@ func TestLostAheadIsSentAgain(t *testing.T) {
 				batch.Rows, batch.Blocks = append(batch.Rows, b.Rows...), append(batch.Blocks, b.Blocks...)
 				return err
 			}
-			providers, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(otelsetup.NewFuncExporter(receive)), otelsetup.WithoutGlobal(), otelsetup.WithLive())
+			providers, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(otelsetup.NewFuncExporter(receive)), otelsetup.WithoutGlobal(), otelsetup.WithLive(0))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -241,7 +241,7 @@ func TestLostAheadLeavesWithTheEndOfItsRun(t *testing.T) {
 // aheadTracer exports to ahead, live. Flush waits for what was lost to be heard of.
 func aheadTracer(t *testing.T, ahead *aheadCounter) (tracer *otelagent.Tracer, flush, shutdown func()) {
 	t.Helper()
-	providers, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(ahead), otelsetup.WithoutGlobal(), otelsetup.WithLive())
+	providers, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(ahead), otelsetup.WithoutGlobal(), otelsetup.WithLive(0))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ import (
 
 // The keys of OpenInference are for others: what is rebuilt is the same with them and without.
 func TestOpenInferenceIsNotKept(t *testing.T) {
-	tree := func(opts ...otelagent.Option) string {
-		p := agenttest.New(t, append(opts, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())...)
+	tree := func(pipeline func(testing.TB, ...otelagent.Option) *agenttest.Pipeline) string {
+		p := pipeline(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
 		backends.Play(t.Context(), p.Tracer())
 		b, err := json.MarshalIndent(p.Session(), "", " ")
 		if err != nil {
@@ -22,7 +22,7 @@ func TestOpenInferenceIsNotKept(t *testing.T) {
 		}
 		return string(b)
 	}
-	if diff := cmp.Diff(tree(), tree(otelagent.WithOpenInference())); diff != "" {
+	if diff := cmp.Diff(tree(agenttest.New), tree(agenttest.NewOpenInference)); diff != "" {
 		t.Errorf("(-without +with):\n%s", diff)
 	}
 }

@@ -181,7 +181,7 @@ func WithMaxSpanBytes(n int) Option {
 const DefaultPreviewBytes = 2000
 
 // WithPreviewBytes bounds the previews that spans carry as attributes with CaptureContent, for views that read nothing else:
-// gen_ai.input.messages (what is new on the turn) and gen_ai.output.messages on turns, gen_ai.tool.call.arguments and
+// gen_ai.system_instructions (if new in the run), gen_ai.input.messages (the new ones) and gen_ai.output.messages on turns, gen_ai.tool.call.arguments and
 // gen_ai.tool.call.result on tool calls. Each is valid JSON of at most n bytes that says what was cut. Default:
 // DefaultPreviewBytes; 0 or less turns previews off, below 320 is 320.
 func WithPreviewBytes(n int) Option {
@@ -201,14 +201,13 @@ func WithEcho() Option {
 	return optionFunc(func(c config) config { c.echo = true; return c })
 }
 
-// Delivery tells which blocks did not arrive. The Providers and the Exporter of otelsetup do.
+// Delivery reports sessions whose spans did not arrive. The Providers and the Exporter of otelsetup do.
 type Delivery interface {
-	// OnLost registers f, which is then called with a session and the ids of blocks that could not be delivered; without ids
-	// when only lists were lost.
-	OnLost(f func(session string, blocks []spans.BlockID))
+	// OnLost registers f, which is then called with a session of which spans could not be delivered.
+	OnLost(f func(session string))
 }
 
-// WithDelivery sends blocks again that d reports as lost. Default, and with nil: what left the tracer counts as sent.
+// WithDelivery sends the content of a session again, whole with its next request, when d reports a loss of it. Default, and with nil: what left the tracer counts as sent.
 func WithDelivery(d Delivery) Option {
 	return optionFunc(func(c config) config { c.delivery = d; return c })
 }

@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/otelagent/otelagent/internal/exportsize"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -387,7 +386,6 @@ func (c *content) empty() bool {
 
 // carrier is what one span carries of content.
 type carrier struct {
-	size                   int
 	bodies, recipes, lists []string
 	echoes                 [][]byte
 	details                []attribute.KeyValue
@@ -405,7 +403,6 @@ func (c *content) carriers(run string, most int) []carrier {
 			room = most
 		}
 		room -= n
-		list[len(list)-1].size += n
 		return &list[len(list)-1]
 	}
 	if n := 0; len(c.details) > 0 {
@@ -425,7 +422,6 @@ func (c *content) carriers(run string, most int) []carrier {
 	}
 	if n := c.bytes - c.left; len(list) == 1 && n <= room {
 		list[0].bodies = c.bodies
-		list[0].size += n
 	} else {
 		for _, text := range c.bodies {
 			k := into(len(text))
@@ -473,7 +469,6 @@ func (h *handle) emit(end time.Time) {
 		return
 	}
 	for i, k := range c.carriers(h.run, h.tracer.config.maxSpan) {
-		exportsize.Ended(k.size, h.session, h.run)
 		if i == 0 {
 			k.emit(h.span, end)
 			continue

@@ -95,7 +95,6 @@ func (h *handle) begin(ctx context.Context, parent *handle, kind *spanKind, at M
 	a.add(h.address...)
 	a.int(spans.SeqKey, h.next(at))
 	a.source(spans.StartTimeKey, at.Source)
-	a.openInference(kind.name)
 	h.content.redacted = a.redacted
 	a.opts = append(a.opts, kind.option, trace.WithAttributes(a.kv...))
 	if !at.Time.IsZero() {

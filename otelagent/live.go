@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/otelagent/otelagent/internal/exportsize"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -28,8 +27,8 @@ type Live interface {
 	Changed(s *OpenSpan, apart time.Duration)
 	// Ended says that s has ended: nothing is to be sent of it any more.
 	Ended(s *OpenSpan)
-	// Flush says that a span ended which carries content of an open one: it is to leave the process without waiting for others.
-	// It is called without locks held.
+	// Flush says that a span ended which carries content of an open one: it is to be sent soon, unless the provider of the span
+	// does so. It is called without locks held.
 	Flush(child trace.Span)
 }
 
@@ -368,7 +367,6 @@ func (h *handle) leave(now *content, name string, at Moment) {
 	}
 	at = at.now()
 	for i, k := range now.carriers(h.run, h.tracer.config.maxSpan) {
-		exportsize.Ended(k.size, h.session, h.run)
 		child := h.payload("live/"+name+"/"+strconv.Itoa(i), at.Time)
 		k.emit(child, at.Time)
 		child.End(trace.WithTimestamp(at.Time))

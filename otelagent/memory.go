@@ -62,7 +62,7 @@ type form uint8
 
 const (
 	asBody     form = iota
-	asRecipe        // of other blocks: it goes when any of them does
+	asRecipe        // of other blocks
 	asWithheld      // at most its beginning left, and so it stays
 	asOld           // withheld for being beyond the window of a request; sent when it comes to stand in one
 )
@@ -202,50 +202,16 @@ func (m *memory) remember(key memoKey, v memo) {
 	m.memos[key] = v
 }
 
-// lost forgets blocks that did not arrive, those that were made of others, and sends complete lists next.
-func (s *memories) lost(session string, blocks []spans.BlockID) {
+// lost forgets all that was sent of a session: what comes next is complete.
+func (s *memories) lost(session string) {
 	s.mu.Lock()
-	var found []*memory
-	for e := s.order.Front(); e != nil; e = e.Next() {
-		if m := e.Value.(*memory); m.key.session == session {
-			found = append(found, m)
+	for e := s.order.Front(); e != nil; {
+		next := e.Next()
+		if e.Value.(*memory).key.session == session {
+			s.forget(e)
 		}
+		e = next
 	}
 	s.mu.Unlock()
-	for _, m := range found {
-		m.mu.Lock()
-		m.lost(blocks)
-		m.close()
-	}
 	s.ahead.lose(session)
-}
-
-func (m *memory) lost(blocks []spans.BlockID) {
-	m.request.complete()
-	if len(blocks) == 0 {
-		return
-	}
-	gone := make(map[spans.ShortID]bool, len(blocks))
-	for _, id := range blocks {
-		gone[id.Short()] = true // of a recipe too: its id begins like that of the block it makes
-	}
-	for id, form := range m.sent {
-		if gone[id.Short()] || form == asRecipe {
-			gone[id.Short()] = true
-			delete(m.sent, id)
-			m.count(-1)
-		}
-	}
-	for key, v := range m.memos {
-		if gone[v.id.Short()] {
-			delete(m.memos, key)
-			m.count(-1)
-		}
-	}
-	for key, v := range m.values {
-		if gone[v.block] {
-			delete(m.values, key)
-			m.count(-1)
-		}
-	}
 }

@@ -28,11 +28,11 @@ type Run struct {
 	copied bool
 	// inferred says that its start was not seen.
 	inferred bool
-	// inputSeen is whether WithOpenInference knows what came into the run.
-	inputSeen atomic.Bool
-	model     string
-	vendor    string
-	header    []attribute.KeyValue // what every turn repeats; never changed once made
+	// shown is what the previews of the run showed.
+	shown  shown
+	model  string
+	vendor string
+	header []attribute.KeyValue // what every turn repeats; never changed once made
 
 	// guarded by handle.mu
 	defects     []string
@@ -281,7 +281,6 @@ func (r *Run) AddMessage(m Message) {
 	if r == nil || !r.capturing() {
 		return
 	}
-	r.openInferenceInput(&m)
 	r.addMessage(spans.ListOutside, &m)
 	r.changed(0)
 }

@@ -143,6 +143,9 @@ func (t *Tool) End(res ToolResult) {
 		if !t.ended && t.capturing() {
 			t.content.addBody(t.origin, spans.ListResult, res.Result)
 			t.valueView(spans.ToolCallResultKey, spans.ListResult, res.Result, &a)
+			if res.Result != nil && t.previews() {
+				t.place.run.shown.addResult(t.callID)
+			}
 		}
 		t.mu.Unlock()
 	}

@@ -51,8 +51,7 @@ type config struct {
 	live         Live
 	partialEvery time.Duration // zero: nothing is kept of partial output
 
-	openInference bool
-	delivery      Delivery
+	delivery Delivery
 }
 
 // Option configures a Tracer.

@@ -32,6 +32,8 @@ type Turn struct {
 	partial     *partial      // of the reply
 	reply       *liveReply    // what copies tell of the last attempt; nil before it, and without them
 	questions   int           // to the user, without an answer
+	previewed   bool          // a request was
+	before      int           // messages of it that are not new on the turn
 }
 
 // StartTurn starts a turn and returns a context in which its tool calls are to be started. The turn is a child of the run,
@@ -244,7 +246,6 @@ func (t *Turn) AddInput(m Message) {
 	if t == nil || !t.capturing() {
 		return
 	}
-	t.run.openInferenceInput(&m)
 	t.addMessage(spans.ListInput, &m)
 	t.changed(0)
 }
@@ -290,7 +291,6 @@ func (t *Turn) figures(res *TurnResult, a *attrs) {
 		a.usage(res.Usage, &turnUsageKeys)
 		if !t.run.copied { // its tokens are counted where it came from
 			a.profileUsage(res.Usage.normal())
-			a.openInferenceUsage(res.Usage.normal())
 		}
 	}
 	if res.Cost != nil {

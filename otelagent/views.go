@@ -1,6 +1,7 @@
 package otelagent
 
 import (
+	"hash/maphash"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -22,25 +23,83 @@ func (t *Turn) inputViews(req *Request, same int, a *attrs) {
 	if window := t.tracer.config.window; window > 0 {
 		same = max(same, len(req.Messages)-window)
 	}
-	t.openInferenceRequest(req, a)
-	if !t.previews() || same >= len(req.Messages) {
+	if !t.previews() {
 		return
 	}
-	a.view(spans.InputMessagesKey, func(dst []byte) []byte {
-		return genaijson.AppendMessages(dst, t.redacted(req.Messages[same:]), t.tracer.config.preview)
-	})
+	if t.previewed { // by an earlier attempt: what was new then is new on the turn
+		same = min(same, t.before)
+	}
+	t.previewed, t.before = true, same
+	if t.run.shown.newSystem(req.System) {
+		body, _ := t.tracer.config.redact(Piece{Body: req.System, JSON: true, Place: PlaceSystem})
+		a.view(spans.SystemInstructionsKey, func(dst []byte) []byte {
+			return genaijson.AppendSystem(dst, validBytes(body), t.tracer.config.preview)
+		})
+	}
+	shown := 0
+	if same < len(req.Messages) {
+		preview, n := genaijson.AppendNew(nil, t.redacted(req.Messages[same:]), t.tracer.config.preview, t.run.shown.hasResult)
+		if shown = n; n > 0 {
+			a.add(spans.InputMessagesKey.String(string(preview)))
+		}
+	}
+	a.count(spans.RequestMessagesOmittedKey, int64(len(req.Messages)-shown))
+}
+
+// shown is what previews of a run showed, so that no other span of it repeats it. Safe for concurrent use.
+type shown struct {
+	mu      sync.Mutex
+	system  uint64              // hash of the last system prompt, or 0
+	results map[string]struct{} // ids of the tool calls whose spans show their results
+}
+
+// maxShownResults bounds the ids that a run keeps. Beyond it forgets them all: their results are shown again.
+const maxShownResults = 4096
+
+var shownSeed = maphash.MakeSeed()
+
+// newSystem reports whether a system prompt is there and is not that of the last request.
+func (s *shown) newSystem(raw []byte) bool {
+	if len(raw) == 0 {
+		return false
+	}
+	hash := maphash.Bytes(shownSeed, raw)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.system
+	s.system = hash
+	return hash != before
+}
+
+// addResult records that the span of a call shows its result.
+func (s *shown) addResult(callID string) {
+	if callID == "" {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.results == nil || len(s.results) >= maxShownResults {
+		s.results = make(map[string]struct{})
+	}
+	s.results[callID] = struct{}{}
+}
+
+// hasResult reports whether the span of a call shows its result.
+func (s *shown) hasResult(callID string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.results[callID]
+	return ok
 }
 
 var viewBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// view adds what write appends, and returns it.
-func (a *attrs) view(key attribute.Key, write func(dst []byte) []byte) string {
+// view adds what write appends.
+func (a *attrs) view(key attribute.Key, write func(dst []byte) []byte) {
 	b := viewBuffers.Get().(*[]byte)
 	*b = write((*b)[:0])
-	preview := string(*b)
+	a.kv = append(a.kv, key.String(string(*b)))
 	viewBuffers.Put(b)
-	a.kv = append(a.kv, key.String(preview))
-	return preview
 }
 
 // replyViews adds the preview of the reply, and completes the standard event with it.
@@ -54,7 +113,6 @@ func (t *Turn) replyViews(res *TurnResult, a *attrs) {
 			return genaijson.AppendOutput(dst, raw, finishReason(res), t.tracer.config.preview)
 		})
 	}
-	t.openInferenceReply(res.Output, a)
 	if len(t.content.details) > 0 {
 		t.content.details = append(t.content.details, spans.OutputMessagesKey.String(string(
 			genaijson.AppendOutput(nil, raw, finishReason(res), t.content.detailsLeft(t.origin)))))
@@ -115,8 +173,5 @@ func (h *handle) valueView(key attribute.Key, place string, raw []byte, a *attrs
 		return
 	}
 	body, _ := h.tracer.config.redact(Piece{Body: raw, JSON: true, Place: place})
-	preview := a.view(key, func(dst []byte) []byte { return genaijson.AppendValue(dst, validBytes(body), h.tracer.config.preview) })
-	if h.tracer.config.openInference {
-		a.openInferenceTool(key, preview)
-	}
+	a.view(key, func(dst []byte) []byte { return genaijson.AppendValue(dst, validBytes(body), h.tracer.config.preview) })
 }

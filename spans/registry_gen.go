@@ -290,6 +290,8 @@ const (
 	RequestFormatKey = attribute.Key("otelagent.request.format")
 	// RequestMessagesKey (int; number; on session.turn): Messages in the request.
 	RequestMessagesKey = attribute.Key("otelagent.request.messages")
+	// RequestMessagesOmittedKey (int; number; on session.turn): Messages of the request that gen_ai.input.messages does not show: those of earlier turns, results that tool calls show, and those beyond its bound. Absent when 0, and without previews.
+	RequestMessagesOmittedKey = attribute.Key("otelagent.request.messages_omitted")
 	// RequestBytesKey (int, By; number; on session.turn): Size of the request as the loop emitted it.
 	RequestBytesKey = attribute.Key("otelagent.request.bytes")
 	// RequestDigestKey (string; content; on session.turn): SHA-256 over the chain digests of its params and request lists: equal digests, equal requests.
@@ -340,11 +342,11 @@ const (
 	ErrorMessageKey = attribute.Key("otelagent.error.message")
 	// ToolNameKey (string; name; on tool.call, permission.evaluate): The tool.
 	ToolNameKey = attribute.Key("gen_ai.tool.name")
-	// InputMessagesKey (string; content; on session.turn): Preview for eyes: the messages that are new on this turn, as standard JSON, cut to a bound; the whole of it is in the blocks. Whole on the event of the encoding `full`.
+	// InputMessagesKey (string; content; on session.turn): Preview for eyes: the messages that are new on this turn, without results of tool calls whose spans show them, as standard JSON, cut to a bound; the whole of it is in the blocks. Whole on the event of the encoding `full`.
 	InputMessagesKey = attribute.Key("gen_ai.input.messages")
 	// OutputMessagesKey (string; content; on session.turn): Preview for eyes: the reply, likewise.
 	OutputMessagesKey = attribute.Key("gen_ai.output.messages")
-	// SystemInstructionsKey (string; content; on event): The system prompt as standard JSON, on the event of the encoding `full`.
+	// SystemInstructionsKey (string; content; on session.turn): Preview for eyes: the system prompt if it is new in the run, likewise. Whole on the event of the encoding `full`.
 	SystemInstructionsKey = attribute.Key("gen_ai.system_instructions")
 	// ToolDefinitionsKey (string; content; on event): The tool catalogue as standard JSON, on the event of the encoding `full`.
 	ToolDefinitionsKey = attribute.Key("gen_ai.tool.definitions")
@@ -368,7 +370,7 @@ const (
 	ToolChildSessionIDKey = attribute.Key("otelagent.tool.child.session.id")
 	// ToolProgressCountKey (int; number; on tool.call): Partial results and progress messages seen, kept or not.
 	ToolProgressCountKey = attribute.Key("otelagent.tool.progress.count")
-	// OpenInferenceKindKey (string; enum; on all): AGENT, LLM, TOOL, GUARDRAIL or CHAIN. This and the keys of OpenInference below are written with WithOpenInference only, and not kept by the exporter.
+	// OpenInferenceKindKey (string; enum; on all): AGENT, LLM, TOOL, GUARDRAIL or CHAIN. This and the keys of OpenInference below are written by otelsetup.OpenInference only, and not kept by the exporter.
 	OpenInferenceKindKey = attribute.Key("openinference.span.kind")
 	// OpenInferenceAgentKey (string; name; on session.run): Same as gen_ai.agent.name.
 	OpenInferenceAgentKey = attribute.Key("agent.name")
@@ -1042,6 +1044,7 @@ var attributes = []Attribute{
 	{Key: OutputTypeKey, Type: "string", Class: ClassEnum, Brief: "text or json, when a format was asked for."},
 	{Key: RequestFormatKey, Type: "string", Class: ClassName, Brief: "The response format asked for, in the loop's word."},
 	{Key: RequestMessagesKey, Type: "int", Class: ClassNumber, Brief: "Messages in the request."},
+	{Key: RequestMessagesOmittedKey, Type: "int", Class: ClassNumber, Brief: "Messages of the request that gen_ai.input.messages does not show: those of earlier turns, results that tool calls show, and those beyond its bound. Absent when 0, and without previews."},
 	{Key: RequestBytesKey, Type: "int", Class: ClassNumber, Brief: "Size of the request as the loop emitted it."},
 	{Key: RequestDigestKey, Type: "string", Class: ClassContent, Brief: "SHA-256 over the chain digests of its params and request lists: equal digests, equal requests."},
 	{Key: PromptDigestKey, Type: "string", Class: ClassContent, Brief: "SHA-256 of the system prompt."},
@@ -1067,9 +1070,9 @@ var attributes = []Attribute{
 	{Key: ErrorTypeKeyKey, Type: "string", Class: ClassEnum, Brief: "Set with status Error: run error, rejected or aborted; turn whose reply is an error; tool outcome error."},
 	{Key: ErrorMessageKey, Type: "string", Class: ClassContent, Brief: "What the loop said about the failure."},
 	{Key: ToolNameKey, Type: "string", Class: ClassName, Brief: "The tool."},
-	{Key: InputMessagesKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the messages that are new on this turn, as standard JSON, cut to a bound; the whole of it is in the blocks. Whole on the event of the encoding `full`."},
+	{Key: InputMessagesKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the messages that are new on this turn, without results of tool calls whose spans show them, as standard JSON, cut to a bound; the whole of it is in the blocks. Whole on the event of the encoding `full`."},
 	{Key: OutputMessagesKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the reply, likewise."},
-	{Key: SystemInstructionsKey, Type: "string", Class: ClassContent, Brief: "The system prompt as standard JSON, on the event of the encoding `full`."},
+	{Key: SystemInstructionsKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the system prompt if it is new in the run, likewise. Whole on the event of the encoding `full`."},
 	{Key: ToolDefinitionsKey, Type: "string", Class: ClassContent, Brief: "The tool catalogue as standard JSON, on the event of the encoding `full`."},
 	{Key: ToolCallArgumentsKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the arguments, cut to a bound."},
 	{Key: ToolCallResultKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the result, cut to a bound."},
@@ -1081,7 +1084,7 @@ var attributes = []Attribute{
 	{Key: ToolChildRunIDKey, Type: "string", Class: ClassID, Brief: "Run that this call spawned."},
 	{Key: ToolChildSessionIDKey, Type: "string", Class: ClassID, Brief: "Its session."},
 	{Key: ToolProgressCountKey, Type: "int", Class: ClassNumber, Brief: "Partial results and progress messages seen, kept or not."},
-	{Key: OpenInferenceKindKey, Type: "string", Class: ClassEnum, Brief: "AGENT, LLM, TOOL, GUARDRAIL or CHAIN. This and the keys of OpenInference below are written with WithOpenInference only, and not kept by the exporter."},
+	{Key: OpenInferenceKindKey, Type: "string", Class: ClassEnum, Brief: "AGENT, LLM, TOOL, GUARDRAIL or CHAIN. This and the keys of OpenInference below are written by otelsetup.OpenInference only, and not kept by the exporter."},
 	{Key: OpenInferenceAgentKey, Type: "string", Class: ClassName, Brief: "Same as gen_ai.agent.name."},
 	{Key: OpenInferenceModelKey, Type: "string", Class: ClassName, Brief: "Same as gen_ai.request.model."},
 	{Key: OpenInferenceToolKey, Type: "string", Class: ClassName, Brief: "Same as gen_ai.tool.name."},

@@ -128,7 +128,7 @@ func BenchmarkTurn(b *testing.B) {
 		}
 	})
 	b.Run("live", func(b *testing.B) { // what makes and sends the copies runs beside it, and counts as far as it takes the processor away
-		live := otelsetup.NewLive(takesAll{})
+		live := otelsetup.NewLive(takesAll{}, 0)
 		defer func() { _ = live.Shutdown(context.Background()) }()
 		ctx, run := startBenchRun(trace.NewTracerProvider(trace.WithSpanProcessor(dropped{})), otelagent.WithLive(live))
 		b.ReportAllocs()

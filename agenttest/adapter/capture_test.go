@@ -312,12 +312,12 @@ func TestLargeBodies(t *testing.T) {
 
 // lossy is a delivery that says what was lost.
 type lossy struct {
-	f func(string, []spans.BlockID)
+	f func(string)
 }
 
-func (l *lossy) OnLost(f func(string, []spans.BlockID)) { l.f = f }
+func (l *lossy) OnLost(f func(string)) { l.f = f }
 
-// What did not arrive is sent again, with the blocks that were made of it, and lists are complete next.
+// After a loss the next request of its session is whole: every block is sent again, and lists are complete.
 func TestLostIsSentAgain(t *testing.T) {
 	d := &lossy{}
 	run, exp := start(t, otelagent.WithDelivery(d))
@@ -329,17 +329,15 @@ func TestLostIsSentAgain(t *testing.T) {
 		history = append(history, user(fmt.Sprint("message ", len(history))))
 		ask(t, run, payloadOf(`"s"`, append([]string{user(text)}, history...)...))
 	}
-	lost := exp.GetSpans()[0] // the tool call, of which a message is made
-	exp.Reset()
-	var ids []spans.BlockID
-	for _, kv := range lost.Events[0].Attributes {
-		for _, body := range kv.Value.AsStringSlice() {
-			ids = append(ids, spans.BlockOfString(body))
-		}
-	}
-	d.f("other", ids)
-	d.f("s", ids)
 	payload := payloadOf(`"s"`, append([]string{user(text)}, history...)...)
+	exp.Reset()
+	d.f("other")
+	ask(t, run, payload)
+	if w := readWire(t, exp.GetSpans()); len(w.bodies) > 0 {
+		t.Errorf("a loss of another session: %d bodies were sent again", len(w.bodies))
+	}
+	exp.Reset()
+	d.f("s")
 	ask(t, run, payload)
 	w := readWire(t, exp.GetSpans())
 	if _, ok := w.body(spans.BlockOfString(`{"content":"`+text+`","role":"user"}`).Short(), 8); !ok {
@@ -350,14 +348,8 @@ func TestLostIsSentAgain(t *testing.T) {
 			t.Errorf("%s is not complete", l.Name)
 		}
 	}
-	// Lists alone were lost.
-	ask(t, run, payload)
-	ask(t, run, payload)
-	exp.Reset()
-	d.f("s", nil)
-	ask(t, run, payload)
-	if w := readWire(t, exp.GetSpans()); len(w.bodies) > 0 || slices.ContainsFunc(w.lists, func(l wireList) bool { return l.Prefix != "" }) {
-		t.Errorf("%d bodies, %+v", len(w.bodies), w.lists)
+	if got, err := w.payload("r", 31, 0, 0); err != nil || got != payload {
+		t.Errorf("the request after the loss is not whole: %v", err)
 	}
 }
 

@@ -53,7 +53,7 @@ func checkLists(t *testing.T, w *wire) {
 
 func fixtures(t *testing.T) []string {
 	t.Helper()
-	files, err := filepath.Glob("phi/testdata/phi-core-*/*.events.ndjson")
+	files, err := filepath.Glob("../../dialects/phi/testdata/phi-core-*/*.events.ndjson")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no fixtures: %v", err)
 	}

@@ -68,7 +68,7 @@ func TestLostIsToldInEachHistory(t *testing.T) {
 			ask(t, run, payloadOf(`"s"`, histories[i]...))
 		}
 	}
-	d.f("s", nil)
+	d.f("s")
 	exp.Reset()
 	for range 3 {
 		ask(t, run, payloadOf(`"s"`, histories[0]...))
@@ -113,7 +113,7 @@ func TestSlowRedactorHoldsItsSessionOnly(t *testing.T) {
 		for i := range 3 {
 			_, run := tracer.StartRun(context.Background(), otelagent.RunInfo{SessionID: fmt.Sprint(i)})
 			run.Note("x", []byte(`{"a":1}`), otelagent.Moment{})
-			d.f(fmt.Sprint(i), nil)
+			d.f(fmt.Sprint(i))
 			run.End(otelagent.RunResult{})
 		}
 	}()

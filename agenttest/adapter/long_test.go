@@ -53,8 +53,8 @@ func TestLongSessions(t *testing.T) {
 			if testing.Short() {
 				t.Skip("-short: hundreds of megabytes of events")
 			}
-			d, payloads := distinct(t, phifixtures.Long(t, "..", test.name))
-			s := sizesOf(t, phifixtures.Long(t, "..", test.name), opts...)
+			d, payloads := distinct(t, phifixtures.Long(t, "../..", test.name))
+			s := sizesOf(t, phifixtures.Long(t, "../..", test.name), opts...)
 			of := func(n int) float64 { return float64(n) / float64(d) }
 			t.Logf("D %d, payloads %.1f D, payload events %.3f D, OTLP %.2f D, gzip %.2f D", d, of(payloads), of(s.events), of(s.otlp), of(s.gzip))
 			if got := of(s.events); got > test.most || got < 1 {

@@ -27,7 +27,7 @@ type Read struct {
 	Value string // that it wants of them; empty: any
 	// Some says that not all spans have them: what the loop does not tell, or what was never answered.
 	Some bool
-	// Content says that they are there with captured content only, Switch that they are there with WithOpenInference only.
+	// Content says that they are there with captured content only, Switch that they are there with otelsetup.WithOpenInference only.
 	Content, Switch bool
 }
 

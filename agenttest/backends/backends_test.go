@@ -42,9 +42,8 @@ var sources = map[string]func(*testing.T, *otelagent.Tracer){
 }
 
 // sent returns the spans that a source makes, as OTLP has them.
-func sent(t *testing.T, play func(*testing.T, *otelagent.Tracer), opts ...otelagent.Option) []ptrace.Span {
+func sent(t *testing.T, play func(*testing.T, *otelagent.Tracer), p *agenttest.Pipeline) []ptrace.Span {
 	t.Helper()
-	p := agenttest.New(t, opts...)
 	play(t, p.Tracer())
 	var list []ptrace.Span
 	for _, b := range p.OTLP() {
@@ -71,11 +70,11 @@ func TestSpansCarryWhatBackendsRead(t *testing.T) {
 		byOptions := map[[2]bool][]ptrace.Span{}
 		for _, content := range []bool{false, true} {
 			for _, on := range []bool{false, true} {
-				opts := []otelagent.Option{otelagent.WithCapture(levels[map[bool]int{true: 1}[content]])}
+				pipeline := agenttest.New
 				if on {
-					opts = append(opts, otelagent.WithOpenInference())
+					pipeline = agenttest.NewOpenInference
 				}
-				byOptions[[2]bool{content, on}] = sent(t, play, opts...)
+				byOptions[[2]bool{content, on}] = sent(t, play, pipeline(t, otelagent.WithCapture(levels[map[bool]int{true: 1}[content]])))
 			}
 		}
 		for _, b := range backends.Backends {

@@ -103,7 +103,7 @@ func followed(t *testing.T, events []byte, live bool, end int) string {
 	opts := []otelagent.Option{otelagent.WithTracerProvider(provider), otelagent.WithCapture(otelagent.CaptureContent)}
 	var copies *otelsetup.Live
 	if live {
-		copies = otelsetup.NewLive(to)
+		copies = otelsetup.NewLive(to, 0)
 		defer copies.Shutdown(context.WithoutCancel(t.Context()))
 		opts = append(opts, otelagent.WithLive(copies))
 	}

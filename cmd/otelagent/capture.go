@@ -125,9 +125,6 @@ func (o *captureOptions) options() ([]otelagent.Option, error) {
 	if o.Echo {
 		opts = append(opts, otelagent.WithEcho())
 	}
-	if o.OpenInference {
-		opts = append(opts, otelagent.WithOpenInference())
-	}
 	if len(o.For) > 0 {
 		rules := make([]captureFor, len(o.For))
 		for i, rule := range o.For {

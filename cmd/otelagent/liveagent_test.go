@@ -40,7 +40,7 @@ func liveAgentMain() {
 
 func liveAgent(ctx context.Context, mode string) error {
 	p, err := otelsetup.Setup(ctx, otelsetup.WithEndpoint("http://"+os.Getenv(testLiveAgent)), otelsetup.WithProtocol(otelsetup.GRPC),
-		otelsetup.WithLive(otelsetup.WithHeartbeat(liveHeartbeat)))
+		otelsetup.WithLive(liveHeartbeat))
 	if err != nil {
 		return err
 	}

@@ -205,7 +205,7 @@ const notLive = "--live is for an agent at work: a pipe, or one file with --foll
 // live says for the tracer and for what is behind it what is sent of open spans.
 func (o *sendOptions) live() (setup []otelsetup.Option, tracer func(*otelsetup.Providers) []otelagent.Option) {
 	if o.Live {
-		setup = append(setup, otelsetup.WithLive(otelsetup.WithHeartbeat(o.Heartbeat)))
+		setup = append(setup, otelsetup.WithLive(o.Heartbeat))
 	}
 	return setup, func(p *otelsetup.Providers) (opts []otelagent.Option) {
 		if o.Partial {
@@ -486,8 +486,11 @@ func (o *sendOptions) delivery(ctx context.Context, capture []otelagent.Option, 
 	shown, showing := o.live()
 	opts = append(opts, shown...)
 	opts = append(opts, serviceName(service)...)
+	if o.Capture.OpenInference {
+		opts = append(opts, otelsetup.WithOpenInference())
+	}
 	if live && !t.file {
-		opts = append(opts, otelsetup.WithMaxQueueSpans(pipeQueue))
+		opts = append(opts, otelsetup.WithMaxQueue(pipeQueue, 0))
 	} else {
 		opts = append(opts, otelsetup.WithBlocking())
 	}

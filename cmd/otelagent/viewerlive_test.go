@@ -50,7 +50,7 @@ func startWatching(tb testing.TB) *watching {
 	served := make(chan error, 1)
 	go func() { served <- v.handler.Serve(ctx, v.listener) }()
 
-	p, err := otelsetup.Setup(ctx, otelsetup.WithEndpoint("http://"+c.addr("grpc")), otelsetup.WithProtocol(otelsetup.GRPC), otelsetup.WithoutGlobal(), otelsetup.WithLive())
+	p, err := otelsetup.Setup(ctx, otelsetup.WithEndpoint("http://"+c.addr("grpc")), otelsetup.WithProtocol(otelsetup.GRPC), otelsetup.WithoutGlobal(), otelsetup.WithLive(0))
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Package object reads JSON objects member by member. It remembers which members were read, so that a dialect can keep the rest, and
-// collects the problems of a line under the paths of its keys.
+// Package object reads JSON objects member by member. It remembers which members were read, so that a dialect can
+// keep the rest, and collects the problems of a line under the paths of its keys.
 //
 // All dialects read with it:
 //
@@ -21,13 +21,16 @@ import (
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// MaxDepth is the depth of nesting that Parse accepts: the depth that content may have anywhere, and the levels around it.
+// MaxDepth is the depth of nesting that Parse accepts: the depth that content may have anywhere, and the levels
+// around it.
 const MaxDepth = rawjson.MaxDepth + 8
 
-// MaxMembers is the number of members of one object that Parse keeps. More are a problem of the object, and are dropped.
+// MaxMembers is the number of members of one object that Parse keeps. More are a problem of the object, and are
+// dropped.
 const MaxMembers = 1024
 
-// MaxElements is the number of elements of one array that List and Objects return. More are a problem of the member, and are dropped.
+// MaxElements is the number of elements of one array that List and Objects return. More are a problem of the member,
+// and are dropped.
 const MaxElements = 1 << 16
 
 // maxProblems is the number of problems of one line that are kept.
@@ -35,18 +38,21 @@ const maxProblems = 8
 
 // A Problem says what is wrong with one member. It holds no value of the input: lines are content.
 type Problem struct {
-	// Path names the member from the top of the line: payload.messages[2].role. It is empty where the line is wrong as a whole.
+	// Path names the member from the top of the line: payload.messages[2].role. It is empty where the line is wrong
+	// as a whole.
 	Path string
 	// Reason says what is wrong and what is allowed.
 	Reason string
 }
 
-// Object is one JSON object. Its values alias the input and are valid as long as that does not change. The nil Object is valid and has
-// no members. Not safe for concurrent use.
+// Object is one JSON object. Its values alias the input and are valid as long as that does not change. The nil Object
+// is valid and has no members. Not safe for concurrent use.
 type Object struct {
-	line    *line
+	line    *line // own, or that of the object around it
+	own     line
 	path    string
 	members []member
+	room    [usual]member // of members, while they are few
 }
 
 // line is what the objects of one line share.
@@ -61,11 +67,11 @@ type member struct {
 	used       bool
 }
 
-// usual is how many members an Object has room for at first.
+// usual is how many members most objects have at most.
 const usual = 8
 
-// Parse reads one line, which must be one JSON object in UTF-8 and nothing else. The error is a *rawjson.SyntaxError, or says that the
-// line is no object.
+// Parse reads one line, which must be one JSON object in UTF-8 and nothing else. The error is a *rawjson.SyntaxError,
+// or says that the line is no object.
 func Parse(text []byte) (*Object, error) {
 	if err := rawjson.ValidUTF8(text); err != nil {
 		return nil, err
@@ -77,25 +83,37 @@ func Parse(text []byte) (*Object, error) {
 		}
 		return nil, errors.New("want an object, got " + rawjson.KindOf(bytes.TrimSpace(text)))
 	}
-	o := &Object{line: new(line)}
+	o := new(Object)
+	o.line = &o.own
 	o.read(&c)
 	return o, c.End()
 }
 
-// Of returns raw, valid JSON, as an Object whose problems have paths that begin with path. It is nil when raw is no object.
+// Of returns raw, valid JSON, as an Object whose problems have paths that begin with path. It is nil when raw is no
+// object.
 func Of(path string, raw []byte) *Object {
 	if len(raw) == 0 || raw[0] != '{' {
 		return nil
 	}
-	o := &Object{line: new(line), path: path}
+	o := new(Object)
+	o.Reset(path, raw)
+	return o
+}
+
+// Reset makes o what Of returns, in the memory of o, so that a loop over many objects allocates one. When raw is no
+// object, o has no members.
+func (o *Object) Reset(path string, raw []byte) {
+	o.own = line{}
+	o.line, o.path = &o.own, path
 	c := rawjson.NewCursor(raw, MaxDepth)
 	o.read(&c)
-	return o
 }
 
 // read reads the members of the object at c.
 func (o *Object) read(c *rawjson.Cursor) {
-	o.members = make([]member, 0, usual)
+	if o.members = o.members[:0]; o.members == nil {
+		o.members = o.room[:0]
+	}
 	for c.Open('{'); c.More('}'); {
 		key := c.Key()
 		if !c.Plain() {
@@ -141,10 +159,21 @@ func (o *Object) Twice() string {
 	if o == nil {
 		return ""
 	}
-	for i, m := range o.members {
-		for _, earlier := range o.members[:i] {
-			if bytes.Equal(earlier.key, m.key) {
-				return string(m.key)
+	if len(o.members) > 4*usual {
+		seen := make(map[string]bool, len(o.members))
+		for i := range o.members {
+			key := string(o.members[i].key)
+			if seen[key] {
+				return key
+			}
+			seen[key] = true
+		}
+		return ""
+	}
+	for i := range o.members {
+		for k := range i {
+			if bytes.Equal(o.members[k].key, o.members[i].key) {
+				return string(o.members[i].key)
 			}
 		}
 	}
@@ -206,7 +235,8 @@ func (o *Object) Require(keys ...string) bool {
 	return ok
 }
 
-// of returns a member of the type that begins with one of first; nil when it is absent, null or of another type, which is a problem.
+// of returns a member of the type that begins with one of first; nil when it is absent, null or of another type,
+// which is a problem.
 func (o *Object) of(key, first, want string) []byte {
 	v := o.Raw(key)
 	if v == nil || strings.IndexByte(first, v[0]) >= 0 {
@@ -334,7 +364,8 @@ func (o *Object) List(key string) [][]byte {
 	return list
 }
 
-// Objects returns the elements of an array of objects. An element that is no object is a problem, and nil in the result.
+// Objects returns the elements of an array of objects. An element that is no object is a problem, and nil in the
+// result.
 func (o *Object) Objects(key string) []*Object {
 	list := o.List(key)
 	if list == nil {
@@ -357,17 +388,20 @@ func (o *Object) Rest() []byte {
 	if o == nil {
 		return nil
 	}
-	b := []byte{'{'}
-	for _, m := range o.members {
+	var b []byte
+	for i := range o.members {
+		m := &o.members[i]
 		if m.used {
 			continue
 		}
-		if len(b) > 1 {
+		if b == nil {
+			b = append(b, '{')
+		} else {
 			b = append(b, ',')
 		}
 		b = append(append(rawjson.Quote(b, string(m.key)), ':'), m.value...)
 	}
-	if len(b) == 1 {
+	if b == nil {
 		return nil
 	}
 	return append(b, '}')

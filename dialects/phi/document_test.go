@@ -15,6 +15,7 @@ import (
 
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
+	"github.com/otelagent/otelagent/dialects/object"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -198,20 +199,20 @@ func TestBadDocuments(t *testing.T) {
 		errs       []string
 	}{
 		{"nothing", "[]", 0, 0, nil},
-		{"no sessions", `[{"SECRET":1},"SECRET",5]`, 0, 0, []string{"[0]: want a session or a message, got another object", "[1]: want a session or a message, got a string", "[2]: want a session or a message, got a number"}},
+		{"no sessions", `[{"SECRET":1},"SECRET",5]`, 0, 0, []string{"[0]: want a session or a message, got an object", "[1]: want a session or a message, got a string", "[2]: want a session or a message, got a number"}},
 		{"an array of others", `["SECRET"]`, 0, 0, []string{"line 1: want an object, got an array"}},
-		{"another object", `[{"SECRET":1}]`, 0, 0, []string{"[0]: want a session or a message, got another object"}},
-		{"no session", `{"formation":null}`, 0, 0, []string{"session_id: missing, want a string"}},
+		{"another object", `[{"SECRET":1}]`, 0, 0, []string{"[0]: want a session or a message, got an object"}},
+		{"no session", `{"formation":null,"loops":[]}`, 0, 0, []string{"session_id: missing"}},
 		{"behind it", `{"loops":[` + good + `],"session_id":"s"} SECRET`, 0, 1, []string{"no JSON value at byte 152"}},
 		{"malformed", `{"session_id":"s","loops":[` + good + `,{"loop_id":SECRET`, 0, 1, []string{"no JSON value at byte 161"}},
 		{"loops", `{"session_id":"s","scope":null,"loops":{"SECRET":1}}`, 0, 0, []string{"loops: want an array, got an object"}},
 		{"session id", `{"scope":null,"session_id":5,"loops":[` + good + `]}`, 0, 1, []string{"session_id: want a string, got a number"}},
 		{"too long", `{"session_id":"SECRET","loops":[` + good + `]}`, 100, 0, []string{"longer than 100 bytes"}},
-		{"too deep", `{"session_id":"s","loops":[` + good + `,` + strings.Repeat("[", 300), 0, 1, []string{"JSON nested too deeply at byte 348"}},
+		{"too deep", `{"session_id":"s","loops":[` + good + `,` + strings.Repeat("[", 300), 0, 1, []string{"JSON nested too deeply at byte 356"}},
 		{"not UTF-8", `{"session_id":"s","loops":[` + good + `,` + strings.ReplaceAll(good, `"turns":[]`, "\"turns\":[{\"turn_id\":{\"turnIndex\":0},\"started_at\":\"2026-05-25T10:00:00Z\",\"input_messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"SECRET\xff\"}]}]}]") + `]}`,
 			0, 2, []string{"loops[1].turns[0].input_messages[0]: text that is not UTF-8"}},
 		{"twice", `{"session_id":"s","session_id":"SECRET","loops":[` + good + `]}`, 0, 1, []string{"session_id: stands there twice"}},
-		{"no id", `{"session_id":"s","loops":[{"started_at":"2026-05-25T10:00:00Z"},` + good + `]}`, 0, 1, []string{"LoopRecord: loops[0].loop_id: missing, want a string"}},
+		{"no id", `{"session_id":"s","loops":[{"started_at":"2026-05-25T10:00:00Z"},` + good + `]}`, 0, 1, []string{"LoopRecord: loops[0].loop_id: missing"}},
 		{"messages without a time", `[{"role":"user","kind":"SECRET","data":1}]`, 0, 0, []string{"no message has a timestamp"}},
 		{"messages and others", `[{"role":"user","content":[],"timestamp":1779703200000},"SECRET"]`, 0, 1, []string{"[1]: want a message, got a string"}},
 		{"zero byte", "[]\x00", 0, 0, []string{"text after the JSON value at byte 3"}},
@@ -262,18 +263,18 @@ func TestDocumentBounds(t *testing.T) {
 		return `{"session_id":"s","loops":[` + strings.TrimSuffix(b.String(), ",") + `]}`
 	}
 	runs, errs := 0, 0
-	for ev, err := range Events(strings.NewReader(loops(maxLoops + 2))) {
+	for ev, err := range Events(strings.NewReader(loops(object.MaxElements + 2))) {
 		if _, ok := ev.(*otelagent.RunStarted); ok {
 			runs++
 		}
 		if err != nil {
 			errs++
-			if want := "phi-core: loops[65536]: more than 65536 loops"; err.Error() != want {
+			if want := "phi-core: loops: more than 65536 elements"; err.Error() != want {
 				t.Errorf("got %s, want %s", err, want)
 			}
 		}
 	}
-	if runs != maxLoops || errs != 1 {
+	if runs != object.MaxElements || errs != 1 {
 		t.Errorf("%d runs, %d errors", runs, errs)
 	}
 	for stop := 1; stop < 12; stop++ {

@@ -9,6 +9,10 @@ import (
 	"testing"
 	"time"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -153,8 +157,8 @@ func metaOf(t *testing.T, ev otelagent.Event) otelagent.Meta {
 	return otelagent.Meta{}
 }
 
-// TestOwnLines reads lines of package ndjson between those of phi-core: what names no run is of the innermost open run, where that is
-// certain.
+// TestOwnLines records lines of package ndjson between those of phi-core: one that names no run is of the innermost open run, where that
+// is certain.
 func TestOwnLines(t *testing.T) {
 	start := func(id, parent string) string {
 		return `{"type":"AgentStart","agent_id":"a","session_id":"s","loop_id":"` + id + `","parent_loop_id":` + parent + `,"timestamp":"2026-05-25T10:00:00Z"}` + "\n"
@@ -165,28 +169,42 @@ func TestOwnLines(t *testing.T) {
 		return `{"type":"AgentEnd","loop_id":"` + id + `","messages":[],"timestamp":"2026-05-25T10:00:09Z"}` + "\n"
 	}
 	for name, test := range map[string]struct{ text, want string }{
-		"before all":      {own, "/"},
-		"in the only run": {start("s.1", "null") + own, "s/s.1"},
-		"in a child":      {start("s.1", "null") + start("s.2", `"s.1"`) + own, "s/s.2"},
-		"behind a child":  {start("s.1", "null") + start("s.2", `"s.1"`) + end("s.2") + own, "s/s.1"},
-		"among siblings":  {start("s.1", "null") + start("s.2", "null") + own, "/"},
-		"its own run":     {start("s.1", "null") + cost, "/s.x"},
-		"behind the end":  {start("s.1", "null") + end("s.1") + own, "/"},
+		"before all":      {own, ""},
+		"in the only run": {start("s.1", "null") + own, "s.1"},
+		"in a child":      {start("s.1", "null") + start("s.2", `"s.1"`) + own, "s.2"},
+		"behind a child":  {start("s.1", "null") + start("s.2", `"s.1"`) + end("s.2") + own, "s.1"},
+		"among siblings":  {start("s.1", "null") + start("s.2", "null") + own, ""},
+		"its own run":     {start("s.1", "null") + cost, "s.x"},
+		"behind the end":  {start("s.1", "null") + end("s.1") + own, ""},
 	} {
-		var got []string
+		out := tracetest.NewInMemoryExporter()
+		provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(out))
+		rec := otelagent.NewRecorder(otelagent.NewTracer(otelagent.WithTracerProvider(provider)))
 		d := NewDecoder()
 		for ev, err := range d.Events(strings.NewReader(test.text)) {
 			if err != nil {
 				t.Fatal(name, err)
 			}
-			if p, ok := ev.(*otelagent.PermissionEvaluated); ok {
-				got = append(got, p.Session+"/"+p.Run)
-				if p.Tool != "bash" || p.Seq != int64(strings.Count(test.text, "\n")) {
-					t.Errorf("%s: %+v", name, p)
+			if p, ok := ev.(*otelagent.PermissionEvaluated); ok && (p.Tool != "bash" || p.Seq != int64(strings.Count(test.text, "\n"))) {
+				t.Errorf("%s: %+v", name, p)
+			}
+			rec.Record(t.Context(), ev)
+		}
+		rec.Close(t.Context())
+		run, got := map[trace.SpanID]string{}, ""
+		for _, s := range out.GetSpans() {
+			for _, a := range s.Attributes {
+				if s.Name == spans.SpanRun && a.Key == spans.RunIDKey {
+					run[s.SpanContext.SpanID()] = a.Value.AsString()
 				}
 			}
 		}
-		if strings.Join(got, " ") != test.want {
+		for _, s := range out.GetSpans() {
+			if s.Name == spans.SpanPermission {
+				got += run[s.Parent.SpanID()]
+			}
+		}
+		if got != test.want {
 			t.Errorf("%s: %q, want %s", name, got, test.want)
 		}
 		if s := d.Stats(); s.Events != s.Lines || s.Rejected != 0 {

@@ -1,572 +1,214 @@
 package phi
 
 import (
-	"bytes"
-	"cmp"
-	"crypto/sha256"
 	"slices"
 	"time"
-	"unicode/utf8"
 
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Fields of phi-core's Session, LoopRecord and Turn.
+// Fields of phi-core's records.
 var (
 	sessionFields = []string{
-		sSessionID: "session_id", sAgentID: "agent_id", sCreatedAt: "created_at", sLastActiveAt: "last_active_at", sFormation: "formation",
-		sSpawnRef: "parent_spawn_ref", sScope: "scope", sLoops: "loops", sModelConfig: "model_config",
+		"session_id", "agent_id", "created_at", "last_active_at", "formation", "parent_spawn_ref",
+		"scope", "loops", "model_config",
 	}
 	loopFields = []string{
-		lLoopID: "loop_id", lSessionID: "session_id", lAgentID: "agent_id", lParent: "parent_loop_id", lContinuation: "continuation_kind",
-		lStartedAt: "started_at", lEndedAt: "ended_at", lStatus: "status", lRejection: "rejection", lConfig: "config", lMessages: "messages",
-		lTurns: "turns", lUsage: "usage", lMetadata: "metadata", lEvents: "events", lChildren: "children_loop_ids", lRefs: "child_loop_refs",
-		lGroup: "parallel_group", lBlock: "compaction_block",
+		"loop_id", "session_id", "agent_id", "parent_loop_id", "continuation_kind", "started_at", "ended_at", "status",
+		"rejection", "config", "messages", "turns", "usage", "metadata", "events", "children_loop_ids", "child_loop_refs",
+		"parallel_group", "compaction_block",
 	}
 	turnFields = []string{
-		tID: "turn_id", tTrigger: "triggered_by", tUsage: "usage", tInputs: "input_messages", tOutput: "output_message",
-		tResults: "tool_results", tStartedAt: "started_at", tEndedAt: "ended_at", tPayload: "request_payload",
+		"turn_id", "triggered_by", "usage", "input_messages", "output_message", "tool_results", "started_at", "ended_at",
+		"request_payload",
 	}
-	refFields   = []string{rCall: "tool_call_id", rTool: "tool_name", rLoop: "child_loop_id", rSession: "child_session_id"}
-	groupFields = []string{
-		gMembers: "all_loop_ids", gSelected: "selected_loop_id", gIndex: "selected_config_index", gUsage: "evaluation_usage", gIsSelected: "is_selected",
-	}
+	refFields   = []string{"tool_call_id", "tool_name", "child_loop_id", "child_session_id"}
+	groupFields = []string{"all_loop_ids", "selected_loop_id", "selected_config_index", "evaluation_usage", "is_selected"}
 )
 
-const (
-	sSessionID = iota
-	sAgentID
-	sCreatedAt
-	sLastActiveAt
-	sFormation
-	sSpawnRef
-	sScope
-	sLoops
-	sModelConfig
-)
-
-const (
-	lLoopID = iota
-	lSessionID
-	lAgentID
-	lParent
-	lContinuation
-	lStartedAt
-	lEndedAt
-	lStatus
-	lRejection
-	lConfig
-	lMessages
-	lTurns
-	lUsage
-	lMetadata
-	lEvents
-	lChildren
-	lRefs
-	lGroup
-	lBlock
-	loopKeys
-)
-
-const (
-	tID = iota
-	tTrigger
-	tUsage
-	tInputs
-	tOutput
-	tResults
-	tStartedAt
-	tEndedAt
-	tPayload
-	turnKeys
-)
-
-const (
-	rCall = iota
-	rTool
-	rLoop
-	rSession
-	refKeys
-)
-
-const (
-	gMembers = iota
-	gSelected
-	gIndex
-	gUsage
-	gIsSelected
-	groupKeys
-)
-
-// Names of a record's fields where the event that we write calls them otherwise. "." is the record itself.
-var (
-	startNames   = map[string]string{"timestamp": "started_at", "config_snapshot": "config", "turn_index": "turn_id.turnIndex"}
-	endNames     = map[string]string{"timestamp": "ended_at", "message": "output_message"}
-	payloadNames = map[string]string{"payload": "request_payload"}
-)
-
-// ledger is the run that is told from a ledger.
-type ledger struct {
-	id      []byte // the run's id as it is spelled
-	status  string // the ledger's word
-	running bool   // no end is told of it
-	dirty   bool   // somewhere in it is text that is not UTF-8
-	start   otelagent.Moment
-	spawn   *spawnRef
-	refs    []childRef
-	// unused are the numbers of the references of a call that no tool call took yet.
-	unused map[string][]int
-	block  []byte
-	// groupStart is the start of the parallel group that is told.
-	groupStart time.Time
-	// turns and events are those of the record, each as it is spelled. Used again.
-	turns, events [][]byte
-	text, result  []byte // scratch
+// session is one session of a ledger.
+type session struct {
+	*object.Object
+	path, id string
+	loops    []*loop
+	spawn    spawnRef
+	// groups are the runs by the group that they name.
+	groups map[string][]*loop
 }
 
-// spawnRef says what spawned the session.
-type spawnRef struct{ session, loop, call string }
-
-// childRef names the run that a tool call spawned.
-type childRef struct {
-	raw                []byte
-	call, run, session string
-	used               bool
-	more               bool // it has keys that we do not know
-}
-
-// sessionRecord is a session of a ledger.
-type sessionRecord struct {
-	values [sModelConfig + 1][]byte
-	others []member
-	loops  []loopPlace
-	spawn  *spawnRef
-	// groups are the numbers of the loops by the group that they tell of, and by their id.
-	groups map[groupMember][]int
-}
-
-// groupMember is a run as one of a parallel group.
-type groupMember struct {
-	group [sha256.Size]byte
-	id    string
-}
-
-// loopPlace is where a run stands in a ledger, and what decides its place among the others.
-type loopPlace struct {
+// loop is the record of one run.
+type loop struct {
+	path  string
 	raw   []byte
-	index int
 	start time.Time
 	id    string
-	group []byte
-	told  bool
-	// grouped says that its parallel group was told, and all of it.
+	group []byte // its parallel_group
+	done  bool
+	// grouped says that its group was read, and all of it.
 	grouped bool
 }
 
-// fields takes the object at c apart: values by the number of their names. It ends where c fails. Arrays that open says true for are
-// left to it.
-func (d *Decoder) fields(c *rawjson.Cursor, names []string, values [][]byte, open func(field int) bool) (others []member) {
-	for c.Open('{'); c.More('}'); {
-		spelled := c.RawKey()
-		if spelled == nil {
-			break
-		}
-		field := slices.Index(names, string(d.ev.unescaped(spelled)))
-		if field >= 0 && open != nil && c.Peek() == '[' && open(field) {
-			continue
-		}
-		value := c.Value()
-		switch {
-		case value == nil:
-		case field < 0:
-			others = append(others, member{spelled, value})
-		case values[field] != nil:
-			d.problem(names[field], "stands there twice")
-		default:
-			values[field] = value
-		}
-	}
-	return others
-}
+// spawnRef says which run spawned the session.
+type spawnRef struct{ session, loop, call string }
 
-// typed reports those of values that are of another type than the first byte of it in want says, and takes them off.
-func (d *Decoder) typed(names []string, values [][]byte, want map[int]byte) {
-	for field, name := range names {
-		v, first := values[field], want[field]
-		if first == 0 || absent(v) || v[0] == first {
-			continue
-		}
-		d.problem(name, "want "+rawjson.KindOf([]byte{first})+", got "+rawjson.KindOf(v))
-		values[field] = nil
+// session reads a ledger. Its runs come in the order of their starts. It is broken when the document ends in or
+// behind it too early.
+func (d *Decoder) session(path string, raw []byte, broken bool) {
+	d.shell.Stats.Lines++
+	s := &session{Object: object.Of(path, raw), path: path, groups: make(map[string][]*loop)}
+	once(s.Object)
+	s.id = s.String("session_id")
+	d.runs.meet(s.id)
+	s.readLoops()
+	if len(s.loops) == 0 && !broken {
+		s.Require("session_id")
 	}
-}
-
-// session reads a ledger. Its runs are told in the order of their starts.
-func (d *Decoder) session(c *rawjson.Cursor) {
-	var s sessionRecord
-	d.stats.Lines++
-	s.others = d.fields(c, sessionFields, s.values[:], func(field int) bool {
-		if field == sLoops {
-			s.loops = d.loopPlaces(c)
-		}
-		return field == sLoops
-	})
-	for i, v := range s.values {
-		if v == nil {
-			continue
-		}
-		if !utf8.Valid(v) {
-			d.problem(sessionFields[i], notUTF8)
-			s.values[i] = nil
-		}
+	if !d.shell.RejectProblems("", s.Object) {
+		d.shell.Stats.Events++
 	}
-	f := fields{words: &d.words}
-	id := f.id("session_id", s.values[sSessionID])
-	if v := s.values[sLoops]; !absent(v) {
-		f.mismatch("loops", v, "an array")
-	}
-	if s.values[sSessionID] == nil && len(s.loops) == 0 && c.Err() == nil {
-		f.required("session_id", nil, "a string")
-	}
-	if f.wrong != nil {
-		d.reject(f.wrong)
-	} else {
-		d.stats.Events++
-	}
-	if id == "" {
-		s.values[sSessionID] = nil
-	}
-	if id != "" {
-		d.runs.sessions.put(id, true)
-	}
-	s.spawn = d.spawnRef(&s)
-	slices.SortStableFunc(s.loops, func(a, b loopPlace) int {
-		return cmp.Or(cmp.Compare(boolInt(a.start.IsZero()), boolInt(b.start.IsZero())), a.start.Compare(b.start))
-	})
-	s.groups = make(map[groupMember][]int)
-	for i := range s.loops {
-		if p := &s.loops[i]; p.group != nil {
-			m := groupMember{groupOf(p.group), p.id}
-			s.groups[m] = append(s.groups[m], i)
-		}
-	}
-	for i := range s.loops {
-		if d.stopped {
+	for _, p := range s.loops {
+		if d.shell.Stopped() {
 			return
 		}
-		if p := &s.loops[i]; !p.told && !d.group(&s, p) {
-			d.loop(&s, p)
+		if !p.done && !d.group(s, p) {
+			d.loop(s, p)
 		}
 	}
-	d.sessionFacts(&s, id)
+	d.sessionFacts(s)
 }
 
-func boolInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// loopPlaces notes where the runs of a session stand. The last one may be cut.
-func (d *Decoder) loopPlaces(c *rawjson.Cursor) (places []loopPlace) {
-	c.Open('[')
-	for i := 0; c.More(']'); i++ {
-		start := c.Pos()
-		raw := c.Value()
-		if raw == nil {
-			raw = c.Since(start)
-		}
-		switch {
-		case i >= maxLoops:
-			if i == maxLoops {
-				d.problem(elementAt("loops", i), tooMany(maxLoops, "loops"))
-			}
-			continue
-		case len(raw) == 0, raw[0] != '{' && c.Err() != nil: // cut: told at the end
-			continue
-		case raw[0] != '{':
-			d.problem(elementAt("loops", i), "want an object, got "+rawjson.KindOf(raw))
+// readLoops finds the runs of the session.
+func (s *session) readLoops() {
+	for i, raw := range s.List("loops") {
+		if raw[0] != '{' {
+			s.Fail(elementAt("loops", i), "want an object, got "+rawjson.KindOf(raw))
 			continue
 		}
-		p := loopPlace{raw: raw, index: i}
-		in := rawjson.NewCursor(raw, maxDepth)
-		for in.Open('{'); in.More('}'); {
-			key := in.RawKey()
-			switch value := in.Value(); {
-			case value == nil:
-			case string(key) == `"loop_id"`:
-				p.id = d.lenient(value)
-			case string(key) == `"started_at"` && value[0] == '"':
-				p.start, _ = parseTime(value)
-			case string(key) == `"parallel_group"` && value[0] == '{':
-				p.group = value
-			}
+		p := &loop{path: elementAt(member(s.path, "loops"), i), raw: raw}
+		o := object.Of("", raw) // problems are those of its reader
+		p.id, p.start = word(o.Raw("loop_id")), timeOf(o.Raw("started_at"))
+		if group := o.Raw("parallel_group"); group != nil && group[0] == '{' {
+			p.group = group
 		}
-		places = append(places, p)
+		s.loops = append(s.loops, p)
 	}
-	return places
+	slices.SortStableFunc(s.loops, func(a, b *loop) int {
+		if a.start.IsZero() != b.start.IsZero() { // those without a start come last
+			return b.start.Compare(a.start)
+		}
+		return a.start.Compare(b.start)
+	})
+	for _, p := range s.loops {
+		if p.group != nil {
+			name := groupOf(p.group)
+			s.groups[name] = append(s.groups[name], p)
+		}
+	}
+	// A parent that is a run of this very session did not spawn it: phi-core takes the text before the first dot of a
+	// parent's id for its session, which is wrong where session ids have dots.
+	if ref := object.Of("", s.Raw("parent_spawn_ref")); ref != nil {
+		s.spawn = spawnRef{word(ref.Raw("parent_session_id")), word(ref.Raw("parent_loop_id")), word(ref.Raw("tool_call_id"))}
+		if slices.ContainsFunc(s.loops, func(p *loop) bool { return p.id == s.spawn.loop }) {
+			s.spawn = spawnRef{}
+		}
+	}
 }
 
-// spawnRef returns what the session says of its origin. A parent that is a run of this very session did not spawn it: phi-core takes
-// what stands before the first dot of a parent's id for its session, and so invents one where session ids have dots.
-func (d *Decoder) spawnRef(s *sessionRecord) *spawnRef {
-	raw := s.values[sSpawnRef]
-	if absent(raw) || raw[0] != '{' {
-		return nil
-	}
-	ref := &spawnRef{
-		session: d.lenient(memberOf(raw, "parent_session_id")), loop: d.lenient(memberOf(raw, "parent_loop_id")),
-		call: d.lenient(memberOf(raw, "tool_call_id")),
-	}
-	if ref.loop == "" || slices.ContainsFunc(s.loops, func(p loopPlace) bool { return p.id == ref.loop }) {
-		return nil
-	}
-	return ref
-}
-
-// sessionFacts tells what a session says that none of its runs does, as facts that hold since it was last active. Without a time
-// there is nothing to order them by, and they are counted only.
-func (d *Decoder) sessionFacts(s *sessionRecord, id string) {
-	if d.stopped {
+// sessionFacts hands out what a session says and none of its runs, as facts that hold since it was last active.
+// Without a time there is nothing to order them by, and they are counted only.
+func (d *Decoder) sessionFacts(s *session) {
+	if d.shell.Stopped() {
 		return
 	}
-	var at time.Time
-	for _, field := range []int{sLastActiveAt, sCreatedAt} {
-		if v := s.values[field]; at.IsZero() && v != nil && v[0] == '"' {
-			at, _ = parseTime(v)
+	at := timeOf(s.Raw("last_active_at"))
+	if at.IsZero() {
+		at = timeOf(s.Raw("created_at"))
+	}
+	e := &otelagent.FactStated{
+		Meta: otelagent.Meta{Session: s.id, Time: at}, Dialect: Dialect, Recording: spans.RecordingLedger,
+	}
+	state := func(key string) {
+		if value := s.Raw(key); value != nil {
+			e.Facts = append(e.Facts, otelagent.Fact{
+				Subject: "session", Key: Dialect + "." + key, Value: value, At: otelagent.Moment{Time: at},
+			})
 		}
 	}
-	e := &otelagent.FactStated{Meta: otelagent.Meta{Session: id, Time: at}, Dialect: Dialect, Recording: spans.RecordingLedger}
-	state := func(key string, value []byte) {
-		if absent(value) {
-			return
-		}
-		e.Facts = append(e.Facts, otelagent.Fact{
-			Subject: "session", Key: Dialect + "." + key, Value: withoutBlanks(nil, value), At: otelagent.Moment{Time: at},
-		})
+	for _, key := range []string{"created_at", "last_active_at", "formation", "parent_spawn_ref", "scope"} {
+		state(key)
 	}
-	for _, field := range []int{sCreatedAt, sLastActiveAt, sFormation, sSpawnRef, sScope} {
-		state(sessionFields[field], s.values[field])
-	}
-	for _, m := range s.others {
-		if key, ok := rawjson.String(m.key); ok && utf8.Valid(m.key) && utf8.Valid(m.value) {
-			state(key, m.value)
+	for _, key := range s.Keys() {
+		if !slices.Contains(sessionFields, key) {
+			state(key)
 		}
 	}
-	if !absent(s.values[sModelConfig]) {
-		d.stats.IgnoredKeys++
+	if s.Has("model_config") {
+		d.shell.Stats.IgnoredKeys++
 	}
 	switch {
 	case len(e.Facts) == 0:
-	case id == "" || at.IsZero():
-		d.stats.IgnoredKeys += int64(len(e.Facts))
+	case s.id == "" || at.IsZero():
+		d.shell.Stats.IgnoredKeys += int64(len(e.Facts))
 	default:
 		d.emit(e)
 	}
 }
 
-// group tells of the parallel group of which first is the first run, with all its runs, and reports whether there is one.
+// groupOf names the group that a record of it describes: its members and which of them was selected.
+func groupOf(record []byte) string {
+	o := object.Of("", record)
+	members, selected, index := o.Raw("all_loop_ids"), o.Raw("selected_loop_id"), o.Raw("selected_config_index")
+	return string(members) + ";" + string(selected) + ";" + string(index)
+}
+
+// group reads the parallel group of which first is the first run, with all its runs, and reports whether there is one.
 // A ledger does not say when it started: not later than its first run.
-func (d *Decoder) group(s *sessionRecord, first *loopPlace) bool {
-	if first.group == nil || first.start.IsZero() || !utf8.Valid(first.group) {
+func (d *Decoder) group(s *session, first *loop) bool {
+	path := member(first.path, "parallel_group")
+	o := object.Of(path, first.group)
+	ids, selected := o.Raw("all_loop_ids"), o.Raw("selected_loop_id")
+	if first.start.IsZero() || ids == nil || ids[0] != '[' || word(selected) == "" {
 		return false
 	}
-	var values [groupKeys][]byte
-	c := rawjson.NewCursor(withoutBlanks(nil, first.group), maxDepth)
-	others := d.fields(&c, groupFields, values[:], nil)
-	if absent(values[gMembers]) || values[gMembers][0] != '[' || absent(values[gSelected]) || values[gSelected][0] != '"' {
+	const record = "ParallelGroupRecord"
+	d.ledger = &ledger{start: otelagent.Moment{Time: first.start, Source: spans.TimeSourceBound}}
+	defer func() { d.ledger = nil }()
+	d.shell.Seq = 0
+	members := texts(o, "all_loop_ids", false)
+	started := d.step(record, o, func(l *line) []otelagent.Event { return d.groupStarted(l, s.id, members) })
+	if started == nil {
 		return false
 	}
-	session := s.values[sSessionID]
-	d.doc.record, d.doc.names = "ParallelGroupRecord", map[string]string{"loop_ids": "all_loop_ids"}
-	back := d.at(elementAt("loops", first.index) + ".parallel_group")
-	d.begin()
-	d.put(kSessionID, session)
-	d.put(kLoopIDs, values[gMembers])
-	d.doc.ledger = ledger{groupStart: first.start, turns: d.doc.ledger.turns, events: d.doc.ledger.events, text: d.doc.ledger.text}
-	d.seq = 0
-	told := d.tell(vParallelLoopStart)
-	back()
-	if !told {
-		return false
+	o.Use(groupFields...)
+	missing := make(map[string]bool, len(members))
+	for _, id := range members {
+		missing[id] = true
 	}
-	var members []int
-	met, group := make(map[string]bool, len(d.out.ids)), groupOf(first.group)
-	for _, id := range d.out.ids {
-		if m := (groupMember{group, id}); !met[id] && len(s.groups[m]) > 0 {
-			members = append(members, s.groups[m][0])
-			s.groups[m] = s.groups[m][1:] // a later run of that id is of another group
+	for _, p := range s.groups[groupOf(first.group)] {
+		if !p.done && missing[p.id] { // a later run of that id is of another group
+			delete(missing, p.id)
+			p.grouped = o.Rest() == nil
+			d.loop(s, p)
 		}
-		met[id] = true
 	}
-	slices.Sort(members)
-	for _, i := range members {
-		if d.stopped {
-			return true
-		}
-		s.loops[i].grouped = len(others) == 0
-		d.loop(s, &s.loops[i])
-	}
-	d.doc.record, d.doc.names = "ParallelGroupRecord", nil
-	defer d.at(elementAt("loops", first.index) + ".parallel_group")()
-	d.begin()
-	d.put(kSessionID, session)
-	d.put(kSelectedLoopID, values[gSelected])
-	d.put(kSelectedConfigIndex, values[gIndex])
-	d.put(kEvaluationUsage, values[gUsage])
-	d.seq = 1
-	if !d.tell(vParallelLoopEnd) {
-		d.begin() // its end is told at least: else later runs would be taken for its judge
-		d.put(kSessionID, session)
-		d.put(kSelectedLoopID, values[gSelected])
-		d.tell(vParallelLoopEnd)
+	d.ledger, d.shell.Seq = &ledger{}, 1
+	end := func(l *line) []otelagent.Event { return d.groupEnded(l, s.id) }
+	if d.step(record, o, end) == nil { // its end is handed out at least: else later runs would be taken for its judge
+		short := object.Of(path, append(append([]byte(`{"selected_loop_id":`), selected...), '}'))
+		d.step(record, short, end)
 	}
 	return true
 }
 
-// groupOf names the group that a record of it tells of: its members and which of them was selected.
-func groupOf(record []byte) [sha256.Size]byte {
-	var text []byte
-	for _, field := range []int{gMembers, gSelected, gIndex} {
-		text = append(withoutBlanks(text, memberOf(record, groupFields[field])), ';')
+// timeOf returns the time that a JSON string says; zero when it says none.
+func timeOf(raw []byte) time.Time {
+	if len(raw) == 0 || raw[0] != '"' {
+		return time.Time{}
 	}
-	return sha256.Sum256(text)
-}
-
-// loop tells of one run.
-func (d *Decoder) loop(s *sessionRecord, p *loopPlace) {
-	p.told = true
-	d.stats.Lines++
-	defer d.at(elementAt("loops", p.index))()
-	l := &d.doc.ledger
-	*l = ledger{turns: l.turns[:0], events: l.events[:0], text: withoutBlanks(l.text[:0], p.raw), result: l.result, spawn: s.spawn}
-	l.dirty = !utf8.Valid(l.text)
-	d.seq = 0
-
-	var values [loopKeys][]byte
-	c := rawjson.NewCursor(l.text, maxDepth)
-	tooMuch := ""
-	others := d.fields(&c, loopFields, values[:], func(field int) bool {
-		list := &l.turns
-		switch field {
-		case lEvents:
-			list = &l.events
-		case lTurns:
-		default:
-			return false
-		}
-		values[field] = emptyArray
-		c.Open('[')
-		for c.More(']') {
-			if value := c.Value(); value == nil {
-			} else if len(*list) < maxItems {
-				*list = append(*list, value)
-			} else {
-				tooMuch = loopFields[field]
-			}
-		}
-		return true
-	})
-	whole := c.Err() == nil
-	if tooMuch != "" {
-		d.problem(tooMuch, tooMany(maxItems, tooMuch))
-	}
-	if values[lSessionID] == nil {
-		values[lSessionID] = s.values[sSessionID]
-	}
-	if values[lAgentID] == nil {
-		values[lAgentID] = s.values[sAgentID]
-	}
-	if v := values[lGroup]; !absent(v) && !p.grouped {
-		others = append(others, member{quoted(loopFields[lGroup]), v})
-	}
-	d.wholeLoop(values[:], others, whole)
-}
-
-var emptyArray = []byte("[]")
-
-// wholeLoop tells of a run whose record was taken apart.
-func (d *Decoder) wholeLoop(values [][]byte, others []member, whole bool) {
-	l := &d.doc.ledger
-	if l.dirty { // what no event takes whole is looked at here
-		for _, field := range []int{lBlock, lRefs, lStatus} {
-			if values[field] != nil && !utf8.Valid(values[field]) {
-				d.problem(loopFields[field], notUTF8)
-				values[field] = nil
-			}
-		}
-		others = d.cleaned(others)
-		for i, event := range l.events {
-			if !utf8.Valid(event) {
-				d.problem(elementAt("events", i), notUTF8)
-				l.events[i] = nil
-			}
-		}
-		l.events = slices.DeleteFunc(l.events, func(event []byte) bool { return event == nil })
-	}
-	d.typed(loopFields, values, map[int]byte{lStatus: '"', lTurns: '[', lEvents: '[', lRefs: '[', lGroup: '{', lBlock: '{'})
-	l.id, l.block = values[lLoopID], values[lBlock]
-	if v := values[lStatus]; !absent(v) {
-		l.status = d.lenient(v)
-	}
-	if absent(l.block) {
-		l.block = nil
-	}
-	l.running = !whole || absent(values[lEndedAt]) && l.status != "Completed" && l.status != "Rejected"
-	d.childRefs(values[lRefs])
-	messages := d.readMessages(nil, "messages", values[lMessages])
-	if !whole && (l.id == nil || absent(values[lStartedAt])) {
-		return // cut before anything is known of it
-	}
-	if absent(values[lStartedAt]) {
-		l.start = d.otherStart(messages)
-		if l.start.Time.IsZero() {
-			d.doc.record = ""
-			d.reject(missingStart())
-			return
-		}
-	}
-	if whole && l.running && l.status != "" && l.status != "Aborted" {
-		others = append(others, member{quoted("status"), values[lStatus]})
-	}
-
-	stored := d.tellsAll(values)
-	if !stored {
-		d.doc.record, d.doc.names = "LoopRecord", startNames
-		d.begin()
-		for k, field := range map[key]int{
-			kLoopID: lLoopID, kSessionID: lSessionID, kAgentID: lAgentID, kParentLoopID: lParent, kContinuationKind: lContinuation,
-			kTimestamp: lStartedAt, kMetadata: lMetadata, kConfigSnapshot: lConfig,
-		} {
-			d.put(k, values[field])
-		}
-		if len(l.events) > 0 && whole { // they tell less than the turns, and have no other place
-			others = append(others, member{quoted("events"), array(l.events)})
-		}
-		d.ev.others = append(d.ev.others, others...)
-		if !d.tell(vAgentStart) {
-			return
-		}
-		d.stats.Events++
-		d.turns(values, messages, whole)
-		d.loopEnd(values, messages)
-	} else {
-		d.stats.Events++
-		d.storedEvents(others, values)
-	}
-	var f fields
-	f.words = &d.words
-	if r := d.runs.find(f.id("", l.id)); r != nil && r.open {
-		d.runs.close(r)
-	}
-}
-
-func quoted(name string) []byte { return []byte(`"` + name + `"`) }
-
-// array puts elements together again.
-func array(elements [][]byte) []byte {
-	return append(append([]byte{'['}, bytes.Join(elements, []byte{','})...), ']')
+	t, _ := input.Time(raw)
+	return t
 }

@@ -1,144 +1,139 @@
 package phi
 
 import (
-	"slices"
+	"cmp"
 	"strings"
 
+	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
 // run is what is remembered of a run, open or ended.
 type run struct {
 	id, session string
-	plain       bool // id has no backslash: it is spelled as it is
-	open        bool
-	// rule says how usage of the run is to be read; fixed says that its configuration told, not a message.
+	open, begun bool // begun: its AgentStart was read
+	// rule says how usage of the run is to be read; fixed says that its configuration names the protocol.
 	rule  spans.UsageRule
 	fixed bool
-	told  bool // its AgentStart was seen
-	// parent is the id of the run that it names as its parent.
-	parent string
 
-	turn      bool // a turn is open, the turnIndex-th
-	turnIndex int64
-	calls     map[string]*call // of the open turn, by id
+	inTurn bool
+	turn   int64            // the index of the open turn
+	calls  map[string]*call // of the open turn, by id
 }
 
 // call is a tool call of the open turn.
 type call struct {
-	name      string
-	args      []byte // as the assistant message has them, a copy; nil when it was not seen
-	asked     bool   // an assistant message of the turn has it
-	started   bool   // its ToolExecutionStart was seen
-	denied    bool   // a denial was told
-	nullStart bool   // its ToolExecutionStart had null arguments
+	name    string
+	args    []byte // as the assistant message has them, a copy; nil when it was not read
+	asked   bool   // an assistant message of the turn asks for it
+	started bool   // its ToolExecutionStart was read
+	denied  bool   // its denial was handed out
+	null    bool   // its ToolExecutionStart has null arguments
 }
 
-// call returns what is remembered of a call of the open turn; nil when there is no room for it.
+// maxCalls is the number of tool calls of one turn that are remembered. A denial of a later one is not recognised.
+const maxCalls = 1024
+
+// call returns what is remembered of a call of the open turn. Beyond maxCalls nothing of it is kept.
 func (r *run) call(id string) *call {
 	c := r.calls[id]
 	if c == nil {
-		if len(r.calls) == maxCalls {
-			return nil
+		if c = new(call); len(r.calls) < maxCalls {
+			if r.calls == nil {
+				r.calls = make(map[string]*call)
+			}
+			r.calls[id] = c
 		}
-		if r.calls == nil {
-			r.calls = make(map[string]*call)
-		}
-		c = new(call)
-		r.calls[id] = c
 	}
 	return c
 }
 
+// beginTurn begins the turn of that index, in place of one that is open.
+func (r *run) beginTurn(index int64) { r.inTurn, r.turn, r.calls = true, index, nil }
+
 // endTurn forgets the open turn.
-func (r *run) endTurn() {
-	r.turn = false
-	clear(r.calls)
+func (r *run) endTurn() { r.inTurn, r.calls = false, nil }
+
+// close ends the run.
+func (r *run) close() {
+	r.open = false
+	r.endTurn()
 }
 
-// runs are the runs met. It forgets what lies far back, never a run in use.
+// runs are the runs met. It forgets those that were not met for long.
 type runs struct {
+	settings input.Settings
 	byID     recent[*run]
 	sessions recent[bool]
-	last     *run
-	open     []*run   // in order of start, the last openMost
-	groups   []string // sessions of open parallel groups
-	// session is that of runs for which the input names none, rule how their usage is to be read where it does not tell.
-	session string
-	rule    spans.UsageRule
-	// endedIn and endedRule tell of the run that ended last: for a parallel group that is its judge.
+	// endedIn and endedRule are of the run that ended last: of a parallel group that is its judge.
 	endedIn   string
 	endedRule spans.UsageRule
 }
 
-const (
-	openMost = 1024
-	// maxCalls bounds the tool calls of one turn that are remembered; of later ones no denial is told.
-	maxCalls = 1024
-)
-
-// find returns the run of that id that was met last, or nil.
-func (rs *runs) find(id string) *run {
-	if rs.last != nil && rs.last.id == id {
-		return rs.last
+// start begins a run, in place of an earlier one of its id.
+func (rs *runs) start(id, session string) *run {
+	if old, ok := rs.byID.get(id); ok {
+		old.close()
 	}
-	r, _ := rs.byID.getString(id)
-	if r != nil {
-		rs.last = r
-	}
+	r := &run{id: id, session: session, open: true, rule: rs.ruleOf("", "")}
+	rs.byID.put(id, r)
+	rs.meet(session)
 	return r
 }
 
-// started begins a run, in place of an earlier one of its id.
-func (rs *runs) started(id, session string) *run {
-	if old := rs.find(id); old != nil {
-		rs.close(old)
-	}
-	r := &run{id: id, session: session, plain: strings.IndexByte(id, '\\') < 0, open: true, rule: rs.rule}
-	rs.byID.put(id, r)
+// meet remembers a session.
+func (rs *runs) meet(session string) {
 	if session != "" {
 		rs.sessions.put(session, true)
 	}
-	rs.last = r
-	if len(rs.open) == openMost {
-		rs.open = slices.Delete(rs.open, 0, 1)
-	}
-	rs.open = append(rs.open, r)
+}
+
+// find returns the run of that id that was met last; nil when there is none.
+func (rs *runs) find(id string) *run {
+	r, _ := rs.byID.get(id)
 	return r
 }
 
-// in returns the run of that id that was met last, also when it has ended: what comes then is late. One whose start was not
-// seen begins here.
-func (rs *runs) in(id string) *run {
+// in returns the run of m, also when it has ended, and sets the session of m. A run whose start was not read begins
+// here.
+func (rs *runs) in(m *otelagent.Meta) *run {
+	r := rs.find(m.Run)
+	if r == nil {
+		r = rs.start(m.Run, rs.home(m.Run))
+	}
+	m.Session = r.session
+	return r
+}
+
+// opened is in for an event that only an open run has: after its end, a new run of that id begins.
+func (rs *runs) opened(m *otelagent.Meta) *run {
+	r := rs.in(m)
+	if !r.open {
+		r = rs.start(m.Run, r.session)
+	}
+	return r
+}
+
+// sessionOf returns the session of a run that another run names: that of the run of this id, else the longest session
+// met whose id and a dot begin the run's id, else the text before the first dot, if there is one.
+func (rs *runs) sessionOf(id string) string { return rs.sessionOr(id, "") }
+
+// home is sessionOf for a run of the input itself: the session of the settings counts more than the text before the
+// first dot.
+func (rs *runs) home(id string) string { return rs.sessionOr(id, rs.settings.Session) }
+
+func (rs *runs) sessionOr(id, otherwise string) string {
 	if r := rs.find(id); r != nil {
-		return r
+		return r.session
 	}
-	return rs.started(id, rs.home(id))
-}
-
-// opened is in for what only an open run does: another run of that id began, where one has ended.
-func (rs *runs) opened(id string) *run {
-	if r := rs.in(id); r.open {
-		return r
+	for i := strings.LastIndexByte(id, '.'); i > 0; i = strings.LastIndexByte(id[:i], '.') {
+		if _, met := rs.sessions.get(id[:i]); met {
+			return id[:i]
+		}
 	}
-	return rs.started(id, rs.home(id))
-}
-
-// close ends r.
-func (rs *runs) close(r *run) {
-	r.open = false
-	r.endTurn()
-	r.calls = nil
-	if i := slices.Index(rs.open, r); i >= 0 {
-		rs.open = slices.Delete(rs.open, i, i+1)
-	}
-}
-
-// sessionOf returns the session of a run that another one names: that of a run met under this id, else the longest session met
-// whose id and a dot begin the run's id, else what stands before the first dot, else nothing.
-func (rs *runs) sessionOf(id string) string {
-	if session, met := rs.met(id); met {
-		return session
+	if otherwise != "" {
+		return otherwise
 	}
 	session, _, dotted := strings.Cut(id, ".")
 	if !dotted {
@@ -147,55 +142,49 @@ func (rs *runs) sessionOf(id string) string {
 	return session
 }
 
-// home is sessionOf for a run of the input itself: the session that the settings name goes before what stands before the first dot.
-func (rs *runs) home(id string) string {
-	if rs.session == "" {
-		return rs.sessionOf(id)
+// ruleOf returns the usage rule that follows from the name of a protocol, or of a provider where there is none.
+func (rs *runs) ruleOf(api, provider string) spans.UsageRule {
+	switch {
+	case api == "anthropic_messages", api == "" && provider == "anthropic":
+		return spans.UsageRuleExcludesCache
+	case api != "":
+		return spans.UsageRuleIncludesCache
 	}
-	if session, met := rs.met(id); met {
-		return session
-	}
-	return rs.session
+	return cmp.Or(rs.settings.Rule, spans.UsageRuleIncludesCache)
 }
 
-// met returns the session of a run as far as runs or sessions that were met tell it.
-func (rs *runs) met(id string) (session string, met bool) {
-	if r := rs.find(id); r != nil {
-		return r.session, true
+// replyRule returns the rule of the usage that a provider reports of a reply in the run of that id.
+func (rs *runs) replyRule(id, provider string) spans.UsageRule {
+	r := rs.find(id)
+	open := r != nil && r.open
+	switch {
+	case provider != "" && !(open && r.fixed):
+		return rs.ruleOf("", provider)
+	case open:
+		return r.rule
 	}
-	for i := strings.LastIndexByte(id, '.'); i > 0; i = strings.LastIndexByte(id[:i], '.') {
-		if _, met := rs.sessions.getString(id[:i]); met {
-			return id[:i], true
-		}
-	}
-	return "", false
+	return rs.ruleOf("", "")
 }
 
-// place says where an event belongs that names no run: to the session of the only open group; else to the innermost open run,
-// if all open runs are of one session; else nowhere.
-func (rs *runs) place() (session, id string) {
-	if len(rs.groups) == 1 {
-		return rs.groups[0], ""
+// recent is a map that forgets: it keeps the last recentMost keys put or got, and up to as many older ones.
+type recent[V any] struct{ young, old map[string]V }
+
+const recentMost = 1 << 14
+
+func (r *recent[V]) get(k string) (V, bool) {
+	if v, ok := r.young[k]; ok {
+		return v, true
 	}
-	for _, r := range rs.open {
-		if r.session != rs.open[0].session {
-			return "", ""
-		}
-		session, id = r.session, r.id
+	v, ok := r.old[k]
+	if ok {
+		r.put(k, v)
 	}
-	return session, id
+	return v, ok
 }
 
-// innermost returns the open run that an event without a run certainly belongs to: the only one, or the last of a chain in which
-// each names the one before as its parent.
-func (rs *runs) innermost() *run {
-	for i, r := range rs.open {
-		if i > 0 && r.parent != rs.open[i-1].id {
-			return nil
-		}
+func (r *recent[V]) put(k string, v V) {
+	if r.young == nil || len(r.young) >= recentMost {
+		r.young, r.old = make(map[string]V), r.young
 	}
-	if len(rs.open) == 0 {
-		return nil
-	}
-	return rs.open[len(rs.open)-1]
+	r.young[k] = v
 }

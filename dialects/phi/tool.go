@@ -4,178 +4,178 @@ import (
 	"bytes"
 	"strings"
 
+	"github.com/otelagent/otelagent/dialects/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// askedCall is a tool call as an assistant message asks for it, as it is spelled; nil where it is not there.
-type askedCall struct{ id, name, args []byte }
+// Texts by which phi-core says more than by its flags.
+const (
+	textSkipped      = "Skipped due to queued user message."
+	textCancelled    = "Cancelled"
+	textDenyPattern  = "Command blocked by safety policy: contains"
+	textNotConfirmed = "Command was not confirmed by the user."
+	// textHookDenied is the result of a call that a hook refused without a reason. In a ledger without events nothing
+	// else shows a refusal: of one with a reason, which 0.11.2 and later have, only the failure is known.
+	textHookDenied = "Tool execution skipped by before_tool_execution hook."
+)
 
-// eachCall calls fn for each tool call that the content of an assistant message asks for by an id.
-func (d *Decoder) eachCall(content []byte, fn func(id string, c askedCall)) {
-	c := rawjson.NewCursor(content, maxDepth)
-	for c.Open('['); c.More(']'); {
-		if c.Peek() != '{' {
-			c.Value()
-			continue
-		}
-		var typ []byte
-		var call askedCall
-		for c.Open('{'); c.More('}'); {
-			switch key, value := c.RawKey(), c.Value(); string(key) {
-			case `"type"`:
-				typ = value
-			case `"id"`:
-				call.id = value
-			case `"name"`:
-				call.name = value
-			case `"arguments"`:
-				call.args = value
+// messageStart gives no event: MessageEnd has the whole message.
+func (d *Decoder) messageStart(l *line) []otelagent.Event {
+	l.Use("message")
+	d.runs.in(&l.m)
+	return nil
+}
+
+func (d *Decoder) messageUpdate(l *line) []otelagent.Event {
+	l.Use("message")
+	d.runs.in(&l.m)
+	e := &otelagent.ReplyDelta{Meta: l.m}
+	var delta object.Object
+	delta.Reset("", l.Raw("delta"))
+	if kinds := delta.Keys(); len(kinds) > 0 {
+		delta.Reset("", delta.Raw(kinds[0]))
+		if text := delta.Raw("delta"); text != nil && text[0] == '"' {
+			e.Kind, e.Text, e.Bytes = otelagent.PartialText, text, rawjson.StringLen(text)
+			switch kinds[0] {
+			case "Thinking":
+				e.Kind = otelagent.PartialReasoning
+			case "ToolCallDelta":
+				e.Kind = otelagent.PartialToolInput
 			}
 		}
-		if string(typ) != `"toolCall"` {
-			continue
+	}
+	return []otelagent.Event{e}
+}
+
+func (d *Decoder) messageEnd(l *line) []otelagent.Event {
+	l.Require("message")
+	if o := l.Object.Object("message"); o != nil {
+		o.Require("role")
+		o.String("role")
+	}
+	if l.bad() {
+		return nil
+	}
+	return d.messageAdded(l, messageOf(l.Raw("message")))
+}
+
+// messageAdded returns the events of a message that is complete.
+func (d *Decoder) messageAdded(l *line, msg message) []otelagent.Event {
+	r := d.runs.in(&l.m)
+	if msg.reply() {
+		for _, asked := range blocks(msg.o, "toolCall") {
+			if id := word(asked.Raw("id")); r.inTurn && id != "" {
+				c := r.call(id)
+				c.asked, c.name, c.args = true, word(asked.Raw("name")), bytes.Clone(asked.Spelled("arguments"))
+			}
 		}
-		if id := d.lenient(call.id); id != "" {
-			fn(id, call)
-		}
+		provider := msg.provider()
+		return []otelagent.Event{&otelagent.ReplyReceived{
+			Meta: l.m, Message: msg.Message, Model: word(msg.o.Raw("model")), Provider: provider,
+			StopReason: word(msg.o.Raw("stopReason")), Usage: msg.usage(d.runs.replyRule(l.m.Run, provider)),
+		}}
+	}
+	added := &otelagent.MessageAdded{Meta: l.m, Message: msg.Message}
+	c, id := r.calls[msg.ToolCallID], msg.ToolCallID
+	if id == "" || !msg.failed() || c == nil || !c.asked || c.started || c.denied {
+		return []otelagent.Event{added}
+	}
+	// The call was refused before it began: phi-core writes nothing of it but this result.
+	c.denied = true
+	reason := text(msg.o)
+	return []otelagent.Event{
+		&otelagent.ToolStarted{Meta: l.m, ToolCall: otelagent.ToolCall{ID: id, Name: c.name, Args: c.args}},
+		denial(l.m, otelagent.PermissionEvaluation{Tool: c.name, CallID: id, Source: "hook", Reason: reason}),
+		&otelagent.ToolEnded{Meta: l.m, CallID: id, Name: c.name,
+			ToolResult: otelagent.ToolResult{Outcome: spans.OutcomeDenied, Error: reason}},
+		added,
 	}
 }
 
-// noteCalls remembers the tool calls of an assistant message of the open turn.
-func (d *Decoder) noteCalls(r *run, content []byte) {
-	d.eachCall(content, func(id string, asked askedCall) {
-		if call := r.call(id); call != nil {
-			call.asked, call.name, call.args = true, d.lenient(asked.name), bytes.Clone(asked.args)
-		}
+func (d *Decoder) toolStart(l *line) []otelagent.Event {
+	l.Require("tool_call_id")
+	return d.toolStarted(l, otelagent.ToolCall{
+		ID: l.String("tool_call_id"), Name: l.String("tool_name"), Args: l.Spelled("args"),
 	})
 }
 
-// deny tells of a tool call that was refused before it began, of which phi-core only writes the result.
-func (d *Decoder) deny(m otelagent.Meta, id string, c *call, reason string) {
-	d.out.toolStarted = otelagent.ToolStarted{Meta: m, ToolCall: otelagent.ToolCall{ID: id, Name: c.name, Args: c.args}}
-	d.emit(&d.out.toolStarted)
-	d.emitPermission(m, otelagent.PermissionEvaluation{Tool: c.name, CallID: id, Source: sourceHook, Reason: reason})
-	d.out.toolEnded = otelagent.ToolEnded{Meta: m, CallID: id, Name: c.name,
-		ToolResult: otelagent.ToolResult{Outcome: spans.OutcomeDenied, Error: reason}}
-	d.emit(&d.out.toolEnded)
-}
-
-// emitPermission tells of a denial that follows from another event.
-func (d *Decoder) emitPermission(m otelagent.Meta, p otelagent.PermissionEvaluation) {
-	p.Action, p.Derived = spans.ActionDeny, true
-	d.out.permission = otelagent.PermissionEvaluated{Meta: m, PermissionEvaluation: p}
-	d.emit(&d.out.permission)
-}
-
-// toolHead reads what all events of a tool call begin with.
-func (d *Decoder) toolHead(f *fields) (id, name string) {
-	f.required("tool_call_id", d.get(kToolCallID), "a string")
-	return f.id("tool_call_id", d.get(kToolCallID)), f.id("tool_name", d.get(kToolName))
-}
-
-func (d *Decoder) toolStart(f *fields, m otelagent.Meta) {
-	id, name := d.toolHead(f)
-	if f.wrong != nil {
-		return
+func (d *Decoder) toolStarted(l *line, call otelagent.ToolCall) []otelagent.Event {
+	if l.bad() {
+		return nil
 	}
-	args := d.get(kArgs)
-	r := d.opened(&m)
-	if r.turn {
-		if c := r.call(id); c != nil {
-			c.started, c.nullStart = true, args != nil && args[0] == 'n'
+	if r := d.runs.opened(&l.m); r.inTurn {
+		c := r.call(call.ID)
+		c.started, c.null = true, len(call.Args) > 0 && call.Args[0] == 'n'
+	}
+	return []otelagent.Event{&otelagent.ToolStarted{Meta: l.m, ToolCall: call}}
+}
+
+func (d *Decoder) toolProgress(l *line) []otelagent.Event {
+	l.Require("tool_call_id")
+	id, name := l.String("tool_call_id"), l.String("tool_name")
+	if l.Use(l.Keys()...); l.bad() { // the body has them all
+		return nil
+	}
+	if l.m.Run == "" { // the warning of a judge
+		return []otelagent.Event{&otelagent.Other{Meta: l.m, Type: l.name, Body: l.raw}}
+	}
+	d.runs.in(&l.m)
+	return []otelagent.Event{&otelagent.ToolProgressed{Meta: l.m, CallID: id, Name: name, Type: l.name, Body: l.raw}}
+}
+
+func (d *Decoder) toolEnd(l *line) []otelagent.Event {
+	l.Require("tool_call_id")
+	e := &otelagent.ToolEnded{CallID: l.String("tool_call_id"), Name: l.String("tool_name")}
+	e.Result, e.ChildRunID = l.Spelled("result"), l.String("child_loop_id")
+	failed := l.Bool("is_error")
+	result := object.Of("", e.Result)
+	if inner := word(result.Raw("child_loop_id")); inner != "" { // the one that phi-core's recorder reads
+		if e.ChildRunID != "" && e.ChildRunID != inner {
+			l.Keep("child_loop_id")
 		}
+		e.ChildRunID = inner
 	}
-	d.out.toolStarted = otelagent.ToolStarted{Meta: m, ToolCall: otelagent.ToolCall{ID: id, Name: name, Args: args}}
-	d.emit(&d.out.toolStarted)
-	d.emitKept(m, "ToolExecutionStart")
+	return d.toolEnded(l, e, failed != nil && *failed, result)
 }
 
-func (d *Decoder) toolProgress(f *fields, m otelagent.Meta, name string) {
-	id, tool := d.toolHead(f)
-	if f.wrong != nil {
-		return
+// toolEnded returns the events of the end of a tool call, whose result has its text in content.
+func (d *Decoder) toolEnded(l *line, e *otelagent.ToolEnded, failed bool, content *object.Object) []otelagent.Event {
+	if l.bad() {
+		return nil
 	}
-	if m.Run == "" {
-		m.Session, m.Run = d.runs.place()
-		d.emitOther(m, name, d.ev.raw)
-		return
+	r := d.runs.in(&l.m)
+	e.Meta, e.Outcome = l.m, spans.OutcomeOK
+	if e.ChildRunID != "" {
+		e.ChildSessionID = d.runs.sessionOf(e.ChildRunID)
 	}
-	d.in(&m)
-	d.out.toolProgressed = otelagent.ToolProgressed{Meta: m, CallID: id, Name: tool, Type: name, Body: d.ev.raw}
-	d.emit(&d.out.toolProgressed)
-	// Unknown keys are in the body.
-}
-
-func (d *Decoder) toolEnd(f *fields, m otelagent.Meta) {
-	id, name := d.toolHead(f)
-	result := d.get(kResult)
-	isError := f.flag("is_error", d.get(kIsError))
-	child := f.id("child_loop_id", d.get(kChildLoopID))
-	var content []byte
-	var inner string
-	if result != nil && result[0] == '{' {
-		f.object("result", result, func(key, value []byte) {
-			switch string(key) {
-			case "content":
-				content = value
-			case "child_loop_id":
-				inner = d.lenient(value)
-			}
-		})
-	}
-	if f.wrong != nil {
-		return
-	}
-	if inner != "" {
-		if child != "" && child != inner {
-			d.keep(kChildLoopID)
-		}
-		child = inner // the one that phi-core's recorder reads
-	}
-	r := d.in(&m)
-	e := &d.out.toolEnded
-	*e = otelagent.ToolEnded{CallID: id, Name: name}
-	e.Result, e.ChildRunID, e.Outcome = result, child, spans.OutcomeOK
-	if child != "" {
-		e.ChildSessionID = d.runs.sessionOf(child)
-		d.runs.last = r
-	}
-	d.emitKept(m, "ToolExecutionEnd")
-	c := r.calls[id]
-	if isError != nil && *isError {
-		e.Outcome = spans.OutcomeError
-		e.Error = contentText(content)
-		switch {
-		case e.Error == textSkipped && (c == nil || !c.started || c.nullStart):
-			e.Outcome = spans.OutcomeSkipped
-		case e.Error == textCancelled:
-			e.Outcome = spans.OutcomeCancelled
-		case name == bashTool && strings.HasPrefix(e.Error, textDenyPattern):
-			e.Outcome = spans.OutcomeDenied
-			_, pattern, _ := strings.Cut(e.Error, "'")
-			pattern, _, _ = strings.Cut(pattern, "'. This pattern is denied")
-			d.emitPermission(m, otelagent.PermissionEvaluation{Tool: name, CallID: id, Source: sourceDenyPattern, Pattern: pattern,
-				Reason: e.Error})
-		case name == bashTool && strings.HasPrefix(e.Error, textNotConfirmed):
-			e.Outcome = spans.OutcomeDenied
-			d.emitPermission(m, otelagent.PermissionEvaluation{Tool: name, CallID: id, Source: sourceConfirm, Reason: e.Error})
-		}
-	}
+	c := r.calls[e.CallID]
+	unstarted := c == nil || !c.started || c.null
 	if c != nil {
 		c.started = true // its start may be on a line that could not be read
 	}
-	e.Meta = m
-	d.emit(e)
-}
-
-func (d *Decoder) inputRejected(f *fields, m otelagent.Meta) {
-	reason := f.text("reason", d.get(kReason))
-	if f.wrong != nil {
-		return
+	if !failed {
+		return []otelagent.Event{e}
 	}
-	d.in(&m)
-	d.emitPermission(m, otelagent.PermissionEvaluation{Target: spans.PermissionTargetInput, Source: sourceInputFilter, Reason: reason})
-	d.emitKept(m, "InputRejected")
+	e.Outcome, e.Error = spans.OutcomeError, text(content)
+	denied := func(source spans.PermissionSource, pattern string) []otelagent.Event {
+		e.Outcome = spans.OutcomeDenied
+		return []otelagent.Event{denial(l.m, otelagent.PermissionEvaluation{
+			Tool: e.Name, CallID: e.CallID, Source: source, Pattern: pattern, Reason: e.Error,
+		}), e}
+	}
+	switch {
+	case e.Error == textSkipped && unstarted:
+		e.Outcome = spans.OutcomeSkipped
+	case e.Error == textCancelled:
+		e.Outcome = spans.OutcomeCancelled
+	case e.Name == "bash" && strings.HasPrefix(e.Error, textDenyPattern):
+		_, pattern, _ := strings.Cut(e.Error, "'")
+		pattern, _, _ = strings.Cut(pattern, "'. This pattern is denied")
+		return denied("bash.deny_pattern", pattern)
+	case e.Name == "bash" && strings.HasPrefix(e.Error, textNotConfirmed):
+		return denied("bash.confirm", "")
+	}
+	return []otelagent.Event{e}
 }

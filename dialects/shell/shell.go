@@ -1,5 +1,6 @@
-// Package shell is what all readers of lines share: it cuts an input into lines or server-sent events, counts, numbers them, hands lines
-// of our own dialect to its decoder, and turns problems into errors that name the line and the key.
+// Package shell is what all readers of lines share: it cuts an input into lines or server-sent events, counts,
+// numbers them, hands lines of our own dialect to its decoder, and turns problems into errors that name the line and
+// the key.
 package shell
 
 import (
@@ -18,9 +19,11 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// A Reader is the part of a dialect that differs from others. It hands out events with Shell.Emit and errors with Shell.Reject.
+// A Reader is the part of a dialect that differs from others. It hands out events with Shell.Emit and errors with
+// Shell.Reject.
 type Reader interface {
-	// Line reads one line. It is called in order, never with a line that is too long, a notice of lagged events or a line of our own.
+	// Line reads one line. It is called in order, never with a line that is too long, a notice of lagged events or a
+	// line of our own.
 	Line(line input.Line)
 	// BeforeOwn is called before a line of our own dialect is read.
 	BeforeOwn()
@@ -28,7 +31,8 @@ type Reader interface {
 	End()
 }
 
-// Shell reads inputs for a Reader. Its fields, but for Name, are valid while a line is read. Not safe for concurrent use.
+// Shell reads inputs for a Reader. Its fields, but for Name, are valid while a line is read. Not safe for concurrent
+// use.
 type Shell struct {
 	// Name is the name of the dialect.
 	Name string
@@ -36,7 +40,8 @@ type Shell struct {
 	Settings input.Settings
 	// Stats counts what was read. Shell counts lines, rejects and events of our own; the Reader counts its own events.
 	Stats input.Stats
-	// Number is the number of the line at hand in its input, Seq its number among all inputs, which is Meta.Seq of its events.
+	// Number is the number of the line at hand in its input, Seq its number among all inputs, which is Meta.Seq of
+	// its events.
 	Number, Seq int64
 	// Arrived is when the line at hand was read; zero in a recording.
 	Arrived time.Time
@@ -76,8 +81,8 @@ func (s *Shell) Events(r io.Reader, d Reader) iter.Seq2[otelagent.Event, error] 
 	}
 }
 
-// Document reads r whole and calls read with it, for what is one text and no lines. It may be as long as a line; a longer one is rejected.
-// Line numbers and Seq are zero until read sets them.
+// Document reads r whole and calls read with it, for what is one text and no lines. It may be as long as a line; a
+// longer one is rejected. Line numbers and Seq are zero until read sets them.
 func (s *Shell) Document(r io.Reader, read func(text []byte)) iter.Seq2[otelagent.Event, error] {
 	return func(yield func(otelagent.Event, error) bool) {
 		s.yield, s.stopped = yield, false
@@ -94,8 +99,8 @@ func (s *Shell) Document(r io.Reader, read func(text []byte)) iter.Seq2[otelagen
 	}
 }
 
-// While returns what read emits and rejects, for a Reader that is given its lines one by one, or that emits what it holds. Read sets Number,
-// Seq and Arrived itself, and counts lines.
+// While returns what read emits and rejects, for a Reader that is given its lines one by one, or that emits what it
+// holds. Read sets Number, Seq and Arrived itself, and counts lines.
 func (s *Shell) While(read func()) iter.Seq2[otelagent.Event, error] {
 	return func(yield func(otelagent.Event, error) bool) {
 		s.yield, s.stopped = yield, false
@@ -118,7 +123,8 @@ func (s *Shell) line(line input.Line, d Reader) {
 		if missed > 0 {
 			detail = strconv.FormatInt(missed, 10) + " events"
 		}
-		s.Emit(&otelagent.DefectFound{Meta: otelagent.Meta{Seq: s.Seq, Arrived: s.Arrived}, Code: spans.DefectEventLost, Detail: detail})
+		m := otelagent.Meta{Seq: s.Seq, Arrived: s.Arrived}
+		s.Emit(&otelagent.DefectFound{Meta: m, Code: spans.DefectEventLost, Detail: detail})
 	case ndjson.Own(line.Text):
 		if d.BeforeOwn(); !s.stopped && !s.own.Line(line, s.Seq, s.yield) {
 			s.stopped = true
@@ -171,8 +177,8 @@ func (s *Shell) RejectSyntax(err error) {
 	s.Reject(e)
 }
 
-// RejectProblems rejects the line for each problem of o, and reports whether there was one. Variant names the kind of line, where known.
-// A line counts as rejected once.
+// RejectProblems rejects the line for each problem of o, and reports whether there was one. Variant names the kind of
+// line, where known. A line counts as rejected once.
 func (s *Shell) RejectProblems(variant string, o *object.Object) bool {
 	for i, p := range o.Problems() {
 		if s.Reject(&input.LineError{Type: variant, Field: p.Path, Reason: p.Reason}); i > 0 {

@@ -1,9 +1,9 @@
 // Package genaijson turns messages, as agent loops and providers spell them, into the JSON that the GenAI conventions of
-// OpenTelemetry want in gen_ai.input.messages, gen_ai.output.messages, gen_ai.system_instructions and gen_ai.tool.definitions,
-// cut to a size where one is given.
+// OpenTelemetry define for gen_ai.input.messages, gen_ai.output.messages, gen_ai.system_instructions and gen_ai.tool.definitions,
+// whole or as a preview of a bounded size.
 //
 // It reads the spellings of phi-core, clark-agent, Anthropic, OpenAI (chat messages and items of the responses API), content
-// blocks of ACP, and the standard itself, each recognized by its words alone:
+// blocks of ACP, and the standard itself, each recognized by its keys alone:
 //
 //	text, reasoning     parts of these types
 //	a call of a tool    tool_call{id, name, arguments}; arguments that are a JSON text inside a string become that JSON
@@ -16,255 +16,303 @@
 //	other blocks        as they are, if they have a type: a part of that type
 //	anything else       a text part that holds it as it is spelled
 //
-// Left out is what describes a message and is no content of it (usage, model, times, ids of messages), what tools and users
-// get to see but models do not (details, narration), and signatures of reasoning.
+// It leaves out what describes a message and is no content of it (usage, model, times, ids of messages), what tools and users
+// get to see but models do not (details, narration), and signatures of reasoning. Invalid UTF-8 becomes U+FFFD. The cost is
+// linear in the input.
 //
-// Numbers and strings are copied as they are spelled. What is not UTF-8 becomes U+FFFD. The cost is linear in the input, whatever it is.
+// # Previews
 //
-// # Sizes
+// Every function appends one valid JSON value to dst. A bound of 0 or less cuts nothing. Else the value has at most bound bytes
+// (a bound below [Min] counts as Min), and each text in it that is too long ends with …[+N bytes], N as the JSON spells them:
 //
-// Every function appends one JSON value to dst. A max of 0 or less cuts nothing. Else the value has at most max bytes (no max
-// counts as less than [Min]) and is what it is without a max if that fits. If not, blobs give way to a text part with their media
-// type and size, room is shared so that the longest texts are cut first, and of a list too long for that the beginning is left out.
-// Every cut leaves a mark that says how much is gone: "[cut: ...]" or "[left out: ...]". Ids, names and media types of more
-// than 128 bytes are always cut, and a role of more than 40 is said to be unknown.
+//   - the newest messages are kept while they fit; if not all do, each takes an equal share of the room that is left, but no
+//     less than a quarter of the bound, and each of its parts an equal share of that; of very many parts the last ones are kept;
+//   - in arguments, results and other values the long strings are cut; a value that is too large without them becomes a string;
+//   - a blob becomes a text that states its media type and size;
+//   - roles, types, ids, names and media types take at most a tenth of the bound each.
 package genaijson
 
 import (
 	"bytes"
+	"cmp"
+	"fmt"
+	"iter"
 	"math"
 	"slices"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// Min is the least max: a smaller one counts as Min.
+// Min is the least bound: a smaller one counts as Min.
 const Min = 320
 
-const (
-	maxWord = 40  // of roles and finish reasons, as JSON, where there is a max
-	maxID   = 128 // of ids, names and media types
-	maxNote = 80  // of a part that says what was left out, with a comma
-)
-
-var (
-	roleUnknown   = []byte(`"unknown"`)
-	roleAssistant = []byte(`"assistant"`)
-	roleTool      = []byte(`"tool"`)
-)
-
-// AppendMessages appends the array that gen_ai.input.messages wants. The last messages are kept: if not all fit, a text part
-// before the first one kept says how many are missing. A message with results of tools and other content becomes several.
-func AppendMessages(dst []byte, messages [][]byte, max int) []byte {
-	return appendMessages(dst, messages, roleUnknown, frame{open: "[", close: "]", messages: true}, max)
+// AppendMessages appends the array of gen_ai.input.messages. A message with results of tools and other content becomes several.
+func AppendMessages(dst []byte, messages [][]byte, bound int) []byte {
+	dst, _ = AppendNew(dst, messages, bound, nil)
+	return dst
 }
 
-// AppendOutput appends the array of one message that gen_ai.output.messages wants. An empty finishReason, which the standard does not allow,
-// becomes "unknown". If not all parts fit, the last are kept.
-func AppendOutput(dst, message []byte, finishReason string, max int) []byte {
-	var memory [maxWord]byte
-	if finishReason == "" {
-		finishReason = "unknown"
+// AppendNew is AppendMessages without the results of those calls of tools that elsewhere reports by their ids. It returns as
+// well how many of messages the array shows, in whole or in part.
+func AppendNew(dst []byte, messages [][]byte, bound int, elsewhere func(callID string) bool) (b []byte, shown int) {
+	w := newWriter(bound)
+	w.frame = true
+	texts, all := w.list(messages, elsewhere, false)
+	if !all {
+		texts, _ = w.list(messages, elsewhere, true)
 	}
-	finish := rawjson.Quote(memory[:0], finishReason)
-	if max > 0 && len(finish) > maxWord {
-		finish = append(finish[:1+prefix(finish[1:len(finish)-1], maxWord-2)], '"')
-	}
-	return appendMessages(dst, [][]byte{message}, roleAssistant, frame{open: "[", close: "]", messages: true, finish: finish}, max)
-}
-
-// AppendSystem appends the array of parts that gen_ai.system_instructions wants. Raw is a string, an array of content blocks, or a message.
-func AppendSystem(dst, raw []byte, max int) []byte {
-	return appendMessages(dst, [][]byte{raw}, nil, frame{open: "[", close: "]"}, max)
-}
-
-// AppendValue appends any JSON value, such as arguments of a tool. If it has to be cut, long strings in it are; if that does
-// not do, the later members of its arrays and objects go, each list of them saying so in a last one. What is not JSON
-// becomes a string.
-func AppendValue(dst, raw []byte, max int) []byte {
-	raw = validUTF8(raw)
-	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
-	value := c.Value()
-	if c.End() != nil {
-		if len(bytes.TrimSpace(raw)) == 0 {
-			return append(dst, "null"...)
-		}
-		return appendPlain(dst, raw, limit(max))
-	}
-	return appendValue(dst, value, limit(max))
-}
-
-// limit returns max as the number of bytes that may be written.
-func limit(most int) int {
-	if most <= 0 {
-		return math.MaxInt
-	}
-	return max(most, Min)
-}
-
-func validUTF8(raw []byte) []byte {
-	if utf8.Valid(raw) {
-		return raw
-	}
-	return bytes.ToValidUTF8(raw, []byte("\uFFFD"))
-}
-
-// A frame is what stands around parts.
-type frame struct {
-	open, close string
-	messages    bool   // parts stand in messages with a role
-	finish      []byte // finish reason of messages, a JSON string, or nil
-}
-
-// size returns the size of a message with that role without parts. It takes no comma: parts count one each, and its first has none.
-func (f *frame) size(role []byte) int {
-	if !f.messages {
-		return 0
-	}
-	n := len(`{"role":,"parts":[]}`) + len(role)
-	if f.finish != nil {
-		n += len(`,"finish_reason":`) + len(f.finish)
-	}
-	return n
-}
-
-func appendMessages(dst []byte, messages [][]byte, fallback []byte, f frame, max int) []byte {
-	r := readers.Get().(*reader)
-	defer r.free()
-	r.fallback = fallback
-	r.oneRole = !f.messages || f.finish != nil
-	dst = append(dst, f.open...)
-	begin := len(dst)
-	if max <= 0 {
-		r.most = math.MaxInt
-		for i, raw := range messages {
-			r.parts = r.parts[:0]
-			r.message(i, raw)
-			dst = f.append(dst, begin, r.parts, math.MaxInt, false)
-		}
-		return append(dst, f.close...)
-	}
-	max = limit(max)
-	r.most = max / len(`{"type":""}`)
-	parts, share, cut := r.choose(messages, &f, max-len(f.open)-len(f.close)+len(`,`))
-	return append(f.append(dst, begin, parts, share, cut), f.close...)
-}
-
-// choose returns the parts of messages to be written within room, which includes a comma before the first, oldest first, how much content each may have, and whether
-// that is less than all.
-func (r *reader) choose(messages [][]byte, f *frame, room int) (parts []part, share int, cut bool) {
-	// Parts of less than that make room for older ones only after these are gone.
-	least := max(64, room/8)
-	whole, sum, kept := 0, 0, 0
-	i := len(messages)
-read:
-	for i > 0 {
-		i--
-		start := len(r.parts)
-		r.message(i, messages[i])
-		// Newest first, until it is known how many are kept.
-		slices.Reverse(r.parts[start:])
-		for k := start; k < len(r.parts); k++ {
-			p := &r.parts[k]
-			p.measure(&r.scratch)
-			if k == 0 || !p.follows(&r.parts[k-1]) {
-				p.around = f.size(p.role)
-			}
-			whole += p.around + p.whole
-			sum += p.around + min(p.whole, p.head+min(p.size, least))
-			if sum <= room-maxNote {
-				kept = k + 1
-			}
-			if sum > room {
-				cut = true
-				break read
-			}
-		}
-	}
-	if !cut && whole <= room {
-		slices.Reverse(r.parts)
-		return r.parts, math.MaxInt, false
-	}
-	if cut {
-		room -= maxNote
-		r.parts = append(r.parts[:kept], r.leftOut(len(messages), i, kept))
-	} else {
-		kept = len(r.parts)
-	}
-	var s shares
-	for k := range r.parts[:kept] {
-		p := &r.parts[k]
-		room -= p.around + p.head
-		s.add(p.size)
-	}
-	// What was found to fit above fits; shares may find a little less.
-	share = max(least, s.share(room))
-	slices.Reverse(r.parts)
-	return r.parts, share, true
-}
-
-// leftOut returns a part that says what is left out if only kept of the parts read so far are kept, of messages of which those before
-// number i have not been read.
-func (r *reader) leftOut(messages, i, kept int) part {
-	if kept == 0 {
-		p := part{message: r.parts[0].message, role: r.parts[0].role}
-		if messages > 1 {
-			return p.note(messages, 0)
-		}
-		return p.note(0, len(r.parts)+r.dropped)
-	}
-	oldest := r.parts[kept-1]
-	n := 0
-	for k := kept; k < len(r.parts) && r.parts[k].message == oldest.message; k++ {
-		n++
-	}
-	if oldest.message == i {
-		n += r.dropped
-	}
-	return oldest.note(oldest.message, n)
-}
-
-// append writes parts, whose messages begin at begin of dst, with share bytes of content each.
-func (f *frame) append(dst []byte, begin int, parts []part, share int, cut bool) []byte {
-	for k := range parts {
-		p := &parts[k]
-		if f.messages && (k == 0 || !p.follows(&parts[k-1])) {
-			if k > 0 {
-				dst = f.end(dst)
-			}
-			if len(dst) > begin {
-				dst = append(dst, ',')
-			}
-			dst = append(append(append(dst, `{"role":`...), p.role...), `,"parts":[`...)
-		} else if len(dst) > begin && dst[len(dst)-1] != '[' {
+	dst = append(dst, '[')
+	for i, text := range slices.Backward(texts) {
+		dst = append(dst, text...)
+		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = p.append(dst, share, cut)
 	}
-	if f.messages && len(parts) > 0 {
-		dst = f.end(dst)
+	return append(dst, ']'), len(texts)
+}
+
+// AppendOutput appends the array of one message of gen_ai.output.messages. The standard requires a finish reason: an empty one
+// becomes "unknown".
+func AppendOutput(dst, message []byte, finishReason string, bound int) []byte {
+	w := newWriter(bound)
+	w.frame, w.finish = true, cmp.Or(finishReason, "unknown")
+	return w.one(dst, message, reader{role: "assistant", oneRole: true})
+}
+
+// AppendSystem appends the array of parts of gen_ai.system_instructions. Raw is a string, an array of content blocks, or a message.
+func AppendSystem(dst, raw []byte, bound int) []byte {
+	return newWriter(bound).one(dst, raw, reader{oneRole: true})
+}
+
+// AppendValue appends any JSON value, such as the arguments of a tool. Raw that is not JSON becomes a string; nothing becomes null.
+func AppendValue(dst, raw []byte, bound int) []byte {
+	raw = bytes.TrimSpace(validUTF8(raw))
+	switch {
+	case len(raw) == 0:
+		raw = null
+	case rawjson.Valid(raw, rawjson.MaxDepth) != nil:
+		raw = rawjson.Quote(nil, string(raw))
+	}
+	return appendValue(dst, raw, limit(bound))
+}
+
+// limit returns bound as the number of bytes that may be written.
+func limit(bound int) int {
+	if bound <= 0 {
+		return math.MaxInt
+	}
+	return max(bound, Min)
+}
+
+// A writer writes the parts of messages.
+type writer struct {
+	frame  bool   // parts stand in messages with a role
+	finish string // finish reason of these, or empty
+	room   int    // for all
+	name   int    // for a name
+}
+
+func newWriter(bound int) *writer { return &writer{room: limit(bound), name: limit(bound) / 10} }
+
+// minContent is the room that the content of a part gets at least.
+const minContent = 48
+
+// read returns the parts of a message, the last ones if they cannot all fit.
+func (w *writer) read(raw []byte, r reader) []Part {
+	r.most = w.room / len(`{"type":"x"}`)
+	return r.read(raw)
+}
+
+// list writes messages, newest first, until one does not fit, and reports whether all did. If fair is set none takes the room of
+// others.
+func (w *writer) list(messages [][]byte, elsewhere func(callID string) bool, fair bool) (texts [][]byte, all bool) {
+	left := w.room - len(`[]`)
+	for i, raw := range slices.Backward(messages) {
+		parts := w.read(raw, reader{role: roleUnknown})
+		if elsewhere != nil {
+			parts = slices.DeleteFunc(parts, func(p Part) bool { return p.Type == "tool_call_response" && elsewhere(p.ID) })
+		}
+		if len(parts) == 0 {
+			continue
+		}
+		room := left
+		if fair {
+			room = min(left, max(left/(i+1), w.room/4))
+		}
+		text := w.message(parts, room)
+		if len(text) > left {
+			return texts, false
+		}
+		left -= len(text) + len(`,`)
+		texts = append(texts, text)
+	}
+	return texts, true
+}
+
+// one appends an array of one message, or of its parts.
+func (w *writer) one(dst, raw []byte, r reader) []byte {
+	room := w.room - len(`[]`)
+	text := w.message(w.read(raw, r), room)
+	if len(text) > room {
+		text = w.message([]Part{{Role: r.role}}, room)
+	}
+	return append(append(append(dst, '['), text...), ']')
+}
+
+// message writes a message in room bytes, or in more if it needs them.
+func (w *writer) message(parts []Part, room int) []byte {
+	text := w.parts(parts, false, room)
+	kept := parts[max(0, len(parts)-max(1, room/2/minContent)):]
+	for share := room / len(kept); len(text) > room && share > minContent/2; share -= share / 8 {
+		text = w.parts(kept, len(kept) < len(parts), share)
+	}
+	return text
+}
+
+// omitted stands for parts of a message that are left out.
+const omitted = `{"type":"text","content":"…"},`
+
+// parts writes a message of parts, each in share bytes.
+func (w *writer) parts(parts []Part, cut bool, share int) (dst []byte) {
+	for i := range parts {
+		p := &parts[i]
+		opens := w.frame && (i == 0 || p.Role != parts[i-1].Role)
+		if i > 0 && opens {
+			dst = w.close(dst)
+		}
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if opens {
+			dst = w.open(dst, p)
+		}
+		if i == 0 && cut {
+			dst = append(dst, omitted...)
+		}
+		dst = w.part(dst, p, share)
+	}
+	if w.frame {
+		dst = w.close(dst)
 	}
 	return dst
 }
 
-func (f *frame) end(dst []byte) []byte {
+func (w *writer) open(dst []byte, p *Part) []byte {
+	return append(w.word(append(dst, `{"role":`...), p.Role), `,"parts":[`...)
+}
+
+func (w *writer) close(dst []byte) []byte {
 	dst = append(dst, ']')
-	if f.finish != nil {
-		dst = append(append(dst, `,"finish_reason":`...), f.finish...)
+	if w.finish != "" {
+		dst = w.word(append(dst, `,"finish_reason":`...), w.finish)
 	}
 	return append(dst, '}')
 }
 
-var readers = sync.Pool{New: func() any { return new(reader) }}
+func (w *writer) word(dst []byte, text string) []byte {
+	return appendCut(dst, rawjson.Quote(nil, text), w.name)
+}
 
-// free gives the memory of r back, but not what was ever as large as messages seldom are, and no reference to the input.
-func (r *reader) free() {
-	if cap(r.parts) > 128 || cap(r.arena) > 1<<16 {
-		return
+// part writes p in room bytes, or in more if it needs them.
+func (w *writer) part(dst []byte, p *Part, room int) []byte {
+	if p.Type == "" {
+		return dst
 	}
-	clear(r.parts[:cap(r.parts)])
-	*r = reader{parts: r.parts[:0], arena: r.arena[:0], scratch: r.scratch[:0]}
-	readers.Put(r)
+	if p.key == "" && len(p.Content) <= room {
+		return append(dst, p.Content...)
+	}
+	if p.Type == "blob" && len(p.Content) > room {
+		note := fmt.Sprintf("[%s, %d bytes]", cmp.Or(p.MIME, p.Modality), len(p.Content)/4*3)
+		p = &Part{Type: "text", key: "content", Content: rawjson.Quote(nil, note)}
+	}
+	start := len(dst)
+	dst = w.word(append(dst, `{"type":`...), p.Type)
+	for _, m := range [...][2]string{{"modality", p.Modality}, {"id", p.ID}, {"name", p.Name}, {"mime_type", p.MIME}} {
+		if m[1] != "" {
+			dst = w.word(append(append(append(dst, `,"`...), m[0]...), `":`...), m[1])
+		}
+	}
+	if p.IsError {
+		dst = append(dst, `,"is_error":true`...)
+	}
+	dst = append(append(append(dst, `,"`...), cmp.Or(p.key, "value")...), `":`...)
+	return append(appendValue(dst, p.Content, max(room-(len(dst)-start)-len(`}`), minContent)), '}')
+}
+
+// appendValue writes the JSON value raw, or what room, minContent or more, has place for.
+func appendValue(dst, raw []byte, room int) []byte {
+	if len(raw) <= room {
+		return append(dst, raw...)
+	}
+	if isString(raw) {
+		return appendCut(dst, raw, room)
+	}
+	long, fixed := 0, len(raw)
+	for start, end := range stringsOf(raw) {
+		if end-start > minContent {
+			long++
+			fixed -= end - start
+		}
+	}
+	if long == 0 || (room-fixed)/long < minContent {
+		return appendCut(dst, rawjson.Quote(nil, string(raw)), room)
+	}
+	done := 0
+	for start, end := range stringsOf(raw) {
+		if end-start > minContent {
+			dst = appendCut(append(dst, raw[done:start]...), raw[start:end], (room-fixed)/long)
+			done = end
+		}
+	}
+	return append(dst, raw[done:]...)
+}
+
+// stringsOf yields the start and the end of every string in the JSON value raw, keys included.
+func stringsOf(raw []byte) iter.Seq2[int, int] {
+	return func(yield func(start, end int) bool) {
+		for i := 0; i < len(raw); i++ {
+			if raw[i] != '"' {
+				continue
+			}
+			start := i
+			for i++; raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+			if !yield(start, i+1) {
+				return
+			}
+		}
+	}
+}
+
+// appendCut writes the JSON string raw, or the beginning of it with a mark of how much is missing, in at most room bytes, which
+// are 32 or more.
+func appendCut(dst, raw []byte, room int) []byte {
+	if len(raw) <= room {
+		return append(dst, raw...)
+	}
+	text := raw[1 : len(raw)-1]
+	room -= len(`"…[+ bytes]"`) + len(fmt.Sprint(len(text)))
+	n := 0
+	for n+charLen(text[n:]) <= room {
+		n += charLen(text[n:])
+	}
+	return fmt.Appendf(append(append(dst, '"'), text[:n]...), `…[+%d bytes]"`, len(text)-n)
+}
+
+// charLen returns the length of the first character of b, which is from inside a JSON string, or of its escape.
+func charLen(b []byte) int {
+	switch {
+	case b[0] != '\\':
+		_, n := utf8.DecodeRune(b)
+		return n
+	case b[1] != 'u':
+		return 2
+	case len(b) >= 12 && b[2]|0x20 == 'd' && b[6] == '\\' && b[7] == 'u':
+		return 12 // mostly a pair that makes one character
+	}
+	return 6
 }

@@ -43,7 +43,7 @@ func TestAppendMessages(t *testing.T) {
 		{"clark user", `{"role":"user","content":"hi"}`,
 			`{"role":"user","parts":[{"type":"text","content":"hi"}]}`},
 		{"clark image, data URL", `{"role":"user","content":[{"type":"image","source":"data:image\/png;base64,aGk=","alt":"x"}]}`,
-			`{"role":"user","parts":[{"type":"blob","modality":"image","mime_type":"image\/png","content":"aGk="}]}`},
+			`{"role":"user","parts":[{"type":"blob","modality":"image","mime_type":"image/png","content":"aGk="}]}`},
 		{"clark image, address", `{"role":"user","content":[{"type":"image","source":"https://x/y.png","media_type":"image/png"}]}`,
 			`{"role":"user","parts":[{"type":"uri","modality":"image","mime_type":"image/png","uri":"https://x/y.png"}]}`},
 		{"clark assistant", `{"role":"assistant","content":[{"type":"reasoning","text":"hm"},{"type":"thinking","text":"eh"},{"type":"reasoning_details","details":[{"x":1}]},{"type":"tool_call","id":"1","name":"f","arguments":{}}]}`,
@@ -163,7 +163,7 @@ func TestAppendOutput(t *testing.T) {
 	diff(t, want, AppendOutput(nil, in, "stop", 0))
 	diff(t, want, AppendOutput(nil, in, "stop", 500))
 	diff(t, `[{"role":"assistant","parts":[{"type":"text","content":"hi"}],"finish_reason":"unknown"}]`, AppendOutput(nil, []byte(`"hi"`), "", 500))
-	diff(t, `[{"role":"assistant","parts":[],"finish_reason":"`+strings.Repeat("é", 19)+`"}]`,
+	diff(t, `[{"role":"assistant","parts":[],"finish_reason":"`+strings.Repeat("é", 15)+`…[+9970 bytes]"}]`,
 		AppendOutput(nil, []byte(`{"role":"assistant","content":[]}`), strings.Repeat("é", 5000), 500))
 }
 

@@ -1,54 +1,41 @@
 package genaijson
 
 import (
+	"bytes"
 	"iter"
-	"strings"
+	"slices"
 
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// Part is one part of a message in the words of the standard: what AppendMessages would write of it.
+// Part is one part of a message in the standard form.
 type Part struct {
-	// Role of the message that it stands in: a result of a tool is of the role tool whoever carries it. That of a message without one is "unknown".
+	// Role of the message: that of a result of a tool is tool whoever carries it, and that of a message without one is unknown.
 	Role string
-	// Type is text, reasoning, tool_call, tool_call_response, blob, uri, file, extension, error, encrypted_reasoning, or that of the block.
+	// Type is text, reasoning, tool_call, tool_call_response, blob, uri, file, extension, error, encrypted_reasoning, or the type
+	// of the block.
 	Type string
 	// ID and Name of a call, a result or a file; empty where there is none.
 	ID, Name string
 	// Modality and MIME are those of a blob, uri or file.
 	Modality, MIME string
-	// Content is the JSON of what the part holds, and the whole block where its type is none of those above. It is valid until the next part.
+	// IsError reports that a result says that its call failed.
+	IsError bool
+	// Content is the JSON of the content, and the whole block where the type is none of those above.
 	Content []byte
 
-	form form
+	key string // member that holds Content in the standard form; empty: Content is the part itself
 }
 
-// Text returns the text that the content is, and reports whether it is one. That of a blob is its base64.
-func (p *Part) Text() (string, bool) {
-	switch p.form {
-	case plain:
-		return string(p.Content), true
-	case binary:
-		return strings.TrimSuffix(string(p.Content), `"`), true
-	}
-	return rawjson.String(p.Content)
-}
+// Text returns the text of a content that is one, and reports whether it is. That of a blob is its base64.
+func (p *Part) Text() (string, bool) { return rawjson.String(p.Content) }
 
-// Parts reads a message in any spelling that this package knows. What is no message is a part of text.
+// Parts reads a message in any spelling that this package knows. A message that is none of them is a part of text.
 func Parts(message []byte) iter.Seq[Part] {
 	return func(yield func(Part) bool) {
-		r := readers.Get().(*reader)
-		defer r.free()
-		r.fallback, r.most = roleUnknown, limit(0)
-		r.message(0, message)
-		for i := range r.parts {
-			p := &r.parts[i]
-			if p.typ == nil {
-				continue // of a message without parts
-			}
-			if !yield(Part{
-				Role: word(p.role), Type: word(p.typ), ID: word(p.id), Name: word(p.name), Modality: p.modality, MIME: string(p.mime), Content: p.content, form: p.form,
-			}) {
+		r := reader{role: roleUnknown}
+		for _, p := range r.read(message) {
+			if p.Type != "" && !yield(p) { // a message without parts has one without a type
 				return
 			}
 		}
@@ -68,8 +55,66 @@ func Role(word string) string {
 	return word
 }
 
-// word returns what a JSON string says; nothing of nil.
-func word(raw []byte) string {
-	s, _ := rawjson.String(raw)
-	return s
+// object is a JSON object: its members in their order.
+type object []member
+
+type member struct{ key, value []byte }
+
+// readObject returns the members of raw and reports whether raw is a JSON object.
+func readObject(raw []byte) (o object, ok bool) {
+	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
+	if !c.Open('{') {
+		return nil, false
+	}
+	o = make(object, 0, 8)
+	for c.More('}') {
+		key := c.Key()
+		if !c.Plain() {
+			key = bytes.Clone(key) // the cursor uses its memory again
+		}
+		if v := c.Value(); v != nil {
+			o = append(o, member{key, v})
+		}
+	}
+	return o, c.End() == nil
 }
+
+// get returns the value of the first of keys that o has and that is not null, or nil. The last of several equal keys counts.
+func (o object) get(keys ...string) []byte {
+	for _, key := range keys {
+		for _, m := range slices.Backward(o) {
+			if string(m.key) == key && m.value[0] != 'n' {
+				return m.value
+			}
+		}
+	}
+	return nil
+}
+
+// quoted is get of a JSON string; nil if the value is none.
+func (o object) quoted(keys ...string) []byte {
+	if v := o.get(keys...); isString(v) {
+		return v
+	}
+	return nil
+}
+
+// text is the text of quoted; it is empty if there is none.
+func (o object) text(keys ...string) string {
+	text, _ := rawjson.String(o.quoted(keys...))
+	return text
+}
+
+// each calls f with every element of the JSON array raw, and its members if it is an object.
+func each(raw []byte, f func(o object, raw []byte)) {
+	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
+	for ok := c.Open('['); ok && c.More(']'); {
+		v := c.Value()
+		o, _ := readObject(v)
+		f(o, v)
+	}
+}
+
+func isString(v []byte) bool { return len(v) > 0 && v[0] == '"' }
+func isArray(v []byte) bool  { return len(v) > 0 && v[0] == '[' }
+func isObject(v []byte) bool { return len(v) > 0 && v[0] == '{' }

@@ -2,597 +2,312 @@ package genaijson
 
 import (
 	"bytes"
-	"math"
+	"cmp"
+	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-var (
-	typeText      = []byte(`"text"`)
-	typeReasoning = []byte(`"reasoning"`)
-	typeCall      = []byte(`"tool_call"`)
-	typeResponse  = []byte(`"tool_call_response"`)
-	typeBlob      = []byte(`"blob"`)
-	typeURI       = []byte(`"uri"`)
-	typeFile      = []byte(`"file"`)
-	typeError     = []byte(`"error"`)
-	typeEncrypted = []byte(`"encrypted_reasoning"`)
-	typeAudio     = []byte(`"audio"`)
-	typeExtension = []byte(`"extension"`)
-	null          = []byte(`null`)
-)
+const roleUnknown = "unknown"
 
-// fields are the members of a message or content block that say something in any spelling, as raw JSON; nil if absent or null.
-type fields struct {
-	role, typ, content, parts                       []byte
-	id, callID, name, toolName, arguments, result   []byte
-	isError                                         bool
-	toolCalls, functionCall, function               []byte
-	text, thinking, summary, refusal, errorMessage  []byte
-	kind, data, audio, modality                     []byte
-	mime, source, url, media, fileID, fileData, fmt []byte
-}
+var null = []byte("null")
 
-// readFields returns the members of the JSON object raw, and whether it is one.
-func readFields(raw []byte) (f fields, ok bool) {
-	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
-	if c.Peek() != '{' {
-		return f, false
-	}
-	f = fieldsAt(&c)
-	return f, c.End() == nil
-}
-
-// fieldsAt steps over the next value and returns its members if it is an object.
-func fieldsAt(c *rawjson.Cursor) (f fields) {
-	if !c.Open('{') {
-		c.Value()
-		return f
-	}
-	for c.More('}') {
-		key := c.Key()
-		v := c.Value()
-		if len(v) > 0 && v[0] == 'n' {
-			continue
-		}
-		switch string(key) {
-		case "role":
-			f.role = v
-		case "type":
-			f.typ = v
-		case "content":
-			f.content = v
-		case "parts":
-			f.parts = v
-		case "id":
-			f.id = v
-		case "tool_call_id", "toolCallId", "tool_use_id", "call_id":
-			f.callID = v
-		case "name", "filename":
-			f.name = v
-		case "tool_name", "toolName":
-			f.toolName = v
-		case "arguments", "input", "args":
-			f.arguments = v
-		case "output", "response", "result":
-			f.result = v
-		case "is_error", "isError":
-			f.isError = string(v) == "true"
-		case "tool_calls":
-			f.toolCalls = v
-		case "function_call":
-			f.functionCall = v
-		case "function":
-			f.function = v
-		case "text":
-			f.text = v
-		case "thinking", "reasoning_content", "reasoning":
-			f.thinking = v
-		case "summary":
-			f.summary = v
-		case "refusal":
-			f.refusal = v
-		case "error_message", "errorMessage":
-			f.errorMessage = v
-		case "kind":
-			f.kind = v
-		case "data", "payload":
-			f.data = v
-		case "audio":
-			f.audio = v
-		case "modality":
-			f.modality = v
-		case "mime_type", "mimeType", "media_type":
-			f.mime = v
-		case "source":
-			f.source = v
-		case "url", "uri", "file_url":
-			f.url = v
-		case "image_url", "input_audio", "file":
-			f.media = v
-		case "file_id":
-			f.fileID = v
-		case "file_data":
-			f.fileData = v
-		case "format":
-			f.fmt = v
-		}
-	}
-	return f
-}
-
-func isString(v []byte) bool { return len(v) > 0 && v[0] == '"' }
-func isArray(v []byte) bool  { return len(v) > 0 && v[0] == '[' }
-func isObject(v []byte) bool { return len(v) > 0 && v[0] == '{' }
-
-// firstString returns the first of values that is a JSON string, or nil.
-func firstString(values ...[]byte) []byte {
-	for _, v := range values {
-		if isString(v) {
-			return v
-		}
-	}
-	return nil
-}
-
-// firstOf returns the first of values that is there, or nil.
-func firstOf(values ...[]byte) []byte {
-	for _, v := range values {
-		if v != nil {
-			return v
-		}
-	}
-	return nil
-}
-
-// each calls f with every element v of the valid JSON array raw and its members g, which f must not keep.
-func each(raw []byte, f func(g *fields, v []byte)) {
-	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
-	var g fields
-	if c.Open('[') {
-		for c.More(']') {
-			start := c.Pos()
-			g = fieldsAt(&c)
-			f(&g, c.Since(start))
-		}
-	}
-}
-
-// A reader collects the parts of messages.
+// A reader collects the parts of one message.
 type reader struct {
-	most     int    // of one message, about; the last are kept
-	fallback []byte // role of what has none, a JSON string
-	oneRole  bool   // a message stays one, whatever it holds
-
-	parts   []part
-	number  int    // of the message at hand
-	role    []byte // of it
-	first   int    // where its parts begin
-	dropped int    // how many of its parts are no longer there
-	arena   []byte // holds what is not in the input
-	scratch []byte
+	role    string // of the message
+	oneRole bool   // results of tools stay in the message that carries them
+	most    int    // parts that are kept, about: the last ones; 0: all
+	parts   []Part
 }
 
-func (r *reader) limited() bool { return r.most < math.MaxInt }
-
-// message appends the parts of the message raw, at least one.
-func (r *reader) message(number int, raw []byte) {
+// read returns the parts of a message. There is at least one: that of a message without parts has no type.
+func (r *reader) read(raw []byte) []Part {
 	raw = validUTF8(raw)
-	r.number, r.role, r.first, r.dropped = number, r.fallback, len(r.parts), 0
-	f, ok := readFields(raw)
+	o, ok := readObject(raw)
 	switch {
 	case ok:
-		r.object(&f, raw)
+		r.message(o, raw)
 	case rawjson.Valid(raw, rawjson.MaxDepth) != nil:
 		r.plain(raw)
 	default:
 		r.contents(bytes.TrimSpace(raw))
 	}
-	if len(r.parts) == r.first {
-		r.parts = append(r.parts, part{message: number, role: r.role})
+	if len(r.parts) == 0 {
+		r.parts = append(r.parts, Part{Role: r.role})
 	}
+	return r.parts
 }
 
-// object reads a message that is an object, raw.
-func (r *reader) object(f *fields, raw []byte) {
-	role := r.roleOf(f)
-	if role == nil {
-		r.block(f, raw) // a block that stands for a message, as items of OpenAI's responses do
-		return
+func validUTF8(raw []byte) []byte {
+	if utf8.Valid(raw) {
+		return raw
 	}
-	r.role = role
-	if bytes.Equal(role, roleTool) && f.parts == nil {
-		r.response(f, firstOf(f.content, f.result))
-		return
+	return bytes.ToValidUTF8(raw, []byte("\uFFFD"))
+}
+
+func (r *reader) add(p Part) {
+	p.Role = cmp.Or(p.Role, r.role)
+	if r.most > 0 && len(r.parts) >= 2*r.most {
+		r.parts = append(r.parts[:0], r.parts[r.most:]...)
 	}
-	if f.content == nil && f.parts == nil && f.toolCalls == nil && f.functionCall == nil && f.refusal == nil &&
-		f.thinking == nil && f.errorMessage == nil && f.audio == nil {
-		if isString(f.kind) && f.data != nil {
-			r.add(part{typ: typeExtension, name: f.kind, key: "data", content: f.data})
-		} else if !explicitlyEmpty(raw) {
-			r.plain(raw)
-		}
-		return
+	r.parts = append(r.parts, p)
+}
+
+// text adds a part that is nothing but a text, a JSON string, and reports whether there is one.
+func (r *reader) text(typ string, text []byte) bool {
+	if text != nil {
+		r.add(Part{Type: typ, key: "content", Content: text})
 	}
-	if isString(f.thinking) {
-		r.add(part{typ: typeReasoning, key: "content", content: f.thinking})
-	}
-	r.contents(f.content)
-	r.contents(f.parts)
-	if isString(f.refusal) {
-		r.add(part{typ: typeText, key: "content", content: f.refusal})
-	}
-	if f.audio != nil {
-		r.add(part{typ: typeAudio, key: "value", content: f.audio})
-	}
-	if isObject(f.functionCall) {
-		r.call(&fields{function: f.functionCall}, f.functionCall)
-	}
+	return text != nil
+}
+
+// plain adds raw as a text.
+func (r *reader) plain(raw []byte) { r.text("text", rawjson.Quote(nil, string(raw))) }
+
+var (
+	keysThinking = []string{"thinking", "reasoning_content", "reasoning"}
+	keysError    = []string{"error_message", "errorMessage"}
+	keysContent  = append([]string{
+		"content", "parts", "tool_calls", "function_call", "refusal", "audio",
+	}, append(keysThinking, keysError...)...)
+)
+
+// message reads a message that is an object, raw.
+func (r *reader) message(o object, raw []byte) {
 	switch {
-	case isArray(f.toolCalls):
-		each(f.toolCalls, r.call)
-	case f.toolCalls != nil:
-		r.plain(f.toolCalls)
+	case !r.takeRole(o):
+		r.block(o, raw) // a block that stands for a message, as items of OpenAI's responses do
+		return
+	case r.role == "tool" && o.get("parts") == nil:
+		r.response(o)
+		return
+	case o.get(keysContent...) != nil:
+	case o.quoted("kind") != nil && o.get("data", "payload") != nil:
+		r.add(Part{Type: "extension", Name: o.text("kind"), key: "data", Content: o.get("data", "payload")})
+	case !slices.ContainsFunc(o, func(m member) bool { return string(m.key) == "content" }): // OpenAI's are null if there is none
+		r.plain(raw)
 	}
-	if isString(f.errorMessage) {
-		r.add(part{typ: typeError, key: "content", content: f.errorMessage})
+	r.text("reasoning", o.quoted(keysThinking...))
+	r.contents(o.get("content"))
+	r.contents(o.get("parts"))
+	r.text("text", o.quoted("refusal"))
+	if audio := o.get("audio"); audio != nil {
+		r.add(Part{Type: "audio", key: "value", Content: audio})
 	}
+	if call := o.get("function_call"); isObject(call) {
+		r.call(object{{[]byte("function"), call}}, call)
+	}
+	if calls := o.get("tool_calls"); isArray(calls) {
+		each(calls, r.call)
+	} else if calls != nil {
+		r.plain(calls)
+	}
+	r.text("error", o.quoted(keysError...))
 }
 
-// explicitlyEmpty reports whether the message raw has content that is null: OpenAI's way to say that there is none.
-func explicitlyEmpty(raw []byte) bool {
-	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
-	if c.Open('{') {
-		for c.More('}') {
-			if key := c.Key(); string(key) == "content" {
-				return true
-			}
-			c.Value()
+// takeRole sets the role to that of o, and reports whether o is a message and not a block that stands for one.
+func (r *reader) takeRole(o object) bool {
+	typ := o.text("type")
+	switch {
+	case o.quoted("role") != nil:
+		r.role = o.text("role")
+		if standard := Role(r.role); standard == "tool" || standard == "assistant" {
+			r.role = standard
 		}
+		return true
+	case o.quoted("type") == nil || typ == "message":
+		return true
+	case strings.HasSuffix(typ, "_call"), typ == "reasoning":
+		r.role = "assistant"
+	case strings.HasSuffix(typ, "_output"):
+		r.role = "tool"
 	}
 	return false
-}
-
-// roleOf returns the role that f is under in the standard, or nil if f is a block without one.
-func (r *reader) roleOf(f *fields) []byte {
-	if isString(f.role) {
-		switch said := f.role[1 : len(f.role)-1]; Role(string(said)) {
-		case "tool":
-			return roleTool
-		case "assistant":
-			return roleAssistant
-		}
-		if r.limited() && len(f.role) > maxWord {
-			return roleUnknown
-		}
-		return f.role
-	}
-	if !isString(f.typ) || string(f.typ) == `"message"` {
-		return r.fallback
-	}
-	switch {
-	case bytes.HasSuffix(f.typ, []byte(`_call"`)), string(f.typ) == `"reasoning"`:
-		r.role = roleAssistant
-	case bytes.HasSuffix(f.typ, []byte(`_output"`)):
-		r.role = roleTool
-	}
-	return nil
 }
 
 // contents reads content: a string, a block, or an array of these.
 func (r *reader) contents(raw []byte) {
 	switch {
-	case raw == nil || string(raw) == `""` || string(raw) == "null":
+	case len(raw) == 0 || string(raw) == `""` || string(raw) == "null":
 	case isArray(raw):
 		each(raw, r.block)
 	default:
-		f, _ := readFields(raw)
-		r.block(&f, raw)
+		o, _ := readObject(raw)
+		r.block(o, raw)
 	}
 }
 
-// block reads one block of content, raw.
-func (r *reader) block(f *fields, raw []byte) {
+// block reads one block of content, raw. One that has not what its type needs is added as it is.
+func (r *reader) block(o object, raw []byte) {
 	if isString(raw) {
-		r.add(part{typ: typeText, key: "content", content: raw})
+		r.text("text", raw)
 		return
 	}
-	switch string(f.typ) {
-	case `"text"`, `"input_text"`, `"output_text"`, `"summary_text"`:
-		if text := firstString(f.text, f.content); text != nil {
-			r.add(part{typ: typeText, key: "content", content: text})
-			return
-		}
-	case `"refusal"`:
-		if isString(f.refusal) {
-			r.add(part{typ: typeText, key: "content", content: f.refusal})
-			return
-		}
-	case `"thinking"`, `"reasoning"`, `"reasoning_text"`:
-		if r.reasoning(f) {
-			return
-		}
-	case `"toolCall"`, `"tool_call"`, `"tool_use"`, `"function_call"`:
-		r.call(f, raw)
+	done := false
+	switch typ := o.text("type"); typ {
+	case "text", "input_text", "output_text", "summary_text":
+		done = r.text("text", o.quoted("text", "content"))
+	case "refusal":
+		done = r.text("text", o.quoted("refusal"))
+	case "thinking", "reasoning", "reasoning_text":
+		done = r.reasoning(o)
+	case "toolCall", "tool_call", "tool_use", "function_call":
+		r.call(o, raw)
 		return
-	case `"tool_result"`, `"tool_call_response"`, `"function_call_output"`:
-		r.response(f, firstOf(f.content, f.result))
+	case "tool_result", "tool_call_response", "function_call_output":
+		r.response(o)
 		return
-	case `"image"`, `"input_image"`, `"image_url"`:
-		if r.media(f, "image") {
-			return
-		}
-	case `"audio"`, `"input_audio"`:
-		if r.media(f, "audio") {
-			return
-		}
-	case `"video"`:
-		if r.media(f, "video") {
-			return
-		}
-	case `"document"`, `"file"`, `"input_file"`, `"resource_link"`:
-		if r.media(f, "") {
-			return
-		}
-	case `"blob"`:
-		if p := r.newMedia(f, ""); isString(f.content) {
-			r.data(p, f.content)
-			return
-		}
-	case `"uri"`:
-		if r.media(f, "") {
-			return
-		}
-	case ``:
-		if isString(f.text) {
-			r.add(part{typ: typeText, key: "content", content: f.text})
-			return
-		}
+	case "image", "input_image", "image_url":
+		done = r.media(o, "image")
+	case "audio", "input_audio":
+		done = r.media(o, "audio")
+	case "video":
+		done = r.media(o, "video")
+	case "blob":
+		done = r.media(append(slices.Clip(o), member{[]byte("data"), o.get("content")}), "")
+	case "document", "file", "input_file", "resource_link", "uri":
+		done = r.media(o, "")
+	case "":
+		done = r.text("text", o.quoted("text"))
 	}
-	r.other(f, raw)
+	if !done {
+		r.other(o, raw)
+	}
 }
 
-// other adds a block as it is if it has a type to be told by, which is not one whose rules it breaks.
-func (r *reader) other(f *fields, raw []byte) {
-	switch string(f.typ) {
-	case `"reasoning"`:
-		r.add(part{typ: typeEncrypted, key: "value", content: raw})
-	case `"text"`, `"tool_call"`, `"blob"`, `"uri"`, `"file"`:
+// other adds a block as it is. One without a type, or with a type of the standard whose rules it breaks, becomes a text.
+func (r *reader) other(o object, raw []byte) {
+	switch typ := o.text("type"); typ {
+	case "reasoning":
+		r.add(Part{Type: "encrypted_reasoning", key: "value", Content: raw})
+	case "", "text", "tool_call", "blob", "uri", "file":
 		r.plain(raw)
 	default:
-		if isString(f.typ) {
-			r.add(part{typ: f.typ, content: raw})
-		} else {
-			r.plain(raw)
-		}
+		r.add(Part{Type: typ, Content: raw})
 	}
 }
 
 // reasoning reads a block of reasoning and reports whether it holds any text.
-func (r *reader) reasoning(f *fields) bool {
-	if text := firstString(f.thinking, f.text, f.content); text != nil {
-		r.add(part{typ: typeReasoning, key: "content", content: text})
+func (r *reader) reasoning(o object) bool {
+	if r.text("reasoning", o.quoted("thinking", "reasoning", "reasoning_content", "text", "content")) {
 		return true
 	}
-	found := false
-	for _, list := range [][]byte{f.summary, f.content} {
-		if isArray(list) {
-			each(list, func(b *fields, _ []byte) {
-				if isString(b.text) {
-					r.add(part{typ: typeReasoning, key: "content", content: b.text})
-					found = true
-				}
-			})
+	before := len(r.parts)
+	for _, key := range []string{"summary", "content"} {
+		if list := o.get(key); isArray(list) {
+			each(list, func(o object, _ []byte) { r.text("reasoning", o.quoted("text")) })
 		}
 	}
-	return found
+	return len(r.parts) > before
 }
 
+var keysCallID = []string{"tool_call_id", "toolCallId", "tool_use_id", "call_id", "id"}
+
 // call reads a call of a tool, raw.
-func (r *reader) call(f *fields, raw []byte) {
-	id, outer := firstString(f.callID, f.id), f
-	if isObject(f.function) {
-		g, _ := readFields(f.function)
-		f = &g
+func (r *reader) call(o object, raw []byte) {
+	p, outer := Part{Type: "tool_call", ID: o.text(keysCallID...), key: "arguments"}, o
+	if f := o.get("function"); isObject(f) {
+		o, _ = readObject(f)
 	}
-	name := firstString(f.name, f.toolName)
-	if name == nil {
+	if o.quoted("name", "tool_name", "toolName") == nil {
 		r.other(outer, raw)
 		return
 	}
-	p := part{typ: typeCall, id: r.short(id), name: r.short(name), key: "arguments", content: null}
-	if f.arguments != nil {
-		p.content = r.arguments(f.arguments)
-	}
+	p.Name = o.text("name", "tool_name", "toolName")
+	p.Content = arguments(o.get("arguments", "input", "args"))
 	r.add(p)
 }
 
-// arguments returns raw, or the JSON that it holds if it is a string with an object or array.
-func (r *reader) arguments(raw []byte) []byte {
-	if !isString(raw) {
-		return raw
+// arguments returns raw, or the JSON in it if it is a string that holds an object or array.
+func arguments(raw []byte) []byte {
+	if raw == nil {
+		return null
 	}
-	start := len(r.arena)
-	r.arena = rawjson.AppendString(r.arena, raw)
-	inner := bytes.TrimSpace(r.arena[start:])
+	text, _ := rawjson.String(raw)
+	inner := bytes.TrimSpace([]byte(text))
 	if (isObject(inner) || isArray(inner)) && rawjson.Valid(inner, rawjson.MaxDepth) == nil {
 		return inner
 	}
-	r.arena = r.arena[:start]
 	return raw
 }
 
 // response reads the result of a call.
-func (r *reader) response(f *fields, result []byte) {
-	p := part{
-		typ: typeResponse, id: r.short(firstString(f.callID, f.id)), name: r.short(firstString(f.toolName, f.name)),
-		isError: f.isError, key: "response", content: null,
+func (r *reader) response(o object) {
+	p := Part{
+		Type: "tool_call_response", ID: o.text(keysCallID...), Name: o.text("tool_name", "toolName", "name"),
+		IsError: string(o.get("is_error", "isError")) == "true",
+		key:     "response", Content: null,
 	}
-	if result != nil {
-		p.content = loneText(result)
-	}
-	role := r.role
 	if !r.oneRole {
-		r.role = roleTool
+		p.Role = "tool"
+	}
+	if result := o.get("content", "output", "response", "result"); result != nil {
+		p.Content = loneText(result)
 	}
 	r.add(p)
-	r.role = role
 }
 
-// loneText returns what the result of a tool says if it is one block of text, else the result.
+// loneText returns the text of a result that is one block of text, else the result.
 func loneText(result []byte) []byte {
-	c := rawjson.NewCursor(result, rawjson.MaxDepth)
-	if !c.Open('[') || !c.More(']') {
-		return result
+	n, text := 0, []byte(nil)
+	if isArray(result) {
+		each(result, func(o object, _ []byte) {
+			if n++; slices.Contains([]string{"text", "input_text", "output_text"}, o.text("type")) {
+				text = o.quoted("text")
+			}
+		})
 	}
-	f := fieldsAt(&c)
-	if !isString(f.text) || c.More(']') {
-		return result
-	}
-	switch string(f.typ) {
-	case `"text"`, `"input_text"`, `"output_text"`:
-		return f.text
+	if n == 1 && text != nil {
+		return text
 	}
 	return result
 }
 
-// media reads an image, a sound or a file, and reports whether it found where its content is.
-func (r *reader) media(f *fields, modality string) bool {
-	p := r.newMedia(f, modality)
-	switch {
-	case isString(f.source):
-		return r.link(p, f.source)
-	case isObject(f.source):
-		return r.inside(p, f.source)
-	case isString(f.media):
-		return r.link(p, f.media)
-	case isObject(f.media):
-		return r.inside(p, f.media)
-	case isString(f.data):
-		return r.data(p, f.data)
-	case isString(f.fileData):
-		return r.data(p, f.fileData)
-	case isString(f.url):
-		return r.link(p, f.url)
-	case isString(f.fileID):
-		p.typ, p.key, p.content = typeFile, "file_id", f.fileID
-		return r.addMedia(p)
+// media reads an image, a sound or a file, and reports whether it found the content, or where it is.
+func (r *reader) media(o object, modality string) bool {
+	switch inner := o.get("source", "image_url", "input_audio", "file"); {
+	case isString(inner):
+		o = append(slices.Clip(o), member{[]byte("url"), inner})
+	case isObject(inner):
+		in, _ := readObject(inner)
+		o = append(slices.Clip(o), in...) // of equal keys those further inside count
 	}
-	return false
-}
-
-// newMedia returns a part with what f says of the kind of its content.
-func (r *reader) newMedia(f *fields, modality string) part {
-	p := part{modality: modality, name: r.short(firstString(f.name))}
-	if isString(f.mime) {
-		p.mime = f.mime[1 : len(f.mime)-1]
+	p := Part{
+		Name: o.text("name", "filename"), MIME: o.text("mime_type", "mimeType", "media_type"),
+		Modality: cmp.Or(o.text("modality"), modality), Content: o.quoted("data", "payload", "file_data"),
 	}
-	if isString(f.modality) && len(f.modality) <= maxWord {
-		p.modality = string(f.modality[1 : len(f.modality)-1])
+	if format := o.text("format"); p.MIME == "" && format != "" {
+		p.MIME = "audio/" + format
 	}
-	return p
-}
-
-// inside reads media from the object in which a block describes its content.
-func (r *reader) inside(p part, raw []byte) bool {
-	f, ok := readFields(raw)
-	if !ok {
-		return false
+	switch p.Type, p.key = "blob", "content"; {
+	case p.Content != nil && o.text("type") == "text":
+		return r.text("text", p.Content)
+	case p.Content == nil:
+		p.Type, p.key, p.Content = "uri", "uri", o.quoted("url", "uri", "file_url")
 	}
-	if string(f.typ) == `"text"` && isString(f.data) {
-		r.add(part{typ: typeText, key: "content", content: f.data})
-		return true
+	if p.Content == nil {
+		p.Type, p.key, p.Content = "file", "file_id", o.quoted("file_id")
 	}
-	if p.mime == nil && isString(f.fmt) {
-		p.mime = append([]byte("audio/"), f.fmt[1:len(f.fmt)-1]...)
-	}
-	if f.mime == nil && p.mime != nil {
-		// What stood around it still holds.
-		f.mime = append(append([]byte{'"'}, p.mime...), '"')
-	}
-	if f.name == nil {
-		f.name = p.name
-	}
-	f.source, f.media = nil, nil
-	return r.media(&f, p.modality)
-}
-
-// link reads media from an address, which holds it if it is a data URL.
-func (r *reader) link(p part, address []byte) bool {
-	if bytes.HasPrefix(address, []byte(`"data:`)) {
-		return r.data(p, address)
-	}
-	p.typ, p.key, p.content = typeURI, "uri", address
-	return r.addMedia(p)
-}
-
-// data reads media from base64 or a data URL.
-func (r *reader) data(p part, raw []byte) bool {
-	p.typ, p.key, p.form, p.content = typeBlob, "content", binary, raw[1:]
-	if rest, ok := bytes.CutPrefix(raw, []byte(`"data:`)); ok {
-		head, content, ok := bytes.Cut(rest, []byte(`,`))
-		head, base64 := bytes.CutSuffix(head, []byte(`;base64`))
-		if !ok || !base64 {
-			p.typ, p.key, p.form, p.content = typeURI, "uri", value, raw
-			return r.addMedia(p)
+	if rest, ok := bytes.CutPrefix(p.Content, []byte(`"data:`)); ok {
+		head, content, _ := bytes.Cut(rest, []byte(`,`))
+		if head, ok = bytes.CutSuffix(head, []byte(`;base64`)); ok {
+			mime, _, _ := bytes.Cut(head, []byte(`;`))
+			word, _ := rawjson.String([]byte(`"` + string(mime) + `"`))
+			p.Type, p.key, p.MIME, p.Content = "blob", "content", cmp.Or(word, p.MIME), append([]byte{'"'}, content...)
+		} else {
+			p.Type, p.key = "uri", "uri"
 		}
-		if mime, _, _ := bytes.Cut(head, []byte(`;`)); len(mime) > 0 {
-			p.mime = mime
+	}
+	if kind, _, _ := strings.Cut(p.MIME, "/"); p.Modality == "" {
+		p.Modality = "document"
+		if kind == "image" || kind == "audio" || kind == "video" {
+			p.Modality = kind
 		}
-		p.content = content
 	}
-	return r.addMedia(p)
-}
-
-func (r *reader) addMedia(p part) bool {
-	if r.limited() && len(p.mime) > maxID {
-		p.mime = nil
+	if p.Content != nil {
+		r.add(p)
 	}
-	kind, _, _ := bytes.Cut(p.mime, []byte(`/`))
-	kind = bytes.TrimSuffix(kind, []byte(`\`))
-	switch {
-	case p.modality != "":
-	case string(kind) == "image":
-		p.modality = "image"
-	case string(kind) == "audio":
-		p.modality = "audio"
-	case string(kind) == "video":
-		p.modality = "video"
-	default:
-		p.modality = "document"
-	}
-	r.add(p)
-	return true
-}
-
-// plain adds raw as a text.
-func (r *reader) plain(raw []byte) {
-	r.add(part{typ: typeText, key: "content", content: raw, form: plain})
-}
-
-func (r *reader) add(p part) {
-	p.message, p.role = r.number, r.role
-	p.typ = r.short(p.typ)
-	if n := len(r.parts) - r.first; r.limited() && n >= 2*r.most {
-		// More than most are never written.
-		copy(r.parts[r.first:], r.parts[r.first+n-r.most:])
-		r.parts = r.parts[:r.first+r.most]
-		r.dropped += n - r.most
-	}
-	r.parts = append(r.parts, p)
-}
-
-func (r *reader) short(word []byte) []byte {
-	if !r.limited() {
-		return word
-	}
-	return short(word)
-}
-
-// short returns word, a JSON string or nil, cut to what ids and names may have.
-func short(word []byte) []byte {
-	if len(word) <= maxID {
-		return word
-	}
-	return appendCutString(nil, word, maxID)
+	return p.Content != nil
 }

@@ -35,9 +35,6 @@ var leaves = []string{"internal/rawjson", "internal/genaijson", "backend/otlpnes
 // readers are the dialects that read what other programs write.
 var readers = []string{"dialects/phi/...", "dialects/clark/...", "dialects/acp/...", "dialects/guide/..."}
 
-// exportsize is what the adapter and its set-up share, and nobody else.
-const exportsize = "internal/exportsize"
-
 // A room is a set of packages with the same rules. Paths are relative to the repository; "x/..." is x and everything below.
 type room struct {
 	packages []string
@@ -49,14 +46,13 @@ type room struct {
 // room names fails the test: decide where it belongs and write it here. Test files are free, but see TestApart.
 var rooms = []room{
 	{packages: leaves},
-	{packages: []string{exportsize}, other: []string{otel}},
 	{packages: []string{"collector-exporter/distribution/healthcheck"}},                // a program in the image
 	{packages: []string{"internal/..."}, own: []string{"..."}, other: []string{"..."}}, // generators and checks; see TestApart
 	{packages: []string{"spans"}, other: []string{otel + "/attribute"}},
 
-	{packages: []string{"otelagent/otelsetup/..."}, own: []string{"spans", "otelagent", exportsize}, other: sdk},
+	{packages: []string{"otelagent/otelsetup/..."}, own: []string{"spans", "otelagent"}, other: sdk},
 	{packages: []string{"otelagent/redact"}, own: []string{"spans", "otelagent"}},
-	{packages: []string{"otelagent/..."}, own: []string{"spans", exportsize}, other: append([]string{"github.com/klauspost/compress/zstd"}, api...)},
+	{packages: []string{"otelagent/..."}, own: []string{"spans"}, other: append([]string{"github.com/klauspost/compress/zstd"}, api...)},
 
 	{packages: []string{"dialects/object"}},
 	{packages: []string{"dialects/shell"}, own: []string{"spans", "otelagent", "dialects/input", "dialects/ndjson", "dialects/object"}},
@@ -210,7 +206,7 @@ func TestApart(t *testing.T) {
 		if match(pdata, path) && !match("backend/session/otlprow/...", pkg) && !match("internal/...", pkg) {
 			t.Errorf("%s: only backend/session/otlprow imports pdata", file)
 		}
-		if ok && match("internal/...", own) && !matchAny(leaves, own) && own != exportsize && !match("internal/...", pkg) {
+		if ok && match("internal/...", own) && !matchAny(leaves, own) && !match("internal/...", pkg) {
 			t.Errorf("%s: %s is for generators and checks", file, own)
 		}
 	})

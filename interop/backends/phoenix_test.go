@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelagent/otelagent/agenttest/backends"
-	adapter "github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -47,7 +47,7 @@ func TestPhoenix(t *testing.T) {
 		"otlp_http/phoenix": fmt.Sprintf("{endpoint: %q, sending_queue: {enabled: false}}", address),
 		"otlp_http/copies":  fmt.Sprintf("{endpoint: %q, compression: none, sending_queue: {enabled: false}}", "http://"+copies.addr),
 	})
-	sendLoop(t, endpoint, adapter.WithOpenInference())
+	sendLoop(t, endpoint, otelsetup.WithOpenInference())
 	plain := filepath.Join(repository, recordings[0])
 	run(t, "send", "--endpoint", endpoint, "--protocol", "http/protobuf", "--capture", "content", plain)
 	p := &phoenix{address: address}

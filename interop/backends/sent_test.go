@@ -141,15 +141,15 @@ exporters:
 }
 
 // sendLoop plays the Go loop and sends its spans.
-func sendLoop(t *testing.T, endpoint string, opts ...adapter.Option) {
+func sendLoop(t *testing.T, endpoint string, opts ...otelsetup.Option) {
 	t.Helper()
-	providers, err := otelsetup.Setup(t.Context(), otelsetup.WithProtocol(otelsetup.HTTP), otelsetup.WithEndpoint(endpoint),
-		otelsetup.WithServiceName("loop"), otelsetup.WithBlocking(), otelsetup.WithoutGlobal())
+	providers, err := otelsetup.Setup(t.Context(), append(opts, otelsetup.WithProtocol(otelsetup.HTTP), otelsetup.WithEndpoint(endpoint),
+		otelsetup.WithServiceName("loop"), otelsetup.WithBlocking(), otelsetup.WithoutGlobal())...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	backends.Play(t.Context(), adapter.NewTracer(append(opts, adapter.WithTracerProvider(providers.TracerProvider()),
-		adapter.WithDerivedIDs(), adapter.WithCapture(adapter.CaptureContent))...))
+	backends.Play(t.Context(), adapter.NewTracer(adapter.WithTracerProvider(providers.TracerProvider()),
+		adapter.WithDerivedIDs(), adapter.WithCapture(adapter.CaptureContent)))
 	if err := providers.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}

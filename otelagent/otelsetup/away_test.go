@@ -12,10 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // closedPort returns an address where nobody listens.
@@ -29,8 +29,8 @@ func closedPort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// Thousands of turns with content and nobody there: what waits stays below the bound, every span is counted, every block is
-// reported as lost, once, and the error handler hears of it in few words.
+// Thousands of turns with content and nobody there: what waits stays below the bound, every span is counted, every
+// session is reported as lost, once, and the error handler hears of it in few words.
 func TestReceiverAway(t *testing.T) {
 	const bound, n, size = 16 << 20, 4000, 64 << 10
 	for _, tt := range []struct {
@@ -43,22 +43,12 @@ func TestReceiverAway(t *testing.T) {
 		t.Run(string(tt.protocol), func(t *testing.T) {
 			heard := hear(t)
 			p, err := otelsetup.Setup(t.Context(), otelsetup.WithoutGlobal(), otelsetup.WithProtocol(tt.protocol),
-				otelsetup.WithEndpoint("http://"+closedPort(t)), otelsetup.WithMaxQueueBytes(bound))
+				otelsetup.WithEndpoint("http://"+closedPort(t)), otelsetup.WithMaxQueue(0, bound))
 			if err != nil {
 				t.Fatal(err)
 			}
-			reported := make(map[spans.BlockID]int, n)
-			done := make(chan struct{})
-			calls := 0
-			p.OnLost(func(session string, blocks []spans.BlockID) {
-				if calls++; session != "s" || len(blocks) != 1 {
-					t.Errorf("OnLost(%q, %d blocks)", session, len(blocks))
-				}
-				reported[blocks[0]]++
-				if calls == n {
-					close(done)
-				}
-			})
+			var lost lostSessions
+			p.OnLost(lost.add)
 
 			heap := func() int64 { // the least of some, for what is being sent makes garbage meanwhile
 				least := int64(math.MaxInt64)
@@ -70,13 +60,11 @@ func TestReceiverAway(t *testing.T) {
 				}
 				return least
 			}
-			want := make(map[spans.BlockID]bool, n)
 			before, most, longest := heap(), int64(0), time.Duration(0)
 			for i := range n {
 				b := body(i, size)
-				want[spans.BlockOfString(b)] = true
 				start := time.Now()
-				end(p.TracerProvider(), "s", []string{b})
+				end(p.TracerProvider(), fmt.Sprint("s", i), []string{b})
 				longest = max(longest, time.Since(start))
 				if i%500 == 499 {
 					most = max(most, heap()-before)
@@ -96,15 +84,8 @@ func TestReceiverAway(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			_ = p.Shutdown(ctx)
-			select {
-			case <-done:
-			case <-time.After(20 * time.Second):
-				t.Fatalf("%d of %d spans were reported", calls, n)
-			}
-			for id := range want {
-				if reported[id] != 1 {
-					t.Fatalf("block %v was reported %d times", id, reported[id])
-				}
+			if sessions := lost.waitFor(t, n); len(slices.Compact(sessions)) != n {
+				t.Fatal("a session was reported twice")
 			}
 			if s = p.Stats(); s.Dropped+s.Failed != n || s.Lost() != n {
 				t.Errorf("stats %+v", s)
@@ -138,8 +119,8 @@ func (failing) ExportSpans(ctx context.Context, _ []sdktrace.ReadOnlySpan) error
 }
 func (failing) Shutdown(context.Context) error { return nil }
 
-// An hour of it, with ten spans a second: the error handler hears of drops once a minute, and of each batch that failed; nothing
-// goes uncounted.
+// An hour of it, with ten spans a second: the error handler hears of drops once a minute, and of each batch that
+// failed; nothing goes uncounted.
 func TestReceiverAwayForAnHour(t *testing.T) {
 	heard := hear(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -147,19 +128,19 @@ func TestReceiverAwayForAnHour(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var lost int64
-		p.OnLost(func(string, []spans.BlockID) { lost++ })
+		var lost lostSessions
+		p.OnLost(lost.add)
 		text := []string{body(0, 1<<10)}
-		for range 60 * 60 * 10 {
-			end(p.TracerProvider(), "s", text)
+		for i := range 60 * 60 * 10 {
+			end(p.TracerProvider(), fmt.Sprint("s", i), text)
 			time.Sleep(100 * time.Millisecond)
 		}
 		if err := p.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
 		s := p.Stats()
-		if s.Ended != 36000 || s.Lost() != 36000 || s.Dropped+s.Failed != 36000 || lost != 36000 {
-			t.Errorf("stats %+v, %d reported", s, lost)
+		if s.Ended != 36000 || s.Lost() != 36000 || s.Dropped+s.Failed != 36000 || len(lost.all()) != 36000 {
+			t.Errorf("stats %+v, %d reported", s, len(lost.all()))
 		}
 		messages := heard()
 		drops := slices.DeleteFunc(slices.Clone(messages), func(m string) bool { return !strings.Contains(m, "queue is full") })
@@ -173,28 +154,26 @@ func TestReceiverAwayForAnHour(t *testing.T) {
 	})
 }
 
-// The newest span of a queue that is full is dropped: its blocks are reported although no exporter saw it, and not by the
-// goroutine that ended it.
+// The newest span of a queue that is full is dropped: its session is reported although no exporter saw it, and not by
+// the goroutine that ended it.
 func TestOnLostHearsOfDroppedSpans(t *testing.T) {
 	heard := hear(t)
-	p, err := otelsetup.Setup(t.Context(), otelsetup.WithoutGlobal(), otelsetup.WithExporter(hanging{}), otelsetup.WithMaxQueueSpans(2))
+	p, err := otelsetup.Setup(t.Context(), otelsetup.WithoutGlobal(), otelsetup.WithExporter(hanging{}), otelsetup.WithMaxQueue(2, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got lostBlocks
+	var got lostSessions
 	returned := make(chan struct{})
-	p.OnLost(func(session string, blocks []spans.BlockID) {
+	p.OnLost(func(session string) {
 		<-returned
-		got.add(session, blocks)
+		got.add(session)
 	})
 	for i := range 5 {
-		end(p.TracerProvider(), "s", []string{body(i, 10)})
+		end(p.TracerProvider(), fmt.Sprint("s", i), []string{body(i, 10)})
 	}
 	close(returned)
-	for i, call := range got.waitFor(t, 3) {
-		if call.Session != "s" || len(call.Blocks) != 1 || call.Blocks[0] != spans.BlockOfString(body(2+i, 10)) {
-			t.Errorf("call %d: %v", i, call)
-		}
+	if d := cmp.Diff([]string{"s2", "s3", "s4"}, got.waitFor(t, 3)); d != "" {
+		t.Error(d)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -8,7 +8,6 @@ import (
 
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // Most programs need this and one line more: the exporter here takes the place of a collector.
@@ -45,8 +44,8 @@ func ExampleWrapExporter() {
 	exporter := otelsetup.NewFuncExporter(func(context.Context, []byte) error { return nil })
 
 	wrapped := otelsetup.WrapExporter(exporter)
-	wrapped.OnLost(func(session string, blocks []spans.BlockID) {
-		fmt.Println("to be sent again in", session, len(blocks))
+	wrapped.OnLost(func(session string) {
+		fmt.Println("to be sent again:", session)
 	})
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(wrapped))
 

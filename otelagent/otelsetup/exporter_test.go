@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -63,8 +64,8 @@ func end(p trace.TracerProvider, session string, bodies []string, more ...attrib
 // body is a text of its own of that size.
 func body(i, size int) string { return fmt.Sprintf("%d %s", i, strings.Repeat("b", size)) }
 
-// With the SDK's own batcher 20 turns with 1 MiB of content are one batch, which no stock receiver takes. This is the trap; the
-// wrapped exporter brings every byte.
+// With the SDK's own batcher 20 turns with 1 MiB of content are one batch, which no stock receiver takes. This is the
+// trap; the wrapped exporter brings every byte.
 func TestWrappedExporterBringsWhatIsLostWithoutIt(t *testing.T) {
 	const n, size = 20, 1 << 20
 	for _, tr := range transports {
@@ -104,31 +105,27 @@ func TestWrappedExporterBringsWhatIsLostWithoutIt(t *testing.T) {
 	}
 }
 
-// lostBlocks collects what OnLost is called with.
-type lostBlocks struct {
+// lostSessions collects what OnLost is called with.
+type lostSessions struct {
 	mu    sync.Mutex
-	calls []lostCall
+	calls []string
 }
 
-type lostCall struct {
-	Session string
-	Blocks  []spans.BlockID
-}
-
-func (l *lostBlocks) add(session string, blocks []spans.BlockID) {
+func (l *lostSessions) add(session string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.calls = append(l.calls, lostCall{session, blocks})
+	l.calls = append(l.calls, session)
 }
 
-func (l *lostBlocks) all() []lostCall {
+// all returns the sessions so far, sorted.
+func (l *lostSessions) all() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.calls
+	return slices.Sorted(slices.Values(l.calls))
 }
 
 // waitFor waits until there are n calls.
-func (l *lostBlocks) waitFor(t *testing.T, n int) []lostCall {
+func (l *lostSessions) waitFor(t *testing.T, n int) []string {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		if got := l.all(); len(got) >= n || time.Now().After(deadline) {
@@ -140,15 +137,7 @@ func (l *lostBlocks) waitFor(t *testing.T, n int) []lostCall {
 	}
 }
 
-func blocksOf(bodies ...string) []spans.BlockID {
-	list := make([]spans.BlockID, len(bodies))
-	for i, b := range bodies {
-		list[i] = spans.BlockOfString(b)
-	}
-	return list
-}
-
-// A receiver that refuses some requests, wholly or in part: exactly what was on those is reported, once each.
+// A receiver that refuses some requests, wholly or in part: exactly the sessions of those are reported, once each.
 func TestOnLostNamesWhatTheReceiverRefused(t *testing.T) {
 	for _, tr := range transports {
 		for _, partial := range []bool{false, true} {
@@ -166,7 +155,7 @@ func TestOnLostNamesWhatTheReceiverRefused(t *testing.T) {
 					return nil, nil
 				}
 				w := otelsetup.WrapExporter(e)
-				var got, second lostBlocks
+				var got, second lostSessions
 				w.OnLost(got.add)
 				w.OnLost(second.add)
 				w.OnLost(nil)
@@ -183,7 +172,7 @@ func TestOnLostNamesWhatTheReceiverRefused(t *testing.T) {
 					t.Error(err)
 				}
 				// Shutdown has waited for the callbacks.
-				want := []lostCall{{"s2", blocksOf(body(2, size), "same")}, {"s3", blocksOf(body(3, size), "same")}}
+				want := []string{"s2", "s3"}
 				if d := cmp.Diff(want, got.all()); d != "" {
 					t.Error(d)
 				}
@@ -202,37 +191,22 @@ var errAway = errors.New("away")
 
 func away(context.Context, []byte) error { return errAway }
 
-// What is on a span decides whether and how it is reported.
-func TestOnLostKnowsWhatRodeOnASpan(t *testing.T) {
-	made := spans.BlockOfString("made of pieces")
-	short := (&spans.Recipe{ID: made, Size: 14, Pieces: []spans.Piece{{Text: "made of "}, {Text: "pieces"}}}).Encode()
-	full := (&spans.Recipe{ID: made, Full: true, Size: 14}).Encode()
-	list := spans.ListsKey.StringSlice([]string{"request 1 " + strings.Repeat("d", 24)})
-
-	var got lostBlocks
+// A loss is reported once for all spans of a session in a request; spans without a session are passed over.
+func TestOnLostNamesEachSessionOnce(t *testing.T) {
+	var got lostSessions
 	w := otelsetup.WrapExporter(otelsetup.NewFuncExporter(away))
 	w.OnLost(got.add)
 	p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(w))
-	end(p, "recipes", []string{"a"}, spans.BlockPartsKey.StringSlice([]string{short, full, "no recipe"}))
-	end(p, "lists only", nil, list)
-	end(p, "lists and bodies", []string{"b"}, list)
-	end(p, "neither", nil)
-	end(p, "empty lists", []string{}, spans.ListsKey.StringSlice(nil))
+	for range 3 {
+		end(p, "a", []string{"x"})
+		end(p, "b", nil)
+	}
 	_, noSession := p.Tracer("host").Start(t.Context(), "GET /")
-	noSession.AddEvent(spans.EventBlocks, trace.WithAttributes(spans.BlockBodiesKey.StringSlice([]string{"c"})))
 	noSession.End()
-	_, foreign := p.Tracer("host").Start(t.Context(), "GET /", trace.WithAttributes(spans.SessionIDKey.String("s")))
-	foreign.AddEvent("e", trace.WithAttributes(spans.BlockBodiesKey.StringSlice([]string{"d"})))
-	foreign.End()
 	if err := p.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := []lostCall{
-		{"recipes", append([]spans.BlockID{spans.RecipeID(made, short), spans.RecipeID(made, full)}, blocksOf("a")...)},
-		{"lists only", nil},
-		{"lists and bodies", blocksOf("b")},
-	}
-	if d := cmp.Diff(want, got.all()); d != "" {
+	if d := cmp.Diff([]string{"a", "b"}, got.all()); d != "" {
 		t.Error(d)
 	}
 	if s := w.Stats(); s.Failed != 7 || !errors.Is(s.LastError, errAway) {
@@ -240,8 +214,8 @@ func TestOnLostKnowsWhatRodeOnASpan(t *testing.T) {
 	}
 }
 
-// A callback is the adapter's: it takes locks that the end of a span may hold, and ends spans itself. Without a batcher the export
-// happens at the end of a span, which must still not wait for it.
+// A callback is the adapter's: it takes locks that the end of a span may hold, and ends spans itself. Without a batcher
+// the export happens at the end of a span, which must still not wait for it.
 func TestOnLostNeverRunsWhereASpanEnds(t *testing.T) {
 	for name, provider := range map[string]func(*otelsetup.Exporter) sdktrace.TracerProviderOption{
 		"batcher": func(e *otelsetup.Exporter) sdktrace.TracerProviderOption { return sdktrace.WithBatcher(e) },
@@ -251,11 +225,11 @@ func TestOnLostNeverRunsWhereASpanEnds(t *testing.T) {
 			w := otelsetup.WrapExporter(otelsetup.NewFuncExporter(away))
 			p := sdktrace.NewTracerProvider(provider(w))
 			var adapter sync.Mutex
-			var got lostBlocks
-			w.OnLost(func(session string, blocks []spans.BlockID) {
+			var got lostSessions
+			w.OnLost(func(session string) {
 				adapter.Lock()
 				defer adapter.Unlock()
-				got.add(session, blocks)
+				got.add(session)
 				if session == "s" {
 					end(p, "from the callback", []string{"b"})
 				}
@@ -271,7 +245,7 @@ func TestOnLostNeverRunsWhereASpanEnds(t *testing.T) {
 			if err := p.Shutdown(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			want := []lostCall{{"s", blocksOf("a")}, {"from the callback", blocksOf("b")}}
+			want := []string{"from the callback", "s"}
 			if d := cmp.Diff(want, got.all()); d != "" {
 				t.Error(d)
 			}
@@ -325,7 +299,7 @@ func TestExporterServesSeveralProviders(t *testing.T) {
 func TestSpanLargerThanARequestGoesAlone(t *testing.T) {
 	r, e := transports[0].connect(t)
 	w := otelsetup.WrapExporter(e)
-	var got lostBlocks
+	var got lostSessions
 	w.OnLost(got.add)
 	p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(w))
 	end(p, "s", []string{body(0, 10)})
@@ -335,19 +309,20 @@ func TestSpanLargerThanARequestGoesAlone(t *testing.T) {
 	if d := cmp.Diff(map[string]int{body(0, 10): 1, body(2, 10): 1}, r.bodies()); d != "" {
 		t.Error(d)
 	}
-	if d := cmp.Diff([]lostCall{{"s", blocksOf(body(1, 5_000_000))}}, got.all()); d != "" {
+	if d := cmp.Diff([]string{"s"}, got.all()); d != "" {
 		t.Error(d)
 	}
 }
 
-// The time that the batcher allows is for all requests of a batch. What it does not suffice for is not tried, and reported.
+// The time that the batcher allows is for all requests of a batch. What it does not suffice for is not tried, and
+// reported.
 func TestExportEndsWithItsContext(t *testing.T) {
 	w := otelsetup.WrapExporter(hanging{})
-	var got lostBlocks
+	var got lostSessions
 	w.OnLost(got.add)
 	p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(w, sdktrace.WithExportTimeout(20*time.Millisecond)))
 	for i := range 10 {
-		end(p, "s", []string{body(i, 2_000_000)})
+		end(p, fmt.Sprint("s", i), []string{body(i, 2_000_000)})
 	}
 	start := time.Now()
 	if err := p.ForceFlush(t.Context()); !errors.Is(err, context.DeadlineExceeded) {

@@ -5,19 +5,14 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelagent/otelagent/otelagent"
 )
 
-// idGenerator derives ids where the tracer asks for it (otelagent.WithDerivedIDs, WithSessionTrace) and makes random ones
-// otherwise.
-type idGenerator struct {
-	tenant string
-}
-
-func newIDGenerator(tenant string) sdktrace.IDGenerator { return idGenerator{tenant} }
+// idGenerator derives ids where the tracer asks for it (otelagent.WithDerivedIDs, WithSessionTrace) and makes random
+// ones otherwise.
+type idGenerator struct{ tenant string }
 
 // NewIDs returns the ids of a span without a parent.
 func (g idGenerator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {

@@ -70,7 +70,7 @@ func (hanging) Shutdown(context.Context) error { return nil }
 // With a receiver that hangs, what waits stays below the bound, the rest is dropped and counted, and nobody waits.
 func TestQueueIsBoundedInBytes(t *testing.T) {
 	const bound, spans, size = 16 << 20, 200, 1 << 20
-	p, err := otelsetup.Setup(t.Context(), otelsetup.WithoutGlobal(), otelsetup.WithExporter(hanging{}), otelsetup.WithMaxQueueBytes(bound))
+	p, err := otelsetup.Setup(t.Context(), otelsetup.WithoutGlobal(), otelsetup.WithExporter(hanging{}), otelsetup.WithMaxQueue(0, bound))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestQueueIsBoundedInBytes(t *testing.T) {
 }
 
 func TestQueueIsBoundedInSpans(t *testing.T) {
-	p, err := otelsetup.Setup(t.Context(), otelsetup.WithoutGlobal(), otelsetup.WithExporter(hanging{}), otelsetup.WithMaxQueueSpans(100))
+	p, err := otelsetup.Setup(t.Context(), otelsetup.WithoutGlobal(), otelsetup.WithExporter(hanging{}), otelsetup.WithMaxQueue(100, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestQueueIsBoundedInSpans(t *testing.T) {
 // What blocks drops nothing, whatever the bound; what has left makes room again without it.
 func TestQueueBoundWhenBlocking(t *testing.T) {
 	most := 0
-	p, err := otelsetup.Setup(t.Context(), otelsetup.WithoutGlobal(), otelsetup.WithBlocking(), otelsetup.WithMaxQueueBytes(1<<20),
+	p, err := otelsetup.Setup(t.Context(), otelsetup.WithoutGlobal(), otelsetup.WithBlocking(), otelsetup.WithMaxQueue(0, 1<<20),
 		otelsetup.WithExporter(otelsetup.NewFuncExporter(func(_ context.Context, otlp []byte) error {
 			most = max(most, len(otlp))
 			return nil
@@ -135,7 +135,7 @@ func TestQueueBoundWhenBlocking(t *testing.T) {
 }
 
 func TestQueueMakesRoomAgain(t *testing.T) {
-	p, err := otelsetup.Setup(t.Context(), otelsetup.WithoutGlobal(), otelsetup.WithMaxQueueBytes(1<<20), otelsetup.WithMaxQueueSpans(5),
+	p, err := otelsetup.Setup(t.Context(), otelsetup.WithoutGlobal(), otelsetup.WithMaxQueue(5, 1<<20),
 		otelsetup.WithExporter(otelsetup.NewFuncExporter(func(context.Context, []byte) error { return nil })))
 	if err != nil {
 		t.Fatal(err)

@@ -85,10 +85,10 @@ func (w *watched) take() []string {
 }
 
 // liveHost is a host with a provider of its own, which exports to one place, and a Live that exports to another.
-func liveHost(t *testing.T, opts ...otelsetup.LiveOption) (copies, finals *watched, live *otelsetup.Live, tracer *otelagent.Tracer) {
+func liveHost(t *testing.T, heartbeat time.Duration) (copies, finals *watched, live *otelsetup.Live, tracer *otelagent.Tracer) {
 	t.Helper()
 	copies, finals = newWatched(), newWatched()
-	live = otelsetup.NewLive(copies, opts...)
+	live = otelsetup.NewLive(copies, heartbeat)
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(finals))
 	t.Cleanup(func() {
 		if err := live.Shutdown(context.WithoutCancel(t.Context())); err != nil {
@@ -102,7 +102,7 @@ func liveHost(t *testing.T, opts ...otelsetup.LiveOption) (copies, finals *watch
 
 func TestLiveSendsAtOnceOnChangeAndEveryHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		copies, finals, live, tracer := liveHost(t)
+		copies, finals, live, tracer := liveHost(t, 0)
 		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"0s session.run live"}, copies.take()); diff != "" {
@@ -170,7 +170,7 @@ func TestLiveSendsAtOnceOnChangeAndEveryHeartbeat(t *testing.T) {
 			t.Errorf("what goes through the provider (-want +got):\n%s", diff)
 		}
 		stats := live.Stats()
-		if stats.Failed != 0 || stats.Dropped != 0 || stats.Sent != 14 || stats.Replaced == 0 {
+		if stats.Failed != 0 || stats.Dropped != 0 || stats.Exported != 14 {
 			t.Errorf("stats %+v", stats)
 		}
 		for _, s := range copies.spans {
@@ -192,7 +192,7 @@ func TestLiveSendsAtOnceOnChangeAndEveryHeartbeat(t *testing.T) {
 
 func TestLiveNewestWinsWhileReceiverIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		copies, _, live, tracer := liveHost(t, otelsetup.WithHeartbeat(time.Hour))
+		copies, _, live, tracer := liveHost(t, time.Hour)
 		copies.block = make(chan struct{})
 		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
 		synctest.Wait() // that one is under way
@@ -207,7 +207,7 @@ func TestLiveNewestWinsWhileReceiverIsAway(t *testing.T) {
 		if diff := cmp.Diff([]string{"0s session.run live", "0s session.turn live 16"}, copies.take()); diff != "" {
 			t.Errorf("what was sent (-want +got):\n%s", diff)
 		}
-		if stats := live.Stats(); stats.Replaced != 16 || stats.Sent != 2 {
+		if stats := live.Stats(); stats.Exported != 2 {
 			t.Errorf("stats %+v", stats)
 		}
 		turn.End(otelagent.TurnResult{})
@@ -217,16 +217,17 @@ func TestLiveNewestWinsWhileReceiverIsAway(t *testing.T) {
 
 func TestLiveIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		copies, _, live, tracer := liveHost(t, otelsetup.WithMaxLiveSpans(3))
+		copies, _, live, tracer := liveHost(t, 0)
 		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+		const most = 4096
 		var turns []*otelagent.Turn
-		for range 10 {
+		for range most + 7 {
 			_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: -1})
 			turns = append(turns, turn)
 		}
 		synctest.Wait()
-		if n := len(copies.take()); n != 3 {
-			t.Errorf("%d copies, want 3", n)
+		if n := len(copies.take()); n != most {
+			t.Errorf("%d copies, want %d", n, most)
 		}
 		if stats := live.Stats(); stats.Dropped != 8 {
 			t.Errorf("stats %+v", stats)
@@ -244,10 +245,11 @@ func TestLiveIsBounded(t *testing.T) {
 	})
 }
 
-// While a receiver hangs, at most 16 MiB of what ended ahead of open spans wait; the rest is counted, and goes through the provider as all does.
+// While a receiver hangs, at most 16 MiB of what ended ahead of open spans wait; the rest is counted, and goes through
+// the provider as all does.
 func TestLiveChildrenAreBoundedByBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		copies, finals, live, tracer := liveHost(t)
+		copies, finals, live, tracer := liveHost(t, 0)
 		copies.block = make(chan struct{})
 		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
 		synctest.Wait() // the copy of the run is under way
@@ -283,14 +285,15 @@ func TestLiveChildrenAreBoundedByBytes(t *testing.T) {
 func TestLiveReceiverRefuses(t *testing.T) {
 	heard := hear(t)
 	synctest.Test(t, func(t *testing.T) {
-		copies, finals, live, tracer := liveHost(t)
+		copies, finals, live, tracer := liveHost(t, 0)
 		copies.fail = errors.New("no")
 		_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", Metadata: []byte(`{"a":1}`)})
 		time.Sleep(time.Hour)
 		run.End(otelagent.RunResult{})
 		synctest.Wait()
-		// The first, 240 heartbeats, what is tried in between before it gives up on that, and the child with the metadata.
-		if stats := live.Stats(); stats.Failed < 240 || stats.Failed > 246 || stats.Sent != 0 || !errors.Is(stats.LastError, copies.fail) {
+		// The first, 240 heartbeats, what is tried in between before it gives up on that, and the child with the
+		// metadata.
+		if stats := live.Stats(); stats.Failed < 240 || stats.Failed > 246 || stats.Exported != 0 || !errors.Is(stats.LastError, copies.fail) {
 			t.Errorf("stats %+v", stats)
 		}
 		if diff := cmp.Diff([]string{"0s session.payload final", "1h0m0s session.run final"}, finals.take()); diff != "" {
@@ -305,7 +308,7 @@ func TestLiveReceiverRefuses(t *testing.T) {
 // A copy that was refused is made again a second later, and not at the next heartbeat.
 func TestLiveTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		copies, _, _, tracer := liveHost(t)
+		copies, _, _, tracer := liveHost(t, 0)
 		copies.fail = errors.New("away")
 		_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
 		time.Sleep(2 * time.Second)
@@ -324,7 +327,7 @@ func TestLiveTriesAgain(t *testing.T) {
 
 func TestLiveShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		copies, _, live, tracer := liveHost(t)
+		copies, _, live, tracer := liveHost(t, 0)
 		_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
 		synctest.Wait()
 		for range 2 {
@@ -342,7 +345,7 @@ func TestLiveShutdown(t *testing.T) {
 	})
 	t.Run("while an export hangs", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			copies, _, live, tracer := liveHost(t)
+			copies, _, live, tracer := liveHost(t, 0)
 			copies.block = make(chan struct{})
 			_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
 			synctest.Wait()
@@ -354,7 +357,7 @@ func TestLiveShutdown(t *testing.T) {
 		})
 	})
 	t.Run("of nothing", func(t *testing.T) {
-		if err := otelsetup.NewLive(nil, nil).Shutdown(t.Context()); err != nil {
+		if err := otelsetup.NewLive(nil, 0).Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -362,7 +365,7 @@ func TestLiveShutdown(t *testing.T) {
 
 func TestLiveOfForeignSpansSendsNothing(t *testing.T) {
 	copies := newWatched()
-	live := otelsetup.NewLive(copies)
+	live := otelsetup.NewLive(copies, 0)
 	// Not sampled, and no spans of the SDK at all.
 	unsampled := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
 	for _, opt := range []otelagent.Option{otelagent.WithTracerProvider(unsampled), otelagent.WithTracerProvider(noop.NewTracerProvider())} {
@@ -375,16 +378,16 @@ func TestLiveOfForeignSpansSendsNothing(t *testing.T) {
 	if err := live.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if got := copies.take(); len(got) > 0 || live.Stats() != (otelsetup.LiveStats{}) {
+	if got := copies.take(); len(got) > 0 || live.Stats() != (otelsetup.Stats{}) {
 		t.Errorf("%q, %+v", got, live.Stats())
 	}
 }
 
-// With Setup what carries a request leaves at once, through its own queue and once.
+// With Setup the spans that carry a request are sent within 200 ms, through its own queue and once.
 func TestSetupWithLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatched()
-		p, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(w), otelsetup.WithLive(otelsetup.WithHeartbeat(time.Minute)),
+		p, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(w), otelsetup.WithLive(time.Minute),
 			otelsetup.WithoutGlobal(), otelsetup.WithoutMetrics())
 		if err != nil {
 			t.Fatal(err)
@@ -393,22 +396,27 @@ func TestSetupWithLive(t *testing.T) {
 			otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDelivery(p))
 		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
 		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+		synctest.Wait() // the copy without the request is made
 		turn.Request(otelagent.Request{Payload: []byte(`{"messages":[{"role":"user","content":"hi"}]}`)})
 		_, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c", Args: []byte(`{"x":1}`)})
 		synctest.Wait()
+		if diff := cmp.Diff([]string{"0s session.run live", "0s session.turn live", "0s tool.call live"}, w.take()); diff != "" {
+			t.Errorf("at once (-want +got):\n%s", diff)
+		}
+		time.Sleep(200 * time.Millisecond)
+		synctest.Wait()
 		got := w.take()
 		slices.Sort(got)
-		if diff := cmp.Diff([]string{
-			"0s session.payload final", "0s session.payload final", "0s session.run live", "0s session.turn live", "0s tool.call live",
-		}, got); diff != "" {
-			t.Errorf("at once (-want +got):\n%s", diff)
+		want := []string{"200ms session.payload final", "200ms session.payload final", "200ms session.turn live"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("within 200 ms (-want +got):\n%s", diff)
 		}
 		call.End(otelagent.ToolResult{})
 		turn.End(otelagent.TurnResult{})
 		run.End(otelagent.RunResult{})
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"500ms tool.call final", "500ms session.turn final", "500ms session.run final"}, w.take()); diff != "" {
+		if diff := cmp.Diff([]string{"400ms tool.call final", "400ms session.turn final", "400ms session.run final"}, w.take()); diff != "" {
 			t.Errorf("soon after their end (-want +got):\n%s", diff)
 		}
 		if err := p.Shutdown(t.Context()); err != nil {
@@ -434,9 +442,9 @@ func TestSetupWithLive(t *testing.T) {
 		if !slices.Contains(slices.Collect(maps.Keys(bodies)), `{"x":1}`) {
 			t.Errorf("bodies are %v", bodies)
 		}
-		stats := p.Stats()
-		if stats.Live.Sent != 3 || stats.Live.Failed != 0 || stats.Ended != 5 || stats.Exported != 5 || !w.down {
-			t.Errorf("stats %+v, shut down %t", stats, w.down)
+		stats, live := p.Stats(), p.LiveStats()
+		if live.Exported != 4 || live.Failed != 0 || stats.Ended != 5 || stats.Exported != 5 || !w.down {
+			t.Errorf("stats %+v, of copies %+v, shut down %t", stats, live, w.down)
 		}
 	})
 }
@@ -464,14 +472,14 @@ func TestSetupWithLiveOverOTLP(t *testing.T) {
 		t.Run(string(protocol), func(t *testing.T) {
 			r, endpoint := start(t)
 			p, err := otelsetup.Setup(t.Context(), otelsetup.WithProtocol(protocol), otelsetup.WithEndpoint(endpoint),
-				otelsetup.WithLive(), otelsetup.WithoutGlobal(), otelsetup.WithoutMetrics())
+				otelsetup.WithLive(0), otelsetup.WithoutGlobal(), otelsetup.WithoutMetrics())
 			if err != nil {
 				t.Fatal(err)
 			}
 			_, run := otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithLive(p.Live())).
 				StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
 			deadline := time.Now().Add(10 * time.Second)
-			for p.Stats().Live.Sent == 0 && time.Now().Before(deadline) {
+			for p.LiveStats().Exported == 0 && time.Now().Before(deadline) {
 				time.Sleep(time.Millisecond)
 			}
 			run.End(otelagent.RunResult{})
@@ -497,7 +505,7 @@ func TestSetupWithLiveOverOTLP(t *testing.T) {
 
 // Many goroutines at once: for the race detector, and for what must not be left behind.
 func TestLiveConcurrent(t *testing.T) {
-	copies, finals, live, tracer := liveHost(t)
+	copies, finals, live, tracer := liveHost(t, 0)
 	ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
 	var all sync.WaitGroup
 	for g := range 8 {
@@ -546,7 +554,7 @@ func TestLiveConcurrent(t *testing.T) {
 func TestSetupWithLiveShutdownLosesNothing(t *testing.T) {
 	w := newWatched()
 	w.block = make(chan struct{})
-	p, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(w), otelsetup.WithLive(), otelsetup.WithoutGlobal(), otelsetup.WithoutMetrics())
+	p, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(w), otelsetup.WithLive(0), otelsetup.WithoutGlobal(), otelsetup.WithoutMetrics())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,111 +9,73 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// lost tells those who asked which content did not arrive.
+// lost reports the sessions whose spans were not delivered, on a goroutine that ends when all are reported.
 type lost struct {
-	later
-
-	mu    sync.Mutex
-	asked []func(session string, blocks []spans.BlockID)
+	mu      sync.Mutex
+	funcs   []func(session string)
+	waiting map[string]bool // sessions that are still to be reported
+	done    chan struct{}   // closed when none is; nil when the goroutine does not run
 }
 
-func (l *lost) tell(f func(session string, blocks []spans.BlockID)) {
+func (l *lost) register(f func(session string)) {
 	if f == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.asked = append(l.asked, f)
+	l.funcs = append(l.funcs, f)
 }
 
-// add tells of spans. The ids are computed here, so that no content waits in memory: as much work as it was to make them.
+// add has the sessions of these spans reported, each once.
 func (l *lost) add(list []sdktrace.ReadOnlySpan) {
 	l.mu.Lock()
-	asked := l.asked
-	l.mu.Unlock()
-	if len(asked) == 0 {
+	defer l.mu.Unlock()
+	if len(l.funcs) == 0 {
 		return
 	}
 	for _, s := range list {
-		if session, blocks, ok := contentOf(s); ok {
-			l.do(func() {
-				for _, f := range asked {
-					f(session, blocks)
-				}
-			})
+		for _, kv := range s.Attributes() {
+			if kv.Key != spans.SessionIDKey {
+				continue
+			}
+			if l.done == nil {
+				l.done, l.waiting = make(chan struct{}), make(map[string]bool)
+				go l.run()
+			}
+			l.waiting[kv.Value.AsString()] = true
 		}
 	}
 }
 
-// contentOf returns the session of a span and the ids of the blocks on it, and whether it has blocks or lists at all.
-func contentOf(s sdktrace.ReadOnlySpan) (session string, blocks []spans.BlockID, ok bool) {
-	for _, e := range s.Events() {
-		if e.Name != spans.EventBlocks {
-			continue
+func (l *lost) run() {
+	for {
+		l.mu.Lock()
+		sessions, funcs := l.waiting, l.funcs
+		l.waiting = make(map[string]bool)
+		if len(sessions) == 0 {
+			close(l.done)
+			l.done = nil
 		}
-		for _, kv := range e.Attributes {
-			list := kv.Value.AsStringSlice()
-			ok = ok || kv.Key == spans.ListsKey && len(list) > 0
-			for _, text := range list {
-				switch kv.Key {
-				case spans.BlockBodiesKey:
-					blocks = append(blocks, spans.BlockOfString(text))
-				case spans.BlockPartsKey:
-					if r, err := spans.ParseRecipe(text); err == nil {
-						blocks = append(blocks, spans.RecipeID(r.ID, text))
-					}
-				}
+		l.mu.Unlock()
+		if len(sessions) == 0 {
+			return
+		}
+		for session := range sessions {
+			for _, f := range funcs {
+				f(session)
 			}
 		}
 	}
-	if ok = ok || len(blocks) > 0; !ok {
-		return "", nil, false
-	}
-	for _, kv := range s.Attributes() {
-		if kv.Key == spans.SessionIDKey {
-			return kv.Value.AsString(), blocks, true
-		}
-	}
-	return "", nil, false
 }
 
-// later runs functions one after another, on a goroutine that is there only while there are some.
-type later struct {
-	mu      sync.Mutex
-	waiting []func()
-	running bool
-}
-
-func (l *later) do(f func()) {
+// wait waits until all sessions are reported, at most until ctx ends.
+func (l *lost) wait(ctx context.Context) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.waiting = append(l.waiting, f)
-	if !l.running {
-		l.running = true
-		go l.run()
+	done := l.done
+	l.mu.Unlock()
+	if done == nil {
+		return
 	}
-}
-
-func (l *later) run() {
-	for {
-		l.mu.Lock()
-		list := l.waiting
-		l.waiting = nil
-		l.running = len(list) > 0
-		l.mu.Unlock()
-		if len(list) == 0 {
-			return
-		}
-		for _, f := range list {
-			f()
-		}
-	}
-}
-
-// wait waits until what was asked for so far is done, at most until ctx ends.
-func (l *later) wait(ctx context.Context) {
-	done := make(chan struct{})
-	l.do(func() { close(done) })
 	select {
 	case <-done:
 	case <-ctx.Done():

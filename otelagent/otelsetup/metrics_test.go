@@ -88,13 +88,14 @@ func serve(t *testing.T, metrics *metricsReceiver) (addr string) {
 	return l.Addr().String()
 }
 
-// Metrics go where spans go, with exemplars that lead to them, a resource of their own process, and the histograms asked for.
+// Metrics go where spans go, with exemplars that lead to them, a resource of their own process, and the histograms
+// asked for.
 func TestMetricsGoWhereSpansGo(t *testing.T) {
 	for _, exponential := range []bool{false, true} {
 		var got metricsReceiver
 		opts := []otelsetup.Option{otelsetup.WithEndpoint(serve(t, &got)), otelsetup.WithServiceName("coder"), otelsetup.WithTenant("acme"), otelsetup.WithoutGlobal()}
 		if exponential {
-			opts = append(opts, otelsetup.WithExponentialHistograms())
+			t.Setenv("OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION", "base2_exponential_bucket_histogram")
 		}
 		p, err := otelsetup.Setup(t.Context(), opts...)
 		if err != nil {
@@ -290,7 +291,8 @@ func TestMetricsEndpoint(t *testing.T) {
 	}
 }
 
-// What the environment says of metrics and we cannot do stops no spans: it is told, and an error only where metrics were asked of us.
+// What the environment says of metrics and we cannot do stops no spans: it is told, and an error only where metrics
+// were asked of us.
 func TestMetricsOfTheEnvironment(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()

@@ -1,8 +1,11 @@
 package otelsetup
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -10,44 +13,76 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// queueSlack is how much longer the batcher's own queue is than ours: it puts a mark into it for each flush. So it never drops,
-// which it would do without a word.
-const queueSlack = 64
+// The default bounds of the queue.
+const (
+	DefaultMaxQueueBytes = 256 << 20
+	DefaultMaxQueueSpans = 4096
+)
 
-// dropNotice is how often the error handler hears of dropped spans while the queue is full.
-const dropNotice = time.Minute
+const (
+	// queueSlack is how much longer the batcher's own queue is, into which it puts a mark for each flush. So the
+	// batcher itself, which does not count, never drops a span.
+	queueSlack = 64
+	// batchSize is how many spans the batcher takes from the queue at once.
+	batchSize = 64
+	// dropNotice is how often the error handler is called about dropped spans while the queue is full.
+	dropNotice = time.Minute
+)
 
-// queue stands before the batcher and bounds what waits in it, in bytes and spans, until it was exported or failed.
+// queue bounds the spans in the batcher, in bytes and number, until they were exported or failed.
 type queue struct {
 	sdktrace.SpanProcessor // the batcher
 
-	lost               *lost
+	exporter           *Exporter
 	maxBytes, maxSpans int64
 	blocking           bool
 
 	bytes, spans   atomic.Int64
 	ended, dropped atomic.Int64
+	noticed        atomic.Int64 // the value of dropped that the error handler was called with
+	notice         atomic.Int64 // when it was, in Unix nanoseconds
 	stopped        atomic.Bool
 
-	noticed atomic.Int64 // how many of dropped the error handler heard of
-	notice  atomic.Int64 // when it did, Unix nanoseconds
+	ctx    context.Context // ends exports under way: the SDK's own Shutdown lets them run on when its context ends
+	cancel context.CancelFunc
+}
+
+func newQueue(e *Exporter, c *config) *queue {
+	fromEnv, _ := strconv.Atoi(os.Getenv("OTEL_BSP_MAX_QUEUE_SIZE"))
+	q := &queue{exporter: e, blocking: c.blocking,
+		maxBytes: cmp.Or(max(c.queueBytes, 0), DefaultMaxQueueBytes),
+		maxSpans: int64(cmp.Or(max(c.queueSpans, 0), max(fromEnv, 0), DefaultMaxQueueSpans))}
+	q.ctx, q.cancel = context.WithCancel(context.Background())
+	opts := []sdktrace.BatchSpanProcessorOption{sdktrace.WithMaxQueueSize(int(q.maxSpans) + queueSlack)}
+	if os.Getenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE") == "" {
+		opts = append(opts, sdktrace.WithMaxExportBatchSize(batchSize))
+	}
+	if c.blocking {
+		opts = append(opts, sdktrace.WithBlocking())
+	}
+	if c.live && os.Getenv("OTEL_BSP_SCHEDULE_DELAY") == "" {
+		opts = append(opts, sdktrace.WithBatchTimeout(liveTick))
+	}
+	q.SpanProcessor = sdktrace.NewBatchSpanProcessor(sender{e, q}, opts...)
+	return q
 }
 
 // OnEnd queues a span, or drops it when too much waits. With blocking it waits for the network instead.
 func (q *queue) OnEnd(s sdktrace.ReadOnlySpan) {
 	if !s.SpanContext().IsSampled() {
-		return // the batcher would not take it either
+		return // the batcher ignores it as well
 	}
 	q.ended.Add(1)
 	if q.stopped.Load() {
-		return // nor this
+		return
 	}
-	size := spanSize(s)
+	m := measured(s)
+	size := m.size
 	bytes, spans := q.bytes.Add(size), q.spans.Add(1)
 	switch {
-	case q.blocking: // for the number of spans the batcher waits
+	case q.blocking: // the batcher itself waits for the number of spans
 		if bytes > q.maxBytes && bytes > size {
-			q.bytes.Add(-size) // a flush must not wait for what is not queued yet
+			q.bytes.Add(-size) // a flush must not wait for a span that is not queued yet
 			for q.bytes.Load() > 0 && q.bytes.Load()+size > q.maxBytes && !q.stopped.Load() {
 				_ = q.ForceFlush(context.Background())
 			}
@@ -56,57 +91,47 @@ func (q *queue) OnEnd(s sdktrace.ReadOnlySpan) {
 	case bytes > q.maxBytes || spans > q.maxSpans:
 		q.bytes.Add(-size)
 		q.spans.Add(-1)
-		q.drop(s)
+		q.dropped.Add(1)
+		q.exporter.lost.add([]sdktrace.ReadOnlySpan{s})
+		now, last := time.Now().UnixNano(), q.notice.Load()
+		if now-last >= int64(dropNotice) && q.notice.CompareAndSwap(last, now) {
+			go q.report(q.dropped.Load()) // an error handler may be slow, and this is the end of a host's span
+		}
 		return
 	}
-	q.SpanProcessor.OnEnd(s)
+	q.SpanProcessor.OnEnd(m)
 }
 
-// drop counts a span that finds no room, and tells of it.
-func (q *queue) drop(s sdktrace.ReadOnlySpan) {
-	q.dropped.Add(1)
-	q.lost.add([]sdktrace.ReadOnlySpan{s})
-	now, last := time.Now().UnixNano(), q.notice.Load()
-	if now-last >= int64(dropNotice) && q.notice.CompareAndSwap(last, now) {
-		q.report()
+// report calls the error handler with the number of dropped spans, once for each number.
+func (q *queue) report(n int64) {
+	if q.noticed.Swap(n) != n {
+		otel.Handle(fmt.Errorf("otelsetup: the queue is full (%d spans or %d bytes wait to be sent): "+
+			"spans are dropped as they end, %d so far", q.maxSpans, q.maxBytes, n))
 	}
 }
 
-// report tells the error handler how many spans were dropped, unless it knows. Not here: this may be the end of a host's span.
-func (q *queue) report() {
-	n := q.dropped.Load()
-	if q.noticed.Swap(n) == n {
-		return
-	}
-	q.lost.do(func() {
-		otel.Handle(fmt.Errorf("otelsetup: the queue is full (%d spans or %d bytes wait to be sent): spans are dropped as they end, %d so far",
-			q.maxSpans, q.maxBytes, n))
-	})
-}
-
-// Shutdown sends what is queued and takes no more.
+// Shutdown sends the queued spans and accepts no more.
 func (q *queue) Shutdown(ctx context.Context) error {
 	q.stopped.Store(true)
-	q.report()
+	q.report(q.dropped.Load())
 	return q.SpanProcessor.Shutdown(ctx)
 }
 
-// sender is the exporter at the other end of the queue.
+// sender is the exporter behind the batcher.
 type sender struct {
 	*Exporter
 	queue *queue
-	// stopped ends exports under way: the SDK's own Shutdown leaves them running when its context ends.
-	stopped context.Context
 }
 
-// ExportSpans sends a batch and then takes it off the account of the queue: all at once, for the batcher holds it until then.
-func (e *sender) ExportSpans(ctx context.Context, batch []sdktrace.ReadOnlySpan) error {
+// ExportSpans sends a batch and then takes it off the account of the queue, all at once: the batcher holds it until
+// then.
+func (e sender) ExportSpans(ctx context.Context, batch []sdktrace.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(e.stopped, cancel)()
+	defer context.AfterFunc(e.queue.ctx, cancel)()
 	err := e.Exporter.ExportSpans(ctx, batch)
 	for _, s := range batch {
-		e.queue.bytes.Add(-spanSize(s))
+		e.queue.bytes.Add(-measured(s).size)
 	}
 	e.queue.spans.Add(-int64(len(batch)))
 	return err

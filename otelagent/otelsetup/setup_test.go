@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -28,9 +27,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if program := os.Getenv(programEnv); program != "" {
-		os.Exit(runProgram(program))
-	}
 	silence()
 	goleak.VerifyTestMain(m)
 }
@@ -55,7 +51,8 @@ func hear(t *testing.T) func() []string {
 	}
 }
 
-// httpLimit is what a collector takes over HTTP unless told otherwise; over gRPC it is the library's default of 4 MiB, as here.
+// httpLimit is what a collector takes over HTTP unless told otherwise; over gRPC it is the library's default of 4 MiB,
+// as here.
 const httpLimit = 20 << 20
 
 // receiver is a collector that keeps what it is sent.

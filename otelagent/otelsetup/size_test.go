@@ -11,29 +11,14 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/sdk/instrumentation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
-	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/otelagent/otelagent/spans"
 )
-
-type measure struct {
-	funcClient
-	size int
-}
-
-func (m *measure) UploadTraces(_ context.Context, rs []*tracepb.ResourceSpans) error {
-	for _, r := range rs {
-		m.size += proto.Size(r) + fieldBytes
-	}
-	return nil
-}
 
 // The estimate is never below the real size, and near it where bodies are large.
 func TestSizeErrsHigh(t *testing.T) {
@@ -45,9 +30,9 @@ func TestSizeErrsHigh(t *testing.T) {
 		"large": {attribute.String("s", strings.Repeat("é", 2<<20)), attribute.StringSlice("l", []string{strings.Repeat("x", 1<<20), "y"})},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := &measure{}
-			var want int64
-			p := sdktrace.NewTracerProvider(sdktrace.WithSyncer(sized{otlptrace.NewUnstarted(m), &want}), sdktrace.WithRawSpanLimits(spanLimits()))
+			var size, want int64
+			to := NewFuncExporter(func(_ context.Context, otlp []byte) error { size = int64(len(otlp)); return nil })
+			p := sdktrace.NewTracerProvider(sdktrace.WithSyncer(estimating{to, &want}), sdktrace.WithRawSpanLimits(spanLimits()))
 			tracer := p.Tracer("scope", trace.WithInstrumentationVersion("1"), trace.WithInstrumentationAttributes(attribute.String("k", "v")))
 			ctx, span := tracer.Start(context.Background(), "name", trace.WithAttributes(attrs...))
 			for range 20 {
@@ -57,21 +42,21 @@ func TestSizeErrsHigh(t *testing.T) {
 			span.AddEvent("with", trace.WithAttributes(attrs...))
 			span.SetStatus(codes.Error, "description")
 			span.End()
-			if int64(m.size) > want || want > int64(m.size)*3/2+60_000 {
-				t.Errorf("estimated %d, it is %d", want, m.size)
+			if size > want || want > size*3/2+60_000 {
+				t.Errorf("estimated %d, it is %d", want, size)
 			}
 		})
 	}
 }
 
-type sized struct {
+type estimating struct {
 	sdktrace.SpanExporter
 	size *int64
 }
 
-func (s sized) ExportSpans(ctx context.Context, l []sdktrace.ReadOnlySpan) error {
+func (s estimating) ExportSpans(ctx context.Context, l []sdktrace.ReadOnlySpan) error {
 	for _, span := range l {
-		*s.size += spanSize(span) + resourceSize(span.Resource())
+		*s.size += measured(span).size
 	}
 	return s.SpanExporter.ExportSpans(ctx, l)
 }
@@ -173,10 +158,9 @@ func TestSizeIsNeverTooLow(t *testing.T) {
 		var estimate int64
 		for range 1 + r.IntN(2) {
 			res := resource.NewWithAttributes(r.text(), r.attributes(8, 0)...)
-			estimate += resourceSize(res)
 			for range 1 + r.IntN(3) {
 				s := r.span(res)
-				batch, estimate = append(batch, s), estimate+spanSize(s)
+				batch, estimate = append(batch, s), estimate+measured(s).size
 			}
 		}
 		var size int64

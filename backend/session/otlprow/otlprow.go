@@ -498,6 +498,7 @@ func (d *decoder) events(row *session.Row, events ptrace.SpanEventSlice) {
 // previews are the attributes that show, for eyes, what is in the blocks.
 var previews = []string{
 	string(spans.InputMessagesKey), string(spans.OutputMessagesKey), string(spans.ToolCallArgumentsKey), string(spans.ToolCallResultKey),
+	string(spans.SystemInstructionsKey), string(spans.RequestMessagesOmittedKey),
 }
 
 // openInference reports whether key says again, in the words of OpenInference, what another key of ours says.

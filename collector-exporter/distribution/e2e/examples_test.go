@@ -170,7 +170,7 @@ func testLive(t *testing.T, bin, file string, names ...string) {
 	}
 	c := startPipeline(t, bin, file, env...)
 	p, err := otelsetup.Setup(t.Context(), otelsetup.WithEndpoint("http://"+c.grpc), otelsetup.WithProtocol(otelsetup.GRPC),
-		otelsetup.WithoutGlobal(), otelsetup.WithLive())
+		otelsetup.WithoutGlobal(), otelsetup.WithLive(0))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelagent/otelagent/agenttest/backends"
@@ -20,24 +21,29 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// played returns the spans of the loop of package backends, in the order of their starts.
-func played(t *testing.T, opts ...otelagent.Option) tracetest.SpanStubs {
+// played returns the spans of the loop of package backends, in the order of their starts. They go through wrap.
+func played(t *testing.T, wrap func(sdktrace.SpanExporter) sdktrace.SpanExporter, opts ...otelagent.Option) tracetest.SpanStubs {
 	t.Helper()
-	keep := &keptExporter{InMemoryExporter: tracetest.NewInMemoryExporter()}
-	p, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(keep), otelsetup.WithBlocking(), otelsetup.WithoutGlobal())
+	keep := tracetest.NewInMemoryExporter()
+	p, err := otelsetup.Setup(t.Context(), otelsetup.WithExporter(wrap(keep)), otelsetup.WithBlocking(), otelsetup.WithoutGlobal())
 	if err != nil {
 		t.Fatal(err)
 	}
 	backends.Play(t.Context(), otelagent.NewTracer(append(opts, otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithDerivedIDs())...))
-	if err := p.Shutdown(t.Context()); err != nil {
+	if err := p.ForceFlush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	list := keep.GetSpans()
+	if err := p.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	slices.SortStableFunc(list, func(a, b tracetest.SpanStub) int {
 		return cmp.Or(a.StartTime.Compare(b.StartTime), strings.Compare(a.Name, b.Name))
 	})
 	return list
 }
+
+func unchanged(e sdktrace.SpanExporter) sdktrace.SpanExporter { return e }
 
 // ofOpenInference reports whether a key is one of OpenInference.
 func ofOpenInference(kv attribute.KeyValue) bool {
@@ -54,7 +60,7 @@ func TestOpenInference(t *testing.T) {
 	var b bytes.Buffer
 	for _, level := range []otelagent.Capture{otelagent.CaptureContent, otelagent.CaptureDigests, otelagent.CaptureNone} {
 		fmt.Fprintf(&b, "-- %s --\n", []string{"none", "content", "digests"}[level])
-		for _, s := range played(t, otelagent.WithOpenInference(), otelagent.WithCapture(level)) {
+		for _, s := range played(t, otelsetup.OpenInference, otelagent.WithCapture(level)) {
 			fmt.Fprintln(&b, s.Name)
 			for _, kv := range s.Attributes {
 				if ofOpenInference(kv) {
@@ -82,19 +88,21 @@ func TestOpenInference(t *testing.T) {
 	}
 }
 
-// The option adds, and changes nothing that is there without it.
+// The exporter adds, and changes nothing that is there without it.
 func TestOpenInferenceOnlyAdds(t *testing.T) {
 	for _, level := range []otelagent.Capture{otelagent.CaptureNone, otelagent.CaptureContent} {
-		without := played(t, otelagent.WithCapture(level))
-		with := played(t, otelagent.WithCapture(level), otelagent.WithOpenInference())
+		without := played(t, unchanged, otelagent.WithCapture(level))
+		with := played(t, otelsetup.OpenInference, otelagent.WithCapture(level))
 		added := 0
 		for i := range with {
 			n := len(with[i].Attributes)
 			with[i].Attributes = slices.DeleteFunc(with[i].Attributes, ofOpenInference)
 			added += n - len(with[i].Attributes)
 		}
-		if diff := gocmp.Diff(printSpans(without), printSpans(with)); diff != "" {
-			t.Errorf("(-without +with):\n%s", diff)
+		for i := range without {
+			if diff := gocmp.Diff(fmt.Sprint(without[i].Name, without[i].Attributes), fmt.Sprint(with[i].Name, with[i].Attributes)); diff != "" {
+				t.Errorf("(-without +with):\n%s", diff)
+			}
 		}
 		if added == 0 {
 			t.Error("nothing was added")
@@ -104,7 +112,7 @@ func TestOpenInferenceOnlyAdds(t *testing.T) {
 
 // Previews that are turned off, or cut, are so in the words of OpenInference too.
 func TestOpenInferencePreviews(t *testing.T) {
-	for _, s := range played(t, otelagent.WithOpenInference(), otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithPreviewBytes(0)) {
+	for _, s := range played(t, otelsetup.OpenInference, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithPreviewBytes(0)) {
 		for _, kv := range s.Attributes {
 			if kv.Key == spans.OpenInferenceInputKey || kv.Key == spans.OpenInferenceOutputKey {
 				t.Errorf("%s has %s", s.Name, kv.Key)
@@ -112,7 +120,7 @@ func TestOpenInferencePreviews(t *testing.T) {
 		}
 	}
 	longest := 0
-	for _, s := range played(t, otelagent.WithOpenInference(), otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithPreviewBytes(400)) {
+	for _, s := range played(t, otelsetup.OpenInference, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithPreviewBytes(400)) {
 		for _, kv := range s.Attributes {
 			if ofOpenInference(kv) {
 				longest = max(longest, len(kv.Value.String()))

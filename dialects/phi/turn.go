@@ -1,0 +1,258 @@
+package phi
+
+import (
+	"bytes"
+	"strings"
+	"time"
+
+	"github.com/otelagent/otelagent/dialects/object"
+	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// envelope names the keys of a message that belong to its place in a conversation.
+var envelope = []string{"turnId", "nodeId", "parentId", "tags", "provenanceHint"}
+
+// message is a message with its members. Members of an unexpected type are no problem: Raw keeps them.
+type message struct {
+	otelagent.Message
+	o *object.Object // nil when it is no object
+}
+
+// messageOf reads a message.
+func messageOf(raw []byte) message { return readMessage(object.Of("", raw), raw) }
+
+func readMessage(o *object.Object, raw []byte) message {
+	msg := message{otelagent.Message{Raw: raw, Envelope: envelope, Role: word(o.Raw("role"))}, o}
+	if !msg.llm() {
+		return msg
+	}
+	msg.ToolCallID = word(o.Raw("toolCallId"))
+	if ms := o.Count("timestamp"); ms != nil {
+		if t := time.UnixMilli(*ms).UTC(); t.Year() >= 1678 && t.Year() < 2262 {
+			msg.Time = t
+		}
+	}
+	return msg
+}
+
+// messagesOf reads a list of messages; nil when there is none.
+func messagesOf(raws [][]byte) []otelagent.Message {
+	if raws == nil {
+		return nil
+	}
+	list := make([]otelagent.Message, len(raws))
+	var o object.Object
+	for i, raw := range raws {
+		o.Reset("", raw)
+		list[i] = readMessage(&o, raw).Message
+	}
+	return list
+}
+
+// llm reports whether msg is a message for a model; else it is an extension message, or none that we know.
+func (msg *message) llm() bool {
+	content := msg.o.Raw("content")
+	known := msg.Role == "user" || msg.Role == "assistant" || msg.Role == "toolResult"
+	return known && content != nil && content[0] == '['
+}
+
+func (msg *message) reply() bool { return msg.Role == "assistant" && msg.llm() }
+
+// failed reports whether msg is the result of a tool that failed.
+func (msg *message) failed() bool {
+	raw := msg.o.Raw("isError")
+	return raw != nil && raw[0] == 't'
+}
+
+// provider returns the provider of a reply. phi-core writes unknown for a model call that failed before it began.
+func (msg *message) provider() string {
+	if p := word(msg.o.Raw("provider")); p != "unknown" {
+		return p
+	}
+	return ""
+}
+
+// usage returns the usage of a reply; nil when it is absent or not sound.
+func (msg *message) usage(rule spans.UsageRule) *otelagent.Usage {
+	o := object.Of("", msg.Raw)
+	if u := usage(o, "usage", rule); o.Failed() == 0 {
+		return u
+	}
+	return nil
+}
+
+// text returns the text blocks of the content of o, one a line.
+func text(o *object.Object) string {
+	var parts []string
+	for _, block := range blocks(o, "text") {
+		if raw := block.Raw("text"); raw != nil && raw[0] == '"' {
+			parts = append(parts, word(raw))
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+// blocks returns the blocks of a type in the content of o.
+func blocks(o *object.Object, typ string) (list []*object.Object) {
+	if raw := o.Raw("content"); raw == nil || raw[0] != '[' {
+		return nil
+	}
+	for _, raw := range o.List("content") {
+		if block := object.Of("", raw); word(block.Raw("type")) == typ {
+			list = append(list, block)
+		}
+	}
+	return list
+}
+
+var triggers = map[string]spans.Trigger{
+	"User": spans.TriggerUser, "SubAgent": spans.TriggerSubAgent, "Continuation": spans.TriggerContinuation,
+	"FollowUp": spans.TriggerContinuation, // until 2026-04
+	"Branch":   spans.TriggerBranch,
+}
+
+func (d *Decoder) turnStart(l *line) []otelagent.Event {
+	return d.turnStarted(l, countOr(l.Object, "turn_index", -1))
+}
+
+// turnStarted reads the start of a turn, from a TurnStart or a Turn.
+func (d *Decoder) turnStarted(l *line, index int64) []otelagent.Event {
+	kind, fields := enum(l.Object, "triggered_by")
+	if fields != nil {
+		l.Keep("triggered_by")
+	}
+	if l.bad() {
+		return nil
+	}
+	e := &otelagent.TurnStarted{TurnInfo: otelagent.TurnInfo{Index: index}}
+	var known bool
+	if e.Trigger, known = triggers[kind]; !known {
+		e.Trigger = spans.Trigger(kind)
+	}
+	r := d.runs.opened(&l.m)
+	r.beginTurn(index)
+	if !r.begun {
+		e.Provider = d.shell.Settings.Provider
+	}
+	e.Meta = l.m
+	return []otelagent.Event{e}
+}
+
+func (d *Decoder) turnEnd(l *line) []otelagent.Event {
+	if raw := l.Raw("message"); raw != nil && raw[0] != '{' {
+		l.Fail("message", "want an object, got "+rawjson.KindOf(raw))
+	}
+	return d.turnEnded(l, messageOf(l.Raw("message")), messagesOf(l.List("tool_results")))
+}
+
+// turnEnded reads the end of a turn with the given reply and results, from a TurnEnd or a Turn.
+func (d *Decoder) turnEnded(l *line, reply message, results []otelagent.Message) []otelagent.Event {
+	e := &otelagent.TurnEnded{TurnResult: otelagent.TurnResult{
+		Model: word(reply.o.Raw("model")), Provider: reply.provider(), StopReason: word(reply.o.Raw("stopReason")),
+		Error: word(reply.o.Raw("error_message")), Results: results,
+	}}
+	rule := d.runs.replyRule(l.m.Run, e.Provider)
+	if e.Usage = usage(l.Object, "usage", rule); !l.Has("usage") {
+		e.Usage = reply.usage(rule)
+	}
+	if l.bad() {
+		return nil
+	}
+	switch e.StopReason {
+	case "error":
+		e.Failed, e.Cancelled = true, e.Error == textCancelled
+	case "aborted":
+		e.Failed, e.Cancelled = true, true
+	}
+	if reply.Raw != nil {
+		e.Output = &reply.Message
+	}
+	r := d.runs.in(&l.m)
+	r.rule = rule
+	r.endTurn()
+	e.Meta = l.m
+	return []otelagent.Event{e}
+}
+
+func (d *Decoder) turnRequest(l *line) []otelagent.Event {
+	return d.request(l, countOr(l.Object, "turn_index", -1), "payload")
+}
+
+// request reads what the model received, from the member of that key.
+func (d *Decoder) request(l *line, index int64, key string) []otelagent.Event {
+	l.Require(key)
+	e := &otelagent.RequestPrepared{Request: payload(l.Object, key)}
+	if l.bad() {
+		return nil
+	}
+	var events []otelagent.Event
+	r := d.runs.opened(&l.m)
+	switch {
+	case !r.inTurn && index >= 0: // a turn whose start was not read: it started before
+		r.beginTurn(index)
+		start := &otelagent.TurnStarted{Meta: l.m, TurnInfo: otelagent.TurnInfo{Index: index}}
+		if !l.m.Time.IsZero() {
+			start.Start = otelagent.Moment{Time: l.m.Time, Source: spans.TimeSourceBound}
+		}
+		events = append(events, start)
+	case index >= 0 && index != r.turn:
+		l.Keep("turn_index")
+	}
+	e.Meta = l.m
+	return append(events, e)
+}
+
+// payload reads a request.
+func payload(o *object.Object, key string) otelagent.Request {
+	p, raw := o.Object(key), o.Raw(key)
+	req := otelagent.ParseRequest(raw)
+	once(p)
+	req.Messages = messagesOf(p.List("messages"))
+	if req.Format = word(p.Spelled("response_format")); req.Format == "" {
+		req.Format = word(object.Of("", p.Spelled("response_format")).Raw("kind"))
+	}
+	if raw := p.Raw("provenance"); raw == nil || raw[0] != '[' {
+		return req
+	}
+	provenances := p.List("provenance")
+	if len(provenances) != len(req.Messages) {
+		return req
+	}
+	var in object.Object
+	for i, raw := range provenances {
+		in.Reset("", raw)
+		req.Messages[i].Provenance = provenance(&in, raw)
+	}
+	// What has a place of its own in a Request is no part of its rest.
+	if req.Frame != nil {
+		req.Frame.Provenance = "provenance"
+	}
+	p.Keep(p.Keys()...)
+	p.Use("system_prompt", "messages", "tools", "provenance")
+	if req.Rest = p.Rest(); req.Rest == nil {
+		req.Rest = []byte("{}")
+	}
+	return req
+}
+
+var provenanceKinds = map[spans.ProvenanceKind]bool{
+	spans.ProvenanceSystemPrompt: true, spans.ProvenanceIdentityBlock: true, spans.ProvenanceMemoryTier: true,
+	spans.ProvenanceLoopTurn: true,
+	spans.ProvenanceSteering: true, spans.ProvenanceFollowUp: true, spans.ProvenanceUnknown: true,
+}
+
+// provenance reads from o, which is spelled raw, where a message came from. Raw keeps one that its fields do not
+// spell byte for byte.
+func provenance(o *object.Object, raw []byte) spans.Provenance {
+	p := spans.Provenance{
+		Kind: spans.ProvenanceKind(o.String("kind")), Name: o.String("name"), Order: countOr(o, "order", 0),
+		Tier: o.String("tier"), RecordID: o.String("record_id"), TurnIndex: countOr(o, "turn_index", 0),
+		Role: o.String("role"), MessageIndex: countOr(o, "message_index", 0),
+	}
+	if provenanceKinds[p.Kind] && bytes.Equal(p.AppendJSON(nil), raw) {
+		return p
+	}
+	return spans.Provenance{Raw: string(raw)}
+}
