@@ -99,6 +99,16 @@ func (s *Shell) Document(r io.Reader, read func(text []byte)) iter.Seq2[otelagen
 	}
 }
 
+// While returns what read emits and rejects, for a Reader that is given its lines one by one, or that emits what it
+// holds. Read sets Number, Seq and Arrived itself, and counts lines.
+func (s *Shell) While(read func()) iter.Seq2[otelagent.Event, error] {
+	return func(yield func(otelagent.Event, error) bool) {
+		s.yield, s.stopped = yield, false
+		defer func() { s.yield = nil }()
+		read()
+	}
+}
+
 func (s *Shell) tooLong() *input.LineError {
 	return &input.LineError{Reason: "longer than " + strconv.Itoa(s.Settings.MaxLine) + " bytes"}
 }
