@@ -1,9 +1,13 @@
 package acp
 
 import (
-	"strconv"
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -11,360 +15,323 @@ import (
 
 // run is one prompt without a response.
 type run struct {
-	id       string
-	s        *session
-	last     otelagent.Meta // of the last thing that was seen of it
-	mixed    bool           // a defect says that another prompt was open
-	asked    []*pending     // permission requests without a response, at most maxAsked
-	compacts []*compacting
-
-	turn turn
+	id    string
+	s     *session
+	last  otelagent.Meta // of the last event that was seen of it
+	mixed bool           // a defect says that another prompt was open
+	turn  turn
+	held  int // bytes
 }
 
-// turn is the open turn of a run: one model call as far as it can be told, several where not.
+// turn is the open turn of a run: one model call as far as the wire shows it, several where not.
 type turn struct {
 	index       int64
 	items       []item // of the reply
-	bytes       int    // held by them
 	cut         bool   // some did not fit
-	messages    map[string]bool
+	spoke       map[voice]int
+	parted      int    // items before that one are closed: without a message id no more chunks belong to them
 	messageID   string // of the first text
-	calls       []*call
-	open, ended int  // tool calls
-	serial      bool // it is told that it may hold several model calls
+	open, ended int    // tool calls
+	serial      bool   // an event says that it may hold several model calls
 	spent       *float64
 	currency    string
 }
 
 // item is one piece of a reply: text or thought that came in chunks, a block of another kind, or a tool call.
 type item struct {
-	kind, messageID string
-	text            []byte // of text and thought
-	block           []byte // of another kind
-	call            *call
-	closed          bool // by an update of another kind; without a message id no more chunks belong to it
+	voice
+	text []byte // of text and thought
+	raw  []byte // of a block of another kind, as it stands in the reply
+	call *call
 }
 
-// compacting is a compaction of a run.
-type compacting struct {
-	id      string
-	chunks  []byte // of its summary, an array without its end
-	over    bool
-	started bool
-}
+// voice is what chunks of one message have in common. Spoke holds the last item of each.
+type voice struct{ kind, messageID string }
 
 const (
 	kindText    = "agent_message_chunk"
 	kindThought = "agent_thought_chunk"
 )
 
-// at is the meta of something that happens in the run now.
+// at is the meta of an event that happens in the run now.
 func (r *run) at(m otelagent.Meta) otelagent.Meta {
 	m.Session, m.Run = r.s.id, r.id
 	r.last = m
 	return m
 }
 
+// isOpen reports whether no response to the prompt was seen.
+func (r *run) isOpen() bool { return slices.Contains(r.s.open, r) }
+
 // prompt begins a run.
-func (d *Decoder) prompt(c *conn, f *frame, p *pending, params object, s *session) *fields {
-	w := &fields{}
-	blocks := w.must("params.prompt", params.get("prompt"), "[", "an array")
-	messageID := w.text("params.messageId", params.get("messageId"))
-	meta := w.want("params._meta", params.get("_meta"), "{", "an object")
-	if w.wrong != nil {
-		return w
+func (d *Decoder) prompt(f *frame, p *pending, s *session) {
+	f.o.Require("id")
+	f.in.Require("prompt")
+	blocks, messageID := array(f.in, "prompt"), f.in.String("messageId")
+	f.in.Object("_meta")
+	if f.bad() {
+		return
 	}
-	r := &run{id: s.runID(string(f.id)), s: s}
-	p.run, p.session = r, s.id
+	r := &run{id: s.runID(f.id), s: s}
+	p.run = r
 	at := r.at(f.meta)
-	info := otelagent.RunInfo{SessionID: s.id, ID: r.id, Dialect: Dialect, Model: s.model, Provider: d.settings.Provider, Agent: c.agent,
-		ForkParentID: s.forkOf, Metadata: meta, Config: s.config(c)}
-	if info.Agent == "" {
-		info.Agent = d.settings.Agent
-	}
+	info := d.runInfo(r, spans.ContinuationDefault)
+	info.ForkParentID, info.Metadata, info.Config = s.forkOf, f.in.Raw("_meta"), s.config(&d.conn)
 	if s.loads > 0 { // nobody prompts before a session is loaded: the response was not seen
 		s.loads = 0
 		d.loaded(s, f.meta)
 	}
-	s.agent = info.Agent
-	if s.last != "" {
-		info.ParentID, info.Continuation = s.last, spans.ContinuationDefault
-	}
-	d.emit(&otelagent.RunStarted{Meta: at, RunInfo: info})
+	d.sh.Emit(&otelagent.RunStarted{Meta: at, RunInfo: info})
 	if len(s.open) == maxPrompts {
 		d.abandon(s.open[0])
 	}
 	s.open = append(s.open, r)
 	s.last = r.id
-	s.forget()
+	// Calls that did not end before this prompt are known to be no calls of it.
+	s.calls = slices.DeleteFunc(s.calls, func(c *call) bool { return c.ended })
 	for _, other := range s.open {
 		if len(s.open) > 1 && !other.mixed {
 			other.mixed = true
-			d.emit(&otelagent.DefectFound{Meta: other.at(f.meta), Code: spans.DefectRunsMixed,
+			d.sh.Emit(&otelagent.DefectFound{Meta: other.at(f.meta), Code: spans.DefectRunsMixed,
 				Detail: "prompts of one session overlap: updates are told of the one that began first"})
 		}
 	}
-	d.emit(&otelagent.TurnStarted{Meta: at, TurnInfo: otelagent.TurnInfo{Index: 0, Trigger: spans.TriggerUser}})
-	raw := []byte(`{"role":"user","content":`)
-	raw = append(raw, blocks...)
-	d.emit(&otelagent.MessageAdded{Meta: at, Message: message("user", raw, messageID)})
-	if body, more := params.without("sessionId", "prompt", "messageId", "_meta"); more {
-		d.emit(&otelagent.Other{Meta: at, Type: mPrompt + ".unknown_keys", Body: body})
+	d.sh.Emit(&otelagent.TurnStarted{Meta: at, TurnInfo: otelagent.TurnInfo{Index: 0, Trigger: spans.TriggerUser}})
+	d.sh.Emit(&otelagent.MessageAdded{Meta: at, Message: message("user", blocks, messageID)})
+	if rest := f.in.Rest(); rest != nil {
+		d.sh.Emit(&otelagent.Other{Meta: at, Type: mPrompt + ".unknown_keys", Body: rest})
 	}
-	return w
 }
 
-// envelope names the key of a message that tells of its place.
-var envelope = []string{"messageId"}
-
-// message completes a message that lacks its end.
-func message(role string, raw []byte, id string) otelagent.Message {
-	m := otelagent.Message{Role: role}
-	if id != "" {
-		raw = rawjson.Quote(append(raw, `,"messageId":`...), id)
-		m.Envelope = envelope
+// runInfo is what is known of a run that goes on with the one before it in its session.
+func (d *Decoder) runInfo(r *run, how spans.Continuation) otelagent.RunInfo {
+	s, settings := r.s, d.sh.Settings
+	if s.last == "" && how == spans.ContinuationDefault {
+		how = ""
 	}
-	m.Raw = append(raw, '}')
+	return otelagent.RunInfo{SessionID: s.id, ID: r.id, Dialect: Dialect, Model: s.model, Provider: settings.Provider,
+		Agent: cmp.Or(d.conn.agent, settings.Agent), ParentID: s.last, Continuation: how}
+}
+
+// message is a message of a role. Its id is envelope: it says where the message belongs.
+func message(role string, content []byte, id string) otelagent.Message {
+	raw := joined(str("role", role), part{"content", content}, some("messageId", id))
+	m := otelagent.Message{Role: role, Raw: raw}
+	if id != "" {
+		m.Envelope = []string{"messageId"}
+	}
 	return m
 }
 
 // chunk takes a piece of the reply.
-func (d *Decoder) chunk(r *run, at otelagent.Meta, kind, messageID string, content object, raw []byte) {
-	if r.begun(messageID) {
+func (d *Decoder) chunk(r *run, at otelagent.Meta, v voice, content *object.Object, raw []byte) {
+	if r.begun(v.messageID) {
 		d.nextTurn(r, at)
 	}
 	m := r.at(at)
 	t := &r.turn
-	typ, text := content.word("type"), content.get("text")
-	plain := typ == "text" && text != nil && text[0] == '"'
+	text := content.Raw("text")
 	size := len(raw)
+	plain := content.String("type") == "text" && text != nil && text[0] == '"'
 	if plain {
+		content.Use("_meta")
 		size = rawjson.StringLen(text)
-		_, more := content.without("type", "text", "_meta")
-		plain = !more
+		plain = content.Rest() == nil
 	}
 	e := &otelagent.ReplyDelta{Meta: m, Bytes: size}
 	if plain {
 		e.Kind, e.Text = otelagent.PartialText, text
-		if kind == kindThought {
+		if v.kind == kindThought {
 			e.Kind = otelagent.PartialReasoning
 		}
 	}
-	d.emit(e)
+	d.sh.Emit(e)
 	if t.cut {
 		return
 	}
-	if size += len(messageID); d.held+size > maxHeld || len(t.items) >= maxItems {
+	if len(t.items) >= maxItems || !d.hold(&r.held, size+len(v.messageID)) {
 		d.cutShort(r, m)
 		return
 	}
-	if messageID != "" {
-		if t.messages == nil {
-			t.messages = map[string]bool{}
+	if t.messageID == "" && v.kind == kindText {
+		t.messageID = v.messageID
+	}
+	// A chunk goes on with the last item of its message, if that is text; without an id, only if nothing came between.
+	i, known := t.spoke[v]
+	if !plain || !known || t.items[i].raw != nil || v.messageID == "" && (i != len(t.items)-1 || i < t.parted) {
+		if t.spoke == nil {
+			t.spoke = map[voice]int{}
 		}
-		t.messages[messageID] = true
-		if t.messageID == "" && kind == kindText {
-			t.messageID = messageID
-		}
+		i = len(t.items)
+		t.spoke[v] = i
+		t.items = append(t.items, item{voice: v})
 	}
-	d.held += size
-	t.bytes += size
-	if !plain {
-		t.items = append(t.items, item{kind: kind, messageID: messageID, block: append([]byte{}, raw...)})
-		return
+	if plain {
+		t.items[i].text = rawjson.AppendString(t.items[i].text, text)
+	} else if t.items[i].raw = bytes.Clone(raw); v.kind == kindThought {
+		t.items[i].raw = joined(str("type", "thinking"), part{"block", raw}, some("messageId", v.messageID))
 	}
-	i := t.sameMessage(kind, messageID)
-	if i < 0 {
-		t.items = append(t.items, item{kind: kind, messageID: messageID})
-		i = len(t.items) - 1
-	}
-	t.items[i].text = rawjson.AppendString(t.items[i].text, text)
 }
 
-// cutShort leaves out what comes of a reply from now on.
+// cutShort leaves out the rest of a reply.
 func (d *Decoder) cutShort(r *run, m otelagent.Meta) {
 	r.turn.cut = true
-	d.emit(&otelagent.DefectFound{Meta: m, Code: spans.DefectEventLost, Detail: "the end of a reply, which is too large: more than " +
-		strconv.Itoa(maxHeld>>20) + " MiB wait for their end, or it has more than " + strconv.Itoa(maxItems) + " pieces or " + strconv.Itoa(maxCalls) + " tool calls"})
+	d.sh.Emit(&otelagent.DefectFound{Meta: m, Code: spans.DefectEventLost,
+		Detail: fmt.Sprintf("the end of a reply, which is too large: more than %d MiB wait for their end, or it has "+
+			"more than %d pieces", maxHeld>>20, maxItems)})
 }
 
-// sameMessage finds the item that a chunk of text goes on with: the last of its kind and message id if there is one, else the last item if
-// it is of that kind and nothing came between.
-func (t *turn) sameMessage(kind, messageID string) int {
-	for i := len(t.items) - 1; i >= max(len(t.items)-maxBack, 0); i-- {
-		it := &t.items[i]
-		same := it.kind == kind && it.messageID == messageID && it.call == nil
-		switch {
-		case messageID != "" && same && it.block == nil:
-			return i
-		case messageID != "" && same:
-			return -1 // a picture came between
-		case messageID == "":
-			if same && it.block == nil && !it.closed {
-				return i
-			}
-			return -1
-		}
-	}
-	return -1
-}
+// cut says that an update came that is no chunk of the reply.
+func (r *run) cut() { r.turn.parted = len(r.turn.items) }
 
-// cut says that something other than a chunk of the reply came.
-func (r *run) cut() {
-	if n := len(r.turn.items); n > 0 {
-		r.turn.items[n-1].closed = true
-	}
-}
-
-// begun reports whether a piece of a reply begins another model call: all tool calls that were asked for have ended, and it is of no message
-// that began before. A compaction that goes on says nothing of who speaks.
+// begun reports whether a piece of a reply begins another model call: all tool calls that were asked for have ended,
+// and it is of no message that began before. A compaction that goes on says nothing of who speaks.
 func (r *run) begun(messageID string) bool {
 	t := &r.turn
-	for _, c := range r.compacts {
-		if c.started && !c.over {
-			return false
-		}
+	if t.ended == 0 || t.open > 0 {
+		return false
 	}
-	return t.ended > 0 && t.open == 0 && !t.messages[messageID]
+	_, text := t.spoke[voice{kindText, messageID}]
+	_, thought := t.spoke[voice{kindThought, messageID}]
+	if messageID != "" && (text || thought) {
+		return false
+	}
+	return !slices.ContainsFunc(r.s.compacts, func(c *compacting) bool { return c.run == r && c.started && !c.over })
 }
 
-// nextTurn ends the open turn when the last thing of it was seen, and begins the next.
+// nextTurn ends the open turn when the last event of it was seen, and begins the next.
 func (d *Decoder) nextTurn(r *run, at otelagent.Meta) {
 	d.endTurn(r, r.last, otelagent.TurnResult{})
 	r.turn = turn{index: r.turn.index + 1}
 	m := r.at(at)
-	d.emit(&otelagent.TurnStarted{Meta: m, TurnInfo: otelagent.TurnInfo{Index: r.turn.index, Trigger: spans.TriggerContinuation}})
-	d.emit(&otelagent.Other{Meta: m, Type: "acp.turn_inferred", Body: []byte(`{"because":"a reply after all tool calls had ended"}`)})
+	info := otelagent.TurnInfo{Index: r.turn.index, Trigger: spans.TriggerContinuation}
+	d.sh.Emit(&otelagent.TurnStarted{Meta: m, TurnInfo: info})
+	d.sh.Emit(&otelagent.Other{Meta: m, Type: "acp.turn_inferred",
+		Body: []byte(`{"because":"a reply after all tool calls had ended"}`)})
 }
 
 func (d *Decoder) endTurn(r *run, at otelagent.Meta, res otelagent.TurnResult) {
 	t := &r.turn
-	for _, c := range t.calls {
-		d.start(c)
+	for _, c := range r.s.calls {
+		if c.run == r {
+			d.start(c)
+		}
 	}
 	d.settleTerminals(r.s, true)
-	if raw := t.reply(); raw != nil {
-		out := message("assistant", raw, t.messageID)
+	var pieces [][]byte
+	for _, it := range t.items {
+		pieces = append(pieces, it.json())
+	}
+	if pieces != nil {
+		out := message("assistant", listed(pieces), t.messageID)
 		res.Output = &out
 	}
 	res.Cost, res.Currency = t.spent, t.currency
-	d.held -= t.bytes
-	t.bytes = 0
-	d.forgetContent(t.calls)
-	d.emit(&otelagent.TurnEnded{Meta: at, TurnResult: res})
+	d.letGo(r)
+	d.sh.Emit(&otelagent.TurnEnded{Meta: at, TurnResult: res})
 }
 
-// reply puts the reply together, without its end; nil when there was none.
-func (t *turn) reply() []byte {
-	if len(t.items) == 0 {
-		return nil
-	}
-	b := []byte(`{"role":"assistant","content":[`)
-	for i := range t.items {
-		if i > 0 {
-			b = append(b, ',')
+// letGo forgets what is held of a run: what calls are updated with from now on is collected anew.
+func (d *Decoder) letGo(r *run) {
+	d.release(&r.held)
+	r.turn.items = nil
+	for _, c := range r.s.calls {
+		if c.run == r {
+			c.rawInput, c.content, c.locations, c.rawOutput = nil, nil, nil, nil
 		}
-		b = t.items[i].append(b)
 	}
-	return append(b, ']')
 }
 
-func (it *item) append(b []byte) []byte {
+// json is the piece as it stands in the reply.
+func (it *item) json() []byte {
 	switch {
 	case it.call != nil:
-		return it.call.append(b)
-	case it.block != nil && it.kind == kindThought:
-		b = append(append(b, `{"type":"thinking","block":`...), it.block...)
-	case it.block != nil:
-		return append(b, it.block...)
-	case it.kind == kindThought:
-		b = rawjson.Quote(append(b, `{"type":"thinking","thinking":`...), string(it.text))
-	default:
-		b = rawjson.Quote(append(b, `{"type":"text","text":`...), string(it.text))
+		return it.call.item()
+	case it.raw != nil:
+		return it.raw
 	}
-	if it.messageID != "" {
-		b = rawjson.Quote(append(b, `,"messageId":`...), it.messageID)
+	name := "text"
+	if it.kind == kindThought {
+		name = "thinking"
 	}
-	return append(b, '}')
+	return joined(str("type", name), str(name, string(it.text)), some("messageId", it.messageID))
 }
 
 // answer ends a run with the response to its prompt.
-func (d *Decoder) answer(f *frame, r *run) *fields {
-	w := &fields{}
-	var status spans.RunStatus
-	var res otelagent.RunResult
+func (d *Decoder) answer(f *frame, r *run) {
+	res := otelagent.RunResult{Status: spans.RunStatusCompleted}
 	var turn otelagent.TurnResult
-	var o object
+	var result *object.Object
 	if f.err != nil {
-		e, _ := members(f.err)
-		res.Error, turn.Failed = e.word("message"), true
-		if _, err := strconv.ParseInt(string(e.get("code")), 10, 64); err == nil {
-			res.Word = string(e.get("code"))
+		e := loose(f.err)
+		res.Status, res.Error, turn.Failed = spans.RunStatusError, e.String("message"), true
+		if code := e.Raw("code"); e.Int("code") != nil {
+			res.Word = string(code)
 		}
-		status = spans.RunStatusError
 		if res.Word == "-32800" { // request cancelled
-			status, turn.Cancelled = spans.RunStatusCancelled, true
+			res.Status, turn.Cancelled = spans.RunStatusCancelled, true
 		}
 		turn.Error = res.Error
-	} else {
-		o = w.mustObject("result", f.result)
-		if w.wrong == nil {
-			turn.StopReason = w.id("result.stopReason", o.get("stopReason"))
-			res.Usage = d.usage(w, o.get("usage"))
-		}
-		res.Word, status = turn.StopReason, spans.RunStatusCompleted
-		if res.Word == "cancelled" {
-			status, turn.Failed, turn.Cancelled = spans.RunStatusCancelled, true, true
+	} else if result = need(f.o, f.resultKey); result != nil {
+		turn.StopReason = identifier(result, "stopReason")
+		res.Usage = d.usage(result.Object("usage"))
+		if res.Word = turn.StopReason; res.Word == "cancelled" {
+			res.Status, turn.Failed, turn.Cancelled = spans.RunStatusCancelled, true, true
 		}
 	}
-	if w.wrong != nil {
-		// How it ended is not known: it stays open, and nothing that comes is taken for it.
+	if f.bad() {
+		// How it ended is not known: it stays open, and nothing that comes belongs to it.
 		d.abandon(r)
-		return w
+		return
 	}
 	at := r.last
 	at.Time, at.Arrived, at.Seq = f.meta.Time, f.meta.Arrived, f.meta.Seq
-	for _, p := range r.asked {
-		d.permission(p, at, otelagent.PermissionEvaluation{Action: spans.ActionAsk})
-	}
-	if body, more := o.without("stopReason", "usage"); more {
-		d.emit(&otelagent.Other{Meta: at, Type: mPrompt + ".unknown_keys", Body: body})
-	}
-	if f.err != nil {
-		d.emit(&otelagent.Other{Meta: at, Type: mPrompt + ".error", Body: f.err})
-	}
-	d.endTurn(r, at, turn)
-	res.Status = status
-	d.emit(&otelagent.RunEnded{Meta: at, RunResult: res})
-	d.abandon(r)
-	return w
-}
-
-// abandon forgets what is held of a prompt, which nothing that comes belongs to any more.
-func (d *Decoder) abandon(r *run) {
-	d.held -= r.turn.bytes
-	r.turn.bytes = 0
-	d.forgetContent(r.turn.calls)
-	for _, c := range r.compacts {
-		d.held -= len(c.chunks)
-		c.chunks = nil
-	}
-	for _, t := range r.s.terms {
-		if t.run == r {
-			t.forget(d)
+	for _, p := range d.conn.pending {
+		if p.run == r {
+			d.unanswered(p, at)
 		}
 	}
-	r.s.left(r)
+	if rest := result.Rest(); rest != nil {
+		d.sh.Emit(&otelagent.Other{Meta: at, Type: mPrompt + ".unknown_keys", Body: rest})
+	}
+	if f.err != nil {
+		d.sh.Emit(&otelagent.Other{Meta: at, Type: mPrompt + ".error", Body: f.err})
+	}
+	d.endTurn(r, at, turn)
+	d.sh.Emit(&otelagent.RunEnded{Meta: at, RunResult: res})
+	d.abandon(r)
 }
 
-// usage reads the usage of a prompt, which the protocol does not have yet. Its words do not say whether cached and thought tokens are part of
-// input and output, but its total does where it is the sum of one reading only.
-func (d *Decoder) usage(w *fields, raw []byte) *otelagent.Usage {
-	if raw == nil {
+// abandon forgets a prompt, to which nothing that comes belongs any more.
+func (d *Decoder) abandon(r *run) {
+	d.letGo(r)
+	s := r.s
+	for _, c := range s.compacts {
+		if c.run == r {
+			c.over, c.chunks = true, nil
+		}
+	}
+	for _, t := range s.terms {
+		if t.run == r {
+			t.held = nil
+		}
+	}
+	s.loose = 0
+	s.open = slices.DeleteFunc(s.open, func(x *run) bool { return x == r })
+}
+
+// usage reads the usage of a prompt, which the protocol does not have yet. Its words do not say whether cached and
+// thought tokens are part of input and output, but its total does where it is the sum of one reading only.
+func (d *Decoder) usage(o *object.Object) *otelagent.Usage {
+	if o == nil {
 		return nil
 	}
-	o := w.mustObject("result.usage", raw)
-	count := func(key string) int64 { return max(w.count("result.usage."+key, o.get(key)), 0) }
+	count := func(key string) int64 {
+		if n := o.Count(key); n != nil {
+			return *n
+		}
+		return 0
+	}
 	u := &otelagent.Usage{Input: count("inputTokens"), Output: count("outputTokens"), Reasoning: count("thoughtTokens"),
 		CacheRead: count("cachedReadTokens"), CacheWrite: count("cachedWriteTokens"), Total: count("totalTokens")}
 	// Counts are below 2^63 and their differences do not overflow.
@@ -376,8 +343,8 @@ func (d *Decoder) usage(w *fields, raw []byte) *otelagent.Usage {
 		u.Rule = spans.UsageRuleExcludesCache
 	case cached == u.CacheRead+u.CacheWrite+u.Reasoning && cached > 0:
 		u.Rule = spans.UsageRuleExcludesCacheAndReasoning
-	case d.settings.Rule != "":
-		u.Rule = d.settings.Rule
+	case d.sh.Settings.Rule != "":
+		u.Rule = d.sh.Settings.Rule
 	default:
 		u.Rule = spans.UsageRuleIncludesCache
 	}

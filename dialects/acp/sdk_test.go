@@ -263,7 +263,7 @@ func (v *view) told(out ledger) {
 			out["usage"] = ledger{"used": n.body["used"], "size": n.body["size"], "cost": n.body["cost"]}
 			continue
 		}
-		if !isWork(method) {
+		if methods[method].work == "" {
 			continue
 		}
 		if !response {

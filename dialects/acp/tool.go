@@ -1,36 +1,40 @@
 package acp
 
 import (
+	"bytes"
+	"cmp"
 	"slices"
+	"strings"
 
+	"github.com/otelagent/otelagent/dialects/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Statuses and kinds of tool calls, and kinds of permission options.
+// Statuses of tool calls, and outcomes of permission requests.
 const (
 	statusPending    = "pending"
 	statusInProgress = "in_progress"
 	statusCompleted  = "completed"
 	statusFailed     = "failed"
+	outcomeSelected  = "selected"
+	outcomeCancelled = "cancelled"
 )
 
 var kinds = []string{"read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"}
 
-// call is one tool call.
+// call is one tool call, or an update of one.
 type call struct {
-	id, title, name, kind, status string
-	rawInput                      []byte
-	content, locations, rawOutput []byte
+	id, title, name, kind, status           string
+	rawInput, content, locations, rawOutput []byte
+	more                                    []byte // of an update: the members that are not read, as an object
 
 	run     *run
-	first   otelagent.Meta // when it was first told of
+	first   otelagent.Meta // of its first update
 	started bool           // its start was handed out
 	ended   bool
-	beyond  bool   // it is one too many for its turn: nothing of it is held
-	size    int    // bytes held
-	option  string // kind of the permission option chosen last, cancelled when the question was
+	option  string // kind of the permission option chosen last, cancelled when the request was
 }
 
 // toolName is the name that a call goes by. Its title is free text of a model, which is content and never a name.
@@ -45,134 +49,67 @@ func (c *call) toolName() string {
 	}
 }
 
-// append appends the call as a piece of a reply.
-func (c *call) append(b []byte) []byte {
-	b = rawjson.Quote(append(b, `{"type":"toolCall","id":`...), c.id)
-	b = rawjson.Quote(append(b, `,"name":`...), c.toolName())
-	if c.rawInput != nil {
-		b = append(append(b, `,"arguments":`...), c.rawInput...)
-	}
-	if c.title != "" {
-		b = rawjson.Quote(append(b, `,"title":`...), c.title)
-	}
-	if c.kind != "" {
-		b = rawjson.Quote(append(b, `,"kind":`...), c.kind)
-	}
-	return append(b, '}')
+// item is the call as a piece of a reply.
+func (c *call) item() []byte {
+	return joined(str("type", "toolCall"), str("id", c.id), str("name", c.toolName()),
+		part{"arguments", c.rawInput}, some("title", c.title), some("kind", c.kind))
 }
 
-// result is what a call ended with: its content, raw output and locations as last told.
+// result is the end of a call: its content, raw output and locations by the last updates.
 func (c *call) result() []byte {
-	var o object
-	for _, m := range []member{{"content", c.content}, {"rawOutput", c.rawOutput}, {"locations", c.locations}} {
-		if m.value != nil {
-			o = append(o, m)
-		}
-	}
-	body, any := o.without()
-	if !any {
-		return nil
-	}
-	return body
+	return joined(part{"content", c.content}, part{"rawOutput", c.rawOutput}, part{"locations", c.locations})
 }
 
-// callKeys are the members of a tool call that are read.
-var callKeys = []string{"sessionUpdate", "toolCallId", "title", "name", "kind", "status", "content", "locations", "rawInput", "rawOutput"}
-
-// callUpdate is what a line tells of a call.
-type callUpdate struct {
-	id, title, name, kind, status           string
-	content, locations, rawInput, rawOutput []byte
-	more                                    []byte // an object of members that are not read; nil without any
-}
-
-func readCall(w *fields, path string, o object) (u callUpdate) {
-	u.id = w.id(path+".toolCallId", o.get("toolCallId"))
-	u.title = w.text(path+".title", o.get("title"))
-	u.name = w.text(path+".name", o.get("name"))
-	u.kind = w.text(path+".kind", o.get("kind"))
-	u.status = w.text(path+".status", o.get("status"))
-	u.content = w.want(path+".content", o.get("content"), "[", "an array")
-	u.locations = w.want(path+".locations", o.get("locations"), "[", "an array")
-	u.rawInput, u.rawOutput = o.get("rawInput"), o.get("rawOutput")
-	if body, more := o.without(callKeys...); more {
-		u.more = body
-	}
+func readCall(o *object.Object) (u call) {
+	u.id, u.title, u.name = identifier(o, "toolCallId"), o.String("title"), o.String("name")
+	u.kind, u.status = o.String("kind"), o.String("status")
+	u.content, u.locations = array(o, "content"), array(o, "locations")
+	u.rawInput, u.rawOutput = o.Raw("rawInput"), o.Raw("rawOutput")
+	u.more = o.Rest()
 	return u
 }
 
-// merge takes what an update tells. What it does not tell stays; lists replace.
-func (d *Decoder) merge(c *call, u *callUpdate) {
-	for _, f := range []struct {
-		to   *string
-		text string
-	}{{&c.title, u.title}, {&c.name, u.name}, {&c.kind, u.kind}, {&c.status, u.status}} {
-		if f.text != "" {
-			*f.to = f.text
+// merge takes an update. What it does not have stays; lists replace.
+func (d *Decoder) merge(c *call, u call) {
+	c.title, c.name = cmp.Or(u.title, c.title), cmp.Or(u.name, c.name)
+	c.kind, c.status = cmp.Or(u.kind, c.kind), cmp.Or(u.status, c.status)
+	replace := func(to *[]byte, raw []byte) {
+		if raw != nil && d.hold(&c.run.held, len(raw)-len(*to)) {
+			*to = bytes.Clone(raw)
 		}
 	}
-	for _, f := range []struct {
-		to  *[]byte
-		raw []byte
-	}{{&c.rawInput, u.rawInput}, {&c.content, u.content}, {&c.locations, u.locations}, {&c.rawOutput, u.rawOutput}} {
-		if f.raw != nil && !c.beyond && d.held-len(*f.to)+len(f.raw) <= maxHeld {
-			d.held += len(f.raw) - len(*f.to)
-			c.size += len(f.raw) - len(*f.to)
-			*f.to = append([]byte{}, f.raw...)
-		}
-	}
+	replace(&c.rawInput, u.rawInput)
+	replace(&c.content, u.content)
+	replace(&c.locations, u.locations)
+	replace(&c.rawOutput, u.rawOutput)
 }
 
 // meet returns the call of that id, which begins in the open prompt when it was not met before.
 func (d *Decoder) meet(r *run, at otelagent.Meta, id string) *call {
 	s := r.s
-	if c := s.calls[id]; c != nil {
-		return c
+	for _, c := range slices.Backward(s.calls) {
+		if c.id == id {
+			return c
+		}
 	}
-	if len(s.order) == maxCalls {
-		d.drop(s, s.order[0])
-	}
-	if s.calls == nil {
-		s.calls = map[string]*call{}
+	if len(s.calls) == maxCalls {
+		d.start(s.calls[0])
+		s.calls = slices.Delete(s.calls, 0, 1)
 	}
 	c := &call{id: id, status: statusPending, run: r, first: r.at(at)}
-	s.calls[id] = c
-	s.order = append(s.order, c)
+	s.calls = append(s.calls, c)
 	r.cut()
 	t := &r.turn
 	t.open++
-	switch {
-	case len(t.calls) < maxCalls && len(t.items) < maxItems:
+	if len(t.items) < maxItems {
 		t.items = append(t.items, item{call: c})
-		t.calls = append(t.calls, c)
-	case !t.cut:
+	} else if !t.cut {
 		d.cutShort(r, c.first)
-		fallthrough
-	default:
-		c.beyond = true
-		d.start(c) // nobody will do it at the turn's end
 	}
 	return c
 }
 
-func (d *Decoder) drop(s *session, c *call) {
-	d.held -= c.size
-	c.size = 0
-	delete(s.calls, c.id)
-	s.order = slices.DeleteFunc(s.order, func(x *call) bool { return x == c })
-}
-
-// forget forgets the calls that ended before this prompt. Those that did not are known to be no calls of this one.
-func (s *session) forget() {
-	s.order = slices.DeleteFunc(s.order, func(c *call) bool {
-		if c.ended {
-			delete(s.calls, c.id)
-		}
-		return c.ended
-	})
-}
-
-// start hands out the start of a call. It is told once more is known than that it is pending: arguments may come in pieces until then.
+// start hands out the start of a call, when it is no longer only pending: arguments may come in pieces until then.
 func (d *Decoder) start(c *call) {
 	if c.started {
 		return
@@ -181,67 +118,57 @@ func (d *Decoder) start(c *call) {
 	t := &c.run.turn
 	if t.ended > 0 && !t.serial {
 		t.serial = true
-		d.emit(&otelagent.Other{Meta: c.first, Type: "acp.model_calls_unknown",
+		d.sh.Emit(&otelagent.Other{Meta: c.first, Type: "acp.model_calls_unknown",
 			Body: []byte(`{"because":"a tool call after another had ended, without a reply between them"}`)})
 	}
-	d.emit(&otelagent.ToolStarted{Meta: c.first, ToolCall: otelagent.ToolCall{ID: c.id, Name: c.toolName(), Args: c.rawInput}})
-}
-
-// forgetContent forgets what calls hold, when their turn is over: what is told of them from now on is not collected.
-func (d *Decoder) forgetContent(calls []*call) {
-	for _, c := range calls {
-		d.held -= c.size
-		c.size, c.rawInput, c.content, c.locations, c.rawOutput = 0, nil, nil, nil, nil
-	}
+	info := otelagent.ToolCall{ID: c.id, Name: c.toolName(), Args: c.rawInput}
+	d.sh.Emit(&otelagent.ToolStarted{Meta: c.first, ToolCall: info})
 }
 
 // toolUpdate takes tool_call and tool_call_update.
-func (d *Decoder) toolUpdate(r *run, at otelagent.Meta, typ string, u *callUpdate, raw []byte) {
+func (d *Decoder) toolUpdate(r *run, at otelagent.Meta, typ string, u call, raw []byte) {
 	c := d.meet(r, at, u.id)
 	m := r.at(at)
-	fresh := c.first.Seq == at.Seq
 	if c.run != r || c.ended {
-		d.emit(&otelagent.ToolProgressed{Meta: m, CallID: c.id, Name: c.toolName(), Type: typ, Body: raw})
+		d.progress(c, m, typ, raw)
 		return
 	}
 	d.merge(c, u)
-	over := c.status == statusCompleted || c.status == statusFailed
-	terminals := d.link(c, u.content)
+	terminals := d.link(c, raw)
 	if c.status != statusPending || terminals {
 		d.start(c)
 	}
 	if terminals {
 		d.settleTerminals(r.s, false)
 	}
+	over := c.status == statusCompleted || c.status == statusFailed
 	switch {
-	case over:
+	case over || c.first.Seq == at.Seq || !c.started:
 		d.moreOf(c, m, typ, u)
-		d.end(c, m)
-	case fresh || !c.started:
-		d.moreOf(c, m, typ, u)
+	case u.status == statusPending || u.status == statusInProgress:
+		// The type has the status, so that the time at which execution began is known also where no content is captured.
+		d.progress(c, m, typ+"."+u.status, raw)
 	default:
-		d.emit(&otelagent.ToolProgressed{Meta: m, CallID: c.id, Name: c.toolName(), Type: progressType(typ, u.status), Body: raw})
+		d.progress(c, m, typ, raw)
+	}
+	if over {
+		d.end(c, m)
 	}
 }
 
-// progressType names an update by the status that it sets, if it is one of the protocol: so that the time at which a call began to be
-// executed is known also where no content is captured.
-func progressType(typ, status string) string {
-	if status == statusPending || status == statusInProgress {
-		return typ + "." + status
-	}
-	return typ
+func (d *Decoder) progress(c *call, m otelagent.Meta, typ string, body []byte) {
+	d.sh.Emit(&otelagent.ToolProgressed{Meta: m, CallID: c.id, Name: c.toolName(), Type: typ, Body: body})
 }
 
-func (d *Decoder) moreOf(c *call, m otelagent.Meta, typ string, u *callUpdate) {
-	if u.more == nil {
-		return
+// moreOf keeps the members of an update that are not read.
+func (d *Decoder) moreOf(c *call, m otelagent.Meta, typ string, u call) {
+	switch typ += ".unknown_keys"; {
+	case u.more == nil:
+	case c.started:
+		d.progress(c, m, typ, u.more)
+	default:
+		d.sh.Emit(&otelagent.Other{Meta: m, Type: typ, Body: u.more})
 	}
-	if c.started {
-		d.emit(&otelagent.ToolProgressed{Meta: m, CallID: c.id, Name: c.toolName(), Type: typ + ".unknown_keys", Body: u.more})
-		return
-	}
-	d.emit(&otelagent.Other{Meta: m, Type: typ + ".unknown_keys", Body: u.more})
 }
 
 func (d *Decoder) end(c *call, m otelagent.Meta) {
@@ -260,31 +187,28 @@ func (d *Decoder) end(c *call, m otelagent.Meta) {
 			res.Outcome = spans.OutcomeError
 		}
 	}
-	d.emit(&otelagent.ToolEnded{Meta: m, CallID: c.id, Name: c.toolName(), ToolResult: res})
+	d.sh.Emit(&otelagent.ToolEnded{Meta: m, CallID: c.id, Name: c.toolName(), ToolResult: res})
 }
 
 // errorText is what a failed call says: the texts of its content, else its raw output if that is a text.
 func (c *call) errorText() string {
-	var text []byte
-	for _, item := range elements(c.content) {
-		o, _ := members(item)
-		if s := o.object("content").word("text"); o.word("type") == "content" && s != "" {
-			if text != nil {
-				text = append(text, '\n')
-			}
-			text = append(text, s...)
+	var texts []string
+	for _, item := range loose(c.result()).Objects("content") {
+		if s := item.Object("content").String("text"); item.String("type") == "content" && s != "" {
+			texts = append(texts, s)
 		}
 	}
-	if text == nil && c.rawOutput != nil && c.rawOutput[0] == '"' {
-		return object{{"text", c.rawOutput}}.word("text")
+	if texts == nil {
+		text, _ := rawjson.String(c.rawOutput)
+		return text
 	}
-	return string(text)
+	return strings.Join(texts, "\n")
 }
 
 // inProgress returns the only call of the run that is being executed, nil when there is none or more than one.
 func (r *run) inProgress() (only *call) {
-	for _, c := range r.turn.calls {
-		if c.status != statusInProgress || c.ended {
+	for _, c := range r.s.calls {
+		if c.run != r || c.status != statusInProgress || c.ended {
 			continue
 		}
 		if only != nil {
@@ -295,111 +219,233 @@ func (r *run) inProgress() (only *call) {
 	return only
 }
 
-// Words of permission requests.
-const (
-	outcomeSelected  = "selected"
-	outcomeCancelled = "cancelled"
-)
-
 // askPermission takes session/request_permission.
-func (d *Decoder) askPermission(s *session, f *frame, p *pending, params object) *fields {
-	w := &fields{}
-	toolCall := w.mustObject("params.toolCall", params.get("toolCall"))
-	options := w.must("params.options", params.get("options"), "[", "an array")
-	if w.wrong != nil {
-		return w
+func (d *Decoder) askPermission(f *frame, p *pending, s *session) {
+	f.o.Require("id")
+	toolCall := need(f.in, "toolCall")
+	f.in.Require("options")
+	options := array(f.in, "options")
+	u := readCall(toolCall)
+	if f.bad() {
+		return
 	}
-	u := readCall(w, "params.toolCall", toolCall)
 	r := s.prompt()
-	if w.wrong != nil || r == nil {
-		return w
+	if r == nil {
+		d.keep(s, f.meta, f.method, f.params)
+		return
 	}
-	p.run, p.params = r, d.copied(options)
+	p.run = r
+	if d.hold(&p.held, len(options)) {
+		p.params = bytes.Clone(options)
+	}
 	c := d.meet(r, f.meta, u.id)
 	if c.run == r && !c.ended {
-		d.merge(c, &u)
-		d.link(c, u.content)
+		d.merge(c, u)
+		d.link(c, f.in.Raw("toolCall"))
 		d.start(c)
 	}
 	p.call = c
 	m := r.at(f.meta)
-	if len(r.asked) == maxAsked { // told as one without an answer
-		oldest := r.asked[0]
-		d.permission(oldest, m, otelagent.PermissionEvaluation{Action: spans.ActionAsk})
-		oldest.call = nil
-		r.asked = r.asked[1:]
-	}
-	r.asked = append(r.asked, p)
-	d.emit(&otelagent.PermissionAsked{Meta: m, PermissionEvaluation: otelagent.PermissionEvaluation{
+	d.sh.Emit(&otelagent.PermissionAsked{Meta: m, PermissionEvaluation: otelagent.PermissionEvaluation{
 		Tool: c.toolName(), CallID: c.id, Action: spans.ActionAsk, Options: p.params,
 	}})
-	d.moreOf(c, m, mPermission+".toolCall", &u)
-	if body, more := params.without("sessionId", "toolCall", "options"); more {
-		d.emit(&otelagent.Other{Meta: m, Type: mPermission + ".unknown_keys", Body: body})
+	d.moreOf(c, m, mPermission+".toolCall", u)
+	if rest := f.in.Rest(); rest != nil {
+		d.sh.Emit(&otelagent.Other{Meta: m, Type: mPermission + ".unknown_keys", Body: rest})
 	}
-	return w
+}
+
+// decisions are the actions and sources of permission options by their kind.
+var decisions = map[string]otelagent.PermissionEvaluation{
+	"allow_once":    {Action: spans.ActionAllow, Source: "once"},
+	"allow_always":  {Action: spans.ActionAllow, Source: spans.PermissionSourceSession},
+	"reject_once":   {Action: spans.ActionDeny, Source: "once"},
+	"reject_always": {Action: spans.ActionDeny, Source: spans.PermissionSourceSession},
 }
 
 // permitted takes the response to session/request_permission.
-func (d *Decoder) permitted(f *frame, p *pending) *fields {
-	w := &fields{}
+func (d *Decoder) permitted(f *frame, p *pending) {
 	e := otelagent.PermissionEvaluation{Action: spans.ActionAsk}
-	var result object
+	var result *object.Object
+	outcome, option := "error", ""
 	if f.err != nil {
-		o, _ := members(f.err)
-		e.Outcome, e.Reason = "error", o.word("message")
-	} else {
-		result = w.mustObject("result", f.result)
-		if w.wrong != nil {
-			return w
-		}
-		outcome := w.mustObject("result.outcome", result.get("outcome"))
-		if w.wrong != nil {
-			return w
-		}
-		e.Outcome = w.id("result.outcome.outcome", outcome.get("outcome"))
-		if e.Outcome == outcomeSelected {
-			e.Option = w.id("result.outcome.optionId", outcome.get("optionId"))
+		e.Reason = loose(f.err).String("message")
+	} else if result = need(f.o, f.resultKey); result != nil {
+		o := need(result, "outcome")
+		if outcome = identifier(o, "outcome"); outcome == outcomeSelected {
+			option = identifier(o, "optionId")
 		}
 	}
-	r := p.run
-	if w.wrong != nil || r == nil || p.call == nil {
-		return w
+	if f.bad() {
+		return
 	}
-	word := e.Outcome
-	for _, option := range elements(p.params) {
-		o, _ := members(option)
-		if o.word("optionId") != e.Option || e.Option == "" {
-			continue
+	kind := outcome
+	for _, o := range loose(joined(part{"options", p.params})).Objects("options") {
+		if option != "" && o.String("optionId") == option {
+			if kind = o.String("kind"); decisions[kind].Action != "" {
+				e = decisions[kind]
+			}
+			break
 		}
-		switch word = o.word("kind"); word {
-		case "allow_once", "allow_always":
-			e.Action = spans.ActionAllow
-		case "reject_once", "reject_always":
-			e.Action = spans.ActionDeny
-		}
-		switch word {
-		case "allow_once", "reject_once":
-			e.Source = "once"
-		case "allow_always", "reject_always":
-			e.Source = spans.PermissionSourceSession
-		}
-		break
 	}
-	p.call.option = word
-	r.asked = slices.DeleteFunc(r.asked, func(x *pending) bool { return x == p })
-	m := r.last
+	p.call.option, e.Outcome, e.Option = kind, outcome, option
+	m := p.run.last
 	m.Time, m.Arrived, m.Seq = f.meta.Time, f.meta.Arrived, f.meta.Seq
-	d.permission(p, r.at(m), e)
-	if body, more := result.without("outcome"); more {
-		d.emit(&otelagent.Other{Meta: m, Type: mPermission + ".unknown_keys", Body: body})
+	d.permission(p, p.run.at(m), e)
+	if rest := result.Rest(); rest != nil {
+		d.sh.Emit(&otelagent.Other{Meta: m, Type: mPermission + ".unknown_keys", Body: rest})
 	}
-	return w
 }
 
-// permission hands out what became of a permission request at m.
+// permission hands out the end of a permission request at m.
 func (d *Decoder) permission(p *pending, m otelagent.Meta, e otelagent.PermissionEvaluation) {
 	e.Tool, e.CallID, e.Options, e.Wait = p.call.toolName(), p.call.id, p.params, between(p.at, m)
-	d.emit(&otelagent.PermissionEvaluated{Meta: m, PermissionEvaluation: e})
-	d.free(p)
+	d.sh.Emit(&otelagent.PermissionEvaluated{Meta: m, PermissionEvaluation: e})
+}
+
+// unanswered takes a request that no response is expected for any more.
+func (d *Decoder) unanswered(p *pending, at otelagent.Meta) {
+	if p.method == mPermission && p.call != nil && p.run.isOpen() {
+		d.permission(p, p.run.at(at), otelagent.PermissionEvaluation{Action: spans.ActionAsk})
+	}
+	d.release(&p.held)
+}
+
+// An agent asks its client for files and terminals while a tool call is executed. Request and response are kept with
+// their times on the tool call that they are certainly part of, else on the turn.
+
+// terminal is a terminal of a session.
+type terminal struct {
+	id   string // empty until it is created
+	call *call  // that it is part of, nil while that is not known
+	only *call  // the one call that was in progress when the terminal was asked for
+	run  *run
+	held []work // what is not emitted yet, because the call is not known
+	gone bool
+}
+
+// work is one request of an agent, or the response to it.
+type work struct {
+	at   otelagent.Meta
+	typ  string
+	body []byte
+}
+
+func workBody(f *frame) []byte {
+	return joined(part{"id", []byte(f.id)}, part{"params", f.params}, part{"result", f.result}, part{"error", f.err})
+}
+
+// terminal returns the terminal of that id, the last of several; nil when none is known.
+func (s *session) terminal(id string) *terminal {
+	for _, t := range slices.Backward(s.terms) {
+		if t.id == id && id != "" {
+			return t
+		}
+	}
+	return nil
+}
+
+// work takes a request about files or terminals.
+func (d *Decoder) work(f *frame, p *pending, s *session) {
+	key := methods[f.method].work
+	f.in.Require(key)
+	if name := f.in.String(key); key == "terminalId" {
+		p.term = s.terminal(name)
+	}
+	if f.bad() {
+		return
+	}
+	r := s.prompt()
+	if p.run = r; r == nil {
+		d.keep(s, f.meta, f.method, workBody(f))
+		return
+	}
+	r.cut()
+	if f.method == mTermCreate {
+		p.term = &terminal{run: r, only: r.inProgress()}
+		if len(s.terms) == maxCalls {
+			d.settle(s.terms[0])
+			s.terms = slices.Delete(s.terms, 0, 1)
+		}
+		s.terms = append(s.terms, p.term)
+	}
+	if p.term == nil {
+		p.call = r.inProgress()
+	}
+	d.worked(p, work{r.at(f.meta), f.method, workBody(f)})
+}
+
+// workDone takes the response to a request about files or terminals.
+func (d *Decoder) workDone(f *frame, p *pending) {
+	typ := p.method + ".response"
+	if p.run == nil || !p.run.isOpen() {
+		d.keep(p.s, f.meta, typ, workBody(f))
+		return
+	}
+	p.run.cut()
+	t := p.term
+	if p.method == mTermCreate {
+		t.id = loose(f.result).String("terminalId")
+	}
+	d.worked(p, work{p.run.at(f.meta), typ, workBody(f)})
+	if t != nil && (p.method == mTermRelease || t.id == "") {
+		t.gone = true
+	}
+}
+
+// worked emits work, or holds it until the call of its terminal is known.
+func (d *Decoder) worked(p *pending, w work) {
+	t, c := p.term, p.call
+	if t != nil {
+		waits := t.call == nil && t.run == p.run && slices.Contains(p.run.s.terms, t)
+		if waits && len(t.held) < maxCalls && d.hold(&t.run.held, len(w.body)) {
+			t.held = append(t.held, w)
+			return
+		}
+		c = t.call
+	}
+	d.emitWork(c, p.run, w)
+}
+
+func (d *Decoder) emitWork(c *call, r *run, w work) {
+	if c == nil || c.run != r {
+		d.sh.Emit(&otelagent.Other{Meta: w.at, Type: w.typ, Body: w.body})
+		return
+	}
+	d.start(c)
+	d.progress(c, w.at, w.typ, w.body)
+}
+
+// link takes the terminals that the content of an update of a call names, and reports whether it names any that was not
+// known to be of it.
+func (d *Decoder) link(c *call, update []byte) (linked bool) {
+	if !bytes.Contains(update, []byte("terminalId")) {
+		return false
+	}
+	for _, o := range loose(update).Objects("content") {
+		t := c.run.s.terminal(o.String("terminalId"))
+		if o.String("type") == "terminal" && t != nil && t.call == nil {
+			t.call = c
+			linked = true
+		}
+	}
+	return linked
+}
+
+// settleTerminals emits what was held for terminals whose call is known now, and with all, at the end of a turn, for
+// every one.
+func (d *Decoder) settleTerminals(s *session, all bool) {
+	for _, t := range s.terms {
+		if all || t.call != nil {
+			d.settle(t)
+		}
+	}
+	s.terms = slices.DeleteFunc(s.terms, func(t *terminal) bool { return t.gone && t.held == nil })
+}
+
+func (d *Decoder) settle(t *terminal) {
+	for _, w := range t.held {
+		d.emitWork(cmp.Or(t.call, t.only), t.run, w)
+	}
+	t.held = nil
 }

@@ -32,16 +32,16 @@ func TestBadLines(t *testing.T) {
 		{"malformed", `{"type":"turn_start",SECRET}`, `object key is no JSON string at byte 22`, false},
 		{"two values", `{"type":"turn_start"}{"SECRET":1}`, `text after the JSON value at byte 22`, false},
 		{"not UTF-8", "{\"type\":\"SECRET\xff\"}", `text that is not UTF-8 at byte 16`, false},
-		{"too deep", `{"type":"x","y":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + "}", "JSON nested too deeply at byte 216", false},
+		{"too deep", `{"type":"x","y":` + strings.Repeat("[", 208) + strings.Repeat("]", 208) + "}", "JSON nested too deeply at byte 224", false},
 		{"no object", `["SECRET"]`, `want an object, got an array`, false},
 		{"no type", `{"SECRET":1}`, `type: missing, want a string, here or in event, payload or data`, false},
 		{"type of another type", `{"type":5}`, `type: want a string, got a number`, false},
 		{"nothing inside", `{"ts":1,"event":{"SECRET":1}}`, `type: missing, want a string, here or in event, payload or data`, false},
 		{"no object inside", `{"ts":1,"event":"SECRET"}`, `type: missing, want a string, here or in event, payload or data`, false},
 		{"key twice", `{"type":"turn_end","message":{},"message":{}}`, `turn_end: message: stands there twice`, false},
-		{"no message", `{"type":"message_end"}`, `message_end: message: missing, want an object`, false},
+		{"no message", `{"type":"message_end"}`, `message_end: message: missing`, false},
 		{"message of another type", `{"type":"message_end","message":"SECRET"}`, `message_end: message: want an object, got a string`, false},
-		{"no call id", `{"type":"tool_execution_start","tool_name":"SECRET"}`, `tool_execution_start: tool_call_id: missing, want a string`, false},
+		{"no call id", `{"type":"tool_execution_start","tool_name":"SECRET"}`, `tool_execution_start: tool_call_id: missing`, false},
 		{"is_error", `{"type":"tool_execution_end","tool_call_id":"c","is_error":"SECRET"}`, `tool_execution_end: is_error: want a boolean, got a string`, false},
 		{"result", `{"type":"tool_execution_end","tool_call_id":"c","result":"SECRET"}`, `tool_execution_end: result: want an object, got a string`, false},
 		{"results", `{"type":"turn_end","tool_results":{}}`, `turn_end: tool_results: want an array, got an object`, false},
@@ -51,8 +51,8 @@ func TestBadLines(t *testing.T) {
 		{"identity", `{"type":"run_identified","identity":"SECRET"}`, `run_identified: identity: want an object, got a string`, false},
 		{"identity without id", `{"type":"run_identified","identity":{"run_id":5}}`, `run_identified: identity.run_id: want a string that is not empty; the run is one without identity`, true},
 		{"time", `{"ts":"SECRET","event":{"type":"turn_start"}}`, `turn_start: ts: want a time: RFC 3339, or a number of seconds, milliseconds, microseconds or nanoseconds since 1970`, true},
-		{"sequence", `{"seq":-1,"event":{"type":"turn_start"}}`, `turn_start: seq: want an integer that is not negative`, true},
-		{"sequence of an unknown type", `{"type":"SECRET","seq":-1}`, `seq: want an integer that is not negative`, true},
+		{"sequence", `{"seq":-1,"event":{"type":"turn_start"}}`, `turn_start: seq: want an integer from 0 to 9223372036854775807`, true},
+		{"sequence of an unknown type", `{"type":"SECRET","seq":-1}`, `seq: want an integer from 0 to 9223372036854775807`, true},
 		{"usage", `{"type":"turn_end","message":{"role":"assistant","content":[],"usage":{"input_tokens":-1,"output_tokens":2}}}`, `turn_end: message.usage.input_tokens: want an integer from 0 to 9223372036854775807; the usage is unknown`, true},
 		{"usage of another type", `{"type":"turn_end","message":{"role":"assistant","content":[],"usage":"SECRET"}}`, `turn_end: message.usage: want an object, got a string`, true},
 		{"usage beyond", `{"type":"turn_end","message":{"role":"assistant","content":[],"usage":{"input_tokens":9223372036854775808}}}`, `turn_end: message.usage.input_tokens: want an integer from 0 to 9223372036854775807; the usage is unknown`, true},
@@ -210,17 +210,14 @@ func TestLostLines(t *testing.T) {
 		lines := bytes.SplitAfter(text, []byte("\n"))
 		whole, _ := sent(t, text)
 		for i := range lines[:len(lines)-1] {
-			var l line
-			if bad := l.parse(bytes.TrimSpace(lines[i])); bad != nil {
-				t.Fatal(bad)
-			}
+			l := lineOf(t, lines[i])
 			broken := append([]byte("{\"type\":\"cut"), '\n')
 			in := bytes.Join(append(append(append([][]byte{}, lines[:i]...), broken), lines[i+1:]...), nil)
 			got, bad := sent(t, in)
 			if bad != 1 {
 				t.Errorf("%s without line %d: %d errors", name, i+1, bad)
 			}
-			if l.variant == vRunIdentified || l.variant == vAgentStart {
+			if l.variant == "run_identified" || l.variant == "agent_start" {
 				continue // the run has another id, or its start is another line
 			}
 			if len(got.Runs) != len(whole.Runs) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/otelagent/otelagent/dialects/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -12,40 +13,46 @@ import (
 // unknownKeys follows the variant in Other.Type where an event had keys that are not clark-agent's.
 const unknownKeys = ".unknown_keys"
 
-// handle hands out what one line of r tells. Its start was told.
+// handle hands out the events of a line of r, whose start was announced.
 func (d *Decoder) handle(r *run, l *line) {
 	m := r.meta(l)
-	ends := l.variant == vAgentEnd || l.variant == vTurnEnd
+	ends := l.variant == "agent_end" || l.variant == "turn_end"
 	if ends {
 		d.extras(m, l)
 	}
 	switch l.variant {
-	case vAgentStart, vRunIdentified, vMessageStart: // what they say is told elsewhere
-	case vAgentEnd:
+	case "agent_start", "run_identified", "message_start": // other lines have the same
+	case "agent_end":
 		d.agentEnd(r, m, l)
-	case vTurnStart:
-		d.turnStart(r, m)
-	case vTurnEnd:
+	case "turn_start":
+		d.endTurn(r)
+		d.beginTurn(r, &otelagent.TurnStarted{Meta: m, TurnInfo: otelagent.TurnInfo{Index: r.turns}})
+	case "turn_end":
 		d.turnEnded(r, m, l)
-	case vMessageUpdate:
+	case "message_update":
 		d.messageUpdate(r, m, l)
-	case vMessageEnd:
+	case "message_end":
 		d.messageEnd(r, m, l)
-	case vToolStart:
+	case "tool_execution_start":
 		d.toolStart(r, m, l)
-	case vToolUpdate:
-		d.toolUpdate(r, m, l)
-	case vToolEnd:
+	case "tool_execution_update":
+		d.Emit(&otelagent.ToolProgressed{Meta: m, CallID: l.String("tool_call_id"), Name: l.String("tool_name"),
+			Type: l.name, Body: l.raw})
+	case "tool_execution_end":
 		d.toolEnd(r, m, l)
-	case vEscalation:
-		d.escalation(r, m, l)
-	case vTransform:
+	case "output_tokens_escalation":
+		d.within(r, m, -1)
+		if !r.thrown {
+			d.discard(r, m, "max_tokens")
+		}
+		d.other(m, l)
+	case "context_transform_applied":
 		d.transform(r, m, l)
-	case vGate:
+	case "tool_gate_applied":
 		d.gate(r, m, l)
-	case vConflict:
+	case "tool_gate_conflict_resolved":
 		d.conflict(r, m, l)
-	case vRequest:
+	case "provider_request_prepared":
 		d.request(r, m, l)
 	default:
 		d.other(m, l)
@@ -58,48 +65,48 @@ func (d *Decoder) handle(r *run, l *line) {
 
 // other keeps an event whole.
 func (d *Decoder) other(m otelagent.Meta, l *line) {
-	d.emit(&otelagent.Other{Meta: m, Type: l.name, Body: l.inner.raw})
+	d.Emit(&otelagent.Other{Meta: m, Type: l.name, Body: l.raw})
 }
 
-// extras keeps the members of an event that its variant does not have.
+// extras keeps the members of an event that its variant does not have. Those of a request are in its payload.
 func (d *Decoder) extras(m otelagent.Meta, l *line) {
-	if l.variant == vRequest && !l.record {
-		return // they are in its payload
+	switch rest := l.Rest(); {
+	case l.payload != nil:
+	case l.variant == "message_update":
+		d.Shell.Stats.IgnoredKeys += int64(len(object.Of("", rest).Keys()))
+	default:
+		d.keep(m, l.name, rest)
 	}
-	if l.variant == vMessageUpdate {
-		d.stats.IgnoredKeys += l.unknown()
-		return
-	}
-	d.keep(m, l.name, l.extras())
 }
 
-// keep tells of members that an event of a variant has and should not have.
+// keep hands out members that an event of a variant has and should not have.
 func (d *Decoder) keep(m otelagent.Meta, name string, extra []byte) {
 	if extra != nil {
-		d.emit(&otelagent.Other{Meta: m, Type: name + unknownKeys, Body: extra})
+		d.Emit(&otelagent.Other{Meta: m, Type: name + unknownKeys, Body: extra})
 	}
 }
 
 func (d *Decoder) agentEnd(r *run, m otelagent.Meta, l *line) {
 	d.endTurn(r)
-	list := messagesOf(l.get(kMessages))
 	e := &otelagent.RunEnded{Meta: m}
 	e.Status = spans.RunStatusCompleted
-	e.Word = stringOf(l.get(kOutcome))
-	e.Messages = eventsOf(list, l.get(kMessages) != nil)
+	key := "messages"
+	if l.record {
+		e.Word = l.String("outcome")
+		if l.Has("new_messages") {
+			key = "new_messages"
+		}
+	}
+	e.Messages = eventsOf(l.List(key))
 	r.ended, r.calls = true, nil
-	d.emit(e)
+	d.Emit(e)
 }
 
-// endTurn ends the open turn of r for want of an end, as its reply tells; the Recorder does where there is none.
+// endTurn ends the open turn of r as its reply says, where its own end did not come; the Recorder ends one that has no
+// reply.
 func (d *Decoder) endTurn(r *run) {
 	d.endFromReply(r)
 	r.open, r.reply = false, reply{}
-}
-
-func (d *Decoder) turnStart(r *run, m otelagent.Meta) {
-	d.endTurn(r)
-	d.beginTurn(r, &otelagent.TurnStarted{Meta: m, TurnInfo: otelagent.TurnInfo{Index: r.turns}})
 }
 
 func (d *Decoder) beginTurn(r *run, e *otelagent.TurnStarted) {
@@ -107,10 +114,9 @@ func (d *Decoder) beginTurn(r *run, e *otelagent.TurnStarted) {
 		e.Trigger = spans.TriggerSubAgent
 	}
 	r.turns = e.Index + 1
-	r.open, r.closed, r.batch, r.thrown = true, false, false, false
-	r.attempt, r.asked, r.first, r.reply = -1, moment{}, 0, reply{}
-	r.calls, r.gates = r.calls[:0], r.gates[:0]
-	d.emit(e)
+	r.turn = turn{open: true, attempt: -1}
+	r.gates = nil
+	d.Emit(e)
 }
 
 // within makes sure that a turn is open: one whose start was not seen began at m at the latest.
@@ -126,37 +132,36 @@ func (d *Decoder) within(r *run, m otelagent.Meta, index int64) {
 }
 
 func (d *Decoder) turnEnded(r *run, m otelagent.Meta, l *line) {
-	if l.msg.raw != nil && r.reply.raw == nil && bytes.Equal(l.msg.raw, r.before) { // it comes behind the start of the next turn
-		d.other(m, l)
-		return
-	}
-	if r.ended { // late; what it tells is the run's no more
+	behindNext := l.msg.raw != nil && r.reply.raw == nil && bytes.Equal(l.msg.raw, r.before)
+	if behindNext || r.ended { // it is late
 		d.other(m, l)
 		return
 	}
 	d.within(r, m, -1)
-	results := messagesOf(l.get(kToolResults))
-	for i := range results {
-		d.emit(&otelagent.MessageAdded{Meta: m, Message: results[i].event()})
+	results := eventsOf(l.List("tool_results"))
+	for _, msg := range results {
+		d.Emit(&otelagent.MessageAdded{Meta: m, Message: msg})
 	}
-	e := d.turnEnd(r, m, l.msg, d.usage(l, keyNames[kMessage]+".usage", l.msg.usage))
-	e.Results = eventsOf(results, l.get(kToolResults) != nil)
+	e := d.turnEnd(r, m, l.msg, d.usage(l))
+	e.Results = results
 	closed := r.closed
 	r.open, r.closed, r.reply = false, false, reply{}
-	if closed { // it was told at the end of an input that there is more of
-		return
+	if !closed { // else it came at the end of an input that there is more of
+		d.Emit(e)
 	}
-	d.emit(e)
 }
 
 // sameMessage reports whether two messages may be one that was spelled twice.
-func sameMessage(a, b message) bool {
-	if bytes.Equal(a.raw, b.raw) {
-		return true
+func sameMessage(a, b []byte) bool {
+	return bytes.Equal(a, b) || bytes.Equal(canonical(a), canonical(b))
+}
+
+// canonical returns a message in one spelling; as it is where it has none.
+func canonical(raw []byte) []byte {
+	if body, _, err := rawjson.AppendCanonical(nil, raw, nil); err == nil {
+		return body
 	}
-	x, _, errX := rawjson.AppendCanonical(nil, a.raw, nil)
-	y, _, errY := rawjson.AppendCanonical(nil, b.raw, nil)
-	return errX == nil && errY == nil && bytes.Equal(x, y)
+	return raw
 }
 
 // turnEnd is the end of a turn whose reply is msg.
@@ -166,102 +171,72 @@ func (d *Decoder) turnEnd(r *run, m otelagent.Meta, msg message, usage *otelagen
 		output := msg.event()
 		e.Output = &output
 	}
-	e.StopReason, e.Error = stringOf(msg.stopReason), stringOf(msg.errorMessage)
-	e.Failed, e.Cancelled = e.StopReason == "error" || e.StopReason == "aborted", e.StopReason == "aborted"
+	e.StopReason, e.Error = msg.String("stop_reason"), msg.String("error_message")
+	e.Failed, e.Cancelled = failed(e.StopReason), e.StopReason == "aborted"
 	e.Usage, e.FirstChunk = usage, r.first
 	return e
 }
 
-// mixedRuns tells once of a run that its lines are mixed with those of others.
-func (d *Decoder) mixedRuns(r *run, m otelagent.Meta, detail string) {
-	if !r.mixed {
-		r.mixed = true
-		d.emit(&otelagent.DefectFound{Meta: m, Code: spans.DefectRunsMixed, Detail: detail})
-	}
-}
+// failed reports whether a reply with that stop reason is a failure.
+func failed(stop string) bool { return stop == "error" || stop == "aborted" }
 
 func (d *Decoder) messageUpdate(r *run, m otelagent.Meta, l *line) {
 	if r.first == 0 && r.attempt >= 0 && r.reply.raw == nil {
 		r.first = max(0, moment{m.Time, m.Arrived}.since(r.asked))
 	}
-	e := &otelagent.ReplyDelta{Meta: m, Bytes: deltaLen(l.get(kChunk))}
-	e.Kind, e.Text = pieceOf(l.get(kChunk))
-	d.emit(e)
-}
-
-// pieceOf returns the text that a chunk adds, nil where it adds none.
-func pieceOf(chunk []byte) (kind otelagent.PartialKind, text []byte) {
-	membersOf(chunk, func(key string, value []byte) {
-		switch {
-		case value[0] != '"':
-		case key == "kind" && string(value) == `"tool_call_delta"`:
-			kind = otelagent.PartialToolInput
-		case key == "kind" && string(value) == `"text"`:
-			kind = otelagent.PartialText
-		case key == "kind":
-			kind = otelagent.PartialReasoning
-		case key == "delta" || key == "arguments_delta":
-			text = value
-		}
-	})
-	if text == nil {
-		return "", nil
-	}
-	return kind, text
-}
-
-// deltaLen returns the length of what a chunk adds: of its text, or of the JSON of reasoning details.
-func deltaLen(chunk []byte) (n int) {
-	membersOf(chunk, func(key string, value []byte) {
-		switch {
-		case key != "delta" && key != "arguments_delta" && key != "name_delta":
-		case value[0] == '"':
-			n += rawjson.StringLen(value)
+	e := &otelagent.ReplyDelta{Meta: m}
+	chunk := l.Object.Object("chunk")
+	for _, key := range []string{"delta", "arguments_delta", "name_delta"} {
+		switch piece := chunk.Raw(key); {
+		case len(piece) == 0:
+		case piece[0] != '"':
+			e.Bytes += len(piece)
 		default:
-			n += len(value)
+			e.Bytes += rawjson.StringLen(piece)
+			if key != "name_delta" {
+				e.Text = piece
+			}
 		}
-	})
-	return n
+	}
+	if e.Text != nil {
+		switch kind, _ := rawjson.String(chunk.Raw("kind")); kind {
+		case "tool_call_delta":
+			e.Kind = otelagent.PartialToolInput
+		case "text":
+			e.Kind = otelagent.PartialText
+		default:
+			e.Kind = otelagent.PartialReasoning
+		}
+	}
+	d.Emit(e)
 }
 
 func (d *Decoder) messageEnd(r *run, m otelagent.Meta, l *line) {
 	if !l.msg.assistant() {
-		d.emit(&otelagent.MessageAdded{Meta: m, Message: l.msg.event()})
+		d.Emit(&otelagent.MessageAdded{Meta: m, Message: l.msg.event()})
 		return
 	}
 	if !r.open { // late, or all before it is lost; the end of its turn has it once more
-		d.emit(&otelagent.ReplyReceived{Meta: m, Message: l.msg.event()})
+		d.Emit(&otelagent.ReplyReceived{Meta: m, Message: l.msg.event()})
 		return
 	}
 	if r.reply.raw != nil && !r.thrown { // to a request that is lost
 		d.discard(r, m, "")
 	}
 	r.thrown = false
-	r.reply = reply{bytes.Clone(l.msg.raw), d.usage(l, "message.usage", l.msg.usage)}
-	r.calls = r.calls[:0]
-	eachOf(l.msg.content, func(block []byte) {
-		var typ string
-		c := &call{}
-		membersOf(block, func(key string, value []byte) {
-			switch key {
-			case "type":
-				typ = stringOf(value)
-			case "id":
-				c.id = stringOf(value)
-			case "name":
-				c.name = stringOf(value)
-			case "arguments":
-				c.args = bytes.Clone(value)
-			}
-		})
-		if typ == "tool_call" {
-			r.addCall(c)
+	r.reply = reply{bytes.Clone(l.msg.raw), d.usage(l)}
+	r.calls = nil
+	for _, raw := range l.msg.List("content") {
+		block := object.Of("", raw)
+		if block.String("type") == "tool_call" {
+			r.addCall(&call{id: block.String("id"), name: block.String("name"), args: bytes.Clone(block.Raw("arguments"))})
 		}
-	})
-	d.emit(&otelagent.ReplyReceived{Meta: m, Message: l.msg.event(), Usage: r.reply.usage, StopReason: stringOf(l.msg.stopReason)})
+	}
+	d.Emit(&otelagent.ReplyReceived{Meta: m, Message: l.msg.event(), Usage: r.reply.usage,
+		StopReason: l.msg.String("stop_reason")})
 }
 
-// discard tells that the last attempt of the turn was thrown away.
+// discard says that the last attempt of the turn was thrown away.
 func (d *Decoder) discard(r *run, m otelagent.Meta, reason string) {
 	e := &otelagent.AttemptDiscarded{Meta: m}
 	e.Attempt, e.Reason = max(r.attempt, 0), reason
@@ -270,67 +245,38 @@ func (d *Decoder) discard(r *run, m otelagent.Meta, reason string) {
 		reply := msg.event()
 		e.Usage, e.Reply = r.reply.usage, &reply
 		if e.Reason == "" {
-			e.Reason = stringOf(msg.stopReason)
+			e.Reason = msg.String("stop_reason")
 		}
 	}
 	r.thrown = true
-	d.emit(e)
-	r.reply, r.calls = reply{}, r.calls[:0]
-}
-
-func (d *Decoder) escalation(r *run, m otelagent.Meta, l *line) {
-	d.within(r, m, -1)
-	if !r.thrown {
-		d.discard(r, m, "max_tokens")
-	}
-	d.other(m, l)
+	d.Emit(e)
+	r.reply, r.calls = reply{}, nil
 }
 
 func (d *Decoder) request(r *run, m otelagent.Meta, l *line) {
-	iteration := intOf(l.get(kIteration), -1)
-	if r.open && r.reply.raw != nil && iteration > r.iteration && r.iteration >= 0 {
+	n := intOf(l.Raw("iteration"), -1)
+	if r.open && r.reply.raw != nil && n > r.iteration && r.iteration >= 0 {
 		d.endTurn(r) // its end and the start of the next were not seen
 	}
-	d.within(r, m, iteration)
-	if index := r.turns - 1; iteration >= 0 && iteration != index && !r.odd {
+	d.within(r, m, n)
+	if index := r.turns - 1; n >= 0 && n != index && !r.odd {
 		r.odd = true
-		d.emit(&otelagent.DefectFound{Meta: m, Code: spans.DefectEventLost, Detail: fmt.Sprintf("iteration %d in turn %d", iteration, index)})
+		d.Emit(&otelagent.DefectFound{Meta: m, Code: spans.DefectEventLost, Detail: fmt.Sprintf("iteration %d in turn %d",
+			n, index)})
 	}
 	if r.attempt >= 0 && !r.thrown {
 		d.discard(r, m, "")
 	}
 	r.attempt++
-	r.thrown, r.iteration, r.first = false, iteration, 0
+	r.thrown, r.iteration, r.first = false, n, 0
 	r.asked = moment{m.Time, m.Arrived}
 	d.offered(r, m, l)
-
-	if l.record { // it has counts and names only: a request without messages would be told
+	if l.record { // it has counts and names only
 		d.other(m, l)
 		return
 	}
-	d.payload = requestPayload(d.payload[:0], &l.inner)
-	e := &otelagent.RequestPrepared{Meta: m, Request: otelagent.ParseRequest(d.payload)}
-	e.Temperature = temperature(l.get(kTemperature))
+	e := &otelagent.RequestPrepared{Meta: m, Request: otelagent.ParseRequest(l.payload)}
+	e.Temperature = temperature(l.Raw("temperature"))
 	e.Attempt = r.attempt
-	d.emit(e)
-}
-
-// requestPayload appends the object of the request: the members of the event as they stand, but for what says which request it is.
-func requestPayload(dst []byte, event *members) []byte {
-	dst = append(dst, '{')
-	first := true
-	for _, m := range event.all {
-		switch name := stringOf(m.key); {
-		case name == "type" || name == "iteration":
-			continue
-		case envelopeKeys&(1<<keyOf[name]) != 0:
-			continue
-		}
-		if !first {
-			dst = append(dst, ',')
-		}
-		first = false
-		dst = append(append(append(dst, m.key...), ':'), m.value...)
-	}
-	return append(dst, '}')
+	d.Emit(e)
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/otelagent/otelagent/dialects/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -12,12 +13,27 @@ import (
 const (
 	// maxCatalogue bounds the names of tools that are remembered of a run, and the gates of an attempt.
 	maxCatalogue = 1024
-	// outcomeResolved is the outcome of an evaluation by which disjoint allow lists were repaired, outcomeOffered that of one that says
-	// what was offered in the end, outcomeDiffers of one where that is not what the gates' lists come to.
+	// outcomeResolved is the outcome of an evaluation by which disjoint allow lists were repaired, outcomeOffered that of
+	// one that says what was offered in the end, outcomeDiffers of one where that is not the intersection of the gates'
+	// lists.
 	outcomeResolved = "conflict_resolved"
 	outcomeOffered  = "offered"
 	outcomeDiffers  = "offered_differs"
 )
+
+// gate is the allow list of one gate for one attempt.
+type gate struct {
+	plugin string
+	allow  map[string]bool
+}
+
+func gateOf(plugin string, names []string) gate {
+	g := gate{plugin, make(map[string]bool, len(names))}
+	for _, name := range names {
+		g.allow[name] = true
+	}
+	return g
+}
 
 // derived is an evaluation that follows from what gates said.
 func derived(action spans.Action) otelagent.PermissionEvaluation {
@@ -25,19 +41,19 @@ func derived(action spans.Action) otelagent.PermissionEvaluation {
 }
 
 func (d *Decoder) permission(m otelagent.Meta, p otelagent.PermissionEvaluation) {
-	d.emit(&otelagent.PermissionEvaluated{Meta: m, PermissionEvaluation: p})
+	d.Emit(&otelagent.PermissionEvaluated{Meta: m, PermissionEvaluation: p})
 }
 
-// gate tells of one gate's allow list. One that did not constrain decided nothing.
+// gate reads one gate's allow list. One that did not constrain decided nothing.
 func (d *Decoder) gate(r *run, m otelagent.Meta, l *line) {
-	d.within(r, m, intOf(l.get(kIteration), -1))
-	allow := l.get(kAllow)
+	d.within(r, m, intOf(l.Raw("iteration"), -1))
+	allow := l.Raw("allow")
 	if allow == nil {
 		d.other(m, l)
 		return
 	}
-	names := stringsOf(allow)
-	g := gate{stringOf(l.get(kPlugin)), setOfNames(names)}
+	names := stringsOf(l.List("allow"))
+	g := gateOf(l.String("plugin"), names)
 	if len(r.gates) < maxCatalogue {
 		r.gates = append(r.gates, g)
 	}
@@ -50,25 +66,17 @@ func (d *Decoder) gate(r *run, m otelagent.Meta, l *line) {
 	d.permission(m, p)
 }
 
-// conflict tells how disjoint allow lists were repaired.
+// conflict reads how disjoint allow lists were repaired.
 func (d *Decoder) conflict(r *run, m otelagent.Meta, l *line) {
-	d.within(r, m, intOf(l.get(kIteration), -1))
-	allow := stringsOf(l.get(kAllow))
-	r.learn(allow)
-	r.gates = append(r.gates[:0], gate{stringOf(l.get(kChosenPlugin)), setOfNames(allow)})
+	d.within(r, m, intOf(l.Raw("iteration"), -1))
+	names := stringsOf(l.List("allow"))
+	r.learn(names)
 	p := derived(spans.ActionAllow)
-	p.Pattern, p.Reason, p.Outcome = string(l.get(kAllow)), stringOf(l.get(kReason)), outcomeResolved
-	p.Options, p.Option = l.get(kPlugins), stringOf(l.get(kChosenPlugin))
+	p.Pattern, p.Reason, p.Outcome = string(l.Raw("allow")), l.String("reason"), outcomeResolved
+	p.Options, p.Option = l.Raw("plugins"), l.String("chosen_plugin")
 	p.DecidedBy = p.Option
+	r.gates = []gate{gateOf(p.Option, names)}
 	d.permission(m, p)
-}
-
-func setOfNames(names []string) map[string]bool {
-	set := make(map[string]bool, len(names))
-	for _, name := range names {
-		set[name] = true
-	}
-	return set
 }
 
 // learn adds names to the tools that the run is known to have.
@@ -80,57 +88,49 @@ func (r *run) learn(names []string) {
 	}
 }
 
-// offered compares what the gates allow with the tools that a request advertises, and tells which tools it hides that the request
-// before did not.
+// offered compares what the gates allow with the tools that a request has, and hands out which tools it hides that the
+// request before did not.
 func (d *Decoder) offered(r *run, m otelagent.Meta, l *line) {
 	offered := []string{}
-	eachOf(l.get(kTools), func(tool []byte) {
+	for _, tool := range l.List("tools") {
 		if s, ok := rawjson.String(tool); ok { // of a record
 			offered = append(offered, s)
-			return
+		} else if o := object.Of("", tool); o.Has("name") {
+			offered = append(offered, o.String("name"))
 		}
-		membersOf(tool, func(key string, value []byte) {
-			if key == "name" {
-				offered = append(offered, stringOf(value))
-			}
-		})
-	})
+	}
 	r.learn(offered)
-	gates := r.gates
-	r.gates = r.gates[:0]
-	before := r.hidden
-	r.hidden = nil
+	gates, before := r.gates, r.hidden
+	r.gates, r.hidden = nil, nil
 	if len(gates) == 0 {
 		return
 	}
-	outside := func(name string) bool {
-		return slices.ContainsFunc(gates, func(g gate) bool { return !g.allow[name] })
+	outside := func(name string) (by []string) {
+		for _, g := range gates {
+			if !g.allow[name] {
+				by = append(by, g.plugin)
+			}
+		}
+		return by
+	}
+	var missing, extra []string
+	for _, name := range r.catalogue {
+		switch in := slices.Contains(offered, name); {
+		case in && len(outside(name)) > 0:
+			extra = append(extra, name)
+		case !in:
+			r.hidden = append(r.hidden, name)
+			if len(outside(name)) == 0 {
+				missing = append(missing, name)
+			}
+		}
 	}
 	p := derived(spans.ActionAllow)
 	p.Outcome = outcomeOffered
 	if len(offered) == 0 {
 		p.Action = spans.ActionDeny
 	}
-	var missing, extra []string
-	for _, name := range r.catalogue {
-		switch in := slices.Contains(offered, name); {
-		case in && outside(name):
-			extra = append(extra, name)
-		case !in:
-			r.hidden = append(r.hidden, name)
-			if !outside(name) {
-				missing = append(missing, name)
-			}
-		}
-	}
-	list := []byte{'['}
-	for i, name := range offered {
-		if i > 0 {
-			list = append(list, ',')
-		}
-		list = rawjson.Quote(list, name)
-	}
-	p.Pattern = string(append(list, ']'))
+	p.Pattern = quoted(offered)
 	var why []string
 	if len(missing) > 0 {
 		why = append(why, "allowed and not offered: "+strings.Join(missing, ", "))
@@ -147,86 +147,77 @@ func (d *Decoder) offered(r *run, m otelagent.Meta, l *line) {
 			continue
 		}
 		p := derived(spans.ActionDeny)
-		p.Tool = name
-		var by []string
-		for _, g := range gates {
-			if !g.allow[name] {
-				by = append(by, g.plugin)
-			}
-		}
-		p.DecidedBy = strings.Join(by, ", ")
+		p.Tool, p.DecidedBy = name, strings.Join(outside(name), ", ")
 		d.permission(m, p)
 	}
 }
 
-// transform tells of a context transform that changed the messages. Those that changed nothing are passed over: they run at every attempt.
+// quoted returns names as a JSON array.
+func quoted(names []string) string {
+	list := []byte{'['}
+	for i, name := range names {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = rawjson.Quote(list, name)
+	}
+	return string(append(list, ']'))
+}
+
+// transform reads a context transform. Those that changed nothing give no event: they run at every attempt.
 func (d *Decoder) transform(r *run, m otelagent.Meta, l *line) {
-	d.within(r, m, intOf(l.get(kIteration), -1))
+	d.within(r, m, intOf(l.Raw("iteration"), -1))
 	e := &otelagent.CompactionEnded{Meta: m}
 	e.Compaction = otelagent.Compaction{MessagesBefore: -1, InputTokens: -1}
-	e.CompactionResult = otelagent.CompactionResult{MessagesBefore: -1, MessagesAfter: -1, InputTokens: -1, OutputTokens: -1,
+	e.CompactionResult = otelagent.CompactionResult{MessagesBefore: -1, MessagesAfter: -1, InputTokens: -1,
+		OutputTokens:       -1,
 		MessagesSummarized: -1, TokensGone: -1, Runs: -1}
+	e.Kind = spans.CompactionKindPrune
 	if l.record {
-		before, after := intOf(l.get(kBeforeCount), -1), intOf(l.get(kAfterCount), -1)
-		if before == after { // whether something changed is not told
+		before, after := intOf(l.Raw("before_count"), -1), intOf(l.Raw("after_count"), -1)
+		if before == after { // whether something changed is not known
 			d.other(m, l)
 			return
 		}
 		e.CompactionResult.MessagesBefore, e.MessagesAfter = before, after
-		e.Kind = spans.CompactionKindPrune
 	} else {
-		b, a := messagesOf(l.get(kBefore)), messagesOf(l.get(kAfter))
-		if slices.EqualFunc(b, a, sameMessage) {
+		before, after := l.List("before"), l.List("after")
+		if slices.EqualFunc(before, after, sameMessage) {
 			return
 		}
-		e.Before, e.After = eventsOf(b, true), eventsOf(a, true)
-		e.CompactionResult.MessagesBefore, e.MessagesAfter = int64(len(b)), int64(len(a))
-		fresh := freshOf(b, a)
-		switch {
-		case len(fresh) == 0 && len(a) < len(b):
-			e.Kind = spans.CompactionKindPrune
-		default:
+		e.Before, e.After = messagesOf(before), messagesOf(after)
+		e.CompactionResult.MessagesBefore, e.MessagesAfter = int64(len(before)), int64(len(after))
+		fresh := freshOf(before, after)
+		if len(fresh) > 0 || len(after) >= len(before) {
 			e.Kind = spans.CompactionKindSummary
 		}
 		if len(fresh) == 1 {
-			e.Summary = fresh[0].raw
+			e.Summary = fresh[0]
 		}
 	}
 	e.Compaction.MessagesBefore = e.CompactionResult.MessagesBefore
-	e.Trigger, e.Target = stringOf(l.get(kPlugin)), "request"
+	e.Trigger, e.Target = l.String("plugin"), "request"
 	if e.Trigger == "context_overflow_recovery" {
 		e.Target = "transcript"
 	}
-	d.emit(e)
+	d.Emit(e)
+}
+
+// messagesOf is eventsOf for a list that is never nil.
+func messagesOf(list [][]byte) []otelagent.Message {
+	return append([]otelagent.Message{}, eventsOf(list)...)
 }
 
 // freshOf returns the messages of after that are not in before.
-func freshOf(before, after []message) (fresh []message) {
-	spelled := make(map[uint64]bool, len(before))
-	for i := range before {
-		spelled[hashOf(before[i].raw)] = true
+func freshOf(before, after [][]byte) (fresh [][]byte) {
+	known := make(map[string]bool, len(before))
+	for _, raw := range before {
+		known[string(canonical(raw))] = true
 	}
-	var canonical map[uint64]bool // made when a message is spelled in a new way
-	for i := range after {
-		if spelled[hashOf(after[i].raw)] {
-			continue
-		}
-		if canonical == nil {
-			canonical = make(map[uint64]bool, len(before))
-			for j := range before {
-				canonical[canonicalHash(before[j].raw)] = true
-			}
-		}
-		if !canonical[canonicalHash(after[i].raw)] {
-			fresh = append(fresh, after[i])
+	for _, raw := range after {
+		if !known[string(canonical(raw))] {
+			fresh = append(fresh, raw)
 		}
 	}
 	return fresh
-}
-
-func canonicalHash(raw []byte) uint64 {
-	if body, _, err := rawjson.AppendCanonical(nil, raw, nil); err == nil {
-		return hashOf(body)
-	}
-	return hashOf(raw)
 }

@@ -1,505 +1,254 @@
 package clark
 
 import (
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/object"
+	"github.com/otelagent/otelagent/dialects/shell"
 	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
 )
 
-// key numbers the keys at the top of events, records and envelopes.
-type key uint8
+// A shape is which keys an event of one variant has, and those without which it means nothing. Record is the kind of
+// its TrajectoryRecord, which has the keys of more as well.
+type shape struct{ keys, needed, record, more string }
 
-const (
-	kType key = iota
-	kIdentity
-	kMessages
-	kMessage
-	kToolResults
-	kPartial
-	kChunk
-	kToolCallID
-	kToolName
-	kArgs
-	kResult
-	kIsError
-	kAttempt
-	kPrevCap
-	kNewCap
-	kIteration
-	kPlugin
-	kBefore
-	kAfter
-	kAllow
-	kPlugins
-	kChosenPlugin
-	kReason
-	kModelID
-	kSystemPrompt
-	kTools
-	kTemperature
-	kMaxOutputTokens
-
-	// of the payload of records only
-	kKind
-	kOutcome
-	kBeforeCount
-	kAfterCount
-	kSystemPromptChars
-	kMessageCount
-	kToolCount
-
-	// of envelopes, and of events that carry them beside their own
-	kTS
-	kTime
-	kTimestamp
-	kSeq
-	kSequence
-	kRunID
-	kRun
-	kStream
-	kEvent
-	kPayload
-	kData
-
-	// of records only
-	kSchemaVersion
-	kParentRunID
-	kDepth
-	kRecordedAt
-	keys
-)
-
-var keyNames = [keys]string{
-	"type", "identity", "messages", "message", "tool_results", "partial", "chunk", "tool_call_id", "tool_name", "args", "result", "is_error",
-	"attempt", "prev_cap", "new_cap", "iteration", "plugin", "before", "after", "allow", "plugins", "chosen_plugin", "reason", "model_id",
-	"system_prompt", "tools", "temperature", "max_output_tokens",
-	"kind", "outcome", "before_count", "after_count", "system_prompt_chars", "message_count", "tool_count",
-	"ts", "time", "timestamp", "seq", "sequence", "run_id", "run", "stream", "event", "payload", "data",
-	"schema_version", "parent_run_id", "depth", "recorded_at_unix_ms",
+// shapes are the variants by the type of their event.
+var shapes = map[string]shape{
+	"agent_start":              {},
+	"run_identified":           {"identity", "identity", "run_started", ""},
+	"agent_end":                {"messages", "", "run_ended", "new_messages outcome"},
+	"turn_start":               {record: "turn_started"},
+	"turn_end":                 {"message tool_results", "", "turn_ended", "assistant"},
+	"message_start":            {keys: "message"},
+	"message_update":           {keys: "partial chunk"},
+	"message_end":              {"message", "message", "message_appended", ""},
+	"tool_execution_start":     {"tool_call_id tool_name args", "tool_call_id", "tool_started", ""},
+	"tool_execution_update":    {keys: "tool_call_id tool_name partial", needed: "tool_call_id"},
+	"tool_execution_end":       {"tool_call_id tool_name result is_error", "tool_call_id", "tool_ended", ""},
+	"output_tokens_escalation": {"attempt prev_cap new_cap", "", "output_tokens_escalation", ""},
+	"context_transform_applied": {"iteration plugin before after", "", "context_transform_applied",
+		"before_count after_count"},
+	"tool_gate_applied": {"iteration plugin allow", "", "tool_gate_applied", ""},
+	"tool_gate_conflict_resolved": {"iteration plugins chosen_plugin allow reason", "", "tool_gate_conflict_resolved",
+		""},
+	"provider_request_prepared": {"iteration model_id system_prompt messages tools temperature max_output_tokens", "",
+		"provider_request_prepared", "system_prompt_chars message_count tool_count"},
 }
 
-var keyOf = func() map[string]key {
-	m := make(map[string]key, keys)
-	for k, name := range keyNames {
-		m[name] = key(k)
+// holds is the type of the keys of all shapes, as rawjson.KindOf names it; others may have any value.
+var holds = func() map[string]string {
+	types := map[string]string{}
+	for kind, keys := range map[string]string{
+		"an object": "identity message assistant chunk result",
+		"an array":  "messages new_messages tool_results before after allow plugins tools",
+		"a string":  "tool_call_id tool_name plugin chosen_plugin reason model_id system_prompt outcome",
+		"a number": "iteration attempt prev_cap new_cap temperature max_output_tokens before_count after_count " +
+			"system_prompt_chars message_count tool_count",
+		"a boolean": "is_error",
+	} {
+		for _, key := range strings.Fields(keys) {
+			types[key] = kind
+		}
 	}
-	// Names that records have for what events have too.
-	m["assistant"], m["new_messages"] = kMessage, kMessages
-	return m
+	return types
 }()
 
-type keySet uint64
-
-func setOf(ks ...key) (s keySet) {
-	for _, k := range ks {
-		s |= 1 << k
-	}
-	return s
-}
-
-// envelopeKeys may stand beside an event or at the top of an event.
-var envelopeKeys = setOf(kTS, kTime, kTimestamp, kSeq, kSequence, kRunID, kRun, kStream)
-
-// variant numbers what an event or record tells.
-type variant uint8
-
-const (
-	unknownVariant variant = iota
-	vAgentStart
-	vRunIdentified
-	vAgentEnd
-	vTurnStart
-	vTurnEnd
-	vMessageStart
-	vMessageUpdate
-	vMessageEnd
-	vToolStart
-	vToolUpdate
-	vToolEnd
-	vEscalation
-	vTransform
-	vGate
-	vConflict
-	vRequest
-)
-
-// jsonType is what a value must be.
-type jsonType uint8
-
-const (
-	anything jsonType = iota
-	object
-	array
-	text
-	number
-	boolean
-)
-
-var typeNames = [...]string{anything: "any value", object: "an object", array: "an array", text: "a string", number: "a number", boolean: "a boolean"}
-
-// field is a key of a variant. One that is not needed may be absent or null.
-type field struct {
-	key    key
-	holds  jsonType
-	needed bool
-}
-
-// variants names each variant and its keys, as an event has them. Record is its name as the payload of a TrajectoryRecord, and more
-// are the keys that only that has.
-var variants = [...]struct {
-	name   string
-	fields []field
-	record string
-	more   []field
-}{
-	unknownVariant: {},
-	vAgentStart:    {name: "agent_start"},
-	vRunIdentified: {"run_identified", []field{{kIdentity, object, true}}, "run_started", nil},
-	vAgentEnd:      {"agent_end", []field{{kMessages, array, false}}, "run_ended", []field{{kOutcome, text, false}}},
-	vTurnStart:     {name: "turn_start", record: "turn_started"},
-	vTurnEnd:       {"turn_end", []field{{kMessage, object, false}, {kToolResults, array, false}}, "turn_ended", nil},
-	vMessageStart:  {name: "message_start", fields: []field{{kMessage, object, false}}},
-	vMessageUpdate: {name: "message_update", fields: []field{{kPartial, object, false}, {kChunk, object, false}}},
-	vMessageEnd:    {"message_end", []field{{kMessage, object, true}}, "message_appended", nil},
-	vToolStart:     {"tool_execution_start", []field{{kToolCallID, text, true}, {kToolName, text, false}, {kArgs, anything, false}}, "tool_started", nil},
-	vToolUpdate:    {name: "tool_execution_update", fields: []field{{kToolCallID, text, true}, {kToolName, text, false}, {kPartial, anything, false}}},
-	vToolEnd: {"tool_execution_end", []field{{kToolCallID, text, true}, {kToolName, text, false}, {kResult, object, false}, {kIsError, boolean, false}},
-		"tool_ended", nil},
-	vEscalation: {"output_tokens_escalation", []field{{kAttempt, number, false}, {kPrevCap, number, false}, {kNewCap, number, false}}, "output_tokens_escalation", nil},
-	vTransform: {"context_transform_applied", []field{{kIteration, number, false}, {kPlugin, text, false}, {kBefore, array, false}, {kAfter, array, false}},
-		"context_transform_applied", []field{{kBeforeCount, number, false}, {kAfterCount, number, false}}},
-	vGate: {"tool_gate_applied", []field{{kIteration, number, false}, {kPlugin, text, false}, {kAllow, array, false}}, "tool_gate_applied", nil},
-	vConflict: {"tool_gate_conflict_resolved", []field{{kIteration, number, false}, {kPlugins, array, false}, {kChosenPlugin, text, false}, {kAllow, array, false},
-		{kReason, text, false}}, "tool_gate_conflict_resolved", nil},
-	vRequest: {"provider_request_prepared", []field{{kIteration, number, false}, {kModelID, text, false}, {kSystemPrompt, text, false}, {kMessages, array, false},
-		{kTools, array, false}, {kTemperature, number, false}, {kMaxOutputTokens, number, false}},
-		"provider_request_prepared", []field{{kSystemPromptChars, number, false}, {kMessageCount, number, false}, {kToolCount, number, false}}},
-}
-
-// byName and byKind find a variant by the name of the event and of the record.
-var byName, byKind = func() (events, records map[string]variant) {
-	events, records = map[string]variant{}, map[string]variant{}
-	for v := range variants[1:] {
-		known := &variants[v+1]
-		events[known.name] = variant(v + 1)
-		if known.record != "" {
-			records[known.record] = variant(v + 1)
+// variantOf returns the type of the event that a record of a kind stands for.
+var variantOf = func() map[string]string {
+	kinds := map[string]string{}
+	for variant, s := range shapes {
+		if s.record != "" {
+			kinds[s.record] = variant
 		}
 	}
-	return events, records
+	return kinds
 }()
 
-// member is one member of an object as it is spelled.
-type member struct{ key, value []byte }
+// envelopeKeys may stand around an event, or at its top.
+var envelopeKeys = []string{"ts", "time", "timestamp", "seq", "sequence", "run_id", "run", "stream"}
 
-// members are the members of one object: the known ones by key, the others in order. All of it points into the line.
-type members struct {
-	raw    []byte
-	has    keySet
-	twice  string
-	values [keys][]byte
-	all    []member
-}
-
-// parse takes the object raw apart and validates it.
-func (m *members) parse(c *rawjson.Cursor, raw []byte) *input.LineError {
-	m.raw, m.has, m.twice, m.all = raw, 0, "", m.all[:0]
-	c.Reset(raw, maxDepth)
-	if !c.Open('{') {
-		c.Value()
-		if err := c.End(); err != nil {
-			return syntax(err)
-		}
-		return &input.LineError{Reason: "want an object, got " + rawjson.KindOf(raw)}
-	}
-	for c.More('}') {
-		spelled := c.RawKey()
-		if spelled == nil {
-			break
-		}
-		k, known := keyOf[string(spelled[1:len(spelled)-1])]
-		if !known && !c.Plain() {
-			if name, _ := rawjson.String(spelled); name != "" {
-				k, known = keyOf[name]
-			}
-		}
-		value := c.Value()
-		m.all = append(m.all, member{spelled, value})
-		if !known {
-			continue
-		}
-		if m.has&(1<<k) != 0 {
-			m.twice = keyNames[k]
-		}
-		m.has |= 1 << k
-		m.values[k] = value
-	}
-	if err := c.End(); err != nil {
-		return syntax(err)
-	}
-	return nil
-}
-
-// get returns the value of a key; nil when it is not there or null.
-func (m *members) get(k key) []byte {
-	if m.has&(1<<k) == 0 || m.values[k][0] == 'n' {
-		return nil
-	}
-	return m.values[k]
-}
-
-// line is one line taken apart. All of it points into the line.
+// line is one line: an Object of the event, or of the payload of a record.
 type line struct {
-	place
-	c       rawjson.Cursor
-	outer   members // the envelope or record; not used by bare events
-	inner   members // the event, or the payload of a record
-	variant variant
-	name    string // type of the event, kind of the record
+	*object.Object
+	outer   *object.Object // the envelope or record; the event itself where it is bare
+	raw     []byte         // the event as it is spelled
+	text    []byte         // the line
+	variant string         // type of the event; empty where it is unknown
+	name    string         // type of the event, or kind of the record
+	record  bool
+	payload []byte // of a request
 
-	enveloped, record bool
-	matched           bool   // its record was met
-	owner             string // run of its record, where that came right behind it
+	number, seq int64
+	arrived     time.Time
 
-	// What the envelope or record says.
+	// The envelope or record has these.
 	time     time.Time
 	sequence int64  // -1: none
 	stream   string // by which name the envelope calls the run or stream; the run of a record
-	parent   string // of a record
 	named    bool   // stream is the id of a run
+	parent   string // of a record
 
-	msg   message            // of the event, where it has one
-	wrong []*input.LineError // with what could be left out
+	msg    message // of the event, where it has one
+	msgKey string
 }
 
-func (l *line) get(k key) []byte { return l.inner.get(k) }
-
-// parse takes raw apart.
-func (l *line) parse(raw []byte) *input.LineError {
-	l.wrong = l.wrong[:0]
-	if err := rawjson.ValidUTF8(raw); err != nil {
-		return syntax(err)
-	}
-	if bad := l.inner.parse(&l.c, raw); bad != nil {
-		return bad
-	}
-	envelope := &l.inner
-	l.record, l.enveloped, l.matched, l.owner = false, false, false, ""
-	typ := l.inner.get(kType)
-	if typ == nil || typ[0] != '"' {
-		l.outer, l.inner, l.enveloped = l.inner, l.outer, true
-		envelope = &l.outer
-		if bad := l.open(typ); bad != nil {
-			return bad
-		}
-	}
-	if bad := l.know(); bad != nil {
-		return bad
-	}
-	l.readEnvelope(envelope)
-	l.msg = message{}
-	if m := l.get(kMessage); m != nil {
-		l.msg = messageOf(m)
-	}
-	return nil
-}
-
-// open parses what is inside an envelope or record.
-func (l *line) open(typ []byte) *input.LineError {
-	if typ != nil {
-		return &input.LineError{Field: "type", Reason: "want a string, got " + rawjson.KindOf(typ)}
-	}
-	for _, k := range []key{kEvent, kPayload, kData} {
-		inside := l.outer.get(k)
-		if inside == nil || inside[0] != '{' {
-			continue
-		}
-		if bad := l.inner.parse(&l.c, inside); bad != nil {
-			return bad
-		}
-		if t := l.inner.get(kType); t != nil && t[0] == '"' {
-			return nil
-		}
-		if t := l.inner.get(kKind); k == kPayload && t != nil && t[0] == '"' {
-			l.record = true
-			return nil
-		}
-	}
-	return &input.LineError{Field: "type", Reason: "missing, want a string, here or in event, payload or data"}
-}
-
-// know finds the variant and checks the types of its values.
-func (l *line) know() *input.LineError {
-	kind := kType
-	table := byName
-	if l.record {
-		kind, table = kKind, byKind
-	}
-	spelled := l.get(kind)
-	name, _ := rawjson.String(spelled)
-	l.variant = table[name]
-	if l.variant == unknownVariant {
-		l.name = name
+// parse reads a line of s. It returns nil when it rejects it. Problems of the line that it returns concern parts that
+// are left out.
+func parse(s *shell.Shell, in input.Line) *line {
+	o := s.Object(in)
+	if o == nil {
 		return nil
 	}
-	v := &variants[l.variant]
-	l.name = v.name
-	if l.record {
-		l.name = v.record
+	l := &line{Object: o, outer: o, raw: in.Text, text: in.Text, number: s.Number, seq: s.Seq, arrived: s.Arrived,
+		sequence: -1}
+	ok := l.open()
+	if ok {
+		l.readEnvelope()
+		ok = l.check()
 	}
-	if l.inner.twice != "" {
-		return &input.LineError{Type: l.name, Field: l.inner.twice, Reason: "stands there twice"}
-	}
-	for i := range v.fields {
-		if bad := l.check(&v.fields[i]); bad != nil {
-			return bad
-		}
-	}
-	for i := range v.more {
-		if bad := l.check(&v.more[i]); l.record && bad != nil {
-			return bad
-		}
-	}
-	return nil
-}
-
-func (l *line) check(f *field) *input.LineError {
-	value := l.get(f.key)
-	switch {
-	case value == nil && !f.needed:
-		return nil
-	case value == nil:
-		return &input.LineError{Type: l.name, Field: keyNames[f.key], Reason: "missing, want " + typeNames[f.holds]}
-	case f.holds != anything && typeNames[f.holds] != rawjson.KindOf(value):
-		return &input.LineError{Type: l.name, Field: keyNames[f.key], Reason: "want " + typeNames[f.holds] + ", got " + rawjson.KindOf(value)}
-	}
-	return nil
-}
-
-// readEnvelope reads what an envelope or record says of the event.
-func (l *line) readEnvelope(m *members) {
-	l.time, l.sequence, l.stream, l.parent, l.named = time.Time{}, -1, "", "", false
-	if m.has&(envelopeKeys|1<<kRecordedAt) == 0 {
-		l.readTime(&l.inner, kTS)
-		return
-	}
-	if l.record {
-		l.readTime(m, kRecordedAt)
-	}
-	for _, k := range []key{kTS, kTime, kTimestamp} {
-		l.readTime(m, k)
-	}
-	l.readTime(&l.inner, kTS)
-	for _, k := range []key{kSeq, kSequence} {
-		if v := m.get(k); v != nil && l.sequence < 0 {
-			if n, err := strconv.ParseInt(string(v), 10, 64); err == nil && n >= 0 {
-				l.sequence = n
-			} else {
-				l.miss(keyNames[k], "want an integer that is not negative")
-			}
-		}
-	}
-	for _, k := range []key{kRunID, kRun, kStream} {
-		v := m.get(k)
-		if v == nil || l.stream != "" {
-			continue
-		}
-		if s, ok := rawjson.String(v); ok {
-			l.stream, l.named = s, k != kStream
-		} else {
-			l.miss(keyNames[k], "want a string, got "+rawjson.KindOf(v))
-		}
-	}
-	if v := m.get(kParentRunID); v != nil {
-		l.parent, _ = rawjson.String(v)
-	}
-}
-
-func (l *line) readTime(m *members, k key) {
-	v := m.get(k)
-	if v == nil || !l.time.IsZero() {
-		return
-	}
-	t, ok := input.Time(v)
 	if !ok {
-		l.miss(keyNames[k], "want a time: RFC 3339, or a number of seconds, milliseconds, microseconds or nanoseconds since 1970")
-		return
+		s.RejectProblems(l.known(), o)
+		return nil
 	}
-	l.time = t
+	if l.msgKey = "message"; l.record && l.Has("assistant") {
+		l.msgKey = "assistant"
+	}
+	if _, has := shapes[l.variant]; has {
+		l.msg = messageOf(l.Raw(l.msgKey))
+	}
+	return l
 }
 
-// variantName is name where that is one of ours: any other is the producer's, and no part of an error.
-func (l *line) variantName() string {
-	if l.variant == unknownVariant {
+// known is name where that is one of clark-agent's: any other is the producer's, and no part of an error.
+func (l *line) known() string {
+	if l.variant == "" {
 		return ""
 	}
 	return l.name
 }
 
-// miss notes a part of the line that is left out because it is wrong.
-func (l *line) miss(path, reason string) {
-	l.wrong = append(l.wrong, &input.LineError{Field: path, Reason: reason})
-}
-
-// extras returns the members that the variant does not have, and are not the envelope's, as an object; nil without any.
-func (l *line) extras() (object []byte) {
-	if l.unknown() == 0 {
-		return nil
+// open finds the event.
+func (l *line) open() bool {
+	if l.Has("type") {
+		l.name = l.String("type")
+		l.variant = known(l.name)
+		return l.Failed() == 0
 	}
-	object = []byte{'{'}
-	for _, m := range l.inner.all {
-		if l.known(m.key) {
+	for _, key := range []string{"event", "payload", "data"} {
+		raw := l.outer.Raw(key)
+		if raw == nil || raw[0] != '{' {
 			continue
 		}
-		if len(object) > 1 {
-			object = append(object, ',')
+		inside := l.outer.Object(key)
+		if name, ok := rawjson.String(inside.Raw("type")); ok {
+			l.Object, l.raw, l.name, l.variant = inside, raw, name, known(name)
+			return true
 		}
-		object = append(append(append(object, m.key...), ':'), m.value...)
-	}
-	return append(object, '}')
-}
-
-// unknown returns how many members extras returns.
-func (l *line) unknown() (n int64) {
-	for _, m := range l.inner.all {
-		if !l.known(m.key) {
-			n++
-		}
-	}
-	return n
-}
-
-// known reports whether the event has a member of that key.
-func (l *line) known(spelled []byte) bool {
-	k, known := keyOf[string(spelled[1:len(spelled)-1])]
-	if !known {
-		return false
-	}
-	switch {
-	case k == kTS, k == kType && !l.record, k == kKind && l.record:
-		return true
-	case !l.enveloped && envelopeKeys&(1<<k) != 0:
-		return true
-	}
-	v := &variants[l.variant]
-	return holds(v.fields, k) || l.record && holds(v.more, k)
-}
-
-func holds(fields []field, k key) bool {
-	for i := range fields {
-		if fields[i].key == k {
+		if kind, ok := rawjson.String(inside.Raw("kind")); ok && key == "payload" {
+			l.Object, l.raw, l.name, l.variant, l.record = inside, raw, kind, variantOf[kind], true
 			return true
 		}
 	}
+	l.Fail("type", "missing, want a string, here or in event, payload or data")
 	return false
 }
 
-// value is get that returns null as it stands there.
-func (m *members) value(k key) []byte {
-	if m.has&(1<<k) == 0 {
-		return nil
+// known returns the type of an event if it is one of clark-agent's.
+func known(name string) string {
+	if _, ok := shapes[name]; ok {
+		return name
 	}
-	return m.values[k]
+	return ""
+}
+
+// check reads all members that the variant has, so that the rest are those it does not have. It reports whether their
+// types are right.
+func (l *line) check() bool {
+	if l.variant == "" {
+		return true
+	}
+	if l.variant == "provider_request_prepared" && !l.record {
+		l.Use(append([]string{"type", "iteration"}, envelopeKeys...)...)
+		if l.payload = l.Rest(); l.payload == nil {
+			l.payload = []byte("{}")
+		}
+	}
+	s := shapes[l.variant]
+	keys := strings.Fields(s.keys)
+	if l.record {
+		keys = append(keys, strings.Fields(s.more)...)
+	}
+	ok := l.Require(strings.Fields(s.needed)...)
+	twice := l.Twice()
+	for _, key := range keys {
+		value, want := l.Raw(key), holds[key]
+		switch {
+		case key == twice:
+			l.Fail(key, "stands there twice")
+			ok = false
+		case value != nil && want != "" && rawjson.KindOf(value) != want:
+			l.Fail(key, "want "+want+", got "+rawjson.KindOf(value))
+			ok = false
+		}
+	}
+	return ok
+}
+
+// readEnvelope reads what an envelope or record has around the event.
+func (l *line) readEnvelope() {
+	if l.record {
+		l.readTime(l.outer, "recorded_at_unix_ms")
+		l.parent = l.outer.String("parent_run_id")
+	}
+	for _, key := range envelopeKeys[:3] {
+		l.readTime(l.outer, key)
+	}
+	l.readTime(l.Object, "ts")
+	for _, key := range envelopeKeys[3:5] {
+		if n := l.outer.Count(key); n != nil && l.sequence < 0 {
+			l.sequence = *n
+		}
+	}
+	for _, key := range envelopeKeys[5:] {
+		if s := l.outer.String(key); s != "" && l.stream == "" {
+			l.stream, l.named = s, key != "stream"
+		}
+	}
+}
+
+func (l *line) readTime(o *object.Object, key string) {
+	v := o.Raw(key)
+	if v == nil || !l.time.IsZero() {
+		return
+	}
+	t, ok := input.Time(v)
+	if !ok {
+		o.Fail(key, "want a time: RFC 3339, or a number of seconds, milliseconds, microseconds or nanoseconds since 1970")
+		return
+	}
+	l.time = t
+}
+
+// recordable reports whether the trajectory has a record of such a line.
+func (l *line) recordable() bool { return shapes[l.variant].record != "" }
+
+// hint is a time that a line has for its run: that of its first message, or, where the run continues earlier messages,
+// the latest of those, which it did not begin before.
+func (l *line) hint() otelagent.Moment {
+	if t := l.msg.time(); !t.IsZero() {
+		return otelagent.Moment{Time: t, Source: spans.TimeSourceMessage}
+	}
+	at := otelagent.Moment{Source: spans.TimeSourceBound}
+	if l.payload != nil {
+		for _, raw := range l.List("messages") {
+			if t := messageOf(raw).time(); t.After(at.Time) {
+				at.Time = t
+			}
+		}
+	}
+	return at
 }

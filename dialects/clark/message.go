@@ -6,107 +6,45 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// message is what stands at the top of an AgentMessage, as it is spelled; nil where it does not, or is null.
+// message is an AgentMessage; without raw there is none.
 type message struct {
-	raw, role, content, stopReason, errorMessage, timestamp, usage, toolCallID []byte
+	*object.Object // nil when it is no object
+	raw            []byte
 }
 
-// messageOf looks into an object; raw is valid JSON.
-func messageOf(raw []byte) message {
-	m := message{raw: raw}
-	c := rawjson.NewCursor(raw, maxDepth)
-	for c.Open('{'); c.More('}'); {
-		key, value := c.RawKey(), c.Value()
-		if value[0] == 'n' {
-			continue
-		}
-		switch string(key) {
-		case `"role"`:
-			m.role = value
-		case `"content"`:
-			m.content = value
-		case `"stop_reason"`:
-			m.stopReason = value
-		case `"error_message"`:
-			m.errorMessage = value
-		case `"timestamp"`:
-			m.timestamp = value
-		case `"usage"`:
-			m.usage = value
-		case `"tool_call_id"`:
-			m.toolCallID = value
-		}
-	}
-	return m
-}
+func messageOf(raw []byte) message { return message{object.Of("", raw), raw} }
 
-func (m *message) assistant() bool { return string(m.role) == `"assistant"` }
+func (m message) assistant() bool { return m.String("role") == "assistant" }
 
 // time is the time inside the message, in milliseconds since 1970; zero without one.
-func (m *message) time() time.Time {
-	ms, err := strconv.ParseInt(string(m.timestamp), 10, 64)
-	if err != nil || ms <= 0 || ms > math.MaxInt64/int64(time.Millisecond) {
+func (m message) time() time.Time {
+	ms := intOf(m.Raw("timestamp"), 0)
+	if ms == 0 || ms > math.MaxInt64/int64(time.Millisecond) {
 		return time.Time{}
 	}
 	return time.UnixMilli(ms).UTC()
 }
 
-func (m *message) event() otelagent.Message {
-	return otelagent.Message{Raw: m.raw, Role: stringOf(m.role), ToolCallID: stringOf(m.toolCallID), Time: m.time()}
+func (m message) event() otelagent.Message {
+	return otelagent.Message{Raw: m.raw, Role: m.String("role"), ToolCallID: m.String("tool_call_id"), Time: m.time()}
 }
 
-// messagesOf returns the elements of an array.
-func messagesOf(array []byte) (list []message) {
-	eachOf(array, func(raw []byte) {
-		if raw[0] == '{' {
-			list = append(list, messageOf(raw))
-		} else {
-			list = append(list, message{raw: raw})
-		}
-	})
-	return list
-}
-
-// eventsOf returns messages as the neutral events have them. Nil is nil, and an empty list is one.
-func eventsOf(list []message, there bool) []otelagent.Message {
-	if !there {
+// eventsOf returns the messages of a list. Nil is nil, and an empty list is one.
+func eventsOf(list [][]byte) []otelagent.Message {
+	if list == nil {
 		return nil
 	}
 	out := make([]otelagent.Message, len(list))
-	for i := range list {
-		out[i] = list[i].event()
+	for i, raw := range list {
+		out[i] = messageOf(raw).event()
 	}
 	return out
-}
-
-// eachOf calls fn for each element of an array; raw is valid JSON or nil.
-func eachOf(raw []byte, fn func(value []byte)) {
-	c := rawjson.NewCursor(raw, maxDepth)
-	for c.Open('['); c.More(']'); {
-		fn(c.Value())
-	}
-}
-
-// membersOf calls fn for each member of an object; raw is valid JSON or nil. Values that are null are left out.
-func membersOf(raw []byte, fn func(key string, value []byte)) {
-	c := rawjson.NewCursor(raw, maxDepth)
-	for c.Open('{'); c.More('}'); {
-		key := string(c.Key())
-		if value := c.Value(); value[0] != 'n' {
-			fn(key, value)
-		}
-	}
-}
-
-// stringOf returns what a JSON string says; empty for all else.
-func stringOf(value []byte) string {
-	s, _ := rawjson.String(value)
-	return s
 }
 
 // intOf returns an integer that is not negative, or none.
@@ -117,80 +55,69 @@ func intOf(value []byte, none int64) int64 {
 	return none
 }
 
-// stringsOf returns the strings of an array.
-func stringsOf(array []byte) []string {
-	list := []string{}
-	eachOf(array, func(value []byte) {
-		if s, ok := rawjson.String(value); ok {
-			list = append(list, s)
+// stringsOf returns those elements of a list that are strings.
+func stringsOf(list [][]byte) []string {
+	out := []string{}
+	for _, raw := range list {
+		if s, ok := rawjson.String(raw); ok {
+			out = append(out, s)
 		}
-	})
-	return list
+	}
+	return out
 }
 
 // textOf returns the text blocks of a content, one a line.
-func textOf(content []byte) string {
+func textOf(content [][]byte) string {
 	var parts []string
-	eachOf(content, func(block []byte) {
-		var typ string
-		var text []byte
-		membersOf(block, func(key string, value []byte) {
-			switch key {
-			case "type":
-				typ = stringOf(value)
-			case "text":
-				text = value
-			}
-		})
-		if s, ok := rawjson.String(text); ok && typ == "text" {
+	for _, raw := range content {
+		block := object.Of("", raw)
+		if s, ok := rawjson.String(block.Raw("text")); ok && block.String("type") == "text" {
 			parts = append(parts, s)
 		}
-	})
+	}
 	return strings.Join(parts, "\n")
 }
 
-// usage reads four counts; nil when there are none, and when one is none: then the line is told to be wrong there.
-func (d *Decoder) usage(l *line, path string, raw []byte) *otelagent.Usage {
+// usage reads the counts of the message of l; nil when there are none, and when one is wrong, which is a problem of the
+// line.
+func (d *Decoder) usage(l *line) *otelagent.Usage {
+	raw := l.msg.Raw("usage")
 	if raw == nil {
 		return nil
 	}
+	path := l.msgKey + ".usage"
 	if raw[0] != '{' {
-		l.miss(path, "want an object, got "+rawjson.KindOf(raw))
+		l.Fail(path, "want an object, got "+rawjson.KindOf(raw))
 		return nil
 	}
+	o := object.Of(path, raw)
 	u := &otelagent.Usage{Rule: d.rule()}
 	found := false
-	membersOf(raw, func(key string, value []byte) {
-		var to *int64
-		switch key {
-		case "input_tokens":
-			to = &u.Input
-		case "output_tokens":
-			to = &u.Output
-		case "cache_creation_input_tokens":
-			to = &u.CacheWrite
-		case "cache_read_input_tokens":
-			to = &u.CacheRead
-		default:
-			return
+	count := func(key string, to *int64) {
+		if n := o.Count(key); n != nil {
+			*to, found = *n, true
 		}
-		found = true
-		if *to = intOf(value, -1); *to < 0 {
-			l.miss(path+"."+key, "want an integer from 0 to 9223372036854775807; the usage is unknown")
-		}
-	})
-	if !found || min(u.Input, u.Output, u.CacheWrite, u.CacheRead) < 0 {
+	}
+	count("input_tokens", &u.Input)
+	count("output_tokens", &u.Output)
+	count("cache_creation_input_tokens", &u.CacheWrite)
+	count("cache_read_input_tokens", &u.CacheRead)
+	for _, p := range o.Problems() {
+		l.Fail(p.Path, p.Reason+"; the usage is unknown")
+	}
+	if !found || o.Failed() > 0 {
 		return nil
 	}
 	return u
 }
 
-// rule says how usage is to be read, which the wire does not tell: as set, else as the provider set is known to count.
+// rule returns how usage is to be read, which the wire does not have: as set, else as the provider set is known to
+// count.
 func (d *Decoder) rule() spans.UsageRule {
 	switch {
-	case d.settings.Rule != "":
-		return d.settings.Rule
-	case d.settings.Provider == "anthropic":
+	case d.Settings.Rule != "":
+		return d.Settings.Rule
+	case d.Settings.Provider == "anthropic":
 		return spans.UsageRuleExcludesCache
 	default:
 		return spans.UsageRuleIncludesCache

@@ -2,10 +2,10 @@ package clark
 
 import (
 	"bytes"
-	"hash/maphash"
 	"slices"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/object"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -21,45 +21,56 @@ const (
 type run struct {
 	id, session, parentID string
 
-	identified bool // its identity was seen; else the id was made up
-	ledger     bool // told from the trajectory alone
-	announced  bool // its start was told
+	identified bool // its identity was seen; else the id is generated
+	ledger     bool // known from the trajectory alone
+	announced  bool // its start was handed out
 	ended      bool
 
-	start    place
-	startAt  time.Time
+	start    start
 	inferred bool
 	headless bool   // its agent_start was not seen
 	passed   bool   // another run began while a call of it was open, and does not name it
 	identity []byte // as it was spelled, a copy
 	callID   string // that certainly spawned it
 
-	startExtra, identityExtra []byte // what the lines of its start have that is not clark-agent's
-	stated                    bool   // some of its lines had a time
+	identityExtra []byte // what the line of its identity has that is not clark-agent's
+	stated        bool   // some of its lines had a time
 
-	turns  int64 // that began
-	open   bool  // a turn is open: the last one
-	closed bool  // its end was told from the reply at the end of an input
+	turns int64 // that began
+	turn        // the last one
 
-	attempt   int   // number of the last request of the turn; -1 without one
-	thrown    bool  // the last attempt was told as discarded
-	iteration int64 // of the last request; -1 without one
-	asked     moment
-	first     time.Duration // from the request to the first piece of its reply
-	reply     reply         // of the last attempt
-	before    []byte        // the reply by which the turn before ended, for want of an end
-
+	iteration int64  // of the last request; -1 without one
+	before    []byte // the reply by which the turn before ended, because its end did not come
 	gates     []gate // of the attempt that is prepared
 	catalogue []string
 	hidden    []string // of the catalogue, in the last attempt
+	children  []string
 
-	calls    []*call // of the turn
-	batch    bool    // two calls of the turn were open at once
-	children []string
-
-	mixed bool // a defect was told that its lines are mixed with those of other runs
-	odd   bool // a defect was told that turns are missing
+	mixed bool // a defect was handed out that its lines are mixed with those of other runs
+	odd   bool // a defect was handed out that turns are missing
 }
+
+// turn is the last turn of a run.
+type turn struct {
+	open    bool
+	closed  bool          // its end was made of the reply at the end of an input
+	attempt int           // number of the last request; -1 without one
+	thrown  bool          // the last attempt was discarded
+	asked   moment        // of the last request
+	first   time.Duration // from the request to the first piece of its reply
+	reply   reply         // of the last attempt
+	calls   []*call
+	batch   bool // two calls were open at once
+}
+
+// start is an agent_start.
+type start struct {
+	time, arrived time.Time
+	seq           int64
+	extra         []byte // what it has that is not clark-agent's
+}
+
+func startOf(l *line) start { return start{l.time, l.arrived, l.seq, nil} }
 
 // moment is the time of a line: stated, else of its arrival.
 type moment struct{ stated, arrived time.Time }
@@ -80,89 +91,15 @@ type reply struct {
 	usage *otelagent.Usage
 }
 
-// call is a tool call of the open turn.
-type call struct {
-	id, name string
-	args     []byte // a copy; nil when not known
-	started  bool
-	ended    bool
-	at       moment // of its start
-}
-
-// gate is one gate's word on an attempt.
-type gate struct {
-	plugin string
-	allow  map[string]bool
-}
-
-// openCalls returns how many calls run, and one of them.
-func (r *run) openCalls() (n int, one *call) {
-	for _, c := range r.calls {
-		if c.started && !c.ended {
-			n, one = n+1, c
-		}
-	}
-	return n, one
-}
-
-// calling reports whether a call runs.
-func (r *run) calling() bool {
-	n, _ := r.openCalls()
-	return n > 0
-}
-
-// call returns the first call of that id that is not over; nil when there is none.
-func (r *run) call(id string) *call {
-	for _, c := range r.calls {
-		if c.id == id && !c.ended {
-			return c
-		}
-	}
-	return nil
-}
-
-// knows reports whether the run has a call of that id that is not over.
-func (r *run) knows(id string) bool { return !r.ended && r.call(id) != nil }
-
-func (r *run) addCall(c *call) {
-	if len(r.calls) < maxCalls {
-		r.calls = append(r.calls, c)
-	}
-}
-
-// failed reports how the last reply failed: with error, or because it was stopped.
-func (r *run) failed() (failed, cancelled bool, stop, text string) {
-	if r.reply.raw == nil {
-		return false, false, "", ""
-	}
-	m := messageOf(r.reply.raw)
-	stop = stringOf(m.stopReason)
-	return stop == "error" || stop == "aborted", stop == "aborted", stop, stringOf(m.errorMessage)
-}
-
-// over reports whether the run cannot go on but by asking again: its last reply failed and it is the last thing known.
-func (r *run) over() bool {
-	failed, _, _, _ := r.failed()
-	return failed && r.open
-}
-
-var hashSeed = maphash.MakeSeed()
-
-func hashOf(parts ...[]byte) uint64 {
-	var h maphash.Hash
-	h.SetSeed(hashSeed)
-	for _, p := range parts {
-		_, _ = h.Write(p) // never fails
-		_ = h.WriteByte(0)
-	}
-	return h.Sum64()
-}
+// over reports whether the run cannot go on but by asking again: its last reply failed and it is the last that is
+// known.
+func (r *run) over() bool { return r.open && failed(messageOf(r.reply.raw).String("stop_reason")) }
 
 // runs are the runs met, by id: that which started last of each.
 type runs struct {
 	byID  map[string]*run
-	order []string // as they were put
-	times map[string]time.Time
+	order []string             // as they were put
+	times map[string]time.Time // of the last start
 }
 
 func (rs *runs) find(id string) *run { return rs.byID[id] }
@@ -173,42 +110,26 @@ func (rs *runs) put(r *run) {
 	}
 	if rs.byID[r.id] == nil {
 		if len(rs.order) == maxRuns { // one that has ended, if one of the oldest has
-			gone := max(slices.IndexFunc(rs.order[:window], func(id string) bool { return rs.byID[id].ended }), 0)
+			gone := max(slices.IndexFunc(rs.order[:maxOpen], func(id string) bool { return rs.byID[id].ended }), 0)
 			delete(rs.byID, rs.order[gone])
 			delete(rs.times, rs.order[gone])
-			rs.order = without(rs.order, gone)
+			rs.order = slices.Delete(rs.order, gone, gone+1)
 		}
 		rs.order = append(rs.order, r.id)
 	}
 	rs.byID[r.id] = r
 }
 
-// without takes the i-th element off list. It costs what stands before it, which is little where the list is long.
-func without[T any](list []T, i int) []T {
-	copy(list[1:i+1], list[:i])
-	clear(list[:1])
-	return list[1:]
-}
-
 // newRun makes a run of an identity; nil identity: of one that has none.
 func (d *Decoder) newRun(id string, identity []byte) *run {
-	r := &run{id: id, attempt: -1, iteration: -1}
+	r := &run{id: id, iteration: -1, turn: turn{attempt: -1}}
 	if identity == nil {
-		r.session = d.settings.Session
+		r.session = d.Settings.Session
 		return r
 	}
+	o := object.Of("", identity)
 	r.identified, r.identity = true, bytes.Clone(identity)
-	depth := int64(0)
-	membersOf(identity, func(key string, value []byte) {
-		switch key {
-		case "parent_run_id":
-			r.parentID = stringOf(value)
-		case "conversation_id":
-			r.session = stringOf(value)
-		case "depth":
-			depth = intOf(value, 0)
-		}
-	})
+	r.parentID, r.session = o.String("parent_run_id"), o.String("conversation_id")
 	parent := d.runs.find(r.parentID)
 	switch {
 	case r.session != "":
@@ -216,10 +137,10 @@ func (d *Decoder) newRun(id string, identity []byte) *run {
 		r.session = r.id
 	case parent != nil:
 		r.session = parent.session
-	case depth <= 1: // its parent is the root
+	case intOf(o.Raw("depth"), 0) <= 1: // its parent is the root
 		r.session = r.parentID
 	default:
-		r.session = d.settings.Session
+		r.session = d.Settings.Session
 	}
 	if parent != nil && len(parent.children) < maxChildren {
 		parent.children = append(parent.children, r.id)
@@ -227,25 +148,23 @@ func (d *Decoder) newRun(id string, identity []byte) *run {
 	return r
 }
 
-// meta is that of an event of r told by l.
+// meta is that of an event of r that l becomes.
 func (r *run) meta(l *line) otelagent.Meta {
-	if !l.time.IsZero() {
-		r.stated = true
-	}
-	return otelagent.Meta{Session: r.session, Run: r.id, Time: l.time, Arrived: l.arrived, Seq: l.place.seq}
+	r.stated = r.stated || !l.time.IsZero()
+	return otelagent.Meta{Session: r.session, Run: r.id, Time: l.time, Arrived: l.arrived, Seq: l.seq}
 }
 
-// announce tells of the start of r, once. Hint is a time to fall back on where the start has none.
+// announce hands out the start of r, once. Hint is a time to fall back on where the start has none.
 func (d *Decoder) announce(r *run, hint otelagent.Moment) {
 	if r.announced {
 		return
 	}
 	r.announced = true
 	e := &otelagent.RunStarted{
-		Meta: otelagent.Meta{Session: r.session, Run: r.id, Time: r.startAt, Arrived: r.start.arrived, Seq: r.start.seq},
+		Meta: otelagent.Meta{Session: r.session, Run: r.id, Time: r.start.time, Arrived: r.start.arrived, Seq: r.start.seq},
 		RunInfo: otelagent.RunInfo{
 			ID: r.id, SessionID: r.session, ParentID: r.parentID, ParentToolCallID: r.callID, Metadata: r.identity,
-			Agent: d.settings.Agent, Provider: d.settings.Provider, Dialect: Dialect, Inferred: r.inferred,
+			Agent: d.Settings.Agent, Provider: d.Settings.Provider, Dialect: Dialect, Inferred: r.inferred,
 		},
 	}
 	if r.ledger {
@@ -254,36 +173,20 @@ func (d *Decoder) announce(r *run, hint otelagent.Moment) {
 	if p := d.runs.find(r.parentID); p != nil && p.session != r.session {
 		e.ParentSessionID = p.session
 	}
-	if r.startAt.IsZero() && r.start.arrived.IsZero() {
-		e.Start = d.runs.apart(r.id, hint)
-	}
-	d.runs.startedAt(r.id, r.startAt, e.Start.Time)
-	d.emit(e)
-	d.keep(e.Meta, variants[vAgentStart].name, r.startExtra)
-	d.keep(e.Meta, variants[vRunIdentified].name, r.identityExtra)
-	r.startExtra, r.identityExtra = nil, nil
-}
-
-// apart moves the start of a run that is not stated behind that of an earlier one of its id: both would be one.
-func (rs *runs) apart(id string, at otelagent.Moment) otelagent.Moment {
-	before, again := rs.times[id]
-	if again && !at.Time.After(before) {
-		at = otelagent.Moment{Time: before.Add(1), Source: spans.TimeSourceBound}
-	}
-	return at
-}
-
-func (rs *runs) startedAt(id string, times ...time.Time) {
-	at := time.Unix(0, 1) // what an unknown start of a recording becomes
-	for _, t := range times {
-		if !t.IsZero() {
-			at = t
+	at := r.start.time
+	if at.IsZero() && r.start.arrived.IsZero() {
+		if before, again := d.runs.times[r.id]; again && !hint.Time.After(before) { // both would be one
+			hint = otelagent.Moment{Time: before.Add(1), Source: spans.TimeSourceBound}
 		}
+		e.Start, at = hint, hint.Time
 	}
-	if rs.times == nil {
-		rs.times = map[string]time.Time{}
+	if at.IsZero() {
+		at = time.Unix(0, 1) // an unknown start becomes this one
 	}
-	rs.times[id] = at
+	d.runs.times[r.id] = at
+	d.Emit(e)
+	d.keep(e.Meta, "agent_start", r.start.extra)
+	d.keep(e.Meta, "run_identified", r.identityExtra)
 }
 
 // abandon ends a run whose end will not come. It happened after the last line of it that was seen, nobody knows when.
@@ -293,29 +196,37 @@ func (d *Decoder) abandon(r *run) {
 	}
 	d.announce(r, otelagent.Moment{})
 	d.endFromReply(r)
-	failed, cancelled, stop, text := r.failed()
 	e := &otelagent.RunEnded{Meta: d.timeless(r)}
 	e.Status = spans.RunStatusAborted
-	switch {
-	case cancelled:
-		e.Status, e.Word, e.Error = spans.RunStatusCancelled, stop, text
-	case failed:
-		e.Status, e.Word, e.Error = spans.RunStatusError, stop, text
+	msg := messageOf(r.reply.raw)
+	if stop := msg.String("stop_reason"); failed(stop) {
+		e.Status, e.Word, e.Error = spans.RunStatusError, stop, msg.String("error_message")
+		if stop == "aborted" {
+			e.Status = spans.RunStatusCancelled
+		}
 	}
 	r.ended = true
-	d.emit(e)
+	d.Emit(e)
 }
 
 // timeless is the Meta of what happened at an unknown time after the last line of r.
 func (d *Decoder) timeless(r *run) otelagent.Meta {
-	return otelagent.Meta{Session: r.session, Run: r.id, Seq: d.at.seq}
+	return otelagent.Meta{Session: r.session, Run: r.id, Seq: d.Seq}
 }
 
-// endFromReply ends the open turn of r as its reply tells, for want of its own end.
+// endFromReply ends the open turn of r as its reply says, because its own end did not come.
 func (d *Decoder) endFromReply(r *run) {
 	if !r.open || r.closed || r.reply.raw == nil {
 		return
 	}
 	r.closed, r.before = true, r.reply.raw
-	d.emit(d.turnEnd(r, d.timeless(r), messageOf(r.reply.raw), r.reply.usage))
+	d.Emit(d.turnEnd(r, d.timeless(r), messageOf(r.reply.raw), r.reply.usage))
+}
+
+// mixedRuns hands out once for a run that its lines are mixed with those of others.
+func (d *Decoder) mixedRuns(r *run, m otelagent.Meta, detail string) {
+	if !r.mixed {
+		r.mixed = true
+		d.Emit(&otelagent.DefectFound{Meta: m, Code: spans.DefectRunsMixed, Detail: detail})
+	}
 }

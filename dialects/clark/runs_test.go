@@ -96,7 +96,7 @@ func TestTwoInputs(t *testing.T) {
 		d := NewDecoder()
 		got := collect(d, strings.Join(lines[:i], ""))
 		flushed := false // the end of a turn was told from its reply
-		for _, s := range d.streams.list {
+		for _, s := range d.streams {
 			flushed = flushed || slices.ContainsFunc(s.stack, func(r *run) bool { return r.closed })
 		}
 		got = append(got, collect(d, strings.Join(lines[i:], ""))...)

@@ -3,620 +3,424 @@ package clark
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
+	"hash/maphash"
+	"io"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/shell"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
 // Bounds of what is remembered of a trajectory, and of events that wait for one.
 const (
-	maxQueues   = 4096
-	maxWaiting  = 1 << 16 // records or marks of one run
-	maxMarks    = 1 << 18 // of all runs
+	maxWaiting  = 1 << 18 // records and kinds of events
 	maxWaitText = 64 << 20
-	// window is how far a record may stand behind others of its run that were not met, and ahead how far a trajectory is read for one.
-	window = 64
-	ahead  = 256
 )
 
-// merge brings events and the records of a trajectory together: by the order of matching kinds, run by run. A record is only ever told as an
-// event of its own when its run is not known from events, or when that run goes on behind its last event.
+// merge brings events and records together: the n-th event of a kind in a run has the time of the n-th record of that
+// kind in that run. A record becomes an event of its own only when its run is not known from events, or when that run
+// goes on behind its last event.
 type merge struct {
-	byRun map[string]*queue // by run id; under the empty one those without
-	order []string
+	runs   map[string]*queue // by run id; under the empty one those without
+	order  []string          // their ids as they came
+	source io.Reader         // of WithTrajectory, until it was read
+	lines  int64             // of it
+	number int64             // of records, from 1
+	size   int               // records and kinds
+	text   int               // bytes of the lines of records that are kept
+	lost   bool              // there were too many
 
-	source *input.Scanner // of WithTrajectory, until its end
-	lines  int64          // of it
-	line   line
-	number int64 // of records, from 1
-	marks  int
-	text   int // bytes of records that wait
-	copies int // of records that wait
-
-	nameless bool   // runs without an identity are known from events
-	made     int64  // runs without an identity, told from records
-	last     *queue // of the last event
-
-	// Where records come right behind their events, an event waits for its record.
-	follow  bool
-	held    *kept
-	heldFor *stream
-
-	lastRun string
-	lastSeq int64
+	nameless bool // runs without an identity are known from events
+	last     mark // of the record before, by run and sequence number
 }
 
-// queue is what of one run was not brought together yet. At most one of both lists is long.
+// queue is what is known of one run from records.
 type queue struct {
-	records []waiting
-	copies  int // records that have a copy
-	seen    []mark
-	lost    bool  // marks were forgotten: records are not waited for any more
-	done    int64 // number of the last record that was met
-	began   int64 // that of its run_started, 0 without one
-	latest  int64 // that of the last record
+	kinds  map[mark]*kind
+	done   int64  // number of the last record that had an event
+	own    stream // of the records that are events of their own
+	played bool   // there are some
+	kept   int    // records that have their line
 
-	told   bool   // its records were told as events of their own
-	ledger *run   // as told from records
-	outer  []*run // without run ids: runs in which that one is nested
-
-	// For the repair of a recorder that parent and child share: behind the child its records carry the child's id.
-	parent string
+	parent string   // by the records
+	callID string   // of the parent, that certainly spawned the run
+	calls  []string // that are open
 	ended  bool
-	turn   bool // a turn is open
-	asked  bool // a request waits for its reply
-	calls  map[string]bool
-	mixed  bool   // its records are those of several runs
-	callID string // of the parent, that certainly spawned the run
 }
 
 // mark is what an event and its record have in common.
 type mark struct {
-	variant variant
+	variant string
 	key     uint64
 }
 
-// waiting is a record whose event did not come yet.
-type waiting struct {
-	mark
+// kind is the records of one mark in their order, and how many events of it came.
+type kind struct {
+	records []record
+	events  int
+}
+
+// waiting returns the records whose events did not come.
+func (k *kind) waiting() []record { return k.records[min(k.events, len(k.records)):] }
+
+type record struct {
 	time   time.Time
 	number int64
-	line   *kept // a copy, of records that come by WithTrajectory
+	line   *line // of records that come by WithTrajectory
 }
 
-// recordable reports whether the trajectory has a record of such a line.
-func (l *line) recordable() bool { return variants[l.variant].record != "" }
+var hashSeed = maphash.MakeSeed()
 
-// mark returns what the line has in common with its record. Of messages that is what tells them apart, because some producers change the
-// order of keys.
+// mark returns what the line has in common with its record. Of messages it is what differs between them, because some
+// producers change the order of keys.
 func (l *line) mark() mark {
-	var parts [][]byte
-	switch l.variant {
-	case vTurnEnd, vMessageEnd:
-		parts = [][]byte{l.msg.role, l.msg.stopReason, l.msg.timestamp}
-	case vToolStart, vToolEnd:
-		parts = [][]byte{l.get(kToolCallID), l.get(kToolName)}
-	case vTransform, vGate:
-		parts = [][]byte{l.get(kIteration), l.get(kPlugin)}
-	case vConflict, vRequest:
-		parts = [][]byte{l.get(kIteration)}
-	case vEscalation:
-		parts = [][]byte{l.get(kAttempt)}
+	parts := [][]byte{l.Raw("tool_call_id"), l.Raw("tool_name"), l.Raw("iteration"), l.Raw("plugin"), l.Raw("attempt")}
+	if l.variant == "message_end" || l.variant == "turn_end" {
+		parts = [][]byte{l.msg.Raw("role"), l.msg.Raw("stop_reason"), l.msg.Raw("timestamp")}
 	}
-	return mark{l.variant, hashOf(parts...)}
+	return mark{l.variant, maphash.Bytes(hashSeed, bytes.Join(parts, []byte{0}))}
 }
 
-// queue returns that of a run id.
-func (m *merge) queue(id string) *queue {
-	q := m.byRun[id]
-	if q != nil {
+// queue returns that of a run id. Beyond the bound it forgets the oldest whose records it need not hand out.
+func (t *merge) queue(id string) *queue {
+	if q := t.runs[id]; q != nil {
 		return q
 	}
-	if m.byRun == nil {
-		m.byRun = map[string]*queue{}
+	if t.runs == nil {
+		t.runs = map[string]*queue{}
 	}
-	if len(m.order) == maxQueues { // one whose records were told, if there is one
-		gone := max(slices.IndexFunc(m.order, func(id string) bool { return m.byRun[id].copies == 0 }), 0)
-		old := m.byRun[m.order[gone]]
-		m.marks -= len(old.seen)
-		for _, w := range old.records {
-			m.forget(old, w)
+	for n := 0; n < maxOpen && len(t.order) >= maxRuns; n++ {
+		oldest := t.runs[t.order[0]]
+		t.order = append(t.order[1:], t.order[0])
+		if oldest.kept == 0 {
+			t.forget(oldest)
+			break
 		}
-		delete(m.byRun, m.order[gone])
-		m.order = without(m.order, gone)
 	}
-	q = &queue{}
-	m.byRun[id] = q
-	m.order = append(m.order, id)
+	q := &queue{kinds: map[mark]*kind{}, own: stream{name: id, named: id != "", ledger: true}}
+	t.runs[id] = q
+	t.order = append(t.order, id)
 	return q
 }
 
-// queueOf returns that of a run known from events.
-func (m *merge) queueOf(r *run) *queue {
-	if !r.identified {
-		m.nameless = true
-		return m.queue("")
+// forget drops q, which is the last of the order.
+func (t *merge) forget(q *queue) {
+	t.size -= len(q.kinds)
+	for _, k := range q.kinds {
+		t.size -= len(k.records)
 	}
-	return m.queue(r.id)
+	last := len(t.order) - 1
+	delete(t.runs, t.order[last])
+	t.order = t.order[:last]
 }
 
-// told reports whether records of a run were told as events of their own: then its times are those of the records, so that both tell of the
-// same run.
-func (m *merge) told(id string) bool {
-	q := m.byRun[id]
-	return q != nil && q.told
-}
-
-// goesOn reports whether the trajectory has a record of r behind the start of other: then r goes on, and the recorder tells both apart. One
-// that they share would give all records the id of other.
-func (d *Decoder) goesOn(r, other *run) bool {
-	q := d.merge.queueOf(r)
-	for n := 0; ; n++ {
-		if o := d.merge.queueOf(other); o.began > 0 && (q.latest > o.began) {
-			return true
-		}
-		if n == ahead || !d.pull() {
-			return false
+// grow counts what is remembered. Beyond the bound all is forgotten, and no event has a time of a record any more.
+func (t *merge) grow() {
+	if t.size++; t.size > maxWaiting {
+		t.lost, t.size = true, 0
+		for _, q := range t.runs {
+			q.kinds, q.kept = map[mark]*kind{}, 0
 		}
 	}
 }
 
-// open returns the runs that are told from records and have not ended.
-func (m *merge) open() (list []*run) {
-	for _, id := range slices.Backward(m.order) {
-		if r := m.byRun[id].ledger; r != nil && !r.ended {
-			list = append(list, r)
+func (t *merge) kind(q *queue, l *line) *kind {
+	m := l.mark()
+	k := q.kinds[m]
+	if k == nil {
+		k = &kind{}
+		if t.grow(); !t.lost {
+			q.kinds[m] = k
 		}
 	}
-	return list
+	return k
 }
 
-// find returns the position of the first record like m, of those that come next; -1 when there is none.
-func (q *queue) find(m mark) int {
-	return slices.IndexFunc(q.records[:min(len(q.records), window)], func(w waiting) bool { return w.mark == m })
-}
-
-// count numbers the record l of q.
-func (m *merge) count(q *queue, l *line) waiting {
-	m.number++
-	q.latest = m.number
-	if l.variant == vRunIdentified {
-		q.began = m.number
-	}
-	return waiting{l.mark(), l.time, m.number, nil}
-}
-
-// forget says that the copy of a record of q is not held any more.
-func (m *merge) forget(q *queue, w waiting) {
-	if w.line != nil {
-		m.text -= len(w.line.text)
-		m.copies--
-		q.copies--
-	}
-}
-
-// drop takes the i-th record off q.
-func (d *Decoder) drop(q *queue, i int) waiting {
-	w := q.records[i]
-	d.merge.forget(q, w)
-	q.records = without(q.records, i)
-	q.done = max(q.done, w.number)
-	return w
-}
-
-// take returns the record of an event of r. Without one it notes that the event was there.
-func (d *Decoder) take(r *run, l *line) (waiting, bool) {
-	m := &d.merge
-	q := m.queueOf(r)
-	m.last = q
-	want := l.mark()
-	i := q.find(want)
-	for n := 0; i < 0 && n < ahead && d.pull(); n++ {
-		i = q.find(want)
-	}
-	if i >= 0 {
-		return d.drop(q, i), true
-	}
-	switch {
-	case q.lost:
-	case len(q.seen) == maxWaiting || m.marks >= maxMarks:
-		m.marks -= len(q.seen)
-		q.seen, q.lost = nil, true
-	default:
-		q.seen = append(q.seen, want)
-		m.marks++
-	}
-	return waiting{}, false
-}
-
-// takeOf returns the run of several whose next record is that of l, and gives l its time.
-func (d *Decoder) takeOf(all []*run, l *line) *run {
-	if !l.recordable() {
-		return nil
-	}
-	want := l.mark()
-	for n := 0; ; n++ {
-		var found *run
-		var of *queue
-		at := -1
-		for _, r := range all {
-			q := d.merge.queueOf(r)
-			if i := q.find(want); i >= 0 && (of == nil || q.records[i].number < of.records[at].number) {
-				found, of, at = r, q, i
-			}
-		}
-		if found != nil {
-			d.time(l, found, d.drop(of, at))
-			return found
-		}
-		if n == ahead || !d.pull() {
-			return nil
-		}
-	}
-}
-
-// timeOf gives l the time of its record, where it has none of its own.
-func (d *Decoder) timeOf(r *run, l *line) {
-	if !l.recordable() || l.matched || r.ledger {
+// add takes a record of q.
+func (t *merge) add(q *queue, l, keep *line) {
+	t.number++
+	k := t.kind(q, l)
+	if t.grow(); t.lost {
 		return
 	}
-	if w, ok := d.take(r, l); ok {
-		d.time(l, r, w)
-		if l.variant == vAgentEnd {
-			d.missing(r, l, w.number)
+	if keep != nil {
+		q.kept++
+	}
+	k.records = append(k.records, record{l.time, t.number, keep})
+}
+
+// take returns the record of an event of q.
+func (t *merge) take(q *queue, l *line) (r record, ok bool) {
+	k := t.kind(q, l)
+	if list := k.waiting(); len(list) > 0 {
+		r, ok = list[0], true
+		if r.line != nil {
+			list[0].line = nil
+			q.kept--
+		}
+		q.done = max(q.done, r.number)
+	}
+	k.events++
+	return r, ok
+}
+
+// first returns the time of the first record that waits.
+func (q *queue) first() (at time.Time) {
+	for _, k := range q.kinds {
+		if list := k.waiting(); len(list) > 0 && (at.IsZero() || list[0].time.Before(at)) {
+			at = list[0].time
 		}
 	}
+	return at
 }
 
-func (d *Decoder) time(l *line, r *run, w waiting) {
-	l.matched = true
-	if l.time.IsZero() || d.merge.queueOf(r).told {
-		l.time = w.time
+// queueOf returns that of a run known from events.
+func (d *Decoder) queueOf(r *run) *queue {
+	d.load()
+	if !r.identified {
+		d.trajectory.nameless = true
+		return d.trajectory.queue("")
+	}
+	return d.trajectory.queue(r.id)
+}
+
+// timeOf gives l the time of its record, where it has none of its own. If its run was made of records, it has theirs in
+// any case, so that both are the same run.
+func (d *Decoder) timeOf(r *run, l *line) {
+	if !l.recordable() || r.ledger {
+		return
+	}
+	q := d.queueOf(r)
+	rec, ok := d.trajectory.take(q, l)
+	if !ok {
+		return
+	}
+	if l.time.IsZero() || q.played {
+		l.time = rec.time
+	}
+	if l.variant == "agent_end" {
+		d.missing(r, q, l, rec.number)
 	}
 }
 
-// missing tells of records of r before the given one that no event was like.
-func (d *Decoder) missing(r *run, l *line, before int64) {
-	q := d.merge.queueOf(r)
+// startTime gives r, whose identity l has, the time of its record.
+func (d *Decoder) startTime(r *run, l *line) {
+	q := d.queueOf(r)
+	if rec, ok := d.trajectory.take(q, l); ok && (r.start.time.IsZero() || q.played) {
+		r.start.time = rec.time
+	}
+	r.callID = q.callID
+}
+
+// missing says how many records of r before the given one no event was like.
+func (d *Decoder) missing(r *run, q *queue, l *line, before int64) {
 	n := 0
-	for len(q.records) > 0 && q.records[0].number < before {
-		d.drop(q, 0)
-		n++
+	for _, k := range q.kinds {
+		for list := k.waiting(); len(list) > 0 && list[0].number < before; list = list[1:] {
+			k.events++
+			n++
+		}
 	}
 	if n > 0 {
-		d.emit(&otelagent.DefectFound{Meta: r.meta(l), Code: spans.DefectEventLost, Detail: fmt.Sprintf("%d records of the trajectory have no event", n)})
+		d.Emit(&otelagent.DefectFound{Meta: r.meta(l), Code: spans.DefectEventLost,
+			Detail: fmt.Sprintf("%d records of the trajectory have no event", n)})
 	}
 }
 
-// hold keeps an event for its record, where those come right behind; it reports whether it did.
-func (d *Decoder) hold(s *stream, l *line) bool {
-	if !d.merge.follow || !l.recordable() || !l.time.IsZero() {
-		return false
-	}
-	d.merge.held, d.merge.heldFor = &kept{bytes.Clone(l.text()), l.place}, s
-	return true
-}
-
-// flushHeld hands out the event that waits for its record, for want of that.
-func (d *Decoder) flushHeld() {
-	m := &d.merge
-	if m.held == nil {
-		return
-	}
-	held := m.held
-	m.held, m.follow = nil, false
-	d.replay([]kept{*held}, func(l *line) { d.deliver(m.heldFor, l) })
-}
-
-// record takes a record that stands in the input itself.
+// record reads a record that stands in the input itself.
 func (d *Decoder) record(l *line) {
-	m := &d.merge
-	if l.sequence >= 0 && l.sequence == m.lastSeq && l.stream == m.lastRun && m.number > 0 {
-		l.miss("seq", "the same as of the record before; the record is passed over")
-		return
-	}
-	m.lastRun, m.lastSeq = l.stream, l.sequence
-	if l.variant == unknownVariant {
-		d.flushHeld()
-		d.emit(&otelagent.Other{Meta: otelagent.Meta{Run: l.stream, Session: d.sessionOf(l.stream), Time: l.time, Arrived: l.arrived, Seq: l.place.seq},
-			Type: l.name, Body: l.outer.raw})
-		return
-	}
-	id := m.repair(l)
-	q := m.queue(id)
-	w := m.count(q, l)
-	if !d.known(id) && !d.streams.pending() && (m.held == nil || l.variant != vRunIdentified) {
-		d.play(q, id, l)
-		q.told = true
-		d.wait(q, w)
-		return
-	}
-	if held := m.held; held != nil {
-		met := false
-		m.held = nil
-		d.replay([]kept{*held}, func(e *line) {
-			if met = e.mark() == w.mark; met {
-				e.time, e.matched, e.owner = l.time, true, id
-			}
-			d.deliver(m.heldFor, e)
-		})
-		if met {
-			return
+	t := &d.trajectory
+	if l.variant == "" {
+		m := otelagent.Meta{Run: l.stream, Time: l.time, Arrived: l.arrived, Seq: l.seq}
+		if r := d.runs.find(l.stream); r != nil {
+			m.Session = r.session
 		}
-	}
-	if i := slices.Index(q.seen[:min(len(q.seen), window)], w.mark); i >= 0 {
-		m.follow = i == len(q.seen)-1 && m.last == q
-		m.marks -= i + 1
-		q.seen = q.seen[i+1:]
-		if r := d.runs.find(id); l.variant == vRunIdentified && r != nil && !r.announced && r.startAt.IsZero() {
-			r.startAt = l.time
-		}
+		d.Emit(&otelagent.Other{Meta: m, Type: l.name, Body: l.text})
 		return
 	}
-	if !q.lost {
-		d.wait(q, w)
+	this := mark{l.stream, uint64(l.sequence)}
+	if l.sequence >= 0 && t.number > 0 && this == t.last {
+		l.outer.Fail("seq", "the same as of the record before; the record is passed over")
+		return
 	}
-}
-
-// wait keeps a record for its event.
-func (d *Decoder) wait(q *queue, w waiting) {
-	if len(q.records) == maxWaiting {
-		d.drop(q, 0)
+	t.last = this
+	id := t.owner(l)
+	q := t.queue(id)
+	t.add(q, l, nil)
+	waiting := slices.ContainsFunc(d.streams, func(s *stream) bool { return len(s.starts) > 0 })
+	if !d.known(id) && !waiting {
+		d.play(q, l)
 	}
-	q.records = append(q.records, w)
 }
 
 // known reports whether the run of a record is known from events.
 func (d *Decoder) known(id string) bool {
 	if id == "" {
-		return d.merge.nameless
+		return d.trajectory.nameless
 	}
 	r := d.runs.find(id)
 	return r != nil && !r.ledger
 }
 
-func (d *Decoder) sessionOf(id string) string {
-	if r := d.runs.find(id); r != nil {
-		return r.session
-	}
-	return ""
-}
-
-// repair returns the run of a record. Behind a child that used the recorder of its parent the records carry the id of the child.
-func (m *merge) repair(l *line) string {
-	id := l.stream
-	q := m.queue(id)
-	if l.variant == vRunIdentified {
-		q.ended, q.turn, q.asked, q.mixed, q.parent, q.calls, q.callID = false, false, false, false, l.parent, nil, ""
-		if p := m.byRun[l.parent]; l.parent != "" && p != nil && len(p.calls) == 1 {
-			for call := range p.calls {
-				q.callID = stringOf([]byte(call))
-			}
+// owner returns the run of a record. A child that uses the recorder of its parent gives its id to all records behind
+// its start: those behind its end are the parent's.
+func (t *merge) owner(l *line) string {
+	id, call := l.stream, l.String("tool_call_id")
+	q := t.queue(id)
+	if l.variant == "run_identified" {
+		q.parent, q.callID, q.calls, q.ended = l.parent, "", nil, false
+		if p := t.runs[l.parent]; l.parent != "" && p != nil && len(p.calls) == 1 {
+			q.callID = p.calls[0]
 		}
 		return id
 	}
-	if q.parent == "" {
-		q.parent = l.parent
-	}
-	call := string(l.get(kToolCallID))
 	for range maxOpen {
-		parent := m.byRun[q.parent]
-		if id == "" || q.parent == "" || parent == nil {
+		p := t.runs[q.parent]
+		if id == "" || q.parent == "" || p == nil {
 			break
 		}
-		if l.variant == vToolEnd && !q.calls[call] && parent.calls[call] {
-			q.ended = true
+		if l.variant == "tool_execution_end" && !slices.Contains(q.calls, call) && slices.Contains(p.calls, call) {
+			q.ended = true // it died
 		}
 		if !q.ended {
 			break
 		}
-		id, q = q.parent, parent
+		id, q = q.parent, p
 	}
 	switch l.variant {
-	case vToolStart:
-		if q.calls == nil {
-			q.calls = map[string]bool{}
-		}
+	case "tool_execution_start":
 		if len(q.calls) < maxCalls {
-			q.calls[call] = true
+			q.calls = append(q.calls, call)
 		}
-	case vToolEnd:
-		delete(q.calls, call)
-	case vTurnStart:
-		q.mixed = q.mixed || q.turn && m.siblings(q)
-		q.turn = true
-	case vRequest:
-		q.asked = true
-	case vMessageEnd:
-		if l.msg.assistant() {
-			q.mixed = q.mixed || !q.asked && m.siblings(q)
-			q.asked = false
-		}
-	case vTurnEnd:
-		q.turn = false
-	case vAgentEnd:
-		q.ended = !q.mixed
+	case "tool_execution_end":
+		q.calls = slices.DeleteFunc(q.calls, func(c string) bool { return c == call })
+	case "agent_end":
+		p := t.runs[q.parent]
+		q.ended = p == nil || len(p.calls) <= 1 // else it may be the end of a sibling that uses this recorder
 	}
 	return id
 }
 
-// siblings reports whether the run of q may run beside another one of its parent. A recorder that both share gives all records the id of the
-// one that began last, which shows when a turn begins in another or a reply comes that was not asked for.
-func (m *merge) siblings(q *queue) bool {
-	p := m.byRun[q.parent]
-	return q.parent != "" && p != nil && len(p.calls) > 1
+// play hands out a record as an event of its own.
+func (d *Decoder) play(q *queue, l *line) {
+	q.played = true
+	s, top := &q.own, q.own.top()
+	nests := top == nil || l.variant == "turn_start" && top.open && len(top.openCalls()) > 0
+	if l.variant != "run_identified" && !s.named && nests { // no record has the start of a run without an identity
+		s.starts = append(s.starts, startOf(l))
+	}
+	d.event(s, l)
+	if top = s.top(); top != nil {
+		d.announce(top, otelagent.Moment{})
+	}
 }
 
-// play tells a record as an event of its own.
-func (d *Decoder) play(q *queue, id string, l *line) {
-	d.flushHeld()
-	r := q.ledger
-	switch {
-	case l.variant == vRunIdentified:
-		if r != nil {
-			d.abandon(r)
-		}
-		r = d.newRun(id, l.get(kIdentity))
-		d.beginLedger(q, r, l)
-		return
-	case r == nil || id == "" && (r.ended || l.variant == vTurnStart && r.open && r.calling()):
-		if id == "" {
-			if r != nil && !r.ended && len(q.outer) < maxOpen {
-				q.outer = append(q.outer, r)
-			}
-			d.merge.made++
-			r = d.nameless(&stream{made: d.merge.made - 1})
-		} else {
-			r = d.newRun(id, nil)
-			r.identified, r.inferred, r.parentID = true, true, l.parent
-			if p := d.runs.find(l.parent); p != nil {
-				r.session = p.session
-			} else if l.parent == "" {
-				r.session = id
-			}
-		}
-		d.beginLedger(q, r, l)
+// records reads the trajectory given by WithTrajectory.
+type records struct {
+	shell.Shell
+	*merge
+}
+
+func (rs *records) BeforeOwn() {}
+func (rs *records) End()       {}
+
+func (rs *records) Line(in input.Line) {
+	t := rs.merge
+	if t.text < maxWaitText {
+		in.Text = bytes.Clone(in.Text)
 	}
-	if id != "" && q.mixed {
-		keeper := r
-		if p := d.merge.byRun[r.parentID]; p != nil && p.ledger != nil && !p.ledger.ended {
-			keeper = p.ledger
-		}
-		d.mixedRuns(keeper, keeper.meta(l), "the records of several of its children are mixed")
-		d.other(keeper.meta(l), l)
+	l := parse(&rs.Shell, in)
+	if l == nil {
 		return
 	}
-	d.handle(r, l)
-	if n := len(q.outer); r.ended && n > 0 {
-		q.ledger, q.outer = q.outer[n-1], q.outer[:n-1]
-	}
-}
-
-func (d *Decoder) beginLedger(q *queue, r *run, l *line) {
-	r.ledger, r.start, r.startAt = true, l.place, l.time
-	r.callID = q.callID
-	q.ledger = r
-	d.runs.put(r)
-	d.announce(r, otelagent.Moment{})
-}
-
-// pull reads one more record of the trajectory given by WithTrajectory, and reports whether there was one.
-func (d *Decoder) pull() bool {
-	m := &d.merge
-	for m.source != nil && !d.stopped {
-		if !m.source.Scan() {
-			if err := m.source.Err(); err != nil {
-				d.reject(&input.LineError{Field: "trajectory", Reason: err.Error()})
-			}
-			m.source = nil
-			return false
-		}
-		at := m.source.Line()
-		m.lines++
-		bad := &input.LineError{Reason: "longer than " + strconv.Itoa(d.settings.MaxLine) + " bytes"}
-		if !at.TooLong {
-			bad = m.line.parse(at.Text)
-		}
-		if bad == nil && (!m.line.record || m.line.variant == unknownVariant) {
-			bad = &input.LineError{Reason: "no record that is known"}
-		}
-		if bad != nil {
-			bad.Field = "trajectory line " + strconv.FormatInt(at.Number, 10) + " " + bad.Field
-			d.reject(bad)
-			continue
-		}
-		d.stats.Events++
-		m.line.place = d.at
-		q := m.queue(m.repair(&m.line))
-		w := m.count(q, &m.line)
-		if m.text+len(at.Text) <= maxWaitText {
-			w.line = &kept{bytes.Clone(at.Text), d.at}
-			m.text += len(at.Text)
-			m.copies++
-			q.copies++
-		}
-		d.wait(q, w)
-		return true
-	}
-	return false
-}
-
-// drain tells what the trajectory given by WithTrajectory has and the events had not.
-func (d *Decoder) drain() {
-	m := &d.merge
-	if m.source == nil && m.text == 0 {
+	if !l.record || l.variant == "" {
+		rs.Reject(&input.LineError{Reason: "no record that is known"})
 		return
 	}
-	for more := true; more; {
-		more = d.pull()
-		if more && m.text < maxWaitText/2 && (len(m.order) < maxQueues || m.copies < maxQueues/2) {
-			continue // the order counts: the more is known of it the better
+	rs.Shell.Stats.Events++
+	keep := l
+	if t.text >= maxWaitText {
+		keep = nil
+	}
+	t.text += len(in.Text)
+	t.add(t.queue(t.owner(l)), l, keep)
+	rs.RejectProblems(l.name, l.Object)
+}
+
+// load reads the trajectory given by WithTrajectory, once.
+func (d *Decoder) load() {
+	t := &d.trajectory
+	if t.source == nil {
+		return
+	}
+	rs := &records{shell.New(Dialect, input.WithMaxLine(d.Settings.MaxLine)), t}
+	source := t.source
+	t.source = nil
+	for ev, err := range rs.Events(source, rs) {
+		var bad *input.LineError
+		switch {
+		case err == nil:
+			d.Emit(ev)
+		case errors.As(err, &bad):
+			bad.Field = "trajectory line " + strconv.FormatInt(bad.Line, 10) + " " + bad.Field
+			d.Reject(bad)
+		default:
+			d.Reject(&input.LineError{Field: "trajectory", Reason: errors.Unwrap(err).Error()})
 		}
-		d.tell()
+	}
+	t.lines = rs.Shell.Stats.Lines
+	d.Shell.Stats.Events += rs.Shell.Stats.Events
+	if t.lost || t.text > maxWaitText {
+		d.Reject(&input.LineError{Field: "trajectory", Reason: "too long: some of its times and runs are left out"})
 	}
 }
 
-// tell plays the records that wait, in their order.
-func (d *Decoder) tell() {
-	type one struct {
+// goOn hands out what the trajectory given by WithTrajectory has and the events had not.
+func (d *Decoder) goOn() {
+	d.load()
+	type waiting struct {
+		record
 		id string
 		q  *queue
-		w  waiting
 	}
-	var list []one
-	for _, id := range d.merge.order {
-		q := d.merge.byRun[id]
-		if q.copies == 0 {
-			continue
-		}
-		for _, w := range q.records {
-			if w.line != nil {
-				list = append(list, one{id, q, w})
-				d.merge.forget(q, w)
+	var list []waiting
+	for id, q := range d.trajectory.runs {
+		for _, k := range q.kinds {
+			for i, rec := range k.records {
+				if rec.line != nil {
+					list = append(list, waiting{rec, id, q})
+					k.records[i].line = nil
+					q.kept--
+				}
 			}
 		}
-		q.records = slices.DeleteFunc(q.records, func(w waiting) bool { return w.line != nil })
 	}
-	slices.SortFunc(list, func(a, b one) int { return cmp.Compare(a.w.number, b.w.number) })
-	for _, o := range list {
-		if i := slices.Index(o.q.seen[:min(len(o.q.seen), window)], o.w.mark); i >= 0 {
-			o.q.seen = o.q.seen[i+1:]
+	slices.SortFunc(list, func(a, b waiting) int { return cmp.Compare(a.number, b.number) })
+	for _, w := range list {
+		w.line.number, w.line.seq, w.line.arrived = d.Number, d.Seq, d.Arrived
+		if !d.known(w.id) {
+			d.play(w.q, w.line)
 			continue
 		}
-		d.replay([]kept{*o.w.line}, func(l *line) {
-			if !d.known(o.id) {
-				d.play(o.q, o.id, l)
-				o.q.told = true
-				o.w.line = nil
-				d.wait(o.q, o.w)
-				return
+		r := d.runs.find(w.id)
+		if w.id == "" {
+			r = d.stream("", false).top()
+		}
+		if r == nil || r.ended || w.number <= w.q.done || w.line.variant == "run_identified" {
+			continue
+		}
+		d.announce(r, otelagent.Moment{})
+		d.handle(r, w.line)
+		for _, s := range d.streams {
+			if r.ended {
+				d.remove(s, r)
 			}
-			d.goOn(o.id, o.q, o.w.number, l)
-		})
-	}
-}
-
-// goOn tells a record of a run whose events ended before it.
-func (d *Decoder) goOn(id string, q *queue, number int64, l *line) {
-	var r *run
-	if id != "" {
-		r = d.runs.find(id)
-	} else if s := d.streams.of("", false); len(s.stack) > 0 {
-		r = s.stack[len(s.stack)-1]
-	}
-	if r == nil || r.ended || number <= q.done || l.variant == vRunIdentified {
-		return
-	}
-	d.announce(r, otelagent.Moment{})
-	d.handle(r, l)
-	if r.ended {
-		for _, s := range d.streams.list {
-			d.remove(s, r)
 		}
 	}
 }

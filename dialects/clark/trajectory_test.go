@@ -38,12 +38,9 @@ func TestTrajectoryTellsWhatIsLost(t *testing.T) {
 	records := readFile(t, "testdata/sample.trajectory.jsonl")
 	tested := 0
 	for i := range lines[:len(lines)-1] {
-		var l line
-		if bad := l.parse([]byte(strings.TrimSpace(lines[i]))); bad != nil {
-			t.Fatal(bad)
-		}
+		l := lineOf(t, []byte(lines[i]))
 		switch l.variant {
-		case vMessageEnd, vToolEnd, vToolStart, vTransform, vGate:
+		case "message_end", "tool_execution_end", "tool_execution_start", "context_transform_applied", "tool_gate_applied":
 		default:
 			continue
 		}

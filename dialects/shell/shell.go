@@ -44,7 +44,7 @@ type Shell struct {
 	Name string
 	// Settings are those of the decoder.
 	Settings input.Settings
-	// Stats counts what was read. Shell counts lines, rejects and events of our own; the Reader counts its own events.
+	// Stats counts what was read. Shell counts lines, rejects, and the lines of our own dialect; the Reader counts its own events.
 	Stats input.Stats
 	// Number is the number of the line at hand in its input, Seq its number among all inputs, which is Meta.Seq of
 	// its events.
@@ -102,6 +102,16 @@ func (s *Shell) Document(r io.Reader, read func(text []byte)) iter.Seq2[otelagen
 		default:
 			read(text)
 		}
+	}
+}
+
+// While returns what read emits and rejects, for a Reader that is given its lines one by one, or that emits what it
+// holds. Read sets Number, Seq and Arrived itself, and counts lines.
+func (s *Shell) While(read func()) iter.Seq2[otelagent.Event, error] {
+	return func(yield func(otelagent.Event, error) bool) {
+		s.yield, s.stopped = yield, false
+		defer func() { s.yield = nil }()
+		read()
 	}
 }
 
