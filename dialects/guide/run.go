@@ -191,7 +191,7 @@ func triggerOf(first *message, info otelagent.RunInfo) spans.Trigger {
 	return ""
 }
 
-// status says how the run of a message of the assistant ended, as far as its parts tell: text or a call that is not
+// status returns how the run of a message of the assistant ended, as far as its parts show: text or a call that is not
 // finished stands frozen as it was last seen.
 func (m *message) status() spans.RunStatus {
 	waits := false
