@@ -80,9 +80,9 @@ func TestGetters(t *testing.T) {
 			(*bool)(nil), "a: want a boolean, got an array", ""},
 		{"time", `{"a":"2026-08-15T10:00:00.0000005Z"}`, func(o obj) any { return o.Time("a") }, at, "", ""},
 		{"time, number", `{"a":1}`, func(o obj) any { return o.Time("a") },
-			time.Time{}, "a: want a time in RFC 3339, got a number", ""},
+			time.Time{}, "a: want a time in RFC 3339 between 1678 and 2262, got a number", ""},
 		{"time, no time", `{"a":"yesterday"}`, func(o obj) any { return o.Time("a") },
-			time.Time{}, "a: want a time in RFC 3339", ""},
+			time.Time{}, "a: want a time in RFC 3339 between 1678 and 2262", ""},
 
 		{"raw", `{"a": [1, {"b":2}] ,"c":3}`, func(o obj) any { return string(o.Raw("a")) }, `[1, {"b":2}]`, "", `{"c":3}`},
 		{"raw, null is read and nil", `{"a":null,"c":3}`, func(o obj) any { return o.Raw("a") },
