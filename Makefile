@@ -103,7 +103,13 @@ bench-check: ## hold the benchmarks to the bounds in docs/hotpaths.md
 soak: ## kill, fill, lock, damage and flood the real binary for SOAKTIME (10m), and print figures
 	@go -C cmd/otelagent test -count=1 -v -timeout 24h ./soak -for $(SOAKTIME) $(SOAKFLAGS) | grep -v '^=== '
 
-newest: ## test the exporter against the newest Collector that resolves; its go.mod is the floor
+# The newest OpenTelemetry that resolves; the root go.mod is the floor.
+OTEL_NEWEST := v1.47.0
+newest: ## test adapter and exporter against the newest OpenTelemetry and Collector that resolve; their go.mod files are floors
+	@dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; cp go.sum $$dir/newest.sum; \
+	sed -E 's#^(\tgo\.opentelemetry\.io/otel[a-z/]*) v[0-9.]+#\1 $(OTEL_NEWEST)#' go.mod >$$dir/newest.mod; \
+	go test -mod=mod -modfile=$$dir/newest.mod $(TESTFLAGS) ./spans ./otelagent/...
+	@go test ./internal/modules -run '^TestAdapterFitsTheADK$$' -frameworks
 	@dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; cd collector-exporter/agentsessionexporter; \
 	cp newest.mod $$dir/newest.mod; cp go.sum $$dir/newest.sum; \
 	go test -mod=mod -modfile=$$dir/newest.mod $(TESTFLAGS) ./...

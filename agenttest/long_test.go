@@ -172,9 +172,9 @@ func without(all []piece, first, last int64) (b session.Batch) {
 // bursts are losses of turns in a row, the first turn with prompt and tools included.
 var bursts = [][2]int64{{0, 0}, {0, 10}, {1, 1}, {40, 40}, {95, 105}, {150, 156}, {188, 198}}
 
-// Without echo exactly the lost blocks are missing, each named by its position in every request that holds it, and every list is
+// Exactly the lost blocks are missing, each named by its position in every request that holds it, and every list is
 // whole again.
-func TestLossWithoutEcho(t *testing.T) {
+func TestLoss(t *testing.T) {
 	notShort(t)
 	want := asked(t, "long-200")
 	all := pieces(t, playLong(t, "long-200"))
@@ -224,43 +224,6 @@ func TestLossWithoutEcho(t *testing.T) {
 				}
 				if len(p.Missing) == 0 && spans.BlockOf(p.Bytes) != want[turnKey{r.ID, turn.Index}] {
 					t.Errorf("turn %d did not come back", turn.Index)
-				}
-			}
-		})
-	}
-}
-
-// With echo every request is whole again within 27 turns of any loss of up to 11 turns in a row, and at the end of the run.
-func TestLossWithEcho(t *testing.T) {
-	notShort(t)
-	want := asked(t, "long-200")
-	all := pieces(t, playLong(t, "long-200", otelagent.WithEcho()))
-	for _, lost := range bursts {
-		t.Run(fmt.Sprint(lost), func(t *testing.T) {
-			// What had arrived by then: the turns up to 27 after the loss, and at the end everything.
-			for _, last := range []int64{lost[1] + 27, 200} {
-				if last > 199 && last != 200 {
-					continue
-				}
-				b := without(all, lost[0], lost[1])
-				if last < 200 {
-					b = session.Batch{}
-					for _, p := range all {
-						if p.turn != session.NoTurn && p.turn <= last && (p.turn < lost[0] || p.turn > lost[1]) {
-							b.Rows, b.Blocks = append(b.Rows, p.batch.Rows...), append(b.Blocks, p.batch.Blocks...)
-						}
-					}
-				}
-				s, blocks := onlySession(t, b)
-				r := s.Runs[0]
-				for _, turn := range r.Turns {
-					if turn.Index%7 != 0 && turn.Index > lost[1]+2 && turn.Index < last {
-						continue // enough of them
-					}
-					p := turn.Requests[0].Payload(blocks)
-					if !p.Exact || spans.BlockOf(p.Bytes) != want[turnKey{r.ID, turn.Index}] {
-						t.Errorf("with what came up to turn %d, turn %d is not whole: %v %v", last, turn.Index, p.Missing, p.Defects)
-					}
 				}
 			}
 		})

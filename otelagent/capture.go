@@ -194,13 +194,6 @@ func WithPreviewBytes(n int) Option {
 	})
 }
 
-// WithEcho sends each stretch of blocks once more, compressed, some turns after it was first sent: every request is whole
-// again within 27 turns of a loss of up to 11 turns in a row, for about a third more on the wire. For pipelines that may drop
-// spans behind the first collector. It keeps up to 8 MiB a session.
-func WithEcho() Option {
-	return optionFunc(func(c config) config { c.echo = true; return c })
-}
-
 // Delivery reports sessions whose spans did not arrive. The Providers and the Exporter of otelsetup do.
 type Delivery interface {
 	// OnLost registers f, which is then called with a session of which spans could not be delivered.

@@ -20,7 +20,6 @@ import (
 type content struct {
 	bodies, recipes []string
 	lists           []contentList
-	echoes          [][]byte
 	details         []attribute.KeyValue // of the encoding full
 	ahead           []ahead
 
@@ -57,8 +56,6 @@ const (
 	maxGrowing = 4096
 	// maxEnvelope bounds what stands in a list beside a block, in bytes: lists are sent again, and remembered.
 	maxEnvelope = 1 << 10
-	// maxEchoes bounds the events of one span that send blocks once more.
-	maxEchoes = 13
 )
 
 // claim refers to text and keeps it to be sent when it was not sent before. Old says that it is beyond the window of a request.
@@ -113,20 +110,17 @@ func (c *content) fits(o *origin, n int) bool {
 
 func (c *content) body(m *memory, o *origin, text string) {
 	c.bodies = append(c.bodies, text)
-	c.added(m, o, text, false)
+	c.added(m, text)
 }
 
 func (c *content) recipe(m *memory, o *origin, text string) {
 	c.recipes = append(c.recipes, text)
-	c.added(m, o, text, true)
+	c.added(m, text)
 }
 
-func (c *content) added(m *memory, o *origin, text string, recipe bool) {
+func (c *content) added(m *memory, text string) {
 	c.bytes += len(text)
 	m.request.earn(len(text))
-	if o.tracer.config.echo {
-		m.echo.add(text, recipe)
-	}
 }
 
 // pieces sends text as blocks of its own where it is too large for one event, and r, which puts them together.
@@ -381,13 +375,12 @@ func (c *content) addBody(o *origin, name string, body []byte) spans.BlockID {
 
 // empty reports whether there is nothing to emit.
 func (c *content) empty() bool {
-	return len(c.bodies)+len(c.recipes)+len(c.lists)+len(c.echoes)+len(c.details) == 0
+	return len(c.bodies)+len(c.recipes)+len(c.lists)+len(c.details) == 0
 }
 
 // carrier is what one span carries of content.
 type carrier struct {
 	bodies, recipes, lists []string
-	echoes                 [][]byte
 	details                []attribute.KeyValue
 }
 
@@ -428,13 +421,6 @@ func (c *content) carriers(run string, most int) []carrier {
 			k.bodies = append(k.bodies, text)
 		}
 	}
-	for i, frame := range c.echoes {
-		if i%maxEchoes == maxEchoes-1 {
-			room = 0
-		}
-		k := into(len(frame))
-		k.echoes = append(k.echoes, frame)
-	}
 	return list
 }
 
@@ -453,9 +439,6 @@ func (k *carrier) emit(span trace.Span, end time.Time) {
 	}
 	if len(kv) > 0 {
 		span.AddEvent(spans.EventBlocks, at, trace.WithAttributes(kv...))
-	}
-	for _, frame := range k.echoes {
-		span.AddEvent(spans.EventEcho, at, trace.WithAttributes(spans.EchoBlocksKey.ByteSlice(frame)))
 	}
 	if len(k.details) > 0 {
 		span.AddEvent(spans.EventDetails, at, trace.WithAttributes(k.details...))

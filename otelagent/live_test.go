@@ -4,14 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -64,7 +65,7 @@ func said(t *testing.T, s *otelagent.OpenSpan) (map[string]string, []string) {
 	}
 	got := map[string]string{}
 	for _, kv := range c.Attributes {
-		got[string(kv.Key)] = kv.Value.String()
+		got[string(kv.Key)] = kv.Value.Emit()
 	}
 	var bodies []string
 	for _, e := range c.Events {
@@ -91,7 +92,7 @@ func TestCopiesOfOpenSpans(t *testing.T) {
 	}
 	base := map[string]string{"otelagent.known": "live", "otelagent.live.heartbeat": fmt.Sprint(int64(time.Minute))}
 	for _, s := range live.open {
-		if got, bodies := said(t, s); !cmp.Equal(got, base) || bodies != nil {
+		if got, bodies := said(t, s); !maps.Equal(got, base) || bodies != nil {
 			t.Errorf("%v %v, want %v", got, bodies, base)
 		}
 	}
@@ -113,7 +114,7 @@ func TestCopiesOfOpenSpans(t *testing.T) {
 		t.Errorf("partial output leaves every %v", apart)
 	}
 	if got, bodies := said(t, live.open[1]); got["otelagent.partial"] != "true" ||
-		!cmp.Equal(bodies, []string{`{"content":[{"text":"Ahoy","type":"text"}],"role":"assistant"}`}) {
+		!slices.Equal(bodies, []string{`{"content":[{"text":"Ahoy","type":"text"}],"role":"assistant"}`}) {
 		t.Errorf("the turn says %v %q", got, bodies)
 	}
 	turn.Request(otelagent.Request{Attempt: 5}) // begins anew
@@ -158,7 +159,7 @@ func TestAsk(t *testing.T) {
 		if s.Name() == spans.SpanPermission {
 			got = map[string]string{}
 			for _, kv := range s.Attributes() {
-				got[string(kv.Key)] = kv.Value.String()
+				got[string(kv.Key)] = kv.Value.Emit()
 			}
 			if s.StartTime() != at || s.EndTime() != at.Add(7*time.Second) {
 				t.Errorf("from %v to %v", s.StartTime(), s.EndTime())
@@ -287,11 +288,11 @@ func TestPartialOutputIsRedacted(t *testing.T) {
 				}
 			}
 			all = append(all, closed...)
-			if diff := cmp.Diff([]string{tt.want}, last); diff != "" {
-				t.Errorf("the last copy (-want +got):\n%s", diff)
+			if !slices.Equal([]string{tt.want}, last) {
+				t.Errorf("the last copy is %q, want %q", last, tt.want)
 			}
-			if diff := cmp.Diff([]string{tt.want}, closed); diff != "" && tt.redactor != (withheld{}) {
-				t.Errorf("the turn that broke off (-want +got):\n%s", diff)
+			if !slices.Equal([]string{tt.want}, closed) && tt.redactor != (withheld{}) {
+				t.Errorf("the turn that broke off is %q, want %q", closed, tt.want)
 			}
 			for _, text := range all {
 				for at := 0; at+8 <= min(len(tt.secret), 40); at++ {

@@ -50,7 +50,6 @@ type memory struct {
 	values map[memoKey]value
 
 	request requests
-	echo    echo
 
 	text  []byte // scratch for canonical forms
 	found []found

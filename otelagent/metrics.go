@@ -63,9 +63,9 @@ type metrics struct {
 
 // instrument takes the samples of one metric. The zero instrument, that of a metric which the profile does not have, drops them.
 type instrument struct {
-	keys    []attribute.Key // of its labels
-	sample  func(context.Context, float64, metric.MeasurementOption)
-	enabled interface{ Enabled(context.Context) bool }
+	keys   []attribute.Key // of its labels
+	sample func(context.Context, float64, metric.MeasurementOption)
+	made   any // the instrument of the API
 }
 
 // newMetrics makes the instruments of a profile, as the registry describes them. An SDK that objects to one reports that to
@@ -84,7 +84,7 @@ func newMetrics(c *config) *metrics {
 		if err != nil {
 			otel.Handle(err)
 		}
-		if i.enabled != nil {
+		if i.made != nil {
 			i.keys = d.Attributes
 			m.instruments[d.Name] = i
 		}
@@ -97,19 +97,19 @@ func newInstrument(meter metric.Meter, d spans.Metric) (instrument, error) {
 	switch {
 	case d.Instrument == spans.InstrumentHistogram && d.Integer:
 		h, err := meter.Int64Histogram(d.Name, unit, brief, metric.WithExplicitBucketBoundaries(d.Boundaries...))
-		return instrument{enabled: h, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) { h.Record(ctx, int64(n), l) }}, err
+		return instrument{made: h, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) { h.Record(ctx, int64(n), l) }}, err
 	case d.Instrument == spans.InstrumentHistogram:
 		h, err := meter.Float64Histogram(d.Name, unit, brief, metric.WithExplicitBucketBoundaries(d.Boundaries...))
-		return instrument{enabled: h, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) { h.Record(ctx, n, l) }}, err
+		return instrument{made: h, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) { h.Record(ctx, n, l) }}, err
 	case d.Instrument == spans.InstrumentUpdowncounter:
 		c, err := meter.Int64UpDownCounter(d.Name, unit, brief)
-		return instrument{enabled: c, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) { c.Add(ctx, int64(n), l) }}, err
+		return instrument{made: c, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) { c.Add(ctx, int64(n), l) }}, err
 	case d.Integer:
 		c, err := meter.Int64Counter(d.Name, unit, brief)
-		return instrument{enabled: c, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) { c.Add(ctx, int64(n), l) }}, err
+		return instrument{made: c, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) { c.Add(ctx, int64(n), l) }}, err
 	default:
 		c, err := meter.Float64Counter(d.Name, unit, brief)
-		return instrument{enabled: c, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) { c.Add(ctx, n, l) }}, err
+		return instrument{made: c, sample: func(ctx context.Context, n float64, l metric.MeasurementOption) { c.Add(ctx, n, l) }}, err
 	}
 }
 
@@ -119,7 +119,8 @@ func (m *metrics) enabled(ctx context.Context, recording string, replayed bool) 
 		return false
 	}
 	for _, i := range m.instruments {
-		if i.enabled.Enabled(ctx) {
+		// OpenTelemetry before 1.40 cannot say that nobody takes samples: they are taken and dropped.
+		if e, ok := i.made.(interface{ Enabled(context.Context) bool }); !ok || e.Enabled(ctx) {
 			return true
 		}
 	}

@@ -389,9 +389,6 @@ func (r *Run) rest() {
 		l.pack(r.origin.run)
 		r.content.lists = append(r.content.lists, l)
 	}
-	if c := &r.tracer.config; c.echo {
-		r.content.echoes = append(r.content.echoes, m.echo.runEnded(r.counts.turns, c.scope == BlockScopeRun)...)
-	}
 }
 
 // status is how the run stands, and the error type if it failed.

@@ -46,7 +46,6 @@ type config struct {
 	window     int
 	maxSpan    int
 	preview    int
-	echo       bool
 
 	live         Live
 	partialEvery time.Duration // zero: nothing is kept of partial output

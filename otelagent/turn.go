@@ -275,7 +275,6 @@ func (t *Turn) End(res TurnResult) {
 		t.figures(&res, &a)
 		a.text(spans.ErrorMessageKey, res.Error)
 		t.result(&res, &a)
-		t.echo()
 	}
 	if end, measure := t.finish(res.End, spans.KnownObserved, &a, failed); measure {
 		t.measureEnd(&res, failed, end, spans.KnownObserved)
@@ -332,21 +331,6 @@ func (t *Turn) result(res *TurnResult, a *attrs) {
 	}
 }
 
-// echo takes what is to be sent once more with the end of the turn.
-func (t *Turn) echo() {
-	if !t.tracer.config.echo || !t.capturing() {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.ended {
-		return
-	}
-	m := t.tracer.memories.open(t.origin)
-	defer m.close()
-	t.content.echoes = append(t.content.echoes, m.echo.turnEnded()...)
-}
-
 // learnCall learns how long the model call took, from what the loop knows of it, else from the times of request and reply.
 func (t *Turn) learnCall(known time.Duration) {
 	t.mu.Lock()
@@ -392,7 +376,6 @@ func (t *Turn) Close(at Moment) {
 	}
 	t.keepPartial(&a)
 	t.mu.Unlock()
-	t.echo()
 	if end, measure := t.finish(at, spans.KnownClosed, &a, ""); measure {
 		t.measureEnd(&TurnResult{}, "", end, spans.KnownClosed)
 	}

@@ -260,7 +260,7 @@ func TestLargeBodies(t *testing.T) {
 	_, _ = rand.Read(raw)
 	image := base64.StdEncoding.EncodeToString(raw) // 4 MiB
 	payload := payloadOf(`"s"`, `{"role":"user","content":[{"type":"image","data":"`+image+`"}]}`, user(strings.Repeat("\u20ac", 400_000)))
-	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs(), otelagent.WithEcho())
+	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
 	_, run := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r"})
 	ask(t, run, payload)
 	run.End(otelagent.RunResult{})
@@ -277,7 +277,7 @@ func TestLargeBodies(t *testing.T) {
 		t.Errorf("a request of %d bytes", largest)
 	}
 
-	run, exp := start(t, otelagent.WithEcho())
+	run, exp := start(t)
 	ask(t, run, payload)
 	run.End(otelagent.RunResult{})
 	all := exp.GetSpans()

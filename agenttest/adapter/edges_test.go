@@ -367,34 +367,6 @@ func TestFramesThatReadersRefuse(t *testing.T) {
 	}
 }
 
-// However much is sent once more, the SDK drops no event for their number.
-func TestManyEchoes(t *testing.T) {
-	run, exp := start(t, otelagent.WithEcho(), otelagent.WithMaxSpanBytes(32<<20))
-	var messages []string
-	for i := range 200 {
-		messages = append(messages, user(fmt.Sprint(i, strings.Repeat("x", 300_000))))
-	}
-	ask(t, run, payloadOf(`"s"`, messages...))
-	for range 20 {
-		ask(t, run, payloadOf(`"s"`))
-	}
-	run.End(otelagent.RunResult{})
-	echoes := 0
-	for _, s := range exp.GetSpans() {
-		if len(s.Events) > 47-32 || s.DroppedEvents > 0 {
-			t.Errorf("%d events", len(s.Events))
-		}
-		for _, e := range s.Events {
-			if e.Name == spans.EventEcho {
-				echoes++
-			}
-		}
-	}
-	if echoes < 200 {
-		t.Errorf("%d stretches", echoes)
-	}
-}
-
 // A call without an id and its turn may both overflow: what carries the rest of each has an id of its own, also when ids are derived.
 func TestPayloadsOfACallAndItsTurn(t *testing.T) {
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())

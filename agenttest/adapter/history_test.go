@@ -165,9 +165,6 @@ func TestRandomHistories(t *testing.T) {
 			t.Parallel()
 			p, exp := collect(t)
 			opts := []otelagent.Option{otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(p), otelagent.WithPreviewBytes(0)}
-			if seed%2 == 1 {
-				opts = append(opts, otelagent.WithEcho())
-			}
 			if seed%5 == 4 {
 				opts = append(opts, otelagent.WithMaxBlockIDs(200)) // forgets all the time
 			}

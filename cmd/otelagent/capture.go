@@ -18,7 +18,7 @@ type captureOptions struct {
 	Level, Redact, Encoding, Scope           string
 	For                                      []string
 	MaxBlock, MaxTurn, Window, Preview, Span int
-	Echo, OpenInference                      bool
+	OpenInference                            bool
 }
 
 // captureOf returns the options of a level with the defaults of the flags.
@@ -46,7 +46,6 @@ func (o *captureOptions) flags(c *cobra.Command) {
 	f.StringVar(&o.Encoding, "encoding", "blocks", "`form` of requests: blocks (each piece once) or full (the standard event, whole on every turn)")
 	f.StringVar(&o.Scope, "block-scope", "session", "a piece is sent once a `scope`: session, or run (each run can be read without the others)")
 	f.BoolVar(&o.OpenInference, "openinference", false, "say kinds, names, tokens and previews in the words of OpenInference too, for Phoenix (docs/backends.md)")
-	f.BoolVar(&o.Echo, "echo", false, "send all pieces once more, compressed, some turns later, for pipelines that drop spans")
 	addGroup(c, "Flags for the wire", f)
 }
 
@@ -121,9 +120,6 @@ func (o *captureOptions) options() ([]otelagent.Option, error) {
 	}
 	if o.Scope == "run" {
 		opts = append(opts, otelagent.WithBlockScope(otelagent.BlockScopeRun))
-	}
-	if o.Echo {
-		opts = append(opts, otelagent.WithEcho())
 	}
 	if len(o.For) > 0 {
 		rules := make([]captureFor, len(o.For))

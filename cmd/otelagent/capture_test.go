@@ -13,7 +13,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/otelagent/otelagent/agenttest/phifixtures"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/sqlitestore"
 )
@@ -140,7 +139,6 @@ func TestRedact(t *testing.T) {
 		{[]string{"--redact", "default"}, false, true, true, false},
 		{[]string{"--redact", rules}, false, false, true, true},
 		{[]string{"--redact", rules, "--encoding", "full"}, false, false, true, true},
-		{[]string{"--redact", rules, "--echo"}, false, false, true, true},
 	} {
 		all := kept(t, events, append(test.args, "--capture", "content")...)
 		if strings.Contains(all, key) != test.key || strings.Contains(all, customer) != test.customer ||
@@ -148,38 +146,6 @@ func TestRedact(t *testing.T) {
 			t.Errorf("%v: key %v, customer %v, marks %v and %v", test.args, strings.Contains(all, key), strings.Contains(all, customer),
 				strings.Contains(all, "[redacted:api-key]"), strings.Contains(all, "[redacted:customer]"))
 		}
-	}
-}
-
-// --echo sends more, and changes nothing of what is read.
-func TestEcho(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: takes seconds")
-	}
-	var requests, wires [2]string
-	for i, args := range [][]string{{"--capture", "content"}, {"--capture", "content", "--echo"}} {
-		db := filepath.Join(t.TempDir(), "s.db")
-		for _, to := range []string{"db", "wire"} {
-			stream := phifixtures.Long(t, repository, "long-200")
-			if to == "db" {
-				sendAll(t, stream, append(args, "--db", db)...)
-			} else {
-				wires[i] = wire(t, stream, args...)
-			}
-			_ = stream.Close()
-		}
-		code, stdout, stderr := runWith(t, "request", "last/199", "--db", db)
-		if code != exitOK || stderr != "" {
-			t.Fatalf("exit %d: %s", code, stderr)
-		}
-		requests[i] = stdout
-	}
-	if requests[0] != requests[1] {
-		t.Error("a request is another one with --echo")
-	}
-	const event = "otelagent.echo.blocks"
-	if more := float64(len(wires[1])) / float64(len(wires[0])); strings.Contains(wires[0], event) || !strings.Contains(wires[1], event) || more < 1.05 || more > 1.5 {
-		t.Errorf("%d bytes, with --echo %d", len(wires[0]), len(wires[1]))
 	}
 }
 

@@ -383,6 +383,7 @@ var address = []string{
 // previews are the attributes that show content for eyes. A row leaves them out when its own span brought lists.
 var previews = []string{
 	string(spans.InputMessagesKey), string(spans.OutputMessagesKey), string(spans.ToolCallArgumentsKey), string(spans.ToolCallResultKey),
+	string(spans.SystemInstructionsKey), string(spans.RequestMessagesOmittedKey),
 }
 
 // part returns the spans of td without their content, and that as log records, each with its address.

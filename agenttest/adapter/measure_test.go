@@ -1,4 +1,4 @@
-package otelagent_test
+package adapter_test
 
 import (
 	"context"
