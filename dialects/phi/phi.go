@@ -57,6 +57,7 @@ type Decoder struct {
 func NewDecoder(opts ...input.Option) *Decoder {
 	d := &Decoder{shell: shell.New(Dialect, opts...)}
 	d.runs.settings = d.shell.Settings
+	d.shell.Place = d.runs.place
 	return d
 }
 
