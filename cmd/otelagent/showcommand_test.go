@@ -21,7 +21,7 @@ func TestShowPrintsCommandsThatWork(t *testing.T) {
 	}
 	var bodies [][]byte
 	for _, sample := range samples {
-		body, err := os.ReadFile(filepath.Join("../../otelagent", filepath.FromSlash(sample)))
+		body, err := os.ReadFile(filepath.Join("../../dialects", filepath.FromSlash(sample)))
 		if err != nil {
 			t.Fatal(err)
 		}

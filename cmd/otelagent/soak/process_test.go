@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -250,8 +251,11 @@ func (c *collector) run() *process {
 // queue is the folder of a persistent queue.
 func (c *collector) queue() string { return filepath.Join(filepath.Dir(c.db), "queue") }
 
+// metricsPage matches the exporter and the pipeline of metrics that the configuration of the distribution has and this binary cannot run.
+var metricsPage = regexp.MustCompile(`(?m)^  prometheus:\n(    .*\n)+|^    metrics:\n(      .*\n)*      exporters: \[prometheus\]\n`)
+
 // placed writes the configuration with the addresses of this collector in place of those it has, and nothing else changed but
-// edits.
+// edits and the metrics page.
 func (c *collector) placed() string {
 	c.t.Helper()
 	text, err := os.ReadFile(c.config)
@@ -265,7 +269,7 @@ func (c *collector) placed() string {
 		}
 	}
 	out := strings.NewReplacer(append(c.edits, "127.0.0.1:4317", c.addr.grpc, "127.0.0.1:4318", c.addr.http, "127.0.0.1:13133", c.addr.health,
-		"port: 8888", "port: "+port)...).Replace(string(text))
+		"port: 8888", "port: "+port)...).Replace(metricsPage.ReplaceAllString(string(text), ""))
 	path := filepath.Join(c.t.TempDir(), filepath.Base(c.config))
 	if err := os.WriteFile(path, []byte(out), 0o600); err != nil {
 		c.t.Fatal(err)
