@@ -129,7 +129,6 @@ func (l *loop) ask(turn *otelagent.Turn, run string, history []string) {
 	l.told = append(l.told, toldRequest{run, index, payload})
 	req := otelagent.ParseRequest([]byte(payload))
 	for i := range req.Messages {
-		req.Messages[i].Envelope = []string{"turnId"}
 		req.Messages[i].Provenance = spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: int64(i / 2), Role: "user-message"}
 	}
 	turn.Request(req)
@@ -166,7 +165,7 @@ func TestRandomHistories(t *testing.T) {
 			p, exp := collect(t)
 			opts := []otelagent.Option{otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithTracerProvider(p), otelagent.WithPreviewBytes(0)}
 			if seed%2 == 1 {
-				opts = append(opts, otelagent.WithEcho())
+				opts = append(opts, otelagent.WithPreviewBytes(0))
 			}
 			if seed%5 == 4 {
 				opts = append(opts, otelagent.WithMaxBlockIDs(200)) // forgets all the time

@@ -27,34 +27,21 @@ func TestLongSessions(t *testing.T) {
 	events := map[string]float64{} // payload events by session, in D of that session
 	for _, test := range []struct {
 		name string
-		echo bool
 		most float64 // events / D
-		full bool
 	}{
-		{name: "long-200", most: 1.30},
-		{name: "long-200", echo: true, most: 1.65},
-		{name: "long-20x10", most: 1.30},
-		{name: "long-20x10", echo: true, most: 1.65},
-		{name: "long-200x1", most: 1.30},
-		{name: "long-200x1", echo: true, most: 1.65},
-		{name: "long-mixed", most: 1.30},
-		{name: "long-mixed", echo: true, most: 1.65},
-		{name: "long-400", most: 1.30},
-		{name: "long-200", full: true, most: 130},
+		{name: "long-200", most: 1.25},
+		{name: "long-20x10", most: 1.25},
+		{name: "long-200x1", most: 1.25},
+		{name: "long-mixed", most: 1.25},
+		{name: "long-400", most: 1.25},
 	} {
-		name, opts := test.name, []otelagent.Option(nil)
-		if test.echo {
-			name, opts = name+" with echo", append(opts, otelagent.WithEcho())
-		}
-		if test.full {
-			name, opts = name+" in full", append(opts, otelagent.WithEncoding(otelagent.EncodingFull))
-		}
+		name := test.name
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() {
 				t.Skip("-short: hundreds of megabytes of events")
 			}
 			d, payloads := distinct(t, phifixtures.Long(t, "../..", test.name))
-			s := sizesOf(t, phifixtures.Long(t, "../..", test.name), opts...)
+			s := sizesOf(t, phifixtures.Long(t, "../..", test.name))
 			of := func(n int) float64 { return float64(n) / float64(d) }
 			t.Logf("D %d, payloads %.1f D, payload events %.3f D, OTLP %.2f D, gzip %.2f D", d, of(payloads), of(s.events), of(s.otlp), of(s.gzip))
 			if got := of(s.events); got > test.most || got < 1 {
@@ -75,8 +62,6 @@ func TestLongSessions(t *testing.T) {
 		{"long-400", "long-200", 2.0 / 1.93},
 		{"long-20x10", "long-200", 1.1},
 		{"long-200x1", "long-200", 1.1},
-		{"long-20x10 with echo", "long-200 with echo", 1.1},
-		{"long-200x1 with echo", "long-200 with echo", 1.1},
 	} {
 		if got := events[r.a] / events[r.b]; got > r.most {
 			t.Errorf("%s costs %.3f times %s, want at most %.3f", r.a, got, r.b, r.most)
@@ -104,7 +89,7 @@ func sizesOf(t testing.TB, events io.Reader, opts ...otelagent.Option) (s sizes)
 				for _, span := range ss.Spans {
 					for _, e := range span.Events {
 						switch e.Name {
-						case spans.EventBlocks, spans.EventEcho, spans.EventDetails:
+						case spans.EventBlocks:
 							s.events += proto.Size(e) + 4 // and its tag and length
 						}
 					}

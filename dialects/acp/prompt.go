@@ -114,15 +114,11 @@ func (d *Decoder) prompt(c *conn, f *frame, p *pending, params object, s *sessio
 	return w
 }
 
-// envelope names the key of a message that tells of its place.
-var envelope = []string{"messageId"}
-
 // message completes a message that lacks its end.
 func message(role string, raw []byte, id string) otelagent.Message {
 	m := otelagent.Message{Role: role}
 	if id != "" {
 		raw = rawjson.Quote(append(raw, `,"messageId":`...), id)
-		m.Envelope = envelope
 	}
 	m.Raw = append(raw, '}')
 	return m

@@ -409,7 +409,6 @@ func (e *extension) wrap(msg *otelagent.Message) {
 	if e.envelope == nil || !c.Open('{') {
 		return
 	}
-	names := slices.Clone(msg.Envelope)
 	raw := msg.Raw[:len(msg.Raw)-1]
 	for c.More('}') {
 		key := string(c.Key())
@@ -419,9 +418,8 @@ func (e *extension) wrap(msg *otelagent.Message) {
 			continue
 		}
 		raw = append(append(rawjson.Quote(append(raw, ','), key), ':'), value...)
-		names = append(names, key)
 	}
-	msg.Raw, msg.Envelope = append(raw, '}'), names
+	msg.Raw = append(raw, '}')
 }
 
 // leftOver tells of the messages that still wait: in turns of which there is nothing else, or in none.

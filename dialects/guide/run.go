@@ -259,9 +259,6 @@ func (p *part) streams() bool {
 	return false
 }
 
-// envelope are the keys of a message that belong to its place.
-var envelope = []string{"id", "createdAt"}
-
 // tellMessage tells of a message of user or system.
 func (d *Decoder) tellMessage(r *run, m *message) {
 	d.emit(&otelagent.MessageAdded{Meta: r.meta(m.created, m.seq), Message: m.message(m.parts)})
@@ -284,7 +281,7 @@ func (m *message) message(parts []*part) otelagent.Message {
 		}
 		raw = append(raw, p.data...)
 	}
-	return otelagent.Message{Raw: append(raw, "]}"...), Envelope: envelope, Role: m.role, Time: m.created}
+	return otelagent.Message{Raw: append(raw, "]}"...), Role: m.role, Time: m.created}
 }
 
 func (m *message) output(parts []*part) *otelagent.Message {
