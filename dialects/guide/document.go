@@ -24,7 +24,7 @@ func (d *reader) documents(r io.Reader) error {
 		in.N = int64(d.Settings.MaxLine) + 1
 		err := d.document(dec)
 		d.endSession()
-		if err == io.EOF || d.Stopped() {
+		if errors.Is(err, io.EOF) || d.Stopped() {
 			return nil
 		}
 		bad := &input.LineError{Field: d.path, Reason: "JSON ends too early", Cut: true}

@@ -180,7 +180,7 @@ func TestStop(t *testing.T) {
 	for stop := 1; stop <= all; stop++ {
 		r := newReader()
 		n := 0
-		for range r.Events(strings.NewReader(in), r) {
+		for _, _ = range r.Events(strings.NewReader(in), r) {
 			if n++; n == stop {
 				break
 			}
@@ -220,7 +220,7 @@ func TestArrived(t *testing.T) {
 			opts = append(opts, input.WithLive())
 		}
 		r := newReader(opts...)
-		for ev := range r.Events(strings.NewReader(`{"name":"a"}`), r) {
+		for ev, _ := range r.Events(strings.NewReader(`{"name":"a"}`), r) {
 			if e := ev.(*otelagent.Other); e.Type == "a" && (live && e.Arrived.Before(before) || !live &&
 				!e.Arrived.IsZero()) {
 				t.Errorf("live %v: arrived at %v", live, e.Arrived)
