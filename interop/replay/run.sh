@@ -21,7 +21,7 @@ case $mode in
 check)
     dir=$(mktemp -d)
     trap 'rm -rf "$dir"' EXIT
-    go -C "$root" test ./backend/session/replay -run '^TestConvert$' -count=1 -args -bodies "$dir"
+    go -C "$root/backend" test ./session/replay -run '^TestConvert$' -count=1 -args -bodies "$dir"
     "$python" "$here/judge.py" "$dir"/*.json
     "$python" "$here/clients.py" "${OTELAGENT:-$root/bin/otelagent}" "$dir" "$root/backend/session/replay/testdata/answers" "$root/dialects/phi/testdata/sample-session.ndjson"
     ;;
