@@ -649,9 +649,7 @@ func TestDots(t *testing.T) {
 		if got := js[string](b, "location.pathname"); !strings.HasSuffix(got, "/request") {
 			t.Errorf("%q: the request is at %s", id, got)
 		}
-		js[bool](b, "window.before = true")
-		js[bool](b, "location.reload(), true")
-		b.until("the page anew", "!window.before && Boolean(document.body)")
+		b.run("reload", reload)
 		b.shows("Question 0 of many")
 	}
 }
