@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/klauspost/compress/zstd"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"golang.org/x/tools/txtar"
@@ -88,7 +87,7 @@ func (s *sender) turn(session string, index int64) ptrace.Span {
 func blocksOn(sp ptrace.Span, bodies, recipes, lists []string) {
 	e := sp.Events().AppendEmpty()
 	e.SetName(spans.EventBlocks)
-	for key, l := range map[string][]string{string(spans.BlockBodiesKey): bodies, string(spans.BlockPartsKey): recipes, string(spans.ListsKey): lists} {
+	for key, l := range map[string][]string{string(spans.BlockBodiesKey): bodies, string(spans.BlockWithheldKey): recipes, string(spans.ListsKey): lists} {
 		if len(l) > 0 {
 			to := e.Attributes().PutEmptySlice(key)
 			for _, t := range l {
@@ -100,7 +99,7 @@ func blocksOn(sp ptrace.Span, bodies, recipes, lists []string) {
 
 func short(body string) string { return spans.BlockOfString(body).Short().String() }
 
-// fullID is the id of a block as recipes write it.
+// fullID is the id of a block as otelagent.block.withheld has it.
 func fullID(body string) string {
 	id := spans.BlockOfString(body)
 	return base64.RawURLEncoding.EncodeToString(id[:])
@@ -108,16 +107,13 @@ func fullID(body string) string {
 
 // listOf is a list of bodies in its wire form.
 func listOf(name string, bodies ...string) string {
-	l := spans.PackedList{Name: name, Count: int64(len(bodies))}
-	var chain spans.Chain
+	l := spans.List{Name: name, Count: int64(len(bodies))}
+	text := strings.Join(bodies, "\n")
+	l.Whole = spans.WholeOf(int64(len(text)), spans.BlockOfString(text)).String()
 	for _, b := range bodies {
-		id := spans.BlockOfString(b)
-		it := spans.Item{Block: id.Short()}
-		chain = chain.Add(id, it)
-		l.Items = append(l.Items, it.Encode())
+		l.Items = append(l.Items, short(b))
 	}
-	l.Digest = chain.Short()
-	return l.Encode("r")
+	return l.Encode()
 }
 
 // hostile are senders: each says what it sends beside a span of a session that is honest, which must not be harmed.
@@ -156,8 +152,8 @@ var hostile = []struct {
 				v, _ = sp.Events().AppendEmpty().Attributes().GetOrPutEmpty(string(a.Key))
 				set(v)
 				sp.Events().At(0).SetName([]string{
-					spans.EventBlocks, spans.EventList, spans.EventEcho, spans.EventDetails, spans.EventOther, spans.EventFact,
-				}[(i/len(names)+j)%6])
+					spans.EventBlocks, spans.EventOther, spans.EventFact,
+				}[(i/len(names)+j)%3])
 			}
 		}
 	}},
@@ -348,62 +344,27 @@ var hostile = []struct {
 			mark = mark.Add(item)
 		}
 	}},
-	{name: "recipes", send: func(s *sender) {
-		id := fullID
-		sp := s.turn("recipes", 0)
-		blocksOn(sp, []string{"body"}, []string{
-			id("self") + " 4 " + short("self"),
-			id("a") + " 4 " + short("b"), id("b") + " 4 " + short("a"), // each other
-			id("wrong") + " 4 " + short("body"), // of other bytes than its id says
-			id("body") + " 3 =3:fak",            // of a body that is there
-			id("body") + " 9999",                // said to be withheld
-			id("range") + " 4294967296 " + short("body") + ":0:4294967296",
-			id("backwards") + " 1 " + short("body") + ":3:1",
-			"AAAAAAAAAAA 99999999999", "no recipe", "",
-		}, []string{listOf("input", "self", "a", "b", "wrong", "body", "range")})
+	{name: "templates", send: func(s *sender) {
+		sp := s.turn("templates", 0)
+		bodies := []string{
+			"\x01" + short("none"), "\x01" + short("withheld"), "\x01", "\x01AAAAAAAAAAA", "\x01AAAAAAAAAA*", "\x02", "\x02x", "\x02m,", "\x02s", "\x01\x03", "body",
+		}
+		bodies = append(bodies, "\x01"+short(bodies[0])) // of what is a template itself
+		blocksOn(sp, bodies, []string{
+			fullID("body") + " 3 fak", // of a body that is there
+			fullID("body") + " 9999",  // said to be withheld
+			fullID("withheld") + " 8 with",
+			"AAAAAAAAAAA 99999999999", "no block", "", fullID("less") + " 1 more than that", fullID("none") + " 0",
+		}, []string{listOf("input", bodies...), listOf("params", bodies...)})
 	}},
-	{name: "recipes that make gigabytes", long: true, send: func(s *sender) {
+	{name: "templates that make gigabytes", long: true, send: func(s *sender) {
 		sp := s.turn("bomb", 0)
 		base := strings.Repeat("x", 512<<10)
-		made := func(n int) string { return strings.Repeat(base, n) }
-		recipe := func(body string, pieces ...string) string {
-			return fullID(body) + " " + fmt.Sprint(len(body)) + " " + strings.Join(pieces, " ")
+		var bodies []string
+		for i := range 400 { // each is 50 MiB
+			bodies = append(bodies, fmt.Sprint(i)+strings.Repeat("\x01"+short(base), 100))
 		}
-		of := func(n int) []string { return slices.Repeat([]string{short(base)}, n) }
-		first, second := made(100), made(101) // one of them is not kept once it was made
-		ids := []string{short(first), short(second)}
-		l := []string{recipe(first, of(100)...), recipe(second, of(101)...)}
-		var items []string
-		for i := range 40 { // each asks 20,000 times for a byte of it
-			body := strings.Repeat("x", 20_000) + fmt.Sprint(i)
-			l = append(l, recipe(body, append(slices.Repeat([]string{ids[i%2] + ":0:1"}, 20_000), fmt.Sprintf("=%d:%d", len(fmt.Sprint(i)), i))...))
-			items = append(items, body)
-		}
-		blocksOn(sp, []string{base}, l, []string{listOf("input", items...)})
-	}},
-	{name: "echoes", long: true, send: func(s *sender) {
-		sp := s.turn("echoes", 0)
-		z, err := zstd.NewWriter(nil)
-		if err != nil {
-			panic(err)
-		}
-		defer z.Close()
-		add := func(stretch []byte) {
-			e := sp.Events().AppendEmpty()
-			e.SetName(spans.EventEcho)
-			e.Attributes().PutEmptyBytes(string(spans.EchoBlocksKey)).FromRaw(z.EncodeAll(stretch, nil))
-		}
-		add(spans.AppendEcho(nil, "fine", false))
-		for range 20 {
-			add(spans.AppendEcho(nil, strings.Repeat("x", 60<<20), false))
-		}
-		add([]byte{9, 9, 9})
-		for range 500 {
-			e := sp.Events().AppendEmpty()
-			e.SetName(spans.EventEcho)
-			e.Attributes().PutEmptyBytes(string(spans.EchoBlocksKey)).FromRaw([]byte{0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0, 0, 0x70, 0, 1, 0, 0})
-		}
-		blocksOn(sp, nil, nil, []string{listOf("input", "fine")})
+		blocksOn(sp, append(bodies, base), nil, []string{listOf("input", bodies...)})
 	}},
 	{name: "usage", send: func(s *sender) {
 		for i, n := range []int64{math.MaxInt64, math.MaxInt64, 5, math.MinInt64, math.MinInt64, -5, math.MinInt64} {
@@ -436,7 +397,6 @@ var hostile = []struct {
 		e := sp.Events().AppendEmpty()
 		e.SetName(spans.EventBlocks)
 		e.Attributes().PutEmptySlice(string(spans.BlockBodiesKey)).AppendEmpty().SetStr("forged again")
-		e.Attributes().PutEmptySlice(string(spans.BlockSizesKey)).AppendEmpty().SetInt(-7)
 	}},
 	{name: "terminal escapes", send: func(s *sender) {
 		evil := "\x1b[31mred\x1b]8;;http://example.com\a\x07\x08\u202e\u200b\x9b2J\r\n"

@@ -2,8 +2,6 @@ package agenttest_test
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -20,17 +18,6 @@ import (
 // Whatever bytes come as OTLP, what is stored of them can be shown and exported, shows the same in any order and when it comes twice, and
 // everything that was stored is there.
 func FuzzOTLPToShow(f *testing.F) {
-	files, err := filepath.Glob(filepath.Join("testdata", "earlier", "*.otlp"))
-	if err != nil || len(files) == 0 {
-		f.Fatal(files, err)
-	}
-	for _, name := range files {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b)
-	}
 	for _, c := range hostile {
 		if c.long || len(c.opts) > 0 {
 			continue
@@ -123,7 +110,7 @@ func TestNobodyPoisonsBlocks(t *testing.T) {
 	liar.resource("liar", "")
 	sp := liar.turn("honest", 5)
 	id := fullID(prompt)
-	blocksOn(sp, []string{"forged"}, []string{id + " 6 =6:forged", id + " 99999", spans.BlockOfString(prompt).Short().String() + " 6 " + short("forged")}, nil)
+	blocksOn(sp, []string{"forged"}, []string{id + " 6 forged", id + " 99999"}, nil)
 	tenants := newSender()
 	tenants.resource("liar", "other tenant")
 	stolen := tenants.turn("honest", 0)
@@ -138,8 +125,8 @@ func TestNobodyPoisonsBlocks(t *testing.T) {
 		}
 		return b
 	}
-	if recipes := decode(liar).Blocks; len(recipes) != 4 || !recipes[0].Recipe {
-		t.Fatalf("the liar's blocks: %v", recipes)
+	if blocks := decode(liar).Blocks; len(blocks) != 3 {
+		t.Fatalf("the liar's blocks: %v", blocks)
 	}
 	first, second, third := decode(honest), decode(liar), decode(tenants)
 	for _, order := range [][]session.Batch{{first, second, third}, {third, second, first}, {second, third, first, second}} {

@@ -82,7 +82,7 @@ func TestLiveTree(t *testing.T) {
 	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerUser, Model: "m"})
 	turn.AddInput(otelagent.Message{Role: "user", Raw: []byte(`{"role":"user","content":"Is it in?"}`)})
 	turnIs("the input", func(turn *session.Turn, b session.Batch) bool {
-		return turn.Trigger == spans.TriggerUser && cmp.Equal(bodiesOf(b, turn.Input), []string{`{"content":"Is it in?","role":"user"}`})
+		return turn.Trigger == spans.TriggerUser && cmp.Equal(bodiesOf(b, turn.Input), []string{`{"role":"user","content":"Is it in?"}`})
 	})
 
 	payload := []byte(`{"model":"m","system":"Be brief.","messages":[{"role":"user","content":"Is it in?"}],"tools":[{"name":"bash"}]}`)
@@ -147,7 +147,7 @@ func TestLiveTree(t *testing.T) {
 	s, b := p.Session(), p.Batch()
 	last := lastTurn(s)
 	if s.Status != spans.SessionStatusIdle || last.Partial || last.Waiting != "" || last.Known != spans.KnownObserved || last.Attempts != 3 || last.HeartbeatNS != 0 ||
-		!cmp.Equal(bodiesOf(b, last.Output), []string{`{"content":"It is.","role":"assistant"}`}) || len(last.ToolCalls[0].Permissions) != 1 {
+		!cmp.Equal(bodiesOf(b, last.Output), []string{`{"role":"assistant","content":"It is."}`}) || len(last.ToolCalls[0].Permissions) != 1 {
 		t.Errorf("at the end %s, %+v", s.Status, last)
 	}
 	for n, want := range [][]byte{payload, again} {

@@ -211,7 +211,6 @@ func TestLoss(t *testing.T) {
 						params[m.Part] = true
 					}
 				}
-				delete(params, "frame") // it grows over the first turns
 				of := map[string]bool{}
 				if lost[0] == 0 && turn.Index > lost[1] {
 					of = map[string]bool{"system": true, "tools": true, "rest": true}

@@ -282,7 +282,7 @@ func sameOrUnresolved(a, b *session.Request) bool {
 	list := func(a, b *session.Refs) bool {
 		return a.Equal(b) || a != nil && b != nil && a.Digest == b.Digest && a.Complete != b.Complete
 	}
-	return a.Attempt == b.Attempt && list(a.Messages, b.Messages) && list(a.Params, b.Params) && list(a.Sections, b.Sections)
+	return a.Attempt == b.Attempt && list(a.Messages, b.Messages) && list(a.Params, b.Params)
 }
 
 // whyUnnamed says which rule of docs/fidelity.md a lost span falls under.

@@ -53,19 +53,6 @@ const (
 	BlockScopeRun
 )
 
-// Encoding says how the request of a turn is written. The zero value is EncodingBlocks.
-type Encoding uint8
-
-// The encodings of requests.
-const (
-	// EncodingBlocks sends each block once and refers to it afterwards; the request can be given back byte for byte.
-	EncodingBlocks Encoding = iota
-	// EncodingFull sends the whole request with each turn, as the standard event gen_ai.client.inference.operation.details,
-	// for backends that read that. It costs the whole history on every turn, and is what the standard form can say of the
-	// request, not its bytes. Messages, arguments and results of the session are blocks as before.
-	EncodingFull
-)
-
 // Piece is content that is about to leave the process.
 type Piece struct {
 	// Body must be neither changed nor kept.
@@ -87,7 +74,6 @@ const (
 	PlaceSystem  = "system"  // the system prompt
 	PlaceTools   = "tools"   // the tool catalogue
 	PlaceRest    = "rest"    // of a request
-	PlaceSection = "section" // of a system prompt
 	PlaceEvent   = "event"   // what an event without a place of its own carried
 	PlaceFact    = "fact"    // the value of a fact
 	PlaceConfig  = "config"  // of a run
@@ -139,12 +125,7 @@ func WithBlockScope(s BlockScope) Option {
 	return optionFunc(func(c config) config { c.scope = s; return c })
 }
 
-// WithEncoding sets how requests are written. Default: EncodingBlocks.
-func WithEncoding(e Encoding) Option {
-	return optionFunc(func(c config) config { c.encoding = e; return c })
-}
-
-// WithMaxBlockBytes cuts every body over n bytes: its first n bytes leave, with its size and SHA-256, and readers show the cut.
+// WithMaxBlockBytes cuts every body over n bytes: its first n bytes (at most 512 KiB) leave, with its size and SHA-256, and readers show the cut.
 // A request with such a body cannot be given back byte for byte. Default, and below 1: no bound.
 func WithMaxBlockBytes(n int) Option {
 	return optionFunc(func(c config) config { c.maxBlock = max(n, 0); return c })
@@ -154,12 +135,6 @@ func WithMaxBlockBytes(n int) Option {
 // SHA-256 leave, also later. Default, and below 1: no bound.
 func WithMaxTurnBytes(n int) Option {
 	return optionFunc(func(c config) config { c.maxTurn = max(n, 0); return c })
-}
-
-// WithRequestWindow sends of each request the bodies of its last n messages; of older ones that were not sent before only size and
-// SHA-256 leave, as when a session is taken up again with a long history. They are sent when they come to stand among the last n. Default, and below 1: no bound.
-func WithRequestWindow(n int) Option {
-	return optionFunc(func(c config) config { c.window = max(n, 0); return c })
 }
 
 // DefaultMaxSpanBytes bounds the content of one span unless WithMaxSpanBytes says otherwise.
@@ -194,13 +169,14 @@ func WithPreviewBytes(n int) Option {
 	})
 }
 
-// Delivery reports sessions whose spans did not arrive. The Providers and the Exporter of otelsetup do.
+// Delivery reports content that could not be delivered. The Providers and the Exporter of otelsetup do.
 type Delivery interface {
-	// OnLost registers f, which is then called with a session of which spans could not be delivered.
+	// OnLost registers f, which is then called with the id of a session of which content was lost.
 	OnLost(f func(session string))
 }
 
-// WithDelivery sends the content of a session again, whole with its next request, when d reports a loss of it. Default, and with nil: what left the tracer counts as sent.
+// WithDelivery sends the next request of a session whole, and its content again, when d reports a loss. Default, and with nil: all content that
+// left the tracer counts as sent.
 func WithDelivery(d Delivery) Option {
 	return optionFunc(func(c config) config { c.delivery = d; return c })
 }

@@ -123,10 +123,7 @@ func (h *handle) fact(f *Fact, at Moment) {
 	kv = append(kv, spans.FactSubjectKey.String(h.subject(f.Subject)), spans.FactKeyKey.String(cutName(f.Key, 128)),
 		spans.EventSeqKey.Int64(h.next(at)))
 	if f.Value != nil && h.capturing() {
-		m := h.tracer.memories.open(h.origin)
-		id := h.content.block(m, h.origin, Piece{Body: f.Value, JSON: true, Place: PlaceFact})
-		m.close()
-		kv = append(kv, spans.FactValueKey.String(id.Short().String()))
+		kv = append(kv, spans.FactValueKey.String(h.content.reference(h.origin, Piece{Body: f.Value, JSON: true, Place: PlaceFact})))
 	}
 	h.span.AddEvent(spans.EventFact, trace.WithAttributes(kv...), trace.WithTimestamp(at.Time))
 }

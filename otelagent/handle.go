@@ -177,10 +177,7 @@ func (h *handle) note(typ string, body []byte, at Moment) {
 	kv := make([]attribute.KeyValue, 0, 3)
 	kv = append(kv, spans.EventTypeKey.String(cutName(typ, 128)), spans.EventSeqKey.Int64(seq))
 	if body != nil && h.capturing() {
-		m := h.tracer.memories.open(h.origin)
-		id := h.content.block(m, h.origin, Piece{Body: body, JSON: true, Place: PlaceEvent})
-		m.close()
-		kv = append(kv, spans.EventBodyKey.String(id.Short().String()))
+		kv = append(kv, spans.EventBodyKey.String(h.content.reference(h.origin, Piece{Body: body, JSON: true, Place: PlaceEvent})))
 	}
 	if at.Time.IsZero() {
 		h.span.AddEvent(spans.EventOther, trace.WithAttributes(kv...))
@@ -199,7 +196,6 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 		return Moment{}, false
 	}
 	h.ended = true
-	h.takeBack()
 	at = at.sound()
 	if !h.content.empty() || !h.began.IsZero() {
 		at = at.now()
@@ -228,13 +224,6 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 	} else {
 		h.span.End(trace.WithTimestamp(at.Time))
 	}
-	if h.live != nil {
-		var last *origin
-		if h.whole {
-			last = h.origin
-		}
-		h.tracer.memories.ahead.sendDue(last)
-	}
 	return end, h.measured
 }
 
@@ -261,7 +250,7 @@ func (h *handle) close(at Moment, known spans.Known, a *attrs, failed spans.Erro
 	c := &h.content
 	a.count(spans.CaptureBytesKey, int64(c.bytes))
 	a.count(spans.CaptureKnownBytesKey, c.known)
-	a.count(spans.CaptureWithheldKey, c.withheld)
+	a.count(spans.CaptureWithheldKey, c.kept)
 	a.count(spans.RedactedKey, c.redacted+a.redacted)
 	if failed != "" {
 		a.kv = append(a.kv, spans.ErrorTypeKeyKey.String(string(failed)))

@@ -152,13 +152,9 @@ type Usage struct {
 
 // Message is one message, tool result or extension message.
 //
-// Raw is its JSON as the loop wrote it. Before hashing the keys named by Envelope are taken off its top level, and keys are
-// sorted, so that one message is one block wherever it appears; what was taken off rides beside the reference.
+// Raw is its JSON as the loop wrote it.
 type Message struct {
 	Raw []byte
-	// Envelope names the top-level keys that belong to the place of the message and not to the message. The slice is
-	// never written to and may be shared.
-	Envelope []string
 	// Role is user, assistant, toolResult, or what the loop says.
 	Role string
 	// ToolCallID is the call that a tool result answers.
@@ -169,8 +165,8 @@ type Message struct {
 	Provenance spans.Provenance
 }
 
-// Request is what the model received in one attempt of a turn. A request of which only At, Attempt and Payload are set is
-// read by ParseRequest. Byte slices are copied before the call returns, as far as they are kept.
+// Request is what the model received in one attempt of a turn. With Payload the tracer finds System, Tools and Messages in it, as ParseRequest
+// does. Byte slices are copied before the call returns, as far as they are kept.
 type Request struct {
 	// At is when it was ready.
 	At Moment
@@ -178,29 +174,17 @@ type Request struct {
 	Attempt int
 	// Payload is the request as the loop emitted it, nil when it did not. With it the request can be given back byte for byte.
 	Payload []byte
-	// Frame says how Payload is made of what follows, which then are pieces of it as they stand there, Rest excepted; Shapes are
-	// found by the tracer. Nil when Payload has blanks between its tokens, or a key twice.
-	Frame *spans.Frame
-	// Messages in the order of the request, with provenance.
+	// Messages in the order of the request, with provenance. Where Payload has as many messages, those of Payload count, and Messages say what is
+	// known of each beside its JSON.
 	Messages []Message
-	// System and Tools are the raw JSON of system prompt and tool catalogue; Rest is a JSON object of everything else.
-	System, Tools, Rest []byte
-	// Sections are those of the system prompt, in order, where the loop tells them; so a prompt of which a section changes (the date,
-	// the state of a repository) costs that section. They may leave out text between them.
-	Sections []Section
+	// System and Tools are the raw JSON of system prompt and tool catalogue. Where Payload has them, those of Payload count.
+	System, Tools []byte
 	// Model asked for, Level of reasoning, Format asked for; zero when not stated.
 	Model, Level, Format string
 	MaxTokens            *int64
 	Temperature          *float64
 	// Bytes is the size of the request as the loop emitted it; zero takes that of Payload.
 	Bytes int64
-}
-
-// Section is a part of a system prompt.
-type Section struct {
-	// Name says what it is: instructions, skills, environment.
-	Name string
-	Text string
 }
 
 // DiscardedAttempt is an attempt of a turn whose reply was thrown away. Its tokens were billed, so they are kept, apart from those of

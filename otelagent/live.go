@@ -1,11 +1,7 @@
 package otelagent
 
 import (
-	"hash/fnv"
-	"slices"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -34,11 +30,9 @@ type Live interface {
 
 // WithLive lets l send copies of spans while they are open, so that a session can be watched as it runs, and lets the request of a
 // turn and the arguments of a tool call leave as soon as they are known: on a session.payload span of their own. See docs/live.md.
-// Default, and with nil: nothing leaves before its span ends, and none of it costs anything. With EncodingFull requests leave with
-// their turn.
+// Default, and with nil: nothing leaves before its span ends, and none of it costs anything.
 //
-// Where l is a Delivery, as that of otelsetup.WithLive is, it stands for one: what left ahead of its span and did not arrive is sent again
-// with the end of that span. WithDelivery after it counts instead.
+// Where l is a Delivery, as that of otelsetup.WithLive is, it stands for one. WithDelivery after it counts instead.
 func WithLive(l Live) Option {
 	return optionFunc(func(c config) config {
 		c.live = l
@@ -108,7 +102,7 @@ func (s *OpenSpan) Copy() (LiveCopy, bool) {
 	case s.tool != nil:
 		a.count(spans.ToolProgressCountKey, s.tool.progress)
 	}
-	growing := h.content.growing(h.run, s.turn != nil && s.turn.reply != nil)
+	growing := h.content.growing(s.turn != nil && s.turn.reply != nil)
 	early, name := h.early("")
 	h.mu.Unlock()
 
@@ -119,14 +113,8 @@ func (s *OpenSpan) Copy() (LiveCopy, bool) {
 		a.yes(spans.PartialKey, true)
 	}
 	c := LiveCopy{Attributes: a.kv}
-	var kv []attribute.KeyValue
-	if len(bodies) > 0 {
-		kv = append(kv, spans.BlockBodiesKey.StringSlice(bodies))
-	}
-	if len(growing) > 0 {
-		kv = append(kv, spans.ListsKey.StringSlice(growing))
-	}
-	if len(kv) > 0 {
+	k := carrier{bodies: bodies, lists: growing}
+	if kv := k.attributes(); len(kv) > 0 {
 		c.Events = []LiveEvent{{Name: spans.EventBlocks, Attributes: kv}}
 	}
 	return c, true
@@ -157,9 +145,9 @@ func (h *handle) early(list string) (now content, name string) {
 		return content{}, ""
 	}
 	c := &h.content
-	now.bodies, now.recipes = c.bodies, c.recipes
+	now.bodies, now.withheld = c.bodies, c.withheld
 	now.bytes = c.bytes - c.left
-	c.bodies, c.recipes, c.left = nil, nil, c.bytes
+	c.bodies, c.withheld, c.left = nil, nil, c.bytes
 	if list != "" {
 		now.lists = c.takeLists()
 	}
@@ -170,185 +158,15 @@ func (h *handle) early(list string) (now content, name string) {
 		name = "blocks/" + strconv.Itoa(h.live.blocks)
 		h.live.blocks++
 	}
-	if h.tracer.config.delivery != nil && !now.empty() {
-		for i := range now.lists { // packed here, since two are to read them
-			now.lists[i].pack(h.run)
-		}
-		c.keepAhead(ahead{now.bodies, now.recipes, now.lists, now.bytes, h.tracer.memories.ahead.losses(h.session)})
-	}
 	return now, name
-}
-
-// ahead is content that left before its span ended. It is kept until then, as it would be without copies: what was lost leaves once more
-// with the end.
-type ahead struct {
-	bodies, recipes []string
-	lists           []contentList
-	bytes           int
-	losses          uint32 // of the session before it left
-}
-
-// keepAhead keeps what leaves. Lists that are told again take the place of those before.
-func (c *content) keepAhead(now ahead) {
-	for i := range c.ahead {
-		before := &c.ahead[i]
-		before.lists = slices.DeleteFunc(slices.Clone(before.lists), func(l contentList) bool {
-			return slices.ContainsFunc(now.lists, func(n contentList) bool { return n.name == l.name && n.attempt == l.attempt })
-		})
-	}
-	c.ahead = append(c.ahead, now)
-}
-
-// takeBack puts what left before a loss of the session was heard of on the span again. It may have arrived all the same: readers take what
-// comes twice once. For the rest no loss was heard of yet; it is kept for a while. The caller holds the lock.
-func (h *handle) takeBack() {
-	c := &h.content
-	if len(c.ahead) == 0 {
-		return
-	}
-	var back ahead
-	all := &h.tracer.memories.ahead
-	all.ended(h, func(losses uint32) (rest ahead) {
-		for i := range c.ahead {
-			if a := &c.ahead[i]; a.losses != losses {
-				back.add(a)
-			} else {
-				rest.add(a)
-			}
-		}
-		return rest
-	})
-	if c.ahead = nil; !back.empty() {
-		c.bodies, c.recipes, c.lists = append(back.bodies, c.bodies...), append(back.recipes, c.recipes...), append(back.lists, c.lists...)
-		c.left -= back.bytes
-	}
-}
-
-func (a *ahead) add(more *ahead) {
-	a.bodies, a.recipes, a.lists = append(a.bodies, more.bodies...), append(a.recipes, more.recipes...), append(a.lists, more.lists...)
-	a.bytes += more.bytes
-}
-
-func (a *ahead) empty() bool { return len(a.bodies)+len(a.recipes)+len(a.lists) == 0 }
-
-// Bounds of what is kept of spans that have ended.
-const (
-	maxAheadSpans = 1024
-	maxAheadBytes = 16 << 20
-	// maxAheadAgain is how many times it leaves again.
-	maxAheadAgain = 8
-	// aheadApart is how long after it left again it does so the next time, twice as long after each further time, up to maxAheadApart:
-	// what is lost because the queue is full is not to fill it.
-	aheadApart    = time.Second
-	maxAheadApart = 32 * time.Second
-)
-
-// aheads is what left ahead of spans that have ended since, the newest: that it was lost may be heard of later than the end, and what
-// leaves again may be lost again.
-type aheads struct {
-	// lost counts what was lost, by session: those that share a place make each other send a little more.
-	lost [256]atomic.Uint32
-	due  atomic.Bool // something of kept may be
-
-	mu    sync.Mutex
-	kept  []endedAhead // oldest first
-	bytes int
-}
-
-type endedAhead struct {
-	of *handle
-	ahead
-	due   bool      // a loss was heard of since it left
-	again int       // times it left again
-	next  time.Time // when it may do so at the earliest
-}
-
-// losses returns another number once something more of the session was lost.
-func (s *aheads) losses(session string) uint32 { return s.place(session).Load() }
-
-func (s *aheads) place(session string) *atomic.Uint32 {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(session))
-	return &s.lost[h.Sum32()%uint32(len(s.lost))]
-}
-
-// ended keeps what left ahead of h, which ends, as rest tells it by the losses so far. Of more than the bounds the oldest is given up.
-func (s *aheads) ended(h *handle, rest func(losses uint32) ahead) {
-	s.mu.Lock() // no loss comes between the count and what is kept
-	defer s.mu.Unlock()
-	a := rest(s.losses(h.session))
-	if a.empty() {
-		return
-	}
-	for i := range a.lists {
-		a.bytes += len(a.lists[i].packed)
-	}
-	s.kept = append(s.kept, endedAhead{of: h, ahead: a})
-	s.bytes += a.bytes
-	for len(s.kept) > maxAheadSpans || s.bytes > maxAheadBytes {
-		s.bytes -= s.kept[0].bytes
-		s.kept[0] = endedAhead{}
-		s.kept = s.kept[1:]
-	}
-}
-
-// lose hears that something of the session was lost. What left ahead of spans that have ended leaves again, on children of them; open ones
-// send it with their end.
-func (s *aheads) lose(session string) {
-	s.mu.Lock()
-	s.place(session).Add(1)
-	for i := range s.kept {
-		if e := &s.kept[i]; e.of.session == session {
-			e.due = true
-			s.due.Store(true)
-		}
-	}
-	s.mu.Unlock()
-	s.sendDue(nil)
-}
-
-// sendDue sends what is due and may leave by now; of the run last, unless nil, which has ended, also what left a moment ago: there may be no
-// further end. The caller holds no lock.
-func (s *aheads) sendDue(last *origin) {
-	if !s.due.Load() {
-		return
-	}
-	now := time.Now()
-	var list []endedAhead
-	s.mu.Lock()
-	s.due.Store(false)
-	s.kept = slices.DeleteFunc(s.kept, func(e endedAhead) bool { return e.due && e.again == maxAheadAgain })
-	s.bytes = 0
-	for i := range s.kept {
-		e := &s.kept[i]
-		s.bytes += e.bytes
-		switch {
-		case !e.due:
-		case now.Before(e.next) && e.of.origin != last:
-			s.due.Store(true)
-		default:
-			e.due = false
-			e.next = now.Add(min(aheadApart<<e.again, maxAheadApart))
-			e.again++
-			list = append(list, *e)
-		}
-	}
-	s.mu.Unlock()
-	for _, e := range list {
-		now := content{bodies: e.bodies, recipes: e.recipes, lists: e.lists}
-		for _, text := range e.bodies {
-			now.bytes += len(text)
-		}
-		e.of.leave(&now, "again", Moment{Time: e.of.start()})
-	}
 }
 
 // takeLists takes the lists that are final before their span ends.
 func (c *content) takeLists() (now []contentList) {
 	rest := c.lists[:0]
 	for _, l := range c.lists {
-		switch l.name {
-		case spans.ListRequest, spans.ListParams, spans.ListSections, spans.ListArgs, spans.ListMetadata, spans.ListRules, spans.ListOptions:
+		switch l.Name {
+		case spans.ListRequest, spans.ListParams, spans.ListArgs, spans.ListMetadata, spans.ListRules, spans.ListOptions:
 			now = append(now, l)
 		default:
 			rest = append(rest, l)
@@ -366,7 +184,7 @@ func (h *handle) leave(now *content, name string, at Moment) {
 		return
 	}
 	at = at.now()
-	for i, k := range now.carriers(h.run, h.tracer.config.maxSpan) {
+	for i, k := range now.carriers(h.tracer.config.maxSpan) {
 		child := h.payload("live/"+name+"/"+strconv.Itoa(i), at.Time)
 		k.emit(child, at.Time)
 		child.End(trace.WithTimestamp(at.Time))
@@ -376,15 +194,16 @@ func (h *handle) leave(now *content, name string, at Moment) {
 
 // growing returns the lists that grow while the span is open, as they stand, and the output where that is whole: they are no more than
 // references.
-func (c *content) growing(run string, replied bool) (lists []string) {
+func (c *content) growing(replied bool) (lists []string) {
 	for i := range c.lists {
 		l := &c.lists[i]
-		if l.packed != "" || len(l.items) > maxLiveItems || int64(len(l.items)) != l.count {
+		if l.packed != "" || len(l.Items) > maxLiveItems || int64(len(l.Items)) != l.Count {
 			continue
 		}
-		if l.name == spans.ListInput || l.name == spans.ListOutside || l.name == spans.ListOutput && replied {
-			p := spans.PackedList{Name: l.name, Count: l.count, Digest: l.digest.Short(), Items: l.items}
-			lists = append(lists, p.Encode(run))
+		if l.Name == spans.ListInput || l.Name == spans.ListOutside || l.Name == spans.ListOutput && replied {
+			p := l.List
+			p.Whole = l.whole.String()
+			lists = append(lists, p.Encode())
 		}
 	}
 	return lists
@@ -471,6 +290,6 @@ func (t *Turn) output(reply *Message) {
 
 // outputBlock is the block of the reply, which stands in the list.
 func (c *content) outputBlock() spans.ShortID {
-	it, _ := spans.ParseItem(c.list(spans.ListOutput, 0).items[0])
+	it, _ := spans.ParseItem(c.list(spans.ListOutput, 0).Items[0])
 	return it.Block
 }

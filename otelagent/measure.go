@@ -51,14 +51,14 @@ func (h *handle) lasted(end Moment, known spans.Known) (seconds float64, ok bool
 // measureContent counts the content of a span that ended.
 func (h *handle) measureContent() {
 	c := &h.content
-	if !h.measured || c.bytes == 0 && c.known == 0 && c.withheld == 0 {
+	if !h.measured || c.bytes == 0 && c.known == 0 && c.kept == 0 {
 		return
 	}
 	m, ctx := h.tracer.metrics, trace.ContextWithSpan(context.Background(), h.span)
 	for _, n := range [...]struct {
 		name string
 		n    int64
-	}{{spans.MetricCaptureNew, int64(c.bytes)}, {spans.MetricCaptureKnown, c.known}, {spans.MetricCaptureWithheldBodies, c.withheld}} {
+	}{{spans.MetricCaptureNew, int64(c.bytes)}, {spans.MetricCaptureKnown, c.known}, {spans.MetricCaptureWithheldBodies, c.kept}} {
 		if n.n > 0 {
 			m.sample(ctx, n.name, float64(n.n))
 		}

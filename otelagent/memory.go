@@ -2,7 +2,8 @@ package otelagent
 
 import (
 	"container/list"
-	"hash/maphash"
+	"crypto/sha256"
+	"hash"
 	"sync"
 
 	"github.com/otelagent/otelagent/spans"
@@ -14,10 +15,7 @@ const defaultBlockIDs = 1 << 18
 // memories holds what was sent of each session (or run), so that it is not sent again. It is bounded; what was unused for
 // longest is forgotten first, whole.
 type memories struct {
-	max          int64
-	seedA, seedB maphash.Seed
-	scratches    scratches
-	ahead        aheads
+	max int64
 
 	// mu is held for moments only, and never while a memory is waited for: that may be in the hands of a slow redactor.
 	mu    sync.Mutex
@@ -43,50 +41,29 @@ type memory struct {
 	gone    bool // forgotten: what is still done with it counts no more
 	entries int64
 
-	mu     sync.Mutex
-	grown  int64 // entries since it was opened
-	sent   map[spans.BlockID]form
-	memos  map[memoKey]memo
-	values map[memoKey]value
+	mu       sync.Mutex
+	grown    int64 // entries since it was opened
+	sent     map[spans.BlockID]form
+	withheld int // how many of sent
 
 	request requests
 
-	text  []byte // scratch for canonical forms
-	found []found
-	texts []string
+	scratch []byte // for templates
+	extents []extent
+	cut     []cutPiece
 }
 
 // form is how a block was sent.
 type form uint8
 
 const (
-	asBody     form = iota
-	asRecipe        // of other blocks
-	asWithheld      // at most its beginning left, and so it stays
-	asOld           // withheld for being beyond the window of a request; sent when it comes to stand in one
+	notSent form = iota
+	asBody
+	asWithheld // at most its beginning left, and so it stays
 )
 
-// memoKey names bytes seen before. The hash is seeded, since what tools return may be hostile, and long enough that two
-// pieces with the same key will not be met.
-type memoKey struct {
-	a, b uint64
-	n    int
-}
-
-// memo is what became of those bytes: their block and what was taken off them.
-type memo struct {
-	id       spans.BlockID
-	envelope string
-	old      bool // the block is withheld as asOld
-	// spelled is the number of shapes by which the bytes were made again from the block and compared; 0: never.
-	spelled int
-}
-
 func newMemories(most int) *memories {
-	return &memories{
-		max: int64(most), seedA: maphash.MakeSeed(), seedB: maphash.MakeSeed(),
-		byKey: make(map[memoryKey]*list.Element), order: list.New(), scratches: make(scratches, 2),
-	}
+	return &memories{max: int64(most), byKey: make(map[memoryKey]*list.Element), order: list.New()}
 }
 
 // open returns what is remembered for o, locked. The caller ends with close.
@@ -117,8 +94,12 @@ const maxScratch = 64 << 10
 
 // close unlocks m and keeps the number of entries in its bound.
 func (m *memory) close() {
-	if cap(m.text) > maxScratch {
-		m.text = nil
+	clear(m.cut[:cap(m.cut)])
+	if cap(m.scratch) > maxScratch {
+		m.scratch = nil
+	}
+	if cap(m.extents) > maxScratch/8 {
+		m.extents = nil
 	}
 	n := m.grown
 	m.grown = 0
@@ -147,63 +128,10 @@ func (s *memories) forget(e *list.Element) {
 	s.total -= m.entries
 }
 
-// count adds n entries.
-func (m *memory) count(n int64) { m.grown += n }
-
-// claim reports whether the block has yet to be sent, and marks it as sent. Old says that it may be withheld for its age.
-func (m *memory) claim(id spans.BlockID, old bool) bool {
-	as, sent := m.sent[id]
-	if sent && (as != asOld || old) {
-		return false
-	}
-	if m.sent == nil {
-		m.sent = make(map[spans.BlockID]form)
-	}
-	m.sent[id] = asBody
-	if !sent {
-		m.count(1)
-	}
-	return true
-}
-
-// whole reports whether the block was sent so that others can be made of it.
-func (m *memory) whole(id spans.BlockID) bool {
-	as, sent := m.sent[id]
-	return sent && as <= asRecipe
-}
-
-// keyOf hashes a piece of content and what is to be taken off it. kind and by keep pieces apart that are treated differently.
-func (s *memories) keyOf(kind byte, raw []byte, strip []string, by string) memoKey {
-	var h [2]maphash.Hash
-	h[0].SetSeed(s.seedA)
-	h[1].SetSeed(s.seedB)
-	for i := range h {
-		_ = h[i].WriteByte(kind)
-		for _, k := range strip {
-			_, _ = h[i].WriteString(k)
-			_ = h[i].WriteByte(0)
-		}
-		_, _ = h[i].WriteString(by)
-		_ = h[i].WriteByte(0)
-		_, _ = h[i].Write(raw)
-	}
-	return memoKey{h[0].Sum64(), h[1].Sum64(), len(raw)}
-}
-
-// remember keeps what became of the bytes of key.
-func (m *memory) remember(key memoKey, v memo) {
-	if m.memos == nil {
-		m.memos = make(map[memoKey]memo)
-	}
-	if _, known := m.memos[key]; !known {
-		m.count(1)
-	}
-	m.memos[key] = v
-}
-
-// lost forgets all that was sent of a session: what comes next is complete.
+// lost forgets a session of which something did not arrive: what it says next is sent whole.
 func (s *memories) lost(session string) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for e := s.order.Front(); e != nil; {
 		next := e.Next()
 		if e.Value.(*memory).key.session == session {
@@ -211,6 +139,61 @@ func (s *memories) lost(session string) {
 		}
 		e = next
 	}
-	s.mu.Unlock()
-	s.ahead.lose(session)
 }
+
+// count adds n entries.
+func (m *memory) count(n int64) { m.grown += n }
+
+// claim reports whether the block has yet to be sent, and marks it as sent in that form.
+func (m *memory) claim(id spans.BlockID, as form) bool {
+	if m.sent[id] != notSent {
+		return false
+	}
+	if m.sent == nil {
+		m.sent = make(map[spans.BlockID]form)
+	}
+	m.sent[id] = as
+	if as == asWithheld {
+		m.withheld++
+	}
+	m.count(1)
+	return true
+}
+
+// whole adds up what blocks are put together to. The zero value is that of nothing.
+type whole struct {
+	size int64
+	sum  hash.Hash
+}
+
+func (w *whole) write(text []byte) {
+	if w.sum == nil {
+		w.sum = sha256.New()
+	}
+	w.size += int64(len(text))
+	_, _ = w.sum.Write(text) // it never fails
+}
+
+// clone returns a copy that goes on by itself.
+func (w *whole) clone() whole {
+	if w.sum == nil {
+		return whole{}
+	}
+	sum, err := w.sum.(hash.Cloner).Clone()
+	if err != nil { // that of the standard library can be cloned
+		return whole{}
+	}
+	return whole{w.size, sum}
+}
+
+// id returns the SHA-256.
+func (w *whole) id() (id spans.BlockID) {
+	if w.sum == nil {
+		return spans.BlockOf(nil)
+	}
+	w.sum.Sum(id[:0])
+	return id
+}
+
+// String returns the wire form.
+func (w *whole) String() string { return spans.WholeOf(w.size, w.id()).String() }

@@ -218,10 +218,9 @@ func (p *partial) list(o *origin) (list, body string, ok bool) {
 		return "", "", false
 	}
 	text := validBytes(msg.Raw)
-	id := spans.BlockOf(text)
-	l := contentList{name: spans.ListOutput}
-	l.add(id, spans.Item{Block: id.Short()})
-	return l.pack(o.run), string(text), true
+	l := contentList{List: spans.List{Name: spans.ListOutput}}
+	l.add(spans.Item{Block: spans.BlockOf(text).Short()}, text)
+	return l.pack(), string(text), true
 }
 
 // keepPartial makes what came in the output of a turn that has none. The caller holds the lock.

@@ -1,41 +1,35 @@
 package otelagent
 
 import (
-	"encoding/binary"
-	"hash/maphash"
 	"slices"
 
 	"github.com/otelagent/otelagent/spans"
 )
 
-// How much of a request's list is sent: the items since the request before the last windowTurns ones, within bounds.
+// How much of a request's list is sent: the items since the request before the last one, and with every windowTurns-th request those since
+// that many more.
 const (
 	windowTurns = 12
-	windowLeast = 24
 	windowMost  = 256
 	// completeShare is the part of new bytes that complete lists may cost, one in completeShare.
 	completeShare = 40
 	// paramsTurns is how often a list of params is sent whole that stays the same.
 	paramsTurns  = 8
-	itemBytes    = 24 // of an item on the wire, about
+	itemBytes    = 20 // of an item on the wire, about
 	maxHistories = 8
-	chainsApart  = 64
-	itemsAnEntry = 4 // of a history, in what WithMaxBlockIDs counts
+	// entryBytes is what WithMaxBlockIDs counts as one entry.
+	entryBytes = 200
+	itemEntry  = 160 // of an item in a history beside its text
 )
 
-// requests is what is remembered of the requests of a session: the last histories, to be told which items are new, and
+// requests is what is remembered of the requests of a session: the last histories, to see which messages are new, and
 // what complete lists may cost.
 type requests struct {
-	histories []*history
+	histories []*history           // the one used last first
 	runs      map[toldRun]struct{} // that had requests; only with derived ids
-	used      int64
-	credit    int64 // bytes that complete lists may take
-	shapes    spans.Shapes
+	credit    int64                // bytes that complete lists may take
 
-	prompt, tools namedID
-
-	framed spans.Frame // the last frame, and its block
-	body   []byte      // empty when it cannot leave
+	system, tools, rest namedBlock
 }
 
 // toldRun is a run by its address within the session.
@@ -45,8 +39,8 @@ type toldRun struct {
 	recording string
 }
 
-// asks hears of a run before each of its requests. One that is told again, as by a file that is sent twice, takes the place of what was sent of
-// it, by its derived ids, so that its lists must not refer to those: they begin anew. Blocks stay, they have no place that could be taken.
+// asks is called for a run before each of its requests. One that is told again, as by a file that is sent twice, takes the place of what was
+// sent of it, by its derived ids, so that its lists must not refer to those: they begin anew. Blocks stay, they have no place that could be taken.
 func (m *memory) asks(r *Run) {
 	if !r.tracer.config.derivedIDs || r.asked.Swap(m) == m {
 		return
@@ -54,7 +48,7 @@ func (m *memory) asks(r *Run) {
 	q, run := &m.request, toldRun{r.run, r.startNS, r.origin.recording}
 	if _, again := q.runs[run]; again {
 		for _, h := range q.histories {
-			m.count(-int64(len(h.items) / itemsAnEntry))
+			m.count(-h.entries)
 		}
 		q.histories = nil
 		return
@@ -66,91 +60,114 @@ func (m *memory) asks(r *Run) {
 	m.count(1)
 }
 
-// namedID is an id that mostly stays the same, with its text.
-type namedID struct {
-	id   spans.BlockID
-	name string
-}
-
-func (n *namedID) text(id spans.BlockID) string {
-	if n.id != id || n.name == "" {
-		n.id, n.name = id, id.String()
-	}
-	return n.name
-}
-
-// frame returns the block of a frame with the shapes of the session, empty when readers would refuse it or the redactor has
-// something against it. It is shared: nobody may change it.
-func (r *requests) frame(of *spans.Frame, c *config) []byte {
-	f := &r.framed
-	if r.body == nil || len(f.Shapes) != len(r.shapes) || f.System != of.System || f.Messages != of.Messages || f.Provenance != of.Provenance ||
-		f.Tools != of.Tools || !slices.Equal(f.Keys, of.Keys) {
-		*f = *of
-		f.Keys, f.Shapes = slices.Clone(of.Keys), slices.Clone(r.shapes)
-		r.body = f.Encode()
-		read, err := spans.ParseFrame(string(r.body))
-		if err != nil || !slices.Equal(read.Keys, f.Keys) {
-			r.body = []byte{}
-		}
-		if body, _ := c.redact(Piece{Body: r.body, JSON: true, Place: PlaceRest}); string(body) != string(r.body) {
-			r.body = []byte{}
-		}
-	}
-	return r.body
-}
-
 // history is the list of a request as it was last sent, and what later ones are compared with. Parallel runs, sub-agents and
 // branches have their own.
 type history struct {
-	of    *memory // guards it
-	items []sentItem
-	chain spans.Chain // of all items
-	// chains[i] is the chain digest of the first (i+1)*chainsApart items.
-	chains []spans.Chain
+	of      *memory // guards it
+	entries int64
+	items   []sentItem
 	// starts are the lengths of the last requests, or where an edit began, newest last.
 	starts []int
-	used   int64
+	asked  int  // requests
 	whole  bool // the list that was sent last was complete
 	due    int  // this many complete lists come next, whatever they cost
 
-	params      spans.Chain // of the request before
-	paramsSince int         // requests since they were sent whole
+	// What the request came to up to and with its last message, of which there are summed; head is the SHA-256 of what stands before the first.
+	sum    whole
+	head   spans.BlockID
+	sep    string
+	summed int
+
+	params      string // the whole list of the request before
+	paramsSince int    // requests since it was sent
 }
 
-// sentItem is one item: a seeded hash that tells it from others, its wire form, and the mark of the list up to and with it.
+// sentItem is one message: as it came, its wire form, and the mark of the list up to and with it.
 type sentItem struct {
-	hash uint64
+	raw  []byte
+	from spans.Provenance
 	mark spans.Mark
 	text string
 }
 
-// listItem is an item of a request to be sent.
-type listItem struct {
-	id   spans.BlockID
-	item spans.Item // Provenance is not filled in
-	from *spans.Provenance
-	hash uint64
+// resumed finds the history that begins with the most messages of a request.
+type resumed struct {
+	all []*history
+	of  *history
+	n   int // messages
 }
 
-// itemHash tells items apart by the message (its key), where it came from, and what it was taken for.
-func (s *memories) itemHash(key memoKey, it *listItem) uint64 {
-	var h maphash.Hash
-	h.SetSeed(s.seedA)
-	var b [8 * 5]byte
-	binary.LittleEndian.PutUint64(b[:], key.a)
-	binary.LittleEndian.PutUint64(b[8:], key.b)
-	p := it.from
-	binary.LittleEndian.PutUint64(b[16:], uint64(p.TurnIndex))
-	binary.LittleEndian.PutUint64(b[24:], uint64(p.MessageIndex))
-	binary.LittleEndian.PutUint64(b[32:], uint64(p.Order))
-	_, _ = h.Write(b[:])
-	for _, text := range [...]string{string(p.Kind), p.Role, p.Name, p.Tier, p.RecordID, p.Raw} {
-		binary.LittleEndian.PutUint64(b[:], uint64(len(text)))
-		_, _ = h.Write(b[:4])
-		_, _ = h.WriteString(text)
+func (r *requests) resume() resumed { return resumed{all: r.histories} }
+
+// next reports whether known says that the next message is the one that follows in a history which began as the request so far.
+func (r *resumed) next(known func(raw []byte) bool) bool {
+	follows := func(h *history) bool { return len(h.items) > r.n && known(h.items[r.n].raw) }
+	ok := r.of != nil && follows(r.of)
+	for i := 0; i < len(r.all) && !ok; i++ {
+		if h := r.all[i]; h != r.of && (r.n == 0 || h.begins(r.of, r.n)) && follows(h) {
+			r.of, ok = h, true
+		}
 	}
-	_, _ = h.Write(it.id[:8])
-	return h.Sum64()
+	if ok {
+		r.n++
+	}
+	return ok
+}
+
+// begins reports whether h begins with the first n messages of other.
+func (h *history) begins(other *history, n int) bool {
+	return len(h.items) >= n && slices.EqualFunc(h.items[:n], other.items[:n], func(a, b sentItem) bool {
+		return len(a.raw) == len(b.raw) && (len(a.raw) == 0 || &a.raw[0] == &b.raw[0] || string(a.raw) == string(b.raw))
+	})
+}
+
+// continued returns the history of a request whose first n messages are those of h, which may be nil: h itself where it has no more, else a new one.
+func (m *memory) continued(h *history, n int) *history {
+	r := &m.request
+	if n == 0 {
+		if i := slices.IndexFunc(r.histories, func(h *history) bool { return len(h.items) == 0 }); i >= 0 {
+			h = r.histories[i]
+		}
+	}
+	switch {
+	case h == nil || n == 0 && len(h.items) > 0:
+		h = &history{of: m}
+	case n < len(h.items):
+		f := &history{of: m, items: slices.Clone(h.items[:n]), starts: slices.Clone(h.starts), due: h.due, asked: h.asked}
+		for i := range f.starts {
+			f.starts[i] = min(f.starts[i], n)
+		}
+		f.count(m, 0)
+		h = f
+	}
+	if i := slices.Index(r.histories, h); i >= 0 {
+		r.histories = slices.Delete(r.histories, i, i+1)
+	} else if len(r.histories) == maxHistories {
+		m.count(-r.histories[maxHistories-1].entries)
+		r.histories = r.histories[:maxHistories-1]
+	}
+	r.histories = slices.Insert(r.histories, 0, h)
+	return h
+}
+
+// count counts the items from the n-th on.
+func (h *history) count(m *memory, n int) {
+	for _, it := range h.items[n:] {
+		entries := int64(len(it.raw)+itemEntry)/entryBytes + 1
+		h.entries += entries
+		m.count(entries)
+	}
+}
+
+// add appends a message.
+func (h *history) add(m *memory, raw []byte, from spans.Provenance, it spans.Item) {
+	var mark spans.Mark
+	if n := len(h.items); n > 0 {
+		mark = h.items[n-1].mark
+	}
+	text := it.Encode()
+	h.items = append(h.items, sentItem{slices.Clone(raw), from, mark.Add(text), text})
+	h.count(m, len(h.items)-1)
 }
 
 // complete makes the next two lists of every history complete.
@@ -161,111 +178,17 @@ func (r *requests) complete() {
 }
 
 // complete makes the next two lists complete: nothing they could refer to may have arrived.
-func (h *history) complete() { h.due, h.params = 2, spans.Chain{} }
+func (h *history) complete() { h.due, h.params = 2, "" }
 
-// earn adds what new content allows complete lists to cost.
-func (r *requests) earn(bytes int) { r.credit += int64(bytes) / completeShare }
-
-// nearest returns the history that shares most items with the list from its beginning, up to there, and how many these are; a new
-// history for a list that continues none.
-func (m *memory) nearest(items []listItem) (*history, int) {
+// requestList makes the list of a request, of which the first same items were sent before.
+func (m *memory) requestList(h *history, same int) contentList {
 	r := &m.request
-	var best *history
-	most := -1
-	for _, h := range r.histories {
-		n := 0
-		for n < len(h.items) && n < len(items) && h.items[n].hash == items[n].hash {
-			n++
-		}
-		if n > most || n == most && h.used > best.used {
-			best, most = h, n
-		}
-	}
-	r.used++
-	if best != nil && (most > 0 || len(best.items) == 0) {
-		if most < len(best.items) {
-			best = best.fork(most)
-			m.keepHistory(best)
-		}
-		best.used = r.used
-		return best, most
-	}
-	best = &history{of: m, used: r.used}
-	m.keepHistory(best)
-	return best, 0
-}
-
-func (m *memory) keepHistory(h *history) {
-	r := &m.request
-	if len(r.histories) < maxHistories {
-		r.histories = append(r.histories, h)
-	} else {
-		oldest := 0
-		for i := range r.histories {
-			if r.histories[i].used < r.histories[oldest].used {
-				oldest = i
-			}
-		}
-		m.count(-int64(len(r.histories[oldest].items) / itemsAnEntry))
-		r.histories[oldest] = h
-	}
-	m.count(int64(len(h.items) / itemsAnEntry))
-}
-
-// fork returns a copy of the first n items, as a history that was edited there.
-func (h *history) fork(n int) *history {
-	f := &history{
-		of:     h.of,
-		items:  slices.Clone(h.items[:n]),
-		chains: slices.Clone(h.chains[:min(len(h.chains), n/chainsApart)]),
-		starts: slices.Clone(h.starts),
-		due:    h.due,
-	}
-	for i := range f.starts {
-		f.starts[i] = min(f.starts[i], n)
-	}
-	return f
-}
-
-// requestList makes the list of a request: its digest, and the items that are sent. It returns the history it became, and how many items
-// were in a request before.
-func (m *memory) requestList(items []listItem) (l contentList, h *history, same int) {
-	r := &m.request
-	h, same = m.nearest(items)
-
-	chain, at := h.chain, same
-	if len(h.items) > 0 && chain == (spans.Chain{}) { // forked: begin at the last digest that was kept
-		at = len(h.chains) * chainsApart
-		if at > 0 {
-			chain = h.chains[len(h.chains)-1]
-		}
-	}
-	var mark spans.Mark
-	if same > 0 {
-		mark = h.items[same-1].mark
-	}
-	for i := at; i < len(items); i++ {
-		it := &items[i]
-		it.item.Provenance = cleanText(it.from.Encode())
-		chain = chain.Add(it.id, it.item)
-		if (i+1)%chainsApart == 0 {
-			h.chains = append(h.chains, chain)
-		}
-		if i >= same {
-			text := it.item.Encode()
-			mark = mark.Add(text)
-			h.items = append(h.items, sentItem{it.hash, mark, text})
-		}
-	}
-	h.chain = chain
-	m.count(int64(len(h.items)/itemsAnEntry - same/itemsAnEntry))
-
 	start := h.window()
 	if start > same { // not all that is new would be told
 		h.complete()
 	}
-	if h.starts = append(h.starts, len(items)); len(h.starts) > windowTurns {
-		h.starts = slices.Delete(h.starts, 0, len(h.starts)-windowTurns)
+	if h.starts = append(h.starts, len(h.items)); len(h.starts) > windowTurns+1 {
+		h.starts = slices.Delete(h.starts, 0, len(h.starts)-windowTurns-1)
 	}
 	if start > 0 {
 		switch {
@@ -278,38 +201,35 @@ func (m *memory) requestList(items []listItem) (l contentList, h *history, same 
 		}
 	}
 	h.whole = start == 0
-	return m.list(h, start), h, same
+	return h.list(start)
 }
 
 // sameParams makes of a list of params that is the one of the request before a reference to that, most of the time.
 func (h *history) sameParams(l *contentList) {
-	if l.digest != h.params || h.paramsSince == paramsTurns || len(l.items) == 0 {
-		h.params, h.paramsSince = l.digest, 1
+	var mark spans.Mark
+	for _, text := range l.Items {
+		mark = mark.Add(text)
+	}
+	prefix := spans.EncodePrefix(l.Count, mark)
+	if prefix != h.params || h.paramsSince == paramsTurns {
+		h.params, h.paramsSince = prefix, 1
 		return
 	}
 	h.paramsSince++
-	var mark spans.Mark
-	for _, text := range l.items {
-		mark = mark.Add(text)
-	}
-	l.prefix, l.items = spans.EncodePrefix(l.count, mark), nil
+	l.Prefix, l.Items = prefix, nil
 }
 
 // cost is how many bytes the complete list takes, about.
 func (h *history) cost() int64 { return int64(len(h.items)) * itemBytes }
 
-// list returns the list with the items from start on, which are valid until the next call: it is to be packed at once.
-func (m *memory) list(h *history, start int) contentList {
-	l := contentList{count: int64(len(h.items)), digest: h.chain}
+// list returns the list with the items from start on.
+func (h *history) list(start int) contentList {
+	l := contentList{List: spans.List{Count: int64(len(h.items)), Whole: spans.Whole{}.String()}}
 	if start > 0 {
-		l.prefix = spans.EncodePrefix(int64(start), h.items[start-1].mark)
+		l.Prefix = spans.EncodePrefix(int64(start), h.items[start-1].mark)
 	}
-	m.texts = m.texts[:0]
 	for _, it := range h.items[start:] {
-		m.texts = append(m.texts, it.text)
-	}
-	if l.items = m.texts; cap(m.texts) > maxScratchItems {
-		m.texts = nil
+		l.Items = append(l.Items, it.text)
 	}
 	return l
 }
@@ -323,14 +243,18 @@ func (m *memory) last(h *history) (contentList, bool) {
 	}
 	r.credit -= h.cost()
 	h.whole = true
-	return m.list(h, 0), true
+	return h.list(0), true
 }
 
 // window returns the first item that is sent.
 func (h *history) window() int {
-	if len(h.starts) == 0 {
+	h.asked++
+	back := 2
+	if h.asked%windowTurns == 0 {
+		back += windowTurns - 1
+	}
+	if len(h.starts) < back {
 		return 0
 	}
-	n := len(h.items)
-	return max(min(h.starts[0], n-windowLeast), n-windowMost, 0)
+	return max(h.starts[len(h.starts)-back], len(h.items)-windowMost, 0)
 }

@@ -292,8 +292,8 @@ func (h *handle) addMessage(list string, m *Message) {
 	if h.ended {
 		return
 	}
-	if l := h.content.list(list, 0); len(l.items) == maxGrowing {
-		l.count++ // the reader finds the list broken
+	if l := h.content.list(list, 0); len(l.Items) == maxGrowing {
+		l.Count++ // the reader finds the list broken
 		h.drop(spans.DroppedKindMessage)
 		return
 	}
@@ -372,7 +372,7 @@ func (r *Run) end(res *RunResult, known spans.Known) {
 	}
 }
 
-// rest takes what is still to be sent when a run ends: the complete list of its last request, and what is to be sent once more.
+// rest takes what is still to be sent when a run ends: the complete list of its last request.
 func (r *Run) rest() {
 	if !r.capturing() {
 		return
@@ -385,8 +385,8 @@ func (r *Run) rest() {
 	m := r.tracer.memories.open(r.origin)
 	defer m.close()
 	if l, ok := m.last(r.history.Swap(nil)); ok {
-		l.name = spans.ListHistory
-		l.pack(r.origin.run)
+		l.Name = spans.ListHistory
+		l.pack()
 		r.content.lists = append(r.content.lists, l)
 	}
 }

@@ -40,10 +40,8 @@ type config struct {
 	captureFor func(RunInfo) Capture
 	redactor   Redactor
 	scope      BlockScope
-	encoding   Encoding
 	maxBlock   int
 	maxTurn    int
-	window     int
 	maxSpan    int
 	preview    int
 
@@ -97,11 +95,10 @@ func WithSessionTrace() Option {
 	return optionFunc(func(c config) config { c.sessionTrace = true; return c })
 }
 
-// WithMaxBlockIDs bounds what the Tracer remembers of content that was sent (ids of blocks, hashes of what they were made of,
-// lists), in units of about 200 bytes, over all sessions. Where it is reached the sessions unused for longest are forgotten
+// WithMaxBlockIDs bounds what the Tracer remembers of content that was sent (ids of blocks,
+// the last requests), in units of about 200 bytes, over all sessions. Where it is reached the sessions unused for longest are forgotten
 // whole: their blocks are sent again.
-// Default, and below 1: 262,144, some 50 MB. A session that needs more than all of it, which takes over 100,000 messages, is forgotten with
-// each request, and sent again.
+// Default, and below 1: 262,144, some 50 MB. A session that needs more than all of it is forgotten with each request, and sent again.
 func WithMaxBlockIDs(n int) Option {
 	return optionFunc(func(c config) config {
 		if n < 1 {

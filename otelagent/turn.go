@@ -94,31 +94,23 @@ func (r *Run) placeTurn(t *Turn, info *TurnInfo) {
 const maxAttempts = 16
 
 // Request tells what the model receives, once per attempt; told again of one attempt, the last counts. The standard keys of the
-// turn are those of the last call. A request with a Payload and no messages is read with ParseRequest. Limit: the content of the
-// first 16 attempts is kept. Of a request that tells neither its payload nor messages, prompt, tools or rest, only parameters are kept.
+// turn are those of the last call. Limit: the content of the first 16 attempts is kept. Of a request without Payload, Messages, System and
+// Tools only parameters are kept.
 func (t *Turn) Request(req Request) {
 	if t == nil || !t.recording && !t.measured {
 		return
 	}
 	stated := req.Model
-	if t.recording && req.Payload != nil && req.Messages == nil {
-		req.fill()
-	}
 	if req.Bytes == 0 {
 		req.Bytes = int64(len(req.Payload))
 	}
-	var a attrs
-	if t.recording {
-		a = endAttrs(t.origin, 14)
-		a.request(&req)
-	}
-	early, name, at := t.asks(&req, &a, stated)
+	early, name, at := t.asks(&req, stated)
 	t.leave(&early, name, at)
 	t.changed(0)
 }
 
 // asks takes note of a request and puts it on the span. It returns what is to leave before that ends.
-func (t *Turn) asks(req *Request, a *attrs, stated string) (early content, name string, at Moment) {
+func (t *Turn) asks(req *Request, stated string) (early content, name string, at Moment) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
@@ -132,31 +124,38 @@ func (t *Turn) asks(req *Request, a *attrs, stated string) (early content, name 
 	if !t.recording {
 		return
 	}
-	if n := max(req.Attempt, 0); t.capturing() && req.told() {
-		if n < maxAttempts {
-			t.ask(n, req, a)
-			early, name = t.early(spans.ListRequest + "/" + strconv.Itoa(n))
-		} else {
-			t.drop(spans.DroppedKindRequest)
+	a, n, messages := endAttrs(t.origin, 14), max(req.Attempt, 0), 0
+	switch capturing := t.capturing() && req.told(); {
+	case capturing && n < maxAttempts:
+		messages = t.ask(n, req, &a)
+		early, name = t.early(spans.ListRequest + "/" + strconv.Itoa(n))
+	case capturing:
+		t.drop(spans.DroppedKindRequest)
+		fallthrough
+	default:
+		if req.Payload != nil && req.Messages == nil {
+			req.parse()
 		}
+		messages = len(req.Messages)
 	}
+	a.request(req, messages)
 	t.span.SetAttributes(a.kv...)
 	return early, name, t.asked
 }
 
 // request adds what a request asks for.
-func (a *attrs) request(req *Request) {
+func (a *attrs) request(req *Request, messages int) {
 	a.profileRequest(req)
 	a.name(spans.RequestFormatKey, req.Format)
 	if req.told() {
-		a.int(spans.RequestMessagesKey, int64(len(req.Messages)))
+		a.int(spans.RequestMessagesKey, int64(messages))
 	}
 	a.count(spans.RequestBytesKey, req.Bytes)
 }
 
 // told reports whether anything of the request itself is known, and not only what was asked for beside it.
 func (r *Request) told() bool {
-	return r.Payload != nil || r.Messages != nil || r.System != nil || r.Tools != nil || r.Rest != nil || r.Sections != nil
+	return r.Payload != nil || r.Messages != nil || r.System != nil || r.Tools != nil
 }
 
 // Replied tells that the model call is over. With the time of the request it gives the duration of the model call, unless

@@ -18,32 +18,34 @@ func (h *handle) previews() bool {
 	return h.capture == CaptureContent && h.tracer.config.preview > 0
 }
 
-// inputViews adds the preview of what is new in a request whose first same messages were in one before.
-func (t *Turn) inputViews(req *Request, same int, a *attrs) {
-	if window := t.tracer.config.window; window > 0 {
-		same = max(same, len(req.Messages)-window)
-	}
+// inputViews adds the preview of the messages of q that no earlier request of the run had. A retried attempt shows all
+// messages that are new on its turn.
+func (t *Turn) inputViews(q *asked, a *attrs) {
 	if !t.previews() {
 		return
 	}
-	if t.previewed { // by an earlier attempt: what was new then is new on the turn
+	same := q.before.n
+	if t.previewed {
 		same = min(same, t.before)
 	}
 	t.previewed, t.before = true, same
-	if t.run.shown.newSystem(req.System) {
-		body, _ := t.tracer.config.redact(Piece{Body: req.System, JSON: true, Place: PlaceSystem})
+	if t.run.shown.newSystem(q.system) {
 		a.view(spans.SystemInstructionsKey, func(dst []byte) []byte {
-			return genaijson.AppendSystem(dst, validBytes(body), t.tracer.config.preview)
+			return genaijson.AppendSystem(dst, validBytes(q.system), t.tracer.config.preview)
 		})
 	}
 	shown := 0
-	if same < len(req.Messages) {
-		preview, n := genaijson.AppendNew(nil, t.redacted(req.Messages[same:]), t.tracer.config.preview, t.run.shown.hasResult)
+	if same < q.count {
+		fresh := make([]Message, 0, q.count-same)
+		for i := same; i < q.count; i++ {
+			fresh = append(fresh, q.message(i))
+		}
+		preview, n := genaijson.AppendNew(nil, t.redacted(fresh), t.tracer.config.preview, t.run.shown.hasResult)
 		if shown = n; n > 0 {
 			a.add(spans.InputMessagesKey.String(string(preview)))
 		}
 	}
-	a.count(spans.RequestMessagesOmittedKey, int64(len(req.Messages)-shown))
+	a.count(spans.RequestMessagesOmittedKey, int64(q.count-shown))
 }
 
 // shown is what previews of a run showed, so that no other span of it repeats it. Safe for concurrent use.
@@ -113,48 +115,6 @@ func (t *Turn) replyViews(res *TurnResult, a *attrs) {
 			return genaijson.AppendOutput(dst, raw, finishReason(res), t.tracer.config.preview)
 		})
 	}
-	if len(t.content.details) > 0 {
-		t.content.details = append(t.content.details, spans.OutputMessagesKey.String(string(
-			genaijson.AppendOutput(nil, raw, finishReason(res), t.content.detailsLeft(t.origin)))))
-	}
-}
-
-// detailsLeft is how many bytes more the standard event may take: it stands on one span.
-func (c *content) detailsLeft(o *origin) int {
-	left := o.tracer.config.maxSpan
-	for _, kv := range c.details {
-		left -= len(kv.Value.AsString()) + attributeRoom
-	}
-	return max(left, genaijson.Min)
-}
-
-// attributeRoom is kept for the name of an attribute.
-const attributeRoom = 64
-
-// askFull keeps the request as the standard event. Of several attempts the last one stays. System prompt and tools may take a quarter
-// of a span each, and the messages leave one to the reply.
-func (t *Turn) askFull(req *Request) {
-	c, quarter := &t.content, t.tracer.config.maxSpan/4
-	c.details = append(c.details[:0], spans.OperationNameKey.String(operationTurn))
-	if req.Model != "" {
-		c.details = append(c.details, spans.RequestModelKey.String(cleanName(req.Model)))
-	}
-	var system, tools []byte
-	if req.System != nil {
-		system = genaijson.AppendSystem(nil, c.redact(t.origin, Piece{Body: req.System, JSON: true, Place: PlaceSystem}), quarter)
-	}
-	if req.Tools != nil {
-		tools = genaijson.AppendTools(nil, c.redact(t.origin, Piece{Body: req.Tools, JSON: true, Place: PlaceTools}), quarter)
-	}
-	put := func(key attribute.Key, value []byte) {
-		if value != nil {
-			c.bytes += len(value)
-			c.details = append(c.details, key.String(string(value)))
-		}
-	}
-	put(spans.InputMessagesKey, genaijson.AppendMessages(nil, t.redacted(req.Messages), c.detailsLeft(t.origin)-len(system)-len(tools)-quarter))
-	put(spans.SystemInstructionsKey, system)
-	put(spans.ToolDefinitionsKey, tools)
 }
 
 // redacted returns messages as they may leave. What the redactor changes is counted where they become blocks.

@@ -17,6 +17,9 @@ type BlockID [sha256.Size]byte
 // a short id that names the wrong block is noticed.
 type ShortID [8]byte
 
+// shortText is the length of a short id as text.
+const shortText = 11
+
 // ErrEncoding is wrapped by every error of this package about text that is not what it should be.
 var ErrEncoding = errors.New("bad encoding")
 
@@ -55,7 +58,7 @@ func (id *BlockID) UnmarshalText(text []byte) error {
 
 // String returns the short id as it stands in lists: 11 characters of base64url.
 func (id ShortID) String() string {
-	var b [11]byte
+	var b [shortText]byte
 	base64.RawURLEncoding.Encode(b[:], id[:])
 	return string(b[:])
 }

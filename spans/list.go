@@ -4,107 +4,228 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
-// Item is one entry of a list: a block, where it came from, and what was taken off it before it was hashed.
-//
-// On the wire an item is `SHORTID[ PROVENANCE][ ENVELOPE]`, parted by single blanks. PROVENANCE holds no blank and does
-// not begin with `{`; ENVELOPE is a JSON object.
+// Item is one entry of a list: a block, and where it came from. On the wire it is `SHORTID[ PROVENANCE]`.
 type Item struct {
 	// Block is the short id of the body.
 	Block ShortID
 	// Provenance says where the block came from, in the form of Provenance.Encode. Empty when nothing is known.
 	Provenance string
-	// Envelope is a JSON object with what was stripped from the body (turn id, node ids, tags, hints), so that the
-	// same message is one block wherever it appears. Empty when nothing was.
-	Envelope string
 }
 
 // Encode returns the wire form of the item.
 func (it Item) Encode() string {
-	var id [11]byte
-	base64.RawURLEncoding.Encode(id[:], it.Block[:])
-	var b strings.Builder
-	b.Grow(len(id) + 2 + len(it.Provenance) + len(it.Envelope))
-	b.Write(id[:])
-	it.writeTail(&b)
-	return b.String()
-}
-
-// writeTail writes what the chain digest covers beside the full block id.
-func (it *Item) writeTail(b *strings.Builder) {
-	if it.Provenance != "" {
-		b.WriteByte(' ')
-		b.WriteString(it.Provenance)
+	if it.Provenance == "" {
+		return it.Block.String()
 	}
-	if it.Envelope != "" {
-		b.WriteByte(' ')
-		b.WriteString(it.Envelope)
-	}
+	return it.Block.String() + " " + it.Provenance
 }
 
 // ParseItem reads the wire form of an item. The result's strings share memory with s.
 func ParseItem(s string) (Item, error) {
-	id, rest, more := strings.Cut(s, " ")
+	id, from, more := strings.Cut(s, " ")
 	var it Item
 	var err error
 	if it.Block, err = ParseShortID(id); err != nil {
 		return Item{}, err
 	}
-	if !more {
-		return it, nil
+	if more && (from == "" || strings.Contains(from, " ")) {
+		return Item{}, fmt.Errorf("spans: list item: provenance: %w", ErrEncoding)
 	}
-	if !strings.HasPrefix(rest, "{") {
-		it.Provenance, rest, more = strings.Cut(rest, " ")
-		if it.Provenance == "" {
-			return Item{}, fmt.Errorf("spans: list item with an empty provenance: %w", ErrEncoding)
-		}
-		if !more {
-			return it, nil
-		}
-	}
-	if !strings.HasPrefix(rest, "{") {
-		return Item{}, fmt.Errorf("spans: list item with an envelope that is no object: %w", ErrEncoding)
-	}
-	it.Envelope = rest
+	it.Provenance = from
 	return it, nil
 }
 
-// Chain is the digest of a list so far. The zero value is that of the empty list.
+// Whole says what blocks are put together to: how many bytes, and the beginning of their SHA-256. The zero value says nothing.
+type Whole struct {
+	Size int64
+	Sum  [wholeSum]byte
+}
+
+// wholeSum is how many bytes of the SHA-256 stand in a list.
+const wholeSum = 12
+
+// WholeOf returns what says that of a text of that size and SHA-256.
+func WholeOf(size int64, sum BlockID) Whole { return Whole{size, [wholeSum]byte(sum[:wholeSum])} }
+
+// Is reports whether w says that of text.
+func (w Whole) Is(text []byte) bool {
+	return w.Size == int64(len(text)) && WholeOf(w.Size, BlockOf(text)) == w
+}
+
+// String returns the wire form: `SIZE:SUM`, with the sum as 16 characters of base64url; `-` for the zero value.
+func (w Whole) String() string {
+	if w == (Whole{}) {
+		return "-"
+	}
+	return strconv.FormatInt(w.Size, 10) + ":" + base64.RawURLEncoding.EncodeToString(w.Sum[:])
+}
+
+// ParseWhole reads what Whole.String wrote.
+func ParseWhole(s string) (Whole, error) {
+	if s == "-" {
+		return Whole{}, nil
+	}
+	size, sum, _ := strings.Cut(s, ":")
+	var w Whole
+	if !isIndex(size) {
+		return Whole{}, fmt.Errorf("spans: size of a whole: %w", ErrEncoding)
+	}
+	if err := decodeBase64(w.Sum[:], sum); err != nil {
+		return Whole{}, fmt.Errorf("spans: sum of a whole: %w", err)
+	}
+	w.Size, _ = strconv.ParseInt(size, 10, 64)
+	return w, nil
+}
+
+// List is one list as it stands in otelagent.lists:
 //
-// d(0) is 32 zero bytes; d(i) = SHA-256(d(i-1) | full block id | the item's wire form behind its short id).
-type Chain [sha256.Size]byte
+//	NAME[.ATTEMPT] COUNT WHOLE[ P MARK]
+//	ITEM
+//	...
+//
+// The lines are parted by line feeds, without one at the end. WHOLE is that of the request for the list `params`, `-` for the list `request`, and for
+// any other that of its bodies with line feeds between them. With P, the items are those behind the first P, which are the first P items of
+// any list that has Mark MARK there.
+type List struct {
+	Name    string
+	Attempt int64
+	Count   int64
+	Whole   string
+	// Prefix is `P MARK`, empty on a complete list.
+	Prefix string
+	// Items are the wire forms of Item.
+	Items []string
+}
 
-// Add appends one item whose full block id is id and returns the new digest.
-func (c Chain) Add(id BlockID, it Item) Chain {
+// Encode returns the wire form. Names hold no blank, dot or line feed.
+func (l *List) Encode() string {
+	n := 96
+	for _, it := range l.Items {
+		n += len(it) + 1
+	}
+	dst := append(make([]byte, 0, n), l.Name...)
+	if l.Attempt != 0 {
+		dst = strconv.AppendInt(append(dst, '.'), l.Attempt, 10)
+	}
+	dst = strconv.AppendInt(append(dst, ' '), l.Count, 10)
+	dst = append(append(dst, ' '), l.Whole...)
+	if l.Prefix != "" {
+		dst = append(append(dst, ' '), l.Prefix...)
+	}
+	for _, it := range l.Items {
+		dst = append(append(dst, '\n'), it...)
+	}
+	return string(dst)
+}
+
+// ParseList reads what Encode wrote. Items and the whole are not looked into. Errors wrap ErrEncoding and hold nothing of s.
+func ParseList(s string) (List, error) {
+	var l List
+	bad := func(what string) (List, error) { return List{}, fmt.Errorf("spans: list: %s: %w", what, ErrEncoding) }
+	head, rest, more := strings.Cut(s, "\n")
+	f := strings.Split(head, " ")
+	if len(f) != 3 && len(f) != 5 {
+		return bad("head")
+	}
+	name, attempt, has := strings.Cut(f[0], ".")
+	if l.Name = name; name == "" {
+		return bad("name")
+	}
+	if has {
+		if !isIndex(attempt) {
+			return bad("attempt")
+		}
+		l.Attempt, _ = strconv.ParseInt(attempt, 10, 64)
+	}
+	if !isIndex(f[1]) {
+		return bad("count")
+	}
+	l.Count, _ = strconv.ParseInt(f[1], 10, 64)
+	l.Whole = f[2]
+	if len(f) == 5 {
+		if !isIndex(f[3]) || len(f[4]) != shortText {
+			return bad("prefix")
+		}
+		l.Prefix = f[3] + " " + f[4]
+	}
+	if more {
+		l.Items = strings.Split(rest, "\n")
+	}
+	return l, nil
+}
+
+// isIndex reports whether s is a decimal number as strconv writes it.
+func isIndex(s string) bool {
+	n, err := strconv.ParseInt(s, 10, 64)
+	return err == nil && n >= 0 && strconv.FormatInt(n, 10) == s
+}
+
+// Mark names the beginning of a list by what stands on the wire: it can be computed without the bodies, so that a prefix
+// is found in lists whose blocks were lost. The zero value is that of the empty list.
+//
+// m(0) is 8 zero bytes; m(i) = the first 8 bytes of SHA-256(m(i-1) | wire form of the item).
+type Mark [8]byte
+
+// Add appends one item in its wire form and returns the new mark.
+func (m Mark) Add(item string) Mark {
 	var fixed [256]byte
-	buf := append(append(fixed[:0], c[:]...), id[:]...)
-	if it.Provenance != "" {
-		buf = append(append(buf, ' '), it.Provenance...)
-	}
-	if it.Envelope != "" {
-		buf = append(append(buf, ' '), it.Envelope...)
-	}
-	return sha256.Sum256(buf)
+	sum := sha256.Sum256(append(append(fixed[:0], m[:]...), item...))
+	return Mark(sum[:8])
 }
 
-// String returns the digest as it stands on the wire: 43 characters of base64url.
-func (c Chain) String() string {
-	b := c.text()
-	return string(b[:])
-}
+// String returns the mark as it stands on the wire: 11 characters of base64url.
+func (m Mark) String() string { return ShortID(m).String() }
 
-func (c Chain) text() (b [43]byte) {
-	base64.RawURLEncoding.Encode(b[:], c[:])
-	return b
-}
+// EncodePrefix returns `P MARK`.
+func EncodePrefix(p int64, m Mark) string { return strconv.FormatInt(p, 10) + " " + m.String() }
 
-// ParseChain reads what Chain.String wrote.
-func ParseChain(s string) (Chain, error) {
-	var c Chain
-	if err := decodeBase64(c[:], s); err != nil {
-		return Chain{}, fmt.Errorf("spans: list digest: %w", err)
+// ParsePrefix reads `P MARK`. Errors wrap ErrEncoding.
+func ParsePrefix(s string) (p int64, m Mark, err error) {
+	count, mark, _ := strings.Cut(s, " ")
+	if !isIndex(count) {
+		return 0, Mark{}, fmt.Errorf("spans: prefix: count: %w", ErrEncoding)
 	}
-	return c, nil
+	if err := decodeBase64(m[:], mark); err != nil {
+		return 0, Mark{}, fmt.Errorf("spans: prefix: mark: %w", err)
+	}
+	p, _ = strconv.ParseInt(count, 10, 64)
+	return p, m, nil
+}
+
+// Withheld is a block of which at most the beginning was sent. On the wire, in otelagent.block.withheld, it is `SHA256 SIZE[ BEGINNING]`,
+// with the SHA-256 as 43 characters of base64url.
+type Withheld struct {
+	Block BlockID
+	// Size is the length of the whole in bytes; at least 1.
+	Size int64
+	// Beginning is what was sent of it; nothing confirms that.
+	Beginning string
+}
+
+// Encode returns the wire form.
+func (w Withheld) Encode() string {
+	s := base64.RawURLEncoding.EncodeToString(w.Block[:]) + " " + strconv.FormatInt(w.Size, 10)
+	if w.Beginning != "" {
+		s += " " + w.Beginning
+	}
+	return s
+}
+
+// ParseWithheld reads what Encode wrote. Errors wrap ErrEncoding and hold nothing of s.
+func ParseWithheld(s string) (Withheld, error) {
+	id, rest, _ := strings.Cut(s, " ")
+	size, beginning, _ := strings.Cut(rest, " ")
+	var w Withheld
+	if err := decodeBase64(w.Block[:], id); err != nil {
+		return Withheld{}, fmt.Errorf("spans: withheld block: %w", err)
+	}
+	if w.Size, _ = strconv.ParseInt(size, 10, 64); !isIndex(size) || w.Size == 0 || int64(len(beginning)) > w.Size {
+		return Withheld{}, fmt.Errorf("spans: withheld block: size: %w", ErrEncoding)
+	}
+	w.Beginning = beginning
+	return w, nil
 }

@@ -13,21 +13,17 @@ import (
 // ProvenanceKind says where a block of a request came from.
 type ProvenanceKind string
 
-// The kinds of provenance; the words are phi-core's (src/types/provenance.rs), except the first six, which are ours for what
+// The kinds of provenance; the words are phi-core's (src/types/provenance.rs), except the first four, which are ours for what
 // a request holds beside its messages.
 const (
 	// ProvenanceSystem is the system prompt as a part of the params list.
 	ProvenanceSystem ProvenanceKind = "system"
 	// ProvenanceTools is the tool catalogue as a part of the params list.
 	ProvenanceTools ProvenanceKind = "tools"
-	// ProvenanceRest is every other parameter of a request as a part of the params list.
+	// ProvenanceRest is, in the params list, every other parameter of a request, and how the request is put together.
 	ProvenanceRest ProvenanceKind = "rest"
-	// ProvenanceFrame says, in the params list, how the request is put together again byte for byte: see Frame.
-	ProvenanceFrame ProvenanceKind = "frame"
-	// ProvenancePayload is, in the params list, the whole request as one block, where a Frame cannot say it.
-	ProvenancePayload ProvenanceKind = "payload"
-	// ProvenanceSection is a section of the system prompt, in the sections list: Name.
-	ProvenanceSection ProvenanceKind = "section"
+	// ProvenanceComposed takes the place of ProvenanceRest in a request of which the loop gave no bytes.
+	ProvenanceComposed ProvenanceKind = "composed"
 	// ProvenanceSystemPrompt is a message that carries a system prompt.
 	ProvenanceSystemPrompt ProvenanceKind = "system-prompt"
 	// ProvenanceIdentityBlock is a message stamped by an identity loader: Name, Order.
@@ -47,7 +43,7 @@ const (
 // Provenance says where a block of a request came from. The zero value means that nothing is known.
 type Provenance struct {
 	Kind ProvenanceKind
-	// Name and Order belong to an identity block; Name to a section too.
+	// Name and Order belong to an identity block.
 	Name  string
 	Order int64
 	// Tier and RecordID belong to a memory tier.
@@ -63,9 +59,7 @@ var provenanceShort = map[ProvenanceKind]string{
 	ProvenanceSystem:        "system",
 	ProvenanceTools:         "tools",
 	ProvenanceRest:          "rest",
-	ProvenanceFrame:         "frame",
-	ProvenancePayload:       "payload",
-	ProvenanceSection:       "section",
+	ProvenanceComposed:      "composed",
 	ProvenanceSystemPrompt:  "sp",
 	ProvenanceIdentityBlock: "ib",
 	ProvenanceMemoryTier:    "mt",
@@ -116,8 +110,6 @@ func (p Provenance) Encode() string {
 		return fmt.Sprintf("%s:%s:%d", short, url.QueryEscape(p.Name), p.Order)
 	case ProvenanceMemoryTier:
 		return fmt.Sprintf("%s:%s:%s", short, url.QueryEscape(p.Tier), url.QueryEscape(p.RecordID))
-	case ProvenanceSection:
-		return short + ":" + url.QueryEscape(p.Name)
 	case ProvenanceLoopTurn:
 		role, known := roleShort[p.Role]
 		if !known {
@@ -151,8 +143,6 @@ func (p Provenance) AppendJSON(dst []byte) []byte {
 		dst = strconv.AppendInt(append(dst, `,"turn_index":`...), p.TurnIndex, 10)
 		dst = rawjson.Quote(append(dst, `,"role":`...), p.Role)
 		dst = strconv.AppendInt(append(dst, `,"message_index":`...), p.MessageIndex, 10)
-	case ProvenanceSection:
-		dst = rawjson.Quote(append(dst, `,"name":`...), p.Name)
 	}
 	return append(dst, '}')
 }
@@ -187,8 +177,6 @@ func ParseProvenance(s string) (Provenance, error) {
 		want = 3
 	case ProvenanceLoopTurn:
 		want = 4
-	case ProvenanceSection:
-		want = 2
 	}
 	if len(fields) != want {
 		return bad(nil)
@@ -210,8 +198,6 @@ func ParseProvenance(s string) (Provenance, error) {
 	switch kind {
 	case ProvenanceIdentityBlock:
 		p.Name, p.Order = text(fields[1]), number(fields[2])
-	case ProvenanceSection:
-		p.Name = text(fields[1])
 	case ProvenanceMemoryTier:
 		p.Tier, p.RecordID = text(fields[1]), text(fields[2])
 	case ProvenanceLoopTurn:

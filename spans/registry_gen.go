@@ -5,7 +5,7 @@ package spans
 import "go.opentelemetry.io/otel/attribute"
 
 // SchemaVersion is the version of the formats that this module writes, the value of otelagent.schema.
-const SchemaVersion = 1
+const SchemaVersion = 2
 
 // The profiles.
 const (
@@ -40,12 +40,6 @@ const (
 const (
 	// EventBlocks: New blocks that lists and events refer to.
 	EventBlocks = "otelagent.blocks"
-	// EventList: One ordered list of block references. Written by the first build only; otelagent.lists took its place.
-	EventList = "otelagent.list"
-	// EventEcho: A stretch of blocks sent once more.
-	EventEcho = "otelagent.echo"
-	// EventDetails: The whole request and reply in the standard form, with the encoding `full`.
-	EventDetails = "gen_ai.client.inference.operation.details"
 	// EventFact: A fact about the session, or a thing in it, that is true from the time of the event on; on session.payload. The latest of one subject and key counts.
 	EventFact = "otelagent.fact"
 	// EventOther: What the five kinds do not model: progress, partial results, unknown types. At most 32 a span; the rest is counted.
@@ -56,10 +50,8 @@ const (
 const (
 	// ListRequest (on session.turn): Messages of the request in its own order, with provenance.
 	ListRequest = "request"
-	// ListParams (on session.turn): What else the request held: items with provenance `system`, `tools`, `rest`, `frame` and `payload`.
+	// ListParams (on session.turn): What else the request held: items with provenance `system`, `tools` and `rest`, which says how the request is put together; `composed` in its place where the loop gave no bytes.
 	ListParams = "params"
-	// ListSections (on session.turn): The sections of the system prompt where the loop tells them.
-	ListSections = "sections"
 	// ListInput (on session.turn): Messages that arrived during the turn except the reply, in arrival order; tool results and extension messages too.
 	ListInput = "input"
 	// ListOutput (on session.turn): The reply.
@@ -106,7 +98,7 @@ const (
 	AgentNameKey = attribute.Key("gen_ai.agent.name")
 	// AgentIDKey (string; id; on all): The agent's id where the loop has one.
 	AgentIDKey = attribute.Key("otelagent.agent.id")
-	// SchemaKey (int; number; on all): Version of these formats; 1.
+	// SchemaKey (int; number; on all): Version of these formats; 2.
 	SchemaKey = attribute.Key("otelagent.schema")
 	// SeqKey (int; number; on all): Order of starts among the spans of one run in one process; from a stream or file the position (line) in the input.
 	SeqKey = attribute.Key("otelagent.seq")
@@ -446,28 +438,12 @@ const (
 	PermissionOutcomeKey = attribute.Key("otelagent.permission.outcome")
 	// DerivedKey (bool; enum; on permission.evaluate): Inferred from other events, not reported by the loop.
 	DerivedKey = attribute.Key("otelagent.derived")
-	// BlockBodiesKey (string[]; content; on event): Block bodies. Their ids are their SHA-256.
+	// BlockBodiesKey (string[]; content; on event): Blocks: texts and templates. Their ids are their SHA-256.
 	BlockBodiesKey = attribute.Key("otelagent.block.bodies")
-	// BlockSizesKey (int[], By; number; on event): Original size of each body that was cut or withheld, else 0. Absent when none was.
-	BlockSizesKey = attribute.Key("otelagent.block.sizes")
-	// BlockPartsKey (string[]; id; on event): Recipes: how blocks that are not among the bodies are made of others, and which were withheld.
-	BlockPartsKey = attribute.Key("otelagent.block.parts")
-	// ListNameKey (string; enum; on event): The list.
-	ListNameKey = attribute.Key("otelagent.list.name")
-	// ListCountKey (int; number; on event): Items of the whole list.
-	ListCountKey = attribute.Key("otelagent.list.count")
-	// ListDigestKey (string; content; on event): Chain digest over full block ids and what stands behind them.
-	ListDigestKey = attribute.Key("otelagent.list.digest")
-	// ListItemsKey (string[]; content; on event): Short block ids with provenance and envelope.
-	ListItemsKey = attribute.Key("otelagent.list.items")
-	// ListPrefixKey (string; content; on event): `p digest`: the list starts with the first p items of any list that has that chain digest at p. Absent on a complete list.
-	ListPrefixKey = attribute.Key("otelagent.list.prefix")
-	// ListAttemptKey (int; number; on event): Attempt that a request or params list belongs to, from 0; absent when 0.
-	ListAttemptKey = attribute.Key("otelagent.list.attempt")
+	// BlockWithheldKey (string[]; content; on event): Blocks that were cut or withheld: SHA-256, size and, of those that were cut, the beginning.
+	BlockWithheldKey = attribute.Key("otelagent.block.withheld")
 	// ListsKey (string[]; content; on event): The lists of the span, one string each: a head line and one line an item.
 	ListsKey = attribute.Key("otelagent.lists")
-	// EchoBlocksKey (bytes; content; on event): Blocks that were sent some turns before, once more, as one zstd frame.
-	EchoBlocksKey = attribute.Key("otelagent.echo.blocks")
 	// FactSubjectKey (string; id; on event): What the fact is about: `session`, or a kind and an id as the source has them, such as `message/msg_1`.
 	FactSubjectKey = attribute.Key("otelagent.fact.subject")
 	// FactKeyKey (string; name; on event): What it says of it.
@@ -952,7 +928,7 @@ var attributes = []Attribute{
 	{Key: TurnIndexKey, Type: "int", Class: ClassNumber, Brief: "Zero-based index of the turn as the loop counts. Absent on what belongs to the run itself."},
 	{Key: AgentNameKey, Type: "string", Class: ClassName, Brief: "The agent's name where the loop has one."},
 	{Key: AgentIDKey, Type: "string", Class: ClassID, Brief: "The agent's id where the loop has one."},
-	{Key: SchemaKey, Type: "int", Class: ClassNumber, Brief: "Version of these formats; 1."},
+	{Key: SchemaKey, Type: "int", Class: ClassNumber, Brief: "Version of these formats; 2."},
 	{Key: SeqKey, Type: "int", Class: ClassNumber, Brief: "Order of starts among the spans of one run in one process; from a stream or file the position (line) in the input."},
 	{Key: EndSeqKey, Type: "int", Class: ClassNumber, Brief: "Order of ends, from the same counter as otelagent.seq."},
 	{Key: KnownAsKey, Type: "string", Class: ClassEnum, Brief: "How the end of this span is known; absent when observed."},
@@ -1122,17 +1098,9 @@ var attributes = []Attribute{
 	{Key: PermissionOptionKey, Type: "string", Class: ClassID, Brief: "The answer that was chosen among those offered."},
 	{Key: PermissionOutcomeKey, Type: "string", Class: ClassName, Brief: "How it ended, in the loop's word."},
 	{Key: DerivedKey, Type: "bool", Class: ClassEnum, Brief: "Inferred from other events, not reported by the loop."},
-	{Key: BlockBodiesKey, Type: "string[]", Class: ClassContent, Brief: "Block bodies. Their ids are their SHA-256."},
-	{Key: BlockSizesKey, Type: "int[]", Class: ClassNumber, Brief: "Original size of each body that was cut or withheld, else 0. Absent when none was."},
-	{Key: BlockPartsKey, Type: "string[]", Class: ClassID, Brief: "Recipes: how blocks that are not among the bodies are made of others, and which were withheld."},
-	{Key: ListNameKey, Type: "string", Class: ClassEnum, Brief: "The list."},
-	{Key: ListCountKey, Type: "int", Class: ClassNumber, Brief: "Items of the whole list."},
-	{Key: ListDigestKey, Type: "string", Class: ClassContent, Brief: "Chain digest over full block ids and what stands behind them."},
-	{Key: ListItemsKey, Type: "string[]", Class: ClassContent, Brief: "Short block ids with provenance and envelope."},
-	{Key: ListPrefixKey, Type: "string", Class: ClassContent, Brief: "`p digest`: the list starts with the first p items of any list that has that chain digest at p. Absent on a complete list."},
-	{Key: ListAttemptKey, Type: "int", Class: ClassNumber, Brief: "Attempt that a request or params list belongs to, from 0; absent when 0."},
+	{Key: BlockBodiesKey, Type: "string[]", Class: ClassContent, Brief: "Blocks: texts and templates. Their ids are their SHA-256."},
+	{Key: BlockWithheldKey, Type: "string[]", Class: ClassContent, Brief: "Blocks that were cut or withheld: SHA-256, size and, of those that were cut, the beginning."},
 	{Key: ListsKey, Type: "string[]", Class: ClassContent, Brief: "The lists of the span, one string each: a head line and one line an item."},
-	{Key: EchoBlocksKey, Type: "bytes", Class: ClassContent, Brief: "Blocks that were sent some turns before, once more, as one zstd frame."},
 	{Key: FactSubjectKey, Type: "string", Class: ClassID, Brief: "What the fact is about: `session`, or a kind and an id as the source has them, such as `message/msg_1`."},
 	{Key: FactKeyKey, Type: "string", Class: ClassName, Brief: "What it says of it."},
 	{Key: FactValueKey, Type: "string", Class: ClassContent, Brief: "Short block id of the value; absent when no content is captured."},

@@ -113,7 +113,7 @@ func TestCaptureAllocatesForWhatIsNew(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{Index: -1})
 			turn.Request(otelagent.Request{
-				Payload: h.payload, Frame: &h.frame, Messages: h.messages, System: prompt, Tools: tools, Rest: []byte(`{"model_id":"m"}`),
+				Payload: h.payload, Messages: h.messages,
 			})
 			turn.End(otelagent.TurnResult{})
 			if runtime.ReadMemStats(&after); i >= turns {

@@ -167,14 +167,11 @@ type history struct {
 	payload  []byte
 	spare    []byte // what the payload before stood in
 	bytes    int
-	frame    spans.Frame
 	random   *rand.Rand
 }
 
 func newHistory() *history {
-	return &history{random: rand.New(rand.NewPCG(1, 2)), frame: spans.Frame{
-		Keys: []string{"system_prompt", "messages", "tools", "model_id"}, System: "system_prompt", Messages: "messages", Tools: "tools",
-	}}
+	return &history{random: rand.New(rand.NewPCG(1, 2))}
 }
 
 func (h *history) turn() {
@@ -190,7 +187,7 @@ func (h *history) turn() {
 		fmt.Appendf(nil, `{"role":"assistant","content":[{"type":"text","text":"%s"},{"type":"toolCall","id":"c","name":"bash","arguments":{"command":"ls"}}],"stopReason":"toolUse","timestamp":%d}`, text(1000), len(h.messages)),
 		fmt.Appendf(nil, `{"role":"toolResult","toolCallId":"c","toolName":"bash","content":[{"type":"text","text":"%s"}],"isError":false,"timestamp":%d}`, text(2800), len(h.messages)),
 	} {
-		h.messages = append(h.messages, otelagent.Message{Raw: raw, Envelope: phiEnvelope, Provenance: spans.Provenance{
+		h.messages = append(h.messages, otelagent.Message{Raw: raw, Provenance: spans.Provenance{
 			Kind: spans.ProvenanceLoopTurn, TurnIndex: int64(len(h.messages) / 2), Role: "tool-call-result", MessageIndex: int64(len(h.messages) % 2),
 		}})
 		h.bytes += len(raw)
@@ -230,7 +227,7 @@ func BenchmarkCapture(b *testing.B) {
 		ask := func() {
 			_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: -1})
 			turn.Request(otelagent.Request{
-				Payload: h.payload, Frame: &h.frame, Messages: h.messages, System: prompt, Tools: tools, Rest: []byte(`{"model_id":"m"}`), Model: "m",
+				Payload: h.payload, Messages: h.messages, Model: "m",
 			})
 			turn.End(otelagent.TurnResult{})
 		}

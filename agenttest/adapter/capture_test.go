@@ -120,11 +120,9 @@ func TestDigests(t *testing.T) {
 	}
 	// The size and full digest of each message are there, and the list is that of the two messages.
 	for _, text := range []string{user(secret), user("more " + secret)} {
-		canonical := `{"content":` + strings.TrimSuffix(strings.SplitN(text, `"content":`, 2)[1], "}") + `,"role":"user"}`
-		id := spans.BlockOfString(canonical)
-		r := w.recipes[id.Short()]
-		if len(r) != 1 || r[0].ID != id || !r[0].Full || r[0].Size != int64(len(canonical)) || len(r[0].Pieces) > 0 {
-			t.Errorf("%s: %+v", canonical, r)
+		id := spans.BlockOfString(text)
+		if b := w.withheld[id.Short()]; b != (spans.Withheld{Block: id, Size: int64(len(text))}) {
+			t.Errorf("%s: %+v", text, b)
 		}
 	}
 }
@@ -133,16 +131,14 @@ func TestDigests(t *testing.T) {
 func TestBounds(t *testing.T) {
 	long := strings.Repeat("é", 1000) // two bytes each
 	big := user(long)
-	canonical := `{"content":"` + long + `","role":"user"}`
-	id := spans.BlockOfString(canonical)
+	id := spans.BlockOfString(big)
 
 	t.Run("block", func(t *testing.T) {
 		run, exp := start(t, otelagent.WithMaxBlockBytes(100))
 		ask(t, run, payloadOf(`"s"`, big, user("short")))
 		w := readWire(t, exp.GetSpans())
-		r := w.recipes[id.Short()]
-		if len(r) != 1 || !r[0].Full || r[0].ID != id || r[0].Size != int64(len(canonical)) || len(r[0].Pieces) != 1 || r[0].Pieces[0].Text != canonical[:100] {
-			t.Fatalf("%+v", r)
+		if b := w.withheld[id.Short()]; b != (spans.Withheld{Block: id, Size: int64(len(big)), Beginning: strings.ToValidUTF8(big[:100], "")}) {
+			t.Fatalf("%+v", b)
 		}
 		if _, err := w.payload("r", 0, 0, 0); err == nil {
 			t.Error("the request is whole")
@@ -155,24 +151,11 @@ func TestBounds(t *testing.T) {
 		run, exp := start(t, otelagent.WithMaxTurnBytes(300))
 		ask(t, run, payloadOf(`"s"`, user("short"), big))
 		w := readWire(t, exp.GetSpans())
-		if r := w.recipes[id.Short()]; len(r) != 1 || !r[0].Full || len(r[0].Pieces) > 0 {
-			t.Errorf("%+v", r)
+		if b := w.withheld[id.Short()]; b != (spans.Withheld{Block: id, Size: int64(len(big))}) {
+			t.Errorf("%+v", b)
 		}
 		if attr(exp.GetSpans()[0], spans.CaptureWithheldKey).AsInt64() == 0 {
 			t.Error("nobody counts it")
-		}
-	})
-	t.Run("window", func(t *testing.T) {
-		run, exp := start(t, otelagent.WithRequestWindow(2))
-		ask(t, run, payloadOf(`"s"`, user("1"), user("2"), user("3"), user("4")))
-		w := readWire(t, exp.GetSpans())
-		var got []string
-		for n := range 4 {
-			_, ok := w.body(spans.BlockOfString(fmt.Sprintf(`{"content":"%d","role":"user"}`, n+1)).Short(), 8)
-			got = append(got, fmt.Sprint(ok))
-		}
-		if diff := cmp.Diff([]string{"false", "false", "true", "true"}, got); diff != "" {
-			t.Error(diff)
 		}
 	})
 }
@@ -233,8 +216,8 @@ func TestRedactor(t *testing.T) {
 		t.Error("the secret left")
 	}
 	w := readWire(t, all)
-	id := spans.BlockOfString(`{"content":"a SECRET and SECRET","role":"user"}`)
-	if w.recipes[id.Short()] != nil || strings.Contains(fmt.Sprintf("%+v", all), id.Short().String()) {
+	id := spans.BlockOfString(user("a SECRET and SECRET"))
+	if w.withheld[id.Short()].Size > 0 || strings.Contains(fmt.Sprintf("%+v", all), id.Short().String()) {
 		t.Error("its digest left")
 	}
 	want := strings.ReplaceAll(payloadOf(`"SECRET prompt"`, user("a SECRET and SECRET"), `"[redacted: the redactor failed]"`), "SECRET", "[redacted:word]")
@@ -317,7 +300,7 @@ type lossy struct {
 
 func (l *lossy) OnLost(f func(string)) { l.f = f }
 
-// After a loss the next request of its session is whole: every block is sent again, and lists are complete.
+// What a session sent is sent again when some of it did not arrive, and lists are complete next.
 func TestLostIsSentAgain(t *testing.T) {
 	d := &lossy{}
 	run, exp := start(t, otelagent.WithDelivery(d))
@@ -340,77 +323,13 @@ func TestLostIsSentAgain(t *testing.T) {
 	d.f("s")
 	ask(t, run, payload)
 	w := readWire(t, exp.GetSpans())
-	if _, ok := w.body(spans.BlockOfString(`{"content":"`+text+`","role":"user"}`).Short(), 8); !ok {
-		t.Error("the message was not sent again")
+	if got, err := w.payload("r", 31, 0, 0); err != nil || got != payload {
+		t.Errorf("the request alone is not whole: %v", err)
 	}
 	for i := range w.lists {
 		if l := &w.lists[i]; l.Prefix != "" {
 			t.Errorf("%s is not complete", l.Name)
 		}
-	}
-	if got, err := w.payload("r", 31, 0, 0); err != nil || got != payload {
-		t.Errorf("the request after the loss is not whole: %v", err)
-	}
-}
-
-// The sections of a prompt are blocks, and the prompt is made of them.
-func TestSections(t *testing.T) {
-	run, exp := start(t)
-	rules, date := strings.Repeat("Follow the rules. \"Always\".\n", 40), "Today is Monday."
-	ask2 := func(date string) string {
-		prompt := string(quoted(rules + date))
-		payload := payloadOf(prompt, user("x"))
-		ask(t, run, payload, func(r *otelagent.Request) {
-			r.Sections = []otelagent.Section{{Name: "instructions", Text: rules}, {Name: "date", Text: date}}
-		})
-		return payload
-	}
-	first := ask2(date)
-	exp2 := exp.GetSpans()
-	second := ask2("Today is Tuesday.")
-	all := exp.GetSpans()
-	w := readWire(t, all)
-	for i, want := range []string{first, second} {
-		if got, err := w.payload("r", int64(i), 0, 0); err != nil || got != want {
-			t.Errorf("turn %d: %v\n got %s\nwant %s", i, err, got, want)
-		}
-	}
-	if grown := w.size - readWire(t, exp2).size; grown > 800 {
-		t.Errorf("another date costs %d bytes of a prompt of %d", grown, len(rules))
-	}
-	var names []string
-	for _, l := range w.lists {
-		if l.Name == spans.ListSections {
-			names = append(names, l.Items...)
-		}
-	}
-	if len(names) != 4 || !strings.HasSuffix(names[0], " section:instructions") || !strings.HasSuffix(names[3], " section:date") {
-		t.Errorf("%q", names)
-	}
-}
-
-// With the encoding full the standard event holds the whole request and reply on every turn.
-func TestFull(t *testing.T) {
-	run, exp := start(t, otelagent.WithEncoding(otelagent.EncodingFull))
-	ask(t, run, payloadOf(`"Be brief."`, user("one")))
-	ask(t, run, payloadOf(`"Be brief."`, user("one"), user("two")))
-	var got []string
-	for _, e := range exp.GetSpans()[1].Events {
-		if e.Name == spans.EventDetails {
-			for _, kv := range e.Attributes {
-				got = append(got, string(kv.Key)+" "+kv.Value.AsString())
-			}
-		}
-	}
-	want := []string{
-		`gen_ai.operation.name chat`, `gen_ai.request.model m`,
-		`gen_ai.input.messages [{"role":"user","parts":[{"type":"text","content":"one"}]},{"role":"user","parts":[{"type":"text","content":"two"}]}]`,
-		`gen_ai.system_instructions [{"type":"text","content":"Be brief."}]`,
-		`gen_ai.tool.definitions [{"type":"function","name":"bash"}]`,
-		`gen_ai.output.messages [{"role":"assistant","parts":[{"type":"text","content":"done"}],"finish_reason":"unknown"}]`,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

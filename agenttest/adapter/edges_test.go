@@ -159,61 +159,13 @@ func TestEndsAreToldWithoutLocks(t *testing.T) {
 	}
 }
 
-// What was withheld for its age is sent when it comes to stand in the window of a request.
-func TestWindowMoves(t *testing.T) {
-	run, exp := start(t, otelagent.WithRequestWindow(3))
-	ask(t, run, payloadOf(`"s"`, user("yes"), user("no"), user("1"), user("2"), user("3")))
-	for _, payload := range []string{
-		payloadOf(`"s"`, user("2"), user("3"), user("yes")), // said again
-		payloadOf(`"s"`, user("no"), user("3")),             // compacted
-	} {
-		ask(t, run, payload)
-		all := exp.GetSpans()
-		if got, err := readWire(t, all).payload("r", int64(len(all)-1), 0, 0); err != nil || got != payload {
-			t.Errorf("got %s, %v, want %s", got, err, payload)
-		}
-	}
-	// Also where no frame can say it, nothing beyond the window leaves.
-	old := user(strings.Repeat("beyond the window ", 20))
-	ask(t, run, strings.Replace(payloadOf(`"s"`, old, user("4"), user("5"), user("6")), ",", ", ", 1))
-	if strings.Contains(fmt.Sprintf("%+v", exp.GetSpans()), "beyond the window") {
-		t.Error("an old message left")
-	}
-}
-
-// Nothing is made of what was withheld.
-func TestRecipesOfWholeBlocks(t *testing.T) {
-	run, exp := start(t, otelagent.WithMaxTurnBytes(2000), otelagent.WithPreviewBytes(0))
-	rules := strings.Repeat("rule ", 200)
-	prompt := func(date string) (string, func(*otelagent.Request)) {
-		payload := payloadOf(string(quoted(rules+date)), user("x"))
-		return payload, func(r *otelagent.Request) {
-			r.Sections = []otelagent.Section{{Name: "rules", Text: rules}, {Name: "date", Text: date}}
-		}
-	}
-	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{Index: -1})
-	turn.AddInput(otelagent.Message{Raw: []byte(user(strings.Repeat("y", 1500)))})
-	payload, sections := prompt("Monday")
-	req := otelagent.ParseRequest([]byte(payload))
-	sections(&req)
-	turn.Request(req)
-	turn.End(otelagent.TurnResult{})
-	payload, sections = prompt("Tuesday")
-	ask(t, run, payload, sections)
-	if got, err := readWire(t, exp.GetSpans()).payload("r", 1, 0, 0); err != nil || got != payload {
-		t.Errorf("got %.50s, %v", got, err)
-	}
-}
-
-// A frame that does not make the payload of the other fields is not taken for one.
-func TestFrameThatDoesNotFit(t *testing.T) {
+// What a request says beside its payload does not change that.
+func TestPayloadCounts(t *testing.T) {
 	payload := payloadOf(`"s"`, user("1"), user("2"))
 	for i, change := range []func(*otelagent.Request){
 		func(r *otelagent.Request) { r.Messages = r.Messages[1:] },
 		func(r *otelagent.Request) { r.Messages[0].Raw = []byte(user("changed")) },
 		func(r *otelagent.Request) { r.System = []byte(`"t"`) },
-		func(r *otelagent.Request) { r.Rest = []byte(`{"model":"m"}`) },
-		func(r *otelagent.Request) { r.Frame.Keys = r.Frame.Keys[1:] },
 	} {
 		run, exp := start(t)
 		ask(t, run, payload, change)
@@ -269,7 +221,7 @@ func carried(all tracetest.SpanStubs) (text, span, events int) {
 }
 
 // Whatever is asked, no span carries more than its bound.
-func TestSpanBoundOfRecipesAndCuts(t *testing.T) {
+func TestSpanBoundOfPiecesAndCuts(t *testing.T) {
 	large := strings.Repeat("large ", 400_000)
 	var many []string
 	for i := range 60_000 {
@@ -282,7 +234,6 @@ func TestSpanBoundOfRecipesAndCuts(t *testing.T) {
 		"cut":           {payload: payloadOf(`"s"`, user(large)), opts: []otelagent.Option{otelagent.WithMaxBlockBytes(2 << 20)}},
 		"text between":  {payload: payloadOf(`"`+large+`"`, user(large+"!")) + "\n"},
 		"many messages": {payload: strings.Replace(payloadOf(`"s"`, many...), ",", ", ", 1)},
-		"full":          {payload: payloadOf(`"`+large+`"`, user(large)), opts: []otelagent.Option{otelagent.WithEncoding(otelagent.EncodingFull)}},
 	} {
 		run, exp := start(t, test.opts...)
 		ask(t, run, test.payload)
@@ -296,8 +247,8 @@ func TestSpanBoundOfRecipesAndCuts(t *testing.T) {
 	}
 }
 
-// The redactor sees what stands in lists and frames, too, and is asked again of a message that another rule may hit.
-func TestRedactorSeesListsAndFrames(t *testing.T) {
+// The redactor sees what stands in lists, too, and is asked again of a message that another rule may hit.
+func TestRedactorSeesLists(t *testing.T) {
 	run, exp := start(t, otelagent.WithRedactor(&shout{}))
 	ask(t, run, `{"SECRET":1,"messages":[`+user("x")+`]}`)
 	ask(t, run, payloadOf(`"s"`, user("y")), func(r *otelagent.Request) {
@@ -335,7 +286,6 @@ func TestLargeEnvelopes(t *testing.T) {
 	tags := strings.Repeat("tag ", 100_000)
 	payload := payloadOf(`"s"`, `{"role":"user","tags":"`+tags+`","content":"x"}`, user("y"))
 	ask(t, run, payload, func(r *otelagent.Request) {
-		r.Messages[0].Envelope = []string{"tags"}
 		r.Messages[1].Provenance = spans.Provenance{Kind: spans.ProvenanceIdentityBlock, Name: tags}
 	})
 	w := readWire(t, exp.GetSpans())
@@ -349,8 +299,8 @@ func TestLargeEnvelopes(t *testing.T) {
 	}
 }
 
-// A frame that readers would refuse is not sent: the payload comes back as it came.
-func TestFramesThatReadersRefuse(t *testing.T) {
+// A payload of many keys comes back.
+func TestManyKeys(t *testing.T) {
 	var keys, shapes []string
 	for i := range 2000 {
 		keys = append(keys, fmt.Sprintf(`"k%d":1`, i))

@@ -193,7 +193,7 @@ func printSpan(b *strings.Builder, s tracetest.SpanStub, indent string) {
 
 // inLines reports whether the strings of an attribute follow on lines of their own.
 func inLines(k attribute.Key) bool {
-	return k == spans.BlockBodiesKey || k == spans.BlockPartsKey || k == spans.ListsKey
+	return k == spans.BlockBodiesKey || k == spans.BlockWithheldKey || k == spans.ListsKey
 }
 
 func printValue(kv attribute.KeyValue) string {

@@ -129,7 +129,6 @@ func (l *loop) ask(turn *otelagent.Turn, run string, history []string) {
 	l.told = append(l.told, toldRequest{run, index, payload})
 	req := otelagent.ParseRequest([]byte(payload))
 	for i := range req.Messages {
-		req.Messages[i].Envelope = []string{"turnId"}
 		req.Messages[i].Provenance = spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: int64(i / 2), Role: "user-message"}
 	}
 	turn.Request(req)

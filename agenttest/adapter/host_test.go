@@ -126,9 +126,8 @@ func TestCallerMayOverwriteItsBuffers(t *testing.T) {
 			Config: buf(`{"a":1}`), Metadata: buf(`{"m":1}`), Rules: buf(`[]`)})
 		done()
 		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Start: at(1)})
-		members := []string{"turnId"}
-		turn.Request(otelagent.Request{At: at(2), Messages: []otelagent.Message{{Raw: buf(`{"role":"user","turnId":1}`), Envelope: members}},
-			System: buf(`"sys"`), Tools: buf(`[{}]`), Rest: buf(`{"r":1}`)})
+		turn.Request(otelagent.Request{At: at(2), Messages: []otelagent.Message{{Raw: buf(`{"role":"user","turnId":1}`)}},
+			System: buf(`"sys"`), Tools: buf(`[{}]`)})
 		done()
 		turn.AddInput(otelagent.Message{Raw: buf(`{"in":1}`)})
 		done()

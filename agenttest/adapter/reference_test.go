@@ -2,27 +2,27 @@ package adapter_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/klauspost/compress/zstd"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
 // wire reads what spans carry by the letter of docs/formats.md, slowly and without the code of package session: what the
 // adapter writes is checked against the format, not against the reader that comes with it.
 type wire struct {
-	bodies  map[spans.ShortID]string
-	recipes map[spans.ShortID][]spans.Recipe
-	lists   []wireList
-	sent    map[sentBody]int // how often, echoes not counted
-	notes   []spans.ShortID  // bodies of otelagent.event
-	size    int              // bytes of bodies, recipes, lists and echoes
+	bodies   map[spans.ShortID]string
+	withheld map[spans.ShortID]spans.Withheld
+	lists    []wireList
+	sent     map[sentBody]int // how often
+	notes    []spans.ShortID  // bodies of otelagent.event
+	size     int              // bytes of bodies and lists
 }
 
 type sentBody struct {
@@ -31,22 +31,14 @@ type sentBody struct {
 }
 
 type wireList struct {
-	spans.PackedList
+	spans.List
 	turn int64
 	run  string
 }
 
 func readWire(t testing.TB, stubs tracetest.SpanStubs) *wire {
 	t.Helper()
-	w := &wire{bodies: map[spans.ShortID]string{}, recipes: map[spans.ShortID][]spans.Recipe{}, sent: map[sentBody]int{}}
-	body := func(text string) { w.bodies[spans.BlockOfString(text).Short()] = text }
-	recipe := func(text string) {
-		r, err := spans.ParseRecipe(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.recipes[r.ID.Short()] = append(w.recipes[r.ID.Short()], r)
-	}
+	w := &wire{bodies: map[spans.ShortID]string{}, withheld: map[spans.ShortID]spans.Withheld{}, sent: map[sentBody]int{}}
 	for _, s := range stubs {
 		session, run, turn := "", "", int64(-1)
 		for _, kv := range s.Attributes {
@@ -66,17 +58,21 @@ func readWire(t testing.TB, stubs tracetest.SpanStubs) *wire {
 					for _, text := range kv.Value.AsStringSlice() {
 						w.size += len(text)
 						w.sent[sentBody{session, spans.BlockOfString(text).Short()}]++
-						body(text)
+						w.bodies[spans.BlockOfString(text).Short()] = text
 					}
-				case spans.BlockPartsKey:
+				case spans.BlockWithheldKey:
 					for _, text := range kv.Value.AsStringSlice() {
 						w.size += len(text)
-						recipe(text)
+						b, err := spans.ParseWithheld(text)
+						if err != nil {
+							t.Fatal(err)
+						}
+						w.withheld[b.Block.Short()] = b
 					}
 				case spans.ListsKey:
 					for _, text := range kv.Value.AsStringSlice() {
 						w.size += len(text)
-						l, err := spans.ParsePackedList(text, run)
+						l, err := spans.ParseList(text)
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -88,24 +84,6 @@ func readWire(t testing.TB, stubs tracetest.SpanStubs) *wire {
 						t.Fatal(err)
 					}
 					w.notes = append(w.notes, id)
-				case spans.EchoBlocksKey:
-					frame := kv.Value.AsByteSlice()
-					w.size += len(frame)
-					d, _ := zstd.NewReader(nil)
-					stretch, err := d.DecodeAll(frame, nil)
-					d.Close()
-					if err == nil {
-						err = spans.Echo(stretch, func(text []byte, isRecipe bool) {
-							if isRecipe {
-								recipe(string(text))
-							} else {
-								body(string(text))
-							}
-						})
-					}
-					if err != nil {
-						t.Fatal(err)
-					}
 				}
 			}
 		}
@@ -113,33 +91,60 @@ func readWire(t testing.TB, stubs tracetest.SpanStubs) *wire {
 	return w
 }
 
-// body returns the body of a block, if it can be had.
-func (w *wire) body(id spans.ShortID, depth int) (string, bool) {
-	if text, ok := w.bodies[id]; ok {
-		return text, true
-	}
-	for _, r := range w.recipes[id] {
-		var b strings.Builder
-		for _, p := range r.Pieces {
-			text, ok := p.Text, true
-			if p.Block != (spans.ShortID{}) {
-				if text, ok = "", depth > 0; ok {
-					text, ok = w.body(p.Block, depth-1)
-				}
-				if ok && p.To >= 0 {
-					text = text[p.From:p.To]
-				}
+// expand puts a template together; part gives the parts of a request.
+func (w *wire) expand(template string, part func(mark, sep string) (string, bool)) (string, bool) {
+	var out strings.Builder
+	for template != "" {
+		n := 1
+		switch {
+		case template[0] == 1 && (template[1] == 1 || template[1] == 2):
+			out.WriteByte(template[1])
+			n = 2
+		case template[0] == 1:
+			id, err := spans.ParseShortID(template[1:12])
+			text, ok := w.bodies[id]
+			if err != nil || !ok {
+				return "", false
 			}
+			out.WriteString(text)
+			n = 12
+		case template[0] == 2:
+			n = 2
+			sep := ""
+			if template[1] == 'm' {
+				sep, _, _ = strings.Cut(template[2:], "\x02")
+				n += len(sep) + 1
+			}
+			text, ok := part(template[1:2], sep)
 			if !ok {
-				break
+				return "", false
 			}
-			b.WriteString(text)
+			out.WriteString(text)
+		default:
+			out.WriteByte(template[0])
 		}
-		if text := b.String(); int64(len(text)) == r.Size && spans.BlockOfString(text).Short() == id {
-			return text, true
+		template = template[n:]
+	}
+	return out.String(), true
+}
+
+// body returns what a block says, if it can be had.
+func (w *wire) body(id spans.ShortID) (string, bool) {
+	text, ok := w.bodies[id]
+	if !ok {
+		return "", false
+	}
+	return w.expand(text, func(string, string) (string, bool) { return "", true })
+}
+
+// holds reports whether a text arrived: as a body, or as part of one.
+func (w *wire) holds(text string) bool {
+	for id := range w.bodies {
+		if body, ok := w.body(id); ok && body == text {
+			return true
 		}
 	}
-	return "", false
+	return false
 }
 
 // items returns all items of a list, or false when its prefix is not known.
@@ -182,23 +187,29 @@ func (w *wire) read(l *wireList) (items []spans.Item, bodies []string, err error
 	if int64(len(texts)) != l.Count {
 		return nil, nil, fmt.Errorf("%d of %d items", len(texts), l.Count)
 	}
-	var chain spans.Chain
 	for i, text := range texts {
 		it, err := spans.ParseItem(text)
 		if err != nil {
 			return nil, nil, err
 		}
-		body, ok := w.body(it.Block, 8)
+		body, ok := w.body(it.Block)
 		if !ok {
 			return nil, nil, fmt.Errorf("block %s at %d is missing", it.Block, i)
 		}
-		chain = chain.Add(spans.BlockOfString(body), it)
 		items, bodies = append(items, it), append(bodies, body)
 	}
-	if !chain.Fits(l.Digest) {
-		return nil, nil, fmt.Errorf("the digest does not fit")
+	if l.Name != spans.ListParams && l.Name != spans.ListRequest && l.Name != spans.ListHistory {
+		if got := wholeOf(strings.Join(bodies, "\n")); got != l.Whole {
+			return nil, nil, fmt.Errorf("it comes to %s, not %s", got, l.Whole)
+		}
 	}
 	return items, bodies, nil
+}
+
+// wholeOf is what a list says of that text.
+func wholeOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return fmt.Sprintf("%d:%s", len(text), base64.RawURLEncoding.EncodeToString(sum[:])[:16])
 }
 
 // payload returns the request of a turn byte for byte, or why not. Of runs with one id and index it is the nth.
@@ -230,58 +241,46 @@ func (w *wire) payload(run string, turn, attempt int64, nth int) (string, error)
 	of := map[string]string{}
 	for i, it := range items {
 		of[it.Provenance] = bodies[i]
-	}
-	if whole, ok := of["payload"]; ok {
-		return whole, nil
-	}
-	if of["frame"] == "" {
-		return "", fmt.Errorf("no frame")
-	}
-	f, err := spans.ParseFrame(of["frame"])
-	if err != nil {
-		return "", err
+		if it.Provenance == "rest" {
+			of["rest"] = w.bodies[it.Block]
+		}
 	}
 	items, bodies, err = w.read(request)
 	if err != nil {
 		return "", fmt.Errorf("request: %w", err)
 	}
-	out := []byte{'{'}
-	for i, key := range f.Keys {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(append(append(out, '"'), key...), `":`...)
-		switch key {
-		case f.System:
-			out = append(out, of["system"]...)
-		case f.Tools:
-			out = append(out, of["tools"]...)
-		case f.Messages, f.Provenance:
-			out = append(out, '[')
-			for j, it := range items {
-				if j > 0 {
-					out = append(out, ',')
-				}
-				if key == f.Messages {
-					out = f.Shapes.AppendSpelled(out, []byte(bodies[j]), []byte(it.Envelope))
-					continue
-				}
+	next := 0
+	out, ok := w.expand(of["rest"], func(mark, sep string) (string, bool) {
+		switch mark {
+		case "s":
+			return of["system"], true
+		case "t":
+			return of["tools"], true
+		case "m":
+			return strings.Join(bodies, sep), true
+		case "e":
+			next++
+			return bodies[next-1], true
+		case "p":
+			var from []string
+			for _, it := range items {
 				p, err := spans.ParseProvenance(it.Provenance)
 				if err != nil {
-					return "", err
+					return "", false
 				}
-				out = p.AppendJSON(out)
+				from = append(from, string(p.AppendJSON(nil)))
 			}
-			out = append(out, ']')
-		default:
-			value, ok := memberOf(of["rest"], key)
-			if !ok {
-				return "", fmt.Errorf("%s is missing in rest", key)
-			}
-			out = append(out, value...)
+			return strings.Join(from, ","), true
 		}
+		return "", false
+	})
+	if !ok {
+		return "", fmt.Errorf("rest: something is missing")
 	}
-	return string(append(out, '}')), nil
+	if got := wholeOf(out); got != params.Whole {
+		return "", fmt.Errorf("it comes to %s, not %s", got, params.Whole)
+	}
+	return out, nil
 }
 
 // collect returns a provider whose spans can be read when they ended.
@@ -291,16 +290,4 @@ func collect(t testing.TB) (*sdktrace.TracerProvider, *tracetest.InMemoryExporte
 	p := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exp))
 	t.Cleanup(func() { _ = p.Shutdown(context.Background()) })
 	return p, exp
-}
-
-// memberOf returns a member of a JSON object as it is spelled.
-func memberOf(object, key string) (string, bool) {
-	c := rawjson.NewCursor([]byte(object), rawjson.MaxDepth)
-	for c.Open('{'); c.More('}'); {
-		k, v := c.RawKey(), c.Value()
-		if string(k[1:len(k)-1]) == key {
-			return string(v), true
-		}
-	}
-	return "", false
 }

@@ -41,10 +41,9 @@ type Request struct {
 	Redacted bool   `json:"redacted,omitempty"`
 	Stated   int64  `json:"stated_bytes,omitempty"`
 
-	System   *RequestPart  `json:"system,omitempty"`
-	Sections []RequestPart `json:"sections,omitempty"`
-	Tools    *RequestPart  `json:"tools,omitempty"`
-	Params   *RequestPart  `json:"params,omitempty"`
+	System *RequestPart `json:"system,omitempty"`
+	Tools  *RequestPart `json:"tools,omitempty"`
+	Params *RequestPart `json:"params,omitempty"`
 	// Count is how many messages the request has, also where fewer are known.
 	Count    int64         `json:"message_count"`
 	Messages []RequestPart `json:"messages,omitempty"`
@@ -160,7 +159,6 @@ func NewRequest(t session.Tree, run *session.Run, turn *session.Turn, q *session
 	}
 	redacts := redacts(t.Session)
 	r.params(t.Blocks, redacts)
-	r.sections(t.Blocks, redacts)
 	r.messages(t.Blocks, redacts)
 	r.missingMessages()
 	return r
@@ -272,30 +270,6 @@ func (r *Request) isNew(is bool) *bool {
 	return &is
 }
 
-func (r *Request) sections(blocks *session.BlockSet, redacts bool) {
-	if r.request.Sections == nil {
-		return
-	}
-	seen := map[session.Ref]bool{}
-	if r.before != nil && r.before.Sections != nil {
-		for _, ref := range r.before.Sections.Items() {
-			seen[ref] = true
-		}
-	}
-	for _, ref := range r.request.Sections.Items() {
-		p := RequestPart{New: r.isNew(!seen[ref])}
-		if pv, err := spans.ParseProvenance(ref.Provenance); err == nil {
-			p.Name = pv.Name
-		}
-		p.read(blocks, ref, redacts)
-		if p.State == "" { // it stands here as it does inside the JSON string of the prompt
-			p.text = valueText([]byte(`"` + p.text + `"`))
-			p.Body = asString(p.text)
-		}
-		r.Sections = append(r.Sections, p)
-	}
-}
-
 func (r *Request) messages(blocks *session.BlockSet, redacts bool) {
 	if r.request.Messages == nil {
 		return
@@ -309,7 +283,7 @@ func (r *Request) messages(blocks *session.BlockSet, redacts bool) {
 	}
 	placed := false
 	for _, m := range r.request.ReadMessages(blocks) {
-		p := RequestPart{Index: &m.Position, Role: m.Role, Envelope: m.Envelope, New: r.isNew(!seen[m.Block]), from: source(&m)}
+		p := RequestPart{Index: &m.Position, Role: m.Role, New: r.isNew(!seen[m.Block]), from: source(&m)}
 		switch {
 		case m.Source != (spans.Provenance{}):
 			p.Provenance = session.RawJSON(m.Source.AppendJSON(nil))
@@ -386,9 +360,6 @@ func (r *Request) Provenance(w io.Writer, o Options) error {
 	}
 	if r.System != nil {
 		add("", "system prompt", r.System)
-	}
-	for i := range r.Sections {
-		add("", "  section "+Clean(r.Sections[i].Name), &r.Sections[i])
 	}
 	if r.Tools != nil {
 		add("", "tools", r.Tools)
@@ -517,23 +488,12 @@ func (r *Request) Note() string {
 	switch {
 	case r.Payload.Bytes == nil || r.Exact:
 		return ""
-	case !r.framed():
-		return "these are not the bytes that the loop emitted: nobody told how it spells them, so the request was put together in a fixed order (system, messages, tools, other parameters)"
+	case !r.told():
+		return "the loop gave no bytes of this request: it was put together in a fixed order (system, messages, tools)"
 	case r.Stated > 0 && r.Stated != r.Bytes:
 		return fmt.Sprintf("a redactor changed this request before it left: these are %s bytes, the loop emitted %s", exact(r.Bytes), exact(r.Stated))
 	}
 	return "a redactor changed this request before it left"
-}
-
-// framed reports whether the source told how the payload is put together.
-func (r *Request) framed() bool {
-	if r.request.Params == nil {
-		return false
-	}
-	return slices.ContainsFunc(r.request.Params.Items(), func(ref session.Ref) bool {
-		kind := spans.ProvenanceKind(ref.Provenance)
-		return kind == spans.ProvenanceFrame || kind == spans.ProvenancePayload
-	})
 }
 
 // Pretty writes the payload indented: keys in their order, numbers and strings as they are spelled, but for characters on which a
@@ -592,4 +552,11 @@ func newDrawer(w io.Writer, o Options) *drawer {
 		o.Width = 80
 	}
 	return &drawer{w: w, width: o.Width, color: o.Color}
+}
+
+// told reports whether the loop gave the bytes of the request.
+func (r *Request) told() bool {
+	return r.request.Params != nil && slices.ContainsFunc(r.request.Params.Items(), func(ref session.Ref) bool {
+		return spans.ProvenanceKind(ref.Provenance) == spans.ProvenanceRest
+	})
 }

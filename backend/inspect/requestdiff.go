@@ -238,9 +238,6 @@ func beside(m *session.MessageChange) (was, is string) {
 	if x, y := source(&m.Before), source(&m.After); x != y {
 		before, after = append(before, cmp.Or(x, "no provenance")), append(after, cmp.Or(y, "no provenance"))
 	}
-	if x, y := string(m.Before.Envelope), string(m.After.Envelope); x != y {
-		before, after = append(before, Clean(cmp.Or(x, "no envelope"))), append(after, Clean(cmp.Or(y, "no envelope")))
-	}
 	return strings.Join(before, separator), strings.Join(after, separator)
 }
 

@@ -116,10 +116,10 @@ func told(p place, t *session.Turn) *session.Refs {
 	}
 	outside := map[string]bool{}
 	for _, ref := range p.run.Outside.Items() {
-		outside[ref.Block] = true
+		outside[p.tree.Blocks.Same(ref)] = true
 	}
 	return session.NewRefs(slices.DeleteFunc(slices.Clone(input(&viewTurn{place: p, Turn: t})), func(ref session.Ref) bool {
-		if outside[ref.Block] {
+		if outside[p.tree.Blocks.Same(ref)] {
 			return true
 		}
 		body, ok := p.tree.Blocks.Body(ref)

@@ -63,7 +63,7 @@ func (m *viewer) view(i int) *TurnView {
 		ErrorType: string(t.ErrorType), Error: t.Error, Capture: t.Capture, PromptDigest: t.PromptDigest, Partial: t.Partial && !t.Replied, Findings: findings(t.Defects),
 	}
 	var params []session.Ref
-	from := map[string]string{} // block to where it came from, as the request tells
+	from := map[string]string{} // what a message says to where it came from, as the request tells
 	if n := len(t.Requests); n > 0 {
 		last := t.Requests[n-1]
 		params = last.Params.Items()
@@ -72,7 +72,7 @@ func (m *viewer) view(i int) *TurnView {
 			for _, ref := range last.Messages.From(same) {
 				msg := session.Message{Ref: ref}
 				if msg.Source, _ = spans.ParseProvenance(ref.Provenance); ref.Provenance != "" {
-					from[ref.Block] = source(&msg)
+					from[m.tree.Blocks.Same(ref)] = source(&msg)
 				}
 			}
 		}
@@ -133,12 +133,12 @@ func (m *viewer) said(refs []session.Ref, capture spans.Capture, from map[string
 		}
 		body, ok := m.tree.Blocks.Body(ref)
 		if !ok {
-			out = append(out, Said{Label: "text", Text: *m.body(ref, capture, nil), From: from[ref.Block]})
+			out = append(out, Said{Label: "text", Text: *m.body(ref, capture, nil), From: from[m.tree.Blocks.Same(ref)]})
 			continue
 		}
 		for _, s := range sayings(body) {
 			if s.label != session.ByTool {
-				out = append(out, Said{Label: ellipsis(Clean(s.label), 32), Text: *m.part(s.text, ref), From: from[ref.Block]})
+				out = append(out, Said{Label: ellipsis(Clean(s.label), 32), Text: *m.part(s.text, ref), From: from[m.tree.Blocks.Same(ref)]})
 			}
 		}
 	}

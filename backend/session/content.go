@@ -7,7 +7,9 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync"
 
+	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -18,12 +20,26 @@ type Tree struct {
 	Blocks *BlockSet
 }
 
-// BlockSet holds blocks of one session by their short ids, and makes bodies by recipes when they are asked for. The zero value
+// BlockSet holds blocks of one session by their short ids, and puts together what they refer to. The zero value
 // is empty. It may be read concurrently, but not while something is added, and must not be copied.
 type BlockSet struct {
 	byShort map[spans.ShortID][]held
-	recipes recipes
+	held    int64 // bytes of all bodies
+
+	mu   sync.Mutex
+	made map[spans.ShortID]struct{} // templates that were put together
+	work int64                      // bytes that they came to
 }
+
+// Bounds of what templates come to: few bytes can ask for many.
+const (
+	// maxMade bounds one body.
+	maxMade = 64 << 20
+	// maxWork bounds the bytes of all bodies of a set that are put together, and workRatio adds so many times what the set holds. Bodies beyond
+	// count as not there.
+	maxWork   = 4 << 30
+	workRatio = 64
+)
 
 // held is a block whose body is known to have its id, or one that was cut, of which the id is what somebody said.
 type held struct {
@@ -47,13 +63,8 @@ func NewBlockSet(blocks iter.Seq2[Block, error]) (*BlockSet, error) {
 
 // Add adds a block. Of two with one id a whole one (Size 0) stays, whichever came first, else the one of the greater Size. The id of
 // a whole one is computed from the body, never believed; one that was cut (Size > 0) is known by the id that it has, or by that of its
-// body where it has none. A recipe that spans.ParseRecipe refuses is left out.
+// body where it has none.
 func (s *BlockSet) Add(b Block) {
-	s.recipes.settled = false
-	if b.Recipe {
-		s.recipes.add(b.Body)
-		return
-	}
 	h := held{id: b.ID, body: b.Body, cut: b.Size > 0, size: b.Size}
 	if !h.cut || h.id == (spans.BlockID{}) {
 		h.id = spans.BlockOfString(b.Body)
@@ -71,15 +82,15 @@ func (s *BlockSet) Add(b Block) {
 		s.byShort = map[spans.ShortID][]held{}
 	}
 	s.byShort[h.id.Short()] = append(l, h)
-	s.recipes.held += int64(len(h.body))
+	s.held += int64(len(h.body))
 }
 
-// Len returns the number of bodies and recipes.
+// Len returns the number of blocks.
 func (s *BlockSet) Len() int {
 	if s == nil {
 		return 0
 	}
-	n := len(s.recipes.all)
+	n := 0
 	for _, l := range s.byShort {
 		n += len(l)
 	}
@@ -99,41 +110,124 @@ const (
 // found is what is there of a block that a reference names.
 type found struct {
 	state state
-	id    spans.BlockID // of a body, and of one that was withheld where known
-	known bool
+	lost  spans.ShortID // of one that is missing: the block that is
 	body  string
 	twins []held
 }
 
 // look finds the block of ref; want says whether its body is wanted.
 func (s *BlockSet) look(ref *Ref, want bool) found {
-	if s == nil {
-		return found{}
-	}
 	short, err := spans.ParseShortID(ref.Block)
-	if err != nil {
+	if s == nil || err != nil {
 		return found{}
 	}
-	var cut found
 	switch l := s.byShort[short]; {
+	case len(l) == 0:
+		return found{lost: short}
 	case len(l) > 1:
 		return found{state: twins, twins: l}
-	case len(l) == 1 && !l[0].cut:
-		return found{state: whole, id: l[0].id, known: true, body: l[0].body}
-	case len(l) == 1:
-		cut = found{state: withheld, id: l[0].id, known: true}
+	case l[0].cut:
+		return found{state: withheld}
+	default:
+		f := s.expand(short, l[0].body, want)
+		if want && f.state == whole && isRest(ref.Provenance) {
+			f.body = others(l[0].body, s)
+		}
+		return f
 	}
-	if len(s.recipes.all) == 0 {
-		return cut
+}
+
+// isRest reports whether an item with that provenance is what says how a request is put together.
+func isRest(provenance string) bool {
+	return provenance == string(spans.ProvenanceRest) || provenance == string(spans.ProvenanceComposed)
+}
+
+// expand puts together what a template refers to; parts of a request count as nothing. Without want it is only looked for.
+func (s *BlockSet) expand(short spans.ShortID, template string, want bool) (f found) {
+	if spans.IsPlain(template) {
+		return found{state: whole, body: template}
 	}
-	switch m, body, ok := s.maker(short, want); {
-	case m == nil:
-	case ok:
-		return found{state: whole, id: m.id, known: true, body: body}
-	case m.cut != nil && cut.state == missing:
-		return found{state: withheld, id: m.cut.ID, known: m.cut.Full}
+	f.state = whole
+	size := int64(0)
+	err := spans.Pieces(template, func(p spans.Piece) bool {
+		size += int64(len(p.Text))
+		if p.Block == (spans.ShortID{}) {
+			return true
+		}
+		switch l := s.byShort[p.Block]; {
+		case len(l) != 1:
+			f = found{lost: p.Block}
+			return false
+		case l[0].cut:
+			f.state = withheld
+		default:
+			size += int64(len(l[0].body))
+		}
+		return true
+	})
+	switch {
+	case err != nil || size > maxMade:
+		return found{lost: short}
+	case f.state != whole || !want:
+		return f
+	case !s.affords(short, size):
+		return found{lost: short}
 	}
-	return cut
+	var b strings.Builder
+	b.Grow(int(size))
+	_ = spans.Pieces(template, func(p spans.Piece) bool { // it was read before
+		b.WriteString(s.text(p))
+		return true
+	})
+	f.body = b.String()
+	return f
+}
+
+// text returns a text, or that of a block which is there; of parts nothing.
+func (s *BlockSet) text(p spans.Piece) string {
+	if p.Block == (spans.ShortID{}) {
+		return p.Text
+	}
+	return s.byShort[p.Block][0].body
+}
+
+// affords reports whether a template may be put together, which comes to that size. One that was may be again.
+func (s *BlockSet) affords(short spans.ShortID, size int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.made[short]; ok {
+		return true
+	}
+	if s.work+size > maxWork+workRatio*s.held {
+		return false
+	}
+	if s.made == nil {
+		s.made = map[spans.ShortID]struct{}{}
+	}
+	s.made[short] = struct{}{}
+	s.work += size
+	return true
+}
+
+// placeKeys are the members of a message that say where it stands. The last four do where it has an id.
+var placeKeys = []string{"turnId", "nodeId", "parentId", "tags", "provenanceHint", "messageId", "id", "timestamp", "created_at", "createdAt"}
+
+// Same returns the same word for messages that say the same, in whatever spelling and wherever they stand: one that an event tells and one in a
+// request. Of a body that is not there it is the name of its block.
+func (s *BlockSet) Same(ref Ref) string {
+	body, ok := s.Body(ref)
+	if !ok {
+		return ref.Block
+	}
+	keys := placeKeys
+	if !strings.Contains(body, `"id"`) {
+		keys = keys[:6]
+	}
+	text, _, err := rawjson.AppendCanonical(nil, []byte(body), keys)
+	if err != nil {
+		return ref.Block
+	}
+	return spans.BlockOf(text).Short().String()
 }
 
 // Content is what a list refers to.
@@ -146,6 +240,8 @@ type Content struct {
 	// Broken says that the blocks are there but are not those the list was made of: its digest does not fit. Bodies
 	// must not be used.
 	Broken bool
+
+	lost []spans.ShortID // of the items that are missing: the block that is
 }
 
 // Whole reports whether all bodies are there and are what the list was made of. It is never true of a list that is not
@@ -163,88 +259,85 @@ func (s *BlockSet) Body(ref Ref) (string, bool) {
 // confirms, and the size of the whole; ok is false for any other block.
 func (s *BlockSet) Cut(ref Ref) (beginning string, size int64, ok bool) {
 	short, err := spans.ParseShortID(ref.Block)
-	if s == nil || err != nil {
+	if s == nil || err != nil || len(s.byShort[short]) != 1 {
 		return "", 0, false
 	}
-	if l := s.byShort[short]; len(l) == 1 && l[0].cut {
-		return l[0].body, l[0].size, true
+	h := &s.byShort[short][0]
+	if h.cut {
+		return h.body, h.size, true
 	}
-	if f := s.look(&ref, false); f.state != withheld {
+	if s.look(&ref, false).state != withheld {
 		return "", 0, false
 	}
-	m, _, _ := s.maker(short, false)
-	return s.cutOf(m), m.cut.Size, true
+	var b strings.Builder
+	_ = spans.Pieces(h.body, func(p spans.Piece) bool { // look read it
+		text := s.text(p)
+		size += int64(len(text))
+		if p.Block != (spans.ShortID{}) && s.byShort[p.Block][0].cut {
+			size += s.byShort[p.Block][0].size - int64(len(text))
+			ok = true
+		} else if !ok && b.Len()+len(text) <= maxMade {
+			b.WriteString(text)
+		}
+		return true
+	})
+	return b.String(), size, ok
 }
 
-// maxRead bounds the bodies of one list that Read gives. Recipes can make much of little.
+// maxRead bounds the bodies of one list that Read gives. Templates can make much of little.
 const maxRead = 1 << 30
 
 // Read returns what a list refers to and checks its digest where all is there. Of nil it returns empty content. Bodies come to
 // 1 GiB at most, what is beyond that counts as missing.
 //
-// A short id that several blocks have is decided by the digest, which covers full ids.
+// A short id that several blocks have is decided by the digest, where the list has one.
 func (s *BlockSet) Read(refs *Refs) Content {
 	var c Content
 	if refs == nil {
 		return c
 	}
 	items := refs.Items()
-	c.Bodies = make([]string, len(items))
-	ids := make([]spans.BlockID, len(items))
-	candidates := []held{{}}
-	ambiguous, unknown, size := -1, false, 0
+	c.Bodies, c.lost = make([]string, len(items)), make([]spans.ShortID, len(items))
+	ambiguous, size := -1, 0
+	var candidates []held
 	for i := range items {
 		f := s.look(&items[i], true)
 		if size += len(f.body); size > maxRead {
 			f = found{}
 		}
-		ids[i], c.Bodies[i] = f.id, f.body
-		switch f.state {
-		case missing:
-			c.Missing = append(c.Missing, i)
-		case withheld:
-			c.Withheld = append(c.Withheld, i)
-			unknown = unknown || !f.known
-		case twins:
-			if ambiguous >= 0 {
-				c.Broken = true // two at once do not happen by chance
-			}
+		c.Bodies[i], c.lost[i] = f.body, f.lost
+		switch {
+		case f.state == twins && ambiguous < 0:
 			ambiguous, candidates = i, f.twins
+		case f.state == missing, f.state == twins:
+			c.Missing = append(c.Missing, i)
+		case f.state == withheld:
+			c.Withheld = append(c.Withheld, i)
 		}
 	}
+	sum, err := spans.ParseWhole(refs.Digest)
+	known := err == nil && sum != (spans.Whole{}) && refs.Complete && len(c.Missing)+len(c.Withheld) == 0
 	switch {
-	case c.Broken:
+	case ambiguous < 0:
+		c.Broken = known && !sum.Is(c.joined())
 		return c
-	case ambiguous >= 0 && (len(c.Missing) > 0 || unknown): // nothing can decide
-		c.Missing = append(c.Missing, ambiguous)
-		slices.Sort(c.Missing)
-		return c
-	case len(c.Missing) > 0 || unknown:
-		return c
-	case !refs.Complete || refs.Digest == "":
-		c.Broken = ambiguous >= 0
-		return c
-	}
-	for _, h := range candidates {
-		if ambiguous >= 0 {
-			ids[ambiguous], c.Bodies[ambiguous] = h.id, h.body
-		}
-		var chain spans.Chain
-		for i := range items {
-			chain = chain.Add(ids[i], items[i].item())
-		}
-		if chain.Fits(refs.Digest) {
-			if h.cut {
-				c.Bodies[ambiguous] = ""
-				c.Withheld = append(c.Withheld, ambiguous)
-				slices.Sort(c.Withheld)
+	case known:
+		for _, h := range candidates {
+			f := s.expand(h.id.Short(), h.body, true)
+			c.Bodies[ambiguous] = f.body
+			if f.state == whole && !h.cut && sum.Is(c.joined()) {
+				return c
 			}
-			return c
 		}
+		c.Bodies[ambiguous] = ""
 	}
-	c.Broken = true
+	c.Missing = append(c.Missing, ambiguous) // nothing decides
+	slices.Sort(c.Missing)
 	return c
 }
+
+// joined is what the digest of a list covers.
+func (c *Content) joined() []byte { return []byte(strings.Join(c.Bodies, "\n")) }
 
 // checker is one CheckContent. Lists share their beginnings, so what was found of one node holds for all.
 type checker struct {
@@ -254,29 +347,24 @@ type checker struct {
 
 // tally is what was found of the items of a list up to one of them.
 type tally struct {
-	chain                       spans.Chain
-	missing, withheld, doubtful int // doubtful: several blocks begin alike, or the full id is not known
-	names                       []string
+	missing, withheld int
+	names             []string
 }
 
 func (t *tally) add(blocks *BlockSet, ref *Ref) {
 	const most = 4 // names
 	switch f := blocks.look(ref, false); f.state {
-	case missing:
+	case missing, twins:
 		t.missing++
 		if t.missing <= most {
-			t.names = append(slices.Clip(t.names), clip(ref.Block))
+			name := clip(ref.Block)
+			if f.lost != (spans.ShortID{}) {
+				name = f.lost.String()
+			}
+			t.names = append(slices.Clip(t.names), name)
 		}
 	case withheld:
 		t.withheld++
-		if !f.known {
-			t.doubtful++
-		}
-		t.chain = t.chain.Add(f.id, ref.item())
-	case twins:
-		t.doubtful++
-	default:
-		t.chain = t.chain.Add(f.id, ref.item())
 	}
 }
 
@@ -305,24 +393,18 @@ func (c *checker) check(d *[]Defect, capture spans.Capture, name string, refs *R
 	if refs == nil || capture == spans.CaptureDigests {
 		return
 	}
-	var t *tally
+	t := &tally{}
 	if refs.end != nil && refs.known == refs.end.pos {
 		t = c.upTo(refs.end)
 	} else {
-		t = &tally{}
 		for _, ref := range refs.Items() {
 			t.add(c.blocks, &ref)
 		}
 	}
-	broken := false
-	if t.doubtful > 0 {
-		content := c.blocks.Read(refs)
-		broken = content.Broken
-	} else if t.missing == 0 && refs.Complete && refs.Digest != "" {
-		broken = !t.chain.Fits(refs.Digest)
-	}
-	if broken {
-		*d = append(*d, Defect{Code: spans.DefectListBroken, Detail: name + brokenDigest})
+	if t.missing == 0 && t.withheld == 0 && refs.Digest != "" {
+		if content := c.blocks.Read(refs); content.Broken {
+			*d = append(*d, Defect{Code: spans.DefectListBroken, Detail: name + brokenDigest})
+		}
 		return
 	}
 	if t.missing > 0 {
@@ -339,8 +421,8 @@ func (c *checker) check(d *[]Defect, capture spans.Capture, name string, refs *R
 }
 
 // CheckContent adds to s what only the blocks of the session can tell: block_missing where a list names blocks that are
-// not in the set, block_withheld where its blocks were cut or withheld at the source, list_broken where a list is not made of the
-// blocks that it names, and which tool calls of a reply are missing where some are. Lists of spans that were captured without bodies
+// not in the set, block_withheld where its blocks were cut or withheld at the source, list_broken where a list but that of a request is not made of
+// the blocks that it names (Request.Payload says that of a request), and which tool calls of a reply are missing where some are. Lists of spans that were captured without bodies
 // are passed over. What an earlier check found is forgotten first.
 //
 // It costs what came over the wire, not the lists written out.
@@ -375,7 +457,6 @@ func (s *Session) CheckContent(blocks *BlockSet) {
 			for _, q := range t.Requests {
 				check(&t.Defects, t.Capture, requestName(spans.ListRequest, q.Attempt), q.Messages)
 				check(&t.Defects, t.Capture, requestName(spans.ListParams, q.Attempt), q.Params)
-				check(&t.Defects, t.Capture, requestName(spans.ListSections, q.Attempt), q.Sections)
 			}
 			check(&t.Defects, t.Capture, spans.ListInput, t.Input)
 			check(&t.Defects, t.Capture, spans.ListOutput, t.Output)

@@ -153,7 +153,7 @@ func HistoryOf(s *Session, blocks *BlockSet) *History {
 			break // which is nearly always so, and spares a look at every message
 		}
 		hidden := func(ref *Ref) (since time.Time, known bool) {
-			e := envelopeOf(ref)
+			e := envelopeOf(ref, blocks)
 			at, rewound := nodes[runNode{r, e.node}]
 			switch {
 			case e.node != "" && rewound:
@@ -343,15 +343,15 @@ func reverted(s *Session) (nodes map[runNode]time.Time, messages map[string]time
 	return nodes, messages
 }
 
-// envelope is what stands around a message and says which one it is.
+// envelope is what a message says of which one it is.
 type envelope struct{ id, node string }
 
-func envelopeOf(ref *Ref) envelope {
+func envelopeOf(ref *Ref, blocks *BlockSet) envelope {
 	var e struct {
 		ID   json.RawMessage `json:"id"`
 		Node json.RawMessage `json:"nodeId"`
 	}
-	if ref.Envelope == "" || json.Unmarshal([]byte(ref.Envelope), &e) != nil {
+	if body, ok := blocks.Body(*ref); !ok || json.Unmarshal([]byte(body), &e) != nil {
 		return envelope{}
 	}
 	var id string

@@ -53,14 +53,15 @@ func (a *assembler) turnLists(t *Turn, r *Row) {
 			dst = &a.request(t, l.Attempt).Messages
 		case spans.ListParams:
 			dst = &a.request(t, l.Attempt).Params
-		case spans.ListSections:
-			dst = &a.request(t, l.Attempt).Sections
 		default:
 			a.unknownList(&t.Span, &t.Defects, l)
 			continue
 		}
 		if *dst == nil {
 			*dst = a.refs(l, &t.Defects)
+			if l.Name == spans.ListParams { // what it says is of the request
+				a.request(t, l.Attempt).whole, (*dst).Digest = l.Digest, ""
+			}
 		}
 	}
 }
@@ -205,36 +206,15 @@ func requestName(list string, attempt int64) string {
 
 // parseRef reads the wire form of an item. One that is not in that form comes whole as the name of its block.
 func parseRef(s string) (Ref, bool) {
-	id, rest, more := strings.Cut(s, " ")
-	if _, err := spans.ParseShortID(id); err != nil {
+	it, err := spans.ParseItem(s)
+	if err != nil {
 		return Ref{Block: s}, false
 	}
-	ref := Ref{Block: id}
-	if !more {
-		return ref, true
-	}
-	if !strings.HasPrefix(rest, "{") {
-		ref.Provenance, rest, more = strings.Cut(rest, " ")
-		if ref.Provenance == "" {
-			return Ref{Block: s}, false
-		}
-		if !more {
-			return ref, true
-		}
-	}
-	if !strings.HasPrefix(rest, "{") {
-		return Ref{Block: s}, false
-	}
-	ref.Envelope = RawJSON(rest)
-	return ref, true
+	return Ref{Block: s[:shortText], Provenance: it.Provenance}, true
 }
 
-// item returns the ref as spans has it, for the chain digest.
-func (r *Ref) item() spans.Item {
-	it := spans.Item{Provenance: r.Provenance, Envelope: string(r.Envelope)}
-	it.Block, _ = spans.ParseShortID(r.Block)
-	return it
-}
+// shortText is the length of a short id as text.
+const shortText = 11
 
 // node is the beginning of a list: one item, and what stands before it. Lists that begin alike share their nodes, so a
 // session takes as many nodes as items came over the wire at most, however long its lists grow.
@@ -317,9 +297,6 @@ func shared(a, b *Refs) int64 {
 type listIndex struct {
 	nodes map[nodeKey]*node
 	ends  map[*List]*node
-	// Lists whose prefix is `P DIGEST`, and all lists by what such prefixes name.
-	older []*List
-	named map[listKey]*List
 }
 
 // same makes copied, a copy of list, known as list is.
@@ -332,14 +309,12 @@ func (x *listIndex) same(copied, list *List) {
 	}
 }
 
+// nowhere is the position of what a prefix in bad form names.
+const nowhere = math.MaxInt64 / 2
+
 type nodeKey struct {
 	pos  int64
 	mark spans.Mark
-}
-
-type listKey struct {
-	count  int64
-	digest string
 }
 
 // newListIndex makes nodes of all lists. Which of two items a node has when both come to one mark does not depend on the
@@ -355,14 +330,11 @@ func newListIndex(entries []entry) *listIndex {
 			if l.Prefix == "" {
 				x.extend(root, l)
 			} else if p, mark, err := spans.ParsePrefix(l.Prefix); err == nil {
-				x.extend(x.at(nodeKey{min(p, math.MaxInt64/2), mark}), l)
+				x.extend(x.at(nodeKey{min(p, nowhere), mark}), l)
 			} else {
-				x.older = append(x.older, l)
+				x.extend(&node{pos: nowhere}, l)
 			}
 		}
-	}
-	if len(x.older) > 0 {
-		x.resolveOlder(entries)
 	}
 	return x
 }
@@ -393,33 +365,4 @@ func (x *listIndex) extend(n *node, l *List) {
 		n = next
 	}
 	x.ends[l] = n
-}
-
-// resolveOlder extends the lists that `P DIGEST` names.
-func (x *listIndex) resolveOlder(entries []entry) {
-	x.named = map[listKey]*List{}
-	for i := range entries {
-		lists := entries[i].row.Lists
-		for j := range lists {
-			l := &lists[j]
-			k := listKey{l.Count, l.Digest}
-			// A complete list is preferred, else any: lists of one count and digest have the same items.
-			if old := x.named[k]; old == nil || old.Prefix != "" && (l.Prefix == "" || len(l.Items) > len(old.Items)) {
-				x.named[k] = l
-			}
-		}
-	}
-	// A prefix is shorter than the list that refers to it, so it stands before it here.
-	slices.SortStableFunc(x.older, func(a, b *List) int { return cmp.Compare(a.Count, b.Count) })
-	for _, l := range x.older {
-		text, digest, _ := strings.Cut(l.Prefix, " ")
-		n, err := strconv.ParseInt(text, 10, 64)
-		from := x.at(nodeKey{min(max(n, 0), math.MaxInt64/2), spans.Mark{}.Add(l.Prefix)}) // nowhere
-		if named := x.named[listKey{n, digest}]; err == nil && named != nil && n < l.Count && n+int64(len(l.Items)) == l.Count {
-			if end := x.ends[named]; end != nil && end.pos == n {
-				from = end
-			}
-		}
-		x.extend(from, l)
-	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// maxPayload bounds a request that is put together; a frame and recipes can make much of little.
+// maxPayload bounds a request that is put together; templates can make much of little.
 const maxPayload = 256 << 20
 
 // Payload is a request put together again, or what is missing of it.
@@ -15,7 +15,7 @@ type Payload struct {
 	// Bytes is the request. It is nil when anything of it is missing, or is not what the digests say: never a wrong byte.
 	Bytes []byte `json:"-"`
 	// Exact says that Bytes is what the loop emitted, byte for byte. Else it is what left after redaction (see Redacted), or was put
-	// together in a default order because no one told how the loop spells it: system, messages, tools, then what else there is.
+	// together by the tracer because the loop gave no bytes: system, messages, tools.
 	Exact bool `json:"exact"`
 	// Redacted says that the span of the turn counts redacted places, or that the request was Stated bytes long when the loop emitted it
 	// and is not now: another span may have carried the redacted block first. It is no damage.
@@ -30,7 +30,7 @@ type Payload struct {
 
 // MissingPart is a piece of a request that is not there.
 type MissingPart struct {
-	// Part is message, system, tools, rest, frame or payload.
+	// Part is message, system, tools, rest, composed or provenance.
 	Part string `json:"part"`
 	// Position of a message in its list; -1 when none of the list arrived, 0 for what is no message.
 	Position int `json:"position"`
@@ -42,40 +42,35 @@ type MissingPart struct {
 
 const partMessage = "message"
 
-// Payload puts the request together as the loop emitted it: from the block `payload` of its params where there is one, else by
-// their frame, else in a default order. blocks are those of the session. It never fails; the result says what is missing.
+// Payload puts the request together as the loop emitted it. blocks are those of the session. It never fails; the result says what is missing.
 func (r *Request) Payload(blocks *BlockSet) Payload {
-	p := payload{blocks: blocks, out: Payload{Stated: r.stated, Redacted: r.redacted}}
-	params := p.params(r)
+	p := payload{blocks: blocks, out: Payload{Stated: r.stated, Redacted: r.redacted}, parts: map[string]string{}}
+	p.params(r)
+	template, kind := p.parts[string(spans.ProvenanceRest)], spans.ProvenanceRest
+	if body, ok := p.parts[string(spans.ProvenanceComposed)]; ok {
+		template, kind = body, spans.ProvenanceComposed
+	}
+	p.messages(r)
 	if p.failed() {
-		if _, ok := params[spans.ProvenancePayload]; !ok {
-			p.messages(r) // what is missing of these is told as well
-		}
 		return p.out
 	}
 	p.buf = make([]byte, 0, min(max(p.out.Stated, 0), 4<<20)) // as stated, within reason
-	framed := true
-	if whole, ok := params[spans.ProvenancePayload]; ok {
-		p.buf = []byte(whole)
-	} else if body, ok := params[spans.ProvenanceFrame]; ok {
-		frame, err := spans.ParseFrame(body)
-		if err != nil {
-			p.miss(string(spans.ProvenanceFrame))
-			return p.out
-		}
-		p.framed(r, frame, params)
-	} else {
-		framed = false
-		p.composed(r, params)
+	if err := spans.Pieces(template, p.piece); err != nil {
+		p.miss(string(kind))
 	}
 	if p.failed() {
 		return p.out
 	}
+	if sum, err := spans.ParseWhole(r.whole); err != nil || !sum.Is(p.buf) {
+		p.broken(requestName(spans.ListRequest, r.Attempt) + brokenDigest)
+		return p.out
+	}
 	p.out.Bytes = p.buf
-	if p.out.Stated > 0 && framed && int64(len(p.buf)) != p.out.Stated {
+	exact := kind == spans.ProvenanceRest
+	if p.out.Stated > 0 && exact && int64(len(p.buf)) != p.out.Stated {
 		p.out.Redacted = true
 	}
-	p.out.Exact = framed && !p.out.Redacted
+	p.out.Exact = exact && !p.out.Redacted
 	return p.out
 }
 
@@ -84,30 +79,42 @@ type payload struct {
 	blocks *BlockSet
 	buf    []byte
 	out    Payload
+
+	parts  map[string]string // the bodies of params by what they are, of rest the template
+	items  []Ref
+	bodies []string
+	next   int // message
 }
 
 func (p *payload) failed() bool { return len(p.out.Missing) > 0 || len(p.out.Defects) > 0 }
 
 func (p *payload) miss(part string) { p.out.Missing = append(p.out.Missing, MissingPart{Part: part}) }
 
+func (p *payload) broken(detail string) {
+	p.out.Defects = append(p.out.Defects, Defect{Code: spans.DefectListBroken, Detail: detail})
+}
+
 // read returns the bodies of a list, and says what is missing of it. part names the items.
-func (p *payload) read(name string, attempt int64, refs *Refs, part func(int, *Ref) string) ([]Ref, []string) {
+func (p *payload) read(name string, attempt int64, refs *Refs, part func(*Ref) string) ([]Ref, []string) {
 	name = requestName(name, attempt)
 	c := p.blocks.Read(refs)
 	switch {
 	case c.Broken:
-		p.out.Defects = append(p.out.Defects, Defect{Code: spans.DefectListBroken, Detail: name + brokenDigest})
+		p.broken(name + brokenDigest)
 	case refs.end != nil && (!refs.end.whole || refs.known < refs.end.pos):
 		p.out.Defects = append(p.out.Defects, Defect{Code: spans.DefectListUnresolved, Detail: name})
 	case !refs.Complete:
-		p.out.Defects = append(p.out.Defects, Defect{Code: spans.DefectListBroken, Detail: name})
+		p.broken(name)
 	}
 	items := refs.Items()
 	lost := func(at []int, withheld bool) {
 		for _, i := range at {
-			m := MissingPart{Part: part(i, &items[i]), Block: clip(items[i].Block), Withheld: withheld}
+			m := MissingPart{Part: part(&items[i]), Block: clip(items[i].Block), Withheld: withheld}
 			if m.Part == partMessage {
 				m.Position = i
+			}
+			if c.lost[i] != (spans.ShortID{}) {
+				m.Block = c.lost[i].String()
 			}
 			p.out.Missing = append(p.out.Missing, m)
 		}
@@ -118,161 +125,138 @@ func (p *payload) read(name string, attempt int64, refs *Refs, part func(int, *R
 	return items, c.Bodies
 }
 
-// params returns the bodies of the params list by what they are. Of two of one kind the first counts.
-func (p *payload) params(r *Request) map[spans.ProvenanceKind]string {
+// params reads the params list. Of two of one kind the first counts.
+func (p *payload) params(r *Request) {
 	if r.Params == nil {
-		return nil
-	}
-	items, bodies := p.read(spans.ListParams, r.Attempt, r.Params, func(_ int, ref *Ref) string { return clip(ref.Provenance) })
-	m := map[spans.ProvenanceKind]string{}
-	for i := range items {
-		kind := spans.ProvenanceKind(items[i].Provenance) // one word for all kinds that stand here
-		if _, ok := m[kind]; !ok {
-			m[kind] = bodies[i]
-		}
-	}
-	return m
-}
-
-func (p *payload) messages(r *Request) ([]Ref, []string) {
-	if r.Messages == nil {
-		p.out.Missing = append(p.out.Missing, MissingPart{Part: partMessage, Position: -1})
-		return nil, nil
-	}
-	return p.read(spans.ListRequest, r.Attempt, r.Messages, func(int, *Ref) string { return partMessage })
-}
-
-// framed puts the payload together as the frame says.
-func (p *payload) framed(r *Request, f *spans.Frame, params map[spans.ProvenanceKind]string) {
-	var items []Ref
-	var bodies []string
-	if f.Messages != "" || f.Provenance != "" {
-		items, bodies = p.messages(r)
-	}
-	rest := map[string][]byte{}
-	if raw := params[spans.ProvenanceRest]; rawjson.Valid([]byte(raw), rawjson.MaxDepth) == nil {
-		c := rawjson.NewCursor([]byte(raw), rawjson.MaxDepth)
-		for c.Open('{'); c.More('}'); {
-			key := c.RawKey()
-			rest[string(key[1:len(key)-1])] = c.Value()
-		}
-	}
-	part := func(kind spans.ProvenanceKind) {
-		body, ok := params[kind]
-		if !ok {
-			p.miss(string(kind))
-		}
-		p.put([]byte(body))
-	}
-	p.put([]byte{'{'})
-	for i, key := range f.Keys {
-		if i > 0 {
-			p.put([]byte{','})
-		}
-		p.put([]byte(`"` + key + `":`))
-		switch value, ok := rest[key]; {
-		case key == "" && ok: // an empty word in the frame names no key
-			p.put(value)
-		case key == f.Messages:
-			p.array(len(items), func(dst []byte, i int) []byte {
-				return f.Shapes.AppendSpelled(dst, []byte(bodies[i]), []byte(items[i].Envelope))
-			})
-		case key == f.Provenance:
-			p.array(len(items), func(dst []byte, i int) []byte {
-				pv, err := spans.ParseProvenance(items[i].Provenance)
-				if err != nil {
-					p.out.Missing = append(p.out.Missing, MissingPart{Part: "provenance", Position: i, Block: clip(items[i].Block)})
-				}
-				return pv.AppendJSON(dst)
-			})
-		case key == f.System:
-			part(spans.ProvenanceSystem)
-		case key == f.Tools:
-			part(spans.ProvenanceTools)
-		case ok:
-			p.put(value)
-		default:
-			p.miss(string(spans.ProvenanceRest))
-		}
-		if p.failed() {
-			return
-		}
-	}
-	p.put([]byte{'}'})
-}
-
-// composed puts together what is there in a default order.
-func (p *payload) composed(r *Request, params map[spans.ProvenanceKind]string) {
-	items, bodies := p.messages(r)
-	if p.failed() {
+		p.miss(string(spans.ProvenanceRest))
 		return
 	}
-	value := func(body string) []byte {
-		if rawjson.Valid([]byte(body), rawjson.MaxDepth) == nil {
-			return []byte(body)
+	items, bodies := p.read(spans.ListParams, r.Attempt, r.Params, func(ref *Ref) string { return clip(ref.Provenance) })
+	for i := range items {
+		kind := items[i].Provenance
+		if _, ok := p.parts[kind]; ok {
+			continue
 		}
-		return rawjson.Quote(nil, body)
-	}
-	p.put([]byte{'{'})
-	if system, ok := params[spans.ProvenanceSystem]; ok {
-		p.put([]byte(`"system":`))
-		p.put(value(system))
-		p.put([]byte{','})
-	}
-	p.put([]byte(`"messages":`))
-	p.array(len(items), func(dst []byte, i int) []byte {
-		if rawjson.Valid([]byte(bodies[i]), rawjson.MaxDepth) != nil {
-			return rawjson.Quote(dst, bodies[i])
+		p.parts[kind] = bodies[i]
+		if isRest(kind) {
+			p.parts[kind] = p.blocks.template(&items[i])
 		}
-		return spans.Shapes(nil).AppendSpelled(dst, []byte(bodies[i]), []byte(items[i].Envelope))
-	})
-	if tools, ok := params[spans.ProvenanceTools]; ok {
-		p.put([]byte(`,"tools":`))
-		p.put(value(tools))
 	}
-	if rest, ok := params[spans.ProvenanceRest]; ok {
-		raw := value(rest)
-		if c := rawjson.NewCursor(raw, rawjson.MaxDepth); c.Open('{') {
-			for c.More('}') {
-				p.put([]byte{','})
-				p.put(c.RawKey())
-				p.put([]byte{':'})
-				p.put(c.Value())
+}
+
+// template returns the body of a block as it is; empty where that is not there.
+func (s *BlockSet) template(ref *Ref) string {
+	short, err := spans.ParseShortID(ref.Block)
+	if l := s.byShortID(short); err == nil && len(l) == 1 && !l[0].cut {
+		return l[0].body
+	}
+	return ""
+}
+
+func (s *BlockSet) byShortID(short spans.ShortID) []held {
+	if s == nil {
+		return nil
+	}
+	return s.byShort[short]
+}
+
+func (p *payload) messages(r *Request) {
+	if r.Messages == nil {
+		p.out.Missing = append(p.out.Missing, MissingPart{Part: partMessage, Position: -1})
+		return
+	}
+	p.items, p.bodies = p.read(spans.ListRequest, r.Attempt, r.Messages, func(*Ref) string { return partMessage })
+}
+
+// piece appends one piece of the template.
+func (p *payload) piece(piece spans.Piece) bool {
+	switch piece.Part {
+	case 0:
+		p.put(p.blocks.text(piece))
+	case spans.PartSystem:
+		p.part(spans.ProvenanceSystem)
+	case spans.PartTools:
+		p.part(spans.ProvenanceTools)
+	case spans.PartMessage:
+		p.message()
+	case spans.PartMessages:
+		for i := p.next; p.next < len(p.bodies) && !p.failed(); {
+			if p.next > i {
+				p.put(piece.Sep)
 			}
-		} else {
-			p.put([]byte(`,"rest":`))
-			p.put(raw)
+			p.message()
+		}
+	case spans.PartProvenance:
+		for i := range p.items {
+			if i > 0 {
+				p.put(",")
+			}
+			from, err := spans.ParseProvenance(p.items[i].Provenance)
+			if err != nil {
+				p.out.Missing = append(p.out.Missing, MissingPart{Part: "provenance", Position: i, Block: clip(p.items[i].Block)})
+			}
+			p.put(string(from.AppendJSON(nil)))
 		}
 	}
-	p.put([]byte{'}'})
+	return !p.failed()
 }
 
-func (p *payload) put(b []byte) {
-	if p.buf = append(p.buf, b...); len(p.buf) > maxPayload {
-		p.tooLarge()
+func (p *payload) message() {
+	if p.next < len(p.bodies) {
+		p.put(p.bodies[p.next])
+	}
+	p.next++
+}
+
+func (p *payload) part(kind spans.ProvenanceKind) {
+	body, ok := p.parts[string(kind)]
+	if !ok {
+		p.miss(string(kind))
+	}
+	p.put(body)
+}
+
+func (p *payload) put(text string) {
+	if p.buf = append(p.buf, text...); len(p.buf) > maxPayload && !p.failed() {
+		p.buf = p.buf[:0]
+		p.broken("request of more than 256 MiB")
 	}
 }
 
-// array puts n elements, which element appends.
-func (p *payload) array(n int, element func(dst []byte, i int) []byte) {
-	p.put([]byte{'['})
-	for i := range n {
-		if p.failed() {
-			return
+// others returns an object of what a request says beside its parts: the members of the template of rest that hold none. What is no object is given
+// as it is.
+func others(template string, s *BlockSet) string {
+	var text []byte
+	var parts []int                                       // where they stand
+	_ = spans.Pieces(template, func(p spans.Piece) bool { // it was read before
+		if p.Part != 0 {
+			parts = append(parts, len(text))
+			text = append(text, '0')
+			return true
 		}
-		if i > 0 {
-			p.put([]byte{','})
-		}
-		if p.buf = element(p.buf, i); len(p.buf) > maxPayload {
-			p.tooLarge()
-		}
+		text = append(text, s.text(p)...)
+		return true
+	})
+	c := rawjson.NewCursor(text, rawjson.MaxDepth)
+	if !c.Open('{') {
+		return string(text)
 	}
-	p.put([]byte{']'})
-}
-
-func (p *payload) tooLarge() {
-	p.buf = p.buf[:0]
-	p.out.Defects = append(p.out.Defects, Defect{Code: spans.DefectListBroken, Detail: "request of more than 256 MiB"})
+	out := []byte{'{'}
+	for c.More('}') {
+		key, value := c.RawKey(), c.Value()
+		from := c.Pos() - len(value)
+		if slices.ContainsFunc(parts, func(at int) bool { return at >= from && at < c.Pos() }) {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, key...), ':'), value...)
+	}
+	if c.End() != nil {
+		return string(text)
+	}
+	return string(append(out, '}'))
 }
 
 // Message is one message of a request, as views show it.
@@ -291,7 +275,7 @@ type Message struct {
 	Withheld bool `json:"withheld,omitempty"`
 	// Source is Ref.Provenance, read; zero when that says nothing that is known.
 	Source spans.Provenance `json:"-"`
-	// Body is that of the block: canonical, without the envelope.
+	// Body is the message as the loop spelled it.
 	Body string `json:"-"`
 }
 

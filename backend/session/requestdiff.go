@@ -247,44 +247,17 @@ func (d *RequestDiff) changedParam(a, b *Request, blocks *BlockSet, kind spans.P
 func (d *RequestDiff) system(a, b *Request, blocks *BlockSet) {
 	before, after, changed := d.changedParam(a, b, blocks, spans.ProvenanceSystem)
 	if changed {
-		d.System = textChanges(changedSystem(heldRequest{a, blocks}, heldRequest{b, blocks}, before, after))
+		d.System = textChanges(changedSystem(before, after))
 	}
 }
 
-// changedSystem returns what changed of system prompts that differ: by sections where both requests tell them, else the whole.
-func changedSystem(a, b heldRequest, before, after string) []namedChange {
-	x, okA := a.sections(a.blocks)
-	y, okB := b.sections(b.blocks)
-	if okA && okB {
-		if l := named(x, y); len(l) > 0 {
-			return l
-		}
-	}
+// changedSystem returns what changed of system prompts that differ.
+func changedSystem(before, after string) []namedChange {
 	return []namedChange{{"", before != "", after != "", spoken(before), spoken(after)}}
 }
 
 // namedText is a section or a tool.
 type namedText struct{ name, text string }
-
-// sections returns the sections of the system prompt, where they are told and all are there.
-func (r *Request) sections(blocks *BlockSet) ([]namedText, bool) {
-	if r.Sections.Len() == 0 || !r.Sections.Complete {
-		return nil, false
-	}
-	c := blocks.Read(r.Sections)
-	if !c.Whole() {
-		return nil, false
-	}
-	l := make([]namedText, 0, len(c.Bodies))
-	for i, ref := range r.Sections.Items() {
-		pv, err := spans.ParseProvenance(ref.Provenance)
-		if err != nil {
-			return nil, false
-		}
-		l = append(l, namedText{pv.Name, spoken(`"` + c.Bodies[i] + `"`)})
-	}
-	return l, true
-}
 
 // spoken returns what a JSON string says, and any other text as it is.
 func spoken(raw string) string {

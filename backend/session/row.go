@@ -125,8 +125,8 @@ type List struct {
 	Name    string
 	Attempt int64
 	Count   int64
-	Digest  string   // spans.Chain.Short, or all of it in lists of the first build
-	Prefix  string   // `P MARK`, or `P DIGEST` in lists of the first build; empty: complete
+	Digest  string   // wire form of spans.Whole
+	Prefix  string   // `P MARK`; empty: complete
 	Items   []string // wire form of spans.Item
 }
 
@@ -138,14 +138,12 @@ type Event struct {
 	Seq  int64
 }
 
-// Block is one content-addressed body, or a recipe for one. Blocks belong to a session: nobody can name a block of another one.
+// Block is one content-addressed text or template (package spans). Blocks belong to a session: nobody can name a block of another one.
 type Block struct {
 	Session Key
-	// ID is the SHA-256 of the body; of a recipe its spans.RecipeID.
+	// ID is the SHA-256 of the whole body.
 	ID   spans.BlockID
 	Body string
-	// Recipe says that Body is the text of a spans.Recipe. Several recipes of one block are kept, and a body beside them.
-	Recipe bool
 	// Size is the original size of a body that was cut or withheld at the source, else 0.
 	Size int64
 }

@@ -14,9 +14,7 @@ func (t *turnDiffer) request() {
 		return
 	}
 	x, y := t.differ.a.lastRequest(t.a), t.differ.b.lastRequest(t.b)
-	t.named(DiffSystem, spans.ProvenanceSystem, x, y, t.a.PromptDigest, t.b.PromptDigest, func(before, after string) []namedChange {
-		return changedSystem(x, y, before, after)
-	}, &t.out.System)
+	t.named(DiffSystem, spans.ProvenanceSystem, x, y, t.a.PromptDigest, t.b.PromptDigest, changedSystem, &t.out.System)
 	t.named(DiffTools, spans.ProvenanceTools, x, y, t.a.ToolsDigest, t.b.ToolsDigest, changedTools, &t.out.Tools)
 	t.params(x, y)
 }

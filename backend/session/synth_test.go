@@ -52,7 +52,7 @@ func (s *synth) add(kind Kind, run string, runStart, turn, start, end int64, kv 
 		Trace: TraceID{15: 1}, Span: SpanID{0, 0, byte(s.n >> 40), byte(s.n >> 32), byte(s.n >> 24), byte(s.n >> 16), byte(s.n >> 8), byte(s.n)},
 		Session: s.session, Run: run, RunStart: runStart, Turn: turn, Kind: kind, Known: spans.KnownObserved,
 		Start: start, End: end, Seq: int64(2*s.n - 1), EndSeq: int64(2 * s.n), Service: "synth",
-		Attrs: attrs(append(kv, "otelagent.schema", 1, "gen_ai.agent.name", "coder", "otelagent.agent.id", "a1")...),
+		Attrs: attrs(append(kv, "otelagent.schema", 2, "gen_ai.agent.name", "coder", "otelagent.agent.id", "a1")...),
 	}
 	s.rows = append(s.rows, r)
 	return &s.rows[len(s.rows)-1]
@@ -61,14 +61,14 @@ func (s *synth) add(kind Kind, run string, runStart, turn, start, end int64, kv 
 // list makes the list event of bodies and keeps the blocks.
 func (s *synth) list(name string, bodies ...string) List {
 	l := List{Name: name, Count: int64(len(bodies))}
-	var c spans.Chain
 	for _, b := range bodies {
 		it := spans.Item{Block: spans.BlockOfString(b).Short()}
 		l.Items = append(l.Items, it.Encode())
-		c = c.Add(spans.BlockOfString(b), it)
 		s.blocks = append(s.blocks, Block{Session: s.session, ID: spans.BlockOfString(b), Body: b})
 	}
-	l.Digest = c.String()
+	if name != spans.ListRequest {
+		l.Digest = wholeOf(bodies...)
+	}
 	return l
 }
 

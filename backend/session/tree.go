@@ -250,12 +250,11 @@ type Request struct {
 	Attempt  int64 `json:"attempt"`
 	Messages *Refs `json:"messages,omitempty"`
 	Params   *Refs `json:"params,omitempty"`
-	// Sections are those of the system prompt, where the loop tells them.
-	Sections *Refs `json:"sections,omitempty"`
 
 	before   *Request
-	stated   int64 // bytes of the request as the loop emitted it, 0 when that is not known
-	redacted bool  // something of it was changed before it left
+	whole    string // size and SHA-256
+	stated   int64  // bytes of the request as the loop emitted it, 0 when that is not known
+	redacted bool   // something of it was changed before it left
 }
 
 // Equal reports whether r and o say the same.
@@ -263,7 +262,7 @@ func (r *Request) Equal(o *Request) bool {
 	if r == nil || o == nil {
 		return r == o
 	}
-	return r.Attempt == o.Attempt && r.Messages.Equal(o.Messages) && r.Params.Equal(o.Params) && r.Sections.Equal(o.Sections)
+	return r.Attempt == o.Attempt && r.Messages.Equal(o.Messages) && r.Params.Equal(o.Params) && r.whole == o.whole
 }
 
 // Before returns the last request before r in the tree whose messages are complete: by runs, turns and attempts in their order. It is
@@ -416,9 +415,8 @@ type Note struct {
 type Ref struct {
 	// Block is the short id. A body that did not arrive is missing by this name.
 	Block string `json:"block"`
-	// Provenance and Envelope are as in spans.Item.
-	Provenance string  `json:"provenance,omitempty"`
-	Envelope   RawJSON `json:"envelope,omitempty"`
+	// Provenance is as in spans.Item.
+	Provenance string `json:"provenance,omitempty"`
 }
 
 // Defect is one thing that the tree could not reconcile.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 
 	"github.com/otelagent/otelagent/backend/session"
@@ -53,52 +52,59 @@ func (b *Bodies) Add(blocks []session.Block) {
 	}
 }
 
+// loadAtOnce is how many blocks Bodies.Load asks the store for at a time.
+const loadAtOnce = 64
+
 // Load implements export.Bodies: it returns a set of what is there of the first n of ids, at least of the first least and of further ones
-// while they come to no more than 4 MiB. What recipes among them are made of is in it as well.
+// while they come to no more than about 4 MiB. What templates among them refer to is in it as well.
 func (b *Bodies) Load(ctx context.Context, ids []spans.ShortID, least int) (*session.BlockSet, int, error) {
 	set := &session.BlockSet{}
 	asked := map[spans.BlockID]struct{}{}
-	var want []spans.BlockID
 	n, room := 0, bodiesRoom
 	for n < len(ids) && (n < least || room > 0) {
-		if block, ok := b.beside[ids[n]]; ok {
-			set.Add(block)
-			room -= len(block.Body)
+		var want []spans.BlockID
+		left := room
+		for n < len(ids) && (n < least || left > 0 && len(want) < loadAtOnce) {
+			if block, ok := b.beside[ids[n]]; ok {
+				set.Add(block)
+				left -= len(block.Body)
+			}
+			for _, x := range b.named(ids[n]) {
+				left -= x.size
+			}
+			want = b.ask(want, asked, ids[n])
+			n++
 		}
-		for _, x := range b.named(ids[n]) {
-			if _, ok := asked[x.id]; !ok {
-				asked[x.id] = struct{}{}
-				want = append(want, x.id)
-				room -= x.size
-			}
-		}
-		n++
-	}
-	for len(want) > 0 {
-		var pieces []spans.BlockID
-		for block, err := range b.st.Blocks(ctx, b.key, want) {
-			if err != nil {
-				return nil, 0, fmt.Errorf("store: blocks of session %q: %w", b.key.ID, err)
-			}
-			set.Add(block)
-			if !block.Recipe {
-				continue
-			}
-			for short := range piecesOf(block.Body) {
-				for _, x := range b.named(short) {
-					if _, ok := asked[x.id]; !ok {
-						asked[x.id] = struct{}{}
-						pieces = append(pieces, x.id)
-					}
+		for len(want) > 0 {
+			var more []spans.BlockID
+			for block, err := range b.st.Blocks(ctx, b.key, want) {
+				if err != nil {
+					return nil, 0, fmt.Errorf("store: blocks of session %q: %w", b.key.ID, err)
+				}
+				set.Add(block)
+				room -= len(block.Body)
+				for short := range spans.Blocks(block.Body) {
+					more = b.ask(more, asked, short)
 				}
 			}
+			want = more
 		}
-		want = pieces
 	}
 	return set, n, nil
 }
 
-// named returns the blocks of a short id, and the recipes for it, whose ids begin alike.
+// ask appends the blocks of a short id that were not asked for yet.
+func (b *Bodies) ask(want []spans.BlockID, asked map[spans.BlockID]struct{}, short spans.ShortID) []spans.BlockID {
+	for _, x := range b.named(short) {
+		if _, ok := asked[x.id]; !ok {
+			asked[x.id] = struct{}{}
+			want = append(want, x.id)
+		}
+	}
+	return want
+}
+
+// named returns the blocks of a short id.
 func (b *Bodies) named(short spans.ShortID) []blockSize {
 	from, _ := slices.BinarySearchFunc(b.ids, short, func(x blockSize, short spans.ShortID) int { return bytes.Compare(x.id[:len(short)], short[:]) })
 	to := from
@@ -106,19 +112,4 @@ func (b *Bodies) named(short spans.ShortID) []blockSize {
 		to++
 	}
 	return b.ids[from:to]
-}
-
-// piecesOf yields the blocks that a recipe is made of.
-func piecesOf(text string) iter.Seq[spans.ShortID] {
-	return func(yield func(spans.ShortID) bool) {
-		r, err := spans.ParseRecipe(text)
-		if err != nil {
-			return
-		}
-		for _, p := range r.Pieces {
-			if p.Block != (spans.ShortID{}) && !yield(p.Block) {
-				return
-			}
-		}
-	}
 }

@@ -4,20 +4,15 @@ import (
 	"fmt"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // MaxValue bounds the canonical bytes of a row and the body of a block, in bytes: 64 MiB, far above what one OTLP message
 // holds and far below what every store can keep.
 const MaxValue = 64 << 20
 
-// MaxRecipe bounds the text of a recipe, in bytes.
-const MaxRecipe = 1 << 20
-
 // CheckBatch tells whether b can be kept: each row has a session id, a trace id, a span id, a known kind, and attributes
 // sorted by key without repetition; each block has a session id, an id, a body of at most MaxValue bytes and a size that
-// is not negative; a recipe is a text of at most MaxRecipe bytes that spans.ParseRecipe reads, its id is that of
-// spans.RecipeID, and its size is 0. Whether a body is the one that its id names is the decoder's to see to. The error names
+// is not negative. Whether a body is the one that its id names is the decoder's to see to. The error names
 // the first offender by its index and wraps ErrData.
 func CheckBatch(b session.Batch) error {
 	for i := range b.Rows {
@@ -37,8 +32,6 @@ func CheckBatch(b session.Batch) error {
 			what = fmt.Sprintf("size %d is negative", k.Size)
 		case len(k.Body) > MaxValue:
 			what = fmt.Sprintf("body of %d bytes, at most %d", len(k.Body), MaxValue)
-		case k.Recipe:
-			what = checkRecipe(k)
 		}
 		if what == "" {
 			continue
@@ -46,23 +39,6 @@ func CheckBatch(b session.Batch) error {
 		return fmt.Errorf("block %d: %s: %w", i, what, ErrData)
 	}
 	return nil
-}
-
-func checkRecipe(b *session.Block) string {
-	if b.Size != 0 {
-		return fmt.Sprintf("recipe with size %d", b.Size)
-	}
-	if len(b.Body) > MaxRecipe {
-		return fmt.Sprintf("recipe of %d bytes, at most %d", len(b.Body), MaxRecipe)
-	}
-	r, err := spans.ParseRecipe(b.Body)
-	if err != nil {
-		return err.Error()
-	}
-	if b.ID != spans.RecipeID(r.ID, b.Body) {
-		return fmt.Sprintf("id %s is not that of the recipe", b.ID)
-	}
-	return ""
 }
 
 func checkRow(r *session.Row) string {

@@ -36,7 +36,7 @@ type Store interface {
 	// Put keeps a batch: durable when it returns nil, idempotent, all or nothing. For each row key (trace id, span id) of
 	// a session the row that session.Supersedes prefers stays; the same key in another session is another row, so that
 	// no tenant can replace a row of another. Blocks are kept once per session and id; of two with one id a whole one
-	// (Size 0) stays, else the greater Size. Recipes are blocks like others. Put reads nothing back and marks every session that it touches as dirty,
+	// (Size 0) stays, else the greater Size. Put reads nothing back and marks every session that it touches as dirty,
 	// also when it changed nothing. A batch that CheckBatch refuses fails with ErrData. An empty batch does nothing.
 	Put(ctx context.Context, b session.Batch) error
 	// Rows yields all rows of a session as one moment saw them, in no particular order. A session that is not there has

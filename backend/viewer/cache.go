@@ -169,7 +169,7 @@ func (h *Handler) tree(ctx context.Context, rd *reader.Reader, key session.Key) 
 			size += int64(len(b.Body)) + blockBytes
 		}
 		s.CheckContent(blocks)
-		return session.Tree{Session: s, Blocks: blocks}, size + blocks.Kept(), nil
+		return session.Tree{Session: s, Blocks: blocks}, size, nil
 	})
 	if err != nil {
 		return session.Tree{}, 0, nil, err

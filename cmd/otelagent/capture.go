@@ -15,15 +15,15 @@ import (
 
 // captureOptions say what content leaves, and how.
 type captureOptions struct {
-	Level, Redact, Encoding, Scope           string
-	For                                      []string
-	MaxBlock, MaxTurn, Window, Preview, Span int
-	OpenInference                            bool
+	Level, Redact, Scope             string
+	For                              []string
+	MaxBlock, MaxTurn, Preview, Span int
+	OpenInference                    bool
 }
 
 // captureOf returns the options of a level with the defaults of the flags.
 func captureOf(level string) captureOptions {
-	return captureOptions{Level: level, Encoding: "blocks", Scope: "session", Preview: otelagent.DefaultPreviewBytes, Span: otelagent.DefaultMaxSpanBytes}
+	return captureOptions{Level: level, Scope: "session", Preview: otelagent.DefaultPreviewBytes, Span: otelagent.DefaultMaxSpanBytes}
 }
 
 // flags adds the flags to c, in groups of their own in its help.
@@ -37,13 +37,11 @@ func (o *captureOptions) flags(c *cobra.Command) {
 	f = pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.IntVar(&o.MaxBlock, "max-block-bytes", 0, "longer pieces leave cut to `n` bytes, with size and digest (0: no bound)")
 	f.IntVar(&o.MaxTurn, "max-turn-bytes", 0, "new content of a turn beyond `n` bytes leaves as size and digest (0: no bound)")
-	f.IntVar(&o.Window, "request-window", 0, "of a request the last `n` messages leave, older ones not sent before as size and digest (0: all)")
 	f.IntVar(&o.Preview, "preview-bytes", otelagent.DefaultPreviewBytes, "previews in span attributes have `n` bytes at most (0: none)")
 	f.IntVar(&o.Span, "max-span-bytes", otelagent.DefaultMaxSpanBytes, "content of a span beyond `n` bytes goes on in session.payload spans")
 	addGroup(c, "Flags for size bounds", f)
 
 	f = pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.StringVar(&o.Encoding, "encoding", "blocks", "`form` of requests: blocks (each piece once) or full (the standard event, whole on every turn)")
 	f.StringVar(&o.Scope, "block-scope", "session", "a piece is sent once a `scope`: session, or run (each run can be read without the others)")
 	f.BoolVar(&o.OpenInference, "openinference", false, "say kinds, names, tokens and previews in the words of OpenInference too, for Phoenix (docs/backends.md)")
 	addGroup(c, "Flags for the wire", f)
@@ -59,16 +57,13 @@ func (o *captureOptions) wrong() []string {
 	if _, ok := captureLevels[o.Level]; !ok {
 		wrong = append(wrong, fmt.Sprintf("--capture %s: want none, digests or content", o.Level))
 	}
-	if o.Encoding != "blocks" && o.Encoding != "full" {
-		wrong = append(wrong, fmt.Sprintf("--encoding %s: want blocks or full", o.Encoding))
-	}
 	if o.Scope != "session" && o.Scope != "run" {
 		wrong = append(wrong, fmt.Sprintf("--block-scope %s: want session or run", o.Scope))
 	}
 	for _, n := range []struct {
 		flag  string
 		value int
-	}{{"max-block-bytes", o.MaxBlock}, {"max-turn-bytes", o.MaxTurn}, {"request-window", o.Window}, {"preview-bytes", o.Preview}} {
+	}{{"max-block-bytes", o.MaxBlock}, {"max-turn-bytes", o.MaxTurn}, {"preview-bytes", o.Preview}} {
 		if n.value < 0 {
 			wrong = append(wrong, fmt.Sprintf("--%s %d: want 0 or more", n.flag, n.value))
 		}
@@ -113,10 +108,7 @@ func parseCaptureFor(rule string) (captureFor, error) {
 func (o *captureOptions) options() ([]otelagent.Option, error) {
 	opts := []otelagent.Option{
 		otelagent.WithCapture(captureLevels[o.Level]), otelagent.WithMaxBlockBytes(o.MaxBlock), otelagent.WithMaxTurnBytes(o.MaxTurn),
-		otelagent.WithRequestWindow(o.Window), otelagent.WithPreviewBytes(o.Preview), otelagent.WithMaxSpanBytes(o.Span),
-	}
-	if o.Encoding == "full" {
-		opts = append(opts, otelagent.WithEncoding(otelagent.EncodingFull))
+		otelagent.WithPreviewBytes(o.Preview), otelagent.WithMaxSpanBytes(o.Span),
 	}
 	if o.Scope == "run" {
 		opts = append(opts, otelagent.WithBlockScope(otelagent.BlockScopeRun))

@@ -158,9 +158,8 @@ func oracleRequestLine(r *inspect.Request) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "@%d/%d/%d messages=%d bytes=%d sha256=%x exact=%t", r.RunNumber, r.Turn, r.Attempt, r.Count,
 		len(r.Payload.Bytes), sha256.Sum256(r.Payload.Bytes), r.Exact)
-	if r.Redacted || r.Misaligned || len(r.Missing)+len(r.Sections) > 0 {
-		fmt.Fprintf(&b, " redacted=%t misaligned=%t missing=%d sections=%d", r.Redacted, r.Misaligned, len(r.Missing),
-			len(r.Sections))
+	if r.Redacted || r.Misaligned || len(r.Missing) > 0 {
+		fmt.Fprintf(&b, " redacted=%t misaligned=%t missing=%d sections=%d", r.Redacted, r.Misaligned, len(r.Missing), 0)
 	}
 	var from []string
 	for _, m := range r.Messages {

@@ -216,7 +216,6 @@ func (e *sessionExporter) count(ctx context.Context, sig signal, d *delivery) {
 	add(t.ExporterAgentSessionRedactions, d.finds.attribute, attribute.String("where", "attribute"))
 	add(t.ExporterAgentSessionRedactions, d.finds.block, attribute.String("where", "block"))
 	add(t.ExporterAgentSessionRedactions, d.finds.item, attribute.String("where", "item"))
-	add(t.ExporterAgentSessionRedactions, d.finds.recipe, attribute.String("where", "recipe"))
 	if e.cfg.Rejects {
 		e.shared.rejects.add(e.rejectsOf(sig, d))
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 
@@ -28,7 +29,7 @@ type redactor struct {
 }
 
 // finds counts the places in which something was found, by what held it. It is the metric's attribute "where".
-type finds struct{ attribute, block, item, recipe int }
+type finds struct{ attribute, block, item int }
 
 // newRedactor returns nil when redaction is off.
 func newRedactor(c *RedactionConfig) (*redactor, error) {
@@ -63,14 +64,10 @@ func (r *redactor) batch(b *session.Batch) finds {
 		run.attrs(&b.Rows[i])
 		run.items(&b.Rows[i])
 	}
-	kept := b.Blocks[:0]
-	for _, k := range b.Blocks {
-		if run.blockOf(&k) {
-			kept = append(kept, k)
-		}
+	texts := run.whole(b.Blocks)
+	for i := range b.Blocks {
+		run.blockOf(&b.Blocks[i], texts)
 	}
-	clear(b.Blocks[len(kept):])
-	b.Blocks = kept
 	return run.finds
 }
 
@@ -103,7 +100,7 @@ type blockRef struct {
 
 // anywhere is how a block is looked at of which the batch does not say what it is: as everything that it may be.
 var anywhere = []use{
-	{place: otelagent.PlaceMessage}, {place: otelagent.PlaceSystem}, {place: otelagent.PlaceTools}, {place: otelagent.PlaceRest}, {place: otelagent.PlaceSection},
+	{place: otelagent.PlaceMessage}, {place: otelagent.PlaceSystem}, {place: otelagent.PlaceTools}, {place: otelagent.PlaceRest},
 	{place: spans.ListArgs}, {place: spans.ListResult}, {place: spans.ListMetadata}, {place: spans.ListRules}, {place: spans.ListSummary},
 	{place: otelagent.PlaceConfig}, {place: otelagent.PlaceEvent}, {place: otelagent.PlaceText},
 }
@@ -158,8 +155,6 @@ func useOf(list, provenance string) use {
 			return use{place: otelagent.PlaceTools}
 		}
 		return use{place: otelagent.PlaceRest}
-	case spans.ListSections:
-		return use{place: otelagent.PlaceSection}
 	}
 	return use{place: list}
 }
@@ -243,8 +238,7 @@ func (r *redaction) items(row *session.Row) {
 				_, found = r.apply(asText, "", false, text)
 			} else {
 				left = it.Block.String()
-				_, in := r.apply(asText, "", true, it.Envelope)
-				found = in
+				var in int
 				if from, err := spans.ParseProvenance(it.Provenance); err != nil {
 					_, in = r.apply(asText, "", false, it.Provenance)
 				} else {
@@ -267,66 +261,90 @@ func (r *redaction) items(row *session.Row) {
 	}
 }
 
-// blockOf redacts a block, and reports whether anything is left to be kept.
-func (r *redaction) blockOf(b *session.Block) bool {
-	if b.Recipe {
-		return r.recipeOf(b)
+// blockOf redacts a block. Texts are those of the templates of the batch as they were put together: see whole.
+func (r *redaction) blockOf(b *session.Block, texts map[blockRef]string) {
+	ref := blockRef{b.Session, b.ID.Short()}
+	text, ok := texts[ref]
+	if !ok {
+		text = b.Body
 	}
-	uses := asText
-	role := ""
+	uses, role := asText, ""
 	if r.scoped {
-		if uses = r.uses[blockRef{b.Session, b.ID.Short()}]; uses == nil {
+		if uses = r.uses[ref]; uses == nil {
 			uses = anywhere
 		}
-		role = roleOf(b.Body)
+		role = roleOf(text)
 	}
-	body, found := r.apply(uses, role, looksLikeJSON(b.Body), b.Body)
+	body, found := r.apply(uses, role, looksLikeJSON(text), text)
 	if found == 0 {
-		return true
+		return
 	}
 	r.block += found
 	if b.Size == 0 {
-		b.Size = int64(len(b.Body))
+		b.Size = int64(len(text))
 	}
 	b.Body = body
-	return true
 }
 
-// recipeOf looks at the text that a recipe brings. One in which something was found says from then on that its block was
-// withheld, where it names that in full, and is left out where it does not.
-func (r *redaction) recipeOf(b *session.Block) bool {
-	recipe, err := spans.ParseRecipe(b.Body)
-	if err != nil {
-		return true // the store refuses it
+// whole puts the templates of a batch together, as far as what they refer to is in the batch: an empty string stands for what is not. What
+// they refer to is looked at in their places, and is withheld where a rule found something in the template that is not the text any more.
+func (r *redaction) whole(blocks []session.Block) map[blockRef]string {
+	here := map[blockRef]*session.Block{}
+	for i := range blocks {
+		here[blockRef{blocks[i].Session, blocks[i].ID.Short()}] = &blocks[i]
 	}
-	found := 0
-	for _, p := range recipe.Pieces {
-		if p.Text != "" {
-			_, n := r.apply(r.usesOfRecipe(b.Session, recipe.ID), "", looksLikeJSON(p.Text), p.Text)
-			found += n
+	texts := map[blockRef]string{}
+	for i := range blocks {
+		b := &blocks[i]
+		if b.Size > 0 || spans.IsPlain(b.Body) {
+			continue
+		}
+		ref := blockRef{b.Session, b.ID.Short()}
+		var text strings.Builder
+		_ = spans.Pieces(b.Body, func(p spans.Piece) bool { // what cannot be read is looked at as far as it can
+			piece := p.Text
+			if p.Part != 0 {
+				piece = "null"
+			} else if p.Block != (spans.ShortID{}) {
+				piece = `""`
+				if of := here[blockRef{b.Session, p.Block}]; of != nil && of.Size == 0 && text.Len()+len(of.Body) <= maxRedacted {
+					piece = of.Body
+				}
+			}
+			text.WriteString(piece)
+			return true
+		})
+		texts[ref] = text.String()
+		r.within(b, ref, texts[ref], here)
+	}
+	return texts
+}
+
+// maxRedacted bounds what is put together to be looked at.
+const maxRedacted = 64 << 20
+
+// within withholds what a template refers to and rules changed in it.
+func (r *redaction) within(b *session.Block, ref blockRef, text string, here map[blockRef]*session.Block) {
+	uses, role := asText, ""
+	if r.scoped {
+		if uses = r.uses[ref]; uses == nil {
+			uses = anywhere
+		}
+		role = roleOf(text)
+	}
+	body, found := r.apply(uses, role, looksLikeJSON(text), text)
+	for id := range spans.Blocks(b.Body) {
+		of := here[blockRef{b.Session, id}]
+		if of == nil || of.Size > 0 {
+			continue
+		}
+		if r.scoped { // it is looked at as what it stands in
+			r.uses[blockRef{b.Session, id}] = append(r.uses[blockRef{b.Session, id}], uses...)
+		}
+		if found > 0 && !strings.Contains(body, of.Body) {
+			of.Size, of.Body = int64(len(of.Body)), ""
 		}
 	}
-	if found == 0 {
-		return true
-	}
-	r.recipe += found
-	if !recipe.Full || recipe.Size == 0 {
-		return false
-	}
-	recipe.Pieces = nil
-	b.Body = recipe.Encode()
-	b.ID = spans.RecipeID(recipe.ID, b.Body)
-	return true
-}
-
-func (r *redaction) usesOfRecipe(k session.Key, id spans.BlockID) []use {
-	if !r.scoped {
-		return asText
-	}
-	if uses := r.uses[blockRef{k, id.Short()}]; uses != nil {
-		return uses
-	}
-	return anywhere
 }
 
 // looksLikeJSON tells what the producer knew and did not say. Numbers and words count as text, which rules see more of.

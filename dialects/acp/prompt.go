@@ -113,14 +113,9 @@ func (d *Decoder) runInfo(r *run, how spans.Continuation) otelagent.RunInfo {
 		Agent: cmp.Or(d.conn.agent, settings.Agent), ParentID: s.last, Continuation: how}
 }
 
-// message is a message of a role. Its id is envelope: it says where the message belongs.
+// message is a message of a role.
 func message(role string, content []byte, id string) otelagent.Message {
-	raw := joined(str("role", role), part{"content", content}, some("messageId", id))
-	m := otelagent.Message{Role: role, Raw: raw}
-	if id != "" {
-		m.Envelope = []string{"messageId"}
-	}
-	return m
+	return otelagent.Message{Role: role, Raw: joined(str("role", role), part{"content", content}, some("messageId", id))}
 }
 
 // chunk takes a piece of the reply.

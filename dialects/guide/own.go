@@ -343,12 +343,10 @@ func (d *reader) emitOwnMessage(r *ownRun, m *message) {
 // wrap puts the members back that the source of a message had around it.
 func (e *extension) wrap(msg *otelagent.Message) {
 	raw := msg.Raw[:len(msg.Raw)-1]
-	names := slices.Clone(msg.Envelope)
 	for _, m := range membersOf(object.Of("", e.envelope), "id", "createdAt", "role", "parts") { // it has these four
 		raw = append(append(rawjson.Quote(append(raw, ','), m.key), ':'), m.value...)
-		names = append(names, m.key)
 	}
-	msg.Raw, msg.Envelope = append(raw, '}'), names
+	msg.Raw = append(raw, '}')
 }
 
 // emitWaiting emits the messages that still wait: in turns of which there is nothing else, or in none.

@@ -214,8 +214,6 @@ func (m *message) status() spans.RunStatus {
 	return spans.RunStatusCompleted
 }
 
-// envelope are the keys of a message that belong to its place.
-var envelope = []string{"id", "createdAt"}
 
 func (m *message) message(parts []*part) otelagent.Message {
 	raw := append(rawjson.Quote([]byte(`{"id":`), m.id), `,"role":`...)
@@ -234,7 +232,7 @@ func (m *message) message(parts []*part) otelagent.Message {
 		}
 		raw = append(raw, p.data...)
 	}
-	return otelagent.Message{Raw: append(raw, "]}"...), Envelope: envelope, Role: m.role, Time: m.created}
+	return otelagent.Message{Raw: append(raw, "]}"...), Role: m.role, Time: m.created}
 }
 
 func (m *message) output(parts []*part) *otelagent.Message {

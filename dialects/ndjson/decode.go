@@ -557,20 +557,6 @@ func (r *reader) messages(key string, p *[]otelagent.Message, _ string) {
 	*p = list
 }
 
-func (r *reader) sections(key string, p *[]otelagent.Section, _ string) {
-	list := emptied(*p)
-	if !r.elements(key, func(i int, value []byte) {
-		var s *otelagent.Section
-		if list, s = room(list); r.enter(key, i, value) {
-			sectionShape(r, s)
-			r.leave()
-		}
-	}) {
-		list = nil
-	}
-	*p = list
-}
-
 func (r *reader) facts(key string, p *[]otelagent.Fact, _ string) {
 	list := emptied(*p)
 	if !r.elements(key, func(i int, value []byte) {
@@ -583,25 +569,6 @@ func (r *reader) facts(key string, p *[]otelagent.Fact, _ string) {
 		list = nil
 	}
 	*p = list
-}
-
-func (r *reader) frame(key string, p **spans.Frame, _ string) {
-	*p = nil
-	if value := r.of(key, "{", "an object"); value != nil {
-		f, err := spans.ParseFrame(string(value))
-		if err != nil {
-			r.problem(key, "want a frame")
-		}
-		*p = f
-		c := rawjson.NewCursor(value, maxDepth)
-		for c.Open('{'); c.More('}'); c.Value() {
-			switch string(c.Key()) {
-			case "keys", "system", "messages", "provenance", "tools", "shapes":
-			default: // kept whole, as every object that says more
-				r.members[r.top(key)].used = false
-			}
-		}
-	}
 }
 
 func (r *reader) provenance(key string, p *spans.Provenance, _ string) {
@@ -643,12 +610,6 @@ func (r *reader) attribute(req *otelagent.Request) {
 	}
 	if req.Tools == nil {
 		req.Tools = says.Tools
-	}
-	if req.Rest == nil {
-		req.Rest = says.Rest
-	}
-	if req.Frame == nil {
-		req.Frame = says.Frame
 	}
 	if req.Model == "" {
 		req.Model = says.Model

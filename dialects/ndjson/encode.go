@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"math"
 	"reflect"
-	"slices"
 	"strconv"
 	"time"
 
@@ -207,7 +206,7 @@ func (w *writer) one(m *otelagent.Message) {
 	if oneLine(m.Raw) {
 		plain, ok := plainMessage(m.Raw)
 		if ok && plain.Role == m.Role && plain.ToolCallID == m.ToolCallID && plain.Time.Equal(m.Time) &&
-			m.Provenance == (spans.Provenance{}) && slices.Equal(plain.Envelope, m.Envelope) {
+			m.Provenance == (spans.Provenance{}) {
 			w.dst = append(w.dst, m.Raw...)
 			return
 		}
@@ -222,7 +221,7 @@ func (w *writer) one(m *otelagent.Message) {
 }
 
 func (w *writer) message(key string, p *otelagent.Message, _ string) {
-	if p.Raw == nil && p.Envelope == nil && p.Role == "" && p.ToolCallID == "" && p.Time.IsZero() && p.Provenance == (spans.Provenance{}) {
+	if p.Raw == nil && p.Role == "" && p.ToolCallID == "" && p.Time.IsZero() && p.Provenance == (spans.Provenance{}) {
 		return
 	}
 	w.key(key)
@@ -242,16 +241,6 @@ func (w *writer) messages(key string, p *[]otelagent.Message, _ string) {
 	}
 }
 
-func (w *writer) sections(key string, p *[]otelagent.Section, _ string) {
-	if *p != nil {
-		w.list(key, len(*p), func(i int) {
-			w.begin()
-			sectionShape(w, &(*p)[i])
-			w.end()
-		})
-	}
-}
-
 func (w *writer) facts(key string, p *[]otelagent.Fact, _ string) {
 	if *p != nil {
 		w.list(key, len(*p), func(i int) {
@@ -259,13 +248,6 @@ func (w *writer) facts(key string, p *[]otelagent.Fact, _ string) {
 			factShape(w, &(*p)[i])
 			w.end()
 		})
-	}
-}
-
-func (w *writer) frame(key string, p **spans.Frame, _ string) {
-	if *p != nil {
-		w.key(key)
-		w.dst = append(w.dst, (*p).Encode()...)
 	}
 }
 
@@ -285,7 +267,7 @@ func (w *writer) origins(key string, p *otelagent.Request, _ string) bool {
 	if len(says.Messages) != len(p.Messages) {
 		return false
 	}
-	says.At, says.Attempt, says.Sections = p.At, p.Attempt, p.Sections
+	says.At, says.Attempt = p.At, p.Attempt
 	for i := range says.Messages {
 		says.Messages[i].Provenance = p.Messages[i].Provenance
 	}

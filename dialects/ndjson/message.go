@@ -7,9 +7,6 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// envelope names the keys of a message that belong to its place, where a line does not say which do.
-var envelope = []string{"id", "timestamp", "created_at", "createdAt"}
-
 // plainMessage returns the message that the JSON value raw is by itself: its role and the call that it answers are read from it, and its time from
 // timestamp, created_at or createdAt. It is no message by itself if it is null, or an object with the key raw or raw_text.
 func plainMessage(raw []byte) (m otelagent.Message, ok bool) {
@@ -31,10 +28,7 @@ func plainMessage(raw []byte) (m otelagent.Message, ok bool) {
 			if s, isString := rawjson.String(value); isString {
 				m.ToolCallID = s
 			}
-		case "id":
-			m.Envelope = envelope
 		case "timestamp", "created_at", "createdAt":
-			m.Envelope = envelope
 			if t, isTime := input.Time(value); isTime && m.Time.IsZero() {
 				m.Time = t
 			}
@@ -111,11 +105,9 @@ func provenanceOf(raw []byte) (p spans.Provenance) {
 	}
 	want := 0
 	switch p.Kind {
-	case spans.ProvenanceSystem, spans.ProvenanceTools, spans.ProvenanceRest, spans.ProvenanceFrame, spans.ProvenancePayload,
+	case spans.ProvenanceSystem, spans.ProvenanceTools, spans.ProvenanceRest, spans.ProvenanceComposed,
 		spans.ProvenanceSystemPrompt, spans.ProvenanceSteering, spans.ProvenanceFollowUp, spans.ProvenanceUnknown:
 		want = kind
-	case spans.ProvenanceSection:
-		want = kind | name
 	case spans.ProvenanceIdentityBlock:
 		want = kind | name | order
 	case spans.ProvenanceMemoryTier:

@@ -49,12 +49,8 @@ type visitor interface {
 	reply(key string, p **otelagent.Message, brief string)
 	// messages visits an array of messages, or nil.
 	messages(key string, p *[]otelagent.Message, brief string)
-	// sections visits an array of objects of sectionShape, or nil.
-	sections(key string, p *[]otelagent.Section, brief string)
 	// facts visits an array of objects of factShape, or nil.
 	facts(key string, p *[]otelagent.Fact, brief string)
-	// frame visits the JSON of a frame, or nil.
-	frame(key string, p **spans.Frame, brief string)
 	// provenance visits an object as Provenance.AppendJSON writes it.
 	provenance(key string, p *spans.Provenance, brief string)
 	// origins visits an array of provenances or null, one for each message of the payload, which says all of the request then but for what was
@@ -185,7 +181,6 @@ func requestPrepared(v visitor, e *otelagent.RequestPrepared) {
 	v.moment("at", &e.At, "when it was ready, where that is not the time of the line")
 	v.small("attempt", &e.Attempt, "the attempt, from 0")
 	v.json("payload", &e.Payload, false, "the request as it was sent to the provider, so that it can be given back byte for byte (content)")
-	v.sections("sections", &e.Sections, "the sections of the system prompt, in order")
 	if v.origins("provenance", &e.Request, "where the messages of payload came from: an object or null for each, in place of `messages`") {
 		return
 	}
@@ -197,9 +192,7 @@ func requestPrepared(v visitor, e *otelagent.RequestPrepared) {
 	v.count("bytes", &e.Bytes, "the size of the request; absent: that of payload")
 	v.json("system", &e.System, false, "the system prompt (content)")
 	v.json("tools", &e.Tools, false, "the tool catalogue (content)")
-	v.json("rest", &e.Rest, false, "an object of every other parameter (content)")
 	v.messages("messages", &e.Messages, "the messages; absent: those of payload")
-	v.frame("frame", &e.Frame, "how payload is made of the others: `frame` under [lists](#lists)")
 }
 
 func messageAdded(v visitor, e *otelagent.MessageAdded) {
@@ -406,16 +399,10 @@ func momentShape(v visitor, m *otelagent.Moment) {
 // itself: see plainMessage.
 func messageShape(v visitor, m *otelagent.Message) {
 	v.json("raw", &m.Raw, false, "the message as the loop wrote it (content)")
-	v.words("envelope", &m.Envelope, "keys of the message that belong to its place and not to the message")
 	v.text("role", &m.Role, "", "user, assistant, toolResult, or what the loop says")
 	v.text("tool_call_id", &m.ToolCallID, "", "the call that a tool result answers")
 	v.time("time", &m.Time, "the time inside the message")
 	v.provenance("provenance", &m.Provenance, "where the message came from, when it is part of a request")
-}
-
-func sectionShape(v visitor, s *otelagent.Section) {
-	v.text("name", &s.Name, "", "what it is: instructions, skills, environment")
-	v.text("text", &s.Text, "", "the text (content)")
 }
 
 func factShape(v visitor, f *otelagent.Fact) {

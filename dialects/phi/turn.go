@@ -24,7 +24,7 @@ type message struct {
 func messageOf(raw []byte) message { return readMessage(object.Of("", raw), raw) }
 
 func readMessage(o *object.Object, raw []byte) message {
-	msg := message{otelagent.Message{Raw: raw, Envelope: envelope, Role: word(o.Raw("role"))}, o}
+	msg := message{otelagent.Message{Raw: raw, Role: word(o.Raw("role"))}, o}
 	if !msg.llm() {
 		return msg
 	}
@@ -224,15 +224,6 @@ func payload(o *object.Object, key string) otelagent.Request {
 	for i, raw := range provenances {
 		in.Reset("", raw)
 		req.Messages[i].Provenance = provenance(&in, raw)
-	}
-	// What has a place of its own in a Request is no part of its rest.
-	if req.Frame != nil {
-		req.Frame.Provenance = "provenance"
-	}
-	p.Keep(p.Keys()...)
-	p.Use("system_prompt", "messages", "tools", "provenance")
-	if req.Rest = p.Rest(); req.Rest == nil {
-		req.Rest = []byte("{}")
 	}
 	return req
 }

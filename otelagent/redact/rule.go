@@ -32,14 +32,14 @@ type Rule struct {
 	Provenance []spans.ProvenanceKind
 	// Role lists roles of messages, as the loop names them.
 	Role []string
-	// Place lists kinds of content: message, system, tools, rest, section, args, result, metadata, rules, config,
+	// Place lists kinds of content: message, system, tools, rest, args, result, metadata, rules, config,
 	// summary, event, text.
 	Place []string
 }
 
 // places are the kinds of content that Rule.Place and Redact know.
 var places = []string{
-	otelagent.PlaceMessage, otelagent.PlaceSystem, otelagent.PlaceTools, otelagent.PlaceRest, otelagent.PlaceSection,
+	otelagent.PlaceMessage, otelagent.PlaceSystem, otelagent.PlaceTools, otelagent.PlaceRest,
 	spans.ListArgs, spans.ListResult, spans.ListMetadata, spans.ListRules, otelagent.PlaceConfig, spans.ListSummary,
 	otelagent.PlaceEvent, otelagent.PlaceText,
 }

@@ -98,7 +98,7 @@ func (t *trace) messageBlocks(i int) ([][]byte, error) {
 		return nil, err
 	}
 	if u.run.Dialect == acpDialect {
-		if body, ok := t.g.window.set.Body(u.ref); ok {
+		if body, ok := t.g.message(u.ref); ok {
 			var content []json.RawMessage
 			if json.Unmarshal(find(members([]byte(body)), "content"), &content) == nil {
 				l := make([][]byte, len(content))

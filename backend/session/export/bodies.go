@@ -78,3 +78,51 @@ func appendID(dst []spans.ShortID, ref session.Ref) []spans.ShortID {
 	}
 	return dst
 }
+
+// same is BlockSet.Same of a message that identify looked at.
+func (g *Guide) same(ref session.Ref) string {
+	if word, ok := g.words[ref.Block]; ok {
+		return word
+	}
+	return ref.Block
+}
+
+// identify finds out which messages of the session say the same. It passes over all of them once.
+func (g *Guide) identify() error {
+	g.words = map[string]string{}
+	var ids []spans.ShortID
+	seen := map[spans.ShortID]bool{}
+	add := func(lists ...*session.Refs) {
+		for _, id := range appendIDs(nil, lists...) {
+			if !seen[id] {
+				seen[id] = true
+				ids = append(ids, id)
+			}
+		}
+	}
+	for _, r := range g.s.Runs {
+		add(r.Messages, r.Outside)
+		for _, c := range r.Compactions {
+			add(c.After)
+		}
+		for _, t := range r.Turns {
+			add(t.Input, t.Output, t.Results)
+			for _, c := range t.Compactions {
+				add(c.After)
+			}
+		}
+	}
+	for len(ids) > 0 {
+		set, n, err := g.window.bodies.Load(g.ctx, ids, 1)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids[:n] {
+			if word := set.Same(session.Ref{Block: id.String()}); word != id.String() {
+				g.words[id.String()] = word
+			}
+		}
+		ids = ids[n:]
+	}
+	return nil
+}

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
@@ -241,11 +242,11 @@ func (g *Guide) messageParts(i int) ([]builtPart, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, ok := g.window.set.Body(u.ref)
+	body, ok := g.message(u.ref)
 	if !ok {
 		return nil, nil // it was there a moment ago; the session is being deleted
 	}
-	m := readMessage(body, string(u.ref.Envelope))
+	m := readMessage(body)
 	b := partBuilder{g: g, run: u.run, turn: u.turn, at: u.at, updated: u.at, results: &toolResults{}}
 	b.message(&m)
 	return b.parts, nil
@@ -295,7 +296,7 @@ func summaryText(in body) string {
 	if s, ok := text(in.body); ok {
 		return s
 	}
-	m := readMessage(string(in.body), string(in.ref.Envelope))
+	m := readMessage(string(in.body))
 	out := ""
 	for _, p := range m.parts {
 		if p.kind == partText {
@@ -313,15 +314,15 @@ func (g *Guide) tailStart(c *session.Compaction) string {
 	for _, ref := range c.After.Items() {
 		for i := range g.units {
 			u := &g.units[i]
-			if u.kind == unitMessage && u.ref.Block == ref.Block {
+			if u.kind == unitMessage && g.same(u.ref) == g.same(ref) {
 				return u.id
 			}
 			for k := range u.steps {
 				st := &u.steps[k]
-				if st.lone != nil && st.lone.Block == ref.Block {
+				if st.lone != nil && g.same(*st.lone) == g.same(ref) {
 					return u.id
 				}
-				if st.lone == nil && slices.ContainsFunc(g.runs[u.run].turns[st.turn].Output.Items(), func(o session.Ref) bool { return o.Block == ref.Block }) {
+				if st.lone == nil && slices.ContainsFunc(g.runs[u.run].turns[st.turn].Output.Items(), func(o session.Ref) bool { return g.same(o) == g.same(ref) }) {
 					return u.id
 				}
 			}
@@ -404,8 +405,12 @@ func (g *Guide) messageMeta(u *unit) (string, error) {
 		if u.turn != nil {
 			x.int("turn", u.turn.Index)
 		}
-		if u.ref.Envelope != "" && json.Valid([]byte(u.ref.Envelope)) {
-			x.raw("envelope", []byte(u.ref.Envelope))
+		envelope, err := g.envelope(u)
+		if err != nil {
+			return "", err
+		}
+		if envelope != nil {
+			x.raw("envelope", envelope)
 		}
 		o.raw(extensionKey, x.bytes())
 	}
@@ -720,4 +725,40 @@ func sessionRules(raw []byte) json.RawMessage {
 		}
 	}
 	return l.bytes()
+}
+
+// placeKeys are the members of a message that say where it stands, and not what it says. The first five are phi-core's.
+var placeKeys = []string{"turnId", "nodeId", "parentId", "tags", "provenanceHint", "messageId", "id", "timestamp", "created_at", "createdAt"}
+
+// envelope returns the members of a message that say where it stands, as an object; nil without any.
+func (g *Guide) envelope(u *unit) ([]byte, error) {
+	if u.kind != unitMessage {
+		return nil, nil
+	}
+	if err := g.window.load(g.ctx, appendID(nil, u.ref), nil); err != nil {
+		return nil, err
+	}
+	body, ok := g.window.set.Body(u.ref)
+	if !ok {
+		return nil, nil
+	}
+	keys := placeKeys
+	if u.run != nil && (u.run.Dialect == "phi-core" || u.run.Dialect == "clark-agent" || u.run.Dialect == "acp") {
+		keys = keys[:6] // their messages have a time of their own
+	}
+	var l []member
+	for _, m := range members([]byte(body)) {
+		if slices.Contains(keys, m.key) {
+			l = append(l, m)
+		}
+	}
+	if len(l) == 0 {
+		return nil, nil
+	}
+	slices.SortFunc(l, func(a, b member) int { return strings.Compare(a.key, b.key) })
+	var o object
+	for _, m := range l {
+		o.raw(m.key, sorted(m.value))
+	}
+	return o.bytes(), nil
 }

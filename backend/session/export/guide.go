@@ -36,6 +36,7 @@ type Guide struct {
 	aside  window          // single things, which must not take its place
 	loaded loaded          // the turn that was read last
 
+	words    map[string]string // by block: what messages say the same
 	runs     map[*session.Run]*runPlan
 	units    []unit
 	planned  bool
@@ -75,6 +76,9 @@ func newGuide(ctx context.Context, s *session.Session, bodies Bodies, opts Optio
 		}
 	}
 	if g.verbatim == nil {
+		if err := g.identify(); err != nil {
+			return nil, err
+		}
 		if err := g.plan(); err != nil {
 			return nil, err
 		}
@@ -166,7 +170,7 @@ func (g *Guide) readIn(w *window, r *session.Run, t *session.Turn, name string, 
 		case len(c.Withheld) > len(withheld) && c.Withheld[len(withheld)] == i:
 			withheld = append(withheld, ref.Block)
 		default:
-			l = append(l, body{ref, []byte(c.Bodies[i])})
+			l = append(l, body{ref, asMessage(name, c.Bodies[i])})
 		}
 	}
 	if len(lost) > 0 {

@@ -8,6 +8,10 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/spans"
 )
 
 var null = []byte("null")
@@ -178,6 +182,29 @@ func find(l []member, key string) []byte {
 		}
 	}
 	return nil
+}
+
+// sorted returns a JSON value with sorted keys and without blanks, as phi-core writes it; anything else as it is.
+func sorted(raw []byte) []byte {
+	if out, _, err := rawjson.AppendCanonical(nil, raw, nil); err == nil {
+		return out
+	}
+	return raw
+}
+
+// asMessage returns what stands in a list: a message with sorted keys, anything else as it is.
+func asMessage(list, text string) []byte {
+	switch list {
+	case spans.ListInput, spans.ListOutput, spans.ListResults, spans.ListMessages, spans.ListOutside, spans.ListRequest, spans.ListBefore, spans.ListAfter:
+		return sorted([]byte(text))
+	}
+	return []byte(text)
+}
+
+// message returns the body of a message with sorted keys.
+func (g *Guide) message(ref session.Ref) (string, bool) {
+	body, ok := g.window.set.Body(ref)
+	return string(sorted([]byte(body))), ok
 }
 
 // merge puts the members of an envelope into a message and sorts its keys, as phi-core does. What is no object is returned

@@ -59,15 +59,12 @@ type messagePart struct {
 	verbatim, embedded bool
 }
 
-// readMessage reads a message and its envelope, which may be empty. It never fails: what is no message at all is a text.
-func readMessage(body string, envelope string) message {
+// readMessage reads a message. It never fails: what is no message at all is a text.
+func readMessage(body string) message {
 	var m message
-	m.id = ownID(envelope)
 	raw := []byte(body)
 	top := topOf(raw)
-	if m.id == "" {
-		m.id = top.id
-	}
+	m.id = top.id
 	if parts, ok := aiParts(top.parts); ok {
 		m.role, m.parts = top.role, parts
 		return m
@@ -94,15 +91,6 @@ func readMessage(body string, envelope string) message {
 
 // userSide reports whether the message was said to the model and is no result of a tool.
 func (m *message) userSide() bool { return m.role != "assistant" && m.role != "tool" }
-
-// ownID returns the id that an envelope gives the message.
-func ownID(envelope string) string {
-	if envelope == "" {
-		return ""
-	}
-	top := topOf([]byte(envelope))
-	return top.id
-}
 
 // top is what is read of a message beside the standard form.
 type top struct {

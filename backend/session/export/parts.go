@@ -80,8 +80,8 @@ func (g *Guide) turnParts(r *session.Run, p *runPlan, st *step) turnParts {
 	none := []string{}
 	known := map[string]bool{}
 	for _, b := range g.read(r, t, spans.ListResults, t.Results) {
-		known[b.ref.Block] = true
-		m := readMessage(string(b.body), string(b.ref.Envelope))
+		known[g.same(b.ref)] = true
+		m := readMessage(string(b.body))
 		results.add(&m, true, &none)
 	}
 	g.addResults(&results, t.Input.Items(), known, true, &claims)
@@ -91,7 +91,7 @@ func (g *Guide) turnParts(r *session.Run, p *runPlan, st *step) turnParts {
 		next := p.turns[st.turn+1]
 		later := map[string]bool{}
 		for _, ref := range next.Results.Items() {
-			later[ref.Block] = true // of its own calls
+			later[g.same(ref)] = true // of its own calls
 		}
 		g.addResults(&results, next.Input.Items(), later, false, &none)
 	}
@@ -103,9 +103,9 @@ func (g *Guide) turnParts(r *session.Run, p *runPlan, st *step) turnParts {
 	b.updated = max(b.at, t.End.UnixMilli())
 	var replies []message
 	for i, in := range g.read(r, t, spans.ListOutput, t.Output) {
-		m := readMessage(string(in.body), string(in.ref.Envelope))
+		m := readMessage(string(in.body))
 		if i == 0 {
-			out.own, out.node = m.id, nodeOf(in.ref)
+			out.own, out.node = m.id, g.nodeOf(in.ref)
 		}
 		results.add(&m, true, &none)
 		replies = append(replies, m)
@@ -140,25 +140,25 @@ func (g *Guide) turnParts(r *session.Run, p *runPlan, st *step) turnParts {
 // addResults adds results of messages that are not among those known.
 func (g *Guide) addResults(results *toolResults, refs []session.Ref, known map[string]bool, own bool, claims *[]string) {
 	for _, ref := range refs {
-		if known[ref.Block] {
+		if known[g.same(ref)] {
 			continue
 		}
-		body, ok := g.window.set.Body(ref)
+		body, ok := g.message(ref)
 		if !ok {
 			continue
 		}
-		m := readMessage(body, string(ref.Envelope))
+		m := readMessage(body)
 		results.add(&m, own, claims)
 	}
 }
 
 // loneParts makes the parts of a reply whose turn is not there. Its content is loaded.
 func (g *Guide) loneParts(r *session.Run, st *step) []builtPart {
-	body, ok := g.window.set.Body(*st.lone)
+	body, ok := g.message(*st.lone)
 	if !ok {
 		return nil
 	}
-	m := readMessage(body, string(st.lone.Envelope))
+	m := readMessage(body)
 	var results toolResults
 	none := []string{}
 	g.addResults(&results, st.pool, nil, false, &none)

@@ -548,7 +548,7 @@ func (p *phiCore) payload(where string, t *session.Turn) []byte {
 	var messages, provenance array
 	known := 0
 	for _, b := range p.bodies(where, spans.ListRequest, q.Messages) {
-		m := merge(b.body, []byte(b.ref.Envelope))
+		m := b.body
 		if why := unloadable(m, false); why != "" {
 			p.miss(where, "request: "+why)
 			return nil
@@ -661,7 +661,7 @@ func (p *phiCore) bodies(where, name string, refs *session.Refs) []body {
 		case !loadable([]byte(c.Bodies[i])):
 			p.miss(where, fmt.Sprintf("%s: block %s is no JSON that phi-core reads", name, ref.Block))
 		default:
-			l = append(l, body{ref, []byte(c.Bodies[i])})
+			l = append(l, body{ref, asMessage(name, c.Bodies[i])})
 		}
 	}
 	if len(lost) > 0 {
@@ -677,7 +677,7 @@ func (p *phiCore) bodies(where, name string, refs *session.Refs) []body {
 func (p *phiCore) messages(where, name string, refs *session.Refs) [][]byte {
 	var l [][]byte
 	for _, b := range p.bodies(where, name, refs) {
-		m := merge(b.body, []byte(b.ref.Envelope))
+		m := b.body
 		if why := unloadable(m, name != spans.ListResults); why != "" {
 			p.miss(where, name+": "+why)
 			continue

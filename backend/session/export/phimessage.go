@@ -45,7 +45,7 @@ func (p *phiCore) foreignTurn(where string, r *session.Run, t *session.Turn) tur
 	}
 	c.at = t.Start
 	for _, b := range p.bodies(where, spans.ListInput, t.Input) {
-		m := readMessage(string(b.body), string(b.ref.Envelope))
+		m := readMessage(string(b.body))
 		if m.role == "tool" {
 			continue // in the results
 		}
@@ -53,7 +53,7 @@ func (p *phiCore) foreignTurn(where string, r *session.Run, t *session.Turn) tur
 	}
 	c.at = cmp.Or(t.End, t.Start)
 	for _, b := range p.bodies(where, spans.ListResults, t.Results) {
-		m := readMessage(string(b.body), string(b.ref.Envelope))
+		m := readMessage(string(b.body))
 		for _, raw := range c.results(&m, b) {
 			if id := callID(raw); !answered[id] {
 				answered[id] = true
@@ -103,7 +103,7 @@ func (p *phiCore) outside(where string, r *session.Run) (before, after [][]byte)
 	}
 	c := phiConversion{p: p, where: where, at: r.Start}
 	for _, b := range p.bodies(where, spans.ListOutside, r.Outside) {
-		m := readMessage(string(b.body), string(b.ref.Envelope))
+		m := readMessage(string(b.body))
 		if raw := c.said(&m, b); c.stamp(b) <= first.UnixMilli() {
 			before = append(before, raw)
 		} else {
@@ -131,14 +131,11 @@ type phiConversion struct {
 
 // stamp is the time of a message in milliseconds.
 func (c *phiConversion) stamp(b body) int64 {
-	for _, raw := range [][]byte{[]byte(b.ref.Envelope), b.body} {
-		var m struct {
-			Timestamp json.Number `json:"timestamp"`
-			CreatedAt json.Number `json:"createdAt"`
-		}
-		if json.Unmarshal(raw, &m) != nil {
-			continue
-		}
+	var m struct {
+		Timestamp json.Number `json:"timestamp"`
+		CreatedAt json.Number `json:"createdAt"`
+	}
+	if json.Unmarshal(b.body, &m) == nil {
 		if n, err := cmp.Or(m.Timestamp, m.CreatedAt).Int64(); err == nil && n >= 0 {
 			return n
 		}
@@ -216,7 +213,7 @@ func (c *phiConversion) said(m *message, b body) []byte {
 
 // asItIs returns the message with its envelope if phi-core would load it, as a host writes them that speaks its words; else nil.
 func asItIs(b body) []byte {
-	if raw := merge(b.body, []byte(b.ref.Envelope)); unloadable(raw, false) == "" {
+	if raw := b.body; unloadable(raw, false) == "" {
 		return raw
 	}
 	return nil
@@ -224,7 +221,7 @@ func asItIs(b body) []byte {
 
 // reply is the reply of a turn, and the results that stand inside it.
 func (c *phiConversion) reply(b body, r *session.Run, t *session.Turn) (reply []byte, results [][]byte) {
-	m := readMessage(string(b.body), string(b.ref.Envelope))
+	m := readMessage(string(b.body))
 	if raw := asItIs(b); raw != nil {
 		return raw, c.results(&m, b)
 	}
@@ -339,7 +336,7 @@ func (c *phiConversion) resultContent(content json.RawMessage) []byte {
 		wrapped := object{}
 		wrapped.raw("content", blocks)
 		wrapped.str("role", "user")
-		m := readMessage(string(wrapped.bytes()), "")
+		m := readMessage(string(wrapped.bytes()))
 		plain := len(m.parts) > 0
 		for i := range m.parts {
 			k := m.parts[i].kind

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
@@ -225,40 +226,40 @@ func (g *Guide) outside(r *session.Run, p *runPlan) map[int][]session.Ref {
 	for i, t := range p.turns {
 		for _, l := range []*session.Refs{t.Input, t.Output, t.Results} {
 			for _, ref := range l.Items() {
-				if _, ok := in[ref.Block]; !ok {
-					in[ref.Block] = i
+				if _, ok := in[g.same(ref)]; !ok {
+					in[g.same(ref)] = i
 				}
 			}
 		}
 	}
 	said := map[string]bool{}
 	for _, ref := range r.Outside.Items() {
-		said[ref.Block] = true
+		said[g.same(ref)] = true
 	}
 	var earlier map[string]bool
 	out := map[int][]session.Ref{}
 	at := -1
 	for _, ref := range r.Messages.Items() {
-		if i, ok := in[ref.Block]; ok {
+		if i, ok := in[g.same(ref)]; ok {
 			at = max(at, i)
 			continue
 		}
-		if !said[ref.Block] {
+		if !said[g.same(ref)] {
 			if earlier == nil {
 				earlier = g.earlier(r)
 			}
-			if earlier[ref.Block] {
+			if earlier[g.same(ref)] {
 				continue // a run may give back what it was given
 			}
 		}
-		delete(said, ref.Block)
-		in[ref.Block] = at // once
+		delete(said, g.same(ref))
+		in[g.same(ref)] = at // once
 		out[at] = append(out[at], ref)
 	}
 	var first []session.Ref
 	for _, ref := range r.Outside.Items() {
-		if said[ref.Block] {
-			delete(said, ref.Block)
+		if said[g.same(ref)] {
+			delete(said, g.same(ref))
 			first = append(first, ref)
 		}
 	}
@@ -279,7 +280,7 @@ func (g *Guide) earlier(r *session.Run) map[string]bool {
 		}
 		for _, l := range lists {
 			for _, ref := range l.Items() {
-				blocks[ref.Block] = true
+				blocks[g.same(ref)] = true
 			}
 		}
 	}
@@ -301,7 +302,7 @@ func (b *runUnits) between(i int, at time.Time, calls map[string]bool) error {
 	}
 	calls = cloneSet(calls)
 	for _, in := range b.g.read(b.r, nil, spans.ListMessages, session.NewRefs(refs...)) {
-		m := readMessage(string(in.body), string(in.ref.Envelope))
+		m := readMessage(string(in.body))
 		ref := in.ref
 		switch {
 		case m.userSide():
@@ -336,8 +337,8 @@ func (b *runUnits) message(t *session.Turn, at time.Time, ref session.Ref, m *me
 		role = "system"
 	}
 	b.units = append(b.units, unit{
-		kind: unitMessage, run: b.r, at: b.place(at), role: role, own: m.id, ref: ref, node: nodeOf(ref), turn: t,
-		address: "message " + strconv.Itoa(b.n) + " " + ref.Block,
+		kind: unitMessage, run: b.r, at: b.place(at), role: role, own: m.id, ref: ref, node: b.g.nodeOf(ref), turn: t,
+		address: "message " + strconv.Itoa(b.n) + " " + b.g.same(ref),
 	})
 	b.n++
 }
@@ -355,9 +356,9 @@ func (b *runUnits) step(at time.Time, st step, own, address string) {
 
 // lone appends a reply whose turn is not there.
 func (b *runUnits) lone(i int, at time.Time, ref *session.Ref, pool []session.Ref, own string) {
-	st := step{turn: i, lone: ref, pool: pool, node: nodeOf(*ref)}
+	st := step{turn: i, lone: ref, pool: pool, node: b.g.nodeOf(*ref)}
 	st.parts = len(b.g.loneParts(b.r, &st))
-	b.step(at, st, own, "reply "+ref.Block)
+	b.step(at, st, own, "reply "+b.g.same(*ref))
 }
 
 // turn appends what came in with a turn, and the turn.
@@ -367,11 +368,11 @@ func (b *runUnits) turn(i int, before []string) turnParts {
 	before = slices.Clone(before)
 	results := map[string]bool{}
 	for _, ref := range t.Results.Items() {
-		results[ref.Block] = true
+		results[g.same(ref)] = true
 	}
 	for _, in := range g.read(b.r, t, spans.ListInput, t.Input) {
-		m := readMessage(string(in.body), string(in.ref.Envelope))
-		if !results[in.ref.Block] {
+		m := readMessage(string(in.body))
+		if !results[g.same(in.ref)] {
 			for _, p := range m.parts {
 				if p.kind != partResult || p.embedded {
 					continue
@@ -429,11 +430,12 @@ func (b *runUnits) compactions(l []*session.Compaction) error {
 }
 
 // nodeOf returns the node that phi-core put a message into, as it is spelled.
-func nodeOf(ref session.Ref) string {
-	if ref.Envelope == "" {
+func (g *Guide) nodeOf(ref session.Ref) string {
+	body, ok := g.window.set.Body(ref)
+	if !ok || !strings.Contains(body, "nodeId") {
 		return ""
 	}
-	return string(find(members([]byte(ref.Envelope)), "nodeId"))
+	return string(find(members([]byte(body)), "nodeId"))
 }
 
 // timeFact returns the time, in milliseconds, that a fact about a message states: 0 for one that takes an earlier one back. known is false

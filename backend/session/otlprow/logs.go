@@ -41,7 +41,7 @@ func (d *decoder) record(r plog.LogRecord) {
 		name = str(v)
 	}
 	switch name {
-	case spans.EventBlocks, spans.EventList, spans.EventEcho, spans.EventDetails, spans.EventOther, spans.EventFact:
+	case spans.EventBlocks, spans.EventOther, spans.EventFact:
 	default:
 		d.foreign(name, r.TraceID(), r.SpanID(), r.Attributes())
 		return
@@ -83,12 +83,9 @@ func (d *decoder) record(r plog.LogRecord) {
 // contentKeys are the attributes of events, which a row does not keep as attributes.
 var contentKeys = []string{
 	eventName,
-	string(spans.BlockBodiesKey), string(spans.BlockSizesKey), string(spans.BlockPartsKey), string(spans.ListsKey), string(spans.EchoBlocksKey),
-	string(spans.ListNameKey), string(spans.ListAttemptKey), string(spans.ListCountKey), string(spans.ListDigestKey),
-	string(spans.ListPrefixKey), string(spans.ListItemsKey),
+	string(spans.BlockBodiesKey), string(spans.BlockWithheldKey), string(spans.ListsKey),
 	string(spans.EventTypeKey), string(spans.EventBodyKey), string(spans.EventSeqKey),
 	string(spans.FactSubjectKey), string(spans.FactKeyKey), string(spans.FactValueKey),
-	string(spans.InputMessagesKey), string(spans.OutputMessagesKey), string(spans.SystemInstructionsKey), string(spans.ToolDefinitionsKey),
 }
 
 // recordID names a record by what it says: the first 8 bytes of SHA-256 over "log", trace and span id, the time, the name of the event

@@ -28,9 +28,8 @@ type Limits struct {
 	// Block bounds a body. One above it is kept as withheld: by its id, with its size and no bytes. A list of more bytes than this, and
 	// than 1 MiB, keeps its head and no items. Default 64 MiB.
 	Block int
-	// Turn bounds the bodies and recipes that come with one turn, or with what belongs to a run itself or to the session itself, in
-	// one call; bodies beyond are kept as withheld, and recipes beyond say no more than what they make. Echoes have a bound of their
-	// own. Default 256 MiB.
+	// Turn bounds the bodies that come with one turn, or with what belongs to a run itself or to the session itself, in
+	// one call; bodies beyond are kept as withheld. Default 256 MiB.
 	Turn int
 }
 
@@ -54,7 +53,7 @@ func (l Limits) bounded() Limits {
 // list returns the bound of a list.
 func (l Limits) list() int { return max(l.Block, maxValue) }
 
-// brought counts the bytes of bodies and recipes that rows bring. Which turn they belong to is only looked at once all of them together
+// brought counts the bytes of bodies that rows bring. Which turn they belong to is only looked at once all of them together
 // are more than one turn may bring, so it costs next to nothing before.
 type brought struct {
 	total, here int // of the call, and of the row at hand

@@ -10,9 +10,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
-
-	"github.com/klauspost/compress/zstd"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
@@ -30,21 +27,12 @@ const (
 	maxKey = 256
 	// maxID bounds an id; a longer one is replaced by its hash, as the adapter does.
 	maxID = 256
-	// maxValue bounds a recipe and an item of a list. It is the default and the most of Limits.Attribute.
+	// maxValue bounds an item of a list and what was withheld. It is the default and the most of Limits.Attribute.
 	maxValue = 1 << 20
-	// maxBody bounds what all echoes of one Decode come to. It is the default and the most of Limits.Block.
+	// maxBody is the default and the most of Limits.Block.
 	maxBody = 64 << 20
-	// echoStart is what the echoes of one Decode may always come to, and echoRatio how many times their length beyond it. What a
-	// program sends again are stretches of 256 KiB.
-	echoStart = 8 << 20
-	echoRatio = 64
-	// echoCost is what an echo counts for at least, unsizedEcho what one may come to that does not say its size.
-	echoCost    = 16 << 10
-	unsizedEcho = 8 << 20
 	// maxTurn is the default and the most of Limits.Turn.
 	maxTurn = 256 << 20
-	// maxMessages bounds the messages of one attribute of the encoding full.
-	maxMessages = 1 << 16
 	// maxEvents bounds the span events that are looked at.
 	maxEvents = 1024
 	// maxDepth bounds how deep a structured attribute may be nested.
@@ -106,7 +94,7 @@ func DecodeProto(b []byte, opts ...Option) (session.Batch, Report, error) {
 	return batch, report, nil
 }
 
-// Decode makes one row of each span of ours, in the order of td, and one block of each body and recipe that rode on them; the same
+// Decode makes one row of each span of ours, in the order of td, and one block of each body that rode on them; the same
 // block may occur more than once. Previews of content (attributes for eyes) are left out of a span that has lists. Foreign spans are skipped, malformed ones left out, and all are counted. td is only
 // read; the result shares its strings.
 //
@@ -135,8 +123,6 @@ type decoder struct {
 	batch           session.Batch
 	report          Report
 	tenant, service string
-	echoRoom        int // bytes that echoes may still come to
-	echoed          int // bytes that they came to
 	brought         brought
 
 	// Of the span at hand: its attributes as they came, and their order by key.
@@ -145,7 +131,7 @@ type decoder struct {
 }
 
 func newDecoder(n int, opts []Option) decoder {
-	d := decoder{report: Report{Spans: n}, echoRoom: echoStart}
+	d := decoder{report: Report{Spans: n}}
 	for _, o := range opts {
 		o(&d.config)
 	}
@@ -481,14 +467,8 @@ func (d *decoder) events(row *session.Row, events ptrace.SpanEventSlice) {
 		n = maxEvents
 	}
 	for i := range n {
-		if e := events.At(i); e.Name() != spans.EventDetails {
-			d.event(row, e.Name(), e.Timestamp(), e.Attributes())
-		}
-	}
-	for i := range n {
-		if e := events.At(i); e.Name() == spans.EventDetails { // these stand in for lists that are not there
-			d.event(row, e.Name(), e.Timestamp(), e.Attributes())
-		}
+		e := events.At(i)
+		d.event(row, e.Name(), e.Timestamp(), e.Attributes())
 	}
 	if len(row.Lists) > 0 {
 		row.Attrs = slices.DeleteFunc(row.Attrs, func(a session.Attr) bool { return slices.Contains(previews, a.Key) })
@@ -519,12 +499,6 @@ func (d *decoder) event(row *session.Row, name string, at pcommon.Timestamp, att
 	switch name {
 	case spans.EventBlocks:
 		d.blocks(row, attrs)
-	case spans.EventList:
-		d.list(row, attrs)
-	case spans.EventEcho:
-		d.echoes(row, attrs)
-	case spans.EventDetails:
-		d.details(row, attrs)
 	case spans.EventOther:
 		d.other(row, at, attrs)
 	case spans.EventFact:
@@ -533,31 +507,22 @@ func (d *decoder) event(row *session.Row, name string, at pcommon.Timestamp, att
 }
 
 func (d *decoder) blocks(row *session.Row, attrs pcommon.Map) {
-	for text := range d.texts(attrs, spans.BlockPartsKey) {
-		d.recipe(row, text)
+	for text := range d.texts(attrs, spans.BlockWithheldKey) {
+		d.withheld(row, text)
 	}
 	for text := range d.texts(attrs, spans.ListsKey) {
-		d.packedList(row, text)
+		d.list(row, text)
 	}
 	bodies, ok := get(attrs, string(spans.BlockBodiesKey))
 	if !ok {
 		return
 	}
 	if bodies.Type() != pcommon.ValueTypeSlice {
-		d.block(row, bodies, 0)
+		d.block(row, bodies)
 		return
 	}
-	var sizes pcommon.Slice
-	has := false
-	if v, ok := get(attrs, string(spans.BlockSizesKey)); ok && v.Type() == pcommon.ValueTypeSlice {
-		sizes, has = v.Slice(), true
-	}
-	for i, body := range bodies.Slice().All() {
-		var size int64
-		if has && i < sizes.Len() {
-			size, _ = intOf(sizes.At(i))
-		}
-		d.block(row, body, max(size, 0))
+	for _, body := range bodies.Slice().All() {
+		d.block(row, body)
 	}
 }
 
@@ -583,43 +548,27 @@ func (d *decoder) texts(attrs pcommon.Map, key attribute.Key) iter.Seq[string] {
 	}
 }
 
-func (d *decoder) recipe(row *session.Row, text string) {
-	r, ok := d.parsed(text)
-	if !ok {
+// withheld takes what is said of a block that was cut or withheld.
+func (d *decoder) withheld(row *session.Row, text string) {
+	w, err := spans.ParseWithheld(text)
+	if err != nil || len(text) > maxValue {
+		d.report.Cut++
 		return
 	}
-	if len(r.Pieces) > 0 && !d.affords(row, len(text)) {
+	if !d.affords(row, len(w.Beginning)) {
 		d.report.Cut++
-		if !r.Full {
-			return // nothing can be said of a block of which the id is not known
-		}
-		r.Pieces = nil
-		text = r.Encode()
+		w.Beginning = ""
 	}
-	d.keepRecipe(row, &r, text)
+	d.batch.Blocks = append(d.batch.Blocks, session.Block{Session: row.Session, ID: w.Block, Body: w.Beginning, Size: w.Size})
 }
 
-func (d *decoder) parsed(text string) (spans.Recipe, bool) {
-	if len(text) <= maxValue {
-		if r, err := spans.ParseRecipe(text); err == nil {
-			return r, true
-		}
-	}
-	d.report.Cut++
-	return spans.Recipe{}, false
-}
-
-func (d *decoder) keepRecipe(row *session.Row, r *spans.Recipe, text string) {
-	d.batch.Blocks = append(d.batch.Blocks, session.Block{Session: row.Session, ID: spans.RecipeID(r.ID, text), Body: text, Recipe: true})
-}
-
-func (d *decoder) packedList(row *session.Row, text string) {
+func (d *decoder) list(row *session.Row, text string) {
 	if len(text) > d.limits.list() {
 		d.report.Cut++ // the list stays and is broken
 		text, _, _ = strings.Cut(text, "\n")
 	}
-	p, err := spans.ParsePackedList(valid(text), row.Run)
-	if err != nil || len(p.Name) > maxKey || len(p.Digest) > maxKey {
+	p, err := spans.ParseList(valid(text))
+	if err != nil || len(p.Name) > maxKey || len(p.Whole) > maxKey {
 		d.report.Cut++
 		return
 	}
@@ -630,74 +579,11 @@ func (d *decoder) packedList(row *session.Row, text string) {
 		}
 	}
 	row.Lists = append(row.Lists, session.List{
-		Name: p.Name, Attempt: p.Attempt, Count: p.Count, Digest: p.Digest, Prefix: p.Prefix, Items: p.Items,
+		Name: p.Name, Attempt: p.Attempt, Count: p.Count, Digest: p.Whole, Prefix: p.Prefix, Items: p.Items,
 	})
 }
 
-// unzip are decoders of echoes.
-var unzip = sync.Pool{New: func() any {
-	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBody), zstd.WithDecodeAllCapLimit(true))
-	if err != nil { // cannot happen: the options are good
-		return nil
-	}
-	return d
-}}
-
-// echoes takes blocks that were sent before. All of them are elsewhere too, so what is beyond a bound may be left out. An attempt counts
-// whether it works or not.
-func (d *decoder) echoes(row *session.Row, attrs pcommon.Map) {
-	v, ok := get(attrs, string(spans.EchoBlocksKey))
-	if !ok || v.Type() != pcommon.ValueTypeBytes {
-		d.report.Cut++
-		return
-	}
-	frame := v.Bytes().AsRaw()
-	d.echoRoom = min(d.echoRoom+echoRatio*len(frame), maxBody-d.echoed)
-	var head zstd.Header
-	if head.Decode(frame) != nil {
-		d.report.Cut++
-		return
-	}
-	size := min(d.echoRoom, unsizedEcho) // of a frame that does not say it
-	if head.HasFCS {
-		size = int(min(head.FrameContentSize, maxBody+1))
-	}
-	if size > d.echoRoom {
-		d.report.Cut++
-		return
-	}
-	z, _ := unzip.Get().(*zstd.Decoder)
-	if z == nil {
-		d.report.Cut++
-		return
-	}
-	defer unzip.Put(z)
-	cost := max(size, echoCost)
-	d.echoRoom -= cost
-	d.echoed += cost
-	stretch, err := z.DecodeAll(frame, make([]byte, 0, size))
-	if err != nil {
-		d.report.Cut++
-		return
-	}
-	err = spans.Echo(stretch, func(text []byte, recipe bool) {
-		switch {
-		case recipe:
-			if r, ok := d.parsed(string(text)); ok {
-				d.keepRecipe(row, &r, string(text))
-			}
-		case len(text) > d.limits.Block:
-			d.report.Cut++
-		default:
-			d.keep(row, string(text), 0)
-		}
-	})
-	if err != nil {
-		d.report.Cut++
-	}
-}
-
-func (d *decoder) block(row *session.Row, v pcommon.Value, size int64) {
+func (d *decoder) block(row *session.Row, v pcommon.Value) {
 	var body string
 	switch v.Type() {
 	case pcommon.ValueTypeStr:
@@ -708,63 +594,17 @@ func (d *decoder) block(row *session.Row, v pcommon.Value, size int64) {
 		d.report.Cut++
 		return
 	}
-	d.body(row, body, size)
+	d.body(row, body)
 }
 
 // body takes a body; one that a limit does not allow without its bytes.
-func (d *decoder) body(row *session.Row, body string, size int64) {
-	if len(body) <= d.limits.Block && d.affords(row, len(body)) {
-		d.keep(row, body, size)
-		return
-	}
-	d.report.Cut++
-	d.batch.Blocks = append(d.batch.Blocks, session.Block{
-		Session: row.Session, ID: spans.BlockOfString(body), Size: max(size, int64(len(body))),
-	})
-}
-
-func (d *decoder) keep(row *session.Row, body string, size int64) {
-	d.batch.Blocks = append(d.batch.Blocks, session.Block{
-		Session: row.Session, ID: spans.BlockOfString(body), Body: body, Size: size,
-	})
-}
-
-func (d *decoder) list(row *session.Row, attrs pcommon.Map) {
-	var l session.List
-	var items pcommon.Value
-	has, size := false, 0
-	for key, v := range attrs.All() {
-		switch key {
-		case string(spans.ListNameKey):
-			l.Name = str(v)
-		case string(spans.ListAttemptKey):
-			l.Attempt, _ = intOf(v)
-		case string(spans.ListCountKey):
-			l.Count, _ = intOf(v)
-		case string(spans.ListDigestKey):
-			l.Digest = str(v)
-		case string(spans.ListPrefixKey):
-			l.Prefix = str(v)
-		case string(spans.ListItemsKey):
-			items, has = v, true
-		}
-	}
-	if l.Name == "" || len(l.Name) > maxKey || len(l.Digest) > maxKey || len(l.Prefix) > maxKey || l.Count < 0 || l.Attempt < 0 {
+func (d *decoder) body(row *session.Row, body string) {
+	b := session.Block{Session: row.Session, ID: spans.BlockOfString(body), Body: body}
+	if len(body) > d.limits.Block || !d.affords(row, len(body)) {
 		d.report.Cut++
-		return
+		b.Body, b.Size = "", int64(len(body))
 	}
-	if has && items.Type() == pcommon.ValueTypeSlice && items.Slice().Len() > 0 {
-		l.Items = make([]string, items.Slice().Len())
-		for i, it := range items.Slice().All() {
-			s := str(it)
-			if size += len(s); len(s) > maxValue || size > d.limits.list() {
-				d.report.Cut++ // the list stays and is broken at this item
-				s = ""
-			}
-			l.Items[i] = s
-		}
-	}
-	row.Lists = append(row.Lists, l)
+	d.batch.Blocks = append(d.batch.Blocks, b)
 }
 
 func (d *decoder) other(row *session.Row, at pcommon.Timestamp, attrs pcommon.Map) {

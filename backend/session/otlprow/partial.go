@@ -27,7 +27,7 @@ func (d *decoder) partialOutput(row *session.Row, from int) {
 	size := 0
 	for _, item := range row.Lists[at].Items {
 		it, err := spans.ParseItem(item)
-		n := slices.IndexFunc(brought, func(b session.Block) bool { return !b.Recipe && b.Size == 0 && b.ID.Short() == it.Block })
+		n := slices.IndexFunc(brought, func(b session.Block) bool { return b.Size == 0 && b.ID.Short() == it.Block })
 		if err != nil || n < 0 {
 			return
 		}

@@ -112,7 +112,7 @@ func Examine(turn *session.Turn, q *session.Request, payload session.Payload) *C
 			for _, name := range []string{InputSystem, InputTools, InputParameters} {
 				c.set(name, Missing, "the loop told the messages only")
 			}
-		case !hasParam(q, string(spans.ProvenanceRest)) && !hasParam(q, string(spans.ProvenancePayload)):
+		case !hasParam(q, string(spans.ProvenanceRest)):
 			r.params.fill(Told(turn))
 			c.set(InputParameters, Missing, "the request was kept without them")
 			if told := r.told(); len(told) > 0 {
@@ -176,7 +176,7 @@ func (c *Check) incomplete(turn *session.Turn, q *session.Request, p session.Pay
 	for _, m := range p.Missing {
 		name := InputParameters
 		switch m.Part {
-		case "message", "provenance", string(spans.ProvenancePayload):
+		case "message", "provenance":
 			name = InputMessages
 		case string(spans.ProvenanceSystem):
 			name = InputSystem

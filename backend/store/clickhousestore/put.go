@@ -219,7 +219,7 @@ func (e *encoder) encodeBlocks(b session.Batch) {
 			continue
 		}
 		sent[id] = k.Size
-		if k.Size == 0 && !k.Recipe && len(k.Body) >= shareFrom && shared[named{k.Session, k.ID.Short()}] && spans.BlockOfString(k.Body) == k.ID {
+		if k.Size == 0 && len(k.Body) >= shareFrom && shared[named{k.Session, k.ID.Short()}] && spans.BlockOfString(k.Body) == k.ID {
 			e.share(k)
 			continue
 		}
@@ -413,11 +413,6 @@ func text(r *session.Row, key attribute.Key) string {
 func (e *encoder) block(b []byte, k *session.Block) []byte {
 	b = appendString(appendString(b, k.Session.Tenant), k.Session.ID)
 	b = appendI64(append(b, k.ID[:]...), k.Size)
-	if k.Recipe {
-		b = append(b, 1)
-	} else {
-		b = append(b, 0)
-	}
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(k.Body)))
 	return e.put(appendString(b, k.Body))
 }

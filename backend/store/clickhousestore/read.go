@@ -225,8 +225,8 @@ func (s *Store) blocks(ctx context.Context, k session.Key, ids []spans.BlockID) 
 				}
 			}
 			rest := "FROM " + s.layout.of(&blockTable) + " WHERE " + alive + " ORDER BY id, size = 0 DESC, size DESC LIMIT 1 BY id"
-			for b, err := range each(ctx, s, what, "id, recipe, size, body", rest, func(r *reader) session.Block {
-				return session.Block{Session: k, ID: blockID(r), Recipe: r.u8() == 1, Size: r.i64(), Body: r.str()}
+			for b, err := range each(ctx, s, what, "id, size, body", rest, func(r *reader) session.Block {
+				return session.Block{Session: k, ID: blockID(r), Size: r.i64(), Body: r.str()}
 			}) {
 				if _, ok := done[b.ID]; ok && err == nil {
 					continue

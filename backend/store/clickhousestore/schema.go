@@ -118,7 +118,7 @@ var (
 	blockTable = table{name: "blocks", order: "tenant, session, id, size", granularity: 256, shard: bySession, ttl: true, columns: slices.Concat([]column{
 		{"tenant", "String", words}, {"session", "String", "String" + zstd}, {"id", "FixedString(32)", ""},
 		{"size", "Int64", "Int64" + zstd}, // original size of a body that was cut or withheld at the source, else 0
-		{"recipe", "UInt8", "UInt8" + zstd}, {"bytes", "UInt32", "UInt32" + zstd}, {"body", "String", "String CODEC(ZSTD(3))"},
+		{"bytes", "UInt32", "UInt32" + zstd}, {"body", "String", "String CODEC(ZSTD(3))"},
 	}, putColumns)}
 	// Blocks of a session whose body stands in shared.
 	refTable = table{name: "refs", order: "tenant, session, id", granularity: 1024, shard: bySession, ttl: true, columns: slices.Concat([]column{

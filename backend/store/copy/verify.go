@@ -70,7 +70,6 @@ type side struct {
 }
 
 type block struct {
-	recipe bool
 	size   int64
 	body   [sha256.Size]byte
 }
@@ -88,7 +87,7 @@ func read(ctx context.Context, st store.Store, k session.Key) (side, error) {
 		if err != nil {
 			return s, err
 		}
-		s.blocks[b.ID] = block{b.Recipe, b.Size, sha256.Sum256([]byte(b.Body))}
+		s.blocks[b.ID] = block{b.Size, sha256.Sum256([]byte(b.Body))}
 	}
 	var err error
 	s.tree, err = json.Marshal(session.Assemble(rows))

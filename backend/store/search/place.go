@@ -73,7 +73,6 @@ func (w *walker) session() {
 func (w *walker) ofTurn(t *session.Turn) {
 	for _, q := range t.Requests {
 		w.params(q.Params)
-		w.list("system prompt", nil, q.Sections)
 	}
 	w.list("input", nil, t.Input)
 	w.list(placeReply, nil, t.Output)

@@ -179,29 +179,23 @@ func inSession(ctx context.Context, st store.Store, k searched, m *matcher) (hit
 			blocks[id] = f
 		}
 	}
-	var recipes []spans.ShortID
-	pieces := map[spans.ShortID]bool{} // of which others are made
+	var templates []spans.ShortID
+	pieces := map[spans.ShortID]bool{} // that templates refer to
 	for b, err := range st.Blocks(ctx, k.Key, nil) {
 		if err != nil {
 			return nil, false, err
 		}
-		if !b.Recipe {
+		if spans.IsPlain(b.Body) {
 			add(b.ID.Short(), b.Body)
 			continue
 		}
-		r, err := spans.ParseRecipe(b.Body)
-		if err != nil {
-			continue // it makes nothing
-		}
-		recipes = append(recipes, r.ID.Short())
-		for _, p := range r.Pieces {
-			if p.Block != (spans.ShortID{}) {
-				pieces[p.Block] = true
-			}
+		templates = append(templates, b.ID.Short())
+		for id := range spans.Blocks(b.Body) {
+			pieces[id] = true
 		}
 	}
-	if len(recipes) > 0 {
-		if err := made(ctx, st, k.Key, recipes, add); err != nil {
+	if len(templates) > 0 {
+		if err := made(ctx, st, k.Key, templates, add); err != nil {
 			return nil, false, err
 		}
 	}
@@ -220,7 +214,14 @@ func inSession(ctx context.Context, st store.Store, k searched, m *matcher) (hit
 		add(b.ID.Short(), b.Body)
 	}
 	w := walker{tree: tree, matcher: m, blocks: blocks, at: map[spans.ShortID]int{}}
-	w.history = session.HistoryOf(w.tree, nil)
+	var set *session.BlockSet
+	if rewound(tree) { // which messages are gone stands in them
+		set, err = session.NewBlockSet(st.Blocks(ctx, k.Key, nil))
+		if err != nil {
+			return nil, false, err
+		}
+	}
+	w.history = session.HistoryOf(w.tree, set)
 	w.session()
 	for id := range blocks {
 		if _, ok := w.at[id]; !ok && !pieces[id] && !w.told[id] {
@@ -234,7 +235,16 @@ func inSession(ctx context.Context, st store.Store, k searched, m *matcher) (hit
 	return slices.DeleteFunc(w.hits, func(h Hit) bool { return h.Address == "" }), more, nil
 }
 
-// made searches bodies that are made by recipes, a stretch at a time.
+// rewound reports whether the session may have been rewound.
+func rewound(s *session.Session) bool {
+	revert := func(c *session.Compaction) bool { return c.Kind == spans.CompactionKindRevert }
+	return len(s.Facts) > 0 || slices.ContainsFunc(s.Runs, func(r *session.Run) bool {
+		return slices.ContainsFunc(r.Compactions, revert) ||
+			slices.ContainsFunc(r.Turns, func(t *session.Turn) bool { return slices.ContainsFunc(t.Compactions, revert) })
+	})
+}
+
+// made searches bodies that templates make, a stretch at a time.
 func made(ctx context.Context, st store.Store, k session.Key, ids []spans.ShortID, add func(spans.ShortID, string)) error {
 	bodies, err := store.NewBodies(ctx, st, k)
 	if err != nil {

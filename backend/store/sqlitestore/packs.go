@@ -30,8 +30,8 @@ type packStatements struct{ block, newest, pack *sql.Stmt }
 
 func (s *packStatements) prepare(ctx context.Context, c *sql.Conn) error {
 	return prepareAll(ctx, c, []statementText{
-		{&s.block, `INSERT INTO blocks (session, id, recipe, size, pack, start, length) VALUES (?, ?, ?, ?, ?, ?, ?)
-			ON CONFLICT DO UPDATE SET recipe = excluded.recipe, size = excluded.size, pack = excluded.pack, start = excluded.start, length = excluded.length
+		{&s.block, `INSERT INTO blocks (session, id, size, pack, start, length) VALUES (?, ?, ?, ?, ?, ?)
+			ON CONFLICT DO UPDATE SET size = excluded.size, pack = excluded.pack, start = excluded.start, length = excluded.length
 			WHERE (excluded.size = 0, excluded.size) > (blocks.size = 0, blocks.size)`},
 		{&s.newest, `SELECT ifnull(max(pack), 0) FROM packs`},
 		{&s.pack, `INSERT INTO packs (pack, session, raw, body) VALUES (?, ?, ?, ?)`},
@@ -98,7 +98,7 @@ func (p *packer) number() (int64, error) {
 
 // place notes where the body of a block is going to be, and tells whether it is to be put there.
 func (p *packer) place(session int64, b *session.Block, pack int64, start int) (bool, error) {
-	res, err := p.stmts.block.ExecContext(p.ctx, session, b.ID[:], b.Recipe, b.Size, pack, start, len(b.Body))
+	res, err := p.stmts.block.ExecContext(p.ctx, session, b.ID[:], b.Size, pack, start, len(b.Body))
 	if err != nil {
 		return false, err
 	}

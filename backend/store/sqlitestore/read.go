@@ -168,7 +168,7 @@ func (s *Store) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) 
 		args = append(args, string(list))
 	}
 	// Pack after pack, of which the first block brings the body: the inner query sorts nothing but places.
-	query := `SELECT b.id, b.recipe, b.size, b.pack, b.start, b.length,
+	query := `SELECT b.id, b.size, b.pack, b.start, b.length,
 			CASE WHEN b.first THEN CASE WHEN b.pack > 0 THEN (SELECT raw FROM packs p WHERE p.pack = b.pack AND p.session = b.session)
 				ELSE (SELECT raw FROM shared_bodies h WHERE h.shared = -b.pack AND h.id = b.id) END END,
 			CASE WHEN b.first THEN CASE WHEN b.pack > 0 THEN (SELECT body FROM packs p WHERE p.pack = b.pack AND p.session = b.session)
@@ -181,7 +181,7 @@ func (s *Store) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) 
 		b := session.Block{Session: k}
 		var pack, start, length int64
 		var size sql.Null[int64]
-		if err := rows.Scan(&id, &b.Recipe, &b.Size, &pack, &start, &length, &size, &body); err != nil {
+		if err := rows.Scan(&id, &b.Size, &pack, &start, &length, &size, &body); err != nil {
 			return session.Block{}, err
 		}
 		if copy(b.ID[:], id); len(id) != len(b.ID) {

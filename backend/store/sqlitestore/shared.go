@@ -28,8 +28,8 @@ func nameFixed(fixed map[blockRef]struct{}, r *session.Row) {
 		}
 		for _, text := range r.Lists[i].Items {
 			it, err := spans.ParseItem(text)
-			if err != nil || it.Provenance == string(spans.ProvenancePayload) {
-				continue // an item that cannot be read, of which readers tell, or a whole request, which is like no other
+			if err != nil {
+				continue // an item that cannot be read, of which readers tell
 			}
 			fixed[blockRef{r.Session, it.Block}] = struct{}{}
 		}
@@ -39,7 +39,7 @@ func nameFixed(fixed map[blockRef]struct{}, r *session.Row) {
 // shareable tells whether a block is one that others may have too: a whole body that a row of its batch names, and whose id is its
 // SHA-256. That is computed here, so that nobody can give others a body that is not theirs, or get the body of others by its id.
 func shareable(fixed map[blockRef]struct{}, b *session.Block) bool {
-	if b.Recipe || b.Size != 0 || len(b.Body) < sharedMin {
+	if b.Size != 0 || len(b.Body) < sharedMin {
 		return false
 	}
 	if _, ok := fixed[blockRef{b.Session, b.ID.Short()}]; !ok {

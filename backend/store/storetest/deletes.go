@@ -52,7 +52,7 @@ func deleteOthers(t *testing.T, s store.Store) {
 		live.Known = spans.KnownLive
 		large := Block(k, strings.Repeat("the system prompt of all ", 500))
 		return []session.Row{withParams(Row(k, 1), large), live},
-			[]session.Block{large, Block(k, "x"), Block(k, ""), Recipe(k, "made", "=4:made")}
+			[]session.Block{large, Block(k, "x"), Block(k, "")}
 	}
 	for _, k := range keys {
 		r, b := list(k)

@@ -221,7 +221,7 @@ func (m model) check(t *testing.T, s store.Store, k session.Key, rnd *rand.Rand,
 	}
 }
 
-// sharedByChance lets sessions of two tenants share bodies at random (whole, cut, withheld, made by recipes, named as prompts or
+// sharedByChance lets sessions of two tenants share bodies at random (whole, cut, withheld, named as prompts or
 // not, lied about by some) and deletes and makes them anew at random: each gives back what it was given and nothing else.
 func (u suite) sharedByChance(t *testing.T, s store.Store) {
 	rounds := u.times(600, 20)
@@ -264,8 +264,6 @@ func (u suite) sharedByChance(t *testing.T, s store.Store) {
 				case size > 1 && rnd.IntN(5) == 0: // the more of it the larger Size, so that two of one size are alike
 					keep := rnd.IntN(size)
 					block.Body, block.Size = block.Body[:keep], int64(1+keep)
-				case rnd.IntN(8) == 0 && size < 2000:
-					block = Recipe(k, block.Body, fmt.Sprintf("=%d:%s", size, block.Body))
 				}
 				b.Blocks = append(b.Blocks, block)
 				if rnd.IntN(2) == 0 {

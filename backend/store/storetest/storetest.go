@@ -66,7 +66,6 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, opts ...Option) {
 		{"blocks once per session", u.blocksOnce},
 		{"blocks by ids", blocksByIDs},
 		{"blocks that were cut", blocksCut},
-		{"recipes", recipes},
 		{"maintained", u.maintained},
 		{"dirty", dirty},
 		{"project replaces", projectReplaces},
@@ -152,13 +151,6 @@ func sortAttrs(l []session.Attr) {
 // Block returns a whole block of a session.
 func Block(s session.Key, body string) session.Block {
 	return session.Block{Session: s, ID: spans.BlockOfString(body), Body: body}
-}
-
-// Recipe returns one of a session that makes body, with those pieces in their wire form.
-func Recipe(s session.Key, body string, pieces ...string) session.Block {
-	made := spans.BlockOfString(body)
-	text := strings.Join(append([]string{made.Short().String(), strconv.Itoa(len(body))}, pieces...), " ")
-	return session.Block{Session: s, ID: spans.RecipeID(made, text), Body: text, Recipe: true}
 }
 
 func key(id string) session.Key { return session.Key{ID: id} }
@@ -463,12 +455,6 @@ func refuses(t *testing.T, s store.Store) {
 		"block of no session":  block(func(b *session.Block) { b.Session.ID = "" }),
 		"negative size":        block(func(b *session.Block) { b.Size = -1 }),
 		"body too large":       block(func(b *session.Block) { b.Body = strings.Repeat("x", store.MaxValue+1) }),
-		"no recipe":            block(func(b *session.Block) { b.Recipe = true }),
-		"id of another recipe": block(func(b *session.Block) { *b = Recipe(k, "xy", "=1:x"); b.ID = Recipe(k, "xy").ID }),
-		"recipe with a size":   block(func(b *session.Block) { *b = Recipe(k, "xy", "=1:x"); b.Size = 2 }),
-		"recipe too large": block(func(b *session.Block) {
-			*b = Recipe(k, "x", fmt.Sprintf("=%d:%s", store.MaxRecipe, strings.Repeat("x", store.MaxRecipe)))
-		}),
 	} {
 		wantErr(t, name, s.Put(t.Context(), b), store.ErrData)
 	}
@@ -633,26 +619,6 @@ func blocksCut(t *testing.T, s store.Store) {
 	}
 }
 
-func recipes(t *testing.T, s store.Store) {
-	k := key("a")
-	body, other := Block(k, "made"), Block(k, "other")
-	one, two := Recipe(k, "made", "=2:ma", "=2:de"), Recipe(k, "made", "=4:made")
-	want := map[spans.BlockID]session.Block{body.ID: body, other.ID: other, one.ID: one, two.ID: two}
-	for _, order := range [][]session.Block{{one, body, two, other}, {other, two, two, body}, {one}} {
-		put(t, s, nil, order...)
-	}
-	equal(t, "all", len(want), 4)
-	for id, b := range blocks(t, s, k, nil) {
-		equal(t, "block "+id.String(), b, want[id])
-	}
-	equal(t, "by ids", blocks(t, s, k, []spans.BlockID{two.ID, body.ID, spans.BlockOfString("none")}), map[spans.BlockID]session.Block{two.ID: two, body.ID: body})
-	equal(t, "of another session", len(blocks(t, s, key("b"), []spans.BlockID{one.ID})), 0)
-	if err := s.Delete(t.Context(), k); err != nil {
-		t.Fatal(err)
-	}
-	equal(t, "deleted", len(blocks(t, s, k, nil)), 0)
-}
-
 // maintained holds stores that tidy up to what readers saw before. The others have nothing to do.
 func (u suite) maintained(t *testing.T, s store.Store) {
 	k, other := key("a"), key("b")
@@ -690,7 +656,7 @@ func (u suite) maintained(t *testing.T, s store.Store) {
 	}
 	rounds := u.times(150, 25)
 	for n := range rounds {
-		add(Block(k, strings.Repeat(fmt.Sprint("text ", n, " "), 1+n*5)), Block(k, fmt.Sprint("x", n)), Recipe(k, fmt.Sprint("made of ", n), "=1:x"))
+		add(Block(k, strings.Repeat(fmt.Sprint("text ", n, " "), 1+n*5)), Block(k, fmt.Sprint("x", n)))
 		if n%40 == 20 {
 			maintain(k)
 			check(fmt.Sprint("after ", n))
