@@ -311,7 +311,7 @@ func (q *asked) redacted(others []byte) {
 	}
 	if !object {
 		sep()
-		b = append(rawjson.Quote(append(b, `"rest":`...), string(others)))
+		b = rawjson.Quote(append(b, `"rest":`...), string(others))
 	}
 	q.text(append(b, '}'))
 }
