@@ -143,7 +143,7 @@ func TestRunsAndTurns(t *testing.T) {
 			partRow("p2", "a1", 2, 1003, `{"type":"text","text":"c"}`) + partRow("p0", "a1", 0, 1001, `{"type":"text","text":"x"}`) + partRow("p1", "a1", 1, 1002, `{"type":"text","text":"b"}`) +
 			partRow("p0", "a1", 0, 1001, `{"type":"text","text":"a"}`), []string{"output"},
 			[]string{"run_started a1", "turn_started a1",
-				`turn_ended a1 output={"raw":{"id":"a1","role":"assistant","createdAt":1001,"parts":[{"type":"text","text":"a"},{"type":"text","text":"b"},{"type":"text","text":"c"}]},"envelope":["id","createdAt"],"role":"assistant","time":"1970-01-01T00:00:01.001Z"}`,
+				`turn_ended a1 output={"raw":{"id":"a1","role":"assistant","createdAt":1001,"parts":[{"type":"text","text":"a"},{"type":"text","text":"b"},{"type":"text","text":"c"}]},"role":"assistant","time":"1970-01-01T00:00:01.001Z"}`,
 				"run_ended a1"}},
 		{"a user's message without an answer", sessionRow("") + messageRow("u1", "user", 1001, `{}`) + partRow("p", "u1", 0, 1001, text), []string{"index"},
 			[]string{"run_started u1", "turn_started u1 index=0", "message_added u1"}},
@@ -330,7 +330,7 @@ func TestOwnRuns(t *testing.T) {
 				`compaction_ended A kind="prune" messages_before=9 removed_tokens=4 trigger="limit" reason="R" start="1970-01-01T00:00:01.001000002Z" end="1970-01-01T00:00:01.001000003Z"`,
 				`tool_started A start={"time":"1970-01-01T00:00:01.001Z","source":"bound"}`, `tool_ended A end={"time":"1970-01-01T00:00:01.002Z","source":"bound"}`}},
 		{"envelope", sessionRow("") + messageRow("u", "user", 1001, own(`{"run":{"id":"A","start":1001000001},"envelope":{"nodeId":7,"id":"x","role":"y"}}`)), []string{"message"},
-			[]string{"run_started A", `message_added A message={"raw":{"id":"u","role":"user","createdAt":1001,"parts":[],"nodeId":7},"envelope":["id","createdAt","nodeId"],"role":"user","time":"1970-01-01T00:00:01.001Z"}`}},
+			[]string{"run_started A", `message_added A message={"raw":{"id":"u","role":"user","createdAt":1001,"parts":[],"nodeId":7},"role":"user","time":"1970-01-01T00:00:01.001Z"}`}},
 		{"steps that cannot be", sessionRow("") + messageRow("a1", "assistant", 1001, own(`{"run":{"id":"A","start":1},"turns":[{"index":0,"steps":[-5,99]},{"index":1,"steps":[7,3]},{"index":2}]}`)) + partRow("p", "a1", 0, 1001, call), nil,
 			[]string{"run_started A", "turn_started A", "tool_started A", "tool_ended A", "turn_ended A", "turn_started A", "turn_ended A", "turn_started A", "turn_ended A"}},
 	} {

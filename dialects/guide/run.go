@@ -214,7 +214,6 @@ func (m *message) status() spans.RunStatus {
 	return spans.RunStatusCompleted
 }
 
-
 func (m *message) message(parts []*part) otelagent.Message {
 	raw := append(rawjson.Quote([]byte(`{"id":`), m.id), `,"role":`...)
 	raw = rawjson.Quote(raw, m.role)

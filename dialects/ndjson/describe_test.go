@@ -76,9 +76,6 @@ func (d *describer) nanos(key string, p *time.Duration, brief string) {
 }
 func (d *describer) time(key string, p *time.Time, brief string) { d.add(key, holdsTime, brief, p) }
 func (d *describer) words(key string, p *[]string, brief string) { d.add(key, holdsStrings, brief, p) }
-func (d *describer) frame(key string, p **spans.Frame, brief string) {
-	d.add(key, holdsFrame, brief, p)
-}
 func (d *describer) usage(key string, p **otelagent.Usage, brief string) {
 	d.add(key, holdsUsage, brief, p)
 }
@@ -96,9 +93,6 @@ func (d *describer) reply(key string, p **otelagent.Message, brief string) {
 }
 func (d *describer) messages(key string, p *[]otelagent.Message, brief string) {
 	d.add(key, holdsMessages, brief, p)
-}
-func (d *describer) sections(key string, p *[]otelagent.Section, brief string) {
-	d.add(key, holdsSections, brief, p)
 }
 func (d *describer) facts(key string, p *[]otelagent.Fact, brief string) {
 	d.add(key, holdsFacts, brief, p)
@@ -127,7 +121,6 @@ var objects = []struct {
 	{"usage", "Usage", "Counts in tokens as they are reported.", func() ([]row, any) { return object(usageShape) }},
 	{"moment", "Moment", "A time, or an object of these.", func() ([]row, any) { return object(momentShape) }},
 	{"message", "Message", "Any JSON: the message itself; or an object of these, of which `raw` or `raw_text` is there.", func() ([]row, any) { return object(messageShape) }},
-	{"section", "Section", "A part of a system prompt.", func() ([]row, any) { return object(sectionShape) }},
 	{"fact", "Fact", "One thing that is true from a time on.", func() ([]row, any) { return object(factShape) }},
 }
 

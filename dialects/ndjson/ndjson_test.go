@@ -288,8 +288,8 @@ func TestWhatALineCannotHold(t *testing.T) {
 		want string
 	}{
 		{&otelagent.TurnEnded{Meta: m, TurnResult: otelagent.TurnResult{Cost: &nan, Model: "a\xffb"}}, `{"type":"otelagent.turn_ended","seq":1,"model":"a�b"}`},
-		{&otelagent.RequestPrepared{Meta: m, Request: otelagent.Request{Temperature: &inf, Rest: []byte("null"), Payload: []byte("{}\n")}},
-			`{"type":"otelagent.request_prepared","seq":1,"payload_text":"{}\n","rest_text":"null"}`},
+		{&otelagent.RequestPrepared{Meta: m, Request: otelagent.Request{Temperature: &inf, Payload: []byte("{}\n")}},
+			`{"type":"otelagent.request_prepared","seq":1,"payload_text":"{}\n"}`},
 		{&otelagent.ToolEnded{Meta: m, ToolResult: otelagent.ToolResult{Result: []byte("\xff")}}, `{"type":"otelagent.tool_ended","seq":1,"result_text":"�"}`},
 		{&otelagent.ToolStarted{Meta: m, ToolCall: otelagent.ToolCall{Args: []byte(" 1")}}, `{"type":"otelagent.tool_started","seq":1,"args_text":" 1"}`},
 		{&otelagent.MessageAdded{Meta: m, Message: otelagent.Message{Raw: []byte("hi"), Role: "user", Provenance: spans.Provenance{Raw: "no JSON"}}},

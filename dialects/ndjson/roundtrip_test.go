@@ -28,7 +28,7 @@ var notInALine = map[string]string{
 // makes where they are not there.
 func leaves(path string, v reflect.Value, fn func(path string, v reflect.Value)) {
 	switch v.Interface().(type) {
-	case time.Time, []byte, spans.Shapes:
+	case time.Time, []byte:
 		fn(path, v)
 		return
 	}
@@ -62,9 +62,6 @@ func fill(t *testing.T, path string, v reflect.Value, n int) {
 		return
 	case []byte:
 		v.SetBytes(fmt.Appendf(nil, `{"n":%d}`, n))
-		return
-	case spans.Shapes:
-		v.Set(reflect.ValueOf(spans.Shapes{{"b", "a"}}))
 		return
 	case spans.ProvenanceKind:
 		v.SetString(string(spans.ProvenanceMemoryTier))
@@ -199,10 +196,9 @@ func TestEveryFieldOfEveryEvent(t *testing.T) {
 func TestProvenances(t *testing.T) {
 	all := []spans.Provenance{
 		{},
-		{Kind: spans.ProvenanceSystem}, {Kind: spans.ProvenanceTools}, {Kind: spans.ProvenanceRest}, {Kind: spans.ProvenanceFrame},
-		{Kind: spans.ProvenancePayload}, {Kind: spans.ProvenanceSystemPrompt}, {Kind: spans.ProvenanceSteering},
+		{Kind: spans.ProvenanceSystem}, {Kind: spans.ProvenanceTools}, {Kind: spans.ProvenanceRest}, {Kind: spans.ProvenanceComposed},
+		{Kind: spans.ProvenanceSystemPrompt}, {Kind: spans.ProvenanceSteering},
 		{Kind: spans.ProvenanceFollowUp}, {Kind: spans.ProvenanceUnknown},
-		{Kind: spans.ProvenanceSection, Name: "skills"},
 		{Kind: spans.ProvenanceIdentityBlock, Name: "me \"x\"", Order: 3},
 		{Kind: spans.ProvenanceMemoryTier, Tier: "long-term", RecordID: "mem-7"},
 		{Kind: spans.ProvenanceLoopTurn, TurnIndex: 4, Role: "tool-call-result", MessageIndex: 2},

@@ -422,7 +422,7 @@ func FuzzDecoder(f *testing.F) {
 			case *otelagent.RunStarted:
 				raws = append(raws, ev.Config, ev.Metadata)
 			case *otelagent.RequestPrepared:
-				raws = append(raws, ev.System, ev.Tools, ev.Rest)
+				raws = append(raws, ev.System, ev.Tools)
 				for _, m := range ev.Messages {
 					raws = append(raws, m.Raw)
 				}
