@@ -41,6 +41,7 @@ func (p place) startCompaction(ctx context.Context, c *Compaction) (context.Cont
 		h.kind = string(spans.CompactionKindSummary)
 	}
 	a := startAttrs(p.origin)
+	a.detail[0] = h.kind
 	p.under(&h.handle, a)
 	// Its start is part of its address, so it must be the one of the span.
 	at := c.Start.now()

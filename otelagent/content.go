@@ -466,6 +466,7 @@ func (h *handle) emit(end time.Time) {
 // payload starts a zero-length child of h that carries content. Its name tells it from others of h.
 func (h *handle) payload(name string, at time.Time) trace.Span {
 	a := startAttrs(h.origin)
+	a.add(kindPayload.attr)
 	a.add(h.address...)
 	if h.index != noTurn {
 		a.int(spans.TurnIndexKey, h.index)
@@ -474,7 +475,7 @@ func (h *handle) payload(name string, at time.Time) trace.Span {
 	a.opts = append(a.opts, kindPayload.option, trace.WithAttributes(a.kv...), trace.WithTimestamp(at))
 	id := h.id
 	id.call = id.span + "/" + id.call + "/" + name // a call without an id is not its turn
-	_, span := h.startSpan(trace.ContextWithSpan(context.Background(), h.span), &kindPayload, &id, a.opts)
+	_, span := h.startSpan(trace.ContextWithSpan(context.Background(), h.span), &kindPayload, kindPayload.name, &id, a.opts)
 	a.free()
 	return span
 }

@@ -50,6 +50,7 @@ func (p *place) permission(ctx context.Context, parent *handle, e *PermissionEva
 // startPermission starts the span of an evaluation.
 func (p *place) startPermission(ctx context.Context, parent, h *handle, e *PermissionEvaluation) context.Context {
 	a := startAttrs(p.origin)
+	a.detail = e.detail()
 	p.under(h, a)
 	a.name(spans.ToolNameKey, e.Tool)
 	a.id(spans.ToolCallIDKey, e.CallID)
@@ -63,6 +64,9 @@ func (p *place) startPermission(ctx context.Context, parent, h *handle, e *Permi
 	}
 	return ctx
 }
+
+// detail is what tells evaluations apart.
+func (e *PermissionEvaluation) detail() [2]string { return [2]string{string(e.Action), e.Tool} }
 
 // permission adds what was decided, and by whom.
 func (a *attrs) permission(e *PermissionEvaluation) {
@@ -152,6 +156,7 @@ func (q *Asking) End(p PermissionEvaluation) {
 	a := endAttrs(q.origin, 14)
 	if q.recording {
 		a.permission(&p)
+		q.rename(&kindPermission, p.detail())
 	}
 	if _, measure := q.finish(p.End, spans.KnownObserved, &a, ""); measure {
 		q.tracer.metrics.permission(q.ctx, &p)

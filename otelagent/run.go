@@ -86,6 +86,7 @@ func (t *Tracer) startRun(ctx context.Context, info RunInfo, replayed bool) (con
 	header := runHeader(&info)
 
 	a := startAttrs(&r.own)
+	a.detail[0] = info.Agent
 	a.profileModel(operationRun, info.Provider, info.Model)
 	a.kv = append(a.kv, spans.RunKindKeyKey.String(string(spans.RunKindLoop)))
 	a.add(header...)

@@ -106,6 +106,8 @@ const (
 	AgentNameKey = attribute.Key("gen_ai.agent.name")
 	// AgentIDKey (string; id; on all): The agent's id where the loop has one.
 	AgentIDKey = attribute.Key("otelagent.agent.id")
+	// KindKey (string; enum; on all): What the span is, whatever its name says: one of the names above. Readers go by it; where it is absent, by the name of the span.
+	KindKey = attribute.Key("otelagent.kind")
 	// SchemaKey (int; number; on all): Version of these formats; 1.
 	SchemaKey = attribute.Key("otelagent.schema")
 	// SeqKey (int; number; on all): Order of starts among the spans of one run in one process; from a stream or file the position (line) in the input.
@@ -952,6 +954,7 @@ var attributes = []Attribute{
 	{Key: TurnIndexKey, Type: "int", Class: ClassNumber, Brief: "Zero-based index of the turn as the loop counts. Absent on what belongs to the run itself."},
 	{Key: AgentNameKey, Type: "string", Class: ClassName, Brief: "The agent's name where the loop has one."},
 	{Key: AgentIDKey, Type: "string", Class: ClassID, Brief: "The agent's id where the loop has one."},
+	{Key: KindKey, Type: "string", Class: ClassEnum, Brief: "What the span is, whatever its name says: one of the names above. Readers go by it; where it is absent, by the name of the span."},
 	{Key: SchemaKey, Type: "int", Class: ClassNumber, Brief: "Version of these formats; 1."},
 	{Key: SeqKey, Type: "int", Class: ClassNumber, Brief: "Order of starts among the spans of one run in one process; from a stream or file the position (line) in the input."},
 	{Key: EndSeqKey, Type: "int", Class: ClassNumber, Brief: "Order of ends, from the same counter as otelagent.seq."},

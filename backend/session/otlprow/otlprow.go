@@ -202,7 +202,7 @@ func (d *decoder) resource(attrs pcommon.Map) {
 }
 
 func (d *decoder) span(span ptrace.Span) {
-	kind := session.KindOf(span.Name())
+	kind := kindOf(span)
 	if kind == session.KindUnknown {
 		d.foreign(span.Name(), span.TraceID(), span.SpanID(), span.Attributes())
 		return
@@ -242,6 +242,14 @@ func (d *decoder) span(span ptrace.Span) {
 	d.partialOutput(&row, blocks)
 	d.brought.end(len(d.batch.Rows), &row)
 	d.batch.Rows = append(d.batch.Rows, row)
+}
+
+// kindOf returns the kind that the attribute otelagent.kind of a span states, else that of which it has the exact name.
+func kindOf(span ptrace.Span) session.Kind {
+	if v, ok := get(span.Attributes(), string(spans.KindKey)); ok && v.Type() == pcommon.ValueTypeStr {
+		return session.KindOf(v.Str())
+	}
+	return session.KindOf(span.Name())
 }
 
 // placed reports whether what the row carries has a place: one of no run belongs to the session itself, which has facts, and blocks for
@@ -300,6 +308,7 @@ func (d *decoder) fill(row *session.Row, attrs pcommon.Map, without []string, st
 			row.EndSeq = v.IntOr(0)
 		case string(spans.ConversationIDKey):
 			conversation = v
+		case string(spans.KindKey): // it is the row's, or was copied to a log record
 		case session.PartialOutputKey: // ours alone
 			d.report.Cut++
 		case string(spans.KnownAsKey):
