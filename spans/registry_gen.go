@@ -130,6 +130,8 @@ const (
 	WaitingForKey = attribute.Key("otelagent.waiting")
 	// TenantKey (string; id; on resource): Owner of the session; empty by default. First part of every store key.
 	TenantKey = attribute.Key("otelagent.tenant")
+	// ServiceKey (string; name; on resource): Same as service.name, which the links of Jaeger's UI cannot name. Written by pipelines to Jaeger.
+	ServiceKey = attribute.Key("otelagent.service")
 	// SessionMadeUpKey (bool; enum; on all): The session id was made by us because none was given.
 	SessionMadeUpKey = attribute.Key("otelagent.session.made_up")
 	// CaptureLevelKey (string; enum; on session.run, session.turn): How much content this span was allowed to carry.
@@ -966,6 +968,7 @@ var attributes = []Attribute{
 	{Key: RepliedKey, Type: "bool", Class: ClassEnum, Brief: "On a copy of an open turn: the reply of its last attempt is there, so that it does not wait for the model."},
 	{Key: WaitingForKey, Type: "string", Class: ClassEnum, Brief: "On a copy of an open turn: what it waits for beside model, tools and approval."},
 	{Key: TenantKey, Type: "string", Class: ClassID, Brief: "Owner of the session; empty by default. First part of every store key."},
+	{Key: ServiceKey, Type: "string", Class: ClassName, Brief: "Same as service.name, which the links of Jaeger's UI cannot name. Written by pipelines to Jaeger."},
 	{Key: SessionMadeUpKey, Type: "bool", Class: ClassEnum, Brief: "The session id was made by us because none was given."},
 	{Key: CaptureLevelKey, Type: "string", Class: ClassEnum, Brief: "How much content this span was allowed to carry."},
 	{Key: CaptureBytesKey, Type: "int", Class: ClassNumber, Brief: "Bytes of content that this span was the first of its session to carry."},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,6 +82,9 @@ sizes and hashes (docs/requests.md). OTEL_* variables are heard.
 With --live the session can be watched as it runs (docs/live.md): a copy of what
 is open leaves at once, and every --heartbeat; what the model receives leaves
 before it answers.
+
+The service that backends show is the name of the agent, or that of the dialect
+where the input names no agent; OTEL_SERVICE_NAME says otherwise.
 
 A pipe also gives metrics (docs/metrics.md), to a collector that takes them;
 files are the past and give none, unless --metrics on asks for them.
@@ -348,11 +352,17 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 	if o.Live && !live && !o.Follow {
 		return nil, usagef("%s", notLive)
 	}
-	to, err := o.delivery(context.WithoutCancel(ctx), capture, in.serviceOf(), live)
+	p := &pump{app: a, live: live, follow: o.Follow, options: o.inputOptions(live), quit: make(chan struct{})}
+	agent, err := p.awaitAgent(ctx, in.list[0])
+	if err != nil {
+		return nil, err
+	}
+	to, err := o.delivery(context.WithoutCancel(ctx), capture, cmp.Or(agent, o.Agent, in.serviceOf()), live)
 	if err != nil {
 		return nil, err
 	}
 	t, providers, rec := to.target, to.providers, to.rec
+	p.rec, p.failed = rec, func() bool { return providers.Stats().Failed > 0 }
 
 	var waiting atomic.Bool // for the receiver, with nothing else to do
 	waiting.Store(!live)
@@ -362,8 +372,6 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 		go a.notice(watching, t.name, providers.Stats, &waiting)
 	}
 
-	p := &pump{app: a, rec: rec, live: live, follow: o.Follow, options: o.inputOptions(live),
-		failed: func() bool { return providers.Stats().Failed > 0 }, quit: make(chan struct{})}
 	result := make(chan error, 1)
 	go func() { result <- p.run(in.list) }()
 	var readErr error
