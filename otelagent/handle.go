@@ -273,7 +273,7 @@ func (h *handle) close(at Moment, known spans.Known, a *attrs, failed spans.Erro
 	a.count(spans.RedactedKey, c.redacted+a.redacted)
 	if failed != "" {
 		a.kv = append(a.kv, spans.ErrorTypeKeyKey.String(string(failed)))
-		h.span.SetStatus(codes.Error, "")
+		h.span.SetStatus(codes.Error, a.description(failed))
 	}
 	h.span.SetAttributes(a.kv...)
 }

@@ -85,6 +85,7 @@ func (a *attrs) permission(e *PermissionEvaluation) {
 	a.id(spans.PermissionOptionKey, e.Option)
 	a.name(spans.PermissionOutcomeKey, e.Outcome)
 	a.yes(spans.DerivedKey, e.Derived)
+	a.decisionView(e.Wait)
 }
 
 // Asking is one permission evaluation for which somebody was asked and has not answered: an open permission.evaluate span with the

@@ -340,7 +340,7 @@ const (
 	GenAIUsageCacheCreationKey = attribute.Key("gen_ai.usage.cache_creation.input_tokens")
 	// GenAIUsageCacheWriteKey (int, {token}; number; on session.turn): Same as otelagent.usage.cache_write_tokens.
 	GenAIUsageCacheWriteKey = attribute.Key("gen_ai.usage.cache_write.input_tokens")
-	// ErrorTypeKeyKey (string; enum; on session.run, session.turn, tool.call): Set with status Error: run error, rejected or aborted; turn whose reply is an error; tool outcome error.
+	// ErrorTypeKeyKey (string; enum; on session.run, session.turn, tool.call): Set with status Error: run error, rejected or aborted; turn whose reply is an error; tool outcome error. A run that ended in an error has that of its last turn, if it failed.
 	ErrorTypeKeyKey = attribute.Key("error.type")
 	// ErrorMessageKey (string; content; on session.run, session.turn, tool.call): What the loop said about the failure.
 	ErrorMessageKey = attribute.Key("otelagent.error.message")
@@ -348,7 +348,7 @@ const (
 	ToolNameKey = attribute.Key("gen_ai.tool.name")
 	// InputMessagesKey (string; content; on session.turn): Preview for eyes: the messages that are new on this turn, without results of tool calls whose spans show them, as standard JSON, cut to a bound; the whole of it is in the blocks. Whole on the event of the encoding `full`.
 	InputMessagesKey = attribute.Key("gen_ai.input.messages")
-	// OutputMessagesKey (string; content; on session.turn): Preview for eyes: the reply, likewise.
+	// OutputMessagesKey (string; content; on session.turn, compaction.run): Preview for eyes: the reply and the error of a failed turn, likewise; messages and tokens before and after a compaction, and its summary.
 	OutputMessagesKey = attribute.Key("gen_ai.output.messages")
 	// SystemInstructionsKey (string; content; on session.turn): Preview for eyes: the system prompt if it is new in the run, likewise. Whole on the event of the encoding `full`.
 	SystemInstructionsKey = attribute.Key("gen_ai.system_instructions")
@@ -356,7 +356,7 @@ const (
 	ToolDefinitionsKey = attribute.Key("gen_ai.tool.definitions")
 	// ToolCallArgumentsKey (string; content; on tool.call): Preview for eyes: the arguments, cut to a bound.
 	ToolCallArgumentsKey = attribute.Key("gen_ai.tool.call.arguments")
-	// ToolCallResultKey (string; content; on tool.call): Preview for eyes: the result, cut to a bound.
+	// ToolCallResultKey (string; content; on tool.call, permission.evaluate): Preview for eyes: the result, cut to a bound; of a permission evaluation the decision: action, pattern, source, reason, who decided, and how long that took.
 	ToolCallResultKey = attribute.Key("gen_ai.tool.call.result")
 	// ToolCallIDKey (string; id; on tool.call, permission.evaluate): The call.
 	ToolCallIDKey = attribute.Key("gen_ai.tool.call.id")
@@ -1073,15 +1073,15 @@ var attributes = []Attribute{
 	{Key: GenAIUsageCacheReadKey, Type: "int", Class: ClassNumber, Brief: "Same as otelagent.usage.cache_read_tokens."},
 	{Key: GenAIUsageCacheCreationKey, Type: "int", Class: ClassNumber, Brief: "Same as otelagent.usage.cache_write_tokens.", Profiles: []Profile{Profile202608}},
 	{Key: GenAIUsageCacheWriteKey, Type: "int", Class: ClassNumber, Brief: "Same as otelagent.usage.cache_write_tokens.", Profiles: []Profile{Profile202610}},
-	{Key: ErrorTypeKeyKey, Type: "string", Class: ClassEnum, Brief: "Set with status Error: run error, rejected or aborted; turn whose reply is an error; tool outcome error."},
+	{Key: ErrorTypeKeyKey, Type: "string", Class: ClassEnum, Brief: "Set with status Error: run error, rejected or aborted; turn whose reply is an error; tool outcome error. A run that ended in an error has that of its last turn, if it failed."},
 	{Key: ErrorMessageKey, Type: "string", Class: ClassContent, Brief: "What the loop said about the failure."},
 	{Key: ToolNameKey, Type: "string", Class: ClassName, Brief: "The tool."},
 	{Key: InputMessagesKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the messages that are new on this turn, without results of tool calls whose spans show them, as standard JSON, cut to a bound; the whole of it is in the blocks. Whole on the event of the encoding `full`."},
-	{Key: OutputMessagesKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the reply, likewise."},
+	{Key: OutputMessagesKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the reply and the error of a failed turn, likewise; messages and tokens before and after a compaction, and its summary."},
 	{Key: SystemInstructionsKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the system prompt if it is new in the run, likewise. Whole on the event of the encoding `full`."},
 	{Key: ToolDefinitionsKey, Type: "string", Class: ClassContent, Brief: "The tool catalogue as standard JSON, on the event of the encoding `full`."},
 	{Key: ToolCallArgumentsKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the arguments, cut to a bound."},
-	{Key: ToolCallResultKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the result, cut to a bound."},
+	{Key: ToolCallResultKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the result, cut to a bound; of a permission evaluation the decision: action, pattern, source, reason, who decided, and how long that took."},
 	{Key: ToolCallIDKey, Type: "string", Class: ClassID, Brief: "The call."},
 	{Key: ToolTypeKey, Type: "string", Class: ClassEnum, Brief: "function, extension or datastore, where the loop tells."},
 	{Key: OrdinalKey, Type: "int", Class: ClassNumber, Brief: "Number of this span among those with the same address, from 0; absent when 0."},

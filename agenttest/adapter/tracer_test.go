@@ -314,7 +314,7 @@ func TestStatus(t *testing.T) {
 		t.Helper()
 		for i, s := range got[name] {
 			code, typ := s.Status.Code, strOf(s, spans.ErrorTypeKeyKey)
-			if typ != want[i] || (code == codes.Error) != (want[i] != "") || s.Status.Description != "" {
+			if typ != want[i] || (code == codes.Error) != (want[i] != "") || s.Status.Description != want[i] {
 				t.Errorf("%s %d: status %v %q, error.type %q, want %q", name, i, code, s.Status.Description, typ, want[i])
 			}
 			if _, there := attrOf(s, spans.ErrorMessageKey); there {
@@ -322,7 +322,7 @@ func TestStatus(t *testing.T) {
 			}
 		}
 	}
-	check(spans.SpanRun, "", "rejected", "_OTHER", "", "", "aborted")
+	check(spans.SpanRun, "", "rejected", "cancelled", "", "", "aborted")
 	check(spans.SpanTurn, "", "provider_error", "cancelled", "cancelled", "cancelled")
 	check(spans.SpanToolCall, "", "tool_error", "", "", "")
 }

@@ -499,7 +499,8 @@ func (d *decoder) events(row *session.Row, events ptrace.SpanEventSlice) {
 			d.event(row, e.Name(), e.Timestamp(), e.Attributes())
 		}
 	}
-	if len(row.Lists) > 0 {
+	// A decision and a compaction have no content of their own kind that their previews could stand for.
+	if len(row.Lists) > 0 || row.Kind == session.KindPermission || row.Kind == session.KindCompaction {
 		row.Attrs = slices.DeleteFunc(row.Attrs, func(a session.Attr) bool { return slices.Contains(previews, a.Key) })
 	}
 }
