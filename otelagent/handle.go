@@ -217,6 +217,10 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 			at.Time, at.Source = start, spans.TimeSourceBound
 		}
 	}
+	wire := at.Time
+	if !wire.IsZero() && wire.Equal(h.start()) {
+		wire = a.instant(wire)
+	}
 	if h.recording {
 		h.close(at, known, a, failed)
 	}
@@ -234,7 +238,7 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 	if at.Time.IsZero() {
 		h.span.End()
 	} else {
-		h.span.End(trace.WithTimestamp(at.Time))
+		h.span.End(trace.WithTimestamp(wire))
 	}
 	if h.live != nil {
 		var last *origin
@@ -244,6 +248,19 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 		h.tracer.memories.ahead.sendDue(last)
 	}
 	return end, h.measured
+}
+
+// instantLength is the length that a span without one has on the wire: backends warn of spans without length.
+const instantLength = time.Microsecond
+
+// instant says that the span ends when it starts, and returns its end on the wire.
+func (a *attrs) instant(at time.Time) time.Time {
+	end := at.Add(instantLength)
+	if end.After(latest) {
+		return at
+	}
+	a.yes(spans.InstantKey, true)
+	return end
 }
 
 // start returns the start of the span, zero when only its provider knows it.

@@ -32,7 +32,7 @@ const (
 	SpanCompaction = "compaction.run"
 	// SpanPermission: One decision whether something may run.
 	SpanPermission = "permission.evaluate"
-	// SpanPayload: Zero-length carrier of content that did not fit on, or arose after, the span it serves. Not one of the five; appears only when needed.
+	// SpanPayload: Instant that carries content that did not fit on, or arose after, the span it serves. Not one of the five; appears only when needed.
 	SpanPayload = "session.payload"
 )
 
@@ -116,6 +116,8 @@ const (
 	EndSeqKey = attribute.Key("otelagent.end.seq")
 	// KnownAsKey (string; enum; on all): How the end of this span is known; absent when observed.
 	KnownAsKey = attribute.Key("otelagent.known")
+	// InstantKey (bool; enum; on all): The span ends when it starts. Its end is 1 µs later, since backends warn of spans without length; readers take that back.
+	InstantKey = attribute.Key("otelagent.instant")
 	// StartTimeKey (string; enum; on all): Where the start time came from; absent when the event stated it.
 	StartTimeKey = attribute.Key("otelagent.time")
 	// EndTimeKey (string; enum; on all): Where the end time came from; absent when the event stated it.
@@ -961,6 +963,7 @@ var attributes = []Attribute{
 	{Key: SeqKey, Type: "int", Class: ClassNumber, Brief: "Order of starts among the spans of one run in one process; from a stream or file the position (line) in the input."},
 	{Key: EndSeqKey, Type: "int", Class: ClassNumber, Brief: "Order of ends, from the same counter as otelagent.seq."},
 	{Key: KnownAsKey, Type: "string", Class: ClassEnum, Brief: "How the end of this span is known; absent when observed."},
+	{Key: InstantKey, Type: "bool", Class: ClassEnum, Brief: "The span ends when it starts. Its end is 1 µs later, since backends warn of spans without length; readers take that back."},
 	{Key: StartTimeKey, Type: "string", Class: ClassEnum, Brief: "Where the start time came from; absent when the event stated it."},
 	{Key: EndTimeKey, Type: "string", Class: ClassEnum, Brief: "Where the end time came from; absent when the event stated it."},
 	{Key: LiveHeartbeatKey, Type: "int", Class: ClassNumber, Brief: "On a copy of an open span: how often such a copy is sent again, with a new end. What is still open and was not heard of for three of these is over."},

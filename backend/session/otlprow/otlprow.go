@@ -51,6 +51,9 @@ const (
 	maxDepth = 32
 )
 
+// instantLength is the length in nanoseconds that a span without one has on the wire.
+const instantLength = 1000
+
 // Reasons for which a span is rejected: the keys of Report.Rejected.
 const (
 	ReasonNoSession = "no_session_id"
@@ -280,6 +283,7 @@ func (d *decoder) fill(row *session.Row, attrs pcommon.Map, without []string, st
 	row.Start, row.End = int64(start), int64(end)
 
 	var runStart, conversation session.Value
+	instant := false
 	d.attrs = d.attrs[:0]
 	for key, pv := range attrs.All() {
 		if len(key) > maxKey {
@@ -308,6 +312,8 @@ func (d *decoder) fill(row *session.Row, attrs pcommon.Map, without []string, st
 			row.EndSeq = v.IntOr(0)
 		case string(spans.ConversationIDKey):
 			conversation = v
+		case string(spans.InstantKey):
+			instant, _ = v.Bool()
 		case string(spans.KindKey): // it is the row's, or was copied to a log record
 		case session.PartialOutputKey: // ours alone
 			d.report.Cut++
@@ -328,6 +334,9 @@ func (d *decoder) fill(row *session.Row, attrs pcommon.Map, without []string, st
 		}
 	}
 
+	if instant && row.End-row.Start == instantLength {
+		row.End = row.Start
+	}
 	if row.Session.ID == "" {
 		return ReasonNoSession
 	}

@@ -152,6 +152,24 @@ func TestDecodeKind(t *testing.T) {
 	}
 }
 
+// What a span without length has on the wire is taken back, and nothing else.
+func TestDecodeInstant(t *testing.T) {
+	for _, tt := range []struct {
+		end  uint64
+		attr any
+		want int64
+	}{{2000, true, 1000}, {2000, false, 2000}, {2000, "true", 1000}, {2000, "yes", 2000}, {2001, true, 2001}, {1000, true, 1000}} {
+		td, s := one()
+		s.SetEndTimestamp(pcommon.Timestamp(tt.end))
+		if err := s.Attributes().PutEmpty("otelagent.instant").FromRaw(tt.attr); err != nil {
+			t.Fatal(err)
+		}
+		if batch, _ := Decode(td); len(batch.Rows) != 1 || batch.Rows[0].End != tt.want || len(batch.Rows[0].Attrs) != 2 {
+			t.Errorf("%d, %v: %+v, want the end %d and two attributes", tt.end, tt.attr, batch.Rows, tt.want)
+		}
+	}
+}
+
 func TestDecodeRejects(t *testing.T) {
 	f := func(reason string, spoil func(ptrace.Span)) {
 		t.Helper()
