@@ -9,7 +9,8 @@ CREATE TABLE sessions (
   id        TEXT NOT NULL,
   mark      INTEGER NOT NULL, -- grows with each batch that touches the session
   projected INTEGER NOT NULL, -- mark of the last projection; the session is dirty while mark > projected
-  last_ns   INTEGER NOT NULL, bytes INTEGER, -- of the last projection; the greatest integer when there was none
+  last_ns   INTEGER NOT NULL, -- of the last projection; the greatest integer when there was none
+  bytes     INTEGER, -- of rows and bodies as they came, before compression; of rows that replaced others both are counted
   UNIQUE (tenant, id)
 ) STRICT;
 CREATE INDEX sessions_by_last ON sessions (tenant, last_ns DESC, id);
@@ -68,6 +69,23 @@ CREATE TABLE session_traces (
   PRIMARY KEY (trace, session)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX session_traces_by_session ON session_traces (session);
+CREATE TABLE packs (
+  pack    INTEGER PRIMARY KEY,
+  session INTEGER NOT NULL,
+  raw     INTEGER NOT NULL, -- bytes when decompressed
+  body    BLOB NOT NULL
+) STRICT;
+CREATE INDEX packs_by_session ON packs (session, raw);
+CREATE TABLE blocks (
+  session INTEGER NOT NULL,
+  id      BLOB NOT NULL,    -- SHA-256 of the body; of a recipe the short id of what it makes and the beginning of its text's SHA-256
+  recipe  INTEGER NOT NULL, -- 1: the text of a recipe
+  size    INTEGER NOT NULL, -- original size of a body that was cut or withheld at the source, else 0
+  pack    INTEGER NOT NULL, -- 0: the body is empty
+  start   INTEGER NOT NULL, -- of the body in the decompressed pack
+  length  INTEGER NOT NULL,
+  PRIMARY KEY (session, id)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE summaries (
   session     INTEGER PRIMARY KEY,
   status      TEXT NOT NULL,
@@ -87,87 +105,19 @@ CREATE TABLE summaries (
   output      INTEGER NOT NULL,
   reasoning   INTEGER NOT NULL,
   cache_read  INTEGER NOT NULL,
-  cache_write INTEGER NOT NULL
-, parent TEXT NOT NULL DEFAULT '', forked_from TEXT NOT NULL DEFAULT '', title TEXT NOT NULL DEFAULT '', archived INTEGER NOT NULL DEFAULT 0, cost REAL NOT NULL DEFAULT 0, currency TEXT NOT NULL DEFAULT '', heartbeat_ns INTEGER NOT NULL DEFAULT 0, settled TEXT NOT NULL DEFAULT '') STRICT;
-CREATE TABLE packs (
-  pack    INTEGER PRIMARY KEY,
-  session INTEGER NOT NULL,
-  raw     INTEGER NOT NULL, -- bytes when decompressed
-  body    BLOB NOT NULL
+  cache_write INTEGER NOT NULL,
+  parent       TEXT NOT NULL DEFAULT '',    -- the session whose run spawned this one; empty for none
+  forked_from  TEXT NOT NULL DEFAULT '',    -- the session that it was forked from; empty for none
+  title        TEXT NOT NULL DEFAULT '',    -- content: empty where none was captured
+  archived     INTEGER NOT NULL DEFAULT 0,  -- 1: put away
+  cost         REAL NOT NULL DEFAULT 0,     -- as the loop reported it
+  currency     TEXT NOT NULL DEFAULT '',
+  heartbeat_ns INTEGER NOT NULL DEFAULT 0,  -- of an open run; 0: none says that it lives
+  settled      TEXT NOT NULL DEFAULT ''     -- the status once open runs count as dead
 ) STRICT;
-CREATE INDEX packs_by_session ON packs (session, raw);
-CREATE TABLE blocks (
-  session INTEGER NOT NULL,
-  id      BLOB NOT NULL,    -- SHA-256 of the body; of a recipe the short id of what it makes and the beginning of its text's SHA-256
-  recipe  INTEGER NOT NULL, -- 1: the text of a recipe
-  size    INTEGER NOT NULL, -- original size of a body that was cut or withheld at the source, else 0
-  pack    INTEGER NOT NULL, -- 0: the body is empty
-  start   INTEGER NOT NULL, -- of the body in the decompressed pack
-  length  INTEGER NOT NULL,
-  PRIMARY KEY (session, id)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE chat_sessions (
-  id                TEXT PRIMARY KEY,
-  agent             TEXT NOT NULL,
-  workspace_root    TEXT,
-  model_json        TEXT NOT NULL,
-  parent_id         TEXT,
-  parent_message_id TEXT,
-  permissions_json  TEXT NOT NULL DEFAULT '[]',
-  metadata_json     TEXT NOT NULL DEFAULT '{}',
-  prompt_tokens     INTEGER NOT NULL DEFAULT 0, -- these five: what is in the model's context, no sum of what was billed
-  completion_tokens INTEGER NOT NULL DEFAULT 0,
-  reasoning_tokens  INTEGER NOT NULL DEFAULT 0,
-  cache_read        INTEGER NOT NULL DEFAULT 0,
-  cache_write       INTEGER NOT NULL DEFAULT 0,
-  total_tokens      INTEGER NOT NULL DEFAULT 0,
-  cost_usd          REAL NOT NULL DEFAULT 0,
-  created_at        INTEGER NOT NULL,
-  updated_at        INTEGER NOT NULL,
-  archived_at       INTEGER
-) STRICT;
-CREATE INDEX chat_sessions_by_agent ON chat_sessions (agent, updated_at);
-CREATE INDEX chat_sessions_by_workspace ON chat_sessions (workspace_root, updated_at);
-CREATE INDEX chat_sessions_by_parent ON chat_sessions (parent_id);
-CREATE INDEX chat_sessions_by_archived ON chat_sessions (archived_at);
-CREATE TABLE chat_messages (
-  id            TEXT PRIMARY KEY,
-  session_id    TEXT NOT NULL REFERENCES chat_sessions (id) ON DELETE CASCADE,
-  role          TEXT NOT NULL,
-  metadata_json TEXT NOT NULL DEFAULT '{}',
-  created_at    INTEGER NOT NULL,
-  updated_at    INTEGER NOT NULL
-) STRICT;
-CREATE INDEX chat_messages_by_session ON chat_messages (session_id, created_at);
-CREATE TABLE chat_parts (
-  id           TEXT PRIMARY KEY,
-  message_id   TEXT NOT NULL REFERENCES chat_messages (id) ON DELETE CASCADE,
-  session_id   TEXT NOT NULL,
-  "index"      INTEGER NOT NULL,
-  type         TEXT NOT NULL,
-  data_json    TEXT NOT NULL,
-  tool_call_id TEXT,
-  tool_state   TEXT,
-  created_at   INTEGER NOT NULL,
-  updated_at   INTEGER NOT NULL
-) STRICT;
-CREATE INDEX chat_parts_by_message ON chat_parts (message_id, "index");
-CREATE INDEX chat_parts_by_session ON chat_parts (session_id, "index");
-CREATE INDEX chat_parts_by_call ON chat_parts (tool_call_id);
-CREATE TABLE system_prompts (
-  digest TEXT PRIMARY KEY, -- lower-case hex SHA-256 of body
-  body   TEXT NOT NULL
-) STRICT;
-CREATE TABLE chat_projected (
-  session INTEGER PRIMARY KEY,
-  mark    INTEGER NOT NULL
-) STRICT;
-CREATE TABLE chat_prompts (
-  session INTEGER NOT NULL,
-  digest  TEXT NOT NULL,
-  PRIMARY KEY (session, digest)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX chat_prompts_by_digest ON chat_prompts (digest);
+CREATE INDEX summaries_by_parent ON summaries (parent) WHERE parent <> '';
+CREATE INDEX summaries_by_fork ON summaries (forked_from) WHERE forked_from <> '';
+CREATE INDEX summaries_open ON summaries (session) WHERE status IN ('busy', 'retrying', 'waiting_on_approval', 'waiting_on_user_input');
 CREATE TABLE shared_bodies (
   shared INTEGER PRIMARY KEY,
   tenant TEXT NOT NULL,
@@ -177,7 +127,6 @@ CREATE TABLE shared_bodies (
   UNIQUE (tenant, id)
 ) STRICT;
 CREATE INDEX blocks_shared ON blocks (pack) WHERE pack < 0;
-CREATE INDEX summaries_by_parent ON summaries (parent) WHERE parent <> '';
 CREATE TABLE rejects (
   reject  INTEGER PRIMARY KEY, -- the newest is the greatest
   time_ns INTEGER NOT NULL,
@@ -271,8 +220,68 @@ CREATE TABLE permission_evaluations (
 ) STRICT;
 CREATE INDEX permission_evaluations_by_session ON permission_evaluations (session);
 CREATE INDEX permission_evaluations_by_at ON permission_evaluations (at_ns);
-CREATE INDEX summaries_by_fork ON summaries (forked_from) WHERE forked_from <> '';
-CREATE INDEX summaries_open ON summaries (session) WHERE status IN ('busy', 'retrying', 'waiting_on_approval', 'waiting_on_user_input');
+CREATE TABLE chat_sessions (
+  id                TEXT PRIMARY KEY,
+  agent             TEXT NOT NULL,
+  workspace_root    TEXT,
+  model_json        TEXT NOT NULL,
+  parent_id         TEXT,
+  parent_message_id TEXT,
+  permissions_json  TEXT NOT NULL DEFAULT '[]',
+  metadata_json     TEXT NOT NULL DEFAULT '{}',
+  prompt_tokens     INTEGER NOT NULL DEFAULT 0, -- these five: what is in the model's context, no sum of what was billed
+  completion_tokens INTEGER NOT NULL DEFAULT 0,
+  reasoning_tokens  INTEGER NOT NULL DEFAULT 0,
+  cache_read        INTEGER NOT NULL DEFAULT 0,
+  cache_write       INTEGER NOT NULL DEFAULT 0,
+  total_tokens      INTEGER NOT NULL DEFAULT 0,
+  cost_usd          REAL NOT NULL DEFAULT 0,
+  created_at        INTEGER NOT NULL,
+  updated_at        INTEGER NOT NULL,
+  archived_at       INTEGER
+) STRICT;
+CREATE INDEX chat_sessions_by_agent ON chat_sessions (agent, updated_at);
+CREATE INDEX chat_sessions_by_workspace ON chat_sessions (workspace_root, updated_at);
+CREATE INDEX chat_sessions_by_parent ON chat_sessions (parent_id);
+CREATE INDEX chat_sessions_by_archived ON chat_sessions (archived_at);
+CREATE TABLE chat_messages (
+  id            TEXT PRIMARY KEY,
+  session_id    TEXT NOT NULL REFERENCES chat_sessions (id) ON DELETE CASCADE,
+  role          TEXT NOT NULL,
+  metadata_json TEXT NOT NULL DEFAULT '{}',
+  created_at    INTEGER NOT NULL,
+  updated_at    INTEGER NOT NULL
+) STRICT;
+CREATE INDEX chat_messages_by_session ON chat_messages (session_id, created_at);
+CREATE TABLE chat_parts (
+  id           TEXT PRIMARY KEY,
+  message_id   TEXT NOT NULL REFERENCES chat_messages (id) ON DELETE CASCADE,
+  session_id   TEXT NOT NULL,
+  "index"      INTEGER NOT NULL,
+  type         TEXT NOT NULL,
+  data_json    TEXT NOT NULL,
+  tool_call_id TEXT,
+  tool_state   TEXT,
+  created_at   INTEGER NOT NULL,
+  updated_at   INTEGER NOT NULL
+) STRICT;
+CREATE INDEX chat_parts_by_message ON chat_parts (message_id, "index");
+CREATE INDEX chat_parts_by_session ON chat_parts (session_id, "index");
+CREATE INDEX chat_parts_by_call ON chat_parts (tool_call_id);
+CREATE TABLE system_prompts (
+  digest TEXT PRIMARY KEY, -- lower-case hex SHA-256 of body
+  body   TEXT NOT NULL
+) STRICT;
+CREATE TABLE chat_projected (
+  session INTEGER PRIMARY KEY,
+  mark    INTEGER NOT NULL
+) STRICT;
+CREATE TABLE chat_prompts (
+  session INTEGER NOT NULL,
+  digest  TEXT NOT NULL,
+  PRIMARY KEY (session, digest)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX chat_prompts_by_digest ON chat_prompts (digest);
 INSERT INTO blocks VALUES (1,X'230D8358DC8E8890B4C58DEEB62912EE2F20357AE92A5CC861B98E68FE31ACB5',0,0,1,0,4);
 INSERT INTO blocks VALUES (1,X'378BFCE5CDA2599A6CDA399F1CACEF861E4E575EC794744DCF0E55E9C4780633',0,99,0,0,0);
 INSERT INTO blocks VALUES (1,X'771824DE42287642FA42BF10B9F6934D6FDC39B46253475C9402F9DBD9D799BE',1,0,2,0,19);
