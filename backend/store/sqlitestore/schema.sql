@@ -19,30 +19,18 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_by_last ON sessions (tenant, last_ns DESC, id);
 CREATE INDEX sessions_dirty ON sessions (mark) WHERE mark > projected;
 
--- One row per span. The columns before canonical are there for SQL; canonical holds everything (docs/formats.md section 3):
+-- One row per span. The columns kind, run and run_start_ns are there for SQL; canonical holds everything (docs/formats.md section 3):
 -- canonical bytes as they are (the first byte is 1) or compressed with the dictionary rows.dict2: behind a byte 2 as an S2 block, behind a
 -- byte 3 as a zstd frame.
 CREATE TABLE rows (
   session      INTEGER NOT NULL,
   span         BLOB NOT NULL,
   trace        BLOB NOT NULL,
-  parent       BLOB,             -- NULL: none
   kind         INTEGER NOT NULL, -- 1 run, 2 turn, 3 compaction, 4 permission evaluation, 5 tool call, 6 payload
   known        INTEGER NOT NULL, -- 0 live, 1 closed, 2 observed
-  start_ns     INTEGER NOT NULL,
   end_ns       INTEGER NOT NULL,
-  failed       INTEGER NOT NULL,
-  status       TEXT,             -- run status, stop reason of a turn, outcome of a tool call, action of a permission evaluation
   run          TEXT NOT NULL,
   run_start_ns INTEGER NOT NULL,
-  turn         INTEGER,          -- NULL: the run itself
-  model        TEXT,
-  tool         TEXT,
-  input        INTEGER,          -- usage of a turn, in tokens
-  output       INTEGER,
-  reasoning    INTEGER,
-  cache_read   INTEGER,
-  cache_write  INTEGER,
   canonical    BLOB NOT NULL,
   PRIMARY KEY (session, span, trace)
 ) STRICT;
@@ -53,23 +41,11 @@ CREATE TABLE live_rows (
   session      INTEGER NOT NULL,
   span         BLOB NOT NULL,
   trace        BLOB NOT NULL,
-  parent       BLOB,
   kind         INTEGER NOT NULL,
   known        INTEGER NOT NULL,
-  start_ns     INTEGER NOT NULL,
   end_ns       INTEGER NOT NULL,
-  failed       INTEGER NOT NULL,
-  status       TEXT,
   run          TEXT NOT NULL,
   run_start_ns INTEGER NOT NULL,
-  turn         INTEGER,
-  model        TEXT,
-  tool         TEXT,
-  input        INTEGER,
-  output       INTEGER,
-  reasoning    INTEGER,
-  cache_read   INTEGER,
-  cache_write  INTEGER,
   canonical    BLOB NOT NULL,
   PRIMARY KEY (session, span, trace)
 ) STRICT;
