@@ -54,11 +54,8 @@ type walker struct {
 	// until says where to stop, nil: nowhere.
 	until func(*session.Summary) bool
 
-	page   []session.Summary
-	begun  bool
-	at     place // of the last one of the page
-	passed int   // about how many before it are still there
-	ended  bool
+	page  []session.Summary
+	ended bool
 }
 
 func (w *walker) next(ctx context.Context) (session.Summary, bool, error) {
@@ -75,42 +72,25 @@ func (w *walker) next(ctx context.Context) (session.Summary, bool, error) {
 	return s, true, nil
 }
 
-// fill reads the next page. What was passed is read again: there is no other way to go on behind it.
+// fill reads the next page, which comes after the last session of the page before.
 func (w *walker) fill(ctx context.Context) error {
 	w.page = make([]session.Summary, 0, w.size)
-	for more := w.size; ; more *= 2 {
-		w.q.Limit = max(w.passed, 0) + more
-		n := 0
-		for s, err := range w.st.Sessions(ctx, w.q) {
-			if err != nil {
-				return err
-			}
-			n++
-			if w.until != nil && w.until(&s) {
-				w.ended = true
-				break
-			}
-			if w.begun && !w.behind(&s) {
-				continue
-			}
-			if w.page = append(w.page, s); len(w.page) == w.size {
-				break
-			}
+	w.q.Limit = w.size
+	for s, err := range w.st.Sessions(ctx, w.q) {
+		if err != nil {
+			return err
 		}
-		if len(w.page) > 0 {
-			w.begun, w.at = true, age(listed).place(&w.page[len(w.page)-1])
-			w.passed += len(w.page)
+		if w.until != nil && w.until(&s) {
+			w.ended = true
 			return nil
 		}
-		if w.ended = w.ended || n < w.q.Limit; w.ended {
-			return nil
-		}
+		w.page = append(w.page, s)
 	}
-}
-
-func (w *walker) behind(s *session.Summary) bool {
-	c := age(listed).place(s).compare(w.at)
-	return w.q.Oldest && c > 0 || !w.q.Oldest && c < 0
+	if w.ended = len(w.page) < w.size; !w.ended {
+		at := store.CursorOf(&w.page[len(w.page)-1])
+		w.q.After = &at
+	}
+	return nil
 }
 
 // oldest yields the sessions of a tenant, those of the future before all others.
