@@ -3,7 +3,6 @@ package retention
 import (
 	"container/heap"
 	"context"
-	"math"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
@@ -31,19 +30,8 @@ type age func(*session.Summary) int64
 
 func (f age) place(s *session.Summary) place { return place{f(s), s.ID} }
 
-// neverProjected tells a session whose time is not known from one whose rows tell none.
-func neverProjected(s *session.Summary) bool { return s.Last.IsZero() && s.Status == "" }
-
 // listed is the age that stores list by.
-func listed(s *session.Summary) int64 {
-	switch {
-	case neverProjected(s):
-		return math.MaxInt64
-	case s.Last.IsZero():
-		return math.MinInt64
-	}
-	return s.Last.UnixNano()
-}
+func listed(s *session.Summary) int64 { return store.CursorOf(s).Rank() }
 
 // walker yields the sessions that a query selects, in its order, each once, also while they are deleted. It holds a page of them
 // and leaves nothing open.
@@ -99,7 +87,7 @@ type oldest struct{ ahead, rest *walker }
 func (a *applier) oldest(tenant string, size int) *oldest {
 	return &oldest{
 		ahead: &walker{st: a.st, q: store.Query{Tenant: tenant}, size: size, until: func(s *session.Summary) bool {
-			return !neverProjected(s) && !a.ahead(s)
+			return !store.CursorOf(s).New && !a.ahead(s)
 		}},
 		rest: &walker{st: a.st, q: store.Query{Tenant: tenant, Oldest: true}, size: size, until: a.ahead},
 	}
@@ -111,7 +99,7 @@ func (o *oldest) next(ctx context.Context) (session.Summary, bool, error) {
 		if !ok || err != nil {
 			break
 		}
-		if !neverProjected(&s) { // its turn comes last
+		if !store.CursorOf(&s).New { // its turn comes last
 			return s, true, nil
 		}
 	}
