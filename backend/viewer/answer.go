@@ -59,7 +59,8 @@ func inJSON(etag, indent string, v func() (any, error)) *answer {
 			return err
 		}
 		enc := json.NewEncoder(b)
-		enc.SetEscapeHTML(false) // as the command line prints it: the content type and nosniff keep it from being a page
+		// As the command line prints it: the content type and nosniff keep it from being a page
+		enc.SetEscapeHTML(false)
 		enc.SetIndent("", indent)
 		return enc.Encode(x)
 	}}

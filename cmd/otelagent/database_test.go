@@ -24,7 +24,8 @@ func execute(t *testing.T, path, text string) {
 
 var readVerbs = [][]string{{"ls"}, {"show", "last"}, {"request", "last/0"}, {"export", "last", "--format", "json"}, {"rejects"}, {"stats"}, {"rm", "last", "--dry-run"}}
 
-// A database of another schema version is refused and not changed; the error says which version it has, which one is wanted, and what to do.
+// A database of another schema version is refused and not changed; the error says which version it has,
+// which one is wanted, and what to do.
 func TestOlderAndNewerSchema(t *testing.T) {
 	dir := t.TempDir()
 	file, db := filepath.Join(dir, "events.ndjson"), filepath.Join(dir, "s.db")

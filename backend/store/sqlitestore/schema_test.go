@@ -18,14 +18,17 @@ import (
 	"github.com/otelagent/otelagent/backend/store/storetest"
 )
 
-// A file of another version is refused and not changed; the error names the version that was found, the one that is wanted, and what to do.
+// A file of another version is refused and not changed; the error names the version that was found,
+// the one that is wanted, and what to do.
 func TestOtherVersions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	if err := newStore(t, path).Close(); err != nil {
 		t.Fatal(err)
 	}
 	for v, do := range map[int]string{
-		1: "cannot be read: record into a new file", Version - 1: "cannot be read: record into a new file", Version + 1: "use a newer program",
+		1:           "cannot be read: record into a new file",
+		Version - 1: "cannot be read: record into a new file",
+		Version + 1: "use a newer program",
 	} {
 		exec1(t, path, fmt.Sprintf("PRAGMA user_version=%d", v))
 		before, err := os.ReadFile(path)
