@@ -22,7 +22,7 @@ import (
 func ask(t testing.TB, run *otelagent.Run, payload string, more ...func(*otelagent.Request)) {
 	t.Helper()
 	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{Index: -1})
-	req := otelagent.ParseRequest([]byte(payload))
+	req, _ := otelagent.ParseRequest([]byte(payload)) // the tests of that are in the package
 	for _, f := range more {
 		f(&req)
 	}

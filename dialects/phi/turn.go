@@ -207,7 +207,7 @@ func (d *Decoder) request(l *line, index int64, key string) []otelagent.Event {
 // payload reads a request.
 func payload(o *object.Object, key string) otelagent.Request {
 	p, raw := o.Object(key), o.Raw(key)
-	req := otelagent.ParseRequest(raw)
+	req, _ := otelagent.ParseRequest(raw) // what cannot be read is kept as it is spelled
 	once(p)
 	req.Messages = messagesOf(p.List("messages"))
 	if req.Format = word(p.Spelled("response_format")); req.Format == "" {

@@ -85,7 +85,7 @@ func (a *agent) turn(ctx context.Context, run *otelagent.Run, n int, trigger spa
 
 	// What the provider is sent is what is told: the same bytes, with where each message came from.
 	body := a.request()
-	request := otelagent.ParseRequest(body)
+	request, _ := otelagent.ParseRequest(body) // what cannot be read is recorded as it is spelled
 	for i := range request.Messages {
 		if i > 0 { // the first is the system prompt
 			request.Messages[i].Provenance = a.messages[i-1].from

@@ -119,12 +119,20 @@ func (r *reader) takeRole(o object) bool {
 		return true
 	case o.quoted("type") == nil || typ == "message":
 		return true
-	case strings.HasSuffix(typ, "_call"), typ == "reasoning":
-		r.role = "assistant"
-	case strings.HasSuffix(typ, "_output"):
-		r.role = "tool"
 	}
+	r.role = cmp.Or(itemRole(typ), r.role)
 	return false
+}
+
+// itemRole returns the role of an item of OpenAI's responses that states none; empty when it has none.
+func itemRole(typ string) string {
+	switch {
+	case strings.HasSuffix(typ, "_call"), typ == "reasoning":
+		return "assistant"
+	case strings.HasSuffix(typ, "_output"):
+		return "tool"
+	}
+	return ""
 }
 
 // contents reads content: a string, a block, or an array of these.
