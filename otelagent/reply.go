@@ -104,7 +104,10 @@ func errorText(o *object.Object) string {
 		s, _ := rawjson.String(e.Raw(key))
 		return s
 	}
-	typ := cmp.Or(text("type"), text("status"), text("code"))
+	typ := text("type")
+	if typ == "" || typ == "error" { // the type of an event of OpenAI's responses
+		typ = cmp.Or(text("status"), text("code"))
+	}
 	return strings.TrimSuffix(strings.TrimPrefix(typ+": "+text("message"), ": "), ": ")
 }
 
