@@ -344,6 +344,44 @@ func TestParseRequest(t *testing.T) {
 	}
 }
 
+// TestParseReplyHostile feeds inputs on which code whose cost is not linear takes minutes.
+func TestParseReplyHostile(t *testing.T) {
+	const n = 1 << 16
+	lines := func(format string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, format+"\n", i)
+		}
+		return b.String()
+	}
+	keys := new(strings.Builder)
+	for i := range 1024 {
+		fmt.Fprintf(keys, `"k%d":"","`, i)
+	}
+	wide := `{"choices":[{"delta":{` + strings.ReplaceAll(keys.String(), `,"`, ",") + `"x":""}}]}` + "\n"
+	for name, body := range map[string]string{
+		"data":     strings.Repeat("data:\n", n*8),
+		"indexes":  `{"type":"message_start","message":{"content":[` + strings.Repeat("{},", n) + "{}]}}\n" + lines(`{"type":"content_block_delta","index":%d00000,"delta":{"text":"x"}}`),
+		"keys":     lines(`{"choices":[{"delta":{"key %d":"x"}}]}`),
+		"wide":     strings.Repeat(wide, 500),
+		"choices":  `{"choices":[` + strings.Repeat(`{"index":1},`, n) + `{}]}`,
+		"parts":    strings.Repeat(`{"candidates":[{"content":{"parts":[{"text":"x"},{"a":1},{"text":""}]}}]}`+"\n", n),
+		"text":     strings.Repeat(`{"candidates":[{"content":{"parts":[{"text":"x"}]}}]}`+"\n", n),
+		"pieces":   strings.Repeat(`{"type":"content_block_delta","index":0,"delta":{"partial_json":"["}}`+"\n", n),
+		"brackets": strings.Repeat("[", n),
+		"nesting":  strings.Repeat(`{"choices":[{"delta":`+strings.Repeat(`{"a":`, 190)+"1"+strings.Repeat("}", 190)+"}]}\n", 2000),
+	} {
+		start := time.Now()
+		_, err := otelagent.ParseReply([]byte(body))
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("%s: %v for %d bytes", name, took, len(body))
+		}
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
 func addSamples(f *testing.F) {
 	files, err := filepath.Glob(samples + "/*")
 	if err != nil || len(files) == 0 {

@@ -109,7 +109,7 @@ func (n *node) item(index int64) *node {
 		return nil
 	}
 	n.open(nodeArray, '[')
-	for i := len(n.items) - 1; i >= 0; i-- {
+	for i := len(n.items) - 1; i >= max(0, len(n.items)-maxPieces); i-- {
 		if n.items[i].index == index {
 			return n.items[i].value
 		}
