@@ -68,7 +68,7 @@ func Heading(message []byte) (role, callID string) {
 	for c.More('}') {
 		switch key, value := c.Key(), c.Value(); string(key) {
 		case "role":
-			role, _ = rawjson.String(value)
+			role = roleOf(value)
 		case "type":
 			typ, _ = rawjson.String(value)
 		case "tool_call_id", "toolCallId", "tool_use_id":
@@ -76,7 +76,9 @@ func Heading(message []byte) (role, callID string) {
 		case "call_id":
 			itemID, _ = rawjson.String(value)
 		case "content", "parts":
-			ids.read(value)
+			if Role(role) != "assistant" { // whose calls stand there
+				ids.read(value)
+			}
 		}
 	}
 	if role == "" {
@@ -90,6 +92,20 @@ func Heading(message []byte) (role, callID string) {
 		callID = ids.id
 	}
 	return role, callID
+}
+
+// roleOf returns the role that a JSON string names, without an allocation where it is a usual one.
+func roleOf(value []byte) string {
+	switch string(value) {
+	case `"user"`:
+		return "user"
+	case `"assistant"`:
+		return "assistant"
+	case `"tool"`:
+		return "tool"
+	}
+	role, _ := rawjson.String(value)
+	return role
 }
 
 // answered is what a list of blocks says about the calls that it answers: how many, and the id of the last one.
@@ -151,7 +167,7 @@ func readObject(raw []byte) (o object, ok bool) {
 func (o object) get(keys ...string) []byte {
 	for _, key := range keys {
 		for _, m := range slices.Backward(o) {
-			if string(m.key) == key && m.value[0] != 'n' {
+			if string(m.key) == key && len(m.value) > 0 && m.value[0] != 'n' {
 				return m.value
 			}
 		}
