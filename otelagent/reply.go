@@ -15,7 +15,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// ParseReply reads the reply of a model API from the body of the HTTP response, whole or streamed. It recognizes the API by its keys:
+// ParseReply reads the reply of a model API from the body of the HTTP response, whole or streamed. It recognizes the
+// API by its keys:
 //
 //   - Anthropic messages
 //   - OpenAI chat completions, and servers that are compatible with it
@@ -23,18 +24,21 @@ import (
 //   - Gemini generateContent
 //   - phi-core: an assistant message, or AgentEvents of which the last assistant message counts
 //
-// A streamed reply is a sequence of server-sent events, JSON lines, or a JSON array. It gives the result that the whole reply gives.
+// A streamed reply is a sequence of server-sent events, JSON lines, or a JSON array. It gives the result that the
+// whole reply gives.
 //
-// ParseReply sets Model, ResponseID, StopReason (the API's own word), Usage with its Rule, and Output. Provider is set for phi-core only:
-// the other APIs do not state it. Output is the message as the next request repeats it; that of OpenAI responses is the array of output
-// items. Of several choices or candidates the first counts. Usage is nil when the reply states no count, and when a count is no
-// integer from 0. A reply that is an error of the API gives Failed and Error, and a nil error.
+// ParseReply sets Model, ResponseID, StopReason (the API's own word), Usage with its Rule, and Output. Provider is
+// set for phi-core only: the other APIs do not state it. Output is the message as the next request repeats it; that
+// of OpenAI responses is the array of output items. Of several choices or candidates the first counts. Usage is nil
+// when the reply states no count, and when a count is no integer from 0. A reply that is an error of the API gives
+// Failed and Error, and a nil error.
 //
-// The error names the key and what is allowed there; the result then holds what could be read. The error of a body that ends before
-// its reply wraps [io.ErrUnexpectedEOF]. The result may refer to body, and is valid as long as that does not change.
+// The error names the key and what is allowed there; the result then holds what could be read. The error of a body
+// that ends before its reply wraps [io.ErrUnexpectedEOF]. The result may refer to body, and is valid as long as that
+// does not change.
 //
-// Limits: 208 levels of nesting, 1,024 members of an object, 1,024 content blocks or tool calls that come in pieces, 65,536 elements of
-// any other array.
+// Limits: 208 levels of nesting, 1,024 members of an object, 1,024 content blocks or tool calls that come in pieces,
+// 65,536 elements of any other array.
 func ParseReply(body []byte) (TurnResult, error) {
 	var res TurnResult
 	o, whole, err := wholeReply(body)
@@ -55,7 +59,8 @@ func ParseReply(body []byte) (TurnResult, error) {
 	return res, err
 }
 
-var errNoReply = errors.New("no reply of a known API: want one of the keys choices, candidates, output, error, or content with type message or role assistant")
+var errNoReply = errors.New("no reply of a known API: want one of the keys choices, candidates, output, error, " +
+	"or content with type message or role assistant")
 
 // firstProblem returns the first problem of o as an error; nil when there is none.
 func firstProblem(o *object.Object) error {
@@ -115,9 +120,10 @@ func (res *TurnResult) anthropic(o *object.Object) {
 	res.Model, res.ResponseID, res.StopReason = o.String("model"), o.String("id"), o.String("stop_reason")
 	u := usageCountsOf(o, "usage")
 	res.Usage = u.usage(Usage{
-		Input: u.of("input_tokens"), Output: u.of("output_tokens"), Reasoning: u.in("output_tokens_details", "thinking_tokens"),
+		Input: u.of("input_tokens"), Output: u.of("output_tokens"),
 		CacheRead: u.of("cache_read_input_tokens"), CacheWrite: u.of("cache_creation_input_tokens"),
-		Rule: spans.UsageRuleExcludesCache,
+		Reasoning: u.in("output_tokens_details", "thinking_tokens"),
+		Rule:      spans.UsageRuleExcludesCache,
 	})
 	raw := append([]byte(`{"role":`), cmp.Or(string(o.Raw("role")), `"assistant"`)...)
 	raw = append(append(raw, `,"content":`...), o.Raw("content")...)

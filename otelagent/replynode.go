@@ -11,7 +11,8 @@ import (
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// node is a JSON value that grows as the events of a stream come. The nil node stands for what has no room, and takes nothing.
+// node is a JSON value that grows as the events of a stream come. The nil node stands for what has no room, and takes
+// nothing.
 type node struct {
 	kind    nodeKind
 	text    []byte // the value; of a string in pieces what stands between its quotes
@@ -166,8 +167,8 @@ func (n *node) join(value []byte, kind nodeKind) {
 	}
 }
 
-// merge takes a delta of a value: strings continue, objects and arrays are merged member by member and by the index of their elements,
-// and any other value replaces what there was. Names do not continue: servers repeat them.
+// merge takes a delta of a value: strings continue, objects and arrays are merged member by member and by the index
+// of their elements, and any other value replaces what there was. Names do not continue: servers repeat them.
 func (n *node) merge(key string, value []byte) {
 	switch {
 	case n == nil:

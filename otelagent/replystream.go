@@ -12,7 +12,8 @@ import (
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// wholeReply returns a reply as one JSON object, and its text. A streamed one is put together; with an error it is what could be read.
+// wholeReply returns a reply as one JSON object, and its text. A streamed one is put together; with an error it is
+// what could be read.
 func wholeReply(body []byte) (o *object.Object, text []byte, err error) {
 	body = bytes.TrimSpace(bytes.TrimPrefix(body, []byte("\uFEFF")))
 	if bytes.HasPrefix(body, []byte("{")) {

@@ -2,7 +2,6 @@ package otelagent
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,16 +12,17 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// ParseRequest reads the request of a model API from the body of the HTTP request: Anthropic messages, OpenAI chat completions and
-// responses, Gemini generateContent, phi-core's request payload, and what is spelled like these. It sets
+// ParseRequest reads the request of a model API from the body of the HTTP request: Anthropic messages, OpenAI chat
+// completions and responses, Gemini generateContent, phi-core's request payload, and what is spelled like these. It
+// sets
 //
 //   - Messages, each with Role and ToolCallID, from messages, input or contents
 //   - System and Tools, Model (Gemini's stands in the URL), MaxTokens, Temperature, Level of reasoning and Format
 //   - Payload, Bytes, Frame and Rest
 //
-// The error names the key and what is allowed there. The Request then holds what could be read; of a body that is no JSON object only
-// Payload and Bytes. The result refers to payload, and is valid as long as that does not change. Limits: 131,072 messages; a longer
-// array of them is part of Rest. 200 levels of nesting.
+// The error names the key and what is allowed there. The Request then holds what could be read; of a body that is no
+// JSON object only Payload and Bytes. The result refers to payload, and is valid as long as that does not change.
+// Limits: 131,072 messages; a longer array of them is part of Rest. 200 levels of nesting.
 func ParseRequest(payload []byte) (Request, error) {
 	r := Request{Payload: payload, Bytes: int64(len(payload))}
 	err := r.fill()
@@ -78,60 +78,7 @@ func (r *Request) fill() error {
 	if length += max(0, len(f.Keys)-1); !twice && length == len(r.Payload) {
 		r.Frame = &f
 	}
-	return r.parameters()
-}
-
-// parameters reads r.Rest into the fields that are not set.
-func (r *Request) parameters() error {
-	o := object.Of("", r.Rest)
-	r.ask(o, "max_tokens", "max_completion_tokens", "max_output_tokens")
-	r.Model = cmp.Or(r.Model, o.String("model"), o.String("model_id"))
-	r.Level = cmp.Or(r.Level, o.String("reasoning_effort"), o.String("thinking_level"), inner(o, "reasoning").String("effort"),
-		inner(o, "output_config").String("effort"))
-	format := o.Raw("response_format") // phi-core's is a word, and was an object
-	word, _ := rawjson.String(format)
-	r.Format = cmp.Or(r.Format, word, inner(o, "response_format").String("type"), inner(o, "response_format").String("kind"),
-		inner(inner(o, "text"), "format").String("type"))
-	for _, key := range []string{"generationConfig", "generation_config"} {
-		g := o.Object(key)
-		r.ask(g, "maxOutputTokens", "max_output_tokens")
-		r.Level = cmp.Or(r.Level, inner(g, "thinkingConfig").String("thinkingLevel"), inner(g, "thinking_config").String("thinking_level"))
-		if r.Format = cmp.Or(r.Format, g.String("responseMimeType"), g.String("response_mime_type")); r.Format == "text/plain" {
-			r.Format = "text"
-		}
-	}
-	for _, key := range []string{"messages", "input", "contents"} {
-		switch value := o.Raw(key); {
-		case value == nil || r.Messages != nil:
-		case value[0] == '[':
-			o.Fail(key, fmt.Sprintf("more than %d elements", maxRequestMessages))
-		case value[0] == '"' && key == "input": // of OpenAI's responses: what a user says
-			r.Messages = []Message{{Raw: value, Role: "user"}}
-		default:
-			o.Fail(key, "want an array, got "+rawjson.KindOf(value))
-		}
-	}
-	return firstProblem(o)
-}
-
-// ask reads temperature and bound of the reply, which has one of the keys.
-func (r *Request) ask(o *object.Object, bounds ...string) {
-	if t := o.Float("temperature"); r.Temperature == nil {
-		r.Temperature = t
-	}
-	for _, key := range bounds {
-		if n := o.Int(key); r.MaxTokens == nil {
-			r.MaxTokens = n
-		}
-	}
-}
-
-// inner returns a member that is an object; nil when it is another value.
-func inner(o *object.Object, key string) *object.Object {
-	if value := o.Raw(key); value != nil && value[0] == '{' {
-		return o.Object(key)
-	}
-	return nil
+	return r.parameters(object.Of("", r.Rest))
 }
 
 // maxRequestMessages bounds the messages of a request that are told apart; one with more is kept as its payload alone.

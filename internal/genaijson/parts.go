@@ -55,9 +55,9 @@ func Role(word string) string {
 	return word
 }
 
-// Heading returns the role of a message in any spelling, as it is spelled, and the id of the tool call that it answers. An item of OpenAI's
-// responses that states no role has that of its type: assistant or tool. Either is empty where there is none; the id also where the
-// message answers several calls.
+// Heading returns the role of a message in any spelling, as it is spelled, and the id of the tool call that it
+// answers. An item of OpenAI's responses that states no role has that of its type: assistant or tool. Either is empty
+// where there is none; the id also where the message answers several calls.
 func Heading(message []byte) (role, callID string) {
 	var typ, itemID string
 	c := rawjson.NewCursor(message, rawjson.MaxDepth)

@@ -155,7 +155,8 @@ func (o *Object) Keys() []string {
 	return keys
 }
 
-// All returns the members as they are spelled, also those that are null, in their order. It does not count as reading them.
+// All returns the members as they are spelled, also those that are null, in their order. It does not count as reading
+// them.
 func (o *Object) All() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		if o == nil {
