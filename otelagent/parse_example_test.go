@@ -8,11 +8,11 @@ import (
 
 // A streamed reply gives the same result as a whole one; the body is what the HTTP response held.
 func ExampleParseReply() {
-	body := []byte(`data: {"id":"chatcmpl-1","model":"gpt-5-mini","choices":[{"index":0,"delta":{"role":"assistant","content":"21 "}}]}
+	body := []byte(`data: {"model":"m-1","choices":[{"delta":{"role":"assistant","content":"21 "}}]}
 
-data: {"id":"chatcmpl-1","model":"gpt-5-mini","choices":[{"index":0,"delta":{"content":"degrees."},"finish_reason":"stop"}]}
+data: {"model":"m-1","choices":[{"delta":{"content":"degrees."},"finish_reason":"stop"}]}
 
-data: {"id":"chatcmpl-1","model":"gpt-5-mini","choices":[],"usage":{"prompt_tokens":30,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":12}}}
+data: {"choices":[],"usage":{"prompt_tokens":30,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":12}}}
 
 data: [DONE]
 `)
@@ -26,7 +26,7 @@ data: [DONE]
 	// turn.End(result)
 
 	// Output:
-	// gpt-5-mini stop
+	// m-1 stop
 	// 30 12 7 includes_cache
 	// {"role":"assistant","content":"21 degrees."}
 }

@@ -40,12 +40,18 @@ func compact(t testing.TB, text []byte) []byte {
 }
 
 // asValue compares the JSON of messages by its value: a stream spells it in its own way.
-var asValue = cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Raw" }, cmp.Transformer("json", func(raw []byte) (v any) {
-	if raw != nil && json.Unmarshal(raw, &v) != nil {
-		return "no JSON: " + string(raw)
-	}
-	return v
-}))
+var asValue = cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Raw" },
+	cmp.Transformer("json", func(raw []byte) (v any) {
+		if raw != nil && json.Unmarshal(raw, &v) != nil {
+			return "no JSON: " + string(raw)
+		}
+		return v
+	}))
+
+// assistant is the output of a reply.
+func assistant(raw string) *otelagent.Message {
+	return &otelagent.Message{Role: "assistant", Raw: []byte(raw)}
+}
 
 type replyCase struct {
 	whole   string
@@ -180,54 +186,104 @@ func TestParseReplyCut(t *testing.T) {
 	want := otelagent.TurnResult{
 		Model: "claude-sonnet-4-5-20250929", ResponseID: "msg_01",
 		Usage: &otelagent.Usage{Input: 9, Output: 1, CacheRead: 2000, CacheWrite: 100, Rule: spans.UsageRuleExcludesCache},
-		Output: &otelagent.Message{Role: "assistant", Raw: []byte(`{"role":"assistant","content":[{"type":"thinking","thinking":"Two places.","signature":"c2ln"},` +
-			`{"type":"text","text":"I look at \"Oslo\".\n","citations":null}]}`)},
+		Output: assistant(`{"role":"assistant","content":[
+			{"type":"thinking","thinking":"Two places.","signature":"c2ln"},
+			{"type":"text","text":"I look at \"Oslo\".\n","citations":null}]}`),
 	}
 	if d := cmp.Diff(want, got, asValue); d != "" || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("%v; -want +got:\n%s", err, d)
 	}
 }
 
-func TestParseReplyFailed(t *testing.T) {
+// Replies that say that a call failed or ended early, and what servers spell in their own way.
+func TestParseReplyVariants(t *testing.T) {
+	const phi = `{"role":"assistant","content":[],"stopReason":"error","model":"m","provider":"unknown",
+		"usage":{},"error_message":"Cancelled"}`
+	type result = otelagent.TurnResult
 	for _, tt := range []struct {
 		name, body string
-		want       otelagent.TurnResult
+		want       result
 	}{
-		{"Anthropic", `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}`,
-			otelagent.TurnResult{Failed: true, Error: "overloaded_error: Overloaded"}},
-		{"OpenAI", `{"error":{"message":"No such model","type":"invalid_request_error","param":null,"code":"model_not_found"}}`,
-			otelagent.TurnResult{Failed: true, Error: "invalid_request_error: No such model"}},
-		{"Gemini", `[{"error":{"code":429,"message":"Slow down","status":"RESOURCE_EXHAUSTED"}}]`,
-			otelagent.TurnResult{Failed: true, Error: "RESOURCE_EXHAUSTED: Slow down"}},
-		{"a word", `{"error":"no model is loaded"}`, otelagent.TurnResult{Failed: true, Error: "no model is loaded"}},
-		{"Anthropic in a stream", "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"type\":\"message\",\"role\":\"assistant\",\"content\":[]}}\n\n" +
-			"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n",
-			otelagent.TurnResult{ResponseID: "m", Failed: true, Error: "overloaded_error: Overloaded", Output: &otelagent.Message{Role: "assistant", Raw: []byte(`{"role":"assistant","content":[]}`)}}},
-		{"Responses in a stream", `data: {"type":"error","code":"server_error","message":"Sorry","param":null}`,
-			otelagent.TurnResult{Failed: true, Error: "server_error: Sorry"}},
-		{"Responses", `{"object":"response","id":"r","status":"failed","error":{"code":"server_error","message":"Sorry"},"output":[],"usage":null}`,
-			otelagent.TurnResult{ResponseID: "r", StopReason: "failed", Failed: true, Error: "server_error: Sorry"}},
-		{"Responses, cancelled", `{"object":"response","status":"cancelled","output":[]}`,
-			otelagent.TurnResult{StopReason: "cancelled", Failed: true, Cancelled: true}},
-		{"Responses, incomplete", `{"object":"response","status":"incomplete","incomplete_details":{"reason":"max_output_tokens"},"output":[]}`,
-			otelagent.TurnResult{StopReason: "max_output_tokens"}},
-		{"Gemini, blocked", `{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":4}}`,
-			otelagent.TurnResult{StopReason: "SAFETY", Usage: &otelagent.Usage{Input: 4, Rule: spans.UsageRuleExcludesReasoning}}},
-		{"phi-core", `{"role":"assistant","content":[],"stopReason":"error","model":"m","provider":"unknown","usage":{},"error_message":"Cancelled"}`,
-			otelagent.TurnResult{Model: "m", StopReason: "error", Failed: true, Cancelled: true, Error: "Cancelled", Output: &otelagent.Message{Role: "assistant",
-				Raw: []byte(`{"role":"assistant","content":[],"stopReason":"error","model":"m","provider":"unknown","usage":{},"error_message":"Cancelled"}`)}}},
-		{"a count that is none", `{"choices":[],"usage":{"prompt_tokens":-1,"completion_tokens":4}}`, otelagent.TurnResult{}},
+		{
+			"an error of Anthropic", `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`,
+			result{Failed: true, Error: "overloaded_error: Overloaded"},
+		},
+		{
+			"an error of OpenAI", `{"error":{"message":"No","type":"invalid_request_error","code":"model_not_found"}}`,
+			result{Failed: true, Error: "invalid_request_error: No"},
+		},
+		{
+			"an error of Gemini", `[{"error":{"code":429,"message":"Slow down","status":"RESOURCE_EXHAUSTED"}}]`,
+			result{Failed: true, Error: "RESOURCE_EXHAUSTED: Slow down"},
+		},
+		{"an error that is a text", `{"error":"no model is loaded"}`, result{Failed: true, Error: "no model is loaded"}},
+		{
+			"an error in a stream of Anthropic",
+			`data: {"type":"message_start","message":{"id":"m","type":"message","role":"assistant","content":[]}}` + "\n\n" +
+				`data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}` + "\n\n",
+			result{
+				ResponseID: "m", Failed: true, Error: "overloaded_error: Overloaded",
+				Output: assistant(`{"role":"assistant","content":[]}`),
+			},
+		},
+		{
+			"an error in a stream of Responses", `data: {"type":"error","code":"server_error","message":"Sorry"}`,
+			result{Failed: true, Error: "server_error: Sorry"},
+		},
+		{
+			"a failed response",
+			`{"object":"response","status":"failed","error":{"code":"server_error","message":"Sorry"},"output":[]}`,
+			result{StopReason: "failed", Failed: true, Error: "server_error: Sorry"},
+		},
+		{
+			"a cancelled response", `{"object":"response","status":"cancelled","output":[]}`,
+			result{StopReason: "cancelled", Failed: true, Cancelled: true},
+		},
+		{
+			"an incomplete response",
+			`{"object":"response","status":"incomplete","incomplete_details":{"reason":"max_output_tokens"},"output":[]}`,
+			result{StopReason: "max_output_tokens"},
+		},
+		{
+			"a response that is cut after an item",
+			`data: {"type":"response.output_item.done","output_index":4,"item":{"type":"reasoning"}}` + "\n\n",
+			result{Output: assistant(`[{"type":"reasoning"}]`)},
+		},
+		{
+			"a prompt that Gemini blocks",
+			`{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":4,"toolUsePromptTokenCount":3}}`,
+			result{StopReason: "SAFETY", Usage: &otelagent.Usage{Input: 7, Rule: spans.UsageRuleExcludesReasoning}},
+		},
+		{
+			"phi-core, cancelled", phi,
+			result{Model: "m", StopReason: "error", Failed: true, Cancelled: true, Error: "Cancelled", Output: assistant(phi)},
+		},
+		{"a count that is none", `{"choices":[],"usage":{"prompt_tokens":-1,"completion_tokens":4}}`, result{}},
+		{
+			"the first choice", `{"choices":[{"index":1,"message":{"content":"b"}},{"index":0,"message":{"content":"a"}}]}`,
+			result{Output: &otelagent.Message{Raw: []byte(`{"content":"a"}`)}},
+		},
+		{
+			"a chunk with the message, and data in two lines",
+			"data: {\"choices\":[{\"message\":\ndata: {\"content\":\"a\"},\"finish_reason\":\"stop\"}]}",
+			result{StopReason: "stop", Output: &otelagent.Message{Raw: []byte(`{"content":"a"}`)}},
+		},
 	} {
 		got, err := otelagent.ParseReply([]byte(tt.body))
-		if d := cmp.Diff(tt.want, got, asValue); d != "" || err != nil && tt.name != "a count that is none" {
+		if d := cmp.Diff(tt.want, got, asValue); d != "" {
 			t.Errorf("%s: %v; -want +got:\n%s", tt.name, err, d)
+		}
+		if wrong := strings.Contains(tt.name, "count") || strings.Contains(tt.name, "cut"); wrong != (err != nil) {
+			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
 }
 
 // Errors name the key, and what is allowed there; they hold nothing of the text.
 func TestParseErrors(t *testing.T) {
-	const known = "no reply of a known API: want one of the keys choices, candidates, output, error, or content with type message or role assistant"
+	const known = "no reply of a known API: want one of the keys choices, candidates, output, error, " +
+		"or content with type message or role assistant"
+	const aCount = ": want an integer from 0 to 9223372036854775807"
 	many := strings.Repeat(`{"type":"content_block_delta","index":%d,"delta":{"text":"x"}}`+"\n", 1025)
 	numbers := make([]any, 1025)
 	for i := range numbers {
@@ -245,14 +301,17 @@ func TestParseErrors(t *testing.T) {
 		{`{"choices":[7]}`, "choices[0]: want an object, got a number"},
 		{`{"choices":[{"message":"hi"}]}`, "choices[0].message: want an object, got a string"},
 		{`{"model":5,"choices":[]}`, "model: want a string, got a number"},
-		{`{"choices":[],"usage":{"prompt_tokens":"9"}}`, "usage.prompt_tokens: want an integer from 0 to 9223372036854775807, got a string"},
-		{`{"choices":[],"usage":{"prompt_tokens_details":{"cached_tokens":1.5}}}`, "usage.prompt_tokens_details.cached_tokens: want an integer from 0 to 9223372036854775807"},
+		{`{"choices":[],"usage":{"prompt_tokens":"9"}}`, "usage.prompt_tokens" + aCount + ", got a string"},
+		{
+			`{"choices":[],"usage":{"prompt_tokens_details":{"cached_tokens":1.5}}}`,
+			"usage.prompt_tokens_details.cached_tokens" + aCount,
+		},
 		{"data: {\"type\":\"ping\"}\n\ndata: {x}\n\n", "event 2: rawjson: object key is no JSON string at byte 1"},
 		{"data: {\"type\":\"ping\"}\n\n", known},
 		{`{"type":"content_block_delta","delta":{"text":"x"}}`, "event 1: index: missing"},
 		{`{"type":"message_start","message":[]}`, "event 1: message: want an object, got an array"},
 		{fmt.Sprintf(many, numbers...), "content: more than 1024 members or pieces, or 65536 elements"},
-		{`{"choices":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + "}", "rawjson: JSON nested too deeply at byte 218"},
+		{`{"choices":` + strings.Repeat("[", 300), "rawjson: JSON nested too deeply at byte 218"},
 	} {
 		if _, err := otelagent.ParseReply([]byte(tt.body)); err == nil || err.Error() != "otelagent: reply: "+tt.want {
 			t.Errorf("%.60s: got %v, want %s", tt.body, err, tt.want)
@@ -287,29 +346,56 @@ func TestParseRequest(t *testing.T) {
 		rest     []string // keys
 	}{
 		{
-			name: "anthropic", want: otelagent.Request{Model: "claude-sonnet-4-5", Level: "medium", MaxTokens: ptr(int64(2048)), Temperature: ptr(1.0)},
-			messages: []otelagent.Message{{Role: "user"}, {Role: "assistant"}, {Role: "user", ToolCallID: "toolu_1"}, {Role: "assistant"}, {Role: "user"}},
-			system:   "system", rest: []string{"model", "max_tokens", "temperature", "stream", "thinking", "output_config"},
+			name: "anthropic",
+			want: otelagent.Request{
+				Model: "claude-sonnet-4-5", Level: "medium",
+				MaxTokens: ptr[int64](2048), Temperature: ptr(1.0),
+			},
+			messages: []otelagent.Message{
+				{Role: "user"}, {Role: "assistant"}, {Role: "user", ToolCallID: "toolu_1"}, {Role: "assistant"}, {Role: "user"},
+			},
+			system: "system", rest: []string{"model", "max_tokens", "temperature", "stream", "thinking", "output_config"},
 		},
 		{
-			name: "openai-chat", want: otelagent.Request{Model: "gpt-5-mini", Level: "low", Format: "json_schema", MaxTokens: ptr(int64(300)), Temperature: ptr(0.5)},
-			messages: []otelagent.Message{{Role: "developer"}, {Role: "user"}, {Role: "assistant"}, {Role: "tool", ToolCallID: "call_1"}},
-			rest:     []string{"model", "max_completion_tokens", "temperature", "reasoning_effort", "stream", "stream_options", "response_format"},
+			name: "openai-chat",
+			want: otelagent.Request{
+				Model: "gpt-5-mini", Level: "low", Format: "json_schema",
+				MaxTokens: ptr[int64](300), Temperature: ptr(0.5),
+			},
+			messages: []otelagent.Message{
+				{Role: "developer"}, {Role: "user"}, {Role: "assistant"}, {Role: "tool", ToolCallID: "call_1"},
+			},
+			rest: []string{
+				"model", "max_completion_tokens", "temperature", "reasoning_effort", "stream", "stream_options", "response_format",
+			},
 		},
 		{
-			name: "openai-responses", want: otelagent.Request{Model: "gpt-5.1", Level: "high", Format: "text", MaxTokens: ptr(int64(500)), Temperature: ptr(0.0)},
-			messages: []otelagent.Message{{Role: "user"}, {Role: "assistant"}, {Role: "assistant"}, {Role: "tool", ToolCallID: "call_1"}},
-			system:   "instructions", rest: []string{"model", "max_output_tokens", "temperature", "reasoning", "text", "store"},
+			name: "openai-responses",
+			want: otelagent.Request{
+				Model: "gpt-5.1", Level: "high", Format: "text",
+				MaxTokens: ptr[int64](500), Temperature: ptr(0.0),
+			},
+			messages: []otelagent.Message{
+				{Role: "user"}, {Role: "assistant"}, {Role: "assistant"}, {Role: "tool", ToolCallID: "call_1"},
+			},
+			system: "instructions", rest: []string{"model", "max_output_tokens", "temperature", "reasoning", "text", "store"},
 		},
 		{
-			name: "gemini", want: otelagent.Request{Level: "LOW", Format: "application/json", MaxTokens: ptr(int64(800)), Temperature: ptr(0.25)},
+			name: "gemini",
+			want: otelagent.Request{
+				Level: "LOW", Format: "application/json",
+				MaxTokens: ptr[int64](800), Temperature: ptr(0.25),
+			},
 			messages: []otelagent.Message{{Role: "user"}, {Role: "model"}, {Role: "user", ToolCallID: "fc_1"}},
 			system:   "systemInstruction", rest: []string{"generationConfig"},
 		},
 		{
-			name: "phi-core", want: otelagent.Request{Model: "claude-sonnet-4-5", Level: "high", Format: "json-object", MaxTokens: ptr(int64(4096)), Temperature: ptr(0.7)},
+			name: "phi-core",
+			want: otelagent.Request{Model: "claude-sonnet-4-5", Level: "high", Format: "json-object",
+				MaxTokens: ptr[int64](4096), Temperature: ptr(0.7)},
 			messages: []otelagent.Message{{Role: "user"}, {Role: "assistant"}, {Role: "toolResult", ToolCallID: "c1"}},
-			system:   "system_prompt", rest: []string{"provenance", "model_id", "thinking_level", "max_tokens", "temperature", "response_format"},
+			system:   "system_prompt",
+			rest:     []string{"provenance", "model_id", "thinking_level", "max_tokens", "temperature", "response_format"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -373,8 +459,9 @@ func TestParseReplyHostile(t *testing.T) {
 	}
 	wide := `{"choices":[{"delta":{` + strings.ReplaceAll(keys.String(), `,"`, ",") + `"x":""}}]}` + "\n"
 	for name, body := range map[string]string{
-		"data":     strings.Repeat("data:\n", n*8),
-		"indexes":  `{"type":"message_start","message":{"content":[` + strings.Repeat("{},", n) + "{}]}}\n" + lines(`{"type":"content_block_delta","index":%d00000,"delta":{"text":"x"}}`),
+		"data": strings.Repeat("data:\n", n*8),
+		"indexes": `{"type":"message_start","message":{"content":[` + strings.Repeat("{},", n) + "{}]}}\n" +
+			lines(`{"type":"content_block_delta","index":%d00000,"delta":{"text":"x"}}`),
 		"keys":     lines(`{"choices":[{"delta":{"key %d":"x"}}]}`),
 		"wide":     strings.Repeat(wide, 500),
 		"choices":  `{"choices":[` + strings.Repeat(`{"index":1},`, n) + `{}]}`,
@@ -382,7 +469,8 @@ func TestParseReplyHostile(t *testing.T) {
 		"text":     strings.Repeat(`{"candidates":[{"content":{"parts":[{"text":"x"}]}}]}`+"\n", n),
 		"pieces":   strings.Repeat(`{"type":"content_block_delta","index":0,"delta":{"partial_json":"["}}`+"\n", n),
 		"brackets": strings.Repeat("[", n),
-		"nesting":  strings.Repeat(`{"choices":[{"delta":`+strings.Repeat(`{"a":`, 190)+"1"+strings.Repeat("}", 190)+"}]}\n", 2000),
+		"nesting": strings.Repeat(`{"choices":[{"delta":`+strings.Repeat(`{"a":`, 190)+"1"+
+			strings.Repeat("}", 190)+"}]}\n", 2000),
 	} {
 		start := time.Now()
 		_, err := otelagent.ParseReply([]byte(body))
@@ -404,7 +492,8 @@ func addSamples(f *testing.F) {
 		f.Add(sample(f, filepath.Base(file)))
 	}
 	for _, text := range []string{
-		`{"input":"hi"}`, `{"error":{"message":"x"}}`, `[{"error":1}]`, "data: [DONE]\n\n", "data: {\ndata: }\n\n", `{"messages":[[],{"parts":[7]}]}`,
+		`{"input":"hi"}`, `{"error":{"message":"x"}}`, `[{"error":1}]`, "data: [DONE]\n\n", "data: {\ndata: }\n\n",
+		`{"messages":[[],{"parts":[7]}]}`,
 		`{"choices":[{"delta":{"a":[{"index":9,"b":{"c":["d"]}}],"a":"x"}}],"object":"chat.completion.chunk"}`,
 		`[{"candidates":[{"content":{"parts":["x",{"text":"a"},{"text":7}]}}]}]`,
 	} {
@@ -456,7 +545,8 @@ func FuzzParseRequest(f *testing.F) {
 }
 
 func BenchmarkParseRequest(b *testing.B) {
-	m := `{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"` + strings.Repeat("A line of a file.\\n", 200) + `"}]}`
+	m := `{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"` +
+		strings.Repeat("A line of a file.\\n", 200) + `"}]}`
 	body := []byte(`{"model":"m","max_tokens":9,"system":"s","messages":[` + strings.Repeat(m+",", 250) + m + `]}`)
 	b.ReportAllocs()
 	b.SetBytes(int64(len(body)))
@@ -472,7 +562,8 @@ func BenchmarkParseReply(b *testing.B) {
 	stream := string(sample(b, "anthropic.stream.txt"))
 	at := strings.Index(stream, "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":1}")
 	for name, body := range map[string][]byte{
-		"whole": sample(b, "anthropic.reply.json"), "streamed": []byte(stream[:at] + strings.Repeat(delta, 1000) + stream[at:]),
+		"whole":    sample(b, "anthropic.reply.json"),
+		"streamed": []byte(stream[:at] + strings.Repeat(delta, 1000) + stream[at:]),
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -63,6 +63,7 @@ func TestRequestFromPayload(t *testing.T) {
 		"{\n  \"model\": \"m\",\n  \"messages\": [ {\"role\": \"user\", \"content\": \"spread out\"} ]\n}",
 		`{"model":"m","model":"n","messages":[{"role":"user","content":"a key twice"}]}`,
 		`{"model":"m","messages":"no array"}`,
+		`{"model":"m","input":"a string","instructions":null}`,
 		`[1,2]`, `no JSON`, "not \xff UTF-8", `{}`,
 	} {
 		run, exp := start(t)

@@ -210,9 +210,6 @@ func payload(o *object.Object, key string) otelagent.Request {
 	req, _ := otelagent.ParseRequest(raw) // what cannot be read is kept as it is spelled
 	once(p)
 	req.Messages = messagesOf(p.List("messages"))
-	if req.Format = word(p.Spelled("response_format")); req.Format == "" {
-		req.Format = word(object.Of("", p.Spelled("response_format")).Raw("kind"))
-	}
 	if raw := p.Raw("provenance"); raw == nil || raw[0] != '[' {
 		return req
 	}
