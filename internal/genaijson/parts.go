@@ -76,7 +76,7 @@ func Heading(message []byte) (role, callID string) {
 		case "call_id":
 			itemID, _ = rawjson.String(value)
 		case "content", "parts":
-			if Role(role) != "assistant" { // whose calls stand there
+			if role == "" || role == "user" || role == "function" { // others name the call themselves
 				ids.read(value)
 			}
 		}
