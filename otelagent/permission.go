@@ -89,11 +89,13 @@ func (a *attrs) permission(e *PermissionEvaluation) {
 }
 
 // Asking is one permission evaluation for which somebody was asked and has not answered: an open permission.evaluate span with the
-// action ask. With WithLive it shows while it is open. The nil Asking does nothing. Safe for concurrent use.
+// action ask, which lasts until the answer. With WithLive it shows while it is open. The nil Asking does nothing. Safe for concurrent use.
 type Asking struct {
 	handle
 	ctx   context.Context
 	asked PermissionEvaluation // Options are not kept
+	// offered says that the question told its options.
+	offered bool
 }
 
 // Ask tells that somebody was asked about the turn, or a tool call of it that did not start. Of p what is known by then is told; an empty
@@ -133,7 +135,7 @@ func (p *place) ask(ctx context.Context, parent *handle, e PermissionEvaluation)
 	if e.Action == "" {
 		e.Action = spans.ActionAsk
 	}
-	q := &Asking{asked: e}
+	q := &Asking{asked: e, offered: e.Options != nil}
 	q.asked.Options = nil
 	q.ctx = p.startPermission(ctx, parent, &q.handle, &e)
 	q.mu.Lock()
@@ -144,13 +146,13 @@ func (p *place) ask(ctx context.Context, parent *handle, e PermissionEvaluation)
 	return q
 }
 
-// End tells what was decided, once; later calls do nothing. Tool, CallID, Start and Options were told with the question. A Wait that is not
-// told is the time since then, where both times are known.
+// End tells what was decided, once; later calls do nothing. Tool, CallID and Start were told with the question, and Options too unless it
+// had none. A Wait that is not told is the time since then, where both times are known.
 func (q *Asking) End(p PermissionEvaluation) {
 	if q == nil {
 		return
 	}
-	p.Tool, p.CallID, p.Start, p.Options = q.asked.Tool, q.asked.CallID, q.asked.Start, nil
+	p.Tool, p.CallID, p.Start = q.asked.Tool, q.asked.CallID, q.asked.Start
 	if p.Wait == 0 && measured(p.Start) && measured(p.End) {
 		p.Wait = max(p.End.Time.Sub(p.Start.Time), 0)
 	}
@@ -158,9 +160,22 @@ func (q *Asking) End(p PermissionEvaluation) {
 	if q.recording {
 		a.permission(&p)
 		q.rename(&kindPermission, p.detail())
+		q.offer(p.Options)
 	}
 	if _, measure := q.finish(p.End, spans.KnownObserved, &a, ""); measure {
 		q.tracer.metrics.permission(q.ctx, &p)
+	}
+}
+
+// offer keeps the answers that were offered, unless the question told them or is over.
+func (q *Asking) offer(options []byte) {
+	if options == nil || q.offered || !q.capturing() {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.ended {
+		q.content.addBody(q.origin, spans.ListOptions, options)
 	}
 }
 
