@@ -20,6 +20,8 @@ type pump struct {
 	live    bool
 	follow  bool
 	options []input.Option
+	shift   time.Duration // times are moved by it
+	undated bool          // what states no time has none: it is shown, and not kept
 	failed  func() bool   // whether delivery failed already
 	quit    chan struct{} // closed to stop after the event at hand
 
@@ -95,7 +97,13 @@ func (p *pump) awaitAgent(ctx context.Context, s source) (string, error) {
 
 func (p *pump) run(list []source) error {
 	for _, s := range list {
-		p.rec.NextInput()
+		if p.undated {
+			s.written = time.Time{}
+		}
+		if p.shift != 0 {
+			s.written = time.Now()
+		}
+		p.rec.NextInput(s.written)
 		if err := p.read(s); err != nil {
 			return err
 		}
@@ -181,6 +189,9 @@ func (p *pump) read(s source) error {
 		case err != nil:
 			return fmt.Errorf("read %s: %w", s.name, err)
 		default:
+			if p.shift != 0 {
+				ev = shifted(ev, p.shift)
+			}
 			p.rec.Record(context.Background(), ev)
 		}
 		p.note(ev, key, from.stats())

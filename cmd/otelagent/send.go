@@ -34,6 +34,7 @@ type sendOptions struct {
 	Session, Agent, Provider, InputTokens string // what a wire lacks
 	Replay                                bool   // standard input is a recording, whatever it looks like
 	Follow                                bool   // files grow
+	Now                                   bool   // files end now
 	Metrics                               string // auto, on or off
 	Profile                               string // of the conventions; empty is the default
 	Names                                 string // of spans: exact or detailed
@@ -72,7 +73,11 @@ read as fast as they are taken; with -f they are followed as they grow, until
 Ctrl-C. Sending the same input again, or more of it, changes nothing that is
 there: ids follow from it. With --replay a pipe is read as a file is, for
 recordings that are unpacked on the way: nothing is dropped, and times are those
-of the recording.
+of the recording. With --now files are sent as if they had ended just now, for
+tracing backends, which show the last hour and forget what is old.
+
+A line without a time happened when it arrived: from a file, when that was last
+written. Sending such a file again when it has grown gives another run.
 
 What an input does not say is given by --session, --agent, --provider and
 --input-tokens, and never replaces what it says.
@@ -114,6 +119,7 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 	o.targetFlags(c)
 	o.metricsFlag(c, "auto (of an agent at work, to a collector), on (of files too), off")
 	o.liveFlags(c)
+	c.Flags().BoolVar(&o.Now, "now", false, "move the times of files so that the last one is now, each time as a new recording")
 	c.Flags().BoolVar(&o.Replay, "replay", false, "standard input is a recording, not an agent at work")
 	return c
 }
@@ -352,7 +358,13 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 	if o.Live && !live && !o.Follow {
 		return nil, usagef("%s", notLive)
 	}
-	p := &pump{app: a, live: live, follow: o.Follow, options: o.inputOptions(live), quit: make(chan struct{})}
+	var shift time.Duration
+	if o.Now {
+		if shift, err = o.shiftToNow(ctx, a); err != nil {
+			return nil, err
+		}
+	}
+	p := &pump{app: a, shift: shift, live: live, follow: o.Follow, options: o.inputOptions(live), quit: make(chan struct{})}
 	agent, err := p.awaitAgent(ctx, in.list[0])
 	if err != nil {
 		return nil, err

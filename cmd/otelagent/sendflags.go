@@ -27,6 +27,9 @@ func (o *sendOptions) check() error {
 	if o.Follow && (len(o.Files) != 1 || o.Files[0] == "-") {
 		add("--follow wants one file")
 	}
+	if o.Now && (o.Follow || len(o.Files) == 0 || o.Files[0] == "-") {
+		add("--now is for files that have ended")
+	}
 	wrong = append(wrong, o.wrongLack()...)
 	switch otelsetup.Protocol(o.Protocol) {
 	case "", otelsetup.GRPC, otelsetup.HTTP:
