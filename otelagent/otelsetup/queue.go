@@ -124,14 +124,15 @@ func (q *queue) report(n int64) {
 	}
 }
 
-// Shutdown sends the queued spans and accepts no more. It waits for a report that runs, at most until ctx ends, so that
-// the last report has the highest number.
+// Shutdown sends the queued spans and accepts no more. It waits for a report that runs, so that the last report has the
+// highest number; at most a second, because an error handler may call Shutdown itself.
 func (q *queue) Shutdown(ctx context.Context) error {
 	q.stopped.Store(true)
+	part, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
 	select {
-	case q.reporting <- struct{}{}:
-		defer func() { <-q.reporting }()
-	case <-ctx.Done():
+	case q.reporting <- struct{}{}: // for good: no later report runs
+	case <-part.Done():
 	}
 	q.report(q.dropped.Load())
 	return q.SpanProcessor.Shutdown(ctx)
