@@ -463,14 +463,14 @@ func TestParseReplyHostile(t *testing.T) {
 		"indexes": `{"type":"message_start","message":{"content":[` + strings.Repeat("{},", n) + "{}]}}\n" +
 			lines(`{"type":"content_block_delta","index":%d00000,"delta":{"text":"x"}}`),
 		"keys":     lines(`{"choices":[{"delta":{"key %d":"x"}}]}`),
-		"wide":     strings.Repeat(wide, 500),
+		"wide":     strings.Repeat(wide, 200),
 		"choices":  `{"choices":[` + strings.Repeat(`{"index":1},`, n) + `{}]}`,
 		"parts":    strings.Repeat(`{"candidates":[{"content":{"parts":[{"text":"x"},{"a":1},{"text":""}]}}]}`+"\n", n),
 		"text":     strings.Repeat(`{"candidates":[{"content":{"parts":[{"text":"x"}]}}]}`+"\n", n),
 		"pieces":   strings.Repeat(`{"type":"content_block_delta","index":0,"delta":{"partial_json":"["}}`+"\n", n),
 		"brackets": strings.Repeat("[", n),
 		"nesting": strings.Repeat(`{"choices":[{"delta":`+strings.Repeat(`{"a":`, 190)+"1"+
-			strings.Repeat("}", 190)+"}]}\n", 2000),
+			strings.Repeat("}", 190)+"}]}\n", 500),
 	} {
 		start := time.Now()
 		_, err := otelagent.ParseReply([]byte(body))
