@@ -52,8 +52,8 @@ func (t *Turn) ask(n int, req *Request, a *attrs) (count int) {
 	q := asked{content: c, origin: o, m: m, before: m.request.resume()}
 	q.layout = readLayout(validBytes(payload), &q.before, m.extents)
 	m.extents = q.layout.texts
+	_ = q.fill(req) // what cannot be read is kept as it is spelled
 	q.match(req.Messages)
-	q.fill(req)
 	h, same := q.items()
 	req.Messages = q.fresh
 	list := m.requestList(h, same)
@@ -266,17 +266,10 @@ func (q *asked) aligned(h *history) bool {
 
 // others returns an object of the members that are no part of their own.
 func (q *asked) others() []byte {
-	b := []byte{'{'}
-	for _, m := range q.members {
-		if _, ok := q.partOf(m.value); ok {
-			continue
-		}
-		if len(b) > 1 {
-			b = append(b, ',')
-		}
-		b = append(append(append(b, m.key...), ':'), m.value.of(q.payload)...)
-	}
-	return append(b, '}')
+	return q.only(func(value extent) bool {
+		_, part := q.partOf(value)
+		return !part
+	})
 }
 
 // redacted makes the parts of a request of which the redactor changed the other members: all in their order.

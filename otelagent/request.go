@@ -2,33 +2,52 @@ package otelagent
 
 import (
 	"bytes"
-	"strconv"
+	"cmp"
+	"errors"
+	"fmt"
 
+	"github.com/otelagent/otelagent/internal/genaijson"
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// ParseRequest reads a request as a provider or loop spells it: a JSON object with messages (or input, contents), a system prompt (system,
-// system_prompt, instructions, systemInstruction), tools, model, and what else it has. The result refers to payload and is
-// valid as long as that is not changed. Of what is no such object only Payload and Bytes are set. Limit: 131,072 messages; a longer array of
-// them is not read. It never fails.
-func ParseRequest(payload []byte) Request {
+// ParseRequest reads the request of a model API from the body of the HTTP request: Anthropic messages, OpenAI chat
+// completions and responses, Gemini generateContent, phi-core's request payload, and what is spelled like these. It
+// sets
+//
+//   - Messages, each with Role and ToolCallID, from messages, input or contents
+//   - System and Tools, Model (Gemini's stands in the URL), MaxTokens, Temperature, Level of reasoning and Format
+//   - Payload and Bytes
+//
+// The error names the key and what is allowed there. The Request then holds what could be read; of a body that is no
+// JSON object only Payload and Bytes. The result refers to payload, and is valid as long as that does not change.
+// Limits: 131,072 messages; a longer array of them is not read. 200 levels of nesting.
+func ParseRequest(payload []byte) (Request, error) {
 	r := Request{Payload: payload, Bytes: int64(len(payload))}
-	r.parse()
-	return r
+	err := rawjson.Valid(payload, rawjson.MaxDepth)
+	if text := bytes.TrimSpace(payload); err == nil && text[0] != '{' {
+		err = errors.New("want an object, got " + rawjson.KindOf(text))
+	}
+	if err == nil {
+		err = r.parse()
+	}
+	if err != nil {
+		err = fmt.Errorf("otelagent: request: %w", err)
+	}
+	return r, err
 }
 
 // parse reads the payload into the fields that are not set.
-func (r *Request) parse() {
+func (r *Request) parse() error {
 	l := readLayout(r.Payload, nil, nil)
-	l.fill(r)
-	if l.messages.empty() {
-		return
+	if !l.messages.empty() {
+		r.Messages = make([]Message, len(l.texts))
+		for i, at := range l.texts {
+			r.Messages[i].Raw = at.of(r.Payload)
+			r.Messages[i].read()
+		}
 	}
-	r.Messages = make([]Message, len(l.texts))
-	for i, at := range l.texts {
-		r.Messages[i].Raw = at.of(r.Payload)
-		r.Messages[i].read()
-	}
+	return l.fill(r)
 }
 
 // layout says where the parts of a request stand in its payload. Extents are empty for what is not there.
@@ -89,7 +108,7 @@ func readLayout(payload []byte, before *resumed, texts []extent) layout {
 		where := extent{c.Pos() - len(value), c.Pos()}
 		l.members = append(l.members, member{key, where})
 		switch {
-		case systemKey(name) && l.system.empty():
+		case systemKey(name) && l.system.empty() && value[0] != 'n':
 			l.system = where
 		case name == "tools" && l.tools.empty():
 			l.tools = where
@@ -113,7 +132,11 @@ func messagesKey(name string) bool {
 }
 
 func systemKey(name string) bool {
-	return name == "system" || name == "system_prompt" || name == "instructions" || name == "systemInstruction"
+	switch name {
+	case "system", "system_prompt", "instructions", "systemInstruction", "system_instruction":
+		return true
+	}
+	return false
 }
 
 // readMessage takes the next element of the array at c.
@@ -122,31 +145,16 @@ func (l *layout) readMessage(c *rawjson.Cursor, before *resumed) {
 		l.texts = append(l.texts, extent{c.Pos() - len(before.of.items[before.n-1].raw), c.Pos()})
 		return
 	}
-	value := c.Value()
-	l.texts = append(l.texts, extent{c.Pos() - len(value), c.Pos()})
+	if value := c.Value(); len(l.texts) <= maxRequestMessages {
+		l.texts = append(l.texts, extent{c.Pos() - len(value), c.Pos()})
+	}
 }
 
-// fill sets the fields of r that are not set, but for its messages.
-func (l *layout) fill(r *Request) {
-	for _, m := range l.members {
-		value := m.value.of(l.payload)
-		switch string(m.key[1 : len(m.key)-1]) {
-		case "model", "model_id":
-			r.Model = stringOr(r.Model, value)
-		case "temperature":
-			if t, err := strconv.ParseFloat(string(value), 64); err == nil && r.Temperature == nil {
-				r.Temperature = &t
-			}
-		case "max_tokens", "max_completion_tokens", "max_output_tokens":
-			if n, err := strconv.ParseInt(string(value), 10, 64); err == nil && r.MaxTokens == nil {
-				r.MaxTokens = &n
-			}
-		case "reasoning_effort", "thinking_level":
-			r.Level = stringOr(r.Level, value)
-		}
-	}
+// fill sets the fields of r that are not set. Messages are set only where the payload has a text in their place. The
+// error is the first problem.
+func (l *layout) fill(r *Request) error {
 	if !l.object {
-		return
+		return nil
 	}
 	r.System, r.Tools = nil, nil
 	if !l.system.empty() {
@@ -155,30 +163,30 @@ func (l *layout) fill(r *Request) {
 	if !l.tools.empty() {
 		r.Tools = l.tools.of(l.payload)
 	}
+	return r.parameters(object.Of("", l.only(func(value extent) bool {
+		return value != l.system && value != l.tools && value != l.messages && value != l.origins
+	})))
+}
+
+// only returns an object of the members that keep selects.
+func (l *layout) only(keep func(value extent) bool) []byte {
+	b := []byte{'{'}
+	for _, m := range l.members {
+		if !keep(m.value) {
+			continue
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, m.key...), ':'), m.value.of(l.payload)...)
+	}
+	return append(b, '}')
 }
 
 // read takes role and tool call id from the message.
 func (msg *Message) read() {
-	c := rawjson.NewCursor(msg.Raw, rawjson.MaxDepth)
-	if !c.Open('{') {
-		return
-	}
-	for c.More('}') {
-		switch key, value := c.RawKey(), c.Value(); string(key) {
-		case `"role"`:
-			msg.Role = stringOr("", value)
-		case `"tool_call_id"`:
-			msg.ToolCallID = stringOr("", value)
-		}
-	}
-}
-
-// stringOr returns known, or what a JSON string says where that is empty.
-func stringOr(known string, value []byte) string {
-	if known == "" {
-		known, _ = rawjson.String(value)
-	}
-	return known
+	role, id := genaijson.Heading(msg.Raw)
+	msg.Role, msg.ToolCallID = role, cmp.Or(msg.ToolCallID, id)
 }
 
 // compose makes the payload of a request of which the loop gave none.

@@ -134,7 +134,7 @@ func (t *Turn) asks(req *Request, stated string) (early content, name string, at
 		fallthrough
 	default:
 		if req.Payload != nil && req.Messages == nil {
-			req.parse()
+			_ = req.parse() // of what cannot be read nothing is said
 		}
 		messages = len(req.Messages)
 	}
