@@ -87,14 +87,11 @@ func hostile() session.Tree {
 	blocks := &session.BlockSet{}
 	ref := func(body, provenance string) session.Ref {
 		blocks.Add(session.Block{Body: body})
-		return session.Ref{Block: spans.BlockOfString(body).Short().String(), Provenance: provenance, Envelope: session.RawJSON(`{"` + evil + `":1}`)}
+		return session.Ref{Block: spans.BlockOfString(body).Short().String(), Provenance: provenance}
 	}
 	turn := func(index int64, params []session.Ref, messages ...session.Ref) *session.Turn {
 		return &session.Turn{Index: index, Model: evil, Provider: evil, Capture: spans.CaptureContent,
 			Requests: []*session.Request{{Messages: session.NewRefs(messages...), Params: session.NewRefs(params...)}}}
-	}
-	section := func(text string) *session.Refs {
-		return session.NewRefs(ref(text, spans.Provenance{Kind: spans.ProvenanceSection, Name: evil}.Encode()))
 	}
 	s := &session.Session{ID: "s" + evil, Runs: []*session.Run{{ID: evil, Turns: []*session.Turn{
 		turn(0, []session.Ref{ref("one "+evil, "system"), ref(`[{"name":"`+evil+`"}]`, "tools"), ref("{\""+evil+"\":1}", "rest")},
@@ -102,8 +99,6 @@ func hostile() session.Tree {
 		turn(1, []session.Ref{ref("two "+evil+"\n\n  indented", "system"), ref(`[{"name":"x","d":"`+evil+`"}]`, "tools"), ref(`{"a":"`+evil+`"}`, "rest")},
 			ref(`{"role":"user","content":"other `+evil+`"}`, ""), session.Ref{Block: "\x1b[2J", Provenance: evil}, session.Ref{Block: "AAAAAAAAAAA"}),
 	}}}}
-	s.Runs[0].Turns[0].Requests[0].Sections = section("one " + evil)
-	s.Runs[0].Turns[1].Requests[0].Sections = section("two " + evil)
 	return session.Tree{Session: s, Blocks: blocks}
 }
 

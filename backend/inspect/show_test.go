@@ -113,9 +113,7 @@ func rewound() session.Tree {
 	blocks := &session.BlockSet{}
 	s := &session.Session{ID: "s", Start: at(0), Last: at(9000)}
 	said := func(id, text string) *session.Refs {
-		items := list(blocks, `{"role":"user","content":"`+text+`"}`).Items()
-		items[0].Envelope = session.RawJSON(`{"id":"` + id + `"}`)
-		return session.NewRefs(items...)
+		return list(blocks, `{"id":"`+id+`","role":"user","content":"`+text+`"}`)
 	}
 	turn := func(i int, id, text string) *session.Turn {
 		return &session.Turn{Span: span(i*1000, i*1000+900), Index: int64(i), Input: said(id, text)}

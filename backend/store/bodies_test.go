@@ -20,7 +20,7 @@ import (
 
 var _ export.Bodies = (*store.Bodies)(nil)
 
-// What is loaded a stretch at a time, recipes and what they are made of included, gives the same export as all blocks at once, for every
+// What is loaded a stretch at a time, templates and what they refer to included, gives the same export as all blocks at once, for every
 // recording.
 func TestBodiesGiveTheSameExport(t *testing.T) {
 	for _, f := range phifixtures.All(t, "../..") {
@@ -67,24 +67,16 @@ func TestBodiesLoad(t *testing.T) {
 	k := session.Key{ID: "s"}
 	var b session.Batch
 	var ids []spans.ShortID
-	add := func(body string, recipe bool) spans.BlockID {
+	add := func(body string) spans.ShortID {
 		id := spans.BlockOfString(body)
-		if recipe {
-			r, err := spans.ParseRecipe(body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			id = spans.RecipeID(r.ID, body)
-		}
-		b.Blocks = append(b.Blocks, session.Block{Session: k, ID: id, Body: body, Recipe: recipe})
-		return id
+		b.Blocks = append(b.Blocks, session.Block{Session: k, ID: id, Body: body})
+		return id.Short()
 	}
 	for i := range 8 {
-		ids = append(ids, add(string(bytes.Repeat([]byte{byte('a' + i)}, 1<<20)), false).Short())
+		ids = append(ids, add(string(bytes.Repeat([]byte{byte('a' + i)}, 1<<20))))
 	}
-	made := spans.BlockOfString("xy")
-	piece := add("x", false).Short()
-	add(made.Short().String()+" 2 "+piece.String()+" =1:y", true)
+	piece := add("x")
+	template := add("[\x01" + piece.String() + "]")
 	if err := st.Put(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
@@ -107,9 +99,9 @@ func TestBodiesLoad(t *testing.T) {
 	}
 	load(ids, 1, 4)
 	load(ids, 6, 6)
-	load(append([]spans.ShortID{made.Short()}, ids...), 1, 5)
-	if set := load([]spans.ShortID{made.Short()}, 1, 1); set.Len() != 2 {
-		t.Errorf("%d blocks, want the recipe and its piece", set.Len())
+	load(append([]spans.ShortID{template}, ids...), 1, 5)
+	if set := load([]spans.ShortID{template}, 1, 1); set.Len() != 2 {
+		t.Errorf("%d blocks, want the template and its piece", set.Len())
 	}
 	unknown := spans.BlockOfString("nobody").Short()
 	if set, n, err := bodies.Load(t.Context(), []spans.ShortID{unknown}, 1); err != nil || n != 1 || set.Len() != 0 {

@@ -142,12 +142,7 @@ func TestBadRecordsAreCounted(t *testing.T) {
 		"deep bodies":      key(string(spans.BlockBodiesKey), deep),
 		"bodies of no use": key(string(spans.BlockBodiesKey), func(v pcommon.Value) { v.SetEmptyMap().PutStr("a", "b") }),
 		"lists of no use":  key(string(spans.ListsKey), func(v pcommon.Value) { v.SetEmptySlice().AppendEmpty().SetStr("request x\nrubbish \xff") }),
-		"parts of no use":  key(string(spans.BlockPartsKey), func(v pcommon.Value) { v.SetStr("AAAAAAAAAAA -1 :::") }),
 		"a turn of no use": key(string(spans.TurnIndexKey), func(v pcommon.Value) { v.SetInt(-7) }),
-		"echo of no use": func(r plog.LogRecord) {
-			r.SetEventName(spans.EventEcho)
-			r.Attributes().PutEmptyBytes(string(spans.EchoBlocksKey)).FromRaw([]byte{0x28, 0xb5, 0x2f, 0xfd, 0xff, 0xff})
-		},
 		"details of no use": func(r plog.LogRecord) {
 			r.SetEventName(spans.EventDetails)
 			r.Attributes().PutStr(string(spans.InputMessagesKey), `[{"a":`)

@@ -144,8 +144,7 @@ func (r anySpan) span(res *resource.Resource) sdktrace.ReadOnlySpan {
 	if r.IntN(2) == 0 {
 		s.Events = append(s.Events,
 			sdktrace.Event{Name: spans.EventBlocks, Time: end, Attributes: []attribute.KeyValue{
-				spans.BlockBodiesKey.StringSlice(r.texts()), spans.BlockPartsKey.StringSlice(r.texts()), spans.ListsKey.StringSlice(r.texts())}},
-			sdktrace.Event{Name: spans.EventEcho, Time: end, Attributes: []attribute.KeyValue{spans.EchoBlocksKey.ByteSlice(make([]byte, r.length()))}})
+				spans.BlockBodiesKey.StringSlice(r.texts()), spans.ListsKey.StringSlice(r.texts())}})
 	}
 	return s.Snapshot()
 }

@@ -190,6 +190,11 @@ func told(s *export.Recorded) []string {
 		var l []string
 		for _, ref := range refs.Items() {
 			body, _ := s.Blocks.Body(ref)
+			var v any
+			if json.Unmarshal([]byte(body), &v) == nil { // members in one order
+				raw, _ := json.Marshal(v)
+				body = string(raw)
+			}
 			l = append(l, body)
 		}
 		return strings.Join(l, " + ")

@@ -68,7 +68,7 @@ func TestGuideNamesWhatIsMissing(t *testing.T) {
 	if !errors.As(err, &named) || !errors.Is(err, ErrContent) || out.Len() > 0 {
 		t.Fatalf("%d bytes, %v", out.Len(), err)
 	}
-	id := spans.BlockOfString(assistant).Short().String()
+	id := spans.BlockOfString(`{"turnId":{"loopId":"s.cfg.1","turnIndex":0},` + assistant[1:]).Short().String()
 	want := "s.cfg.1@2026-05-28T20:26:40.123456789Z/0: output: blocks " + id
 	if !slices.ContainsFunc(named.Missing, func(m Missing) bool { return m.String() == want }) {
 		t.Errorf("%q is not among %v", want, named.Missing)

@@ -22,20 +22,20 @@ type made struct {
 	blocks session.BlockSet
 }
 
-type part struct{ body, provenance, envelope string }
+// part is a piece of content. more is an object whose members stand before those of body.
+type part struct{ body, provenance, more string }
 
 func (m *made) refs(parts ...part) *session.Refs {
 	var items []session.Ref
-	var c spans.Chain
 	for _, p := range parts {
-		id := spans.BlockOfString(p.body)
+		if p.more != "" {
+			p.body = strings.TrimSuffix(p.more, "}") + "," + p.body[1:]
+		}
 		m.blocks.Add(session.Block{Body: p.body})
-		c = c.Add(id, spans.Item{Block: id.Short(), Provenance: p.provenance, Envelope: p.envelope})
-		items = append(items, session.Ref{Block: id.Short().String(), Provenance: p.provenance, Envelope: session.RawJSON(p.envelope)})
+		id := spans.BlockOfString(p.body).Short().String()
+		items = append(items, session.Ref{Block: id, Provenance: p.provenance})
 	}
-	refs := session.NewRefs(items...)
-	refs.Digest = c.String()
-	return refs
+	return session.NewRefs(items...)
 }
 
 func ms(n int64) time.Time { return time.UnixMicro(1_780_000_000_000_000 + n*1000).UTC() }

@@ -6,13 +6,13 @@ package otlprow
 
 import (
 	"fmt"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
 	"iter"
 	"math"
 	"slices"
 	"strings"
-	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/collector/pdata/ptrace"
-	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelagent/otelagent/backend/otlpnesting"
 	"github.com/otelagent/otelagent/backend/session"

@@ -59,15 +59,7 @@ func TestDecode(t *testing.T) {
 	e := s.Events().AppendEmpty()
 	e.SetName(spans.EventBlocks)
 	putSlice(e.Attributes(), "otelagent.block.bodies", "one", "tw\xffo")
-	putSlice(e.Attributes(), "otelagent.block.sizes", 0, 99)
-	e = s.Events().AppendEmpty()
-	e.SetName(spans.EventList)
-	e.Attributes().PutStr("otelagent.list.name", "request")
-	e.Attributes().PutInt("otelagent.list.attempt", 1)
-	e.Attributes().PutDouble("otelagent.list.count", 2)
-	e.Attributes().PutStr("otelagent.list.digest", "D")
-	e.Attributes().PutStr("otelagent.list.prefix", "1 P")
-	putSlice(e.Attributes(), "otelagent.list.items", "AAAAAAAAAAA st")
+	putSlice(e.Attributes(), "otelagent.lists", "request.1 2 - 1 BBBBBBBBBBA\nAAAAAAAAAAA st")
 	e = s.Events().AppendEmpty()
 	e.SetName(spans.EventOther)
 	e.SetTimestamp(1500)
@@ -96,12 +88,12 @@ func TestDecode(t *testing.T) {
 				{Key: "mixed", Value: session.StringValue(`["a",1,2.5,null,true,"eA=="]`)},
 				{Key: "otelagent.schema", Value: session.IntValue(1)},
 			},
-			Lists:  []session.List{{Name: "request", Attempt: 1, Count: 2, Digest: "D", Prefix: "1 P", Items: []string{"AAAAAAAAAAA st"}}},
+			Lists:  []session.List{{Name: "request", Attempt: 1, Count: 2, Digest: "-", Prefix: "1 BBBBBBBBBBA", Items: []string{"AAAAAAAAAAA st"}}},
 			Events: []session.Event{{Time: 1500, Type: "Mystery", Body: "BBBBBBBBBBB", Seq: 8}},
 		}},
 		Blocks: []session.Block{
 			{Session: key, ID: spans.BlockOfString("one"), Body: "one"},
-			{Session: key, ID: spans.BlockOfString("tw\xffo"), Body: "tw\xffo", Size: 99},
+			{Session: key, ID: spans.BlockOfString("tw\xffo"), Body: "tw\xffo"},
 		},
 	}
 	if !reflect.DeepEqual(batch, want) {
@@ -154,9 +146,7 @@ func TestDecodeRejects(t *testing.T) {
 		e := s.Events().AppendEmpty()
 		e.SetName(spans.EventBlocks)
 		e.Attributes().PutEmptySlice("otelagent.block.bodies").AppendEmpty().SetStr("body")
-		e = s.Events().AppendEmpty()
-		e.SetName(spans.EventList)
-		e.Attributes().PutStr("otelagent.list.name", "input")
+		e.Attributes().PutStr("otelagent.lists", "input 0 -")
 	})
 	f(ReasonTurnIndex, func(s ptrace.Span) { s.Attributes().Remove("otelagent.turn.index") })
 	f(ReasonTurnIndex, func(s ptrace.Span) {
@@ -174,7 +164,7 @@ func TestDecodeFacts(t *testing.T) {
 	s.Attributes().Remove("otelagent.run.start")
 	s.Attributes().Remove("otelagent.run.id")
 	s.Attributes().Remove("otelagent.turn.index")
-	for _, name := range []string{spans.EventFact, spans.EventBlocks, spans.EventList, spans.EventOther} {
+	for _, name := range []string{spans.EventFact, spans.EventBlocks, spans.EventOther} {
 		e := s.Events().AppendEmpty()
 		e.SetName(name)
 		e.SetTimestamp(1500)
@@ -184,8 +174,7 @@ func TestDecodeFacts(t *testing.T) {
 			e.Attributes().PutStr("otelagent.fact.key", "title")
 		case spans.EventBlocks:
 			e.Attributes().PutEmptySlice("otelagent.block.bodies").AppendEmpty().SetStr("body")
-		case spans.EventList:
-			e.Attributes().PutStr("otelagent.list.name", "input")
+			e.Attributes().PutStr("otelagent.lists", "input 0 -")
 		}
 	}
 	batch, report := Decode(td)
@@ -320,16 +309,11 @@ func FuzzDecode(f *testing.F) {
 	e := s.Events().AppendEmpty()
 	e.SetName(spans.EventBlocks)
 	putSlice(e.Attributes(), "otelagent.block.bodies", "one")
-	e = s.Events().AppendEmpty()
-	e.SetName(spans.EventList)
-	e.Attributes().PutStr("otelagent.list.name", "request")
-	putSlice(e.Attributes(), "otelagent.list.items", "AAAAAAAAAAA st")
+	putSlice(e.Attributes(), "otelagent.lists", "request 1 -\nAAAAAAAAAAA st")
 	seed(td)
 	a := event(s, spans.EventBlocks)
-	putSlice(a, "otelagent.block.parts", "AAAAAAAAAAA 3 =1:x AAAAAAAAAAE:0:2")
-	putSlice(a, "otelagent.lists", "request.1 2 AAAAAAAAAAAAAAAAAAAAAAAA 1 BBBBBBBBBBA\nAAAAAAAAAAA st @3")
-	event(s, spans.EventEcho).PutEmptyBytes("otelagent.echo.blocks").FromRaw(zip(f, spans.AppendEcho(nil, "again", false)))
-	event(s, spans.EventDetails).PutStr("gen_ai.input.messages", `[{"role":"user"}]`)
+	putSlice(a, "otelagent.block.withheld", spans.Withheld{Block: spans.BlockOf(nil), Size: 9, Beginning: "x"}.Encode())
+	putSlice(a, "otelagent.lists", "request.1 2 - 1 BBBBBBBBBBA\nAAAAAAAAAAA st")
 	seed(td)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		batch, report, err := DecodeProto(b)
@@ -354,15 +338,7 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 		for i := range batch.Blocks {
-			want := spans.BlockOfString(batch.Blocks[i].Body)
-			if batch.Blocks[i].Recipe {
-				r, err := spans.ParseRecipe(batch.Blocks[i].Body)
-				if err != nil {
-					t.Fatal(err)
-				}
-				want = spans.RecipeID(r.ID, batch.Blocks[i].Body)
-			}
-			if batch.Blocks[i].ID != want {
+			if b := &batch.Blocks[i]; b.Size == 0 && b.ID != spans.BlockOfString(b.Body) {
 				t.Fatal("block id is not that of its body")
 			}
 		}

@@ -65,7 +65,7 @@ func contentOf(k session.Key, rows int) session.Batch {
 	}
 	cut := storetest.Block(k, "a text that was too long")
 	cut.Body, cut.Size = "a text", int64(len("a text that was too long"))
-	b.Blocks = append(b.Blocks, cut, storetest.Block(k, `"one"`), storetest.Recipe(k, "whole", spans.BlockOfString(`"one"`).Short().String()))
+	b.Blocks = append(b.Blocks, cut, storetest.Block(k, `"one"`), storetest.Block(k, "[\x01"+spans.BlockOfString(`"one"`).Short().String()+"]"))
 	return b
 }
 

@@ -70,8 +70,8 @@ type side struct {
 }
 
 type block struct {
-	size   int64
-	body   [sha256.Size]byte
+	size int64
+	body [sha256.Size]byte
 }
 
 func read(ctx context.Context, st store.Store, k session.Key) (side, error) {

@@ -151,7 +151,7 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 			}
 			body := secret(fmt.Sprint("body ", i), 500)
 			turn.Blocks = append(turn.Blocks, storetest.Block(gone, body), storetest.Block(gone, strings.Repeat(body, 20)),
-				storetest.Recipe(gone, "{"+body, "=1:{", storetest.Block(gone, body).ID.Short().String()))
+				storetest.Block(gone, "{\x01"+storetest.Block(gone, body).ID.Short().String()))
 			if i%100 == 0 {
 				prompt := storetest.Block(gone, secret("shared body", 60_000))
 				turn.Rows[0] = fixed(turn.Rows[0], prompt)

@@ -70,8 +70,7 @@ CREATE INDEX packs_by_session ON packs (session, raw);
 -- Where each body is. These are small: without rowid they stand in the index itself.
 CREATE TABLE blocks (
   session INTEGER NOT NULL,
-  id      BLOB NOT NULL,    -- SHA-256 of the body; of a recipe the short id of what it makes and the beginning of its text's SHA-256
-  recipe  INTEGER NOT NULL, -- 1: the text of a recipe
+  id      BLOB NOT NULL,    -- SHA-256 of the body
   size    INTEGER NOT NULL, -- original size of a body that was cut or withheld at the source, else 0
   pack    INTEGER NOT NULL, -- 0: the body is empty
   start   INTEGER NOT NULL, -- of the body in the decompressed pack

@@ -106,8 +106,7 @@ func longSession(tb testing.TB, k session.Key) (turns []session.Batch, distinct 
 		for _, size := range []int{300, 100, 2200, 600, newText - 3200} {
 			b.Blocks = append(b.Blocks, take(size))
 		}
-		body := b.Blocks[len(b.Blocks)-3].Body
-		b.Blocks = append(b.Blocks, storetest.Recipe(k, "{"+body, "=1:{", b.Blocks[len(b.Blocks)-3].ID.Short().String()))
+		b.Blocks = append(b.Blocks, storetest.Block(k, "{\x01"+b.Blocks[len(b.Blocks)-3].ID.Short().String()))
 		turns = append(turns, b)
 	}
 	return turns, distinct

@@ -532,7 +532,7 @@ func fill(t *testing.T, s *Store) {
 		{Rows: []session.Row{storetest.Row(a, 1), storetest.Row(a, 2), live}, Blocks: []session.Block{storetest.Block(a, "body"), {Session: a, ID: spans.BlockOfString("cut"), Size: 99}}},
 		{Rows: []session.Row{storetest.Row(b, 4)}},
 		{Rows: []session.Row{fixed(storetest.Row(a, 5), storetest.Block(a, goldenShared))}, Blocks: []session.Block{storetest.Block(a, goldenShared)}},
-		{Blocks: []session.Block{storetest.Recipe(a, "a body", "=2:a "), storetest.Block(a, strings.Repeat("long ", 50))}},
+		{Blocks: []session.Block{storetest.Block(a, "a \x01"+spans.BlockOfString("body").Short().String()), storetest.Block(a, strings.Repeat("long ", 50))}},
 	} {
 		if err := s.Put(t.Context(), batch); err != nil {
 			t.Fatal(err)
@@ -622,7 +622,7 @@ func TestSchema(t *testing.T) {
 			storetest.Row(a, 1), storetest.Row(a, 2), storetest.Row(a, 3), fixed(storetest.Row(a, 5), storetest.Block(a, goldenShared)),
 		},
 		Blocks: []session.Block{
-			storetest.Block(a, "body"), {Session: a, ID: spans.BlockOfString("cut"), Size: 99}, storetest.Recipe(a, "a body", "=2:a "),
+			storetest.Block(a, "body"), {Session: a, ID: spans.BlockOfString("cut"), Size: 99}, storetest.Block(a, "a \x01"+spans.BlockOfString("body").Short().String()),
 			storetest.Block(a, strings.Repeat("long ", 50)), storetest.Block(a, goldenShared),
 		},
 	}
