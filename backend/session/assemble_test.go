@@ -293,10 +293,17 @@ func TestResolvePrefixes(t *testing.T) {
 	s := synth{session: Key{ID: "s1"}}
 	full := s.list("request", "a", "b", "c", "d", "e")
 	two := s.list("input", "a", "b")
-	window := List{Name: "request", Attempt: 1, Count: 4, Digest: s.list("", "a", "b", "c", "d").Digest, Prefix: "2 " + two.Digest, Items: full.Items[2:4]}
-	tail := List{Name: "request", Attempt: 2, Count: 5, Digest: full.Digest, Prefix: "4 " + window.Digest, Items: full.Items[4:]}
-	lost := List{Name: "request", Attempt: 3, Count: 9, Digest: "x", Prefix: "8 nowhere", Items: full.Items[4:]}
-	self := List{Name: "request", Attempt: 4, Count: 5, Digest: "y", Prefix: "5 y", Items: full.Items[4:]}
+	prefix := func(n int) string {
+		var mark spans.Mark
+		for _, it := range full.Items[:n] {
+			mark = mark.Add(it)
+		}
+		return spans.EncodePrefix(int64(n), mark)
+	}
+	window := List{Name: "request", Attempt: 1, Count: 4, Prefix: prefix(2), Items: full.Items[2:4]}
+	tail := List{Name: "request", Attempt: 2, Count: 5, Prefix: prefix(4), Items: full.Items[4:]}
+	lost := List{Name: "request", Attempt: 3, Count: 9, Prefix: spans.EncodePrefix(8, spans.Mark{9}), Items: full.Items[4:]}
+	self := List{Name: "request", Attempt: 4, Count: 6, Prefix: spans.EncodePrefix(5, spans.Mark{7}), Items: full.Items[4:]}
 	s.add(KindTurn, "r", at(0), 0, at(1), at(2)).Lists = []List{tail, lost, window, self}
 	s.add(KindTurn, "r", at(0), 1, at(2), at(3)).Lists = []List{two}
 	turn := Assemble(s.rows).Runs[0].Turns[0]

@@ -21,7 +21,7 @@ func blocksOf(l []Block) *BlockSet {
 func TestBlockSetRead(t *testing.T) {
 	s := synth{session: Key{ID: "s1"}}
 	var broken []Defect
-	refs := (&assembler{}).refs(new(s.list("request", "one", "two", "three")), &broken)
+	refs := (&assembler{}).refs(new(s.list("input", "one", "two", "three")), &broken)
 	if len(broken) > 0 {
 		t.Fatal(broken)
 	}
@@ -58,12 +58,6 @@ func TestBlockSetRead(t *testing.T) {
 	if c := blocksOf(s.blocks).Read(&swapped); !c.Broken {
 		t.Errorf("swapped: %+v", c)
 	}
-	stamped := *refs
-	stamped.items = slices.Clone(items)
-	stamped.items[2].Provenance = "st"
-	if c := blocksOf(s.blocks).Read(&stamped); !c.Broken {
-		t.Errorf("other provenance: %+v", c)
-	}
 
 	// Two blocks that begin alike: the digest decides.
 	twins := blocksOf(s.blocks)
@@ -78,7 +72,7 @@ func TestBlockSetRead(t *testing.T) {
 		t.Error("an ambiguous id gave a body")
 	}
 	twins.byShort[id.Short()] = []held{{id: other, body: "wrong"}, {id: id, cut: true, size: 3}}
-	if c := twins.Read(refs); c.Broken || !slices.Equal(c.Withheld, []int{1}) || c.Bodies[1] != "" {
+	if c := twins.Read(refs); c.Broken || !slices.Equal(c.Missing, []int{1}) || c.Bodies[1] != "" {
 		t.Errorf("twins, and the one that is meant was cut: %+v", c)
 	}
 	delete(twins.byShort, spans.BlockOfString("one").Short())

@@ -121,7 +121,10 @@ func (a *assembler) notes(dst []Note, r *Row) []Note {
 
 // refs resolves a list. Whatever is wrong with it is said in d.
 func (a *assembler) refs(l *List, d *[]Defect) *Refs {
-	refs := &Refs{Count: l.Count, Complete: true, Digest: l.Digest}
+	refs := &Refs{Count: l.Count, Complete: true}
+	if l.Digest != (spans.Whole{}).String() {
+		refs.Digest = l.Digest
+	}
 	bad := int64(0)
 	if end := a.index.end(l); end == nil {
 		if len(l.Items) > 0 {

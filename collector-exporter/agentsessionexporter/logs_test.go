@@ -143,11 +143,6 @@ func TestBadRecordsAreCounted(t *testing.T) {
 		"bodies of no use": key(string(spans.BlockBodiesKey), func(v pcommon.Value) { v.SetEmptyMap().PutStr("a", "b") }),
 		"lists of no use":  key(string(spans.ListsKey), func(v pcommon.Value) { v.SetEmptySlice().AppendEmpty().SetStr("request x\nrubbish \xff") }),
 		"a turn of no use": key(string(spans.TurnIndexKey), func(v pcommon.Value) { v.SetInt(-7) }),
-		"details of no use": func(r plog.LogRecord) {
-			r.SetEventName(spans.EventDetails)
-			r.Attributes().PutStr(string(spans.InputMessagesKey), `[{"a":`)
-			deep(r.Attributes().PutEmpty(string(spans.ToolDefinitionsKey)))
-		},
 		"many attributes": func(r plog.LogRecord) {
 			for i := range 2000 {
 				r.Attributes().PutInt(fmt.Sprint("k", i), int64(i))
@@ -396,7 +391,7 @@ func part(td ptrace.Traces) (ptrace.Traces, plog.Logs) {
 					s.Attributes().Remove(k)
 				}
 				s.Events().RemoveIf(func(e ptrace.SpanEvent) bool {
-					if !strings.HasPrefix(e.Name(), "otelagent.") && e.Name() != spans.EventDetails {
+					if !strings.HasPrefix(e.Name(), "otelagent.") {
 						return false
 					}
 					r := to.AppendEmpty()

@@ -119,8 +119,6 @@ func TestEveryPlaceIsRedacted(t *testing.T) {
 		e.Attributes().PutEmptySlice(key).AppendEmpty().SetStr(value)
 	}
 	id := spans.BlockOfString(text)
-	full := spans.Recipe{ID: id, Full: true, Size: int64(len(text)), Pieces: []spans.Piece{{Text: text}}}
-	short := spans.Recipe{ID: id, Size: int64(len(text)), Pieces: []spans.Piece{{Text: text}}}
 	for name, tt := range map[string]struct {
 		put   func(ptrace.Span)
 		where string
@@ -166,31 +164,13 @@ func TestEveryPlaceIsRedacted(t *testing.T) {
 				require.Equal(t, `{"role":"user","content":"`+left+`"}`, b.Blocks[0].Body)
 			},
 		},
-		"recipe with a full id": {
-			func(s ptrace.Span) { blocks(s, string(spans.BlockPartsKey), full.Encode()) }, "recipe",
-			func(t *testing.T, b session.Batch) {
-				withheld := spans.Recipe{ID: id, Full: true, Size: int64(len(text))}
-				require.Equal(t, []session.Block{{
-					Session: b.Rows[0].Session, ID: spans.RecipeID(id, withheld.Encode()), Body: withheld.Encode(), Recipe: true,
-				}}, b.Blocks)
-				require.NoError(t, store.CheckBatch(b))
-			},
-		},
-		"recipe with a short id": {
-			func(s ptrace.Span) { blocks(s, string(spans.BlockPartsKey), short.Encode()) }, "recipe",
-			func(t *testing.T, b session.Batch) { require.Empty(t, b.Blocks) },
-		},
-		"envelope of an item": {
+		"withheld block": {
 			func(s ptrace.Span) {
-				e := s.Events().AppendEmpty()
-				e.SetName(spans.EventList)
-				e.Attributes().PutStr(string(spans.ListNameKey), spans.ListRequest)
-				e.Attributes().PutInt(string(spans.ListCountKey), 1)
-				e.Attributes().PutEmptySlice(string(spans.ListItemsKey)).AppendEmpty().SetStr(
-					spans.Item{Block: id.Short(), Provenance: "st", Envelope: `{"tags":["` + text + `"]}`}.Encode())
-			}, "item",
+				w := spans.Withheld{Block: id, Size: int64(len(text)) + 1, Beginning: text}
+				blocks(s, string(spans.BlockWithheldKey), w.Encode())
+			}, "block",
 			func(t *testing.T, b session.Batch) {
-				require.Equal(t, []string{id.Short().String()}, b.Rows[0].Lists[0].Items)
+				require.Equal(t, []session.Block{{Session: b.Rows[0].Session, ID: id, Body: left, Size: int64(len(text)) + 1}}, b.Blocks)
 			},
 		},
 	} {
@@ -326,8 +306,7 @@ func FuzzRedaction(f *testing.F) {
 	f.Add("use " + secret)
 	f.Add(`{"role":"user","content":"` + secret + `"}`)
 	f.Add("AAAAAAAAAAA st {\"a\":1}")
-	full := spans.Recipe{ID: spans.BlockID{1}, Full: true, Size: 40, Pieces: []spans.Piece{{Text: secret}}}
-	f.Add(full.Encode())
+	f.Add(spans.Withheld{Block: spans.BlockID{1}, Size: 40, Beginning: secret}.Encode())
 	rules, err := newRedactor(&RedactionConfig{Enabled: true})
 	if err != nil {
 		f.Fatal(err)
@@ -338,7 +317,7 @@ func FuzzRedaction(f *testing.F) {
 		records("a").ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).CopyTo(r)
 		a := r.Attributes()
 		a.PutStr("acme.note", text)
-		for _, key := range []string{string(spans.BlockBodiesKey), string(spans.BlockPartsKey), string(spans.ListsKey)} {
+		for _, key := range []string{string(spans.BlockBodiesKey), string(spans.BlockWithheldKey), string(spans.ListsKey)} {
 			a.PutEmptySlice(key).AppendEmpty().SetStr(text)
 		}
 		batch, _ := otlprow.DecodeLogs(ld)

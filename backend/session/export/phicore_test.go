@@ -163,7 +163,7 @@ func TestPhiCoreNamesWhatIsMissing(t *testing.T) {
 	if !errors.As(err, &named) || !errors.Is(err, ErrContent) || out.Len() > 0 || len(missing) == 0 {
 		t.Fatalf("%d bytes, %v", out.Len(), err)
 	}
-	id := spans.BlockOfString(assistant).Short().String()
+	id := spans.BlockOfString(`{"turnId":{"loopId":"s.cfg.1","turnIndex":0},` + assistant[1:]).Short().String()
 	if want := "s.cfg.1@2026-05-28T20:26:40.123456789Z/0: output: blocks " + id; missing[0].String() != want {
 		t.Errorf("%q, want %q", missing[0], want)
 	}

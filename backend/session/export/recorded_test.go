@@ -115,7 +115,7 @@ func checkTexts(t *testing.T, s *export.Recorded, l []export.Line) {
 		blocks := map[string]string{}
 		add := func(refs *session.Refs) {
 			for _, ref := range refs.Items() {
-				blocks[ref.Block], _ = s.Blocks.Body(ref)
+				blocks[s.Blocks.Same(ref)], _ = s.Blocks.Body(ref)
 			}
 		}
 		add(r.Messages)
