@@ -129,6 +129,14 @@ func (s *diffed) calls(calls []*ToolCall, capture spans.Capture, results map[str
 	return l
 }
 
+// textBlock names a text as spans without content name it: by its own digest, where the block of ref may be a template.
+func textBlock(ref Ref, body string, known bool) string {
+	if known {
+		return spans.BlockOfString(body).Short().String()
+	}
+	return ref.Block
+}
+
 // held reads arguments or a result.
 func (s *diffed) held(refs *Refs, capture spans.Capture) heldText {
 	switch {
@@ -142,8 +150,8 @@ func (s *diffed) held(refs *Refs, capture spans.Capture) heldText {
 	h := heldText{known: true}
 	var bodies, blocks []string
 	for _, ref := range refs.Items() {
-		blocks = append(blocks, ref.Block)
 		body, ok := s.Blocks.Body(ref)
+		blocks = append(blocks, textBlock(ref, body, ok))
 		if !ok {
 			h.known, h.why = false, bodyLost(s.Blocks, ref, capture)
 		}

@@ -124,11 +124,11 @@ func TestRequestsOfALongSession(t *testing.T) {
 	all := send(t, events).Batch()
 	_ = events.Close()
 	for seed := range uint64(4) {
-		random := rand.New(rand.NewPCG(seed, 1))
+		random := rand.New(rand.NewPCG(seed, 2))
 		batch := session.Batch{Rows: slices.Clone(all.Rows), Blocks: slices.Clone(all.Blocks)}
 		if seed > 0 {
 			batch.Rows = slices.DeleteFunc(batch.Rows, func(session.Row) bool { return random.IntN(20) == 0 })
-			batch.Blocks = slices.DeleteFunc(batch.Blocks, func(session.Block) bool { return random.IntN(100*int(seed)) == 0 })
+			batch.Blocks = slices.DeleteFunc(batch.Blocks, func(session.Block) bool { return random.IntN(400*int(seed)) == 0 })
 		}
 		exact, nothing := 0, 0
 		for key, l := range read(t, batch) {

@@ -209,7 +209,7 @@ func (r *Request) param(blocks *BlockSet, kind spans.ProvenanceKind) (block, bod
 	for _, ref := range r.Params.Items() {
 		if ref.Provenance == string(kind) {
 			body, ok := blocks.Body(ref)
-			return ref.Block, body, ok
+			return textBlock(ref, body, ok), body, ok
 		}
 	}
 	return "", "", true

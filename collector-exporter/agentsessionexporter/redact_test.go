@@ -182,8 +182,8 @@ func TestEveryPlaceIsRedacted(t *testing.T) {
 			finds := redactorOf(t, "").batch(&batch)
 			tt.check(t, batch)
 			require.NotEqual(t, before, batch)
-			require.Equal(t, map[string]int{"attribute": 0, "block": 0, "item": 0, "recipe": 0, tt.where: 1},
-				map[string]int{"attribute": finds.attribute, "block": finds.block, "item": finds.item, "recipe": finds.recipe})
+			require.Equal(t, map[string]int{"attribute": 0, "block": 0, "item": 0, tt.where: 1},
+				map[string]int{"attribute": finds.attribute, "block": finds.block, "item": finds.item})
 
 			ex := setup(t, nil, redacting("default"))
 			td.MarkReadOnly()
@@ -290,8 +290,8 @@ rules:
 func TestRedactionCopies(t *testing.T) {
 	attrs := []session.Attr{{Key: "acme.note", Value: session.StringValue(secret)}}
 	lists := []session.List{{Name: spans.ListRequest, Items: []string{
-		spans.Item{Block: spans.ShortID{1}, Envelope: `{"a":"` + secret + `"}`}.Encode(),
-		spans.Item{Block: spans.ShortID{2}, Envelope: `{"a":"` + secret + `"}`}.Encode(),
+		spans.Item{Block: spans.ShortID{1}, Provenance: "t:1:" + secret}.Encode(),
+		spans.Item{Block: spans.ShortID{2}, Provenance: "t:1:" + secret}.Encode(),
 		"no item " + secret,
 	}}}
 	item := lists[0].Items[0]
@@ -382,11 +382,7 @@ func TestRedactionOfPartialOutput(t *testing.T) {
 	e := s.Events().AppendEmpty()
 	e.SetName(spans.EventBlocks)
 	e.Attributes().PutEmptySlice(string(spans.BlockBodiesKey)).AppendEmpty().SetStr(body)
-	e = s.Events().AppendEmpty()
-	e.SetName(spans.EventList)
-	e.Attributes().PutStr(string(spans.ListNameKey), spans.ListOutput)
-	e.Attributes().PutInt(string(spans.ListCountKey), 1)
-	e.Attributes().PutEmptySlice(string(spans.ListItemsKey)).AppendEmpty().SetStr(spans.Item{Block: spans.BlockOfString(body).Short()}.Encode())
+	e.Attributes().PutStr(string(spans.ListsKey), "output 1 -\n"+spans.BlockOfString(body).Short().String())
 
 	batch, _ := otlprow.Decode(td)
 	require.Empty(t, batch.Blocks)

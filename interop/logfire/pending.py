@@ -50,7 +50,7 @@ provider.add_span_processor(exporting)
 provider.add_span_processor(PendingSpanProcessor(ids, MainSpanProcessorWrapper(exporting, NoopScrubber())))
 tracer = provider.get_tracer("loop")
 
-address = {"session.id": "s1", "otelagent.run.id": "r1", "otelagent.run.start": START, "otelagent.schema": 1}
+address = {"session.id": "s1", "otelagent.run.id": "r1", "otelagent.run.start": START, "otelagent.schema": 2}
 
 
 def span(name, at, parent=None, kind=SpanKind.INTERNAL, **attributes):

@@ -27,6 +27,7 @@ type part struct{ body, provenance, more string }
 
 func (m *made) refs(parts ...part) *session.Refs {
 	var items []session.Ref
+	var bodies []string
 	for _, p := range parts {
 		if p.more != "" {
 			p.body = strings.TrimSuffix(p.more, "}") + "," + p.body[1:]
@@ -34,8 +35,12 @@ func (m *made) refs(parts ...part) *session.Refs {
 		m.blocks.Add(session.Block{Body: p.body})
 		id := spans.BlockOfString(p.body).Short().String()
 		items = append(items, session.Ref{Block: id, Provenance: p.provenance})
+		bodies = append(bodies, p.body)
 	}
-	return session.NewRefs(items...)
+	refs := session.NewRefs(items...)
+	all := strings.Join(bodies, "\n")
+	refs.Digest = spans.WholeOf(int64(len(all)), spans.BlockOfString(all)).String()
+	return refs
 }
 
 func ms(n int64) time.Time { return time.UnixMicro(1_780_000_000_000_000 + n*1000).UTC() }

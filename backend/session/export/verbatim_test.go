@@ -22,7 +22,9 @@ import (
 )
 
 // imported reads a file of the guide and returns its sessions.
-func imported(t *testing.T, file []byte) []export.Recorded {
+func imported(t *testing.T, file []byte) []export.Recorded { return arrived(t, sent(t, file)) }
+
+func sent(t *testing.T, file []byte) *agenttest.Pipeline {
 	t.Helper()
 	p := agenttest.New(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
 	rec := otelagent.NewRecorder(p.Tracer())
@@ -35,7 +37,7 @@ func imported(t *testing.T, file []byte) []export.Recorded {
 		}
 	}
 	rec.Close(context.Background())
-	return arrived(t, p)
+	return p
 }
 
 // timeless is what is said of rows of a session of which no time is known: theirs is 0.
@@ -168,12 +170,13 @@ func TestProducersRowsThatAreNotThere(t *testing.T) {
 	}
 	export.CheckOrder(t, export.LinesOf(t, out.Bytes()))
 
-	s = imported(t, file)[0]
+	p = sent(t, file)
+	s = arrived(t, p)[0]
 	var some session.BlockSet
 	lost := *s.Fact("message/msg_1fbd5df60000DdO9eGzMcNU77s", "guide.row").Value
-	for _, f := range s.Facts {
-		if body, ok := s.Blocks.Body(*f.Value); ok && f.Value.Block != lost.Block {
-			some.Add(session.Block{Body: body})
+	for _, b := range p.Batch().Blocks {
+		if b.ID.Short().String() != lost.Block {
+			some.Add(b)
 		}
 	}
 	out.Reset()
