@@ -124,7 +124,7 @@ func TestRequestsOfALongSession(t *testing.T) {
 	all := send(t, events).Batch()
 	_ = events.Close()
 	for seed := range uint64(4) {
-		random := rand.New(rand.NewPCG(seed, 2))
+		random := rand.New(rand.NewPCG(seed, 3))
 		batch := session.Batch{Rows: slices.Clone(all.Rows), Blocks: slices.Clone(all.Blocks)}
 		if seed > 0 {
 			batch.Rows = slices.DeleteFunc(batch.Rows, func(session.Row) bool { return random.IntN(20) == 0 })

@@ -67,7 +67,7 @@ func TestSharedPoison(t *testing.T) {
 	checkWhole(t, s)
 }
 
-// What is not shared: bodies that no row of the batch names, small ones, those that were cut, whole requests, and those whose
+// What is not shared: bodies that no row of the batch names, small ones, those that were cut, and those whose
 // session has them already.
 func TestSharedNot(t *testing.T) {
 	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
@@ -77,15 +77,11 @@ func TestSharedNot(t *testing.T) {
 	cut := b
 	cut.Body, cut.Size = large[:2000], int64(len(large))
 	small := storetest.Block(k, large[:sharedMin-1])
-	whole := storetest.Block(k, "payload "+large)
-	payload := storetest.Row(k, 2)
-	payload.Lists = []session.List{{Name: spans.ListParams, Count: 2, Items: []string{whole.ID.Short().String() + " payload", "no item"}}}
 	other := key("other")
 	for name, batch := range map[string]session.Batch{
 		"not named":             {Rows: []session.Row{storetest.Row(other, 1)}, Blocks: []session.Block{storetest.Block(other, large)}},
 		"small":                 {Rows: []session.Row{fixed(storetest.Row(k, 1), small)}, Blocks: []session.Block{small}},
 		"cut":                   {Rows: []session.Row{fixed(storetest.Row(k, 1), cut)}, Blocks: []session.Block{cut}},
-		"payload":               {Rows: []session.Row{payload}, Blocks: []session.Block{whole}},
 		"named by another":      {Rows: []session.Row{fixed(storetest.Row(key("b"), 1), storetest.Block(other, large))}, Blocks: []session.Block{storetest.Block(other, large)}},
 		"there already":         {Rows: []session.Row{fixed(storetest.Row(other, 1), storetest.Block(other, large))}, Blocks: []session.Block{storetest.Block(other, large)}},
 		"named by another list": {Rows: []session.Row{storetest.Row(other, 1)}, Blocks: []session.Block{storetest.Block(other, large)}},

@@ -95,7 +95,6 @@ CREATE TABLE IF NOT EXISTS `db`.`blocks_local` ON CLUSTER `c` (
   `session` String,
   `id` FixedString(32),
   `size` Int64,
-  `recipe` UInt8,
   `bytes` UInt32,
   `body` String,
   `writer` UInt64,

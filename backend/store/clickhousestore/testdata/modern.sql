@@ -83,7 +83,6 @@ CREATE TABLE IF NOT EXISTS `db`.`blocks` (
   `session` String CODEC(ZSTD(1)),
   `id` FixedString(32),
   `size` Int64 CODEC(ZSTD(1)),
-  `recipe` UInt8 CODEC(ZSTD(1)),
   `bytes` UInt32 CODEC(ZSTD(1)),
   `body` String CODEC(ZSTD(3)),
   `writer` UInt64 CODEC(ZSTD(1)),

@@ -77,7 +77,6 @@ CREATE TABLE IF NOT EXISTS `db`.`blocks` (
   `session` String,
   `id` FixedString(32),
   `size` Int64,
-  `recipe` UInt8,
   `bytes` UInt32,
   `body` String,
   `writer` UInt64,
