@@ -84,6 +84,8 @@ func usageCases() []usageCase {
 		// The rules, and how each dialect comes to one.
 		{name: "rule of a line", dialect: "otelagent", text: own(reply("01", `{`+five+`,"rule":"includes_cache"}`), reply("02", `{`+five+`,"rule":"excludes_cache"}`), reply("03", `{`+five+`,"rule":"excludes_cache_and_reasoning"}`)),
 			want: one(sums{Usage: session.Usage{Input: 100 + 135 + 135, Output: 40 + 40 + 50, Reasoning: 30, CacheRead: 90, CacheWrite: 15}, Rules: includes + " " + excludes + " " + excludes2})},
+		{name: "reasoning apart from output", dialect: "otelagent", text: own(reply("01", `{`+five+`,"rule":"excludes_reasoning"}`)),
+			want: one(sums{Usage: session.Usage{Input: 100, Output: 40 + 10, Reasoning: 10, CacheRead: 30, CacheWrite: 5}, Rules: string(spans.UsageRuleExcludesReasoning)})},
 		{name: "no rule", dialect: "otelagent", text: own(reply("01", `{`+five+`}`)), want: one(sums{Usage: withCache, Rules: includes})},
 		{name: "rule as set", dialect: "otelagent", text: own(reply("01", `{`+five+`}`)), opts: rule(spans.UsageRuleExcludesCache), want: one(sums{Usage: without, Rules: excludes})},
 		{name: "rule of a line before that as set", dialect: "otelagent", text: own(reply("01", `{`+five+`,"rule":"includes_cache"}`)), opts: rule(spans.UsageRuleExcludesCache),

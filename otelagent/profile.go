@@ -67,12 +67,14 @@ func finishReason(res *TurnResult) string {
 		return "error"
 	}
 	switch res.StopReason {
-	case "end_turn", "endTurn", "stop_sequence":
+	case "end_turn", "endTurn", "stop_sequence", "completed", "STOP":
 		return "stop"
-	case "max_tokens", "maxTokens":
+	case "max_tokens", "maxTokens", "max_output_tokens", "MAX_TOKENS":
 		return "length"
-	case "toolUse", "tool_use", "tool_calls", "toolCalls":
+	case "toolUse", "tool_use", "tool_calls", "toolCalls", "function_call":
 		return "tool_call"
+	case "SAFETY":
+		return "content_filter"
 	case "aborted":
 		return "error"
 	}

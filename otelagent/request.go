@@ -2,31 +2,44 @@ package otelagent
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"slices"
-	"strconv"
 
+	"github.com/otelagent/otelagent/internal/genaijson"
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// ParseRequest reads a request as a provider or loop spells it: a JSON object with messages (or input, contents), a system prompt (system,
-// system_prompt, instructions, systemInstruction), tools, model, and what else it has. The result refers to payload and is
-// valid as long as that is not changed. Of what is no such object only Payload and Bytes are set. Limit: 131,072 messages; a longer array of
-// them is part of Rest. It never fails.
-func ParseRequest(payload []byte) Request {
+// ParseRequest reads the request of a model API from the body of the HTTP request: Anthropic messages, OpenAI chat
+// completions and responses, Gemini generateContent, phi-core's request payload, and what is spelled like these. It
+// sets
+//
+//   - Messages, each with Role and ToolCallID, from messages, input or contents
+//   - System and Tools, Model (Gemini's stands in the URL), MaxTokens, Temperature, Level of reasoning and Format
+//   - Payload, Bytes, Frame and Rest
+//
+// The error names the key and what is allowed there. The Request then holds what could be read; of a body that is no
+// JSON object only Payload and Bytes. The result refers to payload, and is valid as long as that does not change.
+// Limits: 131,072 messages; a longer array of them is part of Rest. 200 levels of nesting.
+func ParseRequest(payload []byte) (Request, error) {
 	r := Request{Payload: payload, Bytes: int64(len(payload))}
-	r.fill()
-	return r
+	err := r.fill()
+	if err != nil {
+		err = fmt.Errorf("otelagent: request: %w", err)
+	}
+	return r, err
 }
 
 // fill reads r.Payload into the fields that are not set.
-func (r *Request) fill() {
-	if rawjson.Valid(r.Payload, rawjson.MaxDepth) != nil || rawjson.ValidUTF8(r.Payload) != nil {
-		return
+func (r *Request) fill() error {
+	if err := rawjson.Valid(r.Payload, rawjson.MaxDepth); err != nil {
+		return err
 	}
 	c := rawjson.NewCursor(r.Payload, rawjson.MaxDepth)
 	if !c.Open('{') {
-		return
+		return errors.New("want an object, got " + rawjson.KindOf(bytes.TrimSpace(r.Payload)))
 	}
 	f := spans.Frame{}
 	seen := map[string]bool{}
@@ -47,26 +60,14 @@ func (r *Request) fill() {
 				twice = !r.messages(value) || twice
 				continue
 			}
-		case "system", "system_prompt", "instructions", "systemInstruction":
-			if f.System == "" {
+		case "system", "system_prompt", "instructions", "systemInstruction", "system_instruction":
+			if f.System == "" && value[0] != 'n' {
 				f.System, r.System = key, value
 				continue
 			}
 		case "tools":
 			f.Tools, r.Tools = key, value
 			continue
-		case "model", "model_id":
-			r.Model = textOf(value, r.Model)
-		case "temperature":
-			if t, err := strconv.ParseFloat(string(value), 64); err == nil && r.Temperature == nil {
-				r.Temperature = &t
-			}
-		case "max_tokens", "max_completion_tokens", "max_output_tokens":
-			if n, err := strconv.ParseInt(string(value), 10, 64); err == nil && r.MaxTokens == nil {
-				r.MaxTokens = &n
-			}
-		case "reasoning_effort", "thinking_level":
-			r.Level = textOf(value, r.Level)
 		}
 		if len(rest) > 1 {
 			rest = append(rest, ',')
@@ -77,6 +78,7 @@ func (r *Request) fill() {
 	if length += max(0, len(f.Keys)-1); !twice && length == len(r.Payload) {
 		r.Frame = &f
 	}
+	return r.parameters(object.Of("", r.Rest))
 }
 
 // maxRequestMessages bounds the messages of a request that are told apart; one with more is kept as its payload alone.
@@ -106,28 +108,10 @@ func (r *Request) messages(array []byte) (compact bool) {
 			length++
 		}
 		msg := Message{Raw: raw}
-		if raw[0] == '{' {
-			m := rawjson.NewCursor(raw, rawjson.MaxDepth)
-			for m.Open('{'); m.More('}'); {
-				switch key, value := m.RawKey(), m.Value(); string(key) {
-				case `"role"`:
-					msg.Role = textOf(value, "")
-				case `"tool_call_id"`:
-					msg.ToolCallID = textOf(value, "")
-				}
-			}
-		}
+		msg.Role, msg.ToolCallID = genaijson.Heading(raw)
 		r.Messages = append(r.Messages, msg)
 	}
 	return length == len(array)
-}
-
-// textOf returns what a JSON string says, or otherwise.
-func textOf(value []byte, otherwise string) string {
-	if s, ok := rawjson.String(value); ok {
-		return s
-	}
-	return otherwise
 }
 
 // scratch is memory for the items of a request.

@@ -102,7 +102,7 @@ func (t *Turn) Request(req Request) {
 	}
 	stated := req.Model
 	if t.recording && req.Payload != nil && req.Messages == nil {
-		req.fill()
+		_ = req.fill() // what cannot be read is kept as it is spelled
 	}
 	if req.Bytes == 0 {
 		req.Bytes = int64(len(req.Payload))

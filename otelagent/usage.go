@@ -15,11 +15,10 @@ type normalUsage struct {
 
 func (u *Usage) normal() normalUsage {
 	n := normalUsage{u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite}
-	switch u.Rule {
-	case spans.UsageRuleExcludesCacheAndReasoning:
+	if u.Rule == spans.UsageRuleExcludesReasoning || u.Rule == spans.UsageRuleExcludesCacheAndReasoning {
 		n.output = plus(n.output, u.Reasoning)
-		fallthrough
-	case spans.UsageRuleExcludesCache:
+	}
+	if u.Rule == spans.UsageRuleExcludesCache || u.Rule == spans.UsageRuleExcludesCacheAndReasoning {
 		n.input = plus(n.input, plus(u.CacheRead, u.CacheWrite))
 	}
 	return n

@@ -735,6 +735,8 @@ const (
 	UsageRuleIncludesCache UsageRule = "includes_cache"
 	// UsageRuleExcludesCache: Reported input leaves cached tokens out; cache read and cache write were added.
 	UsageRuleExcludesCache UsageRule = "excludes_cache"
+	// UsageRuleExcludesReasoning: Reported output leaves reasoning out, which was added; reported input already includes cached tokens.
+	UsageRuleExcludesReasoning UsageRule = "excludes_reasoning"
 	// UsageRuleExcludesCacheAndReasoning: Reported input leaves cached tokens out and reported output leaves reasoning out; all three were added.
 	UsageRuleExcludesCacheAndReasoning UsageRule = "excludes_cache_and_reasoning"
 )

@@ -23,7 +23,7 @@ import (
 func ask(t testing.TB, run *otelagent.Run, payload string, more ...func(*otelagent.Request)) {
 	t.Helper()
 	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{Index: -1})
-	req := otelagent.ParseRequest([]byte(payload))
+	req, _ := otelagent.ParseRequest([]byte(payload)) // the tests of that are in the package
 	for _, f := range more {
 		f(&req)
 	}
@@ -64,6 +64,7 @@ func TestRequestFromPayload(t *testing.T) {
 		"{\n  \"model\": \"m\",\n  \"messages\": [ {\"role\": \"user\", \"content\": \"spread out\"} ]\n}",
 		`{"model":"m","model":"n","messages":[{"role":"user","content":"a key twice"}]}`,
 		`{"model":"m","messages":"no array"}`,
+		`{"model":"m","input":"a string","instructions":null}`,
 		`[1,2]`, `no JSON`, "not \xff UTF-8", `{}`,
 	} {
 		run, exp := start(t)

@@ -45,7 +45,7 @@ func TestRequestToldTwice(t *testing.T) {
 	payload := payloadOf(`"s"`, history...)
 	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{Index: -1})
 	for range 3 {
-		turn.Request(otelagent.ParseRequest([]byte(payload)))
+		turn.Request(otelagent.Request{Payload: []byte(payload)})
 	}
 	turn.End(otelagent.TurnResult{})
 	w := readWire(t, exp.GetSpans())
@@ -146,7 +146,7 @@ func TestEndsAreToldWithoutLocks(t *testing.T) {
 	_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{})
 	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{})
 	n.turn = turn
-	turn.Request(otelagent.ParseRequest([]byte(payloadOf(`"s"`, user(strings.Repeat("x", 100_000))))))
+	turn.Request(otelagent.Request{Payload: []byte(payloadOf(`"s"`, user(strings.Repeat("x", 100_000))))})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -194,7 +194,7 @@ func TestRecipesOfWholeBlocks(t *testing.T) {
 	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{Index: -1})
 	turn.AddInput(otelagent.Message{Raw: []byte(user(strings.Repeat("y", 1500)))})
 	payload, sections := prompt("Monday")
-	req := otelagent.ParseRequest([]byte(payload))
+	req, _ := otelagent.ParseRequest([]byte(payload))
 	sections(&req)
 	turn.Request(req)
 	turn.End(otelagent.TurnResult{})

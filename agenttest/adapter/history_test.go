@@ -127,7 +127,7 @@ func (l *loop) ask(turn *otelagent.Turn, run string, history []string) {
 	}
 	payload := `{"model_id":"m",` + space + `"system_prompt":` + system + `,"messages":[` + strings.Join(history, ",") + `],"tools":[{"name":"bash"}],"temperature":0.20}`
 	l.told = append(l.told, toldRequest{run, index, payload})
-	req := otelagent.ParseRequest([]byte(payload))
+	req, _ := otelagent.ParseRequest([]byte(payload)) // which has nothing wrong
 	for i := range req.Messages {
 		req.Messages[i].Envelope = []string{"turnId"}
 		req.Messages[i].Provenance = spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: int64(i / 2), Role: "user-message"}

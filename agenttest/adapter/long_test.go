@@ -164,7 +164,7 @@ func distinct(t testing.TB, events io.Reader) (d, payloads int) {
 			}
 			if ev.Payload != nil {
 				payloads += len(ev.Payload)
-				r := otelagent.ParseRequest(ev.Payload)
+				r, _ := otelagent.ParseRequest(ev.Payload)
 				add(r.System)
 				add(r.Tools)
 				for _, m := range r.Messages {

@@ -58,7 +58,11 @@ func inJSON(etag, indent string, v func() (any, error)) *answer {
 		if err != nil {
 			return err
 		}
-		return encode(b, x, indent)
+		enc := json.NewEncoder(b)
+		// As the command line prints it: the content type and nosniff keep it from being a page
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", indent)
+		return enc.Encode(x)
 	}}
 }
 

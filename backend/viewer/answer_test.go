@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -33,6 +34,22 @@ func handler(t *testing.T) *Handler {
 	}
 	t.Cleanup(h.Close)
 	return h
+}
+
+// An answer of more than 64 MiB is refused, and nothing of it is held.
+func TestAnswerTooLarge(t *testing.T) {
+	h := handler(t)
+	text := strings.Repeat("\x01", maxBody/5) // six characters each
+	w := httptest.NewRecorder()
+	h.api(func(*http.Request) (*answer, error) {
+		return asJSON("x", func() (any, error) { return []string{text}, nil }), nil
+	})(w, httptest.NewRequest(http.MethodGet, "/api/v1/x", nil))
+	if w.Code != errTooLarge.status || !strings.Contains(w.Body.String(), errTooLarge.text) || w.Header().Get("ETag") != "" {
+		t.Errorf("%d %.200s %v", w.Code, w.Body, w.Header())
+	}
+	if h.large.left.Load() != maxLarge || h.small.left.Load() != maxSmall || len(h.making) != 0 {
+		t.Errorf("something is held: %d, %d, %d", h.large.left.Load(), h.small.left.Load(), len(h.making))
+	}
 }
 
 // stuck is a client that reads nothing until it may.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"strings"
 
@@ -71,10 +70,6 @@ func openToRead(ctx context.Context, a *app, at location, tenant string) (*datab
 		return nil, err
 	}
 	st, err := at.open(ctx, dsn.WithReadOnly())
-	if have, want, older := dsn.Older(err); older {
-		return nil, fmt.Errorf("%s was written by an older otelagent: it has schema version %d, this one reads %d\n"+
-			"What writes brings it up to date when it opens it: 'otelagent up' or 'otelagent send --db'. Older programs cannot read it then (docs/upgrade.md)", at.name, have, want)
-	}
 	if err != nil {
 		return nil, at.plainly(os.O_RDONLY, err)
 	}

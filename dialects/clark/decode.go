@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
-	"github.com/otelagent/otelagent/dialects/object"
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -275,7 +275,8 @@ func (d *Decoder) request(r *run, m otelagent.Meta, l *line) {
 		d.other(m, l)
 		return
 	}
-	e := &otelagent.RequestPrepared{Meta: m, Request: otelagent.ParseRequest(l.payload)}
+	req, _ := otelagent.ParseRequest(l.payload) // what cannot be read is kept as it is spelled
+	e := &otelagent.RequestPrepared{Meta: m, Request: req}
 	e.Temperature = temperature(l.Raw("temperature"))
 	e.Attempt = r.attempt
 	d.Emit(e)

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/otelagent/otelagent/dialects/object"
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"

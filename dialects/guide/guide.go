@@ -44,8 +44,8 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/input"
-	"github.com/otelagent/otelagent/dialects/object"
 	"github.com/otelagent/otelagent/dialects/shell"
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 )

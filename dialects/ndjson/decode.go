@@ -626,7 +626,7 @@ func (r *reader) attribute(req *otelagent.Request) {
 		r.problem(key, "stands beside messages, which have their own")
 		return
 	}
-	says := otelagent.ParseRequest(req.Payload)
+	says, _ := otelagent.ParseRequest(req.Payload) // what cannot be read is kept as it is spelled
 	n := 0
 	r.elements(key, func(i int, value []byte) {
 		if n = i + 1; n <= len(says.Messages) && value[0] != 'n' {
@@ -655,6 +655,9 @@ func (r *reader) attribute(req *otelagent.Request) {
 	}
 	if req.Level == "" {
 		req.Level = says.Level
+	}
+	if req.Format == "" {
+		req.Format = says.Format
 	}
 	if req.MaxTokens == nil {
 		req.MaxTokens = says.MaxTokens

@@ -393,7 +393,7 @@ func usageShape(v visitor, u *otelagent.Usage) {
 	v.count("cache_read", &u.CacheRead, "tokens read from a cache")
 	v.count("cache_write", &u.CacheWrite, "tokens written to a cache")
 	v.count("total", &u.Total, "the total")
-	v.text("rule", (*string)(&u.Rule), "", "how the counts are to be read: includes_cache, excludes_cache or excludes_cache_and_reasoning; absent: what the reader was told, else includes_cache")
+	v.text("rule", (*string)(&u.Rule), "", "how the counts are to be read: includes_cache, excludes_cache, excludes_reasoning or excludes_cache_and_reasoning; absent: what the reader was told, else includes_cache")
 }
 
 func momentShape(v visitor, m *otelagent.Moment) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/otelagent/otelagent/dialects/object"
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -207,12 +207,9 @@ func (d *Decoder) request(l *line, index int64, key string) []otelagent.Event {
 // payload reads a request.
 func payload(o *object.Object, key string) otelagent.Request {
 	p, raw := o.Object(key), o.Raw(key)
-	req := otelagent.ParseRequest(raw)
+	req, _ := otelagent.ParseRequest(raw) // what cannot be read is kept as it is spelled
 	once(p)
 	req.Messages = messagesOf(p.List("messages"))
-	if req.Format = word(p.Spelled("response_format")); req.Format == "" {
-		req.Format = word(object.Of("", p.Spelled("response_format")).Raw("kind"))
-	}
 	if raw := p.Raw("provenance"); raw == nil || raw[0] != '[' {
 		return req
 	}

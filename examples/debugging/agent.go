@@ -82,7 +82,7 @@ func (a *agent) turn(ctx context.Context, run *otelagent.Run, n int64, trigger s
 	}
 	// What the provider is sent is what is told: the same bytes, with where each message came from.
 	body := a.request()
-	request := otelagent.ParseRequest(body)
+	request, _ := otelagent.ParseRequest(body) // what cannot be read is recorded as it is spelled
 	for i := range request.Messages {
 		request.Messages[i].Provenance = a.messages[i].from
 	}

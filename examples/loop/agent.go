@@ -85,7 +85,7 @@ func (a *agent) turn(ctx context.Context, run *otelagent.Run, n int, trigger spa
 
 	// What the provider is sent is what is told: the same bytes, with where each message came from.
 	body := a.request()
-	request := otelagent.ParseRequest(body)
+	request, _ := otelagent.ParseRequest(body) // what cannot be read is recorded as it is spelled
 	for i := range request.Messages {
 		if i > 0 { // the first is the system prompt
 			request.Messages[i].Provenance = a.messages[i-1].from
@@ -98,11 +98,10 @@ func (a *agent) turn(ctx context.Context, run *otelagent.Run, n int, trigger spa
 		turn.End(otelagent.TurnResult{Failed: true, Cancelled: ctx.Err() != nil, Error: err.Error()})
 		return answer{}, err
 	}
-	output := a.add(got.raw, spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: int64(n), Role: "assistant-response"})
+	output := a.add(got.result.Output.Raw, spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: int64(n), Role: "assistant-response"})
 
-	result := otelagent.TurnResult{
-		Model: got.model, ResponseID: got.id, StopReason: got.stop, Usage: &got.usage, Output: &output,
-	}
+	result := got.result
+	result.Output = &output
 	turn.Reply(result) // so that it is there while the tools run, and if they are the end of this process
 	for i, call := range got.answer.ToolCalls {
 		m := a.add(a.call(ctx, turn, call), spans.Provenance{Kind: spans.ProvenanceLoopTurn, TurnIndex: int64(n), Role: "tool-call-result", MessageIndex: int64(i)})

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // client asks an endpoint for chat completions.
@@ -35,10 +34,8 @@ type toolCall struct {
 
 // completion is one reply of the endpoint.
 type completion struct {
-	answer          answer
-	raw             json.RawMessage // of the message
-	id, model, stop string
-	usage           otelagent.Usage
+	answer answer
+	result otelagent.TurnResult
 }
 
 // maxReply bounds a reply.
@@ -65,35 +62,12 @@ func (c *client) ask(ctx context.Context, body []byte) (completion, error) {
 	if res.StatusCode != http.StatusOK {
 		return completion{}, fmt.Errorf("the endpoint says %s", res.Status)
 	}
-	var got struct {
-		ID      string
-		Model   string
-		Choices []struct {
-			Message      json.RawMessage
-			FinishReason string `json:"finish_reason"`
-		}
-		Usage struct {
-			Prompt  int64 `json:"prompt_tokens"`
-			Reply   int64 `json:"completion_tokens"`
-			Total   int64 `json:"total_tokens"`
-			Details struct {
-				Cached int64 `json:"cached_tokens"`
-			} `json:"prompt_tokens_details"`
-			ReplyDetails struct {
-				Reasoning int64 `json:"reasoning_tokens"`
-			} `json:"completion_tokens_details"`
-		}
-	}
-	if err := json.Unmarshal(text, &got); err != nil || len(got.Choices) == 0 {
+	result, err := otelagent.ParseReply(text)
+	if err != nil || result.Output == nil {
 		return completion{}, fmt.Errorf("the endpoint's reply is no chat completion: %w", cmp.Or(err, io.ErrUnexpectedEOF))
 	}
-	out := completion{raw: got.Choices[0].Message, id: got.ID, model: got.Model, stop: got.Choices[0].FinishReason}
-	// OpenAI's input includes what was read from cache, and its output the reasoning.
-	out.usage = otelagent.Usage{
-		Input: got.Usage.Prompt, Output: got.Usage.Reply, Total: got.Usage.Total, CacheRead: got.Usage.Details.Cached,
-		Reasoning: got.Usage.ReplyDetails.Reasoning, Rule: spans.UsageRuleIncludesCache,
-	}
-	return out, json.Unmarshal(out.raw, &out.answer)
+	out := completion{result: result}
+	return out, json.Unmarshal(result.Output.Raw, &out.answer)
 }
 
 func message(role, text string) json.RawMessage {

@@ -122,6 +122,19 @@ func TestAppendMessages(t *testing.T) {
 		{"standard result", `{"role":"tool","parts":[{"type":"tool_call_response","id":"1","response":{"a":1}}]}`,
 			`{"role":"tool","parts":[{"type":"tool_call_response","id":"1","response":{"a":1}}]}`},
 
+		{"blob of nothing", `[{"type":"blob"}]`, `{"role":"unknown","parts":[{"type":"text","content":"{\"type\":\"blob\"}"}]}`},
+
+		// Gemini
+		{"Gemini reply", `{"parts":[{"text":"hm","thought":true},{"text":"hi"},{"functionCall":{"id":"1","name":"f","args":{"a":1}},"thoughtSignature":"c2ln"}],"role":"model"}`,
+			`{"role":"assistant","parts":[{"type":"reasoning","content":"hm"},{"type":"text","content":"hi"},{"type":"tool_call","id":"1","name":"f","arguments":{"a":1}}]}`},
+		{"Gemini result", `{"role":"user","parts":[{"functionResponse":{"id":"1","name":"f","response":{"a":1}}}]}`,
+			`{"role":"tool","parts":[{"type":"tool_call_response","id":"1","name":"f","response":{"a":1}}]}`},
+		{"Gemini media", `{"role":"user","parts":[{"inlineData":{"mimeType":"image/png","data":"aGk="}},{"fileData":{"mimeType":"video/mp4","fileUri":"gs://x"}},{"fileData":{}}]}`,
+			`{"role":"user","parts":[{"type":"blob","modality":"image","mime_type":"image/png","content":"aGk="},{"type":"uri","modality":"video","mime_type":"video/mp4","uri":"gs://x"},{"type":"text","content":"{\"fileData\":{}}"}]}`},
+
+		{"items of a Responses reply", `[{"type":"reasoning","summary":[{"type":"summary_text","text":"hm"}]},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"hi"},{"type":"message","content":[]}]},{"type":"function_call","call_id":"1","name":"f","arguments":"{}"}]`,
+			`{"role":"unknown","parts":[{"type":"reasoning","content":"hm"},{"type":"text","content":"hi"},{"type":"message","content":[]},{"type":"tool_call","id":"1","name":"f","arguments":{}}]}`},
+
 		// anything else
 		{"string", ` "hi" `, `{"role":"unknown","parts":[{"type":"text","content":"hi"}]}`},
 		{"number", `1e3`, `{"role":"unknown","parts":[{"type":"text","content":"1e3"}]}`},
@@ -202,5 +215,28 @@ func TestAppendTools(t *testing.T) {
 	} {
 		diff(t, tt.want, AppendTools(nil, []byte(tt.in), 0))
 		diff(t, tt.want, AppendTools(nil, []byte(tt.in), 1000))
+	}
+}
+
+func TestHeading(t *testing.T) {
+	for _, tt := range []struct{ in, role, id string }{
+		{`{"role":"user","content":"hi"}`, "user", ""},
+		{`{"role":"tool","tool_call_id":"1","content":"x"}`, "tool", "1"},
+		{`{"role":"toolResult","toolCallId":"1","content":[]}`, "toolResult", "1"},
+		{`{"role":"user","content":[{"type":"text","text":"x"},{"type":"tool_result","tool_use_id":"1","content":"x"}]}`, "user", "1"},
+		{`{"content":[{"tool_use_id":"1"},{"tool_use_id":"2"}],"role":"user"}`, "user", ""},
+		{`{"content":[{"tool_use_id":"1"}],"role":"assistant"}`, "assistant", ""},
+		{`{"role":"function","parts":[7,{"functionResponse":{"id":"1"}}]}`, "function", "1"},
+		{`{"role":"user","parts":[{"functionResponse":{"name":"f"}}]}`, "user", ""},
+		{`{"type":"function_call","call_id":"1"}`, "assistant", ""},
+		{`{"type":"function_call_output","call_id":"1"}`, "tool", "1"},
+		{`{"type":"reasoning"}`, "assistant", ""},
+		{`{"role":7,"type":[],"content":{}}`, "", ""},
+		{`"hi"`, "", ""},
+		{`{"role":"user","content":[`, "user", ""},
+	} {
+		if role, id := Heading([]byte(tt.in)); role != tt.role || id != tt.id {
+			t.Errorf("%s: %q, %q", tt.in, role, id)
+		}
 	}
 }

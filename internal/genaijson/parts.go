@@ -55,6 +55,90 @@ func Role(word string) string {
 	return word
 }
 
+// Heading returns the role of a message in any spelling, as it is spelled, and the id of the tool call that it
+// answers. An item of OpenAI's responses that states no role has that of its type: assistant or tool. Either is empty
+// where there is none; the id also where the message answers several calls.
+func Heading(message []byte) (role, callID string) {
+	var typ, itemID string
+	c := rawjson.NewCursor(message, rawjson.MaxDepth)
+	if !c.Open('{') {
+		return "", ""
+	}
+	var ids answered
+	for c.More('}') {
+		switch key, value := c.Key(), c.Value(); string(key) {
+		case "role":
+			role = roleOf(value)
+		case "type":
+			typ, _ = rawjson.String(value)
+		case "tool_call_id", "toolCallId", "tool_use_id":
+			callID, _ = rawjson.String(value)
+		case "call_id":
+			itemID, _ = rawjson.String(value)
+		case "content", "parts":
+			if role == "" || role == "user" || role == "function" { // others name the call themselves
+				ids.read(value)
+			}
+		}
+	}
+	if role == "" {
+		role = itemRole(typ)
+	}
+	switch {
+	case callID != "":
+	case role == "tool" && itemID != "":
+		callID = itemID
+	case ids.n == 1 && Role(role) != "assistant":
+		callID = ids.id
+	}
+	return role, callID
+}
+
+// roleOf returns the role that a JSON string names, without an allocation where it is a usual one.
+func roleOf(value []byte) string {
+	switch string(value) {
+	case `"user"`:
+		return "user"
+	case `"assistant"`:
+		return "assistant"
+	case `"tool"`:
+		return "tool"
+	}
+	role, _ := rawjson.String(value)
+	return role
+}
+
+// answered is what a list of blocks says about the calls that it answers: how many, and the id of the last one.
+type answered struct {
+	n  int
+	id string
+}
+
+func (a *answered) read(blocks []byte) {
+	c := rawjson.NewCursor(blocks, rawjson.MaxDepth)
+	for ok := c.Open('['); ok && c.More(']'); {
+		if c.Peek() != '{' {
+			c.Value()
+			continue
+		}
+		for c.Open('{'); c.More('}'); {
+			switch key, value := c.Key(), c.Value(); string(key) {
+			case "tool_use_id":
+				a.take(value)
+			case "functionResponse":
+				o, _ := readObject(value)
+				a.take(o.quoted("id"))
+			}
+		}
+	}
+}
+
+func (a *answered) take(id []byte) {
+	if text, ok := rawjson.String(id); ok {
+		a.n, a.id = a.n+1, text
+	}
+}
+
 // object is a JSON object: its members in their order.
 type object []member
 
@@ -83,7 +167,7 @@ func readObject(raw []byte) (o object, ok bool) {
 func (o object) get(keys ...string) []byte {
 	for _, key := range keys {
 		for _, m := range slices.Backward(o) {
-			if string(m.key) == key && m.value[0] != 'n' {
+			if string(m.key) == key && len(m.value) > 0 && m.value[0] != 'n' {
 				return m.value
 			}
 		}

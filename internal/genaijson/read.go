@@ -17,6 +17,7 @@ var null = []byte("null")
 // A reader collects the parts of one message.
 type reader struct {
 	role    string // of the message
+	inItem  bool   // reads the content of an item of OpenAI's responses
 	oneRole bool   // results of tools stay in the message that carries them
 	most    int    // parts that are kept, about: the last ones; 0: all
 	parts   []Part
@@ -119,12 +120,20 @@ func (r *reader) takeRole(o object) bool {
 		return true
 	case o.quoted("type") == nil || typ == "message":
 		return true
-	case strings.HasSuffix(typ, "_call"), typ == "reasoning":
-		r.role = "assistant"
-	case strings.HasSuffix(typ, "_output"):
-		r.role = "tool"
 	}
+	r.role = cmp.Or(itemRole(typ), r.role)
 	return false
+}
+
+// itemRole returns the role of an item of OpenAI's responses that states none; empty when it has none.
+func itemRole(typ string) string {
+	switch {
+	case strings.HasSuffix(typ, "_call"), typ == "reasoning":
+		return "assistant"
+	case strings.HasSuffix(typ, "_output"):
+		return "tool"
+	}
+	return ""
 }
 
 // contents reads content: a string, a block, or an array of these.
@@ -169,12 +178,44 @@ func (r *reader) block(o object, raw []byte) {
 		done = r.media(append(slices.Clip(o), member{[]byte("data"), o.get("content")}), "")
 	case "document", "file", "input_file", "resource_link", "uri":
 		done = r.media(o, "")
+	case "message": // an item of OpenAI's responses
+		if done = !r.inItem && o.get("content") != nil; done {
+			r.inItem = true
+			r.contents(o.get("content"))
+			r.inItem = false
+		}
 	case "":
-		done = r.text("text", o.quoted("text"))
+		done = r.gemini(o) || r.text("text", o.quoted("text"))
 	}
 	if !done {
 		r.other(o, raw)
 	}
+}
+
+// gemini reads a part of a Gemini message that is not merely a text, and reports whether it is one.
+func (r *reader) gemini(o object) bool {
+	if string(o.get("thought")) == "true" {
+		return r.text("reasoning", o.quoted("text"))
+	}
+	for _, key := range []string{"functionCall", "functionResponse", "inlineData", "fileData"} {
+		value := o.get(key)
+		in, ok := readObject(value)
+		if !ok {
+			continue
+		}
+		switch key {
+		case "functionCall":
+			r.call(in, value)
+			return true
+		case "functionResponse":
+			r.response(in)
+			return true
+		case "fileData":
+			in = append(in, member{[]byte("uri"), in.get("fileUri")})
+		}
+		return r.media(in, "")
+	}
+	return false
 }
 
 // other adds a block as it is. One without a type, or with a type of the standard whose rules it breaks, becomes a text.

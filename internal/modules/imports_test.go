@@ -30,7 +30,7 @@ var sdk = []string{
 }
 
 // leaves know nothing of this project and need the standard library and each other only; every package may use them.
-var leaves = []string{"internal/rawjson", "internal/genaijson", "backend/otlpnesting"}
+var leaves = []string{"internal/rawjson", "internal/object", "internal/genaijson", "backend/otlpnesting"}
 
 // readers are the dialects that read what other programs write.
 var readers = []string{"dialects/phi/...", "dialects/clark/...", "dialects/acp/...", "dialects/guide/..."}
@@ -54,11 +54,10 @@ var rooms = []room{
 	{packages: []string{"otelagent/redact"}, own: []string{"spans", "otelagent"}},
 	{packages: []string{"otelagent/..."}, own: []string{"spans"}, other: append([]string{"github.com/klauspost/compress/zstd"}, api...)},
 
-	{packages: []string{"dialects/object"}},
-	{packages: []string{"dialects/shell"}, own: []string{"spans", "otelagent", "dialects/input", "dialects/ndjson", "dialects/object"}},
+	{packages: []string{"dialects/shell"}, own: []string{"spans", "otelagent", "dialects/input", "dialects/ndjson"}},
 	{packages: []string{"dialects/input"}, own: []string{"spans", "otelagent"}},
-	{packages: []string{"dialects/ndjson"}, own: []string{"spans", "otelagent", "dialects/input", "dialects/object"}},
-	{packages: readers, own: []string{"spans", "otelagent", "dialects/input", "dialects/ndjson", "dialects/object", "dialects/shell"}},
+	{packages: []string{"dialects/ndjson"}, own: []string{"spans", "otelagent", "dialects/input"}},
+	{packages: readers, own: []string{"spans", "otelagent", "dialects/input", "dialects/ndjson", "dialects/shell"}},
 	{packages: []string{"dialects"}, own: []string{"otelagent", "dialects/..."}},
 
 	{packages: []string{"backend/session/otlprow/..."}, own: []string{"spans", "backend/session"},

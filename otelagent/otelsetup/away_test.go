@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 )
@@ -185,4 +187,35 @@ func TestOnLostHearsOfDroppedSpans(t *testing.T) {
 	if m := heard(); len(m) < 2 || !strings.HasSuffix(m[0], "dropped as they end, 1 so far") || !strings.HasSuffix(m[1], "3 so far") {
 		t.Errorf("heard %q", m)
 	}
+}
+
+// An error handler that shuts the providers down, as one that ends the program does, is not waited for forever.
+func TestErrorHandlerMayShutDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p *otelsetup.Providers
+		took := make(chan time.Duration, 2)
+		defer silence()
+		otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {
+			start := time.Now()
+			if err := p.Shutdown(context.Background()); err != nil {
+				t.Error(err)
+			}
+			took <- time.Since(start)
+		}))
+		var err error
+		p, err = otelsetup.Setup(t.Context(), otelsetup.WithoutGlobal(),
+			otelsetup.WithExporter(tracetest.NewInMemoryExporter()), otelsetup.WithMaxQueue(2, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			end(p.TracerProvider(), fmt.Sprint("s", i), []string{body(i, 10)})
+		}
+		if d := <-took; d > time.Second {
+			t.Errorf("Shutdown took %v", d)
+		}
+		if s := p.Stats(); s.Exported != 2 || s.Dropped != 1 {
+			t.Errorf("stats %+v", s)
+		}
+	})
 }

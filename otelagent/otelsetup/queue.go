@@ -42,6 +42,7 @@ type queue struct {
 	noticed        atomic.Int64 // the value of dropped that the error handler was called with
 	notice         atomic.Int64 // when it was, in Unix nanoseconds
 	stopped        atomic.Bool
+	reporting      chan struct{} // holds a value while a goroutine calls the error handler about dropped spans
 
 	ctx    context.Context // ends exports under way: the SDK's own Shutdown lets them run on when its context ends
 	cancel context.CancelFunc
@@ -49,7 +50,7 @@ type queue struct {
 
 func newQueue(e *Exporter, c *config) *queue {
 	fromEnv, _ := strconv.Atoi(os.Getenv("OTEL_BSP_MAX_QUEUE_SIZE"))
-	q := &queue{exporter: e, blocking: c.blocking,
+	q := &queue{exporter: e, blocking: c.blocking, reporting: make(chan struct{}, 1),
 		maxBytes: cmp.Or(max(c.queueBytes, 0), DefaultMaxQueueBytes),
 		maxSpans: int64(cmp.Or(max(c.queueSpans, 0), max(fromEnv, 0), DefaultMaxQueueSpans))}
 	q.ctx, q.cancel = context.WithCancel(context.Background())
@@ -95,11 +96,24 @@ func (q *queue) OnEnd(s sdktrace.ReadOnlySpan) {
 		q.exporter.lost.add([]sdktrace.ReadOnlySpan{s})
 		now, last := time.Now().UnixNano(), q.notice.Load()
 		if now-last >= int64(dropNotice) && q.notice.CompareAndSwap(last, now) {
-			go q.report(q.dropped.Load()) // an error handler may be slow, and this is the end of a host's span
+			q.notify(q.dropped.Load())
 		}
 		return
 	}
 	q.SpanProcessor.OnEnd(m)
+}
+
+// notify calls report on a goroutine of its own: an error handler may be slow, and the caller ends a span of the host.
+// It does nothing while the call before still runs.
+func (q *queue) notify(n int64) {
+	select {
+	case q.reporting <- struct{}{}:
+		go func() {
+			defer func() { <-q.reporting }()
+			q.report(n)
+		}()
+	default:
+	}
 }
 
 // report calls the error handler with the number of dropped spans, once for each number.
@@ -110,9 +124,16 @@ func (q *queue) report(n int64) {
 	}
 }
 
-// Shutdown sends the queued spans and accepts no more.
+// Shutdown sends the queued spans and accepts no more. It waits for a report that runs, so that the last report has the
+// highest number; at most a second, because an error handler may call Shutdown itself.
 func (q *queue) Shutdown(ctx context.Context) error {
 	q.stopped.Store(true)
+	part, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	select {
+	case q.reporting <- struct{}{}: // for good: no later report runs
+	case <-part.Done():
+	}
 	q.report(q.dropped.Load())
 	return q.SpanProcessor.Shutdown(ctx)
 }

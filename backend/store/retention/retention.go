@@ -119,7 +119,7 @@ func (a *applier) byAge(ctx context.Context, tenant string) error {
 		age:  listed,
 		most: func() int64 { return batchSize },
 		fits: func(_ context.Context, g *group) (bool, error) { return g.newest().last < cut.UnixNano(), nil },
-		gone: func() { w.passed--; a.result.ByAge++ },
+		gone: func() { a.result.ByAge++ },
 	})
 }
 

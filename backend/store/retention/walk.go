@@ -3,7 +3,6 @@ package retention
 import (
 	"container/heap"
 	"context"
-	"math"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
@@ -31,19 +30,8 @@ type age func(*session.Summary) int64
 
 func (f age) place(s *session.Summary) place { return place{f(s), s.ID} }
 
-// neverProjected tells a session whose time is not known from one whose rows tell none.
-func neverProjected(s *session.Summary) bool { return s.Last.IsZero() && s.Status == "" }
-
 // listed is the age that stores list by.
-func listed(s *session.Summary) int64 {
-	switch {
-	case neverProjected(s):
-		return math.MaxInt64
-	case s.Last.IsZero():
-		return math.MinInt64
-	}
-	return s.Last.UnixNano()
-}
+func listed(s *session.Summary) int64 { return store.CursorOf(s).Rank() }
 
 // walker yields the sessions that a query selects, in its order, each once, also while they are deleted. It holds a page of them
 // and leaves nothing open.
@@ -54,11 +42,8 @@ type walker struct {
 	// until says where to stop, nil: nowhere.
 	until func(*session.Summary) bool
 
-	page   []session.Summary
-	begun  bool
-	at     place // of the last one of the page
-	passed int   // about how many before it are still there
-	ended  bool
+	page  []session.Summary
+	ended bool
 }
 
 func (w *walker) next(ctx context.Context) (session.Summary, bool, error) {
@@ -75,42 +60,25 @@ func (w *walker) next(ctx context.Context) (session.Summary, bool, error) {
 	return s, true, nil
 }
 
-// fill reads the next page. What was passed is read again: there is no other way to go on behind it.
+// fill reads the next page, which comes after the last session of the page before.
 func (w *walker) fill(ctx context.Context) error {
 	w.page = make([]session.Summary, 0, w.size)
-	for more := w.size; ; more *= 2 {
-		w.q.Limit = max(w.passed, 0) + more
-		n := 0
-		for s, err := range w.st.Sessions(ctx, w.q) {
-			if err != nil {
-				return err
-			}
-			n++
-			if w.until != nil && w.until(&s) {
-				w.ended = true
-				break
-			}
-			if w.begun && !w.behind(&s) {
-				continue
-			}
-			if w.page = append(w.page, s); len(w.page) == w.size {
-				break
-			}
+	w.q.Limit = w.size
+	for s, err := range w.st.Sessions(ctx, w.q) {
+		if err != nil {
+			return err
 		}
-		if len(w.page) > 0 {
-			w.begun, w.at = true, age(listed).place(&w.page[len(w.page)-1])
-			w.passed += len(w.page)
+		if w.until != nil && w.until(&s) {
+			w.ended = true
 			return nil
 		}
-		if w.ended = w.ended || n < w.q.Limit; w.ended {
-			return nil
-		}
+		w.page = append(w.page, s)
 	}
-}
-
-func (w *walker) behind(s *session.Summary) bool {
-	c := age(listed).place(s).compare(w.at)
-	return w.q.Oldest && c > 0 || !w.q.Oldest && c < 0
+	if w.ended = len(w.page) < w.size; !w.ended {
+		at := store.CursorOf(&w.page[len(w.page)-1])
+		w.q.After = &at
+	}
+	return nil
 }
 
 // oldest yields the sessions of a tenant, those of the future before all others.
@@ -119,7 +87,7 @@ type oldest struct{ ahead, rest *walker }
 func (a *applier) oldest(tenant string, size int) *oldest {
 	return &oldest{
 		ahead: &walker{st: a.st, q: store.Query{Tenant: tenant}, size: size, until: func(s *session.Summary) bool {
-			return !neverProjected(s) && !a.ahead(s)
+			return !store.CursorOf(s).New && !a.ahead(s)
 		}},
 		rest: &walker{st: a.st, q: store.Query{Tenant: tenant, Oldest: true}, size: size, until: a.ahead},
 	}
@@ -131,7 +99,7 @@ func (o *oldest) next(ctx context.Context) (session.Summary, bool, error) {
 		if !ok || err != nil {
 			break
 		}
-		if !neverProjected(&s) { // its turn comes last
+		if !store.CursorOf(&s).New { // its turn comes last
 			return s, true, nil
 		}
 	}

@@ -141,8 +141,8 @@ func BenchmarkPut(b *testing.B) {
 // bareRows makes a table with the columns of rows and nothing but its primary key, and returns a plain insert into it.
 func bareRows(b *testing.B, s *Store) *sql.Stmt {
 	b.Helper()
-	from := strings.Index(schema1, "CREATE TABLE rows")
-	table := schema1[from : from+strings.Index(schema1[from:], ";")]
+	from := strings.Index(schema, "CREATE TABLE rows")
+	table := schema[from : from+strings.Index(schema[from:], ";")]
 	if _, err := s.conn.ExecContext(b.Context(), strings.Replace(table, "CREATE TABLE rows", "CREATE TABLE bare", 1)); err != nil {
 		b.Fatal(err)
 	}

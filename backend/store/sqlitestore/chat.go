@@ -16,7 +16,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 )
 
-// The tables of the agent guide: schema3.sql says what they are.
+// The tables of the agent guide: schema.sql says what they are.
 
 // WithChatTables makes projections fill the tables of the agent guide as well: chat_sessions, chat_messages, chat_parts and
 // system_prompts, with plain content. Sessions whose rows there are missing or behind become dirty when the store is opened, so that the

@@ -2,7 +2,6 @@ package sqlitestore
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -196,78 +194,30 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// A file of version 1 with some content is taken over in steps; one that stopped in between goes on.
-func TestMigrateLarge(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
-	}
+// Rows that are compressed and rows that are not are read alike, and supersede each other.
+func TestRowForms(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
-	exec1(t, path, schema1+fmt.Sprintf("; PRAGMA application_id=%d; PRAGMA user_version=1; PRAGMA journal_mode=WAL", applicationID))
-	keys := []session.Key{key("a"), {Tenant: "t", ID: "b"}, key("c")}
-	want := map[session.Key]session.Batch{}
-	exec1(t, path, "INSERT INTO sessions (tenant, id, mark, projected, last_ns) VALUES ('', 'a', 1, 0, 0), ('t', 'b', 1, 0, 0), ('', 'c', 1, 0, 0)")
-	var insert strings.Builder
-	insert.WriteString("BEGIN;")
-	for n := range 4000 {
-		i := n % 2
-		b := storetest.Block(keys[i], strings.Repeat(fmt.Sprint("body ", n, " "), 1+n%500))
-		if n%100 == 7 {
-			b.Size = int64(len(b.Body)) + 5
-		}
-		w := want[keys[i]]
-		w.Blocks = append(w.Blocks, b)
-		want[keys[i]] = w
-		fmt.Fprintf(&insert, "INSERT INTO blocks VALUES (%d, x'%s', 0, %d, x'%x');\n", i+1, b.ID, b.Size, b.Body)
-	}
-	for n := range 500 {
-		r := storetest.Row(keys[2], n)
-		w := want[keys[2]]
-		w.Rows = append(w.Rows, r)
-		want[keys[2]] = w
-		fmt.Fprintf(&insert, "INSERT INTO rows VALUES (3, x'%x', x'%x', NULL, 2, 2, %d, %d, 0, NULL, 'r', 0, 1, NULL, NULL, 1, 1, 1, 1, 1, x'%x');\n", r.Span[:], r.Trace[:], r.Start, r.End, r.AppendCanonical(nil))
-	}
-	insert.WriteString("COMMIT")
-	exec1(t, path, insert.String())
-
-	// Stopped at some step again and again.
-	stopped := 0
-	for n := 1; ; n++ {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n*5)*time.Millisecond)
-		s, err := Open(ctx, path)
-		cancel()
-		if err == nil {
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-			break
-		}
-		stopped++
-		if !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "interrupted") {
-			t.Fatal(err)
-		}
-		var on *VersionError
-		if r, err := OpenReadOnly(t.Context(), path); err == nil {
-			_ = r.Close() // it stopped after the last step
-		} else if !errors.As(err, &on) || on.Have < 1 || on.Have >= Version || errors.Is(err, store.ErrUnusable) {
-			t.Fatalf("a file on its way: %v", err)
-		}
-	}
-	t.Logf("stopped %d times", stopped)
 	s := newStore(t, path)
-	for _, k := range keys {
-		if diff := cmp.Diff(want[k], content(t, s, k), byContent); diff != "" {
-			t.Errorf("%v (-want +got):\n%.2000s", k, diff)
-		}
+	k := key("c")
+	var rows []session.Row
+	for n := range 500 {
+		rows = append(rows, storetest.Row(k, n))
 	}
-	// Rows of both forms supersede each other.
-	later := storetest.Row(keys[2], 7)
+	if err := s.Put(t.Context(), session.Batch{Rows: rows}); err != nil {
+		t.Fatal(err)
+	}
+	exec1(t, path, "UPDATE rows SET canonical = "+canonicalFunc+"(canonical)")
+	if diff := cmp.Diff(session.Batch{Rows: rows}, content(t, s, k), byContent); diff != "" {
+		t.Errorf("(-want +got):\n%.2000s", diff)
+	}
+	later := storetest.Row(k, 7)
 	later.Service = "z" + later.Service
-	for _, r := range []session.Row{later, storetest.Row(keys[2], 7)} {
-		if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{r, storetest.Row(keys[2], 8)}}); err != nil {
+	for _, r := range []session.Row{later, storetest.Row(k, 7)} {
+		if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{r, storetest.Row(k, 8)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got := content(t, s, keys[2])
+	got := content(t, s, k)
 	for _, r := range got.Rows {
 		if r.Span == later.Span && r.Service != later.Service {
 			t.Errorf("service %q, want %q", r.Service, later.Service)

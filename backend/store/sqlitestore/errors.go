@@ -48,11 +48,11 @@ func atRest(err error) error {
 }
 
 // unusable wraps errors of opening that no waiting mends in store.ErrUnusable. A file system that is read-only as a whole, a full
-// disk, a lock, a damaged file, an old schema that a program that writes brings up to date: these may go away.
+// disk, a lock, a damaged file, an empty file that a program that writes fills: these may go away.
 func unusable(err error) error {
-	newer := (*VersionError)(nil)
+	other := (*VersionError)(nil)
 	hopeless := errors.Is(err, errNotOurs) || errors.Is(err, errNotRegular) ||
-		errors.As(err, &newer) && newer.Have > newer.Want ||
+		errors.As(err, &other) && other.Have != 0 ||
 		errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENAMETOOLONG)
 	switch code(err) {
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:

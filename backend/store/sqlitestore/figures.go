@@ -15,7 +15,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 )
 
-// The tables of figures: schema5.sql says what they are, store.FigureTable which columns they have.
+// The tables of figures: schema.sql says what they are, store.FigureTable which columns they have.
 
 // quoted returns the names of columns as a list of SQL, with from before each.
 func quoted[T any](from string, columns []store.FigureColumn[T]) string {

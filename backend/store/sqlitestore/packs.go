@@ -25,7 +25,7 @@ const (
 	mergeBlocks = 4096
 )
 
-// packStatements are those that a packer needs, of schema version 2.
+// packStatements are those that a packer needs.
 type packStatements struct{ block, newest, pack *sql.Stmt }
 
 func (s *packStatements) prepare(ctx context.Context, c *sql.Conn) error {
@@ -128,73 +128,6 @@ func (p *packer) flush() error {
 	}
 	p.open = nil
 	return nil
-}
-
-// oldBlocks is how many blocks of version 1, and oldBytes about how many of their bytes, are moved in one transaction.
-const (
-	oldBlocks = 512
-	oldBytes  = 4 << 20
-)
-
-// toPacks is the migration to version 2.
-func toPacks(ctx context.Context, c *sql.Conn) (bool, error) {
-	var begun bool
-	if err := c.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = 'blocks_v1'`).Scan(&begun); err != nil {
-		return false, err
-	}
-	if !begun {
-		_, err := c.ExecContext(ctx, schema2)
-		return false, err
-	}
-	var stmts packStatements
-	defer stmts.close()
-	if err := stmts.prepare(ctx, c); err != nil {
-		return false, err
-	}
-	p := packer{ctx: ctx, stmts: &stmts}
-	last, moved, size := int64(0), 0, 0
-	err := func() error {
-		// One session, in the order of arrival: what stands together is alike.
-		rows, err := c.QueryContext(ctx, `SELECT rowid, session, id, codec, size, body FROM blocks_v1 WHERE rowid IN
-			(SELECT rowid FROM blocks_v1 WHERE session = (SELECT min(session) FROM blocks_v1) ORDER BY rowid LIMIT ?) ORDER BY rowid`, oldBlocks)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = rows.Close() }() // what matters is in rows.Err
-		for size < oldBytes && rows.Next() {
-			var id, body sql.RawBytes
-			var in, codec int64
-			var b session.Block
-			if err := rows.Scan(&last, &in, &id, &codec, &b.Size, &body); err != nil {
-				return err
-			}
-			if copy(b.ID[:], id); len(id) != len(b.ID) {
-				return fmt.Errorf("block id of %d bytes, want %d", len(id), len(b.ID))
-			}
-			if codec != 0 {
-				return fmt.Errorf("block %s has codec %d, which this program does not know", b.ID, codec)
-			}
-			b.Body = string(body)
-			if _, err := p.add(in, &b); err != nil {
-				return err
-			}
-			moved++
-			size += len(b.Body)
-		}
-		return rows.Err()
-	}()
-	switch {
-	case err != nil:
-		return false, err
-	case moved == 0:
-		_, err := c.ExecContext(ctx, `DROP TABLE blocks_v1`)
-		return true, err
-	}
-	if err := p.flush(); err != nil {
-		return false, err
-	}
-	_, err = c.ExecContext(ctx, `DELETE FROM blocks_v1 WHERE session = (SELECT min(session) FROM blocks_v1) AND rowid <= ?`, last)
-	return false, err
 }
 
 var _ store.Maintainer = (*Store)(nil)

@@ -6,7 +6,7 @@
 // WithFullSync closes that gap at the price of one disk flush per Put.
 //
 // Files are made with mode 0600, directories that are missing with 0700; what exists keeps its mode. What was deleted is
-// overwritten in the file. A bare sqlite3 reads the tables; schema1.sql and those behind it in this package describe them.
+// overwritten in the file. A bare sqlite3 reads the tables; schema.sql in this package describes them.
 package sqlitestore
 
 import (
@@ -105,9 +105,9 @@ const (
 	idleReaders = 4
 )
 
-// Open opens the database that dsn names (see ParseDSN) for reading and writing, makes it when it is not there, and brings
-// its schema up to date. What no waiting mends fails with store.ErrUnusable: a DSN that makes no sense, no regular file, a database
-// that is not ours, access that is denied, and with a *VersionError a newer schema. Every other error may go away. A session whose
+// Open opens the database that dsn names (see ParseDSN) for reading and writing, and makes it when it is not there.
+// What no waiting mends fails with store.ErrUnusable: a DSN that makes no sense, no regular file, a database
+// that is not ours, access that is denied, and with a *VersionError another schema version. Every other error may go away. A session whose
 // deletion was left half way is erased first.
 func Open(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 	path, err := ParseDSN(dsn)
@@ -122,8 +122,8 @@ func Open(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 }
 
 // OpenReadOnly opens the database that dsn names for reading, also while another process writes it. It never writes to
-// the database; methods that write fail with store.ErrReadOnly. A file that is not there fails with fs.ErrNotExist, one
-// of another schema version with a *VersionError, and what no waiting mends with store.ErrUnusable, as of Open.
+// the database; methods that write fail with store.ErrReadOnly. A file that is not there fails with fs.ErrNotExist, an
+// empty one with a *VersionError, and what no waiting mends with store.ErrUnusable, as of Open.
 func OpenReadOnly(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 	path, err := ParseDSN(dsn)
 	if err != nil {
@@ -163,7 +163,7 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 		return nil, err
 	}
 	// Refuse what is not ours before anything is changed in it.
-	if _, err := version(ctx, s.conn, Version); err != nil {
+	if _, err := empty(ctx, s.conn); err != nil {
 		return nil, err
 	}
 	if s.file, err = os.Stat(path); err != nil {
@@ -181,7 +181,7 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 	if err := s.walMode(ctx, cfg.busy); err != nil {
 		return nil, err
 	}
-	if err := migrate(ctx, s.conn, migrations); err != nil {
+	if err := makeTables(ctx, s.conn); err != nil {
 		return nil, err
 	}
 	if err := s.stmts.prepare(ctx, s.conn); err != nil {
@@ -249,20 +249,20 @@ func openReadOnly(ctx context.Context, path string, cfg config) (_ *Store, err e
 		return nil, err
 	}
 	s.readers.SetMaxIdleConns(idleReaders)
-	v, err := version(ctx, s.readers, Version)
+	none, err := empty(ctx, s.readers)
 	if code(err) == sqlite3.SQLITE_CANTOPEN && !exists(path+"-wal") {
 		// A directory that cannot be written to, and nobody who writes: the file is all there is.
 		_ = s.readers.Close()
 		if s.readers, err = sql.Open("sqlite", uri(path, "ro", cfg)+"&immutable=1"); err != nil {
 			return nil, err
 		}
-		v, err = version(ctx, s.readers, Version)
+		none, err = empty(ctx, s.readers)
 	}
 	switch {
 	case err != nil:
 		return nil, err
-	case v != Version:
-		return nil, &VersionError{Have: v, Want: Version}
+	case none:
+		return nil, &VersionError{Have: 0, Want: Version}
 	}
 	return s, nil
 }

@@ -193,7 +193,7 @@ func TestOpenRefuses(t *testing.T) {
 	exec1(t, newer, "PRAGMA user_version=99")
 	text := write("text", strings.Repeat("this is no database ", 1000))
 	for path, want := range map[string]string{
-		foreign: errNotOurs.Error(), text: "not a database", dir: "regular file", newer: "schema version 99, this program knows up to 6",
+		foreign: errNotOurs.Error(), text: "not a database", dir: "regular file", newer: "schema version 99, this program wants version 7: use a newer program",
 	} {
 		before, _ := os.ReadFile(path)
 		for name, open := range map[string]func(context.Context, string, ...Option) (*Store, error){"Open": Open, "OpenReadOnly": OpenReadOnly} {
@@ -500,10 +500,10 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// goldenKey is the session that the golden databases hold.
+// goldenKey is the session that the golden database holds.
 var goldenKey = session.Key{Tenant: "acme", ID: "a"}
 
-// goldenShared is the prompt in the golden databases since version 4, goldenReject the reject.
+// goldenShared is the prompt in the golden database, goldenReject the reject.
 var (
 	goldenShared = strings.Repeat("prompt ", 200)
 	goldenReject = store.Reject{
@@ -522,8 +522,7 @@ func fixed(r session.Row, blocks ...session.Block) session.Row {
 	return r
 }
 
-// fill puts what the golden database holds. That of version 1 has no recipe, those before version 4 no shared body, parent and
-// reject, those before version 5 no figures, those before version 6 no title, cost and fork.
+// fill puts what the golden database holds.
 func fill(t *testing.T, s *Store) {
 	t.Helper()
 	a, b := goldenKey, key("b")
@@ -594,8 +593,8 @@ func dump(t *testing.T, s *Store) string {
 	return out
 }
 
-// Each schema version that was ever written has a golden dump, which the present code opens and reads.
-func TestMigrations(t *testing.T) {
+// The golden dump is what this program writes, and it opens and reads it: Version changes with the tables.
+func TestSchema(t *testing.T) {
 	dir := t.TempDir()
 	fresh := newStore(t, filepath.Join(dir, "fresh.db"))
 	fill(t, fresh)
@@ -607,94 +606,81 @@ func TestMigrations(t *testing.T) {
 		}
 	}
 	tables := func(dump string) string { text, _, _ := strings.Cut(dump, "INSERT"); return text }
-	for v := 1; v <= Version; v++ {
-		golden, err := os.ReadFile(fmt.Sprintf("testdata/v%d.sql", v))
+	golden, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "golden.db")
+	exec1(t, path, string(golden))
+	old := newStore(t, path)
+	if got := tables(dump(t, old)); got != tables(now) {
+		t.Errorf("golden tables\n%s\nwant\n%s", got, tables(now))
+	}
+	a := goldenKey
+	want := session.Batch{
+		Rows: []session.Row{
+			storetest.Row(a, 1), storetest.Row(a, 2), storetest.Row(a, 3), fixed(storetest.Row(a, 5), storetest.Block(a, goldenShared)),
+		},
+		Blocks: []session.Block{
+			storetest.Block(a, "body"), {Session: a, ID: spans.BlockOfString("cut"), Size: 99}, storetest.Recipe(a, "a body", "=2:a "),
+			storetest.Block(a, strings.Repeat("long ", 50)), storetest.Block(a, goldenShared),
+		},
+	}
+	want.Rows[2].Known = spans.KnownLive
+	if diff := cmp.Diff(want, content(t, old, a), byContent); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for m, err := range old.Sessions(t.Context(), store.Query{Tenant: "acme"}) {
+		if err != nil || m != goldenSummary() {
+			t.Errorf("%+v, %v", m, err)
+		}
+	}
+	size := 0
+	for _, r := range want.Rows {
+		size += len(r.AppendCanonical(nil))
+	}
+	for _, b := range want.Blocks {
+		size += len(b.Body)
+	}
+	if n, err := old.SessionSize(t.Context(), a); err != nil || n != int64(size) {
+		t.Errorf("session of %d bytes, %v; want %d", n, err, size)
+	}
+	var got []store.Reject
+	for r, err := range old.Rejects(t.Context(), 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		path := filepath.Join(dir, fmt.Sprintf("v%d.db", v))
-		exec1(t, path, string(golden))
-		old := newStore(t, path)
-		if got := tables(dump(t, old)); got != tables(now) {
-			t.Errorf("version %d became\n%s\nwant\n%s", v, got, tables(now))
+		got = append(got, r)
+	}
+	if diff := cmp.Diff([]store.Reject{goldenReject}, got); diff != "" {
+		t.Errorf("rejects (-want +got):\n%s", diff)
+	}
+	turns := 0
+	for f, err := range old.Turns(t.Context(), store.FigureQuery{Tenant: "acme"}) {
+		if err != nil || f != storetest.FiguresFor(a, 2).Turns[f.Turn] {
+			t.Errorf("figures of a turn %+v, %v", f, err)
 		}
-		a := goldenKey
-		want := session.Batch{
-			Rows:   []session.Row{storetest.Row(a, 1), storetest.Row(a, 2), storetest.Row(a, 3)},
-			Blocks: []session.Block{storetest.Block(a, "body"), {Session: a, ID: spans.BlockOfString("cut"), Size: 99}},
-		}
-		want.Rows[2].Known = spans.KnownLive
-		if v >= 2 {
-			want.Blocks = append(want.Blocks, storetest.Recipe(a, "a body", "=2:a "), storetest.Block(a, strings.Repeat("long ", 50)))
-		}
-		if v >= 4 {
-			want.Rows = append(want.Rows, fixed(storetest.Row(a, 5), storetest.Block(a, goldenShared)))
-			want.Blocks = append(want.Blocks, storetest.Block(a, goldenShared))
-		}
-		if diff := cmp.Diff(want, content(t, old, a), byContent); diff != "" {
-			t.Errorf("version %d (-want +got):\n%s", v, diff)
-		}
-		summary, size, rejects := goldenSummary(), 0, []store.Reject{goldenReject}
-		if v < 4 {
-			summary.Parent, rejects = "", nil
-		}
-		if v < 6 {
-			summary.ForkedFrom, summary.Title, summary.Archived, summary.Cost, summary.Currency, summary.HeartbeatNS, summary.Settled = "", "", false, 0, "", 0, ""
-		}
-		for m, err := range old.Sessions(t.Context(), store.Query{Tenant: "acme"}) {
-			if err != nil || m != summary {
-				t.Errorf("version %d: %+v, %v", v, m, err)
-			}
-		}
-		for _, r := range want.Rows {
-			size += len(r.AppendCanonical(nil))
-		}
-		for _, b := range want.Blocks {
-			size += len(b.Body)
-		}
-		if n, err := old.SessionSize(t.Context(), a); err != nil || n != int64(size) {
-			t.Errorf("version %d: session of %d bytes, %v; want %d", v, n, err, size)
-		}
-		var got []store.Reject
-		for r, err := range old.Rejects(t.Context(), 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, r)
-		}
-		if diff := cmp.Diff(rejects, got); diff != "" {
-			t.Errorf("version %d, rejects (-want +got):\n%s", v, diff)
-		}
-		dirty, wantDirty := map[session.Key]bool{}, map[session.Key]bool{key("b"): true}
-		if v < 6 {
-			wantDirty[a] = true // since only a projection tells its parent, its figures, its title and what it cost
-		}
-		turns := 0
-		for f, err := range old.Turns(t.Context(), store.FigureQuery{Tenant: "acme"}) {
-			if err != nil || v < 5 || f != storetest.FiguresFor(a, 2).Turns[f.Turn] {
-				t.Errorf("version %d: figures of a turn %+v, %v", v, f, err)
-			}
-			turns++
-		}
-		if turns != 2*(v/5) {
-			t.Errorf("version %d: figures of %d turns", v, turns)
-		}
-		for k, err := range old.Dirty(t.Context()) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			dirty[k] = true
-		}
-		if diff := cmp.Diff(wantDirty, dirty); diff != "" {
-			t.Errorf("version %d, dirty (-want +got):\n%s", v, diff)
-		}
-		// A row and a block that are there are known again, whatever form they have.
-		if err := old.Put(t.Context(), want); err != nil {
+		turns++
+	}
+	if turns != 2 {
+		t.Errorf("figures of %d turns", turns)
+	}
+	dirty := map[session.Key]bool{}
+	for k, err := range old.Dirty(t.Context()) {
+		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, content(t, old, a), byContent); diff != "" {
-			t.Errorf("version %d, put again (-want +got):\n%s", v, diff)
-		}
+		dirty[k] = true
+	}
+	if diff := cmp.Diff(map[session.Key]bool{key("b"): true}, dirty); diff != "" {
+		t.Errorf("dirty (-want +got):\n%s", diff)
+	}
+	// A row and a block that are there are known again, whatever form they have.
+	if err := old.Put(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, content(t, old, a), byContent); diff != "" {
+		t.Errorf("put again (-want +got):\n%s", diff)
 	}
 }
 
@@ -723,172 +709,26 @@ func content(t *testing.T, s *Store, k session.Key) (b session.Batch) {
 	return b
 }
 
-// oldDatabase makes a database of a dump, with n sessions more that are projected up to their mark.
-func oldDatabase(t *testing.T, dump string, n, mark int) *sql.Conn {
-	t.Helper()
-	text, err := os.ReadFile(dump)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "old.db")
-	exec1(t, path, string(text))
-	exec1(t, path, fmt.Sprintf(`INSERT INTO sessions (tenant, id, mark, projected, last_ns)
-		WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < %d) SELECT 't', n, %d, %d, 0 FROM n`, n, mark, mark))
-	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	c, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
-}
-
-// Sizes of the sessions that are there are counted in bounded steps; one that stopped goes on where it was.
-func TestMigrateSizes(t *testing.T) {
-	c := oldDatabase(t, "testdata/v3.sql", countRows+100, 1)
-	var at, left []int
-	for v := 3; v < 4; {
-		if err := migrateOne(t.Context(), c, migrations[:4]); err != nil {
-			t.Fatal(err)
-		}
-		var err error
-		if v, err = version(t.Context(), c, Version); err != nil {
-			t.Fatal(err)
-		}
-		var n int
-		if err := c.QueryRowContext(t.Context(), "SELECT count(*) FROM sessions WHERE bytes IS NULL").Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		at, left = append(at, v), append(left, n)
-	}
-	if len(left) != 3 || left[0] != countRows+102 || left[1] < 80 || left[1] > 110 || left[2] != 0 || fmt.Sprint(at) != "[3 3 4]" {
-		t.Errorf("versions %v, sessions that were not counted %v", at, left)
-	}
-}
-
-// All sessions become dirty in bounded steps.
-func TestMigrateProjectedAgain(t *testing.T) {
-	for from := 4; from < Version; from++ {
-		c := oldDatabase(t, fmt.Sprintf("testdata/v%d.sql", from), dirtyRows+100, 5)
-		var left []int
-		for v := from; v == from; {
-			if err := migrateOne(t.Context(), c, migrations); err != nil {
-				t.Fatal(err)
-			}
-			var err error
-			if v, err = version(t.Context(), c, Version); err != nil {
-				t.Fatal(err)
-			}
-			var n int
-			if err := c.QueryRowContext(t.Context(), "SELECT count(*) FROM sessions WHERE mark <= projected").Scan(&n); err != nil {
-				t.Fatal(err)
-			}
-			left = append(left, n)
-		}
-		if fmt.Sprint(left) != fmt.Sprint([]int{dirtyRows + 101, 101, 0}) {
-			t.Errorf("from version %d: sessions that were not dirty after each step: %v", from, left)
-		}
-	}
-}
-
-// A file of an older version takes the steps that it lacks, by several processes at once as well; a step that fails changes
-// nothing. The second step is of this test only.
-func TestMigrationSteps(t *testing.T) {
-	if len(migrations) != Version {
-		t.Fatalf("%d migrations lead to version %d", len(migrations), Version)
-	}
-	golden, err := os.ReadFile("testdata/v1.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "old.db")
-	exec1(t, path, string(golden))
-	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	step := func(steps []migration) error {
-		c, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		return migrate(t.Context(), c, steps)
-	}
-	at := func(newest int) int {
-		v, err := version(t.Context(), db, newest)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-
-	const added = "CREATE TABLE added (x INTEGER) STRICT;"
-	if err := step([]migration{statement(schema1), statement(added + "SELECT nonsense;")}); err == nil {
-		t.Error("a step that cannot be taken gives no error")
-	}
-	if v := at(2); v != 1 {
-		t.Errorf("a failed step leaves version %d", v)
-	}
+// Several programs make a database at once; all of them use it.
+func TestMadeAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
 	var wait sync.WaitGroup
-	for range 4 {
+	for n := range 4 {
 		wait.Go(func() {
-			if err := step([]migration{statement(schema1), statement(added)}); err != nil {
+			s, err := Open(t.Context(), path)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			err = s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), n)}})
+			if err := errors.Join(err, s.Close()); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wait.Wait()
-	if v := at(2); v != 2 {
-		t.Errorf("version %d, want 2", v)
-	}
-	var old *VersionError
-	if _, err := version(t.Context(), db, 1); !errors.As(err, &old) || old.Have != 2 {
-		t.Errorf("a program opens the file of a newer one: %v", err)
-	}
-}
-
-// The columns are for people with a bare sqlite3.
-func TestPlainColumns(t *testing.T) {
-	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
-	rows := make([]session.Row, 5)
-	for n := range rows {
-		rows[n] = benchRow(key("a"), n)
-	}
-	if err := s.Put(t.Context(), session.Batch{Rows: rows}); err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	list, err := s.conn.QueryContext(t.Context(), `SELECT kind, known, status, turn, model, tool, input, output, reasoning, cache_read, cache_write FROM rows ORDER BY start_ns`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer list.Close()
-	for list.Next() {
-		var v [11]any
-		var p []any
-		for i := range v {
-			p = append(p, &v[i])
-		}
-		if err := list.Scan(p...); err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, strings.ReplaceAll(strings.Trim(fmt.Sprint(v), "[]"), "<nil>", "-"))
-	}
-	want := []string{
-		"2 2 tool_use 0 claude-opus-4-6-20260101 - 12345 678 0 12000 300",
-		"5 2 ok 0 - bash - - - - -",
-		"5 2 ok 0 - bash - - - - -",
-		"4 2 allow 0 - bash - - - - -",
-		"1 2 completed - claude-opus-4-6 - - - - - -",
-	}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	if rows, _ := count(t, newStore(t, path), key("a")); rows != 4 {
+		t.Errorf("%d rows, want 4", rows)
 	}
 }
 

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/spans"
@@ -30,8 +28,7 @@ type statements struct {
 
 // columns of rows and live_rows, in the order in which writer.args gives them.
 var columns = []string{
-	"session", "span", "trace", "parent", "kind", "known", "start_ns", "end_ns", "failed", "status", "run", "run_start_ns", "turn",
-	"model", "tool", "input", "output", "reasoning", "cache_read", "cache_write", "canonical",
+	"session", "span", "trace", "kind", "known", "end_ns", "run", "run_start_ns", "canonical",
 }
 
 // keyColumns is how many of columns are the primary key.
@@ -251,18 +248,8 @@ func (w *putter) row(i int, r *session.Row) error {
 	return nil
 }
 
-// statusKeys names what the status column holds of each kind.
-var statusKeys = [session.KindPayload + 1]attribute.Key{
-	session.KindRun: spans.RunStatusKeyKey, session.KindTurn: spans.TurnStopReasonKey,
-	session.KindToolCall: spans.ToolOutcomeKey, session.KindPermission: spans.PermissionActionKey,
-}
-
 // appendArgs appends the values of columns.
 func appendArgs(args []any, r *session.Row, id int64, canonical []byte) []any {
-	var parent any
-	if r.Parent != (session.SpanID{}) {
-		parent = r.Parent[:]
-	}
 	known := int64(2)
 	switch r.Known {
 	case spans.KnownLive:
@@ -270,49 +257,7 @@ func appendArgs(args []any, r *session.Row, id int64, canonical []byte) []any {
 	case spans.KnownClosed:
 		known = 1
 	}
-	args = append(args, id, r.Span[:], r.Trace[:], parent, int64(r.Kind), known, r.Start, r.End, r.Failed)
-	if key := statusKeys[r.Kind]; key != "" {
-		args = append(args, text(r.Attr(key)))
-	} else {
-		args = append(args, nil)
-	}
-	args = append(args, r.Run, r.RunStart)
-	if r.Turn == session.NoTurn {
-		args = append(args, nil)
-	} else {
-		args = append(args, r.Turn)
-	}
-	var model, tool any
-	switch r.Kind {
-	case session.KindRun, session.KindTurn:
-		if model = text(r.Attr(spans.ResponseModelKey)); model == nil {
-			model = text(r.Attr(spans.RequestModelKey))
-		}
-	case session.KindToolCall, session.KindPermission:
-		tool = text(r.Attr(spans.ToolNameKey))
-	}
-	args = append(args, model, tool)
-	if r.Kind == session.KindTurn {
-		args = append(args, number(r.Attr(spans.UsageInputKey)), number(r.Attr(spans.UsageOutputKey)), number(r.Attr(spans.UsageReasoningKey)),
-			number(r.Attr(spans.UsageCacheReadKey)), number(r.Attr(spans.UsageCacheWriteKey)))
-	} else {
-		args = append(args, nil, nil, nil, nil, nil)
-	}
-	return append(args, canonical)
-}
-
-func text(v session.Value) any {
-	if v.Type() != session.TypeString {
-		return nil
-	}
-	return v.Str()
-}
-
-func number(v session.Value) any {
-	if n, ok := v.Int(); ok {
-		return n
-	}
-	return nil
+	return append(args, id, r.Span[:], r.Trace[:], int64(r.Kind), known, r.End, r.Run, r.RunStart, canonical)
 }
 
 func (w *putter) block(i int, b *session.Block) error {

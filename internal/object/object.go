@@ -14,6 +14,7 @@ package object
 import (
 	"bytes"
 	"errors"
+	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -152,6 +153,21 @@ func (o *Object) Keys() []string {
 		keys[i] = string(m.key)
 	}
 	return keys
+}
+
+// All returns the members as they are spelled, also those that are null, in their order. It does not count as reading
+// them.
+func (o *Object) All() iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		if o == nil {
+			return
+		}
+		for _, m := range o.members {
+			if !yield(string(m.key), m.value) {
+				return
+			}
+		}
+	}
 }
 
 // Twice returns the first key that is there more than once; empty when none is.

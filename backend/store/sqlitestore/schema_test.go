@@ -1,0 +1,115 @@
+package sqlitestore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/storetest"
+)
+
+// A file of another version is refused and not changed; the error names the version that was found,
+// the one that is wanted, and what to do.
+func TestOtherVersions(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	if err := newStore(t, path).Close(); err != nil {
+		t.Fatal(err)
+	}
+	for v, do := range map[int]string{
+		1:           "cannot be read: record into a new file",
+		Version - 1: "cannot be read: record into a new file",
+		Version + 1: "use a newer program",
+	} {
+		exec1(t, path, fmt.Sprintf("PRAGMA user_version=%d", v))
+		before, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("database has schema version %d, this program wants version %d: ", v, Version)
+		for name, open := range map[string]func(context.Context, string, ...Option) (*Store, error){"Open": Open, "OpenReadOnly": OpenReadOnly} {
+			var other *VersionError
+			_, err := open(t.Context(), path)
+			if !errors.As(err, &other) || other.Have != v || other.Want != Version || !errors.Is(err, store.ErrUnusable) {
+				t.Errorf("%s of version %d: %v", name, v, err)
+			} else if !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), do) {
+				t.Errorf("%s of version %d: %v; want %q and %q in it", name, v, err, want, do)
+			}
+		}
+		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
+			t.Errorf("version %d was changed, %v", v, err)
+		}
+	}
+}
+
+// A backup that was made while a program writes is whole, and opens.
+func TestBackup(t *testing.T) {
+	for name, backup := range map[string]func(t *testing.T, from, to string){
+		"VACUUM INTO": func(t *testing.T, from, to string) {
+			t.Helper()
+			exec1(t, from, "VACUUM INTO '"+to+"'")
+		},
+		".backup": func(t *testing.T, from, to string) {
+			t.Helper()
+			cli, err := exec.LookPath("sqlite3")
+			if err != nil {
+				t.Skip("the program sqlite3 is not installed (Debian: apt-get install sqlite3); CI installs it")
+			}
+			if out, err := exec.Command(cli, "-cmd", ".timeout 5000", from, ".backup '"+to+"'").CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path, to := filepath.Join(dir, "x.db"), filepath.Join(dir, "backup.db")
+			s := newStore(t, path)
+			fill(t, s)
+			want := content(t, s, goldenKey)
+			stop, done := make(chan struct{}), make(chan error)
+			go func() {
+				var err error
+				for n := 0; err == nil; n++ {
+					select {
+					case <-stop:
+						done <- nil
+						return
+					default:
+						err = s.Put(context.Background(), session.Batch{Rows: []session.Row{storetest.Row(key("busy"), n)}, Blocks: []session.Block{storetest.Block(key("busy"), fmt.Sprint(n))}})
+					}
+				}
+				<-stop
+				done <- err
+			}()
+			backup(t, path, to)
+			close(stop)
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			b := newStore(t, to)
+			if diff := cmp.Diff(want, content(t, b, goldenKey), byContent); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if rows, blocks := count(t, b, key("busy")); rows != blocks {
+				t.Errorf("%d rows and %d blocks of the session that was being written", rows, blocks)
+			}
+			checkWhole(t, b)
+			if err := b.Delete(t.Context(), goldenKey); err != nil {
+				t.Fatal(err)
+			}
+			put(t, b, goldenKey, 1)
+			if rows, _ := count(t, b, goldenKey); rows != 1 {
+				t.Errorf("%d rows of a session that was made anew", rows)
+			}
+		})
+	}
+}
