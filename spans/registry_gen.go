@@ -1318,7 +1318,7 @@ var metrics = []Metric{
 	},
 	{
 		Name: MetricTurnTokens, Instrument: InstrumentHistogram, Integer: true, Unit: "{token}",
-		Boundaries: []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1.048576e+06, 4.194304e+06, 1.6777216e+07, 6.7108864e+07},
+		Boundaries: []float64{1, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152, 65536, 98304, 131072, 196608, 262144, 393216, 524288, 786432, 1.048576e+06, 2.097152e+06, 4.194304e+06},
 		Attributes: []attribute.Key{TokenClassKeyKey, ProviderNameKey, RequestModelKey, AgentNameKey},
 		Prometheus: "otelagent_turn_tokens",
 		Brief:      "Tokens of one turn by class. A sample is one turn and class; input includes both cache classes and output includes reasoning, so only input and output may be added. A turn that reports no usage gives none.",
@@ -1377,7 +1377,7 @@ var metrics = []Metric{
 	},
 	{
 		Name: MetricCompactionInput, Instrument: InstrumentHistogram, Integer: true, Unit: "{token}",
-		Boundaries: []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1.048576e+06, 4.194304e+06, 1.6777216e+07, 6.7108864e+07},
+		Boundaries: []float64{1, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152, 65536, 98304, 131072, 196608, 262144, 393216, 524288, 786432, 1.048576e+06, 2.097152e+06, 4.194304e+06},
 		Attributes: []attribute.Key{CompactionKindKeyKey, AgentNameKey},
 		Prometheus: "otelagent_compaction_input_tokens",
 		Brief:      "Tokens before one compaction, as the loop estimates them.",
@@ -1385,7 +1385,7 @@ var metrics = []Metric{
 	},
 	{
 		Name: MetricCompactionOutput, Instrument: InstrumentHistogram, Integer: true, Unit: "{token}",
-		Boundaries: []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1.048576e+06, 4.194304e+06, 1.6777216e+07, 6.7108864e+07},
+		Boundaries: []float64{1, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152, 65536, 98304, 131072, 196608, 262144, 393216, 524288, 786432, 1.048576e+06, 2.097152e+06, 4.194304e+06},
 		Attributes: []attribute.Key{CompactionKindKeyKey, AgentNameKey},
 		Prometheus: "otelagent_compaction_output_tokens",
 		Brief:      "Tokens after one compaction, as the loop estimates them.",

@@ -193,8 +193,6 @@ func (j *jaeger) testEverything(t *testing.T) {
 				return err
 			}
 			got := plain(kept)
-			for i := range got {
-			}
 			if diff := gocmp.Diff(want, got); diff != "" {
 				return fmt.Errorf("trace %s (-sent +kept):\n%s", id, diff)
 			}
