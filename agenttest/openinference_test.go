@@ -11,10 +11,10 @@ import (
 	"github.com/otelagent/otelagent/otelagent"
 )
 
-// The keys of OpenInference are for others: what is rebuilt is the same with them and without.
+// The keys of OpenInference and detailed names are for others: what is rebuilt is the same with them and without.
 func TestOpenInferenceIsNotKept(t *testing.T) {
-	tree := func(pipeline func(testing.TB, ...otelagent.Option) *agenttest.Pipeline) string {
-		p := pipeline(t, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())
+	tree := func(pipeline func(testing.TB, ...otelagent.Option) *agenttest.Pipeline, opts ...otelagent.Option) string {
+		p := pipeline(t, append(opts, otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithDerivedIDs())...)
 		backends.Play(t.Context(), p.Tracer())
 		b, err := json.MarshalIndent(p.Session(), "", " ")
 		if err != nil {
@@ -24,5 +24,13 @@ func TestOpenInferenceIsNotKept(t *testing.T) {
 	}
 	if diff := cmp.Diff(tree(agenttest.New), tree(agenttest.NewOpenInference)); diff != "" {
 		t.Errorf("(-without +with):\n%s", diff)
+	}
+	detailed := otelagent.WithSpanNames(otelagent.Detailed)
+	for name, pipeline := range map[string]func(testing.TB, ...otelagent.Option) *agenttest.Pipeline{
+		"detailed": agenttest.New, "both": agenttest.NewOpenInference,
+	} {
+		if diff := cmp.Diff(tree(agenttest.New), tree(pipeline, detailed)); diff != "" {
+			t.Errorf("%s (-exact +%[1]s):\n%s", name, diff)
+		}
 	}
 }

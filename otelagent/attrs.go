@@ -18,6 +18,8 @@ type attrs struct {
 	// redacted counts the places that the redactor changed.
 	redacted int64
 	opts     []trace.SpanStartOption
+	// detail is what a detailed name of the span says behind its kind.
+	detail [2]string
 }
 
 var attrsPool = sync.Pool{New: func() any {
@@ -35,7 +37,7 @@ func startAttrs(o *origin) *attrs {
 func (a *attrs) free() {
 	clear(a.kv)
 	clear(a.opts)
-	a.kv, a.opts, a.origin, a.redacted = a.kv[:0], a.opts[:0], nil, 0
+	a.kv, a.opts, a.origin, a.redacted, a.detail = a.kv[:0], a.opts[:0], nil, 0, [2]string{}
 	attrsPool.Put(a)
 }
 

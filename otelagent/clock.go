@@ -8,9 +8,11 @@ import (
 
 // clock gives the events of one run their times. Timed events keep theirs to the nanosecond. An untimed one that arrived
 // live happened as long after the last timed event as it arrived after it. In a replay arrival means nothing: the time inside
-// a message counts when it does not run backwards, else the event is only known not to be earlier than what was seen before.
+// a message counts when it does not run backwards, else the event is only known not to be earlier than what was seen before; an input of
+// which no time is known yet happened when it was written.
 type clock struct {
 	last    time.Time // the latest time given to anything of the run
+	assumed bool      // last is when the input was written: any time that is told counts
 	stated  time.Time // of the last timed event
 	arrived time.Time // when that one arrived
 	seq     int64     // position of the last event in its input
@@ -19,8 +21,8 @@ type clock struct {
 // at returns when the event with m happened. inside is the time in the event's message, zero without one.
 func (c *clock) at(m *Meta, inside time.Time) Moment {
 	at := c.decide(m, inside)
-	if at.Time.After(c.last) {
-		c.last = at.Time
+	if at.Time.After(c.last) || c.assumed && at.Source != spans.TimeSourceBound {
+		c.last, c.assumed = at.Time, false
 	}
 	c.seq = m.Seq
 	at.Seq = m.Seq
@@ -38,9 +40,9 @@ func (c *clock) decide(m *Meta, inside time.Time) Moment {
 			t = c.stated.Add(m.Arrived.Sub(c.arrived))
 		}
 		return Moment{Time: t, Source: spans.TimeSourceArrival}
-	case inside.After(c.last):
+	case inside.After(c.last), c.assumed && !inside.IsZero():
 		return Moment{Time: inside, Source: spans.TimeSourceMessage}
-	case c.last.IsZero(): // nothing is known, and the present time would be another one each time the file is sent
+	case c.last.IsZero(): // nothing is known, not even when the input was written
 		return Moment{Time: earliest, Source: spans.TimeSourceBound}
 	default:
 		return Moment{Time: c.last, Source: spans.TimeSourceBound}

@@ -14,9 +14,9 @@ type Compacting struct {
 	handle
 	scope scope
 	kind  string
-	// For its metrics.
-	trigger     string
-	inputTokens int64
+	// For its metrics and its preview.
+	trigger                     string
+	messagesBefore, inputTokens int64
 }
 
 // StartCompaction starts a compaction in the turn and returns a context for what it does. An empty kind is summary.
@@ -36,11 +36,12 @@ func (r *Run) StartCompaction(ctx context.Context, c Compaction) (context.Contex
 }
 
 func (p place) startCompaction(ctx context.Context, c *Compaction) (context.Context, *Compacting) {
-	h := &Compacting{kind: cleanName(string(c.Kind)), trigger: c.Trigger, inputTokens: c.InputTokens}
+	h := &Compacting{kind: cleanName(string(c.Kind)), trigger: c.Trigger, messagesBefore: c.MessagesBefore, inputTokens: c.InputTokens}
 	if h.kind == "" {
 		h.kind = string(spans.CompactionKindSummary)
 	}
 	a := startAttrs(p.origin)
+	a.detail[0] = h.kind
 	p.under(&h.handle, a)
 	// Its start is part of its address, so it must be the one of the span.
 	at := c.Start.now()
@@ -86,6 +87,7 @@ func (c *Compacting) End(res CompactionResult) {
 		a.name(spans.CompactionCategoryKey, res.Category)
 		a.id(spans.CompactionTargetKey, res.Target)
 		a.text(spans.CompactionReasonKey, res.Reason)
+		c.compactionView(&res, &a)
 		c.keep(&res)
 	}
 	if _, measure := c.finish(res.End, spans.KnownObserved, &a, ""); measure {

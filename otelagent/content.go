@@ -303,27 +303,29 @@ func (h *handle) emit(end time.Time) {
 			k.emit(h.span, end)
 			continue
 		}
-		child := h.payload(strconv.Itoa(i), end)
+		child, ends := h.payload(strconv.Itoa(i), end)
 		k.emit(child, end)
-		child.End(trace.WithTimestamp(end))
+		child.End(ends)
 	}
 	*c = content{}
 }
 
-// payload starts a zero-length child of h that carries content. Its name tells it from others of h.
-func (h *handle) payload(name string, at time.Time) trace.Span {
+// payload starts a child of h that carries content, an instant, and returns how it ends. Its name tells it from others of h.
+func (h *handle) payload(name string, at time.Time) (trace.Span, trace.SpanEndOption) {
 	a := startAttrs(h.origin)
+	a.add(kindPayload.attr)
 	a.add(h.address...)
 	if h.index != noTurn {
 		a.int(spans.TurnIndexKey, h.index)
 	}
 	a.int(spans.SeqKey, h.next(Moment{}))
+	ends := trace.WithTimestamp(a.instant(at))
 	a.opts = append(a.opts, kindPayload.option, trace.WithAttributes(a.kv...), trace.WithTimestamp(at))
 	id := h.id
 	id.call = id.span + "/" + id.call + "/" + name // a call without an id is not its turn
-	_, span := h.startSpan(trace.ContextWithSpan(context.Background(), h.span), &kindPayload, &id, a.opts)
+	_, span := h.startSpan(trace.ContextWithSpan(context.Background(), h.span), &kindPayload, kindPayload.name, &id, a.opts)
 	a.free()
-	return span
+	return span, ends
 }
 
 // validBytes returns b, or a copy with U+FFFD for each byte that is not UTF-8.

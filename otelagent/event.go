@@ -138,8 +138,8 @@ type (
 		Meta
 		PermissionEvaluation
 	}
-	// PermissionAsked tells that somebody was asked for a decision; PermissionEvaluated with that tool and call tells it. It is only of
-	// use to who looks at a session while it runs, and nothing without [WithLive].
+	// PermissionAsked begins a permission evaluation for which somebody is asked; PermissionEvaluated with that tool and call ends it, and
+	// has the time between as its wait, unless it states another one. One without an answer is ended by us, with the action ask.
 	PermissionAsked struct {
 		Meta
 		PermissionEvaluation

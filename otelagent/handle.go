@@ -36,19 +36,24 @@ func (o *origin) next(at Moment) int64 {
 	return o.seq.Add(1)
 }
 
-// spanKind is a kind of span: its name and the option that goes with it, made once.
+// spanKind is a kind of span: its exact name, the attribute that says it, and the option that goes with it, made once.
 type spanKind struct {
 	name   string
+	attr   attribute.KeyValue
 	option trace.SpanStartOption
 }
 
+func newKind(name string, kind trace.SpanKind) spanKind {
+	return spanKind{name, spans.KindKey.String(name), trace.WithSpanKind(kind)}
+}
+
 var (
-	kindRun        = spanKind{spans.SpanRun, trace.WithSpanKind(trace.SpanKindInternal)}
-	kindTurn       = spanKind{spans.SpanTurn, trace.WithSpanKind(trace.SpanKindClient)}
-	kindTool       = spanKind{spans.SpanToolCall, trace.WithSpanKind(trace.SpanKindInternal)}
-	kindCompaction = spanKind{spans.SpanCompaction, trace.WithSpanKind(trace.SpanKindInternal)}
-	kindPermission = spanKind{spans.SpanPermission, trace.WithSpanKind(trace.SpanKindInternal)}
-	kindPayload    = spanKind{spans.SpanPayload, trace.WithSpanKind(trace.SpanKindInternal)}
+	kindRun        = newKind(spans.SpanRun, trace.SpanKindInternal)
+	kindTurn       = newKind(spans.SpanTurn, trace.SpanKindClient)
+	kindTool       = newKind(spans.SpanToolCall, trace.SpanKindInternal)
+	kindCompaction = newKind(spans.SpanCompaction, trace.SpanKindInternal)
+	kindPermission = newKind(spans.SpanPermission, trace.SpanKindInternal)
+	kindPayload    = newKind(spans.SpanPayload, trace.SpanKindInternal)
 )
 
 // handle is one open span: what Run, Group, Turn, Tool and Compacting have in common.
@@ -92,6 +97,7 @@ func (h *handle) begin(ctx context.Context, parent *handle, kind *spanKind, at M
 		ctx = trace.ContextWithSpan(ctx, parent.span)
 	}
 	at = at.sound()
+	a.add(kind.attr)
 	a.add(h.address...)
 	a.int(spans.SeqKey, h.next(at))
 	a.source(spans.StartTimeKey, at.Source)
@@ -100,7 +106,7 @@ func (h *handle) begin(ctx context.Context, parent *handle, kind *spanKind, at M
 	if !at.Time.IsZero() {
 		a.opts = append(a.opts, trace.WithTimestamp(at.Time))
 	}
-	ctx, h.span = h.startSpan(ctx, kind, &id, a.opts)
+	ctx, h.span = h.startSpan(ctx, kind, h.tracer.spanName(kind, a.detail), &id, a.opts)
 	h.id = id
 	a.free()
 	h.recording = h.span.IsRecording()
@@ -116,15 +122,17 @@ func (h *handle) begin(ctx context.Context, parent *handle, kind *spanKind, at M
 }
 
 // startSpan starts a span under that of ctx, with the ids that follow from id where they are to be derived.
-func (h *handle) startSpan(ctx context.Context, kind *spanKind, id *seed, opts []trace.SpanStartOption) (context.Context, trace.Span) {
+func (h *handle) startSpan(
+	ctx context.Context, kind *spanKind, name string, id *seed, opts []trace.SpanStartOption,
+) (context.Context, trace.Span) {
 	c := &h.tracer.config
 	if !c.derivedIDs && !c.sessionTrace {
-		return h.tracer.otel.Start(ctx, kind.name, opts...)
+		return h.tracer.otel.Start(ctx, name, opts...)
 	}
 	id.span, id.session, id.run, id.start, id.recording = kind.name, h.session, h.run, h.startNS, h.origin.recording
 	id.spanID, id.wholeSession = c.derivedIDs, c.sessionTrace
 	// The seed must not stay in the context: spans of others started in it would get the same id.
-	_, span := h.tracer.otel.Start(context.WithValue(ctx, seedKey{}, id), kind.name, opts...)
+	_, span := h.tracer.otel.Start(context.WithValue(ctx, seedKey{}, id), name, opts...)
 	return trace.ContextWithSpan(ctx, span), span
 }
 
@@ -205,6 +213,10 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 			at.Time, at.Source = start, spans.TimeSourceBound
 		}
 	}
+	wire := at.Time
+	if !wire.IsZero() && wire.Equal(h.start()) {
+		wire = a.instant(wire)
+	}
 	if h.recording {
 		h.close(at, known, a, failed)
 	}
@@ -222,9 +234,22 @@ func (h *handle) finish(at Moment, known spans.Known, a *attrs, failed spans.Err
 	if at.Time.IsZero() {
 		h.span.End()
 	} else {
-		h.span.End(trace.WithTimestamp(at.Time))
+		h.span.End(trace.WithTimestamp(wire))
 	}
 	return end, h.measured
+}
+
+// instantLength is the length that a span without one has on the wire: backends warn of spans without length.
+const instantLength = time.Microsecond
+
+// instant says that the span ends when it starts, and returns its end on the wire.
+func (a *attrs) instant(at time.Time) time.Time {
+	end := at.Add(instantLength)
+	if end.After(latest) {
+		return at
+	}
+	a.yes(spans.InstantKey, true)
+	return end
 }
 
 // start returns the start of the span, zero when only its provider knows it.
@@ -254,7 +279,7 @@ func (h *handle) close(at Moment, known spans.Known, a *attrs, failed spans.Erro
 	a.count(spans.RedactedKey, c.redacted+a.redacted)
 	if failed != "" {
 		a.kv = append(a.kv, spans.ErrorTypeKeyKey.String(string(failed)))
-		h.span.SetStatus(codes.Error, "")
+		h.span.SetStatus(codes.Error, a.description(failed))
 	}
 	h.span.SetAttributes(a.kv...)
 }

@@ -185,9 +185,9 @@ func (h *handle) leave(now *content, name string, at Moment) {
 	}
 	at = at.now()
 	for i, k := range now.carriers(h.tracer.config.maxSpan) {
-		child := h.payload("live/"+name+"/"+strconv.Itoa(i), at.Time)
+		child, ends := h.payload("live/"+name+"/"+strconv.Itoa(i), at.Time)
 		k.emit(child, at.Time)
-		child.End(trace.WithTimestamp(at.Time))
+		child.End(ends)
 		h.tracer.config.live.Flush(child)
 	}
 }

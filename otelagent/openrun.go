@@ -32,7 +32,7 @@ type openRun struct {
 	turn                  *openTurn
 	tools                 []*openTool // by start
 	compaction            *Compacting
-	asked                 []openAsk // by start; only with WithLive
+	asked                 []openAsk // by start
 }
 
 // openAsk is a question for permission without an answer.
@@ -346,11 +346,8 @@ func (o *openRun) about(e *PermissionEvaluation) (asker, context.Context) {
 	return o.run, o.ctx
 }
 
-// ask opens a question, to be seen while it has no answer.
+// ask opens a question, whose span lasts until its answer.
 func (o *openRun) ask(ev *PermissionAsked, at Moment) {
-	if o.run == nil || o.run.tracer.config.live == nil {
-		return
-	}
 	if len(o.asked) == maxOpenTools {
 		o.asked[0].asking.Close(o.clock.end())
 		o.asked = slices.Delete(o.asked, 0, 1)

@@ -50,6 +50,7 @@ func (p *place) permission(ctx context.Context, parent *handle, e *PermissionEva
 // startPermission starts the span of an evaluation.
 func (p *place) startPermission(ctx context.Context, parent, h *handle, e *PermissionEvaluation) context.Context {
 	a := startAttrs(p.origin)
+	a.detail = e.detail()
 	p.under(h, a)
 	a.name(spans.ToolNameKey, e.Tool)
 	a.id(spans.ToolCallIDKey, e.CallID)
@@ -63,6 +64,9 @@ func (p *place) startPermission(ctx context.Context, parent, h *handle, e *Permi
 	}
 	return ctx
 }
+
+// detail is what tells evaluations apart.
+func (e *PermissionEvaluation) detail() [2]string { return [2]string{string(e.Action), e.Tool} }
 
 // permission adds what was decided, and by whom.
 func (a *attrs) permission(e *PermissionEvaluation) {
@@ -81,14 +85,17 @@ func (a *attrs) permission(e *PermissionEvaluation) {
 	a.id(spans.PermissionOptionKey, e.Option)
 	a.name(spans.PermissionOutcomeKey, e.Outcome)
 	a.yes(spans.DerivedKey, e.Derived)
+	a.decisionView(e.Wait)
 }
 
 // Asking is one permission evaluation for which somebody was asked and has not answered: an open permission.evaluate span with the
-// action ask. With WithLive it shows while it is open. The nil Asking does nothing. Safe for concurrent use.
+// action ask, which lasts until the answer. With WithLive it shows while it is open. The nil Asking does nothing. Safe for concurrent use.
 type Asking struct {
 	handle
 	ctx   context.Context
 	asked PermissionEvaluation // Options are not kept
+	// offered says that the question told its options.
+	offered bool
 }
 
 // Ask tells that somebody was asked about the turn, or a tool call of it that did not start. Of p what is known by then is told; an empty
@@ -128,7 +135,7 @@ func (p *place) ask(ctx context.Context, parent *handle, e PermissionEvaluation)
 	if e.Action == "" {
 		e.Action = spans.ActionAsk
 	}
-	q := &Asking{asked: e}
+	q := &Asking{asked: e, offered: e.Options != nil}
 	q.asked.Options = nil
 	q.ctx = p.startPermission(ctx, parent, &q.handle, &e)
 	q.mu.Lock()
@@ -139,22 +146,36 @@ func (p *place) ask(ctx context.Context, parent *handle, e PermissionEvaluation)
 	return q
 }
 
-// End tells what was decided, once; later calls do nothing. Tool, CallID, Start and Options were told with the question. A Wait that is not
-// told is the time since then, where both times are known.
+// End tells what was decided, once; later calls do nothing. Tool, CallID and Start were told with the question, and Options too unless it
+// had none. A Wait that is not told is the time since then, where both times are known.
 func (q *Asking) End(p PermissionEvaluation) {
 	if q == nil {
 		return
 	}
-	p.Tool, p.CallID, p.Start, p.Options = q.asked.Tool, q.asked.CallID, q.asked.Start, nil
+	p.Tool, p.CallID, p.Start = q.asked.Tool, q.asked.CallID, q.asked.Start
 	if p.Wait == 0 && measured(p.Start) && measured(p.End) {
 		p.Wait = max(p.End.Time.Sub(p.Start.Time), 0)
 	}
 	a := endAttrs(q.origin, 14)
 	if q.recording {
 		a.permission(&p)
+		q.rename(&kindPermission, p.detail())
+		q.offer(p.Options)
 	}
 	if _, measure := q.finish(p.End, spans.KnownObserved, &a, ""); measure {
 		q.tracer.metrics.permission(q.ctx, &p)
+	}
+}
+
+// offer keeps the answers that were offered, unless the question told them or is over.
+func (q *Asking) offer(options []byte) {
+	if options == nil || q.offered || !q.capturing() {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.ended {
+		q.content.addBody(q.origin, spans.ListOptions, options)
 	}
 }
 

@@ -36,7 +36,9 @@ type Recorder struct {
 	ended  []runName             // by end
 	groups []*openGroup          // by start
 	last   time.Time             // the latest time of any run that this input told of
-	lost   int64
+	// written is when this input was; zero where that is not known.
+	written time.Time
+	lost    int64
 }
 
 // NewRecorder returns a Recorder that writes with t. It never fails and never returns nil; with a nil Tracer it does
@@ -73,14 +75,15 @@ func (r *Recorder) Record(ctx context.Context, ev Event) {
 }
 
 // NextInput says that what comes next is read from another input, such as the next file: its untimed events are not known to be later than
-// what was recorded before. Runs stay open, and may go on in it.
-func (r *Recorder) NextInput() {
+// what was recorded before. Runs stay open, and may go on in it. Written is when it was: what comes before any time is known is taken to
+// have happened then. With the zero time it happened at the beginning of 1970.
+func (r *Recorder) NextInput(written time.Time) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.last = time.Time{}
+	r.last, r.written = time.Time{}, written
 }
 
 // Close ends what is open as ended by us, each run at the last time seen of it. Record does nothing afterwards. The context
@@ -134,7 +137,7 @@ func (r *Recorder) runStarted(ctx context.Context, ev *RunStarted) {
 	if old := r.find(o.runName); old != nil {
 		r.close(old)
 	}
-	o.clock.last = r.floor(&ev.Meta)
+	o.clock.last, o.clock.assumed = r.floor(&ev.Meta)
 	at := o.clock.at(&ev.Meta, time.Time{})
 	info.Start = stated(info.Start, at)
 	o.clock.began(info.Start.Time)
@@ -171,12 +174,16 @@ func (r *Recorder) find(n runName) *openRun {
 // late reports whether the run of that name has ended, as its loop told. It is only asked where no such run is open.
 func (r *Recorder) late(n runName) bool { return slices.ContainsFunc(r.ended, n.is) }
 
-// floor is the time that an untimed first event of a run is known not to precede: what its input told before.
-func (r *Recorder) floor(m *Meta) time.Time {
-	if m.replayed() {
-		return r.last
+// floor is the time that an untimed first event of a run is known not to precede: what its input told before. Where that told nothing it is
+// assumed to be when the input was written.
+func (r *Recorder) floor(m *Meta) (last time.Time, assumed bool) {
+	switch {
+	case !m.replayed():
+		return time.Time{}, false
+	case r.last.IsZero():
+		return r.written, !r.written.IsZero()
 	}
-	return time.Time{}
+	return r.last, false
 }
 
 // spawner returns the tool call that certainly spawned the run: its parent is open with exactly that call open.
@@ -244,7 +251,7 @@ func (r *Recorder) runEnded(ctx context.Context, ev *RunEnded) {
 // infer starts a run of which the start was not seen, or which never began.
 func (r *Recorder) infer(ctx context.Context, m *Meta, inside time.Time, inferred bool) *openRun {
 	o := &openRun{runName: m.name()}
-	o.clock.last = r.floor(m)
+	o.clock.last, o.clock.assumed = r.floor(m)
 	c := o.clock
 	info := RunInfo{SessionID: m.Session, ID: m.Run, Start: c.at(m, inside), Inferred: inferred}
 	if o.group = r.memberOf(&info); o.group != nil {
@@ -367,7 +374,7 @@ func (r *Recorder) innermost(session, call string) *openRun {
 func (r *Recorder) factStated(ctx context.Context, ev *FactStated) {
 	facts := slices.Clone(ev.Facts)
 	var c clock
-	c.last = r.floor(&ev.Meta)
+	c.last, c.assumed = r.floor(&ev.Meta)
 	for i := range facts {
 		facts[i].At = stated(facts[i].At, c.at(&ev.Meta, time.Time{}))
 	}
@@ -401,7 +408,7 @@ func begins(ev Event) bool {
 
 // seen moves the time of the whole input on to that of a run, and that of its group.
 func (r *Recorder) seen(o *openRun) {
-	if o.clock.last.After(r.last) {
+	if o.clock.last.After(r.last) && !o.clock.assumed {
 		r.last = o.clock.last
 	}
 	if o.group != nil {

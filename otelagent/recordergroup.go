@@ -32,7 +32,7 @@ func (r *Recorder) groupStarted(ctx context.Context, ev *GroupStarted) {
 		info.SessionID = ev.Session
 	}
 	g := &openGroup{session: info.SessionID, members: slices.Clone(info.Members)}
-	g.clock.last = r.floor(&ev.Meta)
+	g.clock.last, g.clock.assumed = r.floor(&ev.Meta)
 	info.Start = stated(info.Start, g.clock.at(&ev.Meta, time.Time{}))
 	if len(r.groups) == maxOpenGroups {
 		r.groups[0].close()
@@ -53,7 +53,7 @@ func (r *Recorder) groupEnded(ctx context.Context, ev *GroupEnded) {
 	}
 	if g == nil {
 		g = &openGroup{session: ev.Session}
-		g.clock.last = r.floor(&ev.Meta)
+		g.clock.last, g.clock.assumed = r.floor(&ev.Meta)
 		c := g.clock
 		g.ctx, g.group = r.tracer.startGroup(ctx, GroupInfo{
 			SessionID: ev.Session, Start: c.at(&ev.Meta, time.Time{}), Inferred: true,

@@ -22,7 +22,9 @@ type Run struct {
 	// history is the list of the last request, for its end.
 	history atomic.Pointer[history]
 	// asked is what remembers that it had a request.
-	asked  atomic.Pointer[memory]
+	asked atomic.Pointer[memory]
+	// cause is how the turn failed that ended last; nil or empty where it did not.
+	cause  atomic.Pointer[spans.ErrorType]
 	scope  scope
 	off    bool // no SDK: nothing is started under this run
 	copied bool
@@ -86,6 +88,7 @@ func (t *Tracer) startRun(ctx context.Context, info RunInfo, replayed bool) (con
 	header := runHeader(&info)
 
 	a := startAttrs(&r.own)
+	a.detail[0] = info.Agent
 	a.profileModel(operationRun, info.Provider, info.Model)
 	a.kv = append(a.kv, spans.RunKindKeyKey.String(string(spans.RunKindLoop)))
 	a.add(header...)
@@ -350,6 +353,9 @@ func (r *Run) Close(at Moment) {
 func (r *Run) end(res *RunResult, known spans.Known) {
 	a := endAttrs(r.origin, 28)
 	status, failed := res.status()
+	if cause := r.cause.Load(); failed == spans.ErrorTypeOther && cause != nil && *cause != "" {
+		failed = *cause
+	}
 	if r.recording {
 		a.runEnd(res, status)
 	}

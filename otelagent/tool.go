@@ -72,6 +72,7 @@ func (r *Run) StartTool(ctx context.Context, call ToolCall) (context.Context, *T
 func (p place) startTool(ctx context.Context, call *ToolCall) (context.Context, *Tool) {
 	t := &Tool{callID: cleanID(call.ID), name: cleanName(call.Name), kind: call.Type}
 	a := startAttrs(p.origin)
+	a.detail[0] = call.Name
 	p.under(&t.handle, a)
 	a.profileTool(call.Name, call.Type)
 	a.id(spans.ToolCallIDKey, call.ID)

@@ -27,6 +27,7 @@ type Tracer struct {
 type config struct {
 	provider     trace.TracerProvider
 	derivedIDs   bool
+	detailed     bool          // names of spans
 	madeUpIDs    func() string // nil: random bits
 	newRoot      bool
 	sessionTrace bool

@@ -274,7 +274,11 @@ func (t *Turn) End(res TurnResult) {
 		t.figures(&res, &a)
 		a.text(spans.ErrorMessageKey, res.Error)
 		t.result(&res, &a)
+		if failed != "" {
+			t.errorView(&a)
+		}
 	}
+	t.run.cause.Store(&failed)
 	if end, measure := t.finish(res.End, spans.KnownObserved, &a, failed); measure {
 		t.measureEnd(&res, failed, end, spans.KnownObserved)
 	}

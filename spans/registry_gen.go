@@ -32,7 +32,7 @@ const (
 	SpanCompaction = "compaction.run"
 	// SpanPermission: One decision whether something may run.
 	SpanPermission = "permission.evaluate"
-	// SpanPayload: Zero-length carrier of content that did not fit on, or arose after, the span it serves. Not one of the five; appears only when needed.
+	// SpanPayload: Instant that carries content that did not fit on, or arose after, the span it serves. Not one of the five; appears only when needed.
 	SpanPayload = "session.payload"
 )
 
@@ -98,6 +98,8 @@ const (
 	AgentNameKey = attribute.Key("gen_ai.agent.name")
 	// AgentIDKey (string; id; on all): The agent's id where the loop has one.
 	AgentIDKey = attribute.Key("otelagent.agent.id")
+	// KindKey (string; enum; on all): What the span is, whatever its name says: one of the names above. Readers go by it; where it is absent, by the name of the span.
+	KindKey = attribute.Key("otelagent.kind")
 	// SchemaKey (int; number; on all): Version of these formats; 2.
 	SchemaKey = attribute.Key("otelagent.schema")
 	// SeqKey (int; number; on all): Order of starts among the spans of one run in one process; from a stream or file the position (line) in the input.
@@ -106,6 +108,8 @@ const (
 	EndSeqKey = attribute.Key("otelagent.end.seq")
 	// KnownAsKey (string; enum; on all): How the end of this span is known; absent when observed.
 	KnownAsKey = attribute.Key("otelagent.known")
+	// InstantKey (bool; enum; on all): The span ends when it starts. Its end is 1 µs later, since backends warn of spans without length; readers take that back.
+	InstantKey = attribute.Key("otelagent.instant")
 	// StartTimeKey (string; enum; on all): Where the start time came from; absent when the event stated it.
 	StartTimeKey = attribute.Key("otelagent.time")
 	// EndTimeKey (string; enum; on all): Where the end time came from; absent when the event stated it.
@@ -120,6 +124,8 @@ const (
 	WaitingForKey = attribute.Key("otelagent.waiting")
 	// TenantKey (string; id; on resource): Owner of the session; empty by default. First part of every store key.
 	TenantKey = attribute.Key("otelagent.tenant")
+	// ServiceKey (string; name; on resource): Same as service.name, which the links of Jaeger's UI cannot name. Written by pipelines to Jaeger.
+	ServiceKey = attribute.Key("otelagent.service")
 	// SessionMadeUpKey (bool; enum; on all): The session id was made by us because none was given.
 	SessionMadeUpKey = attribute.Key("otelagent.session.made_up")
 	// CaptureLevelKey (string; enum; on session.run, session.turn): How much content this span was allowed to carry.
@@ -328,7 +334,7 @@ const (
 	GenAIUsageCacheCreationKey = attribute.Key("gen_ai.usage.cache_creation.input_tokens")
 	// GenAIUsageCacheWriteKey (int, {token}; number; on session.turn): Same as otelagent.usage.cache_write_tokens.
 	GenAIUsageCacheWriteKey = attribute.Key("gen_ai.usage.cache_write.input_tokens")
-	// ErrorTypeKeyKey (string; enum; on session.run, session.turn, tool.call): Set with status Error: run error, rejected or aborted; turn whose reply is an error; tool outcome error.
+	// ErrorTypeKeyKey (string; enum; on session.run, session.turn, tool.call): Set with status Error: run error, rejected or aborted; turn whose reply is an error; tool outcome error. A run that ended in an error has that of its last turn, if it failed.
 	ErrorTypeKeyKey = attribute.Key("error.type")
 	// ErrorMessageKey (string; content; on session.run, session.turn, tool.call): What the loop said about the failure.
 	ErrorMessageKey = attribute.Key("otelagent.error.message")
@@ -336,7 +342,7 @@ const (
 	ToolNameKey = attribute.Key("gen_ai.tool.name")
 	// InputMessagesKey (string; content; on session.turn): Preview for eyes: the messages that are new on this turn, without results of tool calls whose spans show them, as standard JSON, cut to a bound; the whole of it is in the blocks. Whole on the event of the encoding `full`.
 	InputMessagesKey = attribute.Key("gen_ai.input.messages")
-	// OutputMessagesKey (string; content; on session.turn): Preview for eyes: the reply, likewise.
+	// OutputMessagesKey (string; content; on session.turn, compaction.run): Preview for eyes: the reply and the error of a failed turn, likewise; messages and tokens before and after a compaction, and its summary.
 	OutputMessagesKey = attribute.Key("gen_ai.output.messages")
 	// SystemInstructionsKey (string; content; on session.turn): Preview for eyes: the system prompt if it is new in the run, likewise. Whole on the event of the encoding `full`.
 	SystemInstructionsKey = attribute.Key("gen_ai.system_instructions")
@@ -344,7 +350,7 @@ const (
 	ToolDefinitionsKey = attribute.Key("gen_ai.tool.definitions")
 	// ToolCallArgumentsKey (string; content; on tool.call): Preview for eyes: the arguments, cut to a bound.
 	ToolCallArgumentsKey = attribute.Key("gen_ai.tool.call.arguments")
-	// ToolCallResultKey (string; content; on tool.call): Preview for eyes: the result, cut to a bound.
+	// ToolCallResultKey (string; content; on tool.call, permission.evaluate): Preview for eyes: the result, cut to a bound; of a permission evaluation the decision: action, pattern, source, reason, who decided, and how long that took.
 	ToolCallResultKey = attribute.Key("gen_ai.tool.call.result")
 	// ToolCallIDKey (string; id; on tool.call, permission.evaluate): The call.
 	ToolCallIDKey = attribute.Key("gen_ai.tool.call.id")
@@ -930,10 +936,12 @@ var attributes = []Attribute{
 	{Key: TurnIndexKey, Type: "int", Class: ClassNumber, Brief: "Zero-based index of the turn as the loop counts. Absent on what belongs to the run itself."},
 	{Key: AgentNameKey, Type: "string", Class: ClassName, Brief: "The agent's name where the loop has one."},
 	{Key: AgentIDKey, Type: "string", Class: ClassID, Brief: "The agent's id where the loop has one."},
+	{Key: KindKey, Type: "string", Class: ClassEnum, Brief: "What the span is, whatever its name says: one of the names above. Readers go by it; where it is absent, by the name of the span."},
 	{Key: SchemaKey, Type: "int", Class: ClassNumber, Brief: "Version of these formats; 2."},
 	{Key: SeqKey, Type: "int", Class: ClassNumber, Brief: "Order of starts among the spans of one run in one process; from a stream or file the position (line) in the input."},
 	{Key: EndSeqKey, Type: "int", Class: ClassNumber, Brief: "Order of ends, from the same counter as otelagent.seq."},
 	{Key: KnownAsKey, Type: "string", Class: ClassEnum, Brief: "How the end of this span is known; absent when observed."},
+	{Key: InstantKey, Type: "bool", Class: ClassEnum, Brief: "The span ends when it starts. Its end is 1 µs later, since backends warn of spans without length; readers take that back."},
 	{Key: StartTimeKey, Type: "string", Class: ClassEnum, Brief: "Where the start time came from; absent when the event stated it."},
 	{Key: EndTimeKey, Type: "string", Class: ClassEnum, Brief: "Where the end time came from; absent when the event stated it."},
 	{Key: LiveHeartbeatKey, Type: "int", Class: ClassNumber, Brief: "On a copy of an open span: how often such a copy is sent again, with a new end. What is still open and was not heard of for three of these is over."},
@@ -941,6 +949,7 @@ var attributes = []Attribute{
 	{Key: RepliedKey, Type: "bool", Class: ClassEnum, Brief: "On a copy of an open turn: the reply of its last attempt is there, so that it does not wait for the model."},
 	{Key: WaitingForKey, Type: "string", Class: ClassEnum, Brief: "On a copy of an open turn: what it waits for beside model, tools and approval."},
 	{Key: TenantKey, Type: "string", Class: ClassID, Brief: "Owner of the session; empty by default. First part of every store key."},
+	{Key: ServiceKey, Type: "string", Class: ClassName, Brief: "Same as service.name, which the links of Jaeger's UI cannot name. Written by pipelines to Jaeger."},
 	{Key: SessionMadeUpKey, Type: "bool", Class: ClassEnum, Brief: "The session id was made by us because none was given."},
 	{Key: CaptureLevelKey, Type: "string", Class: ClassEnum, Brief: "How much content this span was allowed to carry."},
 	{Key: CaptureBytesKey, Type: "int", Class: ClassNumber, Brief: "Bytes of content that this span was the first of its session to carry."},
@@ -1045,15 +1054,15 @@ var attributes = []Attribute{
 	{Key: GenAIUsageCacheReadKey, Type: "int", Class: ClassNumber, Brief: "Same as otelagent.usage.cache_read_tokens."},
 	{Key: GenAIUsageCacheCreationKey, Type: "int", Class: ClassNumber, Brief: "Same as otelagent.usage.cache_write_tokens.", Profiles: []Profile{Profile202608}},
 	{Key: GenAIUsageCacheWriteKey, Type: "int", Class: ClassNumber, Brief: "Same as otelagent.usage.cache_write_tokens.", Profiles: []Profile{Profile202610}},
-	{Key: ErrorTypeKeyKey, Type: "string", Class: ClassEnum, Brief: "Set with status Error: run error, rejected or aborted; turn whose reply is an error; tool outcome error."},
+	{Key: ErrorTypeKeyKey, Type: "string", Class: ClassEnum, Brief: "Set with status Error: run error, rejected or aborted; turn whose reply is an error; tool outcome error. A run that ended in an error has that of its last turn, if it failed."},
 	{Key: ErrorMessageKey, Type: "string", Class: ClassContent, Brief: "What the loop said about the failure."},
 	{Key: ToolNameKey, Type: "string", Class: ClassName, Brief: "The tool."},
 	{Key: InputMessagesKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the messages that are new on this turn, without results of tool calls whose spans show them, as standard JSON, cut to a bound; the whole of it is in the blocks. Whole on the event of the encoding `full`."},
-	{Key: OutputMessagesKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the reply, likewise."},
+	{Key: OutputMessagesKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the reply and the error of a failed turn, likewise; messages and tokens before and after a compaction, and its summary."},
 	{Key: SystemInstructionsKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the system prompt if it is new in the run, likewise. Whole on the event of the encoding `full`."},
 	{Key: ToolDefinitionsKey, Type: "string", Class: ClassContent, Brief: "The tool catalogue as standard JSON, on the event of the encoding `full`."},
 	{Key: ToolCallArgumentsKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the arguments, cut to a bound."},
-	{Key: ToolCallResultKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the result, cut to a bound."},
+	{Key: ToolCallResultKey, Type: "string", Class: ClassContent, Brief: "Preview for eyes: the result, cut to a bound; of a permission evaluation the decision: action, pattern, source, reason, who decided, and how long that took."},
 	{Key: ToolCallIDKey, Type: "string", Class: ClassID, Brief: "The call."},
 	{Key: ToolTypeKey, Type: "string", Class: ClassEnum, Brief: "function, extension or datastore, where the loop tells."},
 	{Key: OrdinalKey, Type: "int", Class: ClassNumber, Brief: "Number of this span among those with the same address, from 0; absent when 0."},
@@ -1277,7 +1286,7 @@ var metrics = []Metric{
 	},
 	{
 		Name: MetricTurnTokens, Instrument: InstrumentHistogram, Integer: true, Unit: "{token}",
-		Boundaries: []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1.048576e+06, 4.194304e+06, 1.6777216e+07, 6.7108864e+07},
+		Boundaries: []float64{1, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152, 65536, 98304, 131072, 196608, 262144, 393216, 524288, 786432, 1.048576e+06, 2.097152e+06, 4.194304e+06},
 		Attributes: []attribute.Key{TokenClassKeyKey, ProviderNameKey, RequestModelKey, AgentNameKey},
 		Prometheus: "otelagent_turn_tokens",
 		Brief:      "Tokens of one turn by class. A sample is one turn and class; input includes both cache classes and output includes reasoning, so only input and output may be added. A turn that reports no usage gives none.",
@@ -1336,7 +1345,7 @@ var metrics = []Metric{
 	},
 	{
 		Name: MetricCompactionInput, Instrument: InstrumentHistogram, Integer: true, Unit: "{token}",
-		Boundaries: []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1.048576e+06, 4.194304e+06, 1.6777216e+07, 6.7108864e+07},
+		Boundaries: []float64{1, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152, 65536, 98304, 131072, 196608, 262144, 393216, 524288, 786432, 1.048576e+06, 2.097152e+06, 4.194304e+06},
 		Attributes: []attribute.Key{CompactionKindKeyKey, AgentNameKey},
 		Prometheus: "otelagent_compaction_input_tokens",
 		Brief:      "Tokens before one compaction, as the loop estimates them.",
@@ -1344,7 +1353,7 @@ var metrics = []Metric{
 	},
 	{
 		Name: MetricCompactionOutput, Instrument: InstrumentHistogram, Integer: true, Unit: "{token}",
-		Boundaries: []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1.048576e+06, 4.194304e+06, 1.6777216e+07, 6.7108864e+07},
+		Boundaries: []float64{1, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152, 65536, 98304, 131072, 196608, 262144, 393216, 524288, 786432, 1.048576e+06, 2.097152e+06, 4.194304e+06},
 		Attributes: []attribute.Key{CompactionKindKeyKey, AgentNameKey},
 		Prometheus: "otelagent_compaction_output_tokens",
 		Brief:      "Tokens after one compaction, as the loop estimates them.",

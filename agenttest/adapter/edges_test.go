@@ -45,7 +45,7 @@ func TestRequestToldTwice(t *testing.T) {
 	payload := payloadOf(`"s"`, history...)
 	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{Index: -1})
 	for range 3 {
-		turn.Request(otelagent.ParseRequest([]byte(payload)))
+		turn.Request(otelagent.Request{Payload: []byte(payload)})
 	}
 	turn.End(otelagent.TurnResult{})
 	w := readWire(t, exp.GetSpans())
@@ -146,7 +146,7 @@ func TestEndsAreToldWithoutLocks(t *testing.T) {
 	_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{})
 	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{})
 	n.turn = turn
-	turn.Request(otelagent.ParseRequest([]byte(payloadOf(`"s"`, user(strings.Repeat("x", 100_000))))))
+	turn.Request(otelagent.Request{Payload: []byte(payloadOf(`"s"`, user(strings.Repeat("x", 100_000))))})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -169,7 +169,7 @@ func printSpan(b *strings.Builder, s tracetest.SpanStub, indent string) {
 	const clock = "2006-01-02T15:04:05.999999999Z"
 	fmt.Fprintf(b, "%s%s %s trace %s span %s", indent, s.Name, s.SpanKind, s.SpanContext.TraceID(), s.SpanContext.SpanID())
 	if s.Status.Code != codes.Unset {
-		fmt.Fprintf(b, " %s%s", s.Status.Code, s.Status.Description)
+		fmt.Fprintf(b, " %s (%s)", s.Status.Code, s.Status.Description)
 	}
 	fmt.Fprintf(b, "\n%s  %s to %s\n", indent, s.StartTime.UTC().Format(clock), s.EndTime.UTC().Format(clock))
 	for _, l := range s.Links {

@@ -1,11 +1,14 @@
 package adapter_test
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/backend/session"
@@ -59,6 +62,31 @@ func TestWhatIsOpenIsClosedAtTheLastTimeSeen(t *testing.T) {
 	}
 	if !s.Last.Equal(stamp(30)) {
 		t.Errorf("the session was last seen at %v, want %v", s.Last, stamp(30))
+	}
+}
+
+// A question and its answer are one evaluation that lasts as long as the answer took, whether anybody looks meanwhile or not. One without an
+// answer asks still.
+func TestAskedAndAnswered(t *testing.T) {
+	asked := func(ms int, call string) otelagent.Event {
+		return &otelagent.PermissionAsked{Meta: meta(ms), PermissionEvaluation: otelagent.PermissionEvaluation{Tool: "bash", CallID: call}}
+	}
+	s := recorded(t, started(0), turnStarted(10, 0), asked(20, "c"), asked(25, "d"), asked(26, "e"),
+		&otelagent.PermissionEvaluated{Meta: meta(320), PermissionEvaluation: otelagent.PermissionEvaluation{
+			Tool: "bash", CallID: "c", Action: spans.ActionDeny, Option: "n"}},
+		&otelagent.PermissionEvaluated{Meta: meta(330), PermissionEvaluation: otelagent.PermissionEvaluation{
+			Tool: "bash", CallID: "e", Action: spans.ActionAllow, Wait: time.Second}},
+		ended(400)).Session()
+	var got []string
+	for _, p := range s.Runs[0].Turns[0].Permissions {
+		got = append(got, fmt.Sprint(p.CallID, " ", p.Action, " ", time.Duration(p.WaitNS), " ", p.Start.Sub(stamp(0)), " ", p.End.Sub(stamp(0)), " ", p.Known, " ",
+			p.Option))
+	}
+	want := []string{
+		"c deny 300ms 20ms 320ms observed n", "d ask 0s 25ms 400ms closed ", "e allow 1s 26ms 330ms observed ",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("call, action, wait, start, end, known, option (-want +got):\n%s", diff)
 	}
 }
 

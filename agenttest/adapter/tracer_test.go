@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/codes"
@@ -288,6 +289,36 @@ func TestEndBeforeStart(t *testing.T) {
 	}
 }
 
+// A span without length has 1 µs on the wire and says so; others keep their times to the nanosecond.
+func TestInstant(t *testing.T) {
+	at := func(n int) otelagent.Moment { return otelagent.Moment{Time: stamp(10).Add(time.Duration(n))} }
+	got := traced(t, nil, func(tracer *otelagent.Tracer, _ api.Tracer) {
+		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", Start: at(0)})
+		for i, end := range []int{0, 1, 1000, -5} {
+			_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: int64(i), Start: at(0)})
+			turn.End(otelagent.TurnResult{End: at(end)})
+		}
+		run.Permission(ctx, otelagent.PermissionEvaluation{Start: at(3), End: at(3)})
+		run.End(otelagent.RunResult{End: at(5000)})
+		tracer.StateFacts(t.Context(), otelagent.SessionInfo{SessionID: "s"}, otelagent.Fact{Subject: "session", Key: "k", At: at(0)})
+	})
+	check := func(name string, want ...string) {
+		t.Helper()
+		var length []string
+		for _, s := range got[name] {
+			instant, _ := attrOf(s, spans.InstantKey)
+			length = append(length, fmt.Sprint(s.EndTime.Sub(s.StartTime), instant.AsBool()))
+		}
+		if diff := cmp.Diff(want, length); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	check(spans.SpanTurn, "1µs true", "1ns false", "1µs false", "1µs true")
+	check(spans.SpanPermission, "1µs true")
+	check(spans.SpanRun, "5µs false")
+	check(spans.SpanPayload, "1µs true")
+}
+
 func TestStatus(t *testing.T) {
 	got := traced(t, nil, func(tracer *otelagent.Tracer, _ api.Tracer) {
 		for _, status := range []spans.RunStatus{"", spans.RunStatusRejected, spans.RunStatusError, spans.RunStatusCancelled, spans.RunStatusVetoed} {
@@ -314,7 +345,7 @@ func TestStatus(t *testing.T) {
 		t.Helper()
 		for i, s := range got[name] {
 			code, typ := s.Status.Code, strOf(s, spans.ErrorTypeKeyKey)
-			if typ != want[i] || (code == codes.Error) != (want[i] != "") || s.Status.Description != "" {
+			if typ != want[i] || (code == codes.Error) != (want[i] != "") || s.Status.Description != want[i] {
 				t.Errorf("%s %d: status %v %q, error.type %q, want %q", name, i, code, s.Status.Description, typ, want[i])
 			}
 			if _, there := attrOf(s, spans.ErrorMessageKey); there {
@@ -322,7 +353,7 @@ func TestStatus(t *testing.T) {
 			}
 		}
 	}
-	check(spans.SpanRun, "", "rejected", "_OTHER", "", "", "aborted")
+	check(spans.SpanRun, "", "rejected", "cancelled", "", "", "aborted")
 	check(spans.SpanTurn, "", "provider_error", "cancelled", "cancelled", "cancelled")
 	check(spans.SpanToolCall, "", "tool_error", "", "", "")
 }

@@ -62,6 +62,10 @@ func (r *Run) setHeader(key string, v Value) bool {
 	return true
 }
 
+// causes are the errors of a turn, which the span of a run repeats when the turn ended the run. The turn has it; of the run the tree
+// says that the loop reported an error.
+var causes = map[spans.ErrorType]bool{spans.ErrorTypeProvider: true, spans.ErrorTypeCancelled: true}
+
 // set takes what only a run's own span says.
 func (r *Run) set(key string, v Value) bool {
 	switch key {
@@ -82,7 +86,9 @@ func (r *Run) set(key string, v Value) bool {
 	case string(spans.RunRejectionKey):
 		r.Rejection = v.Text()
 	case string(spans.ErrorTypeKeyKey):
-		r.ErrorType = spans.ErrorType(v.Text())
+		if r.ErrorType = spans.ErrorType(v.Text()); causes[r.ErrorType] {
+			r.ErrorType = spans.ErrorTypeOther
+		}
 	case string(spans.ErrorMessageKey):
 		r.Error = v.Text()
 	case string(spans.UsageRuleKeyKey):

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,7 +104,7 @@ func (t *wireTap) trace(ctx context.Context, a *app, o *sendOptions) {
 	ctx = context.WithoutCancel(ctx)
 	capture, err := o.Capture.options()
 	if err == nil {
-		t.to, err = o.delivery(ctx, capture, acp.Dialect, true)
+		t.to, err = o.delivery(ctx, capture, cmp.Or(o.Agent, acp.Dialect), true)
 	}
 	if err != nil {
 		t.err = err

@@ -57,8 +57,14 @@ func (a *app) demo(ctx context.Context) error {
 	}
 	defer func() { _ = c.stop() }()
 
-	player := &app{stdin: bytes.NewReader(demoEvents), stdout: a.stdout, stderr: a.stderr}
-	s, err := player.deliver(ctx, sendOptions{From: phi.Dialect, Capture: captureOf("content"), Endpoint: "http://" + c.addr("grpc"), Protocol: "grpc", Replay: true})
+	recorded := filepath.Join(dir, "demo.ndjson")
+	if err := os.WriteFile(recorded, demoEvents, 0o600); err != nil {
+		return err
+	}
+	s, err := a.deliver(ctx, sendOptions{
+		Files: []string{recorded}, Now: true, From: phi.Dialect, Capture: captureOf("content"),
+		Endpoint: "http://" + c.addr("grpc"), Protocol: "grpc",
+	})
 	if err != nil {
 		return err
 	}

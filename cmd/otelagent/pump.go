@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"time"
 
 	"github.com/otelagent/otelagent/dialects/clark"
 	"github.com/otelagent/otelagent/dialects/input"
@@ -19,10 +20,13 @@ type pump struct {
 	live    bool
 	follow  bool
 	options []input.Option
+	shift   time.Duration // times are moved by it
+	undated bool          // what states no time has none: it is shown, and not kept
 	failed  func() bool   // whether delivery failed already
 	quit    chan struct{} // closed to stop after the event at hand
 
 	decoders map[string]input.Decoder // by dialect: one reads all files of a recording
+	first    *sourceEvents            // those of the first source, of which some were read ahead
 
 	mu       sync.Mutex // an interrupted pump may still run while it is summed up
 	sessions map[string]bool
@@ -31,10 +35,75 @@ type pump struct {
 	stats    map[string]input.Stats
 }
 
+// maxAhead bounds the events that are read ahead for the name of the agent.
+const maxAhead = 16
+
+// agent reads the first source up to the start of a run and returns the name of its agent, empty without one. Only facts and groups may
+// stand before that run, so that nothing is held back which could be shown.
+func (p *pump) agent(s source) (name string) {
+	type result struct {
+		ev  otelagent.Event
+		err error
+	}
+	first := p.eventsOf(s)
+	next, stop := iter.Pull2(first.events)
+	var ahead []result
+	for more := true; more && len(ahead) < maxAhead; {
+		var r result
+		if r.ev, r.err, more = next(); more {
+			ahead = append(ahead, r)
+		}
+		switch ev := r.ev.(type) {
+		case *otelagent.FactStated, *otelagent.GroupStarted:
+		case *otelagent.RunStarted:
+			name, more = ev.Agent, false
+		default:
+			more = more && r.err != nil
+		}
+	}
+	first.events = func(yield func(otelagent.Event, error) bool) {
+		defer stop()
+		for _, r := range ahead {
+			if !yield(r.ev, r.err) {
+				return
+			}
+		}
+		for ev, err, more := next(); more; ev, err, more = next() {
+			if !yield(ev, err) {
+				return
+			}
+		}
+	}
+	p.first = &first
+	return name
+}
+
+// awaitAgent is agent until ctx ends.
+func (p *pump) awaitAgent(ctx context.Context, s source) (string, error) {
+	name := make(chan string, 1)
+	go func() { name <- p.agent(s) }()
+	select {
+	case n := <-name:
+		return n, nil
+	case <-ctx.Done():
+	}
+	select {
+	case n := <-name: // what was read already is sent
+		return n, nil
+	case <-time.After(headTime):
+		return "", fmt.Errorf("interrupted before the first run of %s", s.name)
+	}
+}
+
 func (p *pump) run(list []source) error {
-	p.decoders = map[string]input.Decoder{}
 	for _, s := range list {
-		p.rec.NextInput()
+		if p.undated {
+			s.written = time.Time{}
+		}
+		if p.shift != 0 {
+			s.written = time.Now()
+		}
+		p.rec.NextInput(s.written)
 		if err := p.read(s); err != nil {
 			return err
 		}
@@ -61,8 +130,13 @@ func (p *pump) run(list []source) error {
 	return nil
 }
 
-// eventsOf yields what a source tells, and tells what was read of it.
-func (p *pump) eventsOf(s source) (iter.Seq2[otelagent.Event, error], func() input.Stats) {
+// sourceEvents are the events of a source, and a count of what was read of it.
+type sourceEvents struct {
+	events iter.Seq2[otelagent.Event, error]
+	stats  func() input.Stats
+}
+
+func (p *pump) eventsOf(s source) sourceEvents {
 	if s.database != "" {
 		n := input.Stats{}
 		counted := func(yield func(otelagent.Event, error) bool) {
@@ -75,9 +149,12 @@ func (p *pump) eventsOf(s source) (iter.Seq2[otelagent.Event, error], func() inp
 				}
 			}
 		}
-		return counted, func() input.Stats { return n }
+		return sourceEvents{counted, func() input.Stats { return n }}
 	}
 	dec := p.decoders[s.dialect.Name]
+	if p.decoders == nil {
+		p.decoders = map[string]input.Decoder{}
+	}
 	if dec == nil {
 		dec = s.dialect.New(p.options...)
 		if d, ok := dec.(*clark.Decoder); ok && s.records != nil {
@@ -85,7 +162,7 @@ func (p *pump) eventsOf(s source) (iter.Seq2[otelagent.Event, error], func() inp
 		}
 		p.decoders[s.dialect.Name] = dec
 	}
-	return dec.Events(s.r), dec.Stats
+	return sourceEvents{dec.Events(s.r), dec.Stats}
 }
 
 func (p *pump) read(s source) error {
@@ -93,9 +170,12 @@ func (p *pump) read(s source) error {
 	if s.database != "" {
 		key = s.database
 	}
-	events, stats := p.eventsOf(s)
+	from := p.first
+	if p.first = nil; from == nil {
+		from = new(p.eventsOf(s))
+	}
 	var half *input.LineError // a line that ended too early, until it is known whether it is the last one
-	for ev, err := range events {
+	for ev, err := range from.events {
 		if half != nil {
 			p.reject(s.name, half)
 			half = nil
@@ -109,9 +189,12 @@ func (p *pump) read(s source) error {
 		case err != nil:
 			return fmt.Errorf("read %s: %w", s.name, err)
 		default:
+			if p.shift != 0 {
+				ev = shifted(ev, p.shift)
+			}
 			p.rec.Record(context.Background(), ev)
 		}
-		p.note(ev, key, stats())
+		p.note(ev, key, from.stats())
 		select {
 		case <-p.quit:
 			if !p.follow {
@@ -128,7 +211,7 @@ func (p *pump) read(s source) error {
 	} else if half != nil { // it comes when the file is sent again
 		p.app.say("%s ends inside a line that is still being written; it was left out", s.name)
 	}
-	p.note(nil, key, stats())
+	p.note(nil, key, from.stats())
 	return nil
 }
 

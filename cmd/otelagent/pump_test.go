@@ -6,8 +6,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -122,6 +124,103 @@ func wholeAsAlone(t *testing.T, first, last string) {
 				t.Errorf("%s after %s: %s lacks the request %.80s", last, first, id, line)
 			}
 		}
+	}
+}
+
+// stored returns what is in a database after files were sent to it: the tree of the session as JSON.
+func stored(t *testing.T, id string, o sendOptions) string {
+	t.Helper()
+	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
+	o.From, o.DB = auto, filepath.Join(t.TempDir(), "sessions.db")
+	for range 2 { // the second time changes nothing, unless it is another recording
+		if _, err := a.deliver(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		if o.Now {
+			break
+		}
+	}
+	db, err := (&dbFlags{db: o.DB}).open(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.close()
+	key, err := db.find(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := db.load(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(tree.Runs); n != 1 {
+		t.Errorf("%d runs", n)
+	}
+	text, err := json.MarshalIndent(tree.Session, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A file that tells no time happened when it was last written, and is one run when it is sent again.
+func TestUntimedFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "untimed.ndjson")
+	const lines = `{"type":"otelagent.fact_stated","session":"untimed","facts":[{"subject":"session","key":"title","value":"t"}]}
+{"type":"otelagent.run_started","session":"untimed","run":"r"}
+{"type":"otelagent.turn_started","session":"untimed","run":"r"}
+{"type":"otelagent.turn_ended","session":"untimed","run":"r"}
+{"type":"otelagent.run_ended","session":"untimed","run":"r"}
+`
+	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	written := time.Date(2026, 8, 1, 10, 0, 0, 123, time.UTC)
+	if err := os.Chtimes(file, written, written); err != nil {
+		t.Fatal(err)
+	}
+	text := stored(t, "untimed", sendOptions{Files: []string{file}})
+	if strings.Contains(text, "1970-") || strings.Count(text, written.Format(time.RFC3339Nano)) < 4 {
+		t.Errorf("%s, want all of it at %v", text, written)
+	}
+}
+
+// With --now a recording ends now, and is otherwise what it was.
+func TestNow(t *testing.T) {
+	const lines = `{"type":"otelagent.run_started","ts":"2026-08-01T10:00:00Z","session":"s","run":"r"}
+{"type":"otelagent.turn_started","ts":"2026-08-01T10:00:01Z","session":"s","run":"r"}
+{"type":"otelagent.message_added","run":"r","message":{"role":"user","content":"hi"}}
+{"type":"otelagent.turn_ended","ts":"2026-08-01T10:00:03.5Z","session":"s","run":"r","output":{"role":"assistant","content":"ho"}}
+{"type":"otelagent.run_ended","ts":"2026-08-01T10:00:04Z","session":"s","run":"r"}
+`
+	file := filepath.Join(t.TempDir(), "timed.ndjson")
+	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := sendOptions{Files: []string{file}, Capture: captureOf("content")}
+	was, before := stored(t, "s", o), time.Now()
+	o.Now = true
+	is, after := stored(t, "s", o), time.Now()
+	clock := regexp.MustCompile(`"(\d{4}-\d\d-\d\dT[\d:.]+Z)"`)
+	want, got := clock.FindAllStringSubmatch(was, -1), clock.FindAllStringSubmatch(is, -1)
+	if len(want) != len(got) || len(got) < 6 {
+		t.Fatalf("%d times, want %d, of\n%s", len(got), len(want), is)
+	}
+	var last time.Time
+	shifts := map[time.Duration]bool{}
+	for i := range got {
+		then, _ := time.Parse(time.RFC3339Nano, want[i][1])
+		now, _ := time.Parse(time.RFC3339Nano, got[i][1])
+		shifts[now.Sub(then)] = true
+		if now.After(last) {
+			last = now
+		}
+	}
+	if len(shifts) != 1 {
+		t.Errorf("times moved by %v", shifts)
+	}
+	if last.Before(before) || last.After(after) {
+		t.Errorf("it ended at %v, and it was sent between %v and %v", last, before, after)
 	}
 }
 

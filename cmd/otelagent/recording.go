@@ -188,7 +188,7 @@ func (r *recording) read(ctx context.Context) error {
 	}
 	rec := otelagent.NewRecorder(otelagent.NewTracer(append(capture, otelagent.WithoutMetrics(), otelagent.WithDerivedIDs(), otelagent.WithMadeUpIDs(r.nextID),
 		otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithDelivery(providers))...))
-	p := &pump{app: r.app, rec: rec, options: r.options.inputOptions(false), quit: make(chan struct{}),
+	p := &pump{app: r.app, rec: rec, undated: true, options: r.options.inputOptions(false), quit: make(chan struct{}),
 		failed: func() bool { return ctx.Err() != nil || providers.Stats().Failed > 0 }}
 	readErr := p.run(in.list)
 	rec.Close(ctx)

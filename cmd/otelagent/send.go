@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,14 +16,12 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"go.opentelemetry.io/otel"
 
 	"github.com/otelagent/otelagent/backend/session/otlprow"
 	"github.com/otelagent/otelagent/backend/store/dsn"
 	"github.com/otelagent/otelagent/backend/store/project"
 	"github.com/otelagent/otelagent/dialects"
-	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/otelagent/otelsetup"
 	"github.com/otelagent/otelagent/spans"
@@ -35,8 +34,10 @@ type sendOptions struct {
 	Session, Agent, Provider, InputTokens string // what a wire lacks
 	Replay                                bool   // standard input is a recording, whatever it looks like
 	Follow                                bool   // files grow
+	Now                                   bool   // files end now
 	Metrics                               string // auto, on or off
 	Profile                               string // of the conventions; empty is the default
+	Names                                 string // of spans: exact or detailed
 	Live                                  bool   // copies of open spans are sent
 	Heartbeat                             time.Duration
 	Partial                               bool // replies are shown, or kept, as far as they came in
@@ -72,7 +73,11 @@ read as fast as they are taken; with -f they are followed as they grow, until
 Ctrl-C. Sending the same input again, or more of it, changes nothing that is
 there: ids follow from it. With --replay a pipe is read as a file is, for
 recordings that are unpacked on the way: nothing is dropped, and times are those
-of the recording.
+of the recording. With --now files are sent as if they had ended just now, for
+tracing backends, which show the last hour and forget what is old.
+
+A line without a time happened when it arrived: from a file, when that was last
+written. Sending such a file again when it has grown gives another run.
 
 What an input does not say is given by --session, --agent, --provider and
 --input-tokens, and never replaces what it says.
@@ -82,6 +87,9 @@ sizes and hashes (docs/requests.md). OTEL_* variables are heard.
 With --live the session can be watched as it runs (docs/live.md): a copy of what
 is open leaves at once, and every --heartbeat; what the model receives leaves
 before it answers.
+
+The service that backends show is the name of the agent, or that of the dialect
+where the input names no agent; OTEL_SERVICE_NAME says otherwise.
 
 A pipe also gives metrics (docs/metrics.md), to a collector that takes them;
 files are the past and give none, unless --metrics on asks for them.
@@ -111,188 +119,9 @@ Exit codes: 0 everything was read and delivered, 1 not delivered or not read,
 	o.targetFlags(c)
 	o.metricsFlag(c, "auto (of an agent at work, to a collector), on (of files too), off")
 	o.liveFlags(c)
+	c.Flags().BoolVar(&o.Now, "now", false, "move the times of files so that the last one is now, each time as a new recording")
 	c.Flags().BoolVar(&o.Replay, "replay", false, "standard input is a recording, not an agent at work")
 	return c
-}
-
-// check names everything that is wrong with the flags.
-func (o *sendOptions) check() error {
-	wrong := o.Capture.wrong()
-	add := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
-	if _, known := dialects.Named(o.From); !known && o.From != auto {
-		add("--from %s: want %s or %s", o.From, auto, strings.Join(dialects.Names(), ", "))
-	}
-	if o.Follow && (len(o.Files) != 1 || o.Files[0] == "-") {
-		add("--follow wants one file")
-	}
-	wrong = append(wrong, o.wrongLack()...)
-	switch otelsetup.Protocol(o.Protocol) {
-	case "", otelsetup.GRPC, otelsetup.HTTP:
-	default:
-		add("--protocol %s: want %s or %s", o.Protocol, otelsetup.GRPC, otelsetup.HTTP)
-	}
-	if o.DB != "" {
-		if _, err := locate("--db", o.DB); err != nil {
-			add("%v", err)
-		}
-	}
-	switch o.Metrics {
-	case "", metricsAuto, metricsOff:
-	case metricsOn:
-		if o.DB != "" {
-			add("--metrics on wants a collector: a database takes no metrics")
-		}
-	default:
-		add("--metrics %s: want %s, %s or %s", o.Metrics, metricsAuto, metricsOn, metricsOff)
-	}
-	if o.Profile != "" && !spans.Profile(o.Profile).Known() {
-		add("--profile %s: want one of %s", o.Profile, profileNames())
-	}
-	wrong = append(wrong, o.wrongLive()...)
-	if o.DB != "" && o.Endpoint != "" {
-		add("--db and --endpoint exclude each other")
-	}
-	if o.Replay && len(o.Files) > 0 && o.Files[0] != "-" {
-		add("--replay is for standard input; files are recordings anyway")
-	}
-	if scheme, _, ok := strings.Cut(o.Endpoint, "://"); ok && scheme != "http" && scheme != "https" {
-		add("--endpoint %s: want http://HOST:PORT or https://HOST:PORT", o.Endpoint)
-	}
-	if len(o.Files) > 1 && slices.Contains(o.Files, "-") {
-		add("- stands for standard input and cannot be mixed with files")
-	}
-	if len(wrong) > 0 {
-		return usagef("%s", strings.Join(wrong, "\n"))
-	}
-	return nil
-}
-
-// targetFlags adds the flags for where spans go.
-func (o *sendOptions) targetFlags(c *cobra.Command) {
-	c.Flags().StringVar(&o.Endpoint, "endpoint", "", "`URL` of the collector (default $OTEL_EXPORTER_OTLP_ENDPOINT, else this machine)")
-	c.Flags().StringVar(&o.Protocol, "protocol", "", "`protocol`: grpc or http/protobuf (default $OTEL_EXPORTER_OTLP_PROTOCOL, else grpc)")
-	c.Flags().StringVar(&o.DB, "db", "", "database `DSN` to write to instead, without a collector: "+databaseHelp)
-	c.Flags().StringVar(&o.Tenant, "tenant", "", "`owner` of the sessions")
-}
-
-// liveFlags adds the flags for what is sent of an agent at work before its spans end.
-func (o *sendOptions) liveFlags(c *cobra.Command) {
-	f := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.BoolVar(&o.Live, "live", false, "show the session as it runs: copies of what is open leave at once")
-	f.DurationVar(&o.Heartbeat, "heartbeat", otelsetup.DefaultHeartbeat, "with --live, the `interval` at which they leave again, to say that the agent is there")
-	f.BoolVar(&o.Partial, "partial-output", false, "keep the last 64 KiB of a reply as it comes in; wants --capture content")
-	addGroup(c, "Flags for an agent at work", f)
-}
-
-func (o *sendOptions) wrongLive() (wrong []string) {
-	switch {
-	case !o.Live && o.Heartbeat != 0 && o.Heartbeat != otelsetup.DefaultHeartbeat:
-		wrong = append(wrong, "--heartbeat is for --live")
-	case o.Live && o.Heartbeat != 0 && o.Heartbeat < time.Second:
-		wrong = append(wrong, fmt.Sprintf("--heartbeat %v: want 1s or more", o.Heartbeat))
-	}
-	if o.Live && (o.Replay || len(o.Files) > 0 && o.Files[0] != "-" && !o.Follow) {
-		wrong = append(wrong, notLive)
-	}
-	if o.Partial && o.Capture.Level != string(spans.CaptureContent) && len(o.Capture.For) == 0 {
-		wrong = append(wrong, "--partial-output wants --capture content")
-	}
-	return wrong
-}
-
-const notLive = "--live is for an agent at work: a pipe, or one file with --follow"
-
-// live says for the tracer and for what is behind it what is sent of open spans.
-func (o *sendOptions) live() (setup []otelsetup.Option, tracer func(*otelsetup.Providers) []otelagent.Option) {
-	if o.Live {
-		setup = append(setup, otelsetup.WithLive(o.Heartbeat))
-	}
-	return setup, func(p *otelsetup.Providers) (opts []otelagent.Option) {
-		if o.Partial {
-			opts = append(opts, otelagent.WithPartialOutput(0))
-		}
-		return append(opts, otelagent.WithLive(p.Live()))
-	}
-}
-
-// The values of --metrics.
-const (
-	metricsAuto = "auto"
-	metricsOn   = "on"
-	metricsOff  = "off"
-)
-
-func (o *sendOptions) metricsFlag(c *cobra.Command, values string) {
-	c.Flags().StringVar(&o.Metrics, "metrics", metricsAuto, "`when` to send metrics as well: "+values)
-	c.Flags().StringVar(&o.Profile, "profile", string(spans.DefaultProfile), "dated `state` of OpenTelemetry's GenAI names to write: "+profileNames())
-}
-
-func profileNames() string {
-	var names []string
-	for _, p := range spans.Profiles() {
-		names = append(names, string(p))
-	}
-	return strings.Join(names, ", ")
-}
-
-// metrics says for the tracer and for what is behind it which metrics there are.
-func (o *sendOptions) metrics(live bool) ([]otelagent.Option, []otelsetup.Option) {
-	switch {
-	case o.Metrics == metricsOn:
-		return []otelagent.Option{otelagent.WithReplayMetrics()}, nil
-	case o.Metrics == metricsOff || !live || o.DB != "":
-		return []otelagent.Option{otelagent.WithoutMetrics()}, []otelsetup.Option{otelsetup.WithoutMetrics()}
-	}
-	return nil, nil
-}
-
-// metricsError is why metrics were not delivered that were asked for. Others are sent where they are taken.
-func (o *sendOptions) metricsError(p *otelsetup.Providers) error {
-	switch {
-	case o.Metrics != metricsOn:
-		return nil
-	case !p.HasMetrics():
-		return errors.New("--metrics " + metricsOn + ": there are none; the environment switches them off (OTEL_METRICS_EXPORTER, OTEL_SDK_DISABLED), " +
-			"names no protocol that is known, or says where spans go and not where metrics do (OTEL_EXPORTER_OTLP_METRICS_ENDPOINT)")
-	}
-	return p.MetricsError()
-}
-
-// lackFlags adds the flags for what a wire lacks.
-func (o *sendOptions) lackFlags(c *cobra.Command) {
-	c.Flags().StringVar(&o.Session, "session", "", "`id` of the session, where the input names none")
-	c.Flags().StringVar(&o.Agent, "agent", "", "`name` of the agent, where the input names none")
-	c.Flags().StringVar(&o.Provider, "provider", "", "`name` of the provider, where the input names none")
-	c.Flags().StringVar(&o.InputTokens, "input-tokens", "", "`rule` for reported input tokens, where the input does not tell: "+includesCache+" or "+excludesCache)
-}
-
-// The values of --input-tokens.
-const (
-	includesCache = "includes-cache"
-	excludesCache = "excludes-cache"
-)
-
-func (o *sendOptions) wrongLack() []string {
-	switch o.InputTokens {
-	case "", includesCache, excludesCache:
-		return nil
-	}
-	return []string{fmt.Sprintf("--input-tokens %s: want %s or %s", o.InputTokens, includesCache, excludesCache)}
-}
-
-// inputOptions are what a decoder is told.
-func (o *sendOptions) inputOptions(live bool) []input.Option {
-	opts := []input.Option{input.WithSession(o.Session), input.WithAgent(o.Agent), input.WithProvider(o.Provider)}
-	switch o.InputTokens {
-	case includesCache:
-		opts = append(opts, input.WithUsageRule(spans.UsageRuleIncludesCache))
-	case excludesCache:
-		opts = append(opts, input.WithUsageRule(spans.UsageRuleExcludesCache))
-	}
-	if live {
-		opts = append(opts, input.WithLive())
-	}
-	return opts
 }
 
 // target is where spans go: the options of otelsetup for it, its name, and what is to be done at the end.
@@ -501,6 +330,9 @@ func (o *sendOptions) delivery(ctx context.Context, capture []otelagent.Option, 
 		_ = t.end(ctx)
 		return nil, usagef("%w", err)
 	}
+	if o.Names == namesDetailed {
+		measuring = append(measuring, otelagent.WithSpanNames(otelagent.Detailed))
+	}
 	rec := otelagent.NewRecorder(otelagent.NewTracer(append(append(append(capture, measuring...), showing(providers)...),
 		otelagent.WithTracerProvider(providers.TracerProvider()), otelagent.WithMeterProvider(providers.MeterProvider()),
 		otelagent.WithDerivedIDs(), otelagent.WithDelivery(providers), otelagent.WithProfile(spans.Profile(o.Profile)))...))
@@ -526,11 +358,23 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 	if o.Live && !live && !o.Follow {
 		return nil, usagef("%s", notLive)
 	}
-	to, err := o.delivery(context.WithoutCancel(ctx), capture, in.serviceOf(), live)
+	var shift time.Duration
+	if o.Now {
+		if shift, err = o.shiftToNow(ctx, a); err != nil {
+			return nil, err
+		}
+	}
+	p := &pump{app: a, shift: shift, live: live, follow: o.Follow, options: o.inputOptions(live), quit: make(chan struct{})}
+	agent, err := p.awaitAgent(ctx, in.list[0])
+	if err != nil {
+		return nil, err
+	}
+	to, err := o.delivery(context.WithoutCancel(ctx), capture, cmp.Or(agent, o.Agent, in.serviceOf()), live)
 	if err != nil {
 		return nil, err
 	}
 	t, providers, rec := to.target, to.providers, to.rec
+	p.rec, p.failed = rec, func() bool { return providers.Stats().Failed > 0 }
 
 	var waiting atomic.Bool // for the receiver, with nothing else to do
 	waiting.Store(!live)
@@ -540,8 +384,6 @@ func (a *app) deliver(ctx context.Context, o sendOptions) (_ *sent, err error) {
 		go a.notice(watching, t.name, providers.Stats, &waiting)
 	}
 
-	p := &pump{app: a, rec: rec, live: live, follow: o.Follow, options: o.inputOptions(live),
-		failed: func() bool { return providers.Stats().Failed > 0 }, quit: make(chan struct{})}
 	result := make(chan error, 1)
 	go func() { result <- p.run(in.list) }()
 	var readErr error

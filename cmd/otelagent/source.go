@@ -34,6 +34,7 @@ type source struct {
 	trajectory bool
 	records    io.Reader // the trajectories of these events; nil without any
 	grows      *follower // what r reads from, when it is followed
+	written    time.Time // when the file was last written, or a pipe opened
 }
 
 // sources are all that is to be read.
@@ -75,7 +76,7 @@ func (o *sendOptions) open(ctx context.Context, a *app) (_ *sources, err error) 
 			}
 		}
 		s.live = s.live && !o.Replay
-		s.list = []source{{name: "standard input", r: a.stdin}}
+		s.list = []source{{name: "standard input", r: a.stdin, written: time.Now()}}
 	}
 	for _, name := range o.Files {
 		if name == "-" {
@@ -86,10 +87,14 @@ func (o *sendOptions) open(ctx context.Context, a *app) (_ *sources, err error) 
 			return nil, err
 		}
 		s.files = append(s.files, f)
-		if info, err := f.Stat(); err == nil && info.IsDir() {
-			return nil, fmt.Errorf("%s is a directory", name)
+		x := source{name: name, r: f, written: time.Now()}
+		if info, err := f.Stat(); err == nil {
+			if info.IsDir() {
+				return nil, fmt.Errorf("%s is a directory", name)
+			}
+			x.written = info.ModTime()
 		}
-		s.list = append(s.list, source{name: name, r: f})
+		s.list = append(s.list, x)
 	}
 	for i := range s.list {
 		if err := s.list[i].recognise(ctx, o, a); err != nil {

@@ -71,6 +71,9 @@ var (
 	standard = []string{"service.name", "service.namespace", "service.version", "service.instance.id", "deployment.environment.name"}
 )
 
+// kindKey is the attribute that holds the kind of a span, whose name may say more.
+const kindKey = "span.otelagent.kind"
+
 // Check says what is wrong with a TraceQL query as far as the vocabulary tells: names of spans and events, keys in their scope and on
 // spans that carry them, words of closed lists, and numbers for text. It is no parser: Tempo is. Variables of Grafana are let through.
 func (v *Vocabulary) Check(query string) []string {
@@ -81,7 +84,7 @@ func (v *Vocabulary) Check(query string) []string {
 		on := ""
 		for _, m := range compared.FindAllStringSubmatch(set, -1) {
 			wrong = append(wrong, v.comparison(m[1], m[2], m[3])...)
-			if name := strings.Trim(m[3], `"`); m[2] == "=" && (m[1] == "name" || m[1] == "span:name") {
+			if name := strings.Trim(m[3], `"`); m[2] == "=" && m[1] == kindKey {
 				on = name
 			}
 		}
@@ -129,6 +132,9 @@ func (v *Vocabulary) comparison(left, operator, right string) (wrong []string) {
 	}
 	switch left {
 	case "name", "span:name":
+		add("the name of a span may hold more than its kind: want %s", kindKey)
+		return wrong
+	case kindKey:
 		for _, w := range words {
 			if !v.spans[w] {
 				add("the registry has no span %s", w)

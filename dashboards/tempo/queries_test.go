@@ -80,15 +80,19 @@ func TestCheck(t *testing.T) {
 		query string
 		want  []string
 	}{
-		{query: `{ name = "session.turn" && span.otelagent.usage.input_tokens > 1 && resource.service.name = "x" && span.gen_ai.agent.name = "$agent" }`},
-		{query: `{ name = "session.run" } >> { name = "tool.call" } | select(span.gen_ai.tool.name, span.otelagent.run.status)`},
-		{query: `{ span:name = "session.trun" }`, want: []string{"the registry has no span session.trun"}},
-		{query: `{ name =~ "tool.call|tool.cal" }`, want: []string{"the registry has no span tool.cal"}},
-		{query: `{ event:name = "otelagent.evnt" }`, want: []string{"the registry has no span event otelagent.evnt"}},
-		{query: `{ name = "session.turn" } | rate() by (span.gen_ai.model)`, want: []string{"the registry has no key gen_ai.model"}},
-		{query: `{ name = "session.turn" } | rate() by (span.gen_ai.tool.name)`, want: []string{"gen_ai.tool.name never stands on session.turn"}},
+		{query: `{ span.otelagent.kind = "session.turn" && span.gen_ai.usage.input_tokens > 1 && resource.service.name = "x" && span.gen_ai.agent.name = "$agent" }`},
+		{query: `{ span.otelagent.kind = "session.run" } >> { span.otelagent.kind = "tool.call" } | select(span.gen_ai.tool.name, span.otelagent.run.status)`},
+		{query: `{ span.otelagent.kind = "session.trun" }`, want: []string{"the registry has no span session.trun"}},
+		{query: `{ span.otelagent.kind =~ "tool.call|tool.cal" }`, want: []string{"the registry has no span tool.cal"}},
 		{
-			query: `{ name = "tool.call" && span.otelagent.usage.input_tokens > 1 } >> { name = "session.turn" }`,
+			query: `{ name = "tool.call" }`,
+			want:  []string{"the name of a span may hold more than its kind: want span.otelagent.kind"},
+		},
+		{query: `{ event:name = "otelagent.evnt" }`, want: []string{"the registry has no span event otelagent.evnt"}},
+		{query: `{ span.otelagent.kind = "session.turn" } | rate() by (span.gen_ai.model)`, want: []string{"the registry has no key gen_ai.model"}},
+		{query: `{ span.otelagent.kind = "session.turn" } | rate() by (span.gen_ai.tool.name)`, want: []string{"gen_ai.tool.name never stands on session.turn"}},
+		{
+			query: `{ span.otelagent.kind = "tool.call" && span.otelagent.usage.input_tokens > 1 } >> { span.otelagent.kind = "session.turn" }`,
 			want:  []string{"otelagent.usage.input_tokens never stands on tool.call"},
 		},
 		{query: `{ span.otelagent.tool.outcome = "failed" }`, want: []string{`otelagent.tool.outcome is never "failed"`}},

@@ -45,10 +45,12 @@ func Time(value []byte) (time.Time, bool) {
 	if err != nil || !(f > 0 && f < 1e14) {
 		return time.Time{}, false
 	}
+	micros := 1e6 // in a second, or a millisecond
 	if f >= 1e11 {
-		return time.UnixMicro(int64(f * 1e3)).UTC(), true
+		micros = 1e3
 	}
-	return time.UnixMicro(int64(f * 1e6)).UTC(), true
+	t := time.UnixMicro(int64(f * micros)).UTC()
+	return t, inNanoseconds(t)
 }
 
 // inNanoseconds reports whether t can be told in unix nanoseconds.

@@ -101,7 +101,7 @@ var kinds = [...]kind{
 	of("tool_started", "A tool call begins.", toolStarted),
 	of("tool_progressed", "A tool call tells of a partial result or of its progress.", toolProgressed),
 	of("tool_ended", "A tool call ends.", toolEnded).ending(),
-	of("permission_asked", "Somebody was asked whether something may run. Only who looks on while it runs needs it; permission_evaluated follows.", permissionAsked),
+	of("permission_asked", "Somebody was asked whether something may run. permission_evaluated of the same tool and call is the answer; the time between is its wait.", permissionAsked),
 	of("permission_evaluated", "It was decided whether something may run.", permissionEvaluated),
 	of("user_asked", "The loop asked the user something, other than for permission, and waits. Only who looks on while it runs needs it.", userAsked),
 	of("user_answered", "There is an answer, or there will be none.", userAnswered),

@@ -17,21 +17,21 @@ const rest = (whole, ...parts) => `clamp_min(\n${sum(increase(tokensOf(whole)))}
 const modelCall = ['gen_ai.client.operation.duration', 'gen_ai.client.inference.duration'];
 const firstChunk = ['gen_ai.client.operation.time_to_first_chunk', 'gen_ai.client.inference.time_to_first_chunk'];
 
-const slowTurns = '{ name = "session.turn" && duration > 10s } | select(span.gen_ai.agent.name, span.gen_ai.request.model, span.otelagent.usage.input_tokens, span.otelagent.usage.output_tokens)';
-const failedTurns = '{ name = "session.turn" && status = error } | select(span.gen_ai.agent.name, span.gen_ai.request.model, span.error.type)';
-const badTools = '{ name = "tool.call" && status = error } | select(span.gen_ai.tool.name, span.gen_ai.agent.name, span.otelagent.tool.outcome)';
-const denied = '{ name = "permission.evaluate" && span.otelagent.permission.action = "deny" } | select(span.gen_ai.tool.name, span.otelagent.permission.source, span.session.id)';
-const compactions = '{ name = "compaction.run" } | select(span.otelagent.compaction.kind, span.otelagent.compaction.input_tokens, span.otelagent.compaction.output_tokens)';
-const runs = '{ name = "session.run" } | select(span.gen_ai.agent.name, span.otelagent.run.status)';
+const slowTurns = '{ span.otelagent.kind = "session.turn" && duration > 10s } | select(span.gen_ai.agent.name, span.gen_ai.request.model, span.gen_ai.usage.input_tokens, span.gen_ai.usage.output_tokens)';
+const failedTurns = '{ span.otelagent.kind = "session.turn" && status = error } | select(span.gen_ai.agent.name, span.gen_ai.request.model, span.error.type)';
+const badTools = '{ span.otelagent.kind = "tool.call" && status = error } | select(span.gen_ai.tool.name, span.gen_ai.agent.name, span.otelagent.tool.outcome)';
+const denied = '{ span.otelagent.kind = "permission.evaluate" && span.otelagent.permission.action = "deny" } | select(span.gen_ai.tool.name, span.otelagent.permission.source, span.session.id)';
+const compactions = '{ span.otelagent.kind = "compaction.run" } | select(span.otelagent.compaction.kind, span.otelagent.compaction.input_tokens, span.otelagent.compaction.output_tokens)';
+const runs = '{ span.otelagent.kind = "session.run" } | select(span.gen_ai.agent.name, span.otelagent.run.status)';
 const inTempo = {
-  turns: tempo('Turns of this time in Tempo', '{ name = "session.turn" } | select(span.gen_ai.request.model, span.otelagent.usage.input_tokens, span.otelagent.usage.output_tokens)'),
+  turns: tempo('Turns of this time in Tempo', '{ span.otelagent.kind = "session.turn" } | select(span.gen_ai.request.model, span.gen_ai.usage.input_tokens, span.gen_ai.usage.output_tokens)'),
   slow: tempo('Slow turns in Tempo', slowTurns),
   failed: tempo('Failed turns in Tempo', failedTurns),
   tools: tempo('Failed tool calls in Tempo', badTools),
   denied: tempo('Denied in Tempo', denied),
   compactions: tempo('Compactions in Tempo', compactions),
   runs: tempo('Runs in Tempo', runs),
-  missed: tempo('Turns without cached input in Tempo', '{ name = "session.turn" && span.otelagent.usage.cache_read_tokens = 0 && span.otelagent.usage.input_tokens > 4096 } | select(span.gen_ai.request.model, span.session.id, span.otelagent.turn.index)'),
+  missed: tempo('Turns without cached input in Tempo', '{ span.otelagent.kind = "session.turn" && span.gen_ai.usage.cache_read.input_tokens = 0 && span.gen_ai.usage.input_tokens > 4096 } | select(span.gen_ai.request.model, span.session.id, span.otelagent.turn.index)'),
 };
 const money = { 'USD.*': { unit: 'currencyUSD' }, 'EUR.*': { unit: 'currencyEUR' }, 'GBP.*': { unit: 'currencyGBP' } };
 
@@ -200,7 +200,7 @@ const failures = [
       targets: series({ [`{{${label(model)}}}`]: sum(increase(of('otelagent.turn.retries')), model) }),
       means: 'Model calls beyond the first of a turn, as far as the loop tells them.',
       bad: 'retries come before failures: rate limits, mostly. Each of them may be billed.',
-      links: [tempo('Turns with retries in Tempo', '{ name = "session.turn" && span.otelagent.turn.attempts > 1 } | select(span.otelagent.turn.attempts, span.gen_ai.request.model)')],
+      links: [tempo('Turns with retries in Tempo', '{ span.otelagent.kind = "session.turn" && span.otelagent.turn.attempts > 1 } | select(span.otelagent.turn.attempts, span.gen_ai.request.model)')],
     }),
     bars({
       title: 'How do runs end?', unit: 'short', decimals: 0, colours: style.runStatus,
@@ -256,7 +256,7 @@ const tools = [
       targets: series({ [`{{${label(tool)}}}`]: `topk(10, ${quantile(0.95, of('gen_ai.execute_tool.duration', 'bucket'), '$__rate_interval', tool)})` }),
       means: 'The ten slowest tools of each moment, so there may be more than ten lines: one call in twenty takes longer than this. Dots lead to traces.',
       bad: 'the loop waits for them. A line at one fixed height is a timeout.',
-      links: [tempo('Slow tool calls in Tempo', '{ name = "tool.call" && duration > 5s } | select(span.gen_ai.tool.name, span.otelagent.tool.outcome)')],
+      links: [tempo('Slow tool calls in Tempo', '{ span.otelagent.kind = "tool.call" && duration > 5s } | select(span.gen_ai.tool.name, span.otelagent.tool.outcome)')],
     }),
     rows({
       title: 'Which tools fail, and how often?', w: 8, unit: 'short', decimals: 0, sort: 'calls',
@@ -298,7 +298,7 @@ const guards = [
       targets: series(Object.fromEntries([0.5, 0.95].map((q) => [`p${q * 100}`, quantile(q, of('otelagent.permission.wait', 'bucket'))]))),
       means: 'Time between a question and its answer, of checks that waited.',
       bad: 'agents that wait do nothing else. What is always allowed in the end may be allowed by a rule.',
-      links: [tempo('Long waits in Tempo', '{ name = "permission.evaluate" && span.otelagent.permission.wait > 60000000000 } | select(span.gen_ai.tool.name, span.otelagent.permission.action, span.session.id)')],
+      links: [tempo('Long waits in Tempo', '{ span.otelagent.kind = "permission.evaluate" && span.otelagent.permission.wait > 60000000000 } | select(span.gen_ai.tool.name, span.otelagent.permission.action, span.session.id)')],
     }),
   ],
   [

@@ -8,7 +8,7 @@ import * as style from './style.mjs';
 const range = '$__range';
 const c = style.colour;
 const inTempo = {
-  spans: tempo('What arrived, in Tempo', '{ name =~ "session.run|session.turn|tool.call|compaction.run|permission.evaluate" } | select(span.session.id)'),
+  spans: tempo('What arrived, in Tempo', '{ span.otelagent.kind =~ "session.run|session.turn|tool.call|compaction.run|permission.evaluate" } | select(span.session.id)'),
   withheld: tempo('Spans with content withheld, in Tempo', '{ span.otelagent.capture.withheld > 0 } | select(span.session.id, span.otelagent.capture.withheld)'),
   dropped: tempo('Spans with events left out, in Tempo', '{ span.otelagent.events.dropped > 0 } | select(span.session.id, span.otelagent.events.dropped)'),
   redacted: tempo('Spans that were redacted, in Tempo', '{ span.otelagent.redacted > 0 } | select(span.session.id, span.otelagent.redacted)'),

@@ -9,8 +9,8 @@ import * as style from './style.mjs';
 
 // TraceQL takes a session id as a string; a quote in it is escaped by Grafana.
 const ours = 'span.session.id = ${session:doublequote}';
-const spansOf = (name, more = '', select = '') => `{ name = "${name}" && ${ours}${more && ` && ${more}`} }${select && ` | select(${select})`}`;
-const turnSpans = spansOf('session.turn', '', 'span.otelagent.turn.index, span.gen_ai.request.model, span.otelagent.usage.input_tokens, span.otelagent.usage.output_tokens');
+const spansOf = (kind, more = '', select = '') => `{ span.otelagent.kind = "${kind}" && ${ours}${more && ` && ${more}`} }${select && ` | select(${select})`}`;
+const turnSpans = spansOf('session.turn', '', 'span.otelagent.turn.index, span.gen_ai.request.model, span.gen_ai.usage.input_tokens, span.gen_ai.usage.output_tokens');
 const inTempo = {
   turns: tempo('Its turns in Tempo', turnSpans),
   tools: tempo('Its tool calls in Tempo', spansOf('tool.call', '', 'span.gen_ai.tool.name, span.otelagent.tool.outcome')),
@@ -217,7 +217,7 @@ export function session(store) {
         fields: { 'no hit at all': { 'color': fixed(style.colour.red), 'custom.drawStyle': 'points', 'custom.pointSize': 12, 'custom.showPoints': 'always' } },
         means: 'Tokens read from cache, of the input tokens of the turn. Only where provider and model ever used a cache: without one there is no line.',
         bad: 'a red dot is a turn without any hit although there is a cache. It is normal on the first turn and after a compaction or a long pause; elsewhere something at the beginning of the request changed.',
-        links: [tempo('Turns without a hit in Tempo', spansOf('session.turn', 'span.otelagent.usage.cache_read_tokens = 0', 'span.otelagent.turn.index, span.otelagent.usage.input_tokens'))],
+        links: [tempo('Turns without a hit in Tempo', spansOf('session.turn', 'span.gen_ai.usage.cache_read.input_tokens = 0', 'span.otelagent.turn.index, span.gen_ai.usage.input_tokens'))],
       }),
       numberedLines({
         title: 'How do requests grow?', x: 'turn', unit: 'bytes', targets: ask(q.requests), none: 'not told',
@@ -338,7 +338,7 @@ export function session(store) {
     }),
     histogram({
       title: 'How large are its requests, as Tempo counts?', w: 12, h: 9, unit: 'short', none: 'none found',
-      targets: traceqlMetrics(`{ name = "session.turn" && ${ours} } | histogram_over_time(span.otelagent.usage.input_tokens)`),
+      targets: traceqlMetrics(`{ span.otelagent.kind = "session.turn" && ${ours} } | histogram_over_time(span.gen_ai.usage.input_tokens)`),
       means: 'Input tokens of single turns in powers of two, computed by Tempo from spans. Its newest half minute is not in it.',
       bad: 'see the panels by turn above.',
       links: [inTempo.turns],

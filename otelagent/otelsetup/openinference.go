@@ -52,8 +52,13 @@ func (e *openInference) ExportSpans(ctx context.Context, batch []sdktrace.ReadOn
 	list := make([]sdktrace.ReadOnlySpan, len(batch))
 	for i, s := range batch {
 		list[i] = s
-		if kind, ok := openInferenceKinds[s.Name()]; ok {
-			list[i] = withAttributes{s, e.attributes(s, kind)}
+		of := attribute.NewSet(slices.Clone(s.Attributes())...) // it sorts what it is given
+		name := s.Name()
+		if v, ok := of.Value(spans.KindKey); ok {
+			name = v.AsString()
+		}
+		if kind, ok := openInferenceKinds[name]; ok {
+			list[i] = withAttributes{s, e.attributes(s, &of, name, kind)}
 		}
 	}
 	e.mu.Unlock()
@@ -88,11 +93,10 @@ var openInferenceNames = map[string][][2]attribute.Key{
 	spans.SpanToolCall: {{spans.ToolNameKey, spans.OpenInferenceToolKey}},
 }
 
-// attributes returns those of s and the ones of OpenInference.
-func (e *openInference) attributes(s sdktrace.ReadOnlySpan, kind string) []attribute.KeyValue {
-	of := attribute.NewSet(slices.Clone(s.Attributes())...) // it sorts what it is given
+// attributes returns those of s, which are of, and the ones of OpenInference. Span is the exact name of the span.
+func (e *openInference) attributes(s sdktrace.ReadOnlySpan, of *attribute.Set, span, kind string) []attribute.KeyValue {
 	list := append(slices.Clip(s.Attributes()), spans.OpenInferenceKindKey.String(kind))
-	for _, name := range openInferenceNames[s.Name()] {
+	for _, name := range openInferenceNames[span] {
 		if v, ok := of.Value(name[0]); ok {
 			list = append(list, attribute.KeyValue{Key: name[1], Value: v})
 		}
@@ -102,7 +106,7 @@ func (e *openInference) attributes(s sdktrace.ReadOnlySpan, kind string) []attri
 		return v.AsString()
 	}
 	var input, output string // JSON
-	switch s.Name() {
+	switch span {
 	case spans.SpanToolCall:
 		input, output = text(spans.ToolCallArgumentsKey), text(spans.ToolCallResultKey)
 	case spans.SpanTurn:

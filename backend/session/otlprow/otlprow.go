@@ -39,6 +39,9 @@ const (
 	maxDepth = 32
 )
 
+// instantLength is the length in nanoseconds that a span without one has on the wire.
+const instantLength = 1000
+
 // Reasons for which a span is rejected: the keys of Report.Rejected.
 const (
 	ReasonNoSession = "no_session_id"
@@ -188,7 +191,7 @@ func (d *decoder) resource(attrs pcommon.Map) {
 }
 
 func (d *decoder) span(span ptrace.Span) {
-	kind := session.KindOf(span.Name())
+	kind := kindOf(span)
 	if kind == session.KindUnknown {
 		d.foreign(span.Name(), span.TraceID(), span.SpanID(), span.Attributes())
 		return
@@ -230,6 +233,14 @@ func (d *decoder) span(span ptrace.Span) {
 	d.batch.Rows = append(d.batch.Rows, row)
 }
 
+// kindOf returns the kind that the attribute otelagent.kind of a span states, else that of which it has the exact name.
+func kindOf(span ptrace.Span) session.Kind {
+	if v, ok := get(span.Attributes(), string(spans.KindKey)); ok && v.Type() == pcommon.ValueTypeStr {
+		return session.KindOf(v.Str())
+	}
+	return session.KindOf(span.Name())
+}
+
 // placed reports whether what the row carries has a place: one of no run belongs to the session itself, which has facts, and blocks for
 // them, but neither lists nor events.
 func (d *decoder) placed(row *session.Row) bool {
@@ -258,6 +269,7 @@ func (d *decoder) fill(row *session.Row, attrs pcommon.Map, without []string, st
 	row.Start, row.End = int64(start), int64(end)
 
 	var runStart, conversation session.Value
+	instant := false
 	d.attrs = d.attrs[:0]
 	for key, pv := range attrs.All() {
 		if len(key) > maxKey {
@@ -286,6 +298,9 @@ func (d *decoder) fill(row *session.Row, attrs pcommon.Map, without []string, st
 			row.EndSeq = v.IntOr(0)
 		case string(spans.ConversationIDKey):
 			conversation = v
+		case string(spans.InstantKey):
+			instant, _ = v.Bool()
+		case string(spans.KindKey): // it is the row's, or was copied to a log record
 		case session.PartialOutputKey: // ours alone
 			d.report.Cut++
 		case string(spans.KnownAsKey):
@@ -305,6 +320,9 @@ func (d *decoder) fill(row *session.Row, attrs pcommon.Map, without []string, st
 		}
 	}
 
+	if instant && row.End-row.Start == instantLength {
+		row.End = row.Start
+	}
 	if row.Session.ID == "" {
 		return ReasonNoSession
 	}
@@ -470,7 +488,8 @@ func (d *decoder) events(row *session.Row, events ptrace.SpanEventSlice) {
 		e := events.At(i)
 		d.event(row, e.Name(), e.Timestamp(), e.Attributes())
 	}
-	if len(row.Lists) > 0 {
+	// A decision and a compaction have no content of their own kind that their previews could stand for.
+	if len(row.Lists) > 0 || row.Kind == session.KindPermission || row.Kind == session.KindCompaction {
 		row.Attrs = slices.DeleteFunc(row.Attrs, func(a session.Attr) bool { return slices.Contains(previews, a.Key) })
 	}
 }

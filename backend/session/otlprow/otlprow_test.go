@@ -109,6 +109,59 @@ func first(m pcommon.Map, key string) pcommon.Value {
 	return pcommon.NewValueEmpty()
 }
 
+// The kind is what otelagent.kind says, whatever the name; without it the exact name counts.
+func TestDecodeKind(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		attr any
+		want session.Kind
+	}{
+		{"session.turn", nil, session.KindTurn},
+		{"session.turn coder", nil, session.KindUnknown},
+		{"turn of coder", "session.turn", session.KindTurn},
+		{"tool.call bash", "tool.call", session.KindToolCall},
+		{"session.turn", "tool.call", session.KindToolCall},
+		{"session.turn", "session.dream", session.KindUnknown},
+		{"session.turn", 5, session.KindTurn},
+		{"GET /", 5, session.KindUnknown},
+	} {
+		td, s := one()
+		s.SetName(tt.name)
+		if tt.attr != nil {
+			if err := s.Attributes().PutEmpty("otelagent.kind").FromRaw(tt.attr); err != nil {
+				t.Fatal(err)
+			}
+		}
+		batch, report := Decode(td)
+		switch {
+		case tt.want == session.KindUnknown:
+			if report.Foreign != 1 || len(batch.Rows) != 0 {
+				t.Errorf("%q, %v is not foreign: %+v", tt.name, tt.attr, report)
+			}
+		case len(batch.Rows) != 1 || batch.Rows[0].Kind != tt.want || len(batch.Rows[0].Attrs) != 2:
+			t.Errorf("%q, %v: %+v, want %s and two attributes", tt.name, tt.attr, batch.Rows, tt.want)
+		}
+	}
+}
+
+// What a span without length has on the wire is taken back, and nothing else.
+func TestDecodeInstant(t *testing.T) {
+	for _, tt := range []struct {
+		end  uint64
+		attr any
+		want int64
+	}{{2000, true, 1000}, {2000, false, 2000}, {2000, "true", 1000}, {2000, "yes", 2000}, {2001, true, 2001}, {1000, true, 1000}} {
+		td, s := one()
+		s.SetEndTimestamp(pcommon.Timestamp(tt.end))
+		if err := s.Attributes().PutEmpty("otelagent.instant").FromRaw(tt.attr); err != nil {
+			t.Fatal(err)
+		}
+		if batch, _ := Decode(td); len(batch.Rows) != 1 || batch.Rows[0].End != tt.want || len(batch.Rows[0].Attrs) != 2 {
+			t.Errorf("%d, %v: %+v, want the end %d and two attributes", tt.end, tt.attr, batch.Rows, tt.want)
+		}
+	}
+}
+
 func TestDecodeRejects(t *testing.T) {
 	f := func(reason string, spoil func(ptrace.Span)) {
 		t.Helper()

@@ -35,19 +35,25 @@ func freeAddresses(t *testing.T) addresses {
 }
 
 // freePort listens on a port that the system gives to nobody who does not ask for it: a collector that was killed finds it free again, where
-// of those that it gives away somebody's connection may have it by then.
+// of those that it gives away somebody's connection may have it by then. No port is given out twice.
 func freePort(t *testing.T) net.Listener {
 	t.Helper()
 	var err error
 	for range 1000 {
+		port := 12000 + rand.IntN(20000)
+		if _, given := givenPorts.LoadOrStore(port, true); given {
+			continue
+		}
 		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprint("127.0.0.1:", 12000+rand.IntN(20000))); err == nil {
+		if l, err = net.Listen("tcp", fmt.Sprint("127.0.0.1:", port)); err == nil {
 			return l
 		}
 	}
 	t.Fatal(err)
 	return nil
 }
+
+var givenPorts sync.Map
 
 // process is a running otelagent.
 type process struct {

@@ -28,9 +28,9 @@ import (
 func main() {
 	a := asker{}
 	flag.StringVar(&a.tempo, "tempo", "http://127.0.0.1:3200", "`URL` of a Tempo")
-	dashboards := flag.String("dashboards", "dashboards", "`folder` of the dashboards whose queries are asked too")
+	dashboards := flag.String("dashboards", ".", "`folder` of the dashboards whose queries are asked too")
 	flag.DurationVar(&a.since, "since", time.Hour, "how far back")
-	file := flag.String("o", "dashboards/tempo/runs.yaml", "`file` to write")
+	file := flag.String("o", "tempo/runs.yaml", "`file` to write")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

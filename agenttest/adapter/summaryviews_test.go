@@ -1,0 +1,116 @@
+package adapter_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	api "go.opentelemetry.io/otel/trace"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// TestStatusDescription holds the description of a failed span: the error's text only where content is captured, redacted and bounded.
+func TestStatusDescription(t *testing.T) {
+	long := strings.Repeat("x", 300)
+	play := func(tracer *otelagent.Tracer, _ api.Tracer) {
+		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+		_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+		_, tool := turn.StartTool(ctx, otelagent.ToolCall{})
+		tool.End(otelagent.ToolResult{Outcome: spans.OutcomeError, Error: "no SECRET here"})
+		turn.End(otelagent.TurnResult{Failed: true, Error: long})
+		run.End(otelagent.RunResult{Status: spans.RunStatusError})
+		_, run = tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+		run.End(otelagent.RunResult{Status: spans.RunStatusRejected, Rejection: "too rude"})
+		ctx, run = tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+		_, turn = run.StartTurn(ctx, otelagent.TurnInfo{})
+		turn.End(otelagent.TurnResult{Failed: true})
+		_, turn = run.StartTurn(ctx, otelagent.TurnInfo{Index: 1})
+		turn.End(otelagent.TurnResult{})
+		run.End(otelagent.RunResult{Status: spans.RunStatusError, Error: "out of budget"})
+	}
+	content := []otelagent.Option{otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithRedactor(&shout{})}
+	for _, tt := range []struct {
+		name string
+		opts []otelagent.Option
+		want map[string][]string
+	}{
+		{"none", nil, map[string][]string{
+			spans.SpanRun:  {"provider_error/provider_error", "rejected/rejected", "_OTHER/_OTHER"},
+			spans.SpanTurn: {"provider_error/provider_error", "provider_error/provider_error", "/"}, spans.SpanToolCall: {"tool_error/tool_error"},
+		}},
+		{"digests", []otelagent.Option{otelagent.WithCapture(otelagent.CaptureDigests)}, map[string][]string{
+			spans.SpanRun:  {"provider_error/provider_error", "rejected/rejected", "_OTHER/_OTHER"},
+			spans.SpanTurn: {"provider_error/provider_error", "provider_error/provider_error", "/"}, spans.SpanToolCall: {"tool_error/tool_error"},
+		}},
+		{"content", content, map[string][]string{
+			spans.SpanRun:  {"provider_error/provider_error", "rejected/too rude", "_OTHER/out of budget"},
+			spans.SpanTurn: {"provider_error/" + long[:256], "provider_error/provider_error", "/"}, spans.SpanToolCall: {"tool_error/no [redacted:word] here"},
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := map[string][]string{}
+			for name, list := range traced(t, tt.opts, play) {
+				for _, s := range list {
+					got[name] = append(got[name], strOf(s, spans.ErrorTypeKeyKey)+"/"+s.Status.Description)
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("error.type/description (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestSummaryViews holds what GenAI views show of what is no message, and that nothing of it leaves without content or previews.
+func TestSummaryViews(t *testing.T) {
+	play := func(tracer *otelagent.Tracer, _ api.Tracer) {
+		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
+		_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
+		turn.Permission(ctx, otelagent.PermissionEvaluation{Tool: "bash", Action: spans.ActionDeny, Pattern: "rm *", Source: spans.PermissionSourceProject,
+			Reason: "SECRET", Wait: 1500 * time.Millisecond})
+		_, c := turn.StartCompaction(ctx, otelagent.Compaction{MessagesBefore: 40, InputTokens: 9000})
+		c.End(otelagent.CompactionResult{MessagesBefore: -1, MessagesAfter: 6, InputTokens: -1, OutputTokens: -1, Reason: "full", Summary: []byte(`"The \"gist\""`)})
+		turn.End(otelagent.TurnResult{Failed: true, Error: "overloaded", Output: &otelagent.Message{Raw: []byte(`{"role":"assistant","content":"Let me"}`)}})
+		_, turn = run.StartTurn(ctx, otelagent.TurnInfo{Index: 1})
+		turn.End(otelagent.TurnResult{Failed: true, Error: "overloaded"})
+		_, turn = run.StartTurn(ctx, otelagent.TurnInfo{Index: 2})
+		turn.End(otelagent.TurnResult{Failed: true, Error: "it \"broke\"", Output: &otelagent.Message{
+			Raw: []byte(`{"role":"assistant","content":"Sorry, it \"broke\"."}`)}})
+		run.End(otelagent.RunResult{})
+	}
+	views := func(opts ...otelagent.Option) []string {
+		var out []string
+		got := traced(t, opts, play)
+		for _, name := range []string{spans.SpanPermission, spans.SpanCompaction, spans.SpanTurn} {
+			for _, s := range got[name] {
+				out = append(out, strOf(s, spans.ToolCallResultKey)+strOf(s, spans.OutputMessagesKey))
+			}
+		}
+		return out
+	}
+	say := func(texts, finish string) string {
+		return `{"role":"assistant","parts":[` + texts + `],"finish_reason":"` + finish + `"}`
+	}
+	text := func(s string) string { return `{"type":"text","content":"` + s + `"}` }
+	want := []string{
+		`{"action":"deny","pattern":"rm *","source":"project","reason":"[redacted:word]","wait":"1.5s"}`,
+		"[" + say(text("summary: messages 40 → 6, tokens before 9000, full")+","+text(`The \"gist\"`), "stop") + "]",
+		"[" + say(text("Let me"), "error") + "," + say(text("overloaded"), "error") + "]",
+		"[" + say(text("overloaded"), "error") + "]",
+		"[" + say(text(`Sorry, it \"broke\".`), "error") + "]",
+	}
+	content, redacted := otelagent.WithCapture(otelagent.CaptureContent), otelagent.WithRedactor(&shout{})
+	if diff := cmp.Diff(want, views(content, redacted)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for name, opts := range map[string][]otelagent.Option{
+		"none": nil, "digests": {otelagent.WithCapture(otelagent.CaptureDigests)}, "no previews": {content, otelagent.WithPreviewBytes(0)},
+	} {
+		if got := views(opts...); strings.Join(got, "") != "" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
