@@ -115,17 +115,23 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// try says what is wrong with a token; nil where it is the right one. Nobody tries many.
+// try says what is wrong with a token; nil where it is the right one. Nobody tries many. The wrong token that came last
+// is no new try: a page sends it with several requests at once.
 func (h *Handler) try(token string) *failure {
+	wrong := &failure{http.StatusUnauthorized, "that is not the token"}
+	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(h.o.Token)) // of one length, which is what is compared in constant time
+	if last := h.lastWrong.Load(); last != nil && *last == got {
+		return wrong
+	}
 	if h.bad.Tokens() < 1 {
 		return &failure{http.StatusTooManyRequests, "too many wrong tokens: wait a moment"}
 	}
-	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(h.o.Token)) // of one length, which is what is compared in constant time
 	if subtle.ConstantTimeCompare(got[:], want[:]) == 1 {
 		return nil
 	}
 	h.bad.Allow()
-	return &failure{http.StatusUnauthorized, "that is not the token"}
+	h.lastWrong.Store(&got)
+	return wrong
 }
 
 // withoutToken sends a browser to the same page, so that the token stays in no history.

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -230,9 +231,15 @@ func TestLogin(t *testing.T) {
 // Nobody tries many tokens, and whoever has the right one waits no longer than the others.
 func TestTokenGuessing(t *testing.T) {
 	h := serve(t, viewer.Options{Token: token})
-	refused := 0
-	for range 50 {
+	for range 50 { // a page sends the same wrong token again and again
 		r := get(t, h, "/api/v1/ls", func(r *http.Request) { r.Header.Set("Authorization", "Bearer wrong") })
+		if r.StatusCode != http.StatusUnauthorized {
+			t.Fatal(r.Status)
+		}
+	}
+	refused := 0
+	for i := range 50 {
+		r := get(t, h, "/api/v1/ls", func(r *http.Request) { r.Header.Set("Authorization", "Bearer wrong"+strconv.Itoa(i)) })
 		if r.StatusCode == http.StatusTooManyRequests {
 			refused++
 		} else if r.StatusCode != http.StatusUnauthorized {

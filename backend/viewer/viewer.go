@@ -5,6 +5,7 @@ package viewer
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/klauspost/compress/gzhttp"
@@ -77,6 +79,7 @@ type Handler struct {
 	sendTime  time.Duration
 	listeners chan struct{}
 	rate, bad *rate.Limiter
+	lastWrong atomic.Pointer[[sha256.Size]byte] // SHA-256 of the last wrong token
 	mux       http.Handler
 	proof     string // what the cookie of who showed the token holds: of this process alone
 

@@ -33,12 +33,12 @@ func TestExamplesInJaeger(t *testing.T) {
 	want := []string{
 		"front: HTTP POST",
 		"support: POST /ask",
-		"support: session.run",
+		"support: session.run support",
 		"support: session.turn", "support: session.turn",
-		"support: tool.call", "support: tool.call",
+		"support: tool.call order_status", "support: tool.call ask_researcher",
 		"support: HTTP GET", "orders: GET /orders/{number}",
 		"support: HTTP POST", "research: POST /ask",
-		"research: session.run", "research: session.turn",
+		"research: session.run researcher", "research: session.turn",
 	}
 	slices.Sort(want)
 	eventually(t, func() error {

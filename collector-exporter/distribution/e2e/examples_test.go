@@ -13,6 +13,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"go.opentelemetry.io/otel/attribute"
 	"google.golang.org/grpc"
 
 	"github.com/otelagent/otelagent/agenttest"
@@ -90,6 +91,22 @@ func spansOf(td ptrace.Traces) (all []ptrace.Span) {
 	return all
 }
 
+// detailed is the name that the pipelines give a span for a backend.
+func detailed(s ptrace.Span) string {
+	name := s.Name()
+	for _, key := range map[string][]attribute.Key{
+		spans.SpanRun:        {spans.AgentNameKey},
+		spans.SpanToolCall:   {spans.ToolNameKey},
+		spans.SpanCompaction: {spans.CompactionKindKeyKey},
+		spans.SpanPermission: {spans.PermissionActionKey, spans.ToolNameKey},
+	}[name] {
+		if v, ok := s.Attributes().Get(string(key)); ok {
+			name += " " + v.Str()
+		}
+	}
+	return name
+}
+
 func newBackend(t *testing.T) *backend {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -122,7 +139,7 @@ func testFanOut(t *testing.T, bin string) {
 	var names []string
 	for _, td := range sent {
 		for _, s := range spansOf(td) {
-			names = append(names, s.Name())
+			names = append(names, detailed(s))
 		}
 	}
 	slices.Sort(names)

@@ -409,8 +409,9 @@ func testHarmless(t *testing.T, ours, between string, sent []ptrace.Traces, want
 // among the rejects, wherever something implies what is gone; and no request is given back as exact that is not one.
 func testHarmful(t *testing.T, ours, between string, sent []ptrace.Traces, want map[string]whole) {
 	attributes := func(actions string) string { return "attributes/harm: {actions: [" + actions + "]}" }
-	transform := func(context, statement string) string {
-		return fmt.Sprintf(`transform/harm: {trace_statements: [{context: %s, statements: ['%s']}]}`, context, statement)
+	transform := func(context string, statements ...string) string {
+		return fmt.Sprintf(`transform/harm: {trace_statements: [{context: %s, statements: ['%s']}]}`,
+			context, strings.Join(statements, "', '"))
 	}
 	for _, tt := range []struct {
 		name, processor string
@@ -438,7 +439,13 @@ func testHarmful(t *testing.T, ours, between string, sent []ptrace.Traces, want 
 			defects: []spans.DefectCode{spans.DefectBlockMissing}},
 		{name: "limits attributes of spans", processor: transform("span", "limit(span.attributes, 8, [])"),
 			defects: []spans.DefectCode{spans.DefectBlockMissing, spans.DefectRunSpanMissing}, rejects: []string{"bad_run_start", "no_session_id"}},
-		{name: "renames spans", processor: transform("span", `set(span.name, "POST /v1/messages")`), rejects: []string{"foreign"}},
+		{name: "renames spans", processor: transform("span", `set(span.name, "POST /v1/messages")`), sessions: true, same: true},
+		{
+			name: "renames spans and deletes their kind",
+			processor: transform("span", `set(span.name, "POST /v1/messages")`,
+				`delete_key(span.attributes, "otelagent.kind")`),
+			rejects: []string{"foreign"},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			id, _, _ := strings.Cut(tt.processor, ":")
