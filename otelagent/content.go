@@ -29,16 +29,12 @@ type content struct {
 // contentList is a list of a span. One that grows message by message keeps its items, any other is packed at once.
 type contentList struct {
 	spans.List
-	whole  whole
 	packed string // its wire form, when it is final
 }
 
 // pack makes the wire form of the list and lets go of the items.
 func (l *contentList) pack() string {
 	if l.packed == "" {
-		if l.Whole == "" {
-			l.Whole = l.whole.String()
-		}
 		l.packed, l.Items = l.Encode(), nil
 	}
 	return l.packed
@@ -158,13 +154,10 @@ func (c *content) list(name string, attempt int) *contentList {
 	return &c.lists[len(c.lists)-1]
 }
 
-// add appends an item, which refers to text.
-func (l *contentList) add(it spans.Item, text []byte) {
+// add appends an item.
+func (l *contentList) add(it spans.Item) {
 	l.Items = append(l.Items, it.Encode())
-	if l.Count++; l.Count > 1 {
-		l.whole.write([]byte{'\n'})
-	}
-	l.whole.write(text)
+	l.Count++
 }
 
 // drop removes the list of that name and attempt, and reports whether there was one.
@@ -189,7 +182,7 @@ func (c *content) setMessages(o *origin, name string, messages []Message) {
 func (c *content) addMessage(m *memory, o *origin, name string, msg *Message) {
 	text := c.redact(o, msg.piece())
 	it := spans.Item{Block: c.block(m, o, text), Provenance: c.provenance(o, &msg.Provenance)}
-	c.list(name, 0).add(it, text)
+	c.list(name, 0).add(it)
 }
 
 // provenance returns what may leave of p. What has no short form a producer wrote: it is content. Limit: 1 KiB; longer ones are left out.
@@ -216,7 +209,7 @@ func (c *content) addBody(o *origin, name string, body []byte) (id spans.BlockID
 	text := c.redact(o, Piece{Body: body, JSON: true, Place: name})
 	m := o.tracer.memories.open(o)
 	defer m.close()
-	c.list(name, 0).add(spans.Item{Block: c.block(m, o, text)}, text)
+	c.list(name, 0).add(spans.Item{Block: c.block(m, o, text)})
 	return spans.BlockOf(text)
 }
 

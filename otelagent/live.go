@@ -201,9 +201,7 @@ func (c *content) growing(replied bool) (lists []string) {
 			continue
 		}
 		if l.Name == spans.ListInput || l.Name == spans.ListOutside || l.Name == spans.ListOutput && replied {
-			p := l.List
-			p.Whole = l.whole.String()
-			lists = append(lists, p.Encode())
+			lists = append(lists, l.Encode())
 		}
 	}
 	return lists

@@ -219,7 +219,7 @@ func (p *partial) list(o *origin) (list, body string, ok bool) {
 	}
 	text := validBytes(msg.Raw)
 	l := contentList{List: spans.List{Name: spans.ListOutput}}
-	l.add(spans.Item{Block: spans.BlockOf(text).Short()}, text)
+	l.add(spans.Item{Block: spans.BlockOf(text).Short()})
 	return l.pack(), string(text), true
 }
 

@@ -224,7 +224,7 @@ func (h *history) cost() int64 { return int64(len(h.items)) * itemBytes }
 
 // list returns the list with the items from start on.
 func (h *history) list(start int) contentList {
-	l := contentList{List: spans.List{Count: int64(len(h.items)), Whole: spans.Whole{}.String()}}
+	l := contentList{List: spans.List{Count: int64(len(h.items))}}
 	if start > 0 {
 		l.Prefix = spans.EncodePrefix(int64(start), h.items[start-1].mark)
 	}

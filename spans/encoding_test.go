@@ -2,6 +2,7 @@ package spans
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -105,4 +106,25 @@ func FuzzItem(f *testing.F) {
 			t.Fatalf("provenance %q: %+v, then %+v: %v", it.Provenance, p, again, err)
 		}
 	})
+}
+
+func TestList(t *testing.T) {
+	whole := WholeOf(3, BlockOfString("abc")).String()
+	prefix := EncodePrefix(1, Mark{}.Add("AAAAAAAAAAE st"))
+	for _, l := range []List{
+		{Name: "input"},
+		{Name: "request", Attempt: 2, Count: 2, Prefix: prefix, Items: []string{"AAAAAAAAAAI fu"}},
+		{Name: "params", Count: 3, Whole: whole, Items: []string{"AAAAAAAAAAE system", "AAAAAAAAAAI tools", "AAAAAAAAAAM rest"}},
+		{Name: "params", Count: 1, Prefix: prefix, Whole: whole},
+	} {
+		got, err := ParseList(l.Encode())
+		if err != nil || !reflect.DeepEqual(got, l) {
+			t.Errorf("%q reads back as %+v: %v", l.Encode(), got, err)
+		}
+	}
+	for _, s := range []string{"", "input", "input x", "input -1", " 1", "input.x 1", "input 1 x y", "input 1 2 AAAAAAAAAAE 3:x more"} {
+		if l, err := ParseList(s); !errors.Is(err, ErrEncoding) {
+			t.Errorf("%q reads as %+v: %v", s, l, err)
+		}
+	}
 }

@@ -39,7 +39,7 @@ func ParseItem(s string) (Item, error) {
 	return it, nil
 }
 
-// Whole says what blocks are put together to: how many bytes, and the beginning of their SHA-256. The zero value says nothing.
+// Whole identifies what blocks are put together to: its size in bytes and the first 12 bytes of its SHA-256. The zero value is unknown.
 type Whole struct {
 	Size int64
 	Sum  [wholeSum]byte
@@ -48,27 +48,21 @@ type Whole struct {
 // wholeSum is how many bytes of the SHA-256 stand in a list.
 const wholeSum = 12
 
-// WholeOf returns what says that of a text of that size and SHA-256.
+// WholeOf returns the Whole of a text of that size and SHA-256.
 func WholeOf(size int64, sum BlockID) Whole { return Whole{size, [wholeSum]byte(sum[:wholeSum])} }
 
-// Is reports whether w says that of text.
+// Is reports whether w is the Whole of text.
 func (w Whole) Is(text []byte) bool {
 	return w.Size == int64(len(text)) && WholeOf(w.Size, BlockOf(text)) == w
 }
 
-// String returns the wire form: `SIZE:SUM`, with the sum as 16 characters of base64url; `-` for the zero value.
+// String returns the wire form: `SIZE:SUM`, with the sum as 16 characters of base64url.
 func (w Whole) String() string {
-	if w == (Whole{}) {
-		return "-"
-	}
 	return strconv.FormatInt(w.Size, 10) + ":" + base64.RawURLEncoding.EncodeToString(w.Sum[:])
 }
 
 // ParseWhole reads what Whole.String wrote.
 func ParseWhole(s string) (Whole, error) {
-	if s == "-" {
-		return Whole{}, nil
-	}
 	size, sum, _ := strings.Cut(s, ":")
 	var w Whole
 	if !isIndex(size) {
@@ -83,20 +77,20 @@ func ParseWhole(s string) (Whole, error) {
 
 // List is one list as it stands in otelagent.lists:
 //
-//	NAME[.ATTEMPT] COUNT WHOLE[ P MARK]
+//	NAME[.ATTEMPT] COUNT[ P MARK][ WHOLE]
 //	ITEM
 //	...
 //
-// The lines are parted by line feeds, without one at the end. WHOLE is that of the request for the list `params`, `-` for the list `request`, and for
-// any other that of its bodies with line feeds between them. With P, the items are those behind the first P, which are the first P items of
-// any list that has Mark MARK there.
+// A line feed separates the lines; the last line has none. WHOLE stands in the list `params` only and describes the request. With P, the
+// items are those after the first P, which are the first P items of any list that has Mark MARK there.
 type List struct {
 	Name    string
 	Attempt int64
 	Count   int64
-	Whole   string
 	// Prefix is `P MARK`, empty on a complete list.
 	Prefix string
+	// Whole is the wire form of a Whole, empty where the list has none.
+	Whole string
 	// Items are the wire forms of Item.
 	Items []string
 }
@@ -112,9 +106,11 @@ func (l *List) Encode() string {
 		dst = strconv.AppendInt(append(dst, '.'), l.Attempt, 10)
 	}
 	dst = strconv.AppendInt(append(dst, ' '), l.Count, 10)
-	dst = append(append(dst, ' '), l.Whole...)
 	if l.Prefix != "" {
 		dst = append(append(dst, ' '), l.Prefix...)
+	}
+	if l.Whole != "" {
+		dst = append(append(dst, ' '), l.Whole...)
 	}
 	for _, it := range l.Items {
 		dst = append(append(dst, '\n'), it...)
@@ -128,7 +124,7 @@ func ParseList(s string) (List, error) {
 	bad := func(what string) (List, error) { return List{}, fmt.Errorf("spans: list: %s: %w", what, ErrEncoding) }
 	head, rest, more := strings.Cut(s, "\n")
 	f := strings.Split(head, " ")
-	if len(f) != 3 && len(f) != 5 {
+	if len(f) < 2 || len(f) > 5 {
 		return bad("head")
 	}
 	name, attempt, has := strings.Cut(f[0], ".")
@@ -145,12 +141,14 @@ func ParseList(s string) (List, error) {
 		return bad("count")
 	}
 	l.Count, _ = strconv.ParseInt(f[1], 10, 64)
-	l.Whole = f[2]
-	if len(f) == 5 {
-		if !isIndex(f[3]) || len(f[4]) != shortText {
+	if len(f) >= 4 {
+		if !isIndex(f[2]) || len(f[3]) != shortText {
 			return bad("prefix")
 		}
-		l.Prefix = f[3] + " " + f[4]
+		l.Prefix = f[2] + " " + f[3]
+	}
+	if len(f)%2 == 1 {
+		l.Whole = f[len(f)-1]
 	}
 	if more {
 		l.Items = strings.Split(rest, "\n")

@@ -481,7 +481,7 @@ func FuzzAssemble(f *testing.F) {
 				"otelagent.run.parent.id", string('a'+rune(b[4]>>6)), "otelagent.run.ordinal", int(b[2]>>5), "otelagent.count.turns", int(b[1]>>5),
 				"otelagent.group.start", at(int64(b[3]>>6)+1), "otelagent.schema", 1+int(b[4]>>7), "otelagent.tool.child.run.id", string('a'+rune(b[0]>>5)),
 			)
-			r.Lists = []List{{Name: words[b[1]&3], Count: int64(b[3] & 3), Digest: string(rune('0' + b[3]&3)), Prefix: fmt.Sprintf("%d %c", b[4]&3, '0'+b[4]&3), Items: []string{words[b[2]&3]}}}
+			r.Lists = []List{{Name: words[b[1]&3], Count: int64(b[3] & 3), Whole: string(rune('0' + b[3]&3)), Prefix: fmt.Sprintf("%d %c", b[4]&3, '0'+b[4]&3), Items: []string{words[b[2]&3]}}}
 			// Marks of lists of one item over and over, so that prefixes meet.
 			var mark spans.Mark
 			for range b[4] & 3 {

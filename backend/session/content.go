@@ -101,9 +101,8 @@ func (s *BlockSet) Len() int {
 type state uint8
 
 const (
-	missing  state = iota // nothing
+	missing  state = iota // nothing, or several blocks whose ids begin alike
 	whole                 // its body
-	twins                 // bodies of several blocks that begin alike
 	withheld              // that it was cut or withheld at the source
 )
 
@@ -112,7 +111,6 @@ type found struct {
 	state state
 	lost  spans.ShortID // of one that is missing: the block that is
 	body  string
-	twins []held
 }
 
 // look finds the block of ref; want says whether its body is wanted.
@@ -122,10 +120,8 @@ func (s *BlockSet) look(ref *Ref, want bool) found {
 		return found{}
 	}
 	switch l := s.byShort[short]; {
-	case len(l) == 0:
+	case len(l) != 1:
 		return found{lost: short}
-	case len(l) > 1:
-		return found{state: twins, twins: l}
 	case l[0].cut:
 		return found{state: withheld}
 	default:
@@ -237,16 +233,12 @@ type Content struct {
 	// Missing are the positions whose block did not arrive, or arrived as something else. Withheld are those that were cut or
 	// withheld at the source, which says so: see BlockSet.Cut.
 	Missing, Withheld []int
-	// Broken says that the blocks are there but are not those the list was made of: its digest does not fit. Bodies
-	// must not be used.
-	Broken bool
 
 	lost []spans.ShortID // of the items that are missing: the block that is
 }
 
-// Whole reports whether all bodies are there and are what the list was made of. It is never true of a list that is not
-// complete itself; see Refs.Complete.
-func (c *Content) Whole() bool { return len(c.Missing) == 0 && len(c.Withheld) == 0 && !c.Broken }
+// Whole reports whether all bodies are there. A list may still be incomplete itself; see Refs.Complete.
+func (c *Content) Whole() bool { return len(c.Missing) == 0 && len(c.Withheld) == 0 }
 
 // Body returns the body of a single reference. That of an ambiguous short id (two blocks that begin alike) is not given, nor
 // one that was cut.
@@ -287,10 +279,7 @@ func (s *BlockSet) Cut(ref Ref) (beginning string, size int64, ok bool) {
 // maxRead bounds the bodies of one list that Read gives. Templates can make much of little.
 const maxRead = 1 << 30
 
-// Read returns what a list refers to and checks its digest where all is there. Of nil it returns empty content. Bodies come to
-// 1 GiB at most, what is beyond that counts as missing.
-//
-// A short id that several blocks have is decided by the digest, where the list has one.
+// Read returns what a list refers to. Of nil it returns empty content. Bodies come to 1 GiB at most; what is beyond that counts as missing.
 func (s *BlockSet) Read(refs *Refs) Content {
 	var c Content
 	if refs == nil {
@@ -298,46 +287,22 @@ func (s *BlockSet) Read(refs *Refs) Content {
 	}
 	items := refs.Items()
 	c.Bodies, c.lost = make([]string, len(items)), make([]spans.ShortID, len(items))
-	ambiguous, size := -1, 0
-	var candidates []held
+	size := 0
 	for i := range items {
 		f := s.look(&items[i], true)
 		if size += len(f.body); size > maxRead {
 			f = found{}
 		}
 		c.Bodies[i], c.lost[i] = f.body, f.lost
-		switch {
-		case f.state == twins && ambiguous < 0:
-			ambiguous, candidates = i, f.twins
-		case f.state == missing, f.state == twins:
+		switch f.state {
+		case missing:
 			c.Missing = append(c.Missing, i)
-		case f.state == withheld:
+		case withheld:
 			c.Withheld = append(c.Withheld, i)
 		}
 	}
-	sum, err := spans.ParseWhole(refs.Digest)
-	known := err == nil && sum != (spans.Whole{}) && refs.Complete && len(c.Missing)+len(c.Withheld) == 0
-	switch {
-	case ambiguous < 0:
-		c.Broken = known && !sum.Is(c.joined())
-		return c
-	case known:
-		for _, h := range candidates {
-			f := s.expand(h.id.Short(), h.body, true)
-			c.Bodies[ambiguous] = f.body
-			if f.state == whole && !h.cut && sum.Is(c.joined()) {
-				return c
-			}
-		}
-		c.Bodies[ambiguous] = ""
-	}
-	c.Missing = append(c.Missing, ambiguous) // nothing decides
-	slices.Sort(c.Missing)
 	return c
 }
-
-// joined is what the digest of a list covers.
-func (c *Content) joined() []byte { return []byte(strings.Join(c.Bodies, "\n")) }
 
 // checker is one CheckContent. Lists share their beginnings, so what was found of one node holds for all.
 type checker struct {
@@ -354,7 +319,7 @@ type tally struct {
 func (t *tally) add(blocks *BlockSet, ref *Ref) {
 	const most = 4 // names
 	switch f := blocks.look(ref, false); f.state {
-	case missing, twins:
+	case missing:
 		t.missing++
 		if t.missing <= most {
 			name := clip(ref.Block)
@@ -401,12 +366,6 @@ func (c *checker) check(d *[]Defect, capture spans.Capture, name string, refs *R
 			t.add(c.blocks, &ref)
 		}
 	}
-	if t.missing == 0 && t.withheld == 0 && refs.Digest != "" {
-		if content := c.blocks.Read(refs); content.Broken {
-			*d = append(*d, Defect{Code: spans.DefectListBroken, Detail: name + brokenDigest})
-		}
-		return
-	}
 	if t.missing > 0 {
 		names := strings.Join(t.names, " ")
 		if t.missing > len(t.names) {
@@ -421,9 +380,8 @@ func (c *checker) check(d *[]Defect, capture spans.Capture, name string, refs *R
 }
 
 // CheckContent adds to s what only the blocks of the session can tell: block_missing where a list names blocks that are
-// not in the set, block_withheld where its blocks were cut or withheld at the source, list_broken where a list but that of a request is not made of
-// the blocks that it names (Request.Payload says that of a request), and which tool calls of a reply are missing where some are. Lists of spans that were captured without bodies
-// are passed over. What an earlier check found is forgotten first.
+// not in the set, block_withheld where its blocks were cut or withheld at the source, and which tool calls of a reply are missing where some
+// are. It skips lists of spans that were captured without bodies. It first removes what an earlier check found.
 //
 // It costs what came over the wire, not the lists written out.
 func (s *Session) CheckContent(blocks *BlockSet) {
@@ -468,13 +426,10 @@ func (s *Session) CheckContent(blocks *BlockSet) {
 	}
 }
 
-// brokenDigest ends the detail of a list_broken that CheckContent adds; those of Assemble end otherwise.
-const brokenDigest = ": digest"
-
-// forgetContent takes out what CheckContent adds.
+// forgetContent removes what CheckContent adds.
 func forgetContent(d *[]Defect) {
 	*d = slices.DeleteFunc(*d, func(x Defect) bool {
-		return x.Code == spans.DefectBlockMissing || x.Code == spans.DefectBlockWithheld || x.Code == spans.DefectListBroken && strings.HasSuffix(x.Detail, brokenDigest)
+		return x.Code == spans.DefectBlockMissing || x.Code == spans.DefectBlockWithheld
 	})
 }
 

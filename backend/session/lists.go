@@ -60,7 +60,7 @@ func (a *assembler) turnLists(t *Turn, r *Row) {
 		if *dst == nil {
 			*dst = a.refs(l, &t.Defects)
 			if l.Name == spans.ListParams { // what it says is of the request
-				a.request(t, l.Attempt).whole, (*dst).Digest = l.Digest, ""
+				a.request(t, l.Attempt).whole = l.Whole
 			}
 		}
 	}
@@ -122,9 +122,6 @@ func (a *assembler) notes(dst []Note, r *Row) []Note {
 // refs resolves a list. Whatever is wrong with it is said in d.
 func (a *assembler) refs(l *List, d *[]Defect) *Refs {
 	refs := &Refs{Count: l.Count, Complete: true}
-	if l.Digest != (spans.Whole{}).String() {
-		refs.Digest = l.Digest
-	}
 	bad := int64(0)
 	if end := a.index.end(l); end == nil {
 		if len(l.Items) > 0 {

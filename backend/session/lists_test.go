@@ -42,9 +42,6 @@ func (p *packer) list(name string, attempt int64, bodies []string, from int) Lis
 	if from > 0 {
 		l.Prefix = spans.EncodePrefix(int64(from), mark)
 	}
-	if name != spans.ListRequest {
-		l.Digest = wholeOf(bodies...)
-	}
 	return l
 }
 
@@ -192,12 +189,12 @@ func TestListsOfNonsense(t *testing.T) {
 	bad.Items[0] = "no item"
 	lists := []List{
 		good, tail, short, bad,
-		{Name: "request", Attempt: 4, Count: 3, Digest: "x", Prefix: "0 " + spans.Mark{1}.String(), Items: good.Items},
-		{Name: "request", Attempt: 5, Count: 3, Digest: good.Digest, Prefix: "0 " + spans.Mark{}.String(), Items: good.Items},
-		{Name: "request", Attempt: 6, Count: 3, Digest: good.Digest, Prefix: strings.Replace(tail.Prefix, "3 ", "2 ", 1), Items: good.Items[2:]},
-		{Name: "request", Attempt: 7, Count: 1, Digest: "x", Prefix: "9223372036854775807 " + spans.Mark{2}.String(), Items: good.Items},
-		{Name: "request", Attempt: 8, Count: 3, Digest: good.Digest, Prefix: tail.Prefix},
-		{Name: "request", Attempt: 9, Count: 1, Digest: "x", Prefix: "nonsense", Items: good.Items},
+		{Name: "request", Attempt: 4, Count: 3, Prefix: "0 " + spans.Mark{1}.String(), Items: good.Items},
+		{Name: "request", Attempt: 5, Count: 3, Prefix: "0 " + spans.Mark{}.String(), Items: good.Items},
+		{Name: "request", Attempt: 6, Count: 3, Prefix: strings.Replace(tail.Prefix, "3 ", "2 ", 1), Items: good.Items[2:]},
+		{Name: "request", Attempt: 7, Count: 1, Prefix: "9223372036854775807 " + spans.Mark{2}.String(), Items: good.Items},
+		{Name: "request", Attempt: 8, Count: 3, Prefix: tail.Prefix},
+		{Name: "request", Attempt: 9, Count: 1, Prefix: "nonsense", Items: good.Items},
 		{Name: "request", Attempt: 10, Count: 0},
 	}
 	s.add(KindTurn, "r", at(0), 0, at(1), at(2)).Lists = lists
@@ -291,7 +288,7 @@ func longSession(turns int) ([]Row, *BlockSet) {
 			marks = append(marks, mark)
 			blocks.Add(Block{Body: body})
 		}
-		l := List{Name: "request", Count: int64(len(items)), Digest: "-"}
+		l := List{Name: "request", Count: int64(len(items))}
 		from := max(0, len(items)-26)
 		if l.Items = slices.Clone(items[from:]); from > 0 {
 			l.Prefix = spans.EncodePrefix(int64(from), marks[from])

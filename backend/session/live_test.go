@@ -27,7 +27,7 @@ func liveCopies(r Row) []Row {
 			c.Attrs = append(c.Attrs, attrs("otelagent.waiting", "user_input")...)
 			if i > 0 {
 				c.Attrs = append(c.Attrs, attrs("otelagent.partial", true)...)
-				c.Lists = []List{{Name: spans.ListOutput, Count: 1, Digest: "x", Items: []string{"AAAAAAAAAAA"}}}
+				c.Lists = []List{{Name: spans.ListOutput, Count: 1, Items: []string{"AAAAAAAAAAA"}}}
 			}
 		}
 		slices.SortFunc(c.Attrs, func(a, b Attr) int { return strings.Compare(a.Key, b.Key) })
@@ -148,7 +148,7 @@ func TestLiveReopens(t *testing.T) {
 func TestPartialOfTwoTellings(t *testing.T) {
 	const partial, whole = "AAAAAAAAAAA", "BBBBBBBBBBA"
 	output := func(block string) []List {
-		return []List{{Name: spans.ListOutput, Count: 1, Digest: "x", Items: []string{block}}}
+		return []List{{Name: spans.ListOutput, Count: 1, Items: []string{block}}}
 	}
 	for _, c := range []struct {
 		name        string
@@ -190,7 +190,7 @@ func TestRequestToldTwice(t *testing.T) {
 	s.add(KindTurn, "r", at(0), 0, at(1), at(9), "otelagent.live.heartbeat", 1).Known = spans.KnownLive
 	for i, block := range []string{"AAAAAAAAAAA", "BBBBBBBBBBA"} {
 		r := s.add(KindPayload, "r", at(0), 0, at(2+int64(i)), at(2+int64(i)))
-		r.Lists = []List{{Name: spans.ListRequest, Attempt: 0, Count: 1, Digest: "x", Items: []string{block}}}
+		r.Lists = []List{{Name: spans.ListRequest, Attempt: 0, Count: 1, Items: []string{block}}}
 	}
 	for range len(s.rows) {
 		turn := Assemble(s.rows).Runs[0].Turns[0]

@@ -62,7 +62,7 @@ func (r *Request) Payload(blocks *BlockSet) Payload {
 		return p.out
 	}
 	if sum, err := spans.ParseWhole(r.whole); err != nil || !sum.Is(p.buf) {
-		p.broken(requestName(spans.ListRequest, r.Attempt) + brokenDigest)
+		p.broken(requestName(spans.ListRequest, r.Attempt) + ": digest")
 		return p.out
 	}
 	p.out.Bytes = p.buf
@@ -99,8 +99,6 @@ func (p *payload) read(name string, attempt int64, refs *Refs, part func(*Ref) s
 	name = requestName(name, attempt)
 	c := p.blocks.Read(refs)
 	switch {
-	case c.Broken:
-		p.broken(name + brokenDigest)
 	case refs.end != nil && (!refs.end.whole || refs.known < refs.end.pos):
 		p.out.Defects = append(p.out.Defects, Defect{Code: spans.DefectListUnresolved, Detail: name})
 	case !refs.Complete:

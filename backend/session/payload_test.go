@@ -37,8 +37,8 @@ func TestPayload(t *testing.T) {
 			}
 			row := s.add(KindTurn, "r", at(0), 0, at(1), at(2), string(spans.RequestBytesKey), int64(len(framed)))
 			row.Lists = []List{
-				{Name: spans.ListRequest, Count: 2, Digest: "-", Items: []string{text(first) + " st", text(second) + " fu"}},
-				{Name: spans.ListParams, Count: 3, Digest: wholeOf(framed), Items: []string{text(`"s"`) + " system", text(`[{"name":"bash"}]`) + " tools", text(rest) + " rest"}},
+				{Name: spans.ListRequest, Count: 2, Items: []string{text(first) + " st", text(second) + " fu"}},
+				{Name: spans.ListParams, Count: 3, Whole: wholeOf(framed), Items: []string{text(`"s"`) + " system", text(`[{"name":"bash"}]`) + " tools", text(rest) + " rest"}},
 			}
 			q := Assemble(s.rows).Runs[0].Turns[0].Requests[0]
 			p := q.Payload(&blocks)
@@ -51,7 +51,7 @@ func TestPayload(t *testing.T) {
 			if body, ok := blocks.Body(q.Params.Items()[2]); test.want == nil && (!ok || body != `{"model":"m"}`) {
 				t.Errorf("rest says %s", body)
 			}
-			row.Lists[1].Digest = wholeOf("other bytes")
+			row.Lists[1].Whole = wholeOf("other bytes")
 			if p := Assemble(s.rows).Runs[0].Turns[0].Requests[0].Payload(&blocks); p.Bytes != nil {
 				t.Errorf("wrong bytes: %s", p.Bytes)
 			}

@@ -125,7 +125,7 @@ type List struct {
 	Name    string
 	Attempt int64
 	Count   int64
-	Digest  string   // wire form of spans.Whole
+	Whole   string   // wire form of spans.Whole, empty where the list has none
 	Prefix  string   // `P MARK`; empty: complete
 	Items   []string // wire form of spans.Item
 }

@@ -102,7 +102,7 @@ func (r *Row) AppendCanonical(dst []byte) []byte {
 		dst = appendString(dst, l.Name)
 		dst = binary.AppendVarint(dst, l.Attempt)
 		dst = binary.AppendVarint(dst, l.Count)
-		dst = appendString(dst, l.Digest)
+		dst = appendString(dst, l.Whole)
 		dst = appendString(dst, l.Prefix)
 		dst = binary.AppendUvarint(dst, uint64(len(l.Items)))
 		for _, it := range l.Items {
@@ -347,7 +347,7 @@ func (p *parser) list(l *List) {
 	l.Name = p.str()
 	l.Attempt = p.varint()
 	l.Count = p.varint()
-	l.Digest = p.str()
+	l.Whole = p.str()
 	l.Prefix = p.str()
 	if n := p.count(1); n > 0 {
 		l.Items = make([]string, n)

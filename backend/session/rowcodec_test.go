@@ -32,7 +32,7 @@ func fullRow() Row {
 			{"g.none", StringsValue(nil)},
 		},
 		Lists: []List{
-			{Name: "request", Attempt: 1, Count: 3, Digest: "dig", Prefix: "1 dig", Items: []string{"AAAAAAAAAAA st", `BBBBBBBBBBB {"turnId":{}}`}},
+			{Name: "request", Attempt: 1, Count: 3, Whole: "dig", Prefix: "1 dig", Items: []string{"AAAAAAAAAAA st", `BBBBBBBBBBB {"turnId":{}}`}},
 			{Name: "params"},
 		},
 		Events: []Event{{Time: 1_780_000_000_300_000_000, Type: "Mystery", Body: "CCCCCCCCCCC", Seq: 13}, {}},

@@ -66,9 +66,6 @@ func (s *synth) list(name string, bodies ...string) List {
 		l.Items = append(l.Items, it.Encode())
 		s.blocks = append(s.blocks, Block{Session: s.session, ID: spans.BlockOfString(b), Body: b})
 	}
-	if name != spans.ListRequest {
-		l.Digest = wholeOf(bodies...)
-	}
 	return l
 }
 

@@ -434,8 +434,6 @@ type Refs struct {
 	// Complete is false when a prefix could not be resolved (Items are then those that came with the list itself: its end),
 	// and when items are bad or not Count.
 	Complete bool
-	// Digest is the chain digest over full block ids, or its beginning, which Content checks.
-	Digest string
 	// Same is how many first items a list of messages of a request has in common with the last complete one before it in the tree
 	// (Request.Before). The JSON form leaves them out.
 	Same int64
@@ -511,7 +509,7 @@ func (r *Refs) Equal(o *Refs) bool {
 	if r == nil || o == nil {
 		return r == o
 	}
-	return r.Count == o.Count && r.Complete == o.Complete && r.Digest == o.Digest && slices.Equal(r.Items(), o.Items())
+	return r.Count == o.Count && r.Complete == o.Complete && slices.Equal(r.Items(), o.Items())
 }
 
 // MarshalJSON writes the list as docs/formats.md section 4 says: of a request, what it repeats of the one before is left out.
@@ -520,12 +518,11 @@ func (r *Refs) MarshalJSON() ([]byte, error) {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false) // the encoder that asked decides
 	err := e.Encode(struct {
-		Count    int64  `json:"count"`
-		Complete bool   `json:"complete"`
-		Digest   string `json:"digest,omitempty"`
-		Same     int64  `json:"same,omitempty"`
-		Items    []Ref  `json:"items,omitempty"`
-	}{r.Count, r.Complete, r.Digest, r.Same, r.From(r.Same)})
+		Count    int64 `json:"count"`
+		Complete bool  `json:"complete"`
+		Same     int64 `json:"same,omitempty"`
+		Items    []Ref `json:"items,omitempty"`
+	}{r.Count, r.Complete, r.Same, r.From(r.Same)})
 	return b.Bytes(), err
 }
 

@@ -154,13 +154,13 @@ func TestLimitBlock(t *testing.T) {
 func TestLimitBlockOfLists(t *testing.T) {
 	item := strings.Repeat("A", 11)
 	n := maxValue/12 + 1
-	packed := "history " + strings.Repeat("9", 6) + " -" + strings.Repeat("\n"+item, n)
+	packed := "history " + strings.Repeat("9", 6) + "" + strings.Repeat("\n"+item, n)
 	td, s := one()
-	putSlice(event(s, spans.EventBlocks), "otelagent.lists", packed, "input 1 -\n"+item,
-		"request "+strconv.Itoa(n)+" -"+strings.Repeat("\n"+item, n-200))
+	putSlice(event(s, spans.EventBlocks), "otelagent.lists", packed, "input 1\n"+item,
+		"request "+strconv.Itoa(n)+strings.Repeat("\n"+item, n-200))
 	batch, report := Decode(td, WithLimits(Limits{Block: 1}))
 	lists := batch.Rows[0].Lists
-	want := []session.List{{Name: "history", Count: 999999, Digest: "-"}, {Name: "input", Count: 1, Digest: "-", Items: []string{item}}}
+	want := []session.List{{Name: "history", Count: 999999}, {Name: "input", Count: 1, Items: []string{item}}}
 	if diff := cmp.Diff(want, lists[:2]); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -233,7 +233,7 @@ func TestLimitTurn(t *testing.T) {
 	spoiled.SetName(spans.SpanPayload)
 	spoiled.Attributes().Remove("otelagent.run.start")
 	spoiled.Attributes().Remove("otelagent.run.id")
-	event(spoiled, spans.EventBlocks).PutStr("otelagent.lists", "input 0 -")
+	event(spoiled, spans.EventBlocks).PutStr("otelagent.lists", "input 0")
 	good := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty()
 	fresh, s := one()
 	s.CopyTo(good)

@@ -598,7 +598,7 @@ func (d *decoder) list(row *session.Row, text string) {
 		}
 	}
 	row.Lists = append(row.Lists, session.List{
-		Name: p.Name, Attempt: p.Attempt, Count: p.Count, Digest: p.Whole, Prefix: p.Prefix, Items: p.Items,
+		Name: p.Name, Attempt: p.Attempt, Count: p.Count, Whole: p.Whole, Prefix: p.Prefix, Items: p.Items,
 	})
 }
 

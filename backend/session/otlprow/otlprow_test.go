@@ -59,7 +59,7 @@ func TestDecode(t *testing.T) {
 	e := s.Events().AppendEmpty()
 	e.SetName(spans.EventBlocks)
 	putSlice(e.Attributes(), "otelagent.block.bodies", "one", "tw\xffo")
-	putSlice(e.Attributes(), "otelagent.lists", "request.1 2 - 1 BBBBBBBBBBA\nAAAAAAAAAAA st")
+	putSlice(e.Attributes(), "otelagent.lists", "request.1 2 1 BBBBBBBBBBA\nAAAAAAAAAAA st")
 	e = s.Events().AppendEmpty()
 	e.SetName(spans.EventOther)
 	e.SetTimestamp(1500)
@@ -88,7 +88,7 @@ func TestDecode(t *testing.T) {
 				{Key: "mixed", Value: session.StringValue(`["a",1,2.5,null,true,"eA=="]`)},
 				{Key: "otelagent.schema", Value: session.IntValue(1)},
 			},
-			Lists:  []session.List{{Name: "request", Attempt: 1, Count: 2, Digest: "-", Prefix: "1 BBBBBBBBBBA", Items: []string{"AAAAAAAAAAA st"}}},
+			Lists:  []session.List{{Name: "request", Attempt: 1, Count: 2, Prefix: "1 BBBBBBBBBBA", Items: []string{"AAAAAAAAAAA st"}}},
 			Events: []session.Event{{Time: 1500, Type: "Mystery", Body: "BBBBBBBBBBB", Seq: 8}},
 		}},
 		Blocks: []session.Block{
@@ -362,11 +362,11 @@ func FuzzDecode(f *testing.F) {
 	e := s.Events().AppendEmpty()
 	e.SetName(spans.EventBlocks)
 	putSlice(e.Attributes(), "otelagent.block.bodies", "one")
-	putSlice(e.Attributes(), "otelagent.lists", "request 1 -\nAAAAAAAAAAA st")
+	putSlice(e.Attributes(), "otelagent.lists", "request 1\nAAAAAAAAAAA st")
 	seed(td)
 	a := event(s, spans.EventBlocks)
 	putSlice(a, "otelagent.block.withheld", spans.Withheld{Block: spans.BlockOf(nil), Size: 9, Beginning: "x"}.Encode())
-	putSlice(a, "otelagent.lists", "request.1 2 - 1 BBBBBBBBBBA\nAAAAAAAAAAA st")
+	putSlice(a, "otelagent.lists", "request.1 2 1 BBBBBBBBBBA\nAAAAAAAAAAA st")
 	seed(td)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		batch, report, err := DecodeProto(b)

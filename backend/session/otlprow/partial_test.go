@@ -32,7 +32,7 @@ func TestPartialOutput(t *testing.T) {
 			s.Attributes().PutStr(session.PartialOutputKey, "not from outside")
 			a := event(s, spans.EventBlocks)
 			putSlice(a, "otelagent.block.bodies", other, said)
-			putSlice(a, "otelagent.lists", "output 1 -\n"+spans.BlockOfString(said).Short().String())
+			putSlice(a, "otelagent.lists", "output 1\n"+spans.BlockOfString(said).Short().String())
 			c.edit(s)
 			batch, report := Decode(td)
 			if report.Stored != 1 || report.Cut != 1 /* what is not to come from outside */ {
@@ -76,7 +76,7 @@ func TestPartialOutputTooLarge(t *testing.T) {
 	s.Attributes().PutInt(string(spans.TurnIndexKey), 0)
 	a := event(s, spans.EventBlocks)
 	putSlice(a, "otelagent.block.bodies", said)
-	putSlice(a, "otelagent.lists", "output 1 -\n"+spans.BlockOfString(said).Short().String())
+	putSlice(a, "otelagent.lists", "output 1\n"+spans.BlockOfString(said).Short().String())
 	batch, _ := Decode(td, WithLimits(Limits{Attribute: 999}))
 	if len(batch.Blocks) != 1 || len(batch.Rows[0].Lists) != 1 || !batch.Rows[0].Attr(session.PartialOutputKey).IsZero() {
 		t.Errorf("%d blocks, %d lists", len(batch.Blocks), len(batch.Rows[0].Lists))

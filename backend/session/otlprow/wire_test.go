@@ -42,10 +42,10 @@ func TestDecodeBlocks(t *testing.T) {
 	bodies.AppendEmpty().SetEmptyBytes().FromRaw([]byte("\x01" + id))
 	bodies.AppendEmpty().SetInt(5)
 	putSlice(a, "otelagent.block.withheld", withheld.Encode(), "nothing of the kind", 5)
-	putSlice(a, "otelagent.lists", "request.2 9 - 7 BBBBBBBBBBA\n"+id+" st\n"+strings.Repeat("x", maxValue+1), "no list",
-		strings.Repeat("n", maxKey+1)+" 1 -", "bad\xff 0 -")
+	putSlice(a, "otelagent.lists", "request.2 9 7 BBBBBBBBBBA\n"+id+" st\n"+strings.Repeat("x", maxValue+1), "no list",
+		strings.Repeat("n", maxKey+1)+" 1", "bad\xff 0")
 	a = event(s, spans.EventBlocks)
-	a.PutStr("otelagent.lists", "input 0 -")
+	a.PutStr("otelagent.lists", "input 0")
 	a.PutInt("otelagent.block.withheld", 5)
 	a.PutStr("otelagent.block.bodies", "one alone")
 
@@ -56,9 +56,9 @@ func TestDecodeBlocks(t *testing.T) {
 	}
 	r := batch.Rows[0]
 	wantLists := []session.List{
-		{Name: "request", Attempt: 2, Count: 9, Digest: "-", Prefix: "7 BBBBBBBBBBA", Items: []string{id + " st", ""}},
-		{Name: "bad\ufffd", Digest: "-"},
-		{Name: "input", Digest: "-"},
+		{Name: "request", Attempt: 2, Count: 9, Prefix: "7 BBBBBBBBBBA", Items: []string{id + " st", ""}},
+		{Name: "bad\ufffd"},
+		{Name: "input"},
 	}
 	if diff := cmp.Diff(wantLists, r.Lists); diff != "" {
 		t.Errorf("lists, -want +got:\n%s", diff)
@@ -97,7 +97,7 @@ func oneRecord() (plog.Logs, plog.LogRecord) {
 	a.PutInt("otelagent.turn.index", 4)
 	a.PutStr("custom", "kept")
 	putSlice(a, "otelagent.block.bodies", "body")
-	putSlice(a, "otelagent.lists", "input 0 -")
+	putSlice(a, "otelagent.lists", "input 0")
 	return ld, r
 }
 
@@ -120,11 +120,11 @@ func TestDecodeLogs(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	want := session.Row{
-		Trace: session.TraceID{1}, Span: session.SpanID{0x5a, 0xa5, 0xb8, 0x93, 0x0e, 0xfc, 0x8a, 0x99}, Parent: session.SpanID{2},
+		Trace: session.TraceID{1}, Span: session.SpanID{0x3e, 0xf5, 0xb9, 0x97, 0x11, 0x04, 0x48, 0x0b}, Parent: session.SpanID{2},
 		Session: sessionKey, Run: "r1", RunStart: 900, Turn: 4, Kind: session.KindPayload, Known: spans.KnownObserved,
 		Start: 1500, End: 1500, Service: "coder",
 		Attrs: []session.Attr{{Key: "custom", Value: session.StringValue("kept")}},
-		Lists: []session.List{{Name: "input", Digest: "-"}},
+		Lists: []session.List{{Name: "input"}},
 	}
 	if diff := cmp.Diff(want, batch.Rows[0], compared); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -349,7 +349,7 @@ func TestSharedPartsStayShared(t *testing.T) {
 		b := session.Batch{}
 		for i := range 3 {
 			row, own := storetest.Row(k, i), storetest.Block(k, fmt.Sprint(n, i, strings.Repeat("x", 3<<20)))
-			row.Lists = []session.List{{Name: spans.ListParams, Count: 2, Digest: "d", Items: []string{
+			row.Lists = []session.List{{Name: spans.ListParams, Count: 2, Items: []string{
 				spans.BlockOfString(prompt).Short().String() + " sy", own.ID.Short().String() + " sy"}}}
 			b.Rows, b.Blocks = append(b.Rows, row), append(b.Blocks, own)
 		}

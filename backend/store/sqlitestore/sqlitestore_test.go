@@ -514,7 +514,7 @@ var (
 
 // fixed makes a row name blocks as the fixed parts of its request.
 func fixed(r session.Row, blocks ...session.Block) session.Row {
-	l := session.List{Name: spans.ListParams, Count: int64(len(blocks)), Digest: "digest"}
+	l := session.List{Name: spans.ListParams, Count: int64(len(blocks)), Whole: "digest"}
 	for _, b := range blocks {
 		l.Items = append(l.Items, spans.Item{Block: b.ID.Short(), Provenance: string(spans.ProvenanceSystem)}.Encode())
 	}

@@ -24,7 +24,7 @@ func (u suite) hostileIDs(t *testing.T, s store.Store) {
 		r := Row(k, 1)
 		r.Run, r.Service = id, id
 		r.Attrs = []session.Attr{{Key: id, Value: session.StringValue(id)}, {Key: id + "\xff", Value: session.StringsValue([]string{id, ""})}}
-		r.Lists = []session.List{{Name: id, Digest: id, Prefix: id, Items: []string{id}}}
+		r.Lists = []session.List{{Name: id, Whole: id, Prefix: id, Items: []string{id}}}
 		r.Events = []session.Event{{Type: id, Body: id}}
 		return r
 	}

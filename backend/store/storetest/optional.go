@@ -255,7 +255,7 @@ func rejects(t *testing.T, s store.Store) {
 
 // withParams returns the row with a list that names blocks as system prompt and tool catalogue of its request.
 func withParams(r session.Row, list ...session.Block) session.Row {
-	l := session.List{Name: spans.ListParams, Count: int64(len(list)), Digest: "digest"}
+	l := session.List{Name: spans.ListParams, Count: int64(len(list)), Whole: "digest"}
 	for i, b := range list {
 		provenance := "system"
 		if i%2 == 1 {

@@ -133,7 +133,7 @@ func Row(s session.Key, n int) session.Row {
 			{Key: string(spans.UsageOutputKey), Value: session.IntValue(56)},
 			{Key: "z.strings", Value: session.StringsValue([]string{"a", ""})},
 		},
-		Lists:  []session.List{{Name: "request", Count: 1, Digest: "digest", Items: []string{"AAAAAAAAAAA st"}}},
+		Lists:  []session.List{{Name: "request", Count: 1, Whole: "digest", Items: []string{"AAAAAAAAAAA st"}}},
 		Events: []session.Event{{Time: 1, Type: "Mystery", Body: "BBBBBBBBBBB", Seq: 2}},
 	}
 	sortAttrs(r.Attrs)
