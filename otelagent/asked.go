@@ -49,7 +49,7 @@ func (t *Turn) ask(n int, req *Request, a *attrs) (count int) {
 	if payload == nil {
 		rest, payload = spans.ProvenanceComposed, req.compose()
 	}
-	q := asked{content: c, origin: o, m: m, before: m.request.resume()}
+	q := asked{content: c, origin: o, m: m, before: m.request.resume(), parts: m.parts[:0]}
 	q.layout = readLayout(validBytes(payload), &q.before, m.extents)
 	m.extents = q.layout.texts
 	_ = q.fill(req) // what cannot be read is kept as it is spelled
@@ -80,6 +80,7 @@ func (t *Turn) ask(n int, req *Request, a *attrs) (count int) {
 	add(rest, q.rest())
 	w := q.whole(h, same)
 	params.Whole = w.String()
+	m.parts = q.parts
 	h.sameParams(&params)
 	params.pack()
 	c.lists = append(c.lists, list, params)
@@ -98,7 +99,7 @@ func (q *asked) match(said []Message) {
 		return
 	}
 	q.count, q.said = len(said), said
-	for q.before.n < q.count && q.before.next(func(raw []byte) bool { return bytes.Equal(raw, said[q.before.n].Raw) }) {
+	for q.before.n < q.count && q.before.next(func(raw string) bool { return raw == string(said[q.before.n].Raw) }) {
 	}
 }
 
@@ -139,10 +140,14 @@ func (q *asked) items() (h *history, same int) {
 	q.fresh, q.texts = make([]Message, q.count-same), make([][]byte, q.count-same)
 	for i := range q.fresh {
 		q.fresh[i] = q.message(same + i)
-		text := q.redact(q.origin, q.fresh[i].piece())
-		q.texts[i] = text
+		q.texts[i] = q.redact(q.origin, q.fresh[i].piece())
+		raw := string(q.fresh[i].Raw)
+		text := raw
+		if string(q.texts[i]) != raw {
+			text = string(q.texts[i])
+		}
 		it := spans.Item{Block: q.block(q.m, q.origin, text), Provenance: q.provenance(q.origin, q.from(same+i))}
-		h.add(q.m, q.fresh[i].Raw, *q.from(same + i), it)
+		h.add(q.m, raw, *q.from(same + i), it)
 	}
 	for i := range same {
 		q.known += int64(len(q.raw(i)))
@@ -318,13 +323,13 @@ func (q *asked) rest() spans.ShortID {
 	if q.capture == CaptureDigests && q.object {
 		plain = q.others()
 	}
-	return q.template(q.m, q.origin, plain, func(cut func([]byte) spans.ShortID) []byte {
+	return q.template(q.m, q.origin, string(plain), func(cut func(string) spans.ShortID) []byte {
 		dst := q.m.scratch[:0]
 		for _, p := range q.parts {
 			if p.part != 0 {
 				dst = spans.AppendPart(dst, p.part, p.sep)
 			} else {
-				dst = spans.Cut(dst, p.text, cut)
+				dst = spans.Cut(dst, string(p.text), cut)
 			}
 		}
 		return dst
@@ -403,7 +408,7 @@ func (n *namedBlock) block(q *asked, text []byte) (spans.ShortID, string) {
 	if n.digest == "" || !bytes.Equal(n.text, text) {
 		q.m.count(int64(len(text)-len(n.text)) / entryBytes)
 		n.text, n.digest = append(n.text[:0], text...), spans.BlockOf(text).String()
-		n.id = q.block(q.m, q.origin, text)
+		n.id = q.block(q.m, q.origin, string(text))
 	} else {
 		q.known += int64(len(text))
 	}

@@ -48,50 +48,60 @@ const (
 )
 
 // block keeps a text to be sent as far as it was not sent before, and returns the name of its block. The text is one that may leave.
-func (c *content) block(m *memory, o *origin, text []byte) spans.ShortID {
-	return c.template(m, o, text, func(cut func([]byte) spans.ShortID) []byte { return spans.Cut(m.scratch[:0], text, cut) })
+func (c *content) block(m *memory, o *origin, text string) spans.ShortID {
+	return c.template(m, o, text, func(cut func(string) spans.ShortID) []byte { return spans.Cut(m.scratch[:0], text, cut) })
 }
 
 // template is block for a text of which make makes the template.
-func (c *content) template(m *memory, o *origin, text []byte, make func(cut func([]byte) spans.ShortID) []byte) spans.ShortID {
+func (c *content) template(m *memory, o *origin, text string, make func(cut func(string) spans.ShortID) []byte) spans.ShortID {
 	if most := o.tracer.config.maxBlock; o.capture == CaptureDigests || most > 0 && len(text) > most {
 		return c.withhold(m, o, text, most)
 	}
 	if m.withheld > 0 { // what was withheld once stays so
-		if id := spans.BlockOf(text); m.sent[id] == asWithheld {
+		if id := spans.BlockOfString(text); m.sent[id] == asWithheld {
 			c.known += int64(len(text))
 			return id.Short()
 		}
 	}
 	m.cut = m.cut[:0]
-	fresh := 0
-	take := func(text []byte) spans.ShortID {
-		p := cutPiece{id: spans.BlockOf(text), text: text}
-		if m.sent[p.id] == notSent {
-			fresh += len(text)
-			m.cut = append(m.cut, p)
-		}
-		return p.id.Short()
+	size, fresh := len(text), 0
+	take := func(id spans.BlockID, text string) spans.ShortID {
+		fresh += len(text)
+		m.cut = append(m.cut, cutPiece{id, text})
+		return id.Short()
 	}
-	m.scratch = make(take)
-	id := take(m.scratch)
+	m.scratch = make(func(text string) spans.ShortID {
+		id := spans.BlockOfString(text)
+		if m.sent[id] == notSent {
+			return take(id, text)
+		}
+		return id.Short()
+	})
+	whole := spans.BlockOf(m.scratch)
+	if m.sent[whole] == notSent {
+		template := text
+		if string(m.scratch) != text {
+			template = string(m.scratch)
+		}
+		take(whole, template)
+	}
 	if most := o.tracer.config.maxTurn; fresh > 0 && most > 0 && c.bytes+fresh > most {
 		return c.withhold(m, o, text, 0)
 	}
 	for _, p := range m.cut {
 		if m.claim(p.id, asBody) {
-			c.bodies = append(c.bodies, string(p.text))
+			c.bodies = append(c.bodies, p.text)
 			c.carried(m, len(p.text))
 		}
 	}
-	c.known += int64(max(0, len(text)-fresh))
-	return id
+	c.known += int64(max(0, size-fresh))
+	return whole.Short()
 }
 
-// cutPiece is a block that was not sent before. The text is valid until the next call.
+// cutPiece is a block that was not sent before.
 type cutPiece struct {
 	id   spans.BlockID
-	text []byte
+	text string
 }
 
 // carried counts what is sent for the first time.
@@ -101,8 +111,8 @@ func (c *content) carried(m *memory, n int) {
 }
 
 // withhold sends size and SHA-256 of a text, and its first n bytes.
-func (c *content) withhold(m *memory, o *origin, text []byte, n int) spans.ShortID {
-	id := spans.BlockOf(text)
+func (c *content) withhold(m *memory, o *origin, text string, n int) spans.ShortID {
+	id := spans.BlockOfString(text)
 	if !m.claim(id, asWithheld) || len(text) == 0 {
 		c.known += int64(len(text))
 		return id.Short()
@@ -113,7 +123,7 @@ func (c *content) withhold(m *memory, o *origin, text []byte, n int) spans.Short
 		n = min(n, spans.MaxPiece)
 		c.kept++
 	}
-	beginning := string(text[:min(len(text), n+utf8.UTFMax)])
+	beginning := text[:min(len(text), n+utf8.UTFMax)]
 	w := spans.Withheld{Block: id, Size: int64(len(text)), Beginning: beginning[:runeStart(beginning, n)]}.Encode()
 	c.withheld = append(c.withheld, w)
 	c.carried(m, len(w))
@@ -181,7 +191,7 @@ func (c *content) setMessages(o *origin, name string, messages []Message) {
 // addMessage appends a message to a list.
 func (c *content) addMessage(m *memory, o *origin, name string, msg *Message) {
 	text := c.redact(o, msg.piece())
-	it := spans.Item{Block: c.block(m, o, text), Provenance: c.provenance(o, &msg.Provenance)}
+	it := spans.Item{Block: c.block(m, o, string(text)), Provenance: c.provenance(o, &msg.Provenance)}
 	c.list(name, 0).add(it)
 }
 
@@ -209,7 +219,7 @@ func (c *content) addBody(o *origin, name string, body []byte) (id spans.BlockID
 	text := c.redact(o, Piece{Body: body, JSON: true, Place: name})
 	m := o.tracer.memories.open(o)
 	defer m.close()
-	c.list(name, 0).add(spans.Item{Block: c.block(m, o, text)})
+	c.list(name, 0).add(spans.Item{Block: c.block(m, o, string(text))})
 	return spans.BlockOf(text)
 }
 
@@ -218,7 +228,7 @@ func (c *content) reference(o *origin, p Piece) string {
 	text := c.redact(o, p)
 	m := o.tracer.memories.open(o)
 	defer m.close()
-	return c.block(m, o, text).String()
+	return c.block(m, o, string(text)).String()
 }
 
 // empty reports whether there is nothing to emit.

@@ -50,6 +50,7 @@ type memory struct {
 
 	scratch []byte // for templates
 	extents []extent
+	parts   []restPart
 	cut     []cutPiece
 }
 
@@ -95,6 +96,7 @@ const maxScratch = 64 << 10
 // close unlocks m and keeps the number of entries in its bound.
 func (m *memory) close() {
 	clear(m.cut[:cap(m.cut)])
+	clear(m.parts[:cap(m.parts)])
 	if cap(m.scratch) > maxScratch {
 		m.scratch = nil
 	}

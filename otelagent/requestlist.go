@@ -82,9 +82,9 @@ type history struct {
 	paramsSince int    // requests since it was sent
 }
 
-// sentItem is one message: as it came, its wire form, and the mark of the list up to and with it.
+// sentItem is one message: the text as it came, which blocks on their way out share memory with, its wire form, and the mark of the list up to and with it.
 type sentItem struct {
-	raw  []byte
+	raw  string
 	from spans.Provenance
 	mark spans.Mark
 	text string
@@ -100,7 +100,7 @@ type resumed struct {
 func (r *requests) resume() resumed { return resumed{all: r.histories} }
 
 // next reports whether known says that the next message is the one that follows in a history which began as the request so far.
-func (r *resumed) next(known func(raw []byte) bool) bool {
+func (r *resumed) next(known func(raw string) bool) bool {
 	follows := func(h *history) bool { return len(h.items) > r.n && known(h.items[r.n].raw) }
 	ok := r.of != nil && follows(r.of)
 	for i := 0; i < len(r.all) && !ok; i++ {
@@ -117,7 +117,7 @@ func (r *resumed) next(known func(raw []byte) bool) bool {
 // begins reports whether h begins with the first n messages of other.
 func (h *history) begins(other *history, n int) bool {
 	return len(h.items) >= n && slices.EqualFunc(h.items[:n], other.items[:n], func(a, b sentItem) bool {
-		return len(a.raw) == len(b.raw) && (len(a.raw) == 0 || &a.raw[0] == &b.raw[0] || string(a.raw) == string(b.raw))
+		return a.raw == b.raw
 	})
 }
 
@@ -160,13 +160,13 @@ func (h *history) count(m *memory, n int) {
 }
 
 // add appends a message.
-func (h *history) add(m *memory, raw []byte, from spans.Provenance, it spans.Item) {
+func (h *history) add(m *memory, raw string, from spans.Provenance, it spans.Item) {
 	var mark spans.Mark
 	if n := len(h.items); n > 0 {
 		mark = h.items[n-1].mark
 	}
 	text := it.Encode()
-	h.items = append(h.items, sentItem{slices.Clone(raw), from, mark.Add(text), text})
+	h.items = append(h.items, sentItem{raw, from, mark.Add(text), text})
 	h.count(m, len(h.items)-1)
 }
 

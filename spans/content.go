@@ -1,7 +1,6 @@
 package spans
 
 import (
-	"bytes"
 	"encoding/base64"
 	"fmt"
 	"iter"
@@ -52,13 +51,13 @@ type Piece struct {
 	Sep   string // between messages, of PartMessages
 }
 
-// Cut appends the template of raw, which is UTF-8, to dst. It calls block for each text that is cut out, in order; block returns its name and
-// must not keep the text. A literal that is all of raw stays.
-func Cut(dst, raw []byte, block func(text []byte) ShortID) []byte {
+// Cut appends the template of raw, which is UTF-8, to dst. It calls block for each text that is cut out, in order; block returns the name of the
+// text, which shares memory with raw. A literal that is all of raw stays.
+func Cut(dst []byte, raw string, block func(text string) ShortID) []byte {
 	start := len(dst)
 	at, from := 0, 0 // from is where the text begins that was not written yet
 	for at < len(raw) {
-		i := bytes.IndexByte(raw[at:], '"')
+		i := strings.IndexByte(raw[at:], '"')
 		if i < 0 {
 			break
 		}
@@ -79,9 +78,9 @@ func Cut(dst, raw []byte, block func(text []byte) ShortID) []byte {
 }
 
 // literalEnd returns where the string literal ends that begins at a quote; the end of raw where it does not.
-func literalEnd(raw []byte, begin int) int {
+func literalEnd(raw string, begin int) int {
 	for at := begin + 1; ; {
-		i := bytes.IndexByte(raw[at:], '"')
+		i := strings.IndexByte(raw[at:], '"')
 		if i < 0 {
 			return len(raw)
 		}
@@ -97,7 +96,7 @@ func literalEnd(raw []byte, begin int) int {
 }
 
 // appendPieces appends references to text, in blocks of at most MaxPiece bytes, cut between runes.
-func appendPieces(dst, text []byte, block func(text []byte) ShortID) []byte {
+func appendPieces(dst []byte, text string, block func(text string) ShortID) []byte {
 	for len(text) > 0 {
 		n := min(len(text), MaxPiece)
 		for n < len(text) && n > MaxPiece-utf8.UTFMax && !utf8.RuneStart(text[n]) {
@@ -111,9 +110,9 @@ func appendPieces(dst, text []byte, block func(text []byte) ShortID) []byte {
 }
 
 // appendPlain appends text that is not cut.
-func appendPlain(dst, text []byte) []byte {
+func appendPlain(dst []byte, text string) []byte {
 	for {
-		i := bytes.IndexAny(text, "\x01\x02")
+		i := strings.IndexAny(text, "\x01\x02")
 		if i < 0 {
 			return append(dst, text...)
 		}

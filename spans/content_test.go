@@ -26,9 +26,9 @@ func made(t *testing.T, template string, blocks map[ShortID]string) string {
 
 func cut(raw string) (template string, blocks map[ShortID]string) {
 	blocks = map[ShortID]string{}
-	template = string(Cut(nil, []byte(raw), func(text []byte) ShortID {
-		id := BlockOf(text).Short()
-		blocks[id] = string(text)
+	template = string(Cut(nil, raw, func(text string) ShortID {
+		id := BlockOfString(text).Short()
+		blocks[id] = text
 		return id
 	}))
 	return template, blocks

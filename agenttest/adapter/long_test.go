@@ -22,18 +22,19 @@ import (
 )
 
 // What long sessions of the real crate cost on the wire, as multiples of D, their distinct bytes: each message once whatever its
-// spelling, prompt and tools. These are sizes, not times: the same on every machine. docs/hotpaths.md has the table.
+// spelling, prompt, tools and parameters once, each provenance entry once. These are sizes, not times: the same on every machine.
+// docs/hotpaths.md has the table, docs/adr/0018-content-schema-2.md says where the bytes go.
 func TestLongSessions(t *testing.T) {
 	events := map[string]float64{} // payload events by session, in D of that session
 	for _, test := range []struct {
 		name string
 		most float64 // events / D
 	}{
-		{name: "long-200", most: 1.25},
-		{name: "long-20x10", most: 1.25},
+		{name: "long-200", most: 1.36},
+		{name: "long-20x10", most: 1.36},
 		{name: "long-200x1", most: 1.25},
-		{name: "long-mixed", most: 1.25},
-		{name: "long-400", most: 1.25},
+		{name: "long-mixed", most: 1.38},
+		{name: "long-400", most: 1.31},
 	} {
 		name := test.name
 		t.Run(name, func(t *testing.T) {
@@ -160,10 +161,24 @@ func distinct(t testing.TB, events io.Reader) (d, payloads int) {
 			if ev.Payload != nil {
 				payloads += len(ev.Payload)
 				r, _ := otelagent.ParseRequest(ev.Payload)
-				add(r.System)
-				add(r.Tools)
 				for _, m := range r.Messages {
 					message(m.Raw)
+				}
+				var members map[string]json.RawMessage
+				var provenance []json.RawMessage
+				if err := json.Unmarshal(ev.Payload, &members); err != nil {
+					t.Fatal(err)
+				}
+				if err := json.Unmarshal(members["provenance"], &provenance); err != nil {
+					t.Fatal(err)
+				}
+				for key, value := range members {
+					if key != "messages" && key != "provenance" {
+						add(value)
+					}
+				}
+				for _, entry := range provenance {
+					add(entry)
 				}
 			}
 		}

@@ -198,15 +198,10 @@ func (w *wire) read(l *wireList) (items []spans.Item, bodies []string, err error
 		}
 		items, bodies = append(items, it), append(bodies, body)
 	}
-	if l.Name != spans.ListParams && l.Name != spans.ListRequest && l.Name != spans.ListHistory {
-		if got := wholeOf(strings.Join(bodies, "\n")); got != l.Whole {
-			return nil, nil, fmt.Errorf("it comes to %s, not %s", got, l.Whole)
-		}
-	}
 	return items, bodies, nil
 }
 
-// wholeOf is what a list says of that text.
+// wholeOf returns the wire form of spans.Whole of a text.
 func wholeOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return fmt.Sprintf("%d:%s", len(text), base64.RawURLEncoding.EncodeToString(sum[:])[:16])

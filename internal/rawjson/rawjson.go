@@ -235,8 +235,8 @@ func (c *Cursor) Value() []byte {
 
 // Known steps over the next value if it is an array or object spelled like value, and reports whether it did. A cursor must
 // have passed value before at this depth: it is only compared, not validated again.
-func (c *Cursor) Known(value []byte) bool {
-	if b := c.Peek(); b != '{' && b != '[' || !bytes.HasPrefix(c.b[c.i:], value) {
+func (c *Cursor) Known(value string) bool {
+	if b := c.Peek(); b != '{' && b != '[' || len(c.b)-c.i < len(value) || string(c.b[c.i:c.i+len(value)]) != value {
 		return false
 	}
 	c.i += len(value)

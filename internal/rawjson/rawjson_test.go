@@ -230,7 +230,7 @@ func TestKnown(t *testing.T) {
 		{`12`, `1`, false}, {`"ab"`, `"ab"`, false}, {``, ``, false}, // only brackets say where a value ends
 	} {
 		c := NewCursor([]byte(test.raw), MaxDepth)
-		if got := c.Known([]byte(test.value)); got != test.want {
+		if got := c.Known(test.value); got != test.want {
 			t.Errorf("Known(%s) at %s is %t", test.value, test.raw, got)
 		}
 	}

@@ -83,8 +83,8 @@ redact: line 8: rules[1].name: missing: the mark shows it
 redact: line 8: rules[1].regexp: "x*": can match the empty string; want one that matches a character at least
 redact: line 9: unknown key "path" in rules[1]: want name, regexp, key, provenance, role, place
 redact: line 10: unknown key "colour" in rules[1]: want name, regexp, key, provenance, role, place
-redact: line 11: rules[1].place: "argument": want one of message, system, tools, rest, section, args, result, metadata, rules, config, summary, event, text
-redact: line 11: rules[1].place: "results": want one of message, system, tools, rest, section, args, result, metadata, rules, config, summary, event, text
+redact: line 11: rules[1].place: "argument": want one of message, system, tools, rest, args, result, metadata, rules, config, summary, event, text
+redact: line 11: rules[1].place: "results": want one of message, system, tools, rest, args, result, metadata, rules, config, summary, event, text
 redact: line 12: rules[1].provenance: "system": want one of system-prompt, identity-block, memory-tier, loop-turn, steering, follow-up, unknown
 redact: line 13: rules[1].role is empty: want text, or leave the key out
 redact: line 15: rules[2].key: "$.a": want names between dots, such as password, headers.x-key or *_token, without brackets, of at most 512 bytes
