@@ -87,7 +87,7 @@ func (g *Group) End(res GroupResult) {
 		a.id(spans.GroupSelectedIDKey, res.SelectedID)
 		a.kv = append(a.kv, spans.GroupSelectedIndexKey.Int64(res.SelectedIndex))
 		if res.Evaluation != nil {
-			a.reportedUsage(res.Evaluation, &groupUsageKeys)
+			a.evaluationUsage(res.Evaluation)
 		}
 	}
 	g.finish(res.End, spans.KnownObserved, &a, "")

@@ -87,11 +87,7 @@ var cacheWriteKeys = map[spans.Profile]attribute.Key{
 	spans.Profile202610: spans.GenAIUsageCacheWriteKey,
 }
 
-// profileUsage repeats the normalised counts under their standard keys.
-func (a *attrs) profileUsage(u normalUsage) {
-	a.int(spans.GenAIUsageInputKey, u.input)
-	a.int(spans.GenAIUsageOutputKey, u.output)
-	a.int(spans.GenAIUsageReasoningKey, u.reasoning)
-	a.int(spans.GenAIUsageCacheReadKey, u.cacheRead)
-	a.int(cacheWriteKeys[a.origin.tracer.config.profile], u.cacheWrite)
+// profileUsageKeys returns the standard keys of the normalised counts.
+func profileUsageKeys(p spans.Profile) usageKeys {
+	return usageKeys{spans.GenAIUsageInputKey, spans.GenAIUsageOutputKey, spans.GenAIUsageReasoningKey, spans.GenAIUsageCacheReadKey, cacheWriteKeys[p]}
 }

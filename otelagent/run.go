@@ -420,6 +420,6 @@ func (a *attrs) runEnd(res *RunResult, status spans.RunStatus) {
 	a.text(spans.RunRejectionKey, res.Rejection)
 	a.text(spans.ErrorMessageKey, res.Error)
 	if res.Usage != nil {
-		a.usage(res.Usage, &runUsageKeys)
+		a.usage(res.Usage, &runUsageKeys, spans.RunUsageReportedTotalKey)
 	}
 }

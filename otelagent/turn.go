@@ -146,7 +146,9 @@ func (t *Turn) asks(req *Request, stated string) (early content, name string, at
 // request adds what a request asks for.
 func (a *attrs) request(req *Request, messages int) {
 	a.profileRequest(req)
-	a.name(spans.RequestFormatKey, req.Format)
+	if req.Format != "text" && req.Format != "json" { // which are the standard's values too
+		a.name(spans.RequestFormatKey, req.Format)
+	}
 	if req.told() {
 		a.int(spans.RequestMessagesKey, int64(messages))
 	}
@@ -290,10 +292,11 @@ func (t *Turn) figures(res *TurnResult, a *attrs) {
 	a.name(spans.TurnStopReasonKey, res.StopReason)
 	a.name(spans.ProviderNameKey, res.Provider)
 	if res.Usage != nil {
-		a.usage(res.Usage, &turnUsageKeys)
-		if !t.run.copied { // its tokens are counted where it came from
-			a.profileUsage(res.Usage.normal())
+		keys := copiedUsageKeys
+		if !t.run.copied {
+			keys = profileUsageKeys(t.tracer.config.profile)
 		}
+		a.usage(res.Usage, &keys, spans.UsageReportedTotalKey)
 	}
 	if res.Cost != nil {
 		a.kv = append(a.kv, spans.TurnCostKey.Float64(*res.Cost))

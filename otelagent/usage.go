@@ -40,37 +40,26 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
-// usageKeys are the keys of one place where usage stands.
-type usageKeys struct {
-	normal   [5]attribute.Key // input, output, reasoning, cache read, cache write
-	reported [6]attribute.Key // the same and the total
-}
+// usageKeys are the keys of input, output, reasoning, cache read and cache write.
+type usageKeys [5]attribute.Key
 
-var turnUsageKeys = usageKeys{
-	normal: [5]attribute.Key{spans.UsageInputKey, spans.UsageOutputKey, spans.UsageReasoningKey, spans.UsageCacheReadKey,
-		spans.UsageCacheWriteKey},
-	reported: [6]attribute.Key{spans.UsageReportedInputKey, spans.UsageReportedOutputKey, spans.UsageReportedReasoningKey,
-		spans.UsageReportedCacheReadKey, spans.UsageReportedCacheWriteKey, spans.UsageReportedTotalKey},
-}
+// copiedUsageKeys are those of a copied turn. Its tokens are counted where they came from, so it has none under the standard keys.
+var copiedUsageKeys = usageKeys{spans.UsageInputKey, spans.UsageOutputKey, spans.UsageReasoningKey, spans.UsageCacheReadKey,
+	spans.UsageCacheWriteKey}
 
-var runUsageKeys = usageKeys{
-	normal: [5]attribute.Key{spans.RunUsageInputKey, spans.RunUsageOutputKey, spans.RunUsageReasoningKey,
-		spans.RunUsageCacheReadKey, spans.RunUsageCacheWriteKey},
-	reported: [6]attribute.Key{spans.RunUsageReportedInputKey, spans.RunUsageReportedOutputKey,
-		spans.RunUsageReportedReasoningKey, spans.RunUsageReportedCacheReadKey, spans.RunUsageReportedCacheWriteKey,
-		spans.RunUsageReportedTotalKey},
-}
+var runUsageKeys = usageKeys{spans.RunUsageInputKey, spans.RunUsageOutputKey, spans.RunUsageReasoningKey,
+	spans.RunUsageCacheReadKey, spans.RunUsageCacheWriteKey}
 
-var discardedUsageKeys = [5]attribute.Key{spans.DiscardedUsageInputKey, spans.DiscardedUsageOutputKey, spans.DiscardedUsageReasoningKey,
+var discardedUsageKeys = usageKeys{spans.DiscardedUsageInputKey, spans.DiscardedUsageOutputKey, spans.DiscardedUsageReasoningKey,
 	spans.DiscardedUsageCacheReadKey, spans.DiscardedUsageCacheWriteKey}
 
 var groupUsageKeys = [6]attribute.Key{spans.GroupUsageInputKey, spans.GroupUsageOutputKey, spans.GroupUsageReasoningKey,
 	spans.GroupUsageCacheReadKey, spans.GroupUsageCacheWriteKey, spans.GroupUsageTotalKey}
 
-// usage adds normalised and reported counts and the rule between them.
-func (a *attrs) usage(u *Usage, keys *usageKeys) {
-	a.normalUsage(u.normal(), &keys.normal)
-	a.reportedUsage(u, &keys.reported)
+// usage adds the normalised counts, the rule from which a reader gets the reported ones, and the reported total.
+func (a *attrs) usage(u *Usage, keys *usageKeys, total attribute.Key) {
+	a.normalUsage(u.normal(), keys)
+	a.count(total, u.Total)
 	rule := u.Rule
 	if rule == "" {
 		rule = spans.UsageRuleIncludesCache
@@ -78,14 +67,14 @@ func (a *attrs) usage(u *Usage, keys *usageKeys) {
 	a.name(spans.UsageRuleKeyKey, string(rule))
 }
 
-func (a *attrs) normalUsage(n normalUsage, keys *[5]attribute.Key) {
+func (a *attrs) normalUsage(n normalUsage, keys *usageKeys) {
 	for i, v := range [...]int64{n.input, n.output, n.reasoning, n.cacheRead, n.cacheWrite} {
 		a.int(keys[i], v)
 	}
 }
 
-func (a *attrs) reportedUsage(u *Usage, keys *[6]attribute.Key) {
+func (a *attrs) evaluationUsage(u *Usage) {
 	for i, v := range [...]int64{u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite, u.Total} {
-		a.int(keys[i], v)
+		a.int(groupUsageKeys[i], v)
 	}
 }

@@ -196,17 +196,7 @@ const (
 	RunUsageCacheReadKey = attribute.Key("otelagent.run.usage.cache_read_tokens")
 	// RunUsageCacheWriteKey (int, {token}; number; on session.run): Roll-up: written to cache.
 	RunUsageCacheWriteKey = attribute.Key("otelagent.run.usage.cache_write_tokens")
-	// RunUsageReportedInputKey (int, {token}; number; on session.run): Roll-up as reported.
-	RunUsageReportedInputKey = attribute.Key("otelagent.run.usage.reported.input")
-	// RunUsageReportedOutputKey (int, {token}; number; on session.run): Roll-up as reported.
-	RunUsageReportedOutputKey = attribute.Key("otelagent.run.usage.reported.output")
-	// RunUsageReportedReasoningKey (int, {token}; number; on session.run): Roll-up as reported.
-	RunUsageReportedReasoningKey = attribute.Key("otelagent.run.usage.reported.reasoning")
-	// RunUsageReportedCacheReadKey (int, {token}; number; on session.run): Roll-up as reported.
-	RunUsageReportedCacheReadKey = attribute.Key("otelagent.run.usage.reported.cache_read")
-	// RunUsageReportedCacheWriteKey (int, {token}; number; on session.run): Roll-up as reported.
-	RunUsageReportedCacheWriteKey = attribute.Key("otelagent.run.usage.reported.cache_write")
-	// RunUsageReportedTotalKey (int, {token}; number; on session.run): Roll-up as reported.
+	// RunUsageReportedTotalKey (int, {token}; number; on session.run): Roll-up: the total as reported, if not 0.
 	RunUsageReportedTotalKey = attribute.Key("otelagent.run.usage.reported.total")
 	// RunDefectsKey (string[]; name; on session.run): What the source of the events said, or showed, to be wrong with them: a code of a defect, and behind a space which. At most 64.
 	RunDefectsKey = attribute.Key("otelagent.run.defects")
@@ -298,41 +288,31 @@ const (
 	PromptDigestKey = attribute.Key("otelagent.prompt.digest")
 	// ToolsDigestKey (string; content; on session.turn): SHA-256 of the tool catalogue.
 	ToolsDigestKey = attribute.Key("otelagent.tools.digest")
-	// UsageInputKey (int, {token}; number; on session.turn): Input including cached tokens.
+	// UsageInputKey (int, {token}; number; on session.turn): Of a copied turn in place of gen_ai.usage.input_tokens, since its tokens are counted where they came from.
 	UsageInputKey = attribute.Key("otelagent.usage.input_tokens")
-	// UsageOutputKey (int, {token}; number; on session.turn): Output including reasoning.
+	// UsageOutputKey (int, {token}; number; on session.turn): Of a copied turn in place of gen_ai.usage.output_tokens.
 	UsageOutputKey = attribute.Key("otelagent.usage.output_tokens")
-	// UsageReasoningKey (int, {token}; number; on session.turn): Reasoning, part of output.
+	// UsageReasoningKey (int, {token}; number; on session.turn): Of a copied turn in place of gen_ai.usage.reasoning.output_tokens.
 	UsageReasoningKey = attribute.Key("otelagent.usage.reasoning_tokens")
-	// UsageCacheReadKey (int, {token}; number; on session.turn): Read from cache, part of input.
+	// UsageCacheReadKey (int, {token}; number; on session.turn): Of a copied turn in place of gen_ai.usage.cache_read.input_tokens.
 	UsageCacheReadKey = attribute.Key("otelagent.usage.cache_read_tokens")
-	// UsageCacheWriteKey (int, {token}; number; on session.turn): Written to cache, part of input.
+	// UsageCacheWriteKey (int, {token}; number; on session.turn): Of a copied turn in place of gen_ai.usage.cache_creation.input_tokens.
 	UsageCacheWriteKey = attribute.Key("otelagent.usage.cache_write_tokens")
 	// UsageRuleKeyKey (string; enum; on session.run, session.turn): How they follow from the reported counts.
 	UsageRuleKeyKey = attribute.Key("otelagent.usage.rule")
-	// UsageReportedInputKey (int, {token}; number; on session.turn): As reported.
-	UsageReportedInputKey = attribute.Key("otelagent.usage.reported.input")
-	// UsageReportedOutputKey (int, {token}; number; on session.turn): As reported.
-	UsageReportedOutputKey = attribute.Key("otelagent.usage.reported.output")
-	// UsageReportedReasoningKey (int, {token}; number; on session.turn): As reported.
-	UsageReportedReasoningKey = attribute.Key("otelagent.usage.reported.reasoning")
-	// UsageReportedCacheReadKey (int, {token}; number; on session.turn): As reported.
-	UsageReportedCacheReadKey = attribute.Key("otelagent.usage.reported.cache_read")
-	// UsageReportedCacheWriteKey (int, {token}; number; on session.turn): As reported.
-	UsageReportedCacheWriteKey = attribute.Key("otelagent.usage.reported.cache_write")
-	// UsageReportedTotalKey (int, {token}; number; on session.turn): As reported.
+	// UsageReportedTotalKey (int, {token}; number; on session.turn): The total as reported, if not 0. The other reported counts follow from the normalised ones by the rule.
 	UsageReportedTotalKey = attribute.Key("otelagent.usage.reported.total")
-	// GenAIUsageInputKey (int, {token}; number; on session.turn): Same as otelagent.usage.input_tokens. On turns only; on runs backends would count it twice.
+	// GenAIUsageInputKey (int, {token}; number; on session.turn): Input including cached tokens. On turns only; on runs backends would count it twice.
 	GenAIUsageInputKey = attribute.Key("gen_ai.usage.input_tokens")
-	// GenAIUsageOutputKey (int, {token}; number; on session.turn): Same as otelagent.usage.output_tokens.
+	// GenAIUsageOutputKey (int, {token}; number; on session.turn): Output including reasoning.
 	GenAIUsageOutputKey = attribute.Key("gen_ai.usage.output_tokens")
-	// GenAIUsageReasoningKey (int, {token}; number; on session.turn): Same as otelagent.usage.reasoning_tokens.
+	// GenAIUsageReasoningKey (int, {token}; number; on session.turn): Reasoning, part of output.
 	GenAIUsageReasoningKey = attribute.Key("gen_ai.usage.reasoning.output_tokens")
-	// GenAIUsageCacheReadKey (int, {token}; number; on session.turn): Same as otelagent.usage.cache_read_tokens.
+	// GenAIUsageCacheReadKey (int, {token}; number; on session.turn): Read from cache, part of input.
 	GenAIUsageCacheReadKey = attribute.Key("gen_ai.usage.cache_read.input_tokens")
-	// GenAIUsageCacheCreationKey (int, {token}; number; on session.turn): Same as otelagent.usage.cache_write_tokens.
+	// GenAIUsageCacheCreationKey (int, {token}; number; on session.turn): Written to cache, part of input.
 	GenAIUsageCacheCreationKey = attribute.Key("gen_ai.usage.cache_creation.input_tokens")
-	// GenAIUsageCacheWriteKey (int, {token}; number; on session.turn): Same as otelagent.usage.cache_write_tokens.
+	// GenAIUsageCacheWriteKey (int, {token}; number; on session.turn): Written to cache, part of input.
 	GenAIUsageCacheWriteKey = attribute.Key("gen_ai.usage.cache_write.input_tokens")
 	// ErrorTypeKeyKey (string; enum; on session.run, session.turn, tool.call): Set with status Error: run error, rejected or aborted; turn whose reply is an error; tool outcome error. A run that ended in an error has that of its last turn, if it failed.
 	ErrorTypeKeyKey = attribute.Key("error.type")
@@ -813,7 +793,7 @@ const (
 	TokenTypeOutput TokenType = "output"
 )
 
-// TokenClass: One of the five normalised counts of otelagent.usage.*
+// TokenClass: One of the five normalised counts of gen_ai.usage.*
 // Words outside this list are kept as they came.
 type TokenClass string
 
@@ -985,12 +965,7 @@ var attributes = []Attribute{
 	{Key: RunUsageReasoningKey, Type: "int", Class: ClassNumber, Brief: "Roll-up: reasoning."},
 	{Key: RunUsageCacheReadKey, Type: "int", Class: ClassNumber, Brief: "Roll-up: read from cache."},
 	{Key: RunUsageCacheWriteKey, Type: "int", Class: ClassNumber, Brief: "Roll-up: written to cache."},
-	{Key: RunUsageReportedInputKey, Type: "int", Class: ClassNumber, Brief: "Roll-up as reported."},
-	{Key: RunUsageReportedOutputKey, Type: "int", Class: ClassNumber, Brief: "Roll-up as reported."},
-	{Key: RunUsageReportedReasoningKey, Type: "int", Class: ClassNumber, Brief: "Roll-up as reported."},
-	{Key: RunUsageReportedCacheReadKey, Type: "int", Class: ClassNumber, Brief: "Roll-up as reported."},
-	{Key: RunUsageReportedCacheWriteKey, Type: "int", Class: ClassNumber, Brief: "Roll-up as reported."},
-	{Key: RunUsageReportedTotalKey, Type: "int", Class: ClassNumber, Brief: "Roll-up as reported."},
+	{Key: RunUsageReportedTotalKey, Type: "int", Class: ClassNumber, Brief: "Roll-up: the total as reported, if not 0."},
 	{Key: RunDefectsKey, Type: "string[]", Class: ClassName, Brief: "What the source of the events said, or showed, to be wrong with them: a code of a defect, and behind a space which. At most 64."},
 	{Key: RulesDigestKey, Type: "string", Class: ClassContent, Brief: "Digest of the permission rules in force."},
 	{Key: GroupStartKey, Type: "int", Class: ClassNumber, Brief: "Start of the parallel group that this run belongs to; with the session it names the group."},
@@ -1036,24 +1011,19 @@ var attributes = []Attribute{
 	{Key: RequestDigestKey, Type: "string", Class: ClassContent, Brief: "SHA-256 over the chain digests of its params and request lists: equal digests, equal requests."},
 	{Key: PromptDigestKey, Type: "string", Class: ClassContent, Brief: "SHA-256 of the system prompt."},
 	{Key: ToolsDigestKey, Type: "string", Class: ClassContent, Brief: "SHA-256 of the tool catalogue."},
-	{Key: UsageInputKey, Type: "int", Class: ClassNumber, Brief: "Input including cached tokens."},
-	{Key: UsageOutputKey, Type: "int", Class: ClassNumber, Brief: "Output including reasoning."},
-	{Key: UsageReasoningKey, Type: "int", Class: ClassNumber, Brief: "Reasoning, part of output."},
-	{Key: UsageCacheReadKey, Type: "int", Class: ClassNumber, Brief: "Read from cache, part of input."},
-	{Key: UsageCacheWriteKey, Type: "int", Class: ClassNumber, Brief: "Written to cache, part of input."},
+	{Key: UsageInputKey, Type: "int", Class: ClassNumber, Brief: "Of a copied turn in place of gen_ai.usage.input_tokens, since its tokens are counted where they came from."},
+	{Key: UsageOutputKey, Type: "int", Class: ClassNumber, Brief: "Of a copied turn in place of gen_ai.usage.output_tokens."},
+	{Key: UsageReasoningKey, Type: "int", Class: ClassNumber, Brief: "Of a copied turn in place of gen_ai.usage.reasoning.output_tokens."},
+	{Key: UsageCacheReadKey, Type: "int", Class: ClassNumber, Brief: "Of a copied turn in place of gen_ai.usage.cache_read.input_tokens."},
+	{Key: UsageCacheWriteKey, Type: "int", Class: ClassNumber, Brief: "Of a copied turn in place of gen_ai.usage.cache_creation.input_tokens."},
 	{Key: UsageRuleKeyKey, Type: "string", Class: ClassEnum, Brief: "How they follow from the reported counts."},
-	{Key: UsageReportedInputKey, Type: "int", Class: ClassNumber, Brief: "As reported."},
-	{Key: UsageReportedOutputKey, Type: "int", Class: ClassNumber, Brief: "As reported."},
-	{Key: UsageReportedReasoningKey, Type: "int", Class: ClassNumber, Brief: "As reported."},
-	{Key: UsageReportedCacheReadKey, Type: "int", Class: ClassNumber, Brief: "As reported."},
-	{Key: UsageReportedCacheWriteKey, Type: "int", Class: ClassNumber, Brief: "As reported."},
-	{Key: UsageReportedTotalKey, Type: "int", Class: ClassNumber, Brief: "As reported."},
-	{Key: GenAIUsageInputKey, Type: "int", Class: ClassNumber, Brief: "Same as otelagent.usage.input_tokens. On turns only; on runs backends would count it twice."},
-	{Key: GenAIUsageOutputKey, Type: "int", Class: ClassNumber, Brief: "Same as otelagent.usage.output_tokens."},
-	{Key: GenAIUsageReasoningKey, Type: "int", Class: ClassNumber, Brief: "Same as otelagent.usage.reasoning_tokens."},
-	{Key: GenAIUsageCacheReadKey, Type: "int", Class: ClassNumber, Brief: "Same as otelagent.usage.cache_read_tokens."},
-	{Key: GenAIUsageCacheCreationKey, Type: "int", Class: ClassNumber, Brief: "Same as otelagent.usage.cache_write_tokens.", Profiles: []Profile{Profile202608}},
-	{Key: GenAIUsageCacheWriteKey, Type: "int", Class: ClassNumber, Brief: "Same as otelagent.usage.cache_write_tokens.", Profiles: []Profile{Profile202610}},
+	{Key: UsageReportedTotalKey, Type: "int", Class: ClassNumber, Brief: "The total as reported, if not 0. The other reported counts follow from the normalised ones by the rule."},
+	{Key: GenAIUsageInputKey, Type: "int", Class: ClassNumber, Brief: "Input including cached tokens. On turns only; on runs backends would count it twice."},
+	{Key: GenAIUsageOutputKey, Type: "int", Class: ClassNumber, Brief: "Output including reasoning."},
+	{Key: GenAIUsageReasoningKey, Type: "int", Class: ClassNumber, Brief: "Reasoning, part of output."},
+	{Key: GenAIUsageCacheReadKey, Type: "int", Class: ClassNumber, Brief: "Read from cache, part of input."},
+	{Key: GenAIUsageCacheCreationKey, Type: "int", Class: ClassNumber, Brief: "Written to cache, part of input.", Profiles: []Profile{Profile202608}},
+	{Key: GenAIUsageCacheWriteKey, Type: "int", Class: ClassNumber, Brief: "Written to cache, part of input.", Profiles: []Profile{Profile202610}},
 	{Key: ErrorTypeKeyKey, Type: "string", Class: ClassEnum, Brief: "Set with status Error: run error, rejected or aborted; turn whose reply is an error; tool outcome error. A run that ended in an error has that of its last turn, if it failed."},
 	{Key: ErrorMessageKey, Type: "string", Class: ClassContent, Brief: "What the loop said about the failure."},
 	{Key: ToolNameKey, Type: "string", Class: ClassName, Brief: "The tool."},

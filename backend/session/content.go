@@ -37,8 +37,8 @@ const (
 	maxMade = 64 << 20
 	// maxWork bounds the bytes of all bodies of a set that are put together, and workRatio adds so many times what the set holds. Bodies beyond
 	// count as not there.
-	maxWork   = 4 << 30
-	workRatio = 64
+	maxWork   = 128 << 20
+	workRatio = 8
 )
 
 // held is a block whose body is known to have its id, or one that was cut, of which the id is what somebody said.

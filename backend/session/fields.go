@@ -91,8 +91,9 @@ func (r *Run) set(key string, v Value) bool {
 		}
 	case string(spans.ErrorMessageKey):
 		r.Error = v.Text()
-	case string(spans.UsageRuleKeyKey):
+	case string(spans.UsageRuleKeyKey): // sorted after the counts
 		r.Rule = spans.UsageRule(v.Text())
+		need(&r.Reported).derive(*need(&r.RollUp), r.Rule)
 	case string(spans.RulesDigestKey):
 		r.RulesDigest = v.Text()
 	case string(spans.RunKindKeyKey):
@@ -107,16 +108,6 @@ func (r *Run) set(key string, v Value) bool {
 		return setInt(&need(&r.RollUp).CacheRead, v)
 	case string(spans.RunUsageCacheWriteKey):
 		return setInt(&need(&r.RollUp).CacheWrite, v)
-	case string(spans.RunUsageReportedInputKey):
-		return setInt(&need(&r.Reported).Input, v)
-	case string(spans.RunUsageReportedOutputKey):
-		return setInt(&need(&r.Reported).Output, v)
-	case string(spans.RunUsageReportedReasoningKey):
-		return setInt(&need(&r.Reported).Reasoning, v)
-	case string(spans.RunUsageReportedCacheReadKey):
-		return setInt(&need(&r.Reported).CacheRead, v)
-	case string(spans.RunUsageReportedCacheWriteKey):
-		return setInt(&need(&r.Reported).CacheWrite, v)
 	case string(spans.RunUsageReportedTotalKey):
 		return setInt(&need(&r.Reported).Total, v)
 	default:
@@ -204,8 +195,9 @@ func (t *Turn) set(key string, v Value) bool {
 		t.ErrorType = spans.ErrorType(v.Text())
 	case string(spans.ErrorMessageKey):
 		t.Error = v.Text()
-	case string(spans.UsageRuleKeyKey):
+	case string(spans.UsageRuleKeyKey): // sorted after the counts
 		t.Rule = spans.UsageRule(v.Text())
+		need(&t.Reported).derive(t.Usage, t.Rule)
 	case string(spans.CaptureLevelKey):
 		t.Capture = spans.Capture(v.Text())
 	// Ours come after the standard keys, attributes being sorted, and count where both are there.
@@ -219,16 +211,6 @@ func (t *Turn) set(key string, v Value) bool {
 		return setInt(&t.Usage.CacheRead, v)
 	case string(spans.UsageCacheWriteKey), string(spans.GenAIUsageCacheWriteKey), string(spans.GenAIUsageCacheCreationKey):
 		return setInt(&t.Usage.CacheWrite, v)
-	case string(spans.UsageReportedInputKey):
-		return setInt(&need(&t.Reported).Input, v)
-	case string(spans.UsageReportedOutputKey):
-		return setInt(&need(&t.Reported).Output, v)
-	case string(spans.UsageReportedReasoningKey):
-		return setInt(&need(&t.Reported).Reasoning, v)
-	case string(spans.UsageReportedCacheReadKey):
-		return setInt(&need(&t.Reported).CacheRead, v)
-	case string(spans.UsageReportedCacheWriteKey):
-		return setInt(&need(&t.Reported).CacheWrite, v)
 	case string(spans.UsageReportedTotalKey):
 		return setInt(&need(&t.Reported).Total, v)
 	case string(spans.AttemptsDiscardedKey):
@@ -272,7 +254,9 @@ func (t *Turn) set(key string, v Value) bool {
 		t.PromptDigest = v.Text()
 	case string(spans.ToolsDigestKey):
 		t.ToolsDigest = v.Text()
-	case string(spans.FinishReasonsKey), string(spans.OutputTypeKey): // the standard's words for stop reason and format
+	case string(spans.OutputTypeKey): // sorted before the loop's own spelling of the format
+		t.Format = v.Text()
+	case string(spans.FinishReasonsKey): // the standard's value of the stop reason
 	default:
 		return false
 	}

@@ -16,7 +16,7 @@ func figured() *synth {
 		s.add(KindRun, id, at(start), NoTurn, at(start), at(start+50), append(kv, "otelagent.run.kind", "loop", "gen_ai.request.model", "asked", "gen_ai.provider.name", "anthropic")...)
 	}
 	run("r1", 0)
-	s.add(KindTurn, "r1", at(0), 0, at(1), at(9), "gen_ai.response.model", "answered", string(spans.UsageInputKey), 100, string(spans.UsageOutputKey), 20, string(spans.UsageCacheReadKey), 90, string(spans.UsageReportedInputKey), 10,
+	s.add(KindTurn, "r1", at(0), 0, at(1), at(9), "gen_ai.response.model", "answered", string(spans.UsageInputKey), 100, string(spans.UsageOutputKey), 20, string(spans.UsageCacheReadKey), 90, string(spans.UsageRuleKeyKey), "excludes_cache",
 		string(spans.TurnStopReasonKey), "tool_use", string(spans.TurnCostKey), 0.25, string(spans.TurnCostCurrencyKey), "USD", string(spans.TimeToFirstChunkKey), 0.002)
 	s.add(KindToolCall, "r1", at(0), 0, at(3), at(5), string(spans.ToolCallIDKey), "c1", string(spans.ToolNameKey), "bash", string(spans.ToolOutcomeKey), "error")
 	s.add(KindPermission, "r1", at(0), 0, at(2), at(3), string(spans.ToolCallIDKey), "c1", string(spans.ToolNameKey), "bash", string(spans.PermissionActionKey), "allow", string(spans.PermissionSourceKeyKey), "project")
@@ -25,7 +25,7 @@ func figured() *synth {
 	s.add(KindTurn, "r1", at(0), 1, at(10), at(12), string(spans.StartTimeKey), "bound", string(spans.UsageOutputKey), 5)
 	s.add(KindTurn, "r1", at(0), 2, at(13), at(13)).Known = spans.KnownLive
 	s.add(KindTurn, "r1", at(0), 3, at(14), at(15)).Known = spans.KnownClosed
-	s.add(KindTurn, "r1", at(0), 4, at(16), at(17), string(spans.UsageReportedInputKey), 0)
+	s.add(KindTurn, "r1", at(0), 4, at(16), at(17), string(spans.UsageRuleKeyKey), "includes_cache")
 	// A tool call of a turn that did not arrive, and one outside any.
 	s.add(KindToolCall, "r1", at(0), 5, at(18), at(19), string(spans.ToolCallIDKey), "c2", string(spans.ToolOutcomeKey), "denied")
 	s.add(KindToolCall, "r1", at(0), NoTurn, at(20), at(21), string(spans.ToolCallIDKey), "c3", string(spans.ToolOutcomeKey), "ok")

@@ -96,7 +96,7 @@ func (s *synth) whole(run string, ordinal int, start int64, turns int, content b
 			"otelagent.turn.stop_reason", "toolUse", "otelagent.usage.rule", "includes_cache",
 			"otelagent.usage.input_tokens", 100, "otelagent.usage.output_tokens", 10, "otelagent.usage.reasoning_tokens", 0,
 			"otelagent.usage.cache_read_tokens", 50, "otelagent.usage.cache_write_tokens", 0,
-			"otelagent.usage.reported.input", 100, "otelagent.usage.reported.output", 10, "otelagent.usage.reported.total", 110,
+			"otelagent.usage.reported.total", 110,
 			"gen_ai.usage.input_tokens", 100, "gen_ai.usage.output_tokens", 10,
 			"otelagent.count.tool_calls", 2, "otelagent.count.compactions", 1, "otelagent.count.permissions", 0,
 		}, header...)...)

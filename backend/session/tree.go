@@ -402,6 +402,17 @@ type ReportedUsage struct {
 	Total      int64 `json:"total"`
 }
 
+// derive sets all counts but the total from the normalised ones: the inverse of what a writer does by the rule.
+func (r *ReportedUsage) derive(u Usage, rule spans.UsageRule) {
+	r.Input, r.Output, r.Reasoning, r.CacheRead, r.CacheWrite = u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite
+	if rule == spans.UsageRuleExcludesCache || rule == spans.UsageRuleExcludesCacheAndReasoning {
+		r.Input = plus(plus(u.Input, -u.CacheRead), -u.CacheWrite)
+	}
+	if rule == spans.UsageRuleExcludesReasoning || rule == spans.UsageRuleExcludesCacheAndReasoning {
+		r.Output = plus(u.Output, -u.Reasoning)
+	}
+}
+
 // Note is something that the five kinds do not model: an otelagent.event.
 type Note struct {
 	Time time.Time `json:"time"`
