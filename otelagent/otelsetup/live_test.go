@@ -245,42 +245,6 @@ func TestLiveIsBounded(t *testing.T) {
 	})
 }
 
-// While a receiver hangs, at most 16 MiB of what ended ahead of open spans wait; the rest is counted, and goes through
-// the provider as all does.
-func TestLiveChildrenAreBoundedByBytes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		copies, finals, live, tracer := liveHost(t, 0)
-		copies.block = make(chan struct{})
-		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
-		synctest.Wait() // the copy of the run is under way
-		const turns, size = 30, 900 << 10
-		for i := range turns {
-			_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: -1})
-			turn.Request(otelagent.Request{Payload: fmt.Appendf(nil, `{"messages":[{"role":"user","content":"%s"}]}`, strings.Repeat(fmt.Sprintf("turn %02d ", i), size/8))})
-			turn.End(otelagent.TurnResult{})
-		}
-		close(copies.block)
-		synctest.Wait()
-		of := func(w *watched) (n int) {
-			for _, line := range w.take() {
-				if strings.Contains(line, spans.SpanPayload) {
-					n++
-				}
-			}
-			return n
-		}
-		const fit = 16 << 20 / size
-		sent, dropped := of(copies), live.Stats().Dropped
-		if sent < fit-1 || sent > fit || dropped != int64(turns-sent) {
-			t.Errorf("%d of %d children of %d bytes were sent and %d dropped; %d fit", sent, turns, size, dropped, fit)
-		}
-		if n := of(finals); n != turns {
-			t.Errorf("%d children went through the provider, want %d", n, turns)
-		}
-		run.End(otelagent.RunResult{})
-	})
-}
-
 // A receiver that refuses everything costs counts, and nothing else: no line in a log, no more memory.
 func TestLiveReceiverRefuses(t *testing.T) {
 	heard := hear(t)
