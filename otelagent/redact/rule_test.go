@@ -54,13 +54,13 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	words := append([]string{nameKey, nameAuth, nameJWT, namePrivateKey, nameURL, nameSecret, nameEmail}, places...)
+	words := append([]string{"api-key", "authorization", "jwt", "private-key", "url-userinfo", "secret", "email"}, places...)
 	for _, p := range provenances {
 		words = append(words, string(p))
 	}
 	for _, f := range forms {
-		if f.name == nameKey || f.name == nameSecret {
-			words = append(words, strings.Split(f.prefixes, "|")...)
+		if f.name == "api-key" || f.name == "secret" {
+			words = append(words, strings.Split(strings.TrimPrefix(f.prefixes, "(?i)"), "|")...)
 		}
 	}
 	for _, w := range words {
