@@ -18,48 +18,20 @@ const (
 	upper32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 )
 
-// TestDefaultsFind has the secret in brackets, which become the mark.
+// find is a text with a secret, which becomes the mark of name.
+type find struct{ name, before, secret, after string }
+
 func TestDefaultsFind(t *testing.T) {
 	pem := "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA7\nabcd+/==\n-----END RSA PRIVATE KEY-----"
-	for _, tt := range []struct{ name, before, secret, after string }{
+	list := []find{
 		{"api-key", "key ", spell("sk-", alnum[:48]), " here"},
-		{"api-key", "", spell("sk-", "proj-", alnum, "_-", alnum), ""},
-		{"api-key", "", spell("sk-", "ant-", "api03-", alnum, "-", alnum, "AA"), "."},
-		{"api-key", "", spell("sk-", "or-v1-", strings.Repeat("0a", 32)), ""},
+		{"api-key", "", spell("sk-", "or-v1-", strings.Repeat("0a", 32)), "."},
 		{"api-key", "", spell("sk-", "lf-", "550e8400-e29b-41d4-a716-446655440000"), ""},
 		{"api-key", "(", spell("sk_", "live_", alnum[:24]), ")"},
-		{"api-key", "", spell("sk_", "test_", alnum[:24]), ""},
-		{"api-key", "", spell("rk_", "live_", alnum[:24]), ""},
-		{"api-key", "", spell("rk_", "test_", alnum[:24]), ""},
-		{"api-key", "", spell("whsec_", alnum[:32]), ""},
 		{"api-key", "id ", spell("AKIA", upper32[:16]), ","},
 		{"api-key", "", spell("ASIA", upper32[:16]), ""},
 		{"api-key", "?key=", spell("AIza", "Sy", alnum[:33]), "&x=1"},
-		{"api-key", "", spell("ya29.", alnum), ""},
-		{"api-key", "", spell("GOCSPX-", alnum[:28]), ""},
-		{"api-key", "", spell("ghp_", alnum[:36]), ""},
-		{"api-key", "", spell("gho_", alnum[:36]), ""},
-		{"api-key", "", spell("ghu_", alnum[:36]), ""},
-		{"api-key", "", spell("ghs_", alnum[:36]), ""},
-		{"api-key", "", spell("ghr_", alnum[:36]), ""},
-		{"api-key", "", spell("github_", "pat_", alnum[:22], "_", alnum[:59]), "\n"},
-		{"api-key", "", spell("glpat-", alnum[:20]), ""},
-		{"api-key", "", spell("gldt-", alnum[:20]), ""},
-		{"api-key", "", spell("glrt-", alnum[:20]), ""},
-		{"api-key", "", spell("xoxb-", "123456789012-1234567890123-", alnum[:24]), ""},
-		{"api-key", "", spell("xoxa-", "2-", alnum[:24]), ""},
-		{"api-key", "", spell("xoxp-", "123456789012-", alnum[:24]), ""},
-		{"api-key", "", spell("xoxr-", "123456789012-", alnum[:24]), ""},
-		{"api-key", "", spell("xoxs-", "123456789012-", alnum[:24]), ""},
-		{"api-key", "", spell("xapp-", "1-A0123-", alnum[:24]), ""},
-		{"api-key", "", spell("npm_", alnum[:36]), ""},
-		{"api-key", "", spell("pypi-", "AgEIcHlwaS5vcmc", alnum), ""},
-		{"api-key", "", spell("hf_", alnum[:34]), ""},
-		{"api-key", "", spell("gsk_", alnum[:52]), ""},
-		{"api-key", "", spell("xai-", alnum, alnum[:16]), ""},
-		{"api-key", "", spell("nvapi-", alnum), ""},
 		{"api-key", "", spell("SG.", alnum[:22], ".", alnum[:43]), ""},
-		{"api-key", "", spell("dckr_", "pat_", alnum[:27]), ""},
 		{"api-key", "", spell("dop_", "v1_", strings.Repeat("0a", 32)), ""},
 		{"api-key", "", spell("AGE-", "SECRET-KEY-1", strings.ToUpper(alnum[:58])), ""},
 		{"api-key", `a = "x\n`, spell("sk-", alnum[:48]), `\n"`}, // source code, where \n is no word before the key
@@ -105,7 +77,13 @@ func TestDefaultsFind(t *testing.T) {
 		{"email", "<", "a@b.org", ">"},
 		{"email", `"line\n`, "bob@example.com", `\n"`},
 		{"email", "write to ", "bob@example.com", "."},
-	} {
+	}
+	for prefix := range strings.FieldsSeq("sk- sk-proj- sk-ant-api03- sk_live_ sk_test_ rk_live_ rk_test_ whsec_ ya29. GOCSPX- " +
+		"ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- gldt- glrt- xoxb-123456789012- xoxa-2- xoxp-1- xoxr-1- xoxs-1- " +
+		"xapp-1-A0123- npm_ pypi-AgEIcHlwaS5vcmc hf_ gsk_ xai- nvapi- dckr_pat_") {
+		list = append(list, find{"api-key", "", spell(prefix, alnum), "\n"})
+	}
+	for _, tt := range list {
 		text := tt.before + tt.secret + tt.after
 		want := tt.before + "[redacted:" + tt.name + "]" + tt.after
 		got, n := apply(Defaults(), "text", "", "", false, []byte(text))
@@ -209,41 +187,25 @@ func TestDefaultsBounded(t *testing.T) {
 
 func BenchmarkApply(b *testing.B) {
 	prose := strings.Repeat("The crew of the dredger reports 212 crates of cinnamon; see https://example.com/a?b=c for the manifest, "+
-		"or ask the harbour master, who has a token of thanks: 9 barrels.\n\tfor i := range tokens { total += count[i] }\n", 400)
-	withSecret := prose + "OPENAI_API_KEY=" + spell("sk-", "proj-", alnum)
-	quote := func(s string) string { return strings.ReplaceAll(strings.ReplaceAll(s, "\n", `\n`), "\t", `\t`) }
-	message := func(text string) []byte {
-		return fmt.Appendf(nil, `{"content":[{"text":"%s","type":"text"}],"role":"user","timestamp":1795233649352}`, quote(text))
-	}
-	small := `{"content":[` + strings.Repeat(`{"id":"call_1","name":"read","arguments":{"path":"/a/b.go","offset":10,"limit":20}},`, 700) + `{}]}`
-	image := make([]byte, 3<<20)
-	for i := range image {
-		image[i] = byte(i * i >> 3)
-	}
-	picture := fmt.Appendf(nil, `{"content":[{"type":"image","data":"%s"}]}`, base64.StdEncoding.EncodeToString(image))
-	rules, err := New(Config{Rules: []Rule{{Name: "customers", Regexp: `CUST-\d{6}`}, {Name: "passwords", Key: "password"}}})
-	if err != nil {
-		b.Fatal(err)
-	}
+		"or ask the harbour master, who has a token of thanks: 9 barrels. for i := range tokens { total += count[i] } ", 400)
+	message := fmt.Appendf(nil, `{"content":[{"text":%q,"type":"text"}],"role":"user","timestamp":1795233649352}`,
+		prose+"OPENAI_API_KEY="+spell("sk-", "proj-", alnum))
+	small := []byte(`{"content":[` +
+		strings.Repeat(`{"id":"call_1","name":"read","arguments":{"path":"/a/b.go","offset":10,"limit":20}},`, 700) + `{}]}`)
 	for _, bench := range []struct {
 		name   string
-		rules  *Rules
 		isJSON bool
 		body   []byte
 	}{
-		{"text", Defaults(), false, []byte(prose)},
-		{"message", Defaults(), true, message(prose)},
-		{"message-secret", Defaults(), true, message(withSecret)},
-		{"short-strings", Defaults(), true, []byte(small)},
-		{"image-4MB", Defaults(), true, picture},
-		{"rules-message", rules, true, message(prose)},
-		{"rules-short-strings", rules, true, []byte(small)},
+		{"text", false, []byte(prose)},
+		{"message", true, message},
+		{"short-strings", true, small},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			b.SetBytes(int64(len(bench.body)))
 			b.ReportAllocs()
 			for b.Loop() {
-				apply(bench.rules, "message", "user", "", bench.isJSON, bench.body)
+				apply(Defaults(), "message", "user", "", bench.isJSON, bench.body)
 			}
 		})
 	}

@@ -97,9 +97,6 @@ func (r *Rules) Redact(p otelagent.Piece) (body []byte, places int) {
 			a.whole = rule
 		}
 	}
-	if !a.defaults && a.whole == nil && len(a.regexps)+len(a.keys) == 0 {
-		return p.Body, 0
-	}
 	switch {
 	case p.JSON && a.json():
 	case a.whole != nil && p.JSON:
