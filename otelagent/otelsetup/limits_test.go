@@ -3,7 +3,6 @@ package otelsetup_test
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -29,35 +28,6 @@ func recordBodies(p *otelsetup.Providers, n, size int) (longest time.Duration) {
 	return longest
 }
 
-// A receiver that takes 4 MiB, as gRPC does unless told otherwise, gets everything.
-func TestRequestsFitStockReceivers(t *testing.T) {
-	for _, tt := range []struct {
-		name        string
-		spans, size int
-		lost        int64
-	}{
-		{"100 turns of 100 kB", 100, 100_000, 0},
-		{"20 turns of 1 MB", 20, 1_000_000, 0},
-		{"3 turns just below the limit", 3, 3_600_000, 0},
-		{"turns too large go alone", 2, 5_000_000, 2},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			r, addr := startGRPC(t)
-			p, err := otelsetup.Setup(t.Context(), otelsetup.WithoutGlobal(), otelsetup.WithEndpoint(addr))
-			if err != nil {
-				t.Fatal(err)
-			}
-			recordBodies(p, tt.spans, tt.size)
-			record(t, p, 3) // small ones beside them
-			_ = p.Shutdown(t.Context())
-			s := p.Stats()
-			if n, _, _ := r.sum(); int64(n) != int64(tt.spans)+3-tt.lost || s.Lost() != tt.lost || s.Failed != tt.lost || s.Dropped != 0 {
-				t.Errorf("%d spans arrived, stats %+v", n, s)
-			}
-		})
-	}
-}
-
 // hanging is an exporter that takes nothing until its context ends.
 type hanging struct{}
 
@@ -66,52 +36,6 @@ func (hanging) ExportSpans(ctx context.Context, _ []sdktrace.ReadOnlySpan) error
 	return ctx.Err()
 }
 func (hanging) Shutdown(context.Context) error { return nil }
-
-// With a receiver that hangs, what waits stays below the bound, the rest is dropped and counted, and nobody waits.
-func TestQueueIsBoundedInBytes(t *testing.T) {
-	const bound, spans, size = 16 << 20, 200, 1 << 20
-	p, err := otelsetup.Setup(t.Context(), otelsetup.WithoutGlobal(), otelsetup.WithExporter(hanging{}), otelsetup.WithMaxQueue(0, bound))
-	if err != nil {
-		t.Fatal(err)
-	}
-	heap := func() int64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
-	before := heap()
-	longest := recordBodies(p, spans, size)
-	if grown := heap() - before; grown > bound+4<<20 {
-		t.Errorf("the heap grew by %d bytes, the bound is %d", grown, bound)
-	}
-	if longest > 2*time.Second {
-		t.Errorf("the end of a span took %v", longest)
-	}
-	if s := p.Stats(); s.Dropped < spans-bound/size || s.Dropped > spans-bound/size+1 {
-		t.Errorf("stats %+v", s)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_ = p.Shutdown(ctx)
-	if s := p.Stats(); s.Ended != spans || s.Lost() != spans {
-		t.Errorf("stats %+v", s)
-	}
-}
-
-func TestQueueIsBoundedInSpans(t *testing.T) {
-	p, err := otelsetup.Setup(t.Context(), otelsetup.WithoutGlobal(), otelsetup.WithExporter(hanging{}), otelsetup.WithMaxQueue(100, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	record(t, p, 250)
-	if s := p.Stats(); s.Dropped != 150 {
-		t.Errorf("stats %+v", s)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_ = p.Shutdown(ctx)
-}
 
 // What blocks drops nothing, whatever the bound; what has left makes room again without it.
 func TestQueueBoundWhenBlocking(t *testing.T) {
