@@ -103,63 +103,48 @@ func liveHost(t *testing.T, heartbeat time.Duration) (copies, finals *watched, l
 func TestLiveSendsAtOnceOnChangeAndEveryHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		copies, finals, live, tracer := liveHost(t, 0)
+		wait := func(d time.Duration) { synctest.Wait(); time.Sleep(d); synctest.Wait() }
 		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
-		synctest.Wait()
-		if diff := cmp.Diff([]string{"0s session.run live"}, copies.take()); diff != "" {
-			t.Fatalf("as the run starts (-want +got):\n%s", diff)
-		}
+		wait(0)
 		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
-		synctest.Wait()
+		wait(0)
 		turn.Request(otelagent.Request{})
-		time.Sleep(time.Second)
+		wait(time.Second)
 		turn.Request(otelagent.Request{Attempt: 1})
 		turn.Request(otelagent.Request{Attempt: 2}) // these two within one copy
-		synctest.Wait()
-		time.Sleep(150 * time.Millisecond)
+		wait(150 * time.Millisecond)
 		turn.AskUser() // too soon after the last copy
-		synctest.Wait()
-		time.Sleep(100 * time.Millisecond)
+		wait(100 * time.Millisecond)
 		turn.UserAnswered()
-		time.Sleep(250 * time.Millisecond)
-		synctest.Wait()
+		wait(250 * time.Millisecond)
+		ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c"})
+		asking := call.Ask(ctx, otelagent.PermissionEvaluation{})
+		wait(300 * time.Millisecond)
+		call.Progress("half", nil, otelagent.Moment{})
+		wait(0)
+		asking.End(otelagent.PermissionEvaluation{Action: spans.ActionAllow})
+		wait(29900 * time.Millisecond)
+		call.End(otelagent.ToolResult{})
+		turn.End(otelagent.TurnResult{})
+		run.End(otelagent.RunResult{})
+		wait(time.Minute)
 		if diff := cmp.Diff([]string{
+			"0s session.run live",
 			"0s session.turn live",
 			"200ms session.turn live", // the request
 			"1s session.turn live 3",
 			"1.2s session.turn live 3 user_input",
 			"1.4s session.turn live 3",
-		}, copies.take()); diff != "" {
-			t.Fatalf("as the turn goes on (-want +got):\n%s", diff)
-		}
-		ctx, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c"})
-		asking := call.Ask(ctx, otelagent.PermissionEvaluation{})
-		synctest.Wait()
-		time.Sleep(300 * time.Millisecond)
-		call.Progress("half", nil, otelagent.Moment{})
-		synctest.Wait()
-		asking.End(otelagent.PermissionEvaluation{Action: spans.ActionAllow})
-		if diff := cmp.Diff([]string{
 			"1.5s tool.call live",
 			"1.5s permission.evaluate live ask",
 			"1.8s tool.call live 1",
-		}, copies.take()); diff != "" {
-			t.Fatalf("as it asks (-want +got):\n%s", diff)
-		}
-		time.Sleep(29900 * time.Millisecond)
-		synctest.Wait()
-		call.End(otelagent.ToolResult{})
-		turn.End(otelagent.TurnResult{})
-		run.End(otelagent.RunResult{})
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if diff := cmp.Diff([]string{
-			"15s session.run live",
+			"15s session.run live", // the heartbeats
 			"16.4s session.turn live 3",
 			"16.8s tool.call live 1",
 			"30s session.run live",
 			"31.4s session.turn live 3",
 		}, copies.take()); diff != "" {
-			t.Errorf("the heartbeats, and nothing after the end (-want +got):\n%s", diff)
+			t.Errorf("copies (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff([]string{
 			"1.8s permission.evaluate final allow",
@@ -167,10 +152,9 @@ func TestLiveSendsAtOnceOnChangeAndEveryHeartbeat(t *testing.T) {
 			"31.7s session.turn final 3",
 			"31.7s session.run final",
 		}, finals.take()); diff != "" {
-			t.Errorf("what goes through the provider (-want +got):\n%s", diff)
+			t.Errorf("spans that go through the provider (-want +got):\n%s", diff)
 		}
-		stats := live.Stats()
-		if stats.Failed != 0 || stats.Dropped != 0 || stats.Exported != 14 {
+		if stats := live.Stats(); stats != (otelsetup.Stats{Ended: 14, Exported: 14}) {
 			t.Errorf("stats %+v", stats)
 		}
 		for _, s := range copies.spans {
@@ -178,13 +162,14 @@ func TestLiveSendsAtOnceOnChangeAndEveryHeartbeat(t *testing.T) {
 			if v, _ := set.Value(spans.LiveHeartbeatKey); v.AsInt64() != int64(15*time.Second) || s.Status().Code != codes.Unset || s.EndTime().Before(s.StartTime()) {
 				t.Errorf("%s: heartbeat %v, status %v, from %v to %v", s.Name(), v.String(), s.Status(), s.StartTime(), s.EndTime())
 			}
-			for _, key := range []attribute.Key{spans.SessionIDKey, spans.RunIDKey, spans.RunStartKey, spans.SchemaKey, spans.SeqKey} {
+			keys := []attribute.Key{spans.SessionIDKey, spans.RunIDKey, spans.RunStartKey, spans.SchemaKey, spans.SeqKey}
+			if s.Name() == spans.SpanTurn { // its index and the header of its run
+				keys = append(keys, spans.TurnIndexKey, spans.RunOrdinalKey, spans.RunContinuationKey)
+			}
+			for _, key := range keys {
 				if !set.HasValue(key) {
 					t.Errorf("%s has no %s", s.Name(), key)
 				}
-			}
-			if s.Name() == spans.SpanTurn && (!set.HasValue(spans.TurnIndexKey) || !set.HasValue(spans.RunOrdinalKey) || !set.HasValue(spans.RunContinuationKey)) {
-				t.Errorf("a turn lacks its index or the header of its run: %v", s.Attributes())
 			}
 		}
 	})
@@ -192,10 +177,10 @@ func TestLiveSendsAtOnceOnChangeAndEveryHeartbeat(t *testing.T) {
 
 func TestLiveNewestWinsWhileReceiverIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		copies, _, live, tracer := liveHost(t, time.Hour)
+		copies, _, _, tracer := liveHost(t, time.Hour)
 		copies.block = make(chan struct{})
 		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
-		synctest.Wait() // that one is under way
+		synctest.Wait() // the copy of the run is under way
 		_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
 		for n := range 16 {
 			turn.Request(otelagent.Request{Attempt: n})
@@ -205,10 +190,7 @@ func TestLiveNewestWinsWhileReceiverIsAway(t *testing.T) {
 		close(copies.block)
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"0s session.run live", "0s session.turn live 16"}, copies.take()); diff != "" {
-			t.Errorf("what was sent (-want +got):\n%s", diff)
-		}
-		if stats := live.Stats(); stats.Exported != 2 {
-			t.Errorf("stats %+v", stats)
+			t.Errorf("copies (-want +got):\n%s", diff)
 		}
 		turn.End(otelagent.TurnResult{})
 		run.End(otelagent.RunResult{})
@@ -226,11 +208,8 @@ func TestLiveIsBounded(t *testing.T) {
 			turns = append(turns, turn)
 		}
 		synctest.Wait()
-		if n := len(copies.take()); n != most {
-			t.Errorf("%d copies, want %d", n, most)
-		}
-		if stats := live.Stats(); stats.Dropped != 8 {
-			t.Errorf("stats %+v", stats)
+		if n, stats := len(copies.take()), live.Stats(); n != most || stats.Dropped != 8 {
+			t.Errorf("%d copies, want %d; stats %+v", n, most, stats)
 		}
 		for _, turn := range turns {
 			turn.End(otelagent.TurnResult{})
@@ -245,48 +224,37 @@ func TestLiveIsBounded(t *testing.T) {
 	})
 }
 
-// A receiver that refuses everything costs counts, and nothing else: no line in a log, no more memory.
+// Copies that a receiver refuses are counted and made again, at first soon and then every heartbeat. The error handler
+// is not called.
 func TestLiveReceiverRefuses(t *testing.T) {
 	heard := hear(t)
 	synctest.Test(t, func(t *testing.T) {
 		copies, finals, live, tracer := liveHost(t, 0)
 		copies.fail = errors.New("no")
 		_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", Metadata: []byte(`{"a":1}`)})
-		time.Sleep(time.Hour)
-		run.End(otelagent.RunResult{})
-		synctest.Wait()
-		// The first, 240 heartbeats, what is tried in between before it gives up on that, and the child with the
-		// metadata.
+		time.Sleep(2 * time.Second)
+		if stats := live.Stats(); stats.Failed != 2 {
+			t.Errorf("after two seconds: stats %+v, want two failures", stats)
+		}
+		time.Sleep(time.Hour - 3*time.Second)
 		if stats := live.Stats(); stats.Failed < 240 || stats.Failed > 246 || stats.Exported != 0 || !errors.Is(stats.LastError, copies.fail) {
 			t.Errorf("stats %+v", stats)
 		}
-		if diff := cmp.Diff([]string{"0s session.payload final", "1h0m0s session.run final"}, finals.take()); diff != "" {
-			t.Errorf("what goes through the provider (-want +got):\n%s", diff)
-		}
-	})
-	if lines := heard(); len(lines) > 0 {
-		t.Errorf("the error handler heard %q", lines)
-	}
-}
-
-// A copy that was refused is made again a second later, and not at the next heartbeat.
-func TestLiveTriesAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		copies, _, _, tracer := liveHost(t, 0)
-		copies.fail = errors.New("away")
-		_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
 		copies.mu.Lock()
 		copies.fail = nil
 		copies.mu.Unlock()
-		time.Sleep(6 * time.Second)
-		synctest.Wait()
-		if diff := cmp.Diff([]string{"3s session.run live"}, copies.take()); diff != "" {
-			t.Errorf("copies (-want +got):\n%s", diff)
+		time.Sleep(16 * time.Second)
+		if got := copies.take(); len(got) == 0 {
+			t.Error("no copy is sent to a receiver that is back")
 		}
 		run.End(otelagent.RunResult{})
+		if diff := cmp.Diff([]string{"0s session.payload final", "1h0m15s session.run final"}, finals.take()); diff != "" {
+			t.Errorf("spans that go through the provider (-want +got):\n%s", diff)
+		}
 	})
+	if lines := heard(); len(lines) > 0 {
+		t.Errorf("the error handler was called with %q", lines)
+	}
 }
 
 func TestLiveShutdown(t *testing.T) {
