@@ -105,8 +105,9 @@ func (e *Exporter) Shutdown(ctx context.Context) error { return e.to.Shutdown(ct
 // passed over. A request that was refused in part, or whose answer did not come in time, counts as failed: some of its
 // spans may have arrived.
 //
-// f is called by the goroutine that exports or ends a span, also by several at a time: it must return at once, and must
-// not wait for locks that are held while a span ends. Several functions may be registered. Nil is ignored.
+// f is called by the goroutine that exports or ends a span, also by several at a time: it must return at once, must not
+// end spans, and must not wait for locks that are held while a span ends. Several functions may be registered. Nil is
+// ignored.
 func (e *Exporter) OnLost(f func(session string)) {
 	if f == nil {
 		return

@@ -104,7 +104,7 @@ func TestWrappedExporterBringsWhatIsLostWithoutIt(t *testing.T) {
 	}
 }
 
-// lostSessions collects what OnLost is called with.
+// lostSessions collects the calls of OnLost.
 type lostSessions struct {
 	mu    sync.Mutex
 	calls []string
@@ -116,18 +116,14 @@ func (l *lostSessions) add(session string) {
 	l.calls = append(l.calls, session)
 }
 
-// all returns the sessions so far, sorted.
-func (l *lostSessions) all() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Sorted(slices.Values(l.calls))
-}
-
-// waitFor waits until there are n calls.
+// waitFor waits until there are n calls, and returns the sessions, sorted.
 func (l *lostSessions) waitFor(t *testing.T, n int) []string {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		if got := l.all(); len(got) >= n || time.Now().After(deadline) {
+		l.mu.Lock()
+		got := slices.Sorted(slices.Values(l.calls))
+		l.mu.Unlock()
+		if len(got) >= n || time.Now().After(deadline) {
 			if len(got) != n {
 				t.Fatalf("OnLost was called %d times, want %d", len(got), n)
 			}
@@ -136,20 +132,20 @@ func (l *lostSessions) waitFor(t *testing.T, n int) []string {
 	}
 }
 
-// A receiver that refuses some requests, wholly or in part: exactly the sessions of those are reported, once each.
+// A receiver that refuses some requests, wholly or in part: exactly the sessions of those are reported, once each, and
+// spans without a session are passed over.
 func TestOnLostNamesWhatTheReceiverRefused(t *testing.T) {
 	for _, tr := range transports {
 		for _, partial := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, in part: %t", tr.name, partial), func(t *testing.T) {
 				r, e := tr.connect(t)
 				r.answer = func(req *coltracepb.ExportTraceServiceRequest) (*coltracepb.ExportTracePartialSuccess, error) {
-					for _, b := range bodiesOf(req) {
-						if strings.HasPrefix(b, "3 ") {
-							if partial {
-								return &coltracepb.ExportTracePartialSuccess{RejectedSpans: 1, ErrorMessage: "no"}, nil
-							}
-							return nil, status.Error(codes.InvalidArgument, "no")
-						}
+					refused := slices.ContainsFunc(bodiesOf(req), func(b string) bool { return strings.HasPrefix(b, "3 ") })
+					switch {
+					case refused && partial:
+						return &coltracepb.ExportTracePartialSuccess{RejectedSpans: 1, ErrorMessage: "no"}, nil
+					case refused:
+						return nil, status.Error(codes.InvalidArgument, "no")
 					}
 					return nil, nil
 				}
@@ -159,25 +155,27 @@ func TestOnLostNamesWhatTheReceiverRefused(t *testing.T) {
 				w.OnLost(second.add)
 				w.OnLost(nil)
 				p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(w))
-				const size = 1_500_000 // two a request
-				for i := range 6 {
-					end(p, fmt.Sprint("s", i), []string{body(i, size), "same"})
+				for i := range 6 { // two fill a request
+					end(p, fmt.Sprint("s", i), []string{body(i, 1_500_000), "same"})
+					if i == 2 {
+						end(p, "s2", nil)
+						_, noSession := p.Tracer("host").Start(t.Context(), "GET /")
+						noSession.End()
+					}
 				}
 				err := p.ForceFlush(t.Context())
-				if err == nil || !strings.HasPrefix(err.Error(), "otelsetup: 2 of 6 spans were not delivered: ") {
+				if err == nil || !strings.HasPrefix(err.Error(), "otelsetup: 4 of 8 spans were not delivered: ") {
 					t.Errorf("ForceFlush: %v", err)
 				}
 				if err := p.Shutdown(t.Context()); err != nil {
 					t.Error(err)
 				}
-				want := []string{"s2", "s3"}
-				if d := cmp.Diff(want, got.all()); d != "" {
-					t.Error(d)
+				for _, l := range []*lostSessions{&got, &second} {
+					if d := cmp.Diff([]string{"s2", "s3"}, l.waitFor(t, 2)); d != "" {
+						t.Error(d)
+					}
 				}
-				if d := cmp.Diff(want, second.all()); d != "" {
-					t.Error(d)
-				}
-				if s := w.Stats(); s.Ended != 6 || s.Exported != 4 || s.Failed != 2 || s.Lost() != 2 || s.LastError == nil {
+				if s := w.Stats(); s.Ended != 8 || s.Exported != 4 || s.Failed != 4 || s.Lost() != 4 || s.LastError == nil {
 					t.Errorf("stats %+v", s)
 				}
 			})
@@ -189,26 +187,18 @@ var errAway = errors.New("away")
 
 func away(context.Context, []byte) error { return errAway }
 
-// A loss is reported once for all spans of a session in a request; spans without a session are passed over.
-func TestOnLostNamesEachSessionOnce(t *testing.T) {
-	var got lostSessions
+// A loss is reported before the export returns, so that the next request of the session can be whole.
+func TestOnLostIsCalledAtOnce(t *testing.T) {
 	w := otelsetup.WrapExporter(otelsetup.NewFuncExporter(away))
-	w.OnLost(got.add)
-	p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(w))
-	for range 3 {
-		end(p, "a", []string{"x"})
-		end(p, "b", nil)
-	}
-	_, noSession := p.Tracer("host").Start(t.Context(), "GET /")
-	noSession.End()
-	if err := p.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff([]string{"a", "b"}, got.all()); d != "" {
-		t.Error(d)
-	}
-	if s := w.Stats(); s.Failed != 7 || !errors.Is(s.LastError, errAway) {
-		t.Errorf("stats %+v", s)
+	p := sdktrace.NewTracerProvider(sdktrace.WithSyncer(w))
+	var got []string
+	w.OnLost(func(session string) {
+		got = append(got, session)
+		w.OnLost(nil)
+	})
+	end(p, "s", []string{"a"})
+	if s := w.Stats(); len(got) != 1 || got[0] != "s" || s.Failed != 1 || !errors.Is(s.LastError, errAway) {
+		t.Errorf("reported %q, stats %+v", got, s)
 	}
 }
 
@@ -243,20 +233,27 @@ func TestSpanLargerThanARequestGoesAlone(t *testing.T) {
 	var got lostSessions
 	w.OnLost(got.add)
 	p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(w))
-	end(p, "s", []string{body(0, 10)})
-	end(p, "s", []string{body(1, 5_000_000)})
-	end(p, "s", []string{body(2, 10)})
+	for i, size := range []int{10, 5_000_000, 10} {
+		end(p, "s", []string{body(i, size)})
+	}
 	_ = p.Shutdown(t.Context())
 	if d := cmp.Diff(map[string]int{body(0, 10): 1, body(2, 10): 1}, r.bodies()); d != "" {
 		t.Error(d)
 	}
-	if d := cmp.Diff([]string{"s"}, got.all()); d != "" {
-		t.Error(d)
-	}
+	got.waitFor(t, 1)
 }
 
-// The time that the batcher allows is for all requests of a batch. What it does not suffice for is not tried, and
-// reported.
+// hanging is an exporter that accepts nothing until its context ends.
+type hanging struct{}
+
+func (hanging) ExportSpans(ctx context.Context, _ []sdktrace.ReadOnlySpan) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+func (hanging) Shutdown(context.Context) error { return nil }
+
+// The time that the batcher allows is for all requests of a batch. Requests for which it does not suffice are not
+// tried, and reported.
 func TestExportEndsWithItsContext(t *testing.T) {
 	w := otelsetup.WrapExporter(hanging{})
 	var got lostSessions
@@ -266,18 +263,13 @@ func TestExportEndsWithItsContext(t *testing.T) {
 		end(p, fmt.Sprint("s", i), []string{body(i, 2_000_000)})
 	}
 	start := time.Now()
-	if err := p.ForceFlush(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("ForceFlush: %v", err)
-	}
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("took %v", took)
+	if err := p.ForceFlush(t.Context()); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 5*time.Second {
+		t.Errorf("ForceFlush: %v after %v", err, time.Since(start))
 	}
 	if err := p.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if n := len(got.all()); n != 10 {
-		t.Errorf("%d reported", n)
-	}
+	got.waitFor(t, 10)
 }
 
 func TestWrapExporterOfNothing(t *testing.T) {

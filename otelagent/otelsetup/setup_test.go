@@ -185,6 +185,13 @@ func record(t *testing.T, p *otelsetup.Providers, runs int) {
 	}
 }
 
+// recordBodies makes n spans with a body of size bytes each, in an event.
+func recordBodies(p *otelsetup.Providers, n, size int) {
+	for i := range n {
+		end(p.TracerProvider(), "s", []string{body(i, size)})
+	}
+}
+
 // Options and the environment say where spans go. Large spans arrive too, although stock receivers over gRPC refuse
 // requests over 4 MiB.
 func TestSetupSends(t *testing.T) {
