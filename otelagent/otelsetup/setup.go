@@ -105,7 +105,7 @@ func WithOpenInference() Option { return func(c *config) { c.openInference = tru
 // Providers is an installed SDK. Safe for concurrent use.
 type Providers struct {
 	tracer     *sdktrace.TracerProvider
-	queue      *queue                   // nil when no spans are sent
+	queue      *queue
 	live       *Live                    // nil without WithLive, and when no spans are sent
 	meters     *sdkmetric.MeterProvider // nil without metrics
 	metricsErr atomic.Pointer[error]    // of the last export
@@ -162,24 +162,23 @@ func (p *Providers) setupTraces(ctx context.Context, c *config, res *resource.Re
 	if exporter == nil || disabled() {
 		opts = append(opts, sdktrace.WithSampler(sdktrace.NeverSample()))
 	}
-	if exporter != nil && c.live {
+	switch {
+	case exporter == nil:
+		exporter = NewFuncExporter(func(context.Context, []byte) error { return nil })
+	case c.live && c.exporter != nil:
+		p.live = NewLive(borrowed{exporter}, c.heartbeat)
+	case c.live:
 		copies, err := c.openTraces(ctx)
 		if err != nil {
 			return err
 		}
-		if c.exporter != nil {
-			copies = borrowed{copies}
-		}
 		p.live = NewLive(copies, c.heartbeat)
 	}
-	if exporter != nil {
-		if c.openInference {
-			exporter = OpenInference(exporter)
-		}
-		p.queue = newQueue(WrapExporter(exporter), c)
-		opts = append(opts, sdktrace.WithSpanProcessor(p.queue))
+	if c.openInference {
+		exporter = OpenInference(exporter)
 	}
-	p.tracer = sdktrace.NewTracerProvider(opts...)
+	p.queue = newQueue(WrapExporter(exporter), c)
+	p.tracer = sdktrace.NewTracerProvider(append(opts, sdktrace.WithSpanProcessor(p.queue))...)
 	return nil
 }
 
@@ -201,9 +200,7 @@ func (p *Providers) ForceFlush(ctx context.Context) error {
 // Shutdown sends the spans that have ended, then the metrics, and releases everything. It waits for the network, at
 // most until ctx ends, and for metrics 5 s at most. Spans that end later are lost. A second call does nothing.
 func (p *Providers) Shutdown(ctx context.Context) error {
-	if p.queue != nil {
-		defer p.queue.cancel()
-	}
+	defer p.queue.cancel()
 	if p.live != nil {
 		part, cancel := context.WithTimeout(ctx, time.Second) // nobody needs copies any more
 		_ = p.live.Shutdown(part)
@@ -216,9 +213,6 @@ func (p *Providers) Shutdown(ctx context.Context) error {
 
 // Stats returns the counts of spans so far; final after Shutdown.
 func (p *Providers) Stats() Stats {
-	if p.queue == nil {
-		return Stats{}
-	}
 	s := p.queue.exporter.Stats()
 	s.Ended, s.Dropped = p.queue.ended.Load(), p.queue.dropped.Load()
 	return s
@@ -226,11 +220,7 @@ func (p *Providers) Stats() Stats {
 
 // OnLost is [Exporter.OnLost] of the exporter of spans. It also reports the sessions of spans that were dropped because
 // the queue was full.
-func (p *Providers) OnLost(f func(session string)) {
-	if p.queue != nil {
-		p.queue.exporter.OnLost(f)
-	}
-}
+func (p *Providers) OnLost(f func(session string)) { p.queue.exporter.OnLost(f) }
 
 // spanLimits raises the limits of the environment where they are lower than the spans of a tracer need: at most 47
 // events of 5 attributes. Values are not limited: a block cut short is not the block that its id names.
