@@ -7,6 +7,8 @@
 //	defer p.Shutdown(ctx)
 //	tracer := otelagent.NewTracer(otelagent.WithDelivery(p))
 //
-// The standard OTEL_* environment variables are honored. A program that has a provider of its own keeps it and wraps
-// the exporter with [WrapExporter].
+// The standard OTEL_* environment variables are honored. The package does not use contrib/exporters/autoexport, which
+// links 60 packages more into a program (exporters of logs, of Prometheus and of the console).
+//
+// A program that has a provider of its own keeps it and wraps the exporter with [WrapExporter].
 package otelsetup
