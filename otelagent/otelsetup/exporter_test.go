@@ -52,7 +52,8 @@ func (tr transport) connect(t *testing.T) (*receiver, sdktrace.SpanExporter) {
 
 // end ends a span of a session with these bodies on it, and anything else.
 func end(p trace.TracerProvider, session string, bodies []string, more ...attribute.KeyValue) {
-	_, span := p.Tracer("host").Start(context.Background(), "session.turn", trace.WithAttributes(spans.SessionIDKey.String(session)))
+	_, span := p.Tracer("host").Start(context.Background(), spans.SpanTurn)
+	span.SetAttributes(spans.SessionIDKey.String(session))
 	if bodies != nil {
 		more = append(more, spans.BlockBodiesKey.StringSlice(bodies))
 	}

@@ -68,7 +68,8 @@ func setup(t *testing.T, opts ...otelsetup.Option) *otelsetup.Providers {
 
 // oneTurn is a run with one turn.
 func oneTurn(p *otelsetup.Providers) {
-	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithMeterProvider(p.MeterProvider()))
+	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()),
+		otelagent.WithMeterProvider(p.MeterProvider()))
 	ctx, run := tracer.StartRun(context.Background(), otelagent.RunInfo{SessionID: "s", Agent: "coder"})
 	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
 	turn.End(otelagent.TurnResult{Usage: &otelagent.Usage{Input: 300, Output: 7}})
@@ -92,7 +93,8 @@ func TestMetricsGoWhereSpansGo(t *testing.T) {
 		for _, kv := range got.last.ResourceMetrics[0].Resource.Attributes {
 			resource[kv.Key] = kv.Value.GetStringValue()
 		}
-		if resource["service.name"] != "coder" || resource["otelagent.tenant"] != "acme" || len(resource["service.instance.id"]) < 20 {
+		if resource["service.name"] != "coder" || resource["otelagent.tenant"] != "acme" ||
+			len(resource["service.instance.id"]) < 20 {
 			t.Errorf("resource %v", resource)
 		}
 		var tokens *metricpb.Metric
@@ -107,7 +109,8 @@ func TestMetricsGoWhereSpansGo(t *testing.T) {
 		} else {
 			point := tokens.GetHistogram().GetDataPoints()[0]
 			exemplars = point.Exemplars
-			if want, _ := spans.LookupMetric(spans.MetricTokenUsage); len(point.ExplicitBounds) != len(want.Boundaries) || point.ExplicitBounds[1] != 4 {
+			want, _ := spans.LookupMetric(spans.MetricTokenUsage)
+			if len(point.ExplicitBounds) != len(want.Boundaries) || point.ExplicitBounds[1] != 4 {
 				t.Errorf("explicit buckets %v", point.ExplicitBounds)
 			}
 		}
@@ -129,7 +132,8 @@ func TestReceiverWithoutMetrics(t *testing.T) {
 	}{{otelsetup.HTTP, url}, {otelsetup.GRPC, "http://" + addr}} {
 		for _, named := range []string{"", tt.endpoint} {
 			heard := hear(t)
-			p := setup(t, otelsetup.WithProtocol(tt.protocol), otelsetup.WithEndpoint(tt.endpoint), otelsetup.WithMetricsEndpoint(named))
+			p := setup(t, otelsetup.WithProtocol(tt.protocol), otelsetup.WithEndpoint(tt.endpoint),
+				otelsetup.WithMetricsEndpoint(named))
 			for range 3 {
 				oneTurn(p)
 				if err := p.ForceFlush(t.Context()); err != nil {
@@ -142,7 +146,8 @@ func TestReceiverWithoutMetrics(t *testing.T) {
 			if s := p.Stats(); s.Exported != 6 || s.Lost() != 0 {
 				t.Errorf("%s: spans %+v", tt.protocol, s)
 			}
-			if all := heard(); (len(all) == 1) != (named != "") || len(all) > 0 && !strings.Contains(all[0], "takes no metrics") {
+			all := heard()
+			if (len(all) == 1) != (named != "") || len(all) > 0 && !strings.Contains(all[0], "takes no metrics") {
 				t.Errorf("%s: the error handler was called with %q", tt.protocol, all)
 			}
 		}
@@ -198,13 +203,15 @@ func TestMetricsEndpoint(t *testing.T) {
 		{name: "an exporter", opts: options{own}},
 		{name: "an exporter and own endpoint", opts: options{own, otelsetup.WithMetricsEndpoint(url)}, want: "/v1/metrics"},
 		{name: "environment", key: "OTEL_EXPORTER_OTLP_ENDPOINT", value: url, want: "/v1/metrics"},
-		{name: "environment, own", key: "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", value: url + "/e", opts: options{to(url)}, want: "/e"},
+		{name: "environment, own", key: "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", value: url + "/e", want: "/e",
+			opts: options{to(url)}},
 		{name: "environment, spans", key: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", value: url + "/v1/traces"},
 		{name: "off", opts: options{to(url), otelsetup.WithoutMetrics()}},
 		{name: "off by environment", key: "OTEL_METRICS_EXPORTER", value: "none", opts: options{to(url)}},
 		{name: "all off", key: "OTEL_SDK_DISABLED", value: "true", opts: options{to(url)}},
 		{name: "metrics alone", key: "OTEL_TRACES_EXPORTER", value: "none", opts: options{to(url)}, want: "/v1/metrics"},
-		{name: "one of several", key: "OTEL_METRICS_EXPORTER", value: "prometheus, otlp", opts: options{to(url)}, want: "/v1/metrics"},
+		{name: "one of several", key: "OTEL_METRICS_EXPORTER", value: "prometheus, otlp", want: "/v1/metrics",
+			opts: options{to(url)}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.key != "" {
@@ -246,7 +253,7 @@ func TestMetricsOfTheEnvironment(t *testing.T) {
 			if all := heard(); len(all) != 1 || !strings.Contains(all[0], tt.says) {
 				t.Errorf("the error handler was called with %q, want %q", all, tt.says)
 			}
-			_, err := otelsetup.Setup(t.Context(), otelsetup.WithEndpoint(url), otelsetup.WithMetricsEndpoint(url), otelsetup.WithoutGlobal())
+			_, err := otelsetup.Setup(t.Context(), otelsetup.WithMetricsEndpoint(url), otelsetup.WithoutGlobal())
 			if err == nil || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("asked for metrics: %v, want %q", err, tt.says)
 			}
@@ -287,8 +294,8 @@ func TestLostSpansAreMeasured(t *testing.T) {
 	lost := int64(0)
 	for _, s := range all.ScopeMetrics {
 		for _, m := range s.Metrics {
-			if d, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == spans.MetricDropped && s.Scope.Name == otelsetup.ScopeName {
-				lost += d.DataPoints[0].Value
+			if m.Name == spans.MetricDropped && s.Scope.Name == otelsetup.ScopeName {
+				lost += m.Data.(metricdata.Sum[int64]).DataPoints[0].Value
 			}
 		}
 	}

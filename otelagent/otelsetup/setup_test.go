@@ -63,7 +63,9 @@ type receiver struct {
 	paths    []string
 }
 
-func (r *receiver) Export(_ context.Context, req *coltracepb.ExportTraceServiceRequest) (*coltracepb.ExportTraceServiceResponse, error) {
+func (r *receiver) Export(
+	_ context.Context, req *coltracepb.ExportTraceServiceRequest,
+) (*coltracepb.ExportTraceServiceResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	resp := &coltracepb.ExportTraceServiceResponse{}
@@ -266,7 +268,8 @@ func TestSetupErrors(t *testing.T) {
 			if tt.key != "" {
 				t.Setenv(tt.key, tt.value)
 			}
-			if _, err := otelsetup.Setup(t.Context(), tt.opt, otelsetup.WithoutGlobal()); err == nil || !strings.Contains(err.Error(), tt.says) {
+			_, err := otelsetup.Setup(t.Context(), tt.opt, otelsetup.WithoutGlobal())
+			if err == nil || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("%v, want %s", err, tt.says)
 			}
 		})
@@ -297,7 +300,8 @@ func TestLargeBodiesStayWhole(t *testing.T) {
 	t.Setenv("OTEL_SPAN_EVENT_COUNT_LIMIT", "2")
 	w := newWatched()
 	p := setup(t, otelsetup.WithExporter(w))
-	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()), otelagent.WithCapture(otelagent.CaptureContent))
+	tracer := otelagent.NewTracer(otelagent.WithTracerProvider(p.TracerProvider()),
+		otelagent.WithCapture(otelagent.CaptureContent))
 	_, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", Metadata: []byte(strings.Repeat("m", 5000))})
 	for range 10 {
 		run.Note("n", nil, otelagent.Moment{})
