@@ -140,20 +140,21 @@ func (l *Live) Ended(s *otelagent.OpenSpan) {
 	l.open = slices.DeleteFunc(l.open, func(x *openSpan) bool { return x.OpenSpan == s })
 }
 
-// run sends the copies that are due, until Shutdown. After a failure it sends nothing for a while.
+// run sends the copies that are due, until Shutdown. After a failure it waits a while, and the copies are due again.
 func (l *Live) run() {
 	defer close(l.done)
-	for failed := 0; ; {
+	for failed := 0; ; failed++ {
 		due, wait := l.due(time.Now())
 		wake := l.wake
-		for list := range slices.Chunk(due, liveBatch) {
-			if l.send(list) == nil {
-				failed = 0
-				continue
-			}
+		if l.send(due) == nil {
+			failed = -1
+		} else {
 			wait, wake = min(liveRetry<<min(failed, 4), l.heartbeat), nil
-			failed++
-			break
+			l.mu.Lock()
+			for _, x := range due {
+				x.next = x.sent
+			}
+			l.mu.Unlock()
 		}
 		select {
 		case <-l.ctx.Done():
@@ -164,7 +165,7 @@ func (l *Live) run() {
 	}
 }
 
-// due returns the spans of which a copy is due, and how long to wait before it looks again.
+// due returns the spans of which a copy is due, and the time until the next copy of another.
 func (l *Live) due(now time.Time) (list []*openSpan, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,39 +173,34 @@ func (l *Live) due(now time.Time) (list []*openSpan, wait time.Duration) {
 	for _, x := range l.open {
 		if x.next.After(now) {
 			wait = min(wait, x.next.Sub(now))
-		} else {
-			list = append(list, x)
+			continue
 		}
+		x.sent, x.next = now, now.Add(l.heartbeat)
+		list = append(list, x)
 	}
 	return list, wait
 }
 
-// send sends a copy of each span that is still open. After a failure the copies are due again.
-func (l *Live) send(list []*openSpan) error {
-	var copies []sdktrace.ReadOnlySpan
-	for _, x := range list {
-		l.mu.Lock()
-		x.sent = time.Now()
-		x.next = x.sent.Add(l.heartbeat)
-		l.mu.Unlock()
-		if c := x.copy(); c != nil {
-			copies = append(copies, c)
-		}
-	}
-	if len(copies) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(l.ctx, liveTimeout)
-	defer cancel()
-	err := l.to.ExportSpans(ctx, copies)
-	if err != nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
+// send sends a copy of each span that is still open.
+func (l *Live) send(due []*openSpan) error {
+	for list := range slices.Chunk(due, liveBatch) {
+		var copies []sdktrace.ReadOnlySpan
 		for _, x := range list {
-			x.next = x.sent
+			if c := x.copy(); c != nil {
+				copies = append(copies, c)
+			}
+		}
+		if len(copies) == 0 {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(l.ctx, liveTimeout)
+		err := l.to.ExportSpans(ctx, copies)
+		cancel()
+		if err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
 }
 
 // Shutdown ends sending, also exports under way, and shuts the exporter down. It waits for that until ctx ends.
