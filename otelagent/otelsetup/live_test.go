@@ -401,8 +401,7 @@ func TestSetupWithLiveOverOTLP(t *testing.T) {
 			}
 			var live []bool
 			for _, req := range r.requests {
-				span := req.ResourceSpans[0].ScopeSpans[0].Spans[0]
-				live = append(live, slices.ContainsFunc(span.Attributes, func(kv *commonpb.KeyValue) bool {
+				live = append(live, slices.ContainsFunc(spansOf(req)[0].Attributes, func(kv *commonpb.KeyValue) bool {
 					return kv.Key == string(spans.KnownAsKey) && kv.Value.GetStringValue() == string(spans.KnownLive)
 				}))
 			}
