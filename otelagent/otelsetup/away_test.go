@@ -40,7 +40,7 @@ func TestReceiverAway(t *testing.T) {
 		otelsetup.GRPC: 10, otelsetup.HTTP: n/64 + 10,
 	} {
 		t.Run(string(protocol), func(t *testing.T) {
-			heard := hear(t)
+			handled := handledErrors(t)
 			p := setup(t, otelsetup.WithProtocol(protocol), otelsetup.WithEndpoint("http://"+closedPort(t)),
 				otelsetup.WithMaxQueue(0, bound))
 			var lost lostSessions
@@ -81,7 +81,7 @@ func TestReceiverAway(t *testing.T) {
 			if s := p.Stats(); s.Dropped+s.Failed != n || s.Lost() != n {
 				t.Errorf("stats %+v", s)
 			}
-			if calls := heard(); len(calls) > most || len(strings.Join(calls, "")) > 1000*len(calls) || len(drops(calls)) > 3 {
+			if calls := handled(); len(calls) > most || len(strings.Join(calls, "")) > 1000*len(calls) || len(drops(calls)) > 3 {
 				t.Errorf("the error handler was called %d times: %.300q", len(calls), calls)
 			}
 		})
@@ -109,7 +109,7 @@ func (failing) Shutdown(context.Context) error { return nil }
 // An hour without a receiver, with ten spans a second: the error handler is called once a minute about drops, and for
 // each batch that failed. Every span is counted.
 func TestReceiverAwayForAnHour(t *testing.T) {
-	heard := hear(t)
+	handled := handledErrors(t)
 	synctest.Test(t, func(t *testing.T) {
 		p := setup(t, otelsetup.WithExporter(failing{}))
 		var lost lostSessions
@@ -127,7 +127,7 @@ func TestReceiverAwayForAnHour(t *testing.T) {
 		if s.Ended != 36000 || s.Lost() != 36000 || s.Dropped+s.Failed != 36000 {
 			t.Errorf("stats %+v", s)
 		}
-		calls := heard()
+		calls := handled()
 		if len(calls) > 62+60*60/10+64 {
 			t.Errorf("the error handler was called %d times", len(calls))
 		}
@@ -141,7 +141,7 @@ func TestReceiverAwayForAnHour(t *testing.T) {
 
 // The newest spans are dropped when the queue is full: their sessions are reported although no exporter saw them.
 func TestOnLostReportsDroppedSpans(t *testing.T) {
-	heard := hear(t)
+	handled := handledErrors(t)
 	p := setup(t, otelsetup.WithExporter(hanging{}), otelsetup.WithMaxQueue(2, 0))
 	var got lostSessions
 	p.OnLost(got.add)
@@ -158,7 +158,8 @@ func TestOnLostReportsDroppedSpans(t *testing.T) {
 	if s := p.Stats(); s.Dropped != 3 || s.Failed != 2 {
 		t.Errorf("stats %+v", s)
 	}
-	if m := drops(heard()); len(m) != 2 || !strings.HasSuffix(m[0], ", 1 so far") || !strings.HasSuffix(m[1], ", 3 so far") {
+	m := drops(handled())
+	if len(m) != 2 || !strings.HasSuffix(m[0], ", 1 so far") || !strings.HasSuffix(m[1], ", 3 so far") {
 		t.Errorf("the error handler was called with %q", m)
 	}
 }

@@ -229,7 +229,7 @@ func TestLiveIsBounded(t *testing.T) {
 // Copies that a receiver refuses are counted and made again, at first soon and then every heartbeat. The error handler
 // is not called.
 func TestLiveReceiverRefuses(t *testing.T) {
-	heard := hear(t)
+	handled := handledErrors(t)
 	synctest.Test(t, func(t *testing.T) {
 		copies, finals, live, tracer := liveHost(t, 0)
 		copies.fail = errors.New("no")
@@ -254,7 +254,7 @@ func TestLiveReceiverRefuses(t *testing.T) {
 			t.Errorf("spans that go through the provider (-want +got):\n%s", diff)
 		}
 	})
-	if lines := heard(); len(lines) > 0 {
+	if lines := handled(); len(lines) > 0 {
 		t.Errorf("the error handler was called with %q", lines)
 	}
 }

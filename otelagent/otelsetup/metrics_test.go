@@ -131,7 +131,7 @@ func TestReceiverWithoutMetrics(t *testing.T) {
 		endpoint string
 	}{{otelsetup.HTTP, url}, {otelsetup.GRPC, "http://" + addr}} {
 		for _, named := range []string{"", tt.endpoint} {
-			heard := hear(t)
+			handled := handledErrors(t)
 			p := setup(t, otelsetup.WithProtocol(tt.protocol), otelsetup.WithEndpoint(tt.endpoint),
 				otelsetup.WithMetricsEndpoint(named))
 			for range 3 {
@@ -146,7 +146,7 @@ func TestReceiverWithoutMetrics(t *testing.T) {
 			if s := p.Stats(); s.Exported != 6 || s.Lost() != 0 {
 				t.Errorf("%s: spans %+v", tt.protocol, s)
 			}
-			all := heard()
+			all := handled()
 			if (len(all) == 1) != (named != "") || len(all) > 0 && !strings.Contains(all[0], "takes no metrics") {
 				t.Errorf("%s: the error handler was called with %q", tt.protocol, all)
 			}
@@ -161,13 +161,13 @@ func TestReceiverWithoutMetrics(t *testing.T) {
 // like a refusal is none.
 func TestMetricsFailAndComeBack(t *testing.T) {
 	r := metricsReceiver{status: http.StatusInternalServerError, says: "the store said: 404 not found"}
-	heard := hear(t)
+	handled := handledErrors(t)
 	p := setup(t, otelsetup.WithEndpoint(r.start(t)+"/v1/traces"))
 	for range 3 {
 		oneTurn(p)
 		_ = p.ForceFlush(t.Context())
 	}
-	if all := heard(); len(all) != 1 || !strings.Contains(all[0], "metrics were not delivered") ||
+	if all := handled(); len(all) != 1 || !strings.Contains(all[0], "metrics were not delivered") ||
 		p.MetricsError() == nil || errors.Is(p.MetricsError(), otelsetup.ErrNoMetrics) {
 		t.Errorf("the error handler was called with %q, error %v", all, p.MetricsError())
 	}
@@ -241,7 +241,7 @@ func TestMetricsOfTheEnvironment(t *testing.T) {
 	} {
 		t.Run(tt.value, func(t *testing.T) {
 			t.Setenv(tt.key, tt.value)
-			heard := hear(t)
+			handled := handledErrors(t)
 			p := setup(t, otelsetup.WithEndpoint(url))
 			oneTurn(p)
 			if err := p.Shutdown(t.Context()); err != nil || p.Stats().Exported != 2 {
@@ -250,7 +250,7 @@ func TestMetricsOfTheEnvironment(t *testing.T) {
 			if _, none := p.MeterProvider().(noop.MeterProvider); !none || p.HasMetrics() {
 				t.Error("there are metrics")
 			}
-			if all := heard(); len(all) != 1 || !strings.Contains(all[0], tt.says) {
+			if all := handled(); len(all) != 1 || !strings.Contains(all[0], tt.says) {
 				t.Errorf("the error handler was called with %q, want %q", all, tt.says)
 			}
 			_, err := otelsetup.Setup(t.Context(), otelsetup.WithMetricsEndpoint(url), otelsetup.WithoutGlobal())

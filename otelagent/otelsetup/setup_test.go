@@ -32,20 +32,20 @@ func TestMain(m *testing.M) {
 // silence is the state between tests: errors of exporters belong to the tests that look at them.
 func silence() { otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {})) }
 
-// hear returns the errors that the error handler is called with from now on until the test ends.
-func hear(t *testing.T) func() []string {
+// handledErrors returns the errors that the error handler is called with from now on until the test ends.
+func handledErrors(t *testing.T) func() []string {
 	var mu sync.Mutex
-	var heard []string
+	var handled []string
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		mu.Lock()
 		defer mu.Unlock()
-		heard = append(heard, err.Error())
+		handled = append(handled, err.Error())
 	}))
 	t.Cleanup(silence)
 	return func() []string {
 		mu.Lock()
 		defer mu.Unlock()
-		return slices.Clone(heard)
+		return slices.Clone(handled)
 	}
 }
 
