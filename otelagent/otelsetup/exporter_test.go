@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	coltracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -24,26 +23,11 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// transport is a way to a receiver as a program without Setup builds it.
-type transport struct {
-	name  string
-	start func(*testing.T) (*receiver, string)
-	open  func(ctx context.Context, addr string) (sdktrace.SpanExporter, error)
-}
-
-var transports = []transport{
-	{"grpc", startGRPC, func(ctx context.Context, addr string) (sdktrace.SpanExporter, error) {
-		return otlptracegrpc.New(ctx, otlptracegrpc.WithInsecure(), otlptracegrpc.WithEndpoint(addr))
-	}},
-	{"http", startHTTP, func(ctx context.Context, url string) (sdktrace.SpanExporter, error) {
-		return otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(url+"/v1/traces"))
-	}},
-}
-
-func (tr transport) connect(t *testing.T) (*receiver, sdktrace.SpanExporter) {
+// connect returns a receiver, and an exporter to it as a program without Setup makes it.
+func connect(t *testing.T) (*receiver, sdktrace.SpanExporter) {
 	t.Helper()
-	r, addr := tr.start(t)
-	e, err := tr.open(t.Context(), addr)
+	r, addr := startGRPC(t)
+	e, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithInsecure(), otlptracegrpc.WithEndpoint(addr))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,44 +48,34 @@ func end(p trace.TracerProvider, session string, bodies []string, more ...attrib
 // body is a text of its own of that size.
 func body(i, size int) string { return fmt.Sprintf("%d %s", i, strings.Repeat("b", size)) }
 
-// With the SDK's own batcher 20 turns with 1 MiB of content are one batch, which no stock receiver takes. This is the
-// trap; the wrapped exporter brings every byte.
+// With the SDK's own batcher 20 turns with 1 MiB of content are one batch, which no stock receiver accepts. The wrapped
+// exporter delivers every byte.
 func TestWrappedExporterBringsWhatIsLostWithoutIt(t *testing.T) {
-	const n, size = 20, 1 << 20
-	for _, tr := range transports {
-		t.Run(tr.name, func(t *testing.T) {
-			send := func(e sdktrace.SpanExporter) error {
-				p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(e))
-				for i := range n {
-					end(p, "s", []string{body(i, size)})
-				}
-				return errors.Join(p.ForceFlush(t.Context()), p.Shutdown(t.Context()))
-			}
-
-			r, e := tr.connect(t)
-			err := send(e)
-			if got := r.bodies(); err == nil || len(got) != 0 {
-				t.Errorf("without the wrapper %d of %d bodies arrived, error %v: where is the trap?", len(got), n, err)
-			}
-			t.Logf("without: %.120s", err)
-
-			r, e = tr.connect(t)
-			w := otelsetup.WrapExporter(e)
-			if err := send(w); err != nil {
-				t.Error(err)
-			}
-			want := map[string]int{}
-			for i := range n {
-				want[body(i, size)] = 1
-			}
-			if got := r.bodies(); !cmp.Equal(want, got) {
-				t.Errorf("%d bodies arrived, not all as they were sent", len(got))
-			}
-			if s := w.Stats(); s != (otelsetup.Stats{Ended: n, Exported: n}) {
-				t.Errorf("stats %+v", s)
-			}
-			t.Logf("with: %d requests", len(r.requests))
-		})
+	const n = 20
+	want := map[string]int{}
+	send := func(e sdktrace.SpanExporter) error {
+		p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(e))
+		for i := range n {
+			b := body(i, 1<<20)
+			end(p, "s", []string{b})
+			want[b] = 1
+		}
+		return errors.Join(p.ForceFlush(t.Context()), p.Shutdown(t.Context()))
+	}
+	r, e := connect(t)
+	if err := send(e); err == nil || len(r.bodies()) != 0 {
+		t.Errorf("without the wrapper %d of %d bodies arrived, error %v", len(r.bodies()), n, err)
+	}
+	r, e = connect(t)
+	w := otelsetup.WrapExporter(e)
+	if err := send(w); err != nil {
+		t.Error(err)
+	}
+	if got := r.bodies(); !cmp.Equal(want, got) {
+		t.Errorf("%d bodies arrived, not all as they were sent", len(got))
+	}
+	if s := w.Stats(); s != (otelsetup.Stats{Ended: n, Exported: n}) {
+		t.Errorf("stats %+v", s)
 	}
 }
 
@@ -136,51 +110,49 @@ func (l *lostSessions) waitFor(t *testing.T, n int) []string {
 // A receiver that refuses some requests, wholly or in part: exactly the sessions of those are reported, once each, and
 // spans without a session are passed over.
 func TestOnLostNamesWhatTheReceiverRefused(t *testing.T) {
-	for _, tr := range transports {
-		for _, partial := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, in part: %t", tr.name, partial), func(t *testing.T) {
-				r, e := tr.connect(t)
-				r.answer = func(req *coltracepb.ExportTraceServiceRequest) (*coltracepb.ExportTracePartialSuccess, error) {
-					refused := slices.ContainsFunc(bodiesOf(req), func(b string) bool { return strings.HasPrefix(b, "3 ") })
-					switch {
-					case refused && partial:
-						return &coltracepb.ExportTracePartialSuccess{RejectedSpans: 1, ErrorMessage: "no"}, nil
-					case refused:
-						return nil, status.Error(codes.InvalidArgument, "no")
-					}
-					return nil, nil
+	for _, partial := range []bool{false, true} {
+		t.Run(fmt.Sprint("in part: ", partial), func(t *testing.T) {
+			r, e := connect(t)
+			r.answer = func(req *coltracepb.ExportTraceServiceRequest) (*coltracepb.ExportTracePartialSuccess, error) {
+				refused := slices.ContainsFunc(bodiesOf(req), func(b string) bool { return strings.HasPrefix(b, "3 ") })
+				switch {
+				case refused && partial:
+					return &coltracepb.ExportTracePartialSuccess{RejectedSpans: 1, ErrorMessage: "no"}, nil
+				case refused:
+					return nil, status.Error(codes.InvalidArgument, "no")
 				}
-				w := otelsetup.WrapExporter(e)
-				var got, second lostSessions
-				w.OnLost(got.add)
-				w.OnLost(second.add)
-				w.OnLost(nil)
-				p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(w))
-				for i := range 6 { // two fill a request
-					end(p, fmt.Sprint("s", i), []string{body(i, 1_500_000), "same"})
-					if i == 2 {
-						end(p, "s2", nil)
-						_, noSession := p.Tracer("host").Start(t.Context(), "GET /")
-						noSession.End()
-					}
+				return nil, nil
+			}
+			w := otelsetup.WrapExporter(e)
+			var got, second lostSessions
+			w.OnLost(got.add)
+			w.OnLost(second.add)
+			w.OnLost(nil)
+			p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(w))
+			for i := range 6 { // two fill a request
+				end(p, fmt.Sprint("s", i), []string{body(i, 1_500_000), "same"})
+				if i == 2 {
+					end(p, "s2", nil)
+					_, noSession := p.Tracer("host").Start(t.Context(), "GET /")
+					noSession.End()
 				}
-				err := p.ForceFlush(t.Context())
-				if err == nil || !strings.HasPrefix(err.Error(), "otelsetup: 4 of 8 spans were not delivered: ") {
-					t.Errorf("ForceFlush: %v", err)
+			}
+			err := p.ForceFlush(t.Context())
+			if err == nil || !strings.HasPrefix(err.Error(), "otelsetup: 4 of 8 spans were not delivered: ") {
+				t.Errorf("ForceFlush: %v", err)
+			}
+			if err := p.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+			for _, l := range []*lostSessions{&got, &second} {
+				if d := cmp.Diff([]string{"s2", "s3"}, l.waitFor(t, 2)); d != "" {
+					t.Error(d)
 				}
-				if err := p.Shutdown(t.Context()); err != nil {
-					t.Error(err)
-				}
-				for _, l := range []*lostSessions{&got, &second} {
-					if d := cmp.Diff([]string{"s2", "s3"}, l.waitFor(t, 2)); d != "" {
-						t.Error(d)
-					}
-				}
-				if s := w.Stats(); s.Ended != 8 || s.Exported != 4 || s.Failed != 4 || s.Lost() != 4 || s.LastError == nil {
-					t.Errorf("stats %+v", s)
-				}
-			})
-		}
+			}
+			if s := w.Stats(); s.Ended != 8 || s.Exported != 4 || s.Failed != 4 || s.Lost() != 4 || s.LastError == nil {
+				t.Errorf("stats %+v", s)
+			}
+		})
 	}
 }
 
@@ -206,7 +178,7 @@ func TestOnLostIsCalledAtOnce(t *testing.T) {
 // One exporter may serve several providers at the same time.
 func TestExporterServesSeveralProviders(t *testing.T) {
 	const providers, spansEach = 4, 20
-	r, e := transports[0].connect(t)
+	r, e := connect(t)
 	w := otelsetup.WrapExporter(e)
 	var wg sync.WaitGroup
 	for i := range providers {
@@ -229,7 +201,7 @@ func TestExporterServesSeveralProviders(t *testing.T) {
 
 // A span that is larger than a request goes alone, and takes nothing else with it.
 func TestSpanLargerThanARequestGoesAlone(t *testing.T) {
-	r, e := transports[0].connect(t)
+	r, e := connect(t)
 	w := otelsetup.WrapExporter(e)
 	var got lostSessions
 	w.OnLost(got.add)

@@ -26,21 +26,18 @@ var forms = []struct {
 	{"api-key", "whsec_", `[A-Za-z0-9+/]{24,}=*`, key},
 	{"api-key", "AKIA|ASIA", `[A-Z2-7]{16}`, key}, // AWS: long-lived, temporary
 	{"api-key", "AIza", `[A-Za-z0-9_-]{35}`, key}, // Google
-	{"api-key", "ya29.|GOCSPX-", `[A-Za-z0-9_-]{20,}`, key},
-	{"api-key", "ghp_|gho_|ghu_|ghs_|ghr_", `[A-Za-z0-9]{36,}`, key}, // GitHub
+	{"api-key", "ya29.|GOCSPX-|gldt-|dckr_pat_", `[A-Za-z0-9_-]{20,}`, key},
+	{"api-key", "ghp_|gho_|ghu_|ghs_|ghr_|npm_", `[A-Za-z0-9]{36,}`, key}, // GitHub
 	{"api-key", "github_pat_", `[A-Za-z0-9_]{22,}`, key},
 	{"api-key", "glpat-|glrt-", `[A-Za-z0-9_.-]{20,}`, key}, // GitLab
-	{"api-key", "gldt-", `[A-Za-z0-9_-]{20,}`, key},
 	{"api-key", "xoxb-|xoxa-|xoxp-|xoxr-|xoxs-", `[A-Za-z0-9-]{10,}`, digitKey}, // Slack
 	{"api-key", "xapp-", `[0-9]-[A-Za-z0-9-]{20,}`, digitKey},
-	{"api-key", "npm_", `[A-Za-z0-9]{36,}`, key},
 	{"api-key", "pypi-", `AgE[A-Za-z0-9_-]{50,}`, key},
 	{"api-key", "hf_", `[A-Za-z0-9]{30,}`, key},           // Hugging Face
 	{"api-key", "gsk_", `[A-Za-z0-9]{40,}`, key},          // Groq
 	{"api-key", "xai-", `[A-Za-z0-9]{60,}`, key},          // xAI
 	{"api-key", "nvapi-", `[A-Za-z0-9_-]{50,}`, digitKey}, // NVIDIA
 	{"api-key", "SG.", `[A-Za-z0-9_-]{20,}\.[A-Za-z0-9_-]{30,}`, key},
-	{"api-key", "dckr_pat_", `[A-Za-z0-9_-]{20,}`, key},
 	{"api-key", "dop_v1_", `[a-f0-9]{64}`, key}, // DigitalOcean
 	{"api-key", "AGE-SECRET-KEY-1", `[A-Z0-9]{50,}`, key},
 	{"authorization", "(?i)bearer", `(?:[ \t]|%20|\+)+([A-Za-z0-9._~+/=:-]{16,})`, credential},
