@@ -29,7 +29,7 @@ var forms = []struct {
 	{"api-key", "ya29.|GOCSPX-|gldt-|dckr_pat_", `[A-Za-z0-9_-]{20,}`, key},
 	{"api-key", "ghp_|gho_|ghu_|ghs_|ghr_|npm_", `[A-Za-z0-9]{36,}`, key}, // GitHub
 	{"api-key", "github_pat_", `[A-Za-z0-9_]{22,}`, key},
-	{"api-key", "glpat-|glrt-", `[A-Za-z0-9_.-]{20,}`, key}, // GitLab
+	{"api-key", "glpat-|glrt-", `[A-Za-z0-9_.-]{20,}`, key},                     // GitLab
 	{"api-key", "xoxb-|xoxa-|xoxp-|xoxr-|xoxs-", `[A-Za-z0-9-]{10,}`, digitKey}, // Slack
 	{"api-key", "xapp-", `[0-9]-[A-Za-z0-9-]{20,}`, digitKey},
 	{"api-key", "pypi-", `AgE[A-Za-z0-9_-]{50,}`, key},

@@ -64,7 +64,7 @@ func TestRedact(t *testing.T) {
 		{`x regexp \d+|[{,:]`, "", `{"a":12,"b":true}`, same}, // numbers and structure are no text
 		{`x regexp pin\s(?P<secret>\d+)|code\s\d+`, "", `"pin 1234, code 12"`, `"pin <x>, <x>"`},
 		{`a"\b regexp x`, "", `"axb"`, `"a<a\"\\b>b"`},
-		{`1 regexp bcd; 2 regexp abc|de`, "", `"xabcdex"`, `"x<1>x"`},                       // overlap is one place, of the first rule
+		{`1 regexp bcd; 2 regexp abc|de`, "", `"xabcdex"`, `"x<1>x"`},                       // overlap: the first rule
 		{`x regexp "pin":\d+`, "", `{"arguments":"{\"pin\":12}"}`, `{"arguments":"{<x>}"}`}, // JSON in a string is text
 		{customers + "; k key a", "", `{"a":"CUST-123456"`, `{"a":"<c>"`},                   // no JSON after all
 		{customers, "", deep(`"CUST-123456"`), deep(`"<c>"`)},
@@ -154,10 +154,11 @@ func TestRedactNothing(t *testing.T) {
 func TestDefaultsInJSON(t *testing.T) {
 	r := rulesOf(t, `mine regexp [a-z]+@corp\.example; key key password`)
 	r.defaults = true
+	in := spell(`{"text":"\u0073k-`, "proj-", alnum, `\nPASS`, `WORD=hunter\u0032\n"}`)
 	for in, want := range map[string]string{
-		spell(`{"text":"\u0073k-`, "proj-", alnum, `\nPASS`, `WORD=hunter\u0032\n"}`): `{"text":"<api-key>\nPASSWORD=<secret>\n"}`,
-		`{"a":"x@corp.example y@b.example","b":1}`:                                    `{"a":"<mine> <email>","b":1}`,
-		`{"a":"y@b.example","password":"x"}`:                                          `{"a":"<email>","password":"<key>"}`,
+		in: `{"text":"<api-key>\nPASSWORD=<secret>\n"}`,
+		`{"a":"x@corp.example y@b.example","b":1}`: `{"a":"<mine> <email>","b":1}`,
+		`{"a":"y@b.example","password":"x"}`:       `{"a":"<email>","password":"<key>"}`,
 	} {
 		got, n := apply(r, "message", "user", "", true, []byte(in))
 		if diff := cmp.Diff(marks.Replace(want), string(got)); diff != "" || n != 2 {
