@@ -23,9 +23,6 @@ type Live interface {
 	Changed(s *OpenSpan, apart time.Duration)
 	// Ended says that s has ended: nothing is to be sent of it any more.
 	Ended(s *OpenSpan)
-	// Flush says that a span ended which carries content of an open one: it is to be sent soon, unless the provider of the span
-	// does so. It is called without locks held.
-	Flush(child trace.Span)
 }
 
 // WithLive lets l send copies of spans while they are open, so that a session can be watched as it runs, and lets the request of a
@@ -81,7 +78,7 @@ func (s *OpenSpan) Ended() bool {
 const maxLiveItems = 256
 
 // Copy returns what is known by now; false when the span has ended. Content that refers to nothing yet sent leaves before it, on a
-// session.payload span, which Live.Flush hears of. It must not be called in Live.Changed and Live.Ended.
+// session.payload span. It must not be called in Live.Changed and Live.Ended.
 func (s *OpenSpan) Copy() (LiveCopy, bool) {
 	h := s.h
 	h.mu.Lock()
@@ -188,7 +185,6 @@ func (h *handle) leave(now *content, name string, at Moment) {
 		child, ends := h.payload("live/"+name+"/"+strconv.Itoa(i), at.Time)
 		k.emit(child, at.Time)
 		child.End(ends)
-		h.tracer.config.live.Flush(child)
 	}
 }
 

@@ -64,7 +64,6 @@ type listens struct{}
 func (listens) Heartbeat() time.Duration                   { return time.Minute }
 func (listens) Changed(*otelagent.OpenSpan, time.Duration) {}
 func (listens) Ended(*otelagent.OpenSpan)                  {}
-func (listens) Flush(api.Span)                             {}
 
 // Metrics cost a turn at most five allocations a sample: its labels are built anew for each.
 func TestMetricsAllocateLittle(t *testing.T) {

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
+	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/otelagent/otelagent/spans"
 )
 
 // requestBytes bounds a request. Receivers over gRPC refuse more than 4 MiB by default, and with it all spans of the
@@ -20,7 +24,9 @@ type Exporter struct {
 	to                      sdktrace.SpanExporter
 	given, exported, failed atomic.Int64
 	err                     atomic.Pointer[error] // of the last request that failed
-	lost                    lost
+
+	mu     sync.Mutex
+	onLost []func(session string)
 }
 
 var _ sdktrace.SpanExporter = (*Exporter)(nil)
@@ -41,7 +47,9 @@ var _ sdktrace.SpanExporter = (*Exporter)(nil)
 // The wrapped exporter shuts e down. With nil every batch fails.
 func WrapExporter(e sdktrace.SpanExporter) *Exporter {
 	if e == nil {
-		e = noExporter{}
+		e = NewFuncExporter(func(context.Context, []byte) error {
+			return errors.New("otelsetup: WrapExporter was given no exporter")
+		})
 	}
 	return &Exporter{to: e}
 }
@@ -51,33 +59,31 @@ func WrapExporter(e sdktrace.SpanExporter) *Exporter {
 // says how many spans failed and why the first request did.
 func (e *Exporter) ExportSpans(ctx context.Context, batch []sdktrace.ReadOnlySpan) error {
 	e.given.Add(int64(len(batch)))
-	var requests, failed, lost int
+	failed := 0
 	var first error
-	for rest := batch; len(rest) > 0; requests++ {
-		n := request(rest)
-		part := rest[:n]
-		rest = rest[n:]
+	for rest := batch; len(rest) > 0; {
+		part := rest[:request(rest)]
+		rest = rest[len(part):]
 		err := ctx.Err()
 		if err == nil {
 			err = e.to.ExportSpans(ctx, part)
 		}
 		if err == nil {
-			e.exported.Add(int64(n))
+			e.exported.Add(int64(len(part)))
 			continue
 		}
-		e.failed.Add(int64(n))
-		e.lost.add(part)
-		failed, lost = failed+1, lost+n
 		if first == nil {
 			first = err
 			e.err.Store(&err)
 		}
+		failed += len(part)
+		e.failed.Add(int64(len(part)))
+		e.lose(part)
 	}
 	if first == nil {
 		return nil
 	}
-	return fmt.Errorf("otelsetup: %d of %d spans were not delivered, in %d of %d requests: %w",
-		lost, len(batch), failed, requests, first)
+	return fmt.Errorf("otelsetup: %d of %d spans were not delivered: %w", failed, len(batch), first)
 }
 
 // request returns how many spans the first request of a batch takes, one at least.
@@ -91,21 +97,53 @@ func request(batch []sdktrace.ReadOnlySpan) int {
 	return len(batch)
 }
 
-// Shutdown shuts the other exporter down and waits until all losses are reported, at most until ctx ends.
-func (e *Exporter) Shutdown(ctx context.Context) error {
-	err := e.to.Shutdown(ctx)
-	e.lost.wait(ctx)
-	return err
-}
+// Shutdown shuts the other exporter down.
+func (e *Exporter) Shutdown(ctx context.Context) error { return e.to.Shutdown(ctx) }
 
 // OnLost registers f, which is then called with the session.id of spans whose export finally failed, so that the
-// content of the session can be sent again. Spans without session.id are passed over. A request that was refused in
-// part, or whose answer did not come in time, counts as failed: some of its spans may have arrived.
+// content of the session can be sent again: once for all spans of a session in a request. Spans without session.id are
+// passed over. A request that was refused in part, or whose answer did not come in time, counts as failed: some of its
+// spans may have arrived.
 //
-// f is called on a goroutine of its own, never on that of an export or of a span's end, without locks held and never
-// twice at a time. Losses of a session that happen while f runs are reported together. f may end spans but must not
-// call ForceFlush or Shutdown. Several functions may be registered; each is called for later losses. Nil is ignored.
-func (e *Exporter) OnLost(f func(session string)) { e.lost.register(f) }
+// f is called by the goroutine that exports or ends a span, also by several at a time: it must return at once, must not
+// end spans, and must not wait for locks that are held while a span ends. Several functions may be registered. Nil is
+// ignored.
+func (e *Exporter) OnLost(f func(session string)) {
+	if f == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.onLost = append(e.onLost, f)
+}
+
+// lose reports the sessions of spans that were not delivered, each once.
+func (e *Exporter) lose(list []sdktrace.ReadOnlySpan) {
+	e.mu.Lock()
+	funcs := e.onLost
+	e.mu.Unlock()
+	reported := make(map[string]bool)
+	for _, s := range list {
+		session := attributeOf(s, spans.SessionIDKey).AsString()
+		if session == "" || reported[session] {
+			continue
+		}
+		reported[session] = true
+		for _, f := range funcs {
+			f(session)
+		}
+	}
+}
+
+// attributeOf returns an attribute of a span, or the zero Value.
+func attributeOf(s sdktrace.ReadOnlySpan, key attribute.Key) attribute.Value {
+	for _, kv := range s.Attributes() {
+		if kv.Key == key {
+			return kv.Value
+		}
+	}
+	return attribute.Value{}
+}
 
 // Stats counts spans. An [Exporter] counts those that it was given, [Providers] all sampled spans that ended, and
 // [Live] the copies of open spans that it made.
@@ -116,7 +154,7 @@ type Stats struct {
 	// not.
 	Exported, Failed int64
 	// Dropped is the number of spans that were not queued, because too much waited already. Of a Live it is the number
-	// of changes and children of spans that it did not send, for its bounds or because they are not of the SDK.
+	// of changes that it did not send, because too many spans are open or the span is not of the SDK.
 	Dropped int64
 	// LastError is the first error of the last batch that failed; nil when none did.
 	LastError error
@@ -134,17 +172,3 @@ func (e *Exporter) Stats() Stats {
 	}
 	return s
 }
-
-// borrowed is an exporter that somebody else shuts down.
-type borrowed struct{ sdktrace.SpanExporter }
-
-func (borrowed) Shutdown(context.Context) error { return nil }
-
-// noExporter refuses everything.
-type noExporter struct{}
-
-func (noExporter) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error {
-	return errors.New("otelsetup: WrapExporter was given no exporter")
-}
-
-func (noExporter) Shutdown(context.Context) error { return nil }

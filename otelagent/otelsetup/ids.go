@@ -2,8 +2,7 @@ package otelsetup
 
 import (
 	"context"
-	"encoding/binary"
-	"math/rand/v2"
+	"crypto/rand"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -17,22 +16,17 @@ type idGenerator struct{ tenant string }
 // NewIDs returns the ids of a span without a parent.
 func (g idGenerator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	t, s, _ := otelagent.DerivedIDs(ctx, g.tenant)
-	for !t.IsValid() {
-		binary.NativeEndian.PutUint64(t[:8], rand.Uint64())
-		binary.NativeEndian.PutUint64(t[8:], rand.Uint64())
+	if !t.IsValid() {
+		_, _ = rand.Read(t[:]) // it never fails
 	}
-	return t, randomUnless(s)
+	if !s.IsValid() {
+		_, _ = rand.Read(s[:])
+	}
+	return t, s
 }
 
 // NewSpanID returns the id of a span in an existing trace.
 func (g idGenerator) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
-	_, s, _ := otelagent.DerivedIDs(ctx, g.tenant)
-	return randomUnless(s)
-}
-
-func randomUnless(s trace.SpanID) trace.SpanID {
-	for !s.IsValid() {
-		binary.NativeEndian.PutUint64(s[:], rand.Uint64())
-	}
+	_, s := g.NewIDs(ctx)
 	return s
 }

@@ -1,7 +1,6 @@
 package otelsetup
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -11,7 +10,6 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelagent/otelagent/otelagent"
 )
@@ -21,12 +19,11 @@ const DefaultHeartbeat = 15 * time.Second
 
 // The limits of a Live.
 const (
-	liveTick       = 200 * time.Millisecond // between two copies of a span, and how late a change is found
-	liveRetry      = time.Second            // after a failure, doubled by each further one, up to the heartbeat
-	liveTimeout    = 5 * time.Second        // of an export: its copies are old by then
-	liveBatch      = 64                     // copies that are made at once
-	maxLiveSpans   = 4096                   // that are shown at a time
-	liveChildBytes = 16 << 20               // of ended children that wait
+	liveTick     = 200 * time.Millisecond // between two copies of a span
+	liveRetry    = time.Second            // after a failure, doubled by each further one up to 16 s or the heartbeat
+	liveTimeout  = 5 * time.Second        // of an export: its copies are old by then
+	liveBatch    = 64                     // copies that are made at once
+	maxLiveSpans = 4096                   // that are open at a time
 )
 
 // Live sends copies of open spans to an exporter, for otelagent.WithLive: at once when a span opens, within 200 ms when
@@ -36,31 +33,25 @@ const (
 type Live struct {
 	to        *Exporter
 	heartbeat time.Duration
-	queue     *queue // of Setup, which children go through; nil for NewLive
 
 	ctx    context.Context // ends with Shutdown
 	cancel context.CancelFunc
-	wake   chan struct{} // holds one when there is something to send at once
+	wake   chan struct{} // holds one when the next copy is due earlier than before
 	done   chan struct{} // closed when run has returned
-	failed int           // exports in a row, for run
 
-	mu         sync.Mutex
-	open       map[*otelagent.OpenSpan]*openSpan
-	opened     int // spans so far
-	children   []sdktrace.ReadOnlySpan
-	childBytes int64
-	dropped    atomic.Int64
+	mu      sync.Mutex
+	open    []*openSpan // in the order in which they were opened
+	dropped atomic.Int64
 }
 
 var _ otelagent.Live = (*Live)(nil)
 
 // openSpan is the entry of an open span.
 type openSpan struct {
-	of     *otelagent.OpenSpan
-	span   sdktrace.ReadOnlySpan
-	number int
-	sent   time.Time // when the last copy was made
-	next   time.Time // when the next one is due
+	*otelagent.OpenSpan
+	span sdktrace.ReadOnlySpan
+	sent time.Time // when the last copy was made
+	next time.Time // when the next one is due
 }
 
 // NewLive sends with e, which it shuts down, for programs that have a provider of their own:
@@ -72,30 +63,30 @@ type openSpan struct {
 // It sends a copy of each open span again every heartbeat. Readers take an agent for dead that is silent for three
 // times as long. Below 1 it is DefaultHeartbeat, and 200 ms at least.
 //
-// The spans must be those of the OpenTelemetry SDK; of others nothing is sent before they end. Spans that carry a
-// request are sent with e as well, at once, and a second time through the provider, which may wait. A goroutine of its
-// own calls e, which should not be the exporter of a processor.
+// The spans must be those of the OpenTelemetry SDK; of others nothing is sent before they end. A goroutine of its own
+// calls e, which should not be the exporter of a processor. Spans that carry a request ahead of its turn go through the
+// provider: OTEL_BSP_SCHEDULE_DELAY=200 makes its batcher send them as soon as that of Setup does.
 func NewLive(e sdktrace.SpanExporter, heartbeat time.Duration) *Live {
-	return newLive(e, heartbeat, nil)
-}
-
-func newLive(e sdktrace.SpanExporter, heartbeat time.Duration, q *queue) *Live {
 	if heartbeat < 1 {
 		heartbeat = DefaultHeartbeat
 	}
-	l := &Live{to: WrapExporter(e), heartbeat: max(heartbeat, liveTick), queue: q,
-		wake: make(chan struct{}, 1), done: make(chan struct{}), open: make(map[*otelagent.OpenSpan]*openSpan)}
+	l := &Live{to: WrapExporter(e), heartbeat: max(heartbeat, liveTick),
+		wake: make(chan struct{}, 1), done: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	go l.run()
 	return l
 }
 
-// Live returns the sender of copies, for otelagent.WithLive: nil without WithLive, and where nothing is sent.
+// Live returns the sender of copies, for otelagent.WithLive: nil without WithLive, and where nothing is sent. It is an
+// otelagent.Delivery as well, that of p.
 func (p *Providers) Live() otelagent.Live {
 	if p.live == nil {
 		return nil
 	}
-	return p.live
+	return struct {
+		otelagent.Live
+		otelagent.Delivery
+	}{p.live, p}
 }
 
 // LiveStats returns the counts of copies so far; zero without WithLive. A copy that failed is no loss: the span follows
@@ -107,7 +98,7 @@ func (p *Providers) LiveStats() Stats {
 	return p.live.Stats()
 }
 
-// Stats returns the counts of copies, and of the children that NewLive sends, so far.
+// Stats returns the counts of copies so far.
 func (l *Live) Stats() Stats {
 	s := l.to.Stats()
 	s.Dropped = l.dropped.Load()
@@ -119,27 +110,26 @@ func (l *Live) Heartbeat() time.Duration { return l.heartbeat }
 
 // Changed is as in otelagent.Live.
 func (l *Live) Changed(s *otelagent.OpenSpan, apart time.Duration) {
-	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ctx.Err() != nil {
-		return
-	}
-	x := l.open[s]
-	if x == nil {
+	if i := slices.IndexFunc(l.open, func(x *openSpan) bool { return x.OpenSpan == s }); i >= 0 {
+		x := l.open[i]
+		at := x.sent.Add(max(apart, liveTick))
+		if !at.Before(x.next) {
+			return
+		}
+		x.next = at
+	} else {
 		span, ok := s.Span().(sdktrace.ReadOnlySpan)
 		if !ok || len(l.open) >= maxLiveSpans {
 			l.dropped.Add(1)
 			return
 		}
-		l.opened++
-		x = &openSpan{of: s, span: span, number: l.opened, next: now}
-		l.open[s] = x
-	} else if at := x.sent.Add(max(apart, liveTick)); at.Before(x.next) {
-		x.next = at
+		l.open = append(l.open, &openSpan{OpenSpan: s, span: span})
 	}
-	if !x.next.After(now) { // otherwise the tick finds it
-		l.rouse()
+	select {
+	case l.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -147,137 +137,75 @@ func (l *Live) Changed(s *otelagent.OpenSpan, apart time.Duration) {
 func (l *Live) Ended(s *otelagent.OpenSpan) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.open, s)
+	l.open = slices.DeleteFunc(l.open, func(x *openSpan) bool { return x.OpenSpan == s })
 }
 
-// Flush is as in otelagent.Live.
-func (l *Live) Flush(child trace.Span) {
-	if l.queue != nil {
-		return
-	}
-	span, ok := child.(sdktrace.ReadOnlySpan)
-	if !ok {
-		l.dropped.Add(1)
-		return
-	}
-	m := measured(span)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ctx.Err() != nil || l.childBytes > 0 && l.childBytes+m.size > liveChildBytes {
-		l.dropped.Add(1)
-		return
-	}
-	l.children, l.childBytes = append(l.children, m), l.childBytes+m.size
-	l.rouse()
-}
-
-// OnLost is that of the Providers, which makes their Live an otelagent.Delivery; of NewLive it does nothing.
-func (l *Live) OnLost(f func(session string)) {
-	if l.queue != nil {
-		l.queue.exporter.OnLost(f)
-	}
-}
-
-func (l *Live) rouse() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-}
-
-// run sends the copies that are due and the children, until Shutdown.
+// run sends the copies that are due, until Shutdown. After a failure it waits a while, and the copies are due again.
 func (l *Live) run() {
 	defer close(l.done)
-	timer := time.NewTimer(l.heartbeat)
-	defer timer.Stop()
-	for {
+	for failed := 0; ; failed++ {
+		due, wait := l.due(time.Now())
+		wake := l.wake
+		if l.send(due) == nil {
+			failed = -1
+		} else {
+			wait, wake = min(liveRetry<<min(failed, 4), l.heartbeat), nil
+			l.mu.Lock()
+			for _, x := range due {
+				x.next = x.sent
+			}
+			l.mu.Unlock()
+		}
 		select {
 		case <-l.ctx.Done():
 			return
-		case <-l.wake:
-		case <-timer.C:
+		case <-wake:
+		case <-time.After(wait):
 		}
-		due, next := l.due(time.Now())
-		for list := range slices.Chunk(due, liveBatch) {
-			l.send(list)
-		}
-		l.mu.Lock()
-		children := l.children
-		l.children, l.childBytes = nil, 0
-		l.mu.Unlock()
-		_ = l.export(children)
-		timer.Reset(time.Until(next))
 	}
 }
 
-// due returns the spans of which a copy is due, in the order in which they were opened, and when to look again.
-func (l *Live) due(now time.Time) (list []*openSpan, next time.Time) {
+// due returns the spans of which a copy is due, and the time until the next copy of another.
+func (l *Live) due(now time.Time) (list []*openSpan, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next = now.Add(l.heartbeat)
-	if len(l.open) > 0 {
-		next = now.Add(liveTick)
-	}
+	wait = l.heartbeat
 	for _, x := range l.open {
-		if !x.next.After(now) {
-			list = append(list, x)
-		} else if x.next.Before(next) {
-			next = x.next
+		if x.next.After(now) {
+			wait = min(wait, x.next.Sub(now))
+			continue
 		}
+		x.sent, x.next = now, now.Add(l.heartbeat)
+		list = append(list, x)
 	}
-	slices.SortFunc(list, func(a, b *openSpan) int { return cmp.Compare(a.number, b.number) })
-	return list, next
+	return list, wait
 }
 
-// send sends a copy of each span that is still open. After a failure newer copies follow before the heartbeat.
-func (l *Live) send(list []*openSpan) {
-	var copies []sdktrace.ReadOnlySpan
-	for _, x := range list {
-		l.mu.Lock()
-		x.sent = time.Now()
-		x.next = x.sent.Add(l.heartbeat)
-		l.mu.Unlock()
-		if c := x.copy(); c != nil {
-			copies = append(copies, c)
-		} else {
-			l.Ended(x.of)
+// send sends a copy of each span that is still open.
+func (l *Live) send(due []*openSpan) error {
+	for list := range slices.Chunk(due, liveBatch) {
+		var copies []sdktrace.ReadOnlySpan
+		for _, x := range list {
+			if c := x.copy(); c != nil {
+				copies = append(copies, c)
+			}
+		}
+		if len(copies) == 0 {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(l.ctx, liveTimeout)
+		err := l.to.ExportSpans(ctx, copies)
+		cancel()
+		if err != nil {
+			return err
 		}
 	}
-	if l.export(copies) == nil {
-		l.failed = 0
-		return
-	}
-	again := time.Now().Add(liveRetry << min(l.failed, 10))
-	l.failed++
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, x := range list {
-		if again.Before(x.next) {
-			x.next = again
-		}
-	}
+	return nil
 }
 
-func (l *Live) export(batch []sdktrace.ReadOnlySpan) error {
-	if len(batch) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(l.ctx, liveTimeout)
-	defer cancel()
-	return l.to.ExportSpans(ctx, batch)
-}
-
-// Shutdown ends sending, also exports under way, and shuts the exporter down. It waits for that until ctx ends. A
-// second call does nothing.
+// Shutdown ends sending, also exports under way, and shuts the exporter down. It waits for that until ctx ends.
 func (l *Live) Shutdown(ctx context.Context) error {
-	l.mu.Lock()
-	again := l.ctx.Err() != nil
 	l.cancel()
-	l.open, l.children = nil, nil
-	l.mu.Unlock()
-	if again {
-		return nil
-	}
 	var err error
 	select {
 	case <-l.done:
@@ -289,32 +217,29 @@ func (l *Live) Shutdown(ctx context.Context) error {
 
 // liveCopy is an open span as it stands; the span itself has the rest, which never changes.
 type liveCopy struct {
-	sdktrace.ReadOnlySpan
-	attributes []attribute.KeyValue
-	events     []sdktrace.Event
-	end        time.Time
+	withAttributes
+	events []sdktrace.Event
+	end    time.Time
 }
 
-func (c *liveCopy) Attributes() []attribute.KeyValue { return c.attributes }
-func (c *liveCopy) Events() []sdktrace.Event         { return c.events }
-func (c *liveCopy) EndTime() time.Time               { return c.end }
-func (c *liveCopy) Status() sdktrace.Status          { return sdktrace.Status{} }
+func (c liveCopy) Events() []sdktrace.Event { return c.events }
+func (c liveCopy) EndTime() time.Time       { return c.end }
+func (c liveCopy) Status() sdktrace.Status  { return sdktrace.Status{} }
 
 // copy returns a copy of the span; nil when it has ended.
 func (x *openSpan) copy() sdktrace.ReadOnlySpan {
-	more, ok := x.of.Copy()
+	more, ok := x.Copy()
 	if !ok {
 		return nil
 	}
-	c := &liveCopy{ReadOnlySpan: x.span, events: x.span.Events(), end: time.Now()}
+	c := liveCopy{withAttributes{x.span, more.Attributes}, x.span.Events(), time.Now()}
 	own := x.span.Attributes()
-	if x.of.Ended() { // the end may have added to them, with all its content
+	if x.Ended() { // the end may have added to them, with all its content
 		return nil
 	}
-	c.attributes = append(c.attributes, more.Attributes...)
 	for _, kv := range own {
 		if !slices.ContainsFunc(more.Attributes, func(m attribute.KeyValue) bool { return m.Key == kv.Key }) {
-			c.attributes = append(c.attributes, kv)
+			c.list = append(c.list, kv)
 		}
 	}
 	if start := x.span.StartTime(); c.end.Before(start) {

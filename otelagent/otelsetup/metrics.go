@@ -30,6 +30,10 @@ const ScopeName = "github.com/otelagent/otelagent/otelsetup"
 // HTTP).
 var ErrNoMetrics = errors.New("otelsetup: the receiver takes no metrics; none are sent any more")
 
+// metricsInterval is how often metrics are sent, unless the environment says otherwise: an agent that runs for a minute
+// shows in rate().
+const metricsInterval = 15 * time.Second
+
 // MeterProvider returns the provider of metrics, for otelagent.WithMeterProvider; one that does nothing without
 // metrics.
 func (p *Providers) MeterProvider() metric.MeterProvider {
@@ -48,101 +52,83 @@ func (p *Providers) HasMetrics() bool { return p.meters != nil }
 // delivered again. After ErrNoMetrics nothing is sent; the error handler is called only where an option or a variable
 // names the endpoint of metrics.
 func (p *Providers) MetricsError() error {
-	if p.metrics == nil {
-		return nil
+	if err := p.metricsErr.Load(); err != nil {
+		return *err
 	}
-	return p.metrics.lastError()
+	return nil
 }
 
 // setupMetrics makes the provider of metrics, if there are to be any.
 func (p *Providers) setupMetrics(ctx context.Context, c *config, res *resource.Resource) error {
 	reader := c.reader
-	switch {
-	case c.noMetrics || disabled():
+	if c.noMetrics || disabled() {
 		return nil
-	case reader == nil:
+	}
+	if reader == nil {
 		exporter, err := c.openMetrics(ctx)
-		if err != nil {
-			err = fmt.Errorf("otelsetup: metrics: %w", err)
-			if c.metricsEndpoint == "" { // the environment may be meant for others: spans do not wait for it
-				otel.Handle(fmt.Errorf("%w; there are no metrics", err))
-				return nil
-			}
-		}
-		if err != nil || exporter == nil {
+		switch {
+		case err != nil && c.metricsEndpoint == "": // the environment may be meant for other programs
+			otel.Handle(fmt.Errorf("otelsetup: metrics: %w; there are no metrics", err))
+			return nil
+		case err != nil || exporter == nil:
 			return err
 		}
-		p.metrics = &metricExporter{Exporter: exporter, asked: c.metricsEndpoint != "" || os.Getenv(metricsEnv) != ""}
+		named := c.metricsEndpoint != "" || os.Getenv(metricsEnv) != ""
 		var interval []sdkmetric.PeriodicReaderOption
 		if os.Getenv("OTEL_METRIC_EXPORT_INTERVAL") == "" {
 			interval = append(interval, sdkmetric.WithInterval(metricsInterval))
 		}
-		reader = sdkmetric.NewPeriodicReader(p.metrics, interval...)
+		reader = sdkmetric.NewPeriodicReader(metricExporter{exporter, named, &p.metricsErr}, interval...)
 	}
 	// Sums of two processes under one name would look like one that jumps. Spans carry no such id: sent again they are
 	// equal.
-	instance := attribute.String("service.instance.id", rand.Text())
-	res, err := resource.Merge(resource.NewSchemaless(instance), res)
+	instance := resource.NewSchemaless(attribute.String("service.instance.id", rand.Text()))
+	res, err := resource.Merge(instance, res)
 	if err != nil {
-		return fmt.Errorf("otelsetup: resource: %w", err)
+		return err
 	}
 	p.meters = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithResource(res))
-	p.measureLost()
-	return nil
-}
-
-// metricsInterval is how often metrics are sent, unless the environment says otherwise: an agent that runs for a minute shows in rate().
-const metricsInterval = 15 * time.Second
-
-// measureLost records the number of spans that were not delivered.
-func (p *Providers) measureLost() {
 	dropped, _ := spans.LookupMetric(spans.MetricDropped)
-	set := metric.WithAttributeSet(attribute.NewSet(spans.DroppedKindKeyKey.String(string(spans.DroppedKindSpan))))
-	_, err := p.meters.Meter(ScopeName).Int64ObservableCounter(dropped.Name,
+	kind := metric.WithAttributes(spans.DroppedKindKeyKey.String(string(spans.DroppedKindSpan)))
+	_, err = p.meters.Meter(ScopeName).Int64ObservableCounter(dropped.Name,
 		metric.WithUnit(dropped.Unit), metric.WithDescription(dropped.Brief),
 		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
 			if s := p.Stats(); s.Failed+s.Dropped > 0 {
-				o.Observe(s.Failed+s.Dropped, set)
+				o.Observe(s.Failed+s.Dropped, kind)
 			}
 			return nil
 		}))
-	if err != nil {
-		otel.Handle(err)
-	}
+	return err
 }
 
-// metricExporter sends metrics and keeps its errors to itself.
+// metricExporter sends metrics and keeps its errors for MetricsError.
 type metricExporter struct {
 	sdkmetric.Exporter
-	asked bool // an option or a variable names the endpoint of metrics
-	err   atomic.Pointer[error]
+	named bool // an option or a variable names the endpoint of metrics
+	last  *atomic.Pointer[error]
 }
 
 // Export sends metrics. It calls the error handler with the first of several failures, and does nothing after
 // ErrNoMetrics.
-func (e *metricExporter) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
-	last := e.lastError()
-	if errors.Is(last, ErrNoMetrics) || len(m.ScopeMetrics) == 0 {
+func (e metricExporter) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
+	last := e.last.Load()
+	if last != nil && errors.Is(*last, ErrNoMetrics) || len(m.ScopeMetrics) == 0 {
 		return nil
 	}
 	err := e.Exporter.Export(ctx, m)
-	none := refusesMetrics(err)
-	switch {
-	case none:
+	if err == nil {
+		e.last.Store(nil)
+		return nil
+	}
+	refused := refusesMetrics(err)
+	if refused {
 		err = fmt.Errorf("%w: %w", ErrNoMetrics, err)
-	case err != nil:
+	} else {
 		err = fmt.Errorf("otelsetup: metrics were not delivered: %w", err)
 	}
-	e.err.Store(&err)
-	if err != nil && last == nil && (e.asked || !none) {
+	e.last.Store(&err)
+	if last == nil && (e.named || !refused) {
 		otel.Handle(err)
-	}
-	return nil
-}
-
-func (e *metricExporter) lastError() error {
-	if err := e.err.Load(); err != nil {
-		return *err
 	}
 	return nil
 }
@@ -150,9 +136,6 @@ func (e *metricExporter) lastError() error {
 // refusesMetrics reports whether a receiver does not know metrics. The exporter over HTTP has the status in its text
 // only.
 func refusesMetrics(err error) bool {
-	if err == nil {
-		return false
-	}
 	if s, ok := status.FromError(err); ok {
 		return s.Code() == codes.Unimplemented
 	}
@@ -160,7 +143,7 @@ func refusesMetrics(err error) bool {
 	return strings.Contains(text, ": 404 ") || strings.Contains(text, ": 405 ") || strings.Contains(text, ": 501 ")
 }
 
-// lastMetrics calls flush, which sends what was measured so far. It waits for that until ctx ends, for 5 s at most, and
+// lastMetrics calls flush, which sends the metrics so far. It waits for that until ctx ends, for 5 s at most, and
 // hardly at all where some spans failed and none arrived: metrics mostly go to the same place.
 func (p *Providers) lastMetrics(ctx context.Context, flush func(*sdkmetric.MeterProvider, context.Context) error) {
 	if p.meters == nil {

@@ -15,20 +15,15 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// WithOpenInference sends spans through [OpenInference]; copies of open spans stay as they are. Default: it does not.
-func WithOpenInference() Option {
-	return func(c *config) { c.openInference = true }
-}
-
-// OpenInference returns an exporter that adds the attributes of OpenInference (its semantic conventions of 2026-08-21) to the
-// spans of otelagent and sends them through e, for backends that do not read all of the GenAI conventions, such as Phoenix and
-// Arize. They repeat other attributes of the span:
+// OpenInference returns an exporter that adds the attributes of OpenInference (its semantic conventions of 2026-08-21)
+// to the spans of otelagent and sends them through e, for backends that do not read all of the GenAI conventions, such
+// as Phoenix and Arize. They repeat other attributes of the span:
 //
-//   - openinference.span.kind: AGENT on a run, LLM on a turn, TOOL on a tool call, GUARDRAIL on a permission evaluation, CHAIN
-//     on a compaction and on a span that only carries content;
+//   - openinference.span.kind: AGENT on a run, LLM on a turn, TOOL on a tool call, GUARDRAIL on a permission
+//     evaluation, CHAIN on a compaction and on a span that only carries content;
 //   - agent.name on runs, llm.model_name and llm.token_count.* on turns, tool.name on tool calls;
-//   - input.value and output.value, where the spans carry previews: of a turn the last message of its input and its reply, of a
-//     tool call arguments and result, of a run the first message of the user and the last reply.
+//   - input.value and output.value, where the spans carry previews: of a turn the last message of its input and its
+//     reply, of a tool call arguments and result, of a run the first message of the user and the last reply.
 //
 // It keeps the previews of 256 runs. The agent_session exporter does not keep these attributes.
 func OpenInference(e sdktrace.SpanExporter) sdktrace.SpanExporter {
@@ -41,10 +36,31 @@ type openInference struct {
 	runs map[trace.SpanID]inOut // by the span of the run
 }
 
-// inOut is what went in and out of a run, as JSON.
+// inOut is the input and the output of a run, as JSON.
 type inOut struct{ input, output string }
 
 const maxOpenInferenceRuns = 256
+
+// openInferenceSpans are the kinds of the spans of otelagent, and attributes for which OpenInference has another key.
+var openInferenceSpans = map[string]struct {
+	kind string
+	keys [][2]attribute.Key
+}{
+	spans.SpanRun: {"AGENT", [][2]attribute.Key{{spans.AgentNameKey, spans.OpenInferenceAgentKey}}},
+	spans.SpanTurn: {"LLM", [][2]attribute.Key{
+		{spans.RequestModelKey, spans.OpenInferenceModelKey},
+		{spans.GenAIUsageInputKey, spans.OpenInferencePromptKey},
+		{spans.GenAIUsageOutputKey, spans.OpenInferenceCompletionKey},
+		{spans.GenAIUsageReasoningKey, spans.OpenInferenceReasoningKey},
+		{spans.GenAIUsageCacheReadKey, spans.OpenInferenceCacheReadKey},
+		{spans.GenAIUsageCacheCreationKey, spans.OpenInferenceCacheWriteKey}, // its name depends on the profile
+		{spans.GenAIUsageCacheWriteKey, spans.OpenInferenceCacheWriteKey},
+	}},
+	spans.SpanToolCall:   {"TOOL", [][2]attribute.Key{{spans.ToolNameKey, spans.OpenInferenceToolKey}}},
+	spans.SpanPermission: {kind: "GUARDRAIL"},
+	spans.SpanCompaction: {kind: "CHAIN"},
+	spans.SpanPayload:    {kind: "CHAIN"},
+}
 
 // ExportSpans exports batch with the attributes of OpenInference.
 func (e *openInference) ExportSpans(ctx context.Context, batch []sdktrace.ReadOnlySpan) error {
@@ -52,13 +68,8 @@ func (e *openInference) ExportSpans(ctx context.Context, batch []sdktrace.ReadOn
 	list := make([]sdktrace.ReadOnlySpan, len(batch))
 	for i, s := range batch {
 		list[i] = s
-		of := attribute.NewSet(slices.Clone(s.Attributes())...) // it sorts what it is given
-		name := s.Name()
-		if v, ok := of.Value(spans.KindKey); ok {
-			name = v.AsString()
-		}
-		if kind, ok := openInferenceKinds[name]; ok {
-			list[i] = withAttributes{s, e.attributes(s, &of, name, kind)}
+		if more := e.attributes(s); len(more) > 0 {
+			list[i] = withAttributes{s, append(slices.Clip(s.Attributes()), more...)}
 		}
 	}
 	e.mu.Unlock()
@@ -73,69 +84,45 @@ type withAttributes struct {
 
 func (s withAttributes) Attributes() []attribute.KeyValue { return s.list }
 
-var openInferenceKinds = map[string]string{
-	spans.SpanRun: "AGENT", spans.SpanTurn: "LLM", spans.SpanToolCall: "TOOL",
-	spans.SpanPermission: "GUARDRAIL", spans.SpanCompaction: "CHAIN", spans.SpanPayload: "CHAIN",
-}
-
-// openInferenceNames are attributes that OpenInference has another key for, by the span on which they stand.
-var openInferenceNames = map[string][][2]attribute.Key{
-	spans.SpanRun: {{spans.AgentNameKey, spans.OpenInferenceAgentKey}},
-	spans.SpanTurn: {
-		{spans.RequestModelKey, spans.OpenInferenceModelKey},
-		{spans.GenAIUsageInputKey, spans.OpenInferencePromptKey},
-		{spans.GenAIUsageOutputKey, spans.OpenInferenceCompletionKey},
-		{spans.GenAIUsageReasoningKey, spans.OpenInferenceReasoningKey},
-		{spans.GenAIUsageCacheReadKey, spans.OpenInferenceCacheReadKey},
-		{spans.GenAIUsageCacheCreationKey, spans.OpenInferenceCacheWriteKey}, // its name depends on the profile
-		{spans.GenAIUsageCacheWriteKey, spans.OpenInferenceCacheWriteKey},
-	},
-	spans.SpanToolCall: {{spans.ToolNameKey, spans.OpenInferenceToolKey}},
-}
-
-// attributes returns those of s, which are of, and the ones of OpenInference. Span is the exact name of the span.
-func (e *openInference) attributes(s sdktrace.ReadOnlySpan, of *attribute.Set, span, kind string) []attribute.KeyValue {
-	list := append(slices.Clip(s.Attributes()), spans.OpenInferenceKindKey.String(kind))
-	for _, name := range openInferenceNames[span] {
-		if v, ok := of.Value(name[0]); ok {
-			list = append(list, attribute.KeyValue{Key: name[1], Value: v})
+// attributes returns those that OpenInference adds to a span.
+func (e *openInference) attributes(s sdktrace.ReadOnlySpan) (list []attribute.KeyValue) {
+	text := func(key attribute.Key) string { return attributeOf(s, key).AsString() }
+	name := cmp.Or(text(spans.KindKey), s.Name())
+	of, ok := openInferenceSpans[name]
+	if !ok {
+		return nil
+	}
+	list = append(list, spans.OpenInferenceKindKey.String(of.kind))
+	for _, key := range of.keys {
+		if v := attributeOf(s, key[0]); v.Type() != attribute.INVALID {
+			list = append(list, attribute.KeyValue{Key: key[1], Value: v})
 		}
 	}
-	text := func(key attribute.Key) string {
-		v, _ := of.Value(key)
-		return v.AsString()
-	}
-	var input, output string // JSON
-	switch span {
+	var shown inOut
+	switch name {
 	case spans.SpanToolCall:
-		input, output = text(spans.ToolCallArgumentsKey), text(spans.ToolCallResultKey)
+		shown = inOut{text(spans.ToolCallArgumentsKey), text(spans.ToolCallResultKey)}
 	case spans.SpanTurn:
-		if in, ok := of.Value(spans.GenAIUsageInputKey); ok {
-			out, _ := of.Value(spans.GenAIUsageOutputKey)
+		if in := attributeOf(s, spans.GenAIUsageInputKey); in.Type() != attribute.INVALID {
+			out := attributeOf(s, spans.GenAIUsageOutputKey)
 			list = append(list, spans.OpenInferenceTotalKey.Int64(in.AsInt64()+out.AsInt64()))
 		}
-		asked := text(spans.InputMessagesKey)
-		input, output = lastMessage(asked, ""), lastMessage(text(spans.OutputMessagesKey), "")
-		e.turn(s.Parent().SpanID(), lastMessage(asked, "user"), output)
+		input := text(spans.InputMessagesKey)
+		shown = inOut{lastMessage(input, ""), lastMessage(text(spans.OutputMessagesKey), "")}
+		if len(e.runs) >= maxOpenInferenceRuns {
+			clear(e.runs)
+		}
+		run := e.runs[s.Parent().SpanID()] // its first input and its last output count
+		e.runs[s.Parent().SpanID()] = inOut{cmp.Or(run.input, lastMessage(input, "user")), cmp.Or(shown.output, run.output)}
 	case spans.SpanRun:
-		run := e.runs[s.SpanContext().SpanID()]
-		input, output = run.input, run.output
+		shown = e.runs[s.SpanContext().SpanID()]
 	}
-	list = appendValue(list, spans.OpenInferenceInputKey, spans.OpenInferenceInputTypeKey, input)
-	return appendValue(list, spans.OpenInferenceOutputKey, spans.OpenInferenceOutputTypeKey, output)
+	list = appendValue(list, spans.OpenInferenceInputKey, spans.OpenInferenceInputTypeKey, shown.input)
+	return appendValue(list, spans.OpenInferenceOutputKey, spans.OpenInferenceOutputTypeKey, shown.output)
 }
 
-// turn records what went in and out of a turn of a run: the first input and the last output count.
-func (e *openInference) turn(id trace.SpanID, input, output string) {
-	if len(e.runs) >= maxOpenInferenceRuns {
-		clear(e.runs)
-	}
-	run := e.runs[id]
-	e.runs[id] = inOut{cmp.Or(run.input, input), cmp.Or(output, run.output)}
-}
-
-// lastMessage returns the last message of a preview, or the last one of a role, as JSON: a string if it is nothing but text, else
-// an array of the message. It is empty if there is none.
+// lastMessage returns the last message of a preview, or the last one of a role, as JSON: a string if it is nothing but
+// text, else an array of the message. It is empty if there is none.
 func lastMessage(preview, role string) string {
 	var messages []json.RawMessage
 	_ = json.Unmarshal([]byte(preview), &messages)

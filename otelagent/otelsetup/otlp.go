@@ -28,11 +28,14 @@ const (
 	HTTP Protocol = "http/protobuf"
 )
 
+// The exporters of OTLP read their OTEL_EXPORTER_OTLP_* variables themselves. This package reads those that choose
+// between exporters, and whether there is an endpoint at all: the exporters' own default is TLS.
 const (
 	tracesPath  = "/v1/traces"
 	metricsPath = "/v1/metrics"
 	tracesEnv   = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 	metricsEnv  = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
+	generalEnv  = "OTEL_EXPORTER_OTLP_ENDPOINT"
 )
 
 func disabled() bool { return strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") }
@@ -71,8 +74,7 @@ func (c *config) openTraces(ctx context.Context) (sdktrace.SpanExporter, error) 
 	return otlptracegrpc.New(ctx, option(to, otlptracegrpc.WithEndpointURL)...)
 }
 
-// openMetrics returns the exporter of metrics; nil when the environment switches them off, or nobody says where they
-// go.
+// openMetrics returns the exporter of metrics; nil when there are to be none.
 func (c *config) openMetrics(ctx context.Context) (sdkmetric.Exporter, error) {
 	p, err := c.protocolOf("METRICS")
 	if err != nil || p == "" {
@@ -81,15 +83,15 @@ func (c *config) openMetrics(ctx context.Context) (sdkmetric.Exporter, error) {
 	endpoint := c.metricsEndpoint
 	if endpoint == "" && os.Getenv(metricsEnv) == "" { // they go where spans go
 		endpoint = c.endpoint
-		if base, ok := strings.CutSuffix(endpoint, tracesPath); ok {
-			endpoint = base + metricsPath
-		}
-		general, traces := os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), os.Getenv(tracesEnv)
-		switch {
-		case c.exporter != nil, endpoint == "" && general == "" && traces != "":
+		if c.exporter != nil || endpoint == "" && os.Getenv(generalEnv) == "" && os.Getenv(tracesEnv) != "" {
 			return nil, nil
-		case endpoint != "" && p == HTTP && !strings.HasSuffix(urlOf(endpoint, metricsEnv, p, metricsPath), metricsPath):
-			return nil, nil // the endpoint has a path, for spans
+		}
+		if endpoint != "" && p == HTTP {
+			base, ok := strings.CutSuffix(urlOf(endpoint, "", p, tracesPath), tracesPath)
+			if !ok {
+				return nil, nil // the path is that of spans
+			}
+			endpoint = base + metricsPath
 		}
 	}
 	to := urlOf(endpoint, metricsEnv, p, metricsPath)
@@ -105,7 +107,7 @@ func (c *config) openMetrics(ctx context.Context) (sdkmetric.Exporter, error) {
 func urlOf(endpoint, env string, p Protocol, path string) string {
 	switch {
 	case endpoint != "":
-	case os.Getenv(env) != "" || os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "":
+	case os.Getenv(env) != "" || os.Getenv(generalEnv) != "":
 		return ""
 	case p == HTTP:
 		endpoint = "localhost:4318"

@@ -2,8 +2,8 @@ package otelsetup
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -99,20 +99,23 @@ func WithLive(heartbeat time.Duration) Option {
 	return func(c *config) { c.live, c.heartbeat = true, heartbeat }
 }
 
+// WithOpenInference sends spans through [OpenInference]; copies of open spans stay as they are. Default: it does not.
+func WithOpenInference() Option { return func(c *config) { c.openInference = true } }
+
 // Providers is an installed SDK. Safe for concurrent use.
 type Providers struct {
-	tracer  *sdktrace.TracerProvider
-	queue   *queue                   // nil when no spans are sent
-	live    *Live                    // nil without WithLive, and when no spans are sent
-	meters  *sdkmetric.MeterProvider // nil without metrics
-	metrics *metricExporter          // nil without an exporter of metrics
+	tracer     *sdktrace.TracerProvider
+	queue      *queue
+	live       *Live                    // nil without WithLive, and when no spans are sent
+	meters     *sdkmetric.MeterProvider // nil without metrics
+	metricsErr atomic.Pointer[error]    // of the last export
 }
 
 // Setup installs an SDK. It does not connect: a collector that is away is an error of Shutdown and Stats, not of Setup.
 // Its errors are a wrong option or OTEL_* variable. The caller ends it with Shutdown.
 //
 // OTEL_SDK_DISABLED=true makes a provider that sends nothing, as does OTEL_TRACES_EXPORTER=none without WithExporter.
-// Metrics are sent every OTEL_METRIC_EXPORT_INTERVAL (60 s), with exemplars of sampled spans;
+// Metrics are sent every OTEL_METRIC_EXPORT_INTERVAL (15 s), with exemplars of sampled spans;
 // OTEL_METRICS_EXPORTER=none switches them off. An exporter or a protocol of metrics in the environment that is not
 // known is an error with WithMetricsEndpoint only: otherwise the error handler of OpenTelemetry is called, and there
 // are no metrics.
@@ -125,77 +128,79 @@ func Setup(ctx context.Context, opts ...Option) (*Providers, error) {
 	}
 	res, err := c.resource(ctx)
 	if err != nil {
-		return nil, err
-	}
-	tenant, _ := res.Set().Value(spans.TenantKey)
-	provider := []sdktrace.TracerProviderOption{sdktrace.WithResource(res), sdktrace.WithRawSpanLimits(spanLimits()),
-		sdktrace.WithIDGenerator(idGenerator{tenant.AsString()})}
-	if c.sampler != nil {
-		provider = append(provider, sdktrace.WithSampler(c.sampler))
-	}
-	exporter, err := c.openTraces(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("otelsetup: spans: %w", err)
+		return nil, fmt.Errorf("otelsetup: resource: %w", err)
 	}
 	p := &Providers{}
-	if exporter != nil {
-		if c.openInference {
-			exporter = OpenInference(exporter)
-		}
-		p.queue = newQueue(WrapExporter(exporter), &c)
-		provider = append(provider, sdktrace.WithSpanProcessor(p.queue))
+	if err := p.setupTraces(ctx, &c, res); err != nil {
+		return nil, fmt.Errorf("otelsetup: spans: %w", err)
 	}
-	if exporter == nil || disabled() {
-		provider = append(provider, sdktrace.WithSampler(sdktrace.NeverSample()))
-	}
-	p.tracer = sdktrace.NewTracerProvider(provider...)
-	if exporter != nil && c.live {
-		if exporter, err = c.openTraces(ctx); err == nil {
-			if c.exporter != nil {
-				exporter = borrowed{exporter}
-			}
-			p.live = newLive(exporter, c.heartbeat, p.queue)
-		}
-	}
-	if err == nil {
-		err = p.setupMetrics(ctx, &c, res)
-	}
-	if err != nil {
+	if err := p.setupMetrics(ctx, &c, res); err != nil {
 		_ = p.Shutdown(ctx)
-		return nil, err
+		return nil, fmt.Errorf("otelsetup: metrics: %w", err)
 	}
-	if !c.local {
-		if p.meters != nil { // the host may have metrics of its own
-			otel.SetMeterProvider(p.meters)
-		}
-		otel.SetTracerProvider(p.tracer)
-		otel.SetTextMapPropagator(
-			propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
+	if c.local {
+		return p, nil
 	}
+	if p.meters != nil { // the host may have metrics of its own
+		otel.SetMeterProvider(p.meters)
+	}
+	otel.SetTracerProvider(p.tracer)
+	otel.SetTextMapPropagator(
+		propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
 	return p, nil
 }
+
+// setupTraces makes the provider of spans, and the sender of copies.
+func (p *Providers) setupTraces(ctx context.Context, c *config, res *resource.Resource) error {
+	tenant, _ := res.Set().Value(spans.TenantKey)
+	opts := []sdktrace.TracerProviderOption{sdktrace.WithResource(res), sdktrace.WithRawSpanLimits(spanLimits()),
+		sdktrace.WithIDGenerator(idGenerator{tenant.AsString()}), sdktrace.WithSampler(c.sampler)}
+	exporter, err := c.openTraces(ctx)
+	if err != nil {
+		return err
+	}
+	if exporter == nil || disabled() {
+		opts = append(opts, sdktrace.WithSampler(sdktrace.NeverSample()))
+	}
+	switch {
+	case exporter == nil:
+		exporter = NewFuncExporter(func(context.Context, []byte) error { return nil })
+	case c.live && c.exporter != nil:
+		p.live = NewLive(borrowed{exporter}, c.heartbeat)
+	case c.live:
+		copies, err := c.openTraces(ctx)
+		if err != nil {
+			return err
+		}
+		p.live = NewLive(copies, c.heartbeat)
+	}
+	if c.openInference {
+		exporter = OpenInference(exporter)
+	}
+	p.queue = newQueue(WrapExporter(exporter), c)
+	p.tracer = sdktrace.NewTracerProvider(append(opts, sdktrace.WithSpanProcessor(p.queue))...)
+	return nil
+}
+
+// borrowed is an exporter that its other user shuts down.
+type borrowed struct{ sdktrace.SpanExporter }
+
+func (borrowed) Shutdown(context.Context) error { return nil }
 
 // TracerProvider returns the provider, for otelagent.WithTracerProvider.
 func (p *Providers) TracerProvider() *sdktrace.TracerProvider { return p.tracer }
 
-// ForceFlush sends the spans that have ended and the metrics so far. It waits for the network and for the functions of
-// OnLost, at most until ctx ends.
+// ForceFlush sends the spans that have ended and the metrics so far. It waits for the network, at most until ctx ends.
 func (p *Providers) ForceFlush(ctx context.Context) error {
 	err := p.tracer.ForceFlush(ctx)
-	if p.queue != nil {
-		p.queue.exporter.lost.wait(ctx)
-	}
 	p.lastMetrics(ctx, (*sdkmetric.MeterProvider).ForceFlush)
 	return err
 }
 
-// Shutdown sends the spans that have ended, then the metrics, and releases everything. It waits for the network and for
-// the functions of OnLost, at most until ctx ends, and for metrics 5 s at most. Spans that end later are lost. A second
-// call does nothing.
+// Shutdown sends the spans that have ended, then the metrics, and releases everything. It waits for the network, at
+// most until ctx ends, and for metrics 5 s at most. Spans that end later are lost. A second call does nothing.
 func (p *Providers) Shutdown(ctx context.Context) error {
-	if p.queue != nil {
-		defer p.queue.cancel()
-	}
+	defer p.queue.cancel()
 	if p.live != nil {
 		part, cancel := context.WithTimeout(ctx, time.Second) // nobody needs copies any more
 		_ = p.live.Shutdown(part)
@@ -208,9 +213,6 @@ func (p *Providers) Shutdown(ctx context.Context) error {
 
 // Stats returns the counts of spans so far; final after Shutdown.
 func (p *Providers) Stats() Stats {
-	if p.queue == nil {
-		return Stats{}
-	}
 	s := p.queue.exporter.Stats()
 	s.Ended, s.Dropped = p.queue.ended.Load(), p.queue.dropped.Load()
 	return s
@@ -218,11 +220,7 @@ func (p *Providers) Stats() Stats {
 
 // OnLost is [Exporter.OnLost] of the exporter of spans. It also reports the sessions of spans that were dropped because
 // the queue was full.
-func (p *Providers) OnLost(f func(session string)) {
-	if p.queue != nil {
-		p.queue.exporter.OnLost(f)
-	}
-}
+func (p *Providers) OnLost(f func(session string)) { p.queue.exporter.OnLost(f) }
 
 // spanLimits raises the limits of the environment where they are lower than the spans of a tracer need: at most 47
 // events of 5 attributes. Values are not limited: a block cut short is not the block that its id names.
@@ -238,7 +236,7 @@ func spanLimits() sdktrace.SpanLimits {
 	return l
 }
 
-// resource returns what the SDK knows of itself and the program, the environment and the options.
+// resource returns the attributes of the SDK, the program, the environment and the options.
 func (c *config) resource(ctx context.Context) (*resource.Resource, error) {
 	var own []attribute.KeyValue
 	if c.service != "" {
@@ -247,18 +245,14 @@ func (c *config) resource(ctx context.Context) (*resource.Resource, error) {
 	if c.tenant != "" {
 		own = append(own, spans.TenantKey.String(c.tenant))
 	}
-	given, err := resource.New(ctx, resource.WithFromEnv(), resource.WithAttributes(own...))
+	res, err := resource.New(ctx, resource.WithFromEnv(), resource.WithAttributes(own...))
 	if err != nil {
-		return nil, fmt.Errorf("otelsetup: resource: %w", err)
-	}
-	res, err := resource.Merge(resource.Default(), given)
-	if err != nil && !errors.Is(err, resource.ErrSchemaURLConflict) {
-		return nil, fmt.Errorf("otelsetup: resource: %w", err)
+		return nil, err
 	}
 	for _, kv := range res.Attributes() {
-		if kv.Value.Type() == attribute.STRING && !utf8.ValidString(kv.Value.AsString()) { // no batch could be sent
-			return nil, fmt.Errorf("otelsetup: resource: %s is not UTF-8", kv.Key)
+		if !utf8.ValidString(kv.Value.AsString()) { // no batch could be sent
+			return nil, fmt.Errorf("%s is not UTF-8", kv.Key)
 		}
 	}
-	return res, nil
+	return resource.Merge(resource.Default(), res)
 }

@@ -13,31 +13,24 @@ const maxDepth = 10_000
 // json redacts the body and reports whether it is JSON at all.
 func (a *applier) json() bool {
 	c := rawjson.NewCursor(a.body, maxDepth)
-	if a.whole != nil && c.Peek() != '{' {
-		a.withhold(&c)
-	} else {
-		a.value(&c, 0)
-	}
+	a.value(&c, 0)
 	if c.End() != nil {
-		a.undo()
+		a.out, a.done, a.places = nil, 0, 0
 		return false
 	}
 	if a.whole != nil && !a.hasContent {
-		a.undo()
+		a.out, a.done, a.places = nil, 0, 0
 		c = rawjson.NewCursor(a.body, maxDepth)
 		a.withhold(&c)
 	}
 	return true
 }
 
-// value redacts the next value, which stands below depth objects.
+// value redacts the next value, which stands below depth objects and arrays.
 func (a *applier) value(c *rawjson.Cursor, depth int) {
 	switch c.Peek() {
 	case '{':
-		if !c.Open('{') {
-			return
-		}
-		for c.More('}') {
+		for c.Open('{'); c.More('}'); {
 			c.Peek() // steps over blanks
 			start := c.Pos()
 			key := c.RawKey()
@@ -46,15 +39,12 @@ func (a *applier) value(c *rawjson.Cursor, depth int) {
 			}
 			a.string(key, start)
 			outer := len(a.path)
-			a.member(c, depth+1, a.unescape(key))
+			a.member(c, depth+1, unescape(key))
 			a.path = a.path[:outer]
 		}
 	case '[':
-		if !c.Open('[') {
-			return
-		}
-		for c.More(']') {
-			a.value(c, depth)
+		for c.Open('['); c.More(']'); {
+			a.value(c, depth+1)
 		}
 	case '"':
 		start := c.Pos()
@@ -78,7 +68,7 @@ func (a *applier) member(c *rawjson.Cursor, depth int, key []byte) {
 	}
 	if rule := a.keyed(key); rule != nil {
 		value := c.Value()
-		a.replace(start, start+len(value), rule.quoted)
+		a.replace(start, start+len(value), quote(rule.mark))
 		return
 	}
 	class := noSecret
@@ -90,10 +80,10 @@ func (a *applier) member(c *rawjson.Cursor, depth int, key []byte) {
 		return
 	}
 	value := c.Value()
-	switch text := a.unescape(value); {
+	switch text := unescape(value); {
 	case value == nil:
 	case secretMember(class, first == '"', text):
-		a.replace(start, start+len(value), secretMark.quoted)
+		a.replace(start, start+len(value), quote(markOf("secret")))
 	case first == '"':
 		a.string(value, start)
 	}
@@ -123,7 +113,7 @@ func (a *applier) keyed(name []byte) *rule {
 // withhold replaces the next value by the mark of whole, in the shape that content has: blocks for an array, else a
 // string.
 func (a *applier) withhold(c *rawjson.Cursor) {
-	with := a.whole.quoted
+	with := quote(a.whole.mark)
 	if c.Peek() == '[' {
 		with = append(append([]byte(`[{"type":"text","text":`), with...), "}]"...)
 	}
@@ -132,16 +122,15 @@ func (a *applier) withhold(c *rawjson.Cursor) {
 	a.replace(start, start+len(value), with)
 }
 
-// unescape returns the text of a JSON string, or any other scalar as it is spelled. It is valid until the next call.
-func (a *applier) unescape(raw []byte) []byte {
-	if len(raw) == 0 || raw[0] != '"' {
+// unescape returns the text of a JSON string, or any other scalar as it is spelled.
+func unescape(raw []byte) []byte {
+	switch {
+	case len(raw) == 0 || raw[0] != '"':
 		return raw
-	}
-	if bytes.IndexByte(raw, '\\') < 0 {
+	case bytes.IndexByte(raw, '\\') < 0:
 		return raw[1 : len(raw)-1]
 	}
-	a.text = rawjson.AppendString(a.text[:0], raw)
-	return a.text
+	return rawjson.AppendString(nil, raw)
 }
 
 // string redacts the JSON string raw, which begins at start.
@@ -160,8 +149,9 @@ func (a *applier) string(raw []byte, start int) {
 		}
 		return start + in
 	}
-	for _, f := range a.find(a.unescape(raw)) {
+	for _, f := range a.find(unescape(raw)) {
 		from := spelled(f.start)
-		a.replace(from, spelled(f.end), f.mark.quoted[1:len(f.mark.quoted)-1])
+		mark := quote(f.mark)
+		a.replace(from, spelled(f.end), mark[1:len(mark)-1])
 	}
 }

@@ -17,7 +17,6 @@ import (
 
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // Config is a set of rules.
@@ -38,26 +37,17 @@ var _ otelagent.Redactor = (*Rules)(nil)
 
 // rule is a compiled Rule.
 type rule struct {
-	mark
-	re         *regexp.Regexp
-	group      int            // that is replaced: 0 is the whole match
-	key        *regexp.Regexp // of the last names of a path, each with a dot before it
-	names      int            // in key
-	provenance []spans.ProvenanceKind
-	roles      []string
-	places     []string
+	Rule
+	mark  string // that replaces a find
+	re    *regexp.Regexp
+	group int            // that is replaced: 0 is the whole match
+	key   *regexp.Regexp // of the last names of a path, each with a dot before it
+	names int            // in key
 }
 
-// mark replaces a find.
-type mark struct {
-	text   []byte // [redacted:NAME]
-	quoted []byte // the text as a JSON string
-}
+func markOf(name string) string { return "[redacted:" + name + "]" }
 
-func newMark(name string) mark {
-	text := "[redacted:" + name + "]"
-	return mark{text: []byte(text), quoted: rawjson.Quote(nil, text)}
-}
+func quote(text string) []byte { return rawjson.Quote(nil, text) }
 
 // New compiles rules. Its error joins a *[Problem] for everything that is wrong with them.
 func New(c Config) (*Rules, error) {
@@ -82,7 +72,7 @@ func Defaults() *Rules { return &Rules{defaults: true} }
 // of a piece.
 func (r *Rules) Scoped() bool {
 	return r != nil && slices.ContainsFunc(r.rules, func(r *rule) bool {
-		return len(r.places)+len(r.roles)+len(r.provenance) > 0
+		return len(r.Place)+len(r.Role)+len(r.Provenance) > 0
 	})
 }
 
@@ -107,18 +97,15 @@ func (r *Rules) Redact(p otelagent.Piece) (body []byte, places int) {
 			a.whole = rule
 		}
 	}
-	if !a.defaults && a.whole == nil && len(a.regexps)+len(a.keys) == 0 {
-		return p.Body, 0
-	}
 	switch {
 	case p.JSON && a.json():
 	case a.whole != nil && p.JSON:
-		a.replace(0, len(p.Body), a.whole.quoted)
+		a.replace(0, len(p.Body), quote(a.whole.mark))
 	case a.whole != nil:
-		a.replace(0, len(p.Body), a.whole.text)
+		a.replace(0, len(p.Body), []byte(a.whole.mark))
 	default:
 		for _, f := range a.find(p.Body) {
-			a.replace(f.start, f.end, f.mark.text)
+			a.replace(f.start, f.end, []byte(f.mark))
 		}
 	}
 	if a.places == 0 {
@@ -128,9 +115,9 @@ func (r *Rules) Redact(p otelagent.Piece) (body []byte, places int) {
 }
 
 func (r *rule) applies(p otelagent.Piece) bool {
-	return (len(r.places) == 0 || slices.Contains(r.places, p.Place)) &&
-		(len(r.roles) == 0 || slices.Contains(r.roles, p.Role)) &&
-		(len(r.provenance) == 0 || slices.Contains(r.provenance, p.Provenance))
+	return (len(r.Place) == 0 || slices.Contains(r.Place, p.Place)) &&
+		(len(r.Role) == 0 || slices.Contains(r.Role, p.Role)) &&
+		(len(r.Provenance) == 0 || slices.Contains(r.Provenance, p.Provenance))
 }
 
 // applier is one call of Redact.
@@ -147,9 +134,7 @@ type applier struct {
 	done   int
 	places int
 
-	path  []byte  // names of the open members, each with a dot before it
-	found []found // memory of find
-	text  []byte  // memory of unescape
+	path []byte // names of the open members, each with a dot before it
 }
 
 // replace puts with in place of body[start:end], which follows all earlier places. A place that already holds the
@@ -163,26 +148,25 @@ func (a *applier) replace(start, end int, with []byte) {
 	a.places++
 }
 
-func (a *applier) undo() { a.out, a.done, a.places = a.out[:0], 0, 0 }
-
 // found is a piece of text that a rule finds.
 type found struct {
 	start, end int
-	mark       *mark
+	mark       string
 	order      int // of the rule
 }
 
-// find returns the finds in text in order. Finds that overlap are one, with the mark of the first rule. The result is
-// valid until the next call.
-func (a *applier) find(text []byte) []found {
-	all := a.found[:0]
+// find returns the finds in text in order. Finds that overlap are one, with the mark of the first rule.
+func (a *applier) find(text []byte) (merged []found) {
+	var all []found
 	for i, rule := range a.regexps {
 		for _, m := range rule.re.FindAllSubmatchIndex(text, -1) {
 			start, end := m[2*rule.group], m[2*rule.group+1]
 			if start < 0 { // the group took no part: better too much than too little
 				start, end = m[0], m[1]
 			}
-			all = append(all, found{start, end, &rule.mark, i})
+			if start < end {
+				all = append(all, found{start, end, rule.mark, i})
+			}
 		}
 	}
 	if a.defaults {
@@ -191,11 +175,7 @@ func (a *applier) find(text []byte) []found {
 	slices.SortFunc(all, func(x, y found) int {
 		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.order, y.order))
 	})
-	merged := all[:0]
 	for _, f := range all {
-		if f.start == f.end { // an empty group
-			continue
-		}
 		if len(merged) == 0 || f.start >= merged[len(merged)-1].end {
 			merged = append(merged, f)
 			continue
@@ -206,6 +186,5 @@ func (a *applier) find(text []byte) []found {
 			last.mark, last.order = f.mark, f.order
 		}
 	}
-	a.found = merged
 	return merged
 }

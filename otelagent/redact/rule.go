@@ -72,7 +72,7 @@ func (p *Problem) Error() string {
 // compile returns the compiled rule i, or all that is wrong with it.
 func compile(rules []Rule, i int) (*rule, []error) {
 	def := rules[i]
-	r := &rule{mark: newMark(def.Name), provenance: def.Provenance, roles: def.Role, places: def.Place}
+	r := &rule{Rule: def, mark: markOf(def.Name)}
 	var all []error
 	wrong := func(key string, at int, format string, args ...any) {
 		all = append(all, &Problem{i, key, at, fmt.Sprintf(format, args...)})
