@@ -7,8 +7,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // generated compares what stands in a document between two comments with text, or writes it with -update.
@@ -57,13 +55,6 @@ func examples(t *testing.T) map[string]string {
 	return byName
 }
 
-// metaRows is how many keys every line may have.
-func metaRows() int {
-	var d describer
-	d.meta(new(otelagent.Meta))
-	return len(d.rows)
-}
-
 // TestFormatsTellsOfEveryLine compares docs/formats.md with the shapes.
 func TestFormatsTellsOfEveryLine(t *testing.T) {
 	var b strings.Builder
@@ -73,16 +64,16 @@ func TestFormatsTellsOfEveryLine(t *testing.T) {
 			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.key, r.holds, r.brief)
 		}
 	}
-	rows, _ := rowsOf(&kinds[0])
+	rows := rowsOf(&kinds[0])
 	b.WriteString("### Every line\n\n| key | holds | |\n|---|---|---|\n| `type` | string | `otelagent.` and the name of the type |\n")
-	common := metaRows()
+	common := len(meta)
 	for _, r := range rows[:common] {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.key, r.holds, r.brief)
 	}
 	byName := examples(t)
 	for i := range kinds {
 		k := &kinds[i]
-		rows, _ := rowsOf(k)
+		rows := rowsOf(k)
 		fmt.Fprintf(&b, "\n### %s%s\n\n%s\n\n", prefix, k.name, k.brief)
 		table(rows[common:])
 		if byName[k.name] == "" {
@@ -90,10 +81,10 @@ func TestFormatsTellsOfEveryLine(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "\n```json\n%s```\n", byName[k.name])
 	}
-	for _, o := range objects {
-		rows, _ := o.rows()
-		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n", o.title, o.brief)
-		table(rows)
+	for i := range objects {
+		o := &objects[i]
+		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n", strings.ToUpper(o.name[:1])+o.name[1:], o.brief)
+		table(rowsOf(o))
 	}
 	generated(t, "../../docs/formats.md", b.String())
 }
@@ -103,7 +94,7 @@ func dialectWord(h holds) string {
 	switch h {
 	case holdsInteger:
 		return "number"
-	case holdsJSON, holdsProvenance, holdsFrame:
+	case holdsJSON, holdsProvenance:
 		return "free"
 	case holdsMoment, holdsUsage, holdsMessage:
 		return "otelagent " + string(h)
@@ -111,8 +102,6 @@ func dialectWord(h holds) string {
 		return "[string]"
 	case holdsMessages:
 		return "[otelagent message]"
-	case holdsSections:
-		return "[otelagent section]"
 	case holdsFacts:
 		return "[otelagent fact]"
 	case holdsProvenances:
@@ -125,13 +114,13 @@ func dialectWord(h holds) string {
 // TestDialectsTellsWhereEveryKeyLands compares docs/dialects.md with the shapes.
 func TestDialectsTellsWhereEveryKeyLands(t *testing.T) {
 	var b strings.Builder
-	table := func(title string, rows []row, root any) {
+	table := func(title string, s *shape) {
 		fmt.Fprintf(&b, "\n### %s\n\n| field | holds | lands in |\n|---|---|---|\n", title)
 		if strings.HasPrefix(title, prefix) {
-			fmt.Fprintf(&b, "| `type` | string | %T |\n", root)
+			fmt.Fprintf(&b, "| `type` | string | %s |\n", s.typ.Name())
 		}
-		for _, r := range rows {
-			lands := fieldOf(t, root, r.at)
+		for _, r := range rowsOf(s) {
+			lands := r.name
 			if r.holds == holdsProvenances {
 				lands = "Messages[].Provenance; the messages and all else that is not said are read from payload"
 			}
@@ -139,15 +128,12 @@ func TestDialectsTellsWhereEveryKeyLands(t *testing.T) {
 		}
 	}
 	for i := range kinds {
-		rows, ev := rowsOf(&kinds[i])
-		table(prefix+kinds[i].name, rows, ev)
+		table(prefix+kinds[i].name, &kinds[i])
 	}
-	for _, o := range objects {
-		rows, root := o.rows()
-		table("otelagent "+o.name, rows, root)
+	for i := range objects {
+		table("otelagent "+objects[i].name, &objects[i])
 	}
-	text := strings.ReplaceAll(strings.TrimPrefix(b.String(), "\n"), "*otelagent.", "")
-	generated(t, "../../docs/dialects.md", text)
+	generated(t, "../../docs/dialects.md", strings.TrimPrefix(b.String(), "\n"))
 }
 
 // dialectTables reads the tables of docs/dialects.md: by heading, then what each field holds.
