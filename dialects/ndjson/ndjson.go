@@ -1,38 +1,23 @@
 // Package ndjson reads and writes the events of package otelagent as lines of JSON: one line an event,
-// `{"type":"otelagent.tool_started","ts":…,"session":…,"run":…,"call_id":…}`. It is what a producer in any language writes that has
-// no dialect of its own, and its lines may stand between those of any dialect, for what that dialect cannot say.
+// `{"type":"otelagent.tool_started","ts":…,"session":…,"run":…,"call_id":…}`. A producer in any language that has no
+// dialect of its own writes them. They may stand between the lines of any dialect, for what that dialect cannot say.
 //
 // docs/formats.md ("NDJSON events") and [Schema] describe the lines.
-//
-//	for ev, err := range ndjson.Events(os.Stdin, input.WithLive()) {
-//		var bad *input.LineError
-//		switch {
-//		case errors.As(err, &bad):
-//			log.Print(bad) // this line is lost, the rest goes on
-//		case err != nil:
-//			return err
-//		default:
-//			rec.Record(ctx, ev)
-//		}
-//	}
 package ndjson
 
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"reflect"
-	"strconv"
 	"strings"
 
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // Dialect is the name of this dialect in RunInfo.Dialect, GroupInfo.Dialect and FactStated.Dialect of lines that name none.
@@ -128,28 +113,20 @@ func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
 // *input.LineError to yield. It reports whether the caller wants more. A dialect calls it with lines that are Own and
 // none of its own. The events point into line.
 func (d *Decoder) Line(line input.Line, seq int64, yield func(otelagent.Event, error) bool) bool {
-	reject := func(e input.LineError) bool {
+	reject := func(e *input.LineError) bool {
 		e.Dialect, e.Line, e.Seq = Dialect, line.Number, seq
 		d.stats.Rejected++
-		return yield(nil, &e)
+		return yield(nil, e)
 	}
 	if line.TooLong {
-		return reject(input.LineError{Reason: "longer than " + strconv.Itoa(d.settings.MaxLine) + " bytes"})
+		return reject(input.TooLong(d.settings.MaxLine))
 	}
-	if missed, lagged := line.Lagged(); lagged {
-		lost := otelagent.DefectFound{Meta: otelagent.Meta{Seq: seq, Arrived: line.Arrived}, Code: spans.DefectEventLost}
-		if missed > 0 {
-			lost.Detail = strconv.FormatInt(missed, 10) + " events"
-		}
-		return yield(&lost, nil)
+	if lost := line.Lost(seq); lost != nil {
+		return yield(lost, nil)
 	}
 	o, err := object.Parse(line.Text)
 	if err != nil {
-		e := input.LineError{Reason: err.Error()}
-		if syntax := (*rawjson.SyntaxError)(nil); errors.As(err, &syntax) {
-			e.Reason, e.Cut = syntax.Reason+" at byte "+strconv.Itoa(syntax.Offset+1), syntax.Cut
-		}
-		return reject(e)
+		return reject(input.Malformed(err))
 	}
 	name, _ := rawjson.String(o.Raw("type"))
 	if !strings.HasPrefix(name, prefix) {
@@ -158,14 +135,9 @@ func (d *Decoder) Line(line input.Line, seq int64, yield func(otelagent.Event, e
 	if o.Failed() > 0 {
 		return reject(problems(o, ""))
 	}
-	in := reader{line: o, rule: d.settings.Rule}
 	shape, known := kindOf[name[len(prefix):]]
-	if !known {
-		d.stats.Events++
-		other := otelagent.Other{Type: name, Body: line.Text}
-		in.members(o, kindOf["other"].fields[:len(meta)], reflect.ValueOf(&other).Elem())
-		place(&other.Meta, line, seq)
-		return yield(&other, nil)
+	if !known { // only what every line may have is read
+		shape = &anyLine
 	}
 	v := reflect.New(shape.typ)
 	m := v.Elem().Field(0).Addr().Interface().(*otelagent.Meta)
@@ -173,39 +145,37 @@ func (d *Decoder) Line(line input.Line, seq int64, yield func(otelagent.Event, e
 	case "run_started", "group_started", "fact_stated":
 		m.Session = d.settings.Session
 	}
-	in.members(o, shape.fields, v.Elem())
-	if o.Failed() > 0 {
+	in := reader{line: o, rule: d.settings.Rule}
+	if in.members(o, shape.fields, v.Elem()); known && o.Failed() > 0 {
 		return reject(problems(o, name))
 	}
 	d.stats.Events++
-	place(m, line, seq)
+	m.Arrived, m.Seq = line.Arrived, cmp.Or(m.Seq, seq)
 	ev := v.Interface().(otelagent.Event)
+	other := &otelagent.Other{Meta: *m, Type: name, Body: line.Text}
+	if !known {
+		return yield(other, nil)
+	}
 	if run, ok := ev.(*otelagent.RunStarted); ok {
-		if run.Agent == "" && run.AgentID == "" {
-			run.Agent = d.settings.Agent
+		if run.AgentID == "" {
+			run.Agent = cmp.Or(run.Agent, d.settings.Agent)
 		}
 		run.Provider = cmp.Or(run.Provider, d.settings.Provider)
 	}
-	rest := o.Rest()
-	if rest == nil {
+	other.Type += unknownKeys
+	switch other.Body = o.Rest(); {
+	case other.Body == nil:
 		return yield(ev, nil)
-	}
-	other := &otelagent.Other{Meta: *m, Type: name + unknownKeys, Body: rest}
-	if strings.HasSuffix(name, "_ended") { // the unknown keys are kept on what ends
+	case strings.HasSuffix(name, "_ended"): // the unknown keys are kept on what ends
 		return yield(other, nil) && yield(ev, nil)
 	}
 	return yield(ev, nil) && yield(other, nil)
 }
 
-// place completes where an event stands in the input.
-func place(m *otelagent.Meta, line input.Line, seq int64) {
-	m.Arrived, m.Seq = line.Arrived, cmp.Or(m.Seq, seq)
-}
-
 // problems returns all problems of a line as one error.
-func problems(o *object.Object, typ string) input.LineError {
+func problems(o *object.Object, typ string) *input.LineError {
 	all := o.Problems()
-	e := input.LineError{Type: typ, Field: all[0].Path, Reason: all[0].Reason}
+	e := &input.LineError{Type: typ, Field: all[0].Path, Reason: all[0].Reason}
 	for _, p := range all[1:] {
 		e.Reason += "; " + p.Path + ": " + p.Reason
 	}

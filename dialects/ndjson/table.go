@@ -82,6 +82,9 @@ var meta = []field{
 	f("run", "Meta.Run", "the run; absent: the one that is open, the innermost where the open runs spawned each other"),
 }
 
+// anyLine is a line of unknown type.
+var anyLine = of[otelagent.Other]("", "")
+
 const startBrief = "when it began, where that is not the time of the line"
 const endBrief = "when it ended, where that is not the time of the line"
 

@@ -4,20 +4,16 @@
 package shell
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"reflect"
-	"strconv"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // A Reader is the part of a dialect that differs from others. It hands out events with Shell.Emit and errors with
@@ -102,7 +98,7 @@ func (s *Shell) Document(r io.Reader, read func(text []byte)) iter.Seq2[otelagen
 		case err != nil:
 			yield(nil, fmt.Errorf("%s: read: %w", s.Name, err))
 		case len(text) > s.Settings.MaxLine:
-			s.Reject(s.tooLong())
+			s.Reject(input.TooLong(s.Settings.MaxLine))
 		default:
 			read(text)
 		}
@@ -119,22 +115,13 @@ func (s *Shell) While(read func()) iter.Seq2[otelagent.Event, error] {
 	}
 }
 
-func (s *Shell) tooLong() *input.LineError {
-	return &input.LineError{Reason: "longer than " + strconv.Itoa(s.Settings.MaxLine) + " bytes"}
-}
-
 func (s *Shell) line(line input.Line, d Reader) {
-	missed, lagged := line.Lagged()
+	lost := line.Lost(s.Seq)
 	switch {
 	case line.TooLong:
-		s.Reject(s.tooLong())
-	case lagged:
-		detail := ""
-		if missed > 0 {
-			detail = strconv.FormatInt(missed, 10) + " events"
-		}
-		m := otelagent.Meta{Seq: s.Seq, Arrived: s.Arrived}
-		s.Emit(&otelagent.DefectFound{Meta: m, Code: spans.DefectEventLost, Detail: detail})
+		s.Reject(input.TooLong(s.Settings.MaxLine))
+	case lost != nil:
+		s.Emit(lost)
 	case ndjson.Own(line.Text):
 		if h, holds := d.(Holder); holds {
 			h.Hold(line)
@@ -225,13 +212,7 @@ func (s *Shell) Object(line input.Line) *object.Object {
 }
 
 // RejectSyntax rejects the line for an error of package rawjson or object.
-func (s *Shell) RejectSyntax(err error) {
-	e := &input.LineError{Reason: err.Error()}
-	if bad := (*rawjson.SyntaxError)(nil); errors.As(err, &bad) {
-		e.Reason, e.Cut = bad.Reason+" at byte "+strconv.Itoa(bad.Offset+1), bad.Cut
-	}
-	s.Reject(e)
-}
+func (s *Shell) RejectSyntax(err error) { s.Reject(input.Malformed(err)) }
 
 // RejectProblems rejects the line for each problem of o, and reports whether there was one. Variant names the kind of
 // line, where known. A line counts as rejected once.
