@@ -48,7 +48,7 @@ func (d *Decoder) runStarted(l *line, configKey, session, agent string) []otelag
 		e.SessionID = d.runs.home(l.m.Run)
 	}
 	r := d.runs.start(l.m.Run, e.SessionID)
-	r.begun, r.parent = true, e.ParentID
+	r.begun = true
 	if e.API != "" || e.Provider != "" {
 		r.fixed, r.rule = e.API != "", d.runs.ruleOf(e.API, e.Provider)
 	}

@@ -7,19 +7,6 @@
 //   - the bare array of messages that phi-core's save_messages writes.
 //
 // The first bytes of an input say which one it is. docs/dialects.md lists what becomes of each field.
-//
-//	rec := otelagent.NewRecorder(tracer)
-//	for ev, err := range phi.Events(os.Stdin, input.WithLive()) {
-//		var bad *input.LineError
-//		switch {
-//		case errors.As(err, &bad):
-//			log.Print(bad) // this line is lost, the rest goes on
-//		case err != nil:
-//			return err
-//		default:
-//			rec.Record(ctx, ev)
-//		}
-//	}
 package phi
 
 import (
@@ -57,7 +44,6 @@ type Decoder struct {
 func NewDecoder(opts ...input.Option) *Decoder {
 	d := &Decoder{shell: shell.New(Dialect, opts...)}
 	d.runs.settings = d.shell.Settings
-	d.shell.Place = d.runs.place
 	return d
 }
 

@@ -2,7 +2,6 @@ package phi
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 
 	"github.com/otelagent/otelagent/dialects/input"
@@ -13,8 +12,7 @@ import (
 // run is what is remembered of a run, open or ended.
 type run struct {
 	id, session string
-	parent      string // the run that started it
-	open, begun bool   // begun: its AgentStart was read
+	open, begun bool // begun: its AgentStart was read
 	// rule says how usage of the run is to be read; fixed says that its configuration names the protocol.
 	rule  spans.UsageRule
 	fixed bool
@@ -67,7 +65,6 @@ func (r *run) close() {
 type runs struct {
 	settings input.Settings
 	byID     recent[*run]
-	started  []*run // that may be open, in the order in which they started
 	sessions recent[bool]
 	// endedIn and endedRule are of the run that ended last: of a parallel group that is its judge.
 	endedIn   string
@@ -81,28 +78,8 @@ func (rs *runs) start(id, session string) *run {
 	}
 	r := &run{id: id, session: session, open: true, rule: rs.ruleOf("", "")}
 	rs.byID.put(id, r)
-	if rs.started = append(rs.started, r); len(rs.started) > maxStarted {
-		rs.started = slices.Clone(rs.started[len(rs.started)-maxStarted/2:])
-	}
 	rs.meet(session)
 	return r
-}
-
-// maxStarted is the number of runs that are looked at for an event that names none.
-const maxStarted = 1024
-
-// place places an event that names no run: on the open run, or on the last of a chain of open runs in which each is
-// started by the one before.
-func (rs *runs) place(m *otelagent.Meta) {
-	rs.started = slices.DeleteFunc(rs.started, func(r *run) bool { return !r.open })
-	for i, r := range rs.started {
-		if i > 0 && r.parent != rs.started[i-1].id {
-			return
-		}
-	}
-	if n := len(rs.started); n > 0 && (m.Session == "" || m.Session == rs.started[n-1].session) {
-		m.Run, m.Session = rs.started[n-1].id, rs.started[n-1].session
-	}
 }
 
 // meet remembers a session.

@@ -1,10 +1,10 @@
 package phi
 
 import (
-	"bytes"
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -210,37 +210,12 @@ func payload(o *object.Object, key string) otelagent.Request {
 	req, _ := otelagent.ParseRequest(raw) // what cannot be read is kept as it is spelled
 	once(p)
 	req.Messages = messagesOf(p.List("messages"))
-	if raw := p.Raw("provenance"); raw == nil || raw[0] != '[' {
-		return req
-	}
-	provenances := p.List("provenance")
-	if len(provenances) != len(req.Messages) {
-		return req
-	}
-	var in object.Object
-	for i, raw := range provenances {
-		in.Reset("", raw)
-		req.Messages[i].Provenance = provenance(&in, raw)
+	if raw := p.Raw("provenance"); raw != nil && raw[0] == '[' {
+		if list := p.List("provenance"); len(list) == len(req.Messages) {
+			for i, raw := range list {
+				req.Messages[i].Provenance = input.Provenance(raw)
+			}
+		}
 	}
 	return req
-}
-
-var provenanceKinds = map[spans.ProvenanceKind]bool{
-	spans.ProvenanceSystemPrompt: true, spans.ProvenanceIdentityBlock: true, spans.ProvenanceMemoryTier: true,
-	spans.ProvenanceLoopTurn: true,
-	spans.ProvenanceSteering: true, spans.ProvenanceFollowUp: true, spans.ProvenanceUnknown: true,
-}
-
-// provenance reads from o, which is spelled raw, where a message came from. Raw keeps one that its fields do not
-// spell byte for byte.
-func provenance(o *object.Object, raw []byte) spans.Provenance {
-	p := spans.Provenance{
-		Kind: spans.ProvenanceKind(o.String("kind")), Name: o.String("name"), Order: countOr(o, "order", 0),
-		Tier: o.String("tier"), RecordID: o.String("record_id"), TurnIndex: countOr(o, "turn_index", 0),
-		Role: o.String("role"), MessageIndex: countOr(o, "message_index", 0),
-	}
-	if provenanceKinds[p.Kind] && bytes.Equal(p.AppendJSON(nil), raw) {
-		return p
-	}
-	return spans.Provenance{Raw: string(raw)}
 }
