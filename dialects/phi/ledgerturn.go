@@ -58,7 +58,7 @@ func (d *Decoder) turnBegan(t *turn) bool {
 		if o != nil {
 			id := o.Object("turn_id")
 			t.index = countOr(id, "turnIndex", -1)
-			if id != nil && word(id.Raw("loopId")) != d.ledger.id {
+			if id != nil && word(id.Raw("loopId")) != d.record.id {
 				o.Keep("turn_id")
 			}
 		}
@@ -159,7 +159,7 @@ func (d *Decoder) ended(t *turn, asked *object.Object, msg *message) {
 		e.Name = word(msg.o.Raw("toolName"))
 	}
 	e.Result = append(append([]byte(`{"content":`), msg.o.Raw("content")...), '}')
-	if ref := d.ledger.child(e.CallID); ref != nil {
+	if ref := d.record.child(e.CallID); ref != nil {
 		e.ChildRunID = ref.run
 	}
 	d.step(t.record, nil, func(l *line) []otelagent.Event { return d.toolEnded(l, e, msg.failed(), msg.o) })

@@ -36,8 +36,8 @@ func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error]
 type Decoder struct {
 	shell  shell.Shell
 	runs   runs
-	ledger *ledger // nil while lines are read
-	cut    string  // where the run, or else the session, stands in which a document ends too early
+	record *record // of a document, at hand; nil while lines are read
+
 }
 
 // NewDecoder returns a Decoder that has met no runs.
@@ -128,8 +128,8 @@ func (d *Decoder) meta() otelagent.Meta {
 
 // emit hands ev out, with what the ledger at hand adds to it.
 func (d *Decoder) emit(ev otelagent.Event) {
-	if d.ledger != nil {
-		d.ledger.amend(ev)
+	if d.record != nil {
+		d.record.amend(ev)
 	}
 	d.shell.Emit(ev)
 }

@@ -403,7 +403,7 @@ func FuzzDecoder(f *testing.F) {
 		}
 		for _, file := range files {
 			f.Add(read(f, file))
-			f.Add(withoutBlanks(nil, read(f, file)))
+			f.Add(compacted(f, read(f, file)))
 		}
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"reflect"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/input"
@@ -48,9 +47,6 @@ type Shell struct {
 	Number, Seq int64
 	// Arrived is when the line at hand was read; zero in a recording.
 	Arrived time.Time
-	// Place completes the address of an event of our own dialect that stands in a run and names none; nil leaves that to
-	// the Recorder.
-	Place func(*otelagent.Meta)
 
 	own     *ndjson.Decoder
 	counted input.Stats // of own, as far as Stats has it
@@ -144,16 +140,7 @@ func (s *Shell) Emit(ev otelagent.Event) {
 
 // Own hands out the events of a line of our own dialect, whose number among all inputs is seq.
 func (s *Shell) Own(line input.Line, seq int64) {
-	yield := s.yield
-	if s.Place != nil {
-		yield = func(ev otelagent.Event, err error) bool {
-			if err == nil {
-				s.place(ev)
-			}
-			return s.yield(ev, err)
-		}
-	}
-	if !s.stopped && !s.own.Line(line, seq, yield) {
+	if !s.stopped && !s.own.Line(line, seq, s.yield) {
 		s.stopped = true
 	}
 	own := s.own.Stats()
@@ -161,19 +148,6 @@ func (s *Shell) Own(line input.Line, seq int64) {
 	s.Stats.Rejected += own.Rejected - s.counted.Rejected
 	s.Stats.IgnoredKeys += own.IgnoredKeys - s.counted.IgnoredKeys
 	s.counted = own
-}
-
-// place places an event that stands in a run and names none.
-func (s *Shell) place(ev otelagent.Event) {
-	switch ev.(type) {
-	case *otelagent.RunStarted, *otelagent.GroupStarted, *otelagent.GroupEnded, *otelagent.FactStated:
-		return
-	}
-	// All events embed their Meta. Lines of our own are rare among those of another dialect.
-	m := reflect.ValueOf(ev).Elem().FieldByName("Meta").Addr().Interface().(*otelagent.Meta)
-	if m.Run == "" {
-		s.Place(m)
-	}
 }
 
 // Rows calls read, which reads input that has no lines: the rows of a document or of a database. Line numbers are
