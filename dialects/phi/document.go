@@ -212,7 +212,9 @@ func (d *Decoder) conversation(list []message, numbered bool) (asks bool) {
 		t := turn{record: "messages", index: n, reply: list[reply], results: list[reply+1 : end]}
 		t.inputs = slices.Concat(list[:reply], t.results)
 		if numbered {
-			t.index = countOr(object.Of("", t.reply.o.Raw("turnId")), "turnIndex", n)
+			if named := object.Of("", t.reply.o.Raw("turnId")).Count("turnIndex"); named != nil {
+				t.index = *named
+			}
 		}
 		asks = d.turn(&t)
 		list = list[end:]

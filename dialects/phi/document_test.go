@@ -143,7 +143,7 @@ func TestCutDocument(t *testing.T) {
 		turns := 0
 		step := 1 + len(text)/500
 		for n := 1; n < len(text); n += step {
-			if shapeOf(text[:n]) != aDocument {
+			if isDocument, _, _ := shapeOf(text[:n]); !isDocument {
 				continue // not yet known from a line
 			}
 			events, cuts := 0, 0

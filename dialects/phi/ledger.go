@@ -150,7 +150,7 @@ func (d *Decoder) group(s *session, first *record) bool {
 	}
 	members := texts(o, "all_loop_ids", false)
 	d.begin(&record{start: otelagent.Moment{Time: first.start.Time, Source: spans.TimeSourceBound}})
-	started := d.step(groupRecord, o, func(l *line) []otelagent.Event { return d.groupStarted(l, s.id, members) })
+	started := d.step(groupRecord, o, func(l *line) []otelagent.Event { return d.groupStarted(l, s.id, "all_loop_ids") })
 	d.record = nil
 	if started == nil {
 		return false

@@ -101,13 +101,14 @@ func (d *Decoder) step(name string, o *object.Object, read func(l *line) []otela
 	d.shell.Seq++
 	l := &line{Object: o, name: name, m: d.meta()}
 	l.m.Run = d.record.id
+	if l.run = d.runs.find(l.m.Run); l.run != nil {
+		l.m.Session = l.run.session
+	}
 	events := read(l)
 	if d.shell.RejectProblems(name, o) {
 		return nil
 	}
-	for _, ev := range events {
-		d.emit(ev)
-	}
+	d.emit(events...)
 	return l
 }
 
@@ -187,7 +188,7 @@ func (d *Decoder) loopStarted(s *session, o *object.Object, keepEvents bool) boo
 func (d *Decoder) loopEnded(empty bool) {
 	p := d.record
 	if o := object.Of(p.path, p.raw); o.Has("rejection") && empty {
-		d.step(loopRecord, o, func(l *line) []otelagent.Event { return d.refused(l, o.String("rejection")) })
+		d.step(loopRecord, o, func(l *line) []otelagent.Event { return refused(l, "rejection") })
 	}
 	d.step(loopRecord, object.Of(p.path, p.raw), func(l *line) []otelagent.Event {
 		l.m.Time = l.Time("ended_at")
@@ -269,9 +270,8 @@ func (d *Decoder) runMeta() otelagent.Meta {
 // beforeEnd hands out what a record says and no event.
 func (d *Decoder) beforeEnd(block []byte) {
 	if at := timeOf(object.Of("", block).Raw("createdAt")); !at.IsZero() {
-		e := newCompaction(spans.CompactionKindSummary)
-		e.Compaction.Start, e.End = otelagent.Moment{Time: at}, otelagent.Moment{Time: at}
-		e.Summary, e.Meta = block, d.runMeta()
+		e := newCompaction(d.runMeta(), spans.CompactionKindSummary)
+		e.Compaction.Start, e.End, e.Summary = otelagent.Moment{Time: at}, otelagent.Moment{Time: at}, block
 		d.emit(e)
 	} else if block != nil {
 		d.emitOther(d.runMeta(), loopRecord+unknownKeys, slices.Concat([]byte(`{"compaction_block":`), block, []byte("}")))

@@ -57,7 +57,7 @@ func (d *Decoder) turnBegan(t *turn) bool {
 	l := d.step(t.record, o, func(l *line) []otelagent.Event {
 		if o != nil {
 			id := o.Object("turn_id")
-			t.index = countOr(id, "turnIndex", -1)
+			t.index = count(id, "turnIndex")
 			if id != nil && word(id.Raw("loopId")) != d.record.id {
 				o.Keep("turn_id")
 			}

@@ -126,10 +126,19 @@ func (d *Decoder) meta() otelagent.Meta {
 	return otelagent.Meta{Seq: d.shell.Seq, Arrived: d.shell.Arrived}
 }
 
-// emit hands ev out, with what the ledger at hand adds to it.
-func (d *Decoder) emit(ev otelagent.Event) {
-	if d.record != nil {
-		d.record.amend(ev)
+// emit hands events out, with what the record at hand adds to them.
+func (d *Decoder) emit(events ...otelagent.Event) {
+	for _, ev := range events {
+		if d.record != nil {
+			d.record.amend(ev)
+		}
+		d.shell.Emit(ev)
 	}
-	d.shell.Emit(ev)
+}
+
+// emitOther hands out a body that has no place among the events; nothing when it is nil.
+func (d *Decoder) emitOther(m otelagent.Meta, typ string, body []byte) {
+	if body != nil {
+		d.emit(&otelagent.Other{Meta: m, Type: typ, Body: body})
+	}
 }

@@ -153,14 +153,12 @@ func (rs *runs) ruleOf(api, provider string) spans.UsageRule {
 	return cmp.Or(rs.settings.Rule, spans.UsageRuleIncludesCache)
 }
 
-// replyRule returns the rule of the usage that a provider reports of a reply in the run of that id.
-func (rs *runs) replyRule(id, provider string) spans.UsageRule {
-	r := rs.find(id)
-	open := r != nil && r.open
+// replyRule returns the rule of the usage that a provider reports of a reply in run r.
+func (rs *runs) replyRule(r *run, provider string) spans.UsageRule {
 	switch {
-	case provider != "" && !(open && r.fixed):
+	case provider != "" && !(r.open && r.fixed):
 		return rs.ruleOf("", provider)
-	case open:
+	case r.open:
 		return r.rule
 	}
 	return rs.ruleOf("", "")

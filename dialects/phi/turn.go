@@ -1,12 +1,12 @@
 package phi
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -114,51 +114,37 @@ var triggers = map[string]spans.Trigger{
 }
 
 func (d *Decoder) turnStart(l *line) []otelagent.Event {
-	return d.turnStarted(l, countOr(l.Object, "turn_index", -1))
+	return d.turnStarted(l, count(l.Object, "turn_index"))
 }
 
 // turnStarted reads the start of a turn, from a TurnStart or a Turn.
 func (d *Decoder) turnStarted(l *line, index int64) []otelagent.Event {
-	kind, fields := enum(l.Object, "triggered_by")
-	if fields != nil {
-		l.Keep("triggered_by")
+	kind := plainWord(l.Object, "triggered_by")
+	e := &otelagent.TurnStarted{Meta: l.m, TurnInfo: otelagent.TurnInfo{Index: index}}
+	e.Trigger = cmp.Or(triggers[kind], spans.Trigger(kind))
+	if l.Failed() == 0 {
+		l.run.beginTurn(index)
 	}
-	if l.bad() {
-		return nil
-	}
-	e := &otelagent.TurnStarted{TurnInfo: otelagent.TurnInfo{Index: index}}
-	var known bool
-	if e.Trigger, known = triggers[kind]; !known {
-		e.Trigger = spans.Trigger(kind)
-	}
-	r := d.runs.opened(&l.m)
-	r.beginTurn(index)
-	if !r.begun {
+	if !l.run.begun {
 		e.Provider = d.shell.Settings.Provider
 	}
-	e.Meta = l.m
 	return []otelagent.Event{e}
 }
 
 func (d *Decoder) turnEnd(l *line) []otelagent.Event {
-	if raw := l.Raw("message"); raw != nil && raw[0] != '{' {
-		l.Fail("message", "want an object, got "+rawjson.KindOf(raw))
-	}
+	l.Object.Object("message")
 	return d.turnEnded(l, messageOf(l.Raw("message")), messagesOf(l.List("tool_results")))
 }
 
 // turnEnded reads the end of a turn with the given reply and results, from a TurnEnd or a Turn.
 func (d *Decoder) turnEnded(l *line, reply message, results []otelagent.Message) []otelagent.Event {
-	e := &otelagent.TurnEnded{TurnResult: otelagent.TurnResult{
+	e := &otelagent.TurnEnded{Meta: l.m, TurnResult: otelagent.TurnResult{
 		Model: word(reply.o.Raw("model")), Provider: reply.provider(), StopReason: word(reply.o.Raw("stopReason")),
 		Error: word(reply.o.Raw("error_message")), Results: results,
 	}}
-	rule := d.runs.replyRule(l.m.Run, e.Provider)
+	rule := d.runs.replyRule(l.run, e.Provider)
 	if e.Usage = usage(l.Object, "usage", rule); !l.Has("usage") {
 		e.Usage = reply.usage(rule)
-	}
-	if l.bad() {
-		return nil
 	}
 	switch e.StopReason {
 	case "error":
@@ -169,45 +155,40 @@ func (d *Decoder) turnEnded(l *line, reply message, results []otelagent.Message)
 	if reply.Raw != nil {
 		e.Output = &reply.Message
 	}
-	r := d.runs.in(&l.m)
-	r.rule = rule
-	r.endTurn()
-	e.Meta = l.m
+	if l.Failed() == 0 {
+		l.run.rule = rule
+		l.run.endTurn()
+	}
 	return []otelagent.Event{e}
 }
 
 func (d *Decoder) turnRequest(l *line) []otelagent.Event {
-	return d.request(l, countOr(l.Object, "turn_index", -1), "payload")
+	return d.request(l, count(l.Object, "turn_index"), "payload")
 }
 
 // request reads what the model received, from the member of that key.
-func (d *Decoder) request(l *line, index int64, key string) []otelagent.Event {
+func (d *Decoder) request(l *line, index int64, key string) (events []otelagent.Event) {
 	l.Require(key)
-	e := &otelagent.RequestPrepared{Request: payload(l.Object, key)}
-	if l.bad() {
-		return nil
-	}
-	var events []otelagent.Event
-	r := d.runs.opened(&l.m)
+	e := &otelagent.RequestPrepared{Meta: l.m, Request: payload(l.Object, key)}
 	switch {
-	case !r.inTurn && index >= 0: // a turn whose start was not read: it started before
-		r.beginTurn(index)
+	case l.Failed() > 0:
+	case !l.run.inTurn && index >= 0: // a turn whose start was not read: it started before
+		l.run.beginTurn(index)
 		start := &otelagent.TurnStarted{Meta: l.m, TurnInfo: otelagent.TurnInfo{Index: index}}
 		if !l.m.Time.IsZero() {
 			start.Start = otelagent.Moment{Time: l.m.Time, Source: spans.TimeSourceBound}
 		}
 		events = append(events, start)
-	case index >= 0 && index != r.turn:
+	case index >= 0 && index != l.run.turn:
 		l.Keep("turn_index")
 	}
-	e.Meta = l.m
 	return append(events, e)
 }
 
 // payload reads a request.
 func payload(o *object.Object, key string) otelagent.Request {
-	p, raw := o.Object(key), o.Raw(key)
-	req, _ := otelagent.ParseRequest(raw) // what cannot be read is kept as it is spelled
+	p := o.Object(key)
+	req, _ := otelagent.ParseRequest(o.Raw(key)) // what cannot be read is kept as it is spelled
 	once(p)
 	req.Messages = messagesOf(p.List("messages"))
 	if raw := p.Raw("provenance"); raw != nil && raw[0] == '[' {
