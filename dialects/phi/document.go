@@ -162,14 +162,11 @@ func (d *Decoder) messageArray(raws [][]byte, raw []byte, whole bool) {
 	p := &record{}
 	for i, raw := range raws {
 		list[i] = messageOf(raw)
-		t := list[i].Time
-		if p.start.Time.IsZero() && !t.IsZero() {
-			p.start = otelagent.Moment{Time: t, Source: spans.TimeSourceMessage}
-		}
-		if t.After(p.end.Time) {
+		if t := list[i].Time; t.After(p.end.Time) {
 			p.end = otelagent.Moment{Time: t, Source: spans.TimeSourceMessage}
 		}
 	}
+	p.startedWith(list)
 	d.shell.Stats.Lines += int64(len(list))
 	d.shell.Stats.Events += int64(len(list))
 	if p.start.Time.IsZero() {

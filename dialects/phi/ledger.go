@@ -82,7 +82,12 @@ func (s *session) readRuns(path string, m *mender) {
 			p.group = group
 		}
 	}
-	slices.SortStableFunc(s.runs, func(a, b *record) int { return a.start.Time.Compare(b.start.Time) })
+	slices.SortStableFunc(s.runs, func(a, b *record) int {
+		if a.start.Time.IsZero() != b.start.Time.IsZero() { // those without a start come last
+			return b.start.Time.Compare(a.start.Time)
+		}
+		return a.start.Time.Compare(b.start.Time)
+	})
 	for _, p := range s.runs {
 		if p.group != nil {
 			s.groups[groupOf(p.group)] = append(s.groups[groupOf(p.group)], p)

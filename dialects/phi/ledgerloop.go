@@ -134,6 +134,15 @@ func (d *Decoder) loop(s *session, p *record) {
 	if p.cut && (p.id == "" || !o.Has("started_at")) {
 		return // cut before anything is known of it
 	}
+	var messages []message
+	if raw := o.Raw("messages"); raw != nil && raw[0] == '[' && !(o.Has("started_at") && o.Has("turns")) {
+		for _, raw := range o.List("messages") {
+			messages = append(messages, messageOf(raw))
+		}
+	}
+	if !o.Has("started_at") {
+		p.startedWith(messages)
+	}
 	begin := object.Of(p.path, p.raw)
 	if begin.Use(loopFields...); begin.Has("parallel_group") && !p.grouped {
 		begin.Keep("parallel_group")
@@ -148,12 +157,8 @@ func (d *Decoder) loop(s *session, p *record) {
 		d.shell.Stats.Events++
 		if o.Has("turns") {
 			d.turns(p.path, turns)
-		} else if raw := o.Raw("messages"); !p.cut && raw != nil && raw[0] == '[' { // from before there were turns
-			var list []message
-			for _, raw := range o.List("messages") {
-				list = append(list, messageOf(raw))
-			}
-			d.conversation(list, true)
+		} else if !p.cut { // from before there were turns
+			d.conversation(messages, true)
 		}
 		d.beforeEnd(block)
 		if !p.running {
@@ -170,8 +175,10 @@ func (d *Decoder) loopStarted(s *session, o *object.Object, keepEvents bool) boo
 		if o.Require("loop_id") && o.String("loop_id") == "" {
 			o.Fail("loop_id", "want a string that is not empty")
 		}
-		o.Require("started_at")
-		l.m.Time = o.Time("started_at")
+		if l.m.Time = d.record.start.Time; d.record.start.Source == "" {
+			o.Require("started_at")
+			l.m.Time = o.Time("started_at")
+		}
 		return d.runStarted(l, "config", s.id, s.String("agent_id"))
 	})
 	if l == nil {
@@ -194,6 +201,16 @@ func (d *Decoder) loopEnded(empty bool) {
 		l.m.Time = l.Time("ended_at")
 		return d.agentEnd(l)
 	})
+}
+
+// startedWith makes the start of a run whose record does not say it that of its first message with a time.
+func (p *record) startedWith(messages []message) {
+	for i := range messages {
+		if t := messages[i].Time; !t.IsZero() {
+			p.start = otelagent.Moment{Time: t, Source: spans.TimeSourceMessage}
+			return
+		}
+	}
 }
 
 // readRefs reads which tool calls of the run spawned which runs.

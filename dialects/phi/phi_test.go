@@ -311,7 +311,7 @@ func TestLinesAlike(t *testing.T) {
 
 // TestNoProvenance reads null as nothing known.
 func TestNoProvenance(t *testing.T) {
-	if p := input.Provenance([]byte("null")); p != (spans.Provenance{}) {
+	if p := provenance([]byte("null")); p != (spans.Provenance{}) {
 		t.Errorf("%+v", p)
 	}
 }
@@ -327,7 +327,7 @@ func TestProvenanceComesBack(t *testing.T) {
 		{`{"kind":"follow-up"}`, false},
 		{`{"kind":"unknown"}`, false},
 		{`{"kind":"identity-block","name":"a\"é","order":3}`, false},
-		{`{"order":3,"kind":"identity-block","name":"a"}`, false}, // another order
+		{`{"order":3,"kind":"identity-block","name":"a"}`, true}, // another order
 		{`{"kind":"identity-block","name":"\u00e9","order":3}`, true},
 		{`{"kind":"memory-tier","tier":"long","record_id":""}`, false},
 		{`{"kind":"loop-turn","turn_index":0,"role":"brand-new","message_index":7}`, false},
@@ -343,7 +343,7 @@ func TestProvenanceComesBack(t *testing.T) {
 		{`"steering"`, true},
 		{`{}`, true},
 	} {
-		p := input.Provenance([]byte(test.raw))
+		p := provenance([]byte(test.raw))
 		if p.Raw != "" {
 			if p.Raw != test.raw || !test.kept || p.Kind != "" {
 				t.Errorf("%s: %+v", test.raw, p)

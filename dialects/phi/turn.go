@@ -1,6 +1,7 @@
 package phi
 
 import (
+	"bytes"
 	"cmp"
 	"strings"
 	"time"
@@ -194,9 +195,18 @@ func payload(o *object.Object, key string) otelagent.Request {
 	if raw := p.Raw("provenance"); raw != nil && raw[0] == '[' {
 		if list := p.List("provenance"); len(list) == len(req.Messages) {
 			for i, raw := range list {
-				req.Messages[i].Provenance = input.Provenance(raw)
+				req.Messages[i].Provenance = provenance(raw)
 			}
 		}
 	}
 	return req
+}
+
+// provenance reads where a message came from. Raw keeps one that is spelled otherwise than phi-core does.
+func provenance(raw []byte) spans.Provenance {
+	p := input.Provenance(raw)
+	if !bytes.Equal(p.AppendJSON(nil), raw) {
+		p = spans.Provenance{Raw: string(raw)}
+	}
+	return p
 }
