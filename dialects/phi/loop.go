@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"strconv"
 
-	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -69,12 +68,6 @@ func (d *Decoder) agentEnd(l *line) []otelagent.Event {
 	rule := d.runs.ruleOf("", "")
 	if r != nil && (r.open || r.fixed) {
 		rule = r.rule
-	} else {
-		for _, msg := range e.Messages {
-			if provider := object.Of("", msg.Raw).Raw("provider"); provider != nil {
-				rule = d.runs.ruleOf("", word(provider))
-			}
-		}
 	}
 	e.Usage = usage(l.Object, "usage", rule)
 	idle := len(e.Messages) == 0 && (e.Usage == nil || *e.Usage == otelagent.Usage{Rule: rule})

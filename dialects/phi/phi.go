@@ -32,7 +32,7 @@ func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error]
 // A Decoder reads any number of inputs, such as the files of one recording: it remembers the runs it met. Not safe
 // for concurrent use.
 //
-// It remembers up to 32,768 runs and as many sessions, and 1,024 tool calls of an open turn.
+// It remembers 32,768 runs, as many sessions, and 1,024 tool calls of an open turn.
 type Decoder struct {
 	shell  shell.Shell
 	runs   runs
@@ -43,7 +43,7 @@ type Decoder struct {
 // NewDecoder returns a Decoder that has met no runs.
 func NewDecoder(opts ...input.Option) *Decoder {
 	d := &Decoder{shell: shell.New(Dialect, opts...)}
-	d.runs.settings = d.shell.Settings
+	d.runs = newRuns(d.shell.Settings)
 	return d
 }
 
@@ -86,39 +86,27 @@ func (d *Decoder) End() {}
 
 // Line reads one line: an AgentEvent, a line of phi-core's event log, or a server-sent event.
 func (d *Decoder) Line(line input.Line) {
-	if line.Event != "" && line.Event != "agent_event" && line.Event != "message" && d.foreign(line) {
-		return
-	}
-	o, raw := d.shell.Object(line), line.Text
-	if o == nil {
-		return
-	}
-	var stamp time.Time
-	if !o.Has("type") && o.Has("event") { // a line of the event log
-		stamp, _ = input.Time(o.Raw(input.Key))
-		raw = o.Raw("event")
-		if o = o.Object("event"); o == nil {
-			d.shell.Reject(&input.LineError{Field: "event", Reason: "want an object, got " + rawjson.KindOf(raw)})
-			return
+	o, err := object.Parse(line.Text)
+	ours := line.Event == "" || line.Event == "agent_event" || line.Event == "message"
+	switch {
+	case !ours && (err != nil || word(o.Raw("type")) == ""):
+		body := line.Text
+		if rawjson.Valid(body, object.MaxDepth) != nil || rawjson.ValidUTF8(body) != nil {
+			body = rawjson.Quote(nil, string(body))
 		}
+		d.shell.Stats.Events++
+		d.emitOther(d.meta(), line.Event, body)
+	case err != nil:
+		d.shell.RejectSyntax(err)
+	case o.Has("event") && !o.Has("type"): // a line of the event log
+		stamp, _ := input.Time(o.Raw(input.Key))
+		raw := o.Raw("event")
+		if o = o.Object("event"); !d.shell.RejectProblems("", o) {
+			d.event(o, raw, stamp)
+		}
+	default:
+		d.event(o, line.Text, time.Time{})
 	}
-	d.event(o, raw, stamp)
-}
-
-// foreign takes a server-sent event whose name is not phi-core's, unless it is an AgentEvent, and reports whether it
-// did.
-func (d *Decoder) foreign(line input.Line) bool {
-	body := line.Text
-	o, err := object.Parse(body)
-	if err == nil && word(o.Raw("type")) != "" {
-		return false
-	}
-	if rawjson.Valid(body, object.MaxDepth) != nil || rawjson.ValidUTF8(body) != nil {
-		body = rawjson.Quote(nil, string(body))
-	}
-	d.shell.Stats.Events++
-	d.emit(&otelagent.Other{Meta: d.meta(), Type: line.Event, Body: body})
-	return true
 }
 
 // meta returns where the line at hand stands.

@@ -370,20 +370,18 @@ func TestProvenanceComesBack(t *testing.T) {
 	}
 }
 
-func TestRecentForgetsWhatIsOld(t *testing.T) {
-	var r recent[int]
-	for i := range 3 * recentMost {
-		r.put(fmt.Sprint(i), i)
-		r.get("0")
+// TestRunsAreBounded forgets runs that have ended before those that are open.
+func TestRunsAreBounded(t *testing.T) {
+	rs := newRuns(input.SettingsOf())
+	rs.start("open", "s")
+	for i := range 3 * maxRuns {
+		rs.start(fmt.Sprint(i), fmt.Sprint("s", i)).close()
 	}
-	if _, ok := r.get("0"); !ok {
-		t.Error("forgot what was in use")
+	if rs.find("open") == nil {
+		t.Error("forgot an open run")
 	}
-	if _, ok := r.get("1"); ok {
-		t.Error("remembers everything")
-	}
-	if n := len(r.young) + len(r.old); n > 2*recentMost {
-		t.Errorf("%d keys", n)
+	if len(rs.byID) > maxRuns || len(rs.sessions) > maxRuns {
+		t.Errorf("%d runs, %d sessions", len(rs.byID), len(rs.sessions))
 	}
 }
 
