@@ -1,6 +1,8 @@
 package phi
 
 import (
+	"slices"
+
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -86,18 +88,14 @@ func (d *Decoder) turn(t *turn) (asks bool) {
 			calls[id] = asked
 		}
 	}
-	answers := func(msg *message) bool { return calls[msg.ToolCallID] != nil }
-	result, inInput := map[string]*message{}, map[string]bool{}
-	before := len(t.inputs) // the inputs before the first answer
-	for i := range t.inputs {
-		if msg := &t.inputs[i]; answers(msg) && !inInput[msg.ToolCallID] {
-			result[msg.ToolCallID], inInput[msg.ToolCallID] = msg, true
-			before = min(before, i)
-		}
-	}
-	for i := range t.results {
-		if msg := &t.results[i]; answers(msg) && result[msg.ToolCallID] == nil {
-			result[msg.ToolCallID] = msg
+	result := map[string]*message{} // the first of each call
+	before := len(t.inputs)         // the inputs before the first result
+	for i, msg := range slices.Concat(t.inputs, t.results) {
+		if id := msg.ToolCallID; calls[id] != nil && result[id] == nil {
+			result[id] = &msg
+			if before = min(before, i); i < len(t.inputs) && msg.failedWith(textHookDenied) { // messageAdded has the call
+				delete(calls, id)
+			}
 		}
 	}
 
@@ -111,21 +109,22 @@ func (d *Decoder) turn(t *turn) (asks bool) {
 		d.added(t.record, t.reply)
 	}
 	for _, id := range order {
-		if msg := result[id]; msg != nil && !(inInput[id] && msg.failedWith(textHookDenied)) {
-			d.began(t, id, calls[id], msg)
+		if result[id] != nil && calls[id] != nil {
+			d.began(t, id, calls[id], result[id])
 		}
 	}
-	for i := range t.inputs[before:] {
-		msg := &t.inputs[before+i]
-		if answers(msg) && result[msg.ToolCallID] == msg && !msg.failedWith(textHookDenied) {
-			d.ended(t, calls[msg.ToolCallID], msg)
+	end := func(id string) {
+		if result[id] != nil && calls[id] != nil {
+			d.ended(t, calls[id], result[id])
+			delete(calls, id)
 		}
-		d.added(t.record, *msg)
+	}
+	for _, msg := range t.inputs[before:] {
+		end(msg.ToolCallID)
+		d.added(t.record, msg)
 	}
 	for _, id := range order {
-		if msg := result[id]; msg != nil && !inInput[id] {
-			d.ended(t, calls[id], msg)
-		}
+		end(id)
 	}
 	if t.reply.Raw != nil || record.Has("ended_at") {
 		d.turnOver(t)
