@@ -8,6 +8,7 @@ package ndjson
 import (
 	"bytes"
 	"cmp"
+	_ "embed"
 	"fmt"
 	"io"
 	"iter"
@@ -22,6 +23,13 @@ import (
 
 // Dialect is the name of this dialect in RunInfo.Dialect, GroupInfo.Dialect and FactStated.Dialect of lines that name none.
 const Dialect = "otelagent"
+
+// Schema is a JSON Schema (draft 2020-12) of one line. A Decoder rejects every line that it rejects. It accepts lines
+// that a Decoder rejects for a key that stands there twice, a time outside of 1678 to 2261, or the number of
+// provenances of a request. A test compares both. It must not be written to.
+//
+//go:embed schema.json
+var Schema []byte
 
 // prefix begins every line's type.
 const prefix = "otelagent."

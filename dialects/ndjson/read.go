@@ -185,17 +185,13 @@ func (r *reader) origins(o *object.Object, key string, req *otelagent.RequestPre
 	at, attempt := req.At, req.Attempt
 	req.Request, _ = otelagent.ParseRequest(req.Payload) // what cannot be read is kept as it is spelled
 	req.At, req.Attempt = at, attempt
-	var list []spans.Provenance
-	before := o.Failed()
-	if r.value(o, key, o.Raw(key), reflect.ValueOf(&list).Elem()); o.Failed() > before {
-		return
-	}
-	if len(list) != len(req.Messages) {
+	list := o.List(key)
+	if list != nil && len(list) != len(req.Messages) {
 		o.Fail(key, "want one for each of the "+strconv.Itoa(len(req.Messages))+" messages of payload, got "+
 			strconv.Itoa(len(list)))
 		return
 	}
-	for i := range list {
-		req.Messages[i].Provenance = list[i]
+	for i, raw := range list { // none where it is no array
+		req.Messages[i].Provenance = input.Provenance(raw)
 	}
 }
