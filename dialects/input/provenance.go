@@ -13,7 +13,8 @@ func Provenance(value []byte) spans.Provenance {
 	if string(value) == "null" {
 		return spans.Provenance{}
 	}
-	o := object.Of("", value)
+	var o object.Object
+	o.Reset("", value)
 	number := func(key string) int64 {
 		if n := o.Count(key); n != nil {
 			return *n
@@ -25,8 +26,12 @@ func Provenance(value []byte) spans.Provenance {
 		Tier: o.String("tier"), RecordID: o.String("record_id"), TurnIndex: number("turn_index"),
 		Role: o.String("role"), MessageIndex: number("message_index"),
 	}
-	said := object.Of("", p.AppendJSON(nil))
-	same := len(o.Keys()) == len(said.Keys()) && p.Encode() != "" && p.Encode()[0] != '?'
+	spelled := p.AppendJSON(nil)
+	if bytes.Equal(spelled, value) && known(p) {
+		return p
+	}
+	said := object.Of("", spelled)
+	same := len(o.Keys()) == len(said.Keys()) && known(p)
 	for key, spelled := range said.All() {
 		same = same && bytes.Equal(o.Spelled(key), spelled)
 	}
@@ -34,4 +39,10 @@ func Provenance(value []byte) spans.Provenance {
 		return spans.Provenance{Raw: string(value)}
 	}
 	return p
+}
+
+// known reports whether p is of a kind that has a short form.
+func known(p spans.Provenance) bool {
+	short := p.Encode()
+	return short != "" && short[0] != '?'
 }
