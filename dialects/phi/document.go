@@ -96,7 +96,7 @@ func (m *mender) copy(path, key string) {
 		at, inner := elementAt(path, i), key
 		if open == '{' {
 			spelled := m.RawKey()
-			inner = word(spelled)
+			inner = stringOf(spelled)
 			at = member(path, inner)
 			m.complete = append(append(m.complete, spelled...), ':')
 		}

@@ -45,10 +45,16 @@ const (
 )
 
 var variants = map[string]variant{
-	"AgentStart":          {read: (*Decoder).agentStart, place: byRead},
-	"AgentEnd":            {read: (*Decoder).agentEnd, place: byRead, ends: true},
-	"TurnStart":           {read: (*Decoder).turnStart, place: inOpen},
-	"TurnRequest":         {read: (*Decoder).turnRequest, place: inOpen},
+	"AgentStart": {read: func(d *Decoder, l *line) []otelagent.Event {
+		return d.runStarted(l, "config_snapshot", "", "")
+	}, place: byRead},
+	"AgentEnd": {read: (*Decoder).agentEnd, place: byRead, ends: true},
+	"TurnStart": {read: func(d *Decoder, l *line) []otelagent.Event {
+		return d.turnStarted(l, count(l.Object, "turn_index"))
+	}, place: inOpen},
+	"TurnRequest": {read: func(d *Decoder, l *line) []otelagent.Event {
+		return request(l, count(l.Object, "turn_index"), "payload")
+	}, place: inOpen},
 	"TurnEnd":             {read: (*Decoder).turnEnd, ends: true},
 	"MessageStart":        {read: (*Decoder).messageStart, untimed: true},
 	"MessageUpdate":       {read: (*Decoder).messageUpdate, untimed: true},
@@ -57,13 +63,19 @@ var variants = map[string]variant{
 	"ToolExecutionUpdate": {read: (*Decoder).toolProgress, untimed: true},
 	"ProgressMessage":     {read: (*Decoder).progressMessage, place: byRead, untimed: true},
 	"ToolExecutionEnd":    {read: (*Decoder).toolEnd, ends: true, untimed: true},
-	"InputRejected":       {read: (*Decoder).inputRejected, untimed: true},
-	"ParallelLoopStart":   {read: (*Decoder).parallelStart, place: noLoop},
-	"ParallelLoopEnd":     {read: (*Decoder).parallelEnd, place: noLoop, ends: true},
-	"CompactionStarted":   {read: (*Decoder).compactionStarted, place: inOpen},
-	"CompactionEnded":     {read: (*Decoder).compactionEnded, ends: true},
-	"PrunApplied":         {read: (*Decoder).prunApplied, ends: true},
-	"RevertApplied":       {read: (*Decoder).revertApplied, ends: true},
+	"InputRejected": {read: func(d *Decoder, l *line) []otelagent.Event {
+		return refused(l, "reason")
+	}, untimed: true},
+	"ParallelLoopStart": {read: func(d *Decoder, l *line) []otelagent.Event {
+		return d.groupStarted(l, l.String("session_id"), "loop_ids")
+	}, place: noLoop},
+	"ParallelLoopEnd": {read: func(d *Decoder, l *line) []otelagent.Event {
+		return d.groupEnded(l, l.String("session_id"))
+	}, place: noLoop, ends: true},
+	"CompactionStarted": {read: (*Decoder).compactionStarted, place: inOpen},
+	"CompactionEnded":   {read: (*Decoder).compactionEnded, ends: true},
+	"PrunApplied":       {read: (*Decoder).prunApplied, ends: true},
+	"RevertApplied":     {read: (*Decoder).revertApplied, ends: true},
 }
 
 // event reads one AgentEvent, which is spelled raw. Stamp is the time that is stated around it.
@@ -136,8 +148,8 @@ func (d *Decoder) unknown(l *line, stamp time.Time) {
 	d.emitOther(l.m, l.name, l.raw)
 }
 
-// word returns what a JSON string says; empty for any other value.
-func word(raw []byte) string {
+// stringOf returns what a JSON string says; empty for any other value.
+func stringOf(raw []byte) string {
 	s, _ := rawjson.String(raw)
 	return s
 }
@@ -157,7 +169,7 @@ func count(o *object.Object, key string) int64 {
 	return -1
 }
 
-// enum reads a word of serde's external tagging: "Word", or {"Word":{fields}}. A member of any other form is kept as
+// enum reads a value of serde's external tagging: "Word", or {"Word":{fields}}. A member of any other form is kept as
 // unknown too.
 func enum(o *object.Object, key string) (word string, fields *object.Object) {
 	raw := o.Raw(key)
@@ -179,8 +191,8 @@ func enum(o *object.Object, key string) (word string, fields *object.Object) {
 	return "", nil
 }
 
-// plainWord is enum for a word without fields.
-func plainWord(o *object.Object, key string) string {
+// plainEnum is enum for a value without fields.
+func plainEnum(o *object.Object, key string) string {
 	word, fields := enum(o, key)
 	if fields != nil {
 		o.Keep(key)

@@ -11,11 +11,9 @@ import (
 
 // Fields of phi-core's records.
 var (
-	sessionFields = []string{
-		"session_id", "agent_id", "created_at", "last_active_at", "formation", "parent_spawn_ref",
-		"scope", "loops", "model_config",
-	}
-	loopFields = []string{
+	sessionFacts  = []string{"created_at", "last_active_at", "formation", "parent_spawn_ref", "scope"}
+	sessionFields = append([]string{"session_id", "agent_id", "loops", "model_config"}, sessionFacts...)
+	loopFields    = []string{
 		"loop_id", "session_id", "agent_id", "parent_loop_id", "continuation_kind", "started_at", "ended_at", "status",
 		"rejection", "config", "messages", "turns", "usage", "metadata", "events", "children_loop_ids", "child_loop_refs",
 		"parallel_group", "compaction_block",
@@ -63,7 +61,7 @@ func (d *Decoder) session(path string, raw []byte, m *mender) {
 			d.loop(s, p)
 		}
 	}
-	d.sessionFacts(s)
+	d.facts(s)
 }
 
 // readRuns finds the runs of the session.
@@ -75,7 +73,7 @@ func (s *session) readRuns(path string, m *mender) {
 		}
 		at := elementAt(member(path, "loops"), i)
 		o := object.Of("", raw) // problems are those of its reader
-		p := &record{path: at, raw: raw, id: word(o.Raw("loop_id")), cut: at == m.cut}
+		p := &record{path: at, raw: raw, id: stringOf(o.Raw("loop_id")), cut: at == m.cut}
 		p.start.Time = timeOf(o.Raw("started_at"))
 		s.runs = append(s.runs, p)
 		if group := o.Raw("parallel_group"); group != nil && group[0] == '{' {
@@ -96,16 +94,16 @@ func (s *session) readRuns(path string, m *mender) {
 	// A parent that is a run of this very session did not spawn it: phi-core takes the text before the first dot of a
 	// parent's id for its session, which is wrong where session ids have dots.
 	if ref := object.Of("", s.Raw("parent_spawn_ref")); ref != nil {
-		s.spawn = spawnRef{word(ref.Raw("parent_session_id")), word(ref.Raw("parent_loop_id")), word(ref.Raw("tool_call_id"))}
+		s.spawn = spawnRef{stringOf(ref.Raw("parent_session_id")), stringOf(ref.Raw("parent_loop_id")), stringOf(ref.Raw("tool_call_id"))}
 		if slices.ContainsFunc(s.runs, func(p *record) bool { return p.id == s.spawn.loop }) {
 			s.spawn = spawnRef{}
 		}
 	}
 }
 
-// sessionFacts hands out what a session says and none of its runs, as facts that hold since it was last active.
+// facts hands out what a session says and none of its runs, as facts that hold since it was last active.
 // Without a time there is nothing to order them by, and they are counted only.
-func (d *Decoder) sessionFacts(s *session) {
+func (d *Decoder) facts(s *session) {
 	at := timeOf(s.Raw("last_active_at"))
 	if at.IsZero() {
 		at = timeOf(s.Raw("created_at"))
@@ -113,13 +111,13 @@ func (d *Decoder) sessionFacts(s *session) {
 	e := &otelagent.FactStated{
 		Meta: otelagent.Meta{Session: s.id, Time: at}, Dialect: Dialect, Recording: spans.RecordingLedger,
 	}
-	facts := []string{"created_at", "last_active_at", "formation", "parent_spawn_ref", "scope"}
+	keys := slices.Clone(sessionFacts)
 	for _, key := range s.Keys() {
 		if !slices.Contains(sessionFields, key) {
-			facts = append(facts, key)
+			keys = append(keys, key)
 		}
 	}
-	for _, key := range facts {
+	for _, key := range keys {
 		if value := s.Raw(key); value != nil {
 			e.Facts = append(e.Facts, otelagent.Fact{
 				Subject: "session", Key: Dialect + "." + key, Value: value, At: otelagent.Moment{Time: at},
@@ -150,7 +148,7 @@ func (d *Decoder) group(s *session, first *record) bool {
 	const groupRecord = "ParallelGroupRecord"
 	o := object.Of(member(first.path, "parallel_group"), first.group)
 	ids, selected := o.Raw("all_loop_ids"), o.Raw("selected_loop_id")
-	if first.start.Time.IsZero() || ids == nil || ids[0] != '[' || word(selected) == "" {
+	if first.start.Time.IsZero() || ids == nil || ids[0] != '[' || stringOf(selected) == "" {
 		return false
 	}
 	members := texts(o, "all_loop_ids", false)

@@ -224,10 +224,10 @@ func (p *record) readRefs(o *object.Object) {
 		}
 		in.Use(refFields...)
 		ref := &childRef{
-			raw: raw, run: word(in.Raw("child_loop_id")), session: word(in.Raw("child_session_id")), more: in.Rest() != nil,
+			raw: raw, run: stringOf(in.Raw("child_loop_id")), session: stringOf(in.Raw("child_session_id")), more: in.Rest() != nil,
 		}
 		p.refs = append(p.refs, ref)
-		call := word(in.Raw("tool_call_id"))
+		call := stringOf(in.Raw("tool_call_id"))
 		p.unused[call] = append(p.unused[call], ref)
 	}
 }
@@ -238,7 +238,7 @@ func (p *record) stored(turns, events [][]byte) bool {
 	ends, first, last := 0, "", ""
 	for i, raw := range events {
 		o := object.Of("", object.Of("", raw).Raw("event"))
-		if last = word(o.Raw("type")); i == 0 && word(o.Raw("loop_id")) == p.id {
+		if last = stringOf(o.Raw("type")); i == 0 && stringOf(o.Raw("loop_id")) == p.id {
 			first = last
 		}
 		if last == "TurnEnd" {

@@ -60,7 +60,7 @@ func (d *Decoder) turnBegan(t *turn) bool {
 		if o != nil {
 			id := o.Object("turn_id")
 			t.index = count(id, "turnIndex")
-			if id != nil && word(id.Raw("loopId")) != d.record.id {
+			if id != nil && stringOf(id.Raw("loopId")) != d.record.id {
 				o.Keep("turn_id")
 			}
 		}
@@ -83,7 +83,7 @@ func (d *Decoder) turn(t *turn) (asks bool) {
 	calls := map[string]*object.Object{}
 	var order []string
 	for _, asked := range blocks(t.reply.o, "toolCall") {
-		if id := word(asked.Raw("id")); id != "" && calls[id] == nil && len(calls) < maxCalls {
+		if id := stringOf(asked.Raw("id")); id != "" && calls[id] == nil && len(calls) < maxCalls {
 			order = append(order, id)
 			calls[id] = asked
 		}
@@ -103,7 +103,7 @@ func (d *Decoder) turn(t *turn) (asks bool) {
 		d.added(t.record, msg)
 	}
 	if record.Has("request_payload") {
-		d.step(t.record, record, func(l *line) []otelagent.Event { return d.request(l, t.index, "request_payload") })
+		d.step(t.record, record, func(l *line) []otelagent.Event { return request(l, t.index, "request_payload") })
 	}
 	if t.reply.reply() {
 		d.added(t.record, t.reply)
@@ -143,7 +143,7 @@ func (d *Decoder) added(record string, msg message) {
 // began hands out the start of a call that has a result: it started after the reply that asks for it. One that
 // phi-core skipped has no arguments in its events either.
 func (d *Decoder) began(t *turn, id string, asked *object.Object, result *message) {
-	call := otelagent.ToolCall{ID: id, Name: word(asked.Raw("name")), Args: asked.Spelled("arguments")}
+	call := otelagent.ToolCall{ID: id, Name: stringOf(asked.Raw("name")), Args: asked.Spelled("arguments")}
 	if result.failedWith(textSkipped) {
 		call.Args = []byte("null")
 	}
@@ -153,9 +153,9 @@ func (d *Decoder) began(t *turn, id string, asked *object.Object, result *messag
 // ended hands out the end of a call, which its result message says: the result as phi-core's events have it, but for
 // what a message does not hold.
 func (d *Decoder) ended(t *turn, asked *object.Object, msg *message) {
-	e := &otelagent.ToolEnded{CallID: msg.ToolCallID, Name: word(asked.Raw("name"))}
+	e := &otelagent.ToolEnded{CallID: msg.ToolCallID, Name: stringOf(asked.Raw("name"))}
 	if e.Name == "" {
-		e.Name = word(msg.o.Raw("toolName"))
+		e.Name = stringOf(msg.o.Raw("toolName"))
 	}
 	e.Result = append(append([]byte(`{"content":`), msg.o.Raw("content")...), '}')
 	if ref := d.record.child(e.CallID); ref != nil {

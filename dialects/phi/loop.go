@@ -13,10 +13,6 @@ var continuations = map[string]spans.Continuation{
 	"Rerun": spans.ContinuationRerun, "Branch": spans.ContinuationBranch, "Compaction": spans.ContinuationCompaction,
 }
 
-func (d *Decoder) agentStart(l *line) []otelagent.Event {
-	return d.runStarted(l, "config_snapshot", "", "")
-}
-
 // runStarted reads the start of a run, whose configuration has the given key, from an AgentStart or a LoopRecord.
 // Session and agent count where it names none.
 func (d *Decoder) runStarted(l *line, configKey, session, agent string) []otelagent.Event {
@@ -86,13 +82,10 @@ func (d *Decoder) agentEnd(l *line) []otelagent.Event {
 	return []otelagent.Event{e}
 }
 
-func (d *Decoder) parallelStart(l *line) []otelagent.Event {
-	l.Require("loop_ids")
-	return d.groupStarted(l, l.String("session_id"), "loop_ids")
-}
-
-// groupStarted reads the start of a parallel group, whose members have the given key.
+// groupStarted reads the start of a parallel group, whose members have the given key, from a ParallelLoopStart or a
+// ParallelGroupRecord.
 func (d *Decoder) groupStarted(l *line, session, key string) []otelagent.Event {
+	l.Require(key)
 	members := texts(l.Object, key, false)
 	if session == "" && len(members) > 0 {
 		session = d.runs.home(members[0])
@@ -102,10 +95,6 @@ func (d *Decoder) groupStarted(l *line, session, key string) []otelagent.Event {
 	return []otelagent.Event{&otelagent.GroupStarted{
 		Meta: l.m, GroupInfo: otelagent.GroupInfo{Dialect: Dialect, SessionID: session, Members: members},
 	}}
-}
-
-func (d *Decoder) parallelEnd(l *line) []otelagent.Event {
-	return d.groupEnded(l, l.String("session_id"))
 }
 
 // groupEnded reads the end of a parallel group, from a ParallelLoopEnd or a ParallelGroupRecord.
@@ -125,8 +114,6 @@ func (d *Decoder) groupEnded(l *line, session string) []otelagent.Event {
 	e.Meta = l.m
 	return []otelagent.Event{e}
 }
-
-func (d *Decoder) inputRejected(l *line) []otelagent.Event { return refused(l, "reason") }
 
 // refused returns the decision that refuses the input of a run, for the reason of that key.
 func refused(l *line, key string) []otelagent.Event {
@@ -178,7 +165,7 @@ func (d *Decoder) prunApplied(l *line) []otelagent.Event {
 
 func (d *Decoder) revertApplied(l *line) []otelagent.Event {
 	e := newCompaction(l.m, spans.CompactionKindRevert)
-	e.Category = plainWord(l.Object, "category")
+	e.Category = plainEnum(l.Object, "category")
 	if n := l.Count("target"); n != nil {
 		e.Target = strconv.FormatInt(*n, 10)
 	}

@@ -89,7 +89,7 @@ func (d *Decoder) Line(line input.Line) {
 	o, err := object.Parse(line.Text)
 	ours := line.Event == "" || line.Event == "agent_event" || line.Event == "message"
 	switch {
-	case !ours && (err != nil || word(o.Raw("type")) == ""):
+	case !ours && (err != nil || stringOf(o.Raw("type")) == ""):
 		body := line.Text
 		if rawjson.Valid(body, object.MaxDepth) != nil || rawjson.ValidUTF8(body) != nil {
 			body = rawjson.Quote(nil, string(body))

@@ -103,7 +103,7 @@ func kindOf(c rawjson.Cursor) (kind kindOfObject, isCut bool) {
 		}
 		value := c.Value()
 		if key == "type" {
-			_, event = variants[word(value)]
+			_, event = variants[stringOf(value)]
 		}
 		switch {
 		case first["role"] != '"':

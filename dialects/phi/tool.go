@@ -63,15 +63,15 @@ func (d *Decoder) messageAdded(l *line, msg message) []otelagent.Event {
 	r := l.run
 	if msg.reply() {
 		for _, asked := range blocks(msg.o, "toolCall") {
-			if id := word(asked.Raw("id")); r.inTurn && id != "" {
+			if id := stringOf(asked.Raw("id")); r.inTurn && id != "" {
 				c := r.call(id)
-				c.asked, c.name, c.args = true, word(asked.Raw("name")), bytes.Clone(asked.Spelled("arguments"))
+				c.asked, c.name, c.args = true, stringOf(asked.Raw("name")), bytes.Clone(asked.Spelled("arguments"))
 			}
 		}
 		provider := msg.provider()
 		return []otelagent.Event{&otelagent.ReplyReceived{
-			Meta: l.m, Message: msg.Message, Model: word(msg.o.Raw("model")), Provider: provider,
-			StopReason: word(msg.o.Raw("stopReason")), Usage: msg.usage(d.runs.replyRule(r, provider)),
+			Meta: l.m, Message: msg.Message, Model: stringOf(msg.o.Raw("model")), Provider: provider,
+			StopReason: stringOf(msg.o.Raw("stopReason")), Usage: msg.usage(d.runs.replyRule(r, provider)),
 		}}
 	}
 	added := &otelagent.MessageAdded{Meta: l.m, Message: msg.Message}
@@ -129,7 +129,7 @@ func (d *Decoder) toolEnd(l *line) []otelagent.Event {
 	e.Result, e.ChildRunID = l.Spelled("result"), l.String("child_loop_id")
 	failed := l.Bool("is_error")
 	result := object.Of("", e.Result)
-	if inner := word(result.Raw("child_loop_id")); inner != "" { // the one that phi-core's recorder reads
+	if inner := stringOf(result.Raw("child_loop_id")); inner != "" { // the one that phi-core's recorder reads
 		if e.ChildRunID != "" && e.ChildRunID != inner {
 			l.Keep("child_loop_id")
 		}

@@ -25,11 +25,11 @@ type message struct {
 func messageOf(raw []byte) message { return readMessage(object.Of("", raw), raw) }
 
 func readMessage(o *object.Object, raw []byte) message {
-	msg := message{otelagent.Message{Raw: raw, Role: word(o.Raw("role"))}, o}
+	msg := message{otelagent.Message{Raw: raw, Role: stringOf(o.Raw("role"))}, o}
 	if !msg.llm() {
 		return msg
 	}
-	msg.ToolCallID = word(o.Raw("toolCallId"))
+	msg.ToolCallID = stringOf(o.Raw("toolCallId"))
 	if ms := o.Count("timestamp"); ms != nil {
 		if t := time.UnixMilli(*ms).UTC(); t.Year() >= 1678 && t.Year() < 2262 {
 			msg.Time = t
@@ -69,7 +69,7 @@ func (msg *message) failed() bool {
 
 // provider returns the provider of a reply. phi-core writes unknown for a model call that failed before it began.
 func (msg *message) provider() string {
-	if p := word(msg.o.Raw("provider")); p != "unknown" {
+	if p := stringOf(msg.o.Raw("provider")); p != "unknown" {
 		return p
 	}
 	return ""
@@ -89,7 +89,7 @@ func text(o *object.Object) string {
 	var parts []string
 	for _, block := range blocks(o, "text") {
 		if raw := block.Raw("text"); raw != nil && raw[0] == '"' {
-			parts = append(parts, word(raw))
+			parts = append(parts, stringOf(raw))
 		}
 	}
 	return strings.Join(parts, "\n")
@@ -101,7 +101,7 @@ func blocks(o *object.Object, typ string) (list []*object.Object) {
 		return nil
 	}
 	for _, raw := range o.List("content") {
-		if block := object.Of("", raw); word(block.Raw("type")) == typ {
+		if block := object.Of("", raw); stringOf(block.Raw("type")) == typ {
 			list = append(list, block)
 		}
 	}
@@ -114,13 +114,9 @@ var triggers = map[string]spans.Trigger{
 	"Branch":   spans.TriggerBranch,
 }
 
-func (d *Decoder) turnStart(l *line) []otelagent.Event {
-	return d.turnStarted(l, count(l.Object, "turn_index"))
-}
-
 // turnStarted reads the start of a turn, from a TurnStart or a Turn.
 func (d *Decoder) turnStarted(l *line, index int64) []otelagent.Event {
-	kind := plainWord(l.Object, "triggered_by")
+	kind := plainEnum(l.Object, "triggered_by")
 	e := &otelagent.TurnStarted{Meta: l.m, TurnInfo: otelagent.TurnInfo{Index: index}}
 	e.Trigger = cmp.Or(triggers[kind], spans.Trigger(kind))
 	if l.Failed() == 0 {
@@ -140,8 +136,8 @@ func (d *Decoder) turnEnd(l *line) []otelagent.Event {
 // turnEnded reads the end of a turn with the given reply and results, from a TurnEnd or a Turn.
 func (d *Decoder) turnEnded(l *line, reply message, results []otelagent.Message) []otelagent.Event {
 	e := &otelagent.TurnEnded{Meta: l.m, TurnResult: otelagent.TurnResult{
-		Model: word(reply.o.Raw("model")), Provider: reply.provider(), StopReason: word(reply.o.Raw("stopReason")),
-		Error: word(reply.o.Raw("error_message")), Results: results,
+		Model: stringOf(reply.o.Raw("model")), Provider: reply.provider(), StopReason: stringOf(reply.o.Raw("stopReason")),
+		Error: stringOf(reply.o.Raw("error_message")), Results: results,
 	}}
 	rule := d.runs.replyRule(l.run, e.Provider)
 	if e.Usage = usage(l.Object, "usage", rule); !l.Has("usage") {
@@ -163,12 +159,8 @@ func (d *Decoder) turnEnded(l *line, reply message, results []otelagent.Message)
 	return []otelagent.Event{e}
 }
 
-func (d *Decoder) turnRequest(l *line) []otelagent.Event {
-	return d.request(l, count(l.Object, "turn_index"), "payload")
-}
-
-// request reads what the model received, from the member of that key.
-func (d *Decoder) request(l *line, index int64, key string) (events []otelagent.Event) {
+// request reads what the model received, from the member of that key of a TurnRequest or a Turn.
+func request(l *line, index int64, key string) (events []otelagent.Event) {
 	l.Require(key)
 	e := &otelagent.RequestPrepared{Meta: l.m, Request: payload(l.Object, key)}
 	switch {
