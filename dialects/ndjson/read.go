@@ -37,11 +37,11 @@ func (r *reader) members(o *object.Object, fields []field, v reflect.Value) {
 			at.Set(absent)
 		}
 		if p, isContent := at.Addr().Interface().(*[]byte); isContent {
-			text := o.Spelled(f.key + asText)
-			if text != nil && (raw != nil || twice == f.key+asText) {
-				o.Fail(f.key+asText, "stands there twice or with "+f.key+", want one of them")
+			text := o.Spelled(f.text)
+			if text != nil && (raw != nil || twice == f.text) {
+				o.Fail(f.text, "stands there twice or with "+f.key+", want one of them")
 			}
-			if s := o.String(f.key + asText); s != "" {
+			if s := o.String(f.text); s != "" {
 				*p = []byte(s)
 			} else if raw != nil && (raw[0] != 'n' || f.nullable) {
 				*p = raw

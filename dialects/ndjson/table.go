@@ -17,7 +17,8 @@ type field struct {
 	nullable bool          // the key holds any JSON, of which null is a value
 	origins  bool          // the key holds the provenances of messages, without these
 
-	at, likeAt []int // the indexes of name and of like
+	at, likeAt []int  // the indexes of name and of like
+	text       string // the key of content that is text
 }
 
 func f(key, name, brief string) field { return field{key: key, name: name, brief: brief} }
@@ -53,7 +54,7 @@ func of[T any](name, brief string, fields ...field) shape {
 	}
 	for i := range s.fields {
 		fd := &s.fields[i]
-		fd.at = s.index(fd.name)
+		fd.at, fd.text = s.index(fd.name), fd.key+asText
 		if fd.like != "" {
 			fd.likeAt = s.index(fd.like)
 		}

@@ -97,7 +97,7 @@ func (w *writer) content(f *field, raw []byte) {
 		w.key(f.key)
 		w.dst = append(w.dst, raw...)
 	default:
-		w.key(f.key + asText)
+		w.key(f.text)
 		w.dst = rawjson.Quote(w.dst, string(raw))
 	}
 }

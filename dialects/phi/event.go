@@ -169,9 +169,9 @@ func count(o *object.Object, key string) int64 {
 	return -1
 }
 
-// enum reads a value of serde's external tagging: "Word", or {"Word":{fields}}. A member of any other form is kept as
+// enum reads a value of serde's external tagging: "Name", or {"Name":{fields}}. A member of any other form is kept as
 // unknown too.
-func enum(o *object.Object, key string) (word string, fields *object.Object) {
+func enum(o *object.Object, key string) (name string, fields *object.Object) {
 	raw := o.Raw(key)
 	if raw == nil || raw[0] == '"' {
 		return o.String(key), nil
@@ -181,11 +181,11 @@ func enum(o *object.Object, key string) (word string, fields *object.Object) {
 		o.Fail(key, "want a string or an object, got "+rawjson.KindOf(raw))
 		return "", nil
 	}
-	for word := range in.All() {
-		if fields = in.Inner(word, in.Raw(word)); fields == nil || len(in.Keys()) > 1 {
+	for name := range in.All() {
+		if fields = in.Inner(name, in.Raw(name)); fields == nil || len(in.Keys()) > 1 {
 			o.Keep(key)
 		}
-		return word, fields
+		return name, fields
 	}
 	o.Keep(key)
 	return "", nil
@@ -193,11 +193,11 @@ func enum(o *object.Object, key string) (word string, fields *object.Object) {
 
 // plainEnum is enum for a value without fields.
 func plainEnum(o *object.Object, key string) string {
-	word, fields := enum(o, key)
+	name, fields := enum(o, key)
 	if fields != nil {
 		o.Keep(key)
 	}
-	return word
+	return name
 }
 
 // usage reads six counts; nil when there are none.

@@ -11,7 +11,7 @@ import (
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// mostHead is how much of an input is looked at to tell lines from a document.
+// mostHead is how much of an input is looked at to distinguish lines from a document.
 const mostHead = 64 << 10
 
 // look reads the beginning of r until it is certain what it is, and returns a reader of all of it.
