@@ -158,10 +158,9 @@ func (d *Decoder) array(raw []byte, m *mender) {
 // first message, so that they stay when it grows. It has ended when its last message is a reply that asks for
 // nothing.
 func (d *Decoder) messageArray(raws [][]byte, raw []byte, whole bool) {
-	list := make([]message, len(raws))
+	list := conversationOf(raws)
 	p := &record{}
-	for i, raw := range raws {
-		list[i] = messageOf(raw)
+	for i := range list {
 		if t := list[i].Time; t.After(p.end.Time) {
 			p.end = otelagent.Moment{Time: t, Source: spans.TimeSourceMessage}
 		}
@@ -206,7 +205,7 @@ func (d *Decoder) conversation(list []message, numbered bool) (asks bool) {
 		for end < len(list) && list[end].Role == "toolResult" && list[end].llm() {
 			end++
 		}
-		t := turn{record: "messages", index: n, reply: list[reply], results: list[reply+1 : end]}
+		t := turn{index: n, reply: list[reply], results: list[reply+1 : end]}
 		t.inputs = slices.Concat(list[:reply], t.results)
 		if numbered {
 			if named := object.Of("", t.reply.o.Raw("turnId")).Count("turnIndex"); named != nil {
@@ -217,7 +216,7 @@ func (d *Decoder) conversation(list []message, numbered bool) (asks bool) {
 		list = list[end:]
 	}
 	for i := range list {
-		d.added("messages", list[i])
+		d.added(list[i])
 	}
 	return asks
 }

@@ -136,9 +136,7 @@ func (d *Decoder) loop(s *session, p *record) {
 	}
 	var messages []message
 	if raw := o.Raw("messages"); raw != nil && raw[0] == '[' && !(o.Has("started_at") && o.Has("turns")) {
-		for _, raw := range o.List("messages") {
-			messages = append(messages, messageOf(raw))
-		}
+		messages = conversationOf(o.List("messages"))
 	}
 	if !o.Has("started_at") {
 		p.startedWith(messages)

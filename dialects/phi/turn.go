@@ -52,6 +52,18 @@ func messagesOf(raws [][]byte) []otelagent.Message {
 	return list
 }
 
+// conversationOf reads a list of messages with their members; nil when there is none.
+func conversationOf(raws [][]byte) []message {
+	if raws == nil {
+		return nil
+	}
+	list := make([]message, len(raws))
+	for i, raw := range raws {
+		list[i] = messageOf(raw)
+	}
+	return list
+}
+
 // llm reports whether msg is a message for a model; else it is an extension message, or none that we know.
 func (msg *message) llm() bool {
 	content := msg.o.Raw("content")
@@ -130,15 +142,21 @@ func (d *Decoder) turnStarted(l *line, index int64) []otelagent.Event {
 
 func (d *Decoder) turnEnd(l *line) []otelagent.Event {
 	l.Object.Object("message")
-	return d.turnEnded(l, messageOf(l.Raw("message")), messagesOf(l.List("tool_results")))
+	return d.turnEnded(l, messageOf(l.Raw("message")), conversationOf(l.List("tool_results")))
 }
 
 // turnEnded reads the end of a turn with the given reply and results, from a TurnEnd or a Turn.
-func (d *Decoder) turnEnded(l *line, reply message, results []otelagent.Message) []otelagent.Event {
+func (d *Decoder) turnEnded(l *line, reply message, results []message) []otelagent.Event {
 	e := &otelagent.TurnEnded{Meta: l.m, TurnResult: otelagent.TurnResult{
 		Model: stringOf(reply.o.Raw("model")), Provider: reply.provider(), StopReason: stringOf(reply.o.Raw("stopReason")),
-		Error: stringOf(reply.o.Raw("error_message")), Results: results,
+		Error: stringOf(reply.o.Raw("error_message")),
 	}}
+	if results != nil {
+		e.Results = make([]otelagent.Message, len(results))
+		for i := range results {
+			e.Results[i] = results[i].Message
+		}
+	}
 	rule := d.runs.replyRule(l.run, e.Provider)
 	if e.Usage = usage(l.Object, "usage", rule); !l.Has("usage") {
 		e.Usage = reply.usage(rule)
