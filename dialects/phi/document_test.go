@@ -200,6 +200,23 @@ func TestCutDocument(t *testing.T) {
 	}
 }
 
+// TestLinesBehindADocument reads lines with the Decoder that read a document that is cut: they are no part of it.
+func TestLinesBehindADocument(t *testing.T) {
+	d := NewDecoder()
+	for _, text := range []string{
+		`{"session_id":"s","scope":null,"loops":[{"loop_id":"s.1"`, `{"type":"AgentStart","session_id":"s","loop_id":"s.1"}`,
+	} {
+		for ev := range d.Events(strings.NewReader(text)) {
+			if e, ok := ev.(*otelagent.RunStarted); ok && e.Recording != "" {
+				t.Errorf("a run of the lines is from a %s", e.Recording)
+			}
+		}
+	}
+	if n := d.Stats().Events; n != 2 {
+		t.Errorf("%d events", n)
+	}
+}
+
 // TestBadDocuments reads what is wrong with a document, where, and without its content; what is right is told.
 func TestBadDocuments(t *testing.T) {
 	const good = `{"loop_id":"s.a.1","started_at":"2026-05-25T10:00:00Z","ended_at":"2026-05-25T10:00:01Z","status":"Completed","turns":[]}`

@@ -132,7 +132,8 @@ func (d *Decoder) loop(s *session, p *record) {
 	d.shell.RejectProblems(loopRecord, o)
 	p.running = p.cut || !o.Has("ended_at") && p.status != "Completed" && p.status != "Rejected"
 	if p.cut && (p.id == "" || !o.Has("started_at")) {
-		return // cut before anything is known of it
+		d.record = nil // cut before anything is known of it
+		return
 	}
 	var messages []message
 	if raw := o.Raw("messages"); raw != nil && raw[0] == '[' && !(o.Has("started_at") && o.Has("turns")) {
