@@ -263,52 +263,6 @@ func TestStopping(t *testing.T) {
 	}
 }
 
-// TestLinesAlike reads a line that looks like the one before and is another.
-func TestLinesAlike(t *testing.T) {
-	const head = `{"type":"MessageUpdate","loop_id":"s.1","message":{"role":"assistant"},"delta":`
-	first := head + `{"Text":{"delta":"abc"}}}` + "\n"
-	for _, test := range []struct{ rest, want string }{
-		{`{"Text":{"delta":"\u00e9"}}}`, "Bytes: 2"},
-		{` {"Text":{"delta":"de"}} } `, "Bytes: 2"},
-		{`{"Text":{"delta":"de"}},"loop_id":"t.1"}`, "loop_id: stands there twice"},
-		{`{"Text":{"delta":"de"}},"more":1}`, "Bytes: 2"},
-		{`{"Text":{"delta":"de"}}`, "JSON ends too early at byte 103"},
-		{`{"Text":{"delta":"de}}}`, "JSON ends too early at byte 103"},
-		{`{"Text":{"delta":"d` + "\xff" + `"}}}`, "text that is not UTF-8 at byte 99"},
-		{`{"Text":{"delta":"de"}}}}`, "text after the JSON value at byte 104"},
-		{`5}`, "ReplyDelta"},
-	} {
-		got := collect(first + head + test.rest)
-		if len(got) != 2 || !strings.Contains(got[1], test.want) {
-			t.Errorf("%s: %q, want %s", test.rest, got, test.want)
-		}
-	}
-	request := func(messages string) string {
-		return `{"type":"TurnRequest","loop_id":"s.1","payload":{"messages":[` + messages + `]}}` + "\n"
-	}
-	a, b := `{"role":"user","content":[],"timestamp":1}`, `{"role":"user","content":[],"timestamp":2}`
-	for _, test := range []struct {
-		messages string
-		n        int
-	}{{a + "," + b, 2}, {a + "5," + b, 0}, {a, 1}, {a + b, 0}, {b + "," + a, 2}, {a + "," + b + "," + a, 2 + 1}, {a + " , " + b, 2}, {``, 0}, {a + "," + b + "x", 0}} {
-		d := NewDecoder()
-		n := 0
-		for ev, err := range d.Events(strings.NewReader(request(a+","+b) + request(test.messages) + request(test.messages))) {
-			if ev, ok := ev.(*otelagent.RequestPrepared); ok && err == nil && ev.Seq == 3 {
-				n = len(ev.Messages)
-				for i, m := range ev.Messages {
-					if m.Role != "user" || m.Time.UnixMilli() != int64(m.Raw[len(m.Raw)-2]-'0') {
-						t.Errorf("%s: message %d is %+v", test.messages, i, m)
-					}
-				}
-			}
-		}
-		if n != test.n {
-			t.Errorf("%s: %d messages, want %d", test.messages, n, test.n)
-		}
-	}
-}
-
 // TestNoProvenance reads null as nothing known.
 func TestNoProvenance(t *testing.T) {
 	if p := provenance([]byte("null")); p != (spans.Provenance{}) {
