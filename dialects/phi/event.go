@@ -107,13 +107,12 @@ func (d *Decoder) event(o *object.Object, raw []byte, stamp time.Time) {
 	if !stamp.IsZero() {
 		l.m.Time = stamp
 	}
-	if d.shell.RejectProblems(l.name, o) {
-		return
-	}
-	switch v.place {
-	case inRun:
+	switch {
+	case o.Failed() > 0: // read finds its other problems
+		l.run = new(run)
+	case v.place == inRun:
 		l.run = d.runs.in(&l.m)
-	case inOpen:
+	case v.place == inOpen:
 		l.run = d.runs.opened(&l.m)
 	}
 	events := v.read(d, l)

@@ -538,3 +538,15 @@ func TestRequestTellsTheTurn(t *testing.T) {
 		break
 	}
 }
+
+// TestProblemsOfALine reports every problem of a line, whichever member it is of.
+func TestProblemsOfALine(t *testing.T) {
+	got := kinds(t, `{"type":"TurnEnd","timestamp":5,"usage":{"input":"x"},"tool_results":{}}`)
+	want := []string{"phi-core: line 1: TurnEnd: loop_id: missing",
+		"phi-core: line 1: TurnEnd: timestamp: want a time in RFC 3339 between 1678 and 2262, got a number",
+		"phi-core: line 1: TurnEnd: tool_results: want an array, got an object",
+		"phi-core: line 1: TurnEnd: usage.input: want an integer from 0 to 9223372036854775807, got a string"}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
