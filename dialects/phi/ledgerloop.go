@@ -19,6 +19,7 @@ type record struct {
 	// start is when it started; where the events do not say it, it has a source. End is when an array of messages ended.
 	start, end otelagent.Moment
 	group      []byte // its parallel_group
+	block      []byte // its compaction_block
 	status     string
 	spawn      spawnRef
 	refs       []*childRef
@@ -123,9 +124,8 @@ func (d *Decoder) loop(s *session, p *record) {
 	p.status = o.String("status")
 	turns, events := o.List("turns"), o.List("events")
 	o.Object("parallel_group")
-	var block []byte
 	if o.Object("compaction_block") != nil {
-		block = o.Raw("compaction_block")
+		p.block = o.Raw("compaction_block")
 	}
 	p.readRefs(o)
 	d.begin(p)
@@ -151,7 +151,7 @@ func (d *Decoder) loop(s *session, p *record) {
 	}
 	if p.stored(turns, events) {
 		d.shell.Stats.Events++
-		d.storedEvents(events, begin.Rest(), block)
+		d.storedEvents(events, begin.Rest())
 	} else if d.loopStarted(s, begin, len(events) > 0 && !p.cut) {
 		d.shell.Stats.Events++
 		if o.Has("turns") {
@@ -159,7 +159,7 @@ func (d *Decoder) loop(s *session, p *record) {
 		} else if !p.cut { // from before there were turns
 			d.conversation(messages, true)
 		}
-		d.beforeEnd(block)
+		d.beforeEnd()
 		if !p.running {
 			d.loopEnded(len(turns) == 0)
 		}
@@ -231,32 +231,28 @@ func (p *record) readRefs(o *object.Object) {
 	}
 }
 
-// stored reports whether the stored events of a record say all that its turns do: they begin with its AgentStart, end
-// as it did, and hold the end of every turn.
+// stored reports whether the stored events of a record say all that its turns do: all are of its loop, AgentStart is the
+// first, AgentEnd the last unless the run has no end, and every turn has its end.
 func (p *record) stored(turns, events [][]byte) bool {
-	ends, first, last := 0, "", ""
+	ends := 0
 	for i, raw := range events {
 		o := object.Of("", object.Of("", raw).Raw("event"))
-		if last = stringOf(o.Raw("type")); i == 0 && stringOf(o.Raw("loop_id")) == p.id {
-			first = last
+		typ, last := stringOf(o.Raw("type")), i == len(events)-1 && !p.running
+		if stringOf(o.Raw("loop_id")) != p.id || (typ == "AgentStart") != (i == 0) || (typ == "AgentEnd") != last {
+			return false
 		}
-		if last == "TurnEnd" {
+		if typ == "TurnEnd" {
 			ends++
 		}
 	}
-	return first == "AgentStart" && (last == "AgentEnd") == !p.running && ends >= len(turns)
+	return len(events) > 0 && p.id != "" && ends >= len(turns)
 }
 
 // storedEvents reads the events that were stored with a run. Rest are the unknown members of its record.
-func (d *Decoder) storedEvents(events [][]byte, rest []byte, block []byte) {
+func (d *Decoder) storedEvents(events [][]byte, rest []byte) {
 	for i, stored := range events {
 		if d.shell.Stopped() {
 			return
-		}
-		if i == len(events)-1 && !d.record.running {
-			d.shell.Seq++
-			d.beforeEnd(block)
-			d.shell.Seq--
 		}
 		raw := object.Of("", stored).Raw("event")
 		before := d.shell.Stats.Rejected
@@ -270,9 +266,7 @@ func (d *Decoder) storedEvents(events [][]byte, rest []byte, block []byte) {
 			d.emitOther(d.runMeta(), loopRecord+unknownKeys, rest)
 		}
 	}
-	if d.record.running {
-		d.beforeEnd(block)
-	}
+	d.beforeEnd()
 }
 
 // runMeta returns where an untimed event of the run stands.
@@ -283,8 +277,9 @@ func (d *Decoder) runMeta() otelagent.Meta {
 	return m
 }
 
-// beforeEnd hands out what a record says and no event.
-func (d *Decoder) beforeEnd(block []byte) {
+// beforeEnd hands out what a record says and no event, once.
+func (d *Decoder) beforeEnd() {
+	block := d.record.block
 	if at := timeOf(object.Of("", block).Raw("createdAt")); !at.IsZero() {
 		e := newCompaction(d.runMeta(), spans.CompactionKindSummary)
 		e.Compaction.Start, e.End, e.Summary = otelagent.Moment{Time: at}, otelagent.Moment{Time: at}, block
@@ -298,6 +293,7 @@ func (d *Decoder) beforeEnd(block []byte) {
 			refs = append(refs, ref.raw)
 		}
 	}
+	d.record.block, d.record.refs = nil, nil
 	if refs != nil {
 		list := bytes.Join(refs, []byte(","))
 		d.emitOther(d.runMeta(), loopRecord+unknownKeys, slices.Concat([]byte(`{"child_loop_refs":[`), list, []byte("]}")))

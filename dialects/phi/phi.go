@@ -118,6 +118,9 @@ func (d *Decoder) meta() otelagent.Meta {
 func (d *Decoder) emit(events ...otelagent.Event) {
 	for _, ev := range events {
 		if d.record != nil {
+			if _, ends := ev.(*otelagent.RunEnded); ends {
+				d.beforeEnd()
+			}
 			d.record.amend(ev)
 		}
 		d.shell.Emit(ev)
