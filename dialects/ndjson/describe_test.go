@@ -49,7 +49,8 @@ var holdsOf = map[reflect.Type]holds{
 	reflect.TypeFor[*otelagent.Usage](): holdsUsage, reflect.TypeFor[otelagent.Message](): holdsMessage,
 	reflect.TypeFor[*otelagent.Message](): holdsMessage, reflect.TypeFor[[]otelagent.Message](): holdsMessages,
 	reflect.TypeFor[[]otelagent.Fact](): holdsFacts, reflect.TypeFor[spans.Provenance](): holdsProvenance,
-	reflect.TypeFor[*float64](): holdsNumber, reflect.TypeFor[*int64](): holdsInteger, reflect.TypeFor[*bool](): holdsBoolean,
+	reflect.TypeFor[*float64](): holdsNumber, reflect.TypeFor[*int64](): holdsInteger,
+	reflect.TypeFor[*bool](): holdsBoolean,
 }
 
 // rowsOf returns the rows of a shape.

@@ -21,7 +21,8 @@ import (
 	"github.com/otelagent/otelagent/otelagent"
 )
 
-// Dialect is the name of this dialect in RunInfo.Dialect, GroupInfo.Dialect and FactStated.Dialect of lines that name none.
+// Dialect is the name of this dialect in RunInfo.Dialect, GroupInfo.Dialect and FactStated.Dialect of lines that name
+// none.
 const Dialect = "otelagent"
 
 // Schema is a JSON Schema (draft 2020-12) of one line. A Decoder rejects every line that it rejects. It accepts lines
@@ -52,8 +53,8 @@ func Own(line []byte) bool {
 	return false
 }
 
-// Recognise reports whether head, the beginning of an input, is of this dialect: it has lines that are Own, and no other complete line
-// that is a JSON object. Why says so in a few words, without content.
+// Recognise reports whether head, the beginning of an input, is of this dialect: it has lines that are Own, and no
+// other complete line that is a JSON object. Why is a short reason, without content.
 func Recognise(head []byte) (why string, ok bool) {
 	in := input.NewScanner(bytes.NewReader(head), input.SettingsOf())
 	for in.Scan() {

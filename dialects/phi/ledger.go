@@ -94,7 +94,8 @@ func (s *session) readRuns(path string, m *mender) {
 	// A parent that is a run of this very session did not spawn it: phi-core takes the text before the first dot of a
 	// parent's id for its session, which is wrong where session ids have dots.
 	if ref := object.Of("", s.Raw("parent_spawn_ref")); ref != nil {
-		s.spawn = spawnRef{stringOf(ref.Raw("parent_session_id")), stringOf(ref.Raw("parent_loop_id")), stringOf(ref.Raw("tool_call_id"))}
+		of := func(key string) string { return stringOf(ref.Raw(key)) }
+		s.spawn = spawnRef{of("parent_session_id"), of("parent_loop_id"), of("tool_call_id")}
 		if slices.ContainsFunc(s.runs, func(p *record) bool { return p.id == s.spawn.loop }) {
 			s.spawn = spawnRef{}
 		}

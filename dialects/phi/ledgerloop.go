@@ -223,7 +223,8 @@ func (p *record) readRefs(o *object.Object) {
 		}
 		in.Use(refFields...)
 		ref := &childRef{
-			raw: raw, run: stringOf(in.Raw("child_loop_id")), session: stringOf(in.Raw("child_session_id")), more: in.Rest() != nil,
+			raw: raw, more: in.Rest() != nil,
+			run: stringOf(in.Raw("child_loop_id")), session: stringOf(in.Raw("child_session_id")),
 		}
 		p.refs = append(p.refs, ref)
 		call := stringOf(in.Raw("tool_call_id"))
@@ -231,8 +232,8 @@ func (p *record) readRefs(o *object.Object) {
 	}
 }
 
-// stored reports whether the stored events of a record say all that its turns do: all are of its loop, AgentStart is the
-// first, AgentEnd the last unless the run has no end, and every turn has its end.
+// stored reports whether the stored events of a record say all that its turns do: all are of its loop, AgentStart is
+// the first, AgentEnd the last unless the run has no end, and every turn has its end.
 func (p *record) stored(turns, events [][]byte) bool {
 	ends := 0
 	for i, raw := range events {

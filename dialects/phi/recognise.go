@@ -26,8 +26,8 @@ func look(r io.Reader) (all io.Reader, isDocument bool) {
 	}
 }
 
-// shapeOf distinguishes lines from a document, which begins as a session or as an array of objects. Why names the keys by
-// which a document is recognized. Unclear says that head is too short.
+// shapeOf distinguishes lines from a document, which begins as a session or as an array of objects. Why names the keys
+// by which a document is recognised. Unclear says that head is too short.
 func shapeOf(head []byte) (isDocument bool, why string, unclear bool) {
 	head = bytes.TrimLeft(trimMark(head), " \t\r\n")
 	c := rawjson.NewCursor(head, object.MaxDepth)
