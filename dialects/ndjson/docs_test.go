@@ -1,7 +1,6 @@
 package ndjson
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -134,95 +133,4 @@ func TestDialectsTellsWhereEveryKeyLands(t *testing.T) {
 		table("otelagent "+objects[i].name, &objects[i])
 	}
 	generated(t, "../../docs/dialects.md", strings.TrimPrefix(b.String(), "\n"))
-}
-
-// dialectTables reads the tables of docs/dialects.md: by heading, then what each field holds.
-func dialectTables(t *testing.T) map[string]map[string]string {
-	t.Helper()
-	text, err := os.ReadFile("../../docs/dialects.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tables := map[string]map[string]string{}
-	heading := ""
-	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "#") {
-			heading, _ = strings.CutPrefix(strings.TrimSpace(line), "### ")
-			tables[heading] = map[string]string{}
-		}
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-		if field := strings.TrimSpace(cells[0]); strings.HasPrefix(field, "`") && len(cells) == 3 {
-			tables[heading][strings.Trim(field, "`")] = strings.TrimSpace(cells[1])
-		}
-	}
-	return tables
-}
-
-// TestDialectsHasARowForEveryPath walks every JSON path of every fixture. A path without a row fails.
-func TestDialectsHasARowForEveryPath(t *testing.T) {
-	tables := dialectTables(t)
-	missing, walked := map[string]string{}, 0
-	for _, file := range fixtures(t) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n := 0
-		for line := range bytes.Lines(text) {
-			n++
-			var ev map[string]any
-			if err := json.Unmarshal(line, &ev); err != nil {
-				t.Fatal(err)
-			}
-			name, _ := ev["type"].(string)
-			walked += walk(tables, name, ev, func(path string) {
-				if missing[path] == "" {
-					missing[path] = fmt.Sprintf("%s:%d", file, n)
-				}
-			})
-		}
-	}
-	for path, where := range missing {
-		t.Errorf("docs/dialects.md has no row for %s (%s)", path, where)
-	}
-	if walked < 150 {
-		t.Errorf("%d paths walked", walked)
-	}
-}
-
-// walk goes over the members of an object of a shape, calls miss for each without a row or with another value, and counts them.
-func walk(tables map[string]map[string]string, shape string, value map[string]any, miss func(string)) (n int) {
-	for key, v := range value {
-		n++
-		holds, ok := tables[shape][key]
-		if content, cut := strings.CutSuffix(key, asText); !ok && cut && tables[shape][content] == "free" {
-			holds, ok = "string", true
-		}
-		if !ok {
-			miss(shape + "." + key)
-			continue
-		}
-		items := []any{v}
-		inner, isList := strings.CutPrefix(holds, "[")
-		if isList {
-			if items, ok = v.([]any); !ok && v != nil {
-				miss(shape + "." + key + " that is no array")
-			}
-			inner = strings.TrimSuffix(inner, "]")
-		}
-		for _, item := range items {
-			got := strings.TrimPrefix(fmt.Sprintf("%T", item), "map[string]")
-			object, isObject := item.(map[string]any)
-			_, wrapped := object["raw"]
-			switch {
-			case item == nil, inner == "free", inner == "otelagent message" && !wrapped:
-			case isObject && tables[inner] != nil:
-				n += walk(tables, inner, object, miss)
-			case (inner == "time" || inner == "otelagent moment") && (got == "string" || got == "float64"):
-			case got != map[string]string{"string": "string", "number": "float64", "boolean": "bool"}[inner]:
-				miss(fmt.Sprintf("%s.%s as %s", shape, key, got))
-			}
-		}
-	}
-	return n
 }
