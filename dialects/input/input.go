@@ -17,10 +17,12 @@
 package input
 
 import (
+	"errors"
 	"io"
 	"iter"
 	"strconv"
 
+	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -82,6 +84,20 @@ func (e *LineError) Error() string {
 		}
 	}
 	return string(append(b, e.Reason...))
+}
+
+// TooLong returns the error of a line that is longer than maxLine.
+func TooLong(maxLine int) *LineError {
+	return &LineError{Reason: "longer than " + strconv.Itoa(maxLine) + " bytes"}
+}
+
+// Malformed returns the error of a line that err, of package rawjson or object, says is not JSON, or no object.
+func Malformed(err error) *LineError {
+	e := &LineError{Reason: err.Error()}
+	if bad := (*rawjson.SyntaxError)(nil); errors.As(err, &bad) {
+		e.Reason, e.Cut = bad.Reason+" at byte "+strconv.Itoa(bad.Offset+1), bad.Cut
+	}
+	return e
 }
 
 // Settings are what options come to, for those who write a dialect.

@@ -6,6 +6,9 @@ import (
 	"io"
 	"strconv"
 	"time"
+
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // Line is one line of an input, or the data of one server-sent event.
@@ -170,15 +173,16 @@ func (s *Scanner) dispatch() bool {
 	return true
 }
 
-// Lagged returns how many events the source says that it left out before this line: the name of the event is lagged then, as feeds of
-// phi-core name it, and its data the count, a number or an object with one number.
-func (l *Line) Lagged() (n int64, ok bool) {
+// Lost returns the defect that a notice of lost events gives: feeds of phi-core send an event of the name lagged, whose
+// data is their number, or an object with one number. It is nil for any other line.
+func (l *Line) Lost(seq int64) *otelagent.DefectFound {
 	if l.Event != "lagged" {
-		return 0, false
+		return nil
 	}
+	lost := &otelagent.DefectFound{Meta: otelagent.Meta{Seq: seq, Arrived: l.Arrived}, Code: spans.DefectEventLost}
 	digits := bytes.TrimFunc(l.Text, func(r rune) bool { return r < '0' || r > '9' })
-	if n, err := strconv.ParseInt(string(digits), 10, 64); err == nil {
-		return n, true
+	if n, err := strconv.ParseInt(string(digits), 10, 64); err == nil && n > 0 {
+		lost.Detail = strconv.FormatInt(n, 10) + " events"
 	}
-	return 0, true
+	return lost
 }

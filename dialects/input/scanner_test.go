@@ -121,20 +121,20 @@ func TestScannerLive(t *testing.T) {
 	}
 }
 
-func TestLagged(t *testing.T) {
+func TestLost(t *testing.T) {
 	for _, test := range []struct {
-		line input.Line
-		n    int64
-		ok   bool
+		line   input.Line
+		detail string
+		ok     bool
 	}{
-		{input.Line{Event: "lagged", Text: []byte(`{"missed":12}`)}, 12, true},
-		{input.Line{Event: "lagged", Text: []byte(`7`)}, 7, true},
-		{input.Line{Event: "lagged", Text: []byte(`{"missed":1,"of":2}`)}, 0, true}, // two numbers: which one?
-		{input.Line{Event: "lagged", Text: []byte(`{}`)}, 0, true},
-		{input.Line{Event: "agent_event", Text: []byte(`7`)}, 0, false},
+		{input.Line{Event: "lagged", Text: []byte(`{"missed":12}`)}, "12 events", true},
+		{input.Line{Event: "lagged", Text: []byte(`7`)}, "7 events", true},
+		{input.Line{Event: "lagged", Text: []byte(`{"missed":1,"of":2}`)}, "", true}, // two numbers: which one?
+		{input.Line{Event: "lagged", Text: []byte(`{}`)}, "", true},
+		{input.Line{Event: "agent_event", Text: []byte(`7`)}, "", false},
 	} {
-		if n, ok := test.line.Lagged(); n != test.n || ok != test.ok {
-			t.Errorf("%s %s: %d, %v", test.line.Event, test.line.Text, n, ok)
+		if lost := test.line.Lost(3); (lost != nil) != test.ok || test.ok && (lost.Detail != test.detail || lost.Seq != 3) {
+			t.Errorf("%s %s: %+v", test.line.Event, test.line.Text, lost)
 		}
 	}
 }

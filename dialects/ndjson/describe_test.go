@@ -17,14 +17,6 @@ import (
 
 var update = flag.Bool("update", false, "write golden files, the schema, and the generated sections of the documentation anew")
 
-// row is one key that a shape visits.
-type row struct {
-	key   string
-	holds holds
-	brief string
-	at    any // pointer to the value
-}
-
 // holds is what the value of a key is, in the words of the documentation.
 type holds string
 
@@ -38,131 +30,48 @@ const (
 	holdsJSON        holds = "any JSON"
 	holdsUsage       holds = "usage"
 	holdsMessage     holds = "message"
-	holdsFrame       holds = "frame"
 	holdsProvenance  holds = "provenance"
 	holdsStrings     holds = "array of strings"
 	holdsMessages    holds = "array of messages"
-	holdsSections    holds = "array of sections"
 	holdsFacts       holds = "array of facts"
 	holdsProvenances holds = "array of provenances"
 )
 
-// describer collects what a shape visits.
-type describer struct{ rows []row }
-
-func (d *describer) add(key string, h holds, brief string, at any) {
-	d.rows = append(d.rows, row{key, h, brief, at})
+// row is one field with what its value is.
+type row struct {
+	field
+	holds holds
 }
 
-func (d *describer) meta(m *otelagent.Meta) {
-	d.time("ts", &m.Time, "when it happened; absent: not told")
-	d.count("seq", &m.Seq, "its position in the input; absent: the number of the line")
-	d.text("session", &m.Session, "", "the session; absent: that of the run")
-	d.text("run", &m.Run, "", "the run; absent: the one that is open, the innermost where the open runs spawned each other")
+var holdsOf = map[reflect.Type]holds{
+	reflect.TypeFor[time.Time](): holdsTime, reflect.TypeFor[otelagent.Moment](): holdsMoment,
+	reflect.TypeFor[[]byte](): holdsJSON, reflect.TypeFor[[]string](): holdsStrings,
+	reflect.TypeFor[*otelagent.Usage](): holdsUsage, reflect.TypeFor[otelagent.Message](): holdsMessage,
+	reflect.TypeFor[*otelagent.Message](): holdsMessage, reflect.TypeFor[[]otelagent.Message](): holdsMessages,
+	reflect.TypeFor[[]otelagent.Fact](): holdsFacts, reflect.TypeFor[spans.Provenance](): holdsProvenance,
+	reflect.TypeFor[*float64](): holdsNumber, reflect.TypeFor[*int64](): holdsInteger,
+	reflect.TypeFor[*bool](): holdsBoolean,
 }
 
-func (d *describer) text(key string, p *string, _, brief string) { d.add(key, holdsString, brief, p) }
-func (d *describer) count(key string, p *int64, brief string)    { d.add(key, holdsInteger, brief, p) }
-func (d *describer) small(key string, p *int, brief string)      { d.add(key, holdsInteger, brief, p) }
-func (d *describer) known(key string, p *int64, _ int64, brief string) {
-	d.add(key, holdsInteger, brief, p)
-}
-func (d *describer) limit(key string, p **int64, brief string)    { d.add(key, holdsInteger, brief, p) }
-func (d *describer) number(key string, p **float64, brief string) { d.add(key, holdsNumber, brief, p) }
-func (d *describer) flag(key string, p *bool, brief string)       { d.add(key, holdsBoolean, brief, p) }
-func (d *describer) maybe(key string, p **bool, brief string)     { d.add(key, holdsBoolean, brief, p) }
-func (d *describer) nanos(key string, p *time.Duration, brief string) {
-	d.add(key, holdsInteger, brief, p)
-}
-func (d *describer) time(key string, p *time.Time, brief string) { d.add(key, holdsTime, brief, p) }
-func (d *describer) words(key string, p *[]string, brief string) { d.add(key, holdsStrings, brief, p) }
-func (d *describer) usage(key string, p **otelagent.Usage, brief string) {
-	d.add(key, holdsUsage, brief, p)
-}
-func (d *describer) json(key string, p *[]byte, _ bool, brief string) {
-	d.add(key, holdsJSON, brief, p)
-}
-func (d *describer) moment(key string, p *otelagent.Moment, brief string) {
-	d.add(key, holdsMoment, brief, p)
-}
-func (d *describer) message(key string, p *otelagent.Message, brief string) {
-	d.add(key, holdsMessage, brief, p)
-}
-func (d *describer) reply(key string, p **otelagent.Message, brief string) {
-	d.add(key, holdsMessage, brief, p)
-}
-func (d *describer) messages(key string, p *[]otelagent.Message, brief string) {
-	d.add(key, holdsMessages, brief, p)
-}
-func (d *describer) facts(key string, p *[]otelagent.Fact, brief string) {
-	d.add(key, holdsFacts, brief, p)
-}
-func (d *describer) provenance(key string, p *spans.Provenance, brief string) {
-	d.add(key, holdsProvenance, brief, p)
-}
-func (d *describer) origins(key string, p *otelagent.Request, brief string) bool {
-	d.add(key, holdsProvenances, brief, &p.Messages)
-	return false
-}
-
-// rowsOf returns the rows of a kind and the event that they point into.
-func rowsOf(k *kind) ([]row, otelagent.Event) {
-	var d describer
-	ev := k.make()
-	k.shape(&d, ev)
-	return d.rows, ev
-}
-
-// objects are the shapes of objects inside lines, with where they land.
-var objects = []struct {
-	name, title, brief string
-	rows               func() ([]row, any)
-}{
-	{"usage", "Usage", "Counts in tokens as they are reported.", func() ([]row, any) { return object(usageShape) }},
-	{"moment", "Moment", "A time, or an object of these.", func() ([]row, any) { return object(momentShape) }},
-	{"message", "Message", "Any JSON: the message itself; or an object of these, of which `raw` or `raw_text` is there.", func() ([]row, any) { return object(messageShape) }},
-	{"fact", "Fact", "One thing that is true from a time on.", func() ([]row, any) { return object(factShape) }},
-}
-
-func object[T any](shape func(visitor, *T)) ([]row, any) {
-	var d describer
-	v := new(T)
-	shape(&d, v)
-	return d.rows, v
-}
-
-// fieldOf names the field of root that at points to.
-func fieldOf(t *testing.T, root, at any) string {
-	t.Helper()
-	var find func(path string, v reflect.Value) string
-	find = func(path string, v reflect.Value) string {
-		// Words are visited as strings, durations as they are.
-		if typ := reflect.TypeOf(at).Elem(); v.Addr().Pointer() == reflect.ValueOf(at).Pointer() && (v.Type() == typ || v.Kind() == reflect.String && typ.Kind() == reflect.String) {
-			return path
+// rowsOf returns the rows of a shape.
+func rowsOf(s *shape) (rows []row) {
+	for _, f := range s.fields {
+		typ := s.typ.FieldByIndex(f.at).Type
+		holds, known := holdsOf[typ]
+		switch {
+		case f.origins:
+			holds = holdsProvenances
+		case known:
+		case typ.Kind() == reflect.String:
+			holds = holdsString
+		case typ.Kind() == reflect.Bool:
+			holds = holdsBoolean
+		default:
+			holds = holdsInteger
 		}
-		if v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[time.Time]() {
-			for i := range v.NumField() {
-				if found := find(strings.TrimPrefix(path+"."+v.Type().Field(i).Name, "."), v.Field(i)); found != "" {
-					return found
-				}
-			}
-		}
-		return ""
+		rows = append(rows, row{f, holds})
 	}
-	found := find("", reflect.ValueOf(root).Elem())
-	if found == "" {
-		t.Fatalf("no field of %T is visited", root)
-	}
-	// Go needs no name of an embedded struct where that is clear.
-	if outer, inner, ok := strings.Cut(found, "."); ok && outer != "Meta" {
-		typ := reflect.TypeOf(root).Elem()
-		if f, _ := typ.FieldByName(outer); f.Anonymous {
-			if _, clear := typ.FieldByName(inner); clear {
-				return inner
-			}
-		}
-	}
-	return found
+	return rows
 }
 
 // ordered is a JSON object with its keys in order.
@@ -203,7 +112,7 @@ func schemaOf(h holds) ordered {
 		return ordered{{"type", []string{string(h), "null"}}}
 	case holdsInteger:
 		return ordered{{"type", []string{"integer", "null"}}, {"minimum", 0}, {"maximum", json.Number("9223372036854775807")}}
-	case holdsTime, holdsMoment, holdsUsage, holdsFrame:
+	case holdsTime, holdsMoment, holdsUsage:
 		return orNull(ref(string(h)))
 	case holdsMessage:
 		return ref("message")
@@ -211,8 +120,6 @@ func schemaOf(h holds) ordered {
 		return list(ordered{{"type", "string"}})
 	case holdsMessages:
 		return list(ref("message"))
-	case holdsSections:
-		return list(ref("section"))
 	case holdsFacts:
 		return list(ref("fact"))
 	case holdsProvenances:
@@ -255,12 +162,12 @@ func schema() []byte {
 			{"if", ordered{{"properties", ordered{{"type", ordered{{"const", prefix + k.name}}}}}}},
 			{"then", ref(k.name)},
 		})
-		rows, _ := rowsOf(k)
+		rows := rowsOf(k)
 		defs = append(defs, entry{k.name, append(ordered{{"description", plain(k.brief)}}, properties(rows)...)})
 	}
-	for _, o := range objects {
-		rows, _ := o.rows()
-		inner := properties(rows)
+	for i := range objects {
+		o := &objects[i]
+		inner := properties(rowsOf(o))
 		def := append(ordered{{"description", plain(o.brief)}, {"type", "object"}}, inner...)
 		switch o.name {
 		case "moment":

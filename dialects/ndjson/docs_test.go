@@ -1,14 +1,11 @@
 package ndjson
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
-
-	"github.com/otelagent/otelagent/otelagent"
 )
 
 // generated compares what stands in a document between two comments with text, or writes it with -update.
@@ -57,13 +54,6 @@ func examples(t *testing.T) map[string]string {
 	return byName
 }
 
-// metaRows is how many keys every line may have.
-func metaRows() int {
-	var d describer
-	d.meta(new(otelagent.Meta))
-	return len(d.rows)
-}
-
 // TestFormatsTellsOfEveryLine compares docs/formats.md with the shapes.
 func TestFormatsTellsOfEveryLine(t *testing.T) {
 	var b strings.Builder
@@ -73,16 +63,16 @@ func TestFormatsTellsOfEveryLine(t *testing.T) {
 			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.key, r.holds, r.brief)
 		}
 	}
-	rows, _ := rowsOf(&kinds[0])
+	rows := rowsOf(&kinds[0])
 	b.WriteString("### Every line\n\n| key | holds | |\n|---|---|---|\n| `type` | string | `otelagent.` and the name of the type |\n")
-	common := metaRows()
+	common := len(meta)
 	for _, r := range rows[:common] {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.key, r.holds, r.brief)
 	}
 	byName := examples(t)
 	for i := range kinds {
 		k := &kinds[i]
-		rows, _ := rowsOf(k)
+		rows := rowsOf(k)
 		fmt.Fprintf(&b, "\n### %s%s\n\n%s\n\n", prefix, k.name, k.brief)
 		table(rows[common:])
 		if byName[k.name] == "" {
@@ -90,10 +80,10 @@ func TestFormatsTellsOfEveryLine(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "\n```json\n%s```\n", byName[k.name])
 	}
-	for _, o := range objects {
-		rows, _ := o.rows()
-		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n", o.title, o.brief)
-		table(rows)
+	for i := range objects {
+		o := &objects[i]
+		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n", strings.ToUpper(o.name[:1])+o.name[1:], o.brief)
+		table(rowsOf(o))
 	}
 	generated(t, "../../docs/formats.md", b.String())
 }
@@ -103,7 +93,7 @@ func dialectWord(h holds) string {
 	switch h {
 	case holdsInteger:
 		return "number"
-	case holdsJSON, holdsProvenance, holdsFrame:
+	case holdsJSON, holdsProvenance:
 		return "free"
 	case holdsMoment, holdsUsage, holdsMessage:
 		return "otelagent " + string(h)
@@ -111,8 +101,6 @@ func dialectWord(h holds) string {
 		return "[string]"
 	case holdsMessages:
 		return "[otelagent message]"
-	case holdsSections:
-		return "[otelagent section]"
 	case holdsFacts:
 		return "[otelagent fact]"
 	case holdsProvenances:
@@ -125,13 +113,13 @@ func dialectWord(h holds) string {
 // TestDialectsTellsWhereEveryKeyLands compares docs/dialects.md with the shapes.
 func TestDialectsTellsWhereEveryKeyLands(t *testing.T) {
 	var b strings.Builder
-	table := func(title string, rows []row, root any) {
+	table := func(title string, s *shape) {
 		fmt.Fprintf(&b, "\n### %s\n\n| field | holds | lands in |\n|---|---|---|\n", title)
 		if strings.HasPrefix(title, prefix) {
-			fmt.Fprintf(&b, "| `type` | string | %T |\n", root)
+			fmt.Fprintf(&b, "| `type` | string | %s |\n", s.typ.Name())
 		}
-		for _, r := range rows {
-			lands := fieldOf(t, root, r.at)
+		for _, r := range rowsOf(s) {
+			lands := r.name
 			if r.holds == holdsProvenances {
 				lands = "Messages[].Provenance; the messages and all else that is not said are read from payload"
 			}
@@ -139,104 +127,10 @@ func TestDialectsTellsWhereEveryKeyLands(t *testing.T) {
 		}
 	}
 	for i := range kinds {
-		rows, ev := rowsOf(&kinds[i])
-		table(prefix+kinds[i].name, rows, ev)
+		table(prefix+kinds[i].name, &kinds[i])
 	}
-	for _, o := range objects {
-		rows, root := o.rows()
-		table("otelagent "+o.name, rows, root)
+	for i := range objects {
+		table("otelagent "+objects[i].name, &objects[i])
 	}
-	text := strings.ReplaceAll(strings.TrimPrefix(b.String(), "\n"), "*otelagent.", "")
-	generated(t, "../../docs/dialects.md", text)
-}
-
-// dialectTables reads the tables of docs/dialects.md: by heading, then what each field holds.
-func dialectTables(t *testing.T) map[string]map[string]string {
-	t.Helper()
-	text, err := os.ReadFile("../../docs/dialects.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tables := map[string]map[string]string{}
-	heading := ""
-	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "#") {
-			heading, _ = strings.CutPrefix(strings.TrimSpace(line), "### ")
-			tables[heading] = map[string]string{}
-		}
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-		if field := strings.TrimSpace(cells[0]); strings.HasPrefix(field, "`") && len(cells) == 3 {
-			tables[heading][strings.Trim(field, "`")] = strings.TrimSpace(cells[1])
-		}
-	}
-	return tables
-}
-
-// TestDialectsHasARowForEveryPath walks every JSON path of every fixture. A path without a row fails.
-func TestDialectsHasARowForEveryPath(t *testing.T) {
-	tables := dialectTables(t)
-	missing, walked := map[string]string{}, 0
-	for _, file := range fixtures(t) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n := 0
-		for line := range bytes.Lines(text) {
-			n++
-			var ev map[string]any
-			if err := json.Unmarshal(line, &ev); err != nil {
-				t.Fatal(err)
-			}
-			name, _ := ev["type"].(string)
-			walked += walk(tables, name, ev, func(path string) {
-				if missing[path] == "" {
-					missing[path] = fmt.Sprintf("%s:%d", file, n)
-				}
-			})
-		}
-	}
-	for path, where := range missing {
-		t.Errorf("docs/dialects.md has no row for %s (%s)", path, where)
-	}
-	if walked < 150 {
-		t.Errorf("%d paths walked", walked)
-	}
-}
-
-// walk goes over the members of an object of a shape, calls miss for each without a row or with another value, and counts them.
-func walk(tables map[string]map[string]string, shape string, value map[string]any, miss func(string)) (n int) {
-	for key, v := range value {
-		n++
-		holds, ok := tables[shape][key]
-		if content, cut := strings.CutSuffix(key, asText); !ok && cut && tables[shape][content] == "free" {
-			holds, ok = "string", true
-		}
-		if !ok {
-			miss(shape + "." + key)
-			continue
-		}
-		items := []any{v}
-		inner, isList := strings.CutPrefix(holds, "[")
-		if isList {
-			if items, ok = v.([]any); !ok && v != nil {
-				miss(shape + "." + key + " that is no array")
-			}
-			inner = strings.TrimSuffix(inner, "]")
-		}
-		for _, item := range items {
-			got := strings.TrimPrefix(fmt.Sprintf("%T", item), "map[string]")
-			object, isObject := item.(map[string]any)
-			_, wrapped := object["raw"]
-			switch {
-			case item == nil, inner == "free", inner == "otelagent message" && !wrapped:
-			case isObject && tables[inner] != nil:
-				n += walk(tables, inner, object, miss)
-			case (inner == "time" || inner == "otelagent moment") && (got == "string" || got == "float64"):
-			case got != map[string]string{"string": "string", "number": "float64", "boolean": "bool"}[inner]:
-				miss(fmt.Sprintf("%s.%s as %s", shape, key, got))
-			}
-		}
-	}
-	return n
+	generated(t, "../../docs/dialects.md", strings.TrimPrefix(b.String(), "\n"))
 }

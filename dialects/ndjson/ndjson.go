@@ -1,38 +1,36 @@
 // Package ndjson reads and writes the events of package otelagent as lines of JSON: one line an event,
-// `{"type":"otelagent.tool_started","ts":…,"session":…,"run":…,"call_id":…}`. It is what a producer in any language writes that has
-// no dialect of its own, and its lines may stand between those of any dialect, for what that dialect cannot say.
+// `{"type":"otelagent.tool_started","ts":…,"session":…,"run":…,"call_id":…}`. A producer in any language that has no
+// dialect of its own writes them. They may stand between the lines of any dialect, for what that dialect cannot say.
 //
-// The lines are told in docs/formats.md ("NDJSON events") and by [Schema].
-//
-//	for ev, err := range ndjson.Events(os.Stdin, input.WithLive()) {
-//		var bad *input.LineError
-//		switch {
-//		case errors.As(err, &bad):
-//			log.Print(bad) // this line is lost, the rest goes on
-//		case err != nil:
-//			return err
-//		default:
-//			rec.Record(ctx, ev)
-//		}
-//	}
+// docs/formats.md ("NDJSON events") and [Schema] describe the lines.
 package ndjson
 
 import (
 	"bytes"
-	"errors"
+	"cmp"
+	_ "embed"
 	"fmt"
 	"io"
 	"iter"
-	"strconv"
+	"reflect"
+	"strings"
 
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/spans"
 )
 
-// Dialect is the name of this dialect in RunInfo.Dialect, GroupInfo.Dialect and FactStated.Dialect of lines that name none.
+// Dialect is the name of this dialect in RunInfo.Dialect, GroupInfo.Dialect and FactStated.Dialect of lines that name
+// none.
 const Dialect = "otelagent"
+
+// Schema is a JSON Schema (draft 2020-12) of one line. A Decoder rejects every line that it rejects. It accepts lines
+// that a Decoder rejects for a key that stands there twice, a time outside of 1678 to 2261, or the number of
+// provenances of a request. A test compares both. It must not be written to.
+//
+//go:embed schema.json
+var Schema []byte
 
 // prefix begins every line's type.
 const prefix = "otelagent."
@@ -40,40 +38,30 @@ const prefix = "otelagent."
 // unknownKeys follows the type in Other.Type where a line had keys that are not ours.
 const unknownKeys = ".unknown_keys"
 
-// maxDepth is the depth of nesting of a line that is accepted: content of the depth that is accepted anywhere, and what stands around it.
-const maxDepth = rawjson.MaxDepth + 8
-
-// Own reports whether line, which may be cut anywhere behind it, has at its top level the key "type" with a string that begins with
-// "otelagent.". It reads no further than that key, and holds nothing of line. Of several such keys the first counts.
+// Own reports whether line, which may be cut anywhere behind it, has at its top level the key "type" with a string
+// that begins with "otelagent.". It reads no further than that key, and holds nothing of line. Of several such keys
+// the first counts.
 func Own(line []byte) bool {
-	const usual = `{"type":"` + prefix
-	if bytes.HasPrefix(line, []byte(usual)) {
-		return true
-	}
-	c := rawjson.NewCursor(line, maxDepth)
-	if !c.Open('{') {
-		return false
-	}
-	for c.More('}') {
-		if string(c.Key()) != "type" {
-			c.Value()
-			continue
+	c := rawjson.NewCursor(line, object.MaxDepth)
+	for c.Open('{'); c.More('}'); {
+		isType := string(c.Key()) == "type"
+		if value := c.Value(); isType {
+			typ, _ := rawjson.String(value)
+			return strings.HasPrefix(typ, prefix)
 		}
-		typ, _ := rawjson.String(c.Value())
-		return len(typ) >= len(prefix) && typ[:len(prefix)] == prefix
 	}
 	return false
 }
 
-// Recognise reports whether head, the beginning of an input, is of this dialect: it has lines that are Own, and no other complete line
-// that is a JSON object. Why says so in a few words, without content.
+// Recognise reports whether head, the beginning of an input, is of this dialect: it has lines that are Own, and no
+// other complete line that is a JSON object. Why is a short reason, without content.
 func Recognise(head []byte) (why string, ok bool) {
 	in := input.NewScanner(bytes.NewReader(head), input.SettingsOf())
 	for in.Scan() {
 		switch text := in.Line().Text; {
 		case Own(text):
 			ok = true
-		case len(text) > 0 && text[0] == '{' && rawjson.Valid(text, maxDepth) == nil:
+		case len(text) > 0 && text[0] == '{' && rawjson.Valid(text, object.MaxDepth) == nil:
 			return "", false
 		}
 	}
@@ -88,19 +76,15 @@ func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error]
 	return NewDecoder(opts...).Events(r)
 }
 
-// A Decoder reads lines. It remembers nothing of one line for the next; what it keeps is memory for one event of each type, which grows to
-// the largest met. A line, and an object in it that is not content, has 1,024 keys at most, an array that is not content 65,536 elements. Not
-// safe for concurrent use.
+// A Decoder reads lines. It keeps nothing of one line for the next. A line, and an object in it that is not content,
+// has 1,024 keys at most, an array that is not content 65,536 elements. Not safe for concurrent use.
 type Decoder struct {
 	settings input.Settings
 	stats    input.Stats
-	events   [len(kinds)]otelagent.Event // one of each kind, made when first needed
-	other    otelagent.Other             // for unknown keys, which come beside an event
-	in       reader
 }
 
-// NewDecoder returns a Decoder. Of the settings, Session names the session of runs, groups and facts that name none, Agent and Provider those
-// of runs that name none, Rule that of usage that names none.
+// NewDecoder returns a Decoder. Of the settings, Session names the session of runs, groups and facts that name none,
+// Agent and Provider those of runs that name none, Rule that of usage that names none.
 func NewDecoder(opts ...input.Option) *Decoder {
 	return &Decoder{settings: input.SettingsOf(opts...)}
 }
@@ -108,13 +92,13 @@ func NewDecoder(opts ...input.Option) *Decoder {
 // Stats returns what was read so far. Lines counts those that Events read; the other counts are of Line too.
 func (d *Decoder) Stats() input.Stats { return d.stats }
 
-// Events reads lines from r until its end. Line numbers in errors begin at 1. Meta.Seq is what a line says it is, else the number of the
-// line, which goes on from earlier inputs.
+// Events reads lines from r until its end. Line numbers in errors begin at 1. Meta.Seq is what a line says it is,
+// else the number of the line, which goes on from earlier inputs.
 //
-// An event is valid until the next iteration: it and all its slices are reused. Strings may be kept. A line gives one event, or two when it
-// has unknown keys.
+// An event is valid until the next iteration: its byte slices alias the input. Strings may be kept. A line gives one
+// event, or two when it has unknown keys.
 //
-// An error that is a *input.LineError is about one line and tells all that is wrong with it (the first eight things), and reading goes on
+// An error that is a *input.LineError is about one line and names the first eight problems of it, and reading goes on
 // behind it; its event is nil. Any other error is one of r, wrapped, and the last. The iterator may be used once.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
 	return func(yield func(otelagent.Event, error) bool) {
@@ -134,79 +118,78 @@ func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
 	}
 }
 
-// Line reads one line, which becomes the events of Meta.Seq seq unless it says another, and hands them or a *input.LineError to yield.
-// It reports whether the caller wants more. A dialect calls it with lines that are Own and none of its own. What is handed out points into
-// line and is valid until the next call.
+// Line reads one line, which becomes the events of Meta.Seq seq unless it says another, and hands them or a
+// *input.LineError to yield. It reports whether the caller wants more. A dialect calls it with lines that are Own and
+// none of its own. The events point into line.
 func (d *Decoder) Line(line input.Line, seq int64, yield func(otelagent.Event, error) bool) bool {
 	reject := func(e *input.LineError) bool {
 		e.Dialect, e.Line, e.Seq = Dialect, line.Number, seq
 		d.stats.Rejected++
 		return yield(nil, e)
 	}
-	missed, lagged := line.Lagged()
-	switch {
-	case line.TooLong:
-		return reject(&input.LineError{Reason: "longer than " + strconv.Itoa(d.settings.MaxLine) + " bytes"})
-	case lagged:
-		lost := otelagent.DefectFound{Meta: otelagent.Meta{Seq: seq, Arrived: line.Arrived}, Code: spans.DefectEventLost}
-		if missed > 0 {
-			lost.Detail = strconv.FormatInt(missed, 10) + " events"
-		}
-		return yield(&lost, nil)
+	if line.TooLong {
+		return reject(input.TooLong(d.settings.MaxLine))
 	}
-	in := &d.in
-	if err := in.begin(line.Text); err != nil {
-		e := &input.LineError{Reason: err.Error()}
-		var syntax *rawjson.SyntaxError
-		if errors.As(err, &syntax) {
-			e.Reason, e.Cut = syntax.Reason+" at byte "+strconv.Itoa(syntax.Offset+1), syntax.Cut
-		}
-		return reject(e)
+	if lost := line.Lost(seq); lost != nil {
+		return yield(lost, nil)
 	}
-	in.arrived, in.seq, in.session, in.rule = line.Arrived, seq, "", d.settings.Rule
-	name := in.typ()
-	if in.wrong != nil {
-		return reject(in.wrong)
+	o, err := object.Parse(line.Text)
+	if err != nil {
+		return reject(input.Malformed(err))
 	}
-	i, known := kindOf[name[len(prefix):]]
-	if !known {
-		d.stats.Events++
-		d.other = otelagent.Other{Type: name, Body: line.Text}
-		in.meta(&d.other.Meta)
-		return yield(&d.other, nil)
+	name, _ := rawjson.String(o.Raw("type"))
+	if !strings.HasPrefix(name, prefix) {
+		o.Fail("type", "want a string that begins with "+prefix)
 	}
-	k := &kinds[i]
-	if d.events[i] == nil {
-		d.events[i] = k.make()
+	if o.Failed() > 0 {
+		return reject(problems(o, ""))
 	}
-	ev := d.events[i]
-	if k.names {
-		in.session = d.settings.Session
+	shape, known := kindOf[name[len(prefix):]]
+	if !known { // only what every line may have is read
+		shape = &anyLine
 	}
-	k.shape(in, ev)
-	switch ev := ev.(type) {
-	case *otelagent.RunStarted:
-		if ev.Agent == "" && ev.AgentID == "" {
-			ev.Agent = d.settings.Agent
-		}
-		if ev.Provider == "" {
-			ev.Provider = d.settings.Provider
-		}
-	case *otelagent.RequestPrepared:
-		in.attribute(&ev.Request)
+	v := reflect.New(shape.typ)
+	m := v.Elem().Field(0).Addr().Interface().(*otelagent.Meta)
+	switch shape.name {
+	case "run_started", "group_started", "fact_stated":
+		m.Session = d.settings.Session
 	}
-	if in.wrong != nil {
-		in.wrong.Type = name
-		return reject(in.wrong)
+	in := reader{line: o, rule: d.settings.Rule}
+	if in.members(o, shape.fields, v.Elem()); known && o.Failed() > 0 {
+		return reject(problems(o, name))
 	}
 	d.stats.Events++
-	body := in.unused()
-	if body == nil {
+	m.Arrived, m.Seq = line.Arrived, cmp.Or(m.Seq, seq)
+	ev := v.Interface().(otelagent.Event)
+	other := &otelagent.Other{Meta: *m, Type: name, Body: line.Text}
+	if !known {
+		return yield(other, nil)
+	}
+	if run, ok := ev.(*otelagent.RunStarted); ok {
+		if run.AgentID == "" {
+			run.Agent = cmp.Or(run.Agent, d.settings.Agent)
+		}
+		run.Provider = cmp.Or(run.Provider, d.settings.Provider)
+	}
+	other.Type += unknownKeys
+	switch other.Body = o.Rest(); {
+	case other.Body == nil:
 		return yield(ev, nil)
+	case strings.HasSuffix(name, "_ended"): // the unknown keys are kept on what ends
+		return yield(other, nil) && yield(ev, nil)
 	}
-	d.other = otelagent.Other{Meta: in.last, Type: name + unknownKeys, Body: body}
-	if k.ends {
-		return yield(&d.other, nil) && yield(ev, nil)
+	return yield(ev, nil) && yield(other, nil)
+}
+
+// problems returns all problems of a line as one error.
+func problems(o *object.Object, typ string) *input.LineError {
+	all := o.Problems()
+	e := &input.LineError{Type: typ, Field: all[0].Path, Reason: all[0].Reason}
+	for _, p := range all[1:] {
+		e.Reason += "; " + p.Path + ": " + p.Reason
 	}
-	return yield(ev, nil) && yield(&d.other, nil)
+	if o.Failed() > len(all) {
+		e.Reason += "; and more"
+	}
+	return e
 }

@@ -153,7 +153,7 @@ func TestPositions(t *testing.T) {
 				got = append(got, fmt.Sprintf("line %d, seq %d", bad.Line, bad.Seq))
 				continue
 			}
-			got = append(got, fmt.Sprintf("%T %d", ev, meta(ev).Seq))
+			got = append(got, fmt.Sprintf("%T %d", ev, metaOf(ev).Seq))
 		}
 	}
 	read("\n" + `{"type":"otelagent.reply_delta"}` + "\n{}\n\n")
@@ -310,7 +310,7 @@ func TestErrorsHoldNoContent(t *testing.T) {
 	const secret = "hunter2"
 	n := 0
 	for i := range kinds {
-		rows, _ := rowsOf(&kinds[i])
+		rows := rowsOf(&kinds[i])
 		for _, r := range rows {
 			for _, value := range []string{`"` + secret + `"`, `{"` + secret + `":1}`, `["` + secret + `"]`, `[{"` + secret + `":1,"raw":1,"role":["` + secret + `"]}]`} {
 				_, problems := readAll(fmt.Sprintf(`{"type":"otelagent.%s",%q:%s}`, kinds[i].name, r.key, value))
@@ -372,17 +372,7 @@ func FuzzDecoder(f *testing.F) {
 	})
 }
 
-// meta returns what every event has.
-func meta(ev otelagent.Event) *otelagent.Meta {
+// metaOf returns what every event has.
+func metaOf(ev otelagent.Event) *otelagent.Meta {
 	return reflect.ValueOf(ev).Elem().FieldByName("Meta").Addr().Interface().(*otelagent.Meta)
-}
-
-// TestRepeatedStringsAreStoredOnce counts what reading a line allocates whose strings the line before of its type had.
-func TestRepeatedStringsAreStoredOnce(t *testing.T) {
-	d := NewDecoder()
-	line := input.Line{Number: 1, Text: []byte(`{"type":"otelagent.tool_started","ts":"2026-11-20T09:00:05.1Z","session":"s1","run":"r1","call_id":"c1","name":"bash","args":{"a":[1,{"b":2}]}}`)}
-	yield := func(otelagent.Event, error) bool { return true }
-	if n := testing.AllocsPerRun(100, func() { d.Line(line, 1, yield) }); n > 1 { // the time, as a string on its way
-		t.Errorf("%v allocations", n)
-	}
 }

@@ -1,14 +1,15 @@
 package phi
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
@@ -17,27 +18,31 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-const notUTF8 = "text that is not UTF-8"
-
-// document reads ledgers or an array of messages; several may stand one behind the other.
+// document reads ledgers or an array of messages; several may follow each other.
 func (d *Decoder) document(text []byte) {
 	text = trimMark(text)
+	if err := rawjson.ValidUTF8(text); err != nil {
+		d.shell.RejectSyntax(err)
+		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))
+	}
 	c := rawjson.NewCursor(text, object.MaxDepth)
 	for !d.shell.Stopped() && c.Peek() != 0 {
-		from := c.Pos()
+		rest := mender{Cursor: rawjson.NewCursor(text[c.Pos():], object.MaxDepth)}
 		raw := c.Value()
-		broken := raw == nil
-		d.cut = ""
-		if broken || !utf8.Valid(raw) {
-			rest := rawjson.NewCursor(text[from:], object.MaxDepth)
-			raw = d.mend(nil, &rest, "", "")
+		if raw == nil {
+			rest.copy("", "")
+			rest.broken, raw = true, rest.complete
 		}
-		switch raw = withoutBlanks(nil, raw); {
-		case len(raw) == 0:
-		case raw[0] == '{':
-			d.session("", raw, broken)
-		case raw[0] == '[':
-			d.array(raw, broken)
+		// phi-core lays its files out for people, but not its events.
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, raw); err != nil {
+			break // nothing is complete
+		}
+		switch raw = compact.Bytes(); raw[0] {
+		case '{':
+			d.session("", raw, &rest)
+		case '[':
+			d.array(raw, &rest)
 		default:
 			d.problem("", "want an object or an array, got "+rawjson.KindOf(raw))
 		}
@@ -61,62 +66,54 @@ func member(path, key string) string {
 	return path + "." + key
 }
 
-// inside says of which arrays of a ledger the elements count on their own. Of those with true the members of an
-// element do too.
-var inside = map[string]bool{
-	"": true, "loops": true, "turns": true,
-	"events": false, "messages": false, "input_messages": false, "tool_results": false,
+// mender copies what is complete of a document that ends too early or is malformed: the members of sessions and of
+// runs, and the elements of the arrays in them.
+type mender struct {
+	rawjson.Cursor
+	complete []byte
+	broken   bool   // something is not complete
+	cut      string // where the run, or else the session, stands that is not
 }
 
-// mend appends the object or array at c to dst, without what is cut or broken in it and what is not UTF-8, of which
-// it reports the latter. Key is that of the array around an object, or of the array itself.
-func (d *Decoder) mend(dst []byte, c *rawjson.Cursor, path, key string) []byte {
-	open, end := c.Peek(), byte('}')
+// lists are the arrays of a ledger of which every element counts on its own.
+var lists = map[string]bool{"loops": true, "turns": true, "events": true, "messages": true}
+
+// copy copies the object or array at path. Key is that of the array, or of the array around the object.
+func (m *mender) copy(path, key string) {
+	open, end := m.Peek(), byte('}')
 	if open == '[' {
 		end = ']'
 	}
-	if open != '[' && open != '{' || !c.Open(open) {
-		return dst
+	if open != '[' && open != '{' || !m.Open(open) {
+		return
 	}
-	dst = append(dst, open)
-	for i := 0; c.More(end); i++ {
-		before := len(dst)
-		if dst[before-1] != open {
-			dst = append(dst, ',')
+	m.complete = append(m.complete, open)
+	for i := 0; m.More(end); i++ {
+		before := len(m.complete)
+		if m.complete[before-1] != open {
+			m.complete = append(m.complete, ',')
 		}
 		at, inner := elementAt(path, i), key
 		if open == '{' {
-			spelled := c.RawKey()
-			if inner = word(spelled); !utf8.Valid(spelled) {
-				inner = ""
-			}
+			spelled := m.RawKey()
+			inner = stringOf(spelled)
 			at = member(path, inner)
-			dst = append(append(dst, spelled...), ':')
+			m.complete = append(append(m.complete, spelled...), ':')
 		}
-		members, known := inside[inner]
-		known = known && (inner != "" || open == '[')
-		switch next := c.Peek(); {
-		case next == '[' && open == '{' && known, next == '{' && open == '[' && members && (key != "" || isSession(*c)):
-			dst = d.mend(dst, c, at, inner)
-			switch {
-			case c.Err() == nil || open == '{':
-			case inner == "turns": // a turn counts whole
-				dst = dst[:before]
-			case d.cut == "":
-				d.cut = at
-			}
-		default:
-			value := c.Value()
-			valid := utf8.Valid(dst[before:]) && utf8.Valid(value)
-			if dst = append(dst, value...); value == nil || !valid {
-				dst = dst[:before]
-			}
-			if !valid {
-				d.problem(at, notUTF8)
-			}
+		next := m.Peek()
+		if open == '{' && next == '[' && lists[inner] ||
+			open == '[' && next == '{' && (key == "loops" || key == "" && isSession(m.Cursor)) {
+			m.copy(at, inner)
+		} else if value := m.Value(); value != nil {
+			m.complete = append(m.complete, value...)
+		} else {
+			m.complete = m.complete[:before]
 		}
 	}
-	return append(dst, end)
+	if open == '{' && m.Err() != nil && m.cut == "" {
+		m.cut = path
+	}
+	m.complete = append(m.complete, end)
 }
 
 func isSession(c rawjson.Cursor) bool {
@@ -129,73 +126,49 @@ var wanted = map[kindOfObject]string{
 }
 
 // array reads an array of sessions or messages. Its first element decides which it is.
-func (d *Decoder) array(raw []byte, broken bool) {
+func (d *Decoder) array(raw []byte, m *mender) {
 	c := rawjson.NewCursor(raw, object.MaxDepth)
 	c.Open('[')
 	kind, _ := kindOf(c)
-	if strings.HasPrefix(d.cut, "[0]") {
+	if strings.HasPrefix(m.cut, "[0]") {
 		kind = aSession
 	}
 	var messages [][]byte
 	for i := 0; c.More(']') && !d.shell.Stopped(); i++ {
 		own, _ := kindOf(c)
 		value := c.Value()
-		object := value[0] == '{'
+		isObject := value[0] == '{'
 		switch {
-		case kind == aSession && object && own != aMessage:
-			d.session(elementAt("", i), value, broken)
-		case kind == aMessage && object && len(messages) < maxMessages:
+		case kind == aSession && isObject && own != aMessage:
+			d.session(elementAt("", i), value, m)
+		case kind == aMessage && isObject && len(messages) < object.MaxElements:
 			messages = append(messages, value)
-		case kind == aMessage && object:
-			d.problem(elementAt("", i), "more than "+strconv.Itoa(maxMessages)+" messages")
+		case kind == aMessage && isObject:
+			d.problem(elementAt("", i), "more than "+strconv.Itoa(object.MaxElements)+" messages")
 		default:
 			d.problem(elementAt("", i), "want "+wanted[kind]+", got "+rawjson.KindOf(value))
 		}
 	}
 	if len(messages) > 0 && !d.shell.Stopped() {
-		d.messageArray(messages, raw, !broken)
+		d.messageArray(messages, raw, !m.broken)
 	}
-}
-
-// maxMessages is the number of messages of one array that are read.
-const maxMessages = object.MaxElements
-
-// withoutBlanks appends JSON to dst without the blanks between its tokens: phi-core lays its files out for people,
-// but not its events.
-func withoutBlanks(dst, raw []byte) []byte {
-	start, quoted := 0, false
-	for i := 0; i < len(raw); i++ {
-		switch b := raw[i]; {
-		case quoted && b == '\\':
-			i++
-		case b == '"':
-			quoted = !quoted
-		case !quoted && (b == ' ' || b == '\n' || b == '\t' || b == '\r'):
-			dst = append(dst, raw[start:i]...)
-			start = i + 1
-		}
-	}
-	return append(dst, raw[min(start, len(raw)):]...)
 }
 
 // messageArray reads the conversation that an array of messages is. It has neither name nor run: both follow from its
 // first message, so that they stay when it grows. It has ended when its last message is a reply that asks for
 // nothing.
 func (d *Decoder) messageArray(raws [][]byte, raw []byte, whole bool) {
-	list := make([]message, len(raws))
-	var first, last time.Time
-	for i, raw := range raws {
-		list[i] = messageOf(raw)
-		if t := list[i].Time; !t.IsZero() && first.IsZero() {
-			first = t
-		}
-		if t := list[i].Time; t.After(last) {
-			last = t
+	list := conversationOf(raws)
+	p := &record{}
+	for i := range list {
+		if t := list[i].Time; t.After(p.end.Time) {
+			p.end = otelagent.Moment{Time: t, Source: spans.TimeSourceMessage}
 		}
 	}
+	p.startedWith(list)
 	d.shell.Stats.Lines += int64(len(list))
 	d.shell.Stats.Events += int64(len(list))
-	if first.IsZero() {
+	if p.start.Time.IsZero() {
 		d.problem("", "no message has a timestamp")
 		return
 	}
@@ -205,15 +178,10 @@ func (d *Decoder) messageArray(raws [][]byte, raw []byte, whole bool) {
 		return
 	}
 	sum := sha256.Sum256(body)
-	id := "messages-" + hex.EncodeToString(sum[:8])
-	d.ledger = &ledger{
-		id: id, start: otelagent.Moment{Time: first, Source: spans.TimeSourceMessage},
-		end: otelagent.Moment{Time: last, Source: spans.TimeSourceMessage},
-	}
-	defer func() { d.ledger = nil }()
-	d.shell.Seq = 0
+	p.id = "messages-" + hex.EncodeToString(sum[:8])
+	d.begin(p)
 	d.step("messages", nil, func(l *line) []otelagent.Event {
-		events := d.runStarted(l, "", cmp.Or(d.shell.Settings.Session, id), "")
+		events := d.runStarted(l, "", cmp.Or(d.shell.Settings.Session, p.id), "")
 		events[0].(*otelagent.RunStarted).Continuation = "" // an array does not say how it continues
 		return events
 	})
@@ -221,7 +189,7 @@ func (d *Decoder) messageArray(raws [][]byte, raw []byte, whole bool) {
 	if tail := &list[len(list)-1]; whole && tail.reply() && !asks {
 		d.step("messages", object.Of("", slices.Concat([]byte(`{"messages":`), raw, []byte("}"))), d.agentEnd)
 	}
-	d.runs.find(id).close()
+	d.end()
 }
 
 // conversation reads the turns of a list of messages: the messages before a reply are its turn's input, the tool
@@ -237,16 +205,27 @@ func (d *Decoder) conversation(list []message, numbered bool) (asks bool) {
 		for end < len(list) && list[end].Role == "toolResult" && list[end].llm() {
 			end++
 		}
-		t := turn{record: "messages", index: n, reply: list[reply], results: list[reply+1 : end]}
+		t := turn{index: n, reply: list[reply], results: list[reply+1 : end]}
 		t.inputs = slices.Concat(list[:reply], t.results)
 		if numbered {
-			t.index = countOr(object.Of("", t.reply.o.Raw("turnId")), "turnIndex", n)
+			if named := object.Of("", t.reply.o.Raw("turnId")).Count("turnIndex"); named != nil {
+				t.index = *named
+			}
 		}
 		asks = d.turn(&t)
 		list = list[end:]
 	}
 	for i := range list {
-		d.added("messages", list[i])
+		d.added(list[i])
 	}
 	return asks
+}
+
+// timeOf returns the time that a JSON string says; zero when it says none.
+func timeOf(raw []byte) time.Time {
+	if len(raw) == 0 || raw[0] != '"' {
+		return time.Time{}
+	}
+	t, _ := input.Time(raw)
+	return t
 }

@@ -14,47 +14,68 @@ import (
 // unknownKeys follows the variant in Other.Type where an event has keys that are not phi-core's.
 const unknownKeys = ".unknown_keys"
 
-// line is one AgentEvent, or a record of a ledger that is read like one.
+// line is one AgentEvent, or a part of a saved session that is read like one.
 type line struct {
 	*object.Object
 	name string // its variant
 	raw  []byte // as it is spelled
 	m    otelagent.Meta
+	run  *run // that the event is of; nil where the variant finds it
 }
-
-// bad reports whether the line has problems. A variant returns at once then: it must not change what is remembered.
-func (l *line) bad() bool { return l.Failed() > 0 }
 
 // variant is one kind of AgentEvent.
 type variant struct {
-	// read returns the events that a line gives, and sets the session of l.m.
+	// read returns the events that a line gives.
 	read func(d *Decoder, l *line) []otelagent.Event
+	place
 	// ends says that it ends a span: unknown keys are kept on that span, so they go before its events.
 	ends bool
-	// untimed variants have no timestamp, global ones no loop.
-	untimed, global bool
+	// untimed variants have no timestamp.
+	untimed bool
 }
 
+// place says how the run of an event is found.
+type place uint8
+
+const (
+	inRun  place = iota // the run of the loop id, also when it has ended
+	inOpen              // the open run of the loop id: behind the end of one, another one begins
+	byRead              // read looks for it
+	noLoop              // the variant has no loop id
+)
+
 var variants = map[string]variant{
-	"AgentStart":          {read: (*Decoder).agentStart},
-	"AgentEnd":            {read: (*Decoder).agentEnd, ends: true},
-	"TurnStart":           {read: (*Decoder).turnStart},
-	"TurnRequest":         {read: (*Decoder).turnRequest},
+	"AgentStart": {read: func(d *Decoder, l *line) []otelagent.Event {
+		return d.runStarted(l, "config_snapshot", "", "")
+	}, place: byRead},
+	"AgentEnd": {read: (*Decoder).agentEnd, place: byRead, ends: true},
+	"TurnStart": {read: func(d *Decoder, l *line) []otelagent.Event {
+		return d.turnStarted(l, count(l.Object, "turn_index"))
+	}, place: inOpen},
+	"TurnRequest": {read: func(d *Decoder, l *line) []otelagent.Event {
+		return request(l, count(l.Object, "turn_index"), "payload")
+	}, place: inOpen},
 	"TurnEnd":             {read: (*Decoder).turnEnd, ends: true},
 	"MessageStart":        {read: (*Decoder).messageStart, untimed: true},
 	"MessageUpdate":       {read: (*Decoder).messageUpdate, untimed: true},
 	"MessageEnd":          {read: (*Decoder).messageEnd, untimed: true},
-	"ToolExecutionStart":  {read: (*Decoder).toolStart, untimed: true},
+	"ToolExecutionStart":  {read: (*Decoder).toolStart, place: inOpen, untimed: true},
 	"ToolExecutionUpdate": {read: (*Decoder).toolProgress, untimed: true},
-	"ProgressMessage":     {read: (*Decoder).toolProgress, untimed: true},
+	"ProgressMessage":     {read: (*Decoder).progressMessage, place: byRead, untimed: true},
 	"ToolExecutionEnd":    {read: (*Decoder).toolEnd, ends: true, untimed: true},
-	"InputRejected":       {read: (*Decoder).inputRejected, untimed: true},
-	"ParallelLoopStart":   {read: (*Decoder).parallelStart, global: true},
-	"ParallelLoopEnd":     {read: (*Decoder).parallelEnd, ends: true, global: true},
-	"CompactionStarted":   {read: (*Decoder).compactionStarted},
-	"CompactionEnded":     {read: (*Decoder).compactionEnded, ends: true},
-	"PrunApplied":         {read: (*Decoder).prunApplied, ends: true},
-	"RevertApplied":       {read: (*Decoder).revertApplied, ends: true},
+	"InputRejected": {read: func(d *Decoder, l *line) []otelagent.Event {
+		return refused(l, "reason")
+	}, untimed: true},
+	"ParallelLoopStart": {read: func(d *Decoder, l *line) []otelagent.Event {
+		return d.groupStarted(l, l.String("session_id"), "loop_ids")
+	}, place: noLoop},
+	"ParallelLoopEnd": {read: func(d *Decoder, l *line) []otelagent.Event {
+		return d.groupEnded(l, l.String("session_id"))
+	}, place: noLoop, ends: true},
+	"CompactionStarted": {read: (*Decoder).compactionStarted, place: inOpen},
+	"CompactionEnded":   {read: (*Decoder).compactionEnded, ends: true},
+	"PrunApplied":       {read: (*Decoder).prunApplied, ends: true},
+	"RevertApplied":     {read: (*Decoder).revertApplied, ends: true},
 }
 
 // event reads one AgentEvent, which is spelled raw. Stamp is the time that is stated around it.
@@ -75,8 +96,8 @@ func (d *Decoder) event(o *object.Object, raw []byte, stamp time.Time) {
 		return
 	}
 	once(o)
-	if !v.global && o.Require("loop_id") {
-		if l.m.Run = o.String("loop_id"); l.m.Run == "" && !l.bad() && l.name != "ProgressMessage" {
+	if v.place != noLoop && o.Require("loop_id") {
+		if l.m.Run = o.String("loop_id"); l.m.Run == "" && l.name != "ProgressMessage" {
 			o.Fail("loop_id", "want a string that is not empty")
 		}
 	}
@@ -86,16 +107,19 @@ func (d *Decoder) event(o *object.Object, raw []byte, stamp time.Time) {
 	if !stamp.IsZero() {
 		l.m.Time = stamp
 	}
+	switch {
+	case o.Failed() > 0: // read finds its other problems
+		l.run = new(run)
+	case v.place == inRun:
+		l.run = d.runs.in(&l.m)
+	case v.place == inOpen:
+		l.run = d.runs.opened(&l.m)
+	}
 	events := v.read(d, l)
 	if d.shell.RejectProblems(l.name, o) {
 		return
 	}
 	d.shell.Stats.Events++
-	d.emitWith(v, l, events)
-}
-
-// emitWith hands out the events of a line, and its unknown members.
-func (d *Decoder) emitWith(v variant, l *line, events []otelagent.Event) {
 	rest := l.Rest()
 	if rest != nil && l.name == "MessageUpdate" { // one more event for each piece of a reply would be too many
 		d.shell.Stats.IgnoredKeys += int64(len(object.Of("", rest).Keys()))
@@ -104,18 +128,9 @@ func (d *Decoder) emitWith(v variant, l *line, events []otelagent.Event) {
 	if v.ends {
 		d.emitOther(l.m, l.name+unknownKeys, rest)
 	}
-	for _, ev := range events {
-		d.emit(ev)
-	}
+	d.emit(events...)
 	if !v.ends {
 		d.emitOther(l.m, l.name+unknownKeys, rest)
-	}
-}
-
-// emitOther hands out a body that has no place among the events; nothing when it is nil.
-func (d *Decoder) emitOther(m otelagent.Meta, typ string, body []byte) {
-	if body != nil {
-		d.emit(&otelagent.Other{Meta: m, Type: typ, Body: body})
 	}
 }
 
@@ -132,8 +147,8 @@ func (d *Decoder) unknown(l *line, stamp time.Time) {
 	d.emitOther(l.m, l.name, l.raw)
 }
 
-// word returns what a JSON string says; empty for any other value.
-func word(raw []byte) string {
+// stringOf returns what a JSON string says; empty for any other value.
+func stringOf(raw []byte) string {
 	s, _ := rawjson.String(raw)
 	return s
 }
@@ -145,37 +160,43 @@ func once(o *object.Object) {
 	}
 }
 
-// countOr returns a count, or otherwise when it is absent.
-func countOr(o *object.Object, key string, otherwise int64) int64 {
+// count returns a count; -1 when it is absent.
+func count(o *object.Object, key string) int64 {
 	if n := o.Count(key); n != nil {
 		return *n
 	}
-	return otherwise
+	return -1
 }
 
-// enum reads a word of serde's external tagging: "Word", or {"Word":{fields}}. An object counts as read only when it
-// has that one member.
-func enum(o *object.Object, key string) (word string, fields *object.Object) {
-	switch raw := o.Raw(key); {
-	case raw == nil || raw[0] == '"':
+// enum reads a value of serde's external tagging: "Name", or {"Name":{fields}}. A member of any other form is kept as
+// unknown too.
+func enum(o *object.Object, key string) (name string, fields *object.Object) {
+	raw := o.Raw(key)
+	if raw == nil || raw[0] == '"' {
 		return o.String(key), nil
-	case raw[0] != '{':
+	}
+	in := o.Inner(key, raw)
+	if in == nil {
 		o.Fail(key, "want a string or an object, got "+rawjson.KindOf(raw))
 		return "", nil
 	}
-	in := o.Object(key)
-	keys := in.Keys()
-	if len(keys) != 1 {
+	for name := range in.All() {
+		if fields = in.Inner(name, in.Raw(name)); fields == nil || len(in.Keys()) > 1 {
+			o.Keep(key)
+		}
+		return name, fields
+	}
+	o.Keep(key)
+	return "", nil
+}
+
+// plainEnum is enum for a value without fields.
+func plainEnum(o *object.Object, key string) string {
+	name, fields := enum(o, key)
+	if fields != nil {
 		o.Keep(key)
 	}
-	if len(keys) == 0 {
-		return "", nil
-	}
-	if raw := in.Raw(keys[0]); raw == nil || raw[0] != '{' {
-		o.Keep(key)
-		return keys[0], nil
-	}
-	return keys[0], in.Object(keys[0])
+	return name
 }
 
 // usage reads six counts; nil when there are none.
@@ -184,20 +205,17 @@ func usage(o *object.Object, key string, rule spans.UsageRule) *otelagent.Usage 
 	if u == nil {
 		return nil
 	}
+	n := func(key string) int64 { return max(count(u, key), 0) }
 	return &otelagent.Usage{
-		Input: countOr(u, "input", 0), Output: countOr(u, "output", 0), Reasoning: countOr(u, "reasoning", 0),
-		CacheRead: countOr(u, "cache_read", 0), CacheWrite: countOr(u, "cache_write", 0),
-		Total: countOr(u, "total_tokens", 0), Rule: rule,
+		Input: n("input"), Output: n("output"), Reasoning: n("reasoning"), CacheRead: n("cache_read"),
+		CacheWrite: n("cache_write"), Total: n("total_tokens"), Rule: rule,
 	}
 }
 
-// texts returns the strings of an array; with numbers, the decimal forms of integers that are not negative instead.
+// texts returns the elements of an array: strings, or integers that are not negative, in decimal.
 func texts(o *object.Object, key string, numbers bool) []string {
 	raws := o.List(key)
-	if raws == nil {
-		return nil
-	}
-	list := make([]string, 0, len(raws))
+	list := make([]string, len(raws))
 	for i, raw := range raws {
 		text, ok := rawjson.String(raw)
 		want := "a string"
@@ -206,9 +224,12 @@ func texts(o *object.Object, key string, numbers bool) []string {
 			text, ok, want = strconv.FormatInt(n, 10), err == nil && n >= 0, "an integer that is not negative"
 		}
 		if !ok {
-			o.Fail(key+"["+strconv.Itoa(i)+"]", "want "+want+", got "+rawjson.KindOf(raw))
+			o.Fail(elementAt(key, i), "want "+want+", got "+rawjson.KindOf(raw))
 		}
-		list = append(list, text)
+		list[i] = text
+	}
+	if raws == nil {
+		return nil
 	}
 	return list
 }

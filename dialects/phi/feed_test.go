@@ -300,7 +300,7 @@ func TestRecognise(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if string(withoutBlanks(nil, text)) == "[]" { // a vetoed loop has no session
+			if len(text) < 8 { // a vetoed loop has no session
 				continue
 			}
 			for _, n := range []int{64 << 10, 4 << 10, 2 << 10, 1 << 10} {

@@ -2,9 +2,7 @@ package phi
 
 import (
 	"slices"
-	"time"
 
-	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -13,11 +11,9 @@ import (
 
 // Fields of phi-core's records.
 var (
-	sessionFields = []string{
-		"session_id", "agent_id", "created_at", "last_active_at", "formation", "parent_spawn_ref",
-		"scope", "loops", "model_config",
-	}
-	loopFields = []string{
+	sessionFacts  = []string{"created_at", "last_active_at", "formation", "parent_spawn_ref", "scope"}
+	sessionFields = append([]string{"session_id", "agent_id", "loops", "model_config"}, sessionFacts...)
+	loopFields    = []string{
 		"loop_id", "session_id", "agent_id", "parent_loop_id", "continuation_kind", "started_at", "ended_at", "status",
 		"rejection", "config", "messages", "turns", "usage", "metadata", "events", "children_loop_ids", "child_loop_refs",
 		"parallel_group", "compaction_block",
@@ -33,44 +29,31 @@ var (
 // session is one session of a ledger.
 type session struct {
 	*object.Object
-	path, id string
-	loops    []*loop
-	spawn    spawnRef
-	// groups are the runs by the group that they name.
-	groups map[string][]*loop
-}
-
-// loop is the record of one run.
-type loop struct {
-	path  string
-	raw   []byte
-	start time.Time
 	id    string
-	group []byte // its parallel_group
-	done  bool
-	// grouped says that its group was read, and all of it.
-	grouped bool
+	runs  []*record
+	spawn spawnRef
+	// groups are the runs by the group that they name.
+	groups map[string][]*record
 }
 
 // spawnRef says which run spawned the session.
 type spawnRef struct{ session, loop, call string }
 
-// session reads a ledger. Its runs come in the order of their starts. It is broken when the document ends in or
-// behind it too early.
-func (d *Decoder) session(path string, raw []byte, broken bool) {
+// session reads a ledger. Its runs come in the order of their starts.
+func (d *Decoder) session(path string, raw []byte, m *mender) {
 	d.shell.Stats.Lines++
-	s := &session{Object: object.Of(path, raw), path: path, groups: make(map[string][]*loop)}
+	s := &session{Object: object.Of(path, raw), groups: make(map[string][]*record)}
 	once(s.Object)
 	s.id = s.String("session_id")
 	d.runs.meet(s.id)
-	s.readLoops()
-	if len(s.loops) == 0 && !broken {
+	s.readRuns(path, m)
+	if len(s.runs) == 0 && !m.broken {
 		s.Require("session_id")
 	}
 	if !d.shell.RejectProblems("", s.Object) {
 		d.shell.Stats.Events++
 	}
-	for _, p := range s.loops {
+	for _, p := range s.runs {
 		if d.shell.Stopped() {
 			return
 		}
@@ -78,52 +61,50 @@ func (d *Decoder) session(path string, raw []byte, broken bool) {
 			d.loop(s, p)
 		}
 	}
-	d.sessionFacts(s)
+	d.facts(s)
 }
 
-// readLoops finds the runs of the session.
-func (s *session) readLoops() {
+// readRuns finds the runs of the session.
+func (s *session) readRuns(path string, m *mender) {
 	for i, raw := range s.List("loops") {
 		if raw[0] != '{' {
 			s.Fail(elementAt("loops", i), "want an object, got "+rawjson.KindOf(raw))
 			continue
 		}
-		p := &loop{path: elementAt(member(s.path, "loops"), i), raw: raw}
+		at := elementAt(member(path, "loops"), i)
 		o := object.Of("", raw) // problems are those of its reader
-		p.id, p.start = word(o.Raw("loop_id")), timeOf(o.Raw("started_at"))
+		p := &record{path: at, raw: raw, id: stringOf(o.Raw("loop_id")), cut: at == m.cut}
+		p.start.Time = timeOf(o.Raw("started_at"))
+		s.runs = append(s.runs, p)
 		if group := o.Raw("parallel_group"); group != nil && group[0] == '{' {
 			p.group = group
 		}
-		s.loops = append(s.loops, p)
 	}
-	slices.SortStableFunc(s.loops, func(a, b *loop) int {
-		if a.start.IsZero() != b.start.IsZero() { // those without a start come last
-			return b.start.Compare(a.start)
+	slices.SortStableFunc(s.runs, func(a, b *record) int {
+		if a.start.Time.IsZero() != b.start.Time.IsZero() { // those without a start come last
+			return b.start.Time.Compare(a.start.Time)
 		}
-		return a.start.Compare(b.start)
+		return a.start.Time.Compare(b.start.Time)
 	})
-	for _, p := range s.loops {
+	for _, p := range s.runs {
 		if p.group != nil {
-			name := groupOf(p.group)
-			s.groups[name] = append(s.groups[name], p)
+			s.groups[groupOf(p.group)] = append(s.groups[groupOf(p.group)], p)
 		}
 	}
 	// A parent that is a run of this very session did not spawn it: phi-core takes the text before the first dot of a
 	// parent's id for its session, which is wrong where session ids have dots.
 	if ref := object.Of("", s.Raw("parent_spawn_ref")); ref != nil {
-		s.spawn = spawnRef{word(ref.Raw("parent_session_id")), word(ref.Raw("parent_loop_id")), word(ref.Raw("tool_call_id"))}
-		if slices.ContainsFunc(s.loops, func(p *loop) bool { return p.id == s.spawn.loop }) {
+		of := func(key string) string { return stringOf(ref.Raw(key)) }
+		s.spawn = spawnRef{of("parent_session_id"), of("parent_loop_id"), of("tool_call_id")}
+		if slices.ContainsFunc(s.runs, func(p *record) bool { return p.id == s.spawn.loop }) {
 			s.spawn = spawnRef{}
 		}
 	}
 }
 
-// sessionFacts hands out what a session says and none of its runs, as facts that hold since it was last active.
+// facts hands out what a session says and none of its runs, as facts that hold since it was last active.
 // Without a time there is nothing to order them by, and they are counted only.
-func (d *Decoder) sessionFacts(s *session) {
-	if d.shell.Stopped() {
-		return
-	}
+func (d *Decoder) facts(s *session) {
 	at := timeOf(s.Raw("last_active_at"))
 	if at.IsZero() {
 		at = timeOf(s.Raw("created_at"))
@@ -131,19 +112,17 @@ func (d *Decoder) sessionFacts(s *session) {
 	e := &otelagent.FactStated{
 		Meta: otelagent.Meta{Session: s.id, Time: at}, Dialect: Dialect, Recording: spans.RecordingLedger,
 	}
-	state := func(key string) {
+	keys := slices.Clone(sessionFacts)
+	for _, key := range s.Keys() {
+		if !slices.Contains(sessionFields, key) {
+			keys = append(keys, key)
+		}
+	}
+	for _, key := range keys {
 		if value := s.Raw(key); value != nil {
 			e.Facts = append(e.Facts, otelagent.Fact{
 				Subject: "session", Key: Dialect + "." + key, Value: value, At: otelagent.Moment{Time: at},
 			})
-		}
-	}
-	for _, key := range []string{"created_at", "last_active_at", "formation", "parent_spawn_ref", "scope"} {
-		state(key)
-	}
-	for _, key := range s.Keys() {
-		if !slices.Contains(sessionFields, key) {
-			state(key)
 		}
 	}
 	if s.Has("model_config") {
@@ -161,25 +140,22 @@ func (d *Decoder) sessionFacts(s *session) {
 // groupOf names the group that a record of it describes: its members and which of them was selected.
 func groupOf(record []byte) string {
 	o := object.Of("", record)
-	members, selected, index := o.Raw("all_loop_ids"), o.Raw("selected_loop_id"), o.Raw("selected_config_index")
-	return string(members) + ";" + string(selected) + ";" + string(index)
+	return string(o.Raw("all_loop_ids")) + string(o.Raw("selected_loop_id")) + string(o.Raw("selected_config_index"))
 }
 
 // group reads the parallel group of which first is the first run, with all its runs, and reports whether there is one.
 // A ledger does not say when it started: not later than its first run.
-func (d *Decoder) group(s *session, first *loop) bool {
-	path := member(first.path, "parallel_group")
-	o := object.Of(path, first.group)
+func (d *Decoder) group(s *session, first *record) bool {
+	const groupRecord = "ParallelGroupRecord"
+	o := object.Of(member(first.path, "parallel_group"), first.group)
 	ids, selected := o.Raw("all_loop_ids"), o.Raw("selected_loop_id")
-	if first.start.IsZero() || ids == nil || ids[0] != '[' || word(selected) == "" {
+	if first.start.Time.IsZero() || ids == nil || ids[0] != '[' || stringOf(selected) == "" {
 		return false
 	}
-	const record = "ParallelGroupRecord"
-	d.ledger = &ledger{start: otelagent.Moment{Time: first.start, Source: spans.TimeSourceBound}}
-	defer func() { d.ledger = nil }()
-	d.shell.Seq = 0
 	members := texts(o, "all_loop_ids", false)
-	started := d.step(record, o, func(l *line) []otelagent.Event { return d.groupStarted(l, s.id, members) })
+	d.begin(&record{start: otelagent.Moment{Time: first.start.Time, Source: spans.TimeSourceBound}})
+	started := d.step(groupRecord, o, func(l *line) []otelagent.Event { return d.groupStarted(l, s.id, "all_loop_ids") })
+	d.record = nil
 	if started == nil {
 		return false
 	}
@@ -195,20 +171,12 @@ func (d *Decoder) group(s *session, first *loop) bool {
 			d.loop(s, p)
 		}
 	}
-	d.ledger, d.shell.Seq = &ledger{}, 1
+	d.begin(&record{})
+	d.shell.Seq = 1
 	end := func(l *line) []otelagent.Event { return d.groupEnded(l, s.id) }
-	if d.step(record, o, end) == nil { // its end is handed out at least: else later runs would be taken for its judge
-		short := object.Of(path, append(append([]byte(`{"selected_loop_id":`), selected...), '}'))
-		d.step(record, short, end)
+	if d.step(groupRecord, o, end) == nil { // it ends all the same: else later runs would be taken for its judge
+		d.step(groupRecord, object.Of("", slices.Concat([]byte(`{"selected_loop_id":`), selected, []byte("}"))), end)
 	}
+	d.record = nil
 	return true
-}
-
-// timeOf returns the time that a JSON string says; zero when it says none.
-func timeOf(raw []byte) time.Time {
-	if len(raw) == 0 || raw[0] != '"' {
-		return time.Time{}
-	}
-	t, _ := input.Time(raw)
-	return t
 }

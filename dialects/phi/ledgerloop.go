@@ -11,65 +11,71 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// ledger is what the events of a run or group that is read from a document have besides.
-type ledger struct {
-	id, status string
-	running    bool // it has no end
-	// start and end are when it started and ended where its record does not say.
+// record is a run or group that is read from a document, and what its events have besides.
+type record struct {
+	path string
+	raw  []byte // its LoopRecord
+	id   string
+	// start is when it started; where the events do not say it, it has a source. End is when an array of messages ended.
 	start, end otelagent.Moment
+	group      []byte // its parallel_group
+	block      []byte // its compaction_block
+	status     string
 	spawn      spawnRef
 	refs       []*childRef
-	// unused are the references of a call that no tool call took yet.
-	unused map[string][]*childRef
+	unused     map[string][]*childRef // of a call, that no tool call took yet
+
+	cut     bool // it is not complete
+	running bool // it has no end
+	done    bool // it was read
+	grouped bool // its group was read, and all of it
 }
 
 // childRef names the run that a tool call spawned.
 type childRef struct {
-	raw                []byte
-	call, run, session string
-	used               bool
-	more               bool // it has keys that we do not know
+	raw          []byte
+	run, session string
+	used         bool
+	more         bool // it has keys that we do not know
 }
 
 // child returns the first reference of a call that was not used yet; nil when there is none.
-func (g *ledger) child(call string) *childRef {
-	if unused := g.unused[call]; len(unused) > 0 {
+func (p *record) child(call string) *childRef {
+	if unused := p.unused[call]; len(unused) > 0 {
 		return unused[0]
 	}
 	return nil
 }
 
+var statuses = map[string]spans.RunStatus{
+	"Completed": spans.RunStatusCompleted, "Rejected": spans.RunStatusRejected, "Aborted": spans.RunStatusAborted,
+}
+
 // amend adds to an event what only the document says.
-func (g *ledger) amend(ev otelagent.Event) {
+func (p *record) amend(ev otelagent.Event) {
 	switch e := ev.(type) {
 	case *otelagent.RunStarted:
 		e.Recording = spans.RecordingLedger
-		if !g.start.Time.IsZero() {
-			e.Start, e.Meta.Time = g.start, g.start.Time
+		if p.start.Source != "" {
+			e.Start, e.Meta.Time = p.start, p.start.Time
 		}
-		if g.spawn.loop != "" && e.ParentID == g.spawn.loop {
-			e.ParentSessionID, e.ParentToolCallID = g.spawn.session, g.spawn.call
+		if p.spawn.loop != "" && e.ParentID == p.spawn.loop {
+			e.ParentSessionID, e.ParentToolCallID = p.spawn.session, p.spawn.call
 		}
 	case *otelagent.RunEnded:
-		e.Word, e.End = g.status, g.end
-		switch g.status {
-		case "Completed":
-			e.Status = spans.RunStatusCompleted
-		case "Rejected":
-			e.Status, e.Rejected = spans.RunStatusRejected, true
-		case "Aborted":
-			e.Status = spans.RunStatusAborted
-		case "", "Pending", "Running": // it has ended all the same
-		default:
-			e.Status = spans.RunStatus(g.status)
+		e.Word, e.End = p.status, p.end
+		switch status, known := statuses[p.status]; {
+		case known:
+			e.Status, e.Rejected = status, e.Rejected || status == spans.RunStatusRejected
+		case p.status != "" && p.status != "Pending" && p.status != "Running": // those have ended all the same
+			e.Status = spans.RunStatus(p.status)
 		}
 	case *otelagent.GroupStarted:
 		e.Recording = spans.RecordingLedger
-		e.Start, e.Meta.Time = g.start, g.start.Time
+		e.Start, e.Meta.Time = p.start, p.start.Time
 	case *otelagent.ToolEnded:
-		if ref := g.child(e.CallID); ref != nil && ref.run == e.ChildRunID {
-			ref.used = true
-			g.unused[e.CallID] = g.unused[e.CallID][1:]
+		if ref := p.child(e.CallID); ref != nil && ref.run == e.ChildRunID {
+			ref.used, p.unused[e.CallID] = true, p.unused[e.CallID][1:]
 			if ref.session != "" {
 				e.ChildSessionID = ref.session
 			}
@@ -77,83 +83,88 @@ func (g *ledger) amend(ev otelagent.Event) {
 	}
 }
 
+// begin makes p the record at hand. Meta.Seq counts within it.
+func (d *Decoder) begin(p *record) { d.record, d.shell.Seq = p, 0 }
+
+// end closes the run of the record at hand.
+func (d *Decoder) end() {
+	if r := d.runs.find(d.record.id); r != nil && r.open {
+		r.close()
+	}
+	d.record = nil
+}
+
 // step hands out the events of one part of a record. It returns nil when the part has problems, which it reports.
-func (d *Decoder) step(record string, o *object.Object, read func(l *line) []otelagent.Event) *line {
+func (d *Decoder) step(name string, o *object.Object, read func(l *line) []otelagent.Event) *line {
 	if d.shell.Stopped() {
 		return nil
 	}
 	d.shell.Seq++
-	l := &line{Object: o, name: record, m: d.meta()}
-	l.m.Run = d.ledger.id
+	l := &line{Object: o, name: name, m: d.meta()}
+	l.m.Run = d.record.id
+	if l.run = d.runs.find(l.m.Run); l.run != nil {
+		l.m.Session = l.run.session
+	}
 	events := read(l)
-	if d.shell.RejectProblems(record, o) {
+	if d.shell.RejectProblems(name, o) {
 		return nil
 	}
-	for _, ev := range events {
-		d.emit(ev)
-	}
+	d.emit(events...)
 	return l
 }
 
 const loopRecord = "LoopRecord"
 
 // loop reads one run.
-func (d *Decoder) loop(s *session, p *loop) {
-	p.done = true
+func (d *Decoder) loop(s *session, p *record) {
+	p.done, p.spawn = true, s.spawn
 	d.shell.Stats.Lines++
-	d.shell.Seq = 0
-	whole := p.path != d.cut
 	o := object.Of(p.path, p.raw)
 	once(o)
-	g := &ledger{id: word(o.Raw("loop_id")), status: o.String("status"), spawn: s.spawn}
+	p.status = o.String("status")
 	turns, events := o.List("turns"), o.List("events")
 	o.Object("parallel_group")
-	var block []byte
 	if o.Object("compaction_block") != nil {
-		block = o.Raw("compaction_block")
+		p.block = o.Raw("compaction_block")
 	}
-	g.readRefs(o)
+	p.readRefs(o)
+	d.begin(p)
 	d.shell.RejectProblems(loopRecord, o)
-	g.running = !whole || !o.Has("ended_at") && g.status != "Completed" && g.status != "Rejected"
-	if !whole && (g.id == "" || !o.Has("started_at")) {
-		return // cut before anything is known of it
+	p.running = p.cut || !o.Has("ended_at") && p.status != "Completed" && p.status != "Rejected"
+	if p.cut && (p.id == "" || !o.Has("started_at")) {
+		d.record = nil // cut before anything is known of it
+		return
 	}
 	var messages []message
 	if raw := o.Raw("messages"); raw != nil && raw[0] == '[' && !(o.Has("started_at") && o.Has("turns")) {
-		for _, raw := range o.List("messages") {
-			messages = append(messages, messageOf(raw))
-		}
+		messages = conversationOf(o.List("messages"))
 	}
 	if !o.Has("started_at") {
-		g.start = otherStart(turns, messages)
+		p.startedWith(messages)
 	}
-	d.ledger = g
-	defer func() { d.ledger = nil }()
 	begin := object.Of(p.path, p.raw)
 	if begin.Use(loopFields...); begin.Has("parallel_group") && !p.grouped {
 		begin.Keep("parallel_group")
 	}
-	if whole && g.running && g.status != "" && g.status != "Aborted" {
+	if !p.cut && p.running && p.status != "" && p.status != "Aborted" {
 		begin.Keep("status")
 	}
-	if stored(g, o, turns, events) {
+	if p.stored(turns, events) {
 		d.shell.Stats.Events++
-		d.storedEvents(p.path, events, begin.Rest(), block)
-	} else if d.loopStarted(s, begin, whole && len(events) > 0) {
+		d.storedEvents(events, begin.Rest())
+	} else if d.loopStarted(s, begin, len(events) > 0 && !p.cut) {
 		d.shell.Stats.Events++
 		if o.Has("turns") {
 			d.turns(p.path, turns)
-		} else if whole { // from before there were turns
+		} else if !p.cut { // from before there were turns
 			d.conversation(messages, true)
 		}
-		d.beforeEnd(block)
-		if !g.running {
-			d.loopEnded(p, len(turns) == 0)
+		d.beforeEnd()
+		if !p.running {
+			d.loopEnded(len(turns) == 0)
 		}
 	}
-	if r := d.runs.find(g.id); r != nil && r.open {
-		r.close()
-	}
+	d.end()
 }
 
 // loopStarted reads the start of a run without events, or with events that say less than its turns, and reports
@@ -163,10 +174,10 @@ func (d *Decoder) loopStarted(s *session, o *object.Object, keepEvents bool) boo
 		if o.Require("loop_id") && o.String("loop_id") == "" {
 			o.Fail("loop_id", "want a string that is not empty")
 		}
-		if d.ledger.start.Time.IsZero() {
+		if l.m.Time = d.record.start.Time; d.record.start.Source == "" {
 			o.Require("started_at")
+			l.m.Time = o.Time("started_at")
 		}
-		l.m.Time = o.Time("started_at")
 		return d.runStarted(l, "config", s.id, s.String("agent_id"))
 	})
 	if l == nil {
@@ -175,17 +186,15 @@ func (d *Decoder) loopStarted(s *session, o *object.Object, keepEvents bool) boo
 	if keepEvents { // they have no other place
 		o.Keep("events")
 	}
-	if !d.ledger.start.Time.IsZero() {
-		l.m.Time = d.ledger.start.Time
-	}
 	d.emitOther(l.m, loopRecord+unknownKeys, o.Rest())
 	return true
 }
 
 // loopEnded reads the end of a run without events. Of a run that was refused there is nothing else: its input was.
-func (d *Decoder) loopEnded(p *loop, empty bool) {
+func (d *Decoder) loopEnded(empty bool) {
+	p := d.record
 	if o := object.Of(p.path, p.raw); o.Has("rejection") && empty {
-		d.step(loopRecord, o, func(l *line) []otelagent.Event { return d.refused(l, o.String("rejection")) })
+		d.step(loopRecord, o, func(l *line) []otelagent.Event { return refused(l, "rejection") })
 	}
 	d.step(loopRecord, object.Of(p.path, p.raw), func(l *line) []otelagent.Event {
 		l.m.Time = l.Time("ended_at")
@@ -193,88 +202,64 @@ func (d *Decoder) loopEnded(p *loop, empty bool) {
 	})
 }
 
+// startedWith makes the start of a run whose record does not say it that of its first message with a time.
+func (p *record) startedWith(messages []message) {
+	for i := range messages {
+		if t := messages[i].Time; !t.IsZero() {
+			p.start = otelagent.Moment{Time: t, Source: spans.TimeSourceMessage}
+			return
+		}
+	}
+}
+
 // readRefs reads which tool calls of the run spawned which runs.
-func (g *ledger) readRefs(o *object.Object) {
-	g.unused = make(map[string][]*childRef)
+func (p *record) readRefs(o *object.Object) {
+	p.unused = make(map[string][]*childRef)
 	for i, raw := range o.List("child_loop_refs") {
-		if raw[0] != '{' {
+		in := object.Of("", raw)
+		if in == nil {
 			o.Fail(elementAt("child_loop_refs", i), "want an object, got "+rawjson.KindOf(raw))
 			continue
 		}
-		in := object.Of("", raw)
-		ref := &childRef{
-			raw: raw, call: word(in.Raw("tool_call_id")), run: word(in.Raw("child_loop_id")),
-			session: word(in.Raw("child_session_id")),
-		}
 		in.Use(refFields...)
-		ref.more = in.Rest() != nil
-		g.refs = append(g.refs, ref)
-		g.unused[ref.call] = append(g.unused[ref.call], ref)
+		ref := &childRef{
+			raw: raw, more: in.Rest() != nil,
+			run: stringOf(in.Raw("child_loop_id")), session: stringOf(in.Raw("child_session_id")),
+		}
+		p.refs = append(p.refs, ref)
+		call := stringOf(in.Raw("tool_call_id"))
+		p.unused[call] = append(p.unused[call], ref)
 	}
 }
 
-// otherStart is when a run must have started whose record does not say: not later than its first turn, or than its
-// first message.
-func otherStart(turns [][]byte, messages []message) otelagent.Moment {
-	for _, turn := range turns {
-		if t := timeOf(object.Of("", turn).Raw("started_at")); !t.IsZero() {
-			return otelagent.Moment{Time: t, Source: spans.TimeSourceBound}
-		}
-	}
-	for i := range messages {
-		if t := messages[i].Time; !t.IsZero() {
-			return otelagent.Moment{Time: t, Source: spans.TimeSourceMessage}
-		}
-	}
-	return otelagent.Moment{}
-}
-
-// stored reports whether the stored events of a record say all that its turns do: they begin with its AgentStart, are
-// all of its loop, end as it did, and hold as many ends of turns and requests as there are turns and payloads.
-func stored(g *ledger, loop *object.Object, turns, events [][]byte) bool {
-	ends, requests, payloads, ended := 0, 0, 0, false
+// stored reports whether the stored events of a record say all that its turns do: all are of its loop, AgentStart is
+// the first, AgentEnd the last unless the run has no end, and every turn has its end.
+func (p *record) stored(turns, events [][]byte) bool {
+	ends := 0
 	for i, raw := range events {
 		o := object.Of("", object.Of("", raw).Raw("event"))
-		typ := word(o.Raw("type"))
-		if ended || word(o.Raw("loop_id")) != g.id || (i == 0) != (typ == "AgentStart") {
+		typ, last := stringOf(o.Raw("type")), i == len(events)-1 && !p.running
+		if stringOf(o.Raw("loop_id")) != p.id || (typ == "AgentStart") != (i == 0) || (typ == "AgentEnd") != last {
 			return false
 		}
-		switch typ {
-		case "AgentStart":
-			if string(o.Raw("timestamp")) != string(loop.Raw("started_at")) {
-				return false
-			}
-		case "TurnEnd":
+		if typ == "TurnEnd" {
 			ends++
-		case "TurnRequest":
-			requests++
-		case "AgentEnd":
-			ended = true
 		}
 	}
-	for _, turn := range turns {
-		if object.Of("", turn).Has("request_payload") {
-			payloads++
-		}
-	}
-	return len(events) > 0 && g.id != "" && ended == !g.running && ends >= len(turns) && requests >= payloads
+	return len(events) > 0 && p.id != "" && ends >= len(turns)
 }
 
 // storedEvents reads the events that were stored with a run. Rest are the unknown members of its record.
-func (d *Decoder) storedEvents(path string, events [][]byte, rest []byte, block []byte) {
+func (d *Decoder) storedEvents(events [][]byte, rest []byte) {
 	for i, stored := range events {
 		if d.shell.Stopped() {
 			return
 		}
-		if i == len(events)-1 && !d.ledger.running {
-			d.shell.Seq++
-			d.beforeEnd(block)
-			d.shell.Seq--
-		}
 		raw := object.Of("", stored).Raw("event")
 		before := d.shell.Stats.Rejected
 		d.shell.Seq++
-		d.event(object.Of(member(elementAt(member(path, "events"), i), "event"), raw), raw, time.Time{})
+		at := member(elementAt(member(d.record.path, "events"), i), "event")
+		d.event(object.Of(at, raw), raw, time.Time{})
 		if i == 0 {
 			if d.shell.Stats.Rejected > before {
 				return
@@ -282,35 +267,34 @@ func (d *Decoder) storedEvents(path string, events [][]byte, rest []byte, block 
 			d.emitOther(d.runMeta(), loopRecord+unknownKeys, rest)
 		}
 	}
-	if d.ledger.running {
-		d.beforeEnd(block)
-	}
+	d.beforeEnd()
 }
 
 // runMeta returns where an untimed event of the run stands.
 func (d *Decoder) runMeta() otelagent.Meta {
 	m := d.meta()
-	m.Run = d.ledger.id
+	m.Run = d.record.id
 	d.runs.in(&m)
 	return m
 }
 
-// beforeEnd hands out what a record says and no event.
-func (d *Decoder) beforeEnd(block []byte) {
+// beforeEnd hands out what a record says and no event, once.
+func (d *Decoder) beforeEnd() {
+	block := d.record.block
 	if at := timeOf(object.Of("", block).Raw("createdAt")); !at.IsZero() {
-		e := newCompaction(spans.CompactionKindSummary)
-		e.Compaction.Start, e.End = otelagent.Moment{Time: at}, otelagent.Moment{Time: at}
-		e.Summary, e.Meta = block, d.runMeta()
+		e := newCompaction(d.runMeta(), spans.CompactionKindSummary)
+		e.Compaction.Start, e.End, e.Summary = otelagent.Moment{Time: at}, otelagent.Moment{Time: at}, block
 		d.emit(e)
 	} else if block != nil {
 		d.emitOther(d.runMeta(), loopRecord+unknownKeys, slices.Concat([]byte(`{"compaction_block":`), block, []byte("}")))
 	}
 	var refs [][]byte
-	for _, ref := range d.ledger.refs {
+	for _, ref := range d.record.refs {
 		if !ref.used || ref.more {
 			refs = append(refs, ref.raw)
 		}
 	}
+	d.record.block, d.record.refs = nil, nil
 	if refs != nil {
 		list := bytes.Join(refs, []byte(","))
 		d.emitOther(d.runMeta(), loopRecord+unknownKeys, slices.Concat([]byte(`{"child_loop_refs":[`), list, []byte("]}")))

@@ -1,6 +1,9 @@
 package phi
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -8,7 +11,7 @@ import (
 
 // turn is a turn as a ledger or a conversation has it.
 type turn struct {
-	record, path    string
+	path            string
 	raw             []byte // of the record of a ledger; nil in a conversation
 	index           int64
 	inputs, results []message
@@ -24,23 +27,14 @@ func (d *Decoder) turns(path string, raws [][]byte) {
 			return
 		}
 		d.shell.Stats.Lines++
-		t := turn{record: turnRecord, path: elementAt(member(path, "turns"), i), raw: raw}
+		t := turn{path: elementAt(member(path, "turns"), i), raw: raw}
 		if raw[0] != '{' {
 			d.problem(t.path, "want an object, got "+rawjson.KindOf(raw))
 			continue
 		}
 		o := object.Of(t.path, raw)
 		once(o)
-		list := func(key string) (list []message) {
-			for _, raw := range o.List(key) {
-				list = append(list, messageOf(raw))
-			}
-			return list
-		}
-		t.inputs, t.results = list("input_messages"), list("tool_results")
-		if o.Has("tool_results") && t.results == nil {
-			t.results = []message{}
-		}
+		t.inputs, t.results = conversationOf(o.List("input_messages")), conversationOf(o.List("tool_results"))
 		if o.Object("output_message") != nil {
 			t.reply = messageOf(o.Raw("output_message"))
 		}
@@ -54,11 +48,11 @@ func (d *Decoder) turns(path string, raws [][]byte) {
 func (d *Decoder) turnBegan(t *turn) bool {
 	o := object.Of(t.path, t.raw)
 	o.Use(turnFields...)
-	l := d.step(t.record, o, func(l *line) []otelagent.Event {
+	l := d.step(turnRecord, o, func(l *line) []otelagent.Event {
 		if o != nil {
 			id := o.Object("turn_id")
-			t.index = countOr(id, "turnIndex", -1)
-			if id != nil && word(id.Raw("loopId")) != d.ledger.id {
+			t.index = count(id, "turnIndex")
+			if id != nil && stringOf(id.Raw("loopId")) != d.record.id {
 				o.Keep("turn_id")
 			}
 		}
@@ -68,7 +62,7 @@ func (d *Decoder) turnBegan(t *turn) bool {
 	if l == nil {
 		return false
 	}
-	d.emitOther(l.m, t.record+unknownKeys, o.Rest())
+	d.emitOther(l.m, turnRecord+unknownKeys, o.Rest())
 	return true
 }
 
@@ -81,55 +75,56 @@ func (d *Decoder) turn(t *turn) (asks bool) {
 	calls := map[string]*object.Object{}
 	var order []string
 	for _, asked := range blocks(t.reply.o, "toolCall") {
-		if id := word(asked.Raw("id")); id != "" && calls[id] == nil && len(calls) < maxCalls {
+		if id := stringOf(asked.Raw("id")); id != "" && calls[id] == nil && len(calls) < maxCalls {
 			order = append(order, id)
 			calls[id] = asked
 		}
 	}
-	answers := func(msg *message) bool { return calls[msg.ToolCallID] != nil }
-	result, inInput := map[string]*message{}, map[string]bool{}
-	before := len(t.inputs) // the inputs before the first answer
-	for i := range t.inputs {
-		if msg := &t.inputs[i]; answers(msg) && !inInput[msg.ToolCallID] {
-			result[msg.ToolCallID], inInput[msg.ToolCallID] = msg, true
-			before = min(before, i)
-		}
-	}
-	for i := range t.results {
-		if msg := &t.results[i]; answers(msg) && result[msg.ToolCallID] == nil {
-			result[msg.ToolCallID] = msg
+	result := map[string]*message{} // the first of each call
+	before := len(t.inputs)         // the inputs before the first result
+	for i, msg := range slices.Concat(t.inputs, t.results) {
+		if id := msg.ToolCallID; calls[id] != nil && result[id] == nil {
+			result[id] = &msg
+			if before = min(before, i); i < len(t.inputs) && msg.failedWith(textHookDenied) { // messageAdded has the call
+				delete(calls, id)
+			}
 		}
 	}
 
 	for _, msg := range t.inputs[:before] {
-		d.added(t.record, msg)
+		d.added(msg)
 	}
 	if record.Has("request_payload") {
-		d.step(t.record, record, func(l *line) []otelagent.Event { return d.request(l, t.index, "request_payload") })
+		d.step(turnRecord, record, func(l *line) []otelagent.Event { return request(l, t.index, "request_payload") })
 	}
 	if t.reply.reply() {
-		d.added(t.record, t.reply)
+		d.added(t.reply)
 	}
 	for _, id := range order {
-		if msg := result[id]; msg != nil && !(inInput[id] && msg.failedWith(textHookDenied)) {
-			d.began(t, id, calls[id], msg)
+		if result[id] != nil && calls[id] != nil {
+			d.began(calls[id], result[id])
 		}
 	}
-	for i := range t.inputs[before:] {
-		msg := &t.inputs[before+i]
-		if answers(msg) && result[msg.ToolCallID] == msg && !msg.failedWith(textHookDenied) {
-			d.ended(t, calls[msg.ToolCallID], msg)
+	end := func(id string) {
+		if result[id] != nil && calls[id] != nil {
+			d.ended(calls[id], result[id])
+			delete(calls, id)
 		}
-		d.added(t.record, *msg)
+	}
+	for _, msg := range t.inputs[before:] {
+		end(msg.ToolCallID)
+		d.added(msg)
 	}
 	for _, id := range order {
-		if msg := result[id]; msg != nil && !inInput[id] {
-			d.ended(t, calls[id], msg)
-		}
+		end(id)
 	}
-	if t.reply.Raw != nil || record.Has("ended_at") {
-		d.turnOver(t)
+	if t.reply.Raw == nil && !record.Has("ended_at") {
+		return len(order) > 0
 	}
+	d.step(turnRecord, object.Of(t.path, t.raw), func(l *line) []otelagent.Event {
+		l.m.Time = l.Time("ended_at")
+		return d.turnEnded(l, t.reply, t.results)
+	})
 	return len(order) > 0
 }
 
@@ -137,44 +132,28 @@ func (d *Decoder) turn(t *turn) (asks bool) {
 func (msg *message) failedWith(said string) bool { return msg.failed() && text(msg.o) == said }
 
 // added hands out a message.
-func (d *Decoder) added(record string, msg message) {
-	d.step(record, nil, func(l *line) []otelagent.Event { return d.messageAdded(l, msg) })
+func (d *Decoder) added(msg message) {
+	d.step(turnRecord, nil, func(l *line) []otelagent.Event { return d.messageAdded(l, msg) })
 }
 
 // began hands out the start of a call that has a result: it started after the reply that asks for it. One that
 // phi-core skipped has no arguments in its events either.
-func (d *Decoder) began(t *turn, id string, asked *object.Object, result *message) {
-	call := otelagent.ToolCall{ID: id, Name: word(asked.Raw("name")), Args: asked.Spelled("arguments")}
+func (d *Decoder) began(asked *object.Object, result *message) {
+	call := otelagent.ToolCall{ID: result.ToolCallID, Name: stringOf(asked.Raw("name")), Args: asked.Spelled("arguments")}
 	if result.failedWith(textSkipped) {
 		call.Args = []byte("null")
 	}
-	d.step(t.record, nil, func(l *line) []otelagent.Event { return d.toolStarted(l, call) })
+	d.step(turnRecord, nil, func(l *line) []otelagent.Event { return d.toolStarted(l, call) })
 }
 
 // ended hands out the end of a call, which its result message says: the result as phi-core's events have it, but for
 // what a message does not hold.
-func (d *Decoder) ended(t *turn, asked *object.Object, msg *message) {
-	e := &otelagent.ToolEnded{CallID: msg.ToolCallID, Name: word(asked.Raw("name"))}
-	if e.Name == "" {
-		e.Name = word(msg.o.Raw("toolName"))
-	}
+func (d *Decoder) ended(asked *object.Object, msg *message) {
+	name := cmp.Or(stringOf(asked.Raw("name")), stringOf(msg.o.Raw("toolName")))
+	e := &otelagent.ToolEnded{CallID: msg.ToolCallID, Name: name}
 	e.Result = append(append([]byte(`{"content":`), msg.o.Raw("content")...), '}')
-	if ref := d.ledger.child(e.CallID); ref != nil {
+	if ref := d.record.child(e.CallID); ref != nil {
 		e.ChildRunID = ref.run
 	}
-	d.step(t.record, nil, func(l *line) []otelagent.Event { return d.toolEnded(l, e, msg.failed(), msg.o) })
-}
-
-func (d *Decoder) turnOver(t *turn) {
-	var results []otelagent.Message
-	if t.results != nil {
-		results = make([]otelagent.Message, len(t.results))
-		for i := range t.results {
-			results[i] = t.results[i].Message
-		}
-	}
-	d.step(t.record, object.Of(t.path, t.raw), func(l *line) []otelagent.Event {
-		l.m.Time = l.Time("ended_at")
-		return d.turnEnded(l, t.reply, results)
-	})
+	d.step(turnRecord, nil, func(l *line) []otelagent.Event { return d.toolEnded(l, e, msg.failed(), msg.o) })
 }

@@ -1,9 +1,9 @@
 package phi
 
 import (
+	"cmp"
 	"strconv"
 
-	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -11,10 +11,6 @@ import (
 var continuations = map[string]spans.Continuation{
 	"": spans.ContinuationInitial, "Initial": spans.ContinuationInitial, "Default": spans.ContinuationDefault,
 	"Rerun": spans.ContinuationRerun, "Branch": spans.ContinuationBranch, "Compaction": spans.ContinuationCompaction,
-}
-
-func (d *Decoder) agentStart(l *line) []otelagent.Event {
-	return d.runStarted(l, "config_snapshot", "", "")
 }
 
 // runStarted reads the start of a run, whose configuration has the given key, from an AgentStart or a LoopRecord.
@@ -28,14 +24,11 @@ func (d *Decoder) runStarted(l *line, configKey, session, agent string) []otelag
 	e.Model, e.Provider = config.String("model"), config.String("provider")
 	e.ConfigID, e.API = config.String("config_id"), config.String("api")
 	kind, fields := enum(l.Object, "continuation_kind")
-	var known bool
-	if e.Continuation, known = continuations[kind]; !known {
-		e.Continuation = spans.Continuation(kind)
-	}
+	e.Continuation = cmp.Or(continuations[kind], spans.Continuation(kind))
 	if e.ContinuationTag = fields.String("tag"); fields.Rest() != nil {
 		l.Keep("continuation_kind")
 	}
-	if l.bad() {
+	if l.Failed() > 0 { // an open run of this id goes on
 		return nil
 	}
 	if !l.Has("session_id") {
@@ -44,24 +37,18 @@ func (d *Decoder) runStarted(l *line, configKey, session, agent string) []otelag
 	if !l.Has("agent_id") {
 		e.AgentID = agent
 	}
-	if e.SessionID == "" {
-		e.SessionID = d.runs.home(l.m.Run)
-	}
+	e.SessionID = cmp.Or(e.SessionID, d.runs.home(l.m.Run))
 	r := d.runs.start(l.m.Run, e.SessionID)
-	r.begun, r.parent = true, e.ParentID
+	r.begun = true
 	if e.API != "" || e.Provider != "" {
 		r.fixed, r.rule = e.API != "", d.runs.ruleOf(e.API, e.Provider)
 	}
 	if e.AgentID == "" {
 		e.Agent = d.shell.Settings.Agent
 	}
-	if e.Provider == "" {
-		e.Provider = d.shell.Settings.Provider
-	}
-	if e.ParentID != "" {
-		if s := d.runs.sessionOf(e.ParentID); s != e.SessionID {
-			e.ParentSessionID = s
-		}
+	e.Provider = cmp.Or(e.Provider, d.shell.Settings.Provider)
+	if s := d.runs.sessionOf(e.ParentID); e.ParentID != "" && s != e.SessionID {
+		e.ParentSessionID = s
 	}
 	l.m.Session = e.SessionID
 	e.Meta = l.m
@@ -77,17 +64,8 @@ func (d *Decoder) agentEnd(l *line) []otelagent.Event {
 	rule := d.runs.ruleOf("", "")
 	if r != nil && (r.open || r.fixed) {
 		rule = r.rule
-	} else {
-		for _, msg := range e.Messages {
-			if provider := object.Of("", msg.Raw).Raw("provider"); provider != nil {
-				rule = d.runs.ruleOf("", word(provider))
-			}
-		}
 	}
 	e.Usage = usage(l.Object, "usage", rule)
-	if l.bad() {
-		return nil
-	}
 	idle := len(e.Messages) == 0 && (e.Usage == nil || *e.Usage == otelagent.Usage{Rule: rule})
 	switch {
 	case l.Has("rejection"):
@@ -96,7 +74,7 @@ func (d *Decoder) agentEnd(l *line) []otelagent.Event {
 		e.Status = spans.RunStatusVetoed
 	}
 	l.m.Session = d.runs.home(l.m.Run)
-	if r != nil {
+	if r != nil && l.Failed() == 0 {
 		r.close()
 	}
 	d.runs.endedIn, d.runs.endedRule = l.m.Session, rule
@@ -104,15 +82,11 @@ func (d *Decoder) agentEnd(l *line) []otelagent.Event {
 	return []otelagent.Event{e}
 }
 
-func (d *Decoder) parallelStart(l *line) []otelagent.Event {
-	l.Require("loop_ids")
-	return d.groupStarted(l, l.String("session_id"), texts(l.Object, "loop_ids", false))
-}
-
-func (d *Decoder) groupStarted(l *line, session string, members []string) []otelagent.Event {
-	if l.bad() {
-		return nil
-	}
+// groupStarted reads the start of a parallel group, whose members have the given key, from a ParallelLoopStart or a
+// ParallelGroupRecord.
+func (d *Decoder) groupStarted(l *line, session, key string) []otelagent.Event {
+	l.Require(key)
+	members := texts(l.Object, key, false)
 	if session == "" && len(members) > 0 {
 		session = d.runs.home(members[0])
 	}
@@ -123,15 +97,11 @@ func (d *Decoder) groupStarted(l *line, session string, members []string) []otel
 	}}
 }
 
-func (d *Decoder) parallelEnd(l *line) []otelagent.Event {
-	return d.groupEnded(l, l.String("session_id"))
-}
-
 // groupEnded reads the end of a parallel group, from a ParallelLoopEnd or a ParallelGroupRecord.
 func (d *Decoder) groupEnded(l *line, session string) []otelagent.Event {
 	l.Require("selected_loop_id")
 	e := &otelagent.GroupEnded{GroupResult: otelagent.GroupResult{
-		SelectedID: l.String("selected_loop_id"), SelectedIndex: countOr(l.Object, "selected_config_index", -1),
+		SelectedID: l.String("selected_loop_id"), SelectedIndex: count(l.Object, "selected_config_index"),
 	}}
 	if l.m.Session = session; session == "" {
 		l.m.Session = d.runs.home(e.SelectedID)
@@ -145,18 +115,10 @@ func (d *Decoder) groupEnded(l *line, session string) []otelagent.Event {
 	return []otelagent.Event{e}
 }
 
-func (d *Decoder) inputRejected(l *line) []otelagent.Event {
-	return d.refused(l, l.String("reason"))
-}
-
-// refused returns the decision that refuses the input of a run.
-func (d *Decoder) refused(l *line, reason string) []otelagent.Event {
-	if l.bad() {
-		return nil
-	}
-	d.runs.in(&l.m)
+// refused returns the decision that refuses the input of a run, for the reason of that key.
+func refused(l *line, key string) []otelagent.Event {
 	return []otelagent.Event{denial(l.m, otelagent.PermissionEvaluation{
-		Target: spans.PermissionTargetInput, Source: "input_filter", Reason: reason,
+		Target: spans.PermissionTargetInput, Source: "input_filter", Reason: l.String(key),
 	})}
 }
 
@@ -167,68 +129,47 @@ func denial(m otelagent.Meta, p otelagent.PermissionEvaluation) otelagent.Event 
 }
 
 func (d *Decoder) compactionStarted(l *line) []otelagent.Event {
-	e := &otelagent.CompactionStarted{Compaction: otelagent.Compaction{
+	return []otelagent.Event{&otelagent.CompactionStarted{Meta: l.m, Compaction: otelagent.Compaction{
 		Kind:           spans.CompactionKindSummary,
-		MessagesBefore: countOr(l.Object, "message_count", -1),
-		InputTokens:    countOr(l.Object, "estimated_tokens", -1),
-	}}
-	if l.bad() {
-		return nil
-	}
-	d.runs.opened(&l.m)
-	e.Meta = l.m
-	return []otelagent.Event{e}
+		MessagesBefore: count(l.Object, "message_count"),
+		InputTokens:    count(l.Object, "estimated_tokens"),
+	}}}
 }
 
 // newCompaction returns the end of a compaction of which only the kind is known.
-func newCompaction(kind spans.CompactionKind) *otelagent.CompactionEnded {
+func newCompaction(m otelagent.Meta, kind spans.CompactionKind) *otelagent.CompactionEnded {
 	return &otelagent.CompactionEnded{
-		Compaction: otelagent.Compaction{Kind: kind, MessagesBefore: -1, InputTokens: -1},
+		Meta: m, Compaction: otelagent.Compaction{Kind: kind, MessagesBefore: -1, InputTokens: -1},
 		CompactionResult: otelagent.CompactionResult{MessagesBefore: -1, MessagesAfter: -1, InputTokens: -1, OutputTokens: -1,
 			MessagesSummarized: -1, TokensGone: -1, Runs: -1},
 	}
 }
 
-// compacted places the end of a compaction in its run.
-func (d *Decoder) compacted(l *line, e *otelagent.CompactionEnded) []otelagent.Event {
-	if l.bad() {
-		return nil
-	}
-	d.runs.in(&l.m)
-	e.Meta = l.m
+func (d *Decoder) compactionEnded(l *line) []otelagent.Event {
+	e := newCompaction(l.m, spans.CompactionKindSummary)
+	r := &e.CompactionResult
+	r.MessagesBefore, r.MessagesAfter = count(l.Object, "messages_before"), count(l.Object, "messages_after")
+	r.InputTokens = count(l.Object, "estimated_tokens_before")
+	r.OutputTokens = count(l.Object, "estimated_tokens_after")
+	r.Runs = count(l.Object, "loops_compacted")
+	e.Compaction.MessagesBefore, e.Compaction.InputTokens = r.MessagesBefore, r.InputTokens
 	return []otelagent.Event{e}
 }
 
-func (d *Decoder) compactionEnded(l *line) []otelagent.Event {
-	e := newCompaction(spans.CompactionKindSummary)
-	r := &e.CompactionResult
-	r.MessagesBefore = countOr(l.Object, "messages_before", -1)
-	r.MessagesAfter = countOr(l.Object, "messages_after", -1)
-	r.InputTokens = countOr(l.Object, "estimated_tokens_before", -1)
-	r.OutputTokens = countOr(l.Object, "estimated_tokens_after", -1)
-	r.Runs = countOr(l.Object, "loops_compacted", -1)
-	e.Compaction.MessagesBefore, e.Compaction.InputTokens = r.MessagesBefore, r.InputTokens
-	return d.compacted(l, e)
-}
-
 func (d *Decoder) prunApplied(l *line) []otelagent.Event {
-	e := newCompaction(spans.CompactionKindPrune)
-	e.TokensGone = countOr(l.Object, "tokens_removed", -1)
-	e.MessagesSummarized = countOr(l.Object, "messages_removed", -1)
+	e := newCompaction(l.m, spans.CompactionKindPrune)
+	e.TokensGone, e.MessagesSummarized = count(l.Object, "tokens_removed"), count(l.Object, "messages_removed")
 	e.Removed, e.Summary = texts(l.Object, "pruned_timestamps", true), l.Raw("memo")
-	return d.compacted(l, e)
+	return []otelagent.Event{e}
 }
 
 func (d *Decoder) revertApplied(l *line) []otelagent.Event {
-	e := newCompaction(spans.CompactionKindRevert)
-	var fields *object.Object
-	if e.Category, fields = enum(l.Object, "category"); fields != nil {
-		l.Keep("category")
-	}
+	e := newCompaction(l.m, spans.CompactionKindRevert)
+	e.Category = plainEnum(l.Object, "category")
 	if n := l.Count("target"); n != nil {
 		e.Target = strconv.FormatInt(*n, 10)
 	}
 	e.Removed, e.Summary = texts(l.Object, "abandoned_node_ids", true), l.Raw("summary")
 	e.Applied, e.Reason = l.Bool("applied"), l.String("reason")
-	return d.compacted(l, e)
+	return []otelagent.Event{e}
 }

@@ -7,19 +7,6 @@
 //   - the bare array of messages that phi-core's save_messages writes.
 //
 // The first bytes of an input say which one it is. docs/dialects.md lists what becomes of each field.
-//
-//	rec := otelagent.NewRecorder(tracer)
-//	for ev, err := range phi.Events(os.Stdin, input.WithLive()) {
-//		var bad *input.LineError
-//		switch {
-//		case errors.As(err, &bad):
-//			log.Print(bad) // this line is lost, the rest goes on
-//		case err != nil:
-//			return err
-//		default:
-//			rec.Record(ctx, ev)
-//		}
-//	}
 package phi
 
 import (
@@ -45,19 +32,18 @@ func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error]
 // A Decoder reads any number of inputs, such as the files of one recording: it remembers the runs it met. Not safe
 // for concurrent use.
 //
-// It remembers up to 32,768 runs and as many sessions, and 1,024 tool calls of an open turn.
+// It remembers 32,768 runs, as many sessions, and 1,024 tool calls of an open turn.
 type Decoder struct {
 	shell  shell.Shell
 	runs   runs
-	ledger *ledger // nil while lines are read
-	cut    string  // where the run, or else the session, stands in which a document ends too early
+	record *record // of a document, at hand; nil while lines are read
+
 }
 
 // NewDecoder returns a Decoder that has met no runs.
 func NewDecoder(opts ...input.Option) *Decoder {
 	d := &Decoder{shell: shell.New(Dialect, opts...)}
-	d.runs.settings = d.shell.Settings
-	d.shell.Place = d.runs.place
+	d.runs = newRuns(d.shell.Settings)
 	return d
 }
 
@@ -100,39 +86,27 @@ func (d *Decoder) End() {}
 
 // Line reads one line: an AgentEvent, a line of phi-core's event log, or a server-sent event.
 func (d *Decoder) Line(line input.Line) {
-	if line.Event != "" && line.Event != "agent_event" && line.Event != "message" && d.foreign(line) {
-		return
-	}
-	o, raw := d.shell.Object(line), line.Text
-	if o == nil {
-		return
-	}
-	var stamp time.Time
-	if !o.Has("type") && o.Has("event") { // a line of the event log
-		stamp, _ = input.Time(o.Raw(input.Key))
-		raw = o.Raw("event")
-		if o = o.Object("event"); o == nil {
-			d.shell.Reject(&input.LineError{Field: "event", Reason: "want an object, got " + rawjson.KindOf(raw)})
-			return
+	o, err := object.Parse(line.Text)
+	ours := line.Event == "" || line.Event == "agent_event" || line.Event == "message"
+	switch {
+	case !ours && (err != nil || stringOf(o.Raw("type")) == ""):
+		body := line.Text
+		if rawjson.Valid(body, object.MaxDepth) != nil || rawjson.ValidUTF8(body) != nil {
+			body = rawjson.Quote(nil, string(body))
 		}
+		d.shell.Stats.Events++
+		d.emitOther(d.meta(), line.Event, body)
+	case err != nil:
+		d.shell.RejectSyntax(err)
+	case o.Has("event") && !o.Has("type"): // a line of the event log
+		stamp, _ := input.Time(o.Raw(input.Key))
+		raw := o.Raw("event")
+		if o = o.Object("event"); !d.shell.RejectProblems("", o) {
+			d.event(o, raw, stamp)
+		}
+	default:
+		d.event(o, line.Text, time.Time{})
 	}
-	d.event(o, raw, stamp)
-}
-
-// foreign takes a server-sent event whose name is not phi-core's, unless it is an AgentEvent, and reports whether it
-// did.
-func (d *Decoder) foreign(line input.Line) bool {
-	body := line.Text
-	o, err := object.Parse(body)
-	if err == nil && word(o.Raw("type")) != "" {
-		return false
-	}
-	if rawjson.Valid(body, object.MaxDepth) != nil || rawjson.ValidUTF8(body) != nil {
-		body = rawjson.Quote(nil, string(body))
-	}
-	d.shell.Stats.Events++
-	d.emit(&otelagent.Other{Meta: d.meta(), Type: line.Event, Body: body})
-	return true
 }
 
 // meta returns where the line at hand stands.
@@ -140,10 +114,22 @@ func (d *Decoder) meta() otelagent.Meta {
 	return otelagent.Meta{Seq: d.shell.Seq, Arrived: d.shell.Arrived}
 }
 
-// emit hands ev out, with what the ledger at hand adds to it.
-func (d *Decoder) emit(ev otelagent.Event) {
-	if d.ledger != nil {
-		d.ledger.amend(ev)
+// emit hands events out, with what the record at hand adds to them.
+func (d *Decoder) emit(events ...otelagent.Event) {
+	for _, ev := range events {
+		if d.record != nil {
+			if _, ends := ev.(*otelagent.RunEnded); ends {
+				d.beforeEnd()
+			}
+			d.record.amend(ev)
+		}
+		d.shell.Emit(ev)
 	}
-	d.shell.Emit(ev)
+}
+
+// emitOther hands out a body that has no place among the events; nothing when it is nil.
+func (d *Decoder) emitOther(m otelagent.Meta, typ string, body []byte) {
+	if body != nil {
+		d.emit(&otelagent.Other{Meta: m, Type: typ, Body: body})
+	}
 }

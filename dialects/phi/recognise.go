@@ -11,7 +11,7 @@ import (
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// mostHead is how much of an input is looked at to tell lines from a document.
+// mostHead is how much of an input is looked at to distinguish lines from a document.
 const mostHead = 64 << 10
 
 // look reads the beginning of r until it is certain what it is, and returns a reader of all of it.
@@ -20,44 +20,32 @@ func look(r io.Reader) (all io.Reader, isDocument bool) {
 	for {
 		_, err := head.Peek(head.Buffered() + 1)
 		text, _ := head.Peek(head.Buffered())
-		if s := shapeOf(text); s != unclear || err != nil {
-			return head, s == aDocument
+		if isDocument, _, isCut := shapeOf(text); isDocument || !isCut || err != nil {
+			return head, isDocument
 		}
 	}
 }
 
-// shape is what an input is as a whole.
-type shape uint8
-
-const (
-	unclear shape = iota // the beginning does not tell
-	ofLines
-	aDocument
-)
-
-// shapeOf tells lines from a document, which begins as a session or as an array of objects.
-func shapeOf(head []byte) shape {
+// shapeOf distinguishes lines from a document, which begins as a session or as an array of objects. Why names the keys
+// by which a document is recognised. Unclear says that head is too short.
+func shapeOf(head []byte) (isDocument bool, why string, unclear bool) {
 	head = bytes.TrimLeft(trimMark(head), " \t\r\n")
 	c := rawjson.NewCursor(head, object.MaxDepth)
-	switch {
-	case len(head) == 0 || bytes.HasPrefix([]byte(byteOrderMark), head):
-		return unclear
-	case c.Open('['): // a line of a log may begin so too
-		switch c.Peek() {
-		case 0:
-			return unclear
-		case '{', ']':
-			return aDocument
-		}
-		return ofLines
-	}
-	switch kind, isCut := kindOf(c); {
+	isArray := c.Open('[')
+	kind, isCut := kindOf(c)
+	switch next := c.Peek(); {
+	case len(head) == 0 || bytes.HasPrefix([]byte(byteOrderMark), head) || isArray && next == 0:
+		return false, "", true
+	case isArray && next != '{' && next != ']': // a line of a log may begin so too
+		return false, "", false
+	case isArray && kind == aSession:
+		why = "an array of objects with the keys of phi-core's Session"
 	case kind == aSession:
-		return aDocument
-	case isCut && kind == otherKind:
-		return unclear
+		why = "an object with the keys of phi-core's Session"
+	case isArray && kind == aMessage:
+		why = "an array of phi-core's messages"
 	}
-	return ofLines
+	return isArray || kind == aSession, why, isCut && kind == otherKind && !isArray
 }
 
 const byteOrderMark = "\xef\xbb\xbf"
@@ -69,21 +57,8 @@ func trimMark(text []byte) []byte { return bytes.TrimPrefix(text, []byte(byteOrd
 // so lines of others may stand before it. An array of messages of which the first is longer than head is not
 // recognised.
 func Recognise(head []byte) (why string, ok bool) {
-	switch shapeOf(head) {
-	case unclear:
-		return "", false
-	case aDocument:
-		c := rawjson.NewCursor(trimMark(head), object.MaxDepth)
-		isArray := c.Open('[')
-		switch kind, _ := kindOf(c); {
-		case kind == aSession && isArray:
-			return "an array of objects with the keys of phi-core's Session", true
-		case kind == aSession:
-			return "an object with the keys of phi-core's Session", true
-		case kind == aMessage && isArray:
-			return "an array of phi-core's messages", true
-		}
-		return "", false
+	if isDocument, why, unclear := shapeOf(head); isDocument || unclear {
+		return why, why != ""
 	}
 	// A last line that is cut may still show its type.
 	in := input.NewScanner(bytes.NewReader(head), input.SettingsOf(input.WithMaxLine(mostHead)))
@@ -111,46 +86,32 @@ const (
 )
 
 // kindOf says what the object at c is, as far as it is there, and whether it is cut before it is known. A session has
-// loops, or an id and another key of its own. A message has a role, and an array as content and a number as
-// timestamp, or it is an extension message with kind and data. An event has a type of phi-core's and names a loop, or
-// loops.
+// loops, or a key that only phi-core writes. A message has a role, and an array as content and a number as timestamp,
+// or it is an extension message with kind and data. An event has a type of phi-core's and names a loop, or loops.
 func kindOf(c rawjson.Cursor) (kind kindOfObject, isCut bool) {
-	var event, loop, id, role, content, timestamp, ofKind, data bool
+	event, first := false, map[string]byte{} // how the values of the first keys begin
 	for c.Open('{'); c.More('}'); {
 		key := string(c.Key())
-		first := c.Peek()
+		if len(first) < 64 {
+			first[key] = c.Peek()
+		}
 		switch key {
-		case "loops":
+		case "loops", "formation", "parent_spawn_ref":
 			return aSession, false
-		case "formation", "last_active_at", "scope", "parent_spawn_ref":
-			if id {
-				return aSession, false
-			}
 		case "event":
 			return kindOf(c)
-		case "session_id":
-			id = true
-		case "loop_id", "loop_ids", "selected_loop_id":
-			loop = true
-		case "role":
-			role = first == '"'
-		case "content":
-			content = first == '['
-		case "timestamp":
-			timestamp = first >= '0' && first <= '9'
-		case "kind":
-			ofKind = first == '"'
-		case "data":
-			data = true
 		}
 		value := c.Value()
 		if key == "type" {
-			_, event = variants[word(value)]
+			_, event = variants[stringOf(value)]
 		}
 		switch {
-		case role && (content && timestamp || ofKind && data):
+		case first["role"] != '"':
+		case first["content"] == '[' && first["timestamp"] >= '0' && first["timestamp"] <= '9',
+			first["kind"] == '"' && first["data"] != 0:
 			return aMessage, false
-		case event && loop:
+		}
+		if event && first["loop_id"]|first["loop_ids"]|first["selected_loop_id"] != 0 {
 			return anEvent, false
 		}
 	}

@@ -2,7 +2,7 @@ package phi
 
 import (
 	"cmp"
-	"slices"
+	"maps"
 	"strings"
 
 	"github.com/otelagent/otelagent/dialects/input"
@@ -12,9 +12,8 @@ import (
 
 // run is what is remembered of a run, open or ended.
 type run struct {
-	id, session string
-	parent      string // the run that started it
-	open, begun bool   // begun: its AgentStart was read
+	session     string
+	open, begun bool // begun: its AgentStart was read
 	// rule says how usage of the run is to be read; fixed says that its configuration names the protocol.
 	rule  spans.UsageRule
 	fixed bool
@@ -63,60 +62,49 @@ func (r *run) close() {
 	r.endTurn()
 }
 
-// runs are the runs met. It forgets those that were not met for long.
+// maxRuns is the number of runs, and of sessions, that are remembered.
+const maxRuns = 1 << 15
+
+// runs are the runs met. When they are too many, it forgets those that have ended.
 type runs struct {
 	settings input.Settings
-	byID     recent[*run]
-	started  []*run // that may be open, in the order in which they started
-	sessions recent[bool]
+	byID     map[string]*run
+	sessions map[string]bool
 	// endedIn and endedRule are of the run that ended last: of a parallel group that is its judge.
 	endedIn   string
 	endedRule spans.UsageRule
 }
 
+func newRuns(settings input.Settings) runs {
+	return runs{settings: settings, byID: make(map[string]*run), sessions: make(map[string]bool)}
+}
+
 // start begins a run, in place of an earlier one of its id.
 func (rs *runs) start(id, session string) *run {
-	if old, ok := rs.byID.get(id); ok {
-		old.close()
+	if len(rs.byID) >= maxRuns {
+		maps.DeleteFunc(rs.byID, func(_ string, r *run) bool { return !r.open })
+		if len(rs.byID) > maxRuns/2 {
+			clear(rs.byID)
+		}
 	}
-	r := &run{id: id, session: session, open: true, rule: rs.ruleOf("", "")}
-	rs.byID.put(id, r)
-	if rs.started = append(rs.started, r); len(rs.started) > maxStarted {
-		rs.started = slices.Clone(rs.started[len(rs.started)-maxStarted/2:])
-	}
+	r := &run{session: session, open: true, rule: rs.ruleOf("", "")}
+	rs.byID[id] = r
 	rs.meet(session)
 	return r
 }
 
-// maxStarted is the number of runs that are looked at for an event that names none.
-const maxStarted = 1024
-
-// place places an event that names no run: on the open run, or on the last of a chain of open runs in which each is
-// started by the one before.
-func (rs *runs) place(m *otelagent.Meta) {
-	rs.started = slices.DeleteFunc(rs.started, func(r *run) bool { return !r.open })
-	for i, r := range rs.started {
-		if i > 0 && r.parent != rs.started[i-1].id {
-			return
-		}
-	}
-	if n := len(rs.started); n > 0 && (m.Session == "" || m.Session == rs.started[n-1].session) {
-		m.Run, m.Session = rs.started[n-1].id, rs.started[n-1].session
-	}
-}
-
 // meet remembers a session.
 func (rs *runs) meet(session string) {
+	if len(rs.sessions) >= maxRuns {
+		clear(rs.sessions)
+	}
 	if session != "" {
-		rs.sessions.put(session, true)
+		rs.sessions[session] = true
 	}
 }
 
 // find returns the run of that id that was met last; nil when there is none.
-func (rs *runs) find(id string) *run {
-	r, _ := rs.byID.get(id)
-	return r
-}
+func (rs *runs) find(id string) *run { return rs.byID[id] }
 
 // in returns the run of m, also when it has ended, and sets the session of m. A run whose start was not read begins
 // here.
@@ -151,7 +139,7 @@ func (rs *runs) sessionOr(id, otherwise string) string {
 		return r.session
 	}
 	for i := strings.LastIndexByte(id, '.'); i > 0; i = strings.LastIndexByte(id[:i], '.') {
-		if _, met := rs.sessions.get(id[:i]); met {
+		if rs.sessions[id[:i]] {
 			return id[:i]
 		}
 	}
@@ -176,38 +164,13 @@ func (rs *runs) ruleOf(api, provider string) spans.UsageRule {
 	return cmp.Or(rs.settings.Rule, spans.UsageRuleIncludesCache)
 }
 
-// replyRule returns the rule of the usage that a provider reports of a reply in the run of that id.
-func (rs *runs) replyRule(id, provider string) spans.UsageRule {
-	r := rs.find(id)
-	open := r != nil && r.open
+// replyRule returns the rule of the usage that a provider reports of a reply in run r.
+func (rs *runs) replyRule(r *run, provider string) spans.UsageRule {
 	switch {
-	case provider != "" && !(open && r.fixed):
+	case provider != "" && !(r.open && r.fixed):
 		return rs.ruleOf("", provider)
-	case open:
+	case r.open:
 		return r.rule
 	}
 	return rs.ruleOf("", "")
-}
-
-// recent is a map that forgets: it keeps the last recentMost keys put or got, and up to as many older ones.
-type recent[V any] struct{ young, old map[string]V }
-
-const recentMost = 1 << 14
-
-func (r *recent[V]) get(k string) (V, bool) {
-	if v, ok := r.young[k]; ok {
-		return v, true
-	}
-	v, ok := r.old[k]
-	if ok {
-		r.put(k, v)
-	}
-	return v, ok
-}
-
-func (r *recent[V]) put(k string, v V) {
-	if r.young == nil || len(r.young) >= recentMost {
-		r.young, r.old = make(map[string]V), r.young
-	}
-	r.young[k] = v
 }

@@ -24,38 +24,35 @@ const (
 // messageStart gives no event: MessageEnd has the whole message.
 func (d *Decoder) messageStart(l *line) []otelagent.Event {
 	l.Use("message")
-	d.runs.in(&l.m)
 	return nil
 }
 
 func (d *Decoder) messageUpdate(l *line) []otelagent.Event {
 	l.Use("message")
-	d.runs.in(&l.m)
 	e := &otelagent.ReplyDelta{Meta: l.m}
-	var delta object.Object
-	delta.Reset("", l.Raw("delta"))
-	if kinds := delta.Keys(); len(kinds) > 0 {
-		delta.Reset("", delta.Raw(kinds[0]))
-		if text := delta.Raw("delta"); text != nil && text[0] == '"' {
-			e.Kind, e.Text, e.Bytes = otelagent.PartialText, text, rawjson.StringLen(text)
-			switch kinds[0] {
-			case "Thinking":
-				e.Kind = otelagent.PartialReasoning
-			case "ToolCallDelta":
-				e.Kind = otelagent.PartialToolInput
-			}
+	for kind, fields := range object.Of("", l.Raw("delta")).All() {
+		text := object.Of("", fields).Raw("delta")
+		if text == nil || text[0] != '"' {
+			break
 		}
+		e.Kind, e.Text, e.Bytes = otelagent.PartialText, text, rawjson.StringLen(text)
+		switch kind {
+		case "Thinking":
+			e.Kind = otelagent.PartialReasoning
+		case "ToolCallDelta":
+			e.Kind = otelagent.PartialToolInput
+		}
+		break
 	}
 	return []otelagent.Event{e}
 }
 
 func (d *Decoder) messageEnd(l *line) []otelagent.Event {
 	l.Require("message")
-	if o := l.Object.Object("message"); o != nil {
-		o.Require("role")
+	if o := l.Object.Object("message"); o.Require("role") {
 		o.String("role")
 	}
-	if l.bad() {
+	if l.Failed() > 0 {
 		return nil
 	}
 	return d.messageAdded(l, messageOf(l.Raw("message")))
@@ -63,18 +60,18 @@ func (d *Decoder) messageEnd(l *line) []otelagent.Event {
 
 // messageAdded returns the events of a message that is complete.
 func (d *Decoder) messageAdded(l *line, msg message) []otelagent.Event {
-	r := d.runs.in(&l.m)
+	r := l.run
 	if msg.reply() {
 		for _, asked := range blocks(msg.o, "toolCall") {
-			if id := word(asked.Raw("id")); r.inTurn && id != "" {
+			if id := stringOf(asked.Raw("id")); r.inTurn && id != "" {
 				c := r.call(id)
-				c.asked, c.name, c.args = true, word(asked.Raw("name")), bytes.Clone(asked.Spelled("arguments"))
+				c.asked, c.name, c.args = true, stringOf(asked.Raw("name")), bytes.Clone(asked.Spelled("arguments"))
 			}
 		}
 		provider := msg.provider()
 		return []otelagent.Event{&otelagent.ReplyReceived{
-			Meta: l.m, Message: msg.Message, Model: word(msg.o.Raw("model")), Provider: provider,
-			StopReason: word(msg.o.Raw("stopReason")), Usage: msg.usage(d.runs.replyRule(l.m.Run, provider)),
+			Meta: l.m, Message: msg.Message, Model: stringOf(msg.o.Raw("model")), Provider: provider,
+			StopReason: stringOf(msg.o.Raw("stopReason")), Usage: msg.usage(d.runs.replyRule(r, provider)),
 		}}
 	}
 	added := &otelagent.MessageAdded{Meta: l.m, Message: msg.Message}
@@ -102,11 +99,8 @@ func (d *Decoder) toolStart(l *line) []otelagent.Event {
 }
 
 func (d *Decoder) toolStarted(l *line, call otelagent.ToolCall) []otelagent.Event {
-	if l.bad() {
-		return nil
-	}
-	if r := d.runs.opened(&l.m); r.inTurn {
-		c := r.call(call.ID)
+	if l.run.inTurn && call.ID != "" {
+		c := l.run.call(call.ID)
 		c.started, c.null = true, len(call.Args) > 0 && call.Args[0] == 'n'
 	}
 	return []otelagent.Event{&otelagent.ToolStarted{Meta: l.m, ToolCall: call}}
@@ -115,14 +109,18 @@ func (d *Decoder) toolStarted(l *line, call otelagent.ToolCall) []otelagent.Even
 func (d *Decoder) toolProgress(l *line) []otelagent.Event {
 	l.Require("tool_call_id")
 	id, name := l.String("tool_call_id"), l.String("tool_name")
-	if l.Use(l.Keys()...); l.bad() { // the body has them all
-		return nil
-	}
-	if l.m.Run == "" { // the warning of a judge
-		return []otelagent.Event{&otelagent.Other{Meta: l.m, Type: l.name, Body: l.raw}}
-	}
-	d.runs.in(&l.m)
+	l.Use(l.Keys()...) // the body has them all
 	return []otelagent.Event{&otelagent.ToolProgressed{Meta: l.m, CallID: id, Name: name, Type: l.name, Body: l.raw}}
+}
+
+// progressMessage is a progress of a tool, or the warning of a judge, which names no run.
+func (d *Decoder) progressMessage(l *line) []otelagent.Event {
+	if l.m.Run != "" {
+		d.runs.in(&l.m)
+		return d.toolProgress(l)
+	}
+	d.toolProgress(l)
+	return []otelagent.Event{&otelagent.Other{Meta: l.m, Type: l.name, Body: l.raw}}
 }
 
 func (d *Decoder) toolEnd(l *line) []otelagent.Event {
@@ -131,7 +129,7 @@ func (d *Decoder) toolEnd(l *line) []otelagent.Event {
 	e.Result, e.ChildRunID = l.Spelled("result"), l.String("child_loop_id")
 	failed := l.Bool("is_error")
 	result := object.Of("", e.Result)
-	if inner := word(result.Raw("child_loop_id")); inner != "" { // the one that phi-core's recorder reads
+	if inner := stringOf(result.Raw("child_loop_id")); inner != "" { // the one that phi-core's recorder reads
 		if e.ChildRunID != "" && e.ChildRunID != inner {
 			l.Keep("child_loop_id")
 		}
@@ -142,15 +140,11 @@ func (d *Decoder) toolEnd(l *line) []otelagent.Event {
 
 // toolEnded returns the events of the end of a tool call, whose result has its text in content.
 func (d *Decoder) toolEnded(l *line, e *otelagent.ToolEnded, failed bool, content *object.Object) []otelagent.Event {
-	if l.bad() {
-		return nil
-	}
-	r := d.runs.in(&l.m)
 	e.Meta, e.Outcome = l.m, spans.OutcomeOK
 	if e.ChildRunID != "" {
 		e.ChildSessionID = d.runs.sessionOf(e.ChildRunID)
 	}
-	c := r.calls[e.CallID]
+	c := l.run.calls[e.CallID]
 	unstarted := c == nil || !c.started || c.null
 	if c != nil {
 		c.started = true // its start may be on a line that could not be read

@@ -2,11 +2,12 @@ package phi
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -24,11 +25,11 @@ type message struct {
 func messageOf(raw []byte) message { return readMessage(object.Of("", raw), raw) }
 
 func readMessage(o *object.Object, raw []byte) message {
-	msg := message{otelagent.Message{Raw: raw, Role: word(o.Raw("role"))}, o}
+	msg := message{otelagent.Message{Raw: raw, Role: stringOf(o.Raw("role"))}, o}
 	if !msg.llm() {
 		return msg
 	}
-	msg.ToolCallID = word(o.Raw("toolCallId"))
+	msg.ToolCallID = stringOf(o.Raw("toolCallId"))
 	if ms := o.Count("timestamp"); ms != nil {
 		if t := time.UnixMilli(*ms).UTC(); t.Year() >= 1678 && t.Year() < 2262 {
 			msg.Time = t
@@ -51,6 +52,18 @@ func messagesOf(raws [][]byte) []otelagent.Message {
 	return list
 }
 
+// conversationOf reads a list of messages with their members; nil when there is none.
+func conversationOf(raws [][]byte) []message {
+	if raws == nil {
+		return nil
+	}
+	list := make([]message, len(raws))
+	for i, raw := range raws {
+		list[i] = messageOf(raw)
+	}
+	return list
+}
+
 // llm reports whether msg is a message for a model; else it is an extension message, or none that we know.
 func (msg *message) llm() bool {
 	content := msg.o.Raw("content")
@@ -68,7 +81,7 @@ func (msg *message) failed() bool {
 
 // provider returns the provider of a reply. phi-core writes unknown for a model call that failed before it began.
 func (msg *message) provider() string {
-	if p := word(msg.o.Raw("provider")); p != "unknown" {
+	if p := stringOf(msg.o.Raw("provider")); p != "unknown" {
 		return p
 	}
 	return ""
@@ -88,7 +101,7 @@ func text(o *object.Object) string {
 	var parts []string
 	for _, block := range blocks(o, "text") {
 		if raw := block.Raw("text"); raw != nil && raw[0] == '"' {
-			parts = append(parts, word(raw))
+			parts = append(parts, stringOf(raw))
 		}
 	}
 	return strings.Join(parts, "\n")
@@ -100,7 +113,7 @@ func blocks(o *object.Object, typ string) (list []*object.Object) {
 		return nil
 	}
 	for _, raw := range o.List("content") {
-		if block := object.Of("", raw); word(block.Raw("type")) == typ {
+		if block := object.Of("", raw); stringOf(block.Raw("type")) == typ {
 			list = append(list, block)
 		}
 	}
@@ -113,52 +126,40 @@ var triggers = map[string]spans.Trigger{
 	"Branch":   spans.TriggerBranch,
 }
 
-func (d *Decoder) turnStart(l *line) []otelagent.Event {
-	return d.turnStarted(l, countOr(l.Object, "turn_index", -1))
-}
-
 // turnStarted reads the start of a turn, from a TurnStart or a Turn.
 func (d *Decoder) turnStarted(l *line, index int64) []otelagent.Event {
-	kind, fields := enum(l.Object, "triggered_by")
-	if fields != nil {
-		l.Keep("triggered_by")
+	kind := plainEnum(l.Object, "triggered_by")
+	e := &otelagent.TurnStarted{Meta: l.m, TurnInfo: otelagent.TurnInfo{Index: index}}
+	e.Trigger = cmp.Or(triggers[kind], spans.Trigger(kind))
+	if l.Failed() == 0 {
+		l.run.beginTurn(index)
 	}
-	if l.bad() {
-		return nil
-	}
-	e := &otelagent.TurnStarted{TurnInfo: otelagent.TurnInfo{Index: index}}
-	var known bool
-	if e.Trigger, known = triggers[kind]; !known {
-		e.Trigger = spans.Trigger(kind)
-	}
-	r := d.runs.opened(&l.m)
-	r.beginTurn(index)
-	if !r.begun {
+	if !l.run.begun {
 		e.Provider = d.shell.Settings.Provider
 	}
-	e.Meta = l.m
 	return []otelagent.Event{e}
 }
 
 func (d *Decoder) turnEnd(l *line) []otelagent.Event {
-	if raw := l.Raw("message"); raw != nil && raw[0] != '{' {
-		l.Fail("message", "want an object, got "+rawjson.KindOf(raw))
-	}
-	return d.turnEnded(l, messageOf(l.Raw("message")), messagesOf(l.List("tool_results")))
+	l.Object.Object("message")
+	return d.turnEnded(l, messageOf(l.Raw("message")), conversationOf(l.List("tool_results")))
 }
 
 // turnEnded reads the end of a turn with the given reply and results, from a TurnEnd or a Turn.
-func (d *Decoder) turnEnded(l *line, reply message, results []otelagent.Message) []otelagent.Event {
-	e := &otelagent.TurnEnded{TurnResult: otelagent.TurnResult{
-		Model: word(reply.o.Raw("model")), Provider: reply.provider(), StopReason: word(reply.o.Raw("stopReason")),
-		Error: word(reply.o.Raw("error_message")), Results: results,
+func (d *Decoder) turnEnded(l *line, reply message, results []message) []otelagent.Event {
+	e := &otelagent.TurnEnded{Meta: l.m, TurnResult: otelagent.TurnResult{
+		Model: stringOf(reply.o.Raw("model")), Provider: reply.provider(), StopReason: stringOf(reply.o.Raw("stopReason")),
+		Error: stringOf(reply.o.Raw("error_message")),
 	}}
-	rule := d.runs.replyRule(l.m.Run, e.Provider)
+	if results != nil {
+		e.Results = make([]otelagent.Message, len(results))
+		for i := range results {
+			e.Results[i] = results[i].Message
+		}
+	}
+	rule := d.runs.replyRule(l.run, e.Provider)
 	if e.Usage = usage(l.Object, "usage", rule); !l.Has("usage") {
 		e.Usage = reply.usage(rule)
-	}
-	if l.bad() {
-		return nil
 	}
 	switch e.StopReason {
 	case "error":
@@ -169,78 +170,53 @@ func (d *Decoder) turnEnded(l *line, reply message, results []otelagent.Message)
 	if reply.Raw != nil {
 		e.Output = &reply.Message
 	}
-	r := d.runs.in(&l.m)
-	r.rule = rule
-	r.endTurn()
-	e.Meta = l.m
+	if l.Failed() == 0 {
+		l.run.rule = rule
+		l.run.endTurn()
+	}
 	return []otelagent.Event{e}
 }
 
-func (d *Decoder) turnRequest(l *line) []otelagent.Event {
-	return d.request(l, countOr(l.Object, "turn_index", -1), "payload")
-}
-
-// request reads what the model received, from the member of that key.
-func (d *Decoder) request(l *line, index int64, key string) []otelagent.Event {
+// request reads what the model received, from the member of that key of a TurnRequest or a Turn.
+func request(l *line, index int64, key string) (events []otelagent.Event) {
 	l.Require(key)
-	e := &otelagent.RequestPrepared{Request: payload(l.Object, key)}
-	if l.bad() {
-		return nil
-	}
-	var events []otelagent.Event
-	r := d.runs.opened(&l.m)
+	e := &otelagent.RequestPrepared{Meta: l.m, Request: payload(l.Object, key)}
 	switch {
-	case !r.inTurn && index >= 0: // a turn whose start was not read: it started before
-		r.beginTurn(index)
+	case l.Failed() > 0:
+	case !l.run.inTurn && index >= 0: // a turn whose start was not read: it started before
+		l.run.beginTurn(index)
 		start := &otelagent.TurnStarted{Meta: l.m, TurnInfo: otelagent.TurnInfo{Index: index}}
 		if !l.m.Time.IsZero() {
 			start.Start = otelagent.Moment{Time: l.m.Time, Source: spans.TimeSourceBound}
 		}
 		events = append(events, start)
-	case index >= 0 && index != r.turn:
+	case index >= 0 && index != l.run.turn:
 		l.Keep("turn_index")
 	}
-	e.Meta = l.m
 	return append(events, e)
 }
 
 // payload reads a request.
 func payload(o *object.Object, key string) otelagent.Request {
-	p, raw := o.Object(key), o.Raw(key)
-	req, _ := otelagent.ParseRequest(raw) // what cannot be read is kept as it is spelled
+	p := o.Object(key)
+	req, _ := otelagent.ParseRequest(o.Raw(key)) // what cannot be read is kept as it is spelled
 	once(p)
 	req.Messages = messagesOf(p.List("messages"))
-	if raw := p.Raw("provenance"); raw == nil || raw[0] != '[' {
-		return req
-	}
-	provenances := p.List("provenance")
-	if len(provenances) != len(req.Messages) {
-		return req
-	}
-	var in object.Object
-	for i, raw := range provenances {
-		in.Reset("", raw)
-		req.Messages[i].Provenance = provenance(&in, raw)
+	if raw := p.Raw("provenance"); raw != nil && raw[0] == '[' {
+		if list := p.List("provenance"); len(list) == len(req.Messages) {
+			for i, raw := range list {
+				req.Messages[i].Provenance = provenance(raw)
+			}
+		}
 	}
 	return req
 }
 
-var provenanceKinds = map[spans.ProvenanceKind]bool{
-	spans.ProvenanceSystemPrompt: true, spans.ProvenanceIdentityBlock: true, spans.ProvenanceMemoryTier: true,
-	spans.ProvenanceLoopTurn: true,
-	spans.ProvenanceSteering: true, spans.ProvenanceFollowUp: true, spans.ProvenanceUnknown: true,
-}
-
-// provenance reads from o, which is spelled raw, where a message came from. Raw keeps one that its fields do not
-// spell byte for byte.
-func provenance(o *object.Object, raw []byte) spans.Provenance {
-	p := spans.Provenance{
-		Kind: spans.ProvenanceKind(o.String("kind")), Name: o.String("name"), Order: countOr(o, "order", 0),
-		Tier: o.String("tier"), RecordID: o.String("record_id"), TurnIndex: countOr(o, "turn_index", 0),
-		Role: o.String("role"), MessageIndex: countOr(o, "message_index", 0),
+// provenance reads where a message came from. Raw keeps one that is spelled otherwise than phi-core does.
+func provenance(raw []byte) spans.Provenance {
+	p := input.Provenance(raw)
+	if !bytes.Equal(p.AppendJSON(nil), raw) {
+		p = spans.Provenance{Raw: string(raw)}
 	}
-	if provenanceKinds[p.Kind] && bytes.Equal(p.AppendJSON(nil), raw) {
-		return p
-	}
-	return spans.Provenance{Raw: string(raw)}
+	return p
 }

@@ -4,20 +4,15 @@
 package shell
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"iter"
-	"reflect"
-	"strconv"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // A Reader is the part of a dialect that differs from others. It hands out events with Shell.Emit and errors with
@@ -52,9 +47,6 @@ type Shell struct {
 	Number, Seq int64
 	// Arrived is when the line at hand was read; zero in a recording.
 	Arrived time.Time
-	// Place completes the address of an event of our own dialect that stands in a run and names none; nil leaves that to
-	// the Recorder.
-	Place func(*otelagent.Meta)
 
 	own     *ndjson.Decoder
 	counted input.Stats // of own, as far as Stats has it
@@ -102,7 +94,7 @@ func (s *Shell) Document(r io.Reader, read func(text []byte)) iter.Seq2[otelagen
 		case err != nil:
 			yield(nil, fmt.Errorf("%s: read: %w", s.Name, err))
 		case len(text) > s.Settings.MaxLine:
-			s.Reject(s.tooLong())
+			s.Reject(input.TooLong(s.Settings.MaxLine))
 		default:
 			read(text)
 		}
@@ -119,22 +111,13 @@ func (s *Shell) While(read func()) iter.Seq2[otelagent.Event, error] {
 	}
 }
 
-func (s *Shell) tooLong() *input.LineError {
-	return &input.LineError{Reason: "longer than " + strconv.Itoa(s.Settings.MaxLine) + " bytes"}
-}
-
 func (s *Shell) line(line input.Line, d Reader) {
-	missed, lagged := line.Lagged()
+	lost := line.Lost(s.Seq)
 	switch {
 	case line.TooLong:
-		s.Reject(s.tooLong())
-	case lagged:
-		detail := ""
-		if missed > 0 {
-			detail = strconv.FormatInt(missed, 10) + " events"
-		}
-		m := otelagent.Meta{Seq: s.Seq, Arrived: s.Arrived}
-		s.Emit(&otelagent.DefectFound{Meta: m, Code: spans.DefectEventLost, Detail: detail})
+		s.Reject(input.TooLong(s.Settings.MaxLine))
+	case lost != nil:
+		s.Emit(lost)
 	case ndjson.Own(line.Text):
 		if h, holds := d.(Holder); holds {
 			h.Hold(line)
@@ -157,16 +140,7 @@ func (s *Shell) Emit(ev otelagent.Event) {
 
 // Own hands out the events of a line of our own dialect, whose number among all inputs is seq.
 func (s *Shell) Own(line input.Line, seq int64) {
-	yield := s.yield
-	if s.Place != nil {
-		yield = func(ev otelagent.Event, err error) bool {
-			if err == nil {
-				s.place(ev)
-			}
-			return s.yield(ev, err)
-		}
-	}
-	if !s.stopped && !s.own.Line(line, seq, yield) {
+	if !s.stopped && !s.own.Line(line, seq, s.yield) {
 		s.stopped = true
 	}
 	own := s.own.Stats()
@@ -174,19 +148,6 @@ func (s *Shell) Own(line input.Line, seq int64) {
 	s.Stats.Rejected += own.Rejected - s.counted.Rejected
 	s.Stats.IgnoredKeys += own.IgnoredKeys - s.counted.IgnoredKeys
 	s.counted = own
-}
-
-// place places an event that stands in a run and names none.
-func (s *Shell) place(ev otelagent.Event) {
-	switch ev.(type) {
-	case *otelagent.RunStarted, *otelagent.GroupStarted, *otelagent.GroupEnded, *otelagent.FactStated:
-		return
-	}
-	// All events embed their Meta. Lines of our own are rare among those of another dialect.
-	m := reflect.ValueOf(ev).Elem().FieldByName("Meta").Addr().Interface().(*otelagent.Meta)
-	if m.Run == "" {
-		s.Place(m)
-	}
 }
 
 // Rows calls read, which reads input that has no lines: the rows of a document or of a database. Line numbers are
@@ -225,13 +186,7 @@ func (s *Shell) Object(line input.Line) *object.Object {
 }
 
 // RejectSyntax rejects the line for an error of package rawjson or object.
-func (s *Shell) RejectSyntax(err error) {
-	e := &input.LineError{Reason: err.Error()}
-	if bad := (*rawjson.SyntaxError)(nil); errors.As(err, &bad) {
-		e.Reason, e.Cut = bad.Reason+" at byte "+strconv.Itoa(bad.Offset+1), bad.Cut
-	}
-	s.Reject(e)
-}
+func (s *Shell) RejectSyntax(err error) { s.Reject(input.Malformed(err)) }
 
 // RejectProblems rejects the line for each problem of o, and reports whether there was one. Variant names the kind of
 // line, where known. A line counts as rejected once.
