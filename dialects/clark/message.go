@@ -22,6 +22,12 @@ func messageOf(raw []byte) message { return message{object.Of("", raw), raw} }
 
 func (m message) assistant() bool { return m.String("role") == "assistant" }
 
+// failed reports whether a reply is a failure.
+func failed(m message) bool {
+	stop := m.String("stop_reason")
+	return stop == "error" || stop == "aborted"
+}
+
 // time is the time inside the message, in milliseconds since 1970; zero without one.
 func (m message) time() time.Time {
 	ms := intOf(m.Raw("timestamp"), 0)
@@ -78,60 +84,35 @@ func textOf(content [][]byte) string {
 	return strings.Join(parts, "\n")
 }
 
+var usageKeys = []string{"input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"}
+
 // usage reads the counts of the message of l; nil when there are none, and when one is wrong, which is a problem of the
-// line.
+// line. The wire does not say how they count: it is as set, else as the provider set is known to count.
 func (d *Decoder) usage(l *line) *otelagent.Usage {
 	raw := l.msg.Raw("usage")
-	if raw == nil {
-		return nil
+	o := object.Of(l.msgKey+".usage", raw)
+	if raw != nil && o == nil {
+		l.Fail(l.msgKey+".usage", "want an object, got "+rawjson.KindOf(raw))
 	}
-	path := l.msgKey + ".usage"
-	if raw[0] != '{' {
-		l.Fail(path, "want an object, got "+rawjson.KindOf(raw))
-		return nil
-	}
-	o := object.Of(path, raw)
-	u := &otelagent.Usage{Rule: d.rule()}
+	u := &otelagent.Usage{Rule: d.Settings.Rule}
 	found := false
-	count := func(key string, to *int64) {
-		if n := o.Count(key); n != nil {
+	for i, to := range []*int64{&u.Input, &u.Output, &u.CacheWrite, &u.CacheRead} {
+		if n := o.Count(usageKeys[i]); n != nil {
 			*to, found = *n, true
 		}
 	}
-	count("input_tokens", &u.Input)
-	count("output_tokens", &u.Output)
-	count("cache_creation_input_tokens", &u.CacheWrite)
-	count("cache_read_input_tokens", &u.CacheRead)
 	for _, p := range o.Problems() {
 		l.Fail(p.Path, p.Reason+"; the usage is unknown")
 	}
 	if !found || o.Failed() > 0 {
 		return nil
 	}
-	return u
-}
-
-// rule returns how usage is to be read, which the wire does not have: as set, else as the provider set is known to
-// count.
-func (d *Decoder) rule() spans.UsageRule {
 	switch {
-	case d.Settings.Rule != "":
-		return d.Settings.Rule
+	case u.Rule != "":
 	case d.Settings.Provider == "anthropic":
-		return spans.UsageRuleExcludesCache
+		u.Rule = spans.UsageRuleExcludesCache
 	default:
-		return spans.UsageRuleIncludesCache
+		u.Rule = spans.UsageRuleIncludesCache
 	}
-}
-
-// temperature rounds to 32 bits, which is what the loop has: some producers spell it with the digits of 64.
-func temperature(value []byte) *float64 {
-	t, err := strconv.ParseFloat(string(value), 32)
-	if err != nil {
-		return nil
-	}
-	if t, err = strconv.ParseFloat(strconv.FormatFloat(t, 'g', -1, 32), 64); err != nil {
-		return nil
-	}
-	return &t
+	return u
 }

@@ -70,5 +70,5 @@ func recognise(text []byte) (typ, inner string, record bool) {
 			c.Value()
 		}
 	}
-	return typ, inner, recorded && variantOf[kind] != ""
+	return typ, inner, recorded && variantOf(kind) != ""
 }
