@@ -99,7 +99,7 @@ func (r reader) Line(in input.Line) {
 		d.Shell.Stats.Events++
 		d.event(s, l)
 	}
-	d.RejectProblems(l.label(), l.Object)
+	d.RejectProblems(l.label, l.Object)
 }
 
 // BeforeOwn hands out the starts that are known, so that lines of package ndjson find their run.

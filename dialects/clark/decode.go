@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -211,9 +212,9 @@ func (d *Decoder) messageEnd(r *run, m otelagent.Meta, l *line) {
 	}
 	r.thrown, r.calls = false, nil
 	r.reply, r.usage = messageOf(bytes.Clone(l.msg.raw)), d.usage(l)
-	for _, raw := range r.reply.List("content") {
-		if block := object.Of("", raw); block.String("type") == "tool_call" {
-			r.addCall(&call{id: block.String("id"), name: block.String("name"), args: block.Raw("arguments")})
+	for p := range genaijson.Parts(r.reply.raw) {
+		if p.Type == "tool_call" {
+			r.addCall(&call{id: p.ID, name: p.Name, args: p.Content})
 		}
 	}
 	d.Emit(&otelagent.ReplyReceived{Meta: m, Message: l.msg.event(), Usage: r.usage,

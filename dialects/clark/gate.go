@@ -63,12 +63,15 @@ func listed(names []string, pattern []byte) otelagent.PermissionEvaluation {
 // allowed reads the allow list of l as that of the plugin under a key.
 func (d *Decoder) allowed(r *run, m otelagent.Meta, l *line, key string) (gate, otelagent.PermissionEvaluation) {
 	d.within(r, m, l)
-	names := stringsOf(l.List("allow"))
-	r.learn(names)
-	g := gate{l.String(key), make(map[string]bool, len(names))}
-	for _, name := range names {
-		g.allow[name] = true
+	var names []string
+	g := gate{l.String(key), map[string]bool{}}
+	for _, raw := range l.List("allow") {
+		if name, ok := rawjson.String(raw); ok {
+			names = append(names, name)
+			g.allow[name] = true
+		}
 	}
+	r.learn(names)
 	p := listed(names, l.Raw("allow"))
 	p.DecidedBy = g.plugin
 	return g, p

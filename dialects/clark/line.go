@@ -12,34 +12,32 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// A shape lists the keys of an event of one variant. Record is the kind of its TrajectoryRecord, which has the keys of
-// more as well.
+// A shape lists the keys of an event of one variant: NAME, or NAME:T where T is how a value of the allowed type begins
+// ('0' for a number, 't' for a boolean), followed by "!" where the event means nothing without the key. Record is the
+// kind of its TrajectoryRecord, which has the keys of more as well.
 type shape struct{ keys, record, more string }
 
 // shapes are the variants by the type of their event.
 var shapes = map[string]shape{
-	"agent_start":                 {},
-	"run_identified":              {"identity", "run_started", ""},
-	"agent_end":                   {"messages", "run_ended", "new_messages outcome"},
-	"turn_start":                  {"", "turn_started", ""},
-	"turn_end":                    {"message tool_results", "turn_ended", "assistant"},
-	"message_start":               {"message", "", ""},
-	"message_update":              {"partial chunk", "", ""},
-	"message_end":                 {"message", "message_appended", ""},
-	"tool_execution_start":        {"tool_call_id tool_name args", "tool_started", ""},
-	"tool_execution_update":       {"tool_call_id tool_name partial", "", ""},
-	"tool_execution_end":          {"tool_call_id tool_name result is_error", "tool_ended", ""},
-	"output_tokens_escalation":    {"attempt prev_cap new_cap", "output_tokens_escalation", ""},
-	"context_transform_applied":   {"iteration plugin before after", "context_transform_applied", "before_count after_count"},
-	"tool_gate_applied":           {"iteration plugin allow", "tool_gate_applied", ""},
-	"tool_gate_conflict_resolved": {"iteration plugins chosen_plugin allow reason", "tool_gate_conflict_resolved", ""},
-	"provider_request_prepared": {"iteration model_id system_prompt messages tools temperature max_output_tokens",
-		"provider_request_prepared", "system_prompt_chars message_count tool_count"},
-}
-
-// needed reports whether an event of a variant means nothing without a key.
-func needed(variant, key string) bool {
-	return key == "identity" || key == "tool_call_id" || variant == "message_end"
+	"agent_start":               {},
+	"run_identified":            {`identity:{!`, "run_started", ""},
+	"agent_end":                 {`messages:[`, "run_ended", `new_messages:[ outcome:"`},
+	"turn_start":                {"", "turn_started", ""},
+	"turn_end":                  {`message:{ tool_results:[`, "turn_ended", `assistant:{`},
+	"message_start":             {`message:{`, "", ""},
+	"message_update":            {`partial chunk:{`, "", ""},
+	"message_end":               {`message:{!`, "message_appended", ""},
+	"tool_execution_start":      {`tool_call_id:"! tool_name:" args`, "tool_started", ""},
+	"tool_execution_update":     {`tool_call_id:"! tool_name:" partial`, "", ""},
+	"tool_execution_end":        {`tool_call_id:"! tool_name:" result:{ is_error:t`, "tool_ended", ""},
+	"output_tokens_escalation":  {`attempt:0 prev_cap:0 new_cap:0`, "output_tokens_escalation", ""},
+	"tool_gate_applied":         {`iteration:0 plugin:" allow:[`, "tool_gate_applied", ""},
+	"context_transform_applied": {`iteration:0 plugin:" before:[ after:[`, "context_transform_applied", `before_count:0 after_count:0`},
+	"tool_gate_conflict_resolved": {`iteration:0 plugins:[ chosen_plugin:" allow:[ reason:"`,
+		"tool_gate_conflict_resolved", ""},
+	"provider_request_prepared": {
+		`iteration:0 model_id:" system_prompt:" messages:[ tools:[ temperature:0 max_output_tokens:0`,
+		"provider_request_prepared", `system_prompt_chars:0 message_count:0 tool_count:0`},
 }
 
 // variantOf returns the type of the event that a record of a kind stands for; empty for an unknown kind.
@@ -52,27 +50,9 @@ func variantOf(kind string) string {
 	return ""
 }
 
-// holds returns the type of the value of a key, as rawjson.KindOf names it; empty where any is allowed.
-func holds(key string) string {
-	switch key {
-	case "identity", "message", "assistant", "chunk", "result":
-		return "an object"
-	case "messages", "new_messages", "tool_results", "before", "after", "allow", "plugins", "tools":
-		return "an array"
-	case "is_error":
-		return "a boolean"
-	case "iteration", "attempt", "prev_cap", "new_cap", "temperature", "max_output_tokens", "before_count",
-		"after_count", "system_prompt_chars", "message_count", "tool_count":
-		return "a number"
-	case "args", "partial":
-		return ""
-	}
-	return "a string"
-}
-
 // An envelope, or an event itself, may have these keys.
 var (
-	timeKeys     = []string{"recorded_at_unix_ms", "ts", "time", "timestamp"}
+	timeKeys     = []string{"recorded_at_unix_ms", input.Key, "time", "timestamp"}
 	sequenceKeys = []string{"seq", "sequence"}
 	streamKeys   = []string{"run_id", "run", "stream"}
 )
@@ -84,16 +64,15 @@ type line struct {
 	raw     []byte         // the event as it is spelled; of a record of an unknown kind the whole line
 	variant string         // type of the event; empty where it is unknown
 	name    string         // type of the event, or kind of the record
+	label   string         // name, for errors; empty where it is unknown, because it is content then
 	record  bool
-	payload []byte // of a request
+	payload []byte  // of a request
+	msg     message // of the event, where it has one
 
 	time     time.Time
 	sequence int64  // -1: none
 	stream   string // the name of the run or stream in the envelope; the run of a record
 	named    bool   // stream is the id of a run
-
-	msg    message // of the event, where it has one
-	msgKey string
 }
 
 // parse reads a line of s. It returns nil when it rejects it. Problems of the line that it returns concern parts that
@@ -110,61 +89,48 @@ func parse(s *shell.Shell, in input.Line) *line {
 		ok = l.check()
 	}
 	if !ok {
-		s.RejectProblems(l.label(), o)
+		s.RejectProblems(l.label, o)
 		return nil
 	}
-	if l.msgKey = "message"; l.record && l.Has("assistant") {
-		l.msgKey = "assistant"
-	}
-	if l.variant != "" {
-		l.msg = messageOf(l.Raw(l.msgKey))
+	if key := "message"; l.variant != "" {
+		if l.record && l.Has("assistant") {
+			key = "assistant"
+		}
+		l.msg = message{l.Object.Object(key), l.Raw(key)}
 	}
 	return l
 }
 
-// label returns the name of the line for errors. A name that is not clark-agent's is content.
-func (l *line) label() string {
-	if l.variant == "" {
-		return ""
-	}
-	return l.name
-}
-
-// known returns the type of an event if it is one of clark-agent's.
-func known(name string) string {
-	if _, ok := shapes[name]; ok {
-		return name
-	}
-	return ""
-}
-
 // open finds the event.
 func (l *line) open() bool {
-	if l.Has("type") {
-		l.name = l.String("type")
-		l.variant = known(l.name)
-		return l.Failed() == 0
-	}
-	for _, key := range []string{"event", "payload", "data"} {
-		raw := l.outer.Raw(key)
-		if rawjson.KindOf(raw) != "an object" {
-			continue
-		}
-		inside := l.outer.Object(key)
-		if name, ok := rawjson.String(inside.Raw("type")); ok {
-			l.Object, l.raw, l.name, l.variant = inside, raw, name, known(name)
-			return true
-		}
-		if kind, ok := rawjson.String(inside.Raw("kind")); ok && key == "payload" {
-			l.Object, l.name, l.variant, l.record = inside, kind, variantOf(kind), true
-			if l.variant != "" {
-				l.raw = raw
+	key, raw := "type", l.raw
+	for _, place := range []string{"event", "payload", "data"} {
+		if v := l.outer.Raw(place); l.Object == l.outer && !l.Has("type") && rawjson.KindOf(v) == "an object" {
+			inside := l.outer.Object(place)
+			if l.record = place == "payload" && !inside.Has("type") && inside.Has("kind"); l.record || inside.Has("type") {
+				l.Object, raw = inside, v
 			}
-			return true
 		}
 	}
-	l.Fail("type", "missing, want a string, here or in event, payload or data")
-	return false
+	if l.record {
+		key = "kind"
+	}
+	if !l.Has(key) {
+		l.Fail(key, "missing, want a string, here or in event, payload or data")
+	}
+	l.name = l.String(key)
+	if l.variant = l.name; l.record {
+		l.variant = variantOf(l.name)
+	}
+	if _, ok := shapes[l.variant]; ok {
+		l.label = l.name
+	} else {
+		l.variant = ""
+	}
+	if !l.record || l.variant != "" {
+		l.raw = raw
+	}
+	return l.Failed() == 0
 }
 
 // readEnvelope reads what stands around the event.
@@ -190,9 +156,9 @@ func (l *line) readTime(o *object.Object, key string) {
 	if v == nil || !l.time.IsZero() {
 		return
 	}
-	var ok bool
-	if l.time, ok = input.Time(v); !ok {
-		l.time = time.Time{}
+	if at, ok := input.Time(v); ok {
+		l.time = at
+	} else {
 		o.Fail(key, "want a time: RFC 3339, or a number of seconds, milliseconds, microseconds or nanoseconds since 1970")
 	}
 }
@@ -200,7 +166,11 @@ func (l *line) readTime(o *object.Object, key string) {
 // check reads all members that the variant has, so that the rest are those it does not have. It reports whether their
 // types are right.
 func (l *line) check() bool {
-	if l.variant == "provider_request_prepared" && !l.record {
+	s, ok, twice := shapes[l.variant], true, l.Twice()
+	keys := s.keys
+	if l.record {
+		keys += " " + s.more
+	} else if l.variant == "provider_request_prepared" {
 		l.Use("type", "iteration")
 		for _, keys := range [][]string{timeKeys, sequenceKeys, streamKeys} {
 			l.Use(keys...)
@@ -209,27 +179,22 @@ func (l *line) check() bool {
 			l.payload = []byte("{}")
 		}
 	}
-	s := shapes[l.variant]
-	keys := strings.Fields(s.keys)
-	if l.record {
-		keys = append(keys, strings.Fields(s.more)...)
-	}
-	ok, twice := true, l.Twice()
-	for _, key := range keys {
-		value, want := l.Raw(key), holds(key)
-		problem := ""
-		switch {
+	for _, key := range strings.Fields(keys) {
+		key, begins, _ := strings.Cut(key, ":")
+		want, needed := strings.CutSuffix(begins, "!")
+		value, problem := l.Raw(key), ""
+		switch want, got := rawjson.KindOf([]byte(want)), rawjson.KindOf(value); {
 		case key == twice:
 			problem = "stands there twice"
-		case value == nil && needed(l.variant, key):
+		case value == nil && needed:
 			problem = "missing"
-		case value != nil && want != "" && rawjson.KindOf(value) != want:
-			problem = "want " + want + ", got " + rawjson.KindOf(value)
-		default:
-			continue
+		case value != nil && begins != "" && got != want:
+			problem = "want " + want + ", got " + got
 		}
-		l.Fail(key, problem)
-		ok = false
+		if problem != "" {
+			l.Fail(key, problem)
+			ok = false
+		}
 	}
 	return ok
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -61,23 +61,11 @@ func intOf(value []byte, none int64) int64 {
 	return none
 }
 
-// stringsOf returns those elements of a list that are strings.
-func stringsOf(list [][]byte) []string {
-	out := []string{}
-	for _, raw := range list {
-		if s, ok := rawjson.String(raw); ok {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
-// textOf returns the text blocks of a content, one a line.
-func textOf(content [][]byte) string {
+// textOf returns the text blocks of a result, one a line.
+func textOf(result []byte) string {
 	var parts []string
-	for _, raw := range content {
-		block := object.Of("", raw)
-		if s, ok := rawjson.String(block.Raw("text")); ok && block.String("type") == "text" {
+	for p := range genaijson.Parts(result) {
+		if s, ok := p.Text(); ok && p.Type == "text" {
 			parts = append(parts, s)
 		}
 	}
@@ -89,25 +77,17 @@ var usageKeys = []string{"input_tokens", "output_tokens", "cache_creation_input_
 // usage reads the counts of the message of l; nil when there are none, and when one is wrong, which is a problem of the
 // line. The wire does not say how they count: it is as set, else as the provider set is known to count.
 func (d *Decoder) usage(l *line) *otelagent.Usage {
-	raw := l.msg.Raw("usage")
-	o := object.Of(l.msgKey+".usage", raw)
-	if raw != nil && o == nil {
-		l.Fail(l.msgKey+".usage", "want an object, got "+rawjson.KindOf(raw))
-	}
+	problems, found := l.Failed(), false
+	o := l.msg.Object.Object("usage")
 	u := &otelagent.Usage{Rule: d.Settings.Rule}
-	found := false
 	for i, to := range []*int64{&u.Input, &u.Output, &u.CacheWrite, &u.CacheRead} {
 		if n := o.Count(usageKeys[i]); n != nil {
 			*to, found = *n, true
 		}
 	}
-	for _, p := range o.Problems() {
-		l.Fail(p.Path, p.Reason+"; the usage is unknown")
-	}
-	if !found || o.Failed() > 0 {
-		return nil
-	}
 	switch {
+	case !found || l.Failed() > problems:
+		return nil
 	case u.Rule != "":
 	case d.Settings.Provider == "anthropic":
 		u.Rule = spans.UsageRuleExcludesCache

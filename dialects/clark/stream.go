@@ -86,7 +86,7 @@ func (d *Decoder) again(s *stream, l *line) bool {
 	case seen >= 0 && begins && seen < n-1: // a run counts anew
 		s.seqs = nil
 	case seen >= 0:
-		d.Reject(&input.LineError{Type: l.label(), Field: "seq",
+		d.Reject(&input.LineError{Type: l.label, Field: "seq",
 			Reason: "the same as of a line before; the line is passed over"})
 		return true
 	case n > 0 && l.sequence < s.seqs[n-1] && !begins:

@@ -99,9 +99,7 @@ func (d *Decoder) toolEnd(r *run, m otelagent.Meta, l *line) {
 	failed := isError != nil && *isError
 	c := r.call(id, name, true)
 	result := l.Raw("result")
-	body := object.Of("", result)
-	details := object.Of("", body.Raw("details"))
-	text := textOf(body.List("content"))
+	details, text := object.Of("", object.Of("", result).Raw("details")), textOf(result)
 
 	e := &otelagent.ToolEnded{Meta: m, CallID: id, Name: name}
 	e.Result, e.ChildRunID, e.End = result, d.childOf(r, details), r.endOf(c, details, m)
