@@ -25,14 +25,12 @@ type run struct {
 	callID   string // of the call that certainly spawned it
 	start    start
 	repeats  time.Time // start of the earlier run of that id
-	headless bool      // its agent_start was not seen before its identity
 	inferred bool      // its start was not seen
 
 	nameless  bool // it has no identity, so its id is generated
 	ledger    bool // known from the trajectory alone
 	announced bool // its start was handed out
 	ended     bool
-	passed    bool // a run that does not name it began while a call of it was open
 	mixed     bool // a defect runs_mixed was handed out
 	odd       bool // a defect was handed out that turns are missing
 

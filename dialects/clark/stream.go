@@ -1,6 +1,7 @@
 package clark
 
 import (
+	"cmp"
 	"hash/maphash"
 	"slices"
 	"strconv"
@@ -9,7 +10,6 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // Bounds of what is remembered of streams.
@@ -36,7 +36,6 @@ type stream struct {
 	// mixed is the run, one of the stack, whose children write to the stream at the same time, or which contradicts
 	// itself, because another run does. The lines do not say whose they are.
 	mixed *run
-	ends  int // agent_end lines of its children
 
 	seqs   []int64 // the last ones
 	before uint64  // hash of the line before, if it is of a kind that never comes twice in a row
@@ -120,16 +119,15 @@ func (d *Decoder) event(s *stream, l *line) {
 	}
 	d.announce(r, l.hint())
 	if s.mixed == nil && r.contradicts(l) {
-		s.mixed, s.ends = r, 0
+		s.mixed = r
 		d.mixedLine(s, l)
 		return
 	}
-	r.passed = false
 	if d.handle(r, l); r.ended {
 		d.remove(r)
 	}
 	if r == s.mixed && l.variant == "turn_end" && (s.ledger || r != s.top()) {
-		d.unmix(s, l)
+		s.stack, s.mixed = s.stack[:slices.Index(s.stack, r)+1], nil // which of its children ended is not known
 	}
 }
 
@@ -137,8 +135,7 @@ func (d *Decoder) agentStart(s *stream, l *line) {
 	if len(s.starts) == maxOpen {
 		d.push(s, d.unnamed(s), l)
 	}
-	if top := s.top(); top != nil && top.headless && top.turns == 0 && top.held == nil {
-		top.headless = false
+	if top := s.top(); top != nil && !top.announced && top.held == nil {
 		l.Fail("type", "stands behind the run_identified of its run")
 		return
 	}
@@ -164,23 +161,16 @@ func (d *Decoder) identified(s *stream, l *line) {
 // the number of such runs in the stream.
 func (d *Decoder) unnamed(s *stream) *run {
 	s.made++
-	id := "run"
-	switch {
-	case s.named && s.name != "":
-		return d.newRun(s.name, nil)
-	case s.name != "":
-		id = s.name
-	case d.Settings.Session != "":
-		id = d.Settings.Session
+	id := s.name
+	if !s.named || id == "" {
+		id = cmp.Or(id, d.Settings.Session, "run") + "#" + strconv.FormatInt(s.made, 10)
 	}
-	return d.newRun(id+"#"+strconv.FormatInt(s.made, 10), nil)
+	return d.newRun(id, nil)
 }
 
 // push puts a run that begins with l where it belongs on s.
 func (d *Decoder) push(s *stream, r *run, l *line) {
-	if r.headless = len(s.starts) == 0; r.headless {
-		r.start.meta = d.meta(r, l)
-	} else {
+	if r.start.meta = d.meta(r, l); len(s.starts) > 0 {
 		r.start, s.starts = s.starts[0], s.starts[1:]
 	}
 	if top := s.top(); top != nil {
@@ -198,14 +188,11 @@ func (d *Decoder) push(s *stream, r *run, l *line) {
 		}
 	} else {
 		// It may be nested in a run whose call is open, and end before that continues.
-		for top := s.top(); top != nil && (len(top.openCalls()) == 0 || top.id == r.id || top.passed); top = s.top() {
+		for top := s.top(); top != nil && (len(top.openCalls()) == 0 || top.id == r.id); top = s.top() {
 			d.pop(s)
 		}
 		if p := d.runs[r.parentID]; p != nil && !p.ended { // on another stream
 			r.callID = p.onlyCall()
-		}
-		if top := s.top(); top != nil {
-			top.passed = true
 		}
 	}
 	if len(s.stack) == maxOpen {
@@ -293,7 +280,7 @@ func (r *run) owns(l *line) bool {
 
 // mix records that lines of s from now on may be of parent or of any run inside.
 func (d *Decoder) mix(s *stream, parent *run, l *line) {
-	s.mixed, s.ends = parent, 0
+	s.mixed = parent
 	for _, r := range s.stack {
 		d.announce(r, otelagent.Moment{})
 	}
@@ -305,30 +292,8 @@ func (d *Decoder) mixedLine(s *stream, l *line) {
 	m := d.meta(s.mixed, l)
 	switch l.variant {
 	case "message_start", "message_update":
-		return
-	case "agent_end":
-		s.ends++
+	default:
+		d.mixedRuns(s.mixed, m, "its lines are mixed with those of other runs")
+		d.other(m, l)
 	}
-	d.mixedRuns(s.mixed, m, "its lines are mixed with those of other runs")
-	d.other(m, l)
-}
-
-// unmix ends a mixture when the turn of its run is over. The children ended as they should if as many ends came; else
-// which of them ended is not known.
-func (d *Decoder) unmix(s *stream, l *line) {
-	at := slices.Index(s.stack, s.mixed) + 1
-	children := s.stack[at:]
-	if s.ends < len(children) {
-		children = nil
-	}
-	for _, r := range children {
-		e := &otelagent.RunEnded{Meta: d.meta(r, l)}
-		e.Status = spans.RunStatusCompleted
-		if !l.time.IsZero() {
-			e.End = otelagent.Moment{Time: l.time, Source: spans.TimeSourceBound}
-		}
-		r.ended = true
-		d.Emit(e)
-	}
-	s.stack, s.mixed = s.stack[:at], nil
 }
