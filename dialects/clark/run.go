@@ -135,7 +135,7 @@ func (d *Decoder) begun(s *stream, r *run, l *line) {
 	if l.variant == "run_identified" && !r.ledger {
 		timed, q := *l, d.ledgerOf(r)
 		d.timeOf(r, &timed)
-		if r.callID = q.callID; r.start.meta.Time.IsZero() || q.played {
+		if r.start.meta.Time.IsZero() || q.played {
 			r.start.meta.Time = timed.time
 		}
 	}

@@ -246,10 +246,13 @@ func (d *Decoder) runOf(s *stream, l *line) *run {
 	if top := s.top(); top != nil {
 		return top
 	}
-	switch l.variant {
-	case "turn_start", "provider_request_prepared", "tool_execution_start": // something begins
-	default:
-		if s.last != nil {
+	if s.last != nil {
+		if p := d.runs[s.last.parentID]; s.ledger && p != nil && !p.ended { // a child uses the recorder of its parent
+			return p
+		}
+		switch l.variant {
+		case "turn_start", "provider_request_prepared", "tool_execution_start": // something begins
+		default:
 			return s.last // it is late
 		}
 	}

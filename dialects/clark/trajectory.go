@@ -43,11 +43,6 @@ type ledger struct {
 	kinds  map[string]*kind
 	done   int  // number of the last record that had an event
 	played bool // some are events of their own
-
-	parent *ledger
-	callID string   // of the parent, that certainly spawned the run
-	calls  []string // that are open
-	ended  bool
 }
 
 // kind is the records of one kind of a run in their order, and how many events of it came.
@@ -100,7 +95,7 @@ func (q *ledger) kindOf(l *line) *kind {
 // add takes a record, whose line is kept for WithTrajectory, and returns what is known of its run.
 func (t *journal) add(l, kept *line) *ledger {
 	t.number++
-	q, size := t.owner(l), recordSize
+	q, size := t.ledger(l.stream), recordSize
 	if kept != nil {
 		size += len(l.raw)
 	}
@@ -110,34 +105,6 @@ func (t *journal) add(l, kept *line) *ledger {
 		if kept != nil {
 			t.lined = append(t.lined, rec)
 		}
-	}
-	return q
-}
-
-// owner returns the run of a record. A child that uses the recorder of its parent gives its id to all records behind
-// its end: those are the parent's.
-func (t *journal) owner(l *line) *ledger {
-	q, call := t.ledger(l.stream), l.String("tool_call_id")
-	for n := 0; n < maxOpen && q.ended && q.parent != nil && l.variant != "run_identified"; n++ {
-		q = q.parent
-	}
-	switch l.variant {
-	case "run_identified":
-		q.parent, q.callID, q.calls, q.ended = nil, "", nil, false
-		if id := l.outer.String("parent_run_id"); id != "" {
-			q.parent = t.runs[id]
-		}
-		if q.parent != nil && len(q.parent.calls) == 1 {
-			q.callID = q.parent.calls[0]
-		}
-	case "tool_execution_start":
-		if len(q.calls) < maxCalls {
-			q.calls = append(q.calls, call)
-		}
-	case "tool_execution_end":
-		q.calls = slices.DeleteFunc(q.calls, func(c string) bool { return c == call })
-	case "agent_end":
-		q.ended = true
 	}
 	return q
 }
