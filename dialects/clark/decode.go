@@ -113,7 +113,7 @@ func (d *Decoder) endTurn(r *run) {
 
 // beginTurn hands out the start of the next turn; e.Index is a lower bound of its index.
 func (d *Decoder) beginTurn(r *run, e *otelagent.TurnStarted) {
-	if r.parentID != "" && r.turns == 0 {
+	if r.ParentID != "" && r.turns == 0 {
 		e.Trigger = spans.TriggerSubAgent
 	}
 	e.Index = max(e.Index, r.turns)

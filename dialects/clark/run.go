@@ -10,22 +10,17 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Bounds of what is remembered.
 const (
-	maxRuns  = 4096
+	maxRuns  = 4096 // that are remembered
 	maxCalls = 1024 // of a turn
 )
 
 // run is what is remembered of a run, open or ended.
 type run struct {
-	id, session, parentID string
-
-	identity []byte // as it was spelled, a copy; nil without one
-	extra    []byte // members of the line of the identity that are not clark-agent's
-	callID   string // of the call that certainly spawned it
-	start    start
-	repeats  time.Time // start of the earlier run of that id
-	inferred bool      // its start was not seen
+	otelagent.RunStarted        // its start, with what identifies it
+	extra                []byte // members of the line of its identity that are not clark-agent's
+	startExtra           []byte // the same of its agent_start
+	repeats              time.Time
 
 	nameless  bool // it has no identity, so its id is generated
 	ledger    bool // known from the trajectory alone
@@ -58,12 +53,6 @@ type turn struct {
 	batch   bool // two calls were open at once
 }
 
-// start is an agent_start.
-type start struct {
-	meta  otelagent.Meta
-	extra []byte // members that are not clark-agent's
-}
-
 // when is the time of an event: stated, else of its arrival.
 func when(m otelagent.Meta) time.Time {
 	if m.Time.IsZero() {
@@ -78,78 +67,91 @@ func (r *run) over() bool { return r.open && failed(r.reply) }
 // replied reports whether l has the last reply of r.
 func (r *run) replied(l *line) bool { return l.msg.raw != nil && bytes.Equal(r.reply.raw, l.msg.raw) }
 
+// owns reports whether l says that it is of r: it is about one of its open calls, or ends its turn.
+func (r *run) owns(l *line) bool {
+	switch l.variant {
+	case "tool_execution_start", "tool_execution_update", "tool_execution_end":
+		return r.knows(l.String("tool_call_id"))
+	}
+	return l.variant == "turn_end" && r.replied(l)
+}
+
 // contradicts reports whether l cannot be of r: it is a second reply to one request, or ends a turn with another reply.
 func (r *run) contradicts(l *line) bool {
-	if r.reply.raw == nil || r.thrown || r.attempt < 0 {
-		return false
-	}
-	return l.variant == "message_end" && l.msg.assistant() && r.open ||
-		l.variant == "turn_end" && l.msg.raw != nil && !r.replied(l)
+	return r.reply.raw != nil && !r.thrown && r.attempt >= 0 && (r.open && l.variant == "message_end" && l.msg.assistant() ||
+		l.variant == "turn_end" && l.msg.raw != nil && !r.replied(l))
 }
 
-// newRun makes the run of an identity, or of a record, which has the same keys; with nil that of a run without any.
-func (d *Decoder) newRun(id string, o *object.Object) *run {
-	r := &run{id: id, turn: turn{attempt: -1}, session: d.Settings.Session, nameless: o == nil}
-	text := func(key string) string {
-		s, _ := rawjson.String(o.Raw(key))
-		return s
-	}
-	r.parentID = text("parent_run_id")
-	parent := d.runs[r.parentID]
-	switch conversation := text("conversation_id"); {
+// begin makes the run of an identity, or of a record, which has the same keys; with nil one without identity. It began
+// at the oldest agent_start of s that has no run, else at l.
+func (d *Decoder) begin(s *stream, id string, identity *object.Object, l *line) *run {
+	r := &run{nameless: identity == nil, ledger: s.ledger, turn: turn{attempt: -1}}
+	r.RunInfo = otelagent.RunInfo{ID: id, SessionID: d.Settings.Session, Dialect: Dialect, Agent: d.Settings.Agent,
+		Provider: d.Settings.Provider}
+	r.ParentID, _ = rawjson.String(identity.Raw("parent_run_id"))
+	conversation, _ := rawjson.String(identity.Raw("conversation_id"))
+	parent := d.runs[r.ParentID]
+	switch {
 	case r.nameless:
 	case conversation != "":
-		r.session = conversation
-	case r.parentID == "":
-		r.session = id
+		r.SessionID = conversation
+	case r.ParentID == "":
+		r.SessionID = id
 	case parent != nil:
-		r.session = parent.session
-	case intOf(o.Raw("depth"), 0) <= 1: // its parent is the root
-		r.session = r.parentID
+		r.SessionID = parent.SessionID
+	case intOf(identity.Raw("depth"), 0) <= 1: // its parent is the root
+		r.SessionID = r.ParentID
 	}
-	return r
-}
+	if parent != nil && parent.SessionID != r.SessionID {
+		r.ParentSessionID = parent.SessionID
+	}
+	if r.ledger {
+		r.Recording = spans.RecordingLedger
+	}
+	if r.Meta = d.meta(r, l); len(s.starts) > 0 {
+		r.Meta, r.startExtra = s.starts[0].meta, s.starts[0].extra
+		s.starts = s.starts[1:]
+	}
+	r.Session, r.Run = r.SessionID, id
 
-// begun remembers a run that began with l.
-func (d *Decoder) begun(s *stream, r *run, l *line) {
-	r.ledger = s.ledger
-	old := d.runs[r.id]
+	old := d.runs[id]
 	switch {
 	case old == nil:
 		if len(d.order) == maxRuns {
 			delete(d.runs, d.order[0])
 			d.order = d.order[1:]
 		}
-		d.order = append(d.order, r.id)
+		d.order = append(d.order, id)
 	case old.ledger && !r.ledger: // the same run, known from its events now
 		if old.ended = true; r.nameless {
-			r.start.meta.Time = old.start.meta.Time
+			r.Time = old.Time
 		}
-	case !old.ended:
+	default:
 		d.abandon(old)
 		d.remove(old)
 	}
-	if d.runs[r.id] = r; old != nil {
-		r.repeats = old.start.meta.Time
-	}
-	if l.variant == "run_identified" && !r.ledger {
-		timed, q := *l, d.ledgerOf(r)
-		d.timeOf(r, &timed)
-		if r.start.meta.Time.IsZero() || q.played {
-			r.start.meta.Time = timed.time
+	if old != nil {
+		if r.repeats = old.Time; r.repeats.IsZero() {
+			r.repeats = old.Start.Time
+		}
+		if r.repeats.IsZero() {
+			r.repeats = time.Unix(0, 1) // the Recorder gives it to an unknown start
 		}
 	}
-	r.start.meta.Session, r.start.meta.Run = r.session, r.id
+	d.runs[id] = r
+	if l.variant == "run_identified" && !r.ledger {
+		timed := *l
+		d.timeOf(r, &timed)
+		if r.Time.IsZero() || d.ledgerOf(r).played {
+			r.Time = timed.time
+		}
+	}
+	return r
 }
 
 // meta is that of an event of r that l becomes.
 func (d *Decoder) meta(r *run, l *line) otelagent.Meta {
-	return otelagent.Meta{Session: r.session, Run: r.id, Time: l.time, Arrived: d.Arrived, Seq: d.Seq}
-}
-
-// timeless is the Meta of what happened at an unknown time after the last line of r.
-func (d *Decoder) timeless(r *run) otelagent.Meta {
-	return otelagent.Meta{Session: r.session, Run: r.id, Seq: d.Seq}
+	return otelagent.Meta{Session: r.Session, Run: r.Run, Time: l.time, Arrived: d.Arrived, Seq: d.Seq}
 }
 
 // announce hands out the start of r, once. Hint is the start where its line has no time.
@@ -158,29 +160,14 @@ func (d *Decoder) announce(r *run, hint otelagent.Moment) {
 		return
 	}
 	r.announced = true
-	m := r.start.meta
-	e := &otelagent.RunStarted{Meta: m, RunInfo: otelagent.RunInfo{
-		ID: r.id, SessionID: r.session, ParentID: r.parentID, ParentToolCallID: r.callID, Metadata: r.identity,
-		Agent: d.Settings.Agent, Provider: d.Settings.Provider, Dialect: Dialect, Inferred: r.inferred,
-	}}
-	if r.ledger {
-		e.Recording = spans.RecordingLedger
-	}
-	if p := d.runs[r.parentID]; p != nil && p.session != r.session {
-		e.ParentSessionID = p.session
-	}
-	if when(m).IsZero() {
-		if !r.repeats.IsZero() && !hint.Time.After(r.repeats) { // both would be one run
-			hint = otelagent.Moment{Time: r.repeats.Add(1), Source: spans.TimeSourceBound}
+	if when(r.Meta).IsZero() {
+		if r.Start = hint; !r.repeats.IsZero() && !hint.Time.After(r.repeats) { // both would be one run
+			r.Start = otelagent.Moment{Time: r.repeats.Add(1), Source: spans.TimeSourceBound}
 		}
-		e.Start, r.start.meta.Time = hint, hint.Time
 	}
-	if r.start.meta.Time.IsZero() {
-		r.start.meta.Time = time.Unix(0, 1) // the Recorder gives it to an unknown start
-	}
-	d.Emit(e)
-	d.keep(m, "agent_start", r.start.extra)
-	d.keep(m, "run_identified", r.extra)
+	d.Emit(&r.RunStarted)
+	d.keep(r.Meta, "agent_start", r.startExtra)
+	d.keep(r.Meta, "run_identified", r.extra)
 	if r.held != nil {
 		d.beginTurn(r, r.held)
 	}
@@ -189,7 +176,7 @@ func (d *Decoder) announce(r *run, hint otelagent.Moment) {
 // holds keeps the first turn_start of a recorded run that has no time yet: the next line may have one.
 func (d *Decoder) holds(r *run, l *line) bool {
 	if r.announced || r.held != nil || r.ledger || d.Settings.Live || l.variant != "turn_start" ||
-		!l.time.IsZero() || !r.start.meta.Time.IsZero() || l.Rest() != nil {
+		!l.time.IsZero() || !r.Time.IsZero() || l.Rest() != nil {
 		return false
 	}
 	r.held = &otelagent.TurnStarted{Meta: d.meta(r, l)}
@@ -203,7 +190,7 @@ func (d *Decoder) abandon(r *run) {
 	}
 	d.announce(r, otelagent.Moment{})
 	d.endFromReply(r)
-	e := &otelagent.RunEnded{Meta: d.timeless(r)}
+	e := &otelagent.RunEnded{Meta: otelagent.Meta{Session: r.Session, Run: r.Run, Seq: d.Seq}}
 	e.Status = spans.RunStatusAborted
 	if failed(r.reply) {
 		e.Status, e.Word, e.Error = spans.RunStatusError, r.reply.String("stop_reason"), r.reply.String("error_message")
@@ -221,13 +208,5 @@ func (d *Decoder) endFromReply(r *run) {
 		return
 	}
 	r.closed, r.before = true, r.reply
-	d.Emit(d.turnEnd(r, d.timeless(r), r.reply, r.usage))
-}
-
-// mixedRuns hands out once for a run that its lines are mixed with those of others.
-func (d *Decoder) mixedRuns(r *run, m otelagent.Meta, detail string) {
-	if !r.mixed {
-		r.mixed = true
-		d.Emit(&otelagent.DefectFound{Meta: m, Code: spans.DefectRunsMixed, Detail: detail})
-	}
+	d.Emit(d.turnEnd(r, otelagent.Meta{Session: r.Session, Run: r.Run, Seq: d.Seq}, r.reply, r.usage))
 }

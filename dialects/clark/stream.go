@@ -10,6 +10,7 @@ import (
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // Bounds of what is remembered of streams.
@@ -61,6 +62,12 @@ func (s *stream) top() *run {
 	return s.stack[len(s.stack)-1]
 }
 
+// start is an agent_start, with the members that are not clark-agent's.
+type start struct {
+	meta  otelagent.Meta
+	extra []byte
+}
+
 // neverTwice are the variants of which two lines in a row that are spelled alike are one line written twice.
 var neverTwice = []string{"run_identified", "turn_start", "turn_end", "message_end", "agent_end"}
 
@@ -71,7 +78,7 @@ func (d *Decoder) again(s *stream, l *line) bool {
 	if l.sequence < 0 {
 		before := s.before
 		s.before = 0
-		if slices.Contains(neverTwice, l.variant) && s.mixed == nil && len(s.starts) < 2 {
+		if slices.Contains(neverTwice, l.variant) && s.mixed == nil {
 			s.before = maphash.Bytes(hashSeed, l.raw)
 		}
 		if s.before == 0 || s.before != before {
@@ -106,7 +113,7 @@ func (d *Decoder) event(s *stream, l *line) {
 		return
 	}
 	for s.mixed == nil && len(s.starts) > 0 { // no identity follows: the run has none
-		d.push(s, d.unnamed(s), l)
+		d.push(s, d.begin(s, d.unnamed(s), nil, l), l)
 	}
 	r := d.runOf(s, l)
 	if s.mixed != nil && !r.owns(l) {
@@ -119,7 +126,7 @@ func (d *Decoder) event(s *stream, l *line) {
 	}
 	d.announce(r, l.hint())
 	if s.mixed == nil && r.contradicts(l) {
-		s.mixed = r
+		d.mix(s, r, l, "its lines are mixed with those of other runs")
 		d.mixedLine(s, l)
 		return
 	}
@@ -133,7 +140,7 @@ func (d *Decoder) event(s *stream, l *line) {
 
 func (d *Decoder) agentStart(s *stream, l *line) {
 	if len(s.starts) == maxOpen {
-		d.push(s, d.unnamed(s), l)
+		d.push(s, d.begin(s, d.unnamed(s), nil, l), l)
 	}
 	if top := s.top(); top != nil && !top.announced && top.held == nil {
 		l.Fail("type", "stands behind the run_identified of its run")
@@ -149,62 +156,49 @@ func (d *Decoder) identified(s *stream, l *line) {
 		o.Fail("run_id", "want a string that is not empty; the run is one without identity")
 		return
 	}
-	r := d.newRun(id, o)
-	r.identity, r.extra = slices.Clone(l.Raw("identity")), l.Rest()
-	d.push(s, r, l)
-	if parent := d.runs[r.parentID]; len(s.starts) > 0 && s.mixed == nil && slices.Contains(s.stack, parent) {
-		d.mix(s, parent, l) // a sibling began as well
-	}
-}
-
-// unnamed makes a run without an identity: its id is made of the name of its stream, else of the session as set, and
-// the number of such runs in the stream.
-func (d *Decoder) unnamed(s *stream) *run {
-	s.made++
-	id := s.name
-	if !s.named || id == "" {
-		id = cmp.Or(id, d.Settings.Session, "run") + "#" + strconv.FormatInt(s.made, 10)
-	}
-	return d.newRun(id, nil)
-}
-
-// push puts a run that begins with l where it belongs on s.
-func (d *Decoder) push(s *stream, r *run, l *line) {
-	if r.start.meta = d.meta(r, l); len(s.starts) > 0 {
-		r.start, s.starts = s.starts[0], s.starts[1:]
-	}
 	if top := s.top(); top != nil {
 		d.announce(top, otelagent.Moment{})
 	}
-	d.begun(s, r, l)
-	if s.mixed != nil && (r.nameless || r.parentID != s.mixed.id) {
+	r := d.begin(s, id, o, l)
+	r.Metadata, r.extra = slices.Clone(l.Raw("identity")), l.Rest()
+	d.push(s, r, l)
+}
+
+// unnamed returns the id of a run without an identity: the name of its stream, if that is the id of a run; else it is
+// made of that name, else of the session as set, and the number of such runs in the stream.
+func (d *Decoder) unnamed(s *stream) string {
+	s.made++
+	if s.named && s.name != "" {
+		return s.name
+	}
+	return cmp.Or(s.name, d.Settings.Session, "run") + "#" + strconv.FormatInt(s.made, 10)
+}
+
+// push puts a run that began with l where it belongs on s.
+func (d *Decoder) push(s *stream, r *run, l *line) {
+	if s.mixed != nil && (r.nameless || r.ParentID != s.mixed.ID) {
 		s.mixed = nil
 	}
-	at := slices.IndexFunc(s.stack, func(o *run) bool { return r.parentID != "" && o.id == r.parentID })
-	if at >= 0 {
-		r.callID = s.stack[at].onlyCall()
-		for s.mixed == nil && len(s.stack) > at+1 && s.top().over() {
-			d.pop(s)
+	at := slices.IndexFunc(s.stack, func(o *run) bool { return r.ParentID != "" && o.ID == r.ParentID })
+	for top := s.top(); top != nil && s.mixed == nil; top = s.top() {
+		// Without a parent in s it may be nested in a run whose call is open, and end before that continues.
+		if at >= 0 && (len(s.stack) == at+1 || !top.over()) || at < 0 && len(top.openCalls()) > 0 {
+			break
 		}
-	} else {
-		// It may be nested in a run whose call is open, and end before that continues.
-		for top := s.top(); top != nil && (len(top.openCalls()) == 0 || top.id == r.id); top = s.top() {
-			d.pop(s)
-		}
-		if p := d.runs[r.parentID]; p != nil && !p.ended { // on another stream
-			r.callID = p.onlyCall()
-		}
+		d.pop(s)
+	}
+	if p := d.runs[r.ParentID]; p != nil && !p.ended {
+		r.ParentToolCallID = p.onlyCall()
 	}
 	if len(s.stack) == maxOpen {
 		oldest := max(0, slices.Index(s.stack, s.mixed)+1) // a child, where children are mixed
 		d.abandon(s.stack[oldest])
 		s.stack = slices.Delete(s.stack, oldest, oldest+1)
 	}
-	s.stack = append(s.stack, r)
-	if s.mixed != nil {
+	if s.stack = append(s.stack, r); s.mixed != nil {
 		d.announce(r, otelagent.Moment{})
-	} else if at >= 0 && len(s.stack) > at+2 {
-		d.mix(s, d.runs[r.parentID], l)
+	} else if at >= 0 && (len(s.stack) > at+2 || len(s.starts) > 0) { // a sibling has not ended, or began as well
+		d.mix(s, s.stack[at], l, "the lines of several of its children are mixed")
 	}
 }
 
@@ -247,7 +241,7 @@ func (d *Decoder) runOf(s *stream, l *line) *run {
 		return top
 	}
 	if s.last != nil {
-		if p := d.runs[s.last.parentID]; s.ledger && p != nil && !p.ended { // a child uses the recorder of its parent
+		if p := d.runs[s.last.ParentID]; s.ledger && p != nil && !p.ended { // a child uses the recorder of its parent
 			return p
 		}
 		switch l.variant {
@@ -259,44 +253,31 @@ func (d *Decoder) runOf(s *stream, l *line) *run {
 	if old := d.runs[s.name]; s.named && !s.ledger && old != nil && !old.ended { // on another stream
 		return old
 	}
-	r := d.unnamed(s)
-	if s.ledger && s.named {
-		r = d.newRun(s.name, l.outer)
+	id, identity := s.name, l.outer
+	if !s.ledger || !s.named {
+		id, identity = d.unnamed(s), nil
 	}
-	r.inferred = true
-	r.start.meta = d.meta(r, l)
-	d.begun(s, r, l)
+	r := d.begin(s, id, identity, l)
+	r.Inferred = true
 	s.stack = append(s.stack, r)
 	return r
 }
 
-// owns reports whether l says that it is of r: it is about one of its open calls, or ends its turn.
-func (r *run) owns(l *line) bool {
-	switch l.variant {
-	case "tool_execution_start", "tool_execution_update", "tool_execution_end":
-		return r.knows(l.String("tool_call_id"))
-	case "turn_end":
-		return r.replied(l)
-	}
-	return false
-}
-
-// mix records that lines of s from now on may be of parent or of any run inside.
-func (d *Decoder) mix(s *stream, parent *run, l *line) {
-	s.mixed = parent
+// mix records that lines of s from now on may be of r or of other runs.
+func (d *Decoder) mix(s *stream, r *run, l *line, detail string) {
+	s.mixed = r
 	for _, r := range s.stack {
 		d.announce(r, otelagent.Moment{})
 	}
-	d.mixedRuns(parent, d.meta(parent, l), "the lines of several of its children are mixed")
+	if !r.mixed {
+		r.mixed = true
+		d.Emit(&otelagent.DefectFound{Meta: d.meta(r, l), Code: spans.DefectRunsMixed, Detail: detail})
+	}
 }
 
 // mixedLine keeps a line whose run is not known on the run that is mixed, pieces and beginnings of messages excepted.
 func (d *Decoder) mixedLine(s *stream, l *line) {
-	m := d.meta(s.mixed, l)
-	switch l.variant {
-	case "message_start", "message_update":
-	default:
-		d.mixedRuns(s.mixed, m, "its lines are mixed with those of other runs")
-		d.other(m, l)
+	if l.variant != "message_start" && l.variant != "message_update" {
+		d.other(d.meta(s.mixed, l), l)
 	}
 }

@@ -103,8 +103,8 @@ func (d *Decoder) toolEnd(r *run, m otelagent.Meta, l *line) {
 
 	e := &otelagent.ToolEnded{Meta: m, CallID: id, Name: name}
 	e.Result, e.ChildRunID, e.End = result, d.childOf(r, details), r.endOf(c, details, m)
-	if child := d.runs[e.ChildRunID]; child != nil && child.session != r.session {
-		e.ChildSessionID = child.session
+	if child := d.runs[e.ChildRunID]; child != nil && child.SessionID != r.SessionID {
+		e.ChildSessionID = child.SessionID
 	}
 	if !c.started {
 		call := otelagent.ToolCall{ID: id, Name: name, Args: c.args}
@@ -138,7 +138,7 @@ func (d *Decoder) childOf(r *run, details *object.Object) string {
 	}
 	for _, raw := range details.All() {
 		s, _ := rawjson.String(raw)
-		if child := d.runs[s]; child != nil && child.parentID == r.id {
+		if child := d.runs[s]; child != nil && child.ParentID == r.ID {
 			return s
 		}
 	}

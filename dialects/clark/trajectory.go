@@ -116,7 +116,7 @@ func (d *Decoder) ledgerOf(r *run) *ledger {
 		d.trajectory.nameless = true
 		return d.trajectory.ledger("")
 	}
-	return d.trajectory.ledger(r.id)
+	return d.trajectory.ledger(r.ID)
 }
 
 // known reports whether the run of an id is known from events.
@@ -168,7 +168,7 @@ func (d *Decoder) record(l *line) {
 	if l.variant == "" {
 		m := otelagent.Meta{Run: l.stream, Time: l.time, Arrived: d.Arrived, Seq: d.Seq}
 		if r := d.runs[l.stream]; r != nil {
-			m.Session = r.session
+			m.Session = r.SessionID
 		}
 		d.other(m, l)
 		return
