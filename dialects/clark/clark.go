@@ -35,7 +35,7 @@ func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error]
 // Limits of what it remembers:
 //   - 64 open runs of one stream, 1,024 streams, 4,096 runs; beyond them the oldest is forgotten
 //   - 1,024 calls of a turn, and 64 MiB of the trajectory, where a record takes 256 bytes and one that WithTrajectory
-//     gives its line as well; beyond them the newest is passed over
+//     gives its line as well, and a run 2 KiB; beyond them the newest is passed over
 type Decoder struct {
 	shell.Shell
 	runs       map[string]*run // by id: of each id the last to start

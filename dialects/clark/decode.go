@@ -50,10 +50,8 @@ func (d *Decoder) handle(r *run, l *line) {
 		d.other(m, l)
 	case "context_transform_applied":
 		d.transform(r, m, l)
-	case "tool_gate_applied":
+	case "tool_gate_applied", "tool_gate_conflict_resolved":
 		d.gate(r, m, l)
-	case "tool_gate_conflict_resolved":
-		d.conflict(r, m, l)
 	case "provider_request_prepared":
 		d.request(r, m, l)
 	default:

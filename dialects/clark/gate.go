@@ -50,21 +50,20 @@ func (d *Decoder) permission(m otelagent.Meta, p otelagent.PermissionEvaluation)
 	d.Emit(&otelagent.PermissionEvaluated{Meta: m, PermissionEvaluation: p})
 }
 
-// listed is an evaluation of gates that allows a list of tools: it denies when there are none.
-func listed(names []string, pattern []byte) otelagent.PermissionEvaluation {
-	p := otelagent.PermissionEvaluation{Action: spans.ActionAllow, Source: sourceGate, Derived: true,
-		Pattern: string(pattern)}
-	if len(names) == 0 {
-		p.Action = spans.ActionDeny
+// derived is an evaluation that follows from what gates said.
+func derived(allow bool) otelagent.PermissionEvaluation {
+	p := otelagent.PermissionEvaluation{Action: spans.ActionDeny, Source: sourceGate, Derived: true}
+	if allow {
+		p.Action = spans.ActionAllow
 	}
 	return p
 }
 
-// allowed reads the allow list of l as that of the plugin under a key.
-func (d *Decoder) allowed(r *run, m otelagent.Meta, l *line, key string) (gate, otelagent.PermissionEvaluation) {
+// gate reads one gate's allow list, or how disjoint lists were repaired. A gate that did not constrain decided nothing.
+func (d *Decoder) gate(r *run, m otelagent.Meta, l *line) {
 	d.within(r, m, l)
+	g, resolved := gate{l.String("plugin"), map[string]bool{}}, l.variant == "tool_gate_conflict_resolved"
 	var names []string
-	g := gate{l.String(key), map[string]bool{}}
 	for _, raw := range l.List("allow") {
 		if name, ok := rawjson.String(raw); ok {
 			names = append(names, name)
@@ -72,30 +71,22 @@ func (d *Decoder) allowed(r *run, m otelagent.Meta, l *line, key string) (gate, 
 		}
 	}
 	r.learn(names)
-	p := listed(names, l.Raw("allow"))
-	p.DecidedBy = g.plugin
-	return g, p
-}
-
-// gate reads one gate's allow list. One that did not constrain decided nothing.
-func (d *Decoder) gate(r *run, m otelagent.Meta, l *line) {
-	g, p := d.allowed(r, m, l, "plugin")
-	if !l.Has("allow") {
+	p := derived(resolved || len(names) > 0)
+	p.Pattern = string(l.Raw("allow"))
+	switch {
+	case resolved:
+		g.plugin = l.String("chosen_plugin")
+		p.Reason, p.Outcome = l.String("reason"), outcomeResolved
+		p.Options, p.Option = l.Raw("plugins"), g.plugin
+		r.gates = nil
+	case !l.Has("allow"):
 		d.other(m, l)
 		return
 	}
+	p.DecidedBy = g.plugin
 	if len(r.gates) < maxCatalogue {
 		r.gates = append(r.gates, g)
 	}
-	d.permission(m, p)
-}
-
-// conflict reads how disjoint allow lists were repaired.
-func (d *Decoder) conflict(r *run, m otelagent.Meta, l *line) {
-	g, p := d.allowed(r, m, l, "chosen_plugin")
-	p.Action, p.Reason, p.Outcome = spans.ActionAllow, l.String("reason"), outcomeResolved
-	p.Options, p.Option = l.Raw("plugins"), g.plugin
-	r.gates = []gate{g}
 	d.permission(m, p)
 }
 
@@ -105,16 +96,12 @@ func (d *Decoder) offered(r *run, m otelagent.Meta, l *line) {
 	offered, pattern := []string{}, []byte{'['}
 	for _, tool := range l.List("tools") {
 		name, ok := rawjson.String(tool) // of a record
-		if o := object.Of("", tool); o.Has("name") {
-			name, ok = o.String("name"), true
-		}
 		if !ok {
-			continue
+			name, ok = rawjson.String(object.Of("", tool).Raw("name"))
 		}
-		if len(offered) > 0 {
-			pattern = append(pattern, ',')
+		if ok {
+			offered, pattern = append(offered, name), append(rawjson.Quote(pattern, name), ',')
 		}
-		offered, pattern = append(offered, name), rawjson.Quote(pattern, name)
 	}
 	r.learn(offered)
 	gates, before := r.gates, r.hidden
@@ -122,20 +109,21 @@ func (d *Decoder) offered(r *run, m otelagent.Meta, l *line) {
 		return
 	}
 	var missing, extra []string
+	denied := map[string]string{} // names of the gates by hidden tool
 	for _, name := range r.catalogue {
-		in, allowed := slices.Contains(offered, name), len(refusing(gates, name)) == 0
+		by, in := refusing(gates, name), slices.Contains(offered, name)
 		switch {
-		case in && !allowed:
+		case in && len(by) > 0:
 			extra = append(extra, name)
-		case !in && allowed:
+		case !in && len(by) == 0:
 			missing = append(missing, name)
 		}
 		if !in {
-			r.hidden = append(r.hidden, name)
+			r.hidden, denied[name] = append(r.hidden, name), strings.Join(by, ", ")
 		}
 	}
-	p := listed(offered, append(pattern, ']'))
-	p.Outcome = outcomeOffered
+	p := derived(len(offered) > 0)
+	p.Pattern, p.Outcome = string(append(bytes.TrimSuffix(pattern, []byte{','}), ']')), outcomeOffered
 	var why []string
 	if len(missing) > 0 {
 		why = append(why, "allowed and not offered: "+strings.Join(missing, ", "))
@@ -148,9 +136,9 @@ func (d *Decoder) offered(r *run, m otelagent.Meta, l *line) {
 	}
 	d.permission(m, p)
 	for _, name := range r.hidden {
-		if by := refusing(gates, name); len(by) > 0 && !slices.Contains(before, name) {
-			p := listed(nil, nil)
-			p.Tool, p.DecidedBy = name, strings.Join(by, ", ")
+		if !slices.Contains(before, name) && !slices.Contains(missing, name) {
+			p := derived(false)
+			p.Tool, p.DecidedBy = name, denied[name]
 			d.permission(m, p)
 		}
 	}

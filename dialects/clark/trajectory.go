@@ -18,8 +18,8 @@ import (
 const (
 	// maxRecordSize bounds what is remembered of records, in bytes.
 	maxRecordSize = 64 << 20
-	// recordSize is about what a record takes without its line.
-	recordSize = 256
+	// recordSize is about what a record takes without its line, ledgerSize what is remembered of a run.
+	recordSize, ledgerSize = 256, 2048
 )
 
 // journal brings events and records together: the n-th event of a kind in a run has the time of the n-th record of
@@ -69,7 +69,7 @@ func (t *journal) ledger(id string) *ledger {
 		if t.runs == nil {
 			t.runs = map[string]*ledger{}
 		}
-		if t.room(recordSize) {
+		if t.room(ledgerSize) {
 			t.runs[id] = q
 		}
 	}
@@ -85,11 +85,10 @@ func (t *journal) room(size int) bool {
 
 // kindOf returns the records of q that are of one kind with l.
 func (q *ledger) kindOf(l *line) *kind {
-	key := l.variant + " " + l.String("tool_call_id")
-	if q.kinds[key] == nil {
-		q.kinds[key] = &kind{}
+	if q.kinds[l.variant] == nil {
+		q.kinds[l.variant] = &kind{}
 	}
-	return q.kinds[key]
+	return q.kinds[l.variant]
 }
 
 // add takes a record, whose line is kept for WithTrajectory, and returns what is known of its run.
