@@ -46,7 +46,8 @@ type Decoder struct {
 
 // NewDecoder returns a Decoder that has met no runs.
 func NewDecoder(opts ...input.Option) *Decoder {
-	return &Decoder{Shell: shell.New(Dialect, opts...), runs: map[string]*run{}}
+	return &Decoder{Shell: shell.New(Dialect, opts...), runs: map[string]*run{},
+		trajectory: journal{runs: map[string]*ledger{}}}
 }
 
 // WithTrajectory gives d the trajectory of what it will read: its records give the events their times. It returns d.

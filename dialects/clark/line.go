@@ -199,13 +199,19 @@ func (l *line) check() bool {
 	return ok
 }
 
-// hint returns the time at which the run of l, its first line, began at the latest; zero where that is not known.
-func (l *line) hint() (at otelagent.Moment) {
-	if t := l.msg.time(); !t.IsZero() {
-		at = otelagent.Moment{Time: t, Source: spans.TimeSourceMessage}
+// hint is when the run of l, its first line that can say so, began: at the time of its first message, else when the
+// line was written or after the messages that it continues, at the latest.
+func (l *line) hint() otelagent.Moment {
+	if t := l.msg.time(); l.time.IsZero() && !t.IsZero() {
+		return otelagent.Moment{Time: t, Source: spans.TimeSourceMessage}
 	}
-	if !l.time.IsZero() {
-		at = otelagent.Moment{Time: l.time, Source: spans.TimeSourceBound}
+	at := otelagent.Moment{Time: l.time, Source: spans.TimeSourceBound}
+	if at.Time.IsZero() && l.payload != nil {
+		for _, msg := range eventsOf(l.List("messages")) {
+			if msg.Time.After(at.Time) {
+				at.Time = msg.Time
+			}
+		}
 	}
 	return at
 }

@@ -160,10 +160,12 @@ func (d *Decoder) announce(r *run, hint otelagent.Moment) {
 		return
 	}
 	r.announced = true
-	if when(r.Meta).IsZero() {
-		if r.Start = hint; !r.repeats.IsZero() && !hint.Time.After(r.repeats) { // both would be one run
-			r.Start = otelagent.Moment{Time: r.repeats.Add(1), Source: spans.TimeSourceBound}
-		}
+	switch {
+	case !when(r.Meta).IsZero():
+	case !r.repeats.IsZero() && !hint.Time.After(r.repeats): // both would be one run
+		r.Start = otelagent.Moment{Time: r.repeats.Add(1), Source: spans.TimeSourceBound}
+	case !hint.Time.IsZero():
+		r.Start = hint
 	}
 	d.Emit(&r.RunStarted)
 	d.keep(r.Meta, "agent_start", r.startExtra)

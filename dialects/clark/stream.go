@@ -124,7 +124,9 @@ func (d *Decoder) event(s *stream, l *line) {
 	if d.holds(r, l) {
 		return
 	}
-	d.announce(r, l.hint())
+	if !r.announced {
+		d.announce(r, l.hint())
+	}
 	if s.mixed == nil && r.contradicts(l) {
 		d.mix(s, r, l, "its lines are mixed with those of other runs")
 		d.mixedLine(s, l)

@@ -31,8 +31,7 @@ type journal struct {
 	source   io.Reader          // of WithTrajectory, until it was read
 	lines    int64              // of it
 	lined    []*record          // of it, in order
-	size     int                // of what is remembered
-	full     bool               // size is the bound, so that no more is remembered
+	size     int                // of what is remembered; beyond the bound that of what is not, as well
 	number   int                // of records
 	last     string             // run and sequence number of the record before
 }
@@ -40,7 +39,7 @@ type journal struct {
 // ledger is what records say of one run.
 type ledger struct {
 	id     string
-	kinds  map[string]*kind
+	kinds  map[string]kind
 	done   int  // number of the last record that had an event
 	played bool // some are events of their own
 }
@@ -52,7 +51,7 @@ type kind struct {
 }
 
 // waiting returns the records whose events did not come.
-func (k *kind) waiting() []*record { return k.records[min(k.events, len(k.records)):] }
+func (k kind) waiting() []*record { return k.records[min(k.events, len(k.records)):] }
 
 type record struct {
 	time   time.Time
@@ -61,47 +60,29 @@ type record struct {
 	line   *line // of records that come by WithTrajectory, until an event of it comes
 }
 
-// ledger returns that of a run id.
+// ledger returns that of a run id. It is a new one each time beyond the bound.
 func (t *journal) ledger(id string) *ledger {
 	q := t.runs[id]
 	if q == nil {
-		q = &ledger{id: id, kinds: map[string]*kind{}}
-		if t.runs == nil {
-			t.runs = map[string]*ledger{}
-		}
-		if t.room(ledgerSize) {
+		q = &ledger{id: id, kinds: map[string]kind{}}
+		if t.size += ledgerSize; t.size <= maxRecordSize {
 			t.runs[id] = q
 		}
 	}
 	return q
 }
 
-// room reports whether that many bytes more may be remembered.
-func (t *journal) room(size int) bool {
-	t.full = t.full || t.size+size > maxRecordSize
-	t.size += size
-	return !t.full
-}
-
-// kindOf returns the records of q that are of one kind with l.
-func (q *ledger) kindOf(l *line) *kind {
-	if q.kinds[l.variant] == nil {
-		q.kinds[l.variant] = &kind{}
-	}
-	return q.kinds[l.variant]
-}
-
 // add takes a record, whose line is kept for WithTrajectory, and returns what is known of its run.
 func (t *journal) add(l, kept *line) *ledger {
+	q := t.ledger(l.stream)
 	t.number++
-	q, size := t.ledger(l.stream), recordSize
-	if kept != nil {
-		size += len(l.raw)
+	if t.size += recordSize; kept != nil {
+		t.size += len(l.raw)
 	}
-	if t.room(size) {
-		rec, k := &record{l.time, t.number, q, kept}, q.kindOf(l)
+	if t.size <= maxRecordSize {
+		rec, k := &record{l.time, t.number, q, kept}, q.kinds[l.variant]
 		k.records = append(k.records, rec)
-		if kept != nil {
+		if q.kinds[l.variant] = k; kept != nil {
 			t.lined = append(t.lined, rec)
 		}
 	}
@@ -131,9 +112,10 @@ func (d *Decoder) timeOf(r *run, l *line) {
 		return
 	}
 	q := d.ledgerOf(r)
-	k := q.kindOf(l)
+	k := q.kinds[l.variant]
 	waiting := k.waiting()
-	if k.events++; len(waiting) == 0 {
+	k.events++
+	if q.kinds[l.variant] = k; len(waiting) == 0 {
 		return
 	}
 	rec := waiting[0]
@@ -141,19 +123,13 @@ func (d *Decoder) timeOf(r *run, l *line) {
 	if l.time.IsZero() || q.played {
 		l.time = rec.time
 	}
-	if l.variant == "agent_end" {
-		d.missing(r, l, q, rec.number)
-	}
-}
-
-// missing says how many records of r before the given one no event was like.
-func (d *Decoder) missing(r *run, l *line, q *ledger, before int) {
-	n := 0
-	for _, k := range q.kinds {
-		for list := k.waiting(); len(list) > 0 && list[0].number < before; list = list[1:] {
+	n := 0 // records of the run before its end that no event was like
+	for kind, k := range q.kinds {
+		for list := k.waiting(); l.variant == "agent_end" && len(list) > 0 && list[0].number < rec.number; list = list[1:] {
 			k.events++
 			n++
 		}
+		q.kinds[kind] = k
 	}
 	if n > 0 {
 		d.Emit(&otelagent.DefectFound{Meta: d.meta(r, l), Code: spans.DefectEventLost,
@@ -247,7 +223,7 @@ func (d *Decoder) load() {
 	}
 	t.lines = rs.Shell.Stats.Lines
 	d.Shell.Stats.Events += rs.Shell.Stats.Events
-	if t.full {
+	if t.size > maxRecordSize {
 		d.Reject(&input.LineError{Field: "trajectory", Reason: "too long: some of its times and runs are left out"})
 	}
 }
