@@ -93,11 +93,13 @@ func (r reader) Line(in input.Line) {
 	if l == nil {
 		return
 	}
-	if l.record {
-		d.Shell.Stats.Events++
+	s := d.stream(streamKey{l.stream, l.named, l.record})
+	if d.again(s, l) {
+		return
+	}
+	if d.Shell.Stats.Events++; l.record {
 		d.record(l)
-	} else if s := d.stream(streamKey{l.stream, l.named, false}); !d.again(s, l) {
-		d.Shell.Stats.Events++
+	} else {
 		d.event(s, l)
 	}
 	d.RejectProblems(l.label, l.Object)

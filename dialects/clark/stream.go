@@ -2,7 +2,6 @@ package clark
 
 import (
 	"cmp"
-	"hash/maphash"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,8 +37,7 @@ type stream struct {
 	// itself, because another run does. The lines do not say whose they are.
 	mixed *run
 
-	seqs   []int64 // the last ones
-	before uint64  // hash of the line before, if it is of a kind that never comes twice in a row
+	seqs []int64 // the last ones
 }
 
 // stream returns the stream of a name. Of too many it forgets the one that was not used for longest.
@@ -68,26 +66,12 @@ type start struct {
 	extra []byte
 }
 
-// neverTwice are the variants of which two lines in a row that are spelled alike are one line written twice.
-var neverTwice = []string{"run_identified", "turn_start", "turn_end", "message_end", "agent_end"}
-
-var hashSeed = maphash.MakeSeed()
-
-// again rejects a line that was there before.
+// again rejects a line whose number was there before. Those of records begin anew with each run, unseen.
 func (d *Decoder) again(s *stream, l *line) bool {
 	if l.sequence < 0 {
-		before := s.before
-		s.before = 0
-		if slices.Contains(neverTwice, l.variant) && s.mixed == nil {
-			s.before = maphash.Bytes(hashSeed, l.raw)
-		}
-		if s.before == 0 || s.before != before {
-			return false
-		}
-		d.Reject(&input.LineError{Type: l.name, Reason: "the same as the line before; the line is passed over"})
-		return true
+		return false
 	}
-	n, seen, begins := len(s.seqs), slices.Index(s.seqs, l.sequence), l.variant == "agent_start"
+	n, seen, begins := len(s.seqs), slices.Index(s.seqs, l.sequence), l.variant == "agent_start" || s.ledger
 	switch {
 	case seen >= 0 && begins && seen < n-1: // a run counts anew
 		s.seqs = nil

@@ -33,7 +33,6 @@ type journal struct {
 	lined    []*record          // of it, in order
 	size     int                // of what is remembered; beyond the bound that of what is not, as well
 	number   int                // of records
-	last     string             // run and sequence number of the record before
 }
 
 // ledger is what records say of one run.
@@ -139,7 +138,6 @@ func (d *Decoder) timeOf(r *run, l *line) {
 
 // record reads a record that stands in the input itself.
 func (d *Decoder) record(l *line) {
-	t := &d.trajectory
 	if l.variant == "" {
 		m := otelagent.Meta{Run: l.stream, Time: l.time, Arrived: d.Arrived, Seq: d.Seq}
 		if r := d.runs[l.stream]; r != nil {
@@ -148,13 +146,7 @@ func (d *Decoder) record(l *line) {
 		d.other(m, l)
 		return
 	}
-	this := fmt.Sprint(l.stream, " ", l.sequence)
-	if l.sequence >= 0 && t.last == this {
-		l.outer.Fail("seq", "the same as of the record before; the record is passed over")
-		return
-	}
-	t.last = this
-	q := t.add(l, nil)
+	q := d.trajectory.add(l, nil)
 	waiting := slices.ContainsFunc(d.streams, func(s *stream) bool { return len(s.starts) > 0 })
 	if !d.known(q.id) && !waiting {
 		d.play(q, l)
