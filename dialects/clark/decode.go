@@ -102,11 +102,13 @@ func (d *Decoder) agentEnd(r *run, m otelagent.Meta, l *line) {
 	d.Emit(e)
 }
 
-// endTurn ends the open turn of r as its reply says, where its own end did not come; the Recorder ends one that has no
+// endTurn ends the open turn of r as its reply says, where its own end did not come. The Recorder ends one that has no
 // reply.
 func (d *Decoder) endTurn(r *run) {
-	d.endFromReply(r)
-	r.open, r.reply = false, message{}
+	if r.open && r.reply.raw != nil {
+		r.open = false
+		d.Emit(d.turnEnd(r, otelagent.Meta{Session: r.Session, Run: r.Run, Seq: d.Seq}, r.reply, r.usage))
+	}
 }
 
 // beginTurn hands out the start of the next turn; e.Index is a lower bound of its index.
@@ -116,7 +118,7 @@ func (d *Decoder) beginTurn(r *run, e *otelagent.TurnStarted) {
 	}
 	e.Index = max(e.Index, r.turns)
 	r.turns = e.Index + 1
-	r.turn = turn{open: true, attempt: -1}
+	r.before, r.turn = r.reply, turn{open: true, attempt: -1}
 	r.gates = nil
 	d.Emit(e)
 }
@@ -135,7 +137,7 @@ func (d *Decoder) within(r *run, m otelagent.Meta, l *line) {
 
 func (d *Decoder) turnEnded(r *run, m otelagent.Meta, l *line) {
 	behindNext := l.msg.raw != nil && r.reply.raw == nil && bytes.Equal(l.msg.raw, r.before.raw)
-	if behindNext || r.ended { // it is late
+	if behindNext || !r.open && r.replied(l) || r.ended { // it is late
 		d.other(m, l)
 		return
 	}
@@ -146,11 +148,8 @@ func (d *Decoder) turnEnded(r *run, m otelagent.Meta, l *line) {
 	}
 	e := d.turnEnd(r, m, l.msg, d.usage(l))
 	e.Results = results
-	closed := r.closed
-	r.open, r.closed, r.reply = false, false, message{}
-	if !closed { // else the input ended before it, and its reply ended the turn
-		d.Emit(e)
-	}
+	r.open, r.reply = false, message{}
+	d.Emit(e)
 }
 
 // turnEnd is the end of a turn whose reply is msg.

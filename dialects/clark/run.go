@@ -33,7 +33,7 @@ type run struct {
 	turns int64                  // that began
 	turn                         // the last one
 
-	before    message // the reply by which the turn before ended, because its end did not come
+	before    message // the reply of the turn before, if its end did not come
 	gates     []gate  // of the attempt that is prepared
 	catalogue []string
 	hidden    []string // of the catalogue, in the last attempt
@@ -41,8 +41,7 @@ type run struct {
 
 // turn is the last turn of a run.
 type turn struct {
-	open    bool
-	closed  bool          // its end was handed out, made of its reply
+	open    bool          // its end was not handed out
 	attempt int           // number of the last request; -1 without one
 	thrown  bool          // the last attempt was discarded
 	asked   time.Time     // of the last request
@@ -62,7 +61,7 @@ func when(m otelagent.Meta) time.Time {
 }
 
 // over reports whether the run cannot continue: its last reply failed.
-func (r *run) over() bool { return r.open && failed(r.reply) }
+func (r *run) over() bool { return failed(r.reply) }
 
 // replied reports whether l has the last reply of r.
 func (r *run) replied(l *line) bool { return l.msg.raw != nil && bytes.Equal(r.reply.raw, l.msg.raw) }
@@ -191,7 +190,7 @@ func (d *Decoder) abandon(r *run) {
 		return
 	}
 	d.announce(r, otelagent.Moment{})
-	d.endFromReply(r)
+	d.endTurn(r)
 	e := &otelagent.RunEnded{Meta: otelagent.Meta{Session: r.Session, Run: r.Run, Seq: d.Seq}}
 	e.Status = spans.RunStatusAborted
 	if failed(r.reply) {
@@ -202,13 +201,4 @@ func (d *Decoder) abandon(r *run) {
 	}
 	r.ended = true
 	d.Emit(e)
-}
-
-// endFromReply ends the open turn of r as its reply says, because its own end did not come.
-func (d *Decoder) endFromReply(r *run) {
-	if !r.open || r.closed || r.reply.raw == nil {
-		return
-	}
-	r.closed, r.before = true, r.reply
-	d.Emit(d.turnEnd(r, otelagent.Meta{Session: r.Session, Run: r.Run, Seq: d.Seq}, r.reply, r.usage))
 }
