@@ -122,7 +122,7 @@ func (r reader) End() {
 	for _, s := range d.streams {
 		for _, r := range slices.Backward(slices.Clone(s.stack)) {
 			d.announce(r, otelagent.Moment{})
-			if d.endTurn(r); r.over() {
+			if d.endTurn(r); failed(r.reply) {
 				d.abandon(r)
 				d.remove(r)
 			}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/internal/object"
@@ -18,12 +19,13 @@ const unknownKeys = ".unknown_keys"
 // handle hands out the events of a line of r, whose start was announced.
 func (d *Decoder) handle(r *run, l *line) {
 	m := d.meta(r, l)
-	ends := l.variant == "agent_end" || l.variant == "turn_end"
-	if ends {
-		d.extras(m, l)
+	if strings.HasSuffix(l.variant, "_end") {
+		d.extras(m, l) // before the span that they are kept on ends
+	} else if l.variant != "" {
+		defer d.extras(m, l)
 	}
 	switch l.variant {
-	case "agent_start", "run_identified", "message_start": // other lines have the same
+	case "message_start": // the message comes with its end
 	case "agent_end":
 		d.agentEnd(r, m, l)
 	case "turn_start":
@@ -56,10 +58,6 @@ func (d *Decoder) handle(r *run, l *line) {
 		d.request(r, m, l)
 	default:
 		d.other(m, l)
-		return
-	}
-	if !ends {
-		d.extras(m, l)
 	}
 }
 

@@ -1,11 +1,14 @@
 package clark
 
 import (
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/shell"
+	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -19,20 +22,21 @@ type shape struct{ keys, record, more string }
 
 // shapes are the variants by the type of their event.
 var shapes = map[string]shape{
-	"agent_start":               {},
-	"run_identified":            {`identity:{!`, "run_started", ""},
-	"agent_end":                 {`messages:[`, "run_ended", `new_messages:[ outcome:"`},
-	"turn_start":                {"", "turn_started", ""},
-	"turn_end":                  {`message:{ tool_results:[`, "turn_ended", `assistant:{`},
-	"message_start":             {`message:{`, "", ""},
-	"message_update":            {`partial chunk:{`, "", ""},
-	"message_end":               {`message:{!`, "message_appended", ""},
-	"tool_execution_start":      {`tool_call_id:"! tool_name:" args`, "tool_started", ""},
-	"tool_execution_update":     {`tool_call_id:"! tool_name:" partial`, "", ""},
-	"tool_execution_end":        {`tool_call_id:"! tool_name:" result:{ is_error:t`, "tool_ended", ""},
-	"output_tokens_escalation":  {`attempt:0 prev_cap:0 new_cap:0`, "output_tokens_escalation", ""},
-	"tool_gate_applied":         {`iteration:0 plugin:" allow:[`, "tool_gate_applied", ""},
-	"context_transform_applied": {`iteration:0 plugin:" before:[ after:[`, "context_transform_applied", `before_count:0 after_count:0`},
+	"agent_start":              {},
+	"run_identified":           {`identity:{!`, "run_started", ""},
+	"agent_end":                {`messages:[`, "run_ended", `new_messages:[ outcome:"`},
+	"turn_start":               {"", "turn_started", ""},
+	"turn_end":                 {`message:{ tool_results:[`, "turn_ended", `assistant:{`},
+	"message_start":            {`message:{`, "", ""},
+	"message_update":           {`partial chunk:{`, "", ""},
+	"message_end":              {`message:{!`, "message_appended", ""},
+	"tool_execution_start":     {`tool_call_id:"! tool_name:" args`, "tool_started", ""},
+	"tool_execution_update":    {`tool_call_id:"! tool_name:" partial`, "", ""},
+	"tool_execution_end":       {`tool_call_id:"! tool_name:" result:{ is_error:t`, "tool_ended", ""},
+	"output_tokens_escalation": {`attempt:0 prev_cap:0 new_cap:0`, "output_tokens_escalation", ""},
+	"tool_gate_applied":        {`iteration:0 plugin:" allow:[`, "tool_gate_applied", ""},
+	"context_transform_applied": {`iteration:0 plugin:" before:[ after:[`, "context_transform_applied",
+		`before_count:0 after_count:0`},
 	"tool_gate_conflict_resolved": {`iteration:0 plugins:[ chosen_plugin:" allow:[ reason:"`,
 		"tool_gate_conflict_resolved", ""},
 	"provider_request_prepared": {
@@ -214,4 +218,89 @@ func (l *line) hint() otelagent.Moment {
 		}
 	}
 	return at
+}
+
+// message is an AgentMessage; without raw there is none.
+type message struct {
+	*object.Object // nil when it is no object
+	raw            []byte
+}
+
+func messageOf(raw []byte) message { return message{object.Of("", raw), raw} }
+
+func (m message) assistant() bool { return m.String("role") == "assistant" }
+
+// failed reports whether a reply is a failure.
+func failed(m message) bool {
+	stop := m.String("stop_reason")
+	return stop == "error" || stop == "aborted"
+}
+
+// time is the time inside the message, in milliseconds since 1970; zero without one.
+func (m message) time() time.Time {
+	ms := intOf(m.Raw("timestamp"), 0)
+	if ms == 0 || ms > math.MaxInt64/int64(time.Millisecond) {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+func (m message) event() otelagent.Message {
+	return otelagent.Message{Raw: m.raw, Role: m.String("role"), ToolCallID: m.String("tool_call_id"), Time: m.time()}
+}
+
+// eventsOf returns the messages of a list. Nil is nil, and an empty list is one.
+func eventsOf(list [][]byte) []otelagent.Message {
+	if list == nil {
+		return nil
+	}
+	out := make([]otelagent.Message, len(list))
+	for i, raw := range list {
+		out[i] = messageOf(raw).event()
+	}
+	return out
+}
+
+// intOf returns an integer that is not negative, or none.
+func intOf(value []byte, none int64) int64 {
+	if n, err := strconv.ParseInt(string(value), 10, 64); err == nil && n >= 0 {
+		return n
+	}
+	return none
+}
+
+// textOf returns the text blocks of a result, one a line.
+func textOf(result []byte) string {
+	var parts []string
+	for p := range genaijson.Parts(result) {
+		if s, ok := p.Text(); ok && p.Type == "text" {
+			parts = append(parts, s)
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+var usageKeys = []string{"input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"}
+
+// usage reads the counts of the message of l; nil when there are none, and when one is wrong, which is a problem of the
+// line. The wire does not say how they count: it is as set, else as the provider set is known to count.
+func (d *Decoder) usage(l *line) *otelagent.Usage {
+	problems, found := l.Failed(), false
+	o := l.msg.Object.Object("usage")
+	u := &otelagent.Usage{Rule: d.Settings.Rule}
+	for i, to := range []*int64{&u.Input, &u.Output, &u.CacheWrite, &u.CacheRead} {
+		if n := o.Count(usageKeys[i]); n != nil {
+			*to, found = *n, true
+		}
+	}
+	switch {
+	case !found || l.Failed() > problems:
+		return nil
+	case u.Rule != "":
+	case d.Settings.Provider == "anthropic":
+		u.Rule = spans.UsageRuleExcludesCache
+	default:
+		u.Rule = spans.UsageRuleIncludesCache
+	}
+	return u
 }

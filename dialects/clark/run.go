@@ -2,25 +2,34 @@ package clark
 
 import (
 	"bytes"
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
+// Bounds of what is remembered.
 const (
-	maxRuns  = 4096 // that are remembered
-	maxCalls = 1024 // of a turn
+	maxStreams = 1024
+	maxOpen    = 64 // open runs of one stream
+	maxSeqs    = 64 // sequence numbers of a stream, by which a repeated line is known
+	maxRuns    = 4096
+	maxCalls   = 1024 // of a turn
 )
 
 // run is what is remembered of a run, open or ended.
 type run struct {
-	otelagent.RunStarted        // its start, with what identifies it
-	extra                []byte // members of the line of its identity that are not clark-agent's
-	startExtra           []byte // the same of its agent_start
-	repeats              time.Time
+	otelagent.RunStarted           // its start, with what identifies it
+	extra                []byte    // members of the line of its identity that are not clark-agent's
+	startExtra           []byte    // the same of its agent_start
+	repeats              time.Time // start of the earlier run of that id; zero without one
 
 	nameless  bool // it has no identity, so its id is generated
 	ledger    bool // known from the trajectory alone
@@ -60,9 +69,6 @@ func when(m otelagent.Meta) time.Time {
 	return m.Time
 }
 
-// over reports whether the run cannot continue: its last reply failed.
-func (r *run) over() bool { return failed(r.reply) }
-
 // replied reports whether l has the last reply of r.
 func (r *run) replied(l *line) bool { return l.msg.raw != nil && bytes.Equal(r.reply.raw, l.msg.raw) }
 
@@ -77,8 +83,9 @@ func (r *run) owns(l *line) bool {
 
 // contradicts reports whether l cannot be of r: it is a second reply to one request, or ends a turn with another reply.
 func (r *run) contradicts(l *line) bool {
-	return r.reply.raw != nil && !r.thrown && r.attempt >= 0 && (r.open && l.variant == "message_end" && l.msg.assistant() ||
-		l.variant == "turn_end" && l.msg.raw != nil && !r.replied(l))
+	second := r.open && l.variant == "message_end" && l.msg.assistant()
+	other := l.variant == "turn_end" && l.msg.raw != nil && !r.replied(l)
+	return r.reply.raw != nil && !r.thrown && r.attempt >= 0 && (second || other)
 }
 
 // begin makes the run of an identity, or of a record, which has the same keys; with nil one without identity. It began
@@ -113,28 +120,25 @@ func (d *Decoder) begin(s *stream, id string, identity *object.Object, l *line) 
 	}
 	r.Session, r.Run = r.SessionID, id
 
-	old := d.runs[id]
-	switch {
-	case old == nil:
+	if old := d.runs[id]; old == nil {
 		if len(d.order) == maxRuns {
 			delete(d.runs, d.order[0])
 			d.order = d.order[1:]
 		}
 		d.order = append(d.order, id)
-	case old.ledger && !r.ledger: // the same run, known from its events now
-		if old.ended = true; r.nameless {
-			r.Time = old.Time
+	} else {
+		if old.ledger && !r.ledger { // the same run, known from its events now
+			if old.ended = true; r.nameless {
+				r.Time = old.Time
+			}
 		}
-	default:
 		d.abandon(old)
 		d.remove(old)
-	}
-	if old != nil {
-		if r.repeats = old.Time; r.repeats.IsZero() {
-			r.repeats = old.Start.Time
-		}
-		if r.repeats.IsZero() {
-			r.repeats = time.Unix(0, 1) // the Recorder gives it to an unknown start
+		r.repeats = time.Unix(0, 1) // the Recorder gives it to an unknown start
+		for _, at := range []time.Time{old.Start.Time, old.Time} {
+			if !at.IsZero() {
+				r.repeats = at
+			}
 		}
 	}
 	d.runs[id] = r
@@ -201,4 +205,253 @@ func (d *Decoder) abandon(r *run) {
 	}
 	r.ended = true
 	d.Emit(e)
+}
+
+// streamKey is the name by which an envelope calls the run or stream of a line. Records are streams of their own.
+type streamKey struct {
+	name          string
+	named, ledger bool // name is the id of a run; the lines are records
+}
+
+// stream is a sequence of lines in the order of their events. Runs nest in it.
+type stream struct {
+	streamKey
+	stack  []*run  // open runs, the innermost last
+	last   *run    // that ended
+	starts []start // agent_start lines whose run is not known yet
+	made   int64   // runs without an identity so far
+
+	// mixed is the run, one of the stack, whose children write to the stream at the same time, or which contradicts
+	// itself, because another run does. The lines do not say whose they are.
+	mixed *run
+
+	seqs []int64 // the last ones
+}
+
+// stream returns the stream of a name. Of too many it forgets the one that was not used for longest.
+func (d *Decoder) stream(key streamKey) *stream {
+	s := &stream{streamKey: key}
+	if i := slices.IndexFunc(d.streams, func(s *stream) bool { return s.streamKey == key }); i >= 0 {
+		s = d.streams[i]
+		d.streams = slices.Delete(d.streams, i, i+1)
+	} else if len(d.streams) == maxStreams {
+		d.streams = slices.Delete(d.streams, 0, 1)
+	}
+	d.streams = append(d.streams, s)
+	return s
+}
+
+func (s *stream) top() *run {
+	if len(s.stack) == 0 {
+		return nil
+	}
+	return s.stack[len(s.stack)-1]
+}
+
+// start is an agent_start, with the members that are not clark-agent's.
+type start struct {
+	meta  otelagent.Meta
+	extra []byte
+}
+
+// again rejects a line whose number was there before. Those of records begin anew with each run, unseen.
+func (d *Decoder) again(s *stream, l *line) bool {
+	if l.sequence < 0 {
+		return false
+	}
+	n, seen, begins := len(s.seqs), slices.Index(s.seqs, l.sequence), l.variant == "agent_start" || s.ledger
+	switch {
+	case seen >= 0 && begins && seen < n-1: // a run counts anew
+		s.seqs = nil
+	case seen >= 0:
+		d.Reject(&input.LineError{Type: l.label, Field: "seq",
+			Reason: "the same as of a line before; the line is passed over"})
+		return true
+	case n > 0 && l.sequence < s.seqs[n-1] && !begins:
+		l.outer.Fail("seq", "lower than that of a line before; the line is read where it stands")
+	}
+	s.seqs = append(s.seqs[max(0, len(s.seqs)-maxSeqs+1):], l.sequence)
+	return false
+}
+
+// event hands out the events of a line of s.
+func (d *Decoder) event(s *stream, l *line) {
+	switch l.variant {
+	case "agent_start":
+		d.agentStart(s, l)
+		return
+	case "run_identified":
+		d.identified(s, l)
+		return
+	}
+	for s.mixed == nil && len(s.starts) > 0 { // no identity follows: the run has none
+		d.push(s, d.begin(s, d.unnamed(s), nil, l), l)
+	}
+	r := d.runOf(s, l)
+	if s.mixed != nil && !r.owns(l) {
+		d.mixedLine(s, l)
+		return
+	}
+	d.timeOf(r, l)
+	if d.holds(r, l) {
+		return
+	}
+	if !r.announced {
+		d.announce(r, l.hint())
+	}
+	if s.mixed == nil && r.contradicts(l) {
+		d.mix(s, r, l, "its lines are mixed with those of other runs")
+		d.mixedLine(s, l)
+		return
+	}
+	if d.handle(r, l); r.ended {
+		d.remove(r)
+	}
+	if r == s.mixed && l.variant == "turn_end" && (s.ledger || r != s.top()) {
+		s.stack, s.mixed = s.stack[:slices.Index(s.stack, r)+1], nil // which of its children ended is not known
+	}
+}
+
+func (d *Decoder) agentStart(s *stream, l *line) {
+	if len(s.starts) == maxOpen {
+		d.push(s, d.begin(s, d.unnamed(s), nil, l), l)
+	}
+	if top := s.top(); top != nil && !top.announced && top.held == nil {
+		l.Fail("type", "stands behind the run_identified of its run")
+		return
+	}
+	s.starts = append(s.starts, start{otelagent.Meta{Time: l.time, Arrived: d.Arrived, Seq: d.Seq}, l.Rest()})
+}
+
+func (d *Decoder) identified(s *stream, l *line) {
+	o := l.Object.Object("identity")
+	id, _ := rawjson.String(o.Raw("run_id"))
+	if id == "" {
+		o.Fail("run_id", "want a string that is not empty; the run is one without identity")
+		return
+	}
+	if top := s.top(); top != nil {
+		d.announce(top, otelagent.Moment{})
+	}
+	r := d.begin(s, id, o, l)
+	r.Metadata, r.extra = slices.Clone(l.Raw("identity")), l.Rest()
+	d.push(s, r, l)
+}
+
+// unnamed returns the id of a run without an identity: the name of its stream, if that is the id of a run; else it is
+// made of that name, else of the session as set, and the number of such runs in the stream.
+func (d *Decoder) unnamed(s *stream) string {
+	s.made++
+	if s.named && s.name != "" {
+		return s.name
+	}
+	return cmp.Or(s.name, d.Settings.Session, "run") + "#" + strconv.FormatInt(s.made, 10)
+}
+
+// push puts a run that began with l where it belongs on s.
+func (d *Decoder) push(s *stream, r *run, l *line) {
+	if s.mixed != nil && (r.nameless || r.ParentID != s.mixed.ID) {
+		s.mixed = nil
+	}
+	at := slices.IndexFunc(s.stack, func(o *run) bool { return r.ParentID != "" && o.ID == r.ParentID })
+	for top := s.top(); top != nil && s.mixed == nil; top = s.top() {
+		// Without a parent in s it may be nested in a run whose call is open, and end before that continues.
+		if at >= 0 && (len(s.stack) == at+1 || !failed(top.reply)) || at < 0 && len(top.openCalls()) > 0 {
+			break
+		}
+		d.pop(s)
+	}
+	if p := d.runs[r.ParentID]; p != nil && !p.ended {
+		r.ParentToolCallID = p.onlyCall()
+	}
+	if len(s.stack) == maxOpen {
+		oldest := max(0, slices.Index(s.stack, s.mixed)+1) // a child, where children are mixed
+		d.abandon(s.stack[oldest])
+		s.stack = slices.Delete(s.stack, oldest, oldest+1)
+	}
+	if s.stack = append(s.stack, r); s.mixed != nil {
+		d.announce(r, otelagent.Moment{})
+	} else if at >= 0 && (len(s.stack) > at+2 || len(s.starts) > 0) { // a sibling has not ended, or began as well
+		d.mix(s, s.stack[at], l, "the lines of several of its children are mixed")
+	}
+}
+
+// pop ends the innermost run, whose end did not come.
+func (d *Decoder) pop(s *stream) {
+	s.last = s.top()
+	d.abandon(s.last)
+	s.stack = s.stack[:len(s.stack)-1]
+}
+
+// remove takes a run that has ended off the streams, and ends those inside.
+func (d *Decoder) remove(r *run) {
+	for _, s := range d.streams {
+		if i := slices.Index(s.stack, r); i >= 0 {
+			for len(s.stack) > i {
+				d.pop(s)
+			}
+		}
+		if s.mixed == r {
+			s.mixed = nil
+		}
+	}
+}
+
+// runOf returns the run of s that l is of.
+func (d *Decoder) runOf(s *stream, l *line) *run {
+	if s.mixed != nil {
+		return s.mixed
+	}
+	for i, r := range slices.Backward(s.stack) {
+		if !r.owns(l) {
+			continue
+		}
+		for strings.HasSuffix(l.variant, "_end") && len(s.stack) > i+1 { // the ends of those inside did not come
+			d.pop(s)
+		}
+		return r
+	}
+	if top := s.top(); top != nil {
+		return top
+	}
+	if s.last != nil {
+		if p := d.runs[s.last.ParentID]; s.ledger && p != nil && !p.ended { // a child uses the recorder of its parent
+			return p
+		}
+		switch l.variant {
+		case "turn_start", "provider_request_prepared", "tool_execution_start": // something begins
+		default:
+			return s.last // it is late
+		}
+	}
+	if old := d.runs[s.name]; s.named && !s.ledger && old != nil && !old.ended { // on another stream
+		return old
+	}
+	id, identity := s.name, l.outer
+	if !s.ledger || !s.named {
+		id, identity = d.unnamed(s), nil
+	}
+	r := d.begin(s, id, identity, l)
+	r.Inferred = true
+	s.stack = append(s.stack, r)
+	return r
+}
+
+// mix records that lines of s from now on may be of r or of other runs.
+func (d *Decoder) mix(s *stream, r *run, l *line, detail string) {
+	s.mixed = r
+	for _, r := range s.stack {
+		d.announce(r, otelagent.Moment{})
+	}
+	if !r.mixed {
+		r.mixed = true
+		d.Emit(&otelagent.DefectFound{Meta: d.meta(r, l), Code: spans.DefectRunsMixed, Detail: detail})
+	}
+}
+
+// mixedLine keeps a line whose run is not known on the run that is mixed, pieces and beginnings of messages excepted.
+func (d *Decoder) mixedLine(s *stream, l *line) {
+	if l.variant != "message_start" && l.variant != "message_update" {
+		d.other(d.meta(s.mixed, l), l)
+	}
 }

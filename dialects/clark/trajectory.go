@@ -122,13 +122,16 @@ func (d *Decoder) timeOf(r *run, l *line) {
 	if l.time.IsZero() || q.played {
 		l.time = rec.time
 	}
+	if l.variant != "agent_end" {
+		return
+	}
 	n := 0 // records of the run before its end that no event was like
-	for kind, k := range q.kinds {
-		for list := k.waiting(); l.variant == "agent_end" && len(list) > 0 && list[0].number < rec.number; list = list[1:] {
+	for variant, k := range q.kinds {
+		for list := k.waiting(); len(list) > 0 && list[0].number < rec.number; list = list[1:] {
 			k.events++
 			n++
 		}
-		q.kinds[kind] = k
+		q.kinds[variant] = k
 	}
 	if n > 0 {
 		d.Emit(&otelagent.DefectFound{Meta: d.meta(r, l), Code: spans.DefectEventLost,
