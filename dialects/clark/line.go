@@ -111,7 +111,8 @@ func (l *line) open() bool {
 	for _, place := range []string{"event", "payload", "data"} {
 		if v := l.outer.Raw(place); l.Object == l.outer && !l.Has("type") && rawjson.KindOf(v) == "an object" {
 			inside := l.outer.Object(place)
-			if l.record = place == "payload" && !inside.Has("type") && inside.Has("kind"); l.record || inside.Has("type") {
+			typed := inside.Has("type")
+			if l.record = place == "payload" && !typed && inside.Has("kind"); typed || l.record {
 				l.Object, raw = inside, v
 			}
 		}
@@ -163,7 +164,8 @@ func (l *line) readTime(o *object.Object, key string) {
 	if at, ok := input.Time(v); ok {
 		l.time = at
 	} else {
-		o.Fail(key, "want a time: RFC 3339, or a number of seconds, milliseconds, microseconds or nanoseconds since 1970")
+		o.Fail(key, "want a time: RFC 3339, or a number of seconds, milliseconds, microseconds or nanoseconds since "+
+			"1970")
 	}
 }
 

@@ -122,8 +122,10 @@ func (d *Decoder) toolEnd(r *run, m otelagent.Meta, l *line) {
 			e.Outcome = spans.OutcomeSkipped
 		case refusal != "":
 			e.Outcome = spans.OutcomeDenied
-			d.permission(m, otelagent.PermissionEvaluation{Tool: name, CallID: id, Action: spans.ActionDeny,
-				Source: refusal, Reason: text, DecidedBy: by, Pattern: string(details.Raw("allowed_tools")), Derived: true})
+			p := derived(false)
+			p.Tool, p.CallID, p.Source, p.Reason, p.DecidedBy = name, id, refusal, text, by
+			p.Pattern = string(details.Raw("allowed_tools"))
+			d.permission(m, p)
 		}
 	}
 	c.started, c.ended = true, true
@@ -335,7 +337,8 @@ func (d *Decoder) transform(r *run, m otelagent.Meta, l *line) {
 		if slices.EqualFunc(old, now, bytes.Equal) {
 			return
 		}
-		e.Before, e.After = append([]otelagent.Message{}, eventsOf(old)...), append([]otelagent.Message{}, eventsOf(now)...)
+		e.Before = append([]otelagent.Message{}, eventsOf(old)...)
+		e.After = append([]otelagent.Message{}, eventsOf(now)...)
 		before, after = int64(len(old)), int64(len(now))
 		fresh := slices.DeleteFunc(slices.Clone(now), func(msg []byte) bool {
 			return slices.ContainsFunc(old, func(o []byte) bool { return bytes.Equal(o, msg) })
