@@ -88,14 +88,10 @@ func (d *Decoder) agentEnd(r *run, m otelagent.Meta, l *line) {
 	d.endTurn(r)
 	e := &otelagent.RunEnded{Meta: m}
 	e.Status = spans.RunStatusCompleted
-	key := "messages"
+	e.Messages = eventsOf(l.List("messages"))
 	if l.record {
-		e.Word = l.String("outcome")
-		if l.Has("new_messages") {
-			key = "new_messages"
-		}
+		e.Word, e.Messages = l.String("outcome"), eventsOf(l.List("new_messages"))
 	}
-	e.Messages = eventsOf(l.List(key))
 	r.ended, r.calls = true, nil
 	d.Emit(e)
 }
@@ -126,11 +122,8 @@ func (d *Decoder) within(r *run, m otelagent.Meta, l *line) {
 	if r.open {
 		return
 	}
-	e := &otelagent.TurnStarted{Meta: m, TurnInfo: otelagent.TurnInfo{Index: intOf(l.Raw("iteration"), 0)}}
-	if !m.Time.IsZero() {
-		e.Start = otelagent.Moment{Time: m.Time, Source: spans.TimeSourceBound}
-	}
-	d.beginTurn(r, e)
+	d.beginTurn(r, &otelagent.TurnStarted{Meta: m, TurnInfo: otelagent.TurnInfo{
+		Index: intOf(l.Raw("iteration"), 0), Start: bound(m.Time)}})
 }
 
 func (d *Decoder) turnEnded(r *run, m otelagent.Meta, l *line) {

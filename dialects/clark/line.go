@@ -211,15 +211,15 @@ func (l *line) hint() otelagent.Moment {
 	if t := l.msg.time(); l.time.IsZero() && !t.IsZero() {
 		return otelagent.Moment{Time: t, Source: spans.TimeSourceMessage}
 	}
-	at := otelagent.Moment{Time: l.time, Source: spans.TimeSourceBound}
-	if at.Time.IsZero() && l.payload != nil {
+	at := l.time
+	if l.payload != nil && at.IsZero() {
 		for _, msg := range eventsOf(l.List("messages")) {
-			if msg.Time.After(at.Time) {
-				at.Time = msg.Time
+			if msg.Time.After(at) {
+				at = msg.Time
 			}
 		}
 	}
-	return at
+	return bound(at)
 }
 
 // message is an AgentMessage; without raw there is none.

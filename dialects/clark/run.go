@@ -69,6 +69,14 @@ func when(m otelagent.Meta) time.Time {
 	return m.Time
 }
 
+// bound says that something happened at a time at the latest; zero where the time is.
+func bound(at time.Time) (m otelagent.Moment) {
+	if !at.IsZero() {
+		m = otelagent.Moment{Time: at, Source: spans.TimeSourceBound}
+	}
+	return m
+}
+
 // replied reports whether l has the last reply of r.
 func (r *run) replied(l *line) bool { return l.msg.raw != nil && bytes.Equal(r.reply.raw, l.msg.raw) }
 
@@ -142,13 +150,6 @@ func (d *Decoder) begin(s *stream, id string, identity *object.Object, l *line) 
 		}
 	}
 	d.runs[id] = r
-	if l.variant == "run_identified" && !r.ledger {
-		timed := *l
-		d.timeOf(r, &timed)
-		if r.Time.IsZero() || d.ledgerOf(r).played {
-			r.Time = timed.time
-		}
-	}
 	return r
 }
 
@@ -166,8 +167,8 @@ func (d *Decoder) announce(r *run, hint otelagent.Moment) {
 	switch {
 	case !when(r.Meta).IsZero():
 	case !r.repeats.IsZero() && !hint.Time.After(r.repeats): // both would be one run
-		r.Start = otelagent.Moment{Time: r.repeats.Add(1), Source: spans.TimeSourceBound}
-	case !hint.Time.IsZero():
+		r.Start = bound(r.repeats.Add(1))
+	default:
 		r.Start = hint
 	}
 	d.Emit(&r.RunStarted)
@@ -180,8 +181,8 @@ func (d *Decoder) announce(r *run, hint otelagent.Moment) {
 
 // holds keeps the first turn_start of a recorded run that has no time yet: the next line may have one.
 func (d *Decoder) holds(r *run, l *line) bool {
-	if r.announced || r.held != nil || r.ledger || d.Settings.Live || l.variant != "turn_start" ||
-		!l.time.IsZero() || !r.Time.IsZero() || l.Rest() != nil {
+	if r.announced || r.held != nil || l.variant != "turn_start" || l.Rest() != nil ||
+		!l.time.IsZero() || !when(r.Meta).IsZero() {
 		return false
 	}
 	r.held = &otelagent.TurnStarted{Meta: d.meta(r, l)}
@@ -334,6 +335,9 @@ func (d *Decoder) identified(s *stream, l *line) {
 		d.announce(top, otelagent.Moment{})
 	}
 	r := d.begin(s, id, o, l)
+	if d.timeOf(r, l); !r.ledger && (r.Time.IsZero() || d.ledgerOf(r).played) {
+		r.Time = l.time
+	}
 	r.Metadata, r.extra = slices.Clone(l.Raw("identity")), l.Rest()
 	d.push(s, r, l)
 }

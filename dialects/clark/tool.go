@@ -108,8 +108,8 @@ func (d *Decoder) toolEnd(r *run, m otelagent.Meta, l *line) {
 	}
 	if !c.started {
 		call := otelagent.ToolCall{ID: id, Name: name, Args: c.args}
-		if !m.Time.IsZero() && !failed { // its start was not seen
-			call.Start = otelagent.Moment{Time: m.Time, Source: spans.TimeSourceBound}
+		if !failed { // its start was not seen
+			call.Start = bound(m.Time)
 		}
 		d.Emit(&otelagent.ToolStarted{Meta: m, ToolCall: call})
 	}
@@ -283,17 +283,16 @@ func (d *Decoder) offered(r *run, m otelagent.Meta, l *line) {
 		return
 	}
 	var missing, extra []string
-	denied := map[string]string{} // names of the gates by hidden tool
 	for _, name := range r.catalogue {
-		by, in := refusing(gates, name), slices.Contains(offered, name)
+		allowed, in := len(refusing(gates, name)) == 0, slices.Contains(offered, name)
 		switch {
-		case in && len(by) > 0:
+		case in && !allowed:
 			extra = append(extra, name)
-		case !in && len(by) == 0:
+		case !in && allowed:
 			missing = append(missing, name)
 		}
 		if !in {
-			r.hidden, denied[name] = append(r.hidden, name), strings.Join(by, ", ")
+			r.hidden = append(r.hidden, name)
 		}
 	}
 	p := derived(len(offered) > 0)
@@ -310,9 +309,9 @@ func (d *Decoder) offered(r *run, m otelagent.Meta, l *line) {
 	}
 	d.permission(m, p)
 	for _, name := range r.hidden {
-		if !slices.Contains(before, name) && !slices.Contains(missing, name) {
+		if by := refusing(gates, name); len(by) > 0 && !slices.Contains(before, name) {
 			p := derived(false)
-			p.Tool, p.DecidedBy = name, denied[name]
+			p.Tool, p.DecidedBy = name, strings.Join(by, ", ")
 			d.permission(m, p)
 		}
 	}
@@ -340,9 +339,7 @@ func (d *Decoder) transform(r *run, m otelagent.Meta, l *line) {
 		e.Before = append([]otelagent.Message{}, eventsOf(old)...)
 		e.After = append([]otelagent.Message{}, eventsOf(now)...)
 		before, after = int64(len(old)), int64(len(now))
-		fresh := slices.DeleteFunc(slices.Clone(now), func(msg []byte) bool {
-			return slices.ContainsFunc(old, func(o []byte) bool { return bytes.Equal(o, msg) })
-		})
+		fresh := freshOf(old, now)
 		if len(fresh) > 0 || after >= before {
 			e.Kind = spans.CompactionKindSummary
 		}
