@@ -69,8 +69,8 @@ func (d *Decoder) Stats() input.Stats {
 
 // Events reads r until its end. Line numbers in errors begin at 1; Meta.Seq goes on from earlier inputs.
 //
-// An event is valid until the next iteration. One line gives no event, one, or several. The start of a run, and in a
-// recording without times that of its first turn, come with the line behind them.
+// An event is valid until the next iteration. One line gives no event, one, or several. The start of a run comes with
+// the line behind it; in a recording, where it has no time, with the first line that has one, at most 16 lines later.
 //
 // An error that is a *input.LineError is about one line, and reading goes on behind it; its event is nil. Events of
 // that line may come before it, where only a part of the line is wrong (a negative count of tokens, a time that is

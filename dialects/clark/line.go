@@ -73,6 +73,9 @@ type line struct {
 	payload []byte  // of a request
 	msg     message // of the event, where it has one
 
+	text        []byte // the whole line
+	number, seq int64  // of a line that is kept: of the line in its input, and among all inputs
+
 	time     time.Time
 	sequence int64  // -1: none
 	stream   string // the name of the run or stream in the envelope; the run of a record
@@ -86,7 +89,7 @@ func parse(s *shell.Shell, in input.Line) *line {
 	if o == nil {
 		return nil
 	}
-	l := &line{Object: o, outer: o, raw: in.Text, sequence: -1}
+	l := &line{Object: o, outer: o, raw: in.Text, text: in.Text, sequence: -1}
 	ok := l.open()
 	if ok {
 		l.readEnvelope()

@@ -20,6 +20,7 @@ const (
 	maxStreams = 1024
 	maxOpen    = 64 // open runs of one stream
 	maxSeqs    = 64 // sequence numbers of a stream, by which a repeated line is known
+	maxEarly   = 16 // lines of a run that has no time yet
 	maxRuns    = 4096
 	maxCalls   = 1024 // of a turn
 )
@@ -38,9 +39,9 @@ type run struct {
 	mixed     bool // a defect runs_mixed was handed out
 	odd       bool // a defect was handed out that turns are missing
 
-	held  *otelagent.TurnStarted // the first turn, until the start of the run is handed out
-	turns int64                  // that began
-	turn                         // the last one
+	early []*line // the first ones, until the start of the run is handed out
+	turns int64   // that began
+	turn          // the last one
 
 	before    message // the reply of the turn before, if its end did not come
 	gates     []gate  // of the attempt that is prepared
@@ -174,18 +175,30 @@ func (d *Decoder) announce(r *run, hint otelagent.Moment) {
 	d.Emit(&r.RunStarted)
 	d.keep(r.Meta, "agent_start", r.startExtra)
 	d.keep(r.Meta, "run_identified", r.extra)
-	if r.held != nil {
-		d.beginTurn(r, r.held)
+	number, seq, early := d.Number, d.Seq, r.early
+	r.early = nil
+	for _, l := range early {
+		d.Number, d.Seq = l.number, l.seq
+		d.handle(r, l)
+		d.RejectProblems(l.label, l.Object)
 	}
+	d.Number, d.Seq = number, seq
 }
 
-// holds keeps the first turn_start of a recorded run that has no time yet: the next line may have one.
+// earlyVariants are those that may stand before the first time of a run.
+var earlyVariants = []string{"turn_start", "message_start", "message_end", "context_transform_applied",
+	"tool_gate_applied", "tool_gate_conflict_resolved"}
+
+// holds keeps an early line of a recorded run that has no time yet: a line behind it may have one.
 func (d *Decoder) holds(r *run, l *line) bool {
-	if r.announced || r.held != nil || l.variant != "turn_start" || l.Rest() != nil ||
-		!l.time.IsZero() || !when(r.Meta).IsZero() {
+	if r.announced || len(r.early) == maxEarly || !when(r.Meta).IsZero() || !l.hint().Time.IsZero() ||
+		!slices.Contains(earlyVariants, l.variant) {
 		return false
 	}
-	r.held = &otelagent.TurnStarted{Meta: d.meta(r, l)}
+	kept := parse(&d.Shell, input.Line{Text: bytes.Clone(l.text)})
+	kept.number, kept.seq = d.Number, d.Seq
+	r.early = append(r.early, kept)
+	l.Object = nil // its problems are reported with its events
 	return true
 }
 
@@ -317,7 +330,7 @@ func (d *Decoder) agentStart(s *stream, l *line) {
 	if len(s.starts) == maxOpen {
 		d.push(s, d.begin(s, d.unnamed(s), nil, l), l)
 	}
-	if top := s.top(); top != nil && !top.announced && top.held == nil {
+	if top := s.top(); top != nil && !top.announced && len(top.early) == 0 {
 		l.Fail("type", "stands behind the run_identified of its run")
 		return
 	}
