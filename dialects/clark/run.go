@@ -432,7 +432,7 @@ func (d *Decoder) runOf(s *stream, l *line) *run {
 		return top
 	}
 	if s.last != nil {
-		if p := d.runs[s.last.ParentID]; s.ledger && p != nil && !p.ended { // a child uses the recorder of its parent
+		if p := d.runs[s.last.ParentID]; s.ledger && p != nil && p.ledger && !p.ended { // its child uses its recorder
 			return p
 		}
 		switch l.variant {

@@ -161,6 +161,9 @@ func (d *Decoder) play(q *ledger, l *line) {
 	q.played = true
 	s := d.stream(streamKey{q.id, q.id != "", true})
 	top := s.top()
+	if top == nil && s.last != nil && d.known(s.last.ParentID) && l.variant != "run_identified" {
+		return // of its parent, which is known from events: the child uses its recorder
+	}
 	nests := top == nil || l.variant == "turn_start" && top.open && len(top.openCalls()) > 0
 	if l.variant != "run_identified" && !s.named && nests { // no record has the start of a run without an identity
 		d.agentStart(s, l)
