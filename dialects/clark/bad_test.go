@@ -53,9 +53,9 @@ func TestBadLines(t *testing.T) {
 		{"time", `{"ts":"SECRET","event":{"type":"turn_start"}}`, `turn_start: ts: want a time: RFC 3339, or a number of seconds, milliseconds, microseconds or nanoseconds since 1970`, true},
 		{"sequence", `{"seq":-1,"event":{"type":"turn_start"}}`, `turn_start: seq: want an integer from 0 to 9223372036854775807`, true},
 		{"sequence of an unknown type", `{"type":"SECRET","seq":-1}`, `seq: want an integer from 0 to 9223372036854775807`, true},
-		{"usage", `{"type":"turn_end","message":{"role":"assistant","content":[],"usage":{"input_tokens":-1,"output_tokens":2}}}`, `turn_end: message.usage.input_tokens: want an integer from 0 to 9223372036854775807; the usage is unknown`, true},
+		{"usage", `{"type":"turn_end","message":{"role":"assistant","content":[],"usage":{"input_tokens":-1,"output_tokens":2}}}`, `turn_end: message.usage.input_tokens: want an integer from 0 to 9223372036854775807`, true},
 		{"usage of another type", `{"type":"turn_end","message":{"role":"assistant","content":[],"usage":"SECRET"}}`, `turn_end: message.usage: want an object, got a string`, true},
-		{"usage beyond", `{"type":"turn_end","message":{"role":"assistant","content":[],"usage":{"input_tokens":9223372036854775808}}}`, `turn_end: message.usage.input_tokens: want an integer from 0 to 9223372036854775807; the usage is unknown`, true},
+		{"usage beyond", `{"type":"turn_end","message":{"role":"assistant","content":[],"usage":{"input_tokens":9223372036854775808}}}`, `turn_end: message.usage.input_tokens: want an integer from 0 to 9223372036854775807`, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := NewDecoder()
@@ -106,14 +106,13 @@ func TestLines(t *testing.T) {
 		{"byte order mark, carriage returns and blanks", "\xef\xbb\xbf" + good + "\r\n\n  " + `{"type":"turn_end"}` + " \n", 0, 2, nil},
 		{"server-sent events", "event: x\ndata: " + good + "\n\n: comment\n\ndata: " + `{"type":"agent_end"}` + "\n\n", 0, 2, nil},
 		{"too long", good + "\n" + `{"type":"` + strings.Repeat("x", 100) + "\"}\n" + `{"type":"turn_end"}`, 50, 2, []string{"clark-agent: line 2: longer than 50 bytes"}},
-		{"twice in a row", good + "\n" + good + "\n", 0, 1, []string{"clark-agent: line 2: turn_start: the same as the line before; the line is passed over"}},
 		{"the same number", `{"seq":7,"event":` + good + "}\n" + `{"seq":8,"event":{"type":"turn_end"}}` + "\n" + `{"seq":7,"event":` + good + "}\n", 0, 2,
 			[]string{"clark-agent: line 3: turn_start: seq: the same as of a line before; the line is passed over"}},
 		{"a lower number", `{"seq":7,"event":` + good + "}\n" + `{"seq":6,"event":{"type":"turn_end"}}` + "\n", 0, 2,
 			[]string{"clark-agent: line 2: turn_end: seq: lower than that of a line before; the line is read where it stands"}},
 		{"numbers anew", `{"seq":7,"event":` + good + "}\n" + `{"seq":0,"event":{"type":"agent_start"}}` + "\n" + `{"seq":1,"event":` + good + "}\n", 0, 3, nil},
-		{"a record twice", strings.Repeat(`{"schema_version":1,"seq":3,"run_id":"r","depth":0,"recorded_at_unix_ms":1795224897435,"payload":{"kind":"turn_started"}}`+"\n", 2), 0, 2,
-			[]string{"clark-agent: line 2: turn_started: seq: the same as of the record before; the record is passed over"}},
+		{"a record twice", strings.Repeat(`{"schema_version":1,"seq":3,"run_id":"r","depth":0,"recorded_at_unix_ms":1795224897435,"payload":{"kind":"turn_started"}}`+"\n", 2), 0, 1,
+			[]string{"clark-agent: line 2: turn_started: seq: the same as of a line before; the line is passed over"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := NewDecoder(nil, input.WithMaxLine(test.max))

@@ -63,32 +63,3 @@ func BenchmarkReader(b *testing.B) {
 		}
 	})
 }
-
-// BenchmarkMessageUpdate reads a run of 1,000 deltas, by far the most common lines.
-func BenchmarkMessageUpdate(b *testing.B) {
-	delta := []byte(`{"type":"message_update","partial":{"role":"assistant","content":[],"stop_reason":"other"},"chunk":{"kind":"text","delta":"Reading the manifest"}}` + "\n")
-	in := append([]byte(goodStart+`{"type":"turn_start"}`+"\n"), bytes.Repeat(delta, 1000)...)
-	b.Run("clark", func(b *testing.B) {
-		b.SetBytes(int64(len(in)))
-		b.ReportAllocs()
-		for b.Loop() {
-			for _, err := range Events(bytes.NewReader(in)) {
-				if err != nil {
-					b.Fatal(err)
-				}
-			}
-		}
-	})
-	b.Run("encodingjson", func(b *testing.B) {
-		b.SetBytes(int64(len(in)))
-		b.ReportAllocs()
-		for b.Loop() {
-			for line := range bytes.Lines(in) {
-				var ev rawEvent
-				if err := json.Unmarshal(line, &ev); err != nil {
-					b.Fatal(err)
-				}
-			}
-		}
-	})
-}

@@ -15,7 +15,6 @@ package clark
 import (
 	"io"
 	"iter"
-	"maps"
 	"slices"
 
 	"github.com/otelagent/otelagent/dialects/input"
@@ -33,19 +32,22 @@ func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error]
 
 // A Decoder reads one recording from any number of inputs: it remembers the runs it met. Not safe for concurrent use.
 //
-// Limits of what it remembers, beyond which the oldest is forgotten:
-//   - 64 open runs of one stream, 1,024 streams, 4,096 runs, 1,024 calls of a turn
-//   - of the trajectory 4,096 runs, the times of 262,144 records, and 64 MiB of the records that WithTrajectory gives
+// Limits of what it remembers:
+//   - 64 open runs of one stream, 1,024 streams, 4,096 runs; beyond them the oldest is forgotten
+//   - 1,024 calls of a turn, and 64 MiB of the trajectory, where a record takes 256 bytes and one that WithTrajectory
+//     gives its line as well, and a run 2 KiB; beyond them the newest is passed over
 type Decoder struct {
 	shell.Shell
-	runs       runs
-	streams    []*stream // the one used last is the last
-	trajectory merge
+	runs       map[string]*run // by id: of each id the last to start
+	order      []string        // of their ids, by start
+	streams    []*stream       // the one used last is the last
+	trajectory journal
 }
 
 // NewDecoder returns a Decoder that has met no runs.
 func NewDecoder(opts ...input.Option) *Decoder {
-	return &Decoder{Shell: shell.New(Dialect, opts...)}
+	return &Decoder{Shell: shell.New(Dialect, opts...), runs: map[string]*run{},
+		trajectory: journal{runs: map[string]*ledger{}}}
 }
 
 // WithTrajectory gives d the trajectory of what it will read: its records give the events their times. It returns d.
@@ -67,8 +69,8 @@ func (d *Decoder) Stats() input.Stats {
 
 // Events reads r until its end. Line numbers in errors begin at 1; Meta.Seq goes on from earlier inputs.
 //
-// An event is valid until the next iteration. One line gives no event, one, or several. A recording whose run starts at
-// no known time gives that start when the first time of it is met, at most 16 lines later.
+// An event is valid until the next iteration. One line gives no event, one, or several. The start of a run comes with
+// the line behind it; in a recording, where it has no time, with the first line that has one, at most 16 lines later.
 //
 // An error that is a *input.LineError is about one line, and reading goes on behind it; its event is nil. Events of
 // that line may come before it, where only a part of the line is wrong (a negative count of tokens, a time that is
@@ -91,63 +93,39 @@ func (r reader) Line(in input.Line) {
 	if l == nil {
 		return
 	}
-	if l.record {
-		d.Shell.Stats.Events++
-		d.record(l)
-		d.complain(l)
-		return
-	}
-	s := d.stream(l.stream, l.named)
+	s := d.stream(streamKey{l.stream, l.named, l.record})
 	if d.again(s, l) {
 		return
 	}
-	d.Shell.Stats.Events++
-	if !d.event(s, l) {
-		in.Text = slices.Clone(in.Text)
-		s.early = append(s.early, parse(&d.Shell, in))
-		return
+	if d.Shell.Stats.Events++; l.record {
+		d.record(l)
+	} else {
+		d.event(s, l)
 	}
-	d.complain(l)
+	d.RejectProblems(l.label, l.Object)
 }
 
 // BeforeOwn hands out the starts that are known, so that lines of package ndjson find their run.
-func (r reader) BeforeOwn() { r.announceAll() }
-
-// End hands out what is known at the end of an input.
-func (r reader) End() {
-	d := r.Decoder
-	d.announceAll()
-	d.goOn()
-	all := slices.Clone(d.streams)
-	for _, id := range slices.Sorted(maps.Keys(d.trajectory.runs)) {
-		all = append(all, &d.trajectory.runs[id].own)
-	}
-	for _, s := range all {
-		for _, r := range slices.Backward(append(slices.Clone(s.stack), s.children...)) {
-			if d.announce(r, otelagent.Moment{}); r.over() {
-				d.abandon(r)
-				d.remove(s, r)
-				continue
-			}
-			d.endFromReply(r)
+func (r reader) BeforeOwn() {
+	for _, s := range r.streams {
+		if top := s.top(); top != nil {
+			r.announce(top, otelagent.Moment{})
 		}
 	}
 }
 
-// complain reports what of a line that was read could not be.
-func (d *Decoder) complain(l *line) {
-	number, seq := d.Number, d.Seq
-	d.Number, d.Seq = l.number, l.seq
-	d.RejectProblems(l.known(), l.Object)
-	d.Number, d.Seq = number, seq
-}
-
-// announceAll hands out the start of every run, also those without a time.
-func (d *Decoder) announceAll() {
+// End hands out what is known at the end of an input.
+func (r reader) End() {
+	d := r.Decoder
+	r.BeforeOwn()
+	d.continueRuns()
 	for _, s := range d.streams {
-		d.flushEarly(s, otelagent.Moment{})
-		if n := len(s.stack); n > 0 {
-			d.announce(s.stack[n-1], otelagent.Moment{})
+		for _, r := range slices.Backward(slices.Clone(s.stack)) {
+			d.announce(r, otelagent.Moment{})
+			if d.endTurn(r); failed(r.reply) {
+				d.abandon(r)
+				d.remove(r)
+			}
 		}
 	}
 }

@@ -3,7 +3,10 @@ package clark
 import (
 	"bytes"
 	"fmt"
+	"strconv"
+	"strings"
 
+	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
@@ -15,18 +18,19 @@ const unknownKeys = ".unknown_keys"
 
 // handle hands out the events of a line of r, whose start was announced.
 func (d *Decoder) handle(r *run, l *line) {
-	m := r.meta(l)
-	ends := l.variant == "agent_end" || l.variant == "turn_end"
-	if ends {
-		d.extras(m, l)
+	m := d.meta(r, l)
+	if strings.HasSuffix(l.variant, "_end") {
+		d.extras(m, l) // before the span that they are kept on ends
+	} else if l.variant != "" {
+		defer d.extras(m, l)
 	}
 	switch l.variant {
-	case "agent_start", "run_identified", "message_start": // other lines have the same
+	case "message_start": // the message comes with its end
 	case "agent_end":
 		d.agentEnd(r, m, l)
 	case "turn_start":
 		d.endTurn(r)
-		d.beginTurn(r, &otelagent.TurnStarted{Meta: m, TurnInfo: otelagent.TurnInfo{Index: r.turns}})
+		d.beginTurn(r, &otelagent.TurnStarted{Meta: m})
 	case "turn_end":
 		d.turnEnded(r, m, l)
 	case "message_update":
@@ -41,25 +45,19 @@ func (d *Decoder) handle(r *run, l *line) {
 	case "tool_execution_end":
 		d.toolEnd(r, m, l)
 	case "output_tokens_escalation":
-		d.within(r, m, -1)
+		d.within(r, m, l)
 		if !r.thrown {
 			d.discard(r, m, "max_tokens")
 		}
 		d.other(m, l)
 	case "context_transform_applied":
 		d.transform(r, m, l)
-	case "tool_gate_applied":
+	case "tool_gate_applied", "tool_gate_conflict_resolved":
 		d.gate(r, m, l)
-	case "tool_gate_conflict_resolved":
-		d.conflict(r, m, l)
 	case "provider_request_prepared":
 		d.request(r, m, l)
 	default:
 		d.other(m, l)
-		return
-	}
-	if !ends {
-		d.extras(m, l)
 	}
 }
 
@@ -90,78 +88,59 @@ func (d *Decoder) agentEnd(r *run, m otelagent.Meta, l *line) {
 	d.endTurn(r)
 	e := &otelagent.RunEnded{Meta: m}
 	e.Status = spans.RunStatusCompleted
-	key := "messages"
+	e.Messages = eventsOf(l.List("messages"))
 	if l.record {
-		e.Word = l.String("outcome")
-		if l.Has("new_messages") {
-			key = "new_messages"
-		}
+		e.Word, e.Messages = l.String("outcome"), eventsOf(l.List("new_messages"))
 	}
-	e.Messages = eventsOf(l.List(key))
 	r.ended, r.calls = true, nil
 	d.Emit(e)
 }
 
-// endTurn ends the open turn of r as its reply says, where its own end did not come; the Recorder ends one that has no
+// endTurn ends the open turn of r as its reply says, where its own end did not come. The Recorder ends one that has no
 // reply.
 func (d *Decoder) endTurn(r *run) {
-	d.endFromReply(r)
-	r.open, r.reply = false, reply{}
+	if r.open && r.reply.raw != nil {
+		r.open = false
+		d.Emit(d.turnEnd(r, otelagent.Meta{Session: r.Session, Run: r.Run, Seq: d.Seq}, r.reply, r.usage))
+	}
 }
 
+// beginTurn hands out the start of the next turn; e.Index is a lower bound of its index.
 func (d *Decoder) beginTurn(r *run, e *otelagent.TurnStarted) {
-	if r.parentID != "" && r.turns == 0 {
+	if r.ParentID != "" && r.turns == 0 {
 		e.Trigger = spans.TriggerSubAgent
 	}
+	e.Index = max(e.Index, r.turns)
 	r.turns = e.Index + 1
-	r.turn = turn{open: true, attempt: -1}
+	r.before, r.turn = r.reply, turn{open: true, attempt: -1}
 	r.gates = nil
 	d.Emit(e)
 }
 
-// within makes sure that a turn is open: one whose start was not seen began at m at the latest.
-func (d *Decoder) within(r *run, m otelagent.Meta, index int64) {
+// within makes sure that a turn is open: one whose start was not seen began with l at the latest.
+func (d *Decoder) within(r *run, m otelagent.Meta, l *line) {
 	if r.open {
 		return
 	}
-	e := &otelagent.TurnStarted{Meta: m, TurnInfo: otelagent.TurnInfo{Index: max(index, r.turns)}}
-	if !m.Time.IsZero() {
-		e.Start = otelagent.Moment{Time: m.Time, Source: spans.TimeSourceBound}
-	}
-	d.beginTurn(r, e)
+	d.beginTurn(r, &otelagent.TurnStarted{Meta: m, TurnInfo: otelagent.TurnInfo{
+		Index: intOf(l.Raw("iteration"), 0), Start: bound(m.Time)}})
 }
 
 func (d *Decoder) turnEnded(r *run, m otelagent.Meta, l *line) {
-	behindNext := l.msg.raw != nil && r.reply.raw == nil && bytes.Equal(l.msg.raw, r.before)
-	if behindNext || r.ended { // it is late
+	behindNext := l.msg.raw != nil && r.reply.raw == nil && bytes.Equal(l.msg.raw, r.before.raw)
+	if behindNext || !r.open && r.replied(l) || r.ended { // it is late
 		d.other(m, l)
 		return
 	}
-	d.within(r, m, -1)
+	d.within(r, m, l)
 	results := eventsOf(l.List("tool_results"))
 	for _, msg := range results {
 		d.Emit(&otelagent.MessageAdded{Meta: m, Message: msg})
 	}
 	e := d.turnEnd(r, m, l.msg, d.usage(l))
 	e.Results = results
-	closed := r.closed
-	r.open, r.closed, r.reply = false, false, reply{}
-	if !closed { // else it came at the end of an input that there is more of
-		d.Emit(e)
-	}
-}
-
-// sameMessage reports whether two messages may be one that was spelled twice.
-func sameMessage(a, b []byte) bool {
-	return bytes.Equal(a, b) || bytes.Equal(canonical(a), canonical(b))
-}
-
-// canonical returns a message in one spelling; as it is where it has none.
-func canonical(raw []byte) []byte {
-	if body, _, err := rawjson.AppendCanonical(nil, raw, nil); err == nil {
-		return body
-	}
-	return raw
+	r.open, r.reply = false, message{}
+	d.Emit(e)
 }
 
 // turnEnd is the end of a turn whose reply is msg.
@@ -172,17 +151,14 @@ func (d *Decoder) turnEnd(r *run, m otelagent.Meta, msg message, usage *otelagen
 		e.Output = &output
 	}
 	e.StopReason, e.Error = msg.String("stop_reason"), msg.String("error_message")
-	e.Failed, e.Cancelled = failed(e.StopReason), e.StopReason == "aborted"
+	e.Failed, e.Cancelled = failed(msg), e.StopReason == "aborted"
 	e.Usage, e.FirstChunk = usage, r.first
 	return e
 }
 
-// failed reports whether a reply with that stop reason is a failure.
-func failed(stop string) bool { return stop == "error" || stop == "aborted" }
-
 func (d *Decoder) messageUpdate(r *run, m otelagent.Meta, l *line) {
-	if r.first == 0 && r.attempt >= 0 && r.reply.raw == nil {
-		r.first = max(0, moment{m.Time, m.Arrived}.since(r.asked))
+	if now := when(m); r.first == 0 && r.reply.raw == nil && !r.asked.IsZero() && !now.IsZero() {
+		r.first = max(0, now.Sub(r.asked))
 	}
 	e := &otelagent.ReplyDelta{Meta: m}
 	chunk := l.Object.Object("chunk")
@@ -212,27 +188,24 @@ func (d *Decoder) messageUpdate(r *run, m otelagent.Meta, l *line) {
 }
 
 func (d *Decoder) messageEnd(r *run, m otelagent.Meta, l *line) {
-	if !l.msg.assistant() {
+	switch {
+	case !l.msg.assistant():
 		d.Emit(&otelagent.MessageAdded{Meta: m, Message: l.msg.event()})
 		return
-	}
-	if !r.open { // late, or all before it is lost; the end of its turn has it once more
+	case !r.open: // late, or all before it is lost; the end of its turn has it once more
 		d.Emit(&otelagent.ReplyReceived{Meta: m, Message: l.msg.event()})
 		return
-	}
-	if r.reply.raw != nil && !r.thrown { // to a request that is lost
+	case r.reply.raw != nil && !r.thrown: // to a request that is lost
 		d.discard(r, m, "")
 	}
-	r.thrown = false
-	r.reply = reply{bytes.Clone(l.msg.raw), d.usage(l)}
-	r.calls = nil
-	for _, raw := range l.msg.List("content") {
-		block := object.Of("", raw)
-		if block.String("type") == "tool_call" {
-			r.addCall(&call{id: block.String("id"), name: block.String("name"), args: bytes.Clone(block.Raw("arguments"))})
+	r.thrown, r.calls = false, nil
+	r.reply, r.usage = messageOf(bytes.Clone(l.msg.raw)), d.usage(l)
+	for p := range genaijson.Parts(r.reply.raw) {
+		if p.Type == "tool_call" {
+			r.addCall(&call{id: p.ID, name: p.Name, args: p.Content})
 		}
 	}
-	d.Emit(&otelagent.ReplyReceived{Meta: m, Message: l.msg.event(), Usage: r.reply.usage,
+	d.Emit(&otelagent.ReplyReceived{Meta: m, Message: l.msg.event(), Usage: r.usage,
 		StopReason: l.msg.String("stop_reason")})
 }
 
@@ -241,35 +214,29 @@ func (d *Decoder) discard(r *run, m otelagent.Meta, reason string) {
 	e := &otelagent.AttemptDiscarded{Meta: m}
 	e.Attempt, e.Reason = max(r.attempt, 0), reason
 	if r.reply.raw != nil {
-		msg := messageOf(r.reply.raw)
-		reply := msg.event()
-		e.Usage, e.Reply = r.reply.usage, &reply
-		if e.Reason == "" {
-			e.Reason = msg.String("stop_reason")
+		reply := r.reply.event()
+		e.Usage, e.Reply = r.usage, &reply
+		if reason == "" {
+			e.Reason = r.reply.String("stop_reason")
 		}
 	}
-	r.thrown = true
 	d.Emit(e)
-	r.reply, r.calls = reply{}, nil
+	r.thrown, r.reply, r.calls = true, message{}, nil
 }
 
 func (d *Decoder) request(r *run, m otelagent.Meta, l *line) {
-	n := intOf(l.Raw("iteration"), -1)
-	if r.open && r.reply.raw != nil && n > r.iteration && r.iteration >= 0 {
-		d.endTurn(r) // its end and the start of the next were not seen
-	}
-	d.within(r, m, n)
-	if index := r.turns - 1; n >= 0 && n != index && !r.odd {
+	d.within(r, m, l)
+	index := r.turns - 1
+	if n := intOf(l.Raw("iteration"), index); n != index && !r.odd {
 		r.odd = true
-		d.Emit(&otelagent.DefectFound{Meta: m, Code: spans.DefectEventLost, Detail: fmt.Sprintf("iteration %d in turn %d",
-			n, index)})
+		d.Emit(&otelagent.DefectFound{Meta: m, Code: spans.DefectEventLost,
+			Detail: fmt.Sprintf("iteration %d in turn %d", n, index)})
 	}
 	if r.attempt >= 0 && !r.thrown {
 		d.discard(r, m, "")
 	}
 	r.attempt++
-	r.thrown, r.iteration, r.first = false, n, 0
-	r.asked = moment{m.Time, m.Arrived}
+	r.thrown, r.first, r.asked = false, 0, when(m)
 	d.offered(r, m, l)
 	if l.record { // it has counts and names only
 		d.other(m, l)
@@ -280,4 +247,14 @@ func (d *Decoder) request(r *run, m otelagent.Meta, l *line) {
 	e.Temperature = temperature(l.Raw("temperature"))
 	e.Attempt = r.attempt
 	d.Emit(e)
+}
+
+// temperature rounds to 32 bits, which is what the loop has: some producers spell it with the digits of 64.
+func temperature(value []byte) *float64 {
+	t, err := strconv.ParseFloat(string(value), 32)
+	if err != nil {
+		return nil
+	}
+	t, _ = strconv.ParseFloat(strconv.FormatFloat(t, 'g', -1, 32), 64)
+	return &t
 }

@@ -1,99 +1,85 @@
 package clark
 
 import (
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/shell"
+	"github.com/otelagent/otelagent/internal/genaijson"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// A shape is which keys an event of one variant has, and those without which it means nothing. Record is the kind of
-// its TrajectoryRecord, which has the keys of more as well.
-type shape struct{ keys, needed, record, more string }
+// A shape lists the keys of an event of one variant: NAME, or NAME:T where T is how a value of the allowed type begins
+// ('0' for a number, 't' for a boolean), followed by "!" where the event means nothing without the key. Record is the
+// kind of its TrajectoryRecord, which has the keys of more as well.
+type shape struct{ keys, record, more string }
 
 // shapes are the variants by the type of their event.
 var shapes = map[string]shape{
 	"agent_start":              {},
-	"run_identified":           {"identity", "identity", "run_started", ""},
-	"agent_end":                {"messages", "", "run_ended", "new_messages outcome"},
-	"turn_start":               {record: "turn_started"},
-	"turn_end":                 {"message tool_results", "", "turn_ended", "assistant"},
-	"message_start":            {keys: "message"},
-	"message_update":           {keys: "partial chunk"},
-	"message_end":              {"message", "message", "message_appended", ""},
-	"tool_execution_start":     {"tool_call_id tool_name args", "tool_call_id", "tool_started", ""},
-	"tool_execution_update":    {keys: "tool_call_id tool_name partial", needed: "tool_call_id"},
-	"tool_execution_end":       {"tool_call_id tool_name result is_error", "tool_call_id", "tool_ended", ""},
-	"output_tokens_escalation": {"attempt prev_cap new_cap", "", "output_tokens_escalation", ""},
-	"context_transform_applied": {"iteration plugin before after", "", "context_transform_applied",
-		"before_count after_count"},
-	"tool_gate_applied": {"iteration plugin allow", "", "tool_gate_applied", ""},
-	"tool_gate_conflict_resolved": {"iteration plugins chosen_plugin allow reason", "", "tool_gate_conflict_resolved",
-		""},
-	"provider_request_prepared": {"iteration model_id system_prompt messages tools temperature max_output_tokens", "",
-		"provider_request_prepared", "system_prompt_chars message_count tool_count"},
+	"run_identified":           {`identity:{!`, "run_started", ""},
+	"agent_end":                {`messages:[`, "run_ended", `new_messages:[ outcome:"`},
+	"turn_start":               {"", "turn_started", ""},
+	"turn_end":                 {`message:{ tool_results:[`, "turn_ended", `assistant:{`},
+	"message_start":            {`message:{`, "", ""},
+	"message_update":           {`partial chunk:{`, "", ""},
+	"message_end":              {`message:{!`, "message_appended", ""},
+	"tool_execution_start":     {`tool_call_id:"! tool_name:" args`, "tool_started", ""},
+	"tool_execution_update":    {`tool_call_id:"! tool_name:" partial`, "", ""},
+	"tool_execution_end":       {`tool_call_id:"! tool_name:" result:{ is_error:t`, "tool_ended", ""},
+	"output_tokens_escalation": {`attempt:0 prev_cap:0 new_cap:0`, "output_tokens_escalation", ""},
+	"tool_gate_applied":        {`iteration:0 plugin:" allow:[`, "tool_gate_applied", ""},
+	"context_transform_applied": {`iteration:0 plugin:" before:[ after:[`, "context_transform_applied",
+		`before_count:0 after_count:0`},
+	"tool_gate_conflict_resolved": {`iteration:0 plugins:[ chosen_plugin:" allow:[ reason:"`,
+		"tool_gate_conflict_resolved", ""},
+	"provider_request_prepared": {
+		`iteration:0 model_id:" system_prompt:" messages:[ tools:[ temperature:0 max_output_tokens:0`,
+		"provider_request_prepared", `system_prompt_chars:0 message_count:0 tool_count:0`},
 }
 
-// holds is the type of the keys of all shapes, as rawjson.KindOf names it; others may have any value.
-var holds = func() map[string]string {
-	types := map[string]string{}
-	for kind, keys := range map[string]string{
-		"an object": "identity message assistant chunk result",
-		"an array":  "messages new_messages tool_results before after allow plugins tools",
-		"a string":  "tool_call_id tool_name plugin chosen_plugin reason model_id system_prompt outcome",
-		"a number": "iteration attempt prev_cap new_cap temperature max_output_tokens before_count after_count " +
-			"system_prompt_chars message_count tool_count",
-		"a boolean": "is_error",
-	} {
-		for _, key := range strings.Fields(keys) {
-			types[key] = kind
-		}
-	}
-	return types
-}()
-
-// variantOf returns the type of the event that a record of a kind stands for.
-var variantOf = func() map[string]string {
-	kinds := map[string]string{}
+// variantOf returns the type of the event that a record of a kind stands for; empty for an unknown kind.
+func variantOf(kind string) string {
 	for variant, s := range shapes {
-		if s.record != "" {
-			kinds[s.record] = variant
+		if s.record == kind && kind != "" {
+			return variant
 		}
 	}
-	return kinds
-}()
+	return ""
+}
 
-// envelopeKeys may stand around an event, or at its top.
-var envelopeKeys = []string{"ts", "time", "timestamp", "seq", "sequence", "run_id", "run", "stream"}
+// An envelope, or an event itself, may have these keys.
+var (
+	timeKeys     = []string{"recorded_at_unix_ms", input.Key, "time", "timestamp"}
+	sequenceKeys = []string{"seq", "sequence"}
+	streamKeys   = []string{"run_id", "run", "stream"}
+)
 
 // line is one line: an Object of the event, or of the payload of a record.
 type line struct {
 	*object.Object
 	outer   *object.Object // the envelope or record; the event itself where it is bare
-	raw     []byte         // the event as it is spelled
-	text    []byte         // the line
+	raw     []byte         // the event as it is spelled; of a record of an unknown kind the whole line
 	variant string         // type of the event; empty where it is unknown
 	name    string         // type of the event, or kind of the record
+	label   string         // name, for errors; empty where it is unknown, because it is content then
 	record  bool
-	payload []byte // of a request
+	payload []byte  // of a request
+	msg     message // of the event, where it has one
 
-	number, seq int64
-	arrived     time.Time
+	text        []byte // the whole line
+	number, seq int64  // of a line that is kept: of the line in its input, and among all inputs
 
-	// The envelope or record has these.
 	time     time.Time
 	sequence int64  // -1: none
-	stream   string // by which name the envelope calls the run or stream; the run of a record
+	stream   string // the name of the run or stream in the envelope; the run of a record
 	named    bool   // stream is the id of a run
-	parent   string // of a record
-
-	msg    message // of the event, where it has one
-	msgKey string
 }
 
 // parse reads a line of s. It returns nil when it rejects it. Problems of the line that it returns concern parts that
@@ -103,118 +89,71 @@ func parse(s *shell.Shell, in input.Line) *line {
 	if o == nil {
 		return nil
 	}
-	l := &line{Object: o, outer: o, raw: in.Text, text: in.Text, number: s.Number, seq: s.Seq, arrived: s.Arrived,
-		sequence: -1}
+	l := &line{Object: o, outer: o, raw: in.Text, text: in.Text, sequence: -1}
 	ok := l.open()
 	if ok {
 		l.readEnvelope()
 		ok = l.check()
 	}
 	if !ok {
-		s.RejectProblems(l.known(), o)
+		s.RejectProblems(l.label, o)
 		return nil
 	}
-	if l.msgKey = "message"; l.record && l.Has("assistant") {
-		l.msgKey = "assistant"
-	}
-	if _, has := shapes[l.variant]; has {
-		l.msg = messageOf(l.Raw(l.msgKey))
+	if key := "message"; l.variant != "" {
+		if l.record && l.Has("assistant") {
+			key = "assistant"
+		}
+		l.msg = message{l.Object.Object(key), l.Raw(key)}
 	}
 	return l
 }
 
-// known is name where that is one of clark-agent's: any other is the producer's, and no part of an error.
-func (l *line) known() string {
-	if l.variant == "" {
-		return ""
-	}
-	return l.name
-}
-
 // open finds the event.
 func (l *line) open() bool {
-	if l.Has("type") {
-		l.name = l.String("type")
-		l.variant = known(l.name)
-		return l.Failed() == 0
-	}
-	for _, key := range []string{"event", "payload", "data"} {
-		raw := l.outer.Raw(key)
-		if raw == nil || raw[0] != '{' {
-			continue
-		}
-		inside := l.outer.Object(key)
-		if name, ok := rawjson.String(inside.Raw("type")); ok {
-			l.Object, l.raw, l.name, l.variant = inside, raw, name, known(name)
-			return true
-		}
-		if kind, ok := rawjson.String(inside.Raw("kind")); ok && key == "payload" {
-			l.Object, l.raw, l.name, l.variant, l.record = inside, raw, kind, variantOf[kind], true
-			return true
+	key, raw := "type", l.raw
+	for _, place := range []string{"event", "payload", "data"} {
+		if v := l.outer.Raw(place); l.Object == l.outer && !l.Has("type") && rawjson.KindOf(v) == "an object" {
+			inside := l.outer.Object(place)
+			typed := inside.Has("type")
+			if l.record = place == "payload" && !typed && inside.Has("kind"); typed || l.record {
+				l.Object, raw = inside, v
+			}
 		}
 	}
-	l.Fail("type", "missing, want a string, here or in event, payload or data")
-	return false
-}
-
-// known returns the type of an event if it is one of clark-agent's.
-func known(name string) string {
-	if _, ok := shapes[name]; ok {
-		return name
-	}
-	return ""
-}
-
-// check reads all members that the variant has, so that the rest are those it does not have. It reports whether their
-// types are right.
-func (l *line) check() bool {
-	if l.variant == "" {
-		return true
-	}
-	if l.variant == "provider_request_prepared" && !l.record {
-		l.Use(append([]string{"type", "iteration"}, envelopeKeys...)...)
-		if l.payload = l.Rest(); l.payload == nil {
-			l.payload = []byte("{}")
-		}
-	}
-	s := shapes[l.variant]
-	keys := strings.Fields(s.keys)
 	if l.record {
-		keys = append(keys, strings.Fields(s.more)...)
+		key = "kind"
 	}
-	ok := l.Require(strings.Fields(s.needed)...)
-	twice := l.Twice()
-	for _, key := range keys {
-		value, want := l.Raw(key), holds[key]
-		switch {
-		case key == twice:
-			l.Fail(key, "stands there twice")
-			ok = false
-		case value != nil && want != "" && rawjson.KindOf(value) != want:
-			l.Fail(key, "want "+want+", got "+rawjson.KindOf(value))
-			ok = false
-		}
+	if !l.Has(key) {
+		l.Fail(key, "missing, want a string, here or in event, payload or data")
 	}
-	return ok
+	l.name = l.String(key)
+	if l.variant = l.name; l.record {
+		l.variant = variantOf(l.name)
+	}
+	if _, ok := shapes[l.variant]; ok {
+		l.label = l.name
+	} else {
+		l.variant = ""
+	}
+	if !l.record || l.variant != "" {
+		l.raw = raw
+	}
+	return l.Failed() == 0
 }
 
-// readEnvelope reads what an envelope or record has around the event.
+// readEnvelope reads what stands around the event.
 func (l *line) readEnvelope() {
-	if l.record {
-		l.readTime(l.outer, "recorded_at_unix_ms")
-		l.parent = l.outer.String("parent_run_id")
-	}
-	for _, key := range envelopeKeys[:3] {
+	for _, key := range timeKeys {
 		l.readTime(l.outer, key)
 	}
-	l.readTime(l.Object, "ts")
-	for _, key := range envelopeKeys[3:5] {
+	l.readTime(l.Object, input.Key)
+	for _, key := range sequenceKeys {
 		if n := l.outer.Count(key); n != nil && l.sequence < 0 {
 			l.sequence = *n
 		}
 	}
-	for _, key := range envelopeKeys[5:] {
-		if s := l.outer.String(key); s != "" && l.stream == "" {
+	for _, key := range streamKeys {
+		if s := l.outer.String(key); l.stream == "" && s != "" {
 			l.stream, l.named = s, key != "stream"
 		}
 	}
@@ -225,30 +164,148 @@ func (l *line) readTime(o *object.Object, key string) {
 	if v == nil || !l.time.IsZero() {
 		return
 	}
-	t, ok := input.Time(v)
-	if !ok {
-		o.Fail(key, "want a time: RFC 3339, or a number of seconds, milliseconds, microseconds or nanoseconds since 1970")
-		return
+	if at, ok := input.Time(v); ok {
+		l.time = at
+	} else {
+		o.Fail(key, "want a time: RFC 3339, or a number of seconds, milliseconds, microseconds or nanoseconds since "+
+			"1970")
 	}
-	l.time = t
 }
 
-// recordable reports whether the trajectory has a record of such a line.
-func (l *line) recordable() bool { return shapes[l.variant].record != "" }
+// check reads all members that the variant has, so that the rest are those it does not have. It reports whether their
+// types are right.
+func (l *line) check() bool {
+	s, ok, twice := shapes[l.variant], true, l.Twice()
+	keys := s.keys
+	if l.record {
+		keys += " " + s.more
+	} else if l.variant == "provider_request_prepared" {
+		l.Use("type", "iteration")
+		for _, keys := range [][]string{timeKeys, sequenceKeys, streamKeys} {
+			l.Use(keys...)
+		}
+		if l.payload = l.Rest(); l.payload == nil {
+			l.payload = []byte("{}")
+		}
+	}
+	for _, key := range strings.Fields(keys) {
+		key, begins, _ := strings.Cut(key, ":")
+		want, needed := strings.CutSuffix(begins, "!")
+		value, problem := l.Raw(key), ""
+		switch want, got := rawjson.KindOf([]byte(want)), rawjson.KindOf(value); {
+		case key == twice:
+			problem = "stands there twice"
+		case value == nil && needed:
+			problem = "missing"
+		case value != nil && begins != "" && got != want:
+			problem = "want " + want + ", got " + got
+		}
+		if problem != "" {
+			l.Fail(key, problem)
+			ok = false
+		}
+	}
+	return ok
+}
 
-// hint is a time that a line has for its run: that of its first message, or, where the run continues earlier messages,
-// the latest of those, which it did not begin before.
+// hint is when the run of l, its first line that can say so, began: at the time of its first message, else when the
+// line was written or after the messages that it continues, at the latest.
 func (l *line) hint() otelagent.Moment {
-	if t := l.msg.time(); !t.IsZero() {
+	if t := l.msg.time(); l.time.IsZero() && !t.IsZero() {
 		return otelagent.Moment{Time: t, Source: spans.TimeSourceMessage}
 	}
-	at := otelagent.Moment{Source: spans.TimeSourceBound}
-	if l.payload != nil {
-		for _, raw := range l.List("messages") {
-			if t := messageOf(raw).time(); t.After(at.Time) {
-				at.Time = t
+	at := l.time
+	if l.payload != nil && at.IsZero() {
+		for _, msg := range eventsOf(l.List("messages")) {
+			if msg.Time.After(at) {
+				at = msg.Time
 			}
 		}
 	}
-	return at
+	return bound(at)
+}
+
+// message is an AgentMessage; without raw there is none.
+type message struct {
+	*object.Object // nil when it is no object
+	raw            []byte
+}
+
+func messageOf(raw []byte) message { return message{object.Of("", raw), raw} }
+
+func (m message) assistant() bool { return m.String("role") == "assistant" }
+
+// failed reports whether a reply is a failure.
+func failed(m message) bool {
+	stop := m.String("stop_reason")
+	return stop == "error" || stop == "aborted"
+}
+
+// time is the time inside the message, in milliseconds since 1970; zero without one.
+func (m message) time() time.Time {
+	ms := intOf(m.Raw("timestamp"), 0)
+	if ms == 0 || ms > math.MaxInt64/int64(time.Millisecond) {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+func (m message) event() otelagent.Message {
+	return otelagent.Message{Raw: m.raw, Role: m.String("role"), ToolCallID: m.String("tool_call_id"), Time: m.time()}
+}
+
+// eventsOf returns the messages of a list. Nil is nil, and an empty list is one.
+func eventsOf(list [][]byte) []otelagent.Message {
+	if list == nil {
+		return nil
+	}
+	out := make([]otelagent.Message, len(list))
+	for i, raw := range list {
+		out[i] = messageOf(raw).event()
+	}
+	return out
+}
+
+// intOf returns an integer that is not negative, or none.
+func intOf(value []byte, none int64) int64 {
+	if n, err := strconv.ParseInt(string(value), 10, 64); err == nil && n >= 0 {
+		return n
+	}
+	return none
+}
+
+// textOf returns the text blocks of a result, one a line.
+func textOf(result []byte) string {
+	var parts []string
+	for p := range genaijson.Parts(result) {
+		if s, ok := p.Text(); ok && p.Type == "text" {
+			parts = append(parts, s)
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+var usageKeys = []string{"input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"}
+
+// usage reads the counts of the message of l; nil when there are none, and when one is wrong, which is a problem of the
+// line. The wire does not say how they count: it is as set, else as the provider set is known to count.
+func (d *Decoder) usage(l *line) *otelagent.Usage {
+	problems, found := l.Failed(), false
+	o := l.msg.Object.Object("usage")
+	u := &otelagent.Usage{Rule: d.Settings.Rule}
+	for i, to := range []*int64{&u.Input, &u.Output, &u.CacheWrite, &u.CacheRead} {
+		if n := o.Count(usageKeys[i]); n != nil {
+			*to, found = *n, true
+		}
+	}
+	switch {
+	case !found || l.Failed() > problems:
+		return nil
+	case u.Rule != "":
+	case d.Settings.Provider == "anthropic":
+		u.Rule = spans.UsageRuleExcludesCache
+	default:
+		u.Rule = spans.UsageRuleIncludesCache
+	}
+	return u
 }

@@ -2,191 +2,204 @@ package clark
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/internal/object"
+	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
 // Bounds of what is remembered.
 const (
-	maxRuns     = 4096
-	maxCalls    = 1024 // of a turn
-	maxChildren = 256
+	maxStreams = 1024
+	maxOpen    = 64 // open runs of one stream
+	maxSeqs    = 64 // sequence numbers of a stream, by which a repeated line is known
+	maxEarly   = 16 // lines of a run that has no time yet
+	maxRuns    = 4096
+	maxCalls   = 1024 // of a turn
 )
 
 // run is what is remembered of a run, open or ended.
 type run struct {
-	id, session, parentID string
+	otelagent.RunStarted           // its start, with what identifies it
+	extra                []byte    // members of the line of its identity that are not clark-agent's
+	startExtra           []byte    // the same of its agent_start
+	repeats              time.Time // start of the earlier run of that id; zero without one
 
-	identified bool // its identity was seen; else the id is generated
-	ledger     bool // known from the trajectory alone
-	announced  bool // its start was handed out
-	ended      bool
+	nameless  bool // it has no identity, so its id is generated
+	ledger    bool // known from the trajectory alone
+	announced bool // its start was handed out
+	ended     bool
+	mixed     bool // a defect runs_mixed was handed out
+	odd       bool // a defect was handed out that turns are missing
 
-	start    start
-	inferred bool
-	headless bool   // its agent_start was not seen
-	passed   bool   // another run began while a call of it was open, and does not name it
-	identity []byte // as it was spelled, a copy
-	callID   string // that certainly spawned it
+	early []*line // the first ones, until the start of the run is handed out
+	turns int64   // that began
+	turn          // the last one
 
-	identityExtra []byte // what the line of its identity has that is not clark-agent's
-	stated        bool   // some of its lines had a time
-
-	turns int64 // that began
-	turn        // the last one
-
-	iteration int64  // of the last request; -1 without one
-	before    []byte // the reply by which the turn before ended, because its end did not come
-	gates     []gate // of the attempt that is prepared
+	before    message // the reply of the turn before, if its end did not come
+	gates     []gate  // of the attempt that is prepared
 	catalogue []string
 	hidden    []string // of the catalogue, in the last attempt
-	children  []string
-
-	mixed bool // a defect was handed out that its lines are mixed with those of other runs
-	odd   bool // a defect was handed out that turns are missing
 }
 
 // turn is the last turn of a run.
 type turn struct {
-	open    bool
-	closed  bool          // its end was made of the reply at the end of an input
+	open    bool          // its end was not handed out
 	attempt int           // number of the last request; -1 without one
 	thrown  bool          // the last attempt was discarded
-	asked   moment        // of the last request
+	asked   time.Time     // of the last request
 	first   time.Duration // from the request to the first piece of its reply
-	reply   reply         // of the last attempt
+	reply   message       // of the last attempt, a copy
+	usage   *otelagent.Usage
 	calls   []*call
 	batch   bool // two calls were open at once
 }
 
-// start is an agent_start.
-type start struct {
-	time, arrived time.Time
-	seq           int64
-	extra         []byte // what it has that is not clark-agent's
+// when is the time of an event: stated, else of its arrival.
+func when(m otelagent.Meta) time.Time {
+	if m.Time.IsZero() {
+		return m.Arrived
+	}
+	return m.Time
 }
 
-func startOf(l *line) start { return start{l.time, l.arrived, l.seq, nil} }
+// bound says that something happened at a time at the latest; zero where the time is.
+func bound(at time.Time) (m otelagent.Moment) {
+	if !at.IsZero() {
+		m = otelagent.Moment{Time: at, Source: spans.TimeSourceBound}
+	}
+	return m
+}
 
-// moment is the time of a line: stated, else of its arrival.
-type moment struct{ stated, arrived time.Time }
+// replied reports whether l has the last reply of r.
+func (r *run) replied(l *line) bool { return l.msg.raw != nil && bytes.Equal(r.reply.raw, l.msg.raw) }
 
-func (m moment) since(before moment) time.Duration {
+// owns reports whether l says that it is of r: it is about one of its open calls, or ends its turn.
+func (r *run) owns(l *line) bool {
+	switch l.variant {
+	case "tool_execution_start", "tool_execution_update", "tool_execution_end":
+		return r.knows(l.String("tool_call_id"))
+	}
+	return l.variant == "turn_end" && r.replied(l)
+}
+
+// contradicts reports whether l cannot be of r: it is a second reply to one request, or ends a turn with another reply.
+func (r *run) contradicts(l *line) bool {
+	second := r.open && l.variant == "message_end" && l.msg.assistant()
+	other := l.variant == "turn_end" && l.msg.raw != nil && !r.replied(l)
+	return r.reply.raw != nil && !r.thrown && r.attempt >= 0 && (second || other)
+}
+
+// begin makes the run of an identity, or of a record, which has the same keys; with nil one without identity. It began
+// at the oldest agent_start of s that has no run, else at l.
+func (d *Decoder) begin(s *stream, id string, identity *object.Object, l *line) *run {
+	r := &run{nameless: identity == nil, ledger: s.ledger, turn: turn{attempt: -1}}
+	r.RunInfo = otelagent.RunInfo{ID: id, SessionID: d.Settings.Session, Dialect: Dialect, Agent: d.Settings.Agent,
+		Provider: d.Settings.Provider}
+	r.ParentID, _ = rawjson.String(identity.Raw("parent_run_id"))
+	conversation, _ := rawjson.String(identity.Raw("conversation_id"))
+	parent := d.runs[r.ParentID]
 	switch {
-	case !m.stated.IsZero() && !before.stated.IsZero():
-		return m.stated.Sub(before.stated)
-	case m.stated.IsZero() && before.stated.IsZero() && !m.arrived.IsZero() && !before.arrived.IsZero():
-		return m.arrived.Sub(before.arrived)
-	}
-	return 0
-}
-
-// reply is the last reply of a turn; without raw there was none.
-type reply struct {
-	raw   []byte // a copy
-	usage *otelagent.Usage
-}
-
-// over reports whether the run cannot go on but by asking again: its last reply failed and it is the last that is
-// known.
-func (r *run) over() bool { return r.open && failed(messageOf(r.reply.raw).String("stop_reason")) }
-
-// runs are the runs met, by id: that which started last of each.
-type runs struct {
-	byID  map[string]*run
-	order []string             // as they were put
-	times map[string]time.Time // of the last start
-}
-
-func (rs *runs) find(id string) *run { return rs.byID[id] }
-
-func (rs *runs) put(r *run) {
-	if rs.byID == nil {
-		rs.byID, rs.times = map[string]*run{}, map[string]time.Time{}
-	}
-	if rs.byID[r.id] == nil {
-		if len(rs.order) == maxRuns { // one that has ended, if one of the oldest has
-			gone := max(slices.IndexFunc(rs.order[:maxOpen], func(id string) bool { return rs.byID[id].ended }), 0)
-			delete(rs.byID, rs.order[gone])
-			delete(rs.times, rs.order[gone])
-			rs.order = slices.Delete(rs.order, gone, gone+1)
-		}
-		rs.order = append(rs.order, r.id)
-	}
-	rs.byID[r.id] = r
-}
-
-// newRun makes a run of an identity; nil identity: of one that has none.
-func (d *Decoder) newRun(id string, identity []byte) *run {
-	r := &run{id: id, iteration: -1, turn: turn{attempt: -1}}
-	if identity == nil {
-		r.session = d.Settings.Session
-		return r
-	}
-	o := object.Of("", identity)
-	r.identified, r.identity = true, bytes.Clone(identity)
-	r.parentID, r.session = o.String("parent_run_id"), o.String("conversation_id")
-	parent := d.runs.find(r.parentID)
-	switch {
-	case r.session != "":
-	case r.parentID == "":
-		r.session = r.id
+	case r.nameless:
+	case conversation != "":
+		r.SessionID = conversation
+	case r.ParentID == "":
+		r.SessionID = id
 	case parent != nil:
-		r.session = parent.session
-	case intOf(o.Raw("depth"), 0) <= 1: // its parent is the root
-		r.session = r.parentID
-	default:
-		r.session = d.Settings.Session
+		r.SessionID = parent.SessionID
+	case intOf(identity.Raw("depth"), 0) <= 1: // its parent is the root
+		r.SessionID = r.ParentID
 	}
-	if parent != nil && len(parent.children) < maxChildren {
-		parent.children = append(parent.children, r.id)
+	if parent != nil && parent.SessionID != r.SessionID {
+		r.ParentSessionID = parent.SessionID
 	}
+	if r.ledger {
+		r.Recording = spans.RecordingLedger
+	}
+	if r.Meta = d.meta(r, l); len(s.starts) > 0 {
+		r.Meta, r.startExtra = s.starts[0].meta, s.starts[0].extra
+		s.starts = s.starts[1:]
+	}
+	r.Session, r.Run = r.SessionID, id
+
+	if old := d.runs[id]; old == nil {
+		if len(d.order) == maxRuns {
+			delete(d.runs, d.order[0])
+			d.order = d.order[1:]
+		}
+		d.order = append(d.order, id)
+	} else {
+		if old.ledger && !r.ledger { // the same run, known from its events now
+			if old.ended = true; r.nameless {
+				r.Time = old.Time
+			}
+		}
+		d.abandon(old)
+		d.remove(old)
+		r.repeats = time.Unix(0, 1) // the Recorder gives it to an unknown start
+		for _, at := range []time.Time{old.Start.Time, old.Time} {
+			if !at.IsZero() {
+				r.repeats = at
+			}
+		}
+	}
+	d.runs[id] = r
 	return r
 }
 
 // meta is that of an event of r that l becomes.
-func (r *run) meta(l *line) otelagent.Meta {
-	r.stated = r.stated || !l.time.IsZero()
-	return otelagent.Meta{Session: r.session, Run: r.id, Time: l.time, Arrived: l.arrived, Seq: l.seq}
+func (d *Decoder) meta(r *run, l *line) otelagent.Meta {
+	return otelagent.Meta{Session: r.Session, Run: r.Run, Time: l.time, Arrived: d.Arrived, Seq: d.Seq}
 }
 
-// announce hands out the start of r, once. Hint is a time to fall back on where the start has none.
+// announce hands out the start of r, once. Hint is the start where its line has no time.
 func (d *Decoder) announce(r *run, hint otelagent.Moment) {
 	if r.announced {
 		return
 	}
 	r.announced = true
-	e := &otelagent.RunStarted{
-		Meta: otelagent.Meta{Session: r.session, Run: r.id, Time: r.start.time, Arrived: r.start.arrived, Seq: r.start.seq},
-		RunInfo: otelagent.RunInfo{
-			ID: r.id, SessionID: r.session, ParentID: r.parentID, ParentToolCallID: r.callID, Metadata: r.identity,
-			Agent: d.Settings.Agent, Provider: d.Settings.Provider, Dialect: Dialect, Inferred: r.inferred,
-		},
+	switch {
+	case !when(r.Meta).IsZero():
+	case !r.repeats.IsZero() && !hint.Time.After(r.repeats): // both would be one run
+		r.Start = bound(r.repeats.Add(1))
+	default:
+		r.Start = hint
 	}
-	if r.ledger {
-		e.Recording = spans.RecordingLedger
+	d.Emit(&r.RunStarted)
+	d.keep(r.Meta, "agent_start", r.startExtra)
+	d.keep(r.Meta, "run_identified", r.extra)
+	number, seq, early := d.Number, d.Seq, r.early
+	r.early = nil
+	for _, l := range early {
+		d.Number, d.Seq = l.number, l.seq
+		d.handle(r, l)
+		d.RejectProblems(l.label, l.Object)
 	}
-	if p := d.runs.find(r.parentID); p != nil && p.session != r.session {
-		e.ParentSessionID = p.session
+	d.Number, d.Seq = number, seq
+}
+
+// earlyVariants are those that may stand before the first time of a run.
+var earlyVariants = []string{"turn_start", "message_start", "message_end", "context_transform_applied",
+	"tool_gate_applied", "tool_gate_conflict_resolved"}
+
+// holds keeps an early line of a recorded run that has no time yet: a line behind it may have one.
+func (d *Decoder) holds(r *run, l *line) bool {
+	if r.announced || len(r.early) == maxEarly || !when(r.Meta).IsZero() || !l.hint().Time.IsZero() ||
+		!slices.Contains(earlyVariants, l.variant) {
+		return false
 	}
-	at := r.start.time
-	if at.IsZero() && r.start.arrived.IsZero() {
-		if before, again := d.runs.times[r.id]; again && !hint.Time.After(before) { // both would be one
-			hint = otelagent.Moment{Time: before.Add(1), Source: spans.TimeSourceBound}
-		}
-		e.Start, at = hint, hint.Time
-	}
-	if at.IsZero() {
-		at = time.Unix(0, 1) // an unknown start becomes this one
-	}
-	d.runs.times[r.id] = at
-	d.Emit(e)
-	d.keep(e.Meta, "agent_start", r.start.extra)
-	d.keep(e.Meta, "run_identified", r.identityExtra)
+	kept := parse(&d.Shell, input.Line{Text: bytes.Clone(l.text)})
+	kept.number, kept.seq = d.Number, d.Seq
+	r.early = append(r.early, kept)
+	l.Object = nil // its problems are reported with its events
+	return true
 }
 
 // abandon ends a run whose end will not come. It happened after the last line of it that was seen, nobody knows when.
@@ -195,13 +208,12 @@ func (d *Decoder) abandon(r *run) {
 		return
 	}
 	d.announce(r, otelagent.Moment{})
-	d.endFromReply(r)
-	e := &otelagent.RunEnded{Meta: d.timeless(r)}
+	d.endTurn(r)
+	e := &otelagent.RunEnded{Meta: otelagent.Meta{Session: r.Session, Run: r.Run, Seq: d.Seq}}
 	e.Status = spans.RunStatusAborted
-	msg := messageOf(r.reply.raw)
-	if stop := msg.String("stop_reason"); failed(stop) {
-		e.Status, e.Word, e.Error = spans.RunStatusError, stop, msg.String("error_message")
-		if stop == "aborted" {
+	if failed(r.reply) {
+		e.Status, e.Word, e.Error = spans.RunStatusError, r.reply.String("stop_reason"), r.reply.String("error_message")
+		if e.Word == "aborted" {
 			e.Status = spans.RunStatusCancelled
 		}
 	}
@@ -209,24 +221,254 @@ func (d *Decoder) abandon(r *run) {
 	d.Emit(e)
 }
 
-// timeless is the Meta of what happened at an unknown time after the last line of r.
-func (d *Decoder) timeless(r *run) otelagent.Meta {
-	return otelagent.Meta{Session: r.session, Run: r.id, Seq: d.Seq}
+// streamKey is the name by which an envelope calls the run or stream of a line. Records are streams of their own.
+type streamKey struct {
+	name          string
+	named, ledger bool // name is the id of a run; the lines are records
 }
 
-// endFromReply ends the open turn of r as its reply says, because its own end did not come.
-func (d *Decoder) endFromReply(r *run) {
-	if !r.open || r.closed || r.reply.raw == nil {
+// stream is a sequence of lines in the order of their events. Runs nest in it.
+type stream struct {
+	streamKey
+	stack  []*run  // open runs, the innermost last
+	last   *run    // that ended
+	starts []start // agent_start lines whose run is not known yet
+	made   int64   // runs without an identity so far
+
+	// mixed is the run, one of the stack, whose children write to the stream at the same time, or which contradicts
+	// itself, because another run does. The lines do not say whose they are.
+	mixed *run
+
+	seqs []int64 // the last ones
+}
+
+// stream returns the stream of a name. Of too many it forgets the one that was not used for longest.
+func (d *Decoder) stream(key streamKey) *stream {
+	s := &stream{streamKey: key}
+	if i := slices.IndexFunc(d.streams, func(s *stream) bool { return s.streamKey == key }); i >= 0 {
+		s = d.streams[i]
+		d.streams = slices.Delete(d.streams, i, i+1)
+	} else if len(d.streams) == maxStreams {
+		d.streams = slices.Delete(d.streams, 0, 1)
+	}
+	d.streams = append(d.streams, s)
+	return s
+}
+
+func (s *stream) top() *run {
+	if len(s.stack) == 0 {
+		return nil
+	}
+	return s.stack[len(s.stack)-1]
+}
+
+// start is an agent_start, with the members that are not clark-agent's.
+type start struct {
+	meta  otelagent.Meta
+	extra []byte
+}
+
+// again rejects a line whose number was there before. Those of records begin anew with each run, unseen.
+func (d *Decoder) again(s *stream, l *line) bool {
+	if l.sequence < 0 {
+		return false
+	}
+	n, seen, begins := len(s.seqs), slices.Index(s.seqs, l.sequence), l.variant == "agent_start" || s.ledger
+	switch {
+	case seen >= 0 && begins && seen < n-1: // a run counts anew
+		s.seqs = nil
+	case seen >= 0:
+		d.Reject(&input.LineError{Type: l.label, Field: "seq",
+			Reason: "the same as of a line before; the line is passed over"})
+		return true
+	case n > 0 && l.sequence < s.seqs[n-1] && !begins:
+		l.outer.Fail("seq", "lower than that of a line before; the line is read where it stands")
+	}
+	s.seqs = append(s.seqs[max(0, len(s.seqs)-maxSeqs+1):], l.sequence)
+	return false
+}
+
+// event hands out the events of a line of s.
+func (d *Decoder) event(s *stream, l *line) {
+	switch l.variant {
+	case "agent_start":
+		d.agentStart(s, l)
+		return
+	case "run_identified":
+		d.identified(s, l)
 		return
 	}
-	r.closed, r.before = true, r.reply.raw
-	d.Emit(d.turnEnd(r, d.timeless(r), messageOf(r.reply.raw), r.reply.usage))
+	for s.mixed == nil && len(s.starts) > 0 { // no identity follows: the run has none
+		d.push(s, d.begin(s, d.unnamed(s), nil, l), l)
+	}
+	r := d.runOf(s, l)
+	if s.mixed != nil && !r.owns(l) {
+		d.mixedLine(s, l)
+		return
+	}
+	d.timeOf(r, l)
+	if d.holds(r, l) {
+		return
+	}
+	if !r.announced {
+		d.announce(r, l.hint())
+	}
+	if s.mixed == nil && r.contradicts(l) {
+		d.mix(s, r, l, "its lines are mixed with those of other runs")
+		d.mixedLine(s, l)
+		return
+	}
+	if d.handle(r, l); r.ended {
+		d.remove(r)
+	}
+	if r == s.mixed && l.variant == "turn_end" && (s.ledger || r != s.top()) {
+		s.stack, s.mixed = s.stack[:slices.Index(s.stack, r)+1], nil // which of its children ended is not known
+	}
 }
 
-// mixedRuns hands out once for a run that its lines are mixed with those of others.
-func (d *Decoder) mixedRuns(r *run, m otelagent.Meta, detail string) {
+func (d *Decoder) agentStart(s *stream, l *line) {
+	if len(s.starts) == maxOpen {
+		d.push(s, d.begin(s, d.unnamed(s), nil, l), l)
+	}
+	if top := s.top(); top != nil && !top.announced && len(top.early) == 0 {
+		l.Fail("type", "stands behind the run_identified of its run")
+		return
+	}
+	s.starts = append(s.starts, start{otelagent.Meta{Time: l.time, Arrived: d.Arrived, Seq: d.Seq}, l.Rest()})
+}
+
+func (d *Decoder) identified(s *stream, l *line) {
+	o := l.Object.Object("identity")
+	id, _ := rawjson.String(o.Raw("run_id"))
+	if id == "" {
+		o.Fail("run_id", "want a string that is not empty; the run is one without identity")
+		return
+	}
+	if top := s.top(); top != nil {
+		d.announce(top, otelagent.Moment{})
+	}
+	r := d.begin(s, id, o, l)
+	if d.timeOf(r, l); !r.ledger && (r.Time.IsZero() || d.ledgerOf(r).played) {
+		r.Time = l.time
+	}
+	r.Metadata, r.extra = slices.Clone(l.Raw("identity")), l.Rest()
+	d.push(s, r, l)
+}
+
+// unnamed returns the id of a run without an identity: the name of its stream, if that is the id of a run; else it is
+// made of that name, else of the session as set, and the number of such runs in the stream.
+func (d *Decoder) unnamed(s *stream) string {
+	s.made++
+	if s.named && s.name != "" {
+		return s.name
+	}
+	return cmp.Or(s.name, d.Settings.Session, "run") + "#" + strconv.FormatInt(s.made, 10)
+}
+
+// push puts a run that began with l where it belongs on s.
+func (d *Decoder) push(s *stream, r *run, l *line) {
+	if s.mixed != nil && (r.nameless || r.ParentID != s.mixed.ID) {
+		s.mixed = nil
+	}
+	at := slices.IndexFunc(s.stack, func(o *run) bool { return r.ParentID != "" && o.ID == r.ParentID })
+	for top := s.top(); top != nil && s.mixed == nil; top = s.top() {
+		// Without a parent in s it may be nested in a run whose call is open, and end before that continues.
+		if at >= 0 && (len(s.stack) == at+1 || !failed(top.reply)) || at < 0 && len(top.openCalls()) > 0 {
+			break
+		}
+		d.pop(s)
+	}
+	if p := d.runs[r.ParentID]; p != nil && !p.ended {
+		r.ParentToolCallID = p.onlyCall()
+	}
+	if len(s.stack) == maxOpen {
+		oldest := max(0, slices.Index(s.stack, s.mixed)+1) // a child, where children are mixed
+		d.abandon(s.stack[oldest])
+		s.stack = slices.Delete(s.stack, oldest, oldest+1)
+	}
+	if s.stack = append(s.stack, r); s.mixed != nil {
+		d.announce(r, otelagent.Moment{})
+	} else if at >= 0 && (len(s.stack) > at+2 || len(s.starts) > 0) { // a sibling has not ended, or began as well
+		d.mix(s, s.stack[at], l, "the lines of several of its children are mixed")
+	}
+}
+
+// pop ends the innermost run, whose end did not come.
+func (d *Decoder) pop(s *stream) {
+	s.last = s.top()
+	d.abandon(s.last)
+	s.stack = s.stack[:len(s.stack)-1]
+}
+
+// remove takes a run that has ended off the streams, and ends those inside.
+func (d *Decoder) remove(r *run) {
+	for _, s := range d.streams {
+		if i := slices.Index(s.stack, r); i >= 0 {
+			for len(s.stack) > i {
+				d.pop(s)
+			}
+		}
+		if s.mixed == r {
+			s.mixed = nil
+		}
+	}
+}
+
+// runOf returns the run of s that l is of.
+func (d *Decoder) runOf(s *stream, l *line) *run {
+	if s.mixed != nil {
+		return s.mixed
+	}
+	for i, r := range slices.Backward(s.stack) {
+		if !r.owns(l) {
+			continue
+		}
+		for strings.HasSuffix(l.variant, "_end") && len(s.stack) > i+1 { // the ends of those inside did not come
+			d.pop(s)
+		}
+		return r
+	}
+	if top := s.top(); top != nil {
+		return top
+	}
+	if s.last != nil {
+		if p := d.runs[s.last.ParentID]; s.ledger && p != nil && p.ledger && !p.ended { // its child uses its recorder
+			return p
+		}
+		switch l.variant {
+		case "turn_start", "provider_request_prepared", "tool_execution_start": // something begins
+		default:
+			return s.last // it is late
+		}
+	}
+	if old := d.runs[s.name]; s.named && !s.ledger && old != nil && !old.ended { // on another stream
+		return old
+	}
+	id, identity := s.name, l.outer
+	if !s.ledger || !s.named {
+		id, identity = d.unnamed(s), nil
+	}
+	r := d.begin(s, id, identity, l)
+	r.Inferred = true
+	s.stack = append(s.stack, r)
+	return r
+}
+
+// mix records that lines of s from now on may be of r or of other runs.
+func (d *Decoder) mix(s *stream, r *run, l *line, detail string) {
+	s.mixed = r
+	for _, r := range s.stack {
+		d.announce(r, otelagent.Moment{})
+	}
 	if !r.mixed {
 		r.mixed = true
-		d.Emit(&otelagent.DefectFound{Meta: m, Code: spans.DefectRunsMixed, Detail: detail})
+		d.Emit(&otelagent.DefectFound{Meta: d.meta(r, l), Code: spans.DefectRunsMixed, Detail: detail})
+	}
+}
+
+// mixedLine keeps a line whose run is not known on the run that is mixed, pieces and beginnings of messages excepted.
+func (d *Decoder) mixedLine(s *stream, l *line) {
+	if l.variant != "message_start" && l.variant != "message_update" {
+		d.other(d.meta(s.mixed, l), l)
 	}
 }

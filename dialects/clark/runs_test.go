@@ -97,7 +97,7 @@ func TestTwoInputs(t *testing.T) {
 		got := collect(d, strings.Join(lines[:i], ""))
 		flushed := false // the end of a turn was told from its reply
 		for _, s := range d.streams {
-			flushed = flushed || slices.ContainsFunc(s.stack, func(r *run) bool { return r.closed })
+			flushed = flushed || slices.ContainsFunc(s.stack, func(r *run) bool { return !r.open && r.reply.raw != nil })
 		}
 		got = append(got, collect(d, strings.Join(lines[i:], ""))...)
 		if !flushed {

@@ -20,12 +20,10 @@ const (
 
 // clark-agent writes these in the details of a result, or begins its text with one.
 const (
-	kindNotExecuted   = "tool_call_not_executed"
-	kindBadArguments  = "tool_argument_validation"
-	textBlockedBy     = "blocked by "
-	argumentsNoJSON   = `"__clark_arg_parse_error"`
-	keyChildRun       = "child_run_id"
-	keyDurationMillis = "duration_ms"
+	kindNotExecuted  = "tool_call_not_executed"
+	kindBadArguments = "tool_argument_validation"
+	textBlockedBy    = "blocked by "
+	argumentsNoJSON  = `"__clark_arg_parse_error"`
 )
 
 // call is a tool call of the open turn.
@@ -33,35 +31,35 @@ type call struct {
 	id, name       string
 	args           []byte // a copy; nil when not known
 	started, ended bool
-	at             moment // of its start
+	at             time.Time // of its start
 }
 
-func (d *Decoder) toolStart(r *run, m otelagent.Meta, l *line) {
-	id, name := l.String("tool_call_id"), l.String("tool_name")
-	i := slices.IndexFunc(r.calls, func(c *call) bool { return c.id == id && c.name == name && !c.started && !c.ended })
-	if i < 0 {
-		i = r.addCall(&call{id: id, name: name})
+// call returns the call of that id and name that has not ended: one that has started, or has not, as wanted, before any
+// other; a new one where there is none.
+func (r *run) call(id, name string, started bool) (found *call) {
+	for _, c := range r.calls {
+		if c.id != id || c.name != name || c.ended {
+			continue
+		}
+		if c.started == started {
+			return c
+		}
+		if found == nil && started {
+			found = c
+		}
 	}
-	if i >= 0 {
-		r.calls[i].started, r.calls[i].at = true, moment{m.Time, m.Arrived}
+	if found == nil {
+		found = &call{id: id, name: name}
+		r.addCall(found)
 	}
-	if len(r.openCalls()) > 1 {
-		r.batch = true
-	}
-	args := l.Raw("args")
-	if args == nil && slices.Contains(l.Keys(), "args") {
-		args = []byte("null")
-	}
-	d.Emit(&otelagent.ToolStarted{Meta: m, ToolCall: otelagent.ToolCall{ID: id, Name: name, Args: args}})
+	return found
 }
 
-// addCall remembers a call of the turn and returns its position; -1 beyond the bound.
-func (r *run) addCall(c *call) int {
-	if len(r.calls) == maxCalls {
-		return -1
+// addCall remembers a call of the turn, up to the bound.
+func (r *run) addCall(c *call) {
+	if len(r.calls) < maxCalls {
+		r.calls = append(r.calls, c)
 	}
-	r.calls = append(r.calls, c)
-	return len(r.calls) - 1
 }
 
 // openCalls returns the calls that run.
@@ -87,127 +85,286 @@ func (r *run) knows(id string) bool {
 	return !r.ended && slices.ContainsFunc(r.calls, func(c *call) bool { return c.id == id && !c.ended })
 }
 
-// outcome is what a ToolResult has about its call.
-type outcome struct {
-	text, kind, gate, child string
-	allowed                 []byte
-	took                    time.Duration // as the host says; negative when it does not
-	refusedByGate           bool
-}
-
-// outcomeOf reads a ToolResult of a call of r.
-func (r *run) outcomeOf(raw []byte) outcome {
-	result := object.Of("", raw)
-	details := object.Of("", result.Raw("details"))
-	o := outcome{text: textOf(result.List("content")), kind: details.String("kind"), gate: details.String("gate"),
-		child: details.String(keyChildRun), allowed: details.Raw("allowed_tools"), took: -1}
-	if blocked := details.Bool("runtime_block"); blocked != nil {
-		o.refusedByGate = *blocked
-	}
-	if ms := details.Float(keyDurationMillis); ms != nil && *ms >= 0 && *ms < 1e12 {
-		o.took = time.Duration(*ms * 1e6)
-	}
-	for _, key := range details.Keys() {
-		if s, _ := rawjson.String(details.Raw(key)); o.child == "" && s != "" && slices.Contains(r.children, s) {
-			o.child = s
-		}
-	}
-	return o
+func (d *Decoder) toolStart(r *run, m otelagent.Meta, l *line) {
+	id, name := l.String("tool_call_id"), l.String("tool_name")
+	c := r.call(id, name, false)
+	c.started, c.at = true, when(m)
+	r.batch = r.batch || len(r.openCalls()) > 1
+	d.Emit(&otelagent.ToolStarted{Meta: m, ToolCall: otelagent.ToolCall{ID: id, Name: name, Args: l.Spelled("args")}})
 }
 
 func (d *Decoder) toolEnd(r *run, m otelagent.Meta, l *line) {
 	id, name := l.String("tool_call_id"), l.String("tool_name")
 	isError := l.Bool("is_error")
 	failed := isError != nil && *isError
-	c := r.ending(id, name)
-	o := r.outcomeOf(l.Raw("result"))
-	if c == nil {
-		c = &call{id: id, name: name}
-		r.addCall(c)
-	}
+	c := r.call(id, name, true)
+	result := l.Raw("result")
+	details, text := object.Of("", object.Of("", result).Raw("details")), textOf(result)
+
 	e := &otelagent.ToolEnded{Meta: m, CallID: id, Name: name}
-	e.Result, e.ChildRunID, e.Outcome = l.Raw("result"), o.child, spans.OutcomeOK
-	if child := d.runs.find(o.child); child != nil && child.session != r.session {
-		e.ChildSessionID = child.session
-	}
-	refusal, by := r.refusal(c, &o)
-	switch {
-	case !failed:
-	case o.kind == kindNotExecuted:
-		e.Outcome = spans.OutcomeSkipped
-	case refusal != "":
-		e.Outcome = spans.OutcomeDenied
-	default:
-		e.Outcome = spans.OutcomeError
-	}
-	if failed {
-		e.Error = o.text
+	e.Result, e.ChildRunID, e.End = result, d.childOf(r, details), r.endOf(c, details, m)
+	if child := d.runs[e.ChildRunID]; child != nil && child.SessionID != r.SessionID {
+		e.ChildSessionID = child.SessionID
 	}
 	if !c.started {
 		call := otelagent.ToolCall{ID: id, Name: name, Args: c.args}
-		if !m.Time.IsZero() && !failed { // its start was not seen
-			call.Start = otelagent.Moment{Time: m.Time, Source: spans.TimeSourceBound}
+		if !failed { // its start was not seen
+			call.Start = bound(m.Time)
 		}
 		d.Emit(&otelagent.ToolStarted{Meta: m, ToolCall: call})
 	}
-	if e.Outcome == spans.OutcomeDenied {
-		d.permission(m, otelagent.PermissionEvaluation{Tool: name, CallID: id, Action: spans.ActionDeny,
-			Source: spans.PermissionSource(refusal), Reason: o.text, DecidedBy: by, Pattern: string(o.allowed), Derived: true})
+	e.Outcome = spans.OutcomeOK
+	if failed {
+		e.Outcome, e.Error = spans.OutcomeError, text
+		refusal, by := r.refusal(c, details, text)
+		switch {
+		case details.String("kind") == kindNotExecuted:
+			e.Outcome = spans.OutcomeSkipped
+		case refusal != "":
+			e.Outcome = spans.OutcomeDenied
+			p := derived(false)
+			p.Tool, p.CallID, p.Source, p.Reason, p.DecidedBy = name, id, refusal, text, by
+			p.Pattern = string(details.Raw("allowed_tools"))
+			d.permission(m, p)
+		}
 	}
-	e.End = r.endOf(c, &o, m)
 	c.started, c.ended = true, true
 	d.Emit(e)
 }
 
-// ending returns the call that an end is of: one that runs before one that did not begin.
-func (r *run) ending(id, name string) (found *call) {
-	for _, c := range r.calls {
-		if c.id != id || c.name != name || c.ended {
-			continue
-		}
-		if c.started {
-			return c
-		}
-		if found == nil {
-			found = c
+// childOf returns the id of the run that a call of r spawned: as the host says, else any text in the details of the
+// result that is the id of a child of r.
+func (d *Decoder) childOf(r *run, details *object.Object) string {
+	if id, ok := rawjson.String(details.Raw("child_run_id")); ok && id != "" {
+		return id
+	}
+	for _, raw := range details.All() {
+		s, _ := rawjson.String(raw)
+		if child := d.runs[s]; child != nil && child.ParentID == r.ID {
+			return s
 		}
 	}
-	return found
+	return ""
 }
 
 // refusal returns who refused a call that failed, as far as the wire has it; empty when nobody did. Until 0.2.0 refused
 // calls had a start as well, and a refusal that is no more than a text looks like a failure then.
-func (r *run) refusal(c *call, o *outcome) (source, by string) {
+func (r *run) refusal(c *call, details *object.Object, text string) (source spans.PermissionSource, by string) {
+	by, blocked := strings.CutPrefix(text, textBlockedBy)
+	byGate := details.Bool("runtime_block")
+	kind := details.String("kind")
 	switch {
-	case o.refusedByGate:
-		return sourceGate, o.gate
-	case strings.HasPrefix(o.text, textBlockedBy) && !strings.Contains(o.text, "\n"):
-		return sourceBeforeCall, strings.TrimPrefix(o.text, textBlockedBy)
-	case c.started, o.kind == kindBadArguments, o.kind == kindNotExecuted, o.text == "Tool `"+c.name+"` not found",
+	case byGate != nil && *byGate:
+		return sourceGate, details.String("gate")
+	case blocked && !strings.Contains(text, "\n"):
+		return sourceBeforeCall, by
+	case c.started, kind == kindBadArguments, kind == kindNotExecuted, text == "Tool `"+c.name+"` not found",
 		bytes.HasPrefix(c.args, []byte("{")) && bytes.Contains(c.args, []byte(argumentsNoJSON)):
 		return "", ""
 	case slices.Contains(r.hidden, c.name):
 		return sourceGate, ""
-	default:
-		return sourceBeforeCall, ""
 	}
+	return sourceBeforeCall, ""
 }
 
 // endOf is when a call ended, where that is not the time of the line: as the host says, or at that time at the latest,
 // where calls ran at the same time, because their ends are written when the last one is over.
-func (r *run) endOf(c *call, o *outcome, m otelagent.Meta) otelagent.Moment {
-	now, start := m.Time, c.at.stated
-	if now.IsZero() && !r.stated {
-		now, start = m.Arrived, c.at.arrived
-	}
+func (r *run) endOf(c *call, details *object.Object, m otelagent.Meta) otelagent.Moment {
+	now := when(m)
 	if now.IsZero() || !c.started {
 		return otelagent.Moment{}
 	}
-	if end := start.Add(o.took); o.took >= 0 && !start.IsZero() && !end.After(now) {
-		return otelagent.Moment{Time: end.Round(0)}
+	if ms := details.Float("duration_ms"); ms != nil && *ms >= 0 && *ms < 1e12 && !c.at.IsZero() {
+		if end := c.at.Add(time.Duration(*ms * 1e6)); !end.After(now) {
+			return otelagent.Moment{Time: end.Round(0)}
+		}
 	}
 	if r.batch {
 		return otelagent.Moment{Time: now.Round(0), Source: spans.TimeSourceBound}
 	}
 	return otelagent.Moment{}
+}
+
+// maxCatalogue bounds the names of tools that are remembered of a run, and the gates of an attempt.
+const maxCatalogue = 1024
+
+// Outcomes of evaluations that package spans does not have.
+const (
+	outcomeResolved = "conflict_resolved" // disjoint allow lists were repaired
+	outcomeOffered  = "offered"           // the tools of a request are those that the gates allow
+	outcomeDiffers  = "offered_differs"   // they are not
+)
+
+// gate is the allow list of one gate for one attempt.
+type gate struct {
+	plugin string
+	allow  map[string]bool
+}
+
+// refusing returns the names of those gates that do not allow a tool.
+func refusing(gates []gate, tool string) (by []string) {
+	for _, g := range gates {
+		if !g.allow[tool] {
+			by = append(by, g.plugin)
+		}
+	}
+	return by
+}
+
+// learn adds names to the tools that the run is known to have.
+func (r *run) learn(names []string) {
+	for _, name := range names {
+		if len(r.catalogue) < maxCatalogue && !slices.Contains(r.catalogue, name) {
+			r.catalogue = append(r.catalogue, name)
+		}
+	}
+}
+
+func (d *Decoder) permission(m otelagent.Meta, p otelagent.PermissionEvaluation) {
+	d.Emit(&otelagent.PermissionEvaluated{Meta: m, PermissionEvaluation: p})
+}
+
+// derived is an evaluation that follows from what gates said.
+func derived(allow bool) otelagent.PermissionEvaluation {
+	p := otelagent.PermissionEvaluation{Action: spans.ActionDeny, Source: sourceGate, Derived: true}
+	if allow {
+		p.Action = spans.ActionAllow
+	}
+	return p
+}
+
+// gate reads one gate's allow list, or how disjoint lists were repaired. A gate that did not constrain decided nothing.
+func (d *Decoder) gate(r *run, m otelagent.Meta, l *line) {
+	d.within(r, m, l)
+	g, resolved := gate{l.String("plugin"), map[string]bool{}}, l.variant == "tool_gate_conflict_resolved"
+	var names []string
+	for _, raw := range l.List("allow") {
+		if name, ok := rawjson.String(raw); ok {
+			names = append(names, name)
+			g.allow[name] = true
+		}
+	}
+	r.learn(names)
+	p := derived(resolved || len(names) > 0)
+	p.Pattern = string(l.Raw("allow"))
+	switch {
+	case resolved:
+		g.plugin = l.String("chosen_plugin")
+		p.Reason, p.Outcome = l.String("reason"), outcomeResolved
+		p.Options, p.Option = l.Raw("plugins"), g.plugin
+		r.gates = nil
+	case !l.Has("allow"):
+		d.other(m, l)
+		return
+	}
+	p.DecidedBy = g.plugin
+	if len(r.gates) < maxCatalogue {
+		r.gates = append(r.gates, g)
+	}
+	d.permission(m, p)
+}
+
+// offered compares what the gates allow with the tools that a request has, and hands out which tools it hides that the
+// request before did not.
+func (d *Decoder) offered(r *run, m otelagent.Meta, l *line) {
+	offered, pattern := []string{}, []byte{'['}
+	for _, tool := range l.List("tools") {
+		name, ok := rawjson.String(tool) // of a record
+		if !ok {
+			name, ok = rawjson.String(object.Of("", tool).Raw("name"))
+		}
+		if ok {
+			offered, pattern = append(offered, name), append(rawjson.Quote(pattern, name), ',')
+		}
+	}
+	r.learn(offered)
+	gates, before := r.gates, r.hidden
+	if r.gates, r.hidden = nil, nil; len(gates) == 0 {
+		return
+	}
+	var missing, extra []string
+	for _, name := range r.catalogue {
+		allowed, in := len(refusing(gates, name)) == 0, slices.Contains(offered, name)
+		switch {
+		case in && !allowed:
+			extra = append(extra, name)
+		case !in && allowed:
+			missing = append(missing, name)
+		}
+		if !in {
+			r.hidden = append(r.hidden, name)
+		}
+	}
+	p := derived(len(offered) > 0)
+	p.Pattern, p.Outcome = string(append(bytes.TrimSuffix(pattern, []byte{','}), ']')), outcomeOffered
+	var why []string
+	if len(missing) > 0 {
+		why = append(why, "allowed and not offered: "+strings.Join(missing, ", "))
+	}
+	if len(extra) > 0 {
+		why = append(why, "offered and not allowed: "+strings.Join(extra, ", "))
+	}
+	if len(why) > 0 {
+		p.Outcome, p.Reason = outcomeDiffers, strings.Join(why, "; ")
+	}
+	d.permission(m, p)
+	for _, name := range r.hidden {
+		if by := refusing(gates, name); len(by) > 0 && !slices.Contains(before, name) {
+			p := derived(false)
+			p.Tool, p.DecidedBy = name, strings.Join(by, ", ")
+			d.permission(m, p)
+		}
+	}
+}
+
+// transform reads a context transform. Those that changed nothing give no event: they run at every attempt.
+func (d *Decoder) transform(r *run, m otelagent.Meta, l *line) {
+	d.within(r, m, l)
+	e := &otelagent.CompactionEnded{Meta: m}
+	e.Compaction.InputTokens = -1
+	e.CompactionResult = otelagent.CompactionResult{InputTokens: -1, OutputTokens: -1, MessagesSummarized: -1,
+		TokensGone: -1, Runs: -1}
+	e.Kind = spans.CompactionKindPrune
+	before, after := intOf(l.Raw("before_count"), -1), intOf(l.Raw("after_count"), -1)
+	if l.record {
+		if before == after { // whether something changed is not known
+			d.other(m, l)
+			return
+		}
+	} else {
+		old, now := l.List("before"), l.List("after")
+		if slices.EqualFunc(old, now, bytes.Equal) {
+			return
+		}
+		e.Before = append([]otelagent.Message{}, eventsOf(old)...)
+		e.After = append([]otelagent.Message{}, eventsOf(now)...)
+		before, after = int64(len(old)), int64(len(now))
+		fresh := freshOf(old, now)
+		if len(fresh) > 0 || after >= before {
+			e.Kind = spans.CompactionKindSummary
+		}
+		if len(fresh) == 1 {
+			e.Summary = fresh[0]
+		}
+	}
+	e.Compaction.MessagesBefore, e.CompactionResult.MessagesBefore, e.MessagesAfter = before, before, after
+	e.Trigger, e.Target = l.String("plugin"), "request"
+	if e.Trigger == "context_overflow_recovery" {
+		e.Target = "transcript"
+	}
+	d.Emit(e)
+}
+
+// freshOf returns the messages of after that are not in before.
+func freshOf(before, after [][]byte) (fresh [][]byte) {
+	known := make(map[string]bool, len(before))
+	for _, raw := range before {
+		known[string(raw)] = true
+	}
+	for _, raw := range after {
+		if !known[string(raw)] {
+			fresh = append(fresh, raw)
+		}
+	}
+	return fresh
 }

@@ -2,10 +2,13 @@ package clark
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/otelagent"
 )
 
 // TestTrajectoryGoesOn cuts the events of a recording behind each line: the trajectory tells the rest of each run, once.
@@ -56,5 +59,37 @@ func TestTrajectoryTellsWhatIsLost(t *testing.T) {
 	}
 	if tested < 20 {
 		t.Errorf("only %d lines", tested)
+	}
+}
+
+// TestSharedRecorderWithEvents gives the events of a parent, and records of it and of its child in one recorder: those
+// of the parent behind the end of its child have the id of the child, and are no events of it.
+func TestSharedRecorderWithEvents(t *testing.T) {
+	const base = "testdata/clark-agent-0.4.0/child-shared-recorder"
+	text := string(readFile(t, base+".events.ndjson"))
+	start := strings.LastIndex(text, `{"type":"agent_start"}`)
+	_, behind, _ := strings.Cut(text[start:], `{"type":"agent_end"`) // the end of the child
+	_, behind, _ = strings.Cut(behind, "\n")
+	events := text[:start] + behind
+	d := NewDecoder().WithTrajectory(bytes.NewReader(readFile(t, base+".trajectory.jsonl")))
+	got, parent := map[string]int{}, ""
+	for ev, err := range d.Events(strings.NewReader(events)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch e := ev.(type) {
+		case *otelagent.RunStarted:
+			if e.ParentID == "" {
+				parent = e.Run
+			}
+		case *otelagent.TurnEnded:
+			got[fmt.Sprint("turns, parent ", e.Run == parent)]++
+		case *otelagent.RunEnded:
+			got[fmt.Sprint("ends, parent ", e.Run == parent)]++
+		}
+	}
+	want := map[string]int{"turns, parent true": 2, "turns, parent false": 2, "ends, parent true": 1, "ends, parent false": 1}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
