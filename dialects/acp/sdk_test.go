@@ -263,7 +263,7 @@ func (v *view) told(out ledger) {
 			out["usage"] = ledger{"used": n.body["used"], "size": n.body["size"], "cost": n.body["cost"]}
 			continue
 		}
-		if methods[method].work == "" {
+		if !methods[method].work {
 			continue
 		}
 		if !response {
@@ -288,9 +288,9 @@ func (v *view) told(out ledger) {
 			}
 		}
 		switch method {
-		case mReadFile, mWriteFile:
+		case "fs/read_text_file", "fs/write_text_file":
 			f := ledger{"op": "read", "tool_call_id": nullable(n.call), "path": asking["path"], "content": result["content"], "error": nil}
-			if method == mWriteFile {
+			if method == "fs/write_text_file" {
 				f["op"], f["content"] = "write", asking["content"]
 			} else {
 				for _, k := range []string{"line", "limit"} {
@@ -307,16 +307,16 @@ func (v *view) told(out ledger) {
 			a.terminal["id"] = result["terminalId"]
 			terminals[result["terminalId"]] = a.terminal
 			out["terminals"] = append(list(out["terminals"]), a.terminal)
-		case mTermOutput:
+		case "terminal/output":
 			term["output"], term["truncated"] = result["output"], result["truncated"]
 			if exit, _ := result["exitStatus"].(ledger); exit != nil {
 				term["exit_code"], term["signal"] = exit["exitCode"], exit["signal"]
 			}
-		case mTermWait:
+		case "terminal/wait_for_exit":
 			term["exit_code"], term["signal"] = result["exitCode"], result["signal"]
-		case mTermKill:
+		case "terminal/kill":
 			term["killed"] = true
-		case mTermRelease:
+		case "terminal/release":
 			term["released"] = true
 		}
 	}
@@ -481,7 +481,7 @@ func compareSession(t *testing.T, want ledger, s *tree.Session, blocks *tree.Blo
 		config = append(config, ledger{"id": o["id"], "value": o["currentValue"]})
 	}
 	got := ledger{"title": fact("title"), "mode": fact("mode"), "commands": list(fact("available_commands")), "config": config,
-		"closed": fact("acp."+mClose) != nil, "loaded": fact("acp."+mLoad) != nil, "resumed": fact("acp."+mResume) != nil, "deleted": fact("acp.session/delete") != nil}
+		"closed": fact("acp."+mClose) != nil, "loaded": fact("acp."+mLoad) != nil, "resumed": fact("acp.session/resume") != nil, "deleted": fact("acp.session/delete") != nil}
 	state := ledger{}
 	for key := range got {
 		state[key] = want[key]

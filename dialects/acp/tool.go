@@ -5,21 +5,12 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
-)
-
-// Statuses of tool calls, and outcomes of permission requests.
-const (
-	statusPending    = "pending"
-	statusInProgress = "in_progress"
-	statusCompleted  = "completed"
-	statusFailed     = "failed"
-	outcomeSelected  = "selected"
-	outcomeCancelled = "cancelled"
 )
 
 var kinds = []string{"read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"}
@@ -32,9 +23,10 @@ type call struct {
 
 	run     *run
 	first   otelagent.Meta // of its first update
-	started bool           // its start was handed out
+	started bool           // its start was emitted
 	ended   bool
 	option  string // kind of the permission option chosen last, cancelled when the request was
+	held    int    // bytes
 }
 
 // toolName is the name that a call goes by. Its title is free text of a model, which is content and never a name.
@@ -49,17 +41,6 @@ func (c *call) toolName() string {
 	}
 }
 
-// item is the call as a piece of a reply.
-func (c *call) item() []byte {
-	return joined(str("type", "toolCall"), str("id", c.id), str("name", c.toolName()),
-		part{"arguments", c.rawInput}, some("title", c.title), some("kind", c.kind))
-}
-
-// result is the end of a call: its content, raw output and locations by the last updates.
-func (c *call) result() []byte {
-	return joined(part{"content", c.content}, part{"rawOutput", c.rawOutput}, part{"locations", c.locations})
-}
-
 func readCall(o *object.Object) (u call) {
 	u.id, u.title, u.name = identifier(o, "toolCallId"), o.String("title"), o.String("name")
 	u.kind, u.status = o.String("kind"), o.String("status")
@@ -69,12 +50,13 @@ func readCall(o *object.Object) (u call) {
 	return u
 }
 
-// merge takes an update. What it does not have stays; lists replace.
-func (d *Decoder) merge(c *call, u call) {
+// merge takes an update. What it does not have stays; lists replace. It reports whether the content names a terminal
+// that was not known to be of the call.
+func (d *Decoder) merge(c *call, u call) (linked bool) {
 	c.title, c.name = cmp.Or(u.title, c.title), cmp.Or(u.name, c.name)
 	c.kind, c.status = cmp.Or(u.kind, c.kind), cmp.Or(u.status, c.status)
 	replace := func(to *[]byte, raw []byte) {
-		if raw != nil && d.hold(&c.run.held, len(raw)-len(*to)) {
+		if raw != nil && d.hold(&c.held, len(raw)-len(*to)) {
 			*to = bytes.Clone(raw)
 		}
 	}
@@ -82,70 +64,74 @@ func (d *Decoder) merge(c *call, u call) {
 	replace(&c.content, u.content)
 	replace(&c.locations, u.locations)
 	replace(&c.rawOutput, u.rawOutput)
-}
-
-// meet returns the call of that id, which begins in the open prompt when it was not met before.
-func (d *Decoder) meet(r *run, at otelagent.Meta, id string) *call {
-	s := r.s
-	for _, c := range slices.Backward(s.calls) {
-		if c.id == id {
-			return c
+	if len(c.run.terms) == 0 {
+		return false
+	}
+	for _, o := range elements(u.content) {
+		t := c.run.terms[o.String("terminalId")]
+		if o.String("type") == "terminal" && t != nil && t.call == nil {
+			t.call, linked = c, true
 		}
 	}
-	if len(s.calls) == maxCalls {
-		d.start(s.calls[0])
-		s.calls = slices.Delete(s.calls, 0, 1)
+	return linked
+}
+
+// meet returns the call of that id, which begins in the open prompt when it was not met before; nil when there is no
+// room for one more.
+func (d *Decoder) meet(r *run, at otelagent.Meta, id string) *call {
+	if c := r.s.calls[id]; c != nil {
+		return c
 	}
-	c := &call{id: id, status: statusPending, run: r, first: r.at(at)}
-	s.calls = append(s.calls, c)
+	c := &call{id: id, status: "pending", run: r, first: r.at(at)}
+	if !d.hold(&c.held, entry) {
+		d.overflow(r, c.first)
+		return nil
+	}
+	r.s.calls[id] = c
+	r.turn.items = append(r.turn.items, item{call: c})
+	r.turn.open++
 	r.cut()
-	t := &r.turn
-	t.open++
-	if len(t.items) < maxItems {
-		t.items = append(t.items, item{call: c})
-	} else if !t.cut {
-		d.cutShort(r, c.first)
-	}
 	return c
 }
 
-// start hands out the start of a call, when it is no longer only pending: arguments may come in pieces until then.
+// start emits the start of a call, when it is no longer only pending: arguments may come in pieces until then.
 func (d *Decoder) start(c *call) {
 	if c.started {
 		return
 	}
 	c.started = true
-	t := &c.run.turn
-	if t.ended > 0 && !t.serial {
+	if t := &c.run.turn; t.ended > 0 && !t.serial {
 		t.serial = true
-		d.sh.Emit(&otelagent.Other{Meta: c.first, Type: "acp.model_calls_unknown",
-			Body: []byte(`{"because":"a tool call after another had ended, without a reply between them"}`)})
+		d.other(c.first, "acp.model_calls_unknown",
+			[]byte(`{"because":"a tool call after another had ended, without a reply between them"}`))
 	}
 	info := otelagent.ToolCall{ID: c.id, Name: c.toolName(), Args: c.rawInput}
 	d.sh.Emit(&otelagent.ToolStarted{Meta: c.first, ToolCall: info})
 }
 
-// toolUpdate takes tool_call and tool_call_update.
-func (d *Decoder) toolUpdate(r *run, at otelagent.Meta, typ string, u call, raw []byte) {
+// toolUpdate takes tool_call and tool_call_update. It reports false when there is no room for the call.
+func (d *Decoder) toolUpdate(r *run, at otelagent.Meta, typ string, u call, raw []byte) bool {
 	c := d.meet(r, at, u.id)
+	if c == nil {
+		return false
+	}
 	m := r.at(at)
 	if c.run != r || c.ended {
 		d.progress(c, m, typ, raw)
-		return
+		return true
 	}
-	d.merge(c, u)
-	terminals := d.link(c, raw)
-	if c.status != statusPending || terminals {
+	linked := d.merge(c, u)
+	if linked || c.status != "pending" {
 		d.start(c)
 	}
-	if terminals {
-		d.settleTerminals(r.s, false)
+	if linked {
+		d.flush(r, false)
 	}
-	over := c.status == statusCompleted || c.status == statusFailed
+	over := c.status == "completed" || c.status == "failed"
 	switch {
 	case over || c.first.Seq == at.Seq || !c.started:
-		d.moreOf(c, m, typ, u)
-	case u.status == statusPending || u.status == statusInProgress:
+		d.progress(c, m, typ+".unknown_keys", u.more)
+	case u.status == "pending" || u.status == "in_progress":
 		// The type has the status, so that the time at which execution began is known also where no content is captured.
 		d.progress(c, m, typ+"."+u.status, raw)
 	default:
@@ -154,20 +140,16 @@ func (d *Decoder) toolUpdate(r *run, at otelagent.Meta, typ string, u call, raw 
 	if over {
 		d.end(c, m)
 	}
+	return true
 }
 
+// progress records what happens during a call; nothing when body is nil.
 func (d *Decoder) progress(c *call, m otelagent.Meta, typ string, body []byte) {
-	d.sh.Emit(&otelagent.ToolProgressed{Meta: m, CallID: c.id, Name: c.toolName(), Type: typ, Body: body})
-}
-
-// moreOf keeps the members of an update that are not read.
-func (d *Decoder) moreOf(c *call, m otelagent.Meta, typ string, u call) {
-	switch typ += ".unknown_keys"; {
-	case u.more == nil:
-	case c.started:
-		d.progress(c, m, typ, u.more)
-	default:
-		d.sh.Emit(&otelagent.Other{Meta: m, Type: typ, Body: u.more})
+	switch {
+	case !c.started:
+		d.other(m, typ, body)
+	case body != nil:
+		d.sh.Emit(&otelagent.ToolProgressed{Meta: m, CallID: c.id, Name: c.toolName(), Type: typ, Body: body})
 	}
 }
 
@@ -175,13 +157,14 @@ func (d *Decoder) end(c *call, m otelagent.Meta) {
 	c.ended = true
 	c.run.turn.open--
 	c.run.turn.ended++
-	res := otelagent.ToolResult{Outcome: spans.OutcomeOK, Result: c.result()}
-	if c.status == statusFailed {
+	res := otelagent.ToolResult{Outcome: spans.OutcomeOK,
+		Result: joined("content", c.content, "rawOutput", c.rawOutput, "locations", c.locations)}
+	if c.status == "failed" {
 		res.Error = c.errorText()
 		switch c.option {
 		case "reject_once", "reject_always":
 			res.Outcome = spans.OutcomeDenied
-		case outcomeCancelled:
+		case "cancelled":
 			res.Outcome = spans.OutcomeCancelled
 		default:
 			res.Outcome = spans.OutcomeError
@@ -190,11 +173,11 @@ func (d *Decoder) end(c *call, m otelagent.Meta) {
 	d.sh.Emit(&otelagent.ToolEnded{Meta: m, CallID: c.id, Name: c.toolName(), ToolResult: res})
 }
 
-// errorText is what a failed call says: the texts of its content, else its raw output if that is a text.
+// errorText is the error of a failed call: the texts of its content, else its raw output if that is a text.
 func (c *call) errorText() string {
 	var texts []string
-	for _, item := range loose(c.result()).Objects("content") {
-		if s := item.Object("content").String("text"); item.String("type") == "content" && s != "" {
+	for _, o := range elements(c.content) {
+		if s := o.Object("content").String("text"); o.String("type") == "content" && s != "" {
 			texts = append(texts, s)
 		}
 	}
@@ -205,54 +188,17 @@ func (c *call) errorText() string {
 	return strings.Join(texts, "\n")
 }
 
-// inProgress returns the only call of the run that is being executed, nil when there is none or more than one.
+// inProgress returns the only call of the run that is executed now, nil when there is none or more than one.
 func (r *run) inProgress() (only *call) {
-	for _, c := range r.s.calls {
-		if c.run != r || c.status != statusInProgress || c.ended {
-			continue
+	for _, it := range r.turn.items {
+		if c := it.call; c != nil && c.status == "in_progress" && !c.ended {
+			if only != nil {
+				return nil
+			}
+			only = c
 		}
-		if only != nil {
-			return nil
-		}
-		only = c
 	}
 	return only
-}
-
-// askPermission takes session/request_permission.
-func (d *Decoder) askPermission(f *frame, p *pending, s *session) {
-	f.o.Require("id")
-	toolCall := need(f.in, "toolCall")
-	f.in.Require("options")
-	options := array(f.in, "options")
-	u := readCall(toolCall)
-	if f.bad() {
-		return
-	}
-	r := s.prompt()
-	if r == nil {
-		d.keep(s, f.meta, f.method, f.params)
-		return
-	}
-	p.run = r
-	if d.hold(&p.held, len(options)) {
-		p.params = bytes.Clone(options)
-	}
-	c := d.meet(r, f.meta, u.id)
-	if c.run == r && !c.ended {
-		d.merge(c, u)
-		d.link(c, f.in.Raw("toolCall"))
-		d.start(c)
-	}
-	p.call = c
-	m := r.at(f.meta)
-	d.sh.Emit(&otelagent.PermissionAsked{Meta: m, PermissionEvaluation: otelagent.PermissionEvaluation{
-		Tool: c.toolName(), CallID: c.id, Action: spans.ActionAsk, Options: p.params,
-	}})
-	d.moreOf(c, m, mPermission+".toolCall", u)
-	if rest := f.in.Rest(); rest != nil {
-		d.sh.Emit(&otelagent.Other{Meta: m, Type: mPermission + ".unknown_keys", Body: rest})
-	}
 }
 
 // decisions are the actions and sources of permission options by their kind.
@@ -263,189 +209,170 @@ var decisions = map[string]otelagent.PermissionEvaluation{
 	"reject_always": {Action: spans.ActionDeny, Source: spans.PermissionSourceSession},
 }
 
-// permitted takes the response to session/request_permission.
-func (d *Decoder) permitted(f *frame, p *pending) {
-	e := otelagent.PermissionEvaluation{Action: spans.ActionAsk}
-	var result *object.Object
-	outcome, option := "error", ""
-	if f.err != nil {
-		e.Reason = loose(f.err).String("message")
-	} else if result = need(f.o, f.resultKey); result != nil {
-		o := need(result, "outcome")
-		if outcome = identifier(o, "outcome"); outcome == outcomeSelected {
-			option = identifier(o, "optionId")
-		}
-	}
+// permission takes session/request_permission.
+func (d *Decoder) permission(f *frame, p *pending) {
+	f.o.Require("id")
+	f.in.Require("options")
+	options, u := array(f.in, "options"), readCall(f.in.Object("toolCall"))
 	if f.bad() {
 		return
 	}
-	kind := outcome
-	for _, o := range loose(joined(part{"options", p.params})).Objects("options") {
-		if option != "" && o.String("optionId") == option {
-			if kind = o.String("kind"); decisions[kind].Action != "" {
-				e = decisions[kind]
-			}
-			break
+	r := p.s.prompt()
+	var c *call
+	if r != nil {
+		c = d.meet(r, f.meta, u.id)
+	}
+	if c == nil {
+		d.keep(p.s, f.meta, f.method, f.params)
+		return
+	}
+	if c.run == r && !c.ended {
+		d.merge(c, u)
+		d.start(c)
+	}
+	options = d.clone(p, options)
+	m := r.at(f.meta)
+	e := otelagent.PermissionEvaluation{Tool: c.toolName(), CallID: c.id, Action: spans.ActionAsk, Options: options}
+	d.sh.Emit(&otelagent.PermissionAsked{Meta: m, PermissionEvaluation: e})
+	d.progress(c, m, mPermission+".toolCall.unknown_keys", u.more)
+	d.other(m, mPermission+".unknown_keys", f.in.Rest())
+	evaluated := func(at otelagent.Meta, e otelagent.PermissionEvaluation) {
+		e.Tool, e.CallID, e.Options, e.Wait = c.toolName(), c.id, options, elapsed(p.at, at)
+		d.sh.Emit(&otelagent.PermissionEvaluated{Meta: r.at(at), PermissionEvaluation: e})
+	}
+	p.run = r
+	p.void = func(at otelagent.Meta) { evaluated(at, otelagent.PermissionEvaluation{Action: spans.ActionAsk}) }
+	p.then = func(f *frame) {
+		if r.over {
+			d.keep(p.s, f.meta, p.method+".response", f.outcome())
+			return
 		}
-	}
-	p.call.option, e.Outcome, e.Option = kind, outcome, option
-	m := p.run.last
-	m.Time, m.Arrived, m.Seq = f.meta.Time, f.meta.Arrived, f.meta.Seq
-	d.permission(p, p.run.at(m), e)
-	if rest := result.Rest(); rest != nil {
-		d.sh.Emit(&otelagent.Other{Meta: m, Type: mPermission + ".unknown_keys", Body: rest})
+		e := otelagent.PermissionEvaluation{Action: spans.ActionAsk, Outcome: "error"}
+		var result *object.Object
+		if f.err != nil {
+			e.Reason = loose(f.err).String("message")
+		} else if result = f.answer(); result != nil {
+			o := need(result, "outcome")
+			if e.Outcome = identifier(o, "outcome"); e.Outcome == "selected" {
+				e.Option = identifier(o, "optionId")
+			}
+		}
+		if f.bad() {
+			return
+		}
+		c.option = e.Outcome
+		for _, o := range elements(options) {
+			if e.Option != "" && o.String("optionId") == e.Option {
+				c.option = o.String("kind")
+				e.Action, e.Source = cmp.Or(decisions[c.option].Action, e.Action), decisions[c.option].Source
+				break
+			}
+		}
+		evaluated(f.meta, e)
+		d.other(r.last, mPermission+".unknown_keys", result.Rest())
 	}
 }
 
-// permission hands out the end of a permission request at m.
-func (d *Decoder) permission(p *pending, m otelagent.Meta, e otelagent.PermissionEvaluation) {
-	e.Tool, e.CallID, e.Options, e.Wait = p.call.toolName(), p.call.id, p.params, between(p.at, m)
-	d.sh.Emit(&otelagent.PermissionEvaluated{Meta: m, PermissionEvaluation: e})
-}
-
-// unanswered takes a request that no response is expected for any more.
-func (d *Decoder) unanswered(p *pending, at otelagent.Meta) {
-	if p.method == mPermission && p.call != nil && p.run.isOpen() {
-		d.permission(p, p.run.at(at), otelagent.PermissionEvaluation{Action: spans.ActionAsk})
+// elapsed returns the time from one event to another, zero when it is not known.
+func elapsed(from, to otelagent.Meta) time.Duration {
+	a, b := from.Time, to.Time
+	if a.IsZero() && b.IsZero() {
+		a, b = from.Arrived, to.Arrived
 	}
-	d.release(&p.held)
+	if a.IsZero() || b.IsZero() {
+		return 0
+	}
+	return max(b.Sub(a), 0)
 }
 
 // An agent asks its client for files and terminals while a tool call is executed. Request and response are kept with
 // their times on the tool call that they are certainly part of, else on the turn.
 
-// terminal is a terminal of a session.
+// terminal is a terminal of a run.
 type terminal struct {
-	id   string // empty until it is created
-	call *call  // that it is part of, nil while that is not known
-	only *call  // the one call that was in progress when the terminal was asked for
-	run  *run
-	held []work // what is not emitted yet, because the call is not known
-	gone bool
+	call *call // whose content names it, nil while none does
+	only *call // the one call that was in progress when the agent asked for it
 }
 
-// work is one request of an agent, or the response to it.
+// work is one request of an agent for a file or a terminal, or the response to it.
 type work struct {
 	at   otelagent.Meta
 	typ  string
 	body []byte
+	term *terminal // nil for a file and an unknown terminal
+	call *call     // of those: the one call that was in progress
 }
 
-func workBody(f *frame) []byte {
-	return joined(part{"id", []byte(f.id)}, part{"params", f.params}, part{"result", f.result}, part{"error", f.err})
-}
-
-// terminal returns the terminal of that id, the last of several; nil when none is known.
-func (s *session) terminal(id string) *terminal {
-	for _, t := range slices.Backward(s.terms) {
-		if t.id == id && id != "" {
-			return t
-		}
-	}
-	return nil
-}
-
-// work takes a request about files or terminals.
-func (d *Decoder) work(f *frame, p *pending, s *session) {
-	key := methods[f.method].work
-	f.in.Require(key)
-	if name := f.in.String(key); key == "terminalId" {
-		p.term = s.terminal(name)
-	}
+// work takes a request for a file or a terminal.
+func (d *Decoder) work(f *frame, p *pending) {
+	target := f.in.String(methods[f.method].needs)
 	if f.bad() {
 		return
 	}
-	r := s.prompt()
-	if p.run = r; r == nil {
-		d.keep(s, f.meta, f.method, workBody(f))
+	body := func(f *frame) []byte {
+		return joined("id", []byte(f.id), "params", f.params, "result", f.result, "error", f.err)
+	}
+	r := p.s.prompt()
+	if r == nil {
+		d.keep(p.s, f.meta, f.method, body(f))
+		p.then = func(f *frame) { d.keep(p.s, f.meta, p.method+".response", body(f)) }
 		return
 	}
-	r.cut()
-	if f.method == mTermCreate {
-		p.term = &terminal{run: r, only: r.inProgress()}
-		if len(s.terms) == maxCalls {
-			d.settle(s.terms[0])
-			s.terms = slices.Delete(s.terms, 0, 1)
-		}
-		s.terms = append(s.terms, p.term)
-	}
-	if p.term == nil {
-		p.call = r.inProgress()
-	}
-	d.worked(p, work{r.at(f.meta), f.method, workBody(f)})
-}
-
-// workDone takes the response to a request about files or terminals.
-func (d *Decoder) workDone(f *frame, p *pending) {
-	typ := p.method + ".response"
-	if p.run == nil || !p.run.isOpen() {
-		d.keep(p.s, f.meta, typ, workBody(f))
-		return
-	}
-	p.run.cut()
-	t := p.term
+	var t *terminal
+	only := r.inProgress()
 	if p.method == mTermCreate {
-		t.id = loose(f.result).String("terminalId")
+		t = &terminal{only: only}
+	} else if strings.HasPrefix(p.method, "terminal/") {
+		t = r.terms[target]
 	}
-	d.worked(p, work{p.run.at(f.meta), typ, workBody(f)})
-	if t != nil && (p.method == mTermRelease || t.id == "") {
-		t.gone = true
+	d.worked(r, work{r.at(f.meta), p.method, body(f), t, only})
+	p.then = func(f *frame) {
+		if r.over {
+			d.keep(p.s, f.meta, p.method+".response", body(f))
+			return
+		}
+		id := loose(f.result).String("terminalId")
+		if p.method == mTermCreate && id != "" && d.hold(&r.held, entry) {
+			if r.terms == nil {
+				r.terms = map[string]*terminal{}
+			}
+			r.terms[id] = t
+		}
+		d.worked(r, work{r.at(f.meta), p.method + ".response", body(f), t, only})
 	}
 }
 
 // worked emits work, or holds it until the call of its terminal is known.
-func (d *Decoder) worked(p *pending, w work) {
-	t, c := p.term, p.call
-	if t != nil {
-		waits := t.call == nil && t.run == p.run && slices.Contains(p.run.s.terms, t)
-		if waits && len(t.held) < maxCalls && d.hold(&t.run.held, len(w.body)) {
-			t.held = append(t.held, w)
-			return
-		}
-		c = t.call
+func (d *Decoder) worked(r *run, w work) {
+	r.cut()
+	if w.term != nil && w.term.call == nil && d.hold(&r.turn.held, entry+len(w.body)) {
+		r.turn.waiting = append(r.turn.waiting, w)
+		return
 	}
-	d.emitWork(c, p.run, w)
+	d.emitWork(r, w)
 }
 
-func (d *Decoder) emitWork(c *call, r *run, w work) {
+func (d *Decoder) emitWork(r *run, w work) {
+	c := w.call
+	if w.term != nil {
+		c = cmp.Or(w.term.call, w.term.only)
+	}
 	if c == nil || c.run != r {
-		d.sh.Emit(&otelagent.Other{Meta: w.at, Type: w.typ, Body: w.body})
+		d.other(w.at, w.typ, w.body)
 		return
 	}
 	d.start(c)
 	d.progress(c, w.at, w.typ, w.body)
 }
 
-// link takes the terminals that the content of an update of a call names, and reports whether it names any that was not
-// known to be of it.
-func (d *Decoder) link(c *call, update []byte) (linked bool) {
-	if !bytes.Contains(update, []byte("terminalId")) {
-		return false
-	}
-	for _, o := range loose(update).Objects("content") {
-		t := c.run.s.terminal(o.String("terminalId"))
-		if o.String("type") == "terminal" && t != nil && t.call == nil {
-			t.call = c
-			linked = true
+// flush emits the work that waits for a terminal whose call is known now, and with all, at the end of a turn, the rest.
+func (d *Decoder) flush(r *run, all bool) {
+	t := &r.turn
+	t.waiting = slices.DeleteFunc(t.waiting, func(w work) bool {
+		if !all && w.term.call == nil {
+			return false
 		}
-	}
-	return linked
-}
-
-// settleTerminals emits what was held for terminals whose call is known now, and with all, at the end of a turn, for
-// every one.
-func (d *Decoder) settleTerminals(s *session, all bool) {
-	for _, t := range s.terms {
-		if all || t.call != nil {
-			d.settle(t)
-		}
-	}
-	s.terms = slices.DeleteFunc(s.terms, func(t *terminal) bool { return t.gone && t.held == nil })
-}
-
-func (d *Decoder) settle(t *terminal) {
-	for _, w := range t.held {
-		d.emitWork(cmp.Or(t.call, t.only), t.run, w)
-	}
-	t.held = nil
+		d.emitWork(r, w)
+		return true
+	})
 }

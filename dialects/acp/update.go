@@ -2,6 +2,7 @@ package acp
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 
 	"github.com/otelagent/otelagent/internal/object"
@@ -11,85 +12,73 @@ import (
 
 // update takes session/update.
 func (d *Decoder) update(f *frame, s *session) {
-	raw, o := f.in.Raw("update"), need(f.in, "update")
+	raw, o := f.in.Raw("update"), f.in.Object("update")
 	typ := identifier(o, "sessionUpdate")
 	if f.bad() {
 		return
 	}
-	d.keepRest(s, f.meta, mUpdate, f.in)
+	d.keep(s, f.meta, mUpdate+".unknown_keys", f.in.Rest())
 	if d.statement(f, s, typ, o) {
 		return
 	}
-	if s.loads > 0 {
+	if s.loading {
 		if typ == "usage_update" && s.cost == (money{}) { // what was spent before
 			s.spent(readMoney(o))
 		}
 		d.replayed(s, raw)
 		return
 	}
-	r := s.prompt()
-	if r != nil && !slices.Contains([]string{kindText, kindThought, "tool_call", "tool_call_update"}, typ) {
-		r.cut()
-	}
-	taken := false
+	r, taken := s.prompt(), false
 	switch typ {
 	case kindText, kindThought:
 		need(o, "content")
-		content := o.Raw("content")
-		v := voice{typ, o.String("messageId")}
+		content, v := o.Raw("content"), voice{typ, o.String("messageId")}
 		if taken = r != nil; taken && !f.bad() {
-			d.chunk(r, f.meta, v, loose(content), content)
+			d.chunk(r, f.meta, v, content)
 			if o.Rest() != nil {
 				d.sh.Stats.IgnoredKeys++
 			}
 		}
 	case "tool_call", "tool_call_update":
 		u := readCall(o)
-		if taken = r != nil; taken && !f.bad() {
-			d.toolUpdate(r, f.meta, typ, u, raw)
-		}
+		taken = r != nil && !f.bad() && d.toolUpdate(r, f.meta, typ, u, raw)
 	case "usage_update":
 		d.usageUpdate(f, s, r, o)
 	case "compaction_update":
-		taken = d.compaction(f, s, o, raw)
+		taken = d.compact(f, s, o, raw)
 	case "compaction_summary_chunk":
-		id := identifier(o, "compactionId")
-		need(o, "content")
+		c := s.compactions[identifier(o, "compactionId")]
 		content := o.Raw("content")
-		c := s.compacting(id)
-		if taken = c != nil && !c.over && !f.bad() && d.hold(&c.run.held, len(content)+1); taken {
+		need(o, "content")
+		if taken = c != nil && !c.over && !f.bad() && d.hold(&c.held, len(content)+1); taken {
 			c.chunks = append(c.chunks, bytes.Clone(content))
 		}
+	}
+	if r != nil && !slices.Contains([]string{kindText, kindThought, "tool_call", "tool_call_update"}, typ) {
+		r.cut()
 	}
 	if !taken && !f.bad() {
 		d.keep(s, f.meta, typ, raw)
 	}
 }
 
-// statement takes updates that say what is true of the session from now on, whether a prompt is open or not. It reports
-// whether typ is one.
+// statement takes updates that state what is true of the session from now on, whether a prompt is open or not. It
+// reports whether typ is one.
 func (d *Decoder) statement(f *frame, s *session, typ string, o *object.Object) bool {
 	var facts []otelagent.Fact
 	switch typ {
 	case "session_info_update":
 		o.String("title")
 		o.String("updatedAt")
-		if title := o.Spelled("title"); title != nil {
-			facts = append(facts, fact("title", title))
-		}
-		if updated := o.Spelled("updatedAt"); updated != nil {
-			facts = append(facts, fact("updated_at", updated))
-		}
+		facts = append(facts, fact("title", o.Spelled("title")), fact("updated_at", o.Spelled("updatedAt")))
 	case "current_mode_update":
 		mode := identifier(o, "currentModeId")
-		if mode != "" {
-			s.mode = mode
-		}
+		s.mode = cmp.Or(mode, s.mode)
 		facts = append(facts, fact("mode", quoted(mode)))
 	case "config_option_update":
 		o.Require("configOptions")
 		facts = append(facts, fact("config_options", array(o, "configOptions")))
-		s.options(loose(f.in.Raw("update")))
+		s.options(f.in.Raw("update"))
 	case "available_commands_update":
 		o.Require("availableCommands")
 		facts = append(facts, fact("available_commands", array(o, "availableCommands")))
@@ -99,7 +88,7 @@ func (d *Decoder) statement(f *frame, s *session, typ string, o *object.Object) 
 	if !f.bad() {
 		o.Use("sessionUpdate")
 		d.state(s, f.meta, facts...)
-		d.keepRest(s, f.meta, typ, o)
+		d.keep(s, f.meta, typ+".unknown_keys", o.Rest())
 	}
 	return true
 }
@@ -124,67 +113,38 @@ func (d *Decoder) usageUpdate(f *frame, s *session, r *run, o *object.Object) {
 	}
 }
 
-// readMoney reads the cost in an update. One without amount or currency is not known.
-func readMoney(update *object.Object) money {
-	o := loose(update.Raw("cost"))
-	currency, amount := o.String("currency"), o.Float("amount")
-	if amount == nil || currency == "" || *amount < 0 {
-		return money{}
-	}
-	return money{amount: *amount, currency: currency}
-}
-
-// spent takes a cost that counts from the beginning of the session, and returns what was spent since the last one, if
-// that is known.
-func (s *session) spent(now money) (more float64, ok bool) {
-	if now.currency == "" {
-		return 0, false
-	}
-	last := s.cost
-	s.cost = now
-	switch {
-	case last.zero:
-		return now.amount, true
-	case last.currency == now.currency && now.amount >= last.amount:
-		return now.amount - last.amount, true
-	}
-	return 0, false // the first one of a session that began before, or another way of counting
-}
-
-// compacting is a compaction of a run.
-type compacting struct {
-	id      string
+// compaction is a compaction of a run.
+type compaction struct {
 	run     *run
 	chunks  [][]byte // of its summary
 	started bool
 	over    bool // it has ended, or its run has
+	held    int  // bytes
 }
 
-// compacting returns the compaction of that id; nil when none is known.
-func (s *session) compacting(id string) *compacting {
-	for _, c := range slices.Backward(s.compacts) {
-		if c.id == id {
-			return c
-		}
-	}
-	return nil
+// endCompaction forgets the content of a compaction.
+func (d *Decoder) endCompaction(c *compaction) {
+	c.over, c.chunks = true, nil
+	d.release(&c.held, entry)
 }
 
-// compaction takes compaction_update. It reports whether the update is emitted: one of an unknown status, or of a
-// compaction that is over, is kept as it is.
-func (d *Decoder) compaction(f *frame, s *session, o *object.Object, raw []byte) bool {
+// compact takes compaction_update. It reports false for one of an unknown status, of a compaction that is over, or
+// without room, which the caller keeps as it is.
+func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bool {
 	id, status := identifier(o, "compactionId"), identifier(o, "status")
 	summary, reason := array(o, "summary"), o.String("error")
 	if f.bad() {
 		return true
 	}
-	c := s.compacting(id)
-	begins := status == "in_progress"
-	if c != nil && (begins || c.over) || !begins && status != "completed" && status != "failed" && status != "cancelled" {
+	begins, ends := status == "in_progress", slices.Contains([]string{"completed", "failed", "cancelled"}, status)
+	c := s.compactions[id]
+	if c != nil && (begins || c.over) || !begins && !ends {
 		return false
 	}
 	if c == nil {
-		c = d.compacts(s, f.meta, id)
+		if c = d.compacts(s, f.meta, id); c == nil {
+			return false
+		}
 	}
 	r := c.run
 	m := r.at(f.meta)
@@ -192,7 +152,7 @@ func (d *Decoder) compaction(f *frame, s *session, o *object.Object, raw []byte)
 	if begins {
 		c.started = true
 		d.sh.Emit(&otelagent.CompactionStarted{Meta: m, Compaction: before})
-		d.sh.Emit(&otelagent.Other{Meta: m, Type: "compaction_update", Body: raw})
+		d.other(m, "compaction_update", raw)
 		return true
 	}
 	if summary == nil {
@@ -204,46 +164,38 @@ func (d *Decoder) compaction(f *frame, s *session, o *object.Object, raw []byte)
 	if !c.started {
 		res.InputTokens = s.used
 	}
-	// Its id, the status at its end, and what is not read: in the compaction that goes on, or behind one that came whole.
+	// Its id, the status at its end, and what is not read: in the compaction that goes on, or after one that came whole.
 	o.Keep("compactionId", "status")
 	o.Use("sessionUpdate")
-	events := []otelagent.Event{
-		&otelagent.Other{Meta: m, Type: "compaction_update." + status, Body: o.Rest()},
-		&otelagent.CompactionEnded{Meta: m, Compaction: before, CompactionResult: res},
+	if c.started {
+		d.other(m, "compaction_update."+status, o.Rest())
 	}
+	d.sh.Emit(&otelagent.CompactionEnded{Meta: m, Compaction: before, CompactionResult: res})
 	if !c.started {
-		slices.Reverse(events)
+		d.other(m, "compaction_update."+status, o.Rest())
 	}
-	for _, ev := range events {
-		d.sh.Emit(ev)
-	}
-	c.over, c.chunks = true, nil
+	d.endCompaction(c)
 	if r == s.between {
 		end := otelagent.RunResult{Status: spans.RunStatusCompleted, Word: status}
 		d.sh.Emit(&otelagent.RunEnded{Meta: m, RunResult: end})
-		d.abandon(r)
 		s.between = nil
 	}
 	return true
 }
 
-// compacts begins a compaction in the open prompt. One between two prompts is a run of its own, which only compacts.
-func (d *Decoder) compacts(s *session, at otelagent.Meta, id string) *compacting {
-	r := s.prompt()
-	if r == nil {
-		r = s.between
+// compacts begins a compaction in the open prompt. One between two prompts is a run of its own, which only compacts. It
+// returns nil when there is no room.
+func (d *Decoder) compacts(s *session, at otelagent.Meta, id string) *compaction {
+	c := &compaction{run: cmp.Or(s.prompt(), s.between)}
+	if !d.hold(&c.held, entry) {
+		return nil
 	}
-	if r == nil {
-		r = &run{id: "compaction-" + id, s: s}
-		s.between = r
-		info := d.runInfo(r, spans.ContinuationCompaction)
-		d.sh.Emit(&otelagent.RunStarted{Meta: r.at(at), RunInfo: info})
+	if c.run == nil {
+		c.run = &run{id: "compaction-" + id, s: s}
+		s.between = c.run
+		info := d.runInfo(c.run, spans.ContinuationCompaction)
+		d.sh.Emit(&otelagent.RunStarted{Meta: c.run.at(at), RunInfo: info})
 	}
-	if len(s.compacts) == maxCalls {
-		s.compacts[0].over = true
-		s.compacts = slices.Delete(s.compacts, 0, 1)
-	}
-	c := &compacting{id: id, run: r}
-	s.compacts = append(s.compacts, c)
+	s.compactions[id] = c
 	return c
 }
