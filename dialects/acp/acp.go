@@ -12,6 +12,7 @@
 package acp
 
 import (
+	"bytes"
 	"io"
 	"iter"
 	"slices"
@@ -135,10 +136,18 @@ func (d *Decoder) hold(owner *int, n int) bool {
 	return true
 }
 
-// release sets the bytes that an owner holds to the rest that it still holds.
-func (d *Decoder) release(owner *int, rest int) {
-	d.held -= *owner - rest
-	*owner = rest
+// release subtracts the bytes that an owner holds.
+func (d *Decoder) release(owner *int) {
+	d.held -= *owner
+	*owner = 0
+}
+
+// clone returns a copy of raw that an owner holds; nil when there is no room.
+func (d *Decoder) clone(owner *int, raw []byte) []byte {
+	if !d.hold(owner, len(raw)) {
+		return nil
+	}
+	return bytes.Clone(raw)
 }
 
 // other records what has no event of its own; nothing when body is nil.

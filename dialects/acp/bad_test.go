@@ -212,7 +212,7 @@ func TestBounds(t *testing.T) {
 	}
 	s := d.session("last")
 	for what, n := range map[string][2]int{
-		"sessions": {len(d.sessions), maxSessions}, "prompts": {len(s.open), 1}, "calls": {len(s.calls), maxHeld / entry},
+		"sessions": {len(d.sessions), maxSessions}, "prompts": {len(s.open), 1}, "calls": {len(s.open[0].calls), maxHeld / entry},
 		"terminals": {len(s.open[0].terms), 0}, "compactions": {len(s.compactions), 0}, "bytes": {d.held, maxHeld},
 		"calls that are only kept": {kept, 50}, "defects": {defects, 1}, "requests": {len(d.conn.pending), maxPending},
 	} {

@@ -6,8 +6,40 @@ import (
 	"slices"
 
 	"github.com/otelagent/otelagent/otelagent"
-	"github.com/otelagent/otelagent/spans"
 )
+
+// method is what the package knows of a method.
+type method struct {
+	addressed bool   // a message must name a session
+	needs     string // a member of params that must be there
+	take      func(*Decoder, *frame, *pending)
+}
+
+// methods are those of version 1 that the package reads, of the released protocol and of SDK 2.4.0.
+var methods = map[string]method{
+	mInitialize:                 {take: (*Decoder).initialize},
+	mNew:                        {take: (*Decoder).change},
+	mFork:                       {take: (*Decoder).change},
+	mLoad:                       {addressed: true, take: (*Decoder).change},
+	"session/resume":            {addressed: true, take: (*Decoder).change},
+	mClose:                      {addressed: true, take: (*Decoder).change},
+	"session/set_mode":          {addressed: true, take: (*Decoder).change},
+	"session/set_model":         {addressed: true, take: (*Decoder).change},
+	"session/set_config_option": {addressed: true, take: (*Decoder).change},
+	"session/list":              {take: (*Decoder).unknown},
+	"session/cancel":            {addressed: true, take: (*Decoder).unknown},
+	mPrompt:                     {true, "prompt", (*Decoder).prompt},
+	mUpdate:                     {true, "update", (*Decoder).update},
+	mPermission:                 {true, "toolCall", (*Decoder).permission},
+	"fs/read_text_file":         {true, "path", (*Decoder).work},
+	"fs/write_text_file":        {true, "path", (*Decoder).work},
+	mTermCreate:                 {true, "command", (*Decoder).work},
+	"terminal/output":           {true, "terminalId", (*Decoder).work},
+	"terminal/wait_for_exit":    {true, "terminalId", (*Decoder).work},
+	"terminal/kill":             {true, "terminalId", (*Decoder).work},
+	"terminal/release":          {true, "terminalId", (*Decoder).work},
+	"elicitation/create":        {take: (*Decoder).elicit},
+}
 
 // conn is what is remembered of the connection between a client and an agent.
 type conn struct {
@@ -22,10 +54,10 @@ type pending struct {
 	dir        Direction
 	id, method string // the id as it is spelled
 	s          *session
-	run        *run           // the prompt that it is, or that was open when an agent asked
-	then       func(f *frame) // takes the response; nil for one that is only kept
-	void       func(at otelagent.Meta)
-	held       int // bytes
+	run        *run                    // the prompt that it is, or whose end ends a permission request
+	then       func(f *frame)          // takes the response; nil for one that is only kept
+	void       func(at otelagent.Meta) // takes the end of the prompt, without a response
+	held       int                     // bytes
 }
 
 // connect begins a connection: nobody answers the requests of the one before it any more.
@@ -36,48 +68,12 @@ func (d *Decoder) connect() {
 	d.conn = conn{}
 }
 
-// drop releases what is held of a request that nobody answers.
+// drop forgets a request that nobody answers.
 func (d *Decoder) drop(p *pending) {
-	d.release(&p.held, 0)
+	d.release(&p.held)
 	if p.method == mPrompt {
 		d.abandon(p.run)
 	}
-}
-
-// clone returns a copy of the part of a request that its response needs; nil when there is no room.
-func (d *Decoder) clone(p *pending, raw []byte) []byte {
-	if !d.hold(&p.held, len(raw)) {
-		return nil
-	}
-	return bytes.Clone(raw)
-}
-
-// answered returns the request that a response answers, and forgets it. Both sides number from 0, so where the direction
-// is not known two requests may have that id. Then it is the last whose result can look like this one, else the last,
-// and sure is false.
-func (c *conn) answered(f *frame) (p *pending, sure bool) {
-	result := loose(f.result)
-	lacks := func(key string) bool { return result.Spelled(key) == nil }
-	found, all, fit := -1, 0, 0
-	for i, p := range c.pending {
-		if p.id != f.id || p.dir == f.dir && f.dir != Unknown {
-			continue
-		}
-		all++
-		fits := f.err == nil && !slices.ContainsFunc(methods[p.method].wants, lacks)
-		if fits {
-			fit++
-		}
-		if fits || fit == 0 {
-			found = i
-		}
-	}
-	if found < 0 {
-		return nil, false
-	}
-	p = c.pending[found]
-	c.pending = slices.Delete(c.pending, found, found+1)
-	return p, all == 1 || f.err == nil && (f.dir != Unknown || fit == 1)
 }
 
 // message takes one JSON-RPC message.
@@ -102,12 +98,15 @@ func (d *Decoder) request(f *frame) {
 	}
 	if f.in = loose(f.params); known {
 		f.in = f.o.Object("params")
-	}
-	name := d.sh.Settings.Session
-	if m.addressed && (name == "" || f.in.Has("sessionId")) {
-		name = identifier(f.in, "sessionId")
 	} else {
-		name = cmp.Or(f.in.String("sessionId"), name)
+		m.take = (*Decoder).unknown
+	}
+	name := f.in.String("sessionId")
+	if !f.in.Has("sessionId") {
+		name = d.sh.Settings.Session
+	}
+	if m.addressed && name == "" && !f.bad() {
+		identifier(f.in, "sessionId") // a problem
 	}
 	if m.needs != "" && !f.bad() {
 		f.in.Require(m.needs)
@@ -115,42 +114,17 @@ func (d *Decoder) request(f *frame) {
 	if f.bad() {
 		return
 	}
-	s := d.session(name)
-	p := &pending{at: f.meta, dir: f.dir, id: f.id, method: f.method, s: s}
-	switch {
-	case f.method == mInitialize:
-		d.initialize(f, p)
-	case f.method == mUpdate:
-		d.update(f, s)
-	case f.method == mPrompt:
-		d.prompt(f, p)
-	case f.method == mPermission:
-		d.permission(f, p)
-	case m.state:
-		d.change(f, p)
-	case m.work:
-		d.work(f, p)
-	default:
-		d.keep(s, f.meta, f.method, orEmpty(f.params))
-		if r := s.prompt(); f.method == "elicitation/create" && f.id != "" && r != nil {
-			d.sh.Emit(&otelagent.UserAsked{Meta: r.at(f.meta)})
-			p.then = func(f *frame) {
-				d.keep(s, f.meta, p.method+".response", f.outcome())
-				if !r.over {
-					d.sh.Emit(&otelagent.UserAnswered{Meta: r.at(f.meta)})
-				}
-			}
-		}
-	}
-	if s != nil && !f.bad() {
-		d.keep(s, f.meta, f.method+".unknown_keys", f.more)
+	p := &pending{at: f.meta, dir: f.dir, id: f.id, method: f.method, s: d.session(name)}
+	m.take(d, f, p)
+	if p.s != nil && !f.bad() {
+		d.keep(p.s, f.meta, f.method+".unknown_keys", f.more)
 	}
 	if f.id == "" || f.bad() {
-		d.release(&p.held, 0)
+		d.release(&p.held)
 		return
 	}
 	c := &d.conn
-	if len(c.pending) == maxPending {
+	if len(c.pending) == maxPending { // a prompt is forgotten only when all are prompts
 		i := max(slices.IndexFunc(c.pending, func(p *pending) bool { return p.method != mPrompt }), 0)
 		oldest := c.pending[i]
 		c.pending = slices.Delete(c.pending, i, i+1)
@@ -162,30 +136,49 @@ func (d *Decoder) request(f *frame) {
 	c.pending = append(c.pending, p)
 }
 
-// response takes a response.
+// response takes a response. It answers the last request of the other side with that id. Both sides number from 0, so
+// that without a direction it may be of either side.
 func (d *Decoder) response(f *frame) {
-	p, sure := d.conn.answered(f)
-	if p == nil {
-		if !f.conductor { // where it may be of another hop
-			d.other(f.meta, "response", f.raw)
+	c := &d.conn
+	for i, p := range slices.Backward(c.pending) {
+		if p.id != f.id || p.dir == f.dir && f.dir != Unknown {
+			continue
 		}
+		c.pending = slices.Delete(c.pending, i, i+1)
+		f.method = p.method
+		if p.s != nil {
+			d.keep(p.s, f.meta, p.method+".response.unknown_keys", f.more)
+		}
+		if p.then != nil {
+			p.then(f)
+		} else {
+			d.keep(p.s, f.meta, p.method+".response", f.outcome())
+		}
+		d.release(&p.held)
 		return
 	}
-	at := f.meta
-	if f.method = p.method; p.s != nil {
-		at.Session = p.s.id
-		d.keep(p.s, f.meta, p.method+".response.unknown_keys", f.more)
+	if !f.conductor { // where it may be of another hop
+		d.other(f.meta, "response", f.raw)
 	}
-	if !sure {
-		d.sh.Emit(&otelagent.DefectFound{Meta: at, Code: spans.DefectRunsMixed,
-			Detail: "a response without a direction fits requests of both sides; the decoder takes the later request"})
+}
+
+// unknown keeps a request, and its response.
+func (d *Decoder) unknown(f *frame, p *pending) { d.keep(p.s, f.meta, f.method, orEmpty(f.params)) }
+
+// elicit takes a request by which an agent asks the user.
+func (d *Decoder) elicit(f *frame, p *pending) {
+	d.unknown(f, p)
+	r := p.s.prompt()
+	if r == nil || f.id == "" {
+		return
 	}
-	if p.then != nil {
-		p.then(f)
-	} else {
+	d.sh.Emit(&otelagent.UserAsked{Meta: r.at(f.meta)})
+	p.then = func(f *frame) {
 		d.keep(p.s, f.meta, p.method+".response", f.outcome())
+		if !r.over {
+			d.sh.Emit(&otelagent.UserAnswered{Meta: r.at(f.meta)})
+		}
 	}
-	d.release(&p.held, 0)
 }
 
 // info returns a copy of what a side states about itself.
@@ -214,7 +207,7 @@ func (d *Decoder) initialize(f *frame, p *pending) {
 
 // change takes a request that opens a session or changes its state. The response states the exchange.
 func (d *Decoder) change(f *frame, p *pending) {
-	raw := d.clone(p, f.params)
+	raw := d.clone(&p.held, f.params)
 	if p.method == mLoad {
 		p.s.loading = true
 	}
@@ -225,13 +218,11 @@ func (d *Decoder) change(f *frame, p *pending) {
 			if f.bad() {
 				return
 			}
-			if s = d.session(id); p.method == mNew {
-				s.cost = money{zero: true}
-			} else {
-				s.forkOf = params.String("sessionId")
-			}
+			s = d.session(id)
+			s.forkOf = params.String("sessionId")
+			s.cost = money{zero: p.method == mNew}
 		}
-		exchange := orEmpty(joined("params", raw, "result", f.result, "error", f.err))
+		exchange := joined("params", raw, "result", f.result, "error", f.err)
 		if s == nil {
 			d.other(f.meta, p.method, exchange)
 			return

@@ -2,9 +2,7 @@ package acp
 
 import (
 	"bytes"
-	"cmp"
 
-	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
@@ -18,8 +16,9 @@ type run struct {
 	over  bool           // its end was seen, or nothing more belongs to it
 	mixed bool           // a defect reports that another prompt was open
 	turn  turn
+	calls map[string]*call
 	terms map[string]*terminal
-	held  int // bytes of terminals
+	held  int // bytes of the entries of calls, terminals and compactions
 }
 
 // turn is the open turn of a run: one model call as far as the wire shows it, several where not.
@@ -31,7 +30,7 @@ type turn struct {
 	parted      int    // items before that one are closed: without a message id no more chunks belong to them
 	messageID   string // of the first text
 	waiting     []work // about terminals whose call is not known
-	held        int    // bytes of items and of waiting
+	held        int    // bytes of content
 	open, ended int    // tool calls
 	serial      bool   // an event states that it may hold several model calls
 	spent       *float64
@@ -70,18 +69,20 @@ func (d *Decoder) prompt(f *frame, p *pending) {
 		return
 	}
 	s := p.s
-	r := &run{id: s.runID(f.id), s: s}
+	r := &run{id: s.runID(f.id), s: s, calls: map[string]*call{}, terms: map[string]*terminal{}}
 	p.run, p.then = r, func(f *frame) { d.answer(f, r) }
 	if s.loading { // nobody prompts before a session is loaded: the response was not seen
 		d.loaded(s, f.meta)
 	}
-	info := d.runInfo(r, spans.ContinuationDefault)
+	info := otelagent.RunInfo{ForkParentID: s.forkOf, Metadata: f.in.Raw("_meta")}
+	if s.last != "" {
+		info.Continuation = spans.ContinuationDefault
+	}
 	initParams, initResult := loose(d.conn.initParams), loose(d.conn.initResult)
-	info.ForkParentID, info.Metadata = s.forkOf, f.in.Raw("_meta")
 	info.Config = joined("protocolVersion", initResult.Raw("protocolVersion"), "clientInfo", initParams.Raw("clientInfo"),
 		"agentInfo", initResult.Raw("agentInfo"), "cwd", s.cwd, "mode", s.mode, "model", s.model)
-	at := r.at(f.meta)
-	d.sh.Emit(&otelagent.RunStarted{Meta: at, RunInfo: info})
+	d.begin(r, f.meta, info)
+	at := r.last
 	s.open, s.last = append(s.open, r), r.id
 	for _, other := range s.open {
 		if len(s.open) > 1 && !other.mixed {
@@ -93,17 +94,6 @@ func (d *Decoder) prompt(f *frame, p *pending) {
 	d.sh.Emit(&otelagent.TurnStarted{Meta: at, TurnInfo: otelagent.TurnInfo{Index: 0, Trigger: spans.TriggerUser}})
 	d.sh.Emit(&otelagent.MessageAdded{Meta: at, Message: message("user", blocks, messageID)})
 	d.other(at, mPrompt+".unknown_keys", f.in.Rest())
-}
-
-// runInfo is what is known of a run that goes on with the one before it in its session.
-func (d *Decoder) runInfo(r *run, how spans.Continuation) otelagent.RunInfo {
-	s, settings := r.s, d.sh.Settings
-	if s.last == "" && how == spans.ContinuationDefault {
-		how = ""
-	}
-	agent := loose(loose(d.conn.initResult).Raw("agentInfo")).String("name")
-	return otelagent.RunInfo{SessionID: s.id, ID: r.id, Dialect: Dialect, Model: s.model, Provider: settings.Provider,
-		Agent: cmp.Or(agent, settings.Agent), ParentID: s.last, Continuation: how}
 }
 
 // message is a message of a role.
@@ -199,43 +189,36 @@ func (r *run) begun(messageID string) bool {
 // nextTurn ends the open turn when the last event of it was seen, and begins the next.
 func (d *Decoder) nextTurn(r *run, at otelagent.Meta) {
 	d.endTurn(r, r.last, otelagent.TurnResult{})
-	r.turn = turn{index: r.turn.index + 1}
 	m := r.at(at)
 	info := otelagent.TurnInfo{Index: r.turn.index, Trigger: spans.TriggerContinuation}
 	d.sh.Emit(&otelagent.TurnStarted{Meta: m, TurnInfo: info})
 	d.other(m, "acp.turn_inferred", []byte(`{"because":"a reply after all tool calls had ended"}`))
 }
 
+// endTurn ends the open turn. It forgets the content of the turn and of its calls.
 func (d *Decoder) endTurn(r *run, at otelagent.Meta, res otelagent.TurnResult) {
 	t := &r.turn
-	var pieces [][]byte
+	var pieces []byte
 	for _, it := range t.items {
 		if it.call != nil {
 			d.start(it.call)
 		}
-		pieces = append(pieces, it.json())
+		pieces = append(append(pieces, ','), it.json()...)
 	}
 	d.flush(r, true)
 	if pieces != nil {
-		out := message("assistant", listed(pieces), t.messageID)
+		out := message("assistant", asArray(pieces), t.messageID)
 		res.Output = &out
 	}
 	res.Cost, res.Currency = t.spent, t.currency
-	d.letGo(r)
 	d.sh.Emit(&otelagent.TurnEnded{Meta: at, TurnResult: res})
-}
-
-// letGo forgets the content of a turn.
-func (d *Decoder) letGo(r *run) {
-	t := &r.turn
 	for _, it := range t.items {
 		if c := it.call; c != nil {
 			c.rawInput, c.content, c.locations, c.rawOutput = nil, nil, nil, nil
-			d.release(&c.held, entry)
 		}
 	}
-	t.items, t.spoke, t.waiting = nil, nil, nil
-	d.release(&t.held, 0)
+	d.release(&t.held)
+	r.turn = turn{index: t.index + 1}
 }
 
 // json is the piece as it stands in the reply.
@@ -297,33 +280,4 @@ func (d *Decoder) answer(f *frame, r *run) {
 	d.other(at, mPrompt+".error", f.err)
 	d.endTurn(r, at, turn)
 	d.sh.Emit(&otelagent.RunEnded{Meta: at, RunResult: res})
-}
-
-// usage reads the usage of a prompt, which the protocol does not have yet. Its keys do not state whether cached and
-// thought tokens are part of input and output, but its total does where it is the sum of one reading only.
-func (d *Decoder) usage(o *object.Object) *otelagent.Usage {
-	if o == nil {
-		return nil
-	}
-	count := func(key string) int64 {
-		if n := o.Count(key); n != nil {
-			return *n
-		}
-		return 0
-	}
-	u := &otelagent.Usage{Input: count("inputTokens"), Output: count("outputTokens"), Reasoning: count("thoughtTokens"),
-		CacheRead: count("cachedReadTokens"), CacheWrite: count("cachedWriteTokens"), Total: count("totalTokens")}
-	// Counts are below 2^63 and their differences do not overflow.
-	cached := u.CacheRead + u.CacheWrite
-	switch extra := u.Total - u.Input - u.Output; {
-	case cached+u.Reasoning == 0, extra != 0 && extra != cached && extra != cached+u.Reasoning:
-		u.Rule = cmp.Or(d.sh.Settings.Rule, spans.UsageRuleIncludesCache)
-	case extra == 0:
-		u.Rule = spans.UsageRuleIncludesCache
-	case extra == cached:
-		u.Rule = spans.UsageRuleExcludesCache
-	default:
-		u.Rule = spans.UsageRuleExcludesCacheAndReasoning
-	}
-	return u
 }

@@ -1,7 +1,7 @@
 package acp
 
 import (
-	"bytes"
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -9,32 +9,33 @@ import (
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // session is what is remembered of one ACP session.
 type session struct {
-	id    string
-	open  []*run         // prompts without a response, by time
-	last  string         // the id of the run that started last
-	taken map[string]int // ids of runs, and of each the highest number behind it
-
-	calls       map[string]*call
+	id          string
+	open        []*run // prompts without a response, by time
+	between     *run   // a compaction between two prompts
 	compactions map[string]*compaction
-	between     *run // a compaction between two prompts
+	last        string         // the id of the run that started last
+	taken       map[string]int // ids of runs, and of each the highest number behind it
 
-	loading bool // session/load has no response: updates are history
-	history history
+	loading bool   // session/load has no response: updates are history
+	updates int64  // that were replayed
+	history []byte // those for which there was room, each after a comma
+	held    int    // bytes of history
 
 	forkOf, cwd, mode, model string
 	used                     int64 // tokens in the context by the last update, -1 before
 	cost                     money // cumulative, by the last update
 }
 
-// history is what an agent replays while it loads a session.
-type history struct {
-	updates int64
-	items   [][]byte // those for which there was room
-	held    int      // bytes
+// money is a sum of money in a currency. Without a currency it is unknown, or zero.
+type money struct {
+	amount   float64
+	currency string
+	zero     bool
 }
 
 // session returns the session of that id; nil when it is empty.
@@ -52,8 +53,7 @@ func (d *Decoder) session(id string) *session {
 		d.forget(d.sessions[i])
 		d.sessions = slices.Delete(d.sessions, i, i+1)
 	}
-	s := &session{id: id, used: -1, taken: map[string]int{}, calls: map[string]*call{},
-		compactions: map[string]*compaction{}}
+	s := &session{id: id, used: -1, taken: map[string]int{}, compactions: map[string]*compaction{}}
 	d.sessions = append(d.sessions, s)
 	return s
 }
@@ -63,13 +63,10 @@ func (d *Decoder) forget(s *session) {
 	for len(s.open) > 0 {
 		d.abandon(s.open[0])
 	}
-	for _, c := range s.calls {
-		d.release(&c.held, 0)
+	if s.between != nil {
+		d.abandon(s.between)
 	}
-	for _, c := range s.compactions {
-		d.release(&c.held, 0)
-	}
-	d.release(&s.history.held, 0)
+	d.release(&s.held)
 }
 
 // prompt returns the open prompt that an update of the session belongs to: the oldest, nil when none is open.
@@ -80,25 +77,17 @@ func (s *session) prompt() *run {
 	return s.open[0]
 }
 
-// abandon forgets a prompt. No later message belongs to it.
+// abandon forgets a run. No later message belongs to it.
 func (d *Decoder) abandon(r *run) {
-	d.letGo(r)
-	d.release(&r.held, 0)
-	r.over = true
 	s := r.s
-	maps.DeleteFunc(s.calls, func(_ string, c *call) bool {
-		if c.run != r || !c.ended {
-			return false
-		}
-		d.release(&c.held, 0)
-		return true
-	})
-	for _, c := range s.compactions {
-		if c.run == r && !c.over {
-			d.endCompaction(c)
-		}
-	}
+	d.release(&r.turn.held)
+	d.release(&r.held)
+	r.over, r.turn, r.calls, r.terms = true, turn{}, nil, nil
+	maps.DeleteFunc(s.compactions, func(_ string, c *compaction) bool { return c.run == r })
 	s.open = slices.DeleteFunc(s.open, func(x *run) bool { return x == r })
+	if s.between == r {
+		s.between = nil
+	}
 }
 
 // runID names a prompt by the id of its request. An id that was used before, as it is when an agent starts anew, gets a
@@ -120,18 +109,24 @@ func (s *session) runID(request string) string {
 	return id
 }
 
+// begin emits the start of a run that goes on with the one before it in its session.
+func (d *Decoder) begin(r *run, at otelagent.Meta, info otelagent.RunInfo) {
+	s, agent := r.s, loose(loose(d.conn.initResult).Raw("agentInfo")).String("name")
+	info.SessionID, info.ID, info.Dialect, info.Model, info.ParentID = s.id, r.id, Dialect, s.model, s.last
+	info.Agent, info.Provider = cmp.Or(agent, d.sh.Settings.Agent), d.sh.Settings.Provider
+	d.sh.Emit(&otelagent.RunStarted{Meta: r.at(at), RunInfo: info})
+}
+
 // keep records what has no other place, if it is not nil: on the open prompt of the session, else as a fact about it,
 // else, without a session, as it is.
 func (d *Decoder) keep(s *session, at otelagent.Meta, typ string, body []byte) {
-	r := s.prompt()
-	switch {
+	switch r := s.prompt(); {
 	case s == nil:
 		d.other(at, typ, body)
-	case body == nil:
-	case r != nil:
-		d.other(r.at(at), typ, body)
-	default:
+	case r == nil:
 		d.state(s, at, fact("acp."+typ, body))
+	case body != nil:
+		d.other(r.at(at), typ, body)
 	}
 }
 
@@ -153,62 +148,59 @@ func (s *session) options(raw []byte) {
 	for _, option := range loose(raw).Objects("configOptions") {
 		category := option.String("category")
 		if category == "model" || category == "" && option.String("id") == "model" {
-			if model := option.String("currentValue"); model != "" {
-				s.model = model
-			}
+			s.model = cmp.Or(option.String("currentValue"), s.model)
 		}
-	}
-}
-
-// replayed takes one update of a history.
-func (d *Decoder) replayed(s *session, update []byte) {
-	h := &s.history
-	if h.updates++; d.hold(&h.held, len(update)+1) {
-		h.items = append(h.items, bytes.Clone(update))
 	}
 }
 
 // loaded ends the loading of a session. It states what was replayed as one fact: how many updates there were, and those
 // for which there was room.
 func (d *Decoder) loaded(s *session, at otelagent.Meta) {
-	if h := &s.history; h.updates > 0 {
-		updates := strconv.AppendInt(nil, h.updates, 10)
-		d.state(s, at, fact("acp.history", joined("updates", updates, "items", listed(h.items))))
-		d.release(&h.held, 0)
+	if s.updates > 0 {
+		updates := strconv.AppendInt(nil, s.updates, 10)
+		d.state(s, at, fact("acp.history", joined("updates", updates, "items", asArray(s.history))))
 	}
-	s.loading, s.history = false, history{}
+	d.release(&s.held)
+	s.loading, s.updates, s.history = false, 0, nil
 }
 
-// money is a sum of money in a currency. Without a currency it is unknown.
-type money struct {
-	amount   float64
-	currency string
-	zero     bool // nothing was spent yet, in whatever currency
-}
-
-// readMoney reads the cost in an update; unknown without an amount or a currency.
-func readMoney(update *object.Object) money {
-	o := loose(update.Raw("cost"))
+// spent takes the cost in an update, which counts from the beginning of the session, and returns what was spent since
+// the last one. That is unknown of the first one of a session that began before the capture.
+func (s *session) spent(update *object.Object) (more float64, ok bool) {
+	o, last := loose(update.Raw("cost")), s.cost
 	currency, amount := o.String("currency"), o.Float("amount")
 	if amount == nil || currency == "" || *amount < 0 {
-		return money{}
-	}
-	return money{amount: *amount, currency: currency}
-}
-
-// spent takes a cost that counts from the beginning of the session, and returns what was spent since the last one, if
-// that is known: the first one of a session that began before the capture only begins the count.
-func (s *session) spent(now money) (more float64, ok bool) {
-	if now.currency == "" {
 		return 0, false
 	}
-	last := s.cost
-	s.cost = now
-	switch {
-	case last.zero:
-		return now.amount, true
-	case last.currency == now.currency && now.amount >= last.amount:
-		return now.amount - last.amount, true
+	s.cost = money{amount: *amount, currency: currency}
+	return *amount - last.amount, last.zero || last.currency == currency && *amount >= last.amount
+}
+
+// usage reads the usage of a prompt, which the protocol does not have yet. Its keys do not state whether cached and
+// thought tokens are part of input and output, but its total does where it is the sum of one reading only.
+func (d *Decoder) usage(o *object.Object) *otelagent.Usage {
+	if o == nil {
+		return nil
 	}
-	return 0, false
+	count := func(key string) int64 {
+		if n := o.Count(key); n != nil {
+			return *n
+		}
+		return 0
+	}
+	u := &otelagent.Usage{Input: count("inputTokens"), Output: count("outputTokens"), Reasoning: count("thoughtTokens"),
+		CacheRead: count("cachedReadTokens"), CacheWrite: count("cachedWriteTokens"), Total: count("totalTokens")}
+	// Counts are below 2^63 and their differences do not overflow.
+	cached := u.CacheRead + u.CacheWrite
+	switch extra := u.Total - u.Input - u.Output; {
+	case cached+u.Reasoning == 0, extra != 0 && extra != cached && extra != cached+u.Reasoning:
+		u.Rule = cmp.Or(d.sh.Settings.Rule, spans.UsageRuleIncludesCache)
+	case extra == 0:
+		u.Rule = spans.UsageRuleIncludesCache
+	case extra == cached:
+		u.Rule = spans.UsageRuleExcludesCache
+	default:
+		u.Rule = spans.UsageRuleExcludesCacheAndReasoning
+	}
+	return u
 }

@@ -26,7 +26,6 @@ type call struct {
 	started bool           // its start was emitted
 	ended   bool
 	option  string // kind of the permission option chosen last, cancelled when the request was
-	held    int    // bytes
 }
 
 // toolName is the name that a call goes by. Its title is free text of a model, which is content and never a name.
@@ -56,7 +55,7 @@ func (d *Decoder) merge(c *call, u call) (linked bool) {
 	c.title, c.name = cmp.Or(u.title, c.title), cmp.Or(u.name, c.name)
 	c.kind, c.status = cmp.Or(u.kind, c.kind), cmp.Or(u.status, c.status)
 	replace := func(to *[]byte, raw []byte) {
-		if raw != nil && d.hold(&c.held, len(raw)-len(*to)) {
+		if raw != nil && d.hold(&c.run.turn.held, len(raw)-len(*to)) {
 			*to = bytes.Clone(raw)
 		}
 	}
@@ -64,9 +63,6 @@ func (d *Decoder) merge(c *call, u call) (linked bool) {
 	replace(&c.content, u.content)
 	replace(&c.locations, u.locations)
 	replace(&c.rawOutput, u.rawOutput)
-	if len(c.run.terms) == 0 {
-		return false
-	}
 	for _, o := range elements(u.content) {
 		t := c.run.terms[o.String("terminalId")]
 		if o.String("type") == "terminal" && t != nil && t.call == nil {
@@ -79,15 +75,15 @@ func (d *Decoder) merge(c *call, u call) (linked bool) {
 // meet returns the call of that id, which begins in the open prompt when it was not met before; nil when there is no
 // room for one more.
 func (d *Decoder) meet(r *run, at otelagent.Meta, id string) *call {
-	if c := r.s.calls[id]; c != nil {
+	if c := r.calls[id]; c != nil {
 		return c
 	}
 	c := &call{id: id, status: "pending", run: r, first: r.at(at)}
-	if !d.hold(&c.held, entry) {
+	if !d.hold(&r.held, entry) {
 		d.overflow(r, c.first)
 		return nil
 	}
-	r.s.calls[id] = c
+	r.calls[id] = c
 	r.turn.items = append(r.turn.items, item{call: c})
 	r.turn.open++
 	r.cut()
@@ -116,7 +112,7 @@ func (d *Decoder) toolUpdate(r *run, at otelagent.Meta, typ string, u call, raw 
 		return false
 	}
 	m := r.at(at)
-	if c.run != r || c.ended {
+	if c.ended {
 		d.progress(c, m, typ, raw)
 		return true
 	}
@@ -226,11 +222,11 @@ func (d *Decoder) permission(f *frame, p *pending) {
 		d.keep(p.s, f.meta, f.method, f.params)
 		return
 	}
-	if c.run == r && !c.ended {
+	if !c.ended {
 		d.merge(c, u)
 		d.start(c)
 	}
-	options = d.clone(p, options)
+	options = d.clone(&p.held, options)
 	m := r.at(f.meta)
 	e := otelagent.PermissionEvaluation{Tool: c.toolName(), CallID: c.id, Action: spans.ActionAsk, Options: options}
 	d.sh.Emit(&otelagent.PermissionAsked{Meta: m, PermissionEvaluation: e})
@@ -305,7 +301,9 @@ type work struct {
 
 // work takes a request for a file or a terminal.
 func (d *Decoder) work(f *frame, p *pending) {
-	target := f.in.String(methods[f.method].needs)
+	f.in.String("path")
+	f.in.String("command")
+	id := f.in.String("terminalId")
 	if f.bad() {
 		return
 	}
@@ -318,12 +316,9 @@ func (d *Decoder) work(f *frame, p *pending) {
 		p.then = func(f *frame) { d.keep(p.s, f.meta, p.method+".response", body(f)) }
 		return
 	}
-	var t *terminal
-	only := r.inProgress()
+	t, only := r.terms[id], r.inProgress()
 	if p.method == mTermCreate {
 		t = &terminal{only: only}
-	} else if strings.HasPrefix(p.method, "terminal/") {
-		t = r.terms[target]
 	}
 	d.worked(r, work{r.at(f.meta), p.method, body(f), t, only})
 	p.then = func(f *frame) {
@@ -333,9 +328,6 @@ func (d *Decoder) work(f *frame, p *pending) {
 		}
 		id := loose(f.result).String("terminalId")
 		if p.method == mTermCreate && id != "" && d.hold(&r.held, entry) {
-			if r.terms == nil {
-				r.terms = map[string]*terminal{}
-			}
 			r.terms[id] = t
 		}
 		d.worked(r, work{r.at(f.meta), p.method + ".response", body(f), t, only})
@@ -357,7 +349,7 @@ func (d *Decoder) emitWork(r *run, w work) {
 	if w.term != nil {
 		c = cmp.Or(w.term.call, w.term.only)
 	}
-	if c == nil || c.run != r {
+	if c == nil {
 		d.other(w.at, w.typ, w.body)
 		return
 	}

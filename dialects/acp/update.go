@@ -1,7 +1,6 @@
 package acp
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 
@@ -11,7 +10,8 @@ import (
 )
 
 // update takes session/update.
-func (d *Decoder) update(f *frame, s *session) {
+func (d *Decoder) update(f *frame, p *pending) {
+	s := p.s
 	raw, o := f.in.Raw("update"), f.in.Object("update")
 	typ := identifier(o, "sessionUpdate")
 	if f.bad() {
@@ -23,9 +23,11 @@ func (d *Decoder) update(f *frame, s *session) {
 	}
 	if s.loading {
 		if typ == "usage_update" && s.cost == (money{}) { // what was spent before
-			s.spent(readMoney(o))
+			s.spent(o)
 		}
-		d.replayed(s, raw)
+		if s.updates++; d.hold(&s.held, len(raw)+1) {
+			s.history = append(append(s.history, ','), raw...)
+		}
 		return
 	}
 	r, taken := s.prompt(), false
@@ -50,8 +52,8 @@ func (d *Decoder) update(f *frame, s *session) {
 		c := s.compactions[identifier(o, "compactionId")]
 		content := o.Raw("content")
 		need(o, "content")
-		if taken = c != nil && !c.over && !f.bad() && d.hold(&c.held, len(content)+1); taken {
-			c.chunks = append(c.chunks, bytes.Clone(content))
+		if taken = c != nil && !c.over && !f.bad() && d.hold(&c.run.turn.held, len(content)+1); taken {
+			c.summary = append(append(c.summary, ','), content...)
 		}
 	}
 	if r != nil && !slices.Contains([]string{kindText, kindThought, "tool_call", "tool_call_update"}, typ) {
@@ -104,7 +106,7 @@ func (d *Decoder) usageUpdate(f *frame, s *session, r *run, o *object.Object) {
 	if used != nil {
 		s.used = *used
 	}
-	if more, ok := s.spent(readMoney(o)); ok && r != nil {
+	if more, ok := s.spent(o); ok && r != nil {
 		t := &r.turn
 		if t.spent != nil && t.currency == s.cost.currency {
 			more += *t.spent
@@ -116,16 +118,9 @@ func (d *Decoder) usageUpdate(f *frame, s *session, r *run, o *object.Object) {
 // compaction is a compaction of a run.
 type compaction struct {
 	run     *run
-	chunks  [][]byte // of its summary
+	summary []byte // its chunks, each after a comma
 	started bool
-	over    bool // it has ended, or its run has
-	held    int  // bytes
-}
-
-// endCompaction forgets the content of a compaction.
-func (d *Decoder) endCompaction(c *compaction) {
-	c.over, c.chunks = true, nil
-	d.release(&c.held, entry)
+	over    bool
 }
 
 // compact takes compaction_update. It reports false for one of an unknown status, of a compaction that is over, or
@@ -156,7 +151,7 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 		return true
 	}
 	if summary == nil {
-		summary = listed(c.chunks)
+		summary = asArray(c.summary)
 	}
 	applied := status == "completed"
 	res := otelagent.CompactionResult{MessagesBefore: -1, MessagesAfter: -1, InputTokens: -1, OutputTokens: -1,
@@ -174,11 +169,11 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 	if !c.started {
 		d.other(m, "compaction_update."+status, o.Rest())
 	}
-	d.endCompaction(c)
+	c.over, c.summary = true, nil
 	if r == s.between {
 		end := otelagent.RunResult{Status: spans.RunStatusCompleted, Word: status}
 		d.sh.Emit(&otelagent.RunEnded{Meta: m, RunResult: end})
-		s.between = nil
+		d.abandon(r)
 	}
 	return true
 }
@@ -186,16 +181,16 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 // compacts begins a compaction in the open prompt. One between two prompts is a run of its own, which only compacts. It
 // returns nil when there is no room.
 func (d *Decoder) compacts(s *session, at otelagent.Meta, id string) *compaction {
-	c := &compaction{run: cmp.Or(s.prompt(), s.between)}
-	if !d.hold(&c.held, entry) {
+	r := cmp.Or(s.prompt(), s.between)
+	if r == nil {
+		r = &run{id: "compaction-" + id, s: s}
+		s.between = r
+		d.begin(r, at, otelagent.RunInfo{Continuation: spans.ContinuationCompaction})
+	}
+	if !d.hold(&r.held, entry) {
 		return nil
 	}
-	if c.run == nil {
-		c.run = &run{id: "compaction-" + id, s: s}
-		s.between = c.run
-		info := d.runInfo(c.run, spans.ContinuationCompaction)
-		d.sh.Emit(&otelagent.RunStarted{Meta: c.run.at(at), RunInfo: info})
-	}
+	c := &compaction{run: r}
 	s.compactions[id] = c
 	return c
 }

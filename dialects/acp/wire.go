@@ -2,7 +2,6 @@ package acp
 
 import (
 	"bytes"
-	"slices"
 	"strings"
 	"time"
 
@@ -39,41 +38,6 @@ const (
 	mTermCreate = "terminal/create"
 )
 
-// method is what the package knows of a method.
-type method struct {
-	addressed bool     // a message must name a session
-	needs     string   // a member of params that must be there
-	wants     []string // members that a result always has: they distinguish responses to requests of the same id
-	state     bool     // it opens a session or changes its state
-	work      bool     // an agent asks its client for a file or a terminal
-}
-
-// methods are those of version 1 that the package reads, of the released protocol and of SDK 2.4.0.
-var methods = map[string]method{
-	mInitialize:                 {wants: []string{"protocolVersion"}},
-	mNew:                        {wants: []string{"sessionId"}, state: true},
-	mLoad:                       {addressed: true, state: true},
-	"session/resume":            {state: true},
-	mFork:                       {wants: []string{"sessionId"}, state: true},
-	mClose:                      {state: true},
-	"session/list":              {wants: []string{"sessions"}},
-	"session/set_mode":          {state: true},
-	"session/set_model":         {state: true},
-	"session/set_config_option": {wants: []string{"configOptions"}, state: true},
-	mPrompt:                     {addressed: true, needs: "prompt", wants: []string{"stopReason"}},
-	"session/cancel":            {addressed: true},
-	mUpdate:                     {addressed: true, needs: "update"},
-	mPermission:                 {addressed: true, needs: "toolCall", wants: []string{"outcome"}},
-	"fs/read_text_file":         {addressed: true, needs: "path", wants: []string{"content"}, work: true},
-	"fs/write_text_file":        {addressed: true, needs: "path", work: true},
-	mTermCreate:                 {addressed: true, needs: "command", wants: []string{"terminalId"}, work: true},
-	"terminal/output":           {addressed: true, needs: "terminalId", wants: []string{"output", "truncated"}, work: true},
-	"terminal/wait_for_exit":    {addressed: true, needs: "terminalId", work: true},
-	"terminal/kill":             {addressed: true, needs: "terminalId", work: true},
-	"terminal/release":          {addressed: true, needs: "terminalId", work: true},
-	"elicitation/create":        {wants: []string{"action"}},
-}
-
 // frame is one JSON-RPC message and what its envelope states.
 type frame struct {
 	meta      otelagent.Meta
@@ -109,7 +73,7 @@ func (f *frame) answer() *object.Object {
 }
 
 // outcome returns the result or the error of a response, as an object.
-func (f *frame) outcome() []byte { return orEmpty(joined("result", f.result, "error", f.err)) }
+func (f *frame) outcome() []byte { return joined("result", f.result, "error", f.err) }
 
 // unwrap finds the message of a line. It reports false for a line that repeats a message.
 func (d *Decoder) unwrap(f *frame) bool {
@@ -274,12 +238,12 @@ func joined(members ...any) (b []byte) {
 	return append(b, '}')
 }
 
-// listed returns values as an array; nil without any.
-func listed(values [][]byte) []byte {
-	if len(values) == 0 {
+// asArray returns elements, each after a comma, as an array; nil without any.
+func asArray(elements []byte) []byte {
+	if elements == nil {
 		return nil
 	}
-	return slices.Concat([]byte{'['}, bytes.Join(values, []byte{','}), []byte{']'})
+	return append(append([]byte{'['}, elements[1:]...), ']')
 }
 
 // quoted returns text as JSON; nil when it is empty.
