@@ -43,11 +43,8 @@ func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error]
 }
 
 // A Decoder reads captures of ACP from any number of inputs, such as the files of one recording: it remembers the
-// sessions that it met. Not safe for concurrent use. Its limits:
-//
-//   - 64 MiB of replies, tool calls, terminals, compactions and histories that have not ended, of all sessions
-//   - 1,024 sessions
-//   - 4,096 requests without a response
+// sessions that it met. Not safe for concurrent use. Its limits are 64 MiB of what has not ended, 1,024 sessions and
+// 4,096 requests without a response.
 type Decoder struct {
 	sh       shell.Shell
 	epoch    time.Time // the time from which the seconds of a conductor's trace count; zero before its first line
@@ -63,9 +60,8 @@ func NewDecoder(opts ...input.Option) *Decoder { return &Decoder{sh: shell.New(D
 // Stats returns what was read so far.
 func (d *Decoder) Stats() input.Stats { return d.sh.Stats }
 
-// Events reads a capture from r until its end, as [input.Decoder] describes. One line gives no event, one, or several.
-// Events of a tool call, a turn or a terminal may come later than they happened, with the time at which they did: when
-// it is known what they belong to.
+// Events reads a capture from r until its end, as [input.Decoder] describes. Events of a tool call, a turn or a terminal
+// may come later than they happened, with the time at which they did: when it is known what they belong to.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
 	return d.sh.Events(r, reader{d})
 }
@@ -121,7 +117,11 @@ func (d *Decoder) line(line input.Line, dir Direction) {
 	if d.unwrap(f) && !f.bad() {
 		d.message(f)
 	}
-	if !d.sh.RejectProblems(f.name(), o) {
+	typ := f.method
+	if _, known := methods[typ]; !known {
+		typ = ""
+	}
+	if !d.sh.RejectProblems(typ, o) {
 		d.sh.Stats.Events++
 	}
 }

@@ -54,9 +54,9 @@ type pending struct {
 	dir        Direction
 	id, method string // the id as it is spelled
 	s          *session
-	run        *run                    // the prompt that it is, or whose end ends a permission request
+	run        *run                    // the prompt that it is, or in which it asks for a permission
 	then       func(f *frame)          // takes the response; nil for one that is only kept
-	void       func(at otelagent.Meta) // takes the end of the prompt, without a response
+	end        func(at otelagent.Meta) // ends a permission request, also without a response
 	held       int                     // bytes
 }
 
@@ -128,8 +128,8 @@ func (d *Decoder) request(f *frame) {
 		i := max(slices.IndexFunc(c.pending, func(p *pending) bool { return p.method != mPrompt }), 0)
 		oldest := c.pending[i]
 		c.pending = slices.Delete(c.pending, i, i+1)
-		if oldest.void != nil {
-			oldest.void(f.meta)
+		if oldest.end != nil {
+			oldest.end(f.meta)
 		}
 		d.drop(oldest)
 	}
@@ -163,7 +163,12 @@ func (d *Decoder) response(f *frame) {
 }
 
 // unknown keeps a request, and its response.
-func (d *Decoder) unknown(f *frame, p *pending) { d.keep(p.s, f.meta, f.method, orEmpty(f.params)) }
+func (d *Decoder) unknown(f *frame, p *pending) {
+	if f.params == nil {
+		f.params = []byte("{}")
+	}
+	d.keep(p.s, f.meta, f.method, f.params)
+}
 
 // elicit takes a request by which an agent asks the user.
 func (d *Decoder) elicit(f *frame, p *pending) {

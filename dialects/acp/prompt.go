@@ -17,7 +17,7 @@ type run struct {
 	mixed bool           // a defect reports that another prompt was open
 	turn  turn
 	calls map[string]*call
-	terms map[string]*terminal
+	terms map[string]*owner
 	held  int // bytes of the entries of calls, terminals and compactions
 }
 
@@ -69,7 +69,7 @@ func (d *Decoder) prompt(f *frame, p *pending) {
 		return
 	}
 	s := p.s
-	r := &run{id: s.runID(f.id), s: s, calls: map[string]*call{}, terms: map[string]*terminal{}}
+	r := &run{id: s.runID(f.id), s: s, calls: map[string]*call{}, terms: map[string]*owner{}}
 	p.run, p.then = r, func(f *frame) { d.answer(f, r) }
 	if s.loading { // nobody prompts before a session is loaded: the response was not seen
 		d.loaded(s, f.meta)
@@ -213,8 +213,8 @@ func (d *Decoder) endTurn(r *run, at otelagent.Meta, res otelagent.TurnResult) {
 	res.Cost, res.Currency = t.spent, t.currency
 	d.sh.Emit(&otelagent.TurnEnded{Meta: at, TurnResult: res})
 	for _, it := range t.items {
-		if c := it.call; c != nil {
-			c.rawInput, c.content, c.locations, c.rawOutput = nil, nil, nil, nil
+		if it.call != nil {
+			clear(it.call.members)
 		}
 	}
 	d.release(&t.held)
@@ -226,8 +226,8 @@ func (it *item) json() []byte {
 	c, text := it.call, rawjson.Quote(nil, string(it.text))
 	switch {
 	case c != nil:
-		return joined("type", "toolCall", "id", c.id, "name", c.toolName(), "arguments", c.rawInput, "title", c.title,
-			"kind", c.kind)
+		return joined("type", "toolCall", "id", c.id, "name", c.name, "arguments", c.members["rawInput"],
+			"title", c.members["title"], "kind", c.members["kind"])
 	case it.raw != nil:
 		return it.raw
 	case it.kind == kindThought:
@@ -272,8 +272,8 @@ func (d *Decoder) answer(f *frame, r *run) {
 	}
 	at := r.at(f.meta)
 	for _, p := range d.conn.pending {
-		if p.run == r && p.void != nil {
-			p.void(at)
+		if p.run == r && p.end != nil {
+			p.end(at)
 		}
 	}
 	d.other(at, mPrompt+".unknown_keys", result.Rest())

@@ -190,16 +190,15 @@ func (d *Decoder) usage(o *object.Object) *otelagent.Usage {
 	}
 	u := &otelagent.Usage{Input: count("inputTokens"), Output: count("outputTokens"), Reasoning: count("thoughtTokens"),
 		CacheRead: count("cachedReadTokens"), CacheWrite: count("cachedWriteTokens"), Total: count("totalTokens")}
-	// Counts are below 2^63 and their differences do not overflow.
+	u.Rule = cmp.Or(d.sh.Settings.Rule, spans.UsageRuleIncludesCache)
 	cached := u.CacheRead + u.CacheWrite
-	switch extra := u.Total - u.Input - u.Output; {
-	case cached+u.Reasoning == 0, extra != 0 && extra != cached && extra != cached+u.Reasoning:
-		u.Rule = cmp.Or(d.sh.Settings.Rule, spans.UsageRuleIncludesCache)
+	switch extra := u.Total - u.Input - u.Output; { // counts are below 2^63: nothing overflows
+	case cached+u.Reasoning == 0:
 	case extra == 0:
 		u.Rule = spans.UsageRuleIncludesCache
 	case extra == cached:
 		u.Rule = spans.UsageRuleExcludesCache
-	default:
+	case extra == cached+u.Reasoning:
 		u.Rule = spans.UsageRuleExcludesCacheAndReasoning
 	}
 	return u

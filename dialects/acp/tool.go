@@ -13,14 +13,19 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-var kinds = []string{"read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"}
+var (
+	kinds = []string{"read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"}
+	// callMembers are the members of an update that a call keeps.
+	callMembers = []string{"title", "name", "kind", "content", "locations", "rawInput", "rawOutput"}
+)
 
-// call is one tool call, or an update of one.
+// call is one tool call.
 type call struct {
-	id, title, name, kind, status           string
-	rawInput, content, locations, rawOutput []byte
-	more                                    []byte // of an update: the members that are not read, as an object
-
+	id string
+	// The name that it goes by. Its title is free text of a model, which is content and never a name.
+	name    string
+	status  string
+	members map[string][]byte // callMembers by the last updates, until the turn ends
 	run     *run
 	first   otelagent.Meta // of its first update
 	started bool           // its start was emitted
@@ -28,57 +33,34 @@ type call struct {
 	option  string // kind of the permission option chosen last, cancelled when the request was
 }
 
-// toolName is the name that a call goes by. Its title is free text of a model, which is content and never a name.
-func (c *call) toolName() string {
-	switch {
-	case c.name != "":
-		return c.name
-	case slices.Contains(kinds, c.kind):
-		return c.kind
-	default:
-		return "other"
-	}
+// text returns a member that is a string.
+func (c *call) text(key string) string {
+	s, _ := rawjson.String(c.members[key])
+	return s
 }
 
-func readCall(o *object.Object) (u call) {
-	u.id, u.title, u.name = identifier(o, "toolCallId"), o.String("title"), o.String("name")
-	u.kind, u.status = o.String("kind"), o.String("status")
-	u.content, u.locations = array(o, "content"), array(o, "locations")
-	u.rawInput, u.rawOutput = o.Raw("rawInput"), o.Raw("rawOutput")
-	u.more = o.Rest()
-	return u
+// readCall checks an update of a call. It returns the id, and the members that are not read.
+func readCall(o *object.Object) (id string, more []byte) {
+	id = identifier(o, "toolCallId")
+	for _, key := range []string{"title", "name", "kind", "status"} {
+		o.String(key)
+	}
+	array(o, "content")
+	array(o, "locations")
+	o.Use("rawInput", "rawOutput")
+	return id, o.Rest()
 }
 
-// merge takes an update. What it does not have stays; lists replace. It reports whether the content names a terminal
-// that was not known to be of the call.
-func (d *Decoder) merge(c *call, u call) (linked bool) {
-	c.title, c.name = cmp.Or(u.title, c.title), cmp.Or(u.name, c.name)
-	c.kind, c.status = cmp.Or(u.kind, c.kind), cmp.Or(u.status, c.status)
-	replace := func(to *[]byte, raw []byte) {
-		if raw != nil && d.hold(&c.run.turn.held, len(raw)-len(*to)) {
-			*to = bytes.Clone(raw)
-		}
-	}
-	replace(&c.rawInput, u.rawInput)
-	replace(&c.content, u.content)
-	replace(&c.locations, u.locations)
-	replace(&c.rawOutput, u.rawOutput)
-	for _, o := range elements(u.content) {
-		t := c.run.terms[o.String("terminalId")]
-		if o.String("type") == "terminal" && t != nil && t.call == nil {
-			t.call, linked = c, true
-		}
-	}
-	return linked
-}
-
-// meet returns the call of that id, which begins in the open prompt when it was not met before; nil when there is no
-// room for one more.
+// meet returns the call of that id, which begins in the open prompt when it was not met before; nil when no prompt
+// is open, or there is no room for one more.
 func (d *Decoder) meet(r *run, at otelagent.Meta, id string) *call {
+	if r == nil {
+		return nil
+	}
 	if c := r.calls[id]; c != nil {
 		return c
 	}
-	c := &call{id: id, status: "pending", run: r, first: r.at(at)}
+	c := &call{id: id, status: "pending", members: map[string][]byte{}, run: r, first: r.at(at)}
 	if !d.hold(&r.held, entry) {
 		d.overflow(r, c.first)
 		return nil
@@ -88,6 +70,30 @@ func (d *Decoder) meet(r *run, at otelagent.Meta, id string) *call {
 	r.turn.open++
 	r.cut()
 	return c
+}
+
+// merge takes an update of a call that has not ended. Members that it lacks stay, and the others replace. It reports
+// whether the content names a terminal that was not known to be of the call.
+func (d *Decoder) merge(c *call, update *object.Object) (linked bool) {
+	for key, value := range update.All() {
+		keep := slices.Contains(callMembers, key) && update.Has(key)
+		if keep && d.hold(&c.run.turn.held, len(value)-len(c.members[key])) {
+			c.members[key] = bytes.Clone(value)
+		}
+	}
+	if c.name = c.text("name"); c.name == "" {
+		if c.name = c.text("kind"); !slices.Contains(kinds, c.name) {
+			c.name = "other"
+		}
+	}
+	c.status = cmp.Or(update.String("status"), c.status)
+	for _, o := range elements(update.Raw("content")) {
+		t := c.run.terms[o.String("terminalId")]
+		if o.String("type") == "terminal" && t != nil && !t.settled {
+			t.call, t.settled, linked = c, true, true
+		}
+	}
+	return linked
 }
 
 // start emits the start of a call, when it is no longer only pending: arguments may come in pieces until then.
@@ -101,22 +107,26 @@ func (d *Decoder) start(c *call) {
 		d.other(c.first, "acp.model_calls_unknown",
 			[]byte(`{"because":"a tool call after another had ended, without a reply between them"}`))
 	}
-	info := otelagent.ToolCall{ID: c.id, Name: c.toolName(), Args: c.rawInput}
+	info := otelagent.ToolCall{ID: c.id, Name: c.name, Args: c.members["rawInput"]}
 	d.sh.Emit(&otelagent.ToolStarted{Meta: c.first, ToolCall: info})
 }
 
-// toolUpdate takes tool_call and tool_call_update. It reports false when there is no room for the call.
-func (d *Decoder) toolUpdate(r *run, at otelagent.Meta, typ string, u call, raw []byte) bool {
-	c := d.meet(r, at, u.id)
+// toolUpdate takes tool_call and tool_call_update. It reports false without an open prompt or room for the call.
+func (d *Decoder) toolUpdate(f *frame, r *run, typ string, o *object.Object, raw []byte) bool {
+	id, more := readCall(o)
+	if f.bad() {
+		return false
+	}
+	c := d.meet(r, f.meta, id)
 	if c == nil {
 		return false
 	}
-	m := r.at(at)
+	m := r.at(f.meta)
 	if c.ended {
 		d.progress(c, m, typ, raw)
 		return true
 	}
-	linked := d.merge(c, u)
+	linked := d.merge(c, o)
 	if linked || c.status != "pending" {
 		d.start(c)
 	}
@@ -124,12 +134,12 @@ func (d *Decoder) toolUpdate(r *run, at otelagent.Meta, typ string, u call, raw 
 		d.flush(r, false)
 	}
 	over := c.status == "completed" || c.status == "failed"
-	switch {
-	case over || c.first.Seq == at.Seq || !c.started:
-		d.progress(c, m, typ+".unknown_keys", u.more)
-	case u.status == "pending" || u.status == "in_progress":
+	switch now := o.String("status"); {
+	case over || c.first.Seq == m.Seq || !c.started:
+		d.progress(c, m, typ+".unknown_keys", more)
+	case now == "pending" || now == "in_progress":
 		// The type has the status, so that the time at which execution began is known also where no content is captured.
-		d.progress(c, m, typ+"."+u.status, raw)
+		d.progress(c, m, typ+"."+now, raw)
 	default:
 		d.progress(c, m, typ, raw)
 	}
@@ -145,7 +155,7 @@ func (d *Decoder) progress(c *call, m otelagent.Meta, typ string, body []byte) {
 	case !c.started:
 		d.other(m, typ, body)
 	case body != nil:
-		d.sh.Emit(&otelagent.ToolProgressed{Meta: m, CallID: c.id, Name: c.toolName(), Type: typ, Body: body})
+		d.sh.Emit(&otelagent.ToolProgressed{Meta: m, CallID: c.id, Name: c.name, Type: typ, Body: body})
 	}
 }
 
@@ -153,8 +163,8 @@ func (d *Decoder) end(c *call, m otelagent.Meta) {
 	c.ended = true
 	c.run.turn.open--
 	c.run.turn.ended++
-	res := otelagent.ToolResult{Outcome: spans.OutcomeOK,
-		Result: joined("content", c.content, "rawOutput", c.rawOutput, "locations", c.locations)}
+	res := otelagent.ToolResult{Outcome: spans.OutcomeOK, Result: joined("content", c.members["content"],
+		"rawOutput", c.members["rawOutput"], "locations", c.members["locations"])}
 	if c.status == "failed" {
 		res.Error = c.errorText()
 		switch c.option {
@@ -166,20 +176,19 @@ func (d *Decoder) end(c *call, m otelagent.Meta) {
 			res.Outcome = spans.OutcomeError
 		}
 	}
-	d.sh.Emit(&otelagent.ToolEnded{Meta: m, CallID: c.id, Name: c.toolName(), ToolResult: res})
+	d.sh.Emit(&otelagent.ToolEnded{Meta: m, CallID: c.id, Name: c.name, ToolResult: res})
 }
 
 // errorText is the error of a failed call: the texts of its content, else its raw output if that is a text.
 func (c *call) errorText() string {
 	var texts []string
-	for _, o := range elements(c.content) {
+	for _, o := range elements(c.members["content"]) {
 		if s := o.Object("content").String("text"); o.String("type") == "content" && s != "" {
 			texts = append(texts, s)
 		}
 	}
 	if texts == nil {
-		text, _ := rawjson.String(c.rawOutput)
-		return text
+		return c.text("rawOutput")
 	}
 	return strings.Join(texts, "\n")
 }
@@ -187,7 +196,7 @@ func (c *call) errorText() string {
 // inProgress returns the only call of the run that is executed now, nil when there is none or more than one.
 func (r *run) inProgress() (only *call) {
 	for _, it := range r.turn.items {
-		if c := it.call; c != nil && c.status == "in_progress" && !c.ended {
+		if c := it.call; c != nil && !c.ended && c.status == "in_progress" {
 			if only != nil {
 				return nil
 			}
@@ -209,43 +218,38 @@ var decisions = map[string]otelagent.PermissionEvaluation{
 func (d *Decoder) permission(f *frame, p *pending) {
 	f.o.Require("id")
 	f.in.Require("options")
-	options, u := array(f.in, "options"), readCall(f.in.Object("toolCall"))
+	options, toolCall := array(f.in, "options"), f.in.Object("toolCall")
+	id, more := readCall(toolCall)
 	if f.bad() {
 		return
 	}
 	r := p.s.prompt()
-	var c *call
-	if r != nil {
-		c = d.meet(r, f.meta, u.id)
-	}
+	c := d.meet(r, f.meta, id)
 	if c == nil {
 		d.keep(p.s, f.meta, f.method, f.params)
 		return
 	}
 	if !c.ended {
-		d.merge(c, u)
+		d.merge(c, toolCall)
 		d.start(c)
 	}
-	options = d.clone(&p.held, options)
-	m := r.at(f.meta)
-	e := otelagent.PermissionEvaluation{Tool: c.toolName(), CallID: c.id, Action: spans.ActionAsk, Options: options}
-	d.sh.Emit(&otelagent.PermissionAsked{Meta: m, PermissionEvaluation: e})
-	d.progress(c, m, mPermission+".toolCall.unknown_keys", u.more)
-	d.other(m, mPermission+".unknown_keys", f.in.Rest())
-	evaluated := func(at otelagent.Meta, e otelagent.PermissionEvaluation) {
-		e.Tool, e.CallID, e.Options, e.Wait = c.toolName(), c.id, options, elapsed(p.at, at)
+	e := otelagent.PermissionEvaluation{CallID: c.id, Tool: c.name, Action: spans.ActionAsk,
+		Options: d.clone(&p.held, options)}
+	d.sh.Emit(&otelagent.PermissionAsked{Meta: r.at(f.meta), PermissionEvaluation: e})
+	d.progress(c, r.last, mPermission+".toolCall.unknown_keys", more)
+	d.other(r.last, mPermission+".unknown_keys", f.in.Rest())
+	p.run = r
+	p.end = func(at otelagent.Meta) {
+		e.Tool, e.Wait = c.name, elapsed(p.at, at)
 		d.sh.Emit(&otelagent.PermissionEvaluated{Meta: r.at(at), PermissionEvaluation: e})
 	}
-	p.run = r
-	p.void = func(at otelagent.Meta) { evaluated(at, otelagent.PermissionEvaluation{Action: spans.ActionAsk}) }
 	p.then = func(f *frame) {
 		if r.over {
 			d.keep(p.s, f.meta, p.method+".response", f.outcome())
 			return
 		}
-		e := otelagent.PermissionEvaluation{Action: spans.ActionAsk, Outcome: "error"}
 		var result *object.Object
-		if f.err != nil {
+		if e.Outcome = "error"; f.err != nil {
 			e.Reason = loose(f.err).String("message")
 		} else if result = f.answer(); result != nil {
 			o := need(result, "outcome")
@@ -257,14 +261,14 @@ func (d *Decoder) permission(f *frame, p *pending) {
 			return
 		}
 		c.option = e.Outcome
-		for _, o := range elements(options) {
+		for _, o := range elements(e.Options) {
 			if e.Option != "" && o.String("optionId") == e.Option {
 				c.option = o.String("kind")
 				e.Action, e.Source = cmp.Or(decisions[c.option].Action, e.Action), decisions[c.option].Source
 				break
 			}
 		}
-		evaluated(f.meta, e)
+		p.end(f.meta)
 		d.other(r.last, mPermission+".unknown_keys", result.Rest())
 	}
 }
@@ -281,90 +285,71 @@ func elapsed(from, to otelagent.Meta) time.Duration {
 	return max(b.Sub(a), 0)
 }
 
-// An agent asks its client for files and terminals while a tool call is executed. Request and response are kept with
-// their times on the tool call that they are certainly part of, else on the turn.
-
-// terminal is a terminal of a run.
-type terminal struct {
-	call *call // whose content names it, nil while none does
-	only *call // the one call that was in progress when the agent asked for it
-}
-
 // work is one request of an agent for a file or a terminal, or the response to it.
 type work struct {
-	at   otelagent.Meta
-	typ  string
-	body []byte
-	term *terminal // nil for a file and an unknown terminal
-	call *call     // of those: the one call that was in progress
+	at    otelagent.Meta
+	typ   string
+	body  []byte
+	owner *owner
 }
 
-// work takes a request for a file or a terminal.
+// owner is the tool call that asks for a file or a terminal.
+type owner struct {
+	call    *call // the only one in progress at the request, unless the content of another names the terminal
+	settled bool  // it does not change any more
+}
+
+// work takes a request for a file or a terminal, which an agent sends while it executes a tool call. Request and
+// response are recorded with their times on the tool call that they are certainly part of, else on the turn.
 func (d *Decoder) work(f *frame, p *pending) {
 	f.in.String("path")
 	f.in.String("command")
-	id := f.in.String("terminalId")
+	id, r := f.in.String("terminalId"), p.s.prompt()
 	if f.bad() {
 		return
 	}
-	body := func(f *frame) []byte {
-		return joined("id", []byte(f.id), "params", f.params, "result", f.result, "error", f.err)
+	var o *owner
+	if r != nil {
+		if o = r.terms[id]; o == nil {
+			o = &owner{call: r.inProgress(), settled: p.method != mTermCreate}
+		}
 	}
-	r := p.s.prompt()
-	if r == nil {
-		d.keep(p.s, f.meta, f.method, body(f))
-		p.then = func(f *frame) { d.keep(p.s, f.meta, p.method+".response", body(f)) }
-		return
-	}
-	t, only := r.terms[id], r.inProgress()
-	if p.method == mTermCreate {
-		t = &terminal{only: only}
-	}
-	d.worked(r, work{r.at(f.meta), p.method, body(f), t, only})
-	p.then = func(f *frame) {
-		if r.over {
-			d.keep(p.s, f.meta, p.method+".response", body(f))
+	record := func(f *frame, typ string) {
+		body := joined("id", []byte(f.id), "params", f.params, "result", f.result, "error", f.err)
+		if r == nil || r.over {
+			d.keep(p.s, f.meta, typ, body)
 			return
 		}
+		r.cut()
+		if !o.settled && !d.hold(&r.turn.held, entry+len(body)) {
+			o.settled = true
+		}
+		r.turn.waiting = append(r.turn.waiting, work{r.at(f.meta), typ, body, o})
+		d.flush(r, false)
+	}
+	record(f, p.method)
+	p.then = func(f *frame) {
 		id := loose(f.result).String("terminalId")
-		if p.method == mTermCreate && id != "" && d.hold(&r.held, entry) {
-			r.terms[id] = t
+		if p.method == mTermCreate && id != "" && r != nil && !r.over && d.hold(&r.held, entry) {
+			r.terms[id] = o
 		}
-		d.worked(r, work{r.at(f.meta), p.method + ".response", body(f), t, only})
+		record(f, p.method+".response")
 	}
 }
 
-// worked emits work, or holds it until the call of its terminal is known.
-func (d *Decoder) worked(r *run, w work) {
-	r.cut()
-	if w.term != nil && w.term.call == nil && d.hold(&r.turn.held, entry+len(w.body)) {
-		r.turn.waiting = append(r.turn.waiting, w)
-		return
-	}
-	d.emitWork(r, w)
-}
-
-func (d *Decoder) emitWork(r *run, w work) {
-	c := w.call
-	if w.term != nil {
-		c = cmp.Or(w.term.call, w.term.only)
-	}
-	if c == nil {
-		d.other(w.at, w.typ, w.body)
-		return
-	}
-	d.start(c)
-	d.progress(c, w.at, w.typ, w.body)
-}
-
-// flush emits the work that waits for a terminal whose call is known now, and with all, at the end of a turn, the rest.
+// flush records the work of owners that are settled, and with all, at the end of a turn, the rest.
 func (d *Decoder) flush(r *run, all bool) {
-	t := &r.turn
-	t.waiting = slices.DeleteFunc(t.waiting, func(w work) bool {
-		if !all && w.term.call == nil {
+	r.turn.waiting = slices.DeleteFunc(r.turn.waiting, func(w work) bool {
+		c := w.owner.call
+		switch {
+		case !all && !w.owner.settled:
 			return false
+		case c == nil:
+			d.other(w.at, w.typ, w.body)
+		default:
+			d.start(c)
+			d.progress(c, w.at, w.typ, w.body)
 		}
-		d.emitWork(r, w)
 		return true
 	})
 }

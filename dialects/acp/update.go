@@ -11,17 +11,21 @@ import (
 
 // update takes session/update.
 func (d *Decoder) update(f *frame, p *pending) {
-	s := p.s
-	raw, o := f.in.Raw("update"), f.in.Object("update")
+	s, raw, o := p.s, f.in.Raw("update"), f.in.Object("update")
 	typ := identifier(o, "sessionUpdate")
 	if f.bad() {
 		return
 	}
 	d.keep(s, f.meta, mUpdate+".unknown_keys", f.in.Rest())
-	if d.statement(f, s, typ, o) {
+	switch facts := s.statement(typ, o, raw); {
+	case f.bad():
 		return
-	}
-	if s.loading {
+	case facts != nil:
+		o.Use("sessionUpdate")
+		d.state(s, f.meta, facts...)
+		d.keep(s, f.meta, typ+".unknown_keys", o.Rest())
+		return
+	case s.loading:
 		if typ == "usage_update" && s.cost == (money{}) { // what was spent before
 			s.spent(o)
 		}
@@ -30,73 +34,68 @@ func (d *Decoder) update(f *frame, p *pending) {
 		}
 		return
 	}
-	r, taken := s.prompt(), false
-	switch typ {
-	case kindText, kindThought:
-		need(o, "content")
-		content, v := o.Raw("content"), voice{typ, o.String("messageId")}
-		if taken = r != nil; taken && !f.bad() {
-			d.chunk(r, f.meta, v, content)
-			if o.Rest() != nil {
-				d.sh.Stats.IgnoredKeys++
-			}
-		}
-	case "tool_call", "tool_call_update":
-		u := readCall(o)
-		taken = r != nil && !f.bad() && d.toolUpdate(r, f.meta, typ, u, raw)
-	case "usage_update":
-		d.usageUpdate(f, s, r, o)
-	case "compaction_update":
-		taken = d.compact(f, s, o, raw)
-	case "compaction_summary_chunk":
-		c := s.compactions[identifier(o, "compactionId")]
-		content := o.Raw("content")
-		need(o, "content")
-		if taken = c != nil && !c.over && !f.bad() && d.hold(&c.run.turn.held, len(content)+1); taken {
-			c.summary = append(append(c.summary, ','), content...)
-		}
-	}
+	r := s.prompt()
 	if r != nil && !slices.Contains([]string{kindText, kindThought, "tool_call", "tool_call_update"}, typ) {
 		r.cut()
 	}
-	if !taken && !f.bad() {
+	switch typ {
+	case kindText, kindThought:
+		need(o, "content")
+		if v := (voice{typ, o.String("messageId")}); r != nil && !f.bad() {
+			if d.chunk(r, f.meta, v, o.Raw("content")); o.Rest() != nil {
+				d.sh.Stats.IgnoredKeys++
+			}
+			return
+		}
+	case "tool_call", "tool_call_update":
+		if d.toolUpdate(f, r, typ, o, raw) {
+			return
+		}
+	case "usage_update":
+		d.usageUpdate(f, s, o)
+	case "compaction_update":
+		if d.compact(f, s, o, raw) {
+			return
+		}
+	case "compaction_summary_chunk":
+		need(o, "content")
+		content, c := o.Raw("content"), s.compactions[identifier(o, "compactionId")]
+		if c != nil && !c.over && !f.bad() && d.hold(&c.run.turn.held, len(content)+1) {
+			c.summary = append(append(c.summary, ','), content...)
+			return
+		}
+	}
+	if !f.bad() {
 		d.keep(s, f.meta, typ, raw)
 	}
 }
 
-// statement takes updates that state what is true of the session from now on, whether a prompt is open or not. It
-// reports whether typ is one.
-func (d *Decoder) statement(f *frame, s *session, typ string, o *object.Object) bool {
-	var facts []otelagent.Fact
+// statement returns the facts of an update that states what is true of the session from now on, whether a prompt is open
+// or not; nil for any other.
+func (s *session) statement(typ string, o *object.Object, raw []byte) []otelagent.Fact {
+	key, name := "availableCommands", "available_commands"
 	switch typ {
 	case "session_info_update":
 		o.String("title")
 		o.String("updatedAt")
-		facts = append(facts, fact("title", o.Spelled("title")), fact("updated_at", o.Spelled("updatedAt")))
+		return []otelagent.Fact{fact("title", o.Spelled("title")), fact("updated_at", o.Spelled("updatedAt"))}
 	case "current_mode_update":
 		mode := identifier(o, "currentModeId")
 		s.mode = cmp.Or(mode, s.mode)
-		facts = append(facts, fact("mode", quoted(mode)))
+		return []otelagent.Fact{fact("mode", quoted(mode))}
 	case "config_option_update":
-		o.Require("configOptions")
-		facts = append(facts, fact("config_options", array(o, "configOptions")))
-		s.options(f.in.Raw("update"))
+		s.options(raw)
+		key, name = "configOptions", "config_options"
 	case "available_commands_update":
-		o.Require("availableCommands")
-		facts = append(facts, fact("available_commands", array(o, "availableCommands")))
 	default:
-		return false
+		return nil
 	}
-	if !f.bad() {
-		o.Use("sessionUpdate")
-		d.state(s, f.meta, facts...)
-		d.keep(s, f.meta, typ+".unknown_keys", o.Rest())
-	}
-	return true
+	o.Require(key)
+	return []otelagent.Fact{fact(name, array(o, key))}
 }
 
-// usageUpdate takes the size of the context and the cost so far.
-func (d *Decoder) usageUpdate(f *frame, s *session, r *run, o *object.Object) {
+// usageUpdate reads the size of the context and the cost so far.
+func (d *Decoder) usageUpdate(f *frame, s *session, o *object.Object) {
 	used := o.Count("used")
 	o.Count("size")
 	o.Object("cost")
@@ -106,8 +105,8 @@ func (d *Decoder) usageUpdate(f *frame, s *session, r *run, o *object.Object) {
 	if used != nil {
 		s.used = *used
 	}
-	if more, ok := s.spent(o); ok && r != nil {
-		t := &r.turn
+	if more, ok := s.spent(o); ok && s.prompt() != nil {
+		t := &s.prompt().turn
 		if t.spent != nil && t.currency == s.cost.currency {
 			more += *t.spent
 		}
@@ -131,15 +130,16 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 	if f.bad() {
 		return true
 	}
-	begins, ends := status == "in_progress", slices.Contains([]string{"completed", "failed", "cancelled"}, status)
-	c := s.compactions[id]
-	if c != nil && (begins || c.over) || !begins && !ends {
+	c, begins := s.compactions[id], status == "in_progress"
+	switch {
+	case !begins && status != "completed" && status != "failed" && status != "cancelled":
 		return false
-	}
-	if c == nil {
-		if c = d.compacts(s, f.meta, id); c == nil {
+	case c == nil:
+		if c = d.beginCompaction(s, f.meta, id); c == nil {
 			return false
 		}
+	case begins || c.over:
+		return false
 	}
 	r := c.run
 	m := r.at(f.meta)
@@ -156,21 +156,19 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 	applied := status == "completed"
 	res := otelagent.CompactionResult{MessagesBefore: -1, MessagesAfter: -1, InputTokens: -1, OutputTokens: -1,
 		MessagesSummarized: -1, TokensGone: -1, Runs: -1, Applied: &applied, Reason: reason, Summary: summary}
-	if !c.started {
-		res.InputTokens = s.used
-	}
 	// Its id, the status at its end, and what is not read: in the compaction that goes on, or after one that came whole.
 	o.Keep("compactionId", "status")
 	o.Use("sessionUpdate")
 	if c.started {
 		d.other(m, "compaction_update."+status, o.Rest())
+	} else {
+		res.InputTokens = s.used
 	}
 	d.sh.Emit(&otelagent.CompactionEnded{Meta: m, Compaction: before, CompactionResult: res})
 	if !c.started {
 		d.other(m, "compaction_update."+status, o.Rest())
 	}
-	c.over, c.summary = true, nil
-	if r == s.between {
+	if c.over, c.summary = true, nil; r == s.between {
 		end := otelagent.RunResult{Status: spans.RunStatusCompleted, Word: status}
 		d.sh.Emit(&otelagent.RunEnded{Meta: m, RunResult: end})
 		d.abandon(r)
@@ -178,9 +176,9 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 	return true
 }
 
-// compacts begins a compaction in the open prompt. One between two prompts is a run of its own, which only compacts. It
-// returns nil when there is no room.
-func (d *Decoder) compacts(s *session, at otelagent.Meta, id string) *compaction {
+// beginCompaction begins a compaction in the open prompt. One between two prompts is a run of its own, which only
+// compacts. It returns nil when there is no room.
+func (d *Decoder) beginCompaction(s *session, at otelagent.Meta, id string) *compaction {
 	r := cmp.Or(s.prompt(), s.between)
 	if r == nil {
 		r = &run{id: "compaction-" + id, s: s}
@@ -190,7 +188,6 @@ func (d *Decoder) compacts(s *session, at otelagent.Meta, id string) *compaction
 	if !d.hold(&r.held, entry) {
 		return nil
 	}
-	c := &compaction{run: r}
-	s.compactions[id] = c
-	return c
+	s.compactions[id] = &compaction{run: r}
+	return s.compactions[id]
 }

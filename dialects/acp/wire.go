@@ -56,14 +56,6 @@ type frame struct {
 // bad reports whether the line has a problem.
 func (f *frame) bad() bool { return f.o.Failed() > 0 }
 
-// name is the type under which a problem with the message is reported.
-func (f *frame) name() string {
-	if _, known := methods[f.method]; known {
-		return f.method
-	}
-	return ""
-}
-
 // answer returns the result of a response, which must be an object.
 func (f *frame) answer() *object.Object {
 	if f.conductor {
@@ -126,9 +118,8 @@ func (d *Decoder) hop(f *frame) bool {
 	case f.method == "_proxy/initialize":
 		f.method = mInitialize // the conductor sends it to a proxy in its place
 	}
-	from, to := strings.ToLower(o.String("from")), strings.ToLower(o.String("to"))
-	f.dir = ToClient
-	if from == "client" {
+	from, to := o.String("from"), o.String("to")
+	if f.dir = ToClient; from == "Client" {
 		f.dir = ToAgent
 	}
 	switch o.String("type") {
@@ -145,7 +136,7 @@ func (d *Decoder) hop(f *frame) bool {
 	default:
 		o.Fail("type", "want request, response or notification")
 	}
-	return from == "client" || to == "client" || to == "proxy(0)" || to == "proxy:0"
+	return from == "Client" || to == "Client" || to == "Proxy(0)"
 }
 
 // sinceStart returns the time of seconds since an unknown start. Live the start follows from when the first line came.
@@ -252,12 +243,4 @@ func quoted(text string) []byte {
 		return nil
 	}
 	return rawjson.Quote(nil, text)
-}
-
-// orEmpty returns an object, an empty one for nil.
-func orEmpty(object []byte) []byte {
-	if object == nil {
-		return []byte("{}")
-	}
-	return object
 }
