@@ -12,29 +12,28 @@
 package acp
 
 import (
-	"bytes"
+	"cmp"
 	"io"
 	"iter"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/input"
 	"github.com/otelagent/otelagent/dialects/shell"
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // Dialect is the name of this dialect in RunInfo.Dialect.
 const Dialect = "acp"
 
-// Limits of a Decoder. It drops content that exceeds maxHeld and reports a defect. Of the rest it forgets the oldest.
 const (
-	maxHeld     = 64 << 20 // bytes of everything that has not ended: replies, calls, terminals, compactions, histories
-	entry       = 4 << 10  // bytes that each of these counts in addition to its content, which bounds their number
-	maxSessions = 1024     // sessions
-	maxPending  = 4096     // requests without a response
-	maxRunIDs   = 4096     // ids of runs of one session
-	maxInfo     = 16 << 10 // bytes of what the client or the agent states about itself
+	// maxHeld is how many bytes a Decoder holds of what has not ended. Beyond it forgets all, as [Decoder.Rest] does.
+	maxHeld = 64 << 20
+	// entry is what a session, request, call, terminal, compaction or piece of a reply counts in addition to its content.
+	entry = 4 << 10
+	// maxInfo is how many bytes are kept of what the client or the agent states about itself.
+	maxInfo = 16 << 10
 )
 
 // Events reads a capture from r until its end. It is NewDecoder(opts...).Events(r).
@@ -43,8 +42,8 @@ func Events(r io.Reader, opts ...input.Option) iter.Seq2[otelagent.Event, error]
 }
 
 // A Decoder reads captures of ACP from any number of inputs, such as the files of one recording: it remembers the
-// sessions that it met. Not safe for concurrent use. Its limits are 64 MiB of what has not ended, 1,024 sessions and
-// 4,096 requests without a response.
+// sessions that it met. It holds at most 64 MiB and the line at hand of what has not ended. When that is exceeded it
+// records what it holds, reports a defect, and goes on as at the beginning of a capture. Not safe for concurrent use.
 type Decoder struct {
 	sh       shell.Shell
 	epoch    time.Time // the time from which the seconds of a conductor's trace count; zero before its first line
@@ -60,8 +59,8 @@ func NewDecoder(opts ...input.Option) *Decoder { return &Decoder{sh: shell.New(D
 // Stats returns what was read so far.
 func (d *Decoder) Stats() input.Stats { return d.sh.Stats }
 
-// Events reads a capture from r until its end, as [input.Decoder] describes. Events of a tool call, a turn or a terminal
-// may come later than they happened, with the time at which they did: when it is known what they belong to.
+// Events reads a capture from r until its end, as [input.Decoder] describes. Events of a tool call, a turn or a
+// terminal may come later than they happened, with the time at which they did: when it is known what they belong to.
 func (d *Decoder) Events(r io.Reader) iter.Seq2[otelagent.Event, error] {
 	return d.sh.Events(r, reader{d})
 }
@@ -95,16 +94,16 @@ func (d *Decoder) Message(line input.Line, dir Direction) iter.Seq2[otelagent.Ev
 // process has ended: each open turn ends where its last event was, with what there is of its reply. Their runs stay
 // open. The Decoder must not read anything afterwards. Events does not return them at the end of a file, since the file
 // may grow. The iterator may be used once.
-func (d *Decoder) Rest() iter.Seq2[otelagent.Event, error] {
-	return d.sh.While(func() {
-		for _, s := range d.sessions {
-			for _, r := range slices.Clone(s.open) {
-				d.endTurn(r, r.last, otelagent.TurnResult{})
-			}
-			d.forget(s)
+func (d *Decoder) Rest() iter.Seq2[otelagent.Event, error] { return d.sh.While(d.rest) }
+
+// rest ends the open turns, and forgets all sessions and requests.
+func (d *Decoder) rest() {
+	for _, s := range d.sessions {
+		for _, r := range s.open {
+			d.endTurn(r, r.last, otelagent.TurnResult{})
 		}
-		d.connect()
-	})
+	}
+	d.sessions, d.conn.pending, d.held = nil, nil, 0
 }
 
 // line reads one line that is not blank.
@@ -114,8 +113,15 @@ func (d *Decoder) line(line input.Line, dir Direction) {
 		return
 	}
 	f := &frame{meta: otelagent.Meta{Seq: d.sh.Seq, Arrived: line.Arrived}, dir: dir, raw: line.Text, o: o}
-	if d.unwrap(f) && !f.bad() {
-		d.message(f)
+	switch {
+	case !d.unwrap(f) || f.bad():
+	case d.conn.later && f.method != mInitialize:
+		f.meta.Session = loose(f.params).String("sessionId")
+		d.other(f.meta, cmp.Or(f.method, "response"), f.raw)
+	case f.response:
+		d.response(f)
+	default:
+		d.request(f)
 	}
 	typ := f.method
 	if _, known := methods[typ]; !known {
@@ -124,30 +130,23 @@ func (d *Decoder) line(line input.Line, dir Direction) {
 	if !d.sh.RejectProblems(typ, o) {
 		d.sh.Stats.Events++
 	}
+	if d.held > maxHeld {
+		d.rest()
+		d.sh.Emit(&otelagent.DefectFound{Meta: otelagent.Meta{Seq: d.sh.Seq, Arrived: line.Arrived},
+			Code: spans.DefectEventLost, Detail: "more than 64 MiB had not ended: later messages do not continue them"})
+	}
 }
 
-// hold adds n to the bytes that an owner holds, which it counts in *owner. It reports false when there is no room.
-func (d *Decoder) hold(owner *int, n int) bool {
-	if d.held+n > maxHeld {
-		return false
-	}
+// hold adds n to the bytes that are held, of which an owner counts its part.
+func (d *Decoder) hold(owner *int, n int) {
 	d.held += n
 	*owner += n
-	return true
 }
 
 // release subtracts the bytes that an owner holds.
 func (d *Decoder) release(owner *int) {
 	d.held -= *owner
 	*owner = 0
-}
-
-// clone returns a copy of raw that an owner holds; nil when there is no room.
-func (d *Decoder) clone(owner *int, raw []byte) []byte {
-	if !d.hold(owner, len(raw)) {
-		return nil
-	}
-	return bytes.Clone(raw)
 }
 
 // other records what has no event of its own; nothing when body is nil.

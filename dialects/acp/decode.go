@@ -60,36 +60,6 @@ type pending struct {
 	held       int                     // bytes
 }
 
-// connect begins a connection: nobody answers the requests of the one before it any more.
-func (d *Decoder) connect() {
-	for _, p := range d.conn.pending {
-		d.drop(p)
-	}
-	d.conn = conn{}
-}
-
-// drop forgets a request that nobody answers.
-func (d *Decoder) drop(p *pending) {
-	d.release(&p.held)
-	if p.method == mPrompt {
-		d.abandon(p.run)
-	}
-}
-
-// message takes one JSON-RPC message.
-func (d *Decoder) message(f *frame) {
-	switch {
-	case d.conn.later && f.method != mInitialize:
-		at := f.meta
-		at.Session = loose(f.params).String("sessionId")
-		d.other(at, cmp.Or(f.method, "response"), f.raw)
-	case f.response:
-		d.response(f)
-	default:
-		d.request(f)
-	}
-}
-
 // request takes a request or notification.
 func (d *Decoder) request(f *frame) {
 	m, known := methods[f.method]
@@ -123,17 +93,8 @@ func (d *Decoder) request(f *frame) {
 		d.release(&p.held)
 		return
 	}
-	c := &d.conn
-	if len(c.pending) == maxPending { // a prompt is forgotten only when all are prompts
-		i := max(slices.IndexFunc(c.pending, func(p *pending) bool { return p.method != mPrompt }), 0)
-		oldest := c.pending[i]
-		c.pending = slices.Delete(c.pending, i, i+1)
-		if oldest.end != nil {
-			oldest.end(f.meta)
-		}
-		d.drop(oldest)
-	}
-	c.pending = append(c.pending, p)
+	d.hold(&p.held, entry)
+	d.conn.pending = append(d.conn.pending, p)
 }
 
 // response takes a response. It answers the last request of the other side with that id. Both sides number from 0, so
@@ -194,10 +155,16 @@ func info(raw []byte) []byte {
 	return bytes.Clone(raw)
 }
 
-// initialize takes the request that begins a connection. Its response decides about the version.
+// initialize takes the request that begins a connection: nobody answers the requests of the one before it any more. Its
+// response decides about the version.
 func (d *Decoder) initialize(f *frame, p *pending) {
-	d.connect()
-	d.conn.initParams = info(f.params)
+	for _, p := range d.conn.pending {
+		d.release(&p.held)
+		if p.method == mPrompt {
+			d.abandon(p.run)
+		}
+	}
+	d.conn = conn{initParams: info(f.params)}
 	p.then = func(f *frame) {
 		if f.err != nil || f.answer() == nil {
 			return
@@ -212,7 +179,8 @@ func (d *Decoder) initialize(f *frame, p *pending) {
 
 // change takes a request that opens a session or changes its state. The response states the exchange.
 func (d *Decoder) change(f *frame, p *pending) {
-	raw := d.clone(&p.held, f.params)
+	raw := bytes.Clone(f.params)
+	d.hold(&p.held, len(raw))
 	if p.method == mLoad {
 		p.s.loading = true
 	}

@@ -25,7 +25,6 @@ type run struct {
 type turn struct {
 	index       int64
 	items       []item // of the reply
-	full        bool   // some did not fit
 	spoke       map[voice]int
 	parted      int    // items before that one are closed: without a message id no more chunks belong to them
 	messageID   string // of the first text
@@ -69,7 +68,7 @@ func (d *Decoder) prompt(f *frame, p *pending) {
 		return
 	}
 	s := p.s
-	r := &run{id: s.runID(f.id), s: s, calls: map[string]*call{}, terms: map[string]*owner{}}
+	r := &run{id: d.runID(s, f.id), s: s, calls: map[string]*call{}, terms: map[string]*owner{}}
 	p.run, p.then = r, func(f *frame) { d.answer(f, r) }
 	if s.loading { // nobody prompts before a session is loaded: the response was not seen
 		d.loaded(s, f.meta)
@@ -103,9 +102,7 @@ func message(role string, content []byte, id string) otelagent.Message {
 
 // chunk takes a piece of the reply.
 func (d *Decoder) chunk(r *run, at otelagent.Meta, v voice, raw []byte) {
-	if r.begun(v.messageID) {
-		d.nextTurn(r, at)
-	}
+	d.nextTurn(r, at, v.messageID)
 	t, content, size := &r.turn, loose(raw), len(raw)
 	text := content.Raw("text")
 	plain := content.String("type") == "text" && text != nil && text[0] == '"'
@@ -125,13 +122,7 @@ func (d *Decoder) chunk(r *run, at otelagent.Meta, v voice, raw []byte) {
 	// A chunk goes on with the last item of its message, if that is text; without an id, only if nothing came between.
 	i, known := t.spoke[v]
 	more := plain && known && t.items[i].raw == nil && (v.messageID != "" || i == len(t.items)-1 && i >= t.parted)
-	if !more {
-		size += entry
-	}
-	if t.full || !d.hold(&t.held, size) {
-		d.overflow(r, e.Meta)
-		return
-	}
+	d.hold(&t.held, size)
 	if t.messageID == "" && v.kind == kindText {
 		t.messageID = v.messageID
 	}
@@ -142,6 +133,7 @@ func (d *Decoder) chunk(r *run, at otelagent.Meta, v voice, raw []byte) {
 		i = len(t.items)
 		t.spoke[v] = i
 		t.items = append(t.items, item{voice: v})
+		d.hold(&t.held, entry)
 	}
 	it := &t.items[i]
 	switch {
@@ -154,40 +146,24 @@ func (d *Decoder) chunk(r *run, at otelagent.Meta, v voice, raw []byte) {
 	}
 }
 
-// overflow drops the rest of a reply, and reports that once.
-func (d *Decoder) overflow(r *run, at otelagent.Meta) {
-	if !r.turn.full {
-		r.turn.full = true
-		d.sh.Emit(&otelagent.DefectFound{Meta: at, Code: spans.DefectEventLost,
-			Detail: "the end of a reply: the decoder holds no more content than 64 MiB"})
-	}
-}
-
 // cut ends the texts without a message id: an update came that is no chunk of the reply.
 func (r *run) cut() { r.turn.parted = len(r.turn.items) }
 
-// begun reports whether a piece of a reply begins another model call: all tool calls have ended, and it is of no message
-// that began before. A compaction that goes on says nothing of who speaks.
-func (r *run) begun(messageID string) bool {
+// nextTurn begins the next turn when a piece of a reply begins another model call: all tool calls have ended, and it is
+// of no message that began before. A compaction that goes on says nothing of who speaks. The turn before ends when its
+// last event was seen.
+func (d *Decoder) nextTurn(r *run, at otelagent.Meta, messageID string) {
 	t := &r.turn
-	if t.ended == 0 || t.open > 0 {
-		return false
-	}
 	_, text := t.spoke[voice{kindText, messageID}]
 	_, thought := t.spoke[voice{kindThought, messageID}]
-	if messageID != "" && (text || thought) {
-		return false
+	if t.ended == 0 || t.open > 0 || messageID != "" && (text || thought) {
+		return
 	}
 	for _, c := range r.s.compactions {
 		if c.run == r && c.started && !c.over {
-			return false
+			return
 		}
 	}
-	return true
-}
-
-// nextTurn ends the open turn when the last event of it was seen, and begins the next.
-func (d *Decoder) nextTurn(r *run, at otelagent.Meta) {
 	d.endTurn(r, r.last, otelagent.TurnResult{})
 	m := r.at(at)
 	info := otelagent.TurnInfo{Index: r.turn.index, Trigger: spans.TriggerContinuation}
@@ -200,10 +176,19 @@ func (d *Decoder) endTurn(r *run, at otelagent.Meta, res otelagent.TurnResult) {
 	t := &r.turn
 	var pieces []byte
 	for _, it := range t.items {
-		if it.call != nil {
-			d.start(it.call)
+		piece, text := it.raw, rawjson.Quote(nil, string(it.text))
+		switch c := it.call; {
+		case c != nil:
+			d.start(c)
+			piece = joined("type", "toolCall", "id", c.id, "name", c.name, "arguments", c.members["rawInput"],
+				"title", c.members["title"], "kind", c.members["kind"])
+			clear(c.members)
+		case piece == nil && it.kind == kindThought:
+			piece = joined("type", "thinking", "thinking", text, "messageId", it.messageID)
+		case piece == nil:
+			piece = joined("type", "text", "text", text, "messageId", it.messageID)
 		}
-		pieces = append(append(pieces, ','), it.json()...)
+		pieces = append(append(pieces, ','), piece...)
 	}
 	d.flush(r, true)
 	if pieces != nil {
@@ -212,28 +197,8 @@ func (d *Decoder) endTurn(r *run, at otelagent.Meta, res otelagent.TurnResult) {
 	}
 	res.Cost, res.Currency = t.spent, t.currency
 	d.sh.Emit(&otelagent.TurnEnded{Meta: at, TurnResult: res})
-	for _, it := range t.items {
-		if it.call != nil {
-			clear(it.call.members)
-		}
-	}
 	d.release(&t.held)
 	r.turn = turn{index: t.index + 1}
-}
-
-// json is the piece as it stands in the reply.
-func (it *item) json() []byte {
-	c, text := it.call, rawjson.Quote(nil, string(it.text))
-	switch {
-	case c != nil:
-		return joined("type", "toolCall", "id", c.id, "name", c.name, "arguments", c.members["rawInput"],
-			"title", c.members["title"], "kind", c.members["kind"])
-	case it.raw != nil:
-		return it.raw
-	case it.kind == kindThought:
-		return joined("type", "thinking", "thinking", text, "messageId", it.messageID)
-	}
-	return joined("type", "text", "text", text, "messageId", it.messageID)
 }
 
 // answer ends a run with the response to its prompt.

@@ -23,8 +23,8 @@ type session struct {
 
 	loading bool   // session/load has no response: updates are history
 	updates int64  // that were replayed
-	history []byte // those for which there was room, each after a comma
-	held    int    // bytes of history
+	history []byte // these, each after a comma
+	held    int    // bytes
 
 	forkOf, cwd, mode, model string
 	used                     int64 // tokens in the context by the last update, -1 before
@@ -48,25 +48,10 @@ func (d *Decoder) session(id string) *session {
 			return s
 		}
 	}
-	if len(d.sessions) == maxSessions {
-		i := max(slices.IndexFunc(d.sessions, func(s *session) bool { return len(s.open) == 0 }), 0)
-		d.forget(d.sessions[i])
-		d.sessions = slices.Delete(d.sessions, i, i+1)
-	}
 	s := &session{id: id, used: -1, taken: map[string]int{}, compactions: map[string]*compaction{}}
 	d.sessions = append(d.sessions, s)
+	d.hold(&s.held, entry)
 	return s
-}
-
-// forget releases all that is held of a session.
-func (d *Decoder) forget(s *session) {
-	for len(s.open) > 0 {
-		d.abandon(s.open[0])
-	}
-	if s.between != nil {
-		d.abandon(s.between)
-	}
-	d.release(&s.held)
 }
 
 // prompt returns the open prompt that an update of the session belongs to: the oldest, nil when none is open.
@@ -92,12 +77,9 @@ func (d *Decoder) abandon(r *run) {
 
 // runID names a prompt by the id of its request. An id that was used before, as it is when an agent starts anew, gets a
 // number.
-func (s *session) runID(request string) string {
+func (d *Decoder) runID(s *session, request string) string {
 	if text, ok := rawjson.String([]byte(request)); ok {
 		request = text
-	}
-	if len(s.taken) > maxRunIDs {
-		clear(s.taken)
 	}
 	first := "prompt-" + request
 	id := first
@@ -106,6 +88,7 @@ func (s *session) runID(request string) string {
 		id = first + "." + strconv.Itoa(s.taken[first])
 	}
 	s.taken[id] = 1
+	d.hold(&s.held, len(id)+64)
 	return id
 }
 
@@ -153,14 +136,14 @@ func (s *session) options(raw []byte) {
 	}
 }
 
-// loaded ends the loading of a session. It states what was replayed as one fact: how many updates there were, and those
-// for which there was room.
+// loaded ends the loading of a session. It states what was replayed as one fact: how many updates there were, and
+// these.
 func (d *Decoder) loaded(s *session, at otelagent.Meta) {
 	if s.updates > 0 {
 		updates := strconv.AppendInt(nil, s.updates, 10)
 		d.state(s, at, fact("acp.history", joined("updates", updates, "items", asArray(s.history))))
 	}
-	d.release(&s.held)
+	d.hold(&s.held, -len(s.history))
 	s.loading, s.updates, s.history = false, 0, nil
 }
 

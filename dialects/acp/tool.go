@@ -52,7 +52,7 @@ func readCall(o *object.Object) (id string, more []byte) {
 }
 
 // meet returns the call of that id, which begins in the open prompt when it was not met before; nil when no prompt
-// is open, or there is no room for one more.
+// is open.
 func (d *Decoder) meet(r *run, at otelagent.Meta, id string) *call {
 	if r == nil {
 		return nil
@@ -61,10 +61,7 @@ func (d *Decoder) meet(r *run, at otelagent.Meta, id string) *call {
 		return c
 	}
 	c := &call{id: id, status: "pending", members: map[string][]byte{}, run: r, first: r.at(at)}
-	if !d.hold(&r.held, entry) {
-		d.overflow(r, c.first)
-		return nil
-	}
+	d.hold(&r.held, entry)
 	r.calls[id] = c
 	r.turn.items = append(r.turn.items, item{call: c})
 	r.turn.open++
@@ -76,8 +73,8 @@ func (d *Decoder) meet(r *run, at otelagent.Meta, id string) *call {
 // whether the content names a terminal that was not known to be of the call.
 func (d *Decoder) merge(c *call, update *object.Object) (linked bool) {
 	for key, value := range update.All() {
-		keep := slices.Contains(callMembers, key) && update.Has(key)
-		if keep && d.hold(&c.run.turn.held, len(value)-len(c.members[key])) {
+		if slices.Contains(callMembers, key) && update.Has(key) {
+			d.hold(&c.run.turn.held, len(value)-len(c.members[key]))
 			c.members[key] = bytes.Clone(value)
 		}
 	}
@@ -111,7 +108,7 @@ func (d *Decoder) start(c *call) {
 	d.sh.Emit(&otelagent.ToolStarted{Meta: c.first, ToolCall: info})
 }
 
-// toolUpdate takes tool_call and tool_call_update. It reports false without an open prompt or room for the call.
+// toolUpdate takes tool_call and tool_call_update. It reports false without an open prompt.
 func (d *Decoder) toolUpdate(f *frame, r *run, typ string, o *object.Object, raw []byte) bool {
 	id, more := readCall(o)
 	if f.bad() {
@@ -166,7 +163,13 @@ func (d *Decoder) end(c *call, m otelagent.Meta) {
 	res := otelagent.ToolResult{Outcome: spans.OutcomeOK, Result: joined("content", c.members["content"],
 		"rawOutput", c.members["rawOutput"], "locations", c.members["locations"])}
 	if c.status == "failed" {
-		res.Error = c.errorText()
+		var texts []string // of the content, else the raw output if that is a text
+		for _, o := range elements(c.members["content"]) {
+			if s := o.Object("content").String("text"); o.String("type") == "content" && s != "" {
+				texts = append(texts, s)
+			}
+		}
+		res.Error = cmp.Or(strings.Join(texts, "\n"), c.text("rawOutput"))
 		switch c.option {
 		case "reject_once", "reject_always":
 			res.Outcome = spans.OutcomeDenied
@@ -177,20 +180,6 @@ func (d *Decoder) end(c *call, m otelagent.Meta) {
 		}
 	}
 	d.sh.Emit(&otelagent.ToolEnded{Meta: m, CallID: c.id, Name: c.name, ToolResult: res})
-}
-
-// errorText is the error of a failed call: the texts of its content, else its raw output if that is a text.
-func (c *call) errorText() string {
-	var texts []string
-	for _, o := range elements(c.members["content"]) {
-		if s := o.Object("content").String("text"); o.String("type") == "content" && s != "" {
-			texts = append(texts, s)
-		}
-	}
-	if texts == nil {
-		return c.text("rawOutput")
-	}
-	return strings.Join(texts, "\n")
 }
 
 // inProgress returns the only call of the run that is executed now, nil when there is none or more than one.
@@ -233,8 +222,8 @@ func (d *Decoder) permission(f *frame, p *pending) {
 		d.merge(c, toolCall)
 		d.start(c)
 	}
-	e := otelagent.PermissionEvaluation{CallID: c.id, Tool: c.name, Action: spans.ActionAsk,
-		Options: d.clone(&p.held, options)}
+	e := otelagent.PermissionEvaluation{CallID: c.id, Tool: c.name, Action: spans.ActionAsk, Options: bytes.Clone(options)}
+	d.hold(&p.held, len(options))
 	d.sh.Emit(&otelagent.PermissionAsked{Meta: r.at(f.meta), PermissionEvaluation: e})
 	d.progress(c, r.last, mPermission+".toolCall.unknown_keys", more)
 	d.other(r.last, mPermission+".unknown_keys", f.in.Rest())
@@ -321,8 +310,8 @@ func (d *Decoder) work(f *frame, p *pending) {
 			return
 		}
 		r.cut()
-		if !o.settled && !d.hold(&r.turn.held, entry+len(body)) {
-			o.settled = true
+		if !o.settled {
+			d.hold(&r.turn.held, entry+len(body))
 		}
 		r.turn.waiting = append(r.turn.waiting, work{r.at(f.meta), typ, body, o})
 		d.flush(r, false)
@@ -330,7 +319,8 @@ func (d *Decoder) work(f *frame, p *pending) {
 	record(f, p.method)
 	p.then = func(f *frame) {
 		id := loose(f.result).String("terminalId")
-		if p.method == mTermCreate && id != "" && r != nil && !r.over && d.hold(&r.held, entry) {
+		if p.method == mTermCreate && id != "" && r != nil && !r.over {
+			d.hold(&r.held, entry)
 			r.terms[id] = o
 		}
 		record(f, p.method+".response")

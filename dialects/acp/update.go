@@ -29,9 +29,9 @@ func (d *Decoder) update(f *frame, p *pending) {
 		if typ == "usage_update" && s.cost == (money{}) { // what was spent before
 			s.spent(o)
 		}
-		if s.updates++; d.hold(&s.held, len(raw)+1) {
-			s.history = append(append(s.history, ','), raw...)
-		}
+		s.updates++
+		s.history = append(append(s.history, ','), raw...)
+		d.hold(&s.held, len(raw)+1)
 		return
 	}
 	r := s.prompt()
@@ -60,7 +60,8 @@ func (d *Decoder) update(f *frame, p *pending) {
 	case "compaction_summary_chunk":
 		need(o, "content")
 		content, c := o.Raw("content"), s.compactions[identifier(o, "compactionId")]
-		if c != nil && !c.over && !f.bad() && d.hold(&c.run.turn.held, len(content)+1) {
+		if c != nil && !c.over && !f.bad() {
+			d.hold(&c.run.turn.held, len(content)+1)
 			c.summary = append(append(c.summary, ','), content...)
 			return
 		}
@@ -70,8 +71,8 @@ func (d *Decoder) update(f *frame, p *pending) {
 	}
 }
 
-// statement returns the facts of an update that states what is true of the session from now on, whether a prompt is open
-// or not; nil for any other.
+// statement returns the facts of an update that states what is true of the session from now on, whether a prompt is
+// open or not; nil for any other.
 func (s *session) statement(typ string, o *object.Object, raw []byte) []otelagent.Fact {
 	key, name := "availableCommands", "available_commands"
 	switch typ {
@@ -122,8 +123,8 @@ type compaction struct {
 	over    bool
 }
 
-// compact takes compaction_update. It reports false for one of an unknown status, of a compaction that is over, or
-// without room, which the caller keeps as it is.
+// compact takes compaction_update. It reports false for one of an unknown status or of a compaction that is over, which
+// the caller keeps as it is.
 func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bool {
 	id, status := identifier(o, "compactionId"), identifier(o, "status")
 	summary, reason := array(o, "summary"), o.String("error")
@@ -135,9 +136,7 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 	case !begins && status != "completed" && status != "failed" && status != "cancelled":
 		return false
 	case c == nil:
-		if c = d.beginCompaction(s, f.meta, id); c == nil {
-			return false
-		}
+		c = d.beginCompaction(s, f.meta, id)
 	case begins || c.over:
 		return false
 	}
@@ -177,7 +176,7 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 }
 
 // beginCompaction begins a compaction in the open prompt. One between two prompts is a run of its own, which only
-// compacts. It returns nil when there is no room.
+// compacts.
 func (d *Decoder) beginCompaction(s *session, at otelagent.Meta, id string) *compaction {
 	r := cmp.Or(s.prompt(), s.between)
 	if r == nil {
@@ -185,9 +184,7 @@ func (d *Decoder) beginCompaction(s *session, at otelagent.Meta, id string) *com
 		s.between = r
 		d.begin(r, at, otelagent.RunInfo{Continuation: spans.ContinuationCompaction})
 	}
-	if !d.hold(&r.held, entry) {
-		return nil
-	}
+	d.hold(&r.held, entry)
 	s.compactions[id] = &compaction{run: r}
 	return s.compactions[id]
 }
