@@ -15,6 +15,7 @@ import (
 	"cmp"
 	"io"
 	"iter"
+	"slices"
 	"strconv"
 	"time"
 
@@ -98,12 +99,22 @@ func (d *Decoder) Rest() iter.Seq2[otelagent.Event, error] { return d.sh.While(d
 
 // rest ends the open turns, and forgets all sessions and requests.
 func (d *Decoder) rest() {
+	d.disconnect()
+	d.sessions, d.held = nil, 0
+}
+
+// disconnect ends the open turns: nobody answers a request any more.
+func (d *Decoder) disconnect() {
 	for _, s := range d.sessions {
-		for _, r := range s.open {
+		for _, r := range slices.Clone(s.open) {
 			d.endTurn(r, r.last, otelagent.TurnResult{})
+			d.abandon(r)
 		}
 	}
-	d.sessions, d.conn.pending, d.held = nil, nil, 0
+	for _, p := range d.conn.pending {
+		d.release(&p.held)
+	}
+	d.conn.pending = nil
 }
 
 // line reads one line that is not blank.

@@ -118,7 +118,7 @@ func (d *Decoder) response(f *frame) {
 		d.release(&p.held)
 		return
 	}
-	if !f.conductor { // where it may be of another hop
+	if f.payload == "result" { // in a conductor's trace it may be of another hop
 		d.other(f.meta, "response", f.raw)
 	}
 }
@@ -155,15 +155,9 @@ func info(raw []byte) []byte {
 	return bytes.Clone(raw)
 }
 
-// initialize takes the request that begins a connection: nobody answers the requests of the one before it any more. Its
-// response decides about the version.
+// initialize takes the request that begins a connection. Its response decides about the version.
 func (d *Decoder) initialize(f *frame, p *pending) {
-	for _, p := range d.conn.pending {
-		d.release(&p.held)
-		if p.method == mPrompt {
-			d.abandon(p.run)
-		}
-	}
+	d.disconnect()
 	d.conn = conn{initParams: info(f.params)}
 	p.then = func(f *frame) {
 		if f.err != nil || f.answer() == nil {

@@ -40,11 +40,11 @@ const (
 
 // frame is one JSON-RPC message and what its envelope states.
 type frame struct {
-	meta      otelagent.Meta
-	dir       Direction
-	raw       []byte         // the message, or the line that stands for it
-	o         *object.Object // the same
-	conductor bool           // the line is of a conductor's trace
+	meta    otelagent.Meta
+	dir     Direction
+	raw     []byte         // the message, or the line that stands for it
+	o       *object.Object // the same
+	payload string         // the key of the result
 
 	response            bool
 	method, id          string         // the id as it is spelled; empty of notifications
@@ -57,12 +57,7 @@ type frame struct {
 func (f *frame) bad() bool { return f.o.Failed() > 0 }
 
 // answer returns the result of a response, which must be an object.
-func (f *frame) answer() *object.Object {
-	if f.conductor {
-		return need(f.o, "payload")
-	}
-	return need(f.o, "result")
-}
+func (f *frame) answer() *object.Object { return need(f.o, f.payload) }
 
 // outcome returns the result or the error of a response, as an object.
 func (f *frame) outcome() []byte { return joined("result", f.result, "error", f.err) }
@@ -93,7 +88,7 @@ func (d *Decoder) unwrap(f *frame) bool {
 	if f.id != "" && strings.IndexByte("{[tf", f.id[0]) >= 0 {
 		m.Fail("id", "want a number, a string or null, got "+rawjson.KindOf([]byte(f.id)))
 	}
-	f.params, f.result = m.Raw("params"), m.Spelled("result")
+	f.params, f.result, f.payload = m.Raw("params"), m.Spelled("result"), "result"
 	if m.Object("error") != nil {
 		f.err = m.Raw("error")
 	}
@@ -109,7 +104,7 @@ func (d *Decoder) unwrap(f *frame) bool {
 // over proxies, the hop at the first proxy, since the trace has no other. It reports false for the rest.
 func (d *Decoder) hop(f *frame) bool {
 	o := f.o
-	f.conductor = true
+	f.payload = "payload"
 	f.meta.Time = d.sinceStart(o.Float(input.Key), f.meta.Arrived)
 	f.method, f.id, f.params = o.String("method"), string(o.Spelled("id")), o.Raw("params")
 	switch {
