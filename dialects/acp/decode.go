@@ -4,41 +4,43 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/otelagent/otelagent/otelagent"
 )
 
 // method is what the package knows of a method.
 type method struct {
-	addressed bool   // a message must name a session
-	needs     string // a member of params that must be there
-	take      func(*Decoder, *frame, *pending)
+	shape string // of params
+	take  func(*Decoder, *frame, *pending)
 }
+
+const inSession = "sessionId! " // begins the shape of params that must name a session
 
 // methods are those of version 1 that the package reads, of the released protocol and of SDK 2.4.0.
 var methods = map[string]method{
-	mInitialize:                 {take: (*Decoder).initialize},
-	mNew:                        {take: (*Decoder).change},
-	mFork:                       {take: (*Decoder).change},
-	mLoad:                       {addressed: true, take: (*Decoder).change},
-	"session/resume":            {addressed: true, take: (*Decoder).change},
-	mClose:                      {addressed: true, take: (*Decoder).change},
-	"session/set_mode":          {addressed: true, take: (*Decoder).change},
-	"session/set_model":         {addressed: true, take: (*Decoder).change},
-	"session/set_config_option": {addressed: true, take: (*Decoder).change},
-	"session/list":              {take: (*Decoder).unknown},
-	"session/cancel":            {addressed: true, take: (*Decoder).unknown},
-	mPrompt:                     {true, "prompt", (*Decoder).prompt},
-	mUpdate:                     {true, "update", (*Decoder).update},
-	mPermission:                 {true, "toolCall", (*Decoder).permission},
-	"fs/read_text_file":         {true, "path", (*Decoder).work},
-	"fs/write_text_file":        {true, "path", (*Decoder).work},
-	mTermCreate:                 {true, "command", (*Decoder).work},
-	"terminal/output":           {true, "terminalId", (*Decoder).work},
-	"terminal/wait_for_exit":    {true, "terminalId", (*Decoder).work},
-	"terminal/kill":             {true, "terminalId", (*Decoder).work},
-	"terminal/release":          {true, "terminalId", (*Decoder).work},
-	"elicitation/create":        {take: (*Decoder).elicit},
+	mInitialize:                 {"", (*Decoder).initialize},
+	mNew:                        {"", (*Decoder).change},
+	mFork:                       {"", (*Decoder).change},
+	mLoad:                       {inSession, (*Decoder).change},
+	"session/resume":            {inSession, (*Decoder).change},
+	mClose:                      {inSession, (*Decoder).change},
+	"session/set_mode":          {inSession, (*Decoder).change},
+	"session/set_model":         {inSession, (*Decoder).change},
+	"session/set_config_option": {inSession, (*Decoder).change},
+	"session/list":              {"", (*Decoder).unknown},
+	"session/cancel":            {inSession, (*Decoder).unknown},
+	mPrompt:                     {inSession + "prompt:array! messageId _meta:object", (*Decoder).prompt},
+	mUpdate:                     {inSession + "update:object!", (*Decoder).update},
+	mPermission:                 {inSession + "toolCall:object! options:array!", (*Decoder).permission},
+	"fs/read_text_file":         {inSession + "path!", (*Decoder).work},
+	"fs/write_text_file":        {inSession + "path!", (*Decoder).work},
+	mTermCreate:                 {inSession + "command!", (*Decoder).work},
+	"terminal/output":           {inSession + "terminalId!", (*Decoder).work},
+	"terminal/wait_for_exit":    {inSession + "terminalId!", (*Decoder).work},
+	"terminal/kill":             {inSession + "terminalId!", (*Decoder).work},
+	"terminal/release":          {inSession + "terminalId!", (*Decoder).work},
+	"elicitation/create":        {"", (*Decoder).elicit},
 }
 
 // conn is what is remembered of the connection between a client and an agent.
@@ -63,7 +65,7 @@ type pending struct {
 // request takes a request or notification.
 func (d *Decoder) request(f *frame) {
 	m, known := methods[f.method]
-	if m.addressed {
+	if m.shape != "" {
 		f.o.Require("params")
 	}
 	if f.in = loose(f.params); known {
@@ -72,14 +74,14 @@ func (d *Decoder) request(f *frame) {
 		m.take = (*Decoder).unknown
 	}
 	name := f.in.String("sessionId")
-	if !f.in.Has("sessionId") {
-		name = d.sh.Settings.Session
+	if !f.in.Has("sessionId") && d.sh.Settings.Session != "" {
+		name, m.shape = d.sh.Settings.Session, strings.TrimPrefix(m.shape, inSession)
 	}
-	if m.addressed && name == "" && !f.bad() {
-		identifier(f.in, "sessionId") // a problem
+	if f.method == mPrompt || f.method == mPermission {
+		f.o.Require("id")
 	}
-	if m.needs != "" && !f.bad() {
-		f.in.Require(m.needs)
+	if !f.bad() {
+		check(f.in, m.shape)
 	}
 	if f.bad() {
 		return
@@ -160,7 +162,7 @@ func (d *Decoder) initialize(f *frame, p *pending) {
 	d.disconnect()
 	d.conn = conn{initParams: info(f.params)}
 	p.then = func(f *frame) {
-		if f.err != nil || f.answer() == nil {
+		if f.err != nil || f.answer("") == nil {
 			return
 		}
 		d.conn.initResult = info(f.result)
@@ -181,11 +183,10 @@ func (d *Decoder) change(f *frame, p *pending) {
 	p.then = func(f *frame) {
 		s, params, result := p.s, loose(raw), loose(f.result)
 		if f.err == nil && (p.method == mNew || p.method == mFork) {
-			id := identifier(f.answer(), "sessionId")
+			s = d.session(f.answer("sessionId!").String("sessionId"))
 			if f.bad() {
 				return
 			}
-			s = d.session(id)
 			s.forkOf = params.String("sessionId")
 			s.cost = money{zero: p.method == mNew}
 		}
@@ -207,7 +208,7 @@ func (d *Decoder) change(f *frame, p *pending) {
 			s.model = cmp.Or(params.String("modelId"), s.model)
 		case p.method == "session/set_config_option":
 			s.options(f.result)
-			about = fact("config_options", array(result, "configOptions"))
+			about = fact("config_options", result.Raw("configOptions"))
 		case p.method != mClose:
 			s.cwd = cmp.Or(params.String("cwd"), s.cwd)
 			s.model = cmp.Or(result.Object("models").String("currentModelId"), s.model) // before models became an option

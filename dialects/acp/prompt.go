@@ -61,12 +61,6 @@ func (r *run) at(m otelagent.Meta) otelagent.Meta {
 
 // prompt begins a run.
 func (d *Decoder) prompt(f *frame, p *pending) {
-	f.o.Require("id")
-	blocks, messageID := array(f.in, "prompt"), f.in.String("messageId")
-	f.in.Object("_meta")
-	if f.bad() {
-		return
-	}
 	s := p.s
 	r := &run{id: d.runID(s, f.id), s: s, calls: map[string]*call{}, terms: map[string]*owner{}}
 	p.run, p.then = r, func(f *frame) { d.answer(f, r) }
@@ -91,7 +85,7 @@ func (d *Decoder) prompt(f *frame, p *pending) {
 		}
 	}
 	d.sh.Emit(&otelagent.TurnStarted{Meta: at, TurnInfo: otelagent.TurnInfo{Index: 0, Trigger: spans.TriggerUser}})
-	d.sh.Emit(&otelagent.MessageAdded{Meta: at, Message: message("user", blocks, messageID)})
+	d.sh.Emit(&otelagent.MessageAdded{Meta: at, Message: message("user", f.in.Raw("prompt"), f.in.String("messageId"))})
 	d.other(at, mPrompt+".unknown_keys", f.in.Rest())
 }
 
@@ -225,8 +219,9 @@ func (d *Decoder) answer(f *frame, r *run) {
 			res.Status, turn.Cancelled = spans.RunStatusCancelled, true
 		}
 		turn.Error = res.Error
-	} else if result = f.answer(); result != nil {
-		turn.StopReason = identifier(result, "stopReason")
+	} else {
+		result = f.answer("stopReason! usage:object")
+		turn.StopReason = result.String("stopReason")
 		res.Usage = d.usage(result.Object("usage"))
 		if res.Word = turn.StopReason; res.Word == "cancelled" {
 			res.Status, turn.Failed, turn.Cancelled = spans.RunStatusCancelled, true, true

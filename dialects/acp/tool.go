@@ -39,18 +39,6 @@ func (c *call) text(key string) string {
 	return s
 }
 
-// readCall checks an update of a call. It returns the id, and the members that are not read.
-func readCall(o *object.Object) (id string, more []byte) {
-	id = identifier(o, "toolCallId")
-	for _, key := range []string{"title", "name", "kind", "status"} {
-		o.String(key)
-	}
-	array(o, "content")
-	array(o, "locations")
-	o.Use("rawInput", "rawOutput")
-	return id, o.Rest()
-}
-
 // meet returns the call of that id, which begins in the open prompt when it was not met before; nil when no prompt
 // is open.
 func (d *Decoder) meet(r *run, at otelagent.Meta, id string) *call {
@@ -69,9 +57,9 @@ func (d *Decoder) meet(r *run, at otelagent.Meta, id string) *call {
 	return c
 }
 
-// merge takes an update of a call that has not ended. Members that it lacks stay, and the others replace. It reports
-// whether the content names a terminal that was not known to be of the call.
-func (d *Decoder) merge(c *call, update *object.Object) (linked bool) {
+// merge takes an update of a call that has not ended. Members that it lacks stay, and the others replace. Terminals
+// that its content names are of the call.
+func (d *Decoder) merge(c *call, update *object.Object) {
 	for key, value := range update.All() {
 		if slices.Contains(callMembers, key) && update.Has(key) {
 			d.hold(&c.run.turn.held, len(value)-len(c.members[key]))
@@ -87,10 +75,10 @@ func (d *Decoder) merge(c *call, update *object.Object) (linked bool) {
 	for _, o := range elements(update.Raw("content")) {
 		t := c.run.terms[o.String("terminalId")]
 		if o.String("type") == "terminal" && t != nil && !t.settled {
-			t.call, t.settled, linked = c, true, true
+			t.call, t.settled = c, true
+			d.flush(c.run, false)
 		}
 	}
-	return linked
 }
 
 // start emits the start of a call, when it is no longer only pending: arguments may come in pieces until then.
@@ -110,11 +98,7 @@ func (d *Decoder) start(c *call) {
 
 // toolUpdate takes tool_call and tool_call_update. It reports false without an open prompt.
 func (d *Decoder) toolUpdate(f *frame, r *run, typ string, o *object.Object, raw []byte) bool {
-	id, more := readCall(o)
-	if f.bad() {
-		return false
-	}
-	c := d.meet(r, f.meta, id)
+	c, more := d.meet(r, f.meta, o.String("toolCallId")), o.Rest()
 	if c == nil {
 		return false
 	}
@@ -123,12 +107,8 @@ func (d *Decoder) toolUpdate(f *frame, r *run, typ string, o *object.Object, raw
 		d.progress(c, m, typ, raw)
 		return true
 	}
-	linked := d.merge(c, o)
-	if linked || c.status != "pending" {
+	if d.merge(c, o); c.status != "pending" {
 		d.start(c)
-	}
-	if linked {
-		d.flush(r, false)
 	}
 	over := c.status == "completed" || c.status == "failed"
 	switch now := o.String("status"); {
@@ -205,15 +185,12 @@ var decisions = map[string]otelagent.PermissionEvaluation{
 
 // permission takes session/request_permission.
 func (d *Decoder) permission(f *frame, p *pending) {
-	f.o.Require("id")
-	f.in.Require("options")
-	options, toolCall := array(f.in, "options"), f.in.Object("toolCall")
-	id, more := readCall(toolCall)
-	if f.bad() {
+	options, toolCall := f.in.Raw("options"), f.in.Object("toolCall")
+	if check(toolCall, callShape); f.bad() {
 		return
 	}
 	r := p.s.prompt()
-	c := d.meet(r, f.meta, id)
+	c, more := d.meet(r, f.meta, toolCall.String("toolCallId")), toolCall.Rest()
 	if c == nil {
 		d.keep(p.s, f.meta, f.method, f.params)
 		return
@@ -240,14 +217,18 @@ func (d *Decoder) permission(f *frame, p *pending) {
 		var result *object.Object
 		if e.Outcome = "error"; f.err != nil {
 			e.Reason = loose(f.err).String("message")
-		} else if result = f.answer(); result != nil {
-			o := need(result, "outcome")
-			if e.Outcome = identifier(o, "outcome"); e.Outcome == "selected" {
-				e.Option = identifier(o, "optionId")
+		} else {
+			result = f.answer("outcome:object!")
+			o := result.Object("outcome")
+			if check(o, "outcome!"); string(o.Raw("outcome")) == `"selected"` {
+				check(o, "optionId!")
 			}
-		}
-		if f.bad() {
-			return
+			if f.bad() {
+				return
+			}
+			if e.Outcome = o.String("outcome"); e.Outcome == "selected" {
+				e.Option = o.String("optionId")
+			}
 		}
 		c.option = e.Outcome
 		for _, o := range elements(e.Options) {
@@ -291,15 +272,10 @@ type owner struct {
 // work takes a request for a file or a terminal, which an agent sends while it executes a tool call. Request and
 // response are recorded with their times on the tool call that they are certainly part of, else on the turn.
 func (d *Decoder) work(f *frame, p *pending) {
-	f.in.String("path")
-	f.in.String("command")
-	id, r := f.in.String("terminalId"), p.s.prompt()
-	if f.bad() {
-		return
-	}
 	var o *owner
+	r := p.s.prompt()
 	if r != nil {
-		if o = r.terms[id]; o == nil {
+		if o = r.terms[f.in.String("terminalId")]; o == nil {
 			o = &owner{call: r.inProgress(), settled: p.method != mTermCreate}
 		}
 	}
@@ -310,11 +286,13 @@ func (d *Decoder) work(f *frame, p *pending) {
 			return
 		}
 		r.cut()
-		if !o.settled {
-			d.hold(&r.turn.held, entry+len(body))
+		w := work{r.at(f.meta), typ, body, o}
+		if o.settled {
+			d.worked(w)
+			return
 		}
-		r.turn.waiting = append(r.turn.waiting, work{r.at(f.meta), typ, body, o})
-		d.flush(r, false)
+		d.hold(&r.turn.held, entry+len(body))
+		r.turn.waiting = append(r.turn.waiting, w)
 	}
 	record(f, p.method)
 	p.then = func(f *frame) {
@@ -327,19 +305,23 @@ func (d *Decoder) work(f *frame, p *pending) {
 	}
 }
 
+// worked records work.
+func (d *Decoder) worked(w work) {
+	if c := w.owner.call; c != nil {
+		d.start(c)
+		d.progress(c, w.at, w.typ, w.body)
+	} else {
+		d.other(w.at, w.typ, w.body)
+	}
+}
+
 // flush records the work of owners that are settled, and with all, at the end of a turn, the rest.
 func (d *Decoder) flush(r *run, all bool) {
 	r.turn.waiting = slices.DeleteFunc(r.turn.waiting, func(w work) bool {
-		c := w.owner.call
-		switch {
-		case !all && !w.owner.settled:
-			return false
-		case c == nil:
-			d.other(w.at, w.typ, w.body)
-		default:
-			d.start(c)
-			d.progress(c, w.at, w.typ, w.body)
+		if all || w.owner.settled {
+			d.worked(w)
+			return true
 		}
-		return true
+		return false
 	})
 }

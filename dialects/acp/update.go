@@ -2,30 +2,44 @@ package acp
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
+const callShape = "toolCallId! title name kind status content:array locations:array rawInput:any rawOutput:any"
+
+// updates are the shapes of the updates that the package reads.
+var updates = map[string]string{
+	kindText:                    "content:object! messageId",
+	kindThought:                 "content:object! messageId",
+	"tool_call":                 callShape,
+	"tool_call_update":          callShape,
+	"usage_update":              "used:count size:count cost:object",
+	"compaction_update":         "compactionId! status! summary:array error",
+	"compaction_summary_chunk":  "compactionId! content:object!",
+	"session_info_update":       "title updatedAt",
+	"current_mode_update":       "currentModeId!",
+	"config_option_update":      "configOptions:array!",
+	"available_commands_update": "availableCommands:array!",
+}
+
 // update takes session/update.
 func (d *Decoder) update(f *frame, p *pending) {
 	s, raw, o := p.s, f.in.Raw("update"), f.in.Object("update")
-	typ := identifier(o, "sessionUpdate")
-	if f.bad() {
+	check(o, "sessionUpdate!")
+	typ := o.String("sessionUpdate")
+	if check(o, updates[typ]); f.bad() {
 		return
 	}
 	d.keep(s, f.meta, mUpdate+".unknown_keys", f.in.Rest())
-	switch facts := s.statement(typ, o, raw); {
-	case f.bad():
-		return
-	case facts != nil:
-		o.Use("sessionUpdate")
+	if facts := s.statement(typ, o, raw); facts != nil {
 		d.state(s, f.meta, facts...)
 		d.keep(s, f.meta, typ+".unknown_keys", o.Rest())
 		return
-	case s.loading:
+	}
+	if s.loading {
 		if typ == "usage_update" && s.cost == (money{}) { // what was spent before
 			s.spent(o)
 		}
@@ -34,39 +48,21 @@ func (d *Decoder) update(f *frame, p *pending) {
 		d.hold(&s.held, len(raw)+1)
 		return
 	}
-	r := s.prompt()
-	if r != nil && !slices.Contains([]string{kindText, kindThought, "tool_call", "tool_call_update"}, typ) {
-		r.cut()
-	}
+	r, taken := s.prompt(), false
 	switch typ {
 	case kindText, kindThought:
-		need(o, "content")
-		if v := (voice{typ, o.String("messageId")}); r != nil && !f.bad() {
-			if d.chunk(r, f.meta, v, o.Raw("content")); o.Rest() != nil {
+		if taken = r != nil; taken {
+			d.chunk(r, f.meta, voice{typ, o.String("messageId")}, o.Raw("content"))
+			if o.Rest() != nil {
 				d.sh.Stats.IgnoredKeys++
 			}
-			return
 		}
 	case "tool_call", "tool_call_update":
-		if d.toolUpdate(f, r, typ, o, raw) {
-			return
-		}
-	case "usage_update":
-		d.usageUpdate(f, s, o)
-	case "compaction_update":
-		if d.compact(f, s, o, raw) {
-			return
-		}
-	case "compaction_summary_chunk":
-		need(o, "content")
-		content, c := o.Raw("content"), s.compactions[identifier(o, "compactionId")]
-		if c != nil && !c.over && !f.bad() {
-			d.hold(&c.run.turn.held, len(content)+1)
-			c.summary = append(append(c.summary, ','), content...)
-			return
-		}
+		taken = d.toolUpdate(f, r, typ, o, raw)
+	default:
+		taken = d.between(f, s, typ, o, raw)
 	}
-	if !f.bad() {
+	if !taken {
 		d.keep(s, f.meta, typ, raw)
 	}
 }
@@ -74,45 +70,50 @@ func (d *Decoder) update(f *frame, p *pending) {
 // statement returns the facts of an update that states what is true of the session from now on, whether a prompt is
 // open or not; nil for any other.
 func (s *session) statement(typ string, o *object.Object, raw []byte) []otelagent.Fact {
-	key, name := "availableCommands", "available_commands"
 	switch typ {
 	case "session_info_update":
-		o.String("title")
-		o.String("updatedAt")
 		return []otelagent.Fact{fact("title", o.Spelled("title")), fact("updated_at", o.Spelled("updatedAt"))}
 	case "current_mode_update":
-		mode := identifier(o, "currentModeId")
-		s.mode = cmp.Or(mode, s.mode)
-		return []otelagent.Fact{fact("mode", quoted(mode))}
+		s.mode = o.String("currentModeId")
+		return []otelagent.Fact{fact("mode", quoted(s.mode))}
 	case "config_option_update":
 		s.options(raw)
-		key, name = "configOptions", "config_options"
+		return []otelagent.Fact{fact("config_options", o.Raw("configOptions"))}
 	case "available_commands_update":
-	default:
-		return nil
+		return []otelagent.Fact{fact("available_commands", o.Raw("availableCommands"))}
 	}
-	o.Require(key)
-	return []otelagent.Fact{fact(name, array(o, key))}
+	return nil
 }
 
-// usageUpdate reads the size of the context and the cost so far.
-func (d *Decoder) usageUpdate(f *frame, s *session, o *object.Object) {
-	used := o.Count("used")
-	o.Count("size")
-	o.Object("cost")
-	if f.bad() {
-		return
+// between takes an update that is no part of the reply. It reports false for one that the caller keeps.
+func (d *Decoder) between(f *frame, s *session, typ string, o *object.Object, raw []byte) bool {
+	r := s.prompt()
+	if r != nil {
+		r.cut()
 	}
-	if used != nil {
-		s.used = *used
-	}
-	if more, ok := s.spent(o); ok && s.prompt() != nil {
-		t := &s.prompt().turn
-		if t.spent != nil && t.currency == s.cost.currency {
-			more += *t.spent
+	switch typ {
+	case "usage_update":
+		if used := o.Count("used"); used != nil {
+			s.used = *used
 		}
-		t.spent, t.currency = &more, s.cost.currency
+		if more, ok := s.spent(o); ok && r != nil {
+			t := &r.turn
+			if t.spent != nil && t.currency == s.cost.currency {
+				more += *t.spent
+			}
+			t.spent, t.currency = &more, s.cost.currency
+		}
+	case "compaction_update":
+		return d.compact(f, s, o, raw)
+	case "compaction_summary_chunk":
+		content, c := o.Raw("content"), s.compactions[o.String("compactionId")]
+		if c != nil && !c.over {
+			d.hold(&c.run.turn.held, len(content)+1)
+			c.summary = append(append(c.summary, ','), content...)
+			return true
+		}
 	}
+	return false
 }
 
 // compaction is a compaction of a run.
@@ -126,11 +127,8 @@ type compaction struct {
 // compact takes compaction_update. It reports false for one of an unknown status or of a compaction that is over, which
 // the caller keeps as it is.
 func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bool {
-	id, status := identifier(o, "compactionId"), identifier(o, "status")
-	summary, reason := array(o, "summary"), o.String("error")
-	if f.bad() {
-		return true
-	}
+	id, status := o.String("compactionId"), o.String("status")
+	summary, reason := o.Raw("summary"), o.String("error")
 	c, begins := s.compactions[id], status == "in_progress"
 	switch {
 	case !begins && status != "completed" && status != "failed" && status != "cancelled":
@@ -157,7 +155,6 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 		MessagesSummarized: -1, TokensGone: -1, Runs: -1, Applied: &applied, Reason: reason, Summary: summary}
 	// Its id, the status at its end, and what is not read: in the compaction that goes on, or after one that came whole.
 	o.Keep("compactionId", "status")
-	o.Use("sessionUpdate")
 	if c.started {
 		d.other(m, "compaction_update."+status, o.Rest())
 	} else {

@@ -56,8 +56,15 @@ type frame struct {
 // bad reports whether the line has a problem.
 func (f *frame) bad() bool { return f.o.Failed() > 0 }
 
-// answer returns the result of a response, which must be an object.
-func (f *frame) answer() *object.Object { return need(f.o, f.payload) }
+// answer returns the result of a response, which must be an object of a shape; nil when it is not.
+func (f *frame) answer(shape string) *object.Object {
+	f.o.Require(f.payload)
+	result := f.o.Object(f.payload)
+	if check(result, shape); f.bad() {
+		return nil
+	}
+	return result
+}
 
 // outcome returns the result or the error of a response, as an object.
 func (f *frame) outcome() []byte { return joined("result", f.result, "error", f.err) }
@@ -82,7 +89,8 @@ func (d *Decoder) unwrap(f *frame) bool {
 	m := f.o
 	m.Use("jsonrpc")
 	if f.response = m.Spelled("method") == nil; !f.response {
-		f.method = identifier(m, "method")
+		check(m, "method!")
+		f.method = m.String("method")
 	}
 	f.id = string(m.Spelled("id"))
 	if f.id != "" && strings.IndexByte("{[tf", f.id[0]) >= 0 {
@@ -175,27 +183,30 @@ func Recognise(head []byte) (why string, ok bool) {
 	return "", false
 }
 
-// identifier reads a string that must be there and must not be empty.
-func identifier(o *object.Object, key string) string {
-	s := o.String(key)
-	if o.Require(key) && string(o.Raw(key)) == `""` {
-		o.Fail(key, "want a string that is not empty")
+// check notes a problem with each member of an object that does not fit a shape: keys, each with its type after a colon
+// if it is no string, and with "!" behind it if it must be there. A string that must be there must not be empty.
+func check(o *object.Object, shape string) {
+	for field := range strings.FieldsSeq(shape) {
+		field, required := strings.CutSuffix(field, "!")
+		key, typ, _ := strings.Cut(field, ":")
+		if required {
+			o.Require(key)
+		}
+		switch typ {
+		case "object":
+			o.Object(key)
+		case "array":
+			o.List(key)
+		case "count":
+			o.Count(key)
+		case "any":
+			o.Use(key)
+		default:
+			if o.String(key); required && string(o.Raw(key)) == `""` {
+				o.Fail(key, "want a string that is not empty")
+			}
+		}
 	}
-	return s
-}
-
-// need reads an object that must be there.
-func need(o *object.Object, key string) *object.Object {
-	o.Require(key)
-	return o.Object(key)
-}
-
-// array reads an array as it is spelled; nil when it is absent.
-func array(o *object.Object, key string) []byte {
-	if o.List(key) == nil {
-		return nil
-	}
-	return o.Raw(key)
 }
 
 // loose reads an object whose problems are no problems of the line.
