@@ -24,7 +24,6 @@ type session struct {
 	loading bool   // session/load has no response: updates are history
 	updates int64  // that were replayed
 	history []byte // these, each after a comma
-	held    int    // bytes
 
 	forkOf, cwd, mode, model string
 	used                     int64 // tokens in the context by the last update, -1 before
@@ -50,7 +49,7 @@ func (d *Decoder) session(id string) *session {
 	}
 	s := &session{id: id, used: -1, taken: map[string]int{}, compactions: map[string]*compaction{}}
 	d.sessions = append(d.sessions, s)
-	d.hold(&s.held, entry)
+	d.held += entry
 	return s
 }
 
@@ -88,7 +87,7 @@ func (d *Decoder) runID(s *session, request string) string {
 		id = first + "." + strconv.Itoa(s.taken[first])
 	}
 	s.taken[id] = 1
-	d.hold(&s.held, len(id)+64)
+	d.held += len(id) + 64
 	return id
 }
 
@@ -143,7 +142,7 @@ func (d *Decoder) loaded(s *session, at otelagent.Meta) {
 		updates := strconv.AppendInt(nil, s.updates, 10)
 		d.state(s, at, fact("acp.history", joined("updates", updates, "items", asArray(s.history))))
 	}
-	d.hold(&s.held, -len(s.history))
+	d.held -= len(s.history)
 	s.loading, s.updates, s.history = false, 0, nil
 }
 

@@ -45,7 +45,7 @@ func (d *Decoder) update(f *frame, p *pending) {
 		}
 		s.updates++
 		s.history = append(append(s.history, ','), raw...)
-		d.hold(&s.held, len(raw)+1)
+		d.held += len(raw) + 1
 		return
 	}
 	r, taken := s.prompt(), false
