@@ -219,9 +219,9 @@ func TestHeld(t *testing.T) {
 				t.Fatalf("%d bytes are held", d.held)
 			}
 		}
-		want := entry // the last request
+		want := entry + len(`"last"initialize`)
 		for _, s := range d.sessions {
-			want += entry + len(s.history)
+			want += entry + len(s.id) + len(s.history)
 			for id := range s.taken {
 				want += len(id) + 64
 			}

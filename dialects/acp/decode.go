@@ -95,7 +95,7 @@ func (d *Decoder) request(f *frame) {
 		d.release(&p.held)
 		return
 	}
-	d.hold(&p.held, entry)
+	d.hold(&p.held, entry+len(p.id)+len(p.method))
 	d.conn.pending = append(d.conn.pending, p)
 }
 

@@ -127,7 +127,7 @@ func (d *Decoder) chunk(r *run, at otelagent.Meta, v voice, raw []byte) {
 		i = len(t.items)
 		t.spoke[v] = i
 		t.items = append(t.items, item{voice: v})
-		d.hold(&t.held, entry)
+		d.hold(&t.held, entry+len(v.messageID))
 	}
 	it := &t.items[i]
 	switch {

@@ -49,7 +49,7 @@ func (d *Decoder) session(id string) *session {
 	}
 	s := &session{id: id, used: -1, taken: map[string]int{}, compactions: map[string]*compaction{}}
 	d.sessions = append(d.sessions, s)
-	d.held += entry
+	d.held += entry + len(id)
 	return s
 }
 

@@ -49,7 +49,7 @@ func (d *Decoder) meet(r *run, at otelagent.Meta, id string) *call {
 		return c
 	}
 	c := &call{id: id, status: "pending", members: map[string][]byte{}, run: r, first: r.at(at)}
-	d.hold(&r.held, entry)
+	d.hold(&r.held, entry+len(id))
 	r.calls[id] = c
 	r.turn.items = append(r.turn.items, item{call: c})
 	r.turn.open++
@@ -298,7 +298,7 @@ func (d *Decoder) work(f *frame, p *pending) {
 	p.then = func(f *frame) {
 		id := loose(f.result).String("terminalId")
 		if p.method == mTermCreate && id != "" && r != nil && !r.over {
-			d.hold(&r.held, entry)
+			d.hold(&r.held, entry+len(id))
 			r.terms[id] = o
 		}
 		record(f, p.method+".response")

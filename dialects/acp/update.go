@@ -181,7 +181,7 @@ func (d *Decoder) beginCompaction(s *session, at otelagent.Meta, id string) *com
 		s.between = r
 		d.begin(r, at, otelagent.RunInfo{Continuation: spans.ContinuationCompaction})
 	}
-	d.hold(&r.held, entry)
+	d.hold(&r.held, entry+len(id))
 	s.compactions[id] = &compaction{run: r}
 	return s.compactions[id]
 }

@@ -192,19 +192,19 @@ func check(o *object.Object, shape string) {
 		if required {
 			o.Require(key)
 		}
-		switch typ {
-		case "object":
-			o.Object(key)
-		case "array":
+		value := o.Raw(key)
+		switch {
+		case value == nil, typ == "any", typ == "object" && value[0] == '{', typ == "array" && value[0] == '[':
+		case typ == "object":
+			o.Object(key) // notes the problem
+		case typ == "array":
 			o.List(key)
-		case "count":
+		case typ == "count":
 			o.Count(key)
-		case "any":
-			o.Use(key)
-		default:
-			if o.String(key); required && string(o.Raw(key)) == `""` {
-				o.Fail(key, "want a string that is not empty")
-			}
+		case required && string(value) == `""`:
+			o.Fail(key, "want a string that is not empty")
+		case value[0] != '"':
+			o.String(key)
 		}
 	}
 }
