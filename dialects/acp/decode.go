@@ -56,7 +56,7 @@ type pending struct {
 	dir        Direction
 	id, method string // the id as it is spelled
 	s          *session
-	run        *run                    // the prompt that it is, or in which it asks for a permission
+	run        *run                    // the prompt that it is, or whose end ends the request
 	then       func(f *frame)          // takes the response; nil for one that is only kept
 	end        func(at otelagent.Meta) // ends a permission request, also without a response
 	held       int                     // bytes
@@ -112,10 +112,10 @@ func (d *Decoder) response(f *frame) {
 		if p.s != nil {
 			d.keep(p.s, f.meta, p.method+".response.unknown_keys", f.more)
 		}
-		if p.then != nil {
-			p.then(f)
+		if p.then == nil || p.run != nil && p.run.over {
+			d.keep(p.s, f.meta, p.method+".response", joined("result", f.result, "error", f.err))
 		} else {
-			d.keep(p.s, f.meta, p.method+".response", f.outcome())
+			p.then(f)
 		}
 		d.release(&p.held)
 		return
@@ -141,11 +141,9 @@ func (d *Decoder) elicit(f *frame, p *pending) {
 		return
 	}
 	d.sh.Emit(&otelagent.UserAsked{Meta: r.at(f.meta)})
-	p.then = func(f *frame) {
-		d.keep(p.s, f.meta, p.method+".response", f.outcome())
-		if !r.over {
-			d.sh.Emit(&otelagent.UserAnswered{Meta: r.at(f.meta)})
-		}
+	p.run, p.then = r, func(f *frame) {
+		d.keep(p.s, f.meta, p.method+".response", joined("result", f.result, "error", f.err))
+		d.sh.Emit(&otelagent.UserAnswered{Meta: r.at(f.meta)})
 	}
 }
 

@@ -210,10 +210,6 @@ func (d *Decoder) permission(f *frame, p *pending) {
 		d.sh.Emit(&otelagent.PermissionEvaluated{Meta: r.at(at), PermissionEvaluation: e})
 	}
 	p.then = func(f *frame) {
-		if r.over {
-			d.keep(p.s, f.meta, p.method+".response", f.outcome())
-			return
-		}
 		var result *object.Object
 		if e.Outcome = "error"; f.err != nil {
 			e.Reason = loose(f.err).String("message")

@@ -66,9 +66,6 @@ func (f *frame) answer(shape string) *object.Object {
 	return result
 }
 
-// outcome returns the result or the error of a response, as an object.
-func (f *frame) outcome() []byte { return joined("result", f.result, "error", f.err) }
-
 // unwrap finds the message of a line. It reports false for a line that repeats a message.
 func (d *Decoder) unwrap(f *frame) bool {
 	o := f.o
