@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
@@ -197,11 +198,11 @@ func (d *Decoder) change(f *frame, p *pending) {
 			d.loaded(s, f.meta)
 		}
 		var about otelagent.Fact
-		mode := result.Object("modes").String("currentModeId")
+		mode := result.Object("modes").Raw("currentModeId")
 		switch {
 		case f.err != nil:
 		case p.method == "session/set_mode":
-			mode = params.String("modeId")
+			mode = params.Raw("modeId")
 		case p.method == "session/set_model":
 			s.model = cmp.Or(params.String("modelId"), s.model)
 		case p.method == "session/set_config_option":
@@ -213,7 +214,9 @@ func (d *Decoder) change(f *frame, p *pending) {
 			s.options(f.result)
 			about = fact("acp."+mInitialize, joined("params", d.conn.initParams, "result", d.conn.initResult))
 		}
-		s.mode = cmp.Or(mode, s.mode)
-		d.state(s, f.meta, fact("mode", quoted(mode)), about, fact("acp."+p.method, exchange))
+		if text, ok := rawjson.String(mode); ok {
+			s.mode = text
+		}
+		d.state(s, f.meta, fact("mode", mode), about, fact("acp."+p.method, exchange))
 	}
 }

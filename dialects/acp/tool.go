@@ -53,7 +53,6 @@ func (d *Decoder) meet(r *run, at otelagent.Meta, id string) *call {
 	r.calls[id] = c
 	r.turn.items = append(r.turn.items, item{call: c})
 	r.turn.open++
-	r.cut()
 	return c
 }
 

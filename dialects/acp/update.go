@@ -34,7 +34,20 @@ func (d *Decoder) update(f *frame, p *pending) {
 		return
 	}
 	d.keep(s, f.meta, mUpdate+".unknown_keys", f.in.Rest())
-	if facts := s.statement(typ, o, raw); facts != nil {
+	var facts []otelagent.Fact
+	switch typ {
+	case "session_info_update":
+		facts = []otelagent.Fact{fact("title", o.Spelled("title")), fact("updated_at", o.Spelled("updatedAt"))}
+	case "current_mode_update":
+		s.mode = o.String("currentModeId")
+		facts = []otelagent.Fact{fact("mode", o.Raw("currentModeId"))}
+	case "config_option_update":
+		s.options(raw)
+		facts = []otelagent.Fact{fact("config_options", o.Raw("configOptions"))}
+	case "available_commands_update":
+		facts = []otelagent.Fact{fact("available_commands", o.Raw("availableCommands"))}
+	}
+	if facts != nil { // what is true of the session from now on, whether a prompt is open or not
 		d.state(s, f.meta, facts...)
 		d.keep(s, f.meta, typ+".unknown_keys", o.Rest())
 		return
@@ -65,24 +78,6 @@ func (d *Decoder) update(f *frame, p *pending) {
 	if !taken {
 		d.keep(s, f.meta, typ, raw)
 	}
-}
-
-// statement returns the facts of an update that states what is true of the session from now on, whether a prompt is
-// open or not; nil for any other.
-func (s *session) statement(typ string, o *object.Object, raw []byte) []otelagent.Fact {
-	switch typ {
-	case "session_info_update":
-		return []otelagent.Fact{fact("title", o.Spelled("title")), fact("updated_at", o.Spelled("updatedAt"))}
-	case "current_mode_update":
-		s.mode = o.String("currentModeId")
-		return []otelagent.Fact{fact("mode", quoted(s.mode))}
-	case "config_option_update":
-		s.options(raw)
-		return []otelagent.Fact{fact("config_options", o.Raw("configOptions"))}
-	case "available_commands_update":
-		return []otelagent.Fact{fact("available_commands", o.Raw("availableCommands"))}
-	}
-	return nil
 }
 
 // between takes an update that is no part of the reply. It reports false for one that the caller keeps.

@@ -217,8 +217,8 @@ func elements(raw []byte) []*object.Object { return loose(joined("list", raw)).O
 func joined(members ...any) (b []byte) {
 	for i := 0; i < len(members); i += 2 {
 		value, _ := members[i+1].([]byte)
-		if text, ok := members[i+1].(string); ok {
-			value = quoted(text)
+		if text, _ := members[i+1].(string); text != "" {
+			value = rawjson.Quote(nil, text)
 		}
 		if len(value) > 0 {
 			b = append(rawjson.Quote(append(b, ','), members[i].(string)), ':')
@@ -238,12 +238,4 @@ func asArray(elements []byte) []byte {
 		return nil
 	}
 	return append(append([]byte{'['}, elements[1:]...), ']')
-}
-
-// quoted returns text as JSON; nil when it is empty.
-func quoted(text string) []byte {
-	if text == "" {
-		return nil
-	}
-	return rawjson.Quote(nil, text)
 }
