@@ -171,14 +171,16 @@ func TestBounds(t *testing.T) {
 	const more = maxHeld/entry + 50
 	request := func(format string) string { return `{"jsonrpc":"2.0","id":"%d","method":` + format + `}` + "\n" }
 	update := func(format string) string {
-		return `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":` + format + "}}}\n"
+		return `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":` +
+			format + "}}}\n"
 	}
 	prompt := `{"jsonrpc":"2.0","id":"p","method":"session/prompt","params":{"sessionId":"s","prompt":[]}}` + "\n"
 	for name, c := range map[string]struct{ first, line string }{
-		"sessions":    {"", request(`"session/prompt","params":{"sessionId":"s%[1]d","prompt":[]}`)},
-		"prompts":     {"", request(`"session/prompt","params":{"sessionId":"s","prompt":[]}`)},
-		"requests":    {prompt, request(`"_x/y","params":{}`)},
-		"questions":   {prompt, request(`"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"c"},"options":[]}`)},
+		"sessions": {"", request(`"session/prompt","params":{"sessionId":"s%[1]d","prompt":[]}`)},
+		"prompts":  {"", request(`"session/prompt","params":{"sessionId":"s","prompt":[]}`)},
+		"requests": {prompt, request(`"_x/y","params":{}`)},
+		"questions": {prompt, request(`"session/request_permission","params":{"sessionId":"s",` +
+			`"toolCall":{"toolCallId":"c"},"options":[]}`)},
 		"terminals":   {prompt, request(`"terminal/create","params":{"sessionId":"s","command":"x"}`)},
 		"calls":       {prompt, update(`"tool_call","toolCallId":"c%d","title":"t"`)},
 		"compactions": {prompt, update(`"compaction_update","compactionId":"k%d","status":"in_progress"`)},
@@ -210,7 +212,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestHeld reads captures one after the other. What is held when all has ended are the sessions and the ids of their runs.
+// TestHeld reads captures one after the other. When all has ended a Decoder holds the sessions and the ids of their runs.
 func TestHeld(t *testing.T) {
 	d := NewDecoder()
 	for _, text := range fixtures(t) {
@@ -279,7 +281,12 @@ func TestIDsUsedAgain(t *testing.T) {
 			t.Fatalf("%d prompts took 5 seconds", len(ids))
 		}
 	}
-	if len(ids) != prompts+1 || !ids["prompt-1"] || !ids["prompt-1.2"] || !ids[fmt.Sprint("prompt-1.", prompts)] || !ids["prompt-1.2.2"] {
+	for _, id := range []string{"prompt-1", "prompt-1.2", fmt.Sprint("prompt-1.", prompts), "prompt-1.2.2"} {
+		if !ids[id] {
+			t.Errorf("no run %s", id)
+		}
+	}
+	if len(ids) != prompts+1 {
 		t.Errorf("%d ids of %d runs", len(ids), prompts+1)
 	}
 }
@@ -290,10 +297,12 @@ func TestQuestionsWithoutAnswer(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}` + "\n")
 	for i := range questions {
-		fmt.Fprintf(&b, `{"jsonrpc":"2.0","id":"p%d","method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"c%[1]d"},"options":[]}}`+"\n", i)
+		fmt.Fprintf(&b, `{"jsonrpc":"2.0","id":"p%d","method":"session/request_permission",`+
+			`"params":{"sessionId":"s","toolCall":{"toolCallId":"c%[1]d"},"options":[]}}`+"\n", i)
 	}
 	b.WriteString(`{"jsonrpc":"2.0","id":"p0","result":{"outcome":{"outcome":"cancelled"}}}` + "\n" +
-		`{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}` + "\n" + `{"jsonrpc":"2.0","id":"p1","result":{"outcome":{"outcome":"cancelled"}}}`)
+		`{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}` + "\n" +
+		`{"jsonrpc":"2.0","id":"p1","result":{"outcome":{"outcome":"cancelled"}}}`)
 	n := 0
 	for ev, err := range Events(strings.NewReader(b.String())) {
 		if err != nil {
@@ -308,7 +317,7 @@ func TestQuestionsWithoutAnswer(t *testing.T) {
 	}
 }
 
-// The code of an error is a number; whatever else stands there is content, and no word for how a run ended.
+// The code of an error is a number. Anything else there is content, and no status of a run.
 func TestCodeOfAnErrorIsANumber(t *testing.T) {
 	for code, want := range map[string]string{`-32603`: "-32603", `"SECRET"`: "", `{"SECRET":1}`: "", `1e3`: ""} {
 		text := `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[]}}` + "\n" +

@@ -115,14 +115,16 @@ func TestDialectsHasARowForEveryPath(t *testing.T) {
 	for path, where := range missing {
 		t.Errorf("testdata/fields.md has no row for %s (%s)", path, where)
 	}
-	for _, table := range []string{mPrompt, mUpdate, "tool_call_update", mPermission + " result", "terminal/output result", "error"} {
+	for _, table := range []string{
+		mPrompt, mUpdate, "tool_call_update", mPermission + " result", "terminal/output result", "error",
+	} {
 		if !met[table] {
 			t.Errorf("no capture has %s", table)
 		}
 	}
 }
 
-// walkFields goes over the members of o, which table tells of, and calls miss for each without a row.
+// walkFields goes over the members of o, which table lists, and calls miss for each without a row.
 func walkFields(table map[string]string, name, prefix string, o map[string]any, miss func(string)) {
 	for key, value := range o {
 		field := prefix + key

@@ -48,19 +48,19 @@ func recorded(t *testing.T, text string, opts ...input.Option) (map[string]*tree
 
 type ledger = map[string]any
 
-// told is one note of a run: of the run, a turn, a compaction or a tool call.
-type told struct {
+// noted is one note of a run: of the run, a turn, a compaction or a tool call.
+type noted struct {
 	seq  int64
 	typ  string
 	call string
 	body ledger
 }
 
-// view reads a run as the agent's own ledger tells a prompt.
+// view reads a run as the agent's own ledger states a prompt.
 type view struct {
 	t      *testing.T
 	blocks *tree.BlockSet
-	notes  []told
+	notes  []noted
 }
 
 func (v *view) value(ref *tree.Refs) any {
@@ -80,7 +80,7 @@ func (v *view) parse(text string) (value any) {
 
 func (v *view) add(call string, notes []tree.Note) {
 	for _, n := range notes {
-		o := told{seq: n.Seq, typ: n.Type, call: call}
+		o := noted{seq: n.Seq, typ: n.Type, call: call}
 		if n.Body != nil {
 			body, ok := v.blocks.Body(*n.Body)
 			if !ok {
@@ -146,8 +146,8 @@ func (v *view) prompt(r *tree.Run) ledger {
 			out["compactions"] = append(list(out["compactions"]), v.compaction(c))
 		}
 	}
-	slices.SortStableFunc(v.notes, func(a, b told) int { return cmp.Compare(a.seq, b.seq) })
-	v.told(out)
+	slices.SortStableFunc(v.notes, func(a, b noted) int { return cmp.Compare(a.seq, b.seq) })
+	v.unspanned(out)
 	return out
 }
 
@@ -234,11 +234,11 @@ func (v *view) compaction(c *tree.Compaction) ledger {
 	return out
 }
 
-// told takes from the notes what has no span.
-func (v *view) told(out ledger) {
+// unspanned takes from the notes what has no span.
+func (v *view) unspanned(out ledger) {
 	terminals := map[any]ledger{}
 	type asked struct {
-		told
+		noted
 		terminal ledger
 	}
 	pending := map[any]asked{}
@@ -274,14 +274,14 @@ func (v *view) told(out ledger) {
 		}
 		a := pending[n.body["id"]]
 		if a.call != n.call {
-			v.t.Errorf("%s and its response are told of different calls: %q and %q", method, a.call, n.call)
+			v.t.Errorf("%s and its response are of different calls: %q and %q", method, a.call, n.call)
 		}
 		asking, _ := a.body["params"].(ledger)
 		term := terminals[asking["terminalId"]]
 		if term != nil && term["tool_call_id"] != nullable(n.call) {
-			// After the end of a call its terminal can only be told of the turn.
+			// After the end of a call its terminal is of the turn.
 			if n.call != "" {
-				v.t.Errorf("%s is told of call %q, the terminal of %v", method, n.call, term["tool_call_id"])
+				v.t.Errorf("%s is of call %q, the terminal of %v", method, n.call, term["tool_call_id"])
 			}
 		}
 		switch method {
@@ -319,7 +319,7 @@ func (v *view) told(out ledger) {
 	}
 }
 
-// expect turns a prompt of the ledger into what the tree has to tell: outcomes, names and actions are ours.
+// expect turns a prompt of the ledger into what the tree has to show: outcomes, names and actions are ours.
 func expect(p ledger) ledger {
 	delete(p, "traceparent")
 	messages := []any{}
@@ -474,8 +474,9 @@ func compareSession(t *testing.T, want ledger, s *tree.Session, blocks *tree.Blo
 		o := o.(ledger)
 		config = append(config, ledger{"id": o["id"], "value": o["currentValue"]})
 	}
-	got := ledger{"title": fact("title"), "mode": fact("mode"), "commands": list(fact("available_commands")), "config": config,
-		"closed": fact("acp."+mClose) != nil, "loaded": fact("acp."+mLoad) != nil, "resumed": fact("acp.session/resume") != nil, "deleted": fact("acp.session/delete") != nil}
+	got := ledger{"title": fact("title"), "mode": fact("mode"), "commands": list(fact("available_commands")),
+		"config": config, "closed": fact("acp."+mClose) != nil, "loaded": fact("acp."+mLoad) != nil,
+		"resumed": fact("acp.session/resume") != nil, "deleted": fact("acp.session/delete") != nil}
 	state := ledger{}
 	for key := range got {
 		state[key] = want[key]
