@@ -44,7 +44,7 @@ func sample(t *testing.T) (list []captured) {
 	return list
 }
 
-// asIs is what events of a capture are compared without, where its envelope cannot tell it.
+// asIs is what events of a capture are compared without, where its envelope does not state it.
 var (
 	tsOf   = regexp.MustCompile(`"ts":"[^"]*",`)
 	seqOf  = regexp.MustCompile(`"seq":\d+,`)

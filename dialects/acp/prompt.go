@@ -2,37 +2,36 @@ package acp
 
 import (
 	"bytes"
-	"cmp"
-	"fmt"
-	"slices"
-	"time"
 
-	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// run is one prompt without a response.
+// run is one prompt, or a compaction between two prompts.
 type run struct {
 	id    string
 	s     *session
-	last  otelagent.Meta // of the last event that was seen of it
-	mixed bool           // a defect says that another prompt was open
+	last  otelagent.Meta // of the last event of it
+	over  bool           // its end was seen, or nothing more belongs to it
+	mixed bool           // a defect reports that another prompt was open
 	turn  turn
-	held  int // bytes
+	calls map[string]*call
+	terms map[string]*owner
+	held  int // bytes of the entries of calls, terminals and compactions
 }
 
 // turn is the open turn of a run: one model call as far as the wire shows it, several where not.
 type turn struct {
 	index       int64
 	items       []item // of the reply
-	cut         bool   // some did not fit
 	spoke       map[voice]int
 	parted      int    // items before that one are closed: without a message id no more chunks belong to them
 	messageID   string // of the first text
+	waiting     []work // about terminals whose call is not known
+	held        int    // bytes of content
 	open, ended int    // tool calls
-	serial      bool   // an event says that it may hold several model calls
+	serial      bool   // an event states that it may hold several model calls
 	spent       *float64
 	currency    string
 }
@@ -45,7 +44,7 @@ type item struct {
 	call *call
 }
 
-// voice is what chunks of one message have in common. Spoke holds the last item of each.
+// voice is what chunks of one message have in common. Turn.spoke holds the last item of each.
 type voice struct{ kind, messageID string }
 
 const (
@@ -60,80 +59,53 @@ func (r *run) at(m otelagent.Meta) otelagent.Meta {
 	return m
 }
 
-// isOpen reports whether no response to the prompt was seen.
-func (r *run) isOpen() bool { return slices.Contains(r.s.open, r) }
-
 // prompt begins a run.
-func (d *Decoder) prompt(f *frame, p *pending, s *session) {
-	f.o.Require("id")
-	f.in.Require("prompt")
-	blocks, messageID := array(f.in, "prompt"), f.in.String("messageId")
-	f.in.Object("_meta")
-	if f.bad() {
-		return
-	}
-	r := &run{id: s.runID(f.id), s: s}
-	p.run = r
-	at := r.at(f.meta)
-	info := d.runInfo(r, spans.ContinuationDefault)
-	info.ForkParentID, info.Metadata, info.Config = s.forkOf, f.in.Raw("_meta"), s.config(&d.conn)
-	if s.loads > 0 { // nobody prompts before a session is loaded: the response was not seen
-		s.loads = 0
+func (d *Decoder) prompt(f *frame, p *pending) {
+	s := p.s
+	r := &run{id: d.runID(s, f.id), s: s, calls: map[string]*call{}, terms: map[string]*owner{}}
+	p.run, p.then = r, func(f *frame) { d.answer(f, r) }
+	if s.loading { // nobody prompts before a session is loaded: the response was not seen
 		d.loaded(s, f.meta)
 	}
-	d.sh.Emit(&otelagent.RunStarted{Meta: at, RunInfo: info})
-	if len(s.open) == maxPrompts {
-		d.abandon(s.open[0])
+	info := otelagent.RunInfo{ForkParentID: s.forkOf, Metadata: f.in.Raw("_meta")}
+	if s.last != "" {
+		info.Continuation = spans.ContinuationDefault
 	}
-	s.open = append(s.open, r)
-	s.last = r.id
-	// Calls that did not end before this prompt are known to be no calls of it.
-	s.calls = slices.DeleteFunc(s.calls, func(c *call) bool { return c.ended })
+	initParams, initResult := loose(d.conn.initParams), loose(d.conn.initResult)
+	info.Config = joined("protocolVersion", initResult.Raw("protocolVersion"), "clientInfo", initParams.Raw("clientInfo"),
+		"agentInfo", initResult.Raw("agentInfo"), "cwd", s.cwd, "mode", s.mode, "model", s.model)
+	d.begin(r, f.meta, info)
+	at := r.last
+	s.open, s.last = append(s.open, r), r.id
 	for _, other := range s.open {
 		if len(s.open) > 1 && !other.mixed {
 			other.mixed = true
 			d.sh.Emit(&otelagent.DefectFound{Meta: other.at(f.meta), Code: spans.DefectRunsMixed,
-				Detail: "prompts of one session overlap: updates are told of the one that began first"})
+				Detail: "prompts of one session overlap: the decoder assigns updates to the one that began first"})
 		}
 	}
 	d.sh.Emit(&otelagent.TurnStarted{Meta: at, TurnInfo: otelagent.TurnInfo{Index: 0, Trigger: spans.TriggerUser}})
-	d.sh.Emit(&otelagent.MessageAdded{Meta: at, Message: message("user", blocks, messageID)})
-	if rest := f.in.Rest(); rest != nil {
-		d.sh.Emit(&otelagent.Other{Meta: at, Type: mPrompt + ".unknown_keys", Body: rest})
-	}
-}
-
-// runInfo is what is known of a run that goes on with the one before it in its session.
-func (d *Decoder) runInfo(r *run, how spans.Continuation) otelagent.RunInfo {
-	s, settings := r.s, d.sh.Settings
-	if s.last == "" && how == spans.ContinuationDefault {
-		how = ""
-	}
-	return otelagent.RunInfo{SessionID: s.id, ID: r.id, Dialect: Dialect, Model: s.model, Provider: settings.Provider,
-		Agent: cmp.Or(d.conn.agent, settings.Agent), ParentID: s.last, Continuation: how}
+	d.sh.Emit(&otelagent.MessageAdded{Meta: at, Message: message("user", f.in.Raw("prompt"), f.in.String("messageId"))})
+	d.other(at, mPrompt+".unknown_keys", f.in.Rest())
 }
 
 // message is a message of a role.
 func message(role string, content []byte, id string) otelagent.Message {
-	return otelagent.Message{Role: role, Raw: joined(str("role", role), part{"content", content}, some("messageId", id))}
+	return otelagent.Message{Role: role, Raw: joined("role", role, "content", content, "messageId", id)}
 }
 
 // chunk takes a piece of the reply.
-func (d *Decoder) chunk(r *run, at otelagent.Meta, v voice, content *object.Object, raw []byte) {
-	if r.begun(v.messageID) {
-		d.nextTurn(r, at)
-	}
-	m := r.at(at)
-	t := &r.turn
+func (d *Decoder) chunk(r *run, at otelagent.Meta, v voice, raw []byte) {
+	d.nextTurn(r, at, v.messageID)
+	t, content, size := &r.turn, loose(raw), len(raw)
 	text := content.Raw("text")
-	size := len(raw)
 	plain := content.String("type") == "text" && text != nil && text[0] == '"'
 	if plain {
 		content.Use("_meta")
 		size = rawjson.StringLen(text)
 		plain = content.Rest() == nil
 	}
-	e := &otelagent.ReplyDelta{Meta: m, Bytes: size}
+	e := &otelagent.ReplyDelta{Meta: r.at(at), Bytes: size}
 	if plain {
 		e.Kind, e.Text = otelagent.PartialText, text
 		if v.kind == kindThought {
@@ -141,123 +113,103 @@ func (d *Decoder) chunk(r *run, at otelagent.Meta, v voice, content *object.Obje
 		}
 	}
 	d.sh.Emit(e)
-	if t.cut {
-		return
-	}
-	if len(t.items) >= maxItems || !d.hold(&r.held, size+len(v.messageID)) {
-		d.cutShort(r, m)
-		return
-	}
+	// A chunk goes on with the last item of its message, if that is text; without an id, only if nothing came between.
+	i, known := t.spoke[v]
+	more := plain && known && t.items[i].raw == nil && (v.messageID != "" || i == len(t.items)-1 && i >= t.parted)
+	d.hold(&t.held, size)
 	if t.messageID == "" && v.kind == kindText {
 		t.messageID = v.messageID
 	}
-	// A chunk goes on with the last item of its message, if that is text; without an id, only if nothing came between.
-	i, known := t.spoke[v]
-	if !plain || !known || t.items[i].raw != nil || v.messageID == "" && (i != len(t.items)-1 || i < t.parted) {
+	if !more {
 		if t.spoke == nil {
 			t.spoke = map[voice]int{}
 		}
 		i = len(t.items)
 		t.spoke[v] = i
 		t.items = append(t.items, item{voice: v})
+		d.hold(&t.held, entry+len(v.messageID))
 	}
-	if plain {
-		t.items[i].text = rawjson.AppendString(t.items[i].text, text)
-	} else if t.items[i].raw = bytes.Clone(raw); v.kind == kindThought {
-		t.items[i].raw = joined(str("type", "thinking"), part{"block", raw}, some("messageId", v.messageID))
+	it := &t.items[i]
+	switch {
+	case plain:
+		it.text = rawjson.AppendString(it.text, text)
+	case v.kind == kindThought:
+		it.raw = joined("type", "thinking", "block", raw, "messageId", v.messageID)
+	default:
+		it.raw = bytes.Clone(raw)
 	}
 }
 
-// cutShort leaves out the rest of a reply.
-func (d *Decoder) cutShort(r *run, m otelagent.Meta) {
-	r.turn.cut = true
-	d.sh.Emit(&otelagent.DefectFound{Meta: m, Code: spans.DefectEventLost,
-		Detail: fmt.Sprintf("the end of a reply, which is too large: more than %d MiB wait for their end, or it has "+
-			"more than %d pieces", maxHeld>>20, maxItems)})
-}
-
-// cut says that an update came that is no chunk of the reply.
+// cut ends the texts without a message id: an update came that is no chunk of the reply.
 func (r *run) cut() { r.turn.parted = len(r.turn.items) }
 
-// begun reports whether a piece of a reply begins another model call: all tool calls that were asked for have ended,
-// and it is of no message that began before. A compaction that goes on says nothing of who speaks.
-func (r *run) begun(messageID string) bool {
+// nextTurn begins the next turn when a piece of a reply begins another model call: all tool calls have ended, and it is
+// of no message that began before. A compaction that goes on says nothing of who speaks. The turn before ends when its
+// last event was seen.
+func (d *Decoder) nextTurn(r *run, at otelagent.Meta, messageID string) {
 	t := &r.turn
-	if t.ended == 0 || t.open > 0 {
-		return false
-	}
 	_, text := t.spoke[voice{kindText, messageID}]
 	_, thought := t.spoke[voice{kindThought, messageID}]
-	if messageID != "" && (text || thought) {
-		return false
+	if t.ended == 0 || t.open > 0 || messageID != "" && (text || thought) {
+		return
 	}
-	return !slices.ContainsFunc(r.s.compacts, func(c *compacting) bool { return c.run == r && c.started && !c.over })
-}
-
-// nextTurn ends the open turn when the last event of it was seen, and begins the next.
-func (d *Decoder) nextTurn(r *run, at otelagent.Meta) {
+	for _, c := range r.s.compactions {
+		if c.run == r && c.started && !c.over {
+			return
+		}
+	}
 	d.endTurn(r, r.last, otelagent.TurnResult{})
-	r.turn = turn{index: r.turn.index + 1}
 	m := r.at(at)
 	info := otelagent.TurnInfo{Index: r.turn.index, Trigger: spans.TriggerContinuation}
 	d.sh.Emit(&otelagent.TurnStarted{Meta: m, TurnInfo: info})
-	d.sh.Emit(&otelagent.Other{Meta: m, Type: "acp.turn_inferred",
-		Body: []byte(`{"because":"a reply after all tool calls had ended"}`)})
+	d.other(m, "acp.turn_inferred", []byte(`{"because":"a reply after all tool calls had ended"}`))
 }
 
+// endTurn ends the open turn. It forgets the content of the turn and of its calls.
 func (d *Decoder) endTurn(r *run, at otelagent.Meta, res otelagent.TurnResult) {
 	t := &r.turn
-	for _, c := range r.s.calls {
-		if c.run == r {
-			d.start(c)
-		}
-	}
-	d.settleTerminals(r.s, true)
-	var pieces [][]byte
+	var pieces []byte
 	for _, it := range t.items {
-		pieces = append(pieces, it.json())
+		piece, text := it.raw, rawjson.Quote(nil, string(it.text))
+		switch c := it.call; {
+		case c != nil:
+			d.start(c)
+			piece = joined("type", "toolCall", "id", c.id, "name", c.name, "arguments", c.members["rawInput"],
+				"title", c.members["title"], "kind", c.members["kind"])
+			clear(c.members)
+		case piece == nil && it.kind == kindThought:
+			piece = joined("type", "thinking", "thinking", text, "messageId", it.messageID)
+		case piece == nil:
+			piece = joined("type", "text", "text", text, "messageId", it.messageID)
+		}
+		pieces = append(append(pieces, ','), piece...)
 	}
+	d.flush(r, true)
 	if pieces != nil {
-		out := message("assistant", listed(pieces), t.messageID)
+		out := message("assistant", asArray(pieces), t.messageID)
 		res.Output = &out
 	}
 	res.Cost, res.Currency = t.spent, t.currency
-	d.letGo(r)
 	d.sh.Emit(&otelagent.TurnEnded{Meta: at, TurnResult: res})
-}
-
-// letGo forgets what is held of a run: what calls are updated with from now on is collected anew.
-func (d *Decoder) letGo(r *run) {
-	d.release(&r.held)
-	r.turn.items = nil
-	for _, c := range r.s.calls {
-		if c.run == r {
-			c.rawInput, c.content, c.locations, c.rawOutput = nil, nil, nil, nil
-		}
-	}
-}
-
-// json is the piece as it stands in the reply.
-func (it *item) json() []byte {
-	switch {
-	case it.call != nil:
-		return it.call.item()
-	case it.raw != nil:
-		return it.raw
-	}
-	name := "text"
-	if it.kind == kindThought {
-		name = "thinking"
-	}
-	return joined(str("type", name), str(name, string(it.text)), some("messageId", it.messageID))
+	d.release(&t.held)
+	r.turn = turn{index: t.index + 1}
 }
 
 // answer ends a run with the response to its prompt.
 func (d *Decoder) answer(f *frame, r *run) {
+	result := loose(f.result)
+	if f.err == nil && !result.Has("stopReason") && result.Has("messageId") {
+		// In version 2 the response states only that the agent took the prompt, and does not end the run.
+		d.conn.later = true
+		d.keep(r.s, f.meta, mPrompt+".response", f.result)
+		d.abandon(r)
+		return
+	}
+	defer d.abandon(r) // also where it is not known how it ended
 	res := otelagent.RunResult{Status: spans.RunStatusCompleted}
 	var turn otelagent.TurnResult
-	var result *object.Object
 	if f.err != nil {
+		result = nil
 		e := loose(f.err)
 		res.Status, res.Error, turn.Failed = spans.RunStatusError, e.String("message"), true
 		if code := e.Raw("code"); e.Int("code") != nil {
@@ -267,92 +219,25 @@ func (d *Decoder) answer(f *frame, r *run) {
 			res.Status, turn.Cancelled = spans.RunStatusCancelled, true
 		}
 		turn.Error = res.Error
-	} else if result = need(f.o, f.resultKey); result != nil {
-		turn.StopReason = identifier(result, "stopReason")
+	} else {
+		result = f.answer("stopReason! usage:object")
+		turn.StopReason = result.String("stopReason")
 		res.Usage = d.usage(result.Object("usage"))
 		if res.Word = turn.StopReason; res.Word == "cancelled" {
 			res.Status, turn.Failed, turn.Cancelled = spans.RunStatusCancelled, true, true
 		}
 	}
 	if f.bad() {
-		// How it ended is not known: it stays open, and nothing that comes belongs to it.
-		d.abandon(r)
 		return
 	}
-	at := r.last
-	at.Time, at.Arrived, at.Seq = f.meta.Time, f.meta.Arrived, f.meta.Seq
+	at := r.at(f.meta)
 	for _, p := range d.conn.pending {
-		if p.run == r {
-			d.unanswered(p, at)
+		if p.run == r && p.end != nil {
+			p.end(at)
 		}
 	}
-	if rest := result.Rest(); rest != nil {
-		d.sh.Emit(&otelagent.Other{Meta: at, Type: mPrompt + ".unknown_keys", Body: rest})
-	}
-	if f.err != nil {
-		d.sh.Emit(&otelagent.Other{Meta: at, Type: mPrompt + ".error", Body: f.err})
-	}
+	d.other(at, mPrompt+".unknown_keys", result.Rest())
+	d.other(at, mPrompt+".error", f.err)
 	d.endTurn(r, at, turn)
 	d.sh.Emit(&otelagent.RunEnded{Meta: at, RunResult: res})
-	d.abandon(r)
-}
-
-// abandon forgets a prompt, to which nothing that comes belongs any more.
-func (d *Decoder) abandon(r *run) {
-	d.letGo(r)
-	s := r.s
-	for _, c := range s.compacts {
-		if c.run == r {
-			c.over, c.chunks = true, nil
-		}
-	}
-	for _, t := range s.terms {
-		if t.run == r {
-			t.held = nil
-		}
-	}
-	s.loose = 0
-	s.open = slices.DeleteFunc(s.open, func(x *run) bool { return x == r })
-}
-
-// usage reads the usage of a prompt, which the protocol does not have yet. Its words do not say whether cached and
-// thought tokens are part of input and output, but its total does where it is the sum of one reading only.
-func (d *Decoder) usage(o *object.Object) *otelagent.Usage {
-	if o == nil {
-		return nil
-	}
-	count := func(key string) int64 {
-		if n := o.Count(key); n != nil {
-			return *n
-		}
-		return 0
-	}
-	u := &otelagent.Usage{Input: count("inputTokens"), Output: count("outputTokens"), Reasoning: count("thoughtTokens"),
-		CacheRead: count("cachedReadTokens"), CacheWrite: count("cachedWriteTokens"), Total: count("totalTokens")}
-	// Counts are below 2^63 and their differences do not overflow.
-	cached := u.Total - u.Input - u.Output
-	switch {
-	case cached == 0 && u.CacheRead+u.CacheWrite+u.Reasoning > 0:
-		u.Rule = spans.UsageRuleIncludesCache
-	case cached == u.CacheRead+u.CacheWrite && cached > 0:
-		u.Rule = spans.UsageRuleExcludesCache
-	case cached == u.CacheRead+u.CacheWrite+u.Reasoning && cached > 0:
-		u.Rule = spans.UsageRuleExcludesCacheAndReasoning
-	case d.sh.Settings.Rule != "":
-		u.Rule = d.sh.Settings.Rule
-	default:
-		u.Rule = spans.UsageRuleIncludesCache
-	}
-	return u
-}
-
-// between returns the time from one event to another, zero when it is not known.
-func between(from, to otelagent.Meta) time.Duration {
-	switch {
-	case !from.Time.IsZero() && !to.Time.IsZero():
-		return max(to.Time.Sub(from.Time), 0)
-	case from.Time.IsZero() && to.Time.IsZero() && !from.Arrived.IsZero() && !to.Arrived.IsZero():
-		return max(to.Arrived.Sub(from.Arrived), 0)
-	}
-	return 0
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
@@ -12,162 +13,125 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Statuses of tool calls, and outcomes of permission requests.
-const (
-	statusPending    = "pending"
-	statusInProgress = "in_progress"
-	statusCompleted  = "completed"
-	statusFailed     = "failed"
-	outcomeSelected  = "selected"
-	outcomeCancelled = "cancelled"
+var (
+	kinds = []string{"read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"}
+	// callMembers are the members of an update that a call keeps.
+	callMembers = []string{"title", "name", "kind", "content", "locations", "rawInput", "rawOutput"}
 )
 
-var kinds = []string{"read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"}
-
-// call is one tool call, or an update of one.
+// call is one tool call.
 type call struct {
-	id, title, name, kind, status           string
-	rawInput, content, locations, rawOutput []byte
-	more                                    []byte // of an update: the members that are not read, as an object
-
+	id string
+	// The name that it goes by. Its title is free text of a model, which is content and never a name.
+	name    string
+	status  string
+	members map[string][]byte // callMembers by the last updates, until the turn ends
 	run     *run
 	first   otelagent.Meta // of its first update
-	started bool           // its start was handed out
+	started bool           // its start was emitted
 	ended   bool
 	option  string // kind of the permission option chosen last, cancelled when the request was
 }
 
-// toolName is the name that a call goes by. Its title is free text of a model, which is content and never a name.
-func (c *call) toolName() string {
-	switch {
-	case c.name != "":
-		return c.name
-	case slices.Contains(kinds, c.kind):
-		return c.kind
-	default:
-		return "other"
-	}
+// text returns a member that is a string.
+func (c *call) text(key string) string {
+	s, _ := rawjson.String(c.members[key])
+	return s
 }
 
-// item is the call as a piece of a reply.
-func (c *call) item() []byte {
-	return joined(str("type", "toolCall"), str("id", c.id), str("name", c.toolName()),
-		part{"arguments", c.rawInput}, some("title", c.title), some("kind", c.kind))
-}
-
-// result is the end of a call: its content, raw output and locations by the last updates.
-func (c *call) result() []byte {
-	return joined(part{"content", c.content}, part{"rawOutput", c.rawOutput}, part{"locations", c.locations})
-}
-
-func readCall(o *object.Object) (u call) {
-	u.id, u.title, u.name = identifier(o, "toolCallId"), o.String("title"), o.String("name")
-	u.kind, u.status = o.String("kind"), o.String("status")
-	u.content, u.locations = array(o, "content"), array(o, "locations")
-	u.rawInput, u.rawOutput = o.Raw("rawInput"), o.Raw("rawOutput")
-	u.more = o.Rest()
-	return u
-}
-
-// merge takes an update. What it does not have stays; lists replace.
-func (d *Decoder) merge(c *call, u call) {
-	c.title, c.name = cmp.Or(u.title, c.title), cmp.Or(u.name, c.name)
-	c.kind, c.status = cmp.Or(u.kind, c.kind), cmp.Or(u.status, c.status)
-	replace := func(to *[]byte, raw []byte) {
-		if raw != nil && d.hold(&c.run.held, len(raw)-len(*to)) {
-			*to = bytes.Clone(raw)
-		}
-	}
-	replace(&c.rawInput, u.rawInput)
-	replace(&c.content, u.content)
-	replace(&c.locations, u.locations)
-	replace(&c.rawOutput, u.rawOutput)
-}
-
-// meet returns the call of that id, which begins in the open prompt when it was not met before.
+// meet returns the call of that id, which begins in the open prompt when it was not met before; nil when no prompt
+// is open.
 func (d *Decoder) meet(r *run, at otelagent.Meta, id string) *call {
-	s := r.s
-	for _, c := range slices.Backward(s.calls) {
-		if c.id == id {
-			return c
-		}
+	if r == nil {
+		return nil
 	}
-	if len(s.calls) == maxCalls {
-		d.start(s.calls[0])
-		s.calls = slices.Delete(s.calls, 0, 1)
+	if c := r.calls[id]; c != nil {
+		return c
 	}
-	c := &call{id: id, status: statusPending, run: r, first: r.at(at)}
-	s.calls = append(s.calls, c)
-	r.cut()
-	t := &r.turn
-	t.open++
-	if len(t.items) < maxItems {
-		t.items = append(t.items, item{call: c})
-	} else if !t.cut {
-		d.cutShort(r, c.first)
-	}
+	c := &call{id: id, status: "pending", members: map[string][]byte{}, run: r, first: r.at(at)}
+	d.hold(&r.held, entry+len(id))
+	r.calls[id] = c
+	r.turn.items = append(r.turn.items, item{call: c})
+	r.turn.open++
 	return c
 }
 
-// start hands out the start of a call, when it is no longer only pending: arguments may come in pieces until then.
+// merge takes an update of a call that has not ended. Members that it lacks stay, and the others replace. Terminals
+// that its content names are of the call.
+func (d *Decoder) merge(c *call, update *object.Object) {
+	for key, value := range update.All() {
+		if slices.Contains(callMembers, key) && update.Has(key) {
+			d.hold(&c.run.turn.held, len(value)-len(c.members[key]))
+			c.members[key] = bytes.Clone(value)
+		}
+	}
+	if c.name = c.text("name"); c.name == "" {
+		if c.name = c.text("kind"); !slices.Contains(kinds, c.name) {
+			c.name = "other"
+		}
+	}
+	c.status = cmp.Or(update.String("status"), c.status)
+	for _, o := range elements(update.Raw("content")) {
+		t := c.run.terms[o.String("terminalId")]
+		if o.String("type") == "terminal" && t != nil && !t.settled {
+			t.call, t.settled = c, true
+			d.flush(c.run, false)
+		}
+	}
+}
+
+// start emits the start of a call, when it is no longer only pending: arguments may come in pieces until then.
 func (d *Decoder) start(c *call) {
 	if c.started {
 		return
 	}
 	c.started = true
-	t := &c.run.turn
-	if t.ended > 0 && !t.serial {
+	if t := &c.run.turn; t.ended > 0 && !t.serial {
 		t.serial = true
-		d.sh.Emit(&otelagent.Other{Meta: c.first, Type: "acp.model_calls_unknown",
-			Body: []byte(`{"because":"a tool call after another had ended, without a reply between them"}`)})
+		d.other(c.first, "acp.model_calls_unknown",
+			[]byte(`{"because":"a tool call after another had ended, without a reply between them"}`))
 	}
-	info := otelagent.ToolCall{ID: c.id, Name: c.toolName(), Args: c.rawInput}
+	info := otelagent.ToolCall{ID: c.id, Name: c.name, Args: c.members["rawInput"]}
 	d.sh.Emit(&otelagent.ToolStarted{Meta: c.first, ToolCall: info})
 }
 
-// toolUpdate takes tool_call and tool_call_update.
-func (d *Decoder) toolUpdate(r *run, at otelagent.Meta, typ string, u call, raw []byte) {
-	c := d.meet(r, at, u.id)
-	m := r.at(at)
-	if c.run != r || c.ended {
-		d.progress(c, m, typ, raw)
-		return
+// toolUpdate takes tool_call and tool_call_update. It reports false without an open prompt.
+func (d *Decoder) toolUpdate(f *frame, r *run, typ string, o *object.Object, raw []byte) bool {
+	c, more := d.meet(r, f.meta, o.String("toolCallId")), o.Rest()
+	if c == nil {
+		return false
 	}
-	d.merge(c, u)
-	terminals := d.link(c, raw)
-	if c.status != statusPending || terminals {
+	m := r.at(f.meta)
+	if c.ended {
+		d.progress(c, m, typ, raw)
+		return true
+	}
+	if d.merge(c, o); c.status != "pending" {
 		d.start(c)
 	}
-	if terminals {
-		d.settleTerminals(r.s, false)
-	}
-	over := c.status == statusCompleted || c.status == statusFailed
-	switch {
-	case over || c.first.Seq == at.Seq || !c.started:
-		d.moreOf(c, m, typ, u)
-	case u.status == statusPending || u.status == statusInProgress:
+	over := c.status == "completed" || c.status == "failed"
+	switch now := o.String("status"); {
+	case over || c.first.Seq == m.Seq || !c.started:
+		d.progress(c, m, typ+".unknown_keys", more)
+	case now == "pending" || now == "in_progress":
 		// The type has the status, so that the time at which execution began is known also where no content is captured.
-		d.progress(c, m, typ+"."+u.status, raw)
+		d.progress(c, m, typ+"."+now, raw)
 	default:
 		d.progress(c, m, typ, raw)
 	}
 	if over {
 		d.end(c, m)
 	}
+	return true
 }
 
+// progress records what happens during a call; nothing when body is nil.
 func (d *Decoder) progress(c *call, m otelagent.Meta, typ string, body []byte) {
-	d.sh.Emit(&otelagent.ToolProgressed{Meta: m, CallID: c.id, Name: c.toolName(), Type: typ, Body: body})
-}
-
-// moreOf keeps the members of an update that are not read.
-func (d *Decoder) moreOf(c *call, m otelagent.Meta, typ string, u call) {
-	switch typ += ".unknown_keys"; {
-	case u.more == nil:
-	case c.started:
-		d.progress(c, m, typ, u.more)
-	default:
-		d.sh.Emit(&otelagent.Other{Meta: m, Type: typ, Body: u.more})
+	switch {
+	case !c.started:
+		d.other(m, typ, body)
+	case body != nil:
+		d.sh.Emit(&otelagent.ToolProgressed{Meta: m, CallID: c.id, Name: c.name, Type: typ, Body: body})
 	}
 }
 
@@ -175,84 +139,39 @@ func (d *Decoder) end(c *call, m otelagent.Meta) {
 	c.ended = true
 	c.run.turn.open--
 	c.run.turn.ended++
-	res := otelagent.ToolResult{Outcome: spans.OutcomeOK, Result: c.result()}
-	if c.status == statusFailed {
-		res.Error = c.errorText()
+	res := otelagent.ToolResult{Outcome: spans.OutcomeOK, Result: joined("content", c.members["content"],
+		"rawOutput", c.members["rawOutput"], "locations", c.members["locations"])}
+	if c.status == "failed" {
+		var texts []string // of the content, else the raw output if that is a text
+		for _, o := range elements(c.members["content"]) {
+			if s := o.Object("content").String("text"); o.String("type") == "content" && s != "" {
+				texts = append(texts, s)
+			}
+		}
+		res.Error = cmp.Or(strings.Join(texts, "\n"), c.text("rawOutput"))
 		switch c.option {
 		case "reject_once", "reject_always":
 			res.Outcome = spans.OutcomeDenied
-		case outcomeCancelled:
+		case "cancelled":
 			res.Outcome = spans.OutcomeCancelled
 		default:
 			res.Outcome = spans.OutcomeError
 		}
 	}
-	d.sh.Emit(&otelagent.ToolEnded{Meta: m, CallID: c.id, Name: c.toolName(), ToolResult: res})
+	d.sh.Emit(&otelagent.ToolEnded{Meta: m, CallID: c.id, Name: c.name, ToolResult: res})
 }
 
-// errorText is what a failed call says: the texts of its content, else its raw output if that is a text.
-func (c *call) errorText() string {
-	var texts []string
-	for _, item := range loose(c.result()).Objects("content") {
-		if s := item.Object("content").String("text"); item.String("type") == "content" && s != "" {
-			texts = append(texts, s)
-		}
-	}
-	if texts == nil {
-		text, _ := rawjson.String(c.rawOutput)
-		return text
-	}
-	return strings.Join(texts, "\n")
-}
-
-// inProgress returns the only call of the run that is being executed, nil when there is none or more than one.
+// inProgress returns the only call of the run that is executed now, nil when there is none or more than one.
 func (r *run) inProgress() (only *call) {
-	for _, c := range r.s.calls {
-		if c.run != r || c.status != statusInProgress || c.ended {
-			continue
+	for _, it := range r.turn.items {
+		if c := it.call; c != nil && !c.ended && c.status == "in_progress" {
+			if only != nil {
+				return nil
+			}
+			only = c
 		}
-		if only != nil {
-			return nil
-		}
-		only = c
 	}
 	return only
-}
-
-// askPermission takes session/request_permission.
-func (d *Decoder) askPermission(f *frame, p *pending, s *session) {
-	f.o.Require("id")
-	toolCall := need(f.in, "toolCall")
-	f.in.Require("options")
-	options := array(f.in, "options")
-	u := readCall(toolCall)
-	if f.bad() {
-		return
-	}
-	r := s.prompt()
-	if r == nil {
-		d.keep(s, f.meta, f.method, f.params)
-		return
-	}
-	p.run = r
-	if d.hold(&p.held, len(options)) {
-		p.params = bytes.Clone(options)
-	}
-	c := d.meet(r, f.meta, u.id)
-	if c.run == r && !c.ended {
-		d.merge(c, u)
-		d.link(c, f.in.Raw("toolCall"))
-		d.start(c)
-	}
-	p.call = c
-	m := r.at(f.meta)
-	d.sh.Emit(&otelagent.PermissionAsked{Meta: m, PermissionEvaluation: otelagent.PermissionEvaluation{
-		Tool: c.toolName(), CallID: c.id, Action: spans.ActionAsk, Options: p.params,
-	}})
-	d.moreOf(c, m, mPermission+".toolCall", u)
-	if rest := f.in.Rest(); rest != nil {
-		d.sh.Emit(&otelagent.Other{Meta: m, Type: mPermission + ".unknown_keys", Body: rest})
-	}
 }
 
 // decisions are the actions and sources of permission options by their kind.
@@ -263,189 +182,141 @@ var decisions = map[string]otelagent.PermissionEvaluation{
 	"reject_always": {Action: spans.ActionDeny, Source: spans.PermissionSourceSession},
 }
 
-// permitted takes the response to session/request_permission.
-func (d *Decoder) permitted(f *frame, p *pending) {
-	e := otelagent.PermissionEvaluation{Action: spans.ActionAsk}
-	var result *object.Object
-	outcome, option := "error", ""
-	if f.err != nil {
-		e.Reason = loose(f.err).String("message")
-	} else if result = need(f.o, f.resultKey); result != nil {
-		o := need(result, "outcome")
-		if outcome = identifier(o, "outcome"); outcome == outcomeSelected {
-			option = identifier(o, "optionId")
-		}
-	}
-	if f.bad() {
+// permission takes session/request_permission.
+func (d *Decoder) permission(f *frame, p *pending) {
+	options, toolCall := f.in.Raw("options"), f.in.Object("toolCall")
+	if check(toolCall, callShape); f.bad() {
 		return
 	}
-	kind := outcome
-	for _, o := range loose(joined(part{"options", p.params})).Objects("options") {
-		if option != "" && o.String("optionId") == option {
-			if kind = o.String("kind"); decisions[kind].Action != "" {
-				e = decisions[kind]
+	r := p.s.prompt()
+	c, more := d.meet(r, f.meta, toolCall.String("toolCallId")), toolCall.Rest()
+	if c == nil {
+		d.keep(p.s, f.meta, f.method, f.params)
+		return
+	}
+	if !c.ended {
+		d.merge(c, toolCall)
+		d.start(c)
+	}
+	e := otelagent.PermissionEvaluation{CallID: c.id, Tool: c.name, Action: spans.ActionAsk, Options: bytes.Clone(options)}
+	d.hold(&p.held, len(options))
+	d.sh.Emit(&otelagent.PermissionAsked{Meta: r.at(f.meta), PermissionEvaluation: e})
+	d.progress(c, r.last, mPermission+".toolCall.unknown_keys", more)
+	d.other(r.last, mPermission+".unknown_keys", f.in.Rest())
+	p.run = r
+	p.end = func(at otelagent.Meta) {
+		e.Tool, e.Wait = c.name, elapsed(p.at, at)
+		d.sh.Emit(&otelagent.PermissionEvaluated{Meta: r.at(at), PermissionEvaluation: e})
+	}
+	p.then = func(f *frame) {
+		var result *object.Object
+		if e.Outcome = "error"; f.err != nil {
+			e.Reason = loose(f.err).String("message")
+		} else {
+			result = f.answer("outcome:object!")
+			o := result.Object("outcome")
+			if check(o, "outcome!"); string(o.Raw("outcome")) == `"selected"` {
+				check(o, "optionId!")
 			}
-			break
+			if f.bad() {
+				return
+			}
+			if e.Outcome = o.String("outcome"); e.Outcome == "selected" {
+				e.Option = o.String("optionId")
+			}
 		}
+		c.option = e.Outcome
+		for _, o := range elements(e.Options) {
+			if e.Option != "" && o.String("optionId") == e.Option {
+				c.option = o.String("kind")
+				e.Action, e.Source = cmp.Or(decisions[c.option].Action, e.Action), decisions[c.option].Source
+				break
+			}
+		}
+		p.end(f.meta)
+		d.other(r.last, mPermission+".unknown_keys", result.Rest())
 	}
-	p.call.option, e.Outcome, e.Option = kind, outcome, option
-	m := p.run.last
-	m.Time, m.Arrived, m.Seq = f.meta.Time, f.meta.Arrived, f.meta.Seq
-	d.permission(p, p.run.at(m), e)
-	if rest := result.Rest(); rest != nil {
-		d.sh.Emit(&otelagent.Other{Meta: m, Type: mPermission + ".unknown_keys", Body: rest})
+}
+
+// elapsed returns the time from one event to another, zero when it is not known.
+func elapsed(from, to otelagent.Meta) time.Duration {
+	a, b := from.Time, to.Time
+	if a.IsZero() && b.IsZero() {
+		a, b = from.Arrived, to.Arrived
 	}
-}
-
-// permission hands out the end of a permission request at m.
-func (d *Decoder) permission(p *pending, m otelagent.Meta, e otelagent.PermissionEvaluation) {
-	e.Tool, e.CallID, e.Options, e.Wait = p.call.toolName(), p.call.id, p.params, between(p.at, m)
-	d.sh.Emit(&otelagent.PermissionEvaluated{Meta: m, PermissionEvaluation: e})
-}
-
-// unanswered takes a request that no response is expected for any more.
-func (d *Decoder) unanswered(p *pending, at otelagent.Meta) {
-	if p.method == mPermission && p.call != nil && p.run.isOpen() {
-		d.permission(p, p.run.at(at), otelagent.PermissionEvaluation{Action: spans.ActionAsk})
+	if a.IsZero() || b.IsZero() {
+		return 0
 	}
-	d.release(&p.held)
+	return max(b.Sub(a), 0)
 }
 
-// An agent asks its client for files and terminals while a tool call is executed. Request and response are kept with
-// their times on the tool call that they are certainly part of, else on the turn.
-
-// terminal is a terminal of a session.
-type terminal struct {
-	id   string // empty until it is created
-	call *call  // that it is part of, nil while that is not known
-	only *call  // the one call that was in progress when the terminal was asked for
-	run  *run
-	held []work // what is not emitted yet, because the call is not known
-	gone bool
-}
-
-// work is one request of an agent, or the response to it.
+// work is one request of an agent for a file or a terminal, or the response to it.
 type work struct {
-	at   otelagent.Meta
-	typ  string
-	body []byte
+	at    otelagent.Meta
+	typ   string
+	body  []byte
+	owner *owner
 }
 
-func workBody(f *frame) []byte {
-	return joined(part{"id", []byte(f.id)}, part{"params", f.params}, part{"result", f.result}, part{"error", f.err})
+// owner is the tool call that asks for a file or a terminal.
+type owner struct {
+	call    *call // the only one in progress at the request, unless the content of another names the terminal
+	settled bool  // it does not change any more
 }
 
-// terminal returns the terminal of that id, the last of several; nil when none is known.
-func (s *session) terminal(id string) *terminal {
-	for _, t := range slices.Backward(s.terms) {
-		if t.id == id && id != "" {
-			return t
+// work takes a request for a file or a terminal, which an agent sends while it executes a tool call. Request and
+// response are recorded with their times on the tool call that they are certainly part of, else on the turn.
+func (d *Decoder) work(f *frame, p *pending) {
+	var o *owner
+	r := p.s.prompt()
+	if r != nil {
+		if o = r.terms[f.in.String("terminalId")]; o == nil {
+			o = &owner{call: r.inProgress(), settled: p.method != mTermCreate}
 		}
 	}
-	return nil
-}
-
-// work takes a request about files or terminals.
-func (d *Decoder) work(f *frame, p *pending, s *session) {
-	key := methods[f.method].work
-	f.in.Require(key)
-	if name := f.in.String(key); key == "terminalId" {
-		p.term = s.terminal(name)
-	}
-	if f.bad() {
-		return
-	}
-	r := s.prompt()
-	if p.run = r; r == nil {
-		d.keep(s, f.meta, f.method, workBody(f))
-		return
-	}
-	r.cut()
-	if f.method == mTermCreate {
-		p.term = &terminal{run: r, only: r.inProgress()}
-		if len(s.terms) == maxCalls {
-			d.settle(s.terms[0])
-			s.terms = slices.Delete(s.terms, 0, 1)
-		}
-		s.terms = append(s.terms, p.term)
-	}
-	if p.term == nil {
-		p.call = r.inProgress()
-	}
-	d.worked(p, work{r.at(f.meta), f.method, workBody(f)})
-}
-
-// workDone takes the response to a request about files or terminals.
-func (d *Decoder) workDone(f *frame, p *pending) {
-	typ := p.method + ".response"
-	if p.run == nil || !p.run.isOpen() {
-		d.keep(p.s, f.meta, typ, workBody(f))
-		return
-	}
-	p.run.cut()
-	t := p.term
-	if p.method == mTermCreate {
-		t.id = loose(f.result).String("terminalId")
-	}
-	d.worked(p, work{p.run.at(f.meta), typ, workBody(f)})
-	if t != nil && (p.method == mTermRelease || t.id == "") {
-		t.gone = true
-	}
-}
-
-// worked emits work, or holds it until the call of its terminal is known.
-func (d *Decoder) worked(p *pending, w work) {
-	t, c := p.term, p.call
-	if t != nil {
-		waits := t.call == nil && t.run == p.run && slices.Contains(p.run.s.terms, t)
-		if waits && len(t.held) < maxCalls && d.hold(&t.run.held, len(w.body)) {
-			t.held = append(t.held, w)
+	record := func(f *frame, typ string) {
+		body := joined("id", []byte(f.id), "params", f.params, "result", f.result, "error", f.err)
+		if r == nil || r.over {
+			d.keep(p.s, f.meta, typ, body)
 			return
 		}
-		c = t.call
+		r.cut()
+		w := work{r.at(f.meta), typ, body, o}
+		if o.settled {
+			d.worked(w)
+			return
+		}
+		d.hold(&r.turn.held, entry+len(body))
+		r.turn.waiting = append(r.turn.waiting, w)
 	}
-	d.emitWork(c, p.run, w)
+	record(f, p.method)
+	p.then = func(f *frame) {
+		id := loose(f.result).String("terminalId")
+		if p.method == mTermCreate && id != "" && r != nil && !r.over {
+			d.hold(&r.held, entry+len(id))
+			r.terms[id] = o
+		}
+		record(f, p.method+".response")
+	}
 }
 
-func (d *Decoder) emitWork(c *call, r *run, w work) {
-	if c == nil || c.run != r {
-		d.sh.Emit(&otelagent.Other{Meta: w.at, Type: w.typ, Body: w.body})
-		return
+// worked records work.
+func (d *Decoder) worked(w work) {
+	if c := w.owner.call; c != nil {
+		d.start(c)
+		d.progress(c, w.at, w.typ, w.body)
+	} else {
+		d.other(w.at, w.typ, w.body)
 	}
-	d.start(c)
-	d.progress(c, w.at, w.typ, w.body)
 }
 
-// link takes the terminals that the content of an update of a call names, and reports whether it names any that was not
-// known to be of it.
-func (d *Decoder) link(c *call, update []byte) (linked bool) {
-	if !bytes.Contains(update, []byte("terminalId")) {
+// flush records the work of owners that are settled, and with all, at the end of a turn, the rest.
+func (d *Decoder) flush(r *run, all bool) {
+	r.turn.waiting = slices.DeleteFunc(r.turn.waiting, func(w work) bool {
+		if all || w.owner.settled {
+			d.worked(w)
+			return true
+		}
 		return false
-	}
-	for _, o := range loose(update).Objects("content") {
-		t := c.run.s.terminal(o.String("terminalId"))
-		if o.String("type") == "terminal" && t != nil && t.call == nil {
-			t.call = c
-			linked = true
-		}
-	}
-	return linked
-}
-
-// settleTerminals emits what was held for terminals whose call is known now, and with all, at the end of a turn, for
-// every one.
-func (d *Decoder) settleTerminals(s *session, all bool) {
-	for _, t := range s.terms {
-		if all || t.call != nil {
-			d.settle(t)
-		}
-	}
-	s.terms = slices.DeleteFunc(s.terms, func(t *terminal) bool { return t.gone && t.held == nil })
-}
-
-func (d *Decoder) settle(t *terminal) {
-	for _, w := range t.held {
-		d.emitWork(cmp.Or(t.call, t.only), t.run, w)
-	}
-	t.held = nil
+	})
 }

@@ -1,190 +1,137 @@
 package acp
 
 import (
-	"bytes"
-	"slices"
+	"cmp"
 
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
 
+const callShape = "toolCallId! title name kind status content:array locations:array rawInput:any rawOutput:any"
+
+// updates are the shapes of the updates that the package reads.
+var updates = map[string]string{
+	kindText:                    "content:object! messageId",
+	kindThought:                 "content:object! messageId",
+	"tool_call":                 callShape,
+	"tool_call_update":          callShape,
+	"usage_update":              "used:count size:count cost:object",
+	"compaction_update":         "compactionId! status! summary:array error",
+	"compaction_summary_chunk":  "compactionId! content:object!",
+	"session_info_update":       "title updatedAt",
+	"current_mode_update":       "currentModeId!",
+	"config_option_update":      "configOptions:array!",
+	"available_commands_update": "availableCommands:array!",
+}
+
 // update takes session/update.
-func (d *Decoder) update(f *frame, s *session) {
-	raw, o := f.in.Raw("update"), need(f.in, "update")
-	typ := identifier(o, "sessionUpdate")
-	if f.bad() {
+func (d *Decoder) update(f *frame, p *pending) {
+	s, raw, o := p.s, f.in.Raw("update"), f.in.Object("update")
+	check(o, "sessionUpdate!")
+	typ := o.String("sessionUpdate")
+	if check(o, updates[typ]); f.bad() {
 		return
 	}
-	d.keepRest(s, f.meta, mUpdate, f.in)
-	if d.statement(f, s, typ, o) {
+	d.keep(s, f.meta, mUpdate+".unknown_keys", f.in.Rest())
+	var facts []otelagent.Fact
+	switch typ {
+	case "session_info_update":
+		facts = []otelagent.Fact{fact("title", o.Spelled("title")), fact("updated_at", o.Spelled("updatedAt"))}
+	case "current_mode_update":
+		s.mode = o.String("currentModeId")
+		facts = []otelagent.Fact{fact("mode", o.Raw("currentModeId"))}
+	case "config_option_update":
+		s.options(raw)
+		facts = []otelagent.Fact{fact("config_options", o.Raw("configOptions"))}
+	case "available_commands_update":
+		facts = []otelagent.Fact{fact("available_commands", o.Raw("availableCommands"))}
+	}
+	if facts != nil { // what is true of the session from now on, whether a prompt is open or not
+		d.state(s, f.meta, facts...)
+		d.keep(s, f.meta, typ+".unknown_keys", o.Rest())
 		return
 	}
-	if s.loads > 0 {
+	if s.loading {
 		if typ == "usage_update" && s.cost == (money{}) { // what was spent before
-			s.spent(readMoney(o))
+			s.spent(o)
 		}
-		d.replayed(s, raw)
+		s.updates++
+		s.history = append(append(s.history, ','), raw...)
+		d.held += len(raw) + 1
 		return
 	}
-	r := s.prompt()
-	if r != nil && !slices.Contains([]string{kindText, kindThought, "tool_call", "tool_call_update"}, typ) {
-		r.cut()
-	}
-	taken := false
+	r, taken := s.prompt(), false
 	switch typ {
 	case kindText, kindThought:
-		need(o, "content")
-		content := o.Raw("content")
-		v := voice{typ, o.String("messageId")}
-		if taken = r != nil; taken && !f.bad() {
-			d.chunk(r, f.meta, v, loose(content), content)
+		if taken = r != nil; taken {
+			d.chunk(r, f.meta, voice{typ, o.String("messageId")}, o.Raw("content"))
 			if o.Rest() != nil {
 				d.sh.Stats.IgnoredKeys++
 			}
 		}
 	case "tool_call", "tool_call_update":
-		u := readCall(o)
-		if taken = r != nil; taken && !f.bad() {
-			d.toolUpdate(r, f.meta, typ, u, raw)
-		}
-	case "usage_update":
-		d.usageUpdate(f, s, r, o)
-	case "compaction_update":
-		taken = d.compaction(f, s, o, raw)
-	case "compaction_summary_chunk":
-		id := identifier(o, "compactionId")
-		need(o, "content")
-		content := o.Raw("content")
-		c := s.compacting(id)
-		if taken = c != nil && !c.over && !f.bad() && d.hold(&c.run.held, len(content)+1); taken {
-			c.chunks = append(c.chunks, bytes.Clone(content))
-		}
+		taken = d.toolUpdate(f, r, typ, o, raw)
+	default:
+		taken = d.between(f, s, typ, o, raw)
 	}
-	if !taken && !f.bad() {
+	if !taken {
 		d.keep(s, f.meta, typ, raw)
 	}
 }
 
-// statement takes updates that say what is true of the session from now on, whether a prompt is open or not. It reports
-// whether typ is one.
-func (d *Decoder) statement(f *frame, s *session, typ string, o *object.Object) bool {
-	var facts []otelagent.Fact
+// between takes an update that is no part of the reply. It reports false for one that the caller keeps.
+func (d *Decoder) between(f *frame, s *session, typ string, o *object.Object, raw []byte) bool {
+	r := s.prompt()
+	if r != nil {
+		r.cut()
+	}
 	switch typ {
-	case "session_info_update":
-		o.String("title")
-		o.String("updatedAt")
-		if title := o.Spelled("title"); title != nil {
-			facts = append(facts, fact("title", title))
+	case "usage_update":
+		if used := o.Count("used"); used != nil {
+			s.used = *used
 		}
-		if updated := o.Spelled("updatedAt"); updated != nil {
-			facts = append(facts, fact("updated_at", updated))
+		if more, ok := s.spent(o); ok && r != nil {
+			t := &r.turn
+			if t.spent != nil && t.currency == s.cost.currency {
+				more += *t.spent
+			}
+			t.spent, t.currency = &more, s.cost.currency
 		}
-	case "current_mode_update":
-		mode := identifier(o, "currentModeId")
-		if mode != "" {
-			s.mode = mode
+	case "compaction_update":
+		return d.compact(f, s, o, raw)
+	case "compaction_summary_chunk":
+		content, c := o.Raw("content"), s.compactions[o.String("compactionId")]
+		if c != nil && !c.over {
+			d.hold(&c.run.turn.held, len(content)+1)
+			c.summary = append(append(c.summary, ','), content...)
+			return true
 		}
-		facts = append(facts, fact("mode", quoted(mode)))
-	case "config_option_update":
-		o.Require("configOptions")
-		facts = append(facts, fact("config_options", array(o, "configOptions")))
-		s.options(loose(f.in.Raw("update")))
-	case "available_commands_update":
-		o.Require("availableCommands")
-		facts = append(facts, fact("available_commands", array(o, "availableCommands")))
-	default:
-		return false
 	}
-	if !f.bad() {
-		o.Use("sessionUpdate")
-		d.state(s, f.meta, facts...)
-		d.keepRest(s, f.meta, typ, o)
-	}
-	return true
+	return false
 }
 
-// usageUpdate takes the size of the context and the cost so far.
-func (d *Decoder) usageUpdate(f *frame, s *session, r *run, o *object.Object) {
-	used := o.Count("used")
-	o.Count("size")
-	o.Object("cost")
-	if f.bad() {
-		return
-	}
-	if used != nil {
-		s.used = *used
-	}
-	if more, ok := s.spent(readMoney(o)); ok && r != nil {
-		t := &r.turn
-		if t.spent != nil && t.currency == s.cost.currency {
-			more += *t.spent
-		}
-		t.spent, t.currency = &more, s.cost.currency
-	}
-}
-
-// readMoney reads the cost in an update. One without amount or currency is not known.
-func readMoney(update *object.Object) money {
-	o := loose(update.Raw("cost"))
-	currency, amount := o.String("currency"), o.Float("amount")
-	if amount == nil || currency == "" || *amount < 0 {
-		return money{}
-	}
-	return money{amount: *amount, currency: currency}
-}
-
-// spent takes a cost that counts from the beginning of the session, and returns what was spent since the last one, if
-// that is known.
-func (s *session) spent(now money) (more float64, ok bool) {
-	if now.currency == "" {
-		return 0, false
-	}
-	last := s.cost
-	s.cost = now
-	switch {
-	case last.zero:
-		return now.amount, true
-	case last.currency == now.currency && now.amount >= last.amount:
-		return now.amount - last.amount, true
-	}
-	return 0, false // the first one of a session that began before, or another way of counting
-}
-
-// compacting is a compaction of a run.
-type compacting struct {
-	id      string
+// compaction is a compaction of a run.
+type compaction struct {
 	run     *run
-	chunks  [][]byte // of its summary
+	summary []byte // its chunks, each after a comma
 	started bool
-	over    bool // it has ended, or its run has
+	over    bool
 }
 
-// compacting returns the compaction of that id; nil when none is known.
-func (s *session) compacting(id string) *compacting {
-	for _, c := range slices.Backward(s.compacts) {
-		if c.id == id {
-			return c
-		}
-	}
-	return nil
-}
-
-// compaction takes compaction_update. It reports whether the update is emitted: one of an unknown status, or of a
-// compaction that is over, is kept as it is.
-func (d *Decoder) compaction(f *frame, s *session, o *object.Object, raw []byte) bool {
-	id, status := identifier(o, "compactionId"), identifier(o, "status")
-	summary, reason := array(o, "summary"), o.String("error")
-	if f.bad() {
-		return true
-	}
-	c := s.compacting(id)
-	begins := status == "in_progress"
-	if c != nil && (begins || c.over) || !begins && status != "completed" && status != "failed" && status != "cancelled" {
+// compact takes compaction_update. It reports false for one of an unknown status or of a compaction that is over, which
+// the caller keeps as it is.
+func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bool {
+	id, status := o.String("compactionId"), o.String("status")
+	summary, reason := o.Raw("summary"), o.String("error")
+	c, begins := s.compactions[id], status == "in_progress"
+	switch {
+	case !begins && status != "completed" && status != "failed" && status != "cancelled":
 		return false
-	}
-	if c == nil {
-		c = d.compacts(s, f.meta, id)
+	case c == nil:
+		c = d.beginCompaction(s, f.meta, id)
+	case begins || c.over:
+		return false
 	}
 	r := c.run
 	m := r.at(f.meta)
@@ -192,58 +139,44 @@ func (d *Decoder) compaction(f *frame, s *session, o *object.Object, raw []byte)
 	if begins {
 		c.started = true
 		d.sh.Emit(&otelagent.CompactionStarted{Meta: m, Compaction: before})
-		d.sh.Emit(&otelagent.Other{Meta: m, Type: "compaction_update", Body: raw})
+		d.other(m, "compaction_update", raw)
 		return true
 	}
 	if summary == nil {
-		summary = listed(c.chunks)
+		summary = asArray(c.summary)
 	}
 	applied := status == "completed"
 	res := otelagent.CompactionResult{MessagesBefore: -1, MessagesAfter: -1, InputTokens: -1, OutputTokens: -1,
 		MessagesSummarized: -1, TokensGone: -1, Runs: -1, Applied: &applied, Reason: reason, Summary: summary}
-	if !c.started {
+	// Its id, the status at its end, and what is not read: in the compaction that goes on, or after one that came whole.
+	o.Keep("compactionId", "status")
+	if c.started {
+		d.other(m, "compaction_update."+status, o.Rest())
+	} else {
 		res.InputTokens = s.used
 	}
-	// Its id, the status at its end, and what is not read: in the compaction that goes on, or behind one that came whole.
-	o.Keep("compactionId", "status")
-	o.Use("sessionUpdate")
-	events := []otelagent.Event{
-		&otelagent.Other{Meta: m, Type: "compaction_update." + status, Body: o.Rest()},
-		&otelagent.CompactionEnded{Meta: m, Compaction: before, CompactionResult: res},
-	}
+	d.sh.Emit(&otelagent.CompactionEnded{Meta: m, Compaction: before, CompactionResult: res})
 	if !c.started {
-		slices.Reverse(events)
+		d.other(m, "compaction_update."+status, o.Rest())
 	}
-	for _, ev := range events {
-		d.sh.Emit(ev)
-	}
-	c.over, c.chunks = true, nil
-	if r == s.between {
+	if c.over, c.summary = true, nil; r == s.between {
 		end := otelagent.RunResult{Status: spans.RunStatusCompleted, Word: status}
 		d.sh.Emit(&otelagent.RunEnded{Meta: m, RunResult: end})
 		d.abandon(r)
-		s.between = nil
 	}
 	return true
 }
 
-// compacts begins a compaction in the open prompt. One between two prompts is a run of its own, which only compacts.
-func (d *Decoder) compacts(s *session, at otelagent.Meta, id string) *compacting {
-	r := s.prompt()
-	if r == nil {
-		r = s.between
-	}
+// beginCompaction begins a compaction in the open prompt. One between two prompts is a run of its own, which only
+// compacts.
+func (d *Decoder) beginCompaction(s *session, at otelagent.Meta, id string) *compaction {
+	r := cmp.Or(s.prompt(), s.between)
 	if r == nil {
 		r = &run{id: "compaction-" + id, s: s}
 		s.between = r
-		info := d.runInfo(r, spans.ContinuationCompaction)
-		d.sh.Emit(&otelagent.RunStarted{Meta: r.at(at), RunInfo: info})
+		d.begin(r, at, otelagent.RunInfo{Continuation: spans.ContinuationCompaction})
 	}
-	if len(s.compacts) == maxCalls {
-		s.compacts[0].over = true
-		s.compacts = slices.Delete(s.compacts, 0, 1)
-	}
-	c := &compacting{id: id, run: r}
-	s.compacts = append(s.compacts, c)
-	return c
+	d.hold(&r.held, entry+len(id))
+	s.compactions[id] = &compaction{run: r}
+	return s.compactions[id]
 }

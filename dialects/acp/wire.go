@@ -2,7 +2,6 @@ package acp
 
 import (
 	"bytes"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 	"github.com/otelagent/otelagent/otelagent"
 )
 
-// Direction says which way a message goes. The zero value is that it is not known.
+// Direction is the way that a message goes. The zero value is that it is not known.
 type Direction uint8
 
 // Directions.
@@ -26,116 +25,75 @@ const (
 // directions are the values of "direction" in a capture.
 var directions = map[string]Direction{`"client_to_agent"`: ToAgent, `"agent_to_client"`: ToClient}
 
-// The methods of version 1 that are read, of the released protocol and of what SDK 2.4.0 has besides it.
+// Methods that the package takes apart.
 const (
-	mInitialize  = "initialize"
-	mNew         = "session/new"
-	mLoad        = "session/load"
-	mResume      = "session/resume"
-	mFork        = "session/fork"
-	mClose       = "session/close"
-	mSetMode     = "session/set_mode"
-	mSetModel    = "session/set_model"
-	mSetConfig   = "session/set_config_option"
-	mPrompt      = "session/prompt"
-	mCancel      = "session/cancel"
-	mUpdate      = "session/update"
-	mPermission  = "session/request_permission"
-	mReadFile    = "fs/read_text_file"
-	mWriteFile   = "fs/write_text_file"
-	mTermCreate  = "terminal/create"
-	mTermOutput  = "terminal/output"
-	mTermWait    = "terminal/wait_for_exit"
-	mTermKill    = "terminal/kill"
-	mTermRelease = "terminal/release"
-	mElicit      = "elicitation/create"
+	mInitialize = "initialize"
+	mNew        = "session/new"
+	mLoad       = "session/load"
+	mFork       = "session/fork"
+	mClose      = "session/close"
+	mPrompt     = "session/prompt"
+	mUpdate     = "session/update"
+	mPermission = "session/request_permission"
+	mTermCreate = "terminal/create"
 )
 
-// methods are those whose messages are checked. Wants are members that a result of one always has: they tell a response
-// apart from that to another request of the same id. Addressed are methods that must name a session, and work is the
-// member that one about files or terminals must have.
-var methods = map[string]struct {
-	wants     []string
-	addressed bool
-	work      string
-}{
-	mInitialize:    {wants: []string{"protocolVersion"}},
-	mNew:           {wants: []string{"sessionId"}},
-	mLoad:          {addressed: true},
-	mFork:          {wants: []string{"sessionId"}},
-	"session/list": {wants: []string{"sessions"}},
-	mSetConfig:     {wants: []string{"configOptions"}},
-	mPrompt:        {wants: []string{"stopReason"}, addressed: true},
-	mCancel:        {addressed: true},
-	mUpdate:        {addressed: true},
-	mPermission:    {wants: []string{"outcome"}, addressed: true},
-	mReadFile:      {wants: []string{"content"}, addressed: true, work: "path"},
-	mWriteFile:     {addressed: true, work: "path"},
-	mTermCreate:    {wants: []string{"terminalId"}, addressed: true, work: "command"},
-	mTermOutput:    {wants: []string{"output", "truncated"}, addressed: true, work: "terminalId"},
-	mTermWait:      {addressed: true, work: "terminalId"},
-	mTermKill:      {addressed: true, work: "terminalId"},
-	mTermRelease:   {addressed: true, work: "terminalId"},
-	mElicit:        {wants: []string{"action"}},
-}
-
-// frame is one JSON-RPC message and what its envelope says.
+// frame is one JSON-RPC message and what its envelope states.
 type frame struct {
-	meta otelagent.Meta
-	dir  Direction
-	raw  []byte         // the message, or what stands for it
-	o    *object.Object // the same
-	// hops says that the capture has each message once for every hop and that its ids are unique: a response that answers
-	// nothing belongs to another hop. Passed says that this line is such another hop.
-	hops, passed bool
+	meta    otelagent.Meta
+	dir     Direction
+	raw     []byte         // the message, or the line that stands for it
+	o       *object.Object // the same
+	payload string         // the key of the result
 
 	response            bool
-	method, id          string // the id as it is spelled; empty of notifications
-	in                  *object.Object
+	method, id          string         // the id as it is spelled; empty of notifications
+	in                  *object.Object // the params of a request
 	params, result, err []byte
 	more                []byte // members that a message does not have, as an object
-	resultKey           string
 }
 
 // bad reports whether the line has a problem.
 func (f *frame) bad() bool { return f.o.Failed() > 0 }
 
-// name is the type under which a problem with the message is reported.
-func (f *frame) name() string {
-	if _, known := methods[f.method]; known {
-		return f.method
+// answer returns the result of a response, which must be an object of a shape; nil when it is not.
+func (f *frame) answer(shape string) *object.Object {
+	f.o.Require(f.payload)
+	result := f.o.Object(f.payload)
+	if check(result, shape); f.bad() {
+		return nil
 	}
-	return ""
+	return result
 }
 
-// unwrap finds the message of a line.
-func (d *Decoder) unwrap(f *frame) {
+// unwrap finds the message of a line. It reports false for a line that repeats a message.
+func (d *Decoder) unwrap(f *frame) bool {
 	o := f.o
 	if f.dir == Unknown {
 		if o.Has("from") && o.Has("to") && !o.Has("jsonrpc") {
-			d.conductor(f)
-			return
+			return d.hop(f)
 		}
 		f.meta.Time, _ = input.Time(o.Raw(input.Key))
 		f.dir = directions[string(o.Raw("direction"))]
 		if o.Has("message") && !o.Has("jsonrpc") && !o.Has("method") {
-			if f.raw, f.o = o.Raw("message"), o.Object("message"); f.o == nil {
-				f.o = o
-				return
+			m := o.Object("message")
+			if m == nil {
+				return false
 			}
+			f.raw, f.o = o.Raw("message"), m
 		}
 	}
 	m := f.o
-	if m.Use("jsonrpc"); m.Spelled("method") == nil {
-		f.response = true
-	} else {
-		f.method = identifier(m, "method")
+	m.Use("jsonrpc")
+	if f.response = m.Spelled("method") == nil; !f.response {
+		check(m, "method!")
+		f.method = m.String("method")
 	}
 	f.id = string(m.Spelled("id"))
 	if f.id != "" && strings.IndexByte("{[tf", f.id[0]) >= 0 {
 		m.Fail("id", "want a number, a string or null, got "+rawjson.KindOf([]byte(f.id)))
 	}
-	f.params, f.result, f.resultKey = m.Raw("params"), m.Spelled("result"), "result"
+	f.params, f.result, f.payload = m.Raw("params"), m.Spelled("result"), "result"
 	if m.Object("error") != nil {
 		f.err = m.Raw("error")
 	}
@@ -143,48 +101,46 @@ func (d *Decoder) unwrap(f *frame) {
 		m.Fail("method", "missing, and no response with id and result or error")
 	}
 	f.more = m.Rest()
+	return true
 }
 
-// conductor reads a line of the trace that the official Rust conductor writes. A message stands there once for each hop
-// from client over proxies to agent, with ids of its own: the hop at the client is read. Of what goes to the client
-// that hop is not written where there are proxies, and the one before it counts.
-func (d *Decoder) conductor(f *frame) {
+// hop reads a line of the trace that the official Rust conductor writes. A message has a line for each hop from the
+// client over proxies to the agent, with ids of its own. The hop at the client counts, or, of what goes to the client
+// over proxies, the hop at the first proxy, since the trace has no other. It reports false for the rest.
+func (d *Decoder) hop(f *frame) bool {
 	o := f.o
-	f.hops = true
+	f.payload = "payload"
 	f.meta.Time = d.sinceStart(o.Float(input.Key), f.meta.Arrived)
-	f.method, f.id, f.params, f.resultKey = o.String("method"), string(o.Spelled("id")), o.Raw("params"), "payload"
-	if o.String("protocol") == "mcp" {
-		f.method = "mcp/" + f.method // it has methods of the same names
+	f.method, f.id, f.params = o.String("method"), string(o.Spelled("id")), o.Raw("params")
+	switch {
+	case o.String("protocol") == "mcp":
+		f.method = "mcp/" + f.method // MCP has methods of the same names
+	case f.method == "_proxy/initialize":
+		f.method = mInitialize // the conductor sends it to a proxy in its place
 	}
-	from, to := strings.ToLower(o.String("from")), strings.ToLower(o.String("to"))
-	f.dir = ToClient
-	if from == "client" {
+	from, to := o.String("from"), o.String("to")
+	if f.dir = ToClient; from == "Client" {
 		f.dir = ToAgent
 	}
-	switch kind := o.String("type"); kind {
+	switch o.String("type") {
 	case "response":
 		f.response, f.dir = true, Unknown // the hop of its request counts, and ids are unique
+		f.result = o.Spelled("payload")
 		if failed := o.Bool("is_error"); failed != nil && *failed {
-			f.err = o.Spelled("payload")
-		} else {
-			f.result = o.Spelled("payload")
+			f.result, f.err = nil, f.result
 		}
-		return
+		return true
 	case "notification":
 		f.id = ""
 	case "request":
 	default:
 		o.Fail("type", "want request, response or notification")
 	}
-	if f.method == "_proxy/initialize" {
-		f.method = mInitialize // a conductor sends it to a proxy in its place
-	}
-	f.passed = from != "client" && to != "client" && to != "proxy(0)" && to != "proxy:0"
+	return from == "Client" || to == "Client" || to == "Proxy(0)"
 }
 
-// sinceStart turns seconds since an unknown start into a time. Live the start follows from when the first line came. In
-// a recording it stays unknown: times then count from the beginning of 1970, which nobody takes for a date, so that
-// distances are right.
+// sinceStart returns the time of seconds since an unknown start. Live the start follows from when the first line came.
+// In a recording times count from the beginning of 1970, which nobody takes for a date: their distances are right.
 func (d *Decoder) sinceStart(seconds *float64, arrived time.Time) time.Time {
 	if seconds == nil || *seconds < 0 || *seconds > 1e9 {
 		return time.Time{}
@@ -199,76 +155,8 @@ func (d *Decoder) sinceStart(seconds *float64, arrived time.Time) time.Time {
 	return d.epoch.Add(since)
 }
 
-// identifier reads a string that has to be there and must not be empty.
-func identifier(o *object.Object, key string) string {
-	o.Require(key)
-	s := o.String(key)
-	if s == "" && string(o.Raw(key)) == `""` {
-		o.Fail(key, "want a string that is not empty")
-	}
-	return s
-}
-
-// need reads an object that has to be there.
-func need(o *object.Object, key string) *object.Object {
-	o.Require(key)
-	return o.Object(key)
-}
-
-// array reads an array as it is spelled; nil when it is absent.
-func array(o *object.Object, key string) []byte {
-	if o.List(key) == nil {
-		return nil
-	}
-	return o.Raw(key)
-}
-
-// loose reads an object of which nothing is a problem of the line.
-func loose(raw []byte) *object.Object { return object.Of("", raw) }
-
-// part is a member of an object that is written.
-type part struct {
-	key   string
-	value []byte
-}
-
-// joined returns the parts that have a value as one object; nil when none has.
-func joined(parts ...part) []byte {
-	var members [][]byte
-	for _, p := range parts {
-		if len(p.value) > 0 {
-			members = append(members, slices.Concat(quoted(p.key), []byte{':'}, p.value))
-		}
-	}
-	if members == nil {
-		return nil
-	}
-	return slices.Concat([]byte{'{'}, bytes.Join(members, []byte{','}), []byte{'}'})
-}
-
-// listed returns values as an array; nil without any.
-func listed(values [][]byte) []byte {
-	if len(values) == 0 {
-		return nil
-	}
-	return slices.Concat([]byte{'['}, bytes.Join(values, []byte{','}), []byte{']'})
-}
-
-// quoted returns text as JSON.
-func quoted(text string) []byte { return rawjson.Quote(nil, text) }
-
-// str is a part that is a string, and some one that is left out when it is empty.
-func str(key, value string) part { return part{key, quoted(value)} }
-
-func some(key, value string) part {
-	if value == "" {
-		return part{}
-	}
-	return str(key, value)
-}
-
 // Recognise reports whether head, the beginning of an input of up to 64 KiB that may be cut anywhere, is a capture of
-// ACP, and why in a few words that hold nothing of it. The first line that is none of our own dialect decides.
+// ACP, and why, without content of it. The first line that is not of our own dialect decides.
 func Recognise(head []byte) (why string, ok bool) {
 	var text []byte
 	for in := input.NewScanner(bytes.NewReader(head), input.SettingsOf()); text == nil && in.Scan(); {
@@ -276,24 +164,78 @@ func Recognise(head []byte) (why string, ok bool) {
 			text = line
 		}
 	}
-	keys, kind := map[string]bool{}, ""
+	keys := map[string]bool{}
 	c := rawjson.NewCursor(text, object.MaxDepth)
-	for c.Open('{'); c.More('}'); {
-		key := string(c.Key())
-		keys[key] = true
-		if value := c.Value(); key == "type" {
-			kind = string(value)
-		}
+	for c.Open('{'); c.More('}'); c.Value() {
+		keys[string(c.Key())] = true
 	}
 	switch {
 	case keys["jsonrpc"]:
 		return "lines with jsonrpc", true
 	case keys["message"] && bytes.Contains(text, []byte(`"jsonrpc"`)):
 		return "lines with a message of jsonrpc", true
-	case keys["from"] && keys["to"] && keys[input.Key]:
-		if kind == `"request"` || kind == `"notification"` || kind == `"response"` {
-			return "lines with type, from and to, as a conductor traces", true
-		}
+	case keys["from"] && keys["to"] && keys[input.Key] && (keys["method"] || keys["payload"]):
+		return "lines with from, to and a method or payload, as a conductor traces", true
 	}
 	return "", false
+}
+
+// check notes a problem with each member of an object that does not fit a shape: keys, each with its type after a colon
+// if it is no string, and with "!" behind it if it must be there. A string that must be there must not be empty.
+func check(o *object.Object, shape string) {
+	for field := range strings.FieldsSeq(shape) {
+		field, required := strings.CutSuffix(field, "!")
+		key, typ, _ := strings.Cut(field, ":")
+		if required {
+			o.Require(key)
+		}
+		value := o.Raw(key)
+		switch {
+		case value == nil, typ == "any", typ == "object" && value[0] == '{', typ == "array" && value[0] == '[':
+		case typ == "object":
+			o.Object(key) // notes the problem
+		case typ == "array":
+			o.List(key)
+		case typ == "count":
+			o.Count(key)
+		case required && string(value) == `""`:
+			o.Fail(key, "want a string that is not empty")
+		case value[0] != '"':
+			o.String(key)
+		}
+	}
+}
+
+// loose reads an object whose problems are no problems of the line.
+func loose(raw []byte) *object.Object { return object.Of("", raw) }
+
+// elements reads an array of objects whose problems are no problems of the line.
+func elements(raw []byte) []*object.Object { return loose(joined("list", raw)).Objects("list") }
+
+// joined returns keys and values, in turn, as an object: a value of []byte as it is, one of string as JSON. It omits
+// empty values and is nil without any other.
+func joined(members ...any) (b []byte) {
+	for i := 0; i < len(members); i += 2 {
+		value, _ := members[i+1].([]byte)
+		if text, _ := members[i+1].(string); text != "" {
+			value = rawjson.Quote(nil, text)
+		}
+		if len(value) > 0 {
+			b = append(rawjson.Quote(append(b, ','), members[i].(string)), ':')
+			b = append(b, value...)
+		}
+	}
+	if b == nil {
+		return nil
+	}
+	b[0] = '{'
+	return append(b, '}')
+}
+
+// asArray returns elements, each after a comma, as an array; nil without any.
+func asArray(elements []byte) []byte {
+	if elements == nil {
+		return nil
+	}
+	return append(append([]byte{'['}, elements[1:]...), ']')
 }

@@ -1,0 +1,187 @@
+package acp
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/otelagent/otelagent/internal/object"
+	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// session is what is remembered of one ACP session.
+type session struct {
+	id          string
+	open        []*run // prompts without a response, by time
+	between     *run   // a compaction between two prompts
+	compactions map[string]*compaction
+	last        string         // the id of the run that started last
+	taken       map[string]int // ids of runs, and of each the highest number behind it
+
+	loading bool   // session/load has no response: updates are history
+	updates int64  // that were replayed
+	history []byte // these, each after a comma
+
+	forkOf, cwd, mode, model string
+	used                     int64 // tokens in the context by the last update, -1 before
+	cost                     money // cumulative, by the last update
+}
+
+// money is a sum of money in a currency. Without a currency it is unknown, or zero.
+type money struct {
+	amount   float64
+	currency string
+	zero     bool
+}
+
+// session returns the session of that id; nil when it is empty.
+func (d *Decoder) session(id string) *session {
+	if id == "" {
+		return nil
+	}
+	for _, s := range slices.Backward(d.sessions) {
+		if s.id == id {
+			return s
+		}
+	}
+	s := &session{id: id, used: -1, taken: map[string]int{}, compactions: map[string]*compaction{}}
+	d.sessions = append(d.sessions, s)
+	d.held += entry + len(id)
+	return s
+}
+
+// prompt returns the open prompt that an update of the session belongs to: the oldest, nil when none is open.
+func (s *session) prompt() *run {
+	if s == nil || len(s.open) == 0 {
+		return nil
+	}
+	return s.open[0]
+}
+
+// abandon forgets a run. No later message belongs to it.
+func (d *Decoder) abandon(r *run) {
+	s := r.s
+	d.release(&r.turn.held)
+	d.release(&r.held)
+	r.over, r.turn, r.calls, r.terms = true, turn{}, nil, nil
+	maps.DeleteFunc(s.compactions, func(_ string, c *compaction) bool { return c.run == r })
+	s.open = slices.DeleteFunc(s.open, func(x *run) bool { return x == r })
+	if s.between == r {
+		s.between = nil
+	}
+}
+
+// runID names a prompt by the id of its request. An id that was used before, as it is when an agent starts anew, gets a
+// number.
+func (d *Decoder) runID(s *session, request string) string {
+	if text, ok := rawjson.String([]byte(request)); ok {
+		request = text
+	}
+	first := "prompt-" + request
+	id := first
+	for s.taken[id] > 0 {
+		s.taken[first]++
+		id = first + "." + strconv.Itoa(s.taken[first])
+	}
+	s.taken[id] = 1
+	d.held += len(id) + 64
+	return id
+}
+
+// begin emits the start of a run that goes on with the one before it in its session.
+func (d *Decoder) begin(r *run, at otelagent.Meta, info otelagent.RunInfo) {
+	s, agent := r.s, loose(loose(d.conn.initResult).Raw("agentInfo")).String("name")
+	info.SessionID, info.ID, info.Dialect, info.Model, info.ParentID = s.id, r.id, Dialect, s.model, s.last
+	info.Agent, info.Provider = cmp.Or(agent, d.sh.Settings.Agent), d.sh.Settings.Provider
+	d.sh.Emit(&otelagent.RunStarted{Meta: r.at(at), RunInfo: info})
+}
+
+// keep records what has no other place, if it is not nil: on the open prompt of the session, else as a fact about it,
+// else, without a session, as it is.
+func (d *Decoder) keep(s *session, at otelagent.Meta, typ string, body []byte) {
+	switch r := s.prompt(); {
+	case s == nil:
+		d.other(at, typ, body)
+	case r == nil:
+		d.state(s, at, fact("acp."+typ, body))
+	case body != nil:
+		d.other(r.at(at), typ, body)
+	}
+}
+
+// state states the facts about the session that have a value.
+func (d *Decoder) state(s *session, at otelagent.Meta, facts ...otelagent.Fact) {
+	facts = slices.DeleteFunc(facts, func(f otelagent.Fact) bool { return f.Value == nil })
+	if len(facts) > 0 {
+		at.Session, at.Run = s.id, ""
+		d.sh.Emit(&otelagent.FactStated{Meta: at, Dialect: Dialect, Facts: facts})
+	}
+}
+
+func fact(key string, value []byte) otelagent.Fact {
+	return otelagent.Fact{Subject: "session", Key: key, Value: value}
+}
+
+// options takes the model from configuration options, which are a member of raw.
+func (s *session) options(raw []byte) {
+	for _, option := range loose(raw).Objects("configOptions") {
+		category := option.String("category")
+		if category == "model" || category == "" && option.String("id") == "model" {
+			s.model = cmp.Or(option.String("currentValue"), s.model)
+		}
+	}
+}
+
+// loaded ends the loading of a session. It states what was replayed as one fact: how many updates there were, and
+// these.
+func (d *Decoder) loaded(s *session, at otelagent.Meta) {
+	if s.updates > 0 {
+		updates := strconv.AppendInt(nil, s.updates, 10)
+		d.state(s, at, fact("acp.history", joined("updates", updates, "items", asArray(s.history))))
+	}
+	d.held -= len(s.history)
+	s.loading, s.updates, s.history = false, 0, nil
+}
+
+// spent takes the cost in an update, which counts from the beginning of the session, and returns what was spent since
+// the last one. That is unknown of the first one of a session that began before the capture.
+func (s *session) spent(update *object.Object) (more float64, ok bool) {
+	o, last := loose(update.Raw("cost")), s.cost
+	currency, amount := o.String("currency"), o.Float("amount")
+	if amount == nil || currency == "" || *amount < 0 {
+		return 0, false
+	}
+	s.cost = money{amount: *amount, currency: currency}
+	return *amount - last.amount, last.zero || last.currency == currency && *amount >= last.amount
+}
+
+// usage reads the usage of a prompt, which the protocol does not have yet. Its keys do not state whether cached and
+// thought tokens are part of input and output, but its total does where it is the sum of one reading only.
+func (d *Decoder) usage(o *object.Object) *otelagent.Usage {
+	if o == nil {
+		return nil
+	}
+	count := func(key string) int64 {
+		if n := o.Count(key); n != nil {
+			return *n
+		}
+		return 0
+	}
+	u := &otelagent.Usage{Input: count("inputTokens"), Output: count("outputTokens"), Reasoning: count("thoughtTokens"),
+		CacheRead: count("cachedReadTokens"), CacheWrite: count("cachedWriteTokens"), Total: count("totalTokens")}
+	u.Rule = cmp.Or(d.sh.Settings.Rule, spans.UsageRuleIncludesCache)
+	cached := u.CacheRead + u.CacheWrite
+	switch extra := u.Total - u.Input - u.Output; { // counts are below 2^63: nothing overflows
+	case cached+u.Reasoning == 0:
+	case extra == 0:
+		u.Rule = spans.UsageRuleIncludesCache
+	case extra == cached:
+		u.Rule = spans.UsageRuleExcludesCache
+	case extra == cached+u.Reasoning:
+		u.Rule = spans.UsageRuleExcludesCacheAndReasoning
+	}
+	return u
+}
