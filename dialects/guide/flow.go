@@ -180,12 +180,11 @@ func (d *reader) endMessage() {
 	if !m.waits() && s.first.IsZero() {
 		s.first = m.created
 	}
-	d.endOwnBefore(m.created)
 	switch {
+	case m.own != nil:
+		d.play(m)
 	case m.waits():
 		d.emitLines(m, 0, m.all())
-	case m.own != nil && m.own.run.ID != "":
-		d.ownMessage(m)
 	case m.marker() && len(d.stretch) == 0:
 		d.emitCompactionRun(m)
 	case m.role == "assistant" && !m.marker():
@@ -214,10 +213,7 @@ func (d *reader) endSession() {
 	if len(d.stretch) > 0 {
 		d.emitRun(nil, false)
 	}
-	for _, r := range d.runs {
-		d.endOwn(r)
-	}
-	d.session, d.runs, d.recent, d.joined, d.waiting = nil, nil, nil, 0, 0
+	d.session, d.recent, d.joined = nil, nil, 0
 }
 
 // copied reports whether a message of that time was taken over from the session that this one was forked from.

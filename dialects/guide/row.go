@@ -38,6 +38,8 @@ type model struct{ provider, id, variant string }
 // message is one row of chat_messages, with its parts.
 type message struct {
 	id, role string
+	path     string // of the row in its document or database
+	number   int64  // of its line
 	seq      int64
 	text     []byte // of the row, compact
 	further  []member
@@ -60,7 +62,7 @@ type message struct {
 	queuedAt   []byte // as it came; nil or null when it waits for nothing
 	canceledAt []byte
 	compaction bool
-	own        *extension
+	own        [][]byte // the events that otelagent wrote; nil: another wrote the row
 }
 
 // part is one row of chat_parts.
@@ -78,6 +80,7 @@ type part struct {
 	created  time.Time
 	latest   time.Time
 	position int // of the row among those of its message
+	used     use
 }
 
 // row is a row of a table. A column of another type than it should have is a problem, and is not known.
@@ -253,7 +256,7 @@ func (s *session) rulesAt(t time.Time) []byte {
 
 // messageOf reads a row of chat_messages, but for its session.
 func (d *reader) messageOf(r *row, id string) *message {
-	m := &message{id: id, seq: d.Seq, text: r.text, role: r.String("role"), created: millisOf(r.Object, "created_at"),
+	m := &message{id: id, path: d.path, number: d.Number, seq: d.Seq, text: r.text, role: r.String("role"), created: millisOf(r.Object, "created_at"),
 		partAt: map[string]int{}}
 	m.updated = later(m.created, millisOf(r.Object, "updated_at"))
 	m.hiddenAt, m.hidden = r.Spelled("hidden_at"), millisOf(r.Object, "hidden_at")
@@ -270,7 +273,11 @@ func (d *reader) messageOf(r *row, id string) *message {
 	if at := meta.Spelled("hidden_at"); at != nil && m.hidden.IsZero() {
 		m.hiddenAt, m.hidden = at, millisOf(meta, "hidden_at")
 	}
-	m.own = extensionOf(meta.Object("otelagent"))
+	if own := meta.Object("otelagent"); own.Has("events") {
+		if m.own = own.List("events"); m.own == nil {
+			m.own = [][]byte{}
+		}
+	}
 	m.latest = later(m.updated, m.hidden)
 	for _, at := range [][]byte{m.queuedAt, m.canceledAt} {
 		t, _ := millis(at)

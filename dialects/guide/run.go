@@ -97,7 +97,7 @@ func (d *reader) emitRun(a *message, over bool) {
 			d.emitTurnStart(r, a, s[0].created, s[0].seq, otelagent.TurnInfo{Index: int64(i),
 				Trigger: spans.TriggerContinuation})
 		}
-		d.emitParts(r, a, s, nil)
+		d.emitParts(r, a, s)
 		at, calls := time.Time{}, false
 		for _, p := range s {
 			at, calls = later(at, p.latest), calls || p.tool()
@@ -239,15 +239,15 @@ func (m *message) output(parts []*part) *otelagent.Message {
 	return &out
 }
 
-// emitParts emits the parts of a turn. Own is the turn as otelagent wrote it; nil when it did not.
-func (d *reader) emitParts(r *run, m *message, parts []*part, own *ownTurn) {
+// emitParts emits the parts of a turn.
+func (d *reader) emitParts(r *run, m *message, parts []*part) {
 	for _, p := range parts {
 		if p == m.parts[0] {
 			d.emitLines(m, 0, 1)
 		}
 		switch {
 		case p.tool():
-			d.emitCall(r, p, own)
+			d.emitCall(r, p)
 		case p.kind == "data-compaction":
 			d.emitCompaction(r, m, p)
 		default:
@@ -291,7 +291,14 @@ func (d *reader) emitCompactions(r *run, m *message) {
 	}
 }
 
-// emitCompaction emits a data-compaction part: its fields stand in it, or in its data as the AI SDK has it.
+// compaction returns the fields of a data-compaction part: they stand in it, or in its data as the AI SDK has it.
+func (p *part) compaction() *object.Object {
+	if inner := object.Of("", p.ai.Raw("data")); inner != nil {
+		return inner
+	}
+	return p.ai
+}
+
 func (d *reader) emitCompaction(r *run, m *message, p *part) {
 	at := p.created
 	if at.IsZero() {
@@ -304,10 +311,7 @@ func (d *reader) emitCompaction(r *run, m *message, p *part) {
 			MessagesAfter: -1, InputTokens: -1,
 			OutputTokens: -1, MessagesSummarized: -1, TokensGone: -1, Runs: -1},
 	}
-	o := p.ai
-	if inner := object.Of("", o.Raw("data")); inner != nil {
-		o = inner
-	}
+	o := p.compaction()
 	ev.Summary, ev.Target = o.Raw("summary"), o.String("tail_start_id")
 	if auto := o.Bool("auto"); auto != nil && *auto {
 		ev.Trigger = "auto"
@@ -316,9 +320,6 @@ func (d *reader) emitCompaction(r *run, m *message, p *part) {
 	}
 	if n := o.Count("summary_tokens"); n != nil {
 		ev.OutputTokens = *n
-	}
-	if m.own != nil {
-		completeCompaction(ev, m.own.compaction)
 	}
 	d.Emit(ev)
 	r.last = later(r.last, p.latest)

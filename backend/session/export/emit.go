@@ -395,24 +395,17 @@ func (g *Guide) messageMeta(u *unit) (string, error) {
 	if u.hidden > 0 {
 		o.int("hidden_at", u.hidden)
 	}
+	return g.withEvents(u, &o)
+}
+
+// withEvents adds the events of a row to its metadata, unless the rows are strict.
+func (g *Guide) withEvents(u *unit, o *object) (string, error) {
 	if !g.opts.Strict {
-		var x object
-		run, err := g.runObject(u.run, u.full, u.full)
+		events, err := g.eventsOf(u)
 		if err != nil {
 			return "", err
 		}
-		x.raw("run", run)
-		if u.turn != nil {
-			x.int("turn", u.turn.Index)
-		}
-		envelope, err := g.envelope(u)
-		if err != nil {
-			return "", err
-		}
-		if envelope != nil {
-			x.raw("envelope", envelope)
-		}
-		o.raw(extensionKey, x.bytes())
+		o.raw(extensionKey, events)
 	}
 	return string(o.bytes()), nil
 }
@@ -429,36 +422,7 @@ func (g *Guide) compactionMeta(u *unit) (string, error) {
 	if u.hidden > 0 {
 		o.int("hidden_at", u.hidden)
 	}
-	if !g.opts.Strict {
-		var x object
-		run, err := g.runObject(u.run, u.full, u.full)
-		if err != nil {
-			return "", err
-		}
-		x.raw("run", run)
-		var k object
-		k.str("kind", string(c.Kind))
-		k.int("start", c.Start.UnixNano())
-		if !c.End.IsZero() {
-			k.int("end", c.End.UnixNano())
-		}
-		for _, n := range []struct {
-			key string
-			n   *int64
-		}{
-			{"messages_before", c.MessagesBefore}, {"messages_after", c.MessagesAfter}, {"messages_summarized", c.MessagesSummarized},
-			{"input_tokens", c.InputTokens}, {"output_tokens", c.OutputTokens}, {"removed_tokens", c.RemovedTokens},
-		} {
-			if n.n != nil {
-				k.int(n.key, *n.n)
-			}
-		}
-		k.notEmpty("trigger", c.Trigger)
-		k.notEmpty("reason", c.Reason)
-		x.raw("compaction", k.bytes())
-		o.raw(extensionKey, x.bytes())
-	}
-	return string(o.bytes()), nil
+	return g.withEvents(u, &o)
 }
 
 func (o *object) notEmpty(k, v string) {
@@ -489,24 +453,18 @@ func (g *Guide) replyUsage(u *unit) (sum session.Usage, known bool) {
 // replyMeta returns the metadata of a reply.
 func (g *Guide) replyMeta(u *unit) (string, error) {
 	p := g.runs[u.run]
-	var o, x object
+	var o object
 	if usage, ok := g.replyUsage(u); ok {
 		o.raw("usage", usageObject(guideUsage(usage)))
 	}
 	var last *session.Turn
 	digest := ""
-	var turns array
-	index := 0
 	for k := range u.steps {
 		st := &u.steps[k]
 		if st.lone == nil {
 			last = p.turns[st.turn]
 			digest = cmp.Or(g.prompts.digestOf(last, spans.ProvenanceSystem), digest)
-			if !g.opts.Strict {
-				turns.raw(g.turnObject(last, st, index))
-			}
 		}
-		index += st.parts
 	}
 	if model := modelObject(u.run, last); model != nil {
 		o.raw("model", model)
@@ -518,16 +476,7 @@ func (g *Guide) replyMeta(u *unit) (string, error) {
 	if u.hidden > 0 {
 		o.int("hidden_at", u.hidden)
 	}
-	if !g.opts.Strict {
-		run, err := g.runObject(u.run, true, u.full)
-		if err != nil {
-			return "", err
-		}
-		x.raw("run", run)
-		x.raw("turns", turns.bytes())
-		o.raw(extensionKey, x.bytes())
-	}
-	return string(o.bytes()), nil
+	return g.withEvents(u, &o)
 }
 
 func sessionAgent(s *session.Session) string { return cmp.Or(s.Agent, s.AgentID) }
@@ -730,17 +679,14 @@ func sessionRules(raw []byte) json.RawMessage {
 // placeKeys are the members of a message that say where it stands, and not what it says. The first five are phi-core's.
 var placeKeys = []string{"turnId", "nodeId", "parentId", "tags", "provenanceHint", "messageId", "id", "timestamp", "created_at", "createdAt"}
 
-// envelope returns the members of a message that say where it stands, as an object; nil without any.
+// envelope returns the members of a message that say where it stands, as an object.
 func (g *Guide) envelope(u *unit) ([]byte, error) {
-	if u.kind != unitMessage {
-		return nil, nil
-	}
 	if err := g.window.load(g.ctx, appendID(nil, u.ref), nil); err != nil {
 		return nil, err
 	}
 	body, ok := g.window.set.Body(u.ref)
 	if !ok {
-		return nil, nil
+		return []byte("{}"), nil
 	}
 	keys := placeKeys
 	if u.run != nil && (u.run.Dialect == "phi-core" || u.run.Dialect == "clark-agent" || u.run.Dialect == "acp") {
@@ -751,9 +697,6 @@ func (g *Guide) envelope(u *unit) ([]byte, error) {
 		if slices.Contains(keys, m.key) {
 			l = append(l, m)
 		}
-	}
-	if len(l) == 0 {
-		return nil, nil
 	}
 	slices.SortFunc(l, func(a, b member) int { return strings.Compare(a.key, b.key) })
 	var o object

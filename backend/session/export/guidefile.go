@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
@@ -229,12 +230,14 @@ func CSV(ctx context.Context, w io.Writer, s *session.Session, bodies Bodies, op
 }
 
 // toolOf returns the name of the tool that a part is a call of.
-func toolOf(p *PartRow) string {
-	if len(p.Type) > len("tool-") && p.Type[:len("tool-")] == "tool-" {
-		return p.Type[len("tool-"):]
+func toolOf(p *PartRow) string { return toolName(p.Type, []byte(p.DataJSON)) }
+
+func toolName(typ string, data []byte) string {
+	if name, ok := strings.CutPrefix(typ, "tool-"); ok {
+		return name
 	}
-	if p.Type == "dynamic-tool" {
-		return columns(members([]byte(p.DataJSON))).text("toolName")
+	if typ == "dynamic-tool" {
+		return columns(members(data)).text("toolName")
 	}
 	return ""
 }

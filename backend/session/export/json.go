@@ -147,6 +147,17 @@ func quote(s string) []byte {
 	return append(b, '"')
 }
 
+// encode writes v as encoding/json does, without escapes for HTML.
+func encode(v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return null // the structs of this package have nothing that cannot be encoded
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
+}
+
 type member struct {
 	key   string
 	value []byte

@@ -47,8 +47,11 @@ type unit struct {
 	// address, within the run, is what the id is made of.
 	address string
 	hidden  int64 // since when it is rewound; 0: it is not
-	full    bool  // tells all of its run, and what it used beside its turns: the first reply, else the first row
+	full    bool  // has what its run used beside its turns: the first reply, else the first row
 	parts   int   // of a reply
+	// starts says that the run starts with this row, begins that the turn of this message does, ends which runs end.
+	starts, begins bool
+	ends           []*session.Run
 
 	ref        session.Ref // of a message
 	node       string
@@ -63,6 +66,9 @@ type step struct {
 	lone  *session.Ref  // the reply whose turn is not there
 	pool  []session.Ref // of such a reply: messages that may hold its results
 	parts int
+	calls []stepCall // of which there are parts
+	// begins says that the turn begins with this row.
+	begins bool
 	// claimed are ids of calls of the turn before, whose results came with this one.
 	claimed []string
 	node    string
@@ -98,6 +104,7 @@ func (g *Guide) plan() error {
 			return err
 		}
 	}
+	g.placeEvents()
 	return nil
 }
 
@@ -357,7 +364,8 @@ func (b *runUnits) step(at time.Time, st step, own, address string) {
 // lone appends a reply whose turn is not there.
 func (b *runUnits) lone(i int, at time.Time, ref *session.Ref, pool []session.Ref, own string) {
 	st := step{turn: i, lone: ref, pool: pool, node: b.g.nodeOf(*ref)}
-	st.parts = len(b.g.loneParts(b.r, &st))
+	parts := b.g.loneParts(b.r, &st)
+	st.parts, st.calls = len(parts), callsOf(parts)
 	b.step(at, st, own, "reply "+b.g.same(*ref))
 }
 
@@ -397,7 +405,7 @@ func (b *runUnits) turn(i int, before []string) turnParts {
 		}
 	}
 	made := g.turnParts(b.r, b.p, &st)
-	st.parts, st.node = len(made.parts), made.node
+	st.parts, st.calls, st.node = len(made.parts), callsOf(made.parts), made.node
 	b.step(t.Start, st, made.own, fmt.Sprintf("turn %d %d", t.Index, t.Start.UnixNano()))
 	return made
 }

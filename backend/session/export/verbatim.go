@@ -131,14 +131,14 @@ func (g *Guide) readVerbatim() error {
 	return nil
 }
 
-// place is what orders a row.
-type place struct {
+// rowPlace is what orders a row.
+type rowPlace struct {
 	created, index int64
 	message        string
 }
 
-func placeOf(row []byte) place {
-	var p place
+func placeOf(row []byte) rowPlace {
+	var p rowPlace
 	c := rawjson.NewCursor(row, rawjson.MaxDepth)
 	if !c.Open('{') {
 		return p
