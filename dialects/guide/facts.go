@@ -10,12 +10,12 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Keys of facts. A row is kept whole, so that an export gives it back; the columns that people look for are facts of
-// their own.
+// Keys of facts. The rows of a source are kept whole, so that an export gives them back: that of the session, and of a
+// message the lines of its row and its parts, in an array. Columns that people look for are facts of their own.
 const (
 	factRow  = "guide.row"
 	factLine = "guide.line"
-	// factFurther begins the key of a member beside a row, or beside session and messages in a document.
+	// factFurther begins the key of a member beside the row of a session, or beside session and messages in a document.
 	factFurther = "guide."
 
 	factTitle    = "title"
@@ -47,12 +47,6 @@ func (f *facts) since(subject, key string, value []byte, row time.Time, seq int6
 	f.add(subject, key, value, at, seq)
 }
 
-func (f *facts) further(subject string, members []member, at time.Time, seq int64) {
-	for _, m := range members {
-		f.add(subject, factFurther+m.key, m.value, at, seq)
-	}
-}
-
 func (d *reader) state(f facts, at time.Time, seq int64) {
 	if len(f) == 0 {
 		return
@@ -66,7 +60,9 @@ func (d *reader) stateSession(text []byte, further []member) {
 	s := d.session
 	var f facts
 	f.add("session", factRow, text, s.updated, d.Seq)
-	f.further("session", further, s.updated, d.Seq)
+	for _, m := range further {
+		f.add("session", factFurther+m.key, m.value, s.updated, d.Seq)
+	}
 	f.add("session", factTitle, s.title, s.updated, d.Seq)
 	f.since("session", factArchived, s.archived, s.updated, d.Seq)
 	f.add("session", factRules, s.rules, s.updated, d.Seq)
@@ -77,19 +73,42 @@ func (d *reader) stateSession(text []byte, further []member) {
 func (d *reader) stateMessage(m *message) {
 	subject := "message/" + m.id
 	var f facts
-	f.add(subject, factRow, m.text, m.latest, m.seq)
-	f.further(subject, m.further, m.latest, m.seq)
+	lines := append([]byte{'['}, m.line...)
+	for _, p := range m.parts {
+		lines = append(append(lines, ','), p.line...)
+	}
+	f.add(subject, factRow, append(lines, ']'), m.changed(), m.seq)
 	f.since(subject, factHidden, m.hiddenAt, m.latest, m.seq)
 	f.since(subject, factQueued, m.queuedAt, m.latest, m.seq)
 	f.since(subject, factCanceled, m.canceledAt, m.latest, m.seq)
 	if m.digest != "" {
 		f.add(subject, factPrompt, rawjson.Quote(nil, m.digest), m.latest, m.seq)
 	}
-	for _, p := range m.parts {
-		f.add("part/"+p.id, factRow, p.text, p.latest, p.seq)
-		f.further("part/"+p.id, p.further, p.latest, p.seq)
-	}
 	d.state(f, m.latest, m.seq)
+}
+
+// changed returns the latest time that the rows of a message state.
+func (m *message) changed() time.Time {
+	at := m.latest
+	for _, p := range m.parts {
+		at = later(at, p.latest)
+	}
+	return at
+}
+
+// lineOf returns a line with a row and the members beside it.
+func lineOf(typ string, text []byte, further []member) []byte {
+	line := append(append([]byte(`{"type":"`+typ+`","data":`), text...), '}')
+	return appendMembers(line, further)
+}
+
+// appendMembers appends members to a JSON object that has some.
+func appendMembers(o []byte, members []member) []byte {
+	o = o[:len(o)-1]
+	for _, m := range members {
+		o = append(append(rawjson.Quote(append(o, ','), m.key), ':'), m.value...)
+	}
+	return append(o, '}')
 }
 
 // furtherLine states a line that is no row: a system prompt, a tool catalogue, a permission, a defect, or one of a

@@ -87,7 +87,8 @@ func (d *reader) messageRow(text []byte, further []member, stated time.Time) {
 	if m.updated.IsZero() {
 		m.updated, m.latest = stated, later(m.latest, stated)
 	}
-	m.further, m.size = further, len(r.text)+sizeOf(further)
+	m.line = lineOf(r.typ, r.text, further)
+	m.size = len(m.line)
 	if before != nil { // its row was written again: the last one counts
 		m.parts, m.partAt, m.lines, m.size = before.parts, before.partAt, before.lines, m.size+before.size
 	}
@@ -107,7 +108,7 @@ func (d *reader) partRow(text []byte, further []member, stated time.Time) {
 		return
 	}
 	m := d.message
-	size := len(r.text) + sizeOf(further)
+	line := lineOf(r.typ, r.text, further)
 	switch of := r.String("message_id"); {
 	case m == nil:
 		d.reject(r.typ, "message_id", "of no message: its row has to stand before those of its parts")
@@ -118,7 +119,7 @@ func (d *reader) partRow(text []byte, further []member, stated time.Time) {
 	case len(m.parts) == maxParts:
 		d.reject(r.typ, "", "a message of more than "+strconv.Itoa(maxParts)+" parts")
 		return
-	case m.size+size > d.Settings.MaxLine:
+	case m.size+len(line) > d.Settings.MaxLine:
 		d.reject(r.typ, "", "a message with its parts longer than "+strconv.Itoa(d.Settings.MaxLine)+" bytes")
 		return
 	}
@@ -129,22 +130,15 @@ func (d *reader) partRow(text []byte, further []member, stated time.Time) {
 		position = m.parts[i].position
 	}
 	p := d.partOf(&r, id, position)
-	p.latest, p.further = later(p.latest, stated), further
-	m.size += size
+	p.latest, p.line = later(p.latest, stated), line
+	m.size += len(line)
 	if again { // written again: the last one counts
-		m.size -= len(m.parts[i].text) + sizeOf(m.parts[i].further)
+		m.size -= len(m.parts[i].line)
 		m.parts[i] = p
 		return
 	}
 	m.partAt[id] = position
 	m.parts = append(m.parts, p)
-}
-
-func sizeOf(members []member) (n int) {
-	for _, m := range members {
-		n += len(m.key) + len(m.value)
-	}
-	return n
 }
 
 // Hold keeps a line of package ndjson for the message before it, to which it belongs.

@@ -94,9 +94,9 @@ func (d *reader) emitOwn(r *run, m *message, ev otelagent.Event) (seq int64) {
 			return 0 // nothing but digests is known of it
 		}
 	case *otelagent.MessageAdded:
-		envelope := ev.Message.Raw
+		envelope := membersOf(object.Of("", ev.Message.Raw), "id", "createdAt", "role", "parts") // the row has these
 		ev.Message, ev.Meta.Time = m.message(m.takeAll(0, len(m.parts))), m.created
-		wrap(&ev.Message, envelope)
+		ev.Message.Raw = appendMembers(ev.Message.Raw, envelope)
 	case *otelagent.ToolStarted:
 		p := m.take(ev.Args, useCall)
 		if ev.Args = nil; p != nil {
@@ -132,13 +132,4 @@ func (d *reader) emitOwn(r *run, m *message, ev otelagent.Event) (seq int64) {
 	}
 	d.Emit(ev)
 	return seq
-}
-
-// wrap puts the members back that the source of a message had around it.
-func wrap(msg *otelagent.Message, envelope []byte) {
-	raw := msg.Raw[:len(msg.Raw)-1]
-	for _, m := range membersOf(object.Of("", envelope), "id", "createdAt", "role", "parts") { // it has these four
-		raw = append(append(rawjson.Quote(append(raw, ','), m.key), ':'), m.value...)
-	}
-	msg.Raw = append(raw, '}')
 }

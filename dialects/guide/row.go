@@ -41,9 +41,8 @@ type message struct {
 	path     string // of the row in its document or database
 	number   int64  // of its line
 	seq      int64
-	text     []byte // of the row, compact
-	further  []member
-	size     int // bytes of the message with its parts and lines
+	line     []byte // with the row and what stands beside it, compact
+	size     int    // bytes of the message with its parts and lines
 	created  time.Time
 	updated  time.Time // not before created
 	latest   time.Time // the latest time that its row states
@@ -71,8 +70,7 @@ type part struct {
 	kind     string
 	index    int64
 	seq      int64
-	text     []byte // of the row, compact
-	further  []member
+	line     []byte         // with the row and what stands beside it, compact
 	data     []byte         // the part of the AI SDK; nil when there is none
 	ai       *object.Object // data, when it is an object
 	callID   string         // columns
@@ -256,7 +254,7 @@ func (s *session) rulesAt(t time.Time) []byte {
 
 // messageOf reads a row of chat_messages, but for its session.
 func (d *reader) messageOf(r *row, id string) *message {
-	m := &message{id: id, path: d.path, number: d.Number, seq: d.Seq, text: r.text, role: r.String("role"), created: millisOf(r.Object, "created_at"),
+	m := &message{id: id, path: d.path, number: d.Number, seq: d.Seq, role: r.String("role"), created: millisOf(r.Object, "created_at"),
 		partAt: map[string]int{}}
 	m.updated = later(m.created, millisOf(r.Object, "updated_at"))
 	m.hiddenAt, m.hidden = r.Spelled("hidden_at"), millisOf(r.Object, "hidden_at")
@@ -294,7 +292,7 @@ func (m *message) waits() bool {
 
 // partOf reads a row of chat_parts; position is its place among those of its message.
 func (d *reader) partOf(r *row, id string, position int) *part {
-	p := &part{id: id, seq: d.Seq, text: r.text, kind: r.String("type"), callID: r.String("tool_call_id"),
+	p := &part{id: id, seq: d.Seq, kind: r.String("type"), callID: r.String("tool_call_id"),
 		state:   r.String("tool_state"),
 		created: millisOf(r.Object, "created_at"), position: position, index: int64(position)}
 	p.latest = later(p.created, millisOf(r.Object, "updated_at"))

@@ -66,12 +66,12 @@ func (e *emitter) fail(err error) {
 }
 
 func (e *emitter) all() {
-	if e.g.verbatim != nil {
-		e.verbatim()
+	if e.g.sources != nil {
+		e.sources()
 		return
 	}
 	row, err := e.g.sessionRow()
-	if e.fail(err); err != nil || !e.put(Row{Type: RowSession, Session: row, JSON: row.json()}) {
+	if e.fail(err); err != nil || !e.put(Row{Type: RowSession, Session: row, JSON: encode(row)}) {
 		return
 	}
 	for i := range e.g.units {
@@ -126,7 +126,7 @@ func (e *emitter) unit(i int) {
 	if len(parts)+u.parts > 0 {
 		c = nil
 	}
-	if !e.put(Row{Type: RowMessage, Message: m, JSON: m.json(), cells: c}) {
+	if !e.put(Row{Type: RowMessage, Message: m, JSON: encode(m), cells: c}) {
 		return
 	}
 	w := partWriter{e: e, u: u, m: m, at: -1}
@@ -218,7 +218,7 @@ func (w *partWriter) put(p *builtPart, c *cells) bool {
 	}
 	w.index++
 	c.call = p.call
-	return w.e.put(Row{Type: RowPart, Part: row, JSON: row.json(), cells: c})
+	return w.e.put(Row{Type: RowPart, Part: row, JSON: encode(row), cells: c})
 }
 
 // messageParts loads and makes the parts of a message.

@@ -146,15 +146,25 @@ func callsOf(parts []builtPart) (calls []stepCall) {
 	return calls
 }
 
-// events are the events of one row.
+// events is the value of extensionKey in the metadata of a message row.
 type events struct {
 	g    *Guide
-	list []event
+	List []event `json:"events"`
+	// Hidden names turns that a rewind abandoned.
+	Hidden []hiddenTurn `json:"hidden,omitempty"`
+}
+
+// hiddenTurn is a turn of a row whose parts are rewound since a time in milliseconds.
+type hiddenTurn struct {
+	Run      string `json:"run"`
+	Index    int64  `json:"index"`
+	Parts    [2]int `json:"parts"` // the first, and the one behind the last
+	HiddenAt int64  `json:"hidden_at"`
 }
 
 // eventsOf returns the events of a row, under extensionKey.
 func (g *Guide) eventsOf(u *unit) (json.RawMessage, error) {
-	e := events{g: g, list: []event{}}
+	e := events{g: g, List: []event{}}
 	if u.starts {
 		if err := e.runStarted(u.run); err != nil {
 			return nil, err
@@ -184,12 +194,12 @@ func (g *Guide) eventsOf(u *unit) (json.RawMessage, error) {
 		e.add(event{Type: "run_ended", Time: stamp(r.End), Run: r.ID, Status: r.Status, StatusWord: r.StatusWord,
 			Rejected: r.Rejected, Rejection: r.Rejection, Error: r.Error, Usage: usageOf(r.Reported, r.Rule)})
 	}
-	return encode(map[string][]event{"events": e.list}), nil
+	return encode(e), nil
 }
 
 func (e *events) add(ev event) {
 	ev.Type = "otelagent." + ev.Type
-	e.list = append(e.list, ev)
+	e.List = append(e.List, ev)
 }
 
 func (e *events) runStarted(r *session.Run) error {
@@ -241,6 +251,9 @@ func (e *events) step(r *session.Run, st *step, from int) {
 			}
 			e.add(ev)
 		}
+	}
+	if t != nil && st.hidden > 0 {
+		e.Hidden = append(e.Hidden, hiddenTurn{r.ID, t.Index, [2]int{from, from + st.parts}, st.hidden})
 	}
 	for _, c := range st.calls {
 		e.call(r, c, from+c.index)

@@ -42,8 +42,7 @@ type Guide struct {
 	planned  bool
 	prompts  texts
 	catalogs texts
-	// verbatim are the rows that the producer wrote; then there are no units.
-	verbatim *verbatim
+	sources  *sources // of a session that came in the guide's form; then there are no units
 
 	missing    []Missing
 	uncaptured map[*session.Run]spans.Capture
@@ -53,13 +52,13 @@ type Guide struct {
 // *MissingError unless opts.Partial is set; content that was never captured is no error. Guide.Missing names both. A session without runs
 // and facts gives ErrEmpty. bodies are those of the session; nil has none.
 //
-// The rows of a session that came in the form of the guide are those that its producer wrote, as they came.
+// The rows of a session that came in the form of the guide are those that came.
 func NewGuide(ctx context.Context, s *session.Session, bodies Bodies, opts Options) (*Guide, error) {
 	return newGuide(ctx, s, bodies, opts, true)
 }
 
-// newGuide is NewGuide; without verbatim all rows are made from the tree.
-func newGuide(ctx context.Context, s *session.Session, bodies Bodies, opts Options, verbatim bool) (*Guide, error) {
+// newGuide is NewGuide; without sources all rows are made from the tree.
+func newGuide(ctx context.Context, s *session.Session, bodies Bodies, opts Options, sources bool) (*Guide, error) {
 	if bodies == nil {
 		bodies = Held(nil)
 	}
@@ -70,12 +69,12 @@ func newGuide(ctx context.Context, s *session.Session, bodies Bodies, opts Optio
 		s: s, opts: opts, ctx: ctx, window: window{bodies: bodies}, aside: window{bodies: bodies},
 		runs: map[*session.Run]*runPlan{}, uncaptured: map[*session.Run]spans.Capture{},
 	}
-	if verbatim {
-		if err := g.readVerbatim(); err != nil {
+	if sources {
+		if err := g.readSources(); err != nil {
 			return nil, err
 		}
 	}
-	if g.verbatim == nil {
+	if g.sources == nil {
 		if err := g.identify(); err != nil {
 			return nil, err
 		}
@@ -103,8 +102,8 @@ func (g *Guide) Missing() []Missing {
 
 // Messages returns how many message rows there are.
 func (g *Guide) Messages() int {
-	if g.verbatim != nil {
-		return len(g.verbatim.messages)
+	if g.sources != nil {
+		return len(g.sources.messages)
 	}
 	return len(g.units)
 }
