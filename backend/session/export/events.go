@@ -2,6 +2,8 @@ package export
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
@@ -162,9 +164,9 @@ type hiddenTurn struct {
 	HiddenAt int64  `json:"hidden_at"`
 }
 
-// eventsOf returns the events of a row, under extensionKey.
-func (g *Guide) eventsOf(u *unit) (json.RawMessage, error) {
-	e := events{g: g, List: []event{}}
+// eventsOf returns the events of a row.
+func (g *Guide) eventsOf(u *unit) (*events, error) {
+	e := &events{g: g, List: []event{}}
 	if u.starts {
 		if err := e.runStarted(u.run); err != nil {
 			return nil, err
@@ -194,7 +196,7 @@ func (g *Guide) eventsOf(u *unit) (json.RawMessage, error) {
 		e.add(event{Type: "run_ended", Time: stamp(r.End), Run: r.ID, Status: r.Status, StatusWord: r.StatusWord,
 			Rejected: r.Rejected, Rejection: r.Rejection, Error: r.Error, Usage: usageOf(r.Reported, r.Rule)})
 	}
-	return encode(e), nil
+	return e, nil
 }
 
 func (e *events) add(ev event) {
@@ -325,4 +327,34 @@ func (g *Guide) placeEvents() {
 		}
 		g.units[i].ends = append(g.units[i].ends, r)
 	}
+}
+
+// placeKeys are the members of a message that say where it stands, and not what it says. The first five are phi-core's.
+var placeKeys = []string{"turnId", "nodeId", "parentId", "tags", "provenanceHint", "messageId", "id", "timestamp", "created_at", "createdAt"}
+
+// envelope returns the members of a message that say where it stands, as an object.
+func (g *Guide) envelope(u *unit) ([]byte, error) {
+	if err := g.window.load(g.ctx, appendID(nil, u.ref), nil); err != nil {
+		return nil, err
+	}
+	body, ok := g.window.set.Body(u.ref)
+	if !ok {
+		return []byte("{}"), nil
+	}
+	keys := placeKeys
+	if u.run != nil && (u.run.Dialect == "phi-core" || u.run.Dialect == "clark-agent" || u.run.Dialect == "acp") {
+		keys = keys[:6] // their messages have a time of their own
+	}
+	var l []member
+	for _, m := range members([]byte(body)) {
+		if slices.Contains(keys, m.key) {
+			l = append(l, m)
+		}
+	}
+	slices.SortFunc(l, func(a, b member) int { return strings.Compare(a.key, b.key) })
+	var o object
+	for _, m := range l {
+		o.raw(m.key, sorted(m.value))
+	}
+	return o.bytes(), nil
 }

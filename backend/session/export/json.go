@@ -239,3 +239,9 @@ func merge(message, envelope []byte) []byte {
 	}
 	return o.bytes()
 }
+
+func (o *object) notEmpty(k, v string) {
+	if v != "" {
+		o.str(k, v)
+	}
+}
