@@ -19,8 +19,9 @@ type cells struct {
 	currency string
 }
 
-// Rows yields the rows: the session, then each message followed by its parts, then, unless Options.Strict, what else there is. It may be
-// called several times, one after the other. A row is valid until the next one. An error is the last: of bodies, or of ctx.
+// Rows yields the rows: the session, then each message followed by its parts, then, unless Options.Strict, what else
+// there is. It may be called several times, one after the other. A row is valid until the next one. An error is the
+// last: of bodies, or of ctx.
 func (g *Guide) Rows(ctx context.Context) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		g.ctx = ctx
@@ -126,8 +127,8 @@ func (e *emitter) unit(i int) {
 	e.steps(i, &w, rest)
 }
 
-// steps puts the parts of a reply. rest is what its run used beside its turns; it stands on the first part that has no usage of its own,
-// so that nothing is added up before it is written.
+// steps puts the parts of a reply. rest is what its run used beside its turns; it stands on the first part that has no
+// usage of its own, so that nothing is added up before it is written.
 func (e *emitter) steps(i int, w *partWriter, rest *cells) {
 	g, u := e.g, &e.g.units[i]
 	p := g.runs[u.run]
@@ -193,7 +194,8 @@ func (w *partWriter) put(p *builtPart, c *cells) bool {
 	g := w.e.g
 	row := &PartRow{
 		ID:        newID("prt", w.at, w.counter, addressOf(g.s, w.u.run, w.u.address)+"\x00"+fmt.Sprint(w.index)),
-		MessageID: w.m.ID, SessionID: g.s.ID, Index: w.index, Type: p.typ, DataJSON: string(p.data), CreatedAt: p.created, UpdatedAt: p.updated,
+		MessageID: w.m.ID, SessionID: g.s.ID, Index: w.index, Type: p.typ, DataJSON: string(p.data),
+		CreatedAt: p.created, UpdatedAt: p.updated,
 	}
 	if p.callID != "" {
 		row.ToolCallID = &p.callID
@@ -273,7 +275,8 @@ func (g *Guide) compactionParts(u *unit) ([]builtPart, error) {
 	if c.OutputTokens != nil {
 		data.int("summary_tokens", *c.OutputTokens)
 	}
-	return []builtPart{{typ: "data-compaction", data: dataPart("compaction", data.bytes()), created: u.at, updated: u.at}}, nil
+	part := builtPart{typ: "data-compaction", data: dataPart("compaction", data.bytes()), created: u.at, updated: u.at}
+	return []builtPart{part}, nil
 }
 
 // summaryText returns the text of a summary, which is a JSON string or a message.
@@ -294,22 +297,21 @@ func summaryText(in body) string {
 	return out
 }
 
-// tailStart returns the id of the first row that a compaction left in the model's context, empty where that is not known.
+// tailStart returns the id of the first row that a compaction left in the model's context, empty where that is not
+// known.
 func (g *Guide) tailStart(c *session.Compaction) string {
 	for _, ref := range c.After.Items() {
+		same := func(o session.Ref) bool { return g.same(o) == g.same(ref) }
 		for i := range g.units {
 			u := &g.units[i]
-			if u.kind == unitMessage && g.same(u.ref) == g.same(ref) {
-				return u.id
+			has := func(st step) bool {
+				if st.lone != nil {
+					return same(*st.lone)
+				}
+				return slices.ContainsFunc(g.runs[u.run].turns[st.turn].Output.Items(), same)
 			}
-			for k := range u.steps {
-				st := &u.steps[k]
-				if st.lone != nil && g.same(*st.lone) == g.same(ref) {
-					return u.id
-				}
-				if st.lone == nil && slices.ContainsFunc(g.runs[u.run].turns[st.turn].Output.Items(), func(o session.Ref) bool { return g.same(o) == g.same(ref) }) {
-					return u.id
-				}
+			if u.kind == unitMessage && same(u.ref) || slices.ContainsFunc(u.steps, has) {
+				return u.id
 			}
 		}
 	}

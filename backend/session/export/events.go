@@ -233,7 +233,8 @@ func (e *events) turnStarted(r *session.Run, t *session.Turn) {
 		At: &moment{stamp(t.Start), spans.TimeSourceBound}, Attempt: max(t.Attempts, 1) - 1, ReasoningLevel: t.Level,
 		Format: t.Format, MaxTokens: t.MaxTokens, Temperature: t.Temperature,
 		System: e.g.prompts.digestOf(t, spans.ProvenanceSystem), Tools: e.g.catalogs.digestOf(t, spans.ProvenanceTools)}
-	if t.Level+t.Format+request.System+request.Tools != "" || t.Attempts > 1 || t.MaxTokens != nil || t.Temperature != nil {
+	if t.Level+t.Format+request.System+request.Tools != "" || t.Attempts > 1 || t.MaxTokens != nil ||
+		t.Temperature != nil {
 		e.add(request)
 	}
 }
@@ -249,7 +250,9 @@ func (e *events) step(r *session.Run, st *step, from int) {
 		for n := range t.DiscardedAttempts {
 			ev := event{Type: "attempt_discarded", Time: stamp(t.Start), Run: r.ID, Attempt: n}
 			if u := t.Discarded; n == 0 && u != nil {
-				ev.Usage = &reportedUsage{u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite, 0, spans.UsageRuleIncludesCache}
+				sum := session.ReportedUsage{Input: u.Input, Output: u.Output, Reasoning: u.Reasoning, CacheRead: u.CacheRead,
+					CacheWrite: u.CacheWrite}
+				ev.Usage = usageOf(&sum, spans.UsageRuleIncludesCache)
 			}
 			e.add(ev)
 		}
@@ -279,7 +282,8 @@ func (e *events) call(r *session.Run, c stepCall, index int) {
 	if s := c.call; s != nil {
 		start.CallID, start.Name, start.Time = s.ID, s.Name, stamp(s.Start)
 		end.CallID, end.Name, end.Time = s.ID, s.Name, stamp(s.End)
-		end.Outcome, end.Truncated, end.ChildRunID, end.ChildSessionID = s.Outcome, s.Truncated, s.ChildRunID, s.ChildSessionID
+		end.Outcome, end.Truncated = s.Outcome, s.Truncated
+		end.ChildRunID, end.ChildSessionID = s.ChildRunID, s.ChildSessionID
 	} else {
 		start.Start = &moment{c.created * int64(time.Millisecond), spans.TimeSourceBound}
 		end.End = &moment{c.ended * int64(time.Millisecond), spans.TimeSourceBound}
@@ -330,7 +334,8 @@ func (g *Guide) placeEvents() {
 }
 
 // placeKeys are the members of a message that say where it stands, and not what it says. The first five are phi-core's.
-var placeKeys = []string{"turnId", "nodeId", "parentId", "tags", "provenanceHint", "messageId", "id", "timestamp", "created_at", "createdAt"}
+var placeKeys = []string{"turnId", "nodeId", "parentId", "tags", "provenanceHint", "messageId", "id", "timestamp",
+	"created_at", "createdAt"}
 
 // envelope returns the members of a message that say where it stands, as an object.
 func (g *Guide) envelope(u *unit) ([]byte, error) {

@@ -13,7 +13,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Options are those of JSON, JSONL, CSV and Guide. The zero value refuses to leave anything out and writes all there is.
+// Options are those of JSON, JSONL, CSV and Guide. The zero value refuses to leave anything out and writes all there
+// is.
 type Options struct {
 	// Partial writes what is there: content that is missing is left out and named in what is returned.
 	Partial bool
@@ -23,11 +24,12 @@ type Options struct {
 	Progress func(done, total int)
 }
 
-// Guide are the rows of one session in the form of the agent guide: chat_sessions, chat_messages and chat_parts, and what these cannot
-// hold. docs/formats.md says what each of them holds; JSON, JSONL, CSV and the tables of package sqlitestore are made of them.
+// Guide are the rows of one session in the form of the agent guide: chat_sessions, chat_messages and chat_parts, and
+// what these cannot hold. docs/formats.md says what each of them holds; JSON, JSONL, CSV and the tables of package
+// sqlitestore are made of them.
 //
-// Rows are made one at a time from the tree and from bodies that are loaded a stretch at a time, so that their memory does not grow with
-// the session, but for some hundred bytes a turn. Not safe for concurrent use.
+// Rows are made one at a time from the tree and from bodies that are loaded a stretch at a time, so that their memory
+// does not grow with the session, but for some hundred bytes a turn. Not safe for concurrent use.
 type Guide struct {
 	s      *session.Session
 	opts   Options
@@ -48,9 +50,9 @@ type Guide struct {
 	uncaptured map[*session.Run]spans.Capture
 }
 
-// NewGuide looks at all content of s once, to know what there is, and returns its rows to be. What is not there is an error of type
-// *MissingError unless opts.Partial is set; content that was never captured is no error. Guide.Missing names both. A session without runs
-// and facts gives ErrEmpty. bodies are those of the session; nil has none.
+// NewGuide looks at all content of s once, to know what there is, and returns its rows to be. What is not there is an
+// error of type *MissingError unless opts.Partial is set; content that was never captured is no error. Guide.Missing
+// names both. A session without runs and facts gives ErrEmpty. bodies are those of the session; nil has none.
 //
 // The rows of a session that came in the form of the guide are those that came.
 func NewGuide(ctx context.Context, s *session.Session, bodies Bodies, opts Options) (*Guide, error) {
@@ -121,7 +123,8 @@ func (g *Guide) miss(where, what string) {
 	g.missing = append(g.missing, Missing{Where: where, What: what})
 }
 
-// read returns the bodies of a list that are there with their references. What is not there is noted, while the plan is made.
+// read returns the bodies of a list that are there with their references. What is not there is noted, while the plan is
+// made.
 func (g *Guide) read(r *session.Run, t *session.Turn, name string, refs *session.Refs) []body {
 	return g.readIn(&g.window, r, t, name, refs)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 )
 
-// Ids have the form of the guide's: a prefix, 12 hexadecimal digits that grow with time, 14 characters that tell apart. Where the guide
-// takes random ones, these are made of the address, so that an export made again has the same ids.
+// Ids have the form of the guide's: a prefix, 12 hexadecimal digits that grow with time, 14 characters that tell apart.
+// Where the guide takes random ones, these are made of the address, so that an export made again has the same ids.
 
 const (
 	// stampsPerMS is how many ids of one millisecond the digits can order.
@@ -41,8 +41,8 @@ type namer struct {
 	id      string
 }
 
-// name returns the id and created_at of the next message, which was made at or after ms. own is the id that it has itself; one that
-// another message has already gives way.
+// name returns the id and created_at of the next message, which was made at or after ms. own is the id that it has
+// itself; one that another message has already gives way.
 func (n *namer) name(ms int64, own, address string) (id string, at int64) {
 	if n.used == nil {
 		n.used = map[string]bool{}

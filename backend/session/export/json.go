@@ -206,7 +206,8 @@ func sorted(raw []byte) []byte {
 // asMessage returns what stands in a list: a message with sorted keys, anything else as it is.
 func asMessage(list, text string) []byte {
 	switch list {
-	case spans.ListInput, spans.ListOutput, spans.ListResults, spans.ListMessages, spans.ListOutside, spans.ListRequest, spans.ListBefore, spans.ListAfter:
+	case spans.ListInput, spans.ListOutput, spans.ListResults, spans.ListMessages, spans.ListOutside, spans.ListRequest,
+		spans.ListBefore, spans.ListAfter:
 		return sorted([]byte(text))
 	}
 	return []byte(text)
@@ -218,8 +219,8 @@ func (g *Guide) message(ref session.Ref) (string, bool) {
 	return string(sorted([]byte(body))), ok
 }
 
-// merge puts the members of an envelope into a message and sorts its keys, as phi-core does. What is no object is returned
-// as it is.
+// merge puts the members of an envelope into a message and sorts its keys, as phi-core does. What is no object is
+// returned as it is.
 func merge(message, envelope []byte) []byte {
 	if len(envelope) == 0 {
 		return message

@@ -134,7 +134,8 @@ func (g *Guide) requestTexts(r *session.Run, t *session.Turn) {
 	}
 }
 
-// digest returns the digest of the prompt or catalogue of a turn: of its text where that is there, else what the turn says.
+// digest returns the digest of the prompt or catalogue of a turn: of its text where that is there, else what the turn
+// says.
 func (x *texts) digestOf(t *session.Turn, kind spans.ProvenanceKind) string {
 	if ref := requestText(t, kind); ref != nil && x.digest[ref.Block] != "" {
 		return x.digest[ref.Block]

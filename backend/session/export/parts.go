@@ -96,7 +96,8 @@ func (g *Guide) turnParts(r *session.Run, p *runPlan, st *step) turnParts {
 		g.addResults(&results, next.Input.Items(), later, false, &none)
 	}
 
-	b := partBuilder{g: g, run: r, turn: t, at: t.Start.UnixMilli(), state: stateStreaming, results: &results, calls: slices.Clone(t.ToolCalls)}
+	b := partBuilder{g: g, run: r, turn: t, at: t.Start.UnixMilli(), state: stateStreaming, results: &results,
+		calls: slices.Clone(t.ToolCalls)}
 	if t.Known == spans.KnownObserved {
 		b.state = stateDone
 	}
@@ -129,7 +130,8 @@ func (g *Guide) turnParts(r *session.Run, p *runPlan, st *step) turnParts {
 	}
 	for i := range replies {
 		for _, part := range replies[i].parts {
-			if part.kind == partCall && !slices.ContainsFunc(results.l[:own], func(x toolResult) bool { return x.id == part.id }) {
+			answers := func(x toolResult) bool { return x.id == part.id }
+			if part.kind == partCall && !slices.ContainsFunc(results.l[:own], answers) {
 				out.open = append(out.open, part.id)
 			}
 		}
@@ -138,7 +140,9 @@ func (g *Guide) turnParts(r *session.Run, p *runPlan, st *step) turnParts {
 }
 
 // addResults adds results of messages that are not among those known.
-func (g *Guide) addResults(results *toolResults, refs []session.Ref, known map[string]bool, own bool, claims *[]string) {
+func (g *Guide) addResults(results *toolResults, refs []session.Ref, known map[string]bool, own bool,
+	claims *[]string,
+) {
 	for _, ref := range refs {
 		if known[g.same(ref)] {
 			continue
@@ -200,7 +204,8 @@ func (b *partBuilder) add(typ string, data []byte) {
 }
 
 func (b *partBuilder) stepStart() {
-	b.parts = append(b.parts, builtPart{typ: "step-start", data: []byte(`{"type":"step-start"}`), created: b.at, updated: b.at})
+	data := []byte(`{"type":"step-start"}`)
+	b.parts = append(b.parts, builtPart{typ: "step-start", data: data, created: b.at, updated: b.at})
 }
 
 // message adds the parts of a message; results of tools are parts of their calls.

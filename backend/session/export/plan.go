@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,8 +14,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// What is a message row: each message that somebody else than the model said, each stretch of turns between two of these, and each
-// summary that replaced messages. Roles stand in the content, so the plan takes one walk over it.
+// What is a message row: each message that somebody else than the model said, each stretch of turns between two of
+// these, and each summary that replaced messages. Roles stand in the content, so the plan takes one walk over it.
 
 // runPlan is what is known of a run once its content was looked at.
 type runPlan struct {
@@ -223,8 +224,8 @@ func (g *Guide) planRun(n int, r *session.Run) error {
 
 func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
 
-// outside finds the messages of a run that came in none of its turns: those it says came outside of them, and those of its last word
-// that nothing else holds.
+// outside finds the messages of a run that came in none of its turns: those it says came outside of them, and those of
+// its last word that nothing else holds.
 func (g *Guide) outside(r *session.Run, p *runPlan) map[int][]session.Ref {
 	if r.Messages.Len() == 0 && r.Outside.Len() == 0 {
 		return nil
@@ -307,15 +308,18 @@ func (b *runUnits) between(i int, at time.Time, calls map[string]bool) error {
 	if err := b.g.window.load(b.g.ctx, ids, nil); err != nil {
 		return err
 	}
-	calls = cloneSet(calls)
+	if calls = maps.Clone(calls); calls == nil {
+		calls = map[string]bool{}
+	}
 	for _, in := range b.g.read(b.r, nil, spans.ListMessages, session.NewRefs(refs...)) {
 		m := readMessage(string(in.body))
 		ref := in.ref
+		elsewhere := func(p messagePart) bool { return p.kind != partResult || !calls[p.id] }
 		switch {
 		case m.userSide():
 			b.message(nil, at, ref, &m)
 			continue
-		case m.role == "tool" && !slices.ContainsFunc(m.parts, func(p messagePart) bool { return p.kind != partResult || !calls[p.id] }):
+		case m.role == "tool" && !slices.ContainsFunc(m.parts, elsewhere):
 			continue // they stand in the pool of their call
 		}
 		for _, p := range m.parts {
@@ -326,14 +330,6 @@ func (b *runUnits) between(i int, at time.Time, calls map[string]bool) error {
 		b.lone(i, at, &ref, refs, m.id)
 	}
 	return nil
-}
-
-func cloneSet(s map[string]bool) map[string]bool {
-	c := make(map[string]bool, len(s))
-	for k := range s {
-		c[k] = true
-	}
-	return c
 }
 
 // message appends the row of a message.
@@ -354,7 +350,8 @@ func (b *runUnits) message(t *session.Turn, at time.Time, ref session.Ref, m *me
 func (b *runUnits) step(at time.Time, st step, own, address string) {
 	if b.stretch < 0 {
 		b.stretch = len(b.units)
-		b.units = append(b.units, unit{kind: unitReply, run: b.r, at: b.place(at), role: "assistant", own: own, address: address})
+		b.units = append(b.units, unit{kind: unitReply, run: b.r, at: b.place(at), role: "assistant", own: own,
+			address: address})
 	}
 	u := &b.units[b.stretch]
 	u.steps = append(u.steps, st)
@@ -446,8 +443,8 @@ func (g *Guide) nodeOf(ref session.Ref) string {
 	return string(find(members([]byte(body)), "nodeId"))
 }
 
-// timeFact returns the time, in milliseconds, that a fact about a message states: 0 for one that takes an earlier one back. known is false
-// when there is none, or its value is not there.
+// timeFact returns the time, in milliseconds, that a fact about a message states: 0 for one that takes an earlier one
+// back. known is false when there is none, or its value is not there.
 func (g *Guide) timeFact(u *unit, key string) (ms int64, known bool, err error) {
 	if len(g.s.Facts) == 0 {
 		return 0, false, nil
