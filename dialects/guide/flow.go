@@ -12,14 +12,10 @@ import (
 
 // This file follows the rows: which message a part belongs to, which messages make a run, which session is at hand.
 
-// maxLines bounds the lines of package ndjson that come with one message.
-const maxLines = 1024
-
-// ownLine is a line of package ndjson that came behind so many part rows of its message.
+// ownLine is a line of package ndjson that came behind the row of a message or part.
 type ownLine struct {
-	line   input.Line
-	seq    int64
-	behind int
+	line input.Line
+	seq  int64
 }
 
 // sessionRow reads a row of chat_sessions. Further are the members beside the row, stated the time that the line
@@ -125,20 +121,15 @@ func (d *reader) partRow(text []byte, further []member, stated time.Time) {
 	}
 	d.Stats.Events++
 	i, again := m.partAt[id]
-	position := len(m.parts)
-	if again {
-		position = m.parts[i].position
+	if !again {
+		i = len(m.parts)
+		m.partAt[id], m.parts = i, append(m.parts, &part{})
 	}
-	p := d.partOf(&r, id, position)
-	p.latest, p.line = later(p.latest, stated), line
-	m.size += len(line)
-	if again { // written again: the last one counts
-		m.size -= len(m.parts[i].line)
-		m.parts[i] = p
-		return
-	}
-	m.partAt[id] = position
-	m.parts = append(m.parts, p)
+	was := m.parts[i] // written again: the last one counts
+	p := d.partOf(&r, id, i)
+	p.latest, p.line, p.lines = later(p.latest, stated), line, was.lines
+	m.size += len(line) - len(was.line)
+	m.parts[i] = p
 }
 
 // Hold keeps a line of package ndjson for the message before it, to which it belongs.
@@ -147,12 +138,16 @@ func (d *reader) Hold(line input.Line) {
 	switch {
 	case m == nil:
 		d.Own(line, d.Seq)
-	case len(m.lines) == maxLines || m.size+len(line.Text) > d.Settings.MaxLine:
-		d.reject("", "", "more than "+strconv.Itoa(maxLines)+" lines of otelagent, or too long ones, behind one message")
+	case m.size+len(line.Text) > d.Settings.MaxLine:
+		d.reject("", "", "a message with its parts longer than "+strconv.Itoa(d.Settings.MaxLine)+" bytes")
 	default:
 		line.Text = bytes.Clone(line.Text)
-		m.size += len(line.Text)
-		m.lines = append(m.lines, ownLine{line: line, seq: d.Seq, behind: len(m.parts)})
+		m.size += len(line.Text) + 64 // what holds it
+		lines := &m.lines
+		if n := len(m.parts); n > 0 {
+			lines = &m.parts[n-1].lines
+		}
+		*lines = append(*lines, ownLine{line, d.Seq})
 	}
 }
 
@@ -178,7 +173,7 @@ func (d *reader) endMessage() {
 	case m.own != nil:
 		d.play(m)
 	case m.waits():
-		d.emitLines(m, 0, m.all())
+		d.emitLines(m)
 	case m.marker() && len(d.stretch) == 0:
 		d.emitCompactionRun(m)
 	case m.role == "assistant" && !m.marker():
@@ -218,20 +213,10 @@ func (s *session) copied(created time.Time) bool {
 // link is the tool call that named a child session.
 type link struct{ session, run, call string }
 
-// recentRun is a run that a compaction may continue.
+// recentRun is a run that a compaction may continue: one of the last 64 of its session.
 type recentRun struct {
 	id     string
 	hidden time.Time
-}
-
-// maxRecent bounds the runs among which a compaction finds the one that it continues.
-const maxRecent = 64
-
-func (d *reader) remember(first *message) {
-	if len(d.recent) == maxRecent {
-		d.recent = d.recent[1:]
-	}
-	d.recent = append(d.recent, recentRun{first.id, first.hidden})
 }
 
 // before returns the last run that was not rewound at t.
@@ -244,14 +229,16 @@ func (d *reader) before(t time.Time) string {
 	return ""
 }
 
-// emitLines emits the lines of package ndjson that came behind from up to to parts of m.
-func (d *reader) emitLines(m *message, from, to int) {
-	for _, l := range m.lines {
-		if l.behind >= from && l.behind < to {
-			d.Own(l.line, l.seq)
-		}
+// emitLines emits the lines of package ndjson that came with a message and its parts.
+func (d *reader) emitLines(m *message) {
+	d.emitHeld(m.lines)
+	for _, p := range m.parts {
+		d.emitHeld(p.lines)
 	}
 }
 
-// all is an end for emitLines that includes the lines behind the last part.
-func (m *message) all() int { return len(m.parts) + 1 }
+func (d *reader) emitHeld(lines []ownLine) {
+	for _, l := range lines {
+		d.Own(l.line, l.seq)
+	}
+}

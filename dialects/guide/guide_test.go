@@ -316,7 +316,7 @@ func TestOwnEvents(t *testing.T) {
 				"attempt_discarded A seq=3 attempt=1", `tool_started A seq=4 args={"n":1}`,
 				`tool_ended A seq=4 result=1 outcome="cancelled" truncated=true child_run_id="R"`,
 				`turn_ended A seq=5 stop_reason="stop" output={"raw":{"id":"a","role":"assistant","createdAt":1003,"parts":[` + call + `,` + text + `]},"role":"assistant","time":"1970-01-01T00:00:01.003Z"}`,
-				`compaction_ended A seq=6 summary="s" target="a" messages_before=9`, `run_ended A seq=6 status="error" status_word="w"`}},
+				`compaction_ended A seq=7 summary="s" target="a" messages_before=9`, `run_ended A seq=7 status="error" status_word="w"`}},
 		{"parts that are not there", sessionRow("") + messageRow("a", "assistant", 1001, own(`tool_started","run":"A","args":7`, `tool_ended","run":"A","result":-1`,
 			`turn_ended","run":"A","output":{"raw":[7,3]}`, `turn_ended","run":"A","output":{"raw":"x"}`, `compaction_ended","run":"A","summary":{}`)) +
 			partRow("p", "a", 0, 1001, call), []string{"args", "result", "output", "summary"},

@@ -80,7 +80,7 @@ func (d *reader) play(m *message) {
 			return !d.Stopped()
 		})
 	}
-	d.emitLines(m, 0, m.all())
+	d.emitLines(m)
 }
 
 // emitOwn emits an event with the content of the parts that it refers to. It returns the number of the last of them.
@@ -125,10 +125,12 @@ func (d *reader) emitOwn(r *run, m *message, ev otelagent.Event) (seq int64) {
 		p := m.take(ev.Summary, useSummary)
 		if ev.Summary = nil; p != nil {
 			o := p.compaction()
+			ev.Seq = max(ev.Seq, p.seq)
 			if ev.Target = o.String("tail_start_id"); o.String("summary") != "" { // the guide has no other way to say none
 				ev.Summary = o.Raw("summary")
 			}
 		}
+		seq = ev.Seq
 	}
 	d.Emit(ev)
 	return seq

@@ -50,7 +50,7 @@ type message struct {
 	hiddenAt []byte    // as it came, null included; nil without such a key
 	parts    []*part
 	partAt   map[string]int // where in parts, by id
-	lines    []ownLine      // of package ndjson that came with it
+	lines    []ownLine      // of package ndjson behind it, before its parts
 
 	usage      *otelagent.Usage
 	model      model
@@ -66,19 +66,19 @@ type message struct {
 
 // part is one row of chat_parts.
 type part struct {
-	id       string
-	kind     string
-	index    int64
-	seq      int64
-	line     []byte         // with the row and what stands beside it, compact
-	data     []byte         // the part of the AI SDK; nil when there is none
-	ai       *object.Object // data, when it is an object
-	callID   string         // columns
-	state    string
-	created  time.Time
-	latest   time.Time
-	position int // of the row among those of its message
-	used     use
+	id      string
+	kind    string
+	index   int64
+	seq     int64
+	line    []byte         // with the row and what stands beside it, compact
+	data    []byte         // the part of the AI SDK; nil when there is none
+	ai      *object.Object // data, when it is an object
+	callID  string         // columns
+	state   string
+	created time.Time
+	latest  time.Time
+	lines   []ownLine // of package ndjson behind it
+	used    use
 }
 
 // row is a row of a table. A column of another type than it should have is a problem, and is not known.
@@ -294,7 +294,7 @@ func (m *message) waits() bool {
 func (d *reader) partOf(r *row, id string, position int) *part {
 	p := &part{id: id, seq: d.Seq, kind: r.String("type"), callID: r.String("tool_call_id"),
 		state:   r.String("tool_state"),
-		created: millisOf(r.Object, "created_at"), position: position, index: int64(position)}
+		created: millisOf(r.Object, "created_at"), index: int64(position)}
 	p.latest = later(p.created, millisOf(r.Object, "updated_at"))
 	if n := r.Count("index"); n != nil {
 		p.index = *n

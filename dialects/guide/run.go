@@ -71,7 +71,7 @@ func (d *reader) emitRun(a *message, over bool) {
 	r := &run{id: first.id, session: d.session.id}
 	info := d.runInfo(all)
 	d.Emit(&otelagent.RunStarted{Meta: r.meta(first.created, first.seq), RunInfo: info})
-	d.remember(first)
+	d.recent = append(d.recent[max(0, len(d.recent)-63):], recentRun{first.id, first.hidden})
 	for _, m := range users {
 		if m.marker() {
 			d.emitCompactions(r, m)
@@ -82,7 +82,7 @@ func (d *reader) emitRun(a *message, over bool) {
 		if !m.marker() {
 			d.Emit(&otelagent.MessageAdded{Meta: r.meta(m.created, m.seq), Message: m.message(m.parts)})
 		}
-		d.emitLines(m, 0, m.all())
+		d.emitLines(m)
 	}
 	if a == nil {
 		if over {
@@ -92,6 +92,7 @@ func (d *reader) emitRun(a *message, over bool) {
 		return
 	}
 	steps, usage := a.steps(), a.usage
+	d.emitHeld(a.lines)
 	for i, s := range steps {
 		if i > 0 {
 			d.emitTurnStart(r, a, s[0].created, s[0].seq, otelagent.TurnInfo{Index: int64(i),
@@ -110,9 +111,6 @@ func (d *reader) emitRun(a *message, over bool) {
 			end.Usage, usage = usage, nil
 		}
 		d.Emit(&otelagent.TurnEnded{Meta: r.meta(at, a.endSeq(s)), TurnResult: end})
-	}
-	if len(steps) == 0 {
-		d.emitLines(a, 0, a.all())
 	}
 	at := later(r.last, a.updated)
 	d.Emit(&otelagent.RunEnded{Meta: r.meta(at, a.endSeq(a.parts)), RunResult: otelagent.RunResult{End: bound(at),
@@ -242,9 +240,6 @@ func (m *message) output(parts []*part) *otelagent.Message {
 // emitParts emits the parts of a turn.
 func (d *reader) emitParts(r *run, m *message, parts []*part) {
 	for _, p := range parts {
-		if p == m.parts[0] {
-			d.emitLines(m, 0, 1)
-		}
 		switch {
 		case p.tool():
 			d.emitCall(r, p)
@@ -253,7 +248,7 @@ func (d *reader) emitParts(r *run, m *message, parts []*part) {
 		default:
 			r.last = later(r.last, p.latest)
 		}
-		d.emitLines(m, p.position+1, p.position+2)
+		d.emitHeld(p.lines)
 	}
 }
 
@@ -277,7 +272,7 @@ func (d *reader) emitCompactionRun(m *message) {
 	info.Continuation = spans.ContinuationCompaction
 	d.Emit(&otelagent.RunStarted{Meta: r.meta(m.created, m.seq), RunInfo: info})
 	d.emitCompactions(r, m)
-	d.emitLines(m, 0, m.all())
+	d.emitLines(m)
 	at := later(r.last, m.updated)
 	d.Emit(&otelagent.RunEnded{Meta: r.meta(at, m.endSeq(m.parts)), RunResult: otelagent.RunResult{End: bound(at),
 		Status: spans.RunStatusCompleted}})
