@@ -93,7 +93,7 @@ func (d *reader) readMessage(db database, id any, path string) error {
 		return err
 	}
 	n := 0
-	// index is a word of SQL
+	// index is a keyword of SQL
 	return db.each(`SELECT * FROM chat_parts WHERE message_id = ? ORDER BY "index", id`, id, func(row []byte) {
 		d.nextRow(path + ".parts[" + strconv.Itoa(n) + "]")
 		n++

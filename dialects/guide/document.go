@@ -14,7 +14,7 @@ import (
 )
 
 // This file reads the canonical JSON: {"session": row, "messages": [{"message": row, "parts": [rows]}]} and the keys
-// that stand beside.
+// next to them.
 
 // documents reads documents that stand one behind the other, message by message.
 func (d *reader) documents(r io.Reader) error {
@@ -59,7 +59,7 @@ func (d *reader) document(dec *json.Decoder) error {
 	if t != json.Delim('{') {
 		return errNoObject
 	}
-	held := []byte{'{'} // the keys beside the messages, and messages that stand before the session
+	held := []byte{'{'} // the other keys, and messages that stand before the session
 	session := false
 	err = within(dec, func() error {
 		t, err := dec.Token()

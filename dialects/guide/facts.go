@@ -15,7 +15,7 @@ import (
 const (
 	factRow  = "guide.row"
 	factLine = "guide.line"
-	// factFurther begins the key of a member beside the row of a session, or beside session and messages in a document.
+	// factFurther begins the key of a further member: of a session's line, or of a document.
 	factFurther = "guide."
 
 	factTitle    = "title"
@@ -96,7 +96,7 @@ func (m *message) changed() time.Time {
 	return at
 }
 
-// lineOf returns a line with a row and the members beside it.
+// lineOf returns a line with a row and its further members.
 func lineOf(typ string, text []byte, further []member) []byte {
 	line := append(append([]byte(`{"type":"`+typ+`","data":`), text...), '}')
 	return appendMembers(line, further)
@@ -115,7 +115,7 @@ func appendMembers(o []byte, members []member) []byte {
 // later format. Value is valid JSON.
 func (d *reader) furtherLine(kind string, value []byte) {
 	d.endMessage()
-	if !d.of("", "") { // the type is the producer's word, and no part of an error
+	if !d.of("", "") { // the type is content, and no part of an error
 		return
 	}
 	d.Stats.Events++
@@ -126,7 +126,7 @@ func (d *reader) furtherLine(kind string, value []byte) {
 	}
 	subject := kind + "/" + strconv.FormatInt(n, 10)
 	if kind == "system_prompt" || kind == "tool_catalog" {
-		if digest := word(object.Of("", value), "digest"); digest != "" {
+		if digest := textOf(object.Of("", value), "digest"); digest != "" {
 			subject = kind + "/" + digest
 		}
 	}
@@ -135,7 +135,7 @@ func (d *reader) furtherLine(kind string, value []byte) {
 	d.state(f, s.updated, d.Seq)
 }
 
-// furtherKey states a member that stands beside session and messages in a document.
+// furtherKey states a further member of a document.
 func (d *reader) furtherKey(m member) {
 	if kind, list := listsOfDocument[m.key]; list && m.value[0] == '[' {
 		for i, value := range elements(m.value) {

@@ -18,7 +18,7 @@ type ownLine struct {
 	seq  int64
 }
 
-// sessionRow reads a row of chat_sessions. Further are the members beside the row, stated the time that the line
+// sessionRow reads a row of chat_sessions. Further are the other members of its line, stated the time that the line
 // states.
 func (d *reader) sessionRow(text []byte, further []member, stated time.Time) {
 	d.endSession()

@@ -28,7 +28,7 @@
 //     and 1,024 system prompts.
 //
 // A *input.LineError reports a row beyond a limit. The Decoder holds one stretch of messages; of a document also the
-// keys that stand beside its messages, and the messages where they stand before the session.
+// further keys, and the messages where they stand before the session.
 package guide
 
 import (

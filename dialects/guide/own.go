@@ -12,7 +12,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// This file plays the events that otelagent wrote beside a row: lines of package ndjson in the list events under the
+// This file plays the events that otelagent wrote with a row: lines of package ndjson in the list events under the
 // key otelagent of metadata_json. Content is not in them a second time: args, result and summary are the index of a
 // part, output.raw are the indexes of the first part and of the one behind the last, message.raw is the envelope of
 // the row's message, and system and tools are digests.

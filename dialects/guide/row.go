@@ -41,7 +41,7 @@ type message struct {
 	path     string // of the row in its document or database
 	number   int64  // of its line
 	seq      int64
-	line     []byte // with the row and what stands beside it, compact
+	line     []byte // of the row, with its further members, compact
 	size     int    // bytes of the message with its parts and lines
 	created  time.Time
 	updated  time.Time // not before created
@@ -70,7 +70,7 @@ type part struct {
 	kind    string
 	index   int64
 	seq     int64
-	line    []byte         // with the row and what stands beside it, compact
+	line    []byte         // of the row, with its further members, compact
 	data    []byte         // the part of the AI SDK; nil when there is none
 	ai      *object.Object // data, when it is an object
 	callID  string         // columns
@@ -165,8 +165,8 @@ func millisOf(o *object.Object, key string) time.Time {
 	return t
 }
 
-// word returns a key that holds a string; empty when it holds something else.
-func word(o *object.Object, key string) string {
+// textOf returns a key that holds a string; empty when it holds something else.
+func textOf(o *object.Object, key string) string {
 	s, _ := rawjson.String(o.Raw(key))
 	return s
 }
@@ -212,7 +212,7 @@ func (d *reader) sessionOf(r *row) *session {
 		s.parent, s.parentAt = "", ""
 	}
 	meta := r.object("metadata")
-	s.child = word(meta, "mode") == "subagent" || word(meta, "agent_mode") == "subagent"
+	s.child = textOf(meta, "mode") == "subagent" || textOf(meta, "agent_mode") == "subagent"
 	s.created = millisOf(r.Object, "created_at")
 	s.updated = later(later(s.created, millisOf(r.Object, "updated_at")), millisOf(r.Object, "archived_at"))
 	s.archived = r.Spelled("archived_at")
@@ -254,8 +254,9 @@ func (s *session) rulesAt(t time.Time) []byte {
 
 // messageOf reads a row of chat_messages, but for its session.
 func (d *reader) messageOf(r *row, id string) *message {
-	m := &message{id: id, path: d.path, number: d.Number, seq: d.Seq, role: r.String("role"), created: millisOf(r.Object, "created_at"),
-		partAt: map[string]int{}}
+	m := &message{id: id, path: d.path, number: d.Number, seq: d.Seq, role: r.String("role"),
+		created: millisOf(r.Object, "created_at"),
+		partAt:  map[string]int{}}
 	m.updated = later(m.created, millisOf(r.Object, "updated_at"))
 	m.hiddenAt, m.hidden = r.Spelled("hidden_at"), millisOf(r.Object, "hidden_at")
 	meta := r.object("metadata")

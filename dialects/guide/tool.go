@@ -117,7 +117,7 @@ func (d *reader) emitCall(r *run, p *part) {
 }
 
 // emitDecision emits the decision about a call: approval is {id, approved, reason}, without approved as long as
-// nobody answered.
+// there is no answer.
 func (d *reader) emitDecision(r *run, p *part, call string) {
 	state, approval := p.callState(), p.ai.Object("approval")
 	if approval == nil && state != "output-denied" && state != "approval-requested" && state != "approval-responded" {

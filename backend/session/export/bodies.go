@@ -83,15 +83,15 @@ func appendID(dst []spans.ShortID, ref session.Ref) []spans.ShortID {
 
 // same is BlockSet.Same of a message that identify looked at.
 func (g *Guide) same(ref session.Ref) string {
-	if word, ok := g.words[ref.Block]; ok {
-		return word
+	if first, ok := g.firsts[ref.Block]; ok {
+		return first
 	}
 	return ref.Block
 }
 
 // identify finds out which messages of the session say the same. It passes over all of them once.
 func (g *Guide) identify() error {
-	g.words = map[string]string{}
+	g.firsts = map[string]string{}
 	var ids []spans.ShortID
 	seen := map[spans.ShortID]bool{}
 	add := func(lists ...*session.Refs) {
@@ -120,8 +120,8 @@ func (g *Guide) identify() error {
 			return err
 		}
 		for _, id := range ids[:n] {
-			if word := set.Same(session.Ref{Block: id.String()}); word != id.String() {
-				g.words[id.String()] = word
+			if first := set.Same(session.Ref{Block: id.String()}); first != id.String() {
+				g.firsts[id.String()] = first
 			}
 		}
 		ids = ids[n:]

@@ -10,7 +10,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// cells are what CSV says of a row beside its columns.
+// cells are what CSV says of a row that its columns do not.
 type cells struct {
 	model    string
 	call     *session.ToolCall
@@ -127,8 +127,8 @@ func (e *emitter) unit(i int) {
 	e.steps(i, &w, rest)
 }
 
-// steps puts the parts of a reply. rest is what its run used beside its turns; it stands on the first part that has no
-// usage of its own, so that nothing is added up before it is written.
+// steps puts the parts of a reply. rest is what its run used outside of its turns; it stands on the first part that has
+// no usage of its own, so that nothing is added up before it is written.
 func (e *emitter) steps(i int, w *partWriter, rest *cells) {
 	g, u := e.g, &e.g.units[i]
 	p := g.runs[u.run]
@@ -152,7 +152,7 @@ func (e *emitter) steps(i int, w *partWriter, rest *cells) {
 			c.model = modelOf(u.run, t)
 			if !u.run.Copied {
 				c.cost, c.currency = t.Cost, t.Currency
-				if told(t) {
+				if hasUsage(t) {
 					c.usage = &t.Usage
 				}
 			}

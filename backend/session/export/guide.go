@@ -18,9 +18,9 @@ import (
 type Options struct {
 	// Partial writes what is there: content that is missing is left out and named in what is returned.
 	Partial bool
-	// Strict writes the guide's rows alone: no key of ours in metadata_json and no further lines.
+	// Strict writes the guide's rows alone: no key of otelagent in metadata_json and no further lines.
 	Strict bool
-	// Progress, if set, is told how many messages of all are written, from the goroutine that writes, after each.
+	// Progress, if set, is called after each message with how many of all are written, from the goroutine that writes.
 	Progress func(done, total int)
 }
 
@@ -35,10 +35,10 @@ type Guide struct {
 	opts   Options
 	ctx    context.Context //nolint:containedctx // of the one call of NewGuide or step of Rows that is going on
 	window window          // what goes with turns and messages
-	aside  window          // single things, which must not take its place
+	aside  window          // single values, which must not take its place
 	loaded loaded          // the turn that was read last
 
-	words    map[string]string // by block: what messages say the same
+	firsts   map[string]string // by block: the one that stands for all that say the same
 	runs     map[*session.Run]*runPlan
 	units    []unit
 	planned  bool
@@ -148,7 +148,7 @@ func (g *Guide) readIn(w *window, r *session.Run, t *session.Turn, name string, 
 	c := w.set.Read(refs)
 	note := func(what string) {
 		switch {
-		case g.planned: // told already
+		case g.planned: // noted already
 		case capture == spans.CaptureContent || capture == "":
 			g.miss(whereTurn(r, t), name+": "+what)
 		default:

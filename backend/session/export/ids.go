@@ -8,7 +8,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 )
 
-// Ids have the form of the guide's: a prefix, 12 hexadecimal digits that grow with time, 14 characters that tell apart.
+// Ids have the form of the guide's: a prefix, 12 hexadecimal digits that grow with time, 14 characters that differ.
 // Where the guide takes random ones, these are made of the address, so that an export made again has the same ids.
 
 const (
@@ -28,9 +28,9 @@ func newID(prefix string, ms, counter int64, address string) string {
 	return fmt.Sprintf("%s_%012x%s", prefix, uint64(ms*stampsPerMS+counter)&(1<<48-1), tail[:])
 }
 
-// addressOf returns the address of a thing of a run, as one text.
-func addressOf(s *session.Session, r *session.Run, thing string) string {
-	return s.Tenant + "\x00" + s.ID + "\x00" + r.ID + "\x00" + strconv.FormatInt(r.Start.UnixNano(), 10) + "\x00" + thing
+// addressOf returns the address of an item of a run, as one text.
+func addressOf(s *session.Session, r *session.Run, item string) string {
+	return s.Tenant + "\x00" + s.ID + "\x00" + r.ID + "\x00" + strconv.FormatInt(r.Start.UnixNano(), 10) + "\x00" + item
 }
 
 // namer gives ids to messages in their order, so that (created_at, id) is that order.

@@ -117,10 +117,10 @@ func (g *Guide) turns(u *unit) (turns []*session.Turn) {
 	return turns
 }
 
-// told reports whether the loop said what a turn used.
-func told(t *session.Turn) bool { return t.Reported != nil || t.Usage != session.Usage{} }
+// hasUsage reports whether the loop said what a turn used.
+func hasUsage(t *session.Turn) bool { return t.Reported != nil || t.Usage != session.Usage{} }
 
-// replyUsage sums up what a reply used; known is false when nobody said.
+// replyUsage sums up what a reply used; known is false when the loop does not say.
 func (g *Guide) replyUsage(u *unit) (sum session.Usage, known bool) { return g.usage(u, true) }
 
 // visibleUsage is replyUsage without turns that a rewind abandoned.
@@ -134,7 +134,7 @@ func (g *Guide) usage(u *unit, abandoned bool) (sum session.Usage, known bool) {
 	for k := range u.steps {
 		if st := &u.steps[k]; st.lone == nil && (abandoned || st.hidden == 0) {
 			sum.Add(p.turns[st.turn].Usage)
-			known = known || told(p.turns[st.turn])
+			known = known || hasUsage(p.turns[st.turn])
 		}
 	}
 	if u.full {

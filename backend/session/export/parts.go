@@ -42,7 +42,7 @@ type toolResults struct {
 type toolResult struct {
 	messagePart
 	taken bool
-	// own says that it is told nowhere else, should no call ask for it.
+	// own says that it stands nowhere else, should no call take it.
 	own bool
 }
 
@@ -117,7 +117,7 @@ func (g *Guide) turnParts(r *session.Run, p *runPlan, st *step) turnParts {
 	for i := range replies {
 		b.message(&replies[i])
 	}
-	for len(b.calls) > 0 { // that the reply does not tell
+	for len(b.calls) > 0 { // that the reply does not have
 		b.tool(nil, b.calls[0])
 	}
 	b.leftOver()
@@ -195,7 +195,7 @@ type partBuilder struct {
 	at, updated int64
 	state       string // of texts; empty: they have none
 	results     *toolResults
-	calls       []*session.ToolCall // not told yet
+	calls       []*session.ToolCall // without a part yet
 	parts       []builtPart
 }
 
@@ -362,7 +362,7 @@ func (b *partBuilder) result(x *toolResult) {
 	b.parts = append(b.parts, b.timed(t.build()))
 }
 
-// leftOver adds the results that no call asked for and that are told nowhere else.
+// leftOver adds the results that no call took and that stand nowhere else.
 func (b *partBuilder) leftOver() {
 	for i := range b.results.l {
 		if x := &b.results.l[i]; x.own && !x.taken {
@@ -388,7 +388,7 @@ func (b *partBuilder) value(name string, refs *session.Refs) json.RawMessage {
 type toolPart struct {
 	id, name      string
 	input, output json.RawMessage
-	whole         json.RawMessage // the result as the tool gave it, beside what the model saw of it
+	whole         json.RawMessage // the result as the tool gave it; the model may have seen less
 	answered      bool            // there is a result
 	failed        bool
 	call          *session.ToolCall
@@ -470,7 +470,7 @@ func (t *toolPart) envelope() []byte {
 	return o.bytes()
 }
 
-// errorText returns what went wrong: what the model was told, else what the loop says. Empty where neither is there.
+// errorText returns what went wrong: what the model received, else what the loop says. Empty where neither is there.
 func (t *toolPart) errorText() string {
 	if s, ok := text(t.output); ok {
 		return s
@@ -484,10 +484,10 @@ func (t *toolPart) errorText() string {
 	return ""
 }
 
-// reason returns why the call was denied: what the model was told, else what the evaluation says.
+// reason returns why the call was denied: what the model received, else what the evaluation says.
 func (t *toolPart) reason() string {
-	if told := t.errorText(); told != "" {
-		return told
+	if text := t.errorText(); text != "" {
+		return text
 	}
 	for _, p := range t.call.Permissions {
 		if p.Action == spans.ActionDeny && p.Reason != "" {

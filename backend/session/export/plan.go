@@ -14,7 +14,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// What is a message row: each message that somebody else than the model said, each stretch of turns between two of
+// This file plans the message rows: each message that is not the model's, each stretch of turns between two of
 // these, and each summary that replaced messages. Roles stand in the content, so the plan takes one walk over it.
 
 // runPlan is what is known of a run once its content was looked at.
@@ -32,7 +32,7 @@ type runPlan struct {
 type unitKind uint8
 
 const (
-	unitMessage    unitKind = iota // said by somebody else than the model
+	unitMessage    unitKind = iota // not the model's
 	unitReply                      // a stretch of turns
 	unitCompaction                 // a summary
 )
@@ -48,7 +48,7 @@ type unit struct {
 	// address, within the run, is what the id is made of.
 	address string
 	hidden  int64 // since when it is rewound; 0: it is not
-	full    bool  // has what its run used beside its turns: the first reply, else the first row
+	full    bool  // has what its run used outside of its turns: the first reply, else the first row
 	parts   int   // of a reply
 	// starts says that the run starts with this row, begins that the turn of this message does, ends which runs end.
 	starts, begins bool
@@ -85,21 +85,21 @@ func (g *Guide) plan() error {
 	}
 	slices.SortStableFunc(g.units, func(a, b unit) int { return cmp.Compare(a.at, b.at) })
 	var names namer
-	told := map[*session.Run]bool{}
+	seen := map[*session.Run]bool{}
 	for i := range g.units {
 		u := &g.units[i]
 		u.id, u.at = names.name(u.at, u.own, addressOf(g.s, u.run, u.address))
 		if u.id != u.own {
 			u.own = "" // that of an earlier message
 		}
-		if u.kind == unitReply && !told[u.run] {
-			told[u.run], u.full = true, true
+		if u.kind == unitReply && !seen[u.run] {
+			seen[u.run], u.full = true, true
 		}
 	}
 	for i := range g.units {
 		u := &g.units[i]
-		if !told[u.run] {
-			told[u.run], u.full = true, true
+		if !seen[u.run] {
+			seen[u.run], u.full = true, true
 		}
 		if err := g.hide(u); err != nil {
 			return err

@@ -78,7 +78,7 @@ type Row struct {
 	Part    *PartRow
 	// JSON is the row as an object on one line. It is valid until the next row.
 	JSON []byte
-	// Further are members that the source had beside the row on its line, as an object without its closing brace; nil:
+	// Further are members of its line in the source, as an object without its closing brace; nil:
 	// none.
 	Further []byte
 	// Digest and Body are those of a system prompt or tool catalogue.

@@ -18,7 +18,7 @@ import (
 // same again.
 
 // Keys of such facts. The session has its row, a message an array of its line and those of its parts, and further
-// lines stand alone. factFurther begins the key of a member beside the row of the session or in a document.
+// lines stand alone. factFurther begins the key of a further member, of the session's line or of a document.
 const (
 	factRow     = "guide.row"
 	factLine    = "guide.line"
@@ -117,7 +117,7 @@ func (e *emitter) sources() {
 	g, src := e.g, e.g.sources
 	body := e.body(src.session, nil)
 	var further object
-	for i := range g.s.Facts { // members beside it
+	for i := range g.s.Facts { // members of its line
 		f := &g.s.Facts[i]
 		key, ok := strings.CutPrefix(f.Key, factFurther)
 		if !ok || f.Subject != "session" || f.Key == factRow || g.s.Fact(f.Subject, f.Key) != f {
@@ -182,7 +182,7 @@ func (e *emitter) body(f *session.Fact, next []*session.Fact) []byte {
 	return body
 }
 
-// row puts a row of the source with the members beside it.
+// row puts a row of the source with the further members of its line.
 func (e *emitter) row(typ RowType, raw []byte, further *object) {
 	if raw == nil || !e.going() {
 		return
