@@ -99,14 +99,17 @@ func (m *message) changed() time.Time {
 // lineOf returns a line with a row and its further members.
 func lineOf(typ string, text []byte, further []member) []byte {
 	line := append(append([]byte(`{"type":"`+typ+`","data":`), text...), '}')
-	return appendMembers(line, further)
+	return appendMembers(line, further...)
 }
 
-// appendMembers appends members to a JSON object that has some.
-func appendMembers(o []byte, members []member) []byte {
+// appendMembers appends members to the JSON object o.
+func appendMembers(o []byte, members ...member) []byte {
 	o = o[:len(o)-1]
 	for _, m := range members {
-		o = append(append(rawjson.Quote(append(o, ','), m.key), ':'), m.value...)
+		if len(o) > 1 {
+			o = append(o, ',')
+		}
+		o = append(append(rawjson.Quote(o, m.key), ':'), m.value...)
 	}
 	return append(o, '}')
 }

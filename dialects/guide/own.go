@@ -96,7 +96,7 @@ func (d *reader) emitOwn(r *run, m *message, ev otelagent.Event) (seq int64) {
 	case *otelagent.MessageAdded:
 		envelope := membersOf(object.Of("", ev.Message.Raw), "id", "createdAt", "role", "parts") // the row has these
 		ev.Message, ev.Meta.Time = m.message(m.takeAll(0, len(m.parts))), m.created
-		ev.Message.Raw = appendMembers(ev.Message.Raw, envelope)
+		ev.Message.Raw = appendMembers(ev.Message.Raw, envelope...)
 	case *otelagent.ToolStarted:
 		p := m.take(ev.Args, useCall)
 		if ev.Args = nil; p != nil {

@@ -211,21 +211,7 @@ func (w *partWriter) put(p *builtPart, c *cells) bool {
 // messageParts loads and makes the parts of a message.
 func (g *Guide) messageParts(i int) ([]builtPart, error) {
 	u := &g.units[i]
-	err := g.window.load(g.ctx, appendID(nil, u.ref), func(ids []spans.ShortID) []spans.ShortID {
-		for j := i + 1; j < len(g.units) && len(ids) < aheadMost; j++ {
-			switch next := &g.units[j]; next.kind {
-			case unitMessage:
-				ids = appendID(ids, next.ref)
-			case unitReply:
-				for k := range next.steps {
-					if len(ids) < aheadMost && next.steps[k].lone == nil {
-						ids = g.runs[next.run].appendTurn(ids, next.steps[k].turn)
-					}
-				}
-			}
-		}
-		return ids
-	})
+	err := g.window.load(g.ctx, appendID(nil, u.ref), g.ahead(g.runs[u.run], max(u.position, 0)))
 	if err != nil {
 		return nil, err
 	}

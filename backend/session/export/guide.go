@@ -36,7 +36,6 @@ type Guide struct {
 	ctx    context.Context //nolint:containedctx // of the one call of NewGuide or step of Rows that is going on
 	window window          // what goes with turns and messages
 	aside  window          // single values, which must not take its place
-	loaded loaded          // the turn that was read last
 
 	firsts   map[string]string // by block: the one that stands for all that say the same
 	runs     map[*session.Run]*runPlan

@@ -57,6 +57,7 @@ type unit struct {
 	ref        session.Ref // of a message
 	node       string
 	turn       *session.Turn // in which it came; nil: in none
+	position   int           // of that turn in runPlan.turns, or of the one before it
 	steps      []step        // of a reply
 	compaction *session.Compaction
 }
@@ -317,7 +318,7 @@ func (b *runUnits) between(i int, at time.Time, calls map[string]bool) error {
 		elsewhere := func(p messagePart) bool { return p.kind != partResult || !calls[p.id] }
 		switch {
 		case m.userSide():
-			b.message(nil, at, ref, &m)
+			b.message(nil, i, at, ref, &m)
 			continue
 		case m.role == "tool" && !slices.ContainsFunc(m.parts, elsewhere):
 			continue // they stand in the pool of their call
@@ -333,7 +334,7 @@ func (b *runUnits) between(i int, at time.Time, calls map[string]bool) error {
 }
 
 // message appends the row of a message.
-func (b *runUnits) message(t *session.Turn, at time.Time, ref session.Ref, m *message) {
+func (b *runUnits) message(t *session.Turn, i int, at time.Time, ref session.Ref, m *message) {
 	b.stretch = -1
 	role := "user"
 	if m.role == "system" || m.role == "developer" {
@@ -341,7 +342,8 @@ func (b *runUnits) message(t *session.Turn, at time.Time, ref session.Ref, m *me
 	}
 	b.units = append(b.units, unit{
 		kind: unitMessage, run: b.r, at: b.place(at), role: role, own: m.id, ref: ref, node: b.g.nodeOf(ref), turn: t,
-		address: "message " + strconv.Itoa(b.n) + " " + b.g.same(ref),
+		position: i,
+		address:  "message " + strconv.Itoa(b.n) + " " + b.g.same(ref),
 	})
 	b.n++
 }
@@ -391,7 +393,7 @@ func (b *runUnits) turn(i int, before []string) turnParts {
 		ref := in.ref
 		switch {
 		case m.userSide():
-			b.message(t, t.Start, ref, &m)
+			b.message(t, i, t.Start, ref, &m)
 		case m.role == "assistant": // given to the run, or of a turn that is not there
 			b.lone(i, t.Start, &ref, t.Input.Items(), m.id)
 			for _, p := range m.parts {
