@@ -14,113 +14,36 @@ import (
 // extensionKey of metadata_json. A key that holds content there holds a reference here: the index of a part of the
 // row, the indexes of the first part and of the one behind the last, or the digest of a system prompt or catalogue.
 
-// event is one event of any type. A key that is absent is not known.
-type event struct {
-	Type string `json:"type"`
-	Time int64  `json:"ts,omitempty"` // unix nanoseconds
-	Run  string `json:"run"`
-
-	Dialect          *string              `json:"dialect,omitempty"`
-	Agent            string               `json:"agent,omitempty"`
-	AgentID          string               `json:"agent_id,omitempty"`
-	ParentID         string               `json:"parent_id,omitempty"`
-	ParentSessionID  string               `json:"parent_session_id,omitempty"`
-	ParentToolCallID string               `json:"parent_tool_call_id,omitempty"`
-	Continuation     spans.Continuation   `json:"continuation,omitempty"`
-	ContinuationTag  string               `json:"continuation_tag,omitempty"`
-	ForkParentID     string               `json:"fork_parent_id,omitempty"`
-	Copied           bool                 `json:"copied,omitempty"`
-	GroupStart       int64                `json:"group_start,omitempty"`
-	GroupRole        spans.GroupRole      `json:"group_role,omitempty"`
-	ConfigID         string               `json:"config_id,omitempty"`
-	ConfigAPI        string               `json:"config_api,omitempty"`
-	Config           json.RawMessage      `json:"config,omitempty"`
-	Metadata         json.RawMessage      `json:"metadata,omitempty"`
-	Rules            json.RawMessage      `json:"rules,omitempty"`
-	Status           spans.RunStatus      `json:"status,omitempty"`
-	StatusWord       string               `json:"status_word,omitempty"`
-	Rejected         bool                 `json:"rejected,omitempty"`
-	Rejection        string               `json:"rejection,omitempty"`
-	Index            *int64               `json:"index,omitempty"`
-	Trigger          string               `json:"trigger,omitempty"`
-	Model            string               `json:"model,omitempty"`
-	Provider         string               `json:"provider,omitempty"`
-	Variant          string               `json:"variant,omitempty"`
-	At               *moment              `json:"at,omitempty"`
-	Attempt          int64                `json:"attempt,omitempty"`
-	ReasoningLevel   string               `json:"reasoning_level,omitempty"`
-	Format           string               `json:"format,omitempty"`
-	MaxTokens        *int64               `json:"max_tokens,omitempty"`
-	Temperature      *float64             `json:"temperature,omitempty"`
-	System           string               `json:"system,omitempty"`
-	Tools            string               `json:"tools,omitempty"`
-	Message          *reference           `json:"message,omitempty"`
-	StopReason       string               `json:"stop_reason,omitempty"`
-	Failed           bool                 `json:"failed,omitempty"`
-	Usage            *reportedUsage       `json:"usage,omitempty"`
-	Cost             *float64             `json:"cost,omitempty"`
-	Currency         string               `json:"currency,omitempty"`
-	ModelCallNS      int64                `json:"model_call_ns,omitempty"`
-	FirstChunkNS     int64                `json:"first_chunk_ns,omitempty"`
-	ResponseID       string               `json:"response_id,omitempty"`
-	Output           *reference           `json:"output,omitempty"`
-	CallID           string               `json:"call_id,omitempty"`
-	Name             string               `json:"name,omitempty"`
-	Start            *moment              `json:"start,omitempty"`
-	End              *moment              `json:"end,omitempty"`
-	Args             *int                 `json:"args,omitempty"`
-	Result           *int                 `json:"result,omitempty"`
-	Outcome          spans.Outcome        `json:"outcome,omitempty"`
-	Error            string               `json:"error,omitempty"`
-	Truncated        *bool                `json:"truncated,omitempty"`
-	ChildRunID       string               `json:"child_run_id,omitempty"`
-	ChildSessionID   string               `json:"child_session_id,omitempty"`
-	Kind             spans.CompactionKind `json:"kind,omitempty"`
-	Reason           string               `json:"reason,omitempty"`
-	MessagesBefore   *int64               `json:"messages_before,omitempty"`
-	MessagesAfter    *int64               `json:"messages_after,omitempty"`
-	Summarized       *int64               `json:"messages_summarized,omitempty"`
-	InputTokens      *int64               `json:"input_tokens,omitempty"`
-	OutputTokens     *int64               `json:"output_tokens,omitempty"`
-	RemovedTokens    *int64               `json:"removed_tokens,omitempty"`
-	Summary          *int                 `json:"summary,omitempty"`
+// events are the events of one row.
+type events struct {
+	g      *Guide
+	list   array
+	hidden array // of turns that a rewind abandoned
 }
 
-// moment is a time in unix nanoseconds.
-type moment struct {
-	Time   int64            `json:"time,omitempty"`
-	Source spans.TimeSource `json:"source,omitempty"`
+// add adds an event of a run with its keys and values (see fields). Time is when it happened, if that is known.
+func (e *events) add(typ string, at time.Time, r *session.Run, keysAndValues ...any) {
+	e.list.raw(fields(append([]any{"type", "otelagent." + typ, "ts", stamp(at), "run", &r.ID}, keysAndValues...)...))
 }
 
-// reference stands for a message: its envelope, or the indexes of its parts.
-type reference struct {
-	Raw any `json:"raw"`
-}
-
-// reportedUsage is usage as it was reported.
-type reportedUsage struct {
-	Input      int64           `json:"input"`
-	Output     int64           `json:"output"`
-	Reasoning  int64           `json:"reasoning"`
-	CacheRead  int64           `json:"cache_read"`
-	CacheWrite int64           `json:"cache_write"`
-	Total      int64           `json:"total"`
-	Rule       spans.UsageRule `json:"rule"`
-}
-
-func usageOf(u *session.ReportedUsage, rule spans.UsageRule) *reportedUsage {
-	if u == nil {
-		return nil
-	}
-	return &reportedUsage{u.Input, u.Output, u.Reasoning, u.CacheRead, u.CacheWrite, u.Total, rule}
-}
-
-// stamp returns a time in nanoseconds; 0 where it is not known.
+// stamp returns a time in unix nanoseconds; 0 where it is not known.
 func stamp(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
 	return t.UnixNano()
+}
+
+// bound is a moment that is not exactly known.
+func bound(ns int64) []byte { return fields("time", ns, "source", spans.TimeSourceBound) }
+
+// usageOf returns usage as it was reported; nil where it was not.
+func usageOf(u *session.ReportedUsage, rule spans.UsageRule) []byte {
+	if u == nil {
+		return nil
+	}
+	return fields("input", &u.Input, "output", &u.Output, "reasoning", &u.Reasoning, "cache_read", &u.CacheRead,
+		"cache_write", &u.CacheWrite, "total", &u.Total, "rule", &rule)
 }
 
 // stepCall is a tool part of a step.
@@ -148,25 +71,9 @@ func callsOf(parts []builtPart) (calls []stepCall) {
 	return calls
 }
 
-// events is the value of extensionKey in the metadata of a message row.
-type events struct {
-	g    *Guide
-	List []event `json:"events"`
-	// Hidden names turns that a rewind abandoned.
-	Hidden []hiddenTurn `json:"hidden,omitempty"`
-}
-
-// hiddenTurn is a turn of a row whose parts are rewound since a time in milliseconds.
-type hiddenTurn struct {
-	Run      string `json:"run"`
-	Index    int64  `json:"index"`
-	Parts    [2]int `json:"parts"` // the first, and the one behind the last
-	HiddenAt int64  `json:"hidden_at"`
-}
-
-// eventsOf returns the events of a row.
-func (g *Guide) eventsOf(u *unit) (*events, error) {
-	e := &events{g: g, List: []event{}}
+// eventsOf returns the value of extensionKey in the metadata of a message row.
+func (g *Guide) eventsOf(u *unit) ([]byte, error) {
+	e := events{g: g}
 	if u.starts {
 		if err := e.runStarted(u.run); err != nil {
 			return nil, err
@@ -181,27 +88,25 @@ func (g *Guide) eventsOf(u *unit) (*events, error) {
 		if err != nil {
 			return nil, err
 		}
-		e.add(event{Type: "message_added", Run: u.run.ID, Message: &reference{json.RawMessage(envelope)}})
+		e.add("message_added", time.Time{}, u.run, "message", fields("raw", envelope))
 	case unitReply:
 		from := 0
 		for k := range u.steps {
-			st := &u.steps[k]
-			e.step(u.run, st, from)
-			from += st.parts
+			e.step(u.run, &u.steps[k], from)
+			from += u.steps[k].parts
 		}
 	case unitCompaction:
 		e.compaction(u.run, u.compaction)
 	}
 	for _, r := range u.ends {
-		e.add(event{Type: "run_ended", Time: stamp(r.End), Run: r.ID, Status: r.Status, StatusWord: r.StatusWord,
-			Rejected: r.Rejected, Rejection: r.Rejection, Error: r.Error, Usage: usageOf(r.Reported, r.Rule)})
+		e.add("run_ended", r.End, r, "status", r.Status, "status_word", r.StatusWord, "rejected", r.Rejected,
+			"rejection", r.Rejection, "usage", usageOf(r.Reported, r.Rule), "error", r.Error)
 	}
-	return e, nil
-}
-
-func (e *events) add(ev event) {
-	ev.Type = "otelagent." + ev.Type
-	e.List = append(e.List, ev)
+	var hidden []byte
+	if e.hidden.buf != nil {
+		hidden = e.hidden.bytes()
+	}
+	return fields("events", e.list.bytes(), "hidden", hidden), nil
 }
 
 func (e *events) runStarted(r *session.Run) error {
@@ -213,52 +118,52 @@ func (e *events) runStarted(r *session.Run) error {
 	if err != nil {
 		return err
 	}
-	ev := event{Type: "run_started", Time: stamp(r.Start), Run: r.ID, Dialect: &r.Dialect, Agent: r.Agent,
-		AgentID: r.AgentID, Model: r.Model, Provider: r.Provider, ParentID: r.ParentID, ParentSessionID: r.ParentSessionID,
-		ParentToolCallID: r.ParentToolCallID, Continuation: r.Continuation, ContinuationTag: r.ContinuationTag,
-		ForkParentID: r.ForkParentID, Copied: r.Copied, GroupStart: stamp(r.GroupStart), GroupRole: r.GroupRole,
-		ConfigID: r.ConfigID, ConfigAPI: r.ConfigAPI, Metadata: metadata, Rules: rules}
+	var config json.RawMessage
 	if json.Valid([]byte(r.Config)) {
-		ev.Config = json.RawMessage(r.Config)
+		config = json.RawMessage(r.Config)
 	}
-	e.add(ev)
+	e.add("run_started", r.Start, r, "dialect", &r.Dialect, "agent", r.Agent, "agent_id", r.AgentID,
+		"parent_id", r.ParentID, "parent_session_id", r.ParentSessionID, "parent_tool_call_id", r.ParentToolCallID,
+		"continuation", r.Continuation, "continuation_tag", r.ContinuationTag, "fork_parent_id", r.ForkParentID,
+		"copied", r.Copied, "group_start", stamp(r.GroupStart), "group_role", r.GroupRole, "config_id", r.ConfigID,
+		"config_api", r.ConfigAPI, "config", config, "metadata", metadata, "rules", rules, "model", r.Model,
+		"provider", r.Provider)
 	return nil
 }
 
-// turnStarted adds the start of a turn and the parameters of its last request.
+// turnStarted adds the start of a turn, and what is known of its last request.
 func (e *events) turnStarted(r *session.Run, t *session.Turn) {
-	e.add(event{Type: "turn_started", Time: stamp(t.Start), Run: r.ID, Index: &t.Index, Trigger: string(t.Trigger),
-		Model: t.Model, Provider: t.Provider, Variant: t.Variant})
-	request := event{Type: "request_prepared", Time: stamp(t.Start), Run: r.ID, Model: t.Model,
-		At: &moment{stamp(t.Start), spans.TimeSourceBound}, Attempt: max(t.Attempts, 1) - 1, ReasoningLevel: t.Level,
-		Format: t.Format, MaxTokens: t.MaxTokens, Temperature: t.Temperature,
-		System: e.g.prompts.digestOf(t, spans.ProvenanceSystem), Tools: e.g.catalogs.digestOf(t, spans.ProvenanceTools)}
-	if t.Level+t.Format+request.System+request.Tools != "" || t.Attempts > 1 || t.MaxTokens != nil ||
-		t.Temperature != nil {
-		e.add(request)
+	e.add("turn_started", t.Start, r, "index", &t.Index, "trigger", t.Trigger, "model", t.Model, "provider", t.Provider,
+		"variant", t.Variant)
+	system := e.g.prompts.digestOf(t, spans.ProvenanceSystem)
+	tools := e.g.catalogs.digestOf(t, spans.ProvenanceTools)
+	if t.Level+t.Format+system+tools != "" || t.Attempts > 1 || t.MaxTokens != nil || t.Temperature != nil {
+		e.add("request_prepared", t.Start, r, "model", t.Model, "at", bound(stamp(t.Start)),
+			"attempt", max(t.Attempts, 1)-1, "reasoning_level", t.Level, "format", t.Format, "max_tokens", t.MaxTokens,
+			"temperature", t.Temperature, "system", system, "tools", tools)
 	}
 }
 
 // step adds the events of a step whose first part has the index from.
 func (e *events) step(r *session.Run, st *step, from int) {
 	var t *session.Turn
+	parts := []int{from, from + st.parts}
 	if st.lone == nil {
 		t = e.g.runs[r].turns[st.turn]
 		if st.begins {
 			e.turnStarted(r, t)
 		}
 		for n := range t.DiscardedAttempts {
-			ev := event{Type: "attempt_discarded", Time: stamp(t.Start), Run: r.ID, Attempt: n}
+			var usage []byte
 			if u := t.Discarded; n == 0 && u != nil {
-				sum := session.ReportedUsage{Input: u.Input, Output: u.Output, Reasoning: u.Reasoning, CacheRead: u.CacheRead,
-					CacheWrite: u.CacheWrite}
-				ev.Usage = usageOf(&sum, spans.UsageRuleIncludesCache)
+				usage = usageOf(&session.ReportedUsage{Input: u.Input, Output: u.Output, Reasoning: u.Reasoning,
+					CacheRead: u.CacheRead, CacheWrite: u.CacheWrite}, spans.UsageRuleIncludesCache)
 			}
-			e.add(ev)
+			e.add("attempt_discarded", t.Start, r, "attempt", n, "usage", usage)
 		}
-	}
-	if t != nil && st.hidden > 0 {
-		e.Hidden = append(e.Hidden, hiddenTurn{r.ID, t.Index, [2]int{from, from + st.parts}, st.hidden})
+		if st.hidden > 0 {
+			e.hidden.raw(fields("run", &r.ID, "index", &t.Index, "parts", parts, "hidden_at", st.hidden))
+		}
 	}
 	for _, c := range st.calls {
 		e.call(r, c, from+c.index)
@@ -266,40 +171,39 @@ func (e *events) step(r *session.Run, st *step, from int) {
 	if t == nil || t.Known == spans.KnownClosed {
 		return
 	}
-	ev := event{Type: "turn_ended", Time: stamp(t.End), Run: r.ID, Model: t.Answered, StopReason: t.StopReason,
-		Failed: t.Failed, Error: t.Error, Usage: usageOf(t.Reported, t.Rule), Cost: t.Cost, Currency: t.Currency,
-		ModelCallNS: t.ModelCallNS, FirstChunkNS: t.FirstChunkNS, ResponseID: t.ResponseID}
+	var output []byte
 	if st.parts > 0 {
-		ev.Output = &reference{[2]int{from, from + st.parts}}
+		output = fields("raw", parts)
 	}
-	e.add(ev)
+	e.add("turn_ended", t.End, r, "model", t.Answered, "stop_reason", t.StopReason, "failed", t.Failed,
+		"usage", usageOf(t.Reported, t.Rule), "cost", t.Cost, "currency", t.Currency, "model_call_ns", t.ModelCallNS,
+		"first_chunk_ns", t.FirstChunkNS, "response_id", t.ResponseID, "output", output, "error", t.Error)
 }
 
 // call adds a tool call whose part has an index.
 func (e *events) call(r *session.Run, c stepCall, index int) {
-	start := event{Type: "tool_started", Run: r.ID, CallID: c.id, Name: c.name, Args: &index}
-	end := event{Type: "tool_ended", Run: r.ID, CallID: c.id, Name: c.name, Result: &index, Outcome: c.outcome}
-	if s := c.call; s != nil {
-		start.CallID, start.Name, start.Time = s.ID, s.Name, stamp(s.Start)
-		end.CallID, end.Name, end.Time = s.ID, s.Name, stamp(s.End)
-		end.Outcome, end.Truncated = s.Outcome, s.Truncated
-		end.ChildRunID, end.ChildSessionID = s.ChildRunID, s.ChildSessionID
-	} else {
-		start.Start = &moment{c.created * int64(time.Millisecond), spans.TimeSourceBound}
-		end.End = &moment{c.ended * int64(time.Millisecond), spans.TimeSourceBound}
-		start.Time, end.Time = start.Start.Time, end.End.Time
+	s := c.call
+	if s == nil { // what the part shows
+		started, ended := time.UnixMilli(c.created), time.UnixMilli(c.ended)
+		e.add("tool_started", started, r, "call_id", c.id, "name", c.name, "start", bound(stamp(started)), "args", &index)
+		if c.outcome != "" {
+			e.add("tool_ended", ended, r, "call_id", c.id, "name", c.name, "end", bound(stamp(ended)), "result", &index,
+				"outcome", c.outcome)
+		}
+		return
 	}
-	if e.add(start); end.Outcome != "" {
-		e.add(end)
+	e.add("tool_started", s.Start, r, "call_id", s.ID, "name", s.Name, "args", &index)
+	if s.Outcome != "" {
+		e.add("tool_ended", s.End, r, "call_id", s.ID, "name", s.Name, "result", &index, "outcome", s.Outcome,
+			"truncated", s.Truncated, "child_run_id", s.ChildRunID, "child_session_id", s.ChildSessionID)
 	}
 }
 
 func (e *events) compaction(r *session.Run, c *session.Compaction) {
-	first := 0
-	e.add(event{Type: "compaction_ended", Time: stamp(c.Start), Run: r.ID, Start: &moment{Time: stamp(c.Start)},
-		End: &moment{Time: stamp(c.End)}, Kind: c.Kind, Trigger: c.Trigger, Reason: c.Reason, Summary: &first,
-		MessagesBefore: c.MessagesBefore, MessagesAfter: c.MessagesAfter, Summarized: c.MessagesSummarized,
-		InputTokens: c.InputTokens, OutputTokens: c.OutputTokens, RemovedTokens: c.RemovedTokens})
+	e.add("compaction_ended", c.Start, r, "trigger", c.Trigger, "start", fields("time", stamp(c.Start)),
+		"end", fields("time", stamp(c.End)), "kind", c.Kind, "reason", c.Reason, "messages_before", c.MessagesBefore,
+		"messages_after", c.MessagesAfter, "messages_summarized", c.MessagesSummarized, "input_tokens", c.InputTokens,
+		"output_tokens", c.OutputTokens, "removed_tokens", c.RemovedTokens, "summary", new(int))
 }
 
 // placeEvents says in which rows runs and turns begin, and in which runs end: the last row that was made before their

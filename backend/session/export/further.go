@@ -4,48 +4,9 @@ import (
 	"cmp"
 
 	"github.com/otelagent/otelagent/backend/session"
-	"github.com/otelagent/otelagent/spans"
 )
 
 // This file writes rows of further types: system prompts, tool catalogues, permission evaluations, defects.
-
-// textRow is a row of RowSystemPrompt or RowToolCatalog.
-type textRow struct {
-	Digest string `json:"digest"`
-	Body   string `json:"body"`
-}
-
-// permissionRow is a row of RowPermission. Times are unix nanoseconds.
-type permissionRow struct {
-	Run struct {
-		ID    string `json:"id"`
-		Start int64  `json:"start,omitempty"`
-	} `json:"run"`
-	Turn        *int64                 `json:"turn,omitempty"`
-	CallID      string                 `json:"call_id,omitempty"`
-	Ordinal     int64                  `json:"ordinal,omitempty"`
-	Start       int64                  `json:"start,omitempty"`
-	End         int64                  `json:"end,omitempty"`
-	Tool        string                 `json:"tool,omitempty"`
-	Pattern     string                 `json:"pattern,omitempty"`
-	Action      spans.Action           `json:"action,omitempty"`
-	Source      spans.PermissionSource `json:"source,omitempty"`
-	Target      spans.PermissionTarget `json:"target,omitempty"`
-	Reason      string                 `json:"reason,omitempty"`
-	DecidedBy   string                 `json:"decided_by,omitempty"`
-	WaitNS      int64                  `json:"wait_ns,omitempty"`
-	Option      string                 `json:"option,omitempty"`
-	Outcome     string                 `json:"outcome,omitempty"`
-	Derived     bool                   `json:"derived,omitempty"`
-	RulesDigest string                 `json:"rules_digest,omitempty"`
-}
-
-// defectRow is a row of RowDefect. Where is empty for a defect of the session.
-type defectRow struct {
-	Where  string           `json:"where,omitempty"`
-	Code   spans.DefectCode `json:"code"`
-	Detail string           `json:"detail,omitempty"`
-}
 
 // further puts the rows of further types.
 func (e *emitter) further() {
@@ -75,29 +36,33 @@ func (e *emitter) texts(x *texts, typ RowType, read func(string) string) {
 			return
 		}
 		if body, ok := e.g.aside.set.Body(ref); ok {
-			row := textRow{x.digest[ref.Block], read(body)}
-			e.put(Row{Type: typ, Digest: row.Digest, Body: row.Body, JSON: encode(row)})
+			r := Row{Type: typ, Digest: x.digest[ref.Block], Body: read(body)}
+			r.JSON = fields("digest", &r.Digest, "body", &r.Body)
+			e.put(r)
 		}
 	}
 }
 
+// permission puts a permission evaluation. Times are unix nanoseconds.
 func (e *emitter) permission(at place, p *session.Permission) {
-	row := permissionRow{CallID: p.CallID, Ordinal: p.Ordinal, Start: stamp(p.Start), End: stamp(p.End), Tool: p.Tool,
-		Pattern: p.Pattern, Action: p.Action, Source: p.Source, Target: p.Target, Reason: p.Reason, DecidedBy: p.DecidedBy,
-		WaitNS: p.WaitNS, Option: p.Option, Outcome: p.Outcome, Derived: p.Derived, RulesDigest: p.RulesDigest}
-	row.Run.ID, row.Run.Start = at.run.ID, stamp(at.run.Start)
+	var turn *int64
 	if at.turn != nil {
-		row.Turn = &at.turn.Index
+		turn = &at.turn.Index
 	}
+	call := p.CallID
 	if at.call != nil {
-		row.CallID = cmp.Or(row.CallID, at.call.ID)
+		call = cmp.Or(call, at.call.ID)
 	}
-	e.put(Row{Type: RowPermission, JSON: encode(row)})
+	e.put(Row{Type: RowPermission, JSON: fields("run", fields("id", &at.run.ID, "start", stamp(at.run.Start)),
+		"turn", turn, "call_id", call, "ordinal", p.Ordinal, "start", stamp(p.Start), "end", stamp(p.End), "tool", p.Tool,
+		"pattern", p.Pattern, "action", p.Action, "source", p.Source, "target", p.Target, "reason", p.Reason,
+		"decided_by", p.DecidedBy, "wait_ns", p.WaitNS, "option", p.Option, "outcome", p.Outcome, "derived", p.Derived,
+		"rules_digest", p.RulesDigest)})
 }
 
 func (e *emitter) defects(at place, defects []session.Defect) {
 	for _, d := range defects {
-		e.put(Row{Type: RowDefect, JSON: encode(defectRow{at.where(), d.Code, d.Detail})})
+		e.put(Row{Type: RowDefect, JSON: fields("where", at.where(), "code", &d.Code, "detail", d.Detail)})
 	}
 }
 

@@ -3,6 +3,7 @@ package export
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -145,6 +146,28 @@ func quote(s string) []byte {
 		i++
 	}
 	return append(b, '"')
+}
+
+// fields returns an object of keys and values, in their order. A value that is zero is left out: what shall be there
+// nevertheless is passed by its address. Bytes are JSON already.
+func fields(keysAndValues ...any) []byte {
+	var o object
+	for i := 0; i < len(keysAndValues); i += 2 {
+		key, _ := keysAndValues[i].(string)
+		value := keysAndValues[i+1]
+		if v := reflect.ValueOf(value); !v.IsValid() || v.IsZero() {
+			continue
+		}
+		switch value := value.(type) {
+		case []byte:
+			o.raw(key, value)
+		case string:
+			o.str(key, value)
+		default:
+			o.raw(key, encode(value))
+		}
+	}
+	return o.bytes()
 }
 
 // encode writes v as encoding/json does, without escapes for HTML.

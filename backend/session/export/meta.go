@@ -14,40 +14,16 @@ import (
 // extensionKey is the one key of otelagent in metadata_json.
 const extensionKey = "otelagent"
 
-// messageMeta is metadata_json of a message row.
-type messageMeta struct {
-	SchemaVersion int             `json:"schema_version,omitempty"` // of a user's message
-	Usage         any             `json:"usage,omitempty"`
-	Compaction    bool            `json:"compaction,omitempty"`
-	Model         *modelName      `json:"model,omitempty"`
-	QueuedAt      json.RawMessage `json:"queued_at,omitempty"`
-	EnqueuedAt    json.RawMessage `json:"queue_enqueued_at,omitempty"`
-	CanceledAt    json.RawMessage `json:"queue_canceled_at,omitempty"`
-	SnapshotID    json.RawMessage `json:"snapshot_id,omitempty"`
-	Trigger       json.RawMessage `json:"trigger,omitempty"`
-	PromptDigest  string          `json:"system_prompt_digest,omitempty"`
-	Agent         string          `json:"agent,omitempty"` // where it is not that of the session
-	HiddenAt      int64           `json:"hidden_at,omitempty"`
-	Extension     *events         `json:"otelagent,omitempty"`
-}
-
-// modelName is the guide's name of a model.
-type modelName struct {
-	Provider string `json:"provider_id"`
-	Model    string `json:"model_id"`
-	Variant  string `json:"variant,omitempty"`
-}
-
-// modelName returns the model of a turn, or of a run; nil where nothing is known.
-func modelNameOf(r *session.Run, t *session.Turn) *modelName {
-	m := modelName{r.Provider, r.Model, ""}
+// modelName returns the guide's name of the model of a turn, or of a run; nil where nothing is known.
+func modelName(r *session.Run, t *session.Turn) []byte {
+	provider, model, variant := r.Provider, r.Model, ""
 	if t != nil {
-		m = modelName{cmp.Or(t.Provider, m.Provider), cmp.Or(t.Model, m.Model, t.Answered), t.Variant}
+		provider, model, variant = cmp.Or(t.Provider, provider), cmp.Or(t.Model, model, t.Answered), t.Variant
 	}
-	if m == (modelName{}) {
+	if provider+model+variant == "" {
 		return nil
 	}
-	return &m
+	return fields("provider_id", &provider, "model_id", &model, "variant", variant)
 }
 
 // modelOf returns the name of the model that answered a turn.
@@ -55,56 +31,54 @@ func modelOf(r *session.Run, t *session.Turn) string {
 	return cmp.Or(t.Answered, t.Model, r.Model)
 }
 
+// messageFacts are keys of a user's message that facts state.
+var messageFacts = []string{"queued_at", "queue_enqueued_at", "queue_canceled_at", "snapshot_id", "trigger"}
+
 // meta returns metadata_json of a row.
 func (g *Guide) meta(u *unit) (string, error) {
-	m := messageMeta{HiddenAt: u.hidden}
-	var err error
+	var l []any
 	switch u.kind {
 	case unitMessage:
 		if u.role == "user" {
-			m.SchemaVersion = 1
+			l = append(l, "schema_version", 1)
 		}
-		m.Model = modelNameOf(u.run, u.turn)
-		err = g.messageFacts(u, &m)
+		l = append(l, "model", modelName(u.run, u.turn))
+		for _, key := range messageFacts {
+			v, err := g.fact(cmp.Or(g.s.Fact("message/"+u.id, key), g.s.Fact("message/"+u.own, key)))
+			if err != nil {
+				return "", err
+			}
+			l = append(l, key, v)
+		}
 	case unitCompaction:
-		m.Compaction = true
+		var usage []byte
 		if n := u.compaction.OutputTokens; n != nil {
-			m.Usage = map[string]int64{"input": *n}
+			usage = fields("input", n)
 		}
+		l = append(l, "usage", usage, "compaction", true)
 	case unitReply:
 		if usage, ok := g.replyUsage(u); ok {
-			m.Usage = guideUsage(usage)
+			l = append(l, "usage", encode(guideUsage(usage)))
 		}
 		var last *session.Turn
+		digest := ""
 		for _, t := range g.turns(u) {
-			last, m.PromptDigest = t, cmp.Or(g.prompts.digestOf(t, spans.ProvenanceSystem), m.PromptDigest)
+			last, digest = t, cmp.Or(g.prompts.digestOf(t, spans.ProvenanceSystem), digest)
 		}
-		m.Model = modelNameOf(u.run, last)
+		l = append(l, "model", modelName(u.run, last), "system_prompt_digest", digest)
 		if agent := cmp.Or(u.run.Agent, u.run.AgentID); agent != sessionAgent(g.s) {
-			m.Agent = agent
+			l = append(l, "agent", agent)
 		}
 	}
-	if err == nil && !g.opts.Strict {
-		m.Extension, err = g.eventsOf(u)
-	}
-	return string(encode(m)), err
-}
-
-// messageFacts sets the keys that facts state of a user's message.
-func (g *Guide) messageFacts(u *unit, m *messageMeta) error {
-	if len(g.s.Facts) == 0 {
-		return nil
-	}
-	for key, value := range map[string]*json.RawMessage{"queued_at": &m.QueuedAt, "queue_enqueued_at": &m.EnqueuedAt,
-		"queue_canceled_at": &m.CanceledAt, "snapshot_id": &m.SnapshotID, "trigger": &m.Trigger} {
-		f := cmp.Or(g.s.Fact("message/"+u.id, key), g.s.Fact("message/"+u.own, key))
-		v, err := g.fact(f)
+	l = append(l, "hidden_at", u.hidden)
+	if !g.opts.Strict {
+		events, err := g.eventsOf(u)
 		if err != nil {
-			return err
+			return "", err
 		}
-		*value = v
+		l = append(l, extensionKey, events)
 	}
-	return nil
+	return string(fields(l...)), nil
 }
 
 // turns returns the turns of a reply that are there.
@@ -154,25 +128,12 @@ func guideUsage(u session.Usage) session.Usage {
 
 func sessionAgent(s *session.Session) string { return cmp.Or(s.Agent, s.AgentID) }
 
-// sessionMeta is the value of extensionKey in metadata_json of the session.
-type sessionMeta struct {
-	Format  int                 `json:"format"`
-	Dialect string              `json:"dialect,omitempty"`
-	Status  spans.SessionStatus `json:"status,omitempty"`
-	Title   json.RawMessage     `json:"title,omitempty"`
-	Usage   struct {
-		session.Usage
-		Discarded *session.Usage `json:"discarded,omitempty"`
-	} `json:"usage"`
-	Cost map[string]float64 `json:"cost,omitempty"` // as the loop reports it, by currency
-}
-
 // sessionRow makes the session row.
 func (g *Guide) sessionRow() (*SessionRow, error) {
 	s := g.s
 	row := &SessionRow{ID: s.ID, Agent: sessionAgent(s), ModelJSON: "{}", PermissionsJSON: "[]", MetadataJSON: "{}",
 		CreatedAt: s.Start.UnixMilli(), UpdatedAt: latest(s.Start, s.Last).UnixMilli()}
-	meta := sessionMeta{Format: 1, Dialect: s.Dialect, Status: s.Status, Cost: map[string]float64{}}
+	costs := map[string]float64{} // as the loop reports them, by currency
 	own := false
 	for _, r := range s.Runs { // by start
 		if !r.Copied && !own {
@@ -184,14 +145,14 @@ func (g *Guide) sessionRow() (*SessionRow, error) {
 		var last *session.Turn
 		for _, t := range g.runs[r].turns {
 			if last = t; t.Cost != nil && !r.Copied {
-				meta.Cost[cmp.Or(t.Currency, "unknown")] += *t.Cost
+				costs[cmp.Or(t.Currency, "unknown")] += *t.Cost
 			}
 		}
-		if model := modelNameOf(r, last); model != nil {
-			row.ModelJSON = string(encode(model))
+		if model := modelName(r, last); model != nil {
+			row.ModelJSON = string(model)
 		}
 	}
-	row.CostUSD = meta.Cost["USD"]
+	row.CostUSD = costs["USD"]
 	context := g.context()
 	row.PromptTokens, row.CompletionTokens, row.ReasoningTokens = context.Input, context.Output, context.Reasoning
 	row.CacheRead, row.CacheWrite, row.TotalTokens = context.CacheRead, context.CacheWrite, context.All()
@@ -213,11 +174,20 @@ func (g *Guide) sessionRow() (*SessionRow, error) {
 	if g.opts.Strict {
 		return row, nil
 	}
-	if meta.Title, err = g.fact(s.Fact("session", "title")); err != nil {
+	title, err := g.fact(s.Fact("session", "title"))
+	if err != nil {
 		return nil, err
 	}
-	meta.Usage.Usage, meta.Usage.Discarded = s.Usage, s.Discarded
-	row.MetadataJSON = string(encode(map[string]any{extensionKey: meta}))
+	usage := struct {
+		session.Usage
+		Discarded *session.Usage `json:"discarded,omitempty"`
+	}{s.Usage, s.Discarded}
+	var cost []byte
+	if len(costs) > 0 {
+		cost = encode(costs)
+	}
+	row.MetadataJSON = string(fields(extensionKey, fields("format", 1, "dialect", s.Dialect, "status", s.Status,
+		"title", title, "usage", &usage, "cost", cost)))
 	return row, nil
 }
 
