@@ -1,6 +1,7 @@
 package guide
 
 import (
+	"bytes"
 	"strconv"
 	"time"
 
@@ -73,11 +74,11 @@ func (d *reader) stateSession(text []byte, further []member) {
 func (d *reader) stateMessage(m *message) {
 	subject := "message/" + m.id
 	var f facts
-	lines := append([]byte{'['}, m.line...)
+	lines, changed := [][]byte{m.line}, m.latest
 	for _, p := range m.parts {
-		lines = append(append(lines, ','), p.line...)
+		lines, changed = append(lines, p.line), later(changed, p.latest)
 	}
-	f.add(subject, factRow, append(lines, ']'), m.changed(), m.seq)
+	f.add(subject, factRow, array(lines), changed, m.seq)
 	f.since(subject, factHidden, m.hiddenAt, m.latest, m.seq)
 	f.since(subject, factQueued, m.queuedAt, m.latest, m.seq)
 	f.since(subject, factCanceled, m.canceledAt, m.latest, m.seq)
@@ -87,13 +88,9 @@ func (d *reader) stateMessage(m *message) {
 	d.state(f, m.latest, m.seq)
 }
 
-// changed returns the latest time that the rows of a message state.
-func (m *message) changed() time.Time {
-	at := m.latest
-	for _, p := range m.parts {
-		at = later(at, p.latest)
-	}
-	return at
+// array returns a JSON array.
+func array(elements [][]byte) []byte {
+	return append(append([]byte{'['}, bytes.Join(elements, []byte{','})...), ']')
 }
 
 // lineOf returns a line with a row and its further members.

@@ -117,7 +117,7 @@ func (d *reader) emitOwn(r *run, m *message, ev otelagent.Event) (seq int64) {
 			from, to := bounds(ev.Output.Raw)
 			parts := m.takeAll(from, to)
 			if ev.Output = nil; len(parts) > 0 {
-				ev.Output, ev.Seq = m.output(parts), max(ev.Seq, parts[len(parts)-1].seq)
+				ev.Output, ev.Seq = new(m.message(parts)), max(ev.Seq, parts[len(parts)-1].seq)
 			}
 		}
 		seq = ev.Seq

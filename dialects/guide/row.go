@@ -249,7 +249,7 @@ func (s *session) rulesAt(t time.Time) []byte {
 	if held == nil {
 		return nil
 	}
-	return append(append([]byte{'['}, bytes.Join(held, []byte{','})...), ']')
+	return array(held)
 }
 
 // messageOf reads a row of chat_messages, but for its session.

@@ -74,15 +74,16 @@ func (d *reader) emitRun(a *message, over bool) {
 	d.recent = append(d.recent[max(0, len(d.recent)-63):], recentRun{first.id, first.hidden})
 	for _, m := range users {
 		if m.marker() {
-			d.emitCompactions(r, m)
+			d.emitHeld(m.lines)
+			d.emitParts(r, m, m.parts)
 		}
 	}
 	d.emitTurnStart(r, of, first.created, first.seq, otelagent.TurnInfo{Trigger: triggerOf(first, info)})
 	for _, m := range users {
 		if !m.marker() {
 			d.Emit(&otelagent.MessageAdded{Meta: r.meta(m.created, m.seq), Message: m.message(m.parts)})
+			d.emitLines(m)
 		}
-		d.emitLines(m)
 	}
 	if a == nil {
 		if over {
@@ -106,7 +107,7 @@ func (d *reader) emitRun(a *message, over bool) {
 		if at.IsZero() { // else not: that of a message which grows is later than a turn of it that is not the last any more
 			at = a.updated
 		}
-		end := otelagent.TurnResult{End: bound(at), Output: a.output(s)}
+		end := otelagent.TurnResult{End: bound(at), Output: new(a.message(s))}
 		if len(steps) == 1 && !calls { // nothing makes the loop go on: usage of the message is that of this one call
 			end.Usage, usage = usage, nil
 		}
@@ -212,29 +213,20 @@ func (m *message) status() spans.RunStatus {
 	return spans.RunStatusCompleted
 }
 
+// message returns the message of the given parts in the form of the AI SDK.
 func (m *message) message(parts []*part) otelagent.Message {
-	raw := append(rawjson.Quote([]byte(`{"id":`), m.id), `,"role":`...)
-	raw = rawjson.Quote(raw, m.role)
-	if !m.created.IsZero() {
-		raw = strconv.AppendInt(append(raw, `,"createdAt":`...), m.created.UnixMilli(), 10)
-	}
-	raw = append(raw, `,"parts":[`...)
-	n := 0
+	var data [][]byte
 	for _, p := range parts {
-		if p.data == nil {
-			continue
+		if p.data != nil {
+			data = append(data, p.data)
 		}
-		if n++; n > 1 {
-			raw = append(raw, ',')
-		}
-		raw = append(raw, p.data...)
 	}
-	return otelagent.Message{Raw: append(raw, "]}"...), Role: m.role, Time: m.created}
-}
-
-func (m *message) output(parts []*part) *otelagent.Message {
-	out := m.message(parts)
-	return &out
+	raw := appendMembers([]byte("{}"), member{"id", rawjson.Quote(nil, m.id)}, member{"role", rawjson.Quote(nil, m.role)})
+	if !m.created.IsZero() {
+		raw = appendMembers(raw, member{"createdAt", strconv.AppendInt(nil, m.created.UnixMilli(), 10)})
+	}
+	raw = appendMembers(raw, member{"parts", array(data)})
+	return otelagent.Message{Raw: raw, Role: m.role, Time: m.created}
 }
 
 // emitParts emits the parts of a turn.
@@ -271,19 +263,11 @@ func (d *reader) emitCompactionRun(m *message) {
 	}
 	info.Continuation = spans.ContinuationCompaction
 	d.Emit(&otelagent.RunStarted{Meta: r.meta(m.created, m.seq), RunInfo: info})
-	d.emitCompactions(r, m)
-	d.emitLines(m)
+	d.emitHeld(m.lines)
+	d.emitParts(r, m, m.parts)
 	at := later(r.last, m.updated)
 	d.Emit(&otelagent.RunEnded{Meta: r.meta(at, m.endSeq(m.parts)), RunResult: otelagent.RunResult{End: bound(at),
 		Status: spans.RunStatusCompleted}})
-}
-
-func (d *reader) emitCompactions(r *run, m *message) {
-	for _, p := range m.parts {
-		if p.kind == "data-compaction" {
-			d.emitCompaction(r, m, p)
-		}
-	}
 }
 
 // compaction returns the fields of a data-compaction part: they stand in it, or in its data as the AI SDK has it.

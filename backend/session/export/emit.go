@@ -248,20 +248,16 @@ func (g *Guide) compactionParts(u *unit) ([]builtPart, error) {
 		}
 		summary += summaryText(in)
 	}
-	var data object
-	data.str("summary", summary)
+	tail := null
 	if id := g.tailStart(c); id != "" {
-		data.str("tail_start_id", id)
-	} else {
-		data.raw("tail_start_id", null)
+		tail = quote(id)
 	}
+	var auto *bool
 	if c.Trigger != "" {
-		data.bool("auto", c.Trigger != "manual" && c.Trigger != "user")
+		auto = new(c.Trigger != "manual" && c.Trigger != "user")
 	}
-	if c.OutputTokens != nil {
-		data.int("summary_tokens", *c.OutputTokens)
-	}
-	part := builtPart{typ: "data-compaction", data: dataPart("compaction", data.bytes()), created: u.at, updated: u.at}
+	data := fields("summary", &summary, "tail_start_id", tail, "auto", auto, "summary_tokens", c.OutputTokens)
+	part := builtPart{typ: "data-compaction", data: dataPart("compaction", data), created: u.at, updated: u.at}
 	return []builtPart{part}, nil
 }
 

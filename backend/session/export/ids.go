@@ -52,31 +52,22 @@ func (n *namer) name(ms int64, own, address string) (id string, at int64) {
 	if at == n.at {
 		counter = n.counter + 1
 	}
-	make := func() string {
+	for {
 		if counter >= stampsPerMS {
 			at, counter = at+1, 0
 		}
-		if own != "" && !n.used[own] {
-			return own
+		if id = own; own == "" || n.used[own] {
+			id = newID("msg", at, counter, address)
 		}
-		return newID("msg", at, counter, address)
-	}
-	id = make()
-	if at == n.at && id <= n.id {
-		at, counter = at+1, 0
-		id = make()
-	}
-	for n.used[id] { // of an address that occurs twice
-		address += "'"
-		id = newID("msg", at, counter, address)
-		if at == n.at && id <= n.id {
+		switch {
+		case at == n.at && id <= n.id:
 			at, counter = at+1, 0
+		case n.used[id]: // of an address that occurs twice
+			address += "'"
+		default:
+			n.used[id] = true
+			n.at, n.counter, n.id = at, counter, id
+			return id, at
 		}
 	}
-	if own != "" {
-		n.used[own] = true
-	}
-	n.used[id] = true
-	n.at, n.counter, n.id = at, counter, id
-	return id, at
 }
