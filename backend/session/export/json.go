@@ -163,6 +163,8 @@ func fields(keysAndValues ...any) []byte {
 			o.raw(key, value)
 		case string:
 			o.str(key, value)
+		case *string:
+			o.str(key, *value)
 		default:
 			o.raw(key, encode(value))
 		}
