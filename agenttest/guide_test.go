@@ -305,9 +305,9 @@ func TestGuideMessageGrows(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 		s := session.AssembleAll(b.Rows)[0]
-		f, one := s.Fact("part/p3", "guide.row"), session.AssembleAll(last.Rows)[0].Fact("part/p3", "guide.row")
+		f, one := s.Fact("message/a", "guide.row"), session.AssembleAll(last.Rows)[0].Fact("message/a", "guide.row")
 		if f == nil || f.Value.Block != one.Value.Block {
-			t.Errorf("%s: the row of the last part is not the last one", name)
+			t.Errorf("%s: the rows of the message are not the last ones", name)
 		}
 	}
 	if usage := session.AssembleAll(all.Rows)[0].Usage; usage.Input != 12 {

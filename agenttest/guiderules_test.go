@@ -44,15 +44,30 @@ type guideMeta struct {
 	SchemaVersion int    `json:"schema_version"`
 	PromptDigest  string `json:"system_prompt_digest"`
 	Otelagent     struct {
-		Run   struct{ ID string }
-		Turns []struct {
-			Index                    int64
-			Model, Provider, Variant string
-			Temperature              *float64
-			PromptDigest             string `json:"prompt_digest"`
-			ToolsDigest              string `json:"tools_digest"`
+		Events []guideEvent
+	}
+}
+
+// guideEvent is an event beside a row, with the keys of turn_started and request_prepared.
+type guideEvent struct {
+	Type, Run, Model, Provider, Variant, System, Tools string
+	Index                                              int64
+	Temperature                                        *float64
+}
+
+// requests returns the requests of the turns that begin with a row, each with the keys of its turn.
+func (m *guideMeta) requests() (l []guideEvent) {
+	var turn guideEvent
+	for _, e := range m.Otelagent.Events {
+		switch e.Type {
+		case "otelagent.turn_started":
+			turn = e
+		case "otelagent.request_prepared":
+			e.Index, e.Provider, e.Variant = turn.Index, turn.Provider, turn.Variant
+			l = append(l, e)
 		}
 	}
+	return l
 }
 
 func guideLines(t *testing.T, jsonl []byte) []guideLine {
@@ -143,23 +158,23 @@ func TestExportIsReplayEligible(t *testing.T) {
 			}
 		}
 		for _, x := range l {
-			for _, turn := range x.Meta.Otelagent.Turns {
-				was := turns[runAndTurn(x.Meta.Otelagent.Run.ID, turn.Index)]
+			for _, turn := range x.Meta.requests() {
+				was := turns[runAndTurn(turn.Run, turn.Index)]
 				if was == nil || len(was.Requests) == 0 {
 					continue
 				}
 				if turn.Model == "" {
 					t.Errorf("message %s, turn %d has no model", x.Data.ID, turn.Index)
 				}
-				for typ, digest := range map[string]string{"system_prompt": turn.PromptDigest, "tool_catalog": turn.ToolsDigest} {
+				for typ, digest := range map[string]string{"system_prompt": turn.System, "tool_catalog": turn.Tools} {
 					if _, ok := bodies[typ+digest]; digest != "" && !ok {
 						t.Errorf("message %s, turn %d: no %s %s", x.Data.ID, turn.Index, typ, digest)
 					} else if ok {
 						seen[typ]++
 					}
 				}
-				if want := was.PromptDigest != ""; want != (turn.PromptDigest != "") {
-					t.Errorf("message %s, turn %d: prompt %q, in the tree %q", x.Data.ID, turn.Index, turn.PromptDigest, was.PromptDigest)
+				if want := was.PromptDigest != ""; want != (turn.System != "") {
+					t.Errorf("message %s, turn %d: prompt %q, in the tree %q", x.Data.ID, turn.Index, turn.System, was.PromptDigest)
 				}
 			}
 		}
@@ -190,12 +205,12 @@ func TestExportTellsWhatATurnRanWith(t *testing.T) {
 		}
 	}
 	for _, x := range l {
-		for _, turn := range x.Meta.Otelagent.Turns {
+		for _, turn := range x.Meta.requests() {
 			temperature, err := json.Marshal(turn.Temperature)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got = append(got, strings.Join([]string{turn.Model, turn.Variant, string(temperature), digests[turn.PromptDigest], digests[turn.ToolsDigest]}, " | "))
+			got = append(got, strings.Join([]string{turn.Model, turn.Variant, string(temperature), digests[turn.System], digests[turn.Tools]}, " | "))
 		}
 	}
 	want := []string{

@@ -48,7 +48,8 @@ type database struct {
 
 // sessions reads all sessions.
 func (d *reader) sessions(db database) error {
-	prompts := db.each("SELECT digest FROM system_prompts LIMIT 0", nil, func([]byte) {}) == nil
+	_, err := db.ids("SELECT digest FROM system_prompts LIMIT 0")
+	prompts := err == nil
 	ids, err := db.ids("SELECT id FROM chat_sessions ORDER BY created_at, id")
 	for i := 0; i < len(ids) && err == nil && !d.Stopped(); i++ {
 		err = d.readSession(db, ids[i], prompts)
@@ -93,7 +94,7 @@ func (d *reader) readMessage(db database, id any, path string) error {
 		return err
 	}
 	n := 0
-	// index is a word of SQL
+	// index is a keyword of SQL
 	return db.each(`SELECT * FROM chat_parts WHERE message_id = ? ORDER BY "index", id`, id, func(row []byte) {
 		d.nextRow(path + ".parts[" + strconv.Itoa(n) + "]")
 		n++
@@ -109,19 +110,12 @@ func (db database) ids(query string, args ...any) (ids []any, err error) {
 
 // each calls fn with each row as a JSON object, its columns in their order.
 func (db database) each(query string, arg any, fn func(row []byte)) error {
-	var args []any
-	if arg != nil {
-		args = []any{arg}
-	}
-	return db.scan(query, args, func(names []string, values []any) {
-		row := []byte{'{'}
+	return db.scan(query, []any{arg}, func(names []string, values []any) {
+		row := []byte("{}")
 		for i, name := range names {
-			if i > 0 {
-				row = append(row, ',')
-			}
-			row = appendValue(append(rawjson.Quote(row, name), ':'), values[i])
+			row = appendMembers(row, member{name, jsonOf(values[i])})
 		}
-		fn(append(row, '}'))
+		fn(row)
 	})
 }
 
@@ -149,19 +143,19 @@ func (db database) scan(query string, args []any, fn func(names []string, values
 	return rows.Err()
 }
 
-// appendValue appends a value of a column as JSON: numbers as JavaScript spells them, bytes that are no text as base64.
-func appendValue(b []byte, v any) []byte {
+// jsonOf returns the value of a column as JSON: numbers as JavaScript spells them, bytes that are no text as base64.
+func jsonOf(v any) []byte {
 	switch text := v.(type) {
 	case string:
-		return rawjson.Quote(b, text)
+		return rawjson.Quote(nil, text)
 	case []byte:
 		if utf8.Valid(text) {
-			return rawjson.Quote(b, string(text))
+			return rawjson.Quote(nil, string(text))
 		}
 	}
 	value, err := json.Marshal(v)
 	if err != nil { // a number that is not finite
-		value = []byte("null")
+		return []byte("null")
 	}
-	return append(b, value...)
+	return value
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // This file reads the canonical JSON: {"session": row, "messages": [{"message": row, "parts": [rows]}]} and the keys
-// that stand beside.
+// next to them.
 
 // documents reads documents that stand one behind the other, message by message.
 func (d *reader) documents(r io.Reader) error {
@@ -59,7 +59,7 @@ func (d *reader) document(dec *json.Decoder) error {
 	if t != json.Delim('{') {
 		return errNoObject
 	}
-	held := []byte{'{'} // the keys beside the messages, and messages that stand before the session
+	held := []byte("{}") // the other keys, and messages that stand before the session
 	session := false
 	err = within(dec, func() error {
 		t, err := dec.Token()
@@ -79,16 +79,13 @@ func (d *reader) document(dec *json.Decoder) error {
 			d.sessionRow(value, nil, time.Time{})
 			session = true
 		default:
-			if len(held) > 1 {
-				held = append(held, ',')
-			}
-			held = append(append(rawjson.Quote(held, key), ':'), value...)
+			held = appendMembers(held, member{key, value})
 		}
 		return err
 	}, d.Stopped)
 	path := d.path
 	d.path = ""
-	d.whole(object.Of("", append(held, '}')))
+	d.whole(object.Of("", held))
 	d.path = path
 	return err
 }

@@ -1,6 +1,7 @@
 package guide
 
 import (
+	"bytes"
 	"strconv"
 	"time"
 
@@ -10,12 +11,12 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Keys of facts. A row is kept whole, so that an export gives it back; the columns that people look for are facts of
-// their own.
+// Keys of facts. The rows of a source are kept whole, so that an export gives them back: that of the session, and of a
+// message the lines of its row and its parts, in an array. Columns that people look for are facts of their own.
 const (
 	factRow  = "guide.row"
 	factLine = "guide.line"
-	// factFurther begins the key of a member beside a row, or beside session and messages in a document.
+	// factFurther begins the key of a further member: of a session's line, or of a document.
 	factFurther = "guide."
 
 	factTitle    = "title"
@@ -47,12 +48,6 @@ func (f *facts) since(subject, key string, value []byte, row time.Time, seq int6
 	f.add(subject, key, value, at, seq)
 }
 
-func (f *facts) further(subject string, members []member, at time.Time, seq int64) {
-	for _, m := range members {
-		f.add(subject, factFurther+m.key, m.value, at, seq)
-	}
-}
-
 func (d *reader) state(f facts, at time.Time, seq int64) {
 	if len(f) == 0 {
 		return
@@ -66,7 +61,9 @@ func (d *reader) stateSession(text []byte, further []member) {
 	s := d.session
 	var f facts
 	f.add("session", factRow, text, s.updated, d.Seq)
-	f.further("session", further, s.updated, d.Seq)
+	for _, m := range further {
+		f.add("session", factFurther+m.key, m.value, s.updated, d.Seq)
+	}
 	f.add("session", factTitle, s.title, s.updated, d.Seq)
 	f.since("session", factArchived, s.archived, s.updated, d.Seq)
 	f.add("session", factRules, s.rules, s.updated, d.Seq)
@@ -77,26 +74,48 @@ func (d *reader) stateSession(text []byte, further []member) {
 func (d *reader) stateMessage(m *message) {
 	subject := "message/" + m.id
 	var f facts
-	f.add(subject, factRow, m.text, m.latest, m.seq)
-	f.further(subject, m.further, m.latest, m.seq)
+	lines, changed := [][]byte{m.line}, m.latest
+	for _, p := range m.parts {
+		lines, changed = append(lines, p.line), later(changed, p.latest)
+	}
+	f.add(subject, factRow, array(lines), changed, m.seq)
 	f.since(subject, factHidden, m.hiddenAt, m.latest, m.seq)
 	f.since(subject, factQueued, m.queuedAt, m.latest, m.seq)
 	f.since(subject, factCanceled, m.canceledAt, m.latest, m.seq)
 	if m.digest != "" {
 		f.add(subject, factPrompt, rawjson.Quote(nil, m.digest), m.latest, m.seq)
 	}
-	for _, p := range m.parts {
-		f.add("part/"+p.id, factRow, p.text, p.latest, p.seq)
-		f.further("part/"+p.id, p.further, p.latest, p.seq)
-	}
 	d.state(f, m.latest, m.seq)
+}
+
+// array returns a JSON array.
+func array(elements [][]byte) []byte {
+	return append(append([]byte{'['}, bytes.Join(elements, []byte{','})...), ']')
+}
+
+// lineOf returns a line with a row and its further members.
+func lineOf(typ string, text []byte, further []member) []byte {
+	line := append(append([]byte(`{"type":"`+typ+`","data":`), text...), '}')
+	return appendMembers(line, further...)
+}
+
+// appendMembers appends members to the JSON object o.
+func appendMembers(o []byte, members ...member) []byte {
+	o = o[:len(o)-1]
+	for _, m := range members {
+		if len(o) > 1 {
+			o = append(o, ',')
+		}
+		o = append(append(rawjson.Quote(o, m.key), ':'), m.value...)
+	}
+	return append(o, '}')
 }
 
 // furtherLine states a line that is no row: a system prompt, a tool catalogue, a permission, a defect, or one of a
 // later format. Value is valid JSON.
 func (d *reader) furtherLine(kind string, value []byte) {
 	d.endMessage()
-	if !d.of("", "") { // the type is the producer's word, and no part of an error
+	if !d.of("", "") { // the type is content, and no part of an error
 		return
 	}
 	d.Stats.Events++
@@ -107,7 +126,7 @@ func (d *reader) furtherLine(kind string, value []byte) {
 	}
 	subject := kind + "/" + strconv.FormatInt(n, 10)
 	if kind == "system_prompt" || kind == "tool_catalog" {
-		if digest := word(object.Of("", value), "digest"); digest != "" {
+		if digest := textOf(object.Of("", value), "digest"); digest != "" {
 			subject = kind + "/" + digest
 		}
 	}
@@ -116,7 +135,7 @@ func (d *reader) furtherLine(kind string, value []byte) {
 	d.state(f, s.updated, d.Seq)
 }
 
-// furtherKey states a member that stands beside session and messages in a document.
+// furtherKey states a further member of a document.
 func (d *reader) furtherKey(m member) {
 	if kind, list := listsOfDocument[m.key]; list && m.value[0] == '[' {
 		for i, value := range elements(m.value) {

@@ -12,17 +12,13 @@ import (
 
 // This file follows the rows: which message a part belongs to, which messages make a run, which session is at hand.
 
-// maxLines bounds the lines of package ndjson that come with one message.
-const maxLines = 1024
-
-// ownLine is a line of package ndjson that came behind so many part rows of its message.
+// ownLine is a line of package ndjson that came behind the row of a message or part.
 type ownLine struct {
-	line   input.Line
-	seq    int64
-	behind int
+	line input.Line
+	seq  int64
 }
 
-// sessionRow reads a row of chat_sessions. Further are the members beside the row, stated the time that the line
+// sessionRow reads a row of chat_sessions. Further are the other members of its line, stated the time that the line
 // states.
 func (d *reader) sessionRow(text []byte, further []member, stated time.Time) {
 	d.endSession()
@@ -87,7 +83,8 @@ func (d *reader) messageRow(text []byte, further []member, stated time.Time) {
 	if m.updated.IsZero() {
 		m.updated, m.latest = stated, later(m.latest, stated)
 	}
-	m.further, m.size = further, len(r.text)+sizeOf(further)
+	m.line = lineOf(r.typ, r.text, further)
+	m.size = len(m.line)
 	if before != nil { // its row was written again: the last one counts
 		m.parts, m.partAt, m.lines, m.size = before.parts, before.partAt, before.lines, m.size+before.size
 	}
@@ -107,7 +104,7 @@ func (d *reader) partRow(text []byte, further []member, stated time.Time) {
 		return
 	}
 	m := d.message
-	size := len(r.text) + sizeOf(further)
+	line := lineOf(r.typ, r.text, further)
 	switch of := r.String("message_id"); {
 	case m == nil:
 		d.reject(r.typ, "message_id", "of no message: its row has to stand before those of its parts")
@@ -118,33 +115,21 @@ func (d *reader) partRow(text []byte, further []member, stated time.Time) {
 	case len(m.parts) == maxParts:
 		d.reject(r.typ, "", "a message of more than "+strconv.Itoa(maxParts)+" parts")
 		return
-	case m.size+size > d.Settings.MaxLine:
+	case m.size+len(line) > d.Settings.MaxLine:
 		d.reject(r.typ, "", "a message with its parts longer than "+strconv.Itoa(d.Settings.MaxLine)+" bytes")
 		return
 	}
 	d.Stats.Events++
 	i, again := m.partAt[id]
-	position := len(m.parts)
-	if again {
-		position = m.parts[i].position
+	if !again {
+		i = len(m.parts)
+		m.partAt[id], m.parts = i, append(m.parts, &part{})
 	}
-	p := d.partOf(&r, id, position)
-	p.latest, p.further = later(p.latest, stated), further
-	m.size += size
-	if again { // written again: the last one counts
-		m.size -= len(m.parts[i].text) + sizeOf(m.parts[i].further)
-		m.parts[i] = p
-		return
-	}
-	m.partAt[id] = position
-	m.parts = append(m.parts, p)
-}
-
-func sizeOf(members []member) (n int) {
-	for _, m := range members {
-		n += len(m.key) + len(m.value)
-	}
-	return n
+	was := m.parts[i] // written again: the last one counts
+	p := d.partOf(&r, id, i)
+	p.latest, p.line, p.lines = later(p.latest, stated), line, was.lines
+	m.size += len(line) - len(was.line)
+	m.parts[i] = p
 }
 
 // Hold keeps a line of package ndjson for the message before it, to which it belongs.
@@ -153,12 +138,16 @@ func (d *reader) Hold(line input.Line) {
 	switch {
 	case m == nil:
 		d.Own(line, d.Seq)
-	case len(m.lines) == maxLines || m.size+len(line.Text) > d.Settings.MaxLine:
-		d.reject("", "", "more than "+strconv.Itoa(maxLines)+" lines of otelagent, or too long ones, behind one message")
+	case m.size+len(line.Text) > d.Settings.MaxLine:
+		d.reject("", "", "a message with its parts longer than "+strconv.Itoa(d.Settings.MaxLine)+" bytes")
 	default:
 		line.Text = bytes.Clone(line.Text)
-		m.size += len(line.Text)
-		m.lines = append(m.lines, ownLine{line: line, seq: d.Seq, behind: len(m.parts)})
+		m.size += len(line.Text) + 64 // what holds it
+		lines := &m.lines
+		if n := len(m.parts); n > 0 {
+			lines = &m.parts[n-1].lines
+		}
+		*lines = append(*lines, ownLine{line, d.Seq})
 	}
 }
 
@@ -180,12 +169,11 @@ func (d *reader) endMessage() {
 	if !m.waits() && s.first.IsZero() {
 		s.first = m.created
 	}
-	d.endOwnBefore(m.created)
 	switch {
+	case m.own != nil:
+		d.play(m)
 	case m.waits():
-		d.emitLines(m, 0, m.all())
-	case m.own != nil && m.own.run.ID != "":
-		d.ownMessage(m)
+		d.emitLines(m)
 	case m.marker() && len(d.stretch) == 0:
 		d.emitCompactionRun(m)
 	case m.role == "assistant" && !m.marker():
@@ -214,10 +202,7 @@ func (d *reader) endSession() {
 	if len(d.stretch) > 0 {
 		d.emitRun(nil, false)
 	}
-	for _, r := range d.runs {
-		d.endOwn(r)
-	}
-	d.session, d.runs, d.recent, d.joined, d.waiting = nil, nil, nil, 0, 0
+	d.session, d.recent, d.joined = nil, nil, 0
 }
 
 // copied reports whether a message of that time was taken over from the session that this one was forked from.
@@ -228,20 +213,10 @@ func (s *session) copied(created time.Time) bool {
 // link is the tool call that named a child session.
 type link struct{ session, run, call string }
 
-// recentRun is a run that a compaction may continue.
+// recentRun is a run that a compaction may continue: one of the last 64 of its session.
 type recentRun struct {
 	id     string
 	hidden time.Time
-}
-
-// maxRecent bounds the runs among which a compaction finds the one that it continues.
-const maxRecent = 64
-
-func (d *reader) remember(first *message) {
-	if len(d.recent) == maxRecent {
-		d.recent = d.recent[1:]
-	}
-	d.recent = append(d.recent, recentRun{first.id, first.hidden})
 }
 
 // before returns the last run that was not rewound at t.
@@ -254,14 +229,16 @@ func (d *reader) before(t time.Time) string {
 	return ""
 }
 
-// emitLines emits the lines of package ndjson that came behind from up to to parts of m.
-func (d *reader) emitLines(m *message, from, to int) {
-	for _, l := range m.lines {
-		if l.behind >= from && l.behind < to {
-			d.Own(l.line, l.seq)
-		}
+// emitLines emits the lines of package ndjson that came with a message and its parts.
+func (d *reader) emitLines(m *message) {
+	d.emitHeld(m.lines)
+	for _, p := range m.parts {
+		d.emitHeld(p.lines)
 	}
 }
 
-// all is an end for emitLines that includes the lines behind the last part.
-func (m *message) all() int { return len(m.parts) + 1 }
+func (d *reader) emitHeld(lines []ownLine) {
+	for _, l := range lines {
+		d.Own(l.line, l.seq)
+	}
+}

@@ -11,8 +11,8 @@
 //
 // The guide has neither. A run is a stretch of messages: those of user and system up to the next message of the
 // assistant, and that one. Its id is that of its first message, and it starts at the created_at of that. Each
-// step-start part begins a turn. All runs are read from a ledger (RunInfo.Recording). Files that otelagent wrote name
-// their runs and turns in metadata_json, and exactly those come back.
+// step-start part begins a turn. All runs are read from a ledger (RunInfo.Recording). Files that otelagent wrote have
+// their events in metadata_json, and exactly those come back.
 //
 // The events of a message depend on the rows of its stretch alone, so a session that grew gives the same events
 // again, and further ones. Every row is also stated as a fact, as it came but for blanks between its tokens.
@@ -24,12 +24,11 @@
 //   - Nesting of JSON: object.MaxDepth.
 //   - Parts of a message: 16,384.
 //   - Messages of a stretch: 1,024. After them another run begins.
-//   - Open runs that otelagent wrote: 256. A further one ends the oldest.
 //   - Remembered: 4,096 child sessions; of a session 4,096 messages, so that one that comes again is not read twice,
 //     and 1,024 system prompts.
 //
 // A *input.LineError reports a row beyond a limit. The Decoder holds one stretch of messages; of a document also the
-// keys that stand beside its messages, and the messages where they stand before the session.
+// further keys, and the messages where they stand before the session.
 package guide
 
 import (
@@ -44,6 +43,7 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/dialects/input"
+	"github.com/otelagent/otelagent/dialects/ndjson"
 	"github.com/otelagent/otelagent/dialects/shell"
 	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
@@ -77,7 +77,8 @@ type Decoder struct{ r reader }
 
 // NewDecoder returns a Decoder that has read no session.
 func NewDecoder(opts ...input.Option) *Decoder {
-	return &Decoder{reader{Shell: shell.New(Dialect, opts...), children: memory[link]{max: maxChildren}}}
+	return &Decoder{reader{Shell: shell.New(Dialect, opts...), own: ndjson.NewDecoder(opts...),
+		children: memory[link]{max: maxChildren}}}
 }
 
 // Stats returns what was read so far. Lines counts lines; of a document and a database, rows.
@@ -118,8 +119,7 @@ type reader struct {
 	message  *message   // whose parts are being read
 	stretch  []*message // of user and system, before the assistant's
 	joined   int        // bytes of stretch
-	runs     []*ownRun
-	waiting  int // bytes of messages that wait in runs
+	own      *ndjson.Decoder
 	recent   []recentRun
 	children memory[link]
 }

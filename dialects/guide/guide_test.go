@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -291,59 +290,42 @@ func TestOwnLinesOfABadKind(t *testing.T) {
 	}
 }
 
-// TestOwnRuns reads what otelagent writes beside the rows.
-func TestOwnRuns(t *testing.T) {
-	own := func(s string) string { return `{"otelagent":` + s + `}` }
-	call := `{"type":"tool-x","toolCallId":"c","state":"output-available","input":{},"output":1}`
+// TestOwnEvents plays the events that otelagent writes beside the rows.
+func TestOwnEvents(t *testing.T) {
+	own := func(events ...string) string {
+		return `{"otelagent":{"events":[{"type":"otelagent.` + strings.Join(events, `},{"type":"otelagent.`) + `}]}}`
+	}
+	call := `{"type":"tool-x","toolCallId":"c","state":"output-available","input":{"n":1},"output":1}`
 	for _, test := range []struct {
 		name, in string
 		keys     []string
 		want     []string
 	}{
-		{"runs that ran at the same time", sessionRow("") +
-			messageRow("u1", "user", 1001, own(`{"run":{"id":"A","start":1001000001},"turn":3}`)) + messageRow("u2", "user", 1002, own(`{"run":{"id":"B","start":1002000002},"turn":0}`)) +
-			messageRow("a1", "assistant", 1003, own(`{"run":{"id":"A","start":1001000001,"end":1009000009,"status":"completed","word":"w","parent_id":"P","continuation":"rerun","tag":"T","dialect":"phi-core"},"turns":[{"index":3,"start":1001500000,"end":1004000000,"stop_reason":"stop","usage":{"reported":{"input":5},"rule":"includes_cache"},"steps":[0,1]}]}`)) + partRow("p", "a1", 0, 1003, text) +
-			messageRow("a2", "assistant", 1004, own(`{"run":{"id":"B","start":1002000002,"end":1005000000,"status":"error"},"turns":[{"index":0,"start":1002500000,"end":1005000000,"cost":0.5,"currency":"EUR","steps":[0,1]}]}`)) + partRow("q", "a2", 0, 1004, text) +
-			messageRow("u3", "user", 1006, own(`{"run":{"id":"A","start":1001000001},"turn":4}`)),
-			[]string{"index", "status", "status_word", "parent_id", "continuation", "continuation_tag", "dialect", "stop_reason", "usage", "cost", "currency", "start", "end"},
-			[]string{`run_started A parent_id="P" continuation="rerun" continuation_tag="T" dialect="phi-core" start="1970-01-01T00:00:01.001000001Z"`, `turn_started A index=3 start="1970-01-01T00:00:01.0015Z"`, "message_added A",
-				`turn_ended A stop_reason="stop" usage={"input":5,"rule":"includes_cache"} end="1970-01-01T00:00:01.004Z"`,
-				`run_started B dialect="" start="1970-01-01T00:00:01.002000002Z"`, `turn_started B index=0 start="1970-01-01T00:00:01.0025Z"`, "message_added B", `turn_ended B cost=0.5 currency="EUR" end="1970-01-01T00:00:01.005Z"`,
-				`run_ended B status="error" end="1970-01-01T00:00:01.005Z"`,
-				`turn_started A index=4 start={"time":"1970-01-01T00:00:01.006Z","source":"bound"}`, "message_added A", `run_ended A status="completed" status_word="w" end="1970-01-01T00:00:01.009000009Z"`}},
-		{"an id used again ends the run that had it", sessionRow("") + messageRow("a1", "assistant", 1001, own(`{"run":{"id":"A","start":1001000001,"end":1001000005,"status":"completed"}}`)) +
-			messageRow("a2", "assistant", 1001, own(`{"run":{"id":"A","start":1001000007,"end":1001000008,"status":"completed"}}`)), nil,
-			[]string{"run_started A", "run_ended A", "run_started A", "run_ended A"}},
-		{"what had no end has none", sessionRow("") + messageRow("a1", "assistant", 1001, own(`{"run":{"id":"A","start":1001000001,"end":1002000000,"known":"closed","status":"aborted"},"turns":[{"index":0,"start":1001000002,"known":"closed","steps":[0,1],"calls":[{"id":"c","start":1001000003,"end":1001000004}]}]}`)) +
-			partRow("p", "a1", 0, 1001, call), []string{"start"},
-			[]string{`run_started A start="1970-01-01T00:00:01.001000001Z"`, `turn_started A start="1970-01-01T00:00:01.001000002Z"`, `tool_started A start="1970-01-01T00:00:01.001000003Z"`}},
-		{"calls", sessionRow("") + messageRow("a1", "assistant", 1001, own(`{"run":{"id":"A","start":1001000001},"turns":[{"index":0,"start":1001000002,"steps":[0,2],"calls":[{"id":"c","name":"x","start":1001000003,"end":1001000004,"outcome":"cancelled","truncated":true,"child_run_id":"R","child_session_id":"S"},{"id":"c","name":"x","start":1001000005,"end":1001000006,"outcome":"ok"}]}]}`)) +
-			partRow("p", "a1", 0, 1001, call) + partRow("q", "a1", 1, 1001, call), []string{"outcome", "truncated", "child_run_id", "child_session_id", "start", "end"},
-			[]string{`run_started A start="1970-01-01T00:00:01.001000001Z"`, `turn_started A start="1970-01-01T00:00:01.001000002Z"`,
-				`tool_started A start="1970-01-01T00:00:01.001000003Z"`, `tool_ended A outcome="cancelled" truncated=true child_run_id="R" child_session_id="S" end="1970-01-01T00:00:01.001000004Z"`,
-				`tool_started A start="1970-01-01T00:00:01.001000005Z"`, `tool_ended A outcome="ok" end="1970-01-01T00:00:01.001000006Z"`, "turn_ended A"}},
-		{"discarded attempts", sessionRow("") + messageRow("a1", "assistant", 1001, own(`{"run":{"id":"A","start":1001000001},"turns":[{"index":0,"discarded":{"input":7},"discarded_attempts":2,"steps":[0,0]}]}`)), []string{"attempt", "usage"},
-			[]string{"run_started A", "turn_started A", `attempt_discarded A usage={"input":7,"rule":"includes_cache"}`, "attempt_discarded A attempt=1", "turn_ended A"}},
-		{"a compaction, and calls of no turn", sessionRow("") + messageRow("k", "assistant", 1001, `{"compaction":true,"otelagent":{"run":{"id":"A","start":1001000001},"compaction":{"kind":"prune","start":1001000002,"end":1001000003,"messages_before":9,"removed_tokens":4,"trigger":"limit","reason":"R"}}}`) +
-			partRow("p", "k", 0, 1001, `{"type":"data-compaction","data":{"summary":"","tail_start_id":null}}`) + partRow("q", "k", 1, 1001, call), []string{"kind", "messages_before", "removed_tokens", "trigger", "reason", "summary", "start", "end"},
-			[]string{`run_started A start="1970-01-01T00:00:01.001000001Z"`,
-				`compaction_ended A kind="prune" messages_before=9 removed_tokens=4 trigger="limit" reason="R" start="1970-01-01T00:00:01.001000002Z" end="1970-01-01T00:00:01.001000003Z"`,
-				`tool_started A start={"time":"1970-01-01T00:00:01.001Z","source":"bound"}`, `tool_ended A end={"time":"1970-01-01T00:00:01.002Z","source":"bound"}`}},
-		{"envelope", sessionRow("") + messageRow("u", "user", 1001, own(`{"run":{"id":"A","start":1001000001},"envelope":{"nodeId":7,"id":"x","role":"y"}}`)), []string{"message"},
-			[]string{"run_started A", `message_added A message={"raw":{"id":"u","role":"user","createdAt":1001,"parts":[],"nodeId":7},"role":"user","time":"1970-01-01T00:00:01.001Z"}`}},
-		{"steps that cannot be", sessionRow("") + messageRow("a1", "assistant", 1001, own(`{"run":{"id":"A","start":1},"turns":[{"index":0,"steps":[-5,99]},{"index":1,"steps":[7,3]},{"index":2}]}`)) + partRow("p", "a1", 0, 1001, call), nil,
-			[]string{"run_started A", "turn_started A", "tool_started A", "tool_ended A", "turn_ended A", "turn_started A", "turn_ended A", "turn_started A", "turn_ended A"}},
+		{"content comes from the rows", sessionRow("") +
+			messageRow("u", "user", 1001, own(`run_started","run":"A","ts":1001000001,"dialect":"phi-core"`, `turn_started","run":"A","index":3`,
+				`request_prepared","run":"A","system":"d","temperature":0.5`, `message_added","run":"A","message":{"raw":{"nodeId":7,"id":"x","role":"y"}}`)) +
+			messageRow("a", "assistant", 1003, own(`attempt_discarded","run":"A","attempt":1`, `tool_started","run":"A","ts":1001000003,"call_id":"c","name":"x","args":0`,
+				`tool_ended","run":"A","call_id":"c","name":"x","result":0,"outcome":"cancelled","truncated":true,"child_run_id":"R"`,
+				`turn_ended","run":"A","stop_reason":"stop","output":{"raw":[0,2]}`)) + partRow("p", "a", 0, 1003, call) + partRow("q", "a", 1, 1003, text) +
+			messageRow("k", "assistant", 1004, own(`compaction_ended","run":"A","kind":"summary","messages_before":9,"summary":0`, `run_ended","run":"A","status":"error","status_word":"w"`)) +
+			partRow("r", "k", 0, 1004, `{"type":"data-compaction","data":{"summary":"s","tail_start_id":"a"}}`),
+			[]string{"seq", "dialect", "recording", "index", "system", "temperature", "message", "attempt", "args", "result", "outcome", "truncated", "child_run_id",
+				"stop_reason", "output", "summary", "target", "messages_before", "status", "status_word"},
+			[]string{`run_started A seq=2 dialect="phi-core" recording="ledger"`, "turn_started A seq=2 index=3", "request_prepared A seq=2 temperature=0.5",
+				`message_added A seq=2 message={"raw":{"id":"u","role":"user","createdAt":1001,"parts":[],"nodeId":7},"role":"user","time":"1970-01-01T00:00:01.001Z"}`,
+				"attempt_discarded A seq=3 attempt=1", `tool_started A seq=4 args={"n":1}`,
+				`tool_ended A seq=4 result=1 outcome="cancelled" truncated=true child_run_id="R"`,
+				`turn_ended A seq=5 stop_reason="stop" output={"raw":{"id":"a","role":"assistant","createdAt":1003,"parts":[` + call + `,` + text + `]},"role":"assistant","time":"1970-01-01T00:00:01.003Z"}`,
+				`compaction_ended A seq=7 summary="s" target="a" messages_before=9`, `run_ended A seq=7 status="error" status_word="w"`}},
+		{"parts that are not there", sessionRow("") + messageRow("a", "assistant", 1001, own(`tool_started","run":"A","args":7`, `tool_ended","run":"A","result":-1`,
+			`turn_ended","run":"A","output":{"raw":[7,3]}`, `turn_ended","run":"A","output":{"raw":"x"}`, `compaction_ended","run":"A","summary":{}`)) +
+			partRow("p", "a", 0, 1001, call), []string{"args", "result", "output", "summary"},
+			[]string{"tool_started A", "tool_ended A", "turn_ended A", "turn_ended A", "compaction_ended A"}},
+		{"an empty summary is none", sessionRow("") + messageRow("k", "assistant", 1001, own(`compaction_ended","run":"A","summary":0`)) +
+			partRow("p", "k", 0, 1001, `{"type":"data-compaction","data":{"summary":"","tail_start_id":null}}`), []string{"summary"}, []string{"compaction_ended A"}},
+		{"no event", sessionRow("") + messageRow("a", "assistant", 1001, `{"otelagent":{"events":[]}}`) + partRow("p", "a", 0, 1001, text), nil, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) { equal(t, told(t, test.in, test.keys...), test.want...) })
-	}
-	var many strings.Builder
-	many.WriteString(sessionRow(""))
-	for i := range 300 {
-		many.WriteString(messageRow(fmt.Sprint("a", i), "assistant", 1001, own(fmt.Sprintf(`{"run":{"id":"r%d","start":1001000001,"end":1009000000,"status":"completed"}}`, i))))
-	}
-	got := told(t, many.String())
-	if n := slices.Index(got, "run_ended r0"); n < 0 || n > 300 {
-		t.Errorf("the first of 300 open runs ends as event %d", n)
 	}
 }
 
@@ -465,7 +447,9 @@ func TestBadRows(t *testing.T) {
 		{"usage count", `{"type":"message","data":{"id":"x","metadata":{"usage":{"input":1,"output":"SECRET"}}}}`, "message: metadata.usage.output: want an integer from 0 to 9223372036854775807, got a string"},
 		{"model", `{"type":"message","data":{"id":"x","metadata":{"model":{"model_id":5}}}}`, "message: metadata.model.model_id: want a string, got a number"},
 		{"hidden_at", `{"type":"message","data":{"id":"x","metadata":{"hidden_at":"SECRET"}}}`, "message: metadata.hidden_at: want milliseconds from 1970 to 2262, got a string"},
-		{"extension", `{"type":"message","data":{"id":"x","metadata":{"otelagent":{"run":{"id":["SECRET"]}}}}}`, "message: metadata.otelagent.run.id: want a string, got an array"},
+		{"events", `{"type":"message","data":{"id":"x","metadata":{"otelagent":{"events":["SECRET"]}}}}`, "message: metadata.otelagent.events[0]: want an event of otelagent"},
+		{"event", `{"type":"message","data":{"id":"x","metadata":{"otelagent":{"events":[{"type":"otelagent.turn_started","run":["SECRET"]}]}}}}`,
+			"message: metadata.otelagent.events[0].run: want a string, got an array"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			in := sessionRow("") + messageRow("u1", "user", 1001, `{}`) + test.line + "\n" + messageRow("u2", "user", 1002, `{}`)
@@ -622,29 +606,33 @@ func TestErrorsNameNoKeys(t *testing.T) {
 	equal(t, errorsOf(`{"session":{"id":"s"},"SECRET":`+deep+`}`), "guide: document: JSON nested too deeply at byte 201")
 }
 
-// TestTurnsShareNoParts: what a file says of its turns makes no call more than once, however often it says so.
+// TestTurnsShareNoParts: what a file says of its turns repeats no content, however often it says so.
 func TestTurnsShareNoParts(t *testing.T) {
 	const turns, parts = 1000, 50
 	var b strings.Builder
-	b.WriteString(sessionRow("") + messageRow("a", "assistant", 1001, `{"otelagent":{"run":{"id":"r","start":1001000000},"turns":[{"steps":[0,`+
-		fmt.Sprint(parts)+`]}`+strings.Repeat(`,{"index":1,"steps":[0,`+fmt.Sprint(parts)+`]}`, turns-1)+`]}}`))
+	b.WriteString(sessionRow("") + messageRow("a", "assistant", 1001, `{"otelagent":{"events":[{"type":"otelagent.run_started","run":"r"}`+
+		strings.Repeat(`,{"type":"otelagent.tool_started","run":"r","args":0},{"type":"otelagent.turn_ended","run":"r","output":{"raw":[0,`+fmt.Sprint(parts)+`]}}`, turns)+`]}}`))
 	for i := range parts {
 		b.WriteString(partRow(fmt.Sprint("p", i), "a", i, 1001, fmt.Sprintf(`{"type":"tool-x","toolCallId":"c%d","state":"output-available","input":{},"output":1}`, i)))
 	}
-	calls, started := 0, 0
+	args, outputs := 0, 0
 	for ev, err := range guide.Events(strings.NewReader(b.String())) {
-		switch ev.(type) {
+		switch ev := ev.(type) {
 		case *otelagent.ToolStarted:
-			calls++
-		case *otelagent.TurnStarted:
-			started++
+			if ev.Args != nil {
+				args++
+			}
+		case *otelagent.TurnEnded:
+			if ev.Output != nil {
+				outputs++
+			}
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if calls != parts || started != turns {
-		t.Errorf("%d calls of %d in %d turns of %d", calls, parts, started, turns)
+	if args != 1 || outputs != 1 {
+		t.Errorf("%d calls and %d turns have the content of one", args, outputs)
 	}
 }
 

@@ -38,10 +38,11 @@ type model struct{ provider, id, variant string }
 // message is one row of chat_messages, with its parts.
 type message struct {
 	id, role string
+	path     string // of the row in its document or database
+	number   int64  // of its line
 	seq      int64
-	text     []byte // of the row, compact
-	further  []member
-	size     int // bytes of the message with its parts and lines
+	line     []byte // of the row, with its further members, compact
+	size     int    // bytes of the message with its parts and lines
 	created  time.Time
 	updated  time.Time // not before created
 	latest   time.Time // the latest time that its row states
@@ -49,7 +50,7 @@ type message struct {
 	hiddenAt []byte    // as it came, null included; nil without such a key
 	parts    []*part
 	partAt   map[string]int // where in parts, by id
-	lines    []ownLine      // of package ndjson that came with it
+	lines    []ownLine      // of package ndjson behind it, before its parts
 
 	usage      *otelagent.Usage
 	model      model
@@ -60,24 +61,24 @@ type message struct {
 	queuedAt   []byte // as it came; nil or null when it waits for nothing
 	canceledAt []byte
 	compaction bool
-	own        *extension
+	own        [][]byte // the events that otelagent wrote; nil: another wrote the row
 }
 
 // part is one row of chat_parts.
 type part struct {
-	id       string
-	kind     string
-	index    int64
-	seq      int64
-	text     []byte // of the row, compact
-	further  []member
-	data     []byte         // the part of the AI SDK; nil when there is none
-	ai       *object.Object // data, when it is an object
-	callID   string         // columns
-	state    string
-	created  time.Time
-	latest   time.Time
-	position int // of the row among those of its message
+	id      string
+	kind    string
+	index   int64
+	seq     int64
+	line    []byte         // of the row, with its further members, compact
+	data    []byte         // the part of the AI SDK; nil when there is none
+	ai      *object.Object // data, when it is an object
+	callID  string         // columns
+	state   string
+	created time.Time
+	latest  time.Time
+	lines   []ownLine // of package ndjson behind it
+	used    use
 }
 
 // row is a row of a table. A column of another type than it should have is a problem, and is not known.
@@ -164,8 +165,8 @@ func millisOf(o *object.Object, key string) time.Time {
 	return t
 }
 
-// word returns a key that holds a string; empty when it holds something else.
-func word(o *object.Object, key string) string {
+// textOf returns a key that holds a string; empty when it holds something else.
+func textOf(o *object.Object, key string) string {
 	s, _ := rawjson.String(o.Raw(key))
 	return s
 }
@@ -211,7 +212,7 @@ func (d *reader) sessionOf(r *row) *session {
 		s.parent, s.parentAt = "", ""
 	}
 	meta := r.object("metadata")
-	s.child = word(meta, "mode") == "subagent" || word(meta, "agent_mode") == "subagent"
+	s.child = textOf(meta, "mode") == "subagent" || textOf(meta, "agent_mode") == "subagent"
 	s.created = millisOf(r.Object, "created_at")
 	s.updated = later(later(s.created, millisOf(r.Object, "updated_at")), millisOf(r.Object, "archived_at"))
 	s.archived = r.Spelled("archived_at")
@@ -248,13 +249,14 @@ func (s *session) rulesAt(t time.Time) []byte {
 	if held == nil {
 		return nil
 	}
-	return append(append([]byte{'['}, bytes.Join(held, []byte{','})...), ']')
+	return array(held)
 }
 
 // messageOf reads a row of chat_messages, but for its session.
 func (d *reader) messageOf(r *row, id string) *message {
-	m := &message{id: id, seq: d.Seq, text: r.text, role: r.String("role"), created: millisOf(r.Object, "created_at"),
-		partAt: map[string]int{}}
+	m := &message{id: id, path: d.path, number: d.Number, seq: d.Seq, role: r.String("role"),
+		created: millisOf(r.Object, "created_at"),
+		partAt:  map[string]int{}}
 	m.updated = later(m.created, millisOf(r.Object, "updated_at"))
 	m.hiddenAt, m.hidden = r.Spelled("hidden_at"), millisOf(r.Object, "hidden_at")
 	meta := r.object("metadata")
@@ -270,7 +272,11 @@ func (d *reader) messageOf(r *row, id string) *message {
 	if at := meta.Spelled("hidden_at"); at != nil && m.hidden.IsZero() {
 		m.hiddenAt, m.hidden = at, millisOf(meta, "hidden_at")
 	}
-	m.own = extensionOf(meta.Object("otelagent"))
+	if own := meta.Object("otelagent"); own.Has("events") {
+		if m.own = own.List("events"); m.own == nil {
+			m.own = [][]byte{}
+		}
+	}
 	m.latest = later(m.updated, m.hidden)
 	for _, at := range [][]byte{m.queuedAt, m.canceledAt} {
 		t, _ := millis(at)
@@ -287,9 +293,9 @@ func (m *message) waits() bool {
 
 // partOf reads a row of chat_parts; position is its place among those of its message.
 func (d *reader) partOf(r *row, id string, position int) *part {
-	p := &part{id: id, seq: d.Seq, text: r.text, kind: r.String("type"), callID: r.String("tool_call_id"),
+	p := &part{id: id, seq: d.Seq, kind: r.String("type"), callID: r.String("tool_call_id"),
 		state:   r.String("tool_state"),
-		created: millisOf(r.Object, "created_at"), position: position, index: int64(position)}
+		created: millisOf(r.Object, "created_at"), index: int64(position)}
 	p.latest = later(p.created, millisOf(r.Object, "updated_at"))
 	if n := r.Count("index"); n != nil {
 		p.index = *n

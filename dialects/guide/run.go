@@ -71,18 +71,19 @@ func (d *reader) emitRun(a *message, over bool) {
 	r := &run{id: first.id, session: d.session.id}
 	info := d.runInfo(all)
 	d.Emit(&otelagent.RunStarted{Meta: r.meta(first.created, first.seq), RunInfo: info})
-	d.remember(first)
+	d.recent = append(d.recent[max(0, len(d.recent)-63):], recentRun{first.id, first.hidden})
 	for _, m := range users {
 		if m.marker() {
-			d.emitCompactions(r, m)
+			d.emitHeld(m.lines)
+			d.emitParts(r, m, m.parts)
 		}
 	}
 	d.emitTurnStart(r, of, first.created, first.seq, otelagent.TurnInfo{Trigger: triggerOf(first, info)})
 	for _, m := range users {
 		if !m.marker() {
 			d.Emit(&otelagent.MessageAdded{Meta: r.meta(m.created, m.seq), Message: m.message(m.parts)})
+			d.emitLines(m)
 		}
-		d.emitLines(m, 0, m.all())
 	}
 	if a == nil {
 		if over {
@@ -92,12 +93,13 @@ func (d *reader) emitRun(a *message, over bool) {
 		return
 	}
 	steps, usage := a.steps(), a.usage
+	d.emitHeld(a.lines)
 	for i, s := range steps {
 		if i > 0 {
 			d.emitTurnStart(r, a, s[0].created, s[0].seq, otelagent.TurnInfo{Index: int64(i),
 				Trigger: spans.TriggerContinuation})
 		}
-		d.emitParts(r, a, s, nil)
+		d.emitParts(r, a, s)
 		at, calls := time.Time{}, false
 		for _, p := range s {
 			at, calls = later(at, p.latest), calls || p.tool()
@@ -105,14 +107,11 @@ func (d *reader) emitRun(a *message, over bool) {
 		if at.IsZero() { // else not: that of a message which grows is later than a turn of it that is not the last any more
 			at = a.updated
 		}
-		end := otelagent.TurnResult{End: bound(at), Output: a.output(s)}
+		end := otelagent.TurnResult{End: bound(at), Output: new(a.message(s))}
 		if len(steps) == 1 && !calls { // nothing makes the loop go on: usage of the message is that of this one call
 			end.Usage, usage = usage, nil
 		}
 		d.Emit(&otelagent.TurnEnded{Meta: r.meta(at, a.endSeq(s)), TurnResult: end})
-	}
-	if len(steps) == 0 {
-		d.emitLines(a, 0, a.all())
 	}
 	at := later(r.last, a.updated)
 	d.Emit(&otelagent.RunEnded{Meta: r.meta(at, a.endSeq(a.parts)), RunResult: otelagent.RunResult{End: bound(at),
@@ -214,46 +213,34 @@ func (m *message) status() spans.RunStatus {
 	return spans.RunStatusCompleted
 }
 
+// message returns the message of the given parts in the form of the AI SDK.
 func (m *message) message(parts []*part) otelagent.Message {
-	raw := append(rawjson.Quote([]byte(`{"id":`), m.id), `,"role":`...)
-	raw = rawjson.Quote(raw, m.role)
+	var data [][]byte
+	for _, p := range parts {
+		if p.data != nil {
+			data = append(data, p.data)
+		}
+	}
+	raw := appendMembers([]byte("{}"), member{"id", rawjson.Quote(nil, m.id)}, member{"role", rawjson.Quote(nil, m.role)})
 	if !m.created.IsZero() {
-		raw = strconv.AppendInt(append(raw, `,"createdAt":`...), m.created.UnixMilli(), 10)
+		raw = appendMembers(raw, member{"createdAt", strconv.AppendInt(nil, m.created.UnixMilli(), 10)})
 	}
-	raw = append(raw, `,"parts":[`...)
-	n := 0
-	for _, p := range parts {
-		if p.data == nil {
-			continue
-		}
-		if n++; n > 1 {
-			raw = append(raw, ',')
-		}
-		raw = append(raw, p.data...)
-	}
-	return otelagent.Message{Raw: append(raw, "]}"...), Role: m.role, Time: m.created}
+	raw = appendMembers(raw, member{"parts", array(data)})
+	return otelagent.Message{Raw: raw, Role: m.role, Time: m.created}
 }
 
-func (m *message) output(parts []*part) *otelagent.Message {
-	out := m.message(parts)
-	return &out
-}
-
-// emitParts emits the parts of a turn. Own is the turn as otelagent wrote it; nil when it did not.
-func (d *reader) emitParts(r *run, m *message, parts []*part, own *ownTurn) {
+// emitParts emits the parts of a turn.
+func (d *reader) emitParts(r *run, m *message, parts []*part) {
 	for _, p := range parts {
-		if p == m.parts[0] {
-			d.emitLines(m, 0, 1)
-		}
 		switch {
 		case p.tool():
-			d.emitCall(r, p, own)
+			d.emitCall(r, p)
 		case p.kind == "data-compaction":
 			d.emitCompaction(r, m, p)
 		default:
 			r.last = later(r.last, p.latest)
 		}
-		d.emitLines(m, p.position+1, p.position+2)
+		d.emitHeld(p.lines)
 	}
 }
 
@@ -276,22 +263,21 @@ func (d *reader) emitCompactionRun(m *message) {
 	}
 	info.Continuation = spans.ContinuationCompaction
 	d.Emit(&otelagent.RunStarted{Meta: r.meta(m.created, m.seq), RunInfo: info})
-	d.emitCompactions(r, m)
-	d.emitLines(m, 0, m.all())
+	d.emitHeld(m.lines)
+	d.emitParts(r, m, m.parts)
 	at := later(r.last, m.updated)
 	d.Emit(&otelagent.RunEnded{Meta: r.meta(at, m.endSeq(m.parts)), RunResult: otelagent.RunResult{End: bound(at),
 		Status: spans.RunStatusCompleted}})
 }
 
-func (d *reader) emitCompactions(r *run, m *message) {
-	for _, p := range m.parts {
-		if p.kind == "data-compaction" {
-			d.emitCompaction(r, m, p)
-		}
+// compaction returns the fields of a data-compaction part: they stand in it, or in its data as the AI SDK has it.
+func (p *part) compaction() *object.Object {
+	if inner := object.Of("", p.ai.Raw("data")); inner != nil {
+		return inner
 	}
+	return p.ai
 }
 
-// emitCompaction emits a data-compaction part: its fields stand in it, or in its data as the AI SDK has it.
 func (d *reader) emitCompaction(r *run, m *message, p *part) {
 	at := p.created
 	if at.IsZero() {
@@ -304,10 +290,7 @@ func (d *reader) emitCompaction(r *run, m *message, p *part) {
 			MessagesAfter: -1, InputTokens: -1,
 			OutputTokens: -1, MessagesSummarized: -1, TokensGone: -1, Runs: -1},
 	}
-	o := p.ai
-	if inner := object.Of("", o.Raw("data")); inner != nil {
-		o = inner
-	}
+	o := p.compaction()
 	ev.Summary, ev.Target = o.Raw("summary"), o.String("tail_start_id")
 	if auto := o.Bool("auto"); auto != nil && *auto {
 		ev.Trigger = "auto"
@@ -316,9 +299,6 @@ func (d *reader) emitCompaction(r *run, m *message, p *part) {
 	}
 	if n := o.Count("summary_tokens"); n != nil {
 		ev.OutputTokens = *n
-	}
-	if m.own != nil {
-		completeCompaction(ev, m.own.compaction)
 	}
 	d.Emit(ev)
 	r.last = later(r.last, p.latest)

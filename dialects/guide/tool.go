@@ -27,6 +27,8 @@ func (p *part) name() string {
 // callState returns the state of a call; its column counts where the part has none.
 func (p *part) callState() string { return cmp.Or(p.ai.String("state"), p.state) }
 
+func (p *part) output() *object.Object { return object.Of("", p.ai.Raw("output")) }
+
 func (p *part) preliminary() bool { return string(p.ai.Raw("preliminary")) == "true" }
 
 // over reports whether a call has ended.
@@ -66,53 +68,46 @@ func resultOf(output *object.Object) (r result) {
 	return r
 }
 
+// result returns how a call that is over ended, and the text of its error.
+func (p *part) result() (spans.Outcome, string) {
+	switch res := resultOf(p.output()); {
+	case p.callState() == "output-denied":
+		return spans.OutcomeDenied, ""
+	case p.callState() == "output-error":
+		return spans.OutcomeError, p.ai.String("errorText")
+	case res.failed:
+		return spans.OutcomeError, res.error
+	}
+	return spans.OutcomeOK, ""
+}
+
 // emitCall emits a tool part: the call, the decision about it, and its end if it has one.
-func (d *reader) emitCall(r *run, p *part, turn *ownTurn) {
-	id, name, state := cmp.Or(p.ai.String("toolCallId"), p.callID), p.name(), p.callState()
-	output := object.Of("", p.ai.Raw("output"))
-	res := resultOf(output)
+func (d *reader) emitCall(r *run, p *part) {
+	id, name := cmp.Or(p.ai.String("toolCallId"), p.callID), p.name()
+	res := resultOf(p.output())
 	start, end := bound(p.created), bound(p.latest)
-	own := turn.callOf(id, name)
-	switch {
-	case own != nil:
-		start, end = exactly(own, "start"), exactly(own, "end")
-		if truncated := own.Bool("truncated"); truncated != nil {
-			res.truncated = truncated
-		}
-	case p.over() && res.took > 0 && !p.latest.IsZero():
+	if p.over() && res.took > 0 && !p.latest.IsZero() {
 		// The duration is stated, so it counts; the row was written when the call was over.
 		start, end = stamped(p.latest.Add(-res.took)), stamped(p.latest)
 	}
 	d.Emit(&otelagent.ToolStarted{Meta: r.meta(start.Time, p.seq),
 		ToolCall: otelagent.ToolCall{ID: id, Name: name, Args: p.ai.Spelled("input"), Start: start}})
 	d.emitDecision(r, p, id)
-	if state == "output-available" && p.preliminary() {
+	switch {
+	case p.callState() == "output-available" && p.preliminary():
 		d.Emit(&otelagent.ToolProgressed{Meta: r.meta(p.latest, p.seq), CallID: id, Name: name, Type: "preliminary",
 			Body: p.ai.Spelled("output")})
 		return
-	}
-	if !p.over() || own != nil && own.String("outcome") == "" {
+	case !p.over():
 		r.last = later(r.last, p.latest)
 		return
 	}
 	ev := &otelagent.ToolEnded{Meta: r.meta(end.Time, p.seq), CallID: id, Name: name,
-		ToolResult: otelagent.ToolResult{End: end, Outcome: spans.OutcomeOK, Result: p.ai.Spelled("output"),
-			Truncated: res.truncated}}
-	switch {
-	case state == "output-denied":
-		ev.Outcome = spans.OutcomeDenied
-	case state == "output-error":
-		ev.Outcome, ev.ToolResult.Error = spans.OutcomeError, p.ai.String("errorText")
-	case res.failed:
-		ev.Outcome, ev.ToolResult.Error = spans.OutcomeError, res.error
-	}
-	if own != nil {
-		ev.Outcome, ev.ChildRunID, ev.ChildSessionID = spans.Outcome(own.String("outcome")), own.String("child_run_id"),
-			own.String("child_session_id")
-	}
+		ToolResult: otelagent.ToolResult{End: end, Result: p.ai.Spelled("output"), Truncated: res.truncated}}
+	ev.Outcome, ev.ToolResult.Error = p.result()
 	if name == taskTool {
 		// The child is {session_id}, bare or as the data of an envelope.
-		child := cmp.Or(output.String("session_id"), output.Object("data").String("session_id"))
+		child := cmp.Or(p.output().String("session_id"), p.output().Object("data").String("session_id"))
 		if child != "" && child != d.session.id {
 			ev.ChildSessionID = child
 			d.children.put(child, link{session: d.session.id, run: r.id, call: id})
@@ -122,7 +117,7 @@ func (d *reader) emitCall(r *run, p *part, turn *ownTurn) {
 }
 
 // emitDecision emits the decision about a call: approval is {id, approved, reason}, without approved as long as
-// nobody answered.
+// there is no answer.
 func (d *reader) emitDecision(r *run, p *part, call string) {
 	state, approval := p.callState(), p.ai.Object("approval")
 	if approval == nil && state != "output-denied" && state != "approval-requested" && state != "approval-responded" {

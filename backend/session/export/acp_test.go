@@ -416,11 +416,11 @@ func callsOf(t *testing.T, s *export.Recorded) []string {
 			hidden[line.Str("id")] = true
 		}
 		own, _ := meta["otelagent"].(map[string]any)
-		turns, _ := own["turns"].([]any)
+		turns, _ := own["hidden"].([]any)
 		for _, turn := range turns {
 			turn, _ := turn.(map[string]any)
-			if steps, ok := turn["steps"].([]any); ok && turn["hidden_at"] != nil {
-				rewound[line.Str("id")] = append(rewound[line.Str("id")], stretch{int64(steps[0].(float64)), int64(steps[1].(float64))})
+			if parts, ok := turn["parts"].([]any); ok && turn["hidden_at"] != nil {
+				rewound[line.Str("id")] = append(rewound[line.Str("id")], stretch{int64(parts[0].(float64)), int64(parts[1].(float64))})
 			}
 		}
 		if i := line.Num("index"); slices.ContainsFunc(rewound[line.Str("message_id")], func(x stretch) bool { return i >= x.from && i < x.to }) {

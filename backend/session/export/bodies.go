@@ -9,12 +9,13 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Bodies gives the blocks of one session a stretch at a time, so that a session need not be held whole. store.Bodies is one;
-// Held makes one of a set that is held anyway. An exporter calls Load from one goroutine at a time.
+// Bodies gives the blocks of one session a stretch at a time, so that a session need not be held whole. store.Bodies is
+// one; Held makes one of a set that is held anyway. An exporter calls Load from one goroutine at a time.
 type Bodies interface {
-	// Load returns a set with what is there of the blocks ids: their bodies, and recipes with all that these are made of. Of the first
-	// least ids everything is there, and of those behind them as many in their order as there is room for: n says of how many in all.
-	// least is at most len(ids). The set is the caller's to read until the next Load. A block that is not there is no error.
+	// Load returns a set with what is there of the blocks ids: their bodies, and recipes with all that these are made
+	// of. Of the first least ids everything is there, and of those behind them as many in their order as there is room
+	// for: n says of how many in all. least is at most len(ids). The set is the caller's to read until the next Load. A
+	// block that is not there is no error.
 	Load(ctx context.Context, ids []spans.ShortID, least int) (set *session.BlockSet, n int, err error)
 }
 
@@ -37,7 +38,8 @@ type window struct {
 // aheadMost bounds how many blocks are asked for beyond those that are needed now.
 const aheadMost = 2048
 
-// load makes what the lists refer to readable. ahead appends the ids that will be needed next; it is called when something must be loaded.
+// load makes what the lists refer to readable. ahead appends the ids that will be needed next; it is called when
+// something must be loaded.
 func (w *window) load(ctx context.Context, need []spans.ShortID, ahead func([]spans.ShortID) []spans.ShortID) error {
 	missing := func(id spans.ShortID) bool { _, ok := w.have[id]; return !ok }
 	if !slices.ContainsFunc(need, missing) {
@@ -81,15 +83,15 @@ func appendID(dst []spans.ShortID, ref session.Ref) []spans.ShortID {
 
 // same is BlockSet.Same of a message that identify looked at.
 func (g *Guide) same(ref session.Ref) string {
-	if word, ok := g.words[ref.Block]; ok {
-		return word
+	if first, ok := g.firsts[ref.Block]; ok {
+		return first
 	}
 	return ref.Block
 }
 
 // identify finds out which messages of the session say the same. It passes over all of them once.
 func (g *Guide) identify() error {
-	g.words = map[string]string{}
+	g.firsts = map[string]string{}
 	var ids []spans.ShortID
 	seen := map[spans.ShortID]bool{}
 	add := func(lists ...*session.Refs) {
@@ -118,8 +120,8 @@ func (g *Guide) identify() error {
 			return err
 		}
 		for _, id := range ids[:n] {
-			if word := set.Same(session.Ref{Block: id.String()}); word != id.String() {
-				g.words[id.String()] = word
+			if first := set.Same(session.Ref{Block: id.String()}); first != id.String() {
+				g.firsts[id.String()] = first
 			}
 		}
 		ids = ids[n:]

@@ -1,26 +1,16 @@
 package export
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
-	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
 )
 
-// extensionKey is the one key of ours in metadata_json.
-const extensionKey = "otelagent"
-
-// rowFormat is the version of what stands under extensionKey.
-const rowFormat = 1
-
-// cells are what CSV says of a row beside its columns.
+// cells are what CSV says of a row that its columns do not.
 type cells struct {
 	model    string
 	call     *session.ToolCall
@@ -29,8 +19,9 @@ type cells struct {
 	currency string
 }
 
-// Rows yields the rows: the session, then each message followed by its parts, then, unless Options.Strict, what else there is. It may be
-// called several times, one after the other. A row is valid until the next one. An error is the last: of bodies, or of ctx.
+// Rows yields the rows: the session, then each message followed by its parts, then, unless Options.Strict, what else
+// there is. It may be called several times, one after the other. A row is valid until the next one. An error is the
+// last: of bodies, or of ctx.
 func (g *Guide) Rows(ctx context.Context) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		g.ctx = ctx
@@ -66,12 +57,12 @@ func (e *emitter) fail(err error) {
 }
 
 func (e *emitter) all() {
-	if e.g.verbatim != nil {
-		e.verbatim()
+	if e.g.sources != nil {
+		e.sources()
 		return
 	}
 	row, err := e.g.sessionRow()
-	if e.fail(err); err != nil || !e.put(Row{Type: RowSession, Session: row, JSON: row.json()}) {
+	if e.fail(err); err != nil || !e.put(Row{Type: RowSession, Session: row, JSON: encode(row)}) {
 		return
 	}
 	for i := range e.g.units {
@@ -97,26 +88,21 @@ func (e *emitter) unit(i int) {
 	m := &MessageRow{ID: u.id, SessionID: g.s.ID, Role: u.role, CreatedAt: u.at, UpdatedAt: u.at}
 	c := &cells{}
 	var err error
+	if m.MetadataJSON, err = g.meta(u); err != nil {
+		e.fail(err)
+		return
+	}
 	switch u.kind {
 	case unitMessage:
-		if m.MetadataJSON, err = g.messageMeta(u); err == nil {
-			parts, err = g.messageParts(i)
-		}
+		parts, err = g.messageParts(i)
 	case unitCompaction:
-		if m.MetadataJSON, err = g.compactionMeta(u); err == nil {
-			parts, err = g.compactionParts(u)
-		}
+		parts, err = g.compactionParts(u)
 	case unitReply:
-		p := g.runs[u.run]
-		for k := range u.steps {
-			if st := &u.steps[k]; st.lone == nil {
-				t := p.turns[st.turn]
-				m.UpdatedAt = max(m.UpdatedAt, latest(t.Start, t.End).UnixMilli())
-			}
+		for _, t := range g.turns(u) {
+			m.UpdatedAt = max(m.UpdatedAt, latest(t.Start, t.End).UnixMilli())
 		}
-		m.MetadataJSON, err = g.replyMeta(u)
-		if u.full && p.rest != (session.Usage{}) && !u.run.Copied {
-			c.usage = &p.rest
+		if rest := &g.runs[u.run].rest; u.full && *rest != (session.Usage{}) && !u.run.Copied {
+			c.usage = rest
 		}
 	}
 	if e.fail(err); err != nil {
@@ -126,7 +112,7 @@ func (e *emitter) unit(i int) {
 	if len(parts)+u.parts > 0 {
 		c = nil
 	}
-	if !e.put(Row{Type: RowMessage, Message: m, JSON: m.json(), cells: c}) {
+	if !e.put(Row{Type: RowMessage, Message: m, JSON: encode(m), cells: c}) {
 		return
 	}
 	w := partWriter{e: e, u: u, m: m, at: -1}
@@ -141,8 +127,8 @@ func (e *emitter) unit(i int) {
 	e.steps(i, &w, rest)
 }
 
-// steps puts the parts of a reply. rest is what its run used beside its turns; it stands on the first part that has no usage of its own,
-// so that nothing is added up before it is written.
+// steps puts the parts of a reply. rest is what its run used outside of its turns; it stands on the first part that has
+// no usage of its own, so that nothing is added up before it is written.
 func (e *emitter) steps(i int, w *partWriter, rest *cells) {
 	g, u := e.g, &e.g.units[i]
 	p := g.runs[u.run]
@@ -166,7 +152,7 @@ func (e *emitter) steps(i int, w *partWriter, rest *cells) {
 			c.model = modelOf(u.run, t)
 			if !u.run.Copied {
 				c.cost, c.currency = t.Cost, t.Currency
-				if told(t) {
+				if hasUsage(t) {
 					c.usage = &t.Usage
 				}
 			}
@@ -208,7 +194,8 @@ func (w *partWriter) put(p *builtPart, c *cells) bool {
 	g := w.e.g
 	row := &PartRow{
 		ID:        newID("prt", w.at, w.counter, addressOf(g.s, w.u.run, w.u.address)+"\x00"+fmt.Sprint(w.index)),
-		MessageID: w.m.ID, SessionID: g.s.ID, Index: w.index, Type: p.typ, DataJSON: string(p.data), CreatedAt: p.created, UpdatedAt: p.updated,
+		MessageID: w.m.ID, SessionID: g.s.ID, Index: w.index, Type: p.typ, DataJSON: string(p.data),
+		CreatedAt: p.created, UpdatedAt: p.updated,
 	}
 	if p.callID != "" {
 		row.ToolCallID = &p.callID
@@ -218,27 +205,13 @@ func (w *partWriter) put(p *builtPart, c *cells) bool {
 	}
 	w.index++
 	c.call = p.call
-	return w.e.put(Row{Type: RowPart, Part: row, JSON: row.json(), cells: c})
+	return w.e.put(Row{Type: RowPart, Part: row, JSON: encode(row), cells: c})
 }
 
 // messageParts loads and makes the parts of a message.
 func (g *Guide) messageParts(i int) ([]builtPart, error) {
 	u := &g.units[i]
-	err := g.window.load(g.ctx, appendID(nil, u.ref), func(ids []spans.ShortID) []spans.ShortID {
-		for j := i + 1; j < len(g.units) && len(ids) < aheadMost; j++ {
-			switch next := &g.units[j]; next.kind {
-			case unitMessage:
-				ids = appendID(ids, next.ref)
-			case unitReply:
-				for k := range next.steps {
-					if len(ids) < aheadMost && next.steps[k].lone == nil {
-						ids = g.runs[next.run].appendTurn(ids, next.steps[k].turn)
-					}
-				}
-			}
-		}
-		return ids
-	})
+	err := g.window.load(g.ctx, appendID(nil, u.ref), g.ahead(g.runs[u.run], max(u.position, 0)))
 	if err != nil {
 		return nil, err
 	}
@@ -275,20 +248,17 @@ func (g *Guide) compactionParts(u *unit) ([]builtPart, error) {
 		}
 		summary += summaryText(in)
 	}
-	var data object
-	data.str("summary", summary)
+	tail := null
 	if id := g.tailStart(c); id != "" {
-		data.str("tail_start_id", id)
-	} else {
-		data.raw("tail_start_id", null)
+		tail = quote(id)
 	}
+	var auto *bool
 	if c.Trigger != "" {
-		data.bool("auto", c.Trigger != "manual" && c.Trigger != "user")
+		auto = new(c.Trigger != "manual" && c.Trigger != "user")
 	}
-	if c.OutputTokens != nil {
-		data.int("summary_tokens", *c.OutputTokens)
-	}
-	return []builtPart{{typ: "data-compaction", data: dataPart("compaction", data.bytes()), created: u.at, updated: u.at}}, nil
+	data := fields("summary", &summary, "tail_start_id", tail, "auto", auto, "summary_tokens", c.OutputTokens)
+	part := builtPart{typ: "data-compaction", data: dataPart("compaction", data), created: u.at, updated: u.at}
+	return []builtPart{part}, nil
 }
 
 // summaryText returns the text of a summary, which is a JSON string or a message.
@@ -309,456 +279,23 @@ func summaryText(in body) string {
 	return out
 }
 
-// tailStart returns the id of the first row that a compaction left in the model's context, empty where that is not known.
+// tailStart returns the id of the first row that a compaction left in the model's context, empty where that is not
+// known.
 func (g *Guide) tailStart(c *session.Compaction) string {
 	for _, ref := range c.After.Items() {
+		same := func(o session.Ref) bool { return g.same(o) == g.same(ref) }
 		for i := range g.units {
 			u := &g.units[i]
-			if u.kind == unitMessage && g.same(u.ref) == g.same(ref) {
-				return u.id
+			has := func(st step) bool {
+				if st.lone != nil {
+					return same(*st.lone)
+				}
+				return slices.ContainsFunc(g.runs[u.run].turns[st.turn].Output.Items(), same)
 			}
-			for k := range u.steps {
-				st := &u.steps[k]
-				if st.lone != nil && g.same(*st.lone) == g.same(ref) {
-					return u.id
-				}
-				if st.lone == nil && slices.ContainsFunc(g.runs[u.run].turns[st.turn].Output.Items(), func(o session.Ref) bool { return g.same(o) == g.same(ref) }) {
-					return u.id
-				}
+			if u.kind == unitMessage && same(u.ref) || slices.ContainsFunc(u.steps, has) {
+				return u.id
 			}
 		}
 	}
 	return ""
-}
-
-// guideUsage returns usage as the guide has it: input without what was cached, output without reasoning, so that the five add up.
-func guideUsage(u session.Usage) session.Usage {
-	u.Input = max(0, u.Input-u.CacheRead-u.CacheWrite)
-	u.Output = max(0, u.Output-u.Reasoning)
-	return u
-}
-
-func usageObject(u session.Usage) []byte {
-	var o object
-	o.int("input", u.Input)
-	o.int("output", u.Output)
-	o.int("reasoning", u.Reasoning)
-	o.int("cache_read", u.CacheRead)
-	o.int("cache_write", u.CacheWrite)
-	return o.bytes()
-}
-
-func modelOf(r *session.Run, t *session.Turn) string {
-	return cmp.Or(t.Answered, t.Model, r.Model)
-}
-
-// modelObject is the guide's model of a turn, or of a run; nil where nothing is known.
-func modelObject(r *session.Run, t *session.Turn) []byte {
-	provider, model, variant := r.Provider, r.Model, ""
-	if t != nil {
-		provider, model, variant = cmp.Or(t.Provider, provider), cmp.Or(t.Model, model, t.Answered), t.Variant
-	}
-	if provider == "" && model == "" && variant == "" {
-		return nil
-	}
-	var o object
-	o.str("provider_id", provider)
-	o.str("model_id", model)
-	if variant != "" {
-		o.str("variant", variant)
-	}
-	return o.bytes()
-}
-
-// messageFacts are keys of a user message's metadata that a fact may state.
-var messageFacts = []string{"queued_at", "queue_enqueued_at", "queue_canceled_at", "snapshot_id", "trigger"}
-
-// messageMeta returns the metadata of a message.
-func (g *Guide) messageMeta(u *unit) (string, error) {
-	var o object
-	if u.role == "user" {
-		o.int("schema_version", 1)
-	}
-	if model := modelObject(u.run, u.turn); model != nil {
-		o.raw("model", model)
-	}
-	if len(g.s.Facts) > 0 {
-		for _, key := range messageFacts {
-			for _, id := range []string{u.id, u.own} {
-				if v, err := g.fact(g.s.Fact("message/"+id, key)); err == nil && v != nil {
-					o.raw(key, v)
-					break
-				}
-			}
-		}
-	}
-	if u.hidden > 0 {
-		o.int("hidden_at", u.hidden)
-	}
-	if !g.opts.Strict {
-		var x object
-		run, err := g.runObject(u.run, u.full, u.full)
-		if err != nil {
-			return "", err
-		}
-		x.raw("run", run)
-		if u.turn != nil {
-			x.int("turn", u.turn.Index)
-		}
-		envelope, err := g.envelope(u)
-		if err != nil {
-			return "", err
-		}
-		if envelope != nil {
-			x.raw("envelope", envelope)
-		}
-		o.raw(extensionKey, x.bytes())
-	}
-	return string(o.bytes()), nil
-}
-
-func (g *Guide) compactionMeta(u *unit) (string, error) {
-	c := u.compaction
-	var o object
-	if c.OutputTokens != nil {
-		var usage object
-		usage.int("input", *c.OutputTokens)
-		o.raw("usage", usage.bytes())
-	}
-	o.bool("compaction", true)
-	if u.hidden > 0 {
-		o.int("hidden_at", u.hidden)
-	}
-	if !g.opts.Strict {
-		var x object
-		run, err := g.runObject(u.run, u.full, u.full)
-		if err != nil {
-			return "", err
-		}
-		x.raw("run", run)
-		var k object
-		k.str("kind", string(c.Kind))
-		k.int("start", c.Start.UnixNano())
-		if !c.End.IsZero() {
-			k.int("end", c.End.UnixNano())
-		}
-		for _, n := range []struct {
-			key string
-			n   *int64
-		}{
-			{"messages_before", c.MessagesBefore}, {"messages_after", c.MessagesAfter}, {"messages_summarized", c.MessagesSummarized},
-			{"input_tokens", c.InputTokens}, {"output_tokens", c.OutputTokens}, {"removed_tokens", c.RemovedTokens},
-		} {
-			if n.n != nil {
-				k.int(n.key, *n.n)
-			}
-		}
-		k.notEmpty("trigger", c.Trigger)
-		k.notEmpty("reason", c.Reason)
-		x.raw("compaction", k.bytes())
-		o.raw(extensionKey, x.bytes())
-	}
-	return string(o.bytes()), nil
-}
-
-func (o *object) notEmpty(k, v string) {
-	if v != "" {
-		o.str(k, v)
-	}
-}
-
-// told reports whether the loop said what a turn used.
-func told(t *session.Turn) bool { return t.Reported != nil || t.Usage != session.Usage{} }
-
-// replyUsage sums up what a reply used; known is false when nobody said.
-func (g *Guide) replyUsage(u *unit) (sum session.Usage, known bool) {
-	p := g.runs[u.run]
-	for k := range u.steps {
-		if st := &u.steps[k]; st.lone == nil {
-			sum.Add(p.turns[st.turn].Usage)
-			known = known || told(p.turns[st.turn])
-		}
-	}
-	if u.full {
-		sum.Add(p.rest)
-		known = known || p.rest != session.Usage{}
-	}
-	return sum, known
-}
-
-// replyMeta returns the metadata of a reply.
-func (g *Guide) replyMeta(u *unit) (string, error) {
-	p := g.runs[u.run]
-	var o, x object
-	if usage, ok := g.replyUsage(u); ok {
-		o.raw("usage", usageObject(guideUsage(usage)))
-	}
-	var last *session.Turn
-	digest := ""
-	var turns array
-	index := 0
-	for k := range u.steps {
-		st := &u.steps[k]
-		if st.lone == nil {
-			last = p.turns[st.turn]
-			digest = cmp.Or(g.prompts.digestOf(last, spans.ProvenanceSystem), digest)
-			if !g.opts.Strict {
-				turns.raw(g.turnObject(last, st, index))
-			}
-		}
-		index += st.parts
-	}
-	if model := modelObject(u.run, last); model != nil {
-		o.raw("model", model)
-	}
-	o.notEmpty("system_prompt_digest", digest)
-	if agent := cmp.Or(u.run.Agent, u.run.AgentID); agent != sessionAgent(g.s) {
-		o.notEmpty("agent", agent)
-	}
-	if u.hidden > 0 {
-		o.int("hidden_at", u.hidden)
-	}
-	if !g.opts.Strict {
-		run, err := g.runObject(u.run, true, u.full)
-		if err != nil {
-			return "", err
-		}
-		x.raw("run", run)
-		x.raw("turns", turns.bytes())
-		o.raw(extensionKey, x.bytes())
-	}
-	return string(o.bytes()), nil
-}
-
-func sessionAgent(s *session.Session) string { return cmp.Or(s.Agent, s.AgentID) }
-
-// sessionRow makes the session row.
-func (g *Guide) sessionRow() (*SessionRow, error) {
-	s := g.s
-	row := &SessionRow{
-		ID: s.ID, Agent: sessionAgent(s), ModelJSON: "{}", PermissionsJSON: "[]",
-		CreatedAt: s.Start.UnixMilli(), UpdatedAt: latest(s.Start, s.Last).UnixMilli(),
-	}
-	own := false
-	for _, r := range s.Runs { // by start
-		if !r.Copied && !own {
-			own, row.CreatedAt = true, r.Start.UnixMilli()
-		}
-		if parent := cmp.Or(r.ParentSessionID, r.ForkParentID); parent != "" && parent != s.ID && row.ParentID == nil {
-			row.ParentID = &parent
-		}
-		var t *session.Turn
-		if turns := g.runs[r].turns; len(turns) > 0 {
-			t = turns[len(turns)-1]
-		}
-		if model := modelObject(r, t); model != nil {
-			row.ModelJSON = string(model)
-		}
-		if !r.Copied {
-			for _, t := range r.Turns {
-				if t.Cost != nil && t.Currency == "USD" {
-					row.CostUSD += *t.Cost
-				}
-			}
-		}
-	}
-	context := g.context()
-	row.PromptTokens, row.CompletionTokens, row.ReasoningTokens = context.Input, context.Output, context.Reasoning
-	row.CacheRead, row.CacheWrite = context.CacheRead, context.CacheWrite
-	row.TotalTokens = context.All()
-	rules, err := g.rules()
-	if err != nil {
-		return nil, err
-	}
-	if rules != nil {
-		row.PermissionsJSON = string(rules)
-	}
-	if at, err := g.sessionTime("archived_at"); err != nil {
-		return nil, err
-	} else if at > 0 {
-		row.ArchivedAt = &at
-	}
-	row.MetadataJSON = "{}"
-	if g.opts.Strict {
-		return row, nil
-	}
-	var x object
-	x.int("format", rowFormat)
-	x.notEmpty("dialect", s.Dialect)
-	x.notEmpty("status", string(s.Status))
-	if title, err := g.fact(s.Fact("session", "title")); err != nil {
-		return nil, err
-	} else if title != nil {
-		x.raw("title", title)
-	}
-	usage := object{buf: slices.Clip(usageObject(s.Usage)[:len(usageObject(s.Usage))-1])}
-	if s.Discarded != nil {
-		usage.raw("discarded", usageObject(*s.Discarded))
-	}
-	x.raw("usage", usage.bytes())
-	if costs := costsOf(s); len(costs) > 0 {
-		var c object
-		for _, currency := range slices.Sorted(maps.Keys(costs)) {
-			c.raw(currency, number(costs[currency]))
-		}
-		x.raw("cost", c.bytes())
-	}
-	var meta object
-	meta.raw(extensionKey, x.bytes())
-	row.MetadataJSON = string(meta.bytes())
-	return row, nil
-}
-
-// costsOf returns what the loop says that turns cost, by currency.
-func costsOf(s *session.Session) map[string]float64 {
-	costs := map[string]float64{}
-	for _, r := range s.Runs {
-		if r.Copied {
-			continue
-		}
-		for _, t := range r.Turns {
-			if t.Cost != nil {
-				costs[cmp.Or(t.Currency, "unknown")] += *t.Cost
-			}
-		}
-	}
-	return costs
-}
-
-func (g *Guide) sessionTime(key string) (int64, error) {
-	f := g.s.Fact("session", key)
-	v, err := g.fact(f)
-	if err != nil || v == nil {
-		return 0, err
-	}
-	return factTime(v, f.At), nil
-}
-
-// context sums up what is in the model's context: replies that are not rewound, from where the last summary left off, and that summary.
-func (g *Guide) context() session.Usage {
-	var summary *unit
-	for i := range g.units {
-		if u := &g.units[i]; u.kind == unitCompaction && u.hidden == 0 {
-			summary = u
-		}
-	}
-	var sum session.Usage
-	in := summary == nil
-	tail := ""
-	if summary != nil {
-		tail = g.tailStart(summary.compaction)
-	}
-	for i := range g.units {
-		u := &g.units[i]
-		in = in || u.id == tail
-		switch {
-		case u == summary && u.compaction.OutputTokens != nil:
-			sum.Add(session.Usage{Input: *u.compaction.OutputTokens})
-		case u.kind != unitReply || u.hidden > 0 || !in && !g.after(u, summary.at):
-		default:
-			sum.Add(guideUsage(g.visibleUsage(u)))
-		}
-	}
-	return sum
-}
-
-// after reports whether a reply went on after a time.
-func (g *Guide) after(u *unit, at int64) bool {
-	for k := range u.steps {
-		if st := &u.steps[k]; st.lone == nil && latest(g.runs[u.run].turns[st.turn].Start, g.runs[u.run].turns[st.turn].End).UnixMilli() >= at {
-			return true
-		}
-	}
-	return false
-}
-
-// visibleUsage is replyUsage without turns that a rewind abandoned.
-func (g *Guide) visibleUsage(u *unit) session.Usage {
-	p := g.runs[u.run]
-	var sum session.Usage
-	for k := range u.steps {
-		if st := &u.steps[k]; st.lone == nil && st.hidden == 0 {
-			sum.Add(p.turns[st.turn].Usage)
-		}
-	}
-	if u.full {
-		sum.Add(p.rest)
-	}
-	return sum
-}
-
-// rules returns the rules of the session that are in force at its end; nil where none are known.
-func (g *Guide) rules() (json.RawMessage, error) {
-	if v, err := g.fact(g.s.Fact("session", "rules")); err != nil || v != nil {
-		return sessionRules(v), err
-	}
-	for _, r := range slices.Backward(g.s.Runs) {
-		if v, err := g.runValue(r, spans.ListRules, r.Rules); err != nil || v != nil {
-			return sessionRules(v), err
-		}
-	}
-	return nil, nil
-}
-
-// runValue returns the one body of a list of a run; nil where it is not there or no JSON.
-func (g *Guide) runValue(r *session.Run, name string, refs *session.Refs) (json.RawMessage, error) {
-	if refs.Len() != 1 || r.Capture != "" && r.Capture != spans.CaptureContent {
-		return nil, nil
-	}
-	l, err := g.readAside(r, name, refs)
-	if err != nil || len(l) == 0 || !json.Valid(l[0].body) {
-		return nil, err
-	}
-	return l[0].body, nil
-}
-
-// sessionRules returns those of an array of rules that are the session's own; nil for what is no array.
-func sessionRules(raw []byte) json.RawMessage {
-	var all []json.RawMessage
-	if json.Unmarshal(raw, &all) != nil {
-		return nil
-	}
-	var l array
-	for _, rule := range all {
-		if source := find(members(rule), "source"); source == nil || string(source) == `"session"` {
-			l.raw(rule)
-		}
-	}
-	return l.bytes()
-}
-
-// placeKeys are the members of a message that say where it stands, and not what it says. The first five are phi-core's.
-var placeKeys = []string{"turnId", "nodeId", "parentId", "tags", "provenanceHint", "messageId", "id", "timestamp", "created_at", "createdAt"}
-
-// envelope returns the members of a message that say where it stands, as an object; nil without any.
-func (g *Guide) envelope(u *unit) ([]byte, error) {
-	if u.kind != unitMessage {
-		return nil, nil
-	}
-	if err := g.window.load(g.ctx, appendID(nil, u.ref), nil); err != nil {
-		return nil, err
-	}
-	body, ok := g.window.set.Body(u.ref)
-	if !ok {
-		return nil, nil
-	}
-	keys := placeKeys
-	if u.run != nil && (u.run.Dialect == "phi-core" || u.run.Dialect == "clark-agent" || u.run.Dialect == "acp") {
-		keys = keys[:6] // their messages have a time of their own
-	}
-	var l []member
-	for _, m := range members([]byte(body)) {
-		if slices.Contains(keys, m.key) {
-			l = append(l, m)
-		}
-	}
-	if len(l) == 0 {
-		return nil, nil
-	}
-	slices.SortFunc(l, func(a, b member) int { return strings.Compare(a.key, b.key) })
-	var o object
-	for _, m := range l {
-		o.raw(m.key, sorted(m.value))
-	}
-	return o.bytes(), nil
 }

@@ -13,53 +13,53 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Options are those of JSON, JSONL, CSV and Guide. The zero value refuses to leave anything out and writes all there is.
+// Options are those of JSON, JSONL, CSV and Guide. The zero value refuses to leave anything out and writes all there
+// is.
 type Options struct {
 	// Partial writes what is there: content that is missing is left out and named in what is returned.
 	Partial bool
-	// Strict writes the guide's rows alone: no key of ours in metadata_json and no further lines.
+	// Strict writes the guide's rows alone: no key of otelagent in metadata_json and no further lines.
 	Strict bool
-	// Progress, if set, is told how many messages of all are written, from the goroutine that writes, after each.
+	// Progress, if set, is called after each message with how many of all are written, from the goroutine that writes.
 	Progress func(done, total int)
 }
 
-// Guide are the rows of one session in the form of the agent guide: chat_sessions, chat_messages and chat_parts, and what these cannot
-// hold. docs/formats.md says what each of them holds; JSON, JSONL, CSV and the tables of package sqlitestore are made of them.
+// Guide are the rows of one session in the form of the agent guide: chat_sessions, chat_messages and chat_parts, and
+// what these cannot hold. docs/formats.md says what each of them holds; JSON, JSONL, CSV and the tables of package
+// sqlitestore are made of them.
 //
-// Rows are made one at a time from the tree and from bodies that are loaded a stretch at a time, so that their memory does not grow with
-// the session, but for some hundred bytes a turn. Not safe for concurrent use.
+// Rows are made one at a time from the tree and from bodies that are loaded a stretch at a time, so that their memory
+// does not grow with the session, but for some hundred bytes a turn. Not safe for concurrent use.
 type Guide struct {
 	s      *session.Session
 	opts   Options
 	ctx    context.Context //nolint:containedctx // of the one call of NewGuide or step of Rows that is going on
 	window window          // what goes with turns and messages
-	aside  window          // single things, which must not take its place
-	loaded loaded          // the turn that was read last
+	aside  window          // single values, which must not take its place
 
-	words    map[string]string // by block: what messages say the same
+	firsts   map[string]string // by block: the one that stands for all that say the same
 	runs     map[*session.Run]*runPlan
 	units    []unit
 	planned  bool
 	prompts  texts
 	catalogs texts
-	// verbatim are the rows that the producer wrote; then there are no units.
-	verbatim *verbatim
+	sources  *sources // of a session that came in the guide's form; then there are no units
 
 	missing    []Missing
 	uncaptured map[*session.Run]spans.Capture
 }
 
-// NewGuide looks at all content of s once, to know what there is, and returns its rows to be. What is not there is an error of type
-// *MissingError unless opts.Partial is set; content that was never captured is no error. Guide.Missing names both. A session without runs
-// and facts gives ErrEmpty. bodies are those of the session; nil has none.
+// NewGuide looks at all content of s once, to know what there is, and returns its rows to be. What is not there is an
+// error of type *MissingError unless opts.Partial is set; content that was never captured is no error. Guide.Missing
+// names both. A session without runs and facts gives ErrEmpty. bodies are those of the session; nil has none.
 //
-// The rows of a session that came in the form of the guide are those that its producer wrote, as they came.
+// The rows of a session that came in the form of the guide are those that came.
 func NewGuide(ctx context.Context, s *session.Session, bodies Bodies, opts Options) (*Guide, error) {
 	return newGuide(ctx, s, bodies, opts, true)
 }
 
-// newGuide is NewGuide; without verbatim all rows are made from the tree.
-func newGuide(ctx context.Context, s *session.Session, bodies Bodies, opts Options, verbatim bool) (*Guide, error) {
+// newGuide is NewGuide; without sources all rows are made from the tree.
+func newGuide(ctx context.Context, s *session.Session, bodies Bodies, opts Options, sources bool) (*Guide, error) {
 	if bodies == nil {
 		bodies = Held(nil)
 	}
@@ -70,12 +70,12 @@ func newGuide(ctx context.Context, s *session.Session, bodies Bodies, opts Optio
 		s: s, opts: opts, ctx: ctx, window: window{bodies: bodies}, aside: window{bodies: bodies},
 		runs: map[*session.Run]*runPlan{}, uncaptured: map[*session.Run]spans.Capture{},
 	}
-	if verbatim {
-		if err := g.readVerbatim(); err != nil {
+	if sources {
+		if err := g.readSources(); err != nil {
 			return nil, err
 		}
 	}
-	if g.verbatim == nil {
+	if g.sources == nil {
 		if err := g.identify(); err != nil {
 			return nil, err
 		}
@@ -103,8 +103,8 @@ func (g *Guide) Missing() []Missing {
 
 // Messages returns how many message rows there are.
 func (g *Guide) Messages() int {
-	if g.verbatim != nil {
-		return len(g.verbatim.messages)
+	if g.sources != nil {
+		return len(g.sources.messages)
 	}
 	return len(g.units)
 }
@@ -122,7 +122,8 @@ func (g *Guide) miss(where, what string) {
 	g.missing = append(g.missing, Missing{Where: where, What: what})
 }
 
-// read returns the bodies of a list that are there with their references. What is not there is noted, while the plan is made.
+// read returns the bodies of a list that are there with their references. What is not there is noted, while the plan is
+// made.
 func (g *Guide) read(r *session.Run, t *session.Turn, name string, refs *session.Refs) []body {
 	return g.readIn(&g.window, r, t, name, refs)
 }
@@ -146,7 +147,7 @@ func (g *Guide) readIn(w *window, r *session.Run, t *session.Turn, name string, 
 	c := w.set.Read(refs)
 	note := func(what string) {
 		switch {
-		case g.planned: // told already
+		case g.planned: // noted already
 		case capture == spans.CaptureContent || capture == "":
 			g.miss(whereTurn(r, t), name+": "+what)
 		default:

@@ -164,5 +164,9 @@ func CheckSums(t *testing.T, s *session.Session, raw []byte) {
 	}
 }
 
-// OneLine is oneLine.
-func OneLine(raw []byte) ([]byte, bool) { return oneLine(raw) }
+// OneLine returns JSON without blanks between its tokens.
+func OneLine(raw []byte) ([]byte, error) {
+	var out bytes.Buffer
+	err := json.Compact(&out, raw)
+	return out.Bytes(), err
+}

@@ -8,8 +8,8 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 )
 
-// Ids have the form of the guide's: a prefix, 12 hexadecimal digits that grow with time, 14 characters that tell apart. Where the guide
-// takes random ones, these are made of the address, so that an export made again has the same ids.
+// Ids have the form of the guide's: a prefix, 12 hexadecimal digits that grow with time, 14 characters that differ.
+// Where the guide takes random ones, these are made of the address, so that an export made again has the same ids.
 
 const (
 	// stampsPerMS is how many ids of one millisecond the digits can order.
@@ -28,9 +28,9 @@ func newID(prefix string, ms, counter int64, address string) string {
 	return fmt.Sprintf("%s_%012x%s", prefix, uint64(ms*stampsPerMS+counter)&(1<<48-1), tail[:])
 }
 
-// addressOf returns the address of a thing of a run, as one text.
-func addressOf(s *session.Session, r *session.Run, thing string) string {
-	return s.Tenant + "\x00" + s.ID + "\x00" + r.ID + "\x00" + strconv.FormatInt(r.Start.UnixNano(), 10) + "\x00" + thing
+// addressOf returns the address of an item of a run, as one text.
+func addressOf(s *session.Session, r *session.Run, item string) string {
+	return s.Tenant + "\x00" + s.ID + "\x00" + r.ID + "\x00" + strconv.FormatInt(r.Start.UnixNano(), 10) + "\x00" + item
 }
 
 // namer gives ids to messages in their order, so that (created_at, id) is that order.
@@ -41,8 +41,8 @@ type namer struct {
 	id      string
 }
 
-// name returns the id and created_at of the next message, which was made at or after ms. own is the id that it has itself; one that
-// another message has already gives way.
+// name returns the id and created_at of the next message, which was made at or after ms. own is the id that it has
+// itself; one that another message has already gives way.
 func (n *namer) name(ms int64, own, address string) (id string, at int64) {
 	if n.used == nil {
 		n.used = map[string]bool{}
@@ -52,31 +52,22 @@ func (n *namer) name(ms int64, own, address string) (id string, at int64) {
 	if at == n.at {
 		counter = n.counter + 1
 	}
-	make := func() string {
+	for {
 		if counter >= stampsPerMS {
 			at, counter = at+1, 0
 		}
-		if own != "" && !n.used[own] {
-			return own
+		if id = own; own == "" || n.used[own] {
+			id = newID("msg", at, counter, address)
 		}
-		return newID("msg", at, counter, address)
-	}
-	id = make()
-	if at == n.at && id <= n.id {
-		at, counter = at+1, 0
-		id = make()
-	}
-	for n.used[id] { // of an address that occurs twice
-		address += "'"
-		id = newID("msg", at, counter, address)
-		if at == n.at && id <= n.id {
+		switch {
+		case at == n.at && id <= n.id:
 			at, counter = at+1, 0
+		case n.used[id]: // of an address that occurs twice
+			address += "'"
+		default:
+			n.used[id] = true
+			n.at, n.counter, n.id = at, counter, id
+			return id, at
 		}
 	}
-	if own != "" {
-		n.used[own] = true
-	}
-	n.used[id] = true
-	n.at, n.counter, n.id = at, counter, id
-	return id, at
 }

@@ -3,6 +3,7 @@ package export
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -147,6 +148,41 @@ func quote(s string) []byte {
 	return append(b, '"')
 }
 
+// fields returns an object of keys and values, in their order. A value that is zero is left out: what shall be there
+// nevertheless is passed by its address. Bytes are JSON already.
+func fields(keysAndValues ...any) []byte {
+	var o object
+	for i := 0; i < len(keysAndValues); i += 2 {
+		key, _ := keysAndValues[i].(string)
+		value := keysAndValues[i+1]
+		if v := reflect.ValueOf(value); !v.IsValid() || v.IsZero() {
+			continue
+		}
+		switch value := value.(type) {
+		case []byte:
+			o.raw(key, value)
+		case string:
+			o.str(key, value)
+		case *string:
+			o.str(key, *value)
+		default:
+			o.raw(key, encode(value))
+		}
+	}
+	return o.bytes()
+}
+
+// encode writes v as encoding/json does, without escapes for HTML.
+func encode(v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return null // the structs of this package have nothing that cannot be encoded
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
+}
+
 type member struct {
 	key   string
 	value []byte
@@ -195,7 +231,8 @@ func sorted(raw []byte) []byte {
 // asMessage returns what stands in a list: a message with sorted keys, anything else as it is.
 func asMessage(list, text string) []byte {
 	switch list {
-	case spans.ListInput, spans.ListOutput, spans.ListResults, spans.ListMessages, spans.ListOutside, spans.ListRequest, spans.ListBefore, spans.ListAfter:
+	case spans.ListInput, spans.ListOutput, spans.ListResults, spans.ListMessages, spans.ListOutside, spans.ListRequest,
+		spans.ListBefore, spans.ListAfter:
 		return sorted([]byte(text))
 	}
 	return []byte(text)
@@ -207,8 +244,8 @@ func (g *Guide) message(ref session.Ref) (string, bool) {
 	return string(sorted([]byte(body))), ok
 }
 
-// merge puts the members of an envelope into a message and sorts its keys, as phi-core does. What is no object is returned
-// as it is.
+// merge puts the members of an envelope into a message and sorts its keys, as phi-core does. What is no object is
+// returned as it is.
 func merge(message, envelope []byte) []byte {
 	if len(envelope) == 0 {
 		return message
@@ -227,4 +264,10 @@ func merge(message, envelope []byte) []byte {
 		o.raw(m.key, m.value)
 	}
 	return o.bytes()
+}
+
+func (o *object) notEmpty(k, v string) {
+	if v != "" {
+		o.str(k, v)
+	}
 }

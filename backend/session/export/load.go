@@ -8,32 +8,19 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// loadTurn makes the content of a turn readable, and what is needed of its neighbours.
+// loadTurn makes the content of a turn readable, and where its results may be in the next one.
 func (g *Guide) loadTurn(p *runPlan, i int) error {
-	if at := (loaded{p, i, g.window.set}); at.set != nil && at == g.loaded { // asked for once for each message of a turn
-		return nil
-	}
-	if err := g.readTurn(p, i); err != nil {
-		return err
-	}
-	g.loaded = loaded{p, i, g.window.set}
-	return nil
-}
-
-// loaded is a turn of which everything is in a set.
-type loaded struct {
-	p   *runPlan
-	i   int
-	set *session.BlockSet
-}
-
-func (g *Guide) readTurn(p *runPlan, i int) error {
 	need := p.appendTurn(nil, i)
-	if i+1 < len(p.turns) { // where results may be
+	if i+1 < len(p.turns) {
 		need = appendIDs(need, p.turns[i+1].Input)
 	}
-	return g.window.load(g.ctx, need, func(ids []spans.ShortID) []spans.ShortID {
-		for j := i + 1; j < len(p.turns) && len(ids) < aheadMost; j++ {
+	return g.window.load(g.ctx, need, g.ahead(p, i+1))
+}
+
+// ahead returns a function that appends the blocks of the turns from i on, of this run and those behind it.
+func (g *Guide) ahead(p *runPlan, i int) func([]spans.ShortID) []spans.ShortID {
+	return func(ids []spans.ShortID) []spans.ShortID {
+		for j := i; j < len(p.turns) && len(ids) < aheadMost; j++ {
 			ids = p.appendTurn(ids, j)
 		}
 		for _, r := range g.s.Runs[p.n+1:] {
@@ -45,7 +32,7 @@ func (g *Guide) readTurn(p *runPlan, i int) error {
 			}
 		}
 		return ids
-	})
+	}
 }
 
 // appendTurn appends the blocks that the rows of a turn are made of.
@@ -134,7 +121,8 @@ func (g *Guide) requestTexts(r *session.Run, t *session.Turn) {
 	}
 }
 
-// digest returns the digest of the prompt or catalogue of a turn: of its text where that is there, else what the turn says.
+// digest returns the digest of the prompt or catalogue of a turn: of its text where that is there, else what the turn
+// says.
 func (x *texts) digestOf(t *session.Turn, kind spans.ProvenanceKind) string {
 	if ref := requestText(t, kind); ref != nil && x.digest[ref.Block] != "" {
 		return x.digest[ref.Block]

@@ -1,7 +1,7 @@
 package export
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -10,11 +10,12 @@ import (
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// A message is what one message says, whatever its dialect. It is read by way of the standard form of genaijson, which knows how
-// loops and providers spell messages; what is here knows the standard form and the parts of the AI SDK, which the guide keeps.
+// A message is what one message says, whatever its dialect. It is read by way of the standard form of genaijson, which
+// knows how loops and providers spell messages; what is here knows the standard form and the parts of the AI SDK, which
+// the guide keeps.
 type message struct {
-	// role is that of the standard: user, assistant, system, tool, and any other word as it came. A message that holds nothing but
-	// results of tools is of the role tool, whatever it says itself. Empty where the message does not say.
+	// role is that of the standard: user, assistant, system, tool, and any other as it came. A message that holds
+	// nothing but results of tools is of the role tool, whatever it says itself. Empty where the message does not say.
 	role string
 	// id is the message's own, from its envelope or body; empty where it has none.
 	id    string
@@ -46,15 +47,18 @@ type messagePart struct {
 	text string
 	// signature is a provider's seal of a reasoning.
 	signature string
-	// id of the call; empty where the loop gives none. name of the tool, of an extension message, or the type of what is partOther.
+	// id of the call; empty where the loop gives none. name of the tool, of an extension message, or the type of what
+	// is partOther.
 	id, name string
-	// args is the JSON of a call's arguments, content that of a result: mostly a JSON string, or the blocks as they are spelled. nil: none.
+	// args is the JSON of a call's arguments, content that of a result: mostly a JSON string, or the blocks as they are
+	// spelled. nil: none.
 	args, content json.RawMessage
 	isError       bool
-	// mediaType, url, and data in base64 without line ends; fileName where there is one. modality is image, audio, video or document.
+	// mediaType, url, and data in base64 without line ends; fileName where there is one. modality is image, audio,
+	// video or document.
 	mediaType, modality, url, data, fileName string
-	// raw is the part as it is spelled: always of partOther, and of a part of the AI SDK, which verbatim says. In these one block may
-	// be a call and its result: the result follows its call and has embedded set, and the same raw.
+	// raw is the part as it is spelled: always of partOther, and of a part of the AI SDK, which verbatim says. In these
+	// one block may be a call and its result: the result follows its call and has embedded set, and the same raw.
 	raw                []byte
 	verbatim, embedded bool
 }
@@ -92,7 +96,7 @@ func readMessage(body string) message {
 // userSide reports whether the message was said to the model and is no result of a tool.
 func (m *message) userSide() bool { return m.role != "assistant" && m.role != "tool" }
 
-// top is what is read of a message beside the standard form.
+// top is what is read of a message itself.
 type top struct {
 	role, id   string
 	parts      []byte
@@ -100,72 +104,28 @@ type top struct {
 }
 
 func topOf(raw []byte) top {
-	var t top
-	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
-	if !c.Open('{') {
-		return t
+	var m struct {
+		Role, Type, ID, MessageID json.RawMessage
+		Parts, Content            json.RawMessage
 	}
-	var content []byte
-	typ := ""
-	for c.More('}') {
-		key := string(c.Key())
-		v := c.Value()
-		switch key {
-		case "role":
-			t.role, _ = rawjson.String(v)
-		case "type":
-			typ, _ = rawjson.String(v)
-		case "id", "messageId":
-			if id, ok := rawjson.String(v); ok && t.id == "" {
-				t.id = id
-			}
-		case "parts":
-			t.parts = v
-		case "content":
-			content = v
-		}
-	}
-	if c.End() != nil {
+	if json.Unmarshal(raw, &m) != nil {
 		return top{}
 	}
-	if typ != "" && typ != "message" {
-		t.id = "" // of a block that stands for a message, such as a call of a tool
+	t := top{parts: m.Parts}
+	t.role, _ = text(m.Role)
+	if typ, _ := text(m.Type); typ == "" || typ == "message" { // else it is a block, such as a call of a tool
+		id, _ := text(m.ID)
+		messageID, _ := text(m.MessageID)
+		t.id = cmp.Or(id, messageID)
 	}
-	if bytes.Contains(content, []byte(`"signature"`)) {
-		t.signatures = signatures(content)
+	var blocks []struct{ Type, Signature string }
+	_ = json.Unmarshal(m.Content, &blocks) // content that is no array has none
+	for _, block := range blocks {
+		if block.Type == "thinking" || block.Type == "reasoning" {
+			t.signatures = append(t.signatures, block.Signature)
+		}
 	}
 	return t
-}
-
-// signatures returns the signature of each block of reasoning, empty where it has none.
-func signatures(content []byte) []string {
-	var l []string
-	c := rawjson.NewCursor(content, rawjson.MaxDepth)
-	if !c.Open('[') {
-		return nil
-	}
-	for c.More(']') {
-		block := c.Value()
-		var typ, signature string
-		b := rawjson.NewCursor(block, rawjson.MaxDepth)
-		if !b.Open('{') {
-			continue
-		}
-		for b.More('}') {
-			key := string(b.Key())
-			v := b.Value()
-			switch key {
-			case "type":
-				typ, _ = rawjson.String(v)
-			case "signature":
-				signature, _ = rawjson.String(v)
-			}
-		}
-		if typ == "thinking" || typ == "reasoning" {
-			l = append(l, signature)
-		}
-	}
-	return l
 }
 
 // sign puts signatures to the parts of reasoning, where there are as many of both: else nothing says which is whose.
@@ -257,8 +217,8 @@ func valueOf(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// aiParts reads the parts of a message as the AI SDK spells them, which the guide keeps verbatim. It reports whether they are
-// such: a part of the standard form says so by its own words.
+// aiParts reads the parts of a message as the AI SDK spells them, which the guide keeps verbatim. It reports whether
+// they are such: a part of the standard form has other keys.
 func aiParts(raw []byte) ([]messagePart, bool) {
 	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
 	if len(raw) == 0 || !c.Open('[') {

@@ -35,14 +35,12 @@ const (
 )
 
 // toolResults are results of tools that wait for their calls.
-type toolResults struct {
-	l []toolResult
-}
+type toolResults []toolResult
 
 type toolResult struct {
 	messagePart
 	taken bool
-	// own says that it is told nowhere else, should no call ask for it.
+	// own says that it stands nowhere else, should no call take it.
 	own bool
 }
 
@@ -56,14 +54,14 @@ func (r *toolResults) add(m *message, own bool, claims *[]string) {
 			*claims = slices.Delete(*claims, i, i+1)
 			continue
 		}
-		r.l = append(r.l, toolResult{messagePart: p, own: own})
+		*r = append(*r, toolResult{messagePart: p, own: own})
 	}
 }
 
 // take returns the first result of a call that was not taken.
 func (r *toolResults) take(id string) *toolResult {
-	for i := range r.l {
-		if x := &r.l[i]; x.id == id && !x.taken {
+	for i := range *r {
+		if x := &(*r)[i]; x.id == id && !x.taken {
 			x.taken = true
 			return x
 		}
@@ -85,7 +83,7 @@ func (g *Guide) turnParts(r *session.Run, p *runPlan, st *step) turnParts {
 		results.add(&m, true, &none)
 	}
 	g.addResults(&results, t.Input.Items(), known, true, &claims)
-	own := len(results.l)
+	own := len(results)
 	g.addResults(&results, p.outside[st.turn], known, false, &none)
 	if st.turn+1 < len(p.turns) {
 		next := p.turns[st.turn+1]
@@ -96,7 +94,8 @@ func (g *Guide) turnParts(r *session.Run, p *runPlan, st *step) turnParts {
 		g.addResults(&results, next.Input.Items(), later, false, &none)
 	}
 
-	b := partBuilder{g: g, run: r, turn: t, at: t.Start.UnixMilli(), state: stateStreaming, results: &results, calls: slices.Clone(t.ToolCalls)}
+	b := partBuilder{g: g, run: r, turn: t, at: t.Start.UnixMilli(), state: stateStreaming, results: &results,
+		calls: slices.Clone(t.ToolCalls)}
 	if t.Known == spans.KnownObserved {
 		b.state = stateDone
 	}
@@ -116,7 +115,7 @@ func (g *Guide) turnParts(r *session.Run, p *runPlan, st *step) turnParts {
 	for i := range replies {
 		b.message(&replies[i])
 	}
-	for len(b.calls) > 0 { // that the reply does not tell
+	for len(b.calls) > 0 { // that the reply does not have
 		b.tool(nil, b.calls[0])
 	}
 	b.leftOver()
@@ -129,7 +128,8 @@ func (g *Guide) turnParts(r *session.Run, p *runPlan, st *step) turnParts {
 	}
 	for i := range replies {
 		for _, part := range replies[i].parts {
-			if part.kind == partCall && !slices.ContainsFunc(results.l[:own], func(x toolResult) bool { return x.id == part.id }) {
+			answers := func(x toolResult) bool { return x.id == part.id }
+			if part.kind == partCall && !slices.ContainsFunc(results[:own], answers) {
 				out.open = append(out.open, part.id)
 			}
 		}
@@ -138,7 +138,9 @@ func (g *Guide) turnParts(r *session.Run, p *runPlan, st *step) turnParts {
 }
 
 // addResults adds results of messages that are not among those known.
-func (g *Guide) addResults(results *toolResults, refs []session.Ref, known map[string]bool, own bool, claims *[]string) {
+func (g *Guide) addResults(results *toolResults, refs []session.Ref, known map[string]bool, own bool,
+	claims *[]string,
+) {
 	for _, ref := range refs {
 		if known[g.same(ref)] {
 			continue
@@ -191,7 +193,7 @@ type partBuilder struct {
 	at, updated int64
 	state       string // of texts; empty: they have none
 	results     *toolResults
-	calls       []*session.ToolCall // not told yet
+	calls       []*session.ToolCall // without a part yet
 	parts       []builtPart
 }
 
@@ -200,7 +202,8 @@ func (b *partBuilder) add(typ string, data []byte) {
 }
 
 func (b *partBuilder) stepStart() {
-	b.parts = append(b.parts, builtPart{typ: "step-start", data: []byte(`{"type":"step-start"}`), created: b.at, updated: b.at})
+	data := []byte(`{"type":"step-start"}`)
+	b.parts = append(b.parts, builtPart{typ: "step-start", data: data, created: b.at, updated: b.at})
 }
 
 // message adds the parts of a message; results of tools are parts of their calls.
@@ -229,33 +232,22 @@ func verbatimData(p *messagePart) []byte {
 
 // dataPart returns what the AI SDK has no type for.
 func dataPart(name string, data []byte) []byte {
-	var o object
-	o.str("type", "data-"+name)
-	o.raw("data", data)
-	return o.bytes()
+	return fields("type", "data-"+name, "data", data)
 }
 
 // part returns the type and data of a part that is neither a call nor a result.
 func (b *partBuilder) part(p *messagePart) (string, []byte) {
-	var o object
 	switch p.kind {
 	case partText, partReasoning:
 		typ := "text"
 		if p.kind == partReasoning {
 			typ = "reasoning"
 		}
-		o.str("type", typ)
-		o.str("text", p.text)
+		var metadata []byte
 		if p.signature != "" {
-			var signature, provider object
-			signature.str("signature", p.signature)
-			provider.raw(b.provider(), signature.bytes())
-			o.raw("providerMetadata", provider.bytes())
+			metadata = fields(b.provider(), fields("signature", p.signature))
 		}
-		if b.state != "" {
-			o.str("state", b.state)
-		}
-		return typ, o.bytes()
+		return typ, fields("type", typ, "text", &p.text, "providerMetadata", metadata, "state", b.state)
 	case partFile:
 		mediaType := p.mediaType
 		if mediaType == "" {
@@ -268,16 +260,9 @@ func (b *partBuilder) part(p *messagePart) (string, []byte) {
 		if url == "" {
 			url = "data:" + mediaType + ";base64," + p.data
 		}
-		o.str("type", "file")
-		o.str("mediaType", mediaType)
-		o.str("url", url)
-		if p.fileName != "" {
-			o.str("filename", p.fileName)
-		}
-		return "file", o.bytes()
+		return "file", fields("type", "file", "mediaType", mediaType, "url", url, "filename", p.fileName)
 	case partError:
-		o.str("message", p.text)
-		return "data-error", dataPart("error", o.bytes())
+		return "data-error", dataPart("error", fields("message", &p.text))
 	}
 	name := cmp.Or(p.name, "unknown")
 	return "data-" + name, dataPart(name, p.raw)
@@ -357,10 +342,10 @@ func (b *partBuilder) result(x *toolResult) {
 	b.parts = append(b.parts, b.timed(t.build()))
 }
 
-// leftOver adds the results that no call asked for and that are told nowhere else.
+// leftOver adds the results that no call took and that stand nowhere else.
 func (b *partBuilder) leftOver() {
-	for i := range b.results.l {
-		if x := &b.results.l[i]; x.own && !x.taken {
+	for i := range *b.results {
+		if x := &(*b.results)[i]; x.own && !x.taken {
 			x.taken = true
 			b.result(x)
 		}
@@ -383,7 +368,7 @@ func (b *partBuilder) value(name string, refs *session.Refs) json.RawMessage {
 type toolPart struct {
 	id, name      string
 	input, output json.RawMessage
-	whole         json.RawMessage // the result as the tool gave it, beside what the model saw of it
+	whole         json.RawMessage // the result as the tool gave it; the model may have seen less
 	answered      bool            // there is a result
 	failed        bool
 	call          *session.ToolCall
@@ -408,64 +393,47 @@ func (t *toolPart) state() string {
 // build returns the part. Keys stand in the order of the AI SDK.
 func (t *toolPart) build() builtPart {
 	p := builtPart{typ: "tool-" + t.name, callID: t.id, state: t.state(), call: t.call}
-	var o object
+	var name, errorText *string
 	if t.name == "" {
-		p.typ = "dynamic-tool"
+		p.typ, name = "dynamic-tool", new(string)
 	}
-	o.str("type", p.typ)
-	if t.name == "" {
-		o.str("toolName", "")
+	input := []byte(t.input)
+	if input == nil { // the AI SDK demands the key
+		input = null
 	}
-	o.str("toolCallId", t.id)
-	o.str("state", p.state)
-	if t.input == nil { // the AI SDK demands the key
-		o.raw("input", null)
-	} else {
-		o.raw("input", t.input)
-	}
+	var output, approval []byte
 	switch p.state {
 	case "output-available":
-		o.raw("output", t.envelope())
+		output = t.envelope()
 	case "output-error":
-		o.str("errorText", t.errorText())
+		errorText = new(t.errorText())
 	case "output-denied":
-		var approval object
-		approval.str("id", "ap_"+t.id)
-		approval.bool("approved", false)
-		if reason := t.reason(); reason != "" {
-			approval.str("reason", reason)
-		}
-		o.raw("approval", approval.bytes())
+		approval = fields("id", "ap_"+t.id, "approved", new(bool), "reason", t.reason())
 	}
-	p.data = o.bytes()
+	p.data = fields("type", p.typ, "toolName", name, "toolCallId", &t.id, "state", p.state, "input", input,
+		"output", output, "errorText", errorText, "approval", approval)
 	return p
 }
 
 // envelope returns the guide's envelope of a result.
 func (t *toolPart) envelope() []byte {
-	var o, meta object
-	o.str("type", "output")
-	if t.output != nil {
-		o.raw("data", t.output)
-	}
+	var took *int64
+	var truncated *bool
 	if c := t.call; c != nil {
+		truncated = c.Truncated
 		if c.Known == spans.KnownObserved && c.End.After(c.Start) {
-			meta.int("duration_ms", c.End.Sub(c.Start).Round(time.Millisecond).Milliseconds())
-		}
-		if c.Truncated != nil {
-			meta.bool("truncated", *c.Truncated)
+			took = new(c.End.Sub(c.Start).Round(time.Millisecond).Milliseconds())
 		}
 	}
-	if details := valueOf(find(members(t.whole), "details")); details != nil {
-		meta.raw("details", details)
+	details := []byte(valueOf(find(members(t.whole), "details")))
+	metadata := fields("duration_ms", took, "truncated", truncated, "details", details)
+	if string(metadata) == "{}" {
+		metadata = nil
 	}
-	if meta.buf != nil {
-		o.raw("metadata", meta.bytes())
-	}
-	return o.bytes()
+	return fields("type", "output", "data", []byte(t.output), "metadata", metadata)
 }
 
-// errorText returns what went wrong: what the model was told, else what the loop says. Empty where neither is there.
+// errorText returns what went wrong: what the model received, else what the loop says. Empty where neither is there.
 func (t *toolPart) errorText() string {
 	if s, ok := text(t.output); ok {
 		return s
@@ -479,10 +447,10 @@ func (t *toolPart) errorText() string {
 	return ""
 }
 
-// reason returns why the call was denied: what the model was told, else what the evaluation says.
+// reason returns why the call was denied: what the model received, else what the evaluation says.
 func (t *toolPart) reason() string {
-	if told := t.errorText(); told != "" {
-		return told
+	if text := t.errorText(); text != "" {
+		return text
 	}
 	for _, p := range t.call.Permissions {
 		if p.Action == spans.ActionDeny && p.Reason != "" {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,8 +14,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// What is a message row: each message that somebody else than the model said, each stretch of turns between two of these, and each
-// summary that replaced messages. Roles stand in the content, so the plan takes one walk over it.
+// This file plans the message rows: each message that is not the model's, each stretch of turns between two of
+// these, and each summary that replaced messages. Roles stand in the content, so the plan takes one walk over it.
 
 // runPlan is what is known of a run once its content was looked at.
 type runPlan struct {
@@ -31,7 +32,7 @@ type runPlan struct {
 type unitKind uint8
 
 const (
-	unitMessage    unitKind = iota // said by somebody else than the model
+	unitMessage    unitKind = iota // not the model's
 	unitReply                      // a stretch of turns
 	unitCompaction                 // a summary
 )
@@ -47,12 +48,16 @@ type unit struct {
 	// address, within the run, is what the id is made of.
 	address string
 	hidden  int64 // since when it is rewound; 0: it is not
-	full    bool  // tells all of its run, and what it used beside its turns: the first reply, else the first row
+	full    bool  // has what its run used outside of its turns: the first reply, else the first row
 	parts   int   // of a reply
+	// starts says that the run starts with this row, begins that the turn of this message does, ends which runs end.
+	starts, begins bool
+	ends           []*session.Run
 
 	ref        session.Ref // of a message
 	node       string
 	turn       *session.Turn // in which it came; nil: in none
+	position   int           // of that turn in runPlan.turns, or of the one before it
 	steps      []step        // of a reply
 	compaction *session.Compaction
 }
@@ -63,6 +68,9 @@ type step struct {
 	lone  *session.Ref  // the reply whose turn is not there
 	pool  []session.Ref // of such a reply: messages that may hold its results
 	parts int
+	calls []stepCall // of which there are parts
+	// begins says that the turn begins with this row.
+	begins bool
 	// claimed are ids of calls of the turn before, whose results came with this one.
 	claimed []string
 	node    string
@@ -78,26 +86,27 @@ func (g *Guide) plan() error {
 	}
 	slices.SortStableFunc(g.units, func(a, b unit) int { return cmp.Compare(a.at, b.at) })
 	var names namer
-	told := map[*session.Run]bool{}
+	seen := map[*session.Run]bool{}
 	for i := range g.units {
 		u := &g.units[i]
 		u.id, u.at = names.name(u.at, u.own, addressOf(g.s, u.run, u.address))
 		if u.id != u.own {
 			u.own = "" // that of an earlier message
 		}
-		if u.kind == unitReply && !told[u.run] {
-			told[u.run], u.full = true, true
+		if u.kind == unitReply && !seen[u.run] {
+			seen[u.run], u.full = true, true
 		}
 	}
 	for i := range g.units {
 		u := &g.units[i]
-		if !told[u.run] {
-			told[u.run], u.full = true, true
+		if !seen[u.run] {
+			seen[u.run], u.full = true, true
 		}
 		if err := g.hide(u); err != nil {
 			return err
 		}
 	}
+	g.placeEvents()
 	return nil
 }
 
@@ -216,8 +225,8 @@ func (g *Guide) planRun(n int, r *session.Run) error {
 
 func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
 
-// outside finds the messages of a run that came in none of its turns: those it says came outside of them, and those of its last word
-// that nothing else holds.
+// outside finds the messages of a run that came in none of its turns: those it says came outside of them, and those of
+// its last word that nothing else holds.
 func (g *Guide) outside(r *session.Run, p *runPlan) map[int][]session.Ref {
 	if r.Messages.Len() == 0 && r.Outside.Len() == 0 {
 		return nil
@@ -300,15 +309,18 @@ func (b *runUnits) between(i int, at time.Time, calls map[string]bool) error {
 	if err := b.g.window.load(b.g.ctx, ids, nil); err != nil {
 		return err
 	}
-	calls = cloneSet(calls)
+	if calls = maps.Clone(calls); calls == nil {
+		calls = map[string]bool{}
+	}
 	for _, in := range b.g.read(b.r, nil, spans.ListMessages, session.NewRefs(refs...)) {
 		m := readMessage(string(in.body))
 		ref := in.ref
+		elsewhere := func(p messagePart) bool { return p.kind != partResult || !calls[p.id] }
 		switch {
 		case m.userSide():
-			b.message(nil, at, ref, &m)
+			b.message(nil, i, at, ref, &m)
 			continue
-		case m.role == "tool" && !slices.ContainsFunc(m.parts, func(p messagePart) bool { return p.kind != partResult || !calls[p.id] }):
+		case m.role == "tool" && !slices.ContainsFunc(m.parts, elsewhere):
 			continue // they stand in the pool of their call
 		}
 		for _, p := range m.parts {
@@ -321,16 +333,8 @@ func (b *runUnits) between(i int, at time.Time, calls map[string]bool) error {
 	return nil
 }
 
-func cloneSet(s map[string]bool) map[string]bool {
-	c := make(map[string]bool, len(s))
-	for k := range s {
-		c[k] = true
-	}
-	return c
-}
-
 // message appends the row of a message.
-func (b *runUnits) message(t *session.Turn, at time.Time, ref session.Ref, m *message) {
+func (b *runUnits) message(t *session.Turn, i int, at time.Time, ref session.Ref, m *message) {
 	b.stretch = -1
 	role := "user"
 	if m.role == "system" || m.role == "developer" {
@@ -338,7 +342,8 @@ func (b *runUnits) message(t *session.Turn, at time.Time, ref session.Ref, m *me
 	}
 	b.units = append(b.units, unit{
 		kind: unitMessage, run: b.r, at: b.place(at), role: role, own: m.id, ref: ref, node: b.g.nodeOf(ref), turn: t,
-		address: "message " + strconv.Itoa(b.n) + " " + b.g.same(ref),
+		position: i,
+		address:  "message " + strconv.Itoa(b.n) + " " + b.g.same(ref),
 	})
 	b.n++
 }
@@ -347,7 +352,8 @@ func (b *runUnits) message(t *session.Turn, at time.Time, ref session.Ref, m *me
 func (b *runUnits) step(at time.Time, st step, own, address string) {
 	if b.stretch < 0 {
 		b.stretch = len(b.units)
-		b.units = append(b.units, unit{kind: unitReply, run: b.r, at: b.place(at), role: "assistant", own: own, address: address})
+		b.units = append(b.units, unit{kind: unitReply, run: b.r, at: b.place(at), role: "assistant", own: own,
+			address: address})
 	}
 	u := &b.units[b.stretch]
 	u.steps = append(u.steps, st)
@@ -357,7 +363,8 @@ func (b *runUnits) step(at time.Time, st step, own, address string) {
 // lone appends a reply whose turn is not there.
 func (b *runUnits) lone(i int, at time.Time, ref *session.Ref, pool []session.Ref, own string) {
 	st := step{turn: i, lone: ref, pool: pool, node: b.g.nodeOf(*ref)}
-	st.parts = len(b.g.loneParts(b.r, &st))
+	parts := b.g.loneParts(b.r, &st)
+	st.parts, st.calls = len(parts), callsOf(parts)
 	b.step(at, st, own, "reply "+b.g.same(*ref))
 }
 
@@ -386,7 +393,7 @@ func (b *runUnits) turn(i int, before []string) turnParts {
 		ref := in.ref
 		switch {
 		case m.userSide():
-			b.message(t, t.Start, ref, &m)
+			b.message(t, i, t.Start, ref, &m)
 		case m.role == "assistant": // given to the run, or of a turn that is not there
 			b.lone(i, t.Start, &ref, t.Input.Items(), m.id)
 			for _, p := range m.parts {
@@ -397,7 +404,7 @@ func (b *runUnits) turn(i int, before []string) turnParts {
 		}
 	}
 	made := g.turnParts(b.r, b.p, &st)
-	st.parts, st.node = len(made.parts), made.node
+	st.parts, st.calls, st.node = len(made.parts), callsOf(made.parts), made.node
 	b.step(t.Start, st, made.own, fmt.Sprintf("turn %d %d", t.Index, t.Start.UnixNano()))
 	return made
 }
@@ -438,8 +445,8 @@ func (g *Guide) nodeOf(ref session.Ref) string {
 	return string(find(members([]byte(body)), "nodeId"))
 }
 
-// timeFact returns the time, in milliseconds, that a fact about a message states: 0 for one that takes an earlier one back. known is false
-// when there is none, or its value is not there.
+// timeFact returns the time, in milliseconds, that a fact about a message states: 0 for one that takes an earlier one
+// back. known is false when there is none, or its value is not there.
 func (g *Guide) timeFact(u *unit, key string) (ms int64, known bool, err error) {
 	if len(g.s.Facts) == 0 {
 		return 0, false, nil

@@ -5,36 +5,53 @@ import (
 	"strconv"
 )
 
-// The rows of the agent guide, with the columns of its tables in their order. Times are unix milliseconds. Columns whose name ends in
-// JSON hold the text of a JSON value. A nil pointer is SQL's and JSON's null.
+// The rows of the agent guide, with the columns of its tables in their order. Times are unix milliseconds. Columns
+// whose name ends in JSON hold the text of a JSON value. A nil pointer is SQL's and JSON's null.
 
 // SessionRow is a row of chat_sessions.
 type SessionRow struct {
-	ID, Agent                                       string
-	WorkspaceRoot                                   *string
-	ModelJSON                                       string
-	ParentID, ParentMessageID                       *string
-	PermissionsJSON, MetadataJSON                   string
-	PromptTokens, CompletionTokens, ReasoningTokens int64
-	CacheRead, CacheWrite, TotalTokens              int64
-	CostUSD                                         float64
-	CreatedAt, UpdatedAt                            int64
-	ArchivedAt                                      *int64
+	ID               string  `json:"id"`
+	Agent            string  `json:"agent"`
+	WorkspaceRoot    *string `json:"workspace_root"`
+	ModelJSON        string  `json:"model_json"`
+	ParentID         *string `json:"parent_id"`
+	ParentMessageID  *string `json:"parent_message_id"`
+	PermissionsJSON  string  `json:"permissions_json"`
+	MetadataJSON     string  `json:"metadata_json"`
+	PromptTokens     int64   `json:"prompt_tokens"`
+	CompletionTokens int64   `json:"completion_tokens"`
+	ReasoningTokens  int64   `json:"reasoning_tokens"`
+	CacheRead        int64   `json:"cache_read"`
+	CacheWrite       int64   `json:"cache_write"`
+	TotalTokens      int64   `json:"total_tokens"`
+	CostUSD          float64 `json:"cost_usd"`
+	CreatedAt        int64   `json:"created_at"`
+	UpdatedAt        int64   `json:"updated_at"`
+	ArchivedAt       *int64  `json:"archived_at"`
 }
 
 // MessageRow is a row of chat_messages. Its role is user, assistant or system.
 type MessageRow struct {
-	ID, SessionID, Role, MetadataJSON string
-	CreatedAt, UpdatedAt              int64
+	ID           string `json:"id"`
+	SessionID    string `json:"session_id"`
+	Role         string `json:"role"`
+	MetadataJSON string `json:"metadata_json"`
+	CreatedAt    int64  `json:"created_at"`
+	UpdatedAt    int64  `json:"updated_at"`
 }
 
 // PartRow is a row of chat_parts.
 type PartRow struct {
-	ID, MessageID, SessionID string
-	Index                    int64
-	Type, DataJSON           string
-	ToolCallID, ToolState    *string
-	CreatedAt, UpdatedAt     int64
+	ID         string  `json:"id"`
+	MessageID  string  `json:"message_id"`
+	SessionID  string  `json:"session_id"`
+	Index      int64   `json:"index"`
+	Type       string  `json:"type"`
+	DataJSON   string  `json:"data_json"`
+	ToolCallID *string `json:"tool_call_id"`
+	ToolState  *string `json:"tool_state"`
+	CreatedAt  int64   `json:"created_at"`
+	UpdatedAt  int64   `json:"updated_at"`
 }
 
 // RowType says what a row is, as the lines of JSONL call it.
@@ -49,7 +66,7 @@ const (
 	RowToolCatalog  RowType = "tool_catalog"
 	RowPermission   RowType = "permission"
 	RowDefect       RowType = "defect"
-	// rowDocument is what a producer's document holds beside session and messages; Digest is its key.
+	// rowDocument is a member of a document other than session and messages; Digest is its key.
 	rowDocument RowType = "document"
 )
 
@@ -61,7 +78,8 @@ type Row struct {
 	Part    *PartRow
 	// JSON is the row as an object on one line. It is valid until the next row.
 	JSON []byte
-	// Further are members that a producer put beside the row on its line, as an object without its closing brace; nil: none.
+	// Further are members of its line in the source, as an object without its closing brace; nil:
+	// none.
 	Further []byte
 	// Digest and Body are those of a system prompt or tool catalogue.
 	Digest, Body string
@@ -69,68 +87,46 @@ type Row struct {
 	cells *cells // of what CSV says of a part, and of a message without one
 }
 
-func (r *SessionRow) json() []byte {
-	var o object
-	o.str("id", r.ID)
-	o.str("agent", r.Agent)
-	o.strOrNull("workspace_root", r.WorkspaceRoot)
-	o.str("model_json", r.ModelJSON)
-	o.strOrNull("parent_id", r.ParentID)
-	o.strOrNull("parent_message_id", r.ParentMessageID)
-	o.str("permissions_json", r.PermissionsJSON)
-	o.str("metadata_json", r.MetadataJSON)
-	o.int("prompt_tokens", r.PromptTokens)
-	o.int("completion_tokens", r.CompletionTokens)
-	o.int("reasoning_tokens", r.ReasoningTokens)
-	o.int("cache_read", r.CacheRead)
-	o.int("cache_write", r.CacheWrite)
-	o.int("total_tokens", r.TotalTokens)
-	o.raw("cost_usd", number(r.CostUSD))
-	o.int("created_at", r.CreatedAt)
-	o.int("updated_at", r.UpdatedAt)
-	if r.ArchivedAt == nil {
-		o.raw("archived_at", null)
-	} else {
-		o.int("archived_at", *r.ArchivedAt)
+// jsonColumns are the columns that hold JSON, and their value where they are absent.
+var jsonColumns = map[string]string{"model": "{}", "permissions": "[]", "metadata": "{}", "data": "{}"}
+
+// parse reads the columns of JSON. A source may hold parsed values where a column holds JSON, under its name with and
+// without _json. A column of another type than it should have is absent. It reports whether JSON is an object.
+func (r *Row) parse() bool {
+	var cols map[string]json.RawMessage
+	if json.Unmarshal(r.JSON, &cols) != nil || cols == nil {
+		return false
 	}
-	return o.bytes()
-}
-
-func (r *MessageRow) json() []byte {
-	var o object
-	o.str("id", r.ID)
-	o.str("session_id", r.SessionID)
-	o.str("role", r.Role)
-	o.str("metadata_json", r.MetadataJSON)
-	o.int("created_at", r.CreatedAt)
-	o.int("updated_at", r.UpdatedAt)
-	return o.bytes()
-}
-
-func (r *PartRow) json() []byte {
-	var o object
-	o.str("id", r.ID)
-	o.str("message_id", r.MessageID)
-	o.str("session_id", r.SessionID)
-	o.int("index", r.Index)
-	o.str("type", r.Type)
-	o.str("data_json", r.DataJSON)
-	o.strOrNull("tool_call_id", r.ToolCallID)
-	o.strOrNull("tool_state", r.ToolState)
-	o.int("created_at", r.CreatedAt)
-	o.int("updated_at", r.UpdatedAt)
-	return o.bytes()
-}
-
-func (o *object) strOrNull(k string, v *string) {
-	if v == nil {
-		o.raw(k, null)
-	} else {
-		o.str(k, *v)
+	for name, absent := range jsonColumns {
+		v := valueOf(cols[name+"_json"])
+		if v == nil {
+			v = valueOf(cols[name])
+		}
+		switch {
+		case v == nil:
+			v = quote(absent)
+		case v[0] != '"':
+			v = quote(string(v))
+		}
+		cols[name+"_json"] = v
 	}
+	var into any
+	switch r.Type {
+	case RowSession:
+		r.Session = &SessionRow{}
+		into = r.Session
+	case RowMessage:
+		r.Message = &MessageRow{}
+		into = r.Message
+	case RowPart:
+		r.Part = &PartRow{}
+		into = r.Part
+	}
+	_ = json.Unmarshal(encode(cols), into) // reads the columns behind one that does not fit
+	return true
 }
 
-// number writes f as encoding/json does; what JSON cannot say is 0.
+// number writes f as encoding/json does; a number that JSON cannot have is 0.
 func number(f float64) []byte {
 	b, err := json.Marshal(f)
 	if err != nil {
@@ -139,45 +135,7 @@ func number(f float64) []byte {
 	return b
 }
 
-// parseRow reads the columns of a row that a producer wrote, for tables. Parsed values are accepted where a column holds JSON, under its
-// own name and under the one without _json. ok is false when it is no object.
-func parseRow(typ RowType, raw []byte) (r Row, ok bool) {
-	r = Row{Type: typ, JSON: raw}
-	l := members(raw)
-	if l == nil {
-		return r, false
-	}
-	c := columns(l)
-	switch typ {
-	case RowSession:
-		r.Session = &SessionRow{
-			ID: c.text("id"), Agent: c.text("agent"), WorkspaceRoot: c.optional("workspace_root"), ModelJSON: c.json("model", "{}"),
-			ParentID: c.optional("parent_id"), ParentMessageID: c.optional("parent_message_id"),
-			PermissionsJSON: c.json("permissions", "[]"), MetadataJSON: c.json("metadata", "{}"),
-			PromptTokens: c.int("prompt_tokens"), CompletionTokens: c.int("completion_tokens"), ReasoningTokens: c.int("reasoning_tokens"),
-			CacheRead: c.int("cache_read"), CacheWrite: c.int("cache_write"), TotalTokens: c.int("total_tokens"),
-			CostUSD: c.float("cost_usd"), CreatedAt: c.int("created_at"), UpdatedAt: c.int("updated_at"),
-		}
-		if c.present("archived_at") {
-			at := c.int("archived_at")
-			r.Session.ArchivedAt = &at
-		}
-	case RowMessage:
-		r.Message = &MessageRow{
-			ID: c.text("id"), SessionID: c.text("session_id"), Role: c.text("role"), MetadataJSON: c.json("metadata", "{}"),
-			CreatedAt: c.int("created_at"), UpdatedAt: c.int("updated_at"),
-		}
-	case RowPart:
-		r.Part = &PartRow{
-			ID: c.text("id"), MessageID: c.text("message_id"), SessionID: c.text("session_id"), Index: c.int("index"), Type: c.text("type"),
-			DataJSON: c.json("data", "{}"), ToolCallID: c.optional("tool_call_id"), ToolState: c.optional("tool_state"),
-			CreatedAt: c.int("created_at"), UpdatedAt: c.int("updated_at"),
-		}
-	}
-	return r, true
-}
-
-// columns are those of a row as they are spelled. What is of another type than it should be is taken as absent.
+// columns are those of a row as they are spelled. A column of another type than it should have is absent.
 type columns []member
 
 func (c columns) text(name string) string {
@@ -185,43 +143,9 @@ func (c columns) text(name string) string {
 	return s
 }
 
-func (c columns) present(name string) bool {
-	v := find(c, name)
-	return v != nil && string(v) != "null"
-}
-
-func (c columns) optional(name string) *string {
-	if s, ok := text(find(c, name)); ok {
-		return &s
-	}
-	return nil
-}
-
-func (c columns) json(name, absent string) string {
-	for _, name := range []string{name + "_json", name} {
-		v := find(c, name)
-		if v == nil || string(v) == "null" {
-			continue
-		}
-		if s, ok := text(v); ok && json.Valid([]byte(s)) {
-			return s
-		}
-		return string(v)
-	}
-	return absent
-}
-
 func (c columns) int(name string) int64 {
-	if n, err := strconv.ParseInt(string(find(c, name)), 10, 64); err == nil {
-		return n
-	}
-	return int64(c.float(name))
+	f, _ := strconv.ParseFloat(string(find(c, name)), 64)
+	return int64(f)
 }
 
-func (c columns) float(name string) float64 {
-	f, err := strconv.ParseFloat(string(find(c, name)), 64)
-	if err != nil {
-		return 0
-	}
-	return f
-}
+func (c columns) present(name string) bool { return valueOf(find(c, name)) != nil }
