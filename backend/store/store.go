@@ -61,7 +61,7 @@ type Store interface {
 	// to after p.Mark was taken. A projection older than the present one changes nothing. Fails with ErrNotFound, also
 	// when the session was deleted meanwhile; ErrData when p.Mark was never given out.
 	Project(ctx context.Context, s session.Key, p Projection) error
-	// Delete removes a session with all rows, blocks, projections and rejects, and with what of other tables no other session of
+	// Delete removes a session with all rows, blocks, projections, and with what of other tables no other session of
 	// the store needs: Hide, whatever its mark, then Erase. When it returns nil all of it is gone from the disk. What is Put to
 	// the same key meanwhile is a new session and stays. A session that is not there is no error.
 	Delete(ctx context.Context, s session.Key) error
@@ -104,33 +104,6 @@ type Sizer interface {
 	// SessionSize returns about how many bytes a session takes: its rows and bodies as they came, before compression; those that
 	// were replaced may count too. It is one quick look-up. 0 for a session that is not there.
 	SessionSize(ctx context.Context, s session.Key) (int64, error)
-}
-
-// MaxRejects is how many rejects a store keeps; older ones go first.
-const MaxRejects = 10_000
-
-// Reject is a span or log record that was not stored, as far as it says what it is. It holds no content.
-type Reject struct {
-	Time time.Time `json:"time"`
-	// Reason is one of those of package otlprow, or of whoever rejected it.
-	Reason string `json:"reason"`
-	// Signal is "span" or "log".
-	Signal string `json:"signal"`
-	// Name of the span or the event, and service.name of its resource; at most 256 bytes each.
-	Name    string `json:"name,omitempty"`
-	Service string `json:"service,omitempty"`
-	// Session is empty where it does not say.
-	Session session.Key     `json:"session"`
-	Trace   session.TraceID `json:"-"`
-	Span    session.SpanID  `json:"-"`
-}
-
-// Rejecter is what a Store may be beside: one that keeps the newest rejects, MaxRejects of them.
-type Rejecter interface {
-	// PutRejects keeps rejects, durable when it returns nil.
-	PutRejects(ctx context.Context, l []Reject) error
-	// Rejects yields those of all tenants, newest first, at most limit of them; no bound with zero or less.
-	Rejects(ctx context.Context, limit int) iter.Seq2[Reject, error]
 }
 
 // Mark is a session's state at one moment: it grows with each Put that touches the session, and no value is used again,

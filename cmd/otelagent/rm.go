@@ -37,7 +37,7 @@ func (a *app) rmCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rm SESSION... | --older-than AGE | --keep N",
 		Short: "Erase sessions",
-		Long: `Erase sessions: every row and text of them, their summaries, rejects and rows in
+		Long: `Erase sessions: every row and text of them, their summaries and rows in
 the tables of the agent guide. Nothing of them is left in the database or its
 log. Sub-agents go with the session that spawned them, unless --only.
 

@@ -43,14 +43,11 @@ type timing struct {
 	openTimeout, openRetry, openRetryMax time.Duration
 	// measure is the time between two looks at the store's size, measureDirty between two at its unprojected sessions.
 	measure, measureDirty time.Duration
-	// rejects is the time between two writes of rejects.
-	rejects time.Duration
 }
 
 var defaultTiming = timing{
 	openTimeout: 10 * time.Second, openRetry: time.Second, openRetryMax: 30 * time.Second,
 	measure: 5 * time.Second, measureDirty: 30 * time.Second,
-	rejects: 2 * time.Second,
 }
 
 // stores are the stores of one factory. The Collector makes an exporter for each signal of a configured one and gives
@@ -107,8 +104,7 @@ type sharedStore struct {
 	telemetry *metadata.TelemetryBuilder
 	id        attribute.KeyValue
 	redact    *redactor // nil: off
-	rejects   *rejects
-	users     int // started and not yet shut down; under stores.mu
+	users     int       // started and not yet shut down; under stores.mu
 
 	opened              atomic.Pointer[openStore] // nil until it is
 	seenSize, seenDirty atomic.Int64              // measured last; 0 and -1: not yet
@@ -150,9 +146,6 @@ func startStore(ctx context.Context, open openFunc, t timing, cfg *Config, set e
 		s.telemetry.Shutdown()
 		return nil, fmt.Errorf("create metrics: %w", err)
 	}
-	s.rejects = newRejects(func(n int) {
-		s.telemetry.ExporterAgentSessionRejectsDropped.Add(context.Background(), int64(n), metric.WithAttributes(s.id))
-	})
 
 	run, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
@@ -189,9 +182,6 @@ func (s *sharedStore) tryOpen(ctx, run context.Context) error {
 	o.sweeper = s.retain(run, o)
 	s.opened.Store(o)
 	s.running.Go(func() { s.measure(run, o) })
-	if r, ok := st.(store.Rejecter); ok && s.cfg.Rejects {
-		s.running.Go(func() { s.rejects.run(run, r, s.timing.rejects) })
-	}
 	return nil
 }
 
@@ -286,11 +276,7 @@ func (s *sharedStore) close(ctx context.Context) error {
 	defer s.telemetry.Shutdown()
 	o := s.opened.Load()
 	if o == nil {
-		s.rejects.drop()
 		return nil
-	}
-	if r, ok := o.Store.(store.Rejecter); ok && s.cfg.Rejects {
-		s.rejects.flush(ctx, r)
 	}
 	var errs []error
 	if o.sweeper != nil {

@@ -43,11 +43,10 @@ type Store struct {
 	putters putters
 	deletes chan struct{} // holds one: who takes it may delete
 
-	mu       sync.Mutex
-	counts   store.Counts
-	known    map[knownBlock]int64     // blocks that this program wrote, with their Size; see Counts
-	shared   map[sharedBody]time.Time // bodies that this program wrote, and when
-	rejected int                      // since the last look at how many there are
+	mu     sync.Mutex
+	counts store.Counts
+	known  map[knownBlock]int64     // blocks that this program wrote, with their Size; see Counts
+	shared map[sharedBody]time.Time // bodies that this program wrote, and when
 }
 
 type knownBlock struct {
@@ -61,10 +60,9 @@ type sharedBody struct {
 }
 
 var (
-	_ store.Store    = (*Store)(nil)
-	_ store.Counter  = (*Store)(nil)
-	_ store.Sizer    = (*Store)(nil)
-	_ store.Rejecter = (*Store)(nil)
+	_ store.Store   = (*Store)(nil)
+	_ store.Counter = (*Store)(nil)
+	_ store.Sizer   = (*Store)(nil)
 )
 
 // Option is an option of Open and OpenReadOnly.

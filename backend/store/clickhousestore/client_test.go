@@ -523,7 +523,6 @@ func TestReadOnly(t *testing.T) {
 	k := session.Key{ID: "s"}
 	for name, err := range map[string]error{
 		"Put": s.Put(t.Context(), oneRow()), "Project": s.Project(t.Context(), k, store.Projection{}), "Delete": s.Delete(t.Context(), k),
-		"PutRejects": s.PutRejects(t.Context(), []store.Reject{{}}),
 	} {
 		if !errors.Is(err, store.ErrReadOnly) {
 			t.Errorf("%s: %v, want ErrReadOnly", name, err)

@@ -94,7 +94,7 @@ func (s *Store) lockDeletes(ctx context.Context) error {
 	}
 }
 
-// note writes down that what there is of a session is deleted, rejects and the remains of a Put that failed too, and tells whether the
+// note writes down that what there is of a session is deleted and the remains of a Put that failed too, and tells whether the
 // session is there.
 func (s *Store) note(ctx context.Context, k session.Key) (bool, error) {
 	deleted := map[uint64]uint64{0: 0} // so that the list is never empty
@@ -103,7 +103,6 @@ func (s *Store) note(ctx context.Context, k session.Key) (bool, error) {
 	for _, t := range []*table{&rowTable, &liveTable, &blockTable, &refTable, &touchTable} {
 		from = append(from, "SELECT writer, max(n) AS m FROM "+s.layout.of(t)+" WHERE "+of(k)+" GROUP BY writer")
 	}
-	from = append(from, "SELECT toUInt64(0) AS writer, toUInt64(count()) AS m FROM "+s.layout.of(&rejectTable)+" WHERE "+of(k))
 	for p, err := range each(ctx, s, "look for what to delete", "writer, max(m) AS n", "FROM ("+strings.Join(from, " UNION ALL ")+") GROUP BY writer",
 		func(r *reader) [2]uint64 { return [2]uint64{r.u64(), r.u64()} }) {
 		if err != nil {
@@ -224,7 +223,6 @@ func (s *Store) eraseAll(ctx context.Context, list []deletion) error {
 		for _, t := range append([]*table{&summaryTable}, figureTables...) {
 			conditions[t] = append(conditions[t], of(d.key)+fmt.Sprintf(" AND mark <= toUInt64(%d)", d.state.dead))
 		}
-		conditions[&rejectTable] = append(conditions[&rejectTable], of(d.key)+fmt.Sprintf(" AND seq <= toUInt64(%d)", d.at))
 	}
 	where := map[*table]string{}
 	for t, l := range conditions {

@@ -150,12 +150,7 @@ var (
 		{"tenant", "String", words}, {"key", "FixedString(16)", ""}, {"version", "UInt64", ""}, {"mark", "UInt64", ""}, {"session", "String", ""},
 		{"writers", "Array(UInt64)", ""}, {"ns", "Array(UInt64)", ""}, {"done", "UInt8", ""}, {"at", "UInt64", ""},
 	}}
-	rejectTable = table{name: "rejects", plain: true, order: "seq", granularity: 8192, shard: "seq", columns: []column{
-		{"seq", "UInt64", ""}, {"time_ns", "Int64", ""}, {"reason", "String", words}, {"signal", "String", words}, {"name", "String", words}, {"service", "String", words},
-		{"tenant", "String", words}, {"session", "String", "String" + zstd}, {"trace", "FixedString(16)", ""}, {"span", "FixedString(8)", ""},
-	}}
-
-	tables = append([]*table{&rowTable, &liveTable, &blockTable, &refTable, &sharedTable, &touchTable, &summaryTable, &deletionTable, &rejectTable}, figureTables...)
+	tables = append([]*table{&rowTable, &liveTable, &blockTable, &refTable, &sharedTable, &touchTable, &summaryTable, &deletionTable}, figureTables...)
 )
 
 // layout is how tables are made and named on a server.

@@ -111,10 +111,7 @@ func TestErased(t *testing.T) {
 	if err := s.Project(t.Context(), k, store.Projection{Mark: m, Summary: storetest.Summary(k), Figures: storetest.FiguresFor(k, 3)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.PutRejects(t.Context(), []store.Reject{{Time: time.Now(), Session: k}}); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"rows", "live_rows", "blocks", "refs", "shared", "touches", "summaries", "rejects", "turns_raw", "tool_calls_raw", "compactions_raw", "permission_evaluations_raw"} {
+	for _, want := range []string{"rows", "live_rows", "blocks", "refs", "shared", "touches", "summaries", "turns_raw", "tool_calls_raw", "compactions_raw", "permission_evaluations_raw"} {
 		if left(t, s)[want] == 0 {
 			t.Fatalf("nothing in %s: %v", want, left(t, s))
 		}

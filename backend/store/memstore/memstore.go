@@ -26,7 +26,6 @@ type Store struct {
 	mark     store.Mark
 	sessions map[session.Key]*entry
 	counts   store.Counts
-	rejects  []store.Reject // oldest first
 }
 
 type rowKey struct {
@@ -44,10 +43,9 @@ type entry struct {
 }
 
 var (
-	_ store.Store    = (*Store)(nil)
-	_ store.Counter  = (*Store)(nil)
-	_ store.Sizer    = (*Store)(nil)
-	_ store.Rejecter = (*Store)(nil)
+	_ store.Store   = (*Store)(nil)
+	_ store.Counter = (*Store)(nil)
+	_ store.Sizer   = (*Store)(nil)
 )
 
 // New returns an empty store.
@@ -328,7 +326,6 @@ func (s *Store) Hide(ctx context.Context, k session.Key, m store.Mark) (hidden b
 		}
 		hidden = e != nil
 		delete(s.sessions, k)
-		s.rejects = slices.DeleteFunc(s.rejects, func(r store.Reject) bool { return r.Session == k })
 		return nil
 	})
 	return hidden, err
@@ -346,7 +343,7 @@ func (s *Store) Counts() store.Counts {
 	return s.counts
 }
 
-// Size implements store.Sizer: the sum of SessionSize. What Go needs beside it is not counted, nor are rejects.
+// Size implements store.Sizer: the sum of SessionSize. What Go needs beside it is not counted.
 func (s *Store) Size(ctx context.Context) (n int64, err error) {
 	err = s.locked(ctx, "size", func() error {
 		for _, e := range s.sessions {
@@ -368,36 +365,10 @@ func (s *Store) SessionSize(ctx context.Context, k session.Key) (n int64, err er
 	return n, err
 }
 
-// PutRejects implements store.Rejecter.
-func (s *Store) PutRejects(ctx context.Context, l []store.Reject) error {
-	return s.locked(ctx, "put rejects", func() error {
-		for _, r := range l {
-			r.Time = utc(r.Time)
-			s.rejects = append(s.rejects, r)
-		}
-		if over := len(s.rejects) - store.MaxRejects; over > 0 {
-			s.rejects = slices.Delete(s.rejects, 0, over)
-		}
-		return nil
-	})
-}
-
-// Rejects implements store.Rejecter.
-func (s *Store) Rejects(ctx context.Context, limit int) iter.Seq2[store.Reject, error] {
-	return each(ctx, s, "list rejects", func() []store.Reject {
-		out := slices.Clone(s.rejects)
-		slices.Reverse(out)
-		if limit > 0 && len(out) > limit {
-			out = out[:limit]
-		}
-		return out
-	})
-}
-
 // Close implements store.Store. It frees everything.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed, s.sessions, s.rejects = true, nil, nil
+	s.closed, s.sessions = true, nil
 	return nil
 }

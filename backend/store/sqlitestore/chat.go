@@ -61,7 +61,7 @@ func (s *Store) ProjectChat(ctx context.Context, k session.Key, mark store.Mark,
 		switch {
 		case errors.Is(err, errOthersProject): // who projected an older state: each time a newer one
 		case errors.Is(err, errErasing):
-			if err := s.erase(ctx, 0, false); !errors.Is(err, ErrReaders) && err != nil {
+			if err := s.erase(ctx, 0); !errors.Is(err, ErrReaders) && err != nil {
 				return fmt.Errorf("sqlitestore: project chat tables: %w", atRest(err))
 			}
 		default:

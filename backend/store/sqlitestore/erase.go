@@ -28,7 +28,7 @@ const (
 // Delete implements store.Store. When it returns nil, no byte of the session is left in the file or in the log beside it, other than
 // what other sessions have too. A reader, also one of another process, that began before and goes on keeps copies in the log: Delete
 // waits for it as long as for another writer, and then fails with ErrReaders. An iterator that the caller is inside of is such a
-// reader, unless it is one of Sessions, Dirty, Tenants or Rejects that came to no more than 1,024 things.
+// reader, unless it is one of Sessions, Dirty or Tenants that came to no more than 1,024 things.
 //
 // Other sessions are written to meanwhile: a step holds the write lock for about 15 ms, longer only where one row or body takes more than
 // a few MiB in the file. Puts of the same process come between two steps, and other processes get as much time as the steps take.
@@ -56,9 +56,7 @@ func (s *Store) Erase(ctx context.Context) error {
 	if s.turn == nil {
 		return fmt.Errorf("sqlitestore: delete: %w", store.ErrReadOnly)
 	}
-	log := s.rejectsGone.Swap(false)
-	if err := s.erase(ctx, s.busy, log); err != nil {
-		s.rejectsGone.CompareAndSwap(false, log)
+	if err := s.erase(ctx, s.busy); err != nil {
 		return fmt.Errorf("sqlitestore: delete: %w", classify(err))
 	}
 	return nil
@@ -73,34 +71,11 @@ func (s *Store) hide(ctx context.Context, k session.Key, m store.Mark) (hidden b
 			return false, err
 		}
 	}
-	rejects, err := s.deleteRejects(ctx, k)
-	if err != nil {
-		return false, err
-	}
-	if rejects {
-		s.rejectsGone.Store(true)
-	}
 	err = s.transact(ctx, func(ctx context.Context) error {
 		hidden, err = s.hideNow(ctx, k, m)
 		return err
 	})
 	return hidden && err == nil, err
-}
-
-// deleteRejects deletes those of a session and tells whether there were any. It comes first: while the session is seen, somebody can
-// ask again for what was left half way.
-func (s *Store) deleteRejects(ctx context.Context, k session.Key) (bool, error) {
-	if s.turn == nil {
-		return false, store.ErrReadOnly
-	}
-	var pieces []piece
-	for n, err := range fetch(ctx, s, `SELECT reject FROM rejects WHERE tenant = ? AND id = ? ORDER BY reject`, []any{k.Tenant, k.ID}, scanInt) {
-		if err != nil {
-			return false, err
-		}
-		pieces = append(pieces, func(ctx context.Context) error { return s.exec(ctx, s.stmts.erase.reject, n) })
-	}
-	return len(pieces) > 0, s.inSteps(ctx, pieces)
 }
 
 // hideNow is the transaction after which nobody finds the session. What is left has its number only, which is never used again.
@@ -112,9 +87,6 @@ func (s *Store) hideNow(ctx context.Context, k session.Key, m store.Mark) (bool,
 			return false, nil
 		}
 	case err != nil:
-		return false, err
-	}
-	if _, err := s.conn.ExecContext(ctx, `DELETE FROM rejects WHERE tenant = ? AND id = ?`, k.Tenant, k.ID); err != nil { // the few that came since
 		return false, err
 	}
 	if id == 0 {
@@ -134,9 +106,8 @@ func (s *Store) hideNow(ctx context.Context, k session.Key, m store.Mark) (bool,
 	return true, err
 }
 
-// erase erases all sessions that were deleted, by whomever, empties the log, waiting for readers, and takes their marks away. With log it
-// empties the log in any case.
-func (s *Store) erase(ctx context.Context, wait time.Duration, log bool) error {
+// erase erases all sessions that were deleted, by whomever, empties the log, waiting for readers, and takes their marks away.
+func (s *Store) erase(ctx context.Context, wait time.Duration) error {
 	if s.turn == nil {
 		return store.ErrReadOnly
 	}
@@ -147,7 +118,7 @@ func (s *Store) erase(ctx context.Context, wait time.Duration, log bool) error {
 		return ctx.Err()
 	}
 	marks, err := s.marks(ctx)
-	if err != nil || len(marks) == 0 && !log {
+	if err != nil || len(marks) == 0 {
 		return err
 	}
 	var done []int64
@@ -168,9 +139,6 @@ func (s *Store) erase(ctx context.Context, wait time.Duration, log bool) error {
 	}
 	if err := s.emptyLog(ctx, wait); err != nil {
 		return err
-	}
-	if len(done) == 0 {
-		return nil
 	}
 	list, err := json.Marshal(done)
 	if err != nil {
@@ -204,12 +172,11 @@ func (s *Store) marks(ctx context.Context) (all []erasing, err error) {
 
 // eraseStatements erase one thing each. Rowids are used again, so that the session says that it is the one.
 type eraseStatements struct {
-	reject, part, message, prompt, promptBody, row, live, trace, block, body, pack, turn, call, compaction, permission, done, page, setPage *sql.Stmt
+	part, message, prompt, promptBody, row, live, trace, block, body, pack, turn, call, compaction, permission, done, page, setPage *sql.Stmt
 }
 
 func (s *eraseStatements) prepare(ctx context.Context, c *sql.Conn) error {
 	return prepareAll(ctx, c, []statementText{
-		{&s.reject, `DELETE FROM rejects WHERE reject = ?`},
 		{&s.part, `DELETE FROM chat_parts WHERE rowid = ? AND session_id = ?`},
 		{&s.message, `DELETE FROM chat_messages WHERE rowid = ? AND session_id = ?`},
 		{&s.prompt, `DELETE FROM chat_prompts WHERE session = ? AND digest = ?`},
@@ -231,7 +198,7 @@ func (s *eraseStatements) prepare(ctx context.Context, c *sql.Conn) error {
 }
 
 func (s *eraseStatements) close() {
-	closeAll(s.reject, s.part, s.message, s.prompt, s.promptBody, s.row, s.live, s.trace, s.block, s.body, s.pack,
+	closeAll(s.part, s.message, s.prompt, s.promptBody, s.row, s.live, s.trace, s.block, s.body, s.pack,
 		s.turn, s.call, s.compaction, s.permission, s.done, s.page, s.setPage)
 }
 

@@ -212,9 +212,6 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 	if err := s.ProjectChat(t.Context(), gone, mark, chatRows(gone.ID, secret("chat text", 30_000), secret("chat text", 300))); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.PutRejects(t.Context(), []store.Reject{{Name: secret("reject", 100), Service: secret("reject", 100), Session: gone}}); err != nil {
-		t.Fatal(err)
-	}
 	n.add("session id", []byte(gone.ID))
 	n.add("tenant", []byte(gone.Tenant))
 	var id int64
@@ -225,7 +222,6 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 		n.take(t, s, table, "SELECT * FROM "+table+" WHERE session = ?", id)
 	}
 	n.take(t, s, "shared_bodies", `SELECT * FROM shared_bodies WHERE shared IN (SELECT -pack FROM blocks WHERE session = ?)`, id)
-	n.take(t, s, "rejects", `SELECT * FROM rejects WHERE id = ?`, gone.ID)
 	if gone.Tenant == "" {
 		n.take(t, s, "chat_messages", `SELECT * FROM chat_messages WHERE session_id = ?`, gone.ID)
 		n.take(t, s, "chat_parts", `SELECT * FROM chat_parts WHERE session_id = ?`, gone.ID)

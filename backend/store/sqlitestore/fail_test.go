@@ -71,9 +71,8 @@ func TestLockedByProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, err := range map[string]error{
-		"Put":        s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), 2)}}),
-		"Delete":     s.Delete(t.Context(), key("a")),
-		"PutRejects": s.PutRejects(t.Context(), make([]store.Reject, 1)),
+		"Put":    s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), 2)}}),
+		"Delete": s.Delete(t.Context(), key("a")),
 	} {
 		if err == nil || errors.Is(err, store.ErrData) || !strings.Contains(err.Error(), "locked") {
 			t.Errorf("%s: %v, want one that may go away", name, err)
@@ -296,9 +295,6 @@ func TestReadersDoNotWrite(t *testing.T) {
 	w := newStore(t, path)
 	put(t, w, key("a"), 1)
 	put(t, w, session.Key{Tenant: "t", ID: "b"}, 2)
-	if err := w.PutRejects(t.Context(), []store.Reject{{Reason: "r"}}); err != nil {
-		t.Fatal(err)
-	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +314,6 @@ func TestReadersDoNotWrite(t *testing.T) {
 		"Delete":      r.Delete(t.Context(), key("a")),
 		"Erase":       r.Erase(t.Context()),
 		"Maintain":    r.Maintain(t.Context(), key("a")),
-		"PutRejects":  r.PutRejects(t.Context(), make([]store.Reject, 1)),
 	} {
 		if !errors.Is(err, store.ErrReadOnly) {
 			t.Errorf("%s: %v", name, err)
@@ -373,11 +368,6 @@ func readAll(t *testing.T, s *Store) {
 	}
 	if n, err := s.Size(t.Context()); err != nil || n == 0 {
 		t.Errorf("%d bytes, %v", n, err)
-	}
-	for _, err := range s.Rejects(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
 	for _, err := range s.Dirty(t.Context()) {
 		if err != nil {

@@ -126,21 +126,6 @@ CREATE TABLE shared_bodies (
 -- pack of blocks: above 0 a pack of the session, 0 an empty body, below 0 the body -pack of shared_bodies.
 CREATE INDEX blocks_shared ON blocks (pack) WHERE pack < 0;
 
--- The newest spans and log records that were not stored. No content.
-CREATE TABLE rejects (
-  reject  INTEGER PRIMARY KEY, -- the newest is the greatest
-  time_ns INTEGER NOT NULL,
-  reason  TEXT NOT NULL,
-  signal  TEXT NOT NULL,
-  name    TEXT NOT NULL,
-  service TEXT NOT NULL,
-  tenant  TEXT NOT NULL,
-  id      TEXT NOT NULL, -- of the session; empty: it does not say
-  trace   BLOB,          -- NULL: unknown
-  span    BLOB
-) STRICT;
-CREATE INDEX rejects_by_session ON rejects (tenant, id);
-
 -- Sessions that were deleted and are being erased, by their number. Whoever opens the file for writing, or deletes, goes on with it.
 CREATE TABLE erasing (
   session INTEGER PRIMARY KEY,

@@ -45,8 +45,6 @@ type Store struct {
 	conn   *sql.Conn
 	stmts  statements
 	eraser chan struct{} // holds one thing while somebody erases
-	// rejectsGone says that rejects were deleted whose copies are still in the log.
-	rejectsGone atomic.Bool
 
 	counts counts
 
@@ -201,7 +199,7 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 	}
 	s.turn <- struct{}{}
 	// What goes wrong here goes wrong for the next Delete as well, which tells; a full disk or a damaged page must not keep others out.
-	if err := s.erase(ctx, 0, false); err != nil && ctx.Err() != nil {
+	if err := s.erase(ctx, 0); err != nil && ctx.Err() != nil {
 		return nil, err
 	}
 	return s, nil

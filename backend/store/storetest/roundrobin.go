@@ -111,11 +111,3 @@ func (r *roundRobin) Size(ctx context.Context) (int64, error) {
 func (r *roundRobin) SessionSize(ctx context.Context, k session.Key) (int64, error) {
 	return r.next().(store.Sizer).SessionSize(ctx, k)
 }
-
-func (r *roundRobin) PutRejects(ctx context.Context, l []store.Reject) error {
-	return r.next().(store.Rejecter).PutRejects(ctx, l)
-}
-
-func (r *roundRobin) Rejects(ctx context.Context, limit int) iter.Seq2[store.Reject, error] {
-	return r.next().(store.Rejecter).Rejects(ctx, limit)
-}

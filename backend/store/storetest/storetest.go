@@ -99,7 +99,6 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, opts ...Option) {
 		{"huge rows", hugeRows},
 		{"counts", counts},
 		{"sizes", sizes},
-		{"rejects", rejects},
 		{"resolve", resolve},
 		{"iterators left early", u.leftEarly},
 		{"calls inside iterators", callsInside},

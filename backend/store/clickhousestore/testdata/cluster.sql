@@ -222,27 +222,6 @@ ENGINE = Distributed(
   `db`,
   `deletions_local`, cityHash64(tenant, key));
 
-CREATE TABLE IF NOT EXISTS `db`.`rejects_local` ON CLUSTER `c` (
-  `seq` UInt64,
-  `time_ns` Int64,
-  `reason` String,
-  `signal` String,
-  `name` String,
-  `service` String,
-  `tenant` String,
-  `session` String,
-  `trace` FixedString(16),
-  `span` FixedString(8))
-ENGINE = ReplicatedMergeTree('/clickhouse/otelagent/db/rejects/{shard}', '{replica}')
-ORDER BY (seq)
-SETTINGS index_granularity = 8192;
-
-CREATE TABLE IF NOT EXISTS `db`.`rejects` ON CLUSTER `c` AS `db`.`rejects_local`
-ENGINE = Distributed(
-  `c`,
-  `db`,
-  `rejects_local`, seq);
-
 CREATE TABLE IF NOT EXISTS `db`.`turns_raw_local` ON CLUSTER `c` (
   `tenant` String,
   `session` String,

@@ -179,21 +179,6 @@ ORDER BY (tenant, key)
 TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 604800 SECOND DELETE WHERE done = 1
 SETTINGS index_granularity = 1024;
 
-CREATE TABLE IF NOT EXISTS `db`.`rejects` (
-  `seq` UInt64,
-  `time_ns` Int64,
-  `reason` LowCardinality(String) CODEC(ZSTD(1)),
-  `signal` LowCardinality(String) CODEC(ZSTD(1)),
-  `name` LowCardinality(String) CODEC(ZSTD(1)),
-  `service` LowCardinality(String) CODEC(ZSTD(1)),
-  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
-  `session` String CODEC(ZSTD(1)),
-  `trace` FixedString(16),
-  `span` FixedString(8))
-ENGINE = MergeTree()
-ORDER BY (seq)
-SETTINGS index_granularity = 8192;
-
 CREATE TABLE IF NOT EXISTS `db`.`turns_raw` (
   `tenant` LowCardinality(String) CODEC(ZSTD(1)),
   `session` String CODEC(ZSTD(1)),

@@ -168,21 +168,6 @@ ENGINE = ReplacingMergeTree(version)
 ORDER BY (tenant, key)
 SETTINGS index_granularity = 1024;
 
-CREATE TABLE IF NOT EXISTS `db`.`rejects` (
-  `seq` UInt64,
-  `time_ns` Int64,
-  `reason` String,
-  `signal` String,
-  `name` String,
-  `service` String,
-  `tenant` String,
-  `session` String,
-  `trace` FixedString(16),
-  `span` FixedString(8))
-ENGINE = MergeTree()
-ORDER BY (seq)
-SETTINGS index_granularity = 8192;
-
 CREATE TABLE IF NOT EXISTS `db`.`turns_raw` (
   `tenant` String,
   `session` String,
