@@ -36,7 +36,7 @@ type Store interface {
 	// Put keeps a batch: durable when it returns nil, idempotent, all or nothing. For each row key (trace id, span id) of
 	// a session the row that session.Supersedes prefers stays; the same key in another session is another row, so that
 	// no tenant can replace a row of another. Blocks are kept once per session and id; of two with one id a whole one
-	// (Size 0) stays, else the greater Size. Put reads nothing back and marks every session that it touches as dirty,
+	// (Size 0) stays, else the greater Size. Put reads nothing back and makes every session that it touches stale,
 	// also when it changed nothing. A batch that CheckBatch refuses fails with ErrData. An empty batch does nothing.
 	Put(ctx context.Context, b session.Batch) error
 	// Rows yields all rows of a session as one moment saw them, in no particular order. A session that is not there has
@@ -48,12 +48,11 @@ type Store interface {
 	// Sessions yields sessions by their last projection, newest first by Summary.Last, then by id. A session that was
 	// never projected has only its Key and zero times and comes first; with Query.Oldest the order is reversed.
 	Sessions(ctx context.Context, q Query) iter.Seq2[session.Summary, error]
-	// Figures reads what projections told of turns, tool calls, compactions and permission evaluations.
-	Figures
+	// Figures yields records of q.Table, in no order, as pointers to session.TurnFigures and the like; a pointer is valid until the next
+	// step. They are those of the last projections, and none of a session that is hidden. Use the function Figures.
+	Figures(ctx context.Context, q FigureQuery) iter.Seq2[any, error]
 	// Tenants yields the tenants that have sessions, in order.
 	Tenants(ctx context.Context) iter.Seq2[string, error]
-	// Dirty yields the sessions of all tenants that were Put to since their last projection, longest untouched first.
-	Dirty(ctx context.Context) iter.Seq2[session.Key, error]
 	// Mark returns the session's dirty mark, to be taken before the rows of a projection are read. Fails with
 	// ErrNotFound.
 	Mark(ctx context.Context, s session.Key) (Mark, error)
@@ -61,18 +60,17 @@ type Store interface {
 	// to after p.Mark was taken. A projection older than the present one changes nothing. Fails with ErrNotFound, also
 	// when the session was deleted meanwhile; ErrData when p.Mark was never given out.
 	Project(ctx context.Context, s session.Key, p Projection) error
-	// Delete removes a session with all rows, blocks, projections, and with what of other tables no other session of
-	// the store needs: Hide, whatever its mark, then Erase. When it returns nil all of it is gone from the disk. What is Put to
-	// the same key meanwhile is a new session and stays. A session that is not there is no error.
-	Delete(ctx context.Context, s session.Key) error
-	// Hide is the first part of Delete: at once nobody sees the session any more. It reports false and does nothing when the
-	// session is not there, or was Put to after m was taken; the zero Mark is any. A store without transactions may hide one
-	// that is Put to in the same moment; what was Put then is a new session.
-	Hide(ctx context.Context, s session.Key, m Mark) (bool, error)
-	// Erase is the second part, for all sessions that were hidden: in small steps, between which others Put. It may cost a look
-	// through the whole store, so that many sessions are best hidden first. What was left half way, by ctx or by the death
-	// of the process, the next Erase finishes, or the next program that opens the store for writing.
-	Erase(ctx context.Context) error
+	// Delete removes sessions with all rows, blocks, summaries and figures, and with what other tables hold that no other session of
+	// the store needs. It returns those that it removed: not those that are not there, and those that were Put to after their
+	// Deletion.Mark was taken. First no query finds any of them any more; then it erases them in small steps, between which others
+	// Put. When it returns nil all of it is gone from the disk. With an error some may be removed and not erased: the next Delete,
+	// also one of no session, or the next program that opens the store for writing finishes that. What is Put to the same key
+	// meanwhile is a new session and stays. A store without transactions may remove one that is Put to in the same moment.
+	Delete(ctx context.Context, list ...Deletion) ([]session.Key, error)
+	// Size returns about how many bytes a session takes: its rows and bodies as they came, before compression; those that were replaced
+	// may count too. It is one quick look-up, and 0 for a session that is not there. Of the zero Key it returns the bytes that the
+	// whole store takes, with logs and indexes; free space inside that will be used again does not count.
+	Size(ctx context.Context, s session.Key) (int64, error)
 	// Close waits for what is being written. Afterwards every method fails with ErrClosed, and so does the next step of an
 	// iterator. Closing twice is harmless.
 	Close() error
@@ -96,14 +94,21 @@ type Counts struct {
 // Counter is what a Store may be beside: one that counts. Counts does not block and reads nothing.
 type Counter interface{ Counts() Counts }
 
-// Sizer is what a Store may be beside: one that knows how large it is.
-type Sizer interface {
-	// Size returns the bytes that the store takes, all tenants and all that belongs to it counted in (logs, indexes). Free
-	// space inside that will be used again does not count.
-	Size(ctx context.Context) (int64, error)
-	// SessionSize returns about how many bytes a session takes: its rows and bodies as they came, before compression; those that
-	// were replaced may count too. It is one quick look-up. 0 for a session that is not there.
-	SessionSize(ctx context.Context, s session.Key) (int64, error)
+// Deletion names a session to delete.
+type Deletion struct {
+	Key session.Key
+	// Mark spares the session if it was Put to after that mark was taken. The zero Mark spares none.
+	Mark Mark
+}
+
+// Delete deletes sessions whatever their marks.
+func Delete(ctx context.Context, st Store, keys ...session.Key) error {
+	var list []Deletion
+	for _, k := range keys {
+		list = append(list, Deletion{Key: k})
+	}
+	_, err := st.Delete(ctx, list...)
+	return err
 }
 
 // Mark is a session's state at one moment: it grows with each Put that touches the session, and no value is used again,
@@ -116,13 +121,17 @@ type Projection struct {
 	// Summary is what Sessions yields. Its Key is that of the session whatever stands here; times are kept to the
 	// nanosecond and come back in UTC.
 	Summary session.Summary
-	// Figures are what the methods of Figures yield. Their Session is the id of the session whatever stands here.
+	// Figures replace all figures of the session. Their Session is the id of the session whatever stands here.
 	Figures session.Figures
 }
 
 // Query selects sessions. The zero value selects all of the empty tenant.
 type Query struct {
 	Tenant string
+	// AllTenants selects sessions of all tenants, and ignores Tenant and After.
+	AllTenants bool
+	// Stale selects sessions that were Put to since their last projection.
+	Stale bool
 	// Prefix selects ids that begin with it.
 	Prefix string
 	// Trace and Span select sessions that hold a row with that id, with both where both are set; zero means any.

@@ -430,6 +430,6 @@ func (failing) Sessions(context.Context, store.Query) iter.Seq2[session.Summary,
 	return func(yield func(session.Summary, error) bool) { yield(session.Summary{}, errBroken) }
 }
 
-func (failing) Turns(context.Context, store.FigureQuery) iter.Seq2[session.TurnFigures, error] {
-	return func(yield func(session.TurnFigures, error) bool) { yield(session.TurnFigures{}, errBroken) }
+func (failing) Figures(context.Context, store.FigureQuery) iter.Seq2[any, error] {
+	return func(yield func(any, error) bool) { yield(nil, errBroken) }
 }

@@ -69,12 +69,6 @@ func (s *hookStore) Put(ctx context.Context, b session.Batch) error {
 
 func (s *hookStore) Counts() store.Counts { return s.Store.(store.Counter).Counts() }
 
-func (s *hookStore) Size(ctx context.Context) (int64, error) { return s.Store.(store.Sizer).Size(ctx) }
-
-func (s *hookStore) SessionSize(ctx context.Context, k session.Key) (int64, error) {
-	return s.Store.(store.Sizer).SessionSize(ctx, k)
-}
-
 func (s *hookStore) committed() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -100,14 +100,14 @@ func (s *hookStore) projects(err error) {
 	s.projectErr = err
 }
 
-func (s *hookStore) Hide(ctx context.Context, k session.Key, m store.Mark) (bool, error) {
+func (s *hookStore) Delete(ctx context.Context, list ...store.Deletion) ([]session.Key, error) {
 	s.mu.Lock()
 	err := s.deleteErr
 	s.mu.Unlock()
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	return s.Store.Hide(ctx, k, m)
+	return s.Store.Delete(ctx, list...)
 }
 
 func (s *hookStore) Project(ctx context.Context, k session.Key, p store.Projection) error {

@@ -171,11 +171,7 @@ func (s *sharedStore) tryOpen(ctx, run context.Context) error {
 	if err != nil {
 		return err
 	}
-	sz, err := newSizes(st, s.cfg)
-	if err != nil {
-		return errors.Join(err, st.Close())
-	}
-	o := &openStore{Store: st, sizes: sz, worker: project.NewWorker(st, project.WithErrorHandler(func(err error) {
+	o := &openStore{Store: st, sizes: newSizes(st, s.cfg), worker: project.NewWorker(st, project.WithErrorHandler(func(err error) {
 		s.telemetry.ExporterAgentSessionProjectionFailures.Add(run, 1, metric.WithAttributes(s.id))
 		s.logger.Warn("a session's summary could not be brought up to date; it is tried again", zap.Error(err))
 	}))}

@@ -62,7 +62,6 @@ type sharedBody struct {
 var (
 	_ store.Store   = (*Store)(nil)
 	_ store.Counter = (*Store)(nil)
-	_ store.Sizer   = (*Store)(nil)
 )
 
 // Option is an option of Open and OpenReadOnly.

@@ -191,12 +191,10 @@ func (c *client) exec(ctx context.Context, sql string) error {
 	return drain(body)
 }
 
-// insert inserts rows in RowBinary. The token makes the server drop what it has got under the same one, where it knows such a thing.
+// insert inserts rows in RowBinary. The token makes the server drop what it has got under the same one.
 func (c *client) insert(ctx context.Context, into string, rows []byte, token string) error {
 	settings := maps.Clone(c.inserts)
-	if settings.Has("async_insert") { // of a server that knows tokens
-		settings.Set("insert_deduplication_token", token)
-	}
+	settings.Set("insert_deduplication_token", token)
 	body, err := c.do(ctx, "INSERT INTO "+into+" FORMAT RowBinary", rows, settings)
 	if err != nil {
 		return err

@@ -44,7 +44,7 @@ type DSN struct {
 	Quorum int
 	// Timeout is how long the server may be silent during one statement, DefaultTimeout unless given.
 	Timeout time.Duration
-	// TTL makes the engine drop what is older than that since it was last put, span by span; 0: never. Servers before 23 refuse it.
+	// TTL makes the engine drop what is older than that since it was last put, span by span; 0: never.
 	TTL time.Duration
 }
 

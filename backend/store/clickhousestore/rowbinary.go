@@ -19,12 +19,15 @@ import (
 func appendU64(b []byte, v uint64) []byte { return binary.LittleEndian.AppendUint64(b, v) }
 func appendI64(b []byte, v int64) []byte  { return appendU64(b, uint64(v)) }
 
-func appendString(b []byte, s string) []byte {
+func appendString[T ~string | ~[]byte](b []byte, s T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-func appendBytes(b, s []byte) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
 }
 
 func appendU64s(b []byte, l []uint64) []byte {

@@ -184,31 +184,21 @@ func (c *copier) selected(ctx context.Context) ([]session.Key, error) {
 	}
 	behind := map[session.Key]bool{}
 	if !c.o.Since.IsZero() {
-		for k, err := range c.src.Dirty(ctx) {
-			if err != nil {
-				return nil, err
-			}
+		stale, err := store.Stale(ctx, c.src)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range stale {
 			behind[k] = true
 		}
 	}
-	tenants := c.o.Tenants
-	if tenants == nil {
-		for t, err := range c.src.Tenants(ctx) {
-			if err != nil {
-				return nil, err
-			}
-			tenants = append(tenants, t)
-		}
-	}
 	var out []session.Key
-	for _, t := range tenants {
-		for s, err := range c.src.Sessions(ctx, store.Query{Tenant: t}) {
-			if err != nil {
-				return nil, err
-			}
-			if !s.Last.Before(c.o.Since) || behind[s.Key] {
-				out = append(out, s.Key)
-			}
+	for s, err := range c.src.Sessions(ctx, store.Query{AllTenants: true}) {
+		if err != nil {
+			return nil, err
+		}
+		if (c.o.Tenants == nil || slices.Contains(c.o.Tenants, s.Tenant)) && (!s.Last.Before(c.o.Since) || behind[s.Key]) {
+			out = append(out, s.Key)
 		}
 	}
 	return out, nil
@@ -383,7 +373,7 @@ func (c *copier) finish(ctx context.Context, e end) error {
 	if _, err := c.src.Mark(ctx, e.key); errors.Is(err, store.ErrNotFound) {
 		c.res.Gone++
 		if e.fresh { // what was erased there must not live on here
-			return c.dst.Delete(ctx, e.key)
+			return store.Delete(ctx, c.dst, e.key)
 		}
 		return nil
 	} else if err != nil {

@@ -119,7 +119,7 @@ func contents(t *testing.T, st store.Store) held {
 			}
 		}
 	}
-	for _, err := range st.Dirty(t.Context()) {
+	for _, err := range st.Sessions(t.Context(), store.Query{AllTenants: true, Stale: true}) {
 		ok(err)
 		h.Dirty++
 	}
@@ -397,11 +397,11 @@ func TestSharedPartsStayShared(t *testing.T) {
 	dst.put = nil
 	equal(t, src, dst)
 	for _, k := range keys {
-		want, err := src.(store.Sizer).SessionSize(t.Context(), k)
+		want, err := src.Size(t.Context(), k)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := dst.Store.(store.Sizer).SessionSize(t.Context(), k); err != nil || got != want {
+		if got, err := dst.Store.Size(t.Context(), k); err != nil || got != want {
 			t.Errorf("%s takes %d bytes, in the source %d: %v", k.ID, got, want, err)
 		}
 	}
@@ -432,7 +432,7 @@ func TestChangedSource(t *testing.T) {
 	equal(t, src, dst)
 
 	// What the destination had stays, also what was deleted from the source since.
-	if err := src.Delete(t.Context(), fresh); err != nil {
+	if err := store.Delete(t.Context(), src, fresh); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{}); err != nil {
@@ -513,7 +513,7 @@ func TestErasedMeanwhile(t *testing.T) {
 	fill(t, src)
 	src.blocks = func(k session.Key) {
 		if k == other {
-			if err := src.Delete(t.Context(), other); err != nil {
+			if err := store.Delete(t.Context(), src, other); err != nil {
 				t.Error(err)
 			}
 		}
@@ -590,7 +590,7 @@ func TestVerify(t *testing.T) {
 	}
 	cut := storetest.Block(big, "another body")
 	cut.ID = spans.BlockOfString("big says 3") // somebody's idea of it
-	if err := dst.Delete(t.Context(), big); err != nil {
+	if err := store.Delete(t.Context(), dst, big); err != nil {
 		t.Fatal(err)
 	}
 	put(t, dst.Store, session.Batch{Blocks: []session.Block{cut}})

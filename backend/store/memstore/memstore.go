@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -45,7 +44,6 @@ type entry struct {
 var (
 	_ store.Store   = (*Store)(nil)
 	_ store.Counter = (*Store)(nil)
-	_ store.Sizer   = (*Store)(nil)
 )
 
 // New returns an empty store.
@@ -188,23 +186,23 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 	return each(ctx, s, "list sessions", func() []session.Summary {
 		var out []session.Summary
 		for k, e := range s.sessions {
-			if k.Tenant != q.Tenant || !strings.HasPrefix(k.ID, q.Prefix) || !e.holds(q.Trace, q.Span) {
-				continue
-			}
-			sum := session.Summary{Key: k}
+			m := session.Summary{Key: k}
 			if e.summary != nil {
-				sum = *e.summary
+				m = *e.summary
 			}
-			if !q.Matches(&sum, e.summary != nil) || q.After != nil && !q.After.Behind(store.Cursor{Last: sum.Last, ID: k.ID, New: e.summary == nil}, q.Oldest) {
+			switch {
+			case !q.AllTenants && (k.Tenant != q.Tenant || q.After != nil && !q.After.Behind(e.cursor(k), q.Oldest)),
+				q.Stale && e.mark <= e.projected,
+				!strings.HasPrefix(k.ID, q.Prefix) || !e.holds(q.Trace, q.Span),
+				!q.Matches(&m, e.summary != nil),
+				q.Parent != "" && m.Parent != q.Parent,
+				!q.Before.IsZero() && (e.summary == nil || !m.Last.Before(q.Before)):
 				continue
 			}
-			if q.Parent != "" && sum.Parent != q.Parent || !q.Before.IsZero() && (e.summary == nil || !sum.Last.Before(q.Before)) {
-				continue
-			}
-			out = append(out, sum)
+			out = append(out, m)
 		}
 		slices.SortFunc(out, func(a, b session.Summary) int {
-			return cmp.Or(cmp.Compare(s.last(b.Key), s.last(a.Key)), cmp.Compare(a.ID, b.ID))
+			return cmp.Or(cmp.Compare(s.sessions[b.Key].cursor(b.Key).Rank(), s.sessions[a.Key].cursor(a.Key).Rank()), cmp.Compare(a.ID, b.ID))
 		})
 		if q.Oldest {
 			slices.Reverse(out)
@@ -216,16 +214,12 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 	})
 }
 
-// last is what sessions are listed by.
-func (s *Store) last(k session.Key) int64 {
-	switch e := s.sessions[k]; {
-	case e.summary == nil:
-		return math.MaxInt64
-	case e.summary.Last.IsZero():
-		return math.MinInt64
-	default:
-		return e.summary.Last.UnixNano()
+// cursor is the place of a session in lists.
+func (e *entry) cursor(k session.Key) store.Cursor {
+	if e.summary == nil {
+		return store.Cursor{ID: k.ID, New: true}
 	}
+	return store.Cursor{Last: e.summary.Last, ID: k.ID}
 }
 
 func (e *entry) holds(trace session.TraceID, span session.SpanID) bool {
@@ -248,22 +242,6 @@ func (s *Store) Tenants(ctx context.Context) iter.Seq2[string, error] {
 			seen[k.Tenant] = struct{}{}
 		}
 		return slices.Sorted(maps.Keys(seen))
-	})
-}
-
-// Dirty implements store.Store.
-func (s *Store) Dirty(ctx context.Context) iter.Seq2[session.Key, error] {
-	return each(ctx, s, "list dirty sessions", func() []session.Key {
-		var out []session.Key
-		for k, e := range s.sessions {
-			if e.mark > e.projected {
-				out = append(out, k)
-			}
-		}
-		slices.SortFunc(out, func(a, b session.Key) int {
-			return cmp.Or(cmp.Compare(s.sessions[a].mark, s.sessions[b].mark), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.ID, b.ID))
-		})
-		return out
 	})
 }
 
@@ -296,10 +274,7 @@ func (s *Store) Project(ctx context.Context, k session.Key, p store.Projection) 
 		sum.Key = k
 		sum.Start, sum.Last = utc(sum.Start), utc(sum.Last)
 		e.summary, e.projected = &sum, p.Mark
-		e.figures = session.Figures{
-			Turns: of(&store.TurnTable, k, p.Figures.Turns), ToolCalls: of(&store.ToolCallTable, k, p.Figures.ToolCalls),
-			Compactions: of(&store.CompactionTable, k, p.Figures.Compactions), Permissions: of(&store.PermissionTable, k, p.Figures.Permissions),
-		}
+		e.figures = clone(p.Figures)
 		return nil
 	})
 }
@@ -312,28 +287,17 @@ func utc(t time.Time) time.Time {
 }
 
 // Delete implements store.Store.
-func (s *Store) Delete(ctx context.Context, k session.Key) error {
-	_, err := s.Hide(ctx, k, 0)
-	return err
-}
-
-// Hide implements store.Store. Nothing is left to be erased.
-func (s *Store) Hide(ctx context.Context, k session.Key, m store.Mark) (hidden bool, err error) {
+func (s *Store) Delete(ctx context.Context, list ...store.Deletion) (gone []session.Key, err error) {
 	err = s.locked(ctx, "delete", func() error {
-		e := s.sessions[k]
-		if m != 0 && (e == nil || e.mark != m) {
-			return nil
+		for _, d := range list {
+			if e := s.sessions[d.Key]; e != nil && (d.Mark == 0 || d.Mark == e.mark) {
+				delete(s.sessions, d.Key)
+				gone = append(gone, d.Key)
+			}
 		}
-		hidden = e != nil
-		delete(s.sessions, k)
 		return nil
 	})
-	return hidden, err
-}
-
-// Erase implements store.Store.
-func (s *Store) Erase(ctx context.Context) error {
-	return s.locked(ctx, "erase", func() error { return nil })
+	return gone, err
 }
 
 // Counts implements store.Counter. Nothing is shared between sessions: a body that two have is new in each.
@@ -343,22 +307,13 @@ func (s *Store) Counts() store.Counts {
 	return s.counts
 }
 
-// Size implements store.Sizer: the sum of SessionSize. What Go needs beside it is not counted.
-func (s *Store) Size(ctx context.Context) (n int64, err error) {
+// Size implements store.Store: the canonical bytes of the rows, and the bodies.
+func (s *Store) Size(ctx context.Context, k session.Key) (n int64, err error) {
 	err = s.locked(ctx, "size", func() error {
-		for _, e := range s.sessions {
-			n += e.size
-		}
-		return nil
-	})
-	return n, err
-}
-
-// SessionSize implements store.Sizer: the canonical bytes of the rows, and the bodies.
-func (s *Store) SessionSize(ctx context.Context, k session.Key) (n int64, err error) {
-	err = s.locked(ctx, "size of a session", func() error {
-		if e := s.sessions[k]; e != nil {
-			n = e.size
+		for of, e := range s.sessions {
+			if k == of || k == (session.Key{}) {
+				n += e.size
+			}
 		}
 		return nil
 	})

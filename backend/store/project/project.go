@@ -109,13 +109,9 @@ const maxErrors = 8
 // Refresh projects all sessions that are dirty when it begins. One that fails does not keep the others from it; the error
 // joins the first few. It ends early when ctx ends or the store is closed.
 func Refresh(ctx context.Context, st store.Store) error {
-	// The keys first: a reader that stays open while we write would keep SQLite's log from being emptied.
-	var keys []session.Key
-	for k, err := range st.Dirty(ctx) {
-		if err != nil {
-			return fmt.Errorf("project: %w", err)
-		}
-		keys = append(keys, k)
+	keys, err := store.Stale(ctx, st)
+	if err != nil {
+		return fmt.Errorf("project: %w", err)
 	}
 	var errs []error
 	failed := 0

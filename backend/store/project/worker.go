@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -224,23 +225,19 @@ func (w *Worker) round(ctx context.Context) {
 	if !sweep {
 		return
 	}
-	keys = keys[:0]
-	for k, err := range w.st.Dirty(ctx) {
-		if err != nil {
-			w.onError(fmt.Errorf("project: %w", err))
-			w.mu.Lock()
-			w.sweepAt = time.Now().Add(retryAfter)
-			w.mu.Unlock()
-			break
-		}
-		w.mu.Lock()
-		_, waits := w.pending[k]
-		waits = waits || w.failed[k] == badData
-		w.mu.Unlock()
-		if !waits { // else its time will come
-			keys = append(keys, k)
-		}
+	stale, err := store.Stale(ctx, w.st)
+	if err != nil {
+		w.onError(fmt.Errorf("project: %w", err))
 	}
+	w.mu.Lock()
+	if err != nil {
+		w.sweepAt = time.Now().Add(retryAfter)
+	}
+	keys = slices.DeleteFunc(stale, func(k session.Key) bool { // of those that wait the time will come
+		_, waits := w.pending[k]
+		return waits || w.failed[k] == badData
+	})
+	w.mu.Unlock()
 	w.project(ctx, keys)
 }
 

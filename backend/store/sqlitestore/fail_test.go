@@ -72,7 +72,7 @@ func TestLockedByProcess(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"Put":    s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), 2)}}),
-		"Delete": s.Delete(t.Context(), key("a")),
+		"Delete": store.Delete(t.Context(), s, key("a")),
 	} {
 		if err == nil || errors.Is(err, store.ErrData) || !strings.Contains(err.Error(), "locked") {
 			t.Errorf("%s: %v, want one that may go away", name, err)
@@ -207,7 +207,7 @@ func TestDamagedFile(t *testing.T) {
 						t.Errorf("Put: %v, but the batch is good", err)
 					}
 					if n%5 == 0 {
-						if err := s.Delete(t.Context(), k); errors.Is(err, ErrReaders) || errors.Is(err, store.ErrUnusable) {
+						if err := store.Delete(t.Context(), s, k); errors.Is(err, ErrReaders) || errors.Is(err, store.ErrUnusable) {
 							t.Errorf("Delete: %v", err)
 						}
 					}
@@ -311,8 +311,7 @@ func TestReadersDoNotWrite(t *testing.T) {
 		"Put":         r.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), 2)}}),
 		"Project":     r.Project(t.Context(), key("a"), store.Projection{}),
 		"ProjectChat": r.ProjectChat(t.Context(), key("a"), 1, chatRows("a", "x")),
-		"Delete":      r.Delete(t.Context(), key("a")),
-		"Erase":       r.Erase(t.Context()),
+		"Delete":      store.Delete(t.Context(), r, key("a")),
 		"Maintain":    r.Maintain(t.Context(), key("a")),
 	} {
 		if !errors.Is(err, store.ErrReadOnly) {
@@ -361,15 +360,15 @@ func readAll(t *testing.T, s *Store) {
 			if _, err := s.Mark(t.Context(), m.Key); err != nil {
 				t.Fatal(err)
 			}
-			if n, err := s.SessionSize(t.Context(), m.Key); err != nil || n == 0 {
+			if n, err := s.Size(t.Context(), m.Key); err != nil || n == 0 {
 				t.Errorf("session %q: %d bytes, %v", m.ID, n, err)
 			}
 		}
 	}
-	if n, err := s.Size(t.Context()); err != nil || n == 0 {
+	if n, err := s.Size(t.Context(), session.Key{}); err != nil || n == 0 {
 		t.Errorf("%d bytes, %v", n, err)
 	}
-	for _, err := range s.Dirty(t.Context()) {
+	for _, err := range s.Sessions(t.Context(), store.Query{AllTenants: true, Stale: true}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -240,7 +240,7 @@ func TestReadOnly(t *testing.T) {
 	for name, err := range map[string]error{
 		"Put":     r.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), 2)}}),
 		"Project": r.Project(t.Context(), key("a"), store.Projection{}),
-		"Delete":  r.Delete(t.Context(), key("a")),
+		"Delete":  store.Delete(t.Context(), r, key("a")),
 	} {
 		if !errors.Is(err, store.ErrReadOnly) {
 			t.Errorf("%s: %v", name, err)
@@ -406,7 +406,7 @@ func TestDeleteOverwrites(t *testing.T) {
 	if n := found(); n < 3*len(secret)/16*9/10 {
 		t.Fatalf("the test sees %d pieces of what was put", n)
 	}
-	if err := s.Delete(t.Context(), gone); err != nil {
+	if err := store.Delete(t.Context(), s, gone); err != nil {
 		t.Fatal(err)
 	}
 	if n := found(); n != 0 {

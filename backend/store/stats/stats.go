@@ -136,7 +136,7 @@ type NoPrice struct {
 
 // Collect reads figures and makes statistics of them. Projections must be current (project.Refresh). It takes 8 bytes for each number that a
 // quantile is of: some 80 MB for a million turns.
-func Collect(ctx context.Context, st store.Figures, o Options) (*Report, error) {
+func Collect(ctx context.Context, st store.Store, o Options) (*Report, error) {
 	if o.By != "" && !slices.Contains(Bys, o.By) {
 		return nil, fmt.Errorf("stats: by %q, want %s", o.By, words())
 	}
@@ -233,9 +233,9 @@ func newCollector(o Options) *collector {
 }
 
 // query returns what selects of a table, with those columns, and those that name a run where runs are selected.
-func (c *collector) query(columns ...string) store.FigureQuery {
+func (c *collector) query(table *store.FigureTable, columns ...string) store.FigureQuery {
 	q := c.o.Query
-	q.Tool, q.Columns = "", columns
+	q.Table, q.Tool, q.Columns = table, "", columns
 	if c.runs != nil {
 		for _, name := range []string{"session", "run", "run_start_ns"} {
 			if !slices.Contains(q.Columns, name) {
@@ -260,7 +260,7 @@ func (c *collector) turnQuery() store.FigureQuery {
 	if c.o.By == ByAgent {
 		columns = append(columns, "agent")
 	}
-	return c.query(columns...)
+	return c.query(store.TurnTable, columns...)
 }
 
 func (c *collector) toolCallQuery() store.FigureQuery {
@@ -273,35 +273,11 @@ func (c *collector) toolCallQuery() store.FigureQuery {
 	case ByTool, BySession:
 		columns = append(columns, "session")
 	}
-	return c.query(columns...)
+	return c.query(store.ToolCallTable, columns...)
 }
 
-func (c *collector) compactionQuery() store.FigureQuery {
-	return c.query("kind", "trigger", "input_tokens", "output_tokens")
-}
-
-func (c *collector) permissionQuery() store.FigureQuery {
-	return c.query("action", "source", "wait_ns")
-}
-
-// A Teller is what a store may be beside: one that tells the SQL by which it reads figures.
-type Teller interface {
-	// FigureSQL returns the statement for a table of store.FigureTable by its name, with all values written out; empty for a table that
-	// there is not.
-	FigureSQL(table string, q store.FigureQuery) string
-}
-
-// SQL returns the statements by which Collect reads. Nothing is read.
-func SQL(t Teller, o Options) []string {
-	c := newCollector(o)
-	return []string{
-		t.FigureSQL(store.TurnTable.Name, c.turnQuery()), t.FigureSQL(store.ToolCallTable.Name, c.toolCallQuery()),
-		t.FigureSQL(store.CompactionTable.Name, c.compactionQuery()), t.FigureSQL(store.PermissionTable.Name, c.permissionQuery()),
-	}
-}
-
-func (c *collector) readTurns(ctx context.Context, st store.Figures) error {
-	for t, err := range st.Turns(ctx, c.turnQuery()) {
+func (c *collector) readTurns(ctx context.Context, st store.Store) error {
+	for t, err := range store.Figures[session.TurnFigures](ctx, st, c.turnQuery()) {
 		if err != nil {
 			return err
 		}
@@ -383,8 +359,8 @@ func known(to *[]int64, v session.Opt[int64]) {
 	}
 }
 
-func (c *collector) readToolCalls(ctx context.Context, st store.Figures) error {
-	for t, err := range st.ToolCalls(ctx, c.toolCallQuery()) {
+func (c *collector) readToolCalls(ctx context.Context, st store.Store) error {
+	for t, err := range store.Figures[session.ToolCallFigures](ctx, st, c.toolCallQuery()) {
 		if err != nil {
 			return err
 		}
@@ -463,8 +439,8 @@ func tallies[T any](c *collector, figures iter.Seq2[T, error], read func(*T) (ru
 	}), nil
 }
 
-func (c *collector) readCompactions(ctx context.Context, st store.Figures) (out []Compaction, err error) {
-	all, err := tallies(c, st.Compactions(ctx, c.compactionQuery()), func(t *session.CompactionFigures) (runKey, [2]string, [2]session.Opt[int64]) {
+func (c *collector) readCompactions(ctx context.Context, st store.Store) (out []Compaction, err error) {
+	all, err := tallies(c, store.Figures[session.CompactionFigures](ctx, st, c.query(store.CompactionTable, "kind", "trigger", "input_tokens", "output_tokens")), func(t *session.CompactionFigures) (runKey, [2]string, [2]session.Opt[int64]) {
 		return runKey{t.Session, t.Run, t.RunStart}, [2]string{t.Kind, t.Trigger}, [2]session.Opt[int64]{t.InputTokens, t.OutputTokens}
 	})
 	for _, t := range all {
@@ -473,8 +449,8 @@ func (c *collector) readCompactions(ctx context.Context, st store.Figures) (out 
 	return out, err
 }
 
-func (c *collector) readPermissions(ctx context.Context, st store.Figures) (out []Permission, err error) {
-	all, err := tallies(c, st.Permissions(ctx, c.permissionQuery()), func(t *session.PermissionFigures) (runKey, [2]string, [2]session.Opt[int64]) {
+func (c *collector) readPermissions(ctx context.Context, st store.Store) (out []Permission, err error) {
+	all, err := tallies(c, store.Figures[session.PermissionFigures](ctx, st, c.query(store.PermissionTable, "action", "source", "wait_ns")), func(t *session.PermissionFigures) (runKey, [2]string, [2]session.Opt[int64]) {
 		return runKey{t.Session, t.Run, t.RunStart}, [2]string{t.Action, t.Source}, [2]session.Opt[int64]{t.Wait}
 	})
 	for _, t := range all {

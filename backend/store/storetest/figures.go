@@ -42,12 +42,23 @@ func FiguresFor(k session.Key, n int) session.Figures {
 	return full
 }
 
+func of[T any](t *testing.T, s store.Store, table *store.FigureTable, q store.FigureQuery) []T {
+	t.Helper()
+	q.Table = table
+	return collect(t, store.Figures[T](t.Context(), s, q))
+}
+
+func turnsOf(t *testing.T, s store.Store, q store.FigureQuery) []session.TurnFigures {
+	t.Helper()
+	return of[session.TurnFigures](t, s, nil, q)
+}
+
 // allFigures reads what q selects, in an order of its own.
 func allFigures(t *testing.T, s store.Store, q store.FigureQuery) session.Figures {
 	t.Helper()
 	return sortFigures(session.Figures{
-		Turns: collect(t, s.Turns(t.Context(), q)), ToolCalls: collect(t, s.ToolCalls(t.Context(), q)),
-		Compactions: collect(t, s.Compactions(t.Context(), q)), Permissions: collect(t, s.Permissions(t.Context(), q)),
+		Turns: of[session.TurnFigures](t, s, store.TurnTable, q), ToolCalls: of[session.ToolCallFigures](t, s, store.ToolCallTable, q),
+		Compactions: of[session.CompactionFigures](t, s, store.CompactionTable, q), Permissions: of[session.PermissionFigures](t, s, store.PermissionTable, q),
 	})
 }
 
@@ -91,7 +102,7 @@ func figures(t *testing.T, s store.Store) {
 
 	turns := func(what string, q store.FigureQuery, want int) {
 		t.Helper()
-		if n := len(collect(t, s.Turns(t.Context(), q))); n != want {
+		if n := len(turnsOf(t, s, q)); n != want {
 			t.Errorf("%s: %d turns, want %d", what, n, want)
 		}
 	}
@@ -123,11 +134,11 @@ func figures(t *testing.T, s store.Store) {
 		equal(t, fmt.Sprintf("%+v", c.q), fmt.Sprint(len(f.ToolCalls), len(f.Compactions), len(f.Permissions)), c.want)
 	}
 	q := store.FigureQuery{Session: "b", Columns: []string{"input", "cost", "failed", "model", "session", "no such column"}}
-	equal(t, "some columns", collect(t, s.Turns(t.Context(), q)), []session.TurnFigures{
+	equal(t, "some columns", turnsOf(t, s, q), []session.TurnFigures{
 		{Session: "b", Input: session.Some[int64](1000), Cost: session.Some(0.0125), Failed: true, Model: "claude-opus-4-6"},
 	})
 	q.Columns = []string{}
-	equal(t, "no columns", collect(t, s.Turns(t.Context(), q)), []session.TurnFigures{{}})
+	equal(t, "no columns", turnsOf(t, s, q), []session.TurnFigures{{}})
 }
 
 func figuresReplaced(t *testing.T, s store.Store) {
@@ -175,25 +186,19 @@ func figuresReplaced(t *testing.T, s store.Store) {
 	equal(t, "after an older one with other tool calls", allFigures(t, s, store.FigureQuery{}), join(FiguresFor(k, 2)))
 }
 
-// figuresDeleted are not seen any more once a session is hidden, and are not those of a session that is made anew.
+// figuresDeleted are not seen any more once a session is deleted, and are not those of a session that is made anew.
 func figuresDeleted(t *testing.T, s store.Store) {
 	a, b := key("a"), key("b")
 	for i, k := range []session.Key{a, b} {
 		put(t, s, []session.Row{Row(k, i)})
 		project(t, s, k, store.Projection{Mark: mark(t, s, k), Figures: FiguresFor(k, 3)})
 	}
-	if hidden, err := s.Hide(t.Context(), a, 0); err != nil || !hidden {
-		t.Fatal(hidden, err)
-	}
-	equal(t, "hidden", allFigures(t, s, store.FigureQuery{}), join(FiguresFor(b, 3)))
+	remove(t, s, a)
 	put(t, s, []session.Row{Row(a, 7)})
-	if err := s.Erase(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	equal(t, "erased, and made anew", allFigures(t, s, store.FigureQuery{}), join(FiguresFor(b, 3)))
+	equal(t, "deleted, and made anew", allFigures(t, s, store.FigureQuery{}), join(FiguresFor(b, 3)))
 	project(t, s, a, store.Projection{Mark: mark(t, s, a), Figures: FiguresFor(a, 1)})
 	equal(t, "projected anew", allFigures(t, s, store.FigureQuery{}), join(FiguresFor(a, 1), FiguresFor(b, 3)))
-	if err := s.Delete(t.Context(), a); err != nil {
+	if err := store.Delete(t.Context(), s, a); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "deleted", allFigures(t, s, store.FigureQuery{}), join(FiguresFor(b, 3)))
@@ -212,7 +217,7 @@ func figuresHostile(t *testing.T, s store.Store) {
 		f.Turns[1].Input = session.Some[int64](-1 << 63)
 		f.Turns[1].Cost = session.Some(-1e300)
 		project(t, s, k, store.Projection{Mark: mark(t, s, k), Figures: f})
-		equal(t, fmt.Sprintf("by model %q", text[:1]), len(collect(t, s.Turns(t.Context(), store.FigureQuery{Model: text}))), 1)
+		equal(t, fmt.Sprintf("by model %q", text[:1]), len(turnsOf(t, s, store.FigureQuery{Model: text})), 1)
 		want = join(want, f)
 	}
 	equal(t, "all", allFigures(t, s, store.FigureQuery{}), want)

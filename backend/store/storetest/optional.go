@@ -63,7 +63,7 @@ func counts(t *testing.T, s store.Store) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Delete(t.Context(), k); err != nil {
+	if err := store.Delete(t.Context(), s, k); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "neither tidying nor deleting counts", c.Counts(), before)
@@ -73,15 +73,10 @@ func counts(t *testing.T, s store.Store) {
 	}
 }
 
-// sizes holds a store.Sizer to its word.
 func sizes(t *testing.T, s store.Store) {
-	z, ok := s.(store.Sizer)
-	if !ok {
-		t.Skipf("%T is no store.Sizer", s)
-	}
 	size := func(k session.Key) int64 {
 		t.Helper()
-		n, err := z.SessionSize(t.Context(), k)
+		n, err := s.Size(t.Context(), k)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +84,7 @@ func sizes(t *testing.T, s store.Store) {
 	}
 	all := func() int64 {
 		t.Helper()
-		n, err := z.Size(t.Context())
+		n, err := s.Size(t.Context(), session.Key{})
 		if err != nil || n < 0 {
 			t.Fatalf("Size %d, %v", n, err)
 		}
@@ -143,7 +138,7 @@ func sizes(t *testing.T, s store.Store) {
 		}
 		about("tidied up", size(k), want+large)
 	}
-	if err := s.Delete(t.Context(), k); err != nil {
+	if err := store.Delete(t.Context(), s, k); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "deleted", size(k), 0)
@@ -156,17 +151,17 @@ func sizes(t *testing.T, s store.Store) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := z.Size(ctx)
-	wantErr(t, "Size", err, context.Canceled)
-	_, err = z.SessionSize(ctx, k)
-	wantErr(t, "SessionSize", err, context.Canceled)
+	for what, of := range map[string]session.Key{"all": {}, "a session": k} {
+		_, err := s.Size(ctx, of)
+		wantErr(t, "Size of "+what, err, context.Canceled)
+	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = z.Size(t.Context())
-	wantErr(t, "Size of a closed store", err, store.ErrClosed)
-	_, err = z.SessionSize(t.Context(), k)
-	wantErr(t, "SessionSize of a closed store", err, store.ErrClosed)
+	for what, of := range map[string]session.Key{"all": {}, "a session": k} {
+		_, err := s.Size(t.Context(), of)
+		wantErr(t, "Size of "+what+" of a closed store", err, store.ErrClosed)
+	}
 }
 
 // withParams returns the row with a list that names blocks as system prompt and tool catalogue of its request.

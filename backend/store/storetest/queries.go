@@ -30,7 +30,7 @@ func tenants(t *testing.T, s store.Store) {
 	long := strings.Repeat("t", 256)
 	equal(t, "in order, each once", list(), fmt.Sprintf("%q", []string{"", "a", "a\x00", "a'; --", "b", "blocks only", long, "\xff"}))
 	for _, k := range []session.Key{{Tenant: "b", ID: "s0"}, {Tenant: "\xff", ID: "s5"}, {Tenant: "a", ID: "s1"}, {Tenant: "", ID: "s2"}} {
-		if err := s.Delete(t.Context(), k); err != nil {
+		if err := store.Delete(t.Context(), s, k); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,7 +93,7 @@ func sessionsParent(t *testing.T, s store.Store) {
 	project(t, s, key("c1"), store.Projection{Mark: mark(t, s, key("c1")), Summary: session.Summary{Parent: "other", Last: at(1)}})
 	equal(t, "projected anew", ids(t, s, store.Query{Parent: "p"}), "c2")
 	equal(t, "projected anew, the other", ids(t, s, store.Query{Parent: "other"}), "c1")
-	if err := s.Delete(t.Context(), key("c2")); err != nil {
+	if err := store.Delete(t.Context(), s, key("c2")); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "deleted", ids(t, s, store.Query{Parent: "p"}), "")
@@ -160,7 +160,7 @@ func sessionsBefore(t *testing.T, s store.Store) {
 		}
 		for _, m := range page {
 			gone = append(gone, m.ID)
-			if err := s.Delete(t.Context(), m.Key); err != nil {
+			if err := store.Delete(t.Context(), s, m.Key); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -260,7 +260,7 @@ func sessionsFilters(t *testing.T, s store.Store) {
 	put(t, s, []session.Row{Row(key("c"), 2)})
 	project(t, s, key("c"), store.Projection{Mark: mark(t, s, key("c")), Summary: session.Summary{Status: "idle", Last: at(80)}})
 	equal(t, "no longer archived, nor its title", ids(t, s, store.Query{Archived: store.ArchivedOnly}), "f")
-	if err := s.Delete(t.Context(), key("f")); err != nil {
+	if err := store.Delete(t.Context(), s, key("f")); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "deleted", ids(t, s, store.Query{ForkedFrom: "a"}), "e")
