@@ -18,8 +18,8 @@ type FigureQuery struct {
 	Tenant string
 	// Session is the id of one session.
 	Session string
-	// Since and Before bound the time at which a record begins: at Since or later, before Before.
-	Since, Before time.Time
+	// Since selects records that begin at that time or later.
+	Since time.Time
 	// Agent, Provider, Model and Tool select equal text. A table without such a column ignores the field.
 	Agent, Provider, Model, Tool string
 	// Columns are those that are read, by the names of FigureTable and "session"; the other fields of a record are zero. Nil reads

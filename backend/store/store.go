@@ -161,8 +161,6 @@ type Query struct {
 	Search string
 	// After selects what comes behind that place in the order asked for; nil: all.
 	After *Cursor
-	// Before selects sessions that were projected and whose Summary.Last is before it; zero means any.
-	Before time.Time
 	// Oldest yields the oldest first: by Summary.Last, then by id, both as in Sessions but backwards.
 	Oldest bool
 	// Limit bounds how many are yielded; zero or less means no bound.

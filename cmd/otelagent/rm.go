@@ -35,7 +35,7 @@ type rmOptions struct {
 func (a *app) rmCommand() *cobra.Command {
 	var o rmOptions
 	c := &cobra.Command{
-		Use:   "rm SESSION... | --older-than AGE | --keep N",
+		Use:   "rm SESSION... | --older-than AGE | --keep N | --vacuum",
 		Short: "Erase sessions",
 		Long: `Erase sessions: every row and text of them, their summaries and rows in
 the tables of the agent guide. No query finds them any more, and their pages and
@@ -89,7 +89,7 @@ func (o *rmOptions) check(keep, tenant, canAsk bool) error {
 	switch {
 	case byRule && len(o.sessions) > 0:
 		add("%s and --older-than or --keep exclude each other", o.sessions[0])
-	case !byRule && len(o.sessions) == 0:
+	case !byRule && len(o.sessions) == 0 && !o.vacuum:
 		add("nothing to erase: name a SESSION, or give --older-than or --keep")
 	}
 	if o.olderThan != "" {
@@ -109,7 +109,7 @@ func (o *rmOptions) check(keep, tenant, canAsk bool) error {
 	if slices.Contains(o.sessions, "") {
 		add("SESSION is given, but empty")
 	}
-	if !o.yes && !o.dry && !canAsk {
+	if !o.yes && !o.dry && !canAsk && (byRule || len(o.sessions) > 0 || !o.vacuum) {
 		add("nobody can be asked here: give --yes to erase, or --dry-run to see what would go")
 	}
 	if len(wrong) > 0 {
@@ -136,13 +136,17 @@ func (a *app) rm(ctx context.Context, o *rmOptions) error {
 	}
 	defer db.close()
 	var list []doomed
-	if len(o.sessions) > 0 {
+	switch {
+	case len(o.sessions) > 0:
 		list, err = db.named(ctx, o)
-	} else {
+	case o.olderThan != "" || o.keep > 0:
 		list, err = db.chosen(ctx, o)
 	}
 	if err != nil {
 		return err
+	}
+	if len(list) == 0 && o.vacuum && !o.dry {
+		return db.vacuum(ctx)
 	}
 	if len(list) == 0 {
 		a.say("nothing to erase in %s", db.at.name)

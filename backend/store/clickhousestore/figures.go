@@ -79,9 +79,6 @@ func (s *Store) Figures(ctx context.Context, q store.FigureQuery) iter.Seq2[any,
 	if !q.Since.IsZero() {
 		rest += fmt.Sprintf(" AND %s >= toInt64('%d')", f.Start, q.Since.UnixNano())
 	}
-	if !q.Before.IsZero() {
-		rest += fmt.Sprintf(" AND %s < toInt64('%d')", f.Start, q.Before.UnixNano())
-	}
 	for _, c := range f.Conditions(&q) {
 		rest += " AND `" + f.Columns[c.Column].Name + "` = " + literal(c.Text)
 	}

@@ -376,9 +376,6 @@ func filters(q *store.Query) string {
 	if !q.Until.IsZero() {
 		summary(fmt.Sprintf("m.start_ns < toInt64('%d')", store.RankOf(q.Until)))
 	}
-	if !q.Before.IsZero() {
-		summary(fmt.Sprintf("m.last_ns < toInt64('%d')", q.Before.UnixNano()))
-	}
 	switch q.Archived {
 	case store.ArchivedNot:
 		and("m.archived = 0")

@@ -12,7 +12,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -23,10 +22,8 @@ import (
 )
 
 const (
-	// maxRows and maxBytes bound a batch: whatever comes first, but one piece at least. Batches reach over sessions.
+	// maxRows and maxBytes bound a batch: whatever comes first, but one piece at least.
 	maxRows, maxBytes = 5000, 8 << 20
-	// maxSessions bounds how many sessions end in one batch: so that they are projected, and progress is told, now and then.
-	maxSessions = 500
 	// maxPasses bounds how often a source that is written to meanwhile is gone through.
 	maxPasses = 4
 )
@@ -101,20 +98,7 @@ type copier struct {
 	refused map[session.Key]bool
 	total   int
 	done    int
-
-	batch   session.Batch
-	batchNo int // how many there were before
-	again   int // rows of the batch that were written before, for their blocks
-	bytes   int
-	ends    []end // sessions that the batch, or those before it, hold wholly
 	buf     []byte
-}
-
-// end is a session that is to be read, or was read, wholly.
-type end struct {
-	key          session.Key
-	mark         store.Mark // before it was read
-	fresh, wrote bool       // the destination did not have it; something of it was to be written
 }
 
 func (c *copier) run(ctx context.Context) error {
@@ -124,9 +108,7 @@ func (c *copier) run(ctx context.Context) error {
 			return err
 		}
 		if pass == maxPasses {
-			for _, e := range todo {
-				c.res.Moving = append(c.res.Moving, e.key)
-			}
+			c.res.Moving = todo
 			break
 		}
 		if len(todo) == 0 {
@@ -134,13 +116,17 @@ func (c *copier) run(ctx context.Context) error {
 		}
 		c.total += len(todo)
 		c.tell(false)
-		for _, e := range todo {
-			if err := c.session(ctx, e); err != nil {
-				return fmt.Errorf("session %q: %w", e.key.ID, err)
+		for _, k := range todo {
+			err := c.session(ctx, k)
+			if errors.Is(err, store.ErrData) { // what was copied of it stays, and the others are copied
+				c.refuse(k, err)
+				err = nil
 			}
-		}
-		if err := c.flush(ctx); err != nil {
-			return err
+			if err != nil {
+				return fmt.Errorf("session %q: %w", k.ID, err)
+			}
+			c.done++
+			c.tell(false)
 		}
 	}
 	// Those that an interrupted run left without a summary.
@@ -155,13 +141,13 @@ func (c *copier) run(ctx context.Context) error {
 	return nil
 }
 
-// moved returns the sessions that are to be copied and were written to since they were, or never were, with their marks.
-func (c *copier) moved(ctx context.Context) ([]end, error) {
+// moved returns the sessions that are to be copied and were written to since they were, or never were.
+func (c *copier) moved(ctx context.Context) ([]session.Key, error) {
 	keys, err := c.selected(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var out []end
+	var out []session.Key
 	for _, k := range keys {
 		mark, err := c.src.Mark(ctx, k)
 		switch was, seen := c.marks[k]; {
@@ -171,7 +157,7 @@ func (c *copier) moved(ctx context.Context) ([]end, error) {
 		case err != nil:
 			return nil, err
 		case (!seen || was != mark) && !c.refused[k]:
-			out = append(out, end{key: k, mark: mark})
+			out = append(out, k)
 		}
 	}
 	return out, nil
@@ -204,65 +190,90 @@ func (c *copier) selected(ctx context.Context) ([]session.Key, error) {
 	return out, nil
 }
 
-// session reads a session and adds what the destination lacks of it.
-func (c *copier) session(ctx context.Context, e end) error {
-	k := e.key
+// session copies what the destination lacks of a session.
+func (c *copier) session(ctx context.Context, k session.Key) error {
+	mark, err := c.src.Mark(ctx, k)
+	if errors.Is(err, store.ErrNotFound) {
+		c.res.Gone++
+		return nil
+	}
+	if err != nil {
+		return err
+	}
 	have, err := c.index(ctx, k)
 	if err != nil {
 		return err
 	}
-	e.fresh = have == nil
-	names := naming{}
+	w := writer{c: c, names: naming{}}
 	for row, err := range c.src.Rows(ctx, k) {
 		if err != nil {
-			return c.unread(e, err)
+			return cmp.Or(w.flush(ctx), err)
 		}
 		c.buf = row.AppendCanonical(c.buf[:0])
+		w.names.note(row)
 		if have != nil && have.rows[rowKey{row.Trace, row.Span}] == sha256.Sum256(c.buf) {
-			names.note(row, -1)
 			continue
 		}
-		names.note(row, c.batchNo)
-		e.wrote = true
-		c.batch.Rows = append(c.batch.Rows, row)
-		if err := c.grown(ctx, len(c.buf)); err != nil {
+		w.batch.Rows = append(w.batch.Rows, row)
+		if err := w.grown(ctx, len(c.buf)); err != nil {
 			return err
 		}
 	}
 	for b, err := range c.src.Blocks(ctx, k, nil) {
 		if err != nil {
-			return c.unread(e, err)
+			return cmp.Or(w.flush(ctx), err)
 		}
 		if have != nil {
 			if size, ok := have.blocks[b.ID]; ok && (size == 0 || b.Size != 0 && b.Size <= size) {
 				continue
 			}
 		}
-		e.wrote = true
-		if n := names[b.ID.Short()]; n != nil && n.batch != c.batchNo {
-			n.batch = c.batchNo
-			c.batch.Rows = append(c.batch.Rows, n.row)
-			c.again++
+		if row, ok := w.names[b.ID.Short()]; ok {
+			w.batch.Rows = append(w.batch.Rows, *row)
+			w.again++
 		}
-		c.batch.Blocks = append(c.batch.Blocks, b)
-		if err := c.grown(ctx, len(b.Body)); err != nil {
+		w.batch.Blocks = append(w.batch.Blocks, b)
+		if err := w.grown(ctx, len(b.Body)); err != nil {
 			return err
 		}
 	}
-	c.ends = append(c.ends, e)
-	if len(c.ends) >= maxSessions {
-		return c.flush(ctx)
-	}
-	return nil
-}
-
-// unread is told what ended the reading of a session. Where its data did, what was read of it stays, and the others are copied.
-func (c *copier) unread(e end, err error) error {
-	if !errors.Is(err, store.ErrData) {
+	if err := w.flush(ctx); err != nil {
 		return err
 	}
-	c.refuse(e.key, err)
-	c.done++
+	return c.finish(ctx, k, mark, have == nil, w.wrote)
+}
+
+// writer writes one session to the destination.
+type writer struct {
+	c     *copier
+	names naming
+	batch session.Batch
+	again int // rows of the batch that are there for their blocks
+	bytes int
+	wrote bool
+}
+
+// grown writes the batch when it is large enough.
+func (w *writer) grown(ctx context.Context, bytes int) error {
+	if w.bytes += bytes; w.bytes < maxBytes && len(w.batch.Rows)+len(w.batch.Blocks) < maxRows {
+		return nil
+	}
+	return w.flush(ctx)
+}
+
+func (w *writer) flush(ctx context.Context) error {
+	if len(w.batch.Rows)+len(w.batch.Blocks) == 0 {
+		return ctx.Err()
+	}
+	if err := w.c.dst.Put(ctx, w.batch); err != nil {
+		return err
+	}
+	w.wrote = true
+	w.c.res.Rows += int64(len(w.batch.Rows) - w.again)
+	w.c.res.Blocks += int64(len(w.batch.Blocks))
+	w.c.res.Bytes += int64(w.bytes)
+	w.batch, w.bytes, w.again = session.Batch{Rows: w.batch.Rows[:0], Blocks: w.batch.Blocks[:0]}, 0, 0
+	w.c.tell(false)
 	return nil
 }
 
@@ -275,33 +286,22 @@ func (c *copier) refuse(k session.Key, err error) {
 	}
 }
 
-// naming tells which rows of a session name the fixed parts of its requests. Stores keep such a part once for many sessions when it comes
-// in one batch with a row that names it: where that went before, it goes again.
-type naming map[spans.ShortID]*namingRow
-
-type namingRow struct {
-	row   session.Row
-	batch int // that it was in last; -1: none
-}
+// naming has a row that names each of the fixed parts of a session's requests. Stores keep such a part once for many sessions when it comes
+// in one batch with a row that names it: that row goes again with the part.
+type naming map[spans.ShortID]*session.Row
 
 // maxNamed bounds how many parts a naming holds; what exceeds it is copied too, and takes its own room.
 const maxNamed = 256
 
-func (n naming) note(row session.Row, batch int) {
-	var r *namingRow
+func (n naming) note(row session.Row) {
 	for i := range row.Lists {
 		if row.Lists[i].Name != spans.ListParams {
 			continue
 		}
 		for _, text := range row.Lists[i].Items {
-			it, err := spans.ParseItem(text)
-			if err != nil || n[it.Block] != nil || len(n) >= maxNamed {
-				continue
+			if it, err := spans.ParseItem(text); err == nil && n[it.Block] == nil && len(n) < maxNamed {
+				n[it.Block] = &row
 			}
-			if r == nil {
-				r = &namingRow{row, batch}
-			}
-			n[it.Block] = r
 		}
 	}
 }
@@ -341,97 +341,26 @@ func (c *copier) index(ctx context.Context, k session.Key) (*contents, error) {
 	return have, nil
 }
 
-// grown is told of a piece that was added to the batch.
-func (c *copier) grown(ctx context.Context, bytes int) error {
-	c.bytes += bytes
-	if c.bytes < maxBytes && len(c.batch.Rows)+len(c.batch.Blocks) < maxRows {
-		return nil
-	}
-	return c.flush(ctx)
-}
-
-// flush writes the batch, and finishes the sessions that are wholly written then.
-func (c *copier) flush(ctx context.Context) error {
-	if err := c.put(ctx, c.batch); err != nil {
-		return err
-	}
-	c.batch = session.Batch{Rows: c.batch.Rows[:0], Blocks: c.batch.Blocks[:0]}
-	c.bytes, c.again = 0, 0
-	c.batchNo++
-	for _, e := range c.ends {
-		if err := c.finish(ctx, e); err != nil {
-			return fmt.Errorf("session %q: %w", e.key.ID, err)
-		}
-		c.done++
-	}
-	c.ends = c.ends[:0]
-	c.tell(false)
-	return nil
-}
-
-func (c *copier) finish(ctx context.Context, e end) error {
-	if _, err := c.src.Mark(ctx, e.key); errors.Is(err, store.ErrNotFound) {
+// finish projects a session that was copied.
+func (c *copier) finish(ctx context.Context, k session.Key, mark store.Mark, fresh, wrote bool) error {
+	if _, err := c.src.Mark(ctx, k); errors.Is(err, store.ErrNotFound) {
 		c.res.Gone++
-		if e.fresh { // what was erased there must not live on here
-			return store.Delete(ctx, c.dst, e.key)
+		if fresh { // what was erased there must not live on here
+			return store.Delete(ctx, c.dst, k)
 		}
 		return nil
 	} else if err != nil {
 		return err
 	}
-	_, again := c.marks[e.key]
-	c.marks[e.key] = e.mark
-	if !e.wrote || c.refused[e.key] {
+	_, again := c.marks[k]
+	c.marks[k] = mark
+	if !wrote {
 		return nil
 	}
 	if !again {
 		c.res.Copied++
 	}
-	return project.Session(ctx, c.dst, e.key)
-}
-
-// put writes a batch. Where the destination refuses it for what is in it, its sessions are written one by one.
-func (c *copier) put(ctx context.Context, b session.Batch) error {
-	if len(b.Rows)+len(b.Blocks) == 0 {
-		return ctx.Err()
-	}
-	err := c.dst.Put(ctx, b)
-	switch {
-	case err == nil:
-		c.res.Rows += int64(len(b.Rows) - c.again)
-		c.res.Blocks += int64(len(b.Blocks))
-		c.res.Bytes += int64(c.bytes)
-		return nil
-	case !errors.Is(err, store.ErrData):
-		return err
-	}
-	sessions := map[session.Key]session.Batch{}
-	for _, row := range b.Rows {
-		part := sessions[row.Session]
-		part.Rows = append(part.Rows, row)
-		sessions[row.Session] = part
-	}
-	for _, block := range b.Blocks {
-		part := sessions[block.Session]
-		part.Blocks = append(part.Blocks, block)
-		sessions[block.Session] = part
-	}
-	for _, k := range slices.SortedFunc(maps.Keys(sessions), compareKeys) {
-		part := sessions[k]
-		switch err := c.dst.Put(ctx, part); {
-		case errors.Is(err, store.ErrData):
-			c.refuse(k, err)
-		case err != nil:
-			return err
-		default:
-			c.res.Rows += int64(len(part.Rows))
-			c.res.Blocks += int64(len(part.Blocks))
-			for _, b := range part.Blocks {
-				c.res.Bytes += int64(len(b.Body))
-			}
-		}
-	}
-	return nil
+	return project.Session(ctx, c.dst, k)
 }
 
 func (c *copier) tell(verifying bool) {

@@ -13,18 +13,15 @@ import (
 // Figures implements store.Store.
 func (s *Store) Figures(ctx context.Context, q store.FigureQuery) iter.Seq2[any, error] {
 	table := q.From()
-	since, before := int64(math.MinInt64), int64(math.MaxInt64)
+	since := int64(math.MinInt64)
 	if !q.Since.IsZero() {
 		since = q.Since.UnixNano()
-	}
-	if !q.Before.IsZero() {
-		before = q.Before.UnixNano()
 	}
 	columns, id := table.Chosen(&q)
 	conditions := table.Conditions(&q)
 	selects := func(r *store.FigureRecord) bool {
 		for i, c := range table.Columns {
-			if at, _ := r.Fields[i].(*int64); c.Name == table.Start && (*at < since || *at >= before && !q.Before.IsZero()) {
+			if at, _ := r.Fields[i].(*int64); c.Name == table.Start && *at < since {
 				return false
 			}
 		}

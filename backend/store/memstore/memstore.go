@@ -195,8 +195,7 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 				q.Stale && e.mark <= e.projected,
 				!strings.HasPrefix(k.ID, q.Prefix) || !e.holds(q.Trace, q.Span),
 				!q.Matches(&m, e.summary != nil),
-				q.Parent != "" && m.Parent != q.Parent,
-				!q.Before.IsZero() && (e.summary == nil || !m.Last.Before(q.Before)):
+				q.Parent != "" && m.Parent != q.Parent:
 				continue
 			}
 			out = append(out, m)

@@ -344,7 +344,7 @@ func readAll(t *testing.T, s *Store) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for m, err := range s.Sessions(t.Context(), store.Query{Tenant: tenant, Before: time.Unix(1, 0), Oldest: true}) {
+		for m, err := range s.Sessions(t.Context(), store.Query{Tenant: tenant, Prefix: "no such session", Oldest: true}) {
 			t.Fatal(m.ID, err)
 		}
 		for m, err := range s.Sessions(t.Context(), store.Query{Tenant: tenant, Oldest: true}) {

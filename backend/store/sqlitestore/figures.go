@@ -32,9 +32,6 @@ func figuresQuery(q *store.FigureQuery) (query string, args []any) {
 	if !q.Since.IsZero() {
 		and("f."+table.Start+" >= ?", q.Since.UnixNano())
 	}
-	if !q.Before.IsZero() {
-		and("f."+table.Start+" < ?", q.Before.UnixNano())
-	}
 	for _, c := range table.Conditions(q) {
 		and(`f."`+table.Columns[c.Column].Name+`" = ?`, c.Text)
 	}

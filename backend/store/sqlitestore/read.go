@@ -229,9 +229,6 @@ func sessionsQuery(q store.Query) (query string, args []any) {
 		and("s.mark > s.projected")
 	}
 	filter(&q, and)
-	if !q.Before.IsZero() {
-		and("s.last_ns < ?", store.RankOf(q.Before)) // one that was never projected has the greatest of all
-	}
 	// What selects few sessions is looked up by its own index, in place of looking through all of the tenant's in the order of the
 	// list: a plus keeps a column from the index of another.
 	few := ""

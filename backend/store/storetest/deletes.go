@@ -66,6 +66,9 @@ func deleteOthers(t *testing.T, s store.Store) {
 	for i, victim := range keys {
 		remove(t, s, victim)
 		gone(t, s, victim)
+		if got := ids(t, s, store.Query{Tenant: victim.Tenant, Trace: Row(victim, 1).Trace, Prefix: victim.ID, Limit: 1}); got == victim.ID {
+			t.Errorf("session %q is found by its trace after it was deleted", victim)
+		}
 		for _, k := range keys[i+1:] {
 			r, b := list(k)
 			equal(t, "rows of "+k.ID, rows(t, s, k), canonical(r))
