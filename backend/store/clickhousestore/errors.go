@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 
 	"github.com/otelagent/otelagent/backend/store"
 )
@@ -69,14 +68,6 @@ func (e *ServerError) unusable() bool {
 func opening(err error) error {
 	if e := (*ServerError)(nil); errors.As(err, &e) && e.unusable() {
 		return fmt.Errorf("%w: %w", store.ErrUnusable, err)
-	}
-	return err
-}
-
-// bare takes the URL out of errors of net/http: it has the statement in it.
-func bare(err error) error {
-	if e := (*url.Error)(nil); errors.As(err, &e) {
-		return e.Err
 	}
 	return err
 }

@@ -50,7 +50,7 @@ func each[T any](ctx context.Context, s *Store, what, columns, rest string, scan
 			}
 		}
 		if r.err != nil {
-			fail(bare(r.err))
+			fail(r.err)
 		} else if err := s.usable(ctx); err != nil {
 			fail(err)
 		}
