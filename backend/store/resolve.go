@@ -27,7 +27,7 @@ func Resolve(ctx context.Context, st Store, tenant, ref string) (session.Key, er
 		return session.Key{}, fmt.Errorf("store: session %q: give an id, the beginning of one, %q, or a trace or span id: %w", ref, Last, ErrNotFound)
 	}
 	exact := session.Key{Tenant: tenant, ID: ref}
-	switch _, err := st.Mark(ctx, exact); {
+	switch _, err := st.Revision(ctx, exact); {
 	case err == nil:
 		return exact, nil
 	case !errors.Is(err, ErrNotFound):

@@ -22,9 +22,9 @@ func TestResolve(t *testing.T) {
 		if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{row}}); err != nil {
 			t.Fatal(err)
 		}
-		m, err := s.Mark(t.Context(), row.Session)
+		m, err := s.Revision(t.Context(), row.Session)
 		if err == nil && !last.IsZero() {
-			err = s.Project(t.Context(), row.Session, store.Projection{Mark: m, Summary: session.Summary{Last: last}})
+			err = s.SetSummary(t.Context(), row.Session, store.SummaryUpdate{Revision: m, Summary: session.Summary{Last: last}})
 		}
 		if err != nil {
 			t.Fatal(err)

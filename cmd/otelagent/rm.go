@@ -122,7 +122,7 @@ func (o *rmOptions) check(keep, tenant, canAsk bool) error {
 type doomed struct {
 	session.Summary
 	// mark is what it was when a rule chose it: one that was written to since is another one. 0: chosen by name.
-	mark store.Mark
+	mark store.Revision
 }
 
 func (a *app) rm(ctx context.Context, o *rmOptions) error {
@@ -216,7 +216,7 @@ func (db *database) chosen(ctx context.Context, o *rmOptions) ([]doomed, error) 
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, doomed{s, d.Mark})
+		list = append(list, doomed{s, d.Revision})
 	}
 	return list, err
 }
@@ -233,7 +233,7 @@ func (a *app) erase(ctx context.Context, db *database, list []doomed) error {
 	for batch := range slices.Chunk(list, eraseBatch) {
 		var deletions []store.Deletion
 		for _, s := range batch {
-			deletions = append(deletions, store.Deletion{Key: s.Key, Mark: s.mark})
+			deletions = append(deletions, store.Deletion{Key: s.Key, Revision: s.mark})
 		}
 		deleted, err := db.store.Delete(ctx, deletions...)
 		if errors.Is(err, context.Canceled) {

@@ -51,7 +51,7 @@ func TestErase(t *testing.T) {
 	for i := range n {
 		k := session.Key{ID: fmt.Sprintf("s%03d", i)}
 		put(k, 1)
-		mark, err := st.Mark(t.Context(), k)
+		mark, err := st.Revision(t.Context(), k)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestErase(t *testing.T) {
 	if err := a.erase(t.Context(), db, list[250:]); err != nil || !strings.Contains(errs.String(), "7 sessions stayed: written to, or erased, meanwhile") {
 		t.Errorf("%v, %s", err, &errs)
 	}
-	if _, err := st.Mark(t.Context(), list[5].Key); err != nil {
+	if _, err := st.Revision(t.Context(), list[5].Key); err != nil {
 		t.Errorf("what was written to is gone: %v", err)
 	}
 }

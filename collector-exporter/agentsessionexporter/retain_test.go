@@ -110,12 +110,12 @@ func (s *hookStore) Delete(ctx context.Context, list ...store.Deletion) ([]sessi
 	return s.Store.Delete(ctx, list...)
 }
 
-func (s *hookStore) Project(ctx context.Context, k session.Key, p store.Projection) error {
+func (s *hookStore) SetSummary(ctx context.Context, k session.Key, p store.SummaryUpdate) error {
 	s.mu.Lock()
 	err := s.projectErr
 	s.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	return s.Store.Project(ctx, k, p)
+	return s.Store.SetSummary(ctx, k, p)
 }

@@ -522,7 +522,7 @@ func TestReadOnly(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	k := session.Key{ID: "s"}
 	for name, err := range map[string]error{
-		"Put": s.Put(t.Context(), oneRow()), "Project": s.Project(t.Context(), k, store.Projection{}), "Delete": store.Delete(t.Context(), s, k),
+		"Put": s.Put(t.Context(), oneRow()), "SetSummary": s.SetSummary(t.Context(), k, store.SummaryUpdate{}), "Delete": store.Delete(t.Context(), s, k),
 	} {
 		if !errors.Is(err, store.ErrReadOnly) {
 			t.Errorf("%s: %v, want ErrReadOnly", name, err)

@@ -56,11 +56,11 @@ func (s *Store) hide(ctx context.Context, d store.Deletion) (bool, error) {
 	if err := s.writable(ctx); err != nil {
 		return false, err
 	}
-	if d.Mark != 0 {
-		switch now, err := s.Mark(ctx, d.Key); {
+	if d.Revision != 0 {
+		switch now, err := s.Revision(ctx, d.Key); {
 		case errors.Is(err, store.ErrNotFound):
 			return false, nil
-		case err != nil || now != d.Mark:
+		case err != nil || now != d.Revision:
 			return false, err
 		}
 	}
@@ -128,7 +128,7 @@ func (s *Store) note(ctx context.Context, k session.Key) (bool, error) {
 	}
 	// Above every mark that was given out of these Puts, those included that ended since we looked.
 	mark, there := st.mark()
-	mark = max(mark, store.Mark(s.clock())) + store.Mark(sum) + store.Mark(time.Second)
+	mark = max(mark, store.Revision(s.clock())) + store.Revision(sum) + store.Revision(time.Second)
 	wctx, stop := writing(ctx)
 	defer stop()
 	return there, s.writeDeletion(wctx, deletion{key: k, state: state{deleted: deleted, dead: mark}, version: 2 * uint64(mark)}, false)
@@ -162,7 +162,7 @@ func (s *Store) pending(ctx context.Context, age time.Duration) ([]deletion, err
 		"FROM ("+s.deletions(fmt.Sprintf("WHERE done = 0 AND at <= toUInt64(%d)", before))+")",
 		func(r *reader) (d deletion) {
 			d.key.Tenant, d.key.ID, d.version = r.str(), r.str(), r.u64()
-			d.state.dead = store.Mark(r.u64())
+			d.state.dead = store.Revision(r.u64())
 			d.state.deleted = map[uint64]uint64{}
 			writers, ns := r.u64s(), r.u64s()
 			for i := range min(len(writers), len(ns)) {

@@ -111,14 +111,14 @@ func (s *Store) Figures(ctx context.Context, q store.FigureQuery) iter.Seq2[any,
 }
 
 // insertFigures inserts all figures of a projection.
-func (s *Store) insertFigures(ctx context.Context, k session.Key, p *store.Projection) error {
+func (s *Store) insertFigures(ctx context.Context, k session.Key, p *store.SummaryUpdate) error {
 	at := s.clock()
 	for i, f := range store.FigureTables {
 		var b []byte
 		number := uint32(0)
 		for r := range f.Of(&p.Figures) {
 			b = binary.LittleEndian.AppendUint32(appendString(appendString(b, k.Tenant), k.ID), number)
-			b = appendU64(appendU64(b, uint64(p.Mark)), at)
+			b = appendU64(appendU64(b, uint64(p.Revision)), at)
 			for c, field := range r.Fields {
 				b = appendFigure(b, field, f.Columns[c].Key)
 			}
@@ -127,7 +127,7 @@ func (s *Store) insertFigures(ctx context.Context, k session.Key, p *store.Proje
 		if len(b) == 0 {
 			continue
 		}
-		token := fmt.Sprintf("project-%s-%x-%d-%d", f.Name, keyOf(k), p.Mark, at)
+		token := fmt.Sprintf("project-%s-%x-%d-%d", f.Name, keyOf(k), p.Revision, at)
 		if err := s.client.insert(ctx, s.layout.into(derivedTables[1+i]), b, token); err != nil {
 			return err
 		}

@@ -61,7 +61,7 @@ func each[T any](ctx context.Context, s *Store, what, columns, rest string, scan
 type state struct {
 	touched map[uint64]touched // by writer
 	deleted map[uint64]uint64  // n by writer
-	dead    store.Mark         // of the last deletion
+	dead    store.Revision     // of the last deletion
 	pending bool               // that is not done
 }
 
@@ -89,21 +89,21 @@ func (s *Store) state(ctx context.Context, k session.Key) (state, error) {
 			st.touched[l.w] = touched{max(t.n, l.n), max(t.at, l.at)}
 			continue
 		}
-		st.deleted[l.w], st.dead, st.pending = l.n, store.Mark(l.at), l.kind == 1
+		st.deleted[l.w], st.dead, st.pending = l.n, store.Revision(l.at), l.kind == 1
 	}
 	return st, nil
 }
 
 // mark returns the session's mark; false when it is not there. With each Put it grows: n of its writer does, at and dead never become
 // less. It is never used again: what comes after a deletion is above dead, and above any time before.
-func (st state) mark() (store.Mark, bool) {
+func (st state) mark() (store.Revision, bool) {
 	sum, at, alive := uint64(0), uint64(st.dead), false
 	for w, t := range st.touched {
 		if t.n > st.deleted[w] {
 			sum, at, alive = sum+t.n, max(at, t.at), true
 		}
 	}
-	return store.Mark(at + sum), alive
+	return store.Revision(at + sum), alive
 }
 
 // of is the condition that selects a session in the tables that have its id.
@@ -429,8 +429,8 @@ func (s *Store) Tenants(ctx context.Context) iter.Seq2[string, error] {
 	return each(ctx, s, "list tenants", "tenant", "FROM ("+s.present("", "")+") GROUP BY tenant ORDER BY tenant", (*reader).str)
 }
 
-// Mark implements store.Store.
-func (s *Store) Mark(ctx context.Context, k session.Key) (store.Mark, error) {
+// Revision implements store.Store.
+func (s *Store) Revision(ctx context.Context, k session.Key) (store.Revision, error) {
 	st, err := s.state(ctx, k)
 	if err != nil {
 		return 0, fmt.Errorf("clickhousestore: mark: %w", err)
@@ -442,12 +442,12 @@ func (s *Store) Mark(ctx context.Context, k session.Key) (store.Mark, error) {
 	return m, nil
 }
 
-// Project implements store.Store: it inserts figures and then the summary, and the greatest mark wins.
-func (s *Store) Project(ctx context.Context, k session.Key, p store.Projection) error {
+// SetSummary implements store.Store: it inserts figures and then the summary, and the greatest mark wins.
+func (s *Store) SetSummary(ctx context.Context, k session.Key, p store.SummaryUpdate) error {
 	return s.failed(ctx, "project", s.project(ctx, k, p))
 }
 
-func (s *Store) project(ctx context.Context, k session.Key, p store.Projection) error {
+func (s *Store) project(ctx context.Context, k session.Key, p store.SummaryUpdate) error {
 	if err := s.writable(ctx); err != nil {
 		return err
 	}
@@ -458,16 +458,16 @@ func (s *Store) project(ctx context.Context, k session.Key, p store.Projection) 
 	switch mark, ok := st.mark(); {
 	case !ok:
 		return store.ErrNotFound
-	case p.Mark > mark:
-		return fmt.Errorf("mark %d was never given out: %w", p.Mark, store.ErrData)
-	case p.Mark <= st.dead: // of the session that was deleted, or none
+	case p.Revision > mark:
+		return fmt.Errorf("mark %d was never given out: %w", p.Revision, store.ErrData)
+	case p.Revision <= st.dead: // of the session that was deleted, or none
 		return nil
 	}
 	return s.projectIn(ctx, st, k, &p)
 }
 
 // projectIn projects a session that was there in the state st.
-func (s *Store) projectIn(ctx context.Context, st state, k session.Key, p *store.Projection) error {
+func (s *Store) projectIn(ctx context.Context, st state, k session.Key, p *store.SummaryUpdate) error {
 	wctx, stop := writing(ctx)
 	defer stop()
 	if goesOn(p.Summary.Status) || p.Summary.HeartbeatNS > 0 {
@@ -483,7 +483,7 @@ func (s *Store) projectIn(ctx context.Context, st state, k session.Key, p *store
 	}
 	// A deletion that was done meanwhile looked for what we had not written yet.
 	st, err := s.state(wctx, k)
-	if err != nil || st.dead < p.Mark {
+	if err != nil || st.dead < p.Revision {
 		return err
 	}
 	where := map[*table]string{&rowTable: of(k) + " AND " + st.gone()}
@@ -525,10 +525,10 @@ func (s *Store) keepLive(ctx context.Context, st state, k session.Key) error {
 }
 
 // summarize inserts the summary, after which the session is not stale.
-func (s *Store) summarize(ctx context.Context, k session.Key, p *store.Projection) error {
+func (s *Store) summarize(ctx context.Context, k session.Key, p *store.SummaryUpdate) error {
 	key := keyOf(k)
 	b := append(appendString(appendString(nil, k.Tenant), k.ID), key[:]...)
-	b = appendU64(appendU64(b, uint64(p.Mark)), s.clock())
+	b = appendU64(appendU64(b, uint64(p.Revision)), s.clock())
 	for _, f := range store.SummaryFields(&p.Summary) {
 		switch f := f.(type) {
 		case *string:
@@ -545,7 +545,7 @@ func (s *Store) summarize(ctx context.Context, k session.Key, p *store.Projectio
 			b = appendI64(b, nanos(*f))
 		}
 	}
-	return s.client.insert(ctx, s.layout.into(&summaryTable), b, fmt.Sprintf("project-%x-%d-%d", key, p.Mark, s.clock()))
+	return s.client.insert(ctx, s.layout.into(&summaryTable), b, fmt.Sprintf("project-%x-%d-%d", key, p.Revision, s.clock()))
 }
 
 // Size implements store.Store: of a cluster one replica of each shard counts. What merges and deletions left, and the server has not yet

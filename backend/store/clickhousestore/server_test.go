@@ -61,11 +61,11 @@ func TestSkewedClocks(t *testing.T) {
 	for _, off := range []time.Duration{0, 3 * time.Hour, -5 * time.Hour} {
 		stores = append(stores, openAt(t, dsn, &off))
 	}
-	last := store.Mark(0)
+	last := store.Revision(0)
 	for n := range 12 {
 		s := stores[n%3]
 		put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, n)}})
-		m, err := stores[(n+1)%3].Mark(t.Context(), k)
+		m, err := stores[(n+1)%3].Revision(t.Context(), k)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +73,7 @@ func TestSkewedClocks(t *testing.T) {
 			t.Fatalf("mark %d after %d", m, last)
 		}
 		if n > 0 {
-			if err := s.Project(t.Context(), k, store.Projection{Mark: last}); err != nil {
+			if err := s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: last}); err != nil {
 				t.Fatal(err)
 			}
 			if d := all(t, s.Sessions(t.Context(), store.Query{AllTenants: true, Stale: true})); len(d) != 1 {
@@ -86,7 +86,7 @@ func TestSkewedClocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, stores[2], session.Batch{Rows: []session.Row{storetest.Row(k, 1)}}) // five hours before the deletion, it says
-	if m, err := stores[0].Mark(t.Context(), k); err != nil || m <= last {
+	if m, err := stores[0].Revision(t.Context(), k); err != nil || m <= last {
 		t.Errorf("mark %d of a session made anew, was %d before: %v", m, last, err)
 	}
 	if n := len(all(t, stores[1].Rows(t.Context(), k))); n != 1 {
@@ -104,11 +104,11 @@ func TestErased(t *testing.T) {
 	live := storetest.Row(k, 2)
 	live.Known = spans.KnownLive
 	put(t, s, session.Batch{Rows: []session.Row{row, live}, Blocks: []session.Block{storetest.Block(k, body), storetest.Block(k, "own")}})
-	m, err := s.Mark(t.Context(), k)
+	m, err := s.Revision(t.Context(), k)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Project(t.Context(), k, store.Projection{Mark: m, Summary: storetest.Summary(k), Figures: storetest.FiguresFor(k, 3)}); err != nil {
+	if err := s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: m, Summary: storetest.Summary(k), Figures: storetest.FiguresFor(k, 3)}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"rows", "live_rows", "blocks", "refs", "shared", "touches", "summaries", "turns_raw", "tool_calls_raw", "compactions_raw", "permission_evaluations_raw"} {
@@ -143,13 +143,13 @@ func TestKeepLive(t *testing.T) {
 	}
 	project := func(status spans.SessionStatus) {
 		t.Helper()
-		m, err := s.Mark(t.Context(), k)
+		m, err := s.Revision(t.Context(), k)
 		if err != nil {
 			t.Fatal(err)
 		}
 		sum := storetest.Summary(k)
 		sum.Status, sum.HeartbeatNS = status, 0
-		if err := s.Project(t.Context(), k, store.Projection{Mark: m, Summary: sum}); err != nil {
+		if err := s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: m, Summary: sum}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -388,10 +388,10 @@ func TestProjectTogether(t *testing.T) {
 	dsn := fresh(t)
 	a, b := openAt(t, dsn, new(time.Duration)), openAt(t, dsn, new(time.Duration))
 	k := session.Key{ID: "s"}
-	mark := func(n int) store.Mark {
+	mark := func(n int) store.Revision {
 		t.Helper()
 		put(t, a, session.Batch{Rows: []session.Row{storetest.Row(k, n)}})
-		m, err := a.Mark(t.Context(), k)
+		m, err := a.Revision(t.Context(), k)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -410,14 +410,14 @@ func TestProjectTogether(t *testing.T) {
 			newer.Turns[2].Failed = true
 		case 2: // what there is
 			newer.Turns[1].Model = "other"
-			if err := a.Project(t.Context(), k, store.Projection{Mark: mark(3 * i), Figures: newer}); err != nil {
+			if err := a.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: mark(3 * i), Figures: newer}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		first, second := mark(3*i+1), mark(3*i+2)
 		errs := make(chan error)
-		go func() { errs <- a.Project(t.Context(), k, store.Projection{Mark: first, Figures: older}) }()
-		go func() { errs <- b.Project(t.Context(), k, store.Projection{Mark: second, Figures: newer}) }()
+		go func() { errs <- a.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: first, Figures: older}) }()
+		go func() { errs <- b.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: second, Figures: newer}) }()
 		if err := errors.Join(<-errs, <-errs); err != nil {
 			t.Fatal(err)
 		}
@@ -438,11 +438,11 @@ func TestProjectDeleted(t *testing.T) {
 	s := openAt(t, fresh(t), new(time.Duration))
 	k := session.Key{ID: "s"}
 	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 1)}})
-	m, err := s.Mark(t.Context(), k)
+	m, err := s.Revision(t.Context(), k)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := store.Projection{Mark: m, Summary: storetest.Summary(k), Figures: storetest.FiguresFor(k, 3)}
+	p := store.SummaryUpdate{Revision: m, Summary: storetest.Summary(k), Figures: storetest.FiguresFor(k, 3)}
 	st, err := s.state(t.Context(), k)
 	if err != nil {
 		t.Fatal(err)
@@ -469,9 +469,9 @@ func TestDocs(t *testing.T) {
 	s := openAt(t, dsn, new(time.Duration))
 	k := session.Key{ID: "s"}
 	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 1)}})
-	m, err := s.Mark(t.Context(), k)
+	m, err := s.Revision(t.Context(), k)
 	if err == nil {
-		err = s.Project(t.Context(), k, store.Projection{Mark: m, Figures: storetest.FiguresFor(k, 3)})
+		err = s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: m, Figures: storetest.FiguresFor(k, 3)})
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -82,7 +82,7 @@ type Difference struct {
 // rows, without bodies. Both stores may be read and written meanwhile: what comes to the source while Run is at work is
 // copied too, in a few passes. An error ends it (that of ctx too); running it again goes on.
 func Run(ctx context.Context, src, dst store.Store, o Options) (Result, error) {
-	c := &copier{src: src, dst: dst, o: o, marks: map[session.Key]store.Mark{}, refused: map[session.Key]bool{}}
+	c := &copier{src: src, dst: dst, o: o, marks: map[session.Key]store.Revision{}, refused: map[session.Key]bool{}}
 	if err := c.run(ctx); err != nil {
 		return c.res, fmt.Errorf("copy: %w", err)
 	}
@@ -94,7 +94,7 @@ type copier struct {
 	o        Options
 	res      Result
 
-	marks   map[session.Key]store.Mark // of the source, when what was copied of a session was read
+	marks   map[session.Key]store.Revision // of the source, when what was copied of a session was read
 	refused map[session.Key]bool
 	total   int
 	done    int
@@ -149,7 +149,7 @@ func (c *copier) moved(ctx context.Context) ([]session.Key, error) {
 	}
 	var out []session.Key
 	for _, k := range keys {
-		mark, err := c.src.Mark(ctx, k)
+		mark, err := c.src.Revision(ctx, k)
 		switch was, seen := c.marks[k]; {
 		case errors.Is(err, store.ErrNotFound):
 		case errors.Is(err, store.ErrData):
@@ -192,7 +192,7 @@ func (c *copier) selected(ctx context.Context) ([]session.Key, error) {
 
 // session copies what the destination lacks of a session.
 func (c *copier) session(ctx context.Context, k session.Key) error {
-	mark, err := c.src.Mark(ctx, k)
+	mark, err := c.src.Revision(ctx, k)
 	if errors.Is(err, store.ErrNotFound) {
 		c.res.Gone++
 		return nil
@@ -319,7 +319,7 @@ type contents struct {
 
 // index returns what the destination has of a session; nil when it does not have it.
 func (c *copier) index(ctx context.Context, k session.Key) (*contents, error) {
-	if _, err := c.dst.Mark(ctx, k); errors.Is(err, store.ErrNotFound) {
+	if _, err := c.dst.Revision(ctx, k); errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	} else if err != nil {
 		return nil, err
@@ -342,8 +342,8 @@ func (c *copier) index(ctx context.Context, k session.Key) (*contents, error) {
 }
 
 // finish projects a session that was copied.
-func (c *copier) finish(ctx context.Context, k session.Key, mark store.Mark, fresh, wrote bool) error {
-	if _, err := c.src.Mark(ctx, k); errors.Is(err, store.ErrNotFound) {
+func (c *copier) finish(ctx context.Context, k session.Key, mark store.Revision, fresh, wrote bool) error {
+	if _, err := c.src.Revision(ctx, k); errors.Is(err, store.ErrNotFound) {
 		c.res.Gone++
 		if fresh { // what was erased there must not live on here
 			return store.Delete(ctx, c.dst, k)

@@ -162,11 +162,11 @@ func (w *watched) Put(ctx context.Context, b session.Batch) error {
 	return w.Store.Put(ctx, b)
 }
 
-func (w *watched) Mark(ctx context.Context, k session.Key) (store.Mark, error) {
+func (w *watched) Revision(ctx context.Context, k session.Key) (store.Revision, error) {
 	if k == w.unmarked && k.ID != "" {
 		return 0, fmt.Errorf("mark: %w", store.ErrData)
 	}
-	return w.Store.Mark(ctx, k)
+	return w.Store.Revision(ctx, k)
 }
 
 func (w *watched) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) iter.Seq2[session.Block, error] {
@@ -257,7 +257,7 @@ func TestSinceOfDirtySessions(t *testing.T) {
 	if _, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{Since: time.Unix(0, late.Start)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dst.Mark(t.Context(), small); err != nil {
+	if _, err := dst.Revision(t.Context(), small); err != nil {
 		t.Error(err)
 	}
 }
@@ -438,7 +438,7 @@ func TestChangedSource(t *testing.T) {
 	if _, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dst.Mark(t.Context(), fresh); err != nil {
+	if _, err := dst.Revision(t.Context(), fresh); err != nil {
 		t.Error(err)
 	}
 }
@@ -522,7 +522,7 @@ func TestErasedMeanwhile(t *testing.T) {
 	if err != nil || res.Gone != 1 || res.Sessions != 3 || res.Copied != 3 {
 		t.Errorf("%+v, %v", res, err)
 	}
-	if _, err := dst.Mark(t.Context(), other); !errors.Is(err, store.ErrNotFound) {
+	if _, err := dst.Revision(t.Context(), other); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("it is there: %v", err)
 	}
 }

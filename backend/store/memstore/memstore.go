@@ -22,7 +22,7 @@ import (
 type Store struct {
 	mu       sync.Mutex
 	closed   bool
-	mark     store.Mark
+	mark     store.Revision
 	sessions map[session.Key]*entry
 	counts   store.Counts
 }
@@ -35,7 +35,7 @@ type rowKey struct {
 type entry struct {
 	rows            map[rowKey]session.Row
 	blocks          map[spans.BlockID]session.Block
-	mark, projected store.Mark
+	mark, projected store.Revision
 	summary         *session.Summary // nil: never projected
 	figures         session.Figures
 	size            int64 // of rows in canonical bytes, and of bodies
@@ -244,8 +244,8 @@ func (s *Store) Tenants(ctx context.Context) iter.Seq2[string, error] {
 	})
 }
 
-// Mark implements store.Store.
-func (s *Store) Mark(ctx context.Context, k session.Key) (m store.Mark, err error) {
+// Revision implements store.Store.
+func (s *Store) Revision(ctx context.Context, k session.Key) (m store.Revision, err error) {
 	err = s.locked(ctx, "mark", func() error {
 		e := s.sessions[k]
 		if e == nil {
@@ -257,22 +257,22 @@ func (s *Store) Mark(ctx context.Context, k session.Key) (m store.Mark, err erro
 	return m, err
 }
 
-// Project implements store.Store.
-func (s *Store) Project(ctx context.Context, k session.Key, p store.Projection) error {
+// SetSummary implements store.Store.
+func (s *Store) SetSummary(ctx context.Context, k session.Key, p store.SummaryUpdate) error {
 	return s.locked(ctx, "project", func() error {
 		e := s.sessions[k]
 		switch {
 		case e == nil:
 			return store.ErrNotFound
-		case p.Mark > s.mark:
-			return fmt.Errorf("mark %d was never given out: %w", p.Mark, store.ErrData)
-		case p.Mark < e.projected:
+		case p.Revision > s.mark:
+			return fmt.Errorf("mark %d was never given out: %w", p.Revision, store.ErrData)
+		case p.Revision < e.projected:
 			return nil
 		}
 		sum := p.Summary
 		sum.Key = k
 		sum.Start, sum.Last = utc(sum.Start), utc(sum.Last)
-		e.summary, e.projected = &sum, p.Mark
+		e.summary, e.projected = &sum, p.Revision
 		e.figures = clone(p.Figures)
 		return nil
 	})
@@ -289,7 +289,7 @@ func utc(t time.Time) time.Time {
 func (s *Store) Delete(ctx context.Context, list ...store.Deletion) (gone []session.Key, err error) {
 	err = s.locked(ctx, "delete", func() error {
 		for _, d := range list {
-			if e := s.sessions[d.Key]; e != nil && (d.Mark == 0 || d.Mark == e.mark) {
+			if e := s.sessions[d.Key]; e != nil && (d.Revision == 0 || d.Revision == e.mark) {
 				delete(s.sessions, d.Key)
 				gone = append(gone, d.Key)
 			}

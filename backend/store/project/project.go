@@ -25,7 +25,7 @@ func Session(ctx context.Context, st store.Store, k session.Key) error {
 }
 
 func projectSession(ctx context.Context, st store.Store, k session.Key) error {
-	mark, err := st.Mark(ctx, k)
+	mark, err := st.Revision(ctx, k)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func projectSession(ctx context.Context, st store.Store, k session.Key) error {
 			return err
 		}
 	}
-	if err := st.Project(ctx, k, store.Projection{Mark: mark, Summary: summary, Figures: session.FiguresOf(tree)}); err != nil {
+	if err := st.SetSummary(ctx, k, store.SummaryUpdate{Revision: mark, Summary: summary, Figures: session.FiguresOf(tree)}); err != nil {
 		return err
 	}
 	if m, ok := st.(store.Maintainer); ok {
@@ -72,11 +72,11 @@ type chatTables interface {
 	ChatTables() bool
 	// ProjectChat replaces those of a session, in one transaction, unless the present ones are of a later mark. It may read rows
 	// several times.
-	ProjectChat(ctx context.Context, k session.Key, mark store.Mark, rows iter.Seq2[export.Row, error]) error
+	ProjectChat(ctx context.Context, k session.Key, mark store.Revision, rows iter.Seq2[export.Row, error]) error
 }
 
 // projectChat writes what an export of the session would write, with what is there. Content is read a stretch at a time.
-func projectChat(ctx context.Context, c chatTables, k session.Key, mark store.Mark, tree *session.Session, bodies *store.Bodies) error {
+func projectChat(ctx context.Context, c chatTables, k session.Key, mark store.Revision, tree *session.Session, bodies *store.Bodies) error {
 	g, err := export.NewGuide(ctx, tree, bodies, export.Options{Partial: true})
 	switch {
 	case errors.Is(err, export.ErrEmpty):

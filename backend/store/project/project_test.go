@@ -42,12 +42,12 @@ type recorder struct {
 	fail        atomic.Pointer[error]
 }
 
-func (r *recorder) Project(ctx context.Context, k session.Key, p store.Projection) error {
+func (r *recorder) SetSummary(ctx context.Context, k session.Key, p store.SummaryUpdate) error {
 	if err := r.fail.Load(); err != nil {
 		return *err
 	}
 	r.projections.Add(1)
-	return r.Store.Project(ctx, k, p)
+	return r.Store.SetSummary(ctx, k, p)
 }
 
 func put(t *testing.T, st store.Store, rows ...session.Row) session.Batch {

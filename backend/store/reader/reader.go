@@ -63,7 +63,7 @@ func (r *Reader) Locate(ctx context.Context, text string) (session.Key, Address,
 	id, rest := text, []string{"", ""}
 	for range 3 {
 		key := session.Key{Tenant: r.Tenant, ID: id}
-		switch _, err := r.Store.Mark(ctx, key); {
+		switch _, err := r.Store.Revision(ctx, key); {
 		case err == nil:
 			return key, Address{id, rest[0], rest[1]}, r.refresh(ctx)
 		case !errors.Is(err, store.ErrNotFound):

@@ -105,7 +105,7 @@ type applier struct {
 	now      time.Time
 	readOnly bool
 	gone     map[session.Key]bool // counts as deleted
-	marks    map[session.Key]store.Mark
+	marks    map[session.Key]store.Revision
 	result   Result
 	errs     []error
 	failed   int // sessions
@@ -168,7 +168,7 @@ func (a *applier) load(ctx context.Context) (items []*item, err error) {
 // choose returns the groups that a rule names, and takes the marks of their members. It judges until the summaries of all of them are known
 // to be as new as their marks.
 func (a *applier) choose(ctx context.Context, judge func([]*item) []*group) (groups []*group, err error) {
-	a.marks = map[session.Key]store.Mark{}
+	a.marks = map[session.Key]store.Revision{}
 	for range maxRounds {
 		items, err := a.load(ctx)
 		if err != nil {
@@ -181,7 +181,7 @@ func (a *applier) choose(ctx context.Context, judge func([]*item) []*group) (gro
 				if _, ok := a.marks[x.key]; ok {
 					continue
 				}
-				mark, err := a.st.Mark(ctx, x.key)
+				mark, err := a.st.Revision(ctx, x.key)
 				if err != nil && !errors.Is(err, store.ErrNotFound) {
 					return nil, err
 				}
@@ -349,7 +349,7 @@ func (a *applier) byBytes(ctx context.Context) error {
 func (a *applier) deletions(g *group) (list []store.Deletion) {
 	for _, x := range g.items {
 		if mark := a.marks[x.key]; mark != 0 { // else it went meanwhile
-			list = append(list, store.Deletion{Key: x.key, Mark: mark})
+			list = append(list, store.Deletion{Key: x.key, Revision: mark})
 		}
 	}
 	return list
@@ -361,7 +361,7 @@ func (a *applier) delete(ctx context.Context, groups []*group, count *int) error
 	for i, g := range groups {
 		some := a.deletions(g)
 		for _, d := range some {
-			if now, err := a.st.Mark(ctx, d.Key); err != nil || now != d.Mark {
+			if now, err := a.st.Revision(ctx, d.Key); err != nil || now != d.Revision {
 				some = nil
 				break
 			}

@@ -343,11 +343,11 @@ type hooked struct {
 	erase        func() error
 }
 
-func (h *hooked) Mark(ctx context.Context, k session.Key) (store.Mark, error) {
+func (h *hooked) Revision(ctx context.Context, k session.Key) (store.Revision, error) {
 	if h.beforeMark != nil {
 		h.beforeMark(k)
 	}
-	return h.Store.Mark(ctx, k)
+	return h.Store.Revision(ctx, k)
 }
 
 func (h *hooked) Delete(ctx context.Context, list ...store.Deletion) (gone []session.Key, err error) {
@@ -368,7 +368,7 @@ func (h *hooked) Delete(ctx context.Context, list ...store.Deletion) (gone []ses
 	return gone, nil
 }
 
-// TestPutMeanwhile puts new rows to an old session at each moment at which Apply looks at it, by its nth Mark: it stays, with its family.
+// TestPutMeanwhile puts new rows to an old session at each moment at which Apply looks at it, by its nth Revision: it stays, with its family.
 func TestPutMeanwhile(t *testing.T) {
 	for _, families := range []bool{false, true} {
 		for nth := 1; ; nth++ {

@@ -40,7 +40,7 @@ var chatColumns = map[export.RowType]struct{ table, columns string }{
 // that are there already cost no write. The last one deletes what rows did not name. Two programs may do so at once: the one with the later
 // mark goes on, the other stops. Sessions of a tenant are left out: the tables have no column for it. Fails with store.ErrNotFound when the
 // session is not there, and with what rows fail with; the next ProjectChat then finishes.
-func (s *Store) ProjectChat(ctx context.Context, k session.Key, mark store.Mark, rows iter.Seq2[export.Row, error]) error {
+func (s *Store) ProjectChat(ctx context.Context, k session.Key, mark store.Revision, rows iter.Seq2[export.Row, error]) error {
 	if k.Tenant != "" {
 		return nil
 	}

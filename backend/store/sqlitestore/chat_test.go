@@ -83,9 +83,9 @@ func putSessions(t *testing.T, s *Store, ids ...string) {
 	}
 }
 
-func markOf(t *testing.T, s *Store, k session.Key) store.Mark {
+func markOf(t *testing.T, s *Store, k session.Key) store.Revision {
 	t.Helper()
-	m, err := s.Mark(t.Context(), k)
+	m, err := s.Revision(t.Context(), k)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestChatTablesOfTwoProcesses(t *testing.T) {
 	old := markOf(t, s, k)
 	putSessions(t, s, "a")
 	for _, tt := range []struct {
-		ours, theirs store.Mark
+		ours, theirs store.Revision
 		want         string
 	}{{markOf(t, s, k), old, "ours"}, {markOf(t, s, k), markOf(t, s, k), "ours"}, {old, markOf(t, s, k), "theirs"}} {
 		err := s.ProjectChat(t.Context(), k, tt.ours, func(yield func(export.Row, error) bool) {

@@ -50,7 +50,7 @@ func (s *Store) hide(ctx context.Context, d store.Deletion) (hidden bool, err er
 	err = s.write(ctx, "delete", func(ctx context.Context) error {
 		var id int64
 		err := s.conn.QueryRowContext(ctx, `DELETE FROM sessions WHERE tenant = ?1 AND id = ?2 AND (?3 = 0 OR mark = ?3) RETURNING session`,
-			d.Key.Tenant, d.Key.ID, int64(d.Mark)).Scan(&id)
+			d.Key.Tenant, d.Key.ID, int64(d.Revision)).Scan(&id)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}

@@ -200,13 +200,13 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 	if !with {
 		return n
 	}
-	mark, err := s.Mark(t.Context(), gone)
+	mark, err := s.Revision(t.Context(), gone)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := storetest.Summary(gone)
 	m.Parent, m.Agent, m.Model = secret("parent", 40), secret("agent", 40), secret("model", 40)
-	if err := s.Project(t.Context(), gone, store.Projection{Mark: mark, Summary: m, Figures: last}); err != nil {
+	if err := s.SetSummary(t.Context(), gone, store.SummaryUpdate{Revision: mark, Summary: m, Figures: last}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.ProjectChat(t.Context(), gone, mark, chatRows(gone.ID, secret("chat text", 30_000), secret("chat text", 300))); err != nil {
@@ -244,9 +244,9 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 
 func projectFigures(t *testing.T, s *Store, k session.Key, f session.Figures) {
 	t.Helper()
-	mark, err := s.Mark(t.Context(), k)
+	mark, err := s.Revision(t.Context(), k)
 	if err == nil {
-		err = s.Project(t.Context(), k, store.Projection{Mark: mark, Figures: f})
+		err = s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: mark, Figures: f})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -508,7 +508,7 @@ func TestDeleteAndPutAnew(t *testing.T) {
 	if err := s.Put(t.Context(), want); err != nil {
 		t.Fatal(err)
 	}
-	m, err := s.Mark(t.Context(), k)
+	m, err := s.Revision(t.Context(), k)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -565,12 +565,12 @@ func TestDeleteSeveral(t *testing.T) {
 	if rows, blocks := count(t, s, key("stays")); tableCount(t, s, "sessions") != 1 || rows != 1 || blocks != 1 {
 		t.Errorf("another session has %d rows and %d blocks", rows, blocks)
 	}
-	m, err := s.Mark(t.Context(), key("stays"))
+	m, err := s.Revision(t.Context(), key("stays"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	put(t, s, key("stays"), 2)
-	if gone, err := s.Delete(t.Context(), store.Deletion{Key: key("stays"), Mark: m}); len(gone) > 0 || err != nil {
+	if gone, err := s.Delete(t.Context(), store.Deletion{Key: key("stays"), Revision: m}); len(gone) > 0 || err != nil {
 		t.Errorf("a session that was put to meanwhile: deleted %v, %v", gone, err)
 	}
 }

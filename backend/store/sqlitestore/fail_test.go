@@ -211,8 +211,8 @@ func TestDamagedFile(t *testing.T) {
 							t.Errorf("Delete: %v", err)
 						}
 					}
-					if m, err := s.Mark(t.Context(), k); err == nil {
-						err := s.Project(t.Context(), k, store.Projection{Mark: m})
+					if m, err := s.Revision(t.Context(), k); err == nil {
+						err := s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: m})
 						if err != nil && !errors.Is(err, store.ErrData) && !errors.Is(err, store.ErrNotFound) {
 							t.Errorf("Project: %v, but trying again gives the same", err)
 						}
@@ -309,7 +309,7 @@ func TestReadersDoNotWrite(t *testing.T) {
 	readAll(t, r)
 	for name, err := range map[string]error{
 		"Put":         r.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), 2)}}),
-		"Project":     r.Project(t.Context(), key("a"), store.Projection{}),
+		"SetSummary":  r.SetSummary(t.Context(), key("a"), store.SummaryUpdate{}),
 		"ProjectChat": r.ProjectChat(t.Context(), key("a"), 1, chatRows("a", "x")),
 		"Delete":      store.Delete(t.Context(), r, key("a")),
 		"Maintain":    r.Maintain(t.Context(), key("a")),
@@ -357,7 +357,7 @@ func readAll(t *testing.T, s *Store) {
 			for _, err := range s.Blocks(t.Context(), m.Key, []spans.BlockID{{1}}) {
 				t.Error("a block that is not there", err)
 			}
-			if _, err := s.Mark(t.Context(), m.Key); err != nil {
+			if _, err := s.Revision(t.Context(), m.Key); err != nil {
 				t.Fatal(err)
 			}
 			if n, err := s.Size(t.Context(), m.Key); err != nil || n == 0 {

@@ -52,9 +52,9 @@ func BenchmarkProject(b *testing.B) {
 		return s
 	}
 	project := func(b *testing.B, s *Store, f session.Figures) {
-		m, err := s.Mark(context.Background(), k)
+		m, err := s.Revision(context.Background(), k)
 		if err == nil {
-			err = s.Project(context.Background(), k, store.Projection{Mark: m, Figures: f})
+			err = s.SetSummary(context.Background(), k, store.SummaryUpdate{Revision: m, Figures: f})
 		}
 		if err != nil {
 			b.Fatal(err)

@@ -32,14 +32,14 @@ func TestProjectTogether(t *testing.T) {
 	k := key("a")
 	for round, n := range []int{3, 400, 1, 700, 2, 5, 4, 600} {
 		figures := [2]session.Figures{longFigures(n + 7), longFigures(n)}
-		var marks [2]store.Mark
+		var marks [2]store.Revision
 		for i := range figures {
 			for j := range figures[i].Turns {
 				figures[i].Turns[j].Session = k.ID
 				figures[i].Turns[j].Attempts = session.Some(int64(round + i))
 			}
 			put(t, stores[i], k, 2*round+i)
-			m, err := stores[i].Mark(t.Context(), k)
+			m, err := stores[i].Revision(t.Context(), k)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,7 +48,7 @@ func TestProjectTogether(t *testing.T) {
 		var wg sync.WaitGroup
 		for i, s := range stores {
 			wg.Go(func() {
-				if err := s.Project(t.Context(), k, store.Projection{Mark: marks[i], Figures: figures[i]}); err != nil {
+				if err := s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: marks[i], Figures: figures[i]}); err != nil {
 					t.Error(err)
 				}
 			})

@@ -421,10 +421,10 @@ func (s *Store) Tenants(ctx context.Context) iter.Seq2[string, error] {
 	})
 }
 
-// Mark implements store.Store.
-func (s *Store) Mark(ctx context.Context, k session.Key) (store.Mark, error) {
+// Revision implements store.Store.
+func (s *Store) Revision(ctx context.Context, k session.Key) (store.Revision, error) {
 	for mark, err := range each(ctx, s, "mark", `SELECT mark FROM sessions WHERE tenant = ? AND id = ?`, []any{k.Tenant, k.ID},
-		func(rows *sql.Rows) (m store.Mark, err error) {
+		func(rows *sql.Rows) (m store.Revision, err error) {
 			err = rows.Scan(&m)
 			return m, err
 		}) {

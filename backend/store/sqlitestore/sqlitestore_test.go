@@ -238,9 +238,9 @@ func TestReadOnly(t *testing.T) {
 	put(t, w, key("a"), 1)
 	r := newReader(t, path)
 	for name, err := range map[string]error{
-		"Put":     r.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), 2)}}),
-		"Project": r.Project(t.Context(), key("a"), store.Projection{}),
-		"Delete":  store.Delete(t.Context(), r, key("a")),
+		"Put":        r.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), 2)}}),
+		"SetSummary": r.SetSummary(t.Context(), key("a"), store.SummaryUpdate{}),
+		"Delete":     store.Delete(t.Context(), r, key("a")),
 	} {
 		if !errors.Is(err, store.ErrReadOnly) {
 			t.Errorf("%s: %v", name, err)
@@ -528,11 +528,11 @@ func fill(t *testing.T, s *Store) {
 			t.Fatal(err)
 		}
 	}
-	m, err := s.Mark(t.Context(), a)
+	m, err := s.Revision(t.Context(), a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Project(t.Context(), a, store.Projection{Mark: m, Summary: goldenSummary(), Figures: storetest.FiguresFor(a, 2)}); err != nil {
+	if err := s.SetSummary(t.Context(), a, store.SummaryUpdate{Revision: m, Summary: goldenSummary(), Figures: storetest.FiguresFor(a, 2)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.ProjectChat(t.Context(), b, m, chatRows("b", "hi")); err != nil {

@@ -284,8 +284,8 @@ func (w *putter) block(i int, b *session.Block) error {
 	return nil
 }
 
-// Project implements store.Store. It also removes live rows that are superseded.
-func (s *Store) Project(ctx context.Context, k session.Key, p store.Projection) error {
+// SetSummary implements store.Store. It also removes live rows that are superseded.
+func (s *Store) SetSummary(ctx context.Context, k session.Key, p store.SummaryUpdate) error {
 	return s.write(ctx, "project", func(ctx context.Context) error {
 		var id, projected, newest int64
 		err := s.conn.QueryRowContext(ctx, `SELECT session, projected, (SELECT last FROM marks) FROM sessions WHERE tenant = ? AND id = ?`, k.Tenant, k.ID).
@@ -295,16 +295,16 @@ func (s *Store) Project(ctx context.Context, k session.Key, p store.Projection) 
 			return store.ErrNotFound
 		case err != nil:
 			return err
-		case int64(p.Mark) > newest:
-			return fmt.Errorf("mark %d was never given out: %w", p.Mark, store.ErrData)
-		case int64(p.Mark) < projected:
+		case int64(p.Revision) > newest:
+			return fmt.Errorf("mark %d was never given out: %w", p.Revision, store.ErrData)
+		case int64(p.Revision) < projected:
 			return nil // a later state is projected
 		}
 		if err := replaceFigures(ctx, s.conn, id, &p.Figures); err != nil {
 			return err
 		}
 		if _, err := s.conn.ExecContext(ctx, `UPDATE sessions SET projected = ?, last_ns = ? WHERE session = ?`,
-			int64(p.Mark), store.RankOf(p.Summary.Last), id); err != nil {
+			int64(p.Revision), store.RankOf(p.Summary.Last), id); err != nil {
 			return err
 		}
 		if _, err := s.conn.ExecContext(ctx, `DELETE FROM live_rows WHERE session = ? AND EXISTS (SELECT 1 FROM rows r

@@ -58,7 +58,7 @@ func callsInside(t *testing.T, s store.Store) {
 			}
 			put(t, s, []session.Row{Row(key("new"), seen)})
 		}
-		project(t, s, k, store.Projection{Mark: m})
+		project(t, s, k, store.SummaryUpdate{Revision: m})
 		if err := store.Delete(t.Context(), s, key("new")); err != nil {
 			t.Fatal(err)
 		}
@@ -86,9 +86,9 @@ func cancelled(t *testing.T, s store.Store) {
 		t.Errorf("%d steps after a cancellation at the first, want 2", n)
 	}
 	wantErr(t, "Put", s.Put(ctx, session.Batch{Rows: []session.Row{Row(key("b"), 1)}}), context.Canceled)
-	_, err := s.Mark(ctx, k)
-	wantErr(t, "Mark", err, context.Canceled)
-	wantErr(t, "Project", s.Project(ctx, k, store.Projection{Mark: 1}), context.Canceled)
+	_, err := s.Revision(ctx, k)
+	wantErr(t, "Revision", err, context.Canceled)
+	wantErr(t, "SetSummary", s.SetSummary(ctx, k, store.SummaryUpdate{Revision: 1}), context.Canceled)
 	wantErr(t, "Delete", store.Delete(ctx, s, k), context.Canceled)
 	for _, err := range s.Sessions(ctx, store.Query{}) {
 		wantErr(t, "Sessions", err, context.Canceled)
@@ -151,10 +151,10 @@ func (u suite) concurrent(t *testing.T, s store.Store) {
 					t.Errorf("Put: %v", err)
 					return
 				}
-				if m, err := s.Mark(t.Context(), own); err != nil {
-					t.Errorf("Mark: %v", err)
-				} else if err := s.Project(t.Context(), own, store.Projection{Mark: m}); err != nil {
-					t.Errorf("Project: %v", err)
+				if m, err := s.Revision(t.Context(), own); err != nil {
+					t.Errorf("Revision: %v", err)
+				} else if err := s.SetSummary(t.Context(), own, store.SummaryUpdate{Revision: m}); err != nil {
+					t.Errorf("SetSummary: %v", err)
 				}
 				for _, err := range s.Rows(t.Context(), k) {
 					if err != nil {
@@ -193,9 +193,9 @@ func closed(t *testing.T, s store.Store) {
 	}
 	wantErr(t, "Put", s.Put(t.Context(), session.Batch{Rows: []session.Row{Row(k, 1)}}), store.ErrClosed)
 	wantErr(t, "Put of nothing", s.Put(t.Context(), session.Batch{}), store.ErrClosed)
-	_, err := s.Mark(t.Context(), k)
-	wantErr(t, "Mark", err, store.ErrClosed)
-	wantErr(t, "Project", s.Project(t.Context(), k, store.Projection{}), store.ErrClosed)
+	_, err := s.Revision(t.Context(), k)
+	wantErr(t, "Revision", err, store.ErrClosed)
+	wantErr(t, "SetSummary", s.SetSummary(t.Context(), k, store.SummaryUpdate{}), store.ErrClosed)
 	wantErr(t, "Delete", store.Delete(t.Context(), s, k), store.ErrClosed)
 	errs := map[string]int{}
 	note := func(name string, err error) { errs[name]++; wantErr(t, name, err, store.ErrClosed) }

@@ -27,8 +27,8 @@ func gone(t *testing.T, s store.Store, k session.Key) {
 	if n := len(rows(t, s, k)) + len(blocks(t, s, k, nil)); n != 0 {
 		t.Errorf("session %q: %d rows and blocks of a deleted session", k.ID, n)
 	}
-	_, err := s.Mark(t.Context(), k)
-	wantErr(t, "Mark of a deleted session", err, store.ErrNotFound)
+	_, err := s.Revision(t.Context(), k)
+	wantErr(t, "Revision of a deleted session", err, store.ErrNotFound)
 	for _, m := range collect(t, s.Sessions(t.Context(), store.Query{Tenant: k.Tenant, Prefix: k.ID})) {
 		if m.Key == k {
 			t.Errorf("session %q is listed after it was deleted", k.ID)
@@ -56,7 +56,7 @@ func deleteOthers(t *testing.T, s store.Store) {
 	for _, k := range keys {
 		r, b := list(k)
 		put(t, s, r, b...)
-		project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: Summary(k)})
+		project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Summary: Summary(k)})
 		if m, ok := s.(store.Maintainer); ok {
 			if err := m.Maintain(t.Context(), k); err != nil {
 				t.Fatal(err)
@@ -94,12 +94,12 @@ func deleteUnchanged(t *testing.T, s store.Store) {
 	for _, k := range []session.Key{quiet, busy, whatever} {
 		put(t, s, []session.Row{Row(k, 1)}, Block(k, "body of "+k.ID))
 	}
-	marks := map[session.Key]store.Mark{quiet: mark(t, s, quiet), busy: mark(t, s, busy)}
+	marks := map[session.Key]store.Revision{quiet: mark(t, s, quiet), busy: mark(t, s, busy)}
 	put(t, s, []session.Row{Row(busy, 2)})
 	for _, c := range []struct {
 		what string
 		key  session.Key
-		mark store.Mark
+		mark store.Revision
 		want bool
 	}{
 		{"put to since", busy, marks[busy], false},
@@ -110,7 +110,7 @@ func deleteUnchanged(t *testing.T, s store.Store) {
 		{"whatever its mark", whatever, 0, true},
 		{"deleted already, whatever its mark", whatever, 0, false},
 	} {
-		switch got, err := s.Delete(t.Context(), store.Deletion{Key: c.key, Mark: c.mark}); {
+		switch got, err := s.Delete(t.Context(), store.Deletion{Key: c.key, Revision: c.mark}); {
 		case err != nil:
 			t.Fatalf("Delete of a session that is %s: %v", c.what, err)
 		case slices.Contains(got, c.key) != c.want:
@@ -125,7 +125,7 @@ func deleteUnchanged(t *testing.T, s store.Store) {
 	equal(t, "rows of the new session", len(rows(t, s, quiet)), 1)
 	equal(t, "blocks of the new session", len(blocks(t, s, quiet, nil)), 0)
 	gone(t, s, whatever)
-	got, err := s.Delete(t.Context(), store.Deletion{Key: busy}, store.Deletion{Key: whatever}, store.Deletion{Key: quiet, Mark: mark(t, s, quiet)})
+	got, err := s.Delete(t.Context(), store.Deletion{Key: busy}, store.Deletion{Key: whatever}, store.Deletion{Key: quiet, Revision: mark(t, s, quiet)})
 	if err != nil || len(got) != 2 {
 		t.Errorf("Delete of three, one of which is not there: %v, %v", got, err)
 	}

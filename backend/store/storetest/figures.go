@@ -92,9 +92,9 @@ func figures(t *testing.T, s store.Store) {
 	}
 	equal(t, "never projected", allFigures(t, s, store.FigureQuery{}), session.Figures{})
 	wrong := FiguresFor(session.Key{ID: "somebody"}, 3)
-	project(t, s, a, store.Projection{Mark: mark(t, s, a), Figures: wrong})
-	project(t, s, b, store.Projection{Mark: mark(t, s, b), Figures: FiguresFor(b, 1)})
-	project(t, s, other, store.Projection{Mark: mark(t, s, other), Figures: FiguresFor(other, 2)})
+	project(t, s, a, store.SummaryUpdate{Revision: mark(t, s, a), Figures: wrong})
+	project(t, s, b, store.SummaryUpdate{Revision: mark(t, s, b), Figures: FiguresFor(b, 1)})
+	project(t, s, other, store.SummaryUpdate{Revision: mark(t, s, other), Figures: FiguresFor(other, 2)})
 	equal(t, "what was given stays as it was", wrong.Turns[0].Session, "somebody")
 	equal(t, "of a tenant", allFigures(t, s, store.FigureQuery{Tenant: "t"}), join(FiguresFor(other, 2)))
 	equal(t, "all", allFigures(t, s, store.FigureQuery{}), join(FiguresFor(a, 3), FiguresFor(b, 1)))
@@ -162,14 +162,14 @@ func figuresReplaced(t *testing.T, s store.Store) {
 		}
 		change(&now)
 		put(t, s, []session.Row{Row(k, step+2)})
-		project(t, s, k, store.Projection{Mark: mark(t, s, k), Figures: now})
+		project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Figures: now})
 		equal(t, fmt.Sprint("step ", step), allFigures(t, s, store.FigureQuery{}), join(now))
 	}
 	// One of an older state changes nothing.
 	old := mark(t, s, k)
 	put(t, s, []session.Row{Row(k, 50)})
-	project(t, s, k, store.Projection{Mark: mark(t, s, k), Figures: FiguresFor(k, 2)})
-	project(t, s, k, store.Projection{Mark: old, Figures: FiguresFor(k, 7)})
+	project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Figures: FiguresFor(k, 2)})
+	project(t, s, k, store.SummaryUpdate{Revision: old, Figures: FiguresFor(k, 7)})
 	equal(t, "after an older one", allFigures(t, s, store.FigureQuery{}), join(FiguresFor(k, 2)))
 }
 
@@ -178,12 +178,12 @@ func figuresDeleted(t *testing.T, s store.Store) {
 	a, b := key("a"), key("b")
 	for i, k := range []session.Key{a, b} {
 		put(t, s, []session.Row{Row(k, i)})
-		project(t, s, k, store.Projection{Mark: mark(t, s, k), Figures: FiguresFor(k, 3)})
+		project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Figures: FiguresFor(k, 3)})
 	}
 	remove(t, s, a)
 	put(t, s, []session.Row{Row(a, 7)})
 	equal(t, "deleted, and made anew", allFigures(t, s, store.FigureQuery{}), join(FiguresFor(b, 3)))
-	project(t, s, a, store.Projection{Mark: mark(t, s, a), Figures: FiguresFor(a, 1)})
+	project(t, s, a, store.SummaryUpdate{Revision: mark(t, s, a), Figures: FiguresFor(a, 1)})
 	equal(t, "projected anew", allFigures(t, s, store.FigureQuery{}), join(FiguresFor(a, 1), FiguresFor(b, 3)))
 	if err := store.Delete(t.Context(), s, a); err != nil {
 		t.Fatal(err)
@@ -203,7 +203,7 @@ func figuresHostile(t *testing.T, s store.Store) {
 		f.Turns[1].Start, f.Turns[1].RunStart = -1<<63, 1<<63-1
 		f.Turns[1].Input = session.Some[int64](-1 << 63)
 		f.Turns[1].Cost = session.Some(-1e300)
-		project(t, s, k, store.Projection{Mark: mark(t, s, k), Figures: f})
+		project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Figures: f})
 		equal(t, fmt.Sprintf("by model %q", text[:1]), len(turnsOf(t, s, store.FigureQuery{Model: text})), 1)
 		want = join(want, f)
 	}

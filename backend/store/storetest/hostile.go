@@ -46,7 +46,7 @@ func (u suite) hostileIDs(t *testing.T, s store.Store) {
 	}
 	for _, k := range keys {
 		put(t, s, []session.Row{full(k.Tenant, k.ID)}, Block(k, k.ID))
-		project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: summary(k)})
+		project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Summary: summary(k)})
 	}
 	for _, k := range keys {
 		equal(t, "rows of "+k.ID, rows(t, s, k), canonical([]session.Row{full(k.Tenant, k.ID)}))
@@ -69,7 +69,7 @@ func (u suite) hostileIDs(t *testing.T, s store.Store) {
 	for i, k := range keys {
 		if !u.fewer || i%4 == 0 {
 			remove(t, s, k)
-		} else if _, err := s.Delete(t.Context(), store.Deletion{Key: k, Mark: mark(t, s, k)}); err != nil {
+		} else if _, err := s.Delete(t.Context(), store.Deletion{Key: k, Revision: mark(t, s, k)}); err != nil {
 			t.Fatal(err)
 		}
 		gone(t, s, k)
@@ -101,7 +101,7 @@ func sameIDTwice(t *testing.T, s store.Store) {
 	equal(t, "blocks of both services", len(blocks(t, s, a, nil)), 2)
 	equal(t, "blocks of the other tenant", len(blocks(t, s, b, nil)), 1)
 	equal(t, "one session", ids(t, s, store.Query{Tenant: "a"}), "s")
-	project(t, s, b, store.Projection{Mark: mark(t, s, b), Summary: Summary(b)})
+	project(t, s, b, store.SummaryUpdate{Revision: mark(t, s, b), Summary: Summary(b)})
 	equal(t, "a projection of the other tenant", collect(t, s.Sessions(t.Context(), store.Query{Tenant: "a"})), []session.Summary{{Key: a}})
 	remove(t, s, a)
 	gone(t, s, a)
@@ -188,7 +188,7 @@ func hugeRows(t *testing.T, s store.Store) {
 	if got := rows(t, s, k); fmt.Sprint(got) != fmt.Sprint(canonical(list)) {
 		t.Errorf("%d rows came back as %d, or one is not the same", len(list), len(got))
 	}
-	project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: session.Summary{
+	project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Summary: session.Summary{
 		Runs: math.MaxInt64, Turns: math.MinInt64, Usage: session.Usage{Input: math.MaxInt64, Output: -1},
 	}})
 	equal(t, "a summary of large numbers", collect(t, s.Sessions(t.Context(), store.Query{})), []session.Summary{{

@@ -20,11 +20,11 @@ func dirty(t *testing.T, s store.Store) {
 		t.Errorf("marks %d, then %d: must grow", first, second)
 	}
 	equal(t, "after three", dirtyKeys(t, s), "a b")
-	project(t, s, a, store.Projection{Mark: first})
+	project(t, s, a, store.SummaryUpdate{Revision: first})
 	equal(t, "projected what was before the second Put", dirtyKeys(t, s), "a b")
-	project(t, s, a, store.Projection{Mark: second})
+	project(t, s, a, store.SummaryUpdate{Revision: second})
 	equal(t, "projected", dirtyKeys(t, s), "b")
-	project(t, s, a, store.Projection{Mark: second})
+	project(t, s, a, store.SummaryUpdate{Revision: second})
 	equal(t, "projected again", dirtyKeys(t, s), "b")
 	put(t, s, nil, Block(a, "x"))
 	equal(t, "blocks make dirty", dirtyKeys(t, s), "a b")
@@ -47,9 +47,9 @@ func projectReplaces(t *testing.T, s store.Store) {
 	q := store.Query{Tenant: "t"}
 	equal(t, "never projected", collect(t, s.Sessions(t.Context(), q)), []session.Summary{{Key: k}})
 	wrong := Summary(session.Key{ID: "other"})
-	project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: wrong})
+	project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Summary: wrong})
 	equal(t, "projected", collect(t, s.Sessions(t.Context(), q)), []session.Summary{Summary(k)})
-	project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: session.Summary{Agent: "b"}})
+	project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Summary: session.Summary{Agent: "b"}})
 	equal(t, "replaced", collect(t, s.Sessions(t.Context(), q)), []session.Summary{{Key: k, Agent: "b"}})
 	equal(t, "rows", rows(t, s, k), canonical([]session.Row{Row(k, 1)}))
 }
@@ -59,8 +59,8 @@ func projectStale(t *testing.T, s store.Store) {
 	put(t, s, []session.Row{Row(k, 1)})
 	old := mark(t, s, k)
 	put(t, s, []session.Row{Row(k, 2)})
-	project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: session.Summary{Runs: 2}})
-	project(t, s, k, store.Projection{Mark: old, Summary: session.Summary{Runs: 1}})
+	project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Summary: session.Summary{Runs: 2}})
+	project(t, s, k, store.SummaryUpdate{Revision: old, Summary: session.Summary{Runs: 1}})
 	equal(t, "the newer stays", collect(t, s.Sessions(t.Context(), store.Query{})), []session.Summary{{Key: k, Runs: 2}})
 	equal(t, "dirty", dirtyKeys(t, s), "")
 }
@@ -74,12 +74,12 @@ func projectAnew(t *testing.T, s store.Store) {
 	if err := store.Delete(t.Context(), s, k); err != nil {
 		t.Fatal(err)
 	}
-	wantErr(t, "Project of a deleted session", s.Project(t.Context(), k, store.Projection{Mark: old}), store.ErrNotFound)
+	wantErr(t, "SetSummary of a deleted session", s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: old}), store.ErrNotFound)
 	put(t, s, []session.Row{Row(k, 2)})
 	if m := mark(t, s, k); m <= old {
 		t.Errorf("mark %d of a session made anew, was %d before: must not be used again", m, old)
 	}
-	project(t, s, k, store.Projection{Mark: old, Summary: session.Summary{Runs: 9}})
+	project(t, s, k, store.SummaryUpdate{Revision: old, Summary: session.Summary{Runs: 9}})
 	equal(t, "summary", collect(t, s.Sessions(t.Context(), store.Query{Prefix: "a"})), []session.Summary{{Key: k}})
 	equal(t, "dirty", dirtyKeys(t, s), "a other")
 }
@@ -87,7 +87,7 @@ func projectAnew(t *testing.T, s store.Store) {
 func projectUnknownMark(t *testing.T, s store.Store) {
 	k := key("a")
 	put(t, s, []session.Row{Row(k, 1)})
-	wantErr(t, "Project", s.Project(t.Context(), k, store.Projection{Mark: mark(t, s, k) + 1000}), store.ErrData)
+	wantErr(t, "SetSummary", s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: mark(t, s, k) + 1000}), store.ErrData)
 	equal(t, "dirty", dirtyKeys(t, s), "a")
 }
 

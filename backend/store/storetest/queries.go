@@ -16,7 +16,7 @@ import (
 func projected(t *testing.T, s store.Store, k session.Key, m session.Summary) {
 	t.Helper()
 	put(t, s, []session.Row{Row(k, 1)})
-	project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: m})
+	project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Summary: m})
 }
 
 func tenants(t *testing.T, s store.Store) {
@@ -68,7 +68,7 @@ func sessionsParent(t *testing.T, s store.Store) {
 	// The latest projection counts.
 	put(t, s, []session.Row{Row(key("c1"), 2)})
 	equal(t, "a Put changes no parent", ids(t, s, store.Query{Parent: "p"}), "c2 c1")
-	project(t, s, key("c1"), store.Projection{Mark: mark(t, s, key("c1")), Summary: session.Summary{Parent: "other", Last: at(1)}})
+	project(t, s, key("c1"), store.SummaryUpdate{Revision: mark(t, s, key("c1")), Summary: session.Summary{Parent: "other", Last: at(1)}})
 	equal(t, "projected anew", ids(t, s, store.Query{Parent: "p"}), "c2")
 	equal(t, "projected anew, the other", ids(t, s, store.Query{Parent: "other"}), "c1")
 	if err := store.Delete(t.Context(), s, key("c2")); err != nil {
@@ -107,7 +107,7 @@ func sessionsOldest(t *testing.T, s store.Store) {
 	}
 	put(t, s, []session.Row{Row(key("d"), 2)})
 	equal(t, "a Put changes no place", ids(t, s, store.Query{}), all)
-	project(t, s, key("d"), store.Projection{Mark: mark(t, s, key("d")), Summary: session.Summary{Last: at(30)}})
+	project(t, s, key("d"), store.SummaryUpdate{Revision: mark(t, s, key("d")), Summary: session.Summary{Last: at(30)}})
 	equal(t, "a projection does", ids(t, s, store.Query{}), "never zfar d a b b2 c e")
 }
 
@@ -200,7 +200,7 @@ func sessionsFilters(t *testing.T, s store.Store) {
 		}
 	}
 	put(t, s, []session.Row{Row(key("c"), 2)})
-	project(t, s, key("c"), store.Projection{Mark: mark(t, s, key("c")), Summary: session.Summary{Status: "idle", Last: at(80)}})
+	project(t, s, key("c"), store.SummaryUpdate{Revision: mark(t, s, key("c")), Summary: session.Summary{Status: "idle", Last: at(80)}})
 	equal(t, "no longer archived, nor its title", ids(t, s, store.Query{Archived: store.ArchivedOnly}), "f")
 	if err := store.Delete(t.Context(), s, key("f")); err != nil {
 		t.Fatal(err)

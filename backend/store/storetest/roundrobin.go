@@ -45,12 +45,12 @@ func (r *roundRobin) Tenants(ctx context.Context) iter.Seq2[string, error] {
 	return r.next().Tenants(ctx)
 }
 
-func (r *roundRobin) Mark(ctx context.Context, k session.Key) (store.Mark, error) {
-	return r.next().Mark(ctx, k)
+func (r *roundRobin) Revision(ctx context.Context, k session.Key) (store.Revision, error) {
+	return r.next().Revision(ctx, k)
 }
 
-func (r *roundRobin) Project(ctx context.Context, k session.Key, p store.Projection) error {
-	return r.next().Project(ctx, k, p)
+func (r *roundRobin) SetSummary(ctx context.Context, k session.Key, p store.SummaryUpdate) error {
+	return r.next().SetSummary(ctx, k, p)
 }
 
 func (r *roundRobin) Delete(ctx context.Context, list ...store.Deletion) ([]session.Key, error) {

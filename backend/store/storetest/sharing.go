@@ -227,7 +227,7 @@ func (u suite) sharedByChance(t *testing.T, s store.Store) {
 				}
 			}
 		case m[k] != nil:
-			project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: Summary(k)})
+			project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Summary: Summary(k)})
 		}
 		m.check(t, s, k, rnd, pool)
 		if t.Failed() {

@@ -49,15 +49,12 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, opts ...Option) {
 		{"idempotent", idempotent},
 		{"supersede in any order", u.supersede},
 		{"start may change", startMayChange},
-		{"live rows", liveRows},
 		{"killed", killed},
 		{"all or nothing", allOrNothing},
 		{"refuses what cannot be kept", refuses},
 		{"empty batch", emptyBatch},
 		{"big batch", bigBatch},
-		{"many sessions in a batch", manySessions},
 		{"same span in two sessions", sameSpan},
-		{"blocks once per session", u.blocksOnce},
 		{"blocks by ids", blocksByIDs},
 		{"blocks that were cut", blocksCut},
 		{"maintained", u.maintained},
@@ -213,19 +210,19 @@ func dirtyKeys(t *testing.T, s store.Store) string {
 	return strings.Join(out, " ")
 }
 
-func mark(t *testing.T, s store.Store, k session.Key) store.Mark {
+func mark(t *testing.T, s store.Store, k session.Key) store.Revision {
 	t.Helper()
-	m, err := s.Mark(t.Context(), k)
+	m, err := s.Revision(t.Context(), k)
 	if err != nil {
-		t.Fatalf("Mark: %v", err)
+		t.Fatalf("Revision: %v", err)
 	}
 	return m
 }
 
-func project(t *testing.T, s store.Store, k session.Key, p store.Projection) {
+func project(t *testing.T, s store.Store, k session.Key, p store.SummaryUpdate) {
 	t.Helper()
-	if err := s.Project(t.Context(), k, p); err != nil {
-		t.Fatalf("Project: %v", err)
+	if err := s.SetSummary(t.Context(), k, p); err != nil {
+		t.Fatalf("SetSummary: %v", err)
 	}
 }
 
@@ -248,9 +245,9 @@ func empty(t *testing.T, s store.Store) {
 	if n := len(rows(t, s, k)) + len(blocks(t, s, k, nil)) + len(ids(t, s, store.Query{})) + len(dirtyKeys(t, s)); n != 0 {
 		t.Errorf("an empty store gave %d things", n)
 	}
-	_, err := s.Mark(t.Context(), k)
-	wantErr(t, "Mark", err, store.ErrNotFound)
-	wantErr(t, "Project", s.Project(t.Context(), k, store.Projection{}), store.ErrNotFound)
+	_, err := s.Revision(t.Context(), k)
+	wantErr(t, "Revision", err, store.ErrNotFound)
+	wantErr(t, "SetSummary", s.SetSummary(t.Context(), k, store.SummaryUpdate{}), store.ErrNotFound)
 	if err := store.Delete(t.Context(), s, k); err != nil {
 		t.Errorf("Delete: %v", err)
 	}
@@ -352,23 +349,6 @@ func startMayChange(t *testing.T, s store.Store) {
 	equal(t, "rows", rows(t, s, k), canonical([]session.Row{b}))
 }
 
-func liveRows(t *testing.T, s store.Store) {
-	k := key("a")
-	live := func(n int) session.Row { r := Row(k, n); r.Known, r.End = spans.KnownLive, r.End+1000; return r }
-	put(t, s, []session.Row{live(1), live(2), Row(k, 3)})
-	equal(t, "before the end", rows(t, s, k), canonical([]session.Row{live(1), live(2), Row(k, 3)}))
-	put(t, s, []session.Row{Row(k, 1)})
-	want := canonical([]session.Row{Row(k, 1), live(2), Row(k, 3)})
-	equal(t, "after an end", rows(t, s, k), want)
-	put(t, s, []session.Row{live(3), live(1)})
-	equal(t, "live ones that came late", rows(t, s, k), want)
-	project(t, s, k, store.Projection{Mark: mark(t, s, k)})
-	equal(t, "after a projection", rows(t, s, k), want)
-	equal(t, "by the span of a live row", ids(t, s, store.Query{Span: live(2).Span}), "a")
-	put(t, s, []session.Row{Row(k, 2)})
-	equal(t, "all ended", rows(t, s, k), canonical([]session.Row{Row(k, 1), Row(k, 2), Row(k, 3)}))
-}
-
 // killed: what was said last of spans that never ended stays as long as the session, and what comes late finds it.
 func killed(t *testing.T, s store.Store) {
 	k := key("a")
@@ -383,7 +363,7 @@ func killed(t *testing.T, s store.Store) {
 	for beat := range 5 { // the newest of two that come the wrong way round counts
 		put(t, s, []session.Row{live(1, 10*beat+5), live(2, 10*beat+5)})
 		put(t, s, []session.Row{live(1, 10*beat), live(2, 10*beat)}, Block(k, "what it was asked"))
-		project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: summary})
+		project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Summary: summary})
 	}
 	last := canonical([]session.Row{live(1, 45), live(2, 45)})
 	equal(t, "killed", rows(t, s, k), last)
@@ -393,7 +373,7 @@ func killed(t *testing.T, s store.Store) {
 		}
 	}
 	for range 2 {
-		project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: summary})
+		project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Summary: summary})
 	}
 	equal(t, "long after", rows(t, s, k), last)
 	equal(t, "by its span", ids(t, s, store.Query{Span: live(2, 0).Span}), "a")
@@ -401,13 +381,13 @@ func killed(t *testing.T, s store.Store) {
 	put(t, s, []session.Row{Row(k, 1), live(1, 90)})
 	equal(t, "one of them ended", rows(t, s, k), canonical([]session.Row{Row(k, 1), live(2, 45)}))
 	put(t, s, []session.Row{live(2, 95)})
-	project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: summary})
+	project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Summary: summary})
 	equal(t, "and the other goes on", rows(t, s, k), canonical([]session.Row{Row(k, 1), live(2, 95)}))
 }
 
 func allOrNothing(t *testing.T, s store.Store) {
 	put(t, s, []session.Row{Row(key("a"), 1)})
-	project(t, s, key("a"), store.Projection{Mark: mark(t, s, key("a"))})
+	project(t, s, key("a"), store.SummaryUpdate{Revision: mark(t, s, key("a"))})
 	bad := Row(key("a"), 3)
 	bad.Session.ID = ""
 	err := s.Put(t.Context(), session.Batch{
@@ -489,45 +469,12 @@ func bigBatch(t *testing.T, s store.Store) {
 	}
 }
 
-func manySessions(t *testing.T, s store.Store) {
-	var list []session.Row
-	for n := range 600 {
-		list = append(list, Row(key(fmt.Sprint("s", n%20)), n))
-	}
-	put(t, s, list)
-	for n := range 20 {
-		if got := len(rows(t, s, key(fmt.Sprint("s", n)))); got != 30 {
-			t.Errorf("session %d: %d rows, want 30", n, got)
-		}
-	}
-}
-
 func sameSpan(t *testing.T, s store.Store) {
 	a, b := Row(key("a"), 1), Row(key("b"), 1)
 	b.End++
 	put(t, s, []session.Row{a, b})
 	equal(t, "a", rows(t, s, key("a")), canonical([]session.Row{a}))
 	equal(t, "b", rows(t, s, key("b")), canonical([]session.Row{b}))
-}
-
-func (u suite) blocksOnce(t *testing.T, s store.Store) {
-	a, b := key("a"), key("b")
-	for range u.times(50, 5) {
-		put(t, s, nil, Block(a, "same"), Block(b, "same"), Block(a, "same"))
-	}
-	for _, k := range []session.Key{a, b} {
-		got := blocks(t, s, k, nil)
-		if len(got) != 1 || got[spans.BlockOfString("same")] != Block(k, "same") {
-			t.Errorf("session %s has %v", k.ID, got)
-		}
-	}
-	equal(t, "a session of blocks only is dirty", dirtyKeys(t, s), "a b")
-	if err := store.Delete(t.Context(), s, a); err != nil {
-		t.Fatal(err)
-	}
-	if n := len(blocks(t, s, b, nil)); n != 1 {
-		t.Errorf("%d blocks after the other session was deleted, want 1", n)
-	}
 }
 
 func blocksByIDs(t *testing.T, s store.Store) {
