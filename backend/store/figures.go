@@ -11,7 +11,8 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 )
 
-// FigureQuery selects records of one table of figures, over all sessions of a tenant. Empty text and zero times select all.
+// FigureQuery selects records of one table of figures, over all sessions of a tenant. Empty text and zero times select
+// all.
 type FigureQuery struct {
 	// Table is the table that is read; nil is TurnTable.
 	Table  *FigureTable
@@ -22,8 +23,8 @@ type FigureQuery struct {
 	Since time.Time
 	// Agent, Provider, Model and Tool select equal text. A table without such a column ignores the field.
 	Agent, Provider, Model, Tool string
-	// Columns are those that are read, by the names of FigureTable and "session"; the other fields of a record are zero. Nil reads
-	// all. Fewer columns are faster.
+	// Columns are those that are read, by the names of FigureTable and "session"; the other fields of a record are
+	// zero. Nil reads all. Fewer columns are faster.
 	Columns []string
 }
 
@@ -75,8 +76,8 @@ func newFigureTable(name, field, columns string) *FigureTable {
 	return t
 }
 
-// A FigureRecord is one record of a table, by its fields: *string, *int64, *bool, *session.Opt[int64] or *session.Opt[float64]. An
-// Opt that is not known is NULL.
+// A FigureRecord is one record of a table, by its fields: *string, *int64, *bool, *session.Opt[int64] or
+// *session.Opt[float64]. An Opt that is not known is NULL.
 type FigureRecord struct {
 	// Pointer is a *session.TurnFigures or the like.
 	Pointer any

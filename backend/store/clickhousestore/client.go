@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// client sends statements over ClickHouse's HTTP interface. It retries nothing, except what net/http sends again on a new connection
-// because the server had closed the old one while it was idle.
+// client sends statements over ClickHouse's HTTP interface. It retries nothing, except what net/http sends again on a
+// new connection because the server had closed the old one while it was idle.
 type client struct {
 	http     *http.Client
 	base     url.URL
@@ -75,8 +75,8 @@ func newClient(d DSN, password string, tlsConfig *tls.Config) *client {
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// do sends one statement, in the URL when there is data and in the body otherwise. The caller closes the body of a response without error.
-// What the server says after that is for the caller to see.
+// do sends one statement, in the URL when there is data and in the body otherwise. The caller closes the body of a
+// response without error. What the server says after that is for the caller to see.
 func (c *client) do(ctx context.Context, sql string, data []byte, settings url.Values) (io.ReadCloser, error) {
 	q := url.Values{}
 	maps.Copy(q, c.settings)

@@ -16,10 +16,11 @@ import (
 )
 
 const (
-	// collectAfter is how old a shared body must be before it goes for want of references: one that a Put wrote has its reference long
-	// before.
+	// collectAfter is how old a shared body must be before it goes for want of references: one that a Put wrote has its
+	// reference long before.
 	collectAfter = time.Hour
-	// eraseAtOnce is how many deletions one statement does: a mutation rewrites whole parts however little of them goes.
+	// eraseAtOnce is how many deletions one statement does: a mutation rewrites whole parts however little of them
+	// goes.
 	eraseAtOnce = 64
 	// rounds bounds how often a deletion looks for rows of Puts that ended meanwhile.
 	rounds = 3
@@ -33,11 +34,12 @@ type deletion struct {
 	at      uint64
 }
 
-// Delete implements store.Store. What is deleted is noted first, as the Puts that have come until then, and readers leave those out
-// from that moment; what another collector puts between the look at the mark and the note goes with the session. Then the engine
-// rewrites the parts that hold any of it, and is waited for; the old parts are inactive at once, and the server unlinks them after its
-// old_parts_lifetime, 8 minutes unless configured. In a cluster all replicas have done so when Delete returns; it fails while one is
-// away. A shared body without references stays for up to an hour after it was last put.
+// Delete implements store.Store. What is deleted is noted first, as the Puts that have come until then, and readers
+// leave those out from that moment; what another collector puts between the look at the mark and the note goes with the
+// session. Then the engine rewrites the parts that hold any of it, and is waited for; the old parts are inactive at
+// once, and the server unlinks them after its old_parts_lifetime, 8 minutes unless configured. In a cluster all
+// replicas have done so when Delete returns; it fails while one is away. A shared body without references stays for up
+// to an hour after it was last put.
 func (s *Store) Delete(ctx context.Context, list ...store.Deletion) (gone []session.Key, err error) {
 	for _, d := range list {
 		hidden, err := s.hide(ctx, d)
@@ -94,8 +96,8 @@ func (s *Store) lockDeletes(ctx context.Context) error {
 	}
 }
 
-// note writes down that what there is of a session is deleted and the remains of a Put that failed too, and tells whether the
-// session is there.
+// note writes down that what there is of a session is deleted and the remains of a Put that failed too, and tells
+// whether the session is there.
 func (s *Store) note(ctx context.Context, k session.Key) (bool, error) {
 	deleted := map[uint64]uint64{0: 0} // so that the list is never empty
 	seen, sum := false, uint64(0)
@@ -345,8 +347,8 @@ const (
 	leftFor = 5 * time.Minute
 )
 
-// keep runs beside the methods until the store is closed. What fails is done the next time, by us or by another collector: it is all
-// idempotent.
+// keep runs beside the methods until the store is closed. What fails is done the next time, by us or by another
+// collector: it is all idempotent.
 func (s *Store) keep() {
 	for {
 		_ = s.keepOnce(s.ctx)

@@ -12,9 +12,10 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 )
 
-// Figures stand in a table whose name ends in _raw, and a view shows what people query (docs/stats.md). A projection writes all figures of
-// its session, each under its number: of two with one number merges leave that of the later projection. The view shows those that
-// are not older than the session's summary, so what a session has no more is not seen.
+// Figures stand in a table whose name ends in _raw, and a view shows what people query (docs/stats.md). A projection
+// writes all figures of its session, each under its number: of two with one number merges leave that of the later
+// projection. The view shows those that are not older than the session's summary, so what a session has no more is not
+// seen.
 
 // figureTables are the tables of all kinds.
 func figureTables() (out []*table) {

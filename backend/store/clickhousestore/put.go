@@ -28,9 +28,9 @@ const (
 	maxShared, maxKnown = 4096, 1 << 16
 )
 
-// A putter does one Put at a time. Writer and n name a Put, for good: a writer is drawn at random for each putter of each opened
-// store, and its n grows by one with each Put. So of one writer a greater n is a later Put, whatever any clock says, and deleting
-// "up to n" takes nothing along that came later.
+// A putter does one Put at a time. Writer and n name a Put, for good: a writer is drawn at random for each putter of
+// each opened store, and its n grows by one with each Put. So of one writer a greater n is a later Put, whatever any
+// clock says, and deleting "up to n" takes nothing along that came later.
 type putter struct {
 	writer, n uint64
 	bytes     []byte
@@ -92,7 +92,8 @@ func (p *putters) close() {
 	}
 }
 
-// Put implements store.Store. One that began is not cut when ctx ends: it is done, or fails, soon after (see the package).
+// Put implements store.Store. One that began is not cut when ctx ends: it is done, or fails, soon after (see the
+// package).
 func (s *Store) Put(ctx context.Context, b session.Batch) error {
 	return s.failed(ctx, "put", s.put(ctx, b))
 }
@@ -123,8 +124,8 @@ func (s *Store) put(ctx context.Context, b session.Batch) error {
 	}
 	wctx, stop := writing(ctx)
 	defer stop()
-	// What a reader sees of half of it: nothing of a new session, blocks that no row names, rows that no projection shows yet. A
-	// mark is counted only when all rows are there that it stands for.
+	// What a reader sees of half of it: nothing of a new session, blocks that no row names, rows that no projection
+	// shows yet. A mark is counted only when all rows are there that it stands for.
 	for _, stage := range [][]tableRows{
 		{{&sharedTable, e.b.shared}, {&refTable, e.b.refs}, {&blockTable, e.b.blocks}},
 		{{&liveTable, e.b.live}, {&rowTable, e.b.rows}},
@@ -147,7 +148,8 @@ type tableRows struct {
 func (s *Store) insertAll(ctx context.Context, w *putter, stage []tableRows) error {
 	stage = slices.DeleteFunc(stage, func(t tableRows) bool { return len(t.rows) == 0 })
 	one := func(t tableRows) error {
-		// Each Put has its own token: one made of the content alone would drop what is sent again after its session was deleted.
+		// Each Put has its own token: one made of the content alone would drop what is sent again after its session was
+		// deleted.
 		token := fmt.Sprintf("%x-%x-%s", w.writer, w.n, t.table.name)
 		if err := s.client.insert(ctx, s.layout.into(t.table), t.rows, token); err != nil {
 			return fmt.Errorf("insert into %s: %w", t.table.name, err)
@@ -365,8 +367,8 @@ func (s *Store) wrote(b session.Batch, e *encoder) {
 	}
 }
 
-// Counts implements store.Counter. A Put reads nothing, so that known blocks are those that this program has Put before and
-// remembers, up to 65,536 of them; they are sent again, and the engine keeps one.
+// Counts implements store.Counter. A Put reads nothing, so that known blocks are those that this program has Put before
+// and remembers, up to 65,536 of them; they are sent again, and the engine keeps one.
 func (s *Store) Counts() store.Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()

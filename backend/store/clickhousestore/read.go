@@ -94,8 +94,8 @@ func (s *Store) state(ctx context.Context, k session.Key) (state, error) {
 	return st, nil
 }
 
-// mark returns the session's mark; false when it is not there. With each Put it grows: n of its writer does, at and dead never become
-// less. It is never used again: what comes after a deletion is above dead, and above any time before.
+// mark returns the session's mark; false when it is not there. With each Put it grows: n of its writer does, at and
+// dead never become less. It is never used again: what comes after a deletion is above dead, and above any time before.
 func (st state) mark() (store.Revision, bool) {
 	sum, at, alive := uint64(0), uint64(st.dead), false
 	for w, t := range st.touched {
@@ -147,8 +147,9 @@ func found[T any](ctx context.Context, s *Store, k session.Key, what string, rea
 	}
 }
 
-// Rows implements store.Store. The engine holds a row in each of the forms in which it came; the last one in the order of
-// session.Supersedes is chosen here, since canonical bytes are a part of that order and no version number holds them.
+// Rows implements store.Store. The engine holds a row in each of the forms in which it came; the last one in the order
+// of session.Supersedes is chosen here, since canonical bytes are a part of that order and no version number holds
+// them.
 func (s *Store) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, error] {
 	const what = "read rows"
 	return found(ctx, s, k, what, func(alive string) iter.Seq2[session.Row, error] {
@@ -257,8 +258,9 @@ func (s *Store) deletions(where string) string {
 	return "SELECT * FROM " + s.layout.of(&deletionTable) + " FINAL " + where
 }
 
-// present selects the sessions that are there: key, tenant, session, n (sum of n), at (time of the last Put) and dead (mark of the last
-// deletion). touched selects among touches, deleted among deletions; both begin with WHERE or are empty.
+// present selects the sessions that are there: key, tenant, session, n (sum of n), at (time of the last Put) and dead
+// (mark of the last deletion). touched selects among touches, deleted among deletions; both begin with WHERE or are
+// empty.
 func (s *Store) present(touched, deleted string) string {
 	return fmt.Sprintf(`SELECT t.key AS key, any(t.tenant) AS tenant, any(t.session) AS session, sum(t.n) AS n, max(t.at) AS at, max(d.mark) AS dead
 		FROM (SELECT * FROM %s FINAL %s) AS t GLOBAL LEFT JOIN (%s) AS d ON d.key = t.key
@@ -502,8 +504,9 @@ func goesOn(s spans.SessionStatus) bool {
 	return true
 }
 
-// keepLive copies the newest live row of each span that is still open to the rows, for as long as the session stays: live rows go after
-// liveFor, and of a run that was killed they are all there is. There all of one span have one key, so that merges leave the last.
+// keepLive copies the newest live row of each span that is still open to the rows, for as long as the session stays:
+// live rows go after liveFor, and of a run that was killed they are all there is. There all of one span have one key,
+// so that merges leave the last.
 func (s *Store) keepLive(ctx context.Context, st state, k session.Key) error {
 	var columns []string
 	for _, c := range rowColumns {
@@ -548,8 +551,8 @@ func (s *Store) summarize(ctx context.Context, k session.Key, p *store.SummaryUp
 	return s.client.insert(ctx, s.layout.into(&summaryTable), b, fmt.Sprintf("project-%x-%d-%d", key, p.Revision, s.clock()))
 }
 
-// Size implements store.Store: of a cluster one replica of each shard counts. What merges and deletions left, and the server has not yet
-// removed, does not.
+// Size implements store.Store: of a cluster one replica of each shard counts. What merges and deletions left, and the
+// server has not yet removed, does not.
 func (s *Store) Size(ctx context.Context, k session.Key) (int64, error) {
 	if k != (session.Key{}) {
 		return s.sessionSize(ctx, k)

@@ -25,7 +25,8 @@ const oldest = 24
 // A column has a type with its CODEC.
 type column struct{ name, typ string }
 
-// A table is defined once, for one server and for a cluster. docs/adr/0012-clickhouse.md says why the keys are as they are.
+// A table is defined once, for one server and for a cluster. docs/adr/0012-clickhouse.md says why the keys are as they
+// are.
 type table struct {
 	name    string
 	columns []column
@@ -58,8 +59,9 @@ const (
 	deletedFor = 7 * 24 * time.Hour
 )
 
-// Partitions by the month of the start, which the key holds, so that equal rows are always in one. There are 61 of them, since an
-// insert into more than 100 fails: months come again after five years, and times that no clock of an agent shows share one.
+// Partitions by the month of the start, which the key holds, so that equal rows are always in one. There are 61 of
+// them, since an insert into more than 100 fails: months come again after five years, and times that no clock of an
+// agent shows share one.
 const rowPartition = "if(start_ns < 1577836800000000000 OR start_ns >= 2840140800000000000, 0, 1 + intDiv(start_ns - 1577836800000000000, 2629746000000000) % 60)"
 
 // putColumns say which Put a row is of: writer and n, see putter. at is the clock of who put it, in unix nanoseconds.
@@ -117,7 +119,8 @@ var (
 	sharedTable = table{name: "shared", version: "at", order: "tenant, id", granularity: 256, shard: "cityHash64(tenant, id)", columns: []column{
 		{"tenant", words}, {"id", "FixedString(32)"}, {"at", "UInt64"}, {"body", "String CODEC(ZSTD(3))"},
 	}}
-	// Which sessions there are: one row of each writer that Put to one, with the last Put's n. A session's mark is made of them.
+	// Which sessions there are: one row of each writer that Put to one, with the last Put's n. A session's mark is made
+	// of them.
 	touchTable = table{name: "touches", version: "n", order: "tenant, session, writer", granularity: 8192, shard: bySession, ttl: true,
 		columns: slices.Concat([]column{{"tenant", words}, {"session", text}, {"key", "FixedString(16)"}}, putColumns)}
 	// The last projection of each session.
@@ -311,7 +314,8 @@ func (s *Store) check(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", store.ErrUnusable, &VersionError{Have: version, Want: Version})
 }
 
-// create makes what is not there. Several programs may do so at once, and one may go on where another died: the version is written last.
+// create makes what is not there. Several programs may do so at once, and one may go on where another died: the version
+// is written last.
 func (s *Store) create(ctx context.Context) error {
 	if err := s.check(ctx); !errors.Is(err, fs.ErrNotExist) {
 		return err

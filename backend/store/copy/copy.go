@@ -1,9 +1,9 @@
 // Package copy takes sessions from one store into another, of any kind.
 //
-// It keeps no notes of how far it came. A session that the destination has already is read on both sides, and what differs
-// is written: so that running it again after an interruption, or after more came to the source, is right, and writes
-// nothing twice. It takes away nothing from either side, but for a session that was deleted from the source while it was
-// being copied.
+// It keeps no notes of how far it came. A session that the destination has already is read on both sides, and what
+// differs is written: so that running it again after an interruption, or after more came to the source, is right, and
+// writes nothing twice. It takes away nothing from either side, but for a session that was deleted from the source
+// while it was being copied.
 package copy
 
 import (
@@ -34,8 +34,8 @@ type Options struct {
 	Sessions []session.Key
 	// Tenants are those whose sessions are copied; nil: all.
 	Tenants []string
-	// Since leaves out sessions of which nothing was seen since then, by their summaries; those whose summaries are behind are
-	// copied. Zero: none is left out.
+	// Since leaves out sessions of which nothing was seen since then, by their summaries; those whose summaries are
+	// behind are copied. Zero: none is left out.
 	Since time.Time
 	// Verify compares both sides at the end: trees byte for byte, and every block.
 	Verify bool
@@ -55,7 +55,8 @@ type Progress struct {
 
 // Result says what a copy did. All of it holds also beside an error.
 type Result struct {
-	// Sessions were looked at: Copied are those of which something was written, Same those of which the destination had everything.
+	// Sessions were looked at: Copied are those of which something was written, Same those of which the destination had
+	// everything.
 	Sessions, Copied, Same int
 	// Gone were deleted from the source meanwhile.
 	Gone int
@@ -63,8 +64,8 @@ type Result struct {
 	Rows, Blocks, Bytes int64
 	// Moving were still being written to at the end: what came to them last may not be copied.
 	Moving []session.Key
-	// Refused are sessions of which the destination has a part or nothing, because of errors that wrap store.ErrData: it did not take
-	// them, or the source, whose file may be damaged, could not be read there.
+	// Refused are sessions of which the destination has a part or nothing, because of errors that wrap store.ErrData:
+	// it did not take them, or the source, whose file may be damaged, could not be read there.
 	Refused []Difference
 	// Verified were compared and are alike, Different are not.
 	Verified  int
@@ -77,10 +78,10 @@ type Difference struct {
 	What    string
 }
 
-// Run copies sessions from src to dst, whose summaries are current afterwards. It holds no more than a batch, and of a session at hand
-// its row keys and block ids (about 100 bytes each) where the destination has it already; projecting and comparing hold its
-// rows, without bodies. Both stores may be read and written meanwhile: what comes to the source while Run is at work is
-// copied too, in a few passes. An error ends it (that of ctx too); running it again goes on.
+// Run copies sessions from src to dst, whose summaries are current afterwards. It holds no more than a batch, and of a
+// session at hand its row keys and block ids (about 100 bytes each) where the destination has it already; projecting
+// and comparing hold its rows, without bodies. Both stores may be read and written meanwhile: what comes to the source
+// while Run is at work is copied too, in a few passes. An error ends it (that of ctx too); running it again goes on.
 func Run(ctx context.Context, src, dst store.Store, o Options) (Result, error) {
 	c := &copier{src: src, dst: dst, o: o, marks: map[session.Key]store.Revision{}, refused: map[session.Key]bool{}}
 	if err := c.run(ctx); err != nil {
@@ -286,8 +287,8 @@ func (c *copier) refuse(k session.Key, err error) {
 	}
 }
 
-// naming has a row that names each of the fixed parts of a session's requests. Stores keep such a part once for many sessions when it comes
-// in one batch with a row that names it: that row goes again with the part.
+// naming has a row that names each of the fixed parts of a session's requests. Stores keep such a part once for many
+// sessions when it comes in one batch with a row that names it: that row goes again with the part.
 type naming map[spans.ShortID]*session.Row
 
 // maxNamed bounds how many parts a naming holds; what exceeds it is copied too, and takes its own room.

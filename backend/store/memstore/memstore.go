@@ -1,5 +1,5 @@
-// Package memstore keeps sessions in memory, for tests and demonstrations. Nothing survives the process, and nothing bounds
-// what it keeps.
+// Package memstore keeps sessions in memory, for tests and demonstrations. Nothing survives the process, and nothing
+// bounds what it keeps.
 package memstore
 
 import (

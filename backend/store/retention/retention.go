@@ -17,8 +17,8 @@ import (
 
 // Policy says what is kept. Fields of zero or less do not bound; the zero Policy keeps everything.
 //
-// A session is as old as its Summary.Last. One that was never projected is the newest. With MaxSessions and MaxBytes a session that claims
-// to be from the future, by more than a day, is the oldest: nothing else would ever delete it.
+// A session is as old as its Summary.Last. One that was never projected is the newest. With MaxSessions and MaxBytes a
+// session that claims to be from the future, by more than a day, is the oldest: nothing else would ever delete it.
 type Policy struct {
 	// Tenants are those whose sessions are judged by MaxAge and MaxSessions; nil: all.
 	Tenants []string
@@ -26,12 +26,12 @@ type Policy struct {
 	MaxAge time.Duration
 	// MaxSessions keeps the newest of each tenant.
 	MaxSessions int64
-	// MaxBytes deletes the oldest sessions of all tenants until the store's Size is not above. Of a store that frees later what it
-	// deleted, one Apply deletes no more than as much as is too much.
+	// MaxBytes deletes the oldest sessions of all tenants until the store's Size is not above. Of a store that frees
+	// later what it deleted, one Apply deletes no more than as much as is too much.
 	MaxBytes int64
-	// Families makes a session as old as the newest of its family, and deletes the family together: the sessions of a tenant that
-	// Summary.Parent joins, parents and sub-agents, also where the parent is not there. MaxSessions may then keep more, by less
-	// than a family. Each member of a family of more than MaxFamily sessions is judged alone.
+	// Families makes a session as old as the newest of its family, and deletes the family together: the sessions of a
+	// tenant that Summary.Parent joins, parents and sub-agents, also where the parent is not there. MaxSessions may
+	// then keep more, by less than a family. Each member of a family of more than MaxFamily sessions is judged alone.
 	Families bool
 }
 
@@ -57,15 +57,16 @@ const (
 	maxRounds = 8
 )
 
-// Apply deletes what p does not keep, the oldest first, and returns what it did, also with an error. now is what ages count from. It may
-// be left at any moment, by ctx, and be called from several processes at once. It holds some 200 bytes for each session of the store.
+// Apply deletes what p does not keep, the oldest first, and returns what it did, also with an error. now is what ages
+// count from. It may be left at any moment, by ctx, and be called from several processes at once. It holds some 200
+// bytes for each session of the store.
 //
-// Summaries lag, and sessions are Put to meanwhile. So a session that is about to go is first brought up to date where it is stale
-// (project.Session) and judged anew, and one that is Put to after that is spared. One whose rows cannot be read (store.ErrData) is
-// judged by the summary that it has.
+// Summaries lag, and sessions are Put to meanwhile. So a session that is about to go is first brought up to date where
+// it is stale (project.Session) and judged anew, and one that is Put to after that is spared. One whose rows cannot be
+// read (store.ErrData) is judged by the summary that it has.
 //
-// A session that cannot be deleted because of its data keeps no other one from it; the error joins the first few. Any other error ends
-// Apply. Sessions that no query finds any more and that could not be erased yet count as deleted.
+// A session that cannot be deleted because of its data keeps no other one from it; the error joins the first few. Any
+// other error ends Apply. Sessions that no query finds any more and that could not be erased yet count as deleted.
 func Apply(ctx context.Context, st store.Store, now time.Time, p Policy) (Result, error) {
 	a := &applier{st: st, policy: p, now: now}
 	err := a.apply(ctx)
@@ -78,7 +79,8 @@ func Apply(ctx context.Context, st store.Store, now time.Time, p Policy) (Result
 	return a.result, nil
 }
 
-// Choose returns what Apply would delete by MaxAge and MaxSessions, oldest first. With readOnly it brings no summary up to date.
+// Choose returns what Apply would delete by MaxAge and MaxSessions, oldest first. With readOnly it brings no summary up
+// to date.
 func Choose(ctx context.Context, st store.Store, now time.Time, p Policy, readOnly bool) ([]store.Deletion, error) {
 	a := &applier{st: st, policy: p, now: now, readOnly: readOnly}
 	var out []store.Deletion
@@ -165,8 +167,8 @@ func (a *applier) load(ctx context.Context) (items []*item, err error) {
 	return items, nil
 }
 
-// choose returns the groups that a rule names, and takes the marks of their members. It judges until the summaries of all of them are known
-// to be as new as their marks.
+// choose returns the groups that a rule names, and takes the marks of their members. It judges until the summaries of
+// all of them are known to be as new as their marks.
 func (a *applier) choose(ctx context.Context, judge func([]*item) []*group) (groups []*group, err error) {
 	a.marks = map[session.Key]store.Revision{}
 	for range maxRounds {
@@ -297,7 +299,8 @@ func (a *applier) bySessions(items []*item) (out []*group) {
 	return out
 }
 
-// byBytes deletes the oldest until the store is small enough, or as much as is too much was deleted and the store frees it later.
+// byBytes deletes the oldest until the store is small enough, or as much as is too much was deleted and the store frees
+// it later.
 func (a *applier) byBytes(ctx context.Context) error {
 	begin, err := a.st.Size(ctx, session.Key{})
 	if err != nil {

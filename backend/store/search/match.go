@@ -116,8 +116,8 @@ func cutOut(text string, at, end int) snippet {
 	return s
 }
 
-// plain makes of a body that is JSON what was said in it: each text and number on a line of its own, behind its key where it has one, without the signs between
-// them and without escapes. Any other body stays as it is.
+// plain makes of a body that is JSON what was said in it: each text and number on a line of its own, behind its key
+// where it has one, without the signs between them and without escapes. Any other body stays as it is.
 func plain(body string) string {
 	trimmed := strings.TrimLeft(body, " \t\r\n")
 	if trimmed == "" || !strings.ContainsRune(`{["`, rune(trimmed[0])) {
@@ -176,7 +176,8 @@ func textEnd(s string, i int) int {
 	return -1
 }
 
-// appendText appends what stands between the quotes of a JSON text, without its escapes; as it stands where one of them is wrong.
+// appendText appends what stands between the quotes of a JSON text, without its escapes; as it stands where one of them
+// is wrong.
 func appendText(b []byte, s string) []byte {
 	var text string
 	if strings.IndexByte(s, '\\') < 0 || json.Unmarshal([]byte(`"`+s+`"`), &text) != nil {
@@ -185,8 +186,8 @@ func appendText(b []byte, s string) []byte {
 	return append(b, text...)
 }
 
-// about reads who says what a body holds, one of the words session.By…, and which message a row of the guide belongs to; empty where it does not
-// say. What carries results of tools is theirs, unless somebody says something else in it.
+// about reads who says what a body holds, one of the words session.By…, and which message a row of the guide belongs
+// to; empty where it does not say. What carries results of tools is theirs, unless somebody says something else in it.
 func about(body string) (by, message string) {
 	var m struct {
 		Message string `json:"message_id"`

@@ -17,9 +17,10 @@ import (
 
 // The tables of the agent guide: schema.sql says what they are.
 
-// WithChatTables makes projections fill the tables of the agent guide as well: chat_sessions, chat_messages, chat_parts and
-// system_prompts, with plain content. Sessions whose rows there are missing or behind become dirty when the store is opened, so that the
-// next projection fills them. Without it nothing is written there, and what is there stays as it is until its session is deleted.
+// WithChatTables makes projections fill the tables of the agent guide as well: chat_sessions, chat_messages, chat_parts
+// and system_prompts, with plain content. Sessions whose rows there are missing or behind become dirty when the store
+// is opened, so that the next projection fills them. Without it nothing is written there, and what is there stays as it
+// is until its session is deleted.
 func WithChatTables() Option { return optionFunc(func(c *config) { c.chatTables = true }) }
 
 // ChatTables reports whether the store was opened with WithChatTables.
@@ -36,10 +37,11 @@ var chatColumns = map[export.RowType]struct{ table, columns string }{
 	export.RowPart:    {"chat_parts", `id, message_id, session_id, "index", type, data_json, tool_call_id, tool_state, created_at, updated_at`},
 }
 
-// ProjectChat replaces what the tables hold of a session by rows. It writes in transactions of 4 MiB: rows are read between them, and rows
-// that are there already cost no write. The last one deletes what rows did not name. Two programs may do so at once: the one with the later
-// mark goes on, the other stops. Sessions of a tenant are left out: the tables have no column for it. Fails with store.ErrNotFound when the
-// session is not there, and with what rows fail with; the next ProjectChat then finishes.
+// ProjectChat replaces what the tables hold of a session by rows. It writes in transactions of 4 MiB: rows are read
+// between them, and rows that are there already cost no write. The last one deletes what rows did not name. Two
+// programs may do so at once: the one with the later mark goes on, the other stops. Sessions of a tenant are left out:
+// the tables have no column for it. Fails with store.ErrNotFound when the session is not there, and with what rows fail
+// with; the next ProjectChat then finishes.
 func (s *Store) ProjectChat(ctx context.Context, k session.Key, mark store.Revision, rows iter.Seq2[export.Row, error]) error {
 	if k.Tenant != "" {
 		return nil
@@ -193,7 +195,8 @@ func (w *chatWriter) put(ctx context.Context, r *chatRow) error {
 	return err
 }
 
-// sweep deletes the rows of the session that were not named: parts before the messages that they are of. A trigger deletes prompts.
+// sweep deletes the rows of the session that were not named: parts before the messages that they are of. A trigger
+// deletes prompts.
 func (w *chatWriter) sweep(ctx context.Context) error {
 	for _, t := range [][3]string{
 		{"chat_parts", "id", "session_id"}, {"chat_messages", "id", "session_id"}, {"chat_sessions", "id", "id"}, {"chat_prompts", "digest", "session"},

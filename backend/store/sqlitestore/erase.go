@@ -14,21 +14,22 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 )
 
-// ErrReaders is wrapped by the error of a Delete that is done, except that a reader which began before keeps copies in the log. The next
-// Delete after the reader has ended, of whatever session, or the next program that opens the file for writing removes them.
+// ErrReaders is wrapped by the error of a Delete that is done, except that a reader which began before keeps copies in
+// the log. The next Delete after the reader has ended, of whatever session, or the next program that opens the file for
+// writing removes them.
 var ErrReaders = errors.New("deleted, but a reader that began before keeps copies in the log: delete again when it is done")
 
 // eraseHold is how long a transaction that erases adds to what it does. Writing the changes comes on top.
 const eraseHold = 2 * time.Millisecond
 
-// Delete implements store.Store. When it returns nil, no query finds anything of the sessions, the log is empty, and rows, bodies and free
-// pages are overwritten (secure_delete). SQLite may keep copies of moved rows in the unused space inside a page: Vacuum removes them. A
-// reader, also one of another process, that began before and goes on keeps copies in the log: Delete waits for it as long as for
-// another writer, and then fails with ErrReaders. An iterator that the caller is inside of is such a reader, unless it is one of
-// Sessions that came to no more than 1,024 sessions.
+// Delete implements store.Store. When it returns nil, no query finds anything of the sessions, the log is empty, and
+// rows, bodies and free pages are overwritten (secure_delete). SQLite may keep copies of moved rows in the unused space
+// inside a page: Vacuum removes them. A reader, also one of another process, that began before and goes on keeps copies
+// in the log: Delete waits for it as long as for another writer, and then fails with ErrReaders. An iterator that the
+// caller is inside of is such a reader, unless it is one of Sessions that came to no more than 1,024 sessions.
 //
-// Other sessions are written to meanwhile: a step holds the write lock for some 10 ms, longer only where one row or body takes more than
-// a few MiB in the file, and other processes get as much time as the steps take.
+// Other sessions are written to meanwhile: a step holds the write lock for some 10 ms, longer only where one row or
+// body takes more than a few MiB in the file, and other processes get as much time as the steps take.
 func (s *Store) Delete(ctx context.Context, list ...store.Deletion) (gone []session.Key, err error) {
 	for _, d := range list {
 		hidden, err := s.hide(ctx, d)
@@ -45,7 +46,8 @@ func (s *Store) Delete(ctx context.Context, list ...store.Deletion) (gone []sess
 	return gone, nil
 }
 
-// hide is the transaction after which nobody finds the session. What is left has its number only, which is never used again.
+// hide is the transaction after which nobody finds the session. What is left has its number only, which is never used
+// again.
 func (s *Store) hide(ctx context.Context, d store.Deletion) (hidden bool, err error) {
 	err = s.write(ctx, "delete", func(ctx context.Context) error {
 		var id int64
@@ -74,7 +76,8 @@ func (s *Store) hide(ctx context.Context, d store.Deletion) (hidden bool, err er
 	return hidden && err == nil, err
 }
 
-// erase erases all sessions that were hidden, by whatever program, empties the log, waiting for readers, and removes their marks.
+// erase erases all sessions that were hidden, by whatever program, empties the log, waiting for readers, and removes
+// their marks.
 func (s *Store) erase(ctx context.Context, wait time.Duration) error {
 	if s.turn == nil {
 		return store.ErrReadOnly
@@ -131,8 +134,8 @@ func (s *Store) marks(ctx context.Context) (all []erasing, err error) {
 	return all, nil
 }
 
-// eraseSteps delete some rows of the session ?1, whose id in the tables of the agent guide is ?2, until none is left. Triggers delete what
-// other tables have of them.
+// eraseSteps delete some rows of the session ?1, whose id in the tables of the agent guide is ?2, until none is left.
+// Triggers delete what other tables have of them.
 var eraseSteps = []string{
 	`DELETE FROM chat_parts WHERE rowid IN (SELECT rowid FROM chat_parts WHERE session_id = ?2 LIMIT 8)`,
 	`DELETE FROM chat_messages WHERE rowid IN (SELECT rowid FROM chat_messages WHERE session_id = ?2 LIMIT 8)`,
@@ -149,9 +152,11 @@ var eraseSteps = []string{
 	`DELETE FROM chat_projected WHERE session = ?1`,
 }
 
-// eraseSession erases a session in short transactions, and rests as long between two of them. Its number is never used again.
+// eraseSession erases a session in short transactions, and rests as long between two of them. Its number is never used
+// again.
 func (s *Store) eraseSession(ctx context.Context, m erasing) error {
-	// The log is copied into the file by a connection of its own, beside writers; the writing one would do it while it holds them up.
+	// The log is copied into the file by a connection of its own, beside writers; the writing one would do it while it
+	// holds them up.
 	db, err := sql.Open("sqlite", uri(s.path, "rw", config{}))
 	if err != nil {
 		return err
@@ -193,8 +198,8 @@ func (s *Store) eraseSession(ctx context.Context, m erasing) error {
 	})
 }
 
-// Vacuum erases what was hidden and writes the file anew, so that no byte of a deleted session is left in it. Nobody else can write
-// meanwhile: about a second for each 100 MB. It takes room for a second copy of the file.
+// Vacuum erases what was hidden and writes the file anew, so that no byte of a deleted session is left in it. Nobody
+// else can write meanwhile: about a second for each 100 MB. It takes room for a second copy of the file.
 func (s *Store) Vacuum(ctx context.Context) error {
 	err := s.erase(ctx, s.busy)
 	if err == nil {
@@ -226,7 +231,8 @@ func (s *Store) vacuum(ctx context.Context) error {
 	}
 }
 
-// emptyLog copies the log into the file and cuts it to nothing. Readers that began before keep it from that; it waits for them.
+// emptyLog copies the log into the file and cuts it to nothing. Readers that began before keep it from that; it waits
+// for them.
 func (s *Store) emptyLog(ctx context.Context, wait time.Duration) error {
 	for deadline, pause := time.Now().Add(wait), 5*time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
 		if err := s.lock(ctx); err != nil {

@@ -22,7 +22,8 @@ func figuresQuery(q *store.FigureQuery) (query string, args []any) {
 	for _, i := range columns {
 		list += `, f."` + table.Columns[i].Name + `"`
 	}
-	// All figures, and for each its session: the other way round they would be read in the order of sessions, not of the file.
+	// All figures, and for each its session: the other way round they would be read in the order of sessions, not of
+	// the file.
 	query = "SELECT " + list + " FROM " + table.Name + " f CROSS JOIN sessions s ON s.session = f.session WHERE s.tenant = ?"
 	args = []any{q.Tenant}
 	and := func(cond string, values ...any) { query, args = query+" AND "+cond, append(args, values...) }

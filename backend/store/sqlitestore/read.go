@@ -91,7 +91,8 @@ func fetch[T any](ctx context.Context, s *Store, query string, args []any, scan 
 // listed is how many things an iterator over a list reads before it yields the first.
 const listed = 1024
 
-// list is each for lists, which are usually short: one that is holds no reader, so that whoever is inside of it may Delete.
+// list is each for lists, which are usually short: one that is holds no reader, so that whoever is inside of it may
+// Delete.
 func list[T any](ctx context.Context, s *Store, what, query string, args []any, scan func(*sql.Rows) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var first []T
@@ -229,8 +230,8 @@ func sessionsQuery(q store.Query) (query string, args []any) {
 		and("s.mark > s.projected")
 	}
 	filter(&q, and)
-	// What selects few sessions is looked up by its own index, in place of looking through all of the tenant's in the order of the
-	// list: a plus keeps a column from the index of another.
+	// What selects few sessions is looked up by its own index, in place of looking through all of the tenant's in the
+	// order of the list: a plus keeps a column from the index of another.
 	few := ""
 	switch {
 	case q.AllTenants:
@@ -328,8 +329,8 @@ func filter(q *store.Query, and func(cond string, values ...any)) {
 	}
 }
 
-// allOpen reports whether only sessions are asked for of which something is open. One that is dead by now is none of these, so that what was told last
-// selects all that there are.
+// allOpen reports whether only sessions are asked for of which something is open. One that is dead by now is none of
+// these, so that what was told last selects all that there are.
 func allOpen(l []spans.SessionStatus) bool {
 	return len(l) > 0 && !slices.ContainsFunc(l, func(s spans.SessionStatus) bool {
 		switch s {

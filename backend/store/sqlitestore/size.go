@@ -33,8 +33,8 @@ func (s *Store) Counts() store.Counts {
 	}
 }
 
-// Size implements store.Store. Of the store it returns the pages of the file that are in use, and the log and its index; of a session
-// rows that were replaced count too.
+// Size implements store.Store. Of the store it returns the pages of the file that are in use, and the log and its
+// index; of a session rows that were replaced count too.
 func (s *Store) Size(ctx context.Context, k session.Key) (size int64, err error) {
 	query, args := `SELECT ifnull(bytes, 0) FROM sessions WHERE tenant = ? AND id = ?`, []any{k.Tenant, k.ID}
 	whole := k == session.Key{}

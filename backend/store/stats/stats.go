@@ -1,5 +1,5 @@
-// Package stats makes statistics of the figures that a store keeps: histograms and exact quantiles of what turns and tool calls took,
-// over all sessions of a tenant. docs/stats.md says what each number means.
+// Package stats makes statistics of the figures that a store keeps: histograms and exact quantiles of what turns and
+// tool calls took, over all sessions of a tenant. docs/stats.md says what each number means.
 package stats
 
 import (
@@ -35,10 +35,11 @@ const (
 // Bys are the words of By.
 var Bys = []By{ByModel, ByAgent, ByTool, BySession, ByProvider}
 
-// Options say what statistics are made of. The zero value is all of the empty tenant, without groups and without prices.
+// Options say what statistics are made of. The zero value is all of the empty tenant, without groups and without
+// prices.
 type Options struct {
-	// Query selects; Tool and Columns of it are not looked at. With an agent, a provider or a model compactions and permission evaluations are
-	// those of the runs that have a turn of it.
+	// Query selects; Tool and Columns of it are not looked at. With an agent, a provider or a model compactions and
+	// permission evaluations are those of the runs that have a turn of it.
 	Query store.FigureQuery
 	By    By
 	// Prices computes costs; nil: none are.
@@ -49,8 +50,8 @@ type Options struct {
 type Report struct {
 	Format int `json:"format"`
 	By     By  `json:"by,omitempty"`
-	// Total is of everything, Groups are parts of it, those with the most turns first (with ByTool: calls), then by name. Groups by tool
-	// have tool calls only, groups by provider turns only.
+	// Total is of everything, Groups are parts of it, those with the most turns first (with ByTool: calls), then by
+	// name. Groups by tool have tool calls only, groups by provider turns only.
 	Total  Group   `json:"total"`
 	Groups []Group `json:"groups,omitempty"`
 	// Tools are the tool calls by name, those with the most calls first.
@@ -67,7 +68,8 @@ type Group struct {
 	Name     string `json:"name,omitempty"`
 	Sessions int64  `json:"sessions"`
 	Turns    int64  `json:"turns"`
-	// Failed are turns whose reply is an error, Retries attempts beyond the first, WithoutUsage turns that report no tokens.
+	// Failed are turns whose reply is an error, Retries attempts beyond the first, WithoutUsage turns that report no
+	// tokens.
 	Failed       int64 `json:"failed"`
 	Retries      int64 `json:"retries"`
 	WithoutUsage int64 `json:"without_usage"`
@@ -81,8 +83,9 @@ type Group struct {
 	Duration   *Dist `json:"duration_ns,omitempty"`
 	ModelCall  *Dist `json:"model_call_ns,omitempty"`
 	FirstChunk *Dist `json:"first_chunk_ns,omitempty"`
-	// CacheRate is the part of input tokens that came from a cache; nil where no input, or nothing of caches, is known. CacheIdle says that it is zero over two
-	// turns or more although the provider caches: one that is known for it, or whose other turns tell of it.
+	// CacheRate is the part of input tokens that came from a cache; nil where no input, or nothing of caches, is known.
+	// CacheIdle says that it is zero over two turns or more although the provider caches: one that is known for it, or
+	// whose other turns tell of it.
 	CacheRate *float64 `json:"cache_rate,omitempty"`
 	CacheIdle bool     `json:"cache_idle,omitempty"`
 	// Cost is what loops reported, by currency.
@@ -134,8 +137,8 @@ type NoPrice struct {
 	Turns    int64  `json:"turns"`
 }
 
-// Collect reads figures and makes statistics of them. Projections must be current (project.Refresh). It takes 8 bytes for each number that a
-// quantile is of: some 80 MB for a million turns.
+// Collect reads figures and makes statistics of them. Projections must be current (project.Refresh). It takes 8 bytes
+// for each number that a quantile is of: some 80 MB for a million turns.
 func Collect(ctx context.Context, st store.Store, o Options) (*Report, error) {
 	if o.By != "" && !slices.Contains(Bys, o.By) {
 		return nil, fmt.Errorf("stats: by %q, want %s", o.By, words())
@@ -564,12 +567,14 @@ func (c *collector) finish(g *group) Group {
 	return out
 }
 
-// cachingProviders offer prompt caching for all their models of today, by the names that gen_ai.provider.name has for them.
+// cachingProviders offer prompt caching for all their models of today, by the names that gen_ai.provider.name has for
+// them.
 var cachingProviders = map[string]bool{
 	"anthropic": true, "openai": true, "deepseek": true, "azure.ai.openai": true, "gcp.gemini": true, "gcp.vertex_ai": true, "x_ai": true,
 }
 
-// Caches reports whether a provider, by the name that gen_ai.provider.name has for it, is known to cache prompts for all its models.
+// Caches reports whether a provider, by the name that gen_ai.provider.name has for it, is known to cache prompts for
+// all its models.
 func Caches(provider string) bool { return cachingProviders[provider] }
 
 // caching tells whether a provider of the group caches.

@@ -190,8 +190,8 @@ func (u suite) deleteCancelled(t *testing.T, s store.Store) {
 	t.Logf("%d of %d were cancelled", stopped, times)
 }
 
-// deleteWhilePut deletes a session over and over while another puts to it, batch after batch: what is there at any time is
-// what was Put since some moment, whole batches, and what was Put after the last Delete stays.
+// deleteWhilePut deletes a session over and over while another puts to it, batch after batch: what is there at any time
+// is what was Put since some moment, whole batches, and what was Put after the last Delete stays.
 func (u suite) deleteWhilePut(t *testing.T, s store.Store) {
 	batches, each := u.times(60, 15), 5
 	k := key("a")

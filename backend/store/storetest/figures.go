@@ -13,7 +13,8 @@ import (
 
 const figureStart = 1_700_000_000_000_000_000
 
-// FiguresFor returns figures of a session with n turns: of each kind one with everything known, and others with what may be not.
+// FiguresFor returns figures of a session with n turns: of each kind one with everything known, and others with what
+// may be not.
 func FiguresFor(k session.Key, n int) session.Figures {
 	num := session.Some[int64]
 	full := session.Figures{

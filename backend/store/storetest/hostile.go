@@ -12,7 +12,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// hostileIDs uses what breaks programs as every name that a row has: each comes back as it was and reaches nothing else.
+// hostileIDs uses what breaks programs as every name that a row has: each comes back as it was and reaches nothing
+// else.
 func (u suite) hostileIDs(t *testing.T, s store.Store) {
 	hostile := []string{
 		"'; DROP TABLE sessions; --", `") OR 1=1 --`, "a' UNION SELECT id FROM sessions --", "{p:String}", "$1", "?1", ":name", "@x", `\'`, `\x00`, `\N`, "NULL",
@@ -80,7 +81,8 @@ func (u suite) hostileIDs(t *testing.T, s store.Store) {
 	equal(t, "left", fmt.Sprint(collect(t, s.Tenants(t.Context()))), "[]")
 }
 
-// sameIDTwice lets two services, and two tenants, use one session id: services share the session, each row as it came; tenants do not.
+// sameIDTwice lets two services, and two tenants, use one session id: services share the session, each row as it came;
+// tenants do not.
 func sameIDTwice(t *testing.T, s store.Store) {
 	a, b := session.Key{Tenant: "a", ID: "s"}, session.Key{Tenant: "b", ID: "s"}
 	of := func(k session.Key, n int, service string, end int64) session.Row {

@@ -11,9 +11,10 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// RoundRobin returns a store that gives each call to the next of several, which must be the same data opened several times, as
-// by several collectors without session affinity. Run holds it to what one store must do: no store may rely on what it remembers of
-// its own calls. Counts are the sum. Maintain does nothing for a store that is no store.Maintainer; a store.Counter must be there.
+// RoundRobin returns a store that gives each call to the next of several, which must be the same data opened several
+// times, as by several collectors without session affinity. Run holds it to what one store must do: no store may rely
+// on what it remembers of its own calls. Counts are the sum. Maintain does nothing for a store that is no
+// store.Maintainer; a store.Counter must be there.
 func RoundRobin(stores ...store.Store) store.Store { return &roundRobin{stores: stores} }
 
 type roundRobin struct {

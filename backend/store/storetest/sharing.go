@@ -148,8 +148,8 @@ func (m model) check(t *testing.T, s store.Store, k session.Key, rnd *rand.Rand,
 	}
 }
 
-// sharedByChance lets sessions of two tenants share bodies at random (whole, cut, withheld, named as prompts or
-// not, lied about by some) and deletes and makes them anew at random: each gives back what it was given and nothing else.
+// sharedByChance lets sessions of two tenants share bodies at random (whole, cut, withheld, named as prompts or not,
+// lied about by some) and deletes and makes them anew at random: each gives back what it was given and nothing else.
 func (u suite) sharedByChance(t *testing.T, s store.Store) {
 	rounds := u.times(600, 40)
 	if testing.Short() {

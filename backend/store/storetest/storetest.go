@@ -18,8 +18,8 @@ import (
 // An Option is an option of Run.
 type Option func(*suite)
 
-// Fewer repeats less often what is repeated to meet chances and races: for stores behind a network, where each call takes some
-// 10 ms. No case is left out.
+// Fewer repeats less often what is repeated to meet chances and races: for stores behind a network, where each call
+// takes some 10 ms. No case is left out.
 func Fewer() Option { return func(u *suite) { u.fewer = true } }
 
 // suite has the cases that repeat something as methods.
@@ -33,8 +33,8 @@ func (u suite) times(often, fewer int) int {
 	return often
 }
 
-// Run runs the suite. open returns a new, empty store each time it is called; the suite closes it. It may call t.Parallel when the
-// stores it returns have nothing in common.
+// Run runs the suite. open returns a new, empty store each time it is called; the suite closes it. It may call
+// t.Parallel when the stores it returns have nothing in common.
 func Run(t *testing.T, open func(t *testing.T) store.Store, opts ...Option) {
 	var u suite
 	for _, o := range opts {
