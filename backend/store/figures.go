@@ -49,13 +49,15 @@ type FigureColumn struct {
 
 // The tables of figures.
 var (
-	TurnTable = newFigureTable("turns", "Turns", `run run_start_ns turn start_ns end_ns model_call_ns first_chunk_ns agent provider model
-		response_model stop_reason failed error_type attempts input output reasoning cache_read cache_write cost currency
-		request_messages request_bytes tool_calls`)
-	ToolCallTable   = newFigureTable("tool_calls", "ToolCalls", `run run_start_ns turn call start_ns end_ns agent model tool outcome failed`)
-	CompactionTable = newFigureTable("compactions", "Compactions", `run run_start_ns turn start_ns end_ns kind trigger input_tokens output_tokens
-		messages_before messages_after`)
-	PermissionTable = newFigureTable("permission_evaluations", "Permissions", `run run_start_ns turn at_ns wait_ns tool action source`)
+	TurnTable = newFigureTable("turns", "Turns", `run run_start_ns turn start_ns end_ns model_call_ns first_chunk_ns
+		agent provider model response_model stop_reason failed error_type attempts
+		input output reasoning cache_read cache_write cost currency request_messages request_bytes tool_calls`)
+	ToolCallTable = newFigureTable("tool_calls", "ToolCalls",
+		`run run_start_ns turn call start_ns end_ns agent model tool outcome failed`)
+	CompactionTable = newFigureTable("compactions", "Compactions",
+		`run run_start_ns turn start_ns end_ns kind trigger input_tokens output_tokens messages_before messages_after`)
+	PermissionTable = newFigureTable("permission_evaluations", "Permissions",
+		`run run_start_ns turn at_ns wait_ns tool action source`)
 
 	// FigureTables are all of them.
 	FigureTables = []*FigureTable{TurnTable, ToolCallTable, CompactionTable, PermissionTable}
@@ -91,7 +93,8 @@ type FigureRecord struct {
 func (r *FigureRecord) Clear() { r.value.SetZero() }
 
 func (r *FigureRecord) set(v reflect.Value) {
-	r.value, r.Pointer, r.Session, r.Fields = v, v.Addr().Interface(), v.Field(0).Addr().Interface().(*string), r.Fields[:0]
+	r.value, r.Pointer, r.Fields = v, v.Addr().Interface(), r.Fields[:0]
+	r.Session = v.Field(0).Addr().Interface().(*string)
 	for i := 1; i < v.NumField(); i++ {
 		r.Fields = append(r.Fields, v.Field(i).Addr().Interface())
 	}

@@ -62,7 +62,8 @@ const (
 // Partitions by the month of the start, which the key holds, so that equal rows are always in one. There are 61 of
 // them, since an insert into more than 100 fails: months come again after five years, and times that no clock of an
 // agent shows share one.
-const rowPartition = "if(start_ns < 1577836800000000000 OR start_ns >= 2840140800000000000, 0, 1 + intDiv(start_ns - 1577836800000000000, 2629746000000000) % 60)"
+const rowPartition = "if(start_ns < 1577836800000000000 OR start_ns >= 2840140800000000000, 0, " +
+	"1 + intDiv(start_ns - 1577836800000000000, 2629746000000000) % 60)"
 
 // putColumns say which Put a row is of: writer and n, see putter. at is the clock of who put it, in unix nanoseconds.
 var putColumns = []column{{"writer", unsigned}, {"n", unsigned}, {"at", unsigned}}
@@ -99,11 +100,12 @@ var schemaTable = table{
 
 var (
 	rowTable = table{
-		name: "rows", columns: rowColumns, partition: rowPartition, order: rowOrder, indexes: rowIndexes, granularity: 8192, shard: bySession, ttl: true,
+		name: "rows", columns: rowColumns, partition: rowPartition, order: rowOrder, indexes: rowIndexes, granularity: 8192,
+		shard: bySession, ttl: true,
 	}
 	liveTable = table{
-		name: "live_rows", columns: rowColumns, partition: "intDiv(at, 86400000000000)", order: rowOrder, indexes: rowIndexes, granularity: 8192,
-		shard: bySession, keep: liveFor,
+		name: "live_rows", columns: rowColumns, partition: "intDiv(at, 86400000000000)", order: rowOrder, indexes: rowIndexes,
+		granularity: 8192, shard: bySession, keep: liveFor,
 	}
 	// Bodies, by session: reading those of one session reads nothing else.
 	blockTable = table{name: "blocks", order: "tenant, session, id, size", granularity: 256, shard: bySession, ttl: true, columns: slices.Concat([]column{

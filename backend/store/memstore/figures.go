@@ -5,6 +5,7 @@ import (
 	"iter"
 	"math"
 	"reflect"
+	"slices"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
@@ -58,7 +59,7 @@ func (s *Store) Figures(ctx context.Context, q store.FigureQuery) iter.Seq2[any,
 // clone returns a copy of f.
 func clone(f session.Figures) session.Figures {
 	return session.Figures{
-		Turns: append([]session.TurnFigures(nil), f.Turns...), ToolCalls: append([]session.ToolCallFigures(nil), f.ToolCalls...),
-		Compactions: append([]session.CompactionFigures(nil), f.Compactions...), Permissions: append([]session.PermissionFigures(nil), f.Permissions...),
+		Turns: slices.Clone(f.Turns), ToolCalls: slices.Clone(f.ToolCalls),
+		Compactions: slices.Clone(f.Compactions), Permissions: slices.Clone(f.Permissions),
 	}
 }

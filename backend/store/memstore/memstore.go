@@ -201,7 +201,8 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 			out = append(out, m)
 		}
 		slices.SortFunc(out, func(a, b session.Summary) int {
-			return cmp.Or(cmp.Compare(s.sessions[b.Key].cursor(b.Key).Rank(), s.sessions[a.Key].cursor(a.Key).Rank()), cmp.Compare(a.ID, b.ID))
+			x, y := s.sessions[a.Key].cursor(a.Key), s.sessions[b.Key].cursor(b.Key)
+			return cmp.Or(cmp.Compare(y.Rank(), x.Rank()), cmp.Compare(a.ID, b.ID))
 		})
 		if q.Oldest {
 			slices.Reverse(out)

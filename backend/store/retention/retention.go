@@ -240,7 +240,8 @@ func (a *applier) groups(items []*item, back bool) []*group {
 	byName := map[session.Key]*group{}
 	var out []*group
 	slices.SortFunc(items, func(x, y *item) int {
-		return cmp.Or(cmp.Compare(x.age(back), y.age(back)), cmp.Compare(x.key.Tenant, y.key.Tenant), cmp.Compare(y.key.ID, x.key.ID))
+		return cmp.Or(cmp.Compare(x.age(back), y.age(back)), cmp.Compare(x.key.Tenant, y.key.Tenant),
+			cmp.Compare(y.key.ID, x.key.ID))
 	})
 	for _, x := range items {
 		name := find(x.key)

@@ -97,16 +97,18 @@ func (w *chatWriter) add(r *export.Row) {
 	switch r.Type {
 	case export.RowSession:
 		x := r.Session
-		w.row(r.Type, len(x.MetadataJSON)+len(x.PermissionsJSON), w.id, x.Agent, x.WorkspaceRoot, x.ModelJSON, x.ParentID, x.ParentMessageID, x.PermissionsJSON,
-			x.MetadataJSON, x.PromptTokens, x.CompletionTokens, x.ReasoningTokens, x.CacheRead, x.CacheWrite, x.TotalTokens, x.CostUSD, x.CreatedAt,
-			x.UpdatedAt, x.ArchivedAt)
+		w.row(r.Type, len(x.MetadataJSON)+len(x.PermissionsJSON),
+			w.id, x.Agent, x.WorkspaceRoot, x.ModelJSON, x.ParentID, x.ParentMessageID, x.PermissionsJSON, x.MetadataJSON,
+			x.PromptTokens, x.CompletionTokens, x.ReasoningTokens, x.CacheRead, x.CacheWrite, x.TotalTokens, x.CostUSD,
+			x.CreatedAt, x.UpdatedAt, x.ArchivedAt)
 	case export.RowMessage:
 		x := r.Message
 		w.message = x.ID
 		w.row(r.Type, len(x.MetadataJSON), x.ID, w.id, x.Role, x.MetadataJSON, x.CreatedAt, x.UpdatedAt)
 	case export.RowPart:
 		x := r.Part
-		w.row(r.Type, len(x.DataJSON), x.ID, w.message, w.id, x.Index, x.Type, x.DataJSON, x.ToolCallID, x.ToolState, x.CreatedAt, x.UpdatedAt)
+		w.row(r.Type, len(x.DataJSON),
+			x.ID, w.message, w.id, x.Index, x.Type, x.DataJSON, x.ToolCallID, x.ToolState, x.CreatedAt, x.UpdatedAt)
 	case export.RowSystemPrompt:
 		w.row(r.Type, len(r.Body), r.Digest, r.Body)
 	}
@@ -165,10 +167,12 @@ func (w *chatWriter) put(ctx context.Context, r *chatRow) error {
 	key := r.args[0].(string)
 	if r.typ == export.RowSystemPrompt {
 		w.seen["chat_prompts/"+key] = true
-		if _, err := w.s.conn.ExecContext(ctx, `INSERT INTO chat_prompts (session, digest) VALUES (?, ?) ON CONFLICT DO NOTHING`, w.session, key); err != nil {
+		const names = `INSERT INTO chat_prompts (session, digest) VALUES (?, ?) ON CONFLICT DO NOTHING`
+		if _, err := w.s.conn.ExecContext(ctx, names, w.session, key); err != nil {
 			return err
 		}
-		_, err := w.s.conn.ExecContext(ctx, `INSERT INTO system_prompts (digest, body) VALUES (?, ?) ON CONFLICT DO NOTHING`, r.args...)
+		const body = `INSERT INTO system_prompts (digest, body) VALUES (?, ?) ON CONFLICT DO NOTHING`
+		_, err := w.s.conn.ExecContext(ctx, body, r.args...)
 		return err
 	}
 	if name, ok := w.renamed[fmt.Sprint(r.args[1])]; ok && r.typ == export.RowPart {
@@ -239,8 +243,9 @@ func chatInsert(table, columns string) string {
 		name = strings.TrimSpace(name)
 		set, other = append(set, name+" = excluded."+name), append(other, "excluded."+name)
 	}
-	return "INSERT INTO " + table + " (" + columns + ") VALUES (?" + strings.Repeat(",?", len(names)-1) + ") ON CONFLICT (id) DO UPDATE SET " +
-		strings.Join(set, ", ") + " WHERE (" + strings.Join(names[1:], ",") + ") IS NOT (" + strings.Join(other, ", ") + ")"
+	return "INSERT INTO " + table + " (" + columns + ") VALUES (?" + strings.Repeat(",?", len(names)-1) + ")" +
+		" ON CONFLICT (id) DO UPDATE SET " + strings.Join(set, ", ") +
+		" WHERE (" + strings.Join(names[1:], ",") + ") IS NOT (" + strings.Join(other, ", ") + ")"
 }
 
 // chatBehind marks sessions as dirty whose rows in the tables are missing or behind.

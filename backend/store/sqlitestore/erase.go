@@ -219,16 +219,11 @@ func (s *Store) vacuum(ctx context.Context) error {
 		return err
 	}
 	defer s.unlock()
-	for deadline := time.Now().Add(s.busy); ; {
-		// In a file: the copy may be larger than the memory.
+	return whileBusy(ctx, s.busy, func() error {
+		// The copy is made in a file: it may be larger than the memory.
 		_, err := s.conn.ExecContext(context.WithoutCancel(ctx), "PRAGMA temp_store=FILE; VACUUM; PRAGMA temp_store=MEMORY")
-		if code(err) != sqlite3.SQLITE_BUSY || time.Now().After(deadline) {
-			return err
-		}
-		if err := sleep(ctx, 5*time.Millisecond); err != nil {
-			return err
-		}
-	}
+		return err
+	})
 }
 
 // emptyLog copies the log into the file and cuts it to nothing. Readers that began before keep it from that; it waits

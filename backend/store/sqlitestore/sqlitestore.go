@@ -206,24 +206,26 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 	return s, nil
 }
 
-// walMode switches to write-ahead logging. SQLite does not wait for a lock here, so we do.
+// walMode switches to write-ahead logging. SQLite does not wait for a lock here.
 func (s *Store) walMode(ctx context.Context, busy time.Duration) error {
+	var mode string
+	err := whileBusy(ctx, busy, func() error { return s.conn.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode) })
+	if err == nil && mode != "wal" {
+		err = fmt.Errorf("journal mode is %q, want \"wal\": the file system may not support it", mode)
+	}
+	return err
+}
+
+// whileBusy calls f until another process does not hold the lock that it needs, for some time, and until ctx ends.
+func whileBusy(ctx context.Context, busy time.Duration, f func() error) error {
 	for deadline := time.Now().Add(busy); ; {
-		var mode string
-		err := s.conn.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode)
-		switch {
-		case err == nil && mode == "wal":
-			return nil
-		case err == nil:
-			return fmt.Errorf("journal mode is %q, want \"wal\": the file system may not support it", mode)
-		case code(err) != sqlite3.SQLITE_BUSY || time.Now().After(deadline):
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := f(); code(err) != sqlite3.SQLITE_BUSY || time.Now().After(deadline) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(10 * time.Millisecond):
-		}
+		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -404,16 +406,10 @@ func (s *Store) transact(ctx context.Context, f func(context.Context) error) (er
 // statement itself runs with inner, which does not end: the driver reports a BEGIN that succeeded while its context
 // ended as failed, and a transaction that nobody knows of would stay open.
 func (s *Store) begin(ctx, inner context.Context) error {
-	for deadline := time.Now().Add(s.busy); ; {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+	return whileBusy(ctx, s.busy, func() error {
 		_, err := s.conn.ExecContext(inner, "BEGIN IMMEDIATE")
-		if code(err) != sqlite3.SQLITE_BUSY || time.Now().After(deadline) {
-			return err
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return err
+	})
 }
 
 func (s *Store) lock(ctx context.Context) error {
