@@ -171,7 +171,7 @@ interop-logfire: ## compare what Logfire's SDK sends of a loop that runs with th
 interop-dashboards: ## compare the Grafana dashboards with what Grafana's SDK generates, and judge them by its types (needs node)
 	@interop/dashboards/run.sh check
 
-interop-clickhouse: bin/otelagent ## the ClickHouse store and collectors in front of it, on a current engine and a killed and restarted cluster (needs npm and java)
+interop-clickhouse: bin/otelagent ## the ClickHouse store and collectors in front of it, on a current engine (needs npm)
 	@interop/clickhouse/run.sh check
 
 interop-backends: bin/otelagent ocb-build ## what a real Jaeger and a real Phoenix show of our spans (needs python3; Jaeger takes minutes once)

@@ -13,8 +13,8 @@ import (
 // bodiesRoom is how many bytes of bodies Bodies.Load gives beyond those that are needed.
 const bodiesRoom = 4 << 20
 
-// Bodies reads the blocks of one session a stretch at a time: it keeps their ids and sizes, 40 bytes each, and no body. It is what
-// package export calls so. Blocks that came after NewBodies are not seen. Not safe for concurrent use.
+// Bodies reads the blocks of one session a stretch at a time: it keeps their ids and sizes, 40 bytes each, and no body.
+// It is what package export calls so. Blocks that came after NewBodies are not seen. Not safe for concurrent use.
 type Bodies struct {
 	st  Store
 	key session.Key
@@ -55,8 +55,8 @@ func (b *Bodies) Add(blocks []session.Block) {
 // loadAtOnce is how many blocks Bodies.Load asks the store for at a time.
 const loadAtOnce = 64
 
-// Load implements export.Bodies: it returns a set of what is there of the first n of ids, at least of the first least and of further ones
-// while they come to no more than about 4 MiB. What templates among them refer to is in it as well.
+// Load implements export.Bodies: it returns a set of what is there of the first n of ids, at least of the first least
+// and of further ones while they come to no more than about 4 MiB. What templates among them refer to is in it as well.
 func (b *Bodies) Load(ctx context.Context, ids []spans.ShortID, least int) (*session.BlockSet, int, error) {
 	set := &session.BlockSet{}
 	asked := map[spans.BlockID]struct{}{}

@@ -6,8 +6,8 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 )
 
-// Descendants returns the sub-agents of a session, by Summary.Parent, and theirs, nearest first, each once; k itself is not among
-// them. Summaries must be current (project.Refresh).
+// Descendants returns the sub-agents of a session, by Summary.Parent, and theirs, nearest first, each once; k itself is
+// not among them. Summaries must be current (project.Refresh).
 func Descendants(ctx context.Context, st Store, k session.Key) ([]session.Key, error) {
 	seen := map[session.Key]bool{k: true}
 	var out []session.Key

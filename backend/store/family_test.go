@@ -24,12 +24,12 @@ func TestDescendants(t *testing.T) {
 		if err := st.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(k, i)}}); err != nil {
 			t.Fatal(err)
 		}
-		mark, err := st.Mark(t.Context(), k)
+		mark, err := st.Revision(t.Context(), k)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := store.Projection{Mark: mark, Summary: session.Summary{Parent: c.parent, Last: time.Unix(int64(100-i), 0)}}
-		if err := st.Project(t.Context(), k, p); err != nil {
+		p := store.SummaryUpdate{Revision: mark, Summary: session.Summary{Parent: c.parent, Last: time.Unix(int64(100-i), 0)}}
+		if err := st.SetSummary(t.Context(), k, p); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,203 +3,184 @@ package store
 import (
 	"context"
 	"iter"
+	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
 )
 
-// Figures reads the figures of sessions: the tables of Projection.Figures, over all sessions of a tenant. They are those of the last
-// projections, and none of a session that is hidden. Order is none.
-type Figures interface {
-	// Turns yields turns. FigureQuery.Tool is not looked at.
-	Turns(ctx context.Context, q FigureQuery) iter.Seq2[session.TurnFigures, error]
-	// ToolCalls yields tool calls. FigureQuery.Provider is not looked at.
-	ToolCalls(ctx context.Context, q FigureQuery) iter.Seq2[session.ToolCallFigures, error]
-	// Compactions yields compactions. Only Tenant, Session, Since and Before of the query are looked at.
-	Compactions(ctx context.Context, q FigureQuery) iter.Seq2[session.CompactionFigures, error]
-	// Permissions yields permission evaluations. Agent, Provider and Model of the query are not looked at.
-	Permissions(ctx context.Context, q FigureQuery) iter.Seq2[session.PermissionFigures, error]
-}
-
-// FigureQuery selects figures. The zero value selects all of the empty tenant. Text selects what is equal to it, empty text anything.
+// FigureQuery selects records of one table of figures, over all sessions of a tenant. Empty text and zero times select
+// all.
 type FigureQuery struct {
+	// Table is the table that is read; nil is TurnTable.
+	Table  *FigureTable
 	Tenant string
 	// Session is the id of one session.
 	Session string
-	// Since and Before bound the time at which a thing began: at Since or later, before Before. Zero means no bound.
-	Since, Before                time.Time
+	// Since selects records that begin at that time or later.
+	Since time.Time
+	// Agent, Provider, Model and Tool select equal text. A table without such a column ignores the field.
 	Agent, Provider, Model, Tool string
-	// Columns are those that are read, by the names of FigureTable and "session", unknown ones left out; the other fields of what is yielded are zero.
-	// Nil means all. Fewer are faster.
+	// Columns are those that are read, by the names of FigureTable and "session"; the other fields of a record are
+	// zero. Nil reads all. Fewer columns are faster.
 	Columns []string
 }
 
-// FigureTable describes a table of figures: which columns every store has, in which order, and where they stand in T. docs/stats.md
-// tells people about them.
-type FigureTable[T any] struct {
+// FigureTable describes a table of figures. docs/stats.md documents the tables for users.
+type FigureTable struct {
 	Name string
-	// Start is the column of the time at which a thing began, StartOf returns where that stands.
-	Start   string
-	StartOf func(*T) *int64
-	// Columns are all but that of the session, which stores name each in their way.
-	Columns []FigureColumn[T]
-	// Session returns where the id of the session stands.
-	Session func(*T) *string
+	// Start is the column with the time at which a record begins.
+	Start string
+	// Columns are all columns but that of the session, in the order of the fields of the record type.
+	Columns []FigureColumn
+
+	record reflect.Type // of session.TurnFigures and the like: Session, then a field for each column
+	list   int          // field of session.Figures with the records
 }
 
-// FigureColumn is a column of a FigureTable.
-type FigureColumn[T any] struct {
+// FigureColumn is a column of a FigureTable. Text that is empty is NULL, unless Key is set.
+type FigureColumn struct {
 	Name string
-	// Field returns a pointer into the record, by which both writing and reading go: *string (empty is NULL unless Always), *int64, *bool,
-	// *session.Opt[int64], *session.Opt[float64] (NULL when not known).
-	Field func(*T) any
-	// Always says that text is never NULL.
-	Always bool
-	// Word says that text takes few values.
-	Word bool
-	// Filter is the part of a query that selects by the column; nil: none does.
-	Filter func(*FigureQuery) string
+	// Key marks text that names a record and is never NULL.
+	Key bool
 }
 
-// The tables. They are never changed at run time.
+// The tables of figures.
 var (
-	TurnTable = FigureTable[session.TurnFigures]{
-		Name: "turns", Start: "start_ns", StartOf: func(t *session.TurnFigures) *int64 { return &t.Start },
-		Session: func(t *session.TurnFigures) *string { return &t.Session },
-		Columns: []FigureColumn[session.TurnFigures]{
-			{Name: "run", Always: true, Field: func(t *session.TurnFigures) any { return &t.Run }},
-			{Name: "run_start_ns", Field: func(t *session.TurnFigures) any { return &t.RunStart }},
-			{Name: "turn", Field: func(t *session.TurnFigures) any { return &t.Turn }},
-			{Name: "start_ns", Field: func(t *session.TurnFigures) any { return &t.Start }},
-			{Name: "end_ns", Field: func(t *session.TurnFigures) any { return &t.End }},
-			{Name: "model_call_ns", Field: func(t *session.TurnFigures) any { return &t.ModelCall }},
-			{Name: "first_chunk_ns", Field: func(t *session.TurnFigures) any { return &t.FirstChunk }},
-			{Name: "agent", Word: true, Filter: byAgent, Field: func(t *session.TurnFigures) any { return &t.Agent }},
-			{Name: "provider", Word: true, Filter: byProvider, Field: func(t *session.TurnFigures) any { return &t.Provider }},
-			{Name: "model", Word: true, Filter: byModel, Field: func(t *session.TurnFigures) any { return &t.Model }},
-			{Name: "response_model", Word: true, Field: func(t *session.TurnFigures) any { return &t.ResponseModel }},
-			{Name: "stop_reason", Word: true, Field: func(t *session.TurnFigures) any { return &t.StopReason }},
-			{Name: "failed", Field: func(t *session.TurnFigures) any { return &t.Failed }},
-			{Name: "error_type", Word: true, Field: func(t *session.TurnFigures) any { return &t.ErrorType }},
-			{Name: "attempts", Field: func(t *session.TurnFigures) any { return &t.Attempts }},
-			{Name: "input", Field: func(t *session.TurnFigures) any { return &t.Input }},
-			{Name: "output", Field: func(t *session.TurnFigures) any { return &t.Output }},
-			{Name: "reasoning", Field: func(t *session.TurnFigures) any { return &t.Reasoning }},
-			{Name: "cache_read", Field: func(t *session.TurnFigures) any { return &t.CacheRead }},
-			{Name: "cache_write", Field: func(t *session.TurnFigures) any { return &t.CacheWrite }},
-			{Name: "cost", Field: func(t *session.TurnFigures) any { return &t.Cost }},
-			{Name: "currency", Word: true, Field: func(t *session.TurnFigures) any { return &t.Currency }},
-			{Name: "request_messages", Field: func(t *session.TurnFigures) any { return &t.RequestMessages }},
-			{Name: "request_bytes", Field: func(t *session.TurnFigures) any { return &t.RequestBytes }},
-			{Name: "tool_calls", Field: func(t *session.TurnFigures) any { return &t.ToolCalls }},
-		},
-	}
-	ToolCallTable = FigureTable[session.ToolCallFigures]{
-		Name: "tool_calls", Start: "start_ns", StartOf: func(t *session.ToolCallFigures) *int64 { return &t.Start },
-		Session: func(t *session.ToolCallFigures) *string { return &t.Session },
-		Columns: []FigureColumn[session.ToolCallFigures]{
-			{Name: "run", Always: true, Field: func(t *session.ToolCallFigures) any { return &t.Run }},
-			{Name: "run_start_ns", Field: func(t *session.ToolCallFigures) any { return &t.RunStart }},
-			{Name: "turn", Field: func(t *session.ToolCallFigures) any { return &t.Turn }},
-			{Name: "call", Always: true, Field: func(t *session.ToolCallFigures) any { return &t.Call }},
-			{Name: "start_ns", Field: func(t *session.ToolCallFigures) any { return &t.Start }},
-			{Name: "end_ns", Field: func(t *session.ToolCallFigures) any { return &t.End }},
-			{Name: "agent", Word: true, Filter: byAgent, Field: func(t *session.ToolCallFigures) any { return &t.Agent }},
-			{Name: "model", Word: true, Filter: byModel, Field: func(t *session.ToolCallFigures) any { return &t.Model }},
-			{Name: "tool", Word: true, Filter: byTool, Field: func(t *session.ToolCallFigures) any { return &t.Tool }},
-			{Name: "outcome", Word: true, Field: func(t *session.ToolCallFigures) any { return &t.Outcome }},
-			{Name: "failed", Field: func(t *session.ToolCallFigures) any { return &t.Failed }},
-		},
-	}
-	CompactionTable = FigureTable[session.CompactionFigures]{
-		Name: "compactions", Start: "start_ns", StartOf: func(t *session.CompactionFigures) *int64 { return &t.Start },
-		Session: func(t *session.CompactionFigures) *string { return &t.Session },
-		Columns: []FigureColumn[session.CompactionFigures]{
-			{Name: "run", Always: true, Field: func(t *session.CompactionFigures) any { return &t.Run }},
-			{Name: "run_start_ns", Field: func(t *session.CompactionFigures) any { return &t.RunStart }},
-			{Name: "turn", Field: func(t *session.CompactionFigures) any { return &t.Turn }},
-			{Name: "start_ns", Field: func(t *session.CompactionFigures) any { return &t.Start }},
-			{Name: "end_ns", Field: func(t *session.CompactionFigures) any { return &t.End }},
-			{Name: "kind", Word: true, Field: func(t *session.CompactionFigures) any { return &t.Kind }},
-			{Name: "trigger", Word: true, Field: func(t *session.CompactionFigures) any { return &t.Trigger }},
-			{Name: "input_tokens", Field: func(t *session.CompactionFigures) any { return &t.InputTokens }},
-			{Name: "output_tokens", Field: func(t *session.CompactionFigures) any { return &t.OutputTokens }},
-			{Name: "messages_before", Field: func(t *session.CompactionFigures) any { return &t.MessagesBefore }},
-			{Name: "messages_after", Field: func(t *session.CompactionFigures) any { return &t.MessagesAfter }},
-		},
-	}
-	PermissionTable = FigureTable[session.PermissionFigures]{
-		Name: "permission_evaluations", Start: "at_ns", StartOf: func(t *session.PermissionFigures) *int64 { return &t.At },
-		Session: func(t *session.PermissionFigures) *string { return &t.Session },
-		Columns: []FigureColumn[session.PermissionFigures]{
-			{Name: "run", Always: true, Field: func(t *session.PermissionFigures) any { return &t.Run }},
-			{Name: "run_start_ns", Field: func(t *session.PermissionFigures) any { return &t.RunStart }},
-			{Name: "turn", Field: func(t *session.PermissionFigures) any { return &t.Turn }},
-			{Name: "at_ns", Field: func(t *session.PermissionFigures) any { return &t.At }},
-			{Name: "wait_ns", Field: func(t *session.PermissionFigures) any { return &t.Wait }},
-			{Name: "tool", Word: true, Filter: byTool, Field: func(t *session.PermissionFigures) any { return &t.Tool }},
-			{Name: "action", Word: true, Field: func(t *session.PermissionFigures) any { return &t.Action }},
-			{Name: "source", Word: true, Field: func(t *session.PermissionFigures) any { return &t.Source }},
-		},
-	}
+	TurnTable = newFigureTable("turns", "Turns", `run run_start_ns turn start_ns end_ns model_call_ns first_chunk_ns
+		agent provider model response_model stop_reason failed error_type attempts
+		input output reasoning cache_read cache_write cost currency request_messages request_bytes tool_calls`)
+	ToolCallTable = newFigureTable("tool_calls", "ToolCalls",
+		`run run_start_ns turn call start_ns end_ns agent model tool outcome failed`)
+	CompactionTable = newFigureTable("compactions", "Compactions",
+		`run run_start_ns turn start_ns end_ns kind trigger input_tokens output_tokens messages_before messages_after`)
+	PermissionTable = newFigureTable("permission_evaluations", "Permissions",
+		`run run_start_ns turn at_ns wait_ns tool action source`)
+
+	// FigureTables are all of them.
+	FigureTables = []*FigureTable{TurnTable, ToolCallTable, CompactionTable, PermissionTable}
 )
 
-func byAgent(q *FigureQuery) string    { return q.Agent }
-func byProvider(q *FigureQuery) string { return q.Provider }
-func byModel(q *FigureQuery) string    { return q.Model }
-func byTool(q *FigureQuery) string     { return q.Tool }
-
-// Chosen returns the columns that q asks for, and whether the id of the session is among them.
-func (t *FigureTable[T]) Chosen(q *FigureQuery) (columns []FigureColumn[T], id bool) {
-	if q.Columns == nil {
-		return t.Columns, true
-	}
-	for _, c := range t.Columns {
-		if slices.Contains(q.Columns, c.Name) {
-			columns = append(columns, c)
+func newFigureTable(name, field, columns string) *FigureTable {
+	f, _ := reflect.TypeFor[session.Figures]().FieldByName(field)
+	t := &FigureTable{Name: name, Start: "start_ns", record: f.Type.Elem(), list: f.Index[0]}
+	for _, c := range strings.Fields(columns) {
+		t.Columns = append(t.Columns, FigureColumn{Name: c, Key: c == "run" || c == "call"})
+		if c == "at_ns" {
+			t.Start = c
 		}
 	}
-	return columns, slices.Contains(q.Columns, "session")
+	if len(t.Columns)+1 != t.record.NumField() {
+		panic("store: columns of " + name)
+	}
+	return t
 }
 
-// Conditions returns what q asks of columns, in their order: a column with a text that it must be equal to.
-func (t *FigureTable[T]) Conditions(q *FigureQuery) (names, values []string) {
-	for _, c := range t.Columns {
-		if c.Filter != nil && c.Filter(q) != "" {
-			names, values = append(names, c.Name), append(values, c.Filter(q))
-		}
-	}
-	return names, values
+// A FigureRecord is one record of a table, by its fields: *string, *int64, *bool, *session.Opt[int64] or
+// *session.Opt[float64]. An Opt that is not known is NULL.
+type FigureRecord struct {
+	// Pointer is a *session.TurnFigures or the like.
+	Pointer any
+	Session *string
+	// Fields are those of the columns, in their order.
+	Fields []any
+	value  reflect.Value
 }
 
-// Changes returns what is to be written and deleted so that have becomes want: records of want that have does not hold, and of have, by their
-// index, those that want does not. Equal records count as often as they are there. What it returns may be a part of want.
-// It is quick where both begin alike, as they do when a session grows.
-func Changes[T comparable](have, want []T) (write []T, gone []int) {
-	same := 0
-	for same < len(have) && same < len(want) && have[same] == want[same] {
-		same++
+// Clear sets all fields to zero.
+func (r *FigureRecord) Clear() { r.value.SetZero() }
+
+func (r *FigureRecord) set(v reflect.Value) {
+	r.value, r.Pointer, r.Fields = v, v.Addr().Interface(), r.Fields[:0]
+	r.Session = v.Field(0).Addr().Interface().(*string)
+	for i := 1; i < v.NumField(); i++ {
+		r.Fields = append(r.Fields, v.Field(i).Addr().Interface())
 	}
-	if have, want = have[same:], want[same:]; len(have) == 0 {
-		return want, nil
-	}
-	left := make(map[T]int, len(have))
-	for _, v := range have {
-		left[v]++
-	}
-	for _, v := range want {
-		if left[v] > 0 {
-			left[v]--
-		} else {
-			write = append(write, v)
+}
+
+// New returns an empty record.
+func (t *FigureTable) New() *FigureRecord {
+	r := &FigureRecord{}
+	r.set(reflect.New(t.record).Elem())
+	return r
+}
+
+// Of yields the records that f has for the table. A record is valid until the next step.
+func (t *FigureTable) Of(f *session.Figures) iter.Seq[*FigureRecord] {
+	list := reflect.ValueOf(f).Elem().Field(t.list)
+	return func(yield func(*FigureRecord) bool) {
+		var r FigureRecord
+		for i := range list.Len() {
+			if r.set(list.Index(i)); !yield(&r) {
+				return
+			}
 		}
 	}
-	for i, v := range have {
-		if left[v] > 0 {
-			left[v]--
-			gone = append(gone, same+i)
+}
+
+// Len returns how many records f has for the table.
+func (t *FigureTable) Len(f *session.Figures) int {
+	return reflect.ValueOf(f).Elem().Field(t.list).Len()
+}
+
+// Chosen returns the indexes of the columns that q reads, and whether it reads the session.
+func (t *FigureTable) Chosen(q *FigureQuery) (columns []int, id bool) {
+	for i, c := range t.Columns {
+		if q.Columns == nil || slices.Contains(q.Columns, c.Name) {
+			columns = append(columns, i)
 		}
 	}
-	return write, gone
+	return columns, q.Columns == nil || slices.Contains(q.Columns, "session")
+}
+
+// A FigureCondition is text that a column must be equal to.
+type FigureCondition struct {
+	Column int
+	Text   string
+}
+
+// Conditions returns the text that q selects by.
+func (t *FigureTable) Conditions(q *FigureQuery) (out []FigureCondition) {
+	for i, c := range t.Columns {
+		text := ""
+		switch c.Name {
+		case "agent":
+			text = q.Agent
+		case "provider":
+			text = q.Provider
+		case "model":
+			text = q.Model
+		case "tool":
+			text = q.Tool
+		}
+		if text != "" {
+			out = append(out, FigureCondition{i, text})
+		}
+	}
+	return out
+}
+
+// From returns the table that q reads.
+func (q *FigureQuery) From() *FigureTable {
+	if q.Table == nil {
+		return TurnTable
+	}
+	return q.Table
+}
+
+// Figures yields what q selects, as records of the type of q.Table.
+func Figures[T any](ctx context.Context, st Store, q FigureQuery) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for p, err := range st.Figures(ctx, q) {
+			var v T
+			if err == nil {
+				v = *p.(*T)
+			}
+			if !yield(v, err) {
+				return
+			}
+		}
+	}
 }

@@ -32,7 +32,8 @@ var filterNames = []string{"q", "agent", "model", "status", "errors", "denied", 
 // ErrFilter is wrapped by errors of Query.Filter about a name that it does not know.
 var ErrFilter = errors.New("no such filter")
 
-// Filter sets one filter of a list as people and URLs spell it. An empty value leaves the query as it is; now is what ages count back from.
+// Filter sets one filter of a list as people and URLs spell it. An empty value leaves the query as it is; now is what
+// ages count back from.
 //
 //   - q is Search; agent, model, parent and forked_from are what their fields say
 //   - status is one status or several with commas between, of which any will do
@@ -127,8 +128,8 @@ func StatusWords() string {
 	return strings.Join(words, ", ")
 }
 
-// ParseTime reads a date, a time in RFC 3339 or without a zone (then local), or how long before now (ParseAge). The error names the
-// text, at most 64 bytes of it, and what is wanted.
+// ParseTime reads a date, a time in RFC 3339 or without a zone (then local), or how long before now (ParseAge). The
+// error names the text, at most 64 bytes of it, and what is wanted.
 func ParseTime(text string, now time.Time) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339Nano, time.DateTime, time.DateOnly} {
 		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
@@ -142,8 +143,8 @@ func ParseTime(text string, now time.Time) (time.Time, error) {
 	return now.Add(-d), nil
 }
 
-// Matches reports whether the query selects a session by its summary: by ForkedFrom, and what stands between that and After. projected is false for a
-// session that has no projection yet. Stores that ask an engine are held to the same.
+// Matches reports whether the query selects a session by its summary: by ForkedFrom, and what stands between that and
+// After. projected is false for a session that has no projection yet. Stores that ask an engine are held to the same.
 func (q *Query) Matches(m *session.Summary, projected bool) bool {
 	asked := q.Agent != "" || q.Model != "" || len(q.Status) > 0 || q.Errors || q.Denied || q.MinCost > 0 || !q.Since.IsZero() || !q.Until.IsZero() ||
 		q.ForkedFrom != "" || q.Archived == ArchivedOnly
@@ -179,7 +180,8 @@ func lowerASCII(s string) string {
 	return string(b)
 }
 
-// Behind reports whether a session comes behind the cursor, in the order of lists or, where oldest says so, in the other.
+// Behind reports whether a session comes behind the cursor, in the order of lists or, where oldest says so, in the
+// other.
 func (c Cursor) Behind(o Cursor, oldest bool) bool {
 	order := cmp.Or(cmp.Compare(c.Rank(), o.Rank()), strings.Compare(o.ID, c.ID)) // above 0: o comes later in the list
 	if oldest {
@@ -188,8 +190,8 @@ func (c Cursor) Behind(o Cursor, oldest bool) bool {
 	return order > 0
 }
 
-// Cursor is a place in the order of Store.Sessions, by which one page of a list follows another: a session that moved up meanwhile is in
-// neither of them twice.
+// Cursor is a place in the order of Store.Sessions, by which one page of a list follows another: a session that moved
+// up meanwhile is in neither of them twice.
 type Cursor struct {
 	// Last is Summary.Last; ID that of the session.
 	Last time.Time
@@ -203,8 +205,8 @@ func CursorOf(m *session.Summary) Cursor {
 	return Cursor{Last: m.Last, ID: m.ID, New: m.Last.IsZero() && m.Status == ""}
 }
 
-// Rank is what the order of lists goes by before the id: Last in unix nanoseconds, greatest first; the greatest integer for one that was
-// never projected, the least for a zero time.
+// Rank is what the order of lists goes by before the id: Last in unix nanoseconds, greatest first; the greatest integer
+// for one that was never projected, the least for a zero time.
 func (c Cursor) Rank() int64 {
 	if c.New {
 		return math.MaxInt64

@@ -19,15 +19,16 @@ const Last = "last"
 // maxCandidates bounds how many sessions an ErrAmbiguous names.
 const maxCandidates = 5
 
-// Resolve returns the session of a tenant that ref names: its id; `last`, the newest by what Sessions yields; the beginning
-// of an id that no other session shares; or a trace id or span id in hexadecimal of a span that it holds. What comes first
-// in this list wins. Errors name ref and wrap ErrNotFound or ErrAmbiguous, the latter with the candidates.
+// Resolve returns the session of a tenant that ref names: its id; `last`, the newest by what Sessions yields; the
+// beginning of an id that no other session shares; or a trace id or span id in hexadecimal of a span that it holds.
+// What comes first in this list wins. Errors name ref and wrap ErrNotFound or ErrAmbiguous, the latter with the
+// candidates.
 func Resolve(ctx context.Context, st Store, tenant, ref string) (session.Key, error) {
 	if ref == "" {
 		return session.Key{}, fmt.Errorf("store: session %q: give an id, the beginning of one, %q, or a trace or span id: %w", ref, Last, ErrNotFound)
 	}
 	exact := session.Key{Tenant: tenant, ID: ref}
-	switch _, err := st.Mark(ctx, exact); {
+	switch _, err := st.Revision(ctx, exact); {
 	case err == nil:
 		return exact, nil
 	case !errors.Is(err, ErrNotFound):

@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	// ErrData is wrapped by errors that the data caused: the same batch will fail again. Every other error of Put may go
-	// away and the batch should be sent again.
+	// ErrData is wrapped by errors that the data caused: the same batch will fail again. Every other error of Put may
+	// go away and the batch should be sent again.
 	ErrData = errors.New("bad data")
 	// ErrNotFound is wrapped by errors about a session that is not there.
 	ErrNotFound = errors.New("not found")
@@ -21,135 +21,120 @@ var (
 	ErrClosed = errors.New("store is closed")
 	// ErrReadOnly is wrapped by errors of methods that write, of a store that was opened for reading.
 	ErrReadOnly = errors.New("store is read-only")
-	// ErrUnusable is wrapped by errors of opening a store that no waiting mends: a DSN that makes no sense, a file that is not
-	// ours, a schema that this program does not know, access that is denied. Every other error of opening may go away.
+	// ErrUnusable is wrapped by errors of opening a store that no waiting mends: a DSN that makes no sense, a file that
+	// is not ours, a schema that this program does not know, access that is denied. Every other error of opening may go
+	// away.
 	ErrUnusable = errors.New("store cannot be used")
 	// ErrFull is wrapped by errors of Put of a store that has reached its limit. It may go away, by deleting.
 	ErrFull = errors.New("store is full")
 )
 
-// Store keeps rows and blocks, by session. All methods are safe for concurrent use, also from several processes where the
-// implementation says so. Iterators are single-use, end at the first error, and may be left early; what they yield
-// belongs to the caller, who may call any method of the store meanwhile. No method retries; ctx cancels waiting and
-// reading, and a Put that was cancelled has either happened wholly or not at all.
+// Store keeps rows and blocks by session, and what is derived of sessions. All methods are safe for concurrent use,
+// also from several processes where the implementation documents it. An iterator is single-use, ends at the first
+// error, and may be left early. The caller owns what it yields, and may call any method meanwhile. No method retries.
+// ctx cancels waiting and reading; a Put that was cancelled has happened wholly or not at all.
 type Store interface {
-	// Put keeps a batch: durable when it returns nil, idempotent, all or nothing. For each row key (trace id, span id) of
-	// a session the row that session.Supersedes prefers stays; the same key in another session is another row, so that
-	// no tenant can replace a row of another. Blocks are kept once per session and id; of two with one id a whole one
-	// (Size 0) stays, else the greater Size. Put reads nothing back and marks every session that it touches as dirty,
-	// also when it changed nothing. A batch that CheckBatch refuses fails with ErrData. An empty batch does nothing.
+	// Put keeps a batch: durable when it returns nil, idempotent, all or nothing. For each row key (trace id, span id)
+	// of a session it keeps the row that session.Supersedes prefers; the same key in another session is another row, so
+	// that no tenant can replace a row of another. It keeps a block once per session and id; of two with one id a whole
+	// one (Size 0), else the greater Size. It reads nothing back and makes every session that it touches stale, also
+	// when it changed nothing. A batch that CheckBatch refuses fails with ErrData. An empty batch does nothing.
 	Put(ctx context.Context, b session.Batch) error
-	// Rows yields all rows of a session as one moment saw them, in no particular order. A session that is not there has
-	// none.
+	// Rows yields all rows of a session as one moment saw them, in no particular order; none of a session that is not
+	// there.
 	Rows(ctx context.Context, s session.Key) iter.Seq2[session.Row, error]
 	// Blocks yields those of the blocks named by ids that the session has, each once, in no particular order; nil ids
-	// means all, an empty list none.
+	// are all, an empty list is none.
 	Blocks(ctx context.Context, s session.Key, ids []spans.BlockID) iter.Seq2[session.Block, error]
-	// Sessions yields sessions by their last projection, newest first by Summary.Last, then by id. A session that was
-	// never projected has only its Key and zero times and comes first; with Query.Oldest the order is reversed.
+	// Sessions yields sessions by their last summary, newest first by Summary.Last, then by id. A session without a
+	// summary has only its Key and zero times and comes first. Query.Oldest reverses the order.
 	Sessions(ctx context.Context, q Query) iter.Seq2[session.Summary, error]
-	// Figures reads what projections told of turns, tool calls, compactions and permission evaluations.
-	Figures
+	// Figures yields records of q.Table, in no order, as pointers to session.TurnFigures and the like; a pointer is
+	// valid until the next step. They are those of the last summaries, and none of a deleted session. Callers use the
+	// function Figures.
+	Figures(ctx context.Context, q FigureQuery) iter.Seq2[any, error]
 	// Tenants yields the tenants that have sessions, in order.
 	Tenants(ctx context.Context) iter.Seq2[string, error]
-	// Dirty yields the sessions of all tenants that were Put to since their last projection, longest untouched first.
-	Dirty(ctx context.Context) iter.Seq2[session.Key, error]
-	// Mark returns the session's dirty mark, to be taken before the rows of a projection are read. Fails with
+	// Revision returns the session's revision. Who makes a summary takes it before reading rows. Fails with
 	// ErrNotFound.
-	Mark(ctx context.Context, s session.Key) (Mark, error)
-	// Project replaces what is derived of a session, in one transaction, and takes away its dirty mark unless it was Put
-	// to after p.Mark was taken. A projection older than the present one changes nothing. Fails with ErrNotFound, also
-	// when the session was deleted meanwhile; ErrData when p.Mark was never given out.
-	Project(ctx context.Context, s session.Key, p Projection) error
-	// Delete removes a session with all rows, blocks, projections and rejects, and with what of other tables no other session of
-	// the store needs: Hide, whatever its mark, then Erase. When it returns nil all of it is gone from the disk. What is Put to
-	// the same key meanwhile is a new session and stays. A session that is not there is no error.
-	Delete(ctx context.Context, s session.Key) error
-	// Hide is the first part of Delete: at once nobody sees the session any more. It reports false and does nothing when the
-	// session is not there, or was Put to after m was taken; the zero Mark is any. A store without transactions may hide one
-	// that is Put to in the same moment; what was Put then is a new session.
-	Hide(ctx context.Context, s session.Key, m Mark) (bool, error)
-	// Erase is the second part, for all sessions that were hidden: in small steps, between which others Put. It may cost a look
-	// through the whole store, so that many sessions are best hidden first. What was left half way, by ctx or by the death
-	// of the process, the next Erase finishes, or the next program that opens the store for writing.
-	Erase(ctx context.Context) error
-	// Close waits for what is being written. Afterwards every method fails with ErrClosed, and so does the next step of an
-	// iterator. Closing twice is harmless.
+	Revision(ctx context.Context, s session.Key) (Revision, error)
+	// SetSummary replaces what is derived of a session, in one transaction. The session is stale afterwards if it was
+	// Put to after u.Revision was taken. An update that is older than the present one changes nothing. Fails with
+	// ErrNotFound, also when the session was deleted meanwhile, and with ErrData for a revision that the store never
+	// returned.
+	SetSummary(ctx context.Context, s session.Key, u SummaryUpdate) error
+	// Delete removes sessions with all rows, blocks, summaries and figures, and with what other tables hold that no
+	// other session of the store needs. It returns those that it removed: not those that are not there, and those that
+	// were Put to after their Deletion.Revision was taken. First no query finds any of them any more. Then it erases
+	// them in small steps, between which others Put. When it returns nil all of it is gone from the disk, as far as the
+	// implementation documents. With an error some may be removed and not erased: the next Delete, also one of no
+	// session, or the next program that opens the store for writing finishes that. What is Put to the same key
+	// meanwhile is a new session and stays. A store without transactions may remove one that is Put to in the same
+	// moment.
+	Delete(ctx context.Context, list ...Deletion) ([]session.Key, error)
+	// Size returns about how many bytes a session takes: rows and bodies as they came, before compression; replaced
+	// ones may count too. It is one quick look-up, and 0 for a session that is not there. For the zero Key it returns
+	// the bytes that the whole store takes, with logs and indexes, without free space that it will use again.
+	Size(ctx context.Context, s session.Key) (int64, error)
+	// Close waits for writes that run. Afterwards every method and the next step of an iterator fail with ErrClosed.
+	// Closing twice is harmless.
 	Close() error
 }
 
-// Maintainer is what a Store may be beside: one that keeps some things in a quick form first and in a small one later.
+// Maintainer is an optional part of a Store: one that keeps some data in a quick form first and in a small one later.
 type Maintainer interface {
-	// Maintain brings a session into its small form. Nothing changes for readers; it may be called at any time, by several
-	// at once, and left at any moment. It does not block Put for long. A session that is not there is no error.
+	// Maintain brings a session into its small form. Readers see no change. It may be called at any time, by several at
+	// once, and left at any moment, and does not block Put for long. A session that is not there is no error.
 	Maintain(ctx context.Context, s session.Key) error
 }
 
-// Counts is what a store counted since it was opened, of blocks in Puts that it committed. Body bytes are counted as they
-// were given to it, before any compression.
+// Counts is what a store counted since it was opened, of blocks in Puts that it committed. Bytes are those of bodies
+// before compression.
 type Counts struct {
-	// BlocksNew and BytesNew are those that were written, BlocksKnown and BytesKnown those that the store had, or had just
-	// been given, and did not write again.
+	// New blocks were written. Known blocks were in the store, or earlier in the batch, and were not written again.
 	BlocksNew, BlocksKnown, BytesNew, BytesKnown int64
 }
 
-// Counter is what a Store may be beside: one that counts. Counts does not block and reads nothing.
+// Counter is an optional part of a Store. Counts does not block and reads nothing.
 type Counter interface{ Counts() Counts }
 
-// Sizer is what a Store may be beside: one that knows how large it is.
-type Sizer interface {
-	// Size returns the bytes that the store takes, all tenants and all that belongs to it counted in (logs, indexes). Free
-	// space inside that will be used again does not count.
-	Size(ctx context.Context) (int64, error)
-	// SessionSize returns about how many bytes a session takes: its rows and bodies as they came, before compression; those that
-	// were replaced may count too. It is one quick look-up. 0 for a session that is not there.
-	SessionSize(ctx context.Context, s session.Key) (int64, error)
+// Deletion names a session to delete.
+type Deletion struct {
+	Key session.Key
+	// Revision spares the session if it was Put to after that revision was taken. The zero Revision spares none.
+	Revision Revision
 }
 
-// MaxRejects is how many rejects a store keeps; older ones go first.
-const MaxRejects = 10_000
-
-// Reject is a span or log record that was not stored, as far as it says what it is. It holds no content.
-type Reject struct {
-	Time time.Time `json:"time"`
-	// Reason is one of those of package otlprow, or of whoever rejected it.
-	Reason string `json:"reason"`
-	// Signal is "span" or "log".
-	Signal string `json:"signal"`
-	// Name of the span or the event, and service.name of its resource; at most 256 bytes each.
-	Name    string `json:"name,omitempty"`
-	Service string `json:"service,omitempty"`
-	// Session is empty where it does not say.
-	Session session.Key     `json:"session"`
-	Trace   session.TraceID `json:"-"`
-	Span    session.SpanID  `json:"-"`
+// Delete deletes sessions whatever their revisions.
+func Delete(ctx context.Context, st Store, keys ...session.Key) error {
+	var list []Deletion
+	for _, k := range keys {
+		list = append(list, Deletion{Key: k})
+	}
+	_, err := st.Delete(ctx, list...)
+	return err
 }
 
-// Rejecter is what a Store may be beside: one that keeps the newest rejects, MaxRejects of them.
-type Rejecter interface {
-	// PutRejects keeps rejects, durable when it returns nil.
-	PutRejects(ctx context.Context, l []Reject) error
-	// Rejects yields those of all tenants, newest first, at most limit of them; no bound with zero or less.
-	Rejects(ctx context.Context, limit int) iter.Seq2[Reject, error]
-}
+// Revision is a session's state at one moment: it grows with each Put that touches the session, and no value is used
+// again, also not after the session was deleted. The zero Revision is before every other.
+type Revision int64
 
-// Mark is a session's state at one moment: it grows with each Put that touches the session, and no value is used again,
-// also not after the session was deleted. The zero Mark is before every other.
-type Mark int64
-
-// Projection is everything that is derived from a whole session.
-type Projection struct {
-	Mark Mark
-	// Summary is what Sessions yields. Its Key is that of the session whatever stands here; times are kept to the
-	// nanosecond and come back in UTC.
+// SummaryUpdate is everything that is derived from a whole session.
+type SummaryUpdate struct {
+	Revision Revision
+	// Summary is what Sessions yields. The store sets its Key; times are kept to the nanosecond and come back in UTC.
 	Summary session.Summary
-	// Figures are what the methods of Figures yield. Their Session is the id of the session whatever stands here.
+	// Figures replace all figures of the session. The store sets their Session.
 	Figures session.Figures
 }
 
 // Query selects sessions. The zero value selects all of the empty tenant.
 type Query struct {
 	Tenant string
+	// AllTenants selects sessions of all tenants, and ignores Tenant and After.
+	AllTenants bool
+	// Stale selects sessions that were Put to since their last summary.
+	Stale bool
 	// Prefix selects ids that begin with it.
 	Prefix string
 	// Trace and Span select sessions that hold a row with that id, with both where both are set; zero means any.
@@ -159,8 +144,8 @@ type Query struct {
 	Parent string
 	// ForkedFrom selects sessions whose Summary.ForkedFrom it is: forks of that session; empty means any.
 	ForkedFrom string
-	// Agent selects sessions whose Summary.Agent or AgentID it is, Model those whose Model it is; empty means any. A session that was never
-	// projected has nothing of what is asked for from here to Until.
+	// Agent selects sessions whose Summary.Agent or AgentID it is, Model those whose Model it is; empty means any. From
+	// here to Until no filter selects a session without a summary.
 	Agent, Model string
 	// Status selects sessions whose Summary.StatusAt(Now) is one of these; none means any.
 	Status []spans.SessionStatus
@@ -169,18 +154,16 @@ type Query struct {
 	Errors, Denied bool
 	// MinCost selects sessions whose Summary.Cost is that much or more; zero or less means any.
 	MinCost float64
-	// Since and Until select sessions in which something happened meanwhile: whose Summary.Last is Since or later, and Start before Until. Zero
-	// means no bound.
+	// Since and Until select sessions in which something happened meanwhile: whose Summary.Last is Since or later, and
+	// Start before Until. Zero means no bound.
 	Since, Until time.Time
 	// Archived selects by Summary.Archived.
 	Archived Archived
-	// Search selects sessions that have the text in id, title, agent, agent id or model. Letters of ASCII match in either case, other bytes
-	// are compared as they are; empty means any.
+	// Search selects sessions that have the text in id, title, agent, agent id or model. Letters of ASCII match in
+	// either case, other bytes are compared as they are; empty means any.
 	Search string
 	// After selects what comes behind that place in the order asked for; nil: all.
 	After *Cursor
-	// Before selects sessions that were projected and whose Summary.Last is before it; zero means any.
-	Before time.Time
 	// Oldest yields the oldest first: by Summary.Last, then by id, both as in Sessions but backwards.
 	Oldest bool
 	// Limit bounds how many are yielded; zero or less means no bound.

@@ -144,8 +144,8 @@ func (c *cache) drop(at *list.Element) {
 }
 
 // tree returns the tree of a session with its blocks, and the mark that it is of at least.
-func (h *Handler) tree(ctx context.Context, rd *reader.Reader, key session.Key) (session.Tree, store.Mark, *cacheEntry, error) {
-	mark, err := h.o.Store.Mark(ctx, key) // before the rows: they may be newer, never older
+func (h *Handler) tree(ctx context.Context, rd *reader.Reader, key session.Key) (session.Tree, store.Revision, *cacheEntry, error) {
+	mark, err := h.o.Store.Revision(ctx, key) // before the rows: they may be newer, never older
 	if err != nil {
 		return session.Tree{}, 0, nil, err
 	}
@@ -178,8 +178,8 @@ func (h *Handler) tree(ctx context.Context, rd *reader.Reader, key session.Key) 
 }
 
 // bare returns the tree of a session, and the mark that it is of at least, for what needs no blocks: the whole one where that is kept.
-func (h *Handler) bare(ctx context.Context, rd *reader.Reader, key session.Key) (session.Tree, store.Mark, error) {
-	mark, err := h.o.Store.Mark(ctx, key)
+func (h *Handler) bare(ctx context.Context, rd *reader.Reader, key session.Key) (session.Tree, store.Revision, error) {
+	mark, err := h.o.Store.Revision(ctx, key)
 	if err != nil {
 		return session.Tree{}, 0, err
 	}
@@ -237,7 +237,7 @@ func counted(blocks iter.Seq2[session.Block, error], size *int64) iter.Seq2[sess
 type view struct {
 	*inspect.View
 	key   session.Key
-	mark  store.Mark
+	mark  store.Revision
 	state string // of all of them: what changes when any of them does
 }
 

@@ -93,7 +93,7 @@ type stream struct {
 	out *http.ResponseController
 
 	key    session.Key
-	mark   store.Mark
+	mark   store.Revision
 	status spans.SessionStatus
 	sum    uint64
 }

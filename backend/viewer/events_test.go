@@ -99,7 +99,7 @@ func TestEvents(t *testing.T) {
 	if o := read[struct{ Mark int64 }](t, h, "/api/v1/outline/"+demoID); o.Mark < second.Mark {
 		t.Errorf("the outline is of mark %d, older than what was told, %d", o.Mark, second.Mark)
 	}
-	if err := st.Delete(t.Context(), session.Key{ID: demoID}); err != nil {
+	if err := store.Delete(t.Context(), st, session.Key{ID: demoID}); err != nil {
 		t.Fatal(err)
 	}
 	for name != "gone" {

@@ -361,7 +361,7 @@ func (h *Handler) session(r *http.Request) (*reader.Reader, session.Key, error) 
 func (h *Handler) find(ctx context.Context, rd *reader.Reader, ref string) (session.Key, error) {
 	key := session.Key{Tenant: rd.Tenant, ID: ref}
 	if ref != "" {
-		if _, err := h.o.Store.Mark(ctx, key); err == nil {
+		if _, err := h.o.Store.Revision(ctx, key); err == nil {
 			return key, nil
 		}
 	}

@@ -424,12 +424,12 @@ type failing struct{ store.Store }
 
 var errBroken = errors.New("the disk of secrets is broken")
 
-func (failing) Mark(context.Context, session.Key) (store.Mark, error) { return 0, errBroken }
+func (failing) Revision(context.Context, session.Key) (store.Revision, error) { return 0, errBroken }
 
 func (failing) Sessions(context.Context, store.Query) iter.Seq2[session.Summary, error] {
 	return func(yield func(session.Summary, error) bool) { yield(session.Summary{}, errBroken) }
 }
 
-func (failing) Turns(context.Context, store.FigureQuery) iter.Seq2[session.TurnFigures, error] {
-	return func(yield func(session.TurnFigures, error) bool) { yield(session.TurnFigures{}, errBroken) }
+func (failing) Figures(context.Context, store.FigureQuery) iter.Seq2[any, error] {
+	return func(yield func(any, error) bool) { yield(nil, errBroken) }
 }

@@ -116,7 +116,7 @@ func (db *database) refresh(ctx context.Context) error {
 }
 
 func anyDirty(ctx context.Context, st store.Store) (bool, error) {
-	for _, err := range st.Dirty(ctx) {
+	for _, err := range st.Sessions(ctx, store.Query{AllTenants: true, Stale: true, Limit: 1}) {
 		return err == nil, err
 	}
 	return false, nil

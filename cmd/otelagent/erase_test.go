@@ -120,7 +120,7 @@ func TestErasedIsGoneFromTheDisk(t *testing.T) {
 	}
 	before := values(t, db)
 
-	code, out, errs := runWith(t, "rm", "0b5c", "--yes", "--db", db)
+	code, out, errs := runWith(t, "rm", "0b5c", "--yes", "--vacuum", "--db", db)
 	if code != exitOK || strings.Count(out, "erased ") != 2 {
 		t.Fatalf("rm: exit %d: %s%s", code, out, errs)
 	}

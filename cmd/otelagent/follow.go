@@ -31,7 +31,7 @@ func (db *database) watch(ctx context.Context, key session.Key, read func(contex
 	see func(t session.Tree, changed bool, now time.Time) (done bool, err error),
 ) error {
 	var t session.Tree
-	var last store.Mark
+	var last store.Revision
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -41,7 +41,7 @@ func (db *database) watch(ctx context.Context, key session.Key, read func(contex
 		case <-timer.C:
 		}
 		began := time.Now()
-		mark, err := db.store.Mark(ctx, key)
+		mark, err := db.store.Revision(ctx, key)
 		if err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ type kin struct {
 
 // marked is a session as it was at a mark.
 type marked struct {
-	mark store.Mark
+	mark store.Revision
 	tree session.Tree
 }
 
@@ -140,7 +140,7 @@ func (k *kin) look(ctx context.Context, s *session.Session) (trees []session.Tre
 	last := k.last
 	k.last = map[string]marked{}
 	trees, err = k.db.reader().Related(ctx, s, func(ctx context.Context, key session.Key) (session.Tree, error) {
-		mark, err := k.db.store.Mark(ctx, key)
+		mark, err := k.db.store.Revision(ctx, key)
 		m := last[key.ID]
 		if err == nil && m.mark != mark {
 			changed = true

@@ -245,7 +245,7 @@ func (f *dbFlags) openArgument(ctx context.Context, a *app, arg string) (db *dat
 		return db, "", err
 	}
 	if db, err := f.open(ctx, a); err == nil {
-		if _, err := db.store.Mark(ctx, session.Key{Tenant: f.tenant, ID: arg}); err == nil {
+		if _, err := db.store.Revision(ctx, session.Key{Tenant: f.tenant, ID: arg}); err == nil {
 			a.say("%q is a session in %s, and a file here; ./%s is the file", arg, db.at.name, arg)
 			return db, arg, nil
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"os"
 	"os/signal"
 	"slices"
@@ -27,6 +26,7 @@ type rmOptions struct {
 	db                      dbFlags
 	sessions                []string
 	only, yes, dry, tenants bool
+	vacuum                  bool
 	olderThan               string
 	keep                    int64
 	policy                  retention.Policy
@@ -35,11 +35,14 @@ type rmOptions struct {
 func (a *app) rmCommand() *cobra.Command {
 	var o rmOptions
 	c := &cobra.Command{
-		Use:   "rm SESSION... | --older-than AGE | --keep N",
+		Use:   "rm SESSION... | --older-than AGE | --keep N | --vacuum",
 		Short: "Erase sessions",
-		Long: `Erase sessions: every row and text of them, their summaries, rejects and rows in
-the tables of the agent guide. Nothing of them is left in the database or its
-log. Sub-agents go with the session that spawned them, unless --only.
+		Long: `Erase sessions: every row and text of them, their summaries and rows in
+the tables of the agent guide. No query finds them any more, and their pages and
+the log are overwritten. SQLite may leave copies of single rows in the unused
+space inside pages: --vacuum writes the file anew, and then no byte of them is
+left. Nobody else can write meanwhile. Sub-agents go with the session that
+spawned them, unless --only.
 
 SESSION is an id, the beginning of one, or a trace or span id. It may be 'last'
 where somebody is asked: what is last changes as sessions come. --older-than and
@@ -73,6 +76,7 @@ after all, 2 wrong usage. When one SESSION is not found none is erased.`,
 	c.Flags().BoolVar(&o.dry, "dry-run", false, "list what would go, and erase nothing")
 	c.Flags().StringVar(&o.olderThan, "older-than", "", "erase sessions of which nothing was seen for this `time`: 30d, 720h")
 	c.Flags().Int64Var(&o.keep, "keep", 0, "erase all sessions but the newest `n`")
+	c.Flags().BoolVar(&o.vacuum, "vacuum", false, "then write the SQLite file anew, so that no byte is left")
 	c.Flags().BoolVar(&o.tenants, "all-tenants", false, "with --older-than and --keep: sessions of all owners")
 	return c
 }
@@ -85,7 +89,7 @@ func (o *rmOptions) check(keep, tenant, canAsk bool) error {
 	switch {
 	case byRule && len(o.sessions) > 0:
 		add("%s and --older-than or --keep exclude each other", o.sessions[0])
-	case !byRule && len(o.sessions) == 0:
+	case !byRule && len(o.sessions) == 0 && !o.vacuum:
 		add("nothing to erase: name a SESSION, or give --older-than or --keep")
 	}
 	if o.olderThan != "" {
@@ -105,7 +109,7 @@ func (o *rmOptions) check(keep, tenant, canAsk bool) error {
 	if slices.Contains(o.sessions, "") {
 		add("SESSION is given, but empty")
 	}
-	if !o.yes && !o.dry && !canAsk {
+	if !o.yes && !o.dry && !canAsk && (byRule || len(o.sessions) > 0 || !o.vacuum) {
 		add("nobody can be asked here: give --yes to erase, or --dry-run to see what would go")
 	}
 	if len(wrong) > 0 {
@@ -118,7 +122,7 @@ func (o *rmOptions) check(keep, tenant, canAsk bool) error {
 type doomed struct {
 	session.Summary
 	// mark is what it was when a rule chose it: one that was written to since is another one. 0: chosen by name.
-	mark store.Mark
+	mark store.Revision
 }
 
 func (a *app) rm(ctx context.Context, o *rmOptions) error {
@@ -132,13 +136,17 @@ func (a *app) rm(ctx context.Context, o *rmOptions) error {
 	}
 	defer db.close()
 	var list []doomed
-	if len(o.sessions) > 0 {
+	switch {
+	case len(o.sessions) > 0:
 		list, err = db.named(ctx, o)
-	} else {
+	case o.olderThan != "" || o.keep > 0:
 		list, err = db.chosen(ctx, o)
 	}
 	if err != nil {
 		return err
+	}
+	if len(list) == 0 && o.vacuum && !o.dry {
+		return db.vacuum(ctx)
 	}
 	if len(list) == 0 {
 		a.say("nothing to erase in %s", db.at.name)
@@ -158,7 +166,19 @@ func (a *app) rm(ctx context.Context, o *rmOptions) error {
 			return errors.New("nothing was erased")
 		}
 	}
-	return a.erase(ctx, db, list)
+	if err := a.erase(ctx, db, list); err != nil || !o.vacuum {
+		return err
+	}
+	return db.vacuum(ctx)
+}
+
+// vacuum writes a SQLite file anew.
+func (db *database) vacuum(ctx context.Context) error {
+	v, ok := db.store.(interface{ Vacuum(context.Context) error })
+	if !ok {
+		return fmt.Errorf("--vacuum is for SQLite files: %s rewrites what it erases by itself", db.at.name)
+	}
+	return v.Vacuum(ctx)
 }
 
 // named returns the sessions that were named, and their sub-agents.
@@ -186,12 +206,19 @@ func (db *database) chosen(ctx context.Context, o *rmOptions) ([]doomed, error) 
 	if err := db.refresh(ctx); err != nil {
 		return nil, err
 	}
-	r := &rehearsal{Store: db.store, readOnly: o.dry, gone: map[session.Key]bool{}}
 	if !o.tenants {
-		r.tenants = []string{db.tenant}
+		o.policy.Tenants = []string{db.tenant}
 	}
-	_, err := retention.Apply(ctx, r, time.Now(), o.policy)
-	return r.list, err
+	chosen, err := retention.Choose(ctx, db.store, time.Now(), o.policy, o.dry)
+	var list []doomed
+	for _, d := range chosen {
+		s, err := summary(ctx, db.store, d.Key)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, doomed{s, d.Revision})
+	}
+	return list, err
 }
 
 // eraseBatch is how many sessions are deleted together: a store may have to look through all of its file each time.
@@ -204,31 +231,23 @@ func (a *app) erase(ctx context.Context, db *database, list []doomed) error {
 	var gone []doomed
 	stayed := 0
 	for batch := range slices.Chunk(list, eraseBatch) {
-		var hidden []doomed
-		var err error
+		var deletions []store.Deletion
 		for _, s := range batch {
-			var ok bool
-			if ok, err = db.store.Hide(ctx, s.Key, s.mark); err != nil {
-				break
-			}
-			if ok {
-				hidden = append(hidden, s)
-			} else {
-				stayed++
-			}
+			deletions = append(deletions, store.Deletion{Key: s.Key, Revision: s.mark})
 		}
-		if err == nil {
-			err = db.store.Erase(ctx)
-		}
+		deleted, err := db.store.Delete(ctx, deletions...)
 		if errors.Is(err, context.Canceled) {
 			err = errors.New("interrupted")
 		}
 		if err != nil {
-			return fmt.Errorf("%w\n%s of %d were erased from %s; run it again for the rest%s", err, count(len(gone), "session"), len(list), db.at.name, halfErased(len(hidden)))
+			return fmt.Errorf("%w\n%s of %d were erased from %s; run it again for the rest%s", err, count(len(gone), "session"), len(list), db.at.name, halfErased(len(deleted)))
 		}
-		for _, s := range hidden {
-			gone = append(gone, s)
-			fmt.Fprintf(a.stdout, "erased %s%s\n", inspect.Clean(s.ID), ofOwner(s.Tenant))
+		stayed += len(batch) - len(deleted)
+		for _, s := range batch {
+			if slices.Contains(deleted, s.Key) {
+				gone = append(gone, s)
+				fmt.Fprintf(a.stdout, "erased %s%s\n", inspect.Clean(s.ID), ofOwner(s.Tenant))
+			}
 		}
 	}
 	if stayed > 0 {
@@ -308,75 +327,6 @@ func summary(ctx context.Context, st store.Store, k session.Key) (session.Summar
 	}
 	return session.Summary{Key: k}, nil // gone meanwhile
 }
-
-// rehearsal is a store for retention that deletes nothing: what would go it notes, and hides.
-type rehearsal struct {
-	store.Store
-	readOnly bool     // summaries are taken as they are
-	tenants  []string // those that there are; nil: all
-	gone     map[session.Key]bool
-	list     []doomed
-}
-
-func (r *rehearsal) Dirty(ctx context.Context) iter.Seq2[session.Key, error] {
-	if r.readOnly {
-		return func(func(session.Key, error) bool) {}
-	}
-	return r.Store.Dirty(ctx)
-}
-
-func (r *rehearsal) Tenants(ctx context.Context) iter.Seq2[string, error] {
-	if r.tenants == nil {
-		return r.Store.Tenants(ctx)
-	}
-	return func(yield func(string, error) bool) {
-		for _, t := range r.tenants {
-			if !yield(t, nil) {
-				return
-			}
-		}
-	}
-}
-
-func (r *rehearsal) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.Summary, error] {
-	limit := q.Limit
-	if limit > 0 {
-		q.Limit += len(r.gone)
-	}
-	return func(yield func(session.Summary, error) bool) {
-		n := 0
-		for s, err := range r.Store.Sessions(ctx, q) {
-			if err == nil && r.gone[s.Key] {
-				continue
-			}
-			if !yield(s, err) || err != nil {
-				return
-			}
-			if n++; n == limit {
-				return
-			}
-		}
-	}
-}
-
-func (r *rehearsal) Hide(ctx context.Context, k session.Key, m store.Mark) (bool, error) {
-	mark, err := r.Mark(ctx, k)
-	if errors.Is(err, store.ErrNotFound) || r.gone[k] || err == nil && m != 0 && mark != m {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	s, err := summary(ctx, r.Store, k)
-	if err != nil {
-		return false, err
-	}
-	r.gone[k] = true
-	r.list = append(r.list, doomed{s, mark})
-	return true, nil
-}
-
-func (r *rehearsal) Erase(context.Context) error { return nil }
 
 // canAsk tells whether somebody sits at the other end of stdin.
 func canAsk(stdin io.Reader) bool {

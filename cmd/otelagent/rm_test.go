@@ -14,28 +14,25 @@ import (
 	"github.com/otelagent/otelagent/backend/store/storetest"
 )
 
-// failing erases what is hidden once, and the second time hides one more session and then fails.
+// failing deletes once, and the second time deletes one more session and then fails.
 type failing struct {
 	store.Store
-	erased []int // hidden before each Erase
-	hidden int
+	erased []int // by each Delete
 }
 
-func (f *failing) Hide(ctx context.Context, k session.Key, m store.Mark) (bool, error) {
-	if len(f.erased) == 1 && f.hidden == 1 {
-		return false, errors.New("the disk went away")
+func (f *failing) Delete(ctx context.Context, list ...store.Deletion) ([]session.Key, error) {
+	fails := len(f.erased) == 1
+	if fails {
+		list = list[:1]
 	}
-	ok, err := f.Store.Hide(ctx, k, m)
-	if ok {
-		f.hidden++
+	gone, err := f.Store.Delete(ctx, list...)
+	if fails && err == nil {
+		return gone, errors.New("the disk went away")
 	}
-	return ok, err
-}
-
-func (f *failing) Erase(ctx context.Context) error {
-	f.erased = append(f.erased, f.hidden)
-	f.hidden = 0
-	return f.Store.Erase(ctx)
+	if err == nil {
+		f.erased = append(f.erased, len(gone))
+	}
+	return gone, err
 }
 
 // Many sessions go in batches. Nothing is told to be erased that may be on the disk still, and what was written to since it was chosen
@@ -54,14 +51,14 @@ func TestErase(t *testing.T) {
 	for i := range n {
 		k := session.Key{ID: fmt.Sprintf("s%03d", i)}
 		put(k, 1)
-		mark, err := st.Mark(t.Context(), k)
+		mark, err := st.Revision(t.Context(), k)
 		if err != nil {
 			t.Fatal(err)
 		}
 		list = append(list, doomed{session.Summary{Key: k}, mark})
 	}
 	put(list[5].Key, 2) // written to
-	if err := st.Delete(t.Context(), list[6].Key); err != nil {
+	if err := store.Delete(t.Context(), st.Store, list[6].Key); err != nil {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
@@ -89,7 +86,7 @@ func TestErase(t *testing.T) {
 	if err := a.erase(t.Context(), db, list[250:]); err != nil || !strings.Contains(errs.String(), "7 sessions stayed: written to, or erased, meanwhile") {
 		t.Errorf("%v, %s", err, &errs)
 	}
-	if _, err := st.Mark(t.Context(), list[5].Key); err != nil {
+	if _, err := st.Revision(t.Context(), list[5].Key); err != nil {
 		t.Errorf("what was written to is gone: %v", err)
 	}
 }

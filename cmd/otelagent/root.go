@@ -135,7 +135,7 @@ permissions, and what the model was sent.`,
 		"\n  {{.CommandPath}} [command]", "", // the use line of the root says so
 		"{{.CommandPath}} [command] --help", "{{.CommandPath}} COMMAND --help",
 	).Replace(root.UsageTemplate()))
-	root.AddCommand(a.upCommand(), a.serveCommand(), a.sendCommand(), a.acpCommand(), a.lsCommand(), a.showCommand(), a.statusCommand(), a.requestCommand(), a.grepCommand(), a.diffCommand(), a.replayCommand(), a.exportCommand(), a.rmCommand(), a.copyCommand(), a.rejectsCommand(), a.statsCommand(), a.demoCommand(), a.versionCommand())
+	root.AddCommand(a.upCommand(), a.serveCommand(), a.sendCommand(), a.acpCommand(), a.lsCommand(), a.showCommand(), a.statusCommand(), a.requestCommand(), a.grepCommand(), a.diffCommand(), a.replayCommand(), a.exportCommand(), a.rmCommand(), a.copyCommand(), a.statsCommand(), a.demoCommand(), a.versionCommand())
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "help" {

@@ -182,7 +182,7 @@ func (db *database) only(ctx context.Context) (*session.Summary, error) {
 			return nil, err
 		}
 		if s.Parent != "" && s.Parent != s.ID {
-			if _, err := db.store.Mark(ctx, session.Key{Tenant: db.tenant, ID: s.Parent}); err == nil {
+			if _, err := db.store.Revision(ctx, session.Key{Tenant: db.tenant, ID: s.Parent}); err == nil {
 				continue
 			}
 		}

@@ -18,13 +18,13 @@ import (
 
 // statsOptions are the flags of stats.
 type statsOptions struct {
-	db              dbFlags
-	by              string
-	since           string
-	session         string
-	prices          string
-	query           store.FigureQuery
-	asJSON, showSQL bool
+	db      dbFlags
+	by      string
+	since   string
+	session string
+	prices  string
+	query   store.FigureQuery
+	asJSON  bool
 }
 
 func (a *app) statsCommand() *cobra.Command {
@@ -64,7 +64,6 @@ Exit codes: 0 printed, 1 not found or not read, 2 wrong usage.`,
 	c.Flags().StringVar(&o.session, "session", "", "of this `session` alone: an id, the beginning of one, 'last'")
 	c.Flags().StringVar(&o.prices, "prices", "", "compute cost from this `file`, a catalogue of prices as LiteLLM has it")
 	c.Flags().BoolVar(&o.asJSON, "json", false, "print JSON (docs/stats.md)")
-	c.Flags().BoolVar(&o.showSQL, "sql", false, "print the SQL by which it reads, and read no figures")
 	return c
 }
 
@@ -72,9 +71,6 @@ Exit codes: 0 printed, 1 not found or not read, 2 wrong usage.`,
 func (o *statsOptions) check(now time.Time) error {
 	if o.by != "" && !slices.Contains(stats.Bys, stats.By(o.by)) {
 		return usagef("--by %.64q: want model, agent, tool, session or provider", o.by)
-	}
-	if o.asJSON && o.showSQL {
-		return usagef("--json and --sql exclude each other")
 	}
 	if o.since == "" {
 		return nil
@@ -100,10 +96,8 @@ func (a *app) stats(ctx context.Context, o *statsOptions) error {
 		return err
 	}
 	defer db.close()
-	if !o.showSQL || o.session != "" { // which 'last' is, summaries tell
-		if err := db.refresh(ctx); err != nil {
-			return err
-		}
+	if err := db.refresh(ctx); err != nil {
+		return err
 	}
 	if o.session != "" {
 		key, err := db.resolve(ctx, o.session)
@@ -111,18 +105,6 @@ func (a *app) stats(ctx context.Context, o *statsOptions) error {
 			return err
 		}
 		so.Query.Session = key.ID
-	}
-	if o.showSQL {
-		t, ok := db.store.(stats.Teller)
-		if !ok {
-			return fmt.Errorf("%s is not read by SQL", db.at.name)
-		}
-		for _, text := range stats.SQL(t, so) {
-			if _, err := fmt.Fprintln(a.stdout, text+";"); err != nil {
-				return err
-			}
-		}
-		return nil
 	}
 	r, err := stats.Collect(ctx, db.store, so)
 	if err != nil {

@@ -45,14 +45,11 @@ type Config struct {
 	// Limits bound what one sender can make the store keep.
 	Limits LimitsConfig `mapstructure:"limits"`
 
-	// ForeignSpans is "skip", the default, or "record": foreign spans and log records are listed among the rejects.
+	// ForeignSpans is "skip", the default, or "log": the log has a line for each batch with foreign spans or log records.
 	ForeignSpans string `mapstructure:"foreign_spans"`
 
 	// Redaction takes out what the producer did not. Default off.
 	Redaction RedactionConfig `mapstructure:"redaction"`
-
-	// Rejects keeps a bounded table of what was not stored and why, without content. Default true.
-	Rejects bool `mapstructure:"rejects"`
 
 	// TimeoutConfig bounds one attempt to write a batch ("timeout"). Default 5 s; 0 is no bound.
 	TimeoutConfig exporterhelper.TimeoutConfig `mapstructure:",squash"`
@@ -135,8 +132,8 @@ type RedactionConfig struct {
 
 // Values of ForeignSpans.
 const (
-	foreignSkip   = "skip"
-	foreignRecord = "record"
+	foreignSkip = "skip"
+	foreignLog  = "log"
 )
 
 // builtinRules is the value of redaction::rules that names the built-in set.
@@ -209,13 +206,9 @@ func (c *Config) Validate() error {
 	}
 
 	switch c.ForeignSpans {
-	case foreignSkip:
-	case foreignRecord:
-		if !c.Rejects {
-			wrong("foreign_spans", "got %q with rejects: false: want %q, or rejects: true, where they are recorded", foreignRecord, foreignSkip)
-		}
+	case foreignSkip, foreignLog:
 	default:
-		wrong("foreign_spans", "got %.64q: want %q or %q", c.ForeignSpans, foreignSkip, foreignRecord)
+		wrong("foreign_spans", "got %.64q: want %q or %q", c.ForeignSpans, foreignSkip, foreignLog)
 	}
 	// A number without a unit is nanoseconds, in which nothing was ever written. Less than nothing the Collector refuses.
 	if t := c.TimeoutConfig.Timeout; t > 0 && t < minTimeout {
@@ -265,7 +258,7 @@ func (c *Config) decoding() []otlprow.Option {
 	if c.Tenant != "" {
 		opts = append(opts, otlprow.WithTenant(c.Tenant))
 	}
-	if c.ForeignSpans == foreignRecord {
+	if c.ForeignSpans == foreignLog {
 		opts = append(opts, otlprow.WithForeign())
 	}
 	return opts

@@ -58,7 +58,6 @@ func TestConfig(t *testing.T) {
 			Retention:     RetentionConfig{Families: true, Interval: 10 * time.Minute},
 			Limits:        LimitsConfig{AttributeBytes: 1 << 20, BlockBytes: 64 << 20, TurnBytes: 256 << 20},
 			ForeignSpans:  "skip",
-			Rejects:       true,
 			TimeoutConfig: exporterhelper.TimeoutConfig{Timeout: 5 * time.Second},
 			RetryConfig:   configretry.NewDefaultBackOffConfig(),
 			QueueConfig:   configoptional.Default(exporterhelper.NewDefaultQueueConfig()),
@@ -88,9 +87,8 @@ func TestConfig(t *testing.T) {
 			Limits: LimitsConfig{
 				AttributeBytes: 64 << 10, BlockBytes: 1 << 20, TurnBytes: 4 << 20, SessionMiB: 256, StoreMiB: 20_480,
 			},
-			ForeignSpans:  "record",
+			ForeignSpans:  "log",
 			Redaction:     RedactionConfig{Enabled: true, Rules: "/etc/otelagent/redact.yaml"},
-			Rejects:       true,
 			TimeoutConfig: exporterhelper.TimeoutConfig{Timeout: 30 * time.Second},
 			RetryConfig: configretry.BackOffConfig{
 				Enabled: true, InitialInterval: time.Second, MaxInterval: 10 * time.Second, Multiplier: 2, RandomizationFactor: 0.1,

@@ -114,10 +114,6 @@ func (e *sessionExporter) push(ctx context.Context, sig signal, batch session.Ba
 	if d.rows+d.blocks > 0 && len(d.refused.rows) == d.rows && d.refused.blockCount() == d.blocks {
 		return consumererror.NewPermanent(fmt.Errorf("agent_session: write %d rows: %w", d.rows, d.refused.err))
 	}
-	if d.refused.err != nil {
-		e.set.Logger.Warn("a part of a batch was refused; the rest is stored",
-			zap.Int("rows", len(d.refused.rows)), zap.Int("blocks", d.refused.blockCount()), zap.Error(d.refused.err))
-	}
 	return nil
 }
 
@@ -177,7 +173,7 @@ type delivery struct {
 
 // signal is what each signal has of its own.
 type signal struct {
-	name                      string // as store.Reject has it
+	name                      string // in the log
 	stored, foreign, rejected metric.Int64Counter
 }
 
@@ -191,7 +187,7 @@ func (e *sessionExporter) recordSignal() signal {
 	return signal{"log", t.ExporterAgentSessionLogRecordsStored, t.ExporterAgentSessionLogRecordsForeign, t.ExporterAgentSessionLogRecordsRejected}
 }
 
-// count counts one batch that will not come again, and lists what was rejected of it.
+// count counts one batch that will not come again, and logs what was rejected of it.
 func (e *sessionExporter) count(ctx context.Context, sig signal, d *delivery) {
 	t := e.telemetry
 	add := func(c metric.Int64Counter, n int, attrs ...attribute.KeyValue) {
@@ -216,41 +212,38 @@ func (e *sessionExporter) count(ctx context.Context, sig signal, d *delivery) {
 	add(t.ExporterAgentSessionRedactions, d.finds.attribute, attribute.String("where", "attribute"))
 	add(t.ExporterAgentSessionRedactions, d.finds.block, attribute.String("where", "block"))
 	add(t.ExporterAgentSessionRedactions, d.finds.item, attribute.String("where", "item"))
-	if e.cfg.Rejects {
-		e.shared.rejects.add(e.rejectsOf(sig, d))
-	}
+	e.logRejected(sig, d)
 }
 
-// rejectsOf describes what was rejected, and says of how many more that only the number is known.
-func (e *sessionExporter) rejectsOf(sig signal, d *delivery) (l []store.Reject, more int) {
-	for _, n := range d.report.Rejected {
-		more += n
+// logRejected writes one line for each reason why something was not stored, with the first span or log record that has it. The line
+// holds no content. Foreign spans are logged with foreign_spans: log.
+func (e *sessionExporter) logRejected(sig signal, d *delivery) {
+	logged := map[string]bool{}
+	log := func(reason string, n int, name, service string, k session.Key, trace session.TraceID, span session.SpanID) {
+		if logged[reason] {
+			return
+		}
+		logged[reason] = true
+		e.set.Logger.Warn("not stored", zap.String("reason", reason), zap.Int("count", n), zap.String("signal", sig.name),
+			zap.String("first_name", e.shared.redact.name(name)), zap.String("first_service", service), zap.String("first_session", k.ID),
+			zap.Stringer("first_trace", trace), zap.Stringer("first_span", span), zap.NamedError("refused", d.refused.err))
 	}
-	if e.cfg.ForeignSpans == foreignRecord {
-		more += d.report.Foreign
-	}
-	if more+len(d.refused.rows) == 0 {
-		return nil, 0
-	}
-	now := time.Now()
 	for i := range d.report.Rejections {
 		r := &d.report.Rejections[i]
-		l = append(l, store.Reject{
-			Time: now, Reason: r.Reason, Signal: sig.name, Name: e.shared.redact.name(r.Name), Service: r.Service, Session: r.Session, Trace: r.Trace, Span: r.Span,
-		})
-	}
-	more = max(0, more-len(l))
-	for i := range d.refused.rows {
-		if i == otlprow.MaxRejections {
-			more += len(d.refused.rows) - i
-			break
+		n := d.report.Rejected[r.Reason]
+		if r.Reason == otlprow.ReasonForeign {
+			n = d.report.Foreign
 		}
-		r := &d.refused.rows[i]
-		l = append(l, store.Reject{
-			Time: now, Reason: r.reason, Signal: sig.name, Name: r.Kind.String(), Service: r.Service, Session: r.Session, Trace: r.Trace, Span: r.Span,
-		})
+		log(r.Reason, n, r.Name, r.Service, r.Session, r.Trace, r.Span)
 	}
-	return l, more
+	counts := d.refused.rowCounts()
+	for i := range d.refused.rows {
+		r := &d.refused.rows[i]
+		log(r.reason, counts[r.reason], r.Kind.String(), r.Service, r.Session, r.Trace, r.Span)
+	}
+	if len(d.refused.rows) == 0 && d.refused.err != nil {
+		e.set.Logger.Warn("not stored", zap.Int("blocks", d.refused.blockCount()), zap.Error(d.refused.err))
+	}
 }
 
 // touched returns how many sessions a batch is of.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -69,20 +68,6 @@ func (s *hookStore) Put(ctx context.Context, b session.Batch) error {
 // The rest of what a SQLite store is, which embedding hides.
 
 func (s *hookStore) Counts() store.Counts { return s.Store.(store.Counter).Counts() }
-
-func (s *hookStore) Size(ctx context.Context) (int64, error) { return s.Store.(store.Sizer).Size(ctx) }
-
-func (s *hookStore) SessionSize(ctx context.Context, k session.Key) (int64, error) {
-	return s.Store.(store.Sizer).SessionSize(ctx, k)
-}
-
-func (s *hookStore) PutRejects(ctx context.Context, l []store.Reject) error {
-	return s.Store.(store.Rejecter).PutRejects(ctx, l)
-}
-
-func (s *hookStore) Rejects(ctx context.Context, limit int) iter.Seq2[store.Reject, error] {
-	return s.Store.(store.Rejecter).Rejects(ctx, limit)
-}
 
 func (s *hookStore) committed() map[string]int {
 	s.mu.Lock()
@@ -159,7 +144,7 @@ func setup(t *testing.T, before func(session.Batch) error, change ...func(*Confi
 // quickTiming lets nothing wait.
 var quickTiming = timing{
 	openTimeout: 10 * time.Second, openRetry: time.Millisecond, openRetryMax: 10 * time.Millisecond,
-	measure: 10 * time.Millisecond, measureDirty: 10 * time.Millisecond, rejects: 10 * time.Millisecond,
+	measure: 10 * time.Millisecond, measureDirty: 10 * time.Millisecond,
 }
 
 func noRetry(c *Config)   { c.RetryConfig.Enabled = false }

@@ -36,7 +36,6 @@ func createDefaultConfig() component.Config {
 		Retention:     RetentionConfig{Families: true, Interval: retention.DefaultInterval},
 		Limits:        LimitsConfig{AttributeBytes: maxAttributeBytes, BlockBytes: maxBlockBytes, TurnBytes: maxTurnBytes},
 		ForeignSpans:  foreignSkip,
-		Rejects:       true,
 		TimeoutConfig: exporterhelper.NewDefaultTimeoutConfig(),
 		RetryConfig:   configretry.NewDefaultBackOffConfig(),
 		QueueConfig:   configoptional.Default(exporterhelper.NewDefaultQueueConfig()),

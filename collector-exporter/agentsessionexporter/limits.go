@@ -28,8 +28,8 @@ var errSessionLimit = errors.New("the session is above limits::session_mib")
 // sizes holds a store to limits::session_mib and limits::store_mib. Sizes are looked up now and then; in between what was written
 // is added, which is too much rather than too little: the store may have had it already.
 type sizes struct {
-	sizer                store.Sizer // nil when the store is none and there are no limits
-	maxSession, maxStore int64       // 0: no bound
+	st                   store.Store
+	maxSession, maxStore int64 // 0: no bound
 
 	mu       sync.Mutex
 	sessions map[session.Key]size
@@ -44,13 +44,8 @@ type size struct {
 	at              time.Time // zero: never
 }
 
-func newSizes(st store.Store, cfg *Config) (*sizes, error) {
-	z := &sizes{maxSession: cfg.Limits.SessionMiB * mebi, maxStore: cfg.Limits.StoreMiB * mebi, sessions: map[session.Key]size{}}
-	var ok bool
-	if z.sizer, ok = st.(store.Sizer); !ok && (z.maxSession > 0 || z.maxStore > 0) {
-		return nil, fmt.Errorf("limits::session_mib and limits::store_mib: this store does not know its size; leave them out: %w", store.ErrUnusable)
-	}
-	return z, nil
+func newSizes(st store.Store, cfg *Config) *sizes {
+	return &sizes{st: st, maxSession: cfg.Limits.SessionMiB * mebi, maxStore: cfg.Limits.StoreMiB * mebi, sessions: map[session.Key]size{}}
 }
 
 // full fails with store.ErrFull when the store has reached its limit.
@@ -72,22 +67,18 @@ func (z *sizes) full(ctx context.Context) error {
 	return nil
 }
 
-// measure looks the size of the store up; false when the store does not know it.
-func (z *sizes) measure(ctx context.Context) (n int64, ok bool, err error) {
-	if z.sizer == nil {
-		return 0, false, nil
-	}
+// measure looks the size of the store up.
+func (z *sizes) measure(ctx context.Context) (int64, error) {
 	z.whole.Lock()
 	defer z.whole.Unlock()
-	n, err = z.look(ctx)
-	return n, err == nil, err
+	return z.look(ctx)
 }
 
 // look is called under the lock.
 func (z *sizes) look(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout) // who writes may wait for it
 	defer cancel()
-	n, err := z.sizer.Size(ctx)
+	n, err := z.st.Size(ctx, session.Key{})
 	if err != nil {
 		return 0, fmt.Errorf("size of the store: %w", err)
 	}
@@ -149,7 +140,7 @@ func (z *sizes) session(ctx context.Context, k session.Key) (int64, error) {
 	if ok && time.Since(s.at) < sessionAge && s.measured+s.added < z.maxSession {
 		return s.measured + s.added, nil
 	}
-	n, err := z.sizer.SessionSize(ctx, k)
+	n, err := z.st.Size(ctx, k)
 	if err != nil {
 		return 0, fmt.Errorf("size of a session: %w", err)
 	}

@@ -8,15 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
-	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -50,19 +47,9 @@ func TestSessionLimit(t *testing.T) {
 	require.ErrorContains(t, err, "limits::session_mib")
 	require.NotContains(t, err.Error(), "large")
 
-	require.NoError(t, b.shutdown())
-	st, err := openDSN(t.Context(), b.cfg)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, st.Close()) }()
-	var got []store.Reject
-	for r, err := range st.(store.Rejecter).Rejects(t.Context(), 0) {
-		require.NoError(t, err)
-		got = append(got, r)
-	}
-	want := store.Reject{Reason: "session_limit", Signal: "span", Name: spans.SpanRun, Session: session.Key{ID: "large"}}
-	if diff := cmp.Diff([]store.Reject{want, want, want}, got, cmpopts.IgnoreFields(store.Reject{}, "Time", "Trace", "Span")); diff != "" {
-		t.Error(diff)
-	}
+	line := logged(b)["session_limit"]
+	require.Equal(t, "large", line["first_session"])
+	require.Equal(t, int64(1), line["count"])
 }
 
 // A store at its limit makes senders come again, and takes what they bring once there is room.
@@ -79,7 +66,7 @@ func TestStoreLimit(t *testing.T) {
 	require.ErrorContains(t, err, "limits::store_mib is 4")
 	metadatatest.AssertEqualExporterAgentSessionWriteFailures(t, b.tel, point(1, reason("full")), ignore...)
 	metadatatest.AssertEqualExporterAgentSessionStoreOpen(t, b.tel, point(0), ignore...)
-	size, err := b.store.Size(t.Context())
+	size, err := b.store.Size(t.Context(), session.Key{})
 	require.NoError(t, err)
 	require.Less(t, size, int64(6*mebi))
 	_, err = b.tel.GetMetric("otelcol_exporter_agent_session_spans_rejected")
@@ -87,7 +74,7 @@ func TestStoreLimit(t *testing.T) {
 
 	for s, err := range b.store.Sessions(t.Context(), store.Query{}) {
 		require.NoError(t, err)
-		require.NoError(t, b.store.Delete(t.Context(), s.Key))
+		require.NoError(t, store.Delete(t.Context(), b.store, s.Key))
 	}
 	require.Eventually(t, func() bool { return b.exp.ConsumeTraces(t.Context(), randomTraces(n)) == nil }, 20*time.Second, 50*time.Millisecond)
 }
@@ -136,16 +123,13 @@ type sized struct {
 	wholes, lookups int
 }
 
-func (s *sized) Size(context.Context) (int64, error) {
+func (s *sized) Size(_ context.Context, k session.Key) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.wholes++
-	return s.whole, s.err
-}
-
-func (s *sized) SessionSize(context.Context, session.Key) (int64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if k == (session.Key{}) {
+		s.wholes++
+		return s.whole, s.err
+	}
 	s.lookups++
 	return s.one, s.err
 }
@@ -153,8 +137,7 @@ func (s *sized) SessionSize(context.Context, session.Key) (int64, error) {
 func TestSizesAreRemembered(t *testing.T) {
 	st := &sized{}
 	cfg := &Config{Limits: LimitsConfig{SessionMiB: 1, StoreMiB: 10}}
-	z, err := newSizes(st, cfg)
-	require.NoError(t, err)
+	z := newSizes(st, cfg)
 	b := batchOf(10)
 	for range 5 {
 		require.NoError(t, z.full(t.Context()))
@@ -199,19 +182,8 @@ func TestSizesAreRemembered(t *testing.T) {
 }
 
 func TestSizesAreBounded(t *testing.T) {
-	z, err := newSizes(&sized{}, &Config{Limits: LimitsConfig{SessionMiB: 1}})
-	require.NoError(t, err)
-	_, _, err = z.admit(t.Context(), batchOf(maxSessionSizes+100))
+	z := newSizes(&sized{}, &Config{Limits: LimitsConfig{SessionMiB: 1}})
+	_, _, err := z.admit(t.Context(), batchOf(maxSessionSizes+100))
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(z.sessions), maxSessionSizes)
-}
-
-// Limits that a store cannot be held to stop the collector.
-func TestLimitsNeedASizer(t *testing.T) {
-	blind := struct{ store.Store }{memstore.New()}
-	_, err := newSizes(blind, &Config{Limits: LimitsConfig{StoreMiB: 1}})
-	require.ErrorIs(t, err, store.ErrUnusable)
-	require.ErrorContains(t, err, "limits::store_mib")
-	_, err = newSizes(blind, &Config{})
-	require.NoError(t, err)
 }

@@ -82,27 +82,25 @@ func (s *sharedStore) measure(ctx context.Context, o *openStore) {
 }
 
 func (s *sharedStore) measureSize(ctx context.Context, o *openStore) {
-	n, ok, err := o.sizes.measure(ctx)
+	n, err := o.sizes.measure(ctx)
 	switch {
-	case ok:
+	case err == nil:
 		s.seenSize.Store(n)
-	case err != nil && ctx.Err() == nil:
+	case ctx.Err() == nil:
 		s.logger.Debug("the size of the store could not be measured", zap.Error(err))
 	}
 }
 
 func (s *sharedStore) measureDirty(ctx context.Context, o *openStore) {
 	n := int64(0)
-	for _, err := range o.Dirty(ctx) {
+	for _, err := range o.Sessions(ctx, store.Query{AllTenants: true, Stale: true, Limit: maxDirty}) {
 		if err != nil {
 			if ctx.Err() == nil {
 				s.logger.Debug("the unprojected sessions could not be counted", zap.Error(err))
 			}
 			return
 		}
-		if n++; n == maxDirty {
-			break
-		}
+		n++
 	}
 	s.seenDirty.Store(n)
 }

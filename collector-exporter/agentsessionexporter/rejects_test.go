@@ -1,16 +1,12 @@
 package agentsessionexporter
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"iter"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
@@ -18,29 +14,24 @@ import (
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/otlprow"
-	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/collector-exporter/agentsessionexporter/internal/metadatatest"
 	"github.com/otelagent/otelagent/spans"
 )
 
-func rejectsIn(t *testing.T, st store.Rejecter) (l []store.Reject) {
-	t.Helper()
-	for r, err := range st.Rejects(t.Context(), 0) {
-		require.NoError(t, err)
-		require.False(t, r.Time.IsZero())
-		l = append(l, r)
+// logged returns the log lines about what was not stored, as fields by their reason.
+func logged(b *testBundle) map[string]map[string]any {
+	out := map[string]map[string]any{}
+	for _, l := range b.logs.FilterMessage("not stored").All() {
+		m := l.ContextMap()
+		delete(m, "refused")
+		out[m["reason"].(string)] = m
 	}
-	return l
+	return out
 }
 
-var byReason = []cmp.Option{
-	cmpopts.IgnoreFields(store.Reject{}, "Time"),
-	cmpopts.SortSlices(func(a, b store.Reject) bool { return a.Reason+a.Signal < b.Reason+b.Signal }),
-}
-
-// What was not stored, and why, is listed a moment later, by what it says it is and without content.
-func TestRejectsAreKept(t *testing.T) {
-	b := setup(t, refuse("refused"), func(c *Config) { c.ForeignSpans = "record" })
+// What was not stored, and why, is logged by what it says it is, and without content.
+func TestRejectedSpansAreLogged(t *testing.T) {
+	b := setup(t, refuse("refused"), func(c *Config) { c.ForeignSpans = "log" })
 	td := traces("good", "nobody", "refused")
 	td.ResourceSpans().At(0).Resource().Attributes().PutStr("service.name", "coder")
 	l := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
@@ -54,49 +45,39 @@ func TestRejectsAreKept(t *testing.T) {
 	ld.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(1).SetTimestamp(0)
 	require.NoError(t, b.logsExp.ConsumeLogs(t.Context(), ld))
 
-	want := []store.Reject{
-		{Reason: otlprow.ReasonNoSession, Signal: "span", Name: spans.SpanRun, Service: "coder", Trace: session.TraceID{15: 2}, Span: session.SpanID{7: 2}},
-		{Reason: "store", Signal: "span", Name: spans.SpanRun, Service: "coder", Trace: session.TraceID{15: 3}, Span: session.SpanID{7: 3}, Session: session.Key{ID: "refused"}},
-		{Reason: otlprow.ReasonForeign, Signal: "span", Name: "GET /", Service: "coder", Trace: session.TraceID{1}, Span: session.SpanID{1}},
-		{Reason: otlprow.ReasonTimes, Signal: "log", Name: spans.EventBlocks, Trace: session.TraceID{15: 2}, Span: session.SpanID{7: 2}, Session: session.Key{ID: "late"}},
+	line := func(reason, signal, name, service, id string, trace session.TraceID, span session.SpanID) map[string]any {
+		return map[string]any{
+			"reason": reason, "count": int64(1), "signal": signal, "first_name": name, "first_service": service, "first_session": id,
+			"first_trace": trace.String(), "first_span": span.String(),
+		}
 	}
-	require.Eventually(t, func() bool { return len(rejectsIn(t, b.store)) == len(want) }, 10*time.Second, 5*time.Millisecond)
-	if diff := cmp.Diff(want, rejectsIn(t, b.store), byReason...); diff != "" {
+	want := map[string]map[string]any{
+		otlprow.ReasonNoSession: line(otlprow.ReasonNoSession, "span", spans.SpanRun, "coder", "", session.TraceID{15: 2}, session.SpanID{7: 2}),
+		reasonStore:             line(reasonStore, "span", spans.SpanRun, "coder", "refused", session.TraceID{15: 3}, session.SpanID{7: 3}),
+		otlprow.ReasonForeign:   line(otlprow.ReasonForeign, "span", "GET /", "coder", "", session.TraceID{1}, session.SpanID{1}),
+		otlprow.ReasonTimes:     line(otlprow.ReasonTimes, "log", spans.EventBlocks, "", "late", session.TraceID{15: 2}, session.SpanID{7: 2}),
+	}
+	if diff := cmp.Diff(want, logged(b)); diff != "" {
 		t.Error(diff)
 	}
-	_, err := b.tel.GetMetric("otelcol_exporter_agent_session_rejects_dropped")
-	require.Error(t, err)
 }
 
-// The name of a foreign span is whatever somebody made it.
-func TestRejectsAreRedacted(t *testing.T) {
-	b := setup(t, nil, redacting(""), func(c *Config) { c.ForeignSpans = "record" })
+// The name of a foreign span may hold anything.
+func TestRejectedNamesAreRedacted(t *testing.T) {
+	b := setup(t, nil, redacting(""), func(c *Config) { c.ForeignSpans = "log" })
 	td := traces()
 	appendForeign(td)
 	td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetName("GET /?key=" + secret)
 	require.NoError(t, b.exp.ConsumeTraces(t.Context(), td))
-	require.Eventually(t, func() bool { return len(rejectsIn(t, b.store)) == 1 }, 10*time.Second, 5*time.Millisecond)
-	require.Equal(t, "GET /?key=[redacted:api-key]", rejectsIn(t, b.store)[0].Name)
+	require.Equal(t, "GET /?key=[redacted:api-key]", logged(b)[otlprow.ReasonForeign]["first_name"])
 }
 
-func TestRejectsOff(t *testing.T) {
-	b := setup(t, refuse("b"), func(c *Config) { c.Rejects = false })
-	require.NoError(t, b.exp.ConsumeTraces(t.Context(), traces("a", "b")))
-	require.NoError(t, b.shutdown())
-	require.Empty(t, b.shared(t).rejects.wait)
-	st, err := openDSN(t.Context(), b.cfg)
-	require.NoError(t, err)
-	require.Empty(t, rejectsIn(t, st.(store.Rejecter)))
-	require.NoError(t, st.Close())
-}
-
-// A flood of what is rejected costs a bounded number of rejects, and the batch nothing.
-func TestRejectsAreBounded(t *testing.T) {
-	b := setup(t, nil, func(c *Config) { c.ForeignSpans = "record" })
+// A flood of what is rejected costs one line a batch.
+func TestRejectedSpansAreLoggedOnceABatch(t *testing.T) {
+	b := setup(t, nil, func(c *Config) { c.ForeignSpans = "log" })
 	ld := plog.NewLogs()
 	l := ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords()
-	const n = 1000
-	for i := range n {
+	for i := range 1000 {
 		r := l.AppendEmpty()
 		r.SetEventName(fmt.Sprint("foreign", i))
 		r.SetTraceID(pcommon.TraceID{1})
@@ -104,42 +85,8 @@ func TestRejectsAreBounded(t *testing.T) {
 	for range 5 {
 		require.NoError(t, b.logsExp.ConsumeLogs(t.Context(), ld))
 	}
-	require.NoError(t, b.shutdown())
-	st, err := openDSN(t.Context(), b.cfg)
-	require.NoError(t, err)
-	kept := len(rejectsIn(t, st.(store.Rejecter)))
-	require.NoError(t, st.Close())
-	require.NotZero(t, kept)
-	require.LessOrEqual(t, kept, 5*otlprow.MaxRejections)
-	m, err := b.tel.GetMetric("otelcol_exporter_agent_session_rejects_dropped")
-	require.NoError(t, err)
-	require.EqualValues(t, 5*n-kept, m.Data.(metricdata.Sum[int64]).DataPoints[0].Value, "each is kept or counted")
-}
-
-// failingRejecter does not take rejects, after a while.
-type failingRejecter struct{}
-
-func (failingRejecter) PutRejects(context.Context, []store.Reject) error {
-	return errors.New("disk full")
-}
-func (failingRejecter) Rejects(context.Context, int) iter.Seq2[store.Reject, error] {
-	return func(func(store.Reject, error) bool) {}
-}
-
-func TestRejectsThatAreLostAreCounted(t *testing.T) {
-	lost := 0
-	r := newRejects(func(n int) { lost += n })
-	r.add(make([]store.Reject, maxRejects-1), 0)
-	r.add(make([]store.Reject, 3), 4)
-	require.Equal(t, 2+4, lost, "no room, and nobody described them")
-	r.flush(t.Context(), failingRejecter{})
-	require.Equal(t, 2+4+maxRejects, lost)
-	r.add(make([]store.Reject, 5), 0)
-	r.drop()
-	require.Equal(t, 2+4+maxRejects+5, lost)
-	r.drop()
-	r.flush(t.Context(), failingRejecter{})
-	require.Equal(t, 2+4+maxRejects+5, lost, "there is nothing left")
+	require.Equal(t, 5, b.logs.FilterMessage("not stored").Len())
+	require.Equal(t, int64(1000), logged(b)[otlprow.ReasonForeign]["count"])
 }
 
 // Limits of attributes and bodies reach the decoder, and so does the tenant.

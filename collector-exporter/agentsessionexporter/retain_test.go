@@ -100,22 +100,22 @@ func (s *hookStore) projects(err error) {
 	s.projectErr = err
 }
 
-func (s *hookStore) Hide(ctx context.Context, k session.Key, m store.Mark) (bool, error) {
+func (s *hookStore) Delete(ctx context.Context, list ...store.Deletion) ([]session.Key, error) {
 	s.mu.Lock()
 	err := s.deleteErr
 	s.mu.Unlock()
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	return s.Store.Hide(ctx, k, m)
+	return s.Store.Delete(ctx, list...)
 }
 
-func (s *hookStore) Project(ctx context.Context, k session.Key, p store.Projection) error {
+func (s *hookStore) SetSummary(ctx context.Context, k session.Key, p store.SummaryUpdate) error {
 	s.mu.Lock()
 	err := s.projectErr
 	s.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	return s.Store.Project(ctx, k, p)
+	return s.Store.SetSummary(ctx, k, p)
 }

@@ -43,14 +43,11 @@ type timing struct {
 	openTimeout, openRetry, openRetryMax time.Duration
 	// measure is the time between two looks at the store's size, measureDirty between two at its unprojected sessions.
 	measure, measureDirty time.Duration
-	// rejects is the time between two writes of rejects.
-	rejects time.Duration
 }
 
 var defaultTiming = timing{
 	openTimeout: 10 * time.Second, openRetry: time.Second, openRetryMax: 30 * time.Second,
 	measure: 5 * time.Second, measureDirty: 30 * time.Second,
-	rejects: 2 * time.Second,
 }
 
 // stores are the stores of one factory. The Collector makes an exporter for each signal of a configured one and gives
@@ -107,8 +104,7 @@ type sharedStore struct {
 	telemetry *metadata.TelemetryBuilder
 	id        attribute.KeyValue
 	redact    *redactor // nil: off
-	rejects   *rejects
-	users     int // started and not yet shut down; under stores.mu
+	users     int       // started and not yet shut down; under stores.mu
 
 	opened              atomic.Pointer[openStore] // nil until it is
 	seenSize, seenDirty atomic.Int64              // measured last; 0 and -1: not yet
@@ -150,9 +146,6 @@ func startStore(ctx context.Context, open openFunc, t timing, cfg *Config, set e
 		s.telemetry.Shutdown()
 		return nil, fmt.Errorf("create metrics: %w", err)
 	}
-	s.rejects = newRejects(func(n int) {
-		s.telemetry.ExporterAgentSessionRejectsDropped.Add(context.Background(), int64(n), metric.WithAttributes(s.id))
-	})
 
 	run, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
@@ -178,20 +171,13 @@ func (s *sharedStore) tryOpen(ctx, run context.Context) error {
 	if err != nil {
 		return err
 	}
-	sz, err := newSizes(st, s.cfg)
-	if err != nil {
-		return errors.Join(err, st.Close())
-	}
-	o := &openStore{Store: st, sizes: sz, worker: project.NewWorker(st, project.WithErrorHandler(func(err error) {
+	o := &openStore{Store: st, sizes: newSizes(st, s.cfg), worker: project.NewWorker(st, project.WithErrorHandler(func(err error) {
 		s.telemetry.ExporterAgentSessionProjectionFailures.Add(run, 1, metric.WithAttributes(s.id))
 		s.logger.Warn("a session's summary could not be brought up to date; it is tried again", zap.Error(err))
 	}))}
 	o.sweeper = s.retain(run, o)
 	s.opened.Store(o)
 	s.running.Go(func() { s.measure(run, o) })
-	if r, ok := st.(store.Rejecter); ok && s.cfg.Rejects {
-		s.running.Go(func() { s.rejects.run(run, r, s.timing.rejects) })
-	}
 	return nil
 }
 
@@ -286,11 +272,7 @@ func (s *sharedStore) close(ctx context.Context) error {
 	defer s.telemetry.Shutdown()
 	o := s.opened.Load()
 	if o == nil {
-		s.rejects.drop()
 		return nil
-	}
-	if r, ok := o.Store.(store.Rejecter); ok && s.cfg.Rejects {
-		s.rejects.flush(ctx, r)
 	}
 	var errs []error
 	if o.sweeper != nil {

@@ -35,7 +35,7 @@ const glance = [
       title: 'How much was rejected?', unit: 'short', decimals: 0, none: '0', thresholds: style.goodWhenNone,
       targets: now({ rejected: all(rejected, (s) => increase(s, range)) }),
       means: 'Spans, log records and blocks that could not be stored because of what is in them, in the time that is shown. They do not come again.',
-      bad: '`otelagent rejects` lists the newest with their reasons.',
+      bad: 'the log names the first of each reason.',
       links: [inTempo.spans],
     }),
     tile({
@@ -108,7 +108,7 @@ const incoming = [
       title: 'Why was something rejected?', w: 8, unit: 'short', decimals: 0, none: 'nothing was', fixed: style.flow.rejected,
       targets: now(Object.fromEntries(rejected.map((n) => [`${n.replace('_rejected', '').replace('_', ' ')}: {{reason}}`, `${sum(increase(x(n), range), 'reason')} > 0`]))),
       means: 'Spans, log records and blocks that were not stored in the time that is shown, by reason.',
-      bad: '`otelagent rejects` lists the newest of them with name, service and session.',
+      bad: 'the log names the first of each reason, with service and session.',
       links: [inTempo.spans],
     }),
   ],
@@ -150,7 +150,7 @@ const storing = [
       title: 'How do writes end?', w: 8, unit: 'short', decimals: 0, colours: { ok: c.green, retryable: c.yellow, permanent: c.red },
       targets: series({ '{{outcome}}': sum(increase(put('count')), 'outcome') }),
       means: 'Writes by outcome. `retryable` ones come again, `permanent` is that the store refuses what is in the batch.',
-      bad: 'retryable for minutes: queue and senders fill up. Permanent: data is lost, see rejects.',
+      bad: 'retryable for minutes: queue and senders fill up. Permanent: data is lost, see the log.',
       links: [inTempo.spans],
     }),
     bars({
@@ -194,11 +194,11 @@ const storing = [
     }),
     bars({
       title: 'What goes wrong in the background?', w: 8, unit: 'short', decimals: 0, none: 'nothing',
-      colours: { 'projections': c.orange, 'sweeps of retention': c.yellow, 'rejects not kept': c.grey },
+      colours: { 'projections': c.orange, 'sweeps of retention': c.yellow },
       targets: series({
-        'projections': count(x('projection_failures')), 'sweeps of retention': count(x('retention_failures')), 'rejects not kept': count(x('rejects_dropped')),
+        'projections': count(x('projection_failures')), 'sweeps of retention': count(x('retention_failures')),
       }),
-      means: 'Work that is done behind the writes and tried again when it fails, and rejects of which there were too many to keep.',
+      means: 'Work that is done behind the writes and tried again when it fails.',
       bad: 'the Collector logs why.',
       links: [inTempo.spans],
     }),

@@ -26,7 +26,6 @@ var troubles = map[string]string{
 	"otelcol_exporter_agent_session_write_failures":      "the store takes everything",
 	"otelcol_exporter_agent_session_projection_failures": "the store takes everything",
 	"otelcol_exporter_agent_session_retention_failures":  "the store takes everything",
-	"otelcol_exporter_agent_session_rejects_dropped":     "there is room for 10,000",
 	"otelcol_exporter_agent_session_blocks_rejected":     "blocks are rejected with a session limit only",
 	"otelcol_exporter_enqueue_failed_spans":              "the queue has room",
 	"otelcol_receiver_refused_spans":                     "nobody is told to come again",

@@ -63,7 +63,7 @@ func BenchmarkPut(b *testing.B) {
 			s := benchOpen(b)
 			bare := map[*table]string{}
 			for _, t := range []*table{&rowTable, &blockTable} {
-				plain := table{name: "bare_" + t.name, plain: true, columns: t.columns, order: t.order, granularity: t.granularity, shard: t.shard}
+				plain := table{name: "bare_" + t.name, columns: t.columns, order: t.order, granularity: t.granularity, shard: t.shard}
 				for _, sql := range s.layout.create(&plain) {
 					if err := s.client.exec(b.Context(), sql); err != nil {
 						b.Fatal(err)

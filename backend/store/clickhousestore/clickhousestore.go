@@ -1,12 +1,15 @@
-// Package clickhousestore keeps sessions in ClickHouse, on one server or in a replicated, sharded cluster, over its HTTP interface.
+// Package clickhousestore keeps sessions in ClickHouse, on one server or in a replicated, sharded cluster, over its
+// HTTP interface.
 //
-// Any number of collectors may write at once, in any order, without one session keeping to one of them: rows are never updated but
-// collapsed, by the engine and again by whoever reads. What Put acknowledged is in the table of the server, or of one replica
-// (DSN.Quorum asks for more); whether it survives a loss of power is the server's affair, as with everything it stores.
+// Any number of collectors may write at once, in any order, without one session keeping to one of them: rows are never
+// updated but collapsed, by the engine and again by whoever reads. What Put acknowledged is in the table of the server,
+// or of one replica (DSN.Quorum asks for more); whether it survives a loss of power is the server's affair, as with
+// everything it stores.
 //
-// ClickHouse has no transactions over tables. A Put writes bodies first, rows next, and last what makes the session show: until
-// then a new session is not there. One that fails half way leaves rows and blocks of a session that exists already visible, each
-// whole; sent again, as senders do with what was not acknowledged, it is whole. CheckBatch runs before anything is sent.
+// ClickHouse has no transactions over tables. A Put writes bodies first, rows next, and last what makes the session
+// show: until then a new session is not there. One that fails half way leaves rows and blocks of a session that exists
+// already visible, each whole; sent again, as senders do with what was not acknowledged, it is whole. CheckBatch runs
+// before anything is sent.
 //
 // docs/adr/0012-clickhouse.md has the reasons.
 package clickhousestore
@@ -43,11 +46,10 @@ type Store struct {
 	putters putters
 	deletes chan struct{} // holds one: who takes it may delete
 
-	mu       sync.Mutex
-	counts   store.Counts
-	known    map[knownBlock]int64     // blocks that this program wrote, with their Size; see Counts
-	shared   map[sharedBody]time.Time // bodies that this program wrote, and when
-	rejected int                      // since the last look at how many there are
+	mu     sync.Mutex
+	counts store.Counts
+	known  map[knownBlock]int64     // blocks that this program wrote, with their Size; see Counts
+	shared map[sharedBody]time.Time // bodies that this program wrote, and when
 }
 
 type knownBlock struct {
@@ -61,10 +63,8 @@ type sharedBody struct {
 }
 
 var (
-	_ store.Store    = (*Store)(nil)
-	_ store.Counter  = (*Store)(nil)
-	_ store.Sizer    = (*Store)(nil)
-	_ store.Rejecter = (*Store)(nil)
+	_ store.Store   = (*Store)(nil)
+	_ store.Counter = (*Store)(nil)
 )
 
 // Option is an option of Open and OpenReadOnly.
@@ -76,25 +76,25 @@ type config struct {
 	now      func() time.Time
 }
 
-// WithPassword gives the password of the DSN's user. It is sent in a header of each request and stands nowhere else; without TLS
-// whoever reads along has it.
+// WithPassword gives the password of the DSN's user. It is sent in a header of each request and stands nowhere else;
+// without TLS whoever reads along has it.
 func WithPassword(p string) Option { return func(c *config) { c.password = p } }
 
-// WithTLSConfig sets how the server's certificate is checked, and by what we show who we are, with clickhouses://. The system's
-// authorities unless set. c is not changed and must not be afterwards.
+// WithTLSConfig sets how the server's certificate is checked, and by what we show who we are, with clickhouses://. The
+// system's authorities unless set. c is not changed and must not be afterwards.
 func WithTLSConfig(c *tls.Config) Option { return func(o *config) { o.tls = c } }
 
-// Open opens the database that dsn names (see ParseDSN) for reading and writing and makes it, and its tables, where they are not
-// there. Errors that no waiting mends wrap store.ErrUnusable; a server that is away is none of them.
+// Open opens the database that dsn names (see ParseDSN) for reading and writing and makes it, and its tables, where
+// they are not there. Errors that no waiting mends wrap store.ErrUnusable; a server that is away is none of them.
 //
-// A program that has a store open for writing also finishes deletions that another left half way, and takes away shared bodies that no
-// session needs any more, every ten minutes.
+// A program that has a store open for writing also finishes deletions that another left half way, and takes away shared
+// bodies that no session needs any more, every ten minutes.
 func Open(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 	return open(ctx, dsn, false, opts)
 }
 
-// OpenReadOnly opens the database that dsn names for reading: methods that write fail with store.ErrReadOnly, and no statement is sent
-// that could write. A database that is not there fails with fs.ErrNotExist.
+// OpenReadOnly opens the database that dsn names for reading: methods that write fail with store.ErrReadOnly, and no
+// statement is sent that could write. A database that is not there fails with fs.ErrNotExist.
 func OpenReadOnly(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 	return open(ctx, dsn, true, opts)
 }
@@ -199,7 +199,8 @@ func (s *Store) reading(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { stop(); cancel() }
 }
 
-// grace is how long a write that has begun may still take when its caller has given up: cutting it would leave it half done.
+// grace is how long a write that has begun may still take when its caller has given up: cutting it would leave it half
+// done.
 const grace = 2 * time.Second
 
 // writing returns a context for statements that are not to be cut: it ends some time after ctx.

@@ -12,14 +12,14 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
-// client sends statements over ClickHouse's HTTP interface. It retries nothing, except what net/http sends again on a new connection
-// because the server had closed the old one while it was idle.
+// client sends statements over ClickHouse's HTTP interface. It retries nothing, except what net/http sends again on a
+// new connection because the server had closed the old one while it was idle.
 type client struct {
 	http     *http.Client
 	base     url.URL
@@ -41,8 +41,14 @@ const (
 func newClient(d DSN, password string, tlsConfig *tls.Config) *client {
 	dialer := &net.Dialer{Timeout: min(d.Timeout, 10*time.Second)}
 	t := &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         dialer.DialContext,
+		Proxy: http.ProxyFromEnvironment,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return quietConn{conn, d.Timeout}, nil
+		},
 		TLSClientConfig:     tlsConfig,
 		TLSHandshakeTimeout: min(d.Timeout, 10*time.Second),
 		MaxIdleConns:        idleConnections, MaxIdleConnsPerHost: idleConnections,
@@ -69,39 +75,22 @@ func newClient(d DSN, password string, tlsConfig *tls.Config) *client {
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// do sends one statement, in the URL when body is data and in the body otherwise. The caller closes the body of a response without
-// error. What the server says after that is for the caller to see.
+// do sends one statement, in the URL when there is data and in the body otherwise. The caller closes the body of a
+// response without error. What the server says after that is for the caller to see.
 func (c *client) do(ctx context.Context, sql string, data []byte, settings url.Values) (io.ReadCloser, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	quiet := newWatchdog(c.timeout, cancel)
-	fail := func(err error) (io.ReadCloser, error) {
-		expired := quiet.stop()
-		cancel()
-		if expired {
-			err = fmt.Errorf("the server was silent for %v: %w", c.timeout, errSilent)
-		}
-		return nil, err
-	}
 	q := url.Values{}
 	maps.Copy(q, c.settings)
 	maps.Copy(q, settings)
-	var body io.Reader
 	if data != nil {
 		q.Set("query", sql)
-		body = &watched{r: bytes.NewReader(data), w: quiet}
 	} else {
 		data = []byte(sql)
-		body = bytes.NewReader(data)
 	}
 	u := c.base
 	u.RawQuery = q.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(data))
 	if err != nil {
-		return fail(bare(err))
-	}
-	req.ContentLength = int64(len(data))
-	req.GetBody = func() (io.ReadCloser, error) {
-		return io.NopCloser(&watched{r: bytes.NewReader(data), w: quiet}), nil
+		return nil, c.bare(err)
 	}
 	// Every statement of this package may be sent twice; an empty value tells net/http so and is not sent.
 	req.Header["Idempotency-Key"] = nil
@@ -114,7 +103,7 @@ func (c *client) do(ctx context.Context, sql string, data []byte, settings url.V
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return fail(bare(err))
+		return nil, c.bare(err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
@@ -123,63 +112,54 @@ func (c *client) do(ctx context.Context, sql string, data []byte, settings url.V
 		if err != nil {
 			code = exceptionCode(text)
 		}
-		return fail(&ServerError{Code: code, Status: resp.StatusCode})
+		return nil, &ServerError{Code: code, Status: resp.StatusCode}
 	}
-	quiet.timer.Stop()
-	return &response{Reader: &watched{r: resp.Body, w: quiet, pause: true}, body: resp.Body, watchdog: quiet, cancel: cancel}, nil
+	return &answer{resp.Body, c}, nil
+}
+
+// answer is the body of a response.
+type answer struct {
+	io.ReadCloser
+	c *client
+}
+
+func (a *answer) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = a.c.bare(err)
+	}
+	return n, err
 }
 
 // errSilent is what statements fail with whose server says nothing for the timeout.
 var errSilent = errors.New("timeout")
 
-type response struct {
-	io.Reader
-	body     io.Closer
-	watchdog *watchdog
-	cancel   context.CancelFunc
-}
-
-func (r *response) Close() error {
-	r.watchdog.stop()
-	r.cancel()
-	return r.body.Close()
-}
-
-// A watchdog cancels a statement while whose server neither takes nor gives a byte for some time.
-type watchdog struct {
-	timer   *time.Timer
-	after   time.Duration
-	expired atomic.Bool
-}
-
-func newWatchdog(after time.Duration, cancel context.CancelFunc) *watchdog {
-	w := &watchdog{after: after}
-	w.timer = time.AfterFunc(after, func() { w.expired.Store(true); cancel() })
-	return w
-}
-
-func (w *watchdog) stop() (expired bool) {
-	w.timer.Stop()
-	return w.expired.Load()
-}
-
-// watched watches while it is read; with pause not between two reads, where the caller takes its time.
-type watched struct {
-	r     io.Reader
-	w     *watchdog
-	pause bool
-}
-
-func (w *watched) Read(p []byte) (int, error) {
-	w.w.timer.Reset(w.w.after)
-	n, err := w.r.Read(p)
-	if w.pause {
-		w.w.timer.Stop()
+// bare takes the URL out of errors of net/http: it has the statement in it.
+func (c *client) bare(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the server was silent for %v: %w", c.timeout, errSilent)
 	}
-	if err != nil && !errors.Is(err, io.EOF) && w.w.expired.Load() {
-		err = fmt.Errorf("the server was silent for %v: %w", w.w.after, errSilent)
+	if e := (*url.Error)(nil); errors.As(err, &e) {
+		return e.Err
 	}
-	return n, err
+	return err
+}
+
+// quietConn fails when the server neither takes nor gives a byte for the timeout.
+type quietConn struct {
+	net.Conn
+	timeout time.Duration
+}
+
+func (c quietConn) Read(p []byte) (int, error) {
+	_ = c.SetReadDeadline(time.Now().Add(c.timeout))
+	return c.Conn.Read(p)
+}
+
+// Write also gives the reader more time: net/http begins to read before it writes.
+func (c quietConn) Write(p []byte) (int, error) {
+	_ = c.SetDeadline(time.Now().Add(c.timeout))
+	return c.Conn.Write(p)
 }
 
 // exec runs a statement that has no result.
@@ -191,12 +171,10 @@ func (c *client) exec(ctx context.Context, sql string) error {
 	return drain(body)
 }
 
-// insert inserts rows in RowBinary. The token makes the server drop what it has got under the same one, where it knows such a thing.
+// insert inserts rows in RowBinary. The token makes the server drop what it has got under the same one.
 func (c *client) insert(ctx context.Context, into string, rows []byte, token string) error {
 	settings := maps.Clone(c.inserts)
-	if settings.Has("async_insert") { // of a server that knows tokens
-		settings.Set("insert_deduplication_token", token)
-	}
+	settings.Set("insert_deduplication_token", token)
 	body, err := c.do(ctx, "INSERT INTO "+into+" FORMAT RowBinary", rows, settings)
 	if err != nil {
 		return err
@@ -209,7 +187,7 @@ func drain(body io.ReadCloser) error {
 	text, err := io.ReadAll(io.LimitReader(body, maxAnswer))
 	_ = body.Close()
 	if err != nil {
-		return bare(err)
+		return err
 	}
 	if code := exceptionCode(text); code != 0 {
 		return &ServerError{Code: code, Status: http.StatusOK}

@@ -52,7 +52,7 @@ func stamped(sql string) []byte {
 
 func newFake(t *testing.T) *fake {
 	t.Helper()
-	f := &fake{version: "18.16.1", bodies: map[string][]byte{}}
+	f := &fake{version: "26.7.3.1", bodies: map[string][]byte{}}
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -170,7 +170,7 @@ func TestOpenErrors(t *testing.T) {
 			case strings.Contains(sql, "system.tables"):
 				_, _ = w.Write(append(appendString(nil, schemaTable.name), stamped(sql)...))
 			case strings.Contains(sql, "max(version)"):
-				_, _ = w.Write(append(append(appendU64(nil, Version+1), 1), stamped(sql)...))
+				_, _ = w.Write(append(appendU64(nil, Version+1), stamped(sql)...))
 			default:
 				return false
 			}
@@ -330,7 +330,7 @@ func TestPutErrors(t *testing.T) {
 // TestResultErrors breaks results of SELECT. No row may come out of what is none, and no result that was cut may look whole.
 func TestResultErrors(t *testing.T) {
 	row := session.Row{Session: session.Key{ID: "s"}, Trace: session.TraceID{1}, Span: session.SpanID{2}, Known: spans.KnownObserved}
-	whole := appendBytes(nil, row.AppendCanonical(nil))
+	whole := appendString(nil, row.AppendCanonical(nil))
 	for _, c := range []struct {
 		name   string
 		answer func(w http.ResponseWriter, stamp []byte)
@@ -432,7 +432,7 @@ func TestSlowCaller(t *testing.T) {
 			_, _ = w.Write(append(appendU64(appendU64(appendU64([]byte{0}, 7), 1), 1), stamped(sql)...))
 		case strings.HasPrefix(sql, "SELECT canonical"):
 			for range 20 {
-				_, _ = w.Write(append(appendBytes(nil, row.AppendCanonical(nil)), stamped(sql)...))
+				_, _ = w.Write(append(appendString(nil, row.AppendCanonical(nil)), stamped(sql)...))
 			}
 		default:
 			return false
@@ -509,7 +509,7 @@ func TestReadOnly(t *testing.T) {
 		case strings.Contains(sql, "system.tables"):
 			_, _ = w.Write(append(appendString(nil, schemaTable.name), stamped(sql)...))
 		case strings.Contains(sql, "max(version)"):
-			_, _ = w.Write(append(append(appendU64(nil, Version), 1), stamped(sql)...))
+			_, _ = w.Write(append(appendU64(nil, Version), stamped(sql)...))
 		default:
 			return false
 		}
@@ -522,8 +522,7 @@ func TestReadOnly(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	k := session.Key{ID: "s"}
 	for name, err := range map[string]error{
-		"Put": s.Put(t.Context(), oneRow()), "Project": s.Project(t.Context(), k, store.Projection{}), "Delete": s.Delete(t.Context(), k),
-		"PutRejects": s.PutRejects(t.Context(), []store.Reject{{}}),
+		"Put": s.Put(t.Context(), oneRow()), "SetSummary": s.SetSummary(t.Context(), k, store.SummaryUpdate{}), "Delete": store.Delete(t.Context(), s, k),
 	} {
 		if !errors.Is(err, store.ErrReadOnly) {
 			t.Errorf("%s: %v, want ErrReadOnly", name, err)
@@ -554,11 +553,11 @@ func TestNoSQL(t *testing.T) {
 	f := newFake(t)
 	s := f.open(t)
 	k := session.Key{Tenant: hostile, ID: hostile}
-	_ = s.Delete(t.Context(), k)
+	_ = store.Delete(t.Context(), s, k)
 	all(t, s.Rows(t.Context(), k))
 	all(t, s.Blocks(t.Context(), k, []spans.BlockID{{1}}))
 	all(t, s.Sessions(t.Context(), store.Query{Tenant: hostile, Prefix: hostile, Parent: hostile, Span: session.SpanID{1}}))
-	_, _ = s.SessionSize(t.Context(), k)
+	_, _ = s.Size(t.Context(), k)
 	for _, sql := range f.sent() {
 		if strings.Contains(sql, "DROP") || strings.Contains(sql, "'1'") {
 			t.Errorf("statement %q", sql)
@@ -632,13 +631,9 @@ func TestParseDSN(t *testing.T) {
 	}
 }
 
-// TestStatements shows the statements of each profile, in testdata/*.sql.
+// TestStatements shows the statements, in testdata/*.sql.
 func TestStatements(t *testing.T) {
-	for name, l := range map[string]layout{
-		"portable": {database: "db"},
-		"modern":   {database: "db", modern: true, ttl: 90 * 24 * time.Hour},
-		"cluster":  {database: "db", cluster: "c"},
-	} {
+	for name, l := range map[string]layout{"server": {database: "db", ttl: 90 * 24 * time.Hour}, "cluster": {database: "db", cluster: "c"}} {
 		var b strings.Builder
 		for _, table := range append([]*table{&schemaTable}, tables...) {
 			for _, sql := range l.create(table) {
@@ -646,8 +641,8 @@ func TestStatements(t *testing.T) {
 					" SETTINGS", "\nSETTINGS", ", INDEX", ",\n  INDEX").Replace(sql) + ";\n\n")
 			}
 		}
-		for _, view := range figureViews {
-			b.WriteString(strings.NewReplacer(" AS SELECT", "\nAS SELECT", " FROM", "\nFROM", " WHERE", "\nWHERE", " AND", "\n  AND").Replace(view(&Store{layout: l})) + ";\n\n")
+		for _, f := range store.FigureTables {
+			b.WriteString(strings.NewReplacer(" AS SELECT", "\nAS SELECT", " FROM", "\nFROM", " WHERE", "\nWHERE", " AND", "\n  AND").Replace(l.view(f)) + ";\n\n")
 		}
 		golden(t, "testdata/"+name+".sql", b.String())
 	}
@@ -701,22 +696,4 @@ func FuzzReader(f *testing.F) {
 			t.Errorf("%d bytes of rows out of %d", len(again), len(data))
 		}
 	})
-}
-
-// TestTogether holds the statements of a deletion below what servers take, however long ids are and however many writers there were.
-func TestTogether(t *testing.T) {
-	of := func(id, writers int) deletion {
-		d := deletion{key: session.Key{ID: strings.Repeat("x", id)}, state: state{deleted: map[uint64]uint64{}}}
-		for w := range writers {
-			d.state.deleted[1<<62+uint64(w)] = 1 << 40
-		}
-		return d
-	}
-	for _, c := range []struct{ deletions, id, writers, want int }{
-		{0, 36, 1, 0}, {1, 36, 1, 1}, {64, 36, 1, 64}, {65, 36, 1, 64}, {64, 36, 8, 52}, {64, 4096, 8, 2}, {2, 4096, 1000, 1},
-	} {
-		if got := together(slices.Repeat([]deletion{of(c.id, c.writers)}, c.deletions)); got != c.want {
-			t.Errorf("%d deletions of ids of %d bytes with %d writers: %d at once, want %d", c.deletions, c.id, c.writers, got, c.want)
-		}
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -15,11 +16,12 @@ import (
 )
 
 const (
-	// collectAfter is how old a shared body must be before it goes for want of references: one that a Put wrote has its reference long
-	// before.
+	// collectAfter is how old a shared body must be before it goes for want of references: one that a Put wrote has its
+	// reference long before.
 	collectAfter = time.Hour
-	// mutationPoll is how often we look whether the engine has rewritten the parts, at first.
-	mutationPoll = 10 * time.Millisecond
+	// eraseAtOnce is how many deletions one statement does: a mutation rewrites whole parts however little of them
+	// goes.
+	eraseAtOnce = 64
 	// rounds bounds how often a deletion looks for rows of Puts that ended meanwhile.
 	rounds = 3
 )
@@ -32,33 +34,35 @@ type deletion struct {
 	at      uint64
 }
 
-// Delete implements store.Store. What is deleted is noted first, as the Puts that have come until then, and readers leave those out
-// from that moment. Then the engine rewrites the parts that hold any of it, and is waited for; the old parts are inactive at once, and
-// the server unlinks them after its old_parts_lifetime, 8 minutes unless configured. In a cluster all replicas have done so when Delete
-// returns; it fails while one is away. A shared body without references stays for up to an hour after it was last put.
-func (s *Store) Delete(ctx context.Context, k session.Key) error {
-	if _, err := s.Hide(ctx, k, 0); err != nil {
-		return err
+// Delete implements store.Store. What is deleted is noted first, as the Puts that have come until then, and readers
+// leave those out from that moment; what another collector puts between the look at the mark and the note goes with the
+// session. Then the engine rewrites the parts that hold any of it, and is waited for; the old parts are inactive at
+// once, and the server unlinks them after its old_parts_lifetime, 8 minutes unless configured. In a cluster all
+// replicas have done so when Delete returns; it fails while one is away. A shared body without references stays for up
+// to an hour after it was last put.
+func (s *Store) Delete(ctx context.Context, list ...store.Deletion) (gone []session.Key, err error) {
+	for _, d := range list {
+		hidden, err := s.hide(ctx, d)
+		if err != nil {
+			return gone, s.failed(ctx, "delete", err)
+		}
+		if hidden {
+			gone = append(gone, d.Key)
+		}
 	}
-	return s.Erase(ctx)
+	return gone, s.failed(ctx, "delete", s.erase(ctx))
 }
 
-// Hide implements store.Store: it notes the deletion. What another collector puts between the look at the mark and the note goes with
-// the session; what it puts later stays.
-func (s *Store) Hide(ctx context.Context, k session.Key, m store.Mark) (bool, error) {
-	hidden, err := s.hide(ctx, k, m)
-	return hidden, s.failed(ctx, "delete", err)
-}
-
-func (s *Store) hide(ctx context.Context, k session.Key, m store.Mark) (bool, error) {
+// hide notes a deletion.
+func (s *Store) hide(ctx context.Context, d store.Deletion) (bool, error) {
 	if err := s.writable(ctx); err != nil {
 		return false, err
 	}
-	if m != 0 {
-		switch now, err := s.Mark(ctx, k); {
+	if d.Revision != 0 {
+		switch now, err := s.Revision(ctx, d.Key); {
 		case errors.Is(err, store.ErrNotFound):
 			return false, nil
-		case err != nil || now != m:
+		case err != nil || now != d.Revision:
 			return false, err
 		}
 	}
@@ -66,12 +70,10 @@ func (s *Store) hide(ctx context.Context, k session.Key, m store.Mark) (bool, er
 		return false, err
 	}
 	defer func() { s.deletes <- struct{}{} }()
-	return s.note(ctx, k)
+	return s.note(ctx, d.Key)
 }
 
-// Erase implements store.Store: one mutation a table for all sessions that were hidden, by whatever collector.
-func (s *Store) Erase(ctx context.Context) error { return s.failed(ctx, "delete", s.erase(ctx)) }
-
+// erase does all deletions that are noted, by whatever collector: one mutation a table.
 func (s *Store) erase(ctx context.Context) error {
 	if err := s.writable(ctx); err != nil {
 		return err
@@ -94,16 +96,15 @@ func (s *Store) lockDeletes(ctx context.Context) error {
 	}
 }
 
-// note writes down that what there is of a session is deleted, rejects and the remains of a Put that failed too, and tells whether the
-// session is there.
+// note writes down that what there is of a session is deleted and the remains of a Put that failed too, and tells
+// whether the session is there.
 func (s *Store) note(ctx context.Context, k session.Key) (bool, error) {
 	deleted := map[uint64]uint64{0: 0} // so that the list is never empty
 	seen, sum := false, uint64(0)
 	var from []string
-	for _, t := range []*table{&rowTable, &liveTable, &blockTable, &refTable, &touchTable} {
+	for _, t := range sessionTables {
 		from = append(from, "SELECT writer, max(n) AS m FROM "+s.layout.of(t)+" WHERE "+of(k)+" GROUP BY writer")
 	}
-	from = append(from, "SELECT toUInt64(0) AS writer, toUInt64(count()) AS m FROM "+s.layout.of(&rejectTable)+" WHERE "+of(k))
 	for p, err := range each(ctx, s, "look for what to delete", "writer, max(m) AS n", "FROM ("+strings.Join(from, " UNION ALL ")+") GROUP BY writer",
 		func(r *reader) [2]uint64 { return [2]uint64{r.u64(), r.u64()} }) {
 		if err != nil {
@@ -129,7 +130,7 @@ func (s *Store) note(ctx context.Context, k session.Key) (bool, error) {
 	}
 	// Above every mark that was given out of these Puts, those included that ended since we looked.
 	mark, there := st.mark()
-	mark = max(mark, store.Mark(s.clock())) + store.Mark(sum) + store.Mark(time.Second)
+	mark = max(mark, store.Revision(s.clock())) + store.Revision(sum) + store.Revision(time.Second)
 	wctx, stop := writing(ctx)
 	defer stop()
 	return there, s.writeDeletion(wctx, deletion{key: k, state: state{deleted: deleted, dead: mark}, version: 2 * uint64(mark)}, false)
@@ -160,10 +161,10 @@ func (s *Store) pending(ctx context.Context, age time.Duration) ([]deletion, err
 	}
 	var out []deletion
 	for d, err := range each(ctx, s, "look for deletions", "tenant, session, version, mark, writers, ns, at",
-		fmt.Sprintf("FROM (%s) WHERE done = 0 AND at <= toUInt64(%d)", s.deletions(""), before),
+		"FROM ("+s.deletions(fmt.Sprintf("WHERE done = 0 AND at <= toUInt64(%d)", before))+")",
 		func(r *reader) (d deletion) {
 			d.key.Tenant, d.key.ID, d.version = r.str(), r.str(), r.u64()
-			d.state.dead = store.Mark(r.u64())
+			d.state.dead = store.Revision(r.u64())
 			d.state.deleted = map[uint64]uint64{}
 			writers, ns := r.u64s(), r.u64s()
 			for i := range min(len(writers), len(ns)) {
@@ -186,27 +187,12 @@ func (s *Store) finish(ctx context.Context, age time.Duration) error {
 	if err != nil {
 		return err
 	}
-	for len(list) > 0 {
-		n := together(list)
-		if err := s.eraseAll(ctx, list[:n]); err != nil {
+	for some := range slices.Chunk(list, eraseAtOnce) {
+		if err := s.eraseAll(ctx, some); err != nil {
 			return err
 		}
-		list = list[n:]
 	}
 	return nil
-}
-
-// together returns how many of the first deletions to erase at once. Many, since a mutation rewrites whole parts however little of
-// them goes; but servers take statements of 256 KiB, and the one that counts names each eleven times.
-func together(list []deletion) int {
-	const most, bytes = 64, 22 << 10
-	size := 0
-	for n, d := range list {
-		if size += len(d.gone()); n > 0 && size > bytes || n == most {
-			return n
-		}
-	}
-	return len(list)
 }
 
 // gone is the condition that selects what is deleted.
@@ -218,13 +204,12 @@ func (s *Store) eraseAll(ctx context.Context, list []deletion) error {
 	for _, d := range list {
 		s.forget(d.key)
 		gone := d.gone()
-		for _, t := range []*table{&rowTable, &liveTable, &blockTable, &refTable, &touchTable} {
+		for _, t := range sessionTables {
 			conditions[t] = append(conditions[t], gone)
 		}
-		for _, t := range append([]*table{&summaryTable}, figureTables...) {
+		for _, t := range derivedTables {
 			conditions[t] = append(conditions[t], of(d.key)+fmt.Sprintf(" AND mark <= toUInt64(%d)", d.state.dead))
 		}
-		conditions[&rejectTable] = append(conditions[&rejectTable], of(d.key)+fmt.Sprintf(" AND seq <= toUInt64(%d)", d.at))
 	}
 	where := map[*table]string{}
 	for t, l := range conditions {
@@ -244,7 +229,7 @@ func (s *Store) eraseAll(ctx context.Context, list []deletion) error {
 		for _, t := range left {
 			some[t] = where[t]
 		}
-		if err := s.mutate(ctx, some); err != nil {
+		if err := s.alter(ctx, some); err != nil {
 			return err
 		}
 	}
@@ -272,7 +257,7 @@ func (s *Store) eraseAll(ctx context.Context, list []deletion) error {
 		key := keyOf(d.key)
 		done = append(done, fmt.Sprintf("(tenant = %s AND key = %s AND version <= toUInt64(%d))", literal(d.key.Tenant), fixed(key[:]), d.version))
 	}
-	return s.alter(wctx, map[*table]string{&deletionTable: strings.Join(done, " OR ")}, "otelagent")
+	return s.alter(wctx, map[*table]string{&deletionTable: strings.Join(done, " OR ")})
 }
 
 // forget forgets what is remembered of a session's blocks.
@@ -306,45 +291,18 @@ func (s *Store) count(ctx context.Context, where map[*table]string) ([]*table, e
 	return out, nil
 }
 
-// mutate deletes rows of those conditions and waits until the parts that held them are rewritten, on all replicas.
-func (s *Store) mutate(ctx context.Context, where map[*table]string) error {
-	// Conditions stand in system.mutations as they are: this is how ours are found there.
-	sign := fmt.Sprintf("otelagent %016x", rand.Uint64())
-	if err := s.alter(ctx, where, sign); err != nil {
-		return err
-	}
-	from, err := s.mutations(ctx)
-	if err != nil {
-		return err
-	}
-	for wait := mutationPoll; ; wait = min(2*wait, time.Second) {
-		left := uint64(0)
-		for n, err := range each(ctx, s, "wait for a deletion", "toUInt64(count())",
-			"FROM "+from+" WHERE database = "+literal(s.layout.database)+" AND is_done = 0 AND position(command, '"+sign+"') > 0", func(r *reader) uint64 { return r.u64() }) {
-			if err != nil {
-				return err
-			}
-			left = n
-		}
-		if left == 0 {
-			return nil
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-s.ctx.Done():
-			return store.ErrClosed
-		}
-	}
-}
-
-// alter tells the engine to delete rows of those conditions.
-func (s *Store) alter(ctx context.Context, where map[*table]string, sign string) error {
+// alter deletes rows of those conditions and waits until the parts that held them are rewritten, on all replicas.
+func (s *Store) alter(ctx context.Context, where map[*table]string) error {
 	errs := make(chan error, len(where))
 	for t, w := range where {
 		go func() {
-			err := s.client.exec(ctx, "ALTER TABLE "+s.layout.local(t)+" DELETE WHERE "+w+" AND notEmpty('"+sign+"')")
+			// The conditions name sessions: a statement may be longer than servers take unless told.
+			body, err := s.client.do(ctx, "ALTER TABLE "+s.layout.local(t)+" DELETE WHERE "+w, nil, url.Values{
+				"mutations_sync": {"2"}, "max_query_size": {"67108864"}, "max_ast_elements": {"1000000"}, "max_expanded_ast_elements": {"1000000"},
+			})
+			if err == nil {
+				err = drain(body)
+			}
 			if err != nil {
 				err = fmt.Errorf("delete from %s: %w", t.name, err)
 			}
@@ -358,30 +316,6 @@ func (s *Store) alter(ctx context.Context, where map[*table]string, sign string)
 		}
 	}
 	return first
-}
-
-// mutations is the table of mutations of all servers.
-func (s *Store) mutations(ctx context.Context) (string, error) {
-	switch c := s.layout.cluster; {
-	case c == "":
-		return "system.mutations", nil
-	case s.layout.modern:
-		return "clusterAllReplicas('" + c + "', system.mutations)", nil
-	default: // which old servers do not know; between commas stand shards, and each shard is asked
-		var hosts []string
-		for h, err := range each(ctx, s, "list the servers of a cluster", "concat(host_name, ':', toString(port))", "FROM system.clusters WHERE cluster = '"+c+"'", func(r *reader) string { return r.str() }) {
-			if err != nil {
-				return "", err
-			}
-			hosts = append(hosts, h)
-		}
-		return "remote(" + literalText(strings.Join(hosts, ",")) + ", system, mutations)", nil
-	}
-}
-
-// literalText is a literal for places that take no expression; s comes from the server's configuration.
-func literalText(s string) string {
-	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
 }
 
 // collect takes away shared bodies of a tenant that no session has and that were not put for an hour.
@@ -403,5 +337,49 @@ func (s *Store) collect(ctx context.Context, tenant string) error {
 	for _, id := range ids {
 		list = append(list, fixed(id[:]))
 	}
-	return s.mutate(ctx, map[*table]string{&sharedTable: old + " AND id IN (" + strings.Join(list, ", ") + ")"})
+	return s.alter(ctx, map[*table]string{&sharedTable: old + " AND id IN (" + strings.Join(list, ", ") + ")"})
+}
+
+const (
+	// keepEvery is how often a store that is open for writing looks after what was left.
+	keepEvery = 10 * time.Minute
+	// leftFor is after how long a deletion counts as left by whoever began it.
+	leftFor = 5 * time.Minute
+)
+
+// keep runs beside the methods until the store is closed. What fails is done the next time, by us or by another
+// collector: it is all idempotent.
+func (s *Store) keep() {
+	for {
+		_ = s.keepOnce(s.ctx)
+		select {
+		case <-time.After(keepEvery + rand.N(keepEvery/10)): // collectors that started together drift apart
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+// keepOnce finishes deletions that were left half way and collects shared bodies.
+func (s *Store) keepOnce(ctx context.Context) error {
+	if err := s.lockDeletes(ctx); err != nil {
+		return err
+	}
+	defer func() { s.deletes <- struct{}{} }()
+	if err := s.finish(ctx, leftFor); err != nil {
+		return err
+	}
+	var tenants []string
+	for t, err := range each(ctx, s, "list tenants of shared bodies", "tenant", "FROM "+s.layout.of(&sharedTable)+" GROUP BY tenant", (*reader).str) {
+		if err != nil {
+			return err
+		}
+		tenants = append(tenants, t)
+	}
+	for _, t := range tenants {
+		if err := s.collect(ctx, t); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -36,15 +36,15 @@ type DSN struct {
 	// User is empty when none is given: ClickHouse then takes "default".
 	User     string
 	Database string
-	// Cluster is the name of a cluster in the server's configuration: tables are made on all its servers, replicated and sharded by
-	// session. Empty: tables of the one server.
+	// Cluster is the name of a cluster in the server's configuration: tables are made on all its servers, replicated
+	// and sharded by session. Empty: tables of the one server.
 	Cluster string
-	// Quorum is how many replicas must have a Put before it returns; every read then sees it. 0: one, and readers of another replica may
-	// see it a moment later. Only with Cluster.
+	// Quorum is how many replicas must have a Put before it returns; every read then sees it. 0: one, and readers of
+	// another replica may see it a moment later. Only with Cluster.
 	Quorum int
 	// Timeout is how long the server may be silent during one statement, DefaultTimeout unless given.
 	Timeout time.Duration
-	// TTL makes the engine drop what is older than that since it was last put, span by span; 0: never. Servers before 23 refuse it.
+	// TTL makes the engine drop what is older than that since it was last put, span by span; 0: never.
 	TTL time.Duration
 }
 
@@ -56,8 +56,8 @@ func IsDSN(dsn string) bool {
 	return strings.HasPrefix(dsn, "clickhouse:") || strings.HasPrefix(dsn, "clickhouses:")
 }
 
-// ParseDSN reads a DSN. It connects to nothing. Its error names every problem with what is allowed; it never holds what may be a
-// password.
+// ParseDSN reads a DSN. It connects to nothing. Its error names every problem with what is allowed; it never holds what
+// may be a password.
 func ParseDSN(dsn string) (DSN, error) {
 	d := DSN{Timeout: DefaultTimeout}
 	u, err := url.Parse(dsn)

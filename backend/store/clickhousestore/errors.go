@@ -4,13 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 
 	"github.com/otelagent/otelagent/backend/store"
 )
 
-// ServerError is what a server answered instead of a result. Its text holds the code and no word of the server's own: that may quote
-// what was stored. The server's log has it.
+// ServerError is what a server answered instead of a result. Its text holds the code and no word of the server's own:
+// that may quote what was stored. The server's log has it.
 type ServerError struct {
 	// Code is that of ClickHouse's exception, 0 when the answer names none (a proxy, another program).
 	Code int
@@ -42,8 +41,8 @@ func (e *ServerError) Error() string {
 	return fmt.Sprintf("the server says code %d", e.Code)
 }
 
-// Unwrap gives what the error means to whoever Puts: a value that no server would take fails again, a full disk may be emptied, and
-// everything else may go away.
+// Unwrap gives what the error means to whoever Puts: a value that no server would take fails again, a full disk may be
+// emptied, and everything else may go away.
 func (e *ServerError) Unwrap() error {
 	switch e.Code {
 	case 131:
@@ -69,14 +68,6 @@ func (e *ServerError) unusable() bool {
 func opening(err error) error {
 	if e := (*ServerError)(nil); errors.As(err, &e) && e.unusable() {
 		return fmt.Errorf("%w: %w", store.ErrUnusable, err)
-	}
-	return err
-}
-
-// bare takes the URL out of errors of net/http: it has the statement in it.
-func bare(err error) error {
-	if e := (*url.Error)(nil); errors.As(err, &e) {
-		return e.Err
 	}
 	return err
 }

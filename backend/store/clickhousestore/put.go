@@ -4,14 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
-
-	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
@@ -23,8 +20,6 @@ const (
 	maxPuts = 8
 	// maxKept bounds the buffers that a putter keeps for the next Put.
 	maxKept = 32 << 20
-	// splitRows is from how many rows on two goroutines encode them.
-	splitRows = 2048
 	// shareFrom is the least body that is shared, in bytes.
 	shareFrom = 1024
 	// sharedFor is how long a shared body that was written is not written again. It is far below collectAfter.
@@ -33,9 +28,9 @@ const (
 	maxShared, maxKnown = 4096, 1 << 16
 )
 
-// A putter does one Put at a time. Writer and n name a Put, for good: a writer is drawn at random for each putter of each opened
-// store, and its n grows by one with each Put. So of one writer a greater n is a later Put, whatever any clock says, and deleting
-// "up to n" takes nothing along that came later.
+// A putter does one Put at a time. Writer and n name a Put, for good: a writer is drawn at random for each putter of
+// each opened store, and its n grows by one with each Put. So of one writer a greater n is a later Put, whatever any
+// clock says, and deleting "up to n" takes nothing along that came later.
 type putter struct {
 	writer, n uint64
 	bytes     []byte
@@ -97,7 +92,8 @@ func (p *putters) close() {
 	}
 }
 
-// Put implements store.Store. One that began is not cut when ctx ends: it is done, or fails, soon after (see the package).
+// Put implements store.Store. One that began is not cut when ctx ends: it is done, or fails, soon after (see the
+// package).
 func (s *Store) Put(ctx context.Context, b session.Batch) error {
 	return s.failed(ctx, "put", s.put(ctx, b))
 }
@@ -120,30 +116,18 @@ func (s *Store) put(ctx context.Context, b session.Batch) error {
 	w.n++
 	e := encoder{s: s, w: w, at: s.clock(), b: &w.bodies}
 	e.encodeBlocks(b)
-	encoded := slices.ContainsFunc(b.Rows, large)
-	if encoded { // one of them may be refused, and then nothing of the batch is written
-		if err := e.encodeRows(b.Rows); err != nil {
-			return err
-		}
+	if err := e.encodeRows(b.Rows); err != nil { // one of them may be refused, and then nothing of the batch is written
+		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	wctx, stop := writing(ctx)
 	defer stop()
-	// What a reader sees of half of it: nothing of a new session, blocks that no row names, rows that no projection shows yet. A
-	// mark is counted only when all rows are there that it stands for. Rows are encoded while the server writes blocks.
-	blocks := make(chan error, 1)
-	go func() {
-		blocks <- s.insertAll(wctx, w, []tableRows{{&sharedTable, e.b.shared}, {&refTable, e.b.refs}, {&blockTable, e.b.blocks}})
-	}()
-	if !encoded {
-		err = e.encodeRows(b.Rows)
-	}
-	if err := errors.Join(<-blocks, err); err != nil {
-		return err
-	}
+	// What a reader sees of half of it: nothing of a new session, blocks that no row names, rows that no projection
+	// shows yet. A mark is counted only when all rows are there that it stands for.
 	for _, stage := range [][]tableRows{
+		{{&sharedTable, e.b.shared}, {&refTable, e.b.refs}, {&blockTable, e.b.blocks}},
 		{{&liveTable, e.b.live}, {&rowTable, e.b.rows}},
 		{{&touchTable, e.b.touches}},
 	} {
@@ -164,7 +148,8 @@ type tableRows struct {
 func (s *Store) insertAll(ctx context.Context, w *putter, stage []tableRows) error {
 	stage = slices.DeleteFunc(stage, func(t tableRows) bool { return len(t.rows) == 0 })
 	one := func(t tableRows) error {
-		// Each Put has its own token: one made of the content alone would drop what is sent again after its session was deleted.
+		// Each Put has its own token: one made of the content alone would drop what is sent again after its session was
+		// deleted.
 		token := fmt.Sprintf("%x-%x-%s", w.writer, w.n, t.table.name)
 		if err := s.client.insert(ctx, s.layout.into(t.table), t.rows, token); err != nil {
 			return fmt.Errorf("insert into %s: %w", t.table.name, err)
@@ -227,55 +212,18 @@ func (e *encoder) encodeBlocks(b session.Batch) {
 	}
 }
 
-// encodeRows encodes rows, many of them by two goroutines.
+// encodeRows encodes rows and live rows.
 func (e *encoder) encodeRows(list []session.Row) error {
-	if len(list) < splitRows {
-		return e.someRows(&e.b.rows, &e.b.live, &e.w.bytes, list, 0)
-	}
-	half := len(list) / 2
-	var rows, live, scratch []byte
-	later := make(chan error, 1)
-	go func() {
-		rows = make([]byte, 0, 512*(len(list)-half))
-		later <- e.someRows(&rows, &live, &scratch, list[half:], half)
-	}()
-	err := e.someRows(&e.b.rows, &e.b.live, &e.w.bytes, list[:half], 0)
-	if err = errors.Join(err, <-later); err != nil {
-		return err
-	}
-	e.b.rows, e.b.live = append(e.b.rows, rows...), append(e.b.live, live...)
-	return nil
-}
-
-// large tells whether the canonical bytes of a row may come anywhere near store.MaxValue.
-func large(r session.Row) bool {
-	n := len(r.Run) + len(r.Service)
-	for i := range r.Attrs {
-		n += len(r.Attrs[i].Key) + len(r.Attrs[i].Value.Str())
-		for _, s := range r.Attrs[i].Value.Strings() {
-			n += len(s)
-		}
-	}
-	for i := range r.Lists {
-		for _, s := range r.Lists[i].Items {
-			n += len(s)
-		}
-	}
-	return n+64*(len(r.Events)+len(r.Facts)) > store.MaxValue/8
-}
-
-// someRows appends rows and live rows, of which the first is number from of the batch.
-func (e *encoder) someRows(rows, live, scratch *[]byte, list []session.Row, from int) error {
 	for i := range list {
 		r := &list[i]
-		*scratch = r.AppendCanonical((*scratch)[:0])
-		if len(*scratch) > store.MaxValue {
-			return fmt.Errorf("row %d: %d bytes, at most %d: %w", from+i, len(*scratch), store.MaxValue, store.ErrData)
+		e.w.bytes = r.AppendCanonical(e.w.bytes[:0])
+		if len(e.w.bytes) > store.MaxValue {
+			return fmt.Errorf("row %d: %d bytes, at most %d: %w", i, len(e.w.bytes), store.MaxValue, store.ErrData)
 		}
 		if r.Known == spans.KnownLive {
-			*live = e.row(*live, r, *scratch)
+			e.b.live = e.row(e.b.live, r, e.w.bytes)
 		} else {
-			*rows = e.row(*rows, r, *scratch)
+			e.b.rows = e.row(e.b.rows, r, e.w.bytes)
 		}
 	}
 	return nil
@@ -339,53 +287,15 @@ func sharable(rows []session.Row) map[named]bool {
 	return out
 }
 
-// statusKeys names what the status column holds of each kind.
-var statusKeys = [session.KindPayload + 1]attribute.Key{
-	session.KindRun: spans.RunStatusKeyKey, session.KindTurn: spans.TurnStopReasonKey,
-	session.KindToolCall: spans.ToolOutcomeKey, session.KindPermission: spans.PermissionActionKey,
-}
-
-var usageKeys = [...]attribute.Key{spans.UsageInputKey, spans.UsageOutputKey, spans.UsageReasoningKey, spans.UsageCacheReadKey, spans.UsageCacheWriteKey}
-
 // row appends rowColumns.
 func (e *encoder) row(b []byte, r *session.Row, canonical []byte) []byte {
 	content := sha256.Sum256(canonical)
-	b = appendString(b, r.Session.Tenant)
-	b = appendString(b, r.Session.ID)
-	b = appendI64(b, r.Start)
-	b = append(b, r.Span[:]...)
-	b = append(b, r.Trace[:]...)
-	b = append(b, content[:8]...)
-	b = append(b, r.Parent[:]...)
-	b = append(b, byte(r.Kind), known(r.Known))
-	b = appendI64(b, r.End)
-	if r.Failed {
-		b = append(b, 1)
-	} else {
-		b = append(b, 0)
-	}
-	b = appendString(b, text(r, statusKeys[r.Kind]))
-	b = appendString(b, r.Run)
-	b = appendI64(appendI64(b, r.RunStart), r.Turn)
-	model, tool := "", ""
-	switch r.Kind {
-	case session.KindRun, session.KindTurn:
-		if model = text(r, spans.ResponseModelKey); model == "" {
-			model = text(r, spans.RequestModelKey)
-		}
-	case session.KindToolCall, session.KindPermission:
-		tool = text(r, spans.ToolNameKey)
-	}
-	b = appendString(appendString(b, model), tool)
-	for _, key := range usageKeys {
-		n := int64(0)
-		if r.Kind == session.KindTurn {
-			n, _ = r.Attr(key).Int()
-		}
-		b = appendI64(b, n)
-	}
+	b = appendI64(appendString(appendString(b, r.Session.Tenant), r.Session.ID), r.Start)
+	b = append(append(append(b, r.Span[:]...), r.Trace[:]...), content[:8]...)
+	b = appendI64(append(b, byte(r.Kind), known(r.Known)), r.End)
+	b = appendI64(appendString(b, r.Run), r.RunStart)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(canonical)))
-	return e.put(appendBytes(b, canonical))
+	return e.put(appendString(b, canonical))
 }
 
 func known(k spans.Known) byte {
@@ -397,17 +307,6 @@ func known(k spans.Known) byte {
 	default:
 		return 2
 	}
-}
-
-// text returns an attribute that is a text, empty for another.
-func text(r *session.Row, key attribute.Key) string {
-	if key == "" {
-		return ""
-	}
-	if v := r.Attr(key); v.Type() == session.TypeString {
-		return v.Str()
-	}
-	return ""
 }
 
 func (e *encoder) block(b []byte, k *session.Block) []byte {
@@ -468,8 +367,8 @@ func (s *Store) wrote(b session.Batch, e *encoder) {
 	}
 }
 
-// Counts implements store.Counter. A Put reads nothing, so that known blocks are those that this program has Put before and
-// remembers, up to 65,536 of them; they are sent again, and the engine keeps one.
+// Counts implements store.Counter. A Put reads nothing, so that known blocks are those that this program has Put before
+// and remembers, up to 65,536 of them; they are sent again, and the engine keeps one.
 func (s *Store) Counts() store.Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -50,7 +50,7 @@ func each[T any](ctx context.Context, s *Store, what, columns, rest string, scan
 			}
 		}
 		if r.err != nil {
-			fail(bare(r.err))
+			fail(r.err)
 		} else if err := s.usable(ctx); err != nil {
 			fail(err)
 		}
@@ -61,7 +61,7 @@ func each[T any](ctx context.Context, s *Store, what, columns, rest string, scan
 type state struct {
 	touched map[uint64]touched // by writer
 	deleted map[uint64]uint64  // n by writer
-	dead    store.Mark         // of the last deletion
+	dead    store.Revision     // of the last deletion
 	pending bool               // that is not done
 }
 
@@ -74,10 +74,8 @@ func (s *Store) state(ctx context.Context, k session.Key) (state, error) {
 	rest := fmt.Sprintf(`FROM (
 		SELECT toUInt8(0) AS kind, writer AS w, n AS m, at AS t FROM %s WHERE %s
 		UNION ALL
-		SELECT toUInt8(1 + done) AS kind, w, m, mark AS t FROM (
-			SELECT done, writers, ns, mark, version FROM %s WHERE tenant = %s AND key = %s ORDER BY version DESC LIMIT 1
-		) ARRAY JOIN writers AS w, ns AS m
-	)`, s.layout.of(&touchTable), of(k), s.layout.of(&deletionTable), literal(k.Tenant), fixed(key[:]))
+		SELECT toUInt8(1 + done) AS kind, w, m, mark AS t FROM (%s) ARRAY JOIN writers AS w, ns AS m
+	)`, s.layout.of(&touchTable), of(k), s.deletions("WHERE tenant = "+literal(k.Tenant)+" AND key = "+fixed(key[:])))
 	type line struct {
 		kind     uint8
 		w, n, at uint64
@@ -91,21 +89,21 @@ func (s *Store) state(ctx context.Context, k session.Key) (state, error) {
 			st.touched[l.w] = touched{max(t.n, l.n), max(t.at, l.at)}
 			continue
 		}
-		st.deleted[l.w], st.dead, st.pending = l.n, store.Mark(l.at), l.kind == 1
+		st.deleted[l.w], st.dead, st.pending = l.n, store.Revision(l.at), l.kind == 1
 	}
 	return st, nil
 }
 
-// mark returns the session's mark; false when it is not there. With each Put it grows: n of its writer does, at and dead never become
-// less. It is never used again: what comes after a deletion is above dead, and above any time before.
-func (st state) mark() (store.Mark, bool) {
+// mark returns the session's mark; false when it is not there. With each Put it grows: n of its writer does, at and
+// dead never become less. It is never used again: what comes after a deletion is above dead, and above any time before.
+func (st state) mark() (store.Revision, bool) {
 	sum, at, alive := uint64(0), uint64(st.dead), false
 	for w, t := range st.touched {
 		if t.n > st.deleted[w] {
 			sum, at, alive = sum+t.n, max(at, t.at), true
 		}
 	}
-	return store.Mark(at + sum), alive
+	return store.Revision(at + sum), alive
 }
 
 // of is the condition that selects a session in the tables that have its id.
@@ -149,8 +147,9 @@ func found[T any](ctx context.Context, s *Store, k session.Key, what string, rea
 	}
 }
 
-// Rows implements store.Store. The engine holds a row in each of the forms in which it came; the last one in the order of
-// session.Supersedes is chosen here, since canonical bytes are a part of that order and no version number holds them.
+// Rows implements store.Store. The engine holds a row in each of the forms in which it came; the last one in the order
+// of session.Supersedes is chosen here, since canonical bytes are a part of that order and no version number holds
+// them.
 func (s *Store) Rows(ctx context.Context, k session.Key) iter.Seq2[session.Row, error] {
 	const what = "read rows"
 	return found(ctx, s, k, what, func(alive string) iter.Seq2[session.Row, error] {
@@ -256,19 +255,16 @@ func idList(ids []spans.BlockID) string {
 
 // deletions selects the last deletion of each session.
 func (s *Store) deletions(where string) string {
-	return "SELECT tenant, key, version, mark, session, writers, ns, done, at FROM " + s.layout.of(&deletionTable) + where + " ORDER BY version DESC LIMIT 1 BY tenant, key"
+	return "SELECT * FROM " + s.layout.of(&deletionTable) + " FINAL " + where
 }
 
-// present selects the sessions that are there as k2 (key), t2 (tenant), s2 (id), n2 (sum of n) and a2 (time of the last Put). touched
-// selects among touches, deleted among deletions; both begin with WHERE or are empty.
+// present selects the sessions that are there: key, tenant, session, n (sum of n), at (time of the last Put) and dead
+// (mark of the last deletion). touched selects among touches, deleted among deletions; both begin with WHERE or are
+// empty.
 func (s *Store) present(touched, deleted string) string {
-	return fmt.Sprintf(`SELECT k1 AS k2, max(t1) AS t2, max(s1) AS s2, sum(n1) AS n2, max(a1) AS a2 FROM (
-		SELECT k0 AS k1, w0 AS w1, max(t0) AS t1, max(s0) AS s1, max(n0) AS n1, max(a0) AS a1, max(d0) AS d1 FROM (
-			SELECT key AS k0, writer AS w0, tenant AS t0, session AS s0, n AS n0, at AS a0, toUInt64(0) AS d0 FROM %s %s
-			UNION ALL
-			SELECT key AS k0, w0, '' AS t0, '' AS s0, toUInt64(0) AS n0, toUInt64(0) AS a0, d0 FROM (%s) ARRAY JOIN writers AS w0, ns AS d0
-		) GROUP BY k0, w0 HAVING n1 > d1
-	) GROUP BY k1`, s.layout.of(&touchTable), touched, s.deletions(deleted))
+	return fmt.Sprintf(`SELECT t.key AS key, any(t.tenant) AS tenant, any(t.session) AS session, sum(t.n) AS n, max(t.at) AS at, max(d.mark) AS dead
+		FROM (SELECT * FROM %s FINAL %s) AS t GLOBAL LEFT JOIN (%s) AS d ON d.key = t.key
+		WHERE t.n > d.ns[indexOf(d.writers, t.writer)] GROUP BY t.key`, s.layout.of(&touchTable), touched, s.deletions(deleted))
 }
 
 // unknown is the time that is not known, in columns: the least integer.
@@ -277,17 +273,12 @@ const unknown = "toInt64('-9223372036854775808')"
 // Sessions implements store.Store.
 func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.Summary, error] {
 	tenant := "WHERE tenant = " + literal(q.Tenant)
+	if q.AllTenants {
+		tenant = "WHERE 1"
+	}
 	touched := tenant
 	if q.Prefix != "" {
-		touched += " AND startsWith(session, " + literal(q.Prefix) + ")"
-		// For the index. Servers of 2018 compare texts up to their first zero byte.
-		from, _, _ := strings.Cut(q.Prefix, "\x00")
-		if from != "" {
-			touched += " AND session >= " + literal(from)
-		}
-		if end := after(from); end != "" {
-			touched += " AND session < " + literal(end)
-		}
+		touched += " AND startsWith(session, " + literal(q.Prefix) + ") AND session >= " + literal(q.Prefix) // the latter for the index
 	}
 	var holds []string
 	if q.Trace != (session.TraceID{}) {
@@ -298,90 +289,73 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 	}
 	if len(holds) > 0 {
 		where := tenant + " AND " + strings.Join(holds, " AND ")
-		touched += fmt.Sprintf(" AND session GLOBAL IN (SELECT session FROM %s %s UNION ALL SELECT session FROM %s %s)",
+		touched += fmt.Sprintf(" AND (tenant, session) GLOBAL IN (SELECT tenant, session FROM %s %s UNION ALL SELECT tenant, session FROM %s %s)",
 			s.layout.of(&rowTable), where, s.layout.of(&liveTable), where)
 	}
-
-	// Which sessions, in order; then what there is to say of them, a page at a time: it would be carried through all of this for
-	// sessions that the limit cuts.
-	cols := []string{"last_ns"}
-	none := []string{unknown + " AS last_ns1"} // as the other side of a union has them
-	best := []string{"max(last_ns1) AS last_ns2"}
-	conditions := filters(&q)
-	for _, c := range filterColumns {
-		if strings.Contains(conditions, c.name+"2") { // what filters look at alone is carried along
-			cols, none, best = append(cols, c.name), append(none, c.least+" AS "+c.name+"1"), append(best, "max("+c.name+"1) AS "+c.name+"2")
-		}
-	}
-	as := func(from, to string) string {
-		out := make([]string, len(cols))
-		for i, c := range cols {
-			out[i] = c + from + " AS " + c + to
-		}
-		return strings.Join(out, ", ")
-	}
-	noneOf := strings.Join(none, ", ")
-	// Unions, for want of joins that all servers understand alike: each column has its value in one of the rows that come together, and the
-	// least there is in the others.
-	last := fmt.Sprintf(`SELECT k0, r0, %s FROM (
-			SELECT key AS k0, mark AS m0, at AS w0, toUInt8(1) AS r0, %s FROM %s %s
-			UNION ALL
-			SELECT key AS k0, mark AS m0, toUInt64(18446744073709551615) AS w0, toUInt8(0) AS r0, %s FROM (%s)
-		) ORDER BY m0 DESC, w0 DESC LIMIT 1 BY k0`,
-		as("1", "1"), as("", "1"), s.layout.of(&summaryTable), tenant, noneOf, s.deletions(" "+tenant))
-	rest := fmt.Sprintf(`FROM (
-			SELECT k0, max(s0) AS id, max(p0) AS present, max(r0) AS projected, %s FROM (
-				SELECT k2 AS k0, s2 AS s0, toUInt8(1) AS p0, toUInt8(0) AS r0, %s FROM (%s)
-				UNION ALL
-				SELECT k0, '' AS s0, toUInt8(0) AS p0, r0, %s FROM (%s)
-			) GROUP BY k0
-		) WHERE present = 1`, strings.Join(best, ", "), noneOf, s.present(touched, " "+tenant), as("1", "1"), last)
-	rest += conditions
-	if !q.Before.IsZero() {
-		rest += fmt.Sprintf(" AND projected = 1 AND last_ns2 < toInt64('%d')", q.Before.UnixNano())
-	}
+	deleted := tenant
+	// Summaries of sessions that were deleted since are none.
+	summaries := fmt.Sprintf(`SELECT s.* FROM (SELECT * FROM %s FINAL %s) AS s GLOBAL LEFT JOIN (%s) AS d ON d.key = s.key WHERE s.mark > d.mark`,
+		s.layout.of(&summaryTable), tenant, s.deletions(deleted))
+	rest := fmt.Sprintf("FROM (%s) AS p GLOBAL LEFT JOIN (%s) AS m ON m.key = p.key WHERE 1%s", s.present(touched, deleted), summaries, filters(&q))
 	if q.Oldest {
-		rest += " ORDER BY projected DESC, last_ns2, id DESC"
+		rest += " ORDER BY m.mark > 0 DESC, m.last_ns, p.session DESC, p.tenant DESC"
 	} else {
-		rest += " ORDER BY projected, last_ns2 DESC, id"
+		rest += " ORDER BY m.mark > 0, m.last_ns DESC, p.session, p.tenant"
 	}
 	if q.Limit > 0 {
 		rest += fmt.Sprintf(" LIMIT %d", q.Limit)
 	}
-	return s.summaries(ctx, q.Tenant, each(ctx, s, "list sessions", "id, projected", rest, func(r *reader) listed { return listed{r.str(), r.u8() == 1} }))
+	columns := "p.tenant, p.session, toUInt8(m.mark > 0), m.`" + strings.Join(store.SummaryColumns, "`, m.`") + "`"
+	return each(ctx, s, "list sessions", columns, rest, func(r *reader) (m session.Summary) {
+		m.Tenant, m.ID = r.str(), r.str()
+		projected := r.u8() == 1
+		for _, f := range store.SummaryFields(&m) {
+			switch f := f.(type) {
+			case *string:
+				*f = r.str()
+			case *spans.SessionStatus:
+				*f = spans.SessionStatus(r.str())
+			case *int64:
+				*f = r.i64()
+			case *float64:
+				*f = math.Float64frombits(r.u64())
+			case *bool:
+				*f = r.u8() == 1
+			case *time.Time:
+				if n := r.i64(); projected {
+					*f = instant(n)
+				}
+			}
+		}
+		return m
+	})
 }
 
-// filterColumns are those of summaries that filters look at, with the least value that each can have: what stands beside it in a union never hides it.
-var filterColumns = []struct{ name, least string }{
-	{"parent", "''"}, {"forked_from", "''"}, {"agent_id", "''"}, {"agent", "''"}, {"model", "''"}, {"status", "''"}, {"settled", "''"}, {"title", "''"},
-	{"errors", leastInt}, {"denied", leastInt}, {"heartbeat_ns", leastInt}, {"start_ns", leastInt},
-	{"cost", "toFloat64('-1e308')"}, {"archived", "toUInt8(0)"},
-}
-
-const leastInt = "toInt64('-9223372036854775808')"
-
-// filters returns the conditions of store.Query.Matches, of Parent and of After, each behind an AND, of the columns of filterColumns with a 2 behind
-// their names.
+// filters returns the conditions of q, each behind an AND, of a session p and its summary m.
 func filters(q *store.Query) string {
 	var b strings.Builder
 	and := func(cond string) { b.WriteString(" AND " + cond) }
-	summary := func(cond string) { and("projected = 1 AND " + cond) }
+	summary := func(cond string) { and("m.mark > 0 AND " + cond) }
+	if q.Stale {
+		and("greatest(p.at, p.dead) + p.n > m.mark")
+	}
 	if q.Parent != "" {
-		summary("parent2 = " + literal(q.Parent))
+		summary("m.parent = " + literal(q.Parent))
 	}
 	if q.ForkedFrom != "" {
-		summary("forked_from2 = " + literal(q.ForkedFrom))
+		summary("m.forked_from = " + literal(q.ForkedFrom))
 	}
 	if q.Agent != "" {
-		summary("(agent2 = " + literal(q.Agent) + " OR agent_id2 = " + literal(q.Agent) + ")")
+		summary("(m.agent = " + literal(q.Agent) + " OR m.agent_id = " + literal(q.Agent) + ")")
 	}
 	if q.Model != "" {
-		summary("model2 = " + literal(q.Model))
+		summary("m.model = " + literal(q.Model))
 	}
 	if len(q.Status) > 0 {
-		status := "status2"
+		status := "m.status"
 		if !q.Now.IsZero() { // as session.Summary.StatusAt
-			status = fmt.Sprintf("if(heartbeat_ns2 > 0 AND (last_ns2 = %s OR intDiv(toInt64('%d') - last_ns2, 3) > heartbeat_ns2), if(settled2 = '', 'aborted', settled2), status2)", unknown, store.RankOf(q.Now))
+			status = fmt.Sprintf("if(m.heartbeat_ns > 0 AND (m.last_ns = %s OR intDiv(toInt64('%d') - m.last_ns, 3) > m.heartbeat_ns), if(m.settled = '', 'aborted', m.settled), m.status)",
+				unknown, store.RankOf(q.Now))
 		}
 		var words []string
 		for _, s := range q.Status {
@@ -390,144 +364,51 @@ func filters(q *store.Query) string {
 		summary("(" + strings.Join(words, " OR ") + ")")
 	}
 	if q.Errors {
-		summary("errors2 > 0")
+		summary("m.errors > 0")
 	}
 	if q.Denied {
-		summary("denied2 > 0")
+		summary("m.denied > 0")
 	}
 	if q.MinCost > 0 {
-		summary("cost2 >= toFloat64('" + strconv.FormatFloat(q.MinCost, 'g', -1, 64) + "')")
+		summary("m.cost >= toFloat64('" + strconv.FormatFloat(q.MinCost, 'g', -1, 64) + "')")
 	}
 	if !q.Since.IsZero() {
-		summary(fmt.Sprintf("last_ns2 >= toInt64('%d')", store.RankOf(q.Since)))
+		summary(fmt.Sprintf("m.last_ns >= toInt64('%d')", store.RankOf(q.Since)))
 	}
 	if !q.Until.IsZero() {
-		summary(fmt.Sprintf("start_ns2 < toInt64('%d')", store.RankOf(q.Until)))
+		summary(fmt.Sprintf("m.start_ns < toInt64('%d')", store.RankOf(q.Until)))
 	}
 	switch q.Archived {
 	case store.ArchivedNot:
-		and("archived2 = 0")
+		and("m.archived = 0")
 	case store.ArchivedOnly:
-		and("archived2 = 1")
+		and("m.archived = 1")
 	}
 	if q.Search != "" {
 		var in []string
-		for _, c := range []string{"id", "title2", "agent2", "agent_id2", "model2"} {
+		for _, c := range []string{"p.session", "m.title", "m.agent", "m.agent_id", "m.model"} {
 			in = append(in, "position(lower("+c+"), lower("+literal(q.Search)+")) > 0") // of ASCII alone
 		}
 		and("(" + strings.Join(in, " OR ") + ")")
 	}
-	if c := q.After; c != nil {
+	if c := q.After; c != nil && !q.AllTenants {
 		last, id, later := fmt.Sprintf("toInt64('%d')", c.Rank()), literal(c.ID), "<"
-		behind := "id > " + id
+		behind := "p.session > " + id
 		if q.Oldest {
-			behind, later = "id < "+id, ">"
+			behind, later = "p.session < "+id, ">"
 		}
 		switch {
 		case c.New && q.Oldest:
-			and("projected = 0 AND " + behind)
+			and("m.mark = 0 AND " + behind)
 		case c.New:
-			and("(projected = 1 OR " + behind + ")")
+			and("(m.mark > 0 OR " + behind + ")")
 		case q.Oldest:
-			and("(projected = 0 OR last_ns2 " + later + " " + last + " OR last_ns2 = " + last + " AND " + behind + ")")
+			and("(m.mark = 0 OR m.last_ns " + later + " " + last + " OR m.last_ns = " + last + " AND " + behind + ")")
 		default:
-			and("projected = 1 AND (last_ns2 " + later + " " + last + " OR last_ns2 = " + last + " AND " + behind + ")")
+			and("m.mark > 0 AND (m.last_ns " + later + " " + last + " OR m.last_ns = " + last + " AND " + behind + ")")
 		}
 	}
 	return b.String()
-}
-
-// listed is a session of a list, and whether there is a summary of it.
-type listed struct {
-	id        string
-	projected bool
-}
-
-const (
-	// pageSessions and pageBytes bound a page of summaries, by how many and by their ids.
-	pageSessions = 500
-	pageBytes    = 64 << 10
-)
-
-// summaries yields the summaries of a list. One that was deleted meanwhile is left out.
-func (s *Store) summaries(ctx context.Context, tenant string, list iter.Seq2[listed, error]) iter.Seq2[session.Summary, error] {
-	return func(yield func(session.Summary, error) bool) {
-		var page []listed
-		size := 0
-		flush := func() bool {
-			found, err := s.page(ctx, tenant, page)
-			if err != nil {
-				yield(session.Summary{}, err)
-				return false
-			}
-			for _, l := range page {
-				m, ok := found[l.id]
-				if !ok && l.projected {
-					continue
-				}
-				m.Key = session.Key{Tenant: tenant, ID: l.id}
-				if err := s.usable(ctx); err != nil {
-					yield(session.Summary{}, s.failed(ctx, "list sessions", err))
-					return false
-				}
-				if !yield(m, nil) {
-					return false
-				}
-			}
-			page, size = page[:0], 0
-			return true
-		}
-		for l, err := range list {
-			if err != nil {
-				yield(session.Summary{}, err)
-				return
-			}
-			page, size = append(page, l), size+len(l.id)
-			if (len(page) == pageSessions || size > pageBytes) && !flush() {
-				return
-			}
-		}
-		flush()
-	}
-}
-
-// page reads the summaries of those sessions that have one.
-func (s *Store) page(ctx context.Context, tenant string, page []listed) (map[string]session.Summary, error) {
-	var ids []string
-	for _, l := range page {
-		if l.projected {
-			ids = append(ids, literal(l.id))
-		}
-	}
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	out := make(map[string]session.Summary, len(ids))
-	rest := fmt.Sprintf("FROM %s WHERE tenant = %s AND session IN (%s) ORDER BY mark DESC, at DESC LIMIT 1 BY session",
-		s.layout.of(&summaryTable), literal(tenant), strings.Join(ids, ", "))
-	columns := "session, parent, status, agent, agent_id, model, dialect, start_ns, last_ns, runs, turns, tool_calls, errors, denied, defects, " +
-		"input, output, reasoning, cache_read, cache_write, forked_from, title, archived, cost, currency, heartbeat_ns, settled"
-	for m, err := range each(ctx, s, "list sessions", columns, rest, func(r *reader) (m session.Summary) {
-		m.ID, m.Parent = r.str(), r.str()
-		m.Status = spans.SessionStatus(r.str())
-		m.Agent, m.AgentID, m.Model, m.Dialect = r.str(), r.str(), r.str(), r.str()
-		m.Start, m.Last = instant(r.i64()), instant(r.i64())
-		for _, n := range []*int64{
-			&m.Runs, &m.Turns, &m.ToolCalls, &m.Errors, &m.Denied, &m.Defects,
-			&m.Usage.Input, &m.Usage.Output, &m.Usage.Reasoning, &m.Usage.CacheRead, &m.Usage.CacheWrite,
-		} {
-			*n = r.i64()
-		}
-		m.ForkedFrom, m.Title, m.Archived, m.Cost = r.str(), r.str(), r.u8() == 1, math.Float64frombits(r.u64())
-		m.Currency, m.HeartbeatNS, m.Settled = r.str(), r.i64(), spans.SessionStatus(r.str())
-		return m
-	}) {
-		if err != nil {
-			return nil, err
-		}
-		out[m.ID] = m
-	}
-	return out, nil
 }
 
 // nanos is a time as a column has it.
@@ -545,39 +426,13 @@ func instant(n int64) time.Time {
 	return time.Unix(0, n).UTC()
 }
 
-// after returns the least text that is greater than every text with that prefix, empty when there is none.
-func after(prefix string) string {
-	b := []byte(prefix)
-	for i := len(b) - 1; i >= 0; i-- {
-		if b[i] < 0xff {
-			b[i]++
-			return string(b[:i+1])
-		}
-	}
-	return ""
-}
-
 // Tenants implements store.Store.
 func (s *Store) Tenants(ctx context.Context) iter.Seq2[string, error] {
-	return each(ctx, s, "list tenants", "t2", "FROM ("+s.present("", "")+") GROUP BY t2 ORDER BY t2", func(r *reader) string { return r.str() })
+	return each(ctx, s, "list tenants", "tenant", "FROM ("+s.present("", "")+") GROUP BY tenant ORDER BY tenant", (*reader).str)
 }
 
-// Dirty implements store.Store.
-func (s *Store) Dirty(ctx context.Context) iter.Seq2[session.Key, error] {
-	rest := fmt.Sprintf(`FROM (
-		SELECT k2, max(t2) AS t3, max(s2) AS s3, max(n2) AS n3, max(a2) AS a3, max(p2) AS p3, max(m2) AS m3 FROM (
-			SELECT k2, t2, s2, n2, a2, toUInt64(0) AS p2, toUInt64(0) AS m2 FROM (%s)
-			UNION ALL
-			SELECT key AS k2, '' AS t2, '' AS s2, toUInt64(0) AS n2, toUInt64(0) AS a2, mark AS p2, toUInt64(0) AS m2 FROM %s
-			UNION ALL
-			SELECT key AS k2, '' AS t2, '' AS s2, toUInt64(0) AS n2, toUInt64(0) AS a2, toUInt64(0) AS p2, mark AS m2 FROM (%s)
-		) GROUP BY k2 HAVING n3 > 0 AND greatest(a3, m3) + n3 > p3
-	) ORDER BY a3, t3, s3`, s.present("", ""), s.layout.of(&summaryTable), s.deletions(""))
-	return each(ctx, s, "list dirty sessions", "t3, s3", rest, func(r *reader) session.Key { return session.Key{Tenant: r.str(), ID: r.str()} })
-}
-
-// Mark implements store.Store.
-func (s *Store) Mark(ctx context.Context, k session.Key) (store.Mark, error) {
+// Revision implements store.Store.
+func (s *Store) Revision(ctx context.Context, k session.Key) (store.Revision, error) {
 	st, err := s.state(ctx, k)
 	if err != nil {
 		return 0, fmt.Errorf("clickhousestore: mark: %w", err)
@@ -589,13 +444,12 @@ func (s *Store) Mark(ctx context.Context, k session.Key) (store.Mark, error) {
 	return m, nil
 }
 
-// Project implements store.Store: it inserts, and the greatest mark wins. Of figures it inserts those that changed, into all tables at once,
-// and the summary after them. A projection that is older than what is there changes nothing.
-func (s *Store) Project(ctx context.Context, k session.Key, p store.Projection) error {
+// SetSummary implements store.Store: it inserts figures and then the summary, and the greatest mark wins.
+func (s *Store) SetSummary(ctx context.Context, k session.Key, p store.SummaryUpdate) error {
 	return s.failed(ctx, "project", s.project(ctx, k, p))
 }
 
-func (s *Store) project(ctx context.Context, k session.Key, p store.Projection) error {
+func (s *Store) project(ctx context.Context, k session.Key, p store.SummaryUpdate) error {
 	if err := s.writable(ctx); err != nil {
 		return err
 	}
@@ -606,37 +460,39 @@ func (s *Store) project(ctx context.Context, k session.Key, p store.Projection) 
 	switch mark, ok := st.mark(); {
 	case !ok:
 		return store.ErrNotFound
-	case p.Mark > mark:
-		return fmt.Errorf("mark %d was never given out: %w", p.Mark, store.ErrData)
-	case p.Mark <= st.dead: // of the session that was deleted, or none
+	case p.Revision > mark:
+		return fmt.Errorf("mark %d was never given out: %w", p.Revision, store.ErrData)
+	case p.Revision <= st.dead: // of the session that was deleted, or none
 		return nil
 	}
 	return s.projectIn(ctx, st, k, &p)
 }
 
 // projectIn projects a session that was there in the state st.
-func (s *Store) projectIn(ctx context.Context, st state, k session.Key, p *store.Projection) error {
+func (s *Store) projectIn(ctx context.Context, st state, k session.Key, p *store.SummaryUpdate) error {
 	wctx, stop := writing(ctx)
 	defer stop()
-	at := projectAt{key: k, mark: uint64(p.Mark), dead: st.dead}
 	if goesOn(p.Summary.Status) || p.Summary.HeartbeatNS > 0 {
 		if err := s.keepLive(wctx, st, k); err != nil {
 			return err
 		}
 	}
-	if err := s.projectFigures(wctx, at, &p.Figures, func() error { return s.summarize(wctx, k, p) }); err != nil {
+	if err := s.insertFigures(wctx, k, p); err != nil {
+		return err
+	}
+	if err := s.summarize(wctx, k, p); err != nil {
 		return err
 	}
 	// A deletion that was done meanwhile looked for what we had not written yet.
 	st, err := s.state(wctx, k)
-	if err != nil || st.dead < p.Mark {
+	if err != nil || st.dead < p.Revision {
 		return err
 	}
 	where := map[*table]string{&rowTable: of(k) + " AND " + st.gone()}
-	for _, t := range append([]*table{&summaryTable}, figureTables...) {
+	for _, t := range derivedTables {
 		where[t] = of(k) + fmt.Sprintf(" AND mark <= toUInt64(%d)", st.dead)
 	}
-	return s.mutate(ctx, where)
+	return s.alter(ctx, where)
 }
 
 // goesOn reports whether a session of that status has a run that is open.
@@ -648,8 +504,9 @@ func goesOn(s spans.SessionStatus) bool {
 	return true
 }
 
-// keepLive copies the newest live row of each span that is still open to the rows, for as long as the session stays: live rows go after
-// liveFor, and of a run that was killed they are all there is. There all of one span have one key, so that merges leave the last.
+// keepLive copies the newest live row of each span that is still open to the rows, for as long as the session stays:
+// live rows go after liveFor, and of a run that was killed they are all there is. There all of one span have one key,
+// so that merges leave the last.
 func (s *Store) keepLive(ctx context.Context, st state, k session.Key) error {
 	var columns []string
 	for _, c := range rowColumns {
@@ -670,54 +527,54 @@ func (s *Store) keepLive(ctx context.Context, st state, k session.Key) error {
 	return drain(body)
 }
 
-// summarize inserts the summary, which takes the dirty mark away.
-func (s *Store) summarize(ctx context.Context, k session.Key, p *store.Projection) error {
+// summarize inserts the summary, after which the session is not stale.
+func (s *Store) summarize(ctx context.Context, k session.Key, p *store.SummaryUpdate) error {
 	key := keyOf(k)
-	m := &p.Summary
 	b := append(appendString(appendString(nil, k.Tenant), k.ID), key[:]...)
-	b = appendU64(appendU64(b, uint64(p.Mark)), s.clock())
-	for _, t := range []string{m.Parent, string(m.Status), m.Agent, m.AgentID, m.Model, m.Dialect} {
-		b = appendString(b, t)
+	b = appendU64(appendU64(b, uint64(p.Revision)), s.clock())
+	for _, f := range store.SummaryFields(&p.Summary) {
+		switch f := f.(type) {
+		case *string:
+			b = appendString(b, *f)
+		case *spans.SessionStatus:
+			b = appendString(b, *f)
+		case *int64:
+			b = appendI64(b, *f)
+		case *float64:
+			b = appendU64(b, math.Float64bits(*f))
+		case *bool:
+			b = appendBool(b, *f)
+		case *time.Time:
+			b = appendI64(b, nanos(*f))
+		}
 	}
-	for _, n := range []int64{
-		nanos(m.Start), nanos(m.Last), m.Runs, m.Turns, m.ToolCalls, m.Errors, m.Denied, m.Defects,
-		m.Usage.Input, m.Usage.Output, m.Usage.Reasoning, m.Usage.CacheRead, m.Usage.CacheWrite,
-	} {
-		b = appendI64(b, n)
-	}
-	archived := byte(0)
-	if m.Archived {
-		archived = 1
-	}
-	b = append(appendString(appendString(b, m.ForkedFrom), m.Title), archived)
-	b = appendI64(appendString(appendU64(b, math.Float64bits(m.Cost)), m.Currency), m.HeartbeatNS)
-	b = appendString(b, string(m.Settled))
-	return s.client.insert(ctx, s.layout.into(&summaryTable), b, fmt.Sprintf("project-%x-%d-%d", key, p.Mark, s.clock()))
+	return s.client.insert(ctx, s.layout.into(&summaryTable), b, fmt.Sprintf("project-%x-%d-%d", key, p.Revision, s.clock()))
 }
 
-// Size implements store.Sizer: of a cluster one replica of each shard counts. What merges and deletions left, and the server has not
-// yet removed, does not.
-func (s *Store) Size(ctx context.Context) (int64, error) {
+// Size implements store.Store: of a cluster one replica of each shard counts. What merges and deletions left, and the
+// server has not yet removed, does not.
+func (s *Store) Size(ctx context.Context, k session.Key) (int64, error) {
+	if k != (session.Key{}) {
+		return s.sessionSize(ctx, k)
+	}
 	from := "system.parts"
 	if c := s.layout.cluster; c != "" {
 		from = "cluster('" + c + "', system, parts)"
 	}
-	for n, err := range each(ctx, s, "size", "toUInt64(sum(bytes_on_disk))", "FROM "+from+" WHERE active AND database = "+literal(s.layout.database),
-		func(r *reader) uint64 { return r.u64() }) {
+	for n, err := range each(ctx, s, "size", "toUInt64(sum(bytes_on_disk))", "FROM "+from+" WHERE active AND database = "+literal(s.layout.database), (*reader).u64) {
 		return int64(n), err
 	}
 	return 0, nil
 }
 
-// SessionSize implements store.Sizer.
-func (s *Store) SessionSize(ctx context.Context, k session.Key) (int64, error) {
+func (s *Store) sessionSize(ctx context.Context, k session.Key) (int64, error) {
 	for n, err := range found(ctx, s, k, "size of a session", func(alive string) iter.Seq2[uint64, error] {
 		rest := fmt.Sprintf(`FROM (
-			SELECT max(b0) AS b FROM (SELECT span, trace, bytes AS b0 FROM %[1]s WHERE %[5]s UNION ALL SELECT span, trace, bytes AS b0 FROM %[2]s WHERE %[5]s) GROUP BY span, trace
+			SELECT max(bytes) AS b FROM (SELECT span, trace, bytes FROM %[1]s WHERE %[5]s UNION ALL SELECT span, trace, bytes FROM %[2]s WHERE %[5]s) GROUP BY span, trace
 			UNION ALL
-			SELECT max(b0) AS b FROM (SELECT id, bytes AS b0 FROM %[3]s WHERE %[5]s UNION ALL SELECT id, bytes AS b0 FROM %[4]s WHERE %[5]s) GROUP BY id)`,
+			SELECT max(bytes) AS b FROM (SELECT id, bytes FROM %[3]s WHERE %[5]s UNION ALL SELECT id, bytes FROM %[4]s WHERE %[5]s) GROUP BY id)`,
 			s.layout.of(&rowTable), s.layout.of(&liveTable), s.layout.of(&blockTable), s.layout.of(&refTable), alive)
-		return each(ctx, s, "size of a session", "toUInt64(sum(b))", rest, func(r *reader) uint64 { return r.u64() })
+		return each(ctx, s, "size of a session", "toUInt64(sum(b))", rest, (*reader).u64)
 	}) {
 		return int64(n), err
 	}

@@ -13,18 +13,21 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 )
 
-// RowBinary (https://clickhouse.com/docs/interfaces/formats/RowBinary): numbers in little endian, a String behind its length as a
-// varint, a FixedString as it is, an Array behind its length, nothing between columns and rows.
+// RowBinary (https://clickhouse.com/docs/interfaces/formats/RowBinary): numbers in little endian, a String behind its
+// length as a varint, a FixedString as it is, an Array behind its length, nothing between columns and rows.
 
 func appendU64(b []byte, v uint64) []byte { return binary.LittleEndian.AppendUint64(b, v) }
 func appendI64(b []byte, v int64) []byte  { return appendU64(b, uint64(v)) }
 
-func appendString(b []byte, s string) []byte {
+func appendString[T ~string | ~[]byte](b []byte, s T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-func appendBytes(b, s []byte) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
 }
 
 func appendU64s(b []byte, l []uint64) []byte {
@@ -42,9 +45,9 @@ const (
 	tailSize = 4096
 )
 
-// A reader reads the rows of a result. A server that fails after it sent the first of them writes the text of its exception behind the
-// last one, still with status 200; so each row ends with a number that was drawn for this statement, and a row without it was none.
-// After the first failure every method returns zero values.
+// A reader reads the rows of a result. A server that fails after it sent the first of them writes the text of its
+// exception behind the last one, still with status 200; so each row ends with a number that was drawn for this
+// statement, and a row without it was none. After the first failure every method returns zero values.
 type reader struct {
 	r     *bufio.Reader
 	tail  tailReader
@@ -198,8 +201,8 @@ func (t *tailReader) Read(p []byte) (int, error) {
 
 var exception = regexp.MustCompile(`Code: (\d{1,5})[.,]`)
 
-// exceptionCode returns the code that the text of an exception states, 0 when it is none. It takes the last one: what came before it
-// may be anything.
+// exceptionCode returns the code that the text of an exception states, 0 when it is none. It takes the last one: what
+// came before it may be anything.
 func exceptionCode(text []byte) int {
 	m := exception.FindAllSubmatch(text, -1)
 	if m == nil || !bytes.Contains(text, []byte("DB::")) {

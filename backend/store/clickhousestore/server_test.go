@@ -61,11 +61,11 @@ func TestSkewedClocks(t *testing.T) {
 	for _, off := range []time.Duration{0, 3 * time.Hour, -5 * time.Hour} {
 		stores = append(stores, openAt(t, dsn, &off))
 	}
-	last := store.Mark(0)
+	last := store.Revision(0)
 	for n := range 12 {
 		s := stores[n%3]
 		put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, n)}})
-		m, err := stores[(n+1)%3].Mark(t.Context(), k)
+		m, err := stores[(n+1)%3].Revision(t.Context(), k)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,20 +73,20 @@ func TestSkewedClocks(t *testing.T) {
 			t.Fatalf("mark %d after %d", m, last)
 		}
 		if n > 0 {
-			if err := s.Project(t.Context(), k, store.Projection{Mark: last}); err != nil {
+			if err := s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: last}); err != nil {
 				t.Fatal(err)
 			}
-			if d := all(t, s.Dirty(t.Context())); len(d) != 1 {
+			if d := all(t, s.Sessions(t.Context(), store.Query{AllTenants: true, Stale: true})); len(d) != 1 {
 				t.Fatalf("after Put %d and a projection that did not see it: dirty %v", n, d)
 			}
 		}
 		last = m
 	}
-	if err := stores[2].Delete(t.Context(), k); err != nil {
+	if err := store.Delete(t.Context(), stores[2], k); err != nil {
 		t.Fatal(err)
 	}
 	put(t, stores[2], session.Batch{Rows: []session.Row{storetest.Row(k, 1)}}) // five hours before the deletion, it says
-	if m, err := stores[0].Mark(t.Context(), k); err != nil || m <= last {
+	if m, err := stores[0].Revision(t.Context(), k); err != nil || m <= last {
 		t.Errorf("mark %d of a session made anew, was %d before: %v", m, last, err)
 	}
 	if n := len(all(t, stores[1].Rows(t.Context(), k))); n != 1 {
@@ -104,22 +104,19 @@ func TestErased(t *testing.T) {
 	live := storetest.Row(k, 2)
 	live.Known = spans.KnownLive
 	put(t, s, session.Batch{Rows: []session.Row{row, live}, Blocks: []session.Block{storetest.Block(k, body), storetest.Block(k, "own")}})
-	m, err := s.Mark(t.Context(), k)
+	m, err := s.Revision(t.Context(), k)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Project(t.Context(), k, store.Projection{Mark: m, Summary: storetest.Summary(k), Figures: storetest.FiguresFor(k, 3)}); err != nil {
+	if err := s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: m, Summary: storetest.Summary(k), Figures: storetest.FiguresFor(k, 3)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.PutRejects(t.Context(), []store.Reject{{Time: time.Now(), Session: k}}); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"rows", "live_rows", "blocks", "refs", "shared", "touches", "summaries", "rejects", "turns_raw", "tool_calls_raw", "compactions_raw", "permission_evaluations_raw"} {
+	for _, want := range []string{"rows", "live_rows", "blocks", "refs", "shared", "touches", "summaries", "turns_raw", "tool_calls_raw", "compactions_raw", "permission_evaluations_raw"} {
 		if left(t, s)[want] == 0 {
 			t.Fatalf("nothing in %s: %v", want, left(t, s))
 		}
 	}
-	if err := s.Delete(t.Context(), k); err != nil {
+	if err := store.Delete(t.Context(), s, k); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
@@ -146,19 +143,19 @@ func TestKeepLive(t *testing.T) {
 	}
 	project := func(status spans.SessionStatus) {
 		t.Helper()
-		m, err := s.Mark(t.Context(), k)
+		m, err := s.Revision(t.Context(), k)
 		if err != nil {
 			t.Fatal(err)
 		}
 		sum := storetest.Summary(k)
 		sum.Status, sum.HeartbeatNS = status, 0
-		if err := s.Project(t.Context(), k, store.Projection{Mark: m, Summary: sum}); err != nil {
+		if err := s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: m, Summary: sum}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	forget := func() { // what the server does by itself
 		t.Helper()
-		if err := s.mutate(t.Context(), map[*table]string{&liveTable: of(k)}); err != nil {
+		if err := s.alter(t.Context(), map[*table]string{&liveTable: of(k)}); err != nil {
 			t.Fatal(err)
 		}
 		if n := left(t, s)["live_rows"]; n != 0 {
@@ -193,7 +190,7 @@ func TestKeepLive(t *testing.T) {
 	project(spans.SessionStatusAborted) // without anything open nothing is copied
 	forget()
 	want(storetest.Row(k, 1), live(2, 7), ended)
-	if err := s.Delete(t.Context(), k); err != nil {
+	if err := store.Delete(t.Context(), s, k); err != nil {
 		t.Fatal(err)
 	}
 	want()
@@ -233,13 +230,13 @@ func TestCollect(t *testing.T) {
 	check("at first", "a", 1)
 	off = 2 * time.Hour
 	check("old and needed", "b", 1)
-	if err := s.Delete(t.Context(), session.Key{ID: "a"}); err != nil {
+	if err := store.Delete(t.Context(), s, session.Key{ID: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	check("old and needed by one", "b", 1)
 	put(t, s, batch("c"))
 	for _, id := range []string{"b", "c"} {
-		if err := s.Delete(t.Context(), session.Key{ID: id}); err != nil {
+		if err := store.Delete(t.Context(), s, session.Key{ID: id}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -368,7 +365,7 @@ func TestManyIDs(t *testing.T) {
 	}
 }
 
-// TestPrefix asks for prefixes with zero bytes, up to which old servers compare.
+// TestPrefix asks for prefixes with zero bytes.
 func TestPrefix(t *testing.T) {
 	s := openAt(t, fresh(t), new(time.Duration))
 	ids := []string{"\x00", "\x00\x00a", "a", "a\x00", "a\x00b", "a\x01", "b", "\xff", "\xff\xff\x00"}
@@ -391,10 +388,10 @@ func TestProjectTogether(t *testing.T) {
 	dsn := fresh(t)
 	a, b := openAt(t, dsn, new(time.Duration)), openAt(t, dsn, new(time.Duration))
 	k := session.Key{ID: "s"}
-	mark := func(n int) store.Mark {
+	mark := func(n int) store.Revision {
 		t.Helper()
 		put(t, a, session.Batch{Rows: []session.Row{storetest.Row(k, n)}})
-		m, err := a.Mark(t.Context(), k)
+		m, err := a.Revision(t.Context(), k)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -413,18 +410,19 @@ func TestProjectTogether(t *testing.T) {
 			newer.Turns[2].Failed = true
 		case 2: // what there is
 			newer.Turns[1].Model = "other"
-			if err := a.Project(t.Context(), k, store.Projection{Mark: mark(3 * i), Figures: newer}); err != nil {
+			if err := a.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: mark(3 * i), Figures: newer}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		first, second := mark(3*i+1), mark(3*i+2)
 		errs := make(chan error)
-		go func() { errs <- a.Project(t.Context(), k, store.Projection{Mark: first, Figures: older}) }()
-		go func() { errs <- b.Project(t.Context(), k, store.Projection{Mark: second, Figures: newer}) }()
+		go func() { errs <- a.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: first, Figures: older}) }()
+		go func() { errs <- b.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: second, Figures: newer}) }()
 		if err := errors.Join(<-errs, <-errs); err != nil {
 			t.Fatal(err)
 		}
-		turns, permissions := all(t, a.Turns(t.Context(), store.FigureQuery{})), all(t, a.Permissions(t.Context(), store.FigureQuery{}))
+		turns, permissions := all(t, store.Figures[session.TurnFigures](t.Context(), a, store.FigureQuery{})),
+			all(t, store.Figures[session.PermissionFigures](t.Context(), a, store.FigureQuery{Table: store.PermissionTable}))
 		slices.SortFunc(turns, func(a, b session.TurnFigures) int { return int(a.Turn - b.Turn) })
 		if diff := cmp.Diff(newer.Turns, turns); diff != "" {
 			t.Errorf("round %d: turns (-want +got):\n%s", i, diff)
@@ -440,22 +438,22 @@ func TestProjectDeleted(t *testing.T) {
 	s := openAt(t, fresh(t), new(time.Duration))
 	k := session.Key{ID: "s"}
 	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 1)}})
-	m, err := s.Mark(t.Context(), k)
+	m, err := s.Revision(t.Context(), k)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := store.Projection{Mark: m, Summary: storetest.Summary(k), Figures: storetest.FiguresFor(k, 3)}
+	p := store.SummaryUpdate{Revision: m, Summary: storetest.Summary(k), Figures: storetest.FiguresFor(k, 3)}
 	st, err := s.state(t.Context(), k)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Delete(t.Context(), k); err != nil {
+	if err := store.Delete(t.Context(), s, k); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.projectIn(t.Context(), st, k, &p); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(all(t, s.Turns(t.Context(), store.FigureQuery{}))); n != 0 {
+	if n := len(all(t, s.Figures(t.Context(), store.FigureQuery{}))); n != 0 {
 		t.Errorf("figures of %d turns are left of a session that was deleted", n)
 	}
 	if n := left(t, s)[summaryTable.name]; n != 0 {
@@ -463,97 +461,17 @@ func TestProjectDeleted(t *testing.T) {
 	}
 }
 
-// TestUpgrade opens tables of version 1, which has no figures, and of version 2, whose summaries say less.
-func TestUpgrade(t *testing.T) {
-	for version := byte(1); version < Version; version++ {
-		t.Run(fmt.Sprint("from ", version), func(t *testing.T) { upgradeFrom(t, version) })
-	}
-}
-
-func upgradeFrom(t *testing.T, version byte) {
-	dsn := unused(t)
-	if d, err := ParseDSN(dsn); err != nil || d.Cluster != "" {
-		t.Skip("a cluster drops tables in its own time")
-	}
-	defer func() { _ = drop(context.WithoutCancel(t.Context()), dsn) }()
-	s := openAt(t, dsn, new(time.Duration))
-	k := session.Key{Tenant: "t", ID: "s"}
-	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 1)}})
-	m, err := s.Mark(t.Context(), k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := store.Projection{Mark: m, Summary: storetest.Summary(k), Figures: storetest.FiguresFor(k, 3)}
-	if err := s.Project(t.Context(), k, p); err != nil {
-		t.Fatal(err)
-	}
-	if n := len(all(t, s.Dirty(t.Context()))); n != 0 {
-		t.Fatalf("%d sessions are dirty", n)
-	}
-	for _, c := range []string{"forked_from", "title", "archived", "cost", "currency", "heartbeat_ns", "settled"} {
-		if err := s.client.exec(t.Context(), "ALTER TABLE "+s.layout.of(&summaryTable)+" DROP COLUMN "+c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, f := range figureTables {
-		if version > 1 {
-			break
-		}
-		for _, sql := range []string{"DROP TABLE " + s.layout.of(&table{name: strings.TrimSuffix(f.name, "_raw")}), "DROP TABLE " + s.layout.of(f)} {
-			if err := s.client.exec(t.Context(), sql); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if err := s.client.exec(t.Context(), "TRUNCATE TABLE "+s.layout.of(&schemaTable)); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.client.insert(t.Context(), s.layout.into(&schemaTable), appendU64(appendString([]byte{version, 0, 0, 0}, "modern"), s.clock()), "old"); err != nil {
-		t.Fatal(err)
-	}
-
-	var older *VersionError
-	if _, err := OpenReadOnly(t.Context(), dsn); !errors.As(err, &older) || older.Have != int(version) || errors.Is(err, store.ErrUnusable) || !strings.Contains(err.Error(), "open it once for writing") {
-		t.Errorf("version %d opened for reading: %v", version, err)
-	}
-	for range 2 {
-		again := openAt(t, dsn, new(time.Duration))
-		if got := all(t, again.Dirty(t.Context())); len(got) != 1 || got[0] != k {
-			t.Errorf("dirty: %v, want the session that has no figures", got)
-		}
-		if n := len(all(t, again.Rows(t.Context(), k))); n != 1 {
-			t.Errorf("%d rows, want 1", n)
-		}
-	}
-	if err := s.Project(t.Context(), k, p); err != nil {
-		t.Fatal(err)
-	}
-	if got := all(t, s.Sessions(t.Context(), store.Query{Tenant: "t", Archived: store.ArchivedOnly})); len(got) != 1 || got[0] != p.Summary {
-		t.Errorf("summaries %+v", got)
-	}
-	if got := all(t, s.Turns(t.Context(), store.FigureQuery{Tenant: "t"})); len(got) != 3 {
-		t.Errorf("figures of %d turns, want 3", len(got))
-	}
-	r, err := OpenReadOnly(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 var clickhouseBlock = regexp.MustCompile("(?s)```sql clickhouse\n(.*?)```")
 
-// TestDocs runs every statement of docs/stats.md for ClickHouse, and the columns of the tables through the views.
+// TestDocs runs every statement of docs/stats.md for ClickHouse.
 func TestDocs(t *testing.T) {
 	dsn := fresh(t)
 	s := openAt(t, dsn, new(time.Duration))
 	k := session.Key{ID: "s"}
 	put(t, s, session.Batch{Rows: []session.Row{storetest.Row(k, 1)}})
-	m, err := s.Mark(t.Context(), k)
+	m, err := s.Revision(t.Context(), k)
 	if err == nil {
-		err = s.Project(t.Context(), k, store.Projection{Mark: m, Figures: storetest.FiguresFor(k, 3)})
+		err = s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: m, Figures: storetest.FiguresFor(k, 3)})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -578,14 +496,5 @@ func TestDocs(t *testing.T) {
 		if err != nil || len(text) == 0 || exceptionCode(text) != 0 {
 			t.Errorf("%v: %s\n%s", err, text, b[1])
 		}
-	}
-	for _, table := range []string{store.TurnTable.Name, store.ToolCallTable.Name, store.CompactionTable.Name, store.PermissionTable.Name} {
-		text := s.FigureSQL(table, store.FigureQuery{Session: "s", Since: time.Unix(1, 0), Model: "m"})
-		if err := s.client.exec(t.Context(), text+" FORMAT Null"); err != nil {
-			t.Errorf("%v:\n%s", err, text)
-		}
-	}
-	if got := s.FigureSQL("rows", store.FigureQuery{}); got != "" {
-		t.Errorf("of a table that there is not: %s", got)
 	}
 }

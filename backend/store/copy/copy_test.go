@@ -119,7 +119,7 @@ func contents(t *testing.T, st store.Store) held {
 			}
 		}
 	}
-	for _, err := range st.Dirty(t.Context()) {
+	for _, err := range st.Sessions(t.Context(), store.Query{AllTenants: true, Stale: true}) {
 		ok(err)
 		h.Dirty++
 	}
@@ -162,11 +162,11 @@ func (w *watched) Put(ctx context.Context, b session.Batch) error {
 	return w.Store.Put(ctx, b)
 }
 
-func (w *watched) Mark(ctx context.Context, k session.Key) (store.Mark, error) {
+func (w *watched) Revision(ctx context.Context, k session.Key) (store.Revision, error) {
 	if k == w.unmarked && k.ID != "" {
 		return 0, fmt.Errorf("mark: %w", store.ErrData)
 	}
-	return w.Store.Mark(ctx, k)
+	return w.Store.Revision(ctx, k)
 }
 
 func (w *watched) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) iter.Seq2[session.Block, error] {
@@ -257,7 +257,7 @@ func TestSinceOfDirtySessions(t *testing.T) {
 	if _, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{Since: time.Unix(0, late.Start)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dst.Mark(t.Context(), small); err != nil {
+	if _, err := dst.Revision(t.Context(), small); err != nil {
 		t.Error(err)
 	}
 }
@@ -397,11 +397,11 @@ func TestSharedPartsStayShared(t *testing.T) {
 	dst.put = nil
 	equal(t, src, dst)
 	for _, k := range keys {
-		want, err := src.(store.Sizer).SessionSize(t.Context(), k)
+		want, err := src.Size(t.Context(), k)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := dst.Store.(store.Sizer).SessionSize(t.Context(), k); err != nil || got != want {
+		if got, err := dst.Store.Size(t.Context(), k); err != nil || got != want {
 			t.Errorf("%s takes %d bytes, in the source %d: %v", k.ID, got, want, err)
 		}
 	}
@@ -432,13 +432,13 @@ func TestChangedSource(t *testing.T) {
 	equal(t, src, dst)
 
 	// What the destination had stays, also what was deleted from the source since.
-	if err := src.Delete(t.Context(), fresh); err != nil {
+	if err := store.Delete(t.Context(), src, fresh); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := storecopy.Run(t.Context(), src, dst, storecopy.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dst.Mark(t.Context(), fresh); err != nil {
+	if _, err := dst.Revision(t.Context(), fresh); err != nil {
 		t.Error(err)
 	}
 }
@@ -513,7 +513,7 @@ func TestErasedMeanwhile(t *testing.T) {
 	fill(t, src)
 	src.blocks = func(k session.Key) {
 		if k == other {
-			if err := src.Delete(t.Context(), other); err != nil {
+			if err := store.Delete(t.Context(), src, other); err != nil {
 				t.Error(err)
 			}
 		}
@@ -522,7 +522,7 @@ func TestErasedMeanwhile(t *testing.T) {
 	if err != nil || res.Gone != 1 || res.Sessions != 3 || res.Copied != 3 {
 		t.Errorf("%+v, %v", res, err)
 	}
-	if _, err := dst.Mark(t.Context(), other); !errors.Is(err, store.ErrNotFound) {
+	if _, err := dst.Revision(t.Context(), other); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("it is there: %v", err)
 	}
 }
@@ -590,7 +590,7 @@ func TestVerify(t *testing.T) {
 	}
 	cut := storetest.Block(big, "another body")
 	cut.ID = spans.BlockOfString("big says 3") // somebody's idea of it
-	if err := dst.Delete(t.Context(), big); err != nil {
+	if err := store.Delete(t.Context(), dst, big); err != nil {
 		t.Fatal(err)
 	}
 	put(t, dst.Store, session.Batch{Blocks: []session.Block{cut}})

@@ -49,7 +49,7 @@ func (c *copier) compare(ctx context.Context, k session.Key) error {
 		c.res.Verified++
 		return nil
 	}
-	switch mark, err := c.src.Mark(ctx, k); {
+	switch mark, err := c.src.Revision(ctx, k); {
 	case errors.Is(err, store.ErrNotFound):
 		c.res.Gone++
 		return nil

@@ -18,7 +18,8 @@ type config struct {
 	password             string
 }
 
-// WithReadOnly opens a store for reading: methods that write fail with store.ErrReadOnly, and a store that is not there is not made.
+// WithReadOnly opens a store for reading: methods that write fail with store.ErrReadOnly, and a store that is not there
+// is not made.
 func WithReadOnly() Option { return func(c *config) { c.readOnly = true } }
 
 // WithChatTables makes a SQLite store keep the tables of the agent guide too; see sqlitestore.WithChatTables.
@@ -27,8 +28,8 @@ func WithChatTables() Option { return func(c *config) { c.chatTables = true } }
 // WithPassword gives the password for a store that wants one; it never stands in a DSN.
 func WithPassword(p string) Option { return func(c *config) { c.password = p } }
 
-// Check tells whether dsn makes sense, without touching what it names. The error names the value, but nothing of it that may be a password,
-// and says what is allowed.
+// Check tells whether dsn makes sense, without touching what it names. The error names the value, but nothing of it
+// that may be a password, and says what is allowed.
 func Check(dsn string) error {
 	if clickhousestore.IsDSN(dsn) {
 		_, err := clickhousestore.ParseDSN(dsn)

@@ -1,5 +1,5 @@
-// Package memstore keeps sessions in memory, for tests and demonstrations. Nothing survives the process, and nothing bounds
-// what it keeps.
+// Package memstore keeps sessions in memory, for tests and demonstrations. Nothing survives the process, and nothing
+// bounds what it keeps.
 package memstore
 
 import (
@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -23,10 +22,9 @@ import (
 type Store struct {
 	mu       sync.Mutex
 	closed   bool
-	mark     store.Mark
+	mark     store.Revision
 	sessions map[session.Key]*entry
 	counts   store.Counts
-	rejects  []store.Reject // oldest first
 }
 
 type rowKey struct {
@@ -37,17 +35,15 @@ type rowKey struct {
 type entry struct {
 	rows            map[rowKey]session.Row
 	blocks          map[spans.BlockID]session.Block
-	mark, projected store.Mark
+	mark, projected store.Revision
 	summary         *session.Summary // nil: never projected
 	figures         session.Figures
 	size            int64 // of rows in canonical bytes, and of bodies
 }
 
 var (
-	_ store.Store    = (*Store)(nil)
-	_ store.Counter  = (*Store)(nil)
-	_ store.Sizer    = (*Store)(nil)
-	_ store.Rejecter = (*Store)(nil)
+	_ store.Store   = (*Store)(nil)
+	_ store.Counter = (*Store)(nil)
 )
 
 // New returns an empty store.
@@ -190,23 +186,23 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 	return each(ctx, s, "list sessions", func() []session.Summary {
 		var out []session.Summary
 		for k, e := range s.sessions {
-			if k.Tenant != q.Tenant || !strings.HasPrefix(k.ID, q.Prefix) || !e.holds(q.Trace, q.Span) {
-				continue
-			}
-			sum := session.Summary{Key: k}
+			m := session.Summary{Key: k}
 			if e.summary != nil {
-				sum = *e.summary
+				m = *e.summary
 			}
-			if !q.Matches(&sum, e.summary != nil) || q.After != nil && !q.After.Behind(store.Cursor{Last: sum.Last, ID: k.ID, New: e.summary == nil}, q.Oldest) {
+			switch {
+			case !q.AllTenants && (k.Tenant != q.Tenant || q.After != nil && !q.After.Behind(e.cursor(k), q.Oldest)),
+				q.Stale && e.mark <= e.projected,
+				!strings.HasPrefix(k.ID, q.Prefix) || !e.holds(q.Trace, q.Span),
+				!q.Matches(&m, e.summary != nil),
+				q.Parent != "" && m.Parent != q.Parent:
 				continue
 			}
-			if q.Parent != "" && sum.Parent != q.Parent || !q.Before.IsZero() && (e.summary == nil || !sum.Last.Before(q.Before)) {
-				continue
-			}
-			out = append(out, sum)
+			out = append(out, m)
 		}
 		slices.SortFunc(out, func(a, b session.Summary) int {
-			return cmp.Or(cmp.Compare(s.last(b.Key), s.last(a.Key)), cmp.Compare(a.ID, b.ID))
+			x, y := s.sessions[a.Key].cursor(a.Key), s.sessions[b.Key].cursor(b.Key)
+			return cmp.Or(cmp.Compare(y.Rank(), x.Rank()), cmp.Compare(a.ID, b.ID))
 		})
 		if q.Oldest {
 			slices.Reverse(out)
@@ -218,16 +214,12 @@ func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.S
 	})
 }
 
-// last is what sessions are listed by.
-func (s *Store) last(k session.Key) int64 {
-	switch e := s.sessions[k]; {
-	case e.summary == nil:
-		return math.MaxInt64
-	case e.summary.Last.IsZero():
-		return math.MinInt64
-	default:
-		return e.summary.Last.UnixNano()
+// cursor is the place of a session in lists.
+func (e *entry) cursor(k session.Key) store.Cursor {
+	if e.summary == nil {
+		return store.Cursor{ID: k.ID, New: true}
 	}
+	return store.Cursor{Last: e.summary.Last, ID: k.ID}
 }
 
 func (e *entry) holds(trace session.TraceID, span session.SpanID) bool {
@@ -253,24 +245,8 @@ func (s *Store) Tenants(ctx context.Context) iter.Seq2[string, error] {
 	})
 }
 
-// Dirty implements store.Store.
-func (s *Store) Dirty(ctx context.Context) iter.Seq2[session.Key, error] {
-	return each(ctx, s, "list dirty sessions", func() []session.Key {
-		var out []session.Key
-		for k, e := range s.sessions {
-			if e.mark > e.projected {
-				out = append(out, k)
-			}
-		}
-		slices.SortFunc(out, func(a, b session.Key) int {
-			return cmp.Or(cmp.Compare(s.sessions[a].mark, s.sessions[b].mark), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.ID, b.ID))
-		})
-		return out
-	})
-}
-
-// Mark implements store.Store.
-func (s *Store) Mark(ctx context.Context, k session.Key) (m store.Mark, err error) {
+// Revision implements store.Store.
+func (s *Store) Revision(ctx context.Context, k session.Key) (m store.Revision, err error) {
 	err = s.locked(ctx, "mark", func() error {
 		e := s.sessions[k]
 		if e == nil {
@@ -282,26 +258,23 @@ func (s *Store) Mark(ctx context.Context, k session.Key) (m store.Mark, err erro
 	return m, err
 }
 
-// Project implements store.Store.
-func (s *Store) Project(ctx context.Context, k session.Key, p store.Projection) error {
+// SetSummary implements store.Store.
+func (s *Store) SetSummary(ctx context.Context, k session.Key, p store.SummaryUpdate) error {
 	return s.locked(ctx, "project", func() error {
 		e := s.sessions[k]
 		switch {
 		case e == nil:
 			return store.ErrNotFound
-		case p.Mark > s.mark:
-			return fmt.Errorf("mark %d was never given out: %w", p.Mark, store.ErrData)
-		case p.Mark < e.projected:
+		case p.Revision > s.mark:
+			return fmt.Errorf("mark %d was never given out: %w", p.Revision, store.ErrData)
+		case p.Revision < e.projected:
 			return nil
 		}
 		sum := p.Summary
 		sum.Key = k
 		sum.Start, sum.Last = utc(sum.Start), utc(sum.Last)
-		e.summary, e.projected = &sum, p.Mark
-		e.figures = session.Figures{
-			Turns: of(&store.TurnTable, k, p.Figures.Turns), ToolCalls: of(&store.ToolCallTable, k, p.Figures.ToolCalls),
-			Compactions: of(&store.CompactionTable, k, p.Figures.Compactions), Permissions: of(&store.PermissionTable, k, p.Figures.Permissions),
-		}
+		e.summary, e.projected = &sum, p.Revision
+		e.figures = clone(p.Figures)
 		return nil
 	})
 }
@@ -314,29 +287,17 @@ func utc(t time.Time) time.Time {
 }
 
 // Delete implements store.Store.
-func (s *Store) Delete(ctx context.Context, k session.Key) error {
-	_, err := s.Hide(ctx, k, 0)
-	return err
-}
-
-// Hide implements store.Store. Nothing is left to be erased.
-func (s *Store) Hide(ctx context.Context, k session.Key, m store.Mark) (hidden bool, err error) {
+func (s *Store) Delete(ctx context.Context, list ...store.Deletion) (gone []session.Key, err error) {
 	err = s.locked(ctx, "delete", func() error {
-		e := s.sessions[k]
-		if m != 0 && (e == nil || e.mark != m) {
-			return nil
+		for _, d := range list {
+			if e := s.sessions[d.Key]; e != nil && (d.Revision == 0 || d.Revision == e.mark) {
+				delete(s.sessions, d.Key)
+				gone = append(gone, d.Key)
+			}
 		}
-		hidden = e != nil
-		delete(s.sessions, k)
-		s.rejects = slices.DeleteFunc(s.rejects, func(r store.Reject) bool { return r.Session == k })
 		return nil
 	})
-	return hidden, err
-}
-
-// Erase implements store.Store.
-func (s *Store) Erase(ctx context.Context) error {
-	return s.locked(ctx, "erase", func() error { return nil })
+	return gone, err
 }
 
 // Counts implements store.Counter. Nothing is shared between sessions: a body that two have is new in each.
@@ -346,58 +307,23 @@ func (s *Store) Counts() store.Counts {
 	return s.counts
 }
 
-// Size implements store.Sizer: the sum of SessionSize. What Go needs beside it is not counted, nor are rejects.
-func (s *Store) Size(ctx context.Context) (n int64, err error) {
+// Size implements store.Store: the canonical bytes of the rows, and the bodies.
+func (s *Store) Size(ctx context.Context, k session.Key) (n int64, err error) {
 	err = s.locked(ctx, "size", func() error {
-		for _, e := range s.sessions {
-			n += e.size
+		for of, e := range s.sessions {
+			if k == of || k == (session.Key{}) {
+				n += e.size
+			}
 		}
 		return nil
 	})
 	return n, err
-}
-
-// SessionSize implements store.Sizer: the canonical bytes of the rows, and the bodies.
-func (s *Store) SessionSize(ctx context.Context, k session.Key) (n int64, err error) {
-	err = s.locked(ctx, "size of a session", func() error {
-		if e := s.sessions[k]; e != nil {
-			n = e.size
-		}
-		return nil
-	})
-	return n, err
-}
-
-// PutRejects implements store.Rejecter.
-func (s *Store) PutRejects(ctx context.Context, l []store.Reject) error {
-	return s.locked(ctx, "put rejects", func() error {
-		for _, r := range l {
-			r.Time = utc(r.Time)
-			s.rejects = append(s.rejects, r)
-		}
-		if over := len(s.rejects) - store.MaxRejects; over > 0 {
-			s.rejects = slices.Delete(s.rejects, 0, over)
-		}
-		return nil
-	})
-}
-
-// Rejects implements store.Rejecter.
-func (s *Store) Rejects(ctx context.Context, limit int) iter.Seq2[store.Reject, error] {
-	return each(ctx, s, "list rejects", func() []store.Reject {
-		out := slices.Clone(s.rejects)
-		slices.Reverse(out)
-		if limit > 0 && len(out) > limit {
-			out = out[:limit]
-		}
-		return out
-	})
 }
 
 // Close implements store.Store. It frees everything.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed, s.sessions, s.rejects = true, nil, nil
+	s.closed, s.sessions = true, nil
 	return nil
 }

@@ -31,8 +31,8 @@ func TestSize(t *testing.T) {
 		}
 		want := int64(len(b.Rows[0].AppendCanonical(nil)) + len(b.Blocks[0].Body))
 		for _, size := range []func() (int64, error){
-			func() (int64, error) { return s.Size(t.Context()) },
-			func() (int64, error) { return s.SessionSize(t.Context(), k) },
+			func() (int64, error) { return s.Size(t.Context(), session.Key{}) },
+			func() (int64, error) { return s.Size(t.Context(), k) },
 		} {
 			if got, err := size(); got != want || err != nil {
 				t.Errorf("%d bytes, %v; want %d", got, err, want)

@@ -1,5 +1,5 @@
-// Package project keeps what is derived of sessions up to date: it reads a session's rows, assembles its tree, and puts the
-// summary back into the store.
+// Package project keeps what is derived of sessions up to date: it reads a session's rows, assembles its tree, and puts
+// the summary back into the store.
 package project
 
 import (
@@ -14,8 +14,9 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Session projects one session now, fills the tables of the agent guide where the store keeps them, and lets a store.Maintainer tidy it up. It reads the mark first, so that a Put that comes meanwhile leaves the session dirty.
-// A session that is not there, or no more, is no error. It takes memory for the whole session.
+// Session projects one session now, fills the tables of the agent guide where the store keeps them, and lets a
+// store.Maintainer tidy it up. It reads the mark first, so that a Put that comes meanwhile leaves the session dirty. A
+// session that is not there, or no more, is no error. It takes memory for the whole session.
 func Session(ctx context.Context, st store.Store, k session.Key) error {
 	err := projectSession(ctx, st, k)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -25,7 +26,7 @@ func Session(ctx context.Context, st store.Store, k session.Key) error {
 }
 
 func projectSession(ctx context.Context, st store.Store, k session.Key) error {
-	mark, err := st.Mark(ctx, k)
+	mark, err := st.Revision(ctx, k)
 	if err != nil {
 		return err
 	}
@@ -57,7 +58,7 @@ func projectSession(ctx context.Context, st store.Store, k session.Key) error {
 			return err
 		}
 	}
-	if err := st.Project(ctx, k, store.Projection{Mark: mark, Summary: summary, Figures: session.FiguresOf(tree)}); err != nil {
+	if err := st.SetSummary(ctx, k, store.SummaryUpdate{Revision: mark, Summary: summary, Figures: session.FiguresOf(tree)}); err != nil {
 		return err
 	}
 	if m, ok := st.(store.Maintainer); ok {
@@ -70,13 +71,14 @@ func projectSession(ctx context.Context, st store.Store, k session.Key) error {
 type chatTables interface {
 	// ChatTables says whether it does.
 	ChatTables() bool
-	// ProjectChat replaces those of a session, in one transaction, unless the present ones are of a later mark. It may read rows
-	// several times.
-	ProjectChat(ctx context.Context, k session.Key, mark store.Mark, rows iter.Seq2[export.Row, error]) error
+	// ProjectChat replaces those of a session, in one transaction, unless the present ones are of a later mark. It may
+	// read rows several times.
+	ProjectChat(ctx context.Context, k session.Key, mark store.Revision, rows iter.Seq2[export.Row, error]) error
 }
 
-// projectChat writes what an export of the session would write, with what is there. Content is read a stretch at a time.
-func projectChat(ctx context.Context, c chatTables, k session.Key, mark store.Mark, tree *session.Session, bodies *store.Bodies) error {
+// projectChat writes what an export of the session would write, with what is there. Content is read a stretch at a
+// time.
+func projectChat(ctx context.Context, c chatTables, k session.Key, mark store.Revision, tree *session.Session, bodies *store.Bodies) error {
 	g, err := export.NewGuide(ctx, tree, bodies, export.Options{Partial: true})
 	switch {
 	case errors.Is(err, export.ErrEmpty):
@@ -106,16 +108,12 @@ func titleOf(ctx context.Context, tree *session.Session, title *session.Fact, bo
 // maxErrors bounds how many errors Refresh tells of.
 const maxErrors = 8
 
-// Refresh projects all sessions that are dirty when it begins. One that fails does not keep the others from it; the error
-// joins the first few. It ends early when ctx ends or the store is closed.
+// Refresh projects all sessions that are dirty when it begins. One that fails does not keep the others from it; the
+// error joins the first few. It ends early when ctx ends or the store is closed.
 func Refresh(ctx context.Context, st store.Store) error {
-	// The keys first: a reader that stays open while we write would keep SQLite's log from being emptied.
-	var keys []session.Key
-	for k, err := range st.Dirty(ctx) {
-		if err != nil {
-			return fmt.Errorf("project: %w", err)
-		}
-		keys = append(keys, k)
+	keys, err := store.Stale(ctx, st)
+	if err != nil {
+		return fmt.Errorf("project: %w", err)
 	}
 	var errs []error
 	failed := 0

@@ -42,12 +42,12 @@ type recorder struct {
 	fail        atomic.Pointer[error]
 }
 
-func (r *recorder) Project(ctx context.Context, k session.Key, p store.Projection) error {
+func (r *recorder) SetSummary(ctx context.Context, k session.Key, p store.SummaryUpdate) error {
 	if err := r.fail.Load(); err != nil {
 		return *err
 	}
 	r.projections.Add(1)
-	return r.Store.Project(ctx, k, p)
+	return r.Store.SetSummary(ctx, k, p)
 }
 
 func put(t *testing.T, st store.Store, rows ...session.Row) session.Batch {
@@ -62,7 +62,7 @@ func put(t *testing.T, st store.Store, rows ...session.Row) session.Batch {
 func dirty(t *testing.T, st store.Store) int {
 	t.Helper()
 	n := 0
-	for _, err := range st.Dirty(t.Context()) {
+	for _, err := range st.Sessions(t.Context(), store.Query{AllTenants: true, Stale: true}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -289,9 +289,9 @@ func TestRefreshOfBadData(t *testing.T) {
 	if !errors.Is(err, store.ErrData) || !strings.Contains(err.Error(), "and 2 more") {
 		t.Errorf("Refresh: %v", err)
 	}
-	for k, err := range st.Dirty(t.Context()) {
-		if err != nil || st.bad[k] == nil {
-			t.Errorf("session %q is dirty, %v", k.ID, err)
+	for m, err := range st.Sessions(t.Context(), store.Query{AllTenants: true, Stale: true}) {
+		if err != nil || st.bad[m.Key] == nil {
+			t.Errorf("session %q is stale, %v", m.ID, err)
 		}
 	}
 	if n := dirty(t, st); n != 10 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -56,7 +57,8 @@ type optionFunc func(*Worker)
 
 func (f optionFunc) apply(w *Worker) { f(w) }
 
-// WithQuiet sets how long a session must not be touched before it is projected: DefaultQuiet unless set to more than zero.
+// WithQuiet sets how long a session must not be touched before it is projected: DefaultQuiet unless set to more than
+// zero.
 func WithQuiet(d time.Duration) Option {
 	return optionFunc(func(w *Worker) {
 		if d > 0 {
@@ -65,9 +67,10 @@ func WithQuiet(d time.Duration) Option {
 	})
 }
 
-// WithErrorHandler sets what is told of each projection that failed. It is tried again after 10 s, then after twice as long each
-// time, up to 10 min, and whenever the session is touched; one that failed because of its data (store.ErrData) only when it is touched.
-// Called from the worker's goroutine, which waits for it. Nothing is told unless set.
+// WithErrorHandler sets what is told of each projection that failed. It is tried again after 10 s, then after twice as
+// long each time, up to 10 min, and whenever the session is touched; one that failed because of its data
+// (store.ErrData) only when it is touched. Called from the worker's goroutine, which waits for it. Nothing is told
+// unless set.
 func WithErrorHandler(f func(error)) Option {
 	return optionFunc(func(w *Worker) {
 		if f != nil {
@@ -76,8 +79,8 @@ func WithErrorHandler(f func(error)) Option {
 	})
 }
 
-// NewWorker starts a worker. It begins with the sessions that are dirty already, for instance since a crash. Close must be
-// called, before the store is closed.
+// NewWorker starts a worker. It begins with the sessions that are dirty already, for instance since a crash. Close must
+// be called, before the store is closed.
 func NewWorker(st store.Store, opts ...Option) *Worker {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &Worker{
@@ -96,7 +99,8 @@ func NewWorker(st store.Store, opts ...Option) *Worker {
 	return w
 }
 
-// Touch tells the worker that sessions were Put to. It does not block and keeps nothing of keys. After Close it does nothing.
+// Touch tells the worker that sessions were Put to. It does not block and keeps nothing of keys. After Close it does
+// nothing.
 func (w *Worker) Touch(keys ...session.Key) {
 	now := time.Now()
 	w.mu.Lock()
@@ -162,8 +166,8 @@ func (w *Worker) wakeUp() {
 }
 
 // Close stops the worker and brings every dirty session of the store up to date, so that after it returned nil all
-// projections are current; those that fail keep no other from it, and the error tells of them. When ctx ends before that it gives up with an error; what is left stays dirty. Closing twice is
-// harmless.
+// projections are current; those that fail keep no other from it, and the error tells of them. When ctx ends before
+// that it gives up with an error; what is left stays dirty. Closing twice is harmless.
 func (w *Worker) Close(ctx context.Context) error {
 	w.mu.Lock()
 	first := !w.closed
@@ -224,23 +228,19 @@ func (w *Worker) round(ctx context.Context) {
 	if !sweep {
 		return
 	}
-	keys = keys[:0]
-	for k, err := range w.st.Dirty(ctx) {
-		if err != nil {
-			w.onError(fmt.Errorf("project: %w", err))
-			w.mu.Lock()
-			w.sweepAt = time.Now().Add(retryAfter)
-			w.mu.Unlock()
-			break
-		}
-		w.mu.Lock()
-		_, waits := w.pending[k]
-		waits = waits || w.failed[k] == badData
-		w.mu.Unlock()
-		if !waits { // else its time will come
-			keys = append(keys, k)
-		}
+	stale, err := store.Stale(ctx, w.st)
+	if err != nil {
+		w.onError(fmt.Errorf("project: %w", err))
 	}
+	w.mu.Lock()
+	if err != nil {
+		w.sweepAt = time.Now().Add(retryAfter)
+	}
+	keys = slices.DeleteFunc(stale, func(k session.Key) bool { // of those that wait the time will come
+		_, waits := w.pending[k]
+		return waits || w.failed[k] == badData
+	})
+	w.mu.Unlock()
 	w.project(ctx, keys)
 }
 

@@ -14,8 +14,8 @@ import (
 // ErrAddress is wrapped by errors about text that is no address, whatever the store holds.
 var ErrAddress = errors.New("not an address")
 
-// Error says what is wrong with an address, in words for whoever wrote it: ids, names and numbers, and no content. It wraps ErrAddress,
-// store.ErrNotFound or store.ErrAmbiguous.
+// Error says what is wrong with an address, in words for whoever wrote it: ids, names and numbers, and no content. It
+// wraps ErrAddress, store.ErrNotFound or store.ErrAmbiguous.
 type Error struct {
 	kind error
 	text string
@@ -28,7 +28,8 @@ func wrong(kind error, format string, args ...any) error {
 	return &Error{kind, fmt.Sprintf(format, args...)}
 }
 
-// Address is SESSION[/RUN[/TURN]] in its parts; empty ones are not given. RUN is an id or @n, the n-th run from 1; TURN is an index.
+// Address is SESSION[/RUN[/TURN]] in its parts; empty ones are not given. RUN is an id or @n, the n-th run from 1; TURN
+// is an index.
 type Address struct{ Session, Run, Turn string }
 
 // ParseAddress parts an address whose SESSION has no slashes in it; Reader.Locate knows those that have.
@@ -115,8 +116,9 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Narrow returns a copy of s with nothing but the run and turn asked for, all of it where run is nil, and with the status that it has at
-// that moment. It is what `otelagent show --json` and the API give; the copy shares everything below with s, which stays as it is.
+// Narrow returns a copy of s with nothing but the run and turn asked for, all of it where run is nil, and with the
+// status that it has at that moment. It is what `otelagent show --json` and the API give; the copy shares everything
+// below with s, which stays as it is.
 func Narrow(s *session.Session, run *session.Run, turn *session.Turn, now time.Time) *session.Session {
 	out := *s
 	out.Status = s.StatusAt(now)

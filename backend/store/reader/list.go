@@ -16,9 +16,10 @@ type List struct {
 	Next string `json:"next,omitempty"`
 }
 
-// List returns the sessions that q selects, at most q.Limit where that is above 0, with current summaries and the status that they have at
-// now. q.Tenant becomes the reader's, and Parent and ForkedFrom, which may name a session as Find takes it, become its id. What names none is
-// an *Error, unless it is the whole id that a session tells of one that never came.
+// List returns the sessions that q selects, at most q.Limit where that is above 0, with current summaries and the
+// status that they have at now. q.Tenant becomes the reader's, and Parent and ForkedFrom, which may name a session as
+// Find takes it, become its id. What names none is an *Error, unless it is the whole id that a session tells of one
+// that never came.
 func (r *Reader) List(ctx context.Context, q *store.Query, now time.Time) (List, error) {
 	l := List{Format: session.TreeFormat, Sessions: []session.Summary{}}
 	if err := r.refresh(ctx); err != nil {

@@ -35,11 +35,11 @@ func TestList(t *testing.T) {
 		if err := st.Put(ctx, session.Batch{Rows: []session.Row{storetest.Row(m.Key, i)}}); err != nil {
 			t.Fatal(err)
 		}
-		mark, err := st.Mark(ctx, m.Key)
+		mark, err := st.Revision(ctx, m.Key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := st.Project(ctx, m.Key, store.Projection{Mark: mark, Summary: m}); err != nil {
+		if err := st.SetSummary(ctx, m.Key, store.SummaryUpdate{Revision: mark, Summary: m}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,4 +1,5 @@
-// Package reader reads sessions from a store by what people call them: addresses, as the command line and the viewer take them.
+// Package reader reads sessions from a store by what people call them: addresses, as the command line and the viewer
+// take them.
 package reader
 
 import (
@@ -18,7 +19,8 @@ type Reader struct {
 	Tenant string
 	// Name is what the store is called in errors; empty is "the store".
 	Name string
-	// Refresh brings summaries up to date, of which `last`, lists and the beginnings of ids are made. Nil: something else does.
+	// Refresh brings summaries up to date, of which `last`, lists and the beginnings of ids are made. Nil: something
+	// else does.
 	Refresh func(context.Context) error
 }
 
@@ -29,7 +31,8 @@ func (r *Reader) refresh(ctx context.Context) error {
 	return r.Refresh(ctx)
 }
 
-// Find returns the session that ref names, as store.Resolve does, with current summaries. What is wrong with ref is an *Error.
+// Find returns the session that ref names, as store.Resolve does, with current summaries. What is wrong with ref is an
+// *Error.
 func (r *Reader) Find(ctx context.Context, ref string) (session.Key, error) {
 	if err := r.refresh(ctx); err != nil {
 		return session.Key{}, err
@@ -57,13 +60,14 @@ func (r *Reader) Resolve(ctx context.Context, ref string) (session.Key, error) {
 	return key, err
 }
 
-// Locate returns the session that SESSION[/RUN[/TURN]] names, and what of it. Ids may have slashes in them: what is the id of a session as
-// it stands is that, before anything is taken for a RUN. Whether there is such a RUN and TURN, Address.Pick tells.
+// Locate returns the session that SESSION[/RUN[/TURN]] names, and what of it. Ids may have slashes in them: what is the
+// id of a session as it stands is that, before anything is taken for a RUN. Whether there is such a RUN and TURN,
+// Address.Pick tells.
 func (r *Reader) Locate(ctx context.Context, text string) (session.Key, Address, error) {
 	id, rest := text, []string{"", ""}
 	for range 3 {
 		key := session.Key{Tenant: r.Tenant, ID: id}
-		switch _, err := r.Store.Mark(ctx, key); {
+		switch _, err := r.Store.Revision(ctx, key); {
 		case err == nil:
 			return key, Address{id, rest[0], rest[1]}, r.refresh(ctx)
 		case !errors.Is(err, store.ErrNotFound):
@@ -83,8 +87,8 @@ func (r *Reader) Locate(ctx context.Context, text string) (session.Key, Address,
 	return key, addr, err
 }
 
-// WithSubAgents returns the sessions that refs name, each once, and unless only is set the sub-agents of them. What is wrong with any of
-// refs is in one error.
+// WithSubAgents returns the sessions that refs name, each once, and unless only is set the sub-agents of them. What is
+// wrong with any of refs is in one error.
 func (r *Reader) WithSubAgents(ctx context.Context, refs []string, only bool) ([]session.Key, error) {
 	if err := r.refresh(ctx); err != nil {
 		return nil, err
@@ -157,8 +161,8 @@ func (r *Reader) Load(ctx context.Context, key session.Key) (session.Tree, error
 // maxRelated bounds how many sessions are shown in place; whoever has more looks at them one by one.
 const maxRelated = 200
 
-// Related returns the sessions that share a trace with s, and those that share one with them, at most 200 and those of one trace more:
-// sub-agents run in the trace of the run that spawned them. Load reads each.
+// Related returns the sessions that share a trace with s, and those that share one with them, at most 200 and those of
+// one trace more: sub-agents run in the trace of the run that spawned them. Load reads each.
 func (r *Reader) Related(ctx context.Context, s *session.Session, load func(context.Context, session.Key) (session.Tree, error)) ([]session.Tree, error) {
 	seen := map[string]bool{s.ID: true}
 	traces := map[session.TraceID]bool{}

@@ -9,8 +9,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// RequestAddress is SESSION[/RUN]/TURN[/ATTEMPT] in its parts; empty ones are not given. First and Second are two words behind
-// SESSION that are RUN/TURN or TURN/ATTEMPT: that depends on the runs there are.
+// RequestAddress is SESSION[/RUN]/TURN[/ATTEMPT] in its parts; empty ones are not given. First and Second are two words
+// behind SESSION that are RUN/TURN or TURN/ATTEMPT: that depends on the runs there are.
 type RequestAddress struct {
 	Session, Run, Turn, Attempt string
 	First, Second               string
@@ -58,7 +58,8 @@ func (a *RequestAddress) Numbers() error {
 	return nil
 }
 
-// PickRequest returns the request of s that an address names, with its run and turn; without an attempt the last one of its turn.
+// PickRequest returns the request of s that an address names, with its run and turn; without an attempt the last one of
+// its turn.
 func PickRequest(s *session.Session, a RequestAddress) (*session.Run, *session.Turn, *session.Request, error) {
 	run, turn, err := a.Pick(s)
 	if err != nil {
@@ -77,8 +78,9 @@ func PickRequest(s *session.Session, a RequestAddress) (*session.Run, *session.T
 	return run, turn, q, err
 }
 
-// PickAttempt returns the request of that attempt of a turn of run; the last one without an attempt, and nil where the turn has none then.
-// It fails with ErrAddress where the attempt is no number, and with store.ErrNotFound where the turn has none of it.
+// PickAttempt returns the request of that attempt of a turn of run; the last one without an attempt, and nil where the
+// turn has none then. It fails with ErrAddress where the attempt is no number, and with store.ErrNotFound where the
+// turn has none of it.
 func PickAttempt(run *session.Run, turn *session.Turn, attempt string) (*session.Request, error) {
 	if attempt == "" {
 		if n := len(turn.Requests); n > 0 {

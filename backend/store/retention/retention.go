@@ -1,11 +1,13 @@
-// Package retention decides which sessions go, and lets a store delete them.
+// Package retention decides which sessions go, and deletes them.
 package retention
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
@@ -15,24 +17,28 @@ import (
 
 // Policy says what is kept. Fields of zero or less do not bound; the zero Policy keeps everything.
 //
-// A session is as old as its Summary.Last says. One that was never projected is the newest: its time is not known yet. With MaxSessions
-// and MaxBytes a session that says to be from the future, by more than a day, is the oldest: nothing else would ever take it away.
+// A session is as old as its Summary.Last. One that was never projected is the newest. With MaxSessions and MaxBytes a
+// session that claims to be from the future, by more than a day, is the oldest: nothing else would ever delete it.
 type Policy struct {
+	// Tenants are those whose sessions are judged by MaxAge and MaxSessions; nil: all.
+	Tenants []string
 	// MaxAge deletes sessions whose last row is older.
 	MaxAge time.Duration
 	// MaxSessions keeps the newest of each tenant.
 	MaxSessions int64
-	// MaxBytes deletes the oldest sessions of all tenants until the store's Size is not above. It needs a store.Sizer. Of a store
-	// that frees later what it deleted, one Apply deletes no more than as much as is too much.
+	// MaxBytes deletes the oldest sessions of all tenants until the store's Size is not above. Of a store that frees
+	// later what it deleted, one Apply deletes no more than as much as is too much.
 	MaxBytes int64
-	// Families makes a session as old as the newest of its family, and deletes the family together: the sessions of a tenant that
-	// Summary.Parent joins, parents and sub-agents, also where the parent is not there. MaxSessions may then keep more, by less
-	// than a family. A family of more than MaxFamily sessions is none: each of them is judged alone.
+	// Families makes a session as old as the newest of its family, and deletes the family together: the sessions of a
+	// tenant that Summary.Parent joins, parents and sub-agents, also where the parent is not there. MaxSessions may
+	// then keep more, by less than a family. Each member of a family of more than MaxFamily sessions is judged alone.
 	Families bool
 }
 
 // MaxFamily is how many ids a family may have.
 const MaxFamily = 10_000
+
+var maxFamily = MaxFamily // less in tests
 
 // Result is what one Apply did.
 type Result struct {
@@ -41,29 +47,29 @@ type Result struct {
 }
 
 const (
-	// pageSize is how many summaries are held at once, of a tenant.
-	pageSize = 512
-	// batchSize is how many sessions are looked at together before they are deleted.
-	batchSize = 64
+	// batchSize is how many sessions one Delete names.
+	batchSize = 256
 	// future is how far ahead of now a session may be.
 	future = 24 * time.Hour
-	// maxErrors bounds how many errors Apply tells of.
+	// maxErrors bounds how many errors Apply returns.
 	maxErrors = 8
+	// maxRounds bounds how often sessions are judged anew because some were Put to.
+	maxRounds = 8
 )
 
-// Apply deletes what p does not keep, the oldest first, and returns what it did, also with an error. now is what ages count from. It
-// hides one session at a time and erases all of them together, in the store's small steps, so that others Put meanwhile; it may be left at
-// any moment, by ctx, and be called from several processes at once. It takes a few MB of memory, however many sessions there are.
+// Apply deletes what p does not keep, the oldest first, and returns what it did, also with an error. now is what ages
+// count from. It may be left at any moment, by ctx, and be called from several processes at once. It holds some 200
+// bytes for each session of the store.
 //
-// Summaries lag, and sessions are Put to meanwhile. So a session that is about to go is first brought up to date where it is dirty
-// (project.Session) and judged anew, and one that is Put to after that is spared (store.Hide): the next Apply sees how old it is then.
-// One whose rows cannot be read (store.ErrData) is judged by the summary that it has.
+// Summaries lag, and sessions are Put to meanwhile. So a session that is about to go is first brought up to date where
+// it is stale (project.Session) and judged anew, and one that is Put to after that is spared. One whose rows cannot be
+// read (store.ErrData) is judged by the summary that it has.
 //
-// A session that cannot be hidden because of its data keeps no other one from it; the error joins the first few. Any other error
-// ends Apply, once it has erased what it hid. Sessions that are hidden and could not be erased yet count as deleted.
+// A session that cannot be deleted because of its data keeps no other one from it; the error joins the first few. Any
+// other error ends Apply. Sessions that no query finds any more and that could not be erased yet count as deleted.
 func Apply(ctx context.Context, st store.Store, now time.Time, p Policy) (Result, error) {
-	a := &applier{st: st, policy: p, now: now, kin: kin{}}
-	err := errors.Join(a.apply(ctx), a.erase(ctx))
+	a := &applier{st: st, policy: p, now: now}
+	err := a.apply(ctx)
 	if over := a.failed - maxErrors; over > 0 {
 		a.errs = append(a.errs, fmt.Errorf("and %d more sessions failed", over))
 	}
@@ -73,288 +79,328 @@ func Apply(ctx context.Context, st store.Store, now time.Time, p Policy) (Result
 	return a.result, nil
 }
 
+// Choose returns what Apply would delete by MaxAge and MaxSessions, oldest first. With readOnly it brings no summary up
+// to date.
+func Choose(ctx context.Context, st store.Store, now time.Time, p Policy, readOnly bool) ([]store.Deletion, error) {
+	a := &applier{st: st, policy: p, now: now, readOnly: readOnly}
+	var out []store.Deletion
+	for _, judge := range []func([]*item) []*group{a.byAge, a.bySessions} {
+		groups, err := a.choose(ctx, judge)
+		if err != nil {
+			return nil, fmt.Errorf("retention: %w", err)
+		}
+		for _, g := range groups {
+			out = append(out, a.deletions(g)...)
+		}
+		a.gone = map[session.Key]bool{}
+		for _, d := range out {
+			a.gone[d.Key] = true
+		}
+	}
+	return out, nil
+}
+
 // applier is one Apply.
 type applier struct {
-	st     store.Store
-	policy Policy
-	now    time.Time
-	kin    kin
-	result Result
-	errs   []error
-	failed int  // sessions
-	hidden bool // some are, and not erased
+	st       store.Store
+	policy   Policy
+	now      time.Time
+	readOnly bool
+	gone     map[session.Key]bool // counts as deleted
+	marks    map[session.Key]store.Revision
+	result   Result
+	errs     []error
+	failed   int // sessions
+}
+
+// item is what is known of a session.
+type item struct {
+	key    session.Key
+	parent string
+	last   int64 // store.Cursor.Rank
+	ahead  bool  // from the future
+}
+
+// age is what the item is sorted by: with back those of the future come before all others, the furthest first.
+func (x *item) age(back bool) int64 {
+	if back && x.ahead {
+		return math.MinInt64 + (math.MaxInt64-x.last)>>2
+	}
+	return x.last
+}
+
+// group is a session or a whole family, which go together.
+type group struct {
+	items []*item // oldest first
+	age   int64   // of the newest
 }
 
 func (a *applier) apply(ctx context.Context) error {
-	var tenants []string
-	for t, err := range a.st.Tenants(ctx) {
+	for _, rule := range []struct {
+		judge func([]*item) []*group
+		count *int
+	}{{a.byAge, &a.result.ByAge}, {a.bySessions, &a.result.BySessions}} {
+		groups, err := a.choose(ctx, rule.judge)
+		if err == nil {
+			err = a.delete(ctx, groups, rule.count)
+		}
 		if err != nil {
 			return err
 		}
-		tenants = append(tenants, t)
-	}
-	for _, t := range tenants {
-		if a.policy.MaxAge > 0 {
-			if err := a.byAge(ctx, t); err != nil {
-				return err
-			}
-		}
-		if a.policy.MaxSessions > 0 {
-			if err := a.bySessions(ctx, t); err != nil {
-				return err
-			}
-		}
 	}
 	if a.policy.MaxBytes > 0 {
-		return a.byBytes(ctx, tenants)
+		return a.byBytes(ctx)
 	}
 	return ctx.Err()
 }
 
-func (a *applier) byAge(ctx context.Context, tenant string) error {
-	cut := a.now.Add(-a.policy.MaxAge)
-	w := &walker{st: a.st, q: store.Query{Tenant: tenant, Before: cut, Oldest: true}, size: pageSize}
-	return a.delete(ctx, &rule{
-		next: w.next,
-		age:  listed,
-		most: func() int64 { return batchSize },
-		fits: func(_ context.Context, g *group) (bool, error) { return g.newest().last < cut.UnixNano(), nil },
-		gone: func() { a.result.ByAge++ },
-	})
-}
-
-func (a *applier) bySessions(ctx context.Context, tenant string) error {
-	over := -a.policy.MaxSessions
-	for _, err := range a.st.Sessions(ctx, store.Query{Tenant: tenant}) {
-		if err != nil {
-			return err
-		}
-		over++
-	}
-	if over <= 0 {
-		return nil
-	}
-	return a.delete(ctx, &rule{
-		next: a.oldest(tenant, pageSize).next,
-		age:  a.age,
-		most: func() int64 { return min(batchSize, over) },
-		fits: func(_ context.Context, g *group) (bool, error) { return int64(len(g.members)) <= over, nil },
-		gone: func() { over--; a.result.BySessions++ },
-	})
-}
-
-func (a *applier) byBytes(ctx context.Context, tenants []string) error {
-	sizer, ok := a.st.(store.Sizer)
-	if !ok {
-		return errors.New("MaxBytes: the store does not know its size")
-	}
-	begin, err := sizer.Size(ctx)
-	if err != nil || begin <= a.policy.MaxBytes {
-		return err
-	}
-	deleted := int64(0) // as it came, since the size was begin
-	sure := false       // begin has nothing in it that the first Erase frees anyway, as a log
-	return a.delete(ctx, &rule{
-		next: a.merge(tenants).next,
-		age:  a.age,
-		most: func() int64 { return 8 }, // of which the size of the store may spare some
-		fits: func(ctx context.Context, g *group) (bool, error) {
-			size, err := sizer.Size(ctx)
-			if err != nil || size <= a.policy.MaxBytes {
-				return false, err
-			}
-			if enough := deleted >= begin-a.policy.MaxBytes; enough || !sure && deleted > 0 {
-				sure = true
-				if err := a.erase(ctx); err != nil {
-					return false, err
-				}
-				if size, err = sizer.Size(ctx); err != nil || size <= a.policy.MaxBytes {
-					return false, err
-				}
-				switch {
-				case size < begin:
-					begin, deleted = size, 0
-				case enough:
-					return false, nil // what was deleted is freed later
-				}
-			}
-			for _, m := range g.members {
-				n, err := sizer.SessionSize(ctx, session.Key{Tenant: g.tenant, ID: m.id})
-				if err != nil {
-					return false, err
-				}
-				deleted += n
-			}
-			return true, nil
-		},
-		gone: func() { a.result.ByBytes++ },
-	})
-}
-
-// age has those of the future before all others, the furthest first.
-func (a *applier) age(s *session.Summary) int64 {
-	if a.ahead(s) {
-		return math.MinInt64 + (math.MaxInt64-listed(s))>>2
-	}
-	return listed(s)
-}
-
-func (a *applier) ahead(s *session.Summary) bool { return s.Last.After(a.now.Add(future)) }
-
-// rule is one reason why sessions go.
-type rule struct {
-	// next returns the oldest that it did not return yet; false when there is none.
-	next func(context.Context) (session.Summary, bool, error)
-	age  age
-	// most returns how many sessions to look at together.
-	most func() int64
-	// fits says whether g may go too; if not the rule is done.
-	fits func(ctx context.Context, g *group) (bool, error)
-	// gone is told of each session that was deleted.
-	gone func()
-}
-
-// delete deletes what a rule names, a batch at a time.
-func (a *applier) delete(ctx context.Context, r *rule) error {
-	clear(a.kin) // its places are those of another rule
-	q := &queue{next: r.next, age: r.age}
-	for {
-		batch, err := a.batch(ctx, r, q)
-		if len(batch) == 0 || err != nil {
-			return err
-		}
-		marks, err := a.refresh(ctx, batch)
-		if err != nil {
-			return err
-		}
-		for _, g := range batch {
-			if q.before(g) {
-				q.later(g)
-				continue
-			}
-			// Again, since it was brought up to date.
-			now, err := a.group(ctx, r.age, g.tenant, g.newest())
-			switch {
-			case err != nil:
-				return err
-			case now == nil:
-				continue
-			case now.newest().compare(g.newest()) > 0:
-				q.later(now) // its turn comes
-				continue
-			case !now.unchanged(ctx, a.st, marks):
-				continue
-			}
-			switch ok, err := r.fits(ctx, now); {
-			case err != nil:
-				return err
-			case !ok:
-				return nil
-			}
-			if err := a.hideGroup(ctx, r, now, marks); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// batch returns the next groups that are about to go.
-func (a *applier) batch(ctx context.Context, r *rule, q *queue) ([]*group, error) {
-	var batch []*group
-	for n, most := int64(0), r.most(); n < most; {
-		tenant, p, ok, err := q.pop(ctx)
-		if !ok || err != nil {
-			return batch, err
-		}
-		known, ok := a.kin[session.Key{Tenant: tenant, ID: p.id}]
-		if ok && !known.tooLarge && known.newest.compare(p) > 0 {
-			continue // judged with that one, which comes
-		}
-		g, err := a.group(ctx, r.age, tenant, p)
+// load reads the sessions that there are.
+func (a *applier) load(ctx context.Context) (items []*item, err error) {
+	for s, err := range a.st.Sessions(ctx, store.Query{AllTenants: true}) {
 		if err != nil {
 			return nil, err
 		}
-		switch {
-		case g == nil:
-		case g.newest().compare(p) <= 0:
-			batch = append(batch, g)
-			n += int64(len(g.members))
-		case ok, g.newest().id == p.id:
-			q.later(g) // it was brought up to date since, so that the newest may have come at an earlier place
+		if !a.gone[s.Key] {
+			items = append(items, &item{s.Key, s.Parent, store.CursorOf(&s).Rank(), s.Last.After(a.now.Add(future))})
 		}
 	}
-	return batch, nil
+	return items, nil
 }
 
-// refresh brings up to date what is dirty of the groups. A session whose mark is still the one returned was not Put to since, and its
-// summary is as new as its data.
-func (a *applier) refresh(ctx context.Context, groups []*group) (map[session.Key]store.Mark, error) {
-	marks := map[session.Key]store.Mark{}
-	for _, g := range groups {
-		for _, m := range g.members {
-			k := g.key(m)
-			mark, err := a.st.Mark(ctx, k)
-			switch {
-			case err == nil:
-				marks[k] = mark
-			case !errors.Is(err, store.ErrNotFound):
+// choose returns the groups that a rule names, and takes the marks of their members. It judges until the summaries of
+// all of them are known to be as new as their marks.
+func (a *applier) choose(ctx context.Context, judge func([]*item) []*group) (groups []*group, err error) {
+	a.marks = map[session.Key]store.Revision{}
+	for range maxRounds {
+		items, err := a.load(ctx)
+		if err != nil {
+			return nil, err
+		}
+		groups = judge(items)
+		sure := true
+		for _, g := range groups {
+			for _, x := range g.items {
+				if _, ok := a.marks[x.key]; ok {
+					continue
+				}
+				mark, err := a.st.Revision(ctx, x.key)
+				if err != nil && !errors.Is(err, store.ErrNotFound) {
+					return nil, err
+				}
+				a.marks[x.key], sure = mark, false
+			}
+		}
+		if sure || a.readOnly {
+			return groups, nil
+		}
+		stale, err := store.Stale(ctx, a.st)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range stale {
+			if _, ok := a.marks[k]; !ok {
+				continue
+			}
+			// One whose data is bad is judged by the summary that it has: else nothing would ever delete it.
+			if err := project.Session(ctx, a.st, k); err != nil && !errors.Is(err, store.ErrData) {
 				return nil, err
 			}
 		}
 	}
-	if len(marks) == 0 {
-		return marks, nil
-	}
-	var dirty []session.Key
-	for k, err := range a.st.Dirty(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		if _, ok := marks[k]; ok {
-			dirty = append(dirty, k)
-		}
-	}
-	for _, k := range dirty {
-		// One whose data is bad is judged by the summary that it has: else nothing would ever take it away.
-		if err := project.Session(ctx, a.st, k); err != nil && !errors.Is(err, store.ErrData) {
-			return nil, err
-		}
-	}
-	return marks, nil
+	return nil, nil // sessions are Put to all the time: the next Apply looks again
 }
 
-// hideGroup hides a group, the oldest first, to be erased with others. A session that was Put to since marks stays.
-func (a *applier) hideGroup(ctx context.Context, r *rule, g *group, marks map[session.Key]store.Mark) error {
-	for _, m := range g.members {
-		k := g.key(m)
-		mark, ok := marks[k]
-		if !ok { // it went before
+// groups returns the groups of items, oldest first.
+func (a *applier) groups(items []*item, back bool) []*group {
+	family := map[session.Key]session.Key{} // a tree that leads to the name of the family
+	size := map[session.Key]int{}
+	find := func(k session.Key) session.Key {
+		if _, ok := family[k]; !ok {
+			family[k], size[k] = k, 1
+		}
+		for family[k] != k {
+			family[k] = family[family[k]]
+			k = family[k]
+		}
+		return k
+	}
+	for _, x := range items {
+		name := find(x.key)
+		if !a.policy.Families || x.parent == "" {
 			continue
 		}
-		hidden, err := a.st.Hide(ctx, k, mark)
-		if hidden {
-			a.hidden = true
-			a.result.Sessions++
-			r.gone()
+		if parent := find(session.Key{Tenant: x.key.Tenant, ID: x.parent}); parent != name {
+			if size[parent] < size[name] {
+				parent, name = name, parent
+			}
+			family[name] = parent
+			size[parent] += size[name]
 		}
-		if err == nil {
+	}
+	byName := map[session.Key]*group{}
+	var out []*group
+	slices.SortFunc(items, func(x, y *item) int {
+		return cmp.Or(cmp.Compare(x.age(back), y.age(back)), cmp.Compare(x.key.Tenant, y.key.Tenant),
+			cmp.Compare(y.key.ID, x.key.ID))
+	})
+	for _, x := range items {
+		name := find(x.key)
+		if size[name] > maxFamily {
+			name = x.key // which names no other group: the name of a family this large is not used
+		}
+		g := byName[name]
+		if g == nil {
+			g = &group{}
+			byName[name] = g
+			out = append(out, g)
+		}
+		g.items, g.age = append(g.items, x), x.age(back)
+	}
+	slices.SortStableFunc(out, func(g, h *group) int { return cmp.Compare(g.age, h.age) })
+	return out
+}
+
+func (a *applier) byAge(items []*item) []*group {
+	if a.policy.MaxAge <= 0 {
+		return nil
+	}
+	cut := a.now.Add(-a.policy.MaxAge).UnixNano()
+	groups := a.groups(items, false)
+	old := slices.IndexFunc(groups, func(g *group) bool { return g.age >= cut })
+	if old < 0 {
+		old = len(groups)
+	}
+	return slices.DeleteFunc(groups[:old], func(g *group) bool { return !a.judges(g) })
+}
+
+// judges reports whether the policy is about the sessions of a group.
+func (a *applier) judges(g *group) bool {
+	return a.policy.Tenants == nil || slices.Contains(a.policy.Tenants, g.items[0].key.Tenant)
+}
+
+func (a *applier) bySessions(items []*item) (out []*group) {
+	if a.policy.MaxSessions <= 0 {
+		return nil
+	}
+	over := map[string]int64{}
+	for _, x := range items {
+		over[x.key.Tenant]++
+	}
+	for _, g := range a.groups(items, true) {
+		tenant, n := g.items[0].key.Tenant, int64(len(g.items))
+		if over[tenant]-n < a.policy.MaxSessions {
+			over[tenant] = 0 // what comes is newer
 			continue
 		}
-		if err = fmt.Errorf("session %q: %w", k.ID, err); !errors.Is(err, store.ErrData) {
+		over[tenant] -= n
+		if a.judges(g) {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// byBytes deletes the oldest until the store is small enough, or as much as is too much was deleted and the store frees
+// it later.
+func (a *applier) byBytes(ctx context.Context) error {
+	begin, err := a.st.Size(ctx, session.Key{})
+	if err != nil {
+		return fmt.Errorf("MaxBytes: %w", err)
+	}
+	deleted := int64(0) // of one size of the store
+	for size := begin; size > a.policy.MaxBytes; {
+		var want int64 // 0: one group, since the first deletion may also free what is not of sessions, such as a log
+		if deleted > 0 || size < begin {
+			want = size - a.policy.MaxBytes - deleted
+		}
+		if deleted > 0 && want <= 0 {
+			return nil // it is freed later
+		}
+		freed := int64(0)
+		groups, err := a.choose(ctx, func(items []*item) []*group {
+			freed = 0
+			all := a.groups(items, true)
+			for i, g := range all {
+				if i > 0 && freed >= want {
+					return all[:i]
+				}
+				for _, x := range g.items {
+					n, _ := a.st.Size(ctx, x.key)
+					freed += n
+				}
+			}
+			return all
+		})
+		if err != nil {
 			return err
 		}
-		if a.failed++; a.failed <= maxErrors {
-			a.errs = append(a.errs, err)
+		before := a.result.ByBytes
+		if err := a.delete(ctx, groups, &a.result.ByBytes); err != nil || a.result.ByBytes == before {
+			return err
 		}
+		now, err := a.st.Size(ctx, session.Key{})
+		if err != nil {
+			return err
+		}
+		if deleted += freed; now < size {
+			size, deleted = now, 0
+		}
+	}
+	return ctx.Err()
+}
+
+// deletions returns what deletes a group; nothing when one of it was Put to since it was judged.
+func (a *applier) deletions(g *group) (list []store.Deletion) {
+	for _, x := range g.items {
+		if mark := a.marks[x.key]; mark != 0 { // else it went meanwhile
+			list = append(list, store.Deletion{Key: x.key, Revision: mark})
+		}
+	}
+	return list
+}
+
+// delete deletes groups, and counts sessions. A group of which one was Put to since it was judged stays.
+func (a *applier) delete(ctx context.Context, groups []*group, count *int) error {
+	var list []store.Deletion
+	for i, g := range groups {
+		some := a.deletions(g)
+		for _, d := range some {
+			if now, err := a.st.Revision(ctx, d.Key); err != nil || now != d.Revision {
+				some = nil
+				break
+			}
+		}
+		if list = append(list, some...); len(list) < batchSize && i < len(groups)-1 || len(list) == 0 {
+			continue
+		}
+		if err := a.deleteList(ctx, list, count); err != nil {
+			return err
+		}
+		list = nil
 	}
 	return nil
 }
 
-// erase erases what was hidden.
-func (a *applier) erase(ctx context.Context) error {
-	if !a.hidden {
+func (a *applier) deleteList(ctx context.Context, list []store.Deletion, count *int) error {
+	gone, err := a.st.Delete(ctx, list...)
+	*count += len(gone)
+	a.result.Sessions += len(gone)
+	switch {
+	case !errors.Is(err, store.ErrData):
+		return err
+	case len(list) == 1:
+		if a.failed++; a.failed <= maxErrors {
+			a.errs = append(a.errs, fmt.Errorf("session %q: %w", list[0].Key.ID, err))
+		}
 		return nil
 	}
-	a.hidden = false
-	return a.st.Erase(ctx)
+	for _, d := range list { // one of them is bad
+		if slices.Contains(gone, d.Key) {
+			continue
+		}
+		if err := a.deleteList(ctx, []store.Deletion{d}, count); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -174,7 +174,6 @@ func TestSessions(t *testing.T) {
 func TestBytes(t *testing.T) {
 	each(t, func(t *testing.T, st store.Store) {
 		src := rand.NewChaCha8([32]byte{1})
-		sizer := st.(store.Sizer)
 		for n := range 12 {
 			k := session.Key{Tenant: []string{"", "a", "b"}[n%3], ID: fmt.Sprintf("s%02d", n)}
 			body := make([]byte, 200_000)
@@ -186,7 +185,7 @@ func TestBytes(t *testing.T) {
 		}
 		for limit := int64(2_100_000); limit > 500_000; limit -= 400_000 {
 			apply(t, st, retention.Policy{MaxBytes: limit})
-			size, err := sizer.Size(t.Context())
+			size, err := st.Size(t.Context(), session.Key{})
 			if err != nil || size > limit {
 				t.Errorf("size %d after a limit of %d, %v", size, limit, err)
 			}
@@ -211,8 +210,12 @@ func TestBytes(t *testing.T) {
 // lateStore is as large after a Delete as before, like a store that merges its files when it likes.
 type lateStore struct{ *memstore.Store }
 
-func (lateStore) Size(context.Context) (int64, error)                     { return 1_000_000, nil }
-func (lateStore) SessionSize(context.Context, session.Key) (int64, error) { return 100_000, nil }
+func (lateStore) Size(_ context.Context, k session.Key) (int64, error) {
+	if k == (session.Key{}) {
+		return 1_000_000, nil
+	}
+	return 100_000, nil
+}
 
 func TestBytesFreedLater(t *testing.T) {
 	st := lateStore{memstore.New()}
@@ -221,15 +224,6 @@ func TestBytesFreedLater(t *testing.T) {
 	}
 	want(t, "no more than is too much", apply(t, st, retention.Policy{MaxBytes: 700_000}), retention.Result{Sessions: 3, ByBytes: 3})
 	want(t, "left", left(t, st), "s0 s1 s2 s3 s4 s5 s6")
-}
-
-func TestBytesOfNoSizer(t *testing.T) {
-	st := struct{ store.Store }{memstore.New()}
-	add(t, st, key("a"), hours(100), "")
-	r, err := retention.Apply(t.Context(), st, now, retention.Policy{MaxAge: time.Hour, MaxBytes: 1})
-	if err == nil || !strings.Contains(err.Error(), "MaxBytes") || r.ByAge != 1 {
-		t.Errorf("%+v, %v: want what could be done, and an error", r, err)
-	}
 }
 
 func TestFamilies(t *testing.T) {
@@ -349,30 +343,32 @@ type hooked struct {
 	erase        func() error
 }
 
-func (h *hooked) Mark(ctx context.Context, k session.Key) (store.Mark, error) {
+func (h *hooked) Revision(ctx context.Context, k session.Key) (store.Revision, error) {
 	if h.beforeMark != nil {
 		h.beforeMark(k)
 	}
-	return h.Store.Mark(ctx, k)
+	return h.Store.Revision(ctx, k)
 }
 
-func (h *hooked) Hide(ctx context.Context, k session.Key, m store.Mark) (bool, error) {
-	if h.beforeDelete != nil {
-		if err := h.beforeDelete(k); err != nil {
-			return false, err
+func (h *hooked) Delete(ctx context.Context, list ...store.Deletion) (gone []session.Key, err error) {
+	for _, d := range list {
+		if h.beforeDelete != nil {
+			if err := h.beforeDelete(d.Key); err != nil {
+				return gone, err
+			}
+		}
+		l, err := h.Store.Delete(ctx, d)
+		if gone = append(gone, l...); err != nil {
+			return gone, err
 		}
 	}
-	return h.Store.Hide(ctx, k, m)
-}
-
-func (h *hooked) Erase(ctx context.Context) error {
 	if h.erase != nil {
-		return h.erase()
+		return gone, h.erase()
 	}
-	return h.Store.Erase(ctx)
+	return gone, nil
 }
 
-// TestPutMeanwhile puts new rows to an old session at each moment at which Apply looks at it, by its nth Mark: it stays, with its family.
+// TestPutMeanwhile puts new rows to an old session at each moment at which Apply looks at it, by its nth Revision: it stays, with its family.
 func TestPutMeanwhile(t *testing.T) {
 	for _, families := range []bool{false, true} {
 		for nth := 1; ; nth++ {
@@ -601,7 +597,7 @@ func TestModel(t *testing.T) {
 			}
 			want(t, "deleted", r.Sessions, n-len(out))
 			for _, x := range l {
-				if err := st.Delete(t.Context(), x.key); err != nil {
+				if err := store.Delete(t.Context(), st, x.key); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -38,8 +38,9 @@ func WithInterval(d time.Duration) Option {
 	})
 }
 
-// WithHandler sets what is told of each Apply: what it did, how long it took, and its error, which the next one may not have. Called
-// from the sweeper's goroutine, which waits for it. Nothing is told unless set, nor of an Apply that Close ended before it did anything.
+// WithHandler sets what is told of each Apply: what it did, how long it took, and its error, which the next one may not
+// have. Called from the sweeper's goroutine, which waits for it. Nothing is told unless set, nor of an Apply that Close
+// ended before it did anything.
 func WithHandler(f func(Result, time.Duration, error)) Option {
 	return optionFunc(func(s *Sweeper) {
 		if f != nil {
@@ -93,11 +94,12 @@ func (s *Sweeper) run(ctx context.Context) {
 	}
 }
 
-// wakeAfter is how long a sweeper that is woken rests after a sweep, and four times as long as that took where that is more.
+// wakeAfter is how long a sweeper that is woken rests after a sweep, and four times as long as that took where that is
+// more.
 const wakeAfter = time.Second
 
-// Wake makes the next sweep come soon, for instance because the store is full. It does not block, and may be called at any time, any
-// number of times.
+// Wake makes the next sweep come soon, for instance because the store is full. It does not block, and may be called at
+// any time, any number of times.
 func (s *Sweeper) Wake() {
 	select {
 	case s.wake <- struct{}{}:
@@ -105,8 +107,9 @@ func (s *Sweeper) Wake() {
 	}
 }
 
-// Close stops the sweeper, in the middle of an Apply too; the next program that sweeps goes on from there. It waits until nothing of it
-// runs any more, or with an error until ctx ends. Closing twice is harmless. Safe for concurrent use.
+// Close stops the sweeper, in the middle of an Apply too; the next program that sweeps goes on from there. It waits
+// until nothing of it runs any more, or with an error until ctx ends. Closing twice is harmless. Safe for concurrent
+// use.
 func (s *Sweeper) Close(ctx context.Context) error {
 	s.cancel()
 	select {

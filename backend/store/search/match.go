@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
-	"strconv"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/otelagent/otelagent/backend/session"
@@ -118,8 +116,8 @@ func cutOut(text string, at, end int) snippet {
 	return s
 }
 
-// plain makes of a body that is JSON what was said in it: each text and number on a line of its own, behind its key where it has one, without the signs between
-// them and without escapes. Any other body stays as it is.
+// plain makes of a body that is JSON what was said in it: each text and number on a line of its own, behind its key
+// where it has one, without the signs between them and without escapes. Any other body stays as it is.
 func plain(body string) string {
 	trimmed := strings.TrimLeft(body, " \t\r\n")
 	if trimmed == "" || !strings.ContainsRune(`{["`, rune(trimmed[0])) {
@@ -178,58 +176,18 @@ func textEnd(s string, i int) int {
 	return -1
 }
 
-// appendText appends a JSON text without its escapes.
+// appendText appends what stands between the quotes of a JSON text, without its escapes; as it stands where one of them
+// is wrong.
 func appendText(b []byte, s string) []byte {
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if c != '\\' || i+1 == len(s) {
-			b = append(b, c)
-			continue
-		}
-		i++
-		switch c = s[i]; c {
-		case 'n':
-			b = append(b, '\n')
-		case 't':
-			b = append(b, '\t')
-		case 'r':
-			b = append(b, '\r')
-		case 'b':
-			b = append(b, '\b')
-		case 'f':
-			b = append(b, '\f')
-		case 'u':
-			r, ok := hex4(s, i+1)
-			if !ok {
-				b = append(b, '\\', c)
-				continue
-			}
-			i += 4
-			if utf16.IsSurrogate(r) {
-				if low, ok := hex4(s, i+3); ok && s[i+1] == '\\' && s[i+2] == 'u' && utf16.DecodeRune(r, low) != utf8.RuneError {
-					r = utf16.DecodeRune(r, low)
-					i += 6
-				}
-			}
-			b = utf8.AppendRune(b, r)
-		default: // quotes, slashes, and what is no escape
-			b = append(b, c)
-		}
+	var text string
+	if strings.IndexByte(s, '\\') < 0 || json.Unmarshal([]byte(`"`+s+`"`), &text) != nil {
+		text = s
 	}
-	return b
+	return append(b, text...)
 }
 
-// hex4 reads four hexadecimal digits.
-func hex4(s string, at int) (rune, bool) {
-	if at+4 > len(s) {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(s[at:at+4], 16, 16)
-	return rune(n), err == nil
-}
-
-// about reads who says what a body holds, one of the words session.By…, and which message a row of the guide belongs to; empty where it does not
-// say. What carries results of tools is theirs, unless somebody says something else in it.
+// about reads who says what a body holds, one of the words session.By…, and which message a row of the guide belongs
+// to; empty where it does not say. What carries results of tools is theirs, unless somebody says something else in it.
 func about(body string) (by, message string) {
 	var m struct {
 		Message string `json:"message_id"`

@@ -229,9 +229,9 @@ func (w *walker) hidden() time.Time {
 	return w.history.Hidden(w.turn)
 }
 
-// fold makes one hit of what a turn holds twice: arguments and the reply that asks for the call, the result of a tool call and the message
-// that carries it, a summary and the message that tells it to the model. What says more of where it stands names the hit. It returns which
-// of the hits that is, and whether there was such a hit.
+// fold makes one hit of what a turn holds twice: arguments and the reply that asks for the call, the result of a tool
+// call and the message that carries it, a summary and the message that tells it to the model. What says more of where
+// it stands names the hit. It returns which of the hits that is, and whether there was such a hit.
 func (w *walker) fold(h Hit) (int, bool) {
 	if w.turn == nil {
 		return 0, false
@@ -275,8 +275,8 @@ func sameBefore(a, b string) bool {
 	return ok && (key == "" || len(b) > around/2 || strings.HasSuffix(key, ": ") && !strings.Contains(strings.TrimSuffix(key, ": "), " "))
 }
 
-// fact looks at what was said of the session or of a thing in it. Rows of the guide hold once more what messages do; only of those that
-// are in no run, since they wait or were taken off the queue, they are all there is.
+// fact looks at what was said of the session or of a thing in it. Rows of the guide hold once more what messages do;
+// only of those that are in no run, since they wait or were taken off the queue, they are all there is.
 func (w *walker) fact(f *session.Fact) {
 	if f.Value == nil {
 		return

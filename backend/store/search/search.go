@@ -1,5 +1,6 @@
-// Package search looks for text in what sessions captured, in any store.Store, and says where it stands: the address of the turn that first had it, and
-// whether it is an input, a reply, the arguments or the result of a tool call, a system prompt and so on.
+// Package search looks for text in what sessions captured, in any store.Store, and says where it stands: the address of
+// the turn that first had it, and whether it is an input, a reply, the arguments or the result of a tool call, a system
+// prompt and so on.
 package search
 
 import (
@@ -23,8 +24,8 @@ type Options struct {
 	Tenant string
 	// Session is the id of the one session to look into; empty: all of the tenant, newest first.
 	Session string
-	// Text is what to look for, as it was said: of content that is JSON each text and number is a line of its own, behind the key that it has (command: ls), and
-	// escapes are undone. With Regexp it is a regular expression (RE2,
+	// Text is what to look for, as it was said: of content that is JSON each text and number is a line of its own,
+	// behind the key that it has (command: ls), and escapes are undone. With Regexp it is a regular expression (RE2,
 	// https://pkg.go.dev/regexp/syntax). With IgnoreCase letters match in either case. At most 1,000 bytes.
 	Text       string
 	Regexp     bool
@@ -33,29 +34,32 @@ type Options struct {
 	Limit int
 }
 
-// Hit is one block of content that holds what was looked for, or the reason of a permission. These are looked into where something was denied,
-// where a run is open, where a block was found, and in the one session that is named. Its JSON form is part of `otelagent grep --json` and the API (docs/formats.md).
+// Hit is one block of content that holds what was looked for, or the reason of a permission. These are looked into
+// where something was denied, where a run is open, where a block was found, and in the one session that is named. Its
+// JSON form is part of `otelagent grep --json` and the API (docs/formats.md).
 type Hit struct {
 	Session string `json:"session"`
-	// Address is that of the turn that first has it, SESSION/@RUN/TURN, and was not rewound where there is one; of what belongs to no turn that of its run, else of the session.
+	// Address is that of the turn that first has it, SESSION/@RUN/TURN, and was not rewound where there is one; of what
+	// belongs to no turn that of its run, else of the session.
 	Address string `json:"address"`
 	// Run and Turn are those of Address: id of the run, index of the turn; empty and nil for none.
 	Run  string `json:"run,omitempty"`
 	Turn *int64 `json:"turn,omitempty"`
-	// Place says in words what it is there: user, system, input, reply, arguments, result, system prompt, tools, parameters, request, summary, event, title
-	// and the like. Call and Tool are id and name of the tool call of arguments and results.
+	// Place says in words what it is there: user, system, input, reply, arguments, result, system prompt, tools,
+	// parameters, request, summary, event, title and the like. Call and Tool are id and name of the tool call of
+	// arguments and results.
 	Place string `json:"place"`
 	Call  string `json:"call,omitempty"`
 	Tool  string `json:"tool,omitempty"`
 	// At is when the turn or run began; zero where it belongs to neither.
 	At time.Time `json:"at,omitzero"`
-	// Before, Match and After are what stands around the first match, on its line: valid UTF-8, at most about 80 bytes each, and Match 200. It is content, as it was said:
-	// inspect.Clean makes it safe for a terminal.
+	// Before, Match and After are what stands around the first match, on its line: valid UTF-8, at most about 80 bytes
+	// each, and Match 200. It is content, as it was said: inspect.Clean makes it safe for a terminal.
 	Before string `json:"before,omitempty"`
 	Match  string `json:"match"`
 	After  string `json:"after,omitempty"`
-	// Matches is how often the block has it, counted up to 1,000. Further is how many other turns name the same block anew; history that a request repeats is
-	// not counted.
+	// Matches is how often the block has it, counted up to 1,000. Further is how many other turns name the same block
+	// anew; history that a request repeats is not counted.
 	Matches int `json:"matches"`
 	Further int `json:"further,omitempty"`
 	// Hidden says that it was rewound, at all places.
@@ -68,19 +72,22 @@ type Hit struct {
 type Result struct {
 	Format int   `json:"format"`
 	Hits   []Hit `json:"hits"`
-	// Sessions is how many sessions were looked into. More says that the limit ended the search: there may be further hits.
+	// Sessions is how many sessions were looked into. More says that the limit ended the search: there may be further
+	// hits.
 	Sessions int  `json:"sessions"`
 	More     bool `json:"more,omitempty"`
 }
 
-// MaxOfSession bounds how many blocks of one session are remembered as hits: further ones are left out, and More says so.
+// MaxOfSession bounds how many blocks of one session are remembered as hits: further ones are left out, and More says
+// so.
 const MaxOfSession = 10_000
 
 // ErrText is wrapped by errors of Run about a text that cannot be looked for.
 var ErrText = errors.New("cannot look for that")
 
-// Run searches. Sessions come newest first, hits of a session in the order of its tree. It streams session by session: memory is that of the hits, and of one
-// session's rows where there are any. The error may wrap ErrText, or is the store's or that of ctx; then the result holds what was found before.
+// Run searches. Sessions come newest first, hits of a session in the order of its tree. It streams session by session:
+// memory is that of the hits, and of one session's rows where there are any. The error may wrap ErrText, or is the
+// store's or that of ctx; then the result holds what was found before.
 func Run(ctx context.Context, st store.Store, o Options) (*Result, error) {
 	res := &Result{Format: Format, Hits: []Hit{}}
 	m, err := newMatcher(o)
@@ -110,11 +117,12 @@ func Run(ctx context.Context, st store.Store, o Options) (*Result, error) {
 	return res, nil
 }
 
-// pageSessions is how many sessions are listed at once: a list that stays open for long keeps SQLite's log from being emptied.
+// pageSessions is how many sessions are listed at once: a list that stays open for long keeps SQLite's log from being
+// emptied.
 const pageSessions = 500
 
-// searched is a session to look into. rows says that some of what was said may stand with its rows: partial replies of runs that are open,
-// those of a process that was killed among them, and why something was denied.
+// searched is a session to look into. rows says that some of what was said may stand with its rows: partial replies of
+// runs that are open, those of a process that was killed among them, and why something was denied.
 type searched struct {
 	session.Key
 	rows bool
@@ -150,8 +158,8 @@ func sessions(ctx context.Context, st store.Store, o Options) iter.Seq2[searched
 	}
 }
 
-// live reports whether a session may have runs that are open. One that went on behind them says so in Settled, whatever its status; one
-// that was never projected says nothing.
+// live reports whether a session may have runs that are open. One that went on behind them says so in Settled, whatever
+// its status; one that was never projected says nothing.
 func live(m *session.Summary) bool {
 	return m.Settled != "" || m.Status != spans.SessionStatusIdle && m.Status != spans.SessionStatusError
 }

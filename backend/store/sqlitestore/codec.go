@@ -20,8 +20,8 @@ const (
 	rowZstd  = 3 // the rest is a zstd frame with rowDict
 )
 
-// rowLarge is from how many canonical bytes on a row is compressed with zstd. Such a row has lists, whose ids only an entropy
-// coder makes smaller; for the others S2 does nearly as well in a tenth of the time.
+// rowLarge is from how many canonical bytes on a row is compressed with zstd. Such a row has lists, whose ids only an
+// entropy coder makes smaller; for the others S2 does nearly as well in a tenth of the time.
 const rowLarge = 2 << 10
 
 // rowDictID stands in every zstd frame that needs the dictionary.
@@ -30,13 +30,14 @@ const rowDictID = 2
 //go:embed rows.dict2
 var rowDictBytes []byte
 
-// rowDict returns the dictionary of rows, with which every row of a file was written: never change it. A better one gets
-// another first byte beside it. dict_test.go made it.
+// rowDict returns the dictionary of rows, with which every row of a file was written: never change it. A better one
+// gets another first byte beside it. dict_test.go made it.
 var rowDict = sync.OnceValue(func() *s2.Dict { return s2.NewDict(rowDictBytes) })
 
 var errRow = fmt.Errorf("bad compressed row: %w", store.ErrData)
 
-// packRow appends what the column canonical holds for canonical bytes. Which of the two forms it takes depends on nothing else.
+// packRow appends what the column canonical holds for canonical bytes. Which of the two forms it takes depends on
+// nothing else.
 func packRow(dst, canonical []byte) []byte {
 	from := len(dst)
 	if len(canonical) >= rowLarge {
@@ -59,7 +60,8 @@ func packRow(dst, canonical []byte) []byte {
 	return dst[:len(dst)+n]
 }
 
-// unpackRow returns the canonical bytes that the column canonical holds, in buf where they fit, or as they stand in value.
+// unpackRow returns the canonical bytes that the column canonical holds, in buf where they fit, or as they stand in
+// value.
 func unpackRow(buf, value []byte) ([]byte, error) {
 	if len(value) == 0 || value[0] == rowPlain {
 		return value, nil // session.ParseRow says what is wrong with it
@@ -109,7 +111,8 @@ func init() {
 // coders is how many compress at once: each keeps some MB, and few writers do.
 const coders = 2
 
-// Coders are shared by all stores of the process. They are safe for concurrent use and start no goroutines for whole buffers.
+// Coders are shared by all stores of the process. They are safe for concurrent use and start no goroutines for whole
+// buffers.
 var (
 	packEncoder = sync.OnceValue(func() *zstd.Encoder {
 		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithEncoderConcurrency(coders),

@@ -249,7 +249,7 @@ func TestMaintainTogether(t *testing.T) {
 				}
 			}
 			if n%10 == 9 {
-				if err := stores[0].Delete(t.Context(), gone); err != nil {
+				if err := store.Delete(t.Context(), stores[0], gone); err != nil {
 					errs <- err
 				}
 			}

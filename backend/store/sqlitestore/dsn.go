@@ -11,7 +11,8 @@ import (
 // allowed is what error texts about a DSN end with.
 const allowed = "give the path of a SQLite file or sqlite:PATH"
 
-// dsnError is a store.ErrUnusable whose text ends with what is allowed, so that whoever knows more kinds of stores can go on.
+// dsnError is a store.ErrUnusable whose text ends with what is allowed, so that whoever knows more kinds of stores can
+// go on.
 type dsnError string
 
 func (e dsnError) Error() string { return string(e) }
@@ -22,8 +23,9 @@ func (e dsnError) Is(target error) bool { return target == store.ErrUnusable }
 // scheme has at least two letters, so that a drive letter is none.
 var scheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]+:`)
 
-// ParseDSN returns the path of the database file that dsn names: a path, or `sqlite:` and a path. It touches no file. Its
-// errors wrap store.ErrUnusable and name the value, but only the scheme of a foreign one, which may hold a password.
+// ParseDSN returns the path of the database file that dsn names: a path, or `sqlite:` and a path. It touches no file.
+// Its errors wrap store.ErrUnusable and name the value, but only the scheme of a foreign one, which may hold a
+// password.
 func ParseDSN(dsn string) (path string, err error) {
 	path, ours := strings.CutPrefix(dsn, "sqlite:")
 	s := scheme.FindString(path)

@@ -14,129 +14,71 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 )
 
-// ErrReaders is wrapped by the error of a Delete that is done but for copies in the log, which a reader keeps there that began before and
-// is not done. The next Delete after that, of whatever session, or the next program that opens the file for writing takes them away.
+// ErrReaders is wrapped by the error of a Delete that is done, except that a reader which began before keeps copies in
+// the log. The next Delete after the reader has ended, of whatever session, or the next program that opens the file for
+// writing removes them.
 var ErrReaders = errors.New("deleted, but a reader that began before keeps copies in the log: delete again when it is done")
 
-const (
-	// eraseHold is how long a transaction that erases should hold the write lock.
-	eraseHold = 15 * time.Millisecond
-	// eraseMost bounds how long statements go on in it, and eraseLeast how little: writing what they changed comes on top.
-	eraseMost, eraseLeast = 8 * time.Millisecond, time.Millisecond / 2
-)
+// eraseHold is how long a transaction that erases adds to what it does. Writing the changes comes on top.
+const eraseHold = 2 * time.Millisecond
 
-// Delete implements store.Store. When it returns nil, no byte of the session is left in the file or in the log beside it, other than
-// what other sessions have too. A reader, also one of another process, that began before and goes on keeps copies in the log: Delete
-// waits for it as long as for another writer, and then fails with ErrReaders. An iterator that the caller is inside of is such a
-// reader, unless it is one of Sessions, Dirty, Tenants or Rejects that came to no more than 1,024 things.
+// Delete implements store.Store. When it returns nil, no query finds anything of the sessions, the log is empty, and
+// rows, bodies and free pages are overwritten (secure_delete). SQLite may keep copies of moved rows in the unused space
+// inside a page: Vacuum removes them. A reader, also one of another process, that began before and goes on keeps copies
+// in the log: Delete waits for it as long as for another writer, and then fails with ErrReaders. An iterator that the
+// caller is inside of is such a reader, unless it is one of Sessions that came to no more than 1,024 sessions.
 //
-// Other sessions are written to meanwhile: a step holds the write lock for about 15 ms, longer only where one row or body takes more than
-// a few MiB in the file. Puts of the same process come between two steps, and other processes get as much time as the steps take.
-//
-// It reads all of the file once, to see whether copies are left in unused space: about a second per GiB. Hide and Erase do it once for
-// many sessions.
-func (s *Store) Delete(ctx context.Context, k session.Key) error {
-	if _, err := s.Hide(ctx, k, 0); err != nil {
-		return err
-	}
-	return s.Erase(ctx)
-}
-
-// Hide implements store.Store.
-func (s *Store) Hide(ctx context.Context, k session.Key, m store.Mark) (bool, error) {
-	hidden, err := s.hide(ctx, k, m)
-	if err != nil {
-		return false, fmt.Errorf("sqlitestore: delete: %w", classify(err))
-	}
-	return hidden, nil
-}
-
-// Erase implements store.Store; see Delete.
-func (s *Store) Erase(ctx context.Context) error {
-	if s.turn == nil {
-		return fmt.Errorf("sqlitestore: delete: %w", store.ErrReadOnly)
-	}
-	log := s.rejectsGone.Swap(false)
-	if err := s.erase(ctx, s.busy, log); err != nil {
-		s.rejectsGone.CompareAndSwap(false, log)
-		return fmt.Errorf("sqlitestore: delete: %w", classify(err))
-	}
-	return nil
-}
-
-func (s *Store) hide(ctx context.Context, k session.Key, m store.Mark) (hidden bool, err error) {
-	if m != 0 {
-		switch now, err := s.Mark(ctx, k); {
-		case errors.Is(err, store.ErrNotFound):
-			return false, nil
-		case err != nil || now != m:
-			return false, err
+// Other sessions are written to meanwhile: a step holds the write lock for some 10 ms, longer only where one row or
+// body takes more than a few MiB in the file, and other processes get as much time as the steps take.
+func (s *Store) Delete(ctx context.Context, list ...store.Deletion) (gone []session.Key, err error) {
+	for _, d := range list {
+		hidden, err := s.hide(ctx, d)
+		if err != nil {
+			return gone, err
+		}
+		if hidden {
+			gone = append(gone, d.Key)
 		}
 	}
-	rejects, err := s.deleteRejects(ctx, k)
-	if err != nil {
-		return false, err
+	if err := s.erase(ctx, s.busy); err != nil {
+		return gone, fmt.Errorf("sqlitestore: delete: %w", classify(err))
 	}
-	if rejects {
-		s.rejectsGone.Store(true)
-	}
-	err = s.transact(ctx, func(ctx context.Context) error {
-		hidden, err = s.hideNow(ctx, k, m)
+	return gone, nil
+}
+
+// hide is the transaction after which nobody finds the session. What is left has its number only, which is never used
+// again.
+func (s *Store) hide(ctx context.Context, d store.Deletion) (hidden bool, err error) {
+	err = s.write(ctx, "delete", func(ctx context.Context) error {
+		var id int64
+		err := s.conn.QueryRowContext(ctx, `DELETE FROM sessions WHERE tenant = ?1 AND id = ?2 AND (?3 = 0 OR mark = ?3) RETURNING session`,
+			d.Key.Tenant, d.Key.ID, int64(d.Revision)).Scan(&id)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		hidden = true
+		var chat any
+		if d.Key.Tenant == "" { // sessions of a tenant are not in the tables of the agent guide
+			chat = d.Key.ID
+		}
+		if _, err = s.conn.ExecContext(ctx, `INSERT INTO erasing (session, chat, erased) VALUES (?, ?, 0)`, id, chat); err != nil {
+			return err
+		}
+		if _, err = s.conn.ExecContext(ctx, `DELETE FROM summaries WHERE session = ?`, id); err != nil {
+			return err
+		}
+		_, err = s.conn.ExecContext(ctx, `DELETE FROM chat_sessions WHERE id = ?`, chat)
 		return err
 	})
 	return hidden && err == nil, err
 }
 
-// deleteRejects deletes those of a session and tells whether there were any. It comes first: while the session is seen, somebody can
-// ask again for what was left half way.
-func (s *Store) deleteRejects(ctx context.Context, k session.Key) (bool, error) {
-	if s.turn == nil {
-		return false, store.ErrReadOnly
-	}
-	var pieces []piece
-	for n, err := range fetch(ctx, s, `SELECT reject FROM rejects WHERE tenant = ? AND id = ? ORDER BY reject`, []any{k.Tenant, k.ID}, scanInt) {
-		if err != nil {
-			return false, err
-		}
-		pieces = append(pieces, func(ctx context.Context) error { return s.exec(ctx, s.stmts.erase.reject, n) })
-	}
-	return len(pieces) > 0, s.inSteps(ctx, pieces)
-}
-
-// hideNow is the transaction after which nobody finds the session. What is left has its number only, which is never used again.
-func (s *Store) hideNow(ctx context.Context, k session.Key, m store.Mark) (bool, error) {
-	var id int64
-	switch err := s.conn.QueryRowContext(ctx, `DELETE FROM sessions WHERE tenant = ?1 AND id = ?2 AND (?3 = 0 OR mark = ?3) RETURNING session`, k.Tenant, k.ID, int64(m)).Scan(&id); {
-	case errors.Is(err, sql.ErrNoRows):
-		if m != 0 {
-			return false, nil
-		}
-	case err != nil:
-		return false, err
-	}
-	if _, err := s.conn.ExecContext(ctx, `DELETE FROM rejects WHERE tenant = ? AND id = ?`, k.Tenant, k.ID); err != nil { // the few that came since
-		return false, err
-	}
-	if id == 0 {
-		return false, nil
-	}
-	if _, err := s.conn.ExecContext(ctx, `DELETE FROM summaries WHERE session = ?`, id); err != nil {
-		return false, err
-	}
-	var chat any
-	if k.Tenant == "" { // sessions of a tenant are not in the tables of the agent guide
-		chat = k.ID
-		if _, err := s.conn.ExecContext(ctx, `DELETE FROM chat_sessions WHERE id = ?`, k.ID); err != nil {
-			return false, err
-		}
-	}
-	_, err := s.conn.ExecContext(ctx, `INSERT INTO erasing (session, chat, erased) VALUES (?, ?, 0)`, id, chat)
-	return true, err
-}
-
-// erase erases all sessions that were deleted, by whomever, empties the log, waiting for readers, and takes their marks away. With log it
-// empties the log in any case.
-func (s *Store) erase(ctx context.Context, wait time.Duration, log bool) error {
+// erase erases all sessions that were hidden, by whatever program, empties the log, waiting for readers, and removes
+// their marks.
+func (s *Store) erase(ctx context.Context, wait time.Duration) error {
 	if s.turn == nil {
 		return store.ErrReadOnly
 	}
@@ -146,31 +88,21 @@ func (s *Store) erase(ctx context.Context, wait time.Duration, log bool) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	var done []int64
 	marks, err := s.marks(ctx)
-	if err != nil || len(marks) == 0 && !log {
+	if err != nil || len(marks) == 0 {
 		return err
 	}
-	var done []int64
 	for _, m := range marks {
 		if !m.erased {
-			pieces, err := s.pieces(ctx, m)
-			if err == nil {
-				err = s.inSteps(ctx, pieces)
-			}
-			if err != nil {
+			if err := s.eraseSession(ctx, m); err != nil {
 				return err
 			}
 		}
 		done = append(done, m.session)
 	}
-	if err := s.scrub(ctx); err != nil {
-		return err
-	}
 	if err := s.emptyLog(ctx, wait); err != nil {
 		return err
-	}
-	if len(done) == 0 {
-		return nil
 	}
 	list, err := json.Marshal(done)
 	if err != nil {
@@ -202,136 +134,49 @@ func (s *Store) marks(ctx context.Context) (all []erasing, err error) {
 	return all, nil
 }
 
-// eraseStatements erase one thing each. Rowids are used again, so that the session says that it is the one.
-type eraseStatements struct {
-	reject, part, message, prompt, promptBody, row, live, trace, block, body, pack, turn, call, compaction, permission, done, page, setPage *sql.Stmt
+// eraseSteps delete some rows of the session ?1, whose id in the tables of the agent guide is ?2, until none is left.
+// Triggers delete what other tables have of them.
+var eraseSteps = []string{
+	`DELETE FROM chat_parts WHERE rowid IN (SELECT rowid FROM chat_parts WHERE session_id = ?2 LIMIT 8)`,
+	`DELETE FROM chat_messages WHERE rowid IN (SELECT rowid FROM chat_messages WHERE session_id = ?2 LIMIT 8)`,
+	`DELETE FROM chat_prompts WHERE session = ?1 AND digest IN (SELECT digest FROM chat_prompts WHERE session = ?1 LIMIT 4)`,
+	`DELETE FROM rows WHERE rowid IN (SELECT rowid FROM rows WHERE session = ?1 LIMIT 16)`,
+	`DELETE FROM live_rows WHERE rowid IN (SELECT rowid FROM live_rows WHERE session = ?1 LIMIT 16)`,
+	`DELETE FROM session_traces WHERE session = ?1 AND trace IN (SELECT trace FROM session_traces WHERE session = ?1 LIMIT 16)`,
+	`DELETE FROM blocks WHERE session = ?1 AND id IN (SELECT id FROM blocks WHERE session = ?1 LIMIT 16)`,
+	`DELETE FROM packs WHERE pack IN (SELECT pack FROM packs WHERE session = ?1 LIMIT 1)`,
+	`DELETE FROM turns WHERE rowid IN (SELECT rowid FROM turns WHERE session = ?1 LIMIT 16)`,
+	`DELETE FROM tool_calls WHERE rowid IN (SELECT rowid FROM tool_calls WHERE session = ?1 LIMIT 16)`,
+	`DELETE FROM compactions WHERE rowid IN (SELECT rowid FROM compactions WHERE session = ?1 LIMIT 16)`,
+	`DELETE FROM permission_evaluations WHERE rowid IN (SELECT rowid FROM permission_evaluations WHERE session = ?1 LIMIT 16)`,
+	`DELETE FROM chat_projected WHERE session = ?1`,
 }
 
-func (s *eraseStatements) prepare(ctx context.Context, c *sql.Conn) error {
-	return prepareAll(ctx, c, []statementText{
-		{&s.reject, `DELETE FROM rejects WHERE reject = ?`},
-		{&s.part, `DELETE FROM chat_parts WHERE rowid = ? AND session_id = ?`},
-		{&s.message, `DELETE FROM chat_messages WHERE rowid = ? AND session_id = ?`},
-		{&s.prompt, `DELETE FROM chat_prompts WHERE session = ? AND digest = ?`},
-		{&s.promptBody, `DELETE FROM system_prompts WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM chat_prompts WHERE digest = ?1)`},
-		{&s.row, `DELETE FROM rows WHERE rowid = ? AND session = ?`},
-		{&s.live, `DELETE FROM live_rows WHERE rowid = ? AND session = ?`},
-		{&s.trace, `DELETE FROM session_traces WHERE trace = ? AND session = ?`},
-		{&s.block, `DELETE FROM blocks WHERE session = ? AND id = ? RETURNING pack`},
-		{&s.body, `DELETE FROM shared_bodies WHERE shared = -?1 AND NOT EXISTS (SELECT 1 FROM blocks WHERE pack = ?1 AND pack < 0)`},
-		{&s.pack, `DELETE FROM packs WHERE pack = ? AND session = ?`},
-		{&s.turn, `DELETE FROM turns WHERE rowid = ? AND session = ?`},
-		{&s.call, `DELETE FROM tool_calls WHERE rowid = ? AND session = ?`},
-		{&s.compaction, `DELETE FROM compactions WHERE rowid = ? AND session = ?`},
-		{&s.permission, `DELETE FROM permission_evaluations WHERE rowid = ? AND session = ?`},
-		{&s.done, `UPDATE erasing SET erased = 1, chat = NULL WHERE session = ?`},
-		{&s.page, `SELECT data FROM sqlite_dbpage WHERE pgno = ?`},
-		{&s.setPage, `UPDATE sqlite_dbpage SET data = ? WHERE pgno = ?`},
-	})
-}
-
-func (s *eraseStatements) close() {
-	closeAll(s.reject, s.part, s.message, s.prompt, s.promptBody, s.row, s.live, s.trace, s.block, s.body, s.pack,
-		s.turn, s.call, s.compaction, s.permission, s.done, s.page, s.setPage)
-}
-
-// piece erases one thing, inside a transaction.
-type piece func(ctx context.Context) error
-
-// exec runs a statement of the writing connection.
-func (s *Store) exec(ctx context.Context, st *sql.Stmt, args ...any) error {
-	_, err := st.ExecContext(ctx, args...)
-	return err
-}
-
-// pieces returns what erases a deleted session, in the order of the file: nothing is added to it any more. The last takes note that all
-// of it is gone.
-func (s *Store) pieces(ctx context.Context, m erasing) (all []piece, err error) {
-	st := &s.stmts.erase
-	// rowids of a table, where what is said of it holds.
-	rowids := func(table, column string, value any, remove *sql.Stmt) {
-		if err != nil {
-			return
-		}
-		for n, failed := range fetch(ctx, s, `SELECT rowid FROM `+table+` WHERE `+column+` = ? ORDER BY rowid`, []any{value}, scanInt) {
-			if failed != nil {
-				err = failed
-				return
-			}
-			all = append(all, func(ctx context.Context) error { return s.exec(ctx, remove, n, value) })
-		}
-	}
-	keys := func(table, column string, remove func(ctx context.Context, key any) error) {
-		if err != nil {
-			return
-		}
-		for key, failed := range fetch(ctx, s, `SELECT `+column+` FROM `+table+` WHERE session = ?`, []any{m.session},
-			func(rows *sql.Rows) (key any, err error) {
-				err = rows.Scan(&key)
-				return key, err
-			}) {
-			if failed != nil {
-				err = failed
-				return
-			}
-			all = append(all, func(ctx context.Context) error { return remove(ctx, key) })
-		}
-	}
-	if m.chat.Valid {
-		rowids("chat_parts", "session_id", m.chat.V, st.part)
-		rowids("chat_messages", "session_id", m.chat.V, st.message)
-		keys("chat_prompts", "digest", func(ctx context.Context, digest any) error {
-			return errors.Join(s.exec(ctx, st.prompt, m.session, digest), s.exec(ctx, st.promptBody, digest))
-		})
-	}
-	rowids("rows", "session", m.session, st.row)
-	rowids("live_rows", "session", m.session, st.live)
-	keys("session_traces", "trace", func(ctx context.Context, trace any) error { return s.exec(ctx, st.trace, trace, m.session) })
-	keys("blocks", "id", func(ctx context.Context, id any) error {
-		var pack int64
-		err := st.block.QueryRowContext(ctx, m.session, id).Scan(&pack)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil // another process was faster
-		}
-		if err == nil && pack < 0 {
-			err = s.exec(ctx, st.body, pack)
-		}
-		return err
-	})
-	rowids("packs", "session", m.session, st.pack)
-	rowids("turns", "session", m.session, st.turn)
-	rowids("tool_calls", "session", m.session, st.call)
-	rowids("compactions", "session", m.session, st.compaction)
-	rowids("permission_evaluations", "session", m.session, st.permission)
-	all = append(all, func(ctx context.Context) error {
-		if _, err := s.conn.ExecContext(ctx, `DELETE FROM chat_projected WHERE session = ?`, m.session); err != nil {
-			return err
-		}
-		return s.exec(ctx, st.done, m.session)
-	})
-	return all, err
-}
-
-// inSteps runs pieces in transactions that hold the write lock for about eraseHold each, and rests as long between two of them.
-func (s *Store) inSteps(ctx context.Context, pieces []piece) error {
-	if len(pieces) == 0 {
-		return nil
-	}
-	// The log is copied into the file by a connection of its own, beside writers; the writing one would do it while it holds them up.
+// eraseSession erases a session in short transactions, and rests as long between two of them. Its number is never used
+// again.
+func (s *Store) eraseSession(ctx context.Context, m erasing) error {
+	// The log is copied into the file by a connection of its own, beside writers; the writing one would do it while it
+	// holds them up.
 	db, err := sql.Open("sqlite", uri(s.path, "rw", config{}))
 	if err != nil {
 		return err
 	}
 	db.SetMaxOpenConns(1)
 	defer func() { _ = db.Close() }()
-	for budget := eraseLeast; ; {
+	for steps := eraseSteps; len(steps) > 0; {
 		var began time.Time
-		done := 0
 		err := s.transact(ctx, func(ctx context.Context) error {
-			began = time.Now()
-			for ; done < len(pieces) && (done == 0 || time.Since(began) < budget); done++ {
-				if err := pieces[done](ctx); err != nil {
+			for began = time.Now(); len(steps) > 0 && time.Since(began) < eraseHold; {
+				res, err := s.conn.ExecContext(ctx, steps[0], m.session, m.chat)
+				if err != nil {
 					return err
+				}
+				n, err := res.RowsAffected()
+				if err != nil {
+					return err
+				}
+				if n == 0 {
+					steps = steps[1:]
 				}
 			}
 			return nil
@@ -339,12 +184,7 @@ func (s *Store) inSteps(ctx context.Context, pieces []piece) error {
 		if err != nil {
 			return err
 		}
-		held := max(time.Since(began), 1)
-		if pieces = pieces[done:]; len(pieces) == 0 {
-			return nil
-		}
-		budget = min(max(time.Duration(float64(budget)*float64(eraseHold)/float64(held)), eraseLeast), 2*budget, eraseMost)
-		free := time.Now()
+		held, free := time.Since(began), time.Now()
 		if _, err := db.ExecContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)"); err != nil && ctx.Err() != nil {
 			return ctx.Err() // other errors the next transaction meets as well
 		}
@@ -352,9 +192,42 @@ func (s *Store) inSteps(ctx context.Context, pieces []piece) error {
 			return err
 		}
 	}
+	return s.transact(ctx, func(ctx context.Context) error {
+		_, err := s.conn.ExecContext(ctx, `UPDATE erasing SET erased = 1, chat = NULL WHERE session = ?`, m.session)
+		return err
+	})
 }
 
-// emptyLog copies the log into the file and cuts it to nothing. Readers that began before keep it from that; it waits for them.
+// Vacuum erases what was hidden and writes the file anew, so that no byte of a deleted session is left in it. Nobody
+// else can write meanwhile: about a second for each 100 MB. It takes room for a second copy of the file.
+func (s *Store) Vacuum(ctx context.Context) error {
+	err := s.erase(ctx, s.busy)
+	if err == nil {
+		err = s.vacuum(ctx)
+	}
+	if err == nil {
+		err = s.emptyLog(ctx, s.busy)
+	}
+	if err != nil {
+		return fmt.Errorf("sqlitestore: vacuum: %w", classify(err))
+	}
+	return nil
+}
+
+func (s *Store) vacuum(ctx context.Context) error {
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	defer s.unlock()
+	return whileBusy(ctx, s.busy, func() error {
+		// The copy is made in a file: it may be larger than the memory.
+		_, err := s.conn.ExecContext(context.WithoutCancel(ctx), "PRAGMA temp_store=FILE; VACUUM; PRAGMA temp_store=MEMORY")
+		return err
+	})
+}
+
+// emptyLog copies the log into the file and cuts it to nothing. Readers that began before keep it from that; it waits
+// for them.
 func (s *Store) emptyLog(ctx context.Context, wait time.Duration) error {
 	for deadline, pause := time.Now().Add(wait), 5*time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
 		if err := s.lock(ctx); err != nil {

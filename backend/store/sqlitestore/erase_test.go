@@ -200,19 +200,16 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 	if !with {
 		return n
 	}
-	mark, err := s.Mark(t.Context(), gone)
+	mark, err := s.Revision(t.Context(), gone)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := storetest.Summary(gone)
 	m.Parent, m.Agent, m.Model = secret("parent", 40), secret("agent", 40), secret("model", 40)
-	if err := s.Project(t.Context(), gone, store.Projection{Mark: mark, Summary: m, Figures: last}); err != nil {
+	if err := s.SetSummary(t.Context(), gone, store.SummaryUpdate{Revision: mark, Summary: m, Figures: last}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.ProjectChat(t.Context(), gone, mark, chatRows(gone.ID, secret("chat text", 30_000), secret("chat text", 300))); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.PutRejects(t.Context(), []store.Reject{{Name: secret("reject", 100), Service: secret("reject", 100), Session: gone}}); err != nil {
 		t.Fatal(err)
 	}
 	n.add("session id", []byte(gone.ID))
@@ -225,7 +222,6 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 		n.take(t, s, table, "SELECT * FROM "+table+" WHERE session = ?", id)
 	}
 	n.take(t, s, "shared_bodies", `SELECT * FROM shared_bodies WHERE shared IN (SELECT -pack FROM blocks WHERE session = ?)`, id)
-	n.take(t, s, "rejects", `SELECT * FROM rejects WHERE id = ?`, gone.ID)
 	if gone.Tenant == "" {
 		n.take(t, s, "chat_messages", `SELECT * FROM chat_messages WHERE session_id = ?`, gone.ID)
 		n.take(t, s, "chat_parts", `SELECT * FROM chat_parts WHERE session_id = ?`, gone.ID)
@@ -248,9 +244,9 @@ func everywhere(t *testing.T, s *Store, gone session.Key, with bool) needles {
 
 func projectFigures(t *testing.T, s *Store, k session.Key, f session.Figures) {
 	t.Helper()
-	mark, err := s.Mark(t.Context(), k)
+	mark, err := s.Revision(t.Context(), k)
 	if err == nil {
-		err = s.Project(t.Context(), k, store.Projection{Mark: mark, Figures: f})
+		err = s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: mark, Figures: f})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +255,8 @@ func projectFigures(t *testing.T, s *Store, k session.Key, f session.Figures) {
 
 func erasedKey() session.Key { return session.Key{ID: noise("the id of a session", 60)} }
 
-// After Delete no piece of the session is in any of the files: not as it came, not as it was compressed.
+// After Delete no piece of the session is in the log or in free pages, and after Vacuum none is in any of the files: not as it came, not
+// as it was compressed. Others write meanwhile.
 func TestDeleteErases(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
@@ -275,11 +272,44 @@ func TestDeleteErases(t *testing.T) {
 					t.Errorf("the test does not see %s in the file", what)
 				}
 			}
-			if err := s.Delete(t.Context(), gone); err != nil {
+			if err := store.Delete(t.Context(), s, gone); err != nil {
+				t.Fatal(err)
+			}
+			if info, err := os.Stat(path + "-wal"); err == nil && info.Size() > 1<<20 { // the marks were removed after it was emptied
+				t.Errorf("a log of %d bytes", info.Size())
+			}
+			for _, page := range freePages(t, s) {
+				rest := needles{}
+				for k, v := range n {
+					rest[k] = v
+				}
+				if rest.forget(page); len(rest) < len(n) {
+					t.Errorf("%d pieces stand in a free page", len(n)-len(rest))
+				}
+			}
+			stop, done := make(chan struct{}), make(chan error)
+			other := newStore(t, path)
+			go func() {
+				var err error
+				for i := 0; err == nil; i++ {
+					select {
+					case <-stop:
+						done <- nil
+						return
+					case <-time.After(time.Millisecond):
+						err = other.Put(context.Background(), session.Batch{Rows: []session.Row{storetest.Row(key("writer"), 900_000+i)}})
+					}
+				}
+				<-stop
+				done <- err
+			}()
+			err := s.Vacuum(t.Context())
+			close(stop)
+			if err := errors.Join(err, <-done); err != nil {
 				t.Fatal(err)
 			}
 			if left := n.in(t, path); len(left) > 0 {
-				t.Errorf("after Delete of %d kinds of things %v are left", len(before), left)
+				t.Errorf("after Vacuum of %d kinds of things %v are left", len(before), left)
 			}
 			checkWhole(t, s)
 			for o := range 7 {
@@ -291,53 +321,25 @@ func TestDeleteErases(t *testing.T) {
 	}
 }
 
-// SQLite's secure_delete leaves copies of keys that it moved to another page; looking through unused space takes them away.
-func TestDeleteErasesUnusedSpace(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
+// freePages returns the pages that belong to nothing.
+func freePages(t *testing.T, s *Store) (out [][]byte) {
+	t.Helper()
+	rows, err := s.readers.QueryContext(t.Context(), `SELECT data FROM sqlite_dbpage WHERE pgno NOT IN (SELECT pageno FROM dbstat)`)
+	if err != nil {
+		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "x.db")
-	s := newStore(t, path)
-	gone := key("gone")
-	n := needles{}
-	for i := range 60 {
-		var b session.Batch
-		for j := range 20 {
-			if j < 10 {
-				r := storetest.Row(gone, 50*i+j)
-				n.add("span id", r.Span[:])
-				b.Rows = append(b.Rows, r)
-			}
-			for o := range 7 {
-				b.Rows = append(b.Rows, storetest.Row(key(fmt.Sprint("other ", o)), 100_000+10_000*o+50*i+j))
-			}
-		}
-		if err := s.Put(t.Context(), b); err != nil {
+	defer rows.Close()
+	for rows.Next() {
+		var page []byte
+		if err := rows.Scan(&page); err != nil {
 			t.Fatal(err)
 		}
+		out = append(out, page)
 	}
-	// All of Delete but that.
-	if _, err := s.Hide(t.Context(), gone, 0); err != nil {
-		t.Fatal(err)
+	if rows.Err() != nil || len(out) == 0 {
+		t.Errorf("%d free pages, %v", len(out), rows.Err())
 	}
-	marks, err := s.marks(t.Context())
-	if err != nil || len(marks) != 1 {
-		t.Fatal(marks, err)
-	}
-	pieces, err := s.pieces(t.Context(), marks[0])
-	if err := errors.Join(err, s.inSteps(t.Context(), pieces), s.emptyLog(t.Context(), 0)); err != nil {
-		t.Fatal(err)
-	}
-	if left := n.in(t, path); len(left) == 0 {
-		t.Error("SQLite leaves nothing: looking through unused space is not needed any more, or this test shows nothing")
-	}
-	if err := s.Delete(t.Context(), gone); err != nil { // finishes what is marked
-		t.Fatal(err)
-	}
-	if left := n.in(t, path); len(left) > 0 {
-		t.Errorf("%v are left", left)
-	}
-	checkWhole(t, s)
+	return out
 }
 
 // checkWhole holds the file to SQLite's own check, and to what refers to what.
@@ -391,7 +393,7 @@ func TestDeleteWithReader(t *testing.T) {
 					t.Fatal(err)
 				}
 				if seen++; seen == 1 {
-					if err := s.Delete(t.Context(), gone); !errors.Is(err, ErrReaders) {
+					if err := store.Delete(t.Context(), s, gone); !errors.Is(err, ErrReaders) {
 						t.Fatalf("Delete beside a reader: %v", err)
 					}
 					if rows, blocks := count(t, reader, gone); rows+blocks != 0 {
@@ -412,7 +414,7 @@ func TestDeleteWithReader(t *testing.T) {
 				gone = key("never there")
 				fallthrough
 			default:
-				if err := s.Delete(t.Context(), gone); err != nil {
+				if err := store.Delete(t.Context(), s, gone); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -451,7 +453,7 @@ func TestDeleteDies(t *testing.T) {
 	halfWay := 0
 	for i := 0; ; i++ {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+i*20)*time.Millisecond)
-		err := s.Delete(ctx, gone)
+		err := store.Delete(ctx, s, gone)
 		cancel()
 		var marks int
 		if err := s.readers.QueryRowContext(t.Context(), `SELECT count(*) FROM erasing`).Scan(&marks); err != nil {
@@ -499,21 +501,21 @@ func TestDeleteAndPutAnew(t *testing.T) {
 	k := erasedKey()
 	everywhere(t, s, k, true)
 	// The first transaction of Delete, and no more.
-	if _, err := s.Hide(t.Context(), k, 0); err != nil {
-		t.Fatal(err)
+	if hidden, err := s.hide(t.Context(), store.Deletion{Key: k}); err != nil || !hidden {
+		t.Fatal(hidden, err)
 	}
 	want := session.Batch{Rows: []session.Row{storetest.Row(k, 3)}, Blocks: []session.Block{storetest.Block(k, "new")}}
 	if err := s.Put(t.Context(), want); err != nil {
 		t.Fatal(err)
 	}
-	m, err := s.Mark(t.Context(), k)
+	m, err := s.Revision(t.Context(), k)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := s.ProjectChat(t.Context(), k, m, chatRows(k.ID, "new text")); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Delete(t.Context(), key("another")); err != nil {
+	if err := store.Delete(t.Context(), s, key("another")); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, content(t, s, k), byContent); diff != "" {
@@ -526,8 +528,8 @@ func TestDeleteAndPutAnew(t *testing.T) {
 	checkWhole(t, s)
 }
 
-// Several sessions that are hidden and then erased at once leave as little behind as one.
-func TestHideAndErase(t *testing.T) {
+// Several sessions that are deleted at once leave as little behind as one.
+func TestDeleteSeveral(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := newStore(t, path)
 	n, keys := needles{}, []session.Key{key("never there")}
@@ -546,12 +548,14 @@ func TestHideAndErase(t *testing.T) {
 	if before := n.in(t, path); before["session id"]+before["session id-wal"] == 0 {
 		t.Error("the test does not see session ids")
 	}
-	for i, k := range keys {
-		if hidden, err := s.Hide(t.Context(), k, 0); err != nil || hidden != (i > 0) {
-			t.Fatal(i, hidden, err)
-		}
+	var list []store.Deletion
+	for _, k := range keys {
+		list = append(list, store.Deletion{Key: k})
 	}
-	if err := s.Erase(t.Context()); err != nil {
+	if gone, err := s.Delete(t.Context(), list...); err != nil || !slices.Equal(gone, keys[1:]) {
+		t.Fatal(gone, err)
+	}
+	if err := s.Vacuum(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if left := n.in(t, path); len(left) > 0 {
@@ -561,13 +565,13 @@ func TestHideAndErase(t *testing.T) {
 	if rows, blocks := count(t, s, key("stays")); tableCount(t, s, "sessions") != 1 || rows != 1 || blocks != 1 {
 		t.Errorf("another session has %d rows and %d blocks", rows, blocks)
 	}
-	m, err := s.Mark(t.Context(), key("stays"))
+	m, err := s.Revision(t.Context(), key("stays"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	put(t, s, key("stays"), 2)
-	if hidden, err := s.Hide(t.Context(), key("stays"), m); hidden || err != nil {
-		t.Errorf("a session that was put to meanwhile: hidden %v, %v", hidden, err)
+	if gone, err := s.Delete(t.Context(), store.Deletion{Key: key("stays"), Revision: m}); len(gone) > 0 || err != nil {
+		t.Errorf("a session that was put to meanwhile: deleted %v, %v", gone, err)
 	}
 }
 
@@ -587,7 +591,7 @@ func TestDeleteTogether(t *testing.T) {
 					Blocks: []session.Block{prompt, storetest.Block(k, fmt.Sprint("body ", w, i))},
 				})
 				if err == nil && i%4 == 3 {
-					if err = s.Delete(t.Context(), k); errors.Is(err, ErrReaders) {
+					if err = store.Delete(t.Context(), s, k); errors.Is(err, ErrReaders) {
 						err = nil // another one was looking for what to delete
 					}
 				}
@@ -600,7 +604,7 @@ func TestDeleteTogether(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := stores[0].Delete(t.Context(), key("s0")); err != nil {
+	if err := store.Delete(t.Context(), stores[0], key("s0")); err != nil {
 		t.Fatal(err)
 	}
 	checkWhole(t, stores[0])
@@ -639,7 +643,7 @@ func TestDeleteLetsOthersWrite(t *testing.T) {
 		}
 		done := make(chan error)
 		began := time.Now()
-		go func() { done <- s.Delete(t.Context(), big) }()
+		go func() { done <- store.Delete(t.Context(), s, big) }()
 		var took []time.Duration
 		var err error
 		for n, deleting := 0, true; deleting; n++ {
@@ -667,52 +671,4 @@ func TestDeleteLetsOthersWrite(t *testing.T) {
 		}
 	}
 	checkWhole(t, s)
-}
-
-// The unused space of pages is found by what SQLite says of them, and nothing else is touched.
-func TestUnused(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: long, and one goroutine: the race detector has nothing to find in it")
-	}
-	s := newStore(t, filepath.Join(t.TempDir(), "x.db"))
-	everywhere(t, s, erasedKey(), true)
-	rows, err := s.readers.QueryContext(t.Context(), `SELECT p.pgno, p.data, d.pagetype, d.unused, d.ncell FROM sqlite_dbpage p LEFT JOIN dbstat d ON d.pageno = p.pgno`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	kinds := map[string]int{}
-	for rows.Next() {
-		var n, space, cells int64
-		var page []byte
-		var kind *string
-		var most, ncell *int64
-		if err := rows.Scan(&n, &page, &kind, &most, &ncell); err != nil {
-			t.Fatal(err)
-		}
-		_ = cells
-		free := unused(n, page)
-		space = int64(len(free))
-		switch {
-		case kind == nil || *kind == "overflow":
-			if free != nil {
-				t.Errorf("page %d, free or overflow, is taken for one of a b-tree", n)
-			}
-			kinds["other"]++
-		case free == nil && *ncell > 0 && *most > 100:
-			t.Errorf("page %d, %s, is not known", n, *kind)
-		case space > *most:
-			t.Errorf("page %d, %s: %d bytes unused, want at most %d", n, *kind, space, *most)
-		default:
-			kinds[*kind]++
-		}
-	}
-	if rows.Err() != nil || kinds["leaf"] < 100 || kinds["internal"] < 2 || kinds["other"] < 10 {
-		t.Errorf("pages %v, %v", kinds, rows.Err())
-	}
-	for _, page := range [][]byte{nil, {13}, bytes.Repeat([]byte{13}, 8192), append([]byte{13, 0, 0, 0, 1, 31, 0, 0, 1, 0}, make([]byte, 8182)...), make([]byte, 8192)} {
-		if free := unused(2, page); free != nil {
-			t.Errorf("%d bytes of a page that makes no sense are taken for unused", len(free))
-		}
-	}
 }

@@ -22,8 +22,8 @@ func code(err error) int {
 	return 0
 }
 
-// classify wraps errors that the data caused in store.ErrData. Everything else (disk full, locked, input and output, a file that is
-// damaged and may be restored) may go away.
+// classify wraps errors that the data caused in store.ErrData. Everything else (disk full, locked, input and output, a
+// file that is damaged and may be restored) may go away.
 func classify(err error) error {
 	if errors.Is(err, store.ErrData) {
 		return err
@@ -35,7 +35,8 @@ func classify(err error) error {
 	return err
 }
 
-// atRest is classify for what reads and for projections, which can be made again: where the file is damaged, trying again gives the same.
+// atRest is classify for what reads and for projections, which can be made again: where the file is damaged, trying
+// again gives the same.
 func atRest(err error) error {
 	if errors.Is(err, store.ErrData) {
 		return err
@@ -47,8 +48,8 @@ func atRest(err error) error {
 	return classify(err)
 }
 
-// unusable wraps errors of opening that no waiting mends in store.ErrUnusable. A file system that is read-only as a whole, a full
-// disk, a lock, a damaged file, an empty file that a program that writes fills: these may go away.
+// unusable wraps errors of opening that no waiting mends in store.ErrUnusable. A file system that is read-only as a
+// whole, a full disk, a lock, a damaged file, an empty file that a program that writes fills: these may go away.
 func unusable(err error) error {
 	other := (*VersionError)(nil)
 	hopeless := errors.Is(err, errNotOurs) || errors.Is(err, errNotRegular) ||

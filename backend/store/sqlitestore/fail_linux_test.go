@@ -72,7 +72,7 @@ func TestDiskFullMount(t *testing.T) {
 	if err := s.Put(t.Context(), batch(kept)); err != nil {
 		t.Fatalf("Put when there is room again: %v", err)
 	}
-	if err := s.Delete(t.Context(), key("s0")); err != nil {
+	if err := store.Delete(t.Context(), s, key("s0")); err != nil {
 		t.Fatalf("Delete when there is room again: %v", err)
 	}
 	checkWhole(t, s)

@@ -71,9 +71,8 @@ func TestLockedByProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, err := range map[string]error{
-		"Put":        s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), 2)}}),
-		"Delete":     s.Delete(t.Context(), key("a")),
-		"PutRejects": s.PutRejects(t.Context(), make([]store.Reject, 1)),
+		"Put":    s.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), 2)}}),
+		"Delete": store.Delete(t.Context(), s, key("a")),
 	} {
 		if err == nil || errors.Is(err, store.ErrData) || !strings.Contains(err.Error(), "locked") {
 			t.Errorf("%s: %v, want one that may go away", name, err)
@@ -208,12 +207,12 @@ func TestDamagedFile(t *testing.T) {
 						t.Errorf("Put: %v, but the batch is good", err)
 					}
 					if n%5 == 0 {
-						if err := s.Delete(t.Context(), k); errors.Is(err, ErrReaders) || errors.Is(err, store.ErrUnusable) {
+						if err := store.Delete(t.Context(), s, k); errors.Is(err, ErrReaders) || errors.Is(err, store.ErrUnusable) {
 							t.Errorf("Delete: %v", err)
 						}
 					}
-					if m, err := s.Mark(t.Context(), k); err == nil {
-						err := s.Project(t.Context(), k, store.Projection{Mark: m})
+					if m, err := s.Revision(t.Context(), k); err == nil {
+						err := s.SetSummary(t.Context(), k, store.SummaryUpdate{Revision: m})
 						if err != nil && !errors.Is(err, store.ErrData) && !errors.Is(err, store.ErrNotFound) {
 							t.Errorf("Project: %v, but trying again gives the same", err)
 						}
@@ -296,9 +295,6 @@ func TestReadersDoNotWrite(t *testing.T) {
 	w := newStore(t, path)
 	put(t, w, key("a"), 1)
 	put(t, w, session.Key{Tenant: "t", ID: "b"}, 2)
-	if err := w.PutRejects(t.Context(), []store.Reject{{Reason: "r"}}); err != nil {
-		t.Fatal(err)
-	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -313,12 +309,10 @@ func TestReadersDoNotWrite(t *testing.T) {
 	readAll(t, r)
 	for name, err := range map[string]error{
 		"Put":         r.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), 2)}}),
-		"Project":     r.Project(t.Context(), key("a"), store.Projection{}),
+		"SetSummary":  r.SetSummary(t.Context(), key("a"), store.SummaryUpdate{}),
 		"ProjectChat": r.ProjectChat(t.Context(), key("a"), 1, chatRows("a", "x")),
-		"Delete":      r.Delete(t.Context(), key("a")),
-		"Erase":       r.Erase(t.Context()),
+		"Delete":      store.Delete(t.Context(), r, key("a")),
 		"Maintain":    r.Maintain(t.Context(), key("a")),
-		"PutRejects":  r.PutRejects(t.Context(), make([]store.Reject, 1)),
 	} {
 		if !errors.Is(err, store.ErrReadOnly) {
 			t.Errorf("%s: %v", name, err)
@@ -350,7 +344,7 @@ func readAll(t *testing.T, s *Store) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for m, err := range s.Sessions(t.Context(), store.Query{Tenant: tenant, Before: time.Unix(1, 0), Oldest: true}) {
+		for m, err := range s.Sessions(t.Context(), store.Query{Tenant: tenant, Prefix: "no such session", Oldest: true}) {
 			t.Fatal(m.ID, err)
 		}
 		for m, err := range s.Sessions(t.Context(), store.Query{Tenant: tenant, Oldest: true}) {
@@ -363,23 +357,18 @@ func readAll(t *testing.T, s *Store) {
 			for _, err := range s.Blocks(t.Context(), m.Key, []spans.BlockID{{1}}) {
 				t.Error("a block that is not there", err)
 			}
-			if _, err := s.Mark(t.Context(), m.Key); err != nil {
+			if _, err := s.Revision(t.Context(), m.Key); err != nil {
 				t.Fatal(err)
 			}
-			if n, err := s.SessionSize(t.Context(), m.Key); err != nil || n == 0 {
+			if n, err := s.Size(t.Context(), m.Key); err != nil || n == 0 {
 				t.Errorf("session %q: %d bytes, %v", m.ID, n, err)
 			}
 		}
 	}
-	if n, err := s.Size(t.Context()); err != nil || n == 0 {
+	if n, err := s.Size(t.Context(), session.Key{}); err != nil || n == 0 {
 		t.Errorf("%d bytes, %v", n, err)
 	}
-	for _, err := range s.Rejects(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, err := range s.Dirty(t.Context()) {
+	for _, err := range s.Sessions(t.Context(), store.Query{AllTenants: true, Stale: true}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,6 @@ package sqlitestore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -53,9 +52,9 @@ func BenchmarkProject(b *testing.B) {
 		return s
 	}
 	project := func(b *testing.B, s *Store, f session.Figures) {
-		m, err := s.Mark(context.Background(), k)
+		m, err := s.Revision(context.Background(), k)
 		if err == nil {
-			err = s.Project(context.Background(), k, store.Projection{Mark: m, Figures: f})
+			err = s.SetSummary(context.Background(), k, store.SummaryUpdate{Revision: m, Figures: f})
 		}
 		if err != nil {
 			b.Fatal(err)
@@ -69,32 +68,6 @@ func BenchmarkProject(b *testing.B) {
 			project(b, s, f)
 		}
 	})
-	b.Run("first-bare", func(b *testing.B) {
-		for b.Loop() {
-			b.StopTimer()
-			s := open(b)
-			changes := figureChanges(&f)
-			b.StartTimer()
-			if err := s.transact(context.Background(), func(ctx context.Context) error {
-				for _, c := range changes {
-					switch c := c.(type) {
-					case *tableChange[session.TurnFigures]:
-						c.insert = c.want
-					case *tableChange[session.ToolCallFigures]:
-						c.insert = c.want
-					case *tableChange[session.PermissionFigures]:
-						c.insert = c.want
-					}
-					if _, err := c.write(ctx, s.conn, 1, 1<<30); err != nil {
-						return err
-					}
-				}
-				return nil
-			}); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 	grown := open(b)
 	project(b, grown, f)
 	b.Run("one-more", func(b *testing.B) {
@@ -105,43 +78,4 @@ func BenchmarkProject(b *testing.B) {
 			project(b, grown, f)
 		}
 	})
-	b.Run("one-more-read", func(b *testing.B) {
-		for b.Loop() {
-			n := 0
-			for _, query := range []string{`SELECT rowid, * FROM turns WHERE session = 1`, `SELECT rowid, * FROM tool_calls WHERE session = 1`, `SELECT rowid, * FROM permission_evaluations WHERE session = 1`} {
-				n += rawRead(b, grown.readers, query)
-			}
-			if n < 4*figureTurns {
-				b.Fatal(n)
-			}
-		}
-	})
-}
-
-// rawRead reads all columns of a result and keeps nothing.
-func rawRead(b *testing.B, db *sql.DB, query string) (n int) {
-	b.Helper()
-	rows, err := db.Query(query)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		b.Fatal(err)
-	}
-	values, to := make([]any, len(columns)), make([]any, len(columns))
-	for i := range values {
-		to[i] = &values[i]
-	}
-	for rows.Next() {
-		if err := rows.Scan(to...); err != nil {
-			b.Fatal(err)
-		}
-		n++
-	}
-	if err := rows.Err(); err != nil {
-		b.Fatal(err)
-	}
-	return n
 }

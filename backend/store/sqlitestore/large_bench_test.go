@@ -66,7 +66,7 @@ var largeStore = sync.OnceValues(func() (string, error) {
 	// What 100,000 projections would write, at once.
 	for _, q := range []string{
 		`UPDATE sessions SET projected = mark, last_ns = session * 1000000`,
-		`INSERT INTO summaries (session, ` + summaryColumns + `)
+		`INSERT INTO summaries (session, ` + strings.Join(store.SummaryColumns, ", ") + `)
 			SELECT session, '', CASE session % 1000 WHEN 0 THEN 'error' ELSE 'idle' END, CASE session % 1000 WHEN 0 THEN 'reviewer' ELSE 'coder' END, 'coder-1', 'claude-opus-4-6', 'phi-core',
 				last_ns - 1000, last_ns, 1, 20, 40, session % 1000 = 0, 2, 0, 12345, 678, 0, 12000, 300,
 				'', 'Fix number ' || session || ' of the parser', session % 10 = 0, 0.25, 'USD', 0, '' FROM sessions`,
@@ -173,7 +173,7 @@ func BenchmarkLarge(b *testing.B) {
 				b.Fatal(err)
 			}
 			b.StartTimer()
-			if err := s.Delete(b.Context(), k); err != nil {
+			if err := store.Delete(b.Context(), s, k); err != nil {
 				b.Fatal(err)
 			}
 		}

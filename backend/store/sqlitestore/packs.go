@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// packSize is how many bytes of bodies are compressed together; a larger body has a pack of its own. Reading one block
-	// decompresses this much.
+	// packSize is how many bytes of bodies are compressed together; a larger body has a pack of its own. Reading one
+	// block decompresses this much.
 	packSize = 512 << 10
 	// packWindow is how far back in a large body the compressor looks.
 	packWindow = 1 << 20
-	// mergePacks bounds how many packs become one in a step, mergeBlocks how many blocks move then, unless two packs alone
-	// have more: while they move the writing connection is taken.
+	// mergePacks bounds how many packs become one in a step, mergeBlocks how many blocks move then, unless two packs
+	// alone have more: while they move the writing connection is taken.
 	mergePacks  = 256
 	mergeBlocks = 4096
 )
@@ -132,9 +132,10 @@ func (p *packer) flush() error {
 
 var _ store.Maintainer = (*Store)(nil)
 
-// Maintain implements store.Maintainer: it merges packs that became small because few blocks came at a time. Each step reads
-// and compresses outside of the writing connection and then takes it for some milliseconds; after a step that did not happen,
-// everything is as before. A pack is rewritten each time that the session grew by half of it, until it is full.
+// Maintain implements store.Maintainer: it merges packs that became small because few blocks came at a time. Each step
+// reads and compresses outside of the writing connection and then takes it for some milliseconds; after a step that did
+// not happen, everything is as before. A pack is rewritten each time that the session grew by half of it, until it is
+// full.
 func (s *Store) Maintain(ctx context.Context, k session.Key) error {
 	for {
 		more, err := s.merge(ctx, k)
@@ -255,8 +256,8 @@ type movedBlock struct {
 	pack, to int64
 }
 
-// gather returns the bodies in packs of a session one behind the other, without those that are not used any more. Packs that
-// went meanwhile are left out: the caller finds out.
+// gather returns the bodies in packs of a session one behind the other, without those that are not used any more. Packs
+// that went meanwhile are left out: the caller finds out.
 func (s *Store) gather(ctx context.Context, session int64, packs string) (raw []byte, moves []movedBlock, err error) {
 	bodies := map[int64][]byte{}
 	for _, err := range fetch(ctx, s, `SELECT pack, raw, body FROM packs WHERE session = ? AND pack IN (SELECT value FROM json_each(?))`,
@@ -301,8 +302,8 @@ func (s *Store) gather(ctx context.Context, session int64, packs string) (raw []
 
 var errOthers = errors.New("somebody else was faster")
 
-// smallPacks returns the packs of a session that are worth merging: as many of the smallest as fit into one, the largest of them
-// at most twice all others, so that a byte is not compressed again and again.
+// smallPacks returns the packs of a session that are worth merging: as many of the smallest as fit into one, the
+// largest of them at most twice all others, so that a byte is not compressed again and again.
 func (s *Store) smallPacks(ctx context.Context, k session.Key) ([]smallPack, error) {
 	var out []smallPack
 	sum, worth := int64(0), 0

@@ -12,8 +12,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// prepared is what of a batch is made before the writing connection is taken: writers take turns with it, and encoding and
-// compressing need no turn.
+// prepared is what of a batch is made before the writing connection is taken: writers take turns with it, and encoding
+// and compressing need no turn.
 type prepared struct {
 	packed *[]byte // rows, one behind the other
 	rows   []preparedRow
@@ -80,8 +80,8 @@ func (p *prepared) free() {
 	p.packed = nil
 }
 
-// foresee compresses the stretches that a packer makes of bodies that a session has not got yet. Producers send a body once, so most
-// often it has none of them.
+// foresee compresses the stretches that a packer makes of bodies that a session has not got yet. Producers send a body
+// once, so most often it has none of them.
 func (p *prepared) foresee(ctx context.Context, b session.Batch) error {
 	type seen struct {
 		key session.Key

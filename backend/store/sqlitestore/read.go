@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -90,7 +91,8 @@ func fetch[T any](ctx context.Context, s *Store, query string, args []any, scan 
 // listed is how many things an iterator over a list reads before it yields the first.
 const listed = 1024
 
-// list is each for lists, which are usually short: one that is holds no reader, so that whoever is inside of it may Delete.
+// list is each for lists, which are usually short: one that is holds no reader, so that whoever is inside of it may
+// Delete.
 func list[T any](ctx context.Context, s *Store, what, query string, args []any, scan func(*sql.Rows) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var first []T
@@ -211,6 +213,9 @@ func (s *Store) Blocks(ctx context.Context, k session.Key, ids []spans.BlockID) 
 // sessionsQuery returns what Sessions asks.
 func sessionsQuery(q store.Query) (query string, args []any) {
 	where, args := []string{"s.tenant = ?"}, []any{q.Tenant}
+	if q.AllTenants {
+		where, args = []string{"true"}, nil
+	}
 	and := func(cond string, values ...any) { where, args = append(where, cond), append(args, values...) }
 	if q.Prefix != "" {
 		and("s.id >= ?", q.Prefix)
@@ -221,15 +226,16 @@ func sessionsQuery(q store.Query) (query string, args []any) {
 	if q.Parent != "" {
 		and("s.session IN (SELECT session FROM summaries WHERE parent = ? AND parent <> '')", q.Parent)
 	}
-	filter(&q, and)
-	if !q.Before.IsZero() {
-		and("s.last_ns < ?", store.RankOf(q.Before)) // one that was never projected has the greatest of all
+	if q.Stale {
+		and("s.mark > s.projected")
 	}
-	// What selects few sessions is looked up by its own index, in place of looking through all of the tenant's in the order of the
-	// list: a plus keeps a column from the index of another.
+	filter(&q, and)
+	// What selects few sessions is looked up by its own index, in place of looking through all of the tenant's in the
+	// order of the list: a plus keeps a column from the index of another.
 	few := ""
 	switch {
-	case q.Parent != "" || q.ForkedFrom != "" || allOpen(q.Status) || q.Trace != (session.TraceID{}):
+	case q.AllTenants:
+	case q.Stale || q.Parent != "" || q.ForkedFrom != "" || allOpen(q.Status) || q.Trace != (session.TraceID{}):
 		where[0] = "+s.tenant = ?"
 	case q.Prefix != "":
 		few = "+"
@@ -251,7 +257,7 @@ func sessionsQuery(q store.Query) (query string, args []any) {
 	if q.Oldest {
 		order = few + "s.last_ns, s.id DESC"
 	}
-	query = `SELECT s.id, ` + summaryOf("m") + ` FROM sessions s LEFT JOIN summaries m ON m.session = s.session
+	query = `SELECT s.tenant, s.id, m.` + strings.Join(store.SummaryColumns, ", m.") + ` FROM sessions s LEFT JOIN summaries m ON m.session = s.session
 		WHERE ` + strings.Join(where, " AND ") + ` ORDER BY ` + order
 	if q.Limit > 0 {
 		query, args = query+" LIMIT ?", append(args, q.Limit)
@@ -314,7 +320,7 @@ func filter(q *store.Query, and func(cond string, values ...any)) {
 		}
 		and("("+strings.Join(fields, " OR ")+")", values...)
 	}
-	if c := q.After; c != nil {
+	if c := q.After; c != nil && !q.AllTenants {
 		if q.Oldest {
 			and("s.last_ns >= ? AND (s.last_ns > ? OR s.id < ?)", c.Rank(), c.Rank(), c.ID)
 		} else {
@@ -323,8 +329,8 @@ func filter(q *store.Query, and func(cond string, values ...any)) {
 	}
 }
 
-// allOpen reports whether only sessions are asked for of which something is open. One that is dead by now is none of these, so that what was told last
-// selects all that there are.
+// allOpen reports whether only sessions are asked for of which something is open. One that is dead by now is none of
+// these, so that what was told last selects all that there are.
 func allOpen(l []spans.SessionStatus) bool {
 	return len(l) > 0 && !slices.ContainsFunc(l, func(s spans.SessionStatus) bool {
 		switch s {
@@ -338,39 +344,57 @@ func allOpen(l []spans.SessionStatus) bool {
 // Sessions implements store.Store.
 func (s *Store) Sessions(ctx context.Context, q store.Query) iter.Seq2[session.Summary, error] {
 	query, args := sessionsQuery(q)
-	return list(ctx, s, "list sessions", query, args, func(rows *sql.Rows) (session.Summary, error) {
-		m := session.Summary{Key: session.Key{Tenant: q.Tenant}}
-		var start, last sql.Null[int64]
-		err := rows.Scan(&m.ID, &m.Parent, &m.Status, &m.Agent, &m.AgentID, &m.Model, &m.Dialect, &start, &last,
-			&m.Runs, &m.Turns, &m.ToolCalls, &m.Errors, &m.Denied, &m.Defects,
-			&m.Usage.Input, &m.Usage.Output, &m.Usage.Reasoning, &m.Usage.CacheRead, &m.Usage.CacheWrite,
-			&m.ForkedFrom, &m.Title, &m.Archived, &m.Cost, &m.Currency, &m.HeartbeatNS, &m.Settled)
-		m.Start, m.Last = instant(start), instant(last)
-		return m, err
+	values := make([]any, 2+len(store.SummaryColumns))
+	to := make([]any, len(values))
+	for i := range values {
+		to[i] = &values[i]
+	}
+	return list(ctx, s, "list sessions", query, args, func(rows *sql.Rows) (m session.Summary, err error) {
+		if err := rows.Scan(to...); err != nil {
+			return m, err
+		}
+		m.Tenant, _ = values[0].(string)
+		m.ID, _ = values[1].(string)
+		for i, f := range store.SummaryFields(&m) { // NULL where there is no summary, or a time is not known
+			switch f := f.(type) {
+			case *string:
+				*f, _ = values[i+2].(string)
+			case *spans.SessionStatus:
+				text, _ := values[i+2].(string)
+				*f = spans.SessionStatus(text)
+			case *int64:
+				*f, _ = values[i+2].(int64)
+			case *float64:
+				*f, _ = values[i+2].(float64)
+			case *bool:
+				*f = values[i+2] == int64(1)
+			case *time.Time:
+				if n, ok := values[i+2].(int64); ok {
+					*f = time.Unix(0, n).UTC()
+				}
+			}
+		}
+		return m, nil
 	})
 }
 
-// summaryOf returns summaryColumns of a table that may have no row.
-func summaryOf(table string) string {
-	var out []string
-	for _, c := range strings.Split(summaryColumns, ",") {
-		switch c = strings.TrimSpace(c); c {
-		case "start_ns", "last_ns":
-			out = append(out, table+"."+c)
-		case "parent", "status", "agent", "agent_id", "model", "dialect", "forked_from", "title", "currency", "settled":
-			out = append(out, "ifnull("+table+"."+c+", '')")
+// summaryValues returns the columns of a summary.
+func summaryValues(m *session.Summary) (args []any) {
+	for _, f := range store.SummaryFields(m) {
+		var arg any
+		switch f := f.(type) {
+		case *spans.SessionStatus:
+			arg = string(*f)
+		case *time.Time:
+			if !f.IsZero() {
+				arg = f.UnixNano()
+			}
 		default:
-			out = append(out, "ifnull("+table+"."+c+", 0)")
+			arg = reflect.ValueOf(f).Elem().Interface()
 		}
+		args = append(args, arg)
 	}
-	return strings.Join(out, ", ")
-}
-
-func instant(n sql.Null[int64]) time.Time {
-	if !n.Valid {
-		return time.Time{}
-	}
-	return time.Unix(0, n.V).UTC()
+	return args
 }
 
 // after returns the least text that is greater than every text with that prefix, empty when there is none.
@@ -398,19 +422,10 @@ func (s *Store) Tenants(ctx context.Context) iter.Seq2[string, error] {
 	})
 }
 
-// Dirty implements store.Store.
-func (s *Store) Dirty(ctx context.Context) iter.Seq2[session.Key, error] {
-	return list(ctx, s, "list dirty sessions", `SELECT tenant, id FROM sessions WHERE mark > projected ORDER BY mark, tenant, id`, nil,
-		func(rows *sql.Rows) (k session.Key, err error) {
-			err = rows.Scan(&k.Tenant, &k.ID)
-			return k, err
-		})
-}
-
-// Mark implements store.Store.
-func (s *Store) Mark(ctx context.Context, k session.Key) (store.Mark, error) {
+// Revision implements store.Store.
+func (s *Store) Revision(ctx context.Context, k session.Key) (store.Revision, error) {
 	for mark, err := range each(ctx, s, "mark", `SELECT mark FROM sessions WHERE tenant = ? AND id = ?`, []any{k.Tenant, k.ID},
-		func(rows *sql.Rows) (m store.Mark, err error) {
+		func(rows *sql.Rows) (m store.Revision, err error) {
 			err = rows.Scan(&m)
 			return m, err
 		}) {

@@ -125,21 +125,9 @@ CREATE TABLE shared_bodies (
 ) STRICT;
 -- pack of blocks: above 0 a pack of the session, 0 an empty body, below 0 the body -pack of shared_bodies.
 CREATE INDEX blocks_shared ON blocks (pack) WHERE pack < 0;
-
--- The newest spans and log records that were not stored. No content.
-CREATE TABLE rejects (
-  reject  INTEGER PRIMARY KEY, -- the newest is the greatest
-  time_ns INTEGER NOT NULL,
-  reason  TEXT NOT NULL,
-  signal  TEXT NOT NULL,
-  name    TEXT NOT NULL,
-  service TEXT NOT NULL,
-  tenant  TEXT NOT NULL,
-  id      TEXT NOT NULL, -- of the session; empty: it does not say
-  trace   BLOB,          -- NULL: unknown
-  span    BLOB
-) STRICT;
-CREATE INDEX rejects_by_session ON rejects (tenant, id);
+CREATE TRIGGER blocks_deleted AFTER DELETE ON blocks WHEN old.pack < 0 BEGIN
+  DELETE FROM shared_bodies WHERE shared = -old.pack AND NOT EXISTS (SELECT 1 FROM blocks WHERE pack = old.pack AND pack < 0);
+END;
 
 -- Sessions that were deleted and are being erased, by their number. Whoever opens the file for writing, or deletes, goes on with it.
 CREATE TABLE erasing (
@@ -233,8 +221,8 @@ CREATE INDEX permission_evaluations_by_session ON permission_evaluations (sessio
 CREATE INDEX permission_evaluations_by_at ON permission_evaluations (at_ns);
 
 -- The tables of the agent guide, with plain content, so that a bare sqlite3 reads sessions (docs/formats.md, "Guide exports").
--- They are a projection: filled where the store was opened with WithChatTables, from the same rows that `otelagent export --format json`
--- writes; never read by our own programs. Times are unix milliseconds. Sessions of a tenant are not in them: they have no column for it.
+-- The worker that makes summaries fills them, where the store was opened with WithChatTables, with the rows that
+-- `otelagent export --format json` writes. No program of otelagent reads them. Times are unix milliseconds. Sessions of a tenant are not in them: they have no column for it.
 
 CREATE TABLE chat_sessions (
   id                TEXT PRIMARY KEY,
@@ -303,3 +291,6 @@ CREATE TABLE chat_prompts (
   PRIMARY KEY (session, digest)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX chat_prompts_by_digest ON chat_prompts (digest);
+CREATE TRIGGER chat_prompts_deleted AFTER DELETE ON chat_prompts BEGIN
+  DELETE FROM system_prompts WHERE digest = old.digest AND NOT EXISTS (SELECT 1 FROM chat_prompts WHERE digest = old.digest);
+END;

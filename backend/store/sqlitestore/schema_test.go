@@ -103,7 +103,7 @@ func TestBackup(t *testing.T) {
 				t.Errorf("%d rows and %d blocks of the session that was being written", rows, blocks)
 			}
 			checkWhole(t, b)
-			if err := b.Delete(t.Context(), goldenKey); err != nil {
+			if err := store.Delete(t.Context(), b, goldenKey); err != nil {
 				t.Fatal(err)
 			}
 			put(t, b, goldenKey, 1)

@@ -8,8 +8,9 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Fixed parts of requests (system prompts, tool catalogues) are alike in many sessions, and kept once per tenant: a session's entry in
-// blocks then has the negative number of a body in shared_bodies. docs/adr/0013-shared-blocks.md says why.
+// Fixed parts of requests (system prompts, tool catalogues) are alike in many sessions, and kept once per tenant: a
+// session's entry in blocks then has the negative number of a body in shared_bodies. docs/adr/0013-shared-blocks.md
+// says why.
 
 // sharedMin is from how many bytes on a body is shared: below, the reference and a frame of its own cost what is saved.
 const sharedMin = 1 << 10
@@ -36,8 +37,9 @@ func nameFixed(fixed map[blockRef]struct{}, r *session.Row) {
 	}
 }
 
-// shareable tells whether a block is one that others may have too: a whole body that a row of its batch names, and whose id is its
-// SHA-256. That is computed here, so that nobody can give others a body that is not theirs, or get the body of others by its id.
+// shareable tells whether a block is one that others may have too: a whole body that a row of its batch names, and
+// whose id is its SHA-256. That is computed here, so that nobody can give others a body that is not theirs, or get the
+// body of others by its id.
 func shareable(fixed map[blockRef]struct{}, b *session.Block) bool {
 	if b.Size != 0 || len(b.Body) < sharedMin {
 		return false
@@ -48,8 +50,8 @@ func shareable(fixed map[blockRef]struct{}, b *session.Block) bool {
 	return spans.BlockOfString(b.Body) == b.ID
 }
 
-// share makes a session's block a reference to the body that its tenant shares, which is written where it is not there. A session
-// that has the whole body already keeps it where it is.
+// share makes a session's block a reference to the body that its tenant shares, which is written where it is not there.
+// A session that has the whole body already keeps it where it is.
 func (w *putter) share(id int64, b *session.Block) (kept, wrote bool, err error) {
 	var whole bool
 	switch err := w.stmts.has.QueryRowContext(w.ctx, id, b.ID[:]).Scan(&whole); {

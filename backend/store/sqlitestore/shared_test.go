@@ -59,7 +59,7 @@ func TestSharedPoison(t *testing.T) {
 		t.Errorf("%d shared bodies, want one a tenant", n)
 	}
 	for _, k := range []session.Key{key("a"), hostile, thief} {
-		if err := s.Delete(t.Context(), k); err != nil {
+		if err := store.Delete(t.Context(), s, k); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -113,7 +113,7 @@ func TestSharedNot(t *testing.T) {
 	if err := s.Maintain(t.Context(), k); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Delete(t.Context(), k); err != nil {
+	if err := store.Delete(t.Context(), s, k); err != nil {
 		t.Fatal(err)
 	}
 	if n := tableCount(t, s, "shared_bodies"); n != 0 {
@@ -131,7 +131,7 @@ func TestSharedProperty(t *testing.T) {
 	for range 300 {
 		k := session.Key{Tenant: []string{"", "t"}[rng.IntN(2)], ID: fmt.Sprint("s", rng.IntN(4))}
 		if rng.IntN(3) == 0 {
-			if err := s.Delete(t.Context(), k); err != nil {
+			if err := store.Delete(t.Context(), s, k); err != nil {
 				t.Fatal(err)
 			}
 			delete(have, k)

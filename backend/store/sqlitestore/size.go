@@ -13,10 +13,7 @@ import (
 	"github.com/otelagent/otelagent/backend/store"
 )
 
-var (
-	_ store.Counter = (*Store)(nil)
-	_ store.Sizer   = (*Store)(nil)
-)
+var _ store.Counter = (*Store)(nil)
 
 // counts is store.Counts that many add to.
 type counts struct{ blocksNew, blocksKnown, bytesNew, bytesKnown atomic.Int64 }
@@ -36,35 +33,30 @@ func (s *Store) Counts() store.Counts {
 	}
 }
 
-// Size implements store.Sizer: the pages of the file that are in use, and the log and its index beside it.
-func (s *Store) Size(ctx context.Context) (int64, error) {
-	size := int64(0)
-	for n, err := range each(ctx, s, "size", `SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size`, nil,
-		scanInt) {
+// Size implements store.Store. Of the store it returns the pages of the file that are in use, and the log and its
+// index; of a session rows that were replaced count too.
+func (s *Store) Size(ctx context.Context, k session.Key) (size int64, err error) {
+	query, args := `SELECT ifnull(bytes, 0) FROM sessions WHERE tenant = ? AND id = ?`, []any{k.Tenant, k.ID}
+	whole := k == session.Key{}
+	if whole {
+		query, args = `SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size`, nil
+	}
+	for n, err := range each(ctx, s, "size", query, args, scanInt) {
 		if err != nil {
 			return 0, err
 		}
-		size += n
+		size = n
 	}
 	for _, suffix := range []string{"-wal", "-shm"} {
+		if !whole {
+			break
+		}
 		switch fi, err := os.Stat(s.path + suffix); {
 		case err == nil:
 			size += fi.Size()
 		case !errors.Is(err, fs.ErrNotExist):
 			return 0, fmt.Errorf("sqlitestore: size: %w", err)
 		}
-	}
-	return size, nil
-}
-
-// SessionSize implements store.Sizer. Where a row replaced another one, both count.
-func (s *Store) SessionSize(ctx context.Context, k session.Key) (int64, error) {
-	size := int64(0)
-	for n, err := range each(ctx, s, "size of a session", `SELECT ifnull(bytes, 0) FROM sessions WHERE tenant = ? AND id = ?`, []any{k.Tenant, k.ID}, scanInt) {
-		if err != nil {
-			return 0, err
-		}
-		size = n
 	}
 	return size, nil
 }

@@ -236,7 +236,7 @@ func TestSharedSaves(t *testing.T) {
 		if got := s.Counts(); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
-		if n, err := s.SessionSize(t.Context(), session.Key{ID: "s7"}); err != nil || n < fixedText || n > fixedText+1000 {
+		if n, err := s.Size(t.Context(), session.Key{ID: "s7"}); err != nil || n < fixedText || n > fixedText+1000 {
 			t.Errorf("a session of %d bytes, %v", n, err)
 		}
 		if err := s.Close(); err != nil {
@@ -247,7 +247,7 @@ func TestSharedSaves(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		n, err := s.Size(t.Context())
+		n, err := s.Size(t.Context(), session.Key{})
 		if err != nil {
 			t.Fatal(err)
 		}

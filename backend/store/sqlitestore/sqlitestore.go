@@ -1,12 +1,12 @@
 // Package sqlitestore keeps sessions in one SQLite file, without cgo.
 //
 // Several processes may have the file open, one of them or all for writing: the file must be on a local disk, because
-// write-ahead logging needs shared memory. What Put acknowledged survives the death of the process at any moment. Should
-// the machine lose power, the last transactions may be missing, never parts of one, and the file stays whole;
+// write-ahead logging needs shared memory. What Put acknowledged survives the death of the process at any moment.
+// Should the machine lose power, the last transactions may be missing, never parts of one, and the file stays whole;
 // WithFullSync closes that gap at the price of one disk flush per Put.
 //
-// Files are made with mode 0600, directories that are missing with 0700; what exists keeps its mode. What was deleted is
-// overwritten in the file. A bare sqlite3 reads the tables; schema.sql in this package describes them.
+// Files are made with mode 0600, directories that are missing with 0700; what exists keeps its mode. What was deleted
+// is overwritten in the file. A bare sqlite3 reads the tables; schema.sql in this package describes them.
 package sqlitestore
 
 import (
@@ -38,15 +38,13 @@ type Store struct {
 	// readers opens as many connections as there are readers at once and keeps a few.
 	readers *sql.DB
 
-	// writer holds the one connection that writes, nil when the store is read-only. Whoever takes the token from turn may
-	// use conn and statements.
+	// writer holds the one connection that writes, nil when the store is read-only. Whoever takes the token from turn
+	// may use conn and statements.
 	writer *sql.DB
 	turn   chan struct{}
 	conn   *sql.Conn
 	stmts  statements
 	eraser chan struct{} // holds one thing while somebody erases
-	// rejectsGone says that rejects were deleted whose copies are still in the log.
-	rejectsGone atomic.Bool
 
 	counts counts
 
@@ -72,14 +70,14 @@ func (f optionFunc) apply(c *config) { f(c) }
 // DefaultBusyTimeout is how long a method waits for another process that writes.
 const DefaultBusyTimeout = 5 * time.Second
 
-// WithBusyTimeout sets how long a method waits for another process that writes before it fails, DefaultBusyTimeout unless
-// set. Zero or less means not at all.
+// WithBusyTimeout sets how long a method waits for another process that writes before it fails, DefaultBusyTimeout
+// unless set. Zero or less means not at all.
 func WithBusyTimeout(d time.Duration) Option {
 	return optionFunc(func(c *config) { c.busy = max(d, 0) })
 }
 
-// WithFullSync makes Put return only after the disk said that it has the data, so that what was acknowledged also survives
-// a loss of power.
+// WithFullSync makes Put return only after the disk said that it has the data, so that what was acknowledged also
+// survives a loss of power.
 func WithFullSync() Option { return optionFunc(func(c *config) { c.fullSync = true }) }
 
 func newConfig(opts []Option) config {
@@ -106,9 +104,9 @@ const (
 )
 
 // Open opens the database that dsn names (see ParseDSN) for reading and writing, and makes it when it is not there.
-// What no waiting mends fails with store.ErrUnusable: a DSN that makes no sense, no regular file, a database
-// that is not ours, access that is denied, and with a *VersionError another schema version. Every other error may go away. A session whose
-// deletion was left half way is erased first.
+// What no waiting mends fails with store.ErrUnusable: a DSN that makes no sense, no regular file, a database that is
+// not ours, access that is denied, and with a *VersionError another schema version. Every other error may go away. A
+// session whose deletion was left half way is erased first.
 func Open(ctx context.Context, dsn string, opts ...Option) (*Store, error) {
 	path, err := ParseDSN(dsn)
 	if err != nil {
@@ -200,31 +198,34 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 		return nil, err
 	}
 	s.turn <- struct{}{}
-	// What goes wrong here goes wrong for the next Delete as well, which tells; a full disk or a damaged page must not keep others out.
-	if err := s.erase(ctx, 0, false); err != nil && ctx.Err() != nil {
+	// What goes wrong here goes wrong for the next Delete as well, which tells; a full disk or a damaged page must not
+	// keep others out.
+	if err := s.erase(ctx, 0); err != nil && ctx.Err() != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// walMode switches to write-ahead logging. SQLite does not wait for a lock here, so we do.
+// walMode switches to write-ahead logging. SQLite does not wait for a lock here.
 func (s *Store) walMode(ctx context.Context, busy time.Duration) error {
+	var mode string
+	err := whileBusy(ctx, busy, func() error { return s.conn.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode) })
+	if err == nil && mode != "wal" {
+		err = fmt.Errorf("journal mode is %q, want \"wal\": the file system may not support it", mode)
+	}
+	return err
+}
+
+// whileBusy calls f until another process does not hold the lock that it needs, for some time, and until ctx ends.
+func whileBusy(ctx context.Context, busy time.Duration, f func() error) error {
 	for deadline := time.Now().Add(busy); ; {
-		var mode string
-		err := s.conn.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode)
-		switch {
-		case err == nil && mode == "wal":
-			return nil
-		case err == nil:
-			return fmt.Errorf("journal mode is %q, want \"wal\": the file system may not support it", mode)
-		case code(err) != sqlite3.SQLITE_BUSY || time.Now().After(deadline):
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := f(); code(err) != sqlite3.SQLITE_BUSY || time.Now().After(deadline) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(10 * time.Millisecond):
-		}
+		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -280,8 +281,8 @@ func uri(path, mode string, cfg config) string {
 	return u.String() + q
 }
 
-// create makes an empty file of mode 0600, and its directory, unless the file is there: SQLite would use the umask. It never
-// opens a file that exists, since closing it would take away the locks that this process has on it.
+// create makes an empty file of mode 0600, and its directory, unless the file is there: SQLite would use the umask. It
+// never opens a file that exists, since closing it would take away the locks that this process has on it.
 func create(path string) error {
 	switch err := isFile(path); {
 	case err == nil:
@@ -314,8 +315,8 @@ func isFile(path string) error {
 
 var errNotRegular = errors.New("want a regular file")
 
-// there tells whether the path still names the file that was opened. SQLite would go on with one that was deleted or replaced, and what
-// it acknowledges would be gone with the last program that has it open.
+// there tells whether the path still names the file that was opened. SQLite would go on with one that was deleted or
+// replaced, and what it acknowledges would be gone with the last program that has it open.
 func (s *Store) there() error {
 	fi, err := os.Stat(s.path)
 	if err == nil && !os.SameFile(fi, s.file) {
@@ -364,8 +365,9 @@ func (s *Store) close() error {
 	return errors.Join(errs...)
 }
 
-// write runs f in a transaction of the writing connection, with a context that does not end: waiting for the transaction
-// can be cancelled, the statements in it cost much less when they cannot. f looks at ctx itself when it takes long.
+// write runs f in a transaction of the writing connection, with a context that does not end: waiting for the
+// transaction can be cancelled, the statements in it cost much less when they cannot. f looks at ctx itself when it
+// takes long.
 func (s *Store) write(ctx context.Context, what string, f func(ctx context.Context) error) error {
 	err := s.transact(ctx, f)
 	if err != nil {
@@ -400,20 +402,14 @@ func (s *Store) transact(ctx context.Context, f func(context.Context) error) (er
 	return err
 }
 
-// begin waits for other processes in short steps, until ctx ends: the wait inside SQLite does not end with it. The statement
-// itself runs with inner, which does not end: the driver reports a BEGIN that succeeded while its context ended as failed,
-// and a transaction that nobody knows of would stay open.
+// begin waits for other processes in short steps, until ctx ends: the wait inside SQLite does not end with it. The
+// statement itself runs with inner, which does not end: the driver reports a BEGIN that succeeded while its context
+// ended as failed, and a transaction that nobody knows of would stay open.
 func (s *Store) begin(ctx, inner context.Context) error {
-	for deadline := time.Now().Add(s.busy); ; {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+	return whileBusy(ctx, s.busy, func() error {
 		_, err := s.conn.ExecContext(inner, "BEGIN IMMEDIATE")
-		if code(err) != sqlite3.SQLITE_BUSY || time.Now().After(deadline) {
-			return err
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return err
+	})
 }
 
 func (s *Store) lock(ctx context.Context) error {

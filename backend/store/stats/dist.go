@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Dist says how numbers are spread. Quantiles are exact, by nearest rank: P90 is the least of the numbers that nine tenths of them are
-// not above.
+// Dist says how numbers are spread. Quantiles are exact, by nearest rank: P90 is the least of the numbers that nine
+// tenths of them are not above.
 type Dist struct {
 	N   int64 `json:"n"`
 	Sum int64 `json:"sum"`
@@ -19,8 +19,8 @@ type Dist struct {
 	Buckets []Bucket `json:"buckets"`
 }
 
-// Bucket counts the numbers that are above the Le of the bucket before, and not above its own. Bounds are 0 and 1, 2, 5 times powers of
-// ten; what is below zero is in the bucket of 0.
+// Bucket counts the numbers that are above the Le of the bucket before, and not above its own. Bounds are 0 and 1, 2, 5
+// times powers of ten; what is below zero is in the bucket of 0.
 type Bucket struct {
 	Le int64 `json:"le"`
 	N  int64 `json:"n"`

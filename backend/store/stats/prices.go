@@ -29,10 +29,11 @@ type price struct {
 }
 
 // ReadPrices reads a catalogue in the format of LiteLLM's model_prices_and_context_window.json
-// (https://github.com/BerriAI/litellm): an object with one object a model, of which input_cost_per_token, output_cost_per_token,
-// cache_read_input_token_cost, cache_creation_input_token_cost and output_cost_per_reasoning_token are read. A model without both of the
-// first two has no price. Prices that depend on the length of a request, on batches or on tiers are not looked at. It fails for what is
-// no such object, is larger than 64 MiB, or has no price at all; the error holds nothing of the text.
+// (https://github.com/BerriAI/litellm): an object with one object a model, of which input_cost_per_token,
+// output_cost_per_token, cache_read_input_token_cost, cache_creation_input_token_cost and
+// output_cost_per_reasoning_token are read. A model without both of the first two has no price. Prices that depend on
+// the length of a request, on batches or on tiers are not looked at. It fails for what is no such object, is larger
+// than 64 MiB, or has no price at all; the error holds nothing of the text.
 func ReadPrices(r io.Reader) (*Prices, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxPrices+1))
 	if err != nil {
@@ -85,8 +86,9 @@ var litellm = map[string]string{
 // azure is the provider whose models have prices of their own: one of a model's maker is not that.
 const azure = "azure"
 
-// of returns the price of a turn's tokens, in Currency, nil for none. It takes that of PROVIDER/MODEL, with the provider's name as it came, then
-// with LiteLLM's, else of MODEL except for Azure; first of the model that answered, then of the one that was asked.
+// of returns the price of a turn's tokens, in Currency, nil for none. It takes that of PROVIDER/MODEL, with the
+// provider's name as it came, then with LiteLLM's, else of MODEL except for Azure; first of the model that answered,
+// then of the one that was asked.
 func (p *Prices) of(t *session.TurnFigures) *price {
 	provider := strings.ToLower(t.Provider)
 	other, renamed := litellm[provider]
@@ -111,7 +113,8 @@ func (p *Prices) of(t *session.TurnFigures) *price {
 	return nil
 }
 
-// cost returns what a turn's tokens cost. Cached tokens are part of the input, and reasoning of the output: each token is paid once.
+// cost returns what a turn's tokens cost. Cached tokens are part of the input, and reasoning of the output: each token
+// is paid once.
 func (x *price) cost(t *session.TurnFigures) float64 {
 	or := func(v *float64, other float64) float64 {
 		if v == nil {
@@ -124,7 +127,8 @@ func (x *price) cost(t *session.TurnFigures) float64 {
 		tokens(t.Output.V-t.Reasoning.V)*x.Output + tokens(t.Reasoning.V)*or(x.Reasoning, x.Output)
 }
 
-// Cost returns what a turn's tokens cost, in Currency. ok is false when its model has no price, and when its tokens are not known.
+// Cost returns what a turn's tokens cost, in Currency. ok is false when its model has no price, and when its tokens are
+// not known.
 func (p *Prices) Cost(t *session.TurnFigures) (amount float64, ok bool) {
 	if !t.Input.OK {
 		return 0, false

@@ -1,5 +1,5 @@
-// Package stats makes statistics of the figures that a store keeps: histograms and exact quantiles of what turns and tool calls took,
-// over all sessions of a tenant. docs/stats.md says what each number means.
+// Package stats makes statistics of the figures that a store keeps: histograms and exact quantiles of what turns and
+// tool calls took, over all sessions of a tenant. docs/stats.md says what each number means.
 package stats
 
 import (
@@ -35,10 +35,11 @@ const (
 // Bys are the words of By.
 var Bys = []By{ByModel, ByAgent, ByTool, BySession, ByProvider}
 
-// Options say what statistics are made of. The zero value is all of the empty tenant, without groups and without prices.
+// Options say what statistics are made of. The zero value is all of the empty tenant, without groups and without
+// prices.
 type Options struct {
-	// Query selects; Tool and Columns of it are not looked at. With an agent, a provider or a model compactions and permission evaluations are
-	// those of the runs that have a turn of it.
+	// Query selects; Tool and Columns of it are not looked at. With an agent, a provider or a model compactions and
+	// permission evaluations are those of the runs that have a turn of it.
 	Query store.FigureQuery
 	By    By
 	// Prices computes costs; nil: none are.
@@ -49,8 +50,8 @@ type Options struct {
 type Report struct {
 	Format int `json:"format"`
 	By     By  `json:"by,omitempty"`
-	// Total is of everything, Groups are parts of it, those with the most turns first (with ByTool: calls), then by name. Groups by tool
-	// have tool calls only, groups by provider turns only.
+	// Total is of everything, Groups are parts of it, those with the most turns first (with ByTool: calls), then by
+	// name. Groups by tool have tool calls only, groups by provider turns only.
 	Total  Group   `json:"total"`
 	Groups []Group `json:"groups,omitempty"`
 	// Tools are the tool calls by name, those with the most calls first.
@@ -67,7 +68,8 @@ type Group struct {
 	Name     string `json:"name,omitempty"`
 	Sessions int64  `json:"sessions"`
 	Turns    int64  `json:"turns"`
-	// Failed are turns whose reply is an error, Retries attempts beyond the first, WithoutUsage turns that report no tokens.
+	// Failed are turns whose reply is an error, Retries attempts beyond the first, WithoutUsage turns that report no
+	// tokens.
 	Failed       int64 `json:"failed"`
 	Retries      int64 `json:"retries"`
 	WithoutUsage int64 `json:"without_usage"`
@@ -81,8 +83,9 @@ type Group struct {
 	Duration   *Dist `json:"duration_ns,omitempty"`
 	ModelCall  *Dist `json:"model_call_ns,omitempty"`
 	FirstChunk *Dist `json:"first_chunk_ns,omitempty"`
-	// CacheRate is the part of input tokens that came from a cache; nil where no input, or nothing of caches, is known. CacheIdle says that it is zero over two
-	// turns or more although the provider caches: one that is known for it, or whose other turns tell of it.
+	// CacheRate is the part of input tokens that came from a cache; nil where no input, or nothing of caches, is known.
+	// CacheIdle says that it is zero over two turns or more although the provider caches: one that is known for it, or
+	// whose other turns tell of it.
 	CacheRate *float64 `json:"cache_rate,omitempty"`
 	CacheIdle bool     `json:"cache_idle,omitempty"`
 	// Cost is what loops reported, by currency.
@@ -134,9 +137,9 @@ type NoPrice struct {
 	Turns    int64  `json:"turns"`
 }
 
-// Collect reads figures and makes statistics of them. Projections must be current (project.Refresh). It takes 8 bytes for each number that a
-// quantile is of: some 80 MB for a million turns.
-func Collect(ctx context.Context, st store.Figures, o Options) (*Report, error) {
+// Collect reads figures and makes statistics of them. Projections must be current (project.Refresh). It takes 8 bytes
+// for each number that a quantile is of: some 80 MB for a million turns.
+func Collect(ctx context.Context, st store.Store, o Options) (*Report, error) {
 	if o.By != "" && !slices.Contains(Bys, o.By) {
 		return nil, fmt.Errorf("stats: by %q, want %s", o.By, words())
 	}
@@ -233,9 +236,9 @@ func newCollector(o Options) *collector {
 }
 
 // query returns what selects of a table, with those columns, and those that name a run where runs are selected.
-func (c *collector) query(columns ...string) store.FigureQuery {
+func (c *collector) query(table *store.FigureTable, columns ...string) store.FigureQuery {
 	q := c.o.Query
-	q.Tool, q.Columns = "", columns
+	q.Table, q.Tool, q.Columns = table, "", columns
 	if c.runs != nil {
 		for _, name := range []string{"session", "run", "run_start_ns"} {
 			if !slices.Contains(q.Columns, name) {
@@ -260,7 +263,7 @@ func (c *collector) turnQuery() store.FigureQuery {
 	if c.o.By == ByAgent {
 		columns = append(columns, "agent")
 	}
-	return c.query(columns...)
+	return c.query(store.TurnTable, columns...)
 }
 
 func (c *collector) toolCallQuery() store.FigureQuery {
@@ -273,35 +276,11 @@ func (c *collector) toolCallQuery() store.FigureQuery {
 	case ByTool, BySession:
 		columns = append(columns, "session")
 	}
-	return c.query(columns...)
+	return c.query(store.ToolCallTable, columns...)
 }
 
-func (c *collector) compactionQuery() store.FigureQuery {
-	return c.query("kind", "trigger", "input_tokens", "output_tokens")
-}
-
-func (c *collector) permissionQuery() store.FigureQuery {
-	return c.query("action", "source", "wait_ns")
-}
-
-// A Teller is what a store may be beside: one that tells the SQL by which it reads figures.
-type Teller interface {
-	// FigureSQL returns the statement for a table of store.FigureTable by its name, with all values written out; empty for a table that
-	// there is not.
-	FigureSQL(table string, q store.FigureQuery) string
-}
-
-// SQL returns the statements by which Collect reads. Nothing is read.
-func SQL(t Teller, o Options) []string {
-	c := newCollector(o)
-	return []string{
-		t.FigureSQL(store.TurnTable.Name, c.turnQuery()), t.FigureSQL(store.ToolCallTable.Name, c.toolCallQuery()),
-		t.FigureSQL(store.CompactionTable.Name, c.compactionQuery()), t.FigureSQL(store.PermissionTable.Name, c.permissionQuery()),
-	}
-}
-
-func (c *collector) readTurns(ctx context.Context, st store.Figures) error {
-	for t, err := range st.Turns(ctx, c.turnQuery()) {
+func (c *collector) readTurns(ctx context.Context, st store.Store) error {
+	for t, err := range store.Figures[session.TurnFigures](ctx, st, c.turnQuery()) {
 		if err != nil {
 			return err
 		}
@@ -383,8 +362,8 @@ func known(to *[]int64, v session.Opt[int64]) {
 	}
 }
 
-func (c *collector) readToolCalls(ctx context.Context, st store.Figures) error {
-	for t, err := range st.ToolCalls(ctx, c.toolCallQuery()) {
+func (c *collector) readToolCalls(ctx context.Context, st store.Store) error {
+	for t, err := range store.Figures[session.ToolCallFigures](ctx, st, c.toolCallQuery()) {
 		if err != nil {
 			return err
 		}
@@ -463,8 +442,8 @@ func tallies[T any](c *collector, figures iter.Seq2[T, error], read func(*T) (ru
 	}), nil
 }
 
-func (c *collector) readCompactions(ctx context.Context, st store.Figures) (out []Compaction, err error) {
-	all, err := tallies(c, st.Compactions(ctx, c.compactionQuery()), func(t *session.CompactionFigures) (runKey, [2]string, [2]session.Opt[int64]) {
+func (c *collector) readCompactions(ctx context.Context, st store.Store) (out []Compaction, err error) {
+	all, err := tallies(c, store.Figures[session.CompactionFigures](ctx, st, c.query(store.CompactionTable, "kind", "trigger", "input_tokens", "output_tokens")), func(t *session.CompactionFigures) (runKey, [2]string, [2]session.Opt[int64]) {
 		return runKey{t.Session, t.Run, t.RunStart}, [2]string{t.Kind, t.Trigger}, [2]session.Opt[int64]{t.InputTokens, t.OutputTokens}
 	})
 	for _, t := range all {
@@ -473,8 +452,8 @@ func (c *collector) readCompactions(ctx context.Context, st store.Figures) (out 
 	return out, err
 }
 
-func (c *collector) readPermissions(ctx context.Context, st store.Figures) (out []Permission, err error) {
-	all, err := tallies(c, st.Permissions(ctx, c.permissionQuery()), func(t *session.PermissionFigures) (runKey, [2]string, [2]session.Opt[int64]) {
+func (c *collector) readPermissions(ctx context.Context, st store.Store) (out []Permission, err error) {
+	all, err := tallies(c, store.Figures[session.PermissionFigures](ctx, st, c.query(store.PermissionTable, "action", "source", "wait_ns")), func(t *session.PermissionFigures) (runKey, [2]string, [2]session.Opt[int64]) {
 		return runKey{t.Session, t.Run, t.RunStart}, [2]string{t.Action, t.Source}, [2]session.Opt[int64]{t.Wait}
 	})
 	for _, t := range all {
@@ -588,12 +567,14 @@ func (c *collector) finish(g *group) Group {
 	return out
 }
 
-// cachingProviders offer prompt caching for all their models of today, by the names that gen_ai.provider.name has for them.
+// cachingProviders offer prompt caching for all their models of today, by the names that gen_ai.provider.name has for
+// them.
 var cachingProviders = map[string]bool{
 	"anthropic": true, "openai": true, "deepseek": true, "azure.ai.openai": true, "gcp.gemini": true, "gcp.vertex_ai": true, "x_ai": true,
 }
 
-// Caches reports whether a provider, by the name that gen_ai.provider.name has for it, is known to cache prompts for all its models.
+// Caches reports whether a provider, by the name that gen_ai.provider.name has for it, is known to cache prompts for
+// all its models.
 func Caches(provider string) bool { return cachingProviders[provider] }
 
 // caching tells whether a provider of the group caches.

@@ -66,9 +66,9 @@ func filled(t *testing.T) store.Store {
 		if err := st.Put(t.Context(), session.Batch{Rows: []session.Row{row}}); err != nil {
 			t.Fatal(err)
 		}
-		m, err := st.Mark(t.Context(), s.k)
+		m, err := st.Revision(t.Context(), s.k)
 		if err == nil {
-			err = st.Project(t.Context(), s.k, store.Projection{Mark: m, Figures: s.f})
+			err = st.SetSummary(t.Context(), s.k, store.SummaryUpdate{Revision: m, Figures: s.f})
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 
 func remove(t *testing.T, s store.Store, k session.Key) {
 	t.Helper()
-	if err := s.Delete(t.Context(), k); err != nil {
+	if err := store.Delete(t.Context(), s, k); err != nil {
 		t.Fatalf("Delete: %v", err)
 	}
 }
@@ -27,20 +27,19 @@ func gone(t *testing.T, s store.Store, k session.Key) {
 	if n := len(rows(t, s, k)) + len(blocks(t, s, k, nil)); n != 0 {
 		t.Errorf("session %q: %d rows and blocks of a deleted session", k.ID, n)
 	}
-	_, err := s.Mark(t.Context(), k)
-	wantErr(t, "Mark of a deleted session", err, store.ErrNotFound)
+	_, err := s.Revision(t.Context(), k)
+	wantErr(t, "Revision of a deleted session", err, store.ErrNotFound)
 	for _, m := range collect(t, s.Sessions(t.Context(), store.Query{Tenant: k.Tenant, Prefix: k.ID})) {
 		if m.Key == k {
 			t.Errorf("session %q is listed after it was deleted", k.ID)
 		}
 	}
-	if slices.Contains(collect(t, s.Dirty(t.Context())), k) {
-		t.Errorf("session %q is dirty after it was deleted", k.ID)
+	stale, err := store.Stale(t.Context(), s)
+	if slices.Contains(stale, k) || err != nil {
+		t.Errorf("session %q is stale after it was deleted, %v", k.ID, err)
 	}
-	if z, ok := s.(store.Sizer); ok {
-		if n, err := z.SessionSize(t.Context(), k); n != 0 || err != nil {
-			t.Errorf("session %q: %d bytes, %v, after it was deleted", k.ID, n, err)
-		}
+	if n, err := s.Size(t.Context(), k); n != 0 || err != nil {
+		t.Errorf("session %q: %d bytes, %v, after it was deleted", k.ID, n, err)
 	}
 }
 
@@ -57,7 +56,7 @@ func deleteOthers(t *testing.T, s store.Store) {
 	for _, k := range keys {
 		r, b := list(k)
 		put(t, s, r, b...)
-		project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: Summary(k)})
+		project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Summary: Summary(k)})
 		if m, ok := s.(store.Maintainer); ok {
 			if err := m.Maintain(t.Context(), k); err != nil {
 				t.Fatal(err)
@@ -67,6 +66,9 @@ func deleteOthers(t *testing.T, s store.Store) {
 	for i, victim := range keys {
 		remove(t, s, victim)
 		gone(t, s, victim)
+		if got := ids(t, s, store.Query{Tenant: victim.Tenant, Trace: Row(victim, 1).Trace, Prefix: victim.ID, Limit: 1}); got == victim.ID {
+			t.Errorf("session %q is found by its trace after it was deleted", victim)
+		}
 		for _, k := range keys[i+1:] {
 			r, b := list(k)
 			equal(t, "rows of "+k.ID, rows(t, s, k), canonical(r))
@@ -86,48 +88,49 @@ func deleteOthers(t *testing.T, s store.Store) {
 	}
 }
 
-// hide hides sessions that nobody put to since their marks were taken, and erases them together.
-func hide(t *testing.T, s store.Store) {
+// deleteUnchanged deletes sessions that nobody put to since their marks were taken, and several together.
+func deleteUnchanged(t *testing.T, s store.Store) {
 	quiet, busy, whatever := session.Key{ID: "quiet"}, session.Key{ID: "busy"}, session.Key{Tenant: "t", ID: "whatever"}
 	for _, k := range []session.Key{quiet, busy, whatever} {
 		put(t, s, []session.Row{Row(k, 1)}, Block(k, "body of "+k.ID))
 	}
-	marks := map[session.Key]store.Mark{quiet: mark(t, s, quiet), busy: mark(t, s, busy)}
+	marks := map[session.Key]store.Revision{quiet: mark(t, s, quiet), busy: mark(t, s, busy)}
 	put(t, s, []session.Row{Row(busy, 2)})
 	for _, c := range []struct {
 		what string
 		key  session.Key
-		mark store.Mark
+		mark store.Revision
 		want bool
 	}{
 		{"put to since", busy, marks[busy], false},
 		{"not there", session.Key{ID: "never"}, 0, false},
 		{"not there, with a mark", session.Key{ID: "never"}, marks[quiet], false},
 		{"as it was", quiet, marks[quiet], true},
-		{"hidden already", quiet, marks[quiet], false},
+		{"deleted already", quiet, marks[quiet], false},
 		{"whatever its mark", whatever, 0, true},
-		{"hidden already, whatever its mark", whatever, 0, false},
+		{"deleted already, whatever its mark", whatever, 0, false},
 	} {
-		switch got, err := s.Hide(t.Context(), c.key, c.mark); {
+		switch got, err := s.Delete(t.Context(), store.Deletion{Key: c.key, Revision: c.mark}); {
 		case err != nil:
-			t.Fatalf("Hide of a session that is %s: %v", c.what, err)
-		case got != c.want:
-			t.Errorf("Hide of a session that is %s: %v", c.what, got)
+			t.Fatalf("Delete of a session that is %s: %v", c.what, err)
+		case slices.Contains(got, c.key) != c.want:
+			t.Errorf("Delete of a session that is %s: %v", c.what, got)
 		}
 	}
 	gone(t, s, quiet)
 	gone(t, s, whatever)
-	put(t, s, []session.Row{Row(quiet, 3)}) // a new session, before the old one is erased
-	for range 2 {
-		if err := s.Erase(t.Context()); err != nil {
-			t.Fatalf("Erase: %v", err)
-		}
-	}
+	put(t, s, []session.Row{Row(quiet, 3)}) // a new session
 	equal(t, "rows of what was put to", len(rows(t, s, busy)), 2)
 	equal(t, "blocks of what was put to", len(blocks(t, s, busy, nil)), 1)
 	equal(t, "rows of the new session", len(rows(t, s, quiet)), 1)
 	equal(t, "blocks of the new session", len(blocks(t, s, quiet, nil)), 0)
 	gone(t, s, whatever)
+	got, err := s.Delete(t.Context(), store.Deletion{Key: busy}, store.Deletion{Key: whatever}, store.Deletion{Key: quiet, Revision: mark(t, s, quiet)})
+	if err != nil || len(got) != 2 {
+		t.Errorf("Delete of three, one of which is not there: %v, %v", got, err)
+	}
+	gone(t, s, busy)
+	gone(t, s, quiet)
 }
 
 // deleteCancelled leaves a Delete at every stage: the session is then there or not, and nothing between.
@@ -150,7 +153,7 @@ func (u suite) deleteCancelled(t *testing.T, s store.Store) {
 		put(t, s, list, bl...)
 		ctx, cancel := context.WithCancel(t.Context())
 		timer := time.AfterFunc(time.Duration(i*i)*100*time.Microsecond, cancel)
-		err := s.Delete(ctx, k)
+		err := store.Delete(ctx, s, k)
 		timer.Stop()
 		cancel()
 		nr, nb := len(rows(t, s, k)), len(blocks(t, s, k, nil))
@@ -187,8 +190,8 @@ func (u suite) deleteCancelled(t *testing.T, s store.Store) {
 	t.Logf("%d of %d were cancelled", stopped, times)
 }
 
-// deleteWhilePut deletes a session over and over while another puts to it, batch after batch: what is there at any time is
-// what was Put since some moment, whole batches, and what was Put after the last Delete stays.
+// deleteWhilePut deletes a session over and over while another puts to it, batch after batch: what is there at any time
+// is what was Put since some moment, whole batches, and what was Put after the last Delete stays.
 func (u suite) deleteWhilePut(t *testing.T, s store.Store) {
 	batches, each := u.times(60, 15), 5
 	k := key("a")

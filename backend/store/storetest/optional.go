@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/store"
@@ -64,7 +63,7 @@ func counts(t *testing.T, s store.Store) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Delete(t.Context(), k); err != nil {
+	if err := store.Delete(t.Context(), s, k); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "neither tidying nor deleting counts", c.Counts(), before)
@@ -74,15 +73,10 @@ func counts(t *testing.T, s store.Store) {
 	}
 }
 
-// sizes holds a store.Sizer to its word.
 func sizes(t *testing.T, s store.Store) {
-	z, ok := s.(store.Sizer)
-	if !ok {
-		t.Skipf("%T is no store.Sizer", s)
-	}
 	size := func(k session.Key) int64 {
 		t.Helper()
-		n, err := z.SessionSize(t.Context(), k)
+		n, err := s.Size(t.Context(), k)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +84,7 @@ func sizes(t *testing.T, s store.Store) {
 	}
 	all := func() int64 {
 		t.Helper()
-		n, err := z.Size(t.Context())
+		n, err := s.Size(t.Context(), session.Key{})
 		if err != nil || n < 0 {
 			t.Fatalf("Size %d, %v", n, err)
 		}
@@ -144,7 +138,7 @@ func sizes(t *testing.T, s store.Store) {
 		}
 		about("tidied up", size(k), want+large)
 	}
-	if err := s.Delete(t.Context(), k); err != nil {
+	if err := store.Delete(t.Context(), s, k); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "deleted", size(k), 0)
@@ -157,100 +151,17 @@ func sizes(t *testing.T, s store.Store) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := z.Size(ctx)
-	wantErr(t, "Size", err, context.Canceled)
-	_, err = z.SessionSize(ctx, k)
-	wantErr(t, "SessionSize", err, context.Canceled)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	_, err = z.Size(t.Context())
-	wantErr(t, "Size of a closed store", err, store.ErrClosed)
-	_, err = z.SessionSize(t.Context(), k)
-	wantErr(t, "SessionSize of a closed store", err, store.ErrClosed)
-}
-
-// rejects holds a store.Rejecter to its word.
-func rejects(t *testing.T, s store.Store) {
-	r, ok := s.(store.Rejecter)
-	if !ok {
-		t.Skipf("%T is no store.Rejecter", s)
-	}
-	list := func(limit int) []store.Reject {
-		t.Helper()
-		return collect(t, r.Rejects(t.Context(), limit))
-	}
-	putRejects := func(l ...store.Reject) {
-		t.Helper()
-		if err := r.PutRejects(t.Context(), l); err != nil {
-			t.Fatal(err)
-		}
-	}
-	make := func(n int) store.Reject {
-		return store.Reject{Time: time.Unix(1_700_000_000, int64(n)).UTC(), Reason: fmt.Sprint("reason ", n), Signal: "span"}
-	}
-	equal(t, "at first", len(list(0)), 0)
-	putRejects()
-	full := make(1)
-	full.Signal, full.Name, full.Service = "log", "session.turn", "coder"
-	full.Session = session.Key{Tenant: "t", ID: "s"}
-	full.Trace, full.Span = session.TraceID{1, 2, 3}, session.SpanID{0xff, 0, 1}
-	odd := make(2)
-	odd.Name, odd.Service, odd.Session.ID = "a\x00'; DROP TABLE rejects; --\n\"", "\xff\xfe", "漢字"
-	far := make(3)
-	putRejects(full, odd)
-	putRejects(far)
-	equal(t, "newest first", list(0), []store.Reject{far, odd, full})
-	equal(t, "negative limit", list(-1), []store.Reject{far, odd, full})
-	equal(t, "limit", list(2), []store.Reject{far, odd})
-	equal(t, "sessions", ids(t, s, store.Query{})+ids(t, s, store.Query{Tenant: "t"}), "")
-	equal(t, "tenants", len(collect(t, s.Tenants(t.Context()))), 0)
-
-	// A session takes those that name it along, also one that has nothing else.
-	if err := s.Delete(t.Context(), full.Session); err != nil {
-		t.Fatal(err)
-	}
-	equal(t, "after the session was deleted", list(0), []store.Reject{far, odd})
-
-	// Bounded, however they come.
-	var many []store.Reject
-	for n := range store.MaxRejects + 100 {
-		many = append(many, make(10+n))
-	}
-	for l := range slices.Chunk(many[:store.MaxRejects-50], 999) {
-		putRejects(l...)
-	}
-	equal(t, "below the bound", len(list(0)), store.MaxRejects-48)
-	putRejects(many[store.MaxRejects-50:]...)
-	got := list(0)
-	want := slices.Clone(many[100:])
-	slices.Reverse(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("%d rejects, want the newest %d", len(got), store.MaxRejects)
-	}
-	for v, err := range r.Rejects(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		equal(t, "left early", v, want[0])
-		break
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	wantErr(t, "PutRejects", r.PutRejects(ctx, many[:1]), context.Canceled)
-	for _, err := range r.Rejects(ctx, 0) {
-		wantErr(t, "Rejects", err, context.Canceled)
+	for what, of := range map[string]session.Key{"all": {}, "a session": k} {
+		_, err := s.Size(ctx, of)
+		wantErr(t, "Size of "+what, err, context.Canceled)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	wantErr(t, "PutRejects to a closed store", r.PutRejects(t.Context(), many[:1]), store.ErrClosed)
-	n := 0
-	for _, err := range r.Rejects(t.Context(), 0) {
-		n++
-		wantErr(t, "Rejects of a closed store", err, store.ErrClosed)
+	for what, of := range map[string]session.Key{"all": {}, "a session": k} {
+		_, err := s.Size(t.Context(), of)
+		wantErr(t, "Size of "+what+" of a closed store", err, store.ErrClosed)
 	}
-	equal(t, "errors of a closed store", n, 1)
 }
 
 // withParams returns the row with a list that names blocks as system prompt and tool catalogue of its request.

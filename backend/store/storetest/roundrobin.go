@@ -11,9 +11,10 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// RoundRobin returns a store that gives each call to the next of several, which must be the same data opened several times, as
-// by several collectors without session affinity. Run holds it to what one store must do: no store may rely on what it remembers of
-// its own calls. Counts are the sum. Maintain does nothing for a store that is no store.Maintainer; the other optional parts must be there.
+// RoundRobin returns a store that gives each call to the next of several, which must be the same data opened several
+// times, as by several collectors without session affinity. Run holds it to what one store must do: no store may rely
+// on what it remembers of its own calls. Counts are the sum. Maintain does nothing for a store that is no
+// store.Maintainer; a store.Counter must be there.
 func RoundRobin(stores ...store.Store) store.Store { return &roundRobin{stores: stores} }
 
 type roundRobin struct {
@@ -37,45 +38,29 @@ func (r *roundRobin) Sessions(ctx context.Context, q store.Query) iter.Seq2[sess
 	return r.next().Sessions(ctx, q)
 }
 
-func (r *roundRobin) Turns(ctx context.Context, q store.FigureQuery) iter.Seq2[session.TurnFigures, error] {
-	return r.next().Turns(ctx, q)
-}
-
-func (r *roundRobin) ToolCalls(ctx context.Context, q store.FigureQuery) iter.Seq2[session.ToolCallFigures, error] {
-	return r.next().ToolCalls(ctx, q)
-}
-
-func (r *roundRobin) Compactions(ctx context.Context, q store.FigureQuery) iter.Seq2[session.CompactionFigures, error] {
-	return r.next().Compactions(ctx, q)
-}
-
-func (r *roundRobin) Permissions(ctx context.Context, q store.FigureQuery) iter.Seq2[session.PermissionFigures, error] {
-	return r.next().Permissions(ctx, q)
+func (r *roundRobin) Figures(ctx context.Context, q store.FigureQuery) iter.Seq2[any, error] {
+	return r.next().Figures(ctx, q)
 }
 
 func (r *roundRobin) Tenants(ctx context.Context) iter.Seq2[string, error] {
 	return r.next().Tenants(ctx)
 }
 
-func (r *roundRobin) Dirty(ctx context.Context) iter.Seq2[session.Key, error] {
-	return r.next().Dirty(ctx)
+func (r *roundRobin) Revision(ctx context.Context, k session.Key) (store.Revision, error) {
+	return r.next().Revision(ctx, k)
 }
 
-func (r *roundRobin) Mark(ctx context.Context, k session.Key) (store.Mark, error) {
-	return r.next().Mark(ctx, k)
+func (r *roundRobin) SetSummary(ctx context.Context, k session.Key, p store.SummaryUpdate) error {
+	return r.next().SetSummary(ctx, k, p)
 }
 
-func (r *roundRobin) Project(ctx context.Context, k session.Key, p store.Projection) error {
-	return r.next().Project(ctx, k, p)
+func (r *roundRobin) Delete(ctx context.Context, list ...store.Deletion) ([]session.Key, error) {
+	return r.next().Delete(ctx, list...)
 }
 
-func (r *roundRobin) Delete(ctx context.Context, k session.Key) error { return r.next().Delete(ctx, k) }
-
-func (r *roundRobin) Hide(ctx context.Context, k session.Key, m store.Mark) (bool, error) {
-	return r.next().Hide(ctx, k, m)
+func (r *roundRobin) Size(ctx context.Context, k session.Key) (int64, error) {
+	return r.next().Size(ctx, k)
 }
-
-func (r *roundRobin) Erase(ctx context.Context) error { return r.next().Erase(ctx) }
 
 func (r *roundRobin) Close() error {
 	var errs []error
@@ -102,20 +87,4 @@ func (r *roundRobin) Counts() store.Counts {
 		sum.BytesKnown += c.BytesKnown
 	}
 	return sum
-}
-
-func (r *roundRobin) Size(ctx context.Context) (int64, error) {
-	return r.next().(store.Sizer).Size(ctx)
-}
-
-func (r *roundRobin) SessionSize(ctx context.Context, k session.Key) (int64, error) {
-	return r.next().(store.Sizer).SessionSize(ctx, k)
-}
-
-func (r *roundRobin) PutRejects(ctx context.Context, l []store.Reject) error {
-	return r.next().(store.Rejecter).PutRejects(ctx, l)
-}
-
-func (r *roundRobin) Rejects(ctx context.Context, limit int) iter.Seq2[store.Reject, error] {
-	return r.next().(store.Rejecter).Rejects(ctx, limit)
 }

@@ -23,79 +23,6 @@ func noise(seed uint64, n int) string {
 	return string(b)
 }
 
-// sharedBlocks shares a large block that rows name as system prompt or tool catalogue, in every order in which rows and blocks
-// may come, and takes the sessions away one by one.
-func sharedBlocks(t *testing.T, s store.Store) {
-	large := strings.Repeat("the tool catalogue of everybody; ", 3000)
-	small := "a short prompt"
-	var keys []session.Key
-	for _, tenant := range []string{"", "t"} {
-		for i := range 5 {
-			k := session.Key{Tenant: tenant, ID: fmt.Sprint("s", i)}
-			keys = append(keys, k)
-			row := withParams(Row(k, 1), Block(k, large), Block(k, small))
-			switch i {
-			case 0: // together
-				put(t, s, []session.Row{row}, Block(k, large), Block(k, small))
-			case 1: // the block first
-				put(t, s, nil, Block(k, large), Block(k, small))
-				put(t, s, []session.Row{row})
-			case 2: // the row first
-				put(t, s, []session.Row{row})
-				put(t, s, nil, Block(k, large), Block(k, small))
-			case 3: // cut first
-				cut := Block(k, large)
-				cut.Body, cut.Size = large[:2000], int64(len(large))
-				put(t, s, []session.Row{row}, cut)
-				put(t, s, nil, Block(k, large), Block(k, small))
-			case 4: // named by no row
-				put(t, s, []session.Row{Row(k, 1)}, Block(k, large), Block(k, small))
-			}
-		}
-	}
-	check := func(what string, k session.Key) {
-		t.Helper()
-		for _, ids := range [][]spans.BlockID{nil, {spans.BlockOfString(large), spans.BlockOfString(small)}} {
-			got := blocks(t, s, k, ids)
-			if len(got) != 2 || got[spans.BlockOfString(large)] != Block(k, large) || got[spans.BlockOfString(small)] != Block(k, small) {
-				t.Errorf("%s: session %q does not give back its two blocks but %d", what, k, len(got))
-			}
-		}
-	}
-	maintain := func(k session.Key) {
-		if m, ok := s.(store.Maintainer); ok {
-			if err := m.Maintain(t.Context(), k); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	for i, k := range keys {
-		check("at first", k)
-		if i%2 == 0 {
-			maintain(k)
-			check("tidied up", k)
-		}
-	}
-	// A session that names a block without having it does not get that of another.
-	only := key("only names it")
-	put(t, s, []session.Row{withParams(Row(only, 1), Block(only, large))})
-	maintain(only)
-	if n := len(blocks(t, s, only, []spans.BlockID{spans.BlockOfString(large)})) + len(blocks(t, s, only, nil)); n != 0 {
-		t.Errorf("a session that has no block gave %d", n)
-	}
-	rand.New(rand.NewPCG(3, 4)).Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
-	for i, k := range keys {
-		remove(t, s, k)
-		gone(t, s, k)
-		for _, other := range keys[i+1:] {
-			check("after another went", other)
-		}
-	}
-	k := keys[0]
-	put(t, s, []session.Row{withParams(Row(k, 1), Block(k, large))}, Block(k, large), Block(k, small))
-	check("put again when all were gone", k)
-}
-
 // poisoned puts bodies under ids that are not theirs. CheckBatch lets them pass; nobody else may ever be given one.
 func poisoned(t *testing.T, s store.Store) {
 	truth := strings.Repeat("the system prompt as it is; ", 200)
@@ -221,12 +148,12 @@ func (m model) check(t *testing.T, s store.Store, k session.Key, rnd *rand.Rand,
 	}
 }
 
-// sharedByChance lets sessions of two tenants share bodies at random (whole, cut, withheld, named as prompts or
-// not, lied about by some) and deletes and makes them anew at random: each gives back what it was given and nothing else.
+// sharedByChance lets sessions of two tenants share bodies at random (whole, cut, withheld, named as prompts or not,
+// lied about by some) and deletes and makes them anew at random: each gives back what it was given and nothing else.
 func (u suite) sharedByChance(t *testing.T, s store.Store) {
-	rounds := u.times(600, 20)
+	rounds := u.times(600, 40)
 	if testing.Short() {
-		rounds = u.times(150, 20)
+		rounds = u.times(150, 40)
 	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -300,7 +227,7 @@ func (u suite) sharedByChance(t *testing.T, s store.Store) {
 				}
 			}
 		case m[k] != nil:
-			project(t, s, k, store.Projection{Mark: mark(t, s, k), Summary: Summary(k)})
+			project(t, s, k, store.SummaryUpdate{Revision: mark(t, s, k), Summary: Summary(k)})
 		}
 		m.check(t, s, k, rnd, pool)
 		if t.Failed() {

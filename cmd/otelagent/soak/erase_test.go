@@ -267,6 +267,9 @@ func TestKillErase(t *testing.T) {
 		}
 	}
 	p.stop()
+	if out, err := exec.Command(bin, "rm", "--vacuum", "--db", c.db).CombinedOutput(); err != nil {
+		t.Errorf("rm --vacuum: %v\n%s", err, out)
+	}
 	f := check(t, c.db, l.ledger, nil)
 	for _, file := range []string{c.db, c.db + "-wal"} {
 		if text, err := os.ReadFile(file); err == nil && bytes.Contains(text, []byte("vanishing")) {

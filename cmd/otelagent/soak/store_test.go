@@ -60,14 +60,3 @@ func lock(t *testing.T, path string) (unlock func()) {
 		_ = db.Close()
 	})
 }
-
-// rejectsIn counts the rejects that a database holds.
-func rejectsIn(t *testing.T, path string) (n int) {
-	t.Helper()
-	db := look(t, path)
-	defer db.Close()
-	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM rejects").Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}

@@ -4,23 +4,22 @@
 //
 //	chdb -library libchdb.so -listen 127.0.0.1:18123 FOLDER
 //
-// One statement runs at a time and its result is in memory before the first byte of it leaves. The data of an INSERT has
-// arrived wholly before it begins. There are no users, no sessions, no compression but gzip on the way in, no cluster.
+// One statement runs at a time and its result is in memory before the first byte of it leaves. The data of an INSERT has arrived wholly
+// before it begins. Statements come by POST. There are no users, no sessions, no compression, no cluster.
 // It may be killed at any moment: what it answered with 200 is in FOLDER.
 package main
 
 import (
-	"bytes"
-	"compress/gzip"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/signal"
 	"regexp"
@@ -70,8 +69,8 @@ func run(library, listen, folder string) error {
 			return
 		}
 		var r result
-		if r, err = e.exec("SELECT version(), timezone()", "TSV"); err == nil {
-			h.version, h.zone, _ = strings.Cut(strings.TrimSpace(string(r.body)), "\t")
+		if r, err = e.exec("SELECT version()", "TSV"); err == nil {
+			h.version = strings.TrimSpace(string(r.body))
 		}
 	})
 	if err != nil {
@@ -96,15 +95,12 @@ func run(library, listen, folder string) error {
 }
 
 type handler struct {
-	engine        *engine
-	version, zone string
+	engine  *engine
+	version string
 }
 
 // notSettings are the parameters of ClickHouse's HTTP interface that are no settings of a statement.
-var notSettings = []string{
-	"query", "database", "default_format", "query_id", "user", "password", "quota_key", "stacktrace", "buffer_size",
-	"wait_end_of_query", "compress", "session_timeout", "session_check",
-}
+var notSettings = []string{"query", "database", "default_format"}
 
 // An exception is what the engine says is wrong, or what a server would say before it asks the engine.
 type exception struct {
@@ -119,18 +115,6 @@ func (h *handler) fail(code int, name, format string, args ...any) error {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch {
-	case r.URL.Path == "/ping", r.URL.Path == "/" && r.Method == http.MethodGet && r.URL.RawQuery == "":
-		_, _ = io.WriteString(w, "Ok.\n")
-		return
-	case r.URL.Path != "/":
-		http.Error(w, "There is no handle "+r.URL.Path, http.StatusNotFound)
-		return
-	case r.Method != http.MethodGet && r.Method != http.MethodPost:
-		http.Error(w, "", http.StatusNotImplemented)
-		return
-	}
-	begin := time.Now()
 	s, err := h.statement(r)
 	var out result
 	if err == nil {
@@ -140,79 +124,31 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		})
 	}
-	head := w.Header()
-	head.Set("X-ClickHouse-Server-Display-Name", "chdb")
-	head.Set("X-ClickHouse-Timezone", h.zone)
-	head.Set("X-ClickHouse-Query-Id", s.id)
-	if err != nil {
-		h.answerError(w, err)
+	if err == nil {
+		_, _ = w.Write(out.body)
 		return
 	}
-	head.Set("Content-Type", contentType(s.format))
-	head.Set("X-ClickHouse-Format", s.format)
-	head.Set("X-ClickHouse-Summary", fmt.Sprintf(`{"read_rows":"%d","written_rows":"%d","result_bytes":"%d","elapsed_ns":"%d"}`,
-		out.read, out.written, len(out.body), time.Since(begin).Nanoseconds()))
-	_, _ = w.Write(out.body)
-}
-
-func contentType(format string) string {
-	switch {
-	case strings.HasPrefix(format, "JSON"):
-		return "application/json; charset=UTF-8"
-	case strings.HasPrefix(format, "RowBinary"), format == "Native":
-		return "application/octet-stream"
-	}
-	return "text/tab-separated-values; charset=UTF-8"
-}
-
-var codeOf = regexp.MustCompile(`Code: (\d+)\.`)
-
-func (h *handler) answerError(w http.ResponseWriter, err error) {
 	e := &exception{code: 1002, text: err.Error()} // UNKNOWN_EXCEPTION
 	if !errors.As(err, &e) {
 		if m := codeOf.FindStringSubmatch(e.text); m != nil {
 			_, _ = fmt.Sscan(m[1], &e.code)
 		}
 	}
-	text := strings.TrimSpace(e.text)
-	if !strings.Contains(text, "(version ") {
-		text += fmt.Sprintf(" (version %s (official build))", h.version)
-	}
 	w.Header().Set("X-ClickHouse-Exception-Code", fmt.Sprint(e.code))
-	w.Header().Set("Content-Type", "text/plain; charset=UTF-8")
-	w.WriteHeader(status(e.code))
-	_, _ = io.WriteString(w, text+"\n")
+	w.WriteHeader(http.StatusInternalServerError)
+	_, _ = fmt.Fprintf(w, "%s (version %s)\n", strings.TrimSpace(e.text), h.version)
 }
 
-// status is the HTTP status that a server of this version answers an exception with.
-func status(code int) int {
-	switch code {
-	case 6, 25, 26, 27, 38, 41, 53, 62, 72, 117, 167, 168, 178, 190, 376, 441:
-		return http.StatusBadRequest // does not parse, or is too deep to
-	case 46, 47, 50, 56, 60, 63, 73, 78, 81, 115, 391:
-		return http.StatusNotFound // unknown function, identifier, type, storage, table, ...
-	case 194:
-		return http.StatusUnauthorized
-	case 192, 193, 497, 516:
-		return http.StatusForbidden
-	case 159:
-		return http.StatusRequestTimeout
-	case 48:
-		return http.StatusNotImplemented
-	case 209, 439:
-		return http.StatusServiceUnavailable
-	}
-	return http.StatusInternalServerError
-}
+var codeOf = regexp.MustCompile(`Code: (\d+)\.`)
 
 // A statement is one request to the engine.
 type statement struct {
-	id, database string
-	settings     []string // name=value as SET takes them
-	names        []string // names alone
-	sql, format  string
-	data         []byte // of an INSERT that has a FORMAT
-	insert       bool
+	database    string
+	settings    []string // name=value as SET takes them
+	names       []string // names alone
+	sql, format string
+	data        []byte // of an INSERT that has a FORMAT
+	insert      bool
 }
 
 var (
@@ -220,26 +156,22 @@ var (
 	insertHead = regexp.MustCompile(`(?is)^\s*(INSERT\s+INTO\s.*?)\s+FORMAT\s+(\w+)[ \t;]*(?:\r?\n|$)`)
 	valuesHead = regexp.MustCompile(`(?is)^\s*(INSERT\s+INTO\s.*?)\s+VALUES\s*;?\s*$`)
 	isInsert   = regexp.MustCompile(`(?i)^\s*INSERT\s`)
-	readsOnly  = regexp.MustCompile(`(?i)^\s*\(?\s*(SELECT|SHOW|DESC|DESCRIBE|EXISTS|WITH|EXPLAIN)\b`)
 	formatTail = regexp.MustCompile(`(?is)\sFORMAT\s+(\w+)(?:\s+SETTINGS\s.*)?\s*;?\s*$`)
 )
 
 func (h *handler) statement(r *http.Request) (statement, error) {
 	params := r.URL.Query()
 	s := statement{
-		id: params.Get("query_id"), database: first(params.Get("database"), r.Header.Get("X-ClickHouse-Database"), "default"),
-		format: first(params.Get("default_format"), r.Header.Get("X-ClickHouse-Format"), "TabSeparated"),
+		database: cmp.Or(params.Get("database"), "default"),
+		format:   cmp.Or(params.Get("default_format"), "TabSeparated"),
 	}
-	if err := h.admit(r, params); err != nil {
-		return s, err
-	}
-	for _, name := range sorted(params) {
+	for _, name := range slices.Sorted(maps.Keys(params)) {
 		if !slices.Contains(notSettings, name) {
 			s.names = append(s.names, name)
 			s.settings = append(s.settings, name+"="+quote(params.Get(name)))
 		}
 	}
-	body, err := readBody(r)
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
 	if err != nil {
 		return s, h.fail(33, "CANNOT_READ_ALL_DATA", "the body did not arrive: %v", err)
 	}
@@ -267,48 +199,7 @@ func (h *handler) statement(r *http.Request) (statement, error) {
 	} else if m := formatTail.FindStringSubmatch(s.sql); m != nil {
 		s.format = m[1]
 	}
-	if r.Method == http.MethodGet && !readsOnly.MatchString(s.sql) {
-		return s, h.fail(164, "READONLY", "Cannot execute query in readonly mode. For queries over HTTP, method GET implies readonly. You should use method POST for modifying queries")
-	}
 	return s, nil
-}
-
-// admit refuses what this program would have to ignore.
-func (h *handler) admit(r *http.Request, params url.Values) error {
-	user, password, _ := r.BasicAuth()
-	user = first(r.Header.Get("X-ClickHouse-User"), params.Get("user"), user)
-	password = first(r.Header.Get("X-ClickHouse-Key"), params.Get("password"), password)
-	switch {
-	case user != "" && user != "default" || password != "":
-		return h.fail(516, "AUTHENTICATION_FAILED", "%s: Authentication failed: password is incorrect, or there is no user with such name", user)
-	case params.Has("session_id"):
-		return h.fail(48, "NOT_IMPLEMENTED", "chdb has no sessions")
-	case params.Get("decompress") == "1":
-		return h.fail(48, "NOT_IMPLEMENTED", "chdb takes no compressed blocks")
-	}
-	return nil
-}
-
-func readBody(r *http.Request) ([]byte, error) {
-	body := io.Reader(r.Body)
-	switch encoding := r.Header.Get("Content-Encoding"); encoding {
-	case "", "identity":
-	case "gzip":
-		z, err := gzip.NewReader(body)
-		if err != nil {
-			return nil, err
-		}
-		body = z
-	default:
-		return nil, fmt.Errorf("content encoding %q is not known", encoding)
-	}
-	var b bytes.Buffer
-	if n, err := b.ReadFrom(io.LimitReader(body, maxBody+1)); err != nil {
-		return nil, err
-	} else if n > maxBody {
-		return nil, fmt.Errorf("it has more than %d bytes", maxBody)
-	}
-	return b.Bytes(), nil
 }
 
 // run runs a statement with its database and settings; on the engine's thread only.
@@ -328,24 +219,6 @@ func (h *handler) run(s statement) (result, error) {
 		return e.insertBody(s.sql, s.format, s.data)
 	}
 	return e.exec(s.sql, s.format)
-}
-
-func first(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
-}
-
-func sorted(v url.Values) []string {
-	names := make([]string, 0, len(v))
-	for name := range v {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 func quote(s string) string {

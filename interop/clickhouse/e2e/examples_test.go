@@ -4,8 +4,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-
-	"github.com/otelagent/otelagent/interop/clickhouse/ring"
 )
 
 // TestPipelineOfTheExamples runs examples/pipelines/clickhouse.yaml as it is, kills it after half of the spans, starts it again, and finds what one
@@ -13,8 +11,8 @@ import (
 func TestPipelineOfTheExamples(t *testing.T) {
 	spans, want := sentToSQLite(t)
 
-	r := start(t, ring.Chdb)
-	dsn := database(r, 0, "examples")
+	r := start(t)
+	dsn := database(r, "examples")
 	dir := t.TempDir()
 	config, err := filepath.Abs(filepath.Join(repository, "examples", "pipelines", "clickhouse.yaml"))
 	if err != nil {

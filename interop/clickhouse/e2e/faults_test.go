@@ -19,7 +19,6 @@ import (
 	"github.com/otelagent/otelagent/backend/store/clickhousestore"
 	"github.com/otelagent/otelagent/backend/store/memstore"
 	"github.com/otelagent/otelagent/backend/store/storetest"
-	"github.com/otelagent/otelagent/interop/clickhouse/ring"
 )
 
 const (
@@ -233,78 +232,16 @@ func (l *load) settle(t *testing.T, stores []store.Store) time.Duration {
 	return time.Since(begin) - reference
 }
 
-// one returns a store by each server of a new database.
-func each(t *testing.T, r *ring.Ring, name string) []store.Store {
-	t.Helper()
-	var stores []store.Store
-	for i := range r.Servers {
-		stores = append(stores, open(t, database(r, i, name)))
-	}
-	return stores
-}
-
-// TestReplicaKilled kills each server of a cluster in turn while four writers put, one by each server, and starts it again.
-// What was acknowledged is there, once, by every server.
-func TestReplicaKilled(t *testing.T) {
-	r := start(t, ring.Cluster)
-	stores := each(t, r, "replica_killed")
-	l := startLoad(t, stores)
-	l.progress(t, 20)
-	for _, s := range r.Servers {
-		time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond) // at any moment of an insert
-		s.Kill()
-		without := l.progress(t, 20)
-		time.Sleep(time.Second)
-		begin := time.Now()
-		if err := s.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("%s (shard %d, replica %d) killed: 20 Puts by the others took %.1f s; back %.1f s after its start",
-			s.Name, s.Shard, s.Replica, without.Seconds(), time.Since(begin).Seconds())
-		l.progress(t, 20)
-	}
-	l.end(t)
-	t.Logf("equal everywhere after %.1f s", l.settle(t, stores).Seconds())
-}
-
-// TestKeeperAway takes the ZooKeeper away for longer than its sessions live. Writers are refused, not for good; with the
-// ZooKeeper back, and no server started again, they are heard again.
-func TestKeeperAway(t *testing.T) {
-	r := start(t, ring.Cluster)
-	stores := each(t, r, "keeper_away")
-	l := startLoad(t, stores)
-	l.progress(t, 20)
-	r.Keeper.Kill()
-	time.Sleep(500 * time.Millisecond) // what was under way
-	before := l.count()
-	time.Sleep(6 * time.Second)
-	during := l.count() - before
-	if during > 0 {
-		t.Errorf("%d Puts were acknowledged without a ZooKeeper", during)
-	}
-	for i, s := range stores {
-		if got, err := sessionOf(t.Context(), s, session.Key{ID: "session-0"}); err != nil || len(got) < 2 {
-			t.Errorf("reading by server %d without a ZooKeeper: %d rows and blocks, %v", i, len(got), err)
-		}
-	}
-	if err := r.Keeper.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("20 Puts %.1f s after the ZooKeeper came back", l.progress(t, 20).Seconds())
-	l.end(t)
-	t.Logf("equal everywhere after %.1f s", l.settle(t, stores).Seconds())
-}
-
 // TestChdbKilled kills a current engine in the middle of inserts, several times. What it acknowledged is in its files.
 func TestChdbKilled(t *testing.T) {
-	r := start(t, ring.Chdb)
-	s := open(t, database(r, 0, "chdb_killed"))
+	r := start(t)
+	s := open(t, database(r, "chdb_killed"))
 	l := startLoad(t, []store.Store{s, s, s})
 	for range 3 {
 		l.progress(t, 15)
 		time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
-		r.Servers[0].Kill()
-		if err := r.Servers[0].Start(t.Context()); err != nil {
+		r.Server.Kill()
+		if err := r.Server.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

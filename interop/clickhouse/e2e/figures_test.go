@@ -25,102 +25,80 @@ func TestFigures(t *testing.T) {
 		perPut  = 2000
 		total   = writers * puts * perPut
 	)
-	for _, name := range ring.Names {
-		t.Run(name, func(t *testing.T) {
-			r := start(t, name)
-			first := r.Servers[0]
-			batches := make([]session.Batch, writers*puts)
-			for i := range batches {
-				for j := range perPut {
-					k := session.Key{ID: "session-" + strconv.Itoa(j%50)}
-					batches[i].Rows = append(batches[i].Rows, storetest.Row(k, i*perPut+j))
-				}
-			}
-			stores := make([]store.Store, writers)
-			for i := range stores {
-				stores[i] = open(t, database(r, 0, "figures_put"))
-			}
-			open(t, database(r, 0, "figures_bare")) // makes the tables
-
-			parallel := func(f func(writer, i int) error) time.Duration {
-				begin := time.Now()
-				var wg sync.WaitGroup
-				for w := range writers {
-					wg.Go(func() {
-						for i := range puts {
-							if err := f(w, w*puts+i); err != nil {
-								t.Error(err)
-								return
-							}
-						}
-					})
-				}
-				wg.Wait()
-				return time.Since(begin)
-			}
-			put := parallel(func(w, i int) error { return stores[w].Put(t.Context(), batches[i]) })
-			if t.Failed() {
-				return
-			}
-
-			// What Put inserted into the table of rows, Put by Put, as the engine has it.
-			names := query(t, first, "SELECT DISTINCT writer, n FROM figures_put.rows FORMAT TSV")
-			var bodies [][]byte
-			for line := range strings.Lines(names) {
-				writer, n, _ := strings.Cut(strings.TrimSpace(line), "\t")
-				out := query(t, first, fmt.Sprintf("SELECT * FROM figures_put.rows WHERE writer = %s AND n = %s FORMAT RowBinary", writer, n))
-				bodies = append(bodies, []byte(out))
-			}
-			if len(bodies) != len(batches) {
-				t.Fatalf("%d Puts are there, want %d", len(bodies), len(batches))
-			}
-			settings := url.Values{"query": {"INSERT INTO figures_bare.rows FORMAT RowBinary"}}
-			if name == ring.Cluster {
-				settings.Set("insert_distributed_sync", "1")
-			}
-			target := fmt.Sprintf("http://127.0.0.1:%d/?%s", first.Port, settings.Encode())
-			bare := parallel(func(_, i int) error {
-				resp, err := http.Post(target, "application/octet-stream", strings.NewReader(string(bodies[i])))
-				if err != nil {
-					return err
-				}
-				defer resp.Body.Close()
-				if resp.StatusCode != http.StatusOK {
-					return fmt.Errorf("HTTP %d", resp.StatusCode)
-				}
-				return nil
-			})
-			if t.Failed() {
-				return
-			}
-			rate := func(d time.Duration) float64 { return total / d.Seconds() }
-			t.Logf("%d rows in Puts of %d by %d writers: %.0f rows/s; bare inserts of the same bytes: %.0f rows/s; ratio %.2f",
-				total, perPut, writers, rate(put), rate(bare), bare.Seconds()/put.Seconds())
-
-			// On disk, of one replica of each shard.
-			bytes, rows := 0, 0
-			for _, s := range r.Servers {
-				if s.Replica > 1 {
-					continue
-				}
-				table := "rows"
-				if name == ring.Cluster {
-					table = "rows_local"
-				}
-				query(t, s, "OPTIMIZE TABLE figures_put."+table+" FINAL")
-				out := query(t, s, "SELECT sum(bytes_on_disk), sum(rows) FROM system.parts WHERE active AND database = 'figures_put' AND table = '"+table+"' FORMAT TSV")
-				var b, n int
-				if _, err := fmt.Sscan(out, &b, &n); err != nil {
-					t.Fatal(out, err)
-				}
-				bytes, rows = bytes+b, rows+n
-			}
-			if rows != total {
-				t.Errorf("%d rows on disk after merging, want %d", rows, total)
-			}
-			t.Logf("%.0f bytes a row on disk, without replicas and indexes of others", float64(bytes)/float64(rows))
-		})
+	r := start(t)
+	first := r.Server
+	batches := make([]session.Batch, writers*puts)
+	for i := range batches {
+		for j := range perPut {
+			k := session.Key{ID: "session-" + strconv.Itoa(j%50)}
+			batches[i].Rows = append(batches[i].Rows, storetest.Row(k, i*perPut+j))
+		}
 	}
+	stores := make([]store.Store, writers)
+	for i := range stores {
+		stores[i] = open(t, database(r, "figures_put"))
+	}
+	open(t, database(r, "figures_bare")) // makes the tables
+
+	parallel := func(f func(writer, i int) error) time.Duration {
+		begin := time.Now()
+		var wg sync.WaitGroup
+		for w := range writers {
+			wg.Go(func() {
+				for i := range puts {
+					if err := f(w, w*puts+i); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		return time.Since(begin)
+	}
+	put := parallel(func(w, i int) error { return stores[w].Put(t.Context(), batches[i]) })
+	if t.Failed() {
+		return
+	}
+
+	// What Put inserted into the table of rows, Put by Put, as the engine has it.
+	names := query(t, first, "SELECT DISTINCT writer, n FROM figures_put.rows FORMAT TSV")
+	var bodies [][]byte
+	for line := range strings.Lines(names) {
+		writer, n, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		out := query(t, first, fmt.Sprintf("SELECT * FROM figures_put.rows WHERE writer = %s AND n = %s FORMAT RowBinary", writer, n))
+		bodies = append(bodies, []byte(out))
+	}
+	if len(bodies) != len(batches) {
+		t.Fatalf("%d Puts are there, want %d", len(bodies), len(batches))
+	}
+	settings := url.Values{"query": {"INSERT INTO figures_bare.rows FORMAT RowBinary"}}
+	target := fmt.Sprintf("http://127.0.0.1:%d/?%s", first.Port, settings.Encode())
+	bare := parallel(func(_, i int) error {
+		resp, err := http.Post(target, "application/octet-stream", strings.NewReader(string(bodies[i])))
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("HTTP %d", resp.StatusCode)
+		}
+		return nil
+	})
+	if t.Failed() {
+		return
+	}
+	rate := func(d time.Duration) float64 { return total / d.Seconds() }
+	t.Logf("%d rows in Puts of %d by %d writers: %.0f rows/s; bare inserts of the same bytes: %.0f rows/s; ratio %.2f",
+		total, perPut, writers, rate(put), rate(bare), bare.Seconds()/put.Seconds())
+
+	query(t, first, "OPTIMIZE TABLE figures_put.rows FINAL")
+	out := query(t, first, "SELECT sum(bytes_on_disk), sum(rows) FROM system.parts WHERE active AND database = 'figures_put' AND table = 'rows' FORMAT TSV")
+	var bytes, rows int
+	if _, err := fmt.Sscan(out, &bytes, &rows); err != nil || rows != total {
+		t.Fatal(out, err, total)
+	}
+	t.Logf("%.0f bytes a row on disk", float64(bytes)/float64(rows))
 }
 
 func query(t *testing.T, s *ring.Server, sql string) string {

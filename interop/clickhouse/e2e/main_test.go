@@ -17,47 +17,32 @@ const (
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if code != 0 {
-		keepAll()
+	if r := engine.ring; r != nil {
+		if code != 0 {
+			r.Keep()
+			println("logs are in", r.Folder)
+		}
+		r.Close()
 	}
-	closeAll()
 	os.Exit(code)
 }
 
-var rings struct {
+var engine struct {
 	mu   sync.Mutex
-	open map[string]*ring.Ring
+	ring *ring.Ring
 }
 
-// start returns the ring of that name, which the tests share one after the other: each takes databases of its own and leaves
-// every server running.
-func start(t *testing.T, name string) *ring.Ring {
+// start returns the engine, which the tests share one after the other: each takes databases of its own and leaves it running.
+func start(t *testing.T) *ring.Ring {
 	t.Helper()
-	rings.mu.Lock()
-	defer rings.mu.Unlock()
-	if r := rings.open[name]; r != nil {
-		return r
+	engine.mu.Lock()
+	defer engine.mu.Unlock()
+	if engine.ring == nil {
+		r, err := ring.Start(context.Background(), home)
+		if err != nil {
+			t.Fatal(err)
+		}
+		engine.ring = r
 	}
-	r, err := ring.Start(context.Background(), name, ring.Config{Home: home})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if rings.open == nil {
-		rings.open = map[string]*ring.Ring{}
-	}
-	rings.open[name] = r
-	return r
-}
-
-func keepAll() {
-	for _, r := range rings.open {
-		r.Keep()
-		println("logs of", r.Name, "are in", r.Folder)
-	}
-}
-
-func closeAll() {
-	for _, r := range rings.open {
-		r.Close()
-	}
+	return engine.ring
 }

@@ -1,6 +1,5 @@
 CREATE TABLE IF NOT EXISTS `db`.`otelagent_schema_local` ON CLUSTER `c` (
   `version` UInt32,
-  `profile` String,
   `at` UInt64)
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/otelagent/db/otelagent_schema/{shard}', '{replica}', at)
 ORDER BY (version)
@@ -13,33 +12,24 @@ ENGINE = Distributed(
   `otelagent_schema_local`, cityHash64(version));
 
 CREATE TABLE IF NOT EXISTS `db`.`rows_local` ON CLUSTER `c` (
-  `tenant` String,
-  `session` String,
-  `start_ns` Int64,
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `session` String CODEC(ZSTD(1)),
+  `start_ns` Int64 CODEC(Delta, ZSTD(1)),
   `span` FixedString(8),
-  `trace` FixedString(16),
+  `trace` FixedString(16) CODEC(ZSTD(1)),
   `content` UInt64,
-  `parent` FixedString(8),
-  `kind` UInt8,
-  `known` UInt8,
-  `end_ns` Int64,
-  `failed` UInt8,
-  `status` String,
-  `run` String,
-  `run_start_ns` Int64,
-  `turn` Int64,
-  `model` String,
-  `tool` String,
-  `input` Int64,
-  `output` Int64,
-  `reasoning` Int64,
-  `cache_read` Int64,
-  `cache_write` Int64,
-  `bytes` UInt32,
-  `canonical` String,
-  `writer` UInt64,
-  `n` UInt64,
-  `at` UInt64)
+  `kind` UInt8 CODEC(ZSTD(1)),
+  `known` UInt8 CODEC(ZSTD(1)),
+  `end_ns` Int64 CODEC(Delta, ZSTD(1)),
+  `run` String CODEC(ZSTD(1)),
+  `run_start_ns` Int64 CODEC(ZSTD(1)),
+  `bytes` UInt32 CODEC(ZSTD(1)),
+  `canonical` String CODEC(ZSTD(1)),
+  `writer` UInt64 CODEC(ZSTD(1)),
+  `n` UInt64 CODEC(ZSTD(1)),
+  `at` UInt64 CODEC(ZSTD(1)),
+  INDEX by_trace trace TYPE bloom_filter(0.01) GRANULARITY 4,
+  INDEX by_span span TYPE bloom_filter(0.01) GRANULARITY 4)
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/otelagent/db/rows/{shard}', '{replica}')
 PARTITION BY if(start_ns < 1577836800000000000 OR start_ns >= 2840140800000000000, 0, 1 + intDiv(start_ns - 1577836800000000000, 2629746000000000) % 60)
 ORDER BY (tenant, session, start_ns, span, trace, content)
@@ -52,36 +42,28 @@ ENGINE = Distributed(
   `rows_local`, cityHash64(tenant, session));
 
 CREATE TABLE IF NOT EXISTS `db`.`live_rows_local` ON CLUSTER `c` (
-  `tenant` String,
-  `session` String,
-  `start_ns` Int64,
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `session` String CODEC(ZSTD(1)),
+  `start_ns` Int64 CODEC(Delta, ZSTD(1)),
   `span` FixedString(8),
-  `trace` FixedString(16),
+  `trace` FixedString(16) CODEC(ZSTD(1)),
   `content` UInt64,
-  `parent` FixedString(8),
-  `kind` UInt8,
-  `known` UInt8,
-  `end_ns` Int64,
-  `failed` UInt8,
-  `status` String,
-  `run` String,
-  `run_start_ns` Int64,
-  `turn` Int64,
-  `model` String,
-  `tool` String,
-  `input` Int64,
-  `output` Int64,
-  `reasoning` Int64,
-  `cache_read` Int64,
-  `cache_write` Int64,
-  `bytes` UInt32,
-  `canonical` String,
-  `writer` UInt64,
-  `n` UInt64,
-  `at` UInt64)
+  `kind` UInt8 CODEC(ZSTD(1)),
+  `known` UInt8 CODEC(ZSTD(1)),
+  `end_ns` Int64 CODEC(Delta, ZSTD(1)),
+  `run` String CODEC(ZSTD(1)),
+  `run_start_ns` Int64 CODEC(ZSTD(1)),
+  `bytes` UInt32 CODEC(ZSTD(1)),
+  `canonical` String CODEC(ZSTD(1)),
+  `writer` UInt64 CODEC(ZSTD(1)),
+  `n` UInt64 CODEC(ZSTD(1)),
+  `at` UInt64 CODEC(ZSTD(1)),
+  INDEX by_trace trace TYPE bloom_filter(0.01) GRANULARITY 4,
+  INDEX by_span span TYPE bloom_filter(0.01) GRANULARITY 4)
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/otelagent/db/live_rows/{shard}', '{replica}')
 PARTITION BY intDiv(at, 86400000000000)
 ORDER BY (tenant, session, start_ns, span, trace, content)
+TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 2592000 SECOND
 SETTINGS index_granularity = 8192;
 
 CREATE TABLE IF NOT EXISTS `db`.`live_rows` ON CLUSTER `c` AS `db`.`live_rows_local`
@@ -91,15 +73,15 @@ ENGINE = Distributed(
   `live_rows_local`, cityHash64(tenant, session));
 
 CREATE TABLE IF NOT EXISTS `db`.`blocks_local` ON CLUSTER `c` (
-  `tenant` String,
-  `session` String,
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `session` String CODEC(ZSTD(1)),
   `id` FixedString(32),
-  `size` Int64,
-  `bytes` UInt32,
-  `body` String,
-  `writer` UInt64,
-  `n` UInt64,
-  `at` UInt64)
+  `size` Int64 CODEC(ZSTD(1)),
+  `bytes` UInt32 CODEC(ZSTD(1)),
+  `body` String CODEC(ZSTD(3)),
+  `writer` UInt64 CODEC(ZSTD(1)),
+  `n` UInt64 CODEC(ZSTD(1)),
+  `at` UInt64 CODEC(ZSTD(1)))
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/otelagent/db/blocks/{shard}', '{replica}')
 ORDER BY (tenant, session, id, size)
 SETTINGS index_granularity = 256;
@@ -111,13 +93,13 @@ ENGINE = Distributed(
   `blocks_local`, cityHash64(tenant, session));
 
 CREATE TABLE IF NOT EXISTS `db`.`refs_local` ON CLUSTER `c` (
-  `tenant` String,
-  `session` String,
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `session` String CODEC(ZSTD(1)),
   `id` FixedString(32),
-  `bytes` UInt32,
-  `writer` UInt64,
-  `n` UInt64,
-  `at` UInt64)
+  `bytes` UInt32 CODEC(ZSTD(1)),
+  `writer` UInt64 CODEC(ZSTD(1)),
+  `n` UInt64 CODEC(ZSTD(1)),
+  `at` UInt64 CODEC(ZSTD(1)))
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/otelagent/db/refs/{shard}', '{replica}')
 ORDER BY (tenant, session, id)
 SETTINGS index_granularity = 1024;
@@ -128,28 +110,13 @@ ENGINE = Distributed(
   `db`,
   `refs_local`, cityHash64(tenant, session));
 
-CREATE TABLE IF NOT EXISTS `db`.`shared_local` ON CLUSTER `c` (
-  `tenant` String,
-  `id` FixedString(32),
-  `at` UInt64,
-  `body` String)
-ENGINE = ReplicatedReplacingMergeTree('/clickhouse/otelagent/db/shared/{shard}', '{replica}', at)
-ORDER BY (tenant, id)
-SETTINGS index_granularity = 256;
-
-CREATE TABLE IF NOT EXISTS `db`.`shared` ON CLUSTER `c` AS `db`.`shared_local`
-ENGINE = Distributed(
-  `c`,
-  `db`,
-  `shared_local`, cityHash64(tenant, id));
-
 CREATE TABLE IF NOT EXISTS `db`.`touches_local` ON CLUSTER `c` (
-  `tenant` String,
-  `session` String,
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `session` String CODEC(ZSTD(1)),
   `key` FixedString(16),
-  `writer` UInt64,
-  `n` UInt64,
-  `at` UInt64)
+  `writer` UInt64 CODEC(ZSTD(1)),
+  `n` UInt64 CODEC(ZSTD(1)),
+  `at` UInt64 CODEC(ZSTD(1)))
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/otelagent/db/touches/{shard}', '{replica}', n)
 ORDER BY (tenant, session, writer)
 SETTINGS index_granularity = 8192;
@@ -160,50 +127,23 @@ ENGINE = Distributed(
   `db`,
   `touches_local`, cityHash64(tenant, session));
 
-CREATE TABLE IF NOT EXISTS `db`.`summaries_local` ON CLUSTER `c` (
-  `tenant` String,
-  `session` String,
-  `key` FixedString(16),
-  `mark` UInt64,
+CREATE TABLE IF NOT EXISTS `db`.`shared_local` ON CLUSTER `c` (
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `id` FixedString(32),
   `at` UInt64,
-  `parent` String,
-  `status` String,
-  `agent` String,
-  `agent_id` String,
-  `model` String,
-  `dialect` String,
-  `start_ns` Int64,
-  `last_ns` Int64,
-  `runs` Int64,
-  `turns` Int64,
-  `tool_calls` Int64,
-  `errors` Int64,
-  `denied` Int64,
-  `defects` Int64,
-  `input` Int64,
-  `output` Int64,
-  `reasoning` Int64,
-  `cache_read` Int64,
-  `cache_write` Int64,
-  `forked_from` String,
-  `title` String,
-  `archived` UInt8,
-  `cost` Float64,
-  `currency` String,
-  `heartbeat_ns` Int64,
-  `settled` String)
-ENGINE = ReplicatedReplacingMergeTree('/clickhouse/otelagent/db/summaries/{shard}', '{replica}', mark)
-ORDER BY (tenant, session)
-SETTINGS index_granularity = 1024;
+  `body` String CODEC(ZSTD(3)))
+ENGINE = ReplicatedReplacingMergeTree('/clickhouse/otelagent/db/shared/{shard}', '{replica}', at)
+ORDER BY (tenant, id)
+SETTINGS index_granularity = 256;
 
-CREATE TABLE IF NOT EXISTS `db`.`summaries` ON CLUSTER `c` AS `db`.`summaries_local`
+CREATE TABLE IF NOT EXISTS `db`.`shared` ON CLUSTER `c` AS `db`.`shared_local`
 ENGINE = Distributed(
   `c`,
   `db`,
-  `summaries_local`, cityHash64(tenant, session));
+  `shared_local`, cityHash64(tenant, id));
 
 CREATE TABLE IF NOT EXISTS `db`.`deletions_local` ON CLUSTER `c` (
-  `tenant` String,
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
   `key` FixedString(16),
   `version` UInt64,
   `mark` UInt64,
@@ -214,6 +154,7 @@ CREATE TABLE IF NOT EXISTS `db`.`deletions_local` ON CLUSTER `c` (
   `at` UInt64)
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/otelagent/db/deletions/{shard}', '{replica}', version)
 ORDER BY (tenant, key)
+TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 604800 SECOND DELETE WHERE done = 1
 SETTINGS index_granularity = 1024;
 
 CREATE TABLE IF NOT EXISTS `db`.`deletions` ON CLUSTER `c` AS `db`.`deletions_local`
@@ -222,62 +163,82 @@ ENGINE = Distributed(
   `db`,
   `deletions_local`, cityHash64(tenant, key));
 
-CREATE TABLE IF NOT EXISTS `db`.`rejects_local` ON CLUSTER `c` (
-  `seq` UInt64,
-  `time_ns` Int64,
-  `reason` String,
-  `signal` String,
-  `name` String,
-  `service` String,
-  `tenant` String,
-  `session` String,
-  `trace` FixedString(16),
-  `span` FixedString(8))
-ENGINE = ReplicatedMergeTree('/clickhouse/otelagent/db/rejects/{shard}', '{replica}')
-ORDER BY (seq)
-SETTINGS index_granularity = 8192;
+CREATE TABLE IF NOT EXISTS `db`.`summaries_local` ON CLUSTER `c` (
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `session` String CODEC(ZSTD(1)),
+  `key` FixedString(16),
+  `mark` UInt64,
+  `at` UInt64,
+  `parent` LowCardinality(String) CODEC(ZSTD(1)),
+  `status` LowCardinality(String) CODEC(ZSTD(1)),
+  `agent` LowCardinality(String) CODEC(ZSTD(1)),
+  `agent_id` LowCardinality(String) CODEC(ZSTD(1)),
+  `model` LowCardinality(String) CODEC(ZSTD(1)),
+  `dialect` LowCardinality(String) CODEC(ZSTD(1)),
+  `start_ns` Int64 CODEC(ZSTD(1)),
+  `last_ns` Int64 CODEC(ZSTD(1)),
+  `runs` Int64 CODEC(ZSTD(1)),
+  `turns` Int64 CODEC(ZSTD(1)),
+  `tool_calls` Int64 CODEC(ZSTD(1)),
+  `errors` Int64 CODEC(ZSTD(1)),
+  `denied` Int64 CODEC(ZSTD(1)),
+  `defects` Int64 CODEC(ZSTD(1)),
+  `input` Int64 CODEC(ZSTD(1)),
+  `output` Int64 CODEC(ZSTD(1)),
+  `reasoning` Int64 CODEC(ZSTD(1)),
+  `cache_read` Int64 CODEC(ZSTD(1)),
+  `cache_write` Int64 CODEC(ZSTD(1)),
+  `forked_from` LowCardinality(String) CODEC(ZSTD(1)),
+  `title` LowCardinality(String) CODEC(ZSTD(1)),
+  `archived` UInt8 CODEC(ZSTD(1)),
+  `cost` Float64 CODEC(ZSTD(1)),
+  `currency` LowCardinality(String) CODEC(ZSTD(1)),
+  `heartbeat_ns` Int64 CODEC(ZSTD(1)),
+  `settled` LowCardinality(String) CODEC(ZSTD(1)))
+ENGINE = ReplicatedReplacingMergeTree('/clickhouse/otelagent/db/summaries/{shard}', '{replica}', mark)
+ORDER BY (tenant, session)
+SETTINGS index_granularity = 1024;
 
-CREATE TABLE IF NOT EXISTS `db`.`rejects` ON CLUSTER `c` AS `db`.`rejects_local`
+CREATE TABLE IF NOT EXISTS `db`.`summaries` ON CLUSTER `c` AS `db`.`summaries_local`
 ENGINE = Distributed(
   `c`,
   `db`,
-  `rejects_local`, seq);
+  `summaries_local`, cityHash64(tenant, session));
 
 CREATE TABLE IF NOT EXISTS `db`.`turns_raw_local` ON CLUSTER `c` (
-  `tenant` String,
-  `session` String,
-  `run` String,
-  `run_start_ns` Int64,
-  `turn` Int64,
-  `start_ns` Int64,
-  `end_ns` Nullable(Int64),
-  `model_call_ns` Nullable(Int64),
-  `first_chunk_ns` Nullable(Int64),
-  `agent` Nullable(String),
-  `provider` Nullable(String),
-  `model` Nullable(String),
-  `response_model` Nullable(String),
-  `stop_reason` Nullable(String),
-  `failed` UInt8,
-  `error_type` Nullable(String),
-  `attempts` Nullable(Int64),
-  `input` Nullable(Int64),
-  `output` Nullable(Int64),
-  `reasoning` Nullable(Int64),
-  `cache_read` Nullable(Int64),
-  `cache_write` Nullable(Int64),
-  `cost` Nullable(Float64),
-  `currency` Nullable(String),
-  `request_messages` Nullable(Int64),
-  `request_bytes` Nullable(Int64),
-  `tool_calls` Int64,
-  `content` UInt64,
-  `removed` UInt8,
-  `mark` UInt64,
-  `at` UInt64)
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `session` String CODEC(ZSTD(1)),
+  `number` UInt32 CODEC(ZSTD(1)),
+  `mark` UInt64 CODEC(ZSTD(1)),
+  `at` UInt64 CODEC(ZSTD(1)),
+  `run` String CODEC(ZSTD(1)),
+  `run_start_ns` Int64 CODEC(ZSTD(1)),
+  `turn` Int64 CODEC(ZSTD(1)),
+  `start_ns` Int64 CODEC(ZSTD(1)),
+  `end_ns` Nullable(Int64) CODEC(ZSTD(1)),
+  `model_call_ns` Nullable(Int64) CODEC(ZSTD(1)),
+  `first_chunk_ns` Nullable(Int64) CODEC(ZSTD(1)),
+  `agent` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `provider` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `model` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `response_model` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `stop_reason` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `failed` UInt8 CODEC(ZSTD(1)),
+  `error_type` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `attempts` Nullable(Int64) CODEC(ZSTD(1)),
+  `input` Nullable(Int64) CODEC(ZSTD(1)),
+  `output` Nullable(Int64) CODEC(ZSTD(1)),
+  `reasoning` Nullable(Int64) CODEC(ZSTD(1)),
+  `cache_read` Nullable(Int64) CODEC(ZSTD(1)),
+  `cache_write` Nullable(Int64) CODEC(ZSTD(1)),
+  `cost` Nullable(Float64) CODEC(ZSTD(1)),
+  `currency` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `request_messages` Nullable(Int64) CODEC(ZSTD(1)),
+  `request_bytes` Nullable(Int64) CODEC(ZSTD(1)),
+  `tool_calls` Int64 CODEC(ZSTD(1)),
+  INDEX by_start start_ns TYPE minmax GRANULARITY 1)
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/otelagent/db/turns_raw/{shard}', '{replica}', mark)
-PARTITION BY if(start_ns < 1577836800000000000 OR start_ns >= 2840140800000000000, 0, 1 + intDiv(start_ns - 1577836800000000000, 2629746000000000) % 60)
-ORDER BY (tenant, session, start_ns, content)
+ORDER BY (tenant, session, number)
 SETTINGS index_granularity = 8192;
 
 CREATE TABLE IF NOT EXISTS `db`.`turns_raw` ON CLUSTER `c` AS `db`.`turns_raw_local`
@@ -287,26 +248,25 @@ ENGINE = Distributed(
   `turns_raw_local`, cityHash64(tenant, session));
 
 CREATE TABLE IF NOT EXISTS `db`.`tool_calls_raw_local` ON CLUSTER `c` (
-  `tenant` String,
-  `session` String,
-  `run` String,
-  `run_start_ns` Int64,
-  `turn` Nullable(Int64),
-  `call` String,
-  `start_ns` Int64,
-  `end_ns` Nullable(Int64),
-  `agent` Nullable(String),
-  `model` Nullable(String),
-  `tool` Nullable(String),
-  `outcome` Nullable(String),
-  `failed` UInt8,
-  `content` UInt64,
-  `removed` UInt8,
-  `mark` UInt64,
-  `at` UInt64)
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `session` String CODEC(ZSTD(1)),
+  `number` UInt32 CODEC(ZSTD(1)),
+  `mark` UInt64 CODEC(ZSTD(1)),
+  `at` UInt64 CODEC(ZSTD(1)),
+  `run` String CODEC(ZSTD(1)),
+  `run_start_ns` Int64 CODEC(ZSTD(1)),
+  `turn` Nullable(Int64) CODEC(ZSTD(1)),
+  `call` String CODEC(ZSTD(1)),
+  `start_ns` Int64 CODEC(ZSTD(1)),
+  `end_ns` Nullable(Int64) CODEC(ZSTD(1)),
+  `agent` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `model` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `tool` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `outcome` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `failed` UInt8 CODEC(ZSTD(1)),
+  INDEX by_start start_ns TYPE minmax GRANULARITY 1)
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/otelagent/db/tool_calls_raw/{shard}', '{replica}', mark)
-PARTITION BY if(start_ns < 1577836800000000000 OR start_ns >= 2840140800000000000, 0, 1 + intDiv(start_ns - 1577836800000000000, 2629746000000000) % 60)
-ORDER BY (tenant, session, start_ns, content)
+ORDER BY (tenant, session, number)
 SETTINGS index_granularity = 8192;
 
 CREATE TABLE IF NOT EXISTS `db`.`tool_calls_raw` ON CLUSTER `c` AS `db`.`tool_calls_raw_local`
@@ -316,26 +276,25 @@ ENGINE = Distributed(
   `tool_calls_raw_local`, cityHash64(tenant, session));
 
 CREATE TABLE IF NOT EXISTS `db`.`compactions_raw_local` ON CLUSTER `c` (
-  `tenant` String,
-  `session` String,
-  `run` String,
-  `run_start_ns` Int64,
-  `turn` Nullable(Int64),
-  `start_ns` Int64,
-  `end_ns` Nullable(Int64),
-  `kind` Nullable(String),
-  `trigger` Nullable(String),
-  `input_tokens` Nullable(Int64),
-  `output_tokens` Nullable(Int64),
-  `messages_before` Nullable(Int64),
-  `messages_after` Nullable(Int64),
-  `content` UInt64,
-  `removed` UInt8,
-  `mark` UInt64,
-  `at` UInt64)
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `session` String CODEC(ZSTD(1)),
+  `number` UInt32 CODEC(ZSTD(1)),
+  `mark` UInt64 CODEC(ZSTD(1)),
+  `at` UInt64 CODEC(ZSTD(1)),
+  `run` String CODEC(ZSTD(1)),
+  `run_start_ns` Int64 CODEC(ZSTD(1)),
+  `turn` Nullable(Int64) CODEC(ZSTD(1)),
+  `start_ns` Int64 CODEC(ZSTD(1)),
+  `end_ns` Nullable(Int64) CODEC(ZSTD(1)),
+  `kind` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `trigger` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `input_tokens` Nullable(Int64) CODEC(ZSTD(1)),
+  `output_tokens` Nullable(Int64) CODEC(ZSTD(1)),
+  `messages_before` Nullable(Int64) CODEC(ZSTD(1)),
+  `messages_after` Nullable(Int64) CODEC(ZSTD(1)),
+  INDEX by_start start_ns TYPE minmax GRANULARITY 1)
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/otelagent/db/compactions_raw/{shard}', '{replica}', mark)
-PARTITION BY if(start_ns < 1577836800000000000 OR start_ns >= 2840140800000000000, 0, 1 + intDiv(start_ns - 1577836800000000000, 2629746000000000) % 60)
-ORDER BY (tenant, session, start_ns, content)
+ORDER BY (tenant, session, number)
 SETTINGS index_granularity = 8192;
 
 CREATE TABLE IF NOT EXISTS `db`.`compactions_raw` ON CLUSTER `c` AS `db`.`compactions_raw_local`
@@ -345,23 +304,22 @@ ENGINE = Distributed(
   `compactions_raw_local`, cityHash64(tenant, session));
 
 CREATE TABLE IF NOT EXISTS `db`.`permission_evaluations_raw_local` ON CLUSTER `c` (
-  `tenant` String,
-  `session` String,
-  `run` String,
-  `run_start_ns` Int64,
-  `turn` Nullable(Int64),
-  `at_ns` Int64,
-  `wait_ns` Nullable(Int64),
-  `tool` Nullable(String),
-  `action` Nullable(String),
-  `source` Nullable(String),
-  `content` UInt64,
-  `removed` UInt8,
-  `mark` UInt64,
-  `at` UInt64)
+  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+  `session` String CODEC(ZSTD(1)),
+  `number` UInt32 CODEC(ZSTD(1)),
+  `mark` UInt64 CODEC(ZSTD(1)),
+  `at` UInt64 CODEC(ZSTD(1)),
+  `run` String CODEC(ZSTD(1)),
+  `run_start_ns` Int64 CODEC(ZSTD(1)),
+  `turn` Nullable(Int64) CODEC(ZSTD(1)),
+  `at_ns` Int64 CODEC(ZSTD(1)),
+  `wait_ns` Nullable(Int64) CODEC(ZSTD(1)),
+  `tool` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `action` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  `source` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+  INDEX by_start at_ns TYPE minmax GRANULARITY 1)
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/otelagent/db/permission_evaluations_raw/{shard}', '{replica}', mark)
-PARTITION BY if(at_ns < 1577836800000000000 OR at_ns >= 2840140800000000000, 0, 1 + intDiv(at_ns - 1577836800000000000, 2629746000000000) % 60)
-ORDER BY (tenant, session, at_ns, content)
+ORDER BY (tenant, session, number)
 SETTINGS index_granularity = 8192;
 
 CREATE TABLE IF NOT EXISTS `db`.`permission_evaluations_raw` ON CLUSTER `c` AS `db`.`permission_evaluations_raw_local`
@@ -371,38 +329,42 @@ ENGINE = Distributed(
   `permission_evaluations_raw_local`, cityHash64(tenant, session));
 
 CREATE VIEW IF NOT EXISTS `db`.`turns` ON CLUSTER `c`
-AS SELECT tenant, session, `run`, `run_start_ns`, `turn`, `start_ns`, `end_ns`, `model_call_ns`, `first_chunk_ns`, `agent`, `provider`, `model`, `response_model`, `stop_reason`, `failed`, `error_type`, `attempts`, `input`, `output`, `reasoning`, `cache_read`, `cache_write`, `cost`, `currency`, `request_messages`, `request_bytes`, `tool_calls`
-FROM `db`.`turns_raw` FINAL
-WHERE removed = 0
-  AND (tenant, session) GLOBAL NOT IN (SELECT tenant, session
-FROM (SELECT tenant, key, version, mark, session, writers, ns, done, at
-FROM `db`.`deletions` ORDER BY version DESC LIMIT 1 BY tenant, key)
-WHERE done = 0);
+AS SELECT tenant, session, f.`run` AS `run`, f.`run_start_ns` AS `run_start_ns`, f.`turn` AS `turn`, f.`start_ns` AS `start_ns`, f.`end_ns` AS `end_ns`, f.`model_call_ns` AS `model_call_ns`, f.`first_chunk_ns` AS `first_chunk_ns`, f.`agent` AS `agent`, f.`provider` AS `provider`, f.`model` AS `model`, f.`response_model` AS `response_model`, f.`stop_reason` AS `stop_reason`, f.`failed` AS `failed`, f.`error_type` AS `error_type`, f.`attempts` AS `attempts`, f.`input` AS `input`, f.`output` AS `output`, f.`reasoning` AS `reasoning`, f.`cache_read` AS `cache_read`, f.`cache_write` AS `cache_write`, f.`cost` AS `cost`, f.`currency` AS `currency`, f.`request_messages` AS `request_messages`, f.`request_bytes` AS `request_bytes`, f.`tool_calls` AS `tool_calls`
+FROM (SELECT *
+FROM `db`.`turns_raw` FINAL) AS f GLOBAL INNER JOIN (SELECT tenant, session, mark
+FROM `db`.`summaries` FINAL
+WHERE (tenant, session) GLOBAL NOT IN (SELECT tenant, session
+FROM `db`.`deletions` FINAL
+WHERE done = 0)) AS s USING (tenant, session)
+WHERE f.mark >= s.mark;
 
 CREATE VIEW IF NOT EXISTS `db`.`tool_calls` ON CLUSTER `c`
-AS SELECT tenant, session, `run`, `run_start_ns`, `turn`, `call`, `start_ns`, `end_ns`, `agent`, `model`, `tool`, `outcome`, `failed`
-FROM `db`.`tool_calls_raw` FINAL
-WHERE removed = 0
-  AND (tenant, session) GLOBAL NOT IN (SELECT tenant, session
-FROM (SELECT tenant, key, version, mark, session, writers, ns, done, at
-FROM `db`.`deletions` ORDER BY version DESC LIMIT 1 BY tenant, key)
-WHERE done = 0);
+AS SELECT tenant, session, f.`run` AS `run`, f.`run_start_ns` AS `run_start_ns`, f.`turn` AS `turn`, f.`call` AS `call`, f.`start_ns` AS `start_ns`, f.`end_ns` AS `end_ns`, f.`agent` AS `agent`, f.`model` AS `model`, f.`tool` AS `tool`, f.`outcome` AS `outcome`, f.`failed` AS `failed`
+FROM (SELECT *
+FROM `db`.`tool_calls_raw` FINAL) AS f GLOBAL INNER JOIN (SELECT tenant, session, mark
+FROM `db`.`summaries` FINAL
+WHERE (tenant, session) GLOBAL NOT IN (SELECT tenant, session
+FROM `db`.`deletions` FINAL
+WHERE done = 0)) AS s USING (tenant, session)
+WHERE f.mark >= s.mark;
 
 CREATE VIEW IF NOT EXISTS `db`.`compactions` ON CLUSTER `c`
-AS SELECT tenant, session, `run`, `run_start_ns`, `turn`, `start_ns`, `end_ns`, `kind`, `trigger`, `input_tokens`, `output_tokens`, `messages_before`, `messages_after`
-FROM `db`.`compactions_raw` FINAL
-WHERE removed = 0
-  AND (tenant, session) GLOBAL NOT IN (SELECT tenant, session
-FROM (SELECT tenant, key, version, mark, session, writers, ns, done, at
-FROM `db`.`deletions` ORDER BY version DESC LIMIT 1 BY tenant, key)
-WHERE done = 0);
+AS SELECT tenant, session, f.`run` AS `run`, f.`run_start_ns` AS `run_start_ns`, f.`turn` AS `turn`, f.`start_ns` AS `start_ns`, f.`end_ns` AS `end_ns`, f.`kind` AS `kind`, f.`trigger` AS `trigger`, f.`input_tokens` AS `input_tokens`, f.`output_tokens` AS `output_tokens`, f.`messages_before` AS `messages_before`, f.`messages_after` AS `messages_after`
+FROM (SELECT *
+FROM `db`.`compactions_raw` FINAL) AS f GLOBAL INNER JOIN (SELECT tenant, session, mark
+FROM `db`.`summaries` FINAL
+WHERE (tenant, session) GLOBAL NOT IN (SELECT tenant, session
+FROM `db`.`deletions` FINAL
+WHERE done = 0)) AS s USING (tenant, session)
+WHERE f.mark >= s.mark;
 
 CREATE VIEW IF NOT EXISTS `db`.`permission_evaluations` ON CLUSTER `c`
-AS SELECT tenant, session, `run`, `run_start_ns`, `turn`, `at_ns`, `wait_ns`, `tool`, `action`, `source`
-FROM `db`.`permission_evaluations_raw` FINAL
-WHERE removed = 0
-  AND (tenant, session) GLOBAL NOT IN (SELECT tenant, session
-FROM (SELECT tenant, key, version, mark, session, writers, ns, done, at
-FROM `db`.`deletions` ORDER BY version DESC LIMIT 1 BY tenant, key)
-WHERE done = 0);
+AS SELECT tenant, session, f.`run` AS `run`, f.`run_start_ns` AS `run_start_ns`, f.`turn` AS `turn`, f.`at_ns` AS `at_ns`, f.`wait_ns` AS `wait_ns`, f.`tool` AS `tool`, f.`action` AS `action`, f.`source` AS `source`
+FROM (SELECT *
+FROM `db`.`permission_evaluations_raw` FINAL) AS f GLOBAL INNER JOIN (SELECT tenant, session, mark
+FROM `db`.`summaries` FINAL
+WHERE (tenant, session) GLOBAL NOT IN (SELECT tenant, session
+FROM `db`.`deletions` FINAL
+WHERE done = 0)) AS s USING (tenant, session)
+WHERE f.mark >= s.mark;
 

@@ -40,7 +40,6 @@ type TelemetryBuilder struct {
 	ExporterAgentSessionProjectionFailures       metric.Int64Counter
 	ExporterAgentSessionPutDuration              metric.Float64Histogram
 	ExporterAgentSessionRedactions               metric.Int64Counter
-	ExporterAgentSessionRejectsDropped           metric.Int64Counter
 	ExporterAgentSessionRetentionFailures        metric.Int64Counter
 	ExporterAgentSessionRetentionSessionsDeleted metric.Int64Counter
 	ExporterAgentSessionSessionsTouched          metric.Int64Counter
@@ -253,12 +252,6 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_exporter_agent_session_redactions",
 		metric.WithDescription("Places in which `redaction` found what the producer did not take out. [Alpha]"),
 		metric.WithUnit("{places}"),
-	)
-	errs = errors.Join(errs, err)
-	builder.ExporterAgentSessionRejectsDropped, err = builder.meter.Int64Counter(
-		"otelcol_exporter_agent_session_rejects_dropped",
-		metric.WithDescription("Rejects (see `otelagent rejects`) that were not kept, because more of them came than are kept in a second or because the store did not take them. [Alpha]"),
-		metric.WithUnit("{rejects}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterAgentSessionRetentionFailures, err = builder.meter.Int64Counter(

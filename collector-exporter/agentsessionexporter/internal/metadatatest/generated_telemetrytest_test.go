@@ -53,7 +53,6 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ExporterAgentSessionProjectionFailures.Add(context.Background(), 1)
 	tb.ExporterAgentSessionPutDuration.Record(context.Background(), 1)
 	tb.ExporterAgentSessionRedactions.Add(context.Background(), 1)
-	tb.ExporterAgentSessionRejectsDropped.Add(context.Background(), 1)
 	tb.ExporterAgentSessionRetentionFailures.Add(context.Background(), 1)
 	tb.ExporterAgentSessionRetentionSessionsDeleted.Add(context.Background(), 1)
 	tb.ExporterAgentSessionSessionsTouched.Add(context.Background(), 1)
@@ -95,9 +94,6 @@ func TestSetupTelemetry(t *testing.T) {
 		[]metricdata.HistogramDataPoint[float64]{{}}, metricdatatest.IgnoreValue(),
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterAgentSessionRedactions(t, testTel,
-		[]metricdata.DataPoint[int64]{{Value: 1}},
-		metricdatatest.IgnoreTimestamp())
-	AssertEqualExporterAgentSessionRejectsDropped(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterAgentSessionRetentionFailures(t, testTel,

@@ -1,6 +1,5 @@
 CREATE TABLE IF NOT EXISTS `db`.`otelagent_schema` (
   `version` UInt32,
-  `profile` String,
   `at` UInt64)
 ENGINE = ReplacingMergeTree(at)
 ORDER BY (version)
@@ -13,22 +12,11 @@ CREATE TABLE IF NOT EXISTS `db`.`rows` (
   `span` FixedString(8),
   `trace` FixedString(16) CODEC(ZSTD(1)),
   `content` UInt64,
-  `parent` FixedString(8),
   `kind` UInt8 CODEC(ZSTD(1)),
   `known` UInt8 CODEC(ZSTD(1)),
   `end_ns` Int64 CODEC(Delta, ZSTD(1)),
-  `failed` UInt8 CODEC(ZSTD(1)),
-  `status` LowCardinality(String) CODEC(ZSTD(1)),
   `run` String CODEC(ZSTD(1)),
   `run_start_ns` Int64 CODEC(ZSTD(1)),
-  `turn` Int64 CODEC(ZSTD(1)),
-  `model` LowCardinality(String) CODEC(ZSTD(1)),
-  `tool` LowCardinality(String) CODEC(ZSTD(1)),
-  `input` Int64 CODEC(ZSTD(1)),
-  `output` Int64 CODEC(ZSTD(1)),
-  `reasoning` Int64 CODEC(ZSTD(1)),
-  `cache_read` Int64 CODEC(ZSTD(1)),
-  `cache_write` Int64 CODEC(ZSTD(1)),
   `bytes` UInt32 CODEC(ZSTD(1)),
   `canonical` String CODEC(ZSTD(1)),
   `writer` UInt64 CODEC(ZSTD(1)),
@@ -49,22 +37,11 @@ CREATE TABLE IF NOT EXISTS `db`.`live_rows` (
   `span` FixedString(8),
   `trace` FixedString(16) CODEC(ZSTD(1)),
   `content` UInt64,
-  `parent` FixedString(8),
   `kind` UInt8 CODEC(ZSTD(1)),
   `known` UInt8 CODEC(ZSTD(1)),
   `end_ns` Int64 CODEC(Delta, ZSTD(1)),
-  `failed` UInt8 CODEC(ZSTD(1)),
-  `status` LowCardinality(String) CODEC(ZSTD(1)),
   `run` String CODEC(ZSTD(1)),
   `run_start_ns` Int64 CODEC(ZSTD(1)),
-  `turn` Int64 CODEC(ZSTD(1)),
-  `model` LowCardinality(String) CODEC(ZSTD(1)),
-  `tool` LowCardinality(String) CODEC(ZSTD(1)),
-  `input` Int64 CODEC(ZSTD(1)),
-  `output` Int64 CODEC(ZSTD(1)),
-  `reasoning` Int64 CODEC(ZSTD(1)),
-  `cache_read` Int64 CODEC(ZSTD(1)),
-  `cache_write` Int64 CODEC(ZSTD(1)),
   `bytes` UInt32 CODEC(ZSTD(1)),
   `canonical` String CODEC(ZSTD(1)),
   `writer` UInt64 CODEC(ZSTD(1)),
@@ -106,15 +83,6 @@ ORDER BY (tenant, session, id)
 TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 7776000 SECOND
 SETTINGS index_granularity = 1024;
 
-CREATE TABLE IF NOT EXISTS `db`.`shared` (
-  `tenant` LowCardinality(String) CODEC(ZSTD(1)),
-  `id` FixedString(32),
-  `at` UInt64,
-  `body` String CODEC(ZSTD(3)))
-ENGINE = ReplacingMergeTree(at)
-ORDER BY (tenant, id)
-SETTINGS index_granularity = 256;
-
 CREATE TABLE IF NOT EXISTS `db`.`touches` (
   `tenant` LowCardinality(String) CODEC(ZSTD(1)),
   `session` String CODEC(ZSTD(1)),
@@ -127,42 +95,14 @@ ORDER BY (tenant, session, writer)
 TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 7776000 SECOND
 SETTINGS index_granularity = 8192;
 
-CREATE TABLE IF NOT EXISTS `db`.`summaries` (
+CREATE TABLE IF NOT EXISTS `db`.`shared` (
   `tenant` LowCardinality(String) CODEC(ZSTD(1)),
-  `session` String CODEC(ZSTD(1)),
-  `key` FixedString(16),
-  `mark` UInt64,
+  `id` FixedString(32),
   `at` UInt64,
-  `parent` String CODEC(ZSTD(1)),
-  `status` LowCardinality(String) CODEC(ZSTD(1)),
-  `agent` LowCardinality(String) CODEC(ZSTD(1)),
-  `agent_id` String CODEC(ZSTD(1)),
-  `model` LowCardinality(String) CODEC(ZSTD(1)),
-  `dialect` LowCardinality(String) CODEC(ZSTD(1)),
-  `start_ns` Int64 CODEC(ZSTD(1)),
-  `last_ns` Int64 CODEC(ZSTD(1)),
-  `runs` Int64 CODEC(ZSTD(1)),
-  `turns` Int64 CODEC(ZSTD(1)),
-  `tool_calls` Int64 CODEC(ZSTD(1)),
-  `errors` Int64 CODEC(ZSTD(1)),
-  `denied` Int64 CODEC(ZSTD(1)),
-  `defects` Int64 CODEC(ZSTD(1)),
-  `input` Int64 CODEC(ZSTD(1)),
-  `output` Int64 CODEC(ZSTD(1)),
-  `reasoning` Int64 CODEC(ZSTD(1)),
-  `cache_read` Int64 CODEC(ZSTD(1)),
-  `cache_write` Int64 CODEC(ZSTD(1)),
-  `forked_from` String CODEC(ZSTD(1)),
-  `title` String CODEC(ZSTD(1)),
-  `archived` UInt8 CODEC(ZSTD(1)),
-  `cost` Float64 CODEC(ZSTD(1)),
-  `currency` LowCardinality(String) CODEC(ZSTD(1)),
-  `heartbeat_ns` Int64 CODEC(ZSTD(1)),
-  `settled` LowCardinality(String) CODEC(ZSTD(1)))
-ENGINE = ReplacingMergeTree(mark)
-ORDER BY (tenant, session)
-TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 7776000 SECOND
-SETTINGS index_granularity = 1024;
+  `body` String CODEC(ZSTD(3)))
+ENGINE = ReplacingMergeTree(at)
+ORDER BY (tenant, id)
+SETTINGS index_granularity = 256;
 
 CREATE TABLE IF NOT EXISTS `db`.`deletions` (
   `tenant` LowCardinality(String) CODEC(ZSTD(1)),
@@ -179,24 +119,49 @@ ORDER BY (tenant, key)
 TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 604800 SECOND DELETE WHERE done = 1
 SETTINGS index_granularity = 1024;
 
-CREATE TABLE IF NOT EXISTS `db`.`rejects` (
-  `seq` UInt64,
-  `time_ns` Int64,
-  `reason` LowCardinality(String) CODEC(ZSTD(1)),
-  `signal` LowCardinality(String) CODEC(ZSTD(1)),
-  `name` LowCardinality(String) CODEC(ZSTD(1)),
-  `service` LowCardinality(String) CODEC(ZSTD(1)),
+CREATE TABLE IF NOT EXISTS `db`.`summaries` (
   `tenant` LowCardinality(String) CODEC(ZSTD(1)),
   `session` String CODEC(ZSTD(1)),
-  `trace` FixedString(16),
-  `span` FixedString(8))
-ENGINE = MergeTree()
-ORDER BY (seq)
-SETTINGS index_granularity = 8192;
+  `key` FixedString(16),
+  `mark` UInt64,
+  `at` UInt64,
+  `parent` LowCardinality(String) CODEC(ZSTD(1)),
+  `status` LowCardinality(String) CODEC(ZSTD(1)),
+  `agent` LowCardinality(String) CODEC(ZSTD(1)),
+  `agent_id` LowCardinality(String) CODEC(ZSTD(1)),
+  `model` LowCardinality(String) CODEC(ZSTD(1)),
+  `dialect` LowCardinality(String) CODEC(ZSTD(1)),
+  `start_ns` Int64 CODEC(ZSTD(1)),
+  `last_ns` Int64 CODEC(ZSTD(1)),
+  `runs` Int64 CODEC(ZSTD(1)),
+  `turns` Int64 CODEC(ZSTD(1)),
+  `tool_calls` Int64 CODEC(ZSTD(1)),
+  `errors` Int64 CODEC(ZSTD(1)),
+  `denied` Int64 CODEC(ZSTD(1)),
+  `defects` Int64 CODEC(ZSTD(1)),
+  `input` Int64 CODEC(ZSTD(1)),
+  `output` Int64 CODEC(ZSTD(1)),
+  `reasoning` Int64 CODEC(ZSTD(1)),
+  `cache_read` Int64 CODEC(ZSTD(1)),
+  `cache_write` Int64 CODEC(ZSTD(1)),
+  `forked_from` LowCardinality(String) CODEC(ZSTD(1)),
+  `title` LowCardinality(String) CODEC(ZSTD(1)),
+  `archived` UInt8 CODEC(ZSTD(1)),
+  `cost` Float64 CODEC(ZSTD(1)),
+  `currency` LowCardinality(String) CODEC(ZSTD(1)),
+  `heartbeat_ns` Int64 CODEC(ZSTD(1)),
+  `settled` LowCardinality(String) CODEC(ZSTD(1)))
+ENGINE = ReplacingMergeTree(mark)
+ORDER BY (tenant, session)
+TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 7776000 SECOND
+SETTINGS index_granularity = 1024;
 
 CREATE TABLE IF NOT EXISTS `db`.`turns_raw` (
   `tenant` LowCardinality(String) CODEC(ZSTD(1)),
   `session` String CODEC(ZSTD(1)),
+  `number` UInt32 CODEC(ZSTD(1)),
+  `mark` UInt64 CODEC(ZSTD(1)),
+  `at` UInt64 CODEC(ZSTD(1)),
   `run` String CODEC(ZSTD(1)),
   `run_start_ns` Int64 CODEC(ZSTD(1)),
   `turn` Int64 CODEC(ZSTD(1)),
@@ -222,19 +187,18 @@ CREATE TABLE IF NOT EXISTS `db`.`turns_raw` (
   `request_messages` Nullable(Int64) CODEC(ZSTD(1)),
   `request_bytes` Nullable(Int64) CODEC(ZSTD(1)),
   `tool_calls` Int64 CODEC(ZSTD(1)),
-  `content` UInt64,
-  `removed` UInt8 CODEC(ZSTD(1)),
-  `mark` UInt64 CODEC(ZSTD(1)),
-  `at` UInt64 CODEC(ZSTD(1)))
+  INDEX by_start start_ns TYPE minmax GRANULARITY 1)
 ENGINE = ReplacingMergeTree(mark)
-PARTITION BY if(start_ns < 1577836800000000000 OR start_ns >= 2840140800000000000, 0, 1 + intDiv(start_ns - 1577836800000000000, 2629746000000000) % 60)
-ORDER BY (tenant, session, start_ns, content)
+ORDER BY (tenant, session, number)
 TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 7776000 SECOND
 SETTINGS index_granularity = 8192;
 
 CREATE TABLE IF NOT EXISTS `db`.`tool_calls_raw` (
   `tenant` LowCardinality(String) CODEC(ZSTD(1)),
   `session` String CODEC(ZSTD(1)),
+  `number` UInt32 CODEC(ZSTD(1)),
+  `mark` UInt64 CODEC(ZSTD(1)),
+  `at` UInt64 CODEC(ZSTD(1)),
   `run` String CODEC(ZSTD(1)),
   `run_start_ns` Int64 CODEC(ZSTD(1)),
   `turn` Nullable(Int64) CODEC(ZSTD(1)),
@@ -246,19 +210,18 @@ CREATE TABLE IF NOT EXISTS `db`.`tool_calls_raw` (
   `tool` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
   `outcome` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
   `failed` UInt8 CODEC(ZSTD(1)),
-  `content` UInt64,
-  `removed` UInt8 CODEC(ZSTD(1)),
-  `mark` UInt64 CODEC(ZSTD(1)),
-  `at` UInt64 CODEC(ZSTD(1)))
+  INDEX by_start start_ns TYPE minmax GRANULARITY 1)
 ENGINE = ReplacingMergeTree(mark)
-PARTITION BY if(start_ns < 1577836800000000000 OR start_ns >= 2840140800000000000, 0, 1 + intDiv(start_ns - 1577836800000000000, 2629746000000000) % 60)
-ORDER BY (tenant, session, start_ns, content)
+ORDER BY (tenant, session, number)
 TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 7776000 SECOND
 SETTINGS index_granularity = 8192;
 
 CREATE TABLE IF NOT EXISTS `db`.`compactions_raw` (
   `tenant` LowCardinality(String) CODEC(ZSTD(1)),
   `session` String CODEC(ZSTD(1)),
+  `number` UInt32 CODEC(ZSTD(1)),
+  `mark` UInt64 CODEC(ZSTD(1)),
+  `at` UInt64 CODEC(ZSTD(1)),
   `run` String CODEC(ZSTD(1)),
   `run_start_ns` Int64 CODEC(ZSTD(1)),
   `turn` Nullable(Int64) CODEC(ZSTD(1)),
@@ -270,19 +233,18 @@ CREATE TABLE IF NOT EXISTS `db`.`compactions_raw` (
   `output_tokens` Nullable(Int64) CODEC(ZSTD(1)),
   `messages_before` Nullable(Int64) CODEC(ZSTD(1)),
   `messages_after` Nullable(Int64) CODEC(ZSTD(1)),
-  `content` UInt64,
-  `removed` UInt8 CODEC(ZSTD(1)),
-  `mark` UInt64 CODEC(ZSTD(1)),
-  `at` UInt64 CODEC(ZSTD(1)))
+  INDEX by_start start_ns TYPE minmax GRANULARITY 1)
 ENGINE = ReplacingMergeTree(mark)
-PARTITION BY if(start_ns < 1577836800000000000 OR start_ns >= 2840140800000000000, 0, 1 + intDiv(start_ns - 1577836800000000000, 2629746000000000) % 60)
-ORDER BY (tenant, session, start_ns, content)
+ORDER BY (tenant, session, number)
 TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 7776000 SECOND
 SETTINGS index_granularity = 8192;
 
 CREATE TABLE IF NOT EXISTS `db`.`permission_evaluations_raw` (
   `tenant` LowCardinality(String) CODEC(ZSTD(1)),
   `session` String CODEC(ZSTD(1)),
+  `number` UInt32 CODEC(ZSTD(1)),
+  `mark` UInt64 CODEC(ZSTD(1)),
+  `at` UInt64 CODEC(ZSTD(1)),
   `run` String CODEC(ZSTD(1)),
   `run_start_ns` Int64 CODEC(ZSTD(1)),
   `turn` Nullable(Int64) CODEC(ZSTD(1)),
@@ -291,49 +253,49 @@ CREATE TABLE IF NOT EXISTS `db`.`permission_evaluations_raw` (
   `tool` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
   `action` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
   `source` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
-  `content` UInt64,
-  `removed` UInt8 CODEC(ZSTD(1)),
-  `mark` UInt64 CODEC(ZSTD(1)),
-  `at` UInt64 CODEC(ZSTD(1)))
+  INDEX by_start at_ns TYPE minmax GRANULARITY 1)
 ENGINE = ReplacingMergeTree(mark)
-PARTITION BY if(at_ns < 1577836800000000000 OR at_ns >= 2840140800000000000, 0, 1 + intDiv(at_ns - 1577836800000000000, 2629746000000000) % 60)
-ORDER BY (tenant, session, at_ns, content)
+ORDER BY (tenant, session, number)
 TTL toDateTime(intDiv(at, 1000000000)) + INTERVAL 7776000 SECOND
 SETTINGS index_granularity = 8192;
 
 CREATE VIEW IF NOT EXISTS `db`.`turns`
-AS SELECT tenant, session, `run`, `run_start_ns`, `turn`, `start_ns`, `end_ns`, `model_call_ns`, `first_chunk_ns`, `agent`, `provider`, `model`, `response_model`, `stop_reason`, `failed`, `error_type`, `attempts`, `input`, `output`, `reasoning`, `cache_read`, `cache_write`, `cost`, `currency`, `request_messages`, `request_bytes`, `tool_calls`
-FROM `db`.`turns_raw` FINAL
-WHERE removed = 0
-  AND (tenant, session) GLOBAL NOT IN (SELECT tenant, session
-FROM (SELECT tenant, key, version, mark, session, writers, ns, done, at
-FROM `db`.`deletions` ORDER BY version DESC LIMIT 1 BY tenant, key)
-WHERE done = 0);
+AS SELECT tenant, session, f.`run` AS `run`, f.`run_start_ns` AS `run_start_ns`, f.`turn` AS `turn`, f.`start_ns` AS `start_ns`, f.`end_ns` AS `end_ns`, f.`model_call_ns` AS `model_call_ns`, f.`first_chunk_ns` AS `first_chunk_ns`, f.`agent` AS `agent`, f.`provider` AS `provider`, f.`model` AS `model`, f.`response_model` AS `response_model`, f.`stop_reason` AS `stop_reason`, f.`failed` AS `failed`, f.`error_type` AS `error_type`, f.`attempts` AS `attempts`, f.`input` AS `input`, f.`output` AS `output`, f.`reasoning` AS `reasoning`, f.`cache_read` AS `cache_read`, f.`cache_write` AS `cache_write`, f.`cost` AS `cost`, f.`currency` AS `currency`, f.`request_messages` AS `request_messages`, f.`request_bytes` AS `request_bytes`, f.`tool_calls` AS `tool_calls`
+FROM (SELECT *
+FROM `db`.`turns_raw` FINAL) AS f GLOBAL INNER JOIN (SELECT tenant, session, mark
+FROM `db`.`summaries` FINAL
+WHERE (tenant, session) GLOBAL NOT IN (SELECT tenant, session
+FROM `db`.`deletions` FINAL
+WHERE done = 0)) AS s USING (tenant, session)
+WHERE f.mark >= s.mark;
 
 CREATE VIEW IF NOT EXISTS `db`.`tool_calls`
-AS SELECT tenant, session, `run`, `run_start_ns`, `turn`, `call`, `start_ns`, `end_ns`, `agent`, `model`, `tool`, `outcome`, `failed`
-FROM `db`.`tool_calls_raw` FINAL
-WHERE removed = 0
-  AND (tenant, session) GLOBAL NOT IN (SELECT tenant, session
-FROM (SELECT tenant, key, version, mark, session, writers, ns, done, at
-FROM `db`.`deletions` ORDER BY version DESC LIMIT 1 BY tenant, key)
-WHERE done = 0);
+AS SELECT tenant, session, f.`run` AS `run`, f.`run_start_ns` AS `run_start_ns`, f.`turn` AS `turn`, f.`call` AS `call`, f.`start_ns` AS `start_ns`, f.`end_ns` AS `end_ns`, f.`agent` AS `agent`, f.`model` AS `model`, f.`tool` AS `tool`, f.`outcome` AS `outcome`, f.`failed` AS `failed`
+FROM (SELECT *
+FROM `db`.`tool_calls_raw` FINAL) AS f GLOBAL INNER JOIN (SELECT tenant, session, mark
+FROM `db`.`summaries` FINAL
+WHERE (tenant, session) GLOBAL NOT IN (SELECT tenant, session
+FROM `db`.`deletions` FINAL
+WHERE done = 0)) AS s USING (tenant, session)
+WHERE f.mark >= s.mark;
 
 CREATE VIEW IF NOT EXISTS `db`.`compactions`
-AS SELECT tenant, session, `run`, `run_start_ns`, `turn`, `start_ns`, `end_ns`, `kind`, `trigger`, `input_tokens`, `output_tokens`, `messages_before`, `messages_after`
-FROM `db`.`compactions_raw` FINAL
-WHERE removed = 0
-  AND (tenant, session) GLOBAL NOT IN (SELECT tenant, session
-FROM (SELECT tenant, key, version, mark, session, writers, ns, done, at
-FROM `db`.`deletions` ORDER BY version DESC LIMIT 1 BY tenant, key)
-WHERE done = 0);
+AS SELECT tenant, session, f.`run` AS `run`, f.`run_start_ns` AS `run_start_ns`, f.`turn` AS `turn`, f.`start_ns` AS `start_ns`, f.`end_ns` AS `end_ns`, f.`kind` AS `kind`, f.`trigger` AS `trigger`, f.`input_tokens` AS `input_tokens`, f.`output_tokens` AS `output_tokens`, f.`messages_before` AS `messages_before`, f.`messages_after` AS `messages_after`
+FROM (SELECT *
+FROM `db`.`compactions_raw` FINAL) AS f GLOBAL INNER JOIN (SELECT tenant, session, mark
+FROM `db`.`summaries` FINAL
+WHERE (tenant, session) GLOBAL NOT IN (SELECT tenant, session
+FROM `db`.`deletions` FINAL
+WHERE done = 0)) AS s USING (tenant, session)
+WHERE f.mark >= s.mark;
 
 CREATE VIEW IF NOT EXISTS `db`.`permission_evaluations`
-AS SELECT tenant, session, `run`, `run_start_ns`, `turn`, `at_ns`, `wait_ns`, `tool`, `action`, `source`
-FROM `db`.`permission_evaluations_raw` FINAL
-WHERE removed = 0
-  AND (tenant, session) GLOBAL NOT IN (SELECT tenant, session
-FROM (SELECT tenant, key, version, mark, session, writers, ns, done, at
-FROM `db`.`deletions` ORDER BY version DESC LIMIT 1 BY tenant, key)
-WHERE done = 0);
+AS SELECT tenant, session, f.`run` AS `run`, f.`run_start_ns` AS `run_start_ns`, f.`turn` AS `turn`, f.`at_ns` AS `at_ns`, f.`wait_ns` AS `wait_ns`, f.`tool` AS `tool`, f.`action` AS `action`, f.`source` AS `source`
+FROM (SELECT *
+FROM `db`.`permission_evaluations_raw` FINAL) AS f GLOBAL INNER JOIN (SELECT tenant, session, mark
+FROM `db`.`summaries` FINAL
+WHERE (tenant, session) GLOBAL NOT IN (SELECT tenant, session
+FROM `db`.`deletions` FINAL
+WHERE done = 0)) AS s USING (tenant, session)
+WHERE f.mark >= s.mark;
 

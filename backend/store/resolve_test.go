@@ -1,0 +1,69 @@
+package store_test
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/store"
+	"github.com/otelagent/otelagent/backend/store/memstore"
+	"github.com/otelagent/otelagent/backend/store/storetest"
+)
+
+// TestResolve: what names a session wins in the order that Resolve has.
+func TestResolve(t *testing.T) {
+	s := memstore.New()
+	key := func(id string) session.Key { return session.Key{ID: id} }
+	put := func(row session.Row, last time.Time) {
+		t.Helper()
+		if err := s.Put(t.Context(), session.Batch{Rows: []session.Row{row}}); err != nil {
+			t.Fatal(err)
+		}
+		m, err := s.Revision(t.Context(), row.Session)
+		if err == nil && !last.IsZero() {
+			err = s.SetSummary(t.Context(), row.Session, store.SummaryUpdate{Revision: m, Summary: session.Summary{Last: last}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantErr := func(what string, err, want error) {
+		t.Helper()
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", what, err, want)
+		}
+	}
+	_, err := store.Resolve(t.Context(), s, "", "last")
+	wantErr("last of none", err, store.ErrNotFound)
+	hexID := storetest.Row(key(""), 200).Trace.String()
+	for i, id := range []string{"abc-1", "abc-2", "abd", "abc", hexID[:16]} {
+		put(storetest.Row(key(id), 100*i+100), time.Unix(int64(100-i), 0))
+	}
+	put(storetest.Row(session.Key{Tenant: "t", ID: "abc"}, 7), time.Time{})
+	for ref, want := range map[string]string{
+		"abc": "abc", "abc-1": "abc-1", "abd": "abd", "last": "abc-1", hexID[:3]: hexID[:16], hexID[:16]: hexID[:16],
+		hexID: "abc-2", strings.ToUpper(hexID): "abc-2", storetest.Row(key(""), 300).Span.String(): "abd",
+	} {
+		if got, err := store.Resolve(t.Context(), s, "", ref); err != nil || got != key(want) {
+			t.Errorf("Resolve %q: %v, %v; want %q", ref, got, err, want)
+		}
+	}
+	if got, err := store.Resolve(t.Context(), s, "t", "a"); err != nil || got != (session.Key{Tenant: "t", ID: "abc"}) {
+		t.Errorf("Resolve in a tenant: %v, %v", got, err)
+	}
+	_, err = store.Resolve(t.Context(), s, "", "abc-")
+	wantErr("abc-", err, store.ErrAmbiguous)
+	if err == nil || !strings.Contains(err.Error(), `"abc-1", "abc-2"`) || !strings.Contains(err.Error(), `"abc-"`) {
+		t.Errorf("error %v must name the reference and the candidates", err)
+	}
+	for _, ref := range []string{"", "nope", strings.Repeat("0", 32), strings.Repeat("0", 16)} {
+		_, err := store.Resolve(t.Context(), s, "", ref)
+		wantErr(ref, err, store.ErrNotFound)
+		if err != nil && !strings.Contains(err.Error(), strconv.Quote(ref)) {
+			t.Errorf("error %v must name the reference %q", err, ref)
+		}
+	}
+}
