@@ -11,84 +11,80 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/diff"
 )
 
-// DiffForm says how a difference is written.
+// DiffForm selects the layout of a difference.
 type DiffForm int
 
 // The forms.
 const (
-	// DiffUnified has what A says above what B says, with - and + before the lines.
-	DiffUnified DiffForm = iota
-	// DiffSideBySide has A at the left and B at the right, with <, > or | between them.
-	DiffSideBySide
-	// DiffStat has one line a turn.
-	DiffStat
+	DiffUnified    DiffForm = iota // - and + before the lines
+	DiffSideBySide                 // A at the left and B at the right, with <, > or | between them
+	DiffStat                       // one line a turn
 )
 
-// SideBySideWidth is the width from which on two columns can be read with ease.
+// SideBySideWidth is the width from which on two columns are easy to read.
 const SideBySideWidth = 120
 
-// WriteDiff writes a difference for people: what is compared, where it begins, then turn by turn what differs. Turns that are the same
-// take one line together. The error is the writer's.
-func WriteDiff(w io.Writer, d *session.Diff, o Options, form DiffForm) error {
+// WriteDiff writes a difference for people: what is compared, where it begins, then turn by turn what differs. It returns the error of the
+// writer.
+func WriteDiff(w io.Writer, d *diff.Diff, o Options, form DiffForm) error {
 	v := &diffView{drawer: newDrawer(w, o), Diff: d, form: form}
 	v.header()
-	if form == DiffStat {
+	switch {
+	case form == DiffStat:
 		v.stat()
-		return v.err
-	}
-	for i := range d.Runs {
-		if d.Equal {
-			break // the head says all
+	case d.Equal: // the head says all
+	default:
+		for i := range d.Runs {
+			v.run(&d.Runs[i])
 		}
-		v.run(&d.Runs[i])
 	}
 	if v.cut {
 		v.blank()
-		v.line(dim, "… cut here: the turn alone shows it whole, and so does --json")
+		v.put(dim, "… cut here: the turn alone shows it whole, and so does --json")
+		v.flush()
 	}
 	return v.err
 }
 
 type diffView struct {
 	*drawer
-	*session.Diff
-	form DiffForm
-	cut  bool // something was left out that a turn alone would show
+	*diff.Diff
+	form   DiffForm
+	indent string
+	cut    bool // a text is cut that a turn alone shows whole
 }
 
-func (v *diffView) line(st style, text string) {
-	for _, l := range wrap(text, v.width, maxWrap) {
-		v.put(st, l)
-		v.flush()
+// one reports whether A and B are one turn or request each.
+func (v *diffView) one() bool { return v.Kind == diff.OfTurns || v.Kind == diff.OfRequests }
+
+// partNames are those of parts whose identifier is no plain English.
+var partNames = map[diff.Part]string{
+	diff.System: "system prompt", diff.Tools: "tools offered", diff.Params: "parameters", diff.Calls: "tool calls",
+	diff.Results: "tool results", diff.Request: "earlier messages of the request",
+}
+
+func (v *diffView) part(p diff.Part) string {
+	if p == diff.Request && v.Kind == diff.OfRequests {
+		return "messages"
 	}
+	return cmp.Or(partNames[p], Clean(string(p)))
 }
 
-// partWords are parts in everybody's words.
-var partWords = map[session.DiffPart]string{
-	session.DiffSystem: "system prompt", session.DiffTools: "tools offered", session.DiffParams: "parameters", session.DiffCalls: "tool calls",
-	session.DiffResults: "tool results", session.DiffRequest: "earlier messages of the request",
-}
-
-func partWord(p session.DiffPart) string { return cmp.Or(partWords[p], Clean(string(p))) }
-
-func partList(parts []session.DiffPart) string {
+func (v *diffView) parts(parts []diff.Part) string {
 	var out []string
 	for _, p := range parts {
-		out = append(out, partWord(p))
+		out = append(out, v.part(p))
 	}
-	return strings.Join(out, ", ")
+	return strings.Join(slices.Compact(out), ", ")
 }
 
-// short is an address without its session.
-func short(address, id string) string {
-	return strings.TrimPrefix(strings.TrimPrefix(address, id), "/")
-}
-
-// where names a place on both sides in one word where it is one.
+// where names a place on both sides, once where both have one name. Addresses are without their session.
 func (v *diffView) where(a, b string) string {
-	a, b = Clean(short(a, v.A.Session)), Clean(short(b, v.B.Session))
+	a = Clean(strings.TrimPrefix(strings.TrimPrefix(a, v.A.Session), "/"))
+	b = Clean(strings.TrimPrefix(strings.TrimPrefix(b, v.B.Session), "/"))
 	switch {
 	case a == b || b == "":
 		return a
@@ -98,54 +94,60 @@ func (v *diffView) where(a, b string) string {
 	return a + " | " + b
 }
 
+// addresses returns those of a pair; empty on a side that has none.
+func addresses(p *diff.Pair) (a, b string) {
+	if p.A != nil {
+		a = p.A.Address
+	}
+	if p.B != nil {
+		b = p.B.Address
+	}
+	return a, b
+}
+
 func (v *diffView) header() {
-	for _, s := range []struct {
-		name string
-		side *session.DiffSide
-	}{{"a", &v.A}, {"b", &v.B}} {
-		d := s.side
-		turns := ""
-		if v.Kind != session.DiffOfTurns {
-			turns = plural(d.Turns, "turn")
+	for i, d := range []*diff.Side{&v.A, &v.B} {
+		parts := []string{Clean(d.Address), prefixed("in ", Clean(d.Source)), Clean(d.Agent), Clean(d.Model), words(d.Status)}
+		switch v.Kind {
+		case diff.OfSessions:
+			parts = append(parts, plural(d.Runs, "run"), plural(d.Turns, "turn"))
+		case diff.OfRuns:
+			parts = append(parts, plural(d.Turns, "turn"))
+		case diff.OfRequests:
+			parts = []string{parts[0], parts[1], plural(int(d.Messages), "message"), suffixed(exact(d.Bytes), " bytes")}
 		}
-		runs := ""
-		if v.Kind == session.DiffOfSessions {
-			runs = plural(d.Runs, "run")
+		if v.Kind != diff.OfRequests {
+			parts = append(parts, some(d.Calls, "tool call"), took(d.Start, d.Start.Add(time.Duration(d.TookNS))))
+			for _, c := range slices.Sorted(maps.Keys(d.Cost)) {
+				parts = append(parts, money(c, d.Cost[c]))
+			}
 		}
-		source := Clean(d.Source)
-		parts := []string{Clean(d.Address), prefixed("in ", source), Clean(d.Agent), Clean(d.Model), words(d.Status), runs, turns,
-			some(d.Calls, "tool call"), took(d.Start, d.Start.Add(time.Duration(d.TookNS)))}
-		for _, c := range slices.Sorted(maps.Keys(d.Cost)) {
-			parts = append(parts, money(c, d.Cost[c]))
-		}
-		v.field(s.name, parts...)
+		v.field(string("ab"[i]), parts...)
 	}
-	if tokens := usageDelta(v.A.Usage, v.B.Usage); len(tokens) > 0 && v.Kind != session.DiffOfTurns {
-		v.field("tokens", tokens...)
-	}
-	if v.Kind != session.DiffOfTurns {
+	if !v.one() {
+		v.field("tokens", usageDelta(v.A.Usage, v.B.Usage)...)
 		c := v.Counts
 		repeats := ""
 		if c.Repeats > 0 {
 			repeats = fmt.Sprintf(" (%d only as the one before)", c.Repeats)
 		}
-		v.field("turns", suffixed(some(c.Same, "turn"), " the same"), counted(c.Changed, "changed")+repeats, counted(c.OnlyA, "only in a"), counted(c.OnlyB, "only in b"),
-			counted(c.Unknown, "not all compared"))
+		v.field("turns", suffixed(some(c.Same, "turn"), " the same"), counted(c.Changed, "changed")+repeats,
+			counted(c.OnlyA, "only in a"), counted(c.OnlyB, "only in b"), counted(c.Unknown, "not all compared"))
 	}
 	v.first()
 	if len(v.Ignored) > 0 {
-		v.field("ignored", partList(v.Ignored))
+		v.field("ignored", v.parts(v.Ignored))
+	}
+	for _, k := range v.Compactions {
+		v.field("between", "compaction", Clean(string(k.Kind)), fromTo(k.MessagesBefore, k.MessagesAfter, "message"),
+			fromTo(k.InputTokens, k.OutputTokens, "token"))
 	}
 	for i, u := range v.NotCompared {
-		name := ""
-		if i == 0 {
-			name = "unknown"
+		turns := some(u.Turns, "turn")
+		if v.one() {
+			turns = ""
 		}
-		turns := ""
-		if v.Kind != session.DiffOfTurns {
-			turns = some(u.Turns, "turn")
-		}
-		v.field(name, unknownText(u), turns)
+		v.field([]string{"unknown", ""}[min(i, 1)], v.unknown(u), turns)
 	}
 }
 
@@ -162,50 +164,44 @@ func (v *diffView) first() {
 	switch {
 	case v.Equal:
 		v.field("same", "nothing differs")
-		return
 	case f == nil:
 		v.field("differ", "nothing is known to differ, but not all could be compared")
-		return
-	case v.Kind == session.DiffOfTurns:
-		v.field("differ", partList(f.Parts))
-		return
+	case v.one():
+		v.field("differ", v.parts(f.Parts))
+	default:
+		what := v.parts(f.Parts)
+		if f.A == "" || f.B == "" {
+			what = "only in " + map[bool]string{true: "b", false: "a"}[f.A == ""]
+		}
+		before := "from the beginning"
+		if f.SameA != "" || f.SameB != "" {
+			before = "same up to " + v.where(f.SameA, f.SameB)
+		}
+		v.field("first", before, v.where(f.A, f.B)+": "+what)
 	}
-	what := partList(f.Parts)
-	switch {
-	case f.A == "":
-		what = "only in b"
-	case f.B == "":
-		what = "only in a"
-	}
-	if f.SameA != "" || f.SameB != "" {
-		v.field("first", "same up to "+v.where(f.SameA, f.SameB), v.where(f.A, f.B)+": "+what)
-		return
-	}
-	v.field("first", "from the beginning", v.where(f.A, f.B)+": "+what)
 }
 
-var whyWords = map[session.DiffWhy]string{
-	session.DiffNotCaptured: "not captured", session.DiffDigestsOnly: "only digests are there, which times and ids within change too", session.DiffMissing: "did not arrive",
-	session.DiffWithheld: "cut or withheld at the source", session.DiffNotTold: "not told by its loop", session.DiffOtherUnit: "in two currencies",
+var whyText = map[diff.Why]string{
+	diff.NotCaptured: "not captured", diff.DigestsOnly: "only digests are there, which times and ids within change too",
+	diff.Missing: "did not arrive", diff.Withheld: "cut or withheld at the source", diff.NotTold: "not reported by its loop",
+	diff.OtherUnit: "in two currencies",
 }
 
-func unknownText(u session.DiffUnknown) string {
-	side := " in " + u.Side
-	switch {
-	case u.Why == session.DiffDigestsOnly || u.Why == session.DiffOtherUnit:
-		side = ""
-	case u.Side == "both":
-		side = " in both"
+func (v *diffView) unknown(u diff.Unknown) string {
+	text := v.part(u.Part) + " not compared: " + cmp.Or(whyText[u.Why], Clean(string(u.Why)))
+	if u.Why == diff.DigestsOnly || u.Why == diff.OtherUnit {
+		return text
 	}
-	return partWord(u.Part) + " not compared: " + cmp.Or(whyWords[u.Why], Clean(string(u.Why))) + side
+	return text + " in " + u.Side
 }
 
-// usageDelta says what differs of tokens.
+// usageDelta says how the tokens of two sides differ.
 func usageDelta(a, b session.Usage) (out []string) {
 	for _, n := range []struct {
 		name string
 		a, b int64
-	}{{"in", a.Input, b.Input}, {"out", a.Output, b.Output}, {"reasoning", a.Reasoning, b.Reasoning}, {"cache read", a.CacheRead, b.CacheRead}, {"cache write", a.CacheWrite, b.CacheWrite}} {
+	}{{"in", a.Input, b.Input}, {"out", a.Output, b.Output}, {"reasoning", a.Reasoning, b.Reasoning},
+		{"cache read", a.CacheRead, b.CacheRead}, {"cache write", a.CacheWrite, b.CacheWrite}} {
 		if n.a != n.b {
 			out = append(out, fmt.Sprintf("%s %s → %s (%s)", n.name, exact(n.a), exact(n.b), signed(float64(n.b)-float64(n.a))))
 		}
@@ -226,207 +222,154 @@ func signed(n float64) string {
 	return text
 }
 
-// numbers says what differs of numbers, amounts glued to their units.
-func numbers(l []session.NumberChange) (out []string) {
-	for _, n := range l {
-		name := words(n.Name)
-		was, is := exact(int64(n.Before)), exact(int64(n.After))
-		if n.Unit != "" {
-			was, is = glued(money(n.Unit, n.Before)), glued(money(n.Unit, n.After))
-		}
-		out = append(out, fmt.Sprintf("%s %s → %s (%s)", name, was, is, signed(n.By)))
+// number returns a number that differs: both values with their unit, and the difference.
+func number(c *diff.Change) (was, is, by string) {
+	a, _ := strconv.ParseFloat(string(c.Before), 64)
+	b, _ := strconv.ParseFloat(string(c.After), 64)
+	if c.Unit != "" {
+		return glued(money(c.Unit, a)), glued(money(c.Unit, b)), signed(b - a)
 	}
-	return out
+	return exact(int64(a)), exact(int64(b)), signed(b - a)
 }
 
-// mark is what stands before a turn.
-func mark(s session.DiffState) (string, style) {
+// mark is the sign of a pair.
+func mark(s diff.State) (string, style) {
 	switch s {
-	case session.DiffSame:
+	case diff.Same:
 		return "=", dim
-	case session.DiffOnlyA:
+	case diff.OnlyA:
 		return "-", red
-	case session.DiffOnlyB:
+	case diff.OnlyB:
 		return "+", green
-	case session.DiffUnknownState:
+	case diff.NotAll:
 		return "?", yellow
 	}
 	return "≠", yellow
 }
 
-// stat writes one line a turn.
-func (v *diffView) stat() {
-	type row struct {
-		mark, a, b, what string
-		style            style
-	}
-	var rows []row
-	for i := range v.Runs {
-		r := &v.Runs[i]
-		if len(r.Parts) > 0 || len(r.Turns) == 0 {
-			m, st := mark(r.State)
-			rows = append(rows, row{m, v.address(r.A, nil), v.address(nil, r.B), cmp.Or(partList(r.Parts), onlyIn(r.State)), st})
-		}
-		for j := range r.Turns {
-			t := &r.Turns[j]
-			m, st := mark(t.State)
-			a, b := "", ""
-			if t.A != nil {
-				a = Clean(short(t.A.Address, v.A.Session))
-			}
-			if t.B != nil {
-				b = Clean(short(t.B.Address, v.B.Session))
-			}
-			rows = append(rows, row{m, a, b, statText(t), st})
-		}
-	}
-	v.blank()
-	wa, wb := 1, 1
-	for _, r := range rows {
-		wa, wb = max(wa, min(width(r.a), v.width/4)), max(wb, min(width(r.b), v.width/4))
-	}
-	v.put(dim, "   "+padRight("A", wa)+"  "+padRight("B", wb)+"  WHAT")
-	v.flush()
-	for _, r := range rows {
-		v.put(r.style, r.mark)
-		v.buf.WriteString("  " + padRight(cut(r.a, wa), wa) + "  " + padRight(cut(r.b, wb), wb) + "  ")
-		v.buf.WriteString(cut(r.what, v.width-wa-wb-7))
-		v.flush()
-	}
-}
-
-func (v *diffView) address(a, b *session.DiffRun) string {
-	switch {
-	case a != nil:
-		return Clean(short(a.Address, v.A.Session))
-	case b != nil:
-		return Clean(short(b.Address, v.B.Session))
-	}
-	return ""
-}
-
-func onlyIn(s session.DiffState) string {
+func onlyIn(s diff.State) string {
 	switch s {
-	case session.DiffOnlyA:
+	case diff.OnlyA:
 		return "only in a"
-	case session.DiffOnlyB:
+	case diff.OnlyB:
 		return "only in b"
 	}
 	return ""
 }
 
-// statText is a turn in a few words.
-func statText(t *session.TurnDiff) string {
-	if only := onlyIn(t.State); only != "" {
+// stat writes one line a turn.
+func (v *diffView) stat() {
+	var rows []*diff.Pair
+	for i := range v.Runs {
+		r := &v.Runs[i]
+		if len(r.Parts) > 0 || len(r.Turns) == 0 {
+			rows = append(rows, r)
+		}
+		for j := range r.Turns {
+			rows = append(rows, &r.Turns[j])
+		}
+	}
+	v.blank()
+	short := func(p *diff.Pair) (a, b string) {
+		a, b = addresses(p)
+		return v.where(a, ""), v.where("", b)
+	}
+	wa, wb := 1, 1
+	for _, r := range rows {
+		a, b := short(r)
+		wa, wb = max(wa, min(width(a), v.width/4)), max(wb, min(width(b), v.width/4))
+	}
+	v.put(dim, "   "+padRight("A", wa)+"  "+padRight("B", wb)+"  WHAT")
+	v.flush()
+	for _, r := range rows {
+		sign, st := mark(r.State)
+		a, b := short(r)
+		v.put(st, sign)
+		v.buf.WriteString("  " + padRight(cut(a, wa), wa) + "  " + padRight(cut(b, wb), wb) + "  ")
+		v.buf.WriteString(cut(v.statText(r), v.width-wa-wb-7))
+		v.flush()
+	}
+}
+
+// statText says in a few words how a pair differs.
+func (v *diffView) statText(p *diff.Pair) string {
+	if only := onlyIn(p.State); only != "" {
 		return only
 	}
 	var out []string
-	for _, p := range t.Parts {
-		text := partWord(p)
-		switch p {
-		case session.DiffInput:
-			text += lineCounts(t.Input, "")
-		case session.DiffReply:
-			text += lineCounts(t.Output, "reply")
-		case session.DiffThinking:
-			text += lineCounts(t.Output, "thinking")
-		case session.DiffSystem:
-			text += lineCounts(t.System, "")
-		case session.DiffCalls:
-			text += callCounts(t.Calls)
-		case session.DiffRequest:
-			text += fmt.Sprintf(" (%s)", requestCounts(t.Request))
-		case session.DiffCompaction:
-			text += valueCounts(t.Compaction)
-		case session.DiffUsage:
-			text = shortNumbers(t.Usage)
-		case session.DiffCost:
-			text = shortNumbers(t.Cost)
+	for _, part := range p.Parts {
+		text := v.part(part)
+		var numbers, lines []string
+		gone, come := 0, 0
+		for i := range p.Changes {
+			c := &p.Changes[i]
+			switch {
+			case c.Part != part:
+			case part == diff.Usage || part == diff.Cost:
+				_, _, by := number(c)
+				name := strings.TrimPrefix(c.Path, "usage.")
+				numbers = append(numbers, cmp.Or(map[string]string{"input": "in", "output": "out"}[name], words(name))+" "+by)
+			case c.Text != nil:
+				for _, h := range c.Text.Hunks {
+					gone, come = gone+countOp(h.Lines, diff.Removed), come+countOp(h.Lines, diff.Added)
+				}
+			}
 		}
-		if slices.Contains(t.Repeats, p) {
+		for sign, n := range map[string]int{"+": come, "−": gone} {
+			if n > 0 {
+				lines = append(lines, sign+strconv.Itoa(n))
+			}
+		}
+		slices.Sort(lines)
+		counts := map[diff.State]int{}
+		for _, c := range p.Calls {
+			counts[c.State]++
+		}
+		switch {
+		case len(numbers) > 0:
+			text = strings.Join(numbers, separator)
+		case part == diff.Calls:
+			text += among(counted(counts[diff.Changed], "changed"), counted(counts[diff.OnlyA], "only in a"), counted(counts[diff.OnlyB], "only in b"))
+		case part == diff.Request:
+			text += among(messageCounts(p)...)
+		default:
+			text += prefixed(" ", strings.Join(lines, " "))
+		}
+		if slices.Contains(p.Repeats, part) {
 			text += " as before"
 		}
 		out = append(out, text)
 	}
-	if n := len(t.NotCompared); n > 0 {
-		var parts []session.DiffPart
-		for _, u := range t.NotCompared {
-			if !slices.Contains(parts, u.Part) {
-				parts = append(parts, u.Part)
-			}
-		}
-		out = append(out, "not compared: "+partList(parts))
+	if len(p.NotCompared) > 0 {
+		out = append(out, "not compared: "+v.parts(unknownParts(p)))
 	}
 	return strings.Join(out, separator)
 }
 
-// requestCounts says how the requests differ.
-func requestCounts(r *session.RequestCompared) string {
-	out := []string{counted(r.OnlyA, "only in a"), counted(r.OnlyB, "only in b")}
-	return strings.Join(slices.DeleteFunc(out, func(s string) bool { return s == "" }), ", ")
+func unknownParts(p *diff.Pair) (parts []diff.Part) {
+	for _, u := range p.NotCompared {
+		parts = append(parts, u.Part)
+	}
+	return slices.Compact(parts)
 }
 
-// valueCounts are the lines added and removed of values that are texts.
-func valueCounts(l []session.ValueChange) string {
-	var texts []session.TextDiff
+func countOp(l []diff.Line, op string) (n int) {
 	for i := range l {
-		if l[i].Text != nil {
-			texts = append(texts, *l[i].Text)
+		if l[i].Op == op {
+			n++
 		}
 	}
-	return lineCounts(texts, "")
+	return n
 }
 
-func shortNumbers(l []session.NumberChange) string {
-	var out []string
-	for _, n := range l {
-		out = append(out, map[string]string{"input": "in", "output": "out"}[n.Name])
-		if out[len(out)-1] == "" {
-			out[len(out)-1] = words(n.Name)
-		}
-		out[len(out)-1] += " " + signed(n.By)
-	}
-	return strings.Join(out, separator)
-}
-
-// lineCounts are the lines added and removed of texts of a name.
-func lineCounts(l []session.TextDiff, name string) string {
-	added, removed := 0, 0
-	for _, t := range l {
-		if name != "" && t.Name != name {
-			continue
-		}
-		for _, h := range t.Hunks {
-			for _, line := range h.Lines {
-				switch line.Op {
-				case session.DiffAdded:
-					added++
-				case session.DiffRemoved:
-					removed++
-				}
-			}
+// messageCounts says how the messages of two requests differ.
+func messageCounts(p *diff.Pair) []string {
+	counts := map[string]int{}
+	for _, c := range p.Changes {
+		if c.A != nil || c.B != nil {
+			counts[c.Change]++
 		}
 	}
-	switch {
-	case added > 0 && removed > 0:
-		return fmt.Sprintf(" +%d −%d", added, removed)
-	case added > 0:
-		return fmt.Sprintf(" +%d", added)
-	case removed > 0:
-		return fmt.Sprintf(" −%d", removed)
-	}
-	return ""
-}
-
-func callCounts(l []session.CallDiff) string {
-	counts := map[session.DiffState]int{}
-	for _, c := range l {
-		counts[c.State]++
-	}
-	out := []string{counted(counts[session.DiffChanged], "changed"), counted(counts[session.DiffOnlyA], "only in a"), counted(counts[session.DiffOnlyB], "only in b")}
-	out = slices.DeleteFunc(out, func(s string) bool { return s == "" })
-	if len(out) == 0 {
-		return ""
-	}
-	return " (" + strings.Join(out, ", ") + ")"
+	return []string{counted(counts["removed"], "only in a"), counted(counts["added"], "only in b"), counted(counts["changed"], "changed"),
+		counted(counts["moved"], "moved")}
 }

@@ -1,0 +1,293 @@
+package diff
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/aymanbagabas/go-udiff/lcs"
+)
+
+// Text is the difference of two texts by lines, and within lines by words.
+type Text struct {
+	// Before and After are the sizes of the texts in bytes.
+	Before int64 `json:"before_bytes"`
+	After  int64 `json:"after_bytes"`
+	// Hunks are the stretches that differ, with three lines of context.
+	Hunks []Hunk `json:"hunks,omitempty"`
+	// Cut reports that lines are left out: beyond 64 KiB of one text, 16 MiB of all, or the first MiB of what is compared.
+	Cut bool `json:"cut,omitempty"`
+	// Coarse reports that more than a hundred lines differ: lines in between that both have may be among those removed and added.
+	Coarse bool `json:"coarse,omitempty"`
+}
+
+// Hunk is a stretch of lines.
+type Hunk struct {
+	// A and B are the numbers of the first lines, from 1; 0 on a side that has no line of the hunk.
+	A     int    `json:"a"`
+	B     int    `json:"b"`
+	Lines []Line `json:"lines"`
+}
+
+// Line is a line of a hunk.
+type Line struct {
+	// Op is Equal, Removed or Added. Removed lines stand before those added in their place.
+	Op   string `json:"op"`
+	Text string `json:"text"` // without its end
+	// Words are the pieces of a line that replaces a similar one: Equal, or of this side only. Of the lines of a hunk, the n-th removed line
+	// with words belongs to the n-th added line with words.
+	Words []Word `json:"words,omitempty"`
+}
+
+// Word is a piece of a line.
+type Word struct {
+	Op   string `json:"op"`
+	Text string `json:"text"`
+}
+
+// Values of Line.Op and Word.Op.
+const (
+	Equal   = "="
+	Removed = "-"
+	Added   = "+"
+)
+
+const (
+	maxText   = 1 << 20  // bytes of a text that are compared
+	maxLine   = 64 << 10 // bytes of a line that is compared by words
+	maxAlike  = 64       // pairs of lines that are tried to find similar ones
+	coarse    = 100      // changes for which lcs finds the shortest difference; it approximates for more, and stays linear
+	contextOf = 3        // lines around a change
+)
+
+// text compares two texts within the bounds of the comparison.
+func (d *differ) text(before, after string) *Text {
+	t := compareTexts(before, after, min(textBound, d.room))
+	for _, h := range t.Hunks {
+		for _, l := range h.Lines {
+			d.room = max(0, d.room-len(l.Text)-1)
+		}
+	}
+	return t
+}
+
+// compareTexts compares two texts. The lines of the result hold at most room bytes.
+func compareTexts(before, after string, room int) *Text {
+	t := &Text{Before: int64(len(before)), After: int64(len(after))}
+	if strings.HasSuffix(before, "\n") && strings.HasSuffix(after, "\n") {
+		before, after = before[:len(before)-1], after[:len(after)-1]
+	}
+	a, cutA := lines(before)
+	b, cutB := lines(after)
+	t.Cut = cutA || cutB
+	list := edits(a, b)
+	n := 0
+	for _, e := range list {
+		n += e.End - e.Start + e.ReplEnd - e.ReplStart
+	}
+	t.Coarse = n > coarse
+	for len(list) > 0 && room > 0 {
+		k := 1 // edits in one hunk
+		for k < len(list) && list[k].Start-list[k-1].End <= 2*contextOf {
+			k++
+		}
+		room = t.hunk(a, b, list[:k], room)
+		list = list[k:]
+	}
+	t.Cut = t.Cut || len(list) > 0
+	return t
+}
+
+// edits returns what to replace in a to make b. It is symmetric: edits(b, a) mirrors edits(a, b).
+func edits(a, b []string) []lcs.Diff {
+	n := 0 // common beginning
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	end := 0 // common end
+	for end < len(a)-n && end < len(b)-n && a[len(a)-1-end] == b[len(b)-1-end] {
+		end++
+	}
+	a, b = a[n:len(a)-end], b[n:len(b)-end]
+	mirror := slices.Compare(a, b) > 0
+	if mirror {
+		a, b = b, a
+	}
+	list := []lcs.Diff{{End: len(a), ReplEnd: len(b)}}
+	switch {
+	case len(a)+len(b) == 0:
+		return nil
+	case len(a) > 0 && len(b) > 0 && len(a)+len(b) > 2:
+		list = lcs.DiffLines(a, b)
+	}
+	for i, e := range list {
+		if mirror {
+			e.Start, e.End, e.ReplStart, e.ReplEnd = e.ReplStart, e.ReplEnd, e.Start, e.End
+		}
+		list[i] = lcs.Diff{Start: e.Start + n, End: e.End + n, ReplStart: e.ReplStart + n, ReplEnd: e.ReplEnd + n}
+	}
+	return list
+}
+
+// lines splits a text, or the beginning of a long one.
+func lines(text string) (lines []string, cut bool) {
+	if len(text) > maxText {
+		text, cut = text[:maxText], true
+		text = strings.ToValidUTF8(text[:max(strings.LastIndexByte(text, '\n'), 0)], "\uFFFD")
+	}
+	if text == "" {
+		return nil, cut
+	}
+	return strings.Split(text, "\n"), cut
+}
+
+// hunk adds a hunk for edits that stand close together, and returns the room that is left.
+func (t *Text) hunk(a, b []string, list []lcs.Diff, room int) int {
+	lead := min(contextOf, list[0].Start, list[0].ReplStart)
+	at := list[0].Start - lead
+	h := Hunk{A: at + 1, B: list[0].ReplStart - lead + 1}
+	put := func(op string, lines []string, words [][]Word, limit int) {
+		for i, text := range lines {
+			l := Line{Op: op, Text: text}
+			if words != nil {
+				l.Words = words[i]
+			}
+			if limit <= 0 {
+				t.Cut = true
+				return
+			}
+			if n := limit; n < len(text) {
+				for n > 0 && !utf8.RuneStart(text[n]) {
+					n--
+				}
+				l, t.Cut = Line{Op: op, Text: text[:n]}, true
+			}
+			limit, room = limit-len(l.Text)-1, room-len(l.Text)-1
+			h.Lines = append(h.Lines, l)
+		}
+	}
+	for _, e := range list {
+		put(Equal, a[at:e.Start], nil, room)
+		gone, come := a[e.Start:e.End], b[e.ReplStart:e.ReplEnd]
+		wordsA, wordsB := alike(gone, come)
+		share := room // one side does not use up the room of the other
+		if len(gone) > 0 && len(come) > 0 {
+			share = max(room/2, room-size(come))
+		}
+		put(Removed, gone, wordsA, share)
+		put(Added, come, wordsB, max(min(room, max(share, room)), 0))
+		at = e.End
+	}
+	put(Equal, a[at:min(at+contextOf, len(a))], nil, room)
+	has := func(op string) bool {
+		return slices.ContainsFunc(h.Lines, func(l Line) bool { return l.Op == op || l.Op == Equal })
+	}
+	if !has(Removed) {
+		h.A = 0
+	}
+	if !has(Added) {
+		h.B = 0
+	}
+	t.Hunks = append(t.Hunks, h)
+	return room
+}
+
+func size(lines []string) int {
+	n := len(lines)
+	for _, l := range lines {
+		n += len(l)
+	}
+	return n
+}
+
+// alike finds lines that replace similar ones, in their order, and returns their words. In a long stretch it only tries the first line with
+// the first, and so on.
+func alike(removed, added []string) (a, b [][]Word) {
+	a, b = make([][]Word, len(removed)), make([][]Word, len(added))
+	x, y, mirror := removed, added, slices.Compare(removed, added) > 0
+	if mirror {
+		x, y = added, removed
+	}
+	next := 0
+	for i := range x {
+		last := len(y)
+		if len(x)*len(y) > maxAlike {
+			next, last = i, min(i+1, len(y))
+		}
+		for j := next; j < last; j++ {
+			at, to := i, j
+			if mirror {
+				at, to = j, i
+			}
+			if a[at], b[to] = words(removed[at], added[to]); a[at] != nil {
+				next = j + 1
+				break
+			}
+		}
+	}
+	return a, b
+}
+
+// words returns the pieces of two lines; none where they have little in common.
+func words(before, after string) (a, b []Word) {
+	if len(before) > maxLine || len(after) > maxLine {
+		return nil, nil
+	}
+	x, y := split(before), split(after)
+	blank := func(words []string) bool { return strings.TrimSpace(strings.Join(words, "")) == "" }
+	var list []lcs.Diff
+	for _, e := range edits(x, y) {
+		if n := len(list); n > 0 && blank(x[list[n-1].End:e.Start]) { // blanks between two changes belong to them
+			list[n-1].End, list[n-1].ReplEnd = e.End, e.ReplEnd
+			continue
+		}
+		list = append(list, e)
+	}
+	put := func(l []Word, op string, words []string) []Word {
+		if len(words) == 0 {
+			return l
+		}
+		return append(l, Word{op, strings.Join(words, "")})
+	}
+	i, common := 0, 0
+	for _, e := range append(list, lcs.Diff{Start: len(x), End: len(x), ReplStart: len(y), ReplEnd: len(y)}) {
+		for _, w := range x[i:e.Start] {
+			common += len(strings.TrimSpace(w))
+		}
+		a, b = put(a, Equal, x[i:e.Start]), put(b, Equal, x[i:e.Start])
+		a, b = put(a, Removed, x[e.Start:e.End]), put(b, Added, y[e.ReplStart:e.ReplEnd])
+		i = e.End
+	}
+	if 3*common < max(len(before), len(after)) {
+		return nil, nil
+	}
+	return a, b
+}
+
+// split splits a line into words, stretches of blanks, and single other characters.
+func split(line string) []string {
+	kind := func(r rune) int {
+		switch {
+		case unicode.IsLetter(r), unicode.IsDigit(r), unicode.IsMark(r), r == '_':
+			return 1
+		case unicode.IsSpace(r):
+			return 2
+		}
+		return 0
+	}
+	words := make([]string, 0, len(line)/3+1)
+	start, last := 0, 0
+	for i, r := range line {
+		if k := kind(r); i > start && (k == 0 || k != last) {
+			words = append(words, line[start:i])
+			start, last = i, k
+		} else {
+			last = k
+		}
+	}
+	if start < len(line) {
+		words = append(words, line[start:])
+	}
+	return words
+}
