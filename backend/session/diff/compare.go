@@ -65,15 +65,7 @@ func (d *differ) run(a, b *session.Run) Pair {
 	p := Pair{A: d.a.runPlace(a), B: d.b.runPlace(b)}
 	if d.out.Kind == OfSessions || d.out.Kind == OfRuns {
 		d.fields(&p, d.a.runFields(a), d.b.runFields(b))
-		var callsA, callsB []*call
-		var captureA, captureB spans.Capture
-		if a != nil {
-			callsA, captureA = callsOf(a.ToolCalls), a.Capture
-		}
-		if b != nil {
-			callsB, captureB = callsOf(b.ToolCalls), b.Capture
-		}
-		d.calls(&p, callsA, callsB, captureA, captureB)
+		d.calls(&p, d.a.callsOfRun(a), d.b.callsOfRun(b))
 	}
 	x, y := d.a.turns(a), d.b.turns(b)
 	for _, t := range alignTurns(x, y, d.a.Turn != nil) {
@@ -83,31 +75,20 @@ func (d *differ) run(a, b *session.Run) Pair {
 	return p
 }
 
-// turn compares two turns; either may be nil.
+// turn compares two turns; either may be nil. Of a turn that did not arrive only its calls can be compared.
 func (d *differ) turn(runA, runB *session.Run, a, b *session.Turn) Pair {
 	p := Pair{A: d.a.turnPlace(runA, a), B: d.b.turnPlace(runB, b)}
-	if d.out.Kind == OfRequests {
+	lostA, lostB := a != nil && a.Missing, b != nil && b.Missing
+	if d.unknown(&p, Reply, whyIf(lostA, Missing), whyIf(lostB, Missing)); !lostA && !lostB {
 		d.fields(&p, d.turnFields(d.a, runA, a), d.turnFields(d.b, runB, b))
+	}
+	if d.out.Kind == OfRequests {
 		d.messages(&p)
 		d.compactionsBetween(&p)
-		p.finish()
-		return p
-	}
-	lostA, lostB := a != nil && a.Missing, b != nil && b.Missing
-	if lostA || lostB {
-		d.unknown(&p, Reply, whyIf(lostA, Missing), whyIf(lostB, Missing))
 	} else {
-		d.fields(&p, d.turnFields(d.a, runA, a), d.turnFields(d.b, runB, b))
+		d.asked(&p, runA, runB, a, b)
+		d.calls(&p, d.a.calls(runA, a), d.b.calls(runB, b))
 	}
-	d.asked(&p, runA, runB, a, b)
-	var captureA, captureB spans.Capture
-	if a != nil {
-		captureA = a.Capture
-	}
-	if b != nil {
-		captureB = b.Capture
-	}
-	d.calls(&p, d.a.calls(runA, a), d.b.calls(runB, b), captureA, captureB)
 	p.finish()
 	return p
 }
@@ -120,16 +101,16 @@ func whyIf(is bool, why Why) Why {
 }
 
 // calls compares tool calls: those of one tool with the same input first, then those of one tool in their order.
-func (d *differ) calls(p *Pair, a, b []*call, captureA, captureB spans.Capture) {
+func (d *differ) calls(p *Pair, a, b []*call) {
 	if d.ignored[Calls] && d.ignored[Results] || len(a)+len(b) == 0 {
 		return
 	}
-	sides, captures := [2][]*call{a, b}, [2]spans.Capture{captureA, captureB}
+	sides := [2][]*call{a, b}
 	var fields [2][][]field
 	var inputs [2][]string
 	for n, s := range []*side{d.a, d.b} {
 		for _, c := range sides[n] {
-			l := s.callFields(c, captures[n])
+			l := s.callFields(c)
 			text, there, _ := l[0].text()
 			if !there {
 				text = l[0].name()
@@ -178,65 +159,51 @@ func (d *differ) unknown(p *Pair, part Part, a, b Why) {
 	add(b, "b")
 }
 
-// repeatable are the parts that differ on many turns in the same way.
-var repeatable = []Part{System, Tools, Params}
-
 // fields compares the fields of a and b by path. Where the pair has one side only, it reports what that side says.
 func (d *differ) fields(p *Pair, a, b []field) {
-	byPath := make(map[string]int, len(b))
-	for i := range b {
-		byPath[b[i].path] = i
-	}
-	type both struct{ x, y *field }
-	var pairs []both
-	how := map[Part]string{} // in which way a part differs
-	add := func(x, y *field) {
-		if d.ignored[x.part] || (p.A == nil || p.B == nil) && !said(x) {
-			return
-		}
-		if x.part == System || x.part == Tools || x.part == Params {
-			if x.why == "" && y.why == "" && !x.same(y) {
-				how[x.part] += x.path + "\x00" + x.json + x.name() + "\x00" + y.json + y.name() + "\x00"
+	byPath := make(map[string]*[2]*field, len(a))
+	list := make([]*[2]*field, 0, len(a))
+	for n, l := range [2][]field{a, b} {
+		for i := range l {
+			both := byPath[l[i].path]
+			if both == nil {
+				both = &[2]*field{}
+				byPath[l[i].path] = both
+				list = append(list, both)
 			}
-		}
-		pairs = append(pairs, both{x, y})
-	}
-	for i := range a {
-		if j, ok := byPath[a[i].path]; ok {
-			delete(byPath, a[i].path)
-			add(&a[i], &b[j])
-		} else if x := &a[i]; !x.optional {
-			add(x, &field{part: x.part, path: x.path, kind: x.kind, of: d.b})
+			both[n] = &l[i]
 		}
 	}
-	for i := range b {
-		if _, left := byPath[b[i].path]; left && !b[i].optional {
-			y := &b[i]
-			add(&field{part: y.part, path: y.path, kind: y.kind, of: d.a}, y)
-		}
-	}
-	for _, f := range pairs {
-		if how[f.x.part] != "" && how[f.x.part] == d.repeats[f.x.part] && p.isTurn() {
-			if !slices.Contains(p.Repeats, f.x.part) {
-				p.Repeats = append(p.Repeats, f.x.part)
-			}
+	how := map[Part]string{} // in which way a part differs that may differ so on many turns
+	for n, f := range list {
+		x, y, one := f[0], f[1], cmp.Or(f[0], f[1])
+		switch {
+		case d.ignored[one.part], one.optional && (x == nil || y == nil), (p.A == nil || p.B == nil) && !one.shown:
+			list[n] = nil
 			continue
+		case x == nil:
+			f[0] = &field{part: y.part, path: y.path, kind: y.kind, of: d.a}
+		case y == nil:
+			f[1] = &field{part: x.part, path: x.path, kind: x.kind, of: d.b}
 		}
-		d.field(p, f.x, f.y)
+		if one.repeats && f[0].why+f[1].why == "" && !f[0].same(f[1]) {
+			how[one.part] += one.path + "\x00" + f[0].key() + "\x00" + f[1].key() + "\x00"
+		}
 	}
+	for _, f := range list {
+		switch {
+		case f == nil:
+		case f[0].repeats && f[0].why+f[1].why == "" && how[f[0].part] != "" && how[f[0].part] == d.repeats[f[0].part]:
+			p.Repeats = append(p.Repeats, f[0].part)
+		default:
+			d.field(p, f[0], f[1])
+		}
+	}
+	p.Repeats = slices.Compact(p.Repeats)
 	for _, c := range p.Changes {
-		if slices.Contains(repeatable, c.Part) && p.isTurn() {
-			d.repeats[c.Part] = how[c.Part]
-		}
+		d.repeats[c.Part] = cmp.Or(how[c.Part], d.repeats[c.Part])
 	}
 }
-
-// said reports whether a field is shown of a run, turn or call that only one side has.
-func said(f *field) bool {
-	return f.path == "input" || f.path == "output" || f.path == "args"
-}
-
-func (p *Pair) isTurn() bool { return p.A != nil && p.A.Index != nil || p.B != nil && p.B.Index != nil }
 
 // field compares two fields of one path.
 func (d *differ) field(p *Pair, x, y *field) {

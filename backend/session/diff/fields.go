@@ -22,9 +22,10 @@ type field struct {
 	json string // of a value
 	refs []session.Ref
 	// digest is the SHA-256 of the content, where the turn says it.
-	digest string
-	// optional fields are compared only where both sides have them.
-	optional bool
+	digest   string
+	optional bool   // it is compared only where both sides have it
+	shown    bool   // it is shown also where only one side has the run, turn or call
+	repeats  bool   // it may differ in the same way on many turns
 	unit     string // of a cost
 
 	of      *side
@@ -51,6 +52,7 @@ type fieldList struct {
 
 func (l *fieldList) add(f field) *field {
 	f.of, f.capture = l.of, l.capture
+	f.shown = f.path == "input" || f.path == "output" || f.path == "args"
 	l.list = append(l.list, f)
 	return &l.list[len(l.list)-1]
 }
@@ -177,6 +179,9 @@ func (d *differ) turnFields(s *side, r *session.Run, t *session.Turn) []field {
 	} else {
 		f.unit = t.Currency
 	}
+	for i, f := range l.list {
+		l.list[i].repeats = f.part == System || f.part == Tools || f.part == Params
+	}
 	return l.list
 }
 
@@ -231,8 +236,9 @@ func endState(s session.Span) string {
 // A call is a tool call of one side: one that ran, or one that only a reply asks for.
 type call struct {
 	*session.ToolCall
-	asked bool
-	args  string // of a call that was only asked for
+	capture spans.Capture
+	asked   bool
+	args    string // of a call that was only asked for
 	// result is what a message says that the tool returned, where the call itself says nothing.
 	result string
 	byMsg  bool
@@ -243,7 +249,7 @@ func (s *side) calls(r *session.Run, t *session.Turn) []*call {
 	if t == nil {
 		return nil
 	}
-	list := callsOf(t.ToolCalls)
+	list := callsOf(t.ToolCalls, t.Capture)
 	if t.Capture != spans.CaptureContent || s.Blocks == nil {
 		return list
 	}
@@ -266,7 +272,7 @@ func (s *side) calls(r *session.Run, t *session.Turn) []*call {
 	}
 	visit(t.Output, func(said session.Saying) {
 		if said.Kind == session.SaidCall && !known[said.ID] {
-			c := &call{ToolCall: &session.ToolCall{ID: said.ID, Name: said.Name}, asked: true, args: said.JSON}
+			c := &call{ToolCall: &session.ToolCall{ID: said.ID, Name: said.Name}, capture: t.Capture, asked: true, args: said.JSON}
 			list, lacking[said.ID] = append(list, c), c
 		}
 	})
@@ -285,19 +291,24 @@ func (s *side) calls(r *session.Run, t *session.Turn) []*call {
 	return list
 }
 
-func callsOf(l []*session.ToolCall) (out []*call) {
+func callsOf(l []*session.ToolCall, capture spans.Capture) (out []*call) {
 	for _, c := range l {
-		out = append(out, &call{ToolCall: c})
+		out = append(out, &call{ToolCall: c, capture: capture})
 	}
 	return out
 }
 
-// callFields lists what is compared of a tool call.
-func (s *side) callFields(c *call, capture spans.Capture) []field {
-	if c == nil {
+// callsOfRun returns the tool calls that belong to no turn.
+func (s *side) callsOfRun(r *session.Run) []*call {
+	if r == nil {
 		return nil
 	}
-	l := fieldList{of: s, capture: capture}
+	return callsOf(r.ToolCalls, r.Capture)
+}
+
+// callFields lists what is compared of a tool call.
+func (s *side) callFields(c *call) []field {
+	l := fieldList{of: s, capture: c.capture}
 	if c.asked {
 		l.add(field{part: Calls, path: "args", kind: ofJSON, json: c.args})
 	} else if f := l.content(Calls, "args", ofJSON, c.Args); c.Missing {
@@ -309,7 +320,7 @@ func (s *side) callFields(c *call, capture spans.Capture) []field {
 		result.json = c.result
 	case c.Missing:
 		result.why = Missing
-	case c.Result == nil && capture == spans.CaptureDigests:
+	case c.Result == nil && c.capture == spans.CaptureDigests:
 		result.why = NotTold // a message may tell it, which cannot be read
 	}
 	failure := c.Error
@@ -320,7 +331,7 @@ func (s *side) callFields(c *call, capture spans.Capture) []field {
 	if c.asked {
 		return l.list
 	}
-	l.optional(Calls, "error", failure, capture == spans.CaptureContent)
+	l.optional(Calls, "error", failure, c.capture == spans.CaptureContent)
 	l.optional(Calls, "state", endState(c.Span), true)
 	l.value(Calls, "error_type", c.ErrorType)
 	l.value(Calls, "truncated", c.Truncated != nil && *c.Truncated)
@@ -374,6 +385,15 @@ func (f *field) name() string {
 		names = append(names, name)
 	}
 	return cmp.Or(strings.Join(names, " "), f.digest)
+}
+
+// key is different for fields that differ.
+func (f *field) key() string {
+	key := f.json + f.digest
+	for _, ref := range f.refs {
+		key += " " + ref.Block
+	}
+	return key
 }
 
 // same reports whether both fields hold the same without reading blocks.

@@ -54,11 +54,10 @@ const (
 )
 
 const (
-	maxText   = 1 << 20  // bytes of a text that are compared
-	maxLine   = 64 << 10 // bytes of a line that is compared by words
-	maxAlike  = 64       // pairs of lines that are tried to find similar ones
-	coarse    = 100      // changes for which lcs finds the shortest difference; it approximates for more, and stays linear
-	contextOf = 3        // lines around a change
+	maxText   = 1 << 20 // bytes of a text that are compared
+	maxAlike  = 64      // pairs of lines that are tried to find similar ones
+	coarse    = 100     // changes for which lcs finds the shortest difference; it approximates for more, and stays linear
+	contextOf = 3       // lines around a change
 )
 
 // text compares two texts within the bounds of the comparison.
@@ -147,39 +146,31 @@ func (t *Text) hunk(a, b []string, list []lcs.Diff, room int) int {
 	lead := min(contextOf, list[0].Start, list[0].ReplStart)
 	at := list[0].Start - lead
 	h := Hunk{A: at + 1, B: list[0].ReplStart - lead + 1}
-	put := func(op string, lines []string, words [][]Word, limit int) {
+	put := func(op string, lines []string, words [][]Word) {
 		for i, text := range lines {
 			l := Line{Op: op, Text: text}
-			if words != nil {
-				l.Words = words[i]
-			}
-			if limit <= 0 {
+			switch {
+			case room <= 0:
 				t.Cut = true
 				return
+			case len(text) > room:
+				l.Text, t.Cut = strings.ToValidUTF8(text[:room], ""), true
+			case words != nil:
+				l.Words = words[i]
 			}
-			if n := limit; n < len(text) {
-				for n > 0 && !utf8.RuneStart(text[n]) {
-					n--
-				}
-				l, t.Cut = Line{Op: op, Text: text[:n]}, true
-			}
-			limit, room = limit-len(l.Text)-1, room-len(l.Text)-1
 			h.Lines = append(h.Lines, l)
+			room -= len(text) + 1
 		}
 	}
 	for _, e := range list {
-		put(Equal, a[at:e.Start], nil, room)
 		gone, come := a[e.Start:e.End], b[e.ReplStart:e.ReplEnd]
 		wordsA, wordsB := alike(gone, come)
-		share := room // one side does not use up the room of the other
-		if len(gone) > 0 && len(come) > 0 {
-			share = max(room/2, room-size(come))
-		}
-		put(Removed, gone, wordsA, share)
-		put(Added, come, wordsB, max(min(room, max(share, room)), 0))
+		put(Equal, a[at:e.Start], nil)
+		put(Removed, gone, wordsA)
+		put(Added, come, wordsB)
 		at = e.End
 	}
-	put(Equal, a[at:min(at+contextOf, len(a))], nil, room)
+	put(Equal, a[at:min(at+contextOf, len(a))], nil)
 	has := func(op string) bool {
 		return slices.ContainsFunc(h.Lines, func(l Line) bool { return l.Op == op || l.Op == Equal })
 	}
@@ -193,19 +184,12 @@ func (t *Text) hunk(a, b []string, list []lcs.Diff, room int) int {
 	return room
 }
 
-func size(lines []string) int {
-	n := len(lines)
-	for _, l := range lines {
-		n += len(l)
-	}
-	return n
-}
-
-// alike finds lines that replace similar ones, in their order, and returns their words. In a long stretch it only tries the first line with
-// the first, and so on.
+// alike finds lines that replace similar ones, in their order, and returns their words. In a long stretch it only
+// tries the first line with the first, and so on.
 func alike(removed, added []string) (a, b [][]Word) {
 	a, b = make([][]Word, len(removed)), make([][]Word, len(added))
-	x, y, mirror := removed, added, slices.Compare(removed, added) > 0
+	mirror := slices.Compare(removed, added) > 0
+	x, y := removed, added
 	if mirror {
 		x, y = added, removed
 	}
@@ -229,65 +213,34 @@ func alike(removed, added []string) (a, b [][]Word) {
 	return a, b
 }
 
-// words returns the pieces of two lines; none where they have little in common.
+// words returns the pieces of two lines: what both begin and end with, up to whole words, and what differs between. It
+// returns none where that is little in common.
 func words(before, after string) (a, b []Word) {
-	if len(before) > maxLine || len(after) > maxLine {
+	inWord := func(text string, i int) bool { // i is within a word of the text
+		r, _ := utf8.DecodeRuneInString(text[i:])
+		l, _ := utf8.DecodeLastRuneInString(text[:i])
+		letter := func(r rune) bool { return unicode.In(r, unicode.L, unicode.N, unicode.M) || r == '_' }
+		return i < len(text) && !utf8.RuneStart(text[i]) || letter(l) && letter(r)
+	}
+	n, end, most := 0, 0, min(len(before), len(after))
+	for n < most && before[n] == after[n] {
+		n++
+	}
+	for n > 0 && (inWord(before, n) || inWord(after, n)) {
+		n--
+	}
+	for end < most-n && before[len(before)-1-end] == after[len(after)-1-end] {
+		end++
+	}
+	for end > 0 && (inWord(before, len(before)-end) || inWord(after, len(after)-end)) {
+		end--
+	}
+	if 3*(n+end) < max(len(before), len(after)) {
 		return nil, nil
 	}
-	x, y := split(before), split(after)
-	blank := func(words []string) bool { return strings.TrimSpace(strings.Join(words, "")) == "" }
-	var list []lcs.Diff
-	for _, e := range edits(x, y) {
-		if n := len(list); n > 0 && blank(x[list[n-1].End:e.Start]) { // blanks between two changes belong to them
-			list[n-1].End, list[n-1].ReplEnd = e.End, e.ReplEnd
-			continue
-		}
-		list = append(list, e)
+	pieces := func(op, line string) []Word {
+		l := []Word{{Equal, line[:n]}, {op, line[n : len(line)-end]}, {Equal, line[len(line)-end:]}}
+		return slices.DeleteFunc(l, func(w Word) bool { return w.Text == "" })
 	}
-	put := func(l []Word, op string, words []string) []Word {
-		if len(words) == 0 {
-			return l
-		}
-		return append(l, Word{op, strings.Join(words, "")})
-	}
-	i, common := 0, 0
-	for _, e := range append(list, lcs.Diff{Start: len(x), End: len(x), ReplStart: len(y), ReplEnd: len(y)}) {
-		for _, w := range x[i:e.Start] {
-			common += len(strings.TrimSpace(w))
-		}
-		a, b = put(a, Equal, x[i:e.Start]), put(b, Equal, x[i:e.Start])
-		a, b = put(a, Removed, x[e.Start:e.End]), put(b, Added, y[e.ReplStart:e.ReplEnd])
-		i = e.End
-	}
-	if 3*common < max(len(before), len(after)) {
-		return nil, nil
-	}
-	return a, b
-}
-
-// split splits a line into words, stretches of blanks, and single other characters.
-func split(line string) []string {
-	kind := func(r rune) int {
-		switch {
-		case unicode.IsLetter(r), unicode.IsDigit(r), unicode.IsMark(r), r == '_':
-			return 1
-		case unicode.IsSpace(r):
-			return 2
-		}
-		return 0
-	}
-	words := make([]string, 0, len(line)/3+1)
-	start, last := 0, 0
-	for i, r := range line {
-		if k := kind(r); i > start && (k == 0 || k != last) {
-			words = append(words, line[start:i])
-			start, last = i, k
-		} else {
-			last = k
-		}
-	}
-	if start < len(line) {
-		words = append(words, line[start:])
-	}
-	return words
+	return pieces(Removed, before), pieces(Added, after)
 }

@@ -192,11 +192,11 @@ func TestValues(t *testing.T) {
 		{`{"path":"a","n":1}`, `{"path":"b","n":1}`, []Change{{Path: "args.path", Before: `"a"`, After: `"b"`}}},
 		{`{"a":{"b":[1,{"c":true}]}}`, `{"a":{"b":[1,{"c":false}]},"d":null}`,
 			[]Change{{Path: "args.a.b[1].c", Before: `true`, After: `false`}, {Path: "args.d", Change: added, After: `null`}}},
-		{`[1,2,3]`, `[0,1,2,3]`, []Change{{Path: "args[0]", Change: added, After: `0`}}},
-		{`{"a":1}`, `[1]`, []Change{{Path: "args", Before: `{"a":1}`, After: `[1]`}}},
+		{`[1,2,3]`, `[1,2,3,0]`, []Change{{Path: "args[3]", Change: added, After: `0`}}},
+		{`{"a":1}`, `[1]`, []Change{{Path: "args.a", Change: removed, Before: `1`}, {Path: "args[0]", Change: added, After: `1`}}},
 		{`"1"`, `1`, []Change{{Path: "args", Before: `"1"`, After: `1`}}},
-		{`[{"name":"a"},{"name":"b","n":1}]`, `[{"name":"b","n":2},{"name":"c"}]`, []Change{{Path: "args.a", Change: removed, Before: `{"name":"a"}`},
-			{Path: "args.b.n", Before: `1`, After: `2`}, {Path: "args.c", Change: added, After: `{"name":"c"}`}}},
+		{`[{"name":"a"},{"name":"b","n":1}]`, `[{"name":"b","n":2},{"name":"c"}]`, []Change{{Path: "args.a.name", Change: removed, Before: `"a"`},
+			{Path: "args.b.n", Before: `1`, After: `2`}, {Path: "args.c.name", Change: added, After: `"c"`}}},
 	} {
 		for i := range c.want {
 			c.want[i].Part = Calls

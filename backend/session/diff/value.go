@@ -15,20 +15,16 @@ import (
 const (
 	// maxChanges bounds the changes reported of one value; a value with more is reported as one change.
 	maxChanges = 64
-	// maxDepth bounds how deep members are compared one by one.
+	// maxDepth bounds how deep members have paths of their own.
 	maxDepth = 16
-	// longValue is the length in bytes from which a string is compared as a text, longJSON that of an array or object.
+	// longValue is the length in bytes from which a string is compared as a text.
 	longValue = 60
-	longJSON  = 160
 )
 
-// none stands for a value that is not there.
-type none struct{}
-
-// decode reads a JSON value. Numbers keep their spelling.
+// decode reads a JSON value. Numbers keep their spelling, and null is null; nil stands for a value that is not there.
 func decode(raw string, there bool) (any, bool) {
 	if !there {
-		return none{}, true
+		return nil, true
 	}
 	d := json.NewDecoder(strings.NewReader(raw))
 	d.UseNumber()
@@ -37,12 +33,14 @@ func decode(raw string, there bool) (any, bool) {
 		return nil, false
 	}
 	_, err := d.Token()
-	return v, err == io.EOF
+	return orNull(v), err == io.EOF
 }
 
-// marshal returns a decoded value as JSON, its members sorted; nothing for none.
+var null = any(json.RawMessage("null"))
+
+// marshal returns a decoded value as JSON, its members sorted; nothing for nil.
 func marshal(v any) string {
-	if v == (any)(none{}) {
+	if v == nil {
 		return ""
 	}
 	var b strings.Builder
@@ -132,139 +130,73 @@ func result(v any) any {
 	}
 }
 
-// values compares two decoded values by their members. Neither the order of members nor the spelling of numbers is a difference.
+// values compares two decoded values by the paths of what they hold. Neither the order of members nor the spelling of numbers is a
+// difference.
 func (d *differ) values(p *Pair, f *field, a, b any) {
-	changes := valueChanges(nil, f.path, a, b, 0)
-	if len(changes) > maxChanges {
-		changes = []valueChange{{f.path, a, b}}
+	x, y := map[string]any{}, map[string]any{}
+	flatten(x, f.path, a)
+	flatten(y, f.path, b)
+	paths := slices.Concat(slices.Collect(maps.Keys(x)), slices.Collect(maps.Keys(y)))
+	slices.Sort(paths)
+	var changes []Change
+	for _, path := range slices.Compact(paths) {
+		if c, differs := d.leaf(f, path, x[path], y[path]); differs && len(changes) <= maxChanges {
+			changes = append(changes, c)
+		}
+	}
+	if len(changes) > maxChanges || len(changes) == 0 && marshal(plain(a)) != marshal(plain(b)) {
+		changes = []Change{{Path: f.path, Text: d.text(indented(a), indented(b))}}
 	}
 	for _, c := range changes {
-		x, isTextA := c.a.(string)
-		y, isTextB := c.b.(string)
-		change := Change{Path: c.path}
-		before, after := marshal(c.a), marshal(c.b)
-		switch size := max(len(before), len(after)); {
-		case isTextA && isTextB && (size >= longValue || f.kind == ofResult || strings.Contains(x+y, "\n")):
-			change.Text = d.text(x, y)
-		case size > longJSON:
-			change.Text = d.text(indented(c.a), indented(c.b))
-		default:
-			change.Before, change.After = session.RawJSON(before), session.RawJSON(after)
-		}
-		d.change(p, f, change)
+		d.change(p, f, c)
 	}
 }
 
-// indented returns a value over several lines, a string as its text.
-func indented(v any) string {
-	if text, ok := v.(string); ok {
-		return text
+// leaf compares two values of one path; nil is none.
+func (d *differ) leaf(f *field, path string, a, b any) (c Change, differs bool) {
+	before, after := marshal(a), marshal(b)
+	if before == after || marshal(plain(a)) == marshal(plain(b)) {
+		return c, false
 	}
-	if v == (any)(none{}) {
-		return ""
+	x, isTextA := a.(string)
+	y, isTextB := b.(string)
+	isText := (isTextA || a == nil) && (isTextB || b == nil)
+	if isText && (len(before) >= longValue || len(after) >= longValue || f.kind == ofResult || strings.Contains(x+y, "\n")) {
+		return Change{Path: path, Text: d.text(x, y)}, true
 	}
-	b, _ := json.MarshalIndent(v, "", "  ")
-	return string(b)
+	return Change{Path: path, Before: session.RawJSON(before), After: session.RawJSON(after)}, true
 }
 
-// valueChange is a value that differs from another one.
-type valueChange struct {
-	path string
-	a, b any
+// flatten adds what a decoded value holds: strings, numbers, bools, nulls, and arrays and objects that are empty or deep.
+// Elements that have names, as tools have, stand under these.
+func flatten(out map[string]any, path string, v any) {
+	members, _ := v.(map[string]any)
+	list, _ := v.([]any)
+	if named := byName(list); len(named) > 0 {
+		members, list = named, nil
+	}
+	switch {
+	case len(members)+len(list) > 0 && strings.Count(path, ".")+strings.Count(path, "[") < maxDepth:
+		for name, e := range members {
+			flatten(out, path+"."+name, orNull(e))
+		}
+		for i, e := range list {
+			flatten(out, path+"["+strconv.Itoa(i)+"]", orNull(e))
+		}
+	case v != nil:
+		out[path] = v
+	}
 }
 
-// valueChanges appends what differs between a and b.
-func valueChanges(list []valueChange, path string, a, b any, depth int) []valueChange {
-	if len(list) > maxChanges {
-		return list
+func orNull(v any) any {
+	if v == nil {
+		return null
 	}
-	differs := true
-	switch x := a.(type) {
-	case map[string]any:
-		y, ok := b.(map[string]any)
-		if b == (any)(none{}) && depth == 0 { // members of a new object are reported one by one
-			y, ok = map[string]any{}, true
-		}
-		if ok && depth < maxDepth {
-			return memberChanges(list, path, x, y, depth)
-		}
-	case []any:
-		if y, ok := b.([]any); ok && depth < maxDepth {
-			return elementChanges(list, path, x, y, depth)
-		}
-	case json.Number:
-		y, ok := b.(json.Number)
-		differs = !ok || plainNumber(string(x)) != plainNumber(string(y))
-	case none:
-		if y, ok := b.(map[string]any); ok && depth == 0 {
-			return memberChanges(list, path, nil, y, depth)
-		}
-		differs = b != (any)(none{})
-	default: // string, bool, nil
-		switch b.(type) {
-		case map[string]any, []any:
-		default:
-			differs = a != b
-		}
-	}
-	if differs && depth == maxDepth {
-		differs = marshal(plain(a)) != marshal(plain(b))
-	}
-	if differs {
-		list = append(list, valueChange{path, a, b})
-	}
-	return list
+	return v
 }
 
-func memberChanges(list []valueChange, path string, a, b map[string]any, depth int) []valueChange {
-	names := map[string]bool{}
-	for _, m := range []map[string]any{a, b} {
-		for name := range m {
-			names[name] = true
-		}
-	}
-	get := func(m map[string]any, name string) any {
-		if v, ok := m[name]; ok {
-			return v
-		}
-		return none{}
-	}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		list = valueChanges(list, path+"."+name, get(a, name), get(b, name), depth+1)
-	}
-	return list
-}
-
-func elementChanges(list []valueChange, path string, a, b []any, depth int) []valueChange {
-	if x, y := byName(a), byName(b); x != nil && y != nil {
-		return memberChanges(list, path, x, y, depth)
-	}
-	compare := func(i int, was, is any) {
-		list = valueChanges(list, path+"["+strconv.Itoa(i)+"]", was, is, depth+1)
-	}
-	if len(a) == len(b) {
-		for i := range a {
-			compare(i, a[i], b[i])
-		}
-		return list
-	}
-	for _, e := range edits(spelled(a), spelled(b)) { // what was put in or taken out moves the rest
-		for i, j := e.Start, e.ReplStart; i < e.End || j < e.ReplEnd; i, j = i+1, j+1 {
-			switch {
-			case i >= e.End:
-				compare(j, none{}, b[j])
-			case j >= e.ReplEnd:
-				compare(i, a[i], none{})
-			default:
-				compare(min(i, j), a[i], b[j])
-			}
-		}
-	}
-	return list
-}
-
-// byName returns elements by their names, as catalogues of tools have them: name, or function.name in the spelling of OpenAI. It is nil where
-// not every element has a name of its own.
+// byName returns elements by their names, as catalogues of tools have them: name, or function.name in the spelling of
+// OpenAI. It is nil where not every element has a name of its own.
 func byName(list []any) map[string]any {
 	out := map[string]any{}
 	for _, e := range list {
@@ -281,9 +213,11 @@ func byName(list []any) map[string]any {
 	return out
 }
 
-func spelled(l []any) (out []string) {
-	for _, v := range l {
-		out = append(out, marshal(plain(v)))
+// indented returns a value over several lines.
+func indented(v any) string {
+	if v == nil {
+		return ""
 	}
-	return out
+	b, _ := json.MarshalIndent(v, "", "  ")
+	return string(b)
 }
