@@ -27,8 +27,8 @@ const (
 // SideBySideWidth is the width from which on two columns are easy to read.
 const SideBySideWidth = 120
 
-// WriteDiff writes a difference for people: what is compared, where it begins, then turn by turn what differs. It returns the error of the
-// writer.
+// WriteDiff writes a difference for people: what is compared, where it begins, then turn by turn what differs. It
+// returns the error of the writer.
 func WriteDiff(w io.Writer, d *diff.Diff, o Options, form DiffForm) error {
 	v := &diffView{drawer: newDrawer(w, o), Diff: d, form: form}
 	v.header()

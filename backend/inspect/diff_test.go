@@ -20,8 +20,8 @@ import (
 
 const demo = "../../cmd/otelagent/demo.ndjson"
 
-// edited returns the main session of a recording, in which lines were dropped that hold one of drop, and then texts were replaced: pairs of
-// old and new.
+// edited returns the main session of a recording, in which lines were dropped that hold one of drop, and then texts
+// were replaced: pairs of old and new.
 func edited(t *testing.T, path string, capture otelagent.Capture, drop []string, pairs ...string) session.Tree {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -50,7 +50,8 @@ func edited(t *testing.T, path string, capture otelagent.Capture, drop []string,
 
 func target(t session.Tree) diff.Target { return diff.Target{Session: t.Session, Blocks: t.Blocks} }
 
-// compared compares two targets, and holds the result to what is promised of every one: it is symmetric, and it can be drawn.
+// compared compares two targets, and holds the result to what is promised of every one: it is symmetric, and it can be
+// drawn.
 func compared(t *testing.T, a, b diff.Target, ignore ...diff.Part) *diff.Diff {
 	t.Helper()
 	d, err := diff.Compare(a, b, ignore...)
@@ -140,7 +141,8 @@ func document(t *testing.T, d *diff.Diff, mirrored bool) string {
 	return string(out)
 }
 
-// A recording beside itself differs in nothing, whatever of it was captured; what was not captured is said and not called equal.
+// A recording beside itself differs in nothing, whatever of it was captured; what was not captured is said and not
+// called equal.
 func TestDiffOfItself(t *testing.T) {
 	paths, err := filepath.Glob("../../dialects/phi/testdata/phi-core-*/*.events.ndjson")
 	if err != nil || len(paths) == 0 {

@@ -147,7 +147,8 @@ const glue = "\u00a0"
 
 func glued(text string) string { return strings.ReplaceAll(text, " ", glue) }
 
-// note draws a line that belongs to both sides. It breaks the line between its parts, and within a part that has no room on a line.
+// note draws a line that belongs to both sides. It breaks the line between its parts, and within a part that has no
+// room on a line.
 func (v *diffView) note(parts ...string) {
 	room := v.width - len(v.indent)
 	for i, part := range parts {

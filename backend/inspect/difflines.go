@@ -33,8 +33,8 @@ func (v *diffView) lines(l []diff.Line) {
 	}
 }
 
-// replaced draws removed lines beside those added in their place: lines with words belong together, those in between stand one beside the
-// other.
+// replaced draws removed lines beside those added in their place: lines with words belong together, those in between
+// stand one beside the other.
 func (v *diffView) replaced(removed, added []diff.Line) {
 	for len(removed)+len(added) > 0 {
 		like := func(l diff.Line) bool { return len(l.Words) > 0 }

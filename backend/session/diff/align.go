@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
@@ -21,8 +22,8 @@ func at[T any](list []T, i int) (item T) {
 	return item
 }
 
-// match pairs n items of A with m of B that have the same key, the first of one key with the first. It tries one key after the other; the
-// first says most. An empty key matches nothing. The pairs that it is called with stay.
+// match pairs n items of A with m of B that have the same key, the first of one key with the first. It tries one key
+// after the other; the first says most. An empty key matches nothing. The pairs that it is called with stay.
 func match(pairs []pair, n, m int, keys ...func(side, i int) string) []pair {
 	ofA, ofB := make([]bool, n), make([]bool, m)
 	for _, p := range pairs {
@@ -87,12 +88,13 @@ func ordered(pairs []pair, n, m int) []pair {
 	return out
 }
 
-// alignTurns pairs turns by index, those of one index in their order. Without an index in common, or with byPlace, it pairs the first with
-// the first.
+// alignTurns pairs turns by index, those of one index in their order. Without an index in common, or with byPlace, it
+// pairs the first with the first.
 func alignTurns(a, b []*session.Turn, byPlace bool) []pair {
 	var pairs []pair
 	if !byPlace {
-		pairs = match(nil, len(a), len(b), func(n, i int) string { return fmt.Sprint([][]*session.Turn{a, b}[n][i].Index) })
+		sides := [2][]*session.Turn{a, b}
+		pairs = match(nil, len(a), len(b), func(n, i int) string { return strconv.FormatInt(sides[n][i].Index, 10) })
 	}
 	if len(pairs) == 0 {
 		for i := range min(len(a), len(b)) {
@@ -108,8 +110,8 @@ func alignTurns(a, b []*session.Turn, byPlace bool) []pair {
 	return pairs
 }
 
-// alignRuns pairs the runs of two sessions. Runs that follow each other are paired by question, then between those pairs by kind; those
-// of a parallel group and sub-agents of one run by place and question, then by less.
+// alignRuns pairs the runs of two sessions. Runs that follow each other are paired by question, then between those
+// pairs by kind; those of a parallel group and sub-agents of one run by place and question, then by less.
 func alignRuns(a, b *side) []pair {
 	sides := [2]*side{a, b}
 	var pairs []pair

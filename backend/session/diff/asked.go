@@ -31,7 +31,8 @@ func pieces(body string) (out []piece) {
 	return out
 }
 
-// reported reports whether a turn said the piece, of those whose lists are in said. It reads these lists only when it is asked.
+// reported reports whether a turn said the piece, of those whose lists are in said. It reads these lists only when it
+// is asked.
 func (s *side) reported(x piece) bool {
 	for _, refs := range s.said {
 		for _, ref := range refs.Items() {
@@ -52,8 +53,8 @@ type extra struct {
 	at    session.Message
 }
 
-// extras returns what the request of a turn holds besides what this turn and earlier ones report, how many messages it leaves out of the
-// request before, and why that is not known. The calls of it follow the order of the turns.
+// extras returns what the request of a turn holds besides what this turn and earlier ones report, how many messages it
+// leaves out of the request before, and why that is not known. The calls of it follow the order of the turns.
 func (s *side) extras(r *session.Run, t *session.Turn) (list []extra, gone int, why Why) {
 	if t.Missing {
 		return nil, 0, NotTold
@@ -93,8 +94,8 @@ func (s *side) extras(r *session.Run, t *session.Turn) (list []extra, gone int, 
 	return list, len(left), ""
 }
 
-// asked compares the requests of two turns besides what turns report: messages that something else put in or took out. Either turn may be
-// nil.
+// asked compares the requests of two turns besides what turns report: messages that something else put in or took out.
+// Either turn may be nil.
 func (d *differ) asked(p *Pair, runA, runB *session.Run, a, b *session.Turn) {
 	if d.ignored[Request] {
 		return
@@ -117,8 +118,8 @@ func (d *differ) asked(p *Pair, runA, runB *session.Run, a, b *session.Turn) {
 	}
 	var changes []Change
 	if gone[0] != gone[1] {
-		number := func(n int) session.RawJSON { return session.RawJSON(strconv.Itoa(n)) }
-		changes = append(changes, Change{Part: Request, Path: "request.left_out", Change: changed, Before: number(gone[0]), After: number(gone[1])})
+		changes = append(changes, Change{Part: Request, Path: "request.left_out", Change: changed,
+			Before: session.RawJSON(strconv.Itoa(gone[0])), After: session.RawJSON(strconv.Itoa(gone[1]))})
 	}
 	says := func(n, i int) string { return lists[n][i].says }
 	for _, m := range ordered(match(nil, len(lists[0]), len(lists[1]), says), len(lists[0]), len(lists[1])) {

@@ -10,7 +10,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// talk is a session of turns, each with a question, a reply of some hundred words and two tool calls. word stands in replies and inputs.
+// talk is a session of turns, each with a question, a reply of some hundred words and two tool calls. word stands in
+// replies and inputs.
 func talk(turns int, word string) (t Target, size int) {
 	r := &session.Run{ID: "r", Capture: spans.CaptureContent}
 	for i := range int64(turns) {
@@ -30,7 +31,8 @@ func talk(turns int, word string) (t Target, size int) {
 	return t, size
 }
 
-// BenchmarkCompare compares sessions of 10,000 turns of which every reply and every input differs, against reading the messages alone.
+// BenchmarkCompare compares sessions of 10,000 turns of which every reply and every input differs, against reading the
+// messages alone.
 func BenchmarkCompare(b *testing.B) {
 	const turns = 10_000
 	x, size := talk(turns, "one thing")

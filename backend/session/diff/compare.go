@@ -2,8 +2,8 @@ package diff
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/spans"
@@ -26,8 +26,8 @@ type differ struct {
 	repeats map[Part]string
 }
 
-// Compare compares two targets of one kind. It leaves out the parts to ignore. The result is symmetric: Compare(b, a) mirrors
-// Compare(a, b). It is safe for concurrent use while nobody changes the targets. The error is ErrKinds.
+// Compare compares two targets of one kind. It leaves out the parts to ignore. The result is symmetric: Compare(b, a)
+// mirrors Compare(a, b). It is safe for concurrent use while nobody changes the targets. The error is ErrKinds.
 func Compare(a, b Target, ignore ...Part) (*Diff, error) {
 	if a.Kind() != b.Kind() {
 		return nil, ErrKinds
@@ -257,26 +257,18 @@ func (d *differ) field(p *Pair, x, y *field) {
 
 // change adds a change of a field. It completes what the change does not say.
 func (d *differ) change(p *Pair, f *field, c Change) {
-	c.Part, c.Path = cmp.Or(c.Part, f.part), cmp.Or(c.Path, f.path)
-	if d.ignored[c.Part] || slices.ContainsFunc(p.Changes, func(o Change) bool { return o.Path == c.Path && f.kind == ofJSON }) {
+	c.Part, c.Path, c.Change = cmp.Or(c.Part, f.part), cmp.Or(c.Path, f.path), changed
+	same := func(o Change) bool { return o.Path == c.Path }
+	if d.ignored[c.Part] || f.kind == ofJSON && slices.ContainsFunc(p.Changes, same) {
 		return // a member of the request may say what the turn says
 	}
-	if c.Change == "" {
-		c.Change = changeOf(c)
+	switch {
+	case c.Before == "" && c.DigestA == "" && (c.Text == nil || c.Text.Before == 0):
+		c.Change = added
+	case c.After == "" && c.DigestB == "" && (c.Text == nil || c.Text.After == 0):
+		c.Change = removed
 	}
 	p.Changes = append(p.Changes, c)
-}
-
-func changeOf(c Change) string {
-	wasThere := c.Before != "" || c.DigestA != "" || c.Text != nil && c.Text.Before > 0
-	isThere := c.After != "" || c.DigestB != "" || c.Text != nil && c.Text.After > 0
-	switch {
-	case !wasThere:
-		return added
-	case !isThere:
-		return removed
-	}
-	return changed
 }
 
 // text is a text with a name.
@@ -291,9 +283,9 @@ func read(body string) (texts []text, tools []session.Saying) {
 		case s.Kind == session.SaidThinking && s.Text == "":
 		case s.Kind == session.SaidFile && s.Data != "":
 			name := spans.BlockOfString(s.Data).Short().String()
-			texts = append(texts, text{string(s.Kind), "[" + strconv.Itoa(len(s.Data)) + " characters of base64, " + name + "]"})
+			texts = append(texts, text{"file", fmt.Sprintf("[%d characters of base64, %s]", len(s.Data), name)})
 		case s.Kind == session.SaidFile:
-			texts = append(texts, text{string(s.Kind), s.Text})
+			texts = append(texts, text{"file", s.Text})
 		case s.Kind == session.SaidOther:
 			texts = append(texts, text{cmp.Or(s.Type, s.By), canonical(s.JSON)})
 		default:

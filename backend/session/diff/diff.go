@@ -1,8 +1,9 @@
 // Package diff says how two sessions, two runs, two turns or two requests differ.
 //
-// It aligns runs (by the question and their kind), turns (by index) and tool calls (by input), flattens both sides of each pair into fields
-// (fields.go, which lists all that is compared), and compares these path by path. Ids, times and the order in which parallel tools ran are
-// never a difference. A field that is not there is reported as not compared, never as equal.
+// It aligns runs (by the question and their kind), turns (by index) and tool calls (by input), flattens both sides of
+// each pair into fields (fields.go, which lists all that is compared), and compares these path by path. Ids, times and
+// the order in which parallel tools ran are never a difference. A field that is not there is reported as not compared,
+// never as equal.
 package diff
 
 import (
@@ -16,14 +17,15 @@ import (
 	"github.com/otelagent/otelagent/backend/session"
 )
 
-// Format is the version of the JSON form of Diff, which docs/diff.md describes. Later versions add fields and never change one.
+// Format is the version of the JSON form of Diff, which docs/diff.md describes. Later versions add fields and never
+// change one.
 const Format = 1
 
 // ErrKinds is the error of Compare for two targets of different kinds.
 var ErrKinds = errors.New("only two sessions, two runs, two turns or two requests can be compared")
 
-// Target is one side of a comparison: a session; with Run a run of it; with Turn also a turn of that run; with Request also a request of
-// that turn. Compare only reads it.
+// Target is one side of a comparison: a session; with Run a run of it; with Turn also a turn of that run; with Request
+// also a request of that turn. Compare only reads it.
 type Target struct {
 	Session *session.Session
 	// Blocks hold the content of the session; nil has none.
@@ -64,8 +66,8 @@ type Diff struct {
 	Ignored     []Part    `json:"ignored,omitempty"`
 	// Compactions lie between two requests and may be the reason that messages are gone.
 	Compactions []*session.Compaction `json:"compactions,omitempty"`
-	// Runs are in the order of A; a run of B only stands before the next run that both have. Two runs, turns or requests are one entry, and
-	// two turns or requests one turn of it.
+	// Runs are in the order of A; a run of B only stands before the next run that both have. Two runs, turns or
+	// requests are one entry, and two turns or requests one turn of it.
 	Runs []Pair `json:"runs"`
 }
 
@@ -129,11 +131,12 @@ type Pair struct {
 	State State `json:"state"`
 	// Name of a tool.
 	Name string `json:"name,omitempty"`
-	// A or B is nil where only the other side has it. Changes of a turn then hold only what was said, of a call its input.
+	// A or B is nil where only the other side has it. Changes of a turn then hold only what was said, of a call its
+	// input.
 	A *Place `json:"a,omitempty"`
 	B *Place `json:"b,omitempty"`
-	// Parts differ, in the order of Parts; those of turns are not among the parts of their run. Repeats are those of system, tools and params
-	// that differ in the same way on the turn before: Changes leaves them out.
+	// Parts differ, in the order of Parts; those of turns are not among the parts of their run. Repeats are those of
+	// system, tools and params that differ in the same way on the turn before: Changes leaves them out.
 	Parts       []Part    `json:"parts,omitempty"`
 	Repeats     []Part    `json:"repeats,omitempty"`
 	Changes     []Change  `json:"changes,omitempty"`
@@ -156,7 +159,8 @@ const (
 	NotAll State = "unknown"
 )
 
-// Place names a run, a turn or a tool call of one side. Times, tokens and cost in it are information; they make no difference.
+// Place names a run, a turn or a tool call of one side. Times, tokens and cost in it are information; they make no
+// difference.
 type Place struct {
 	Address  string `json:"address,omitempty"`
 	ID       string `json:"id,omitempty"`    // of a run or call
@@ -186,7 +190,8 @@ type Change struct {
 	Path string `json:"path"` // such as params.temperature, args.edits[2].old, output.reply, tools/bash
 	// Change is added, removed, changed, or moved.
 	Change string `json:"change"`
-	// Before is the value of A and After that of B; empty where there is none, and where Text or the digests show the change.
+	// Before is the value of A and After that of B; empty where there is none, and where Text or the digests show the
+	// change.
 	Before session.RawJSON `json:"before,omitempty"`
 	After  session.RawJSON `json:"after,omitempty"`
 	Unit   string          `json:"unit,omitempty"` // currency of a cost

@@ -32,8 +32,8 @@ func compare(t *testing.T, a, b Target) *Diff {
 	return d
 }
 
-// sketch makes a session of runs, each described in a word: NAME[:QUESTION][@PARENT.TURN for a sub-agent][~PARENT for a branch]
-// [*GROUP for one of a parallel group][#INDEX,INDEX of its turns, else 0].
+// sketch makes a session of runs, each described in a word: NAME[:QUESTION][@PARENT.TURN for a sub-agent][~PARENT for a
+// branch] [*GROUP for one of a parallel group][#INDEX,INDEX of its turns, else 0].
 func sketch(t *testing.T, runs ...string) Target {
 	t.Helper()
 	target := Target{Session: &session.Session{ID: "s"}}
@@ -150,7 +150,8 @@ func asking(id string, turns ...[]string) Target {
 	return d
 }
 
-// Where only requests report what a model was asked, new messages are input, and messages that come or go besides are of the request.
+// Where only requests report what a model was asked, new messages are input, and messages that come or go besides are
+// of the request.
 func TestRequests(t *testing.T) {
 	for name, c := range map[string]struct {
 		a, b [][]string

@@ -11,8 +11,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// A field is one comparable value of a run, a turn or a tool call. Either value holds it, or refs name the blocks that do: those are read
-// only where two sides do not name the same blocks.
+// A field is one comparable value of a run, a turn or a tool call. Either value holds it, or refs name the blocks that
+// do: those are read only where two sides do not name the same blocks.
 type field struct {
 	part Part
 	path string
@@ -121,7 +121,8 @@ func (s *side) runFields(r *session.Run) []field {
 	return l.list
 }
 
-// turnFields lists what is compared of a turn besides its calls. Of a turn of which only calls arrived nothing is known.
+// turnFields lists what is compared of a turn besides its calls. Of a turn of which only calls arrived nothing is
+// known.
 func (d *differ) turnFields(s *side, r *session.Run, t *session.Turn) []field {
 	if t == nil || t.Missing {
 		return nil
@@ -164,42 +165,40 @@ func (d *differ) turnFields(s *side, r *session.Run, t *session.Turn) []field {
 	l.value(Outcome, "outcome.attempts", max(1, t.Attempts))
 	l.value(Outcome, "outcome.discarded_attempts", t.DiscardedAttempts)
 
-	for _, n := range []struct {
-		name string
-		n    int64
-	}{{"input", t.Usage.Input}, {"output", t.Usage.Output}, {"reasoning", t.Usage.Reasoning}, {"cache_read", t.Usage.CacheRead},
-		{"cache_write", t.Usage.CacheWrite}} {
-		f := l.value(Usage, "usage."+n.name, n.n)
-		if t.Reported == nil && t.Usage == (session.Usage{}) {
-			f.why = NotTold
-		}
-	}
+	l.value(Usage, "usage.input", t.Usage.Input)
+	l.value(Usage, "usage.output", t.Usage.Output)
+	l.value(Usage, "usage.reasoning", t.Usage.Reasoning)
+	l.value(Usage, "usage.cache_read", t.Usage.CacheRead)
+	l.value(Usage, "usage.cache_write", t.Usage.CacheWrite)
 	if f := l.value(Cost, "cost", t.Cost); t.Cost == nil {
 		f.why = NotTold
 	} else {
 		f.unit = t.Currency
 	}
-	for i, f := range l.list {
-		l.list[i].repeats = f.part == System || f.part == Tools || f.part == Params
+	for i := range l.list {
+		f := &l.list[i]
+		f.repeats = f.part == System || f.part == Tools || f.part == Params
+		if f.part == Usage && t.Reported == nil && t.Usage == (session.Usage{}) {
+			f.why = NotTold
+		}
 	}
 	return l.list
 }
 
 // request adds system prompt, catalogue of tools and all other parameters. The turn holds digests of the first two.
 func (l *fieldList) request(q *session.Request, t *session.Turn) {
-	for _, f := range []struct {
-		part       Part
-		digest     string
-		provenance spans.ProvenanceKind
-	}{{System, t.PromptDigest, spans.ProvenanceSystem}, {Tools, t.ToolsDigest, spans.ProvenanceTools}, {Params, "", spans.ProvenanceRest}} {
-		f2 := l.add(field{part: f.part, path: string(f.part), kind: ofJSON, digest: f.digest})
+	digests := map[Part]string{System: t.PromptDigest, Tools: t.ToolsDigest}
+	for part, provenance := range map[Part]spans.ProvenanceKind{
+		System: spans.ProvenanceSystem, Tools: spans.ProvenanceTools, Params: spans.ProvenanceRest,
+	} {
+		f := l.add(field{part: part, path: string(part), kind: ofJSON, digest: digests[part]})
 		if q == nil || q.Params == nil || !q.Params.Complete {
-			f2.why = l.untold()
+			f.why = l.untold()
 			continue
 		}
 		for _, ref := range q.Params.Items() {
-			if ref.Provenance == string(f.provenance) {
-				f2.refs = []session.Ref{ref}
+			if ref.Provenance == string(provenance) {
+				f.refs = []session.Ref{ref}
 			}
 		}
 	}
@@ -272,7 +271,8 @@ func (s *side) calls(r *session.Run, t *session.Turn) []*call {
 	}
 	visit(t.Output, func(said session.Saying) {
 		if said.Kind == session.SaidCall && !known[said.ID] {
-			c := &call{ToolCall: &session.ToolCall{ID: said.ID, Name: said.Name}, capture: t.Capture, asked: true, args: said.JSON}
+			tool := &session.ToolCall{ID: said.ID, Name: said.Name}
+			c := &call{ToolCall: tool, capture: t.Capture, asked: true, args: said.JSON}
 			list, lacking[said.ID] = append(list, c), c
 		}
 	})
@@ -374,7 +374,8 @@ func (f *field) text() (text string, there bool, why Why) {
 	return strings.Join(bodies, "\n"), why == "", why
 }
 
-// name returns the digest of what the field holds, as a side names it that captured only digests; nothing where that is not known.
+// name returns the digest of what the field holds, as a side names it that captured only digests; nothing where that is
+// not known.
 func (f *field) name() string {
 	var names []string
 	for _, ref := range f.refs {
@@ -401,5 +402,6 @@ func (f *field) same(o *field) bool {
 	if f.digest != "" && f.digest == o.digest {
 		return true
 	}
-	return f.json == o.json && f.unit == o.unit && slices.EqualFunc(f.refs, o.refs, func(x, y session.Ref) bool { return x.Block == y.Block })
+	same := func(x, y session.Ref) bool { return x.Block == y.Block }
+	return f.json == o.json && f.unit == o.unit && slices.EqualFunc(f.refs, o.refs, same)
 }

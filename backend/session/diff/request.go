@@ -10,7 +10,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// messages compares the messages of two requests one by one: by block, then by their place in the history, which their provenance names.
+// messages compares the messages of two requests one by one: by block, then by their place in the history, which their
+// provenance names.
 func (d *differ) messages(p *Pair) {
 	lost := func(s *side) Why { return whyIf(s.Request.Messages == nil || !s.Request.Messages.Complete, Missing) }
 	if lost(d.a)+lost(d.b) != "" {
@@ -27,7 +28,8 @@ func (d *differ) messages(p *Pair) {
 	block := func(n, i int) string { return blocks[n][i] }
 	place := func(n, i int) string {
 		switch m := &lists[n][i]; m.Source.Kind { // the others name no place
-		case spans.ProvenanceLoopTurn, spans.ProvenanceIdentityBlock, spans.ProvenanceMemoryTier, spans.ProvenanceSystemPrompt:
+		case spans.ProvenanceLoopTurn, spans.ProvenanceIdentityBlock, spans.ProvenanceMemoryTier,
+			spans.ProvenanceSystemPrompt:
 			return m.Provenance
 		}
 		return ""
@@ -65,13 +67,14 @@ func (d *differ) messages(p *Pair) {
 	}
 }
 
-// compactionsBetween finds the compactions that were applied between two turns of one session, where the later request lacks messages of the
-// earlier one.
+// compactionsBetween finds the compactions that were applied between two turns of one session, where the later request
+// lacks messages of the earlier one.
 func (d *differ) compactionsBetween(p *Pair) {
 	gone := func(c Change) bool { return c.Part == Request && c.Change != added }
 	s, from, to := d.a.Session, d.a.Turn.Start, d.b.Turn.End
 	first, last := d.a.numbers[d.a.Run]-1, d.b.numbers[d.b.Run]-1
-	if s != d.b.Session || first > last || first == last && d.b.Turn.Start.Before(from) || !slices.ContainsFunc(p.Changes, gone) {
+	earlier := first < last || first == last && !d.b.Turn.Start.Before(from)
+	if s != d.b.Session || !earlier || !slices.ContainsFunc(p.Changes, gone) {
 		return
 	}
 	add := func(l []*session.Compaction) {

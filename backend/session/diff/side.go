@@ -22,8 +22,10 @@ type side struct {
 }
 
 func newSide(t Target) *side {
-	s := &side{Target: t, history: session.HistoryOf(t.Session, t.Blocks), runs: t.Session.Runs,
-		numbers: map[*session.Run]int{}, groups: map[int64]int{}, asked: map[*session.Run]string{}, told: map[uint64]bool{}}
+	s := &side{
+		Target: t, history: session.HistoryOf(t.Session, t.Blocks), runs: t.Session.Runs, numbers: map[*session.Run]int{},
+		groups: map[int64]int{}, asked: map[*session.Run]string{}, told: map[uint64]bool{},
+	}
 	for i, r := range t.Session.Runs {
 		s.numbers[r] = i + 1
 		if start := r.GroupStart.UnixNano(); s.groups[start] == 0 {
@@ -50,8 +52,10 @@ func (s *side) address(r *session.Run) string { return session.RunAddress(s.Sess
 
 // describe returns the head of the side.
 func (s *side) describe() Side {
-	d := Side{Address: s.Session.ID, Source: s.Source, Tenant: s.Session.Tenant, Session: s.Session.ID,
-		Agent: cmp.Or(s.Session.Agent, s.Session.AgentID), Status: string(s.Session.Status), Start: s.Session.Start, Runs: len(s.runs)}
+	d := Side{
+		Address: s.Session.ID, Source: s.Source, Tenant: s.Session.Tenant, Session: s.Session.ID, Runs: len(s.runs),
+		Agent: cmp.Or(s.Session.Agent, s.Session.AgentID), Status: string(s.Session.Status), Start: s.Session.Start,
+	}
 	last := s.Session.Last
 	var models []string
 	for _, r := range s.runs {
@@ -111,17 +115,21 @@ func (s *side) runPlace(r *session.Run) *Place {
 	if relation == "" && !r.GroupStart.IsZero() {
 		relation = "parallel"
 	}
-	return &Place{Address: s.address(r), ID: r.ID, Run: s.numbers[r], Relation: relation, Agent: cmp.Or(r.Agent, r.AgentID),
-		Model: r.Model, Status: string(r.Status), Usage: &r.Usage}
+	return &Place{
+		Address: s.address(r), ID: r.ID, Run: s.numbers[r], Relation: relation, Agent: cmp.Or(r.Agent, r.AgentID),
+		Model: r.Model, Status: string(r.Status), Usage: &r.Usage,
+	}
 }
 
 func (s *side) turnPlace(r *session.Run, t *session.Turn) *Place {
 	if t == nil {
 		return nil
 	}
-	return &Place{Address: session.TurnAddress(s.Session.ID, s.numbers[r], t.Index), Run: s.numbers[r], Index: &t.Index,
-		Model: cmp.Or(t.Answered, t.Model), Status: t.StopReason, Start: t.Start, TookNS: between(t.Start, t.End), Usage: &t.Usage,
-		Cost: t.Cost, Currency: t.Currency, Hidden: !s.history.Hidden(t).IsZero()}
+	return &Place{
+		Address: session.TurnAddress(s.Session.ID, s.numbers[r], t.Index), Run: s.numbers[r], Index: &t.Index,
+		Model: cmp.Or(t.Answered, t.Model), Status: t.StopReason, Start: t.Start, TookNS: between(t.Start, t.End),
+		Usage: &t.Usage, Cost: t.Cost, Currency: t.Currency, Hidden: !s.history.Hidden(t).IsZero(),
+	}
 }
 
 func (s *side) callPlace(c *call) *Place {
@@ -151,7 +159,8 @@ func messagesOf(t *session.Turn) *session.Refs {
 	return nil
 }
 
-// before returns the messages of the last request of the run, or of the run that it continues, before a turn; nil where there is none.
+// before returns the messages of the last request of the run, or of the run that it continues, before a turn; nil where
+// there is none.
 func (s *side) before(r *session.Run, t *session.Turn) *session.Refs {
 	last := func(turns []*session.Turn) *session.Refs {
 		for _, o := range slices.Backward(turns) {
@@ -168,8 +177,8 @@ func (s *side) before(r *session.Run, t *session.Turn) *session.Refs {
 	return last(st.Parent.Turns)
 }
 
-// news returns the messages that were new for the model: those that the loop reports, else those that its request before did not have.
-// Replies among the latter stand at earlier turns; reported is false then.
+// news returns the messages that were new for the model: those that the loop reports, else those that its request
+// before did not have. Replies among the latter stand at earlier turns; reported is false then.
 func (s *side) news(r *session.Run, t *session.Turn) (refs *session.Refs, reported bool) {
 	q := messagesOf(t)
 	switch {
@@ -199,7 +208,8 @@ func without(q, other *session.Refs) (refs []session.Ref, positions []int) {
 
 // position returns the index of a turn in its run.
 func position(r *session.Run, t *session.Turn) int {
-	i, _ := slices.BinarySearchFunc(r.Turns, t.Index, func(o *session.Turn, n int64) int { return cmp.Compare(o.Index, n) })
+	byIndex := func(o *session.Turn, n int64) int { return cmp.Compare(o.Index, n) }
+	i, _ := slices.BinarySearchFunc(r.Turns, t.Index, byIndex)
 	for i < len(r.Turns) && r.Turns[i] != t {
 		i++
 	}

@@ -3,7 +3,6 @@ package diff
 import (
 	"cmp"
 	"slices"
-	"strings"
 )
 
 func byPart(x, y Part) int { return cmp.Compare(slices.Index(Parts, x), slices.Index(Parts, y)) }
@@ -116,7 +115,7 @@ func (d *differ) sumUp() {
 		out.NotCompared = append(out.NotCompared, u)
 	}
 	slices.SortFunc(out.NotCompared, func(x, y Unknown) int {
-		return cmp.Or(byPart(x.Part, y.Part), strings.Compare(string(x.Why), string(y.Why)), strings.Compare(x.Side, y.Side))
+		return cmp.Or(byPart(x.Part, y.Part), cmp.Compare(x.Why, y.Why), cmp.Compare(x.Side, y.Side))
 	})
 	out.Equal = out.First == nil && len(out.NotCompared) == 0
 }

@@ -16,9 +16,11 @@ type Text struct {
 	After  int64 `json:"after_bytes"`
 	// Hunks are the stretches that differ, with three lines of context.
 	Hunks []Hunk `json:"hunks,omitempty"`
-	// Cut reports that lines are left out: beyond 64 KiB of one text, 16 MiB of all, or the first MiB of what is compared.
+	// Cut reports that lines are left out: beyond 64 KiB of one text, 16 MiB of all, or the first MiB of what is
+	// compared.
 	Cut bool `json:"cut,omitempty"`
-	// Coarse reports that more than a hundred lines differ: lines in between that both have may be among those removed and added.
+	// Coarse reports that more than a hundred lines differ: lines in between that both have may be among those removed
+	// and added.
 	Coarse bool `json:"coarse,omitempty"`
 }
 
@@ -35,8 +37,8 @@ type Line struct {
 	// Op is Equal, Removed or Added. Removed lines stand before those added in their place.
 	Op   string `json:"op"`
 	Text string `json:"text"` // without its end
-	// Words are the pieces of a line that replaces a similar one: Equal, or of this side only. Of the lines of a hunk, the n-th removed line
-	// with words belongs to the n-th added line with words.
+	// Words are the pieces of a line that replaces a similar one: Equal, or of this side only. Of the lines of a hunk,
+	// the n-th removed line with words belongs to the n-th added line with words.
 	Words []Word `json:"words,omitempty"`
 }
 
@@ -56,7 +58,7 @@ const (
 const (
 	maxText   = 1 << 20 // bytes of a text that are compared
 	maxAlike  = 64      // pairs of lines that are tried to find similar ones
-	coarse    = 100     // changes for which lcs finds the shortest difference; it approximates for more, and stays linear
+	coarse    = 100     // changes for which lcs finds the shortest difference; it approximates for more
 	contextOf = 3       // lines around a change
 )
 

@@ -92,8 +92,9 @@ func plainNumber(n string) string {
 }
 
 // resultIDs are members of results that differ from run to run, or repeat the call.
-var resultIDs = []string{"timestamp", "id", "toolCallId", "tool_call_id", "tool_use_id", "messageId", "childLoopId", "child_loop_id",
-	"role", "toolName"}
+var resultIDs = []string{
+	"timestamp", "id", "toolCallId", "tool_call_id", "tool_use_id", "messageId", "childLoopId", "child_loop_id", "role", "toolName",
+}
 
 // result returns what a tool returned without ids: its text where it is nothing else, however it is spelled.
 func result(v any) any {
@@ -130,8 +131,8 @@ func result(v any) any {
 	}
 }
 
-// values compares two decoded values by the paths of what they hold. Neither the order of members nor the spelling of numbers is a
-// difference.
+// values compares two decoded values by the paths of what they hold. Neither the order of members nor the spelling of
+// numbers is a difference.
 func (d *differ) values(p *Pair, f *field, a, b any) {
 	x, y := map[string]any{}, map[string]any{}
 	flatten(x, f.path, a)
@@ -161,14 +162,15 @@ func (d *differ) leaf(f *field, path string, a, b any) (c Change, differs bool) 
 	x, isTextA := a.(string)
 	y, isTextB := b.(string)
 	isText := (isTextA || a == nil) && (isTextB || b == nil)
-	if isText && (len(before) >= longValue || len(after) >= longValue || f.kind == ofResult || strings.Contains(x+y, "\n")) {
+	long := max(len(before), len(after)) >= longValue || strings.Contains(x+y, "\n")
+	if isText && (long || f.kind == ofResult) {
 		return Change{Path: path, Text: d.text(x, y)}, true
 	}
 	return Change{Path: path, Before: session.RawJSON(before), After: session.RawJSON(after)}, true
 }
 
-// flatten adds what a decoded value holds: strings, numbers, bools, nulls, and arrays and objects that are empty or deep.
-// Elements that have names, as tools have, stand under these.
+// flatten adds what a decoded value holds: strings, numbers, bools, nulls, and arrays and objects that are empty or
+// deep. Elements that have names, as tools have, stand under these.
 func flatten(out map[string]any, path string, v any) {
 	members, _ := v.(map[string]any)
 	list, _ := v.([]any)
