@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/rawjson"
 	"github.com/otelagent/otelagent/spans"
 )
 
@@ -60,8 +62,17 @@ func (l *fieldList) add(f field) *field {
 // value adds a string, number or bool. An empty string or nil pointer is the same as none.
 func (l *fieldList) value(part Part, path string, v any) *field {
 	f := field{part: part, path: path}
-	if b, err := json.Marshal(v); err == nil && string(b) != `""` && string(b) != "null" {
-		f.json = string(b)
+	switch v := v.(type) {
+	case string:
+		if v != "" {
+			f.json = string(rawjson.Quote(nil, v))
+		}
+	case int64:
+		f.json = strconv.FormatInt(v, 10)
+	default:
+		if b, err := json.Marshal(v); err == nil && string(b) != "null" {
+			f.json = string(b)
+		}
 	}
 	return l.add(f)
 }
@@ -113,11 +124,11 @@ func (s *side) runFields(r *session.Run) []field {
 		l.add(field{part: Params, path: "config", kind: ofJSON, json: string(r.Config), optional: true})
 	}
 	l.compactions(r.Compactions)
-	l.value(Outcome, "status", r.Status)
+	l.value(Outcome, "status", string(r.Status))
 	l.optional(Outcome, "status_word", r.StatusWord, r.StatusWord != "") // events have none, a saved session has one
 	l.optional(Outcome, "error", r.Error, content)
 	l.optional(Outcome, "rejection", r.Rejection, content)
-	l.value(Outcome, "error_type", r.ErrorType)
+	l.value(Outcome, "error_type", string(r.ErrorType))
 	return l.list
 }
 
@@ -127,7 +138,7 @@ func (d *differ) turnFields(s *side, r *session.Run, t *session.Turn) []field {
 	if t == nil || t.Missing {
 		return nil
 	}
-	l := fieldList{of: s, capture: t.Capture}
+	l := fieldList{of: s, capture: t.Capture, list: make([]field, 0, 32)}
 	if s.Request != nil {
 		l.request(s.Request, t)
 		return l.list
@@ -156,11 +167,11 @@ func (d *differ) turnFields(s *side, r *session.Run, t *session.Turn) []field {
 	l.request(q, t)
 	l.compactions(t.Compactions)
 
-	l.value(Outcome, "outcome.trigger", t.Trigger)
+	l.value(Outcome, "outcome.trigger", string(t.Trigger))
 	l.value(Outcome, "outcome.state", endState(t.Span))
 	l.value(Outcome, "outcome.stop_reason", t.StopReason)
 	l.value(Outcome, "outcome.failed", t.Failed)
-	l.value(Outcome, "outcome.error_type", t.ErrorType)
+	l.value(Outcome, "outcome.error_type", string(t.ErrorType))
 	l.optional(Outcome, "outcome.error", t.Error, t.Capture == spans.CaptureContent)
 	l.value(Outcome, "outcome.attempts", max(1, t.Attempts))
 	l.value(Outcome, "outcome.discarded_attempts", t.DiscardedAttempts)
@@ -207,7 +218,7 @@ func (l *fieldList) request(q *session.Request, t *session.Turn) {
 func (l *fieldList) compactions(list []*session.Compaction) {
 	for i, c := range list {
 		in := fmt.Sprintf("compaction[%d].", i)
-		l.value(Compaction, in+"kind", c.Kind)
+		l.value(Compaction, in+"kind", string(c.Kind))
 		l.value(Compaction, in+"trigger", c.Trigger)
 		l.value(Compaction, in+"messages_before", c.MessagesBefore)
 		l.value(Compaction, in+"messages_after", c.MessagesAfter)
@@ -327,13 +338,13 @@ func (s *side) callFields(c *call) []field {
 	if text, _, _ := result.text(); strings.Contains(text, strings.Trim(marshal(failure), `"`)) {
 		failure = "" // it is the result once more
 	}
-	l.value(Calls, "outcome", c.Outcome)
+	l.value(Calls, "outcome", string(c.Outcome))
 	if c.asked {
 		return l.list
 	}
 	l.optional(Calls, "error", failure, c.capture == spans.CaptureContent)
 	l.optional(Calls, "state", endState(c.Span), true)
-	l.value(Calls, "error_type", c.ErrorType)
+	l.value(Calls, "error_type", string(c.ErrorType))
 	l.value(Calls, "truncated", c.Truncated != nil && *c.Truncated)
 	var decided []string
 	for _, p := range c.Permissions {
