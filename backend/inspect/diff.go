@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/diff"
 )
 
@@ -125,7 +124,15 @@ func (v *diffView) header() {
 		v.field(string("ab"[i]), parts...)
 	}
 	if !v.one() {
-		v.field("tokens", usageDelta(v.A.Usage, v.B.Usage)...)
+		var tokens []string
+		a, b := v.A.Usage, v.B.Usage
+		for i, n := range [][2]int64{{a.Input, b.Input}, {a.Output, b.Output}, {a.Reasoning, b.Reasoning},
+			{a.CacheRead, b.CacheRead}, {a.CacheWrite, b.CacheWrite}} {
+			if name := []string{"in", "out", "reasoning", "cache read", "cache write"}[i]; n[0] != n[1] {
+				tokens = append(tokens, delta(name, "", float64(n[0]), float64(n[1])))
+			}
+		}
+		v.field("tokens", tokens...)
 		c := v.Counts
 		repeats := ""
 		if c.Repeats > 0 {
@@ -195,26 +202,20 @@ func (v *diffView) unknown(u diff.Unknown) string {
 	return text + " in " + u.Side
 }
 
-// usageDelta says how the tokens of two sides differ.
-func usageDelta(a, b session.Usage) (out []string) {
-	for _, n := range []struct {
-		name string
-		a, b int64
-	}{{"in", a.Input, b.Input}, {"out", a.Output, b.Output}, {"reasoning", a.Reasoning, b.Reasoning},
-		{"cache read", a.CacheRead, b.CacheRead}, {"cache write", a.CacheWrite, b.CacheWrite}} {
-		if n.a != n.b {
-			out = append(out, fmt.Sprintf("%s %s → %s (%s)", n.name, exact(n.a), exact(n.b), signed(float64(n.b)-float64(n.a))))
-		}
+// delta says how a number differs.
+func delta(name, unit string, a, b float64) string {
+	was, is := exact(int64(a)), exact(int64(b))
+	if unit != "" {
+		was, is = glued(money(unit, a)), glued(money(unit, b))
 	}
-	return out
+	return fmt.Sprintf("%s %s → %s (%s)", name, was, is, signed(b-a))
 }
 
 func signed(n float64) string {
-	text := strconv.FormatFloat(n, 'f', -1, 64)
+	short, _ := strconv.ParseFloat(strconv.FormatFloat(n, 'g', 6, 64), 64)
+	text := strconv.FormatFloat(short, 'f', -1, 64)
 	if n == float64(int64(n)) {
 		text = exact(int64(n))
-	} else if f, err := strconv.ParseFloat(fmt.Sprintf("%.6g", n), 64); err == nil {
-		text = strconv.FormatFloat(f, 'f', -1, 64)
 	}
 	if n > 0 {
 		return "+" + text
@@ -222,39 +223,20 @@ func signed(n float64) string {
 	return text
 }
 
-// number returns a number that differs: both values with their unit, and the difference.
-func number(c *diff.Change) (was, is, by string) {
-	a, _ := strconv.ParseFloat(string(c.Before), 64)
-	b, _ := strconv.ParseFloat(string(c.After), 64)
-	if c.Unit != "" {
-		return glued(money(c.Unit, a)), glued(money(c.Unit, b)), signed(b - a)
-	}
-	return exact(int64(a)), exact(int64(b)), signed(b - a)
+// before and after are the values of a number that differs.
+func before(c *diff.Change) float64 { n, _ := strconv.ParseFloat(string(c.Before), 64); return n }
+func after(c *diff.Change) float64  { n, _ := strconv.ParseFloat(string(c.After), 64); return n }
+
+// state is how the state of a pair is shown.
+type state struct {
+	sign  string
+	style style
+	only  string
 }
 
-// mark is the sign of a pair.
-func mark(s diff.State) (string, style) {
-	switch s {
-	case diff.Same:
-		return "=", dim
-	case diff.OnlyA:
-		return "-", red
-	case diff.OnlyB:
-		return "+", green
-	case diff.NotAll:
-		return "?", yellow
-	}
-	return "≠", yellow
-}
-
-func onlyIn(s diff.State) string {
-	switch s {
-	case diff.OnlyA:
-		return "only in a"
-	case diff.OnlyB:
-		return "only in b"
-	}
-	return ""
+var states = map[diff.State]state{
+	diff.Same: {"=", dim, ""}, diff.Changed: {"≠", yellow, ""}, diff.OnlyA: {"-", red, "only in a"},
+	diff.OnlyB: {"+", green, "only in b"}, diff.NotAll: {"?", yellow, ""},
 }
 
 // stat writes one line a turn.
@@ -270,70 +252,54 @@ func (v *diffView) stat() {
 		}
 	}
 	v.blank()
-	short := func(p *diff.Pair) (a, b string) {
-		a, b = addresses(p)
-		return v.where(a, ""), v.where("", b)
-	}
-	wa, wb := 1, 1
-	for _, r := range rows {
-		a, b := short(r)
-		wa, wb = max(wa, min(width(a), v.width/4)), max(wb, min(width(b), v.width/4))
-	}
-	v.put(dim, "   "+padRight("A", wa)+"  "+padRight("B", wb)+"  WHAT")
-	v.flush()
-	for _, r := range rows {
-		sign, st := mark(r.State)
-		a, b := short(r)
-		v.put(st, sign)
-		v.buf.WriteString("  " + padRight(cut(a, wa), wa) + "  " + padRight(cut(b, wb), wb) + "  ")
-		v.buf.WriteString(cut(v.statText(r), v.width-wa-wb-7))
-		v.flush()
-	}
+	v.table([]field{
+		{value: func(i int) (string, style) { return states[rows[i].State].sign, states[rows[i].State].style }},
+		{name: "A", value: func(i int) (string, style) { a, _ := addresses(rows[i]); return v.where(a, ""), plainText }},
+		{name: "B", value: func(i int) (string, style) { _, b := addresses(rows[i]); return v.where("", b), plainText }},
+		{name: "WHAT", flex: true, value: func(i int) (string, style) { return v.statText(rows[i]), plainText }},
+	}, len(rows), nil)
 }
 
 // statText says in a few words how a pair differs.
 func (v *diffView) statText(p *diff.Pair) string {
-	if only := onlyIn(p.State); only != "" {
+	if only := states[p.State].only; only != "" {
 		return only
 	}
 	var out []string
 	for _, part := range p.Parts {
-		text := v.part(part)
-		var numbers, lines []string
-		gone, come := 0, 0
+		var numbers []string
+		lines := map[string]int{}
 		for i := range p.Changes {
 			c := &p.Changes[i]
 			switch {
 			case c.Part != part:
 			case part == diff.Usage || part == diff.Cost:
-				_, _, by := number(c)
-				name := strings.TrimPrefix(c.Path, "usage.")
-				numbers = append(numbers, cmp.Or(map[string]string{"input": "in", "output": "out"}[name], words(name))+" "+by)
+				name := words(strings.TrimPrefix(c.Path, "usage."))
+				numbers = append(numbers, strings.TrimSuffix(name, "put")+" "+signed(after(c)-before(c)))
 			case c.Text != nil:
-				for _, h := range c.Text.Hunks {
-					gone, come = gone+countOp(h.Lines, diff.Removed), come+countOp(h.Lines, diff.Added)
-				}
+				lines["+"] += c.Text.Added
+				lines["−"] += c.Text.Removed
 			}
 		}
-		for sign, n := range map[string]int{"+": come, "−": gone} {
-			if n > 0 {
-				lines = append(lines, sign+strconv.Itoa(n))
-			}
-		}
-		slices.Sort(lines)
-		counts := map[diff.State]int{}
-		for _, c := range p.Calls {
-			counts[c.State]++
-		}
+		text := v.part(part)
 		switch {
 		case len(numbers) > 0:
 			text = strings.Join(numbers, separator)
 		case part == diff.Calls:
-			text += among(counted(counts[diff.Changed], "changed"), counted(counts[diff.OnlyA], "only in a"), counted(counts[diff.OnlyB], "only in b"))
+			counts := map[diff.State]int{}
+			for _, c := range p.Calls {
+				counts[c.State]++
+			}
+			text += among(counted(counts[diff.Changed], "changed"), counted(counts[diff.OnlyA], "only in a"),
+				counted(counts[diff.OnlyB], "only in b"))
 		case part == diff.Request:
 			text += among(messageCounts(p)...)
 		default:
-			text += prefixed(" ", strings.Join(lines, " "))
+			for _, sign := range []string{"+", "−"} {
+				if lines[sign] > 0 {
+					text += " " + sign + strconv.Itoa(lines[sign])
+				}
+			}
 		}
 		if slices.Contains(p.Repeats, part) {
 			text += " as before"
@@ -353,15 +319,6 @@ func unknownParts(p *diff.Pair) (parts []diff.Part) {
 	return slices.Compact(parts)
 }
 
-func countOp(l []diff.Line, op string) (n int) {
-	for i := range l {
-		if l[i].Op == op {
-			n++
-		}
-	}
-	return n
-}
-
 // messageCounts says how the messages of two requests differ.
 func messageCounts(p *diff.Pair) []string {
 	counts := map[string]int{}
@@ -370,6 +327,6 @@ func messageCounts(p *diff.Pair) []string {
 			counts[c.Change]++
 		}
 	}
-	return []string{counted(counts["removed"], "only in a"), counted(counts["added"], "only in b"), counted(counts["changed"], "changed"),
-		counted(counts["moved"], "moved")}
+	return []string{counted(counts["removed"], "only in a"), counted(counts["added"], "only in b"),
+		counted(counts["changed"], "changed"), counted(counts["moved"], "moved")}
 }

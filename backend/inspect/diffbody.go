@@ -16,14 +16,14 @@ import (
 func (v *diffView) run(r *diff.Pair) {
 	if v.Kind == diff.OfSessions {
 		v.blank()
-		sign, st := mark(r.State)
+		st := states[r.State]
 		one := cmp.Or(r.A, r.B)
 		turns := ""
 		if r.State == diff.Same {
 			turns = suffixed(some(len(r.Turns), "turn"), " the same")
 		}
-		head := []seg{{sign + " ", st}, {"run " + v.where(addresses(r)), bold}}
-		for _, text := range []string{onlyIn(r.State), turns, Clean(one.Relation), words(one.Status), Clean(one.Agent), Clean(one.Model)} {
+		head := []seg{{st.sign + " ", st.style}, {"run " + v.where(addresses(r)), bold}}
+		for _, text := range []string{st.only, turns, Clean(one.Relation), words(one.Status), Clean(one.Agent), Clean(one.Model)} {
 			if text != "" && text != Clean(v.A.Agent) && text != Clean(v.A.Model) {
 				head = append(head, seg{separator + text, dim})
 			}
@@ -71,23 +71,23 @@ func (v *diffView) quiet(t *diff.Pair) string {
 // turn draws a turn, or one line for several of which there is nothing to draw.
 func (v *diffView) turn(l []diff.Pair, quiet string) {
 	t := &l[0]
-	sign, st := mark(t.State)
+	st := states[t.State]
 	at := v.where(addresses(t))
 	if len(l) > 1 {
 		at += " to " + v.where(addresses(&l[len(l)-1]))
 		quiet = plural(len(l), "turn") + ", " + quiet
 	}
-	heading := v.indent[2:]
-	head := []seg{{heading + sign + " ", st}, {at, bold}}
+	lead := v.indent[2:] + st.sign + " "
+	head := []seg{{lead, st.style}, {at, bold}}
 	add := func(text string) {
 		if text != "" {
 			head = append(head, seg{separator + text, dim})
 		}
 	}
-	long := quiet != "" && width(heading+sign+" "+at+separator+quiet) > v.width
+	long := quiet != "" && width(lead+at+separator+quiet) > v.width
 	switch {
 	case quiet == "":
-		add(onlyIn(t.State))
+		add(st.only)
 		if t.A != nil && t.A.Hidden || t.B != nil && t.B.Hidden {
 			add("rewound")
 		}
@@ -190,8 +190,7 @@ func (v *diffView) changes(p *diff.Pair, wanted func(*diff.Change) bool) {
 		last = c.Part
 		switch {
 		case c.Part == diff.Usage || c.Part == diff.Cost:
-			was, is, by := number(c)
-			numbers = append(numbers, fmt.Sprintf("%s %s → %s (%s)", words(name), was, is, by))
+			numbers = append(numbers, delta(words(name), c.Unit, before(c), after(c)))
 			continue
 		case c.A != nil || c.B != nil:
 			if first {
@@ -292,7 +291,7 @@ func (v *diffView) calls(l []diff.Pair) {
 		case c.A != nil && c.B != nil && c.A.Status != c.B.Status:
 			ended = ""
 		}
-		v.title("call "+Clean(c.Name), prefixed(separator, onlyIn(c.State))+prefixed(separator, ended))
+		v.title("call "+Clean(c.Name), prefixed(separator, states[c.State].only)+prefixed(separator, ended))
 		v.changes(c, func(*diff.Change) bool { return true })
 		for _, u := range c.NotCompared {
 			v.note(v.unknown(u))

@@ -14,6 +14,9 @@ type Text struct {
 	// Before and After are the sizes of the texts in bytes.
 	Before int64 `json:"before_bytes"`
 	After  int64 `json:"after_bytes"`
+	// Removed and Added are how many lines only A has and only B has.
+	Removed int `json:"removed,omitempty"`
+	Added   int `json:"added,omitempty"`
 	// Hunks are the stretches that differ, with three lines of context.
 	Hunks []Hunk `json:"hunks,omitempty"`
 	// Cut reports that lines are left out: beyond 64 KiB of one text, 16 MiB of all, or the first MiB of what is
@@ -83,11 +86,10 @@ func compareTexts(before, after string, room int) *Text {
 	b, cutB := lines(after)
 	t.Cut = cutA || cutB
 	list := edits(a, b)
-	n := 0
 	for _, e := range list {
-		n += e.End - e.Start + e.ReplEnd - e.ReplStart
+		t.Removed, t.Added = t.Removed+e.End-e.Start, t.Added+e.ReplEnd-e.ReplStart
 	}
-	t.Coarse = n > coarse
+	t.Coarse = t.Removed+t.Added > coarse
 	for len(list) > 0 && room > 0 {
 		k := 1 // edits in one hunk
 		for k < len(list) && list[k].Start-list[k-1].End <= 2*contextOf {

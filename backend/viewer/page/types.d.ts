@@ -94,7 +94,7 @@ export interface StatsReport {
 
 export interface DiffWord { op: string; text: string }
 export interface DiffLine { op: string; text: string; words?: DiffWord[] }
-export interface TextDiff { before_bytes: number; after_bytes: number; hunks?: { a: number; b: number; lines: DiffLine[] }[]; cut?: boolean; coarse?: boolean }
+export interface TextDiff { before_bytes: number; after_bytes: number; removed?: number; added?: number; hunks?: { a: number; b: number; lines: DiffLine[] }[]; cut?: boolean; coarse?: boolean }
 export interface DiffMessage { block: string; position: number; role?: string; bytes?: number }
 export interface Change {
   part: string; path: string; change: string; before?: unknown; after?: unknown; unit?: string; text?: TextDiff; digest_a?: string; digest_b?: string;
