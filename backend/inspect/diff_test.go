@@ -73,23 +73,19 @@ func compared(t *testing.T, a, b diff.Target, ignore ...diff.Part) *diff.Diff {
 	return d
 }
 
-// opposite are names and values in the document of a diff that belong to the other side when A and B change places.
+// opposite are names and values in the document of a diff that change places with A and B.
 var opposite = map[string]string{
 	"a": "b", "before": "after", "before_bytes": "after_bytes", "digest_a": "digest_b", "only_a": "only_b", "added": "removed", "+": "-",
 }
 
-// document returns the JSON form of d, mirrored or not, without what depends on the order of the sides.
+// document returns the JSON form of d, mirrored or not, sorted: the order is that of A.
 func document(t *testing.T, d *diff.Diff, mirrored bool) string {
 	t.Helper()
+	var doc any
 	b, err := json.Marshal(d)
-	if err != nil {
+	if err := errors.Join(err, json.Unmarshal(b, &doc)); err != nil {
 		t.Fatal(err)
 	}
-	var doc map[string]any
-	if err := json.Unmarshal(b, &doc); err != nil {
-		t.Fatal(err)
-	}
-	delete(doc, "first")
 	swap := func(s string) string {
 		for x, y := range opposite {
 			switch {
@@ -101,44 +97,32 @@ func document(t *testing.T, d *diff.Diff, mirrored bool) string {
 		}
 		return s
 	}
-	text := func(v any) string { b, _ := json.Marshal(v); return string(b) }
+	text := func(v any) string { b, _ := json.MarshalIndent(v, "", " "); return string(b) }
 	var walk func(key string, v any) any
 	walk = func(key string, v any) any {
 		switch v := v.(type) {
 		case map[string]any:
 			out := map[string]any{}
 			for k, e := range v {
-				out[swap(k)] = walk(k, e)
+				if k != "first" { // which depends on the order
+					out[swap(k)] = walk(k, e)
+				}
 			}
 			return out
 		case []any:
 			for i := range v {
 				v[i] = walk(key, v[i])
 			}
-			if key != "lines" && key != "hunks" && key != "words" {
-				slices.SortFunc(v, func(x, y any) int { return strings.Compare(text(x), text(y)) })
-			}
-			if key == "lines" { // removed before added
-				op := func(l any) string { return l.(map[string]any)["op"].(string) }
-				for i := 0; i < len(v); {
-					end := i
-					for end < len(v) && (op(v[end]) == "=") == (op(v[i]) == "=") {
-						end++
-					}
-					slices.SortStableFunc(v[i:end], func(x, y any) int { return strings.Compare(op(y), op(x)) })
-					i = end
-				}
-			}
+			slices.SortFunc(v, func(x, y any) int { return strings.Compare(text(x), text(y)) })
 			return v
 		case string:
-			if key == "state" || key == "change" || key == "op" || key == "side" {
+			if slices.Contains([]string{"state", "change", "op", "side"}, key) {
 				return swap(v)
 			}
 		}
 		return v
 	}
-	out, _ := json.MarshalIndent(walk("", doc), "", " ")
-	return string(out)
+	return text(walk("", doc))
 }
 
 // A recording beside itself differs in nothing, whatever of it was captured; what was not captured is said and not

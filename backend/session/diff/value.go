@@ -2,7 +2,6 @@ package diff
 
 import (
 	"encoding/json"
-	"io"
 	"maps"
 	"math"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 const (
@@ -17,23 +17,21 @@ const (
 	maxChanges = 64
 	// maxDepth bounds how deep members have paths of their own.
 	maxDepth = 16
+	// maxValue is the length in bytes up to which a value is reported as such.
+	maxValue = 1 << 10
 	// longValue is the length in bytes from which a string is compared as a text.
 	longValue = 60
 )
 
 // decode reads a JSON value. Numbers keep their spelling, and null is null; nil stands for a value that is not there.
-func decode(raw string, there bool) (any, bool) {
-	if !there {
-		return nil, true
+func decode(raw string, there bool) (v any, ok bool) {
+	if !there || rawjson.Valid([]byte(raw), rawjson.MaxDepth) != nil {
+		return nil, !there
 	}
 	d := json.NewDecoder(strings.NewReader(raw))
 	d.UseNumber()
-	var v any
-	if d.Decode(&v) != nil {
-		return nil, false
-	}
-	_, err := d.Token()
-	return orNull(v), err == io.EOF
+	err := d.Decode(&v)
+	return orNull(v), err == nil
 }
 
 var null = any(json.RawMessage("null"))
@@ -165,6 +163,9 @@ func (d *differ) leaf(f *field, path string, a, b any) (c Change, differs bool) 
 	long := max(len(before), len(after)) >= longValue || strings.Contains(x+y, "\n")
 	if isText && (long || f.kind == ofResult) {
 		return Change{Path: path, Text: d.text(x, y)}, true
+	}
+	if max(len(before), len(after)) > maxValue { // such as a deep one
+		return Change{Path: path, Text: d.text(before, after)}, true
 	}
 	return Change{Path: path, Before: session.RawJSON(before), After: session.RawJSON(after)}, true
 }
