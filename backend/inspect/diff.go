@@ -190,7 +190,7 @@ func (v *diffView) first() {
 
 var whyText = map[diff.Why]string{
 	diff.NotCaptured: "not captured", diff.DigestsOnly: "only digests are there, which times and ids within change too",
-	diff.Missing: "did not arrive", diff.Withheld: "cut or withheld at the source", diff.NotTold: "not reported by its loop",
+	diff.Missing: "did not arrive", diff.Withheld: "cut or withheld at the source", diff.NotReported: "not reported by its loop",
 	diff.OtherUnit: "in two currencies",
 }
 

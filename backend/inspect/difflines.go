@@ -16,7 +16,7 @@ func (v *diffView) lines(l []diff.Line) {
 			i++
 			continue
 		case l[i].Op == diff.Equal:
-			v.beside(&l[i], &l[i])
+			v.columns(&l[i], &l[i])
 			i++
 			continue
 		}
@@ -33,8 +33,8 @@ func (v *diffView) lines(l []diff.Line) {
 	}
 }
 
-// replaced draws removed lines beside those added in their place: lines with words belong together, those in between
-// stand one beside the other.
+// replaced draws removed lines next to those added in their place. Lines with words belong together; of those in between
+// the first stands next to the first.
 func (v *diffView) replaced(removed, added []diff.Line) {
 	for len(removed)+len(added) > 0 {
 		like := func(l diff.Line) bool { return len(l.Words) > 0 }
@@ -50,17 +50,17 @@ func (v *diffView) replaced(removed, added []diff.Line) {
 			if n < q {
 				y = &added[n]
 			}
-			v.beside(x, y)
+			v.columns(x, y)
 		}
 		removed, added = removed[p:], added[q:]
 		if len(removed) > 0 && len(added) > 0 {
-			v.beside(&removed[0], &added[0])
+			v.columns(&removed[0], &added[0])
 			removed, added = removed[1:], added[1:]
 		}
 	}
 }
 
-// pieces returns a line in pieces that can be drawn. It leaves out the middle of long stretches that both sides have.
+// pieces returns a line in pieces that can be drawn. It shortens long stretches that both sides have.
 func pieces(l *diff.Line, st style, w int) []seg {
 	if len(l.Words) == 0 {
 		return []seg{{cleanLine(l.Text), st}}
@@ -68,23 +68,19 @@ func pieces(l *diff.Line, st style, w int) []seg {
 	var out []seg
 	for i, p := range l.Words {
 		text := cleanLine(p.Text)
-		if p.Op != diff.Equal {
-			if strings.TrimSpace(text) == "" { // blanks have no colour
-				text = strings.Repeat("␣", max(1, len(text)))
-			}
+		const keep = 32 // columns next to what differs
+		switch n := width(text); {
+		case p.Op != diff.Equal && strings.TrimSpace(text) == "": // blanks have no colour
+			out = append(out, seg{strings.Repeat("␣", max(1, len(text))), st})
+			continue
+		case p.Op != diff.Equal:
 			out = append(out, seg{text, st})
 			continue
-		}
-		const keep = 32 // columns at each end
-		if n := width(text); len(l.Text) > 2*w && n > 3*keep {
-			head, tail := cells.Truncate(text, keep, ""), cells.TruncateLeft(text, n-keep, "")
-			switch i {
-			case 0:
-				head = ""
-			case len(l.Words) - 1:
-				tail = ""
-			}
-			text = head + "…" + tail
+		case len(l.Text) <= 2*w || n <= 3*keep:
+		case i == 0:
+			text = "…" + cells.TruncateLeft(text, n-keep, "")
+		default:
+			text = cells.Truncate(text, keep, "") + "…"
 		}
 		out = append(out, seg{text, plainText})
 	}
@@ -146,8 +142,8 @@ func (v *diffView) unified(l *diff.Line) {
 	}
 }
 
-// beside draws two lines beside each other; either may be nil.
-func (v *diffView) beside(x, y *diff.Line) {
+// columns draws a line of A and a line of B next to each other; either may be nil.
+func (v *diffView) columns(x, y *diff.Line) {
 	column := (v.width - len(v.indent) - 3) / 2
 	side := func(l *diff.Line, st style) [][]seg {
 		switch {

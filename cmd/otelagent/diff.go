@@ -13,7 +13,7 @@ import (
 	"github.com/otelagent/otelagent/backend/session/diff"
 )
 
-// Exit codes of diff are those of every other diff: exitFailed means that there are differences, and what fails exits as wrong usage does.
+// Exit codes of diff are those of every other diff: 1 reports differences, and a failure exits like wrong usage.
 const (
 	exitDifferent = 1
 	exitTrouble   = 2
@@ -80,7 +80,8 @@ func partWords() string {
 	return strings.Join(words, ", ")
 }
 
-// trouble tells of a failure, and gives it the exit code that differences do not have. It is no wrong usage, so that help is not named.
+// trouble reports a failure, and gives it the exit code that differences do not have. It does not name the help, because
+// the usage was not wrong.
 func (a *app) trouble(err error) error {
 	var e *exitError
 	if err == nil || errors.As(err, &e) {

@@ -31,19 +31,18 @@ func pieces(body string) (out []piece) {
 	return out
 }
 
-// reported reports whether a turn said the piece, of those whose lists are in said. It reads these lists only when it
-// is asked.
+// reported reports whether an earlier turn says the piece. It reads what the turns say only when a request holds more.
 func (s *side) reported(x piece) bool {
 	for _, refs := range s.said {
 		for _, ref := range refs.Items() {
 			body, _ := s.Blocks.Body(ref)
 			for _, x := range pieces(body) {
-				s.told[x.hash] = true
+				s.known[x.hash] = true
 			}
 		}
 	}
 	s.said = nil
-	return s.told[x.hash]
+	return s.known[x.hash]
 }
 
 // extra is a message of a request that no turn reports.
@@ -57,7 +56,7 @@ type extra struct {
 // leaves out of the request before, and why that is not known. The calls of it follow the order of the turns.
 func (s *side) extras(r *session.Run, t *session.Turn) (list []extra, gone int, why Why) {
 	if t.Missing {
-		return nil, 0, NotTold
+		return nil, 0, NotReported
 	}
 	news, _ := s.news(r, t)
 	s.said = append(s.said, news)
@@ -81,7 +80,7 @@ func (s *side) extras(r *session.Run, t *session.Turn) (list []extra, gone int, 
 		for _, p := range pieces(body) {
 			if ok && !(p.later && before != nil) && !s.reported(p) {
 				x.says += strconv.FormatUint(p.hash, 36) + " "
-				s.told[p.hash] = true
+				s.known[p.hash] = true
 			}
 		}
 		if !ok {
@@ -102,7 +101,7 @@ func (d *differ) asked(p *Pair, runA, runB *session.Run, a, b *session.Turn) {
 	}
 	var lists [2][]extra
 	var gone [2]int
-	whys := [2]Why{NotTold, NotTold}
+	whys := [2]Why{NotReported, NotReported}
 	if a != nil {
 		lists[0], gone[0], whys[0] = d.a.extras(runA, a)
 	}
@@ -110,7 +109,7 @@ func (d *differ) asked(p *Pair, runA, runB *session.Run, a, b *session.Turn) {
 		lists[1], gone[1], whys[1] = d.b.extras(runB, b)
 	}
 	switch {
-	case a == nil || b == nil || a.Missing || b.Missing || whys == [2]Why{NotTold, NotTold}:
+	case a == nil || b == nil || a.Missing || b.Missing || whys == [2]Why{NotReported, NotReported}:
 		return
 	case whys != [2]Why{}:
 		d.unknown(p, Request, whys[0], whys[1])

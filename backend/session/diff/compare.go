@@ -212,7 +212,7 @@ func (d *differ) field(p *Pair, x, y *field) {
 	switch {
 	case whyA == "" && whyB == "" && x.same(y):
 		return
-	case whyA == NotTold && whyB == NotTold && (x.digest == "" || y.digest == ""):
+	case whyA == NotReported && whyB == NotReported && (x.digest == "" || y.digest == ""):
 		return
 	case x.kind == ofMessages && whyA == "" && whyB == "":
 		d.saidBy(p, x, y)

@@ -230,7 +230,7 @@ const (
 	DigestsOnly Why = "digests_only" // only digests were captured, which ids and times change too
 	Missing     Why = "missing"      // it was captured and did not arrive
 	Withheld    Why = "withheld"     // it was cut or withheld at the source
-	NotTold     Why = "not_told"     // the loop does not report it
+	NotReported Why = "not_reported" // the loop does not report it
 	OtherUnit   Why = "other_unit"   // the costs are in two currencies
 )
 

@@ -103,7 +103,7 @@ func (l *fieldList) untold() Why {
 	if l.capture == spans.CaptureNone || l.capture == "" {
 		return NotCaptured
 	}
-	return NotTold
+	return NotReported
 }
 
 // runFields lists what is compared of a run besides its turns and calls.
@@ -114,7 +114,7 @@ func (s *side) runFields(r *session.Run) []field {
 	l := fieldList{of: s, capture: r.Capture}
 	content := r.Capture == spans.CaptureContent
 	if f := l.content(Input, "input", ofMessages, r.Outside); f.why == NotCaptured {
-		f.why = NotTold // most loops have none
+		f.why = NotReported // most loops have none
 	}
 	l.value(Params, "agent", r.Agent)
 	l.value(Params, "model", r.Model)
@@ -155,15 +155,15 @@ func (d *differ) turnFields(s *side, r *session.Run, t *session.Turn) []field {
 	if n := len(t.Requests); n > 0 {
 		q = t.Requests[n-1]
 	}
-	told := q != nil || t.RequestBytes != 0 || t.RequestMessages != 0
+	known := q != nil || t.RequestBytes != 0 || t.RequestMessages != 0
 	l.value(Params, "params.model", t.Model)
 	l.optional(Params, "params.answered_model", t.Answered, t.Answered != "")
 	l.value(Params, "params.provider", t.Provider)
-	l.optional(Params, "params.variant", t.Variant, told || t.Variant != "")
-	l.optional(Params, "params.reasoning_level", t.Level, told || t.Level != "")
-	l.optional(Params, "params.format", t.Format, told || t.Format != "")
-	l.optional(Params, "params.max_tokens", t.MaxTokens, told || t.MaxTokens != nil)
-	l.optional(Params, "params.temperature", t.Temperature, told || t.Temperature != nil)
+	l.optional(Params, "params.variant", t.Variant, known || t.Variant != "")
+	l.optional(Params, "params.reasoning_level", t.Level, known || t.Level != "")
+	l.optional(Params, "params.format", t.Format, known || t.Format != "")
+	l.optional(Params, "params.max_tokens", t.MaxTokens, known || t.MaxTokens != nil)
+	l.optional(Params, "params.temperature", t.Temperature, known || t.Temperature != nil)
 	l.request(q, t)
 	l.compactions(t.Compactions)
 
@@ -182,7 +182,7 @@ func (d *differ) turnFields(s *side, r *session.Run, t *session.Turn) []field {
 	l.value(Usage, "usage.cache_read", t.Usage.CacheRead)
 	l.value(Usage, "usage.cache_write", t.Usage.CacheWrite)
 	if f := l.value(Cost, "cost", t.Cost); t.Cost == nil {
-		f.why = NotTold
+		f.why = NotReported
 	} else {
 		f.unit = t.Currency
 	}
@@ -190,7 +190,7 @@ func (d *differ) turnFields(s *side, r *session.Run, t *session.Turn) []field {
 		f := &l.list[i]
 		f.repeats = f.part == System || f.part == Tools || f.part == Params
 		if f.part == Usage && t.Reported == nil && t.Usage == (session.Usage{}) {
-			f.why = NotTold
+			f.why = NotReported
 		}
 	}
 	return l.list
@@ -332,7 +332,7 @@ func (s *side) callFields(c *call) []field {
 	case c.Missing:
 		result.why = Missing
 	case c.Result == nil && c.capture == spans.CaptureDigests:
-		result.why = NotTold // a message may tell it, which cannot be read
+		result.why = NotReported // a message may tell it, which cannot be read
 	}
 	failure := c.Error
 	if text, _, _ := result.text(); strings.Contains(text, strings.Trim(marshal(failure), `"`)) {

@@ -17,14 +17,14 @@ type side struct {
 	numbers map[*session.Run]int
 	groups  map[int64]int           // numbers of parallel groups by their start
 	asked   map[*session.Run]string // question caches its result
-	said    []*session.Refs         // by turns so far; reported moves what these hold to told
-	told    map[uint64]bool
+	said    []*session.Refs         // what turns say so far; reported moves the pieces of it to known
+	known   map[uint64]bool
 }
 
 func newSide(t Target) *side {
 	s := &side{
 		Target: t, history: session.HistoryOf(t.Session, t.Blocks), runs: t.Session.Runs, numbers: map[*session.Run]int{},
-		groups: map[int64]int{}, asked: map[*session.Run]string{}, told: map[uint64]bool{},
+		groups: map[int64]int{}, asked: map[*session.Run]string{}, known: map[uint64]bool{},
 	}
 	for i, r := range t.Session.Runs {
 		s.numbers[r] = i + 1

@@ -1,4 +1,4 @@
-// Two sessions, runs or turns beside each other, aligned by turn.
+// What differs between two sessions, runs or turns, turn by turn.
 import { html, useMemo, useState } from './vendor/preact-htm.js';
 import { useErased, useGet } from './api.js';
 import { bytes, clean, duration, exact, inOut, money, plural, short, words } from './format.js';
@@ -51,7 +51,7 @@ const states = { same: ['=', 'same'], changed: ['~', 'changed'], only_a: ['−',
 /** @param {string} s */
 const stateOf = (s) => states[s] ?? states[s.replace(/[ -]/g, '_')] ?? ['?', words(s)];
 
-/** Parts in everybody's words, as the command prints them. @type {Record<string, string>} */
+/** Names of parts, as the command prints them. @type {Record<string, string>} */
 const parts = { system: 'system prompt', tools: 'tools offered', params: 'parameters', calls: 'tool calls', results: 'tool results', request: 'earlier messages of the request' };
 /** @param {string} p */
 const partWord = (p) => parts[p] ?? words(p);
@@ -143,7 +143,7 @@ const shortAddress = (address) => {
   return [short(s ?? ''), ...rest.map((r) => short(r, 12))].join('/');
 };
 
-/** What a session was named, from the list: a diff does not tell it. @param {string} session */
+/** The title of a session, from the list: a diff does not have it. @param {string} session */
 function useTitleOf(session) {
   const { data } = useGet('ls', { q: session, archived: '1', limit: 50 });
   return /** @type {SessionList | undefined} */ (data)?.sessions?.find((s) => s.id === session)?.title;
