@@ -93,17 +93,6 @@ func (v *diffView) where(a, b string) string {
 	return a + " | " + b
 }
 
-// addresses returns those of a pair; empty on a side that has none.
-func addresses(p *diff.Pair) (a, b string) {
-	if p.A != nil {
-		a = p.A.Address
-	}
-	if p.B != nil {
-		b = p.B.Address
-	}
-	return a, b
-}
-
 func (v *diffView) header() {
 	for i, d := range []*diff.Side{&v.A, &v.B} {
 		parts := []string{Clean(d.Address), prefixed("in ", Clean(d.Source)), Clean(d.Agent), Clean(d.Model), words(d.Status)}
@@ -254,8 +243,8 @@ func (v *diffView) stat() {
 	v.blank()
 	v.table([]field{
 		{value: func(i int) (string, style) { return states[rows[i].State].sign, states[rows[i].State].style }},
-		{name: "A", value: func(i int) (string, style) { a, _ := addresses(rows[i]); return v.where(a, ""), plainText }},
-		{name: "B", value: func(i int) (string, style) { _, b := addresses(rows[i]); return v.where("", b), plainText }},
+		{name: "A", value: func(i int) (string, style) { a, _ := rows[i].Addresses(); return v.where(a, ""), plainText }},
+		{name: "B", value: func(i int) (string, style) { _, b := rows[i].Addresses(); return v.where("", b), plainText }},
 		{name: "WHAT", flex: true, value: func(i int) (string, style) { return v.statText(rows[i]), plainText }},
 	}, len(rows), nil)
 }

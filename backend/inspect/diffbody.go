@@ -22,7 +22,7 @@ func (v *diffView) run(r *diff.Pair) {
 		if r.State == diff.Same {
 			turns = suffixed(some(len(r.Turns), "turn"), " the same")
 		}
-		head := []seg{{st.sign + " ", st.style}, {"run " + v.where(addresses(r)), bold}}
+		head := []seg{{st.sign + " ", st.style}, {"run " + v.where(r.Addresses()), bold}}
 		for _, text := range []string{st.only, turns, Clean(one.Relation), words(one.Status), Clean(one.Agent), Clean(one.Model)} {
 			if text != "" && text != Clean(v.A.Agent) && text != Clean(v.A.Model) {
 				head = append(head, seg{separator + text, dim})
@@ -72,9 +72,9 @@ func (v *diffView) quiet(t *diff.Pair) string {
 func (v *diffView) turn(l []diff.Pair, quiet string) {
 	t := &l[0]
 	st := states[t.State]
-	at := v.where(addresses(t))
+	at := v.where(t.Addresses())
 	if len(l) > 1 {
-		at += " to " + v.where(addresses(&l[len(l)-1]))
+		at += " to " + v.where(l[len(l)-1].Addresses())
 		quiet = plural(len(l), "turn") + ", " + quiet
 	}
 	lead := v.indent[2:] + st.sign + " "

@@ -101,6 +101,7 @@ func TestAlignment(t *testing.T) {
 			[]string{"q1:x", "l1:one@q1.0", "n1:three@l1.0"}, "r1=q1 k1=l1 m1=n1"},
 		{"sub-agents of a run that is not there", []string{"r1:x", "r2:y", "k2:one@r2.0"}, []string{"q1:x"}, "r1=q1 r2- k2-"},
 		{"parallel", []string{"r1:x*5", "r2:y*5", "r3:u*9"}, []string{"q2:y*3", "q1:x*3", "q3:v*7"}, "r1=q1 r2=q2 r3=q3"},
+		{"parallel after another run", []string{"r0:w", "r1:x*5"}, []string{"q1:y*3", "q0:w"}, "r0=q0 r1=q1"},
 		{"turns by index", []string{"r1:x#0,1,2"}, []string{"q1:x#0,2,3"}, "r1=q1(0=0 1- 2=2 +3)"},
 		{"turns of one index", []string{"r1:x#0,1,1"}, []string{"q1:x#0,1,2"}, "r1=q1(0=0 1=1 1- +2)"},
 		{"turns that count from another number", []string{"r1:x#0,1,2"}, []string{"q1:x#7,8"}, "r1=q1(0=7 1=8 2-)"},

@@ -28,7 +28,7 @@ func newSide(t Target) *side {
 	}
 	for i, r := range t.Session.Runs {
 		s.numbers[r] = i + 1
-		if start := r.GroupStart.UnixNano(); s.groups[start] == 0 {
+		if start := r.GroupStart.UnixNano(); !r.GroupStart.IsZero() && s.groups[start] == 0 {
 			s.groups[start] = len(s.groups) + 1
 		}
 	}

@@ -46,8 +46,8 @@ func (p *Pair) finish() {
 	}
 }
 
-// addresses returns the addresses of a pair; empty on a side that has none.
-func (p *Pair) addresses() (a, b string) {
+// Addresses returns the addresses of both sides; empty on a side that has none.
+func (p *Pair) Addresses() (a, b string) {
 	if p.A != nil {
 		a = p.A.Address
 	}
@@ -64,7 +64,7 @@ func (d *differ) sumUp() {
 	sameA, sameB, unbroken := "", "", true
 	found := func(p *Pair, parts []Part) {
 		if out.First == nil {
-			a, b := p.addresses()
+			a, b := p.Addresses()
 			out.First = &First{SameA: sameA, SameB: sameB, A: a, B: b, Parts: parts}
 		}
 	}
@@ -72,7 +72,7 @@ func (d *differ) sumUp() {
 		switch t.State {
 		case Same:
 			if out.Counts.Same++; unbroken && out.First == nil {
-				sameA, sameB = t.addresses()
+				sameA, sameB = t.Addresses()
 			}
 			return
 		case NotAll:
