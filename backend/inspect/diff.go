@@ -95,14 +95,17 @@ func (v *diffView) where(a, b string) string {
 
 func (v *diffView) header() {
 	for i, d := range []*diff.Side{&v.A, &v.B} {
-		parts := []string{Clean(d.Address), prefixed("in ", Clean(d.Source)), Clean(d.Agent), Clean(d.Model), words(d.Status)}
+		parts := []string{Clean(d.Address), prefixed("in ", Clean(d.Source))}
+		if v.Kind != diff.OfRequests {
+			parts = append(parts, Clean(d.Agent), Clean(d.Model), words(d.Status))
+		}
 		switch v.Kind {
 		case diff.OfSessions:
 			parts = append(parts, plural(d.Runs, "run"), plural(d.Turns, "turn"))
 		case diff.OfRuns:
 			parts = append(parts, plural(d.Turns, "turn"))
 		case diff.OfRequests:
-			parts = []string{parts[0], parts[1], plural(int(d.Messages), "message"), suffixed(exact(d.Bytes), " bytes")}
+			parts = append(parts, plural(int(d.Messages), "message"), suffixed(exact(d.Bytes), " bytes"))
 		}
 		if v.Kind != diff.OfRequests {
 			parts = append(parts, some(d.Calls, "tool call"), took(d.Start, d.Start.Add(time.Duration(d.TookNS))))
@@ -179,8 +182,8 @@ func (v *diffView) first() {
 
 var whyText = map[diff.Why]string{
 	diff.NotCaptured: "not captured", diff.DigestsOnly: "only digests are there, which times and ids within change too",
-	diff.Missing: "did not arrive", diff.Withheld: "cut or withheld at the source", diff.NotReported: "not reported by its loop",
-	diff.OtherUnit: "in two currencies",
+	diff.Missing: "did not arrive", diff.Withheld: "cut or withheld at the source",
+	diff.NotReported: "not reported by its loop", diff.OtherUnit: "in two currencies",
 }
 
 func (v *diffView) unknown(u diff.Unknown) string {
@@ -241,10 +244,13 @@ func (v *diffView) stat() {
 		}
 	}
 	v.blank()
+	address := func(of func(a, b string) string) func(int) (string, style) {
+		return func(i int) (string, style) { return of(rows[i].Addresses()), plainText }
+	}
 	v.table([]field{
 		{value: func(i int) (string, style) { return states[rows[i].State].sign, states[rows[i].State].style }},
-		{name: "A", value: func(i int) (string, style) { a, _ := rows[i].Addresses(); return v.where(a, ""), plainText }},
-		{name: "B", value: func(i int) (string, style) { _, b := rows[i].Addresses(); return v.where("", b), plainText }},
+		{name: "A", value: address(func(a, _ string) string { return v.where(a, "") })},
+		{name: "B", value: address(func(_, b string) string { return v.where("", b) })},
 		{name: "WHAT", flex: true, value: func(i int) (string, style) { return v.statText(rows[i]), plainText }},
 	}, len(rows), nil)
 }

@@ -23,7 +23,8 @@ func (v *diffView) run(r *diff.Pair) {
 			turns = suffixed(some(len(r.Turns), "turn"), " the same")
 		}
 		head := []seg{{st.sign + " ", st.style}, {"run " + v.where(r.Addresses()), bold}}
-		for _, text := range []string{st.only, turns, Clean(one.Relation), words(one.Status), Clean(one.Agent), Clean(one.Model)} {
+		more := []string{st.only, turns, Clean(one.Relation), words(one.Status), Clean(one.Agent), Clean(one.Model)}
+		for _, text := range more {
 			if text != "" && text != Clean(v.A.Agent) && text != Clean(v.A.Model) {
 				head = append(head, seg{separator + text, dim})
 			}
@@ -168,8 +169,9 @@ func (v *diffView) title(text, more string) {
 	v.flush()
 }
 
-// roots are first names of paths that the titles say.
-var roots = []string{"params", "outcome", "args", "result", "input", "output", "usage", "tools", "system"}
+// titled are the parts that have one title for all their changes, roots the first names of paths that titles say.
+var titled = []diff.Part{diff.Tools, diff.Params, diff.Outcome, diff.Compaction, diff.Request}
+var roots = []string{"params", "outcome", "compaction", "args", "result", "input", "output", "usage", "tools", "system"}
 
 // changes draws the changes of a pair that are wanted.
 func (v *diffView) changes(p *diff.Pair, wanted func(*diff.Change) bool) {
@@ -205,7 +207,7 @@ func (v *diffView) changes(p *diff.Pair, wanted func(*diff.Change) bool) {
 			name = "input"
 		case c.Part == diff.Results:
 			name = strings.TrimSuffix(strings.TrimSpace("result "+name), " content")
-		case first && slices.Contains([]diff.Part{diff.Tools, diff.Params, diff.Outcome, diff.Compaction, diff.Request}, c.Part):
+		case first && slices.Contains(titled, c.Part):
 			v.title(v.part(c.Part), "")
 		}
 		v.change(name, c)
@@ -224,9 +226,11 @@ func (v *diffView) change(name string, c *diff.Change) {
 	}
 	switch {
 	case c.DigestA != "" || c.DigestB != "":
-		v.title(cmp.Or(name, v.part(c.Part)), more)
-		v.note(fmt.Sprintf("the text is not here; its digest changed: %s → %s", cmp.Or(cut(Clean(c.DigestA), 16), "none"),
-			cmp.Or(cut(Clean(c.DigestB), 16), "none")))
+		if name != "" {
+			v.title(name, more)
+		}
+		was, is := cmp.Or(cut(Clean(c.DigestA), 16), "none"), cmp.Or(cut(Clean(c.DigestB), 16), "none")
+		v.note("the text is not here; its digest changed: " + was + " → " + is)
 	case c.Text != nil:
 		v.title(cmp.Or(name, "the whole"), more)
 		v.text(c)

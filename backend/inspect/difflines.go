@@ -33,8 +33,8 @@ func (v *diffView) lines(l []diff.Line) {
 	}
 }
 
-// replaced draws removed lines next to those added in their place. Lines with words belong together; of those in between
-// the first stands next to the first.
+// replaced draws removed lines next to those added in their place. Lines with words belong together; of those in
+// between the first stands next to the first.
 func (v *diffView) replaced(removed, added []diff.Line) {
 	for len(removed)+len(added) > 0 {
 		like := func(l diff.Line) bool { return len(l.Words) > 0 }

@@ -91,7 +91,8 @@ func plainNumber(n string) string {
 
 // resultIDs are members of results that differ from run to run, or repeat the call.
 var resultIDs = []string{
-	"timestamp", "id", "toolCallId", "tool_call_id", "tool_use_id", "messageId", "childLoopId", "child_loop_id", "role", "toolName",
+	"timestamp", "id", "toolCallId", "tool_call_id", "tool_use_id", "messageId", "childLoopId", "child_loop_id", "role",
+	"toolName",
 }
 
 // result returns what a tool returned without ids: its text where it is nothing else, however it is spelled.
