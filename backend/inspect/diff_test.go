@@ -311,7 +311,9 @@ func TestHostileDiff(t *testing.T) {
 	d.A.Source = "\x1b[2J"
 	for i := range d.Runs {
 		c := diff.Change{Part: diff.Params, Path: "\x1b[2J", Before: `"\u001b[2J"`, After: "\x1b"}
-		d.Runs[i].Changes = append(d.Runs[i].Changes, c)
+		text := diff.Change{Part: diff.Params, Path: "config.\x1b[2J", Change: "\x1b", Text: &diff.Text{Hunks: []diff.Hunk{{Lines: []diff.Line{
+			{Op: diff.Removed, Text: "\x1b[2J"}, {Op: diff.Added, Text: "\x9b", Words: []diff.Word{{Op: diff.Added, Text: "\x9b\u202e"}}}}}}}}
+		d.Runs[i].Changes = append(d.Runs[i].Changes, c, text)
 	}
 	for _, form := range []inspect.DiffForm{inspect.DiffUnified, inspect.DiffSideBySide, inspect.DiffStat} {
 		drawn(t, 80, func(w io.Writer) error { return inspect.WriteDiff(w, d, inspect.Options{Width: 80}, form) })

@@ -182,10 +182,11 @@ func (v *diffView) changes(p *diff.Pair, wanted func(*diff.Change) bool) {
 		if !wanted(c) {
 			continue
 		}
-		name := c.Path
+		name := Clean(c.Path)
 		for _, root := range roots {
-			if rest, ok := strings.CutPrefix(c.Path, root); ok {
-				name = Clean(strings.TrimPrefix(rest, "."))
+			if rest, ok := strings.CutPrefix(name, root); ok {
+				name = strings.TrimPrefix(rest, ".")
+				break
 			}
 		}
 		first := c.Part != last
