@@ -10,85 +10,80 @@ import (
 	"strings"
 	"time"
 
-	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/diff"
 )
 
-// DiffForm says how a difference is written.
+// DiffForm selects the layout of a difference.
 type DiffForm int
 
 // The forms.
 const (
-	// DiffUnified has what A says above what B says, with - and + before the lines.
-	DiffUnified DiffForm = iota
-	// DiffSideBySide has A at the left and B at the right, with <, > or | between them.
-	DiffSideBySide
-	// DiffStat has one line a turn.
-	DiffStat
+	DiffUnified    DiffForm = iota // - and + before the lines
+	DiffSideBySide                 // A at the left and B at the right, with <, > or | between them
+	DiffStat                       // one line a turn
 )
 
-// SideBySideWidth is the width from which on two columns can be read with ease.
+// SideBySideWidth is the width from which on two columns are easy to read.
 const SideBySideWidth = 120
 
-// WriteDiff writes a difference for people: what is compared, where it begins, then turn by turn what differs. Turns that are the same
-// take one line together. The error is the writer's.
-func WriteDiff(w io.Writer, d *session.Diff, o Options, form DiffForm) error {
+// WriteDiff writes a difference for people: what is compared, where it begins, then turn by turn what differs. It
+// returns the error of the writer.
+func WriteDiff(w io.Writer, d *diff.Diff, o Options, form DiffForm) error {
 	v := &diffView{drawer: newDrawer(w, o), Diff: d, form: form}
 	v.header()
-	if form == DiffStat {
+	switch {
+	case form == DiffStat:
 		v.stat()
-		return v.err
-	}
-	for i := range d.Runs {
-		if d.Equal {
-			break // the head says all
+	case d.Equal: // the head says all
+	default:
+		for i := range d.Runs {
+			v.run(&d.Runs[i])
 		}
-		v.run(&d.Runs[i])
 	}
 	if v.cut {
 		v.blank()
-		v.line(dim, "… cut here: the turn alone shows it whole, and so does --json")
+		v.put(dim, "… cut here: the turn alone shows it whole, and so does --json")
+		v.flush()
 	}
 	return v.err
 }
 
 type diffView struct {
 	*drawer
-	*session.Diff
-	form DiffForm
-	cut  bool // something was left out that a turn alone would show
+	*diff.Diff
+	form   DiffForm
+	indent string
+	cut    bool // a text is cut that a turn alone shows whole
 }
 
-func (v *diffView) line(st style, text string) {
-	for _, l := range wrap(text, v.width, maxWrap) {
-		v.put(st, l)
-		v.flush()
+// one reports whether A and B are one turn or request each.
+func (v *diffView) one() bool { return v.Kind == diff.OfTurns || v.Kind == diff.OfRequests }
+
+// partNames are those of parts whose identifier is no plain English.
+var partNames = map[diff.Part]string{
+	diff.System: "system prompt", diff.Tools: "tools offered", diff.Params: "parameters", diff.Calls: "tool calls",
+	diff.Results: "tool results", diff.Request: "earlier messages of the request",
+}
+
+func (v *diffView) part(p diff.Part) string {
+	if p == diff.Request && v.Kind == diff.OfRequests {
+		return "messages"
 	}
+	return cmp.Or(partNames[p], Clean(string(p)))
 }
 
-// partWords are parts in everybody's words.
-var partWords = map[session.DiffPart]string{
-	session.DiffSystem: "system prompt", session.DiffTools: "tools offered", session.DiffParams: "parameters", session.DiffCalls: "tool calls",
-	session.DiffResults: "tool results", session.DiffRequest: "earlier messages of the request",
-}
-
-func partWord(p session.DiffPart) string { return cmp.Or(partWords[p], Clean(string(p))) }
-
-func partList(parts []session.DiffPart) string {
+func (v *diffView) parts(parts []diff.Part) string {
 	var out []string
 	for _, p := range parts {
-		out = append(out, partWord(p))
+		out = append(out, v.part(p))
 	}
-	return strings.Join(out, ", ")
+	return strings.Join(slices.Compact(out), ", ")
 }
 
-// short is an address without its session.
-func short(address, id string) string {
-	return strings.TrimPrefix(strings.TrimPrefix(address, id), "/")
-}
-
-// where names a place on both sides in one word where it is one.
+// where names a place on both sides, once where both have one name. Addresses are without their session.
 func (v *diffView) where(a, b string) string {
-	a, b = Clean(short(a, v.A.Session)), Clean(short(b, v.B.Session))
+	a = Clean(strings.TrimPrefix(strings.TrimPrefix(a, v.A.Session), "/"))
+	b = Clean(strings.TrimPrefix(strings.TrimPrefix(b, v.B.Session), "/"))
 	switch {
 	case a == b || b == "":
 		return a
@@ -99,53 +94,59 @@ func (v *diffView) where(a, b string) string {
 }
 
 func (v *diffView) header() {
-	for _, s := range []struct {
-		name string
-		side *session.DiffSide
-	}{{"a", &v.A}, {"b", &v.B}} {
-		d := s.side
-		turns := ""
-		if v.Kind != session.DiffOfTurns {
-			turns = plural(d.Turns, "turn")
+	for i, d := range []*diff.Side{&v.A, &v.B} {
+		parts := []string{Clean(d.Address), prefixed("in ", Clean(d.Source))}
+		if v.Kind != diff.OfRequests {
+			parts = append(parts, Clean(d.Agent), Clean(d.Model), words(d.Status))
 		}
-		runs := ""
-		if v.Kind == session.DiffOfSessions {
-			runs = plural(d.Runs, "run")
+		switch v.Kind {
+		case diff.OfSessions:
+			parts = append(parts, plural(d.Runs, "run"), plural(d.Turns, "turn"))
+		case diff.OfRuns:
+			parts = append(parts, plural(d.Turns, "turn"))
+		case diff.OfRequests:
+			parts = append(parts, plural(int(d.Messages), "message"), suffixed(exact(d.Bytes), " bytes"))
 		}
-		source := Clean(d.Source)
-		parts := []string{Clean(d.Address), prefixed("in ", source), Clean(d.Agent), Clean(d.Model), words(d.Status), runs, turns,
-			some(d.Calls, "tool call"), took(d.Start, d.Start.Add(time.Duration(d.TookNS)))}
-		for _, c := range slices.Sorted(maps.Keys(d.Cost)) {
-			parts = append(parts, money(c, d.Cost[c]))
+		if v.Kind != diff.OfRequests {
+			parts = append(parts, some(d.Calls, "tool call"), took(d.Start, d.Start.Add(time.Duration(d.TookNS))))
+			for _, c := range slices.Sorted(maps.Keys(d.Cost)) {
+				parts = append(parts, money(c, d.Cost[c]))
+			}
 		}
-		v.field(s.name, parts...)
+		v.field(string("ab"[i]), parts...)
 	}
-	if tokens := usageDelta(v.A.Usage, v.B.Usage); len(tokens) > 0 && v.Kind != session.DiffOfTurns {
+	if !v.one() {
+		var tokens []string
+		a, b := v.A.Usage, v.B.Usage
+		for i, n := range [][2]int64{{a.Input, b.Input}, {a.Output, b.Output}, {a.Reasoning, b.Reasoning},
+			{a.CacheRead, b.CacheRead}, {a.CacheWrite, b.CacheWrite}} {
+			if name := []string{"in", "out", "reasoning", "cache read", "cache write"}[i]; n[0] != n[1] {
+				tokens = append(tokens, delta(name, "", float64(n[0]), float64(n[1])))
+			}
+		}
 		v.field("tokens", tokens...)
-	}
-	if v.Kind != session.DiffOfTurns {
 		c := v.Counts
 		repeats := ""
 		if c.Repeats > 0 {
 			repeats = fmt.Sprintf(" (%d only as the one before)", c.Repeats)
 		}
-		v.field("turns", suffixed(some(c.Same, "turn"), " the same"), counted(c.Changed, "changed")+repeats, counted(c.OnlyA, "only in a"), counted(c.OnlyB, "only in b"),
-			counted(c.Unknown, "not all compared"))
+		v.field("turns", suffixed(some(c.Same, "turn"), " the same"), counted(c.Changed, "changed")+repeats,
+			counted(c.OnlyA, "only in a"), counted(c.OnlyB, "only in b"), counted(c.Unknown, "not all compared"))
 	}
 	v.first()
 	if len(v.Ignored) > 0 {
-		v.field("ignored", partList(v.Ignored))
+		v.field("ignored", v.parts(v.Ignored))
+	}
+	for _, k := range v.Compactions {
+		v.field("between", "compaction", Clean(string(k.Kind)), fromTo(k.MessagesBefore, k.MessagesAfter, "message"),
+			fromTo(k.InputTokens, k.OutputTokens, "token"))
 	}
 	for i, u := range v.NotCompared {
-		name := ""
-		if i == 0 {
-			name = "unknown"
+		turns := some(u.Turns, "turn")
+		if v.one() {
+			turns = ""
 		}
-		turns := ""
-		if v.Kind != session.DiffOfTurns {
-			turns = some(u.Turns, "turn")
-		}
-		v.field(name, unknownText(u), turns)
+		v.field([]string{"unknown", ""}[min(i, 1)], v.unknown(u), turns)
 	}
 }
 
@@ -162,63 +163,51 @@ func (v *diffView) first() {
 	switch {
 	case v.Equal:
 		v.field("same", "nothing differs")
-		return
 	case f == nil:
 		v.field("differ", "nothing is known to differ, but not all could be compared")
-		return
-	case v.Kind == session.DiffOfTurns:
-		v.field("differ", partList(f.Parts))
-		return
-	}
-	what := partList(f.Parts)
-	switch {
-	case f.A == "":
-		what = "only in b"
-	case f.B == "":
-		what = "only in a"
-	}
-	if f.SameA != "" || f.SameB != "" {
-		v.field("first", "same up to "+v.where(f.SameA, f.SameB), v.where(f.A, f.B)+": "+what)
-		return
-	}
-	v.field("first", "from the beginning", v.where(f.A, f.B)+": "+what)
-}
-
-var whyWords = map[session.DiffWhy]string{
-	session.DiffNotCaptured: "not captured", session.DiffDigestsOnly: "only digests are there, which times and ids within change too", session.DiffMissing: "did not arrive",
-	session.DiffWithheld: "cut or withheld at the source", session.DiffNotTold: "not told by its loop", session.DiffOtherUnit: "in two currencies",
-}
-
-func unknownText(u session.DiffUnknown) string {
-	side := " in " + u.Side
-	switch {
-	case u.Why == session.DiffDigestsOnly || u.Why == session.DiffOtherUnit:
-		side = ""
-	case u.Side == "both":
-		side = " in both"
-	}
-	return partWord(u.Part) + " not compared: " + cmp.Or(whyWords[u.Why], Clean(string(u.Why))) + side
-}
-
-// usageDelta says what differs of tokens.
-func usageDelta(a, b session.Usage) (out []string) {
-	for _, n := range []struct {
-		name string
-		a, b int64
-	}{{"in", a.Input, b.Input}, {"out", a.Output, b.Output}, {"reasoning", a.Reasoning, b.Reasoning}, {"cache read", a.CacheRead, b.CacheRead}, {"cache write", a.CacheWrite, b.CacheWrite}} {
-		if n.a != n.b {
-			out = append(out, fmt.Sprintf("%s %s → %s (%s)", n.name, exact(n.a), exact(n.b), signed(float64(n.b)-float64(n.a))))
+	case v.one():
+		v.field("differ", v.parts(f.Parts))
+	default:
+		what := v.parts(f.Parts)
+		if f.A == "" || f.B == "" {
+			what = "only in " + map[bool]string{true: "b", false: "a"}[f.A == ""]
 		}
+		before := "from the beginning"
+		if f.SameA != "" || f.SameB != "" {
+			before = "same up to " + v.where(f.SameA, f.SameB)
+		}
+		v.field("first", before, v.where(f.A, f.B)+": "+what)
 	}
-	return out
+}
+
+var whyText = map[diff.Why]string{
+	diff.NotCaptured: "not captured", diff.DigestsOnly: "only digests are there, which times and ids within change too",
+	diff.Missing: "did not arrive", diff.Withheld: "cut or withheld at the source",
+	diff.NotReported: "not reported by its loop", diff.OtherUnit: "in two currencies",
+}
+
+func (v *diffView) unknown(u diff.Unknown) string {
+	text := v.part(u.Part) + " not compared: " + cmp.Or(whyText[u.Why], Clean(string(u.Why)))
+	if u.Why == diff.DigestsOnly || u.Why == diff.OtherUnit {
+		return text
+	}
+	return text + " in " + u.Side
+}
+
+// delta says how a number differs.
+func delta(name, unit string, a, b float64) string {
+	was, is := exact(int64(a)), exact(int64(b))
+	if unit != "" {
+		was, is = glued(money(unit, a)), glued(money(unit, b))
+	}
+	return fmt.Sprintf("%s %s → %s (%s)", name, was, is, signed(b-a))
 }
 
 func signed(n float64) string {
-	text := strconv.FormatFloat(n, 'f', -1, 64)
+	short, _ := strconv.ParseFloat(strconv.FormatFloat(n, 'g', 6, 64), 64)
+	text := strconv.FormatFloat(short, 'f', -1, 64)
 	if n == float64(int64(n)) {
 		text = exact(int64(n))
-	} else if f, err := strconv.ParseFloat(fmt.Sprintf("%.6g", n), 64); err == nil {
-		text = strconv.FormatFloat(f, 'f', -1, 64)
 	}
 	if n > 0 {
 		return "+" + text
@@ -226,207 +215,113 @@ func signed(n float64) string {
 	return text
 }
 
-// numbers says what differs of numbers, amounts glued to their units.
-func numbers(l []session.NumberChange) (out []string) {
-	for _, n := range l {
-		name := words(n.Name)
-		was, is := exact(int64(n.Before)), exact(int64(n.After))
-		if n.Unit != "" {
-			was, is = glued(money(n.Unit, n.Before)), glued(money(n.Unit, n.After))
-		}
-		out = append(out, fmt.Sprintf("%s %s → %s (%s)", name, was, is, signed(n.By)))
-	}
-	return out
+// before and after are the values of a number that differs.
+func before(c *diff.Change) float64 { n, _ := strconv.ParseFloat(string(c.Before), 64); return n }
+func after(c *diff.Change) float64  { n, _ := strconv.ParseFloat(string(c.After), 64); return n }
+
+// state is how the state of a pair is shown.
+type state struct {
+	sign  string
+	style style
+	only  string
 }
 
-// mark is what stands before a turn.
-func mark(s session.DiffState) (string, style) {
-	switch s {
-	case session.DiffSame:
-		return "=", dim
-	case session.DiffOnlyA:
-		return "-", red
-	case session.DiffOnlyB:
-		return "+", green
-	case session.DiffUnknownState:
-		return "?", yellow
-	}
-	return "≠", yellow
+var states = map[diff.State]state{
+	diff.Same: {"=", dim, ""}, diff.Changed: {"≠", yellow, ""}, diff.OnlyA: {"-", red, "only in a"},
+	diff.OnlyB: {"+", green, "only in b"}, diff.NotAll: {"?", yellow, ""},
 }
 
 // stat writes one line a turn.
 func (v *diffView) stat() {
-	type row struct {
-		mark, a, b, what string
-		style            style
-	}
-	var rows []row
+	var rows []*diff.Pair
 	for i := range v.Runs {
 		r := &v.Runs[i]
 		if len(r.Parts) > 0 || len(r.Turns) == 0 {
-			m, st := mark(r.State)
-			rows = append(rows, row{m, v.address(r.A, nil), v.address(nil, r.B), cmp.Or(partList(r.Parts), onlyIn(r.State)), st})
+			rows = append(rows, r)
 		}
 		for j := range r.Turns {
-			t := &r.Turns[j]
-			m, st := mark(t.State)
-			a, b := "", ""
-			if t.A != nil {
-				a = Clean(short(t.A.Address, v.A.Session))
-			}
-			if t.B != nil {
-				b = Clean(short(t.B.Address, v.B.Session))
-			}
-			rows = append(rows, row{m, a, b, statText(t), st})
+			rows = append(rows, &r.Turns[j])
 		}
 	}
 	v.blank()
-	wa, wb := 1, 1
-	for _, r := range rows {
-		wa, wb = max(wa, min(width(r.a), v.width/4)), max(wb, min(width(r.b), v.width/4))
+	address := func(of func(a, b string) string) func(int) (string, style) {
+		return func(i int) (string, style) { return of(rows[i].Addresses()), plainText }
 	}
-	v.put(dim, "   "+padRight("A", wa)+"  "+padRight("B", wb)+"  WHAT")
-	v.flush()
-	for _, r := range rows {
-		v.put(r.style, r.mark)
-		v.buf.WriteString("  " + padRight(cut(r.a, wa), wa) + "  " + padRight(cut(r.b, wb), wb) + "  ")
-		v.buf.WriteString(cut(r.what, v.width-wa-wb-7))
-		v.flush()
-	}
+	v.table([]field{
+		{value: func(i int) (string, style) { return states[rows[i].State].sign, states[rows[i].State].style }},
+		{name: "A", value: address(func(a, _ string) string { return v.where(a, "") })},
+		{name: "B", value: address(func(_, b string) string { return v.where("", b) })},
+		{name: "WHAT", flex: true, value: func(i int) (string, style) { return v.statText(rows[i]), plainText }},
+	}, len(rows), nil)
 }
 
-func (v *diffView) address(a, b *session.DiffRun) string {
-	switch {
-	case a != nil:
-		return Clean(short(a.Address, v.A.Session))
-	case b != nil:
-		return Clean(short(b.Address, v.B.Session))
-	}
-	return ""
-}
-
-func onlyIn(s session.DiffState) string {
-	switch s {
-	case session.DiffOnlyA:
-		return "only in a"
-	case session.DiffOnlyB:
-		return "only in b"
-	}
-	return ""
-}
-
-// statText is a turn in a few words.
-func statText(t *session.TurnDiff) string {
-	if only := onlyIn(t.State); only != "" {
+// statText says in a few words how a pair differs.
+func (v *diffView) statText(p *diff.Pair) string {
+	if only := states[p.State].only; only != "" {
 		return only
 	}
 	var out []string
-	for _, p := range t.Parts {
-		text := partWord(p)
-		switch p {
-		case session.DiffInput:
-			text += lineCounts(t.Input, "")
-		case session.DiffReply:
-			text += lineCounts(t.Output, "reply")
-		case session.DiffThinking:
-			text += lineCounts(t.Output, "thinking")
-		case session.DiffSystem:
-			text += lineCounts(t.System, "")
-		case session.DiffCalls:
-			text += callCounts(t.Calls)
-		case session.DiffRequest:
-			text += fmt.Sprintf(" (%s)", requestCounts(t.Request))
-		case session.DiffCompaction:
-			text += valueCounts(t.Compaction)
-		case session.DiffUsage:
-			text = shortNumbers(t.Usage)
-		case session.DiffCost:
-			text = shortNumbers(t.Cost)
+	for _, part := range p.Parts {
+		var numbers []string
+		lines := map[string]int{}
+		for i := range p.Changes {
+			c := &p.Changes[i]
+			switch {
+			case c.Part != part:
+			case part == diff.Usage || part == diff.Cost:
+				name := words(strings.TrimPrefix(c.Path, "usage."))
+				numbers = append(numbers, strings.TrimSuffix(name, "put")+" "+signed(after(c)-before(c)))
+			case c.Text != nil:
+				lines["+"] += c.Text.Added
+				lines["−"] += c.Text.Removed
+			}
 		}
-		if slices.Contains(t.Repeats, p) {
+		text := v.part(part)
+		switch {
+		case len(numbers) > 0:
+			text = strings.Join(numbers, separator)
+		case part == diff.Calls:
+			counts := map[diff.State]int{}
+			for _, c := range p.Calls {
+				counts[c.State]++
+			}
+			text += among(counted(counts[diff.Changed], "changed"), counted(counts[diff.OnlyA], "only in a"),
+				counted(counts[diff.OnlyB], "only in b"))
+		case part == diff.Request:
+			text += among(messageCounts(p)...)
+		default:
+			for _, sign := range []string{"+", "−"} {
+				if lines[sign] > 0 {
+					text += " " + sign + strconv.Itoa(lines[sign])
+				}
+			}
+		}
+		if slices.Contains(p.Repeats, part) {
 			text += " as before"
 		}
 		out = append(out, text)
 	}
-	if n := len(t.NotCompared); n > 0 {
-		var parts []session.DiffPart
-		for _, u := range t.NotCompared {
-			if !slices.Contains(parts, u.Part) {
-				parts = append(parts, u.Part)
-			}
-		}
-		out = append(out, "not compared: "+partList(parts))
+	if len(p.NotCompared) > 0 {
+		out = append(out, "not compared: "+v.parts(unknownParts(p)))
 	}
 	return strings.Join(out, separator)
 }
 
-// requestCounts says how the requests differ.
-func requestCounts(r *session.RequestCompared) string {
-	out := []string{counted(r.OnlyA, "only in a"), counted(r.OnlyB, "only in b")}
-	return strings.Join(slices.DeleteFunc(out, func(s string) bool { return s == "" }), ", ")
+func unknownParts(p *diff.Pair) (parts []diff.Part) {
+	for _, u := range p.NotCompared {
+		parts = append(parts, u.Part)
+	}
+	return slices.Compact(parts)
 }
 
-// valueCounts are the lines added and removed of values that are texts.
-func valueCounts(l []session.ValueChange) string {
-	var texts []session.TextDiff
-	for i := range l {
-		if l[i].Text != nil {
-			texts = append(texts, *l[i].Text)
+// messageCounts says how the messages of two requests differ.
+func messageCounts(p *diff.Pair) []string {
+	counts := map[string]int{}
+	for _, c := range p.Changes {
+		if c.A != nil || c.B != nil {
+			counts[c.Change]++
 		}
 	}
-	return lineCounts(texts, "")
-}
-
-func shortNumbers(l []session.NumberChange) string {
-	var out []string
-	for _, n := range l {
-		out = append(out, map[string]string{"input": "in", "output": "out"}[n.Name])
-		if out[len(out)-1] == "" {
-			out[len(out)-1] = words(n.Name)
-		}
-		out[len(out)-1] += " " + signed(n.By)
-	}
-	return strings.Join(out, separator)
-}
-
-// lineCounts are the lines added and removed of texts of a name.
-func lineCounts(l []session.TextDiff, name string) string {
-	added, removed := 0, 0
-	for _, t := range l {
-		if name != "" && t.Name != name {
-			continue
-		}
-		for _, h := range t.Hunks {
-			for _, line := range h.Lines {
-				switch line.Op {
-				case session.DiffAdded:
-					added++
-				case session.DiffRemoved:
-					removed++
-				}
-			}
-		}
-	}
-	switch {
-	case added > 0 && removed > 0:
-		return fmt.Sprintf(" +%d −%d", added, removed)
-	case added > 0:
-		return fmt.Sprintf(" +%d", added)
-	case removed > 0:
-		return fmt.Sprintf(" −%d", removed)
-	}
-	return ""
-}
-
-func callCounts(l []session.CallDiff) string {
-	counts := map[session.DiffState]int{}
-	for _, c := range l {
-		counts[c.State]++
-	}
-	out := []string{counted(counts[session.DiffChanged], "changed"), counted(counts[session.DiffOnlyA], "only in a"), counted(counts[session.DiffOnlyB], "only in b")}
-	out = slices.DeleteFunc(out, func(s string) bool { return s == "" })
-	if len(out) == 0 {
-		return ""
-	}
-	return " (" + strings.Join(out, ", ") + ")"
+	return []string{counted(counts["removed"], "only in a"), counted(counts["added"], "only in b"),
+		counted(counts["changed"], "changed"), counted(counts["moved"], "moved")}
 }

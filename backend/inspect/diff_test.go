@@ -14,13 +14,14 @@ import (
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/diff"
 	"github.com/otelagent/otelagent/otelagent"
 )
 
 const demo = "../../cmd/otelagent/demo.ndjson"
 
-// edited returns the main session of a recording, in which lines were dropped that hold one of drop, and then texts were replaced: pairs of
-// old and new.
+// edited returns the main session of a recording, in which lines were dropped that hold one of drop, and then texts
+// were replaced: pairs of old and new.
 func edited(t *testing.T, path string, capture otelagent.Capture, drop []string, pairs ...string) session.Tree {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -47,23 +48,22 @@ func edited(t *testing.T, path string, capture otelagent.Capture, drop []string,
 	return recorded(t, copied, capture)[0]
 }
 
-func target(t session.Tree) session.DiffTarget {
-	return session.DiffTarget{Session: t.Session, Blocks: t.Blocks}
-}
+func target(t session.Tree) diff.Target { return diff.Target{Session: t.Session, Blocks: t.Blocks} }
 
-// diff compares two trees, and holds the result to what is promised of every one: turned round it is the same, and it can be drawn.
-func diff(t *testing.T, a, b session.DiffTarget, o session.DiffOptions) *session.Diff {
+// compared compares two targets, and holds the result to what is promised of every one: it is symmetric, and it can be
+// drawn.
+func compared(t *testing.T, a, b diff.Target, ignore ...diff.Part) *diff.Diff {
 	t.Helper()
-	d, err := session.DiffSessions(a, b, o)
+	d, err := diff.Compare(a, b, ignore...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	back, err := session.DiffSessions(b, a, o)
+	back, err := diff.Compare(b, a, ignore...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(sorted(d), sorted(mirrored(t, back))); diff != "" {
-		t.Errorf("turned round it is another one:\n%s", diff)
+	if delta := cmp.Diff(document(t, d, false), document(t, back, true)); delta != "" {
+		t.Errorf("not symmetric:\n%s", delta)
 	}
 	for _, width := range []int{40, 80, 200} {
 		for _, form := range []inspect.DiffForm{inspect.DiffUnified, inspect.DiffSideBySide, inspect.DiffStat} {
@@ -73,155 +73,60 @@ func diff(t *testing.T, a, b session.DiffTarget, o session.DiffOptions) *session
 	return d
 }
 
-// mirrored returns d with its sides in each other's place.
-func mirrored(t *testing.T, d *session.Diff) *session.Diff {
+// opposite are names and values in the document of a diff that change places with A and B.
+var opposite = map[string]string{
+	"a": "b", "before": "after", "before_bytes": "after_bytes", "digest_a": "digest_b", "only_a": "only_b", "added": "removed", "+": "-",
+}
+
+// document returns the JSON form of d, mirrored or not, sorted: the order is that of A.
+func document(t *testing.T, d *diff.Diff, mirrored bool) string {
 	t.Helper()
-	swapState := func(s *session.DiffState) {
-		switch *s {
-		case session.DiffOnlyA:
-			*s = session.DiffOnlyB
-		case session.DiffOnlyB:
-			*s = session.DiffOnlyA
-		}
+	var doc any
+	b, err := json.Marshal(d)
+	if err := errors.Join(err, json.Unmarshal(b, &doc)); err != nil {
+		t.Fatal(err)
 	}
-	swapUnknown := func(l []session.DiffUnknown) {
-		for i := range l {
-			l[i].Side = map[string]string{"a": "b", "b": "a", "both": "both"}[l[i].Side]
-		}
-	}
-	swapOp := func(op *string) { *op = map[string]string{"=": "=", "-": "+", "+": "-"}[*op] }
-	swapText := func(l []session.TextDiff) {
-		for i := range l {
-			x := &l[i]
-			x.Change = map[string]string{"added": "removed", "removed": "added", "changed": "changed"}[x.Change]
-			x.Before, x.After = x.After, x.Before
-			x.BlockA, x.BlockB = x.BlockB, x.BlockA
-			for j := range x.Hunks {
-				h := &x.Hunks[j]
-				h.A, h.B = h.B, h.A
-				for k := range h.Lines {
-					swapOp(&h.Lines[k].Op)
-					for m := range h.Lines[k].Words {
-						swapOp(&h.Lines[k].Words[m].Op)
-					}
-				}
-				var ordered []session.DiffLine // removed before added
-				for k := 0; k < len(h.Lines); {
-					end := k
-					for end < len(h.Lines) && (h.Lines[end].Op == "=") == (h.Lines[k].Op == "=") {
-						end++
-					}
-					slices.SortStableFunc(h.Lines[k:end], func(x, y session.DiffLine) int { return strings.Compare(y.Op, x.Op) })
-					ordered = append(ordered, h.Lines[k:end]...)
-					k = end
-				}
-				h.Lines = ordered
+	swap := func(s string) string {
+		for x, y := range opposite {
+			switch {
+			case mirrored && s == x:
+				return y
+			case mirrored && s == y:
+				return x
 			}
 		}
+		return s
 	}
-	swapValues := func(l []session.ValueChange) {
-		for i := range l {
-			l[i].Before, l[i].After = l[i].After, l[i].Before
-			if l[i].Text != nil {
-				one := []session.TextDiff{*l[i].Text}
-				swapText(one)
-				l[i].Text = &one[0]
-			}
-		}
-	}
-	swapNumbers := func(l []session.NumberChange) {
-		for i := range l {
-			n := &l[i]
-			n.Before, n.After, n.By = n.After, n.Before, -n.By
-		}
-	}
-	swapCalls := func(l []session.CallDiff) {
-		for i := range l {
-			c := &l[i]
-			swapState(&c.State)
-			c.A, c.B = c.B, c.A
-			swapValues(c.Args)
-			swapValues(c.Fields)
-			swapValues(c.ResultFields)
-			for _, p := range []**session.TextDiff{&c.ArgsText, &c.Result} {
-				if *p != nil {
-					one := []session.TextDiff{**p}
-					swapText(one)
-					*p = &one[0]
+	text := func(v any) string { b, _ := json.MarshalIndent(v, "", " "); return string(b) }
+	var walk func(key string, v any) any
+	walk = func(key string, v any) any {
+		switch v := v.(type) {
+		case map[string]any:
+			out := map[string]any{}
+			for k, e := range v {
+				if k != "first" { // which depends on the order
+					out[swap(k)] = walk(k, e)
 				}
 			}
-			swapUnknown(c.NotCompared)
-		}
-	}
-	d.A, d.B = d.B, d.A
-	d.Counts.OnlyA, d.Counts.OnlyB = d.Counts.OnlyB, d.Counts.OnlyA
-	d.First = nil // which of two comes first depends on the side
-	swapUnknown(d.NotCompared)
-	for i := range d.Runs {
-		r := &d.Runs[i]
-		swapState(&r.State)
-		r.A, r.B = r.B, r.A
-		swapValues(r.Fields)
-		swapText(r.Input)
-		swapCalls(r.Calls)
-		swapUnknown(r.NotCompared)
-		for j := range r.Turns {
-			x := &r.Turns[j]
-			swapState(&x.State)
-			x.A, x.B = x.B, x.A
-			swapText(x.Input)
-			swapText(x.Output)
-			swapText(x.System)
-			swapText(x.Tools)
-			swapCalls(x.Calls)
-			if q := x.Request; q != nil {
-				q.OnlyA, q.OnlyB = q.OnlyB, q.OnlyA
+			return out
+		case []any:
+			for i := range v {
+				v[i] = walk(key, v[i])
 			}
-			swapValues(x.Params)
-			swapValues(x.Compaction)
-			swapValues(x.Outcome)
-			swapNumbers(x.Usage)
-			swapNumbers(x.Cost)
-			swapUnknown(x.NotCompared)
+			slices.SortFunc(v, func(x, y any) int { return strings.Compare(text(x), text(y)) })
+			return v
+		case string:
+			if slices.Contains([]string{"state", "change", "op", "side"}, key) {
+				return swap(v)
+			}
 		}
+		return v
 	}
-	return d
+	return text(walk("", doc))
 }
 
-// sorted puts into one order what has the order of one side.
-func sorted(d *session.Diff) string {
-	d.First = nil
-	text := func(v any) string { b, _ := json.Marshal(v); return string(b) }
-	texts := func(l []session.TextDiff) {
-		slices.SortFunc(l, func(x, y session.TextDiff) int { return strings.Compare(text(x), text(y)) })
-	}
-	calls := func(l []session.CallDiff) {
-		slices.SortFunc(l, func(x, y session.CallDiff) int { return strings.Compare(text(x), text(y)) })
-	}
-	unknown := func(l []session.DiffUnknown) {
-		slices.SortFunc(l, func(x, y session.DiffUnknown) int { return strings.Compare(text(x), text(y)) })
-	}
-	unknown(d.NotCompared)
-	for i := range d.Runs {
-		r := &d.Runs[i]
-		texts(r.Input)
-		calls(r.Calls)
-		for j := range r.Turns {
-			x := &r.Turns[j]
-			texts(x.Input)
-			texts(x.Output)
-			texts(x.System)
-			texts(x.Tools)
-			calls(x.Calls)
-			unknown(x.NotCompared)
-		}
-	}
-	slices.SortFunc(d.Runs, func(x, y session.RunDiff) int { return strings.Compare(text(x), text(y)) })
-	b, _ := json.MarshalIndent(d, "", " ")
-	return string(b)
-}
-
-// A recording beside itself differs in nothing, whatever of it was captured; what was not captured is said and not called equal.
+// A recording beside itself differs in nothing, whatever of it was captured; what was not captured is said and not
+// called equal.
 func TestDiffOfItself(t *testing.T) {
 	paths, err := filepath.Glob("../../dialects/phi/testdata/phi-core-*/*.events.ndjson")
 	if err != nil || len(paths) == 0 {
@@ -231,7 +136,7 @@ func TestDiffOfItself(t *testing.T) {
 		for _, capture := range []otelagent.Capture{otelagent.CaptureContent, otelagent.CaptureDigests, otelagent.CaptureNone} {
 			a, b := recorded(t, path, capture), recorded(t, path, capture)
 			for i := range a {
-				d := diff(t, target(a[i]), target(b[i]), session.DiffOptions{})
+				d := compared(t, target(a[i]), target(b[i]))
 				c := d.Counts
 				if c.Changed+c.OnlyA+c.OnlyB > 0 || d.First != nil {
 					t.Errorf("%s %v: %+v", path, capture, c)
@@ -242,7 +147,7 @@ func TestDiffOfItself(t *testing.T) {
 				if capture == otelagent.CaptureNone && c.Same > 0 {
 					t.Errorf("%s: nothing was captured, and %d turns are called the same", path, c.Same)
 				}
-				if none := slices.Contains(session.DiffParts, "reply") && d.Equal && capture == otelagent.CaptureNone && len(d.Runs) > 0 && c.Unknown > 0; none {
+				if none := slices.Contains(diff.Parts, "reply") && d.Equal && capture == otelagent.CaptureNone && len(d.Runs) > 0 && c.Unknown > 0; none {
 					t.Errorf("%s: equal without content", path)
 				}
 			}
@@ -254,7 +159,7 @@ func TestDiffOfItself(t *testing.T) {
 func TestDiffOfAnotherTime(t *testing.T) {
 	a := recorded(t, demo, otelagent.CaptureContent)[0]
 	b := edited(t, demo, otelagent.CaptureContent, nil, "2026-11-21T02", "2027-01-01T07", "toolu_01", "call_77", "17952273", "17952288", "0b5cf0a5-6d0e", "1c6df1b6-7e1f")
-	if d := diff(t, target(a), target(b), session.DiffOptions{}); !d.Equal {
+	if d := compared(t, target(a), target(b)); !d.Equal {
 		j, _ := json.MarshalIndent(d, "", " ")
 		t.Errorf("%s", j)
 	}
@@ -285,16 +190,16 @@ func TestDiffOfEditedCopies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := edited(t, demo, otelagent.CaptureContent, c.drop, c.pairs...)
-			d := diff(t, target(a), target(b), session.DiffOptions{})
+			d := compared(t, target(a), target(b))
 			if d.Equal {
 				t.Fatal("equal")
 			}
-			d, _ = session.DiffSessions(target(a), target(b), session.DiffOptions{})
+			d, _ = diff.Compare(target(a), target(b))
 			var got []string
 			id := a.ID + "/"
 			for _, r := range d.Runs {
 				for _, x := range r.Turns {
-					if x.State == session.DiffSame {
+					if x.State == diff.Same {
 						continue
 					}
 					text := string(x.State) + " "
@@ -318,13 +223,13 @@ func TestDiffOfEditedCopies(t *testing.T) {
 			for _, p := range d.First.Parts {
 				first += " " + string(p)
 			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("%s", diff)
+			if delta := cmp.Diff(c.want, got); delta != "" {
+				t.Error(delta)
 			}
 			if first != c.first {
 				t.Errorf("first %q, want %q", first, c.first)
 			}
-			var ignore []session.DiffPart
+			var ignore []diff.Part
 			for _, r := range d.Runs {
 				for _, x := range r.Turns {
 					ignore = append(ignore, x.Parts...)
@@ -333,7 +238,7 @@ func TestDiffOfEditedCopies(t *testing.T) {
 			if len(c.drop) > 0 {
 				return
 			}
-			if d := diff(t, target(a), target(b), session.DiffOptions{Ignore: ignore}); !d.Equal {
+			if d := compared(t, target(a), target(b), ignore...); !d.Equal {
 				t.Errorf("differs in what was left out: %+v", d.First)
 			}
 		})
@@ -345,21 +250,21 @@ func TestDiffKinds(t *testing.T) {
 	a := recorded(t, demo, otelagent.CaptureContent)[0]
 	whole, run, turn := target(a), target(a), target(a)
 	run.Run, turn.Run, turn.Turn = a.Runs[0], a.Runs[0], a.Runs[0].Turns[1]
-	for _, pair := range [][2]session.DiffTarget{{whole, run}, {run, turn}, {turn, whole}} {
-		if _, err := session.DiffSessions(pair[0], pair[1], session.DiffOptions{}); !errors.Is(err, session.ErrDiffKinds) {
+	for _, pair := range [][2]diff.Target{{whole, run}, {run, turn}, {turn, whole}} {
+		if _, err := diff.Compare(pair[0], pair[1]); !errors.Is(err, diff.ErrKinds) {
 			t.Errorf("%s with %s: %v", pair[0].Kind(), pair[1].Kind(), err)
 		}
 	}
 	other := turn
 	other.Run, other.Turn = a.Runs[2], a.Runs[2].Turns[0]
-	d := diff(t, turn, other, session.DiffOptions{})
-	if len(d.Runs) != 1 || len(d.Runs[0].Turns) != 1 || d.Kind != session.DiffOfTurns || d.Equal {
+	d := compared(t, turn, other)
+	if len(d.Runs) != 1 || len(d.Runs[0].Turns) != 1 || d.Kind != diff.OfTurns || d.Equal {
 		t.Errorf("%+v", d)
 	}
 	other = run
 	other.Run = a.Runs[2]
-	d = diff(t, run, other, session.DiffOptions{})
-	if d.Counts != (session.DiffCounts{Changed: 2, OnlyA: 2}) {
+	d = compared(t, run, other)
+	if d.Counts != (diff.Counts{Changed: 2, OnlyA: 2}) {
 		t.Errorf("%+v", d.Counts)
 	}
 }
@@ -370,7 +275,7 @@ func TestDiffOfCaptures(t *testing.T) {
 	for i, x := range levels {
 		for j, y := range levels {
 			a, b := recorded(t, demo, x)[0], recorded(t, demo, y)[0]
-			d := diff(t, target(a), target(b), session.DiffOptions{})
+			d := compared(t, target(a), target(b))
 			equal := i == j && x != otelagent.CaptureNone // of a call that was denied a message tells the result, which digests hide
 			if d.Equal != equal || d.Counts.Changed+d.Counts.OnlyA+d.Counts.OnlyB > 0 {
 				t.Errorf("%v beside %v: equal %v, %+v, %+v", x, y, d.Equal, d.Counts, d.First)
@@ -379,13 +284,13 @@ func TestDiffOfCaptures(t *testing.T) {
 	}
 	a := recorded(t, demo, otelagent.CaptureDigests)[0]
 	b := edited(t, demo, otelagent.CaptureDigests, nil, "You are a careful coding agent.", "You are a careless coding agent.", "All 3 tests pass now.", "All tests pass.")
-	d := diff(t, target(a), target(b), session.DiffOptions{})
-	if d.Equal || d.Counts.Changed != 8 || !d.Runs[0].Turns[0].System[0].Digests {
+	d := compared(t, target(a), target(b))
+	if d.Equal || d.Counts.Changed != 8 || d.Runs[0].Turns[0].Changes[0].DigestA == "" {
 		t.Errorf("%+v", d)
 	}
-	want := []session.DiffUnknown{{Part: session.DiffReply, Why: session.DiffDigestsOnly, Side: "both", Turns: 1}}
-	if diff := cmp.Diff(want, d.NotCompared); diff != "" {
-		t.Error(diff)
+	want := []diff.Unknown{{Part: diff.Reply, Why: diff.DigestsOnly, Side: "both", Turns: 1}}
+	if delta := cmp.Diff(want, d.NotCompared); delta != "" {
+		t.Error(delta)
 	}
 }
 
@@ -399,13 +304,16 @@ func TestHostileDiff(t *testing.T) {
 	}
 	b.Runs[0].Status, b.Runs[0].Agent = "\x1b[2J", "\x1b[2J"
 	b.ID = "\x1b[2J"
-	d := diff(t, target(a), target(b), session.DiffOptions{})
+	d := compared(t, target(a), target(b))
 	if d.Equal {
 		t.Error("equal")
 	}
 	d.A.Source = "\x1b[2J"
 	for i := range d.Runs {
-		d.Runs[i].Fields = append(d.Runs[i].Fields, session.ValueChange{Path: "\x1b[2J", Before: `"\u001b[2J"`, After: "\x1b"})
+		c := diff.Change{Part: diff.Params, Path: "\x1b[2J", Before: `"\u001b[2J"`, After: "\x1b"}
+		text := diff.Change{Part: diff.Params, Path: "config.\x1b[2J", Change: "\x1b", Text: &diff.Text{Hunks: []diff.Hunk{{Lines: []diff.Line{
+			{Op: diff.Removed, Text: "\x1b[2J"}, {Op: diff.Added, Text: "\x9b", Words: []diff.Word{{Op: diff.Added, Text: "\x9b\u202e"}}}}}}}}
+		d.Runs[i].Changes = append(d.Runs[i].Changes, c, text)
 	}
 	for _, form := range []inspect.DiffForm{inspect.DiffUnified, inspect.DiffSideBySide, inspect.DiffStat} {
 		drawn(t, 80, func(w io.Writer) error { return inspect.WriteDiff(w, d, inspect.Options{Width: 80}, form) })
@@ -419,7 +327,7 @@ func TestDiffDrawn(t *testing.T) {
 		"You are a careful coding agent.", `You are a careful coding agent.\nNever edit files.`,
 		"add() subtracts instead of adding.", `I had a look at the code, the tests and the history.\nadd() subtracts where it should add.`,
 		"cargo test -p missing", "cargo test -p other", "test result: ok. 3 passed; 0 failed", "test result: FAILED. 2 passed; 1 failed", `"input":812`, `"input":1900`)
-	d, err := session.DiffSessions(target(a), target(b), session.DiffOptions{})
+	d, err := diff.Compare(target(a), target(b))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -441,13 +349,14 @@ func TestDiffDrawn(t *testing.T) {
 
 // TestDiffAmounts holds that no line is broken between an amount and its unit, whatever the width.
 func TestDiffAmounts(t *testing.T) {
-	side := &session.DiffTurn{Address: "s/@1/0"}
-	d := &session.Diff{
-		Kind: session.DiffOfTurns, A: session.DiffSide{Address: "s/@1/0", Cost: map[string]float64{"EUR": 0.5, "USD": 12.25}}, B: session.DiffSide{Address: "t/@1/0"},
-		Runs: []session.RunDiff{{State: session.DiffChanged, A: &session.DiffRun{}, B: &session.DiffRun{}, Turns: []session.TurnDiff{{
-			State: session.DiffChanged, A: side, B: side, Parts: []session.DiffPart{session.DiffUsage, session.DiffCost},
-			Usage: []session.NumberChange{{Name: "input", Before: 10_500, After: 12_250, By: 1_750}, {Name: "output", Before: 98, After: 150, By: 52}},
-			Cost:  []session.NumberChange{{Name: "cost", Before: 0.0315, After: 12.25, By: 12.2185, Unit: "USD"}},
+	side := &diff.Place{Address: "s/@1/0"}
+	d := &diff.Diff{
+		Kind: diff.OfTurns, A: diff.Side{Address: "s/@1/0", Cost: map[string]float64{"EUR": 0.5, "USD": 12.25}}, B: diff.Side{Address: "t/@1/0"},
+		Runs: []diff.Pair{{State: diff.Changed, A: &diff.Place{}, B: &diff.Place{}, Turns: []diff.Pair{{
+			State: diff.Changed, A: side, B: side, Parts: []diff.Part{diff.Usage, diff.Cost}, Changes: []diff.Change{
+				{Part: diff.Usage, Path: "usage.input", Before: "10500", After: "12250"}, {Part: diff.Usage, Path: "usage.output", Before: "98", After: "150"},
+				{Part: diff.Cost, Path: "cost", Before: "0.0315", After: "12.25", Unit: "USD"},
+			},
 		}}}},
 	}
 	for width := 40; width <= 160; width++ {

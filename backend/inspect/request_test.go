@@ -10,6 +10,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/diff"
 	"github.com/otelagent/otelagent/otelagent"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -24,6 +25,24 @@ func requests(tree session.Tree) (out []*inspect.Request) {
 		}
 	}
 	return out
+}
+
+// compareRequests compares the i-th and the j-th request of a tree.
+func compareRequests(t *testing.T, tree session.Tree, i, j int) *diff.Diff {
+	t.Helper()
+	var all []diff.Target
+	for _, run := range tree.Runs {
+		for _, turn := range run.Turns {
+			for _, q := range turn.Requests {
+				all = append(all, diff.Target{Session: tree.Session, Blocks: tree.Blocks, Run: run, Turn: turn, Request: q})
+			}
+		}
+	}
+	d, err := diff.Compare(all[i], all[j])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 // drawn holds what was written to a width, and to being free of control characters.
@@ -66,8 +85,8 @@ func TestRequests(t *testing.T) {
 					for _, width := range []int{40, 80, 200} {
 						o := inspect.Options{Width: width}
 						drawn(t, width, func(w io.Writer) error { return r.Provenance(w, o) })
-						c := inspect.CompareRequests(tree, all[max(i-1, 0)], r)
-						drawn(t, width, func(w io.Writer) error { return c.Text(w, o) })
+						c := compareRequests(t, tree, max(i-1, 0), i)
+						drawn(t, width, func(w io.Writer) error { return inspect.WriteDiff(w, c, o, inspect.DiffUnified) })
 						if same := i == 0 || r.SHA256 == all[i-1].SHA256; c.Equal != same && r.Exact {
 							t.Errorf("%s %s: equal %v", path, r.Address, c.Equal)
 						}
@@ -115,8 +134,8 @@ func TestHostileRequests(t *testing.T) {
 				}
 			}
 		}
-		c := inspect.CompareRequests(tree, all[0], all[1])
-		drawn(t, width, func(w io.Writer) error { return c.Text(w, o) })
+		c := compareRequests(t, tree, 0, 1)
+		drawn(t, width, func(w io.Writer) error { return inspect.WriteDiff(w, c, o, inspect.DiffUnified) })
 	}
 	if all[1].Payload.Bytes != nil || len(all[1].Missing) != 2 {
 		t.Errorf("%+v", all[1].Missing)

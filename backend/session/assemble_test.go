@@ -528,9 +528,6 @@ func FuzzAssemble(f *testing.F) {
 					if n := len(q.ReadMessages(nil)); n != q.Messages.Len() {
 						t.Fatalf("%d messages of %d", n, q.Messages.Len())
 					}
-					if q.Before() != nil {
-						tree.DiffRequests(q.Before(), q, nil)
-					}
 				}
 			}
 		}

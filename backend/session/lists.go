@@ -180,7 +180,7 @@ func (a *assembler) repeated() {
 					continue
 				}
 				if m.Complete && before != nil {
-					q.before, m.Same = before, shared(before.Messages, m)
+					q.before, m.Same = before, before.Messages.Shared(m)
 				}
 				if m.end != nil && m.known > m.own && !a.affords(max(0, m.known-m.Same-m.own)) {
 					m.known, m.Same = m.own, 0
@@ -269,9 +269,10 @@ func (n *node) upTo(pos int64) *node {
 	return n
 }
 
-// shared returns how many first items two complete lists of one session have in common.
-func shared(a, b *Refs) int64 {
-	if a.Len() == 0 || b.Len() == 0 { // an empty list has no end to begin from
+// Shared returns how many first items r and o have in common, two complete lists of one session. Of nil and of an empty list it is 0.
+func (r *Refs) Shared(o *Refs) int64 {
+	a, b := r, o
+	if a.Len() == 0 || b.Len() == 0 || (a.end == nil) != (b.end == nil) { // an empty list has no end to begin from
 		return 0
 	}
 	if a.end == nil {

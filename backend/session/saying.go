@@ -220,3 +220,18 @@ func blocksText(raw string) string {
 	}
 	return strings.Join(out, "\n")
 }
+
+// member returns the value of a member of a JSON object, or nil.
+func member(object []byte, key string) (found []byte) {
+	c := rawjson.NewCursor(object, rawjson.MaxDepth)
+	if !c.Open('{') {
+		return nil
+	}
+	for c.More('}') {
+		name := string(c.Key())
+		if value := c.Value(); name == key {
+			found = value
+		}
+	}
+	return found
+}

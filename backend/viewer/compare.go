@@ -10,6 +10,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/diff"
 	"github.com/otelagent/otelagent/backend/session/replay"
 	"github.com/otelagent/otelagent/backend/store/reader"
 	"github.com/otelagent/otelagent/backend/store/search"
@@ -18,7 +19,7 @@ import (
 // diff compares what the parameters a and b name: two sessions, two runs or two turns.
 func (h *Handler) diff(r *http.Request) (*answer, error) {
 	q := r.URL.Query()
-	ignore, err := session.ParseDiffParts(q.Get("ignore"))
+	ignore, err := diff.ParseParts(q.Get("ignore"))
 	if err != nil {
 		return nil, bad("ignore: %v", err)
 	}
@@ -26,7 +27,7 @@ func (h *Handler) diff(r *http.Request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	var sides [2]session.DiffTarget
+	var sides [2]diff.Target
 	state := q.Get("ignore")
 	for i, name := range []string{"a", "b"} {
 		if q.Get(name) == "" {
@@ -40,7 +41,7 @@ func (h *Handler) diff(r *http.Request) (*answer, error) {
 		if err != nil {
 			return nil, err
 		}
-		sides[i] = session.DiffTarget{Source: h.o.Name, Session: t.Session, Blocks: t.Blocks}
+		sides[i] = diff.Target{Source: h.o.Name, Session: t.Session, Blocks: t.Blocks}
 		if sides[i].Run, sides[i].Turn, err = addr.Pick(t.Session); err != nil {
 			return nil, err
 		}
@@ -55,7 +56,7 @@ func (h *Handler) diff(r *http.Request) (*answer, error) {
 			return nil, err
 		}
 		defer done()
-		return session.DiffSessions(sides[0], sides[1], session.DiffOptions{Ignore: ignore})
+		return diff.Compare(sides[0], sides[1], ignore...)
 	}), nil
 }
 

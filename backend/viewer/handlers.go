@@ -15,6 +15,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/diff"
 	"github.com/otelagent/otelagent/backend/store"
 	"github.com/otelagent/otelagent/backend/store/reader"
 	"github.com/otelagent/otelagent/backend/store/stats"
@@ -220,7 +221,8 @@ func (h *Handler) request(r *http.Request) (*answer, error) {
 			return nil, err
 		}
 		return asJSON(etag+hex.EncodeToString([]byte(from)), func() (any, error) {
-			return inspect.CompareRequests(t, inspect.NewRequest(t, oldRun, oldTurn, old), this()), nil
+			return diff.Compare(diff.Target{Session: t.Session, Blocks: t.Blocks, Run: oldRun, Turn: oldTurn, Request: old},
+				diff.Target{Session: t.Session, Blocks: t.Blocks, Run: run, Turn: turn, Request: q})
 		}), nil
 	case flag(r.URL.Query(), "raw"):
 		return &answer{etag: etag, kind: "application/octet-stream", head: map[string]string{"Content-Disposition": `attachment; filename="request.json"`},

@@ -334,11 +334,11 @@ func TestDiffOfRunsWithSlashes(t *testing.T) {
 		"b/c/d/0/9": `{"error":"no request of attempt 9 in turn 0 of run b/c/d: it has 0"}`,
 	} {
 		r := get(t, h, "/api/v1/request/s/@2/0?diff="+url.QueryEscape(from))
-		var got struct{ Before string }
+		var got struct{ A struct{ Address string } }
 		if err := json.Unmarshal([]byte(r.text), &got); err != nil {
 			t.Fatal(err)
 		}
-		if strings.TrimSpace(r.text) != want && got.Before != want {
+		if strings.TrimSpace(r.text) != want && got.A.Address != want {
 			t.Errorf("%s: %s %.300s, want %s", from, r.Status, r.text, want)
 		}
 	}

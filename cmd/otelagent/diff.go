@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/otelagent/otelagent/backend/inspect"
-	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/backend/session/diff"
 )
 
-// Exit codes of diff are those of every other diff: exitFailed means that there are differences, and what fails exits as wrong usage does.
+// Exit codes of diff are those of every other diff: 1 reports differences, and a failure exits like wrong usage.
 const (
 	exitDifferent = 1
 	exitTrouble   = 2
@@ -74,13 +74,14 @@ wrong usage, not found, or any other failure.`,
 // partWords are the words of --ignore.
 func partWords() string {
 	var words []string
-	for _, p := range session.DiffParts {
+	for _, p := range diff.Parts {
 		words = append(words, string(p))
 	}
 	return strings.Join(words, ", ")
 }
 
-// trouble tells of a failure, and gives it the exit code that differences do not have. It is no wrong usage, so that help is not named.
+// trouble reports a failure, and gives it the exit code that differences do not have. It does not name the help, because
+// the usage was not wrong.
 func (a *app) trouble(err error) error {
 	var e *exitError
 	if err == nil || errors.As(err, &e) {
@@ -91,7 +92,7 @@ func (a *app) trouble(err error) error {
 }
 
 func (a *app) diff(ctx context.Context, o *diffOptions, nameA, nameB string) error {
-	ignore, err := session.ParseDiffParts(o.ignore)
+	ignore, err := diff.ParseParts(o.ignore)
 	switch {
 	case err != nil:
 		return usagef("--ignore: %w", err)
@@ -115,7 +116,7 @@ func (a *app) diff(ctx context.Context, o *diffOptions, nameA, nameB string) err
 	if x.Kind() != y.Kind() {
 		return usagef("%s is a %s and %s a %s: only two of one kind can be compared", nameA, x.Kind(), nameB, y.Kind())
 	}
-	d, err := session.DiffSessions(x, y, session.DiffOptions{Ignore: ignore})
+	d, err := diff.Compare(x, y, ignore...)
 	if err != nil {
 		return err
 	}
@@ -154,8 +155,8 @@ func more(flags ...bool) bool {
 }
 
 // diffTarget reads what an argument names.
-func (a *app) diffTarget(ctx context.Context, f *dbFlags, arg string) (session.DiffTarget, error) {
-	var t session.DiffTarget
+func (a *app) diffTarget(ctx context.Context, f *dbFlags, arg string) (diff.Target, error) {
+	var t diff.Target
 	file, rest := "", ""
 	if f.db == "" && len(f.files) == 0 {
 		file, rest = fileAndAddress(arg)

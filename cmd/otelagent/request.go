@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/backend/session/diff"
 	"github.com/otelagent/otelagent/backend/store/reader"
 	"github.com/otelagent/otelagent/spans"
 )
@@ -141,15 +142,19 @@ func (a *app) request(ctx context.Context, f *requestFlags, addr, other reader.R
 		if otherKey != key {
 			return fmt.Errorf("--diff compares requests of one session: %s is of session %s, not of %s", f.diff, otherKey.ID, key.ID)
 		}
-		run, turn, q, err := reader.PickRequest(t.Session, other)
+		run2, turn2, q2, err := reader.PickRequest(t.Session, other)
 		if err != nil {
 			return err
 		}
-		changes := inspect.CompareRequests(t, inspect.NewRequest(t, run, turn, q), r)
+		changes, err := diff.Compare(diff.Target{Session: t.Session, Blocks: t.Blocks, Run: run2, Turn: turn2, Request: q2},
+			diff.Target{Session: t.Session, Blocks: t.Blocks, Run: run, Turn: turn, Request: q})
+		if err != nil {
+			return err
+		}
 		if f.asJSON {
 			return firstError(writeJSON(w, changes), w.Flush())
 		}
-		return firstError(changes.Text(w, look(a.stdout)), w.Flush())
+		return firstError(inspect.WriteDiff(w, changes, look(a.stdout), inspect.DiffUnified), w.Flush())
 	case f.asJSON:
 		return firstError(writeJSON(w, r), w.Flush())
 	case f.provenance:

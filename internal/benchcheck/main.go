@@ -50,7 +50,7 @@ var bounds = []bound{
 	{what: "collector, OTLP to committed / slower of decode and insert", pkg: "collector-exporter/distribution/e2e", bench: "BenchmarkCollector/plain/agent_session", floor: "BenchmarkCollector/plain/floor", ratio: 1.67},
 	{what: "the same with 4 KB a turn", pkg: "collector-exporter/distribution/e2e", bench: "BenchmarkCollector/4KB/agent_session", floor: "BenchmarkCollector/4KB/floor", ratio: 1.67},
 	{what: "Assemble 50,000 rows in memory", pkg: "backend/session", bench: "BenchmarkAssemble/50000rows", most: 200 * time.Millisecond},
-	{what: "diff of two sessions of 10,000 turns, all another / of one with itself", pkg: "backend/session", bench: "BenchmarkDiff/10000turns", floor: "BenchmarkDiff/itself", ratio: 5},
+	{what: "diff of two sessions of 10,000 turns, all another / of one with itself", pkg: "backend/session/diff", bench: "BenchmarkCompare/10000turns", floor: "BenchmarkCompare/itself", ratio: 5},
 	{what: "statistics of 1,000,000 turns / SELECT of the same columns", pkg: "backend/store/stats", bench: "BenchmarkStats/collect", floor: "BenchmarkStats/select", ratio: 2},
 	{what: "read and assemble 50,000 rows from the file", pkg: "backend/store/sqlitestore", bench: "BenchmarkRead/50000rows", most: 800 * time.Millisecond},
 }

@@ -76,14 +76,6 @@ export interface RequestJSON {
   misaligned?: boolean; missing?: MissingPart[]; defects?: { code: string; detail?: string }[];
 }
 
-export interface RequestTextChange { name?: string; change: string; lines?: string }
-export interface RequestChanges {
-  format: number; before: string; after: string; equal: boolean; same: number; added?: { bytes?: number }[]; removed?: { bytes?: number }[]; changed?: unknown[];
-  moved?: unknown[]; compactions?: { kind: string; messages_before?: number; messages_after?: number; input_tokens?: number; output_tokens?: number }[];
-  system?: RequestTextChange[]; tools?: RequestTextChange[]; params?: { key: string; before?: unknown; after?: unknown }[]; unknown?: string[];
-  digests?: { part: string }[];
-}
-
 export interface Bucket { le: number; n: number }
 export interface Dist { n: number; sum: number; min: number; p50: number; p90: number; p99: number; max: number; buckets: Bucket[] }
 export interface Cost { currency: string; amount: number; turns: number }
@@ -102,38 +94,30 @@ export interface StatsReport {
 
 export interface DiffWord { op: string; text: string }
 export interface DiffLine { op: string; text: string; words?: DiffWord[] }
-export interface TextDiff {
-  name?: string; change: string; before_bytes: number; after_bytes: number; hunks?: { a: number; b: number; lines: DiffLine[] }[]; cut?: boolean;
-  coarse?: boolean; digests?: boolean; block_a?: string; block_b?: string;
+export interface TextDiff { before_bytes: number; after_bytes: number; removed?: number; added?: number; hunks?: { a: number; b: number; lines: DiffLine[] }[]; cut?: boolean; coarse?: boolean }
+export interface DiffMessage { block: string; position: number; role?: string; bytes?: number }
+export interface Change {
+  part: string; path: string; change: string; before?: unknown; after?: unknown; unit?: string; text?: TextDiff; digest_a?: string; digest_b?: string;
+  a?: DiffMessage; b?: DiffMessage;
 }
-export interface ValueChange { path: string; before?: unknown; after?: unknown; text?: TextDiff }
-export interface NumberChange { name: string; before: number; after: number; by: number; unit?: string }
 export interface DiffUnknown { part: string; why: string; side: string; turns?: number }
 export interface DiffSide {
   address: string; source?: string; tenant?: string; session: string; agent?: string; model?: string; status?: string; start?: string; took_ns?: number;
-  runs: number; turns: number; calls: number; usage: Usage; cost?: Record<string, number>;
+  runs: number; turns: number; calls: number; messages?: number; bytes?: number; usage: Usage; cost?: Record<string, number>;
 }
-export interface DiffTurn {
-  address: string; run: number; index: number; start?: string; took_ns?: number; model?: string; stop_reason?: string; failed?: boolean; usage: Usage;
-  cost?: number; currency?: string; request_messages?: number; calls?: number; prompt_digest?: string; tools_digest?: string; capture?: string; hidden?: boolean;
+export interface DiffPlace {
+  address?: string; id?: string; run?: number; index?: number; relation?: string; agent?: string; model?: string; status?: string; start?: string;
+  took_ns?: number; usage: Usage; cost?: number; currency?: string; hidden?: boolean; asked?: boolean; children?: string[];
 }
-export interface DiffCall { id?: string; outcome?: string; took_ns?: number; asked?: boolean; children?: string[] }
-export interface CallDiff {
-  state: string; name: string; a?: DiffCall; b?: DiffCall; args?: ValueChange[]; args_text?: TextDiff; fields?: ValueChange[]; result?: TextDiff;
-  result_fields?: ValueChange[]; not_compared?: DiffUnknown[];
-}
-export interface TurnDiff {
-  state: string; a?: DiffTurn; b?: DiffTurn; parts?: string[]; repeats?: string[]; input?: TextDiff[]; output?: TextDiff[]; calls?: CallDiff[];
-  system?: TextDiff[]; tools?: TextDiff[]; params?: ValueChange[]; compaction?: ValueChange[]; outcome?: ValueChange[]; request?: { same: number; only_a: number; only_b: number }; usage?: NumberChange[]; cost?: NumberChange[]; not_compared?: DiffUnknown[];
-}
-export interface DiffRun { address: string; id: string; number: number; relation?: string; agent?: string; model?: string; status?: string; usage: Usage }
-export interface RunDiff {
-  state: string; a?: DiffRun; b?: DiffRun; parts?: string[]; fields?: ValueChange[]; input?: TextDiff[]; calls?: CallDiff[]; turns?: TurnDiff[]; not_compared?: DiffUnknown[];
+export interface DiffPair {
+  state: string; name?: string; a?: DiffPlace; b?: DiffPlace; parts?: string[]; repeats?: string[]; changes?: Change[]; not_compared?: DiffUnknown[];
+  calls?: DiffPair[]; turns?: DiffPair[];
 }
 export interface Diff {
   format: number; kind: string; equal: boolean; a: DiffSide; b: DiffSide; first?: { same_a?: string; same_b?: string; a?: string; b?: string; parts?: string[] };
   counts: { same: number; changed: number; only_a: number; only_b: number; unknown: number; repeats: number }; not_compared?: DiffUnknown[]; ignored?: string[];
-  runs: RunDiff[] | null;
+  compactions?: { kind: string; messages_before?: number; messages_after?: number; input_tokens?: number; output_tokens?: number }[];
+  runs: DiffPair[];
 }
 
 export interface Replay {

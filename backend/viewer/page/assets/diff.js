@@ -1,14 +1,14 @@
-// Two sessions, runs or turns beside each other, aligned by turn.
+// What differs between two sessions, runs or turns, turn by turn.
 import { html, useMemo, useState } from './vendor/preact-htm.js';
 import { useErased, useGet } from './api.js';
 import { bytes, clean, duration, exact, inOut, money, plural, short, words } from './format.js';
 import { useKeys } from './keys.js';
 import { join, link, navigate, withQuery } from './router.js';
-import { Sides, Unified } from './difftext.js';
+import { linesOf, Sides, Unified } from './difftext.js';
 import { Chip, copyJSON, CopyJSON, Empty, Erased, Failure, Foreign, Icon, JSONText, Loading, useTitle } from './ui.js';
 import { Virtual } from './virtual.js';
 
-/** @import {CallDiff, Diff, DiffSide, DiffTurn, DiffUnknown, NumberChange, RunDiff, SessionList, TextDiff, TurnDiff, ValueChange} from '../types.d.ts' */
+/** @import {Change, Diff, DiffPair, DiffPlace, DiffSide, DiffUnknown, SessionList} from '../types.d.ts' */
 /** @import {Place} from './router.js' */
 /** @import {VirtualHandle} from './virtual.js' */
 
@@ -51,12 +51,12 @@ const states = { same: ['=', 'same'], changed: ['~', 'changed'], only_a: ['−',
 /** @param {string} s */
 const stateOf = (s) => states[s] ?? states[s.replace(/[ -]/g, '_')] ?? ['?', words(s)];
 
-/** Parts in everybody's words, as the command prints them. @type {Record<string, string>} */
+/** Names of parts, as the command prints them. @type {Record<string, string>} */
 const parts = { system: 'system prompt', tools: 'tools offered', params: 'parameters', calls: 'tool calls', results: 'tool results', request: 'earlier messages of the request' };
 /** @param {string} p */
 const partWord = (p) => parts[p] ?? words(p);
 
-/** @typedef {{kind: 'run', run: RunDiff} | {kind: 'turn', turn: TurnDiff, run: RunDiff} | {kind: 'same', n: number, at: number}} Item */
+/** @typedef {{kind: 'run', run: DiffPair} | {kind: 'turn', turn: DiffPair, run: DiffPair} | {kind: 'same', n: number, at: number}} Item */
 
 /** @param {{a: string, b: string, at: Place}} p */
 function Compared({ a, b, at }) {
@@ -126,9 +126,9 @@ function Compared({ a, b, at }) {
 
 /**
  * Where a turn or a run is shown. Ids hold what they like, slashes too, so that no address is taken apart for it: numbers stand for them.
- * @param {string} session @param {{run?: number, number?: number, index?: number} | undefined} [x]
+ * @param {string} session @param {DiffPlace | undefined} [x]
  */
-const hrefOf = (session, x) => link('/s' + (x ? join(session, '@' + (x.run ?? x.number), x.index) : join(session)));
+const hrefOf = (session, x) => link('/s' + (x ? join(session, '@' + x.run, x.index) : join(session)));
 
 /** What an address of one side stands for; the session where it is no run and no turn that was compared. @param {Diff} d @param {'a' | 'b'} side @param {string} address */
 function hrefOfAddress(d, side, address) {
@@ -143,7 +143,7 @@ const shortAddress = (address) => {
   return [short(s ?? ''), ...rest.map((r) => short(r, 12))].join('/');
 };
 
-/** What a session was named, from the list: a diff does not tell it. @param {string} session */
+/** The title of a session, from the list: a diff does not have it. @param {string} session */
 function useTitleOf(session) {
   const { data } = useGet('ls', { q: session, archived: '1', limit: 50 });
   return /** @type {SessionList | undefined} */ (data)?.sessions?.find((s) => s.id === session)?.title;
@@ -166,19 +166,19 @@ const NotCompared = ({ list }) => list?.length ? html`<details class="note" data
   ${plural(list.length, 'part')} not compared</summary><ul>${list.map((u) => html`<li>
   ${partWord(u.part)}: ${words(u.why)}, ${u.side === 'both' ? 'on both sides' : u.side === 'a' ? 'in the first' : 'in the second'}${u.turns ? `, ${plural(u.turns, 'turn')}` : ''}</li>`)}</ul></details>` : null;
 
-/** @param {{r: RunDiff, sides: boolean}} p */
+/** @param {{r: DiffPair, sides: boolean}} p */
 function RunRow({ r, sides }) {
   const [sign, name] = stateOf(r.state);
   const head = r.a ?? r.b;
   return html`<section class=${'run-head d-' + r.state} data-testid="diff-run"><h3><b class="sign" aria-hidden="true">
-    ${sign}</b> Run ${r.a?.number ?? '–'}${r.a?.number !== r.b?.number ? html` <span class="faint">and ${r.b?.number ?? '–'}</span>` : null}</h3>
+    ${sign}</b> Run ${r.a?.run ?? '–'}${r.a?.run !== r.b?.run ? html` <span class="faint">and ${r.b?.run ?? '–'}</span>` : null}</h3>
     <${Chip}>${name}<//>${head?.relation ? html`<${Chip}>${words(head.relation)}<//>` : null}<span class="faint">
     ${clean(head?.agent)}${head?.model ? ' · ' + clean(head.model) : ''}</span>
-    <div class="full"><${Values} values=${r.fields} /><${Texts} title="Messages outside turns" list=${r.input} sides=${sides} />
+    <div class="full"><${Changes} list=${r.changes} sides=${sides} />
       ${r.calls?.map((c) => html`<${CallRow} c=${c} sides=${sides} />`)}<${NotCompared} list=${r.not_compared} /></div></section>`;
 }
 
-/** @param {{t: TurnDiff, d: Diff, sides: boolean, current: boolean}} p */
+/** @param {{t: DiffPair, d: Diff, sides: boolean, current: boolean}} p */
 function TurnRow({ t, d, sides, current }) {
   const [sign, name] = stateOf(t.state);
   const repeated = new Set(t.repeats ?? []);
@@ -187,65 +187,59 @@ function TurnRow({ t, d, sides, current }) {
     ${t.parts?.map((p) => html`<${Chip} kind=${repeated.has(p) ? '' : 'info'}>${partWord(p)}${repeated.has(p) ? ' as before' : ''}<//>`)}
     <span class="grow"></span>
     <span class="figures num"><${TurnSide} t=${t.a} session=${d.a.session} sign="−" /><${TurnSide} t=${t.b} session=${d.b.session} sign="+" /></span></header>
-    <${Texts} title="System prompt" list=${t.system} sides=${sides} /><${Texts} title="Tools" list=${t.tools} sides=${sides} />
-      ${t.params?.length ? html`<h4>Parameters</h4><${Values} values=${t.params} />` : null}
-    <${Texts} title="What was new" list=${t.input} sides=${sides} />
-      ${t.request ? html`<h4>Request</h4><p class="num">the same up to message ${t.request.same} · messages that differ: ${[
-        t.request.only_a ? `${t.request.only_a} only in the first` : '', t.request.only_b ? `${t.request.only_b} only in the second` : ''].filter(Boolean).join(', ')}</p>` : null}
-    <${Texts} title="The model" list=${t.output} sides=${sides} />
+    <${Changes} list=${t.changes} sides=${sides} />
     ${t.calls?.length ? html`<h4>Tool calls</h4>${t.calls.map((c) => html`<${CallRow} c=${c} sides=${sides} />`)}` : null}
-    ${t.compaction?.length ? html`<h4>Compaction</h4><${Values} values=${t.compaction} />` : null}
-    ${t.outcome?.length ? html`<h4>Outcome</h4><${Values} values=${t.outcome} />` : null}
-    ${t.usage?.length || t.cost?.length ? html`<${Numbers} list=${[...(t.usage ?? []), ...(t.cost ?? [])]} />` : null}
-      <${NotCompared} list=${t.not_compared} /></article>`;
+    <${NotCompared} list=${t.not_compared} /></article>`;
 }
 
-/** @param {{t?: DiffTurn, session: string, sign: string}} p */
+/** @param {{t?: DiffPlace, session: string, sign: string}} p */
 const TurnSide = ({ t, session, sign }) => t ? html`<a class="link" data-testid="diff-to-turn" href=${hrefOf(session, t)}>
   ${sign} ${inOut(t)}${t.took_ns ? ' · ' + duration(t.took_ns) : ''}</a>` : html`<span class="faint">
   ${sign} –</span>`;
 
-/** @param {{title: string, list?: TextDiff[], sides: boolean}} p */
-const Texts = ({ title, list, sides }) => (list?.length ? html`<h4>${title}</h4>
-  ${list.map((t) => html`<${TextRow} t=${t} sides=${sides} />`)}` : null);
+/** Titles of the parts; those of other parts are their names. @type {Record<string, string>} */
+const titles = { input: 'What was new', system: 'System prompt', tools: 'Tools', params: 'Parameters', thinking: 'The model', reply: 'The model' };
 
-/** @param {{t: TextDiff, sides: boolean, label?: string}} p */
-function TextRow({ t, sides, label }) {
-  const lines = useMemo(() => {
-    /** @type {(import('./linediff.js').Line | null)[]} */
-    const out = [];
-    t.hunks?.forEach((h, i) => {
-      if (i > 0 || h.a > 1 || h.b > 1) out.push(null);
-      for (const l of h.lines) out.push({ kind: l.op === '+' ? '+' : l.op === '-' ? '-' : ' ', text: l.text, words: l.words });
-    });
-    return out;
-  }, [t]);
-  return html`<div class="text-diff"><p class="faint small">${label ?? ''}${t.name ? html`<b>
-    <${Foreign} text=${t.name} /></b> ` : null}${words(t.change)} <span class="num">
-    ${t.change === 'added' ? bytes(t.after_bytes) : t.change === 'removed' ? bytes(t.before_bytes) : bytes(t.before_bytes) + ' → ' + bytes(t.after_bytes)}</span>
-    ${t.digests ? ' · only digests are known, and they differ' : ''}${t.cut ? ' · not all of it is shown' : ''}${t.coarse ? ' · compared coarsely' : ''}</p>
-    ${lines.length ? (sides && t.change === 'changed' ? html`<${Sides} lines=${lines} />` : html`<${Unified} lines=${lines} />`) : null}</div>`;
+/** The fields that differ, by part. @param {{list?: Change[], sides: boolean, bare?: boolean}} p */
+function Changes({ list = [], sides, bare }) {
+  /** @type {Map<string, Change[]>} */
+  const groups = new Map();
+  for (const c of list) {
+    const title = titles[c.part] ?? (c.part === 'cost' ? 'usage' : partWord(c.part));
+    groups.set(title, [...(groups.get(title) ?? []), c]);
+  }
+  return html`${[...groups].map(([title, l]) => html`${bare ? null : html`<h4>${title[0]?.toUpperCase()}${title.slice(1)}</h4>`}
+    ${l.map((c) => html`<${ChangeRow} c=${c} sides=${sides} />`)}`)}`;
 }
 
-/** @param {{values?: ValueChange[]}} p */
-const Values = ({ values }) => (values?.length ? html`<dl class="values">${values.map((v) => html`<div><dt><code>
-  ${clean(v.path) || 'all of it'}</code></dt>${v.text ? html`<dd><${TextRow} t=${v.text} sides=${false} /></dd>` : html`<dd>
-  ${v.before !== undefined ? html`<span class="v removed"><b aria-hidden="true">−</b>
-  <${JSONText} value=${v.before} /></span>` : null}${v.after !== undefined ? html`<span class="v added"><b aria-hidden="true">+</b>
-  <${JSONText} value=${v.after} /></span>` : null}</dd>`}</div>`)}</dl>` : null);
+/** @param {{c: Change, sides: boolean}} p */
+function ChangeRow({ c, sides }) {
+  const lines = useMemo(() => (c.text ? linesOf(c.text) : []), [c]);
+  const label = html`<b><${Foreign} text=${c.path.replace(/^(params|outcome|args|input|output|usage|tools|compaction)\.?/, '') || 'all of it'} /></b> `;
+  const t = c.text;
+  if (t) {
+    return html`<div class="text-diff"><p class="faint small">${label}${words(c.change)} <span class="num">
+      ${c.change === 'added' ? bytes(t.after_bytes) : c.change === 'removed' ? bytes(t.before_bytes) : bytes(t.before_bytes) + ' → ' + bytes(t.after_bytes)}</span>
+      ${t.cut ? ' · not all of it is shown' : ''}${t.coarse ? ' · compared coarsely' : ''}</p>
+      ${lines.length ? (sides && c.change === 'changed' ? html`<${Sides} lines=${lines} />` : html`<${Unified} lines=${lines} />`) : null}</div>`;
+  }
+  if (c.digest_a || c.digest_b) return html`<p class="faint small">${label}${words(c.change)} · only digests are known, and they differ</p>`;
+  if (c.a || c.b) return html`<p class="num">${words(c.change)}: message ${(c.b ?? c.a)?.position} ${c.b ? (c.a ? '' : 'only in the second') : 'only in the first'}</p>`;
+  if (c.part === 'usage' || c.part === 'cost') {
+    const [was, is] = [Number(c.before ?? 0), Number(c.after ?? 0)];
+    return html`<p class="numbers num"><span>${label}${c.unit ? money(was, c.unit) : exact(was)} → ${c.unit ? money(is, c.unit) : exact(is)}
+      <b class=${is > was ? 'up' : 'down'}>${is > was ? '+' : '−'}${exact(Math.abs(is - was))}</b></span></p>`;
+  }
+  return html`<dl class="values"><div><dt><code>${label}</code></dt><dd>
+    ${c.before !== undefined ? html`<span class="v removed"><b aria-hidden="true">−</b> <${JSONText} value=${c.before} /></span>` : null}
+    ${c.after !== undefined ? html`<span class="v added"><b aria-hidden="true">+</b> <${JSONText} value=${c.after} /></span>` : null}</dd></div></dl>`;
+}
 
-/** @param {{list: NumberChange[]}} p */
-const Numbers = ({ list }) => html`<p class="numbers num">${list.map((n) => html`<span>
-  ${words(n.name)} ${n.unit ? money(n.before, n.unit) : exact(n.before)} → ${n.unit ? money(n.after, n.unit) : exact(n.after)} <b class=${n.by > 0 ? 'up' : 'down'}>
-  ${n.by > 0 ? '+' : '−'}${exact(Math.abs(n.by))}</b></span>`)}</p>`;
-
-/** @param {{c: CallDiff, sides: boolean}} p */
+/** @param {{c: DiffPair, sides: boolean}} p */
 function CallRow({ c, sides }) {
   const [sign, name] = stateOf(c.state);
   return html`<section class=${'call d-' + c.state} data-testid="diff-call"><header><b class="sign" aria-hidden="true">${sign}</b><h4>
     ${clean(c.name)}</h4><${Chip}>${name}<//><span class="grow"></span><span class="faint">
-    ${c.a?.outcome ? '− ' + words(c.a.outcome) : ''} ${c.b?.outcome ? '+ ' + words(c.b.outcome) : ''}</span></header>
-    <${Values} values=${c.args} />${c.args_text ? html`<${TextRow} t=${c.args_text} sides=${sides} label="input " />` : null}
-      <${Values} values=${c.fields} />${c.result ? html`<${TextRow} t=${c.result} sides=${sides} label="result " />` : null}
-      <${Values} values=${c.result_fields} /><${NotCompared} list=${c.not_compared} /></section>`;
+    ${c.a?.status ? '− ' + words(c.a.status) : ''} ${c.b?.status ? '+ ' + words(c.b.status) : ''}</span></header>
+    <${Changes} list=${c.changes} sides=${sides} bare /><${NotCompared} list=${c.not_compared} /></section>`;
 }

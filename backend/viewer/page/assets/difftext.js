@@ -4,18 +4,30 @@ import { hunks, lineDiff } from './linediff.js';
 import { Foreign } from './ui.js';
 
 /** @import {Line} from './linediff.js' */
+/** @import {TextDiff as Text} from '../types.d.ts' */
 
 /** @type {Record<string, string>} */
 const kinds = { '+': 'added', '-': 'removed', ' ': '' };
 
+/** The lines of a text that the server compared. @param {Text} t */
+export function linesOf(t) {
+  /** @type {(Line | null)[]} */
+  const out = [];
+  t.hunks?.forEach((h, i) => {
+    if (i > 0 || h.a > 1 || h.b > 1) out.push(null);
+    for (const l of h.lines) out.push({ kind: l.op === '+' ? '+' : l.op === '-' ? '-' : ' ', text: l.text, words: l.words });
+  });
+  return out;
+}
+
 /** The text of a line; words that the other side has not are marked. @param {{l: Line}} p */
-const Text = ({ l }) => html`${l.words ? l.words.map((w) => (w.op === '=' ? html`<${Foreign} text=${w.text} />` : html`<em>
+const LineText = ({ l }) => html`${l.words ? l.words.map((w) => (w.op === '=' ? html`<${Foreign} text=${w.text} />` : html`<em>
   <${Foreign} text=${w.text} /></em>`)) : html`<${Foreign} text=${l.text} />`}`;
 
 /** @param {{lines: (Line | null)[]}} p */
 export const Unified = ({ lines }) => html`<pre class="diff" data-testid="diff-unified">
   ${lines.map((l) => l === null ? html`<span class="skipped">⋯</span>` : html`<span class=${'l ' + kinds[l.kind]}><b aria-hidden="true">${l.kind}</b>
-  ${l.kind !== ' ' ? html`<span class="offscreen">${kinds[l.kind]}: </span>` : null}<${Text} l=${l} />${'\n'}</span>`)}</pre>`;
+  ${l.kind !== ' ' ? html`<span class="offscreen">${kinds[l.kind]}: </span>` : null}<${LineText} l=${l} />${'\n'}</span>`)}</pre>`;
 
 /**
  * Side by side where there is room for it.
@@ -39,7 +51,7 @@ export function Sides({ lines }) {
   }
   /** @param {Line | undefined} l */
   const cell = (l) => (l ? html`<span class=${'l ' + kinds[l.kind]}><b aria-hidden="true">${l.kind}</b>
-    <${Text} l=${l} /></span>` : html`<span class="l none"></span>`);
+    <${LineText} l=${l} /></span>` : html`<span class="l none"></span>`);
   return html`<div class="diff sides" data-testid="diff-sides">${rows.map((r) => (r === null ? html`<span class="skipped">⋯</span>
     <span class="skipped">⋯</span>` : html`${cell(r[0])}${cell(r[1])}`))}</div>`;
 }

@@ -4,12 +4,11 @@ import { getBlob, useGet } from './api.js';
 import { bytes, clean, exact, plural, short, words } from './format.js';
 import { useKeys } from './keys.js';
 import { join, link, navigate, turnPath, withQuery } from './router.js';
-import { Unified } from './difftext.js';
+import { linesOf, Unified } from './difftext.js';
 import { Chip, Content, copyJSON, CopyJSON, Empty, Failure, Icon, Loading, useTitle, say } from './ui.js';
 import { Virtual } from './virtual.js';
 
-/** @import {MissingPart, Outline, OutlineTurn, Provenance, RequestChanges, RequestJSON, RequestPart, RequestTextChange} from '../types.d.ts' */
-/** @import {Line as DiffedLine} from './linediff.js' */
+/** @import {Change, Diff, MissingPart, Outline, OutlineTurn, Provenance, RequestJSON, RequestPart} from '../types.d.ts' */
 /** @import {Place} from './router.js' */
 /** @import {VirtualHandle} from './virtual.js' */
 
@@ -275,42 +274,40 @@ function Missing({ q }) {
     ${words(d.code)} ${clean(d.detail)}</p>`)}</section>`;
 }
 
-/**
- * The lines of a unified diff, but for its head.
- * @param {string} text
- * @returns {(DiffedLine | null)[]}
- */
-const unified = (text) => text.split('\n').slice(2).filter((l) => l !== '' && l[0] !== '\\').map((l) => (l.startsWith('@@') ? null : { kind: /** @type {DiffedLine['kind']} */ (l[0] === '+' || l[0] === '-' ? l[0] : ' '), text: l.slice(1) })).filter((l, i) => l || i);
-
 /** @param {{path: string, before: OutlineTurn}} p */
 function Changes({ path, before }) {
   const { data, error } = useGet('request' + path, { diff: `@${before.run}/${before.index}` });
-  const c = /** @type {RequestChanges | undefined} */ (data);
-  if (!c) return error ? null : html`<section class="changes"><h2>What changed from the turn before</h2><${Loading} /></section>`;
-  const size = (/** @type {{bytes?: number}[]} */ l) => bytes(l.reduce((n, m) => n + (m.bytes ?? 0), 0));
-  const [added, gone, changed, moved] = [c.added ?? [], c.removed ?? [], c.changed ?? [], c.moved ?? []];
-  const unknown = new Set(c.unknown);
+  const d = /** @type {Diff | undefined} */ (data);
+  if (!d) return error ? null : html`<section class="changes"><h2>What changed from the turn before</h2><${Loading} /></section>`;
+  const turn = d.runs[0]?.turns?.[0];
+  const of = (/** @type {string} */ part) => (turn?.changes ?? []).filter((c) => c.part === part);
+  const messages = (/** @type {string} */ change) => of('request').filter((c) => c.change === change);
+  const size = (/** @type {Change[]} */ l) => bytes(l.reduce((n, c) => n + ((c.b ?? c.a)?.bytes ?? 0), 0));
+  const [added, gone, changed, moved] = [messages('added'), messages('removed'), messages('changed'), messages('moved')];
+  const unknown = new Set(turn?.not_compared?.map((u) => u.part));
   const range = (/** @type {string} */ what, /** @type {number | undefined} */ a, /** @type {number | undefined} */ b) => (a === undefined || b === undefined ? '' : `, ${exact(a)} → ${plural(b, what)}`);
-  const between = (c.compactions ?? []).map((k) => clean(k.kind) + range('message', k.messages_before, k.messages_after) + range('token', k.input_tokens, k.output_tokens)).join('; ');
-  /** @param {string} part @param {string} name @param {unknown[]} changes @param {() => unknown} show */
-  const line = (part, name, changes, show) => {
-    if (unknown.has(part)) return html`<li class="chg">${c.digests?.some((d) => d.part === part) ? html`<b>~</b> ${name} <span class="faint">changed; the text is not here</span>` : html`<b>?</b> ${name} <span class="faint">not known of both requests</span>`}</li>`;
-    return changes.length ? html`<li class="chg"><details><summary><b>~</b> ${name}</summary>${show()}</details></li>` : html`<li class="same">= ${name}</li>`;
+  const between = (d.compactions ?? []).map((k) => clean(k.kind) + range('message', k.messages_before, k.messages_after) + range('token', k.input_tokens, k.output_tokens)).join('; ');
+  const value = (/** @type {string} */ kind, /** @type {Change} */ c, /** @type {unknown} */ v) => (v === undefined ? [] : [{ kind, text: `${c.path.replace(/^(params|tools)\./, '')}: ${JSON.stringify(v)}` }]);
+  const show = (/** @type {Change} */ c) => c.text ? html`${c.path.includes('.') ? html`<h5>${clean(c.path)} <span class="faint">${words(c.change)}</span></h5>` : null}
+    <${Unified} lines=${linesOf(c.text)} />` : html`<${Unified} lines=${[...value('-', c, c.before), ...value('+', c, c.after)]} />`;
+  /** @param {string} part @param {string} name */
+  const line = (part, name) => {
+    const l = of(part);
+    if (l.some((c) => c.digest_a || c.digest_b)) return html`<li class="chg"><b>~</b> ${name} <span class="faint">changed; the text is not here</span></li>`;
+    if (l.length) return html`<li class="chg"><details><summary><b>~</b> ${name}</summary>${l.map(show)}</details></li>`;
+    return unknown.has(part) ? html`<li class="chg"><b>?</b> ${name} <span class="faint">not known of both requests</span></li>` : html`<li class="same">= ${name}</li>`;
   };
-  const texts = (/** @type {RequestTextChange[]} */ l) => l.map((t) => html`${t.name ? html`<h5>${clean(t.name)} <span class="faint">${words(t.change)}</span></h5>` : null}
-    ${t.lines ? html`<${Unified} lines=${unified(t.lines)} />` : null}`);
   return html`<section class="changes" aria-label="What changed from the turn before" data-testid="request-changes">
     <h2>What changed from the turn before</h2>
     <ul>
-      ${unknown.has('messages') ? html`<li class="chg"><b>?</b> messages <span class="faint">not all are known of both requests</span></li>` : html`<li class="add"><b>+</b> ${added.length ? html`${plural(added.length, 'message')}, <span class="num">
+      ${unknown.has('request') ? html`<li class="chg"><b>?</b> messages <span class="faint">not all are known of both requests</span></li>` : html`<li class="add"><b>+</b> ${added.length ? html`${plural(added.length, 'message')}, <span class="num">
         ${size(added)}</span>` : 'no message'}</li>`}
       ${gone.length ? html`<li class="del"><b>−</b> ${plural(gone.length, 'message')} gone, <span class="num">${size(gone)}</span></li>` : null}
       ${changed.length ? html`<li class="chg"><b>~</b> ${plural(changed.length, 'message')} changed</li>` : null}
       ${moved.length ? html`<li class="chg"><b>~</b> ${plural(moved.length, 'message')} moved</li>` : null}
       ${between ? html`<li class="chg"><b>◆</b> compaction between them <span class="faint">${between}</span></li>` : null}
-      ${line('system', 'system prompt', c.system ?? [], () => texts(c.system ?? []))}
-      ${line('tools', 'tools', c.tools ?? [], () => texts(c.tools ?? []))}
-      ${line('rest', 'parameters', c.params ?? [], () => html`<${Unified} lines=${(c.params ?? []).flatMap((p) => [
-        ...(p.before === undefined ? [] : [{ kind: '-', text: `${p.key}: ${JSON.stringify(p.before)}` }]), ...(p.after === undefined ? [] : [{ kind: '+', text: `${p.key}: ${JSON.stringify(p.after)}` }])])} />`)}
+      ${line('system', 'system prompt')}
+      ${line('tools', 'tools')}
+      ${line('params', 'parameters')}
     </ul></section>`;
 }

@@ -1,0 +1,124 @@
+package diff
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// talk is a session of turns, each with a question, a reply of some hundred words and two tool calls. word stands in
+// replies and inputs.
+func talk(turns int, word string) (t Target, size int) {
+	r := &session.Run{ID: "r", Capture: spans.CaptureContent}
+	for i := range int64(turns) {
+		text := strings.Repeat(fmt.Sprintf("reply %d says %s.\\n", i, word), 50)
+		reply := fmt.Sprintf(`{"role":"assistant","content":[{"type":"text","text":"%s"}]}`, text)
+		size += len(reply)
+		turn := &session.Turn{Index: i, Capture: spans.CaptureContent, Model: "m-1", StopReason: "stop", Usage: session.Usage{Input: 100 + i, Output: 10},
+			Input: store(&t, fmt.Sprintf(`{"role":"user","content":"question %d"}`, i), ""), Output: store(&t, reply, "")}
+		for j := range 2 {
+			turn.ToolCalls = append(turn.ToolCalls, &session.ToolCall{ID: fmt.Sprint(i, " ", j), Name: "bash", Outcome: "ok",
+				Args:   store(&t, fmt.Sprintf(`{"command":"do %d %d %s","timeout":60}`, i, j, word), ""),
+				Result: store(&t, fmt.Sprintf(`"done %d %d"`, i, j), "")})
+		}
+		r.Turns = append(r.Turns, turn)
+	}
+	t.Session = &session.Session{ID: "s", Runs: []*session.Run{r}}
+	return t, size
+}
+
+// BenchmarkCompare compares sessions of 10,000 turns of which every reply and every input differs, against reading the
+// messages alone.
+func BenchmarkCompare(b *testing.B) {
+	const turns = 10_000
+	x, size := talk(turns, "one thing")
+	y, _ := talk(turns, "another thing")
+	b.Run("read", func(b *testing.B) {
+		b.SetBytes(int64(2 * size))
+		b.ReportAllocs()
+		for b.Loop() {
+			for _, t := range []Target{x, y} {
+				for _, turn := range t.Session.Runs[0].Turns {
+					for _, refs := range []*session.Refs{turn.Input, turn.Output} {
+						body, _ := t.Blocks.Body(refs.Items()[0])
+						read(body)
+					}
+				}
+			}
+		}
+	})
+	for name, c := range map[string]struct {
+		other   Target
+		changed int
+	}{"10000turns": {y, turns}, "itself": {x, 0}} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(2 * size))
+			b.ReportAllocs()
+			for b.Loop() {
+				d, err := Compare(x, c.other)
+				if err != nil || d.Counts.Changed != c.changed || d.Counts.Same != turns-c.changed {
+					b.Fatal(d.Counts, err)
+				}
+			}
+		})
+	}
+	b.Run("1MB-reply", func(b *testing.B) {
+		var one, other strings.Builder
+		for i := 0; one.Len() < 1<<20; i++ {
+			fmt.Fprintf(&one, "line %d of the one\n", i)
+			fmt.Fprintf(&other, "row %d of another\n", i)
+		}
+		b.SetBytes(int64(one.Len() + other.Len()))
+		for b.Loop() {
+			if d := compareTexts(one.String(), other.String(), 64<<10); !d.Coarse || !d.Cut {
+				b.Fatal("nothing differs")
+			}
+		}
+	})
+}
+
+// A comparison of long sessions holds the lines within totalBound, and little for each turn.
+func TestMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: two sessions of 5,000 turns")
+	}
+	const turns, total = 5_000, 1 << 20
+	x, _ := talk(turns, "one thing")
+	y, _ := talk(turns, "another thing")
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	d := newDiffer(x, y)
+	d.room = total
+	d.compare()
+	out := d.out
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > 2*total+turns*6<<10 {
+		t.Errorf("%d bytes kept for %d turns", kept, turns)
+	}
+	reported, cut := 0, 0
+	for _, turn := range out.Runs[0].Turns {
+		if turn.State != Changed {
+			t.Fatalf("turn %d is %s", *turn.A.Index, turn.State)
+		}
+		for _, c := range turn.Changes {
+			if c.Text.Cut {
+				cut++
+			}
+			for _, h := range c.Text.Hunks {
+				for _, l := range h.Lines {
+					reported += len(l.Text)
+				}
+			}
+		}
+	}
+	if reported > total || cut == 0 || cut == turns {
+		t.Errorf("%d bytes are reported, %d texts are cut", reported, cut)
+	}
+	runtime.KeepAlive(out)
+}

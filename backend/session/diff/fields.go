@@ -1,0 +1,418 @@
+package diff
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/spans"
+)
+
+// A field is one comparable value of a run, a turn or a tool call. Either value holds it, or refs name the blocks that
+// do: those are read only where two sides do not name the same blocks.
+type field struct {
+	part Part
+	path string
+	kind kind
+	// why is the reason that the field is not there; empty where it is, or is known to be empty.
+	why  Why
+	json string // of a value
+	refs []session.Ref
+	// digest is the SHA-256 of the content, where the turn says it.
+	digest   string
+	optional bool   // it is compared only where both sides have it
+	shown    bool   // it is shown also where only one side has the run, turn or call
+	repeats  bool   // it may differ in the same way on many turns
+	unit     string // of a cost
+
+	of      *side
+	capture spans.Capture
+	noReply bool // leaves out what the model said
+}
+
+// kind selects how two fields are compared.
+type kind uint8
+
+const (
+	ofValue    kind = iota // as one
+	ofJSON                 // by members, long strings in it by lines; other text by lines
+	ofResult               // as JSON, without ids and times
+	ofMessages             // by what they say
+)
+
+// fieldList collects the fields of one pair's side.
+type fieldList struct {
+	of      *side
+	capture spans.Capture
+	list    []field
+}
+
+func (l *fieldList) add(f field) *field {
+	f.of, f.capture = l.of, l.capture
+	f.shown = f.path == "input" || f.path == "output" || f.path == "args"
+	l.list = append(l.list, f)
+	return &l.list[len(l.list)-1]
+}
+
+// value adds a string, number or bool. An empty string or nil pointer is the same as none.
+func (l *fieldList) value(part Part, path string, v any) *field {
+	f := field{part: part, path: path}
+	switch v := v.(type) {
+	case string:
+		if v != "" {
+			f.json = string(rawjson.Quote(nil, v))
+		}
+	case int64:
+		f.json = strconv.FormatInt(v, 10)
+	default:
+		if b, err := json.Marshal(v); err == nil && string(b) != "null" {
+			f.json = string(b)
+		}
+	}
+	return l.add(f)
+}
+
+// optional adds a value that is compared only where both sides have it.
+func (l *fieldList) optional(part Part, path string, v any, there bool) {
+	if there {
+		l.value(part, path, v).optional = true
+	}
+}
+
+// content adds what a list refers to. Where the loop reports no list, it is empty if content was captured.
+func (l *fieldList) content(part Part, path string, k kind, refs *session.Refs) *field {
+	f := field{part: part, path: path, kind: k}
+	switch {
+	case refs != nil && refs.Complete:
+		f.refs = refs.Items()
+	case refs != nil:
+		f.why = Missing
+	case l.untold() == NotCaptured:
+		f.why = NotCaptured
+	}
+	return l.add(f)
+}
+
+// untold returns why the side has nothing to compare where the loop reports nothing.
+func (l *fieldList) untold() Why {
+	if l.capture == spans.CaptureNone || l.capture == "" {
+		return NotCaptured
+	}
+	return NotReported
+}
+
+// runFields lists what is compared of a run besides its turns and calls.
+func (s *side) runFields(r *session.Run) []field {
+	if r == nil {
+		return nil
+	}
+	l := fieldList{of: s, capture: r.Capture}
+	content := r.Capture == spans.CaptureContent
+	if f := l.content(Input, "input", ofMessages, r.Outside); f.why == NotCaptured {
+		f.why = NotReported // most loops have none
+	}
+	l.value(Params, "agent", r.Agent)
+	l.value(Params, "model", r.Model)
+	l.value(Params, "provider", r.Provider)
+	l.value(Params, "rules_digest", r.RulesDigest)
+	if r.Config != "" {
+		l.add(field{part: Params, path: "config", kind: ofJSON, json: string(r.Config), optional: true})
+	}
+	l.compactions(r.Compactions)
+	l.value(Outcome, "status", string(r.Status))
+	l.optional(Outcome, "status_word", r.StatusWord, r.StatusWord != "") // events have none, a saved session has one
+	l.optional(Outcome, "error", r.Error, content)
+	l.optional(Outcome, "rejection", r.Rejection, content)
+	l.value(Outcome, "error_type", string(r.ErrorType))
+	return l.list
+}
+
+// turnFields lists what is compared of a turn besides its calls. Of a turn of which only calls arrived nothing is
+// known.
+func (d *differ) turnFields(s *side, r *session.Run, t *session.Turn) []field {
+	if t == nil || t.Missing {
+		return nil
+	}
+	l := fieldList{of: s, capture: t.Capture, list: make([]field, 0, 32)}
+	if s.Request != nil {
+		l.request(s.Request, t)
+		return l.list
+	}
+	news, reported := s.news(r, t)
+	l.content(Input, "input", ofMessages, news).noReply = !reported
+	output := Reply
+	if d.ignored[Reply] {
+		output = Thinking
+	}
+	l.content(output, "output", ofMessages, t.Output)
+
+	var q *session.Request
+	if n := len(t.Requests); n > 0 {
+		q = t.Requests[n-1]
+	}
+	known := q != nil || t.RequestBytes != 0 || t.RequestMessages != 0
+	l.value(Params, "params.model", t.Model)
+	l.optional(Params, "params.answered_model", t.Answered, t.Answered != "")
+	l.value(Params, "params.provider", t.Provider)
+	l.optional(Params, "params.variant", t.Variant, known || t.Variant != "")
+	l.optional(Params, "params.reasoning_level", t.Level, known || t.Level != "")
+	l.optional(Params, "params.format", t.Format, known || t.Format != "")
+	l.optional(Params, "params.max_tokens", t.MaxTokens, known || t.MaxTokens != nil)
+	l.optional(Params, "params.temperature", t.Temperature, known || t.Temperature != nil)
+	l.request(q, t)
+	l.compactions(t.Compactions)
+
+	l.value(Outcome, "outcome.trigger", string(t.Trigger))
+	l.value(Outcome, "outcome.state", endState(t.Span))
+	l.value(Outcome, "outcome.stop_reason", t.StopReason)
+	l.value(Outcome, "outcome.failed", t.Failed)
+	l.value(Outcome, "outcome.error_type", string(t.ErrorType))
+	l.optional(Outcome, "outcome.error", t.Error, t.Capture == spans.CaptureContent)
+	l.value(Outcome, "outcome.attempts", max(1, t.Attempts))
+	l.value(Outcome, "outcome.discarded_attempts", t.DiscardedAttempts)
+
+	l.value(Usage, "usage.input", t.Usage.Input)
+	l.value(Usage, "usage.output", t.Usage.Output)
+	l.value(Usage, "usage.reasoning", t.Usage.Reasoning)
+	l.value(Usage, "usage.cache_read", t.Usage.CacheRead)
+	l.value(Usage, "usage.cache_write", t.Usage.CacheWrite)
+	if f := l.value(Cost, "cost", t.Cost); t.Cost == nil {
+		f.why = NotReported
+	} else {
+		f.unit = t.Currency
+	}
+	for i := range l.list {
+		f := &l.list[i]
+		f.repeats = f.part == System || f.part == Tools || f.part == Params
+		if f.part == Usage && t.Reported == nil && t.Usage == (session.Usage{}) {
+			f.why = NotReported
+		}
+	}
+	return l.list
+}
+
+// request adds system prompt, catalogue of tools and all other parameters. The turn holds digests of the first two.
+func (l *fieldList) request(q *session.Request, t *session.Turn) {
+	digests := map[Part]string{System: t.PromptDigest, Tools: t.ToolsDigest}
+	for part, provenance := range map[Part]spans.ProvenanceKind{
+		System: spans.ProvenanceSystem, Tools: spans.ProvenanceTools, Params: spans.ProvenanceRest,
+	} {
+		f := l.add(field{part: part, path: string(part), kind: ofJSON, digest: digests[part]})
+		if q == nil || q.Params == nil || !q.Params.Complete {
+			f.why = l.untold()
+			continue
+		}
+		for _, ref := range q.Params.Items() {
+			if ref.Provenance == string(provenance) {
+				f.refs = []session.Ref{ref}
+			}
+		}
+	}
+}
+
+func (l *fieldList) compactions(list []*session.Compaction) {
+	for i, c := range list {
+		in := fmt.Sprintf("compaction[%d].", i)
+		l.value(Compaction, in+"kind", string(c.Kind))
+		l.value(Compaction, in+"trigger", c.Trigger)
+		l.value(Compaction, in+"messages_before", c.MessagesBefore)
+		l.value(Compaction, in+"messages_after", c.MessagesAfter)
+		l.value(Compaction, in+"messages_summarized", c.MessagesSummarized)
+		l.value(Compaction, in+"tokens_before", c.InputTokens)
+		l.value(Compaction, in+"tokens_after", c.OutputTokens)
+		l.value(Compaction, in+"applied", c.Applied == nil || *c.Applied)
+		l.content(Compaction, in+"summary", ofMessages, c.Summary)
+	}
+}
+
+// endState says how the end of a turn or call is known.
+func endState(s session.Span) string {
+	switch {
+	case s.Missing:
+		return "missing"
+	case s.Known == spans.KnownClosed:
+		return "closed"
+	case s.Known == spans.KnownLive || s.End.IsZero():
+		return "open"
+	}
+	return "ended"
+}
+
+// A call is a tool call of one side: one that ran, or one that only a reply asks for.
+type call struct {
+	*session.ToolCall
+	capture spans.Capture
+	asked   bool
+	args    string // of a call that was only asked for
+	// result is what a message says that the tool returned, where the call itself says nothing.
+	result string
+	byMsg  bool
+}
+
+// calls returns the tool calls of a turn, those that only its reply asks for last.
+func (s *side) calls(r *session.Run, t *session.Turn) []*call {
+	if t == nil {
+		return nil
+	}
+	list := callsOf(t.ToolCalls, t.Capture)
+	if t.Capture != spans.CaptureContent || s.Blocks == nil {
+		return list
+	}
+	lacking := map[string]*call{} // calls without a result
+	known := map[string]bool{}
+	for _, c := range list {
+		known[c.ID] = true
+		if c.Result == nil {
+			lacking[c.ID] = c
+		}
+	}
+	visit := func(refs *session.Refs, do func(session.Saying)) {
+		for _, ref := range refs.Items() {
+			if body, ok := s.Blocks.Body(ref); ok && strings.Contains(body, "ool") { // tool_use, toolCall, tool_calls
+				for _, said := range session.Sayings(body) {
+					do(said)
+				}
+			}
+		}
+	}
+	visit(t.Output, func(said session.Saying) {
+		if said.Kind == session.SaidCall && !known[said.ID] {
+			tool := &session.ToolCall{ID: said.ID, Name: said.Name}
+			c := &call{ToolCall: tool, capture: t.Capture, asked: true, args: said.JSON}
+			list, lacking[said.ID] = append(list, c), c
+		}
+	})
+	if len(lacking) == 0 {
+		return list
+	}
+	result := func(said session.Saying) {
+		if c := lacking[said.ID]; c != nil && said.Kind == session.SaidResult && said.ID != "" {
+			c.result, c.byMsg = said.JSON, true
+		}
+	}
+	visit(t.Results, result)
+	if i := position(r, t) + 1; i < len(r.Turns) && r.Turns[i].Index == t.Index+1 {
+		visit(r.Turns[i].Input, result)
+	}
+	return list
+}
+
+func callsOf(l []*session.ToolCall, capture spans.Capture) (out []*call) {
+	for _, c := range l {
+		out = append(out, &call{ToolCall: c, capture: capture})
+	}
+	return out
+}
+
+// callsOfRun returns the tool calls that belong to no turn.
+func (s *side) callsOfRun(r *session.Run) []*call {
+	if r == nil {
+		return nil
+	}
+	return callsOf(r.ToolCalls, r.Capture)
+}
+
+// callFields lists what is compared of a tool call.
+func (s *side) callFields(c *call) []field {
+	l := fieldList{of: s, capture: c.capture}
+	if c.asked {
+		l.add(field{part: Calls, path: "args", kind: ofJSON, json: c.args})
+	} else if f := l.content(Calls, "args", ofJSON, c.Args); c.Missing {
+		f.why = Missing
+	}
+	result := l.content(Results, "result", ofResult, c.Result)
+	switch {
+	case c.byMsg:
+		result.json = c.result
+	case c.Missing:
+		result.why = Missing
+	case c.Result == nil && c.capture == spans.CaptureDigests:
+		result.why = NotReported // a message may tell it, which cannot be read
+	}
+	failure := c.Error
+	if text, _, _ := result.text(); strings.Contains(text, strings.Trim(marshal(failure), `"`)) {
+		failure = "" // it is the result once more
+	}
+	l.value(Calls, "outcome", string(c.Outcome))
+	if c.asked {
+		return l.list
+	}
+	l.optional(Calls, "error", failure, c.capture == spans.CaptureContent)
+	l.optional(Calls, "state", endState(c.Span), true)
+	l.value(Calls, "error_type", string(c.ErrorType))
+	l.value(Calls, "truncated", c.Truncated != nil && *c.Truncated)
+	var decided []string
+	for _, p := range c.Permissions {
+		text := string(p.Action)
+		if p.Source != "" {
+			text += " by " + string(p.Source)
+		}
+		decided = append(decided, text)
+	}
+	l.value(Calls, "permission", strings.Join(decided, ", "))
+	return l.list
+}
+
+// read returns what the blocks of a field hold, or why that is not here.
+func (f *field) read() (bodies []string, why Why) {
+	for _, ref := range f.refs {
+		body, ok := f.of.Blocks.Body(ref)
+		if !ok {
+			if f.capture == spans.CaptureDigests {
+				return nil, DigestsOnly
+			}
+			if _, _, cut := f.of.Blocks.Cut(ref); cut {
+				return nil, Withheld
+			}
+			return nil, Missing
+		}
+		bodies = append(bodies, body)
+	}
+	return bodies, ""
+}
+
+// text returns what the field holds as one text; why says why that is not here.
+func (f *field) text() (text string, there bool, why Why) {
+	if f.refs == nil {
+		return f.json, f.json != "", f.why
+	}
+	bodies, why := f.read()
+	return strings.Join(bodies, "\n"), why == "", why
+}
+
+// name returns the digest of what the field holds, as a side names it that captured only digests; nothing where that is
+// not known.
+func (f *field) name() string {
+	var names []string
+	for _, ref := range f.refs {
+		name := ref.Block
+		if body, ok := f.of.Blocks.Body(ref); ok {
+			name = spans.BlockOfString(body).Short().String()
+		}
+		names = append(names, name)
+	}
+	return cmp.Or(strings.Join(names, " "), f.digest)
+}
+
+// key is different for fields that differ.
+func (f *field) key() string {
+	key := f.json + f.digest
+	for _, ref := range f.refs {
+		key += " " + ref.Block
+	}
+	return key
+}
+
+// same reports whether both fields hold the same without reading blocks.
+func (f *field) same(o *field) bool {
+	if f.digest != "" && f.digest == o.digest {
+		return true
+	}
+	same := func(x, y session.Ref) bool { return x.Block == y.Block }
+	return f.json == o.json && f.unit == o.unit && slices.EqualFunc(f.refs, o.refs, same)
+}

@@ -1,0 +1,121 @@
+package diff
+
+import (
+	"cmp"
+	"slices"
+)
+
+func byPart(x, y Part) int { return cmp.Compare(slices.Index(Parts, x), slices.Index(Parts, y)) }
+
+// finish sorts what was found of a pair, and fills in its parts and state.
+func (p *Pair) finish() {
+	slices.SortStableFunc(p.Changes, func(x, y Change) int { return byPart(x.Part, y.Part) })
+	slices.SortStableFunc(p.NotCompared, func(x, y Unknown) int { return byPart(x.Part, y.Part) })
+	switch {
+	case p.A == nil || p.B == nil:
+		p.NotCompared, p.State = nil, OnlyA
+		if p.A == nil {
+			p.State = OnlyB
+		}
+		return
+	}
+	p.Parts = slices.Clone(p.Repeats)
+	for _, c := range p.Changes {
+		p.Parts = append(p.Parts, c.Part)
+	}
+	for _, c := range p.Calls {
+		if p.Parts = append(p.Parts, c.Parts...); c.A == nil || c.B == nil {
+			p.Parts = append(p.Parts, Calls)
+		}
+	}
+	slices.SortFunc(p.Parts, byPart)
+	p.Parts = slices.Compact(p.Parts)
+	p.State = Same
+	if len(p.NotCompared) > 0 {
+		p.State = NotAll
+	}
+	differs := len(p.Parts) > 0
+	for _, t := range p.Turns {
+		differs = differs || t.State != Same && t.State != NotAll
+		if t.State == NotAll {
+			p.State = NotAll
+		}
+	}
+	if differs {
+		p.State = Changed
+	}
+}
+
+// Addresses returns the addresses of both sides; empty on a side that has none.
+func (p *Pair) Addresses() (a, b string) {
+	if p.A != nil {
+		a = p.A.Address
+	}
+	if p.B != nil {
+		b = p.B.Address
+	}
+	return a, b
+}
+
+// sumUp fills in what Diff says of the whole.
+func (d *differ) sumUp() {
+	out := d.out
+	unknown := map[Unknown]int{}
+	sameA, sameB, unbroken := "", "", true
+	found := func(p *Pair, parts []Part) {
+		if out.First == nil {
+			a, b := p.Addresses()
+			out.First = &First{SameA: sameA, SameB: sameB, A: a, B: b, Parts: parts}
+		}
+	}
+	count := func(t *Pair) {
+		switch t.State {
+		case Same:
+			if out.Counts.Same++; unbroken && out.First == nil {
+				sameA, sameB = t.Addresses()
+			}
+			return
+		case NotAll:
+			out.Counts.Unknown++
+			unbroken = false
+			return
+		case OnlyA:
+			out.Counts.OnlyA++
+		case OnlyB:
+			out.Counts.OnlyB++
+		default:
+			if out.Counts.Changed++; len(t.Repeats) == len(t.Parts) {
+				out.Counts.Repeats++
+			}
+		}
+		found(t, t.Parts)
+	}
+	for i := range out.Runs {
+		r := &out.Runs[i]
+		for _, u := range r.NotCompared {
+			unknown[u] += 0
+		}
+		end := slices.Index(r.Parts, Outcome) // how a run ended differs after its turns
+		before := slices.DeleteFunc(slices.Clone(r.Parts), func(p Part) bool { return p == Outcome })
+		if len(before) > 0 || (r.A == nil || r.B == nil) && len(r.Turns) == 0 {
+			found(r, before)
+		}
+		for j := range r.Turns {
+			for _, u := range r.Turns[j].NotCompared {
+				unknown[u]++
+			}
+			count(&r.Turns[j])
+		}
+		if end >= 0 {
+			found(r, []Part{Outcome})
+		}
+	}
+	for u, n := range unknown {
+		u.Turns = n
+		out.NotCompared = append(out.NotCompared, u)
+	}
+	slices.SortFunc(out.NotCompared, func(x, y Unknown) int {
+		return cmp.Or(byPart(x.Part, y.Part), cmp.Compare(x.Why, y.Why), cmp.Compare(x.Side, y.Side))
+	})
+	out.Equal = out.First == nil && len(out.NotCompared) == 0
+}
