@@ -44,7 +44,7 @@ func TestReplayText(t *testing.T) {
 		{"nothing recorded", func(b *bytes.Buffer) error { return sent(nil, recorded).Text(b, inspect.Options{Width: 80}) }},
 		{"a tool", func(b *bytes.Buffer) error { return tool.Text(b, inspect.Options{Width: 80}) }},
 		{"a tool whose input is not there", func(b *bytes.Buffer) error {
-			return (&inspect.ToolReplay{Address: "s/@1/0", ID: "x", InputState: "withheld"}).Text(b, inspect.Options{Width: 80})
+			return (&inspect.ToolReplay{Address: "s/@1/0", ID: "x"}).Text(b, inspect.Options{Width: 80})
 		}},
 	} {
 		got.WriteString("== " + tt.name + "\n")

@@ -1,0 +1,189 @@
+package message
+
+import (
+	"cmp"
+	"strings"
+)
+
+// chat returns the members of a body of OpenAI's Chat Completions API, but for model and tools.
+func (w *writer) chat() []any {
+	messages := [][]byte{}
+	if len(w.System) > 0 {
+		messages = append(messages, Build("role", "system", "content", w.content(w.System, nil, Text)))
+	}
+	for i := range w.Messages {
+		messages = append(messages, w.chatMessage(&w.Messages[i])...)
+	}
+	format := w.format()
+	if w.Format.Schema != nil {
+		format = []any{"type", "json_schema", "json_schema", Build(format[2:]...)}
+	}
+	var answer []byte
+	if format != nil {
+		answer = Build(format...)
+	}
+	members := append([]any{"messages", Array(messages)}, w.parameters()...)
+	return append(members, "reasoning_effort", w.effort(), "response_format", answer)
+}
+
+// format returns the members of the format of the answer: nil for text, and for a schema with the name that OpenAI demands.
+func (w *writer) format() []any {
+	f := &w.Format
+	switch {
+	case f.Schema != nil:
+		if f.Name == "" {
+			w.note("added: name of the schema of the answer", "")
+		}
+		return []any{"type", "json_schema", "name", cmp.Or(f.Name, "answer"), "schema", f.Schema, "strict", f.Strict}
+	case f.Kind == "json":
+		return []any{"type", "json_object"}
+	}
+	return nil
+}
+
+// chatMessage returns a message. Each result of a tool is a message of its own.
+func (w *writer) chatMessage(m *Message) (out [][]byte) {
+	var calls [][]byte
+	var said []Part
+	for i := range m.Parts {
+		switch p := &m.Parts[i]; {
+		case p.Kind == ToolResult:
+			out = append(out, Build("role", "tool", "tool_call_id", p.ID, "content", w.result(p, m, Text)))
+		case p.Kind == ToolCall && m.Role == Assistant:
+			call := Build("name", Quote(p.Name), "arguments", argumentsText(p))
+			calls = append(calls, Build("id", p.ID, "type", "function", "function", call))
+		default:
+			said = append(said, *p)
+		}
+	}
+	kinds := []Kind{Text, MediaPart}
+	if m.Role != User {
+		kinds = kinds[:1]
+	}
+	content := w.content(said, m, kinds...)
+	if content == nil && calls == nil {
+		return out
+	}
+	members := []any{"role", string(m.Role), "content", content}
+	if content == nil {
+		members[3] = []byte("null")
+	}
+	if calls != nil {
+		members = append(members, "tool_calls", Array(calls))
+	}
+	return append(out, Build(members...))
+}
+
+// result returns the content of a result.
+func (w *writer) result(p *Part, m *Message, kinds ...Kind) []byte {
+	if p.IsError {
+		w.leave("that a tool result is an error", m)
+	}
+	if content := w.content(p.Parts, m, kinds...); content != nil {
+		return content
+	}
+	return Quote("")
+}
+
+// openAIBlock returns a block of content, which both APIs have in different forms.
+func (w *writer) openAIBlock(p *Part, m *Message) []byte {
+	media, chat := &p.Media, w.api == OpenAIChat
+	address := media.url()
+	switch kind := media.Modality; {
+	case p.Kind == Text && p.Type == "refusal" && chat && m != nil && m.Role == Assistant:
+		return Build("type", "refusal", "refusal", Quote(p.Text))
+	case p.Kind == Text && chat:
+		return Build("type", "text", "text", Quote(p.Text))
+	case p.Kind == Text:
+		return Build("type", "input_text", "text", Quote(p.Text))
+	case kind == "image" && address != "" && chat:
+		return Build("type", "image_url", "image_url", Build("url", address, "detail", media.Detail))
+	case kind == "image" && address != "":
+		return Build("type", "input_image", "detail", cmp.Or(media.Detail, "auto"), "image_url", address)
+	case kind == "audio" && chat && media.Data != "" && audioFormats[media.MIME] != "":
+		return Build("type", "input_audio", "input_audio", Build("data", media.Data, "format", audioFormats[media.MIME]))
+	case kind == "document" && media.Data != "" && chat:
+		return Build("type", "file", "file", Build("filename", p.Name, "file_data", address))
+	case kind == "document" && media.Data != "":
+		return Build("type", "input_file", "filename", p.Name, "file_data", address)
+	case kind == "document" && address != "" && !chat:
+		return Build("type", "input_file", "file_url", address)
+	}
+	return w.leave(p.Describe(), m)
+}
+
+// audioFormats are OpenAI's names of formats of sound.
+var audioFormats = map[string]string{
+	"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3",
+}
+
+// argumentsText returns arguments as OpenAI has them: JSON in a string. Arguments that are no JSON stay as the model spelled them.
+func argumentsText(p *Part) []byte {
+	if is(p.JSON, '"') {
+		return p.JSON
+	}
+	return Quote(string(p.JSON))
+}
+
+// responses returns the members of a body of OpenAI's Responses API, but for model and tools.
+func (w *writer) responses() []any {
+	w.content(w.System, nil, Text) // notes other kinds
+	items := [][]byte{}
+	for i := range w.Messages {
+		items = append(items, w.items(&w.Messages[i])...)
+	}
+	members := append([]any{"instructions", JoinText(w.System, false), "input", Array(items)}, w.parameters()...)
+	if level := w.effort(); level != "" {
+		members = append(members, "reasoning", Build("effort", level))
+	}
+	if format := w.format(); format != nil {
+		members = append(members, "text", Build("format", Build(format...)))
+	}
+	return members
+}
+
+// items returns a message as items, in the order of its parts. Each text of a model is an item: lists of blocks are input.
+func (w *writer) items(m *Message) (out [][]byte) {
+	role, kinds := string(m.Role), []Kind{Text, MediaPart}
+	switch m.Role {
+	case System:
+		role = "developer"
+	case Assistant:
+		kinds = kinds[:1]
+	}
+	for i := 0; i < len(m.Parts); {
+		end := i
+		for end < len(m.Parts) && (m.Parts[end].Kind == Text || m.Parts[end].Kind == MediaPart) && (end == i || m.Role != Assistant) {
+			end++
+		}
+		if end == i {
+			if b := w.item(&m.Parts[i], m); b != nil {
+				out = append(out, b)
+			}
+			end++
+		} else if content := w.content(m.Parts[i:end], m, kinds...); content != nil {
+			out = append(out, Build("role", role, "content", content))
+		}
+		i = end
+	}
+	return out
+}
+
+func (w *writer) item(p *Part, m *Message) []byte {
+	switch p.Kind {
+	case Reasoning:
+		if p.Signature == "" || !strings.Contains(p.Provider, "openai") || p.ID == "" {
+			return w.leave("reasoning that is not this provider's", m)
+		}
+		var summary [][]byte
+		if p.Text != "" {
+			summary = append(summary, Build("type", "summary_text", "text", p.Text))
+		}
+		return Build("type", "reasoning", "id", p.ID, "summary", Array(summary), "encrypted_content", p.Signature)
+	case ToolCall:
+		return Build("type", "function_call", "call_id", p.ID, "name", Quote(p.Name), "arguments", argumentsText(p))
+	case ToolResult:
+		return Build("type", "function_call_output", "call_id", p.ID, "output", w.result(p, m, Text, MediaPart))
+	}
+	return w.leave(p.Describe(), m)
+}
