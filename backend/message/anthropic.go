@@ -23,7 +23,7 @@ func (w *writer) anthropic() []any {
 	var format, output []byte
 	if w.Format.Schema != nil {
 		format = Build("type", "json_schema", "schema", w.Format.Schema)
-	} else if w.Format.Kind == "json" {
+	} else if w.Format.JSON {
 		w.leave("parameter answer as JSON", nil)
 	}
 	level := w.effort()
@@ -51,7 +51,8 @@ func (w *writer) anthropic() []any {
 			messages = append(messages, Build("role", role, "content", content))
 		}
 	}
-	return append(w.parameters(), "output_config", output, "system", w.content(w.System, nil, Text), "messages", Array(messages))
+	system := w.content(w.System, nil, Text)
+	return append(w.parameters(), "output_config", output, "system", system, "messages", Array(messages))
 }
 
 func (w *writer) anthropicBlock(p *Part, m *Message) []byte {
@@ -78,7 +79,7 @@ func (w *writer) anthropicBlock(p *Part, m *Message) []byte {
 			w.note("changed: arguments that are not an object become an object with the key input", m.where())
 			input = Build("input", input)
 		}
-		return Build("type", "tool_use", "id", p.ID, "name", Quote(p.Name), "input", input)
+		return Build("type", "tool_use", "id", p.ID, "name", quote(p.Name), "input", input)
 	case ToolResult:
 		var isError []byte
 		if p.IsError {

@@ -1,121 +1,77 @@
 package message
 
 import (
-	"slices"
-
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// Member is a member of a JSON object, or an element of an array, which has no key.
-type Member struct {
-	Key   string
-	Value []byte
+func valid(raw []byte) bool { return rawjson.Valid(raw, rawjson.MaxDepth) == nil }
+
+// first returns the first of keys that o has and that is not null. It marks all of them as read.
+func first(o *object.Object, keys ...string) (value []byte) {
+	for _, k := range keys {
+		if v := o.Raw(k); value == nil {
+			value = v
+		}
+	}
+	return value
 }
 
-// Members returns the members of an object or the elements of an array in their order, nil for other JSON. Raw must be valid JSON.
-func Members(raw []byte) []Member {
-	out := []Member{}
-	c := rawjson.NewCursor(raw, rawjson.MaxDepth)
-	switch {
-	case c.Open('{'):
-		for c.More('}') {
-			key := string(c.Key())
-			out = append(out, Member{key, c.Value()})
+// str returns the first of keys that is a string, or "". It marks all of them as read.
+func str(o *object.Object, keys ...string) (text string) {
+	for _, k := range keys {
+		if s, ok := rawjson.String(o.Raw(k)); ok && text == "" {
+			text = s
 		}
-		return out
-	case c.Open('['):
-		for c.More(']') {
-			out = append(out, Member{"", c.Value()})
-		}
-		return out
 	}
-	return nil
+	return text
+}
+
+// child returns first as an object, nil for other JSON.
+func child(o *object.Object, keys ...string) *object.Object { return object.Of("", first(o, keys...)) }
+
+// has reports whether o has one of keys.
+func has(o *object.Object, keys ...string) bool {
+	for _, k := range keys {
+		if o.Has(k) {
+			return true
+		}
+	}
+	return false
+}
+
+// unread returns the keys of o that were not read and are not null.
+func unread(o *object.Object) (keys []string) {
+	for k, v := range object.Of("", o.Rest()).All() {
+		if string(v) != "null" {
+			keys = append(keys, k)
+		}
+	}
+	return keys
 }
 
 // Elements returns the elements of an array, nil for other JSON. Raw must be valid JSON.
 func Elements(raw []byte) (out [][]byte) {
-	if is(raw, '[') {
-		for _, m := range Members(raw) {
-			out = append(out, m.Value)
-		}
+	c := rawjson.NewCursor(raw, object.MaxDepth)
+	for c.Open('['); c.More(']'); {
+		out = append(out, c.Value())
 	}
-	return out
-}
-
-// Object is a JSON object for looking up members. Members that are null are left out; of two members of one key the last counts.
-type Object map[string][]byte
-
-// ObjectOf returns the object that raw is, nil for other JSON. Raw must be valid JSON.
-func ObjectOf(raw []byte) Object {
-	if !is(raw, '{') {
-		return nil
-	}
-	o := Object{}
-	for _, m := range Members(raw) {
-		if delete(o, m.Key); string(m.Value) != "null" {
-			o[m.Key] = m.Value
-		}
-	}
-	return o
-}
-
-// First returns the value of the first of keys that o has, or nil.
-func (o Object) First(keys ...string) []byte {
-	for _, k := range keys {
-		if v := o[k]; v != nil {
-			return v
-		}
-	}
-	return nil
-}
-
-// Has reports whether o has one of keys.
-func (o Object) Has(keys ...string) bool { return o.First(keys...) != nil }
-
-// Str returns the first of keys that is a string, or "".
-func (o Object) Str(keys ...string) string {
-	for _, k := range keys {
-		if s, ok := rawjson.String(o[k]); ok {
-			return s
-		}
-	}
-	return ""
-}
-
-// Obj returns the first of keys that o has, as ObjectOf does.
-func (o Object) Obj(keys ...string) Object { return ObjectOf(o.First(keys...)) }
-
-// True reports whether the first of keys that o has is true.
-func (o Object) True(keys ...string) bool { return string(o.First(keys...)) == "true" }
-
-// without returns the keys of o that are none of known, sorted.
-func (o Object) without(known []string) (out []string) {
-	for k := range o {
-		if !slices.Contains(known, k) {
-			out = append(out, k)
-		}
-	}
-	slices.Sort(out)
 	return out
 }
 
 // is reports whether raw begins as a JSON object {, array [ or string ".
 func is(raw []byte, first byte) bool { return len(raw) > 0 && raw[0] == first }
 
-func isNumber(raw []byte) bool {
-	return len(raw) > 0 && (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9')
-}
+func quote(s string) []byte { return rawjson.Quote(nil, s) }
 
-// Quote returns s as a JSON string.
-func Quote(s string) []byte { return rawjson.Quote(nil, s) }
-
-// Build returns the JSON object of pairs of a key and a value: a string, or JSON as []byte. It leaves out empty strings and nil.
+// Build returns the JSON object of pairs of a key and a value: a string, or JSON as []byte. It leaves out empty strings
+// and nil.
 func Build(pairs ...any) []byte {
 	out := []byte{'{'}
 	for i := 0; i+1 < len(pairs); i += 2 {
 		value, ok := pairs[i+1].([]byte)
 		if s, _ := pairs[i+1].(string); !ok && s != "" {
-			value = Quote(s)
+			value = quote(s)
 		}
 		if value == nil {
 			continue

@@ -1,11 +1,11 @@
-// Package message is the one model of a message of a conversation with a model: a role and a list of parts.
+// Package message is the one model of a message: a role and a list of parts.
 //
-// It reads messages and whole requests in the spelling of every provider, loop and convention that otelagent records (Anthropic, OpenAI chat,
-// OpenAI responses, Gemini, phi-core, clark-agent, the AI SDK, the GenAI convention of OpenTelemetry), and writes requests for three provider APIs.
-// A block that it does not know stays a part of kind Unknown with its JSON.
+// It reads messages and requests in the spelling of every source that otelagent records (Anthropic, OpenAI chat, OpenAI
+// responses, Gemini, phi-core, clark-agent, the AI SDK, the GenAI convention of OpenTelemetry), and writes requests for
+// three provider APIs. A block that it does not know stays a part of kind Unknown, with its JSON.
 //
-// Arguments, results and schemas of tools stay as they are spelled; no number is converted. Reading and writing are linear in the input, do not
-// change it and share its memory. JSON that is nested deeper than 200 levels is not JSON to this package.
+// Arguments, results and schemas of tools stay as they are spelled. Reading and writing are linear in the input, do not
+// change it and share its memory. Input that is nested deeper than 200 levels is not JSON to this package.
 package message
 
 import "strings"
@@ -21,27 +21,17 @@ const (
 	Tool      Role = "tool"
 )
 
-// RoleOf returns the role that a spelling names. ok is false for a role that no provider has.
-func RoleOf(name string) (role Role, ok bool) {
-	switch name {
-	case "user", "assistant", "system", "tool":
-		return Role(name), true
-	case "model":
-		return Assistant, true
-	case "developer":
-		return System, true
-	case "toolResult", "tool_result", "function":
-		return Tool, true
-	}
-	return User, false
+// roles are the roles of all spellings.
+var roles = map[string]Role{
+	"user": User, "": User, "assistant": Assistant, "model": Assistant, "system": System, "developer": System,
+	"tool": Tool, "toolResult": Tool, "tool_result": Tool, "function": Tool,
 }
 
 // Message is one message.
 type Message struct {
 	Role  Role
 	Parts []Part
-	// Index is the position in the list that the message came in. Several messages have the same one where a spelling puts calls and their
-	// results into one message.
+	// Index is the position in the list of the request. Messages that came as one have the same.
 	Index int
 	// Fields are keys of the message that are neither role nor content: times, usage, names.
 	Fields []string
@@ -71,7 +61,7 @@ type Part struct {
 	Text string
 	// ID of a call, of the call that a result answers, or of reasoning. Name of the tool or of the file.
 	ID, Name string
-	// Signature is what the provider of reasoning wants to get back, Provider the name of that provider, empty where it is not stated.
+	// Signature is what the provider of reasoning wants back, Provider its name, empty where it is not stated.
 	Signature, Provider string
 	// JSON are the arguments of a call.
 	JSON []byte
@@ -79,7 +69,7 @@ type Part struct {
 	Parts   []Part
 	IsError bool
 	Media   Media
-	// Extra are keys of the block that the model has no field for, sorted.
+	// Extra are keys of the block that have no field here.
 	Extra []string
 }
 
@@ -106,7 +96,7 @@ func (p *Part) Describe() string {
 	return "a block of type " + Brief(p.Type)
 }
 
-// JoinText returns the texts of parts, a line feed between two. Names adds parts of other kinds by their kind, in brackets.
+// JoinText returns the texts of parts, a line feed between two. Names adds the names of other kinds of parts in brackets.
 func JoinText(parts []Part, names bool) string {
 	var out []string
 	for i := range parts {

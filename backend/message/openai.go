@@ -26,7 +26,7 @@ func (w *writer) chat() []any {
 	return append(members, "reasoning_effort", w.effort(), "response_format", answer)
 }
 
-// format returns the members of the format of the answer: nil for text, and for a schema with the name that OpenAI demands.
+// format returns the members of the format of the answer, nil for text. OpenAI demands a name for a schema.
 func (w *writer) format() []any {
 	f := &w.Format
 	switch {
@@ -35,7 +35,7 @@ func (w *writer) format() []any {
 			w.note("added: name of the schema of the answer", "")
 		}
 		return []any{"type", "json_schema", "name", cmp.Or(f.Name, "answer"), "schema", f.Schema, "strict", f.Strict}
-	case f.Kind == "json":
+	case f.JSON:
 		return []any{"type", "json_object"}
 	}
 	return nil
@@ -50,7 +50,7 @@ func (w *writer) chatMessage(m *Message) (out [][]byte) {
 		case p.Kind == ToolResult:
 			out = append(out, Build("role", "tool", "tool_call_id", p.ID, "content", w.result(p, m, Text)))
 		case p.Kind == ToolCall && m.Role == Assistant:
-			call := Build("name", Quote(p.Name), "arguments", argumentsText(p))
+			call := Build("name", quote(p.Name), "arguments", argumentsText(p))
 			calls = append(calls, Build("id", p.ID, "type", "function", "function", call))
 		default:
 			said = append(said, *p)
@@ -82,7 +82,7 @@ func (w *writer) result(p *Part, m *Message, kinds ...Kind) []byte {
 	if content := w.content(p.Parts, m, kinds...); content != nil {
 		return content
 	}
-	return Quote("")
+	return quote("")
 }
 
 // openAIBlock returns a block of content, which both APIs have in different forms.
@@ -90,18 +90,14 @@ func (w *writer) openAIBlock(p *Part, m *Message) []byte {
 	media, chat := &p.Media, w.api == OpenAIChat
 	address := media.url()
 	switch kind := media.Modality; {
-	case p.Kind == Text && p.Type == "refusal" && chat && m != nil && m.Role == Assistant:
-		return Build("type", "refusal", "refusal", Quote(p.Text))
 	case p.Kind == Text && chat:
-		return Build("type", "text", "text", Quote(p.Text))
+		return Build("type", "text", "text", quote(p.Text))
 	case p.Kind == Text:
-		return Build("type", "input_text", "text", Quote(p.Text))
+		return Build("type", "input_text", "text", quote(p.Text))
 	case kind == "image" && address != "" && chat:
 		return Build("type", "image_url", "image_url", Build("url", address, "detail", media.Detail))
 	case kind == "image" && address != "":
 		return Build("type", "input_image", "detail", cmp.Or(media.Detail, "auto"), "image_url", address)
-	case kind == "audio" && chat && media.Data != "" && audioFormats[media.MIME] != "":
-		return Build("type", "input_audio", "input_audio", Build("data", media.Data, "format", audioFormats[media.MIME]))
 	case kind == "document" && media.Data != "" && chat:
 		return Build("type", "file", "file", Build("filename", p.Name, "file_data", address))
 	case kind == "document" && media.Data != "":
@@ -112,17 +108,12 @@ func (w *writer) openAIBlock(p *Part, m *Message) []byte {
 	return w.leave(p.Describe(), m)
 }
 
-// audioFormats are OpenAI's names of formats of sound.
-var audioFormats = map[string]string{
-	"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3",
-}
-
 // argumentsText returns arguments as OpenAI has them: JSON in a string. Arguments that are no JSON stay as the model spelled them.
 func argumentsText(p *Part) []byte {
 	if is(p.JSON, '"') {
 		return p.JSON
 	}
-	return Quote(string(p.JSON))
+	return quote(string(p.JSON))
 }
 
 // responses returns the members of a body of OpenAI's Responses API, but for model and tools.
@@ -132,7 +123,8 @@ func (w *writer) responses() []any {
 	for i := range w.Messages {
 		items = append(items, w.items(&w.Messages[i])...)
 	}
-	members := append([]any{"instructions", JoinText(w.System, false), "input", Array(items)}, w.parameters()...)
+	members := []any{"instructions", JoinText(w.System, false), "input", Array(items)}
+	members = append(members, w.parameters()...)
 	if level := w.effort(); level != "" {
 		members = append(members, "reasoning", Build("effort", level))
 	}
@@ -142,7 +134,7 @@ func (w *writer) responses() []any {
 	return members
 }
 
-// items returns a message as items, in the order of its parts. Each text of a model is an item: lists of blocks are input.
+// items returns a message as items, in the order of its parts. Each text of a model is an item of its own.
 func (w *writer) items(m *Message) (out [][]byte) {
 	role, kinds := string(m.Role), []Kind{Text, MediaPart}
 	switch m.Role {
@@ -181,7 +173,7 @@ func (w *writer) item(p *Part, m *Message) []byte {
 		}
 		return Build("type", "reasoning", "id", p.ID, "summary", Array(summary), "encrypted_content", p.Signature)
 	case ToolCall:
-		return Build("type", "function_call", "call_id", p.ID, "name", Quote(p.Name), "arguments", argumentsText(p))
+		return Build("type", "function_call", "call_id", p.ID, "name", quote(p.Name), "arguments", argumentsText(p))
 	case ToolResult:
 		return Build("type", "function_call_output", "call_id", p.ID, "output", w.result(p, m, Text, MediaPart))
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/otelagent/otelagent/internal/rawjson"
+	"github.com/otelagent/otelagent/internal/object"
 )
 
 // API is a wire form of a provider.
@@ -34,12 +34,10 @@ type Request struct {
 	Choice, ChoiceName string
 	Format             Format
 	Stream             bool
-	// Extra are the keys of other parameters.
-	Extra []string
+	// Extra are the keys of other parameters. Stated are those of all as they are spelled, with short values.
+	Extra, Stated []string
 
-	members []Member
-	top     Object
-	list    [][]byte
+	top *object.Object
 }
 
 // Definition is a tool that a request offers.
@@ -51,9 +49,10 @@ type Definition struct {
 	Extra  []string
 }
 
-// Format is the format of the answer. Kind is json, or empty for text.
+// Format is the format of the answer, text unless JSON is set.
 type Format struct {
-	Kind, Name     string
+	JSON           bool
+	Name           string
 	Schema, Strict []byte
 }
 
@@ -63,7 +62,7 @@ const (
 	Temperature = "temperature"
 )
 
-// param is a parameter: its name, its keys in all spellings, its key in each API that has it, and the first bytes of its JSON.
+// param is a parameter: its name, its keys in all spellings and in each API, and the first bytes that its JSON may have.
 type param struct {
 	name                       string
 	spelt                      []string
@@ -77,64 +76,49 @@ const number = "-0123456789"
 var params = []param{
 	{
 		MaxTokens,
-		[]string{"max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "maxTokens", "gen_ai.request.max_tokens"},
+		[]string{
+			"max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "maxTokens", "gen_ai.request.max_tokens",
+		},
 		"max_tokens", "max_completion_tokens", "max_output_tokens", number,
 	},
-	{Temperature, []string{"temperature", "gen_ai.request.temperature"}, "temperature", "temperature", "temperature", number},
+	{"temperature", []string{"temperature", "gen_ai.request.temperature"}, "temperature", "temperature", "temperature", number},
 	{"top_p", []string{"top_p", "topP"}, "top_p", "top_p", "top_p", number},
 	{"top_k", []string{"top_k", "topK"}, "top_k", "", "", number},
 	{"seed", []string{"seed"}, "", "seed", "", number},
 	{"frequency_penalty", []string{"frequency_penalty", "frequencyPenalty"}, "", "frequency_penalty", "", number},
 	{"presence_penalty", []string{"presence_penalty", "presencePenalty"}, "", "presence_penalty", "", number},
-	{"stop sequences", []string{"stop_sequences", "stop", "stopSequences"}, "stop_sequences", "stop", "", "[\""},
-	{"user", []string{"user"}, "", "user", "user", "\""},
-	{"parallel tool calls", []string{"parallel_tool_calls", "parallelToolCalls"}, "", "parallel_tool_calls", "parallel_tool_calls", "tf"},
+	{"stop sequences", []string{"stop_sequences", "stop", "stopSequences"}, "stop_sequences", "stop", "", `["`},
+	{"user", []string{"user"}, "", "user", "user", `"`},
+	{
+		"parallel tool calls", []string{"parallel_tool_calls", "parallelToolCalls"},
+		"", "parallel_tool_calls", "parallel_tool_calls", "tf",
+	},
 }
 
 func (p *param) key(api API) string {
 	return map[API]string{Anthropic: p.anthropic, OpenAIChat: p.chat, OpenAIResponses: p.responses}[api]
 }
 
-// Keys of requests in all spellings.
-var (
-	listKeys   = []string{"messages", "input", "contents", "prompt", "gen_ai.input.messages", "input_messages"}
-	systemKeys = []string{
-		"system", "system_prompt", "instructions", "systemInstruction", "system_instruction", "gen_ai.system_instructions", "system_instructions",
-	}
-	modelKeys = []string{"model", "model_id", "modelId", "gen_ai.request.model"}
-	toolKeys  = []string{"tools", "gen_ai.tool.definitions", "tool_definitions"}
-)
-
-// ErrNoRequest is the error about JSON that is not an object with messages.
+// ErrNoRequest is the error about input that is not a JSON object with messages.
 var ErrNoRequest = errors.New("the request is not a JSON object with messages")
 
 // ReadRequest reads a request in any spelling. What it returns refers to payload. The error is ErrNoRequest.
 func ReadRequest(payload []byte) (*Request, error) {
-	if !valid(payload) {
+	if !valid(payload) || object.Of("", payload) == nil {
 		return nil, ErrNoRequest
 	}
-	top := ObjectOf(payload)
-	for _, config := range []string{"generationConfig", "generation_config"} { // of Gemini
-		for _, m := range Members(top[config]) {
-			if delete(top, config); !top.Has(m.Key) && string(m.Value) != "null" {
-				top[m.Key] = m.Value
-			}
-		}
+	r := &Request{Params: map[string][]byte{}, top: object.Of("", payload)}
+	o := object.Of("", payload)
+	messages := first(o, "messages", "input", "contents", "prompt", "gen_ai.input.messages", "input_messages")
+	if is(messages, '"') {
+		messages = Array([][]byte{messages})
 	}
-	r := &Request{Params: map[string][]byte{}, members: Members(payload), top: top}
-	taken := reader{top, r, map[string]bool{}}
-	messages := taken.first(listKeys...)
-	switch {
-	case is(messages, '['):
-		r.list = Elements(messages)
-	case is(messages, '"'):
-		r.list = [][]byte{messages}
-	default:
+	if !is(messages, '[') {
 		return nil, ErrNoRequest
 	}
-	for i, raw := range r.list {
+	for i, raw := range Elements(messages) {
 		for _, m := range read(raw, i) {
-			if n := len(r.Messages); top.Has("input") && n > 0 && m.Role == Assistant && r.Messages[n-1].Role == Assistant {
+			if n := len(r.Messages); o.Has("input") && n > 0 && m.Role == Assistant && r.Messages[n-1].Role == Assistant {
 				last := &r.Messages[n-1] // items of one reply of OpenAI's responses
 				last.Parts, last.Fields = append(last.Parts, m.Parts...), append(last.Fields, m.Fields...)
 				continue
@@ -142,203 +126,176 @@ func ReadRequest(payload []byte) (*Request, error) {
 			r.Messages = append(r.Messages, m)
 		}
 	}
-	system := taken.first(systemKeys...)
-	if o := ObjectOf(system); o.Has("parts", "content") { // a message, as Gemini has it
-		system = o.First("parts", "content")
+	system := first(o, "system", "system_prompt", "instructions", "systemInstruction", "system_instruction",
+		"gen_ai.system_instructions", "system_instructions")
+	if in := object.Of("", system); has(in, "parts", "content") { // a message, as Gemini has it
+		system = first(in, "parts", "content")
 	}
 	r.System = Blocks(system)
 	for system == nil && len(r.Messages) > 0 && r.Messages[0].Role == System {
 		r.System, r.Messages = append(r.System, r.Messages[0].Parts...), r.Messages[1:]
 	}
-	for _, raw := range Elements(taken.first(toolKeys...)) {
-		r.tool(raw)
+	for _, raw := range Elements(first(o, "tools", "gen_ai.tool.definitions", "tool_definitions")) {
+		r.tool(object.Of("", raw))
 	}
-	taken.parameters()
-	for _, m := range r.members {
-		if !taken.keys[m.Key] && top.Has(m.Key) {
-			r.Extra = append(r.Extra, m.Key)
+	r.Model = str(o, "model", "model_id", "modelId", "gen_ai.request.model")
+	for _, k := range unread(o) {
+		v := r.top.Raw(k)
+		switch {
+		case k == "provenance": // where messages came from: no model gets it
+			continue
+		case len(v) <= 16 && !is(v, '{') && !is(v, '['):
+			k += " " + strings.Trim(string(v), `"`)
 		}
+		r.Stated = append(r.Stated, Brief(k))
 	}
+	if config := child(o, "generationConfig", "generation_config"); config != nil { // of Gemini
+		r.parameters(config)
+	}
+	r.parameters(o)
 	return r, nil
 }
 
-func (r *Request) tool(raw []byte) {
-	o := ObjectOf(raw)
-	if declared := o.First("functionDeclarations", "function_declarations"); declared != nil {
+func (r *Request) tool(o *object.Object) {
+	if declared := first(o, "functionDeclarations", "function_declarations"); declared != nil {
 		for _, e := range Elements(declared) {
-			r.tool(e)
+			r.tool(object.Of("", e))
 		}
 		return
 	}
-	typ := o.Str("type")
-	if f := o.Obj("function"); f != nil {
+	typ := str(o, "type")
+	if f := child(o, "function"); f != nil {
 		o = f
 	}
-	t := Definition{Name: o.Str("name"), Description: o.Str("description"), Strict: o["strict"]}
-	t.Schema = o.First("parameters", "input_schema", "inputSchema", "parametersJsonSchema")
+	t := Definition{
+		Name: str(o, "name"), Description: str(o, "description"), Strict: first(o, "strict"),
+		Schema: first(o, "parameters", "input_schema", "inputSchema", "parametersJsonSchema"),
+	}
 	if typ != "function" && (typ != "custom" || t.Schema == nil) {
 		t.Hosted = typ
 	}
-	t.Name = cmp.Or(t.Name, t.Hosted)
-	t.Extra = o.without([]string{
-		"type", "name", "description", "parameters", "input_schema", "inputSchema", "parametersJsonSchema", "strict", "function",
-	})
+	t.Name, t.Extra = cmp.Or(t.Name, t.Hosted), unread(o)
 	r.Tools = append(r.Tools, t)
 }
 
-// reader reads parameters, and remembers the keys that it read.
-type reader struct {
-	top  Object
-	out  *Request
-	keys map[string]bool
-}
-
-// first returns the value of the first of keys that is there.
-func (r *reader) first(keys ...string) []byte {
-	for _, k := range keys {
-		if v := r.top[k]; v != nil {
-			r.keys[k] = true
-			return v
-		}
-	}
-	return nil
-}
-
-// object is first for an object. Its keys that are none of known are extra.
-func (r *reader) object(key string, known ...string) Object {
-	o := ObjectOf(r.first(key))
-	for _, k := range o.without(known) {
-		r.out.Extra = append(r.out.Extra, key+"."+k)
-	}
-	return o
-}
-
-func (r *reader) parameters() {
-	out := r.out
-	out.Model, _ = rawjson.String(r.first(modelKeys...))
+// parameters reads the parameters of o. Those of its keys that nothing read are extra.
+func (r *Request) parameters(o *object.Object) {
 	for _, p := range params {
-		v := r.first(p.spelt...)
-		if v != nil && strings.IndexByte(p.first, v[0]) < 0 {
-			out.Extra = append(out.Extra, p.name)
-			continue
-		}
-		if out.Params[p.name] = v; v != nil && p.name == "stop sequences" && v[0] == '"' {
-			out.Params[p.name] = Array([][]byte{v})
+		v := first(o, p.spelt...)
+		switch {
+		case v == nil:
+		case strings.IndexByte(p.first, v[0]) < 0:
+			r.Extra = append(r.Extra, p.name)
+		case v[0] == '"' && p.name != "user":
+			r.Params[p.name] = Array([][]byte{v})
+		default:
+			r.Params[p.name] = v
 		}
 	}
-	out.Stream = r.top.True("stream")
-	out.Effort, _ = rawjson.String(r.first("reasoning_effort", "thinking_level", "reasoningEffort"))
-	out.Effort = cmp.Or(r.object("reasoning", "effort").Str("effort"), out.Effort)
-	output := r.object("output_config", "effort", "format")
-	out.Effort = cmp.Or(output.Str("effort"), out.Effort)
-	r.choice()
-	for _, raw := range [][]byte{
-		r.first("response_format", "responseFormat"), r.object("text", "format")["format"], output["format"], r.first("output_format"),
-	} {
-		out.Format.read(ObjectOf(raw))
+	inner := func(key string, read func(*object.Object)) {
+		if in := child(o, key); in != nil {
+			read(in)
+			for _, k := range unread(in) {
+				r.Extra = append(r.Extra, key+"."+k)
+			}
+		}
 	}
-}
-
-func (r *reader) choice() {
-	out := r.out
+	effort := func(in *object.Object) { r.Effort = cmp.Or(str(in, "effort"), r.Effort) }
+	format := func(in *object.Object) { r.Format.read(child(in, "format")) }
+	r.Stream = r.Stream || string(o.Raw("stream")) == "true"
+	o.Keep("stream")
+	r.Effort = cmp.Or(str(o, "reasoning_effort", "thinking_level", "reasoningEffort"), r.Effort)
+	inner("reasoning", effort)
+	inner("output_config", func(in *object.Object) { effort(in); format(in) })
+	inner("text", format)
+	r.Format.read(child(o, "response_format", "responseFormat"))
 	for _, key := range []string{"tool_choice", "toolChoice"} {
-		o := r.object(key, "type", "name", "function", "toolName")
-		name := cmp.Or(o.Obj("function").Str("name"), o.Str("name", "toolName"))
-		switch kind := cmp.Or(r.top.Str(key), o.Str("type")); {
-		case kind == "auto", kind == "none":
-			out.Choice = kind
-		case kind == "any", kind == "required":
-			out.Choice = "any"
-		case name != "":
-			out.Choice, out.ChoiceName = "tool", name
-		case kind != "":
-			out.Extra = append(out.Extra, key)
+		if v := o.Raw(key); is(v, '"') {
+			r.choice(str(o, key), "")
+		} else {
+			inner(key, func(in *object.Object) {
+				r.choice(str(in, "type"), cmp.Or(str(child(in, "function"), "name"), str(in, "name", "toolName")))
+			})
 		}
+	}
+	r.Extra = append(r.Extra, unread(o)...)
+}
+
+func (r *Request) choice(kind, name string) {
+	switch {
+	case kind == "required":
+		r.Choice = "any"
+	case kind == "auto", kind == "none", kind == "any":
+		r.Choice = kind
+	case name != "":
+		r.Choice, r.ChoiceName = "tool", name
+	default:
+		r.Extra = append(r.Extra, "tool_choice")
 	}
 }
 
-func (f *Format) read(o Object) {
-	kind := o.Str("type", "kind")
-	if o.Has("json_schema") {
-		o = o.Obj("json_schema")
+func (f *Format) read(o *object.Object) {
+	kind := str(o, "type", "kind")
+	if in := child(o, "json_schema"); in != nil {
+		o = in
 	}
 	if strings.HasPrefix(kind, "json") {
-		*f = Format{"json", o.Str("name"), o["schema"], o["strict"]}
+		*f = Format{true, str(o, "name"), first(o, "schema"), first(o, "strict")}
 	}
 }
 
-// Parameters names what a request states besides model, messages, prompt and tools, with values where these are short.
-func (r *Request) Parameters() (out []string) {
-	for _, m := range r.members {
-		short := len(m.Value) <= 16 && !is(m.Value, '{') && !is(m.Value, '[')
-		switch {
-		case !r.top.Has(m.Key) || slices.Contains(slices.Concat(listKeys, systemKeys, modelKeys, toolKeys, []string{"provenance"}), m.Key):
-		case short:
-			out = append(out, Brief(m.Key)+" "+strings.Trim(string(m.Value), `"`))
-		default:
-			out = append(out, Brief(m.Key))
-		}
-	}
-	return out
-}
-
-// native has, by API, the keys of messages, the types of blocks, the key of a tool that the host runs, and keys that only others have.
+// native has, by API, the types of blocks, the fields of messages, the key of a tool that the host runs, and keys of the top
+// that only other APIs have.
 var native = map[API]struct {
-	keys, types []string
-	tool        string
-	foreign     []string
+	types, fields []string
+	tool          string
+	foreign       []string
 }{
 	Anthropic: {
-		[]string{"role", "content"},
-		[]string{"", "text", "image", "document", "thinking", "redacted_thinking", "tool_use", "tool_result"},
-		"input_schema",
+		[]string{"text", "image", "document", "thinking", "redacted_thinking", "tool_use", "tool_result"}, nil, "input_schema",
 		[]string{
-			"system_prompt", "max_completion_tokens", "frequency_penalty", "presence_penalty", "reasoning_effort", "stream_options",
-			"response_format", "stop", "n",
+			"system_prompt", "max_completion_tokens", "frequency_penalty", "presence_penalty", "reasoning_effort",
+			"stream_options", "response_format", "stop", "n",
 		},
 	},
 	OpenAIChat: {
 		[]string{
-			"role", "content", "name", "tool_calls", "tool_call_id", "function_call", "refusal", "audio", "reasoning_content", "reasoning",
-			"reasoning_details", "annotations", "cache_control",
-		},
-		[]string{
 			"", "text", "refusal", "image_url", "input_audio", "file", "function", "custom", "reasoning_content", "reasoning",
 			"reasoning.text", "reasoning.encrypted", "reasoning.summary",
 		},
-		"function",
+		[]string{"name", "audio", "annotations", "cache_control"}, "function",
 		[]string{"system", "system_prompt", "stop_sequences", "anthropic_version", "output_config"},
 	},
 }
 
-// Native reports whether the request that r was read from is a body of that API as it stands. It looks for what the API demands, and for keys and
-// types that only other spellings have; keys and types that it does not know do not count.
+// Native reports whether the request that r was read from is a body of that API as it stands. It looks for members that
+// the API demands, and for keys and types that only other spellings have.
 func (r *Request) Native(api API) bool {
-	model, isChat := r.top.Str("model"), r.top.Has("messages")
 	rules, ok := native[api]
-	if !ok || model == "" || !isChat {
-		return !ok && model != "" && !isChat && r.top.Has("input")
+	if !ok || !r.top.Has("model") || !r.top.Has("messages") {
+		return !ok && r.top.Has("model") && r.top.Has("input")
 	}
-	if api == Anthropic && (!isNumber(r.top["max_tokens"]) || r.System != nil && !r.top.Has("system")) {
+	if api == Anthropic && (r.top.Int("max_tokens") == nil || r.System != nil && !r.top.Has("system")) {
 		return false
 	}
-	for k := range r.top {
+	for _, k := range r.top.Keys() {
 		if slices.Contains(rules.foreign, k) || strings.ContainsFunc(k, unicode.IsUpper) { // of the AI SDK
 			return false
 		}
 	}
-	for _, raw := range r.list {
-		if ObjectOf(raw).without(rules.keys) != nil {
-			return false
-		}
-	}
 	for _, m := range r.Messages {
-		if slices.ContainsFunc(m.Parts, func(p Part) bool { return p.Kind != Unknown && !slices.Contains(rules.types, p.Type) }) {
+		for _, p := range m.Parts {
+			isString := p.Kind == Text && p.Type == ""
+			if p.Kind != Unknown && !isString && !slices.Contains(rules.types, p.Type) || p.Type == extension {
+				return false
+			}
+		}
+		if slices.ContainsFunc(m.Fields, func(k string) bool { return !slices.Contains(rules.fields, k) }) {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(Elements(r.top["tools"]), func(raw []byte) bool {
-		o := ObjectOf(raw)
-		return !o.Has(rules.tool) && (!o.Has("type") || o.Has("input_schema", "function"))
+	return !slices.ContainsFunc(Elements(r.top.Raw("tools")), func(raw []byte) bool {
+		o := object.Of("", raw)
+		return !o.Has(rules.tool) && (!o.Has("type") || has(o, "input_schema", "function"))
 	})
 }

@@ -92,7 +92,11 @@ func (w *writer) unplaced() {
 		if len(m.Parts) == 0 {
 			w.leave("a message without content", m)
 		}
-		w.extra(m.Parts, m)
+		for _, p := range m.Parts {
+			for _, k := range p.Extra {
+				w.leave(Brief(k)+" of "+p.Describe(), m)
+			}
+		}
 	}
 	for _, k := range w.Extra {
 		w.leave("parameter "+Brief(k), nil)
@@ -101,16 +105,6 @@ func (w *writer) unplaced() {
 		if w.Params[p.name] != nil && p.key(w.api) == "" {
 			w.leave("parameter "+p.name, nil)
 		}
-	}
-}
-
-// extra notes keys of parts.
-func (w *writer) extra(parts []Part, m *Message) {
-	for i := range parts {
-		for _, k := range parts[i].Extra {
-			w.leave(Brief(k)+" of "+parts[i].Describe(), m)
-		}
-		w.extra(parts[i].Parts, m)
 	}
 }
 
@@ -230,8 +224,8 @@ func (w *writer) content(parts []Part, m *Message, kinds ...Kind) []byte {
 	switch {
 	case blocks == nil:
 		return nil
-	case len(blocks) == 1 && last.Kind == Text && last.Type != "refusal":
-		return Quote(last.Text)
+	case len(blocks) == 1 && last.Kind == Text:
+		return quote(last.Text)
 	}
 	return Array(blocks)
 }
@@ -251,19 +245,21 @@ func (w *writer) tools() []any {
 			w.note("added: the schema of a tool: any object", Brief(t.Name))
 			t.Schema = []byte(`{"type":"object"}`)
 		}
-		members := []any{"name", t.Name, "description", t.Description}
+		schema := "parameters"
+		switch {
+		case w.api == Anthropic:
+			schema = "input_schema"
+		case w.api == OpenAIResponses && t.Strict == nil:
+			t.Strict = []byte("false") // the default of this API alone is true
+		}
+		members := []any{"name", t.Name, "description", t.Description, schema, t.Schema, "strict", t.Strict}
 		switch w.api {
 		case Anthropic:
-			out = append(out, Build(append(members, "input_schema", t.Schema, "strict", t.Strict)...))
+			out = append(out, Build(members...))
 		case OpenAIChat:
-			f := Build(append(members, "parameters", t.Schema, "strict", t.Strict)...)
-			out = append(out, Build("type", "function", "function", f))
+			out = append(out, Build("type", "function", "function", Build(members...)))
 		default:
-			if t.Strict == nil {
-				t.Strict = []byte("false") // the default of this API alone is true
-			}
-			members = append([]any{"type", "function"}, members...)
-			out = append(out, Build(append(members, "parameters", t.Schema, "strict", t.Strict)...))
+			out = append(out, Build(append([]any{"type", "function"}, members...)...))
 		}
 	}
 	if out == nil {
@@ -283,9 +279,9 @@ func (w *writer) choice() []byte {
 	case choice == "tool":
 		return Build("type", "function", "name", w.ChoiceName)
 	case choice == "any":
-		return Quote("required")
+		return quote("required")
 	default:
-		return Quote(choice)
+		return quote(choice)
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,6 @@ import (
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/message"
-	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/replay"
 	"github.com/otelagent/otelagent/backend/store/reader"
 )
@@ -91,21 +91,17 @@ func (f *replayFlags) check(arg string) (addr reader.RequestAddress, err error) 
 		wrong = append(wrong, err)
 	}
 	other := f.send != "" || f.form != "" || f.model != "" || f.newSystem || f.keyEnv != "" || f.output != ""
-	for _, rule := range []struct {
-		broken bool
-		text   string
-	}{
-		{f.tool != "" && other, "--tool goes with --run, --timeout and --json only"},
-		{f.tool == "" && f.command != "", "--run needs --tool"},
-		{f.command == "" && len(f.args) > 0, "arguments after -- need --run"},
-		{f.send == "" && f.keyEnv != "", "--key-env needs --send"},
-		{f.send != "" && f.output != "", "--send and --output exclude each other"},
-		{f.timeout <= 0, "--timeout is not positive"},
-	} {
-		if rule.broken {
-			wrong = append(wrong, errors.New(rule.text))
+	rule := func(broken bool, text string) {
+		if broken {
+			wrong = append(wrong, errors.New(text))
 		}
 	}
+	rule(f.tool != "" && other, "--tool goes with --run, --timeout and --json only")
+	rule(f.tool == "" && f.command != "", "--run needs --tool")
+	rule(f.command == "" && len(f.args) > 0, "arguments after -- need --run")
+	rule(f.send == "" && f.keyEnv != "", "--key-env needs --send")
+	rule(f.send != "" && f.output != "", "--send and --output exclude each other")
+	rule(f.timeout <= 0, "--timeout is not positive")
 	if err := errors.Join(wrong...); err != nil {
 		return addr, usagef("%w", err)
 	}
@@ -137,7 +133,17 @@ func (a *app) replay(ctx context.Context, f *replayFlags, addr reader.RequestAdd
 	if err != nil {
 		return err
 	}
-	o := replay.Options{API: message.API(f.form), Model: f.model, Whole: f.send != ""}
+	r, err := inspect.NewReplay(t, run, turn, q, replay.Options{})
+	if err != nil {
+		return err
+	}
+	if f.form == "" && f.model == "" && !f.newSystem && f.output == "" && f.send == "" {
+		if err := a.print(f, r, r.Text); err != nil || r.Eligible {
+			return err
+		}
+		return &exitError{Code: exitFailed} // the output says why
+	}
+	o := replay.Options{API: cmp.Or(message.API(f.form), r.Suggested), Model: f.model, Whole: f.send != ""}
 	if f.newSystem {
 		text, err := a.readText(f.system)
 		if err != nil {
@@ -145,20 +151,7 @@ func (a *app) replay(ctx context.Context, f *replayFlags, addr reader.RequestAdd
 		}
 		o.System = &text
 	}
-	wanted := o.API != "" || o.Model != "" || f.newSystem || f.output != "" || f.send != ""
-	r, err := inspect.NewReplay(t, run, turn, q, replay.Options{})
-	if err == nil && wanted {
-		if o.API == "" {
-			o.API = r.Suggested
-		}
-		r, err = inspect.NewReplay(t, run, turn, q, o)
-	}
-	switch {
-	case !wanted:
-		if err := a.print(f, r, r.Text); err != nil || r.Eligible {
-			return err
-		}
-		return &exitError{Code: exitFailed} // the output says why
+	switch r, err = inspect.NewReplay(t, run, turn, q, o); {
 	case r.Request == nil:
 		return fmt.Errorf("%s has no request: %s", r.Address, strings.Join(r.Reasons, "; "))
 	case r.Request.Payload.Bytes == nil:
@@ -172,13 +165,6 @@ func (a *app) replay(ctx context.Context, f *replayFlags, addr reader.RequestAdd
 	for _, n := range r.Body.Notes {
 		a.say("%s", n)
 	}
-	return a.body(ctx, f, r, o, t, turn)
-}
-
-// body sends or writes a request body.
-func (a *app) body(
-	ctx context.Context, f *replayFlags, r *inspect.Replay, o replay.Options, t session.Tree, turn *session.Turn,
-) error {
 	if f.send != "" {
 		recorded, whole := replay.Recorded(turn, t.Blocks)
 		return a.resend(ctx, f, r, o, recorded, whole)
@@ -193,11 +179,7 @@ func (a *app) body(
 	if f.output != "" && f.output != "-" {
 		return writeFile(f.output, write)
 	}
-	if err := write(a.stdout); err != nil || f.asJSON || !isTerminal(a.stdout) {
-		return err
-	}
-	_, err := io.WriteString(a.stdout, "\n")
-	return err
+	return write(a.stdout)
 }
 
 // print writes a document as JSON or as text.
@@ -209,26 +191,15 @@ func (a *app) print(f *replayFlags, document any, text func(io.Writer, inspect.O
 	return firstError(text(w, look(a.stdout)), w.Flush())
 }
 
-// maxText bounds a system prompt that is read from a file.
-const maxText = 16 << 20
-
-// readText returns the text of a file without the line feed at its end.
+// readText returns the text of a file, - for standard input, without the line feed at its end.
 func (a *app) readText(name string) (string, error) {
-	in := a.stdin
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return "", fmt.Errorf("--system: %w", err)
-		}
-		defer f.Close()
-		in = f
+	read := os.ReadFile
+	if name == "-" {
+		read = func(string) ([]byte, error) { return io.ReadAll(a.stdin) }
 	}
-	raw, err := io.ReadAll(io.LimitReader(in, maxText+1))
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("--system %s: %w", name, err)
-	case len(raw) > maxText:
-		return "", fmt.Errorf("--system %s: more than 16 MiB", name)
+	raw, err := read(name)
+	if err != nil {
+		return "", fmt.Errorf("--system: %w", err)
 	}
 	return strings.TrimSuffix(strings.TrimSuffix(strings.ToValidUTF8(string(raw), "\uFFFD"), "\n"), "\r"), nil
 }

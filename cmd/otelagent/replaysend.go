@@ -38,15 +38,6 @@ func sendTo(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// withoutQuery returns an address without its query, which may hold a secret.
-func withoutQuery(u *url.URL) string {
-	s := u.Scheme + "://" + u.Host + u.EscapedPath()
-	if u.RawQuery != "" {
-		s += "?..."
-	}
-	return s
-}
-
 // key authorizes a request.
 type key string
 
@@ -103,7 +94,8 @@ func (a *app) resend(
 	if err != nil {
 		return err
 	}
-	a.say("sending %s as %s to %s, %s", count(r.Body.Size, "byte"), o.API, withoutQuery(u), how)
+	address := u.Scheme + "://" + u.Host + u.EscapedPath() // a query may hold a secret
+	a.say("sending %s as %s to %s, %s", count(r.Body.Size, "byte"), o.API, address, how)
 	started := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
@@ -122,7 +114,7 @@ func (a *app) resend(
 		return fmt.Errorf("not answered: %s responds %d: %w", u.Host, status, err)
 	}
 	out := &inspect.Resent{
-		Format: session.TreeFormat, Address: r.Address, URL: withoutQuery(u), Status: status, TookNS: int64(time.Since(started)),
+		Format: session.TreeFormat, Address: r.Address, URL: address, Status: status, TookNS: int64(time.Since(started)),
 		Body: r.Body.Body, Size: r.Body.Size, Model: o.Model, System: o.System != nil, Comparison: replay.Compare(recorded, whole, answer),
 	}
 	return a.print(f, out, out.Text)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
@@ -51,54 +52,61 @@ func (e *ProviderError) Error() string {
 	return strings.TrimSuffix(strings.TrimPrefix(e.Type+": "+e.Message, ": "), ": ")
 }
 
-// ParseAnswer reads the body of an answer that came in one piece, of any of the APIs. The error is ErrNoAnswer or a *ProviderError.
+// ParseAnswer reads the body of an answer in one piece, of any API. The error is ErrNoAnswer or a *ProviderError.
 func ParseAnswer(body []byte) (*Answer, error) {
 	if rawjson.Valid(body, rawjson.MaxDepth) != nil {
 		return nil, ErrNoAnswer
 	}
-	o := message.ObjectOf(body)
-	if e := o.Obj("error"); e != nil {
-		return nil, &ProviderError{Type: e.Str("type", "code", "status"), Message: e.Str("message")}
-	} else if s := o.Str("error"); s != "" {
+	o := object.Of("", body)
+	if e := o.Object("error"); e != nil {
+		kind := cmp.Or(e.String("type"), e.String("code"), e.String("status"))
+		return nil, &ProviderError{Type: kind, Message: e.String("message")}
+	} else if s := o.String("error"); s != "" {
 		return nil, &ProviderError{Message: s}
 	}
-	a := &Answer{ID: o.Str("id"), Model: o.Str("model")}
-	choices, items := message.Elements(o["choices"]), message.Elements(o["output"])
+	a := &Answer{ID: o.String("id"), Model: o.String("model")}
+	choices, items := o.Objects("choices"), o.List("output")
 	switch {
 	case len(choices) > 0:
-		first := message.ObjectOf(choices[0])
-		a.API, a.StopReason, items = message.OpenAIChat, first.Str("finish_reason"), [][]byte{first["message"]}
+		a.API, a.StopReason = message.OpenAIChat, choices[0].String("finish_reason")
+		items = [][]byte{choices[0].Raw("message")}
 		if n := len(choices) - 1; n > 0 {
 			a.Other = append(a.Other, strconv.Itoa(n)+" more choices")
 		}
 	case items != nil:
-		a.API, a.StopReason = message.OpenAIResponses, cmp.Or(o.Obj("incomplete_details").Str("reason"), o.Str("status"))
-	case message.Elements(o["content"]) != nil && o.Str("type") == "message":
-		a.API, a.StopReason, items = message.Anthropic, o.Str("stop_reason"), [][]byte{body}
+		a.API = message.OpenAIResponses
+		a.StopReason = cmp.Or(o.Object("incomplete_details").String("reason"), o.String("status"))
+	case o.List("content") != nil && o.String("type") == "message":
+		a.API, a.StopReason, items = message.Anthropic, o.String("stop_reason"), [][]byte{body}
 	default:
 		return nil, ErrNoAnswer
 	}
 	for _, raw := range items {
 		a.read(raw)
 	}
-	a.Usage = usage(o.Obj("usage"), a.API)
+	a.Usage = usage(o.Object("usage"), a.API)
 	return a, nil
 }
 
-// usage reads counts of tokens. Those of Anthropic's input are without the cached ones.
-func usage(o message.Object, api message.API) *session.Usage {
+// usage reads counts of tokens. Anthropic's input is without the cached ones.
+func usage(o *object.Object, api message.API) *session.Usage {
 	if o == nil {
 		return nil
 	}
-	count := func(o message.Object, keys ...string) int64 {
-		n, _ := strconv.ParseInt(string(o.First(keys...)), 10, 64)
+	count := func(o *object.Object, keys ...string) (n int64) {
+		for _, k := range keys {
+			if v := o.Count(k); v != nil {
+				n = *v
+			}
+		}
 		return n
 	}
+	output := cmp.Or(o.Object("output_tokens_details"), o.Object("completion_tokens_details"))
+	input := cmp.Or(o.Object("input_tokens_details"), o.Object("prompt_tokens_details"))
 	u := &session.Usage{
 		Input: count(o, "input_tokens", "prompt_tokens"), Output: count(o, "output_tokens", "completion_tokens"),
-		Reasoning:  count(o.Obj("output_tokens_details", "completion_tokens_details"), "reasoning_tokens", "thinking_tokens"),
-		CacheRead:  count(o.Obj("input_tokens_details", "prompt_tokens_details"), "cached_tokens"),
-		CacheWrite: count(o, "cache_creation_input_tokens"),
+		Reasoning: count(output, "reasoning_tokens", "thinking_tokens"),
+		CacheRead: count(input, "cached_tokens"), CacheWrite: count(o, "cache_creation_input_tokens"),
 	}
 	if api == message.Anthropic {
 		u.CacheRead = count(o, "cache_read_input_tokens")
@@ -127,7 +135,7 @@ func (a *Answer) read(raw []byte) {
 	}
 }
 
-// Recorded returns the answer of a turn as far as it was captured, nil where nothing was. Whole says that nothing of it is missing.
+// Recorded returns the answer of a turn as far as it was captured, nil where nothing was. Whole says that nothing is missing.
 func Recorded(turn *session.Turn, blocks *session.BlockSet) (a *Answer, whole bool) {
 	a = &Answer{Model: turn.Answered, ID: turn.ResponseID, StopReason: turn.StopReason}
 	if u := turn.Usage; u != (session.Usage{}) {
@@ -150,7 +158,7 @@ type Comparison struct {
 	Same bool `json:"same"`
 	// Whole says that the recorded answer is all there.
 	Whole bool `json:"whole"`
-	// Diff is a unified diff of text and calls; ids are not compared. It is empty for the same, and where nothing was recorded.
+	// Diff is a unified diff of text and calls, without ids. It is empty for the same, and where nothing was recorded.
 	Diff     string  `json:"diff,omitempty"`
 	Recorded *Answer `json:"recorded,omitempty"`
 	Answered *Answer `json:"answered"`
@@ -187,7 +195,7 @@ func (a *Answer) lines() string {
 // maxDiff bounds texts that are compared by lines: a diff may cost the square of the difference.
 const maxDiff = 1 << 20
 
-// Lines returns a unified diff of two texts, empty when they are the same. It does not compare texts of more than 1 MiB by lines.
+// Lines returns a unified diff of two texts, empty when they are the same. Texts of more than 1 MiB are not compared by lines.
 func Lines(nameBefore, nameAfter, before, after string) string {
 	if before == after {
 		return ""
@@ -197,6 +205,7 @@ func Lines(nameBefore, nameAfter, before, after string) string {
 	if !strings.HasSuffix(before, "\n") && !strings.HasSuffix(after, "\n") {
 		before, after = before+"\n", after+"\n"
 	}
-	out, _ := udiff.ToUnified(nameBefore, nameAfter, before, udiff.Lines(before, after), udiff.DefaultContextLines) // its own edits fit
+	edits := udiff.Lines(before, after)
+	out, _ := udiff.ToUnified(nameBefore, nameAfter, before, edits, udiff.DefaultContextLines) // its own edits fit
 	return out
 }

@@ -31,7 +31,8 @@ type Report struct {
 	Suggested message.API `json:"suggested_form"`
 }
 
-// Check says whether a request of a turn can be asked again. Q is nil where the turn has none; payload is what q.Payload returns.
+// Check says whether a request of a turn can be asked again. Q is nil where the turn has none. Payload is what q.Payload
+// returns.
 func Check(turn *session.Turn, q *session.Request, payload session.Payload) *Report {
 	c := &Report{}
 	var r *message.Request
@@ -87,21 +88,16 @@ func (c *Report) input(name, detail string) {
 // request adds what a whole request holds.
 func (c *Report) request(r *message.Request) {
 	n, size := map[string]int{}, 0
-	var look func(parts []message.Part)
-	look = func(parts []message.Part) {
-		for _, p := range parts {
+	for _, m := range r.Messages {
+		n[string(m.Role)]++
+		for _, p := range m.Parts {
 			switch {
 			case p.Kind == message.MediaPart && p.Media.Data != "":
 				n[p.Media.Modality]++
 			case p.Kind == message.MediaPart:
 				n[p.Media.Modality+" by reference"]++
 			}
-			look(p.Parts)
 		}
-	}
-	for _, m := range r.Messages {
-		n[string(m.Role)]++
-		look(m.Parts)
 	}
 	for _, p := range r.System {
 		size += len(p.Text)
@@ -116,5 +112,5 @@ func (c *Report) request(r *message.Request) {
 	c.input("messages", strings.Join(messages, ", "))
 	c.input("system", fmt.Sprintf("%d bytes", size))
 	c.input("tools", strings.Join(tools, ", "))
-	c.input("params", strings.Join(r.Parameters(), ", "))
+	c.input("params", strings.Join(r.Stated, ", "))
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/object"
+	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // ErrAsSent is the error about a change of a request that is wanted as it was sent.
@@ -35,8 +37,8 @@ type Body struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Convert returns a captured request as a body for the API that o names. A request that is one already comes back byte for byte, but for what o
-// replaces. Bytes may share the memory of payload. The error is message.ErrNoRequest or ErrAsSent.
+// Convert returns a captured request as a body for the API that o names. A request that is one already comes back byte for
+// byte, but for what o replaces. Bytes may share the memory of payload. The error is message.ErrNoRequest or ErrAsSent.
 func Convert(payload []byte, o Options) (*Body, error) {
 	r, err := message.ReadRequest(payload)
 	b := &Body{API: o.API, Bytes: payload, Unchanged: true}
@@ -59,7 +61,7 @@ func Convert(payload []byte, o Options) (*Body, error) {
 // complete replaces what o replaces, and adds what the turn states and r does not.
 func complete(r *message.Request, o Options) (notes []string) {
 	if r.Model = cmp.Or(o.Model, r.Model); o.System != nil {
-		r.System = message.Blocks(message.Quote(*o.System))
+		r.System = message.Blocks(quote(*o.System))
 	}
 	t := o.Turn
 	if t == nil {
@@ -85,10 +87,10 @@ func complete(r *message.Request, o Options) (notes []string) {
 // edit puts another model and prompt into a body, and turns streaming off. Everything else stays as it is spelled.
 func (b *Body) edit(r *message.Request, o Options) {
 	if o.Model != "" && o.Model != r.Model {
-		b.set("model", message.Quote(o.Model))
+		b.set("model", quote(o.Model))
 	}
 	if o.System != nil {
-		b.system(message.Quote(*o.System))
+		b.system(quote(*o.System))
 	}
 	if o.Whole && r.Stream {
 		b.set("stream", []byte("false"))
@@ -100,18 +102,18 @@ func (b *Body) edit(r *message.Request, o Options) {
 // set replaces or adds a member; a nil value removes it.
 func (b *Body) set(key string, value []byte) {
 	var pairs []any
-	for _, m := range message.Members(b.Bytes) {
-		if m.Key == key {
-			m.Value, value = value, nil
+	for k, v := range object.Of("", b.Bytes).All() {
+		if k == key {
+			v, value = value, nil
 		}
-		pairs = append(pairs, m.Key, m.Value)
+		pairs = append(pairs, k, v)
 	}
 	b.Bytes, b.Unchanged = message.Build(append(pairs, key, value)...), false
 }
 
 // system replaces the system prompt where the body has it: in a member of its own, or in the first messages.
 func (b *Body) system(prompt []byte) {
-	top := message.ObjectOf(b.Bytes)
+	top := object.Of("", b.Bytes)
 	key, list := "", "messages"
 	switch b.API {
 	case message.Anthropic:
@@ -119,9 +121,9 @@ func (b *Body) system(prompt []byte) {
 	case message.OpenAIResponses:
 		key, list = "instructions", "input"
 	}
-	role, rest := "", message.Elements(top[list])
+	role, rest := "", message.Elements(top.Raw(list))
 	for len(rest) > 0 && !top.Has(key) {
-		name := message.ObjectOf(rest[0]).Str("role")
+		name := object.Of("", rest[0]).String("role")
 		if name != "system" && name != "developer" {
 			break
 		}
@@ -134,3 +136,5 @@ func (b *Body) system(prompt []byte) {
 	first := message.Build("role", cmp.Or(role, "system"), "content", prompt)
 	b.set(list, message.Array(append([][]byte{first}, rest...)))
 }
+
+func quote(s string) []byte { return rawjson.Quote(nil, s) }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/object"
 )
 
 var (
@@ -209,8 +210,8 @@ func TestReplace(t *testing.T) {
 				t.Errorf("%s as %s: system %q, model %q, stream %v, unchanged %v", name, api, got, r.Model, r.Stream, b.Unchanged)
 			}
 			if was.Native(api) { // no message is touched
-				for _, m := range message.Elements(message.ObjectOf(payload).First("messages", "input")) {
-					if role := message.ObjectOf(m).Str("role"); role != "system" && role != "developer" && !bytes.Contains(b.Bytes, m) {
+				for _, m := range elements(payload) {
+					if role := object.Of("", m).String("role"); role != "system" && role != "developer" && !bytes.Contains(b.Bytes, m) {
 						t.Errorf("%s as %s: a message is gone or changed: %s", name, api, m)
 					}
 				}
@@ -227,6 +228,11 @@ func TestReplace(t *testing.T) {
 			t.Errorf("%s: as sent with another prompt: %v", name, err)
 		}
 	}
+}
+
+func elements(payload []byte) [][]byte {
+	o := object.Of("", payload)
+	return append(o.List("messages"), o.List("input")...)
 }
 
 func TestAsSent(t *testing.T) {
