@@ -29,6 +29,7 @@ type Replay struct {
 	Provider  string `json:"provider,omitempty"`
 
 	replay.Report
+	Notes []string `json:"notes,omitempty"`
 
 	// Missing are the parts of the request that are not there, Defects those that are damaged.
 	Missing []MissingPart    `json:"missing,omitempty"`
@@ -50,7 +51,9 @@ type ReplayBody struct {
 
 // NewReplay checks a request of a turn of t; q is nil where the turn has none. It makes the body where o names an API
 // and the request is whole. The error says why it cannot; the rest is there nevertheless. It sends nothing.
-func NewReplay(t session.Tree, run *session.Run, turn *session.Turn, q *session.Request, o replay.Options) (*Replay, error) {
+func NewReplay(
+	t session.Tree, run *session.Run, turn *session.Turn, q *session.Request, o replay.Options,
+) (*Replay, error) {
 	r := &Replay{
 		Format: session.TreeFormat, Address: ReplayAddress(t, run, turn), Tenant: t.Tenant, Session: t.ID, Run: run.ID,
 		RunNumber: runNumber(t, run), Turn: turn.Index, Model: turn.Model, Provider: turn.Provider,
@@ -62,7 +65,7 @@ func NewReplay(t session.Tree, run *session.Run, turn *session.Turn, q *session.
 	}
 	r.Report = *replay.Check(turn, q, payload)
 	if r.Request != nil && r.Request.Note() != "" {
-		r.Notes = append(r.Notes, r.Request.Note())
+		r.Notes = []string{r.Request.Note()}
 	}
 	if o.API == "" || payload.Bytes == nil {
 		return r, nil
@@ -90,7 +93,8 @@ func (r *Replay) Text(w io.Writer, o Options) error {
 	if r.Attempt != nil && r.Request.Attempts > 1 {
 		attempt = "attempt " + strconv.FormatInt(*r.Attempt, 10)
 	}
-	d.field("turn", fmt.Sprintf("run %d", r.RunNumber), fmt.Sprintf("turn %d", r.Turn), attempt, Clean(r.Model), Clean(r.Provider))
+	place := fmt.Sprintf("run %d · turn %d", r.RunNumber, r.Turn)
+	d.field("turn", place, attempt, Clean(r.Model), Clean(r.Provider))
 	d.field("replay", map[bool]string{false: "not eligible", true: "eligible"}[r.Eligible])
 	for _, s := range r.Reasons {
 		d.field("reason", Clean(s))
@@ -125,10 +129,6 @@ type Resent struct {
 	Status int          `json:"status"`
 	TookNS int64        `json:"took_ns"`
 	Body   *replay.Body `json:"sent"`
-	Size   int          `json:"sent_bytes"`
-	// Model and System say what was replaced.
-	Model  string `json:"model_swapped,omitempty"`
-	System bool   `json:"system_swapped,omitempty"`
 
 	*replay.Comparison
 }
@@ -136,24 +136,15 @@ type Resent struct {
 // Text writes the answer, and how it differs from the recorded one. The error is the writer's.
 func (r *Resent) Text(w io.Writer, o Options) error {
 	d := newDrawer(w, o)
-	a := r.Answered
 	d.field("turn", Clean(r.Address))
-	if r.Model != "" {
-		d.field("with", "another model: "+Clean(r.Model))
+	d.field("answer", Clean(r.Answered.Model), Duration(time.Duration(r.TookNS)))
+	lines(d, plainText, r.Answered.Text)
+	for _, c := range r.Answered.Calls {
+		d.field("call", Clean(c.Name), Clean(string(c.Args)))
 	}
-	if r.System {
-		d.field("with", "another system prompt")
-	}
-	d.field("answer", Clean(a.Model), Duration(time.Duration(r.TookNS)))
-	d.blank()
-	lines(d, plainText, a.Text)
-	for _, c := range a.Calls {
-		d.field("calls", Clean(c.Name), Clean(string(c.Args)))
-	}
-	for _, what := range a.Other {
+	for _, what := range r.Answered.Other {
 		d.field("and", Clean(what))
 	}
-	d.blank()
 	switch {
 	case r.Recorded == nil:
 		d.field("diff", "nothing was recorded to compare it with")
@@ -166,15 +157,16 @@ func (r *Resent) Text(w io.Writer, o Options) error {
 	if r.Recorded != nil && !r.Whole {
 		d.field("note", "parts of the recorded answer are missing")
 	}
-	if r.Recorded != nil {
-		outcome(d, "recorded", r.Recorded)
-	}
-	outcome(d, "answered", a)
+	outcome(d, "recorded", r.Recorded)
+	outcome(d, "answered", r.Answered)
 	return d.err
 }
 
 // outcome draws stop reason and usage of an answer.
 func outcome(d *drawer, name string, a *replay.Answer) {
+	if a == nil {
+		return
+	}
 	var tokens string
 	if u := a.Usage; u != nil {
 		tokens = fmt.Sprintf("tokens: in %s (read %s, written %s), out %s (reasoning %s)",
@@ -211,10 +203,13 @@ type ToolReplay struct {
 	Outcome string `json:"outcome,omitempty"`
 	// Input is JSON as it was captured, empty where it is missing.
 	Input session.RawJSON `json:"input,omitempty"`
-	// Recorded is the result as the model saw it; nil where it is missing.
+	// Recorded is the result as the model saw it, Run that of the command. They are nil where there is none.
 	Recorded *ToolResult `json:"recorded,omitempty"`
-	// Run is what the command gave; nil where none ran.
-	Run *ToolRun `json:"run,omitempty"`
+	Run      *ToolResult `json:"run,omitempty"`
+	// Same is set for the same text but for line feeds at the end, and for an error where one was recorded and only there.
+	Same bool `json:"same"`
+	// Diff is a unified diff from recorded to run.
+	Diff string `json:"diff,omitempty"`
 }
 
 // ToolResult is the result of a tool.
@@ -223,63 +218,43 @@ type ToolResult struct {
 	Error bool   `json:"is_error"`
 }
 
-// ToolRun is one execution of a command with the input of a recorded call.
-type ToolRun struct {
-	Command []string `json:"command"`
-	Exit    int      `json:"exit"`
-	TookNS  int64    `json:"took_ns"`
-	ToolResult
-	// Same is set for the same text, but for line feeds at the end, and for an error where one was recorded and only there.
-	Same bool `json:"same"`
-	// Lines is a unified diff from recorded to run.
-	Lines string `json:"lines,omitempty"`
-}
-
-// Compare compares the run with the recorded result.
+// Compare compares the result of the command with the recorded one.
 func (t *ToolReplay) Compare() {
-	if t.Recorded == nil {
-		return
+	if t.Recorded != nil {
+		before, after := strings.TrimRight(t.Recorded.Text, "\n"), strings.TrimRight(t.Run.Text, "\n")
+		t.Same = before == after && t.Recorded.Error == t.Run.Error
+		t.Diff = replay.Lines("recorded", "run", before, after)
 	}
-	before, after := strings.TrimRight(t.Recorded.Text, "\n"), strings.TrimRight(t.Run.Text, "\n")
-	t.Run.Same = before == after && t.Recorded.Error == t.Run.Error
-	t.Run.Lines = replay.Lines("recorded", "run", before, after)
 }
 
-// Text writes the call, its result, and how a new result differs from it. The error is the writer's.
+// Text writes the call, its results, and how they differ. The error is the writer's.
 func (t *ToolReplay) Text(w io.Writer, o Options) error {
 	d := newDrawer(w, o)
 	d.field("turn", Clean(t.Address))
 	d.field("call", Clean(t.ID), Clean(t.Name), Clean(t.Outcome))
 	var input bytes.Buffer
-	switch {
-	case t.Input == "":
-		d.field("input", "missing")
-	case json.Indent(&input, []byte(t.Input), "", "  ") == nil:
-		d.put(dim, "input")
-		d.flush()
+	if json.Indent(&input, []byte(t.Input), "", "  ") == nil {
+		d.field("input", "JSON")
 		lines(d, plainText, input.String())
+	} else {
+		d.field("input", "missing")
 	}
 	result := func(name string, r *ToolResult) {
+		if r == nil {
+			d.field(name, "missing")
+			return
+		}
 		d.field(name, map[bool]string{false: "ok", true: "error"}[r.Error])
 		lines(d, plainText, r.Text)
 	}
-	if t.Recorded == nil {
-		d.field("result", "missing")
-	} else {
-		result("result", t.Recorded)
-	}
+	result("result", t.Recorded)
 	if t.Run == nil {
 		return d.err
 	}
-	d.field("run", Clean(strings.Join(t.Run.Command, " ")), fmt.Sprintf("exit %d", t.Run.Exit), Duration(time.Duration(t.Run.TookNS)))
-	switch {
-	case t.Recorded == nil:
-		result("output", &t.Run.ToolResult)
-	case t.Run.Same:
-		d.field("diff", "the same result")
-	default:
-		d.field("diff", map[bool]string{false: "another result", true: "an error, and none was recorded"}[t.Run.Error && !t.Recorded.Error])
-		unified(d, t.Run.Lines)
+	result("run", t.Run)
+	if t.Recorded != nil {
+		d.field("diff", map[bool]string{false: "another result", true: "the same result"}[t.Same])
+		unified(d, t.Diff)
 	}
 	return d.err
 }

@@ -79,7 +79,7 @@ func (w *writer) anthropicBlock(p *Part, m *Message) []byte {
 			w.note("changed: arguments that are not an object become an object with the key input", m.where())
 			input = Build("input", input)
 		}
-		return Build("type", "tool_use", "id", p.ID, "name", quote(p.Name), "input", input)
+		return Build("type", "tool_use", "id", p.ID, "name", Quote(p.Name), "input", input)
 	case ToolResult:
 		var isError []byte
 		if p.IsError {

@@ -201,19 +201,12 @@ func (p *Part) media(o *object.Object, modality string) {
 	get := func(keys ...string) string { return cmp.Or(str(in, keys...), str(o, keys...)) }
 	p.Name, m.MIME = get("filename", "name", "title"), get("mediaType", "media_type", "mimeType", "mime_type")
 	m.FileID, m.Detail = get("file_id"), get("detail")
-	if format := get("format"); m.MIME == "" && format != "" {
-		m.MIME = modality + "/" + format
-	}
 	address, data := get(urlKeys...), get(append([]string{"file_data"}, mediaKeys...)...)
 	if strings.Contains(data, "://") || strings.HasPrefix(data, "data:") {
 		address, data = data, ""
 	}
-	switch m.URL, m.Data = address, data; {
-	case address+data+m.FileID == "":
+	if m.URL, m.Data = address, data; address+data+m.FileID == "" {
 		p.Media = Media{}
-		return
-	case in != o && str(in, "type") == "text": // a document that is text
-		p.Kind, p.Text = Text, data
 		return
 	}
 	m.dataURL()

@@ -62,7 +62,8 @@ func Elements(raw []byte) (out [][]byte) {
 // is reports whether raw begins as a JSON object {, array [ or string ".
 func is(raw []byte, first byte) bool { return len(raw) > 0 && raw[0] == first }
 
-func quote(s string) []byte { return rawjson.Quote(nil, s) }
+// Quote returns s as a JSON string.
+func Quote(s string) []byte { return rawjson.Quote(nil, s) }
 
 // Build returns the JSON object of pairs of a key and a value: a string, or JSON as []byte. It leaves out empty strings
 // and nil.
@@ -71,7 +72,7 @@ func Build(pairs ...any) []byte {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		value, ok := pairs[i+1].([]byte)
 		if s, _ := pairs[i+1].(string); !ok && s != "" {
-			value = quote(s)
+			value = Quote(s)
 		}
 		if value == nil {
 			continue

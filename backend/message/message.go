@@ -73,7 +73,7 @@ type Part struct {
 	Extra []string
 }
 
-// Media is an image, a sound, a video or a document: base64 data, an address, or the id of a file that a provider keeps.
+// Media is an image, a sound, a video or a document: base64 data, an address, or the id of a file at a provider.
 type Media struct {
 	Modality                        string // image, audio, video or document
 	MIME, Data, URL, FileID, Detail string
@@ -96,7 +96,7 @@ func (p *Part) Describe() string {
 	return "a block of type " + Brief(p.Type)
 }
 
-// JoinText returns the texts of parts, a line feed between two. Names adds the names of other kinds of parts in brackets.
+// JoinText returns the texts of parts, a line feed between two. With names it names parts of other kinds in brackets.
 func JoinText(parts []Part, names bool) string {
 	var out []string
 	for i := range parts {

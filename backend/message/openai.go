@@ -8,22 +8,20 @@ import (
 // chat returns the members of a body of OpenAI's Chat Completions API, but for model and tools.
 func (w *writer) chat() []any {
 	messages := [][]byte{}
-	if len(w.System) > 0 {
-		messages = append(messages, Build("role", "system", "content", w.content(w.System, nil, Text)))
+	if prompt := w.content(w.System, nil, Text); prompt != nil {
+		messages = append(messages, Build("role", "system", "content", prompt))
 	}
 	for i := range w.Messages {
 		messages = append(messages, w.chatMessage(&w.Messages[i])...)
 	}
-	format := w.format()
-	if w.Format.Schema != nil {
-		format = []any{"type", "json_schema", "json_schema", Build(format[2:]...)}
-	}
-	var answer []byte
-	if format != nil {
-		answer = Build(format...)
-	}
 	members := append([]any{"messages", Array(messages)}, w.parameters()...)
-	return append(members, "reasoning_effort", w.effort(), "response_format", answer)
+	members = append(members, "reasoning_effort", w.effort())
+	if format := w.format(); w.Format.Schema != nil {
+		members = append(members, "response_format", Build("type", "json_schema", "json_schema", Build(format[2:]...)))
+	} else if format != nil {
+		members = append(members, "response_format", Build(format...))
+	}
+	return members
 }
 
 // format returns the members of the format of the answer, nil for text. OpenAI demands a name for a schema.
@@ -50,7 +48,7 @@ func (w *writer) chatMessage(m *Message) (out [][]byte) {
 		case p.Kind == ToolResult:
 			out = append(out, Build("role", "tool", "tool_call_id", p.ID, "content", w.result(p, m, Text)))
 		case p.Kind == ToolCall && m.Role == Assistant:
-			call := Build("name", quote(p.Name), "arguments", argumentsText(p))
+			call := Build("name", Quote(p.Name), "arguments", argumentsText(p))
 			calls = append(calls, Build("id", p.ID, "type", "function", "function", call))
 		default:
 			said = append(said, *p)
@@ -60,18 +58,17 @@ func (w *writer) chatMessage(m *Message) (out [][]byte) {
 	if m.Role != User {
 		kinds = kinds[:1]
 	}
-	content := w.content(said, m, kinds...)
-	if content == nil && calls == nil {
-		return out
-	}
-	members := []any{"role", string(m.Role), "content", content}
-	if content == nil {
-		members[3] = []byte("null")
-	}
+	content, toolCalls := w.content(said, m, kinds...), []byte(nil)
 	if calls != nil {
-		members = append(members, "tool_calls", Array(calls))
+		toolCalls = Array(calls)
+		if content == nil {
+			content = []byte("null")
+		}
 	}
-	return append(out, Build(members...))
+	if content != nil {
+		out = append(out, Build("role", string(m.Role), "content", content, "tool_calls", toolCalls))
+	}
+	return out
 }
 
 // result returns the content of a result.
@@ -82,7 +79,7 @@ func (w *writer) result(p *Part, m *Message, kinds ...Kind) []byte {
 	if content := w.content(p.Parts, m, kinds...); content != nil {
 		return content
 	}
-	return quote("")
+	return Quote("")
 }
 
 // openAIBlock returns a block of content, which both APIs have in different forms.
@@ -91,9 +88,9 @@ func (w *writer) openAIBlock(p *Part, m *Message) []byte {
 	address := media.url()
 	switch kind := media.Modality; {
 	case p.Kind == Text && chat:
-		return Build("type", "text", "text", quote(p.Text))
+		return Build("type", "text", "text", Quote(p.Text))
 	case p.Kind == Text:
-		return Build("type", "input_text", "text", quote(p.Text))
+		return Build("type", "input_text", "text", Quote(p.Text))
 	case kind == "image" && address != "" && chat:
 		return Build("type", "image_url", "image_url", Build("url", address, "detail", media.Detail))
 	case kind == "image" && address != "":
@@ -108,12 +105,12 @@ func (w *writer) openAIBlock(p *Part, m *Message) []byte {
 	return w.leave(p.Describe(), m)
 }
 
-// argumentsText returns arguments as OpenAI has them: JSON in a string. Arguments that are no JSON stay as the model spelled them.
+// argumentsText returns arguments as OpenAI has them: JSON in a string, or a string that is no JSON as it is spelled.
 func argumentsText(p *Part) []byte {
 	if is(p.JSON, '"') {
 		return p.JSON
 	}
-	return quote(string(p.JSON))
+	return Quote(string(p.JSON))
 }
 
 // responses returns the members of a body of OpenAI's Responses API, but for model and tools.
@@ -143,9 +140,10 @@ func (w *writer) items(m *Message) (out [][]byte) {
 	case Assistant:
 		kinds = kinds[:1]
 	}
+	isContent := func(p *Part) bool { return p.Kind == Text || p.Kind == MediaPart }
 	for i := 0; i < len(m.Parts); {
 		end := i
-		for end < len(m.Parts) && (m.Parts[end].Kind == Text || m.Parts[end].Kind == MediaPart) && (end == i || m.Role != Assistant) {
+		for end < len(m.Parts) && isContent(&m.Parts[end]) && (end == i || m.Role != Assistant) {
 			end++
 		}
 		if end == i {
@@ -173,7 +171,7 @@ func (w *writer) item(p *Part, m *Message) []byte {
 		}
 		return Build("type", "reasoning", "id", p.ID, "summary", Array(summary), "encrypted_content", p.Signature)
 	case ToolCall:
-		return Build("type", "function_call", "call_id", p.ID, "name", quote(p.Name), "arguments", argumentsText(p))
+		return Build("type", "function_call", "call_id", p.ID, "name", Quote(p.Name), "arguments", argumentsText(p))
 	case ToolResult:
 		return Build("type", "function_call_output", "call_id", p.ID, "output", w.result(p, m, Text, MediaPart))
 	}

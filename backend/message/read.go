@@ -74,11 +74,7 @@ func (m *Message) content(o *object.Object, said []Part) {
 	if s := str(o, "refusal"); s != "" {
 		m.Parts = append(m.Parts, Part{Kind: Text, Type: "refusal", Text: s})
 	}
-	calls := Elements(first(o, "tool_calls"))
-	if f := first(o, "function_call"); f != nil {
-		calls = append(calls, f)
-	}
-	for _, e := range calls {
+	for _, e := range Elements(first(o, "tool_calls")) {
 		p := Part{Kind: ToolCall, Raw: e}
 		p.call(object.Of("", e))
 		m.Parts = append(m.Parts, p)
@@ -127,7 +123,7 @@ func split(m Message) (out []Message) {
 func ReadResult(raw []byte) Part {
 	p := Part{Kind: ToolResult, Raw: raw}
 	if !valid(raw) {
-		raw = quote(string(raw))
+		raw = Quote(string(raw))
 	}
 	if o := object.Of("", raw); has(o, "content", "output", "response") {
 		p.result(o)

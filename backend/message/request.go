@@ -30,10 +30,8 @@ type Request struct {
 	Params map[string][]byte
 	// Effort is the level of reasoning.
 	Effort string
-	// Choice is auto, none, any, or tool, for the tool ChoiceName. Empty is not stated.
-	Choice, ChoiceName string
-	Format             Format
-	Stream             bool
+	Format Format
+	Stream bool
 	// Extra are the keys of other parameters. Stated are those of all as they are spelled, with short values.
 	Extra, Stated []string
 
@@ -62,7 +60,7 @@ const (
 	Temperature = "temperature"
 )
 
-// param is a parameter: its name, its keys in all spellings and in each API, and the first bytes that its JSON may have.
+// param is a parameter: its name, its keys in all spellings and in each API, and the first bytes of its JSON.
 type param struct {
 	name                       string
 	spelt                      []string
@@ -77,11 +75,15 @@ var params = []param{
 	{
 		MaxTokens,
 		[]string{
-			"max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "maxTokens", "gen_ai.request.max_tokens",
+			"max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "maxTokens",
+			"gen_ai.request.max_tokens",
 		},
 		"max_tokens", "max_completion_tokens", "max_output_tokens", number,
 	},
-	{"temperature", []string{"temperature", "gen_ai.request.temperature"}, "temperature", "temperature", "temperature", number},
+	{
+		Temperature, []string{"temperature", "gen_ai.request.temperature"},
+		"temperature", "temperature", "temperature", number,
+	},
 	{"top_p", []string{"top_p", "topP"}, "top_p", "top_p", "top_p", number},
 	{"top_k", []string{"top_k", "topK"}, "top_k", "", "", number},
 	{"seed", []string{"seed"}, "", "seed", "", number},
@@ -140,14 +142,12 @@ func ReadRequest(payload []byte) (*Request, error) {
 	}
 	r.Model = str(o, "model", "model_id", "modelId", "gen_ai.request.model")
 	for _, k := range unread(o) {
-		v := r.top.Raw(k)
-		switch {
-		case k == "provenance": // where messages came from: no model gets it
-			continue
-		case len(v) <= 16 && !is(v, '{') && !is(v, '['):
+		if v := r.top.Raw(k); len(v) <= 16 && !is(v, '{') && !is(v, '[') {
 			k += " " + strings.Trim(string(v), `"`)
 		}
-		r.Stated = append(r.Stated, Brief(k))
+		if k != "provenance" { // where messages came from: no model gets it
+			r.Stated = append(r.Stated, Brief(k))
+		}
 	}
 	if config := child(o, "generationConfig", "generation_config"); config != nil { // of Gemini
 		r.parameters(config)
@@ -209,29 +209,7 @@ func (r *Request) parameters(o *object.Object) {
 	inner("output_config", func(in *object.Object) { effort(in); format(in) })
 	inner("text", format)
 	r.Format.read(child(o, "response_format", "responseFormat"))
-	for _, key := range []string{"tool_choice", "toolChoice"} {
-		if v := o.Raw(key); is(v, '"') {
-			r.choice(str(o, key), "")
-		} else {
-			inner(key, func(in *object.Object) {
-				r.choice(str(in, "type"), cmp.Or(str(child(in, "function"), "name"), str(in, "name", "toolName")))
-			})
-		}
-	}
 	r.Extra = append(r.Extra, unread(o)...)
-}
-
-func (r *Request) choice(kind, name string) {
-	switch {
-	case kind == "required":
-		r.Choice = "any"
-	case kind == "auto", kind == "none", kind == "any":
-		r.Choice = kind
-	case name != "":
-		r.Choice, r.ChoiceName = "tool", name
-	default:
-		r.Extra = append(r.Extra, "tool_choice")
-	}
 }
 
 func (f *Format) read(o *object.Object) {
@@ -244,15 +222,16 @@ func (f *Format) read(o *object.Object) {
 	}
 }
 
-// native has, by API, the types of blocks, the fields of messages, the key of a tool that the host runs, and keys of the top
-// that only other APIs have.
+// native has, by API, the types of blocks, the fields of messages, the key of a tool that the host runs, and keys that
+// only other APIs have.
 var native = map[API]struct {
 	types, fields []string
 	tool          string
 	foreign       []string
 }{
 	Anthropic: {
-		[]string{"text", "image", "document", "thinking", "redacted_thinking", "tool_use", "tool_result"}, nil, "input_schema",
+		[]string{"text", "image", "document", "thinking", "redacted_thinking", "tool_use", "tool_result"}, nil,
+		"input_schema",
 		[]string{
 			"system_prompt", "max_completion_tokens", "frequency_penalty", "presence_penalty", "reasoning_effort",
 			"stream_options", "response_format", "stop", "n",

@@ -225,7 +225,7 @@ func (w *writer) content(parts []Part, m *Message, kinds ...Kind) []byte {
 	case blocks == nil:
 		return nil
 	case len(blocks) == 1 && last.Kind == Text:
-		return quote(last.Text)
+		return Quote(last.Text)
 	}
 	return Array(blocks)
 }
@@ -265,24 +265,7 @@ func (w *writer) tools() []any {
 	if out == nil {
 		return nil
 	}
-	return []any{"tools", Array(out), "tool_choice", w.choice()}
-}
-
-func (w *writer) choice() []byte {
-	switch choice := w.Choice; {
-	case choice == "":
-		return nil
-	case w.api == Anthropic:
-		return Build("type", choice, "name", w.ChoiceName)
-	case choice == "tool" && w.api == OpenAIChat:
-		return Build("type", "function", "function", Build("name", w.ChoiceName))
-	case choice == "tool":
-		return Build("type", "function", "name", w.ChoiceName)
-	case choice == "any":
-		return quote("required")
-	default:
-		return quote(choice)
-	}
+	return []any{"tools", Array(out)}
 }
 
 // url returns the address of what a part holds: a data URL, an address that a provider can fetch, or "".

@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/otelagent/otelagent/backend/inspect"
 	"github.com/otelagent/otelagent/backend/message"
@@ -24,6 +24,7 @@ type replayFlags struct {
 	db                          dbFlags
 	output, form, model, system string
 	send, keyEnv                string
+	to                          *url.URL // of send
 	tool, command               string
 	args                        []string // of command
 	timeout                     time.Duration
@@ -60,22 +61,19 @@ read, 2 wrong usage.`,
 			return a.replay(cmd.Context(), &f, addr)
 		},
 	}
-	c.Flags().StringVarP(&f.output, "output", "o", "", "write the request body to `FILE`; - is standard output")
-	c.Flags().StringVar(&f.form, "form", "",
-		"`API` of the request body: anthropic, openai-chat, openai-responses or as-sent (default the one of the turn's provider)")
-	c.Flags().StringVar(&f.model, "model", "", "ask the model `NAME` instead")
-	c.Flags().StringVar(&f.system, "system", "", "replace the system prompt by the text of `FILE`; - is standard input")
-	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON (docs/replay.md)")
-	c.Flags().DurationVar(&f.timeout, "timeout", 5*time.Minute, "bound --send and --run by this `TIME`")
-	sending := pflag.NewFlagSet("", pflag.ContinueOnError)
-	sending.StringVar(&f.send, "send", "", "send the request to `URL`, a base address or a whole one, and compare the answers")
-	sending.StringVar(&f.keyEnv, "key-env", "",
+	flags := c.Flags()
+	flags.StringVarP(&f.output, "output", "o", "", "write the request body to `FILE`; - is standard output")
+	flags.StringVar(&f.form, "form", "",
+		"`API` of the body: anthropic, openai-chat, openai-responses or as-sent (default the one of the turn's provider)")
+	flags.StringVar(&f.model, "model", "", "ask the model `NAME` instead")
+	flags.StringVar(&f.system, "system", "", "replace the system prompt by the text of `FILE`; - is standard input")
+	flags.BoolVar(&f.asJSON, "json", false, "print JSON (docs/replay.md)")
+	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "bound --send and --run by this `TIME`")
+	flags.StringVar(&f.send, "send", "", "send the request to `URL`, a base address or the whole, and compare the answers")
+	flags.StringVar(&f.keyEnv, "key-env", "",
 		"environment `variable` that holds the key (default ANTHROPIC_API_KEY or OPENAI_API_KEY, by the form)")
-	addGroup(c, "Asking again", sending)
-	tools := pflag.NewFlagSet("", pflag.ContinueOnError)
-	tools.StringVar(&f.tool, "tool", "", "show the tool call `CALL` of the turn: its id, or the name of its tool")
-	tools.StringVar(&f.command, "run", "", "run `COMMAND` with the input of the call on standard input, without a shell; its arguments follow --")
-	addGroup(c, "Tool calls", tools)
+	flags.StringVar(&f.tool, "tool", "", "show the tool call `CALL` of the turn: its id, or the name of its tool")
+	flags.StringVar(&f.command, "run", "", "run `COMMAND` with the input on standard input; its arguments follow --")
 	f.db.add(c)
 	return c
 }
@@ -87,7 +85,8 @@ func (f *replayFlags) check(arg string) (addr reader.RequestAddress, err error) 
 	if _, err := replay.ParseAPI(f.form); f.form != "" && err != nil {
 		wrong = append(wrong, fmt.Errorf("--form %s: %w", f.form, err))
 	}
-	if _, err := sendTo(f.send); f.send != "" {
+	if f.send != "" {
+		f.to, err = sendTo(f.send)
 		wrong = append(wrong, err)
 	}
 	other := f.send != "" || f.form != "" || f.model != "" || f.newSystem || f.keyEnv != "" || f.output != ""
@@ -167,7 +166,7 @@ func (a *app) replay(ctx context.Context, f *replayFlags, addr reader.RequestAdd
 	}
 	if f.send != "" {
 		recorded, whole := replay.Recorded(turn, t.Blocks)
-		return a.resend(ctx, f, r, o, recorded, whole)
+		return a.resend(ctx, f, r, recorded, whole)
 	}
 	write := func(w io.Writer) error {
 		if f.asJSON {

@@ -41,8 +41,8 @@ func sendTo(text string) (*url.URL, error) {
 // key authorizes a request.
 type key string
 
-// keyFor returns the key for u, and a text about it: that of the variable that --key-env names, else that of the API, which
-// does not go over plain http to another machine.
+// keyFor returns the key for u and a text about it: the key that the variable of --key-env holds, else that of the API,
+// which does not go over plain http to another machine.
 func (f *replayFlags) keyFor(api message.API, u *url.URL) (k key, how string, err error) {
 	name := "OPENAI_API_KEY"
 	if api == message.Anthropic {
@@ -51,7 +51,7 @@ func (f *replayFlags) keyFor(api message.API, u *url.URL) (k key, how string, er
 	name = cmp.Or(f.keyEnv, name)
 	k = key(strings.TrimSpace(os.Getenv(name)))
 	ip := net.ParseIP(u.Hostname())
-	private := u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	local := u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 	switch {
 	case k == "" && f.keyEnv != "":
 		return "", "", fmt.Errorf("--key-env %s: the variable is not set, or empty", name)
@@ -59,7 +59,7 @@ func (f *replayFlags) keyFor(api message.API, u *url.URL) (k key, how string, er
 		return "", "without a key (" + name + " is not set)", nil
 	case strings.ContainsFunc(string(k), func(r rune) bool { return r < '!' || r > '~' }):
 		return "", "", fmt.Errorf("the key in %s has characters that no header takes", name)
-	case f.keyEnv == "" && !private:
+	case f.keyEnv == "" && u.Scheme == "http" && !local:
 		return "", "without a key: over plain http " + name + " needs --key-env", nil
 	}
 	return k, "with the key in " + name, nil
@@ -79,14 +79,8 @@ func (k key) hide(b []byte) []byte {
 }
 
 // resend sends a body and compares the answer with the recorded one.
-func (a *app) resend(
-	ctx context.Context, f *replayFlags, r *inspect.Replay, o replay.Options, recorded *replay.Answer, whole bool,
-) error {
-	base, err := sendTo(f.send)
-	if err != nil {
-		return err
-	}
-	u, api := replay.Endpoint(o.API, base), o.API
+func (a *app) resend(ctx context.Context, f *replayFlags, r *inspect.Replay, old *replay.Answer, whole bool) error {
+	u, api := replay.Endpoint(r.Body.API, f.to), r.Body.API
 	if api == replay.AsSent {
 		api = r.Suggested
 	}
@@ -95,18 +89,22 @@ func (a *app) resend(
 		return err
 	}
 	address := u.Scheme + "://" + u.Host + u.EscapedPath() // a query may hold a secret
-	a.say("sending %s as %s to %s, %s", count(r.Body.Size, "byte"), o.API, address, how)
+	a.say("sending %s as %s to %s, %s", count(r.Body.Size, "byte"), r.Body.API, address, how)
 	started := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	status, body, err := k.post(ctx, u, api, r.Body.Bytes)
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = fmt.Errorf("%s took longer than %s (--timeout)", u.Host, f.timeout)
+	var outer *url.Error
+	switch {
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("not answered: %s took longer than %s (--timeout)", u.Host, f.timeout)
+	case errors.As(err, &outer): // it has the address in it
+		err = outer.Err
 	}
 	if err != nil {
-		return fmt.Errorf("not answered: %w", err)
+		return fmt.Errorf("not answered: %s: %s", u.Host, k.hide([]byte(err.Error())))
 	}
-	answer, err := replay.ParseAnswer(body)
+	answer, err := replay.ParseAnswer(k.hide(body))
 	if err == nil && status > 299 {
 		err = errors.New("an answer with an error status")
 	}
@@ -115,57 +113,35 @@ func (a *app) resend(
 	}
 	out := &inspect.Resent{
 		Format: session.TreeFormat, Address: r.Address, URL: address, Status: status, TookNS: int64(time.Since(started)),
-		Body: r.Body.Body, Size: r.Body.Size, Model: o.Model, System: o.System != nil, Comparison: replay.Compare(recorded, whole, answer),
+		Body: r.Body.Body, Comparison: replay.Compare(old, whole, answer),
 	}
 	return a.print(f, out, out.Text)
 }
 
-// post sends a body and returns the answer without the key. It follows no redirect.
-func (k key) post(ctx context.Context, u *url.URL, api message.API, body []byte) (status int, answer []byte, err error) {
+// post sends a body and returns the answer. It follows no redirect.
+func (k key) post(ctx context.Context, u *url.URL, api message.API, body []byte) (int, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
 	if err != nil {
-		return 0, nil, errors.New("invalid address")
+		return 0, nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "application/json")
-	req.Header.Set("User-Agent", "otelagent-replay")
 	name, value := "Authorization", "Bearer "+string(k)
 	if api == message.Anthropic {
-		req.Header.Set("Anthropic-Version", "2023-06-01") // 2026-10-21 refuses sampling parameters, which recorded requests have
+		req.Header.Set("Anthropic-Version", "2023-06-01") // 2026-10-21 refuses sampling parameters
 		name, value = "X-Api-Key", string(k)
 	}
 	if k != "" {
 		req.Header.Set(name, value)
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxResponseHeaderBytes = 1 << 20
-	defer transport.CloseIdleConnections()
-	client := &http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
 	if err != nil {
-		return 0, nil, k.failed(u, err)
+		return 0, nil, err
 	}
 	defer resp.Body.Close()
-	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
-	switch {
-	case resp.StatusCode >= 300 && resp.StatusCode < 400:
-		return 0, nil, fmt.Errorf("%s responds %d, a redirect; neither the key nor the request follows it", u.Host, resp.StatusCode)
-	case err != nil:
-		return 0, nil, k.failed(u, err)
-	case len(answer) > maxAnswer:
-		return 0, nil, fmt.Errorf("%s answered with more than 32 MiB", u.Host)
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err == nil && len(answer) > maxAnswer {
+		err = errors.New("the answer has more than 32 MiB")
 	}
-	return resp.StatusCode, k.hide(answer), nil
-}
-
-// failed returns an error without the address, whose query may hold a secret, and without the key.
-func (k key) failed(u *url.URL, err error) error {
-	var outer *url.Error
-	if errors.As(err, &outer) {
-		err = outer.Err
-	}
-	return errors.New(string(k.hide([]byte(u.Host + ": " + err.Error()))))
+	return resp.StatusCode, answer, err
 }

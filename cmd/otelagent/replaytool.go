@@ -17,7 +17,9 @@ import (
 )
 
 // replayTool shows a tool call, or runs it again.
-func (a *app) replayTool(ctx context.Context, f *replayFlags, t session.Tree, run *session.Run, turn *session.Turn) error {
+func (a *app) replayTool(
+	ctx context.Context, f *replayFlags, t session.Tree, run *session.Run, turn *session.Turn,
+) error {
 	out, err := toolCall(t, turn, f.tool)
 	if err != nil {
 		return err
@@ -35,7 +37,7 @@ func (a *app) replayTool(ctx context.Context, f *replayFlags, t session.Tree, ru
 	if err := a.print(f, out, out.Text); err != nil {
 		return err
 	}
-	if out.Input == "" || out.Run != nil && !out.Run.Same {
+	if out.Input == "" || out.Run != nil && !out.Same {
 		return &exitError{Code: exitFailed} // the output says why
 	}
 	return nil
@@ -59,7 +61,8 @@ func toolCall(t session.Tree, turn *session.Turn, name string) (*inspect.ToolRep
 		return nil, fmt.Errorf("%d tool calls match %s; the turn has: %s", len(found), name, all)
 	}
 	c := found[0]
-	out := &inspect.ToolReplay{ID: c.ID, Name: c.Name, Outcome: string(c.Outcome), Input: session.RawJSON(whole(t.Blocks, c.Args))}
+	out := &inspect.ToolReplay{ID: c.ID, Name: c.Name, Outcome: string(c.Outcome)}
+	out.Input = session.RawJSON(whole(t.Blocks, c.Args))
 	if body := whole(t.Blocks, c.Result); body != "" {
 		p := message.ReadResult([]byte(body))
 		failed := p.IsError || c.Outcome != "" && c.Outcome != spans.OutcomeOK
@@ -77,13 +80,12 @@ func whole(blocks *session.BlockSet, refs *session.Refs) string {
 }
 
 // runTool runs the command that the user named, with the input of a call on its standard input.
-func (a *app) runTool(ctx context.Context, f *replayFlags, input []byte) (*inspect.ToolRun, error) {
+func (a *app) runTool(ctx context.Context, f *replayFlags, input []byte) (*inspect.ToolResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, f.command, f.args...)
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(input), a.stderr
 	cmd.WaitDelay = 2 * time.Second // for children that keep its output open
-	started := time.Now()
 	output, err := cmd.Output()
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -91,9 +93,6 @@ func (a *app) runTool(ctx context.Context, f *replayFlags, input []byte) (*inspe
 	case cmd.ProcessState == nil:
 		return nil, fmt.Errorf("%s could not be run: %w", f.command, err)
 	}
-	code := cmd.ProcessState.ExitCode()
-	return &inspect.ToolRun{
-		Command: append([]string{f.command}, f.args...), Exit: code, TookNS: int64(time.Since(started)),
-		ToolResult: inspect.ToolResult{Text: strings.ToValidUTF8(string(output), "\uFFFD"), Error: code != 0},
-	}, nil
+	text := strings.ToValidUTF8(string(output), "\uFFFD")
+	return &inspect.ToolResult{Text: text, Error: !cmd.ProcessState.Success()}, nil
 }

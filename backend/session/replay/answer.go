@@ -43,16 +43,7 @@ type Call struct {
 // ErrNoAnswer is the error about a body that is no answer of an API.
 var ErrNoAnswer = errors.New("replay: unrecognized response body")
 
-// A ProviderError is an answer that states an error, in the provider's words.
-type ProviderError struct {
-	Type, Message string
-}
-
-func (e *ProviderError) Error() string {
-	return strings.TrimSuffix(strings.TrimPrefix(e.Type+": "+e.Message, ": "), ": ")
-}
-
-// ParseAnswer reads the body of an answer in one piece, of any API. The error is ErrNoAnswer or a *ProviderError.
+// ParseAnswer reads the body of an answer in one piece, of any API. The error is ErrNoAnswer, or that of the provider.
 func ParseAnswer(body []byte) (*Answer, error) {
 	if rawjson.Valid(body, rawjson.MaxDepth) != nil {
 		return nil, ErrNoAnswer
@@ -60,9 +51,9 @@ func ParseAnswer(body []byte) (*Answer, error) {
 	o := object.Of("", body)
 	if e := o.Object("error"); e != nil {
 		kind := cmp.Or(e.String("type"), e.String("code"), e.String("status"))
-		return nil, &ProviderError{Type: kind, Message: e.String("message")}
+		return nil, errors.New(strings.Trim(kind+": "+e.String("message"), ": "))
 	} else if s := o.String("error"); s != "" {
-		return nil, &ProviderError{Message: s}
+		return nil, errors.New(s)
 	}
 	a := &Answer{ID: o.String("id"), Model: o.String("model")}
 	choices, items := o.Objects("choices"), o.List("output")
@@ -135,7 +126,7 @@ func (a *Answer) read(raw []byte) {
 	}
 }
 
-// Recorded returns the answer of a turn as far as it was captured, nil where nothing was. Whole says that nothing is missing.
+// Recorded returns what is captured of the answer of a turn, nil for nothing. Whole says that nothing is missing.
 func Recorded(turn *session.Turn, blocks *session.BlockSet) (a *Answer, whole bool) {
 	a = &Answer{Model: turn.Answered, ID: turn.ResponseID, StopReason: turn.StopReason}
 	if u := turn.Usage; u != (session.Usage{}) {
@@ -195,7 +186,7 @@ func (a *Answer) lines() string {
 // maxDiff bounds texts that are compared by lines: a diff may cost the square of the difference.
 const maxDiff = 1 << 20
 
-// Lines returns a unified diff of two texts, empty when they are the same. Texts of more than 1 MiB are not compared by lines.
+// Lines returns a unified diff of two texts, empty when they are the same. It is short for texts of more than 1 MiB.
 func Lines(nameBefore, nameAfter, before, after string) string {
 	if before == after {
 		return ""

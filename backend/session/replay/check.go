@@ -25,14 +25,12 @@ type Report struct {
 	// Reasons say what is missing. There is one at least where the turn is not eligible.
 	Reasons []string `json:"reasons,omitempty"`
 	// Inputs are those that are known, in a fixed order.
-	Inputs []Input  `json:"inputs,omitempty"`
-	Notes  []string `json:"notes,omitempty"`
+	Inputs []Input `json:"inputs,omitempty"`
 	// Suggested is the API that the turn would be asked on.
 	Suggested message.API `json:"suggested_form"`
 }
 
-// Check says whether a request of a turn can be asked again. Q is nil where the turn has none. Payload is what q.Payload
-// returns.
+// Check says whether a request of a turn can be asked again. Q is nil where the turn has none; payload is that of q.
 func Check(turn *session.Turn, q *session.Request, payload session.Payload) *Report {
 	c := &Report{}
 	var r *message.Request
@@ -54,7 +52,7 @@ func Check(turn *session.Turn, q *session.Request, payload session.Payload) *Rep
 		reason(err.Error())
 	case q.Params == nil:
 		reason("the loop recorded only messages: system prompt, tools and parameters are missing")
-	case !slices.ContainsFunc(q.Params.Items(), func(ref session.Ref) bool { return ref.Provenance == string(spans.ProvenanceRest) }):
+	case !slices.ContainsFunc(q.Params.Items(), isRest):
 		reason("the loop recorded no parameters")
 	}
 	if payload.Redacted {
@@ -75,11 +73,10 @@ func Check(turn *session.Turn, q *session.Request, payload session.Payload) *Rep
 	}
 	c.input("variant", variant)
 	c.Eligible, c.Suggested = len(c.Reasons) == 0, Suggest(r, turn.Provider)
-	if len(turn.Requests) > 1 && q != nil {
-		c.Notes = append(c.Notes, fmt.Sprintf("the turn has %d requests: this is attempt %d", len(turn.Requests), q.Attempt))
-	}
 	return c
 }
+
+func isRest(ref session.Ref) bool { return ref.Provenance == string(spans.ProvenanceRest) }
 
 func (c *Report) input(name, detail string) {
 	c.Inputs = append(c.Inputs, Input{Input: name, Detail: cmp.Or(detail, "none")})

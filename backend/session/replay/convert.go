@@ -9,7 +9,6 @@ import (
 	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/internal/object"
-	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
 // ErrAsSent is the error about a change of a request that is wanted as it was sent.
@@ -37,8 +36,8 @@ type Body struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Convert returns a captured request as a body for the API that o names. A request that is one already comes back byte for
-// byte, but for what o replaces. Bytes may share the memory of payload. The error is message.ErrNoRequest or ErrAsSent.
+// Convert returns a captured request as a body for the API that o names. A request that is one already comes back byte
+// for byte, but for what o replaces. Bytes share memory with payload. The error is message.ErrNoRequest or ErrAsSent.
 func Convert(payload []byte, o Options) (*Body, error) {
 	r, err := message.ReadRequest(payload)
 	b := &Body{API: o.API, Bytes: payload, Unchanged: true}
@@ -61,7 +60,7 @@ func Convert(payload []byte, o Options) (*Body, error) {
 // complete replaces what o replaces, and adds what the turn states and r does not.
 func complete(r *message.Request, o Options) (notes []string) {
 	if r.Model = cmp.Or(o.Model, r.Model); o.System != nil {
-		r.System = message.Blocks(quote(*o.System))
+		r.System = message.Blocks(message.Quote(*o.System))
 	}
 	t := o.Turn
 	if t == nil {
@@ -87,10 +86,10 @@ func complete(r *message.Request, o Options) (notes []string) {
 // edit puts another model and prompt into a body, and turns streaming off. Everything else stays as it is spelled.
 func (b *Body) edit(r *message.Request, o Options) {
 	if o.Model != "" && o.Model != r.Model {
-		b.set("model", quote(o.Model))
+		b.set("model", message.Quote(o.Model))
 	}
 	if o.System != nil {
-		b.system(quote(*o.System))
+		b.system(message.Quote(*o.System))
 	}
 	if o.Whole && r.Stream {
 		b.set("stream", []byte("false"))
@@ -136,5 +135,3 @@ func (b *Body) system(prompt []byte) {
 	first := message.Build("role", cmp.Or(role, "system"), "content", prompt)
 	b.set(list, message.Array(append([][]byte{first}, rest...)))
 }
-
-func quote(s string) []byte { return rawjson.Quote(nil, s) }

@@ -137,7 +137,7 @@ func TestRoundTrip(t *testing.T) {
 	want := payload
 	for _, foreign := range []string{
 		"\n  \"stream\": true,", "\n  \"metadata\": {\"user_id\": \"u-1\"},", `, "cache_control": {"type": "ephemeral"}`,
-		"\n  \"thinking\": {\"type\": \"enabled\", \"budget_tokens\": 1024},", `, "disable_parallel_tool_use": true`,
+		"\n  \"thinking\": {\"type\": \"enabled\", \"budget_tokens\": 1024},", ",\n  \"tool_choice\": {\"type\": \"auto\", \"disable_parallel_tool_use\": true}",
 		",\n    {\"type\": \"web_search_20250305\", \"name\": \"web_search\", \"max_uses\": 2}",
 	} {
 		want = bytes.ReplaceAll(want, []byte(foreign), nil)

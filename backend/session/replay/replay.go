@@ -1,5 +1,5 @@
-// Package replay says whether a turn can be asked again, returns its request as the body of a provider's API, and compares
-// a new answer with the recorded one. It sends nothing. Its callers bound its input.
+// Package replay says whether a turn can be asked again, returns its request as the body of a provider's API, and
+// compares a new answer with the recorded one. It sends nothing. Its callers bound its input.
 package replay
 
 import (
@@ -27,8 +27,8 @@ func ParseAPI(name string) (message.API, error) {
 	return message.API(name), nil
 }
 
-// Endpoint returns the URL that takes a body for api. Base is that URL, or its beginning with or without the version /v1,
-// as the official SDKs take it. A query stays. The endpoint of AsSent is base.
+// Endpoint returns the URL that takes a body for api. Base is that URL, or its beginning with or without the version
+// /v1, as the official SDKs take it. A query stays. The endpoint of AsSent is base.
 func Endpoint(api message.API, base *url.URL) *url.URL {
 	u := *base
 	end := map[message.API]string{
@@ -45,8 +45,8 @@ func Endpoint(api message.API, base *url.URL) *url.URL {
 	return &u
 }
 
-// Suggest returns the API that takes r as it is, else that of the provider of its turn, else OpenAIChat, which most servers
-// take. R may be nil.
+// Suggest returns the API that takes r as it is, else that of the provider of its turn, else OpenAIChat, which most
+// servers take. R may be nil.
 func Suggest(r *message.Request, provider string) message.API {
 	var native []message.API
 	for _, api := range APIs() {
