@@ -37,12 +37,13 @@ func (w *writer) anthropic() []any {
 	for i := 0; i < len(w.Messages); i++ {
 		m := w.Messages[i]
 		role := string(m.Role)
+		m.Parts = slices.Clip(m.Parts)
 		for ; m.Role == Tool && i+1 < len(w.Messages); i++ { // a message holds all results, and what came with them
 			next := &w.Messages[i+1]
 			if next.Role != Tool && (next.Role != User || next.Index != w.Messages[i].Index) {
 				break
 			}
-			m.Parts = append(slices.Clip(m.Parts), next.Parts...)
+			m.Parts = append(m.Parts, next.Parts...)
 		}
 		if m.Role == Tool {
 			role = "user"

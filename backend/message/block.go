@@ -125,10 +125,9 @@ func (p *Part) result(o *object.Object) {
 
 // value reads the value of a result: a text, a list of blocks, or any other JSON, which a model sees as text.
 func (p *Part) value(raw []byte) {
-	switch {
-	case is(raw, '"'), is(raw, '[') && blockList(raw):
-		p.Parts = Blocks(raw)
-	case raw != nil:
+	p.Parts = Blocks(raw)
+	foreign := slices.ContainsFunc(p.Parts, func(q Part) bool { return q.Kind == Unknown && q.Type == "" })
+	if raw != nil && !is(raw, '"') && (foreign || !is(raw, '[')) {
 		p.Parts = valueText(raw)
 	}
 }
@@ -140,13 +139,6 @@ func valueText(raw []byte) []Part {
 		s = cmp.Or(string(raw), "null")
 	}
 	return []Part{{Kind: Text, Text: s}}
-}
-
-// blockList reports whether the elements of an array are blocks of content.
-func blockList(raw []byte) bool {
-	return !slices.ContainsFunc(Elements(raw), func(e []byte) bool {
-		return !is(e, '"') && !has(object.Of("", e), "type", "text", "inlineData")
-	})
 }
 
 // uiTool reads a block of a UI message of the AI SDK: a call and, once there is one, its result.

@@ -3,9 +3,9 @@ package message
 import (
 	"cmp"
 	"fmt"
-	"net/url"
 	"regexp"
 	"slices"
+	"strings"
 )
 
 // writer writes a request for an API.
@@ -273,7 +273,7 @@ func (m *Media) url() string {
 	if m.Data != "" {
 		return "data:" + cmp.Or(m.MIME, "application/octet-stream") + ";base64," + m.Data
 	}
-	if u, err := url.Parse(m.URL); err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" {
+	if strings.HasPrefix(m.URL, "https://") || strings.HasPrefix(m.URL, "http://") {
 		return m.URL
 	}
 	return ""

@@ -72,9 +72,7 @@ func ParseAnswer(body []byte) (*Answer, error) {
 	default:
 		return nil, ErrNoAnswer
 	}
-	for _, raw := range items {
-		a.read(raw)
-	}
+	a.read(items...)
 	a.Usage = usage(o.Object("usage"), a.API)
 	return a, nil
 }
@@ -107,23 +105,28 @@ func usage(o *object.Object, api message.API) *session.Usage {
 	return u
 }
 
-// read adds what a message says.
-func (a *Answer) read(raw []byte) {
-	for _, m := range message.Read(raw) {
-		for _, p := range m.Parts {
-			switch p.Kind {
-			case message.Text:
-				a.Text = strings.TrimPrefix(a.Text+"\n"+p.Text, "\n")
-			case message.Reasoning:
-				a.Reasoning = strings.Trim(a.Reasoning+"\n"+p.Text, "\n")
-			case message.ToolCall:
-				a.Calls = append(a.Calls, Call{ID: p.ID, Name: p.Name, Args: session.RawJSON(p.JSON)})
-			case message.ToolResult: // of another message
-			default:
-				a.Other = append(a.Other, p.Describe())
+// read takes what messages say.
+func (a *Answer) read(bodies ...[]byte) {
+	var said, thought []message.Part
+	for _, raw := range bodies {
+		for _, m := range message.Read(raw) {
+			for _, p := range m.Parts {
+				switch p.Kind {
+				case message.Text:
+					said = append(said, p)
+				case message.Reasoning:
+					p.Kind = message.Text
+					thought = append(thought, p)
+				case message.ToolCall:
+					a.Calls = append(a.Calls, Call{ID: p.ID, Name: p.Name, Args: session.RawJSON(p.JSON)})
+				case message.ToolResult: // of another message
+				default:
+					a.Other = append(a.Other, p.Describe())
+				}
 			}
 		}
 	}
+	a.Text, a.Reasoning = message.JoinText(said, false), strings.Trim(message.JoinText(thought, false), "\n")
 }
 
 // Recorded returns what is captured of the answer of a turn, nil for nothing. Whole says that nothing is missing.
@@ -133,11 +136,13 @@ func Recorded(turn *session.Turn, blocks *session.BlockSet) (a *Answer, whole bo
 		a.Usage = &u
 	}
 	c := blocks.Read(turn.Output)
-	bodies := slices.DeleteFunc(slices.Clone(c.Bodies), func(body string) bool { return body == "" })
-	for _, body := range bodies {
-		a.read([]byte(body))
+	var bodies [][]byte
+	for _, body := range c.Bodies {
+		if body != "" {
+			bodies = append(bodies, []byte(body))
+		}
 	}
-	if len(bodies) == 0 {
+	if a.read(bodies...); bodies == nil {
 		return nil, false
 	}
 	return a, c.Whole() && turn.Output.Complete
