@@ -31,8 +31,11 @@ func TestReplayText(t *testing.T) {
 	sent := func(recorded, answered *replay.Answer) *inspect.Resent {
 		return &inspect.Resent{Address: "s/@1/0", TookNS: int64(1500 * time.Millisecond), Comparison: replay.Compare(recorded, false, answered)}
 	}
-	tool := &inspect.ToolReplay{Address: "s/@1/0", ID: "toolu_1", Name: "bash", Outcome: "error", Input: `{"command":"cargo test"}`, Recorded: &inspect.ToolResult{Text: "exit 101\nno such target\n", Error: true},
-		Run: &inspect.ToolRun{Command: []string{"./bash-tool", "--json"}, Exit: 1, TookNS: int64(time.Second), ToolResult: inspect.ToolResult{Text: "exit 101\nno such package\n", Error: true}}}
+	tool := &inspect.ToolReplay{
+		Address: "s/@1/0", ID: "toolu_1", Name: "bash", Outcome: "error", Input: `{"command":"cargo test"}`,
+		Recorded: &inspect.ToolResult{Text: "exit 101\nno such target\n", Error: true},
+		Run:      &inspect.ToolResult{Text: "exit 101\nno such package\n", Error: true},
+	}
 	tool.Compare()
 	var got bytes.Buffer
 	for _, tt := range []struct {
@@ -44,7 +47,7 @@ func TestReplayText(t *testing.T) {
 		{"nothing recorded", func(b *bytes.Buffer) error { return sent(nil, recorded).Text(b, inspect.Options{Width: 80}) }},
 		{"a tool", func(b *bytes.Buffer) error { return tool.Text(b, inspect.Options{Width: 80}) }},
 		{"a tool whose input is not there", func(b *bytes.Buffer) error {
-			return (&inspect.ToolReplay{Address: "s/@1/0", ID: "x", InputState: "withheld"}).Text(b, inspect.Options{Width: 80})
+			return (&inspect.ToolReplay{Address: "s/@1/0", ID: "x"}).Text(b, inspect.Options{Width: 80})
 		}},
 	} {
 		got.WriteString("== " + tt.name + "\n")

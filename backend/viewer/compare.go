@@ -69,7 +69,7 @@ func (h *Handler) replay(r *http.Request) (*answer, error) {
 	q := r.URL.Query()
 	o := replay.Options{}
 	if form := q.Get("form"); form != "" {
-		if o.Form, err = replay.ParseForm(form); err != nil {
+		if o.API, err = replay.ParseAPI(form); err != nil {
 			return nil, bad("form: want one of anthropic, openai-chat, openai-responses, as-sent")
 		}
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/otelagent/otelagent/backend/session/replay"
+	"github.com/otelagent/otelagent/backend/message"
 )
 
 // secret is a key that must be nowhere but in the header of the request that it authorizes.
@@ -102,7 +102,7 @@ func TestReplaySend(t *testing.T) {
 				Status             int
 				Same, Whole        bool
 				Answered, Recorded struct{ Text string }
-				Calls              []struct{ Change, Name string }
+				Diff               string
 			}
 			if err := json.Unmarshal([]byte(out), &got); err != nil {
 				t.Fatal(err)
@@ -110,12 +110,8 @@ func TestReplaySend(t *testing.T) {
 			if got.Answered.Text != "I read it." || got.Same || got.Recorded.Text != "Let me look at the code." || !got.Whole || got.Status != 200 {
 				t.Errorf("answer: %s", out)
 			}
-			var changes []string
-			for _, c := range got.Calls {
-				changes = append(changes, c.Change+" "+c.Name)
-			}
-			if d := cmp.Diff([]string{"same read_file", "removed bash"}, changes); d != "" {
-				t.Errorf("calls: -want +got:\n%s", d)
+			if want := "\n-Let me look at the code.\n-call bash {\n-  \"command\": \"cargo test -p missing\"\n-}\n+I read it.\n call read_file {\n"; !strings.Contains(got.Diff, want) {
+				t.Errorf("diff: %s\nwant %s", got.Diff, want)
 			}
 			if want := fmt.Sprintf("sending %d bytes as %s to %s%s, with the key in", len(body), tt.form, p.URL, tt.path); !strings.Contains(errs, want) {
 				t.Errorf("standard error %q, want %q", errs, want)
@@ -161,19 +157,19 @@ func TestReplayNotAnswered(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 			quoted, _ := json.Marshal("bad key: " + r.Header.Get("X-Api-Key") + " <x>")
 			fmt.Fprintf(w, `{"type":"error","error":{"type":"authentication_error","message":%s}}`, quoted)
-		}, "says 401: authentication_error: bad key: [key] <x>"},
+		}, "responds 401: authentication_error: bad key: [key] <x>"},
 		"key spelled with an escape": {func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusForbidden)
 			fmt.Fprintf(w, `{"error":{"message":"no: %s"}}`, strings.ReplaceAll(secret, "/", `\/`))
-		}, "says 403: no: [key]"},
+		}, "responds 403: no: [key]"},
 		"no JSON": {func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusBadGateway)
 			_, _ = io.WriteString(w, "<html>"+r.Header.Get("X-Api-Key"))
-		}, "says 502, and nothing that could be read"},
-		"no answer": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "event: message_start\n\n") }, "a body that is no answer"},
+		}, "responds 502: replay: unrecognized response body"},
+		"no answer": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "event: message_start\n\n") }, "responds 200: replay: unrecognized response body"},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, elsewhere.URL+"/v1/messages?k="+r.Header.Get("X-Api-Key"), http.StatusTemporaryRedirect)
-		}, "says 307 and points elsewhere"},
+		}, "responds 307: replay: unrecognized response body"},
 		"slow": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "took longer than 300ms (--timeout)"},
 		"slow body": {func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusOK)
@@ -187,7 +183,7 @@ func TestReplayNotAnswered(t *testing.T) {
 					return
 				}
 			}
-		}, "answered with more than 32 MiB"},
+		}, "the answer has more than 32 MiB"},
 		"cut short": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			_, _ = io.WriteString(w, "{")
@@ -239,7 +235,7 @@ func TestReplayKeys(t *testing.T) {
 	if code, errs := send(); code != exitOK || !strings.Contains(errs, "without a key (OPENAI_API_KEY is not set)") || p.asked[0].Header.Get("Authorization") != "" {
 		t.Errorf("no key: exit %d: %s", code, errs)
 	}
-	if code, errs := send("--key-env", "NO_SUCH_KEY"); code != exitFailed || !strings.Contains(errs, "--key-env NO_SUCH_KEY: it is not set") || len(p.asked) != 1 {
+	if code, errs := send("--key-env", "NO_SUCH_KEY"); code != exitFailed || !strings.Contains(errs, "--key-env NO_SUCH_KEY: the variable is not set") || len(p.asked) != 1 {
 		t.Errorf("no such variable: exit %d: %s", code, errs)
 	}
 	t.Setenv("ODD_KEY", secret+"\nX-Other: 1")
@@ -247,7 +243,7 @@ func TestReplayKeys(t *testing.T) {
 		t.Errorf("an odd key: exit %d: %s", code, errs)
 	}
 	for address, want := range map[string]string{
-		"ftp://x": "want an address as https://HOST", "nowhere": "want an address", "https://u:" + secret[:16] + "@x": "a key has no place in an address", "https://x/#a": "without #",
+		"ftp://x": "want an address as https://HOST", "nowhere": "want an address", "https://u:" + secret[:16] + "@x": "an address holds no key", "https://x/#a": "without #",
 		"http://[::1": "want an address",
 	} {
 		code, _, errs := runWith(t, "replay", "0b5c/@1/0", "--db", db, "--send", address)
@@ -266,13 +262,13 @@ func TestReplayKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if k, how, err := f.keyFor(replay.OpenAIChat, u); err != nil || (k.value != "") != want {
+		if k, how, err := f.keyFor(message.OpenAIChat, u); err != nil || (string(k) != "") != want {
 			t.Errorf("%s: %q, %v", address, how, err)
 		}
 	}
 	f.keyEnv = "OPENAI_API_KEY"
 	if u, _ := sendTo("http://api.example.com"); true {
-		if k, _, err := f.keyFor(replay.OpenAIChat, u); err != nil || k.value != secret {
+		if k, _, err := f.keyFor(message.OpenAIChat, u); err != nil || string(k) != secret {
 			t.Errorf("a key that was named: %v", err)
 		}
 	}
@@ -287,7 +283,7 @@ func TestReplaySwap(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, errs := runWith(t, "replay", "0b5c/@1/0", "--db", db, "--send", p.URL, "--system", file, "--model", "other")
-	if code != exitOK || !strings.Contains(out, "I read it.") || !strings.Contains(out, "another model other and system prompt\n") {
+	if code != exitOK || !strings.Contains(out, "I read it.") || !strings.Contains(errs, "bytes as anthropic to") {
 		t.Fatalf("exit %d: %s%s", code, out, errs)
 	}
 	var body struct{ Model, System string }
@@ -295,9 +291,13 @@ func TestReplaySwap(t *testing.T) {
 		t.Errorf("%v: %s", err, p.bodies[0])
 	}
 	var stdout, stderr bytes.Buffer
-	code = run(t.Context(), []string{"replay", "0b5c/@1/0", "--db", db, "--form", "as-sent", "--system", "-"}, strings.NewReader("From a pipe."), &stdout, &stderr)
-	if code != exitOK || !strings.HasPrefix(stdout.String(), `{"system_prompt":"From a pipe.","messages":[`) {
+	code = run(t.Context(), []string{"replay", "0b5c/@1/0", "--db", db, "--system", "-"}, strings.NewReader("From a pipe."), &stdout, &stderr)
+	if code != exitOK || !strings.Contains(stdout.String(), `"system":"From a pipe.","messages":[`) {
 		t.Errorf("exit %d: %.200s%s", code, &stdout, &stderr)
+	}
+	code, out, errs = runWith(t, "replay", "0b5c/@1/0", "--db", db, "--form", "as-sent", "--model", "other")
+	if code != exitFailed || out != "" || !strings.Contains(errs, "a request as it was sent has its own model and system prompt") {
+		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
 }
 
@@ -313,25 +313,24 @@ func TestReplayAsSent(t *testing.T) {
 	}
 }
 
-// What recordings of each dialect come to: loops that tell their requests can be asked again, the others say why not.
+// Turns of loops that record their requests can be asked again; the others say why not.
 func TestReplayDialects(t *testing.T) {
-	for _, tt := range []struct{ file, turn, verdict, spelling, messages string }{
-		{"dialects/phi/testdata/phi-core-0.15.2/extension-message-and-image.events.ndjson", "last/@1/0", "eligible", "phi-core", "present"},
-		{"dialects/clark/testdata/clark-agent-0.4.0/content-of-every-kind.events.ndjson", "last/@1/1", "eligible", "clark-agent", "present"},
-		{"dialects/acp/testdata/sample.ndjson", "last/@1/0", "not eligible", "", "missing"},
-		{"dialects/guide/testdata/ai-sdk/v7.jsonl", "last/@1/0", "not eligible", "", "missing"},
+	for file, reason := range map[string]string{
+		"dialects/phi/testdata/phi-core-0.15.2/extension-message-and-image.events.ndjson": "",
+		"dialects/clark/testdata/clark-agent-0.4.0/content-of-every-kind.events.ndjson":   "",
+		"dialects/acp/testdata/sample.ndjson":                                             "the loop recorded no request; no model is named",
+		"dialects/guide/testdata/ai-sdk/v7.jsonl":                                         "the loop recorded no request",
 	} {
-		code, out, errs := runWith(t, "replay", "--file", filepath.Join(repository, tt.file), tt.turn, "--json")
+		code, out, errs := runWith(t, "replay", "--file", filepath.Join(repository, file), "last/@1/0", "--json")
 		var got struct {
-			Verdict, Spelling string
-			Eligible          bool
-			Inputs            []struct{ Input, State string }
+			Eligible bool
+			Reasons  []string
 		}
 		if err := json.Unmarshal([]byte(out), &got); err != nil {
-			t.Fatalf("%s: exit %d: %v: %s%s", tt.file, code, err, out, errs)
+			t.Fatalf("%s: exit %d: %v: %s%s", file, code, err, out, errs)
 		}
-		if got.Verdict != tt.verdict || got.Spelling != tt.spelling || got.Eligible != (code == exitOK) || got.Inputs[0].State != tt.messages {
-			t.Errorf("%s: exit %d: %s", tt.file, code, out)
+		if strings.Join(got.Reasons, "; ") != reason || got.Eligible != (reason == "") || got.Eligible != (code == exitOK) {
+			t.Errorf("%s: exit %d: %s", file, code, out)
 		}
 	}
 }

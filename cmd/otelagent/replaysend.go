@@ -1,8 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/otelagent/otelagent/backend/inspect"
+	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
 	"github.com/otelagent/otelagent/backend/session/replay"
 )
@@ -30,164 +31,117 @@ func sendTo(text string) (*url.URL, error) {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return nil, errors.New("--send: want an address as https://HOST, with or without a path")
 	case u.User != nil:
-		return nil, errors.New("--send: a key has no place in an address; name the environment variable that holds it by --key-env")
+		return nil, errors.New("--send: an address holds no key; --key-env names the environment variable that does")
 	case u.Fragment != "":
-		return nil, errors.New("--send: an address without #")
+		return nil, errors.New("--send: want an address without #")
 	}
 	return u, nil
 }
 
-// withoutQuery returns an address without its query, which may hold what nobody is to see.
-func withoutQuery(u *url.URL) string {
-	s := u.Scheme + "://" + u.Host + u.EscapedPath()
-	if u.RawQuery != "" {
-		s += "?..."
-	}
-	return s
-}
+// key authorizes a request.
+type key string
 
-// key is what a request is authorized with.
-type key struct {
-	name  string // of the environment variable
-	value string
-}
-
-// keyFor returns the key to be sent to u: of the variable that was named, else that of the form, which goes to nobody who could be overheard.
-func (f *replayFlags) keyFor(form replay.Form, u *url.URL) (key, string, error) {
-	k := key{name: f.keyEnv}
-	if k.name == "" {
-		k.name = "OPENAI_API_KEY"
-		if form == replay.Anthropic {
-			k.name = "ANTHROPIC_API_KEY"
-		}
+// keyFor returns the key for u and a text about it: the key that the variable of --key-env holds, else that of the API,
+// which does not go over plain http to another machine.
+func (f *replayFlags) keyFor(api message.API, u *url.URL) (k key, how string, err error) {
+	name := "OPENAI_API_KEY"
+	if api == message.Anthropic {
+		name = "ANTHROPIC_API_KEY"
 	}
-	k.value = strings.TrimSpace(os.Getenv(k.name))
+	name = cmp.Or(f.keyEnv, name)
+	k = key(strings.TrimSpace(os.Getenv(name)))
+	ip := net.ParseIP(u.Hostname())
+	local := u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 	switch {
-	case k.value == "" && f.keyEnv != "":
-		return key{}, "", fmt.Errorf("--key-env %s: it is not set, or empty", f.keyEnv)
-	case k.value == "":
-		return key{}, "without a key (" + k.name + " is not set)", nil
-	case strings.ContainsFunc(k.value, func(r rune) bool { return r < '!' || r > '~' }):
-		return key{}, "", fmt.Errorf("the key in %s has characters that no header takes", k.name)
-	case f.keyEnv == "" && u.Scheme == "http" && !loopback(u.Hostname()):
-		return key{}, "without a key: " + k.name + " goes in the clear only where --key-env names it", nil
+	case k == "" && f.keyEnv != "":
+		return "", "", fmt.Errorf("--key-env %s: the variable is not set, or empty", name)
+	case k == "":
+		return "", "without a key (" + name + " is not set)", nil
+	case strings.ContainsFunc(string(k), func(r rune) bool { return r < '!' || r > '~' }):
+		return "", "", fmt.Errorf("the key in %s has characters that no header takes", name)
+	case f.keyEnv == "" && u.Scheme == "http" && !local:
+		return "", "without a key: over plain http " + name + " needs --key-env", nil
 	}
-	return k, "with the key in " + k.name, nil
+	return k, "with the key in " + name, nil
 }
 
-// loopback reports whether a host is this machine.
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// leastKey is the length of a key from which on it can be a secret. Servers on a desk take any word.
-const leastKey = 8
-
-// hide takes the key out of what a provider said, which may repeat it. It is looked for as it is and as JSON spells it.
+// hide replaces the key in a text of the provider: as it is, as JSON, and with escaped slashes. A key of fewer than 8
+// characters, as local servers take, is no secret.
 func (k key) hide(b []byte) []byte {
-	if len(k.value) < leastKey {
+	if len(k) < 8 {
 		return b
 	}
-	mark := []byte("[key]")
-	b = bytes.ReplaceAll(b, []byte(k.value), mark)
-	if quoted, err := json.Marshal(k.value); err == nil {
-		b = bytes.ReplaceAll(b, quoted[1:len(quoted)-1], mark)
+	quoted, _ := json.Marshal(string(k))
+	for _, s := range []string{string(k), strings.Trim(string(quoted), `"`), strings.ReplaceAll(string(k), "/", `\/`)} {
+		b = bytes.ReplaceAll(b, []byte(s), []byte("[key]"))
 	}
-	return bytes.ReplaceAll(b, []byte(strings.ReplaceAll(k.value, "/", `\/`)), mark)
+	return b
 }
 
-// resend asks again and compares the answer with the recorded one.
-func (a *app) resend(ctx context.Context, f *replayFlags, r *inspect.Replay, o replay.Options, recorded *replay.Answer, whole bool) error {
-	base, err := sendTo(f.send)
+// resend sends a body and compares the answer with the recorded one.
+func (a *app) resend(ctx context.Context, f *replayFlags, r *inspect.Replay, old *replay.Answer, whole bool) error {
+	u, api := replay.Endpoint(r.Body.API, f.to), r.Body.API
+	if api == replay.AsSent {
+		api = r.Suggested
+	}
+	k, how, err := f.keyFor(api, u)
 	if err != nil {
 		return err
 	}
-	form := r.Body.Form
-	u := replay.Endpoint(form, base)
-	if form == replay.AsSent { // whose key it wants
-		form = replay.Suggest(r.Spelling, r.Provider)
-	}
-	k, how, err := f.keyFor(form, u)
-	if err != nil {
-		return err
-	}
-	a.say("sending %s as %s to %s, %s", count(r.Body.Size, "byte"), r.Body.Form, withoutQuery(u), how)
+	address := u.Scheme + "://" + u.Host + u.EscapedPath() // a query may hold a secret
+	a.say("sending %s as %s to %s, %s", count(r.Body.Size, "byte"), r.Body.API, address, how)
 	started := time.Now()
-	status, body, err := k.post(ctx, u, form, r.Body.Bytes, f.timeout)
-	if err != nil {
-		return fmt.Errorf("not answered: %w", err)
-	}
-	answer, err := replay.ParseAnswer(body)
-	var refused *replay.ProviderError
-	switch {
-	case errors.As(err, &refused):
-		return fmt.Errorf("not answered: %s says %d: %w", u.Host, status, refused)
-	case status < 200 || status > 299:
-		return fmt.Errorf("not answered: %s says %d, and nothing that could be read", u.Host, status)
-	case err != nil:
-		return fmt.Errorf("not answered: %s says %d, with a body that is no answer of Anthropic's or OpenAI's forms", u.Host, status)
-	}
-	out := &inspect.Resent{
-		Format: session.TreeFormat, Address: r.Address, URL: withoutQuery(u), Status: status, TookNS: int64(time.Since(started)), Body: r.Body.Body, Size: r.Body.Size,
-		Model: o.Model, System: o.System != nil, Comparison: replay.Compare(recorded, whole, answer),
-	}
-	w := bufio.NewWriter(a.stdout)
-	if f.asJSON {
-		return firstError(writeJSON(w, out), w.Flush())
-	}
-	return firstError(out.Text(w, look(a.stdout)), w.Flush())
-}
-
-// post sends a body and returns what came back, without the key. It follows nobody elsewhere.
-func (k key) post(ctx context.Context, u *url.URL, form replay.Form, body []byte, timeout time.Duration) (status int, answer []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
-	if err != nil {
-		return 0, nil, errors.New("the address is none that can be asked")
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "application/json")
-	req.Header.Set("User-Agent", "otelagent-replay")
-	if form == replay.Anthropic {
-		req.Header.Set("Anthropic-Version", "2023-06-01") // 2026-10-21 refuses sampling parameters, which recorded requests have
-		if k.value != "" {
-			req.Header.Set("X-Api-Key", k.value)
-		}
-	} else if k.value != "" {
-		req.Header.Set("Authorization", "Bearer "+k.value)
-	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxResponseHeaderBytes = 1 << 20
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, err := client.Do(req)
-	if err != nil {
-		return 0, nil, k.failed(ctx, u, timeout, err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
-		return 0, nil, fmt.Errorf("%s says %d and points elsewhere; neither the key nor the request goes there", u.Host, resp.StatusCode)
-	}
-	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
-	switch {
-	case err != nil:
-		return 0, nil, k.failed(ctx, u, timeout, err)
-	case len(answer) > maxAnswer:
-		return 0, nil, fmt.Errorf("%s answered with more than 32 MiB", u.Host)
-	}
-	return resp.StatusCode, k.hide(answer), nil
-}
-
-// failed returns an error without the address, whose query may hold a secret, and without the key.
-func (k key) failed(ctx context.Context, u *url.URL, timeout time.Duration, err error) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("%s took longer than %s (--timeout)", u.Host, timeout)
-	}
+	status, body, err := k.post(ctx, u, api, r.Body.Bytes)
 	var outer *url.Error
-	if errors.As(err, &outer) {
+	switch {
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("not answered: %s took longer than %s (--timeout)", u.Host, f.timeout)
+	case errors.As(err, &outer): // it has the address in it
 		err = outer.Err
 	}
-	return errors.New(string(k.hide([]byte(u.Host + ": " + err.Error()))))
+	if err != nil {
+		return fmt.Errorf("not answered: %s: %s", u.Host, k.hide([]byte(err.Error())))
+	}
+	answer, err := replay.ParseAnswer(k.hide(body))
+	if err == nil && status > 299 {
+		err = errors.New("an answer with an error status")
+	}
+	if err != nil {
+		return fmt.Errorf("not answered: %s responds %d: %w", u.Host, status, err)
+	}
+	out := &inspect.Resent{
+		Format: session.TreeFormat, Address: r.Address, URL: address, Status: status, TookNS: int64(time.Since(started)),
+		Body: r.Body.Body, Comparison: replay.Compare(old, whole, answer),
+	}
+	return a.print(f, out, out.Text)
+}
+
+// post sends a body and returns the answer. It follows no redirect.
+func (k key) post(ctx context.Context, u *url.URL, api message.API, body []byte) (int, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	name, value := "Authorization", "Bearer "+string(k)
+	if api == message.Anthropic {
+		req.Header.Set("Anthropic-Version", "2023-06-01") // 2026-10-21 refuses sampling parameters
+		name, value = "X-Api-Key", string(k)
+	}
+	if k != "" {
+		req.Header.Set(name, value)
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err == nil && len(answer) > maxAnswer {
+		err = errors.New("the answer has more than 32 MiB")
+	}
+	return resp.StatusCode, answer, err
 }

@@ -30,7 +30,7 @@ var sdk = []string{
 }
 
 // leaves know nothing of this project and need the standard library and each other only; every package may use them.
-var leaves = []string{"internal/rawjson", "internal/object", "internal/genaijson", "backend/otlpnesting"}
+var leaves = []string{"internal/rawjson", "internal/object", "internal/genaijson", "backend/otlpnesting", "backend/message"}
 
 // readers are the dialects that read what other programs write.
 var readers = []string{"dialects/phi/...", "dialects/clark/...", "dialects/acp/...", "dialects/guide/..."}

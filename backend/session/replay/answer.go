@@ -1,200 +1,207 @@
 package replay
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
-	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
+	udiff "github.com/aymanbagabas/go-udiff"
+
+	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/object"
 	"github.com/otelagent/otelagent/internal/rawjson"
 )
 
-// Answer is what a model answered, in whichever form it came.
+// Answer is what a model answered.
 type Answer struct {
-	Form  Form   `json:"form,omitempty"` // empty of one that was recorded
-	ID    string `json:"id,omitempty"`
-	Model string `json:"model,omitempty"`
-	// Text is all that it said, with a line feed between two blocks; Reasoning likewise.
+	API   message.API `json:"form,omitempty"` // empty for a recorded one
+	ID    string      `json:"id,omitempty"`
+	Model string      `json:"model,omitempty"`
+	// Text and Reasoning have a line feed between two blocks.
 	Text      string `json:"text"`
 	Reasoning string `json:"reasoning,omitempty"`
 	Calls     []Call `json:"calls,omitempty"`
-	// Other names kinds of blocks that are none of these.
+	// Other names kinds of other parts.
 	Other      []string `json:"other,omitempty"`
 	StopReason string   `json:"stop_reason,omitempty"`
-	// Usage is normalised as everywhere: input includes cached tokens, output includes reasoning. Nil where none was told.
+	// Usage includes cached tokens in input and reasoning in output. It is nil where it is not stated.
 	Usage *session.Usage `json:"usage,omitempty"`
 }
 
-// Call is one tool call that a model asked for.
+// Call is a tool call that a model asked for.
 type Call struct {
 	ID   string          `json:"id,omitempty"`
 	Name string          `json:"name"`
 	Args session.RawJSON `json:"args"`
 }
 
-// ErrNoAnswer is the error about a body that is no answer of any of the three forms.
-var ErrNoAnswer = errors.New("replay: the body is no answer of a form that is known")
+// ErrNoAnswer is the error about a body that is no answer of an API.
+var ErrNoAnswer = errors.New("replay: unrecognized response body")
 
-// A ProviderError is an answer that says what went wrong. Its text is the provider's.
-type ProviderError struct {
-	Type, Message string
-}
-
-func (e *ProviderError) Error() string {
-	return strings.TrimSuffix(strings.TrimPrefix(e.Type+": "+e.Message, ": "), ": ")
-}
-
-// ParseAnswer reads the body of an answer that came in one piece, told apart by its words. The error is ErrNoAnswer or a *ProviderError.
+// ParseAnswer reads the body of an answer in one piece, of any API. The error is ErrNoAnswer, or that of the provider.
 func ParseAnswer(body []byte) (*Answer, error) {
 	if rawjson.Valid(body, rawjson.MaxDepth) != nil {
 		return nil, ErrNoAnswer
 	}
-	o := asObject(body)
-	if e := asObject(o["error"]); e != nil {
-		return nil, &ProviderError{Type: e.str("type", "code", "status"), Message: e.str("message")}
+	o := object.Of("", body)
+	if e := o.Object("error"); e != nil {
+		kind := cmp.Or(e.String("type"), e.String("code"), e.String("status"))
+		return nil, errors.New(strings.Trim(kind+": "+e.String("message"), ": "))
+	} else if s := o.String("error"); s != "" {
+		return nil, errors.New(s)
 	}
-	if s := o.str("error"); s != "" { // of servers that speak the form by half
-		return nil, &ProviderError{Message: s}
-	}
-	a := &Answer{ID: o.str("id"), Model: o.str("model")}
-	var r reader
-	u := asObject(o["usage"])
+	a := &Answer{ID: o.String("id"), Model: o.String("model")}
+	choices, items := o.Objects("choices"), o.List("output")
 	switch {
-	case isArray(o["choices"]) && len(elements(o["choices"])) > 0:
-		a.Form = OpenAIChat
-		choices := elements(o["choices"])
-		first := asObject(choices[0])
-		a.StopReason = first.str("finish_reason")
-		if m := first["message"]; m != nil {
-			r.message(0, m)
+	case len(choices) > 0:
+		a.API, a.StopReason = message.OpenAIChat, choices[0].String("finish_reason")
+		items = [][]byte{choices[0].Raw("message")}
+		if n := len(choices) - 1; n > 0 {
+			a.Other = append(a.Other, strconv.Itoa(n)+" more choices")
 		}
-		if len(choices) > 1 {
-			a.Other = append(a.Other, count(len(choices)-1, "more choice"))
-		}
-		if u != nil {
-			a.Usage = &session.Usage{Input: number(u["prompt_tokens"]), Output: number(u["completion_tokens"]),
-				Reasoning: number(asObject(u["completion_tokens_details"])["reasoning_tokens"]), CacheRead: number(asObject(u["prompt_tokens_details"])["cached_tokens"])}
-		}
-	case isArray(o["output"]):
-		a.Form = OpenAIResponses
-		a.StopReason = o.str("status")
-		if s := asObject(o["incomplete_details"]).str("reason"); s != "" {
-			a.StopReason = s
-		}
-		for i, item := range elements(o["output"]) {
-			r.message(i, item)
-		}
-		if u != nil {
-			a.Usage = &session.Usage{Input: number(u["input_tokens"]), Output: number(u["output_tokens"]),
-				Reasoning: number(asObject(u["output_tokens_details"])["reasoning_tokens"]), CacheRead: number(asObject(u["input_tokens_details"])["cached_tokens"])}
-		}
-	case isArray(o["content"]) && o.str("type") == "message":
-		a.Form = Anthropic
-		a.StopReason = o.str("stop_reason")
-		r.message(0, body)
-		if u != nil {
-			a.Usage = &session.Usage{Output: number(u["output_tokens"]), CacheRead: number(u["cache_read_input_tokens"]), CacheWrite: number(u["cache_creation_input_tokens"])}
-			a.Usage.Input = number(u["input_tokens"])
-			a.Usage.Add(session.Usage{Input: a.Usage.CacheRead})
-			a.Usage.Add(session.Usage{Input: a.Usage.CacheWrite})
-			a.Usage.Reasoning = number(asObject(u["output_tokens_details"])["thinking_tokens"])
-		}
+	case items != nil:
+		a.API = message.OpenAIResponses
+		a.StopReason = cmp.Or(o.Object("incomplete_details").String("reason"), o.String("status"))
+	case o.List("content") != nil && o.String("type") == "message":
+		a.API, a.StopReason, items = message.Anthropic, o.String("stop_reason"), [][]byte{body}
 	default:
 		return nil, ErrNoAnswer
 	}
-	a.take(r.out.messages)
+	a.read(items...)
+	a.Usage = usage(o.Object("usage"), a.API)
 	return a, nil
 }
 
-// number returns a count of tokens; 0 for what is none.
-func number(raw []byte) int64 {
-	n, err := strconv.ParseInt(string(raw), 10, 64)
-	if err != nil {
-		return 0
+// usage reads counts of tokens. Anthropic's input is without the cached ones.
+func usage(o *object.Object, api message.API) *session.Usage {
+	if o == nil {
+		return nil
 	}
-	return n
+	count := func(o *object.Object, keys ...string) (n int64) {
+		for _, k := range keys {
+			if v := o.Count(k); v != nil {
+				n = *v
+			}
+		}
+		return n
+	}
+	output := cmp.Or(o.Object("output_tokens_details"), o.Object("completion_tokens_details"))
+	input := cmp.Or(o.Object("input_tokens_details"), o.Object("prompt_tokens_details"))
+	u := &session.Usage{
+		Input: count(o, "input_tokens", "prompt_tokens"), Output: count(o, "output_tokens", "completion_tokens"),
+		Reasoning: count(output, "reasoning_tokens", "thinking_tokens"),
+		CacheRead: count(input, "cached_tokens"), CacheWrite: count(o, "cache_creation_input_tokens"),
+	}
+	if api == message.Anthropic {
+		u.CacheRead = count(o, "cache_read_input_tokens")
+		u.Add(session.Usage{Input: u.CacheRead})
+		u.Add(session.Usage{Input: u.CacheWrite})
+	}
+	return u
 }
 
-// take takes what messages say.
-func (a *Answer) take(messages []message) {
-	var texts, thoughts []string
-	for _, m := range messages {
-		for _, p := range m.parts {
-			switch p.kind {
-			case text:
-				texts = append(texts, p.text)
-			case thinking:
-				if p.text != "" {
-					thoughts = append(thoughts, p.text)
+// read takes what messages say.
+func (a *Answer) read(bodies ...[]byte) {
+	var said, thought []message.Part
+	for _, raw := range bodies {
+		for _, m := range message.Read(raw) {
+			for _, p := range m.Parts {
+				switch p.Kind {
+				case message.Text:
+					said = append(said, p)
+				case message.Reasoning:
+					p.Kind = message.Text
+					thought = append(thought, p)
+				case message.ToolCall:
+					a.Calls = append(a.Calls, Call{ID: p.ID, Name: p.Name, Args: session.RawJSON(p.JSON)})
+				case message.ToolResult: // of another message
+				default:
+					a.Other = append(a.Other, p.Describe())
 				}
-			case call:
-				args := p.args
-				if args == nil {
-					args = []byte("{}")
-				}
-				a.Calls = append(a.Calls, Call{ID: p.id, Name: p.name, Args: session.RawJSON(args)})
-			case result: // another message's
-			default:
-				a.Other = append(a.Other, p.what())
 			}
 		}
 	}
-	a.Text, a.Reasoning = strings.Join(texts, "\n"), strings.Join(thoughts, "\n")
+	a.Text, a.Reasoning = message.JoinText(said, false), strings.Trim(message.JoinText(thought, false), "\n")
 }
 
-// Recorded returns what was answered on a turn, as far as it was captured; whole is false when a piece of it is not there. It is nil where
-// nothing of it is.
+// Recorded returns what is captured of the answer of a turn, nil for nothing. Whole says that nothing is missing.
 func Recorded(turn *session.Turn, blocks *session.BlockSet) (a *Answer, whole bool) {
-	if turn.Output.Len() == 0 {
-		return nil, false
-	}
 	a = &Answer{Model: turn.Answered, ID: turn.ResponseID, StopReason: turn.StopReason}
-	if turn.Usage != (session.Usage{}) {
-		u := turn.Usage
+	if u := turn.Usage; u != (session.Usage{}) {
 		a.Usage = &u
 	}
 	c := blocks.Read(turn.Output)
-	var r reader
-	found := false
-	for i, body := range c.Bodies {
-		if rawjson.Valid([]byte(body), rawjson.MaxDepth) == nil {
-			r.message(i, []byte(body))
-			found = true
+	var bodies [][]byte
+	for _, body := range c.Bodies {
+		if body != "" {
+			bodies = append(bodies, []byte(body))
 		}
 	}
-	if !found {
+	if a.read(bodies...); bodies == nil {
 		return nil, false
 	}
-	a.take(r.out.messages)
 	return a, c.Whole() && turn.Output.Complete
 }
 
-// ResultText returns what a model sees of a tool result, in whichever spelling, with a line feed between two blocks, and whether it is an error.
-// What has no content in it is its own text. ok is false for what is no JSON.
-func ResultText(body []byte) (s string, isError, ok bool) {
-	if rawjson.Valid(body, rawjson.MaxDepth) != nil {
-		return "", false, false
+// Comparison says how an answer differs from the recorded one. docs/replay.md describes its JSON form.
+type Comparison struct {
+	// Same is set for the same text, and the same calls with the same arguments in any order.
+	Same bool `json:"same"`
+	// Whole says that the recorded answer is all there.
+	Whole bool `json:"whole"`
+	// Diff is a unified diff of text and calls, without ids. It is empty for the same, and where nothing was recorded.
+	Diff     string  `json:"diff,omitempty"`
+	Recorded *Answer `json:"recorded,omitempty"`
+	Answered *Answer `json:"answered"`
+}
+
+// Compare compares an answer with the recorded one, which may be nil.
+func Compare(recorded *Answer, whole bool, answered *Answer) *Comparison {
+	c := &Comparison{Recorded: recorded, Answered: answered, Whole: whole}
+	if recorded != nil {
+		c.Diff = Lines("recorded", "answered", recorded.lines(), answered.lines())
+		c.Same = c.Diff == ""
 	}
-	var r reader
-	o := asObject(body)
-	var parts []part
-	switch {
-	case o.has("content", "output", "response"):
-		p := r.result(o, body)
-		parts, isError = p.parts, p.isError
-	case isArray(body) && blockList(body):
-		parts = r.contents(body)
-	default:
-		parts = outputOf(body)
-	}
-	var out []string
-	for _, p := range parts {
-		if p.kind == text {
-			out = append(out, p.text)
-		} else {
-			out = append(out, fmt.Sprintf("[%s]", p.what()))
+	return c
+}
+
+// lines returns text and calls as lines. Calls are sorted, since models do not keep their order.
+func (a *Answer) lines() string {
+	calls := make([]string, len(a.Calls))
+	for i, c := range a.Calls {
+		args := []byte(c.Args)
+		if body, _, err := rawjson.AppendCanonical(nil, args, nil); err == nil {
+			args = body
 		}
+		var b bytes.Buffer
+		if json.Indent(&b, args, "", "  ") == nil {
+			args = b.Bytes()
+		}
+		calls[i] = "\ncall " + c.Name + " " + string(args)
 	}
-	return strings.Join(out, "\n"), isError, true
+	slices.Sort(calls)
+	return strings.TrimPrefix(a.Text+strings.Join(calls, ""), "\n")
+}
+
+// maxDiff bounds texts that are compared by lines: a diff may cost the square of the difference.
+const maxDiff = 1 << 20
+
+// Lines returns a unified diff of two texts, empty when they are the same. It is short for texts of more than 1 MiB.
+func Lines(nameBefore, nameAfter, before, after string) string {
+	if before == after {
+		return ""
+	} else if len(before) > maxDiff || len(after) > maxDiff {
+		return "--- " + nameBefore + "\n+++ " + nameAfter + "\nthe texts differ, and are too long to compare by lines\n"
+	}
+	if !strings.HasSuffix(before, "\n") && !strings.HasSuffix(after, "\n") {
+		before, after = before+"\n", after+"\n"
+	}
+	edits := udiff.Lines(before, after)
+	out, _ := udiff.ToUnified(nameBefore, nameAfter, before, edits, udiff.DefaultContextLines) // its own edits fit
+	return out
 }

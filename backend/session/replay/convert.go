@@ -1,157 +1,137 @@
 package replay
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
 	"math"
 	"strconv"
 
+	"github.com/otelagent/otelagent/backend/message"
 	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/object"
 )
 
-// Change says what kind a Note is of.
-type Change string
-
-const (
-	// LeftOut: the form has no place for it.
-	LeftOut Change = "left out"
-	// Added: the form demands it, and the request does not say it.
-	Added Change = "added"
-	// Changed: it stands there in another way, or place.
-	Changed Change = "changed"
-	// Kept: it stands there as it was, and the provider may not like it.
-	Kept Change = "kept"
-)
-
-// Note is one difference between a request and its body in another form.
-type Note struct {
-	Change Change `json:"change"`
-	// What in plain words: kinds, keys and numbers, never a text of the conversation.
-	What string `json:"what"`
-	// Count is how often, and Where the first places: messages by their position in the request, from 0.
-	Count int      `json:"count"`
-	Where []string `json:"where,omitempty"`
-}
-
-func (n Note) String() string {
-	s := string(n.Change) + ": " + n.What
-	switch {
-	case len(n.Where) == 0 && n.Count > 1:
-		s += fmt.Sprintf(" (%d times)", n.Count)
-	case len(n.Where) == 1 && n.Count == 1:
-		s += " (" + n.Where[0] + ")"
-	case len(n.Where) > 0:
-		s += fmt.Sprintf(" (%d times, first %s)", n.Count, n.Where[0])
-	}
-	return s
-}
+// ErrAsSent is the error about a change of a request that is wanted as it was sent.
+var ErrAsSent = errors.New("a request as it was sent has its own model and system prompt: name an API to replace them")
 
 // Options say how a body is made.
 type Options struct {
-	Form Form
-	// Model is asked instead of the one of the request.
-	Model string
-	// Fallback is what the turn says was asked for. It stands where the request was kept without it.
-	Fallback Fallback
-	// System stands in the place of the system prompt; nil leaves that as it is.
+	API message.API
+	// Model and System replace those of the request. An empty Model and a nil System do not.
+	Model  string
 	System *string
-	// Whole turns streaming off where the request asks for it: the answer is wanted in one piece.
+	// Turn states model, parameters and level of reasoning where the request does not. It may be nil.
+	Turn *session.Turn
+	// Whole turns streaming off.
 	Whole bool
 }
 
-// Fallback is what a turn tells of its request. What is nil or empty it does not tell.
-type Fallback struct {
-	Model, Level string
-	MaxTokens    *int64
-	Temperature  *float64
-}
-
-// Told returns what a turn tells of its request.
-func Told(t *session.Turn) Fallback {
-	return Fallback{Model: t.Model, Level: t.Level, MaxTokens: t.MaxTokens, Temperature: t.Temperature}
-}
-
-// Body is a request body for a provider.
+// Body is a request body.
 type Body struct {
-	Form     Form     `json:"form"`
-	Spelling Spelling `json:"spelling"`
-	// Bytes are JSON.
-	Bytes []byte `json:"-"`
+	API   message.API `json:"form"`
+	Bytes []byte      `json:"-"`
 	// Unchanged says that Bytes are the request as it was captured.
-	Unchanged bool   `json:"unchanged"`
-	Notes     []Note `json:"notes,omitempty"`
+	Unchanged bool `json:"unchanged"`
+	// Notes name what differs from the request.
+	Notes []string `json:"notes,omitempty"`
 }
 
-// ErrNoRequest is the error about a payload that is no JSON object with messages.
-var ErrNoRequest = errors.New("replay: the request is no JSON object with messages")
-
-// Convert returns a captured request as a body of the form that o names. What is in that form already comes back byte for byte, but for what o
-// replaces. payload is not changed, and Bytes may share its memory. The error is ErrNoRequest.
+// Convert returns a captured request as a body for the API that o names. A request that is one already comes back byte
+// for byte, but for what o replaces. Bytes share memory with payload. The error is message.ErrNoRequest or ErrAsSent.
 func Convert(payload []byte, o Options) (*Body, error) {
-	r, err := read(payload)
-	if o.Form == AsSent && (err == nil || o.Model == "" && o.System == nil) {
-		b := &Body{Form: AsSent, Bytes: payload, Unchanged: true}
-		if err == nil {
-			b.Spelling = r.spelling
-			b.replace(r, o)
-		}
-		return b, nil
-	}
-	if err != nil {
+	r, err := message.ReadRequest(payload)
+	b := &Body{API: o.API, Bytes: payload, Unchanged: true}
+	switch {
+	case o.API == AsSent && (o.Model != "" || o.System != nil):
+		return nil, ErrAsSent
+	case o.API == AsSent && err != nil:
+	case err != nil:
 		return nil, err
+	case o.API == AsSent || r.Native(o.API):
+		b.edit(r, o)
+	default:
+		added := complete(r, o)
+		b.Bytes, b.Notes = r.Write(o.API)
+		b.Notes, b.Unchanged = append(added, b.Notes...), false
 	}
-	b := &Body{Form: o.Form, Spelling: r.spelling}
-	if fits(payload, r, o.Form) {
-		b.Bytes, b.Unchanged = payload, true
-		b.replace(r, o)
-		return b, nil
-	}
-	b.write(r, o)
 	return b, nil
 }
 
-// write writes r in the form of o.
-func (b *Body) write(r *request, o Options) {
-	w := writer{request: r, same: r.spelling.own() == o.Form}
-	switch {
-	case o.Model != "":
-		r.model = o.Model
-	case r.model == "" && o.Fallback.Model != "":
-		r.model = o.Fallback.Model
-		w.add(Added, "the model that the turn names", "")
-	case r.model == "":
-		w.add(Kept, "that no model is named, which the provider refuses: name one", "")
+// complete replaces what o replaces, and adds what the turn states and r does not.
+func complete(r *message.Request, o Options) (notes []string) {
+	if r.Model = cmp.Or(o.Model, r.Model); o.System != nil {
+		r.System = message.Blocks(message.Quote(*o.System))
 	}
-	for _, name := range r.params.fill(o.Fallback) {
-		w.add(Added, name+" that the turn names", "")
+	t := o.Turn
+	if t == nil {
+		return nil
 	}
-	if o.System != nil {
-		r.system = nil
-		if *o.System != "" {
-			r.system = []part{{kind: text, text: *o.System}}
-		}
+	if r.Model == "" && t.Model != "" {
+		r.Model, notes = t.Model, append(notes, "added: the model that the turn states")
 	}
-	switch o.Form {
-	case Anthropic:
-		b.Bytes = w.anthropic()
-	case OpenAIChat:
-		b.Bytes = w.chat()
-	default:
-		b.Bytes = w.responses()
+	if r.Params[message.MaxTokens] == nil && t.MaxTokens != nil {
+		r.Params[message.MaxTokens] = strconv.AppendInt(nil, *t.MaxTokens, 10)
+		notes = append(notes, "added: max tokens that the turn states")
 	}
-	b.Notes = w.notes()
+	if f := t.Temperature; r.Params[message.Temperature] == nil && f != nil && !math.IsNaN(*f) && !math.IsInf(*f, 0) {
+		r.Params[message.Temperature] = strconv.AppendFloat(nil, *f, 'g', -1, 64)
+		notes = append(notes, "added: temperature that the turn states")
+	}
+	if r.Effort == "" && t.Level != "" {
+		r.Effort, notes = t.Level, append(notes, "added: level of reasoning that the turn states")
+	}
+	return notes
 }
 
-// fill sets what the request does not say and the turn does, and names it.
-func (p *params) fill(f Fallback) (names []string) {
-	if p.maxTokens == nil && f.MaxTokens != nil {
-		p.maxTokens, names = strconv.AppendInt(nil, *f.MaxTokens, 10), append(names, "max tokens")
+// edit puts another model and prompt into a body, and turns streaming off. Everything else stays as it is spelled.
+func (b *Body) edit(r *message.Request, o Options) {
+	if o.Model != "" && o.Model != r.Model {
+		b.set("model", message.Quote(o.Model))
 	}
-	if t := f.Temperature; p.temperature == nil && t != nil && !math.IsNaN(*t) && !math.IsInf(*t, 0) {
-		p.temperature, names = strconv.AppendFloat(nil, *f.Temperature, 'g', -1, 64), append(names, "temperature")
+	if o.System != nil {
+		b.system(message.Quote(*o.System))
 	}
-	if p.level == "" && p.budget == nil && f.Level != "" {
-		p.level, names = f.Level, append(names, "reasoning level")
+	if o.Whole && r.Stream {
+		b.set("stream", []byte("false"))
+		b.set("stream_options", nil)
+		b.Notes = append(b.Notes, "changed: streaming is turned off")
 	}
-	return names
+}
+
+// set replaces or adds a member; a nil value removes it.
+func (b *Body) set(key string, value []byte) {
+	var pairs []any
+	for k, v := range object.Of("", b.Bytes).All() {
+		if k == key {
+			v, value = value, nil
+		}
+		pairs = append(pairs, k, v)
+	}
+	b.Bytes, b.Unchanged = message.Build(append(pairs, key, value)...), false
+}
+
+// system replaces the system prompt where the body has it: in a member of its own, or in the first messages.
+func (b *Body) system(prompt []byte) {
+	top := object.Of("", b.Bytes)
+	key, list := "", "messages"
+	switch b.API {
+	case message.Anthropic:
+		key = "system"
+	case message.OpenAIResponses:
+		key, list = "instructions", "input"
+	}
+	role, rest := "", message.Elements(top.Raw(list))
+	for len(rest) > 0 && !top.Has(key) {
+		name := object.Of("", rest[0]).String("role")
+		if name != "system" && name != "developer" {
+			break
+		}
+		role, rest = name, rest[1:]
+	}
+	if key != "" && role == "" {
+		b.set(key, prompt)
+		return
+	}
+	first := message.Build("role", cmp.Or(role, "system"), "content", prompt)
+	b.set(list, message.Array(append([][]byte{first}, rest...)))
 }

@@ -14,6 +14,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/otelagent/otelagent/backend/message"
+	"github.com/otelagent/otelagent/backend/session"
+	"github.com/otelagent/otelagent/internal/object"
 )
 
 var (
@@ -21,8 +25,8 @@ var (
 	bodies = flag.String("bodies", "", "write every body that TestConvert makes into this `folder`, NAME.FORM.json, for the official SDKs to judge")
 )
 
-// wire are the forms that providers take.
-var wire = []Form{Anthropic, OpenAIChat, OpenAIResponses}
+// wire are the APIs of providers.
+var wire = []message.API{message.Anthropic, message.OpenAIChat, message.OpenAIResponses}
 
 // requests returns the captured requests in testdata by their names. Those of phi-core, clark-agent and the AI SDK are what the real ones
 // emitted (docs/replay.md says how); the others are written by hand after the providers' references.
@@ -69,7 +73,7 @@ func TestConvert(t *testing.T) {
 	for name, payload := range requests(t) {
 		for _, form := range wire {
 			before := bytes.Clone(payload)
-			b, err := Convert(payload, Options{Form: form, Fallback: Fallback{Model: "fallback"}})
+			b, err := Convert(payload, Options{API: form, Turn: &session.Turn{Model: "fallback"}})
 			if err != nil {
 				t.Fatalf("%s as %s: %v", name, form, err)
 			}
@@ -77,7 +81,7 @@ func TestConvert(t *testing.T) {
 				t.Fatalf("%s as %s: the payload was changed", name, form)
 			}
 			var text bytes.Buffer
-			fmt.Fprintf(&text, "%s as %s", b.Spelling, b.Form)
+			fmt.Fprintf(&text, "as %s", b.API)
 			if b.Unchanged {
 				text.WriteString(", unchanged")
 				if !bytes.Equal(b.Bytes, payload) {
@@ -86,7 +90,7 @@ func TestConvert(t *testing.T) {
 			}
 			text.WriteByte('\n')
 			for _, n := range b.Notes {
-				text.WriteString(n.String() + "\n")
+				text.WriteString(n + "\n")
 			}
 			text.WriteByte('\n')
 			if !b.Unchanged {
@@ -122,50 +126,42 @@ func same(t *testing.T, what string, want, got []byte) {
 	}
 }
 
-// A body of Anthropic's that is read and written again, not passed through, says the same.
+// What two APIs can both express survives the way there and back. JSON of tools and ids stay as they are spelled.
 func TestRoundTrip(t *testing.T) {
 	payload := requests(t)["anthropic"]
-	r, err := read(payload)
+	r, err := message.ReadRequest(payload)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b Body
-	b.write(r, Options{Form: Anthropic})
-	want := bytes.Replace(payload, []byte("\n  \"stream\": true,"), nil, 1)
-	same(t, "anthropic", want, b.Bytes)
-	if len(b.Notes) != 1 || !strings.HasPrefix(b.Notes[0].What, "stream") {
-		t.Errorf("notes: %v", b.Notes)
+	body, notes := r.Write(message.Anthropic)
+	want := payload
+	for _, foreign := range []string{
+		"\n  \"stream\": true,", "\n  \"metadata\": {\"user_id\": \"u-1\"},", `, "cache_control": {"type": "ephemeral"}`,
+		"\n  \"thinking\": {\"type\": \"enabled\", \"budget_tokens\": 1024},", ",\n  \"tool_choice\": {\"type\": \"auto\", \"disable_parallel_tool_use\": true}",
+		",\n    {\"type\": \"web_search_20250305\", \"name\": \"web_search\", \"max_uses\": 2}",
+	} {
+		want = bytes.ReplaceAll(want, []byte(foreign), nil)
 	}
-	// Without the JSON that came nothing is lost but what the other forms know nothing of.
-	for i := range r.messages {
-		for j := range r.messages[i].parts {
-			p := &r.messages[i].parts[j]
-			if !isString(p.raw) {
-				p.raw = nil
-			}
-		}
+	want = bytes.Replace(want, []byte(`[{"type": "text", "text": "You fix tests."}]`), []byte(`"You fix tests."`), 1)
+	same(t, "anthropic", want, body)
+	if len(notes) != 6 {
+		t.Errorf("notes: %v", notes)
 	}
-	var again Body
-	again.write(r, Options{Form: Anthropic})
-	without := bytes.Replace(want, []byte(`"text": "And look at this.", "cache_control": {"type": "ephemeral"}`), []byte(`"text": "And look at this."`), 1)
-	same(t, "anthropic, written anew", without, again.Bytes)
-
-	// There and back over each other form: what both can say survives.
-	for _, form := range []Form{OpenAIChat, OpenAIResponses} {
-		there, err := Convert(requests(t)["phi-steering"], Options{Form: form})
+	for _, api := range []message.API{message.OpenAIChat, message.OpenAIResponses} {
+		there, err := Convert(requests(t)["phi-steering"], Options{API: api})
 		if err != nil {
 			t.Fatal(err)
 		}
-		direct, err := Convert(requests(t)["phi-steering"], Options{Form: Anthropic})
+		direct, err := Convert(requests(t)["phi-steering"], Options{API: message.Anthropic})
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, err := Convert(there.Bytes, Options{Form: Anthropic})
+		back, err := Convert(there.Bytes, Options{API: message.Anthropic})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got, want := conversation(t, back.Bytes), conversation(t, direct.Bytes); !slices.Equal(got, want) {
-			t.Errorf("over %s: -want +got:\n%s", form, cmp.Diff(want, got))
+			t.Errorf("over %s: -want +got:\n%s", api, cmp.Diff(want, got))
 		}
 	}
 }
@@ -173,74 +169,82 @@ func TestRoundTrip(t *testing.T) {
 // conversation is what is said and called in a body, without what not every form can say.
 func conversation(t *testing.T, body []byte) []string {
 	t.Helper()
-	r, err := read(body)
+	r, err := message.ReadRequest(body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := []string{textOf(r.system)}
-	for _, m := range r.messages {
-		for _, p := range m.parts {
-			switch p.kind {
-			case text:
-				out = append(out, fmt.Sprint(m.role, " ", p.text))
-			case call:
-				out = append(out, "call "+p.id+" "+p.name+" "+string(p.args))
-			case result:
-				out = append(out, "result "+p.id+" "+textOf(p.parts))
+	out := []string{message.JoinText(r.System, true)}
+	for _, m := range r.Messages {
+		for _, p := range m.Parts {
+			switch p.Kind {
+			case message.Text:
+				out = append(out, fmt.Sprint(m.Role, " ", p.Text))
+			case message.ToolCall:
+				out = append(out, "call "+p.ID+" "+p.Name+" "+string(p.JSON))
+			case message.ToolResult:
+				out = append(out, "result "+p.ID+" "+message.JoinText(p.Parts, true))
 			}
 		}
 	}
 	return out
 }
 
-// What is replaced is replaced, and all else stays as it is spelled.
+// Another model and prompt replace those of the request. Everything else stays as it is spelled.
 func TestReplace(t *testing.T) {
-	system := "Be <brief>."
+	system, empty := "Be <brief>.", ""
 	for name, payload := range requests(t) {
-		was, err := read(payload)
+		was, err := message.ReadRequest(payload)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, form := range Forms() {
-			b, err := Convert(payload, Options{Form: form, Model: "other-model", System: &system, Whole: true})
+		for _, api := range wire {
+			b, err := Convert(payload, Options{API: api, Model: "other-model", System: &system, Whole: true})
 			if err != nil {
-				t.Fatalf("%s as %s: %v", name, form, err)
+				t.Fatalf("%s as %s: %v", name, api, err)
 			}
-			r, err := read(b.Bytes)
+			r, err := message.ReadRequest(b.Bytes)
 			if err != nil {
-				t.Fatalf("%s as %s: %v: %s", name, form, err, b.Bytes)
+				t.Fatalf("%s as %s: %v: %s", name, api, err, b.Bytes)
 			}
-			if got := textOf(r.system); !strings.HasPrefix(got, system) || r.model != "other-model" || r.params.stream || b.Unchanged {
-				t.Errorf("%s as %s: system %q, model %q, stream %v, unchanged %v", name, form, got, r.model, r.params.stream, b.Unchanged)
+			if got := message.JoinText(r.System, true); !strings.HasPrefix(got, system) || r.Model != "other-model" || r.Stream || b.Unchanged {
+				t.Errorf("%s as %s: system %q, model %q, stream %v, unchanged %v", name, api, got, r.Model, r.Stream, b.Unchanged)
 			}
-			if form == AsSent || fits(payload, was, form) { // no message is touched
-				for _, m := range elements(asObject(payload).first(messageKeys...)) {
-					if role := asObject(m).str("role"); role != "system" && role != "developer" && !bytes.Contains(b.Bytes, m) {
-						t.Errorf("%s as %s: a message is gone or changed: %s", name, form, m)
+			if was.Native(api) { // no message is touched
+				for _, m := range elements(payload) {
+					if role := object.Of("", m).String("role"); role != "system" && role != "developer" && !bytes.Contains(b.Bytes, m) {
+						t.Errorf("%s as %s: a message is gone or changed: %s", name, api, m)
 					}
 				}
 			}
-			empty := ""
-			if b, err = Convert(payload, Options{Form: form, System: &empty}); err != nil {
+			if b, err = Convert(payload, Options{API: api, System: &empty}); err != nil {
 				t.Fatal(err)
 			}
-			if r, err = read(b.Bytes); err != nil || textOf(r.system) != "" && name != "clark-content" { // which has a message of the system besides
-				t.Errorf("%s as %s: an empty prompt is %q", name, form, textOf(r.system))
+			r, err = message.ReadRequest(b.Bytes)
+			if err != nil || message.JoinText(r.System, true) != "" && name != "clark-content" { // it has a system message too
+				t.Errorf("%s as %s: an empty prompt is %q", name, api, message.JoinText(r.System, true))
 			}
+		}
+		if _, err := Convert(payload, Options{API: AsSent, System: &system}); !errors.Is(err, ErrAsSent) {
+			t.Errorf("%s: as sent with another prompt: %v", name, err)
 		}
 	}
 }
 
+func elements(payload []byte) [][]byte {
+	o := object.Of("", payload)
+	return append(o.List("messages"), o.List("input")...)
+}
+
 func TestAsSent(t *testing.T) {
 	for _, payload := range []string{"no JSON", `"text"`, `{"a":1}`, ""} {
-		b, err := Convert([]byte(payload), Options{Form: AsSent})
+		b, err := Convert([]byte(payload), Options{API: AsSent})
 		if err != nil || string(b.Bytes) != payload || !b.Unchanged {
 			t.Errorf("%q: %v, %v", payload, b, err)
 		}
-		if _, err := Convert([]byte(payload), Options{Form: OpenAIChat}); !errors.Is(err, ErrNoRequest) {
+		if _, err := Convert([]byte(payload), Options{API: message.OpenAIChat}); !errors.Is(err, message.ErrNoRequest) {
 			t.Errorf("%q: %v", payload, err)
 		}
-		if _, err := Convert([]byte(payload), Options{Form: AsSent, Model: "m"}); !errors.Is(err, ErrNoRequest) {
+		if _, err := Convert([]byte(payload), Options{API: AsSent, Model: "m"}); !errors.Is(err, ErrAsSent) {
 			t.Errorf("%q with another model: %v", payload, err)
 		}
 	}
@@ -249,7 +253,7 @@ func TestAsSent(t *testing.T) {
 // What a turn says was asked for stands where the request was kept without it, and nowhere else.
 func TestFallback(t *testing.T) {
 	n, temperature := int64(77), 0.25
-	o := Options{Form: OpenAIChat, Fallback: Fallback{Model: "told", Level: "low", MaxTokens: &n, Temperature: &temperature}}
+	o := Options{API: message.OpenAIChat, Turn: &session.Turn{Model: "told", Level: "low", MaxTokens: &n, Temperature: &temperature}}
 	b, err := Convert([]byte(`{"system":[{"type":"text","content":"s"}],"messages":[{"role":"user","parts":[{"type":"text","content":"hi"}]}]}`), o)
 	if err != nil {
 		t.Fatal(err)
@@ -283,7 +287,7 @@ func TestMadeUpIDs(t *testing.T) {
 			"call_2 call_1 call_1 call_2",
 		},
 	} {
-		b, err := Convert([]byte(`{"model":"gemini-3","contents":[`+c.messages+`]}`), Options{Form: Anthropic})
+		b, err := Convert([]byte(`{"model":"gemini-3","contents":[`+c.messages+`]}`), Options{API: message.Anthropic})
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
@@ -305,11 +309,11 @@ func FuzzConvert(f *testing.F) {
 	}
 	system := "s"
 	f.Fuzz(func(t *testing.T, payload []byte) {
-		for _, form := range Forms() {
-			for _, o := range []Options{{Form: form}, {Form: form, Model: "m", System: &system, Whole: true}} {
+		for _, form := range APIs() {
+			for _, o := range []Options{{API: form}, {API: form, Model: "m", System: &system, Whole: true}} {
 				b, err := Convert(payload, o)
 				if err != nil {
-					if !errors.Is(err, ErrNoRequest) {
+					if !errors.Is(err, message.ErrNoRequest) && !errors.Is(err, ErrAsSent) {
 						t.Fatal(err)
 					}
 					continue
@@ -317,7 +321,7 @@ func FuzzConvert(f *testing.F) {
 				if form != AsSent && !json.Valid(b.Bytes) {
 					t.Fatalf("as %s: no JSON: %s", form, b.Bytes)
 				}
-				if len(b.Notes) > maxNotes+1 {
+				if len(b.Notes) > message.MaxNotes+1 {
 					t.Fatalf("as %s: %d notes", form, len(b.Notes))
 				}
 			}

@@ -122,9 +122,8 @@ export interface Diff {
 
 export interface Replay {
   format: number; address: string; session: string; run: string; run_number: number; turn: number; attempt?: number; model?: string; provider?: string;
-  verdict: string; eligible: boolean; inputs: { input: string; state: string; detail?: string; count?: number }[]; notes?: string[]; spelling?: string;
-  suggested_form: string; missing?: MissingPart[]; defects?: { code: string; detail?: string }[];
-  body?: { form: string; spelling: string; unchanged: boolean; bytes: number; notes?: { change: string; what: string; count: number; where?: string[] }[]; json: unknown };
+  eligible: boolean; reasons?: string[]; inputs: { input: string; detail: string }[]; notes?: string[]; suggested_form: string; missing?: MissingPart[]; defects?: { code: string; detail?: string }[];
+  body?: { form: string; unchanged: boolean; bytes: number; notes?: string[]; json: unknown };
 }
 
 export interface Hit {

@@ -1,7 +1,7 @@
 // Whether a turn can be asked again, what is missing for it, and the request as a provider would take it. Nothing is sent from here.
 import { html, useState } from './vendor/preact-htm.js';
 import { useGet } from './api.js';
-import { clean, exact, plural, short, words } from './format.js';
+import { clean, exact, short, words } from './format.js';
 import { useKeys } from './keys.js';
 import { join, link, navigate } from './router.js';
 import { missingWords } from './request.js';
@@ -11,8 +11,6 @@ import { Chip, Content, copy, copyJSON, CopyJSON, Failure, Foreign, Icon, Loadin
 /** @import {Place} from './router.js' */
 
 const forms = [['anthropic', 'Anthropic'], ['openai-chat', 'OpenAI chat'], ['openai-responses', 'OpenAI responses'], ['as-sent', 'As it was sent']];
-/** @type {Record<string, [string, string]>} */
-const signs = { present: ['✓', 'good'], none: ['–', ''], missing: ['✕', 'bad'], withheld: ['◌', 'warn'], redacted: ['▒', 'warn'] };
 
 /** @param {{at: Place, session: string, run: string, turn: string}} p */
 export function ReplayPage({ session, run, turn }) {
@@ -40,15 +38,13 @@ export function ReplayPage({ session, run, turn }) {
   };
   return html`<div class="page narrow replay-page"><header class="page-head"><p class="crumbs">
     <a href=${link('/s' + join(session))}>${clean(outline?.summary.title) || short(session, 12)}</a> <span aria-hidden="true">/</span> <a href=${back}>run ${base.run_number}, turn ${base.turn}</a></p>
-    <div class="session-title"><h1>Replay</h1><${Chip} kind=${base.verdict === 'eligible' ? 'good' : base.eligible ? 'warn' : 'bad'}>
-      <span data-testid="verdict">${words(base.verdict)}</span><//><span class="grow"></span><a class="button" href=${request}>Request</a>
+    <div class="session-title"><h1>Replay</h1><${Chip} kind=${base.eligible ? 'good' : 'bad'}>
+      <span data-testid="verdict">${base.eligible ? 'eligible' : 'not eligible'}</span><//><span class="grow"></span><a class="button" href=${request}>Request</a>
       <${CopyJSON} path=${'replay' + path} params=${{ form: chosen }} /></div>
     <p class="faint">${base.eligible ? 'What the model was given on this turn is here, so it can be asked again.' : 'Not all that the model was given is here, so it cannot be asked again.'} ${base.eligible ? html`Nothing is sent from this page: <code>otelagent replay ${clean(base.address)} --send …</code> does.` : null}</p></header>
-    <table class="table inputs" data-testid="replay-inputs"><thead><tr><th>Input</th><th>Is</th><th>More</th></tr></thead><tbody>
-      ${base.inputs.map((i) => { const [sign, kind] = signs[i.state] ?? ['?', '']; return html`<tr><td>${words(i.input)}</td><td>
-      <${Chip} kind=${kind}><span aria-hidden="true">${sign}</span> ${words(i.state)}<//></td><td>
-      ${i.count ? plural(i.count, i.input === 'messages' ? 'message' : 'piece') + (i.detail ? ': ' : '') : ''}
-      <${Foreign} text=${i.detail ?? ''} /></td></tr>`; })}</tbody></table>
+    <table class="table inputs" data-testid="replay-inputs"><tbody>
+      ${base.reasons?.map((text) => html`<tr><td>Missing</td><td><${Foreign} text=${text} /></td></tr>`)}
+      ${base.inputs.map((i) => html`<tr><td>${words(i.input)}</td><td><${Foreign} text=${i.detail} /></td></tr>`)}</tbody></table>
     ${base.missing?.length || base.notes?.length || base.defects?.length ? html`<section class="note warn"><ul>${base.missing?.map((m) => html`<li>
       ${missingWords(m)}</li>`)}${base.notes?.map((n) => html`<li><${Foreign} text=${n} /></li>`)}${base.defects?.map((d) => html`<li>
       ${words(d.code)} ${clean(d.detail)}</li>`)}</ul></section>` : null}
@@ -58,11 +54,10 @@ export function ReplayPage({ session, run, turn }) {
       ${n}${v === base.suggested_form ? html` <span class="faint">suggested</span>` : null}</button>`)}</div>
     ${error ? html`<p class="bad-line" role="alert">${error.message}</p>` : loading || !r ? html`<${Loading} />` : r.body ? html`
       <p class="session-sub num"><span>${exact(r.body.bytes)} bytes</span>
-        ${r.body.unchanged ? html`<span>unchanged, as it was captured</span>` : html`<span>from ${words(r.body.spelling)}</span>`}
+        ${r.body.unchanged ? html`<span>unchanged, as it was captured</span>` : html`<span>converted from the recorded request</span>`}
         <span class="grow"></span><button class="button" onClick=${() => copy(text, 'Request')} data-testid="copy-body">
         <${Icon} name="copy" />Copy</button><button class="button" onClick=${save}><${Icon} name="down2" />Download</button></p>
-      ${r.body.notes?.length ? html`<ul class="note">${r.body.notes.map((n) => html`<li>${words(n.change)}: <${Foreign} text=${n.what} />
-        ${n.count > 1 ? ` (${n.count})` : ''}</li>`)}</ul>` : null}
+      ${r.body.notes?.length ? html`<ul class="note">${r.body.notes.map((n) => html`<li><${Foreign} text=${n} /></li>`)}</ul>` : null}
       <${Content} session=${session} body=${{ text, bytes: r.body.bytes }} open=${text.length < 40_000} lines=${20} label="request" />` : html`<p class="absent">There is no body: the request of this turn is not whole, or cannot be put into this form.</p>`}
   </div>`;
 }

@@ -1,0 +1,280 @@
+package message
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/otelagent/otelagent/internal/object"
+)
+
+// API is a wire form of a provider.
+type API string
+
+// The APIs that requests are written for, as their references and official SDKs of November 2026 have them.
+const (
+	Anthropic       API = "anthropic"        // POST /v1/messages
+	OpenAIChat      API = "openai-chat"      // POST /v1/chat/completions
+	OpenAIResponses API = "openai-responses" // POST /v1/responses
+)
+
+// Request is a request to a model.
+type Request struct {
+	Model    string
+	System   []Part
+	Messages []Message
+	Tools    []Definition
+	// Params are parameters as JSON, by their names.
+	Params map[string][]byte
+	// Effort is the level of reasoning.
+	Effort string
+	Format Format
+	Stream bool
+	// Extra are the keys of other parameters. Stated are those of all as they are spelled, with short values.
+	Extra, Stated []string
+
+	top *object.Object
+}
+
+// Definition is a tool that a request offers.
+type Definition struct {
+	Name, Description string
+	Schema, Strict    []byte
+	// Hosted is the type of a tool that the provider runs.
+	Hosted string
+	Extra  []string
+}
+
+// Format is the format of the answer, text unless JSON is set.
+type Format struct {
+	JSON           bool
+	Name           string
+	Schema, Strict []byte
+}
+
+// Names of parameters that a turn states too.
+const (
+	MaxTokens   = "max tokens"
+	Temperature = "temperature"
+)
+
+// param is a parameter: its name, its keys in all spellings and in each API, and the first bytes of its JSON.
+type param struct {
+	name                       string
+	spelt                      []string
+	anthropic, chat, responses string
+	first                      string
+}
+
+const number = "-0123456789"
+
+// params are the parameters whose values have the same form in every spelling.
+var params = []param{
+	{
+		MaxTokens,
+		[]string{
+			"max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "maxTokens",
+			"gen_ai.request.max_tokens",
+		},
+		"max_tokens", "max_completion_tokens", "max_output_tokens", number,
+	},
+	{
+		Temperature, []string{"temperature", "gen_ai.request.temperature"},
+		"temperature", "temperature", "temperature", number,
+	},
+	{"top_p", []string{"top_p", "topP"}, "top_p", "top_p", "top_p", number},
+	{"top_k", []string{"top_k", "topK"}, "top_k", "", "", number},
+	{"seed", []string{"seed"}, "", "seed", "", number},
+	{"frequency_penalty", []string{"frequency_penalty", "frequencyPenalty"}, "", "frequency_penalty", "", number},
+	{"presence_penalty", []string{"presence_penalty", "presencePenalty"}, "", "presence_penalty", "", number},
+	{"stop sequences", []string{"stop_sequences", "stop", "stopSequences"}, "stop_sequences", "stop", "", `["`},
+	{"user", []string{"user"}, "", "user", "user", `"`},
+	{
+		"parallel tool calls", []string{"parallel_tool_calls", "parallelToolCalls"},
+		"", "parallel_tool_calls", "parallel_tool_calls", "tf",
+	},
+}
+
+func (p *param) key(api API) string {
+	return map[API]string{Anthropic: p.anthropic, OpenAIChat: p.chat, OpenAIResponses: p.responses}[api]
+}
+
+// ErrNoRequest is the error about input that is not a JSON object with messages.
+var ErrNoRequest = errors.New("the request is not a JSON object with messages")
+
+// ReadRequest reads a request in any spelling. What it returns refers to payload. The error is ErrNoRequest.
+func ReadRequest(payload []byte) (*Request, error) {
+	if !valid(payload) || object.Of("", payload) == nil {
+		return nil, ErrNoRequest
+	}
+	r := &Request{Params: map[string][]byte{}, top: object.Of("", payload)}
+	o := object.Of("", payload)
+	messages := first(o, "messages", "input", "contents", "prompt", "gen_ai.input.messages", "input_messages")
+	if is(messages, '"') {
+		messages = Array([][]byte{messages})
+	}
+	if !is(messages, '[') {
+		return nil, ErrNoRequest
+	}
+	for i, raw := range Elements(messages) {
+		for _, m := range read(raw, i) {
+			if n := len(r.Messages); o.Has("input") && n > 0 && m.Role == Assistant && r.Messages[n-1].Role == Assistant {
+				last := &r.Messages[n-1] // items of one reply of OpenAI's responses
+				last.Parts, last.Fields = append(last.Parts, m.Parts...), append(last.Fields, m.Fields...)
+				continue
+			}
+			r.Messages = append(r.Messages, m)
+		}
+	}
+	system := first(o, "system", "system_prompt", "instructions", "systemInstruction", "system_instruction",
+		"gen_ai.system_instructions", "system_instructions")
+	if in := object.Of("", system); has(in, "parts", "content") { // a message, as Gemini has it
+		system = first(in, "parts", "content")
+	}
+	r.System = Blocks(system)
+	for system == nil && len(r.Messages) > 0 && r.Messages[0].Role == System {
+		r.System, r.Messages = append(r.System, r.Messages[0].Parts...), r.Messages[1:]
+	}
+	for _, raw := range Elements(first(o, "tools", "gen_ai.tool.definitions", "tool_definitions")) {
+		r.tool(object.Of("", raw))
+	}
+	r.Model = str(o, "model", "model_id", "modelId", "gen_ai.request.model")
+	for _, k := range unread(o) {
+		if v := r.top.Raw(k); len(v) <= 16 && !is(v, '{') && !is(v, '[') {
+			k += " " + strings.Trim(string(v), `"`)
+		}
+		if k != "provenance" { // where messages came from: no model gets it
+			r.Stated = append(r.Stated, Brief(k))
+		}
+	}
+	if config := child(o, "generationConfig", "generation_config"); config != nil { // of Gemini
+		r.parameters(config)
+	}
+	r.parameters(o)
+	return r, nil
+}
+
+func (r *Request) tool(o *object.Object) {
+	if declared := first(o, "functionDeclarations", "function_declarations"); declared != nil {
+		for _, e := range Elements(declared) {
+			r.tool(object.Of("", e))
+		}
+		return
+	}
+	typ := str(o, "type")
+	if f := child(o, "function"); f != nil {
+		o = f
+	}
+	t := Definition{
+		Name: str(o, "name"), Description: str(o, "description"), Strict: first(o, "strict"),
+		Schema: first(o, "parameters", "input_schema", "inputSchema", "parametersJsonSchema"),
+	}
+	if typ != "function" && (typ != "custom" || t.Schema == nil) {
+		t.Hosted = typ
+	}
+	t.Name, t.Extra = cmp.Or(t.Name, t.Hosted), unread(o)
+	r.Tools = append(r.Tools, t)
+}
+
+// parameters reads the parameters of o. Those of its keys that nothing read are extra.
+func (r *Request) parameters(o *object.Object) {
+	for _, p := range params {
+		v := first(o, p.spelt...)
+		switch {
+		case v == nil:
+		case strings.IndexByte(p.first, v[0]) < 0:
+			r.Extra = append(r.Extra, p.name)
+		case v[0] == '"' && p.name != "user":
+			r.Params[p.name] = Array([][]byte{v})
+		default:
+			r.Params[p.name] = v
+		}
+	}
+	inner := func(key string, read func(*object.Object)) {
+		if in := child(o, key); in != nil {
+			read(in)
+			for _, k := range unread(in) {
+				r.Extra = append(r.Extra, key+"."+k)
+			}
+		}
+	}
+	effort := func(in *object.Object) { r.Effort = cmp.Or(str(in, "effort"), r.Effort) }
+	format := func(in *object.Object) { r.Format.read(child(in, "format")) }
+	r.Stream = r.Stream || string(o.Raw("stream")) == "true"
+	o.Keep("stream")
+	r.Effort = cmp.Or(str(o, "reasoning_effort", "thinking_level", "reasoningEffort"), r.Effort)
+	inner("reasoning", effort)
+	inner("output_config", func(in *object.Object) { effort(in); format(in) })
+	inner("text", format)
+	r.Format.read(child(o, "response_format", "responseFormat"))
+	r.Extra = append(r.Extra, unread(o)...)
+}
+
+func (f *Format) read(o *object.Object) {
+	kind := str(o, "type", "kind")
+	if in := child(o, "json_schema"); in != nil {
+		o = in
+	}
+	if strings.HasPrefix(kind, "json") {
+		*f = Format{true, str(o, "name"), first(o, "schema"), first(o, "strict")}
+	}
+}
+
+// native has, by API, the types of blocks, the fields of messages, the key of a tool that the host runs, and keys that
+// only other APIs have.
+var native = map[API]struct {
+	types, fields []string
+	tool          string
+	foreign       []string
+}{
+	Anthropic: {
+		[]string{"text", "image", "document", "thinking", "redacted_thinking", "tool_use", "tool_result"}, nil,
+		"input_schema",
+		[]string{
+			"system_prompt", "max_completion_tokens", "frequency_penalty", "presence_penalty", "reasoning_effort",
+			"stream_options", "response_format", "stop", "n",
+		},
+	},
+	OpenAIChat: {
+		[]string{
+			"", "text", "refusal", "image_url", "input_audio", "file", "function", "custom", "reasoning_content", "reasoning",
+			"reasoning.text", "reasoning.encrypted", "reasoning.summary",
+		},
+		[]string{"name", "audio", "annotations", "cache_control"}, "function",
+		[]string{"system", "system_prompt", "stop_sequences", "anthropic_version", "output_config"},
+	},
+}
+
+// Native reports whether the request that r was read from is a body of that API as it stands. It looks for members that
+// the API demands, and for keys and types that only other spellings have.
+func (r *Request) Native(api API) bool {
+	rules, ok := native[api]
+	if !ok || !r.top.Has("model") || !r.top.Has("messages") {
+		return !ok && r.top.Has("model") && r.top.Has("input")
+	}
+	if api == Anthropic && (r.top.Int("max_tokens") == nil || r.System != nil && !r.top.Has("system")) {
+		return false
+	}
+	for _, k := range r.top.Keys() {
+		if slices.Contains(rules.foreign, k) || strings.ContainsFunc(k, unicode.IsUpper) { // of the AI SDK
+			return false
+		}
+	}
+	for _, m := range r.Messages {
+		for _, p := range m.Parts {
+			isString := p.Kind == Text && p.Type == ""
+			if p.Kind != Unknown && !isString && !slices.Contains(rules.types, p.Type) || p.Type == extension {
+				return false
+			}
+		}
+		if slices.ContainsFunc(m.Fields, func(k string) bool { return !slices.Contains(rules.fields, k) }) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(Elements(r.top.Raw("tools")), func(raw []byte) bool {
+		o := object.Of("", raw)
+		return !o.Has(rules.tool) && (!o.Has("type") || has(o, "input_schema", "function"))
+	})
+}
