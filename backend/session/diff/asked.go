@@ -26,7 +26,11 @@ func pieces(body string) (out []piece) {
 		add(t.name == session.ByModel || t.name == string(session.SaidThinking), t.name, t.text)
 	}
 	for _, c := range tools {
-		add(true, string(c.Kind), c.Name, canonical(c.JSON))
+		text := canonical(c.JSON)
+		if v, ok := decode(c.JSON, true); ok && c.Kind == session.SaidResult {
+			text = marshal(plain(result(v)))
+		}
+		add(true, string(c.Kind), c.Name, text)
 	}
 	return out
 }

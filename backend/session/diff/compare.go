@@ -127,11 +127,12 @@ func (d *differ) calls(p *Pair, a, b []*call) {
 	var list []Pair
 	for _, m := range ordered(match(nil, len(a), len(b), outcome, input, name), len(a), len(b)) {
 		x, y := at(a, m.a), at(b, m.b)
+		if (x == nil || y == nil) && d.ignored[Calls] {
+			continue
+		}
 		c := Pair{A: d.a.callPlace(x), B: d.b.callPlace(y), Name: cmp.Or(x, y).Name}
 		d.fields(&c, at(fields[0], m.a), at(fields[1], m.b))
-		if c.finish(); (x == nil || y == nil) && d.ignored[Calls] {
-			c.State = Same
-		}
+		c.finish()
 		for _, u := range c.NotCompared {
 			d.unknown(p, u.Part, whyIf(u.Side != "b", u.Why), whyIf(u.Side != "a", u.Why))
 		}
@@ -239,10 +240,6 @@ func (d *differ) field(p *Pair, x, y *field) {
 		d.unknown(p, x.part, OtherUnit, OtherUnit)
 		return
 	}
-	if x.kind == ofValue {
-		d.change(p, x, Change{Before: session.RawJSON(before), After: session.RawJSON(after), Unit: x.unit})
-		return
-	}
 	a, okA := decode(before, isA)
 	b, okB := decode(after, isB)
 	if x.kind == ofResult {
@@ -259,7 +256,7 @@ func (d *differ) field(p *Pair, x, y *field) {
 func (d *differ) change(p *Pair, f *field, c Change) {
 	c.Part, c.Path, c.Change = cmp.Or(c.Part, f.part), cmp.Or(c.Path, f.path), changed
 	same := func(o Change) bool { return o.Path == c.Path }
-	if d.ignored[c.Part] || f.kind == ofJSON && slices.ContainsFunc(p.Changes, same) {
+	if d.ignored[c.Part] || f.kind != ofMessages && slices.ContainsFunc(p.Changes, same) {
 		return // a member of the request may say what the turn says
 	}
 	switch {

@@ -21,7 +21,7 @@ type field struct {
 	kind kind
 	// why is the reason that the field is not there; empty where it is, or is known to be empty.
 	why  Why
-	json string // of a value
+	json string
 	refs []session.Ref
 	// digest is the SHA-256 of the content, where the turn says it.
 	digest   string
@@ -39,8 +39,7 @@ type field struct {
 type kind uint8
 
 const (
-	ofValue    kind = iota // as one
-	ofJSON                 // by members, long strings in it by lines; other text by lines
+	ofJSON     kind = iota // by members, long strings in it by lines; text that is no JSON by lines
 	ofResult               // as JSON, without ids and times
 	ofMessages             // by what they say
 )
@@ -121,7 +120,7 @@ func (s *side) runFields(r *session.Run) []field {
 	l.value(Params, "provider", r.Provider)
 	l.value(Params, "rules_digest", r.RulesDigest)
 	if r.Config != "" {
-		l.add(field{part: Params, path: "config", kind: ofJSON, json: string(r.Config), optional: true})
+		l.add(field{part: Params, path: "config", json: string(r.Config), optional: true})
 	}
 	l.compactions(r.Compactions)
 	l.value(Outcome, "status", string(r.Status))
@@ -202,7 +201,7 @@ func (l *fieldList) request(q *session.Request, t *session.Turn) {
 	for part, provenance := range map[Part]spans.ProvenanceKind{
 		System: spans.ProvenanceSystem, Tools: spans.ProvenanceTools, Params: spans.ProvenanceRest,
 	} {
-		f := l.add(field{part: part, path: string(part), kind: ofJSON, digest: digests[part]})
+		f := l.add(field{part: part, path: string(part), digest: digests[part]})
 		if q == nil || q.Params == nil || !q.Params.Complete {
 			f.why = l.untold()
 			continue
@@ -249,9 +248,7 @@ type call struct {
 	capture spans.Capture
 	asked   bool
 	args    string // of a call that was only asked for
-	// result is what a message says that the tool returned, where the call itself says nothing.
-	result string
-	byMsg  bool
+	result  string // what a message says that the tool returned, where the call itself says nothing
 }
 
 // calls returns the tool calls of a turn, those that only its reply asks for last.
@@ -292,7 +289,7 @@ func (s *side) calls(r *session.Run, t *session.Turn) []*call {
 	}
 	result := func(said session.Saying) {
 		if c := lacking[said.ID]; c != nil && said.Kind == session.SaidResult && said.ID != "" {
-			c.result, c.byMsg = said.JSON, true
+			c.result = said.JSON
 		}
 	}
 	visit(t.Results, result)
@@ -321,13 +318,13 @@ func (s *side) callsOfRun(r *session.Run) []*call {
 func (s *side) callFields(c *call) []field {
 	l := fieldList{of: s, capture: c.capture}
 	if c.asked {
-		l.add(field{part: Calls, path: "args", kind: ofJSON, json: c.args})
+		l.add(field{part: Calls, path: "args", json: c.args})
 	} else if f := l.content(Calls, "args", ofJSON, c.Args); c.Missing {
 		f.why = Missing
 	}
 	result := l.content(Results, "result", ofResult, c.Result)
 	switch {
-	case c.byMsg:
+	case c.result != "":
 		result.json = c.result
 	case c.Missing:
 		result.why = Missing

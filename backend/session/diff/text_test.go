@@ -155,7 +155,7 @@ func FuzzText(f *testing.F) {
 // changesOf compares two JSON texts as the arguments of a call.
 func changesOf(before, after string) []Change {
 	d, p := differ{room: 1 << 20}, Pair{A: &Place{}, B: &Place{}}
-	d.field(&p, &field{path: "args", part: Calls, kind: ofJSON, json: before}, &field{path: "args", kind: ofJSON, json: after})
+	d.field(&p, &field{path: "args", part: Calls, json: before}, &field{path: "args", json: after})
 	return p.Changes
 }
 

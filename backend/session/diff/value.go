@@ -168,7 +168,7 @@ func (d *differ) leaf(f *field, path string, a, b any) (c Change, differs bool) 
 	if max(len(before), len(after)) > maxValue { // such as a deep one
 		return Change{Path: path, Text: d.text(before, after)}, true
 	}
-	return Change{Path: path, Before: session.RawJSON(before), After: session.RawJSON(after)}, true
+	return Change{Path: path, Before: session.RawJSON(before), After: session.RawJSON(after), Unit: f.unit}, true
 }
 
 // flatten adds what a decoded value holds: strings, numbers, bools, nulls, and arrays and objects that are empty or
