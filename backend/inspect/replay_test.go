@@ -27,7 +27,7 @@ func TestReplayText(t *testing.T) {
 	answered := *recorded
 	answered.Text = strings.Replace(recorded.Text, "the file", "it \x1b[31mred", 1)
 	answered.Calls = []replay.Call{{ID: "9", Name: "bash", Args: `{"command":"cargo test -q"}`}, {ID: "10", Name: "ls", Args: `{}`}}
-	answered.Other = []string{"a block of type server_tool_use"}
+	answered.Other = []string{"block of type server_tool_use"}
 	sent := func(recorded, answered *replay.Answer) *inspect.Resent {
 		return &inspect.Resent{Address: "s/@1/0", TookNS: int64(1500 * time.Millisecond), Comparison: replay.Compare(recorded, false, answered)}
 	}

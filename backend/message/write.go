@@ -185,7 +185,7 @@ func (w *writer) order() {
 // parameters returns the parameters that the API has.
 func (w *writer) parameters() (out []any) {
 	for _, p := range params {
-		if key := p.key(w.api); key != "" {
+		if key := p.key(w.api); key != "" && (p.name != "parallel tool calls" || w.Tools != nil) {
 			out = append(out, key, w.Params[p.name])
 		}
 	}

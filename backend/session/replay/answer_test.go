@@ -23,7 +23,7 @@ func TestParseAnswer(t *testing.T) {
 	withWrite.CacheWrite = 5
 	want := map[message.API]Answer{
 		message.Anthropic: {API: message.Anthropic, ID: "msg_1", Model: "claude-sonnet-4-5-20250929", Text: "I read it.", Reasoning: "Look first.", Calls: call("toolu_9", `{"path": "src/lib.rs"}`),
-			Other: []string{"a block of type server_tool_use"}, StopReason: "tool_use", Usage: &withWrite},
+			Other: []string{"block of type server_tool_use"}, StopReason: "tool_use", Usage: &withWrite},
 		message.OpenAIChat: {API: message.OpenAIChat, ID: "chatcmpl-1", Model: "gpt-5.1", Text: "I read it.", Calls: call("call_9", `{"path": "src/lib.rs"}`), Other: []string{"1 more choices"},
 			StopReason: "tool_calls", Usage: &usage},
 		message.OpenAIResponses: {API: message.OpenAIResponses, ID: "resp_1", Model: "gpt-5.1", Text: "I read it.", Reasoning: "Look first.", Calls: call("call_9", `{"path":"src/lib.rs"}`),
@@ -112,7 +112,7 @@ func TestResultText(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"details":null}`: "a\nb",
 		`{"content":"plain","is_error":true}`:                                                "plain (error)",
-		`[{"type":"text","text":"a"},{"type":"image","data":"aGk=","mimeType":"image/png"}]`: "a\n[an image]",
+		`[{"type":"text","text":"a"},{"type":"image","data":"aGk=","mimeType":"image/png"}]`: "a\n[image]",
 		`"text"`:         "text",
 		`{"stdout":"x"}`: `{"stdout":"x"}`,
 		`{"output":{"type":"error-text","value":"no"}}`: "no (error)",

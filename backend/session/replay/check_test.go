@@ -41,7 +41,7 @@ func TestCheck(t *testing.T) {
 		{"whole", content, whole, session.Payload{Bytes: recorded["phi-steering"], Exact: true}, "", message.Anthropic, map[string]string{
 			"messages": "2 assistant, 3 tool, 3 user", "model": "claude-sonnet-4-5", "variant": "thinking, reasoning high",
 			"system": "31 bytes", "tools": "read_file, bash, researcher",
-			"params": "thinking_level medium, max_tokens 4096, temperature 0.7, response_format",
+			"params": "provenance, thinking_level, max_tokens, temperature, response_format",
 		}},
 		{"attachments", content, whole, session.Payload{Bytes: recorded["genai"]}, "", message.Anthropic, map[string]string{
 			"messages": "1 assistant, 1 document by reference, 1 image, 1 tool, 1 user, 1 video by reference", "model": "m",
