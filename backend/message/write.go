@@ -82,7 +82,7 @@ func (m *Message) where() string {
 	return fmt.Sprintf("message %d", m.Index)
 }
 
-// unplaced notes what the API has no place for, besides parts.
+// unplaced notes fields, keys and parameters that the API has no place for.
 func (w *writer) unplaced() {
 	for i := range w.Messages {
 		m := &w.Messages[i]

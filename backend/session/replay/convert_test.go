@@ -250,7 +250,7 @@ func TestAsSent(t *testing.T) {
 	}
 }
 
-// What a turn says was asked for stands where the request was kept without it, and nowhere else.
+// The turn states what the request does not, and nothing else.
 func TestFallback(t *testing.T) {
 	n, temperature := int64(77), 0.25
 	o := Options{API: message.OpenAIChat, Turn: &session.Turn{Model: "told", Level: "low", MaxTokens: &n, Temperature: &temperature}}
@@ -268,7 +268,7 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// Calls and results without ids find each other by the tool, or by their order; an id that is made up is nobody else's.
+// Results without ids answer calls of the same tool without ids, in their order. A new id is unique.
 func TestMadeUpIDs(t *testing.T) {
 	for _, c := range []struct{ name, messages, want string }{
 		{
