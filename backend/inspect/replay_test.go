@@ -21,15 +21,18 @@ import (
 func TestReplayText(t *testing.T) {
 	recorded := &replay.Answer{
 		Model: "claude-sonnet-4-5", Text: "I read the file.\n\n    func add() {}\n" + strings.Repeat("a long line of the answer, ", 6), StopReason: "tool_use",
-		Calls: []replay.Call{{ID: "1", Name: "read_file", Args: `{"path":"src/lib.rs"}`}, {ID: "2", Name: "bash", Args: `{"command":"cargo test"}`}},
+		Calls: []replay.Call{{ID: "1", Name: "read_file", Args: `{"path":"src/lib.rs"}`}, {ID: "2", Name: "bash",
+			Args: `{"command":"cargo test"}`}},
 		Usage: &session.Usage{Input: 1115, Output: 20, Reasoning: 7, CacheRead: 100},
 	}
 	answered := *recorded
 	answered.Text = strings.Replace(recorded.Text, "the file", "it \x1b[31mred", 1)
-	answered.Calls = []replay.Call{{ID: "9", Name: "bash", Args: `{"command":"cargo test -q"}`}, {ID: "10", Name: "ls", Args: `{}`}}
-	answered.Other = []string{"a block of type server_tool_use"}
+	answered.Calls = []replay.Call{{ID: "9", Name: "bash", Args: `{"command":"cargo test -q"}`}, {ID: "10", Name: "ls",
+		Args: `{}`}}
+	answered.Other = []string{"block of type server_tool_use"}
 	sent := func(recorded, answered *replay.Answer) *inspect.Resent {
-		return &inspect.Resent{Address: "s/@1/0", TookNS: int64(1500 * time.Millisecond), Comparison: replay.Compare(recorded, false, answered)}
+		return &inspect.Resent{Address: "s/@1/0", TookNS: int64(1500 * time.Millisecond),
+			Comparison: replay.Compare(recorded, false, answered)}
 	}
 	tool := &inspect.ToolReplay{
 		Address: "s/@1/0", ID: "toolu_1", Name: "bash", Outcome: "error", Input: `{"command":"cargo test"}`,
@@ -42,8 +45,14 @@ func TestReplayText(t *testing.T) {
 		name string
 		text func(*bytes.Buffer) error
 	}{
-		{"another answer", func(b *bytes.Buffer) error { return sent(recorded, &answered).Text(b, inspect.Options{Width: 80}) }},
-		{"the same answer", func(b *bytes.Buffer) error { return sent(recorded, recorded).Text(b, inspect.Options{Width: 80}) }},
+		{"another answer", func(b *bytes.Buffer) error {
+			return sent(recorded, &answered).Text(b,
+				inspect.Options{Width: 80})
+		}},
+		{"the same answer", func(b *bytes.Buffer) error {
+			return sent(recorded, recorded).Text(b,
+				inspect.Options{Width: 80})
+		}},
 		{"nothing recorded", func(b *bytes.Buffer) error { return sent(nil, recorded).Text(b, inspect.Options{Width: 80}) }},
 		{"a tool", func(b *bytes.Buffer) error { return tool.Text(b, inspect.Options{Width: 80}) }},
 		{"a tool whose input is not there", func(b *bytes.Buffer) error {

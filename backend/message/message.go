@@ -8,7 +8,10 @@
 // change it and share its memory. Input that is nested deeper than 200 levels is not JSON to this package.
 package message
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // Role says who speaks in a message.
 type Role string
@@ -81,19 +84,13 @@ type Media struct {
 
 // Describe names the kind of a part.
 func (p *Part) Describe() string {
-	switch {
-	case p.Kind == Reasoning:
-		return "reasoning"
-	case p.Kind == MediaPart && (p.Media.Modality == "image" || p.Media.Modality == "audio"):
-		return "an " + p.Media.Modality
-	case p.Kind == MediaPart:
-		return "a " + p.Media.Modality
-	case p.Kind != Unknown:
-		return "a " + strings.ReplaceAll(string(p.Kind), "_", " ")
-	case p.Type == "":
-		return "a block without a type"
+	switch p.Kind {
+	case MediaPart:
+		return p.Media.Modality
+	case Unknown:
+		return "block of type " + Brief(cmp.Or(p.Type, "unknown"))
 	}
-	return "a block of type " + Brief(p.Type)
+	return strings.ReplaceAll(string(p.Kind), "_", " ")
 }
 
 // JoinText returns the texts of parts, a line feed between two. With names it names parts of other kinds in brackets.

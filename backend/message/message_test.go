@@ -51,7 +51,10 @@ func TestRead(t *testing.T) {
 			`assistant: tool_call 1 ls {"a":1.0}`,
 		},
 		{"OpenAI chat result", `{"role":"tool","tool_call_id":"1","content":"ok"}`, "tool: tool_result 1 [ok] false"},
-		{"OpenAI responses", `{"type":"function_call","call_id":"1","name":"ls","arguments":"{}"}`, "assistant: tool_call 1 ls {}"},
+		{
+			"OpenAI responses", `{"type":"function_call","call_id":"1","name":"ls","arguments":"{}"}`,
+			"assistant: tool_call 1 ls {}",
+		},
 		{"OpenAI responses result",
 			`{"type":"function_call_output","call_id":"1","output":"ok"}`,
 			"tool: tool_result 1 [ok] false"},
@@ -63,9 +66,12 @@ func TestRead(t *testing.T) {
 		{
 			"phi-core", `{"role":"toolResult","toolCallId":"1","toolName":"ls","isError":false,"content":[
 				{"type":"text","text":"a"},{"type":"image","data":"aGk=","mimeType":"image/png"}]}`,
-			"tool: tool_result 1 ls [a\n[an image]] false",
+			"tool: tool_result 1 ls [a\n[image]] false",
 		},
-		{"phi-core extension", `{"role":"extension","kind":"note","data":{}}`, `user: unknown {"role":"extension","kind":"note","data":{}}`},
+		{
+			"phi-core extension", `{"role":"extension","kind":"note","data":{}}`,
+			`user: unknown {"role":"extension","kind":"note","data":{}}`,
+		},
 		{
 			"AI SDK", `{"id":"m","role":"assistant","parts":[{"type":"step-start"},{"type":"text","text":"hi"},
 				{"type":"tool-ls","toolCallId":"1","state":"output-available","input":{},"output":{"n":1}},
@@ -78,7 +84,10 @@ func TestRead(t *testing.T) {
 				{"type":"file","modality":"video","file_id":"f"}]}`,
 			"assistant: text hi; media https://x/a.png; media f",
 		},
-		{"an unknown block", `{"role":"user","content":[{"type":"hologram","x":1}]}`, `user: unknown {"type":"hologram","x":1}`},
+		{
+			"an unknown block", `{"role":"user","content":[{"type":"hologram","x":1}]}`,
+			`user: unknown {"type":"hologram","x":1}`,
+		},
 	} {
 		var got []string
 		for _, m := range message.Read([]byte(tt.raw)) {

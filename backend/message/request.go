@@ -32,7 +32,7 @@ type Request struct {
 	Effort string
 	Format Format
 	Stream bool
-	// Extra are the keys of other parameters. Stated are those of all as they are spelled, with short values.
+	// Stated are the keys of all parameters, Extra those of parameters that have no field here.
 	Extra, Stated []string
 
 	top *object.Object
@@ -87,8 +87,6 @@ var params = []param{
 	{"top_p", []string{"top_p", "topP"}, "top_p", "top_p", "top_p", number},
 	{"top_k", []string{"top_k", "topK"}, "top_k", "", "", number},
 	{"seed", []string{"seed"}, "", "seed", "", number},
-	{"frequency_penalty", []string{"frequency_penalty", "frequencyPenalty"}, "", "frequency_penalty", "", number},
-	{"presence_penalty", []string{"presence_penalty", "presencePenalty"}, "", "presence_penalty", "", number},
 	{"stop sequences", []string{"stop_sequences", "stop", "stopSequences"}, "stop_sequences", "stop", "", `["`},
 	{"user", []string{"user"}, "", "user", "user", `"`},
 	{
@@ -141,14 +139,7 @@ func ReadRequest(payload []byte) (*Request, error) {
 		r.tool(object.Of("", raw))
 	}
 	r.Model = str(o, "model", "model_id", "modelId", "gen_ai.request.model")
-	for _, k := range unread(o) {
-		if v := r.top.Raw(k); len(v) <= 16 && !is(v, '{') && !is(v, '[') {
-			k += " " + strings.Trim(string(v), `"`)
-		}
-		if k != "provenance" { // where messages came from: no model gets it
-			r.Stated = append(r.Stated, Brief(k))
-		}
-	}
+	r.Stated = unread(o)
 	if config := child(o, "generationConfig", "generation_config"); config != nil { // of Gemini
 		r.parameters(config)
 	}
@@ -193,11 +184,13 @@ func (r *Request) parameters(o *object.Object) {
 		}
 	}
 	inner := func(key string, read func(*object.Object)) {
-		if in := child(o, key); in != nil {
-			read(in)
-			for _, k := range unread(in) {
-				r.Extra = append(r.Extra, key+"."+k)
-			}
+		v := first(o, key)
+		in := object.Of("", v)
+		if read(in); v != nil && in == nil {
+			r.Extra = append(r.Extra, key)
+		}
+		for _, k := range unread(in) {
+			r.Extra = append(r.Extra, key+"."+k)
 		}
 	}
 	effort := func(in *object.Object) { r.Effort = cmp.Or(str(in, "effort"), r.Effort) }
@@ -208,7 +201,8 @@ func (r *Request) parameters(o *object.Object) {
 	inner("reasoning", effort)
 	inner("output_config", func(in *object.Object) { effort(in); format(in) })
 	inner("text", format)
-	r.Format.read(child(o, "response_format", "responseFormat"))
+	inner("response_format", r.Format.read)
+	inner("responseFormat", r.Format.read)
 	r.Extra = append(r.Extra, unread(o)...)
 }
 

@@ -82,7 +82,7 @@ func (m *Message) where() string {
 	return fmt.Sprintf("message %d", m.Index)
 }
 
-// unplaced notes what the API has no place for, besides parts.
+// unplaced notes fields, keys and parameters that the API has no place for.
 func (w *writer) unplaced() {
 	for i := range w.Messages {
 		m := &w.Messages[i]
@@ -185,7 +185,7 @@ func (w *writer) order() {
 // parameters returns the parameters that the API has.
 func (w *writer) parameters() (out []any) {
 	for _, p := range params {
-		if key := p.key(w.api); key != "" {
+		if key := p.key(w.api); key != "" && (p.name != "parallel tool calls" || w.Tools != nil) {
 			out = append(out, key, w.Params[p.name])
 		}
 	}

@@ -49,7 +49,8 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.respond(w, r)
 		return
 	}
-	name := map[string]string{"/v1/messages": "anthropic", "/v1/chat/completions": "openai-chat", "/v1/responses": "openai-responses"}[r.URL.Path]
+	name := map[string]string{"/v1/messages": "anthropic", "/v1/chat/completions": "openai-chat",
+		"/v1/responses": "openai-responses"}[r.URL.Path]
 	raw, err := os.ReadFile(filepath.Join(repository, "backend/session/replay/testdata/answers", name+".json"))
 	if err != nil {
 		http.Error(w, `{"error":{"type":"not_found_error","message":"no such path"}}`, http.StatusNotFound)
@@ -64,7 +65,8 @@ func replayDatabase(t testing.TB) string {
 	t.Helper()
 	db := filepath.Join(t.TempDir(), "s.db")
 	var errs bytes.Buffer
-	if code := run(context.Background(), []string{"send", "-", "--replay", "--capture", "content", "--db", db}, bytes.NewReader(demoEvents), io.Discard, &errs); code != exitOK {
+	if code := run(context.Background(), []string{"send", "-", "--replay", "--capture", "content", "--db", db},
+		bytes.NewReader(demoEvents), io.Discard, &errs); code != exitOK {
 		t.Fatalf("exit %d: %s", code, &errs)
 	}
 	return db
@@ -89,7 +91,8 @@ func TestReplaySend(t *testing.T) {
 			if code != exitOK {
 				t.Fatalf("exit %d: %s", code, errs)
 			}
-			if len(p.asked) != 1 || p.asked[0].Method != http.MethodPost || p.asked[0].URL.Path != tt.path || p.bodies[0] != body || body == "" {
+			if len(p.asked) != 1 || p.asked[0].Method != http.MethodPost || p.asked[0].URL.Path != tt.path ||
+				p.bodies[0] != body || body == "" {
 				t.Errorf("asked %v with\n%s\nwant %s with\n%s", p.asked, p.bodies, tt.path, body)
 			}
 			if got := p.asked[0].Header.Get(tt.header); got != tt.value {
@@ -107,13 +110,15 @@ func TestReplaySend(t *testing.T) {
 			if err := json.Unmarshal([]byte(out), &got); err != nil {
 				t.Fatal(err)
 			}
-			if got.Answered.Text != "I read it." || got.Same || got.Recorded.Text != "Let me look at the code." || !got.Whole || got.Status != 200 {
+			if got.Answered.Text != "I read it." || got.Same || got.Recorded.Text != "Let me look at the code." ||
+				!got.Whole || got.Status != 200 {
 				t.Errorf("answer: %s", out)
 			}
 			if want := "\n-Let me look at the code.\n-call bash {\n-  \"command\": \"cargo test -p missing\"\n-}\n+I read it.\n call read_file {\n"; !strings.Contains(got.Diff, want) {
 				t.Errorf("diff: %s\nwant %s", got.Diff, want)
 			}
-			if want := fmt.Sprintf("sending %d bytes as %s to %s%s, with the key in", len(body), tt.form, p.URL, tt.path); !strings.Contains(errs, want) {
+			if want := fmt.Sprintf("sending %d bytes as %s to %s%s, with the key in", len(body), tt.form, p.URL,
+				tt.path); !strings.Contains(errs, want) {
 				t.Errorf("standard error %q, want %q", errs, want)
 			}
 			nowhere(t, out, errs)
@@ -166,7 +171,8 @@ func TestReplayNotAnswered(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 			_, _ = io.WriteString(w, "<html>"+r.Header.Get("X-Api-Key"))
 		}, "responds 502: replay: unrecognized response body"},
-		"no answer": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "event: message_start\n\n") }, "responds 200: replay: unrecognized response body"},
+		"no answer": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "event: message_start\n\n") },
+			"responds 200: replay: unrecognized response body"},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, elsewhere.URL+"/v1/messages?k="+r.Header.Get("X-Api-Key"), http.StatusTemporaryRedirect)
 		}, "responds 307: replay: unrecognized response body"},
@@ -197,7 +203,8 @@ func TestReplayNotAnswered(t *testing.T) {
 				timeout = "30s"
 			}
 			started := time.Now()
-			code, out, errs := runWith(t, "replay", "0b5c/@1/0", "--db", db, "--form", "anthropic", "--send", p.URL+"?token="+secret, "--key-env", "MY_KEY", "--timeout", timeout)
+			code, out, errs := runWith(t, "replay", "0b5c/@1/0", "--db", db, "--form", "anthropic", "--send",
+				p.URL+"?token="+secret, "--key-env", "MY_KEY", "--timeout", timeout)
 			if code != exitFailed || out != "" || !strings.Contains(errs, "not answered: ") || !strings.Contains(errs, tt.want) {
 				t.Errorf("exit %d: %s%s\nwant %s", code, out, errs, tt.want)
 			}
@@ -213,7 +220,8 @@ func TestReplayNotAnswered(t *testing.T) {
 	p := newProvider(t, nil)
 	p.Close()
 	t.Setenv("MY_KEY", secret)
-	code, out, errs := runWith(t, "replay", "0b5c/@1/0", "--db", db, "--form", "anthropic", "--send", p.URL+"?token="+secret, "--key-env", "MY_KEY")
+	code, out, errs := runWith(t, "replay", "0b5c/@1/0", "--db", db, "--form", "anthropic", "--send",
+		p.URL+"?token="+secret, "--key-env", "MY_KEY")
 	if code != exitFailed || !strings.Contains(errs, "connection refused") {
 		t.Errorf("nobody there: exit %d: %s%s", code, out, errs)
 	}
@@ -226,24 +234,29 @@ func TestReplayKeys(t *testing.T) {
 	p := newProvider(t, nil)
 	send := func(args ...string) (int, string) {
 		t.Helper()
-		code, out, errs := runWith(t, append([]string{"replay", "0b5c/@1/0", "--db", db, "--form", "openai-chat", "--send", p.URL}, args...)...)
+		code, out, errs := runWith(t, append([]string{"replay", "0b5c/@1/0", "--db", db, "--form", "openai-chat", "--send",
+			p.URL}, args...)...)
 		nowhere(t, out, errs)
 		return code, errs
 	}
 	t.Setenv("ANTHROPIC_API_KEY", secret) // the other form's
 	t.Setenv("OPENAI_API_KEY", "")
-	if code, errs := send(); code != exitOK || !strings.Contains(errs, "without a key (OPENAI_API_KEY is not set)") || p.asked[0].Header.Get("Authorization") != "" {
+	if code, errs := send(); code != exitOK || !strings.Contains(errs, "without a key (OPENAI_API_KEY is not set)") ||
+		p.asked[0].Header.Get("Authorization") != "" {
 		t.Errorf("no key: exit %d: %s", code, errs)
 	}
-	if code, errs := send("--key-env", "NO_SUCH_KEY"); code != exitFailed || !strings.Contains(errs, "--key-env NO_SUCH_KEY: the variable is not set") || len(p.asked) != 1 {
+	if code, errs := send("--key-env", "NO_SUCH_KEY"); code != exitFailed || !strings.Contains(errs,
+		"--key-env NO_SUCH_KEY: the variable is not set") || len(p.asked) != 1 {
 		t.Errorf("no such variable: exit %d: %s", code, errs)
 	}
 	t.Setenv("ODD_KEY", secret+"\nX-Other: 1")
-	if code, errs := send("--key-env", "ODD_KEY"); code != exitFailed || !strings.Contains(errs, "the key in ODD_KEY has characters that no header takes") || len(p.asked) != 1 {
+	if code, errs := send("--key-env", "ODD_KEY"); code != exitFailed || !strings.Contains(errs,
+		"the key in ODD_KEY has characters that no header takes") || len(p.asked) != 1 {
 		t.Errorf("an odd key: exit %d: %s", code, errs)
 	}
 	for address, want := range map[string]string{
-		"ftp://x": "want an address as https://HOST", "nowhere": "want an address", "https://u:" + secret[:16] + "@x": "an address holds no key", "https://x/#a": "without #",
+		"ftp://x": "want an address as https://HOST", "nowhere": "want an address",
+		"https://u:" + secret[:16] + "@x": "an address holds no key", "https://x/#a": "without #",
 		"http://[::1": "want an address",
 	} {
 		code, _, errs := runWith(t, "replay", "0b5c/@1/0", "--db", db, "--send", address)
@@ -256,7 +269,8 @@ func TestReplayKeys(t *testing.T) {
 	f := &replayFlags{}
 	t.Setenv("OPENAI_API_KEY", secret)
 	for address, want := range map[string]bool{
-		"http://127.0.0.1:1": true, "http://localhost:1": true, "http://[::1]:1": true, "https://api.example.com": true, "http://api.example.com": false, "http://127.0.0.1.example.com": false,
+		"http://127.0.0.1:1": true, "http://localhost:1": true, "http://[::1]:1": true, "https://api.example.com": true,
+		"http://api.example.com": false, "http://127.0.0.1.example.com": false,
 	} {
 		u, err := sendTo(address)
 		if err != nil {
@@ -287,16 +301,19 @@ func TestReplaySwap(t *testing.T) {
 		t.Fatalf("exit %d: %s%s", code, out, errs)
 	}
 	var body struct{ Model, System string }
-	if err := json.Unmarshal([]byte(p.bodies[0]), &body); err != nil || body.Model != "other" || body.System != "Be <brief>.\nNow." {
+	if err := json.Unmarshal([]byte(p.bodies[0]), &body); err != nil || body.Model != "other" ||
+		body.System != "Be <brief>.\nNow." {
 		t.Errorf("%v: %s", err, p.bodies[0])
 	}
 	var stdout, stderr bytes.Buffer
-	code = run(t.Context(), []string{"replay", "0b5c/@1/0", "--db", db, "--system", "-"}, strings.NewReader("From a pipe."), &stdout, &stderr)
+	code = run(t.Context(), []string{"replay", "0b5c/@1/0", "--db", db, "--system", "-"},
+		strings.NewReader("From a pipe."), &stdout, &stderr)
 	if code != exitOK || !strings.Contains(stdout.String(), `"system":"From a pipe.","messages":[`) {
 		t.Errorf("exit %d: %.200s%s", code, &stdout, &stderr)
 	}
 	code, out, errs = runWith(t, "replay", "0b5c/@1/0", "--db", db, "--form", "as-sent", "--model", "other")
-	if code != exitFailed || out != "" || !strings.Contains(errs, "a request as it was sent has its own model and system prompt") {
+	if code != exitFailed || out != "" || !strings.Contains(errs,
+		"a request as it was sent has its own model and system prompt") {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
 }

@@ -22,11 +22,14 @@ func TestParseAnswer(t *testing.T) {
 	withWrite := usage
 	withWrite.CacheWrite = 5
 	want := map[message.API]Answer{
-		message.Anthropic: {API: message.Anthropic, ID: "msg_1", Model: "claude-sonnet-4-5-20250929", Text: "I read it.", Reasoning: "Look first.", Calls: call("toolu_9", `{"path": "src/lib.rs"}`),
-			Other: []string{"a block of type server_tool_use"}, StopReason: "tool_use", Usage: &withWrite},
-		message.OpenAIChat: {API: message.OpenAIChat, ID: "chatcmpl-1", Model: "gpt-5.1", Text: "I read it.", Calls: call("call_9", `{"path": "src/lib.rs"}`), Other: []string{"1 more choices"},
+		message.Anthropic: {API: message.Anthropic, ID: "msg_1", Model: "claude-sonnet-4-5-20250929", Text: "I read it.",
+			Reasoning: "Look first.", Calls: call("toolu_9", `{"path": "src/lib.rs"}`),
+			Other: []string{"block of type server_tool_use"}, StopReason: "tool_use", Usage: &withWrite},
+		message.OpenAIChat: {API: message.OpenAIChat, ID: "chatcmpl-1", Model: "gpt-5.1", Text: "I read it.",
+			Calls: call("call_9", `{"path": "src/lib.rs"}`), Other: []string{"1 more choices"},
 			StopReason: "tool_calls", Usage: &usage},
-		message.OpenAIResponses: {API: message.OpenAIResponses, ID: "resp_1", Model: "gpt-5.1", Text: "I read it.", Reasoning: "Look first.", Calls: call("call_9", `{"path":"src/lib.rs"}`),
+		message.OpenAIResponses: {API: message.OpenAIResponses, ID: "resp_1", Model: "gpt-5.1", Text: "I read it.",
+			Reasoning: "Look first.", Calls: call("call_9", `{"path":"src/lib.rs"}`),
 			StopReason: "completed", Usage: &usage},
 	}
 	for form, want := range want {
@@ -59,7 +62,8 @@ func TestNoAnswer(t *testing.T) {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
-	for _, body := range []string{"", "no", "null", "[]", "{}", `{"choices":[]}`, `{"content":[{"type":"text","text":"x"}]}`, "data: {}\n\n", strings.Repeat("[", 300)} {
+	for _, body := range []string{"", "no", "null", "[]", "{}", `{"choices":[]}`,
+		`{"content":[{"type":"text","text":"x"}]}`, "data: {}\n\n", strings.Repeat("[", 300)} {
 		if _, err := ParseAnswer([]byte(body)); !errors.Is(err, ErrNoAnswer) {
 			t.Errorf("%.40q: %v", body, err)
 		}
@@ -68,8 +72,10 @@ func TestNoAnswer(t *testing.T) {
 
 func TestCompare(t *testing.T) {
 	call := func(name, args string) Call { return Call{ID: name + args, Name: name, Args: session.RawJSON(args)} }
-	recorded := &Answer{Text: "one\ntwo\n", Calls: []Call{call("a", `{"x":1,"y":2}`), call("b", `{}`), call("a", `{"x":2}`), call("c", `not JSON`)}}
-	answered := &Answer{Text: "one\nthree\n", Calls: []Call{call("a", `{"x":3}`), call("a", `{"y":2, "x":1}`), call("d", `{}`), call("c", `not JSON`)}}
+	recorded := &Answer{Text: "one\ntwo\n", Calls: []Call{call("a", `{"x":1,"y":2}`), call("b", `{}`), call("a",
+		`{"x":2}`), call("c", `not JSON`)}}
+	answered := &Answer{Text: "one\nthree\n", Calls: []Call{call("a", `{"x":3}`), call("a", `{"y":2, "x":1}`), call("d",
+		`{}`), call("c", `not JSON`)}}
 	want := &Comparison{
 		Diff: `--- recorded
 +++ answered
@@ -95,7 +101,8 @@ func TestCompare(t *testing.T) {
 	if d := cmp.Diff(want, Compare(recorded, true, answered)); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
-	again := &Answer{Text: recorded.Text, Calls: []Call{call("c", `not JSON`), call("a", `{"x":2}`), call("b", `{}`), call("a", `{"y":2,"x":1}`)}}
+	again := &Answer{Text: recorded.Text, Calls: []Call{call("c", `not JSON`), call("a", `{"x":2}`), call("b", `{}`),
+		call("a", `{"y":2,"x":1}`)}}
 	if c := Compare(recorded, true, again); !c.Same || c.Diff != "" {
 		t.Errorf("the same in another order: %+v", c)
 	}
@@ -112,7 +119,7 @@ func TestResultText(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"details":null}`: "a\nb",
 		`{"content":"plain","is_error":true}`:                                                "plain (error)",
-		`[{"type":"text","text":"a"},{"type":"image","data":"aGk=","mimeType":"image/png"}]`: "a\n[an image]",
+		`[{"type":"text","text":"a"},{"type":"image","data":"aGk=","mimeType":"image/png"}]`: "a\n[image]",
 		`"text"`:         "text",
 		`{"stdout":"x"}`: `{"stdout":"x"}`,
 		`{"output":{"type":"error-text","value":"no"}}`: "no (error)",

@@ -15,7 +15,8 @@ import (
 func TestCheck(t *testing.T) {
 	temperature := 0.2
 	turn := func(capture spans.Capture) *session.Turn {
-		return &session.Turn{Model: "claude-sonnet-4-5", Provider: "anthropic", Level: "high", Variant: "thinking", Temperature: &temperature, Capture: capture}
+		return &session.Turn{Model: "claude-sonnet-4-5", Provider: "anthropic", Level: "high", Variant: "thinking",
+			Temperature: &temperature, Capture: capture}
 	}
 	params := func(kinds ...spans.ProvenanceKind) *session.Refs {
 		var refs []session.Ref
@@ -25,7 +26,8 @@ func TestCheck(t *testing.T) {
 		return session.NewRefs(refs...)
 	}
 	ten := session.NewRefs(make([]session.Ref, 10)...)
-	whole := &session.Request{Messages: ten, Params: params(spans.ProvenanceSystem, spans.ProvenanceTools, spans.ProvenanceRest)}
+	whole := &session.Request{Messages: ten, Params: params(spans.ProvenanceSystem, spans.ProvenanceTools,
+		spans.ProvenanceRest)}
 	recorded := requests(t)
 	hi := session.Payload{Bytes: []byte(`{"messages":[{"role":"user","content":"hi"}]}`)}
 	content := turn(spans.CaptureContent)
@@ -38,32 +40,40 @@ func TestCheck(t *testing.T) {
 		api     message.API
 		inputs  map[string]string
 	}{
-		{"whole", content, whole, session.Payload{Bytes: recorded["phi-steering"], Exact: true}, "", message.Anthropic, map[string]string{
-			"messages": "2 assistant, 3 tool, 3 user", "model": "claude-sonnet-4-5", "variant": "thinking, reasoning high",
-			"system": "31 bytes", "tools": "read_file, bash, researcher",
-			"params": "thinking_level medium, max_tokens 4096, temperature 0.7, response_format",
-		}},
+		{"whole", content, whole, session.Payload{Bytes: recorded["phi-steering"], Exact: true}, "", message.Anthropic,
+			map[string]string{
+				"messages": "2 assistant, 3 tool, 3 user", "model": "claude-sonnet-4-5", "variant": "thinking, reasoning high",
+				"system": "31 bytes", "tools": "read_file, bash, researcher",
+				"params": "provenance, thinking_level, max_tokens, temperature, response_format",
+			}},
 		{"attachments", content, whole, session.Payload{Bytes: recorded["genai"]}, "", message.Anthropic, map[string]string{
 			"messages": "1 assistant, 1 document by reference, 1 image, 1 tool, 1 user, 1 video by reference", "model": "m",
 		}},
 		{"nothing but messages", content, &session.Request{Messages: ten}, hi,
 			"the loop recorded only messages: system prompt, tools and parameters are missing", message.Anthropic, nil},
-		{"composed", content, &session.Request{Messages: ten, Params: params(spans.ProvenanceSystem, spans.ProvenanceTools)}, hi,
+		{"composed", content, &session.Request{Messages: ten, Params: params(spans.ProvenanceSystem,
+			spans.ProvenanceTools)}, hi,
 			"the loop recorded no parameters", message.Anthropic, nil},
-		{"no model", &session.Turn{Capture: spans.CaptureContent}, whole, hi, "no model is named", message.OpenAIChat, map[string]string{"model": "none"}},
-		{"redacted", content, whole, session.Payload{Bytes: recorded["phi-steering"], Redacted: true}, "a redactor changed the request", message.Anthropic, nil},
+		{"no model", &session.Turn{Capture: spans.CaptureContent}, whole, hi, "no model is named", message.OpenAIChat,
+			map[string]string{"model": "none"}},
+		{"redacted", content, whole, session.Payload{Bytes: recorded["phi-steering"], Redacted: true},
+			"a redactor changed the request", message.Anthropic, nil},
 		{"a message is lost", content, whole, session.Payload{Missing: []session.MissingPart{{Part: "message", Position: 3}}},
 			"the request is not whole", message.Anthropic, map[string]string{"model": "claude-sonnet-4-5"}},
-		{"a damaged list", content, whole, session.Payload{Defects: []session.Defect{{Code: spans.DefectListBroken, Detail: "request: digest"}}},
+		{"a damaged list", content, whole, session.Payload{Defects: []session.Defect{{Code: spans.DefectListBroken,
+			Detail: "request: digest"}}},
 			"the request is not whole", message.Anthropic, nil},
-		{"digests", turn(spans.CaptureDigests), whole, session.Payload{Missing: []session.MissingPart{{Part: "system", Withheld: true}}},
+		{"digests", turn(spans.CaptureDigests), whole, session.Payload{Missing: []session.MissingPart{{Part: "system",
+			Withheld: true}}},
 			"captured as digests: only sizes and hashes are recorded", message.Anthropic, nil},
 		{"no request", content, nil, session.Payload{}, "the loop recorded no request", message.Anthropic, nil},
 		{"no content", turn(spans.CaptureNone), nil, session.Payload{}, "content was not captured", message.Anthropic, nil},
-		{"no JSON", content, whole, session.Payload{Bytes: []byte("prompt: hi")}, "the request is not a JSON object with messages", message.Anthropic, nil},
+		{"no JSON", content, whole, session.Payload{Bytes: []byte("prompt: hi")},
+			"the request is not a JSON object with messages", message.Anthropic, nil},
 	} {
 		c := Check(tt.turn, tt.q, tt.payload)
-		if reasons := strings.Join(c.Reasons, "; "); reasons != tt.reasons || c.Eligible != (reasons == "") || c.Suggested != tt.api {
+		if reasons := strings.Join(c.Reasons, "; "); reasons != tt.reasons || c.Eligible != (reasons == "") ||
+			c.Suggested != tt.api {
 			t.Errorf("%s: eligible %v, %q, as %s; want %q, as %s", tt.name, c.Eligible, reasons, c.Suggested, tt.reasons, tt.api)
 		}
 		got := map[string]string{}
@@ -89,7 +99,8 @@ func TestEndpoint(t *testing.T) {
 		{message.Anthropic, "http://127.0.0.1:1/v1/messages", "http://127.0.0.1:1/v1/messages"},
 		{message.OpenAIChat, "https://api.openai.com", "https://api.openai.com/v1/chat/completions"},
 		{message.OpenAIChat, "https://api.openai.com/v1", "https://api.openai.com/v1/chat/completions"},
-		{message.OpenAIChat, "https://x.example/openai/deployments/d/chat/completions?api-version=1", "https://x.example/openai/deployments/d/chat/completions?api-version=1"},
+		{message.OpenAIChat, "https://x.example/openai/deployments/d/chat/completions?api-version=1",
+			"https://x.example/openai/deployments/d/chat/completions?api-version=1"},
 		{message.OpenAIChat, "https://x.example/api/v3/", "https://x.example/api/v3/chat/completions"},
 		{message.OpenAIResponses, "https://api.openai.com/v1", "https://api.openai.com/v1/responses"},
 		{AsSent, "https://x.example/any", "https://x.example/any"},
@@ -120,8 +131,10 @@ func TestSuggest(t *testing.T) {
 		got["phi-core for "+p] = Suggest(nil, p)
 	}
 	want := map[string]message.API{
-		"anthropic": message.Anthropic, "openai-chat": message.OpenAIChat, "openai-responses": message.OpenAIResponses, "phi-core for anthropic": message.Anthropic, "phi-core for aws.bedrock": message.Anthropic,
-		"phi-core for openai": message.OpenAIChat, "phi-core for azure_open_ai_responses": message.OpenAIResponses, "phi-core for ": message.OpenAIChat,
+		"anthropic": message.Anthropic, "openai-chat": message.OpenAIChat, "openai-responses": message.OpenAIResponses,
+		"phi-core for anthropic": message.Anthropic, "phi-core for aws.bedrock": message.Anthropic,
+		"phi-core for openai": message.OpenAIChat, "phi-core for azure_open_ai_responses": message.OpenAIResponses,
+		"phi-core for ": message.OpenAIChat,
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("-want +got:\n%s", d)
@@ -131,7 +144,8 @@ func TestSuggest(t *testing.T) {
 			t.Errorf("%s: %v, %v", f, got, err)
 		}
 	}
-	if _, err := ParseAPI("secret words"); err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "openai-chat") {
+	if _, err := ParseAPI("secret words"); err == nil || strings.Contains(err.Error(), "secret") ||
+		!strings.Contains(err.Error(), "openai-chat") {
 		t.Errorf("an unknown form: %v", err)
 	}
 }

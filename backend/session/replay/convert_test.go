@@ -137,7 +137,8 @@ func TestRoundTrip(t *testing.T) {
 	want := payload
 	for _, foreign := range []string{
 		"\n  \"stream\": true,", "\n  \"metadata\": {\"user_id\": \"u-1\"},", `, "cache_control": {"type": "ephemeral"}`,
-		"\n  \"thinking\": {\"type\": \"enabled\", \"budget_tokens\": 1024},", ",\n  \"tool_choice\": {\"type\": \"auto\", \"disable_parallel_tool_use\": true}",
+		"\n  \"thinking\": {\"type\": \"enabled\", \"budget_tokens\": 1024},",
+		",\n  \"tool_choice\": {\"type\": \"auto\", \"disable_parallel_tool_use\": true}",
 		",\n    {\"type\": \"web_search_20250305\", \"name\": \"web_search\", \"max_uses\": 2}",
 	} {
 		want = bytes.ReplaceAll(want, []byte(foreign), nil)
@@ -206,12 +207,14 @@ func TestReplace(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s as %s: %v: %s", name, api, err, b.Bytes)
 			}
-			if got := message.JoinText(r.System, true); !strings.HasPrefix(got, system) || r.Model != "other-model" || r.Stream || b.Unchanged {
+			if got := message.JoinText(r.System, true); !strings.HasPrefix(got, system) || r.Model != "other-model" ||
+				r.Stream || b.Unchanged {
 				t.Errorf("%s as %s: system %q, model %q, stream %v, unchanged %v", name, api, got, r.Model, r.Stream, b.Unchanged)
 			}
 			if was.Native(api) { // no message is touched
 				for _, m := range elements(payload) {
-					if role := object.Of("", m).String("role"); role != "system" && role != "developer" && !bytes.Contains(b.Bytes, m) {
+					if role := object.Of("", m).String("role"); role != "system" && role != "developer" && !bytes.Contains(b.Bytes,
+						m) {
 						t.Errorf("%s as %s: a message is gone or changed: %s", name, api, m)
 					}
 				}
@@ -250,10 +253,11 @@ func TestAsSent(t *testing.T) {
 	}
 }
 
-// What a turn says was asked for stands where the request was kept without it, and nowhere else.
+// The turn states what the request does not, and nothing else.
 func TestFallback(t *testing.T) {
 	n, temperature := int64(77), 0.25
-	o := Options{API: message.OpenAIChat, Turn: &session.Turn{Model: "told", Level: "low", MaxTokens: &n, Temperature: &temperature}}
+	o := Options{API: message.OpenAIChat, Turn: &session.Turn{Model: "told", Level: "low", MaxTokens: &n,
+		Temperature: &temperature}}
 	b, err := Convert([]byte(`{"system":[{"type":"text","content":"s"}],"messages":[{"role":"user","parts":[{"type":"text","content":"hi"}]}]}`), o)
 	if err != nil {
 		t.Fatal(err)
@@ -263,12 +267,13 @@ func TestFallback(t *testing.T) {
 		t.Errorf("%s\n%v", b.Bytes, b.Notes)
 	}
 	payload := []byte(`{"model":"m","max_output_tokens":5,"temperature":1,"input":"hi","reasoning":{"effort":"high"}}`)
-	if b, err = Convert(payload, o); err != nil || string(b.Bytes) != `{"model":"m","messages":[{"role":"user","content":"hi"}],"max_completion_tokens":5,"temperature":1,"reasoning_effort":"high"}` || b.Notes != nil {
+	if b, err = Convert(payload, o); err != nil ||
+		string(b.Bytes) != `{"model":"m","messages":[{"role":"user","content":"hi"}],"max_completion_tokens":5,"temperature":1,"reasoning_effort":"high"}` || b.Notes != nil {
 		t.Errorf("%s, %v, %v", b.Bytes, b.Notes, err)
 	}
 }
 
-// Calls and results without ids find each other by the tool, or by their order; an id that is made up is nobody else's.
+// Results without ids answer calls of the same tool without ids, in their order. A new id is unique.
 func TestMadeUpIDs(t *testing.T) {
 	for _, c := range []struct{ name, messages, want string }{
 		{

@@ -11,7 +11,7 @@ import (
 	"github.com/otelagent/otelagent/backend/message"
 )
 
-// AsSent stands for the request as the loop emitted it, in whichever spelling.
+// AsSent is the request as the loop emitted it, in whichever spelling.
 const AsSent message.API = "as-sent"
 
 // APIs lists the APIs that a request can be converted to, and AsSent.
