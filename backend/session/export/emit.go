@@ -211,8 +211,7 @@ func (w *partWriter) put(p *builtPart, c *cells) bool {
 // messageParts loads and makes the parts of a message.
 func (g *Guide) messageParts(i int) ([]builtPart, error) {
 	u := &g.units[i]
-	err := g.window.load(g.ctx, appendID(nil, u.ref), g.ahead(g.runs[u.run], max(u.position, 0)))
-	if err != nil {
+	if err := g.loadMessage(u); err != nil {
 		return nil, err
 	}
 	body, ok := g.message(u.ref)

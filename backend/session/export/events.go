@@ -243,7 +243,7 @@ var placeKeys = []string{"turnId", "nodeId", "parentId", "tags", "provenanceHint
 
 // envelope returns the members of a message that say where it stands, as an object.
 func (g *Guide) envelope(u *unit) ([]byte, error) {
-	if err := g.window.load(g.ctx, appendID(nil, u.ref), nil); err != nil {
+	if err := g.loadMessage(u); err != nil {
 		return nil, err
 	}
 	body, ok := g.window.set.Body(u.ref)

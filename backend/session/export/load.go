@@ -17,6 +17,11 @@ func (g *Guide) loadTurn(p *runPlan, i int) error {
 	return g.window.load(g.ctx, need, g.ahead(p, i+1))
 }
 
+// loadMessage makes the message of a row readable.
+func (g *Guide) loadMessage(u *unit) error {
+	return g.window.load(g.ctx, appendID(nil, u.ref), g.ahead(g.runs[u.run], max(u.position, 0)))
+}
+
 // ahead returns a function that appends the blocks of the turns from i on, of this run and those behind it.
 func (g *Guide) ahead(p *runPlan, i int) func([]spans.ShortID) []spans.ShortID {
 	return func(ids []spans.ShortID) []spans.ShortID {
