@@ -54,7 +54,7 @@ const (
 	// maxErrors bounds how many errors Apply returns.
 	maxErrors = 8
 	// maxRounds bounds how often sessions are judged anew because some were Put to.
-	maxRounds = 8
+	maxRounds = 32
 )
 
 // Apply deletes what p does not keep, the oldest first, and returns what it did, also with an error. now is what ages
@@ -108,6 +108,7 @@ type applier struct {
 	readOnly bool
 	gone     map[session.Key]bool // counts as deleted
 	marks    map[session.Key]store.Revision
+	watched  map[session.Key]bool // of the group that ended a rule, which may be newer than it seems
 	result   Result
 	errs     []error
 	failed   int // sessions
@@ -171,7 +172,9 @@ func (a *applier) load(ctx context.Context) (items []*item, err error) {
 // all of them are known to be as new as their marks.
 func (a *applier) choose(ctx context.Context, judge func([]*item) []*group) (groups []*group, err error) {
 	a.marks = map[session.Key]store.Revision{}
+	tried := map[session.Key]bool{}
 	for range maxRounds {
+		a.watched = map[session.Key]bool{}
 		items, err := a.load(ctx)
 		if err != nil {
 			return nil, err
@@ -190,7 +193,7 @@ func (a *applier) choose(ctx context.Context, judge func([]*item) []*group) (gro
 				a.marks[x.key], sure = mark, false
 			}
 		}
-		if sure || a.readOnly {
+		if a.readOnly {
 			return groups, nil
 		}
 		stale, err := store.Stale(ctx, a.st)
@@ -198,13 +201,17 @@ func (a *applier) choose(ctx context.Context, judge func([]*item) []*group) (gro
 			return nil, err
 		}
 		for _, k := range stale {
-			if _, ok := a.marks[k]; !ok {
+			if _, ok := a.marks[k]; !ok && !a.watched[k] || tried[k] {
 				continue
 			}
+			tried[k], sure = true, false
 			// One whose data is bad is judged by the summary that it has: else nothing would ever delete it.
 			if err := project.Session(ctx, a.st, k); err != nil && !errors.Is(err, store.ErrData) {
 				return nil, err
 			}
+		}
+		if sure {
+			return groups, nil
 		}
 	}
 	return nil, nil // sessions are Put to all the time: the next Apply looks again
@@ -289,6 +296,9 @@ func (a *applier) bySessions(items []*item) (out []*group) {
 	for _, g := range a.groups(items, true) {
 		tenant, n := g.items[0].key.Tenant, int64(len(g.items))
 		if over[tenant]-n < a.policy.MaxSessions {
+			for _, x := range g.items {
+				a.watched[x.key] = over[tenant] > a.policy.MaxSessions
+			}
 			over[tenant] = 0 // what comes is newer
 			continue
 		}

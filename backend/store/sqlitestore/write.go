@@ -286,7 +286,7 @@ func (w *putter) block(i int, b *session.Block) error {
 
 // SetSummary implements store.Store. It also removes live rows that are superseded.
 func (s *Store) SetSummary(ctx context.Context, k session.Key, p store.SummaryUpdate) error {
-	return s.write(ctx, "project", func(ctx context.Context) error {
+	err := s.transact(ctx, func(ctx context.Context) error {
 		var id, projected, newest int64
 		err := s.conn.QueryRowContext(ctx, `SELECT session, projected, (SELECT last FROM marks) FROM sessions WHERE tenant = ? AND id = ?`, k.Tenant, k.ID).
 			Scan(&id, &projected, &newest)
@@ -315,4 +315,8 @@ func (s *Store) SetSummary(ctx context.Context, k session.Key, p store.SummaryUp
 			strings.Repeat(",?", len(store.SummaryColumns))+")", append([]any{id}, summaryValues(&p.Summary)...)...)
 		return err
 	})
+	if err != nil {
+		return fmt.Errorf("sqlitestore: set summary: %w", atRest(err))
+	}
+	return nil
 }
