@@ -47,7 +47,7 @@ func TestLostTurnsAreSentAgain(t *testing.T) {
 			for i := range 20 {
 				away.Store(i >= 5 && i < 9)
 				text := strings.Repeat(fmt.Sprint("line ", i, " "), 60)
-				turnCtx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: int64(i)})
+				turnCtx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(i))})
 				_, tool := turn.StartTool(turnCtx, otelagent.ToolCall{ID: fmt.Sprint("c", i), Name: "read"})
 				tool.End(otelagent.ToolResult{Result: []byte(`{"content":"` + text + `"}`)})
 				messages = append(messages, `{"role":"tool","content":"`+text+`"}`)

@@ -56,7 +56,7 @@ func goLoop(ctx context.Context, tracer *otelagent.Tracer) {
 	ctx, run := tracer.StartRun(ctx, otelagent.RunInfo{SessionID: "s", ID: "r", Agent: "coder", Model: "opus", Provider: "anthropic", Start: at(0)})
 	cost := 0.25
 	{
-		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: -1, Trigger: spans.TriggerUser, Start: at(0)})
+		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerUser, Start: at(0)})
 		request := []byte(`{"messages":[{"role":"user","content":"What is there?"}]}`)
 		turn.Request(otelagent.Request{At: at(0.5), Payload: request})
 		turn.Discard(otelagent.DiscardedAttempt{At: at(1), Usage: &otelagent.Usage{Input: 7, Output: 7}})
@@ -69,7 +69,7 @@ func goLoop(ctx context.Context, tracer *otelagent.Tracer) {
 			call.Progress("line", nil, at(4))
 		}
 		childCtx, child := tracer.StartRun(toolCtx, otelagent.RunInfo{ID: "r2", Agent: "searcher", Model: "haiku", Provider: "anthropic", Start: at(4.5)})
-		_, childTurn := child.StartTurn(childCtx, otelagent.TurnInfo{Index: -1, Start: at(4.5)})
+		_, childTurn := child.StartTurn(childCtx, otelagent.TurnInfo{Start: at(4.5)})
 		childTurn.End(otelagent.TurnResult{End: at(5), Model: "haiku-2", ModelCall: 400 * time.Millisecond, FirstChunk: 30 * time.Millisecond,
 			Usage: &otelagent.Usage{Input: 5, Output: 2, CacheRead: 10, Rule: spans.UsageRuleExcludesCache}})
 		child.End(otelagent.RunResult{End: at(5), Status: spans.RunStatusCancelled})
@@ -80,7 +80,7 @@ func goLoop(ctx context.Context, tracer *otelagent.Tracer) {
 		turn.End(otelagent.TurnResult{End: at(9)})
 	}
 	{
-		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: -1, Trigger: spans.TriggerContinuation, Start: at(7)})
+		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerContinuation, Start: at(7)})
 		_, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c2", Name: "write_file", Start: at(8)})
 		call.End(otelagent.ToolResult{End: at(8.5), Outcome: spans.OutcomeError, Error: "no such folder"})
 		_, call = turn.StartTool(ctx, otelagent.ToolCall{ID: "c3", Name: "bash", Type: "function", Start: at(8)})
@@ -88,10 +88,10 @@ func goLoop(ctx context.Context, tracer *otelagent.Tracer) {
 		call.End(otelagent.ToolResult{End: at(8), Outcome: spans.OutcomeDenied})
 		_, call = turn.StartTool(ctx, otelagent.ToolCall{ID: "c4", Name: "bash", Type: "function", Start: at(8)})
 		call.Close(at(9))
-		_, compaction := turn.StartCompaction(ctx, otelagent.Compaction{Trigger: "context_full", InputTokens: 90_000, MessagesBefore: 40, Start: at(9)})
-		compaction.End(otelagent.CompactionResult{InputTokens: -1, OutputTokens: 8_000, MessagesBefore: -1, MessagesAfter: 3, End: at(9)})
+		_, compaction := turn.StartCompaction(ctx, otelagent.Compaction{Trigger: "context_full", InputTokens: new(int64(90_000)), MessagesBefore: new(int64(40)), Start: at(9)})
+		compaction.End(otelagent.CompactionResult{OutputTokens: new(int64(8_000)), MessagesAfter: new(int64(3)), End: at(9)})
 		refused := false
-		_, compaction = turn.StartCompaction(ctx, otelagent.Compaction{Trigger: "context_full", InputTokens: 1, Start: at(9)})
+		_, compaction = turn.StartCompaction(ctx, otelagent.Compaction{Trigger: "context_full", InputTokens: new(int64(1)), Start: at(9)})
 		compaction.End(otelagent.CompactionResult{Applied: &refused, End: at(9)})
 		turn.End(otelagent.TurnResult{End: at(10), Failed: true, Error: "overloaded"})
 	}

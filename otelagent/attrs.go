@@ -90,10 +90,10 @@ func (a *attrs) count(k attribute.Key, v int64) {
 	}
 }
 
-// known adds a number of which a negative value means not known.
-func (a *attrs) known(k attribute.Key, v int64) {
-	if v >= 0 {
-		a.kv = append(a.kv, k.Int64(v))
+// known adds a number if it is there and not negative.
+func (a *attrs) known(k attribute.Key, v *int64) {
+	if v != nil && *v >= 0 {
+		a.kv = append(a.kv, k.Int64(*v))
 	}
 }
 

@@ -16,7 +16,7 @@ type Compacting struct {
 	kind  string
 	// For its metrics and its preview.
 	trigger                     string
-	messagesBefore, inputTokens int64
+	messagesBefore, inputTokens *int64
 }
 
 // StartCompaction starts a compaction in the turn and returns a context for what it does. An empty kind is summary.
@@ -56,7 +56,7 @@ func (p place) startCompaction(ctx context.Context, c *Compaction) (context.Cont
 	a.count(spans.OrdinalKey, n)
 	ctx = h.begin(ctx, p.handle, &kindCompaction, at, a, seed{turn: p.turn, call: h.kind, ordinal: n, at: start})
 	p.started(&h.handle, &p.counts.compactions)
-	h.scope = scope{Context: ctx, span: &h.handle, run: p.run}
+	h.scope = scope{Context: ctx, span: &h.handle, run: p.run, turn: turnOf(ctx, p.run)}
 	h.opened(nil, nil)
 	return &h.scope, h
 }

@@ -85,7 +85,7 @@ func (g *Group) End(res GroupResult) {
 	if g.recording {
 		a.kv = append(a.kv, spans.RunStatusKeyKey.String(string(spans.RunStatusCompleted)))
 		a.id(spans.GroupSelectedIDKey, res.SelectedID)
-		a.kv = append(a.kv, spans.GroupSelectedIndexKey.Int64(res.SelectedIndex))
+		a.known(spans.GroupSelectedIndexKey, res.SelectedIndex)
 		if res.Evaluation != nil {
 			a.evaluationUsage(res.Evaluation)
 		}

@@ -102,15 +102,15 @@ type GroupInfo struct {
 type GroupResult struct {
 	End           Moment
 	SelectedID    string
-	SelectedIndex int64
+	SelectedIndex *int64
 	// Evaluation is the usage of the evaluation as reported. It is the judge's own and never added to it.
 	Evaluation *Usage
 }
 
 // TurnInfo says what is known of a turn when it starts.
 type TurnInfo struct {
-	// Index is the zero-based number of the turn as the loop counts. Negative: the next one of the run.
-	Index   int64
+	// Index is the zero-based number of the turn as the loop counts; nil is the next turn of the run. A negative number is nil.
+	Index   *int64
 	Trigger spans.Trigger
 	// Model and Provider are those asked for; empty takes the run's.
 	Model, Provider string
@@ -243,18 +243,18 @@ type ToolResult struct {
 type Compaction struct {
 	Kind    spans.CompactionKind
 	Trigger string
-	// MessagesBefore and InputTokens are what there was before, as the loop estimates; negative when not known.
-	MessagesBefore, InputTokens int64
+	// MessagesBefore and InputTokens are what there was before, as the loop estimates; nil when unknown.
+	MessagesBefore, InputTokens *int64
 	Start                       Moment
 }
 
-// CompactionResult says what a compaction did. Negative counts are not known.
+// CompactionResult describes what a compaction did. A nil count is unknown.
 type CompactionResult struct {
 	End                            Moment
-	MessagesBefore, MessagesAfter  int64
-	InputTokens, OutputTokens      int64
-	MessagesSummarized, TokensGone int64
-	Runs                           int64
+	MessagesBefore, MessagesAfter  *int64
+	InputTokens, OutputTokens      *int64
+	MessagesSummarized, TokensGone *int64
+	Runs                           *int64
 	// Removed are ids of removed messages in the loop's terms; at most 1,024 are kept.
 	Removed []string
 	// Applied says whether it took effect; nil when the loop does not tell.

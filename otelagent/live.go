@@ -1,6 +1,7 @@
 package otelagent
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
@@ -237,31 +238,67 @@ func (t *Turn) liveState(a *attrs) {
 	}
 }
 
-// liveReply is what copies tell of a reply that is whole while its turn goes on. Its content stands in the list of the turn's output.
-type liveReply struct {
+// turnReply is a reply that is whole while its turn goes on. Its content stands in the list of the turn's output.
+type turnReply struct {
+	result  TurnResult // without content
 	figures []attribute.KeyValue
-	block   spans.ShortID // of the output; zero without
+	view    []attribute.KeyValue // the preview of the output
+	block   spans.ShortID        // of the output; zero without
 }
 
-// answer keeps the reply for copies.
+// answer keeps the reply for live copies and for the end of the turn.
 func (t *Turn) answer(res *TurnResult) {
-	if t.live == nil {
+	if !t.recording && !t.measured {
 		return
 	}
-	a := endAttrs(t.origin, 20)
-	t.figures(res, &a)
+	r := &turnReply{result: *res}
+	r.result.Output, r.result.Results = nil, nil
+	r.result.Usage, r.result.Cost = clone(res.Usage), clone(res.Cost)
+	if t.recording {
+		a := endAttrs(t.origin, 20)
+		t.figures(res, &a)
+		r.figures = a.kv
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
 		return
 	}
 	t.unanswer()
-	t.reply = &liveReply{figures: a.kv}
-	if res.Output != nil && t.capturing() {
+	t.reply = r
+	if res.Output != nil && t.recording && t.capturing() {
 		t.partial = nil
 		t.content.setMessages(t.origin, spans.ListOutput, []Message{*res.Output})
-		t.reply.block = t.content.outputBlock()
+		r.block = t.content.outputBlock()
+		a := endAttrs(t.origin, 1)
+		t.replyViews(res, &a)
+		r.view = a.kv
 	}
+}
+
+// clone returns a pointer to a copy of what p points to; nil for nil.
+func clone[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	return new(*p)
+}
+
+// completed sets what res leaves out from the reply that was reported before, but for its content. The caller holds no lock.
+func (t *Turn) completed(res *TurnResult) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.reply == nil || t.ended {
+		return
+	}
+	r := &t.reply.result
+	res.Model, res.Provider = cmp.Or(res.Model, r.Model), cmp.Or(res.Provider, r.Provider)
+	res.ResponseID, res.StopReason = cmp.Or(res.ResponseID, r.ResponseID), cmp.Or(res.StopReason, r.StopReason)
+	res.Usage = cmp.Or(res.Usage, r.Usage)
+	if res.Cost == nil {
+		res.Cost, res.Currency = r.Cost, r.Currency
+	}
+	res.ModelCall, res.FirstChunk = cmp.Or(res.ModelCall, r.ModelCall), cmp.Or(res.FirstChunk, r.FirstChunk)
 }
 
 // unanswer takes back what was told of a reply. The caller holds the lock.

@@ -204,11 +204,15 @@ func (c *Compacting) measureEnd(res *CompactionResult) {
 	}
 	m.sample(&c.scope, spans.MetricCompactions, 1, labels...)
 	input := res.InputTokens
-	if input < 0 {
+	if input == nil {
 		input = c.inputTokens
 	}
-	m.sample(&c.scope, spans.MetricCompactionInput, float64(input), labels...)
-	m.sample(&c.scope, spans.MetricCompactionOutput, float64(res.OutputTokens), labels...)
+	if input != nil {
+		m.sample(&c.scope, spans.MetricCompactionInput, float64(*input), labels...)
+	}
+	if res.OutputTokens != nil {
+		m.sample(&c.scope, spans.MetricCompactionOutput, float64(*res.OutputTokens), labels...)
+	}
 }
 
 // permission takes the samples of an evaluation.

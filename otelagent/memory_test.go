@@ -17,7 +17,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	most := int64(0)
 	for i := range 150 {
 		_, run := tracer.StartRun(t.Context(), RunInfo{SessionID: fmt.Sprint("s", i%3), ID: fmt.Sprint(i)})
-		_, turn := run.StartTurn(t.Context(), TurnInfo{Index: -1})
+		_, turn := run.StartTurn(t.Context(), TurnInfo{})
 		messages = append(messages, fmt.Sprintf(`{"role":"user","content":"%d %s"}`, i, text))
 		turn.Request(Request{Payload: []byte(`{"messages":[` + strings.Join(messages, ",") + `]}`)})
 		turn.End(TurnResult{})

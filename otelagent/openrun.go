@@ -149,7 +149,7 @@ func (o *openRun) startTurn(info TurnInfo) *openTurn {
 // openTurn returns the open turn of the run; one of which the start was not seen is the run's next.
 func (o *openRun) openTurn() *Turn {
 	if o.turn == nil {
-		o.startTurn(TurnInfo{Index: -1, Start: o.clock.end()})
+		o.startTurn(TurnInfo{Start: o.clock.end()})
 	}
 	return o.turn.turn
 }

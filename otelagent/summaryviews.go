@@ -73,10 +73,10 @@ func (c *Compacting) compactionView(res *CompactionResult, a *attrs) {
 		return
 	}
 	before, tokens := res.MessagesBefore, res.InputTokens
-	if before < 0 {
+	if before == nil {
 		before = c.messagesBefore
 	}
-	if tokens < 0 {
+	if tokens == nil {
 		tokens = c.inputTokens
 	}
 	figures := make([]string, 0, 3)
@@ -100,14 +100,14 @@ func (c *Compacting) compactionView(res *CompactionResult, a *attrs) {
 }
 
 // appendChange appends what became of a count, as far as it is known.
-func appendChange(figures []string, what string, before, after int64) []string {
+func appendChange(figures []string, what string, before, after *int64) []string {
 	switch {
-	case before >= 0 && after >= 0:
-		return append(figures, fmt.Sprintf("%s %d → %d", what, before, after))
-	case before >= 0:
-		return append(figures, fmt.Sprintf("%s before %d", what, before))
-	case after >= 0:
-		return append(figures, fmt.Sprintf("%s after %d", what, after))
+	case before != nil && after != nil:
+		return append(figures, fmt.Sprintf("%s %d → %d", what, *before, *after))
+	case before != nil:
+		return append(figures, fmt.Sprintf("%s before %d", what, *before))
+	case after != nil:
+		return append(figures, fmt.Sprintf("%s after %d", what, *after))
 	}
 	return figures
 }

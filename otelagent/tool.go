@@ -92,7 +92,7 @@ func (p place) startTool(ctx context.Context, call *ToolCall) (context.Context, 
 			t.span.SetAttributes(view.kv...)
 		}
 	}
-	t.scope = scope{Context: ctx, span: &t.handle, run: p.run, tool: t}
+	t.scope = scope{Context: ctx, span: &t.handle, run: p.run, turn: turnOf(ctx, p.run), tool: t}
 	if t.measured {
 		t.tally.tools.Add(1)
 	}

@@ -142,7 +142,8 @@ func NewTracer(opts ...Option) *Tracer {
 type scope struct {
 	context.Context
 	span  *handle // the innermost span
-	run   *Run    // the innermost run and its tool call, also around a group
+	run   *Run    // the innermost run, its turn and its tool call, also around a group
+	turn  *Turn
 	tool  *Tool
 	group *Group // only where no run was started in it
 }

@@ -30,7 +30,7 @@ type Turn struct {
 	answered    bool          // the last attempt
 	called      time.Duration // of the model call; zero where it is not known
 	partial     *partial      // of the reply
-	reply       *liveReply    // what copies tell of the last attempt; nil before it, and without them
+	reply       *turnReply    // of the last attempt; nil before it
 	questions   int           // to the user, without an answer
 	previewed   bool          // a request was
 	before      int           // messages of it that are not new on the turn
@@ -60,7 +60,7 @@ func (r *Run) StartTurn(ctx context.Context, info TurnInfo) (context.Context, *T
 	a.name(spans.ModelVariantKey, info.Variant)
 	ctx = t.begin(ctx, &r.handle, &kindTurn, info.Start, a, seed{turn: t.turn, at: t.at})
 	r.started(&t.handle, &r.counts.turns)
-	t.scope = scope{Context: ctx, span: &t.handle, run: r}
+	t.scope = scope{Context: ctx, span: &t.handle, run: r, turn: t}
 	t.measureStart(&info)
 	t.opened(t, nil)
 	return &t.scope, t
@@ -70,9 +70,9 @@ func (r *Run) StartTurn(ctx context.Context, info TurnInfo) (context.Context, *T
 func (r *Run) placeTurn(t *Turn, info *TurnInfo) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t.index = info.Index
-	if t.index < 0 {
-		t.index = r.nextTurn
+	t.index = r.nextTurn
+	if info.Index != nil && *info.Index >= 0 {
+		t.index = *info.Index
 	}
 	r.nextTurn = max(r.nextTurn, t.index+1)
 	if !r.tracer.config.derivedIDs {
@@ -176,10 +176,10 @@ func (t *Turn) Replied(at Moment) {
 	t.changed(0)
 }
 
-// Reply is [Turn.Replied] at res.End for a loop that has the whole reply by then, while its turn goes on. With [WithLive] the copies of
-// the turn tell it from then on: Output, which leaves with the first of them, Usage, Cost, StopReason, Model, Provider and ResponseID; a
-// turn that is ended for want of an end keeps it. Without WithLive, and what else res has, nothing is kept. End tells all of it again,
-// and what End says counts; content that is the same leaves once. Told again, the last counts; a later attempt, and Discard, take it back.
+// Reply reports the reply of the model while the turn goes on, and calls [Turn.Replied] with res.End. End keeps what its own result leaves out:
+// Model, Provider, ResponseID, StopReason, Usage, Cost, ModelCall, FirstChunk and Output. A turn that is closed without an end keeps them too, and
+// with [WithLive] copies show them from now on. Content that is the same is sent once. Calling Reply again replaces the reply; a later attempt and
+// Discard remove it.
 func (t *Turn) Reply(res TurnResult) {
 	if t == nil {
 		return
@@ -263,6 +263,7 @@ func (t *Turn) End(res TurnResult) {
 	if t == nil {
 		return
 	}
+	t.completed(&res)
 	a := endAttrs(t.origin, 27)
 	var failed spans.ErrorType
 	switch {
@@ -325,11 +326,13 @@ func (t *Turn) result(res *TurnResult, a *attrs) {
 	if t.ended || !t.capturing() {
 		return
 	}
-	if res.Output != nil {
+	switch {
+	case res.Output != nil:
 		t.output(res.Output)
 		t.replyViews(res, a)
-	} else {
-		t.unanswer()
+	case t.reply != nil && t.reply.block != (spans.ShortID{}):
+		a.add(t.reply.view...)
+	default:
 		t.keepPartial(a)
 	}
 	if res.Results != nil {

@@ -110,7 +110,7 @@ func TestCaptureAllocatesForWhatIsNew(t *testing.T) {
 				start = h.bytes
 			}
 			runtime.ReadMemStats(&before)
-			_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{Index: -1})
+			_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{})
 			turn.Request(otelagent.Request{
 				Payload: h.payload, Messages: h.messages,
 			})

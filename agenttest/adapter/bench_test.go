@@ -37,7 +37,7 @@ var benchUsage = otelagent.Usage{Input: 1200, Output: 300, Reasoning: 40, CacheR
 
 // adapterTurn is a turn with two tool calls and a permission evaluation, as a loop reports it.
 func adapterTurn(ctx context.Context, run *otelagent.Run) {
-	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: -1, Trigger: spans.TriggerContinuation})
+	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerContinuation})
 	turn.Permission(ctx, otelagent.PermissionEvaluation{
 		Tool: "bash", CallID: "call_1", Action: spans.ActionAllow, Source: spans.PermissionSourceProject,
 	})
@@ -225,7 +225,7 @@ func BenchmarkCapture(b *testing.B) {
 		var run *otelagent.Run
 		var ctx context.Context
 		ask := func() {
-			_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: -1})
+			_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
 			turn.Request(otelagent.Request{
 				Payload: h.payload, Messages: h.messages, Model: "m",
 			})

@@ -22,7 +22,7 @@ import (
 // ask plays one turn that asks and is answered.
 func ask(t testing.TB, run *otelagent.Run, payload string, more ...func(*otelagent.Request)) {
 	t.Helper()
-	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{Index: -1})
+	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{})
 	req, _ := otelagent.ParseRequest([]byte(payload)) // the tests of that are in the package
 	for _, f := range more {
 		f(&req)

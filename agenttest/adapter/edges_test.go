@@ -43,7 +43,7 @@ func TestRequestToldTwice(t *testing.T) {
 		history = append(history, user(fmt.Sprint(i)))
 	}
 	payload := payloadOf(`"s"`, history...)
-	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{Index: -1})
+	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{})
 	for range 3 {
 		turn.Request(otelagent.Request{Payload: []byte(payload)})
 	}
@@ -187,7 +187,7 @@ func TestForeignMessagesAreSoonGivenUp(t *testing.T) {
 	payload := payloadOf(`"s"`, theirs...)
 	run, exp := start(t)
 	began := time.Now()
-	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{Index: -1})
+	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{})
 	turn.Request(otelagent.Request{Payload: []byte(payload), Messages: own})
 	turn.End(otelagent.TurnResult{})
 	if d := time.Since(began); d > 5*time.Second {
@@ -254,7 +254,7 @@ func TestRedactorSeesLists(t *testing.T) {
 	ask(t, run, payloadOf(`"s"`, user("y")), func(r *otelagent.Request) {
 		r.Messages[0].Provenance.Raw = `{"kind":"SECRET"}`
 	})
-	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{Index: -1})
+	_, turn := run.StartTurn(t.Context(), otelagent.TurnInfo{})
 	turn.AddInput(otelagent.Message{Raw: []byte(user("z")), Provenance: spans.Provenance{Raw: `{"kind":"SECRET"}`}})
 	turn.End(otelagent.TurnResult{})
 	if strings.Contains(fmt.Sprintf("%+v", exp.GetSpans()), "SECRET") {

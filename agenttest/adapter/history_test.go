@@ -96,7 +96,7 @@ func (l *loop) turns(run *otelagent.Run, id string, history []string, n, depth i
 				history = append(history, l.message())
 			}
 		}
-		turnCtx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: -1})
+		turnCtx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
 		l.ask(turn, id, history)
 		if l.random.IntN(3) == 0 {
 			_, call := turn.StartTool(turnCtx, otelagent.ToolCall{ID: "c", Name: "bash", Args: []byte(l.message())})

@@ -45,7 +45,7 @@ func TestNilDoesNothing(t *testing.T) {
 // useEverything calls every method of every handle, each ending twice.
 func useEverything(ctx context.Context, run *otelagent.Run, group *otelagent.Group) {
 	m := otelagent.Message{Raw: []byte(`{"role":"user"}`)}
-	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: -1})
+	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
 	turn.Request(otelagent.Request{Messages: []otelagent.Message{m}, System: []byte(`"s"`)})
 	turn.Replied(otelagent.Moment{})
 	turn.AddInput(m)

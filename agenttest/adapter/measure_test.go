@@ -73,7 +73,7 @@ func TestNonsenseIsNotMeasured(t *testing.T) {
 				_, stated := run.StartTurn(ctx, otelagent.TurnInfo{Start: otelagent.Moment{Time: start}})
 				stated.Request(otelagent.Request{Attempt: 1 << 30})
 				stated.End(otelagent.TurnResult{End: otelagent.Moment{Time: start.Add(-time.Second)}})
-				_, half := run.StartTurn(ctx, otelagent.TurnInfo{Index: -1})
+				_, half := run.StartTurn(ctx, otelagent.TurnInfo{})
 				half.Close(otelagent.Moment{Time: start})
 				run.End(otelagent.RunResult{End: otelagent.Moment{Time: start}})
 			}, sdktrace.WithSampler(sampler))

@@ -18,7 +18,7 @@ import (
 func TestSpanNames(t *testing.T) {
 	play := func(tracer *otelagent.Tracer, _ api.Tracer) {
 		ctx, r := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "run-7", Agent: "coder"})
-		tctx, tn := r.StartTurn(ctx, otelagent.TurnInfo{Index: 3, Model: "m"})
+		tctx, tn := r.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(3)), Model: "m"})
 		_, bash := tn.StartTool(tctx, otelagent.ToolCall{ID: "call-1", Name: "bash"})
 		bash.Permission(ctx, otelagent.PermissionEvaluation{Action: spans.ActionDeny})
 		bash.Ask(ctx, otelagent.PermissionEvaluation{}).End(otelagent.PermissionEvaluation{Action: spans.ActionAllow})

@@ -41,7 +41,7 @@ func meta(ms int) otelagent.Meta {
 func started(ms int) *otelagent.RunStarted { return &otelagent.RunStarted{Meta: meta(ms)} }
 func ended(ms int) *otelagent.RunEnded     { return &otelagent.RunEnded{Meta: meta(ms)} }
 func turnStarted(ms int, index int64) *otelagent.TurnStarted {
-	return &otelagent.TurnStarted{Meta: meta(ms), TurnInfo: otelagent.TurnInfo{Index: index}}
+	return &otelagent.TurnStarted{Meta: meta(ms), TurnInfo: otelagent.TurnInfo{Index: new(index)}}
 }
 
 func TestWhatIsOpenIsClosedAtTheLastTimeSeen(t *testing.T) {
@@ -481,8 +481,8 @@ func TestCompactionEndsThatOfItsKind(t *testing.T) {
 	turn := recorded(t, started(0), turnStarted(1, 0),
 		&otelagent.CompactionStarted{Meta: meta(2), Compaction: otelagent.Compaction{Kind: spans.CompactionKindSummary}},
 		&otelagent.CompactionEnded{Meta: meta(3), Compaction: otelagent.Compaction{Kind: spans.CompactionKindPrune},
-			CompactionResult: otelagent.CompactionResult{TokensGone: 5}},
-		&otelagent.CompactionEnded{Meta: meta(4), CompactionResult: otelagent.CompactionResult{OutputTokens: 7}},
+			CompactionResult: otelagent.CompactionResult{TokensGone: new(int64(5))}},
+		&otelagent.CompactionEnded{Meta: meta(4), CompactionResult: otelagent.CompactionResult{OutputTokens: new(int64(7))}},
 		&otelagent.TurnEnded{Meta: meta(5)}, ended(6)).Session().Runs[0].Turns[0]
 	c := turn.Compactions
 	if len(c) != 2 || c[0].Kind != spans.CompactionKindSummary || !c[0].End.Equal(stamp(4)) ||

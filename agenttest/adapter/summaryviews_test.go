@@ -27,7 +27,7 @@ func TestStatusDescription(t *testing.T) {
 		ctx, run = tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s"})
 		_, turn = run.StartTurn(ctx, otelagent.TurnInfo{})
 		turn.End(otelagent.TurnResult{Failed: true})
-		_, turn = run.StartTurn(ctx, otelagent.TurnInfo{Index: 1})
+		_, turn = run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(1))})
 		turn.End(otelagent.TurnResult{})
 		run.End(otelagent.RunResult{Status: spans.RunStatusError, Error: "out of budget"})
 	}
@@ -71,12 +71,12 @@ func TestSummaryViews(t *testing.T) {
 		_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
 		turn.Permission(ctx, otelagent.PermissionEvaluation{Tool: "bash", Action: spans.ActionDeny, Pattern: "rm *", Source: spans.PermissionSourceProject,
 			Reason: "SECRET", Wait: 1500 * time.Millisecond})
-		_, c := turn.StartCompaction(ctx, otelagent.Compaction{MessagesBefore: 40, InputTokens: 9000})
-		c.End(otelagent.CompactionResult{MessagesBefore: -1, MessagesAfter: 6, InputTokens: -1, OutputTokens: -1, Reason: "full", Summary: []byte(`"The \"gist\""`)})
+		_, c := turn.StartCompaction(ctx, otelagent.Compaction{MessagesBefore: new(int64(40)), InputTokens: new(int64(9000))})
+		c.End(otelagent.CompactionResult{MessagesAfter: new(int64(6)), Reason: "full", Summary: []byte(`"The \"gist\""`)})
 		turn.End(otelagent.TurnResult{Failed: true, Error: "overloaded", Output: &otelagent.Message{Raw: []byte(`{"role":"assistant","content":"Let me"}`)}})
-		_, turn = run.StartTurn(ctx, otelagent.TurnInfo{Index: 1})
+		_, turn = run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(1))})
 		turn.End(otelagent.TurnResult{Failed: true, Error: "overloaded"})
-		_, turn = run.StartTurn(ctx, otelagent.TurnInfo{Index: 2})
+		_, turn = run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(2))})
 		turn.End(otelagent.TurnResult{Failed: true, Error: "it \"broke\"", Output: &otelagent.Message{
 			Raw: []byte(`{"role":"assistant","content":"Sorry, it \"broke\"."}`)}})
 		run.End(otelagent.RunResult{})

@@ -219,7 +219,7 @@ func TestDerivedIDsAreTheSameEachTime(t *testing.T) {
 			at := func(ms int) otelagent.Moment { return otelagent.Moment{Time: stamp(ms)} }
 			ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", ID: "r", Start: at(0)})
 			for i := range 3 { // the same index twice
-				tctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: int64(i / 2), Start: at(10 * i)})
+				tctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(i / 2)), Start: at(10 * i)})
 				for range 2 { // the same call id twice
 					cctx, tool := turn.StartTool(tctx, otelagent.ToolCall{ID: "c", Start: at(10*i + 1)})
 					tool.Permission(cctx, otelagent.PermissionEvaluation{Start: at(2), End: at(3)})
@@ -295,7 +295,7 @@ func TestInstant(t *testing.T) {
 	got := traced(t, nil, func(tracer *otelagent.Tracer, _ api.Tracer) {
 		ctx, run := tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: "s", Start: at(0)})
 		for i, end := range []int{0, 1, 1000, -5} {
-			_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: int64(i), Start: at(0)})
+			_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(i)), Start: at(0)})
 			turn.End(otelagent.TurnResult{End: at(end)})
 		}
 		run.Permission(ctx, otelagent.PermissionEvaluation{Start: at(3), End: at(3)})

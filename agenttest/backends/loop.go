@@ -71,7 +71,7 @@ func (l *loop) ask(turn *otelagent.Turn, attempt int) {
 
 // first asks twice, and then calls a tool that answers at length.
 func (l *loop) first(ctx context.Context, run *otelagent.Run) {
-	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: 0, Trigger: spans.TriggerUser, Start: l.at(5 * time.Millisecond)})
+	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(0)), Trigger: spans.TriggerUser, Start: l.at(5 * time.Millisecond)})
 	turn.AddInput(l.messages[0])
 	l.ask(turn, 0)
 	l.ask(turn, 1)
@@ -96,10 +96,10 @@ func (l *loop) first(ctx context.Context, run *otelagent.Run) {
 
 // second compacts, calls a tool that is denied and one that fails, and lets a sub-agent work.
 func (l *loop) second(ctx context.Context, run *otelagent.Run) {
-	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: 1, Trigger: spans.TriggerContinuation, Start: l.at(time.Millisecond)})
-	_, compacting := turn.StartCompaction(ctx, otelagent.Compaction{Trigger: "threshold", MessagesBefore: 3, InputTokens: 9000, Start: l.at(time.Millisecond)})
-	compacting.End(otelagent.CompactionResult{End: l.at(time.Second), MessagesBefore: 3, MessagesAfter: 2, InputTokens: 9000, OutputTokens: 400,
-		MessagesSummarized: 2, TokensGone: -1, Runs: -1, Summary: quote("The user asks which ships may leave.")})
+	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(1)), Trigger: spans.TriggerContinuation, Start: l.at(time.Millisecond)})
+	_, compacting := turn.StartCompaction(ctx, otelagent.Compaction{Trigger: "threshold", MessagesBefore: new(int64(3)), InputTokens: new(int64(9000)), Start: l.at(time.Millisecond)})
+	compacting.End(otelagent.CompactionResult{End: l.at(time.Second), MessagesBefore: new(int64(3)), MessagesAfter: new(int64(2)), InputTokens: new(int64(9000)), OutputTokens: new(int64(400)),
+		MessagesSummarized: new(int64(2)), Summary: quote("The user asks which ships may leave.")})
 	l.ask(turn, 0)
 	turn.Replied(l.at(time.Second))
 	reply := otelagent.Message{Role: "assistant", Raw: []byte(`{"role":"assistant","content":[` +
@@ -129,7 +129,7 @@ func (l *loop) second(ctx context.Context, run *otelagent.Run) {
 func (l *loop) pilot(ctx context.Context, call *otelagent.Tool) {
 	ctx, run := l.tracer.StartRun(ctx, otelagent.RunInfo{ID: "run-2", Agent: "pilot", AgentID: "agent-2", Model: "claude-haiku-4-6", Provider: "anthropic",
 		Start: l.at(time.Millisecond)})
-	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: 0, Trigger: spans.TriggerSubAgent, Start: l.at(time.Millisecond)})
+	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(0)), Trigger: spans.TriggerSubAgent, Start: l.at(time.Millisecond)})
 	asked := otelagent.Message{Role: "user", Raw: []byte(`{"role":"user","content":"May the Petrel leave?"}`)}
 	turn.AddInput(asked)
 	turn.Request(otelagent.Request{At: l.at(time.Millisecond), Model: "claude-haiku-4-6", Messages: []otelagent.Message{asked}})
@@ -143,7 +143,7 @@ func (l *loop) pilot(ctx context.Context, call *otelagent.Tool) {
 
 // third answers.
 func (l *loop) third(ctx context.Context, run *otelagent.Run) {
-	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: 2, Trigger: spans.TriggerContinuation, Start: l.at(time.Millisecond)})
+	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(2)), Trigger: spans.TriggerContinuation, Start: l.at(time.Millisecond)})
 	l.ask(turn, 0)
 	turn.Replied(l.at(time.Second))
 	reply := l.say("assistant", LoopAnswer)

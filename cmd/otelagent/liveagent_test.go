@@ -53,13 +53,13 @@ func liveAgent(ctx context.Context, mode string) error {
 		return otelagent.Message{Role: role, Raw: raw}
 	}
 	ctx, run := tracer.StartRun(ctx, otelagent.RunInfo{SessionID: "live-" + mode, ID: "r1", Agent: "coder", Model: "m-1"})
-	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: 0, Trigger: spans.TriggerUser})
+	_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(0)), Trigger: spans.TriggerUser})
 	turn.AddInput(text("user", "read it"))
 	turn.Request(otelagent.Request{Payload: []byte(`{"model":"m-1","messages":[{"role":"user","content":"read it"}]}`)})
 	reply := text("assistant", "I read it.")
 	turn.End(otelagent.TurnResult{StopReason: "stop", Output: &reply, Usage: &otelagent.Usage{Input: 10, Output: 3}})
 
-	turnCtx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: 1, Trigger: spans.TriggerUser})
+	turnCtx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(1)), Trigger: spans.TriggerUser})
 	turn.AddInput(text("user", "and now édit it"))
 	turn.Request(otelagent.Request{Payload: []byte(liveRequest)})
 	switch mode {

@@ -95,7 +95,7 @@ func startWatching(tb testing.TB) *watching {
 func (w *watching) turn(tb testing.TB, index int64) time.Duration {
 	tb.Helper()
 	from := time.Now()
-	_, turn := w.run.StartTurn(w.ctx, otelagent.TurnInfo{Index: index, Trigger: spans.TriggerUser, Model: "m"})
+	_, turn := w.run.StartTurn(w.ctx, otelagent.TurnInfo{Index: new(index), Trigger: spans.TriggerUser, Model: "m"})
 	defer turn.End(otelagent.TurnResult{StopReason: "stop"})
 	for w.events.Scan() {
 		if !strings.HasPrefix(w.events.Text(), "data: ") {

@@ -84,7 +84,7 @@ func (d *Decoder) prompt(f *frame, p *pending) {
 				Detail: "prompts of one session overlap: the decoder assigns updates to the one that began first"})
 		}
 	}
-	d.sh.Emit(&otelagent.TurnStarted{Meta: at, TurnInfo: otelagent.TurnInfo{Index: 0, Trigger: spans.TriggerUser}})
+	d.sh.Emit(&otelagent.TurnStarted{Meta: at, TurnInfo: otelagent.TurnInfo{Index: new(int64(0)), Trigger: spans.TriggerUser}})
 	d.sh.Emit(&otelagent.MessageAdded{Meta: at, Message: message("user", f.in.Raw("prompt"), f.in.String("messageId"))})
 	d.other(at, mPrompt+".unknown_keys", f.in.Rest())
 }
@@ -160,7 +160,7 @@ func (d *Decoder) nextTurn(r *run, at otelagent.Meta, messageID string) {
 	}
 	d.endTurn(r, r.last, otelagent.TurnResult{})
 	m := r.at(at)
-	info := otelagent.TurnInfo{Index: r.turn.index, Trigger: spans.TriggerContinuation}
+	info := otelagent.TurnInfo{Index: new(r.turn.index), Trigger: spans.TriggerContinuation}
 	d.sh.Emit(&otelagent.TurnStarted{Meta: m, TurnInfo: info})
 	d.other(m, "acp.turn_inferred", []byte(`{"because":"a reply after all tool calls had ended"}`))
 }

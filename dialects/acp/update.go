@@ -135,7 +135,7 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 	}
 	r := c.run
 	m := r.at(f.meta)
-	before := otelagent.Compaction{Kind: spans.CompactionKindSummary, MessagesBefore: -1, InputTokens: s.used}
+	before := otelagent.Compaction{Kind: spans.CompactionKindSummary, InputTokens: new(s.used)}
 	if begins {
 		c.started = true
 		d.sh.Emit(&otelagent.CompactionStarted{Meta: m, Compaction: before})
@@ -146,14 +146,13 @@ func (d *Decoder) compact(f *frame, s *session, o *object.Object, raw []byte) bo
 		summary = asArray(c.summary)
 	}
 	applied := status == "completed"
-	res := otelagent.CompactionResult{MessagesBefore: -1, MessagesAfter: -1, InputTokens: -1, OutputTokens: -1,
-		MessagesSummarized: -1, TokensGone: -1, Runs: -1, Applied: &applied, Reason: reason, Summary: summary}
+	res := otelagent.CompactionResult{Applied: &applied, Reason: reason, Summary: summary}
 	// Its id, the status at its end, and what is not read: in the compaction that goes on, or after one that came whole.
 	o.Keep("compactionId", "status")
 	if c.started {
 		d.other(m, "compaction_update."+status, o.Rest())
 	} else {
-		res.InputTokens = s.used
+		res.InputTokens = new(s.used)
 	}
 	d.sh.Emit(&otelagent.CompactionEnded{Meta: m, Compaction: before, CompactionResult: res})
 	if !c.started {

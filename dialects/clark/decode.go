@@ -30,7 +30,7 @@ func (d *Decoder) handle(r *run, l *line) {
 		d.agentEnd(r, m, l)
 	case "turn_start":
 		d.endTurn(r)
-		d.beginTurn(r, &otelagent.TurnStarted{Meta: m})
+		d.beginTurn(r, r.turns, &otelagent.TurnStarted{Meta: m})
 	case "turn_end":
 		d.turnEnded(r, m, l)
 	case "message_update":
@@ -105,13 +105,13 @@ func (d *Decoder) endTurn(r *run) {
 	}
 }
 
-// beginTurn hands out the start of the next turn; e.Index is a lower bound of its index.
-func (d *Decoder) beginTurn(r *run, e *otelagent.TurnStarted) {
+// beginTurn emits the start of the next turn, whose index is least or more.
+func (d *Decoder) beginTurn(r *run, least int64, e *otelagent.TurnStarted) {
 	if r.ParentID != "" && r.turns == 0 {
 		e.Trigger = spans.TriggerSubAgent
 	}
-	e.Index = max(e.Index, r.turns)
-	r.turns = e.Index + 1
+	index := max(least, r.turns)
+	e.Index, r.turns = &index, index+1
 	r.before, r.turn = r.reply, turn{open: true, attempt: -1}
 	r.gates = nil
 	d.Emit(e)
@@ -122,8 +122,7 @@ func (d *Decoder) within(r *run, m otelagent.Meta, l *line) {
 	if r.open {
 		return
 	}
-	d.beginTurn(r, &otelagent.TurnStarted{Meta: m, TurnInfo: otelagent.TurnInfo{
-		Index: intOf(l.Raw("iteration"), 0), Start: bound(m.Time)}})
+	d.beginTurn(r, intOf(l.Raw("iteration"), 0), &otelagent.TurnStarted{Meta: m, TurnInfo: otelagent.TurnInfo{Start: bound(m.Time)}})
 }
 
 func (d *Decoder) turnEnded(r *run, m otelagent.Meta, l *line) {

@@ -321,9 +321,6 @@ func (d *Decoder) offered(r *run, m otelagent.Meta, l *line) {
 func (d *Decoder) transform(r *run, m otelagent.Meta, l *line) {
 	d.within(r, m, l)
 	e := &otelagent.CompactionEnded{Meta: m}
-	e.Compaction.InputTokens = -1
-	e.CompactionResult = otelagent.CompactionResult{InputTokens: -1, OutputTokens: -1, MessagesSummarized: -1,
-		TokensGone: -1, Runs: -1}
 	e.Kind = spans.CompactionKindPrune
 	before, after := intOf(l.Raw("before_count"), -1), intOf(l.Raw("after_count"), -1)
 	if l.record {
@@ -347,7 +344,7 @@ func (d *Decoder) transform(r *run, m otelagent.Meta, l *line) {
 			e.Summary = fresh[0]
 		}
 	}
-	e.Compaction.MessagesBefore, e.CompactionResult.MessagesBefore, e.MessagesAfter = before, before, after
+	e.Compaction.MessagesBefore, e.CompactionResult.MessagesBefore, e.MessagesAfter = &before, &before, &after
 	e.Trigger, e.Target = l.String("plugin"), "request"
 	if e.Trigger == "context_overflow_recovery" {
 		e.Target = "transcript"

@@ -96,7 +96,7 @@ func (d *reader) emitRun(a *message, over bool) {
 	d.emitHeld(a.lines)
 	for i, s := range steps {
 		if i > 0 {
-			d.emitTurnStart(r, a, s[0].created, s[0].seq, otelagent.TurnInfo{Index: int64(i),
+			d.emitTurnStart(r, a, s[0].created, s[0].seq, otelagent.TurnInfo{Index: new(int64(i)),
 				Trigger: spans.TriggerContinuation})
 		}
 		d.emitParts(r, a, s)
@@ -284,11 +284,8 @@ func (d *reader) emitCompaction(r *run, m *message, p *part) {
 		at = m.created
 	}
 	ev := &otelagent.CompactionEnded{Meta: r.meta(at, p.seq),
-		Compaction: otelagent.Compaction{Kind: spans.CompactionKindSummary, MessagesBefore: -1, InputTokens: -1,
-			Start: stamped(at)},
-		CompactionResult: otelagent.CompactionResult{End: bound(later(at, p.latest)), MessagesBefore: -1,
-			MessagesAfter: -1, InputTokens: -1,
-			OutputTokens: -1, MessagesSummarized: -1, TokensGone: -1, Runs: -1},
+		Compaction:       otelagent.Compaction{Kind: spans.CompactionKindSummary, Start: stamped(at)},
+		CompactionResult: otelagent.CompactionResult{End: bound(later(at, p.latest))},
 	}
 	o := p.compaction()
 	ev.Summary, ev.Target = o.Raw("summary"), o.String("tail_start_id")
@@ -297,9 +294,7 @@ func (d *reader) emitCompaction(r *run, m *message, p *part) {
 	} else if auto != nil {
 		ev.Trigger = "manual"
 	}
-	if n := o.Count("summary_tokens"); n != nil {
-		ev.OutputTokens = *n
-	}
+	ev.OutputTokens = o.Count("summary_tokens")
 	d.Emit(ev)
 	r.last = later(r.last, p.latest)
 }

@@ -53,8 +53,8 @@ func (r *reader) members(o *object.Object, fields []field, v reflect.Value) {
 			o.Fail(f.key, "stands there twice")
 		case raw == nil:
 		case raw[0] == 'n':
-			if f.mayBeUnknown() {
-				at.SetInt(-1)
+			if at.Kind() == reflect.Pointer { // unknown; any other key that is null is absent
+				at.SetZero()
 			}
 		case f.origins:
 			r.origins(o, f.key, v.Addr().Interface().(*otelagent.RequestPrepared))

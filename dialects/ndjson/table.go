@@ -27,10 +27,6 @@ func (f field) orNull() field            { f.nullable = true; return f }
 func (f field) asOrigins() field         { f.origins = true; return f }
 func (f field) sameAs(name string) field { f.like = name; return f }
 func (f field) unset(v any) field        { f.absent = reflect.ValueOf(v); return f }
-func (f field) unknown() field           { return f.unset(int64(-1)) }
-
-// mayBeUnknown reports whether null means -1. Elsewhere null means the same as the absent key.
-func (f *field) mayBeUnknown() bool { return f.absent.CanInt() }
 
 // absence returns what the absent key means in v, which has the field; invalid for the zero value.
 func (f *field) absence(v reflect.Value) reflect.Value {
@@ -143,7 +139,7 @@ var kinds = [...]shape{
 		f("usage", "Usage", "the loop's own roll-up; it counts where no turn reports usage"),
 		f("messages", "Messages", "everything the run added, as the loop reports it at its end")),
 	of[otelagent.TurnStarted]("turn_started", "A turn begins: one model request and what it causes.",
-		f("index", "Index", "the zero-based number of the turn; absent: the run's next").unknown(),
+		f("index", "Index", "the zero-based number of the turn; absent: the run's next"),
 		f("trigger", "Trigger", "user, sub_agent, continuation or branch"),
 		f("model", "Model", "the model asked for; absent: the run's"),
 		f("provider", "Provider", "the provider asked for; absent: the run's"),
@@ -236,22 +232,22 @@ var kinds = [...]shape{
 	of[otelagent.CompactionStarted]("compaction_started", "A compaction begins.",
 		f("kind", "Kind", "summary, prune or revert"),
 		f("trigger", "Trigger", "what made it begin"),
-		f("messages_before", "MessagesBefore", "messages before").unknown(),
-		f("input_tokens", "InputTokens", "tokens before, as the loop estimates them").unknown(),
+		f("messages_before", "MessagesBefore", "messages before"),
+		f("input_tokens", "InputTokens", "tokens before, as the loop estimates them"),
 		f("start", "Start", startBrief)),
 	of[otelagent.CompactionEnded]("compaction_ended", "A compaction ends; without one that began, a whole one.",
 		f("kind", "Kind", "summary, prune or revert; absent: that of the open one"),
 		f("trigger", "Trigger", "what made it begin"),
 		f("start", "Start", startBrief+"; of a whole one"),
 		f("end", "End", endBrief),
-		f("messages_before", "CompactionResult.MessagesBefore", "messages before").unknown(),
-		f("messages_after", "MessagesAfter", "messages after").unknown(),
+		f("messages_before", "CompactionResult.MessagesBefore", "messages before"),
+		f("messages_after", "MessagesAfter", "messages after"),
 		f("input_tokens", "CompactionResult.InputTokens", "tokens before, as the loop estimates "+
-			"them").unknown(),
-		f("output_tokens", "OutputTokens", "tokens after, as the loop estimates them").unknown(),
-		f("messages_summarized", "MessagesSummarized", "messages that were replaced or removed").unknown(),
-		f("removed_tokens", "TokensGone", "tokens removed, where the loop tells only that").unknown(),
-		f("runs", "Runs", "runs whose messages were compacted").unknown(),
+			"them"),
+		f("output_tokens", "OutputTokens", "tokens after, as the loop estimates them"),
+		f("messages_summarized", "MessagesSummarized", "messages that were replaced or removed"),
+		f("removed_tokens", "TokensGone", "tokens removed, where the loop tells only that"),
+		f("runs", "Runs", "runs whose messages were compacted"),
 		f("removed", "Removed", "ids of removed messages"),
 		f("applied", "Applied", "whether it took effect"),
 		f("category", "Category", "the loop's category of a revert"),
@@ -261,8 +257,8 @@ var kinds = [...]shape{
 		f("before", "Before", "the messages before"),
 		f("after", "After", "the messages after"),
 		f("start_messages_before", "Compaction.MessagesBefore", "messages before, where another number was known at "+
-			"its start; null: none was").unknown().sameAs("CompactionResult.MessagesBefore"),
-		f("start_input_tokens", "Compaction.InputTokens", "the same of the tokens before").unknown().
+			"its start; null: none was").sameAs("CompactionResult.MessagesBefore"),
+		f("start_input_tokens", "Compaction.InputTokens", "the same of the tokens before").
 			sameAs("CompactionResult.InputTokens")),
 	of[otelagent.GroupStarted]("group_started", "A parallel group begins: runs of which one will be selected.",
 		f("session_id", "SessionID", "the session of the group; absent: `session`").sameAs("Session"),
@@ -274,7 +270,7 @@ var kinds = [...]shape{
 	of[otelagent.GroupEnded]("group_ended", "A parallel group ends.",
 		f("end", "End", endBrief),
 		f("selected_id", "SelectedID", "the run that was selected"),
-		f("selected_index", "SelectedIndex", "its zero-based number among the members").unknown(),
+		f("selected_index", "SelectedIndex", "its zero-based number among the members"),
 		f("evaluation_usage", "Evaluation", "the usage of the evaluation as reported; it is the judge's own and "+
 			"never added to it")),
 	of[otelagent.FactStated]("fact_stated", "Facts about the session, or a thing in it, that arise outside any "+

@@ -58,12 +58,10 @@ func (w *writer) members(fields []field, v reflect.Value) {
 		switch content, isContent := at.Addr().Interface().(*[]byte); {
 		case isContent:
 			w.content(f, *content)
-		case !absent.IsValid() && isZero(at) || absent.IsValid() && at.Equal(absent):
-		case f.mayBeUnknown() && at.Int() < 0:
-			if absent.Int() >= 0 {
-				w.key(f.key)
-				w.dst = append(w.dst, "null"...)
-			}
+		case !absent.IsValid() && isZero(at) || absent.IsValid() && reflect.DeepEqual(at.Interface(), absent.Interface()):
+		case at.Kind() == reflect.Pointer && at.IsNil(): // and the absent key means a number
+			w.key(f.key)
+			w.dst = append(w.dst, "null"...)
 		default:
 			w.key(f.key)
 			w.value(at)

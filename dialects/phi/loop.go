@@ -101,7 +101,7 @@ func (d *Decoder) groupStarted(l *line, session, key string) []otelagent.Event {
 func (d *Decoder) groupEnded(l *line, session string) []otelagent.Event {
 	l.Require("selected_loop_id")
 	e := &otelagent.GroupEnded{GroupResult: otelagent.GroupResult{
-		SelectedID: l.String("selected_loop_id"), SelectedIndex: count(l.Object, "selected_config_index"),
+		SelectedID: l.String("selected_loop_id"), SelectedIndex: l.Count("selected_config_index"),
 	}}
 	if l.m.Session = session; session == "" {
 		l.m.Session = d.runs.home(e.SelectedID)
@@ -131,34 +131,30 @@ func denial(m otelagent.Meta, p otelagent.PermissionEvaluation) otelagent.Event 
 func (d *Decoder) compactionStarted(l *line) []otelagent.Event {
 	return []otelagent.Event{&otelagent.CompactionStarted{Meta: l.m, Compaction: otelagent.Compaction{
 		Kind:           spans.CompactionKindSummary,
-		MessagesBefore: count(l.Object, "message_count"),
-		InputTokens:    count(l.Object, "estimated_tokens"),
+		MessagesBefore: l.Count("message_count"),
+		InputTokens:    l.Count("estimated_tokens"),
 	}}}
 }
 
 // newCompaction returns the end of a compaction of which only the kind is known.
 func newCompaction(m otelagent.Meta, kind spans.CompactionKind) *otelagent.CompactionEnded {
-	return &otelagent.CompactionEnded{
-		Meta: m, Compaction: otelagent.Compaction{Kind: kind, MessagesBefore: -1, InputTokens: -1},
-		CompactionResult: otelagent.CompactionResult{MessagesBefore: -1, MessagesAfter: -1, InputTokens: -1, OutputTokens: -1,
-			MessagesSummarized: -1, TokensGone: -1, Runs: -1},
-	}
+	return &otelagent.CompactionEnded{Meta: m, Compaction: otelagent.Compaction{Kind: kind}}
 }
 
 func (d *Decoder) compactionEnded(l *line) []otelagent.Event {
 	e := newCompaction(l.m, spans.CompactionKindSummary)
 	r := &e.CompactionResult
-	r.MessagesBefore, r.MessagesAfter = count(l.Object, "messages_before"), count(l.Object, "messages_after")
-	r.InputTokens = count(l.Object, "estimated_tokens_before")
-	r.OutputTokens = count(l.Object, "estimated_tokens_after")
-	r.Runs = count(l.Object, "loops_compacted")
+	r.MessagesBefore, r.MessagesAfter = l.Count("messages_before"), l.Count("messages_after")
+	r.InputTokens = l.Count("estimated_tokens_before")
+	r.OutputTokens = l.Count("estimated_tokens_after")
+	r.Runs = l.Count("loops_compacted")
 	e.Compaction.MessagesBefore, e.Compaction.InputTokens = r.MessagesBefore, r.InputTokens
 	return []otelagent.Event{e}
 }
 
 func (d *Decoder) prunApplied(l *line) []otelagent.Event {
 	e := newCompaction(l.m, spans.CompactionKindPrune)
-	e.TokensGone, e.MessagesSummarized = count(l.Object, "tokens_removed"), count(l.Object, "messages_removed")
+	e.TokensGone, e.MessagesSummarized = l.Count("tokens_removed"), l.Count("messages_removed")
 	e.Removed, e.Summary = texts(l.Object, "pruned_timestamps", true), l.Raw("memo")
 	return []otelagent.Event{e}
 }

@@ -532,7 +532,7 @@ func TestRequestTellsTheTurn(t *testing.T) {
 			t.Fatal(err)
 		}
 		turn, ok := ev.(*otelagent.TurnStarted)
-		if !ok || turn.Index != 7 || turn.Start.Source != spans.TimeSourceBound || turn.Start.Time.IsZero() {
+		if !ok || *turn.Index != 7 || turn.Start.Source != spans.TimeSourceBound || turn.Start.Time.IsZero() {
 			t.Errorf("%+v, want turn 7, started no later than its request", ev)
 		}
 		break

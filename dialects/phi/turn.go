@@ -129,7 +129,7 @@ var triggers = map[string]spans.Trigger{
 // turnStarted reads the start of a turn, from a TurnStart or a Turn.
 func (d *Decoder) turnStarted(l *line, index int64) []otelagent.Event {
 	kind := plainEnum(l.Object, "triggered_by")
-	e := &otelagent.TurnStarted{Meta: l.m, TurnInfo: otelagent.TurnInfo{Index: index}}
+	e := &otelagent.TurnStarted{Meta: l.m, TurnInfo: otelagent.TurnInfo{Index: &index}}
 	e.Trigger = cmp.Or(triggers[kind], spans.Trigger(kind))
 	if l.Failed() == 0 {
 		l.run.beginTurn(index)
@@ -185,7 +185,7 @@ func request(l *line, index int64, key string) (events []otelagent.Event) {
 	case l.Failed() > 0:
 	case !l.run.inTurn && index >= 0: // a turn whose start was not read: it started before
 		l.run.beginTurn(index)
-		start := &otelagent.TurnStarted{Meta: l.m, TurnInfo: otelagent.TurnInfo{Index: index}}
+		start := &otelagent.TurnStarted{Meta: l.m, TurnInfo: otelagent.TurnInfo{Index: &index}}
 		if !l.m.Time.IsZero() {
 			start.Start = otelagent.Moment{Time: l.m.Time, Source: spans.TimeSourceBound}
 		}

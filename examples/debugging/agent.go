@@ -76,7 +76,7 @@ func (a *agent) run(ctx context.Context, question string) (answer string, err er
 
 // turn asks the model once, and calls the tool that it wants.
 func (a *agent) turn(ctx context.Context, run *otelagent.Run, n int64, trigger spans.Trigger) (said string, done bool) {
-	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: n, Trigger: trigger})
+	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(n), Trigger: trigger})
 	if len(a.messages) > a.most {
 		a.compact(ctx, turn)
 	}
@@ -148,7 +148,7 @@ func (a *agent) compact(ctx context.Context, turn *otelagent.Turn) {
 	}
 	gone, rest, before := a.messages[:split], a.messages[split:], int64(len(a.messages))
 	_, compaction := turn.StartCompaction(ctx, otelagent.Compaction{
-		Kind: spans.CompactionKindSummary, Trigger: "message_count", MessagesBefore: before, InputTokens: -1,
+		Kind: spans.CompactionKindSummary, Trigger: "message_count", MessagesBefore: new(before),
 	})
 	summary := block{Type: "text", Text: summarise(gone)}
 	if a.keep {
@@ -158,8 +158,8 @@ func (a *agent) compact(ctx context.Context, turn *otelagent.Turn) {
 	m := a.add(spans.Provenance{Kind: spans.ProvenanceMemoryTier, Tier: "summary", RecordID: fmt.Sprint(before)}, "user", summary)
 	a.messages = append(a.messages, rest...)
 	compaction.End(otelagent.CompactionResult{
-		MessagesBefore: before, MessagesAfter: int64(len(a.messages)), MessagesSummarized: int64(len(gone)),
-		InputTokens: -1, OutputTokens: -1, TokensGone: -1, Runs: -1, Summary: m.Raw,
+		MessagesBefore: new(before), MessagesAfter: new(new)(int64(len(a.messages))), MessagesSummarized: new(new)(int64(len(gone))),
+		Summary: m.Raw,
 	})
 }
 

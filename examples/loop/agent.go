@@ -78,7 +78,7 @@ func (a *agent) run(ctx context.Context, question string) (answer string, err er
 
 // turn asks the model once and calls the tools that it wants.
 func (a *agent) turn(ctx context.Context, run *otelagent.Run, n int, trigger spans.Trigger) (reply answer, err error) {
-	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: int64(n), Trigger: trigger})
+	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(n)), Trigger: trigger})
 	if len(a.messages) > a.most {
 		a.compact(ctx, turn)
 	}
@@ -162,13 +162,13 @@ func (a *agent) compact(ctx context.Context, turn *otelagent.Turn) {
 	gone := a.messages[:keep]
 	before := int64(len(a.messages))
 	_, compaction := turn.StartCompaction(ctx, otelagent.Compaction{
-		Kind: spans.CompactionKindSummary, Trigger: "message_count", MessagesBefore: before, InputTokens: -1,
+		Kind: spans.CompactionKindSummary, Trigger: "message_count", MessagesBefore: new(before),
 	})
 	summary := message("user", summarise(gone))
 	a.messages = append([]known{{summary, spans.Provenance{Kind: spans.ProvenanceMemoryTier, Tier: "summary", RecordID: fmt.Sprint(keep)}}}, a.messages[keep:]...)
 	compaction.End(otelagent.CompactionResult{
-		MessagesBefore: before, MessagesAfter: int64(len(a.messages)), MessagesSummarized: int64(keep),
-		InputTokens: -1, OutputTokens: -1, TokensGone: -1, Runs: -1, Summary: summary,
+		MessagesBefore: new(before), MessagesAfter: new(new)(int64(len(a.messages))), MessagesSummarized: new(int64(keep)),
+		Summary: summary,
 	})
 }
 

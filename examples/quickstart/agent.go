@@ -40,7 +40,7 @@ func chat(ctx context.Context, tracer *otelagent.Tracer, ask model, question str
 
 // turn asks the model once and calls the tool that it wants. It says whether the model must be asked again.
 func turn(ctx context.Context, run *otelagent.Run, ask model, trigger spans.Trigger, messages *[]otelagent.Message) (again bool, err error) {
-	ctx, t := run.StartTurn(ctx, otelagent.TurnInfo{Index: -1, Trigger: trigger})
+	ctx, t := run.StartTurn(ctx, otelagent.TurnInfo{Trigger: trigger})
 	if trigger == spans.TriggerUser {
 		t.AddInput((*messages)[0])
 	}

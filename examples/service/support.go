@@ -40,7 +40,7 @@ func (s support) ask(w http.ResponseWriter, r *http.Request) {
 // answer asks the model, calls both tools, and asks it again.
 func (s support) answer(ctx context.Context, run *otelagent.Run, asked string) (string, error) {
 	question := message("user", asked)
-	turnCtx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: 0, Trigger: spans.TriggerUser})
+	turnCtx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerUser})
 	turn.AddInput(question)
 	turn.Request(request("scripted-1", question))
 	calls := message("assistant", "I look up the order and ask what is usual.")
@@ -61,7 +61,7 @@ func (s support) answer(ctx context.Context, run *otelagent.Run, asked string) (
 		return "", err
 	}
 
-	_, turn = run.StartTurn(ctx, otelagent.TurnInfo{Index: 1, Trigger: spans.TriggerContinuation})
+	_, turn = run.StartTurn(ctx, otelagent.TurnInfo{Trigger: spans.TriggerContinuation})
 	turn.Request(request("scripted-1", question, calls, message("tool", status), message("tool", usual)))
 	text := fmt.Sprintf("Order 17 is %s. %s", status, usual)
 	reply := message("assistant", text)

@@ -187,7 +187,7 @@ func TestLiveNewestWinsWhileReceiverIsAway(t *testing.T) {
 		for n := range 16 {
 			turn.Request(otelagent.Request{Attempt: n})
 		}
-		_, gone := run.StartTurn(ctx, otelagent.TurnInfo{Index: 1})
+		_, gone := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(1))})
 		gone.End(otelagent.TurnResult{})
 		close(copies.block)
 		synctest.Wait()
@@ -206,7 +206,7 @@ func TestLiveIsBounded(t *testing.T) {
 		const most = 4096
 		var turns []*otelagent.Turn
 		for range most + 7 {
-			_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: -1})
+			_, turn := run.StartTurn(ctx, otelagent.TurnInfo{})
 			turns = append(turns, turn)
 		}
 		synctest.Wait()
@@ -216,7 +216,7 @@ func TestLiveIsBounded(t *testing.T) {
 		for _, turn := range turns {
 			turn.End(otelagent.TurnResult{})
 		}
-		_, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: -1}) // there is room again
+		_, turn := run.StartTurn(ctx, otelagent.TurnInfo{}) // there is room again
 		synctest.Wait()
 		if got := copies.take(); len(got) != 1 {
 			t.Errorf("%q, want one copy", got)
@@ -420,7 +420,7 @@ func TestLiveConcurrent(t *testing.T) {
 	for g := range 8 {
 		all.Go(func() {
 			for i := range 50 {
-				ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: int64(g*100 + i)})
+				ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(g*100 + i))})
 				turn.Request(otelagent.Request{Payload: fmt.Appendf(nil, `{"messages":[{"role":"user","content":"%d %d"}]}`, g, i)})
 				_, call := turn.StartTool(ctx, otelagent.ToolCall{ID: "c", Args: []byte(`{}`)})
 				all.Go(func() {

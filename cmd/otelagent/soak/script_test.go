@@ -93,7 +93,7 @@ func (s script) play(ctx context.Context, tracer *otelagent.Tracer, wait time.Du
 }
 
 func (s script) turn(ctx context.Context, run *otelagent.Run, c *conversation, i int64) {
-	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: i, Trigger: spans.TriggerUser})
+	ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: new(i), Trigger: spans.TriggerUser})
 	turn.Request(otelagent.Request{Payload: c.request()})
 	answer := c.add("assistant")
 	_, call := turn.StartTool(ctx, otelagent.ToolCall{ID: fmt.Sprint("call-", i), Name: "bash", Args: []byte(`{"command":"true"}`)})
