@@ -36,11 +36,11 @@ type Store struct {
 	readOnly bool
 	now      func() time.Time
 
-	closed atomic.Bool
-	ctx    context.Context //nolint:containedctx // ends with Close, for what runs beside the methods and for readers
-	cancel context.CancelFunc
-	close  sync.Once
-	beside sync.WaitGroup
+	closed     atomic.Bool
+	ctx        context.Context //nolint:containedctx // ends with Close, for what runs in the background and for readers
+	cancel     context.CancelFunc
+	close      sync.Once
+	background sync.WaitGroup
 
 	last    atomic.Uint64 // of clock
 	putters putters
@@ -130,7 +130,7 @@ func open(ctx context.Context, dsn string, readOnly bool, opts []Option) (*Store
 		return nil, fmt.Errorf("clickhousestore: open database %q at %s: %w", d.Database, d.Host, opening(err))
 	}
 	if !readOnly {
-		s.beside.Go(s.keep)
+		s.background.Go(s.keep)
 	}
 	return s, nil
 }
@@ -141,13 +141,13 @@ func (s *Store) Close() error {
 		s.closed.Store(true)
 		s.putters.close()
 		s.cancel()
-		s.beside.Wait()
+		s.background.Wait()
 		s.client.close()
 	})
 	return nil
 }
 
-// usable tells whether a method may begin or go on.
+// usable reports whether a method may begin or go on.
 func (s *Store) usable(ctx context.Context) error {
 	if s.closed.Load() {
 		return store.ErrClosed

@@ -27,7 +27,7 @@ type client struct {
 	password string
 	timeout  time.Duration
 	settings url.Values // of every statement
-	inserts  url.Values // of inserts, beside them
+	inserts  url.Values // of inserts, in addition
 }
 
 const (
@@ -92,7 +92,8 @@ func (c *client) do(ctx context.Context, sql string, data []byte, settings url.V
 	if err != nil {
 		return nil, c.bare(err)
 	}
-	// Every statement of this package may be sent twice; an empty value tells net/http so and is not sent.
+	// Every statement of this package may be sent twice; net/http reads that from an empty value, which it does not
+	// send.
 	req.Header["Idempotency-Key"] = nil
 	req.Header.Set("Content-Type", "application/octet-stream")
 	if c.user != "" {

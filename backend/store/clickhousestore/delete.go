@@ -296,7 +296,7 @@ func (s *Store) alter(ctx context.Context, where map[*table]string) error {
 	errs := make(chan error, len(where))
 	for t, w := range where {
 		go func() {
-			// The conditions name sessions: a statement may be longer than servers take unless told.
+			// The conditions name sessions: a statement may be longer than servers take by default.
 			body, err := s.client.do(ctx, "ALTER TABLE "+s.layout.local(t)+" DELETE WHERE "+w, nil, url.Values{
 				"mutations_sync": {"2"}, "max_query_size": {"67108864"}, "max_ast_elements": {"1000000"}, "max_expanded_ast_elements": {"1000000"},
 			})
@@ -347,7 +347,7 @@ const (
 	leftFor = 5 * time.Minute
 )
 
-// keep runs beside the methods until the store is closed. What fails is done the next time, by us or by another
+// keep runs in the background until the store is closed. What fails is done the next time, by us or by another
 // collector: it is all idempotent.
 func (s *Store) keep() {
 	for {

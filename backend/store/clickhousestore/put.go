@@ -229,7 +229,7 @@ func (e *encoder) encodeRows(list []session.Row) error {
 	return nil
 }
 
-// better tells whether a block of one Size is to be kept rather than one of another.
+// better reports whether a block of one Size is to be kept rather than one of another.
 func better(size, than int64) bool { return than != 0 && (size == 0 || size > than) }
 
 func (e *encoder) touch(k session.Key) {

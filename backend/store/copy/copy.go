@@ -53,7 +53,7 @@ type Progress struct {
 	Rows, Blocks, Bytes int64
 }
 
-// Result says what a copy did. All of it holds also beside an error.
+// Result says what a copy did. All of it holds also when Run fails.
 type Result struct {
 	// Sessions were looked at: Copied are those of which something was written, Same those of which the destination had
 	// everything.
@@ -116,7 +116,7 @@ func (c *copier) run(ctx context.Context) error {
 			break
 		}
 		c.total += len(todo)
-		c.tell(false)
+		c.progress(false)
 		for _, k := range todo {
 			err := c.session(ctx, k)
 			if errors.Is(err, store.ErrData) { // what was copied of it stays, and the others are copied
@@ -127,7 +127,7 @@ func (c *copier) run(ctx context.Context) error {
 				return fmt.Errorf("session %q: %w", k.ID, err)
 			}
 			c.done++
-			c.tell(false)
+			c.progress(false)
 		}
 	}
 	// Those that an interrupted run left without a summary.
@@ -274,7 +274,7 @@ func (w *writer) flush(ctx context.Context) error {
 	w.c.res.Blocks += int64(len(w.batch.Blocks))
 	w.c.res.Bytes += int64(w.bytes)
 	w.batch, w.bytes, w.again = session.Batch{Rows: w.batch.Rows[:0], Blocks: w.batch.Blocks[:0]}, 0, 0
-	w.c.tell(false)
+	w.c.progress(false)
 	return nil
 }
 
@@ -364,7 +364,7 @@ func (c *copier) finish(ctx context.Context, k session.Key, mark store.Revision,
 	return project.Session(ctx, c.dst, k)
 }
 
-func (c *copier) tell(verifying bool) {
+func (c *copier) progress(verifying bool) {
 	if c.o.Progress != nil {
 		c.o.Progress(Progress{verifying, c.done, c.total, c.res.Rows, c.res.Blocks, c.res.Bytes})
 	}

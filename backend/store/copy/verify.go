@@ -29,7 +29,7 @@ func (c *copier) verify(ctx context.Context) error {
 			}
 		}
 		c.done++
-		c.tell(true)
+		c.progress(true)
 	}
 	return nil
 }

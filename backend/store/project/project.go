@@ -15,8 +15,8 @@ import (
 )
 
 // Session projects one session now, fills the tables of the agent guide where the store keeps them, and lets a
-// store.Maintainer tidy it up. It reads the mark first, so that a Put that comes meanwhile leaves the session dirty. A
-// session that is not there, or no more, is no error. It takes memory for the whole session.
+// store.Maintainer tidy it up. It reads the revision first, so that a Put that comes meanwhile makes the session stale
+// again. A session that is not there, or no more, is no error. It takes memory for the whole session.
 func Session(ctx context.Context, st store.Store, k session.Key) error {
 	err := projectSession(ctx, st, k)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -67,7 +67,7 @@ func projectSession(ctx context.Context, st store.Store, k session.Key) error {
 	return nil
 }
 
-// chatTables is what a Store may be beside: one that keeps the rows of the agent guide, such as sqlitestore.Store.
+// chatTables is an optional part of a Store: one that keeps the rows of the agent guide, such as sqlitestore.Store.
 type chatTables interface {
 	// ChatTables says whether it does.
 	ChatTables() bool
@@ -105,7 +105,7 @@ func titleOf(ctx context.Context, tree *session.Session, title *session.Fact, bo
 	return tree.Title(set), nil
 }
 
-// maxErrors bounds how many errors Refresh tells of.
+// maxErrors bounds how many errors Refresh returns.
 const maxErrors = 8
 
 // Refresh projects all sessions that are dirty when it begins. One that fails does not keep the others from it; the

@@ -209,7 +209,8 @@ func (r *rotten) want(t *testing.T, when string, n int64) {
 	}
 }
 
-// TestBadData tries a session whose data is bad once, and again when it is touched, and not while the worker asks for all that are dirty.
+// TestBadData tries a session whose data is bad once, and again when it is touched, and not while the worker asks for
+// all that are dirty.
 func TestBadData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &rotten{Store: memstore.New(), bad: map[session.Key]error{key("bad"): fmt.Errorf("pack 7: %w", store.ErrData)}}

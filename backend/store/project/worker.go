@@ -99,7 +99,7 @@ func NewWorker(st store.Store, opts ...Option) *Worker {
 	return w
 }
 
-// Touch tells the worker that sessions were Put to. It does not block and keeps nothing of keys. After Close it does
+// Touch informs the worker that sessions were Put to. It does not block and keeps nothing of keys. After Close it does
 // nothing.
 func (w *Worker) Touch(keys ...session.Key) {
 	now := time.Now()
@@ -256,7 +256,7 @@ func (w *Worker) project(ctx context.Context, keys []session.Key) {
 	}
 }
 
-// settle tells of an error and says when the session is tried again.
+// settle reports an error and decides when the session is tried again.
 func (w *Worker) settle(k session.Key, err error) {
 	if err != nil {
 		w.onError(err)

@@ -155,8 +155,8 @@ var eraseSteps = []string{
 // eraseSession erases a session in short transactions, and rests as long between two of them. Its number is never used
 // again.
 func (s *Store) eraseSession(ctx context.Context, m erasing) error {
-	// The log is copied into the file by a connection of its own, beside writers; the writing one would do it while it
-	// holds them up.
+	// The log is copied into the file by a connection of its own, while others write; the writing one would do it while
+	// it holds them up.
 	db, err := sql.Open("sqlite", uri(s.path, "rw", config{}))
 	if err != nil {
 		return err

@@ -44,7 +44,7 @@ type Store struct {
 	turn   chan struct{}
 	conn   *sql.Conn
 	stmts  statements
-	eraser chan struct{} // holds one thing while somebody erases
+	eraser chan struct{} // holds one value while somebody erases
 
 	counts counts
 
@@ -198,7 +198,7 @@ func open(ctx context.Context, path string, cfg config) (_ *Store, err error) {
 		return nil, err
 	}
 	s.turn <- struct{}{}
-	// What goes wrong here goes wrong for the next Delete as well, which tells; a full disk or a damaged page must not
+	// What goes wrong here goes wrong for the next Delete as well, which returns it; a full disk or a damaged page must not
 	// keep others out.
 	if err := s.erase(ctx, 0); err != nil && ctx.Err() != nil {
 		return nil, err
@@ -315,7 +315,7 @@ func isFile(path string) error {
 
 var errNotRegular = errors.New("want a regular file")
 
-// there tells whether the path still names the file that was opened. SQLite would go on with one that was deleted or
+// there reports whether the path still names the file that was opened. SQLite would go on with one that was deleted or
 // replaced, and what it acknowledges would be gone with the last program that has it open.
 func (s *Store) there() error {
 	fi, err := os.Stat(s.path)

@@ -21,7 +21,7 @@ func remove(t *testing.T, s store.Store, k session.Key) {
 	}
 }
 
-// gone tells of everything that a store still gives of a session.
+// gone reports everything that a store still gives of a session.
 func gone(t *testing.T, s store.Store, k session.Key) {
 	t.Helper()
 	if n := len(rows(t, s, k)) + len(blocks(t, s, k, nil)); n != 0 {

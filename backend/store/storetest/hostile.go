@@ -142,7 +142,7 @@ func (u suite) farTimes(t *testing.T, s store.Store) {
 	}
 }
 
-// hugeRows keeps rows of very many and very large attributes, lists and events beside small ones.
+// hugeRows keeps rows of very many and very large attributes, lists and events, and small ones.
 func hugeRows(t *testing.T, s store.Store) {
 	k := key("a")
 	n := 100_000
