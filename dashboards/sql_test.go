@@ -79,7 +79,7 @@ func everything(t *testing.T, tracer *otelagent.Tracer, id, provider string, sta
 	var messages []otelagent.Message
 	failed := false
 	turn := func(ctx context.Context, run *otelagent.Run, from, to float64, u otelagent.Usage, model string, do func(context.Context, *otelagent.Turn)) {
-		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Index: -1, Model: model, Start: at(from)})
+		ctx, turn := run.StartTurn(ctx, otelagent.TurnInfo{Model: model, Start: at(from)})
 		messages = append(messages, otelagent.Message{Raw: fmt.Appendf(nil, `{"role":"user","content":"question %d"}`, len(messages)), Role: "user"})
 		turn.Request(otelagent.Request{At: at(from), Messages: messages, Bytes: int64(1000 * len(messages))})
 		do(ctx, turn)
@@ -105,7 +105,7 @@ func everything(t *testing.T, tracer *otelagent.Tracer, id, provider string, sta
 		tool(ctx, turn, "rm", 16, 16, spans.OutcomeDenied)
 	})
 	_, compacting := run.StartCompaction(ctx, otelagent.Compaction{Kind: spans.CompactionKindSummary, Trigger: "threshold", Start: at(20)})
-	compacting.End(otelagent.CompactionResult{End: at(23), InputTokens: 4200, OutputTokens: 700, MessagesBefore: 9, MessagesAfter: 2, MessagesSummarized: 7, TokensGone: -1, Runs: -1})
+	compacting.End(otelagent.CompactionResult{End: at(23), InputTokens: new(int64(4200)), OutputTokens: new(int64(700)), MessagesBefore: new(int64(9)), MessagesAfter: new(int64(2)), MessagesSummarized: new(int64(7))})
 	turn(ctx, run, 23, 26, otelagent.Usage{Input: 900, Output: 50, CacheRead: 450}, "big-1", func(context.Context, *otelagent.Turn) {})
 	run.End(otelagent.RunResult{End: at(26)})
 	ctx, run = tracer.StartRun(t.Context(), otelagent.RunInfo{SessionID: id, ID: "run-2", Agent: "reviewer", Model: "small-1", Provider: provider, Start: at(30)})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/otelagent/otelagent/agenttest"
 	"github.com/otelagent/otelagent/otelagent"
+	"github.com/otelagent/otelagent/spans"
 )
 
 // The zero TurnInfo is the next turn, and a number that is given moves the next one on.
@@ -18,7 +19,7 @@ func TestZeroTurnInfoIsTheNextTurn(t *testing.T) {
 	}
 	run.End(otelagent.RunResult{})
 	want := []int64{0, 1, 5, 6, 7}
-	turns := p.Session("s").Runs[0].Turns
+	turns := p.Session().Runs[0].Turns
 	if len(turns) != len(want) {
 		t.Fatalf("%d turns", len(turns))
 	}
@@ -36,7 +37,7 @@ func TestUnsetCountsOfCompactionsAreUnknown(t *testing.T) {
 	_, c := run.StartCompaction(ctx, otelagent.Compaction{})
 	c.End(otelagent.CompactionResult{MessagesAfter: new(int64(0))})
 	run.End(otelagent.RunResult{})
-	got := p.Session("s").Runs[0].Compactions[0]
+	got := p.Session().Runs[0].Compactions[0]
 	if got.MessagesAfter == nil || *got.MessagesAfter != 0 {
 		t.Errorf("messages after: %v, want 0", got.MessagesAfter)
 	}
@@ -57,7 +58,7 @@ func TestReplyStaysAtTheEnd(t *testing.T) {
 		turn.End(end)
 	}
 	run.End(otelagent.RunResult{})
-	turns := p.Session("s").Runs[0].Turns
+	turns := p.Session().Runs[0].Turns
 	for i, want := range []struct {
 		stop          string
 		input, output int64
@@ -66,8 +67,9 @@ func TestReplyStaysAtTheEnd(t *testing.T) {
 		if turn.StopReason != want.stop || turn.Usage.Input != want.input || turn.Usage.Output != want.output || turn.Answered != "m" {
 			t.Errorf("turn %d: %+v", i, turn)
 		}
-		if c := p.Blocks("s").Read(turn.Output); len(c.Bodies) != 1 || c.Bodies[0] != string(reply.Output.Raw) {
-			t.Errorf("turn %d: output %q", i, c.Bodies)
+		id, err := spans.ParseShortID(turn.Output.Items()[0].Block)
+		if body, ok := p.Block("s", id); err != nil || !ok || body != string(reply.Output.Raw) {
+			t.Errorf("turn %d: output %q, %v", i, body, err)
 		}
 	}
 }

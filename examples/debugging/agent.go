@@ -158,7 +158,7 @@ func (a *agent) compact(ctx context.Context, turn *otelagent.Turn) {
 	m := a.add(spans.Provenance{Kind: spans.ProvenanceMemoryTier, Tier: "summary", RecordID: fmt.Sprint(before)}, "user", summary)
 	a.messages = append(a.messages, rest...)
 	compaction.End(otelagent.CompactionResult{
-		MessagesBefore: new(before), MessagesAfter: new(new)(int64(len(a.messages))), MessagesSummarized: new(new)(int64(len(gone))),
+		MessagesBefore: new(before), MessagesAfter: new(int64(len(a.messages))), MessagesSummarized: new(int64(len(gone))),
 		Summary: m.Raw,
 	})
 }

@@ -167,7 +167,7 @@ func (a *agent) compact(ctx context.Context, turn *otelagent.Turn) {
 	summary := message("user", summarise(gone))
 	a.messages = append([]known{{summary, spans.Provenance{Kind: spans.ProvenanceMemoryTier, Tier: "summary", RecordID: fmt.Sprint(keep)}}}, a.messages[keep:]...)
 	compaction.End(otelagent.CompactionResult{
-		MessagesBefore: new(before), MessagesAfter: new(new)(int64(len(a.messages))), MessagesSummarized: new(int64(keep)),
+		MessagesBefore: new(before), MessagesAfter: new(int64(len(a.messages))), MessagesSummarized: new(int64(keep)),
 		Summary: summary,
 	})
 }

@@ -91,7 +91,7 @@ func talkOn(b *testing.B, p *agenttest.Pipeline, id string, payload bool) {
 	ctx, r := p.Tracer().StartRun(b.Context(), otelagent.RunInfo{SessionID: id, Agent: "bench", Model: "claude-opus-4-6", Provider: "anthropic"})
 	var messages []string
 	for turn := range 50 {
-		ctx, tn := r.StartTurn(ctx, otelagent.TurnInfo{Index: int64(turn), Trigger: spans.TriggerUser})
+		ctx, tn := r.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(turn)), Trigger: spans.TriggerUser})
 		if payload {
 			var text strings.Builder
 			for i := 0; text.Len() < 4000; i++ {

@@ -305,7 +305,7 @@ func talk(t *testing.T, p *agenttest.Pipeline, id string, failing int) {
 		ctx, r := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: id, ID: fmt.Sprintf("run-%d", run), Agent: "sampled", Model: "m"})
 		for turn := range 2 {
 			messages = append(messages, fmt.Sprintf(`{"role":"user","content":"question %d.%d of %s"}`, run, turn, id))
-			_, tn := r.StartTurn(ctx, otelagent.TurnInfo{Index: int64(turn), Trigger: spans.TriggerUser})
+			_, tn := r.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(turn)), Trigger: spans.TriggerUser})
 			payload := fmt.Sprintf(`{"model":"m","system":%q,"messages":[%s]}`, system, strings.Join(messages, ","))
 			tn.Request(otelagent.Request{Payload: []byte(payload)})
 			answer := fmt.Sprintf(`{"role":"assistant","content":"answer %d.%d"}`, run, turn)

@@ -200,7 +200,7 @@ func long(t *testing.T, p *agenttest.Pipeline, id string, turns, n int) {
 	ctx, r := p.Tracer().StartRun(t.Context(), otelagent.RunInfo{SessionID: id, ID: "run", Agent: "reader", Model: "m"})
 	for turn := range turns {
 		history = append(history, fmt.Sprintf(`{"role":"user","content":%q}`, letters(n)))
-		_, tn := r.StartTurn(ctx, otelagent.TurnInfo{Index: int64(turn), Trigger: spans.TriggerUser})
+		_, tn := r.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(turn)), Trigger: spans.TriggerUser})
 		tn.Request(otelagent.Request{Payload: []byte(`{"model":"m","messages":[` + strings.Join(history, ",") + `]}`)})
 		answer := fmt.Sprintf(`{"role":"assistant","content":"answer %d"}`, turn)
 		history = append(history, answer)

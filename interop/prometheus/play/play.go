@@ -92,7 +92,7 @@ func (p *player) harbour(ctx context.Context, session string) {
 	p.answered(turn, "Two tools were asked.", otelagent.Usage{Input: 5200, Output: 220, Reasoning: 60, CacheWrite: 4800}, 2*time.Second, 700*time.Millisecond, 0.021)
 
 	// A slow one: the third attempt is answered, a call is denied, and somebody is asked for leave.
-	turnCtx, turn = run.StartTurn(ctx, otelagent.TurnInfo{Index: 1, Trigger: spans.TriggerContinuation, Start: p.moment()})
+	turnCtx, turn = run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(1)), Trigger: spans.TriggerContinuation, Start: p.moment()})
 	for attempt := range 3 {
 		p.request(turn, attempt)
 		p.wait(9 * time.Second)
@@ -108,14 +108,14 @@ func (p *player) harbour(ctx context.Context, session string) {
 	p.answered(turn, "Berth 4 is taken.", otelagent.Usage{Input: 6100, Output: 350, CacheRead: 5000}, 9*time.Second, 1200*time.Millisecond, 0.012)
 
 	// A large one: the history is compacted first, nothing comes from the cache, and a sub-agent is sent.
-	turnCtx, turn = run.StartTurn(ctx, otelagent.TurnInfo{Index: 2, Trigger: spans.TriggerContinuation, Start: p.moment()})
+	turnCtx, turn = run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(2)), Trigger: spans.TriggerContinuation, Start: p.moment()})
 	_, compaction := turn.StartCompaction(turnCtx, otelagent.Compaction{
-		Kind: spans.CompactionKindSummary, Trigger: "context_window", MessagesBefore: int64(len(p.messages)), InputTokens: 150000, Start: p.moment(),
+		Kind: spans.CompactionKindSummary, Trigger: "context_window", MessagesBefore: new(int64(len(p.messages))), InputTokens: new(int64(150000)), Start: p.moment(),
 	})
 	p.wait(4 * time.Second)
 	p.messages = p.messages[len(p.messages)-2:]
 	compaction.End(otelagent.CompactionResult{
-		End: p.moment(), MessagesBefore: 8, MessagesAfter: 2, MessagesSummarized: 6, InputTokens: 150000, OutputTokens: 9000, TokensGone: -1, Runs: -1,
+		End: p.moment(), MessagesBefore: new(int64(8)), MessagesAfter: new(int64(2)), MessagesSummarized: new(int64(6)), InputTokens: new(int64(150000)), OutputTokens: new(int64(9000)), 
 		Summary: []byte(`"Berths 1 to 4 were looked at."`),
 	})
 	p.request(turn, 0)
@@ -124,7 +124,7 @@ func (p *player) harbour(ctx context.Context, session string) {
 	p.reviewed(turnCtx, turn, session)
 	p.answered(turn, "The plan was reviewed.", otelagent.Usage{Input: 92000, Output: 4100, Reasoning: 2500}, 11*time.Second, 3*time.Second, 0.34)
 
-	_, turn = run.StartTurn(ctx, otelagent.TurnInfo{Index: 3, Trigger: spans.TriggerContinuation, Start: p.moment()})
+	_, turn = run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(3)), Trigger: spans.TriggerContinuation, Start: p.moment()})
 	p.request(turn, 0)
 	p.wait(1500 * time.Millisecond)
 	turn.Replied(p.moment())
@@ -175,11 +175,11 @@ func (p *player) lighthouse(ctx context.Context, session string) {
 	p.tool(turnCtx, turn, "k2", "bash", 0, allow(spans.PermissionSourceProject), otelagent.ToolResult{Outcome: spans.OutcomeSkipped})
 	p.answered(turn, "Nobody answered.", otelagent.Usage{Input: 1500, Output: 90, CacheRead: 0}, 4*time.Second, 800*time.Millisecond, 0.002)
 
-	_, compaction := run.StartCompaction(ctx, otelagent.Compaction{Kind: spans.CompactionKindPrune, Trigger: "message_count", MessagesBefore: 4, InputTokens: 40000, Start: p.moment()})
+	_, compaction := run.StartCompaction(ctx, otelagent.Compaction{Kind: spans.CompactionKindPrune, Trigger: "message_count", MessagesBefore: new(int64(4)), InputTokens: new(int64(40000)), Start: p.moment()})
 	p.wait(20 * time.Millisecond)
-	compaction.End(otelagent.CompactionResult{End: p.moment(), MessagesBefore: 4, MessagesAfter: 2, MessagesSummarized: 2, InputTokens: 40000, OutputTokens: 21000, TokensGone: -1, Runs: -1})
+	compaction.End(otelagent.CompactionResult{End: p.moment(), MessagesBefore: new(int64(4)), MessagesAfter: new(int64(2)), MessagesSummarized: new(int64(2)), InputTokens: new(int64(40000)), OutputTokens: new(int64(21000))})
 
-	_, turn = run.StartTurn(ctx, otelagent.TurnInfo{Index: 1, Trigger: spans.TriggerContinuation, Start: p.moment()})
+	_, turn = run.StartTurn(ctx, otelagent.TurnInfo{Index: new(int64(1)), Trigger: spans.TriggerContinuation, Start: p.moment()})
 	p.request(turn, 0)
 	p.wait(45 * time.Second)
 	turn.Replied(p.moment())
