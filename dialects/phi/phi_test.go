@@ -242,9 +242,9 @@ func TestSeveralInputs(t *testing.T) {
 			continue
 		}
 		turn := ev.(*otelagent.TurnStarted)
-		got = append(got, fmt.Sprint(turn.Session, " ", turn.Seq, turn.Index, turn.Arrived.IsZero()))
+		got = append(got, fmt.Sprint(turn.Session, " ", turn.Seq, turn.Index == nil, turn.Arrived.IsZero()))
 	}
-	if want := []string{"1 2", "a.b 3 -1 true"}; !reflect.DeepEqual(got, want) {
+	if want := []string{"1 2", "a.b 3 true true"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
