@@ -1,6 +1,7 @@
 package otelagent
 
 import (
+	"bytes"
 	"cmp"
 	"strconv"
 	"time"
@@ -242,8 +243,8 @@ func (t *Turn) liveState(a *attrs) {
 type turnReply struct {
 	result  TurnResult // without content
 	figures []attribute.KeyValue
-	view    []attribute.KeyValue // the preview of the output
-	block   spans.ShortID        // of the output; zero without
+	output  *Message      // a copy
+	block   spans.ShortID // of the output where that is content of the turn already, for copies; else zero
 }
 
 // answer keeps the reply for live copies and for the end of the turn.
@@ -266,13 +267,15 @@ func (t *Turn) answer(res *TurnResult) {
 	}
 	t.unanswer()
 	t.reply = r
-	if res.Output != nil && t.recording && t.capturing() {
-		t.partial = nil
-		t.content.setMessages(t.origin, spans.ListOutput, []Message{*res.Output})
+	if res.Output == nil || !t.recording || !t.capturing() {
+		return
+	}
+	t.partial = nil
+	r.output = clone(res.Output)
+	r.output.Raw = bytes.Clone(res.Output.Raw)
+	if t.live != nil {
+		t.content.setMessages(t.origin, spans.ListOutput, []Message{*r.output})
 		r.block = t.content.outputBlock()
-		a := endAttrs(t.origin, 1)
-		t.replyViews(res, &a)
-		r.view = a.kv
 	}
 }
 

@@ -326,13 +326,13 @@ func (t *Turn) result(res *TurnResult, a *attrs) {
 	if t.ended || !t.capturing() {
 		return
 	}
-	switch {
-	case res.Output != nil:
+	if res.Output == nil && t.reply != nil {
+		res.Output = t.reply.output
+	}
+	if res.Output != nil {
 		t.output(res.Output)
 		t.replyViews(res, a)
-	case t.reply != nil && t.reply.block != (spans.ShortID{}):
-		a.add(t.reply.view...)
-	default:
+	} else {
 		t.keepPartial(a)
 	}
 	if res.Results != nil {
@@ -380,8 +380,14 @@ func (t *Turn) Close(at Moment) {
 	t.mu.Lock()
 	t.modelCall(&a)
 	t.thrownAway(&a)
-	if t.reply != nil {
-		a.kv = append(a.kv, t.reply.figures...)
+	if r := t.reply; r != nil {
+		a.kv = append(a.kv, r.figures...)
+		if r.output != nil && !t.ended {
+			res := r.result
+			res.Output = r.output
+			t.output(res.Output)
+			t.replyViews(&res, &a)
+		}
 	}
 	t.keepPartial(&a)
 	t.mu.Unlock()
