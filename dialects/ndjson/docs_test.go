@@ -88,8 +88,8 @@ func TestFormatsTellsOfEveryLine(t *testing.T) {
 	generated(t, "../../docs/formats.md", b.String())
 }
 
-// dialectWord is what docs/dialects.md says of what a key holds.
-func dialectWord(h holds) string {
+// dialectType returns the type that testdata/fields.md names for a key.
+func dialectType(h holds) string {
 	switch h {
 	case holdsInteger:
 		return "number"
@@ -110,8 +110,8 @@ func dialectWord(h holds) string {
 	}
 }
 
-// TestDialectsTellsWhereEveryKeyLands compares docs/dialects.md with the shapes.
-func TestDialectsTellsWhereEveryKeyLands(t *testing.T) {
+// TestFieldsHasARowForEveryKey compares testdata/fields.md with the shapes.
+func TestFieldsHasARowForEveryKey(t *testing.T) {
 	var b strings.Builder
 	table := func(title string, s *shape) {
 		fmt.Fprintf(&b, "\n### %s\n\n| field | holds | lands in |\n|---|---|---|\n", title)
@@ -123,7 +123,7 @@ func TestDialectsTellsWhereEveryKeyLands(t *testing.T) {
 			if r.holds == holdsProvenances {
 				lands = "Messages[].Provenance; the messages and all else that is not said are read from payload"
 			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.key, dialectWord(r.holds), lands)
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.key, dialectType(r.holds), lands)
 		}
 	}
 	for i := range kinds {
@@ -132,5 +132,5 @@ func TestDialectsTellsWhereEveryKeyLands(t *testing.T) {
 	for i := range objects {
 		table("otelagent "+objects[i].name, &objects[i])
 	}
-	generated(t, "../../docs/dialects.md", strings.TrimPrefix(b.String(), "\n"))
+	generated(t, "testdata/fields.md", strings.TrimPrefix(b.String(), "\n"))
 }
