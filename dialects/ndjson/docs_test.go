@@ -54,8 +54,8 @@ func examples(t *testing.T) map[string]string {
 	return byName
 }
 
-// TestFormatsTellsOfEveryLine compares docs/formats.md with the shapes.
-func TestFormatsTellsOfEveryLine(t *testing.T) {
+// TestLinesHasEveryLine compares docs/lines.md with the shapes.
+func TestLinesHasEveryLine(t *testing.T) {
 	var b strings.Builder
 	table := func(rows []row) {
 		b.WriteString("| key | holds | |\n|---|---|---|\n")
@@ -85,7 +85,7 @@ func TestFormatsTellsOfEveryLine(t *testing.T) {
 		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n", strings.ToUpper(o.name[:1])+o.name[1:], o.brief)
 		table(rowsOf(o))
 	}
-	generated(t, "../../docs/formats.md", b.String())
+	generated(t, "../../docs/lines.md", b.String())
 }
 
 // dialectType returns the type that testdata/fields.md names for a key.
