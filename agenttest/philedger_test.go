@@ -58,7 +58,10 @@ func treesOf(b session.Batch) map[string]*session.Session {
 func TestLedgerTreesEqualThoseOfEvents(t *testing.T) {
 	for _, table := range []string{"ledger with events", "ledger"} {
 		t.Run(table, func(t *testing.T) {
-			known := phifixtures.KnownIn(t, repository, table)
+			known := phifixtures.KnownIn(t, repository, "ledger with events")
+			if table == "ledger" { // differs in all that a ledger with events does, and more
+				known = append(known, phifixtures.KnownIn(t, repository, table)...)
+			}
 			for _, f := range phifixtures.All(t, repository) {
 				ledger := savedLedger(t, f)
 				stored := f.Release == "0.10.0"

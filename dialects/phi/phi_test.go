@@ -98,8 +98,8 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
-// TestMissingFields takes each key off each variant of the sample: it must be read, but for those that docs/dialects.md
-// calls necessary.
+// TestMissingFields takes each key off each variant of the sample: it must be read, but for those that
+// testdata/fields.md calls necessary.
 func TestMissingFields(t *testing.T) {
 	necessary := map[string]bool{"type": true, "loop_id": true, "tool_call_id": true, "payload": true, "loop_ids": true,
 		"selected_loop_id": true, "MessageEnd.message": true}
