@@ -131,7 +131,8 @@ func (q *asked) from(i int) *spans.Provenance {
 	return &q.said[i].Provenance
 }
 
-// items takes the messages into the history that the request goes on with, and returns how many of them that had before.
+// items takes the messages into the history that the request goes on with, and returns how many of them that had
+// before.
 func (q *asked) items() (h *history, same int) {
 	for same < q.before.n && *q.from(same) == q.before.of.items[same].from {
 		same++

@@ -10,8 +10,8 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// What views show that read nothing but the standard keys: bounded previews as attributes, and with the encoding full the whole
-// request and reply as the standard event. The tree is never made of previews.
+// What views show that read nothing but the standard keys: bounded previews as attributes, and with the encoding full
+// the whole request and reply as the standard event. The tree is never made of previews.
 
 // previews reports whether previews are wanted.
 func (h *handle) previews() bool {

@@ -16,7 +16,7 @@ const (
 	ClassID Class = iota
 	// ClassNumber is a count, time, size or amount.
 	ClassNumber
-	// ClassEnum is a word from a closed list of ours.
+	// ClassEnum is a value from a closed list of this registry.
 	ClassEnum
 	// ClassName is a word that a programmer or operator chose.
 	ClassName
