@@ -40,7 +40,8 @@ type Shell struct {
 	Name string
 	// Settings are those of the decoder.
 	Settings input.Settings
-	// Stats counts what was read. Shell counts lines, rejects, and the lines of our own dialect; the Reader counts its own events.
+	// Stats counts what was read. Shell counts lines, rejects, and the lines of our own dialect; the Reader counts its own
+	// events.
 	Stats input.Stats
 	// Number is the number of the line at hand in its input, Seq its number among all inputs, which is Meta.Seq of
 	// its events.

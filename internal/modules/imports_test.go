@@ -77,7 +77,7 @@ var rooms = []room{
 	{packages: []string{"backend/store/..."}, own: []string{"spans", "backend/session", "backend/session/export", "backend/store"},
 		other: []string{otel + "/attribute"}},
 	{packages: []string{"backend/inspect/..."},
-		own:   []string{"spans", "backend/session", "backend/session/diff", "backend/session/replay", "backend/store", "backend/store/stats",
+		own: []string{"spans", "backend/session", "backend/session/diff", "backend/session/replay", "backend/store", "backend/store/stats",
 			"backend/store/search"},
 		other: []string{otel + "/attribute", "github.com/mattn/go-runewidth"}},
 	{packages: []string{"backend/viewer"},
