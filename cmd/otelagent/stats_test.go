@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// stats --sql tells the statements and projects nothing, unless it looks for a session.
+// stats --sql prints the statements and projects nothing, unless it looks for a session.
 func TestStatsSQL(t *testing.T) {
 	dir := t.TempDir()
 	file, db := filepath.Join(dir, "events.ndjson"), filepath.Join(dir, "x.db")

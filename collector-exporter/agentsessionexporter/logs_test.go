@@ -370,7 +370,7 @@ var address = []string{
 	string(spans.ToolCallIDKey), string(spans.OrdinalKey),
 }
 
-// previews are the attributes that show content for eyes. A row leaves them out when its own span brought lists.
+// previews are the attributes that show content to people. A row omits them when its own span brought lists.
 var previews = []string{
 	string(spans.InputMessagesKey), string(spans.OutputMessagesKey), string(spans.ToolCallArgumentsKey), string(spans.ToolCallResultKey),
 	string(spans.SystemInstructionsKey), string(spans.RequestMessagesOmittedKey),
