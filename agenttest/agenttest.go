@@ -45,7 +45,8 @@ func New(t testing.TB, opts ...otelagent.Option) *Pipeline {
 	return pipeline(t, nil, opts)
 }
 
-// NewLive is New with copies of open spans (otelagent.WithLive): what the tree tells while the agent runs. See [Pipeline.When].
+// NewLive is New with copies of open spans (otelagent.WithLive), which the tree shows while the agent runs. See
+// [Pipeline.When].
 func NewLive(t testing.TB, opts ...otelagent.Option) *Pipeline {
 	t.Helper()
 	return pipeline(t, []otelsetup.Option{otelsetup.WithLive(0)}, opts)
@@ -176,8 +177,8 @@ func (p *Pipeline) Session() *session.Session {
 	return all[0]
 }
 
-// When waits until the sessions are as wanted, by what arrives of itself: nothing is flushed. wanted is told the trees and what they are made
-// of. The test ends when that takes more than ten seconds.
+// When waits until the sessions are as wanted, by what arrives of itself: nothing is flushed. wanted gets the trees and
+// what they are made of. The test ends when that takes more than ten seconds.
 func (p *Pipeline) When(wanted func([]*session.Session, session.Batch) bool) {
 	p.t.Helper()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {

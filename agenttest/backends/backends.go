@@ -25,7 +25,7 @@ type Read struct {
 	Keys  []attribute.Key
 	Any   bool
 	Value string // that it wants of them; empty: any
-	// Some says that not all spans have them: what the loop does not tell, or what was never answered.
+	// Some says that not all spans have them: the loop does not report it, or nobody answered.
 	Some bool
 	// Content says that they are there with captured content only, Switch that they are there with otelsetup.WithOpenInference only.
 	Content, Switch bool

@@ -59,7 +59,7 @@ func quote(text string) []byte {
 	return b
 }
 
-// ask tells of a request with the whole conversation.
+// ask records a request with the whole conversation.
 func (l *loop) ask(turn *otelagent.Turn, attempt int) {
 	temperature, most := 0.2, int64(4096)
 	turn.Request(otelagent.Request{
