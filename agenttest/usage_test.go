@@ -105,7 +105,7 @@ func usageCases() []usageCase {
 		{name: "guide of a host that takes reasoning out", dialect: "guide", text: answer(`{` + five + `}`), opts: rule(spans.UsageRuleExcludesCacheAndReasoning), want: one(sums{Usage: without2, Rules: excludes2})},
 
 		// Roll-ups.
-		{name: "roll-up and turns", dialect: "otelagent", text: own(reply("01", `{"input":7,"output":2}`), reply("02", `{"input":9,"output":3}`),
+		{name: "roll-up beside turns", dialect: "otelagent", text: own(reply("01", `{"input":7,"output":2}`), reply("02", `{"input":9,"output":3}`),
 			`{"type":"otelagent.run_ended","ts":"2026-11-21T09:00:30Z","run":"r","status":"completed","usage":{"input":16,"output":5}}`),
 			want: one(sums{Usage: session.Usage{Input: 7 + 9, Output: 2 + 3}, Rules: includes})},
 		{name: "roll-up alone", dialect: "otelagent", text: own(`{"type":"otelagent.run_ended","ts":"2026-11-21T09:00:30Z","run":"r","status":"completed","usage":{"input":16,"output":5,"cache_read":4,"rule":"excludes_cache"}}`),

@@ -238,10 +238,10 @@ func TestBaggageIsNotBelieved(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct {
-		name string
-		opts []otelagent.Option
+		name   string
+		opts   []otelagent.Option
 		record func(context.Context, *otelagent.Tracer)
-		want string
+		want   string
 	}{
 		{name: "believed", record: start(otelagent.RunInfo{SessionID: "own", ID: "r"}), want: "r under far c9"},
 		{name: "events named", record: start(otelagent.RunInfo{SessionID: "own", ID: "r", Recording: spans.RecordingEvents}), want: "r under far c9"},
