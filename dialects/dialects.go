@@ -44,7 +44,7 @@ func of[D input.Decoder](make func(...input.Option) D) func(...input.Option) inp
 	return func(opts ...input.Option) input.Decoder { return make(opts...) }
 }
 
-// All returns the dialects, our own first. The slice is the caller's.
+// All returns the dialects, package ndjson's first. The slice is the caller's.
 func All() []Dialect { return slices.Clone(all) }
 
 // Names returns their names in that order.

@@ -7,7 +7,7 @@ import (
 	"github.com/otelagent/otelagent/spans"
 )
 
-// Capture says how much of the content class (what a model, user, tool or provider wrote) may leave the process.
+// Capture says how much of the content class (what a model, user, tool or provider wrote) the process may send.
 // The zero value is CaptureNone.
 type Capture uint8
 
@@ -17,8 +17,8 @@ const (
 	CaptureNone Capture = iota
 	// CaptureContent lets everything be sent: requests, replies, arguments, results, error texts.
 	CaptureContent
-	// CaptureDigests lets the skeleton of requests and replies leave: the order of their messages with provenance, and of
-	// each piece its size and SHA-256, but no content. Mind that a short text can be guessed from its hash.
+	// CaptureDigests lets the skeleton of requests and replies be sent: the order of their messages with provenance, and
+	// of each piece its size and SHA-256, but no content. Mind that a short text can be guessed from its hash.
 	CaptureDigests
 )
 
@@ -53,7 +53,7 @@ const (
 	BlockScopeRun
 )
 
-// Piece is content that is about to leave the process.
+// Piece is content that the process is about to send.
 type Piece struct {
 	// Body must be neither changed nor kept.
 	Body []byte
@@ -80,12 +80,12 @@ const (
 	PlaceText    = "text"    // error texts, reasons, patterns
 )
 
-// Redactor takes out of content what must not leave the process. It sees every piece before it is hashed, from any
+// Redactor takes out of content what the process must not send. It sees every piece before it is hashed, from any
 // goroutine, and not again as long as the piece is remembered; when it is new it may see it several times. It must not
 // use this package: calls for the same session wait for it. otelagent/redact has one that works by rules.
 type Redactor interface {
-	// Redact returns what may leave and in how many places that differs from p.Body; p.Body itself when it is none. It
-	// gives the same for the same piece, and of JSON JSON. A panic withholds the piece.
+	// Redact returns what may be sent, and the number of places where that differs from p.Body; p.Body itself when it is
+	// none. It gives the same for the same piece, and of JSON JSON. A panic withholds the piece.
 	Redact(p Piece) (body []byte, changed int)
 }
 
@@ -125,15 +125,15 @@ func WithBlockScope(s BlockScope) Option {
 	return optionFunc(func(c config) config { c.scope = s; return c })
 }
 
-// WithMaxBlockBytes cuts every body over n bytes: its first n bytes (at most 512 KiB) leave, with its size and SHA-256,
-// and readers show the cut. A request with such a body cannot be given back byte for byte. Default, and below 1: no
-// bound.
+// WithMaxBlockBytes cuts every body over n bytes: its first n bytes (at most 512 KiB) are sent, with its size and
+// SHA-256, and readers show the cut. A request with such a body cannot be given back byte for byte. Default, and below
+// 1: no bound.
 func WithMaxBlockBytes(n int) Option {
 	return optionFunc(func(c config) config { c.maxBlock = max(n, 0); return c })
 }
 
 // WithMaxTurnBytes bounds the new content that one span (of a turn, a tool call, a run) brings: of bodies beyond only
-// size and SHA-256 leave, also later. Default, and below 1: no bound.
+// size and SHA-256 are sent, also later. Default, and below 1: no bound.
 func WithMaxTurnBytes(n int) Option {
 	return optionFunc(func(c config) config { c.maxTurn = max(n, 0); return c })
 }
@@ -186,7 +186,7 @@ func WithDelivery(d Delivery) Option {
 // withheldByPanic stands for a piece at which the redactor failed.
 const withheldByPanic = `"[redacted: the redactor failed]"`
 
-// redact returns what may leave of p, and in how many places it was changed.
+// redact returns what may be sent of p, and in how many places it was changed.
 func (c *config) redact(p Piece) (body []byte, changed int) {
 	if c.redactor == nil {
 		return p.Body, 0

@@ -48,7 +48,7 @@ const (
 )
 
 // block keeps a text to be sent as far as it was not sent before, and returns the name of its block. The text is one
-// that may leave.
+// that may be sent.
 func (c *content) block(m *memory, o *origin, text string) spans.ShortID {
 	return c.template(m, o, text, func(cut func(string) spans.ShortID) []byte {
 		return spans.Cut(m.scratch[:0], text, cut)
@@ -145,7 +145,7 @@ func runeStart(text string, n int) int {
 	return n
 }
 
-// redact returns what may leave of p, in UTF-8.
+// redact returns what may be sent of p, in UTF-8.
 func (c *content) redact(o *origin, p Piece) []byte {
 	body, changed := o.tracer.config.redact(p)
 	c.redacted += int64(changed)
@@ -199,8 +199,8 @@ func (c *content) addMessage(m *memory, o *origin, name string, msg *Message) {
 	c.list(name, 0).add(it)
 }
 
-// provenance returns what may leave of p. What has no short form a producer wrote: it is content. Limit: 1 KiB; longer
-// ones are left out.
+// provenance returns what may be sent of p. What has no short form a producer wrote: it is content. Limit: 1 KiB;
+// longer ones are left out.
 func (c *content) provenance(o *origin, p *spans.Provenance) string {
 	switch {
 	case len(p.Kind)+len(p.Name)+len(p.Tier)+len(p.RecordID)+len(p.Role)+len(p.Raw) > maxProvenance:
@@ -217,7 +217,7 @@ func (c *content) provenance(o *origin, p *spans.Provenance) string {
 	return cleanText(p.Encode())
 }
 
-// addBody makes body, as it came, the list; nothing when it is nil. It returns the SHA-256 of what may leave of it.
+// addBody makes body, as it came, the list; nothing when it is nil. It returns the SHA-256 of what may be sent of it.
 func (c *content) addBody(o *origin, name string, body []byte) (id spans.BlockID) {
 	if body == nil {
 		return id

@@ -56,7 +56,7 @@ type (
 		Meta
 		GroupResult
 	}
-	// TurnStarted begins a turn; a turn of the same run that is still open is ended by us.
+	// TurnStarted begins a turn; the Recorder ends a turn of the same run that is still open.
 	TurnStarted struct {
 		Meta
 		TurnInfo
@@ -139,8 +139,8 @@ type (
 		PermissionEvaluation
 	}
 	// PermissionAsked begins a permission evaluation for which somebody is asked; PermissionEvaluated with that tool and
-	// call ends it, and has the time between as its wait, unless it states another one. One without an answer is ended by
-	// us, with the action ask.
+	// call ends it, and has the time between as its wait, unless it states another one. The Recorder
+	// ends one without an answer with the action ask.
 	PermissionAsked struct {
 		Meta
 		PermissionEvaluation

@@ -48,7 +48,8 @@ func (t *Tracer) factSpan(ctx context.Context, info SessionInfo, facts []Fact, r
 	asRun := RunInfo{SessionID: info.SessionID, Dialect: info.Dialect, Recording: info.Recording}
 	generated := t.placeInSession(ctx, in, &asRun, t.readsBaggage(in, &asRun, replayed))
 
-	own := &origin{tracer: t, session: cleanID(asRun.SessionID), generated: generated, recording: recordingName(info.Recording)}
+	own := &origin{tracer: t, session: cleanID(asRun.SessionID), generated: generated,
+		recording: recordingName(info.Recording)}
 	own.capture = t.captureOf(&asRun)
 	own.measures(ctx, &asRun, replayed)
 	address := attrs{}
@@ -80,7 +81,7 @@ func (t *Tracer) factSpan(ctx context.Context, info SessionInfo, facts []Fact, r
 	h.finish(end, spans.KnownObserved, &a, "")
 }
 
-// factsID names facts by what they say, as far as that may leave.
+// factsID names facts by what they say, as far as that may be sent.
 func (h *handle) factsID(facts []Fact) string {
 	var fields []string
 	for i := range facts {
@@ -104,7 +105,7 @@ func firstEight(sum []byte) (n uint64) {
 	return n
 }
 
-// subject is what a fact is about, as far as that may leave: where no content does, the digest that names a text does
+// subject is what a fact is about, as far as that may be sent: where no content does, the digest that names a text does
 // not either.
 func (h *handle) subject(s string) string {
 	if kind, id, ok := strings.Cut(s, "/"); ok && h.capture == CaptureNone {

@@ -21,8 +21,8 @@ type Moment struct {
 // RunInfo says what is known of a run when it starts. The zero value is a run of which nothing is known; all fields are
 // optional.
 //
-// Strings are ids, names or values of closed lists; ids over 256 bytes are replaced by their hash. Byte slices are copied before the
-// call returns.
+// Strings are ids, names or values of closed lists; ids over 256 bytes are replaced by their hash. Byte slices are
+// copied before the call returns.
 type RunInfo struct {
 	// SessionID is the session. Empty: that of the enclosing run in the context, else the baggage member session.id, else
 	// an id that the tracer generates and marks as such.

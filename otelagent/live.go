@@ -104,7 +104,7 @@ func (s *OpenSpan) Copy() (LiveCopy, bool) {
 	early, name := h.early("")
 	h.mu.Unlock()
 
-	h.leave(&early, name, Moment{Time: h.start()}) // on the clock of the run, which need not be ours
+	h.sendEarly(&early, name, Moment{Time: h.start()}) // on the clock of the run, which need not be that of this process
 	var bodies []string
 	if list, body, ok := said.list(h.origin); ok {
 		growing, bodies = append(growing, list), append(bodies, body)
@@ -137,8 +137,8 @@ func (h *handle) changed(apart time.Duration) {
 	}
 }
 
-// early takes what may leave before the span ends, for leave, and names it. List names what belongs to the moment at
-// hand; without one only blocks are taken. Lists that still grow stay. The caller holds the lock.
+// early takes what may be sent before the span ends, for sendEarly, and names it. List names what belongs to the moment
+// at hand; without one only blocks are taken. Lists that still grow stay. The caller holds the lock.
 func (h *handle) early(list string) (now content, name string) {
 	if !h.goesLive() || !h.capturing() {
 		return content{}, ""
@@ -176,10 +176,9 @@ func (c *content) takeLists() (now []contentList) {
 	return now
 }
 
-// leave sends what early took, at once, on children of the span. Their ids follow from what they are named for, so that
-// the lists of a request never come to stand in the place of something else when the same input is sent again. The
-// caller holds no lock.
-func (h *handle) leave(now *content, name string, at Moment) {
+// sendEarly sends what early took, at once, on children of the span. Their ids follow from what they are named for, so
+// that the lists of a request never replace another list when the same input is sent again. The caller holds no lock.
+func (h *handle) sendEarly(now *content, name string, at Moment) {
 	if now.empty() {
 		return
 	}

@@ -142,7 +142,7 @@ func (p *place) ask(ctx context.Context, parent *handle, e PermissionEvaluation)
 	q.mu.Lock()
 	early, name := q.early(spans.ListOptions)
 	q.mu.Unlock()
-	q.leave(&early, name, e.Start)
+	q.sendEarly(&early, name, e.Start)
 	q.opened(nil, nil)
 	return q
 }

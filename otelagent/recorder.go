@@ -24,8 +24,8 @@ const (
 // What comes for a run that has ended is late: it is counted as lost and changes nothing, unless it begins something,
 // which only another run of that id can have done.
 //
-// Limits: 4,096 open runs and 256 open groups, and 1,024 open tool calls a run; beyond them the oldest is ended by us.
-// The last 256 runs that ended are known as such.
+// Limits: 4,096 open runs and 256 open groups, and 1,024 open tool calls a run; beyond them the Recorder ends the
+// oldest. The last 256 runs that ended are known as such.
 type Recorder struct {
 	tracer *Tracer
 
@@ -87,8 +87,8 @@ func (r *Recorder) NextInput(written time.Time) {
 	r.last, r.written = time.Time{}, written
 }
 
-// Close ends what is open as ended by us, each run at the last time seen of it. Record does nothing afterwards. The
-// context is not used yet. Closing twice does nothing.
+// Close ends what is open as closed by the tracer, each run at the last time seen of it. Record does nothing
+// afterwards. The context is not used yet. Closing twice does nothing.
 func (r *Recorder) Close(context.Context) {
 	if r == nil {
 		return

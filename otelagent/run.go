@@ -125,7 +125,7 @@ func (t *Tracer) startRun(ctx context.Context, info RunInfo, replayed bool) (con
 	r.mu.Lock()
 	early, name := r.early("start")
 	r.mu.Unlock()
-	r.leave(&early, name, at)
+	r.sendEarly(&early, name, at)
 	r.opened(nil, nil)
 	return &r.scope, r
 }

@@ -134,7 +134,7 @@ func (t *Turn) errorView(a *attrs) {
 // maxDescription bounds the description of a status.
 const maxDescription = 256
 
-// description is that of the status of what failed: the error as far as it may leave, else its class.
+// description is that of the status of what failed: the error as far as it may be sent, else its class.
 func (a *attrs) description(failed spans.ErrorType) string {
 	for _, key := range [...]attribute.Key{spans.ErrorMessageKey, spans.RunRejectionKey} {
 		if text := a.added(key); text != "" {

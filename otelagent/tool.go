@@ -85,7 +85,7 @@ func (p place) startTool(ctx context.Context, call *ToolCall) (context.Context, 
 		t.content.addBody(t.origin, spans.ListArgs, call.Args)
 		early, name := t.early(spans.ListArgs)
 		t.mu.Unlock()
-		t.leave(&early, name, call.Start)
+		t.sendEarly(&early, name, call.Start)
 		if t.previews() && call.Args != nil {
 			view := endAttrs(t.origin, 1)
 			t.valueView(spans.ToolCallArgumentsKey, spans.ListArgs, call.Args, &view)

@@ -105,11 +105,11 @@ func (t *Turn) Request(req Request) {
 		req.Bytes = int64(len(req.Payload))
 	}
 	early, name, at := t.asks(&req, stated)
-	t.leave(&early, name, at)
+	t.sendEarly(&early, name, at)
 	t.changed(0)
 }
 
-// asks takes note of a request and puts it on the span. It returns what is to leave before that ends.
+// asks takes note of a request and puts it on the span. It returns what is to be sent before that ends.
 func (t *Turn) asks(req *Request, stated string) (early content, name string, at Moment) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

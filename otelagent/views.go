@@ -117,7 +117,7 @@ func (t *Turn) replyViews(res *TurnResult, a *attrs) {
 	}
 }
 
-// redacted returns messages as they may leave. What the redactor changes is counted where they become blocks.
+// redacted returns messages as they may be sent. What the redactor changes is counted where they become blocks.
 func (h *handle) redacted(messages []Message) [][]byte {
 	list := make([][]byte, len(messages))
 	for i := range messages {
