@@ -234,22 +234,22 @@ func (c *Config) warnings() []string {
 	}
 	var w []string
 	if q.StorageID == nil && !q.WaitForResult {
-		w = append(w, "sending_queue is kept in memory only: what it holds is lost when the process dies, after the sender "+
-			"was told that it arrived; set sending_queue::storage to a storage extension, or leave sending_queue out")
+		w = append(w, "sending_queue is kept in memory only: the process loses it when it dies, although the "+
+			"sender got a success; set sending_queue::storage to a storage extension, or remove sending_queue")
 	}
 	if q.BlockOnOverflow {
 		w = append(w, "sending_queue with block_on_overflow: true: when requests give up while they wait for room, the "+
 			"queue can stop for ever, with all that it holds (github.com/open-telemetry/opentelemetry-collector/issues/15700); "+
-			"leave it out, so that a full queue tells senders to come again")
+			"remove it, so that senders get a retryable error from a full queue")
 	}
 	switch {
 	case q.WaitForResult: // the sender gets the failure
 	case !c.RetryConfig.Enabled:
 		w = append(w, "sending_queue with retry_on_failure::enabled: false: a batch whose first write fails is dropped, "+
-			"after the sender was told that it arrived; leave retry_on_failure on")
+			"although the sender got a success; keep retry_on_failure on")
 	case c.RetryConfig.MaxElapsedTime > 0:
 		w = append(w, fmt.Sprintf("sending_queue with retry_on_failure::max_elapsed_time: %s: a batch is dropped when the "+
-			"store is away for longer, after the sender was told that it arrived; set it to 0s, which never gives up",
+			"store is away for longer, although the sender got a success; set it to 0s, which never gives up",
 			c.RetryConfig.MaxElapsedTime))
 	}
 	return w

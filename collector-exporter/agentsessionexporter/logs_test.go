@@ -220,7 +220,7 @@ func (c closeCounter) Close() error { *c.n++; return c.Store.Close() }
 // One signal that never started, or could not, keeps nothing of the other.
 func TestSignalsStartApart(t *testing.T) {
 	host, set := componenttest.NewNopHost(), exportertest.NewNopSettings(metadata.Type)
-	unusable := fmt.Errorf("no file of ours: %w", store.ErrUnusable)
+	unusable := fmt.Errorf("no file of otelagent: %w", store.ErrUnusable)
 	fail := true
 	f := newFactory(newStores(func(ctx context.Context, cfg *Config) (store.Store, error) {
 		if fail {

@@ -159,7 +159,7 @@ func startStore(ctx context.Context, open openFunc, t timing, cfg *Config, set e
 		s.telemetry.Shutdown()
 		return nil, fmt.Errorf("storage: %w", err)
 	case err != nil:
-		s.logger.Warn("the store is away; senders are told to come again, and it is opened in the background", zap.Error(err))
+		s.logger.Warn("the store is away; senders get a retryable error, and it is opened in the background", zap.Error(err))
 		s.health(err)
 		s.running.Go(func() { s.openLater(run) })
 	}
