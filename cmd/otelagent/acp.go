@@ -85,7 +85,7 @@ are passed on to it.`,
 	return c
 }
 
-// acp runs the agent between the editor and us. Its error carries the agent's exit code.
+// acp runs the agent and passes bytes between it and the editor. Its error carries the agent's exit code.
 func (a *app) acp(ctx context.Context, o *sendOptions, command []string, verbose bool) error {
 	inR, inW, err := os.Pipe()
 	if err != nil {
@@ -98,7 +98,7 @@ func (a *app) acp(ctx context.Context, o *sendOptions, command []string, verbose
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, a.stderr
 	signals := make(chan os.Signal, 16)
-	// Who started us may have had signals ignored, as nohup does: they stay so, for the agent too.
+	// The parent process may have had signals ignored, as nohup does: they stay so, for the agent too.
 	signal.Notify(signals, slices.DeleteFunc(slices.Clone(passedOn), signal.Ignored)...)
 	defer signal.Stop(signals)
 	err = cmd.Start()
@@ -158,7 +158,7 @@ func (a *app) acp(ctx context.Context, o *sendOptions, command []string, verbose
 		}
 	}
 	close(ended)
-	signal.Stop(signals) // from now on Ctrl-C ends us
+	signal.Stop(signals) // from now on Ctrl-C ends this process
 	if f, ok := a.stdout.(*os.File); ok {
 		_ = f.Close() // the editor need not wait for what we have still to send
 	}

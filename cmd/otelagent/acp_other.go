@@ -4,7 +4,7 @@ package main
 
 import "os"
 
-// passedOn are the signals that an agent gets from us.
+// passedOn are the signals that otelagent passes on to an agent.
 var passedOn = []os.Signal{os.Interrupt}
 
 // forwards reports whether a signal is to be passed on. The console sends Ctrl-C to all its processes.

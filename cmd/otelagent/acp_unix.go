@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// passedOn are the signals that an agent gets from us. SIGPIPE is caught so that an editor that is gone ends the agent
-// in order, and not us before it.
+// passedOn are the signals that otelagent passes on to an agent. SIGPIPE is caught so that an editor that is gone ends
+// the agent in order, and not otelagent before it.
 var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1,
 	syscall.SIGUSR2, syscall.SIGPIPE}
 

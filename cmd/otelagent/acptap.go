@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// tapQueue is how many bytes of the wire wait at most to be read by us; what does not fit is not traced.
+	// tapQueue is how many bytes of the wire wait at most to be read by the tap; what does not fit is not traced.
 	tapQueue = 32 << 20
 	// tapPiece is the cost of a piece in addition to its bytes: an agent may write them one by one.
 	tapPiece = 128

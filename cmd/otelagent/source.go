@@ -286,7 +286,7 @@ func readDatabase(path string, follow bool, quit <-chan struct{},
 	}
 }
 
-// serviceOf is the dialect of the sources if they have one in common, else our own name.
+// serviceOf is the dialect of the sources if they have one in common, else otelagent.
 func (s *sources) serviceOf() string {
 	name := s.list[0].dialect.Name
 	if slices.ContainsFunc(s.list, func(x source) bool { return x.dialect.Name != name }) {
