@@ -169,7 +169,7 @@ func (w *walker) value(path, holds string, v any, of map[string]any) {
 		w.object("guide "+holds, inner)
 	case isObject && w.tables[holds] != nil:
 		w.object(holds, inner)
-	case holds == "envelope or any": // told apart by its type
+	case holds == "envelope or any": // distinguished by its type
 		if isObject && (inner["type"] == "output" || inner["type"] == "error") {
 			w.object("guide envelope", inner)
 		}

@@ -35,7 +35,7 @@ var Schema []byte
 // prefix begins every line's type.
 const prefix = "otelagent."
 
-// unknownKeys follows the type in Other.Type where a line had keys that are not ours.
+// unknownKeys follows the type in Other.Type where a line had unknown keys.
 const unknownKeys = ".unknown_keys"
 
 // Own reports whether line, which may be cut anywhere behind it, has at its top level the key "type" with a string

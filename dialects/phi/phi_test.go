@@ -339,7 +339,8 @@ func TestRunsAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzDecoder looks for panics, events that are not JSON, errors without a place, and documents that are told differently when read again.
+// FuzzDecoder looks for panics, events that are not JSON, errors without a place, and documents that yield other events
+// when read again.
 func FuzzDecoder(f *testing.F) {
 	for _, file := range []string{"testdata/sample-variants.ndjson", "testdata/traps.ndjson"} {
 		text := string(read(f, file))
