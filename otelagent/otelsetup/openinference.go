@@ -94,7 +94,7 @@ func (e *openInference) attributes(s sdktrace.ReadOnlySpan) (list []attribute.Ke
 	}
 	list = append(list, spans.OpenInferenceKindKey.String(of.kind))
 	for _, key := range of.keys {
-		if v := attributeOf(s, key[0]); v.Type() != attribute.INVALID {
+		if v := attributeOf(s, key[0]); v.Type() != attribute.EMPTY {
 			list = append(list, attribute.KeyValue{Key: key[1], Value: v})
 		}
 	}
@@ -103,7 +103,7 @@ func (e *openInference) attributes(s sdktrace.ReadOnlySpan) (list []attribute.Ke
 	case spans.SpanToolCall:
 		shown = inOut{text(spans.ToolCallArgumentsKey), text(spans.ToolCallResultKey)}
 	case spans.SpanTurn:
-		if in := attributeOf(s, spans.GenAIUsageInputKey); in.Type() != attribute.INVALID {
+		if in := attributeOf(s, spans.GenAIUsageInputKey); in.Type() != attribute.EMPTY {
 			out := attributeOf(s, spans.GenAIUsageOutputKey)
 			list = append(list, spans.OpenInferenceTotalKey.Int64(in.AsInt64()+out.AsInt64()))
 		}
